@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Text from outside (command line, JSON, files) into checked values. Pure functions, any thread. */
+#ifndef UTIL_PARSE_H
+#define UTIL_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A whole decimal, or 0x hexadecimal, number with nothing before or after it. 0, -EINVAL (not a number) or
+ * -ERANGE (does not fit into 64 bits, or lies outside min..max). *value is set on success only. */
+int parse_uint64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
+
+/* "4096", "64k", "512M", "2G": powers of 1024. Errors as parse_uint64(). */
+int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *bytes);
+
+/* RFC 9562 text form. canonical (PARSE_UUID_MAX bytes) receives it in lower case. 0 or -EINVAL. */
+#define PARSE_UUID_MAX 37
+int parse_uuid(const char *text, char *canonical);
+
+/* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms), 0 if
+ * there is none within len. */
+size_t utf8_sequence(const char *s, size_t len);
+bool utf8_valid(const char *s, size_t len);
+/* Copies s into out (size bytes, always terminated) with U+FFFD for each byte that is part of no sequence;
+ * never cuts a sequence. Returns the length of the copy. Names from hosts and files are not always text, and
+ * JSON must be. */
+size_t utf8_sanitize(const char *s, char *out, size_t size);
+
+#endif
