@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* PCI devices: what there is, and who has it. */
+#ifndef ENV_DPDK_PCI_H
+#define ENV_DPDK_PCI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ENV_PCI_CLASS_NVME                                                                                   \
+	0x010802 /* class, subclass, programming interface: mass storage, NVM, NVM Express */
+
+struct env_pci_device {
+	char bdf[16];        /* "0000:5e:00.0" */
+	uint32_t class_code; /* 24 bits */
+	uint16_t vendor, device, subvendor, subdevice;
+	int numa_node;   /* -1: unknown */
+	char driver[32]; /* the kernel's driver, "" if none */
+	int iommu_group; /* -1: none */
+};
+
+/* Lists the devices that --no-pci and the allow and block lists leave, in the order of their addresses.
+ * Returns how many there are, or a negative errno; *devices is an array that the caller frees (NULL when
+ * there are none). Control thread. */
+int env_pci_list(struct env_pci_device **devices);
+
+/* A full or short address ("5e:00.0") in its full form; 0 or -EINVAL. bdf has 16 bytes. */
+int env_pci_parse(const char *text, char *bdf);
+
+/* Claims a device for this process, until env_pci_release or the process's end (also by SIGKILL). Returns a
+ * handle >= 0; -EBUSY: another process has it, and *holder is its pid (0: unknown); -ENODEV: no such device;
+ * -EPERM: left out by the options. */
+int env_pci_claim(const char *bdf, int *holder);
+void env_pci_release(int claim);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where DMA-able memory is: a list for listeners, and a two-level table by address (2 MB steps) for env_iova.
+ *
+ * Writers hold the lock. Readers do not: a table entry is one pointer, stored with release and loaded with
+ * acquire, to a struct that is never given back to malloc; asking for the address of memory that is being
+ * freed is the caller's mistake, but harmless. */
+#include "env_dpdk/env_internal.h"
+
+#include "util/log.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#define SLOT_SHIFT 21
+#define LOWER_BITS 13
+#define UPPER_BITS (48 - SLOT_SHIFT - LOWER_BITS)
+#define LISTENERS  16
+#define SLOT_BYTES ((uintptr_t)1 << SLOT_SHIFT)
+
+struct region {
+	uintptr_t start, end;
+	enum env_region_kind kind;
+	bool unreachable; /* by devices behind an IOMMU: it has no mapping for it */
+	uint64_t *phys; /* of each 2 MB step, once env_phys_start was called; NULL: it has none */
+	TAILQ_ENTRY(region) link;
+};
+
+struct lower {
+	struct region *slots[1 << LOWER_BITS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions),
+				       spare = TAILQ_HEAD_INITIALIZER(spare);
+static struct lower *upper[1 << UPPER_BITS];
+static const struct env_mem_listener *listeners[LISTENERS];
+static int pagemap_fd = -1; /* open once physical addresses are wanted */
+
+static struct region **slot_of(uintptr_t addr, bool make)
+{
+	uintptr_t number = addr >> SLOT_SHIFT;
+
+	if (number >> (UPPER_BITS + LOWER_BITS) != 0) {
+		return NULL;
+	}
+	struct lower **l = &upper[number >> LOWER_BITS];
+	struct lower *lower = __atomic_load_n(l, __ATOMIC_ACQUIRE);
+	if (lower == NULL && make) {
+		lower = calloc(1, sizeof(*lower));
+		__atomic_store_n(l, lower, __ATOMIC_RELEASE);
+	}
+	return lower != NULL ? &lower->slots[number & ((1 << LOWER_BITS) - 1)] : NULL;
+}
+
+uint64_t env_iova(const void *buf, size_t *len)
+{
+	uintptr_t addr = (uintptr_t)buf;
+	struct region **slot = slot_of(addr, false);
+	struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
+
+	if (r == NULL || addr < r->start || addr >= r->end) {
+		return ENV_IOVA_BAD;
+	}
+	if (len != NULL && *len > r->end - addr) {
+		*len = r->end - addr;
+	}
+	return addr; /* --iova-mode=va */
+}
+
+uint64_t env_iova_iommu(const void *buf, size_t *len)
+{
+	uintptr_t addr = (uintptr_t)buf;
+	struct region **slot = slot_of(addr, false);
+	const struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
+
+	if (r == NULL || addr < r->start || addr >= r->end || r->unreachable) {
+		return ENV_IOVA_BAD;
+	}
+	if (len != NULL && *len > r->end - addr) {
+		*len = r->end - addr;
+	}
+	return addr;
+}
+
+/* Physical addresses. A hugepage stays where it is, and each 2 MB step lies within one. */
+
+static uint64_t phys_read(uintptr_t addr)
+{
+	uint64_t entry; /* Documentation/admin-guide/mm/pagemap.rst: bit 63 present, bits 54:0 page frame number */
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	if (pread(pagemap_fd, &entry, sizeof(entry), (off_t)(addr / page * sizeof(entry))) != sizeof(entry) ||
+	    (entry >> 63) == 0 || (entry & ((UINT64_C(1) << 55) - 1)) == 0) {
+		return ENV_IOVA_BAD;
+	}
+	return (entry & ((UINT64_C(1) << 55) - 1)) * page;
+}
+
+static int phys_fill(struct region *r)
+{
+	size_t n = (r->end - r->start + SLOT_BYTES - 1) >> SLOT_SHIFT;
+
+	if (r->kind != ENV_REGION_EAL || !env_has_hugepages() || r->start % SLOT_BYTES != 0) {
+		return -ENOTSUP;
+	}
+	uint64_t *phys = calloc(n, sizeof(*phys));
+	if (phys == NULL) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < n; i++) {
+		phys[i] = phys_read(r->start + i * SLOT_BYTES);
+		if (phys[i] == ENV_IOVA_BAD) {
+			free(phys);
+			return -EPERM;
+		}
+	}
+	r->phys = phys;
+	return 0;
+}
+
+int env_phys_start(void)
+{
+	struct region *r;
+	int rc = 0;
+
+	if (!env_has_hugepages()) {
+		return -ENOTSUP;
+	}
+	pthread_mutex_lock(&lock);
+	if (pagemap_fd < 0) {
+		pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+		rc = pagemap_fd < 0 ? -EPERM : 0;
+		TAILQ_FOREACH (r, &regions, link) {
+			if (rc == 0 && phys_fill(r) == -EPERM) {
+				rc = -EPERM;
+			}
+		}
+		if (rc != 0 && pagemap_fd >= 0) {
+			close(pagemap_fd);
+			pagemap_fd = -1;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+uint64_t env_phys(const void *buf, size_t *len)
+{
+	uintptr_t addr = (uintptr_t)buf;
+	struct region **slot = slot_of(addr, false);
+	const struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
+
+	if (r == NULL || addr < r->start || addr >= r->end || r->phys == NULL) {
+		return ENV_IOVA_BAD;
+	}
+	size_t step = (addr - r->start) >> SLOT_SHIFT;
+	uint64_t at = r->phys[step] + (addr & (SLOT_BYTES - 1));
+	size_t there = SLOT_BYTES - (addr & (SLOT_BYTES - 1));
+	if (len != NULL) {
+		while (there < *len && addr + there < r->end && r->phys[step + 1] == r->phys[step] + SLOT_BYTES) {
+			there += SLOT_BYTES;
+			step++;
+		}
+		there = there < r->end - addr ? there : r->end - addr;
+		*len = *len < there ? *len : there;
+	}
+	return at;
+}
+
+/* Slots that another region has taken, or for which there is no memory, make it fail; nothing is set then. */
+static int slots_check(const struct region *r)
+{
+	for (uintptr_t a = r->start >> SLOT_SHIFT; a <= (r->end - 1) >> SLOT_SHIFT; a++) {
+		struct region **slot = slot_of(a << SLOT_SHIFT, true);
+		if (slot == NULL) {
+			return -ENOMEM;
+		}
+		if (*slot != NULL) {
+			return -EEXIST;
+		}
+	}
+	return 0;
+}
+
+static void slots_set(const struct region *r, struct region *value)
+{
+	for (uintptr_t a = r->start >> SLOT_SHIFT; a <= (r->end - 1) >> SLOT_SHIFT; a++) {
+		__atomic_store_n(slot_of(a << SLOT_SHIFT, true), value, __ATOMIC_RELEASE);
+	}
+}
+
+static void listeners_tell(const struct region *r, bool added)
+{
+	for (unsigned i = 0; i < LISTENERS; i++) {
+		const struct env_mem_listener *l = listeners[i];
+		if (l != NULL) {
+			(added ? l->add : l->remove)(l->ctx, (void *)r->start, r->end - r->start);
+		}
+	}
+}
+
+static struct region *region_take_spare(void)
+{
+	struct region *r = TAILQ_FIRST(&spare);
+
+	if (r != NULL) {
+		TAILQ_REMOVE(&spare, r, link);
+		return r;
+	}
+	return calloc(1, sizeof(*r));
+}
+
+static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
+{
+	struct region *r = region_take_spare();
+
+	if (r == NULL) {
+		return -ENOMEM;
+	}
+	r->start = (uintptr_t)addr;
+	r->end = r->start + len;
+	r->kind = kind;
+	r->unreachable = false;
+	int rc = slots_check(r);
+	if (rc != 0) {
+		TAILQ_INSERT_HEAD(&spare, r, link);
+		return rc;
+	}
+	if (pagemap_fd >= 0) {
+		phys_fill(r);
+	}
+	TAILQ_INSERT_TAIL(&regions, r, link);
+	listeners_tell(r, true);
+	slots_set(r, r);
+	return 0;
+}
+
+int env_region_add(void *addr, size_t len, enum env_region_kind kind)
+{
+	pthread_mutex_lock(&lock);
+	int rc = region_add_locked(addr, len, kind);
+	pthread_mutex_unlock(&lock);
+	if (rc != 0) {
+		log_error("DMA memory at %p, %zu bytes, cannot be entered: %s", addr, len, strerror(-rc));
+	}
+	return rc;
+}
+
+void env_region_set_unreachable(void *addr, bool unreachable)
+{
+	struct region *r;
+
+	TAILQ_FOREACH (r, &regions, link) {
+		if (r->start == (uintptr_t)addr) {
+			r->unreachable = unreachable;
+		}
+	}
+}
+
+static struct region *region_find(const void *addr)
+{
+	struct region **slot = slot_of((uintptr_t)addr, false);
+	struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
+
+	return r != NULL && r->start == (uintptr_t)addr ? r : NULL;
+}
+
+int env_region_remove(void *addr)
+{
+	pthread_mutex_lock(&lock);
+	struct region *r = region_find(addr);
+	if (r != NULL) {
+		slots_set(r, NULL);
+		listeners_tell(r, false);
+		free(r->phys);
+		r->phys = NULL;
+		TAILQ_REMOVE(&regions, r, link);
+		TAILQ_INSERT_HEAD(&spare, r, link);
+	}
+	pthread_mutex_unlock(&lock);
+	return r != NULL ? 0 : -ENOENT;
+}
+
+size_t env_region_len(const void *addr, enum env_region_kind kind)
+{
+	pthread_mutex_lock(&lock);
+	struct region *r = region_find(addr);
+	size_t len = r != NULL && r->kind == kind ? r->end - r->start : 0;
+	pthread_mutex_unlock(&lock);
+	return len;
+}
+
+int env_mem_listen(const struct env_mem_listener *l)
+{
+	struct region *r;
+	unsigned i = 0;
+
+	pthread_mutex_lock(&lock);
+	while (i < LISTENERS && listeners[i] != NULL) {
+		i++;
+	}
+	if (i < LISTENERS) {
+		listeners[i] = l;
+		TAILQ_FOREACH (r, &regions, link) {
+			l->add(l->ctx, (void *)r->start, r->end - r->start);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return i < LISTENERS ? 0 : -ENOSPC;
+}
+
+void env_mem_unlisten(const struct env_mem_listener *l)
+{
+	struct region *r;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < LISTENERS; i++) {
+		if (listeners[i] != l) {
+			continue;
+		}
+		TAILQ_FOREACH (r, &regions, link) {
+			l->remove(l->ctx, (void *)r->start, r->end - r->start);
+		}
+		listeners[i] = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void env_region_stats(struct env_mem_stats *stats)
+{
+	struct region *r;
+
+	pthread_mutex_lock(&lock);
+	TAILQ_FOREACH (r, &regions, link) {
+		stats->regions++;
+		stats->dma_bytes += r->end - r->start;
+		if (r->kind == ENV_REGION_MAPPED) {
+			stats->mapped_blocks++;
+			stats->mapped_bytes += r->end - r->start;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void env_region_dump(FILE *f)
+{
+	static const char *const kinds[] = {[ENV_REGION_EAL] = "the EAL's",
+					    [ENV_REGION_HEAP] = "heap",
+					    [ENV_REGION_MAPPED] = "mapped block"};
+	struct region *r;
+
+	pthread_mutex_lock(&lock);
+	fprintf(f, "DMA regions:\n");
+	TAILQ_FOREACH (r, &regions, link) {
+		fprintf(f, "  %#" PRIxPTR "-%#" PRIxPTR " %" PRIuPTR " KB %s\n", r->start, r->end,
+			(r->end - r->start) / 1024, kinds[r->kind]);
+	}
+	pthread_mutex_unlock(&lock);
+}

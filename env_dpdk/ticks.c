@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The TSC's rate. DPDK measures it too, but rounds to 10 MHz; here the EAL's start, which takes over 100 ms,
+ * lies between the two readings, so the measurement is good to under a part per million and costs nothing. */
+#include "env_dpdk/env_internal.h"
+
+#include <time.h>
+
+#define SECOND_NS     1000000000ULL
+#define MIN_SPAN_NS   20000000ULL
+#define READ_ATTEMPTS 8
+
+static struct env_time_pair begin;
+static uint64_t ticks_hz;
+static uint64_t ticks_per_us_q32; /* fixed point, 32 fractional bits */
+static uint64_t ns_per_tick_q32;
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
+}
+
+/* Of several attempts, the one that was disturbed least. */
+void env_time_pair_read(struct env_time_pair *pair)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < READ_ATTEMPTS; i++) {
+		uint64_t before = rte_rdtsc_precise();
+		uint64_t monotonic = clock_ns(CLOCK_MONOTONIC);
+		uint64_t after = rte_rdtsc_precise();
+		uint64_t realtime = clock_ns(CLOCK_REALTIME);
+		uint64_t end = rte_rdtsc_precise();
+		if (end - before < best) {
+			best = end - before;
+			pair->tsc = before + (after - before) / 2;
+			pair->monotonic_ns = monotonic;
+			pair->realtime_ns = realtime;
+		}
+	}
+}
+
+void env_ticks_calibrate_begin(void)
+{
+	env_time_pair_read(&begin);
+}
+
+void env_ticks_calibrate_end(void)
+{
+	struct env_time_pair end;
+
+	env_time_pair_read(&end);
+	if (end.monotonic_ns - begin.monotonic_ns < MIN_SPAN_NS) {
+		struct timespec rest = {.tv_nsec = (long)MIN_SPAN_NS};
+		nanosleep(&rest, NULL);
+		env_time_pair_read(&end);
+	}
+	uint64_t ns = end.monotonic_ns - begin.monotonic_ns;
+	ticks_hz = (uint64_t)((unsigned __int128)(end.tsc - begin.tsc) * SECOND_NS / ns);
+	ticks_per_us_q32 = (uint64_t)(((unsigned __int128)ticks_hz << 32) / 1000000);
+	ns_per_tick_q32 = (uint64_t)(((unsigned __int128)SECOND_NS << 32) / ticks_hz);
+}
+
+uint64_t env_ticks_hz(void)
+{
+	return ticks_hz;
+}
+
+static uint64_t multiply_q32(uint64_t value, uint64_t factor_q32)
+{
+	unsigned __int128 product = (unsigned __int128)value * factor_q32 >> 32;
+
+	return product > UINT64_MAX ? UINT64_MAX : (uint64_t)product;
+}
+
+uint64_t env_us_to_ticks(uint64_t us)
+{
+	return multiply_q32(us, ticks_per_us_q32);
+}
+
+uint64_t env_ticks_to_ns(uint64_t ticks)
+{
+	return multiply_q32(ticks, ns_per_tick_q32);
+}
