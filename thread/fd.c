@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Descriptors: those of threads (fd_source) and those that wake pollers, in their reactor's epoll set. */
+#include "thread/thread_internal.h"
+
+#include "util/log.h"
+#include "usdt/usdt.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_IN_S  1000000000ULL
+#define NS_IN_MS 1000000ULL
+
+static void epoll_change(struct reactor *r, int op, struct fd_source *s)
+{
+	struct epoll_event e = {.events = s->events, .data.ptr = s};
+
+	if (epoll_ctl(r->epoll_fd, op, s->fd, &e) != 0) {
+		log_error("descriptor %d (%s): epoll: %s", s->fd, s->name, strerror(errno));
+	}
+}
+
+struct fd_source *fd_source_add_for(struct thread *t, int fd, uint32_t events, fd_source_fn fn, void *arg,
+				    const char *name, bool counted)
+{
+	struct fd_source *s = calloc(1, sizeof(*s));
+	struct epoll_event e = {.events = events, .data.ptr = s};
+	struct reactor *r = reactor_self;
+
+	if (s == NULL) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	s->fd = fd;
+	s->events = events;
+	s->fn = fn;
+	s->arg = arg;
+	s->thread = t;
+	s->counted = counted;
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	if (epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0) {
+		int err = errno;
+		log_error("descriptor %d (%s) cannot be watched: %s", fd, name, strerror(err));
+		free(s);
+		errno = err;
+		return NULL;
+	}
+	r->fd_count += counted;
+	TAILQ_INSERT_TAIL(&t->sources, s, link);
+	return s;
+}
+
+struct fd_source *fd_source_add(int fd, uint32_t events, fd_source_fn fn, void *arg, const char *name)
+{
+	assert(thread_self != NULL);
+	return fd_source_add_for(thread_self, fd, events, fn, arg, name, true);
+}
+
+void fd_source_modify(struct fd_source *s, uint32_t events)
+{
+	assert(s->thread == thread_self);
+	if (s->events != events) {
+		s->events = events;
+		epoll_change(reactor_self, EPOLL_CTL_MOD, s);
+	}
+}
+
+void fd_source_remove(struct fd_source **sp)
+{
+	struct fd_source *s = *sp;
+	struct reactor *r = reactor_self;
+
+	if (s == NULL) {
+		return;
+	}
+	assert(s->thread == thread_self);
+	*sp = NULL;
+	epoll_change(r, EPOLL_CTL_DEL, s);
+	r->fd_count -= s->counted;
+	TAILQ_REMOVE(&s->thread->sources, s, link);
+	s->fn = NULL;
+	/* An event of it may be in the batch that is being served. */
+	TAILQ_INSERT_TAIL(&r->dead, s, link);
+}
+
+void fd_sources_free_dead(struct reactor *r)
+{
+	struct fd_source *s;
+
+	while ((s = TAILQ_FIRST(&r->dead)) != NULL) {
+		TAILQ_REMOVE(&r->dead, s, link);
+		free(s);
+	}
+}
+
+void fd_sources_attach(struct thread *t, struct reactor *r)
+{
+	struct fd_source *s;
+
+	TAILQ_FOREACH (s, &t->sources, link) {
+		epoll_change(r, EPOLL_CTL_ADD, s);
+		r->fd_count += s->counted;
+	}
+}
+
+void fd_sources_detach(struct thread *t, struct reactor *r)
+{
+	struct fd_source *s;
+
+	TAILQ_FOREACH (s, &t->sources, link) {
+		epoll_change(r, EPOLL_CTL_DEL, s);
+		r->fd_count -= s->counted;
+	}
+}
+
+/* Kernels before 5.11 have no epoll_pwait2 (nor has valgrind): then timeouts are rounded up to milliseconds. */
+static int epoll_wait_ns(int epoll_fd, struct epoll_event *events, int max, uint64_t timeout_ns)
+{
+	static bool missing; /* read and set by all reactors; atomic */
+
+	if (timeout_ns == 0) {
+		return epoll_wait(epoll_fd, events, max, 0);
+	}
+	if (!__atomic_load_n(&missing, __ATOMIC_RELAXED)) {
+		struct timespec t = {.tv_sec = (time_t)(timeout_ns / NS_IN_S),
+				     .tv_nsec = (long)(timeout_ns % NS_IN_S)};
+		int n = epoll_pwait2(epoll_fd, events, max, timeout_ns == UINT64_MAX ? NULL : &t, NULL);
+		if (n >= 0 || errno != ENOSYS) {
+			return n;
+		}
+		__atomic_store_n(&missing, true, __ATOMIC_RELAXED);
+	}
+	uint64_t ms = timeout_ns / NS_IN_MS + 1;
+	return epoll_wait(epoll_fd, events, max, timeout_ns == UINT64_MAX || ms > INT32_MAX ? -1 : (int)ms);
+}
+
+static bool fd_source_serve(struct fd_source *s, uint32_t events)
+{
+	if (s == NULL || s->fn == NULL || !s->counted) {
+		return false; /* the wake-up descriptor, one removed in this batch, a poller's */
+	}
+	thread_self = s->thread;
+	USDT(interrupt_fd_process, s->name, s->fd, s->fn, s->arg);
+	s->fn(s->arg, events);
+	return true;
+}
+
+int fd_sources_wait(struct reactor *r, struct epoll_event *events, uint64_t timeout_ticks)
+{
+	return epoll_wait_ns(r->epoll_fd, events, FD_BATCH,
+			     timeout_ticks == UINT64_MAX ? UINT64_MAX : env_ticks_to_ns(timeout_ticks));
+}
+
+unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, int n)
+{
+	struct thread *before = thread_self;
+	unsigned served = 0;
+
+	for (int i = 0; i < n; i++) {
+		served += fd_source_serve(events[i].data.ptr, events[i].events);
+	}
+	thread_self = before;
+	fd_sources_free_dead(r);
+	return served;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages: 16-byte {fn, arg} elements in one ring per thread, many producers, one consumer. And calls: messages whose
+ * sender waits. */
+#include "thread/thread_internal.h"
+
+#include "usdt/usdt.h"
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <rte_pause.h>
+#include <rte_ring.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* About as long as a busy reactor's answer takes; a sleeping one's takes longer than it pays to spin. */
+#define CALL_SPINS 200
+
+enum { CALL_PENDING, CALL_WAITED_FOR, CALL_DONE };
+
+/* Producers use DPDK's relaxed tail sync: one that is preempted in the middle of its enqueue does not make the others
+ * wait for it, which on a shared CPU would take a time slice. ThreadSanitizer cannot follow it, since the producers' 64-bit
+ * tail is read as 32 bits by the consumer; for it, the ordinary kind. */
+#ifdef __SANITIZE_THREAD__
+#define RING_FLAGS RING_F_SC_DEQ
+#else
+#define RING_FLAGS (RING_F_MP_RTS_ENQ | RING_F_SC_DEQ)
+#endif
+
+struct rte_ring *message_ring_create(void)
+{
+	ssize_t size = rte_ring_get_memsize_elem(sizeof(struct message), MESSAGE_RING_SIZE);
+	struct rte_ring *ring =
+		size > 0 ? aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_CACHE_LINE_ROUNDUP((size_t)size)) : NULL;
+
+	if (ring == NULL) {
+		return NULL;
+	}
+	if (rte_ring_init(ring, "messages", MESSAGE_RING_SIZE, RING_FLAGS) != 0) {
+		free(ring);
+		return NULL;
+	}
+	return ring;
+}
+
+int thread_send(struct thread *t, thread_fn fn, void *arg)
+{
+	struct message m = {.fn = fn, .arg = arg};
+
+	USDT(thread_send_msg, thread_self != NULL ? thread_self->id : 0, t->id, fn);
+	if (rte_ring_enqueue_elem(t->ring, &m, sizeof(m)) != 0) {
+		return -ENOBUFS;
+	}
+	reactor_notify_thread(t);
+	return 0;
+}
+
+void thread_post(struct thread *t, struct thread_msg *msg, void (*fn)(struct thread_msg *msg))
+{
+	USDT(thread_send_msg, thread_self != NULL ? thread_self->id : 0, t->id, fn);
+	msg->fn = fn;
+	msg->next = __atomic_load_n(&t->posted, __ATOMIC_RELAXED);
+	/* Release pairs with the acquire in posted_run. */
+	while (!__atomic_compare_exchange_n(&t->posted, &msg->next, msg, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED)) {
+	}
+	reactor_notify_thread(t);
+}
+
+/* Takes the whole stack, and turns it round: first posted, first run. */
+static unsigned posted_run(struct thread *t)
+{
+	struct thread_msg *msg = __atomic_exchange_n(&t->posted, NULL, __ATOMIC_ACQUIRE), *in_order = NULL,
+			  *next;
+	unsigned n = 0;
+
+	for (; msg != NULL; msg = next) {
+		next = msg->next;
+		msg->next = in_order;
+		in_order = msg;
+	}
+	for (; in_order != NULL; in_order = next, n++) {
+		next = in_order->next; /* fn may post it again, or free it */
+		USDT(msg_exec, (void *)in_order->fn, in_order);
+		in_order->fn(in_order);
+	}
+	return n;
+}
+
+/* Runs a bounded number of t's messages, on t. What was posted is looked for after the ring and run first: so it comes before
+ * what the same sender sent later. */
+unsigned messages_run(struct thread *t)
+{
+	struct message batch[MESSAGE_BATCH];
+	unsigned n = rte_ring_sc_dequeue_burst_elem(t->ring, batch, sizeof(batch[0]), MESSAGE_BATCH, NULL), posts = 0;
+
+	if (unlikely(__atomic_load_n(&t->posted, __ATOMIC_RELAXED) != NULL)) {
+		posts = posted_run(t);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		USDT(msg_exec, batch[i].fn, batch[i].arg);
+		batch[i].fn(batch[i].arg);
+	}
+	return n + posts;
+}
+
+static long futex(uint32_t *word, int op, uint32_t value)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+void call_init(struct call *c, thread_fn fn, void *arg)
+{
+	c->fn = fn;
+	c->arg = arg;
+	c->state = CALL_PENDING;
+}
+
+/* c is on the waiter's stack, and may be gone as soon as the state is CALL_DONE; the wake-up then only uses its address. */
+void call_serve(struct call *c)
+{
+	c->fn(c->arg);
+	/* Release pairs with the acquire in call_wait: what fn wrote is seen by the waiter. */
+	if (__atomic_exchange_n(&c->state, CALL_DONE, __ATOMIC_ACQ_REL) == CALL_WAITED_FOR) {
+		futex(&c->state, FUTEX_WAKE, INT_MAX);
+	}
+}
+
+void call_wait(struct call *c)
+{
+	uint32_t pending = CALL_PENDING;
+
+	for (int i = 0; i < CALL_SPINS && !env_oversubscribed(); i++) {
+		if (__atomic_load_n(&c->state, __ATOMIC_ACQUIRE) == CALL_DONE) {
+			return;
+		}
+		rte_pause();
+	}
+	__atomic_compare_exchange_n(&c->state, &pending, CALL_WAITED_FOR, false, __ATOMIC_ACQ_REL,
+				    __ATOMIC_ACQUIRE);
+	while (__atomic_load_n(&c->state, __ATOMIC_ACQUIRE) != CALL_DONE) {
+		futex(&c->state, FUTEX_WAIT, CALL_WAITED_FOR);
+	}
+}
+
+static void call_message(void *arg)
+{
+	call_serve(arg);
+}
+
+void thread_call(struct thread *t, thread_fn fn, void *arg)
+{
+	struct call c;
+
+	if (t == thread_self) {
+		fn(arg);
+		return;
+	}
+	call_init(&c, fn, arg);
+	while (thread_send(t, call_message, &c) != 0) {
+		sched_yield(); /* its ring is full, so it is at work */
+	}
+	call_wait(&c);
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reactors: the loop that runs an lcore's threads. The control thread's loop is a reactor too, one that sleeps as soon as it
+ * has nothing to do. Sleeping and waking: sleep.c. */
+#include "thread/thread_internal.h"
+
+#include "trace/trace.h"
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <rte_rcu_qsbr.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Longer than a loaded node's gaps between requests, short enough that a node with a request now and then sleeps. */
+#define IDLE_SPELL_DEFAULT_US 500
+/* While polling, how often descriptors are looked at. */
+#define FD_POLL_US     1000
+#define SAMPLE_MASK    255
+#define TIMER_SLACK_NS 1000UL
+
+__thread struct thread *thread_self;
+__thread struct reactor *reactor_self;
+
+static struct reactor *reactors; /* [count]; the last one is the control thread's */
+static unsigned reactor_count;
+struct rte_rcu_qsbr *reactor_quiescence;
+static uint64_t idle_spell_ticks, fd_poll_ticks;
+static bool busy_mode;
+static void (*reactor_started)(void);
+
+struct reactor *reactor_control(void)
+{
+	return &reactors[reactor_count - 1];
+}
+
+struct reactor *reactor_by_index(unsigned index)
+{
+	return index < reactor_count ? &reactors[index] : NULL;
+}
+
+bool reactor_in_round(void)
+{
+	return reactor_self != NULL && reactor_self->in_round;
+}
+
+bool reactor_allowed(const struct reactor *r, const cpu_set_t *mask)
+{
+	return !r->control && CPU_ISSET(r->lcore, mask);
+}
+
+struct reactor *reactor_choose(const cpu_set_t *mask)
+{
+	struct reactor *best = NULL;
+
+	for (unsigned i = 0; i < reactor_count; i++) {
+		struct reactor *r = &reactors[i];
+		if (reactor_allowed(r, mask) && (best == NULL || r->assigned < best->assigned)) {
+			best = r;
+		}
+	}
+	return best;
+}
+
+void reactor_call(struct reactor *r, thread_fn fn, void *arg)
+{
+	struct call c;
+
+	assert(thread_self == thread_control());
+	call_init(&c, fn, arg);
+	if (r->control) {
+		call_serve(&c);
+		return;
+	}
+	/* One at a time: only the control thread asks, and it waits. */
+	__atomic_store_n(&r->request, &c, __ATOMIC_RELEASE);
+	reactor_notify(r);
+	call_wait(&c);
+}
+
+static void reactor_serve_request(struct reactor *r)
+{
+	struct call *c = __atomic_load_n(&r->request, __ATOMIC_ACQUIRE);
+
+	thread_self = NULL;
+	__atomic_store_n(&r->request, NULL, __ATOMIC_RELAXED);
+	call_serve(c);
+}
+
+static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
+{
+	thread_self = t;
+	if (messages_run(t) > 0) {
+		work |= WORK_BUSY | WORK_AWAKE;
+	}
+	if (timers_next(t) <= r->now && timers_run(t, r->now) > 0) {
+		work |= WORK_BUSY;
+	}
+	if (pollers_run(t, r->sample) > 0) {
+		work |= WORK_BUSY | WORK_AWAKE;
+	}
+	/* The only reading of the TSC: the end of this part is the start of the next. */
+	uint64_t now = env_ticks(), elapsed = now - r->now;
+	r->now = now;
+	if (work & WORK_BUSY) {
+		t->busy_ticks += elapsed;
+		r->busy_ticks += elapsed;
+	} else {
+		t->idle_ticks += elapsed;
+		r->idle_ticks += elapsed;
+	}
+	return work;
+}
+
+static void reactor_pass_time(struct reactor *r)
+{
+	uint64_t now = env_ticks();
+
+	r->idle_ticks += now - r->now;
+	r->now = now;
+}
+
+/* Returns what kind of work there was. `work`: what was done since the last round, on descriptors. */
+static unsigned reactor_round(struct reactor *r, unsigned work)
+{
+	struct thread *t;
+	unsigned all = work;
+
+	r->in_round = true;
+	if (unlikely(__atomic_load_n(&r->request, __ATOMIC_RELAXED) != NULL)) {
+		reactor_serve_request(r);
+		all |= WORK_BUSY;
+	}
+	if (unlikely(r->fd_count > 0 && r->now >= r->next_fd_poll)) {
+		r->next_fd_poll = r->now + fd_poll_ticks;
+		struct epoll_event events[FD_BATCH];
+		if (fd_sources_serve(r, events, fd_sources_wait(r, events, 0)) > 0) {
+			all |= WORK_BUSY | WORK_AWAKE;
+		}
+	}
+	r->sample = (++r->rounds & SAMPLE_MASK) == 0;
+	work = all;
+	TAILQ_FOREACH (t, &r->threads, reactor_link) {
+		all |= thread_round(r, t, work);
+		work = 0;
+	}
+	if (unlikely(TAILQ_EMPTY(&r->threads))) {
+		reactor_pass_time(r);
+	}
+	r->in_round = false;
+	return all;
+}
+
+static void reactor_begin(struct reactor *r)
+{
+	char name[16];
+
+	reactor_self = r;
+	r->tid = (int)syscall(SYS_gettid);
+	r->now = r->awake_since = env_ticks();
+	if (r->control) {
+		trace_register_user_thread("control"); /* there may be no slot for it, or no tracing */
+	} else {
+		snprintf(name, sizeof(name), "reactor_%u", r->lcore);
+		trace_thread_attach(r->lcore, name);
+		pthread_setname_np(pthread_self(), name);
+		/* The kernel may otherwise wake a sleeper 50 us late. */
+		prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+		if (reactor_started != NULL) {
+			reactor_started();
+		}
+		rte_rcu_qsbr_thread_online(reactor_quiescence, r->index);
+	}
+}
+
+static int reactor_loop(void *arg)
+{
+	struct reactor *r = arg;
+	unsigned work = 0;
+
+	reactor_begin(r);
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		work = reactor_round(r, work);
+		rte_rcu_qsbr_quiescent(reactor_quiescence, r->index);
+		if (work & WORK_AWAKE) {
+			r->awake_since = r->now;
+			work = 0;
+			continue;
+		}
+		work = 0;
+		if (!busy_mode && r->now - r->awake_since >= idle_spell_ticks && reactor_may_sleep(r)) {
+			work = reactor_sleep(r, UINT64_MAX);
+		} else if (env_oversubscribed()) {
+			sched_yield();
+		}
+	}
+	rte_rcu_qsbr_thread_offline(reactor_quiescence, r->index);
+	trace_thread_detach();
+	reactor_self = NULL;
+	return 0;
+}
+
+/* The control thread's loop, until done says so or the deadline has passed, or without done until it is told to stop. Returns
+ * whether done said so. */
+static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
+{
+	struct reactor *r = reactor_control();
+	unsigned work = 0;
+
+	assert(reactor_self == r && !r->in_round);
+	r->now = env_ticks();
+	r->waiting = done != NULL;
+	while (!reactor_must_stop(r)) {
+		work = reactor_round(r, work);
+		thread_self = TAILQ_FIRST(&r->threads);
+		if (done != NULL && done(arg)) {
+			return true;
+		}
+		if (r->now >= deadline) {
+			return false;
+		}
+		if (work & WORK_AWAKE) {
+			work = 0;
+		} else if (reactor_may_sleep(r)) {
+			work = reactor_sleep(r, deadline);
+			thread_self = TAILQ_FIRST(&r->threads);
+		} else {
+			work = 0;
+			sched_yield(); /* its CPU may be a reactor's as well */
+		}
+	}
+	return false;
+}
+
+void thread_control_run(void)
+{
+	struct reactor *r = reactor_control();
+
+	control_loop(NULL, NULL, UINT64_MAX);
+	__atomic_store_n(&r->stop, false, __ATOMIC_RELAXED);
+}
+
+void thread_control_exit(void)
+{
+	struct reactor *r = reactor_control();
+
+	__atomic_store_n(&r->stop, true, __ATOMIC_RELAXED);
+	reactor_notify(r);
+}
+
+bool thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us)
+{
+	uint64_t now = env_ticks(), timeout = env_us_to_ticks(timeout_us);
+
+	return done(arg) || control_loop(done, arg, timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX);
+}
+
+uint64_t thread_now(void)
+{
+	struct reactor *r = reactor_self;
+
+	return r != NULL && r->in_round ? r->now : env_ticks();
+}
+
+/* Not rte_rcu_qsbr_synchronize(): that spins, and a reactor may need this CPU to get on. */
+void thread_synchronize(void)
+{
+	assert(thread_self == thread_control());
+	uint64_t token = rte_rcu_qsbr_start(reactor_quiescence);
+	while (rte_rcu_qsbr_check(reactor_quiescence, token, false) == 0) {
+		sched_yield();
+	}
+}
+
+void reactor_attach(struct reactor *r, struct thread *t)
+{
+	TAILQ_INSERT_TAIL(&r->threads, t, reactor_link);
+	r->thread_count++;
+	fd_sources_attach(t, r);
+	r->awake_since = env_ticks();
+}
+
+void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next)
+{
+	TAILQ_REMOVE(&r->threads, t, reactor_link);
+	r->thread_count--;
+	fd_sources_detach(t, r);
+	/* Release: pairs with the acquire in reactor_notify_thread. */
+	__atomic_store_n(&t->reactor, next, __ATOMIC_RELEASE);
+}
+
+static int reactor_init(struct reactor *r, unsigned index, unsigned lcore)
+{
+	struct epoll_event e = {
+		.events = EPOLLIN | EPOLLET}; /* edge-triggered: it is never read, each write is an edge */
+
+	TAILQ_INIT(&r->threads);
+	TAILQ_INIT(&r->dead);
+	r->index = index;
+	r->lcore = lcore;
+	r->control = lcore == ENV_LCORE_NONE;
+	r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->epoll_fd < 0 || r->wake_fd < 0 || epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->wake_fd, &e) != 0) {
+		return -errno;
+	}
+	return r->control ? 0 : -rte_rcu_qsbr_thread_register(reactor_quiescence, index);
+}
+
+static void reactors_free(void)
+{
+	for (unsigned i = 0; i < reactor_count; i++) {
+		fd_sources_free_dead(&reactors[i]);
+		close(reactors[i].epoll_fd);
+		close(reactors[i].wake_fd);
+	}
+	free(reactors);
+	free(reactor_quiescence);
+	reactors = NULL;
+	reactor_quiescence = NULL;
+	reactor_count = 0;
+}
+
+static int reactors_alloc(void)
+{
+	unsigned n = env_lcore_count() + 1, lcore;
+	size_t rcu_size = RTE_CACHE_LINE_ROUNDUP(rte_rcu_qsbr_get_memsize(n));
+	int rc = 0;
+
+	reactors = aligned_alloc(RTE_CACHE_LINE_SIZE, n * sizeof(*reactors));
+	reactor_quiescence = aligned_alloc(RTE_CACHE_LINE_SIZE, rcu_size);
+	if (reactors == NULL || reactor_quiescence == NULL || rte_rcu_qsbr_init(reactor_quiescence, n) != 0) {
+		free(reactors);
+		free(reactor_quiescence);
+		return -ENOMEM;
+	}
+	memset(reactors, 0, n * sizeof(*reactors));
+	for (unsigned i = 0; i < n; i++) {
+		reactors[i].epoll_fd = reactors[i].wake_fd = -1;
+	}
+	reactor_count = n;
+	unsigned i = 0;
+	ENV_FOREACH_LCORE (lcore) {
+		rc = rc != 0 ? rc : reactor_init(&reactors[i], i, lcore);
+		i++;
+	}
+	return rc != 0 ? rc : reactor_init(&reactors[i], i, ENV_LCORE_NONE);
+}
+
+int reactors_start(const struct thread_lib_opts *opts)
+{
+	int rc = reactors_alloc();
+
+	busy_mode = opts->poll_mode == POLL_MODE_BUSY;
+	reactor_started = opts->reactor_started;
+	idle_spell_ticks =
+		env_us_to_ticks(opts->idle_spell_us != 0 ? opts->idle_spell_us : IDLE_SPELL_DEFAULT_US);
+	fd_poll_ticks = env_us_to_ticks(FD_POLL_US);
+	if (rc != 0) {
+		reactors_free();
+		return rc;
+	}
+	reactor_begin(reactor_control());
+	for (unsigned i = 0; i + 1 < reactor_count && rc == 0; i++) {
+		rc = env_lcore_launch(reactors[i].lcore, reactor_loop, &reactors[i]);
+	}
+	if (rc != 0) {
+		reactors_stop();
+	}
+	return rc;
+}
+
+void reactors_stop(void)
+{
+	for (unsigned i = 0; i + 1 < reactor_count; i++) {
+		__atomic_store_n(&reactors[i].stop, true, __ATOMIC_RELAXED);
+		reactor_notify(&reactors[i]);
+	}
+	for (unsigned i = 0; i + 1 < reactor_count; i++) {
+		env_lcore_wait(reactors[i].lcore);
+	}
+	reactors_free();
+	trace_thread_detach();
+	reactor_self = NULL;
+}

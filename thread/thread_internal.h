@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of thread/. */
+#ifndef THREAD_THREAD_INTERNAL_H
+#define THREAD_THREAD_INTERNAL_H
+
+#include "env_dpdk/env.h"
+#include "thread/thread.h"
+
+#include <rte_common.h>
+#include <rte_ring_elem.h>
+#include <sys/epoll.h>
+
+#define MESSAGE_RING_SIZE 4096
+#define MESSAGE_BATCH     32
+
+struct message {
+	thread_fn fn;
+	void *arg;
+};
+
+/* A call that somebody waits for. */
+struct call {
+	thread_fn fn;
+	void *arg;
+	uint32_t state; /* CALL_*; atomic, and a futex */
+};
+
+enum poller_state {
+	POLLER_ACTIVE,
+	POLLER_PAUSED,
+	POLLER_GONE, /* freed when its thread's loop is not looking at it */
+};
+
+/* What epoll hands back. */
+struct fd_source {
+	int fd;
+	uint32_t events;
+	fd_source_fn fn; /* NULL: removed; freed after the batch */
+	void *arg;
+	bool counted; /* to be looked at while polling, too: not the descriptor of a poller */
+	struct thread *thread;
+	char name[THREAD_NAME_MAX];
+	TAILQ_ENTRY(fd_source) link;
+};
+TAILQ_HEAD(fd_source_list, fd_source);
+
+struct poller {
+	/* One cache line for every round. */
+	int (*fn)(void *ctx);
+	void *ctx;
+	uint64_t run_count, busy_count;
+	uint64_t ticks; /* of those every round: estimated from samples */
+	TAILQ_ENTRY(poller) link;
+	enum poller_state state;
+	bool running; /* a timed one, inside fn */
+	bool in_active;
+
+	struct thread *thread;
+	bool (*arm)(void *ctx);
+	struct fd_source *source;
+	int fd;
+	uint64_t period_ticks;
+	struct thread_timer timer;
+	uint64_t id;
+	char name[THREAD_NAME_MAX];
+} __rte_cache_aligned;
+TAILQ_HEAD(poller_list, poller);
+
+TAILQ_HEAD(io_channel_list, io_channel);
+
+struct thread {
+	struct reactor *reactor; /* atomic: senders read it */
+	struct rte_ring *ring;
+	struct poller_list active;
+	struct thread_timer **timers; /* binary heap, from index 1 */
+	size_t timer_count, timer_capacity;
+	uint64_t busy_ticks, idle_ticks;
+	bool iterating;      /* inside the loop over active: nothing may leave the list */
+	bool poller_changes; /* something is to leave it */
+	uint32_t sleepless;  /* active pollers that no descriptor can wake */
+	TAILQ_ENTRY(thread) reactor_link;
+
+	/* Written by senders. */
+	struct thread_msg *posted __rte_cache_aligned; /* atomic: a stack, the last one first */
+
+	struct poller_list timed __rte_cache_aligned, paused;
+	struct io_channel_list channels;
+	struct fd_source_list sources;
+	uint64_t last_poller_id;
+	uint64_t messages;
+
+	/* The control thread's. */
+	uint64_t id;
+	cpu_set_t mask;
+	uint16_t trace_owner;
+	char name[THREAD_NAME_MAX];
+	TAILQ_ENTRY(thread) link;
+} __rte_cache_aligned;
+TAILQ_HEAD(thread_list, thread);
+
+struct reactor {
+	uint64_t now; /* TSC at the start of the round (of the thread's part of it) */
+	bool in_round;
+	bool sample; /* this round, pollers are timed one by one */
+	uint32_t rounds;
+	struct thread_list threads;
+	uint64_t awake_since; /* TSC of the last sign of work */
+	uint64_t next_fd_poll;
+	uint32_t fd_count;
+	uint64_t busy_ticks, idle_ticks, sleeps;
+
+	/* Written by others. */
+	struct call *request __rte_cache_aligned; /* atomic */
+	bool stop;                                /* atomic */
+
+	/* Read by every sender, written when it sleeps and wakes: see reactor_sleep. */
+	uint32_t sleeping __rte_cache_aligned; /* atomic */
+	int wake_fd;
+
+	int epoll_fd __rte_cache_aligned;
+	unsigned lcore; /* ENV_LCORE_NONE: the control thread's */
+	unsigned index; /* in reactors[], and its id for quiescence */
+	int tid;
+	bool control;
+	bool waiting; /* the control thread's: in thread_control_wait, not to be stopped */
+	uint32_t thread_count;
+	uint32_t assigned; /* threads that are to be here; the control thread's */
+	struct fd_source_list dead;
+} __rte_cache_aligned;
+
+extern __thread struct thread *thread_self;
+extern __thread struct reactor *reactor_self;
+
+/* reactor.c */
+int reactors_start(const struct thread_lib_opts *opts);
+void reactors_stop(void);
+struct reactor *reactor_control(void);
+struct reactor *reactor_by_index(unsigned index); /* NULL: no more; the control thread's is the last */
+bool reactor_in_round(void);
+/* The least loaded reactor whose lcore is in mask; NULL: none. */
+struct reactor *reactor_choose(const cpu_set_t *mask);
+bool reactor_allowed(const struct reactor *r, const cpu_set_t *mask);
+/* Control thread: runs fn(arg) on r between two rounds, with no current thread, and returns after it did. */
+void reactor_call(struct reactor *r, thread_fn fn, void *arg);
+/* On r, between rounds. reactor_detach leaves t to `next`, which must attach it. */
+void reactor_attach(struct reactor *r, struct thread *t);
+void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next);
+
+/* What a step of a reactor was. */
+enum {
+	WORK_BUSY = 1,  /* its time counts as busy */
+	WORK_AWAKE = 2, /* more may follow soon: not a time to sleep. Timers alone are no such sign. */
+};
+extern struct rte_rcu_qsbr *reactor_quiescence;
+
+/* sleep.c */
+/* After something was put where r looks for it. Any thread, also a signal handler. */
+void reactor_notify(struct reactor *r);
+void reactor_notify_thread(struct thread *t);
+bool reactor_must_stop(const struct reactor *r);
+/* False while there is a poller that no descriptor can wake. */
+bool reactor_may_sleep(const struct reactor *r);
+/* Arms all pollers, and waits for a descriptor, a message or the next timer or deadline. Returns what was done on descriptors, or
+ * WORK_AWAKE if there is work and it did not wait. */
+unsigned reactor_sleep(struct reactor *r, uint64_t deadline);
+
+/* message.c */
+struct rte_ring *message_ring_create(void);
+unsigned messages_run(struct thread *t);
+void call_init(struct call *c, thread_fn fn, void *arg);
+void call_serve(struct call *c);
+void call_wait(struct call *c);
+
+/* timer.c */
+unsigned timers_run(struct thread *t, uint64_t now);
+void timer_start_at(struct thread_timer *timer, uint64_t deadline);
+static inline uint64_t timers_next(const struct thread *t)
+{
+	return t->timer_count > 0 ? t->timers[1]->deadline : UINT64_MAX;
+}
+
+/* poller.c */
+unsigned pollers_run(struct thread *t, bool sample);
+/* Asks each poller's descriptor to speak up; true: there is work already. */
+bool pollers_arm(struct thread *t);
+
+/* fd.c */
+void fd_sources_attach(struct thread *t, struct reactor *r);
+void fd_sources_detach(struct thread *t, struct reactor *r);
+struct fd_source *fd_source_add_for(struct thread *t, int fd, uint32_t events, fd_source_fn fn, void *arg,
+				    const char *name, bool counted);
+#define FD_BATCH 32
+/* Fills events (FD_BATCH of them); returns their number, or negative. UINT64_MAX: waits for ever. */
+int fd_sources_wait(struct reactor *r, struct epoll_event *events, uint64_t timeout_ticks);
+/* Returns how many sources were served. */
+unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, int n);
+void fd_sources_free_dead(struct reactor *r);
+
+/* thread.c */
+int threads_start(void);
+void threads_stop(void);
+
+#endif
