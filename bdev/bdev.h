@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Block devices, as their users see them: find, open, claim, do I/O, watch.
+ *
+ * Three things to hold: a `bdev` is a device in the registry; a `bdev_desc` is one user's open handle on it
+ * (control thread); a `bdev_channel` is a thread's private path to it (that thread). I/O is one struct,
+ * embedded in the user's own request, and one call:
+ *
+ *	struct my_request { ...; struct bdev_io io; };	<- last member: bdev_io_size() bytes belong to it
+ *
+ *	bdev_io_init(&req->io, desc, ch, my_done, req);	once per request, or whenever one of them changes
+ *	bdev_io_set_rw(&req->io, BDEV_IO_READ, iovs, iovcnt, lba, nblocks);
+ *	bdev_submit(&req->io);	always ends in my_done(io, req), perhaps before it returns
+ *
+ * my_done finds the result in io->status (an NVMe status; 0 is success) and may submit the same io again. */
+#ifndef BDEV_BDEV_H
+#define BDEV_BDEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/uio.h>
+
+struct bdev;
+struct bdev_desc;
+struct bdev_channel;
+struct bdev_io;
+
+/* The numbers are those that scripts know from the `type` argument of BDEV_IO_START. */
+enum bdev_io_type {
+	BDEV_IO_INVALID = 0,
+	BDEV_IO_READ = 1,
+	BDEV_IO_WRITE = 2,
+	BDEV_IO_UNMAP = 3,
+	BDEV_IO_FLUSH = 4,
+	BDEV_IO_RESET = 5,
+	BDEV_IO_NVME_ADMIN = 6, /* io->nvme.cmd; iovs is the data */
+	BDEV_IO_NVME_IO = 7,
+	BDEV_IO_NVME_IO_MD = 8,
+	BDEV_IO_WRITE_ZEROES = 9,
+	BDEV_IO_ZCOPY = 10,
+	BDEV_IO_COMPARE = 14,
+	BDEV_IO_COMPARE_AND_WRITE = 15,
+	BDEV_IO_ABORT = 16,
+	BDEV_IO_COPY = 19,
+	BDEV_IO_TYPES = 20,
+};
+/* "read", "write_zeroes" ...: the words of bdev_get_bdevs; NULL for a number that is no type. */
+const char *bdev_io_type_name(enum bdev_io_type type);
+
+/* Where an I/O is between bdev_submit() and its callback. */
+enum bdev_io_state {
+	BDEV_IO_IDLE = 0,    /* with its owner */
+	BDEV_IO_LENT,        /* bdev_lend(): its data is moving into or out of the bdev's own memory */
+	BDEV_IO_WAIT_FREEZE, /* held back by a reset */
+	BDEV_IO_WAIT_QOS,    /* over a rate limit */
+	BDEV_IO_WAIT_LOCK,   /* behind a compare-and-write on the same blocks, or waiting to be that one */
+	BDEV_IO_WAIT_NOMEM,  /* the module was out of resources */
+	BDEV_IO_WAIT_CHILD,  /* split or emulated: no child or bounce buffer free for the next piece */
+	BDEV_IO_SPLIT,       /* split or emulated: pieces are with the module */
+	BDEV_IO_MODULE,      /* with the module */
+	BDEV_IO_DONE,        /* completed, its callback not called yet */
+	BDEV_IO_STATES,
+};
+const char *bdev_io_state_name(enum bdev_io_state state);
+
+/* Runs on the channel's thread; arg is io->cb_arg. The io is its owner's again: it may be submitted anew from
+ * here. */
+typedef void (*bdev_io_cb)(struct bdev_io *io, void *arg);
+
+/* An I/O. Three cache lines: what the submitter fills in and every I/O reads; what accounting and rare types
+ * need; what only split and emulated I/O touches. The module's context follows (bdev_io_size()). Zero it once
+ * when allocated. */
+struct bdev_io {
+	/* Filled in by the submitter, untouched by the bdev layer. */
+	struct bdev_channel *ch;
+	bdev_io_cb cb;
+	void *cb_arg;       /* what BDEV_IO_START records as ctx: the request this I/O serves */
+	struct iovec *iovs; /* data; stays the submitter's and valid until cb */
+	uint64_t offset_blocks;
+	uint64_t num_blocks;
+	uint32_t iovcnt;
+	uint8_t type; /* enum bdev_io_type */
+	/* Result. */
+	uint8_t state;   /* enum bdev_io_state; private */
+	uint16_t status; /* 0, or NVMe: SCT << 8 | SC | NVME_SC_DNR where a retry is pointless */
+	uint32_t cdw0;   /* completion dword 0; ABORT: 0 aborted, 1 not (as the NVMe Abort command has it) */
+	uint8_t flags;   /* private from here on */
+	uint8_t gate;
+	uint16_t reserved;
+
+	/* Second line. */
+	uint64_t submit_ticks __attribute__((aligned(64)));
+	TAILQ_ENTRY(bdev_io) link;   /* the channel's I/Os in flight */
+	STAILQ_ENTRY(bdev_io) queue; /* the one list an I/O waits in */
+	struct bdev_desc *desc;      /* filled in by the submitter */
+	union {
+		struct {
+			struct iovec *iovs; /* COMPARE_AND_WRITE: what must be there; iovs is what is then
+					       written */
+			uint32_t iovcnt;
+		} compare;
+		struct {
+			struct bdev_io *target; /* ABORT: an I/O of the same channel */
+		} abort;
+		struct {
+			void *cmd; /* NVME_*: 64 bytes, struct nvme_sqe of nvme/spec.h; cid and data pointers
+				      are the module's */
+			void *md;
+			uint32_t md_len;
+		} nvme;
+	};
+
+	/* Third line: what a split or emulated I/O has handed out. */
+	uint64_t piece_next __attribute__((aligned(64))); /* blocks so far */
+	size_t iov_offset;                                /* cursor in iovs: bytes into iovs[iov_index] */
+	uint32_t iov_index;
+	uint32_t pieces;       /* with the module */
+	uint16_t piece_status; /* the first error of a piece */
+	uint8_t phase;
+	void *lock;           /* COMPARE_AND_WRITE: its range lock */
+	uint64_t nomem_ticks; /* when the module first had no room */
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");
+
+/* Bytes a struct bdev_io needs, its module context included: the maximum over all modules linked in, so it is
+ * the same for every bdev and known before main(). A multiple of 64; align to 64 bytes. */
+size_t bdev_io_size(void);
+
+/* Sets what lasts. io: zeroed before its first use. desc, ch: open for as long as it is in flight. */
+static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, struct bdev_channel *ch,
+				bdev_io_cb cb, void *cb_arg)
+{
+	io->desc = desc;
+	io->ch = ch;
+	io->cb = cb;
+	io->cb_arg = cb_arg;
+}
+
+/* Sets what one I/O needs. iovs must cover num_blocks exactly; types without data (UNMAP, FLUSH,
+ * WRITE_ZEROES) take none. */
+static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, struct iovec *iovs,
+				  uint32_t iovcnt, uint64_t offset_blocks, uint64_t num_blocks)
+{
+	io->type = type;
+	io->iovs = iovs;
+	io->iovcnt = iovcnt;
+	io->offset_blocks = offset_blocks;
+	io->num_blocks = num_blocks;
+}
+
+/* Submits io; on the thread of io->ch. Every outcome, errors of the arguments included, comes through io->cb,
+ * which may run before this returns: io and what embeds it must not be touched afterwards. A callback that
+ * submits does not recurse: completions made inside submit are queued and run by the outermost frame.
+ *
+ * Errors the layer itself makes (all with DNR unless noted):
+ *	LBA Out of Range		beyond the end, or no blocks at all
+ *	Data SGL Length Invalid		iovs do not add up to num_blocks
+ *	Invalid Command Opcode		neither the module nor an emulation does this type
+ *	Operation Denied		a type that writes, on a descriptor opened for reading
+ *	Namespace is Write Protected	a type that writes, on a read-only bdev
+ *	Invalid Namespace or Format	the bdev is being removed
+ *	Command Abort Requested		(no DNR) aborted, or queued when a reset came
+ *	Command Interrupted		(no DNR) the module was out of resources for too long
+ *	Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
+ * What the module lacks is emulated: WRITE_ZEROES by writes, COMPARE by a read, COMPARE_AND_WRITE by both
+ * under a lock on its blocks (atomic against all other users of the bdev); UNMAP and FLUSH succeed without
+ * doing anything where the module has no notion of them. */
+void bdev_submit(struct bdev_io *io);
+
+/* Lending: a bdev whose blocks are memory (malloc) hands out that memory, so that a transport moves data
+ * straight into or out of it. io is filled in as for bdev_submit() (READ or WRITE, ch, desc, offset_blocks,
+ * num_blocks) but for iovs. Returns the address of the blocks, contiguous, or NULL (not lendable, not now, or
+ * io is in error: use a buffer and bdev_submit(), which then says what is wrong). From then on io is in
+ * flight: move the data (a READ's out, before or after submitting; a WRITE's in, before), point iovs at the
+ * lent memory, and bdev_submit() it, which checks, counts and traces it but copies nothing; or
+ * bdev_lend_return(). */
+void *bdev_lend(struct bdev_io *io);
+void bdev_lend_return(struct bdev_io *io);
+
+/* --- Registry. Control thread. --- */
+
+/* Starts and stops the layer. bdev_init: after thread_lib_start(); 0 or a negative errno. bdev_fini:
+ * unregisters every bdev, and calls done(arg) on the control thread when all are gone. Users must have closed
+ * or must close on the REMOVE event. */
+int bdev_init(void);
+void bdev_fini(void (*done)(void *arg), void *arg);
+
+/* By name, alias or UUID (36 characters, any case). NULL if there is none. */
+struct bdev *bdev_find(const char *name);
+struct bdev *bdev_next(const struct bdev *after); /* NULL: the first; in the order of registration */
+
+/* The aliases of b, one after the other; NULL: the first, and no more. */
+const char *bdev_alias_next(const struct bdev *b, const char *after);
+
+enum bdev_state {
+	BDEV_NONE = 0,  /* not in the registry */
+	BDEV_EXAMINING, /* in the registry; modules are looking at it */
+	BDEV_READY,
+	BDEV_UNREGISTERING, /* users were told to let go; some have not yet */
+	BDEV_CLOSING,       /* no descriptor left, channels still are */
+	BDEV_DESTRUCTING,   /* the module is taking it down */
+	BDEV_STATES,
+};
+const char *bdev_state_name(enum bdev_state state);
+
+/* Properties. Any thread, while a descriptor is open; names and strings live as long as the bdev. */
+const char *bdev_name(const struct bdev *b);
+const char *bdev_product_name(const struct bdev *b); /* "Malloc disk" */
+const uint8_t *bdev_uuid(const struct bdev *b);      /* 16 bytes */
+uint32_t bdev_block_size(const struct bdev *b);      /* bytes */
+uint32_t bdev_physical_block_size(const struct bdev *b);
+uint64_t bdev_num_blocks(const struct bdev *b);          /* may change: BDEV_EVENT_RESIZE */
+uint32_t bdev_optimal_io_boundary(const struct bdev *b); /* blocks; 0: none */
+uint32_t bdev_buf_align(const struct bdev *b); /* bytes; less aligned buffers work, by way of a copy */
+bool bdev_write_cache(const struct bdev *b);   /* FLUSH means something */
+bool bdev_read_only(const struct bdev *b);
+enum bdev_state bdev_get_state(const struct bdev *b);
+uint64_t bdev_state_ticks(const struct bdev *b); /* when it entered it */
+/* What writes and unmaps had best look like, in blocks; 0: no preference. */
+struct bdev_hints {
+	uint32_t preferred_write_granularity, preferred_write_alignment, optimal_write_size;
+	uint32_t preferred_unmap_granularity, preferred_unmap_alignment;
+};
+const struct bdev_hints *bdev_get_hints(const struct bdev *b);
+int bdev_numa_node(const struct bdev *b); /* -1: none in particular */
+/* Adds to the JSON object what the module has to say (driver_specific of bdev_get_bdevs). Control thread. */
+struct json_t;
+void bdev_dump_info(const struct bdev *b, struct json_t *driver_specific);
+/* By the module or by emulation. */
+bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type);
+/* Memory it lends from, for registration with a device, or false. */
+bool bdev_lend_region(const struct bdev *b, void **addr, size_t *len);
+/* 37 bytes, lower case. */
+#define BDEV_UUID_STRLEN 37
+void bdev_uuid_format(const uint8_t uuid[16], char *text);
+
+/* Told of every bdev that becomes READY (and once for those that are when it is added) and of every one that
+ * starts to go. Control thread. */
+struct bdev_observer {
+	void (*added)(void *ctx, struct bdev *b);
+	void (*removed)(void *ctx, struct bdev *b);
+	void *ctx;
+	LIST_ENTRY(bdev_observer) link;
+};
+void bdev_observe(struct bdev_observer *o);
+void bdev_unobserve(struct bdev_observer *o);
+
+/* --- Descriptors. Control thread. --- */
+
+enum bdev_event {
+	BDEV_EVENT_REMOVE, /* stop submitting, wait for your I/O, put your channels, bdev_close() */
+	BDEV_EVENT_RESIZE, /* bdev_num_blocks() is new */
+};
+typedef void (*bdev_event_cb)(struct bdev_desc *desc, enum bdev_event event, void *arg);
+
+/* Opens by name, alias or UUID. write: for types that change data. event_cb: required, on the control thread;
+ * it may close the descriptor. 0 and *desc, or -ENODEV, -EPERM (claimed by someone that allows no other
+ * writer), -EROFS, -ENOMEM. */
+int bdev_open(const char *name, bool write, bdev_event_cb event_cb, void *arg, struct bdev_desc **desc);
+/* All channels got from it must have been put, and no I/O be in flight. Gives up its claim. */
+void bdev_close(struct bdev_desc *desc);
+struct bdev *bdev_desc_bdev(const struct bdev_desc *desc);
+
+/* Claims keep others from opening for writing. */
+enum bdev_claim_type {
+	BDEV_CLAIM_NONE = 0,
+	BDEV_CLAIM_EXCL_WRITE,             /* this descriptor writes, nobody else does */
+	BDEV_CLAIM_READ_MANY_WRITE_ONE,    /* the same, as other software calls it */
+	BDEV_CLAIM_READ_MANY_WRITE_NONE,   /* nobody writes while it is held; many may hold it */
+	BDEV_CLAIM_READ_MANY_WRITE_SHARED, /* those that name the same key write */
+};
+const char *bdev_claim_type_name(enum bdev_claim_type type); /* "exclusive_write" */
+/* key: WRITE_SHARED only. owner: who says so, for messages; copied. 0, -EPERM (another claim or writer is in
+ * the way; the log names it), -EINVAL. A descriptor opened for reading is made a writing one by a claim that
+ * writes. */
+int bdev_claim(struct bdev_desc *desc, enum bdev_claim_type type, uint64_t key, const char *owner);
+void bdev_unclaim(struct bdev_desc *desc);
+/* The claim b is under, and (owner may be NULL) whose; BDEV_CLAIM_NONE and NULL. */
+enum bdev_claim_type bdev_get_claim(const struct bdev *b, const char **owner);
+
+/* --- Channels. The thread that uses it. --- */
+
+/* The calling thread's channel; counted. NULL and errno on failure. */
+struct bdev_channel *bdev_channel_get(struct bdev_desc *desc);
+void bdev_channel_put(struct bdev_channel *ch);
+/* I/Os in flight on this channel, those waiting included. */
+uint32_t bdev_channel_qd(const struct bdev_channel *ch);
+
+/* --- Watching and limiting. Control thread. --- */
+
+/* Per kind of I/O. Times are in ticks and as precise as a round of the reactor (reading the clock for every
+ * I/O would cost as much as the rest of it); with a histogram on, they are exact. */
+enum bdev_stat_class {
+	BDEV_STAT_OTHER = 0,
+	BDEV_STAT_READ,
+	BDEV_STAT_WRITE, /* and compare-and-write */
+	BDEV_STAT_UNMAP, /* and write zeroes */
+	BDEV_STAT_COPY,
+	BDEV_STAT_CLASSES,
+};
+struct bdev_stat_ops {
+	uint64_t ops, bytes;
+	uint64_t ticks, max_ticks, min_ticks; /* min_ticks: UINT64_MAX when there was none */
+};
+#define BDEV_STAT_ERRORS 8
+struct bdev_stat {
+	struct bdev_stat_ops class[BDEV_STAT_CLASSES];
+	struct bdev_stat_error {
+		uint64_t count;
+		uint16_t status; /* without DNR; the last slot stands for all that found no other */
+	} errors[BDEV_STAT_ERRORS];
+	uint64_t queue_depth; /* at the moment */
+	uint64_t nomem_waits, qos_waits, child_waits;
+};
+/* The sum over all channels there are and were. */
+void bdev_get_stat(struct bdev *b, struct bdev_stat *stat);
+enum bdev_stat_reset {
+	BDEV_STAT_RESET_NONE,
+	BDEV_STAT_RESET_ALL,
+	BDEV_STAT_RESET_MAXMIN,
+	BDEV_STAT_RESET_ERROR,
+};
+void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what);
+/* fn(arg, thread id, stat) for each channel, the control thread waiting meanwhile. */
+void bdev_for_each_channel_stat(struct bdev *b,
+				void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
+				void *arg);
+
+/* Queue depth by sampling; period 0 stops. */
+struct bdev_qd_sampling {
+	uint64_t period_us;
+	uint64_t queue_depth; /* at the last sample */
+	uint64_t io_time_us;  /* time during which something was in flight */
+	uint64_t weighted_io_time_us;
+};
+void bdev_set_qd_sampling_period(struct bdev *b, uint64_t period_us);
+void bdev_get_qd_sampling(const struct bdev *b, struct bdev_qd_sampling *s);
+
+/* Latency histogram: log-linear, 2^granularity buckets per power of two of ticks. type BDEV_IO_INVALID: all
+ * types. min_ns, max_ns: the times that matter (0: no bound); shorter ones get coarser buckets, longer ones share the last
+ * one. */
+struct bdev_histogram_opts {
+	enum bdev_io_type type;
+	uint8_t granularity; /* 0: the default, 7; at most 9 */
+	uint64_t min_ns, max_ns;
+};
+struct bdev_histogram {
+	struct bdev_histogram_opts opts;
+	uint8_t shift; /* the granularity in use */
+	uint8_t min_range,
+		max_range; /* powers of two of ticks beyond the granularity; see bdev_histogram.c */
+	uint32_t num_buckets;
+	uint64_t *buckets;
+};
+/* 0, -EINVAL, -ENOMEM. */
+int bdev_enable_histogram(struct bdev *b, const struct bdev_histogram_opts *opts);
+void bdev_disable_histogram(struct bdev *b);
+/* The sum over all channels, to be freed with bdev_histogram_free(). NULL when it is off. */
+struct bdev_histogram *bdev_get_histogram(struct bdev *b);
+void bdev_histogram_free(struct bdev_histogram *h);
+/* The ticks at which bucket i begins. */
+uint64_t bdev_histogram_start(const struct bdev_histogram *h, uint32_t i);
+/* The settings in use, or NULL when it is off. */
+const struct bdev_histogram_opts *bdev_histogram_settings(const struct bdev *b);
+
+/* Rate limits over all channels together; 0: none. */
+struct bdev_qos_limits {
+	uint64_t rw_ios_per_sec;
+	uint64_t rw_bytes_per_sec;
+	uint64_t r_bytes_per_sec;
+	uint64_t w_bytes_per_sec;
+};
+/* 0 or -ENOMEM. Takes effect at once, for I/O already waiting too. */
+int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits);
+void bdev_get_qos_limits(const struct bdev *b, struct bdev_qos_limits *limits);
+
+/* One I/O in flight, as bdev_for_each_inflight() shows it. */
+struct bdev_inflight {
+	const struct bdev_io *io; /* an identity, the trace's object id; not to be read */
+	const void *ctx;          /* its cb_arg */
+	uint64_t thread_id;
+	uint64_t age_ticks; /* precise to a round */
+	uint64_t offset_blocks, num_blocks;
+	enum bdev_io_type type;
+	enum bdev_io_state state;
+	uint32_t pieces; /* of a split one: with the module */
+};
+/* fn(arg, one) for each, oldest first per channel, the control thread waiting meanwhile; false ends the walk
+ * of a channel. */
+void bdev_for_each_inflight(struct bdev *b, bool (*fn)(void *arg, const struct bdev_inflight *one),
+			    void *arg);
+
+/* Calls fn(arg, b, one) on the control thread for each I/O that has been in flight for timeout_us, again
+ * every time that much more has passed; a line in the log names it too. 0 stops. One setting per bdev: the
+ * last one counts. */
+uint64_t bdev_get_timeout(const struct bdev *b);
+void bdev_set_timeout(struct bdev *b, uint64_t timeout_us,
+		      void (*fn)(void *arg, struct bdev *b, const struct bdev_inflight *one), void *arg);
+
+/* Process-wide options. */
+struct bdev_opts {
+	bool auto_examine; /* modules look at every new bdev by themselves; otherwise at bdev_examine() */
+	uint32_t nomem_timeout_ms; /* how long an I/O may wait for a module's resources */
+	uint32_t children;         /* pieces a channel may have with its module at a time */
+};
+void bdev_get_opts(struct bdev_opts *opts);
+/* -EINVAL for values out of range; -EBUSY for `children` once a bdev is registered. */
+int bdev_set_opts(const struct bdev_opts *opts);
+/* Has the modules look at a bdev: -ENODEV. */
+int bdev_examine(const char *name);
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the bdev layer share, modules excepted. */
+#ifndef BDEV_BDEV_INTERNAL_H
+#define BDEV_BDEV_INTERNAL_H
+
+#include <pthread.h>
+#include <rte_branch_prediction.h>
+#include <stdatomic.h>
+
+#include "bdev/bdev_module.h"
+#include "env_dpdk/env.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+STAILQ_HEAD(bdev_io_queue, bdev_io);
+
+/* Statuses the layer makes. */
+#define STATUS_INVALID_TYPE   (NVME_SC_INVALID_OPCODE | NVME_SC_DNR)
+#define STATUS_BAD_LENGTH     (NVME_SC_SGL_INVALID_DATA | NVME_SC_DNR)
+#define STATUS_OUT_OF_RANGE   (NVME_SC_LBA_RANGE | NVME_SC_DNR)
+#define STATUS_DENIED         (NVME_SC_OP_DENIED | NVME_SC_DNR)
+#define STATUS_READ_ONLY      (NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR)
+#define STATUS_REMOVED        (NVME_SC_INVALID_NS | NVME_SC_DNR)
+#define STATUS_ABORTED        (NVME_SC_ABORT_REQ)
+#define STATUS_NO_RESOURCES   (NVME_SC_CMD_INTERRUPTED)
+#define STATUS_COMPARE_FAILED (BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR)
+
+/* What a type is like (bdev_io_traits). */
+enum {
+	TRAIT_RANGE = 1,      /* has offset_blocks and num_blocks */
+	TRAIT_DATA = 2,       /* has iovs that cover them */
+	TRAIT_WRITES = 4,     /* changes data: needs a writing descriptor, waits for range locks */
+	TRAIT_LIMITED = 8,    /* counts for rate limits */
+	TRAIT_RW_LIMITS = 16, /* the module's limits on READ and WRITE hold for it */
+};
+extern const uint8_t bdev_io_traits[BDEV_IO_TYPES];
+
+/* bdev_io.flags */
+enum {
+	IO_PIECE = 1,   /* part of a split or emulated I/O: ends in bdev_piece_done() */
+	IO_RESET = 2,   /* a RESET whose module part ends in bdev_reset_module_done() */
+	IO_LENT = 4,    /* in flight since bdev_lend() */
+	IO_ABORTED = 8, /* split: issue no more pieces */
+	IO_NOMEM = 16,  /* has waited for the module's resources: nomem_ticks is valid */
+};
+
+/* bdev_io.gate: what an I/O has to pass on its way to the module, in this order. */
+enum {
+	GATE_FREEZE,
+	GATE_QOS,
+	GATE_LOCK,
+	GATE_OPEN,
+};
+
+/* bdev_channel.slow: any bit takes an I/O off the straight path, either at submit or at completion. */
+enum {
+	SLOW_REMOVED = 1, /* the bdev is going: new I/O fails */
+	SLOW_FROZEN = 2,  /* a reset is going on: new I/O waits */
+	SLOW_QOS = 4,     /* there are rate limits */
+	SLOW_LOCKED = 8,  /* some range is locked */
+	SLOW_NOMEM = 16,  /* some I/O waits for the module's resources */
+	SLOW_EXACT = 32,  /* times are to be exact: a histogram is on */
+};
+
+/* A message that is sent when the receiver's ring has room, at the latest. Embedded; its storage may be reused once it
+ * is no longer pending. */
+struct bdev_post {
+	struct thread *to;
+	thread_fn fn;
+	void *arg;
+	bool pending;
+	bool heap;
+	STAILQ_ENTRY(bdev_post) link;
+};
+
+/* 64 KiB of DMA memory, for bouncing and comparing. */
+#define BDEV_BUFFER_BYTES 65536u
+#define BDEV_BUFFERS      16u
+
+/* What the channels of one thread share; the context of a channel of its own io_device. */
+struct bdev_thread {
+	/* Completions that came inside a frame of the layer, and how many frames there are. */
+	struct bdev_io_queue done;
+	uint32_t depth;
+	bool polling;
+	SLIST_HEAD(, bdev_channel) plugged; /* to be unplugged before it is left */
+	SLIST_HEAD(, bdev_channel) puts;    /* to be put when the outermost frame is left */
+	struct poller *poller;              /* runs what the frames' budget left over, and unsent posts */
+	STAILQ_HEAD(, bdev_post) unsent;
+	struct thread *thread;
+	struct io_channel *io_channel; /* the one that holds this */
+	/* Buffers: a stack of the free ones; allocated with the first channel that may need one. */
+	uint8_t *buffer_memory;
+	void *buffers[BDEV_BUFFERS];
+	uint32_t buffers_free;
+	struct bdev_io_queue buffer_waiters; /* split I/Os */
+};
+
+/* A range lock, while some channel of the bdev needs it: the initiator's, living in its channel. */
+struct bdev_lock {
+	struct bdev_channel *ch;
+	struct bdev_io *io;
+	struct bdev *bdev;
+	uint64_t first, last; /* blocks, inclusive */
+	/* Control thread. */
+	enum bdev_lock_state { LOCK_FREE, LOCK_QUEUED, LOCK_CLOSING, LOCK_HELD } state;
+	uint32_t acks_missing;
+	struct bdev_post post;
+	TAILQ_ENTRY(bdev_lock) link;
+};
+#define BDEV_LOCKS_ACTIVE      16 /* per bdev */
+#define BDEV_LOCKS_PER_CHANNEL 4
+
+/* A channel's view of a lock that is closing or held. */
+struct bdev_locked {
+	struct bdev_lock *lock; /* NULL: slot is free */
+	uint64_t first, last;
+	bool acked;
+	struct bdev_post post;
+};
+
+struct bdev_reset {
+	struct bdev_channel *ch;
+	struct bdev_io *io;
+	struct bdev *bdev;
+	uint16_t status;
+	bool busy;
+	uint64_t started_ticks;
+	struct bdev_post post;
+	TAILQ_ENTRY(bdev_reset) link;
+};
+
+struct bdev_pieces; /* bdev_split.c: a channel's pool */
+
+struct bdev_channel {
+	/* What every I/O touches. */
+	void (*submit)(void *module_channel, struct bdev_io *io);
+	struct bdev *bdev;
+	struct bdev_thread *thread;
+	uint32_t slow;                                    /* SLOW_* */
+	uint32_t qd;                                      /* in flight, waiting ones included */
+	TAILQ_HEAD(bdev_inflight_list, bdev_io) inflight; /* oldest first */
+	struct bdev_histogram *histogram;
+	bool plugged;
+	/* Statistics. */
+	struct bdev_stat stat __attribute__((aligned(64)));
+	/* Rare. */
+	struct bdev_io_queue frozen, qos_wait, lock_wait, nomem;
+	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
+	struct bdev_pieces *pieces;
+	struct thread_timer qos_timer, nomem_timer;
+	struct bdev_lock locks[BDEV_LOCKS_PER_CHANNEL];
+	struct bdev_locked locked[BDEV_LOCKS_ACTIVE];
+	struct bdev_reset reset;
+	struct io_channel *io_channel;
+	TAILQ_ENTRY(bdev_channel) link;
+	SLIST_ENTRY(bdev_channel) put_link, plug_link;
+	uint32_t puts;
+	uint8_t module[] __attribute__((aligned(64)));
+};
+_Static_assert(offsetof(struct bdev_channel, stat) == 64, "the hot part is one cache line");
+
+struct bdev_alias {
+	char *name;
+	struct bdev *bdev;
+	TAILQ_ENTRY(bdev_alias) link;
+};
+
+struct bdev_desc {
+	struct bdev *bdev;
+	bool write;
+	bool removing; /* told to go */
+	bdev_event_cb event_cb;
+	void *event_arg;
+	enum bdev_claim_type claim_type;
+	uint64_t claim_key;
+	char claim_owner[64];
+	TAILQ_ENTRY(bdev_desc) link;
+};
+
+struct bdev_qos;
+
+/* The layer's own part of a bdev. The control thread's, but for what the mutex guards and qos's atomics. */
+struct bdev_core {
+	struct bdev *bdev;
+	struct io_device dev;
+	enum bdev_state state;
+	uint64_t state_ticks;
+	TAILQ_HEAD(, bdev_alias) aliases;
+	TAILQ_HEAD(, bdev_desc) descs;
+	/* The mutex is taken where channels come and go, and by the control thread; never on the path of an I/O. It makes
+	 * "set a flag for new channels and visit the old ones" leave none out. */
+	pthread_mutex_t mutex;
+	TAILQ_HEAD(, bdev_channel) channels;
+	uint32_t new_channel_slow;        /* SLOW_* that channels start with */
+	struct bdev_stat closed_stat;     /* of channels that are gone */
+	struct bdev_histogram *histogram; /* settings, and the sum of channels that are gone; NULL: off */
+	struct bdev_lock *closing[BDEV_LOCKS_ACTIVE]; /* locks that new channels must know */
+
+	TAILQ_HEAD(, bdev_lock) locks;   /* all, in order of arrival */
+	TAILQ_HEAD(, bdev_reset) resets; /* the first one is running */
+	struct thread_timer reset_timer;
+	struct bdev_qos *qos; /* set once, freed with the bdev */
+	struct bdev_qd_sampling qd;
+	uint64_t qd_last_ticks;
+	struct thread_timer qd_timer;
+	uint64_t timeout_us;
+	uint64_t timeout_last_ticks;
+	struct thread_timer timeout_timer;
+	void (*timeout_fn)(void *arg, struct bdev *b, const struct bdev_inflight *one);
+	void *timeout_arg;
+	struct thread_timer close_timer;
+	void (*unregister_cb)(void *arg, int rc);
+	void *unregister_arg;
+	TAILQ_ENTRY(bdev_core) link;
+};
+
+/* --- bdev.c --- */
+extern const struct bdev_module *const bdev_own_modules[];
+extern struct bdev_opts bdev_options;
+void bdev_check_close(struct bdev *b); /* a descriptor went */
+
+/* --- bdev_channel.c --- */
+int bdev_channels_init(void);
+void bdev_channels_fini(void);
+int bdev_core_init(struct bdev *b); /* allocates b->core */
+void bdev_core_free(struct bdev *b);
+struct bdev_thread *bdev_control_thread(void);
+/* Control thread: runs fn(ch, arg) on the thread of each channel, one after the other, and waits. */
+void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg);
+/* Control thread: sets and clears SLOW_* bits of all channels, those to come included. */
+void bdev_set_slow(struct bdev *b, uint32_t set, uint32_t clear);
+/* Sends p->fn(p->arg) to p->to, now or as soon as there is room. On t's thread. */
+void bdev_post(struct bdev_thread *t, struct bdev_post *p, struct thread *to, thread_fn fn, void *arg);
+/* Lets p's storage go before it was sent. */
+void bdev_post_detach(struct bdev_thread *t, struct bdev_post *p);
+void bdev_put_channels(struct bdev_thread *t);
+void bdev_thread_kick(struct bdev_thread *t); /* has its poller run */
+int bdev_thread_need_buffers(struct bdev_thread *t, int numa_node);
+
+/* --- bdev_io.c --- */
+static inline void bdev_io_set_state(struct bdev_io *io, enum bdev_io_state state)
+{
+	io->state = (uint8_t)state;
+}
+/* A frame: completions made inside are run when the outermost one is left. */
+static inline void bdev_enter(struct bdev_thread *t)
+{
+	t->depth++;
+}
+void bdev_leave(struct bdev_thread *t);
+/* Continues at io->gate. */
+void bdev_io_pass_gates(struct bdev_io *io);
+/* Hands io to the module, or starts splitting it. */
+void bdev_io_dispatch(struct bdev_io *io);
+/* Takes all of q and continues them at their gates. */
+void bdev_io_requeue(struct bdev_io_queue *q);
+/* Completes all of q with status. */
+void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status);
+void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);
+void bdev_nomem_timer(void *channel);
+
+/* --- bdev_split.c --- */
+struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch);
+void bdev_pieces_destroy(struct bdev_pieces *p);
+bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io);
+void bdev_split_start(struct bdev_io *io);
+void bdev_piece_done(struct bdev_io *piece);
+void bdev_split_abort(struct bdev_io *io); /* issues no more pieces; inside a frame */
+int bdev_split_init(void);
+void bdev_split_fini(void);
+/* The second half of an emulated COMPARE_AND_WRITE, called with the lock held. */
+void bdev_caw_locked(struct bdev_io *io);
+
+/* --- bdev_lock.c --- */
+void bdev_lock_take(struct bdev_io *io);                     /* ends in bdev_caw_locked() */
+void bdev_lock_release(struct bdev_io *io, uint16_t status); /* ends in bdev_io_complete() */
+bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io);
+void bdev_lock_check_acks(struct bdev_channel *ch); /* an I/O ended while SLOW_LOCKED */
+void bdev_lock_inherit(struct bdev_channel *ch);    /* a new channel, under the mutex */
+void bdev_lock_channel_gone(struct bdev_channel *ch);
+
+/* --- bdev_reset.c --- */
+void bdev_reset_start(struct bdev_io *io);
+void bdev_reset_module_done(struct bdev_io *io);
+void bdev_reset_timer(void *core);
+void bdev_abort_start(struct bdev_io *io);
+
+/* --- bdev_qos.c --- */
+/* True: go on. False: io waits. */
+bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
+void bdev_qos_timer(void *channel);
+void bdev_qos_free(struct bdev_core *core);
+
+/* --- bdev_watch.c, bdev_histogram.c --- */
+void bdev_stat_init(struct bdev_stat *s);
+void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
+void bdev_stat_error(struct bdev_stat *s, uint16_t status);
+void bdev_watch_stop(struct bdev_core *core);
+struct bdev_histogram *bdev_histogram_copy(const struct bdev_histogram *h); /* settings and shape; zeroed */
+void bdev_histogram_sum(struct bdev_histogram *sum, const struct bdev_histogram *h);
+void bdev_histogram_tally(struct bdev_histogram *h, const struct bdev_io *io, uint64_t ticks);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Block devices on NVMe controllers, local and remote: one per namespace, named after the controller, Nvme0n1.
+ *
+ * A controller has a name and a life: it is attached, goes down, comes back or fails, and is detached. Its block devices live as long as
+ * their namespaces; while the controller is down, I/O waits. Control thread. */
+#ifndef BDEV_BDEV_NVME_H
+#define BDEV_BDEV_NVME_H
+
+#include "bdev/bdev_modules.h"
+#include "nvme/nvme.h"
+
+#define BDEV_NVME_NAME_MAX 64 /* of a controller, with the NUL */
+
+struct bdev_nvme; /* a controller */
+struct json_t;
+
+/* What to do with I/O that takes longer than timeout_us. */
+enum bdev_nvme_timeout_action {
+	BDEV_NVME_TIMEOUT_NONE,	 /* it takes as long as it takes */
+	BDEV_NVME_TIMEOUT_RESET, /* reset the controller */
+	BDEV_NVME_TIMEOUT_ABORT, /* abort it; if it is still there after as long again, reset the controller */
+};
+
+/* For all controllers that are attached from then on. */
+struct bdev_nvme_options {
+	enum bdev_nvme_timeout_action action_on_timeout;
+	uint64_t timeout_us;	   /* of I/O; 0: none */
+	uint64_t timeout_admin_us; /* of admin commands; 0: as the driver has it, 30 s */
+	uint32_t keep_alive_timeout_ms;
+	int32_t bdev_retry_count; /* of I/O whose status allows a retry; -1: no limit */
+	int32_t ctrlr_loss_timeout_sec;
+	uint32_t reconnect_delay_sec;
+	uint32_t fast_io_fail_timeout_sec;
+};
+void bdev_nvme_get_options(struct bdev_nvme_options *opts);
+void bdev_nvme_default_options(struct bdev_nvme_options *opts);
+/* 0; -EINVAL and error; -EBUSY and error: there are controllers already. */
+int bdev_nvme_set_options(const struct bdev_nvme_options *opts, char error[BDEV_ERROR_MAX]);
+
+/* Timeouts while the controller is away, in seconds:
+ *	ctrlr_loss	-1: reconnect for ever. 0: one attempt; if that fails, the controller stays as failed until it is reset or
+ *			detached. Otherwise after that long the controller is detached.
+ *	reconnect_delay	between attempts; must not be 0 if ctrlr_loss is not
+ *	fast_io_fail	after that long, I/O that waits fails, and so does new I/O; 0: it waits as long as there is hope */
+struct bdev_nvme_attach {
+	const char *name; /* [1, BDEV_NVME_NAME_MAX) bytes; copied */
+	struct nvme_trid trid;
+	char hostnqn[NVME_NQN_MAX]; /* "": the machine's */
+	uint32_t num_io_queues;	    /* asked for */
+	uint32_t connect_timeout_ms;
+	int32_t ctrlr_loss_timeout_sec;
+	uint32_t reconnect_delay_sec;
+	uint32_t fast_io_fail_timeout_sec;
+	uint32_t max_bdevs; /* a controller with more namespaces is refused; 0: no limit */
+};
+#define BDEV_NVME_IO_QUEUES	128 /* the default, and most targets' limit */
+#define BDEV_NVME_IO_QUEUES_MAX 1024
+void bdev_nvme_attach_default(struct bdev_nvme_attach *a); /* with the options above */
+
+/* rc 0: c has been attached; otherwise error says why not. */
+typedef void (*bdev_nvme_attached_cb)(void *arg, int rc, struct bdev_nvme *c, const char *error);
+/* Ends in cb, later (or before it returns, for what is wrong with the arguments). */
+void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb, void *arg);
+
+typedef void (*bdev_nvme_done_cb)(void *arg, int rc, const char *error);
+/* Removes its block devices, shuts the controller down and forgets it; cb when all that has happened. */
+void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
+/* cb when the controller is ready again, or when an attempt to make it so has failed. */
+void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
+
+struct bdev_nvme *bdev_nvme_find(const char *name);
+struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after); /* NULL: the first */
+const char *bdev_nvme_name(const struct bdev_nvme *c);
+/* "enabled", "resetting", "reconnect_is_delayed", "failed", "deleting", "attaching". */
+const char *bdev_nvme_state_name(const struct bdev_nvme *c);
+uint64_t bdev_nvme_state_ticks(const struct bdev_nvme *c);	     /* when it entered it */
+const struct bdev_nvme_attach *bdev_nvme_attached(const struct bdev_nvme *c); /* as it was asked for */
+struct nvme_ctrlr *bdev_nvme_ctrlr(const struct bdev_nvme *c);	     /* NULL when it is gone */
+uint32_t bdev_nvme_resets(const struct bdev_nvme *c);		     /* how often it went down */
+/* Its block devices, by namespace id; NULL: the first. */
+const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after);
+uint32_t bdev_nvme_nsid(const struct bdev *b);
+bool bdev_nvme_is(const struct bdev *b); /* one of this kind */
+
+/* Raw commands, as bdev_nvme_send_cmd has them. io: through an I/O queue, else through the admin queue. data is copied in before and
+ * out after, as the direction is. cb: rc 0 and the completion, or a negative errno. */
+struct bdev_nvme_raw {
+	struct nvme_sqe cmd;
+	bool io, to_device;
+	void *data;
+	uint32_t data_len; /* at most BDEV_NVME_RAW_MAX */
+};
+#define BDEV_NVME_RAW_MAX (UINT32_C(1) << 20)
+typedef void (*bdev_nvme_raw_cb)(void *arg, int rc, const struct nvme_cqe *cqe);
+void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg);
+
+/* What a thread's queue pair to a controller has done; fn(arg, ...) for each one there is. */
+struct bdev_nvme_path_stat {
+	const char *thread_name;
+	uint64_t thread_id;
+	uint16_t qid; /* 0: not connected */
+	uint64_t polls, idle_polls, completions, queued_requests, retries;
+	uint32_t outstanding, waiting;
+};
+void bdev_nvme_for_each_path(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_path_stat *stat), void *arg);
+
+/* Told of what happens to controllers: for notifications. One at a time; NULL: none. */
+enum bdev_nvme_news {
+	BDEV_NVME_CONNECTED, /* for the first time, or again */
+	BDEV_NVME_LOST,
+	BDEV_NVME_FAILED,
+	BDEV_NVME_DETACHED,
+};
+void bdev_nvme_observe(void (*fn)(const struct bdev_nvme *c, enum bdev_nvme_news news));
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A disk in memory: DMA memory, so that it can be lent to transports, which then move data straight in and out. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/module_util.h"
+#include "env_dpdk/env.h"
+
+struct malloc_bdev {
+	struct bdev bdev;
+	uint8_t *memory;
+	char name[256];
+};
+
+struct bdev_module bdev_malloc_module = {.name = "malloc"};
+BDEV_MODULE_REGISTER(bdev_malloc_module)
+
+static inline uint8_t *address(const struct bdev *b, uint64_t offset_blocks)
+{
+	return ((const struct malloc_bdev *)b)->memory + offset_blocks * b->block_size;
+}
+
+/* Lent memory comes back as the I/O's own: then there is nothing to copy. */
+static inline void copy_out(const struct bdev_io *io, const uint8_t *disk)
+{
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		if (io->iovs[i].iov_base != disk) {
+			memcpy(io->iovs[i].iov_base, disk, io->iovs[i].iov_len);
+		}
+		disk += io->iovs[i].iov_len;
+	}
+}
+
+static inline void copy_in(const struct bdev_io *io, uint8_t *disk)
+{
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		if (io->iovs[i].iov_base != disk) {
+			memcpy(disk, io->iovs[i].iov_base, io->iovs[i].iov_len);
+		}
+		disk += io->iovs[i].iov_len;
+	}
+}
+
+static uint16_t compare(const struct bdev_io *io, const uint8_t *disk)
+{
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		if (memcmp(io->iovs[i].iov_base, disk, io->iovs[i].iov_len) != 0) {
+			return BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR;
+		}
+		disk += io->iovs[i].iov_len;
+	}
+	return 0;
+}
+
+static void execute(struct bdev_io *io)
+{
+	const struct bdev *b = bdev_channel_bdev(io->ch);
+	uint8_t *disk = address(b, io->offset_blocks);
+	uint16_t status = 0;
+
+	switch (io->type) {
+	case BDEV_IO_READ:
+		copy_out(io, disk);
+		break;
+	case BDEV_IO_WRITE:
+		copy_in(io, disk);
+		break;
+	case BDEV_IO_UNMAP: /* reads zeroes afterwards, as a deallocated block may */
+	case BDEV_IO_WRITE_ZEROES:
+		memset(disk, 0, io->num_blocks * b->block_size);
+		break;
+	case BDEV_IO_COMPARE:
+		status = compare(io, disk);
+		break;
+	case BDEV_IO_ABORT:
+		io->cdw0 = 1; /* nothing is ever left to abort */
+		break;
+	default: /* FLUSH, RESET: nothing is ever in flight */
+		break;
+	}
+	bdev_io_complete(io, status);
+}
+
+/* A random block of a large disk is in no cache, and its page in no TLB: the processor waits for the first lines, then
+ * streams. So reads and writes of a frame are gathered, and while one is copied the first lines of the next are on their
+ * way: a quarter less time per 4 KiB than copying one after the other. */
+#define PREFETCH_LINES 8u
+
+static void prefetch(const struct bdev_io *io)
+{
+	const struct bdev *b = bdev_channel_bdev(io->ch);
+	const uint8_t *disk = address(b, io->offset_blocks);
+
+	for (size_t i = 0; i < PREFETCH_LINES; i++) { /* a block is at least 512 bytes */
+		__builtin_prefetch(disk + i * 64);
+	}
+}
+
+struct malloc_channel {
+	STAILQ_HEAD(, bdev_io) gathered;
+};
+
+static void malloc_submit(void *channel, struct bdev_io *io)
+{
+	struct malloc_channel *c = channel;
+
+	if (io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE) {
+		STAILQ_INSERT_TAIL(&c->gathered, io, queue);
+		bdev_channel_plug(io->ch);
+	} else {
+		execute(io);
+	}
+}
+
+static void malloc_unplug(void *channel)
+{
+	struct malloc_channel *c = channel;
+	struct bdev_io *io = STAILQ_FIRST(&c->gathered), *next;
+
+	STAILQ_INIT(&c->gathered);
+	for (; io != NULL; io = next) {
+		next = STAILQ_NEXT(io, queue); /* completing takes the link */
+		if (next != NULL) {
+			prefetch(next);
+		}
+		execute(io);
+	}
+}
+
+static int malloc_channel_create(struct bdev *b, void *channel)
+{
+	STAILQ_INIT(&((struct malloc_channel *)channel)->gathered);
+	return 0;
+}
+
+static void *malloc_lend(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks)
+{
+	return address(b, offset_blocks);
+}
+
+static void malloc_free(struct malloc_bdev *m)
+{
+	env_dma_free(m->memory);
+	free(m);
+}
+
+static void malloc_destruct(struct bdev *b)
+{
+	struct malloc_bdev *m = (struct malloc_bdev *)b;
+
+	bdev_destruct_done(b);
+	malloc_free(m);
+}
+
+static const struct bdev_ops malloc_ops = {
+	.submit = malloc_submit,
+	.unplug = malloc_unplug,
+	.channel_create = malloc_channel_create,
+	.channel_size = sizeof(struct malloc_channel),
+	.destruct = malloc_destruct,
+	.lend = malloc_lend,
+};
+
+static int check(const struct bdev_malloc_opts *opts, char *error)
+{
+	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0;
+
+	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->num_blocks, error);
+	rc = rc != 0 ? rc
+		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
+	if (rc == 0 && (opts->optimal_io_boundary & (opts->optimal_io_boundary - 1)) != 0) {
+		return bdev_error(error, -EINVAL, "optimal_io_boundary %u: must be 0 or a power of two",
+				  opts->optimal_io_boundary);
+	}
+	return rc;
+}
+
+static void choose_name(char *name, size_t size, const char *wanted)
+{
+	static unsigned next;
+
+	if (wanted != NULL) {
+		snprintf(name, size, "%s", wanted);
+		return;
+	}
+	do {
+		snprintf(name, size, "Malloc%u", next++);
+	} while (bdev_find(name) != NULL);
+}
+
+/* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay. */
+static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
+{
+	size_t bytes = opts->num_blocks * opts->block_size;
+	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
+
+	if (m == NULL) {
+		return NULL;
+	}
+	memset(m, 0, sizeof(*m));
+	m->memory = env_dma_malloc(bytes, 4096, opts->numa_id);
+	if (m->memory == NULL) {
+		free(m);
+		return NULL;
+	}
+	memset(m->memory, 0, bytes);
+	env_dma_nodump(m->memory, bytes);
+	return m;
+}
+
+int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error)
+{
+	int rc = check(opts, error);
+
+	if (rc != 0) {
+		return rc;
+	}
+	struct malloc_bdev *m = allocate(opts);
+	if (m == NULL) {
+		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
+				  opts->num_blocks, opts->block_size);
+	}
+	choose_name(m->name, sizeof(m->name), opts->name);
+	m->bdev.name = m->name;
+	m->bdev.product_name = "Malloc disk";
+	m->bdev.module = &bdev_malloc_module;
+	m->bdev.ops = &malloc_ops;
+	m->bdev.block_size = opts->block_size;
+	m->bdev.physical_block_size = opts->physical_block_size;
+	m->bdev.num_blocks = opts->num_blocks;
+	m->bdev.optimal_io_boundary = opts->optimal_io_boundary;
+	m->bdev.numa_node = opts->numa_id;
+	m->bdev.lend_addr = m->memory;
+	m->bdev.lend_len = opts->num_blocks * opts->block_size;
+	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
+			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
+			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_ABORT;
+	if (opts->uuid != NULL) {
+		memcpy(m->bdev.uuid, opts->uuid, sizeof(m->bdev.uuid));
+	}
+	rc = bdev_register_or_say(&m->bdev, error);
+	if (rc != 0) {
+		malloc_free(m);
+		return rc;
+	}
+	if (name != NULL) {
+		strcpy(name, m->name);
+	}
+	return 0;
+}
+
+void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	bdev_delete_of(name, &bdev_malloc_module, cb, arg);
+}
+
+bool bdev_malloc_get(const struct bdev *b, struct bdev_malloc_opts *opts)
+{
+	if (b->module != &bdev_malloc_module) {
+		return false;
+	}
+	*opts = (struct bdev_malloc_opts){.name = b->name,
+					  .uuid = b->uuid,
+					  .block_size = b->block_size,
+					  .physical_block_size = b->physical_block_size,
+					  .optimal_io_boundary = b->optimal_io_boundary,
+					  .num_blocks = b->num_blocks,
+					  .numa_id = b->numa_node};
+	return true;
+}

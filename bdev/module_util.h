@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the modules of this folder share. */
+#ifndef BDEV_MODULE_UTIL_H
+#define BDEV_MODULE_UTIL_H
+
+#include "bdev/bdev_module.h"
+#include "bdev/bdev_modules.h"
+
+/* Named by the layer, so that they are linked: see bdev.c. */
+extern struct bdev_module bdev_delay_module, bdev_error_module, bdev_malloc_module, bdev_null_module,
+	bdev_uring_module;
+
+/* Writes the reason and returns rc: `return bdev_error(error, -EINVAL, "block_size %u: ...", n);` */
+int bdev_error(char *error, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The checks that all creators make; 0, or as above. */
+int bdev_check_name(const char *name, char *error);
+int bdev_check_blocks(uint32_t block_size, uint64_t num_blocks, char *error);
+int bdev_check_physical_block_size(uint32_t physical_block_size, uint32_t block_size, char *error);
+/* bdev_register(), with its reason in words. */
+int bdev_register_or_say(struct bdev *b, char *error);
+
+/* The bdev of that name (or alias, or UUID) if it is of this module, or NULL. */
+struct bdev *bdev_find_of(const char *name, const struct bdev_module *module);
+/* What the delete functions are made of. */
+void bdev_delete_of(const char *name, const struct bdev_module *module, bdev_delete_cb cb, void *arg);
+
+#endif

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* NVMe controllers as the bdev layer has them: options, attach, what the driver's events lead to, reset, detach. All on the
+ * control thread. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/module_util.h"
+#include "bdev/nvme_internal.h"
+#include "env_dpdk/env.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+static TAILQ_HEAD(, bdev_nvme) controllers = TAILQ_HEAD_INITIALIZER(controllers);
+static void (*observer)(const struct bdev_nvme *c, enum bdev_nvme_news news);
+
+/* --- Options --- */
+
+#define DEFAULT_OPTIONS                                                                                      \
+	{                                                                                                    \
+		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,  \
+		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3,                                       \
+	}
+struct bdev_nvme_options bdev_nvme_options = DEFAULT_OPTIONS;
+
+void bdev_nvme_default_options(struct bdev_nvme_options *opts)
+{
+	*opts = (struct bdev_nvme_options)DEFAULT_OPTIONS;
+}
+
+void bdev_nvme_get_options(struct bdev_nvme_options *opts)
+{
+	*opts = bdev_nvme_options;
+}
+
+/* The three timeouts only make sense together. */
+static int check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error)
+{
+	if (loss < -1) {
+		return bdev_error(error, -EINVAL, "ctrlr_loss_timeout_sec %d: must be -1 (no limit) or more", loss);
+	}
+	if (loss == 0 && (delay != 0 || fast != 0)) {
+		return bdev_error(error, -EINVAL,
+				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must be 0 when ctrlr_loss_timeout_sec is 0", delay,
+				  fast);
+	}
+	if (loss != 0 && delay == 0) {
+		return bdev_error(error, -EINVAL, "reconnect_delay_sec 0: must not be 0 when ctrlr_loss_timeout_sec is %d", loss);
+	}
+	if (loss > 0 && (delay > (uint32_t)loss || fast > (uint32_t)loss)) {
+		return bdev_error(error, -EINVAL,
+				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must not be more than ctrlr_loss_timeout_sec (%d)",
+				  delay, fast, loss);
+	}
+	if (fast != 0 && fast < delay) {
+		return bdev_error(error, -EINVAL, "fast_io_fail_timeout_sec %u: must be 0 or at least reconnect_delay_sec (%u)", fast,
+				  delay);
+	}
+	return 0;
+}
+
+int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERROR_MAX])
+{
+	if (!TAILQ_EMPTY(&controllers)) {
+		return bdev_error(error, -EBUSY, "the options cannot be changed while controllers are attached ('%s' is)",
+				  TAILQ_FIRST(&controllers)->name);
+	}
+	if (o->action_on_timeout != BDEV_NVME_TIMEOUT_NONE && o->timeout_us == 0) {
+		return bdev_error(error, -EINVAL, "timeout_us 0: must not be 0 when action_on_timeout is not none");
+	}
+	if (o->bdev_retry_count < -1 || o->bdev_retry_count > 255) {
+		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255", o->bdev_retry_count);
+	}
+	int rc = check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
+	if (rc == 0) {
+		bdev_nvme_options = *o;
+	}
+	return rc;
+}
+
+/* --- Lookup --- */
+
+struct bdev_nvme *bdev_nvme_find(const char *name)
+{
+	struct bdev_nvme *c;
+
+	TAILQ_FOREACH (c, &controllers, link) {
+		if (strcmp(c->name, name) == 0) {
+			return c;
+		}
+	}
+	return NULL;
+}
+
+struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after)
+{
+	return after ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&controllers);
+}
+
+const char *bdev_nvme_name(const struct bdev_nvme *c)
+{
+	return c->name;
+}
+
+const char *bdev_nvme_state_name(const struct bdev_nvme *c)
+{
+	switch (c->state) {
+	case BDEV_NVME_ATTACHING:
+		return "attaching";
+	case BDEV_NVME_UP:
+		return "enabled";
+	case BDEV_NVME_DOWN:
+		return nvme_ctrlr_state(c->ctrlr) == NVME_CTRLR_BACK_OFF ? "reconnect_is_delayed" : "resetting";
+	case BDEV_NVME_GIVEN_UP:
+		return "failed";
+	default:
+		return "deleting";
+	}
+}
+
+uint64_t bdev_nvme_state_ticks(const struct bdev_nvme *c)
+{
+	return c->state_ticks;
+}
+
+const struct bdev_nvme_attach *bdev_nvme_attached(const struct bdev_nvme *c)
+{
+	return &c->opts;
+}
+
+struct nvme_ctrlr *bdev_nvme_ctrlr(const struct bdev_nvme *c)
+{
+	return c->ctrlr;
+}
+
+uint32_t bdev_nvme_resets(const struct bdev_nvme *c)
+{
+	return c->resets;
+}
+
+void bdev_nvme_observe(void (*fn)(const struct bdev_nvme *c, enum bdev_nvme_news news))
+{
+	observer = fn;
+}
+
+static void tell(const struct bdev_nvme *c, enum bdev_nvme_news news)
+{
+	if (observer != NULL) {
+		observer(c, news);
+	}
+}
+
+/* --- The state --- */
+
+static const uint32_t next_states[BDEV_NVME_STATES] = {
+	[BDEV_NVME_ATTACHING] = 1u << BDEV_NVME_UP | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_UP] = 1u << BDEV_NVME_DOWN | 1u << BDEV_NVME_GIVEN_UP | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_DOWN] = 1u << BDEV_NVME_UP | 1u << BDEV_NVME_GIVEN_UP | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_GIVEN_UP] = 1u << BDEV_NVME_DOWN | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_DETACHING] = 0,
+};
+
+static void set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
+{
+	if ((next_states[c->state] & 1u << state) == 0) {
+		log_error("%s: no way from state %d to %d", c->name, c->state, state);
+		abort(); /* a fault in this file */
+	}
+	c->state = state;
+	c->state_ticks = env_ticks();
+}
+
+static void add_waiter(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, void *arg)
+{
+	struct bdev_nvme_waiter *w = malloc(sizeof(*w));
+
+	if (w == NULL) {
+		cb(arg, -ENOMEM, "out of memory");
+		return;
+	}
+	*w = (struct bdev_nvme_waiter){.cb = cb, .arg = arg};
+	STAILQ_INSERT_TAIL(list, w, link);
+}
+
+static void end_waiters(struct bdev_nvme_waiters *list, int rc, const char *error)
+{
+	struct bdev_nvme_waiters taken = STAILQ_HEAD_INITIALIZER(taken);
+	struct bdev_nvme_waiter *w;
+
+	STAILQ_CONCAT(&taken, list);
+	while ((w = STAILQ_FIRST(&taken)) != NULL) {
+		STAILQ_REMOVE_HEAD(&taken, link);
+		w->cb(w->arg, rc, error);
+		free(w);
+	}
+}
+
+/* --- Detach: the bdevs go, then the paths, then the controller --- */
+
+static void ctrlr_gone(void *arg)
+{
+	struct bdev_nvme *c = arg;
+	struct bdev_nvme_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
+
+	c->ctrlr = NULL;
+	USDT(bdev_nvme_ctrlr_release, c->name, c->uses);
+	io_device_unregister(&c->device);
+	TAILQ_REMOVE(&controllers, c, link);
+	if (c->attached == NULL) {
+		tell(c, BDEV_NVME_DETACHED);
+	} else {
+		c->attached(c->attached_arg, -EIO, NULL, c->error);
+	}
+	STAILQ_CONCAT(&waiters, &c->detach_waiters);
+	thread_timer_stop(&c->fast_fail_timer);
+	free(c);
+	end_waiters(&waiters, 0, NULL);
+}
+
+void bdev_nvme_detach_step(struct bdev_nvme *c)
+{
+	if (c->state == BDEV_NVME_DETACHING && !c->ctrlr_leaving && c->uses == 0 && TAILQ_EMPTY(&c->namespaces) &&
+	    __atomic_load_n(&c->num_paths, __ATOMIC_RELAXED) == 0) {
+		c->ctrlr_leaving = true;
+		nvme_ctrlr_destroy(c->ctrlr, ctrlr_gone, c);
+	}
+}
+
+static void start_detach(struct bdev_nvme *c)
+{
+	bool was_up = c->state == BDEV_NVME_UP;
+
+	USDT(bdev_nvme_ctrlr_delete, c->name);
+	set_state(c, BDEV_NVME_DETACHING);
+	thread_timer_stop(&c->fast_fail_timer);
+	end_waiters(&c->reset_waiters, -ENODEV, "the controller is being detached");
+	c->uses++;
+	if (!was_up) {
+		nvme_paths_set_fails(c, true); /* nobody waits for it any more */
+	}
+	nvme_ns_remove_all(c);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
+{
+	if (c->state == BDEV_NVME_ATTACHING) {
+		cb(arg, -EBUSY, "the controller is still being attached");
+		return;
+	}
+	add_waiter(&c->detach_waiters, cb, arg);
+	if (c->state != BDEV_NVME_DETACHING) {
+		start_detach(c);
+	}
+}
+
+/* --- What the driver says --- */
+
+static void attach_failed(struct bdev_nvme *c, const char *why)
+{
+	snprintf(c->error, sizeof(c->error), "%s", why);
+	start_detach(c); /* ends in ctrlr_gone(), which answers */
+}
+
+static void fast_fail_timer_fired(void *arg)
+{
+	struct bdev_nvme *c = arg;
+
+	log_warning("%s: away for %u s: its I/O fails from now on", c->name, c->opts.fast_io_fail_timeout_sec);
+	nvme_paths_set_fails(c, true);
+}
+
+static void attached(struct bdev_nvme *c)
+{
+	uint32_t n = 0;
+	const struct nvme_ns *ns = NULL;
+
+	while ((ns = nvme_ctrlr_next_ns(c->ctrlr, ns ? ns->nsid : 0)) != NULL) {
+		n++;
+	}
+	if (c->opts.max_bdevs != 0 && n > c->opts.max_bdevs) {
+		char why[NVME_ERROR_MAX];
+		snprintf(why, sizeof(why), "the controller has %u namespaces, and max_bdevs is %u", n, c->opts.max_bdevs);
+		attach_failed(c, why);
+		return;
+	}
+	bdev_nvme_attached_cb cb = c->attached;
+	c->attached = NULL;
+	set_state(c, BDEV_NVME_UP);
+	nvme_ns_sync(c);
+	cb(c->attached_arg, 0, c, NULL);
+}
+
+static void on_ready(struct bdev_nvme *c)
+{
+	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(c->ctrlr);
+
+	c->crdt[0] = le16toh(id->crdt1);
+	c->crdt[1] = le16toh(id->crdt2);
+	c->crdt[2] = le16toh(id->crdt3);
+	thread_timer_stop(&c->fast_fail_timer);
+	c->uses++;
+	switch (c->state) {
+	case BDEV_NVME_ATTACHING:
+		attached(c);
+		break;
+	case BDEV_NVME_DOWN:
+		set_state(c, BDEV_NVME_UP);
+		log_notice("%s: ready again", c->name);
+		USDT(bdev_nvme_ctrlr_reconnect, c->name);
+		nvme_paths_set_fails(c, false);
+		nvme_ns_sync(c);
+		break;
+	default: /* DETACHING */
+		break;
+	}
+	if (c->state == BDEV_NVME_UP) {
+		tell(c, BDEV_NVME_CONNECTED);
+	}
+	nvme_paths_step(c);
+	end_waiters(&c->reset_waiters, 0, NULL);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+/* The queue pairs have to go before the driver's next attempt. */
+static void on_down(struct bdev_nvme *c)
+{
+	c->uses++;
+	if (c->state == BDEV_NVME_UP || c->state == BDEV_NVME_GIVEN_UP) {
+		bool was_up = c->state == BDEV_NVME_UP;
+		set_state(c, BDEV_NVME_DOWN);
+		if (was_up) {
+			c->resets++;
+			USDT(bdev_nvme_ctrlr_reset, c->name);
+			tell(c, BDEV_NVME_LOST);
+			if (c->opts.fast_io_fail_timeout_sec != 0) {
+				thread_timer_start(&c->fast_fail_timer, c->opts.fast_io_fail_timeout_sec * UINT64_C(1000000));
+			}
+		}
+	} else if (c->state == BDEV_NVME_DETACHING) {
+		nvme_paths_set_fails(c, true);
+	}
+	nvme_paths_step(c);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+static void on_retry(struct bdev_nvme *c)
+{
+	const char *why = nvme_ctrlr_last_error(c->ctrlr);
+
+	if (c->state == BDEV_NVME_ATTACHING) {
+		attach_failed(c, why);
+	} else {
+		USDT(bdev_nvme_ctrlr_reconnect_delay, c->name);
+		end_waiters(&c->reset_waiters, -EIO, why);
+	}
+}
+
+static void on_end(struct bdev_nvme *c, bool removed)
+{
+	const char *why = nvme_ctrlr_last_error(c->ctrlr);
+
+	if (c->state == BDEV_NVME_ATTACHING) {
+		attach_failed(c, why);
+		return;
+	}
+	log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
+	thread_timer_stop(&c->fast_fail_timer);
+	c->uses++;
+	if (c->state != BDEV_NVME_DETACHING) {
+		set_state(c, BDEV_NVME_GIVEN_UP);
+		tell(c, BDEV_NVME_FAILED);
+	}
+	nvme_paths_step(c);
+	nvme_paths_set_fails(c, true);
+	end_waiters(&c->reset_waiters, -EIO, why);
+	if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
+		start_detach(c);
+	}
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+{
+	struct bdev_nvme *c = arg;
+
+	switch (event) {
+	case NVME_EVENT_READY:
+		on_ready(c);
+		break;
+	case NVME_EVENT_DOWN:
+		on_down(c);
+		break;
+	case NVME_EVENT_RETRY:
+		on_retry(c);
+		break;
+	case NVME_EVENT_FAILED:
+	case NVME_EVENT_REMOVED:
+		on_end(c, event == NVME_EVENT_REMOVED);
+		break;
+	case NVME_EVENT_NS_CHANGED:
+		if (c->state == BDEV_NVME_UP) {
+			nvme_ns_sync(c);
+		}
+		break;
+	case NVME_EVENT_LOG:
+		log_warning("%s: asynchronous event of type %u, information 0x%02x", c->name, aer & 7, aer >> 8 & 0xff);
+		break;
+	case NVME_EVENT_DISCOVERY_CHANGED:
+		break;
+	}
+}
+
+/* --- Reset --- */
+
+void bdev_nvme_recover(struct bdev_nvme *c, const char *why)
+{
+	if (c->state == BDEV_NVME_UP && nvme_ctrlr_reset(c->ctrlr) == 0) {
+		log_warning("%s: %s: the controller is reset", c->name, why);
+	}
+}
+
+void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
+{
+	if (c->state == BDEV_NVME_ATTACHING || c->state == BDEV_NVME_DETACHING) {
+		cb(arg, -EBUSY, c->state == BDEV_NVME_ATTACHING ? "the controller is still being attached" :
+								   "the controller is being detached");
+		return;
+	}
+	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: one is under way, whose end will do */
+	add_waiter(&c->reset_waiters, cb, arg);
+}
+
+/* --- Attach --- */
+
+void bdev_nvme_attach_default(struct bdev_nvme_attach *a)
+{
+	*a = (struct bdev_nvme_attach){
+		.num_io_queues = BDEV_NVME_IO_QUEUES,
+		.ctrlr_loss_timeout_sec = bdev_nvme_options.ctrlr_loss_timeout_sec,
+		.reconnect_delay_sec = bdev_nvme_options.reconnect_delay_sec,
+		.fast_io_fail_timeout_sec = bdev_nvme_options.fast_io_fail_timeout_sec,
+	};
+}
+
+static int check(const struct bdev_nvme_attach *a, char *error)
+{
+	if (a->name == NULL || a->name[0] == '\0' || strlen(a->name) >= BDEV_NVME_NAME_MAX) {
+		return bdev_error(error, -EINVAL, "name: must have 1 to %d bytes", BDEV_NVME_NAME_MAX - 1);
+	}
+	const struct bdev_nvme *c = bdev_nvme_find(a->name);
+	if (c != NULL) {
+		return bdev_error(error, -EEXIST, "name '%s': a controller of that name exists already%s", a->name,
+				  c->state == BDEV_NVME_DETACHING ? ", and is being detached" : "; further paths to it are not offered");
+	}
+	if (a->num_io_queues == 0 || a->num_io_queues > BDEV_NVME_IO_QUEUES_MAX) {
+		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues, BDEV_NVME_IO_QUEUES_MAX);
+	}
+	return check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec, error);
+}
+
+static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
+{
+	struct bdev_nvme *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		return NULL;
+	}
+	snprintf(c->name, sizeof(c->name), "%s", a->name);
+	c->opts = *a;
+	c->opts.name = c->name;
+	c->state_ticks = env_ticks();
+	c->fast_fail_timer = (struct thread_timer){.fn = fast_fail_timer_fired, .arg = c};
+	TAILQ_INIT(&c->namespaces);
+	TAILQ_INIT(&c->paths);
+	STAILQ_INIT(&c->reset_waiters);
+	STAILQ_INIT(&c->detach_waiters);
+	c->device = (struct io_device){.name = c->name, .channel_size = sizeof(void *), .channel_create = nvme_path_create,
+				       .channel_destroy = nvme_path_destroy};
+	return c;
+}
+
+static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
+{
+	const struct bdev_nvme_attach *a = &c->opts;
+
+	nvme_ctrlr_opts_default(o);
+	memcpy(o->hostnqn, a->hostnqn, sizeof(o->hostnqn));
+	o->io_queues = (uint16_t)a->num_io_queues;
+	o->keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
+	o->io_timeout_ms = bdev_nvme_options.action_on_timeout == BDEV_NVME_TIMEOUT_NONE
+				   ? 0 : (uint32_t)((bdev_nvme_options.timeout_us + 999) / 1000);
+	o->io_timeout_resets = bdev_nvme_options.action_on_timeout == BDEV_NVME_TIMEOUT_RESET;
+	if (bdev_nvme_options.timeout_admin_us != 0) {
+		o->admin_timeout_ms = (uint32_t)(bdev_nvme_options.timeout_admin_us / 1000);
+	}
+	if (a->connect_timeout_ms != 0) {
+		o->connect_timeout_ms = a->connect_timeout_ms;
+	}
+	o->loss_timeout_s = a->ctrlr_loss_timeout_sec;
+	o->reconnect_delay_s = a->reconnect_delay_sec;
+	o->event = on_event;
+	o->event_arg = c;
+}
+
+void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb, void *arg)
+{
+	char error[NVME_ERROR_MAX > BDEV_ERROR_MAX ? NVME_ERROR_MAX : BDEV_ERROR_MAX];
+	struct nvme_ctrlr_opts opts;
+	int rc = check(a, error);
+	struct bdev_nvme *c = rc == 0 ? make(a) : NULL;
+
+	if (c == NULL) {
+		cb(arg, rc != 0 ? rc : -ENOMEM, NULL, rc != 0 ? error : "out of memory");
+		return;
+	}
+	c->attached = cb;
+	c->attached_arg = arg;
+	fill_in(&opts, c);
+	c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
+	if (c->ctrlr == NULL) {
+		free(c);
+		cb(arg, -EINVAL, NULL, error);
+		return;
+	}
+	io_device_register(&c->device);
+	TAILQ_INSERT_TAIL(&controllers, c, link);
+}

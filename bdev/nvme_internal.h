@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Private to the NVMe bdev module.
+ *
+ *	nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
+ *	nvme_ns.c	a namespace's bdev
+ *	nvme_path.c	queue pairs, as the control thread sees them
+ *	nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
+ *	nvme_io.c	commands of bdev I/O, and what their completions mean
+ *	nvme_cmd.c	commands that go by way of the control thread: admin, abort, reset; raw commands */
+#ifndef BDEV_NVME_INTERNAL_H
+#define BDEV_NVME_INTERNAL_H
+
+#include "bdev/bdev_module.h"
+#include "bdev/bdev_nvme.h"
+
+/* --- Controllers. Control thread. --- */
+
+enum bdev_nvme_state {
+	BDEV_NVME_ATTACHING, /* the first attempt to connect */
+	BDEV_NVME_UP,
+	BDEV_NVME_DOWN,	     /* lost or reset; the driver is at it */
+	BDEV_NVME_GIVEN_UP,  /* failed; a reset starts anew */
+	BDEV_NVME_DETACHING, /* its bdevs and queue pairs go */
+	BDEV_NVME_STATES,
+};
+
+/* Who wants to know how a reset or a detach ends. */
+struct bdev_nvme_waiter {
+	bdev_nvme_done_cb cb;
+	void *arg;
+	STAILQ_ENTRY(bdev_nvme_waiter) link;
+};
+STAILQ_HEAD(bdev_nvme_waiters, bdev_nvme_waiter);
+
+struct nvme_ns_bdev;
+struct nvme_path;
+
+struct bdev_nvme {
+	char name[BDEV_NVME_NAME_MAX];
+	struct bdev_nvme_attach opts;
+	struct nvme_ctrlr *ctrlr; /* NULL: gone */
+	enum bdev_nvme_state state;
+	uint64_t state_ticks;
+	bool io_fails;	     /* I/O is not to wait: given up, or fast_io_fail */
+	bool syncing, sync_again; /* nvme_ns_sync() */
+	bool ctrlr_leaving; /* nvme_ctrlr_destroy() was called */
+	uint16_t crdt[3]; /* Identify; changes only while no I/O is outstanding */
+	uint32_t resets;
+	uint32_t aborts; /* Abort commands outstanding */
+	uint32_t uses;	 /* what else is under way and needs this structure */
+	char error[NVME_ERROR_MAX];
+	struct thread_timer fast_fail_timer;
+	TAILQ_HEAD(, nvme_ns_bdev) namespaces; /* by ascending nsid */
+	struct io_device device;	       /* its channels are paths */
+	uint32_t num_paths;		       /* made and not yet freed; atomic, since threads make them */
+	TAILQ_HEAD(, nvme_path) paths;
+	bdev_nvme_attached_cb attached;
+	void *attached_arg;
+	struct bdev_nvme_waiters reset_waiters, detach_waiters;
+	TAILQ_ENTRY(bdev_nvme) link;
+};
+
+extern struct bdev_nvme_options bdev_nvme_options;
+
+/* Goes on with a detach if nothing holds it up any more; whatever held it up calls this. */
+void bdev_nvme_detach_step(struct bdev_nvme *c);
+/* Something went wrong that a reset may put right. */
+void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
+
+/* --- Namespaces. Control thread. --- */
+
+struct nvme_ns_bdev {
+	struct bdev bdev;
+	struct bdev_nvme *c;
+	struct nvme_ns ns; /* as it was registered, but for the size */
+	bool leaving;
+	char name[BDEV_NVME_NAME_MAX + 12];
+	TAILQ_ENTRY(nvme_ns_bdev) link;
+};
+/* Makes the bdevs agree with the controller's namespaces. */
+void nvme_ns_sync(struct bdev_nvme *c);
+void nvme_ns_remove_all(struct bdev_nvme *c);
+
+/* A thread's channel to a namespace. */
+struct nvme_ns_channel {
+	struct nvme_path *path;
+	struct io_channel *path_channel;
+	uint32_t nsid;
+	bool resetting; /* what is lost is not tried again */
+};
+
+/* --- I/O. --- */
+
+enum nvme_io_place {
+	NVME_IO_NOWHERE,
+	NVME_IO_WAITING, /* for a queue pair, or room in it */
+	NVME_IO_DELAYED, /* until due_ticks */
+	NVME_IO_QUEUED,	 /* with the driver */
+	NVME_IO_CONTROL, /* with the control thread */
+};
+
+/* The module's part of a bdev I/O: what BDEV_NVME_IO_START names. */
+struct nvme_io {
+	STAILQ_ENTRY(nvme_io) link;
+	struct nvme_path *path;
+	union {
+		struct iovec iov;		       /* DSM: its range */
+		struct { uint16_t sqid, cid; } target; /* ABORT */
+		uint32_t cdw0;			       /* ABORT, ADMIN: on the way back */
+	};
+	union {
+		struct thread_msg msg; /* NVME_IO_CONTROL */
+		uint64_t due_ticks;    /* NVME_IO_DELAYED */
+	};
+	uint8_t place; /* enum nvme_io_place */
+	uint8_t lost;  /* times it was lost with its queue pair */
+	uint8_t retries;
+	uint8_t parts;	    /* commands of a fused pair that are outstanding */
+	uint16_t status;    /* of a fused pair, of an admin command */
+	bool raw;	    /* not of a bdev I/O: struct raw_io, nvme_cmd.c */
+	bool fused : 1;
+	bool wants_range : 1;
+	bool repeatable : 1; /* doing it twice is doing it once */
+	bool aborting : 1;   /* its submitter wants it aborted */
+	struct nvme_request req __attribute__((aligned(64)));
+};
+_Static_assert(offsetof(struct nvme_io, req) == 64, "one cache line before the request");
+STAILQ_HEAD(nvme_io_list, nvme_io);
+
+/* A command's end: its last part is complete. Decides what becomes of it. */
+void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0);
+/* The end of the I/O. */
+void nvme_io_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0);
+void nvme_io_submit(void *channel, struct bdev_io *io);
+/* For what is lost, and does not come again: a path error, which a host may retry. */
+#define NVME_IO_PATH_ERROR NVME_ST(PATH, CTRL_PATH_ERROR)
+
+/* What a completion means. Pure. */
+enum nvme_verdict {
+	NVME_VERDICT_DONE,
+	NVME_VERDICT_LOST,  /* with its queue pair: waits for the next one */
+	NVME_VERDICT_RETRY, /* after *delay_ms */
+};
+struct nvme_verdict_facts {
+	bool aborting, repeatable;
+	uint8_t retries;
+	int32_t retry_limit; /* -1: none */
+	uint16_t crdt[3];    /* Identify: in 100 ms */
+};
+enum nvme_verdict nvme_io_verdict(uint16_t status, const struct nvme_verdict_facts *f, uint32_t *delay_ms);
+
+/* nvme_cmd.c */
+void nvme_cmd_admin(struct nvme_io *n);
+void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target);
+void nvme_cmd_reset(struct nvme_io *n);
+/* Control thread: has the controller abort a command. done(arg, aborted) may come at once. */
+void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted), void *arg);
+/* 0 or the status that a passed-through command is refused with. Pure. */
+uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd);
+uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint32_t block_size);
+void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0);
+
+/* --- Paths: a thread's queue pair to a controller. --- */
+
+enum nvme_path_state {
+	NVME_PATH_IDLE, /* no queue pair */
+	NVME_PATH_CONNECTING,
+	NVME_PATH_UP,
+	NVME_PATH_STOPPING,
+	NVME_PATH_STATES,
+};
+
+#define NVME_PATH_RANGES 64 /* DSM commands at a time */
+
+struct nvme_path {
+	/* The using thread's. First what every I/O touches. */
+	struct nvme_qpair *qpair; /* NULL: not connected */
+	struct nvme_io_list waiting;
+	struct poller *poller;
+	uint32_t outstanding; /* commands */
+	bool fails;	      /* without a queue pair, I/O fails */
+	bool pausable;	      /* its poller would keep the reactor awake: paused while nothing is outstanding */
+	bool paused;
+	uint8_t in_use;	 /* frames of ours on the stack that go on with it */
+	bool closing;	 /* the channel is gone; leave when in_use is 0 */
+	uint64_t polls, idle_polls, completions, queued, retries;
+	struct nvme_io_list delayed;
+	struct thread_timer delay_timer;
+	struct nvme_dsm_range *ranges; /* DMA memory; the control thread's to make and free */
+	uint8_t ranges_free[NVME_PATH_RANGES], num_ranges_free;
+	struct nvme_request *fused;   /* the second command of a fused pair */
+	struct nvme_io *fused_io;
+
+	/* Both. */
+	struct bdev_nvme *c;
+	struct thread *thread;
+	unsigned lcore;
+	bool closed; /* atomic: stored when the thread is done with all of this, last */
+	struct thread_msg join_msg, leave_msg;
+
+	/* The control thread's. */
+	struct nvme_qpair *own;
+	enum nvme_path_state state;
+	bool left;
+	bool no_queue_told;
+	uint8_t refusals; /* in a row */
+	struct thread_timer retry_timer;
+	TAILQ_ENTRY(nvme_path) link;
+};
+
+/* nvme_path.c */
+int nvme_path_create(struct io_device *dev, void *channel);   /* on its thread */
+void nvme_path_destroy(struct io_device *dev, void *channel); /* on its thread */
+struct nvme_path *nvme_path_of(struct io_channel *ch);
+void nvme_path_post_leave(struct nvme_path *p); /* its thread, when it is done with it */
+/* Control thread: takes every path of c towards what c's state wants. */
+void nvme_paths_step(struct bdev_nvme *c);
+/* Control thread: whether I/O without a queue pair fails or waits. */
+void nvme_paths_set_fails(struct bdev_nvme *c, bool fails);
+
+/* nvme_queue.c. The using thread. */
+void nvme_queue_submit(struct nvme_path *p, struct nvme_io *n);
+void nvme_queue_delay(struct nvme_path *p, struct nvme_io *n, uint32_t delay_ms);
+/* Takes n back if it is here and not with the driver. */
+bool nvme_queue_take_back(struct nvme_path *p, struct nvme_io *n);
+/* Ends with status what ch holds back. */
+void nvme_queue_fail_channel(struct nvme_path *p, const struct nvme_ns_channel *ch, uint16_t status);
+/* Called by thread_call(). */
+void nvme_queue_attach(void *path);
+void nvme_queue_detach(void *path);
+void nvme_queue_abort_all(void *path);
+void nvme_queue_set_fails(void *path); /* c->io_fails, or there is no queue for it */
+void nvme_queue_init(struct nvme_path *p);
+void nvme_queue_leave(struct nvme_path *p);
+void nvme_queue_enter(struct nvme_path *p); /* a frame that goes on with p after callbacks */
+void nvme_queue_exit(struct nvme_path *p);  /* its end: p may be gone afterwards */
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A namespace's bdev. Control thread, but for channels. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/module_util.h"
+#include "bdev/nvme_internal.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+static size_t io_ctx_room(void)
+{
+	return offsetof(struct nvme_io, req) + nvme_request_size();
+}
+
+static struct bdev_module nvme_module = {.name = "nvme", .io_ctx_room = io_ctx_room};
+BDEV_MODULE_REGISTER(nvme_module)
+
+bool bdev_nvme_is(const struct bdev *b)
+{
+	return b->module == &nvme_module;
+}
+
+uint32_t bdev_nvme_nsid(const struct bdev *b)
+{
+	return ((const struct nvme_ns_bdev *)b)->ns.nsid;
+}
+
+/* --- Channels --- */
+
+static int channel_create(struct bdev *b, void *channel)
+{
+	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
+	struct nvme_ns_channel *ch = channel;
+
+	ch->path_channel = io_channel_get(&d->c->device);
+	if (ch->path_channel == NULL) {
+		return -ENOMEM;
+	}
+	ch->path = nvme_path_of(ch->path_channel);
+	ch->nsid = d->ns.nsid;
+	return 0;
+}
+
+static void channel_destroy(struct bdev *b, void *channel)
+{
+	io_channel_put(((struct nvme_ns_channel *)channel)->path_channel);
+}
+
+static void reset_channel(struct bdev *b, void *channel)
+{
+	struct nvme_ns_channel *ch = channel;
+
+	ch->resetting = true;
+	nvme_queue_fail_channel(ch->path, ch, NVME_ST(GENERIC, ABORT_REQ));
+}
+
+/* --- What it says of itself --- */
+
+static json_t *trid_json(const struct nvme_trid *t)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "trtype", json_string(nvme_trtype_name(t->trtype)));
+	json_object_set_new(o, "traddr", json_string(t->traddr));
+	if (t->trtype != NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "adrfam", json_string(t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4"));
+		json_object_set_new(o, "trsvcid", json_string(t->trsvcid));
+		json_object_set_new(o, "subnqn", json_string(t->subnqn));
+	}
+	return o;
+}
+
+/* Fixed-width fields of Identify: padded with blanks, and whatever bytes a controller likes. */
+static json_t *text_json(const char *field, size_t size)
+{
+	char buf[64];
+	size_t n = 0;
+
+	for (; n < size && n < sizeof(buf) - 1 && field[n] != '\0'; n++) {
+		buf[n] = field[n] >= 0x20 && field[n] < 0x7f ? field[n] : '?';
+	}
+	while (n > 0 && buf[n - 1] == ' ') {
+		n--;
+	}
+	return json_stringn(buf, n);
+}
+
+static json_t *ctrlr_json(const struct nvme_ctrlr *ctrlr)
+{
+	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(ctrlr);
+	uint16_t oacs = le16toh(id->oacs);
+	json_t *o = json_object(), *oacs_json = json_object();
+	char vendor[16];
+
+	snprintf(vendor, sizeof(vendor), "0x%04x", le16toh(id->vid));
+	json_object_set_new(o, "cntlid", json_integer(nvme_ctrlr_cntlid(ctrlr)));
+	json_object_set_new(o, "vendor_id", json_string(vendor));
+	json_object_set_new(o, "model_number", text_json(id->mn, sizeof(id->mn)));
+	json_object_set_new(o, "serial_number", text_json(id->sn, sizeof(id->sn)));
+	json_object_set_new(o, "firmware_revision", text_json(id->fr, sizeof(id->fr)));
+	json_object_set_new(oacs_json, "security", json_integer(oacs & 1));
+	json_object_set_new(oacs_json, "format", json_integer(oacs >> 1 & 1));
+	json_object_set_new(oacs_json, "firmware", json_integer(oacs >> 2 & 1));
+	json_object_set_new(oacs_json, "ns_manage", json_integer(oacs >> 3 & 1));
+	json_object_set_new(o, "oacs", oacs_json);
+	json_object_set_new(o, "multi_ctrlr", json_boolean(id->cmic & NVME_CTRL_CMIC_MULTI_CTRL));
+	json_object_set_new(o, "ana_reporting", json_boolean(id->cmic & NVME_CTRL_CMIC_MULTI_ANA_REPORTING));
+	return o;
+}
+
+static json_t *ns_json(const struct nvme_ns *ns)
+{
+	static const uint8_t zeroes[16];
+	json_t *o = json_object();
+	char hex[2 * 16 + 1];
+
+	json_object_set_new(o, "id", json_integer(ns->nsid));
+	json_object_set_new(o, "can_share", json_boolean(ns->id.nmic & NVME_NS_NMIC_SHARED));
+	if (memcmp(ns->nguid, zeroes, sizeof(ns->nguid)) != 0) {
+		for (unsigned i = 0; i < sizeof(ns->nguid); i++) {
+			snprintf(hex + 2 * i, 3, "%02X", ns->nguid[i]);
+		}
+		json_object_set_new(o, "nguid", json_string(hex));
+	}
+	if (memcmp(ns->eui64, zeroes, sizeof(ns->eui64)) != 0) {
+		for (unsigned i = 0; i < sizeof(ns->eui64); i++) {
+			snprintf(hex + 2 * i, 3, "%02X", ns->eui64[i]);
+		}
+		json_object_set_new(o, "eui64", json_string(hex));
+	}
+	return o;
+}
+
+static void dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)b;
+	json_t *list = json_array(), *o = json_object();
+
+	if (d->c->opts.trid.trtype == NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "pci_address", json_string(d->c->opts.trid.traddr));
+	}
+	json_object_set_new(o, "trid", trid_json(&d->c->opts.trid));
+	json_object_set_new(o, "controller", json_string(d->c->name));
+	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(d->c)));
+	if (d->c->ctrlr != NULL) {
+		uint32_t vs = nvme_ctrlr_vs(d->c->ctrlr);
+		json_t *version = json_object();
+
+		json_object_set_new(o, "ctrlr_data", ctrlr_json(d->c->ctrlr));
+		json_object_set_new(version, "nvme_version",
+				    json_sprintf(vs & 0xff ? "%u.%u.%u" : "%u.%u", vs >> 16, vs >> 8 & 0xff, vs & 0xff));
+		json_object_set_new(o, "vs", version);
+	}
+	json_object_set_new(o, "ns_data", ns_json(&d->ns));
+	json_array_append_new(list, o);
+	json_object_set_new(driver_specific, "nvme", list);
+}
+
+/* --- Coming and going --- */
+
+static void destruct(struct bdev *b)
+{
+	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
+	struct bdev_nvme *c = d->c;
+
+	USDT(bdev_nvme_destruct, c->name, d->ns.nsid);
+	TAILQ_REMOVE(&c->namespaces, d, link);
+	c->uses++; /* what is told of the end may detach c */
+	bdev_destruct_done(b);
+	free(d);
+	if (c->state == BDEV_NVME_UP) {
+		nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
+	}
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+static const struct bdev_ops nvme_ops = {
+	.submit = nvme_io_submit,
+	.channel_create = channel_create,
+	.channel_destroy = channel_destroy,
+	.channel_size = sizeof(struct nvme_ns_channel),
+	.reset_channel = reset_channel,
+	.destruct = destruct,
+	.dump_info = dump_info,
+};
+
+static uint32_t io_types(const struct nvme_id_ctrl *id)
+{
+	uint16_t oncs = le16toh(id->oncs);
+	uint32_t types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT |
+			 1u << BDEV_IO_NVME_ADMIN | 1u << BDEV_IO_NVME_IO;
+
+	types |= id->vwc & NVME_CTRL_VWC_PRESENT ? 1u << BDEV_IO_FLUSH : 0;
+	types |= oncs & NVME_CTRL_ONCS_DSM ? 1u << BDEV_IO_UNMAP : 0;
+	types |= oncs & NVME_CTRL_ONCS_WRITE_ZEROES ? 1u << BDEV_IO_WRITE_ZEROES : 0;
+	types |= oncs & NVME_CTRL_ONCS_COMPARE ? 1u << BDEV_IO_COMPARE : 0;
+	if ((oncs & NVME_CTRL_ONCS_COMPARE) && (le16toh(id->fuses) & NVME_CTRL_FUSES_COMPARE_AND_WRITE)) {
+		types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
+	}
+	return types;
+}
+
+/* What the controller can take; after a reconnect it may be another one. */
+static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+{
+	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns->block_size;
+
+	b->io_types = io_types(nvme_ctrlr_identify(ctrlr));
+	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
+	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
+	b->max_rw_blocks = blocks < 65536 ? blocks : 65536; /* NLB has 16 bits */
+	b->max_unmap_blocks = 65536;
+	b->max_segments = nvme_ctrlr_max_segments(ctrlr);
+	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
+	uint32_t boundary = ns->optimal_boundary_blocks;
+	if (boundary != 0 && (boundary & (boundary - 1)) == 0) {
+		b->optimal_io_boundary = boundary;
+		b->split_on_boundary = true;
+	}
+	if (ns->id.nsfeat & NVME_NS_FEAT_IO_OPT) {
+		b->physical_block_size = (le16toh(ns->id.npwg) + UINT32_C(1)) * ns->block_size;
+	}
+}
+
+static void set_uuid(struct bdev *b, const struct nvme_ns *ns)
+{
+	static const uint8_t zeroes[16];
+	const uint8_t *uuid = memcmp(ns->uuid, zeroes, 16) != 0 ? ns->uuid : ns->nguid;
+	char text[BDEV_UUID_STRLEN];
+
+	bdev_uuid_format(uuid, text);
+	if (memcmp(uuid, zeroes, 16) != 0 && bdev_find(text) != NULL) {
+		log_notice("%s: its namespace has the UUID %s, which another bdev has already: it gets a random one", b->name, text);
+	} else {
+		memcpy(b->uuid, uuid, 16);
+	}
+}
+
+/* Why we cannot use a namespace, or NULL. */
+static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+{
+	if (ns->csi != 0) {
+		return "its command set is not the NVM one";
+	}
+	if (ns->md_size != 0) {
+		return "its blocks carry metadata, which bdevs do not";
+	}
+	if (nvme_ctrlr_max_transfer(ctrlr) < ns->block_size) {
+		return "its blocks are larger than a transfer may be";
+	}
+	return NULL;
+}
+
+static void insert(struct bdev_nvme *c, struct nvme_ns_bdev *d)
+{
+	struct nvme_ns_bdev *before;
+
+	TAILQ_FOREACH (before, &c->namespaces, link) {
+		if (before->ns.nsid > d->ns.nsid) {
+			TAILQ_INSERT_BEFORE(before, d, link);
+			return;
+		}
+	}
+	TAILQ_INSERT_TAIL(&c->namespaces, d, link);
+}
+
+static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
+{
+	const char *why = unusable(ns, c->ctrlr);
+	char error[BDEV_ERROR_MAX];
+
+	if (why != NULL) {
+		log_warning("%s: namespace %u is left out: %s", c->name, ns->nsid, why);
+		return;
+	}
+	struct nvme_ns_bdev *d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
+	if (d == NULL) {
+		log_error("%s: namespace %u is left out: out of memory", c->name, ns->nsid);
+		return;
+	}
+	memset(d, 0, sizeof(*d));
+	d->c = c;
+	d->ns = *ns;
+	snprintf(d->name, sizeof(d->name), "%sn%u", c->name, ns->nsid);
+	d->bdev = (struct bdev){.name = d->name, .product_name = "NVMe disk", .ops = &nvme_ops, .module = &nvme_module,
+				.num_blocks = ns->num_blocks, .block_size = ns->block_size, .numa_node = -1};
+	set_limits(&d->bdev, ns, c->ctrlr);
+	set_uuid(&d->bdev, ns);
+	insert(c, d);
+	if (bdev_register_or_say(&d->bdev, error) != 0) {
+		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid, error);
+		TAILQ_REMOVE(&c->namespaces, d, link);
+		free(d);
+	}
+}
+
+static void remove_one(struct nvme_ns_bdev *d)
+{
+	if (!d->leaving) {
+		d->leaving = true;
+		bdev_unregister(&d->bdev, NULL, NULL);
+	}
+}
+
+static const struct nvme_ns *find(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
+{
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
+
+	return ns != NULL && ns->nsid == nsid ? ns : NULL;
+}
+
+static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
+{
+	return a->block_size == b->block_size && a->md_size == b->md_size && a->csi == b->csi &&
+	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
+	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
+}
+
+static void update(struct bdev_nvme *c, struct nvme_ns_bdev *d)
+{
+	const struct nvme_ns *ns = find(c->ctrlr, d->ns.nsid);
+
+	if (ns == NULL || !is_same(ns, &d->ns) || unusable(ns, c->ctrlr) != NULL) {
+		log_notice("%s: namespace %u %s", c->name, d->ns.nsid, ns == NULL ? "is gone" : "is another one now");
+		remove_one(d);
+		return;
+	}
+	d->ns = *ns;
+	set_limits(&d->bdev, ns, c->ctrlr);
+	if (d->bdev.num_blocks != ns->num_blocks) {
+		log_notice("%s: namespace %u has %lu blocks now", c->name, ns->nsid, ns->num_blocks);
+		bdev_resize(&d->bdev, ns->num_blocks);
+	}
+}
+
+static bool is_known(const struct bdev_nvme *c, uint32_t nsid)
+{
+	const struct nvme_ns_bdev *d;
+
+	TAILQ_FOREACH (d, &c->namespaces, link) {
+		if (d->ns.nsid == nsid) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void sync_once(struct bdev_nvme *c)
+{
+	struct nvme_ns_bdev *d = TAILQ_FIRST(&c->namespaces), *next;
+	const struct nvme_ns *ns = NULL;
+
+	for (; d != NULL; d = next) {
+		next = TAILQ_NEXT(d, link);
+		if (!d->leaving) {
+			update(c, d);
+		}
+	}
+	while ((ns = nvme_ctrlr_next_ns(c->ctrlr, ns ? ns->nsid : 0)) != NULL) {
+		if (!is_known(c, ns->nsid)) {
+			add(c, ns);
+		}
+	}
+}
+
+void nvme_ns_sync(struct bdev_nvme *c)
+{
+	if (c->syncing) { /* from inside: a bdev that is removed may be gone at once */
+		c->sync_again = true;
+		return;
+	}
+	c->syncing = true;
+	c->uses++;
+	do {
+		c->sync_again = false;
+		sync_once(c);
+	} while (c->sync_again);
+	c->syncing = false;
+	c->uses--;
+}
+
+void nvme_ns_remove_all(struct bdev_nvme *c)
+{
+	struct nvme_ns_bdev *d = TAILQ_FIRST(&c->namespaces), *next;
+
+	for (; d != NULL; d = next) {
+		next = TAILQ_NEXT(d, link);
+		remove_one(d);
+	}
+}
+
+const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after)
+{
+	const struct nvme_ns_bdev *d = after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->namespaces);
+
+	return d != NULL ? &d->bdev : NULL;
+}
