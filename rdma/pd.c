@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rdma/pd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "thread/thread.h"
+#include "util/log.h"
+
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+
+static struct rdma_pd *pds;
+
+static size_t table_size(uint32_t count)
+{
+	return sizeof(struct rdma_region_table) + count * sizeof(struct rdma_region);
+}
+
+static void free_retired(struct thread_msg *msg)
+{
+	thread_synchronize();
+	free((char *)msg - offsetof(struct rdma_region_table, retired));
+}
+
+/* On whatever thread got or gave back memory, one at a time: the wait for readers of the old table is the control thread's. */
+static void publish(struct rdma_pd *pd, struct rdma_region_table *table)
+{
+	struct rdma_region_table *old = pd->table;
+
+	__atomic_store_n(&pd->table, table, __ATOMIC_RELEASE); /* pairs with rdma_region_find() */
+	thread_post(thread_control(), &old->retired, free_retired);
+}
+
+static void region_add(void *ctx, void *addr, size_t len)
+{
+	struct rdma_pd *pd = ctx;
+	const struct rdma_region_table *old = pd->table;
+	struct rdma_region_table *table = malloc(table_size(old->count + 1));
+	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, ACCESS) : NULL;
+	uint32_t at = 0;
+
+	if (mr == NULL) {
+		log_error("%s: %zu bytes at %p could not be registered: %s (a limit on locked memory? see ulimit -l)",
+			  ibv_get_device_name(pd->verbs->device), len, addr, strerror(errno));
+		pd->failed++;
+		free(table);
+		return;
+	}
+	while (at < old->count && old->regions[at].start < (uintptr_t)addr) {
+		at++;
+	}
+	table->count = old->count + 1;
+	memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
+	table->regions[at] = (struct rdma_region){.start = (uintptr_t)addr, .end = (uintptr_t)addr + len, .mr = mr};
+	memcpy(&table->regions[at + 1], &old->regions[at], (old->count - at) * sizeof(old->regions[0]));
+	pd->registered_bytes += len;
+	publish(pd, table);
+}
+
+static void region_remove(void *ctx, void *addr, size_t len)
+{
+	struct rdma_pd *pd = ctx;
+	const struct rdma_region_table *old = pd->table;
+	uint32_t at = 0;
+
+	while (at < old->count && old->regions[at].start != (uintptr_t)addr) {
+		at++;
+	}
+	if (at == old->count) {
+		return; /* one that the device had not taken */
+	}
+	struct rdma_region_table *table = malloc(table_size(old->count - 1));
+	struct ibv_mr *mr = old->regions[at].mr;
+	if (table == NULL) {
+		log_error("out of memory: a region of %zu bytes stays registered", len);
+		return;
+	}
+	table->count = old->count - 1;
+	memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
+	memcpy(&table->regions[at], &old->regions[at + 1], (old->count - at - 1) * sizeof(old->regions[0]));
+	pd->registered_bytes -= len;
+	publish(pd, table);
+	ibv_dereg_mr(mr);
+}
+
+static void pd_free(struct rdma_pd *pd)
+{
+	for (uint32_t i = 0; pd->table != NULL && i < pd->table->count; i++) {
+		ibv_dereg_mr(pd->table->regions[i].mr);
+	}
+	free(pd->table);
+	if (pd->pd != NULL) {
+		ibv_dealloc_pd(pd->pd);
+	}
+	free(pd);
+}
+
+static struct rdma_pd *pd_make(struct ibv_context *verbs)
+{
+	struct rdma_pd *pd = calloc(1, sizeof(*pd));
+
+	if (pd == NULL) {
+		return NULL;
+	}
+	pd->verbs = verbs;
+	pd->table = calloc(1, table_size(0));
+	pd->pd = pd->table ? ibv_alloc_pd(verbs) : NULL;
+	if (pd->pd == NULL) {
+		pd_free(pd);
+		return NULL;
+	}
+	pd->listener = (struct env_mem_listener){.add = region_add, .remove = region_remove, .ctx = pd};
+	int rc = env_mem_listen(&pd->listener);
+	if (rc != 0) {
+		pd_free(pd);
+		errno = -rc;
+		return NULL;
+	}
+	return pd;
+}
+
+struct rdma_pd *rdma_pd_get(struct ibv_context *verbs)
+{
+	struct rdma_pd *pd;
+
+	for (pd = pds; pd != NULL && pd->verbs != verbs; pd = pd->next) {
+	}
+	if (pd == NULL) {
+		pd = pd_make(verbs);
+		if (pd == NULL) {
+			return NULL;
+		}
+		pd->next = pds;
+		pds = pd;
+	}
+	pd->refs++;
+	return pd;
+}
+
+void rdma_pd_put(struct rdma_pd *pd)
+{
+	if (--pd->refs != 0) {
+		return;
+	}
+	struct rdma_pd **link = &pds;
+	while (*link != pd) {
+		link = &(*link)->next;
+	}
+	*link = pd->next;
+	env_mem_unlisten(&pd->listener);
+	pd_free(pd);
+}
+
+const struct rdma_pd *rdma_pd_next(const struct rdma_pd *after)
+{
+	return after == NULL ? pds : after->next;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the RDMA host and the RDMA target share: one protection domain per device, with all of our DMA-able memory
+ * registered in it, once. */
+#ifndef RDMA_PD_H
+#define RDMA_PD_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "env_dpdk/env.h"
+#include "thread/thread.h"
+
+/* Registered regions, by ascending address; replaced as a whole when memory comes or goes. */
+struct rdma_region {
+	uintptr_t start, end;
+	struct ibv_mr *mr;
+};
+
+struct rdma_region_table {
+	struct thread_msg retired; /* brings it to the control thread to be freed */
+	uint32_t count;
+	struct rdma_region regions[];
+};
+
+struct rdma_pd {
+	struct ibv_pd *pd;
+	struct rdma_region_table *table; /* atomic: swapped as a whole, old ones freed after thread_synchronize() */
+	struct env_mem_listener listener;
+	struct ibv_context *verbs;
+	uint32_t refs;
+	uint64_t registered_bytes;
+	uint32_t failed; /* regions that the device did not take */
+	struct rdma_pd *next;
+};
+
+/* The domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. NULL and errno on
+ * failure. Control thread. */
+struct rdma_pd *rdma_pd_get(struct ibv_context *verbs);
+/* Undoes one rdma_pd_get(); the last one deregisters all. Control thread. */
+void rdma_pd_put(struct rdma_pd *pd);
+/* The domains there are, for statistics: NULL first. Control thread. */
+const struct rdma_pd *rdma_pd_next(const struct rdma_pd *after);
+
+/* The region that holds [addr, addr + len), or NULL. Any lcore; *hint (zero-initialised by its owner) remembers the last
+ * hit, which is nearly always the next one too. */
+static inline const struct rdma_region *rdma_region_find(const struct rdma_pd *pd, const void *addr, size_t len,
+							 uint32_t *hint)
+{
+	/* pairs with the release store in publish(), pd.c */
+	const struct rdma_region_table *t = __atomic_load_n(&pd->table, __ATOMIC_ACQUIRE);
+	uintptr_t start = (uintptr_t)addr, end = start + len;
+
+	if (*hint < t->count && start >= t->regions[*hint].start && end <= t->regions[*hint].end) {
+		return &t->regions[*hint];
+	}
+	for (uint32_t i = 0; i < t->count; i++) {
+		if (start >= t->regions[i].start && end <= t->regions[i].end) {
+			*hint = i;
+			return &t->regions[i];
+		}
+	}
+	return NULL;
+}
+
+#endif
