@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The admin queue: commands, asynchronous events, keep-alive. All on the control thread. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "util/log.h"
+
+LOG_FLAG(nvme)
+
+struct admin {
+	void (*cb)(void *arg, const struct nvme_cqe *cqe);
+	void *arg;
+	struct iovec iov;
+	struct nvme_request req; /* last: the transport's room follows */
+};
+
+static void admin_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	struct admin *a = req->cb_arg;
+
+	a->cb(a->arg, cqe);
+	free(a);
+}
+
+int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t data_len, bool to_device,
+		     void (*cb)(void *arg, const struct nvme_cqe *cqe), void *arg)
+{
+	if (ctrlr->admin == NULL) {
+		return -ENXIO;
+	}
+	struct admin *a = calloc(1, offsetof(struct admin, req) + nvme_request_size());
+	if (a == NULL) {
+		return -ENOMEM;
+	}
+	a->cb = cb;
+	a->arg = arg;
+	a->iov = (struct iovec){.iov_base = data, .iov_len = data_len};
+	a->req.cmd = *cmd;
+	a->req.iovs = &a->iov;
+	a->req.iovcnt = data_len != 0;
+	a->req.data_len = data_len;
+	a->req.to_device = to_device;
+	a->req.cb = admin_done;
+	a->req.cb_arg = a;
+	int rc = nvme_qpair_submit(ctrlr->admin, &a->req);
+	if (rc != 0) {
+		free(a);
+		return rc;
+	}
+	nvme_qpair_flush(ctrlr->admin);
+	return 0;
+}
+
+/* Asynchronous events (Base 5.2). */
+
+static void aer_done(void *arg, const struct nvme_cqe *cqe);
+
+static void aer_submit(struct nvme_ctrlr *ctrlr)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_async_event};
+
+	if (nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, aer_done, ctrlr) == 0) {
+		ctrlr->aers++;
+	}
+}
+
+static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
+{
+	if (ctrlr->opts.event != NULL && !ctrlr->destroying) {
+		ctrlr->opts.event(ctrlr, event, aer, ctrlr->opts.event_arg);
+	}
+}
+
+static void rescan_done(struct nvme_ctrlr *ctrlr, int error)
+{
+	if (error != 0) {
+		nvme_ctrlr_lost(ctrlr, "the namespaces could not be read again: %s", strerror(-error));
+		return;
+	}
+	emit(ctrlr, NVME_EVENT_NS_CHANGED, 0);
+}
+
+struct log_read {
+	struct nvme_ctrlr *ctrlr;
+	uint32_t aer;
+	void *page;
+};
+
+/* Reading a log page without RAE is what clears the event, so that the next of its kind is sent (Base 5.16). */
+static void log_read_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct log_read *r = arg;
+	struct nvme_ctrlr *ctrlr = r->ctrlr;
+	uint32_t type = r->aer & 7, info = (r->aer >> 8) & 0xff;
+
+	env_dma_free(r->page);
+	if (!ctrlr->in_failure) {
+		if (type != NVME_AER_NOTICE) {
+			emit(ctrlr, NVME_EVENT_LOG, r->aer);
+		} else if (info == NVME_AER_NOTICE_NS_CHANGED && ctrlr->state == NVME_CTRLR_READY) {
+			nvme_ns_scan(ctrlr, rescan_done);
+		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
+			emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
+		}
+	}
+	free(r);
+}
+
+static void event_arrived(struct nvme_ctrlr *ctrlr, uint32_t aer)
+{
+	uint8_t lid = (uint8_t)(aer >> 16);
+	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it has */
+	uint32_t len = lid == NVME_LOG_LID_CHANGED_NS ? 4096 : 512;
+	struct nvme_sqe cmd = {
+		.opcode = nvme_admin_get_log_page,
+		.nsid = htole32(NVME_NSID_ALL),
+		.cdw10 = htole32(lid | (len / 4 - 1) << 16),
+	};
+	struct log_read *r = calloc(1, sizeof(*r));
+
+	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff, lid);
+	if (r == NULL) {
+		return;
+	}
+	r->ctrlr = ctrlr;
+	r->aer = aer;
+	r->page = env_dma_zmalloc(len, 0, -1);
+	if (r->page == NULL || nvme_ctrlr_admin(ctrlr, &cmd, r->page, len, false, log_read_done, r) != 0) {
+		env_dma_free(r->page);
+		free(r);
+	}
+}
+
+static void aer_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+	uint16_t status = nvme_cqe_status(cqe);
+
+	ctrlr->aers--;
+	if (ctrlr->in_failure || status != 0) {
+		/* a controller that refuses them (limit exceeded, or aborted at a reset) gets no more */
+		return;
+	}
+	event_arrived(ctrlr, le32toh(cqe->dw0));
+	aer_submit(ctrlr);
+}
+
+void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr)
+{
+	unsigned n = ctrlr->id.aerl + 1u < NVME_AER_MAX ? ctrlr->id.aerl + 1u : NVME_AER_MAX;
+
+	while (ctrlr->aers < n && ctrlr->admin != NULL) {
+		unsigned before = ctrlr->aers;
+		aer_submit(ctrlr);
+		if (ctrlr->aers == before) {
+			return;
+		}
+	}
+}
+
+/* Keep Alive (Base 3.9): sent at half of the time that the controller allows. */
+
+static void keep_alive_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	ctrlr->keep_alive_outstanding = false;
+	if (!ctrlr->in_failure && nvme_cqe_status(cqe) != 0) {
+		nvme_ctrlr_lost(ctrlr, "Keep Alive failed: %s", nvme_status_text(nvme_cqe_status(cqe)));
+	}
+}
+
+static void keep_alive_due(void *arg)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+	struct nvme_sqe cmd = {.opcode = nvme_admin_keep_alive};
+
+	if (ctrlr->keep_alive_outstanding) {
+		nvme_ctrlr_lost(ctrlr, "no answer to Keep Alive within %u ms", ctrlr->opts.keep_alive_ms / 2);
+		return;
+	}
+	int rc = nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, keep_alive_done, ctrlr);
+	if (rc == -ENXIO) {
+		nvme_ctrlr_lost(ctrlr, "the admin queue is gone");
+		return;
+	}
+	ctrlr->keep_alive_outstanding = rc == 0; /* a full queue is traffic enough: the next turn sends it */
+	thread_timer_start(&ctrlr->keep_alive_timer, ctrlr->opts.keep_alive_ms * UINT64_C(500));
+}
+
+void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->opts.keep_alive_ms == 0 || !ctrlr->ops->fabrics) { /* a local drive cannot lose sight of its host */
+		return;
+	}
+	ctrlr->keep_alive_timer.fn = keep_alive_due;
+	ctrlr->keep_alive_timer.arg = ctrlr;
+	thread_timer_start(&ctrlr->keep_alive_timer, ctrlr->opts.keep_alive_ms * UINT64_C(500));
+}
+
+void nvme_ctrlr_stop_admin(struct nvme_ctrlr *ctrlr)
+{
+	thread_timer_stop(&ctrlr->keep_alive_timer);
+	thread_timer_stop(&ctrlr->watch_timer);
+	ctrlr->keep_alive_outstanding = false;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The coming and going of I/O queue pairs, and the table of transports. All on the control thread. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "util/log.h"
+
+#define MAX_TRANSPORTS 4
+
+static const struct nvme_transport_ops *transports[MAX_TRANSPORTS];
+static size_t transport_room; /* the most that any transport wants behind a request */
+
+void nvme_transport_register(const struct nvme_transport_ops *ops)
+{
+	for (unsigned i = 0; i < MAX_TRANSPORTS; i++) {
+		if (transports[i] == NULL) {
+			transports[i] = ops;
+			if (ops->request_size > transport_room) {
+				transport_room = ops->request_size;
+			}
+			return;
+		}
+	}
+	abort(); /* the table is as long as the list of files that register */
+}
+
+const struct nvme_transport_ops *nvme_transport_find(enum nvme_trtype trtype)
+{
+	for (unsigned i = 0; i < MAX_TRANSPORTS && transports[i] != NULL; i++) {
+		if (transports[i]->trtype == trtype) {
+			return transports[i];
+		}
+	}
+	return NULL;
+}
+
+size_t nvme_request_size(void)
+{
+	return sizeof(struct nvme_request) + transport_room;
+}
+
+static uint16_t take_qid(struct nvme_ctrlr *ctrlr)
+{
+	for (uint16_t qid = 1; qid <= ctrlr->io_queues; qid++) {
+		if ((ctrlr->qids[qid / 64] & UINT64_C(1) << qid % 64) == 0) {
+			ctrlr->qids[qid / 64] |= UINT64_C(1) << qid % 64;
+			return qid;
+		}
+	}
+	return 0;
+}
+
+static void connect_ended(struct nvme_qpair *qpair, int error)
+{
+	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or destroy. */
+	qpair->connected = error == 0;
+	qpair->failed = error != 0;
+	thread_timer_start(&qpair->connect_timer, 0);
+}
+
+static void connect_timer_fired(void *arg)
+{
+	struct nvme_qpair *qpair = arg;
+
+	if (qpair->connected && !qpair->failed) {
+		qpair->created = true;
+		qpair->watched = qpair->ctrlr->opts.io_timeout_ms == 0;
+		qpair->ready(qpair->ready_arg, qpair, 0);
+		return;
+	}
+	if (!qpair->failed) {
+		log_warning("%s: queue pair %u was not connected within %u ms", qpair->ctrlr->trid.traddr, qpair->id,
+			    qpair->ctrlr->opts.connect_timeout_ms);
+	}
+	nvme_qpair_fail(qpair);
+	qpair->ready(qpair->ready_arg, NULL, -ECONNREFUSED);
+	nvme_qpair_destroy(qpair);
+}
+
+static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_qpair *qpair = arg;
+	uint16_t status = nvme_cqe_status(cqe);
+
+	if (qpair->failed) { /* the end of the queue pair is on its way already */
+		return;
+	}
+	if (status != 0) {
+		log_warning("%s: Connect of queue pair %u was refused: %s (dword 0: 0x%08x)", qpair->ctrlr->trid.traddr,
+			    qpair->id, nvme_status_text(status), le32toh(cqe->dw0));
+	}
+	connect_ended(qpair, status == 0 ? 0 : -ECONNREFUSED);
+}
+
+void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
+{
+	if (qpair->failed) {
+		return;
+	}
+	if (error == 0 && qpair->ops->fabrics) {
+		error = nvme_fabrics_connect(qpair, fabrics_connected, qpair);
+		if (error == 0) {
+			return;
+		}
+	}
+	connect_ended(qpair, error);
+}
+
+void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *opts,
+		       void (*ready)(void *arg, struct nvme_qpair *qpair, int error), void *arg)
+{
+	uint32_t most = (uint32_t)NVME_CAP_MQES(ctrlr->cap); /* 0's based; one entry stays free */
+	uint32_t entries = opts->entries ? opts->entries : ctrlr->opts.io_queue_entries;
+	uint16_t qid;
+
+	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure) {
+		ready(arg, NULL, -ENXIO);
+		return;
+	}
+	qid = take_qid(ctrlr);
+	if (qid == 0) {
+		ready(arg, NULL, -ENOSPC);
+		return;
+	}
+	struct nvme_qpair *qpair = ctrlr->ops->qpair_alloc(ctrlr, qid, (uint16_t)(entries < most ? entries : most), opts);
+	if (qpair == NULL) {
+		ctrlr->qids[qid / 64] &= ~(UINT64_C(1) << qid % 64);
+		ready(arg, NULL, -ENOMEM);
+		return;
+	}
+	qpair->ready = ready;
+	qpair->ready_arg = arg;
+	qpair->connect_timer.fn = connect_timer_fired;
+	qpair->connect_timer.arg = qpair;
+	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, link);
+	thread_timer_start(&qpair->connect_timer, ctrlr->opts.connect_timeout_ms * UINT64_C(1000));
+	ctrlr->ops->qpair_connect(qpair);
+}
+
+void nvme_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg)
+{
+	qpair->stopping = true;
+	qpair->ops->qpair_stop(qpair, done, arg);
+}
+
+void nvme_qpair_leave(struct nvme_qpair *qpair)
+{
+	nvme_qpair_unwatch(qpair);
+}
+
+void nvme_qpair_abort_all(struct nvme_qpair *qpair)
+{
+	nvme_qpair_unwatch(qpair);
+	nvme_qpair_fail(qpair);
+}
+
+void nvme_qpair_destroy(struct nvme_qpair *qpair)
+{
+	struct nvme_ctrlr *ctrlr = qpair->ctrlr;
+
+	thread_timer_stop(&qpair->connect_timer);
+	TAILQ_REMOVE(&ctrlr->qpairs, qpair, link);
+	ctrlr->qids[qpair->id / 64] &= ~(UINT64_C(1) << qpair->id % 64);
+	ctrlr->ops->qpair_free(qpair);
+}

@@ -1,0 +1,859 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of a controller: one table of states, one function that changes the state. All on the control thread.
+ *
+ * Entering a state starts one operation; its completion enters the next. A failure anywhere goes through fail(), which
+ * lets go of the connection from a timer, outside of the callbacks of what it frees, and leads to BACK_OFF or to an end. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "env_dpdk/env.h"
+#include "trace/trace.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+#define CSTS_LOOK_US	    1000
+#define SHUTDOWN_TIMEOUT_MS 10000 /* or what RTD3E asks for */
+#define SHUTDOWN_MAX_MS	    60000
+#define ADMIN_POLL_US	    2000 /* admin queues without a descriptor */
+#define BACK_OFF_MAX_FACTOR 8
+
+enum deadline {
+	DEADLINE_NONE,
+	DEADLINE_ADMIN,	   /* opts.admin_timeout_ms */
+	DEADLINE_CONNECT,  /* opts.connect_timeout_ms */
+	DEADLINE_READY,	   /* CAP.TO, in units of 500 ms (Base 3.1.3.1) */
+	DEADLINE_SHUTDOWN, /* RTD3 Entry Latency (Base 5.17.2.1), and no less than ten seconds */
+};
+
+struct state_def {
+	const char *name;
+	void (*enter)(struct nvme_ctrlr *ctrlr);
+	enum deadline deadline;
+	uint32_t next; /* states that may follow, besides those that may follow any: see LEAVE */
+};
+
+static void enter_connect(struct nvme_ctrlr *ctrlr);
+static void enter_read_cap(struct nvme_ctrlr *ctrlr);
+static void enter_read_vs(struct nvme_ctrlr *ctrlr);
+static void enter_check_cc(struct nvme_ctrlr *ctrlr);
+static void enter_disable(struct nvme_ctrlr *ctrlr);
+static void enter_enable(struct nvme_ctrlr *ctrlr);
+static void enter_wait_csts(struct nvme_ctrlr *ctrlr);
+static void enter_wait_disabled(struct nvme_ctrlr *ctrlr);
+static void enter_identify(struct nvme_ctrlr *ctrlr);
+static void enter_set_queues(struct nvme_ctrlr *ctrlr);
+static void enter_set_aer(struct nvme_ctrlr *ctrlr);
+static void enter_scan_ns(struct nvme_ctrlr *ctrlr);
+static void enter_ready(struct nvme_ctrlr *ctrlr);
+static void enter_shutdown(struct nvme_ctrlr *ctrlr);
+static void enter_back_off(struct nvme_ctrlr *ctrlr);
+
+#define TO(s) (UINT32_C(1) << NVME_CTRLR_##s)
+/* Allowed from every state: a connection can end in any. */
+#define LEAVE (TO(DISCONNECTED) | TO(BACK_OFF) | TO(FAILED) | TO(REMOVED))
+
+static const struct state_def states[NVME_CTRLR_STATES] = {
+	[NVME_CTRLR_DISCONNECTED] = {"disconnected", NULL, DEADLINE_NONE, TO(CONNECT)},
+	[NVME_CTRLR_CONNECT] = {"connect", enter_connect, DEADLINE_CONNECT, TO(READ_CAP)},
+	[NVME_CTRLR_READ_CAP] = {"read CAP", enter_read_cap, DEADLINE_ADMIN, TO(READ_VS)},
+	[NVME_CTRLR_READ_VS] = {"read VS", enter_read_vs, DEADLINE_ADMIN, TO(CHECK_CC)},
+	[NVME_CTRLR_CHECK_CC] = {"check CC", enter_check_cc, DEADLINE_ADMIN, TO(WAIT_READY_OLD) | TO(WAIT_DISABLED)},
+	[NVME_CTRLR_WAIT_READY_OLD] = {"wait for ready before disable", enter_wait_csts, DEADLINE_READY, TO(DISABLE)},
+	[NVME_CTRLR_DISABLE] = {"disable", enter_disable, DEADLINE_ADMIN, TO(WAIT_DISABLED)},
+	[NVME_CTRLR_WAIT_DISABLED] = {"wait for disabled", enter_wait_disabled, DEADLINE_READY, TO(ENABLE)},
+	[NVME_CTRLR_ENABLE] = {"enable", enter_enable, DEADLINE_ADMIN, TO(WAIT_READY)},
+	[NVME_CTRLR_WAIT_READY] = {"wait for ready", enter_wait_csts, DEADLINE_READY, TO(IDENTIFY)},
+	[NVME_CTRLR_IDENTIFY] = {"identify", enter_identify, DEADLINE_ADMIN, TO(SET_QUEUES) | TO(SET_AER)},
+	[NVME_CTRLR_SET_QUEUES] = {"set number of queues", enter_set_queues, DEADLINE_ADMIN, TO(SET_AER)},
+	[NVME_CTRLR_SET_AER] = {"set event configuration", enter_set_aer, DEADLINE_ADMIN, TO(SCAN_NS) | TO(READY)},
+	[NVME_CTRLR_SCAN_NS] = {"read namespaces", enter_scan_ns, DEADLINE_ADMIN, TO(READY)},
+	[NVME_CTRLR_READY] = {"ready", enter_ready, DEADLINE_NONE, TO(SHUTDOWN)},
+	[NVME_CTRLR_SHUTDOWN] = {"shutdown", enter_shutdown, DEADLINE_ADMIN, TO(WAIT_SHUTDOWN)},
+	[NVME_CTRLR_WAIT_SHUTDOWN] = {"wait for shutdown", enter_wait_csts, DEADLINE_SHUTDOWN, 0},
+	[NVME_CTRLR_BACK_OFF] = {"back off", enter_back_off, DEADLINE_NONE, TO(DISCONNECTED)},
+	[NVME_CTRLR_FAILED] = {"failed", NULL, DEADLINE_NONE, 0},
+	[NVME_CTRLR_REMOVED] = {"removed", NULL, DEADLINE_NONE, 0},
+};
+
+const char *nvme_ctrlr_state_name(enum nvme_ctrlr_state s)
+{
+	return s < NVME_CTRLR_STATES ? states[s].name : "unknown";
+}
+
+static uint64_t shutdown_ms(const struct nvme_ctrlr *ctrlr)
+{
+	uint32_t ms = le32toh(ctrlr->id.rtd3e) / 1000;
+
+	return ms < SHUTDOWN_TIMEOUT_MS ? SHUTDOWN_TIMEOUT_MS : ms > SHUTDOWN_MAX_MS ? SHUTDOWN_MAX_MS : ms;
+}
+
+static uint64_t deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d)
+{
+	switch (d) {
+	case DEADLINE_ADMIN:
+		return ctrlr->opts.admin_timeout_ms;
+	case DEADLINE_CONNECT:
+		return ctrlr->opts.connect_timeout_ms;
+	case DEADLINE_READY:
+		return (NVME_CAP_TO(ctrlr->cap) + 1) * UINT64_C(500);
+	case DEADLINE_SHUTDOWN:
+		return shutdown_ms(ctrlr);
+	case DEADLINE_NONE:
+		break;
+	}
+	return 0;
+}
+
+static void step_timer_fired(void *arg);
+
+static void set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
+{
+	const struct state_def *def = &states[state];
+	enum nvme_ctrlr_state old = ctrlr->state;
+
+	if (((states[old].next | LEAVE) & (UINT32_C(1) << state)) == 0) {
+		log_error("%s: no transition from '%s' to '%s'", ctrlr->trid.traddr, states[old].name, def->name);
+		abort(); /* a fault in the table above; input chooses among its rows only */
+	}
+	uint64_t ms = deadline_ms(ctrlr, def->deadline);
+	ctrlr->state = state;
+	ctrlr->state_ticks = env_ticks();
+	ctrlr->step_deadline = ms ? ctrlr->state_ticks + ms * env_ticks_hz() / 1000 : 0;
+	thread_timer_stop(&ctrlr->step_timer);
+	if (ms != 0) {
+		thread_timer_start(&ctrlr->step_timer, ms * 1000);
+	}
+	TRACE(NVME_CTRLR_STATE, ctrlr->owner, 0, 0, old, state);
+	USDT(nvme_ctrlr_state, ctrlr->trid.traddr, ctrlr->trid.subnqn, old, state);
+	if (def->enter != NULL) {
+		def->enter(ctrlr);
+	}
+}
+
+static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event)
+{
+	if (ctrlr->opts.event != NULL && !ctrlr->destroying) {
+		ctrlr->opts.event(ctrlr, event, 0, ctrlr->opts.event_arg);
+	}
+}
+
+/* Failure. */
+
+static void fail(struct nvme_ctrlr *ctrlr, const char *why)
+{
+	if (ctrlr->in_failure) {
+		return; /* the first reason is the one that explains */
+	}
+	ctrlr->in_failure = true;
+	snprintf(ctrlr->last_error, sizeof(ctrlr->last_error), "%s", why);
+	thread_timer_stop(&ctrlr->step_timer);
+	thread_timer_start(&ctrlr->defer_timer, 0);
+}
+
+void nvme_ctrlr_lost(struct nvme_ctrlr *ctrlr, const char *fmt, ...)
+{
+	char why[NVME_ERROR_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	fail(ctrlr, why);
+}
+
+/* A step's operation ended with an error: names the step. */
+static void step_failed(struct nvme_ctrlr *ctrlr, const char *what)
+{
+	nvme_ctrlr_lost(ctrlr, "%s: %s", states[ctrlr->state].name, what);
+}
+
+static void drop_connection(struct nvme_ctrlr *ctrlr)
+{
+	nvme_ctrlr_stop_admin(ctrlr);
+	nvme_ns_scan_abort(ctrlr);
+	poller_unregister(&ctrlr->admin_poller);
+	if (ctrlr->admin != NULL) {
+		nvme_qpair_fail(ctrlr->admin);
+	}
+	ctrlr->ops->disconnect(ctrlr);
+	ctrlr->admin = NULL;
+	ctrlr->aers = 0;
+}
+
+/* Queue pairs that were not handed out end here; the others are their users'. */
+static void drop_unready_qpairs(struct nvme_ctrlr *ctrlr)
+{
+	struct nvme_qpair *q = TAILQ_FIRST(&ctrlr->qpairs), *next;
+
+	for (; q != NULL; q = next) {
+		next = TAILQ_NEXT(q, link);
+		if (!q->created) {
+			nvme_qpair_fail(q);
+			q->ready(q->ready_arg, NULL, -ECONNRESET);
+			nvme_qpair_destroy(q);
+		}
+	}
+}
+
+static void free_ctrlr(struct nvme_ctrlr *ctrlr)
+{
+	void (*done)(void *) = ctrlr->destroyed;
+	void *arg = ctrlr->destroyed_arg;
+
+	thread_timer_stop(&ctrlr->step_timer);
+	thread_timer_stop(&ctrlr->defer_timer);
+	thread_timer_stop(&ctrlr->watch_timer);
+	trace_owner_release(ctrlr->owner);
+	env_dma_free(ctrlr->buf);
+	free(ctrlr->ns);
+	free(ctrlr->qids);
+	ctrlr->ops->ctrlr_free(ctrlr);
+	if (done != NULL) {
+		done(arg);
+	}
+}
+
+static bool has_given_up(const struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->opts.loss_timeout_s < 0 || ctrlr->attempt_due) {
+		return false;
+	}
+	return env_ticks() - ctrlr->down_since >= (uint64_t)ctrlr->opts.loss_timeout_s * env_ticks_hz();
+}
+
+static void end_attempt(struct nvme_ctrlr *ctrlr)
+{
+	bool was_ready = ctrlr->was_ready;
+
+	ctrlr->was_ready = false;
+	ctrlr->attempt_due |= was_ready;
+	log_notice("NVMe controller %s %s: %s", ctrlr->trid.traddr, ctrlr->trid.subnqn, ctrlr->last_error);
+	if (ctrlr->removed) {
+		set_state(ctrlr, NVME_CTRLR_REMOVED);
+		emit(ctrlr, NVME_EVENT_REMOVED);
+	} else if (has_given_up(ctrlr)) {
+		set_state(ctrlr, NVME_CTRLR_FAILED);
+		emit(ctrlr, NVME_EVENT_FAILED);
+	} else {
+		set_state(ctrlr, NVME_CTRLR_BACK_OFF);
+		emit(ctrlr, was_ready || ctrlr->attempt_due ? NVME_EVENT_DOWN : NVME_EVENT_RETRY);
+	}
+}
+
+/* After a failure, a reset or a destroy, outside of every callback. */
+static void let_go(void *arg)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	ctrlr->in_failure = true;
+	if (ctrlr->ops->quiesce != NULL && ctrlr->admin != NULL && !ctrlr->quiesced) {
+		if (!ctrlr->quiescing) {
+			ctrlr->quiescing = true;
+			nvme_ctrlr_stop_admin(ctrlr);
+			ctrlr->ops->quiesce(ctrlr);
+		}
+		return; /* nvme_ctrlr_quiesced() comes back here, or has been */
+	}
+	ctrlr->quiesced = false;
+	drop_connection(ctrlr);
+	drop_unready_qpairs(ctrlr);
+	if (ctrlr->destroying) {
+		free_ctrlr(ctrlr);
+		return;
+	}
+	if (ctrlr->down_since == 0) {
+		ctrlr->down_since = env_ticks();
+	}
+	end_attempt(ctrlr);
+}
+
+void nvme_ctrlr_quiesced(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->quiescing = false;
+	ctrlr->quiesced = true;
+	let_go(ctrlr);
+}
+
+void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->removed) {
+		return;
+	}
+	ctrlr->removed = true;
+	fail(ctrlr, "the device has been removed");
+	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
+		thread_timer_start(&ctrlr->step_timer, 0); /* no connection to let go of: start_attempt() ends it */
+	} else if (ctrlr->state == NVME_CTRLR_FAILED) {
+		thread_timer_start(&ctrlr->defer_timer, 0);
+	}
+}
+
+static void start_attempt(struct nvme_ctrlr *ctrlr)
+{
+	if (!TAILQ_EMPTY(&ctrlr->qpairs)) { /* their users have not let go: look again soon */
+		thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
+		return;
+	}
+	if (ctrlr->removed) {
+		set_state(ctrlr, NVME_CTRLR_REMOVED);
+		emit(ctrlr, NVME_EVENT_REMOVED);
+		return;
+	}
+	ctrlr->attempts++;
+	ctrlr->attempt_due = false;
+	set_state(ctrlr, NVME_CTRLR_DISCONNECTED);
+	ctrlr->in_failure = false;
+	set_state(ctrlr, NVME_CTRLR_CONNECT);
+}
+
+static void enter_back_off(struct nvme_ctrlr *ctrlr)
+{
+	uint32_t factor = 1;
+
+	for (uint32_t i = 1; i < ctrlr->attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
+		factor *= 2;
+	}
+	/* attempts is 0 after a reset that somebody asked for: no delay then */
+	thread_timer_start(&ctrlr->step_timer, ctrlr->attempts ? ctrlr->opts.reconnect_delay_s * factor * UINT64_C(1000000) : 0);
+}
+
+/* The steps. A completion that finds the attempt failed leads nowhere. */
+
+static void reg_written(struct nvme_ctrlr *ctrlr, int error, uint64_t value)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, strerror(-error));
+		return;
+	}
+	switch (ctrlr->state) {
+	case NVME_CTRLR_DISABLE:
+		set_state(ctrlr, NVME_CTRLR_WAIT_DISABLED);
+		break;
+	case NVME_CTRLR_ENABLE:
+		set_state(ctrlr, NVME_CTRLR_WAIT_READY);
+		break;
+	case NVME_CTRLR_SHUTDOWN:
+		set_state(ctrlr, NVME_CTRLR_WAIT_SHUTDOWN);
+		break;
+	default:
+		break;
+	}
+}
+
+static void csts_read(struct nvme_ctrlr *ctrlr, int error, uint64_t csts)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0 || csts == UINT32_MAX) { /* all ones: what a removed PCIe device reads as */
+		step_failed(ctrlr, error ? strerror(-error) : "CSTS reads as all ones");
+		return;
+	}
+	bool ready = NVME_CSTS_RDY(csts) != 0;
+	if (ctrlr->state == NVME_CTRLR_WAIT_SHUTDOWN) {
+		if (NVME_CSTS_SHST(csts) == NVME_CSTS_SHST_CMPLT) {
+			fail(ctrlr, "shut down");
+			return;
+		}
+	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY_OLD && (ready || NVME_CSTS_CFS(csts))) {
+		set_state(ctrlr, NVME_CTRLR_DISABLE);
+		return;
+	} else if (NVME_CSTS_CFS(csts) && ctrlr->state != NVME_CTRLR_WAIT_DISABLED) {
+		step_failed(ctrlr, "the controller reports a fatal status (CSTS.CFS)");
+		return;
+	} else if (ctrlr->state == NVME_CTRLR_WAIT_DISABLED && !ready) {
+		set_state(ctrlr, NVME_CTRLR_ENABLE);
+		return;
+	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY && ready) {
+		set_state(ctrlr, NVME_CTRLR_IDENTIFY);
+		return;
+	}
+	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
+}
+
+/* A controller that was not ready in the first place says so before it has noticed that it was disabled: it is given time. */
+static void enter_wait_disabled(struct nvme_ctrlr *ctrlr)
+{
+	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
+}
+
+static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
+{
+	nvme_reg_read(ctrlr, NVME_REG_CSTS, 4, csts_read);
+}
+
+static void step_timer_fired(void *arg)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
+		start_attempt(ctrlr);
+	} else if (env_ticks() >= ctrlr->step_deadline && ctrlr->state == NVME_CTRLR_WAIT_READY_OLD) {
+		set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become ready by itself */
+	} else if (env_ticks() >= ctrlr->step_deadline) {
+		char what[64];
+		snprintf(what, sizeof(what), "no answer within %llu ms",
+			 (unsigned long long)deadline_ms(ctrlr, states[ctrlr->state].deadline));
+		step_failed(ctrlr, what);
+	} else {
+		enter_wait_csts(ctrlr);
+	}
+}
+
+static int poll_admin(void *arg)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+	struct nvme_qpair *q;
+	int n = nvme_qpair_poll(ctrlr->admin, 0);
+
+	TAILQ_FOREACH(q, &ctrlr->qpairs, link) { /* those that are being connected */
+		if (!q->created && nvme_qpair_poll(q, 0) != 0) {
+			break; /* its callback may have changed the list: the others have the next round */
+		}
+	}
+	if (n == -ENXIO) {
+		fail(ctrlr, "the connection of the admin queue is lost");
+	}
+	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
+}
+
+static void enter_connect(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->ops->connect(ctrlr);
+}
+
+static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+	uint16_t status = nvme_cqe_status(cqe);
+
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (status != 0) {
+		nvme_ctrlr_lost(ctrlr, "Connect was refused: %s (dword 0: 0x%08x)", nvme_status_text(status), le32toh(cqe->dw0));
+		return;
+	}
+	ctrlr->cntlid = (uint16_t)le32toh(cqe->dw0);
+	set_state(ctrlr, NVME_CTRLR_READ_CAP);
+}
+
+static bool admin_arm(void *arg)
+{
+	return nvme_qpair_arm(((struct nvme_ctrlr *)arg)->admin);
+}
+
+void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, why);
+		return;
+	}
+	int fd = nvme_qpair_fd(ctrlr->admin);
+	ctrlr->admin_poller = poller_register(&(struct poller_opts){
+		.name = "nvme_admin", .fn = poll_admin, .ctx = ctrlr, .fd = fd, .arm = fd >= 0 ? admin_arm : NULL,
+		.period_us = fd >= 0 ? 0 : ADMIN_POLL_US});
+	if (ctrlr->admin_poller == NULL) {
+		step_failed(ctrlr, "out of memory");
+	} else if (!ctrlr->ops->fabrics) {
+		set_state(ctrlr, NVME_CTRLR_READ_CAP);
+	} else if (nvme_fabrics_connect(ctrlr->admin, fabrics_connected, ctrlr) != 0) {
+		step_failed(ctrlr, "Connect could not be sent");
+	}
+}
+
+static void cap_read(struct nvme_ctrlr *ctrlr, int error, uint64_t cap)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0 || cap == UINT64_MAX) {
+		step_failed(ctrlr, error ? strerror(-error) : "CAP reads as all ones");
+		return;
+	}
+	if (NVME_CAP_MPSMIN(cap) != 0) { /* memory pages above 4 KiB only */
+		step_failed(ctrlr, "the controller cannot use 4 KiB memory pages (CAP.MPSMIN)");
+		return;
+	}
+	ctrlr->cap = cap;
+	set_state(ctrlr, NVME_CTRLR_READ_VS);
+}
+
+static void enter_read_cap(struct nvme_ctrlr *ctrlr)
+{
+	nvme_reg_read(ctrlr, NVME_REG_CAP, 8, cap_read);
+}
+
+static void vs_read(struct nvme_ctrlr *ctrlr, int error, uint64_t vs)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, strerror(-error));
+		return;
+	}
+	ctrlr->vs = (uint32_t)vs;
+	set_state(ctrlr, NVME_CTRLR_CHECK_CC);
+}
+
+static void enter_read_vs(struct nvme_ctrlr *ctrlr)
+{
+	nvme_reg_read(ctrlr, NVME_REG_VS, 4, vs_read);
+}
+
+static void cc_read(struct nvme_ctrlr *ctrlr, int error, uint64_t cc)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, strerror(-error));
+		return;
+	}
+	ctrlr->cc = (uint32_t)cc;
+	/* an enabled controller must be ready before it may be disabled (Base 3.1.3.5, CC.EN) */
+	set_state(ctrlr, NVME_CC_EN(ctrlr->cc) ? NVME_CTRLR_WAIT_READY_OLD : NVME_CTRLR_WAIT_DISABLED);
+}
+
+static void enter_check_cc(struct nvme_ctrlr *ctrlr)
+{
+	nvme_reg_read(ctrlr, NVME_REG_CC, 4, cc_read);
+}
+
+static void enter_disable(struct nvme_ctrlr *ctrlr)
+{
+	nvme_reg_write(ctrlr, NVME_REG_CC, 4, ctrlr->cc & ~UINT32_C(1), reg_written);
+}
+
+static void enter_enable(struct nvme_ctrlr *ctrlr)
+{
+	int rc = ctrlr->ops->before_enable ? ctrlr->ops->before_enable(ctrlr) : 0;
+
+	if (rc != 0) {
+		step_failed(ctrlr, strerror(-rc));
+		return;
+	}
+	/* NVM command set, 4 KiB pages, round robin, 64-byte SQ and 16-byte CQ entries */
+	ctrlr->cc = 1 | 6 << NVME_CC_IOSQES_SHIFT | 4 << NVME_CC_IOCQES_SHIFT;
+	nvme_reg_write(ctrlr, NVME_REG_CC, 4, ctrlr->cc, reg_written);
+}
+
+/* True when an admin step's command succeeded. */
+static bool step_ok(struct nvme_ctrlr *ctrlr, const struct nvme_cqe *cqe)
+{
+	if (ctrlr->in_failure) {
+		return false;
+	}
+	if (nvme_cqe_status(cqe) != 0) {
+		step_failed(ctrlr, nvme_status_text(nvme_cqe_status(cqe)));
+		return false;
+	}
+	return true;
+}
+
+static void step_command(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t len,
+			 void (*cb)(void *arg, const struct nvme_cqe *cqe))
+{
+	int rc = nvme_ctrlr_admin(ctrlr, cmd, data, len, false, cb, ctrlr);
+
+	if (rc != 0) {
+		step_failed(ctrlr, strerror(-rc));
+	}
+}
+
+static void identified(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	if (step_ok(ctrlr, cqe)) {
+		memcpy(&ctrlr->id, ctrlr->buf, sizeof(ctrlr->id));
+		if (ctrlr->ops->identified != NULL) {
+			ctrlr->ops->identified(ctrlr);
+		} else {
+			nvme_ctrlr_configured(ctrlr, 0);
+		}
+	}
+}
+
+void nvme_ctrlr_configured(struct nvme_ctrlr *ctrlr, int error)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, strerror(-error));
+		return;
+	}
+	set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_SET_AER : NVME_CTRLR_SET_QUEUES);
+}
+
+static void enter_identify(struct nvme_ctrlr *ctrlr)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL)};
+
+	step_command(ctrlr, &cmd, ctrlr->buf, NVME_IDENTIFY_DATA_SIZE, identified);
+}
+
+static void queues_set(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	if (step_ok(ctrlr, cqe)) {
+		uint32_t sq = (le32toh(cqe->dw0) & 0xffff) + 1, cq = (le32toh(cqe->dw0) >> 16) + 1;
+		uint32_t granted = sq < cq ? sq : cq;
+
+		ctrlr->io_queues = (uint16_t)(granted < ctrlr->opts.io_queues ? granted : ctrlr->opts.io_queues);
+		set_state(ctrlr, NVME_CTRLR_SET_AER);
+	}
+}
+
+static void enter_set_queues(struct nvme_ctrlr *ctrlr)
+{
+	uint32_t n = ctrlr->opts.io_queues - 1u;
+	struct nvme_sqe cmd = {
+		.opcode = nvme_admin_set_features,
+		.cdw10 = htole32(NVME_FEAT_FID_NUM_QUEUES),
+		.cdw11 = htole32(n | n << 16),
+	};
+
+	step_command(ctrlr, &cmd, NULL, 0, queues_set);
+}
+
+static void aer_set(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	if (step_ok(ctrlr, cqe)) {
+		nvme_ctrlr_start_aers(ctrlr);
+		set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_READY : NVME_CTRLR_SCAN_NS);
+	}
+}
+
+static void enter_set_aer(struct nvme_ctrlr *ctrlr)
+{
+	/* every SMART warning, and of the notices those that the controller offers (OAES) and we act on */
+	uint32_t notices = le32toh(ctrlr->id.oaes) & (UINT32_C(1) << 8 | UINT32_C(1) << 11 | UINT32_C(1) << 31);
+	struct nvme_sqe cmd = {
+		.opcode = nvme_admin_set_features,
+		.cdw10 = htole32(NVME_FEAT_FID_ASYNC_EVENT),
+		.cdw11 = htole32((ctrlr->opts.discovery ? 0 : 0x1f) | notices),
+	};
+
+	step_command(ctrlr, &cmd, NULL, 0, aer_set);
+}
+
+static void scanned(struct nvme_ctrlr *ctrlr, int error)
+{
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, strerror(-error));
+		return;
+	}
+	set_state(ctrlr, NVME_CTRLR_READY);
+}
+
+static void enter_scan_ns(struct nvme_ctrlr *ctrlr)
+{
+	nvme_ns_scan(ctrlr, scanned);
+}
+
+static void enter_ready(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->attempts = 0;
+	ctrlr->down_since = 0;
+	ctrlr->last_error[0] = '\0';
+	ctrlr->was_ready = true;
+	nvme_ctrlr_start_keep_alive(ctrlr);
+	nvme_ctrlr_start_watch(ctrlr);
+	emit(ctrlr, NVME_EVENT_READY);
+}
+
+static void enter_shutdown(struct nvme_ctrlr *ctrlr)
+{
+	nvme_reg_write(ctrlr, NVME_REG_CC, 4, ctrlr->cc | NVME_CC_SHN_NORMAL << NVME_CC_SHN_SHIFT, reg_written);
+}
+
+/* The interface. */
+
+void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts)
+{
+	*opts = (struct nvme_ctrlr_opts){
+		.io_queue_entries = 128, /* capped by what the controller takes */
+		.admin_queue_entries = 31, /* 32 with the one that stays free: what every target takes */
+		.keep_alive_ms = 10000,
+		.connect_timeout_ms = 10000,
+		.admin_timeout_ms = 30000,
+		.io_timeout_ms = 30000,
+		.reconnect_delay_s = 2,
+	};
+}
+
+static int init_ctrlr(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->opts.io_queues == 0) {
+		ctrlr->opts.io_queues = (uint16_t)env_lcore_count();
+	}
+	ctrlr->buf = env_dma_zmalloc(NVME_IDENTIFY_DATA_SIZE, NVME_IDENTIFY_DATA_SIZE, -1);
+	ctrlr->qids = calloc((ctrlr->opts.io_queues + 64u) / 64, sizeof(uint64_t));
+	TAILQ_INIT(&ctrlr->qpairs);
+	ctrlr->step_timer.fn = step_timer_fired;
+	ctrlr->step_timer.arg = ctrlr;
+	ctrlr->defer_timer.fn = let_go;
+	ctrlr->defer_timer.arg = ctrlr;
+	return ctrlr->buf != NULL && ctrlr->qids != NULL ? 0 : -ENOMEM;
+}
+
+static void set_host(struct nvme_ctrlr_opts *opts)
+{
+	static const uint8_t none[sizeof(opts->hostid)];
+	char hostnqn[NVME_NQN_MAX];
+	uint8_t hostid[sizeof(opts->hostid)];
+
+	nvme_host_default(hostnqn, hostid);
+	if (opts->hostnqn[0] == '\0') {
+		memcpy(opts->hostnqn, hostnqn, sizeof(hostnqn));
+	}
+	if (memcmp(opts->hostid, none, sizeof(none)) == 0) {
+		memcpy(opts->hostid, hostid, sizeof(hostid));
+	}
+}
+
+struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct nvme_ctrlr_opts *opts,
+				     char error[NVME_ERROR_MAX])
+{
+	const struct nvme_transport_ops *ops = nvme_transport_find(trid->trtype);
+
+	if (ops == NULL) {
+		snprintf(error, NVME_ERROR_MAX, "trtype %s is not part of this build", nvme_trtype_name(trid->trtype));
+		return NULL;
+	}
+	struct nvme_ctrlr_opts o = *opts;
+	set_host(&o);
+	if (ops->fabrics && (!nvme_nqn_is_valid(trid->subnqn) || !nvme_nqn_is_valid(o.hostnqn))) {
+		snprintf(error, NVME_ERROR_MAX, "subnqn '%.90s' and hostnqn '%.90s' must both be NQNs", trid->subnqn, o.hostnqn);
+		return NULL;
+	}
+	struct nvme_ctrlr *ctrlr = ops->ctrlr_alloc(trid, error);
+	if (ctrlr == NULL) {
+		return NULL;
+	}
+	ctrlr->ops = ops;
+	ctrlr->trid = *trid;
+	ctrlr->opts = o;
+	if (init_ctrlr(ctrlr) != 0) {
+		snprintf(error, NVME_ERROR_MAX, "out of memory");
+		free_ctrlr(ctrlr);
+		return NULL;
+	}
+	ctrlr->owner = trace_owner_register(TRACE_OWNER_NVME_CTRLR, trid->traddr);
+	ctrlr->down_since = env_ticks();
+	ctrlr->state_ticks = ctrlr->down_since;
+	start_attempt(ctrlr);
+	return ctrlr;
+}
+
+void nvme_ctrlr_destroy(struct nvme_ctrlr *ctrlr, void (*done)(void *arg), void *arg)
+{
+	ctrlr->destroying = true;
+	ctrlr->destroyed = done;
+	ctrlr->destroyed_arg = arg;
+	if (ctrlr->state == NVME_CTRLR_READY && !ctrlr->in_failure) {
+		nvme_ctrlr_stop_admin(ctrlr);
+		set_state(ctrlr, NVME_CTRLR_SHUTDOWN);
+	} else {
+		thread_timer_start(&ctrlr->defer_timer, 0);
+	}
+}
+
+int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->state == NVME_CTRLR_FAILED) {
+		ctrlr->down_since = env_ticks();
+		ctrlr->in_failure = false;
+	} else if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure) {
+		return -EBUSY;
+	}
+	ctrlr->attempts = 0;
+	ctrlr->attempt_due = true;
+	fail(ctrlr, "reset on request");
+	return 0;
+}
+
+enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->state;
+}
+
+uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->state_ticks;
+}
+
+const struct nvme_trid *nvme_ctrlr_trid(const struct nvme_ctrlr *ctrlr)
+{
+	return &ctrlr->trid;
+}
+
+const struct nvme_id_ctrl *nvme_ctrlr_identify(const struct nvme_ctrlr *ctrlr)
+{
+	return &ctrlr->id;
+}
+
+uint64_t nvme_ctrlr_cap(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->cap;
+}
+
+uint32_t nvme_ctrlr_vs(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->vs;
+}
+
+uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->io_queues;
+}
+
+uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr)
+{
+	uint64_t transport = ctrlr->ops->max_transfer((struct nvme_ctrlr *)ctrlr);
+	/* MDTS is in units of CAP.MPSMIN, which is 4 KiB here; 0: no limit (Base 5.17.2.1) */
+	uint64_t mdts = ctrlr->id.mdts ? UINT64_C(4096) << (ctrlr->id.mdts < 20 ? ctrlr->id.mdts : 20) : UINT32_MAX;
+
+	return (uint32_t)(mdts < transport ? mdts : transport);
+}
+
+uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->ops->max_segments ? ctrlr->ops->max_segments(ctrlr) : 1;
+}
+
+uint32_t nvme_ctrlr_buf_align(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->ops->buf_align ? ctrlr->ops->buf_align : 1;
+}
+
+uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->cntlid;
+}
+
+const char *nvme_ctrlr_last_error(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->last_error;
+}

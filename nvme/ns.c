@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading the namespaces: the active list (in pieces of 1024), then Identify and the descriptors of each. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "util/log.h"
+
+#define NSIDS_PER_LIST 1024
+#define VERSION_1_3    0x10300u
+
+struct nvme_ns_scan {
+	struct nvme_ctrlr *ctrlr;
+	void (*done)(struct nvme_ctrlr *ctrlr, int error);
+	bool aborted; /* the controller has let go of it: it ends with its outstanding command */
+	uint8_t *buf; /* 4 KiB, DMA-able */
+	uint32_t *nsids;
+	uint32_t num_nsids, next;
+	struct nvme_ns_table *table;
+};
+
+static void scan_free(struct nvme_ns_scan *s)
+{
+	env_dma_free(s->buf);
+	free(s->nsids);
+	free(s->table);
+	free(s);
+}
+
+static void scan_end(struct nvme_ns_scan *s, int error)
+{
+	struct nvme_ctrlr *ctrlr = s->ctrlr;
+	void (*done)(struct nvme_ctrlr *, int) = s->done;
+
+	ctrlr->scan = NULL;
+	if (error == 0) {
+		free(ctrlr->ns);
+		ctrlr->ns = s->table;
+		s->table = NULL;
+	}
+	scan_free(s);
+	if (error == 0 && ctrlr->scan_again) {
+		nvme_ns_scan(ctrlr, done);
+		return;
+	}
+	done(ctrlr, error);
+}
+
+/* Whether the answer is to be handled; the scan is gone otherwise. */
+static bool answer_is_good(struct nvme_ns_scan *s, const struct nvme_cqe *cqe)
+{
+	if (s->aborted) {
+		scan_free(s);
+		return false;
+	}
+	uint16_t status = nvme_cqe_status(cqe);
+	if (status != 0) {
+		log_warning("Identify failed: %s", nvme_status_text(status));
+		scan_end(s, -EIO);
+		return false;
+	}
+	return true;
+}
+
+static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid, void (*cb)(void *arg, const struct nvme_cqe *cqe))
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
+	int rc = nvme_ctrlr_admin(s->ctrlr, &cmd, s->buf, NVME_IDENTIFY_DATA_SIZE, false, cb, s);
+
+	if (rc != 0) {
+		scan_end(s, rc);
+	}
+}
+
+static void identify_next(struct nvme_ns_scan *s);
+
+/* A namespace that we cannot use is left out: the table holds what the host may rely on. */
+static bool parse_ns(struct nvme_ns *ns, const struct nvme_id_ns *id, uint32_t stripe_bytes)
+{
+	unsigned format = (id->flbas & 0xf) | (id->flbas >> 1 & 0x30); /* NVM 4.1.5.1, FLBAS */
+
+	if (id->nsze == 0 || format > id->nlbaf + 0u || format >= sizeof(id->lbaf) / sizeof(id->lbaf[0])) {
+		return false;
+	}
+	const struct nvme_lbaf *lbaf = &id->lbaf[format];
+	if (lbaf->ds < 9 || lbaf->ds > 16) {
+		return false;
+	}
+	ns->id = *id;
+	ns->block_size = UINT32_C(1) << lbaf->ds;
+	ns->md_size = le16toh(lbaf->ms);
+	ns->md_interleaved = (id->flbas & NVME_NS_FLBAS_META_EXT) != 0;
+	ns->num_blocks = le64toh(id->nsze);
+	ns->optimal_boundary_blocks = le16toh(id->noiob) ? le16toh(id->noiob) : stripe_bytes / ns->block_size;
+	ns->anagrpid = le32toh(id->anagrpid);
+	memcpy(ns->nguid, id->nguid, sizeof(ns->nguid));
+	memcpy(ns->eui64, id->eui64, sizeof(ns->eui64));
+	return true;
+}
+
+/* Namespace Identification Descriptors (Base 5.17.2.3): type, length, 2 reserved bytes, identifier. */
+static void parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t size)
+{
+	for (size_t at = 0; at + 4 <= size && buf[at + 1] != 0;) {
+		uint8_t type = buf[at], len = buf[at + 1];
+		const uint8_t *nid = buf + at + 4;
+
+		if (at + 4 + len > size) {
+			return;
+		}
+		if (type == NVME_NIDT_UUID && len == 16) {
+			memcpy(ns->uuid, nid, 16);
+		} else if (type == NVME_NIDT_NGUID && len == 16) {
+			memcpy(ns->nguid, nid, 16);
+		} else if (type == NVME_NIDT_EUI64 && len == 8) {
+			memcpy(ns->eui64, nid, 8);
+		} else if (type == NVME_NIDT_CSI && len == 1) {
+			ns->csi = nid[0];
+		}
+		at += 4u + len;
+	}
+}
+
+static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ns_scan *s = arg;
+
+	if (s->aborted) {
+		scan_free(s);
+		return;
+	}
+	if (nvme_cqe_status(cqe) == 0) { /* optional before 1.3: without them, Identify's own identifiers stand */
+		parse_descriptors(&s->table->ns[s->table->count - 1], s->buf, NVME_IDENTIFY_DATA_SIZE);
+	}
+	identify_next(s);
+}
+
+static void identify_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ns_scan *s = arg;
+	uint32_t nsid = s->nsids[s->next - 1];
+
+	if (!answer_is_good(s, cqe)) {
+		return;
+	}
+	struct nvme_ns *ns = &s->table->ns[s->table->count];
+	*ns = (struct nvme_ns){.nsid = nsid};
+	if (!parse_ns(ns, (const struct nvme_id_ns *)s->buf, s->ctrlr->stripe_bytes)) {
+		identify_next(s);
+		return;
+	}
+	s->table->count++;
+	if (s->ctrlr->vs < VERSION_1_3) {
+		identify_next(s);
+		return;
+	}
+	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
+	identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, nsid, descriptors_done);
+}
+
+static void identify_next(struct nvme_ns_scan *s)
+{
+	if (s->next == s->num_nsids) {
+		scan_end(s, 0);
+		return;
+	}
+	identify(s, NVME_IDENTIFY_CNS_NS, s->nsids[s->next++], identify_done);
+}
+
+static void list_complete(struct nvme_ns_scan *s)
+{
+	s->table = calloc(1, sizeof(*s->table) + s->num_nsids * sizeof(s->table->ns[0]));
+	if (s->table == NULL) {
+		scan_end(s, -ENOMEM);
+		return;
+	}
+	identify_next(s);
+}
+
+static bool append_nsid(struct nvme_ns_scan *s, uint32_t nsid)
+{
+	if (s->num_nsids % NSIDS_PER_LIST == 0) {
+		uint32_t *more = realloc(s->nsids, (s->num_nsids + NSIDS_PER_LIST) * sizeof(*more));
+		if (more == NULL) {
+			return false;
+		}
+		s->nsids = more;
+	}
+	s->nsids[s->num_nsids++] = nsid;
+	return true;
+}
+
+static void list_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ns_scan *s = arg;
+	const uint32_t *list;
+	uint32_t last, n;
+
+	if (!answer_is_good(s, cqe)) {
+		return;
+	}
+	list = (const uint32_t *)s->buf;
+	last = s->num_nsids ? s->nsids[s->num_nsids - 1] : 0;
+	for (n = 0; n < NSIDS_PER_LIST && list[n] != 0; n++) {
+		uint32_t nsid = le32toh(list[n]);
+
+		/* ascending, as the specification has it, or the list would never end */
+		if (nsid <= last || nsid > le32toh(s->ctrlr->id.nn) || !append_nsid(s, nsid)) {
+			scan_end(s, -EPROTO);
+			return;
+		}
+		last = nsid;
+	}
+	if (n == NSIDS_PER_LIST) {
+		identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, last, list_done);
+		return;
+	}
+	list_complete(s);
+}
+
+void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error))
+{
+	if (ctrlr->scan != NULL) { /* what changed may be behind it already */
+		ctrlr->scan_again = true;
+		return;
+	}
+	ctrlr->scan_again = false;
+	struct nvme_ns_scan *s = calloc(1, sizeof(*s));
+	if (s != NULL) {
+		s->buf = env_dma_zmalloc(NVME_IDENTIFY_DATA_SIZE, NVME_IDENTIFY_DATA_SIZE, -1);
+	}
+	if (s == NULL || s->buf == NULL) {
+		free(s);
+		done(ctrlr, -ENOMEM);
+		return;
+	}
+	s->ctrlr = ctrlr;
+	s->done = done;
+	ctrlr->scan = s;
+	identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, 0, list_done);
+}
+
+void nvme_ns_scan_abort(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->scan != NULL) {
+		ctrlr->scan->aborted = true;
+		ctrlr->scan = NULL;
+	}
+	ctrlr->scan_again = false;
+}
+
+const struct nvme_ns *nvme_ctrlr_next_ns(const struct nvme_ctrlr *ctrlr, uint32_t after)
+{
+	for (uint32_t i = 0; ctrlr->ns != NULL && i < ctrlr->ns->count; i++) {
+		if (ctrlr->ns->ns[i].nsid > after) {
+			return &ctrlr->ns->ns[i];
+		}
+	}
+	return NULL;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all queue pairs have in common: command ids, completion, failure. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries)
+{
+	qpair->ops = ctrlr->ops;
+	qpair->ctrlr = ctrlr;
+	qpair->id = id;
+	qpair->entries = entries;
+	qpair->by_slot = calloc(entries, sizeof(*qpair->by_slot));
+	while (qpair->slot_mask <= entries - 1u) { /* its highest value stays free: no command id is all ones */
+		qpair->slot_mask = (uint16_t)(qpair->slot_mask << 1 | 1);
+	}
+	qpair->free_cids = calloc(entries, sizeof(*qpair->free_cids));
+	if (qpair->by_slot == NULL || qpair->free_cids == NULL) {
+		nvme_qpair_fini(qpair);
+		return -ENOMEM;
+	}
+	for (uint16_t i = 0; i < entries; i++) {
+		qpair->free_cids[i] = (uint16_t)(entries - 1 - i);
+	}
+	qpair->num_free = entries;
+	qpair->watched = true; /* until it is handed out: the control thread's steps have their own deadlines */
+	if (id != 0 && nvme_qpair_alarm_init(qpair) != 0) {
+		nvme_qpair_fini(qpair);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void nvme_qpair_fini(struct nvme_qpair *qpair)
+{
+	nvme_qpair_alarm_fini(qpair);
+	free(qpair->by_slot);
+	free(qpair->free_cids);
+	qpair->by_slot = NULL;
+	qpair->free_cids = NULL;
+}
+
+int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
+{
+	if (qpair->failed) {
+		return -ENXIO;
+	}
+	if (qpair->num_free == 0) {
+		return -EAGAIN;
+	}
+	uint16_t cid = qpair->free_cids[qpair->num_free - 1];
+
+	req->cmd.cid = htole16(cid);
+	req->qpair = qpair;
+	req->submitted_ticks = thread_now();
+	req->late = 0;
+	if (__builtin_expect(!qpair->watched, 0)) {
+		nvme_qpair_watch(qpair);
+	}
+	int rc = qpair->ops->submit(qpair, req);
+	if (rc != 0) {
+		return rc;
+	}
+	qpair->num_free--;
+	qpair->by_slot[cid & qpair->slot_mask] = req;
+	USDT(nvme_cmd_submit, qpair, qpair->id, cid, req->cmd.opcode, req->cmd.nsid);
+	return 0;
+}
+
+static void complete(struct nvme_qpair *qpair, struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	uint16_t cid = le16toh(req->cmd.cid);
+
+	qpair->by_slot[cid & qpair->slot_mask] = NULL;
+	qpair->free_cids[qpair->num_free++] = (uint16_t)(cid + qpair->slot_mask + 1); /* the slot's next use */
+	USDT(nvme_cmd_complete, qpair, qpair->id, cid, req->cmd.opcode,
+	     usdt_result(nvme_cqe_status(cqe), env_ticks() - req->submitted_ticks));
+	req->cb(req, cqe);
+}
+
+void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
+{
+	uint16_t cid = le16toh(cqe->cid);
+	struct nvme_request *req = nvme_qpair_request(qpair, cid);
+
+	if (req == NULL) {
+		qpair->bad_completions++;
+		log_limited(LOG_LEVEL_ERROR, "queue pair %u: a completion for command id %u, which is not outstanding",
+			    qpair->id, cid);
+		if (qpair->ops->writes_alone) {
+			nvme_qpair_break(qpair, "a completion for a command that is not outstanding");
+		} else {
+			qpair->why = "a completion for a command that is not outstanding";
+			nvme_qpair_fail(qpair);
+		}
+		return;
+	}
+	complete(qpair, req, cqe);
+}
+
+void nvme_qpair_break(struct nvme_qpair *qpair, const char *why)
+{
+	if (!qpair->failed) {
+		qpair->failed = true;
+		qpair->why = why;
+		nvme_qpair_report(qpair);
+	}
+}
+
+void nvme_qpair_fail(struct nvme_qpair *qpair)
+{
+	struct nvme_cqe cqe = {.status = htole16(NVME_SC_ABORT_QUEUE << 1)};
+
+	qpair->failed = true; /* first: callbacks that submit again get -ENXIO */
+	for (uint16_t slot = 0; slot < qpair->entries; slot++) {
+		struct nvme_request *req = qpair->by_slot[slot];
+
+		if (req != NULL) {
+			cqe.cid = req->cmd.cid;
+			complete(qpair, req, &cqe);
+		}
+	}
+}
+
+void nvme_qpair_flush(struct nvme_qpair *qpair)
+{
+	qpair->ops->flush(qpair);
+}
+
+int nvme_qpair_poll(struct nvme_qpair *qpair, uint32_t max)
+{
+	int n = qpair->failed ? -ENXIO : qpair->ops->poll(qpair, max);
+
+	if (__builtin_expect(qpair->failed, 0)) {
+		nvme_qpair_report(qpair);
+		return -ENXIO;
+	}
+	return n;
+}
+
+int nvme_qpair_fd(const struct nvme_qpair *qpair)
+{
+	return qpair->ops->fd(qpair);
+}
+
+bool nvme_qpair_arm(struct nvme_qpair *qpair)
+{
+	return qpair->failed || qpair->ops->arm(qpair);
+}
+
+uint16_t nvme_qpair_id(const struct nvme_qpair *qpair)
+{
+	return qpair->id;
+}
+
+uint16_t nvme_qpair_entries(const struct nvme_qpair *qpair)
+{
+	return qpair->entries;
+}
+
+uint32_t nvme_qpair_outstanding(const struct nvme_qpair *qpair)
+{
+	return qpair->entries - qpair->num_free;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What <nvme/types.h> lacks: queue entries, SGL descriptors, fabrics commands and responses, RDMA connection
+ * data. Everything here is wire format: little-endian, packed by layout, its size asserted.
+ *
+ * "Base" is the NVM Express Base Specification 2.0c, "NVM" the NVM Command Set Specification 1.0c, "RDMA" the
+ * NVMe RDMA Transport Specification 1.0b. */
+#ifndef NVME_SPEC_H
+#define NVME_SPEC_H
+
+#include <assert.h>
+#include <endian.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <nvme/types.h>
+
+/* A status as it stands in a completion's status field, without the phase bit: SCT in bits 10:8, SC in bits
+ * 7:0, "do not retry" in bit 14 (Base 3.3.3.2.1). NVME_ST(GENERIC, INVALID_FIELD) is one without DNR,
+ * NVME_ST_DNR one with it. */
+#define NVME_ST(sct_, sc_)     ((uint16_t)(NVME_SCT_##sct_ << NVME_SCT_SHIFT | NVME_SC_##sc_))
+#define NVME_ST_DNR(sct_, sc_) ((uint16_t)(NVME_ST(sct_, sc_) | NVME_SC_DNR))
+#define NVME_ST_SUCCESS        ((uint16_t)0)
+
+/* SGL descriptors, Base 4.1.2. The type is the high nibble of the last byte, the subtype the low one. */
+enum nvme_sgl_type {
+	NVME_SGL_TYPE_DATA_BLOCK = 0x0,
+	NVME_SGL_TYPE_BIT_BUCKET = 0x1,
+	NVME_SGL_TYPE_SEGMENT = 0x2,
+	NVME_SGL_TYPE_LAST_SEGMENT = 0x3,
+	NVME_SGL_TYPE_KEYED_DATA_BLOCK = 0x4,
+	NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK = 0x5,
+	NVME_SGL_TYPE_VENDOR = 0xf,
+};
+
+enum nvme_sgl_subtype {
+	NVME_SGL_SUBTYPE_ADDRESS = 0x0,
+	NVME_SGL_SUBTYPE_OFFSET = 0x1,    /* address is an offset into the capsule's data */
+	NVME_SGL_SUBTYPE_TRANSPORT = 0xa, /* transport data block (TCP) */
+	NVME_SGL_SUBTYPE_INVALIDATE_KEY =
+		0xf, /* keyed: the target is to invalidate the key remotely, RDMA 3.4 */
+};
+
+/* Data block, segment, last segment and transport data block, Base figures 98 to 104. */
+struct nvme_sgl_plain {
+	__le64 address;
+	__le32 length;
+	uint8_t rsvd12[3];
+	uint8_t type;
+};
+
+/* Keyed data block, Base figure 103. */
+struct nvme_sgl_keyed {
+	__le64 address;
+	uint8_t length[3];
+	uint8_t key[4];
+	uint8_t type;
+};
+
+union nvme_sgl_desc {
+	struct nvme_sgl_plain plain;
+	struct nvme_sgl_keyed keyed;
+	uint8_t bytes[16];
+};
+_Static_assert(sizeof(union nvme_sgl_desc) == 16, "Base 4.1.2");
+
+static inline enum nvme_sgl_type nvme_sgl_type(const union nvme_sgl_desc *d)
+{
+	return (enum nvme_sgl_type)(d->bytes[15] >> 4);
+}
+
+static inline enum nvme_sgl_subtype nvme_sgl_subtype(const union nvme_sgl_desc *d)
+{
+	return (enum nvme_sgl_subtype)(d->bytes[15] & 0xf);
+}
+
+static inline uint32_t nvme_sgl_keyed_length(const union nvme_sgl_desc *d)
+{
+	return d->keyed.length[0] | (uint32_t)d->keyed.length[1] << 8 | (uint32_t)d->keyed.length[2] << 16;
+}
+
+static inline uint32_t nvme_sgl_key(const union nvme_sgl_desc *d)
+{
+	return d->keyed.key[0] | (uint32_t)d->keyed.key[1] << 8 | (uint32_t)d->keyed.key[2] << 16 |
+	       (uint32_t)d->keyed.key[3] << 24;
+}
+
+/* The longest that one keyed descriptor can be. */
+#define NVME_SGL_KEYED_LENGTH_MAX ((UINT32_C(1) << 24) - 1)
+
+static inline union nvme_sgl_desc nvme_sgl_make_keyed(uint64_t address, uint32_t length, uint32_t key,
+						      enum nvme_sgl_subtype subtype)
+{
+	return (union nvme_sgl_desc){
+		.keyed = {
+			.address = htole64(address),
+			.length = {(uint8_t)length, (uint8_t)(length >> 8), (uint8_t)(length >> 16)},
+			.key = {(uint8_t)key, (uint8_t)(key >> 8), (uint8_t)(key >> 16),
+				(uint8_t)(key >> 24)},
+			.type = (uint8_t)(NVME_SGL_TYPE_KEYED_DATA_BLOCK << 4 | subtype),
+		}};
+}
+
+static inline union nvme_sgl_desc nvme_sgl_make_plain(enum nvme_sgl_type type, enum nvme_sgl_subtype subtype,
+						      uint64_t address, uint32_t length)
+{
+	return (union nvme_sgl_desc){.plain = {
+					     .address = htole64(address),
+					     .length = htole32(length),
+					     .type = (uint8_t)(type << 4 | subtype),
+				     }};
+}
+
+/* Command dword 0, bits 9:8 and 15:14 (Base 3.3.3.1); here as the command's flags byte has them. */
+enum nvme_fuse {
+	NVME_FUSE_NONE = 0,
+	NVME_FUSE_FIRST = 1,
+	NVME_FUSE_SECOND = 2,
+	NVME_FUSE_RESERVED = 3,
+};
+#define NVME_CMD_FLAGS_FUSE_MASK UINT8_C(0x03)
+#define NVME_CMD_FLAGS_RSVD_MASK UINT8_C(0x3c)
+#define NVME_CMD_FLAGS_PSDT_MASK UINT8_C(0xc0)
+#define NVME_CMD_FLAGS_PSDT_PRP  UINT8_C(0x00)
+#define NVME_CMD_FLAGS_PSDT_SGL  UINT8_C(0x40) /* data by SGL, metadata contiguous; what fabrics uses */
+
+/* Submission queue entry, Base 3.3.3.1. */
+struct nvme_sqe {
+	uint8_t opcode;
+	uint8_t flags; /* FUSE and PSDT */
+	__le16 cid;
+	__le32 nsid;
+	__le32 cdw2;
+	__le32 cdw3;
+	__le64 mptr;
+	union {
+		struct {
+			__le64 prp1;
+			__le64 prp2;
+		};
+		union nvme_sgl_desc sgl1;
+	};
+	__le32 cdw10;
+	__le32 cdw11;
+	__le32 cdw12;
+	__le32 cdw13;
+	__le32 cdw14;
+	__le32 cdw15;
+};
+_Static_assert(sizeof(struct nvme_sqe) == 64, "Base 3.3.3.1");
+_Static_assert(offsetof(struct nvme_sqe, sgl1) == 24, "Base 3.3.3.1");
+_Static_assert(offsetof(struct nvme_sqe, cdw10) == 40, "Base 3.3.3.1");
+
+/* Completion queue entry, Base 3.3.3.2. status: phase in bit 0, the status above it. */
+struct nvme_cqe {
+	union {
+		struct {
+			__le32 dw0;
+			__le32 dw1;
+		};
+		__le64 result; /* Property Get */
+	};
+	__le16 sqhd;
+	__le16 sqid;
+	__le16 cid;
+	__le16 status;
+};
+_Static_assert(sizeof(struct nvme_cqe) == 16, "Base 3.3.3.2");
+
+static inline uint16_t nvme_cqe_status(const struct nvme_cqe *cqe)
+{
+	return le16toh(cqe->status) >> 1;
+}
+
+/* SQ head pointer of a completion on a queue without flow control, Base 6.3 (CATTR bit 2). */
+#define NVME_SQHD_NO_FLOW_CONTROL UINT16_C(0xffff)
+
+/* Fabrics commands share opcode 7Fh and tell themselves apart by FCTYPE (enum nvme_fctype), Base 6. */
+struct nvmf_fabrics_sqe {
+	uint8_t opcode;
+	uint8_t flags;
+	__le16 cid;
+	uint8_t fctype;
+	uint8_t rsvd5[35];
+	uint8_t specific[24];
+};
+_Static_assert(sizeof(struct nvmf_fabrics_sqe) == 64, "Base 6");
+
+/* Base 6.3. */
+struct nvmf_connect_sqe {
+	uint8_t opcode;
+	uint8_t flags;
+	__le16 cid;
+	uint8_t fctype;
+	uint8_t rsvd5[19];
+	union nvme_sgl_desc sgl1;
+	__le16 recfmt;
+	__le16 qid;
+	__le16 sqsize; /* 0's based */
+	uint8_t cattr;
+	uint8_t rsvd47;
+	__le32 kato; /* milliseconds */
+	uint8_t rsvd52[12];
+};
+_Static_assert(sizeof(struct nvmf_connect_sqe) == 64, "Base 6.3");
+_Static_assert(offsetof(struct nvmf_connect_sqe, recfmt) == 40, "Base 6.3");
+_Static_assert(offsetof(struct nvmf_connect_sqe, kato) == 48, "Base 6.3");
+
+enum nvmf_connect_cattr {
+	NVMF_CATTR_PRIORITY_MASK = 0x3,
+	NVMF_CATTR_DISABLE_SQ_FLOW = 1 << 2,
+	NVMF_CATTR_QUEUE_DELETION = 1 << 3,
+};
+
+/* Connect data (struct nvmf_connect_data of libnvme), Base 6.3. */
+_Static_assert(sizeof(struct nvmf_connect_data) == 1024, "Base 6.3");
+_Static_assert(offsetof(struct nvmf_connect_data, subsysnqn) == 256, "Base 6.3");
+_Static_assert(offsetof(struct nvmf_connect_data, hostnqn) == 512, "Base 6.3");
+enum nvmf_connect_cntlid {
+	NVMF_CNTLID_STATIC_ANY = 0xfffe,
+	NVMF_CNTLID_DYNAMIC = 0xffff,
+};
+/* The highest controller id there is; F0h and up in the low byte of FFxxh are reserved (Base 5.17.2.1,
+ * CNTLID). */
+#define NVME_CNTLID_MAX UINT16_C(0xffef)
+
+/* Dword 0 of Connect's response, Base 6.3. */
+struct nvmf_connect_rsp_ok {
+	__le16 cntlid;
+	__le16 authreq;
+};
+struct nvmf_connect_rsp_invalid {
+	__le16 ipo;    /* offset of the invalid parameter ... */
+	uint8_t iattr; /* ... in the command (0) or in the data (1) */
+	uint8_t rsvd3;
+};
+_Static_assert(sizeof(struct nvmf_connect_rsp_ok) == 4 && sizeof(struct nvmf_connect_rsp_invalid) == 4,
+	       "Base 6.3");
+
+/* Base 6.6. */
+struct nvmf_property_set_sqe {
+	uint8_t opcode;
+	uint8_t flags;
+	__le16 cid;
+	uint8_t fctype;
+	uint8_t rsvd5[35];
+	uint8_t attrib; /* bits 2:0 size: 0 four bytes, 1 eight */
+	uint8_t rsvd41[3];
+	__le32 ofst;
+	__le64 value;
+	uint8_t rsvd56[8];
+};
+_Static_assert(sizeof(struct nvmf_property_set_sqe) == 64, "Base 6.6");
+_Static_assert(offsetof(struct nvmf_property_set_sqe, value) == 48, "Base 6.6");
+
+/* Base 6.5. */
+struct nvmf_property_get_sqe {
+	uint8_t opcode;
+	uint8_t flags;
+	__le16 cid;
+	uint8_t fctype;
+	uint8_t rsvd5[35];
+	uint8_t attrib;
+	uint8_t rsvd41[3];
+	__le32 ofst;
+	uint8_t rsvd48[16];
+};
+_Static_assert(sizeof(struct nvmf_property_get_sqe) == 64, "Base 6.5");
+
+enum {
+	NVMF_PROPERTY_SIZE_MASK = 0x7,
+	NVMF_PROPERTY_SIZE_4 = 0,
+	NVMF_PROPERTY_SIZE_8 = 1,
+};
+
+/* Base 6.4. */
+struct nvmf_disconnect_sqe {
+	uint8_t opcode;
+	uint8_t flags;
+	__le16 cid;
+	uint8_t fctype;
+	uint8_t rsvd5[35];
+	__le16 recfmt;
+	uint8_t rsvd42[22];
+};
+_Static_assert(sizeof(struct nvmf_disconnect_sqe) == 64, "Base 6.4");
+
+/* RDMA_CM private data, RDMA 3.2 and 3.3. */
+enum { NVMF_RDMA_CM_RECFMT = 0 };
+
+struct nvmf_rdma_cm_req {
+	__le16 recfmt;
+	__le16 qid;
+	__le16 hrqsize; /* the host's receive queue: responses it can hold, 1's based */
+	__le16 hsqsize; /* the host's send queue, 0's based: capsules it may send */
+	__le16 cntlid;  /* I/O queues, since 1.1; FFFFh on admin queues */
+	uint8_t rsvd10[22];
+};
+_Static_assert(sizeof(struct nvmf_rdma_cm_req) == 32, "RDMA 3.2");
+
+struct nvmf_rdma_cm_accept {
+	__le16 recfmt;
+	__le16 crqsize; /* the controller's receive queue, 1's based */
+	uint8_t rsvd4[28];
+};
+_Static_assert(sizeof(struct nvmf_rdma_cm_accept) == 32, "RDMA 3.2");
+
+struct nvmf_rdma_cm_reject {
+	__le16 recfmt;
+	__le16 sts;
+};
+_Static_assert(sizeof(struct nvmf_rdma_cm_reject) == 4, "RDMA 3.2");
+
+enum nvmf_rdma_cm_status {
+	NVMF_RDMA_CM_INVALID_LEN = 0x01,
+	NVMF_RDMA_CM_INVALID_RECFMT = 0x02,
+	NVMF_RDMA_CM_INVALID_QID = 0x03,
+	NVMF_RDMA_CM_INVALID_HSQSIZE = 0x04,
+	NVMF_RDMA_CM_INVALID_HRQSIZE = 0x05,
+	NVMF_RDMA_CM_NO_RSC = 0x06,
+	NVMF_RDMA_CM_INVALID_IRD = 0x07,
+	NVMF_RDMA_CM_INVALID_ORD = 0x08,
+	NVMF_RDMA_CM_INVALID_CNTLID = 0x09,
+};
+
+/* Data structures of libnvme whose size the code relies on. */
+_Static_assert(sizeof(struct nvme_id_ctrl) == 4096, "Base 5.17.2.1");
+_Static_assert(sizeof(struct nvme_id_ns) == 4096, "NVM 4.1.5.1");
+_Static_assert(sizeof(struct nvme_id_ctrl_nvm) == 4096, "NVM 4.1.5.4");
+_Static_assert(sizeof(struct nvme_id_independent_id_ns) == 4096, "Base 5.17.2.8");
+_Static_assert(sizeof(struct nvme_error_log_page) == 64, "Base 5.16.1.2");
+_Static_assert(sizeof(struct nvme_smart_log) == 512, "Base 5.16.1.3");
+_Static_assert(sizeof(struct nvme_firmware_slot) == 512, "Base 5.16.1.4");
+_Static_assert(sizeof(struct nvme_cmd_effects_log) == 4096, "Base 5.16.1.6");
+_Static_assert(sizeof(struct nvmf_discovery_log) == 1024, "Base 5.16.1.23");
+_Static_assert(sizeof(struct nvmf_disc_log_entry) == 1024, "Base 5.16.1.23");
+_Static_assert(sizeof(struct nvme_dsm_range) == 16, "NVM 3.2.3");
+
+#endif

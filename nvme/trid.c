@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nvme/nvme.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+const char *nvme_trtype_name(enum nvme_trtype t)
+{
+	switch (t) {
+	case NVME_TRTYPE_PCIE:
+		return "PCIe";
+	case NVME_TRTYPE_RDMA:
+		return "RDMA";
+	}
+	return "unknown";
+}
+
+static int bad(char error[NVME_ERROR_MAX], const char *key, const char *value, const char *allowed)
+{
+	snprintf(error, NVME_ERROR_MAX, "%s '%.80s' is not allowed: %s", key, value, allowed);
+	return -EINVAL;
+}
+
+static int set_trtype(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
+{
+	if (strcasecmp(value, "RDMA") == 0) {
+		trid->trtype = NVME_TRTYPE_RDMA;
+	} else if (strcasecmp(value, "PCIe") == 0) {
+		trid->trtype = NVME_TRTYPE_PCIE;
+	} else {
+		return bad(error, "trtype", value, "RDMA or PCIe");
+	}
+	return 0;
+}
+
+static int set_adrfam(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
+{
+	if (strcasecmp(value, "IPv4") == 0) {
+		trid->adrfam = NVMF_ADDR_FAMILY_IP4;
+	} else if (strcasecmp(value, "IPv6") == 0) {
+		trid->adrfam = NVMF_ADDR_FAMILY_IP6;
+	} else {
+		return bad(error, "adrfam", value, "IPv4 or IPv6");
+	}
+	return 0;
+}
+
+static int copy_text(char *to, size_t size, const char *key, const char *value, char error[NVME_ERROR_MAX])
+{
+	if (strlen(value) >= size) {
+		char allowed[48];
+		snprintf(allowed, sizeof(allowed), "at most %zu characters", size - 1);
+		return bad(error, key, value, allowed);
+	}
+	strcpy(to, value);
+	return 0;
+}
+
+static int set_pair(struct nvme_trid *trid, const char *key, const char *value, char error[NVME_ERROR_MAX])
+{
+	if (strcasecmp(key, "trtype") == 0) {
+		return set_trtype(trid, value, error);
+	}
+	if (strcasecmp(key, "adrfam") == 0) {
+		return set_adrfam(trid, value, error);
+	}
+	if (strcasecmp(key, "traddr") == 0) {
+		return copy_text(trid->traddr, sizeof(trid->traddr), key, value, error);
+	}
+	if (strcasecmp(key, "trsvcid") == 0) {
+		return copy_text(trid->trsvcid, sizeof(trid->trsvcid), key, value, error);
+	}
+	if (strcasecmp(key, "subnqn") == 0) {
+		if (!nvme_nqn_is_valid(value)) {
+			return bad(error, key, value, "an NQN, nqn.yyyy-mm.reverse.domain:name, at most 223 bytes");
+		}
+		return copy_text(trid->subnqn, sizeof(trid->subnqn), key, value, error);
+	}
+	return bad(error, "key", key, "trtype, adrfam, traddr, trsvcid, subnqn");
+}
+
+static int check_whole(const struct nvme_trid *trid, bool has_trtype, char error[NVME_ERROR_MAX])
+{
+	if (!has_trtype) {
+		return bad(error, "trtype", "", "RDMA or PCIe must be given");
+	}
+	if (trid->traddr[0] == '\0') {
+		return bad(error, "traddr", "", "an address must be given");
+	}
+	return 0;
+}
+
+int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ERROR_MAX])
+{
+	bool has_trtype = false;
+
+	memset(trid, 0, sizeof(*trid));
+	while (*(text += strspn(text, " \t\n")) != '\0') {
+		char key[16], value[NVME_TRADDR_MAX + 1];
+		size_t token = strcspn(text, " \t\n"), name = strcspn(text, ": \t\n");
+
+		if (name == 0 || name == token || name >= sizeof(key)) {
+			snprintf(error, NVME_ERROR_MAX, "'%.*s' is not key:value", (int)(token < 80 ? token : 80), text);
+			return -EINVAL;
+		}
+		if (token - name - 1 >= sizeof(value)) {
+			snprintf(error, NVME_ERROR_MAX, "the value of '%.*s' has %zu characters; at most %zu are allowed",
+				 (int)name, text, token - name - 1, sizeof(value) - 1);
+			return -EINVAL;
+		}
+		snprintf(key, sizeof(key), "%.*s", (int)name, text);
+		snprintf(value, sizeof(value), "%.*s", (int)(token - name - 1), text + name + 1);
+		int rc = set_pair(trid, key, value, error);
+		if (rc != 0) {
+			return rc;
+		}
+		has_trtype |= strcasecmp(key, "trtype") == 0;
+		text += token;
+	}
+	return check_whole(trid, has_trtype, error);
+}
+
+static bool all_digits(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!isdigit((unsigned char)s[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* NVMe Base 2.0, 4.5: "nqn." yyyy "-" mm "." reverse domain [":" text]; UTF-8, of which we ask that it is printable. */
+bool nvme_nqn_is_valid(const char *nqn)
+{
+	size_t len = strnlen(nqn, NVME_NQN_MAX);
+
+	if (len < 14 || len >= NVME_NQN_MAX || strncmp(nqn, "nqn.", 4) != 0) {
+		return false;
+	}
+	if (!all_digits(nqn + 4, 4) || nqn[8] != '-' || !all_digits(nqn + 9, 2) || nqn[11] != '.') {
+		return false;
+	}
+	if (!isalnum((unsigned char)nqn[12])) {
+		return false;
+	}
+	for (size_t i = 12; i < len; i++) {
+		if ((unsigned char)nqn[i] <= ' ' || nqn[i] == 0x7f) {
+			return false;
+		}
+	}
+	return true;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands without an answer, and queue pairs that have failed: what the using thread finds out, and what the control thread does
+ * about it.
+ *
+ * A command that has had no answer for io_timeout_ms is aborted by an Abort command; one that still has none after as long again
+ * breaks its queue pair, and that resets the controller: then everything outstanding is completed, with a status. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "env_dpdk/env.h"
+#include "util/log.h"
+
+#define LOOK_MIN_US   UINT64_C(10000)
+#define LOOK_MAX_US   UINT64_C(1000000)
+#define FORMAT_NVM_OP 0x80 /* takes as long as it takes */
+
+/* How a command without an answer goes on. It is seen twice before anything is done: a thread that did not run for a while finds the
+ * answers it missed in between. */
+enum nvme_late { LATE_NOT, LATE_SEEN, LATE_ABORTED };
+
+/* Four looks per limit: precise enough, and rare. */
+static uint64_t look_us(uint32_t limit_ms)
+{
+	uint64_t us = limit_ms * UINT64_C(250);
+
+	return us < LOOK_MIN_US ? LOOK_MIN_US : us > LOOK_MAX_US ? LOOK_MAX_US : us;
+}
+
+/* The using thread. */
+
+static bool alarm_is_free(struct nvme_qpair *qpair)
+{
+	/* pairs with alarm_rings() */
+	return qpair->alarm != NULL && !__atomic_load_n(&qpair->alarm->posted, __ATOMIC_ACQUIRE);
+}
+
+static void alarm_rings(struct thread_msg *msg);
+
+static void alarm_post(struct nvme_qpair_alarm *a)
+{
+	__atomic_store_n(&a->posted, true, __ATOMIC_RELAXED);
+	thread_post(thread_control(), &a->msg, alarm_rings);
+}
+
+void nvme_qpair_report(struct nvme_qpair *qpair)
+{
+	if (qpair->reported || !qpair->created || !alarm_is_free(qpair)) {
+		return;
+	}
+	qpair->reported = true;
+	qpair->alarm->broken = true;
+	qpair->alarm->why = qpair->why != NULL ? qpair->why : "its connection is lost";
+	alarm_post(qpair->alarm);
+}
+
+static void send_abort(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now)
+{
+	if (alarm_is_free(qpair)) { /* else at the next look */
+		req->late = LATE_ABORTED;
+		req->abort_ticks = now;
+		qpair->alarm->broken = false;
+		qpair->alarm->cid = le16toh(req->cmd.cid);
+		qpair->alarm->opcode = req->cmd.opcode;
+		alarm_post(qpair->alarm);
+	}
+}
+
+static void look_at(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now, uint64_t limit)
+{
+	uint64_t since = req->late == LATE_ABORTED ? req->abort_ticks : req->submitted_ticks;
+
+	if (now < since || now - since <= limit) {
+		return;
+	}
+	switch (req->late) {
+	case LATE_NOT:
+		req->late = LATE_SEEN;
+		break;
+	case LATE_SEEN:
+		if (qpair->ctrlr->opts.io_timeout_resets) {
+			nvme_qpair_break(qpair, "a command had no answer");
+		} else {
+			send_abort(qpair, req, now);
+		}
+		break;
+	default:
+		nvme_qpair_break(qpair, "a command had no answer, neither to itself nor to its Abort");
+		break;
+	}
+}
+
+static void watch(void *arg)
+{
+	struct nvme_qpair *qpair = arg;
+	uint64_t now = env_ticks(),
+		 limit = env_us_to_ticks(qpair->ctrlr->opts.io_timeout_ms * UINT64_C(1000));
+
+	if (nvme_qpair_outstanding(qpair) == 0 || (qpair->failed && qpair->reported)) {
+		qpair->watched = qpair->failed; /* the next submission starts it again */
+		return;
+	}
+	for (uint16_t slot = 0; slot < qpair->entries && !qpair->failed; slot++) {
+		struct nvme_request *req = qpair->by_slot[slot];
+
+		if (req != NULL) {
+			look_at(qpair, req, now, limit);
+		}
+	}
+	if (qpair->failed) {
+		nvme_qpair_report(qpair);
+	}
+	thread_timer_start(&qpair->watch_timer, look_us(qpair->ctrlr->opts.io_timeout_ms));
+}
+
+void nvme_qpair_watch(struct nvme_qpair *qpair)
+{
+	qpair->watched = true;
+	qpair->watch_timer.fn = watch;
+	qpair->watch_timer.arg = qpair;
+	thread_timer_start(&qpair->watch_timer, look_us(qpair->ctrlr->opts.io_timeout_ms));
+}
+
+void nvme_qpair_unwatch(struct nvme_qpair *qpair)
+{
+	thread_timer_stop(&qpair->watch_timer);
+	qpair->watched = true;
+}
+
+/* The control thread. */
+
+int nvme_qpair_alarm_init(struct nvme_qpair *qpair)
+{
+	qpair->alarm = calloc(1, sizeof(*qpair->alarm));
+	if (qpair->alarm == NULL) {
+		return -ENOMEM;
+	}
+	qpair->alarm->qpair = qpair;
+	return 0;
+}
+
+/* One that is under way is freed when it arrives. */
+void nvme_qpair_alarm_fini(struct nvme_qpair *qpair)
+{
+	struct nvme_qpair_alarm *a = qpair->alarm;
+
+	qpair->alarm = NULL;
+	if (a != NULL && __atomic_load_n(&a->posted, __ATOMIC_ACQUIRE)) {
+		a->qpair = NULL;
+	} else {
+		free(a);
+	}
+}
+
+static void abort_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	ctrlr->aborts--; /* whether it found the command or not: that has its own completion, or the second limit */
+}
+
+static void abort_command(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t cid, uint8_t opcode)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32(qid | (uint32_t)cid << 16)};
+
+	log_warning(
+		"%s: queue pair %u: command %u (opcode 0x%02x) has had no answer for %u ms: it is aborted",
+		ctrlr->trid.traddr, qid, cid, opcode, ctrlr->opts.io_timeout_ms);
+	if (ctrlr->aborts <= ctrlr->id.acl &&
+	    nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, abort_done, ctrlr) == 0) {
+		ctrlr->aborts++;
+	}
+}
+
+static void alarm_rings(struct thread_msg *msg)
+{
+	struct nvme_qpair_alarm *a = (struct nvme_qpair_alarm *)msg; /* its first member */
+	struct nvme_qpair_alarm copy = *a;
+
+	if (a->qpair == NULL) {
+		free(a);
+		return;
+	}
+	__atomic_store_n(&a->posted, false, __ATOMIC_RELEASE); /* pairs with alarm_is_free() */
+	struct nvme_ctrlr *ctrlr = copy.qpair->ctrlr;
+	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure || copy.qpair->stopping) {
+		return; /* it is being dealt with */
+	}
+	if (copy.broken) {
+		nvme_ctrlr_lost(ctrlr, "queue pair %u: %s", copy.qpair->id, copy.why);
+	} else {
+		abort_command(ctrlr, copy.qpair->id, copy.cid, copy.opcode);
+	}
+}
+
+static bool may_wait(const struct nvme_request *req)
+{
+	return req->cmd.opcode == nvme_admin_async_event || req->cmd.opcode == FORMAT_NVM_OP;
+}
+
+static void watch_admin(struct nvme_ctrlr *ctrlr)
+{
+	const struct nvme_qpair *q = ctrlr->admin;
+	uint64_t now = env_ticks(), limit = env_us_to_ticks(ctrlr->opts.admin_timeout_ms * UINT64_C(1000));
+
+	for (uint16_t slot = 0; slot < q->entries; slot++) {
+		const struct nvme_request *req = q->by_slot[slot];
+
+		if (req != NULL && !may_wait(req) && now > req->submitted_ticks &&
+		    now - req->submitted_ticks > limit) {
+			nvme_ctrlr_lost(ctrlr, "admin command with opcode 0x%02x: no answer within %u ms",
+					req->cmd.opcode, ctrlr->opts.admin_timeout_ms);
+			return;
+		}
+	}
+}
+
+static void watch_ctrlr(void *arg)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	if (ctrlr->in_failure || ctrlr->admin == NULL || ctrlr->state != NVME_CTRLR_READY) {
+		return;
+	}
+	if (ctrlr->ops->check != NULL) {
+		ctrlr->ops->check(ctrlr);
+	}
+	if (!ctrlr->in_failure) {
+		watch_admin(ctrlr);
+	}
+	thread_timer_start(&ctrlr->watch_timer, look_us(ctrlr->opts.admin_timeout_ms));
+}
+
+void nvme_ctrlr_start_watch(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->watch_timer.fn = watch_ctrlr;
+	ctrlr->watch_timer.arg = ctrlr;
+	thread_timer_start(&ctrlr->watch_timer, look_us(ctrlr->opts.admin_timeout_ms));
+}
