@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Abort (Base 5.1): from the control thread to the group that has the command, wherever it is there, and back. Dword 0 of the
+ * completion is 0 if the command was aborted, 1 if not. */
+#include "nvmf/internal.h"
+
+enum { ABORTED = 0, NOT_ABORTED = 1 };
+
+static void abort_answered(struct thread_msg *msg)
+{
+	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
+
+	nvmf_request_ctrlr(req)->num_aborts--;
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+/* ---- On the group of the command ---- */
+
+static void answer(struct nvmf_request *abort, uint32_t result)
+{
+	abort->cqe.dw0 = htole32(result);
+	thread_post(thread_control(), &abort->msg, abort_answered);
+}
+
+/* The bdev has dealt with it: the command completes, or has completed, by itself. */
+static void bdev_abort_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *abort = arg;
+	bool aborted = io->status == NVME_ST_SUCCESS && io->cdw0 == ABORTED;
+
+	nvmf_ns_view_leave(abort);
+	answer(abort, aborted ? ABORTED : NOT_ABORTED);
+}
+
+/* Of a fused pair the second command's I/O does the work of both. */
+static struct nvmf_request *submitted(struct nvmf_request *victim)
+{
+	return victim->fuse == NVME_FUSE_FIRST && victim->fuse_peer != NULL ? victim->fuse_peer : victim;
+}
+
+/* The Abort command's own bdev_io is free for it; it counts as under way on the victim's namespace. */
+static void abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim)
+{
+	struct nvmf_request *holder = submitted(victim);
+	struct nvmf_ns_view *nsv = holder->ns_view;
+
+	nvmf_ns_view_enter(nsv, abort);
+	bdev_io_init(&abort->bdev_io, nsv->desc, nsv->ch, bdev_abort_done, abort);
+	bdev_io_set_rw(&abort->bdev_io, BDEV_IO_ABORT, NULL, 0, 0, 0);
+	abort->bdev_io.abort.target = &holder->bdev_io;
+	bdev_submit(&abort->bdev_io);
+}
+
+static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim)
+{
+	const struct nvmf_transport_ops *ops = victim->qpair->transport->ops;
+
+	switch (victim->where) {
+	case NVMF_REQUEST_PAUSED:
+		nvmf_view_unhold(victim);
+		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
+		answer(abort, ABORTED);
+		break;
+	case NVMF_REQUEST_FUSED:
+		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
+		answer(abort, ABORTED);
+		break;
+	case NVMF_REQUEST_BDEV:
+		abort_in_bdev(abort, victim);
+		break;
+	case NVMF_REQUEST_TRANSPORT:
+		answer(abort, ops->request_abort(victim) ? ABORTED : NOT_ABORTED);
+		break;
+	default: /* on the control thread: over before we could say so */
+		answer(abort, NOT_ABORTED);
+		break;
+	}
+}
+
+static struct nvmf_request *find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort,
+					uint16_t cid)
+{
+	const struct nvmf_transport_ops *ops = qpair->transport->ops;
+
+	for (struct nvmf_request *req = ops->request_next(qpair, NULL); req != NULL;
+	     req = ops->request_next(qpair, req)) {
+		if (req != abort && nvmf_request_cid(req) == cid) {
+			return req;
+		}
+	}
+	return NULL;
+}
+
+static void abort_on_group(struct thread_msg *msg)
+{
+	struct nvmf_request *abort = container_of(msg, struct nvmf_request, msg);
+	struct nvmf_qpair *qpair = abort->abort_qpair;
+	struct nvmf_abort cmd;
+
+	nvmf_decode_abort(abort->sqe, &cmd);
+	struct nvmf_request *victim =
+		qpair->state != NVMF_QPAIR_CLOSED ? find_victim(qpair, abort, cmd.cid) : NULL;
+	if (victim == NULL) {
+		answer(abort, NOT_ABORTED);
+	} else {
+		abort_victim(abort, victim);
+	}
+}
+
+/* ---- On the control thread ---- */
+
+static struct nvmf_qpair *find_qpair(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
+{
+	struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		if (qpair->ctl_qid == qid) {
+			return qpair;
+		}
+	}
+	return NULL;
+}
+
+void nvmf_abort_run(struct nvmf_request *req)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_abort cmd;
+
+	nvmf_decode_abort(req->sqe, &cmd);
+	struct nvmf_qpair *qpair = find_qpair(ctrlr, cmd.sqid);
+	if (qpair == NULL) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW10);
+		return;
+	}
+	if (ctrlr->num_aborts == NVMF_ABORT_MAX) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(CMD_SPECIFIC, ABORT_LIMIT), NVMF_WHERE_OPCODE);
+		return;
+	}
+	if (cmd.sqid == 0 && nvmf_event_abort(ctrlr, cmd.cid)) {
+		req->cqe.dw0 = htole32(ABORTED);
+		nvmf_request_answer(req, NVME_ST_SUCCESS);
+		return;
+	}
+	ctrlr->num_aborts++;
+	req->abort_qpair = qpair;
+	thread_post(qpair->group->thread, &req->msg, abort_on_group);
+}

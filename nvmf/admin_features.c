@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Get and Set Features: Base 5.15, 5.27, NVM 4.1.3. Control thread.
+ *
+ * Nothing can be saved (ONCS bit 4 is 0), so the saved value of a feature is its default (Base 4.2). */
+#include <string.h>
+#include "nvmf/internal.h"
+
+#define WHERE_FID  NVMF_WHERE_CDW10
+#define WHERE_SAVE NVMF_WHERE(43, 7)
+
+#define DEFAULT_TEMPERATURE_OVER  0xffff /* Kelvin: never */
+#define DEFAULT_TEMPERATURE_UNDER 0
+/* Async events that we can raise: those are the bits that a host can set. */
+#define ASYNC_EVENTS_IO        (NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES)
+#define ASYNC_EVENTS_DISCOVERY ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE)
+/* Health warnings that never come, but are every controller's to configure. */
+#define ASYNC_EVENTS_SMART 0x3f
+
+void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)
+{
+	bool discovery = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY;
+
+	ctrlr->features = (struct nvmf_features){
+		.temperature_over = DEFAULT_TEMPERATURE_OVER,
+		.temperature_under = DEFAULT_TEMPERATURE_UNDER,
+		.volatile_write_cache = 1,
+		/* Namespace notices are on from the start: a host that wants none says so. */
+		.async_events = discovery ? 0 : ASYNC_EVENTS_IO,
+	};
+	memset(ctrlr->event_pending, 0, sizeof(ctrlr->event_pending));
+	memset(ctrlr->event_masked, 0, sizeof(ctrlr->event_masked));
+	ctrlr->num_changed_ns = 0;
+}
+
+/* Returns the status; *value is dword 0 of the completion. */
+typedef uint16_t (*feature_fn)(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			       uint16_t *where);
+
+static uint16_t bad_field(uint16_t *where, uint16_t place)
+{
+	*where = place;
+	return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+}
+
+/* ---- Features that are one dword, kept as the host set it ---- */
+
+static uint32_t *plain_value(struct nvmf_features *features, uint8_t fid)
+{
+	switch (fid) {
+	case NVME_FEAT_FID_ARBITRATION:
+		return &features->arbitration;
+	case NVME_FEAT_FID_ERR_RECOVERY:
+		return &features->error_recovery;
+	case NVME_FEAT_FID_VOLATILE_WC:
+		return &features->volatile_write_cache;
+	default:
+		return &features->write_atomicity;
+	}
+}
+
+static uint16_t get_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			  uint16_t *where)
+{
+	*value = *plain_value(&nvmf_request_ctrlr(req)->features, f->fid);
+	return NVME_ST_SUCCESS;
+}
+
+/* DULBE needs a namespace that can tell deallocated blocks, which ours do not (NSFEAT bit 2). */
+static uint16_t set_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			  uint16_t *where)
+{
+	if (f->fid == NVME_FEAT_FID_ERR_RECOVERY && NVME_GET(f->cdw11, FEAT_ERROR_RECOVERY_DULBE)) {
+		return bad_field(where, NVMF_WHERE(46, 0));
+	}
+	*plain_value(&nvmf_request_ctrlr(req)->features, f->fid) = f->cdw11;
+	return NVME_ST_SUCCESS;
+}
+
+/* ---- Power: one state ---- */
+
+static uint16_t get_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			  uint16_t *where)
+{
+	*value = nvmf_request_ctrlr(req)->features.power_management;
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t set_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			  uint16_t *where)
+{
+	if (NVME_GET(f->cdw11, FEAT_PWRMGMT_PS) != 0) {
+		return bad_field(where, NVMF_WHERE_CDW11);
+	}
+	nvmf_request_ctrlr(req)->features.power_management = f->cdw11;
+	return NVME_ST_SUCCESS;
+}
+
+/* ---- Temperature thresholds: of the composite temperature only ---- */
+
+static uint32_t *threshold(struct nvmf_ctrlr *ctrlr, uint32_t cdw11)
+{
+	return NVME_GET(cdw11, FEAT_TT_THSEL) == NVME_FEATURE_TEMPTHRESH_THSEL_OVER
+		       ? &ctrlr->features.temperature_over
+		       : &ctrlr->features.temperature_under;
+}
+
+static uint16_t check_threshold(const struct nvmf_feature *f, bool set, uint16_t *where)
+{
+	uint32_t select = NVME_GET(f->cdw11, FEAT_TT_TMPSEL);
+
+	if (NVME_GET(f->cdw11, FEAT_TT_THSEL) > NVME_FEATURE_TEMPTHRESH_THSEL_UNDER) {
+		return bad_field(where, NVMF_WHERE(46, 4));
+	}
+	/* Fh: all sensors that there are, to set. */
+	return select == 0 || (set && select == 0xf) ? NVME_ST_SUCCESS : bad_field(where, NVMF_WHERE(46, 0));
+}
+
+static uint16_t get_temperature(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				uint16_t *where)
+{
+	uint16_t status = check_threshold(f, false, where);
+
+	if (status == NVME_ST_SUCCESS) {
+		*value = *threshold(nvmf_request_ctrlr(req), f->cdw11);
+	}
+	return status;
+}
+
+static uint16_t set_temperature(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				uint16_t *where)
+{
+	uint16_t status = check_threshold(f, true, where);
+
+	if (status == NVME_ST_SUCCESS) {
+		*threshold(nvmf_request_ctrlr(req), f->cdw11) = NVME_GET(f->cdw11, FEAT_TT_TMPTH);
+	}
+	return status;
+}
+
+/* ---- Number of queues: whatever is asked for, a host gets all there are ---- */
+
+static uint32_t num_queues(const struct nvmf_ctrlr *ctrlr)
+{
+	uint32_t n = ctrlr->max_io_qpairs - 1;
+
+	return n | n << 16;
+}
+
+static uint16_t get_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			       uint16_t *where)
+{
+	*value = num_queues(nvmf_request_ctrlr(req));
+	return NVME_ST_SUCCESS;
+}
+
+/* Not once there are I/O queues; FFFFh would be 65536, which cannot be (Base 5.27.1.5). */
+static uint16_t set_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			       uint16_t *where)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+
+	if ((f->cdw11 & 0xffff) == 0xffff || f->cdw11 >> 16 == 0xffff) {
+		return bad_field(where, NVMF_WHERE_CDW11);
+	}
+	if (ctrlr->num_io_qpairs != 0) {
+		*where = WHERE_FID;
+		return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
+	}
+	*value = num_queues(ctrlr);
+	return NVME_ST_SUCCESS;
+}
+
+/* ---- Asynchronous events ---- */
+
+static uint16_t get_async_events(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				 uint16_t *where)
+{
+	*value = nvmf_request_ctrlr(req)->features.async_events;
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t set_async_events(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				 uint16_t *where)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	uint32_t possible = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY
+				    ? ASYNC_EVENTS_DISCOVERY
+				    : ASYNC_EVENTS_IO | ASYNC_EVENTS_SMART;
+
+	ctrlr->features.async_events = f->cdw11 & possible;
+	return NVME_ST_SUCCESS;
+}
+
+/* ---- Keep-alive timer ---- */
+
+static uint16_t get_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			 uint16_t *where)
+{
+	*value = atomic_load_explicit(&nvmf_request_ctrlr(req)->kato_ms, memory_order_relaxed);
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t set_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			 uint16_t *where)
+{
+	nvmf_keepalive_set(nvmf_request_ctrlr(req), f->cdw11);
+	return NVME_ST_SUCCESS;
+}
+
+/* ---- Host identifier: given with Connect, and not to be changed (Base 5.27.1.25) ---- */
+
+static uint16_t get_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			    uint16_t *where)
+{
+	struct nvmf_window w = {.req = req};
+
+	if (!NVME_GET(f->cdw11, FEAT_HOSTID_EXHID)) {
+		return bad_field(where, NVMF_WHERE_CDW11);
+	}
+	nvmf_window_put(&w, 0, nvmf_request_ctrlr(req)->hostid, sizeof(nvmf_request_ctrlr(req)->hostid));
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t set_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			    uint16_t *where)
+{
+	*where = WHERE_FID;
+	return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
+}
+
+/* ---- Host behavior support ---- */
+
+static uint16_t get_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			     uint16_t *where)
+{
+	struct nvme_feat_host_behavior behavior = {.acre = nvmf_request_ctrlr(req)->features.host_behavior};
+	struct nvmf_window w = {.req = req};
+
+	nvmf_window_put(&w, 0, &behavior, sizeof(behavior));
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			     uint16_t *where)
+{
+	struct nvme_feat_host_behavior behavior = {0};
+
+	nvmf_request_copy_data(req, &behavior, sizeof(behavior));
+	if (behavior.acre > NVME_ENABLE_ACRE) {
+		return bad_field(where, NVMF_WHERE_NOWHERE);
+	}
+	nvmf_request_ctrlr(req)->features.host_behavior = behavior.acre;
+	return NVME_ST_SUCCESS;
+}
+
+/* ---- The table ---- */
+
+static const struct feature {
+	feature_fn get, set;
+	uint32_t initial; /* the default value */
+	bool discovery;
+} features[256] = {
+	[NVME_FEAT_FID_ARBITRATION] = {get_plain, set_plain, 0, false},
+	[NVME_FEAT_FID_POWER_MGMT] = {get_power, set_power, 0, false},
+	[NVME_FEAT_FID_TEMP_THRESH] = {get_temperature, set_temperature, DEFAULT_TEMPERATURE_OVER, false},
+	[NVME_FEAT_FID_ERR_RECOVERY] = {get_plain, set_plain, 0, false},
+	[NVME_FEAT_FID_VOLATILE_WC] = {get_plain, set_plain, 1, false},
+	[NVME_FEAT_FID_NUM_QUEUES] = {get_num_queues, set_num_queues, 0, false},
+	[NVME_FEAT_FID_WRITE_ATOMIC] = {get_plain, set_plain, 0, false},
+	[NVME_FEAT_FID_ASYNC_EVENT] = {get_async_events, set_async_events, ASYNC_EVENTS_IO, true},
+	[NVME_FEAT_FID_KATO] = {get_kato, set_kato, 0, true},
+	[NVME_FEAT_FID_HOST_BEHAVIOR] = {get_behavior, set_behavior, 0, false},
+	[NVME_FEAT_FID_HOST_ID] = {get_host_id, set_host_id, 0, false},
+};
+
+static const struct feature *find_feature(const struct nvmf_ctrlr *ctrlr, uint8_t fid)
+{
+	bool discovery = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY;
+	const struct feature *feature = &features[fid];
+
+	return feature->get != NULL && (!discovery || feature->discovery) ? feature : NULL;
+}
+
+static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct feature *feature,
+			      const struct nvmf_feature *f)
+{
+	switch (f->fid) {
+	case NVME_FEAT_FID_NUM_QUEUES:
+		return num_queues(ctrlr);
+	case NVME_FEAT_FID_ASYNC_EVENT:
+		return ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? 0 : feature->initial;
+	case NVME_FEAT_FID_TEMP_THRESH:
+		return NVME_GET(f->cdw11, FEAT_TT_THSEL) == 0 ? DEFAULT_TEMPERATURE_OVER
+							      : DEFAULT_TEMPERATURE_UNDER;
+	default:
+		return feature->initial;
+	}
+}
+
+/* Capabilities: bit 2 changeable, bit 1 per namespace, bit 0 saveable (Base 5.15). */
+static uint32_t capabilities(const struct nvmf_feature *f)
+{
+	return f->fid == NVME_FEAT_FID_HOST_ID ? 0 : 1 << 2;
+}
+
+static uint16_t get_feature(struct nvmf_request *req, const struct feature *feature,
+			    const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+{
+	struct nvmf_window w = {.req = req};
+
+	switch (f->select) {
+	case NVME_GET_FEATURES_SEL_SUPPORTED:
+		*value = capabilities(f);
+		return NVME_ST_SUCCESS;
+	case NVME_GET_FEATURES_SEL_CURRENT:
+		return feature->get(req, f, value, where);
+	default:
+		nvmf_window_zero(&w);
+		*value = default_value(nvmf_request_ctrlr(req), feature, f);
+		return NVME_ST_SUCCESS;
+	}
+}
+
+static void answer(struct nvmf_request *req, uint16_t status, uint32_t value, uint16_t where)
+{
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_answer_at(req, status, where);
+		return;
+	}
+	req->cqe.dw0 = htole32(value);
+	nvmf_request_answer(req, status);
+}
+
+void nvmf_get_features_run(struct nvmf_request *req)
+{
+	struct nvmf_feature f;
+	uint32_t value = 0;
+	uint16_t where;
+	uint16_t status = nvmf_decode_get_features(req->sqe, &f, &where);
+	const struct feature *feature = find_feature(nvmf_request_ctrlr(req), f.fid);
+
+	if (status == NVME_ST_SUCCESS && feature == NULL) {
+		status = bad_field(&where, WHERE_FID);
+	}
+	if (status == NVME_ST_SUCCESS) {
+		status = get_feature(req, feature, &f, &value, &where);
+	}
+	answer(req, status, value, where);
+}
+
+/* All our features are of the controller: a namespace may not be named (Base 5.27). */
+void nvmf_set_features_run(struct nvmf_request *req)
+{
+	struct nvmf_feature f;
+	uint32_t value = 0;
+	uint16_t where;
+	uint16_t status = nvmf_decode_set_features(req->sqe, &f, &where);
+	const struct feature *feature = find_feature(nvmf_request_ctrlr(req), f.fid);
+
+	if (status == NVME_ST_SUCCESS && feature == NULL) {
+		status = bad_field(&where, WHERE_FID);
+	} else if (status == NVME_ST_SUCCESS && f.save) {
+		where = WHERE_SAVE;
+		status = NVME_ST_DNR(CMD_SPECIFIC, FEATURE_NOT_SAVEABLE);
+	} else if (status == NVME_ST_SUCCESS && f.nsid != 0 && f.nsid != NVME_NSID_ALL) {
+		where = NVMF_WHERE_NSID;
+		status = NVME_ST_DNR(CMD_SPECIFIC, FEATURE_NOT_PER_NS);
+	}
+	if (status == NVME_ST_SUCCESS) {
+		status = feature->set(req, &f, &value, &where);
+	}
+	answer(req, status, value, where);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Identify: Base 5.17, NVM 4.1.5. Control thread. */
+#include <stdio.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+#define WHERE_CNS NVMF_WHERE_CDW10
+#define WHERE_CSI NVMF_WHERE(47, 0)
+
+/* The IEEE OUI and vendor ids are those of nobody: we make no silicon. */
+#define FIRMWARE_REVISION VARVE_VERSION
+
+/* Space padded, not terminated (Base 1.4.2). */
+static void put_ascii(char *field, size_t size, const char *text)
+{
+	size_t len = strnlen(text, size);
+
+	memcpy(field, text, len);
+	memset(field + len, ' ', size - len);
+}
+
+/* MDTS, in powers of two of 4096 bytes (CAP.MPSMIN is 0). */
+static uint8_t mdts(const struct nvmf_ctrlr *ctrlr)
+{
+	return (uint8_t)(__builtin_ctz(ctrlr->transport->opts.max_io_size) - 12);
+}
+
+static uint32_t sgls(const struct nvmf_transport *t)
+{
+	return 1 /* any alignment */ | NVME_CTRL_SGLS_OVERSIZE |
+	       (t->sgl_rules.keyed ? NVME_CTRL_SGLS_KEYED : 0) |
+	       (t->sgl_rules.in_capsule ? NVME_CTRL_SGLS_OFFSET : 0) |
+	       (t->sgl_rules.transport ? NVME_CTRL_SGLS_TPORT : 0);
+}
+
+static void fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+{
+	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;
+
+	put_ascii(id->fr, sizeof(id->fr), FIRMWARE_REVISION);
+	id->mdts = mdts(ctrlr);
+	id->cntlid = htole16(ctrlr->cntlid);
+	id->ver = htole32(0x20000);
+	id->aerl = NVMF_AER_MAX - 1;
+	id->elpe = NVMF_ERROR_LOG_SIZE - 1;
+	id->lpa = NVME_CTRL_LPA_CMD_EFFECTS | NVME_CTRL_LPA_EXTENDED;
+	id->ctratt = htole32(NVME_CTRL_CTRATT_128_ID | NVME_CTRL_CTRATT_TBKAS);
+	id->kas = htole16(opts->kas);
+	id->maxcmd = htole16(opts->max_queue_depth);
+	id->sgls = htole32(sgls(ctrlr->transport));
+	snprintf(id->subnqn, sizeof(id->subnqn), "%s", ctrlr->subsystem->nqn);
+}
+
+static void fill_discovery(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+{
+	id->cntrltype = NVME_CTRL_CNTRLTYPE_DISCOVERY;
+	id->oaes = htole32((uint32_t)NVME_CTRL_OAES_DL);
+	put_ascii(id->sn, sizeof(id->sn), ctrlr->subsystem->serial_number);
+	put_ascii(id->mn, sizeof(id->mn), "varve discovery");
+}
+
+static void fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+{
+	const struct nvmf_transport *t = ctrlr->transport;
+
+	id->ioccsz = htole32((uint32_t)(sizeof(struct nvme_sqe) + t->opts.in_capsule_data_size) / 16);
+	id->iorcsz = htole32(sizeof(struct nvme_cqe) / 16);
+	id->icdoff = 0;
+	id->fcatt = ctrlr->subsystem->static_ctrlrs ? NVME_CTRL_FCATT_DYNAMIC : 0; /* the bit means static */
+	id->msdbd = (uint8_t)(t->sgl_rules.max_descs < UINT8_MAX ? t->sgl_rules.max_descs : UINT8_MAX);
+}
+
+static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+{
+	const struct nvmf_subsystem *s = ctrlr->subsystem;
+
+	id->cntrltype = NVME_CTRL_CNTRLTYPE_IO;
+	put_ascii(id->sn, sizeof(id->sn), s->serial_number);
+	put_ascii(id->mn, sizeof(id->mn), s->model_number);
+	id->rab = 6;
+	id->cmic = NVME_CTRL_CMIC_MULTI_PORT | NVME_CTRL_CMIC_MULTI_CTRL;
+	id->oaes = htole32(NVME_CTRL_OAES_NA);
+	id->crdt1 = htole16(s->tgt->crdt[0]);
+	id->crdt2 = htole16(s->tgt->crdt[1]);
+	id->crdt3 = htole16(s->tgt->crdt[2]);
+	id->acl = NVMF_ABORT_MAX - 1;
+	id->frmw = NVME_CTRL_FRMW_1ST_RO | 1 << 1; /* one slot, read only */
+	id->sqes = 6 << 4 | 6;
+	id->cqes = 4 << 4 | 4;
+	id->nn = htole32(s->max_nsid);
+	id->mnan = htole32(s->max_nsid);
+	id->oncs = htole16(NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES);
+	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
+	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush of all namespaces at once: no */
+	fill_fabrics(ctrlr, id);
+}
+
+static void identify_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_window w = {.req = req};
+	struct nvme_id_ctrl id = {0};
+
+	fill_common(ctrlr, &id);
+	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY) {
+		fill_discovery(ctrlr, &id);
+	} else {
+		fill_io(ctrlr, &id);
+	}
+	nvmf_window_put(&w, 0, &id, sizeof(id));
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+/* ---- Namespaces ---- */
+
+static struct nvmf_ns *visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
+
+	return ns != NULL && nvmf_ctrlr_sees(ctrlr, nsid) ? ns : NULL;
+}
+
+static bool nsid_is_valid(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+{
+	return nsid != 0 && nsid <= ctrlr->subsystem->max_nsid;
+}
+
+static void invalid_ns(struct nvmf_request *req)
+{
+	nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+}
+
+static void fill_ns(const struct nvmf_ns *ns, struct nvme_id_ns *id)
+{
+	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
+
+	id->nsze = id->ncap = id->nuse = htole64(ns->geo.num_blocks);
+	id->nmic = NVME_NS_NMIC_SHARED;
+	id->noiob = htole16(boundary <= UINT16_MAX ? (uint16_t)boundary : 0);
+	id->dlfeat = NVME_NS_DLFEAT_RB_NR;
+	id->anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
+	id->nsattr = bdev_read_only(ns->bdev) ? NVME_NS_NSATTR_WRITE_PROTECTED : 0;
+	memcpy(id->nguid, ns->opts.nguid, sizeof(id->nguid));
+	memcpy(id->eui64, ns->opts.eui64, sizeof(id->eui64));
+	id->lbaf[0].ds = ns->geo.block_shift;
+	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
+	if (physical > 1 && physical <= UINT16_MAX) {
+		id->nsfeat |= NVME_NS_FEAT_IO_OPT;
+		id->npwg = id->npwa = id->npdg = id->npda = htole16((uint16_t)(physical - 1));
+	}
+}
+
+/* NSID FFFFFFFFh: what all namespaces have in common, which is nothing that we could promise (NVM 4.1.5.1). An inactive
+ * namespace is all zeroes. */
+static void identify_ns(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_window w = {.req = req};
+	struct nvme_id_ns id = {0};
+
+	if (!nsid_is_valid(ctrlr, cmd->nsid)) {
+		invalid_ns(req);
+		return;
+	}
+	const struct nvmf_ns *ns = visible_ns(ctrlr, cmd->nsid);
+	if (ns != NULL) {
+		fill_ns(ns, &id);
+	}
+	nvmf_window_put(&w, 0, &id, sizeof(id));
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+static void answer_zeroes(struct nvmf_request *req)
+{
+	struct nvmf_window w = {.req = req};
+
+	nvmf_window_zero(&w);
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+/* Ids above the one given, in order; FFFFFFFEh and FFFFFFFFh are no places to start from (Base 5.17.2.2). */
+static void identify_active_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_window w = {.req = req};
+	struct nvme_ns_list list = {0};
+	unsigned n = 0;
+
+	if (cmd->nsid >= 0xfffffffe) {
+		invalid_ns(req);
+		return;
+	}
+	for (uint64_t nsid = (uint64_t)cmd->nsid + 1;
+	     nsid <= ctrlr->subsystem->max_nsid && n < NVME_ID_NS_LIST_MAX; nsid++) {
+		if (visible_ns(ctrlr, (uint32_t)nsid) != NULL) {
+			list.ns[n++] = htole32((uint32_t)nsid);
+		}
+	}
+	nvmf_window_put(&w, 0, &list, sizeof(list));
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+static size_t put_descriptor(struct nvmf_window *w, size_t at, uint8_t type, const void *id, uint8_t len)
+{
+	struct nvme_ns_id_desc desc = {.nidt = type, .nidl = len};
+
+	nvmf_window_put(w, at, &desc, sizeof(desc));
+	nvmf_window_put(w, at + sizeof(desc), id, len);
+	return at + sizeof(desc) + len;
+}
+
+static bool any_byte(const uint8_t *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (bytes[i] != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void identify_descriptors(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	const struct nvmf_ns *ns = visible_ns(nvmf_request_ctrlr(req), cmd->nsid);
+	struct nvmf_window w = {.req = req};
+	uint8_t csi = NVME_CSI_NVM;
+	size_t at = 0;
+
+	if (ns == NULL) {
+		invalid_ns(req);
+		return;
+	}
+	nvmf_window_zero(&w);
+	if (any_byte(ns->opts.eui64, sizeof(ns->opts.eui64))) {
+		at = put_descriptor(&w, at, NVME_NIDT_EUI64, ns->opts.eui64, NVME_NIDT_EUI64_LEN);
+	}
+	at = put_descriptor(&w, at, NVME_NIDT_NGUID, ns->opts.nguid, NVME_NIDT_NGUID_LEN);
+	at = put_descriptor(&w, at, NVME_NIDT_UUID, ns->opts.uuid, NVME_NIDT_UUID_LEN);
+	put_descriptor(&w, at, NVME_NIDT_CSI, &csi, NVME_NIDT_CSI_LEN);
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+static void identify_independent(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	const struct nvmf_ns *ns = visible_ns(nvmf_request_ctrlr(req), cmd->nsid);
+	struct nvme_id_independent_id_ns id = {0};
+	struct nvmf_window w = {.req = req};
+
+	if (ns == NULL) {
+		invalid_ns(req);
+		return;
+	}
+	id.nmic = NVME_NS_NMIC_SHARED;
+	id.anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
+	id.nsattr = bdev_read_only(ns->bdev) ? NVME_NS_NSATTR_WRITE_PROTECTED : 0;
+	id.nstat = 1; /* ready */
+	nvmf_window_put(&w, 0, &id, sizeof(id));
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+/* ---- Of the NVM command set ---- */
+
+static bool csi_is_nvm(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	if (cmd->csi == NVME_CSI_NVM) {
+		return true;
+	}
+	nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), WHERE_CSI);
+	return false;
+}
+
+/* No storage tags, no guard longer than 16 bits: all zeroes. */
+static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	if (!csi_is_nvm(req, cmd)) {
+		return;
+	}
+	if (!nsid_is_valid(nvmf_request_ctrlr(req), cmd->nsid)) {
+		invalid_ns(req);
+		return;
+	}
+	answer_zeroes(req);
+}
+
+/* Write Zeroes and Dataset Management have no limits but their fields'. */
+static void identify_nvm_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	if (csi_is_nvm(req, cmd)) {
+		answer_zeroes(req);
+	}
+}
+
+static void identify_nvm_active_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	if (csi_is_nvm(req, cmd)) {
+		identify_active_list(req, cmd);
+	}
+}
+
+/* ---- Controller lists ---- */
+
+/* Sorted by id, from CNTID on. */
+static void answer_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd, uint32_t nsid)
+{
+	const struct nvmf_subsystem *s = nvmf_request_ctrlr(req)->subsystem;
+	bool present[UINT16_MAX + 1] = {false};
+	struct nvmf_window w = {.req = req};
+	struct nvme_ctrl_list list = {0};
+	const struct nvmf_ctrlr *ctrlr;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		present[ctrlr->cntlid] = nsid == 0 || nvmf_ctrlr_sees(ctrlr, nsid);
+	}
+	for (uint32_t id = cmd->cntid; id <= s->max_cntlid && n < NVME_ID_CTRL_LIST_MAX; id++) {
+		if (present[id]) {
+			list.identifier[n++] = htole16((uint16_t)id);
+		}
+	}
+	list.num = htole16((uint16_t)n);
+	nvmf_window_put(&w, 0, &list, sizeof(list));
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+static void identify_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	answer_ctrlr_list(req, cmd, 0);
+}
+
+static void identify_ns_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
+{
+	if (visible_ns(nvmf_request_ctrlr(req), cmd->nsid) == NULL) {
+		invalid_ns(req);
+		return;
+	}
+	answer_ctrlr_list(req, cmd, cmd->nsid);
+}
+
+static const struct {
+	void (*fn)(struct nvmf_request *req, const struct nvmf_identify *cmd);
+	bool discovery;
+} structures[] = {
+	[NVME_IDENTIFY_CNS_NS] = {identify_ns, false},
+	[NVME_IDENTIFY_CNS_CTRL] = {identify_ctrlr, true},
+	[NVME_IDENTIFY_CNS_NS_ACTIVE_LIST] = {identify_active_list, false},
+	[NVME_IDENTIFY_CNS_NS_DESC_LIST] = {identify_descriptors, false},
+	[NVME_IDENTIFY_CNS_CSI_NS] = {identify_nvm_ns, false},
+	[NVME_IDENTIFY_CNS_CSI_CTRL] = {identify_nvm_ctrlr, false},
+	[NVME_IDENTIFY_CNS_CSI_NS_ACTIVE_LIST] = {identify_nvm_active_list, false},
+	[NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS] = {identify_independent, false},
+	[NVME_IDENTIFY_CNS_NS_CTRL_LIST] = {identify_ns_ctrlr_list, false},
+	[NVME_IDENTIFY_CNS_CTRL_LIST] = {identify_ctrlr_list, false},
+};
+
+void nvmf_identify_run(struct nvmf_request *req)
+{
+	bool discovery = nvmf_request_ctrlr(req)->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY;
+	struct nvmf_identify cmd;
+	uint16_t where;
+	uint16_t status = nvmf_decode_identify(req->sqe, &cmd, &where);
+
+	if (status == NVME_ST_SUCCESS &&
+	    (cmd.cns >= ARRAY_SIZE(structures) || structures[cmd.cns].fn == NULL ||
+	     (discovery && !structures[cmd.cns].discovery))) {
+		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+		where = WHERE_CNS;
+	}
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_answer_at(req, status, where);
+		return;
+	}
+	structures[cmd.cns].fn(req, &cmd);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Get Log Page: Base 5.16. Each page writes what the host's window shows of it. Control thread. */
+#include <string.h>
+#include "nvmf/internal.h"
+
+#define WHERE_LID NVMF_WHERE_CDW10
+#define WHERE_LPO NVMF_WHERE_CDW12
+
+struct log_page {
+	/* Writes the page; its length in bytes (an offset beyond it is an error). The window is zeroed before. */
+	uint64_t (*put)(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
+	int event; /* enum nvmf_event that reading it clears, or -1 */
+	bool discovery, io;
+};
+
+static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+			      struct nvmf_window *w);
+
+static uint64_t put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	struct nvme_error_log_page entry;
+
+	for (unsigned n = 0; n < NVMF_ERROR_LOG_SIZE && nvmf_error_log_get(&ctrlr->error_log, n, &entry);
+	     n++) {
+		nvmf_window_put(w, n * sizeof(entry), &entry, sizeof(entry));
+	}
+	return NVMF_ERROR_LOG_SIZE * sizeof(entry);
+}
+
+/* 128-bit counters. */
+static void put_counter(uint8_t field[16], uint64_t value)
+{
+	uint64_t le = htole64(value);
+
+	memcpy(field, &le, sizeof(le));
+}
+
+/* Data units are thousands of 512 bytes, rounded up. */
+static uint64_t data_units(uint64_t blocks)
+{
+	return (blocks + 999) / 1000;
+}
+
+static uint64_t put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	struct nvmf_subsystem *s = ctrlr->subsystem;
+	struct nvme_smart_log smart = {.avail_spare = 100, .spare_thresh = 10};
+	uint64_t hours = (env_ticks() - s->created_ticks) / env_ticks_hz() / 3600;
+	struct nvmf_io_counters sum = {0};
+
+	if (s->views_open) {
+		nvmf_views_sum(s, &sum);
+	}
+	put_counter(smart.data_units_read, data_units(sum.read_blocks));
+	put_counter(smart.data_units_written, data_units(sum.written_blocks));
+	put_counter(smart.host_reads, sum.read_ops);
+	put_counter(smart.host_writes, sum.write_ops);
+	put_counter(smart.power_on_hours, hours);
+	put_counter(smart.num_err_log_entries,
+		    atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
+	nvmf_window_put(w, 0, &smart, sizeof(smart));
+	return sizeof(smart);
+}
+
+static uint64_t put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	struct nvme_firmware_slot slots = {.afi = 1};
+
+	memset(slots.frs[0], ' ', sizeof(slots.frs[0]));
+	memcpy(slots.frs[0], VARVE_VERSION, strlen(VARVE_VERSION));
+	nvmf_window_put(w, 0, &slots, sizeof(slots));
+	return sizeof(slots);
+}
+
+/* Reading it empties it, unless the host wants the event kept (Base 5.16.1.5). */
+static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+			       struct nvmf_window *w)
+{
+	struct nvme_ns_list list = {0};
+
+	if (ctrlr->num_changed_ns > NVMF_CHANGED_NS_MAX) {
+		list.ns[0] = htole32(NVME_NSID_ALL);
+	} else {
+		for (uint32_t i = 0; i < ctrlr->num_changed_ns; i++) {
+			list.ns[i] = htole32(ctrlr->changed_ns[i]);
+		}
+	}
+	nvmf_window_put(w, 0, &list, sizeof(list));
+	if (!cmd->rae) {
+		ctrlr->num_changed_ns = 0;
+	}
+	return sizeof(list);
+}
+
+static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	struct nvme_cmd_effects_log log = {0};
+
+	nvmf_admin_effects(ctrlr, &log);
+	nvmf_window_put(w, 0, &log, sizeof(log));
+	return sizeof(log);
+}
+
+/* Bit 0: supported; bits 31:20: scope, 1 << 21: controller (Base 5.16.1.19). */
+static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+				    struct nvmf_window *w)
+{
+	static const uint8_t fids[] = {
+		NVME_FEAT_FID_ARBITRATION,  NVME_FEAT_FID_POWER_MGMT,   NVME_FEAT_FID_TEMP_THRESH,
+		NVME_FEAT_FID_ERR_RECOVERY, NVME_FEAT_FID_VOLATILE_WC,  NVME_FEAT_FID_NUM_QUEUES,
+		NVME_FEAT_FID_WRITE_ATOMIC, NVME_FEAT_FID_ASYNC_EVENT,  NVME_FEAT_FID_KATO,
+		NVME_FEAT_FID_HOST_ID,      NVME_FEAT_FID_HOST_BEHAVIOR};
+	uint32_t log[256] = {0};
+
+	for (size_t i = 0; i < sizeof(fids); i++) {
+		log[fids[i]] = htole32(1u | 1u << 21);
+	}
+	nvmf_window_put(w, 0, log, sizeof(log));
+	return sizeof(log);
+}
+
+static uint64_t put_discovery(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	return nvmf_discovery_log(ctrlr, w);
+}
+
+static const struct log_page pages[256] = {
+	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {put_supported, -1, true, true},
+	[NVME_LOG_LID_ERROR] = {put_errors, -1, true, true},
+	[NVME_LOG_LID_SMART] = {put_smart, -1, false, true},
+	[NVME_LOG_LID_FW_SLOT] = {put_firmware, -1, false, true},
+	[NVME_LOG_LID_CHANGED_NS] = {put_changed_ns, NVMF_EVENT_NS_CHANGED, false, true},
+	[NVME_LOG_LID_CMD_EFFECTS] = {put_effects, -1, true, true},
+	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {put_feature_effects, -1, true, true},
+	[NVME_LOG_LID_DISCOVER] = {put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, true, false},
+};
+
+static const struct log_page *find_page(const struct nvmf_ctrlr *ctrlr, uint8_t lid)
+{
+	const struct log_page *page = &pages[lid];
+	bool has = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? page->discovery : page->io;
+
+	return has ? page : NULL;
+}
+
+/* Bit 0: supported; no page takes an index as its offset (bit 1). */
+static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	uint32_t log[256] = {0};
+
+	for (unsigned lid = 0; lid < ARRAY_SIZE(log); lid++) {
+		log[lid] = htole32(find_page(ctrlr, (uint8_t)lid) != NULL);
+	}
+	nvmf_window_put(w, 0, log, sizeof(log));
+	return sizeof(log);
+}
+
+/* SMART is of the controller (LPA bit 0): no single namespace. Where the page has no namespace, NSID is not looked at. */
+static bool nsid_is_good(const struct nvmf_get_log *cmd)
+{
+	return cmd->lid != NVME_LOG_LID_SMART || cmd->nsid == 0 || cmd->nsid == NVME_NSID_ALL;
+}
+
+void nvmf_get_log_run(struct nvmf_request *req)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_get_log cmd;
+	uint16_t where;
+	uint16_t status = nvmf_decode_get_log(req->sqe, &cmd, &where);
+	const struct log_page *page = find_page(ctrlr, cmd.lid);
+
+	if (status == NVME_ST_SUCCESS && page == NULL) {
+		status = NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE);
+		where = WHERE_LID;
+	} else if (status == NVME_ST_SUCCESS && !nsid_is_good(&cmd)) {
+		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+		where = NVMF_WHERE_NSID;
+	}
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_answer_at(req, status, where);
+		return;
+	}
+	struct nvmf_window w = {.req = req, .start = cmd.offset};
+	nvmf_window_zero(&w);
+	if (cmd.offset > page->put(ctrlr, &cmd, &w)) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), WHERE_LPO);
+		return;
+	}
+	if (page->event >= 0 && !cmd.rae) {
+		nvmf_event_clear(ctrlr, (enum nvmf_event)page->event);
+	}
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Asynchronous events (Base 5.2): requests that wait for one, and events that wait for a request. An event is sent once, then
+ * not again before its log page was read. Control thread. */
+#include <string.h>
+#include "nvmf/internal.h"
+
+static const struct {
+	uint8_t type, info, lid;
+	uint32_t enable; /* the bit of the Asynchronous Event Configuration feature */
+} events[NVMF_EVENTS] = {
+	[NVMF_EVENT_NS_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED, NVME_LOG_LID_CHANGED_NS,
+				   NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES},
+	[NVMF_EVENT_ANA_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_ANA, NVME_LOG_LID_ANA,
+				    NVME_FEATURE_AENCFG_NOTICE_ANA_CHANGE},
+	[NVMF_EVENT_DISCOVERY_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
+					  NVME_LOG_LID_DISCOVER,
+					  (uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE},
+};
+
+static struct nvmf_request *take_request(struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_request *req = ctrlr->aers[0];
+
+	ctrlr->num_aers--;
+	memmove(&ctrlr->aers[0], &ctrlr->aers[1], ctrlr->num_aers * sizeof(ctrlr->aers[0]));
+	return req;
+}
+
+static void send_pending(struct nvmf_ctrlr *ctrlr)
+{
+	for (unsigned e = 0; e < NVMF_EVENTS && ctrlr->num_aers != 0; e++) {
+		if (!ctrlr->event_pending[e] || ctrlr->event_masked[e]) {
+			continue;
+		}
+		struct nvmf_request *req = take_request(ctrlr);
+		ctrlr->event_pending[e] = false;
+		ctrlr->event_masked[e] = true;
+		req->cqe.dw0 = htole32(events[e].type | (uint32_t)events[e].info << 8 |
+				       (uint32_t)events[e].lid << 16);
+		nvmf_request_answer(req, NVME_ST_SUCCESS);
+	}
+}
+
+void nvmf_event_raise(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
+{
+	if ((ctrlr->features.async_events & events[event].enable) == 0 ||
+	    ctrlr->state == NVMF_CTRLR_DESTROYING) {
+		return;
+	}
+	ctrlr->event_pending[event] = true;
+	send_pending(ctrlr);
+}
+
+/* What happened before the page was read is in what was read. */
+void nvmf_event_clear(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
+{
+	ctrlr->event_pending[event] = false;
+	ctrlr->event_masked[event] = false;
+}
+
+void nvmf_aer_run(struct nvmf_request *req)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+
+	if (ctrlr->state == NVMF_CTRLR_DESTROYING) {
+		nvmf_request_answer(req, NVME_ST(GENERIC, ABORT_QUEUE));
+		return;
+	}
+	if (ctrlr->num_aers == NVMF_AER_MAX) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(CMD_SPECIFIC, ASYNC_LIMIT), NVMF_WHERE_OPCODE);
+		return;
+	}
+	ctrlr->aers[ctrlr->num_aers++] = req;
+	send_pending(ctrlr);
+}
+
+void nvmf_event_abort_all(struct nvmf_ctrlr *ctrlr, uint16_t status)
+{
+	while (ctrlr->num_aers != 0) {
+		nvmf_request_answer(take_request(ctrlr), status);
+	}
+}
+
+bool nvmf_event_abort(struct nvmf_ctrlr *ctrlr, uint16_t cid)
+{
+	for (unsigned i = 0; i < ctrlr->num_aers; i++) {
+		struct nvmf_request *req = ctrlr->aers[i];
+		if (nvmf_request_cid(req) == cid) {
+			ctrlr->num_aers--;
+			memmove(&ctrlr->aers[i], &ctrlr->aers[i + 1],
+				(ctrlr->num_aers - i) * sizeof(ctrlr->aers[0]));
+			nvmf_request_answer(req, NVME_ST(GENERIC, ABORT_REQ));
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- Namespaces that changed ---- */
+
+/* Sorted (Base 5.16.1.5), each once; one too many stands for "too many". */
+static void note_changed(struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+{
+	uint32_t i = 0;
+
+	while (i < ctrlr->num_changed_ns && i < NVMF_CHANGED_NS_MAX && ctrlr->changed_ns[i] < nsid) {
+		i++;
+	}
+	if (i < ctrlr->num_changed_ns && i < NVMF_CHANGED_NS_MAX && ctrlr->changed_ns[i] == nsid) {
+		return;
+	}
+	if (ctrlr->num_changed_ns >= NVMF_CHANGED_NS_MAX) {
+		ctrlr->num_changed_ns = NVMF_CHANGED_NS_MAX + 1;
+		return;
+	}
+	memmove(&ctrlr->changed_ns[i + 1], &ctrlr->changed_ns[i],
+		(ctrlr->num_changed_ns - i) * sizeof(ctrlr->changed_ns[0]));
+	ctrlr->changed_ns[i] = nsid;
+	ctrlr->num_changed_ns++;
+}
+
+void nvmf_ns_changed(struct nvmf_subsystem *s, struct nvmf_ns *ns)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (nvmf_ctrlr_sees(ctrlr, ns->nsid)) {
+			note_changed(ctrlr, ns->nsid);
+			nvmf_event_raise(ctrlr, NVMF_EVENT_NS_CHANGED);
+		}
+	}
+}

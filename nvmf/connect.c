@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connect (Base 6.3): who is let in. Decoding is in decode_fabrics.c; here the parameters meet the target. Control thread,
+ * but for the last step. */
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+/* Where in the command or in its data the bad parameter is. */
+enum { IN_COMMAND = 0, IN_DATA = 1 };
+
+#define IPO_QID     offsetof(struct nvmf_connect_sqe, qid)
+#define IPO_SQSIZE  offsetof(struct nvmf_connect_sqe, sqsize)
+#define IPO_HOSTID  offsetof(struct nvmf_connect_data, hostid)
+#define IPO_CNTLID  offsetof(struct nvmf_connect_data, cntlid)
+#define IPO_SUBNQN  offsetof(struct nvmf_connect_data, subsysnqn)
+#define IPO_HOSTNQN offsetof(struct nvmf_connect_data, hostnqn)
+
+static uint16_t invalid(struct nvmf_connect_fault *fault, uint8_t iattr, size_t ipo)
+{
+	fault->iattr = iattr;
+	fault->ipo = (uint16_t)ipo;
+	return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_PARAM);
+}
+
+/* ---- Controller ids ---- */
+
+/* The next free one: the last to be given out is the last to be used again, so that a host that was away does not meet
+ * its old id in other hands. 0: none is free. */
+static uint16_t next_free_cntlid(struct nvmf_subsystem *s)
+{
+	uint32_t range = s->max_cntlid - s->min_cntlid + UINT32_C(1);
+
+	for (uint32_t i = 0; i < range; i++) {
+		uint16_t cntlid = s->next_cntlid;
+		s->next_cntlid = cntlid == s->max_cntlid ? s->min_cntlid : (uint16_t)(cntlid + 1);
+		if (nvmf_ctrlr_find(s, cntlid) == NULL) {
+			return cntlid;
+		}
+	}
+	return 0;
+}
+
+static uint16_t pick_static_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
+				   struct nvmf_connect_fault *fault)
+{
+	if (wanted == NVMF_CNTLID_STATIC_ANY) {
+		*cntlid = next_free_cntlid(s);
+		return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	}
+	if (wanted < s->min_cntlid || wanted > s->max_cntlid) {
+		return invalid(fault, IN_DATA, IPO_CNTLID);
+	}
+	*cntlid = wanted;
+	return nvmf_ctrlr_find(s, wanted) == NULL ? NVME_ST_SUCCESS
+						  : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+}
+
+static uint16_t pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
+			    struct nvmf_connect_fault *fault)
+{
+	if (s->static_ctrlrs) {
+		return pick_static_cntlid(s, wanted, cntlid, fault);
+	}
+	if (wanted != NVMF_CNTLID_DYNAMIC) {
+		return invalid(fault, IN_DATA, IPO_CNTLID);
+	}
+	*cntlid = next_free_cntlid(s);
+	return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+}
+
+/* ---- The two kinds of queue ---- */
+
+static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair,
+			      const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
+{
+	uint16_t cntlid;
+
+	if (c->sqsize > qpair->transport->opts.max_aq_depth) {
+		return invalid(fault, IN_COMMAND, IPO_SQSIZE);
+	}
+	uint16_t status = pick_cntlid(s, c->cntlid, &cntlid, fault);
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_create(s, qpair, c, cntlid);
+	if (ctrlr == NULL) {
+		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	}
+	nvmf_notice(NVMF_NOTICE_HOST_CONNECT, "%s %s %u", s->nqn, c->hostnqn, cntlid);
+	log_limited(LOG_LEVEL_NOTICE, "%s from %s connects to %s: controller %u", c->hostnqn,
+		    qpair->peer_address.traddr, s->nqn, cntlid);
+	return NVME_ST_SUCCESS;
+}
+
+static bool qid_in_use(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
+{
+	const struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		if (qpair->ctl_qid == qid) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, const struct nvmf_connect *c,
+			   struct nvmf_connect_fault *fault)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_find(s, c->cntlid);
+
+	if (ctrlr == NULL || ctrlr->transport != qpair->transport || ctrlr->state == NVMF_CTRLR_DESTROYING) {
+		return invalid(fault, IN_DATA, IPO_CNTLID);
+	}
+	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
+		return invalid(fault, IN_DATA, IPO_HOSTNQN);
+	}
+	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
+		return invalid(fault, IN_DATA, IPO_HOSTID);
+	}
+	if (c->qid > ctrlr->max_io_qpairs) {
+		return invalid(fault, IN_COMMAND, IPO_QID);
+	}
+	if (c->sqsize > qpair->transport->opts.max_queue_depth) {
+		return invalid(fault, IN_COMMAND, IPO_SQSIZE);
+	}
+	if (ctrlr->state != NVMF_CTRLR_READY || qid_in_use(ctrlr, c->qid)) {
+		return NVME_ST(GENERIC, CMD_SEQ_ERROR);
+	}
+	nvmf_ctrlr_link_qpair(ctrlr, qpair, c->qid);
+	return NVME_ST_SUCCESS;
+}
+
+/* A subsystem that cannot be reached where the host asks does not exist for it. */
+static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c,
+		      struct nvmf_connect_fault *fault)
+{
+	struct nvmf_subsystem *s = nvmf_subsystem_find(qpair->transport->tgt, c->subnqn);
+
+	if (s == NULL || !nvmf_subsystem_reachable(s, &qpair->listen_address)) {
+		return invalid(fault, IN_DATA, IPO_SUBNQN);
+	}
+	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
+		log_limited(LOG_LEVEL_WARNING, "%s is not allowed to connect to %s", c->hostnqn, s->nqn);
+		return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST);
+	}
+	if (!s->connectable) {
+		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	}
+	return c->qid == 0 ? connect_admin(s, qpair, c, fault) : connect_io(s, qpair, c, fault);
+}
+
+/* ---- */
+
+/* Group: the queue pair is what it has become on the control thread. */
+static void connect_answered(struct thread_msg *msg)
+{
+	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
+	struct nvmf_qpair *qpair = req->qpair;
+	const struct nvmf_connect_sqe *sqe = (const void *)req->sqe;
+	uint16_t status = req->cqe.status;
+
+	if (status == NVME_ST_SUCCESS && qpair->state == NVMF_QPAIR_CONNECTING) {
+		qpair->ctrlr = qpair->ctl_ctrlr;
+		strcpy(qpair->hostnqn, qpair->ctrlr->hostnqn);
+		qpair->view = qpair->group->views[qpair->ctl_ctrlr->subsystem->index];
+		qpair->qid = le16toh(sqe->qid);
+		qpair->sq_size = (uint16_t)(le16toh(sqe->sqsize) + 1);
+		qpair->sq_flow_control = (sqe->cattr & NVMF_CATTR_DISABLE_SQ_FLOW) == 0;
+		qpair->sq_head = 1;
+		nvmf_qpair_connected(qpair);
+	}
+	nvmf_request_finish(req, status);
+}
+
+static void set_fault(struct nvmf_request *req, const struct nvmf_connect_fault *fault)
+{
+	req->cqe.dw0 = htole32(fault->ipo | (uint32_t)fault->iattr << 16);
+	req->error_where = fault->iattr == IN_COMMAND ? fault->ipo : NVMF_WHERE_NOWHERE;
+}
+
+void nvmf_connect_run(struct nvmf_request *req)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+	struct nvmf_connect_fault fault = {0};
+	struct nvmf_connect_data data;
+	struct nvmf_connect c;
+	size_t len = nvmf_request_copy_data(req, &data, sizeof(data));
+	uint16_t status = NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
+
+	/* A second Connect may have been sent before the first was answered. */
+	if (!qpair->linked) {
+		status = nvmf_decode_connect((const void *)req->sqe, &data, len, &c, &fault);
+		if (status == NVME_ST_SUCCESS) {
+			status = admit(qpair, &c, &fault);
+		}
+	}
+	if (status == NVME_ST_SUCCESS) {
+		req->cqe.dw0 = htole32(qpair->ctl_ctrlr->cntlid);
+	} else if (fault.ipo != 0 || fault.iattr != 0) {
+		set_fault(req, &fault);
+	}
+	req->cqe.status = status;
+	thread_post(qpair->group->thread, &req->msg, connect_answered);
+}

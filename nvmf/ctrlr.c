@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Controllers: their states, what a host's writes to CC bring about, and their end. Control thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+/* How long a controller that is disabled or shut down keeps its association; NVMe-oF 1.1, 4.3, suggests two minutes. */
+#define IDLE_TIMEOUT_US (120 * UINT64_C(1000000))
+
+#define CAP_TIMEOUT_500MS 30 /* CAP.TO and CRTO: we are much faster */
+
+void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state)
+{
+	static const uint16_t allowed[NVMF_CTRLR_STATES] = {
+		[NVMF_CTRLR_DISABLED] = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_FAILED |
+					1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_READY] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_SHUTTING_DOWN |
+				     1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_RESETTING] = 1 << NVMF_CTRLR_DISABLED | 1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_SHUTTING_DOWN] =
+			1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_SHUT_DOWN] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_FAILED] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_DESTROYING] = 0,
+	};
+
+	nvmf_state_check("controller", allowed, ctrlr->state, state);
+	TRACE(NVMF_CTRLR_STATE, ctrlr->trace_owner, 0, (uintptr_t)ctrlr, ctrlr->state, state, ctrlr->cntlid);
+	USDT(nvmf_ctrlr_state, ctrlr, ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->state, state);
+	ctrlr->state = state;
+	ctrlr->state_ticks = env_ticks();
+}
+
+/* ---- Coming ---- */
+
+static void idle_timeout(void *arg)
+{
+	nvmf_ctrlr_destroy(arg, "it was left disabled or shut down for too long");
+}
+
+struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin,
+				     const struct nvmf_connect *c, uint16_t cntlid)
+{
+	size_t words = s->max_nsid / 64 + 1;
+	struct nvmf_ctrlr *ctrlr = calloc(1, sizeof(*ctrlr) + words * sizeof(ctrlr->visible[0]));
+	char owner[512];
+
+	if (ctrlr == NULL) {
+		return NULL;
+	}
+	ctrlr->subsystem = s;
+	ctrlr->transport = admin->transport;
+	ctrlr->listen_address = admin->listen_address;
+	ctrlr->cntlid = cntlid;
+	ctrlr->state_ticks = env_ticks();
+	ctrlr->max_io_qpairs =
+		s->subtype == NVMF_SUBTYPE_NVME ? admin->transport->opts.max_io_qpairs_per_ctrlr : 0;
+	memcpy(ctrlr->hostid, c->hostid, sizeof(ctrlr->hostid));
+	strcpy(ctrlr->hostnqn, c->hostnqn);
+	TAILQ_INIT(&ctrlr->qpairs);
+	ctrlr->idle_timer = (struct thread_timer){.fn = idle_timeout, .arg = ctrlr};
+	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		nvmf_ctrlr_set_visible(ctrlr, ns->nsid, nvmf_ns_visible(ns, ctrlr->hostnqn));
+	}
+	snprintf(owner, sizeof(owner), "%s %s cntlid %u", ctrlr->hostnqn, s->nqn, cntlid);
+	ctrlr->trace_owner = trace_owner_register(TRACE_OWNER_NVMF_CTRLR, owner);
+	nvmf_features_reset(ctrlr);
+	TAILQ_INSERT_TAIL(&s->ctrlrs, ctrlr, link);
+	USDT(nvmf_ctrlr_create, ctrlr, s->nqn, thread_id(admin->group->thread));
+	USDT(nvmf_subsystem_add_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
+	nvmf_ctrlr_link_qpair(ctrlr, admin, 0);
+	ctrlr->admin_qpair = admin;
+	nvmf_keepalive_set(ctrlr, c->kato_ms);
+	return ctrlr;
+}
+
+void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, uint16_t qid)
+{
+	qpair->ctl_ctrlr = ctrlr;
+	qpair->ctl_qid = qid;
+	qpair->linked = true;
+	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, ctrlr_link);
+	ctrlr->num_io_qpairs += qid != 0;
+	USDT(nvmf_ctrlr_add_qpair, qpair, qid, ctrlr->subsystem->nqn, ctrlr->hostnqn);
+	if (qid != 0) {
+		USDT(nvmf_ctrlr_add_io_qpair, ctrlr, qpair, qid, thread_id(qpair->group->thread));
+	}
+}
+
+void nvmf_ctrlr_set_visible(struct nvmf_ctrlr *ctrlr, uint32_t nsid, bool visible)
+{
+	_Atomic uint64_t *word = &ctrlr->visible[(nsid - 1) / 64];
+	uint64_t bit = UINT64_C(1) << ((nsid - 1) % 64);
+
+	if (visible) {
+		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+	} else {
+		atomic_fetch_and_explicit(word, ~bit, memory_order_relaxed);
+	}
+}
+
+/* ---- Registers ---- */
+
+uint64_t nvmf_ctrlr_cap(const struct nvmf_ctrlr *ctrlr)
+{
+	uint64_t mqes = ctrlr->transport->opts.max_queue_depth - 1;
+
+	return mqes << NVME_CAP_MQES_SHIFT | (uint64_t)1 << NVME_CAP_CQR_SHIFT |
+	       (uint64_t)CAP_TIMEOUT_500MS << NVME_CAP_TO_SHIFT |
+	       (uint64_t)NVME_CAP_CSS_NVM << NVME_CAP_CSS_SHIFT |
+	       (uint64_t)NVME_CAP_CRWMS << NVME_CAP_CRMS_SHIFT;
+}
+
+uint32_t nvmf_ctrlr_csts(const struct nvmf_ctrlr *ctrlr)
+{
+	const uint32_t ready = 1u << NVME_CSTS_RDY_SHIFT;
+
+	switch (ctrlr->state) {
+	case NVMF_CTRLR_READY:
+	case NVMF_CTRLR_RESETTING: /* until its queues are gone */
+		return ready;
+	case NVMF_CTRLR_SHUTTING_DOWN:
+		return ready | NVME_CSTS_SHST_OCCUR << NVME_CSTS_SHST_SHIFT;
+	case NVMF_CTRLR_SHUT_DOWN:
+		return (NVME_CC_EN(ctrlr->cc) ? ready : 0) | NVME_CSTS_SHST_CMPLT << NVME_CSTS_SHST_SHIFT;
+	case NVMF_CTRLR_FAILED:
+		return 1u << NVME_CSTS_CFS_SHIFT;
+	default:
+		return 0;
+	}
+}
+
+static void disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		if (qpair->ctl_qid != 0) {
+			nvmf_ctrlr_disconnect_qpair(qpair);
+		}
+	}
+}
+
+/* The I/O queues that a reset or shutdown waits for may all be gone. */
+static void check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->num_io_qpairs != 0) {
+		return;
+	}
+	if (ctrlr->state == NVMF_CTRLR_RESETTING) {
+		nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
+		nvmf_features_reset(ctrlr);
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DISABLED);
+	} else if (ctrlr->state == NVMF_CTRLR_SHUTTING_DOWN) {
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
+	} else {
+		return;
+	}
+	thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
+}
+
+/* We have one page size, one arbitration and the NVM command set; queue entries have the sizes that fabrics prescribe. A
+ * discovery controller has no I/O queues. */
+static bool cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
+{
+	bool sizes = NVME_CC_IOSQES(cc) == 6 && NVME_CC_IOCQES(cc) == 4;
+
+	return NVME_CC_CSS(cc) == NVME_CC_CSS_NVM && NVME_CC_MPS(cc) == 0 &&
+	       NVME_CC_AMS(cc) == NVME_CC_AMS_RR &&
+	       (sizes || ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY);
+}
+
+static void enable(struct nvmf_ctrlr *ctrlr)
+{
+	if (!cc_is_good(ctrlr, ctrlr->cc)) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s wants controller %u of %s with CC 0x%08x, which is not possible",
+			    ctrlr->hostnqn, ctrlr->cntlid, ctrlr->subsystem->nqn, ctrlr->cc);
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_FAILED);
+		return;
+	}
+	thread_timer_stop(&ctrlr->idle_timer);
+	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_READY);
+}
+
+static void reset(struct nvmf_ctrlr *ctrlr)
+{
+	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_RESETTING);
+	disconnect_io_qpairs(ctrlr);
+	check_io_qpairs_gone(ctrlr);
+}
+
+static void shut_down(struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->state == NVMF_CTRLR_DISABLED) {
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
+		return;
+	}
+	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUTTING_DOWN);
+	disconnect_io_qpairs(ctrlr);
+	check_io_qpairs_gone(ctrlr);
+}
+
+void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
+{
+	uint32_t old = ctrlr->cc;
+
+	ctrlr->cc = cc;
+	if (NVME_CC_EN(old) && !NVME_CC_EN(cc)) {
+		if (ctrlr->state != NVMF_CTRLR_RESETTING && ctrlr->state != NVMF_CTRLR_DESTROYING) {
+			reset(ctrlr);
+		}
+	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && ctrlr->state == NVMF_CTRLR_DISABLED) {
+		enable(ctrlr);
+	}
+	if (NVME_CC_SHN(cc) != NVME_CC_SHN_NONE && NVME_CC_SHN(old) == NVME_CC_SHN_NONE &&
+	    (ctrlr->state == NVMF_CTRLR_READY || ctrlr->state == NVMF_CTRLR_DISABLED)) {
+		shut_down(ctrlr);
+	}
+}
+
+/* ---- Going ---- */
+
+static void disconnect_on_group(struct thread_msg *msg)
+{
+	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, disconnect_msg),
+			      "the controller lets it go");
+}
+
+void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair)
+{
+	if (!qpair->disconnect_posted) {
+		qpair->disconnect_posted = true;
+		thread_post(qpair->group->thread, &qpair->disconnect_msg, disconnect_on_group);
+	}
+}
+
+static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_subsystem *s = ctrlr->subsystem;
+
+	USDT(nvmf_ctrlr_destruct, ctrlr, thread_id(thread_current()));
+	USDT(nvmf_subsystem_remove_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
+	TAILQ_REMOVE(&s->ctrlrs, ctrlr, link);
+	trace_owner_release(ctrlr->trace_owner);
+	free(ctrlr);
+	nvmf_subsystem_ctrlr_gone(s);
+}
+
+void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
+{
+	struct nvmf_qpair *qpair;
+
+	if (ctrlr->state == NVMF_CTRLR_DESTROYING) {
+		return;
+	}
+	log_limited(LOG_LEVEL_NOTICE, "%s leaves controller %u of %s: %s", ctrlr->hostnqn, ctrlr->cntlid,
+		    ctrlr->subsystem->nqn, why);
+	nvmf_notice(NVMF_NOTICE_HOST_DISCONNECT, "%s %s %u %s", ctrlr->subsystem->nqn, ctrlr->hostnqn,
+		    ctrlr->cntlid, why);
+	nvmf_keepalive_stop(ctrlr);
+	thread_timer_stop(&ctrlr->idle_timer);
+	nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
+	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DESTROYING);
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		nvmf_ctrlr_disconnect_qpair(qpair);
+	}
+}
+
+void nvmf_ctrlr_qpair_closing(struct nvmf_qpair *qpair)
+{
+	if (qpair->linked && qpair->ctl_qid == 0) {
+		nvmf_ctrlr_destroy(qpair->ctl_ctrlr, qpair->why);
+	}
+}
+
+void nvmf_ctrlr_qpair_gone(struct nvmf_qpair *qpair)
+{
+	struct nvmf_ctrlr *ctrlr = qpair->ctl_ctrlr;
+
+	if (!qpair->linked) {
+		return;
+	}
+	qpair->linked = false;
+	TAILQ_REMOVE(&ctrlr->qpairs, qpair, ctrlr_link);
+	if (qpair->ctl_qid == 0) {
+		ctrlr->admin_qpair = NULL;
+	} else {
+		ctrlr->num_io_qpairs--;
+	}
+	if (TAILQ_EMPTY(&ctrlr->qpairs)) {
+		ctrlr_free(ctrlr);
+	} else {
+		check_io_qpairs_gone(ctrlr);
+	}
+}
+
+/* ---- Looking ---- */
+
+struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (ctrlr->cntlid == cntlid) {
+			return ctrlr;
+		}
+	}
+	return NULL;
+}
+
+struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after)
+{
+	return after == NULL ? TAILQ_FIRST(&s->ctrlrs) : TAILQ_NEXT(after, link);
+}
+
+void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info *info)
+{
+	*info = (struct nvmf_ctrlr_info){
+		.cntlid = ctrlr->cntlid,
+		.state = ctrlr->state,
+		.state_ticks = ctrlr->state_ticks,
+		.num_io_qpairs = ctrlr->num_io_qpairs,
+		.kato_ms = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed),
+		.errors = atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed),
+	};
+	strcpy(info->hostnqn, ctrlr->hostnqn);
+	memcpy(info->hostid, ctrlr->hostid, sizeof(info->hostid));
+}
+
+struct nvmf_qpair *nvmf_qpair_next(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *after)
+{
+	return after == NULL ? TAILQ_FIRST(&ctrlr->qpairs) : TAILQ_NEXT(after, ctrlr_link);
+}
+
+struct qpair_state_call {
+	const struct nvmf_qpair *qpair;
+	struct nvmf_qpair_info *info;
+};
+
+static void get_qpair_state(void *arg)
+{
+	struct qpair_state_call *call = arg;
+
+	call->info->state = nvmf_qpair_get_state(call->qpair);
+	call->info->state_ticks = call->qpair->state_ticks;
+}
+
+void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info *info)
+{
+	struct qpair_state_call call = {.qpair = qpair, .info = info};
+
+	*info = (struct nvmf_qpair_info){
+		.cntlid = qpair->ctl_ctrlr->cntlid,
+		.qid = qpair->ctl_qid,
+		.listen_address = qpair->listen_address,
+		.peer_address = qpair->peer_address,
+	};
+	strcpy(info->hostnqn, qpair->ctl_ctrlr->hostnqn);
+	snprintf(info->thread, sizeof(info->thread), "%.31s", thread_name(qpair->group->thread));
+	thread_call(qpair->group->thread, get_qpair_state, &call);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a host sends, decoded: bytes in, a checked struct or an NVMe status out. Pure functions; they read
+ * nothing but their arguments, and no bytes make them read outside those.
+ *
+ * Each returns an NVMe status (0: good). On failure *where is the place of the first bad field as the error
+ * log has it: the byte of the command in bits 7:0, the bit within that byte in bits 10:8 (Base 5.16.1.2). */
+#ifndef NVMF_DECODE_H
+#define NVMF_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "nvme/spec.h"
+
+#define NVMF_WHERE(byte_, bit_) ((uint16_t)((byte_) | (bit_) << 8))
+#define NVMF_WHERE_FLAGS_FUSE   NVMF_WHERE(1, 0)
+#define NVMF_WHERE_FLAGS_PSDT   NVMF_WHERE(1, 6)
+#define NVMF_WHERE_OPCODE       NVMF_WHERE(0, 0)
+#define NVMF_WHERE_NSID         NVMF_WHERE(4, 0)
+#define NVMF_WHERE_FCTYPE       NVMF_WHERE(4, 0)
+#define NVMF_WHERE_SGL_ADDRESS  NVMF_WHERE(24, 0)
+#define NVMF_WHERE_SGL_LENGTH   NVMF_WHERE(32, 0)
+#define NVMF_WHERE_SGL_TYPE     NVMF_WHERE(39, 0)
+#define NVMF_WHERE_CDW10        NVMF_WHERE(40, 0)
+#define NVMF_WHERE_CDW11        NVMF_WHERE(44, 0)
+#define NVMF_WHERE_CDW12        NVMF_WHERE(48, 0)
+#define NVMF_WHERE_CDW14        NVMF_WHERE(56, 0)
+#define NVMF_WHERE_NOWHERE      UINT16_C(0xffff) /* not a field of the command */
+
+/* The command's first bytes, the same for all commands of fabrics: PSDT must say SGL, FUSE must be a defined
+ * value, and none on fabrics commands. len: bytes received. */
+uint16_t nvmf_decode_header(const void *capsule, size_t len, uint16_t *where);
+
+/* ---- SGLs ---- */
+
+/* What the transport can do. */
+struct nvmf_sgl_rules {
+	bool in_capsule;    /* data block, offset */
+	bool keyed;         /* keyed data blocks, alone or in segments in the capsule */
+	bool transport;     /* transport data block */
+	uint16_t max_descs; /* MSDBD: most data descriptors of a command */
+};
+
+enum nvmf_sgl_kind {
+	NVMF_SGL_NONE,
+	NVMF_SGL_IN_CAPSULE, /* the data came with the capsule, at icd_offset */
+	NVMF_SGL_KEYED,      /* the host's memory: walk it with nvmf_sgl_next() */
+	NVMF_SGL_TRANSPORT,  /* the transport knows where */
+};
+
+/* A command's checked data pointer. Refers to the capsule's bytes, which stay in place as long as it is used.
+ */
+struct nvmf_sgl {
+	enum nvmf_sgl_kind kind;
+	uint16_t num_descs; /* data descriptors */
+	uint32_t icd_offset;
+	uint64_t length; /* bytes described, at least what the command needs */
+	const union nvme_sgl_desc *sgl1;
+	const uint8_t *icd; /* the capsule's data */
+};
+
+/* Decodes the data pointer of a command that transfers `need` bytes (not 0), from the host if to_target.
+ * icd, icd_len: the capsule's data behind the 64 bytes of the command. */
+uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
+			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need,
+			 struct nvmf_sgl *sgl, uint16_t *where);
+
+/* One piece of host memory. */
+struct nvmf_sgl_block {
+	uint64_t address;
+	uint32_t length;
+	uint32_t key;
+	bool invalidate; /* the host wants the key invalidated with the response */
+};
+
+/* Walks the descriptors of an NVMF_SGL_KEYED list: struct nvmf_sgl_iter it = nvmf_sgl_iter(sgl); while
+ * (nvmf_sgl_next(&it, &b)) */
+struct nvmf_sgl_iter {
+	const uint8_t *icd;
+	const uint8_t *next;
+	const uint8_t *end;
+};
+struct nvmf_sgl_iter nvmf_sgl_iter(const struct nvmf_sgl *sgl);
+bool nvmf_sgl_next(struct nvmf_sgl_iter *it, struct nvmf_sgl_block *block);
+
+/* ---- Fabrics commands ---- */
+
+/* A host's name or a subsystem's as it came over the wire: terminated, 1 to 223 bytes of UTF-8 without
+ * control characters. */
+#define NVMF_NQN_MAX NVMF_NQN_SIZE
+bool nvmf_nqn_is_printable(const char *nqn, size_t size);
+/* The form too, Base 4.5: "nqn.yyyy-mm.reverse.domain[:anything]". For names that a user gives us. */
+bool nvmf_nqn_is_valid(const char *nqn);
+
+struct nvmf_connect {
+	uint16_t qid;
+	uint16_t cntlid;
+	uint32_t sqsize; /* entries, 1's based */
+	uint32_t kato_ms;
+	bool no_sq_flow_control;
+	uint8_t hostid[16];
+	char subnqn[NVMF_NQN_MAX + 1];
+	char hostnqn[NVMF_NQN_MAX + 1];
+};
+
+/* A bad parameter of Connect, for dword 0 of its response. */
+struct nvmf_connect_fault {
+	uint16_t ipo;  /* offset ... */
+	uint8_t iattr; /* ... in the command (0) or the data (1) */
+};
+
+/* Checks what can be checked of Connect without knowing the target. data: the 1024 bytes that came with it.
+ */
+uint16_t nvmf_decode_connect(const struct nvmf_connect_sqe *sqe, const void *data, size_t data_len,
+			     struct nvmf_connect *out, struct nvmf_connect_fault *fault);
+
+struct nvmf_property {
+	uint32_t offset;
+	uint32_t size;  /* 4 or 8 bytes */
+	uint64_t value; /* Property Set */
+};
+uint16_t nvmf_decode_property_get(const struct nvmf_property_get_sqe *sqe, struct nvmf_property *out,
+				  uint16_t *where);
+uint16_t nvmf_decode_property_set(const struct nvmf_property_set_sqe *sqe, struct nvmf_property *out,
+				  uint16_t *where);
+
+/* ---- Admin commands ---- */
+
+struct nvmf_identify {
+	uint8_t cns;
+	uint16_t cntid;
+	uint16_t cns_specific;
+	uint8_t csi;
+	uint8_t uuid_index;
+	uint32_t nsid;
+};
+uint16_t nvmf_decode_identify(const struct nvme_sqe *sqe, struct nvmf_identify *out, uint16_t *where);
+
+struct nvmf_get_log {
+	uint8_t lid;
+	uint8_t lsp;
+	bool rae;
+	uint16_t lsi;
+	uint64_t offset; /* bytes */
+	uint64_t length; /* bytes, a multiple of 4, at least 4, up to 16 GiB */
+	uint8_t csi;
+	uint8_t uuid_index;
+	uint32_t nsid;
+};
+uint16_t nvmf_decode_get_log(const struct nvme_sqe *sqe, struct nvmf_get_log *out, uint16_t *where);
+
+struct nvmf_feature {
+	uint8_t fid;
+	uint8_t select; /* Get: enum nvme_get_features_sel */
+	bool save;      /* Set */
+	uint8_t uuid_index;
+	uint32_t nsid;
+	uint32_t cdw11;
+};
+uint16_t nvmf_decode_get_features(const struct nvme_sqe *sqe, struct nvmf_feature *out, uint16_t *where);
+uint16_t nvmf_decode_set_features(const struct nvme_sqe *sqe, struct nvmf_feature *out, uint16_t *where);
+/* Bytes of data that a feature's Get and Set transfer; 0: none, the value is in dwords. */
+uint32_t nvmf_feature_data_length(uint8_t fid, uint32_t cdw11);
+
+struct nvmf_abort {
+	uint16_t sqid;
+	uint16_t cid;
+};
+void nvmf_decode_abort(const struct nvme_sqe *sqe, struct nvmf_abort *out);
+
+/* ---- I/O commands ---- */
+
+/* What a range is checked against. */
+struct nvmf_geometry {
+	uint64_t num_blocks;
+	uint32_t max_transfer_bytes; /* MDTS */
+	uint8_t block_shift;         /* block size: 1 << block_shift bytes */
+};
+
+struct nvmf_lba_range {
+	uint64_t slba;
+	uint32_t num_blocks; /* 1's based; 0 only in a Dataset Management range */
+};
+
+/* Bytes that Read, Write and Compare transfer, whether or not the range is good; NVM 3.2.4. */
+static inline uint64_t nvmf_rw_length(const struct nvme_sqe *sqe, uint8_t block_shift)
+{
+	return (uint64_t)((le32toh(sqe->cdw12) & 0xffff) + 1) << block_shift;
+}
+
+/* Read, Write, Compare: within the namespace, and not longer than MDTS. */
+uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+			struct nvmf_lba_range *out, uint16_t *where);
+/* Write Zeroes: within the namespace; no data, so no MDTS. */
+uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where);
+
+struct nvmf_dsm {
+	uint16_t num_ranges; /* 1 to 256 */
+	bool deallocate;
+};
+void nvmf_decode_dsm(const struct nvme_sqe *sqe, struct nvmf_dsm *out);
+/* One range of Dataset Management's data; the caller has checked that the data are all there. */
+uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo,
+			       struct nvmf_lba_range *out, uint16_t *where);
+
+#endif

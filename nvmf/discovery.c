@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The discovery log: where a host finds what it may connect to (Base 5.16.1.23). Made anew for each read, only as far as the
+ * host's window shows it; a host that reads it in pieces notices a change in between by the generation counter. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include "nvmf/internal.h"
+
+#define PORTID_REFERRAL 0xffff
+
+struct log_writer {
+	struct nvmf_ctrlr *ctrlr;
+	struct nvmf_window *w;
+	uint64_t numrec;
+};
+
+/* Text fields are space padded (Base 5.16.1.23), but the NQN is terminated. */
+static void put_text(char *field, size_t size, const char *text)
+{
+	size_t len = strnlen(text, size);
+
+	memcpy(field, text, len);
+	memset(field + len, ' ', size - len);
+}
+
+static void put_entry(struct log_writer *lw, const struct nvmf_disc_log_entry *entry)
+{
+	uint64_t at = sizeof(struct nvmf_discovery_log) + lw->numrec * sizeof(*entry);
+
+	nvmf_window_put(lw->w, at, entry, sizeof(*entry));
+	lw->numrec++;
+}
+
+static void fill_address(struct nvmf_disc_log_entry *e, const struct nvmf_transport_ops *ops,
+			 const struct nvmf_address *address)
+{
+	e->trtype = ops->trtype;
+	e->adrfam = address->adrfam;
+	put_text(e->trsvcid, sizeof(e->trsvcid), address->trsvcid);
+	put_text(e->traddr, sizeof(e->traddr), address->traddr);
+}
+
+static void put_listener(struct log_writer *lw, const struct nvmf_subsystem *s, const struct nvmf_listener *l)
+{
+	struct nvmf_transport *t = l->transport;
+	struct nvmf_disc_log_entry e = {
+		.subtype = s->subtype == NVMF_SUBTYPE_DISCOVERY ? NVME_NQN_CURR : NVME_NQN_NVME,
+		.treq = NVMF_TREQ_NOT_SPECIFIED | NVMF_TREQ_DISABLE_SQFLOW,
+		.portid = htole16(l->listen->portid),
+		.cntlid = htole16(s->static_ctrlrs ? NVMF_CNTLID_STATIC_ANY : NVMF_CNTLID_DYNAMIC),
+		.asqsz = htole16((uint16_t)t->opts.max_aq_depth),
+	};
+
+	fill_address(&e, t->ops, &l->listen->address);
+	snprintf(e.subnqn, sizeof(e.subnqn), "%s", s->nqn);
+	t->ops->discover(t, &l->listen->address, &e);
+	put_entry(lw, &e);
+}
+
+static void put_referral(struct log_writer *lw, const struct nvmf_referral *r)
+{
+	struct nvmf_disc_log_entry e = {
+		.subtype = NVME_NQN_DISC,
+		.treq = r->secure_channel ? NVMF_TREQ_REQUIRED : NVMF_TREQ_NOT_SPECIFIED,
+		.portid = htole16(PORTID_REFERRAL),
+		.cntlid = htole16(NVMF_CNTLID_DYNAMIC),
+		.asqsz = htole16(32), /* the least that an admin queue may have (Base 6.3) */
+	};
+	struct nvmf_transport *t = nvmf_transport_find(lw->ctrlr->subsystem->tgt, r->address.trtype);
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(r->address.trtype);
+
+	fill_address(&e, ops, &r->address);
+	snprintf(e.subnqn, sizeof(e.subnqn), "%s", r->subnqn);
+	if (t != NULL) {
+		ops->discover(t, &r->address, &e);
+	}
+	put_entry(lw, &e);
+}
+
+/* What the target was told to leave out for a host that asks through this address. */
+static bool passes_filter(const struct log_writer *lw, const struct nvmf_address *a)
+{
+	uint32_t filter = lw->ctrlr->subsystem->tgt->discovery_filter;
+	const struct nvmf_address *via = &lw->ctrlr->listen_address;
+
+	return (!(filter & NVMF_DISCOVERY_MATCH_TRTYPE) || strcasecmp(a->trtype, via->trtype) == 0) &&
+	       (!(filter & NVMF_DISCOVERY_MATCH_TRADDR) || strcasecmp(a->traddr, via->traddr) == 0) &&
+	       (!(filter & NVMF_DISCOVERY_MATCH_TRSVCID) || strcmp(a->trsvcid, via->trsvcid) == 0);
+}
+
+static void put_subsystem(struct log_writer *lw, const struct nvmf_subsystem *s)
+{
+	const struct nvmf_listener *l;
+
+	if (!s->connectable || !nvmf_subsystem_host_allowed(s, lw->ctrlr->hostnqn)) {
+		return;
+	}
+	TAILQ_FOREACH (l, &s->listeners, link) {
+		if (passes_filter(lw, &l->listen->address)) {
+			put_listener(lw, s, l);
+		}
+	}
+}
+
+uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w)
+{
+	struct nvmf_tgt *tgt = ctrlr->subsystem->tgt;
+	struct log_writer lw = {.ctrlr = ctrlr, .w = w};
+	const struct nvmf_referral *r;
+
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+	     s = nvmf_subsystem_next(tgt, s)) {
+		put_subsystem(&lw, s);
+	}
+	for (r = nvmf_referral_next(tgt, NULL); r != NULL; r = nvmf_referral_next(tgt, r)) {
+		put_referral(&lw, r);
+	}
+	struct nvmf_discovery_log header = {.genctr = htole64(tgt->generation), .numrec = htole64(lw.numrec)};
+	nvmf_window_put(w, 0, &header, sizeof(header));
+	return sizeof(header) + lw.numrec * sizeof(struct nvmf_disc_log_entry);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists of host NQNs, and which hosts a subsystem lets in. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+struct nvmf_host *nvmf_hosts_find(const struct nvmf_hosts *hosts, const char *nqn)
+{
+	struct nvmf_host *host;
+
+	TAILQ_FOREACH (host, hosts, link) {
+		if (strcmp(host->nqn, nqn) == 0) {
+			return host;
+		}
+	}
+	return NULL;
+}
+
+int nvmf_hosts_add(struct nvmf_hosts *hosts, const char *nqn)
+{
+	if (!nvmf_nqn_is_valid(nqn)) {
+		log_error("host \"%s\" is not an NQN (nqn.yyyy-mm.reverse.domain[:name], at most %d bytes)",
+			  nqn, NVMF_NQN_MAX);
+		return -EINVAL;
+	}
+	if (nvmf_hosts_find(hosts, nqn) != NULL) {
+		return -EEXIST;
+	}
+	struct nvmf_host *host = calloc(1, sizeof(*host));
+	if (host == NULL) {
+		return -ENOMEM;
+	}
+	strcpy(host->nqn, nqn);
+	TAILQ_INSERT_TAIL(hosts, host, link);
+	return 0;
+}
+
+int nvmf_hosts_remove(struct nvmf_hosts *hosts, const char *nqn)
+{
+	struct nvmf_host *host = nvmf_hosts_find(hosts, nqn);
+
+	if (host == NULL) {
+		return -ENOENT;
+	}
+	TAILQ_REMOVE(hosts, host, link);
+	free(host);
+	return 0;
+}
+
+void nvmf_hosts_free(struct nvmf_hosts *hosts)
+{
+	while (!TAILQ_EMPTY(hosts)) {
+		struct nvmf_host *host = TAILQ_FIRST(hosts);
+		TAILQ_REMOVE(hosts, host, link);
+		free(host);
+	}
+}
+
+/* after: a name that this function returned. */
+const char *nvmf_hosts_next(const struct nvmf_hosts *hosts, const char *after)
+{
+	const struct nvmf_host *host;
+
+	if (after == NULL) {
+		host = TAILQ_FIRST(hosts);
+	} else {
+		host = (const struct nvmf_host *)(after - offsetof(struct nvmf_host, nqn));
+		host = TAILQ_NEXT(host, link);
+	}
+	return host != NULL ? host->nqn : NULL;
+}
+
+bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s)
+{
+	return s->allow_any_host;
+}
+
+bool nvmf_subsystem_host_allowed(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	return s->allow_any_host || nvmf_hosts_find(&s->hosts, hostnqn) != NULL;
+}
+
+static bool host_is_not_allowed(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
+{
+	return !nvmf_subsystem_host_allowed(ctrlr->subsystem, ctrlr->hostnqn);
+}
+
+void nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
+{
+	if (s->allow_any_host == allow) {
+		return;
+	}
+	s->allow_any_host = allow;
+	nvmf_tgt_discovery_changed(s->tgt);
+	if (!allow) {
+		struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
+		if (w != NULL) {
+			w->match = host_is_not_allowed;
+			nvmf_subsystem_end_ctrlrs(s, w, "its host is no longer allowed");
+		}
+	}
+}
+
+int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn)
+{
+	int rc = nvmf_hosts_add(&s->hosts, hostnqn);
+
+	if (rc == 0) {
+		USDT(nvmf_subsystem_add_host, s->nqn, hostnqn);
+		nvmf_tgt_discovery_changed(s->tgt);
+	}
+	return rc;
+}
+
+static bool host_is(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
+{
+	return strcmp(ctrlr->hostnqn, w->hostnqn) == 0 && host_is_not_allowed(ctrlr, w);
+}
+
+void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, nvmf_done_fn done, void *arg)
+{
+	struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
+	int rc = w == NULL ? -ENOMEM : 0;
+
+	if (rc == 0) {
+		snprintf(w->hostnqn, sizeof(w->hostnqn), "%s", hostnqn);
+		rc = nvmf_hosts_remove(&s->hosts, hostnqn);
+	}
+	if (rc != 0) {
+		free(w);
+		done(arg, rc);
+		return;
+	}
+	USDT(nvmf_subsystem_remove_host, s->nqn, w->hostnqn);
+	nvmf_tgt_discovery_changed(s->tgt);
+	w->match = host_is;
+	w->done = done;
+	w->arg = arg;
+	nvmf_subsystem_end_ctrlrs(s, w, "its host was removed");
+}
+
+const char *nvmf_subsystem_next_host(const struct nvmf_subsystem *s, const char *after)
+{
+	return nvmf_hosts_next(&s->hosts, after);
+}

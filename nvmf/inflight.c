@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every outstanding command, for whoever asks why something takes so long. The groups are called one after the other, so that
+ * none of them can change what is being looked at. */
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+struct inflight_call {
+	struct nvmf_poll_group *group;
+	struct nvmf_inflight *list;
+	size_t count, room;
+};
+
+static void count_on_group(void *arg)
+{
+	struct inflight_call *call = arg;
+	struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
+		const struct nvmf_transport_ops *ops = qpair->transport->ops;
+		struct nvmf_request *req = ops->request_next(qpair, NULL);
+		for (; req != NULL; req = ops->request_next(qpair, req)) {
+			call->room++;
+		}
+	}
+}
+
+static const struct {
+	const char *state, *waits_for;
+} wheres[NVMF_REQUEST_WHERES] = {
+	[NVMF_REQUEST_PAUSED] = {"PAUSED", "paused namespace"},
+	[NVMF_REQUEST_FUSED] = {"FUSED", "other half of a fused pair"},
+	[NVMF_REQUEST_CONTROL] = {"CONTROL", "control thread"},
+	[NVMF_REQUEST_HELD] = {"HELD", "an event"},
+	[NVMF_REQUEST_BDEV] = {"BDEV", "bdev"},
+};
+
+static void describe_command(const struct nvmf_request *req, struct nvmf_inflight *out)
+{
+	const struct nvme_sqe *sqe = req->sqe;
+	bool fabrics = sqe->opcode == nvme_admin_fabrics;
+
+	out->cid = nvmf_request_cid(req);
+	out->opcode = sqe->opcode;
+	out->fabrics = fabrics;
+	out->admin = req->qpair->qid == 0;
+	out->nsid = fabrics ? 0 : le32toh(sqe->nsid);
+	if (out->admin || fabrics) {
+		return;
+	}
+	switch (sqe->opcode) {
+	case nvme_cmd_read:
+	case nvme_cmd_write:
+	case nvme_cmd_compare:
+	case nvme_cmd_write_zeroes:
+		out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
+		out->num_blocks = (le32toh(sqe->cdw12) & 0xffff) + 1;
+		break;
+	default:
+		break;
+	}
+}
+
+static void describe(struct nvmf_request *req, struct nvmf_inflight *out)
+{
+	const struct nvmf_qpair *qpair = req->qpair;
+	uint64_t now = env_ticks();
+
+	memset(out, 0, sizeof(*out));
+	out->qid = qpair->qid;
+	strcpy(out->hostnqn, qpair->hostnqn);
+	if (qpair->ctrlr != NULL) {
+		out->cntlid = qpair->ctrlr->cntlid;
+		strcpy(out->subnqn, qpair->ctrlr->subsystem->nqn);
+	}
+	describe_command(req, out);
+	out->object = req;
+	out->age_ticks = now - req->start_ticks;
+	if (req->where == NVMF_REQUEST_TRANSPORT) {
+		qpair->transport->ops->request_describe(req, out);
+	} else {
+		out->state = wheres[req->where].state;
+		out->waits_for = wheres[req->where].waits_for;
+		out->state_age_ticks = now - req->where_ticks;
+	}
+	if (req->where == NVMF_REQUEST_BDEV) {
+		out->waits_for = bdev_io_state_name((enum bdev_io_state)req->bdev_io.state);
+	}
+}
+
+static void list_on_group(void *arg)
+{
+	struct inflight_call *call = arg;
+	struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
+		const struct nvmf_transport_ops *ops = qpair->transport->ops;
+		struct nvmf_request *req = ops->request_next(qpair, NULL);
+		for (; req != NULL && call->count < call->room; req = ops->request_next(qpair, req)) {
+			describe(req, &call->list[call->count++]);
+		}
+	}
+}
+
+size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
+{
+	struct inflight_call call = {0};
+
+	*list = NULL;
+	TAILQ_FOREACH (call.group, &tgt->groups, link) {
+		thread_call(call.group->thread, count_on_group, &call);
+	}
+	call.room += 64; /* some more may come before we look again */
+	call.list = calloc(call.room, sizeof(*call.list));
+	if (call.list == NULL) {
+		return 0;
+	}
+	TAILQ_FOREACH (call.group, &tgt->groups, link) {
+		thread_call(call.group->thread, list_on_group, &call);
+	}
+	if (call.count == 0) {
+		free(call.list);
+		call.list = NULL;
+	}
+	*list = call.list;
+	return call.count;
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of nvmf/.
+ *
+ * Threads: what is not marked otherwise belongs to the control thread. "Group" marks what belongs to a poll group's
+ * thread. The two talk by thread_post() (messages that live in what they are about, so that none can be refused)
+ * and, control thread to group only, by thread_call(). */
+#ifndef NVMF_INTERNAL_H
+#define NVMF_INTERNAL_H
+
+#include <assert.h>
+#include <rte_common.h>
+#include "env_dpdk/env.h"
+#include "nvmf/nvmf.h"
+#include "nvmf/transport.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+#define ARRAY_SIZE(a_) (sizeof(a_) / sizeof((a_)[0]))
+
+/* ---- State machines ---- */
+
+/* Whether a transition is in the table (allowed[old] has bit new): debug builds abort if not, release builds count. */
+void nvmf_state_check(const char *machine, const uint16_t *allowed, unsigned old, unsigned new);
+uint64_t nvmf_state_violations(void);
+
+/* ---- Notices: nvmf.c ---- */
+
+enum nvmf_notice {
+	NVMF_NOTICE_SUBSYSTEM_CREATE,
+	NVMF_NOTICE_SUBSYSTEM_DESTROY,
+	NVMF_NOTICE_HOST_CONNECT,
+	NVMF_NOTICE_HOST_DISCONNECT,
+	NVMF_NOTICE_NS_ADD,
+	NVMF_NOTICE_NS_REMOVE,
+	NVMF_NOTICE_NS_RESIZE,
+	NVMF_NOTICES,
+};
+void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- Poll groups and their views of subsystems: poll_group.c, view.c ---- */
+
+enum nvmf_view_state {
+	NVMF_VIEW_INACTIVE = 0,
+	NVMF_VIEW_ACTIVE = 1,
+	NVMF_VIEW_PAUSED = 2,
+	NVMF_VIEW_PAUSING = 3, /* gates are closed; commands under way are ending */
+	NVMF_VIEW_STATES,
+};
+
+STAILQ_HEAD(nvmf_request_queue, nvmf_request);
+
+/* A namespace as one poll group sees it. Group. */
+struct nvmf_ns_view {
+	/* What every command touches: one line. */
+	struct nvmf_geometry geo;
+	struct bdev_channel *ch;
+	struct bdev_desc *desc;
+	struct nvmf_subsystem_view *view;
+	uint32_t outstanding; /* commands in the bdev, or using memory that it lends */
+	uint32_t nsid;
+	uint32_t anagrpid;
+	bool closed;      /* new commands wait */
+	bool restricted;  /* only for controllers that have it in their visible set */
+	bool write_cache; /* FUA needs a flush */
+	/* Counters, the second. */
+	uint64_t read_ops __attribute__((aligned(64)));
+	uint64_t write_ops;
+	uint64_t read_blocks, written_blocks; /* units of 512 bytes */
+};
+
+struct nvmf_io_counters {
+	uint64_t read_ops, write_ops;
+	uint64_t read_blocks, written_blocks;
+};
+
+/* A subsystem as one poll group sees it. Group; made and freed by the control thread with a thread_call(). */
+struct nvmf_subsystem_view {
+	struct nvmf_subsystem *subsystem;
+	struct nvmf_poll_group *group;
+	uint32_t max_nsid;
+	uint32_t paused_nsid;             /* PAUSING, PAUSED: 0, an nsid or NVME_NSID_ALL */
+	uint8_t state;                    /* enum nvmf_view_state */
+	struct nvmf_request_queue paused; /* commands that wait */
+	uint32_t num_paused;
+	struct thread_msg drained_msg;
+	struct nvmf_io_counters gone; /* of namespaces that were removed */
+	struct nvmf_ns_view *ns[];    /* by nsid - 1 */
+};
+
+struct nvmf_poll_group {
+	struct nvmf_tgt *tgt;
+	struct thread *thread;
+	struct nvmf_subsystem_view **views;               /* by subsystem index; group */
+	TAILQ_HEAD(, nvmf_transport_group) tgroups;       /* group */
+	TAILQ_HEAD(, nvmf_qpair) qpairs;                  /* group */
+	bool stopping;                                    /* group: takes no more */
+	uint64_t completed, failed;                       /* group: I/O commands */
+	uint64_t admin_qpairs, io_qpairs;                 /* group: ever */
+	uint64_t current_admin_qpairs, current_io_qpairs; /* group */
+	uint32_t ctl_admin_qpairs, ctl_io_qpairs;         /* control thread: for spreading */
+	TAILQ_ENTRY(nvmf_poll_group) link;
+};
+
+int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_poll_group **group);
+void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
+int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
+void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group);
+
+/* View of every group; control thread. */
+int nvmf_views_create(struct nvmf_subsystem *s);
+void nvmf_views_destroy(struct nvmf_subsystem *s);
+void nvmf_views_activate(struct nvmf_subsystem *s);
+void nvmf_views_deactivate(struct nvmf_subsystem *s);
+/* Closes the gates; nvmf_subsystem_view_drained() will be called for each view that still has commands under way:
+ * how many those are. */
+unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid);
+void nvmf_views_resume(struct nvmf_subsystem *s);
+/* Namespaces in views of started subsystems. Removing: paused, or the subsystem has no queue pairs. */
+int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid);
+void nvmf_views_update_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+void nvmf_views_sum(struct nvmf_subsystem *s, struct nvmf_io_counters *sum);
+
+/* Group. A command begins or ends to count as under way. */
+static inline void nvmf_ns_view_enter(struct nvmf_ns_view *nsv, struct nvmf_request *req)
+{
+	nsv->outstanding++;
+	req->ns_view = nsv;
+	req->counted = true;
+}
+void nvmf_view_check_drained(struct nvmf_subsystem_view *view);
+static inline void nvmf_ns_view_leave(struct nvmf_request *req)
+{
+	struct nvmf_ns_view *nsv = req->ns_view;
+
+	req->counted = false;
+	if (--nsv->outstanding == 0 && __builtin_expect(nsv->closed, 0)) {
+		nvmf_view_check_drained(nsv->view);
+	}
+}
+/* Group. True if the command has to wait; it then is in the queue. gated: before its data phase. */
+bool nvmf_view_hold(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req, bool gated);
+/* Group. Takes a queue pair's commands out of the queue and fails them. */
+void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status);
+void nvmf_view_unhold(struct nvmf_request *req);
+
+/* ---- Target: tgt.c, transport.c, listener.c ---- */
+
+struct nvmf_listen { /* an address that a transport listens on, for one subsystem or several */
+	struct nvmf_address address;
+	unsigned refs;
+	uint16_t portid;
+	TAILQ_ENTRY(nvmf_listen) link;
+};
+
+struct nvmf_listener { /* a subsystem on an address */
+	struct nvmf_transport *transport;
+	struct nvmf_listen *listen;
+	TAILQ_ENTRY(nvmf_listener) link;
+};
+
+struct nvmf_referral_node {
+	struct nvmf_referral referral; /* first: nvmf_referral_next() hands it out */
+	TAILQ_ENTRY(nvmf_referral_node) link;
+};
+
+struct nvmf_tgt {
+	char *name;
+	enum nvmf_tgt_state state;
+	uint32_t max_subsystems;
+	uint32_t discovery_filter;
+	uint16_t crdt[3];
+	cpu_set_t cores;
+	bool all_cores;
+	struct nvmf_subsystem **subsystems; /* by index; holes are NULL */
+	struct nvmf_subsystem *discovery;
+	TAILQ_HEAD(, nvmf_poll_group) groups;
+	TAILQ_HEAD(, nvmf_transport) transports;
+	TAILQ_HEAD(, nvmf_referral_node) referrals;
+	uint64_t generation; /* of the discovery log */
+	uint16_t next_portid;
+	uint32_t num_qpairs;         /* accepted, not yet gone */
+	uint64_t connect_timeout_us; /* for a new queue pair's Connect to arrive */
+	nvmf_done_fn stop_done;
+	void *stop_arg;
+	uint32_t stopping_subsystems;
+	struct thread_msg stop_msg;
+	TAILQ_ENTRY(nvmf_tgt) link;
+};
+
+/* The discovery log changed: a new generation, and an event for discovery controllers. */
+void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt);
+void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt);
+void nvmf_tgt_destroyed(void); /* nvmf.c */
+const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype);
+void nvmf_transport_destroy(struct nvmf_transport *transport);
+/* One more, or one fewer, subsystem wants an address. */
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address,
+			  struct nvmf_listen **listen);
+void nvmf_transport_unlisten(struct nvmf_transport *t, struct nvmf_listen *listen);
+void nvmf_referrals_free(struct nvmf_tgt *tgt);
+
+/* ---- Subsystems: subsystem.c, subsystem_state.c, ns.c, host.c ---- */
+
+struct nvmf_host {
+	TAILQ_ENTRY(nvmf_host) link;
+	char nqn[NVMF_NQN_MAX + 1];
+};
+TAILQ_HEAD(nvmf_hosts, nvmf_host);
+struct nvmf_host *nvmf_hosts_find(const struct nvmf_hosts *hosts, const char *nqn);
+int nvmf_hosts_add(struct nvmf_hosts *hosts, const char *nqn);
+int nvmf_hosts_remove(struct nvmf_hosts *hosts, const char *nqn);
+void nvmf_hosts_free(struct nvmf_hosts *hosts);
+const char *nvmf_hosts_next(const struct nvmf_hosts *hosts, const char *after);
+
+struct nvmf_ns {
+	struct nvmf_subsystem *subsystem;
+	uint32_t nsid;
+	struct nvmf_ns_opts opts;
+	struct bdev_desc *desc;
+	struct bdev *bdev;
+	struct nvmf_geometry geo;
+	struct nvmf_hosts hosts; /* no_auto_visible */
+	bool removing;
+};
+bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn);
+/* Closes the bdev and frees it; no view has it. */
+void nvmf_ns_free(struct nvmf_ns *ns);
+uint32_t nvmf_ns_block_size(const struct nvmf_ns *ns);
+
+enum nvmf_op_kind {
+	NVMF_OP_START,
+	NVMF_OP_PAUSE,
+	NVMF_OP_RESUME,
+	NVMF_OP_STOP,
+	NVMF_OP_CHANGE, /* pause nsid, apply, resume */
+};
+
+/* One change of a subsystem, in its queue. */
+struct nvmf_op {
+	enum nvmf_op_kind kind;
+	enum nvmf_subsystem_state original; /* the subsystem's state when the change began */
+	uint32_t nsid;
+	int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op); /* CHANGE */
+	nvmf_done_fn done;
+	void *arg;
+	STAILQ_ENTRY(nvmf_op) link;
+};
+
+/* Somebody who waits for controllers to be gone. */
+struct nvmf_ctrlr_waiter {
+	bool (*match)(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w);
+	union {
+		char hostnqn[NVMF_NQN_MAX + 1];
+		struct nvmf_address address;
+	};
+	nvmf_done_fn done; /* may be NULL */
+	void *arg;
+	TAILQ_ENTRY(nvmf_ctrlr_waiter) link;
+};
+
+struct nvmf_subsystem {
+	struct nvmf_tgt *tgt;
+	uint32_t index; /* in the target and in the groups' views */
+	enum nvmf_subtype subtype;
+	enum nvmf_subsystem_state state;
+	uint64_t state_ticks;
+	uint64_t created_ticks;
+	bool connectable;       /* started, and not about to stop */
+	uint32_t pending_views; /* pausing: views that have not drained */
+	uint32_t paused_nsid;
+	STAILQ_HEAD(, nvmf_op) ops;
+	struct nvmf_op *op; /* under way; no longer in the list */
+	bool views_open;    /* every group has a view of it */
+	TAILQ_HEAD(, nvmf_ctrlr_waiter) waiters;
+	uint16_t trace_owner;
+
+	char serial_number[NVMF_SN_MAX + 1];
+	char model_number[NVMF_MN_MAX + 1];
+	bool allow_any_host;
+	bool ana_reporting;
+	bool static_ctrlrs;
+	uint16_t min_cntlid, max_cntlid, next_cntlid;
+	uint32_t max_nsid;
+	struct nvmf_ns **ns; /* by nsid - 1 */
+	struct nvmf_hosts hosts;
+	TAILQ_HEAD(, nvmf_listener) listeners;
+	TAILQ_HEAD(, nvmf_ctrlr) ctrlrs;
+	struct thread_msg destroy_msg; /* freed from the loop, where no caller is left that looks at it */
+	nvmf_done_fn destroy_done;
+	void *destroy_arg;
+	char nqn[NVMF_NQN_MAX + 1];
+};
+
+int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype subtype,
+		       const struct nvmf_subsystem_opts *opts, struct nvmf_subsystem **subsystem);
+/* Queues a change; done(arg, what apply returned). */
+void nvmf_subsystem_change(struct nvmf_subsystem *s, uint32_t nsid,
+			   int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op), nvmf_done_fn done,
+			   void *arg);
+void nvmf_subsystem_view_drained(struct nvmf_subsystem *s);
+/* A controller is gone: what waited for that goes on. */
+void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s);
+/* Frees an INACTIVE subsystem. */
+void nvmf_subsystem_free(struct nvmf_subsystem *s);
+struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s,
+						   const struct nvmf_address *address);
+void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l);
+/* Ends the associations that match; w->done when they are gone. w is consumed. */
+void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waiter *w, const char *why);
+/* Makes the groups' views, once there are groups and for as long as it is not INACTIVE. */
+int nvmf_subsystem_open_views(struct nvmf_subsystem *s);
+
+/* ---- Controllers: ctrlr.c, keepalive.c, aer.c, error_log.c ---- */
+
+#define NVMF_AER_MAX        4  /* AERL + 1 */
+#define NVMF_ABORT_MAX      4  /* ACL + 1 */
+#define NVMF_ERROR_LOG_SIZE 64 /* ELPE + 1 */
+#define NVMF_CHANGED_NS_MAX NVME_ID_NS_LIST_MAX
+
+/* The last errors of a controller; written by any thread, read by the control thread. */
+struct nvmf_error_log {
+	_Atomic uint64_t count;
+	struct {
+		_Atomic uint32_t sequence; /* odd while it is being written */
+		struct nvme_error_log_page entry;
+	} slots[NVMF_ERROR_LOG_SIZE];
+};
+void nvmf_error_log_add(struct nvmf_error_log *log, const struct nvmf_request *req, uint16_t status);
+/* The n-th newest: false if there is none. */
+bool nvmf_error_log_get(struct nvmf_error_log *log, unsigned n, struct nvme_error_log_page *entry);
+
+enum nvmf_event { /* asynchronous events that we raise */
+		  NVMF_EVENT_NS_CHANGED,
+		  NVMF_EVENT_ANA_CHANGED,
+		  NVMF_EVENT_DISCOVERY_CHANGED,
+		  NVMF_EVENTS,
+};
+
+struct nvmf_features {
+	uint32_t arbitration;
+	uint32_t power_management;
+	uint32_t temperature_over, temperature_under; /* thresholds of the composite temperature */
+	uint32_t error_recovery;
+	uint32_t volatile_write_cache;
+	uint32_t write_atomicity;
+	uint32_t async_events;
+	uint8_t host_behavior;
+};
+
+struct nvmf_ctrlr {
+	struct nvmf_subsystem *subsystem;
+	struct nvmf_transport *transport;
+	struct nvmf_address listen_address;
+	uint16_t cntlid;
+	enum nvmf_ctrlr_state state;
+	uint64_t state_ticks;
+	uint32_t cc;
+	uint16_t trace_owner;
+	_Atomic uint32_t kato_ms; /* also read by groups */
+	struct thread_timer kato_timer;
+	struct thread_timer idle_timer; /* disabled or shut down: the host is to come back or go */
+	struct nvmf_qpair *admin_qpair;
+	TAILQ_HEAD(, nvmf_qpair) qpairs;
+	uint32_t num_io_qpairs;
+	uint32_t max_io_qpairs;
+	struct nvmf_features features;
+	struct nvmf_request *aers[NVMF_AER_MAX];
+	unsigned num_aers;
+	bool event_pending[NVMF_EVENTS];
+	bool event_masked[NVMF_EVENTS]; /* sent; not again before its log page is read */
+	unsigned num_aborts;
+	uint32_t num_changed_ns; /* NVMF_CHANGED_NS_MAX + 1: too many */
+	uint32_t changed_ns[NVMF_CHANGED_NS_MAX];
+	struct nvmf_error_log error_log;
+	uint8_t hostid[16];
+	char hostnqn[NVMF_NQN_MAX + 1];
+	TAILQ_ENTRY(nvmf_ctrlr) link;
+	_Atomic uint64_t visible[]; /* bit nsid - 1; also read by groups */
+};
+
+static inline bool nvmf_ctrlr_sees(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+{
+	uint64_t word = atomic_load_explicit(&ctrlr->visible[(nsid - 1) / 64], memory_order_relaxed);
+
+	return word >> ((nsid - 1) % 64) & 1;
+}
+
+struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin,
+				     const struct nvmf_connect *c, uint16_t cntlid);
+struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid);
+void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, uint16_t qid);
+/* Ends the association; it is freed when its last queue pair is gone. why: for the log. */
+void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why);
+void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state);
+/* The answers to a queue pair's life: it has begun to disconnect; it is gone. */
+void nvmf_ctrlr_qpair_closing(struct nvmf_qpair *qpair);
+void nvmf_ctrlr_qpair_gone(struct nvmf_qpair *qpair);
+uint64_t nvmf_ctrlr_cap(const struct nvmf_ctrlr *ctrlr);
+uint32_t nvmf_ctrlr_csts(const struct nvmf_ctrlr *ctrlr);
+/* What a write to CC brings about. */
+void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc);
+void nvmf_ctrlr_set_visible(struct nvmf_ctrlr *ctrlr, uint32_t nsid, bool visible);
+/* Has the group disconnect a queue pair. */
+void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair);
+
+void nvmf_features_reset(struct nvmf_ctrlr *ctrlr);
+void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms);
+void nvmf_keepalive_stop(struct nvmf_ctrlr *ctrlr);
+
+/* Raises an event, if the host has it enabled. */
+void nvmf_event_raise(struct nvmf_ctrlr *ctrlr, enum nvmf_event event);
+/* Its log page was read: it may be sent again. */
+void nvmf_event_clear(struct nvmf_ctrlr *ctrlr, enum nvmf_event event);
+void nvmf_event_abort_all(struct nvmf_ctrlr *ctrlr, uint16_t status);
+bool nvmf_event_abort(struct nvmf_ctrlr *ctrlr, uint16_t cid);
+void nvmf_ns_changed(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+
+/* ---- Requests: request.c, io.c, qpair.c; group ---- */
+
+/* Ends a request. */
+void nvmf_request_finish(struct nvmf_request *req, uint16_t status);
+/* The same for a field of the command that is bad (NVMF_WHERE...). */
+void nvmf_request_finish_at(struct nvmf_request *req, uint16_t status, uint16_t where);
+/* For functions that answer an enum nvmf_next. */
+enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, uint16_t where);
+/* After its length and direction are known: decodes the data pointer. */
+enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_t length);
+static inline void nvmf_request_set_where(struct nvmf_request *req, enum nvmf_request_where where)
+{
+	req->where = (uint8_t)where;
+	if (where != NVMF_REQUEST_TRANSPORT) { /* which keeps its own time */
+		req->where_ticks = thread_now();
+	}
+}
+
+/* I/O commands. io_start also for one that has waited. */
+enum nvmf_next nvmf_io_start(struct nvmf_request *req);
+void nvmf_io_exec(struct nvmf_request *req);
+void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status);
+/* Admin and fabrics commands; any queue pair that is not an enabled I/O one. */
+enum nvmf_next nvmf_admin_start(struct nvmf_request *req);
+void nvmf_admin_exec(struct nvmf_request *req);
+
+void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state);
+/* Connect has succeeded; ctrlr, view and qid are set. */
+void nvmf_qpair_connected(struct nvmf_qpair *qpair);
+
+/* ---- Admin commands on the control thread: admin*.c, connect.c, property.c, abort.c, discovery.c ---- */
+
+/* Sends a request back to its group, where it ends. The last touch. */
+void nvmf_request_answer(struct nvmf_request *req, uint16_t status);
+void nvmf_request_answer_at(struct nvmf_request *req, uint16_t status, uint16_t where);
+struct nvmf_ctrlr *nvmf_request_ctrlr(const struct nvmf_request *req);
+
+/* The request's data as a window [start, start + length) on something longer. */
+struct nvmf_window {
+	struct nvmf_request *req;
+	uint64_t start;
+};
+void nvmf_window_zero(struct nvmf_window *w);
+/* Copies the part of [at, at + len) that the window shows. */
+void nvmf_window_put(struct nvmf_window *w, uint64_t at, const void *data, size_t len);
+/* Copies the request's data out of its buffers: how many bytes. */
+size_t nvmf_request_copy_data(const struct nvmf_request *req, void *to, size_t len);
+
+void nvmf_connect_run(struct nvmf_request *req);
+void nvmf_property_get_run(struct nvmf_request *req);
+void nvmf_property_set_run(struct nvmf_request *req);
+void nvmf_identify_run(struct nvmf_request *req);
+void nvmf_get_log_run(struct nvmf_request *req);
+void nvmf_get_features_run(struct nvmf_request *req);
+void nvmf_set_features_run(struct nvmf_request *req);
+void nvmf_aer_run(struct nvmf_request *req);
+void nvmf_abort_run(struct nvmf_request *req);
+/* Writes the discovery log as a controller's host sees it: its length in bytes. */
+uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);
+/* Fills in the effects of every command that is implemented. */
+void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log);
+
+/* Whether a host may connect to a subsystem through an address. */
+bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_address *address);
+
+#endif

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O commands (NVM 3.2) on an enabled I/O queue: from the capsule to the bdev and back. The poll group's thread.
+ *
+ * A command looks its namespace up twice, when it arrives and when it is carried out: in between its data may have
+ * travelled, and the namespace may have been replaced. Only from then on does it count as under way. */
+#include <string.h>
+#include "nvmf/internal.h"
+
+static struct nvmf_ns_view *find_ns(const struct nvmf_qpair *qpair, uint32_t nsid)
+{
+	const struct nvmf_subsystem_view *view = qpair->view;
+
+	if (__builtin_expect(nsid - 1 >= view->max_nsid, 0)) {
+		return NULL;
+	}
+	struct nvmf_ns_view *nsv = view->ns[nsid - 1];
+	if (nsv != NULL && __builtin_expect(nsv->restricted, 0) && !nvmf_ctrlr_sees(qpair->ctrlr, nsid)) {
+		return NULL;
+	}
+	return nsv;
+}
+
+/* True if the command now waits for its namespace. */
+static inline bool hold(struct nvmf_request *req, uint32_t nsid, bool gated)
+{
+	struct nvmf_subsystem_view *view = req->qpair->view;
+
+	return __builtin_expect(view->state != NVMF_VIEW_ACTIVE, 0) && nvmf_view_hold(view, nsid, req, gated);
+}
+
+static bool fuse_is_good(const struct nvmf_request *req)
+{
+	switch (req->fuse) {
+	case NVME_FUSE_NONE:
+		return true;
+	case NVME_FUSE_FIRST:
+		return req->sqe->opcode == nvme_cmd_compare;
+	default:
+		return req->sqe->opcode == nvme_cmd_write;
+	}
+}
+
+static enum nvmf_next rw_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint8_t xfer)
+{
+	struct nvmf_lba_range range;
+	uint16_t where;
+	uint16_t status = nvmf_decode_rw(req->sqe, &nsv->geo, &range, &where);
+
+	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+		return nvmf_request_reject(req, status, where);
+	}
+	return nvmf_request_data(req, xfer, (uint64_t)range.num_blocks << nsv->geo.block_shift);
+}
+
+static enum nvmf_next dsm_start(struct nvmf_request *req)
+{
+	struct nvmf_dsm dsm;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL,
+				 dsm.num_ranges * sizeof(struct nvme_dsm_range));
+}
+
+static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
+{
+	switch (req->sqe->opcode) {
+	case nvme_cmd_read:
+		return rw_start(req, nsv, NVME_DATA_TFR_CTRL_TO_HOST);
+	case nvme_cmd_write:
+	case nvme_cmd_compare:
+		return rw_start(req, nsv, NVME_DATA_TFR_HOST_TO_CTRL);
+	case nvme_cmd_dsm:
+		return dsm_start(req);
+	default:
+		return NVMF_NEXT_EXEC;
+	}
+}
+
+static bool opcode_is_known(uint8_t opcode)
+{
+	switch (opcode) {
+	case nvme_cmd_flush:
+	case nvme_cmd_write:
+	case nvme_cmd_read:
+	case nvme_cmd_compare:
+	case nvme_cmd_write_zeroes:
+	case nvme_cmd_dsm:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Fabrics commands on an I/O queue that is connected: only Connect is defined there, and out of place. */
+static enum nvmf_next unknown_start(struct nvmf_request *req)
+{
+	const struct nvmf_fabrics_sqe *fabrics = (const void *)req->sqe;
+
+	if (req->sqe->opcode != nvme_admin_fabrics) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
+	}
+	return nvmf_request_reject(req,
+				   fabrics->fctype == nvme_fabrics_type_connect
+					   ? NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR)
+					   : NVME_ST_DNR(GENERIC, INVALID_OPCODE),
+				   NVMF_WHERE_FCTYPE);
+}
+
+enum nvmf_next nvmf_io_start(struct nvmf_request *req)
+{
+	uint32_t nsid = le32toh(req->sqe->nsid);
+
+	if (__builtin_expect(!opcode_is_known(req->sqe->opcode), 0)) {
+		return unknown_start(req);
+	}
+	if (__builtin_expect(!fuse_is_good(req), 0)) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_FLAGS_FUSE);
+	}
+	if (hold(req, nsid, true)) {
+		return NVMF_NEXT_WAIT;
+	}
+	const struct nvmf_ns_view *nsv = find_ns(req->qpair, nsid);
+	if (__builtin_expect(nsv == NULL, 0)) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+	}
+	return ns_start(req, nsv);
+}
+
+/* ---- Carrying out ---- */
+
+static void count_io(const struct nvmf_request *req)
+{
+	struct nvmf_ns_view *nsv = req->ns_view;
+	uint64_t units = req->length >> 9;
+
+	if (req->bdev_io.type == BDEV_IO_READ) {
+		nsv->read_ops++;
+		nsv->read_blocks += units;
+	} else if (req->bdev_io.type == BDEV_IO_WRITE || req->bdev_io.type == BDEV_IO_COMPARE_AND_WRITE) {
+		nsv->write_ops++;
+		nsv->written_blocks += units;
+	}
+}
+
+static void submit(struct nvmf_request *req)
+{
+	nvmf_request_set_where(req, NVMF_REQUEST_BDEV);
+	bdev_submit(&req->bdev_io);
+}
+
+static bool wants_fua(const struct nvmf_request *req)
+{
+	switch (req->sqe->opcode) {
+	case nvme_cmd_write:
+	case nvme_cmd_write_zeroes:
+		return (le32toh(req->sqe->cdw12) >> 16 & NVME_IO_FUA) != 0 && req->ns_view->write_cache;
+	default:
+		return false;
+	}
+}
+
+static void io_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *req = arg;
+
+	if (__builtin_expect(io->status != NVME_ST_SUCCESS, 0)) {
+		nvmf_request_finish(req, io->status);
+		return;
+	}
+	count_io(req);
+	if (__builtin_expect(wants_fua(req), 0) && req->phase == 0) {
+		req->phase = 1;
+		bdev_io_set_rw(io, BDEV_IO_FLUSH, NULL, 0, 0, req->ns_view->geo.num_blocks);
+		submit(req);
+		return;
+	}
+	nvmf_request_finish(req, NVME_ST_SUCCESS);
+}
+
+/* The command is under way from here. */
+static void enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io_cb done)
+{
+	nvmf_ns_view_enter(nsv, req);
+	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
+	req->phase = 0;
+}
+
+/* Read, Write and Compare: the range, if it is the one that the data were transferred for. */
+static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+			 struct nvmf_lba_range *range, uint16_t *where)
+{
+	uint16_t status = nvmf_decode_rw(req->sqe, &nsv->geo, range, where);
+
+	if (status == NVME_ST_SUCCESS && (uint64_t)range->num_blocks << nsv->geo.block_shift != req->length) {
+		*where = NVMF_WHERE_NSID; /* it has another block size than when the command came */
+		return NVME_ST(GENERIC, NS_NOT_READY);
+	}
+	return status;
+}
+
+static void rw_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum bdev_io_type type)
+{
+	struct nvmf_lba_range range;
+	uint16_t where;
+	uint16_t status = rw_range(req, nsv, &range, &where);
+
+	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+		nvmf_request_finish_at(req, status, where);
+		return;
+	}
+	enter(req, nsv, io_done);
+	bdev_io_set_rw(&req->bdev_io, type, req->iov, req->iovcnt, range.slba, range.num_blocks);
+	submit(req);
+}
+
+static void flush_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	enter(req, nsv, io_done);
+	bdev_io_set_rw(&req->bdev_io, BDEV_IO_FLUSH, NULL, 0, 0, nsv->geo.num_blocks);
+	submit(req);
+}
+
+static void write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	struct nvmf_lba_range range;
+	bool deallocate;
+	uint16_t where;
+	uint16_t status = nvmf_decode_write_zeroes(req->sqe, &nsv->geo, &range, &deallocate, &where);
+
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_finish_at(req, status, where);
+		return;
+	}
+	enter(req, nsv, io_done);
+	bdev_io_set_rw(&req->bdev_io, BDEV_IO_WRITE_ZEROES, NULL, 0, range.slba, range.num_blocks);
+	submit(req);
+}
+
+/* ---- Dataset Management: its ranges one after the other ---- */
+
+static void copy_range(const struct nvmf_request *req, unsigned index, struct nvme_dsm_range *range)
+{
+	size_t skip = index * sizeof(*range), copied = 0;
+
+	for (unsigned i = 0; i < req->iovcnt && copied < sizeof(*range); i++) {
+		size_t len = req->iov[i].iov_len;
+		if (skip >= len) {
+			skip -= len;
+			continue;
+		}
+		size_t n = len - skip < sizeof(*range) - copied ? len - skip : sizeof(*range) - copied;
+		memcpy((uint8_t *)range + copied, (uint8_t *)req->iov[i].iov_base + skip, n);
+		copied += n;
+		skip = 0;
+	}
+}
+
+static uint16_t dsm_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, unsigned index,
+			  struct nvmf_lba_range *out, uint16_t *where)
+{
+	struct nvme_dsm_range range = {0};
+
+	copy_range(req, index, &range);
+	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, out, where);
+}
+
+static void dsm_next(struct nvmf_request *req)
+{
+	struct nvmf_lba_range range;
+	struct nvmf_dsm dsm;
+	uint16_t where;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	while (req->dsm_next < dsm.num_ranges) {
+		uint16_t status = dsm_range(req, req->ns_view, req->dsm_next, &range, &where);
+		if (status != NVME_ST_SUCCESS) { /* the namespace has shrunk since the ranges were checked */
+			nvmf_request_finish_at(req, status, where);
+			return;
+		}
+		req->dsm_next++;
+		if (range.num_blocks != 0) {
+			bdev_io_set_rw(&req->bdev_io, BDEV_IO_UNMAP, NULL, 0, range.slba, range.num_blocks);
+			submit(req);
+			return;
+		}
+	}
+	nvmf_request_finish(req, NVME_ST_SUCCESS);
+}
+
+static void dsm_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *req = arg;
+
+	if (io->status != NVME_ST_SUCCESS) {
+		nvmf_request_finish(req, io->status);
+		return;
+	}
+	dsm_next(req);
+}
+
+/* Nothing is deallocated if one of the ranges is bad. Integral read and write hints mean nothing to us. */
+static void dsm_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	struct nvmf_lba_range range;
+	struct nvmf_dsm dsm;
+	uint16_t where;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	for (unsigned i = 0; i < dsm.num_ranges; i++) {
+		uint16_t status = dsm_range(req, nsv, i, &range, &where);
+		if (status != NVME_ST_SUCCESS) {
+			nvmf_request_finish_at(req, status, where);
+			return;
+		}
+	}
+	if (!dsm.deallocate) {
+		nvmf_request_finish(req, NVME_ST_SUCCESS);
+		return;
+	}
+	enter(req, nsv, dsm_done);
+	req->dsm_next = 0;
+	dsm_next(req);
+}
+
+/* ---- Compare and Write, fused: NVM 2.1.4, Base 3.4.2 ---- */
+
+static void pair_finish(struct nvmf_request *first, struct nvmf_request *second, uint16_t first_status,
+			uint16_t second_status)
+{
+	first->fuse_peer = NULL;
+	second->fuse_peer = NULL;
+	nvmf_request_finish(first, first_status);
+	nvmf_request_finish(second, second_status);
+}
+
+static void pair_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *second = arg;
+
+	if (io->status == NVME_ST_SUCCESS) {
+		count_io(second);
+		pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, NVME_ST_SUCCESS);
+	} else {
+		pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
+	}
+}
+
+static void pair_exec(struct nvmf_request *first, struct nvmf_request *second, struct nvmf_ns_view *nsv)
+{
+	struct nvmf_lba_range a, b;
+	uint16_t where;
+	uint16_t status = rw_range(first, nsv, &a, &where);
+
+	if (status == NVME_ST_SUCCESS) {
+		status = rw_range(second, nsv, &b, &where);
+	}
+	if (status == NVME_ST_SUCCESS &&
+	    (first->sqe->nsid != second->sqe->nsid || a.slba != b.slba || a.num_blocks != b.num_blocks)) {
+		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+		where = NVMF_WHERE_CDW10;
+	}
+	if (status != NVME_ST_SUCCESS) {
+		first->error_where = where;
+		pair_finish(first, second, status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
+		return;
+	}
+	enter(second, nsv, pair_done);
+	second->bdev_io.compare.iovs = first->iov;
+	second->bdev_io.compare.iovcnt = first->iovcnt;
+	bdev_io_set_rw(&second->bdev_io, BDEV_IO_COMPARE_AND_WRITE, second->iov, second->iovcnt, b.slba,
+		       b.num_blocks);
+	nvmf_request_set_where(first, NVMF_REQUEST_BDEV);
+	submit(second);
+}
+
+/* The half that is ready first waits for the other. */
+static void fused_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	struct nvmf_request *peer = req->fuse_peer;
+
+	if (req->fuse_failed != 0) {
+		nvmf_request_finish_at(req, (uint16_t)(req->fuse_failed | NVME_SC_DNR),
+				       NVMF_WHERE_FLAGS_FUSE);
+	} else if (peer == NULL || peer->where != NVMF_REQUEST_FUSED) {
+		nvmf_request_set_where(req, NVMF_REQUEST_FUSED);
+	} else if (req->fuse == NVME_FUSE_FIRST) {
+		pair_exec(req, peer, nsv);
+	} else {
+		pair_exec(peer, req, nsv);
+	}
+}
+
+void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status)
+{
+	struct nvmf_request *peer = req->fuse_peer;
+
+	req->fuse_peer = NULL;
+	peer->fuse_peer = NULL;
+	peer->fuse_failed = NVME_SC_FUSED_FAIL;
+	if (peer->where == NVMF_REQUEST_FUSED) {
+		nvmf_request_finish_at(peer, NVME_ST_DNR(GENERIC, FUSED_FAIL), NVMF_WHERE_FLAGS_FUSE);
+	}
+}
+
+/* ---- */
+
+static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	switch (req->sqe->opcode) {
+	case nvme_cmd_read:
+		rw_exec(req, nsv, BDEV_IO_READ);
+		break;
+	case nvme_cmd_write:
+		rw_exec(req, nsv, BDEV_IO_WRITE);
+		break;
+	case nvme_cmd_compare:
+		rw_exec(req, nsv, BDEV_IO_COMPARE);
+		break;
+	case nvme_cmd_flush:
+		flush_exec(req, nsv);
+		break;
+	case nvme_cmd_write_zeroes:
+		write_zeroes_exec(req, nsv);
+		break;
+	default:
+		dsm_exec(req, nsv);
+		break;
+	}
+}
+
+static void lent_exec(struct nvmf_request *req)
+{
+	req->lend_open = false;
+	req->phase = 0;
+	req->bdev_io.iovs = req->iov;
+	req->bdev_io.iovcnt = 1;
+	submit(req);
+}
+
+void nvmf_io_exec(struct nvmf_request *req)
+{
+	uint32_t nsid = le32toh(req->sqe->nsid);
+
+	if (req->lent) {
+		lent_exec(req);
+		return;
+	}
+	if (hold(req, nsid, false)) {
+		return;
+	}
+	struct nvmf_ns_view *nsv = find_ns(req->qpair, nsid);
+	if (__builtin_expect(nsv == NULL, 0)) {
+		nvmf_request_finish_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+	} else if (__builtin_expect(req->fuse != NVME_FUSE_NONE, 0)) {
+		fused_exec(req, nsv);
+	} else {
+		ns_exec(req, nsv);
+	}
+}
+
+/* ---- Lending ---- */
+
+static enum bdev_io_type lend_type(const struct nvmf_request *req)
+{
+	if (req->qpair->qid == 0 || req->fuse != NVME_FUSE_NONE) {
+		return BDEV_IO_INVALID;
+	}
+	switch (req->sqe->opcode) {
+	case nvme_cmd_read:
+		return BDEV_IO_READ;
+	case nvme_cmd_write:
+		return BDEV_IO_WRITE;
+	default:
+		return BDEV_IO_INVALID;
+	}
+}
+
+bool nvmf_request_lend(struct nvmf_request *req)
+{
+	enum bdev_io_type type = lend_type(req);
+	struct nvmf_lba_range range;
+	uint16_t where;
+
+	if (type == BDEV_IO_INVALID || req->qpair->view->state != NVMF_VIEW_ACTIVE) {
+		return false;
+	}
+	struct nvmf_ns_view *nsv = find_ns(req->qpair, le32toh(req->sqe->nsid));
+	if (nsv == NULL || rw_range(req, nsv, &range, &where) != NVME_ST_SUCCESS) {
+		return false;
+	}
+	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, io_done, req);
+	bdev_io_set_rw(&req->bdev_io, type, NULL, 0, range.slba, range.num_blocks);
+	void *memory = bdev_lend(&req->bdev_io);
+	if (memory == NULL) {
+		return false;
+	}
+	nvmf_ns_view_enter(nsv, req);
+	req->iov[0] = (struct iovec){.iov_base = memory, .iov_len = req->length};
+	req->iovcnt = 1;
+	req->lent = true;
+	req->lend_open = true;
+	return true;
+}
+
+void nvmf_request_return(struct nvmf_request *req)
+{
+	if (req->lend_open) {
+		bdev_lend_return(&req->bdev_io);
+		req->lend_open = false;
+	}
+	req->lent = false;
+	nvmf_ns_view_leave(req);
+}

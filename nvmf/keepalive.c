@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The keep-alive timer, traffic-based (Base 3.9.4.2): any command of any of the controller's queues shows that the host lives.
+ * Groups note the time of the last command of each queue pair; when the timer runs out, it looks there and starts again
+ * for what is left. */
+#include "nvmf/internal.h"
+
+/* A discovery controller without a keep-alive timer ends after two minutes of silence (Base 3.1.2.3.3). */
+#define DISCOVERY_SILENCE_MS 120000
+
+static uint64_t last_heard(const struct nvmf_ctrlr *ctrlr)
+{
+	const struct nvmf_qpair *qpair;
+	uint64_t last = 0;
+
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		uint64_t ticks = atomic_load_explicit(&qpair->last_command_ticks, memory_order_relaxed);
+		if (ticks > last) {
+			last = ticks;
+		}
+	}
+	return last;
+}
+
+/* What is watched for, in milliseconds; 0: nothing. */
+static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
+{
+	uint32_t kato = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed);
+
+	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
+}
+
+static void expired(void *arg)
+{
+	struct nvmf_ctrlr *ctrlr = arg;
+	uint64_t timeout_us = timeout_ms(ctrlr) * UINT64_C(1000);
+	uint64_t now = env_ticks(), last = last_heard(ctrlr);
+	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
+
+	if (silent_us < timeout_us) {
+		thread_timer_start(&ctrlr->kato_timer, timeout_us - silent_us);
+		return;
+	}
+	nvmf_ctrlr_destroy(ctrlr, "nothing was heard of it for its keep-alive timeout");
+}
+
+/* Rounded up to the granularity that Identify tells (KAS), and to the transport's minimum; 0 stays: off. */
+static uint32_t round_kato(const struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
+{
+	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;
+	uint64_t unit = opts->kas != 0 ? opts->kas * UINT64_C(100) : 1;
+	uint64_t kato = kato_ms;
+
+	if (kato == 0) {
+		return 0;
+	}
+	if (kato < opts->min_kato_ms) {
+		kato = opts->min_kato_ms;
+	}
+	kato = (kato + unit - 1) / unit * unit;
+	return kato <= UINT32_MAX ? (uint32_t)kato : UINT32_MAX;
+}
+
+void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
+{
+	atomic_store_explicit(&ctrlr->kato_ms, round_kato(ctrlr, kato_ms), memory_order_relaxed);
+	ctrlr->kato_timer.fn = expired;
+	ctrlr->kato_timer.arg = ctrlr;
+	if (timeout_ms(ctrlr) == 0) {
+		thread_timer_stop(&ctrlr->kato_timer);
+	} else {
+		thread_timer_start(&ctrlr->kato_timer, timeout_ms(ctrlr) * UINT64_C(1000));
+	}
+}
+
+void nvmf_keepalive_stop(struct nvmf_ctrlr *ctrlr)
+{
+	thread_timer_stop(&ctrlr->kato_timer);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where subsystems can be reached, and where else hosts may look for some (referrals). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s,
+						   const struct nvmf_address *address)
+{
+	struct nvmf_listener *l;
+
+	TAILQ_FOREACH (l, &s->listeners, link) {
+		if (nvmf_address_equal(&l->listen->address, address)) {
+			return l;
+		}
+	}
+	return NULL;
+}
+
+/* The discovery subsystem answers wherever somebody listens. */
+bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_address *address)
+{
+	return s->subtype == NVMF_SUBTYPE_DISCOVERY || nvmf_subsystem_find_listener(s, address) != NULL;
+}
+
+int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_address *address)
+{
+	struct nvmf_transport *t = nvmf_transport_find(s->tgt, address->trtype);
+
+	if (t == NULL) {
+		log_error("listen_address: there is no transport %s; nvmf_create_transport makes one",
+			  address->trtype);
+		return -EINVAL;
+	}
+	if (nvmf_subsystem_find_listener(s, address) != NULL) {
+		return -EEXIST;
+	}
+	struct nvmf_listener *l = calloc(1, sizeof(*l));
+	if (l == NULL) {
+		return -ENOMEM;
+	}
+	l->transport = t;
+	int rc = nvmf_transport_listen(t, address, &l->listen);
+	if (rc != 0) {
+		free(l);
+		return rc;
+	}
+	TAILQ_INSERT_TAIL(&s->listeners, l, link);
+	USDT(nvmf_subsystem_add_listener, s->nqn, address->trtype, address->traddr, address->trsvcid);
+	nvmf_tgt_discovery_changed(s->tgt);
+	return 0;
+}
+
+void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l)
+{
+	USDT(nvmf_subsystem_remove_listener, s->nqn, l->listen->address.trtype, l->listen->address.traddr,
+	     l->listen->address.trsvcid);
+	TAILQ_REMOVE(&s->listeners, l, link);
+	nvmf_transport_unlisten(l->transport, l->listen);
+	free(l);
+}
+
+static bool came_through(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
+{
+	return nvmf_address_equal(&ctrlr->listen_address, &w->address);
+}
+
+void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				    nvmf_done_fn done, void *arg)
+{
+	struct nvmf_listener *l = nvmf_subsystem_find_listener(s, address);
+	struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
+
+	if (l == NULL || w == NULL) {
+		free(w);
+		done(arg, l == NULL ? -ENOENT : -ENOMEM);
+		return;
+	}
+	w->match = came_through;
+	w->address = l->listen->address;
+	w->done = done;
+	w->arg = arg;
+	nvmf_listener_free(s, l);
+	nvmf_tgt_discovery_changed(s->tgt);
+	nvmf_subsystem_end_ctrlrs(s, w, "its listener was removed");
+}
+
+struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after)
+{
+	return after == NULL ? TAILQ_FIRST(&s->listeners) : TAILQ_NEXT(after, link);
+}
+
+const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l)
+{
+	return &l->listen->address;
+}
+
+/* ---- Referrals ---- */
+
+static struct nvmf_referral_node *find_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address,
+						const char *subnqn)
+{
+	struct nvmf_referral_node *node;
+
+	TAILQ_FOREACH (node, &tgt->referrals, link) {
+		if (nvmf_address_equal(&node->referral.address, address) &&
+		    strcmp(node->referral.subnqn, subnqn) == 0) {
+			return node;
+		}
+	}
+	return NULL;
+}
+
+static const char *subnqn_or_default(const char *subnqn)
+{
+	return subnqn != NULL && subnqn[0] != 0 ? subnqn : NVMF_DISCOVERY_NQN;
+}
+
+int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *referral)
+{
+	const char *subnqn = subnqn_or_default(referral->subnqn);
+
+	if (!nvmf_nqn_is_valid(subnqn)) {
+		log_error("subnqn \"%s\" is not an NQN", subnqn);
+		return -EINVAL;
+	}
+	if (nvmf_transport_ops_find(referral->address.trtype) == NULL) {
+		log_error("trtype \"%s\" is no transport of this program", referral->address.trtype);
+		return -EINVAL;
+	}
+	if (find_referral(tgt, &referral->address, subnqn) != NULL) {
+		return -EEXIST;
+	}
+	struct nvmf_referral_node *node = calloc(1, sizeof(*node));
+	if (node == NULL) {
+		return -ENOMEM;
+	}
+	node->referral = *referral;
+	memmove(node->referral.subnqn, subnqn, strlen(subnqn) + 1); /* it may be the default */
+	TAILQ_INSERT_TAIL(&tgt->referrals, node, link);
+	nvmf_tgt_discovery_changed(tgt);
+	return 0;
+}
+
+int nvmf_tgt_remove_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address, const char *subnqn)
+{
+	struct nvmf_referral_node *node = find_referral(tgt, address, subnqn_or_default(subnqn));
+
+	if (node == NULL) {
+		return -ENOENT;
+	}
+	TAILQ_REMOVE(&tgt->referrals, node, link);
+	free(node);
+	nvmf_tgt_discovery_changed(tgt);
+	return 0;
+}
+
+const struct nvmf_referral *nvmf_referral_next(struct nvmf_tgt *tgt, const struct nvmf_referral *after)
+{
+	const struct nvmf_referral_node *node =
+		after == NULL ? TAILQ_FIRST(&tgt->referrals)
+			      : TAILQ_NEXT(container_of(after, struct nvmf_referral_node, referral), link);
+
+	return node != NULL ? &node->referral : NULL;
+}
+
+void nvmf_referrals_free(struct nvmf_tgt *tgt)
+{
+	while (!TAILQ_EMPTY(&tgt->referrals)) {
+		struct nvmf_referral_node *node = TAILQ_FIRST(&tgt->referrals);
+		TAILQ_REMOVE(&tgt->referrals, node, link);
+		free(node);
+	}
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Namespaces: a bdev with a number and names, added, removed, resized while hosts use their subsystem. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+static void ns_resized(struct nvmf_ns *ns)
+{
+	ns->geo.num_blocks = bdev_num_blocks(ns->bdev);
+	if (ns->subsystem->views_open) {
+		nvmf_views_update_ns(ns->subsystem, ns);
+	}
+	log_notice("subsystem %s: namespace %u has %lu blocks now", ns->subsystem->nqn, ns->nsid,
+		   (unsigned long)ns->geo.num_blocks);
+	nvmf_notice(NVMF_NOTICE_NS_RESIZE, "%s %u", ns->subsystem->nqn, ns->nsid);
+	nvmf_ns_changed(ns->subsystem, ns);
+}
+
+static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg);
+
+static void ns_bdev_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
+{
+	struct nvmf_ns *ns = arg;
+
+	if (event == BDEV_EVENT_RESIZE) {
+		ns_resized(ns);
+		return;
+	}
+	if (!ns->removing) {
+		log_notice("subsystem %s: bdev %s is going, and namespace %u with it", ns->subsystem->nqn,
+			   bdev_name(ns->bdev), ns->nsid);
+		ns_remove(ns, NULL, NULL);
+	}
+}
+
+static bool is_zero(const void *bytes, size_t len)
+{
+	const uint8_t *b = bytes;
+
+	for (size_t i = 0; i < len; i++) {
+		if (b[i] != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The most that one command may transfer; the transport may allow less. Nothing of ours has a smaller limit. */
+#define NO_TRANSFER_LIMIT UINT32_MAX
+
+static int ns_open(struct nvmf_ns *ns, const char *bdev_name_)
+{
+	int rc = bdev_open(bdev_name_, true, ns_bdev_event, ns, &ns->desc);
+
+	if (rc == -EROFS) {
+		rc = bdev_open(bdev_name_, false, ns_bdev_event, ns, &ns->desc);
+	}
+	if (rc != 0) {
+		log_error("bdev \"%s\" cannot be opened: %s", bdev_name_, strerror(-rc));
+		return rc;
+	}
+	ns->bdev = bdev_desc_bdev(ns->desc);
+	rc = bdev_claim(ns->desc,
+			bdev_read_only(ns->bdev) ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0,
+			"nvmf");
+	uint32_t block_size = bdev_block_size(ns->bdev);
+	if (rc == 0 && (block_size < 512 || (block_size & (block_size - 1)) != 0)) {
+		log_error("bdev %s has blocks of %u bytes; a namespace needs a power of two from 512 on",
+			  bdev_name_, block_size);
+		rc = -EINVAL;
+	}
+	if (rc != 0) {
+		bdev_close(ns->desc);
+		return rc;
+	}
+	ns->geo = (struct nvmf_geometry){
+		.num_blocks = bdev_num_blocks(ns->bdev),
+		.max_transfer_bytes = NO_TRANSFER_LIMIT,
+		.block_shift = (uint8_t)__builtin_ctz(block_size),
+	};
+	return 0;
+}
+
+/* What was left to the defaults. Hosts must be able to tell namespaces apart by one of the three names. */
+static void ns_name(struct nvmf_ns *ns)
+{
+	if (is_zero(ns->opts.uuid, sizeof(ns->opts.uuid))) {
+		memcpy(ns->opts.uuid, bdev_uuid(ns->bdev), sizeof(ns->opts.uuid));
+	}
+	if (is_zero(ns->opts.nguid, sizeof(ns->opts.nguid))) {
+		memcpy(ns->opts.nguid, ns->opts.uuid, sizeof(ns->opts.nguid));
+	}
+	if (ns->opts.anagrpid == 0) {
+		ns->opts.anagrpid = ns->nsid;
+	}
+	ns->opts.nsid = ns->nsid;
+}
+
+static int pick_nsid(const struct nvmf_subsystem *s, uint32_t wanted, uint32_t *nsid)
+{
+	if (wanted > s->max_nsid) {
+		log_error("subsystem %s: nsid %u is beyond max_namespaces %u", s->nqn, wanted, s->max_nsid);
+		return -EINVAL;
+	}
+	if (wanted != 0) {
+		*nsid = wanted;
+		return s->ns[wanted - 1] == NULL ? 0 : -EEXIST;
+	}
+	for (uint32_t i = 0; i < s->max_nsid; i++) {
+		if (s->ns[i] == NULL) {
+			*nsid = i + 1;
+			return 0;
+		}
+	}
+	log_error("subsystem %s has its %u namespaces (max_namespaces) already", s->nqn, s->max_nsid);
+	return -ENOSPC;
+}
+
+static void set_visible(struct nvmf_ns *ns)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
+		nvmf_ctrlr_set_visible(ctrlr, ns->nsid, nvmf_ns_visible(ns, ctrlr->hostnqn));
+	}
+}
+
+static int ns_publish(struct nvmf_ns *ns)
+{
+	struct nvmf_subsystem *s = ns->subsystem;
+	int rc;
+
+	s->ns[ns->nsid - 1] = ns;
+	set_visible(ns);
+	rc = s->views_open ? nvmf_views_add_ns(s, ns) : 0;
+	if (rc != 0) {
+		log_error("subsystem %s: namespace %u cannot be added: %s", s->nqn, ns->nsid, strerror(-rc));
+		s->ns[ns->nsid - 1] = NULL;
+		return rc;
+	}
+	USDT(nvmf_subsystem_add_ns, s->nqn, ns->nsid);
+	nvmf_notice(NVMF_NOTICE_NS_ADD, "%s %u", s->nqn, ns->nsid);
+	nvmf_ns_changed(s, ns);
+	return 0;
+}
+
+int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, const struct nvmf_ns_opts *opts,
+			  uint32_t *nsid)
+{
+	uint32_t picked;
+	int rc = s->subtype == NVMF_SUBTYPE_NVME ? pick_nsid(s, opts->nsid, &picked) : -EINVAL;
+
+	if (rc != 0) {
+		return rc;
+	}
+	struct nvmf_ns *ns = calloc(1, sizeof(*ns));
+	if (ns == NULL) {
+		return -ENOMEM;
+	}
+	ns->subsystem = s;
+	ns->nsid = picked;
+	ns->opts = *opts;
+	TAILQ_INIT(&ns->hosts);
+	rc = ns_open(ns, bdev_name_);
+	if (rc != 0) {
+		free(ns);
+		return rc;
+	}
+	ns_name(ns);
+	rc = ns_publish(ns);
+	if (rc != 0) {
+		nvmf_ns_free(ns);
+		return rc;
+	}
+	*nsid = picked;
+	return 0;
+}
+
+void nvmf_ns_free(struct nvmf_ns *ns)
+{
+	bdev_close(ns->desc);
+	nvmf_hosts_free(&ns->hosts);
+	ns->subsystem->ns[ns->nsid - 1] = NULL;
+	free(ns);
+}
+
+/* No command of it is under way. */
+static int remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
+{
+	struct nvmf_ns *ns = s->ns[op->nsid - 1];
+
+	if (s->views_open) {
+		nvmf_views_remove_ns(s, ns->nsid);
+	}
+	USDT(nvmf_subsystem_remove_ns, s->nqn, ns->nsid);
+	nvmf_notice(NVMF_NOTICE_NS_REMOVE, "%s %u", s->nqn, ns->nsid);
+	nvmf_ns_changed(s, ns);
+	nvmf_ns_free(ns);
+	return 0;
+}
+
+static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
+{
+	ns->removing = true;
+	nvmf_subsystem_change(ns->subsystem, ns->nsid, remove_apply, done, arg);
+}
+
+void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+
+	if (ns == NULL || ns->removing) {
+		done(arg, -ENOENT);
+		return;
+	}
+	ns_remove(ns, done, arg);
+}
+
+/* ---- Who sees it ---- */
+
+bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn)
+{
+	return !ns->opts.no_auto_visible || nvmf_hosts_find(&ns->hosts, hostnqn) != NULL;
+}
+
+static void visibility_changed(struct nvmf_ns *ns, const char *hostnqn)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
+		if (strcmp(ctrlr->hostnqn, hostnqn) == 0) {
+			/* The event goes to those that see it before or after. */
+			nvmf_ctrlr_set_visible(ctrlr, ns->nsid, true);
+		}
+	}
+	nvmf_ns_changed(ns->subsystem, ns);
+	set_visible(ns);
+}
+
+int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+
+	if (ns == NULL) {
+		return -ENOENT;
+	}
+	if (!ns->opts.no_auto_visible) {
+		return -EPERM;
+	}
+	int rc = nvmf_hosts_add(&ns->hosts, hostnqn);
+	if (rc == 0) {
+		visibility_changed(ns, hostnqn);
+	}
+	return rc;
+}
+
+int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+	char nqn[NVMF_NQN_MAX + 1];
+
+	if (ns == NULL) {
+		return -ENOENT;
+	}
+	strncpy(nqn, hostnqn, NVMF_NQN_MAX); /* hostnqn may be the list's own */
+	nqn[NVMF_NQN_MAX] = 0;
+	int rc = nvmf_hosts_remove(&ns->hosts, hostnqn);
+	if (rc == 0) {
+		visibility_changed(ns, nqn);
+	}
+	return rc;
+}
+
+const char *nvmf_ns_next_host(const struct nvmf_ns *ns, const char *after)
+{
+	return nvmf_hosts_next(&ns->hosts, after);
+}
+
+int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+
+	if (ns == NULL) {
+		return -ENOENT;
+	}
+	if (anagrpid == 0 || anagrpid > s->max_nsid) {
+		log_error("anagrpid %u: allowed are 1 to %u", anagrpid, s->max_nsid);
+		return -EINVAL;
+	}
+	ns->opts.anagrpid = anagrpid;
+	if (s->views_open) {
+		nvmf_views_update_ns(s, ns);
+	}
+	nvmf_ns_changed(s, ns);
+	return 0;
+}
+
+/* ---- Looking ---- */
+
+struct nvmf_ns *nvmf_ns_find(const struct nvmf_subsystem *s, uint32_t nsid)
+{
+	return nsid != 0 && nsid <= s->max_nsid ? s->ns[nsid - 1] : NULL;
+}
+
+struct nvmf_ns *nvmf_ns_next(const struct nvmf_subsystem *s, const struct nvmf_ns *after)
+{
+	for (uint32_t i = after == NULL ? 0 : after->nsid; i < s->max_nsid; i++) {
+		if (s->ns[i] != NULL) {
+			return s->ns[i];
+		}
+	}
+	return NULL;
+}
+
+uint32_t nvmf_ns_nsid(const struct nvmf_ns *ns)
+{
+	return ns->nsid;
+}
+
+const char *nvmf_ns_bdev_name(const struct nvmf_ns *ns)
+{
+	return bdev_name(ns->bdev);
+}
+
+const struct nvmf_ns_opts *nvmf_ns_get_opts(const struct nvmf_ns *ns)
+{
+	return &ns->opts;
+}
+
+uint32_t nvmf_ns_block_size(const struct nvmf_ns *ns)
+{
+	return UINT32_C(1) << ns->geo.block_shift;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The room as the daemon starts and stops it, and its notices. */
+#include <stdarg.h>
+#include <stdio.h>
+#include "nvmf/internal.h"
+
+static struct nvmf_config config = {.all_cores = true};
+
+struct nvmf_config *nvmf_config(void)
+{
+	return &config;
+}
+
+int nvmf_init(void)
+{
+	const struct nvmf_tgt_opts opts = {
+		.name = NVMF_DEFAULT_TGT,
+		.max_subsystems = config.max_subsystems,
+		.discovery_filter = config.discovery_filter,
+		.crdt = {config.crdt[0], config.crdt[1], config.crdt[2]},
+		.cores = config.all_cores ? NULL : &config.cores,
+	};
+	struct nvmf_tgt *tgt;
+	int rc = nvmf_tgt_create(&opts, &tgt);
+
+	return rc != 0 ? rc : nvmf_tgt_start(tgt);
+}
+
+/* ---- Stopping: one target after the other ---- */
+
+static void (*fini_done)(void *arg);
+static void *fini_arg;
+static bool fini_waits; /* for a target that somebody else has asked to stop, and will destroy */
+
+static void stop_next(void);
+
+static void stopped(void *arg, int status)
+{
+	nvmf_tgt_destroy(arg);
+	stop_next();
+}
+
+static void stop_next(void)
+{
+	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
+
+	if (tgt == NULL) {
+		fini_done(fini_arg);
+	} else if (tgt->stop_done != NULL) {
+		fini_waits = true;
+	} else {
+		nvmf_tgt_stop(tgt, stopped, tgt);
+	}
+}
+
+void nvmf_tgt_destroyed(void)
+{
+	if (fini_waits) {
+		fini_waits = false;
+		stop_next();
+	}
+}
+
+void nvmf_fini(void (*done)(void *arg), void *arg)
+{
+	fini_done = done;
+	fini_arg = arg;
+	stop_next();
+}
+
+/* ---- Notices ---- */
+
+static nvmf_notice_fn notice_fn;
+
+static const char *const notice_types[NVMF_NOTICES] = {
+	[NVMF_NOTICE_SUBSYSTEM_CREATE] = "nvmf_subsystem_create",
+	[NVMF_NOTICE_SUBSYSTEM_DESTROY] = "nvmf_subsystem_destroy",
+	[NVMF_NOTICE_HOST_CONNECT] = "nvmf_host_connect",
+	[NVMF_NOTICE_HOST_DISCONNECT] = "nvmf_host_disconnect",
+	[NVMF_NOTICE_NS_ADD] = "nvmf_ns_add",
+	[NVMF_NOTICE_NS_REMOVE] = "nvmf_ns_remove",
+	[NVMF_NOTICE_NS_RESIZE] = "nvmf_ns_resize",
+};
+
+void nvmf_set_notice_fn(nvmf_notice_fn fn)
+{
+	notice_fn = fn;
+}
+
+const char *nvmf_notice_type(unsigned index)
+{
+	return index < NVMF_NOTICES ? notice_types[index] : NULL;
+}
+
+void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...)
+{
+	char text[1024];
+	va_list args;
+
+	if (notice_fn == NULL) {
+		return;
+	}
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	notice_fn(notice_types[notice], text);
+}

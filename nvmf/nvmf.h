@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The NVMe-oF target, for whoever configures and watches it: targets, transports, subsystems, namespaces,
+ * hosts, listeners, referrals. It knows no transport; those are written against nvmf/transport.h.
+ *
+ * Everything here runs on the control thread. What has to wait for I/O that is under way takes a `done`
+ * function and calls it later, also on the control thread, exactly once. Strings given are copied. Functions
+ * return 0 or a negative errno unless said otherwise. */
+#ifndef NVMF_NVMF_H
+#define NVMF_NVMF_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "nvme/spec.h"
+#include "nvmf/decode.h"
+
+struct nvmf_tgt;
+struct nvmf_transport;
+struct nvmf_subsystem;
+struct nvmf_ns;
+struct nvmf_ctrlr;
+struct nvmf_qpair;
+struct nvmf_poll_group;
+
+#define NVMF_DISCOVERY_NQN NVME_DISC_SUBSYS_NAME
+#define NVMF_TRADDR_MAX    NVMF_TRADDR_SIZE
+#define NVMF_TRSVCID_MAX   NVMF_TRSVCID_SIZE
+#define NVMF_SN_MAX        20
+#define NVMF_MN_MAX        40
+#define NVMF_TRNAME_MAX    16
+
+/* status: 0 or a negative errno. */
+typedef void (*nvmf_done_fn)(void *arg, int status);
+
+/* Where a host finds us: a transport and an address in it. */
+struct nvmf_address {
+	char trtype[NVMF_TRNAME_MAX + 1]; /* "RDMA": the transport's name, any case */
+	uint8_t adrfam;                   /* enum nvmf_addr_family */
+	char traddr[NVMF_TRADDR_MAX + 1];
+	char trsvcid[NVMF_TRSVCID_MAX + 1];
+};
+bool nvmf_address_equal(const struct nvmf_address *a, const struct nvmf_address *b);
+const char *nvmf_adrfam_name(uint8_t adrfam); /* "IPv4" */
+/* -EINVAL: no such name. */
+int nvmf_adrfam_parse(const char *name, uint8_t *adrfam);
+
+/* ---- The room ---- */
+
+/* How the default target is made; to be set before nvmf_init(). */
+struct nvmf_config {
+	uint32_t max_subsystems;   /* 0: 1024 */
+	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
+	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
+	bool all_cores;            /* every lcore gets a poll group; otherwise those in cores */
+	cpu_set_t cores;
+};
+struct nvmf_config *nvmf_config(void);
+#define NVMF_DEFAULT_TGT "nvmf_tgt"
+/* Makes and starts the default target, after bdev_init(). */
+int nvmf_init(void);
+/* Stops and destroys all targets. */
+void nvmf_fini(void (*done)(void *arg), void *arg);
+
+/* What happens to hosts and namespaces is told to one listener, as a type and a line of text. NULL after the last type. */
+typedef void (*nvmf_notice_fn)(const char *type, const char *text);
+void nvmf_set_notice_fn(nvmf_notice_fn fn);
+const char *nvmf_notice_type(unsigned index);
+
+/* ---- Target ---- */
+
+enum nvmf_tgt_state {
+	NVMF_TGT_NONE = 0,
+	NVMF_TGT_CREATE_TARGET = 1,
+	NVMF_TGT_CREATE_POLL_GROUPS = 2,
+	NVMF_TGT_START_SUBSYSTEMS = 3,
+	NVMF_TGT_RUNNING = 4,
+	NVMF_TGT_STOP_SUBSYSTEMS = 5,
+	NVMF_TGT_DESTROY_SUBSYSTEMS = 6,
+	NVMF_TGT_DESTROY_POLL_GROUPS = 7,
+	NVMF_TGT_STOPPED = 8,
+	NVMF_TGT_ERROR = 9,
+	NVMF_TGT_STATES,
+};
+const char *nvmf_tgt_state_name(enum nvmf_tgt_state state);
+
+/* Which subsystems' ports the discovery log shows to a host, beyond what it may connect to. */
+enum nvmf_discovery_filter {
+	NVMF_DISCOVERY_MATCH_ANY = 0,
+	NVMF_DISCOVERY_MATCH_TRTYPE = 1 << 0, /* only listeners of the transport it asks through */
+	NVMF_DISCOVERY_MATCH_TRADDR = 1 << 1,
+	NVMF_DISCOVERY_MATCH_TRSVCID = 1 << 2,
+};
+
+struct nvmf_tgt_opts {
+	const char *name;          /* "nvmf_tgt" */
+	uint32_t max_subsystems;   /* 0: 1024 */
+	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
+	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
+	const cpu_set_t *cores;    /* lcores that get a poll group; NULL: all */
+};
+
+/* Creates a target in state CREATE_TARGET with its discovery subsystem. */
+int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgt);
+/* Makes the poll groups, one thread per lcore, and starts the subsystems there are: RUNNING. */
+int nvmf_tgt_start(struct nvmf_tgt *tgt);
+/* Disconnects all hosts, takes down subsystems, poll groups and transports: STOPPED. From any state. */
+void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg);
+/* A target that is STOPPED, or was never started. */
+void nvmf_tgt_destroy(struct nvmf_tgt *tgt);
+
+struct nvmf_tgt *nvmf_tgt_find(const char *name); /* NULL name: the first */
+struct nvmf_tgt *nvmf_tgt_next(const struct nvmf_tgt *after);
+const char *nvmf_tgt_name(const struct nvmf_tgt *tgt);
+enum nvmf_tgt_state nvmf_tgt_get_state(const struct nvmf_tgt *tgt);
+uint32_t nvmf_tgt_max_subsystems(const struct nvmf_tgt *tgt);
+void nvmf_tgt_set_discovery_filter(struct nvmf_tgt *tgt, uint32_t filter);
+uint32_t nvmf_tgt_discovery_filter(const struct nvmf_tgt *tgt);
+void nvmf_tgt_set_crdt(struct nvmf_tgt *tgt, const uint16_t crdt[3]);
+const uint16_t *nvmf_tgt_crdt(const struct nvmf_tgt *tgt);
+uint64_t nvmf_tgt_generation(const struct nvmf_tgt *tgt); /* of the discovery log */
+
+/* ---- Transports ---- */
+
+/* Parameters of nvmf_create_transport. A transport sets its own defaults and ignores what is not its own. */
+struct nvmf_transport_opts {
+	uint16_t max_queue_depth;         /* entries of an I/O queue: MQES + 1 */
+	uint16_t max_io_qpairs_per_ctrlr; /* I/O queues */
+	uint32_t in_capsule_data_size;    /* bytes of data that may come with a command */
+	uint32_t max_io_size;             /* bytes of one command, a power of two times 4096: MDTS */
+	uint32_t io_unit_size;            /* bytes of one data buffer */
+	uint32_t max_aq_depth;            /* entries of an admin queue */
+	uint32_t num_shared_buffers;
+	uint32_t buf_cache_size; /* buffers that each poll group keeps at hand */
+	bool zcopy;              /* move data straight to and from bdevs that lend memory */
+	int32_t acceptor_backlog;
+	uint32_t acceptor_poll_rate_us;
+	uint32_t abort_timeout_sec;
+	uint16_t kas;               /* keep-alive granularity, units of 100 ms */
+	uint32_t min_kato_ms;       /* shorter timeouts are rounded up to it */
+	uint32_t ack_timeout;       /* RDMA: exponent, 0 leaves the device's */
+	int32_t num_cqe;            /* RDMA */
+	uint32_t max_srq_depth;     /* RDMA */
+	bool no_srq;                /* RDMA */
+	bool no_wr_batching;        /* RDMA */
+	uint32_t data_wr_pool_size; /* RDMA */
+};
+
+/* The names of the transports linked in; NULL after the last. */
+const char *nvmf_transport_type(unsigned index);
+/* Fills in the defaults of a transport type: -EINVAL if there is none of that name. */
+int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts);
+/* Whether options are possible at all: 0, or -EINVAL and why: the name, the value, what is allowed. */
+#define NVMF_ERROR_MAX 256
+int nvmf_transport_opts_check(const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
+/* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport says.
+ */
+int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts);
+struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trtype);
+struct nvmf_transport *nvmf_transport_next(struct nvmf_tgt *tgt, const struct nvmf_transport *after);
+const char *nvmf_transport_name(const struct nvmf_transport *transport);
+const struct nvmf_transport_opts *nvmf_transport_get_opts(const struct nvmf_transport *transport);
+
+/* ---- Subsystems ---- */
+
+enum nvmf_subsystem_state {
+	NVMF_SUBSYSTEM_INACTIVE = 0,
+	NVMF_SUBSYSTEM_ACTIVE = 1,
+	NVMF_SUBSYSTEM_PAUSED = 2,
+	NVMF_SUBSYSTEM_STATES,
+};
+const char *nvmf_subsystem_state_name(enum nvmf_subsystem_state state);
+
+enum nvmf_subtype {
+	NVMF_SUBTYPE_DISCOVERY = 1,
+	NVMF_SUBTYPE_NVME = 2,
+};
+
+struct nvmf_subsystem_opts {
+	const char *serial_number; /* ASCII, up to 20; NULL: zeroes */
+	const char *model_number;  /* ASCII, up to 40; NULL: the product's name */
+	uint32_t max_namespaces;   /* also the highest nsid; 0: 32 */
+	bool allow_any_host;
+	bool ana_reporting;
+	bool static_ctrlrs;  /* the static controller model: hosts name the controller id they want (FCATT bit
+				0) */
+	uint16_t min_cntlid; /* 0: 1 */
+	uint16_t max_cntlid; /* 0: the highest there is */
+};
+
+/* Whether these are possible: 0, or -EINVAL and why: the name, the value, what is allowed. */
+int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts *opts,
+			      char why[NVMF_ERROR_MAX]);
+/* In state INACTIVE. -EINVAL (the log names the field, the value and what is allowed), -EEXIST, -ENOSPC
+ * (max_subsystems). */
+int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nvmf_subsystem_opts *opts,
+			  struct nvmf_subsystem **subsystem);
+/* Changes of state. They and the changes below that wait are carried out one after the other per subsystem,
+ * in the order they were asked for; nothing is ever refused for being busy. -EINVAL through done: not
+ * possible from its state.
+ *
+ * Pausing holds back I/O of one namespace (nsid), of all (NVME_NSID_ALL) or of none (0), and is done when all
+ * that was under way has ended. Commands that are held back are not lost: resuming runs them. Admin commands
+ * are never held back. */
+void nvmf_subsystem_start(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
+void nvmf_subsystem_pause(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg);
+void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
+/* Disconnects its hosts. */
+void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
+/* Stops it if need be and frees it with its namespaces, hosts and listeners. */
+void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
+
+struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);
+/* The discovery subsystem comes first. */
+struct nvmf_subsystem *nvmf_subsystem_next(struct nvmf_tgt *tgt, const struct nvmf_subsystem *after);
+const char *nvmf_subsystem_nqn(const struct nvmf_subsystem *s);
+enum nvmf_subtype nvmf_subsystem_subtype(const struct nvmf_subsystem *s);
+enum nvmf_subsystem_state nvmf_subsystem_get_state(const struct nvmf_subsystem *s);
+uint64_t nvmf_subsystem_state_ticks(const struct nvmf_subsystem *s); /* when it entered it */
+const char *nvmf_subsystem_serial_number(const struct nvmf_subsystem *s);
+const char *nvmf_subsystem_model_number(const struct nvmf_subsystem *s);
+uint32_t nvmf_subsystem_max_namespaces(const struct nvmf_subsystem *s);
+uint16_t nvmf_subsystem_min_cntlid(const struct nvmf_subsystem *s);
+uint16_t nvmf_subsystem_max_cntlid(const struct nvmf_subsystem *s);
+bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s);
+
+/* Hosts. */
+bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s);
+/* Hosts that are connected and no longer allowed are disconnected. */
+void nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
+/* -EINVAL (not an NQN), -EEXIST. */
+int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn);
+/* Also ends its connections; done when they have ended. -ENOENT. */
+void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, nvmf_done_fn done, void *arg);
+bool nvmf_subsystem_host_allowed(const struct nvmf_subsystem *s, const char *hostnqn);
+/* The allowed hosts one by one, NULL: the first; NULL: no more. */
+const char *nvmf_subsystem_next_host(const struct nvmf_subsystem *s, const char *after);
+
+/* Listeners. The transport starts listening with the first subsystem that wants an address. -EINVAL (no such
+ * transport), -EEXIST, or what the transport says. */
+struct nvmf_listener;
+int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_address *address);
+/* Hosts connected through it are disconnected; done when they are. -ENOENT. */
+void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				    nvmf_done_fn done, void *arg);
+struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
+const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
+
+/* ---- Namespaces ---- */
+
+struct nvmf_ns_opts {
+	uint32_t nsid;        /* 0: the lowest free one */
+	uint8_t nguid[16];    /* zeroes: the UUID's bytes */
+	uint8_t eui64[8];     /* zeroes: none */
+	uint8_t uuid[16];     /* zeroes: the bdev's */
+	uint32_t anagrpid;    /* 0: nsid */
+	bool no_auto_visible; /* hosts see it only after nvmf_ns_add_host() */
+};
+/* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
+ * another). Hosts are told with an event. */
+int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
+			  uint32_t *nsid);
+/* Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */
+void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg);
+/* Makes a namespace that was added with no_auto_visible visible to a host, or not: -ENOENT, -EEXIST, -EPERM
+ * (it is visible to all). */
+int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn);
+int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn);
+/* -ENOENT, -EINVAL. */
+int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid);
+
+struct nvmf_ns *nvmf_ns_find(const struct nvmf_subsystem *s, uint32_t nsid);
+struct nvmf_ns *nvmf_ns_next(const struct nvmf_subsystem *s, const struct nvmf_ns *after);
+uint32_t nvmf_ns_nsid(const struct nvmf_ns *ns);
+const char *nvmf_ns_bdev_name(const struct nvmf_ns *ns);
+/* As it is now: nothing left to the defaults. */
+const struct nvmf_ns_opts *nvmf_ns_get_opts(const struct nvmf_ns *ns);
+const char *nvmf_ns_next_host(const struct nvmf_ns *ns, const char *after);
+
+/* ---- Referrals to other discovery services ---- */
+
+struct nvmf_referral {
+	struct nvmf_address address;
+	char subnqn[NVMF_NQN_MAX + 1]; /* empty: the discovery NQN */
+	bool secure_channel;
+};
+/* -EEXIST, -EINVAL. */
+int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *referral);
+/* -ENOENT. */
+int nvmf_tgt_remove_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address, const char *subnqn);
+const struct nvmf_referral *nvmf_referral_next(struct nvmf_tgt *tgt, const struct nvmf_referral *after);
+
+/* ---- Controllers and queue pairs, to look at ---- */
+
+enum nvmf_ctrlr_state {
+	NVMF_CTRLR_DISABLED = 0,  /* CC.EN 0, CSTS.RDY 0 */
+	NVMF_CTRLR_READY,         /* CSTS.RDY 1 */
+	NVMF_CTRLR_RESETTING,     /* CC.EN was cleared; I/O queues are going */
+	NVMF_CTRLR_SHUTTING_DOWN, /* CC.SHN was set; I/O queues are going */
+	NVMF_CTRLR_SHUT_DOWN,     /* CSTS.SHST complete */
+	NVMF_CTRLR_FAILED,        /* CSTS.CFS */
+	NVMF_CTRLR_DESTROYING,    /* the association is ending; queue pairs are going */
+	NVMF_CTRLR_STATES,
+};
+const char *nvmf_ctrlr_state_name(enum nvmf_ctrlr_state state);
+
+enum nvmf_qpair_state {
+	NVMF_QPAIR_NEW = 0,       /* from the transport, not yet on a poll group */
+	NVMF_QPAIR_CONNECTING,    /* on a poll group; Connect has not been answered */
+	NVMF_QPAIR_ENABLED,       /* belongs to a controller */
+	NVMF_QPAIR_DISCONNECTING, /* commands are ending */
+	NVMF_QPAIR_CLOSED,        /* nothing left; being taken apart */
+	NVMF_QPAIR_STATES,
+};
+const char *nvmf_qpair_state_name(enum nvmf_qpair_state state);
+
+struct nvmf_ctrlr_info {
+	uint16_t cntlid;
+	char hostnqn[NVMF_NQN_MAX + 1];
+	uint8_t hostid[16];
+	enum nvmf_ctrlr_state state;
+	uint64_t state_ticks;
+	uint32_t num_io_qpairs;
+	uint32_t kato_ms;
+	uint64_t errors;
+};
+struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after);
+void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info *info);
+
+struct nvmf_qpair_info {
+	uint16_t cntlid;
+	uint16_t qid;
+	enum nvmf_qpair_state state;
+	uint64_t state_ticks;
+	char hostnqn[NVMF_NQN_MAX + 1];
+	char thread[32];
+	struct nvmf_address listen_address;
+	struct nvmf_address peer_address;
+};
+struct nvmf_qpair *nvmf_qpair_next(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *after);
+void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info *info);
+
+/* ---- What is outstanding ---- */
+
+struct nvmf_inflight {
+	char hostnqn[NVMF_NQN_MAX + 1];
+	char subnqn[NVMF_NQN_MAX + 1];
+	const void *object; /* what the trace calls it */
+	uint16_t cntlid;
+	uint16_t qid;
+	uint16_t cid;
+	uint8_t opcode;
+	bool admin;
+	bool fabrics;
+	uint32_t nsid;
+	uint64_t slba; /* I/O commands that have one */
+	uint32_t num_blocks;
+	const char *state;     /* the transport's state, or ours while we have it */
+	const char *waits_for; /* "data buffer", "paused namespace", "bdev" ...; NULL: nothing */
+	uint64_t age_ticks;
+	uint64_t state_age_ticks;
+};
+/* All commands that are somewhere between arrival and the end of their response, in a new array for free():
+ * its length. 0 with NULL when there are none, or no memory. */
+size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
+
+/* ---- Statistics ---- */
+
+struct nvmf_device_stats {
+	char name[64];
+	uint64_t polls, idle_polls, completions, requests, request_latency;
+	uint64_t pending_free_request, pending_rdma_read, pending_rdma_write;
+	uint64_t total_send_wrs, send_doorbell_updates, total_recv_wrs, recv_doorbell_updates;
+};
+#define NVMF_STATS_DEVICES_MAX    16
+#define NVMF_STATS_TRANSPORTS_MAX 4
+struct nvmf_transport_stats {
+	const char *trtype;
+	uint64_t pending_data_buffer;
+	unsigned num_devices;
+	struct nvmf_device_stats devices[NVMF_STATS_DEVICES_MAX];
+};
+struct nvmf_poll_group_stats {
+	uint64_t admin_qpairs, io_qpairs;                 /* ever */
+	uint64_t current_admin_qpairs, current_io_qpairs; /* now */
+	uint64_t pending_bdev_io;                         /* held back by a paused subsystem, now */
+	uint64_t completed_nvme_io;
+	uint64_t failed_nvme_io;
+	unsigned num_transports;
+	struct nvmf_transport_stats transports[NVMF_STATS_TRANSPORTS_MAX];
+};
+struct nvmf_poll_group *nvmf_poll_group_next(struct nvmf_tgt *tgt, const struct nvmf_poll_group *after);
+const char *nvmf_poll_group_name(const struct nvmf_poll_group *group);
+void nvmf_poll_group_get_stats(struct nvmf_poll_group *group, struct nvmf_poll_group_stats *stats);
+
+#endif

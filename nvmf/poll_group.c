@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A poll group: a thread on one lcore with its share of the queue pairs, of every transport. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "nvmf/internal.h"
+
+struct group_call {
+	struct nvmf_poll_group *group;
+	struct nvmf_transport *transport;
+	struct nvmf_poll_group_stats *stats;
+	int rc;
+};
+
+static void init_on_group(void *arg)
+{
+	USDT(nvmf_create_poll_group, thread_id(thread_current()));
+}
+
+static void group_free(struct nvmf_poll_group *group)
+{
+	free(group->views);
+	free(group);
+}
+
+int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_poll_group **groupp)
+{
+	struct nvmf_poll_group *group = calloc(1, sizeof(*group));
+	char name[THREAD_NAME_MAX];
+	cpu_set_t mask;
+
+	if (group == NULL) {
+		return -ENOMEM;
+	}
+	group->tgt = tgt;
+	TAILQ_INIT(&group->tgroups);
+	TAILQ_INIT(&group->qpairs);
+	group->views = calloc(tgt->max_subsystems, sizeof(group->views[0]));
+	snprintf(name, sizeof(name), "%s_poll_group_%03u", tgt->name, lcore);
+	CPU_ZERO(&mask);
+	CPU_SET(lcore, &mask);
+	group->thread = group->views != NULL ? thread_create(name, &mask) : NULL;
+	if (group->thread == NULL) {
+		group_free(group);
+		return -ENOMEM;
+	}
+	thread_call(group->thread, init_on_group, NULL);
+	*groupp = group;
+	return 0;
+}
+
+static void add_transport_on_group(void *arg)
+{
+	struct group_call *call = arg;
+	struct nvmf_transport *t = call->transport;
+	struct nvmf_transport_group *tgroup = t->ops->group_create(t, call->group);
+
+	if (tgroup == NULL) {
+		call->rc = errno != 0 ? -errno : -ENOMEM;
+		return;
+	}
+	tgroup->transport = t;
+	tgroup->group = call->group;
+	TAILQ_INSERT_TAIL(&call->group->tgroups, tgroup, link);
+	USDT(nvmf_transport_poll_group_create, t->ops->name, thread_id(thread_current()));
+}
+
+int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport)
+{
+	struct group_call call = {.group = group, .transport = transport};
+
+	thread_call(group->thread, add_transport_on_group, &call);
+	return call.rc;
+}
+
+static void disconnect_on_group(void *arg)
+{
+	struct nvmf_poll_group *group = arg;
+	struct nvmf_qpair *qpair, *next;
+
+	USDT(nvmf_destroy_poll_group_qpairs, thread_id(thread_current()));
+	group->stopping = true;
+	for (qpair = TAILQ_FIRST(&group->qpairs); qpair != NULL; qpair = next) {
+		next = TAILQ_NEXT(qpair, group_link);
+		nvmf_qpair_disconnect(qpair, "the target is being stopped");
+	}
+}
+
+void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group)
+{
+	thread_call(group->thread, disconnect_on_group, group);
+}
+
+static void fini_on_group(void *arg)
+{
+	struct nvmf_poll_group *group = arg;
+
+	/* What was posted before this call has run: the last of it freed the queue pairs. */
+	assert(TAILQ_EMPTY(&group->qpairs));
+	USDT(nvmf_destroy_poll_group, thread_id(thread_current()));
+	while (!TAILQ_EMPTY(&group->tgroups)) {
+		struct nvmf_transport_group *tgroup = TAILQ_FIRST(&group->tgroups);
+		TAILQ_REMOVE(&group->tgroups, tgroup, link);
+		tgroup->transport->ops->group_destroy(tgroup);
+	}
+}
+
+void nvmf_poll_group_destroy(struct nvmf_poll_group *group)
+{
+	thread_call(group->thread, fini_on_group, group);
+	thread_destroy(group->thread);
+	group_free(group);
+}
+
+struct thread *nvmf_poll_group_thread(const struct nvmf_poll_group *group)
+{
+	return group->thread;
+}
+
+struct nvmf_poll_group *nvmf_poll_group_next(struct nvmf_tgt *tgt, const struct nvmf_poll_group *after)
+{
+	return after == NULL ? TAILQ_FIRST(&tgt->groups) : TAILQ_NEXT(after, link);
+}
+
+const char *nvmf_poll_group_name(const struct nvmf_poll_group *group)
+{
+	return thread_name(group->thread);
+}
+
+static void stats_on_group(void *arg)
+{
+	struct group_call *call = arg;
+	const struct nvmf_poll_group *group = call->group;
+	struct nvmf_poll_group_stats *stats = call->stats;
+	struct nvmf_transport_group *tgroup;
+
+	stats->admin_qpairs = group->admin_qpairs;
+	stats->io_qpairs = group->io_qpairs;
+	stats->current_admin_qpairs = group->current_admin_qpairs;
+	stats->current_io_qpairs = group->current_io_qpairs;
+	stats->completed_nvme_io = group->completed;
+	stats->failed_nvme_io = group->failed;
+	for (uint32_t i = 0; i < group->tgt->max_subsystems; i++) {
+		if (group->views[i] != NULL) {
+			stats->pending_bdev_io += group->views[i]->num_paused;
+		}
+	}
+	TAILQ_FOREACH (tgroup, &group->tgroups, link) {
+		if (stats->num_transports == NVMF_STATS_TRANSPORTS_MAX) {
+			break;
+		}
+		struct nvmf_transport_stats *ts = &stats->transports[stats->num_transports++];
+		ts->trtype = tgroup->transport->ops->name;
+		tgroup->transport->ops->group_stats(tgroup, ts);
+	}
+}
+
+void nvmf_poll_group_get_stats(struct nvmf_poll_group *group, struct nvmf_poll_group_stats *stats)
+{
+	struct group_call call = {.group = group, .stats = stats};
+
+	*stats = (struct nvmf_poll_group_stats){0};
+	thread_call(group->thread, stats_on_group, &call);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of a queue pair on its poll group. Its controller, on the control thread, learns of its end in two steps
+ * (closing, gone) and answers the second, so that neither side ever holds a pointer to what the other has freed:
+ *
+ *	control thread			poll group
+ *	nvmf_qpair_accept	->	accepted: qpair_add
+ *	(Connect)		<->	CONNECTING to ENABLED
+ *	closing			<-	nvmf_qpair_disconnect: qpair_close
+ *	gone			<-	nvmf_qpair_closed
+ *				->	finished: qpair_destroy
+ */
+#include <errno.h>
+#include "nvmf/internal.h"
+
+LOG_FLAG(nvmf)
+
+void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state)
+{
+	static const uint16_t allowed[NVMF_QPAIR_STATES] = {
+		[NVMF_QPAIR_NEW] = 1 << NVMF_QPAIR_CONNECTING,
+		[NVMF_QPAIR_CONNECTING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
+		[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_DISCONNECTING,
+		[NVMF_QPAIR_DISCONNECTING] = 1 << NVMF_QPAIR_CLOSED,
+		[NVMF_QPAIR_CLOSED] = 0,
+	};
+
+	nvmf_state_check("qpair", allowed, qpair->state, state);
+	TRACE(NVMF_QPAIR_STATE, qpair->trace_owner, 0, (uintptr_t)qpair, qpair->state, state, qpair->qid);
+	USDT(nvmf_qpair_state, qpair, qpair->qid, qpair->hostnqn, qpair->state, state);
+	qpair->state = (uint8_t)state;
+	qpair->state_ticks = env_ticks();
+}
+
+static uint64_t here(void)
+{
+	return thread_id(thread_current());
+}
+
+/* ---- Coming ---- */
+
+static void connect_timeout(void *arg)
+{
+	nvmf_qpair_disconnect(arg, "no Connect command came in time");
+}
+
+static struct nvmf_transport_group *find_tgroup(const struct nvmf_poll_group *group,
+						const struct nvmf_transport *t)
+{
+	struct nvmf_transport_group *tgroup;
+
+	TAILQ_FOREACH (tgroup, &group->tgroups, link) {
+		if (tgroup->transport == t) {
+			return tgroup;
+		}
+	}
+	return NULL;
+}
+
+static void count_qpair(struct nvmf_qpair *qpair)
+{
+	if (qpair->qid == 0) {
+		qpair->group->admin_qpairs++;
+		qpair->group->current_admin_qpairs++;
+	} else {
+		qpair->group->io_qpairs++;
+		qpair->group->current_io_qpairs++;
+	}
+}
+
+static void accepted(struct thread_msg *msg)
+{
+	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, lifecycle_msg);
+	struct nvmf_poll_group *group = qpair->group;
+
+	USDT(nvmf_poll_group_add_qpair, qpair, here());
+	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CONNECTING);
+	TAILQ_INSERT_TAIL(&group->qpairs, qpair, group_link);
+	qpair->tgroup = find_tgroup(group, qpair->transport);
+	int rc = qpair->tgroup != NULL && !group->stopping
+			 ? qpair->transport->ops->qpair_add(qpair->tgroup, qpair)
+			 : -ENODEV;
+	if (rc != 0) {
+		nvmf_qpair_set_state(qpair, NVMF_QPAIR_DISCONNECTING);
+		nvmf_qpair_closed(qpair);
+		return;
+	}
+	USDT(nvmf_transport_poll_group_add, qpair, qpair->qid, here());
+	if (qpair->state == NVMF_QPAIR_CONNECTING) {
+		qpair->connect_timer = (struct thread_timer){.fn = connect_timeout, .arg = qpair};
+		thread_timer_start(&qpair->connect_timer, group->tgt->connect_timeout_us);
+	}
+}
+
+/* The group with the fewest queue pairs of this kind. */
+static struct nvmf_poll_group *pick_group(struct nvmf_tgt *tgt, bool admin)
+{
+	struct nvmf_poll_group *group, *best = NULL;
+
+	TAILQ_FOREACH (group, &tgt->groups, link) {
+		uint32_t n = admin ? group->ctl_admin_qpairs : group->ctl_io_qpairs;
+		if (best == NULL || n < (admin ? best->ctl_admin_qpairs : best->ctl_io_qpairs)) {
+			best = group;
+		}
+	}
+	return best;
+}
+
+int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
+{
+	struct nvmf_tgt *tgt = qpair->transport->tgt;
+	struct nvmf_poll_group *group = tgt->state == NVMF_TGT_RUNNING ? pick_group(tgt, qid == 0) : NULL;
+
+	if (group == NULL) {
+		return -ENODEV;
+	}
+	qpair->group = group;
+	qpair->accepted_as_io = qid != 0;
+	*(qid == 0 ? &group->ctl_admin_qpairs : &group->ctl_io_qpairs) += 1;
+	tgt->num_qpairs++;
+	thread_post(group->thread, &qpair->lifecycle_msg, accepted);
+	return 0;
+}
+
+void nvmf_qpair_connected(struct nvmf_qpair *qpair)
+{
+	thread_timer_stop(&qpair->connect_timer);
+	nvmf_qpair_set_state(qpair, NVMF_QPAIR_ENABLED);
+	count_qpair(qpair);
+}
+
+/* ---- Going ---- */
+
+static void closing(struct thread_msg *msg)
+{
+	nvmf_ctrlr_qpair_closing(container_of(msg, struct nvmf_qpair, closing_msg));
+}
+
+/* What waits for the other half of a fused pair, which will not come. Each time from the start: the end of one may end others. */
+static void drain_fused(struct nvmf_qpair *qpair)
+{
+	const struct nvmf_transport_ops *ops = qpair->transport->ops;
+	struct nvmf_request *req = ops->request_next(qpair, NULL);
+
+	while (req != NULL) {
+		if (req->where == NVMF_REQUEST_FUSED) {
+			nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
+			req = ops->request_next(qpair, NULL);
+		} else {
+			req = ops->request_next(qpair, req);
+		}
+	}
+}
+
+void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why)
+{
+	if (qpair->state >= NVMF_QPAIR_DISCONNECTING) {
+		return;
+	}
+	USDT(nvmf_qpair_disconnect, qpair, here(), why);
+	log_info(nvmf, "queue pair %u of %s: disconnecting: %s", qpair->qid,
+		 qpair->hostnqn[0] != 0 ? qpair->hostnqn : "an unknown host", why);
+	qpair->why = why;
+	thread_timer_stop(&qpair->connect_timer);
+	nvmf_qpair_set_state(qpair, NVMF_QPAIR_DISCONNECTING);
+	thread_post(thread_control(), &qpair->closing_msg, closing);
+	USDT(nvmf_poll_group_drain_qpair, qpair, here());
+	if (qpair->view != NULL) {
+		nvmf_view_purge(qpair->view, qpair, NVME_ST(GENERIC, ABORT_QUEUE));
+	}
+	drain_fused(qpair);
+	qpair->fused_first = NULL;
+	qpair->transport->ops->qpair_close(qpair);
+}
+
+static void finished(struct thread_msg *msg)
+{
+	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, lifecycle_msg);
+
+	USDT(nvmf_transport_qpair_fini, qpair);
+	qpair->transport->ops->qpair_destroy(qpair);
+}
+
+static void gone(struct thread_msg *msg)
+{
+	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, lifecycle_msg);
+	struct nvmf_poll_group *group = qpair->group;
+	struct nvmf_tgt *tgt = group->tgt;
+
+	*(qpair->accepted_as_io ? &group->ctl_io_qpairs : &group->ctl_admin_qpairs) -= 1;
+	nvmf_ctrlr_qpair_gone(qpair);
+	thread_post(group->thread, &qpair->lifecycle_msg, finished);
+	nvmf_tgt_qpair_gone(tgt);
+}
+
+void nvmf_qpair_closed(struct nvmf_qpair *qpair)
+{
+	bool was_connected = qpair->ctrlr != NULL;
+
+	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CLOSED);
+	TAILQ_REMOVE(&qpair->group->qpairs, qpair, group_link);
+	if (was_connected) {
+		*(qpair->qid == 0 ? &qpair->group->current_admin_qpairs : &qpair->group->current_io_qpairs) -=
+			1;
+	}
+	USDT(nvmf_transport_poll_group_remove, qpair, qpair->qid, here());
+	USDT(nvmf_poll_group_remove_qpair, qpair, here());
+	thread_post(thread_control(), &qpair->lifecycle_msg, gone);
+}

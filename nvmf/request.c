@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A request from its arrival to its response, on its poll group's thread. What it does is in io.c and admin.c. */
+#include <string.h>
+#include "nvmf/internal.h"
+
+size_t nvmf_request_size(void)
+{
+	return offsetof(struct nvmf_request, bdev_io) + bdev_io_size();
+}
+
+static void request_reset(struct nvmf_request *req, uint64_t now)
+{
+	req->length = 0;
+	req->xfer = NVME_DATA_TFR_NO_DATA_TFR;
+	req->reserved_lane = false;
+	req->lent = false;
+	req->where = NVMF_REQUEST_TRANSPORT;
+	req->fuse = NVME_FUSE_NONE;
+	req->fuse_failed = 0;
+	req->counted = false;
+	req->gated = false;
+	req->lend_open = false;
+	req->ns_view = NULL;
+	req->fuse_peer = NULL;
+	req->iovcnt = 0;
+	req->error_where = NVMF_WHERE_NOWHERE;
+	req->cqe.result = 0;
+	req->start_ticks = now;
+	req->where_ticks = now;
+}
+
+/* The host has taken one more place of the submission queue. */
+static void qpair_consume(struct nvmf_qpair *qpair, uint64_t now)
+{
+	atomic_store_explicit(&qpair->last_command_ticks, now, memory_order_relaxed);
+	if (++qpair->sq_head >= qpair->sq_size) {
+		qpair->sq_head = 0;
+	}
+}
+
+/* The last command was the first half of a fused pair, and this one is not its second. */
+static void fused_first_lost(struct nvmf_qpair *qpair)
+{
+	struct nvmf_request *first = qpair->fused_first;
+
+	qpair->fused_first = NULL;
+	qpair->fused_first_failed = false;
+	if (first == NULL) {
+		return;
+	}
+	first->fuse_failed = NVME_SC_FUSED_MISSING;
+	if (first->where == NVMF_REQUEST_FUSED) {
+		nvmf_request_finish_at(first, NVME_ST_DNR(GENERIC, FUSED_MISSING), NVMF_WHERE_FLAGS_FUSE);
+	}
+}
+
+/* Fused commands are adjacent, the first first (Base 3.4.2). Pairs them as they arrive. */
+static uint16_t fuse(struct nvmf_qpair *qpair, struct nvmf_request *req)
+{
+	req->fuse = req->sqe->flags & NVME_CMD_FLAGS_FUSE_MASK;
+	if (__builtin_expect(req->fuse != NVME_FUSE_SECOND, 1)) {
+		fused_first_lost(qpair);
+		if (__builtin_expect(req->fuse == NVME_FUSE_FIRST, 0)) {
+			qpair->fused_first = req;
+		}
+		return NVME_ST_SUCCESS;
+	}
+	if (qpair->fused_first_failed) {
+		qpair->fused_first_failed = false;
+		return NVME_ST_DNR(GENERIC, FUSED_FAIL);
+	}
+	if (qpair->fused_first == NULL) {
+		return NVME_ST_DNR(GENERIC, FUSED_MISSING);
+	}
+	req->fuse_peer = qpair->fused_first;
+	req->fuse_peer->fuse_peer = req;
+	qpair->fused_first = NULL;
+	return NVME_ST_SUCCESS;
+}
+
+enum nvmf_next nvmf_request_start(struct nvmf_request *req)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+	uint64_t now = thread_now();
+	uint16_t where;
+
+	request_reset(req, now);
+	qpair_consume(qpair, now);
+	uint16_t status = nvmf_decode_header(req->sqe, sizeof(*req->sqe), &where);
+	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+		fused_first_lost(qpair);
+		return nvmf_request_reject(req, status, where);
+	}
+	status = fuse(qpair, req);
+	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+		return nvmf_request_reject(req, status, NVMF_WHERE_FLAGS_FUSE);
+	}
+	if (__builtin_expect(qpair->qid != 0 && qpair->state == NVMF_QPAIR_ENABLED, 1)) {
+		return nvmf_io_start(req);
+	}
+	return nvmf_admin_start(req);
+}
+
+enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_t length)
+{
+	uint16_t where;
+
+	if (length == 0) {
+		return NVMF_NEXT_EXEC;
+	}
+	if (length > req->qpair->transport->opts.max_io_size) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW12);
+	}
+	uint16_t status =
+		nvmf_decode_sgl(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
+				xfer == NVME_DATA_TFR_HOST_TO_CTRL, (uint32_t)length, &req->sgl, &where);
+	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+		return nvmf_request_reject(req, status, where);
+	}
+	req->xfer = xfer;
+	req->length = (uint32_t)length;
+	if (req->sgl.kind == NVMF_SGL_IN_CAPSULE) {
+		req->iov[0].iov_base = (uint8_t *)req->icd + req->sgl.icd_offset;
+		req->iov[0].iov_len = length;
+		req->iovcnt = 1;
+		return NVMF_NEXT_EXEC;
+	}
+	return NVMF_NEXT_BUFFER;
+}
+
+void nvmf_request_exec(struct nvmf_request *req)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+
+	if (__builtin_expect(qpair->state == NVMF_QPAIR_ENABLED && qpair->qid != 0, 1)) {
+		nvmf_io_exec(req);
+	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING) {
+		nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
+	} else {
+		nvmf_admin_exec(req);
+	}
+}
+
+/* Commands that were given up with their queue, or by the host's wish, are no errors worth a log entry. */
+static bool status_is_logged(uint16_t status)
+{
+	uint16_t code = status & ~NVME_SC_DNR;
+
+	return code != NVME_ST(GENERIC, ABORT_QUEUE) && code != NVME_ST(GENERIC, ABORT_REQ);
+}
+
+/* What an error brings about beyond its status. */
+static void request_failed(struct nvmf_request *req, uint16_t status)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+
+	if (req->fuse == NVME_FUSE_FIRST && qpair->fused_first == req) {
+		qpair->fused_first = NULL;
+		qpair->fused_first_failed = true;
+	}
+	if (req->fuse_peer != NULL) {
+		nvmf_fused_peer_ended(req, status);
+	}
+	if (qpair->ctrlr != NULL && status_is_logged(status)) {
+		nvmf_error_log_add(&qpair->ctrlr->error_log, req, status);
+	}
+	if (qpair->qid != 0) {
+		qpair->group->failed++;
+	}
+}
+
+static void request_end(struct nvmf_request *req, uint16_t status)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+
+	if (req->counted && !req->lent) {
+		nvmf_ns_view_leave(req);
+	}
+	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+		request_failed(req, status);
+	}
+	qpair->group->completed += qpair->qid != 0;
+	req->cqe.cid = req->sqe->cid;
+	req->cqe.sqid = htole16(qpair->qid);
+	req->cqe.sqhd = htole16(qpair->sq_flow_control ? qpair->sq_head : NVME_SQHD_NO_FLOW_CONTROL);
+	req->cqe.status = htole16((uint16_t)(status << 1));
+	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
+}
+
+void nvmf_request_finish(struct nvmf_request *req, uint16_t status)
+{
+	request_end(req, status);
+	req->qpair->transport->ops->request_complete(req);
+}
+
+void nvmf_request_finish_at(struct nvmf_request *req, uint16_t status, uint16_t where)
+{
+	req->error_where = where;
+	nvmf_request_finish(req, status);
+}
+
+enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, uint16_t where)
+{
+	req->error_where = where;
+	req->xfer = NVME_DATA_TFR_NO_DATA_TFR;
+	req->length = 0;
+	request_end(req, status);
+	return NVMF_NEXT_COMPLETE;
+}
+
+void nvmf_request_fail(struct nvmf_request *req, uint16_t status)
+{
+	nvmf_request_finish(req, status);
+}
+
+/* On the control thread the status waits in the completion's field. */
+static void request_answered(struct thread_msg *msg)
+{
+	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
+
+	nvmf_request_finish(req, req->cqe.status);
+}
+
+void nvmf_request_answer(struct nvmf_request *req, uint16_t status)
+{
+	req->cqe.status = status;
+	thread_post(req->qpair->group->thread, &req->msg, request_answered);
+}
+
+void nvmf_request_answer_at(struct nvmf_request *req, uint16_t status, uint16_t where)
+{
+	req->error_where = where;
+	nvmf_request_answer(req, status);
+}
+
+size_t nvmf_request_copy_data(const struct nvmf_request *req, void *to, size_t len)
+{
+	size_t copied = 0;
+
+	for (unsigned i = 0; i < req->iovcnt && copied < len; i++) {
+		size_t n = req->iov[i].iov_len < len - copied ? req->iov[i].iov_len : len - copied;
+		memcpy((uint8_t *)to + copied, req->iov[i].iov_base, n);
+		copied += n;
+	}
+	return copied;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The names of states, and the check that all state machines share. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "nvmf/internal.h"
+
+static _Atomic uint64_t violations;
+
+void nvmf_state_check(const char *machine, const uint16_t *allowed, unsigned old, unsigned new)
+{
+	if (allowed[old] & 1u << new) {
+		return;
+	}
+#ifdef NDEBUG
+	log_limited(LOG_LEVEL_ERROR, "nvmf %s: no transition from state %u to %u", machine, old, new);
+	atomic_fetch_add_explicit(&violations, 1, memory_order_relaxed);
+#else
+	log_error("nvmf %s: no transition from state %u to %u", machine, old, new);
+	abort();
+#endif
+}
+
+uint64_t nvmf_state_violations(void)
+{
+	return atomic_load_explicit(&violations, memory_order_relaxed);
+}
+
+#define NAME_OF(names_, i_) ((size_t)(i_) < ARRAY_SIZE(names_) ? names_[i_] : "?")
+
+const char *nvmf_tgt_state_name(enum nvmf_tgt_state state)
+{
+	static const char *const names[NVMF_TGT_STATES] = {
+		[NVMF_TGT_NONE] = "NONE",
+		[NVMF_TGT_CREATE_TARGET] = "CREATE_TARGET",
+		[NVMF_TGT_CREATE_POLL_GROUPS] = "CREATE_POLL_GROUPS",
+		[NVMF_TGT_START_SUBSYSTEMS] = "START_SUBSYSTEMS",
+		[NVMF_TGT_RUNNING] = "RUNNING",
+		[NVMF_TGT_STOP_SUBSYSTEMS] = "STOP_SUBSYSTEMS",
+		[NVMF_TGT_DESTROY_SUBSYSTEMS] = "DESTROY_SUBSYSTEMS",
+		[NVMF_TGT_DESTROY_POLL_GROUPS] = "DESTROY_POLL_GROUPS",
+		[NVMF_TGT_STOPPED] = "STOPPED",
+		[NVMF_TGT_ERROR] = "ERROR",
+	};
+
+	return NAME_OF(names, state);
+}
+
+const char *nvmf_subsystem_state_name(enum nvmf_subsystem_state state)
+{
+	static const char *const names[NVMF_SUBSYSTEM_STATES] = {
+		[NVMF_SUBSYSTEM_INACTIVE] = "INACTIVE",
+		[NVMF_SUBSYSTEM_ACTIVE] = "ACTIVE",
+		[NVMF_SUBSYSTEM_PAUSED] = "PAUSED",
+	};
+
+	return NAME_OF(names, state);
+}
+
+const char *nvmf_ctrlr_state_name(enum nvmf_ctrlr_state state)
+{
+	static const char *const names[NVMF_CTRLR_STATES] = {
+		[NVMF_CTRLR_DISABLED] = "DISABLED",     [NVMF_CTRLR_READY] = "READY",
+		[NVMF_CTRLR_RESETTING] = "RESETTING",   [NVMF_CTRLR_SHUTTING_DOWN] = "SHUTTING_DOWN",
+		[NVMF_CTRLR_SHUT_DOWN] = "SHUT_DOWN",   [NVMF_CTRLR_FAILED] = "FAILED",
+		[NVMF_CTRLR_DESTROYING] = "DESTROYING",
+	};
+
+	return NAME_OF(names, state);
+}
+
+const char *nvmf_qpair_state_name(enum nvmf_qpair_state state)
+{
+	static const char *const names[NVMF_QPAIR_STATES] = {
+		[NVMF_QPAIR_NEW] = "NEW",         [NVMF_QPAIR_CONNECTING] = "CONNECTING",
+		[NVMF_QPAIR_ENABLED] = "ENABLED", [NVMF_QPAIR_DISCONNECTING] = "DISCONNECTING",
+		[NVMF_QPAIR_CLOSED] = "CLOSED",
+	};
+
+	return NAME_OF(names, state);
+}
+
+static const struct {
+	uint8_t adrfam;
+	const char *name;
+} adrfams[] = {
+	{NVMF_ADDR_FAMILY_IP4, "IPv4"}, {NVMF_ADDR_FAMILY_IP6, "IPv6"},        {NVMF_ADDR_FAMILY_IB, "IB"},
+	{NVMF_ADDR_FAMILY_FC, "FC"},    {NVMF_ADDR_FAMILY_LOOP, "intra-host"},
+};
+
+const char *nvmf_adrfam_name(uint8_t adrfam)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(adrfams); i++) {
+		if (adrfams[i].adrfam == adrfam) {
+			return adrfams[i].name;
+		}
+	}
+	return "?";
+}
+
+int nvmf_adrfam_parse(const char *name, uint8_t *adrfam)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(adrfams); i++) {
+		if (strcasecmp(adrfams[i].name, name) == 0) {
+			*adrfam = adrfams[i].adrfam;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+bool nvmf_address_equal(const struct nvmf_address *a, const struct nvmf_address *b)
+{
+	return strcasecmp(a->trtype, b->trtype) == 0 && a->adrfam == b->adrfam &&
+	       strcasecmp(a->traddr, b->traddr) == 0 && strcmp(a->trsvcid, b->trsvcid) == 0;
+}

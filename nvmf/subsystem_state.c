@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Changes of a subsystem's state, and of what it contains while hosts use it. Each is an operation in the subsystem's
+ * queue; one is under way at a time. The round trips to the groups are calls; only two things are waited for
+ * without blocking: commands that are under way when a view is paused, and controllers that are to go. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+static void subsystem_set_state(struct nvmf_subsystem *s, enum nvmf_subsystem_state state)
+{
+	static const uint16_t allowed[NVMF_SUBSYSTEM_STATES] = {
+		[NVMF_SUBSYSTEM_INACTIVE] = 1 << NVMF_SUBSYSTEM_ACTIVE,
+		[NVMF_SUBSYSTEM_ACTIVE] = 1 << NVMF_SUBSYSTEM_PAUSED | 1 << NVMF_SUBSYSTEM_INACTIVE,
+		[NVMF_SUBSYSTEM_PAUSED] = 1 << NVMF_SUBSYSTEM_ACTIVE | 1 << NVMF_SUBSYSTEM_INACTIVE,
+	};
+
+	nvmf_state_check("subsystem", allowed, s->state, state);
+	TRACE(NVMF_SUBSYSTEM_STATE, s->trace_owner, 0, (uintptr_t)s, s->state, state);
+	s->state = state;
+	s->state_ticks = env_ticks();
+}
+
+static void ops_run(struct nvmf_subsystem *s);
+
+static uint32_t op_target(const struct nvmf_op *op)
+{
+	switch (op->kind) {
+	case NVMF_OP_PAUSE:
+	case NVMF_OP_CHANGE:
+		return NVMF_SUBSYSTEM_PAUSED;
+	case NVMF_OP_STOP:
+		return NVMF_SUBSYSTEM_INACTIVE;
+	default:
+		return NVMF_SUBSYSTEM_ACTIVE;
+	}
+}
+
+static void op_finish(struct nvmf_subsystem *s, int status)
+{
+	struct nvmf_op *op = s->op;
+
+	USDT(nvmf_subsystem_change_state_done, s->nqn, op_target(op), op->original, status);
+	s->op = NULL;
+	if (op->done != NULL) {
+		op->done(op->arg, status);
+	}
+	free(op);
+	ops_run(s);
+}
+
+/* ---- Views ---- */
+
+int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
+{
+	int rc = nvmf_views_create(s);
+
+	for (uint32_t i = 0; rc == 0 && i < s->max_nsid; i++) {
+		if (s->ns[i] != NULL) {
+			rc = nvmf_views_add_ns(s, s->ns[i]);
+		}
+	}
+	if (rc != 0) {
+		log_error("subsystem %s cannot be started: %s", s->nqn, strerror(-rc));
+		return rc;
+	}
+	nvmf_views_activate(s);
+	s->views_open = true;
+	return 0;
+}
+
+static void close_views(struct nvmf_subsystem *s)
+{
+	if (!s->views_open) {
+		return;
+	}
+	nvmf_views_deactivate(s);
+	for (uint32_t i = 0; i < s->max_nsid; i++) {
+		if (s->ns[i] != NULL) {
+			nvmf_views_remove_ns(s, i + 1);
+		}
+	}
+	nvmf_views_destroy(s);
+	s->views_open = false;
+}
+
+/* ---- The operations ---- */
+
+static void start_begin(struct nvmf_subsystem *s)
+{
+	int rc = s->state != NVMF_SUBSYSTEM_INACTIVE || s->destroy_done != NULL ? -EINVAL : 0;
+
+	if (rc == 0 && !TAILQ_EMPTY(&s->tgt->groups)) {
+		rc = nvmf_subsystem_open_views(s);
+	}
+	if (rc == 0) {
+		subsystem_set_state(s, NVMF_SUBSYSTEM_ACTIVE);
+		s->connectable = true;
+		nvmf_tgt_discovery_changed(s->tgt);
+	}
+	op_finish(s, rc);
+}
+
+static void paused(struct nvmf_subsystem *s);
+
+static void pause_begin(struct nvmf_subsystem *s)
+{
+	if (s->state != NVMF_SUBSYSTEM_ACTIVE) {
+		op_finish(s, -EINVAL);
+		return;
+	}
+	s->paused_nsid = s->op->nsid;
+	s->pending_views = s->views_open ? nvmf_views_pause(s, s->op->nsid) : 0;
+	if (s->pending_views == 0) {
+		paused(s);
+	}
+}
+
+static void resume(struct nvmf_subsystem *s)
+{
+	if (s->views_open) {
+		nvmf_views_resume(s);
+	}
+	s->paused_nsid = 0;
+	subsystem_set_state(s, NVMF_SUBSYSTEM_ACTIVE);
+}
+
+static void resume_begin(struct nvmf_subsystem *s)
+{
+	if (s->state != NVMF_SUBSYSTEM_PAUSED) {
+		op_finish(s, -EINVAL);
+		return;
+	}
+	resume(s);
+	op_finish(s, 0);
+}
+
+/* Paused for a change that was asked for, or until somebody resumes. */
+static void paused(struct nvmf_subsystem *s)
+{
+	int rc = 0;
+
+	subsystem_set_state(s, NVMF_SUBSYSTEM_PAUSED);
+	if (s->op->kind == NVMF_OP_CHANGE) {
+		rc = s->op->apply(s, s->op);
+		resume(s);
+	}
+	op_finish(s, rc);
+}
+
+void nvmf_subsystem_view_drained(struct nvmf_subsystem *s)
+{
+	if (--s->pending_views == 0) {
+		paused(s);
+	}
+}
+
+static void change_begin(struct nvmf_subsystem *s)
+{
+	if (s->state == NVMF_SUBSYSTEM_ACTIVE) {
+		pause_begin(s);
+	} else {
+		op_finish(s, s->op->apply(s, s->op));
+	}
+}
+
+static void stop_check(struct nvmf_subsystem *s)
+{
+	if (!TAILQ_EMPTY(&s->ctrlrs)) {
+		return;
+	}
+	close_views(s);
+	subsystem_set_state(s, NVMF_SUBSYSTEM_INACTIVE);
+	nvmf_tgt_discovery_changed(s->tgt);
+	op_finish(s, 0);
+}
+
+static void stop_begin(struct nvmf_subsystem *s)
+{
+	struct nvmf_ctrlr *ctrlr, *next;
+
+	if (s->state == NVMF_SUBSYSTEM_INACTIVE) {
+		op_finish(s, 0);
+		return;
+	}
+	s->connectable = false;
+	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
+		next = TAILQ_NEXT(ctrlr, link);
+		nvmf_ctrlr_destroy(ctrlr, "the subsystem is being stopped");
+	}
+	stop_check(s);
+}
+
+/* A change that a pause of something else does not cover waits until that is resumed. */
+static bool op_can_run(const struct nvmf_subsystem *s, const struct nvmf_op *op)
+{
+	return op->kind != NVMF_OP_CHANGE || s->state != NVMF_SUBSYSTEM_PAUSED || op->nsid == 0 ||
+	       s->paused_nsid == NVME_NSID_ALL || s->paused_nsid == op->nsid;
+}
+
+static void ops_run(struct nvmf_subsystem *s)
+{
+	static void (*const begin[])(struct nvmf_subsystem *) = {
+		[NVMF_OP_START] = start_begin,   [NVMF_OP_PAUSE] = pause_begin,
+		[NVMF_OP_RESUME] = resume_begin, [NVMF_OP_STOP] = stop_begin,
+		[NVMF_OP_CHANGE] = change_begin,
+	};
+	struct nvmf_op *op;
+
+	if (s->op != NULL) {
+		return;
+	}
+	STAILQ_FOREACH (op, &s->ops, link) {
+		if (op_can_run(s, op)) {
+			break;
+		}
+	}
+	if (op == NULL) {
+		return;
+	}
+	STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
+	s->op = op;
+	op->original = s->state;
+	USDT(nvmf_subsystem_change_state, s->nqn, op_target(op), s->state);
+	begin[op->kind](s);
+}
+
+static void op_add(struct nvmf_subsystem *s, const struct nvmf_op *proto)
+{
+	struct nvmf_op *op = malloc(sizeof(*op));
+
+	if (op == NULL) {
+		if (proto->done != NULL) {
+			proto->done(proto->arg, -ENOMEM);
+		}
+		return;
+	}
+	*op = *proto;
+	STAILQ_INSERT_TAIL(&s->ops, op, link);
+	ops_run(s);
+}
+
+void nvmf_subsystem_start(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
+{
+	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_START, .done = done, .arg = arg});
+}
+
+void nvmf_subsystem_pause(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg)
+{
+	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_PAUSE, .nsid = nsid, .done = done, .arg = arg});
+}
+
+void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
+{
+	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_RESUME, .done = done, .arg = arg});
+}
+
+void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
+{
+	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_STOP, .done = done, .arg = arg});
+}
+
+void nvmf_subsystem_change(struct nvmf_subsystem *s, uint32_t nsid,
+			   int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op), nvmf_done_fn done,
+			   void *arg)
+{
+	op_add(s, &(struct nvmf_op){
+			  .kind = NVMF_OP_CHANGE, .nsid = nsid, .apply = apply, .done = done, .arg = arg});
+}
+
+/* ---- Controllers that are to go ---- */
+
+static bool waiter_is_done(const struct nvmf_subsystem *s, const struct nvmf_ctrlr_waiter *w)
+{
+	const struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (ctrlr->state == NVMF_CTRLR_DESTROYING && w->match(ctrlr, w)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void waiters_check(struct nvmf_subsystem *s)
+{
+	TAILQ_HEAD(, nvmf_ctrlr_waiter) finished = TAILQ_HEAD_INITIALIZER(finished);
+	struct nvmf_ctrlr_waiter *w, *next;
+
+	for (w = TAILQ_FIRST(&s->waiters); w != NULL; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (waiter_is_done(s, w)) {
+			TAILQ_REMOVE(&s->waiters, w, link);
+			TAILQ_INSERT_TAIL(&finished, w, link);
+		}
+	}
+	while (!TAILQ_EMPTY(&finished)) {
+		w = TAILQ_FIRST(&finished);
+		TAILQ_REMOVE(&finished, w, link);
+		if (w->done != NULL) {
+			w->done(w->arg, 0);
+		}
+		free(w);
+	}
+}
+
+void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waiter *w, const char *why)
+{
+	struct nvmf_ctrlr *ctrlr, *next;
+
+	TAILQ_INSERT_TAIL(&s->waiters, w, link);
+	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
+		next = TAILQ_NEXT(ctrlr, link);
+		if (w->match(ctrlr, w)) {
+			nvmf_ctrlr_destroy(ctrlr, why);
+		}
+	}
+	waiters_check(s);
+}
+
+void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s)
+{
+	waiters_check(s);
+	if (s->op != NULL && s->op->kind == NVMF_OP_STOP) {
+		stop_check(s);
+	}
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of a target. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+#define DEFAULT_MAX_SUBSYSTEMS     1024
+#define DEFAULT_CONNECT_TIMEOUT_US (10 * 1000 * 1000)
+
+static TAILQ_HEAD(, nvmf_tgt) tgts = TAILQ_HEAD_INITIALIZER(tgts);
+
+static void tgt_set_state(struct nvmf_tgt *tgt, enum nvmf_tgt_state state)
+{
+	static const uint16_t allowed[NVMF_TGT_STATES] = {
+		[NVMF_TGT_NONE] = 1 << NVMF_TGT_CREATE_TARGET,
+		[NVMF_TGT_CREATE_TARGET] = 1 << NVMF_TGT_CREATE_POLL_GROUPS | 1 << NVMF_TGT_STOP_SUBSYSTEMS,
+		[NVMF_TGT_CREATE_POLL_GROUPS] = 1 << NVMF_TGT_START_SUBSYSTEMS | 1 << NVMF_TGT_ERROR,
+		[NVMF_TGT_START_SUBSYSTEMS] = 1 << NVMF_TGT_RUNNING | 1 << NVMF_TGT_ERROR,
+		[NVMF_TGT_RUNNING] = 1 << NVMF_TGT_STOP_SUBSYSTEMS,
+		[NVMF_TGT_STOP_SUBSYSTEMS] = 1 << NVMF_TGT_DESTROY_SUBSYSTEMS,
+		[NVMF_TGT_DESTROY_SUBSYSTEMS] = 1 << NVMF_TGT_DESTROY_POLL_GROUPS,
+		[NVMF_TGT_DESTROY_POLL_GROUPS] = 1 << NVMF_TGT_STOPPED,
+		[NVMF_TGT_STOPPED] = 0,
+		[NVMF_TGT_ERROR] = 1 << NVMF_TGT_STOP_SUBSYSTEMS,
+	};
+
+	nvmf_state_check("target", allowed, tgt->state, state);
+	tgt->state = state;
+	USDT(nvmf_tgt_state, state);
+}
+
+static struct nvmf_tgt *tgt_alloc(const struct nvmf_tgt_opts *opts)
+{
+	struct nvmf_tgt *tgt = calloc(1, sizeof(*tgt));
+
+	if (tgt == NULL) {
+		return NULL;
+	}
+	tgt->max_subsystems = opts->max_subsystems != 0 ? opts->max_subsystems : DEFAULT_MAX_SUBSYSTEMS;
+	tgt->name = strdup(opts->name != NULL ? opts->name : "nvmf_tgt");
+	tgt->subsystems = calloc(tgt->max_subsystems, sizeof(tgt->subsystems[0]));
+	if (tgt->name == NULL || tgt->subsystems == NULL) {
+		free(tgt->subsystems);
+		free(tgt->name);
+		free(tgt);
+		return NULL;
+	}
+	tgt->discovery_filter = opts->discovery_filter;
+	memcpy(tgt->crdt, opts->crdt, sizeof(tgt->crdt));
+	tgt->all_cores = opts->cores == NULL;
+	if (opts->cores != NULL) {
+		tgt->cores = *opts->cores;
+	}
+	tgt->connect_timeout_us = DEFAULT_CONNECT_TIMEOUT_US;
+	TAILQ_INIT(&tgt->groups);
+	TAILQ_INIT(&tgt->transports);
+	TAILQ_INIT(&tgt->referrals);
+	return tgt;
+}
+
+static void tgt_free(struct nvmf_tgt *tgt)
+{
+	nvmf_referrals_free(tgt);
+	free(tgt->subsystems);
+	free(tgt->name);
+	free(tgt);
+}
+
+int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgtp)
+{
+	static const struct nvmf_subsystem_opts discovery_opts = {.allow_any_host = true};
+
+	if (opts->name != NULL && nvmf_tgt_find(opts->name) != NULL) {
+		return -EEXIST;
+	}
+	struct nvmf_tgt *tgt = tgt_alloc(opts);
+	if (tgt == NULL) {
+		return -ENOMEM;
+	}
+	int rc = nvmf_subsystem_new(tgt, NVMF_DISCOVERY_NQN, NVMF_SUBTYPE_DISCOVERY, &discovery_opts,
+				&tgt->discovery);
+	if (rc != 0) {
+		tgt_free(tgt);
+		return rc;
+	}
+	TAILQ_INSERT_TAIL(&tgts, tgt, link);
+	tgt_set_state(tgt, NVMF_TGT_CREATE_TARGET);
+	*tgtp = tgt;
+	return 0;
+}
+
+static int create_groups(struct nvmf_tgt *tgt)
+{
+	struct nvmf_poll_group *group;
+	struct nvmf_transport *t;
+	unsigned lcore;
+
+	ENV_FOREACH_LCORE (lcore) {
+		if (!tgt->all_cores && !CPU_ISSET(lcore, &tgt->cores)) {
+			continue;
+		}
+		int rc = nvmf_poll_group_create(tgt, lcore, &group);
+		if (rc != 0) {
+			return rc;
+		}
+		TAILQ_INSERT_TAIL(&tgt->groups, group, link);
+		TAILQ_FOREACH (t, &tgt->transports, link) {
+			rc = nvmf_poll_group_add_transport(group, t);
+			if (rc != 0) {
+				return rc;
+			}
+		}
+	}
+	return TAILQ_EMPTY(&tgt->groups) ? -ENODEV : 0;
+}
+
+/* Subsystems that were started before there were groups. */
+static int start_subsystems(struct nvmf_tgt *tgt)
+{
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+	     s = nvmf_subsystem_next(tgt, s)) {
+		int rc = s->state != NVMF_SUBSYSTEM_INACTIVE && !s->views_open ? nvmf_subsystem_open_views(s)
+									       : 0;
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	nvmf_subsystem_start(tgt->discovery, NULL, NULL);
+	return 0;
+}
+
+int nvmf_tgt_start(struct nvmf_tgt *tgt)
+{
+	if (tgt->state != NVMF_TGT_CREATE_TARGET) {
+		return -EINVAL;
+	}
+	tgt_set_state(tgt, NVMF_TGT_CREATE_POLL_GROUPS);
+	int rc = create_groups(tgt);
+	if (rc == 0) {
+		tgt_set_state(tgt, NVMF_TGT_START_SUBSYSTEMS);
+		rc = start_subsystems(tgt);
+	}
+	tgt_set_state(tgt, rc == 0 ? NVMF_TGT_RUNNING : NVMF_TGT_ERROR);
+	if (rc != 0) {
+		log_error("target %s cannot be started: %s", tgt->name, strerror(-rc));
+	}
+	return rc;
+}
+
+/* ---- Stopping ---- */
+
+static void stop_finish(struct thread_msg *msg);
+
+/* All subsystems are stopped and all queue pairs gone: what is left is done by calls. */
+static void stop_step(struct nvmf_tgt *tgt)
+{
+	if (tgt->state != NVMF_TGT_STOP_SUBSYSTEMS || tgt->stopping_subsystems != 0 || tgt->num_qpairs != 0) {
+		return;
+	}
+	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);
+	/* From the loop, where no caller is left that looks at a subsystem. */
+	thread_post(thread_control(), &tgt->stop_msg, stop_finish);
+}
+
+static void stop_finish(struct thread_msg *msg)
+{
+	struct nvmf_tgt *tgt = container_of(msg, struct nvmf_tgt, stop_msg);
+	struct nvmf_subsystem *s;
+	struct nvmf_poll_group *group;
+
+	while ((s = nvmf_subsystem_next(tgt, NULL)) != NULL) {
+		nvmf_subsystem_free(s);
+	}
+	tgt->discovery = NULL;
+	tgt_set_state(tgt, NVMF_TGT_DESTROY_POLL_GROUPS);
+	while ((group = TAILQ_FIRST(&tgt->groups)) != NULL) {
+		TAILQ_REMOVE(&tgt->groups, group, link);
+		nvmf_poll_group_destroy(group);
+	}
+	while (!TAILQ_EMPTY(&tgt->transports)) {
+		nvmf_transport_destroy(TAILQ_FIRST(&tgt->transports));
+	}
+	tgt_set_state(tgt, NVMF_TGT_STOPPED);
+	tgt->stop_done(tgt->stop_arg, 0);
+}
+
+static void subsystem_stopped(void *arg, int status)
+{
+	struct nvmf_tgt *tgt = arg;
+
+	tgt->stopping_subsystems--;
+	stop_step(tgt);
+}
+
+void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt)
+{
+	tgt->num_qpairs--;
+	stop_step(tgt);
+}
+
+void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
+{
+	struct nvmf_poll_group *group;
+
+	if (tgt->stop_done != NULL) {
+		done(arg, -EALREADY);
+		return;
+	}
+	tgt->stop_done = done;
+	tgt->stop_arg = arg;
+	tgt_set_state(tgt, NVMF_TGT_STOP_SUBSYSTEMS);
+	tgt->stopping_subsystems = 1; /* ours, until all have been asked */
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+	     s = nvmf_subsystem_next(tgt, s)) {
+		tgt->stopping_subsystems++;
+		nvmf_subsystem_stop(s, subsystem_stopped, tgt);
+	}
+	TAILQ_FOREACH (group, &tgt->groups, link) {
+		nvmf_poll_group_disconnect_all(group);
+	}
+	subsystem_stopped(tgt, 0);
+}
+
+void nvmf_tgt_destroy(struct nvmf_tgt *tgt)
+{
+	assert(tgt->state == NVMF_TGT_STOPPED);
+	TAILQ_REMOVE(&tgts, tgt, link);
+	tgt_free(tgt);
+	nvmf_tgt_destroyed();
+}
+
+/* ---- Looking ---- */
+
+void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	tgt->generation++;
+	if (tgt->discovery == NULL) {
+		return;
+	}
+	TAILQ_FOREACH (ctrlr, &tgt->discovery->ctrlrs, link) {
+		nvmf_event_raise(ctrlr, NVMF_EVENT_DISCOVERY_CHANGED);
+	}
+}
+
+struct nvmf_tgt *nvmf_tgt_find(const char *name)
+{
+	struct nvmf_tgt *tgt;
+
+	TAILQ_FOREACH (tgt, &tgts, link) {
+		if (name == NULL || strcmp(tgt->name, name) == 0) {
+			return tgt;
+		}
+	}
+	return NULL;
+}
+
+struct nvmf_tgt *nvmf_tgt_next(const struct nvmf_tgt *after)
+{
+	return after == NULL ? TAILQ_FIRST(&tgts) : TAILQ_NEXT(after, link);
+}
+
+const char *nvmf_tgt_name(const struct nvmf_tgt *tgt)
+{
+	return tgt->name;
+}
+
+enum nvmf_tgt_state nvmf_tgt_get_state(const struct nvmf_tgt *tgt)
+{
+	return tgt->state;
+}
+
+uint32_t nvmf_tgt_max_subsystems(const struct nvmf_tgt *tgt)
+{
+	return tgt->max_subsystems;
+}
+
+void nvmf_tgt_set_discovery_filter(struct nvmf_tgt *tgt, uint32_t filter)
+{
+	tgt->discovery_filter = filter;
+	nvmf_tgt_discovery_changed(tgt);
+}
+
+uint32_t nvmf_tgt_discovery_filter(const struct nvmf_tgt *tgt)
+{
+	return tgt->discovery_filter;
+}
+
+void nvmf_tgt_set_crdt(struct nvmf_tgt *tgt, const uint16_t crdt[3])
+{
+	memcpy(tgt->crdt, crdt, sizeof(tgt->crdt));
+}
+
+const uint16_t *nvmf_tgt_crdt(const struct nvmf_tgt *tgt)
+{
+	return tgt->crdt;
+}
+
+uint64_t nvmf_tgt_generation(const struct nvmf_tgt *tgt)
+{
+	return tgt->generation;
+}

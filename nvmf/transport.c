@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of transports by name, the transports of a target, and the addresses they listen on. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "nvmf/internal.h"
+
+static SLIST_HEAD(, nvmf_transport_ops) types = SLIST_HEAD_INITIALIZER(types);
+
+void nvmf_transport_register(struct nvmf_transport_ops *ops)
+{
+	SLIST_INSERT_HEAD(&types, ops, link);
+}
+
+const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype)
+{
+	const struct nvmf_transport_ops *ops;
+
+	SLIST_FOREACH (ops, &types, link) {
+		if (strcasecmp(ops->name, trtype) == 0) {
+			return ops;
+		}
+	}
+	return NULL;
+}
+
+const char *nvmf_transport_type(unsigned index)
+{
+	const struct nvmf_transport_ops *ops;
+
+	SLIST_FOREACH (ops, &types, link) {
+		if (index-- == 0) {
+			return ops->name;
+		}
+	}
+	return NULL;
+}
+
+int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts)
+{
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
+
+	if (ops == NULL) {
+		return -EINVAL;
+	}
+	memset(opts, 0, sizeof(*opts));
+	ops->opts_init(opts);
+	return 0;
+}
+
+/* What holds for every transport. Queues have 2 to 65536 entries (CAP.MQES), but 65536 does not fit the type; MDTS counts in
+ * powers of two of 4096 bytes; in-capsule data is announced in units of 16 bytes (IOCCSZ). */
+int nvmf_transport_opts_check(const struct nvmf_transport_opts *o, char why[NVMF_ERROR_MAX])
+{
+	const struct {
+		const char *name;
+		uint64_t value, min, max;
+		bool power_of_two;
+	} checks[] = {
+		{"max_queue_depth", o->max_queue_depth, 2, UINT16_MAX, false},
+		{"max_aq_depth", o->max_aq_depth, 32, 4096, false},
+		{"max_io_qpairs_per_ctrlr", o->max_io_qpairs_per_ctrlr, 1, UINT16_MAX - 1, false},
+		{"max_io_size", o->max_io_size, 8192, 1u << 30, true},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+		uint64_t v = checks[i].value;
+		bool odd = checks[i].power_of_two && (v & (v - 1)) != 0;
+		if (v < checks[i].min || v > checks[i].max || odd) {
+			snprintf(why, NVMF_ERROR_MAX,
+				 "\"%s\" is %" PRIu64 ": allowed are %s%" PRIu64 " to %" PRIu64,
+				 checks[i].name, v, checks[i].power_of_two ? "powers of two from " : "",
+				 checks[i].min, checks[i].max);
+			return -EINVAL;
+		}
+	}
+	if (o->in_capsule_data_size % 16 != 0 || o->in_capsule_data_size > o->max_io_size) {
+		snprintf(why, NVMF_ERROR_MAX,
+			 "\"in_capsule_data_size\" is %u: allowed are multiples of 16 up to max_io_size, %u",
+			 o->in_capsule_data_size, o->max_io_size);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int add_to_groups(struct nvmf_transport *t)
+{
+	struct nvmf_poll_group *group;
+
+	TAILQ_FOREACH (group, &t->tgt->groups, link) {
+		int rc = nvmf_poll_group_add_transport(group, t);
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	return 0;
+}
+
+int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts)
+{
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
+
+	if (ops == NULL) {
+		log_error("trtype \"%s\" is no transport of this program", trtype);
+		return -EINVAL;
+	}
+	if (nvmf_transport_find(tgt, trtype) != NULL) {
+		return -EEXIST;
+	}
+	char why[NVMF_ERROR_MAX];
+	int rc = nvmf_transport_opts_check(opts, why);
+	if (rc != 0) {
+		log_error("transport %s: %s", trtype, why);
+		return rc;
+	}
+	struct nvmf_transport *t = ops->create(tgt, opts);
+	if (t == NULL) {
+		return -errno;
+	}
+	t->ops = ops;
+	t->tgt = tgt;
+	t->opts = *opts;
+	TAILQ_INIT(&t->listens);
+	TAILQ_INSERT_TAIL(&tgt->transports, t, link);
+	USDT(nvmf_tgt_add_transport, ops->name, tgt->name);
+	rc = add_to_groups(t);
+	if (rc != 0) {
+		log_error("transport %s: a poll group cannot serve it: %s", ops->name, strerror(-rc));
+	}
+	return rc;
+}
+
+void nvmf_transport_destroy(struct nvmf_transport *t)
+{
+	TAILQ_REMOVE(&t->tgt->transports, t, link);
+	t->ops->destroy(t);
+}
+
+struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trtype)
+{
+	struct nvmf_transport *t;
+
+	TAILQ_FOREACH (t, &tgt->transports, link) {
+		if (strcasecmp(t->ops->name, trtype) == 0) {
+			return t;
+		}
+	}
+	return NULL;
+}
+
+struct nvmf_transport *nvmf_transport_next(struct nvmf_tgt *tgt, const struct nvmf_transport *after)
+{
+	return after == NULL ? TAILQ_FIRST(&tgt->transports) : TAILQ_NEXT(after, link);
+}
+
+const char *nvmf_transport_name(const struct nvmf_transport *t)
+{
+	return t->ops->name;
+}
+
+const struct nvmf_transport_opts *nvmf_transport_get_opts(const struct nvmf_transport *t)
+{
+	return &t->opts;
+}
+
+/* ---- Listening ---- */
+
+static struct nvmf_listen *find_listen(struct nvmf_transport *t, const struct nvmf_address *address)
+{
+	struct nvmf_listen *l;
+
+	TAILQ_FOREACH (l, &t->listens, link) {
+		if (nvmf_address_equal(&l->address, address)) {
+			return l;
+		}
+	}
+	return NULL;
+}
+
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address,
+			  struct nvmf_listen **listen)
+{
+	struct nvmf_listen *l = find_listen(t, address);
+
+	if (l == NULL) {
+		l = calloc(1, sizeof(*l));
+		if (l == NULL) {
+			return -ENOMEM;
+		}
+		l->address = *address;
+		int rc = t->ops->listen(t, address);
+		if (rc != 0) {
+			free(l);
+			return rc;
+		}
+		l->portid = t->tgt->next_portid++;
+		TAILQ_INSERT_TAIL(&t->listens, l, link);
+	}
+	l->refs++;
+	*listen = l;
+	return 0;
+}
+
+void nvmf_transport_unlisten(struct nvmf_transport *t, struct nvmf_listen *l)
+{
+	if (--l->refs == 0) {
+		t->ops->stop_listen(t, &l->address);
+		TAILQ_REMOVE(&t->listens, l, link);
+		free(l);
+	}
+}

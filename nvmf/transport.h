@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Between the target and its transports.
+ *
+ * A transport listens and accepts on the control thread. For a new connection it makes a queue pair that begins
+ * with struct nvmf_qpair and hands it over with nvmf_qpair_accept(); from then on it lives on one poll group's
+ * thread. For every capsule it receives:
+ *
+ *	req->qpair, sqe, icd, icd_len, iov are set by the transport
+ *	switch (nvmf_request_start(req)) {
+ *	case NVMF_NEXT_BUFFER:	 get req->length bytes of buffers into req->iov (from the reserve if
+ *				 req->reserved_lane), or try nvmf_request_lend(); fetch the host's data if
+ *				 req->xfer says so; then nvmf_request_exec(req)
+ *	case NVMF_NEXT_EXEC:	 nvmf_request_exec(req)
+ *	case NVMF_NEXT_COMPLETE: as if ops->request_complete(req) had been called
+ *	case NVMF_NEXT_WAIT:	 nothing; ops->request_continue(req, next) comes later
+ *	}
+ *	ops->request_complete(req): send the data if req->xfer says so and the status is 0, and req->cqe;
+ *				    nvmf_request_release(req) when the buffers are no longer needed
+ *
+ * No function here takes a lock, allocates, or waits. What is said to run on "the group's thread" does so always. */
+#ifndef NVMF_TRANSPORT_H
+#define NVMF_TRANSPORT_H
+
+#include <stdatomic.h>
+#include <sys/queue.h>
+#include <sys/uio.h>
+#include "bdev/bdev.h"
+#include "nvmf/nvmf.h"
+#include "thread/thread.h"
+
+struct nvmf_request;
+struct nvmf_transport_group;
+struct nvmf_subsystem_view;
+struct nvmf_ns_view;
+
+/* ---- What a transport provides ---- */
+
+enum nvmf_next {
+	NVMF_NEXT_EXEC,
+	NVMF_NEXT_BUFFER,
+	NVMF_NEXT_COMPLETE,
+	NVMF_NEXT_WAIT,
+};
+
+struct nvmf_transport_ops {
+	const char *name; /* "RDMA" */
+	uint8_t trtype;   /* enum nvmf_trtype, for the discovery log */
+
+	/* Control thread. */
+	void (*opts_init)(struct nvmf_transport_opts *opts);
+	/* The transport's struct begins with struct nvmf_transport; create fills in sgl_rules. NULL and
+	 * errno, the log says why. opts have been checked for what holds for every transport. */
+	struct nvmf_transport *(*create)(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts);
+	void (*destroy)(struct nvmf_transport *t); /* no groups, listeners or queue pairs are left */
+	int (*listen)(struct nvmf_transport *t, const struct nvmf_address *address);
+	void (*stop_listen)(struct nvmf_transport *t, const struct nvmf_address *address);
+	/* Fills in what is particular to the transport: treq, tsas. The rest is filled in. */
+	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
+			 struct nvmf_disc_log_entry *entry);
+
+	/* On the group's thread; it registers its pollers there. The transport's struct begins with struct
+	 * nvmf_transport_group. NULL and errno. */
+	struct nvmf_transport_group *(*group_create)(struct nvmf_transport *t, struct nvmf_poll_group *group);
+	void (*group_destroy)(struct nvmf_transport_group *tgroup); /* no queue pairs are left */
+	void (*group_stats)(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats);
+
+	/* The group's thread, as all that follows. qpair_add finishes the connection (accepts it). On
+	 * failure, a negative errno, qpair_destroy() follows. */
+	int (*qpair_add)(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
+	/* Ends the connection: take no more capsules, let go of every request the transport has, and take
+	 * back those we have as they complete. When none is left: nvmf_qpair_closed(). Called once, also for
+	 * a connection that broke by itself. */
+	void (*qpair_close)(struct nvmf_qpair *qpair);
+	void (*qpair_destroy)(struct nvmf_qpair *qpair); /* frees it */
+
+	/* The response is in req->cqe. */
+	void (*request_complete)(struct nvmf_request *req);
+	/* A request for which NVMF_NEXT_WAIT was answered may go on as nvmf_request_start() would have said;
+	 * never WAIT. */
+	void (*request_continue)(struct nvmf_request *req, enum nvmf_next next);
+	/* The host aborts a request that the transport has (buffer wait, data transfer). True: the transport
+	 * will not run it any more; it has called or will call nvmf_request_fail(req, Command Abort
+	 * Requested). False: too late, it goes on. */
+	bool (*request_abort)(struct nvmf_request *req);
+	/* The queue pair's requests that are not idle, one by one: NULL: the first; NULL: no more. Not for
+	 * the hot path. */
+	struct nvmf_request *(*request_next)(struct nvmf_qpair *qpair, struct nvmf_request *after);
+	/* Fills in state, waits_for (NULL: nothing), state_age_ticks and object; the rest is filled in. */
+	void (*request_describe)(struct nvmf_request *req, struct nvmf_inflight *out);
+
+	/* Private. */
+	SLIST_ENTRY(nvmf_transport_ops) link;
+};
+void nvmf_transport_register(struct nvmf_transport_ops *ops);
+/* Makes a transport known by its name before main(). */
+#define NVMF_TRANSPORT(ops_)                                                                                 \
+	__attribute__((constructor)) static void nvmf_transport_register_##ops_(void)                        \
+	{                                                                                                    \
+		nvmf_transport_register(&ops_);                                                              \
+	}
+
+struct nvmf_transport {
+	/* Set by the transport in create. */
+	struct nvmf_sgl_rules sgl_rules;
+	/* Set by the target. */
+	const struct nvmf_transport_ops *ops;
+	struct nvmf_tgt *tgt;
+	struct nvmf_transport_opts opts;
+	TAILQ_ENTRY(nvmf_transport) link;
+	TAILQ_HEAD(, nvmf_listen) listens;
+};
+
+struct nvmf_transport_group {
+	struct nvmf_transport *transport; /* set by the target, like the rest */
+	struct nvmf_poll_group *group;
+	TAILQ_ENTRY(nvmf_transport_group) link;
+};
+struct thread *nvmf_poll_group_thread(const struct nvmf_poll_group *group);
+
+/* ---- Queue pairs ---- */
+
+/* One connection: the transport's struct begins with it, zeroed. */
+struct nvmf_qpair {
+	/* What every command touches. */
+	struct nvmf_transport *transport;    /* set by the transport before nvmf_qpair_accept() */
+	struct nvmf_poll_group *group;       /* the rest is set by the target */
+	struct nvmf_ctrlr *ctrlr;            /* ENABLED: its controller */
+	struct nvmf_subsystem_view *view;    /* ENABLED: its subsystem on this group */
+	struct nvmf_request *fused_first;    /* arrived, its second has not */
+	_Atomic uint64_t last_command_ticks; /* when the host was last heard of; read by the control thread */
+	uint16_t qid;
+	uint16_t sq_size; /* entries; 0 until connected */
+	uint16_t sq_head;
+	uint8_t state; /* enum nvmf_qpair_state; see nvmf_qpair_get_state() */
+	bool sq_flow_control;
+	bool fused_first_failed; /* the last command was a first that has failed: its second fails too */
+	bool disconnect_posted;  /* control thread: told the group to disconnect it */
+	bool accepted_as_io;     /* control thread: how it was counted */
+	bool linked;             /* control thread: in its controller's list */
+
+	/* Rare. */
+	uint16_t trace_owner; /* set by the transport: its connection's, or 0 */
+	struct nvmf_transport_group *tgroup;
+	uint64_t state_ticks;
+	struct thread_timer connect_timer;
+	TAILQ_ENTRY(nvmf_qpair) group_link;
+	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
+	struct thread_msg disconnect_msg;     /* control thread to group */
+	struct thread_msg closing_msg;        /* group to control thread */
+	struct thread_msg lifecycle_msg;      /* accept; closed; gone */
+	const char *why; /* it is disconnected; the control thread reads it from closing_msg on */
+	struct nvmf_ctrlr *ctl_ctrlr;       /* control thread: its controller */
+	uint16_t ctl_qid;                   /* control thread */
+	struct nvmf_address listen_address; /* set by the transport: the one it listens on ... */
+	struct nvmf_address peer_address;   /* ... and the host's */
+	char hostnqn[NVMF_NQN_MAX + 1];     /* empty until connected */
+};
+
+/* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: if the transport
+ * knows it beforehand (RDMA private data), else 0. 0: the target has it now, ops->qpair_add() follows and, at
+ * the end, ops->qpair_destroy(), both on the group's thread. -ENODEV: no poll group (not running); the
+ * transport keeps it. */
+int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
+/* Group's thread: the connection is to end (or has). Any number of times; the first reason counts. why: for the log
+ * and the notices, a string that lasts: "disconnected by host". */
+void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why);
+/* Group's thread: all its requests are idle and the connection is shut. ops->qpair_destroy() follows. */
+void nvmf_qpair_closed(struct nvmf_qpair *qpair);
+static inline enum nvmf_qpair_state nvmf_qpair_get_state(const struct nvmf_qpair *qpair)
+{
+	return (enum nvmf_qpair_state)qpair->state;
+}
+static inline bool nvmf_qpair_is_admin(const struct nvmf_qpair *qpair)
+{
+	return qpair->qid == 0;
+}
+
+/* ---- Requests ---- */
+
+/* Who has a request that the transport has passed on. */
+enum nvmf_request_where {
+	NVMF_REQUEST_TRANSPORT = 0, /* nobody: the transport has it */
+	NVMF_REQUEST_PAUSED,        /* its namespace is paused */
+	NVMF_REQUEST_FUSED,         /* waits for the other half of a fused pair */
+	NVMF_REQUEST_CONTROL,       /* the control thread */
+	NVMF_REQUEST_HELD,          /* an Asynchronous Event Request, waiting for an event */
+	NVMF_REQUEST_BDEV,
+	NVMF_REQUEST_WHERES,
+};
+
+/* A command. The transport's request ends with it, in zeroed memory aligned to 64 bytes, nvmf_request_size()
+ * bytes long. For the trace its address is the object id (the parent that bdev I/O names). */
+struct nvmf_request {
+	/* Set by the transport for every capsule, and left alone until the request is idle again. */
+	struct nvmf_qpair *qpair;
+	const struct nvme_sqe *sqe; /* the 64 bytes of the command */
+	const void *icd;            /* data behind it in the capsule; stays in place */
+	uint32_t icd_len;
+	/* Filled in by nvmf_request_start(). */
+	uint32_t length;    /* bytes to transfer; 0: none */
+	uint8_t xfer;       /* enum nvme_data_tfr: NVME_DATA_TFR_HOST_TO_CTRL, _CTRL_TO_HOST, or none */
+	bool reserved_lane; /* must not wait for ordinary buffers: Connect, Keep Alive, Abort, properties */
+	bool lent;          /* iov is a bdev's memory */
+	/* Private. */
+	uint8_t where;       /* enum nvmf_request_where */
+	uint8_t fuse;        /* enum nvme_fuse */
+	uint8_t fuse_failed; /* status code that it is to fail with, its other half having failed; or 0 */
+	bool counted;        /* in its namespace view's outstanding */
+	bool gated;          /* it waits before its data phase, not after */
+	/* The data: points to the transport's array (at least one entry). Filled in by the transport before
+	 * exec, or by us for data that came in the capsule or are lent. */
+	struct iovec *iov;
+	struct nvmf_ns_view *ns_view; /* private */
+	uint16_t iovcnt;
+	bool lend_open;       /* private: lent and not yet submitted */
+	uint8_t phase;        /* private: of a command that takes several bdev I/Os */
+	uint16_t dsm_next;    /* private */
+	uint16_t error_where; /* private */
+
+	/* Second line. */
+	struct nvme_cqe cqe;             /* the response; valid from request_complete on */
+	struct nvmf_request *fuse_peer;  /* private */
+	uint64_t start_ticks;            /* arrival */
+	uint64_t where_ticks;            /* since when `where` */
+	STAILQ_ENTRY(nvmf_request) link; /* private: the one list it waits in */
+	struct thread_msg msg;             /* private */
+
+	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
+	struct nvmf_sgl sgl;
+	struct nvmf_qpair *abort_qpair; /* private: of an Abort, where to look for its command */
+
+	struct bdev_io bdev_io; /* last: the bdev module's context follows */
+};
+
+_Static_assert(offsetof(struct nvmf_request, cqe) == 64,
+	       "what arrival and submission touch is one cache line");
+_Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,
+	       "three cache lines; count before adding one");
+
+/* Bytes behind which nothing of the transport may lie: sizeof() plus the bdev modules' context. */
+size_t nvmf_request_size(void);
+
+/* All on the group's thread. nvmf_request_start: a capsule of 64 + icd_len bytes has arrived; in the order of
+ * arrival. */
+enum nvmf_next nvmf_request_start(struct nvmf_request *req);
+/* The data are there (or none are needed). Ends in ops->request_complete(), perhaps before it returns. */
+void nvmf_request_exec(struct nvmf_request *req);
+/* Instead of exec, for a request that the transport cannot carry through: completes it with a status
+ * (NVME_ST). */
+void nvmf_request_fail(struct nvmf_request *req, uint16_t status);
+/* After NVMF_NEXT_BUFFER, instead of getting buffers: true if the bdev lends its own memory, which is then
+ * req->iov[0]. Read data are in it once the request has completed, and stay until nvmf_request_release(). */
+bool nvmf_request_lend(struct nvmf_request *req);
+void nvmf_request_return(struct nvmf_request *req); /* private to the next */
+/* The response is out (or never will be) and nothing reads or writes the buffers any more. */
+static inline void nvmf_request_release(struct nvmf_request *req)
+{
+	if (__builtin_expect(req->lent, 0)) {
+		nvmf_request_return(req);
+	}
+}
+static inline uint16_t nvmf_request_status(const struct nvmf_request *req)
+{
+	return nvme_cqe_status(&req->cqe);
+}
+static inline uint16_t nvmf_request_cid(const struct nvmf_request *req)
+{
+	return le16toh(req->sqe->cid);
+}
+
+#endif

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How poll groups see subsystems. The control thread changes views by calling into each group; commands run on the groups
+ * meanwhile and never wait for it, except in the queue of a namespace that is paused. */
+#include <errno.h>
+#include <stdlib.h>
+#include "nvmf/internal.h"
+
+static void view_set_state(struct nvmf_subsystem_view *view, enum nvmf_view_state state)
+{
+	static const uint16_t allowed[NVMF_VIEW_STATES] = {
+		[NVMF_VIEW_INACTIVE] = 1 << NVMF_VIEW_ACTIVE,
+		[NVMF_VIEW_ACTIVE] = 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_INACTIVE,
+		[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED,
+		[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_INACTIVE,
+	};
+
+	nvmf_state_check("view", allowed, view->state, state);
+	TRACE(NVMF_PG_STATE, view->subsystem->trace_owner, 0, (uintptr_t)view, view->state, state,
+	      thread_id(view->group->thread));
+	view->state = (uint8_t)state;
+	if (state != NVMF_VIEW_PAUSING) {
+		USDT(nvmf_pg_change_state_done, view->subsystem->nqn, state, thread_id(view->group->thread));
+	}
+}
+
+static bool view_pauses(const struct nvmf_subsystem_view *view, uint32_t nsid)
+{
+	return view->paused_nsid == NVME_NSID_ALL || view->paused_nsid == nsid;
+}
+
+/* ---- Commands that wait ---- */
+
+bool nvmf_view_hold(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req, bool gated)
+{
+	if ((view->state != NVMF_VIEW_PAUSING && view->state != NVMF_VIEW_PAUSED) ||
+	    !view_pauses(view, nsid)) {
+		return false;
+	}
+	req->gated = gated;
+	nvmf_request_set_where(req, NVMF_REQUEST_PAUSED);
+	STAILQ_INSERT_TAIL(&view->paused, req, link);
+	view->num_paused++;
+	return true;
+}
+
+void nvmf_view_unhold(struct nvmf_request *req)
+{
+	struct nvmf_subsystem_view *view = req->qpair->view;
+
+	STAILQ_REMOVE(&view->paused, req, nvmf_request, link);
+	view->num_paused--;
+	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
+}
+
+void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status)
+{
+	struct nvmf_request_queue all = STAILQ_HEAD_INITIALIZER(all);
+
+	STAILQ_CONCAT(&all, &view->paused);
+	view->num_paused = 0;
+	while (!STAILQ_EMPTY(&all)) {
+		struct nvmf_request *req = STAILQ_FIRST(&all);
+		STAILQ_REMOVE_HEAD(&all, link);
+		if (req->qpair == qpair) {
+			nvmf_request_finish(req, status);
+		} else {
+			STAILQ_INSERT_TAIL(&view->paused, req, link);
+			view->num_paused++;
+		}
+	}
+}
+
+static void run_held(struct nvmf_request *req)
+{
+	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
+	if (req->qpair->state != NVMF_QPAIR_ENABLED) {
+		nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
+	} else if (req->gated) {
+		req->gated = false;
+		req->qpair->transport->ops->request_continue(req, nvmf_io_start(req));
+	} else {
+		nvmf_request_exec(req);
+	}
+}
+
+/* ---- Draining ---- */
+
+static bool view_is_drained(const struct nvmf_subsystem_view *view)
+{
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL && view->ns[i]->closed && view->ns[i]->outstanding != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void view_drained(struct thread_msg *msg)
+{
+	struct nvmf_subsystem_view *view = container_of(msg, struct nvmf_subsystem_view, drained_msg);
+
+	nvmf_subsystem_view_drained(view->subsystem);
+}
+
+void nvmf_view_check_drained(struct nvmf_subsystem_view *view)
+{
+	if (view->state == NVMF_VIEW_PAUSING && view_is_drained(view)) {
+		view_set_state(view, NVMF_VIEW_PAUSED);
+		thread_post(thread_control(), &view->drained_msg, view_drained);
+	}
+}
+
+/* ---- On each group, called by the control thread ---- */
+
+struct view_call {
+	struct nvmf_subsystem *subsystem;
+	struct nvmf_poll_group *group;
+	const struct nvmf_ns *ns;
+	uint32_t nsid;
+	int rc;
+	bool draining;
+	struct nvmf_io_counters *sum;
+	struct nvmf_subsystem_view *view;
+};
+
+static struct nvmf_subsystem_view *call_view(const struct view_call *call)
+{
+	return call->group->views[call->subsystem->index];
+}
+
+static void on_each_group(struct view_call *call, thread_fn fn)
+{
+	TAILQ_FOREACH (call->group, &call->subsystem->tgt->groups, link) {
+		thread_call(call->group->thread, fn, call);
+	}
+}
+
+static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
+{
+	nsv->geo = ns->geo;
+	nsv->anagrpid = ns->opts.anagrpid;
+	nsv->restricted = ns->opts.no_auto_visible;
+	nsv->write_cache = bdev_write_cache(ns->bdev);
+}
+
+static void add_ns_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_ns_view *nsv;
+
+	if (call->rc != 0) {
+		return;
+	}
+	nsv = aligned_alloc(64, sizeof(*nsv));
+	if (nsv == NULL) {
+		call->rc = -ENOMEM;
+		return;
+	}
+	*nsv = (struct nvmf_ns_view){.view = view, .nsid = call->ns->nsid, .desc = call->ns->desc};
+	nsv->ch = bdev_channel_get(call->ns->desc);
+	if (nsv->ch == NULL) {
+		call->rc = -errno;
+		free(nsv);
+		return;
+	}
+	ns_view_fill(nsv, call->ns);
+	nsv->closed = (view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) &&
+		      view_pauses(view, nsv->nsid);
+	view->ns[nsv->nsid - 1] = nsv;
+}
+
+static void remove_ns_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_ns_view *nsv = view->ns[call->nsid - 1];
+
+	if (nsv == NULL) {
+		return;
+	}
+	assert(nsv->outstanding == 0);
+	view->ns[call->nsid - 1] = NULL;
+	view->gone.read_ops += nsv->read_ops;
+	view->gone.write_ops += nsv->write_ops;
+	view->gone.read_blocks += nsv->read_blocks;
+	view->gone.written_blocks += nsv->written_blocks;
+	bdev_channel_put(nsv->ch);
+	free(nsv);
+}
+
+int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
+{
+	struct view_call call = {.subsystem = s, .ns = ns, .nsid = ns->nsid};
+
+	on_each_group(&call, add_ns_on_group);
+	if (call.rc != 0) {
+		on_each_group(&call, remove_ns_on_group);
+	}
+	return call.rc;
+}
+
+void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct view_call call = {.subsystem = s, .nsid = nsid};
+
+	on_each_group(&call, remove_ns_on_group);
+}
+
+static void update_ns_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_ns_view *nsv = call_view(call)->ns[call->ns->nsid - 1];
+
+	if (nsv != NULL) {
+		ns_view_fill(nsv, call->ns);
+	}
+}
+
+void nvmf_views_update_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
+{
+	struct view_call call = {.subsystem = s, .ns = ns};
+
+	on_each_group(&call, update_ns_on_group);
+}
+
+static void activate_on_group(void *arg)
+{
+	struct view_call *call = arg;
+
+	USDT(nvmf_pg_change_state, call->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE,
+	     thread_id(call->group->thread));
+	view_set_state(call_view(call), NVMF_VIEW_ACTIVE);
+}
+
+void nvmf_views_activate(struct nvmf_subsystem *s)
+{
+	struct view_call call = {.subsystem = s};
+
+	on_each_group(&call, activate_on_group);
+}
+
+static void deactivate_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+
+	assert(STAILQ_EMPTY(&view->paused)); /* no queue pair is left that could have commands */
+	if (view->state != NVMF_VIEW_INACTIVE) {
+		USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_INACTIVE,
+		     thread_id(view->group->thread));
+		view_set_state(view, NVMF_VIEW_INACTIVE);
+	}
+}
+
+void nvmf_views_deactivate(struct nvmf_subsystem *s)
+{
+	struct view_call call = {.subsystem = s};
+
+	on_each_group(&call, deactivate_on_group);
+}
+
+static void set_gates(struct nvmf_subsystem_view *view, bool closed)
+{
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL && view_pauses(view, i + 1)) {
+			view->ns[i]->closed = closed;
+		}
+	}
+}
+
+static void pause_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+
+	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED,
+	     thread_id(view->group->thread));
+	view->paused_nsid = call->nsid;
+	set_gates(view, true);
+	call->draining = !view_is_drained(view);
+	view_set_state(view, call->draining ? NVMF_VIEW_PAUSING : NVMF_VIEW_PAUSED);
+}
+
+unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct view_call call = {.subsystem = s, .nsid = nsid};
+	unsigned draining = 0;
+
+	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
+		thread_call(call.group->thread, pause_on_group, &call);
+		draining += call.draining;
+	}
+	return draining;
+}
+
+static void resume_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_request_queue held = STAILQ_HEAD_INITIALIZER(held);
+
+	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE,
+	     thread_id(view->group->thread));
+	set_gates(view, false);
+	view_set_state(view, NVMF_VIEW_ACTIVE);
+	STAILQ_CONCAT(&held, &view->paused);
+	view->num_paused = 0;
+	while (!STAILQ_EMPTY(&held)) {
+		struct nvmf_request *req = STAILQ_FIRST(&held);
+		STAILQ_REMOVE_HEAD(&held, link);
+		run_held(req);
+	}
+}
+
+void nvmf_views_resume(struct nvmf_subsystem *s)
+{
+	struct view_call call = {.subsystem = s};
+
+	on_each_group(&call, resume_on_group);
+}
+
+static void sum_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	const struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_io_counters *sum = call->sum;
+
+	sum->read_ops += view->gone.read_ops;
+	sum->write_ops += view->gone.write_ops;
+	sum->read_blocks += view->gone.read_blocks;
+	sum->written_blocks += view->gone.written_blocks;
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		const struct nvmf_ns_view *nsv = view->ns[i];
+		if (nsv != NULL) {
+			sum->read_ops += nsv->read_ops;
+			sum->write_ops += nsv->write_ops;
+			sum->read_blocks += nsv->read_blocks;
+			sum->written_blocks += nsv->written_blocks;
+		}
+	}
+}
+
+void nvmf_views_sum(struct nvmf_subsystem *s, struct nvmf_io_counters *sum)
+{
+	struct view_call call = {.subsystem = s, .sum = sum};
+
+	*sum = (struct nvmf_io_counters){0};
+	on_each_group(&call, sum_on_group);
+}
+
+/* ---- Making and freeing: the memory is the control thread's business, the pointer the group's ---- */
+
+static struct nvmf_subsystem_view *view_new(struct nvmf_subsystem *s, struct nvmf_poll_group *group)
+{
+	struct nvmf_subsystem_view *view = calloc(1, sizeof(*view) + s->max_nsid * sizeof(view->ns[0]));
+
+	if (view != NULL) {
+		view->subsystem = s;
+		view->group = group;
+		view->max_nsid = s->max_nsid;
+		STAILQ_INIT(&view->paused);
+	}
+	return view;
+}
+
+static void set_view_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *old = call_view(call);
+
+	if (call->view != NULL) {
+		USDT(nvmf_poll_group_add_subsystem, thread_id(call->group->thread), call->subsystem->nqn);
+	} else if (old != NULL) {
+		USDT(nvmf_poll_group_remove_subsystem, call->group, thread_id(call->group->thread),
+		     call->subsystem->nqn);
+	}
+
+	call->group->views[call->subsystem->index] = call->view;
+	call->view = old;
+}
+
+int nvmf_views_create(struct nvmf_subsystem *s)
+{
+	struct view_call call = {.subsystem = s};
+
+	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
+		call.view = view_new(s, call.group);
+		if (call.view == NULL) {
+			nvmf_views_destroy(s);
+			return -ENOMEM;
+		}
+		thread_call(call.group->thread, set_view_on_group, &call);
+	}
+	return 0;
+}
+
+void nvmf_views_destroy(struct nvmf_subsystem *s)
+{
+	struct view_call call = {.subsystem = s};
+
+	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
+		call.view = NULL;
+		thread_call(call.group->thread, set_view_on_group, &call);
+		free(call.view);
+	}
+}
