@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "nvmf_rdma/internal.h"
+
+enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries, uint32_t max_io_entries,
+					struct rdma_cm_request *out)
+{
+	struct nvmf_rdma_cm_req req;
+
+	if (data == NULL || len < sizeof(req)) { /* the connection manager may pad it, never shorten it */
+		return NVMF_RDMA_CM_INVALID_LEN;
+	}
+	memcpy(&req, data, sizeof(req));
+	if (le16toh(req.recfmt) != NVMF_RDMA_CM_RECFMT) {
+		return NVMF_RDMA_CM_INVALID_RECFMT;
+	}
+	uint16_t qid = le16toh(req.qid);
+	uint32_t entries = le16toh(req.hsqsize) + 1u; /* 0's based */
+	/* a queue has at least two entries, of which one stays free (Base 3.3.1.2) */
+	if (entries < 2 || entries > (qid == 0 ? max_admin_entries : max_io_entries)) {
+		return NVMF_RDMA_CM_INVALID_HSQSIZE;
+	}
+	if (le16toh(req.hrqsize) == 0) {
+		return NVMF_RDMA_CM_INVALID_HRQSIZE;
+	}
+	*out = (struct rdma_cm_request){
+		.qid = qid, .host_send_queue = (uint16_t)entries, .host_receive_queue = le16toh(req.hrqsize)};
+	return 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* RDMA READs and WRITEs for a command's data: host memory as its keyed descriptors have it, ours as its buffers have it.
+ * Nearly always that is one work request, which the request holds itself; further ones come from the group's pool. */
+#include <errno.h>
+
+#include "nvmf_rdma/internal.h"
+
+struct cursor {
+	const struct iovec *iov;
+	uint16_t left; /* iovs, this one included */
+	size_t offset;
+};
+
+struct ibv_send_wr *rdma_data_last(struct rdma_request *r)
+{
+	struct ibv_send_wr *wr = &r->data_wr;
+
+	for (struct rdma_data_wr *m = r->more; m != NULL; m = m->next_free) {
+		wr = &m->wr;
+	}
+	return wr;
+}
+
+void rdma_data_release(struct rdma_request *r)
+{
+	struct rdma_tgroup *g = r->qp->poller->tgroup;
+
+	while (r->more != NULL) {
+		struct rdma_data_wr *m = r->more;
+
+		r->more = m->next_free;
+		m->next_free = g->free_data_wrs;
+		g->free_data_wrs = m;
+	}
+	r->data_wrs = 0;
+}
+
+/* The next work request, chained to the last: NULL when the pool is empty. */
+static struct ibv_send_wr *next_wr(struct rdma_request *r)
+{
+	struct rdma_tgroup *g = r->qp->poller->tgroup;
+
+	if (__builtin_expect(r->data_wrs++ == 0, 1)) {
+		return &r->data_wr;
+	}
+	struct rdma_data_wr *m = g->free_data_wrs, **link = &r->more;
+	if (m == NULL || r->data_wrs == UINT8_MAX) {
+		return NULL;
+	}
+	g->free_data_wrs = m->next_free;
+	m->next_free = NULL;
+	m->wr.sg_list = m->sge;
+	rdma_data_last(r)->next = &m->wr;
+	while (*link != NULL) {
+		link = &(*link)->next_free;
+	}
+	*link = m;
+	return &m->wr;
+}
+
+/* Adds pieces of our memory to wr until `length` bytes or its last scatter/gather element. Bytes added; 0: not registered. */
+static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct cursor *c, uint32_t length)
+{
+	uint32_t added = 0;
+
+	while (added < length && wr->num_sge < RDMA_MAX_SGE && c->left > 0) {
+		uint8_t *at = (uint8_t *)c->iov->iov_base + c->offset;
+		size_t piece = c->iov->iov_len - c->offset;
+		const struct rdma_region *region;
+
+		if (piece > length - added) {
+			piece = length - added;
+		}
+		region = rdma_region_find(p->device->pd, at, piece, &p->region_hint);
+		if (region == NULL) {
+			return 0;
+		}
+		wr->sg_list[wr->num_sge++] =
+			(struct ibv_sge){.addr = (uintptr_t)at, .length = (uint32_t)piece, .lkey = region->mr->lkey};
+		added += (uint32_t)piece;
+		c->offset += piece;
+		if (c->offset == c->iov->iov_len) {
+			c->iov++;
+			c->left--;
+			c->offset = 0;
+		}
+	}
+	return added;
+}
+
+/* One host descriptor: one work request, or several when our side is in too many pieces. */
+static int build_block(struct rdma_request *r, enum ibv_wr_opcode opcode, struct cursor *c, uint64_t address, uint32_t key,
+		       uint32_t length)
+{
+	while (length > 0) {
+		struct ibv_send_wr *wr = next_wr(r);
+		if (wr == NULL) {
+			return -EAGAIN;
+		}
+		wr->wr_id = 0;
+		wr->next = NULL;
+		wr->num_sge = 0;
+		wr->opcode = opcode;
+		wr->send_flags = 0;
+		wr->wr.rdma.remote_addr = address;
+		wr->wr.rdma.rkey = key;
+		uint32_t added = add_pieces(r->qp->poller, wr, c, length);
+		if (added == 0) {
+			return -EFAULT;
+		}
+		address += added;
+		length -= added;
+	}
+	return 0;
+}
+
+int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode)
+{
+	struct nvmf_sgl_iter it = nvmf_sgl_iter(&r->req.sgl);
+	struct nvmf_sgl_block block;
+	struct cursor c = {.iov = r->req.iov, .left = r->req.iovcnt};
+	uint32_t left = r->req.length;
+	int rc = 0;
+
+	r->data_wrs = 0;
+	while (rc == 0 && left > 0 && nvmf_sgl_next(&it, &block)) {
+		uint32_t length = block.length < left ? block.length : left;
+
+		rc = build_block(r, opcode, &c, block.address, block.key, length);
+		left -= length;
+	}
+	if (rc != 0) {
+		rdma_data_release(r);
+	}
+	return rc;
+}

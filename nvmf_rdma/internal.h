@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of nvmf_rdma/.
+ *
+ * Two threads meet here. The control thread owns devices, listeners, connection events, and the making and unmaking of
+ * queue pairs; a poll group's thread owns everything that moves. What belongs to the group is marked so. They talk by
+ * thread_post(), and the control thread by thread_call(), so neither ever waits for the network.
+ *
+ * A receive and a request are one object: while it is posted as a receive it is FREE, and the capsule that lands in it is
+ * its command. With a shared receive queue the objects are the poller's, otherwise the queue pair's. */
+#ifndef NVMF_RDMA_INTERNAL_H
+#define NVMF_RDMA_INTERNAL_H
+
+#include <rdma/rdma_cma.h>
+#include <sys/queue.h>
+
+#include "nvmf/transport.h"
+#include "rdma/pd.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+#define RDMA_MAX_SGE	     16 /* pieces of local memory in one work request */
+#define RDMA_MAX_DESCRIPTORS 16 /* SGL descriptors of one command: MSDBD */
+#define RDMA_POLL_BATCH	     32
+#define RDMA_RESERVED_BUFFERS 16 /* of each group, for the reserved lane */
+
+struct rdma_qp;
+struct rdma_poller;
+
+/* The states of a request, with the numbers of their tracepoints. */
+enum rdma_req_state {
+	RDMA_REQ_NEW = 0,
+	RDMA_REQ_NEED_BUFFER = 1,
+	RDMA_REQ_TX_PENDING_H2C = 2, /* no RDMA READ credit or no room in the send queue */
+	RDMA_REQ_TX_H2C = 3,
+	RDMA_REQ_RDY_TO_EXECUTE = 4,
+	RDMA_REQ_EXECUTING = 5,
+	RDMA_REQ_EXECUTED = 6,
+	RDMA_REQ_TX_PENDING_C2H = 7, /* data to write, no room in the send queue */
+	RDMA_REQ_RDY_TO_COMPL = 8,
+	RDMA_REQ_COMPLETING_C2H = 9,
+	RDMA_REQ_COMPLETING = 10,
+	RDMA_REQ_COMPLETED = 11,
+	RDMA_REQ_RDY2COMPL_PEND = 18, /* no data, no room in the send queue */
+	RDMA_REQ_HAVE_BUFFER = 19,
+	RDMA_REQ_NEED_DATA_WR = 20, /* the pool of data work requests is empty */
+	RDMA_REQ_FREE = 31,	    /* posted as a receive; no tracepoint: COMPLETED was the last */
+	RDMA_REQ_STATES
+};
+
+/* A further work request of a transfer that does not fit into one. Group. */
+struct rdma_data_wr {
+	struct ibv_send_wr wr;
+	struct ibv_sge sge[RDMA_MAX_SGE];
+	struct rdma_data_wr *next_free;
+};
+
+struct rdma_request {
+	struct rdma_qp *qp;
+	uint8_t state;	     /* enum rdma_req_state; set by req_set_state() only */
+	bool read_posted;    /* its data are being fetched */
+	uint8_t data_wrs;    /* work requests of its transfer */
+	uint16_t send_slots; /* of the send queue, in use by it */
+	uint16_t buffers;    /* of the pool, in iov */
+	uint64_t state_ticks; /* thread_now() when the state was entered */
+	STAILQ_ENTRY(rdma_request) wait; /* the one queue it waits in */
+	struct rdma_data_wr *more;	 /* data work requests beyond the first */
+
+	struct ibv_recv_wr recv_wr;
+	struct ibv_sge recv_sge[2];
+	struct ibv_send_wr rsp_wr;
+	struct ibv_sge rsp_sge;
+	struct ibv_send_wr data_wr;
+	struct ibv_sge data_sge[RDMA_MAX_SGE];
+	struct iovec *iov; /* [max_iovs of the transport] */
+
+	struct nvmf_request req __attribute__((aligned(64))); /* last */
+};
+STAILQ_HEAD(rdma_request_queue, rdma_request);
+
+/* An array of requests with their capsules, in registered memory. */
+struct rdma_requests {
+	uint32_t count;
+	size_t stride;
+	uint8_t *memory, *commands, *icd;
+	struct iovec *iovs;
+};
+
+static inline struct rdma_request *rdma_requests_at(const struct rdma_requests *a, uint32_t i)
+{
+	return (struct rdma_request *)(a->memory + i * a->stride);
+}
+
+/* Where a connection is, as its group sees it. */
+enum rdma_qp_state {
+	RDMA_QP_SETUP,	 /* the control thread is making it */
+	RDMA_QP_LIVE,
+	RDMA_QP_CLOSING, /* its work is ending */
+	RDMA_QP_CLOSED,	 /* nothing is left; the control thread unmakes it */
+};
+
+struct rdma_qp {
+	struct nvmf_qpair base;
+	/* Group. */
+	struct ibv_qp *verbs;
+	struct rdma_poller *poller;
+	enum rdma_qp_state state;
+	bool in_error;	      /* the control thread has put it into the error state */
+	bool dirty;	      /* in its poller's list of those with something to post */
+	bool described;	      /* its trace owner names host and subsystem */
+	uint16_t owner;	      /* of trace records */
+	uint16_t depth;	      /* commands the host may have outstanding */
+	uint16_t max_reads, reads; /* RDMA READs: credits, outstanding */
+	uint32_t in_use;      /* requests that are not FREE */
+	uint32_t receives;    /* posted; without a shared receive queue */
+	uint32_t send_room;   /* free entries of the send queue */
+	struct ibv_send_wr *send_first, *send_last;
+	struct ibv_recv_wr *recv_first, *recv_last;
+	struct rdma_request_queue pending; /* wait for READ credits or room, in order */
+	STAILQ_ENTRY(rdma_qp) dirty_link;
+	SLIST_ENTRY(rdma_qp) number_link;
+	struct rdma_requests requests; /* without a shared receive queue */
+
+	/* Control thread. */
+	struct rdma_device *device;
+	struct rdma_cm_id *id;
+	uint16_t receive_queue; /* entries */
+	bool broken;		/* connection lost, or never made */
+	bool leaving;		/* the group has been told */
+	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
+	struct thread_msg leave_msg, error_msg, unmade_msg;		  /* control thread to group */
+	TAILQ_ENTRY(rdma_qp) link;
+};
+TAILQ_HEAD(rdma_qp_list, rdma_qp);
+STAILQ_HEAD(rdma_qp_dirty, rdma_qp);
+
+/* A device in a group: one completion queue, and one shared receive queue where the device has them. Group. */
+#define RDMA_QP_BUCKETS 1024
+struct rdma_poller {
+	struct rdma_device *device;
+	struct rdma_tgroup *tgroup;
+	struct ibv_cq *cq;
+	struct ibv_comp_channel *comp;
+	struct ibv_srq *srq;
+	struct poller *poller;
+	struct rdma_qp_dirty dirty;
+	struct ibv_recv_wr *recv_first, *recv_last; /* of the shared receive queue */
+	uint32_t region_hint;
+	struct rdma_requests requests; /* with a shared receive queue */
+	struct nvmf_device_stats stats;
+	SLIST_HEAD(, rdma_qp) by_number[RDMA_QP_BUCKETS];
+	TAILQ_ENTRY(rdma_poller) link;
+};
+
+/* Data buffers, of one size, aligned to 4 KiB; shared by the groups, each of which keeps some at hand. */
+struct rdma_buffers {
+	uint8_t *memory;
+	struct rte_ring *ring;
+	uint32_t count, size;
+};
+
+struct rdma_buffer_cache {
+	struct rdma_buffers *pool;
+	uint32_t count, capacity, keep;
+	uint32_t reserved_count;
+	void **free;
+	void *reserved[RDMA_RESERVED_BUFFERS];
+};
+
+struct rdma_tgroup {
+	struct nvmf_transport_group base;
+	struct rdma_buffer_cache buffers;
+	struct rdma_request_queue waiting; /* for buffers, in order */
+	struct rdma_data_wr *data_wrs, *free_data_wrs;
+	struct rdma_request_queue waiting_wrs;
+	uint64_t pending_data_buffer;
+	TAILQ_HEAD(, rdma_poller) pollers; /* changed by the control thread, in thread_call() */
+};
+
+struct rdma_device {
+	struct rdma_transport *transport;
+	struct ibv_context *verbs;
+	struct ibv_device_attr attr;
+	struct rdma_pd *pd;
+	struct fd_source *async;
+	bool removed;
+	TAILQ_ENTRY(rdma_device) link;
+};
+
+struct rdma_listener {
+	struct nvmf_address address;
+	struct rdma_cm_id *id;
+	TAILQ_ENTRY(rdma_listener) link;
+};
+
+struct rdma_transport {
+	struct nvmf_transport base;
+	struct rdma_event_channel *channel;
+	struct fd_source *cm_source;
+	struct rdma_buffers buffers;
+	uint32_t max_iovs; /* buffers of one command */
+	TAILQ_HEAD(, rdma_device) devices;
+	TAILQ_HEAD(, rdma_listener) listeners;
+	struct rdma_qp_list qps;
+};
+
+static inline struct rdma_qp *to_rdma_qp(struct nvmf_qpair *q)
+{
+	return (struct rdma_qp *)q;
+}
+
+static inline struct rdma_transport *to_rdma_transport(struct nvmf_transport *t)
+{
+	return (struct rdma_transport *)t;
+}
+
+static inline struct rdma_tgroup *to_rdma_tgroup(struct nvmf_transport_group *g)
+{
+	return (struct rdma_tgroup *)g;
+}
+
+static inline struct rdma_request *to_rdma_request(struct nvmf_request *req)
+{
+	return (struct rdma_request *)((char *)req - offsetof(struct rdma_request, req));
+}
+
+static inline struct thread *rdma_group_thread(const struct rdma_tgroup *g)
+{
+	return nvmf_poll_group_thread(g->base.group);
+}
+
+/* cm_decode.c: the checks of a connection request's private data (RDMA 3.2). Pure. Returns 0 or the status to reject with. */
+struct rdma_cm_request {
+	uint16_t qid;
+	uint16_t host_send_queue;    /* entries: capsules the host may have under way */
+	uint16_t host_receive_queue; /* entries */
+};
+enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries, uint32_t max_io_entries,
+					struct rdma_cm_request *out);
+
+/* buffers.c */
+int rdma_buffers_create(struct rdma_buffers *b, uint32_t count, uint32_t size);
+void rdma_buffers_destroy(struct rdma_buffers *b);
+int rdma_buffer_cache_create(struct rdma_buffer_cache *c, struct rdma_buffers *pool, uint32_t keep, uint32_t most_at_once);
+void rdma_buffer_cache_destroy(struct rdma_buffer_cache *c);
+/* Fills iov with buffers for length bytes; all or nothing. reserved: may take what is kept back. The number, or 0. */
+uint16_t rdma_buffers_get(struct rdma_buffer_cache *c, struct iovec *iov, uint32_t length, bool reserved);
+void rdma_buffers_put(struct rdma_buffer_cache *c, const struct iovec *iov, uint16_t count);
+
+/* requests.c: making arrays of requests. Control thread. */
+int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t, struct rdma_poller *p);
+void rdma_requests_destroy(struct rdma_requests *a);
+
+/* request.c: the request's states. Group. */
+void rdma_request_received(struct rdma_qp *qp, struct rdma_request *r, uint32_t bytes);
+void rdma_request_read_done(struct rdma_request *r);
+void rdma_request_sent(struct rdma_request *r);
+/* One of its work requests ended with an error, or was never posted. */
+void rdma_request_read_failed(struct rdma_request *r);
+/* Posts as receive again. */
+void rdma_request_repost(struct rdma_poller *p, struct rdma_request *r);
+/* What a closing queue pair's requests wait for never comes: ends those that we have. */
+void rdma_qp_fail_waiting(struct rdma_qp *qp);
+void rdma_qp_run_pending(struct rdma_qp *qp);
+void rdma_tgroup_run_waiting(struct rdma_tgroup *g);
+const char *rdma_request_state_name(enum rdma_req_state s);
+/* The transport ops on requests. */
+void rdma_op_request_complete(struct nvmf_request *req);
+void rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
+bool rdma_op_request_abort(struct nvmf_request *req);
+struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after);
+void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out);
+
+/* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not registered. */
+int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode);
+void rdma_data_release(struct rdma_request *r);
+struct ibv_send_wr *rdma_data_last(struct rdma_request *r);
+
+/* poller.c: a device's queues in a group. */
+struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d); /* control thread; NULL */
+void rdma_poller_destroy(struct rdma_poller *p);					    /* group */
+/* Group. */
+void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp);
+void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp);
+void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
+void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr);
+
+/* qp.c: connections. */
+void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event);	 /* control thread */
+void rdma_qp_broken(struct rdma_qp *qp, const char *why);			 /* control thread */
+int rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
+void rdma_op_qpair_close(struct nvmf_qpair *qpair);
+void rdma_op_qpair_destroy(struct nvmf_qpair *qpair);
+void rdma_qp_describe(struct rdma_qp *qp); /* group: has the trace owner renamed */
+/* Group: ends a closing queue pair when nothing of it is left. */
+void rdma_qp_check_closed(struct rdma_qp *qp);
+
+/* device.c. Control thread. */
+struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs);
+void rdma_devices_destroy(struct rdma_transport *t);
+
+/* listen.c. Control thread. */
+int rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+void rdma_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+void rdma_cm_readable(void *arg, uint32_t events);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Listeners, and the events of the connection manager. Control thread. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvmf_rdma/internal.h"
+
+static int resolve(const struct nvmf_address *a, struct addrinfo **out)
+{
+	struct addrinfo hints = {
+		.ai_family = a->adrfam == NVMF_ADDR_FAMILY_IP6 ? AF_INET6 : AF_INET,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+	};
+	int rc = getaddrinfo(a->traddr, a->trsvcid, &hints, out);
+
+	if (rc != 0) {
+		log_error("listen address %s port %s: %s", a->traddr, a->trsvcid, gai_strerror(rc));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *address)
+{
+	struct rdma_transport *t = to_rdma_transport(base);
+	struct rdma_listener *l = calloc(1, sizeof(*l));
+	struct addrinfo *at = NULL;
+	int rc = l ? resolve(address, &at) : -ENOMEM;
+
+	if (rc != 0) {
+		free(l);
+		return rc;
+	}
+	l->address = *address;
+	if (rdma_create_id(t->channel, &l->id, NULL, RDMA_PS_TCP) != 0 || rdma_bind_addr(l->id, at->ai_addr) != 0 ||
+	    rdma_listen(l->id, t->base.opts.acceptor_backlog) != 0) {
+		rc = -errno;
+		log_error("cannot listen at %s port %s: %s%s", address->traddr, address->trsvcid, strerror(-rc),
+			  rc == -ENODEV || rc == -EADDRNOTAVAIL ? " (no RDMA device has that address; `rdma link` lists them)" : "");
+		if (l->id != NULL) {
+			rdma_destroy_id(l->id);
+		}
+		free(l);
+	} else {
+		TAILQ_INSERT_TAIL(&t->listeners, l, link);
+	}
+	freeaddrinfo(at);
+	return rc;
+}
+
+void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address *address)
+{
+	struct rdma_transport *t = to_rdma_transport(base);
+	struct rdma_listener *l;
+
+	TAILQ_FOREACH(l, &t->listeners, link) {
+		if (nvmf_address_equal(&l->address, address)) {
+			TAILQ_REMOVE(&t->listeners, l, link);
+			if (l->id != NULL) {
+				rdma_destroy_id(l->id);
+			}
+			free(l);
+			return;
+		}
+	}
+}
+
+/* The device of a listener, or of all connections of an id, is going. */
+static void device_removal(struct rdma_transport *t, struct rdma_cm_id *id)
+{
+	struct rdma_listener *l;
+
+	TAILQ_FOREACH(l, &t->listeners, link) {
+		if (l->id == id) {
+			log_warning("the device of listen address %s is gone", l->address.traddr);
+			rdma_destroy_id(l->id);
+			l->id = NULL;
+			return;
+		}
+	}
+	if (id->context != NULL) {
+		rdma_qp_broken(id->context, "the device is gone");
+	}
+}
+
+static void handle(struct rdma_transport *t, const struct rdma_cm_event *event)
+{
+	struct rdma_qp *qp = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
+
+	TRACE(RDMA_CM_ASYNC_EVENT, qp ? qp->owner : 0, 0, (uintptr_t)event->id, event->event);
+	switch (event->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		rdma_qp_accept(t, event);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		device_removal(t, event->id);
+		break;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		log_notice("an address of an RDMA device has changed; its connections go on while they work");
+		break;
+	default: /* DISCONNECTED, CONNECT_ERROR, UNREACHABLE, REJECTED ... */
+		if (qp != NULL) {
+			rdma_qp_broken(qp, rdma_event_str(event->event));
+		}
+		break;
+	}
+}
+
+void rdma_cm_readable(void *arg, uint32_t events)
+{
+	struct rdma_transport *t = arg;
+	struct rdma_cm_event *event;
+
+	while (rdma_get_cm_event(t->channel, &event) == 0) {
+		/* acknowledged after a copy: destroying an id waits until its events are, and handling one may destroy it */
+		struct rdma_cm_event copy = *event;
+		uint8_t private_data[UINT8_MAX];
+
+		if (copy.param.conn.private_data != NULL && copy.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			memcpy(private_data, copy.param.conn.private_data, copy.param.conn.private_data_len);
+			copy.param.conn.private_data = private_data;
+		}
+		rdma_ack_cm_event(event);
+		handle(t, &copy);
+	}
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device's queues in a poll group: one completion queue, a shared receive queue where the device has them. What is posted
+ * during a poll is chained and posted once at its end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "nvmf_rdma/internal.h"
+
+/* wr_id: a request, or 0 for work requests whose end nobody waits for. The opcode of a failed completion is not valid
+ * (ibv_poll_cq(3)), so that a request's state tells what it was. */
+
+void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr *last)
+{
+	if (qp->send_last != NULL) {
+		qp->send_last->next = first;
+	} else {
+		qp->send_first = first;
+	}
+	qp->send_last = last;
+	if (!qp->dirty) {
+		qp->dirty = true;
+		STAILQ_INSERT_TAIL(&qp->poller->dirty, qp, dirty_link);
+	}
+}
+
+void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr **first = qp ? &qp->recv_first : &p->recv_first, **last = qp ? &qp->recv_last : &p->recv_last;
+
+	wr->next = NULL;
+	if (*last != NULL) {
+		(*last)->next = wr;
+	} else {
+		*first = wr;
+	}
+	*last = wr;
+	if (qp != NULL && !qp->dirty) {
+		qp->dirty = true;
+		STAILQ_INSERT_TAIL(&p->dirty, qp, dirty_link);
+	}
+}
+
+/* Posting: the work requests from `bad` on never will be, so their requests end here. */
+
+static void sends_not_posted(struct rdma_qp *qp, struct ibv_send_wr *bad)
+{
+	while (bad != NULL) {
+		struct ibv_send_wr *next = bad->next;
+		struct rdma_request *r = (struct rdma_request *)(uintptr_t)bad->wr_id;
+
+		if (r != NULL && r->read_posted) {
+			rdma_request_read_failed(r);
+		} else if (r != NULL) {
+			rdma_request_sent(r);
+		}
+		bad = next;
+	}
+	nvmf_qpair_disconnect(&qp->base, "work requests could not be posted");
+}
+
+static void flush_sends(struct rdma_qp *qp)
+{
+	struct ibv_send_wr *first = qp->send_first, *bad = NULL;
+
+	if (first == NULL) {
+		return;
+	}
+	qp->send_first = qp->send_last = NULL;
+	qp->poller->stats.send_doorbell_updates++;
+	for (const struct ibv_send_wr *wr = first; wr != NULL; wr = wr->next) {
+		qp->poller->stats.total_send_wrs++;
+	}
+	if (__builtin_expect(ibv_post_send(qp->verbs, first, &bad) != 0, 0)) {
+		sends_not_posted(qp, bad);
+	}
+}
+
+static void flush_qp_receives(struct rdma_qp *qp)
+{
+	struct ibv_recv_wr *first = qp->recv_first, *bad = NULL;
+	uint32_t n = 0;
+
+	if (first == NULL) {
+		return;
+	}
+	qp->recv_first = qp->recv_last = NULL;
+	for (const struct ibv_recv_wr *wr = first; wr != NULL; wr = wr->next) {
+		n++;
+	}
+	if (__builtin_expect(ibv_post_recv(qp->verbs, first, &bad) != 0, 0)) {
+		for (; bad != NULL; bad = bad->next) {
+			n--;
+		}
+		nvmf_qpair_disconnect(&qp->base, "receives could not be posted");
+	}
+	qp->receives += n;
+	qp->poller->stats.recv_doorbell_updates++;
+	qp->poller->stats.total_recv_wrs += n;
+}
+
+static void flush_shared_receives(struct rdma_poller *p)
+{
+	struct ibv_recv_wr *first = p->recv_first, *bad = NULL;
+
+	if (first == NULL) {
+		return;
+	}
+	p->recv_first = p->recv_last = NULL;
+	p->stats.recv_doorbell_updates++;
+	for (const struct ibv_recv_wr *wr = first; wr != NULL; wr = wr->next) {
+		p->stats.total_recv_wrs++;
+	}
+	if (__builtin_expect(ibv_post_srq_recv(p->srq, first, &bad) != 0, 0)) {
+		/* kept for the next turn: a device that refuses for good has sent a fatal event */
+		p->recv_first = bad;
+		for (p->recv_last = bad; p->recv_last->next != NULL; p->recv_last = p->recv_last->next) {
+		}
+	}
+}
+
+static void flush(struct rdma_poller *p)
+{
+	struct rdma_qp *qp;
+
+	flush_shared_receives(p);
+	while ((qp = STAILQ_FIRST(&p->dirty)) != NULL) {
+		STAILQ_REMOVE_HEAD(&p->dirty, dirty_link);
+		qp->dirty = false;
+		flush_qp_receives(qp);
+		flush_sends(qp);
+		rdma_qp_check_closed(qp);
+	}
+}
+
+/* Completions. */
+
+static struct rdma_qp *find_qp(const struct rdma_poller *p, uint32_t number)
+{
+	struct rdma_qp *qp;
+
+	SLIST_FOREACH(qp, &p->by_number[number % RDMA_QP_BUCKETS], number_link) {
+		if (qp->verbs->qp_num == number) {
+			return qp;
+		}
+	}
+	return NULL;
+}
+
+/* A receive that is not to be processed: its queue pair is ending, or gone. */
+static void drop_receive(struct rdma_poller *p, struct rdma_request *r)
+{
+	if (p->srq != NULL) {
+		rdma_qp_queue_recv(p, NULL, &r->recv_wr);
+	}
+}
+
+static void receive_done(struct rdma_poller *p, struct rdma_request *r, const struct ibv_wc *wc)
+{
+	struct rdma_qp *qp = p->srq != NULL ? find_qp(p, wc->qp_num) : r->qp;
+
+	if (p->srq == NULL) {
+		qp->receives--;
+	}
+	if (qp == NULL || qp->state != RDMA_QP_LIVE || wc->status != IBV_WC_SUCCESS) {
+		drop_receive(p, r);
+		if (qp != NULL && qp->state == RDMA_QP_LIVE) {
+			nvmf_qpair_disconnect(&qp->base, ibv_wc_status_str(wc->status));
+		}
+		if (qp != NULL) {
+			rdma_qp_check_closed(qp);
+		}
+		return;
+	}
+	/* What was sent and not yet acknowledged counts too, so twice the depth is what a host that keeps to its depth can reach. */
+	if (wc->byte_len < sizeof(struct nvme_sqe) || qp->in_use >= 2u * qp->depth) {
+		drop_receive(p, r);
+		nvmf_qpair_disconnect(&qp->base, wc->byte_len < sizeof(struct nvme_sqe)
+							 ? "a capsule of less than 64 bytes"
+							 : "more commands than its queue has entries");
+		return;
+	}
+	p->stats.requests++;
+	rdma_request_received(qp, r, wc->byte_len);
+}
+
+static void send_done(struct rdma_request *r, const struct ibv_wc *wc)
+{
+	struct rdma_qp *qp = r->qp;
+
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
+		bool was_read = r->read_posted;
+
+		if (qp->state == RDMA_QP_LIVE) {
+			nvmf_qpair_disconnect(&qp->base, ibv_wc_status_str(wc->status));
+		}
+		if (was_read) {
+			rdma_request_read_failed(r);
+		} else {
+			rdma_request_sent(r);
+		}
+	} else if (r->read_posted) {
+		rdma_request_read_done(r);
+	} else {
+		rdma_request_sent(r);
+	}
+	if (__builtin_expect(!STAILQ_EMPTY(&qp->pending), 0)) {
+		rdma_qp_run_pending(qp);
+	}
+	rdma_qp_check_closed(qp);
+}
+
+static void completion(struct rdma_poller *p, const struct ibv_wc *wc)
+{
+	struct rdma_request *r = (struct rdma_request *)(uintptr_t)wc->wr_id;
+
+	if (r == NULL) {
+		return; /* an unsignalled work request, flushed: the signalled one behind it will be too */
+	}
+	if (r->state == RDMA_REQ_FREE) {
+		receive_done(p, r, wc);
+	} else {
+		send_done(r, wc);
+	}
+}
+
+static unsigned drain(struct rdma_poller *p)
+{
+	struct ibv_wc wc[RDMA_POLL_BATCH];
+	unsigned done = 0;
+	int n;
+
+	do {
+		n = ibv_poll_cq(p->cq, RDMA_POLL_BATCH, wc);
+		for (int i = 0; i < n; i++) {
+			completion(p, &wc[i]);
+		}
+		done += n > 0 ? (unsigned)n : 0;
+	} while (n == RDMA_POLL_BATCH && done < 4 * RDMA_POLL_BATCH);
+	return done;
+}
+
+static int poll(void *ctx)
+{
+	struct rdma_poller *p = ctx;
+	unsigned n = drain(p);
+
+	p->stats.polls++;
+	if (n == 0) {
+		p->stats.idle_polls++;
+	}
+	p->stats.completions += n;
+	if (__builtin_expect(!STAILQ_EMPTY(&p->tgroup->waiting) || !STAILQ_EMPTY(&p->tgroup->waiting_wrs), 0)) {
+		rdma_tgroup_run_waiting(p->tgroup);
+	}
+	flush(p);
+	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
+}
+
+/* Before sleep: takes delivered events, asks for the next, and looks whether something came in between. Who waits for a
+ * buffer keeps us awake, since it is another group that may give one back. */
+static bool arm(void *ctx)
+{
+	struct rdma_poller *p = ctx;
+	struct ibv_cq *cq;
+	void *cq_context;
+
+	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
+		ibv_ack_cq_events(cq, 1);
+	}
+	if (!STAILQ_EMPTY(&p->tgroup->waiting) || ibv_req_notify_cq(p->cq, 0) != 0) {
+		return true;
+	}
+	return poll(p) == POLLER_BUSY;
+}
+
+/* Queue pairs of the poller. */
+
+void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp)
+{
+	/* what is left of an earlier queue pair of this number is taken out first */
+	while (drain(p) != 0) {
+	}
+	qp->poller = p;
+	SLIST_INSERT_HEAD(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, number_link);
+}
+
+void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp)
+{
+	while (drain(p) != 0) {
+	}
+	flush(p);
+	SLIST_REMOVE(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, rdma_qp, number_link);
+}
+
+/* Making and unmaking. */
+
+static void destroy_verbs(struct rdma_poller *p)
+{
+	if (p->srq != NULL) {
+		ibv_destroy_srq(p->srq);
+	}
+	if (p->cq != NULL) {
+		ibv_destroy_cq(p->cq);
+	}
+	if (p->comp != NULL) {
+		ibv_destroy_comp_channel(p->comp);
+	}
+	rdma_requests_destroy(&p->requests);
+	free(p);
+}
+
+static int make_shared_receives(struct rdma_poller *p, const struct rdma_transport *t)
+{
+	uint32_t depth = t->base.opts.max_srq_depth, limit = (uint32_t)p->device->attr.max_srq_wr;
+
+	if (t->base.opts.no_srq || p->device->attr.max_srq == 0 || depth == 0) {
+		return 0;
+	}
+	depth = depth < limit ? depth : limit;
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = depth, .max_sge = 2}};
+	p->srq = ibv_create_srq(p->device->pd->pd, &init);
+	if (p->srq == NULL) {
+		log_warning("%s: no shared receive queue of %u entries (%s); each connection gets its own receives",
+			    ibv_get_device_name(p->device->verbs->device), depth, strerror(errno));
+		return 0;
+	}
+	int rc = rdma_requests_create(&p->requests, depth, t, p);
+	if (rc != 0) {
+		return rc;
+	}
+	for (uint32_t i = 0; i < depth; i++) {
+		rdma_qp_queue_recv(p, NULL, &rdma_requests_at(&p->requests, i)->recv_wr);
+	}
+	flush_shared_receives(p);
+	return 0;
+}
+
+static void attach(void *arg)
+{
+	struct rdma_poller *p = arg;
+
+	p->poller = poller_register(
+		&(struct poller_opts){.name = "nvmf_rdma", .fn = poll, .ctx = p, .fd = p->comp->fd, .arm = arm});
+	if (p->poller != NULL) {
+		TAILQ_INSERT_TAIL(&p->tgroup->pollers, p, link);
+	}
+}
+
+static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device *d)
+{
+	struct rdma_poller *p = calloc(1, sizeof(*p));
+	const struct rdma_transport *t = to_rdma_transport(g->base.transport);
+	int cqes = t->base.opts.num_cqe < d->attr.max_cqe ? t->base.opts.num_cqe : d->attr.max_cqe;
+
+	if (p == NULL) {
+		return NULL;
+	}
+	p->device = d;
+	p->tgroup = g;
+	STAILQ_INIT(&p->dirty);
+	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
+	p->comp = ibv_create_comp_channel(d->verbs);
+	p->cq = p->comp ? ibv_create_cq(d->verbs, cqes, p, p->comp, 0) : NULL;
+	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receives(p, t) != 0) {
+		log_error("%s: no completion queue of %d entries for a poll group: %s", p->stats.name, cqes, strerror(errno));
+		destroy_verbs(p);
+		return NULL;
+	}
+	thread_call(rdma_group_thread(g), attach, p);
+	if (p->poller == NULL) {
+		destroy_verbs(p);
+		return NULL;
+	}
+	return p;
+}
+
+struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d)
+{
+	struct rdma_poller *p;
+
+	TAILQ_FOREACH(p, &g->pollers, link) {
+		if (p->device == d) {
+			return p;
+		}
+	}
+	return make_poller(g, d);
+}
+
+void rdma_poller_destroy(struct rdma_poller *p)
+{
+	struct ibv_cq *cq;
+	void *cq_context;
+
+	poller_unregister(&p->poller);
+	TAILQ_REMOVE(&p->tgroup->pollers, p, link);
+	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
+		ibv_ack_cq_events(cq, 1);
+	}
+	destroy_verbs(p);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arrays of requests and their capsules: for each, 64 bytes for the command, in-capsule data aligned to a page, and the
+ * array of buffers of its transfer. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "nvmf_rdma/internal.h"
+
+static size_t align64(size_t n)
+{
+	return (n + 63) & ~(size_t)63;
+}
+
+static void init_request(struct rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd, uint32_t icd_lkey,
+			 uint32_t icd_size, uint32_t request_lkey)
+{
+	r->state = RDMA_REQ_FREE;
+	r->recv_sge[0] = (struct ibv_sge){.addr = (uintptr_t)command, .length = sizeof(struct nvme_sqe), .lkey = command_lkey};
+	r->recv_sge[1] = (struct ibv_sge){.addr = (uintptr_t)icd, .length = icd_size, .lkey = icd_lkey};
+	r->recv_wr = (struct ibv_recv_wr){.wr_id = (uintptr_t)r, .sg_list = r->recv_sge, .num_sge = icd_size ? 2 : 1};
+	r->rsp_sge = (struct ibv_sge){.addr = (uintptr_t)&r->req.cqe, .length = sizeof(struct nvme_cqe), .lkey = request_lkey};
+	r->rsp_wr = (struct ibv_send_wr){
+		.wr_id = (uintptr_t)r, .sg_list = &r->rsp_sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
+	r->data_wr.sg_list = r->data_sge;
+	r->req.sqe = (const struct nvme_sqe *)command;
+	r->req.icd = icd;
+	r->req.iov = r->iov;
+}
+
+static uint32_t lkey_of(struct rdma_poller *p, const void *addr, size_t len)
+{
+	const struct rdma_region *region = rdma_region_find(p->device->pd, addr, len, &p->region_hint);
+
+	return region ? region->mr->lkey : 0;
+}
+
+int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t, struct rdma_poller *p)
+{
+	uint32_t icd = t->base.opts.in_capsule_data_size;
+	size_t icd_stride = (icd + 4095u) & ~4095u;
+	const struct rdma_region *m;
+
+	*a = (struct rdma_requests){.count = count,
+				    .stride = align64(offsetof(struct rdma_request, req) + nvmf_request_size())};
+	a->memory = env_dma_zmalloc(count * a->stride, 64, -1);
+	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
+	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
+	a->iovs = calloc((size_t)count * t->max_iovs, sizeof(*a->iovs));
+	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
+		rdma_requests_destroy(a);
+		return -ENOMEM;
+	}
+	m = rdma_region_find(p->device->pd, a->memory, count * a->stride, &p->region_hint);
+	if (m == NULL) {
+		rdma_requests_destroy(a);
+		return -ENOMEM; /* the device did not take the memory: said when it was registered */
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct rdma_request *r = rdma_requests_at(a, i);
+		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe), *data = icd ? a->icd + i * icd_stride : NULL;
+
+		r->iov = &a->iovs[(size_t)i * t->max_iovs];
+		init_request(r, command, lkey_of(p, command, sizeof(struct nvme_sqe)), data, icd ? lkey_of(p, data, icd) : 0, icd,
+			     m->mr->lkey);
+	}
+	return 0;
+}
+
+void rdma_requests_destroy(struct rdma_requests *a)
+{
+	env_dma_free(a->memory);
+	env_dma_free(a->commands);
+	env_dma_free(a->icd);
+	free(a->iovs);
+	*a = (struct rdma_requests){0};
+}

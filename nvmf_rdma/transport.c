@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The RDMA transport of the target: its options, its share of each poll group, and the table of its operations. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "nvmf_rdma/internal.h"
+
+static void opts_init(struct nvmf_transport_opts *o)
+{
+	*o = (struct nvmf_transport_opts){
+		.max_queue_depth = 128,
+		.max_io_qpairs_per_ctrlr = 127,
+		.in_capsule_data_size = 4096,
+		.max_io_size = 131072,
+		.io_unit_size = 8192,
+		.max_aq_depth = 128,
+		.num_shared_buffers = 4095,
+		.buf_cache_size = 64,
+		.zcopy = true,
+		.acceptor_backlog = 128,
+		.acceptor_poll_rate_us = 10000,
+		.abort_timeout_sec = 1,
+		.kas = 1,
+		.min_kato_ms = 1000,
+		.num_cqe = 4096,
+		.max_srq_depth = 4096,
+		.data_wr_pool_size = 1024,
+	};
+}
+
+static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts)
+{
+	struct rdma_transport *t = calloc(1, sizeof(*t));
+
+	if (t == NULL) {
+		return NULL;
+	}
+	TAILQ_INIT(&t->devices);
+	TAILQ_INIT(&t->listeners);
+	TAILQ_INIT(&t->qps);
+	t->base.sgl_rules = (struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = RDMA_MAX_DESCRIPTORS};
+	t->channel = rdma_create_event_channel();
+	if (t->channel == NULL || fcntl(t->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
+		log_error("no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)", strerror(errno));
+		goto fail;
+	}
+	if (rdma_buffers_create(&t->buffers, opts->num_shared_buffers, opts->io_unit_size) != 0) {
+		log_error("no memory for num_shared_buffers %u of io_unit_size %u bytes", opts->num_shared_buffers,
+			  opts->io_unit_size);
+		errno = ENOMEM;
+		goto fail;
+	}
+	t->max_iovs = opts->max_io_size / t->buffers.size + 1;
+	t->cm_source = fd_source_add(t->channel->fd, EPOLLIN, rdma_cm_readable, t, "nvmf_rdma_cm");
+	if (t->cm_source == NULL) {
+		errno = ENOMEM;
+		goto fail;
+	}
+	return &t->base;
+fail:;
+	int saved = errno;
+	rdma_buffers_destroy(&t->buffers);
+	if (t->channel != NULL) {
+		rdma_destroy_event_channel(t->channel);
+	}
+	free(t);
+	errno = saved;
+	return NULL;
+}
+
+static void destroy(struct nvmf_transport *base)
+{
+	struct rdma_transport *t = to_rdma_transport(base);
+
+	rdma_devices_destroy(t);
+	fd_source_remove(&t->cm_source);
+	rdma_destroy_event_channel(t->channel);
+	rdma_buffers_destroy(&t->buffers);
+	free(t);
+}
+
+static void discover(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_disc_log_entry *entry)
+{
+	entry->treq = NVMF_TREQ_NOT_SPECIFIED;
+	entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
+	entry->tsas.rdma.prtype = NVMF_RDMA_PRTYPE_NOT_SPECIFIED;
+	entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
+}
+
+static struct nvmf_transport_group *group_create(struct nvmf_transport *base, struct nvmf_poll_group *group)
+{
+	struct rdma_transport *t = to_rdma_transport(base);
+	struct rdma_tgroup *g = calloc(1, sizeof(*g));
+	uint32_t wrs = base->opts.data_wr_pool_size;
+
+	if (g == NULL) {
+		return NULL;
+	}
+	TAILQ_INIT(&g->pollers);
+	STAILQ_INIT(&g->waiting);
+	STAILQ_INIT(&g->waiting_wrs);
+	g->data_wrs = calloc(wrs ? wrs : 1, sizeof(*g->data_wrs));
+	if (g->data_wrs == NULL ||
+	    rdma_buffer_cache_create(&g->buffers, &t->buffers, base->opts.buf_cache_size, t->max_iovs) != 0) {
+		log_error("no memory for a poll group (num_shared_buffers %u may be too few)", base->opts.num_shared_buffers);
+		free(g->data_wrs);
+		free(g);
+		errno = ENOMEM;
+		return NULL;
+	}
+	for (uint32_t i = 0; i < wrs; i++) {
+		g->data_wrs[i].next_free = g->free_data_wrs;
+		g->free_data_wrs = &g->data_wrs[i];
+	}
+	return &g->base;
+}
+
+static void group_destroy(struct nvmf_transport_group *base)
+{
+	struct rdma_tgroup *g = to_rdma_tgroup(base);
+	struct rdma_poller *p;
+
+	while ((p = TAILQ_FIRST(&g->pollers)) != NULL) {
+		rdma_poller_destroy(p);
+	}
+	rdma_buffer_cache_destroy(&g->buffers);
+	free(g->data_wrs);
+	free(g);
+}
+
+static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport_stats *stats)
+{
+	struct rdma_tgroup *g = to_rdma_tgroup(base);
+	struct rdma_poller *p;
+
+	stats->pending_data_buffer = g->pending_data_buffer;
+	TAILQ_FOREACH(p, &g->pollers, link) {
+		if (stats->num_devices < NVMF_STATS_DEVICES_MAX) {
+			stats->devices[stats->num_devices++] = p->stats;
+		}
+	}
+}
+
+static struct nvmf_transport_ops rdma_ops = {
+	.name = "RDMA",
+	.trtype = NVMF_TRTYPE_RDMA,
+	.opts_init = opts_init,
+	.create = create,
+	.destroy = destroy,
+	.listen = rdma_op_listen,
+	.stop_listen = rdma_op_stop_listen,
+	.discover = discover,
+	.group_create = group_create,
+	.group_destroy = group_destroy,
+	.group_stats = group_stats,
+	.qpair_add = rdma_op_qpair_add,
+	.qpair_close = rdma_op_qpair_close,
+	.qpair_destroy = rdma_op_qpair_destroy,
+	.request_complete = rdma_op_request_complete,
+	.request_continue = rdma_op_request_continue,
+	.request_abort = rdma_op_request_abort,
+	.request_next = rdma_op_request_next,
+	.request_describe = rdma_op_request_describe,
+};
+NVMF_TRANSPORT(rdma_ops)
