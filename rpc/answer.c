@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Building answers: values that cannot void the whole, and the text around them. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/dispatch.h"
+#include "util/parse.h"
+
+json_t *rpc_string(const char *text)
+{
+	json_t *s = text != NULL ? json_string(text) : json_null();
+
+	if (s != NULL) {
+		return s;
+	}
+	size_t size = 3 * strlen(text) + 1;
+	char *clean = malloc(size);
+	if (clean == NULL) {
+		return NULL;
+	}
+	utf8_sanitize(text, clean, size);
+	s = json_string(clean);
+	free(clean);
+	return s;
+}
+
+json_t *rpc_string_format(const char *fmt, ...)
+{
+	char *text;
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vasprintf(&text, fmt, ap);
+	va_end(ap);
+	if (n < 0) {
+		return NULL;
+	}
+	json_t *s = rpc_string(text);
+	free(text);
+	return s;
+}
+
+json_t *rpc_hex(uint64_t value)
+{
+	return rpc_string_format("0x%" PRIx64, value);
+}
+
+json_t *rpc_uint(uint64_t value)
+{
+	return value <= INT64_MAX ? json_integer((json_int_t)value) : rpc_hex(value);
+}
+
+/* The error object, as text. */
+static char *error_body(const struct rpc_answer *answer)
+{
+	json_t *error = json_object();
+
+	json_object_set_new(error, "code", json_integer(answer->code));
+	json_object_set_new(error, "message", rpc_string(answer->message));
+	char *body = json_dumps(error, JSON_COMPACT);
+	json_decref(error);
+	return body;
+}
+
+char *rpc_answer_text(const char *id, const struct rpc_answer *answer, size_t *len)
+{
+	bool ok = answer->result != NULL;
+	char *body = ok ? json_dumps(answer->result, JSON_COMPACT | JSON_ENCODE_ANY) : error_body(answer);
+	char *text;
+
+	if (body == NULL) {
+		return NULL;
+	}
+	int n = asprintf(&text, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":%s}", id, ok ? "result" : "error",
+			 body);
+	free(body);
+	if (n < 0) {
+		return NULL;
+	}
+	*len = (size_t)n;
+	return text;
+}

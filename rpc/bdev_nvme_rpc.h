@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of bdev_nvme methods share. Control thread. */
+#ifndef RPC_BDEV_NVME_RPC_H
+#define RPC_BDEV_NVME_RPC_H
+
+#include "bdev/bdev_nvme.h"
+#include "rpc/rpc.h"
+
+/* The controller, or NULL after answering that there is none. */
+struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name);
+json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t);
+/* Appends the calls that rebuild options and controllers. */
+void rpc_bdev_nvme_write_config(json_t *methods);
+
+#endif

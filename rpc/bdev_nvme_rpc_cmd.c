@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bdev_nvme_send_cmd: a raw command to a controller. Command, data and completion travel as base64 for URLs (RFC 4648, 5). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/bdev_nvme_rpc.h"
+#include "rpc/base64.h"
+
+enum { CMD_ADMIN, CMD_IO };
+enum { DATA_H2C, DATA_C2H };
+
+static const struct rpc_enum cmd_types[] = {{"admin", CMD_ADMIN}, {"io", CMD_IO}, {NULL, 0}};
+static const struct rpc_enum directions[] = {{"h2c", DATA_H2C}, {"c2h", DATA_C2H}, {NULL, 0}};
+
+struct send_cmd {
+	char *name, *cmdbuf, *data;
+	int cmd_type, data_direction;
+	uint32_t data_len;
+};
+
+#define SEND_CMD(field_, type_, required_, help_, ...) RPC_PARAM(struct send_cmd, field_, type_, required_, help_, ##__VA_ARGS__)
+static const struct rpc_param send_cmd_params[] = {
+	SEND_CMD(name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	SEND_CMD(cmd_type, RPC_ENUM, RPC_REQUIRED, "which queue it goes through", .enums = cmd_types),
+	SEND_CMD(data_direction, RPC_ENUM, RPC_REQUIRED, "h2c: to the controller, c2h: from it", .enums = directions),
+	SEND_CMD(cmdbuf, RPC_STRING, RPC_REQUIRED, "the 64 bytes of the command, as base64url; command id and data pointers are filled in"),
+	SEND_CMD(data, RPC_STRING, RPC_OPTIONAL, "h2c: the data, as base64url"),
+	SEND_CMD(data_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of data to read", .max = BDEV_NVME_RAW_MAX),
+	RPC_PARAM_END,
+};
+
+struct call {
+	struct rpc_request *req;
+	struct bdev_nvme_raw raw;
+};
+
+static void call_free(struct call *c)
+{
+	free(c->raw.data);
+	free(c);
+}
+
+static json_t *encoded(const void *data, size_t len)
+{
+	char *text = base64url_encode(data, len);
+	json_t *o = text ? json_string(text) : NULL;
+
+	free(text);
+	return o;
+}
+
+static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
+{
+	struct call *c = arg;
+
+	if (rc != 0) {
+		rpc_error(c->req, rc, "the command cannot be sent: %s", rc == -ENXIO ? "the controller is not connected" : strerror(-rc));
+		call_free(c);
+		return;
+	}
+	json_t *o = json_object();
+	json_object_set_new(o, "cpl", encoded(cqe, sizeof(*cqe)));
+	if (!c->raw.to_device && c->raw.data_len != 0) {
+		json_object_set_new(o, "data", encoded(c->raw.data, c->raw.data_len));
+	}
+	rpc_reply(c->req, o);
+	call_free(c);
+}
+
+/* NULL, or what is wrong with the parameters. */
+static const char *decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
+{
+	size_t len = 0;
+	uint8_t *cmd = base64url_decode(p->cmdbuf, &len);
+
+	if (cmd == NULL || len != sizeof(raw->cmd)) {
+		free(cmd);
+		return "cmdbuf: must be 64 bytes as base64url";
+	}
+	memcpy(&raw->cmd, cmd, sizeof(raw->cmd));
+	free(cmd);
+	raw->io = p->cmd_type == CMD_IO;
+	raw->to_device = p->data_direction == DATA_H2C;
+	if (!raw->to_device) {
+		raw->data_len = p->data_len;
+		raw->data = p->data_len ? calloc(1, p->data_len) : NULL;
+		return p->data_len != 0 && raw->data == NULL ? "data_len: out of memory" : NULL;
+	}
+	if (p->data != NULL) {
+		raw->data = base64url_decode(p->data, &len);
+		if (raw->data == NULL || len > BDEV_NVME_RAW_MAX || (p->data_len != 0 && p->data_len != len)) {
+			return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 MiB";
+		}
+		raw->data_len = (uint32_t)len;
+	}
+	return NULL;
+}
+
+static void rpc_bdev_nvme_send_cmd(struct rpc_request *req, void *params)
+{
+	const struct send_cmd *p = params;
+	struct bdev_nvme *ctrlr = rpc_bdev_nvme_find(req, p->name);
+
+	if (ctrlr == NULL) {
+		return;
+	}
+	struct call *c = calloc(1, sizeof(*c));
+	const char *wrong = c ? decode(p, &c->raw) : "out of memory";
+	if (wrong != NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s", wrong);
+		if (c != NULL) {
+			call_free(c);
+		}
+		return;
+	}
+	c->req = req;
+	bdev_nvme_send(ctrlr, &c->raw, completed, c);
+}
+RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
+	   "Send a raw command to an NVMe controller; answered with its completion")

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of bdev methods share. Control thread. */
+#ifndef RPC_BDEV_RPC_H
+#define RPC_BDEV_RPC_H
+
+#include "bdev/bdev.h"
+#include "rpc/rpc.h"
+
+/* The bdev, or NULL after answering that there is none. */
+struct bdev *rpc_bdev_find(struct rpc_request *req, const char *name);
+
+/* bdev_set_options, as last set. */
+struct rpc_bdev_options {
+	uint32_t bdev_io_pool_size, bdev_io_cache_size;
+	bool bdev_auto_examine;
+	uint32_t iobuf_small_cache_size, iobuf_large_cache_size;
+	uint32_t nomem_timeout_ms, split_children;
+};
+extern struct rpc_bdev_options rpc_bdev_options;
+
+#endif

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rpc/conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "env_dpdk/env.h"
+#include "rpc/dispatch.h"
+#include "rpc/frame.h"
+#include "rpc/message.h"
+#include "rpc/outq.h"
+#include "thread/thread.h"
+#include "util/log.h"
+
+LOG_FLAG(rpc_conn)
+
+#define READ_SIZE      (16 * 1024)
+#define CALLS_MAX      1024                  /* unanswered ones of a connection, before it is read again */
+#define OUT_HIGH_BYTES (1024 * 1024)         /* queued answers, before it is read again */
+#define OUT_MAX_BYTES  (256 * 1024 * 1024UL) /* answers to deferred calls may pile up so far */
+#define STALL_US       (30 * 1000000ULL)     /* a client that takes nothing for so long is dropped */
+#define TURN_US        500                   /* of a client, then others have theirs */
+
+struct rpc_conn {
+	const struct rpc_conn_opts *opts;
+	unsigned refs; /* the connection itself, and each call that is not answered */
+	int fd;        /* -1: closed */
+	uint32_t number;
+	struct fd_source *source;
+	uint32_t events;
+	struct rpc_frame frame;
+	char *in;
+	size_t in_len, in_size;
+	struct rpc_outq out;
+	unsigned n_calls;
+	bool eof;     /* the client will send nothing more */
+	bool closing; /* we will read nothing more */
+	bool broken;  /* close as soon as nothing is using it */
+	bool more;    /* messages may be waiting in the buffer for the next turn */
+	bool busy;    /* its input is being worked on; that settles it in the end */
+	struct thread_timer turn, stall;
+};
+
+/* The answers of a batch, which go out as one array. */
+struct conn_batch {
+	unsigned pending; /* calls that are not answered, and the loop that starts them */
+	char *text;
+	size_t len;
+};
+
+struct conn_call {
+	struct rpc_conn *conn;
+	struct conn_batch *batch; /* or NULL */
+	char *id;                 /* NULL: a notification */
+};
+
+static void conn_release(struct rpc_conn *c)
+{
+	if (--c->refs == 0) {
+		free(c);
+	}
+}
+
+void rpc_conn_close(struct rpc_conn *c)
+{
+	thread_timer_stop(&c->turn);
+	thread_timer_stop(&c->stall);
+	fd_source_remove(&c->source);
+	close(c->fd);
+	c->fd = -1;
+	c->broken = true;
+	rpc_outq_clear(&c->out);
+	free(c->in);
+	c->in = NULL;
+	conn_release(c);
+}
+
+static void conn_flush(struct rpc_conn *c)
+{
+	int rc = rpc_outq_send(&c->out, c->fd);
+
+	if (rc < 0) {
+		log_info(rpc_conn, "client %d is gone: %s", c->fd, strerror(-rc));
+		c->broken = true;
+	} else if (rpc_outq_bytes(&c->out) == 0) {
+		thread_timer_stop(&c->stall);
+	} else if (rc > 0) {
+		thread_timer_start(&c->stall, STALL_US); /* it took something: a new spell */
+	}
+}
+
+/* Queues text, which becomes the queue's, and sends what the socket takes. */
+static void conn_send(struct rpc_conn *c, char *text, size_t len)
+{
+	bool was_empty = rpc_outq_bytes(&c->out) == 0;
+
+	if (c->broken || text == NULL || rpc_outq_add(&c->out, text, len) != 0) {
+		c->broken = true;
+		free(text);
+		return;
+	}
+	if (was_empty) {
+		thread_timer_start(&c->stall, STALL_US);
+	}
+	conn_flush(c);
+	if (rpc_outq_bytes(&c->out) > OUT_MAX_BYTES) {
+		log_warning("RPC client %d takes no answers: it is dropped with %zu bytes queued", c->fd,
+			    rpc_outq_bytes(&c->out));
+		c->broken = true;
+	}
+}
+
+static void conn_send_error(struct rpc_conn *c, const char *id, int code, const char *message)
+{
+	struct rpc_answer answer = {.code = code, .message = message};
+	size_t len = 0;
+	char *text = rpc_answer_text(id, &answer, &len);
+
+	conn_send(c, text, len);
+}
+
+static int batch_append(struct conn_batch *b, const char *text, size_t len)
+{
+	char *longer = realloc(b->text, b->len + len + 2);
+
+	if (longer == NULL) {
+		return -ENOMEM;
+	}
+	b->text = longer;
+	b->text[b->len] = b->len == 0 ? '[' : ',';
+	memcpy(b->text + b->len + 1, text, len);
+	b->len += len + 1;
+	return 0;
+}
+
+/* One call, or the loop that starts them, is through with the batch. */
+static void batch_release(struct rpc_conn *c, struct conn_batch *b)
+{
+	if (--b->pending > 0) {
+		return;
+	}
+	if (b->len != 0) {
+		b->text[b->len++] = ']';
+		conn_send(c, b->text, b->len);
+	}
+	free(b);
+}
+
+static void call_deliver(struct conn_call *call, char *text, size_t len)
+{
+	struct rpc_conn *c = call->conn;
+
+	if (call->batch == NULL) {
+		conn_send(c, text, len);
+		return;
+	}
+	if (text == NULL || batch_append(call->batch, text, len) != 0) {
+		c->broken = true;
+	}
+	free(text);
+}
+
+/* A method has answered: at once, from inside conn_work(), or later. */
+static void call_done(void *arg, struct rpc_answer *answer)
+{
+	struct conn_call *call = arg;
+	struct rpc_conn *c = call->conn;
+	size_t len = 0;
+
+	c->n_calls--;
+	if (call->id != NULL && !c->broken) {
+		char *text = rpc_answer_text(call->id, answer, &len);
+		answer->bytes = len;
+		call_deliver(call, text, len);
+	}
+	if (call->batch != NULL) {
+		batch_release(c, call->batch);
+	}
+	free(call->id);
+	free(call);
+	/* An answer that comes later comes from inside some other work: the next request must not run in its midst. */
+	if (c->fd >= 0 && !c->busy) {
+		thread_timer_start(&c->turn, 0);
+	}
+	conn_release(c);
+}
+
+static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct conn_batch *batch,
+			    size_t bytes)
+{
+	struct conn_call *call = calloc(1, sizeof(*call));
+
+	if (call == NULL) {
+		c->broken = true;
+		return;
+	}
+	call->conn = c;
+	call->batch = batch;
+	call->id = decoded->id;
+	decoded->id = NULL;
+	c->refs++;
+	c->n_calls++;
+	if (batch != NULL) {
+		batch->pending++;
+	}
+	if (decoded->error != 0) {
+		call_done(call, &(struct rpc_answer){.code = decoded->error, .message = decoded->why});
+	} else {
+		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method,
+			     decoded->params, call_done, call);
+	}
+}
+
+static void conn_take_message(struct rpc_conn *c, const char *text, size_t len)
+{
+	struct rpc_message m;
+	struct conn_batch *batch = NULL;
+
+	if (rpc_message_decode(text, len, &m) != 0) {
+		conn_send_error(c, "null", -ENOMEM, "no memory for the request");
+		return;
+	}
+	if (m.batch) {
+		batch = calloc(1, sizeof(*batch));
+		if (batch == NULL) {
+			c->broken = true;
+			rpc_message_free(&m);
+			return;
+		}
+		batch->pending = 1;
+	}
+	for (size_t i = 0; i < m.n_calls && !c->broken; i++) {
+		conn_start_call(c, &m.calls[i], batch, len);
+	}
+	if (batch != NULL) {
+		batch_release(c, batch);
+	}
+	rpc_message_free(&m);
+}
+
+/* The stream cannot be understood any more: says so, and closes once that is sent. */
+static void conn_give_up(struct rpc_conn *c, int code, const char *message)
+{
+	c->closing = true;
+	conn_send_error(c, "null", code, message);
+}
+
+static void conn_too_long(struct rpc_conn *c)
+{
+	char why[96];
+
+	snprintf(why, sizeof(why), "the message is too long: at most %zu bytes are allowed",
+		 c->opts->max_message_size);
+	conn_give_up(c, RPC_ERROR_INVALID_REQUEST, why);
+}
+
+static void conn_drop_input(struct rpc_conn *c)
+{
+	size_t drop = rpc_frame_droppable(&c->frame);
+
+	if (drop != 0) {
+		memmove(c->in, c->in + drop, c->in_len - drop);
+		c->in_len -= drop;
+		rpc_frame_dropped(&c->frame, drop);
+	}
+	if (c->in_len == 0 && c->in_size > READ_SIZE) {
+		free(c->in);
+		c->in = NULL;
+		c->in_size = 0;
+	}
+}
+
+static bool conn_may_read(const struct rpc_conn *c)
+{
+	return !c->broken && !c->closing && c->n_calls < CALLS_MAX &&
+	       rpc_outq_bytes(&c->out) < OUT_HIGH_BYTES;
+}
+
+/* Runs one message from the buffer. False: no whole one is there. */
+static bool conn_next_message(struct rpc_conn *c)
+{
+	size_t begin, end;
+
+	switch (rpc_frame_scan(&c->frame, c->in, c->in_len, &begin, &end)) {
+	case RPC_FRAME_MORE:
+		if (c->in_len - rpc_frame_droppable(&c->frame) > c->opts->max_message_size) {
+			conn_too_long(c);
+		} else if (c->eof && c->frame.depth != 0) {
+			conn_give_up(c, RPC_ERROR_PARSE, "the stream ends inside a message");
+		}
+		return false;
+	case RPC_FRAME_MESSAGE:
+		if (end - begin > c->opts->max_message_size) {
+			conn_too_long(c);
+			return false;
+		}
+		conn_take_message(c, c->in + begin, end - begin);
+		return true;
+	case RPC_FRAME_DEEP:
+		conn_give_up(c, RPC_ERROR_PARSE, "the message is nested deeper than 64 levels");
+		return false;
+	default:
+		conn_give_up(c, RPC_ERROR_PARSE, "a message must be a JSON object or array");
+		return false;
+	}
+}
+
+/* Works on what is in the buffer, as far as this turn goes. */
+static void conn_work(struct rpc_conn *c)
+{
+	uint64_t end = env_ticks() + env_us_to_ticks(TURN_US);
+
+	c->busy = true;
+	c->more = false;
+	while (conn_may_read(c) && conn_next_message(c)) {
+		if (env_ticks() >= end) {
+			c->more = true;
+			thread_timer_start(&c->turn, 0);
+			break;
+		}
+	}
+	conn_drop_input(c);
+	c->busy = false;
+	c->opts->called(c->opts->arg);
+}
+
+static bool conn_is_finished(const struct rpc_conn *c)
+{
+	if (c->broken) {
+		return true;
+	}
+	return rpc_outq_bytes(&c->out) == 0 && (c->closing || (c->eof && c->n_calls == 0 && !c->more));
+}
+
+/* After anything that happened to a connection: goes on with waiting input, asks for the right events, or closes. */
+static void conn_settle(struct rpc_conn *c)
+{
+	if (!c->more && c->in_len != 0 && conn_may_read(c)) {
+		conn_work(c);
+	}
+	if (conn_is_finished(c)) {
+		c->opts->closed(c, c->opts->arg);
+		rpc_conn_close(c);
+		return;
+	}
+	uint32_t events = !c->eof && !c->more && conn_may_read(c) ? EPOLLIN : 0;
+	events |= rpc_outq_bytes(&c->out) != 0 ? EPOLLOUT : 0;
+	if (events != c->events) {
+		c->events = events;
+		fd_source_modify(c->source, events);
+	}
+}
+
+static int conn_grow_input(struct rpc_conn *c)
+{
+	size_t size = c->in_size == 0 ? READ_SIZE : 2 * c->in_size;
+	char *in = realloc(c->in, size);
+
+	if (in == NULL) {
+		return -ENOMEM;
+	}
+	c->in = in;
+	c->in_size = size;
+	return 0;
+}
+
+static void conn_read(struct rpc_conn *c)
+{
+	if (c->in_len == c->in_size && conn_grow_input(c) != 0) {
+		c->broken = true;
+		return;
+	}
+	ssize_t n = recv(c->fd, c->in + c->in_len, c->in_size - c->in_len, MSG_DONTWAIT);
+	if (n > 0) {
+		c->in_len += (size_t)n;
+	} else if (n == 0) {
+		c->eof = true;
+	} else if (errno != EAGAIN && errno != EINTR) {
+		c->broken = true;
+	}
+}
+
+static void conn_event(void *arg, uint32_t events)
+{
+	struct rpc_conn *c = arg;
+
+	if (events & EPOLLOUT) {
+		conn_flush(c);
+	}
+	if (events & EPOLLIN) {
+		conn_read(c);
+	} else if (events & (EPOLLHUP | EPOLLERR)) {
+		c->broken = true; /* both directions are closed: nobody is left to answer */
+	}
+	conn_settle(c);
+}
+
+static void conn_turn(void *arg)
+{
+	struct rpc_conn *c = arg;
+
+	c->more = false;
+	conn_settle(c);
+}
+
+static void conn_stalled(void *arg)
+{
+	struct rpc_conn *c = arg;
+
+	log_warning("RPC client %d has taken nothing for %llu s: it is dropped with %zu bytes queued", c->fd,
+		    STALL_US / 1000000, rpc_outq_bytes(&c->out));
+	c->broken = true;
+	conn_settle(c);
+}
+
+struct rpc_conn *rpc_conn_open(int fd, const struct rpc_conn_opts *opts)
+{
+	static uint32_t last_number;
+	struct rpc_conn *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		close(fd);
+		return NULL;
+	}
+	c->opts = opts;
+	c->refs = 1;
+	c->fd = fd;
+	c->number = ++last_number;
+	c->events = EPOLLIN;
+	rpc_outq_init(&c->out);
+	c->turn = (struct thread_timer){.fn = conn_turn, .arg = c};
+	c->stall = (struct thread_timer){.fn = conn_stalled, .arg = c};
+	c->source = fd_source_add(fd, c->events, conn_event, c, "rpc_client");
+	if (c->source == NULL) {
+		close(fd);
+		free(c);
+		return NULL;
+	}
+	return c;
+}

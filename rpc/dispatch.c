@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rpc/dispatch.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rpc/params.h"
+#include "rpc/registry.h"
+#include "trace/trace.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+LOG_FLAG(rpc)
+
+/* A method that holds the control thread longer than this, or whose answer is deferred longer, is worth a
+ * line in the log. */
+#define SLOW_RUN_NS    (100 * 1000 * 1000ULL)
+#define SLOW_ANSWER_NS (10 * 1000 * 1000 * 1000ULL)
+
+struct rpc_request {
+	const struct rpc_method *method;
+	json_t *given; /* keeps what the params borrow */
+	uint64_t begin_ns;
+	uint32_t client;
+	bool slow; /* has been reported */
+	rpc_done_fn done;
+	void *arg;
+	TAILQ_ENTRY(rpc_request) link;
+	uint8_t params[] __attribute__((aligned(16)));
+};
+
+static TAILQ_HEAD(, rpc_request) outstanding = TAILQ_HEAD_INITIALIZER(outstanding);
+static size_t n_outstanding;
+static unsigned current_state = RPC_STARTUP;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void rpc_set_state(unsigned state)
+{
+	current_state = state;
+}
+
+unsigned rpc_get_state(void)
+{
+	return current_state;
+}
+
+size_t rpc_outstanding(void)
+{
+	return n_outstanding;
+}
+
+bool rpc_call_info(size_t index, struct rpc_call_info *info)
+{
+	struct rpc_request *req;
+
+	TAILQ_FOREACH (req, &outstanding, link) {
+		if (index-- == 0) {
+			*info = (struct rpc_call_info){
+				.method = req->method->name,
+				.client = req->client,
+				.age_us = (now_ns() - req->begin_ns) / 1000,
+			};
+			return true;
+		}
+	}
+	return false;
+}
+
+void rpc_report_slow(void)
+{
+	struct rpc_request *req;
+	uint64_t now = now_ns();
+
+	TAILQ_FOREACH (req, &outstanding, link) {
+		if (!req->slow && now - req->begin_ns >= SLOW_ANSWER_NS) {
+			req->slow = true;
+			log_warning("RPC %s has not been answered for %llu s", req->method->name,
+				    (unsigned long long)((now - req->begin_ns) / 1000000000));
+		}
+	}
+}
+
+static void request_free(struct rpc_request *req)
+{
+	TAILQ_REMOVE(&outstanding, req, link);
+	n_outstanding--;
+	rpc_params_free(req->method->params, req->params);
+	json_decref(req->given);
+	free(req);
+}
+
+static void request_end(struct rpc_request *req, struct rpc_answer *answer)
+{
+	uint64_t took_ns = now_ns() - req->begin_ns;
+
+	USDT(rpc_end, req->method->name, answer->code, took_ns / 1000);
+	if (req->slow) {
+		log_notice("RPC %s answered after %llu ms", req->method->name,
+			   (unsigned long long)(took_ns / 1000000));
+	}
+	req->done(req->arg, answer);
+	TRACE(RPC_END, 0, answer->bytes, req, answer->code, took_ns / 1000);
+	request_free(req);
+}
+
+void rpc_reply(struct rpc_request *req, json_t *result)
+{
+	struct rpc_answer answer = {.result = result};
+
+	if (result == NULL) {
+		log_error("RPC %s: its result could not be built", req->method->name);
+		answer.code = RPC_ERROR_INTERNAL;
+		answer.message = "the result could not be built";
+	}
+	request_end(req, &answer);
+	json_decref(result);
+}
+
+void rpc_reply_true(struct rpc_request *req)
+{
+	rpc_reply(req, json_true());
+}
+
+void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
+{
+	char message[RPC_ERROR_TEXT_MAX];
+	struct rpc_answer answer = {.code = code, .message = message};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	log_info(rpc, "RPC %s: error %d: %s", req->method->name, code, message);
+	request_end(req, &answer);
+}
+
+/* A request with decoded parameters. NULL: *code and why say what is wrong. */
+static struct rpc_request *request_create(const struct rpc_method *m, json_t *given, int *code, char *why)
+{
+	struct rpc_request *req = calloc(1, sizeof(*req) + m->params_size);
+
+	if (req == NULL) {
+		*code = -ENOMEM;
+		snprintf(why, RPC_ERROR_TEXT_MAX, "no memory for the request");
+		return NULL;
+	}
+	req->method = m;
+	req->given = json_incref(given);
+	if (m->defaults != NULL) {
+		m->defaults(req->params);
+	}
+	TAILQ_INSERT_TAIL(&outstanding, req, link);
+	n_outstanding++;
+	if (rpc_params_decode(m->params, given, req->params, why, RPC_ERROR_TEXT_MAX) != 0) {
+		*code = RPC_ERROR_INVALID_PARAMS;
+		request_free(req);
+		return NULL;
+	}
+	return req;
+}
+
+static void __attribute__((format(printf, 4, 5)))
+refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
+{
+	char message[RPC_ERROR_TEXT_MAX];
+	struct rpc_answer answer = {.code = code, .message = message};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	log_info(rpc, "RPC refused: error %d: %s", code, message);
+	done(arg, &answer);
+}
+
+static void no_method(const char *name, char *why)
+{
+	char clean[128];
+
+	utf8_sanitize(name, clean, sizeof(clean));
+	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists those there are",
+		 clean);
+}
+
+static void run(const struct rpc_origin *origin, const struct rpc_method *m, json_t *params, rpc_done_fn done,
+		void *arg)
+{
+	char why[RPC_ERROR_TEXT_MAX];
+	int code;
+	struct rpc_request *req = request_create(m, params, &code, why);
+
+	if (req == NULL) {
+		refuse(done, arg, code, "%s", why);
+		return;
+	}
+	req->done = done;
+	req->arg = arg;
+	req->client = origin->client;
+	req->begin_ns = now_ns();
+	uint64_t begin_ns = req->begin_ns; /* the request may be gone after the call */
+	log_info(rpc, "RPC %s", m->name);
+	USDT(rpc_begin, m->name);
+	TRACE(RPC_BEGIN, 0, origin->bytes, req, m->name, origin->client);
+	m->fn(req, req->params);
+	uint64_t ran_ns = now_ns() - begin_ns;
+	if (ran_ns >= SLOW_RUN_NS) {
+		log_warning("RPC %s held the control thread for %llu ms", m->name,
+			    (unsigned long long)(ran_ns / 1000000));
+	}
+}
+
+static void run_by_name(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
+			void *arg)
+{
+	const struct rpc_method *m = rpc_method_find(method);
+	char why[RPC_ERROR_TEXT_MAX];
+
+	if (m == NULL) {
+		no_method(method, why);
+		refuse(done, arg, RPC_ERROR_NO_METHOD, "%s", why);
+		return;
+	}
+	run(origin, m, params, done, arg);
+}
+
+void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void *arg)
+{
+	run_by_name(&(struct rpc_origin){0}, method, params, done, arg);
+}
+
+void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
+		  void *arg)
+{
+	const struct rpc_method *m = rpc_method_find(method);
+
+	if (m != NULL && (m->states & current_state) == 0) {
+		if (current_state == RPC_STARTUP) {
+			refuse(done, arg, RPC_ERROR_INVALID_STATE,
+			       "%s may be called only once the start-up is over: framework_wait_init answers "
+			       "then "
+			       "(after --wait-for-rpc, framework_start_init goes on with it)",
+			       m->name);
+		} else {
+			refuse(done, arg, RPC_ERROR_INVALID_STATE,
+			       "%s may be called only during start-up: start with --wait-for-rpc, and call "
+			       "it before "
+			       "framework_start_init",
+			       m->name);
+		}
+		return;
+	}
+	run_by_name(origin, method, params, done, arg);
+}
+
+int rpc_check_method(const char *method, json_t *params, unsigned *states, char why[RPC_ERROR_TEXT_MAX])
+{
+	const struct rpc_method *m = rpc_method_find(method);
+	int code;
+
+	if (m == NULL) {
+		no_method(method, why);
+		return RPC_ERROR_NO_METHOD;
+	}
+	struct rpc_request *req = request_create(m, params, &code, why);
+	if (req == NULL) {
+		return code;
+	}
+	*states = m->states;
+	request_free(req);
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* framework_get_subsystems and framework_get_config: what save_config is made of. */
+#include <stdlib.h>
+
+#include "rpc/registry.h"
+
+static void rpc_framework_get_subsystems(struct rpc_request *req, void *params)
+{
+	size_t n;
+	const struct rpc_config **configs = rpc_config_in_order(&n);
+	json_t *list = json_array();
+
+	for (size_t i = 0; configs != NULL && i < n; i++) {
+		json_t *depends = json_array();
+		if (configs[i]->after != NULL) {
+			json_array_append_new(depends, json_string(configs[i]->after));
+		}
+		json_t *o = json_object();
+		json_object_set_new(o, "subsystem", json_string(configs[i]->name));
+		json_object_set_new(o, "depends_on", depends);
+		json_array_append_new(list, o);
+	}
+	free(configs);
+	rpc_reply(req, list);
+}
+RPC_METHOD("framework_get_subsystems", rpc_framework_get_subsystems, struct rpc_no_params, NULL, RPC_RUNTIME,
+	   "List the subsystems that have a configuration, in the order of loading")
+
+struct get_config {
+	char *name;
+	bool with_batches;
+};
+
+static const struct rpc_param get_config_params[] = {
+	RPC_PARAM(struct get_config, name, RPC_STRING, RPC_REQUIRED,
+		  "a subsystem of framework_get_subsystems"),
+	RPC_PARAM(struct get_config, with_batches, RPC_BOOL, RPC_OPTIONAL,
+		  "the caller understands arrays of methods that may run at once (there are none)"),
+	RPC_PARAM_END,
+};
+
+static void rpc_framework_get_config(struct rpc_request *req, void *params)
+{
+	const struct get_config *p = params;
+	const struct rpc_config *c = rpc_config_find(p->name);
+
+	if (c == NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"name\" is \"%s\": there is no such subsystem; "
+			  "framework_get_subsystems lists those "
+			  "there are",
+			  p->name);
+		return;
+	}
+	json_t *methods = json_array();
+	c->write(methods);
+	rpc_reply(req, methods);
+}
+RPC_METHOD("framework_get_config", rpc_framework_get_config, struct get_config, get_config_params,
+	   RPC_RUNTIME, "List the method calls that rebuild a subsystem's configuration")

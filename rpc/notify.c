@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The last events, numbered from 0, for clients that ask from where they left off. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rpc/notify.h"
+#include "util/log.h"
+
+#define EVENTS_MAX  1024
+#define CONTEXT_MAX 256
+
+struct event {
+	const char *type;
+	char context[CONTEXT_MAX];
+};
+
+static const char *types[NOTIFY_TYPES_MAX];
+static unsigned n_types;
+static struct event events[EVENTS_MAX];
+static uint64_t next_id;
+
+static const char *type_find(const char *type)
+{
+	for (unsigned i = 0; i < n_types; i++) {
+		if (strcmp(types[i], type) == 0) {
+			return types[i];
+		}
+	}
+	return NULL;
+}
+
+void notify_type_register(const char *type)
+{
+	if (type_find(type) != NULL) {
+		return;
+	}
+	if (n_types == NOTIFY_TYPES_MAX) {
+		log_error("more than %d types of notifications: \"%s\" is left out", NOTIFY_TYPES_MAX, type);
+		return;
+	}
+	types[n_types++] = type;
+}
+
+void notify_send(const char *type, const char *context)
+{
+	const char *known = type_find(type);
+
+	if (known == NULL) {
+		log_error("a notification of the type \"%s\", which is not registered", type);
+		return;
+	}
+	struct event *e = &events[next_id++ % EVENTS_MAX];
+	e->type = known;
+	snprintf(e->context, sizeof(e->context), "%s", context);
+}
+
+const char *notify_type(unsigned index)
+{
+	return index < n_types ? types[index] : NULL;
+}
+
+uint64_t notify_first(void)
+{
+	return next_id > EVENTS_MAX ? next_id - EVENTS_MAX : 0;
+}
+
+bool notify_get(uint64_t id, const char **type, const char **context)
+{
+	if (id < notify_first() || id >= next_id) {
+		return false;
+	}
+	*type = events[id % EVENTS_MAX].type;
+	*context = events[id % EVENTS_MAX].context;
+	return true;
+}

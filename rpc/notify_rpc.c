@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* notify_*: what has happened, for clients that ask from time to time. */
+#include "rpc/notify.h"
+
+static void rpc_notify_get_types(struct rpc_request *req, void *params)
+{
+	json_t *list = json_array();
+	const char *type;
+
+	for (unsigned i = 0; (type = notify_type(i)) != NULL; i++) {
+		json_array_append_new(list, json_string(type));
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("notify_get_types", rpc_notify_get_types, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
+	   "List the types of notifications")
+
+struct get_notifications {
+	uint64_t id;
+	uint64_t max;
+};
+
+static const struct rpc_param get_notifications_params[] = {
+	RPC_PARAM(struct get_notifications, id, RPC_UINT64, RPC_OPTIONAL, "the first one wanted (default 0)"),
+	RPC_PARAM(struct get_notifications, max, RPC_UINT64, RPC_OPTIONAL, "how many at most (default: all)"),
+	RPC_PARAM_END,
+};
+
+static void get_notifications_defaults(void *params)
+{
+	((struct get_notifications *)params)->max = UINT64_MAX;
+}
+
+static void rpc_notify_get_notifications(struct rpc_request *req, void *params)
+{
+	const struct get_notifications *p = params;
+	const char *type, *context;
+	json_t *list = json_array();
+	uint64_t id = p->id > notify_first() ? p->id : notify_first();
+
+	for (uint64_t n = 0; n < p->max && notify_get(id, &type, &context); n++, id++) {
+		json_t *o = json_object();
+		json_object_set_new(o, "type", json_string(type));
+		json_object_set_new(o, "ctx", rpc_string(context));
+		json_object_set_new(o, "id", rpc_uint(id));
+		json_array_append_new(list, o);
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("notify_get_notifications", rpc_notify_get_notifications, struct get_notifications,
+	   get_notifications_params, RPC_STARTUP | RPC_RUNTIME,
+	   "List notifications from an id on, oldest first", .defaults = get_notifications_defaults)

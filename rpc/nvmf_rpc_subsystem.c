@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Subsystems, who may connect to them, and where. */
+#include <errno.h>
+#include <string.h>
+
+#include "bdev/bdev.h"
+#include "rpc/nvmf_rpc.h"
+
+/* ---- Making and removing ---- */
+
+struct create_subsystem {
+	struct rpc_nvmf_where where;
+	char *serial_number, *model_number;
+	uint32_t max_namespaces;
+	bool allow_any_host, ana_reporting;
+	uint16_t min_cntlid, max_cntlid;
+};
+
+static const struct rpc_param create_subsystem_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct create_subsystem),
+	RPC_PARAM(struct create_subsystem, serial_number, RPC_STRING, RPC_OPTIONAL,
+		  "up to 20 ASCII characters"),
+	RPC_PARAM(struct create_subsystem, model_number, RPC_STRING, RPC_OPTIONAL,
+		  "up to 40 ASCII characters"),
+	RPC_PARAM(struct create_subsystem, max_namespaces, RPC_UINT32, RPC_OPTIONAL,
+		  "also the highest nsid; by default 32"),
+	RPC_PARAM(struct create_subsystem, allow_any_host, RPC_BOOL, RPC_OPTIONAL, "let every host connect"),
+	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL, "must be false"),
+	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL,
+		  "lowest controller id; by default 1"),
+	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
+		  "highest controller id; by default 65519"),
+	RPC_PARAM_END,
+};
+
+static void rpc_create_subsystem(struct rpc_request *req, void *params)
+{
+	const struct create_subsystem *p = params;
+	const struct nvmf_subsystem_opts opts = {
+		.serial_number = p->serial_number,
+		.model_number = p->model_number,
+		.max_namespaces = p->max_namespaces,
+		.allow_any_host = p->allow_any_host,
+		.min_cntlid = p->min_cntlid,
+		.max_cntlid = p->max_cntlid,
+	};
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->where.tgt_name);
+	struct nvmf_subsystem *s;
+	char why[NVMF_ERROR_MAX];
+
+	if (tgt == NULL) {
+		return;
+	}
+	if (p->ana_reporting) {
+		rpc_error(req, -ENOTSUP,
+			  "parameter \"ana_reporting\" is true: not supported, allowed is false");
+		return;
+	}
+	if (nvmf_subsystem_opts_check(p->where.nqn, &opts, why) != 0) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter %s", why);
+		return;
+	}
+	int rc = nvmf_subsystem_create(tgt, p->where.nqn, &opts, &s);
+	if (rc != 0) {
+		rpc_error(req, rc, "subsystem %s cannot be made: %s", p->where.nqn,
+			  rc == -EEXIST ? "there is one of that name" : strerror(-rc));
+		return;
+	}
+	nvmf_subsystem_start(s, rpc_nvmf_answer, req);
+}
+RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params,
+	   RPC_RUNTIME, "Make an NVM subsystem")
+
+struct subsystem_only {
+	struct rpc_nvmf_where where;
+};
+
+static const struct rpc_param subsystem_only_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct subsystem_only),
+	RPC_PARAM_END,
+};
+
+static void rpc_delete_subsystem(struct rpc_request *req, void *params)
+{
+	const struct subsystem_only *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s != NULL) {
+		nvmf_subsystem_destroy(s, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params,
+	   RPC_RUNTIME, "Disconnect a subsystem's hosts and remove it")
+
+/* ---- Listing ---- */
+
+static json_t *hex_json(const uint8_t *bytes, size_t len)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	char text[33];
+
+	for (size_t i = 0; i < len; i++) {
+		text[2 * i] = digits[bytes[i] >> 4];
+		text[2 * i + 1] = digits[bytes[i] & 0xf];
+	}
+	text[2 * len] = 0;
+	return json_string(text);
+}
+
+static bool any_byte(const uint8_t *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (bytes[i] != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static json_t *hosts_of_ns_json(const struct nvmf_ns *ns)
+{
+	json_t *list = json_array();
+
+	for (const char *h = nvmf_ns_next_host(ns, NULL); h != NULL; h = nvmf_ns_next_host(ns, h)) {
+		json_array_append_new(list, json_pack("{s:o}", "nqn", rpc_string(h)));
+	}
+	return list;
+}
+
+static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
+{
+	const struct nvmf_ns_opts *opts = nvmf_ns_get_opts(ns);
+	char uuid[BDEV_UUID_STRLEN];
+
+	bdev_uuid_format(opts->uuid, uuid);
+	json_object_set_new(o, "nguid", hex_json(opts->nguid, sizeof(opts->nguid)));
+	if (any_byte(opts->eui64, sizeof(opts->eui64))) {
+		json_object_set_new(o, "eui64", hex_json(opts->eui64, sizeof(opts->eui64)));
+	}
+	json_object_set_new(o, "uuid", json_string(uuid));
+	json_object_set_new(o, "anagrpid", json_integer(opts->anagrpid));
+	json_object_set_new(o, "no_auto_visible", json_boolean(opts->no_auto_visible));
+}
+
+json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
+	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
+	add_ns_names(o, ns);
+	return o;
+}
+
+static json_t *ns_json(const struct nvmf_ns *ns)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
+	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
+	json_object_set_new(o, "name", rpc_string(nvmf_ns_bdev_name(ns)));
+	add_ns_names(o, ns);
+	if (nvmf_ns_get_opts(ns)->no_auto_visible) {
+		json_object_set_new(o, "hosts", hosts_of_ns_json(ns));
+	}
+	return o;
+}
+
+static json_t *listen_addresses_json(const struct nvmf_subsystem *s)
+{
+	json_t *list = json_array();
+
+	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
+		json_array_append_new(list, rpc_nvmf_address_json(nvmf_listener_address(l)));
+	}
+	return list;
+}
+
+static json_t *hosts_json(const struct nvmf_subsystem *s)
+{
+	json_t *list = json_array();
+
+	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL;
+	     h = nvmf_subsystem_next_host(s, h)) {
+		json_array_append_new(list, json_pack("{s:o}", "nqn", rpc_string(h)));
+	}
+	return list;
+}
+
+static void add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
+{
+	json_t *namespaces = json_array();
+
+	json_object_set_new(o, "serial_number", rpc_string(nvmf_subsystem_serial_number(s)));
+	json_object_set_new(o, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
+	json_object_set_new(o, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
+	json_object_set_new(o, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
+	json_object_set_new(o, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
+	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		json_array_append_new(namespaces, ns_json(ns));
+	}
+	json_object_set_new(o, "namespaces", namespaces);
+}
+
+static json_t *subsystem_json(const struct nvmf_subsystem *s)
+{
+	bool discovery = nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY;
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nqn", rpc_string(nvmf_subsystem_nqn(s)));
+	json_object_set_new(o, "subtype", json_string(discovery ? "Discovery" : "NVMe"));
+	json_object_set_new(o, "listen_addresses", listen_addresses_json(s));
+	json_object_set_new(o, "allow_any_host", json_boolean(nvmf_subsystem_allow_any_host(s)));
+	json_object_set_new(o, "hosts", hosts_json(s));
+	json_object_set_new(o, "state",
+			    rpc_nvmf_lower(nvmf_subsystem_state_name(nvmf_subsystem_get_state(s))));
+	json_object_set_new(o, "state_us", rpc_nvmf_since_us(nvmf_subsystem_state_ticks(s)));
+	if (!discovery) {
+		add_nvme_fields(o, s);
+	}
+	return o;
+}
+
+struct get_subsystems {
+	char *nqn, *tgt_name;
+};
+
+static const struct rpc_param get_subsystems_params[] = {
+	RPC_PARAM(struct get_subsystems, nqn, RPC_STRING, RPC_OPTIONAL, "only this one"),
+	RPC_PARAM(struct get_subsystems, tgt_name, RPC_STRING, RPC_OPTIONAL,
+		  "name of the target; the default one if not given"),
+	RPC_PARAM_END,
+};
+
+static void rpc_get_subsystems(struct rpc_request *req, void *params)
+{
+	const struct get_subsystems *p = params;
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
+	json_t *list;
+
+	if (tgt == NULL || (p->nqn != NULL && rpc_nvmf_subsystem(req, p->tgt_name, p->nqn) == NULL)) {
+		return;
+	}
+	list = json_array();
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+	     s = nvmf_subsystem_next(tgt, s)) {
+		if (p->nqn == NULL || strcmp(p->nqn, nvmf_subsystem_nqn(s)) == 0) {
+			json_array_append_new(list, subsystem_json(s));
+		}
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get_subsystems_params,
+	   RPC_RUNTIME,
+	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first")
+
+/* ---- Listeners ---- */
+
+struct listener_params {
+	struct rpc_nvmf_where where;
+	struct rpc_nvmf_address listen_address;
+	bool secure_channel;
+};
+
+#define LISTENER_PARAMS                                                                                      \
+	RPC_NVMF_WHERE_PARAMS(struct listener_params),                                                       \
+		RPC_PARAM(struct listener_params, listen_address, RPC_OBJECT, RPC_REQUIRED, "where",         \
+			  .object = rpc_nvmf_address_params)
+
+static const struct rpc_param add_listener_params[] = {
+	LISTENER_PARAMS,
+	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL, "must be false"),
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param remove_listener_params[] = {
+	LISTENER_PARAMS,
+	RPC_PARAM_END,
+};
+
+/* The subsystem and the address, or NULL after an answer. */
+static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const struct listener_params *p,
+					      struct nvmf_address *address)
+{
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address)
+		       ? s
+		       : NULL;
+}
+
+static void rpc_add_listener(struct rpc_request *req, void *params)
+{
+	const struct listener_params *p = params;
+	struct nvmf_address address;
+	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+
+	if (s == NULL) {
+		return;
+	}
+	if (p->secure_channel) {
+		rpc_error(req, -ENOTSUP,
+			  "parameter \"secure_channel\" is true: not supported, allowed is false");
+		return;
+	}
+	int rc = nvmf_subsystem_add_listener(s, &address);
+	if (rc == -EINVAL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"listen_address.trtype\" is \"%s\": the target has no such transport; "
+			  "nvmf_create_transport makes one",
+			  p->listen_address.trtype);
+	} else if (rc != 0) {
+		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype,
+			  address.traddr, address.trsvcid, strerror(-rc));
+	} else {
+		rpc_reply_true(req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params,
+	   RPC_RUNTIME, "Let hosts connect to a subsystem through an address")
+
+static void rpc_remove_listener(struct rpc_request *req, void *params)
+{
+	struct nvmf_address address;
+	struct nvmf_subsystem *s = decode_listener(req, params, &address);
+
+	if (s != NULL) {
+		nvmf_subsystem_remove_listener(s, &address, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params,
+	   remove_listener_params, RPC_RUNTIME,
+	   "Disconnect the hosts that came through an address, and let no more of them in")
+
+static void rpc_get_listeners(struct rpc_request *req, void *params)
+{
+	const struct subsystem_only *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	json_t *list;
+
+	if (s == NULL) {
+		return;
+	}
+	list = json_array();
+	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
+		json_array_append_new(
+			list, json_pack("{s:o}", "address", rpc_nvmf_address_json(nvmf_listener_address(l))));
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct subsystem_only, subsystem_only_params,
+	   RPC_RUNTIME, "List the addresses of a subsystem")
+
+/* ---- Hosts ---- */
+
+struct host_params {
+	struct rpc_nvmf_where where;
+	char *host;
+};
+
+static const struct rpc_param host_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct host_params),
+	RPC_PARAM(struct host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
+	RPC_PARAM_END,
+};
+
+static void rpc_add_host(struct rpc_request *req, void *params)
+{
+	const struct host_params *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_subsystem_add_host(s, p->host);
+	if (rc == -EINVAL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name], at "
+			  "most %d "
+			  "bytes",
+			  p->host, NVMF_NQN_MAX);
+	} else {
+		rpc_nvmf_answer(req, rc);
+	}
+}
+RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct host_params, host_params, RPC_RUNTIME,
+	   "Let a host connect to a subsystem")
+
+static void rpc_remove_host(struct rpc_request *req, void *params)
+{
+	const struct host_params *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s != NULL) {
+		nvmf_subsystem_remove_host(s, p->host, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, host_params, RPC_RUNTIME,
+	   "Disconnect a host and let it connect no more; answers when its connections have ended")
+
+struct allow_any_host {
+	struct rpc_nvmf_where where;
+	bool allow_any_host;
+};
+
+static const struct rpc_param allow_any_host_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct allow_any_host),
+	RPC_PARAM(struct allow_any_host, allow_any_host, RPC_BOOL, RPC_REQUIRED,
+		  "every host, or only those added"),
+	RPC_PARAM_END,
+};
+
+static void rpc_allow_any_host(struct rpc_request *req, void *params)
+{
+	const struct allow_any_host *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s != NULL) {
+		nvmf_subsystem_set_allow_any_host(s, p->allow_any_host);
+		rpc_reply_true(req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_allow_any_host", rpc_allow_any_host, struct allow_any_host, allow_any_host_params,
+	   RPC_RUNTIME, "Let every host connect, or only those that were added")

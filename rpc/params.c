@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rpc/params.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/message.h"
+#include "util/parse.h"
+
+#define PATH_MAX_ 128
+#define VALUE_MAX 80
+
+/* Where decoding stands: which object ("" or "listen_address."), and where to say what is wrong. */
+struct decode {
+	char path[PATH_MAX_];
+	char *why;
+	size_t why_size;
+};
+
+const char *rpc_type_name(enum rpc_type type)
+{
+	static const char *const names[] = {
+		[RPC_STRING] = "string", [RPC_BOOL] = "boolean", [RPC_UINT8] = "uint8",
+		[RPC_UINT16] = "uint16", [RPC_INT32] = "int32",  [RPC_UINT32] = "uint32",
+		[RPC_UINT64] = "uint64", [RPC_ENUM] = "enum",    [RPC_UUID] = "uuid",
+		[RPC_OBJECT] = "object", [RPC_ARRAY] = "array",
+	};
+	return names[type];
+}
+
+/* value as the client wrote it, as far as that fits; never more than VALUE_MAX bytes. */
+static const char *value_text(const json_t *value, char *text)
+{
+	const char *big = rpc_big_number(value);
+	char *dump = big != NULL ? strdup(big) : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	size_t len = utf8_sanitize(dump != NULL ? dump : "?", text, VALUE_MAX - 3);
+
+	if (dump != NULL && len < strlen(dump)) {
+		strcpy(text + len, "...");
+	}
+	free(dump);
+	return text;
+}
+
+/* "NAME is VALUE: expected what". */
+static int __attribute__((format(printf, 4, 5)))
+wrong_value(struct decode *d, const struct rpc_param *p, const json_t *value, const char *fmt, ...)
+{
+	char expected[384], text[VALUE_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(expected, sizeof(expected), fmt, ap);
+	va_end(ap);
+	snprintf(d->why, d->why_size, "parameter \"%s%s\" is %s: expected %s", d->path, p->name,
+		 value_text(value, text), expected);
+	return -EINVAL;
+}
+
+/* The range of an integer parameter, two's complement for the signed type. */
+struct range {
+	bool negative_allowed;
+	int64_t min;
+	uint64_t max;
+};
+
+static struct range integer_range(const struct rpc_param *p)
+{
+	struct range r = {0};
+
+	switch (p->type) {
+	case RPC_UINT8:
+		r.max = UINT8_MAX;
+		break;
+	case RPC_UINT16:
+		r.max = UINT16_MAX;
+		break;
+	case RPC_UINT32:
+		r.max = UINT32_MAX;
+		break;
+	case RPC_INT32:
+		r.min = INT32_MIN;
+		r.max = INT32_MAX;
+		break;
+	default:
+		r.max = UINT64_MAX;
+	}
+	if (p->max != 0) {
+		r.min = (int64_t)p->min;
+		r.max = p->max;
+	}
+	r.negative_allowed = r.min < 0;
+	return r;
+}
+
+static int wrong_integer(struct decode *d, const struct rpc_param *p, const json_t *value,
+			 const struct range *r)
+{
+	if (r->negative_allowed) {
+		return wrong_value(d, p, value, "an integer from %" PRId64 " to %" PRId64, r->min,
+				   (int64_t)r->max);
+	}
+	return wrong_value(d, p, value, "an integer from %" PRIu64 " to %" PRIu64 "%s", (uint64_t)r->min,
+			   r->max, p->type == RPC_UINT64 ? " (or as a string, \"0x...\")" : "");
+}
+
+/* An integer above INT64_MAX, or a string "0x...", for the 64-bit type. */
+static int decode_wide_integer(const struct rpc_param *p, const json_t *value, const struct range *r,
+			       uint64_t *out)
+{
+	const char *text = rpc_big_number(value);
+
+	if (p->type != RPC_UINT64) {
+		return -EINVAL;
+	}
+	if (text == NULL) {
+		text = json_string_value(value);
+		if (text == NULL || text[0] != '0' || (text[1] != 'x' && text[1] != 'X')) {
+			return -EINVAL;
+		}
+	}
+	return parse_uint64(text, (uint64_t)r->min, r->max, out);
+}
+
+static void store_integer(const struct rpc_param *p, void *at, uint64_t value)
+{
+	switch (p->size) {
+	case 1:
+		*(uint8_t *)at = (uint8_t)value;
+		break;
+	case 2:
+		*(uint16_t *)at = (uint16_t)value;
+		break;
+	case 4:
+		*(uint32_t *)at = (uint32_t)value;
+		break;
+	default:
+		assert(p->size == sizeof(uint64_t));
+		*(uint64_t *)at = value;
+	}
+}
+
+static int decode_integer(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+{
+	struct range r = integer_range(p);
+	uint64_t number = 0;
+
+	if (json_is_integer(value)) {
+		int64_t v = json_integer_value(value);
+		if (v < 0 ? !r.negative_allowed || v < r.min
+			  : (uint64_t)v > r.max || (!r.negative_allowed && (uint64_t)v < (uint64_t)r.min)) {
+			return wrong_integer(d, p, value, &r);
+		}
+		number = (uint64_t)v;
+	} else if (decode_wide_integer(p, value, &r, &number) != 0) {
+		return wrong_integer(d, p, value, &r);
+	}
+	store_integer(p, at, number);
+	return 0;
+}
+
+static int decode_bool(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+{
+	if (!json_is_boolean(value)) {
+		return wrong_value(d, p, value, "true or false");
+	}
+	*(bool *)at = json_is_true(value);
+	return 0;
+}
+
+/* Replaces the text that a parameter owns. */
+static int store_text(struct decode *d, const struct rpc_param *p, const char *text, char **at)
+{
+	char *copy = strdup(text);
+
+	if (copy == NULL) {
+		snprintf(d->why, d->why_size, "no memory for parameter \"%s%s\"", d->path, p->name);
+		return -EINVAL;
+	}
+	free(*at);
+	*at = copy;
+	return 0;
+}
+
+static int decode_string(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+{
+	if (!json_is_string(value) || rpc_big_number(value) != NULL) {
+		return wrong_value(d, p, value, "a string");
+	}
+	return store_text(d, p, json_string_value(value), at);
+}
+
+static int decode_uuid(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+{
+	char canonical[PARSE_UUID_MAX];
+
+	if (!json_is_string(value) || parse_uuid(json_string_value(value), canonical) != 0) {
+		return wrong_value(d, p, value, "a UUID such as \"12345678-9abc-def0-1234-56789abcdef0\"");
+	}
+	return store_text(d, p, canonical, at);
+}
+
+static void enum_names(const struct rpc_enum *e, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (; e->name != NULL && used < size; e++) {
+		used += (size_t)snprintf(out + used, size - used, "%s\"%s\"", used != 0 ? ", " : "", e->name);
+	}
+}
+
+static int decode_enum(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+{
+	char names[320] = "";
+
+	for (const struct rpc_enum *e = p->enums; json_is_string(value) && e->name != NULL; e++) {
+		if (strcmp(e->name, json_string_value(value)) == 0) {
+			*(int *)at = e->value;
+			return 0;
+		}
+	}
+	enum_names(p->enums, names, sizeof(names));
+	return wrong_value(d, p, value, "one of %s", names);
+}
+
+static int decode_object(struct decode *d, const struct rpc_param *table, json_t *given, void *params);
+
+static int decode_nested(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+{
+	size_t outer = strlen(d->path);
+
+	if (!json_is_object(value)) {
+		return wrong_value(d, p, value, "an object");
+	}
+	if (p->object == NULL) {
+		*(json_t **)at = value;
+		return 0;
+	}
+	snprintf(d->path + outer, sizeof(d->path) - outer, "%s.", p->name);
+	int rc = decode_object(d, p->object, value, at);
+	d->path[outer] = '\0';
+	return rc;
+}
+
+static int decode_array(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+{
+	if (!json_is_array(value)) {
+		return wrong_value(d, p, value, "an array");
+	}
+	*(json_t **)at = value;
+	return 0;
+}
+
+static int decode_value(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+{
+	switch (p->type) {
+	case RPC_STRING:
+		return decode_string(d, p, value, at);
+	case RPC_BOOL:
+		return decode_bool(d, p, value, at);
+	case RPC_ENUM:
+		return decode_enum(d, p, value, at);
+	case RPC_UUID:
+		return decode_uuid(d, p, value, at);
+	case RPC_OBJECT:
+		return decode_nested(d, p, value, at);
+	case RPC_ARRAY:
+		return decode_array(d, p, value, at);
+	default:
+		return decode_integer(d, p, value, at);
+	}
+}
+
+static bool table_has(const struct rpc_param *table, const char *name)
+{
+	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
+		if (strcmp(p->name, name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int unknown_parameter(struct decode *d, const struct rpc_param *table, const char *name)
+{
+	char text[VALUE_MAX];
+	size_t used;
+
+	utf8_sanitize(name, text, sizeof(text));
+	if (table == NULL || table->name == NULL) {
+		snprintf(d->why, d->why_size, "parameter \"%s%s\" is unknown: none is taken", d->path, text);
+		return -EINVAL;
+	}
+	used = (size_t)snprintf(d->why, d->why_size, "parameter \"%s%s\" is unknown: known ones are", d->path,
+				text);
+	for (const struct rpc_param *p = table; p->name != NULL && used < d->why_size; p++) {
+		used += (size_t)snprintf(d->why + used, d->why_size - used, "%s %s", p == table ? "" : ",",
+					 p->name);
+	}
+	return -EINVAL;
+}
+
+static int decode_object(struct decode *d, const struct rpc_param *table, json_t *given, void *params)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach (given, name, value) {
+		if (!table_has(table, name)) {
+			return unknown_parameter(d, table, name);
+		}
+	}
+	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
+		value = json_object_get(given, p->name);
+		if (value == NULL) {
+			if (p->required) {
+				snprintf(d->why, d->why_size, "parameter \"%s%s\" (%s) is missing", d->path,
+					 p->name, rpc_type_name(p->type));
+				return -EINVAL;
+			}
+			continue;
+		}
+		int rc = decode_value(d, p, value, (char *)params + p->offset);
+		if (rc != 0) {
+			return rc;
+		}
+		if (p->given_offset != 0) {
+			*(bool *)((char *)params + p->given_offset) = true;
+		}
+	}
+	return 0;
+}
+
+int rpc_params_decode(const struct rpc_param *table, json_t *given, void *params, char *why, size_t why_size)
+{
+	struct decode d = {.why = why, .why_size = why_size};
+
+	return decode_object(&d, table, given, params);
+}
+
+void rpc_params_free(const struct rpc_param *table, void *params)
+{
+	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
+		char *at = (char *)params + p->offset;
+		if (p->type == RPC_STRING || p->type == RPC_UUID) {
+			free(*(char **)at);
+			*(char **)at = NULL;
+		} else if (p->type == RPC_OBJECT && p->object != NULL) {
+			rpc_params_free(p->object, at);
+		}
+	}
+}

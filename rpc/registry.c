@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rpc/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/params.h"
+
+static SLIST_HEAD(, rpc_method) methods = SLIST_HEAD_INITIALIZER(methods);
+static SLIST_HEAD(, rpc_config) configs = SLIST_HEAD_INITIALIZER(configs);
+
+/* Runs before main(), where nothing but stderr is there yet. */
+static void __attribute__((noreturn)) registered_twice(const char *what, const char *name)
+{
+	fprintf(stderr, "%s \"%s\" is registered twice\n", what, name);
+	abort();
+}
+
+void rpc_method_register(struct rpc_method *m)
+{
+	struct rpc_method *before = NULL, *at;
+
+	if (rpc_method_find(m->name) != NULL || (m->alias != NULL && rpc_method_find(m->alias) != NULL)) {
+		registered_twice("RPC method", m->name);
+	}
+	SLIST_FOREACH (at, &methods, link) {
+		if (strcmp(at->name, m->name) > 0) {
+			break;
+		}
+		before = at;
+	}
+	if (before == NULL) {
+		SLIST_INSERT_HEAD(&methods, m, link);
+	} else {
+		SLIST_INSERT_AFTER(before, m, link);
+	}
+}
+
+const struct rpc_method *rpc_method_find(const char *name)
+{
+	struct rpc_method *m;
+
+	SLIST_FOREACH (m, &methods, link) {
+		if (strcmp(m->name, name) == 0 || (m->alias != NULL && strcmp(m->alias, name) == 0)) {
+			return m;
+		}
+	}
+	return NULL;
+}
+
+const struct rpc_method *rpc_method_next(const struct rpc_method *after)
+{
+	return after == NULL ? SLIST_FIRST(&methods) : SLIST_NEXT(after, link);
+}
+
+void rpc_config_register(struct rpc_config *c)
+{
+	struct rpc_config *before = NULL, *at;
+
+	if (rpc_config_find(c->name) != NULL) {
+		registered_twice("configuration subsystem", c->name);
+	}
+	SLIST_FOREACH (at, &configs, link) {
+		if (strcmp(at->name, c->name) > 0) {
+			break;
+		}
+		before = at;
+	}
+	if (before == NULL) {
+		SLIST_INSERT_HEAD(&configs, c, link);
+	} else {
+		SLIST_INSERT_AFTER(before, c, link);
+	}
+}
+
+const struct rpc_config *rpc_config_find(const char *name)
+{
+	struct rpc_config *c;
+
+	SLIST_FOREACH (c, &configs, link) {
+		if (strcmp(c->name, name) == 0) {
+			return c;
+		}
+	}
+	return NULL;
+}
+
+static bool is_among(const char *name, const struct rpc_config *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(list[i]->name, name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Appends the first one that may come next; in a circle of `after`, the first at all. */
+static const struct rpc_config *config_pick(const struct rpc_config *const *list, size_t n)
+{
+	struct rpc_config *c;
+	const struct rpc_config *first = NULL;
+
+	SLIST_FOREACH (c, &configs, link) {
+		if (is_among(c->name, list, n)) {
+			continue;
+		}
+		first = first != NULL ? first : c;
+		if (c->after == NULL || is_among(c->after, list, n) || rpc_config_find(c->after) == NULL) {
+			return c;
+		}
+	}
+	return first;
+}
+
+const struct rpc_config **rpc_config_in_order(size_t *n)
+{
+	struct rpc_config *c;
+	size_t count = 0;
+
+	SLIST_FOREACH (c, &configs, link) {
+		count++;
+	}
+	const struct rpc_config **list = calloc(count + 1, sizeof(struct rpc_config *));
+	for (*n = 0; list != NULL && *n < count; (*n)++) {
+		list[*n] = config_pick(list, *n);
+	}
+	return list;
+}
+
+void rpc_config_add(json_t *list, const char *method, json_t *params)
+{
+	json_t *entry = json_object();
+
+	json_object_set_new(entry, "method", json_string(method));
+	if (params != NULL) {
+		json_object_set_new(entry, "params", params);
+	}
+	json_array_append_new(list, entry);
+}
+
+static json_t *describe_table(const struct rpc_param *table);
+
+static json_t *describe_param(const struct rpc_param *p)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "name", json_string(p->name));
+	json_object_set_new(o, "type", json_string(rpc_type_name(p->type)));
+	json_object_set_new(o, "required", json_boolean(p->required));
+	if (p->help != NULL) {
+		json_object_set_new(o, "help", json_string(p->help));
+	}
+	if (p->type == RPC_ENUM) {
+		json_t *names = json_array();
+		for (const struct rpc_enum *e = p->enums; e->name != NULL; e++) {
+			json_array_append_new(names, json_string(e->name));
+		}
+		json_object_set_new(o, "values", names);
+	}
+	if (p->max != 0) {
+		json_object_set_new(o, "min", json_integer((json_int_t)p->min));
+		json_object_set_new(o, "max", rpc_uint(p->max));
+	}
+	if (p->type == RPC_OBJECT && p->object != NULL) {
+		json_object_set_new(o, "fields", describe_table(p->object));
+	}
+	return o;
+}
+
+static json_t *describe_table(const struct rpc_param *table)
+{
+	json_t *list = json_array();
+
+	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
+		json_array_append_new(list, describe_param(p));
+	}
+	return list;
+}
+
+json_t *rpc_method_describe(const struct rpc_method *m)
+{
+	json_t *o = json_object(), *states = json_array();
+
+	json_object_set_new(o, "name", json_string(m->name));
+	json_object_set_new(o, "help", json_string(m->help));
+	if (m->alias != NULL) {
+		json_object_set_new(o, "alias", json_string(m->alias));
+	}
+	if (m->states & RPC_STARTUP) {
+		json_array_append_new(states, json_string("startup"));
+	}
+	if (m->states & RPC_RUNTIME) {
+		json_array_append_new(states, json_string("runtime"));
+	}
+	json_object_set_new(o, "states", states);
+	json_object_set_new(o, "params", describe_table(m->params));
+	return o;
+}
