@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Methods about the daemon's own life. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "appliance/app.h"
+#include "rpc/rpc.h"
+#include "util/build_id.h"
+
+static const struct rpc_enum kill_signals[] = {
+	{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGQUIT", SIGQUIT},
+	{"SIGHUP", SIGHUP}, {"SIGKILL", SIGKILL}, {"SIGUSR1", SIGUSR1},
+	{NULL, 0},
+};
+
+struct kill_params {
+	int sig_name;
+};
+
+static const struct rpc_param kill_params[] = {
+	RPC_PARAM(struct kill_params, sig_name, RPC_ENUM, RPC_REQUIRED, "the signal", .enums = kill_signals),
+	RPC_PARAM_END,
+};
+
+static void rpc_kill_instance(struct rpc_request *req, void *params)
+{
+	int number = ((struct kill_params *)params)->sig_name;
+
+	/* The answer first: after some signals there is no time for it. */
+	rpc_reply_true(req);
+	kill(getpid(), number);
+}
+RPC_METHOD("spdk_kill_instance", rpc_kill_instance, struct kill_params, kill_params,
+	   RPC_STARTUP | RPC_RUNTIME,
+	   "Send the daemon a signal: INT, TERM, HUP stop it, USR1 logs its state, QUIT dumps core")
+
+static void rpc_appliance_get_state(struct rpc_request *req, void *params)
+{
+	const struct appliance_options *options = app_options();
+	json_t *o = json_object();
+
+	json_object_set_new(o, "state", json_string(appliance_state_name(app_state())));
+	json_object_set_new(o, "age_us", rpc_uint(app_state_age_us()));
+	json_object_set_new(o, "pid", json_integer(getpid()));
+	json_object_set_new(o, "version", json_string(VARVE_VERSION));
+	json_object_set_new(o, "build_id", json_string(build_id()));
+	json_object_set_new(o, "config_file", rpc_string(options->config_file));
+	json_object_set_new(o, "rpc_socket", rpc_string(options->rpc_path));
+	json_object_set_new(o, "trace_file", rpc_string(trace_file_path()));
+	json_object_set_new(o, "hugepages", json_boolean(env_has_hugepages()));
+	json_object_set_new(o, "poll_mode",
+			    json_string(options->poll_mode == POLL_MODE_BUSY ? "busy" : "adaptive"));
+	rpc_reply(req, o);
+}
+RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params, NULL,
+	   RPC_STARTUP | RPC_RUNTIME,
+	   "Tell the daemon's state, how long it has been in it, and how it was started")
+
+static void answer_when_running(void *arg)
+{
+	struct rpc_request *req = arg;
+
+	if (app_state() == APPLIANCE_RUNNING) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, -ECANCELED, "the start-up ended in the state %s",
+			  appliance_state_name(app_state()));
+	}
+}
+
+static void rpc_framework_start_init(struct rpc_request *req, void *params)
+{
+	if (!app_start_init()) {
+		rpc_error(req, -EALREADY,
+			  "the start-up goes on already, in the state %s; framework_wait_init waits for its "
+			  "end",
+			  appliance_state_name(app_state()));
+		return;
+	}
+	app_when_running(answer_when_running, req);
+}
+RPC_METHOD("framework_start_init", rpc_framework_start_init, struct rpc_no_params, NULL, RPC_STARTUP,
+	   "Start the subsystems, after --wait-for-rpc; answers when everything runs")
+
+static void rpc_framework_wait_init(struct rpc_request *req, void *params)
+{
+	app_when_running(answer_when_running, req);
+}
+RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL,
+	   RPC_STARTUP | RPC_RUNTIME, "Answer when the start-up is over")

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+
+#include "appliance/app.h"
+#include "util/build_id.h"
+
+static void set_up_log(const struct appliance_options *o)
+{
+	log_set_print_level(o->print_level);
+	for (const char *const *flag = o->log_flags; *flag != NULL; flag++) {
+		log_set_flag(*flag, true);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct appliance_options options;
+	char error[APPLIANCE_ERROR_MAX];
+
+	if (appliance_options_parse(argc, argv, &options, error) != 0) {
+		fprintf(stderr, "varve: %s\n", error);
+		return 2;
+	}
+	switch (options.command) {
+	case APPLIANCE_HELP:
+		appliance_options_help(stdout);
+		return EXIT_SUCCESS;
+	case APPLIANCE_VERSION:
+		printf("varve v%s (build %s)\n", VARVE_VERSION, build_id());
+		return EXIT_SUCCESS;
+	case APPLIANCE_TRACE_HELP:
+		trace_print_help(stdout);
+		return EXIT_SUCCESS;
+	default:
+		set_up_log(&options);
+		return app_run(&options);
+	}
+}

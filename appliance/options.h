@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The daemon's command line. */
+#ifndef APPLIANCE_OPTIONS_H
+#define APPLIANCE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "env_dpdk/env.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "util/log.h"
+
+#define APPLIANCE_ERROR_MAX 1024
+#define APPLIANCE_PCI_MAX   64
+#define APPLIANCE_FLAGS_MAX 32
+
+enum appliance_command {
+	APPLIANCE_RUN,
+	APPLIANCE_HELP,
+	APPLIANCE_VERSION,
+	APPLIANCE_TRACE_HELP, /* -e help */
+};
+
+/* All strings are those of argv. */
+struct appliance_options {
+	enum appliance_command command;
+	struct env_opts env; /* its lists of PCI devices are those below */
+	const char *pci[APPLIANCE_PCI_MAX + 1];
+	const char *config_file;
+	bool ignore_init_errors;
+	const char *rpc_path;
+	unsigned rpc_mode;
+	bool wait_for_rpc;
+	const char *tracepoints; /* as given, or NULL */
+	struct trace_masks trace_masks;
+	uint32_t trace_entries;
+	const char *trace_group; /* Unix group that may read the trace file */
+	enum poll_mode poll_mode;
+	bool limit_coredump;
+	enum log_level print_level;
+	const char *log_flags[APPLIANCE_FLAGS_MAX + 1];
+};
+
+/* Reads the command line into o. 0, or -EINVAL: error (APPLIANCE_ERROR_MAX bytes) names the option, what it was given, and
+ * what it takes. */
+int appliance_options_parse(int argc, char **argv, struct appliance_options *o, char *error);
+void appliance_options_help(FILE *out);
+
+#endif
