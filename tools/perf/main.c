@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* varve-perf: see options.c for what it can do. main() runs as the control thread, top to bottom. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "env_dpdk/env.h"
+#include "tools/perf/perf.h"
+#include "util/log.h"
+
+#define OPENING_MAX 32 /* queue pairs that are being connected at a time */
+#define SETTLE_US 10000000 /* for outstanding I/O to come back at the end */
+
+struct perf {
+	struct perf_options opts;
+	struct perf_target targets[PERF_MAX_TARGETS];
+	struct perf_worker *workers;
+	unsigned num_workers;
+	uint64_t run_start, run_end; /* ticks */
+	struct thread_timer progress;
+	uint64_t progress_ios;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+	interrupted = 1;
+	thread_control_exit();
+}
+
+/* Goes on with fn for every stream. */
+static void for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, void *arg), void *arg)
+{
+	for (unsigned i = 0; i < p->num_workers; i++) {
+		struct perf_stream *s;
+		TAILQ_FOREACH(s, &p->workers[i].streams, link) {
+			fn(s, arg);
+		}
+	}
+}
+
+/* Targets. */
+
+static void want_if_of(struct perf_stream *s, void *target)
+{
+	s->wanted |= s->target == target;
+}
+
+static void count_opening(struct perf_stream *s, void *n)
+{
+	*(unsigned *)n += s->opening;
+}
+
+static void open_in_turn(struct perf_stream *s, void *n)
+{
+	if (s->wanted && *(unsigned *)n < OPENING_MAX) {
+		++*(unsigned *)n;
+		perf_stream_open(s);
+	}
+}
+
+/* Not all at once: a target's listener has a backlog. */
+static void open_some(struct perf *p)
+{
+	unsigned n = 0;
+
+	for_each_stream(p, count_opening, &n);
+	for_each_stream(p, open_in_turn, &n);
+}
+
+static void close_if_of(struct perf_stream *s, void *target)
+{
+	if (s->target == target) {
+		perf_stream_close(s);
+	}
+}
+
+static struct perf perf;
+
+static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+{
+	struct perf_target *t = arg;
+
+	switch (event) {
+	case NVME_EVENT_READY:
+		t->ready = true;
+		for_each_stream(&perf, want_if_of, t);
+		open_some(&perf);
+		break;
+	case NVME_EVENT_DOWN:
+		t->ready = false;
+		t->reconnects++;
+		for_each_stream(&perf, close_if_of, t);
+		break;
+	case NVME_EVENT_FAILED:
+	case NVME_EVENT_REMOVED:
+		t->failed = true;
+		for_each_stream(&perf, close_if_of, t);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool targets_settled(void *arg)
+{
+	struct perf *p = arg;
+
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (!p->targets[i].ready && !p->targets[i].failed) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool any_failed(const struct perf *p)
+{
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (p->targets[i].failed) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool connect_targets(struct perf *p)
+{
+	struct nvme_ctrlr_opts o;
+	char error[NVME_ERROR_MAX];
+
+	nvme_ctrlr_opts_default(&o);
+	snprintf(o.hostnqn, sizeof(o.hostnqn), "%s", p->opts.hostnqn);
+	o.hostid[0] = 0x76; /* a host of its own; never all zeroes (Base 5.27.1.21) */
+	memcpy(o.hostid + 8, &(pid_t){getpid()}, sizeof(pid_t));
+	o.keep_alive_ms = p->opts.keep_alive_ms;
+	o.loss_timeout_s = p->opts.loss_timeout_s;
+	o.reconnect_delay_s = 1;
+	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
+					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) : 1024);
+	o.event = on_event;
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		struct perf_target *t = &p->targets[i];
+
+		*t = (struct perf_target){.opts = &p->opts, .index = i};
+		o.event_arg = t;
+		t->ctrlr = nvme_ctrlr_create(&p->opts.targets[i], &o, error);
+		if (t->ctrlr == NULL) {
+			fprintf(stderr, "varve-perf: %s\n", error);
+			return false;
+		}
+	}
+	thread_control_wait(targets_settled, p, 60 * UINT64_C(1000000));
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (!p->targets[i].ready) {
+			fprintf(stderr, "varve-perf: %s %s: %s\n", p->opts.targets[i].traddr, p->opts.targets[i].subnqn,
+				nvme_ctrlr_last_error(p->targets[i].ctrlr));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Streams. */
+
+static bool add_streams(struct perf *p, struct perf_target *t, const struct nvme_ns *ns)
+{
+	unsigned n = p->num_workers * p->opts.qpairs;
+	uint64_t bytes = ns->num_blocks * ns->block_size;
+	uint64_t region = p->opts.region_bytes && p->opts.region_bytes < bytes ? p->opts.region_bytes : bytes;
+	uint64_t units = region / p->opts.io_size / n;
+
+	if (p->opts.io_size % ns->block_size != 0 || p->opts.io_size > nvme_ctrlr_max_transfer(t->ctrlr)) {
+		fprintf(stderr, "varve-perf: --io-size %u: namespace %u wants a multiple of %u, at most %u\n", p->opts.io_size,
+			ns->nsid, ns->block_size, nvme_ctrlr_max_transfer(t->ctrlr));
+		return false;
+	}
+	if (units < p->opts.queue_depth) {
+		fprintf(stderr, "varve-perf: namespace %u: %llu bytes are too few for %u queue pairs with %u I/Os of %u bytes each\n",
+			ns->nsid, (unsigned long long)region, n, p->opts.queue_depth, p->opts.io_size);
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t first = i * units * (p->opts.io_size / ns->block_size);
+		struct perf_stream *s = perf_stream_create(&p->opts, t, &p->workers[i % p->num_workers], ns, first, units);
+
+		if (s == NULL) {
+			fprintf(stderr, "varve-perf: out of memory; --mem gives more\n");
+			return false;
+		}
+		s->wanted = true;
+	}
+	return true;
+}
+
+static bool make_streams(struct perf *p)
+{
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		struct perf_target *t = &p->targets[i];
+		const struct nvme_ns *ns = NULL;
+		unsigned found = 0;
+
+		while ((ns = nvme_ctrlr_next_ns(t->ctrlr, ns ? ns->nsid : 0)) != NULL) {
+			if (p->opts.nsid == 0 || ns->nsid == p->opts.nsid) {
+				found++;
+				if (!add_streams(p, t, ns)) {
+					return false;
+				}
+			}
+		}
+		if (found == 0) {
+			fprintf(stderr, "varve-perf: %s has no %snamespace\n", p->opts.targets[i].subnqn, p->opts.nsid ? "such " : "");
+			return false;
+		}
+	}
+	return true;
+}
+
+struct count {
+	unsigned opening, wanted, prefilling, outstanding, unconnected;
+	struct perf_stats stats;
+	uint64_t miscompares, budget;
+};
+
+static void count_stream(struct perf_stream *s, void *arg)
+{
+	struct count *c = arg;
+
+	c->opening += s->opening;
+	c->wanted += s->wanted;
+	c->unconnected += s->qpair == NULL;
+	c->prefilling += __atomic_load_n(&s->phase, __ATOMIC_ACQUIRE) == STREAM_PREFILL; /* pairs with stream_poll() */
+	/* the rest is a look from outside: exact once the streams have stopped */
+	c->outstanding += __atomic_load_n(&s->outstanding, __ATOMIC_RELAXED);
+	c->stats.reads += __atomic_load_n(&s->stats.reads, __ATOMIC_RELAXED);
+	c->stats.writes += __atomic_load_n(&s->stats.writes, __ATOMIC_RELAXED);
+	c->stats.errors += __atomic_load_n(&s->stats.errors, __ATOMIC_RELAXED);
+	c->stats.retries += __atomic_load_n(&s->stats.retries, __ATOMIC_RELAXED);
+	c->miscompares += __atomic_load_n(&s->miscompares, __ATOMIC_RELAXED);
+	c->budget += __atomic_load_n(&s->budget, __ATOMIC_RELAXED);
+}
+
+static struct count count_all(struct perf *p)
+{
+	struct count c = {0};
+
+	for_each_stream(p, count_stream, &c);
+	return c;
+}
+
+static bool streams_open(void *arg)
+{
+	struct perf *p = arg;
+
+	struct count c = count_all(p);
+
+	return interrupted || any_failed(p) || c.opening + c.wanted == 0;
+}
+
+static bool streams_filled(void *arg)
+{
+	struct perf *p = arg;
+
+	return interrupted || any_failed(p) || count_all(p).prefilling == 0;
+}
+
+struct phase {
+	struct perf_stream *stream;
+	enum stream_phase phase;
+	uint64_t budget;
+};
+
+static void set_phase(void *arg)
+{
+	struct phase *ph = arg;
+
+	ph->stream->phase = ph->phase;
+	ph->stream->budget = ph->budget;
+}
+
+static void set_stream_phase(struct perf_stream *s, void *arg)
+{
+	struct phase *ph = arg;
+
+	ph->stream = s;
+	thread_call(s->worker->thread, set_phase, ph);
+}
+
+static bool drained(void *arg)
+{
+	struct count c = count_all(arg);
+
+	return c.outstanding == 0;
+}
+
+static bool run_over(void *arg)
+{
+	struct perf *p = arg;
+
+	if (interrupted || any_failed(p)) {
+		return true;
+	}
+	if (p->opts.ios != 0) {
+		struct count c = count_all(p);
+		return c.budget == 0 && c.outstanding == 0 && c.unconnected == 0;
+	}
+	return env_ticks() >= p->run_end;
+}
+
+static void show_progress(void *arg)
+{
+	struct perf *p = arg;
+	struct count c = count_all(p);
+	uint64_t ios = c.stats.reads + c.stats.writes;
+
+	fprintf(stderr, "\r%4llu s  %9llu IOPS  %llu errors%s", (unsigned long long)((env_ticks() - p->run_start) / env_ticks_hz()),
+		(unsigned long long)(ios - p->progress_ios), (unsigned long long)c.stats.errors,
+		c.unconnected ? "  (reconnecting)" : "               ");
+	p->progress_ios = ios;
+	thread_timer_start(&p->progress, 1000000);
+}
+
+static void run(struct perf *p)
+{
+	unsigned n = 0;
+	struct phase ph = {.phase = STREAM_RUN};
+
+	for (unsigned i = 0; i < p->num_workers; i++) {
+		struct perf_stream *s;
+		TAILQ_FOREACH(s, &p->workers[i].streams, link) {
+			n++;
+		}
+		if (p->opts.rate != 0) {
+			p->workers[i].rate = (double)p->opts.rate / p->num_workers / (double)env_ticks_hz();
+			thread_call(p->workers[i].thread, perf_worker_start_rate, &p->workers[i]);
+		}
+	}
+	ph.budget = p->opts.ios ? (p->opts.ios + n - 1) / n : UINT64_MAX;
+	p->run_start = env_ticks();
+	p->run_end = p->run_start + p->opts.seconds * env_ticks_hz();
+	for_each_stream(p, set_stream_phase, &ph);
+	if (!p->opts.quiet && !p->opts.json && isatty(STDERR_FILENO)) {
+		p->progress.fn = show_progress;
+		p->progress.arg = p;
+		thread_timer_start(&p->progress, 1000000);
+	}
+	thread_control_wait(run_over, p, UINT64_MAX);
+	p->run_end = env_ticks();
+	thread_timer_stop(&p->progress);
+	if (p->progress.fn != NULL) {
+		fprintf(stderr, "\r%60s\r", "");
+	}
+	ph.phase = STREAM_STOP;
+	ph.budget = 0;
+	for_each_stream(p, set_stream_phase, &ph);
+	thread_control_wait(drained, p, SETTLE_US);
+	for (unsigned i = 0; i < p->num_workers && p->opts.rate != 0; i++) {
+		thread_call(p->workers[i].thread, perf_worker_stop_rate, &p->workers[i]);
+	}
+}
+
+/* Everything at its end. */
+
+static void ctrlr_gone(void *arg)
+{
+	((struct perf_target *)arg)->ctrlr = NULL;
+}
+
+static bool all_gone(void *arg)
+{
+	struct perf *p = arg;
+
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (p->targets[i].ctrlr != NULL) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void close_all(struct perf *p)
+{
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		p->targets[i].closed = true;
+		for_each_stream(p, close_if_of, &p->targets[i]);
+		if (p->targets[i].ctrlr != NULL) {
+			nvme_ctrlr_destroy(p->targets[i].ctrlr, ctrlr_gone, &p->targets[i]);
+		}
+	}
+	if (!thread_control_wait(all_gone, p, SETTLE_US)) {
+		fprintf(stderr, "varve-perf: a controller did not shut down in time\n");
+	}
+	for (unsigned i = 0; i < p->num_workers; i++) {
+		struct perf_stream *s;
+		while ((s = TAILQ_FIRST(&p->workers[i].streams)) != NULL) {
+			TAILQ_REMOVE(&p->workers[i].streams, s, link);
+			perf_stream_free(s);
+		}
+		thread_destroy(p->workers[i].thread);
+	}
+	free(p->workers);
+}
+
+static void add_result(struct perf_stream *s, void *arg)
+{
+	struct perf_result *r = arg;
+
+	r->miscompares += s->miscompares;
+	r->stats.reads += s->stats.reads;
+	r->stats.writes += s->stats.writes;
+	r->stats.errors += s->stats.errors;
+	r->stats.retries += s->stats.retries;
+	histogram_merge(&r->stats.read_ticks, &s->stats.read_ticks);
+	histogram_merge(&r->stats.write_ticks, &s->stats.write_ticks);
+}
+
+static int report(struct perf *p)
+{
+	struct perf_result *r = calloc(1, sizeof(*r));
+	int status;
+
+	if (r == NULL) {
+		return EXIT_FAILURE;
+	}
+	r->seconds = (double)(p->run_end - p->run_start) / (double)env_ticks_hz();
+	for_each_stream(p, add_result, r);
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		r->reconnects += p->targets[i].reconnects;
+	}
+	(p->opts.json ? perf_report_json : perf_report_text)(&p->opts, r);
+	status = r->stats.errors || r->miscompares || any_failed(p) ? EXIT_FAILURE : EXIT_SUCCESS;
+	free(r);
+	return status;
+}
+
+static bool make_workers(struct perf *p)
+{
+	unsigned lcore;
+
+	p->workers = calloc(env_lcore_count(), sizeof(*p->workers));
+	if (p->workers == NULL) {
+		return false;
+	}
+	ENV_FOREACH_LCORE(lcore) {
+		struct perf_worker *w = &p->workers[p->num_workers];
+		char name[32];
+		cpu_set_t mask;
+
+		CPU_ZERO(&mask);
+		CPU_SET(lcore, &mask);
+		snprintf(name, sizeof(name), "perf_%u", lcore);
+		w->lcore = lcore;
+		w->thread = thread_create(name, &mask);
+		TAILQ_INIT(&w->streams);
+		if (w->thread == NULL) {
+			return false;
+		}
+		p->num_workers++;
+	}
+	return true;
+}
+
+/* Opens what is to be opened, and has the conditions of thread_control_wait() looked at when nothing else happens. */
+static int tick(void *ctx)
+{
+	open_some(ctx);
+	return POLLER_IDLE;
+}
+
+static int measure(struct perf *p)
+{
+	int status = EXIT_FAILURE;
+	struct poller *ticker = poller_register(&(struct poller_opts){.name = "perf_tick", .fn = tick, .ctx = p, .period_us = 10000, .fd = -1});
+
+	if (make_workers(p) && perf_discover(&p->opts) && connect_targets(p) && make_streams(p)) {
+		thread_control_wait(streams_open, p, UINT64_MAX);
+		thread_control_wait(streams_filled, p, UINT64_MAX);
+		if (!any_failed(p) && !interrupted) {
+			run(p);
+			status = report(p);
+		}
+	}
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		const struct perf_target *t = &p->targets[i];
+
+		if (t->ctrlr != NULL && t->failed && nvme_ctrlr_last_error(t->ctrlr)[0] != 0) { /* else the log has said it */
+			fprintf(stderr, "varve-perf: %s: %s\n", p->opts.targets[i].subnqn, nvme_ctrlr_last_error(t->ctrlr));
+		}
+	}
+	close_all(p);
+	poller_unregister(&ticker);
+	return status;
+}
+
+/* The target is likely to sit on the first CPUs: the worker takes the last one. */
+static const char *default_cores(char *buf, size_t size)
+{
+	cpu_set_t set;
+	int last = 0;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+		for (int i = 0; i < CPU_SETSIZE; i++) {
+			last = CPU_ISSET(i, &set) ? i : last;
+		}
+	}
+	snprintf(buf, size, "[%d]", last);
+	return buf;
+}
+
+static bool any_local(const struct perf_options *o)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < o->num_targets; i++) {
+		any |= o->targets[i].trtype == NVME_TRTYPE_PCIE;
+	}
+	return any;
+}
+
+int main(int argc, char **argv)
+{
+	struct perf *p = &perf;
+	char error[ENV_ERROR_MAX], cores[16];
+
+	switch (perf_options_parse(&p->opts, argc, argv)) {
+	case PERF_EXIT_OK:
+		return EXIT_SUCCESS;
+	case PERF_EXIT_USAGE:
+		return EXIT_FAILURE;
+	case PERF_RUN:
+		break;
+	}
+	log_set_print_level(LOG_LEVEL_WARNING);
+	struct env_opts e = {.name = "varve-perf", .cores = p->opts.cores ? p->opts.cores : default_cores(cores, sizeof(cores)),
+			     .oversubscribe = p->opts.oversubscribe, .mem_mb = p->opts.mem_mb, .instance_id = -1,
+			     .no_huge = p->opts.no_huge, .no_pci = !any_local(&p->opts)};
+	if (env_init(&e, error) != 0) {
+		fprintf(stderr, "varve-perf: %s\n", error);
+		return EXIT_FAILURE;
+	}
+	struct thread_lib_opts t = {.poll_mode = p->opts.busy ? POLL_MODE_BUSY : POLL_MODE_ADAPTIVE};
+	int rc = thread_lib_start(&t);
+	if (rc != 0) {
+		fprintf(stderr, "varve-perf: threads: %s\n", strerror(-rc));
+		env_fini();
+		return EXIT_FAILURE;
+	}
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	signal(SIGPIPE, SIG_IGN);
+	rc = measure(p);
+	signal(SIGINT, SIG_IGN); /* the handler needs the control thread, and all is done */
+	signal(SIGTERM, SIG_IGN);
+	thread_lib_stop();
+	env_fini();
+	return rc;
+}

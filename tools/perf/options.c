@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "util/parse.h"
+
+static const char help[] =
+	"Usage: varve-perf -r 'trtype:RDMA traddr:ADDRESS trsvcid:4420 subnqn:NQN' [option...]\n"
+	"Drives NVMe-oF targets and reports throughput and latency.\n"
+	"\n"
+	"  -r, --target TRID      a target, as 'key:value ...' of trtype adrfam traddr trsvcid subnqn; may be repeated;\n"
+	"                         without subnqn: all that the discovery service there shows\n"
+	"  -n, --nsid N           only this namespace of each target (default: all)\n"
+	"  -q, --queue-depth N    I/Os outstanding per queue pair (default 32)\n"
+	"  -o, --io-size BYTES    bytes per I/O; k and M are understood (default 4k)\n"
+	"  -w, --workload NAME    read write rw randread randwrite randrw (default randread)\n"
+	"  -M, --read-percent N   reads among the I/Os of rw and randrw (default 50)\n"
+	"  -t, --time SECONDS     how long (default 10)\n"
+	"      --ios N            end after N I/Os in all\n"
+	"  -P, --qpairs N         queue pairs per core and namespace (default 1)\n"
+	"      --rate N           at most N I/Os per second in all\n"
+	"      --region BYTES     use only the first BYTES of each namespace\n"
+	"      --verify           writes carry LBA and generation, every read is checked; writes the region first\n"
+	"      --seed N           of the random numbers (default: the clock)\n"
+	"      --hostnqn NQN      the name of this host\n"
+	"      --kato MS          keep-alive time, 0 for none (default 10000)\n"
+	"      --loss-timeout S   reconnect for so long after a connection is lost; -1: for ever (default 0)\n"
+	"  -j, --json             the results as JSON\n"
+	"      --quiet            no progress line\n"
+	"  -m, --cores LIST       cores to use: 0x3, 0-1 or [0,1]; one worker each (default: the last CPU)\n"
+	"      --oversubscribe    allow more workers than CPUs\n"
+	"  -s, --mem MB           memory\n"
+	"      --no-huge          use no hugepages\n"
+	"      --busy             workers never sleep\n"
+	"  -h, --help\n";
+
+enum {
+	OPT_IOS = 256, OPT_RATE, OPT_REGION, OPT_VERIFY, OPT_SEED, OPT_HOSTNQN, OPT_KATO, OPT_LOSS, OPT_QUIET,
+	OPT_NO_HUGE, OPT_BUSY, OPT_OVERSUBSCRIBE,
+};
+
+static const struct option long_options[] = {
+	{"target", required_argument, NULL, 'r'}, {"nsid", required_argument, NULL, 'n'},
+	{"queue-depth", required_argument, NULL, 'q'}, {"io-size", required_argument, NULL, 'o'},
+	{"workload", required_argument, NULL, 'w'}, {"read-percent", required_argument, NULL, 'M'},
+	{"time", required_argument, NULL, 't'}, {"ios", required_argument, NULL, OPT_IOS},
+	{"qpairs", required_argument, NULL, 'P'}, {"rate", required_argument, NULL, OPT_RATE},
+	{"region", required_argument, NULL, OPT_REGION}, {"verify", no_argument, NULL, OPT_VERIFY},
+	{"seed", required_argument, NULL, OPT_SEED}, {"hostnqn", required_argument, NULL, OPT_HOSTNQN},
+	{"kato", required_argument, NULL, OPT_KATO}, {"loss-timeout", required_argument, NULL, OPT_LOSS},
+	{"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, OPT_QUIET},
+	{"cores", required_argument, NULL, 'm'}, {"oversubscribe", no_argument, NULL, OPT_OVERSUBSCRIBE},
+	{"mem", required_argument, NULL, 's'}, {"no-huge", no_argument, NULL, OPT_NO_HUGE},
+	{"busy", no_argument, NULL, OPT_BUSY}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
+};
+
+static const struct {
+	const char *name;
+	bool random, fixed;
+	uint32_t read_percent;
+} workloads[] = {
+	{"read", false, true, 100}, {"write", false, true, 0}, {"rw", false, false, 50},
+	{"randread", true, true, 100}, {"randwrite", true, true, 0}, {"randrw", true, false, 50},
+};
+
+static bool complain(const char *option, const char *value, const char *allowed)
+{
+	fprintf(stderr, "varve-perf: %s '%s': allowed is %s\n", option, value, allowed);
+	return false;
+}
+
+static bool number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char allowed[64];
+
+	if (parse_size(text, min, max, out) == 0) {
+		return true;
+	}
+	snprintf(allowed, sizeof(allowed), "a number from %llu to %llu", (unsigned long long)min, (unsigned long long)max);
+	return complain(option, text, allowed);
+}
+
+static bool number32(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *out)
+{
+	uint64_t v;
+
+	if (!number(option, text, min, max, &v)) {
+		return false;
+	}
+	*out = (uint32_t)v;
+	return true;
+}
+
+static bool set_workload(struct perf_options *o, const char *name, bool *fixed)
+{
+	for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++) {
+		if (strcmp(name, workloads[i].name) == 0) {
+			o->random = workloads[i].random;
+			o->read_percent = workloads[i].read_percent;
+			*fixed = workloads[i].fixed;
+			return true;
+		}
+	}
+	return complain("--workload", name, "read, write, rw, randread, randwrite or randrw");
+}
+
+static bool add_target(struct perf_options *o, const char *text)
+{
+	char error[NVME_ERROR_MAX];
+
+	if (o->num_targets == PERF_MAX_TARGETS) {
+		return complain("--target", text, "at most 64 targets");
+	}
+	if (nvme_trid_parse(&o->targets[o->num_targets], text, error) != 0) {
+		fprintf(stderr, "varve-perf: --target: %s\n", error);
+		return false;
+	}
+	o->num_targets++;
+	return true;
+}
+
+static bool set_loss_timeout(struct perf_options *o, const char *text)
+{
+	uint64_t v;
+
+	if (strcmp(text, "-1") == 0) {
+		o->loss_timeout_s = -1;
+		return true;
+	}
+	if (!number("--loss-timeout", text, 0, INT32_MAX, &v)) {
+		return false;
+	}
+	o->loss_timeout_s = (int32_t)v;
+	return true;
+}
+
+static bool set_hostnqn(struct perf_options *o, const char *text)
+{
+	if (!nvme_nqn_is_valid(text)) {
+		return complain("--hostnqn", text, "an NQN, nqn.yyyy-mm.reverse.domain:name, at most 223 bytes");
+	}
+	snprintf(o->hostnqn, sizeof(o->hostnqn), "%s", text);
+	return true;
+}
+
+struct parse {
+	bool workload_fixed, has_mix;
+	uint32_t mix;
+};
+
+static bool one_option(struct perf_options *o, int c, const char *arg, struct parse *p)
+{
+	switch (c) {
+	case 'r': return add_target(o, arg);
+	case 'n': return number32("--nsid", arg, 1, UINT32_MAX - 1, &o->nsid);
+	case 'q': return number32("--queue-depth", arg, 1, 4096, &o->queue_depth);
+	case 'o': return number32("--io-size", arg, 512, 1 << 24, &o->io_size);
+	case 'w': return set_workload(o, arg, &p->workload_fixed);
+	case 'M': p->has_mix = true; return number32("--read-percent", arg, 0, 100, &p->mix);
+	case 't': return number32("--time", arg, 1, 1 << 30, &o->seconds);
+	case OPT_IOS: o->seconds = 0; return number("--ios", arg, 1, UINT64_MAX >> 1, &o->ios);
+	case 'P': return number32("--qpairs", arg, 1, 1024, &o->qpairs);
+	case OPT_RATE: return number("--rate", arg, 1, UINT32_MAX, &o->rate);
+	case OPT_REGION: return number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
+	case OPT_VERIFY: o->verify = true; return true;
+	case OPT_SEED: return number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
+	case OPT_HOSTNQN: return set_hostnqn(o, arg);
+	case OPT_KATO: return number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
+	case OPT_LOSS: return set_loss_timeout(o, arg);
+	case 'j': o->json = true; return true;
+	case OPT_QUIET: o->quiet = true; return true;
+	case 'm': o->cores = arg; return true;
+	case OPT_OVERSUBSCRIBE: o->oversubscribe = true; return true;
+	case 's': return number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
+	case OPT_NO_HUGE: o->no_huge = true; return true;
+	case OPT_BUSY: o->busy = true; return true;
+	default: return false; /* getopt_long has said what is wrong */
+	}
+}
+
+static bool check_whole(struct perf_options *o, const struct parse *p)
+{
+	if (p->has_mix) {
+		if (p->workload_fixed) {
+			fprintf(stderr, "varve-perf: --read-percent goes with the workloads rw and randrw\n");
+			return false;
+		}
+		o->read_percent = p->mix;
+	}
+	if (o->num_targets == 0) {
+		fprintf(stderr, "varve-perf: no target; --target 'trtype:RDMA traddr:... trsvcid:4420 subnqn:...' names one\n");
+		return false;
+	}
+	return true;
+}
+
+enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv)
+{
+	struct parse p = {.workload_fixed = true};
+	int c;
+
+	*o = (struct perf_options){.queue_depth = 32, .io_size = 4096, .random = true, .read_percent = 100, .seconds = 10,
+				   .qpairs = 1, .keep_alive_ms = 10000, .seed = (uint64_t)time(NULL)};
+	snprintf(o->hostnqn, sizeof(o->hostnqn), "nqn.2026-11.io.varve:perf");
+	while ((c = getopt_long(argc, argv, "r:n:q:o:w:M:t:P:jm:s:h", long_options, NULL)) != -1) {
+		if (c == 'h') {
+			fputs(help, stdout);
+			return PERF_EXIT_OK;
+		}
+		if (!one_option(o, c, optarg, &p)) {
+			return PERF_EXIT_USAGE;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "varve-perf: '%s' is not an option; --help lists them\n", argv[optind]);
+		return PERF_EXIT_USAGE;
+	}
+	return check_whole(o, &p) ? PERF_RUN : PERF_EXIT_USAGE;
+}

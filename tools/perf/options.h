@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nvme/nvme.h"
+
+#define PERF_MAX_TARGETS 64
+
+struct perf_options {
+	struct nvme_trid targets[PERF_MAX_TARGETS]; /* -r */
+	unsigned num_targets;
+	uint32_t nsid;		   /* -n; 0: every namespace */
+	uint32_t queue_depth;	   /* -q: outstanding per queue pair */
+	uint32_t io_size;	   /* -o: bytes */
+	bool random;		   /* of -w */
+	uint32_t read_percent;	   /* of -w and -M */
+	uint32_t seconds;	   /* -t; 0: until --ios */
+	uint64_t ios;		   /* --ios: in all; 0: until -t */
+	uint32_t qpairs;	   /* -P: per core and namespace */
+	uint64_t rate;		   /* --rate: I/O per second in all; 0: as fast as they complete */
+	uint64_t region_bytes;	   /* --region: the first bytes of each namespace; 0: all of it */
+	bool verify;		   /* --verify */
+	uint64_t seed;		   /* --seed */
+	uint32_t keep_alive_ms;	   /* --kato */
+	int32_t loss_timeout_s;	   /* --loss-timeout */
+	bool json, quiet;
+	char hostnqn[NVME_NQN_MAX];
+	const char *cores;
+	uint32_t mem_mb;
+	bool no_huge, busy, oversubscribe;
+};
+
+enum perf_parse { PERF_RUN, PERF_EXIT_OK, PERF_EXIT_USAGE };
+/* Reads the command line; prints help or what is wrong (option, value, what is allowed). */
+enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv);
+
+#endif

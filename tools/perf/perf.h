@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair.
+ *
+ * A stream owns its share of a namespace, `units` pieces of io_size bytes, so that verification needs no lock: nobody else
+ * writes there. The control thread opens and closes queue pairs; the worker's thread does the rest. */
+#ifndef PERF_PERF_H
+#define PERF_PERF_H
+
+#include "nvme/nvme.h"
+#include "thread/thread.h"
+#include "tools/perf/histogram.h"
+#include "tools/perf/options.h"
+
+struct perf_stream;
+
+struct perf_io {
+	struct perf_stream *stream;
+	struct iovec iov;
+	uint64_t unit;
+	uint64_t start_ticks;
+	bool is_read;
+	STAILQ_ENTRY(perf_io) link;
+	struct nvme_request req; /* last: the transport's room follows */
+};
+STAILQ_HEAD(perf_io_list, perf_io);
+
+enum stream_phase {
+	STREAM_PREFILL, /* --verify: writes every unit once */
+	STREAM_FILLED,
+	STREAM_RUN,
+	STREAM_STOP, /* nothing new is submitted */
+};
+
+struct perf_stats {
+	uint64_t reads, writes, errors, retries;
+	struct histogram read_ticks, write_ticks;
+};
+
+struct perf_target {
+	struct nvme_ctrlr *ctrlr;
+	const struct perf_options *opts;
+	unsigned index;
+	bool ready, failed, closed;
+	uint32_t reconnects;
+};
+
+struct perf_stream {
+	struct perf_target *target;
+	struct perf_worker *worker;
+	const struct perf_options *opts;
+	uint32_t nsid, block_size, blocks_per_unit;
+	uint64_t first_lba, units;
+	/* the worker's thread */
+	struct nvme_qpair *qpair; /* NULL: no connection */
+	struct poller *poller;
+	struct perf_io_list idle, retry; /* retry: lost with their connection */
+	uint32_t outstanding;
+	enum stream_phase phase; /* written by the control thread with thread_call(); STREAM_FILLED by the worker: atomic */
+	uint64_t cursor, random;
+	uint64_t budget;	/* I/Os still to be submitted */
+	uint32_t *generation;	/* --verify: by unit; 0: not written */
+	uint64_t *busy;		/* --verify: bitmap of units with I/O outstanding */
+	struct perf_stats stats;
+	uint64_t miscompares;
+	/* the control thread */
+	bool wanted; /* to be opened when its turn comes */
+	bool opening;
+	struct nvme_qpair *closing;
+	void *memory, *buffers;
+	TAILQ_ENTRY(perf_stream) link;
+};
+TAILQ_HEAD(perf_stream_list, perf_stream);
+
+struct perf_worker {
+	struct thread *thread;
+	unsigned lcore;
+	struct poller *rate_poller;
+	double rate;	      /* I/Os per tick; 0: no limit */
+	uint64_t rate_start;  /* ticks */
+	uint64_t rate_issued;
+	struct perf_stream_list streams;
+};
+
+/* worker.c. Each runs on the worker's thread (thread_call). */
+void perf_stream_attach(void *stream);	/* its qpair is set: starts to work */
+void perf_stream_detach(void *stream);	/* stops to use its qpair */
+void perf_stream_abort(void *stream);	/* closing is stopped: what was outstanding goes to retry */
+void perf_worker_start_rate(void *worker);
+void perf_worker_stop_rate(void *worker);
+
+/* stream.c. Control thread. A stream on worker for `units` units of a namespace from first_lba; NULL when out of memory. */
+struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target, struct perf_worker *worker,
+				       const struct nvme_ns *ns, uint64_t first_lba, uint64_t units);
+void perf_stream_free(struct perf_stream *s);
+void perf_stream_open(struct perf_stream *s); /* its target is ready */
+void perf_stream_close(struct perf_stream *s);
+
+/* discover.c. Control thread. Puts the subsystems that discovery services show in the place of the services; false: none, or no answer
+ * (said on stderr). */
+bool perf_discover(struct perf_options *o);
+
+/* report.c */
+struct perf_result {
+	double seconds;
+	uint64_t miscompares;
+	uint32_t reconnects;
+	struct perf_stats stats; /* of all streams */
+};
+void perf_report_text(const struct perf_options *o, const struct perf_result *r);
+void perf_report_json(const struct perf_options *o, const struct perf_result *r);
+
+#endif

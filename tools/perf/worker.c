@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What runs on the reactors: choosing the next I/O, submitting, checking, counting. */
+#include "tools/perf/perf.h"
+
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "tools/perf/pattern.h"
+#include "util/log.h"
+
+#define RATE_POLL_US 100
+
+static uint64_t next_random(struct perf_stream *s)
+{
+	s->random ^= s->random << 13;
+	s->random ^= s->random >> 7;
+	s->random ^= s->random << 17;
+	return s->random;
+}
+
+/* A number below n without a division. */
+static uint64_t random_below(struct perf_stream *s, uint64_t n)
+{
+	return (uint64_t)(((unsigned __int128)next_random(s) * n) >> 64);
+}
+
+static bool is_busy(const struct perf_stream *s, uint64_t unit)
+{
+	return s->busy != NULL && (s->busy[unit / 64] >> unit % 64 & 1) != 0;
+}
+
+static void set_busy(struct perf_stream *s, uint64_t unit, bool on)
+{
+	if (s->busy == NULL) {
+		return;
+	}
+	if (on) {
+		s->busy[unit / 64] |= UINT64_C(1) << unit % 64;
+	} else {
+		s->busy[unit / 64] &= ~(UINT64_C(1) << unit % 64);
+	}
+}
+
+static uint64_t next_in_sequence(struct perf_stream *s)
+{
+	uint64_t unit = s->cursor++;
+
+	if (s->cursor == s->units) {
+		s->cursor = 0;
+	}
+	return unit;
+}
+
+/* The next unit without I/O on it; false when a few tries found none (a queue as deep as the region is large). */
+static bool choose_unit(struct perf_stream *s, uint64_t *unit)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		*unit = s->opts->random && s->phase == STREAM_RUN ? random_below(s, s->units) : next_in_sequence(s);
+		if (!is_busy(s, *unit)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool may_issue(struct perf_worker *w)
+{
+	if (w->rate == 0) {
+		return true;
+	}
+	return (double)w->rate_issued < (double)(thread_now() - w->rate_start) * w->rate;
+}
+
+static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe);
+
+static int submit(struct perf_stream *s, struct perf_io *io)
+{
+	uint64_t lba = s->first_lba + io->unit * s->blocks_per_unit;
+
+	memset(&io->req.cmd, 0, sizeof(io->req.cmd));
+	io->req.cmd.opcode = io->is_read ? nvme_cmd_read : nvme_cmd_write;
+	io->req.cmd.nsid = htole32(s->nsid);
+	io->req.cmd.cdw10 = htole32((uint32_t)lba);
+	io->req.cmd.cdw11 = htole32((uint32_t)(lba >> 32));
+	io->req.cmd.cdw12 = htole32(s->blocks_per_unit - 1);
+	io->req.to_device = !io->is_read;
+	io->req.cb = io_done;
+	int rc = nvme_qpair_submit(s->qpair, &io->req);
+	if (rc == 0) {
+		s->outstanding++;
+	}
+	return rc;
+}
+
+static void prepare(struct perf_stream *s, struct perf_io *io, uint64_t unit)
+{
+	io->unit = unit;
+	io->is_read = s->phase == STREAM_RUN && random_below(s, 100) < s->opts->read_percent;
+	io->start_ticks = env_ticks();
+	set_busy(s, unit, true);
+	if (s->opts->verify && !io->is_read) {
+		s->generation[unit]++;
+		pattern_fill(io->iov.iov_base, s->block_size, s->blocks_per_unit, s->first_lba + unit * s->blocks_per_unit,
+			     s->generation[unit], s->opts->seed);
+	}
+}
+
+/* What was lost with a connection goes again, as it was: a write that did or did not happen ends the same. */
+static void resubmit(struct perf_stream *s)
+{
+	struct perf_io *io;
+
+	while ((io = STAILQ_FIRST(&s->retry)) != NULL && submit(s, io) == 0) {
+		STAILQ_REMOVE_HEAD(&s->retry, link);
+	}
+}
+
+static void refill(struct perf_stream *s)
+{
+	struct perf_io *io;
+	uint64_t unit;
+
+	resubmit(s);
+	while ((io = STAILQ_FIRST(&s->idle)) != NULL && s->budget != 0 && may_issue(s->worker) && choose_unit(s, &unit)) {
+		prepare(s, io, unit);
+		if (submit(s, io) != 0) {
+			STAILQ_REMOVE_HEAD(&s->idle, link);
+			STAILQ_INSERT_TAIL(&s->retry, io, link);
+			return;
+		}
+		STAILQ_REMOVE_HEAD(&s->idle, link);
+		s->budget--;
+		s->worker->rate_issued++;
+	}
+}
+
+static void check_data(struct perf_stream *s, struct perf_io *io)
+{
+	for (uint32_t b = 0; b < s->blocks_per_unit; b++) {
+		uint64_t lba = s->first_lba + io->unit * s->blocks_per_unit + b;
+		struct pattern_fault f;
+
+		if (!pattern_check((uint8_t *)io->iov.iov_base + (size_t)b * s->block_size, s->block_size, lba,
+				   s->generation[io->unit], s->opts->seed, &f)) {
+			s->miscompares++;
+			log_limited(LOG_LEVEL_ERROR,
+				    "miscompare: namespace %u LBA %lu offset %u: expected generation %u, found LBA %lu generation %u",
+				    s->nsid, lba, f.offset, s->generation[io->unit], f.found_lba, f.found_generation);
+			return;
+		}
+	}
+}
+
+static void count(struct perf_stream *s, const struct perf_io *io)
+{
+	uint64_t ticks = env_ticks() - io->start_ticks;
+
+	if (io->is_read) {
+		s->stats.reads++;
+		histogram_add(&s->stats.read_ticks, ticks);
+	} else {
+		s->stats.writes++;
+		histogram_add(&s->stats.write_ticks, ticks);
+	}
+}
+
+static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	struct perf_io *io = req->cb_arg;
+	struct perf_stream *s = io->stream;
+	uint16_t status = nvme_cqe_status(cqe);
+
+	s->outstanding--;
+	if ((status & 0x7ff) == NVME_SC_ABORT_QUEUE) {
+		s->stats.retries++;
+		STAILQ_INSERT_TAIL(&s->retry, io, link);
+		return;
+	}
+	set_busy(s, io->unit, false);
+	STAILQ_INSERT_HEAD(&s->idle, io, link); /* the most recently used buffer is the warmest */
+	if (status != 0) {
+		s->stats.errors++;
+		log_limited(LOG_LEVEL_ERROR, "%s of namespace %u failed: %s", io->is_read ? "read" : "write", s->nsid,
+			    nvme_status_text(status));
+		return;
+	}
+	if (s->phase != STREAM_PREFILL) {
+		count(s, io);
+	}
+	if (io->is_read && s->opts->verify) {
+		check_data(s, io);
+	}
+}
+
+static bool is_working(const struct perf_stream *s)
+{
+	return s->phase == STREAM_PREFILL || s->phase == STREAM_RUN;
+}
+
+static int stream_poll(void *ctx)
+{
+	struct perf_stream *s = ctx;
+	int n = nvme_qpair_poll(s->qpair, 0);
+
+	if (n < 0) { /* the control thread hears of it by NVME_EVENT_DOWN and closes the queue pair */
+		return POLLER_IDLE;
+	}
+	if (is_working(s)) {
+		refill(s);
+	} else {
+		resubmit(s);
+	}
+	nvme_qpair_flush(s->qpair);
+	if (s->phase == STREAM_PREFILL && s->budget == 0 && s->outstanding == 0 && STAILQ_EMPTY(&s->retry)) {
+		__atomic_store_n(&s->phase, STREAM_FILLED, __ATOMIC_RELEASE); /* read by the control thread */
+	}
+	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
+}
+
+static bool stream_arm(void *ctx)
+{
+	return nvme_qpair_arm(((struct perf_stream *)ctx)->qpair);
+}
+
+void perf_stream_attach(void *arg)
+{
+	struct perf_stream *s = arg;
+
+	s->poller = poller_register(&(struct poller_opts){
+		.name = "perf_stream", .fn = stream_poll, .ctx = s, .fd = nvme_qpair_fd(s->qpair), .arm = stream_arm});
+}
+
+void perf_stream_detach(void *arg)
+{
+	struct perf_stream *s = arg;
+
+	poller_unregister(&s->poller);
+	s->closing = s->qpair;
+	s->qpair = NULL;
+}
+
+void perf_stream_abort(void *arg)
+{
+	nvme_qpair_abort_all(((struct perf_stream *)arg)->closing);
+}
+
+/* With a rate limit, the streams of a sleeping worker are looked at when the time for the next I/O comes. */
+static int rate_poll(void *ctx)
+{
+	struct perf_worker *w = ctx;
+	struct perf_stream *s;
+
+	TAILQ_FOREACH(s, &w->streams, link) {
+		if (s->qpair != NULL && may_issue(w)) {
+			stream_poll(s);
+		}
+	}
+	return POLLER_BUSY;
+}
+
+void perf_worker_start_rate(void *arg)
+{
+	struct perf_worker *w = arg;
+
+	w->rate_start = env_ticks();
+	w->rate_issued = 0;
+	w->rate_poller = poller_register(&(struct poller_opts){
+		.name = "perf_rate", .fn = rate_poll, .ctx = w, .period_us = RATE_POLL_US, .fd = -1});
+}
+
+void perf_worker_stop_rate(void *arg)
+{
+	poller_unregister(&((struct perf_worker *)arg)->rate_poller);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* key=value arguments into parameters. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/varve-rpc.h"
+
+#define KEY_MAX 128
+
+struct complaint {
+	char *text;
+	size_t size;
+};
+
+static int __attribute__((format(printf, 2, 3))) complain(struct complaint *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(c->text, c->size, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+/* The description of one parameter in a list of them, or NULL. */
+static const json_t *describe(const json_t *list, const char *name)
+{
+	const json_t *p;
+	size_t i;
+
+	json_array_foreach (list, i, p) {
+		const char *n = json_string_value(json_object_get(p, "name"));
+		if (n != NULL && strcmp(n, name) == 0) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+static bool is_text(const json_t *description)
+{
+	const char *type = json_string_value(json_object_get(description, "type"));
+
+	return type != NULL &&
+	       (strcmp(type, "string") == 0 || strcmp(type, "uuid") == 0 || strcmp(type, "enum") == 0);
+}
+
+/* An integer beyond int64_t, which the JSON library refuses, as the daemon takes it: a hexadecimal string. */
+static json_t *wide_integer(const char *text)
+{
+	char *end, hex[24];
+
+	if (strspn(text, "0123456789") != strlen(text) || text[0] == '\0') {
+		return NULL;
+	}
+	errno = 0;
+	unsigned long long v = strtoull(text, &end, 10);
+	if (errno != 0) {
+		return NULL;
+	}
+	snprintf(hex, sizeof(hex), "0x%llx", v);
+	return json_string(hex);
+}
+
+/* JSON if it is, otherwise a string; and a string in any case where the method wants one. */
+static json_t *value_parse(const char *text, const json_t *description)
+{
+	json_t *value;
+
+	if (is_text(description)) {
+		return json_string(text);
+	}
+	value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+	if (value == NULL) {
+		value = wide_integer(text);
+	}
+	return value != NULL ? value : json_string(text);
+}
+
+/* The object that `key` (up to its last dot) belongs into, made if need be; *key becomes what is after the dot. */
+static json_t *object_for(json_t *params, char **key, const json_t **list, struct complaint *c)
+{
+	char *dot;
+
+	while ((dot = strchr(*key, '.')) != NULL) {
+		*dot = '\0';
+		json_t *inner = json_object_get(params, *key);
+		if (inner == NULL) {
+			inner = json_object();
+			json_object_set_new(params, *key, inner);
+		}
+		if (!json_is_object(inner)) {
+			complain(c, "%s is given both as a value and as an object", *key);
+			return NULL;
+		}
+		*list = json_object_get(describe(*list, *key), "fields");
+		params = inner;
+		*key = dot + 1;
+	}
+	return params;
+}
+
+static int add_argument(json_t *params, const char *arg, const json_t *list, struct complaint *c)
+{
+	char copy[KEY_MAX], *key = copy;
+	const char *equals = strchr(arg, '=');
+	size_t len = equals != NULL ? (size_t)(equals - arg) : 0;
+
+	if (len == 0 || len >= sizeof(copy)) {
+		return complain(c, "\"%s\": expected key=value", arg);
+	}
+	memcpy(copy, arg, len);
+	copy[len] = '\0';
+	json_t *o = object_for(params, &key, &list, c);
+	if (o == NULL) {
+		return -EINVAL;
+	}
+	if (json_object_get(o, key) != NULL) {
+		return complain(c, "\"%s\": %s is given twice", arg, key);
+	}
+	if (key[0] == '\0') {
+		return complain(c, "\"%s\": nothing follows the dot", arg);
+	}
+	json_t *value = value_parse(equals + 1, describe(list, key));
+	if (value == NULL || json_object_set_new(o, key, value) != 0) {
+		return complain(c, "\"%s\": neither the key nor the value may be anything but UTF-8 text",
+				arg);
+	}
+	return 0;
+}
+
+json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *error, size_t error_size)
+{
+	struct complaint c = {error, error_size};
+	json_t *params = json_object();
+
+	for (int i = 0; i < argc; i++) {
+		if (add_argument(params, argv[i], description, &c) != 0) {
+			json_decref(params);
+			return NULL;
+		}
+	}
+	return params;
+}

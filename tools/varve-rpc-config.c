@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* save_config and load_config: as with stock clients, both are made here, of methods that the daemon has. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/varve-rpc.h"
+
+static int collect(struct rpc_client *c, json_t *subsystems, json_t *list)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach (subsystems, i, o) {
+		const char *name = json_string_value(json_object_get(o, "subsystem"));
+		json_t *config;
+		int rc =
+			rpc_client_call(c, "framework_get_config",
+					json_pack("{s:s}", "name", name != NULL ? name : ""), false, &config);
+		if (rc != RPC_TOOL_OK) {
+			return rc;
+		}
+		json_array_append_new(list, json_pack("{s:s, s:o}", "subsystem", name, "config", config));
+	}
+	return RPC_TOOL_OK;
+}
+
+/* To a file beside it first: a reader sees the old configuration or the new one. */
+static int write_file(const json_t *config, const char *file)
+{
+	char beside[PATH_MAX];
+
+	if (snprintf(beside, sizeof(beside), "%s.%d", file, getpid()) >= (int)sizeof(beside)) {
+		errno = ENAMETOOLONG;
+	} else {
+		FILE *f = fopen(beside, "w");
+		if (f != NULL) {
+			int failed = json_dumpf(config, f, JSON_INDENT(2)) != 0 || fputc('\n', f) == EOF;
+			failed |= fflush(f) != 0 || fsync(fileno(f)) != 0;
+			failed |= fclose(f) != 0;
+			if (!failed && rename(beside, file) == 0) {
+				return RPC_TOOL_OK;
+			}
+			unlink(beside);
+		}
+	}
+	fprintf(stderr, "varve-rpc: cannot write %s: %s\n", file, strerror(errno));
+	return RPC_TOOL_USAGE;
+}
+
+int rpc_save_config(struct rpc_client *c, const char *file)
+{
+	json_t *subsystems, *list = json_array(), *config = json_pack("{s:o}", "subsystems", list);
+	int rc = rpc_client_call(c, "framework_get_subsystems", NULL, false, &subsystems);
+
+	if (rc == RPC_TOOL_OK) {
+		rc = collect(c, subsystems, list);
+		json_decref(subsystems);
+	}
+	if (rc == RPC_TOOL_OK && file != NULL) {
+		rc = write_file(config, file);
+	} else if (rc == RPC_TOOL_OK) {
+		json_dumpf(config, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(config);
+	return rc;
+}
+
+static bool names(const json_t *list, const char *name)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach (list, i, o) {
+		if (name != NULL && strcmp(json_string_value(o), name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int load_entry(struct rpc_client *c, const char *subsystem, json_t *entry)
+{
+	const char *method = json_string_value(json_object_get(entry, "method"));
+	json_t *result;
+	int rc = rpc_client_call(c, method, json_incref(json_object_get(entry, "params")), false, &result);
+
+	if (rc == RPC_TOOL_OK) {
+		json_decref(result);
+	} else {
+		char *text = json_dumps(entry, JSON_COMPACT);
+		fprintf(stderr, "varve-rpc: load_config stopped at subsystem \"%s\": %s\n", subsystem, text);
+		free(text);
+	}
+	return rc;
+}
+
+/* Entries and arrays of entries, in one array. */
+static void flatten(const json_t *config, json_t *flat)
+{
+	json_t *o;
+	size_t i;
+
+	json_array_foreach (config, i, o) {
+		if (json_is_array(o)) {
+			flatten(o, flat);
+		} else {
+			json_array_append(flat, o);
+		}
+	}
+}
+
+/* Runs what may be called now of one subsystem, and takes it out of the list. */
+static int load_allowed(struct rpc_client *c, const char *subsystem, json_t *entries, const json_t *allowed,
+			size_t *done)
+{
+	for (size_t i = 0; i < json_array_size(entries);) {
+		json_t *entry = json_array_get(entries, i);
+		if (!names(allowed, json_string_value(json_object_get(entry, "method")))) {
+			i++;
+			continue;
+		}
+		int rc = load_entry(c, subsystem, entry);
+		if (rc != RPC_TOOL_OK) {
+			return rc;
+		}
+		json_array_remove(entries, i);
+		(*done)++;
+	}
+	return RPC_TOOL_OK;
+}
+
+struct loader {
+	struct rpc_client *client;
+	json_t *lists; /* of {"subsystem", "entries"}: what is left */
+};
+
+/* One round over all that is left. *starting: the daemon waited for framework_start_init, which it was told now. */
+static int load_round(struct loader *l, size_t *done, bool *starting)
+{
+	json_t *allowed, *o, *result;
+	size_t i;
+	int rc =
+		rpc_client_call(l->client, "rpc_get_methods",
+				json_pack("{s:b, s:b}", "current", 1, "include_aliases", 1), false, &allowed);
+
+	if (rc != RPC_TOOL_OK) {
+		return rc;
+	}
+	*done = 0;
+	json_array_foreach (l->lists, i, o) {
+		if (rc == RPC_TOOL_OK) {
+			rc = load_allowed(l->client, json_string_value(json_object_get(o, "subsystem")),
+					  json_object_get(o, "entries"), allowed, done);
+		}
+	}
+	*starting = names(allowed, "framework_start_init");
+	json_decref(allowed);
+	if (rc == RPC_TOOL_OK && *starting) {
+		rc = rpc_client_call(l->client, "framework_start_init", NULL, false, &result);
+		if (rc == RPC_TOOL_OK) {
+			json_decref(result);
+		}
+	}
+	return rc;
+}
+
+static int report_left(const struct loader *l)
+{
+	const json_t *o, *entry;
+	size_t i, j, left = 0;
+
+	json_array_foreach (l->lists, i, o) {
+		json_array_foreach (json_object_get(o, "entries"), j, entry) {
+			const char *method = json_string_value(json_object_get(entry, "method"));
+			fprintf(stderr,
+				"varve-rpc: subsystem \"%s\": there is no method \"%s\", or not in this "
+				"state\n",
+				json_string_value(json_object_get(o, "subsystem")),
+				method != NULL ? method : "?");
+			left++;
+		}
+	}
+	return left == 0 ? RPC_TOOL_OK : RPC_TOOL_REFUSED;
+}
+
+static int load(struct rpc_client *c, const json_t *subsystems)
+{
+	struct loader l = {c, json_array()};
+	const json_t *o;
+	size_t i, done;
+	bool starting;
+	int rc;
+
+	json_array_foreach (subsystems, i, o) {
+		const char *name = json_string_value(json_object_get(o, "subsystem"));
+		json_t *flat = json_array();
+		flatten(json_object_get(o, "config"), flat);
+		json_array_append_new(l.lists, json_pack("{s:s, s:o}", "subsystem", name != NULL ? name : "?",
+							 "entries", flat));
+	}
+	do {
+		rc = load_round(&l, &done, &starting);
+	} while (rc == RPC_TOOL_OK && (done > 0 || starting));
+	if (rc == RPC_TOOL_OK) {
+		rc = report_left(&l);
+	}
+	json_decref(l.lists);
+	return rc;
+}
+
+int rpc_load_config(struct rpc_client *c, const char *file)
+{
+	json_error_t error;
+	json_t *config = file != NULL ? json_load_file(file, JSON_REJECT_DUPLICATES, &error)
+				      : json_loadf(stdin, JSON_REJECT_DUPLICATES, &error);
+	const json_t *subsystems = json_object_get(config, "subsystems");
+
+	if (!json_is_array(subsystems)) {
+		if (config == NULL) {
+			fprintf(stderr, "varve-rpc: %s: line %d, column %d: %s\n",
+				file != NULL ? file : "stdin", error.line, error.column, error.text);
+		} else {
+			fprintf(stderr, "varve-rpc: %s: expected {\"subsystems\": [...]}\n",
+				file != NULL ? file : "stdin");
+		}
+		json_decref(config);
+		return RPC_TOOL_USAGE;
+	}
+	int rc = load(c, subsystems);
+	json_decref(config);
+	return rc;
+}

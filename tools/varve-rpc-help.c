@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Methods and their parameters for people. */
+#include <string.h>
+
+#include "tools/varve-rpc.h"
+
+#define TYPE_MAX 512
+
+static const char *text_of(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s != NULL ? s : "";
+}
+
+static size_t append(char *out, size_t used, const char *s)
+{
+	size_t len = strlen(s);
+
+	if (used + len >= TYPE_MAX) {
+		len = TYPE_MAX - 1 - used;
+	}
+	memcpy(out + used, s, len);
+	out[used + len] = '\0';
+	return used + len;
+}
+
+/* "uint32", "uint8 3..200", "enum red|green". */
+static void type_text(const json_t *p, const char *separator, char *out)
+{
+	const json_t *v, *max = json_object_get(p, "max");
+	size_t i, used = append(out, 0, text_of(p, "type"));
+	char range[64];
+
+	json_array_foreach (json_object_get(p, "values"), i, v) {
+		used = append(out, used, i == 0 ? " " : separator);
+		used = append(out, used, json_string_value(v));
+	}
+	if (json_is_integer(max)) {
+		snprintf(range, sizeof(range), " %lld..%lld",
+			 (long long)json_integer_value(json_object_get(p, "min")),
+			 (long long)json_integer_value(max));
+		append(out, used, range);
+	}
+}
+
+static void print_params(const json_t *params, const char *prefix, FILE *out)
+{
+	const json_t *p, *fields;
+	char name[128], type[TYPE_MAX];
+	size_t i;
+
+	json_array_foreach (params, i, p) {
+		snprintf(name, sizeof(name), "%s%s", prefix, text_of(p, "name"));
+		type_text(p, "|", type);
+		fprintf(out, "  %-28s %-10s %s\n", name,
+			json_is_true(json_object_get(p, "required")) ? "(required)" : "", type);
+		if (text_of(p, "help")[0] != '\0') {
+			fprintf(out, "  %-28s            %s\n", "", text_of(p, "help"));
+		}
+		fields = json_object_get(p, "fields");
+		if (fields != NULL && strlen(name) < sizeof(name) - 2) {
+			strcat(name, ".");
+			print_params(fields, name, out);
+		}
+	}
+}
+
+void rpc_print_method(const json_t *description, FILE *out)
+{
+	const json_t *params = json_object_get(description, "params");
+
+	fprintf(out, "%s: %s\n", text_of(description, "name"), text_of(description, "help"));
+	if (text_of(description, "alias")[0] != '\0') {
+		fprintf(out, "  (also known as %s)\n", text_of(description, "alias"));
+	}
+	if (json_array_size(params) == 0) {
+		fprintf(out, "  It takes no parameters.\n");
+	}
+	print_params(params, "", out);
+}
+
+static void markdown_params(const json_t *params, const char *prefix, FILE *out)
+{
+	const json_t *p, *fields;
+	char name[128], type[TYPE_MAX];
+	size_t i;
+
+	json_array_foreach (params, i, p) {
+		snprintf(name, sizeof(name), "%s%s", prefix, text_of(p, "name"));
+		type_text(p, ", ", type);
+		fprintf(out, "| `%s` | %s | %s | %s |\n", name, type,
+			json_is_true(json_object_get(p, "required")) ? "yes" : "", text_of(p, "help"));
+		fields = json_object_get(p, "fields");
+		if (fields != NULL && strlen(name) < sizeof(name) - 2) {
+			strcat(name, ".");
+			markdown_params(fields, name, out);
+		}
+	}
+}
+
+void rpc_print_markdown(const json_t *descriptions, FILE *out)
+{
+	const json_t *m, *state;
+	size_t i, j;
+
+	json_array_foreach (descriptions, i, m) {
+		fprintf(out, "### %s\n\n%s.", text_of(m, "name"), text_of(m, "help"));
+		if (json_array_size(json_object_get(m, "states")) == 1) {
+			json_array_foreach (json_object_get(m, "states"), j, state) {
+				fprintf(out, " Only at %s.", json_string_value(state));
+			}
+		}
+		fprintf(out, "\n\n");
+		if (json_array_size(json_object_get(m, "params")) > 0) {
+			fprintf(out, "| parameter | type | required | |\n| --- | --- | --- | --- |\n");
+			markdown_params(json_object_get(m, "params"), "", out);
+			fprintf(out, "\n");
+		}
+	}
+}

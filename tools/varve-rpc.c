@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* varve-rpc: calls the daemon's methods from the shell. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/varve-rpc.h"
+#include "util/parse.h"
+
+#define DEFAULT_SOCKET    "/var/tmp/varve.sock"
+#define DEFAULT_TIMEOUT_S 60
+
+struct command_line {
+	const char *socket;
+	unsigned timeout_s;
+	bool json; /* print strings as JSON too */
+	bool list, markdown, help;
+};
+
+static void usage(FILE *out)
+{
+	fprintf(out,
+		"Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
+		"       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
+		"       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
+		"       varve-rpc [OPTION...] save_config [FILE]\n"
+		"       varve-rpc [OPTION...] load_config [FILE]\n"
+		"       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
+		"\n"
+		"A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
+		"string it is one in\n"
+		"any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
+		"\n"
+		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, "
+		"or " DEFAULT_SOCKET ")\n"
+		"  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
+		"  -j, --json             print a result that is a string as JSON, in quotes\n"
+		"      --markdown         print all methods as the reference in doc/rpc.md has them\n"
+		"  -h, --help             print this, or help for a method\n"
+		"  -v, --version          print the version\n"
+		"\n"
+		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer.\n");
+}
+
+static int parse_options(int argc, char **argv, struct command_line *cl)
+{
+	static const struct option longs[] = {
+		{"socket", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},  {"json", 0, NULL, 'j'},
+		{"list", 0, NULL, 'l'},    {"markdown", 0, NULL, 'm'}, {"help", 0, NULL, 'h'},
+		{"version", 0, NULL, 'v'}, {NULL, 0, NULL, 0},
+	};
+	uint64_t seconds;
+	int o;
+
+	while ((o = getopt_long(argc, argv, "s:t:jhv", longs, NULL)) != -1) {
+		switch (o) {
+		case 's':
+			cl->socket = optarg;
+			break;
+		case 't':
+			if (parse_uint64(optarg, 1, 1000000, &seconds) != 0) {
+				fprintf(stderr,
+					"varve-rpc: -t: \"%s\" is not a number of seconds from 1 to "
+					"1000000\n",
+					optarg);
+				return RPC_TOOL_USAGE;
+			}
+			cl->timeout_s = (unsigned)seconds;
+			break;
+		case 'j':
+			cl->json = true;
+			break;
+		case 'l':
+			cl->list = true;
+			break;
+		case 'm':
+			cl->markdown = true;
+			break;
+		case 'h':
+			cl->help = true;
+			break;
+		case 'v':
+			printf("varve-rpc v%s\n", VARVE_VERSION);
+			exit(RPC_TOOL_OK);
+		default:
+			fprintf(stderr, "See varve-rpc --help.\n");
+			return RPC_TOOL_USAGE;
+		}
+	}
+	return RPC_TOOL_OK;
+}
+
+static void print_result(const json_t *result, bool as_json)
+{
+	if (json_is_string(result) && !as_json) {
+		puts(json_string_value(result));
+		return;
+	}
+	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+	putchar('\n');
+}
+
+static int list_methods(struct rpc_client *c)
+{
+	json_t *methods;
+	const json_t *name;
+	size_t i;
+	int rc = rpc_client_call(c, "rpc_get_methods", NULL, false, &methods);
+
+	if (rc == RPC_TOOL_OK) {
+		json_array_foreach (methods, i, name) {
+			puts(json_string_value(name));
+		}
+		json_decref(methods);
+	}
+	return rc;
+}
+
+/* What the daemon says about one method (NULL: all); NULL if it does not. */
+static json_t *describe(struct rpc_client *c, const char *method, bool quiet, int *rc)
+{
+	json_t *list = NULL;
+
+	*rc = rpc_client_call(c, "rpc_describe_methods",
+			      method != NULL ? json_pack("{s:s}", "method", method) : NULL, quiet, &list);
+	return list;
+}
+
+static int help_method(struct rpc_client *c, const char *method)
+{
+	int rc;
+	json_t *list = describe(c, method, false, &rc);
+
+	if (list != NULL) {
+		rpc_print_method(json_array_get(list, 0), stdout);
+		json_decref(list);
+	}
+	return rc;
+}
+
+static int print_reference(struct rpc_client *c)
+{
+	int rc;
+	json_t *list = describe(c, NULL, false, &rc);
+
+	if (list != NULL) {
+		rpc_print_markdown(list, stdout);
+		json_decref(list);
+	}
+	return rc;
+}
+
+static int call_method(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
+{
+	char error[512];
+	int rc = RPC_TOOL_OK;
+	json_t *list = NULL, *result;
+
+	if (argc > 1) { /* a daemon that cannot describe its methods is no reason not to call them */
+		list = describe(c, argv[0], true, &rc);
+	}
+	if (rc == RPC_TOOL_NO_ANSWER) {
+		return rc;
+	}
+	json_t *params = rpc_args_parse(
+		argc - 1, argv + 1, json_object_get(json_array_get(list, 0), "params"), error, sizeof(error));
+	json_decref(list);
+	if (params == NULL) {
+		fprintf(stderr, "varve-rpc: %s: %s\n", argv[0], error);
+		return RPC_TOOL_USAGE;
+	}
+	rc = rpc_client_call(c, argv[0], params, false, &result);
+	if (rc == RPC_TOOL_OK) {
+		print_result(result, cl->json);
+		json_decref(result);
+	}
+	return rc;
+}
+
+/* Commands that the daemon knows nothing of. */
+static bool is_made_here(const char *command)
+{
+	return strcmp(command, "save_config") == 0 || strcmp(command, "load_config") == 0;
+}
+
+static int run(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
+{
+	if (cl->list) {
+		return list_methods(c);
+	}
+	if (cl->markdown) {
+		return print_reference(c);
+	}
+	if (cl->help) {
+		return help_method(c, argv[0]);
+	}
+	if (strcmp(argv[0], "-") == 0) {
+		return rpc_client_raw(c, stdin, stdout);
+	}
+	if (strcmp(argv[0], "save_config") == 0) {
+		return rpc_save_config(c, argv[1]);
+	}
+	if (strcmp(argv[0], "load_config") == 0) {
+		return rpc_load_config(c, argv[1]);
+	}
+	return call_method(c, cl, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	const char *socket = getenv("VARVE_RPC_SOCKET");
+	struct command_line cl = {.socket = socket != NULL ? socket : DEFAULT_SOCKET,
+				  .timeout_s = DEFAULT_TIMEOUT_S};
+	int rc = parse_options(argc, argv, &cl);
+
+	if (rc != RPC_TOOL_OK) {
+		return rc;
+	}
+	if (cl.help && optind < argc && (is_made_here(argv[optind]) || strcmp(argv[optind], "-") == 0)) {
+		usage(stdout);
+		return RPC_TOOL_OK;
+	}
+	if (optind == argc && !cl.list && !cl.markdown) {
+		usage(cl.help ? stdout : stderr);
+		return cl.help ? RPC_TOOL_OK : RPC_TOOL_USAGE;
+	}
+	struct rpc_client *c = rpc_client_open(cl.socket, cl.timeout_s);
+	if (c == NULL) {
+		return RPC_TOOL_NO_ANSWER;
+	}
+	rc = run(c, &cl, argc - optind, argv + optind);
+	rpc_client_close(c);
+	return rc;
+}

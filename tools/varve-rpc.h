@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parts of varve-rpc. */
+#ifndef TOOLS_VARVE_RPC_H
+#define TOOLS_VARVE_RPC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* Exit status. */
+enum {
+	RPC_TOOL_OK = 0,
+	RPC_TOOL_REFUSED = 1, /* the daemon answered with an error */
+	RPC_TOOL_USAGE = 2,
+	RPC_TOOL_NO_ANSWER = 3, /* nobody there, or no answer in time */
+};
+
+struct rpc_client;
+/* NULL: the reason is on stderr. timeout_s: for each answer. */
+struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s);
+void rpc_client_close(struct rpc_client *c);
+/* Calls method; params is consumed, NULL for none. Returns an RPC_TOOL_*; *result is the caller's, and set when it is
+ * RPC_TOOL_OK. Otherwise the reason is on stderr, unless quiet. */
+int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bool quiet, json_t **result);
+/* Sends text as it is, says that no more follows, and prints whatever comes back until the daemon closes. */
+int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out);
+
+/* Parameters from key=value arguments. Pure. description: of the parameters, as rpc_describe_methods has them, or NULL if
+ * they are not known. NULL: error says what is wrong. The object is the caller's. */
+json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *error, size_t error_size);
+
+/* Both return an RPC_TOOL_*. file: NULL for stdout or stdin. */
+int rpc_save_config(struct rpc_client *c, const char *file);
+int rpc_load_config(struct rpc_client *c, const char *file);
+
+/* What --help METHOD and the reference in doc/rpc.md are made of; description: one entry of rpc_describe_methods. */
+void rpc_print_method(const json_t *description, FILE *out);
+void rpc_print_markdown(const json_t *descriptions, FILE *out);
+
+#endif

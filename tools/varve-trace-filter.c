@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* -l: which events to print. */
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/varve-trace.h"
+
+static const char *const key_names[FILTER_KEYS] = {
+	[FILTER_TPOINT] = "tpoint", [FILTER_GROUP] = "group", [FILTER_OWNER] = "owner",
+	[FILTER_OBJECT] = "object", [FILTER_LCORE] = "lcore",
+};
+
+/* The groups by their numbers; a file names only its tracepoints. Ours, and those that only stock targets have. */
+static const struct {
+	const char *name;
+	unsigned number;
+} groups[] = {
+#define TRACE_GROUP(id_, number_, name_, ...) {name_, number_},
+#include "trace/tracepoints.def"
+	{"nvmf_tcp", 0x5}, {"nvme_tcp", 0xd}, {"sock", 0xf}, {"blob", 0x10}, {"bdev_raid", 0x11},
+};
+
+static bool number_parse(const char *text, uint64_t *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtoull(text, &end, 0);
+	return isdigit((unsigned char)text[0]) && *end == '\0' && errno == 0;
+}
+
+static bool group_parse(const char *text, uint64_t *number)
+{
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		if (strcmp(text, groups[i].name) == 0) {
+			*number = groups[i].number;
+			return true;
+		}
+	}
+	return number_parse(text, number) && *number < TRACE_NUM_GROUPS;
+}
+
+bool object_id_parse(const char *text, char *prefix, uint64_t *index)
+{
+	char *end;
+
+	if (!isgraph((unsigned char)text[0]) || !isdigit((unsigned char)text[1]) ||
+	    isdigit((unsigned char)text[0])) {
+		return false;
+	}
+	errno = 0;
+	unsigned long long number = strtoull(text + 1, &end, 10);
+	if (*end != '\0' || errno != 0) {
+		return false;
+	}
+	*prefix = text[0];
+	*index = number;
+	return true;
+}
+
+static void group_complain(const char *text)
+{
+	char names[512] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && used < sizeof(names); i++) {
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "",
+					 groups[i].name);
+	}
+	complain("-l: group \"%s\" is unknown; give one of %s, or a number from 0 to %d", text, names,
+		 TRACE_NUM_GROUPS - 1);
+}
+
+/* Reads the value of a term whose key and text are set. */
+static bool term_check(struct filter_term *t)
+{
+	char prefix;
+
+	if (t->text[0] == '\0') {
+		complain("-l: an empty filter; give TEXT, or tpoint=, group=, owner=, object= or lcore= with "
+			 "a value");
+		return false;
+	}
+	switch (t->key) {
+	case FILTER_GROUP:
+		if (!group_parse(t->text, &t->number)) {
+			group_complain(t->text);
+			return false;
+		}
+		return true;
+	case FILTER_LCORE:
+		if (!number_parse(t->text, &t->number)) {
+			complain("-l: lcore \"%s\" is not a number", t->text);
+			return false;
+		}
+		return true;
+	case FILTER_OBJECT:
+		if (!object_id_parse(t->text, &prefix, &t->number) && strncmp(t->text, "0x", 2) != 0) {
+			complain("-l: object \"%s\" is neither an id such as r12 nor an address such as "
+				 "0x7f00",
+				 t->text);
+			return false;
+		}
+		return true;
+	default:
+		object_id_parse(t->text, &prefix, &t->number);
+		return true;
+	}
+}
+
+static void term_split(struct filter_term *t, const char *text)
+{
+	const char *equals = strchr(text, '=');
+
+	*t = (struct filter_term){.key = FILTER_ANY, .text = text, .number = TRACE_NO_OBJECT};
+	for (int key = FILTER_ANY + 1; equals != NULL && key < FILTER_KEYS; key++) {
+		if (strlen(key_names[key]) == (size_t)(equals - text) &&
+		    strncmp(text, key_names[key], equals - text) == 0) {
+			t->key = key;
+			t->text = equals + 1;
+		}
+	}
+}
+
+static struct filter_term *term_add(struct filter *f)
+{
+	if (f->n == TRACE_MAX_FILTERS) {
+		complain("-l: more than %d filters", TRACE_MAX_FILTERS);
+		return NULL;
+	}
+	return &f->terms[f->n++];
+}
+
+bool filter_parse(struct filter *f, char *argument)
+{
+	char *rest = argument, *text;
+
+	while ((text = strsep(&rest, ",")) != NULL) {
+		struct filter_term *t = term_add(f);
+		if (t == NULL) {
+			return false;
+		}
+		term_split(t, text);
+		if (!term_check(t)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool filter_add_object(struct filter *f, const char *id)
+{
+	struct filter_term *t = term_add(f);
+
+	if (t == NULL) {
+		return false;
+	}
+	*t = (struct filter_term){.key = FILTER_OBJECT, .text = id, .number = TRACE_NO_OBJECT};
+	return term_check(t);
+}
+
+static bool match_tpoint(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+{
+	return fnmatch(t->text, trace_reader_tpoint(r, e->tpoint_id)->name, FNM_CASEFOLD) == 0;
+}
+
+static bool match_owner(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+{
+	char poller[16];
+	const char *owner = trace_reader_owner(r, e->owner_id, e->tsc);
+
+	return (owner != NULL && strstr(owner, t->text) != NULL) ||
+	       (event_poller(r, e, poller, sizeof(poller)) && strcmp(poller, t->text) == 0);
+}
+
+/* The object itself, or one that this event was done for. */
+static bool match_object(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+{
+	const struct trace_tpoint *tp = trace_reader_tpoint(r, e->tpoint_id);
+	char prefix = t->text[0];
+
+	if (t->number == TRACE_NO_OBJECT) {
+		return strncmp(t->text, "0x", 2) == 0 && e->object_id == strtoull(t->text, NULL, 16);
+	}
+	return (e->object_index == t->number && trace_reader_object_prefix(r, tp->object_type) == prefix) ||
+	       (e->related_index == t->number && trace_reader_object_prefix(r, e->related_type) == prefix);
+}
+
+static bool term_match(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+{
+	switch (t->key) {
+	case FILTER_TPOINT:
+		return match_tpoint(t, r, e);
+	case FILTER_GROUP:
+		return e->tpoint_id / TRACE_TPOINTS_PER_GROUP == t->number;
+	case FILTER_OWNER:
+		return match_owner(t, r, e);
+	case FILTER_OBJECT:
+		return match_object(t, r, e);
+	case FILTER_LCORE:
+		return e->lcore == t->number;
+	default:
+		return match_tpoint(t, r, e) || match_owner(t, r, e) || match_object(t, r, e) ||
+		       strstr(trace_reader_tpoint(r, e->tpoint_id)->name, t->text) != NULL;
+	}
+}
+
+bool filter_match(const struct filter *f, struct trace_reader *r, const struct trace_event *e)
+{
+	for (int key = 0; key < FILTER_KEYS; key++) {
+		bool wanted = false, match = false;
+		for (unsigned i = 0; i < f->n && !match; i++) {
+			if (f->terms[i].key == (enum filter_key)key) {
+				wanted = true;
+				match = term_match(&f->terms[i], r, e);
+			}
+		}
+		if (wanted && !match) {
+			return false;
+		}
+	}
+	return true;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* -F: prints events as they are recorded. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/varve-trace.h"
+
+enum {
+	PERIOD_MIN_US = 1000, /* the writer does not notice one look a millisecond */
+	PERIOD_MAX_US = 50000,
+	FILL_HIGH_PERCENT = 25, /* look more often when a ring is fuller than this by then */
+	LIVENESS_US = 500000,
+};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int sig)
+{
+	stopped = 1;
+}
+
+static void batch_print(struct trace_view *v, const struct trace_batch *b)
+{
+	for (size_t i = 0; i < b->num_events; i++) {
+		const struct trace_event *e = &b->events[i];
+		if (v->base_tsc == 0) {
+			v->base_tsc = e->tsc;
+		}
+		if (!filter_match(&v->opt->filter, v->r, e)) {
+			continue;
+		}
+		if (v->opt->json) {
+			json_event(v, b, e);
+		} else {
+			text_event(v, b, e);
+		}
+	}
+	fflush(v->out);
+}
+
+/* Tells what was lost since the last time: in the text, or beside the JSON. */
+static void lost_print(struct trace_view *v, const struct trace_follow *f, struct trace_lcore *before)
+{
+	struct trace_view beside = *v;
+	size_t n;
+	const struct trace_lcore *now = trace_follow_lcores(f, &n);
+
+	beside.out = v->opt->json ? stderr : v->out;
+	for (size_t i = 0; i < n; i++) {
+		text_lost(&beside, &now[i], &before[i]);
+		before[i] = now[i];
+	}
+}
+
+static unsigned period_adapt(unsigned period_us, unsigned fill_percent)
+{
+	if (fill_percent > FILL_HIGH_PERCENT) {
+		return period_us / 2 > PERIOD_MIN_US ? period_us / 2 : PERIOD_MIN_US;
+	}
+	return period_us * 2 < PERIOD_MAX_US ? period_us * 2 : PERIOD_MAX_US;
+}
+
+static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trace_lcore *before)
+{
+	bool was_live = trace_reader_writer(v->r) == TRACE_WRITER_LIVE, last = false;
+	unsigned period_us = PERIOD_MIN_US, since_check_us = LIVENESS_US;
+	const struct trace_batch *b;
+
+	for (;;) {
+		if (since_check_us >= LIVENESS_US) {
+			enum trace_writer writer = trace_reader_writer(v->r);
+			last = writer == TRACE_WRITER_GONE || (was_live && writer != TRACE_WRITER_LIVE);
+			since_check_us = 0;
+		}
+		bool end = last || stopped;
+		int rc = trace_follow_next(f, end, &b);
+		if (rc != 0) {
+			complain("the file cannot be followed any longer: %s", strerror(-rc));
+			return 1;
+		}
+		batch_print(v, b);
+		lost_print(v, f, before);
+		if (end) {
+			break;
+		}
+		period_us = period_adapt(period_us, trace_follow_fill(f));
+		struct timespec t = {.tv_nsec = period_us * 1000L};
+		nanosleep(&t, NULL);
+		since_check_us += period_us;
+	}
+	if (last) {
+		fputs("varve-trace: the process that wrote this file is gone\n", stderr);
+	}
+	return 0;
+}
+
+int follow_run(struct trace_view *v)
+{
+	struct sigaction sa = {.sa_handler = stop};
+	struct trace_follow *f;
+	struct trace_error err;
+	size_t n;
+	int status = 1;
+
+	if (trace_follow_start(v->r, v->opt->lcore, v->opt->from_start, &f, &err) != 0) {
+		complain("%s", err.text);
+		return 1;
+	}
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	trace_follow_lcores(f, &n);
+	struct trace_lcore *before = calloc(n + 1, sizeof(*before));
+	if (before != NULL) {
+		if (v->opt->json) {
+			json_begin(v, NULL);
+		}
+		status = follow_loop(v, f, before);
+		if (v->opt->json) {
+			json_end(v);
+		}
+	}
+	free(before);
+	trace_follow_stop(f);
+	return status;
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* varve-trace: prints what a trace file holds. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/varve-trace.h"
+
+enum { EXIT_USAGE = 2 };
+
+static const char usage_text[] =
+	"Usage: varve-trace [OPTION]...\n"
+	"Prints the events of a trace file, of a running process, a dead one, or copied; without options "
+	"those of the\n"
+	"most recent file in /dev/shm.\n"
+	"\n"
+	"Which file:\n"
+	"  -f, --file FILE      this one\n"
+	"  -s, --name NAME      of the application NAME (with -p or -i: default varve)\n"
+	"  -p, --pid PID        of this process: NAME_trace.pidPID\n"
+	"  -i, --id ID          of this instance: NAME_trace.ID\n"
+	"  -d, --dir DIR        look in DIR instead of /dev/shm\n"
+	"      --list           list the files there, with the state of their writers, and read none\n"
+	"      --remove-dead    remove those whose writer is certainly gone (with -s: of NAME only)\n"
+	"\n"
+	"Which events:\n"
+	"  -c, --lcore N        of one lcore only\n"
+	"  -l, --filter F[,F]   that match: tpoint=GLOB, group=NAME, owner=TEXT, object=ID or =0xADDRESS, "
+	"lcore=N, or plain\n"
+	"                       TEXT for any of tracepoint, owner and object. Filters of one kind are "
+	"alternatives,\n"
+	"                       filters of different kinds must all match. May be given several times\n"
+	"      --object ID      of the object ID (such as r12) and those done directly for it: -l object=ID\n"
+	"      --life ID        of all that belongs to ID, end to end: its parents and all that was done for "
+	"them\n"
+	"      --since TIME     not before TIME after the first event (a number with ns, us, ms or s)\n"
+	"      --until TIME     not after TIME after the first event\n"
+	"      --last TIME      the last TIME of the trace\n"
+	"\n"
+	"What to print:\n"
+	"  -j, --json           JSON\n"
+	"  -t, --ticks          TSC ticks instead of microseconds\n"
+	"      --summary        not the events but how long objects were in each state\n"
+	"  -F, --follow         events as they are recorded, until interrupted or the process ends\n"
+	"      --from-start     with -F: begin with what the file holds already\n"
+	"  -h, --help           this text\n";
+
+enum long_only {
+	OPT_LIST = 256,
+	OPT_REMOVE_DEAD,
+	OPT_OBJECT,
+	OPT_LIFE,
+	OPT_SINCE,
+	OPT_UNTIL,
+	OPT_LAST,
+	OPT_SUMMARY,
+	OPT_FROM_START,
+};
+
+static const struct option long_options[] = {
+	{"file", required_argument, NULL, 'f'},
+	{"name", required_argument, NULL, 's'},
+	{"pid", required_argument, NULL, 'p'},
+	{"id", required_argument, NULL, 'i'},
+	{"dir", required_argument, NULL, 'd'},
+	{"list", no_argument, NULL, OPT_LIST},
+	{"remove-dead", no_argument, NULL, OPT_REMOVE_DEAD},
+	{"lcore", required_argument, NULL, 'c'},
+	{"filter", required_argument, NULL, 'l'},
+	{"object", required_argument, NULL, OPT_OBJECT},
+	{"life", required_argument, NULL, OPT_LIFE},
+	{"since", required_argument, NULL, OPT_SINCE},
+	{"until", required_argument, NULL, OPT_UNTIL},
+	{"last", required_argument, NULL, OPT_LAST},
+	{"json", no_argument, NULL, 'j'},
+	{"ticks", no_argument, NULL, 't'},
+	{"summary", no_argument, NULL, OPT_SUMMARY},
+	{"follow", no_argument, NULL, 'F'},
+	{"from-start", no_argument, NULL, OPT_FROM_START},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
+};
+
+void complain(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("varve-trace: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	putc('\n', stderr);
+}
+
+/* ---- Options ---- */
+
+static bool number_parse(const char *option, const char *text, long max, long *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtol(text, &end, 10);
+	if (end == text || *end != '\0' || errno != 0 || *number < 0 || *number > max) {
+		complain("%s: \"%s\" is not a number from 0 to %ld", option, text, max);
+		return false;
+	}
+	return true;
+}
+
+/* "2.5ms" is 2500000 ns. Decimal digits only: no floating point. */
+static bool time_parse(const char *option, const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ns;
+	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+	size_t whole = strspn(text, "0123456789"), fraction = 0, u = 0;
+	const char *unit = text + whole;
+
+	if (*unit == '.') {
+		fraction = strspn(unit + 1, "0123456789");
+		unit += 1 + fraction;
+	}
+	while (u < 4 && strcmp(unit, units[u].unit) != 0) {
+		u++;
+	}
+	if (whole == 0 || whole > 9 || u == 4 || (fraction == 0 && text[whole] == '.')) {
+		complain("%s: \"%s\" is not a time; give a number with ns, us, ms or s, such as 2.5ms",
+			 option, text);
+		return false;
+	}
+	*ns = strtoull(text, NULL, 10) * units[u].ns;
+	uint64_t digit_ns = units[u].ns;
+	for (size_t i = 0; i < fraction; i++) {
+		digit_ns /= 10;
+		*ns += (uint64_t)(text[whole + 1 + i] - '0') * digit_ns;
+	}
+	return true;
+}
+
+static bool option_take(struct trace_options *opt, int c, char *arg)
+{
+	long n;
+
+	switch (c) {
+	case 'f':
+		opt->file = arg;
+		return true;
+	case 's':
+		opt->name = arg;
+		return true;
+	case 'd':
+		opt->dir = arg;
+		return true;
+	case 'p':
+		return number_parse("-p", arg, INT32_MAX, &opt->pid);
+	case 'i':
+		return number_parse("-i", arg, INT32_MAX, &opt->instance);
+	case 'c':
+		if (!number_parse("-c", arg, UINT16_MAX, &n)) {
+			return false;
+		}
+		opt->lcore = (int)n;
+		return true;
+	case 'l':
+		return filter_parse(&opt->filter, arg);
+	case OPT_OBJECT:
+		return filter_add_object(&opt->filter, arg);
+	case OPT_LIFE:
+		if (!object_id_parse(arg, &opt->life_prefix, &opt->life_index)) {
+			complain("--life: \"%s\" is not the id of an object, such as r12", arg);
+			return false;
+		}
+		return true;
+	case OPT_SINCE:
+		return time_parse("--since", arg, &opt->since_ns);
+	case OPT_UNTIL:
+		return time_parse("--until", arg, &opt->until_ns);
+	case OPT_LAST:
+		return time_parse("--last", arg, &opt->last_ns);
+	case 't':
+		return opt->ticks = true;
+	case 'j':
+		return opt->json = true;
+	case 'F':
+		return opt->follow = true;
+	case OPT_FROM_START:
+		return opt->from_start = true;
+	case OPT_LIST:
+		return opt->list = true;
+	case OPT_REMOVE_DEAD:
+		return opt->remove_dead = true;
+	case OPT_SUMMARY:
+		return opt->summary = true;
+	default:
+		return false; /* getopt_long() has said what is wrong */
+	}
+}
+
+static bool options_agree(const struct trace_options *opt)
+{
+	bool window =
+		opt->since_ns != UINT64_MAX || opt->until_ns != UINT64_MAX || opt->last_ns != UINT64_MAX;
+
+	if ((opt->file != NULL) + (opt->pid >= 0) + (opt->instance >= 0) > 1) {
+		complain("-f, -p and -i each name a file; give one of them");
+	} else if (opt->follow && (opt->summary || opt->life_prefix != 0 || window)) {
+		complain("-F goes with neither --summary, --life, --since, --until nor --last: they need the "
+			 "whole trace");
+	} else if (opt->from_start && !opt->follow) {
+		complain("--from-start only means something with -F");
+	} else if (opt->last_ns != UINT64_MAX &&
+		   (opt->since_ns != UINT64_MAX || opt->until_ns != UINT64_MAX)) {
+		complain("--last goes with neither --since nor --until");
+	} else {
+		return true;
+	}
+	return false;
+}
+
+/* ---- A snapshot ---- */
+
+/* Leaves the events that were asked for. */
+static bool events_choose(const struct trace_view *v, struct trace_batch *b)
+{
+	const struct trace_options *opt = v->opt;
+	uint64_t first = v->base_tsc, last = b->num_events > 0 ? b->events[b->num_events - 1].tsc : 0,
+		 from = 0, to = UINT64_MAX;
+	bool *keep = calloc(b->num_events + 1, sizeof(*keep));
+	size_t kept = 0, start;
+
+	if (keep == NULL) {
+		complain("out of memory");
+		return false;
+	}
+	if (opt->life_prefix != 0 &&
+	    trace_life_mark(v->r, b, opt->life_prefix, opt->life_index, keep, &start) != 0) {
+		complain("--life: no object %c%" PRIu64 " was created in this trace", opt->life_prefix,
+			 opt->life_index);
+		free(keep);
+		return false;
+	}
+	if (opt->since_ns != UINT64_MAX) {
+		uint64_t ticks = trace_ns_to_ticks(opt->since_ns, v->tsc_rate);
+		from = ticks > UINT64_MAX - first ? UINT64_MAX : first + ticks;
+	}
+	if (opt->until_ns != UINT64_MAX) {
+		uint64_t ticks = trace_ns_to_ticks(opt->until_ns, v->tsc_rate);
+		to = ticks > UINT64_MAX - first ? UINT64_MAX : first + ticks;
+	}
+	if (opt->last_ns != UINT64_MAX) {
+		uint64_t ticks = trace_ns_to_ticks(opt->last_ns, v->tsc_rate);
+		from = ticks < last ? last - ticks : 0;
+	}
+	for (size_t i = 0; i < b->num_events; i++) {
+		const struct trace_event *e = &b->events[i];
+		if ((opt->life_prefix == 0 || keep[i]) && e->tsc >= from && e->tsc <= to &&
+		    filter_match(&opt->filter, v->r, e)) {
+			b->events[kept++] = *e;
+		}
+	}
+	b->num_events = kept;
+	free(keep);
+	return true;
+}
+
+static int summary_print(struct trace_view *v, const struct trace_snapshot *s)
+{
+	struct trace_dwell *rows;
+	size_t n;
+
+	if (trace_summary_make(v->r, &s->batch, &rows, &n) != 0) {
+		complain("out of memory");
+		return 1;
+	}
+	if (v->opt->json) {
+		json_summary(v, s, rows, n);
+	} else {
+		text_header(v, s);
+		text_summary(v, rows, n);
+	}
+	free(rows);
+	return 0;
+}
+
+/* The owner column is as wide as the longest description that occurs. */
+static void owner_width_find(struct trace_view *v, const struct trace_batch *b)
+{
+	for (size_t i = 0; i < b->num_events; i++) {
+		const char *owner = trace_reader_owner(v->r, b->events[i].owner_id, b->events[i].tsc);
+		int n = owner != NULL ? (int)strlen(owner) : 0;
+		v->owner_width = n > v->owner_width ? n : v->owner_width;
+	}
+}
+
+static void events_print(struct trace_view *v, const struct trace_snapshot *s)
+{
+	if (v->opt->json) {
+		json_begin(v, s);
+		for (size_t i = 0; i < s->batch.num_events; i++) {
+			json_event(v, &s->batch, &s->batch.events[i]);
+		}
+		json_end(v);
+		return;
+	}
+	owner_width_find(v, &s->batch);
+	text_header(v, s);
+	for (size_t i = 0; i < s->batch.num_events; i++) {
+		text_event(v, &s->batch, &s->batch.events[i]);
+	}
+}
+
+static void problems_print(const struct trace_reader *r, size_t from)
+{
+	const char *problem;
+
+	for (size_t i = from; (problem = trace_reader_problem(r, i)) != NULL; i++) {
+		complain("warning: %s", problem);
+		from = i + 1;
+	}
+	if (trace_reader_num_problems(r) > from) {
+		complain("warning: and %zu more", trace_reader_num_problems(r) - from);
+	}
+}
+
+static int snapshot_run(struct trace_view *v)
+{
+	struct trace_snapshot *s;
+	struct trace_error err;
+	int status = 1;
+
+	if (trace_snapshot_take(v->r, v->opt->lcore, &s, &err) != 0) {
+		complain("%s", err.text);
+		return 1;
+	}
+	problems_print(v->r, 0);
+	v->base_tsc = s->first_tsc;
+	if (events_choose(v, &s->batch)) {
+		status = 0;
+		if (v->opt->summary) {
+			status = summary_print(v, s);
+		} else {
+			events_print(v, s);
+		}
+	}
+	trace_snapshot_free(s);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct trace_options opt = {.dir = "/dev/shm",
+				    .pid = -1,
+				    .instance = -1,
+				    .lcore = TRACE_ALL_LCORES,
+				    .since_ns = UINT64_MAX,
+				    .until_ns = UINT64_MAX,
+				    .last_ns = UINT64_MAX};
+	struct trace_error err;
+	char path[4096];
+	int c;
+
+	while ((c = getopt_long(argc, argv, "f:s:p:i:d:c:l:jtFh", long_options, NULL)) != -1) {
+		if (c == 'h') {
+			fputs(usage_text, stdout);
+			return 0;
+		}
+		if (!option_take(&opt, c, optarg)) {
+			fputs("Try varve-trace -h.\n", stderr);
+			return EXIT_USAGE;
+		}
+	}
+	if (optind < argc) {
+		complain("\"%s\" is no option; a file is given with -f", argv[optind]);
+		return EXIT_USAGE;
+	}
+	if (!options_agree(&opt)) {
+		return EXIT_USAGE;
+	}
+	if (opt.list) {
+		return files_list(&opt);
+	}
+	if (opt.remove_dead) {
+		return files_remove_dead(&opt);
+	}
+	struct trace_view v = {.opt = &opt, .out = stdout};
+	if (!file_choose(&opt, path, sizeof(path))) {
+		return 1;
+	}
+	if (trace_reader_open(path, &v.r, &err) != 0) {
+		complain("%s", err.text);
+		return 1;
+	}
+	v.tsc_rate = trace_reader_tsc_rate(v.r);
+	static char buffer[1 << 16];
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	if (opt.follow) {
+		problems_print(v.r, 0);
+	}
+	int status = opt.follow ? follow_run(&v) : snapshot_run(&v);
+	trace_reader_close(v.r);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		complain("writing failed: %s", strerror(errno));
+		status = 1;
+	}
+	return status;
+}
