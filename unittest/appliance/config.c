@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/config.h"
+
+#include <errno.h>
+
+#include "rpc/rpc.h"
+#include "unittest/unit.h"
+#include "util/log.h"
+
+struct set {
+	uint32_t value;
+};
+
+static const struct rpc_param set_params[] = {
+	RPC_PARAM(struct set, value, RPC_UINT32, RPC_REQUIRED, "a number", .max = 100),
+	RPC_PARAM_END,
+};
+
+static char calls[256];
+
+static void note(const char *method, uint32_t value)
+{
+	snprintf(calls + strlen(calls), sizeof(calls) - strlen(calls), "%s(%u) ", method, value);
+}
+
+static void rpc_startup(struct rpc_request *req, void *params)
+{
+	note("startup", ((struct set *)params)->value);
+	rpc_reply_true(req);
+}
+RPC_METHOD("test_startup", rpc_startup, struct set, set_params, RPC_STARTUP, "Start-up only")
+
+static void rpc_runtime(struct rpc_request *req, void *params)
+{
+	uint32_t value = ((struct set *)params)->value;
+
+	note("runtime", value);
+	if (value == 13) {
+		rpc_error(req, -EEXIST, "%u is taken", value);
+	} else {
+		rpc_reply_true(req);
+	}
+}
+RPC_METHOD("test_runtime", rpc_runtime, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time")
+
+static char error[CONFIG_ERROR_MAX];
+
+static int parse(const char *text, struct config *c)
+{
+	error[0] = '\0';
+	return config_parse("x.json", text, strlen(text), c, error);
+}
+
+static void check_error_holds(const char *words)
+{
+	char list[256], *save;
+
+	snprintf(list, sizeof(list), "%s", words);
+	for (char *w = strtok_r(list, "|", &save); w != NULL; w = strtok_r(NULL, "|", &save)) {
+		if (strstr(error, w) == NULL) {
+			printf("\"%s\" is not in: %s\n", w, error);
+			CU_FAIL("the error lacks a word");
+		}
+	}
+}
+
+static void check_malformed(const char *text, const char *words)
+{
+	struct config c;
+
+	CU_ASSERT_EQUAL(parse(text, &c), -EINVAL);
+	check_error_holds(words);
+}
+
+static bool never(void)
+{
+	return false;
+}
+
+static bool always(void)
+{
+	return true;
+}
+
+static void test_entries_come_in_order(void)
+{
+	struct config c;
+
+	CU_ASSERT_EQUAL_FATAL(
+		parse("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m1\",\"params\":{"
+		      "\"x\":1}},"
+		      "{\"method\":\"m2\"}]},{\"subsystem\":\"b\",\"config\":null},{\"subsystem\":\"c\","
+		      "\"config\":"
+		      "[[{\"method\":\"m3\"},{\"method\":\"m4\",\"params\":null}],{\"method\":\"m5\"}]}]}",
+		      &c),
+		0);
+	CU_ASSERT_EQUAL_FATAL(c.n_entries, 5);
+	CU_ASSERT_STRING_EQUAL(c.entries[0].subsystem, "a");
+	CU_ASSERT_STRING_EQUAL(c.entries[0].method, "m1");
+	CU_ASSERT_EQUAL(json_integer_value(json_object_get(c.entries[0].params, "x")), 1);
+	CU_ASSERT_EQUAL(c.entries[1].index, 1);
+	CU_ASSERT_STRING_EQUAL(c.entries[2].subsystem, "c");
+	CU_ASSERT_STRING_EQUAL(c.entries[4].method, "m5");
+	config_free(&c);
+}
+
+static void test_a_wrong_shape_is_named(void)
+{
+	check_malformed("", "x.json|line 1");
+	check_malformed("{", "x.json|line 1");
+	check_malformed("[]", "x.json|subsystems");
+	check_malformed("{\"subsystems\":{}}", "subsystems");
+	check_malformed("{\"subsystems\":[1]}", "subsystems[0]");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":5}]}", "\"a\"|array");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[5]}]}", "\"a\"|config[0]");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\"},{}]}]}",
+			"\"a\"|config[1]|method");
+	check_malformed(
+		"{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\",\"params\":[]}]}]}",
+		"config[0]|(m)|params");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[[[]]]}]}", "config[0]");
+}
+
+#define ENTRY(method_, params_) "{\"method\":\"" method_ "\",\"params\":{" params_ "}}"
+#define FILE_OF(entries_)       "{\"subsystems\":[{\"subsystem\":\"s\",\"config\":[" entries_ "]}]}"
+
+static void test_unknown_methods_and_parameters_are_found_before_any_is_called(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(parse(FILE_OF(ENTRY("test_runtime", "\"value\":1") "," ENTRY("nosuch", "")), &c), 0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), -EINVAL);
+	check_error_holds("x.json|\"s\"|config[1]|nosuch|--json-ignore-init-errors");
+	config_free(&c);
+	CU_ASSERT_EQUAL(parse(FILE_OF(ENTRY("test_runtime", "\"value\":101")), &c), 0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), -EINVAL);
+	check_error_holds("config[0]|test_runtime|\"value\"|101|100");
+	config_free(&c);
+	CU_ASSERT_STRING_EQUAL(calls, "");
+}
+
+static void test_phases_run_what_belongs_to_them(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(
+		parse(FILE_OF(ENTRY("test_runtime", "\"value\":1") "," ENTRY(
+			      "test_startup", "\"value\":2") "," ENTRY("test_runtime", "\"value\":3")),
+		      &c),
+		0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, false, false, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "startup(2) ");
+	CU_ASSERT_EQUAL(config_run(&c, true, false, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "startup(2) runtime(1) runtime(3) ");
+	config_free(&c);
+}
+
+static void test_a_failing_method_ends_the_loading_unless_errors_are_ignored(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(
+		parse(FILE_OF(ENTRY("test_runtime", "\"value\":13") "," ENTRY("test_runtime", "\"value\":2")),
+		      &c),
+		0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, true, false, never, error), -EINVAL);
+	check_error_holds("x.json|\"s\"|config[0]|test_runtime|13 is taken");
+	CU_ASSERT_STRING_EQUAL(calls, "runtime(13) ");
+	CU_ASSERT_EQUAL(config_run(&c, true, true, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "runtime(13) runtime(13) runtime(2) ");
+	config_free(&c);
+}
+
+static void test_what_is_wrong_can_be_left_out(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(parse(FILE_OF(ENTRY("nosuch", "") "," ENTRY("test_runtime", "\"value\":2")), &c), 0);
+	CU_ASSERT_EQUAL(config_check(&c, true, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, true, true, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "runtime(2) ");
+	config_free(&c);
+}
+
+static void test_a_stop_ends_the_loading(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(parse(FILE_OF(ENTRY("test_runtime", "\"value\":1")), &c), 0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, true, false, always, error), -ECANCELED);
+	CU_ASSERT_STRING_EQUAL(calls, "");
+	config_free(&c);
+}
+
+static void test_a_missing_file_is_named(void)
+{
+	struct config c;
+
+	CU_ASSERT_EQUAL(config_read("/no/such/file.json", &c, error), -ENOENT);
+	check_error_holds("/no/such/file.json");
+	CU_ASSERT_EQUAL(config_read("/tmp", &c, error), -EINVAL);
+}
+
+static int quiet(void)
+{
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	return 0;
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_entries_come_in_order),
+	UNIT(test_a_wrong_shape_is_named),
+	UNIT(test_unknown_methods_and_parameters_are_found_before_any_is_called),
+	UNIT(test_phases_run_what_belongs_to_them),
+	UNIT(test_a_failing_method_ends_the_loading_unless_errors_are_ignored),
+	UNIT(test_what_is_wrong_can_be_left_out),
+	UNIT(test_a_stop_ends_the_loading),
+	UNIT(test_a_missing_file_is_named),
+	UNIT_END,
+};
+
+UNIT_MAIN("appliance_config", tests, quiet, NULL)

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/lifecycle.h"
+#include "unittest/unit.h"
+
+static void test_a_start_leads_to_running(void)
+{
+	enum appliance_state state = APPLIANCE_INIT;
+
+	for (int steps = 0; state != APPLIANCE_RUNNING && steps < APPLIANCE_STATES; steps++) {
+		int next = appliance_next_state(state, APPLIANCE_DONE);
+		CU_ASSERT_TRUE_FATAL(next >= 0);
+		state = (enum appliance_state)next;
+	}
+	CU_ASSERT_EQUAL(state, APPLIANCE_RUNNING);
+}
+
+static void test_waiting_for_rpc_is_between_rpc_and_config(void)
+{
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_RPC, APPLIANCE_PAUSE), APPLIANCE_WAIT);
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_WAIT, APPLIANCE_DONE), APPLIANCE_CONFIG);
+}
+
+static void test_a_stop_passes_through_stopping(void)
+{
+	const enum appliance_state from[] = {APPLIANCE_WAIT, APPLIANCE_CONFIG, APPLIANCE_RUNNING};
+
+	for (int i = 0; i < 3; i++) {
+		CU_ASSERT_EQUAL(appliance_next_state(from[i], APPLIANCE_STOP), APPLIANCE_STOPPING);
+	}
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_STOPPING, APPLIANCE_DONE), APPLIANCE_STOPPED);
+}
+
+static void test_an_error_at_the_start_is_a_failure(void)
+{
+	const enum appliance_state from[] = {APPLIANCE_INIT, APPLIANCE_ENV, APPLIANCE_THREADS, APPLIANCE_RPC,
+					     APPLIANCE_CONFIG};
+
+	for (int i = 0; i < 5; i++) {
+		CU_ASSERT_EQUAL(appliance_next_state(from[i], APPLIANCE_ERROR), APPLIANCE_FAILED);
+	}
+}
+
+static void test_nothing_follows_the_end(void)
+{
+	for (int e = APPLIANCE_DONE; e <= APPLIANCE_ERROR; e++) {
+		CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_STOPPED, (enum appliance_event)e), -1);
+		CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_FAILED, (enum appliance_event)e), -1);
+	}
+}
+
+static void test_every_state_has_a_name(void)
+{
+	for (int s = 0; s < APPLIANCE_STATES; s++) {
+		CU_ASSERT_PTR_NOT_NULL(appliance_state_name((enum appliance_state)s));
+	}
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_start_leads_to_running),
+	UNIT(test_waiting_for_rpc_is_between_rpc_and_config),
+	UNIT(test_a_stop_passes_through_stopping),
+	UNIT(test_an_error_at_the_start_is_a_failure),
+	UNIT(test_nothing_follows_the_end),
+	UNIT(test_every_state_has_a_name),
+	UNIT_END,
+};
+
+UNIT_MAIN("appliance_lifecycle", tests, NULL, NULL)

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The modules on top of others: delay and error. */
+#include "unittest/bdev/fixture.h"
+
+#include <errno.h>
+
+#include "env_dpdk/env.h"
+
+static uint8_t buf[8192] __attribute__((aligned(4096)));
+static char error[BDEV_ERROR_MAX];
+
+static struct bdev_delay_opts delay_opts(const char *name, const char *base, uint64_t read_us,
+					 uint64_t write_us)
+{
+	return (struct bdev_delay_opts){
+		.name = name, .base_bdev_name = base, .latency_us = {read_us, read_us, write_us, write_us}};
+}
+
+static uint64_t timed_us(struct user *u, enum bdev_io_type type)
+{
+	uint64_t start = env_ticks();
+	CU_ASSERT_EQUAL(user_io(u, type, type == BDEV_IO_FLUSH ? NULL : buf, 0, 1), 0);
+	return env_ticks_to_ns(env_ticks() - start) / 1000;
+}
+
+static void test_delay_holds_io_back_and_passes_data_through(void)
+{
+	struct user u;
+	uint8_t out[512], in[512];
+
+	make_malloc("m0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "m0", 5000, 10000);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL(bdev_num_blocks(bdev_find("d0")), 100);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d0", true, fixture_thread(0)), 0);
+	memset(out, 3, sizeof(out));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, out, 9, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, in, 9, 1), 0);
+	CU_ASSERT_EQUAL(memcmp(in, out, 512), 0);
+	CU_ASSERT_TRUE(timed_us(&u, BDEV_IO_READ) >= 5000); /* never early */
+	CU_ASSERT_TRUE(timed_us(&u, BDEV_IO_WRITE) >= 10000);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, in, 100, 1), NVME_SC_LBA_RANGE | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("d0", BDEV_DELAY_P99_READ, 20000, error), 0);
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("d0", BDEV_DELAY_AVG_READ, 20000, error), 0);
+	CU_ASSERT_TRUE(timed_us(&u, BDEV_IO_READ) >= 20000);
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("d0", BDEV_DELAY_P99_READ, 1, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "p99_read_latency 1"));
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("m0", BDEV_DELAY_P99_READ, 1, error), -ENODEV);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("m0"), NULL), BDEV_CLAIM_NONE);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
+static void test_delay_says_what_is_wrong(void)
+{
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "nowhere", 1, 1);
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -ENODEV);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "'nowhere'"));
+	opts = delay_opts("d0", "n0", 10, 10);
+	opts.latency_us[BDEV_DELAY_P99_WRITE] = 9;
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "p99_write_latency 9"));
+	opts = delay_opts("d0", "n0", 10, 10);
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), 0);
+	opts.name = "d1";
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EPERM);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "claimed by d0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+static struct request *submit(struct user *u, enum bdev_io_type type, struct iovec *iov)
+{
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, type, iov, iov != NULL, 0, iov != NULL);
+	request_submit(r);
+	return r;
+}
+
+static uint16_t finish(struct request *r)
+{
+	uint16_t status = request_wait(r) ? r->status : 0xffff;
+	if (status != 0xffff) {
+		request_free(r);
+	}
+	return status;
+}
+
+static struct iovec one_block = {buf, 512};
+
+static bool is_with_module(void *arg)
+{
+	return ((struct request *)arg)->io->state == BDEV_IO_MODULE;
+}
+
+static void test_reset_and_abort_reach_io_that_is_held_back(void)
+{
+	struct user u;
+
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 1000000000, 1000000000);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d0", true, fixture_thread(0)), 0);
+	struct request *a = submit(&u, BDEV_IO_READ, &one_block), *b = submit(&u, BDEV_IO_WRITE, &one_block);
+	CU_ASSERT_TRUE(fixture_poll(is_with_module, b));
+	struct request *abort = request_new(&u);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = a->io;
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->cdw0, 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(finish(a), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_RESET, NULL, 0, 0), 0);
+	CU_ASSERT_EQUAL(finish(b), NVME_SC_ABORT_REQ);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+static void test_stack_goes_when_its_base_goes(void)
+{
+	struct user u;
+
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 1, 1), opts2 = delay_opts("d1", "d0", 1, 1);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts2, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d1", true, fixture_thread(0)), 0);
+	u.close_on_remove = true;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buf, 0, 1), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	CU_ASSERT_EQUAL(u.removes, 1);
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	CU_ASSERT_PTR_NULL(bdev_find("d1"));
+}
+
+static void test_delay_follows_a_resize_of_its_base(void)
+{
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 1, 1);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL(bdev_null_resize("n0", 2, error), 0);
+	CU_ASSERT_EQUAL(bdev_num_blocks(bdev_find("d0")), 4096);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* More at once than a channel has children for its base. */
+static void test_a_crowd_waits_for_children(void)
+{
+	struct request *r[300];
+	struct user u;
+
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 100, 100),
+			       opts2 = delay_opts("d1", "d0", 200, 200);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts2, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d1", true, fixture_thread(0)), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		r[i] = submit(&u, BDEV_IO_READ, &one_block);
+	}
+	for (unsigned i = 0; i < 300; i++) {
+		CU_ASSERT_EQUAL(finish(r[i]), 0);
+	}
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* --- error --- */
+
+static void make_error(struct user *u)
+{
+	char name[256];
+
+	make_malloc("m0", 512, 100);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("m0", NULL, name, error), 0);
+	CU_ASSERT_STRING_EQUAL(name, "EE_m0");
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "EE_m0", true, fixture_thread(1)), 0);
+}
+
+static void unmake_error(struct user *u)
+{
+	user_close(u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_m0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
+static void inject(enum bdev_io_type type, enum bdev_error_kind kind, uint32_t num)
+{
+	const struct bdev_error_injection in = {.type = type,
+						.kind = kind,
+						.num = num,
+						.corrupt_offset = 7,
+						.corrupt_value = 0xff,
+						.sct = NVME_SCT_MEDIA,
+						.sc = NVME_SC_READ_ERROR};
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &in, error), 0);
+}
+
+static void test_injected_failures_hit_so_many_of_their_type(void)
+{
+	struct user u;
+
+	make_error(&u);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), 0);
+	inject(BDEV_IO_READ, BDEV_ERROR_FAILURE, 2);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buf, 0, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), NVME_SC_INTERNAL);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), NVME_SC_INTERNAL);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), 0);
+	inject(BDEV_IO_READ, BDEV_ERROR_NVME_FAILURE, 1);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1),
+			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR));
+	inject(BDEV_IO_INVALID, BDEV_ERROR_FAILURE, 1); /* all types, one each */
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), NVME_SC_INTERNAL);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 1), NVME_SC_INTERNAL);
+	const struct bdev_error_injection clear = {.clear = true};
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &clear, error), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buf, 0, 1), 0);
+	unmake_error(&u);
+}
+
+static void test_injected_corruption_changes_one_byte(void)
+{
+	struct user u;
+	uint8_t out[512], in[512], disk[512];
+
+	make_error(&u);
+	memset(out, 1, sizeof(out));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, out, 0, 1), 0);
+	inject(BDEV_IO_READ, BDEV_ERROR_CORRUPT_DATA, 1);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, in, 0, 1), 0);
+	CU_ASSERT_EQUAL(in[7], 0xfe);
+	in[7] = 1;
+	CU_ASSERT_EQUAL(memcmp(in, out, 512), 0);
+	inject(BDEV_IO_WRITE, BDEV_ERROR_CORRUPT_DATA, 1);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, out, 0, 1), 0);
+	CU_ASSERT_EQUAL(out[7], 1); /* the writer's own is as it was */
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, disk, 0, 1), 0);
+	CU_ASSERT_EQUAL(disk[7], 0xfe);
+	unmake_error(&u);
+}
+
+static void test_io_short_of_resources_is_tried_again(void)
+{
+	struct user u;
+	struct bdev_stat s;
+
+	make_error(&u);
+	inject(BDEV_IO_READ, BDEV_ERROR_NOMEM, 3);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), 0);
+	bdev_get_stat(bdev_find("EE_m0"), &s);
+	CU_ASSERT_EQUAL(s.nomem_waits, 1);
+	unmake_error(&u);
+}
+
+static void test_pending_io_hangs_until_resumed_or_reset(void)
+{
+	struct user u;
+
+	make_error(&u);
+	inject(BDEV_IO_READ, BDEV_ERROR_PENDING, 2);
+	struct request *r = submit(&u, BDEV_IO_READ, &one_block);
+	CU_ASSERT_TRUE(fixture_poll(is_with_module, r));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buf, 1, 1), 0);
+	CU_ASSERT_FALSE(atomic_load(&r->done));
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_EQUAL(finish(r), 0);
+	r = submit(&u, BDEV_IO_READ, &one_block);
+	CU_ASSERT_TRUE(fixture_poll(is_with_module, r));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_RESET, NULL, 0, 0), 0);
+	CU_ASSERT_EQUAL(finish(r), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("m0", error), -ENODEV);
+	unmake_error(&u);
+}
+
+static void test_injection_says_what_is_wrong(void)
+{
+	struct user u;
+	struct bdev_error_injection in = {.type = BDEV_IO_READ, .kind = BDEV_ERROR_CORRUPT_DATA, .num = 1};
+
+	make_error(&u);
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &in, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "corrupt_value"));
+	in.num = 0;
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &in, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "num"));
+	in = (struct bdev_error_injection){.kind = BDEV_ERROR_NVME_FAILURE, .num = 1, .sct = 8};
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &in, error), -EINVAL);
+	CU_ASSERT_EQUAL(bdev_error_inject("m0", &in, error), -ENODEV);
+	CU_ASSERT_EQUAL(bdev_error_create("nowhere", NULL, NULL, error), -ENODEV);
+	unmake_error(&u);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_delay_holds_io_back_and_passes_data_through),
+	UNIT(test_delay_says_what_is_wrong),
+	UNIT(test_reset_and_abort_reach_io_that_is_held_back),
+	UNIT(test_stack_goes_when_its_base_goes),
+	UNIT(test_delay_follows_a_resize_of_its_base),
+	UNIT(test_a_crowd_waits_for_children),
+	UNIT(test_injected_failures_hit_so_many_of_their_type),
+	UNIT(test_injected_corruption_changes_one_byte),
+	UNIT(test_io_short_of_resources_is_tried_again),
+	UNIT(test_pending_io_hangs_until_resumed_or_reset),
+	UNIT(test_injection_says_what_is_wrong),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_vbdev", tests, fixture_start, fixture_stop)

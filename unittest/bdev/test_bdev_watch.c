@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rate limits, histograms, queue depth, what is in flight and for how long. */
+#include "unittest/bdev/fixture.h"
+
+#include <errno.h>
+
+#include "env_dpdk/env.h"
+
+static uint8_t buf[65536] __attribute__((aligned(4096)));
+
+/* --- Users that keep some I/Os going until told to stop --- */
+
+struct load {
+	struct user user;
+	struct bdev_io *io[4];
+	struct iovec iov;
+	atomic_bool stop;
+	atomic_uint in_flight, done;
+};
+
+static void load_next(struct bdev_io *io, void *arg)
+{
+	struct load *l = arg;
+
+	atomic_fetch_add(&l->done, io->status == 0);
+	if (atomic_load(&l->stop) || io->status != 0) {
+		atomic_fetch_sub(&l->in_flight, 1);
+		fixture_wake();
+	} else {
+		bdev_submit(io);
+	}
+}
+
+static void load_go(void *arg)
+{
+	struct load *l = arg;
+
+	for (unsigned i = 0; i < 4; i++) {
+		bdev_submit(l->io[i]);
+	}
+}
+
+static void load_start(struct load *l, const char *bdev, enum bdev_io_type type, unsigned thread,
+		       uint64_t blocks)
+{
+	memset(l, 0, sizeof(*l));
+	CU_ASSERT_EQUAL_FATAL(user_open(&l->user, bdev, true, fixture_thread(thread)), 0);
+	l->iov = (struct iovec){buf, blocks * bdev_block_size(bdev_find(bdev))};
+	atomic_store(&l->in_flight, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		l->io[i] = aligned_alloc(64, bdev_io_size());
+		memset(l->io[i], 0, bdev_io_size());
+		bdev_io_init(l->io[i], l->user.desc, l->user.ch, load_next, l);
+		bdev_io_set_rw(l->io[i], type, &l->iov, 1, 0, blocks);
+	}
+	thread_send(l->user.thread, load_go, l);
+}
+
+static bool load_is_over(void *arg)
+{
+	return atomic_load(&((struct load *)arg)->in_flight) == 0;
+}
+
+static void load_stop(struct load *l)
+{
+	atomic_store(&l->stop, true);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(load_is_over, l));
+	for (unsigned i = 0; i < 4; i++) {
+		free(l->io[i]);
+	}
+	user_close(&l->user);
+}
+
+/* --- Rate limits --- */
+
+static bool never(void *arg)
+{
+	return false;
+}
+
+/* How many I/Os four threads get done per second, counted over about 300 ms after the first burst. */
+static double rate(const char *bdev, enum bdev_io_type type, uint64_t blocks)
+{
+	static struct load l[4];
+	unsigned done[2] = {0};
+	uint64_t at[2];
+
+	for (unsigned i = 0; i < 4; i++) {
+		load_start(&l[i], bdev, type, i, blocks);
+	}
+	for (unsigned k = 0; k < 2; k++) {
+		thread_control_wait(never, NULL, k == 0 ? 50000 : 300000);
+		at[k] = env_ticks();
+		for (unsigned i = 0; i < 4; i++) {
+			done[k] += atomic_load(&l[i].done);
+		}
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		load_stop(&l[i]);
+	}
+	return (done[1] - done[0]) * (double)env_ticks_hz() / (double)(at[1] - at[0]);
+}
+
+/* A machine that runs other things lets less through, never more: the lower bound is generous. */
+#define ASSERT_RATE(rate_, limit_)                                                                           \
+	do {                                                                                                 \
+		double rate_is_ = (rate_);                                                                   \
+		if (rate_is_ > (limit_)*1.15 || rate_is_ < (limit_)*0.5) {                                   \
+			printf("%s:%d: %.0f for a limit of %.0f\n", __FILE__, __LINE__, rate_is_,            \
+			       (double)(limit_));                                                            \
+			CU_FAIL("the rate is off its limit");                                                \
+		}                                                                                            \
+	} while (0)
+
+static void test_io_rate_is_limited_over_all_threads(void)
+{
+	make_null("n0", 4096, 1000);
+	struct bdev *b = bdev_find("n0");
+	struct bdev_qos_limits got;
+
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_ios_per_sec = 5000}), 0);
+	bdev_get_qos_limits(b, &got);
+	CU_ASSERT_EQUAL(got.rw_ios_per_sec, 5000);
+	ASSERT_RATE(rate("n0", BDEV_IO_READ, 1), 5000);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_ios_per_sec = 300}), 0);
+	ASSERT_RATE(rate("n0", BDEV_IO_WRITE, 1), 300);
+	struct bdev_stat s;
+	bdev_get_stat(b, &s);
+	CU_ASSERT_TRUE(s.qos_waits > 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_TRUE(rate("n0", BDEV_IO_READ, 1) > 20000);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+static void test_byte_rates_are_limited_by_direction(void)
+{
+	make_null("n0", 4096, 1000);
+	struct bdev *b = bdev_find("n0");
+
+	/* An I/O of 64 KiB overdraws a bucket of 20 ms: it goes, and is paid for. */
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.r_bytes_per_sec = 8 << 20}), 0);
+	ASSERT_RATE(rate("n0", BDEV_IO_READ, 16), 128);
+	CU_ASSERT_TRUE(rate("n0", BDEV_IO_WRITE, 16) > 20000);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.w_bytes_per_sec = 40 << 20}), 0);
+	ASSERT_RATE(rate("n0", BDEV_IO_WRITE, 16), 640);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_bytes_per_sec = 40 << 20,
+									 .rw_ios_per_sec = 500}),
+			0);
+	ASSERT_RATE(rate("n0", BDEV_IO_READ, 16), 500);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+static void test_lifting_a_limit_lets_waiting_io_go(void)
+{
+	struct user u;
+	struct iovec iov = {buf, 4096};
+	struct request *r[3];
+
+	make_null("n0", 4096, 1000);
+	CU_ASSERT_EQUAL(
+		bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_bytes_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		r[i] = request_new(&u);
+		bdev_io_set_rw(r[i]->io, BDEV_IO_READ, &iov, 1, 0, 1);
+		request_submit(r[i]);
+	}
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 1), 0); /* no data: not limited */
+	CU_ASSERT_FALSE(atomic_load(&r[2]->done));
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){0}), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_TRUE_FATAL(request_wait(r[i]));
+		CU_ASSERT_EQUAL(r[i]->status, 0);
+		request_free(r[i]);
+	}
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* What #3606 is about: many changes while four cores do I/O. */
+static void test_limits_may_be_changed_often_under_load(void)
+{
+	static struct load l[4];
+
+	make_null("n0", 4096, 1000);
+	for (unsigned i = 0; i < 4; i++) {
+		load_start(&l[i], "n0", BDEV_IO_READ, i, 1);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		CU_ASSERT_EQUAL(
+			bdev_set_qos_limits(bdev_find("n0"),
+					    &(struct bdev_qos_limits){.rw_ios_per_sec = i % 3 * 1000}),
+			0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		load_stop(&l[i]);
+	}
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* --- Histograms --- */
+
+static uint64_t total(const struct bdev_histogram *h)
+{
+	uint64_t n = 0;
+	for (uint32_t i = 0; i < h->num_buckets; i++) {
+		n += h->buckets[i];
+	}
+	return n;
+}
+
+static void test_histogram_counts_every_io_of_its_type(void)
+{
+	const struct bdev_histogram_opts opts = {.type = BDEV_IO_READ};
+	struct user u[2];
+
+	make_malloc("m0", 4096, 100);
+	struct bdev *b = bdev_find("m0");
+	CU_ASSERT_PTR_NULL(bdev_get_histogram(b));
+	CU_ASSERT_EQUAL_FATAL(user_open(&u[0], "m0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(bdev_enable_histogram(b, &opts), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u[1], "m0", true, fixture_thread(1)), 0); /* joins later */
+	for (unsigned i = 0; i < 10; i++) {
+		CU_ASSERT_EQUAL(user_io(&u[i % 2], BDEV_IO_READ, buf, i, 1), 0);
+		CU_ASSERT_EQUAL(user_io(&u[i % 2], BDEV_IO_WRITE, buf, i, 1), 0);
+	}
+	user_close(&u[1]); /* what it counted stays */
+	struct bdev_histogram *h = bdev_get_histogram(b);
+	CU_ASSERT_EQUAL(total(h), 10);
+	CU_ASSERT_EQUAL(h->buckets[0], 0); /* exact times: no read takes no time at all */
+	bdev_histogram_free(h);
+	bdev_disable_histogram(b);
+	CU_ASSERT_PTR_NULL(bdev_get_histogram(b));
+	user_close(&u[0]);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
+static void test_histogram_buckets_join_without_gap(void)
+{
+	struct bdev_histogram_opts opts = {.granularity = 4, .min_ns = 1000, .max_ns = 1000000000};
+
+	make_null("n0", 4096, 100);
+	struct bdev *b = bdev_find("n0");
+	CU_ASSERT_EQUAL(bdev_enable_histogram(b, &opts), 0);
+	struct bdev_histogram *h = bdev_get_histogram(b);
+	CU_ASSERT_EQUAL(h->shift, 4);
+	CU_ASSERT_EQUAL(h->num_buckets, (uint32_t)(h->max_range - h->min_range) << 4);
+	CU_ASSERT_EQUAL(bdev_histogram_start(h, 0), 0);
+	CU_ASSERT_TRUE(bdev_histogram_start(h, 16) <= env_ticks_hz() / 1000000);
+	CU_ASSERT_TRUE(bdev_histogram_start(h, h->num_buckets - 1) >= env_ticks_hz() / 2);
+	for (uint32_t i = 1; i < h->num_buckets; i++) {
+		CU_ASSERT_TRUE(bdev_histogram_start(h, i) > bdev_histogram_start(h, i - 1));
+		uint64_t width = bdev_histogram_start(h, i) - bdev_histogram_start(h, i - 1);
+		CU_ASSERT_TRUE(width * 8 <= bdev_histogram_start(h, i) || i <= 32);
+	}
+	bdev_histogram_free(h);
+	opts.granularity = 10;
+	CU_ASSERT_EQUAL(bdev_enable_histogram(b, &opts), -EINVAL);
+	opts.granularity = 0;
+	opts.min_ns = opts.max_ns;
+	CU_ASSERT_EQUAL(bdev_enable_histogram(b, &opts), -EINVAL);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* --- What is in flight --- */
+
+struct collected {
+	unsigned n;
+	struct bdev_inflight one[8];
+};
+
+static bool collect(void *arg, const struct bdev_inflight *one)
+{
+	struct collected *c = arg;
+	c->one[c->n++] = *one;
+	return c->n < 8;
+}
+
+struct late {
+	unsigned n;
+	struct bdev_inflight one;
+	atomic_bool told;
+};
+
+static void on_late(void *arg, struct bdev *b, const struct bdev_inflight *one)
+{
+	struct late *l = arg;
+	l->n++;
+	l->one = *one;
+	set_done(&l->told);
+}
+
+static bool has_depth_2(void *bdev)
+{
+	struct bdev_qd_sampling s;
+	bdev_get_qd_sampling(bdev, &s);
+	return s.queue_depth == 2 && s.weighted_io_time_us >= 2000;
+}
+
+static void test_what_is_in_flight_can_be_listed_sampled_and_timed(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 64);
+	struct user u[2];
+	struct iovec iov = {buf, 1024};
+	struct collected c = {0};
+	struct late late = {0};
+	struct bdev_qd_sampling s;
+
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	bdev_set_qd_sampling_period(&t->bdev, 1000);
+	bdev_set_timeout(&t->bdev, 20000, on_late, &late);
+	struct request *r[2];
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT_EQUAL_FATAL(user_open(&u[i], "t0", true, fixture_thread(i)), 0);
+		r[i] = request_new(&u[i]);
+		bdev_io_set_rw(r[i]->io, i == 0 ? BDEV_IO_READ : BDEV_IO_WRITE, &iov, 1, 10 + i, 2);
+		request_submit(r[i]);
+	}
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 2));
+	bdev_for_each_inflight(&t->bdev, collect, &c);
+	CU_ASSERT_EQUAL_FATAL(c.n, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned k = c.one[i].io == r[1]->io;
+		CU_ASSERT_PTR_EQUAL(c.one[i].io, r[k]->io);
+		CU_ASSERT_PTR_EQUAL(c.one[i].ctx, r[k]);
+		CU_ASSERT_EQUAL(c.one[i].type, k == 0 ? BDEV_IO_READ : BDEV_IO_WRITE);
+		CU_ASSERT_EQUAL(c.one[i].offset_blocks, 10 + k);
+		CU_ASSERT_EQUAL(c.one[i].num_blocks, 2);
+		CU_ASSERT_EQUAL(c.one[i].state, BDEV_IO_MODULE);
+		CU_ASSERT_EQUAL(c.one[i].thread_id, thread_id(fixture_thread(k)));
+	}
+	CU_ASSERT_TRUE(fixture_poll(has_depth_2, &t->bdev));
+	CU_ASSERT_TRUE(fixture_wait(&late.told));
+	CU_ASSERT_TRUE(late.one.age_ticks >= env_us_to_ticks(20000));
+	CU_ASSERT_TRUE(late.one.io == r[0]->io || late.one.io == r[1]->io);
+	bdev_set_timeout(&t->bdev, 0, NULL, NULL);
+	unsigned told = late.n;
+	testdev_release(t, &u[0], 0);
+	testdev_release(t, &u[1], 0);
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT_TRUE(request_wait(r[i]));
+		request_free(r[i]);
+	}
+	CU_ASSERT_EQUAL(late.n, told);
+	bdev_set_qd_sampling_period(&t->bdev, 0);
+	bdev_get_qd_sampling(&t->bdev, &s);
+	CU_ASSERT_EQUAL(s.period_us, 0);
+	user_close(&u[0]);
+	user_close(&u[1]);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_io_rate_is_limited_over_all_threads),
+	UNIT(test_byte_rates_are_limited_by_direction),
+	UNIT(test_lifting_a_limit_lets_waiting_io_go),
+	UNIT(test_limits_may_be_changed_often_under_load),
+	UNIT(test_histogram_counts_every_io_of_its_type),
+	UNIT(test_histogram_buckets_join_without_gap),
+	UNIT(test_what_is_in_flight_can_be_listed_sampled_and_timed),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_watch", tests, fixture_start, fixture_stop)

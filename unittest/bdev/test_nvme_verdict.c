@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The pure parts of NVMe bdevs: what a completion means, and which commands may be passed through. */
+#include "bdev/nvme_internal.h"
+#include "unittest/unit.h"
+
+static const struct nvme_verdict_facts facts = {.repeatable = true, .retry_limit = 3, .crdt = {5, 20, 300}};
+
+static enum nvme_verdict verdict(uint16_t status, struct nvme_verdict_facts f, uint32_t *delay_ms)
+{
+	uint32_t ignored;
+
+	return nvme_io_verdict(status, &f, delay_ms ? delay_ms : &ignored);
+}
+
+static void test_success_and_lasting_errors_are_final(void)
+{
+	CU_ASSERT_EQUAL(verdict(0, facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(GENERIC, INTERNAL), facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, LBA_RANGE), facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, READ_ERROR), facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, COMPARE_FAILED), facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_REQ), facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, RESERVATION_CONFLICT), facts, NULL), NVME_VERDICT_DONE);
+}
+
+static void test_what_is_lost_with_its_queue_pair_goes_again(void)
+{
+	struct nvme_verdict_facts f = facts;
+
+	f.retries = 200; /* that is another count */
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), NVME_VERDICT_LOST);
+	f.aborting = true;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), NVME_VERDICT_DONE);
+	f = facts;
+	f.repeatable = false;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL), NVME_VERDICT_DONE);
+}
+
+static void test_passing_errors_are_tried_again_so_often(void)
+{
+	static const uint16_t passing[] = {
+		NVME_ST(GENERIC, CMD_INTERRUPTED), NVME_ST(GENERIC, NS_NOT_READY),  NVME_ST(GENERIC, INTERNAL),
+		NVME_ST(PATH, ANA_INACCESSIBLE),   NVME_ST(PATH, ANA_TRANSITION),   NVME_ST(PATH, CTRL_PATH_ERROR),
+		NVME_ST(GENERIC, TRAN_TPORT_ERROR)};
+	struct nvme_verdict_facts f = facts;
+
+	for (unsigned i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
+		f.retries = 2;
+		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), NVME_VERDICT_RETRY);
+		f.retries = 3;
+		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), NVME_VERDICT_DONE);
+	}
+	f.retry_limit = -1;
+	f.retries = 255;
+	CU_ASSERT_EQUAL(verdict(passing[0], f, NULL), NVME_VERDICT_RETRY);
+}
+
+static void test_controller_says_how_long_to_wait(void)
+{
+	uint32_t delay_ms;
+
+	for (uint16_t crd = 1; crd <= 3; crd++) {
+		CU_ASSERT_EQUAL(verdict((uint16_t)(NVME_SC_CMD_INTERRUPTED | crd << 11), facts, &delay_ms), NVME_VERDICT_RETRY);
+		CU_ASSERT_EQUAL(delay_ms, facts.crdt[crd - 1] * 100u);
+	}
+	CU_ASSERT_EQUAL(verdict(NVME_SC_CMD_INTERRUPTED, facts, &delay_ms), NVME_VERDICT_RETRY);
+	CU_ASSERT(delay_ms > 0 && delay_ms < 100);
+}
+
+static void test_commands_of_the_driver_are_not_passed_through(void)
+{
+	static const uint8_t own[] = {nvme_admin_delete_sq, nvme_admin_create_sq,  nvme_admin_delete_cq, nvme_admin_create_cq,
+				      nvme_admin_abort_cmd, nvme_admin_async_event, nvme_admin_dbbuf,	 nvme_admin_fabrics};
+	static const uint8_t features[] = {NVME_FEAT_FID_NUM_QUEUES, NVME_FEAT_FID_ASYNC_EVENT, NVME_FEAT_FID_KATO};
+	struct nvme_sqe cmd = {0};
+
+	for (unsigned i = 0; i < sizeof(own); i++) {
+		cmd.opcode = own[i];
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	}
+	for (unsigned i = 0; i < sizeof(features); i++) {
+		cmd = (struct nvme_sqe){.opcode = nvme_admin_set_features, .cdw10 = htole32(features[i])};
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		cmd.opcode = nvme_admin_get_features;
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), 0);
+	}
+	cmd = (struct nvme_sqe){.opcode = nvme_admin_get_log_page};
+	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), 0);
+}
+
+static void check_length(uint8_t opcode, uint32_t cdw10, uint32_t cdw12, uint64_t right)
+{
+	struct nvme_sqe cmd = {.opcode = opcode, .cdw10 = htole32(cdw10), .cdw12 = htole32(cdw12)};
+
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right, 512), 0);
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right + 4, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	if (right >= 4) {
+		CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right - 4, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	}
+}
+
+static void test_data_of_a_passed_command_must_be_what_the_controller_will_move(void)
+{
+	check_length(nvme_cmd_read, 0, 0, 512);
+	check_length(nvme_cmd_write, 0, 0xffff, 512 * 65536ull);
+	check_length(nvme_cmd_write, 0, 1 | UINT32_C(1) << 30, 1024); /* FUA */
+	check_length(nvme_cmd_compare, 0, 7, 4096);
+	check_length(nvme_cmd_flush, 0, 9, 0);
+	check_length(nvme_cmd_write_zeroes, 0, 9, 0);
+	check_length(nvme_cmd_dsm, 255, 0, 4096);
+	check_length(nvme_cmd_resv_report, 0xff, 0, 1024);
+	check_length(nvme_cmd_resv_report, UINT32_MAX, 0, UINT64_C(4) << 32);
+	check_length(nvme_cmd_resv_release, 0, 0, 8);
+	struct nvme_sqe vendor = {.opcode = 0x99};
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&vendor, 512, 512), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_success_and_lasting_errors_are_final),
+	UNIT(test_what_is_lost_with_its_queue_pair_goes_again),
+	UNIT(test_passing_errors_are_tried_again_so_often),
+	UNIT(test_controller_says_how_long_to_wait),
+	UNIT(test_commands_of_the_driver_are_not_passed_through),
+	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_nvme_verdict", tests, NULL, NULL)

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model of an NVMe controller, for the driver's tests: registers in memory, admin and I/O commands, completion queues with their
+ * phase, and faults on demand. The driver under test is the real one; only the border to the hardware (nvme/pcie.h) is the model's.
+ *
+ * The model runs when model_step() is called: from a poller of the thread that drives the queues, or from a loop of the test.
+ * It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in our address space, which the
+ * border's translation gives away as they are. */
+#ifndef UNITTEST_NVME_MODEL_H
+#define UNITTEST_NVME_MODEL_H
+
+#include "nvme/pcie.h"
+
+#define MODEL_QUEUES     5 /* admin and four for I/O */
+#define MODEL_NAMESPACES 4
+#define MODEL_AERS       4
+
+/* What a fault does to a command. */
+enum model_fault_kind {
+	MODEL_FAULT_NONE,
+	MODEL_FAULT_NO_ANSWER,   /* it is never completed (an Abort does complete it) */
+	MODEL_FAULT_DEAF,        /* never, and an Abort neither */
+	MODEL_FAULT_LATE,        /* completed when model_release() is called */
+	MODEL_FAULT_STATUS,      /* completed with `status` */
+	MODEL_FAULT_BAD_PHASE,   /* its completion carries the phase that is already there: not seen */
+	MODEL_FAULT_UNKNOWN_CID, /* its completion is for another command id, which is not outstanding */
+	MODEL_FAULT_HUGE_CID,    /* ... which is beyond the queue */
+	MODEL_FAULT_DUPLICATE,   /* completed twice */
+	MODEL_FAULT_CFS,         /* CSTS.CFS is set instead */
+	MODEL_FAULT_REMOVED,     /* the device is pulled out instead */
+};
+struct model_fault {
+	enum model_fault_kind kind;
+	int qid;        /* -1: any */
+	int opcode;     /* -1: any */
+	unsigned skip;  /* so many commands that fit pass first */
+	unsigned count; /* then so many are hit */
+	uint16_t status;
+};
+
+struct model_queue {
+	uint64_t sq, cq; /* addresses; 0: not there */
+	uint16_t sq_size, cq_size, sq_head, cq_tail;
+	bool phase;
+	uint32_t last_tail, last_head; /* of the doorbells */
+	bool fused;		       /* the first of a pair came: its status and command id */
+	uint16_t fused_status, fused_cid;
+};
+
+struct model_held {
+	uint16_t qid, cid;
+	struct nvme_sqe sqe;
+	enum model_fault_kind kind;
+};
+
+struct model_ns {
+	bool active;
+	uint64_t blocks;
+	uint8_t block_shift;
+	uint16_t md_size;
+	uint8_t *data, *md; /* NULL: reads give what lies there, writes go nowhere */
+};
+
+struct model {
+	volatile uint8_t *regs; /* a page of registers and one of doorbells */
+	size_t regs_len;
+	bool open, removed, bus_master, ready;
+	bool refuse_disable; /* CSTS.RDY stays set */
+	bool refuse_enable;  /* ... stays clear */
+	bool shadow_offered, sgl_offered, no_open;
+	unsigned resets, vectors_wanted, vectors; /* vectors: how many there are */
+	int vector_fds[MODEL_QUEUES];
+	bool vector_on[MODEL_QUEUES];
+	unsigned vector_switches;
+	uint32_t cc;
+	struct model_queue queues[MODEL_QUEUES];
+	uint64_t shadow, event_idx;
+	struct model_ns ns[MODEL_NAMESPACES]; /* [0]: nsid 1 */
+	struct model_fault fault;
+	struct model_held held[256];
+	unsigned num_held;
+	uint16_t aer_cids[MODEL_AERS];
+	unsigned num_aers;
+	uint64_t commands[256], admin_commands[256]; /* by opcode */
+	uint64_t prp_commands, sgl_commands;
+	uint64_t doorbells;  /* changes of the doorbells seen */
+	char violation[128]; /* what the driver did against the specification; "" so far nothing */
+	uint64_t (*noise)(void *arg, unsigned bits); /* fuzzing: random bits for every answer; NULL: none */
+	void *noise_arg;
+	uint32_t vendor_device;
+};
+
+/* A fresh one, as after power-on: 2 namespaces of 512 and 4096 bytes per block, each 4 MiB of data. */
+void model_init(struct model *m);
+void model_fini(struct model *m);
+extern struct model *model_current; /* what the border opens */
+extern const struct pcie_border model_border;
+
+/* Does what there is to do; the number of commands taken and answered. */
+unsigned model_step(struct model *m);
+/* Completes what a fault has held back. */
+void model_release(struct model *m);
+/* The registers read as all ones from now on. */
+void model_remove(struct model *m);
+/* An asynchronous event (dword 0 of its completion), if the host has asked for one. */
+bool model_event(struct model *m, uint32_t dw0);
+/* Completes a command; the driver's view of a completion can be forged by calling it with anything. */
+void model_complete(struct model *m, unsigned qid, uint16_t cid, uint16_t status, uint32_t dw0);
+
+#endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A local controller's life: coming up, failing, being reset, being pulled out. */
+#include "unittest/nvme/fixture.h"
+
+#include <errno.h>
+#include <string.h>
+
+static volatile uint32_t *reg(uint32_t offset)
+{
+	return (volatile uint32_t *)(fx.model.regs + offset);
+}
+
+static void set_fault(enum model_fault_kind kind, int qid, int opcode, unsigned count, uint16_t status)
+{
+	fx.model.fault = (struct model_fault){
+		.kind = kind, .qid = qid, .opcode = opcode, .count = count, .status = status};
+}
+
+static void test_controller_becomes_ready_with_its_namespaces(void)
+{
+	fx_begin();
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(ns);
+	CU_ASSERT_EQUAL(ns->block_size, 512);
+	CU_ASSERT_EQUAL(ns->num_blocks, 8192);
+	CU_ASSERT_EQUAL(ns->uuid[15], 1);
+	ns = nvme_ctrlr_next_ns(fx.ctrlr, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(ns);
+	CU_ASSERT_EQUAL(ns->block_size, 4096);
+	CU_ASSERT_EQUAL(ns->md_size, 16);
+	CU_ASSERT_EQUAL(nvme_ctrlr_io_queues(fx.ctrlr), MODEL_QUEUES - 1);
+	CU_ASSERT_EQUAL(nvme_ctrlr_max_transfer(fx.ctrlr), 131072);
+	CU_ASSERT_EQUAL(fx.model.num_aers, MODEL_AERS);
+	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_keep_alive], 0);
+	fx_end();
+	CU_ASSERT_EQUAL(fx.model.cc & 1, 0); /* left disabled ... */
+	CU_ASSERT(!fx.model.bus_master);     /* ... and off the bus */
+}
+
+static void test_controller_that_firmware_left_enabled_is_disabled_first(void)
+{
+	fx_begin();
+	*reg(NVME_REG_CC) = 1 | 6 << 16 | 4 << 20;
+	fx.model.cc = *reg(NVME_REG_CC);
+	*reg(NVME_REG_CSTS) = 1;
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_EQUAL(fx.model.resets, 1);
+	fx_end();
+}
+
+static void test_controller_in_a_fatal_state_is_reset(void)
+{
+	fx_begin();
+	*reg(NVME_REG_CC) = 1 | 6 << 16 | 4 << 20;
+	fx.model.cc = *reg(NVME_REG_CC);
+	*reg(NVME_REG_CSTS) = 2;
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	fx_end();
+}
+
+static void test_controller_that_was_enabled_but_never_gets_ready_is_disabled(void)
+{
+	fx_begin();
+	*reg(NVME_REG_CC) = 1 | 6 << 16 | 4 << 20;
+	fx.model.cc = *reg(NVME_REG_CC);
+	*reg(NVME_REG_CSTS) = 0;
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	fx_end();
+}
+
+static void test_controller_that_never_becomes_ready_fails_and_says_so(void)
+{
+	fx_begin();
+	fx.model.refuse_enable = true;
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.failed, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvme_ctrlr_last_error(fx.ctrlr), "wait for ready: no answer within"));
+	fx_end();
+}
+
+static void test_controller_that_cannot_be_disabled_is_cut_off_the_bus(void)
+{
+	fx_begin_ready(15);
+	fx.model.refuse_disable = true;
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 8), 0);
+	set_fault(MODEL_FAULT_DEAF, 1, -1, 1, 0);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0);
+	CU_ASSERT(FX_WAIT(fx.down == 1));
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	CU_ASSERT_EQUAL(fx.io[0].status & 0x7ff, NVME_SC_ABORT_QUEUE);
+	CU_ASSERT(fx.model.resets >= 1); /* by the border's reset */
+	fx.model.refuse_disable = false;
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	fx_end();
+}
+
+static void test_device_that_cannot_be_opened_is_an_error_at_once(void)
+{
+	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:09.0"};
+	char error[NVME_ERROR_MAX] = "";
+
+	fx_begin();
+	fx.model.no_open = true;
+	CU_ASSERT_PTR_NULL(nvme_ctrlr_create(&trid, &fx.opts, error));
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "0000:00:09.0"));
+	fx_end();
+}
+
+static void test_registers_that_end_before_the_doorbells_are_refused(void)
+{
+	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:04.0"};
+	char error[NVME_ERROR_MAX] = "";
+
+	fx_begin();
+	fx.model.regs_len = 4096;
+	CU_ASSERT_PTR_NULL(nvme_ctrlr_create(&trid, &fx.opts, error));
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "BAR 0"));
+	fx.model.regs_len = 8192;
+	fx_end();
+}
+
+static void test_doorbell_stride_beyond_the_registers_is_refused(void)
+{
+	fx_begin();
+	*reg(NVME_REG_CAP + 4) |= 15; /* DSTRD: 128 KiB apart */
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.failed, 1);
+	fx_end();
+}
+
+static void test_each_refused_admin_command_fails_the_attempt(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_identify, nvme_admin_set_features};
+
+	for (unsigned i = 0; i < sizeof(opcodes); i++) {
+		fx_begin();
+		set_fault(MODEL_FAULT_STATUS, 0, opcodes[i], 1, NVME_ST(GENERIC, INTERNAL));
+		fx_connect();
+		CU_ASSERT_EQUAL(fx.failed, 1);
+		CU_ASSERT_PTR_NOT_NULL(strstr(nvme_ctrlr_last_error(fx.ctrlr), "internal error"));
+		fx_end();
+	}
+}
+
+static void test_admin_command_without_answer_fails_the_attempt(void)
+{
+	fx_begin();
+	fx_be_quick();
+	set_fault(MODEL_FAULT_NO_ANSWER, 0, nvme_admin_identify, 1, 0);
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.failed, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvme_ctrlr_last_error(fx.ctrlr), "identify: no answer within 200 ms"));
+	fx_end();
+}
+
+static void test_failed_attempt_is_repeated_while_there_is_time(void)
+{
+	fx_begin();
+	fx.opts.loss_timeout_s = -1;
+	set_fault(MODEL_FAULT_STATUS, 0, nvme_admin_identify, 2, NVME_ST(GENERIC, INTERNAL));
+	fx_connect();
+	CU_ASSERT(FX_WAIT(fx.ready == 1));
+	CU_ASSERT_EQUAL(fx.retry, 2);
+	fx_end();
+}
+
+static void test_garbage_on_the_admin_queue_fails_the_attempt(void)
+{
+	static const enum model_fault_kind kinds[] = {MODEL_FAULT_HUGE_CID, MODEL_FAULT_DUPLICATE,
+						      MODEL_FAULT_CFS};
+
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		fx_begin();
+		fx_be_quick();
+		set_fault(kinds[i], 0, nvme_admin_set_features, 1, 0);
+		fx_connect();
+		CU_ASSERT_EQUAL(fx.failed, 1);
+		CU_ASSERT(nvme_ctrlr_last_error(fx.ctrlr)[0] != '\0');
+		fx_end();
+	}
+}
+
+static void test_reset_on_request_comes_up_again(void)
+{
+	fx_begin();
+	fx_connect();
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), -EBUSY);
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	CU_ASSERT_EQUAL(fx.down, 1);
+	CU_ASSERT_EQUAL(fx.model.resets, 1);
+	fx_end();
+}
+
+static void test_fatal_status_resets_the_controller(void)
+{
+	fx_begin();
+	fx_connect();
+	fx_be_quick();
+	*reg(NVME_REG_CSTS) |= 2;
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	CU_ASSERT_EQUAL(fx.down, 1);
+	fx_end();
+}
+
+static void test_controller_that_lost_its_readiness_is_reset(void)
+{
+	fx_begin();
+	fx_connect();
+	fx_be_quick();
+	*reg(NVME_REG_CSTS) = 0;
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	fx_end();
+}
+
+static struct {
+	unsigned done;
+	uint16_t status;
+} admin;
+
+static void admin_done(void *arg, const struct nvme_cqe *cqe)
+{
+	admin.done++;
+	admin.status = nvme_cqe_status(cqe);
+}
+
+static void test_admin_command_without_answer_resets_and_is_completed(void)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_get_features};
+
+	fx_begin();
+	fx_connect();
+	fx_be_quick();
+	set_fault(MODEL_FAULT_DEAF, 0, nvme_admin_get_features, 1, 0);
+	admin.done = 0;
+	CU_ASSERT_EQUAL(nvme_ctrlr_admin(fx.ctrlr, &cmd, NULL, 0, false, admin_done, NULL), 0);
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	CU_ASSERT_EQUAL(admin.done, 1);
+	CU_ASSERT_EQUAL(admin.status, NVME_SC_ABORT_QUEUE);
+	fx_end();
+}
+
+static void test_events_of_the_controller_arrive(void)
+{
+	fx_begin();
+	fx_connect();
+	CU_ASSERT(model_event(&fx.model, 1 | 1 << 8 | 2 << 16)); /* SMART, temperature, log page 2 */
+	CU_ASSERT(FX_WAIT(fx.logs == 1));
+	fx.model.ns[2] = (struct model_ns){.active = true, .blocks = 100, .block_shift = 12};
+	CU_ASSERT(FX_WAIT(fx.model.num_aers == MODEL_AERS));
+	CU_ASSERT(model_event(&fx.model, 2 | 4 << 16)); /* notice, namespaces changed */
+	CU_ASSERT(FX_WAIT(fx.ns_changed == 1));
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 2);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(ns);
+	CU_ASSERT_EQUAL(ns->num_blocks, 100);
+	fx_end();
+}
+
+static void test_removed_device_is_noticed_and_left_alone(void)
+{
+	fx_begin();
+	fx_connect();
+	fx_be_quick();
+	model_remove(&fx.model);
+	CU_ASSERT(FX_WAIT(fx.removed == 1));
+	CU_ASSERT_EQUAL(nvme_ctrlr_state(fx.ctrlr), NVME_CTRLR_REMOVED);
+	CU_ASSERT_EQUAL(fx.down, 0);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), -EBUSY);
+	fx_end();
+}
+
+static void test_device_removed_while_it_comes_up_is_noticed(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_identify, nvme_admin_set_features};
+
+	for (unsigned i = 0; i < sizeof(opcodes); i++) {
+		fx_begin();
+		fx_be_quick();
+		set_fault(MODEL_FAULT_REMOVED, 0, opcodes[i], 1, 0);
+		fx_connect();
+		CU_ASSERT_EQUAL(fx.ready, 0);
+		CU_ASSERT_EQUAL(fx.failed + fx.removed, 1);
+		fx_end();
+	}
+}
+
+static void test_device_that_is_gone_already_is_told_as_removed(void)
+{
+	fx_begin();
+	model_remove(&fx.model);
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.removed, 1);
+	fx_end();
+}
+
+static void test_removal_is_told_once_also_during_a_reset(void)
+{
+	fx_begin();
+	fx_connect();
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0);
+	nvme_ctrlr_removed(fx.ctrlr);
+	nvme_ctrlr_removed(fx.ctrlr);
+	CU_ASSERT(FX_WAIT(fx.removed == 1));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	fx_end();
+}
+
+static void test_removal_is_told_also_of_a_controller_that_has_failed(void)
+{
+	fx_begin();
+	set_fault(MODEL_FAULT_STATUS, 0, nvme_admin_identify, 1, NVME_ST(GENERIC, INTERNAL));
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.failed, 1);
+	nvme_ctrlr_removed(fx.ctrlr);
+	CU_ASSERT(FX_WAIT(fx.removed == 1));
+	fx_end();
+}
+
+static void test_destroying_in_the_middle_of_coming_up_ends(void)
+{
+	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:04.0"};
+	char error[NVME_ERROR_MAX];
+
+	fx_begin();
+	set_fault(MODEL_FAULT_NO_ANSWER, 0, nvme_admin_set_features, 1, 0);
+	fx.ctrlr = nvme_ctrlr_create(&trid, &fx.opts, error);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.ctrlr);
+	CU_ASSERT(FX_WAIT(fx.model.num_held == 1));
+	fx_end();
+}
+
+static void test_shadow_doorbells_that_are_refused_are_done_without(void)
+{
+	fx_begin();
+	fx.model.shadow_offered = true;
+	set_fault(MODEL_FAULT_STATUS, 0, nvme_admin_dbbuf, 1, NVME_ST(GENERIC, INTERNAL));
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 8), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	fx_end();
+}
+
+static void test_stripe_of_a_drive_with_that_quirk_is_a_boundary(void)
+{
+	fx_begin();
+	fx.model.vendor_device = 0x8086 | 0x0953u << 16;
+	fx_connect();
+	CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 0)->optimal_boundary_blocks, (4096 << 5) / 512);
+	fx_end();
+	fx_begin();
+	fx_connect();
+	CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 0)->optimal_boundary_blocks, 0);
+	fx_end();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_controller_becomes_ready_with_its_namespaces),
+	UNIT(test_controller_that_firmware_left_enabled_is_disabled_first),
+	UNIT(test_controller_in_a_fatal_state_is_reset),
+	UNIT(test_controller_that_was_enabled_but_never_gets_ready_is_disabled),
+	UNIT(test_controller_that_never_becomes_ready_fails_and_says_so),
+	UNIT(test_controller_that_cannot_be_disabled_is_cut_off_the_bus),
+	UNIT(test_device_that_cannot_be_opened_is_an_error_at_once),
+	UNIT(test_registers_that_end_before_the_doorbells_are_refused),
+	UNIT(test_doorbell_stride_beyond_the_registers_is_refused),
+	UNIT(test_each_refused_admin_command_fails_the_attempt),
+	UNIT(test_admin_command_without_answer_fails_the_attempt),
+	UNIT(test_failed_attempt_is_repeated_while_there_is_time),
+	UNIT(test_garbage_on_the_admin_queue_fails_the_attempt),
+	UNIT(test_reset_on_request_comes_up_again),
+	UNIT(test_fatal_status_resets_the_controller),
+	UNIT(test_controller_that_lost_its_readiness_is_reset),
+	UNIT(test_admin_command_without_answer_resets_and_is_completed),
+	UNIT(test_events_of_the_controller_arrive),
+	UNIT(test_removed_device_is_noticed_and_left_alone),
+	UNIT(test_device_removed_while_it_comes_up_is_noticed),
+	UNIT(test_device_that_is_gone_already_is_told_as_removed),
+	UNIT(test_removal_is_told_once_also_during_a_reset),
+	UNIT(test_removal_is_told_also_of_a_controller_that_has_failed),
+	UNIT(test_destroying_in_the_middle_of_coming_up_ends),
+	UNIT(test_shadow_doorbells_that_are_refused_are_done_without),
+	UNIT(test_stripe_of_a_drive_with_that_quirk_is_a_boundary),
+	UNIT_END,
+};
+UNIT_MAIN("nvme_pcie_ctrlr", tests, fx_setup, fx_teardown)

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O on a local controller: data, doorbells, interrupts, and all that a drive can do wrong. */
+#include "unittest/nvme/fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#define ABORTED_QUEUE(i_) ((fx.io[i_].status & 0x7ff) == NVME_SC_ABORT_QUEUE)
+
+static void set_fault(enum model_fault_kind kind, int opcode, unsigned skip, unsigned count, uint16_t status)
+{
+	fx.model.fault = (struct model_fault){
+		.kind = kind, .qid = 1, .opcode = opcode, .skip = skip, .count = count, .status = status};
+}
+
+/* Ready, with timeouts that are soon over. */
+static void begin_quick(void)
+{
+	fx_begin();
+	fx_connect();
+	fx_be_quick();
+	fx_create_qpair(15);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
+}
+
+static void fill(uint8_t *p, size_t len, uint8_t seed)
+{
+	for (size_t i = 0; i < len; i++) {
+		p[i] = (uint8_t)(seed + i * 7 + (i >> 8));
+	}
+}
+
+static void test_data_is_written_and_read(void)
+{
+	fx_begin_ready(15);
+	fill(fx.io[0].buf, 16384, 3);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_write, 1, 100, 32), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].status, 0);
+	CU_ASSERT_EQUAL(memcmp(fx.model.ns[0].data + 100 * 512, fx.io[0].buf, 16384), 0);
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 100, 32), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(memcmp(fx.io[1].buf, fx.io[0].buf, 16384), 0);
+	CU_ASSERT_EQUAL(fx.model.prp_commands > 0, 1);
+	fx_end();
+}
+
+static void test_scattered_data_goes_by_sgl(void)
+{
+	fx_begin_ready(15);
+	struct fx_io *io = &fx.io[0];
+	fill(io->buf, 16384, 9);
+	/* 4096 bytes in pieces of odd length, from the end to the beginning */
+	size_t lengths[] = {1, 511, 1024, 2047, 513}, at = 16384;
+	uint8_t expected[4096], *e = expected;
+	for (unsigned i = 0; i < 5; i++) {
+		at -= lengths[i] + 100;
+		io->iov[i] = (struct iovec){.iov_base = io->buf + at, .iov_len = lengths[i]};
+		memcpy(e, io->buf + at, lengths[i]);
+		e += lengths[i];
+	}
+	uint64_t before = fx.model.sgl_commands;
+	CU_ASSERT_EQUAL(fx_submit_pieces(0, nvme_cmd_write, 2, 5, 1, 5), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(io->status, 0);
+	CU_ASSERT_EQUAL(fx.model.sgl_commands, before + 1);
+	CU_ASSERT_EQUAL(memcmp(fx.model.ns[1].data + 5 * 4096, expected, 4096), 0);
+	fx_end();
+}
+
+static void test_scattered_data_is_refused_by_drives_without_sgls(void)
+{
+	fx_begin();
+	fx.model.sgl_offered = false;
+	fx_connect();
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(nvme_ctrlr_max_segments(fx.ctrlr), 1);
+	struct fx_io *io = &fx.io[0];
+	io->iov[0] = (struct iovec){.iov_base = io->buf, .iov_len = 512};
+	io->iov[1] = (struct iovec){.iov_base = io->buf + 2048, .iov_len = 512};
+	CU_ASSERT_EQUAL(fx_submit_pieces(0, nvme_cmd_write, 1, 5, 2, 2), -EINVAL);
+	CU_ASSERT_EQUAL(nvme_qpair_outstanding(fx.qpair), 0);
+	fx_end();
+}
+
+static void test_metadata_goes_with_the_data(void)
+{
+	fx_begin_ready(15);
+	uint8_t *md = fx.io[2].buf;
+	fill(md, 64, 77);
+	fx.io[0].req->md = NULL;
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_write, 2, 8, 4), 0);
+	fx_run();
+	/* once more, by hand: fx_submit() knows no metadata */
+	struct nvme_request *req = fx.io[0].req;
+	req->md = md;
+	req->md_len = 64;
+	fx.io[0].completions = 0;
+	CU_ASSERT_EQUAL(nvme_qpair_submit(fx.qpair, req), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	CU_ASSERT_EQUAL(fx.io[0].status, 0);
+	CU_ASSERT_EQUAL(memcmp(fx.model.ns[1].md + 8 * 16, md, 64), 0);
+	req->md = md + 1;
+	CU_ASSERT_EQUAL(nvme_qpair_submit(fx.qpair, req), -EINVAL); /* MPTR is aligned to a dword */
+	fx_end();
+}
+
+static void test_status_of_a_command_is_handed_on(void)
+{
+	fx_begin_ready(15);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 8190, 8), 0);
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_flush, 1, 0, 1), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].status, NVME_ST_DNR(GENERIC, LBA_RANGE));
+	CU_ASSERT_EQUAL(fx.io[1].status, 0);
+	fx_end();
+}
+
+static void test_queue_takes_as_many_as_it_has_entries(void)
+{
+	fx_begin_ready(8);
+	poller_pause(fx.model_poller);
+	for (unsigned i = 0; i < 8; i++) {
+		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+	}
+	CU_ASSERT_EQUAL(fx_submit(8, nvme_cmd_read, 1, 8, 1), -EAGAIN);
+	CU_ASSERT_EQUAL(nvme_qpair_outstanding(fx.qpair), 8);
+	fx_run();
+	CU_ASSERT_EQUAL(fx_submit(8, nvme_cmd_read, 1, 8, 1), 0);
+	fx_run();
+	poller_resume(fx.model_poller);
+	fx_end();
+}
+
+static void test_queues_wrap_around_for_a_long_time(void)
+{
+	fx_begin_ready(7);
+	for (unsigned round = 0; round < 200; round++) {
+		for (unsigned i = 0; i < 7; i++) {
+			CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+		}
+		fx_run();
+	}
+	CU_ASSERT_EQUAL(fx.io[6].completions, 200);
+	fx_end();
+}
+
+static void test_doorbell_is_rung_once_for_many_commands(void)
+{
+	fx_begin_ready(63);
+	poller_pause(fx.model_poller);
+	struct pcie_qpair *q = to_pcie_qpair(fx.qpair);
+	uint64_t before = q->doorbells;
+	for (unsigned i = 0; i < 60; i++) {
+		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+	}
+	CU_ASSERT_EQUAL(q->doorbells, before);
+	nvme_qpair_flush(fx.qpair);
+	nvme_qpair_flush(fx.qpair);
+	CU_ASSERT_EQUAL(q->doorbells, before + 1);
+	model_step(&fx.model);
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 60);
+	CU_ASSERT(q->doorbells <= before + 2);
+	poller_resume(fx.model_poller);
+	fx_end();
+}
+
+static void test_poll_handles_no_more_than_asked(void)
+{
+	fx_begin_ready(15);
+	poller_pause(fx.qpair_poller);
+	for (unsigned i = 0; i < 10; i++) {
+		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+	}
+	nvme_qpair_flush(fx.qpair);
+	CU_ASSERT_EQUAL(model_step(&fx.model), 10);
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 4), 4);
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 6);
+	poller_resume(fx.qpair_poller);
+	fx_end();
+}
+
+static void test_shadow_doorbells_spare_the_registers(void)
+{
+	fx_begin();
+	fx.model.shadow_offered = true;
+	fx_connect();
+	fx_create_qpair(15);
+	struct pcie_qpair *q = to_pcie_qpair(fx.qpair);
+	uint64_t before = q->doorbells;
+	for (unsigned round = 0; round < 50; round++) {
+		for (unsigned i = 0; i < 10; i++) {
+			CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+		}
+		fx_run();
+	}
+	CU_ASSERT_EQUAL(fx.io[9].completions, 50);
+	/* the model says by its event index that it looks by itself, except while it stands where it looked last */
+	CU_ASSERT(q->doorbells - before <= 150);
+	fx_end();
+}
+
+static void test_interrupt_wakes_who_has_armed(void)
+{
+	fx_begin();
+	fx.model.vectors_wanted = MODEL_QUEUES;
+	fx_connect();
+	fx_create_qpair(15);
+	poller_pause(fx.qpair_poller);
+	poller_pause(fx.model_poller);
+	struct pollfd p = {.fd = nvme_qpair_fd(fx.qpair), .events = POLLIN};
+	CU_ASSERT_FATAL(p.fd >= 0);
+	CU_ASSERT(!nvme_qpair_arm(fx.qpair));
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	nvme_qpair_flush(fx.qpair);
+	CU_ASSERT_EQUAL(poll(&p, 1, 0), 0);
+	model_step(&fx.model);
+	CU_ASSERT_EQUAL(poll(&p, 1, 0), 1);
+	CU_ASSERT(nvme_qpair_arm(fx.qpair)); /* something slipped in */
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 1);
+	CU_ASSERT(!nvme_qpair_arm(fx.qpair));
+	CU_ASSERT_EQUAL(poll(&p, 1, 0), 0); /* read empty */
+	poller_resume(fx.qpair_poller);
+	poller_resume(fx.model_poller);
+	fx_end();
+}
+
+static void test_interrupts_go_off_while_there_is_work(void)
+{
+	fx_begin();
+	fx.model.vectors_wanted = MODEL_QUEUES;
+	fx_connect();
+	fx_create_qpair(15);
+	nvme_qpair_arm(fx.qpair);
+	CU_ASSERT(fx.model.vector_on[1]);
+	for (unsigned i = 0; i < 100; i++) {
+		CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+		fx_run();
+	}
+	CU_ASSERT(!fx.model.vector_on[1]);
+	fx_end();
+}
+
+/* Faults. */
+
+static void test_command_without_answer_is_aborted(void)
+{
+	begin_quick();
+	set_fault(MODEL_FAULT_NO_ANSWER, nvme_cmd_read, 0, 1, 0);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.io[0].completions == 1));
+	CU_ASSERT_EQUAL(fx.io[0].status, NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_abort_cmd], 1);
+	CU_ASSERT_EQUAL(fx.down, 0);
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.io[1].completions == 1));
+	CU_ASSERT_EQUAL(fx.io[1].status, 0);
+	fx_end();
+}
+
+static void test_command_that_even_abort_does_not_end_resets_the_controller(void)
+{
+	begin_quick();
+	set_fault(MODEL_FAULT_DEAF, nvme_cmd_read, 0, 1, 0);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.down == 1));
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	CU_ASSERT(ABORTED_QUEUE(0));
+	CU_ASSERT_EQUAL(fx.io[1].status, 0);
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.io[0].completions == 2));
+	CU_ASSERT_EQUAL(fx.io[0].status, 0);
+	fx_end();
+}
+
+static void test_late_answer_is_an_answer(void)
+{
+	fx_begin_ready(15);
+	set_fault(MODEL_FAULT_LATE, nvme_cmd_read, 0, 2, 0);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(fx_submit(2, nvme_cmd_read, 1, 0, 1), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].completions + fx.io[1].completions, 0);
+	CU_ASSERT_EQUAL(fx.io[2].completions, 1);
+	model_release(&fx.model);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	CU_ASSERT_EQUAL(fx.io[0].status, 0);
+	fx_end();
+}
+
+static void test_bad_phase_is_no_completion(void)
+{
+	begin_quick();
+	set_fault(MODEL_FAULT_BAD_PHASE, nvme_cmd_read, 0, 1, 0);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.down == 1)); /* Abort finds nothing to abort */
+	CU_ASSERT(ABORTED_QUEUE(0));
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	fx_end();
+}
+
+static void expect_reset_by(enum model_fault_kind kind)
+{
+	fx_begin_ready(15);
+	for (unsigned i = 0; i < 4; i++) {
+		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+	}
+	fx_run(); /* command ids 0 to 3 have been used, and are free */
+	set_fault(MODEL_FAULT_LATE, -1, 0, 3, 0);
+	for (unsigned i = 4; i < 7; i++) {
+		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_write, 1, i, 1), 0);
+	}
+	fx_run();
+	set_fault(kind, nvme_cmd_read, 0, 1, 0);
+	fx.ctrlr->opts.admin_timeout_ms = 200; /* has its health looked at soon */
+	nvme_ctrlr_start_watch(fx.ctrlr);
+	CU_ASSERT_EQUAL(fx_submit(7, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.down + fx.removed == 1));
+	for (unsigned i = 4; i < 7; i++) {
+		CU_ASSERT_EQUAL(fx.io[i].completions, 1);
+		CU_ASSERT(ABORTED_QUEUE(i));
+	}
+	CU_ASSERT(FX_WAIT(fx.ready == 2 || fx.removed));
+	fx_end();
+}
+
+static void test_completion_with_an_impossible_id_resets_the_controller(void)
+{
+	expect_reset_by(MODEL_FAULT_HUGE_CID);
+}
+
+static void test_duplicate_completion_resets_the_controller(void)
+{
+	expect_reset_by(MODEL_FAULT_DUPLICATE);
+}
+
+static void test_fatal_status_under_io_resets_the_controller(void)
+{
+	expect_reset_by(MODEL_FAULT_CFS);
+}
+
+static void test_removal_under_io_completes_everything(void)
+{
+	expect_reset_by(MODEL_FAULT_REMOVED);
+	CU_ASSERT_EQUAL(fx.removed, 1);
+	CU_ASSERT_EQUAL(fx.ready, 1);
+}
+
+static void test_nothing_is_given_back_before_the_drive_is_disabled(void)
+{
+	fx_begin_ready(15);
+	poller_pause(fx.model_poller);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
+	nvme_qpair_flush(fx.qpair);
+	struct nvme_cqe *cqe = &to_pcie_qpair(fx.qpair)->cq[0];
+	*cqe = (struct nvme_cqe){.cid = 0x7777, .status = 1}; /* a forged completion */
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), -ENXIO);
+	CU_ASSERT_EQUAL(nvme_qpair_submit(fx.qpair, fx.io[2].req), -ENXIO);
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), -ENXIO);
+	CU_ASSERT_EQUAL(fx.io[0].completions, 0); /* the drive may still write to its buffer */
+	poller_resume(fx.model_poller);
+	CU_ASSERT(FX_WAIT(fx.down == 1));
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	CU_ASSERT_EQUAL(fx.model.resets, 1);
+	fx_end();
+}
+
+static void test_stopping_under_io_completes_everything(void)
+{
+	fx_begin_ready(15);
+	set_fault(MODEL_FAULT_DEAF, -1, 0, 5, 0);
+	for (unsigned i = 0; i < 5; i++) {
+		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
+	}
+	fx_run();
+	fx_end(); /* counts the completions */
+	CU_ASSERT(ABORTED_QUEUE(4));
+	CU_ASSERT_EQUAL(fx.down, 0);
+}
+
+static void test_queue_id_is_used_again(void)
+{
+	fx_begin_ready(15);
+	for (unsigned i = 0; i < 10; i++) {
+		nvme_qpair_stop(fx.qpair, NULL, NULL);
+		break;
+	}
+	CU_ASSERT(FX_WAIT(fx.model.queues[1].cq == 0));
+	struct nvme_qpair *q = fx.qpair;
+	poller_unregister(&fx.qpair_poller);
+	nvme_qpair_abort_all(q);
+	nvme_qpair_destroy(q);
+	fx_create_qpair(31);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
+	CU_ASSERT_EQUAL(nvme_qpair_id(fx.qpair), 1);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	fx_end();
+}
+
+static void fault_admin(enum model_fault_kind kind, int opcode, uint16_t status)
+{
+	fx.model.fault =
+		(struct model_fault){.kind = kind, .qid = 0, .opcode = opcode, .count = 1, .status = status};
+}
+
+static void test_queue_that_cannot_be_deleted_resets_the_controller(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_delete_sq, nvme_admin_delete_cq};
+	static const enum model_fault_kind kinds[] = {MODEL_FAULT_STATUS, MODEL_FAULT_DEAF,
+						      MODEL_FAULT_REMOVED};
+
+	for (unsigned i = 0; i < 6; i++) {
+		fx_begin_ready(15);
+		set_fault(MODEL_FAULT_DEAF, -1, 0, 1, 0);
+		CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+		fx_run();
+		fx.close_by_event = false;
+		fx_be_quick();
+		fault_admin(kinds[i / 2], opcodes[i % 2], NVME_ST(GENERIC, INTERNAL));
+		fx_end();
+		CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	}
+}
+
+static void test_queue_that_is_refused_is_an_error_to_its_creator_only(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_create_cq, nvme_admin_create_sq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		fx_begin();
+		fx_connect();
+		fault_admin(MODEL_FAULT_STATUS, opcodes[i], NVME_ST(CMD_SPECIFIC, QID_INVALID));
+		fx_create_qpair(15);
+		CU_ASSERT(fx.create_error < 0);
+		CU_ASSERT_PTR_NULL(fx.qpair);
+		CU_ASSERT_EQUAL(fx.down, 0);
+		fx_end();
+	}
+}
+
+static void test_queue_whose_creation_is_late_is_not_freed_under_the_drive(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_create_cq, nvme_admin_create_sq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		fx_begin();
+		fx.opts.connect_timeout_ms = 100;
+		fx_connect();
+		fault_admin(MODEL_FAULT_LATE, opcodes[i], 0);
+		fx_create_qpair(15); /* times out */
+		CU_ASSERT(fx.create_error < 0);
+		model_release(&fx.model); /* now the drive has the queue: its memory must still be there */
+		CU_ASSERT(fx.model.queues[1].cq != 0);
+		memset((void *)(uintptr_t)fx.model.queues[1].cq, 0, 64);
+		fx_end();
+	}
+}
+
+static void test_connection_lost_while_a_queue_is_created_is_an_error_to_its_creator(void)
+{
+	fx_begin();
+	fx_connect();
+	fx_be_quick();
+	fault_admin(MODEL_FAULT_REMOVED, nvme_admin_create_sq, 0);
+	fx_create_qpair(15);
+	CU_ASSERT(fx.create_error < 0);
+	CU_ASSERT(FX_WAIT(fx.removed == 1));
+	fx_end();
+}
+
+static void test_more_queues_than_granted_are_refused(void)
+{
+	fx_begin();
+	fx.opts.io_queues = 1;
+	fx_connect();
+	fx_create_qpair(15);
+	struct nvme_qpair *first = fx.qpair;
+	struct poller *p = fx.qpair_poller;
+	CU_ASSERT_PTR_NOT_NULL(first);
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(fx.create_error, -ENOSPC);
+	fx.qpair = first;
+	fx.qpair_poller = p;
+	fx_end();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_data_is_written_and_read),
+	UNIT(test_scattered_data_goes_by_sgl),
+	UNIT(test_scattered_data_is_refused_by_drives_without_sgls),
+	UNIT(test_metadata_goes_with_the_data),
+	UNIT(test_status_of_a_command_is_handed_on),
+	UNIT(test_queue_takes_as_many_as_it_has_entries),
+	UNIT(test_queues_wrap_around_for_a_long_time),
+	UNIT(test_doorbell_is_rung_once_for_many_commands),
+	UNIT(test_poll_handles_no_more_than_asked),
+	UNIT(test_shadow_doorbells_spare_the_registers),
+	UNIT(test_interrupt_wakes_who_has_armed),
+	UNIT(test_interrupts_go_off_while_there_is_work),
+	UNIT(test_command_without_answer_is_aborted),
+	UNIT(test_command_that_even_abort_does_not_end_resets_the_controller),
+	UNIT(test_late_answer_is_an_answer),
+	UNIT(test_bad_phase_is_no_completion),
+	UNIT(test_completion_with_an_impossible_id_resets_the_controller),
+	UNIT(test_duplicate_completion_resets_the_controller),
+	UNIT(test_fatal_status_under_io_resets_the_controller),
+	UNIT(test_removal_under_io_completes_everything),
+	UNIT(test_nothing_is_given_back_before_the_drive_is_disabled),
+	UNIT(test_stopping_under_io_completes_everything),
+	UNIT(test_queue_id_is_used_again),
+	UNIT(test_queue_that_cannot_be_deleted_resets_the_controller),
+	UNIT(test_queue_that_is_refused_is_an_error_to_its_creator_only),
+	UNIT(test_queue_whose_creation_is_late_is_not_freed_under_the_drive),
+	UNIT(test_connection_lost_while_a_queue_is_created_is_an_error_to_its_creator),
+	UNIT(test_more_queues_than_granted_are_refused),
+	UNIT_END,
+};
+UNIT_MAIN("nvme_pcie_io", tests, fx_setup, fx_teardown)

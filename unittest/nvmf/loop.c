@@ -1,0 +1,793 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unittest/nvmf/loop.h"
+
+#include <errno.h>
+#include <limits.h>
+
+/* The target's side of a request. Data go through pieces of 4 KiB, so that nothing relies on buffers being whole. */
+#define PIECE  4096
+#define PIECES (LOOP_MAX_IO / PIECE)
+
+struct loop_request {
+	struct loop_cmd *cmd; /* NULL: idle */
+	struct loop_qpair *qp;
+	bool waits_for_data;
+	uint8_t *buffer;
+	struct iovec iovs[PIECES];
+	struct nvmf_request req; /* last */
+};
+
+struct loop_qpair {
+	struct nvmf_qpair q; /* first */
+	struct loop_conn *conn;
+	struct loop_request *requests[LOOP_QUEUE * 2];
+	bool closing;
+	unsigned in_use;
+};
+
+struct loop_group {
+	struct nvmf_transport_group g;
+};
+
+const struct nvmf_address loop_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "here", "1"};
+const struct nvmf_address loop_other_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "there", "2"};
+
+atomic_bool loop_hold_data, loop_lend;
+atomic_uint loop_requests, loop_qpairs, loop_lent;
+
+/* Outside of tests, and on other threads than theirs, CUnit cannot be told. */
+static void must(bool truth)
+{
+	if (!truth) {
+		abort();
+	}
+}
+
+static struct nvmf_tgt *tgt;
+static struct nvmf_subsystem *subsystem;
+
+/* ---- The transport ---- */
+
+static struct loop_request *to_loop(struct nvmf_request *req)
+{
+	return (struct loop_request *)((char *)req - offsetof(struct loop_request, req));
+}
+
+static void opts_init(struct nvmf_transport_opts *o)
+{
+	o->max_queue_depth = LOOP_QUEUE;
+	o->max_aq_depth = 32;
+	o->max_io_qpairs_per_ctrlr = 4;
+	o->in_capsule_data_size = LOOP_ICD_MAX;
+	o->max_io_size = LOOP_MAX_IO;
+	o->io_unit_size = PIECE;
+	o->zcopy = true;
+}
+
+static struct nvmf_transport *create(struct nvmf_tgt *t, const struct nvmf_transport_opts *opts)
+{
+	struct nvmf_transport *transport = calloc(1, sizeof(*transport));
+
+	transport->sgl_rules = (struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = 16};
+	return transport;
+}
+
+static void destroy(struct nvmf_transport *t)
+{
+	free(t);
+}
+
+static int listen_on(struct nvmf_transport *t, const struct nvmf_address *address)
+{
+	return strcmp(address->traddr, "nowhere") == 0 ? -EADDRNOTAVAIL : 0;
+}
+
+static void stop_listen(struct nvmf_transport *t, const struct nvmf_address *address)
+{
+}
+
+static void discover(struct nvmf_transport *t, const struct nvmf_address *address,
+		     struct nvmf_disc_log_entry *entry)
+{
+	entry->tsas.common[0] = 'L';
+}
+
+static struct nvmf_transport_group *group_create(struct nvmf_transport *t, struct nvmf_poll_group *group)
+{
+	return calloc(1, sizeof(struct loop_group));
+}
+
+static void group_destroy(struct nvmf_transport_group *tgroup)
+{
+	free(tgroup);
+}
+
+static void group_stats(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats)
+{
+	stats->pending_data_buffer = 7;
+}
+
+static int qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair)
+{
+	struct loop_qpair *qp = (struct loop_qpair *)qpair;
+
+	qp->conn->qp = qp;
+	qp->conn->thread = thread_current();
+	atomic_store(&qp->conn->added, true);
+	fixture_wake();
+	return 0;
+}
+
+static void request_idle(struct loop_request *lr)
+{
+	struct loop_qpair *qp = lr->qp;
+
+	nvmf_request_release(&lr->req);
+	free(lr->buffer);
+	lr->buffer = NULL;
+	lr->cmd = NULL;
+	lr->waits_for_data = false;
+	atomic_fetch_sub(&loop_requests, 1);
+	if (--qp->in_use == 0 && qp->closing) {
+		nvmf_qpair_closed(&qp->q);
+	}
+}
+
+static void cmd_done(struct loop_cmd *cmd, const struct nvme_cqe *cqe)
+{
+	atomic_uint *outstanding = &cmd->conn->outstanding;
+
+	cmd->cqe = *cqe;
+	atomic_store(&cmd->done, true);
+	atomic_fetch_sub(outstanding, 1);
+	fixture_wake();
+}
+
+static void cmd_gone(struct loop_cmd *cmd)
+{
+	cmd_done(cmd, &(struct nvme_cqe){.status = (uint16_t)(LOOP_STATUS_GONE << 1)});
+}
+
+static void qpair_close(struct nvmf_qpair *qpair)
+{
+	struct loop_qpair *qp = (struct loop_qpair *)qpair;
+
+	qp->closing = true;
+	qp->in_use++; /* ours, while we look */
+	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
+		struct loop_request *lr = qp->requests[i];
+		if (lr != NULL && lr->cmd != NULL && lr->waits_for_data) {
+			cmd_gone(lr->cmd);
+			request_idle(lr);
+		}
+	}
+	if (--qp->in_use == 0) {
+		nvmf_qpair_closed(qpair);
+	}
+}
+
+static void qpair_destroy(struct nvmf_qpair *qpair)
+{
+	struct loop_qpair *qp = (struct loop_qpair *)qpair;
+
+	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
+		free(qp->requests[i]);
+	}
+	qp->conn->qp = NULL;
+	atomic_store(&qp->conn->closed, true);
+	free(qp);
+	atomic_fetch_sub(&loop_qpairs, 1);
+	fixture_wake();
+}
+
+void *loop_memory;
+size_t loop_memory_len;
+
+/* A remote access error otherwise. */
+static bool is_host_memory(const struct nvmf_sgl_block *b)
+{
+	uint64_t start = (uintptr_t)loop_memory;
+
+	return b->key == LOOP_KEY &&
+	       (loop_memory == NULL || (b->address >= start && b->length <= loop_memory_len &&
+					b->address - start <= loop_memory_len - b->length));
+}
+
+/* The "RDMA" between the pieces and what the keyed descriptors say is the host's memory. */
+static bool copy_data(struct loop_request *lr, bool to_host)
+{
+	struct nvmf_sgl_iter it = nvmf_sgl_iter(&lr->req.sgl);
+	uint32_t left = lr->req.length;
+	size_t at = 0;
+	unsigned piece = 0;
+	struct nvmf_sgl_block b;
+
+	while (left != 0 && nvmf_sgl_next(&it, &b)) {
+		uint8_t *host = (uint8_t *)(uintptr_t)b.address;
+		if (!is_host_memory(&b)) {
+			return false;
+		}
+		while (b.length != 0 && left != 0) {
+			struct iovec *iov = &lr->req.iov[piece];
+			size_t n = iov->iov_len - at;
+			n = n < b.length ? n : b.length;
+			n = n < left ? n : left;
+			memcpy(to_host ? (void *)host : (uint8_t *)iov->iov_base + at,
+			       to_host ? (const uint8_t *)iov->iov_base + at : host, n);
+			host += n;
+			b.length -= (uint32_t)n;
+			left -= (uint32_t)n;
+			at += n;
+			if (at == iov->iov_len) {
+				at = 0;
+				piece++;
+			}
+		}
+	}
+	must(left == 0);
+	return true;
+}
+
+static void request_complete(struct nvmf_request *req)
+{
+	struct loop_request *lr = to_loop(req);
+	struct loop_cmd *cmd = lr->cmd;
+	struct nvme_cqe cqe = req->cqe;
+
+	if (lr->qp->closing) {
+		request_idle(lr);
+		cmd_gone(cmd);
+		return;
+	}
+	if (req->xfer == NVME_DATA_TFR_CTRL_TO_HOST && nvmf_request_status(req) == 0) {
+		if (!copy_data(lr, true)) {
+			cqe.status = htole16((uint16_t)(NVME_ST(GENERIC, DATA_XFER_ERROR) << 1));
+		}
+	}
+	request_idle(lr);
+	cmd_done(cmd, &cqe);
+}
+
+static void get_buffer(struct loop_request *lr)
+{
+	uint32_t left = lr->req.length;
+
+	lr->buffer = malloc(left);
+	lr->req.iovcnt = 0;
+	for (uint8_t *p = lr->buffer; left != 0; p += PIECE) {
+		uint32_t n = left < PIECE ? left : PIECE;
+		lr->iovs[lr->req.iovcnt++] = (struct iovec){p, n};
+		left -= n;
+	}
+}
+
+static void go_on(struct loop_request *lr)
+{
+	struct nvmf_request *req = &lr->req;
+
+	lr->waits_for_data = false;
+	if (atomic_load(&loop_lend) && nvmf_request_lend(req)) {
+		atomic_fetch_add(&loop_lent, 1);
+	} else {
+		get_buffer(lr);
+	}
+	if (req->xfer == NVME_DATA_TFR_HOST_TO_CTRL && !copy_data(lr, false)) {
+		nvmf_request_fail(req, NVME_ST(GENERIC, DATA_XFER_ERROR));
+		return;
+	}
+	nvmf_request_exec(req);
+}
+
+static void request_continue(struct nvmf_request *req, enum nvmf_next next)
+{
+	struct loop_request *lr = to_loop(req);
+
+	switch (next) {
+	case NVMF_NEXT_EXEC:
+		nvmf_request_exec(req);
+		break;
+	case NVMF_NEXT_BUFFER:
+		if (atomic_load(&loop_hold_data) && !req->reserved_lane) {
+			lr->waits_for_data = true;
+			fixture_wake();
+		} else {
+			go_on(lr);
+		}
+		break;
+	case NVMF_NEXT_COMPLETE:
+		request_complete(req);
+		break;
+	case NVMF_NEXT_WAIT:
+		fixture_wake();
+		break;
+	}
+}
+
+static bool request_abort(struct nvmf_request *req)
+{
+	struct loop_request *lr = to_loop(req);
+
+	if (!lr->waits_for_data) {
+		return false;
+	}
+	nvmf_request_fail(req, NVME_ST(GENERIC, ABORT_REQ));
+	return true;
+}
+
+static struct nvmf_request *request_next(struct nvmf_qpair *qpair, struct nvmf_request *after)
+{
+	struct loop_qpair *qp = (struct loop_qpair *)qpair;
+	bool found = after == NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
+		struct loop_request *lr = qp->requests[i];
+		if (lr == NULL) {
+			continue;
+		}
+		if (found && lr->cmd != NULL) {
+			return &lr->req;
+		}
+		found = found || &lr->req == after;
+	}
+	return NULL;
+}
+
+static void request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
+{
+	out->state = "LOOP";
+	out->waits_for = to_loop(req)->waits_for_data ? "data buffer" : NULL;
+}
+
+static struct nvmf_transport_ops loop_ops = {
+	.name = "LOOP",
+	.trtype = NVMF_TRTYPE_LOOP,
+	.opts_init = opts_init,
+	.create = create,
+	.destroy = destroy,
+	.listen = listen_on,
+	.stop_listen = stop_listen,
+	.discover = discover,
+	.group_create = group_create,
+	.group_destroy = group_destroy,
+	.group_stats = group_stats,
+	.qpair_add = qpair_add,
+	.qpair_close = qpair_close,
+	.qpair_destroy = qpair_destroy,
+	.request_complete = request_complete,
+	.request_continue = request_continue,
+	.request_abort = request_abort,
+	.request_next = request_next,
+	.request_describe = request_describe,
+};
+NVMF_TRANSPORT(loop_ops)
+
+static struct loop_request *new_request(struct loop_qpair *qp)
+{
+	size_t size = offsetof(struct loop_request, req) + nvmf_request_size();
+	struct loop_request *lr = aligned_alloc(64, (size + 63) / 64 * 64);
+
+	memset(lr, 0, size);
+	lr->qp = qp;
+	lr->req.qpair = &qp->q;
+	lr->req.iov = lr->iovs;
+	return lr;
+}
+
+static struct loop_request *idle_request(struct loop_qpair *qp)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
+		if (qp->requests[i] == NULL) {
+			qp->requests[i] = new_request(qp);
+		}
+		if (qp->requests[i]->cmd == NULL) {
+			return qp->requests[i];
+		}
+	}
+	return NULL;
+}
+
+/* A capsule arrives. */
+static void receive(void *arg)
+{
+	struct loop_cmd *cmd = arg;
+	struct loop_qpair *qp = cmd->conn->qp;
+
+	if (qp == NULL || qp->closing) {
+		cmd_gone(cmd);
+		return;
+	}
+	struct loop_request *lr = idle_request(qp);
+	lr->cmd = cmd;
+	qp->in_use++;
+	atomic_fetch_add(&loop_requests, 1);
+	lr->req.sqe = &cmd->sqe;
+	lr->req.icd = cmd->icd;
+	lr->req.icd_len = cmd->icd_len;
+	request_continue(&lr->req, nvmf_request_start(&lr->req));
+}
+
+static void release_data(void *arg)
+{
+	struct loop_conn *c = arg;
+
+	for (size_t i = 0; c->qp != NULL && i < ARRAY_SIZE(c->qp->requests); i++) {
+		struct loop_request *lr = c->qp->requests[i];
+		if (lr != NULL && lr->cmd != NULL && lr->waits_for_data) {
+			go_on(lr);
+		}
+	}
+}
+
+void loop_release_data(struct loop_conn *c)
+{
+	thread_call(c->thread, release_data, c);
+}
+
+/* ---- The suite ---- */
+
+void loop_done(void *wait, int status)
+{
+	struct loop_wait *w = wait;
+
+	must(atomic_load(&w->status) == LOOP_PENDING);
+	atomic_store(&w->status, status);
+	fixture_wake();
+}
+
+static bool wait_is_over(void *arg)
+{
+	return atomic_load(&((struct loop_wait *)arg)->status) != LOOP_PENDING;
+}
+
+bool loop_until(bool (*fn)(void *arg), void *arg)
+{
+	return fn(arg) || thread_control_wait(fn, arg, WAIT_US);
+}
+
+int loop_wait_for(struct loop_wait *wait)
+{
+	must(loop_until(wait_is_over, wait));
+	return atomic_load(&wait->status);
+}
+
+int loop_start(void)
+{
+	struct nvmf_transport_opts topts;
+	struct nvmf_subsystem_opts sopts = {.serial_number = "SN0123456789", .allow_any_host = true};
+	struct loop_wait wait = LOOP_WAIT;
+	cpu_set_t cores;
+	int rc = fixture_start();
+
+	if (rc != 0) {
+		return rc;
+	}
+	CPU_ZERO(&cores);
+	CPU_SET(1, &cores);
+	CPU_SET(2, &cores);
+	rc = nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "t", .cores = &cores}, &tgt);
+	if (rc != 0) {
+		return rc;
+	}
+	nvmf_transport_opts_init("LOOP", &topts);
+	rc = nvmf_transport_create(tgt, "loop", &topts);
+	rc = rc != 0 ? rc : nvmf_tgt_start(tgt);
+	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, LOOP_SUBNQN, &sopts, &subsystem);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(subsystem, &loop_address);
+	if (rc == 0) {
+		nvmf_subsystem_start(subsystem, loop_done, &wait);
+		rc = loop_wait_for(&wait);
+	}
+	return rc;
+}
+
+int loop_stop(void)
+{
+	struct loop_wait wait = LOOP_WAIT;
+
+	nvmf_tgt_stop(tgt, loop_done, &wait);
+	int rc = loop_wait_for(&wait);
+	nvmf_tgt_destroy(tgt);
+	if (atomic_load(&loop_requests) != 0 || atomic_load(&loop_qpairs) != 0) {
+		printf("left behind: %u requests, %u queue pairs\n", loop_requests, loop_qpairs);
+		rc = -1;
+	}
+	return rc | fixture_stop();
+}
+
+struct nvmf_tgt *loop_tgt(void)
+{
+	return tgt;
+}
+
+struct nvmf_subsystem *loop_subsystem(void)
+{
+	return subsystem;
+}
+
+struct thread *loop_group_thread(unsigned i)
+{
+	struct nvmf_poll_group *group = nvmf_poll_group_next(tgt, NULL);
+
+	while (i-- != 0) {
+		group = nvmf_poll_group_next(tgt, group);
+	}
+	return nvmf_poll_group_thread(group);
+}
+
+/* ---- The host ---- */
+
+static bool is_added_or_closed(void *arg)
+{
+	struct loop_conn *c = arg;
+	return atomic_load(&c->added) || atomic_load(&c->closed);
+}
+
+struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
+{
+	struct loop_conn *c = calloc(1, sizeof(*c));
+	struct loop_qpair *qp = calloc(1, sizeof(*qp));
+
+	qp->conn = c;
+	qp->q.transport = nvmf_transport_find(tgt, "LOOP");
+	qp->q.listen_address = *address;
+	qp->q.peer_address = *address;
+	atomic_fetch_add(&loop_qpairs, 1);
+	if (nvmf_qpair_accept(&qp->q, qid) != 0) {
+		atomic_fetch_sub(&loop_qpairs, 1);
+		free(qp);
+		free(c);
+		return NULL;
+	}
+	CU_ASSERT_TRUE_FATAL(loop_until(is_added_or_closed, c));
+	return c;
+}
+
+static void hang_up(void *arg)
+{
+	struct loop_conn *c = arg;
+
+	if (c->qp != NULL) {
+		nvmf_qpair_disconnect(&c->qp->q, "the host hung up");
+	}
+}
+
+static bool is_closed(void *arg)
+{
+	struct loop_conn *c = arg;
+	return atomic_load(&c->closed) && atomic_load(&c->outstanding) == 0;
+}
+
+bool loop_wait_closed(struct loop_conn *c)
+{
+	return loop_until(is_closed, c);
+}
+
+void loop_close(struct loop_conn *c)
+{
+	if (!atomic_load(&c->closed)) {
+		thread_call(c->thread, hang_up, c);
+	}
+	CU_ASSERT_TRUE_FATAL(loop_wait_closed(c));
+	free(c);
+}
+
+void loop_cmd_init(struct loop_cmd *cmd, struct loop_conn *c, uint8_t opcode, uint32_t nsid)
+{
+	static uint16_t next_cid;
+
+	memset(&cmd->sqe, 0, sizeof(cmd->sqe));
+	cmd->conn = c;
+	cmd->icd_len = 0;
+	cmd->sqe.opcode = opcode;
+	cmd->sqe.flags = NVME_CMD_FLAGS_PSDT_SGL;
+	cmd->sqe.cid = next_cid++;
+	cmd->sqe.nsid = htole32(nsid);
+}
+
+void loop_cmd_data(struct loop_cmd *cmd, void *buf, uint32_t len)
+{
+	cmd->sqe.sgl1 = nvme_sgl_make_keyed((uintptr_t)buf, len, LOOP_KEY, NVME_SGL_SUBTYPE_ADDRESS);
+}
+
+void loop_submit(struct loop_cmd *cmd)
+{
+	atomic_store(&cmd->done, false);
+	atomic_fetch_add(&cmd->conn->outstanding, 1);
+	while (thread_send(cmd->conn->thread, receive, cmd) != 0) {
+	}
+}
+
+static bool cmd_is_done(void *arg)
+{
+	return atomic_load(&((struct loop_cmd *)arg)->done);
+}
+
+uint16_t loop_wait(struct loop_cmd *cmd)
+{
+	CU_ASSERT_TRUE_FATAL(loop_until(cmd_is_done, cmd));
+	uint16_t status = nvme_cqe_status(&cmd->cqe);
+	if (status != LOOP_STATUS_GONE) {
+		CU_ASSERT_EQUAL(cmd->cqe.cid, cmd->sqe.cid);
+	}
+	return status;
+}
+
+uint16_t loop_run(struct loop_cmd *cmd)
+{
+	loop_submit(cmd);
+	return loop_wait(cmd);
+}
+
+bool loop_given_up(uint16_t status)
+{
+	return status == LOOP_STATUS_GONE || status == NVME_ST(GENERIC, ABORT_QUEUE);
+}
+
+void loop_connect_init(struct loop_cmd *cmd, struct loop_conn *c, struct nvmf_connect_data *data,
+		       uint16_t qid, uint16_t cntlid)
+{
+	struct nvmf_connect_sqe *sqe = (void *)&cmd->sqe;
+
+	loop_cmd_init(cmd, c, nvme_admin_fabrics, 0);
+	sqe->fctype = nvme_fabrics_type_connect;
+	sqe->qid = htole16(qid);
+	sqe->sqsize = htole16(31);
+	memset(data, 0, sizeof(*data));
+	memset(data->hostid, 0x42, sizeof(data->hostid));
+	data->cntlid = htole16(cntlid);
+	strcpy(data->subsysnqn, LOOP_SUBNQN);
+	strcpy(data->hostnqn, LOOP_HOSTNQN);
+	loop_cmd_data(cmd, data, sizeof(*data));
+}
+
+uint16_t loop_property_get(struct loop_conn *c, uint32_t offset, uint8_t size, uint64_t *value)
+{
+	struct loop_cmd cmd;
+	struct nvmf_property_get_sqe *sqe = (void *)&cmd.sqe;
+
+	loop_cmd_init(&cmd, c, nvme_admin_fabrics, 0);
+	sqe->fctype = nvme_fabrics_type_property_get;
+	sqe->attrib = size == 8 ? NVMF_PROPERTY_SIZE_8 : NVMF_PROPERTY_SIZE_4;
+	sqe->ofst = htole32(offset);
+	uint16_t status = loop_run(&cmd);
+	*value = le64toh(cmd.cqe.result);
+	return status;
+}
+
+uint16_t loop_property_set(struct loop_conn *c, uint32_t offset, uint8_t size, uint64_t value)
+{
+	struct loop_cmd cmd;
+	struct nvmf_property_set_sqe *sqe = (void *)&cmd.sqe;
+
+	loop_cmd_init(&cmd, c, nvme_admin_fabrics, 0);
+	sqe->fctype = nvme_fabrics_type_property_set;
+	sqe->attrib = size == 8 ? NVMF_PROPERTY_SIZE_8 : NVMF_PROPERTY_SIZE_4;
+	sqe->ofst = htole32(offset);
+	sqe->value = htole64(value);
+	return loop_run(&cmd);
+}
+
+struct loop_conn *loop_attach(const char *subnqn, const char *hostnqn, uint32_t kato_ms)
+{
+	struct loop_conn *c = loop_open(&loop_address, 0);
+	struct nvmf_connect_data data;
+	struct loop_cmd cmd;
+
+	loop_connect_init(&cmd, c, &data, 0, NVMF_CNTLID_DYNAMIC);
+	((struct nvmf_connect_sqe *)&cmd.sqe)->kato = htole32(kato_ms);
+	snprintf(data.subsysnqn, sizeof(data.subsysnqn), "%s", subnqn);
+	snprintf(data.hostnqn, sizeof(data.hostnqn), "%s", hostnqn);
+	if (loop_run(&cmd) != 0 || loop_property_set(c, NVME_REG_CC, 4, LOOP_CC_ENABLE) != 0) {
+		loop_close(c);
+		return NULL;
+	}
+	c->cntlid = (uint16_t)le32toh(cmd.cqe.dw0);
+	return c;
+}
+
+struct loop_conn *loop_io_queue(struct loop_conn *admin, uint16_t qid)
+{
+	struct loop_conn *c = loop_open(&loop_address, qid);
+	struct nvmf_connect_data data;
+	struct loop_cmd cmd;
+
+	loop_connect_init(&cmd, c, &data, qid, admin->cntlid);
+	((struct nvmf_connect_sqe *)&cmd.sqe)->sqsize = htole16(LOOP_QUEUE - 1);
+	if (loop_run(&cmd) != 0) {
+		loop_close(c);
+		return NULL;
+	}
+	c->cntlid = admin->cntlid;
+	return c;
+}
+
+uint16_t loop_rw(struct loop_conn *c, uint8_t opcode, uint32_t nsid, uint64_t slba, uint16_t nlb, void *buf,
+		 uint32_t len)
+{
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, c, opcode, nsid);
+	cmd.sqe.cdw10 = htole32((uint32_t)slba);
+	cmd.sqe.cdw11 = htole32((uint32_t)(slba >> 32));
+	cmd.sqe.cdw12 = htole32(nlb);
+	loop_cmd_data(&cmd, buf, len);
+	return loop_run(&cmd);
+}
+
+uint16_t loop_identify(struct loop_conn *c, uint8_t cns, uint32_t nsid, uint32_t cdw11, void *buf)
+{
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, c, nvme_admin_identify, nsid);
+	cmd.sqe.cdw10 = htole32(cns);
+	cmd.sqe.cdw11 = htole32(cdw11);
+	loop_cmd_data(&cmd, buf, 4096);
+	return loop_run(&cmd);
+}
+
+uint16_t loop_get_log(struct loop_conn *c, uint8_t lid, bool rae, uint64_t offset, void *buf, uint32_t len)
+{
+	struct loop_cmd cmd;
+	uint32_t numd = len / 4 - 1;
+
+	loop_cmd_init(&cmd, c, nvme_admin_get_log_page, NVME_NSID_ALL);
+	cmd.sqe.cdw10 = htole32(lid | (uint32_t)rae << 15 | numd << 16);
+	cmd.sqe.cdw11 = htole32(numd >> 16);
+	cmd.sqe.cdw12 = htole32((uint32_t)offset);
+	cmd.sqe.cdw13 = htole32((uint32_t)(offset >> 32));
+	loop_cmd_data(&cmd, buf, len);
+	return loop_run(&cmd);
+}
+
+static uint16_t feature(struct loop_conn *c, uint8_t opcode, uint32_t cdw10, uint32_t cdw11, uint32_t *value)
+{
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, c, opcode, 0);
+	cmd.sqe.cdw10 = htole32(cdw10);
+	cmd.sqe.cdw11 = htole32(cdw11);
+	uint16_t status = loop_run(&cmd);
+	if (value != NULL) {
+		*value = le32toh(cmd.cqe.dw0);
+	}
+	return status;
+}
+
+uint16_t loop_get_feature(struct loop_conn *c, uint32_t cdw10, uint32_t cdw11, uint32_t *value)
+{
+	return feature(c, nvme_admin_get_features, cdw10, cdw11, value);
+}
+
+uint16_t loop_set_feature(struct loop_conn *c, uint32_t cdw10, uint32_t cdw11, uint32_t *value)
+{
+	return feature(c, nvme_admin_set_features, cdw10, cdw11, value);
+}
+
+uint32_t loop_add_ns(const char *bdev_name_, uint32_t nsid)
+{
+	struct nvmf_ns_opts opts = {.nsid = nsid};
+	uint32_t got = 0;
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(subsystem, bdev_name_, &opts, &got), 0);
+	return got;
+}
+
+uint32_t loop_add_malloc_ns(const char *name, uint32_t block_size, uint64_t num_blocks)
+{
+	make_malloc(name, block_size, num_blocks);
+	return loop_add_ns(name, 0);
+}
+
+void loop_remove_ns(uint32_t nsid)
+{
+	struct loop_wait wait = LOOP_WAIT;
+
+	nvmf_subsystem_remove_ns(subsystem, nsid, loop_done, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+}
+
+void loop_remove_malloc_ns(uint32_t nsid, const char *name)
+{
+	loop_remove_ns(nsid);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, name), 0);
+}

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What hosts send, good and bad: each wrong field is refused with its own status and place. */
+#include "unittest/unit.h"
+#include "nvmf/decode.h"
+
+static struct nvme_sqe sqe;
+static uint8_t icd[8192];
+static uint16_t where;
+static struct nvmf_sgl sgl;
+
+static const struct nvmf_sgl_rules rdma_rules = {.in_capsule = true, .keyed = true, .max_descs = 16};
+
+static void sqe_reset(uint8_t opcode)
+{
+	memset(&sqe, 0, sizeof(sqe));
+	memset(icd, 0, sizeof(icd));
+	memset(&sgl, 0, sizeof(sgl));
+	where = 0x5555;
+	sqe.opcode = opcode;
+	sqe.flags = NVME_CMD_FLAGS_PSDT_SGL;
+}
+
+static uint16_t decode_sgl(bool to_target, uint32_t need)
+{
+	return nvmf_decode_sgl(&sqe, icd, 4096, &rdma_rules, to_target, need, &sgl, &where);
+}
+
+#define EXPECT_FAULT(call_, sct_, sc_, where_)                                                               \
+	do {                                                                                                 \
+		CU_ASSERT_EQUAL(call_, NVME_ST_DNR(sct_, sc_));                                              \
+		CU_ASSERT_EQUAL(where, where_);                                                              \
+	} while (0)
+
+/* ---- header ---- */
+
+static void test_header_of_a_good_command_is_accepted(void)
+{
+	sqe_reset(nvme_cmd_read);
+	CU_ASSERT_EQUAL(nvmf_decode_header(&sqe, sizeof(sqe), &where), 0);
+	sqe.flags |= NVME_FUSE_FIRST;
+	CU_ASSERT_EQUAL(nvmf_decode_header(&sqe, sizeof(sqe), &where), 0);
+}
+
+static void test_short_capsule_is_rejected(void)
+{
+	sqe_reset(nvme_cmd_read);
+	EXPECT_FAULT(nvmf_decode_header(&sqe, 63, &where), GENERIC, DATA_XFER_ERROR, NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_header(&sqe, 0, &where), GENERIC, DATA_XFER_ERROR, NVMF_WHERE_NOWHERE);
+}
+
+static void test_prp_command_is_rejected(void)
+{
+	static const uint8_t bad[] = {0x00, 0x80, 0xc0};
+
+	for (size_t i = 0; i < sizeof(bad); i++) {
+		sqe_reset(nvme_cmd_read);
+		sqe.flags = bad[i];
+		EXPECT_FAULT(nvmf_decode_header(&sqe, sizeof(sqe), &where), GENERIC, INVALID_FIELD,
+			     NVMF_WHERE(1, 6));
+	}
+}
+
+static void test_reserved_fuse_is_rejected(void)
+{
+	sqe_reset(nvme_cmd_read);
+	sqe.flags |= 3;
+	EXPECT_FAULT(nvmf_decode_header(&sqe, sizeof(sqe), &where), GENERIC, INVALID_FIELD, NVMF_WHERE(1, 0));
+}
+
+static void test_fused_fabrics_command_is_rejected(void)
+{
+	sqe_reset(nvme_admin_fabrics);
+	sqe.flags |= NVME_FUSE_FIRST;
+	EXPECT_FAULT(nvmf_decode_header(&sqe, sizeof(sqe), &where), GENERIC, INVALID_FIELD, NVMF_WHERE(1, 0));
+}
+
+/* ---- SGLs ---- */
+
+static void test_keyed_block_is_decoded(void)
+{
+	struct nvmf_sgl_block b;
+
+	sqe_reset(nvme_cmd_read);
+	sqe.sgl1 = nvme_sgl_make_keyed(0x1122334455667788, 0x00abcdef, 0xdeadbeef,
+				       NVME_SGL_SUBTYPE_INVALIDATE_KEY);
+	CU_ASSERT_EQUAL(decode_sgl(false, 4096), 0);
+	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_KEYED);
+	CU_ASSERT_EQUAL(sgl.length, 0xabcdef);
+	struct nvmf_sgl_iter it = nvmf_sgl_iter(&sgl);
+	CU_ASSERT_TRUE(nvmf_sgl_next(&it, &b));
+	CU_ASSERT_EQUAL(b.address, 0x1122334455667788);
+	CU_ASSERT_EQUAL(b.length, 0xabcdef);
+	CU_ASSERT_EQUAL(b.key, 0xdeadbeef);
+	CU_ASSERT_TRUE(b.invalidate);
+	CU_ASSERT_FALSE(nvmf_sgl_next(&it, &b));
+}
+
+static void test_in_capsule_data_is_decoded(void)
+{
+	sqe_reset(nvme_cmd_write);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 512, 3584);
+	CU_ASSERT_EQUAL(decode_sgl(true, 3584), 0);
+	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_IN_CAPSULE);
+	CU_ASSERT_EQUAL(sgl.icd_offset, 512);
+	CU_ASSERT_EQUAL(sgl.length, 3584);
+}
+
+static void test_in_capsule_data_beyond_the_capsule_is_rejected(void)
+{
+	sqe_reset(nvme_cmd_write);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 513, 3584);
+	EXPECT_FAULT(decode_sgl(true, 512), GENERIC, SGL_INVALID_DATA, NVMF_WHERE_SGL_LENGTH);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 4097, 0);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_OFFSET, NVMF_WHERE_SGL_ADDRESS);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, UINT64_MAX,
+				       UINT32_MAX);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_OFFSET, NVMF_WHERE_SGL_ADDRESS);
+}
+
+static void test_in_capsule_descriptor_for_a_read_is_rejected(void)
+{
+	sqe_reset(nvme_cmd_read);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, 512);
+	EXPECT_FAULT(decode_sgl(false, 512), GENERIC, SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+}
+
+static void test_sgl_shorter_than_the_transfer_is_rejected(void)
+{
+	sqe_reset(nvme_cmd_read);
+	sqe.sgl1 = nvme_sgl_make_keyed(0, 4095, 1, NVME_SGL_SUBTYPE_ADDRESS);
+	EXPECT_FAULT(decode_sgl(false, 4096), GENERIC, SGL_INVALID_DATA, NVMF_WHERE_SGL_LENGTH);
+	sqe.sgl1 = nvme_sgl_make_keyed(0, 0, 1, NVME_SGL_SUBTYPE_ADDRESS);
+	EXPECT_FAULT(decode_sgl(false, 1), GENERIC, SGL_INVALID_DATA, NVMF_WHERE_SGL_LENGTH);
+}
+
+static void test_unknown_sgl_types_are_rejected(void)
+{
+	/* Every type and subtype byte but those that RDMA has for a write. */
+	for (unsigned type = 0; type < 256; type++) {
+		if (type == 0x01 || type == 0x40 || type == 0x4f || type == 0x21 || type == 0x31) {
+			continue;
+		}
+		sqe_reset(nvme_cmd_write);
+		sqe.sgl1.bytes[15] = (uint8_t)type;
+		EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+	}
+}
+
+static void test_transport_block_is_for_transports_that_have_it(void)
+{
+	struct nvmf_sgl_rules tcp = {.in_capsule = true, .transport = true, .max_descs = 1};
+
+	sqe_reset(nvme_cmd_read);
+	sqe.sgl1 =
+		nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_TRANSPORT, 0, 4096);
+	CU_ASSERT_EQUAL(nvmf_decode_sgl(&sqe, icd, 0, &tcp, false, 4096, &sgl, &where), 0);
+	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_TRANSPORT);
+	sqe.sgl1 = nvme_sgl_make_keyed(0, 4096, 1, NVME_SGL_SUBTYPE_ADDRESS);
+	EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 0, &tcp, false, 4096, &sgl, &where), GENERIC,
+		     SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+}
+
+static void put_desc(size_t offset, union nvme_sgl_desc d)
+{
+	memcpy(icd + offset, &d, sizeof(d));
+}
+
+static void sgl1_list(enum nvme_sgl_type type, uint64_t offset, uint32_t length)
+{
+	sqe_reset(nvme_cmd_write);
+	sqe.sgl1 = nvme_sgl_make_plain(type, NVME_SGL_SUBTYPE_OFFSET, offset, length);
+}
+
+static void test_list_of_keyed_blocks_is_walked(void)
+{
+	struct nvmf_sgl_block b;
+	unsigned n = 0;
+
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 64, 3 * 16);
+	for (unsigned i = 0; i < 3; i++) {
+		put_desc(64 + i * 16, nvme_sgl_make_keyed(0x1000 * i, 4096 + i, i, NVME_SGL_SUBTYPE_ADDRESS));
+	}
+	CU_ASSERT_EQUAL(decode_sgl(true, 12288), 0);
+	CU_ASSERT_EQUAL(sgl.num_descs, 3);
+	CU_ASSERT_EQUAL(sgl.length, 12291);
+	for (struct nvmf_sgl_iter it = nvmf_sgl_iter(&sgl); nvmf_sgl_next(&it, &b); n++) {
+		CU_ASSERT_EQUAL(b.address, 0x1000 * n);
+		CU_ASSERT_EQUAL(b.length, 4096 + n);
+		CU_ASSERT_EQUAL(b.key, n);
+	}
+	CU_ASSERT_EQUAL(n, 3);
+}
+
+static void test_chained_segments_are_walked(void)
+{
+	struct nvmf_sgl_block b;
+	uint64_t sum = 0;
+
+	sgl1_list(NVME_SGL_TYPE_SEGMENT, 0, 2 * 16);
+	put_desc(0, nvme_sgl_make_keyed(1, 100, 1, NVME_SGL_SUBTYPE_ADDRESS));
+	put_desc(16, nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 1024, 2 * 16));
+	put_desc(1024, nvme_sgl_make_keyed(2, 200, 2, NVME_SGL_SUBTYPE_ADDRESS));
+	put_desc(1040, nvme_sgl_make_keyed(3, 300, 3, NVME_SGL_SUBTYPE_ADDRESS));
+	CU_ASSERT_EQUAL(decode_sgl(true, 600), 0);
+	CU_ASSERT_EQUAL(sgl.num_descs, 3);
+	for (struct nvmf_sgl_iter it = nvmf_sgl_iter(&sgl); nvmf_sgl_next(&it, &b);) {
+		sum = sum * 10 + b.address;
+	}
+	CU_ASSERT_EQUAL(sum, 123);
+}
+
+static void test_segments_that_name_themselves_are_rejected(void)
+{
+	sgl1_list(NVME_SGL_TYPE_SEGMENT, 0, 16);
+	put_desc(0, nvme_sgl_make_plain(NVME_SGL_TYPE_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 0, 16));
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
+}
+
+static void test_segment_without_a_next_is_rejected(void)
+{
+	sgl1_list(NVME_SGL_TYPE_SEGMENT, 0, 16);
+	put_desc(0, nvme_sgl_make_keyed(1, 100, 1, NVME_SGL_SUBTYPE_ADDRESS));
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_TYPE);
+}
+
+static void test_last_segment_that_leads_on_is_rejected(void)
+{
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 16);
+	put_desc(0, nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 16, 16));
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_TYPE);
+}
+
+static void test_segment_in_the_middle_of_a_list_is_rejected(void)
+{
+	sgl1_list(NVME_SGL_TYPE_SEGMENT, 0, 32);
+	put_desc(0, nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 64, 16));
+	put_desc(16, nvme_sgl_make_keyed(1, 100, 1, NVME_SGL_SUBTYPE_ADDRESS));
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_TYPE);
+}
+
+static void test_list_outside_the_capsule_is_rejected(void)
+{
+	static const struct {
+		uint64_t offset;
+		uint32_t length;
+	} bad[] = {{4096, 16}, {4088, 16}, {UINT64_MAX - 7, 16}, {0, 4096 + 16}, {4, 16}};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, bad[i].offset, bad[i].length);
+		EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_OFFSET, NVMF_WHERE_SGL_ADDRESS);
+	}
+}
+
+static void test_list_length_must_be_whole_descriptors(void)
+{
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 24);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 0);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
+}
+
+static void test_more_descriptors_than_msdbd_are_rejected(void)
+{
+	for (unsigned count = 16; count <= 17; count++) {
+		sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, count * 16);
+		for (unsigned i = 0; i < count; i++) {
+			put_desc(i * 16, nvme_sgl_make_keyed(i, 512, i, NVME_SGL_SUBTYPE_ADDRESS));
+		}
+		if (count == 16) {
+			CU_ASSERT_EQUAL(decode_sgl(true, 8192), 0);
+		} else {
+			EXPECT_FAULT(decode_sgl(true, 8192), GENERIC, SGL_INVALID_COUNT,
+				     NVMF_WHERE_SGL_LENGTH);
+		}
+	}
+}
+
+static void test_lengths_of_a_list_do_not_wrap(void)
+{
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 16 * 16);
+	for (unsigned i = 0; i < 16; i++) {
+		put_desc(i * 16,
+			 nvme_sgl_make_keyed(i, NVME_SGL_KEYED_LENGTH_MAX, i, NVME_SGL_SUBTYPE_ADDRESS));
+	}
+	CU_ASSERT_EQUAL(decode_sgl(true, 1), 0);
+	CU_ASSERT_EQUAL(sgl.length, 16 * (uint64_t)NVME_SGL_KEYED_LENGTH_MAX);
+}
+
+/* ---- Connect ---- */
+
+static struct nvmf_connect_sqe connect_sqe;
+static struct nvmf_connect_data connect_data;
+static struct nvmf_connect connect_out;
+static struct nvmf_connect_fault fault;
+
+static void connect_reset(void)
+{
+	memset(&connect_sqe, 0, sizeof(connect_sqe));
+	memset(&connect_data, 0, sizeof(connect_data));
+	connect_sqe.opcode = nvme_admin_fabrics;
+	connect_sqe.fctype = nvme_fabrics_type_connect;
+	connect_sqe.sqsize = htole16(31);
+	connect_sqe.kato = htole32(15000);
+	connect_data.cntlid = htole16(NVMF_CNTLID_DYNAMIC);
+	memset(connect_data.hostid, 0xab, 16);
+	strcpy(connect_data.subsysnqn, "nqn.2016-06.io.spdk:cnode1");
+	strcpy(connect_data.hostnqn, "nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d");
+}
+
+static uint16_t decode_connect(void)
+{
+	return nvmf_decode_connect(&connect_sqe, &connect_data, sizeof(connect_data), &connect_out, &fault);
+}
+
+#define EXPECT_CONNECT_FAULT(sc_, iattr_, ipo_)                                                              \
+	do {                                                                                                 \
+		CU_ASSERT_EQUAL(decode_connect(), NVME_ST_DNR(CMD_SPECIFIC, sc_));                           \
+		CU_ASSERT_EQUAL(fault.iattr, iattr_);                                                        \
+		CU_ASSERT_EQUAL(fault.ipo, ipo_);                                                            \
+	} while (0)
+
+static void test_good_connect_is_decoded(void)
+{
+	connect_reset();
+	connect_sqe.qid = htole16(3);
+	connect_sqe.cattr = NVMF_CATTR_DISABLE_SQ_FLOW;
+	connect_data.cntlid = htole16(0x1234);
+	CU_ASSERT_EQUAL(decode_connect(), 0);
+	CU_ASSERT_EQUAL(connect_out.qid, 3);
+	CU_ASSERT_EQUAL(connect_out.sqsize, 32);
+	CU_ASSERT_EQUAL(connect_out.kato_ms, 15000);
+	CU_ASSERT_EQUAL(connect_out.cntlid, 0x1234);
+	CU_ASSERT_TRUE(connect_out.no_sq_flow_control);
+	CU_ASSERT_STRING_EQUAL(connect_out.subnqn, "nqn.2016-06.io.spdk:cnode1");
+	CU_ASSERT_EQUAL(connect_out.hostid[15], 0xab);
+}
+
+static void test_connect_with_unknown_format_is_rejected(void)
+{
+	connect_reset();
+	connect_sqe.recfmt = htole16(1);
+	EXPECT_CONNECT_FAULT(CONNECT_FORMAT, 0, 40);
+}
+
+static void test_connect_with_short_data_is_rejected(void)
+{
+	connect_reset();
+	CU_ASSERT_EQUAL(nvmf_decode_connect(&connect_sqe, &connect_data, 1023, &connect_out, &fault),
+			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+}
+
+static void test_connect_with_queue_of_one_is_rejected(void)
+{
+	connect_reset();
+	connect_sqe.sqsize = 0;
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 0, 44);
+}
+
+static void test_connect_with_bad_subsystem_name_is_rejected(void)
+{
+	connect_reset();
+	memset(connect_data.subsysnqn, 'a', sizeof(connect_data.subsysnqn));
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 256);
+	memset(connect_data.subsysnqn, 0, sizeof(connect_data.subsysnqn));
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 256);
+	strcpy(connect_data.subsysnqn, "nqn.2016-06.io.spdk:cnode\n");
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 256);
+}
+
+static void test_connect_with_bad_host_name_is_rejected(void)
+{
+	connect_reset();
+	memset(connect_data.hostnqn, 'a', sizeof(connect_data.hostnqn));
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
+	connect_data.hostnqn[NVMF_NQN_MAX + 1] = 0; /* terminated, but a byte too long */
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
+	connect_data.hostnqn[NVMF_NQN_MAX] = 0;
+	CU_ASSERT_EQUAL(decode_connect(), 0);
+	strcpy(connect_data.hostnqn, "h\xc3\x28");
+	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
+}
+
+static void test_nqn_forms(void)
+{
+	static const char *const good[] = {
+		"nqn.2014-08.org.nvmexpress.discovery",
+		"nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d",
+		"nqn.2016-06.io.spdk:cnode1",
+		"nqn.2016-06.io.a-b.c3:\xc3\xa9t\xc3\xa9",
+	};
+	static const char *const bad[] = {
+		"",
+		"nqn.",
+		"iqn.2016-06.io.spdk:cnode1",
+		"nqn.2016-13.io.spdk:cnode1",
+		"nqn.2016-00.io.spdk:cnode1",
+		"nqn.2016_06.io.spdk:cnode1",
+		"nqn.216-06.io.spdk:cnode1",
+		"nqn.2016-06.",
+		"nqn.2016-06.io.spdk:",
+		"nqn.2016-06..spdk:a",
+		"nqn.2016-06.io.-spdk:a",
+		"nqn.2016-06.io.spdk-:a",
+		"nqn.2016-06.io.spdk.:a",
+		"nqn.2016-06.io.sp dk:a",
+		"nqn.2016-06.io.spdk:\xc3",
+		"nqn.2016-06.io.spdk:\xed\xa0\x80", /* a surrogate */
+		"nqn.2016-06.io.spdk:\xc0\xaf",     /* not the shortest form */
+		"nqn.2016-06.io.spdk:\xf5\x80\x80\x80",
+	};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		CU_ASSERT_TRUE(nvmf_nqn_is_valid(good[i]));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CU_ASSERT_FALSE(nvmf_nqn_is_valid(bad[i]));
+	}
+}
+
+/* ---- properties ---- */
+
+static void test_properties_are_decoded(void)
+{
+	struct nvmf_property_set_sqe set = {.attrib = NVMF_PROPERTY_SIZE_8,
+					    .ofst = htole32(NVME_REG_CC),
+					    .value = htole64(0x1122334455667788)};
+	struct nvmf_property_get_sqe get = {.attrib = NVMF_PROPERTY_SIZE_4, .ofst = htole32(NVME_REG_CSTS)};
+	struct nvmf_property p;
+
+	CU_ASSERT_EQUAL(nvmf_decode_property_set(&set, &p, &where), 0);
+	CU_ASSERT(p.offset == NVME_REG_CC && p.size == 8 && p.value == 0x1122334455667788);
+	set.attrib = NVMF_PROPERTY_SIZE_4;
+	CU_ASSERT_EQUAL(nvmf_decode_property_set(&set, &p, &where), 0);
+	CU_ASSERT(p.size == 4 && p.value == 0x55667788);
+	CU_ASSERT_EQUAL(nvmf_decode_property_get(&get, &p, &where), 0);
+	CU_ASSERT(p.offset == NVME_REG_CSTS && p.size == 4);
+}
+
+static void test_property_of_odd_size_is_rejected(void)
+{
+	struct nvmf_property_get_sqe get = {.attrib = 2};
+	struct nvmf_property_set_sqe set = {.attrib = 7};
+	struct nvmf_property p;
+
+	EXPECT_FAULT(nvmf_decode_property_get(&get, &p, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(40, 0));
+	EXPECT_FAULT(nvmf_decode_property_set(&set, &p, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(40, 0));
+}
+
+/* ---- admin ---- */
+
+static void test_identify_is_decoded(void)
+{
+	struct nvmf_identify id;
+
+	sqe_reset(nvme_admin_identify);
+	sqe.nsid = htole32(7);
+	sqe.cdw10 = htole32(0x12340006);
+	sqe.cdw11 = htole32(0x02000045);
+	CU_ASSERT_EQUAL(nvmf_decode_identify(&sqe, &id, &where), 0);
+	CU_ASSERT(id.cns == 6 && id.cntid == 0x1234 && id.csi == 2 && id.cns_specific == 0x45 &&
+		  id.nsid == 7);
+	sqe.cdw14 = htole32(1);
+	EXPECT_FAULT(nvmf_decode_identify(&sqe, &id, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(56, 0));
+}
+
+static void test_get_log_is_decoded(void)
+{
+	struct nvmf_get_log log;
+
+	sqe_reset(nvme_admin_get_log_page);
+	sqe.cdw10 = htole32(0xffffu << 16 | 1u << 15 | 0x7f << 8 | 0x70);
+	sqe.cdw11 = htole32(0x0042ffff);
+	sqe.cdw12 = htole32(0x1000);
+	sqe.cdw13 = htole32(1);
+	CU_ASSERT_EQUAL(nvmf_decode_get_log(&sqe, &log, &where), 0);
+	CU_ASSERT(log.lid == 0x70 && log.rae && log.lsp == 0x7f && log.lsi == 0x42);
+	CU_ASSERT_EQUAL(log.length, UINT64_C(1) << 34);
+	CU_ASSERT_EQUAL(log.offset, 0x100001000);
+}
+
+static void test_get_log_with_bad_offset_is_rejected(void)
+{
+	struct nvmf_get_log log;
+
+	sqe_reset(nvme_admin_get_log_page);
+	sqe.cdw12 = htole32(2);
+	EXPECT_FAULT(nvmf_decode_get_log(&sqe, &log, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(48, 0));
+	sqe.cdw12 = 0;
+	sqe.cdw14 = htole32(1u << 23);
+	EXPECT_FAULT(nvmf_decode_get_log(&sqe, &log, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(58, 7));
+}
+
+static void test_features_are_decoded(void)
+{
+	struct nvmf_feature f;
+
+	sqe_reset(nvme_admin_set_features);
+	sqe.cdw10 = htole32(1u << 31 | NVME_FEAT_FID_KATO);
+	sqe.cdw11 = htole32(10000);
+	CU_ASSERT_EQUAL(nvmf_decode_set_features(&sqe, &f, &where), 0);
+	CU_ASSERT(f.fid == NVME_FEAT_FID_KATO && f.save && f.cdw11 == 10000);
+	sqe.cdw10 = htole32(3 << 8 | NVME_FEAT_FID_NUM_QUEUES);
+	CU_ASSERT_EQUAL(nvmf_decode_get_features(&sqe, &f, &where), 0);
+	CU_ASSERT(f.fid == NVME_FEAT_FID_NUM_QUEUES && f.select == 3);
+	sqe.cdw10 = htole32(4 << 8 | NVME_FEAT_FID_NUM_QUEUES);
+	EXPECT_FAULT(nvmf_decode_get_features(&sqe, &f, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(41, 0));
+	CU_ASSERT_EQUAL(nvmf_feature_data_length(NVME_FEAT_FID_HOST_ID, 1), 16);
+	CU_ASSERT_EQUAL(nvmf_feature_data_length(NVME_FEAT_FID_KATO, 1), 0);
+}
+
+/* ---- I/O ---- */
+
+static const struct nvmf_geometry geo = {.num_blocks = 1000, .max_transfer_bytes = 131072, .block_shift = 12};
+
+static void sqe_rw(uint64_t slba, uint16_t nlb)
+{
+	sqe_reset(nvme_cmd_read);
+	sqe.cdw10 = htole32((uint32_t)slba);
+	sqe.cdw11 = htole32((uint32_t)(slba >> 32));
+	sqe.cdw12 = htole32(nlb);
+}
+
+static void test_rw_inside_the_namespace_is_accepted(void)
+{
+	struct nvmf_lba_range r;
+
+	sqe_rw(968, 31);
+	CU_ASSERT_EQUAL(nvmf_decode_rw(&sqe, &geo, &r, &where), 0);
+	CU_ASSERT(r.slba == 968 && r.num_blocks == 32);
+	CU_ASSERT_EQUAL(nvmf_rw_length(&sqe, 12), 131072);
+}
+
+static void test_rw_beyond_the_end_is_rejected(void)
+{
+	static const struct {
+		uint64_t slba;
+		uint16_t nlb;
+	} bad[] = {{1000, 0}, {999, 1}, {UINT64_MAX, 0}, {UINT64_MAX - 7, 7}, {0, 1000}, {0, 65535}};
+	struct nvmf_lba_range r;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		sqe_rw(bad[i].slba, bad[i].nlb);
+		EXPECT_FAULT(nvmf_decode_rw(&sqe, &geo, &r, &where), GENERIC, LBA_RANGE, NVMF_WHERE(40, 0));
+	}
+}
+
+static void test_rw_longer_than_mdts_is_rejected(void)
+{
+	struct nvmf_lba_range r;
+
+	sqe_rw(0, 32);
+	EXPECT_FAULT(nvmf_decode_rw(&sqe, &geo, &r, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(48, 0));
+}
+
+static void test_write_zeroes_has_no_mdts(void)
+{
+	struct nvmf_lba_range r;
+	bool deallocate;
+
+	sqe_rw(0, 999);
+	sqe.cdw12 |= htole32((uint32_t)NVME_IO_DEAC << 16);
+	CU_ASSERT_EQUAL(nvmf_decode_write_zeroes(&sqe, &geo, &r, &deallocate, &where), 0);
+	CU_ASSERT(r.num_blocks == 1000 && deallocate);
+	sqe_rw(1, 999);
+	EXPECT_FAULT(nvmf_decode_write_zeroes(&sqe, &geo, &r, &deallocate, &where), GENERIC, LBA_RANGE,
+		     NVMF_WHERE(40, 0));
+}
+
+static void test_dsm_ranges_are_checked(void)
+{
+	struct nvme_dsm_range ranges[2] = {{.nlb = htole32(10), .slba = htole64(990)},
+					   {.nlb = htole32(UINT32_MAX), .slba = htole64(1)}};
+	struct nvmf_lba_range r;
+	struct nvmf_dsm dsm;
+
+	sqe_reset(nvme_cmd_dsm);
+	sqe.cdw10 = htole32(255);
+	sqe.cdw11 = htole32(NVME_DSMGMT_AD);
+	nvmf_decode_dsm(&sqe, &dsm);
+	CU_ASSERT(dsm.num_ranges == 256 && dsm.deallocate);
+	CU_ASSERT_EQUAL(nvmf_decode_dsm_range(ranges, 0, &geo, &r, &where), 0);
+	CU_ASSERT(r.slba == 990 && r.num_blocks == 10);
+	EXPECT_FAULT(nvmf_decode_dsm_range(ranges, 1, &geo, &r, &where), GENERIC, LBA_RANGE,
+		     NVMF_WHERE_NOWHERE);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_header_of_a_good_command_is_accepted),
+	UNIT(test_short_capsule_is_rejected),
+	UNIT(test_prp_command_is_rejected),
+	UNIT(test_reserved_fuse_is_rejected),
+	UNIT(test_fused_fabrics_command_is_rejected),
+	UNIT(test_keyed_block_is_decoded),
+	UNIT(test_in_capsule_data_is_decoded),
+	UNIT(test_in_capsule_data_beyond_the_capsule_is_rejected),
+	UNIT(test_in_capsule_descriptor_for_a_read_is_rejected),
+	UNIT(test_sgl_shorter_than_the_transfer_is_rejected),
+	UNIT(test_unknown_sgl_types_are_rejected),
+	UNIT(test_transport_block_is_for_transports_that_have_it),
+	UNIT(test_list_of_keyed_blocks_is_walked),
+	UNIT(test_chained_segments_are_walked),
+	UNIT(test_segments_that_name_themselves_are_rejected),
+	UNIT(test_segment_without_a_next_is_rejected),
+	UNIT(test_last_segment_that_leads_on_is_rejected),
+	UNIT(test_segment_in_the_middle_of_a_list_is_rejected),
+	UNIT(test_list_outside_the_capsule_is_rejected),
+	UNIT(test_list_length_must_be_whole_descriptors),
+	UNIT(test_more_descriptors_than_msdbd_are_rejected),
+	UNIT(test_lengths_of_a_list_do_not_wrap),
+	UNIT(test_good_connect_is_decoded),
+	UNIT(test_connect_with_unknown_format_is_rejected),
+	UNIT(test_connect_with_short_data_is_rejected),
+	UNIT(test_connect_with_queue_of_one_is_rejected),
+	UNIT(test_connect_with_bad_subsystem_name_is_rejected),
+	UNIT(test_connect_with_bad_host_name_is_rejected),
+	UNIT(test_nqn_forms),
+	UNIT(test_properties_are_decoded),
+	UNIT(test_property_of_odd_size_is_rejected),
+	UNIT(test_identify_is_decoded),
+	UNIT(test_get_log_is_decoded),
+	UNIT(test_get_log_with_bad_offset_is_rejected),
+	UNIT(test_features_are_decoded),
+	UNIT(test_rw_inside_the_namespace_is_accepted),
+	UNIT(test_rw_beyond_the_end_is_rejected),
+	UNIT(test_rw_longer_than_mdts_is_rejected),
+	UNIT(test_write_zeroes_has_no_mdts),
+	UNIT(test_dsm_ranges_are_checked),
+	UNIT_END,
+};
+UNIT_MAIN("nvmf_decode", tests, NULL, NULL)

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unittest/nvmf_rdma/fake_verbs.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUEUE 16384 /* entries of each ring below; a power of two */
+
+struct fake_cq {
+	struct ibv_cq ibv;
+	struct ibv_wc ring[QUEUE];
+	uint32_t head, tail;
+	bool armed;
+};
+
+/* Posted receives, of a queue pair or shared. */
+struct fake_rq {
+	struct {
+		uint64_t wr_id;
+		struct ibv_sge sge[2];
+		int num_sge;
+	} ring[QUEUE];
+	uint32_t head, tail;
+};
+
+struct fake_srq {
+	struct ibv_srq ibv;
+	struct fake_rq rq;
+};
+
+struct fake_qp {
+	struct ibv_qp ibv;
+	struct fake_cq *cq;
+	struct fake_rq *rq, own;
+	struct fake_conn *conn;
+	bool error;
+};
+
+struct fake_event {
+	struct rdma_cm_event cm;
+	struct nvmf_rdma_cm_req data;
+	struct fake_event *next;
+};
+
+struct fake_stats fake_stats;
+bool fake_has_srq = true;
+int fake_fail_post_send;
+
+static struct ibv_device device = {.name = "fake0", .dev_name = "fake0"};
+static struct ibv_context context = {.device = &device, .async_fd = -1};
+static struct ibv_pd pd = {.context = &context};
+static struct rdma_event_channel channel = {.fd = -1};
+static struct fake_event *events, **events_end = &events;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the events */
+static uint32_t next_qp_num = 1;
+
+/* Completions. */
+
+static void complete(struct fake_cq *cq, const struct ibv_wc *wc)
+{
+	cq->ring[cq->tail++ % QUEUE] = *wc;
+	if (cq->armed) {
+		cq->armed = false;
+		eventfd_write(cq->ibv.channel->fd, 1);
+	}
+}
+
+static int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	struct fake_cq *cq = (struct fake_cq *)ibv;
+	int i = 0;
+
+	fake_stats.poll_calls++;
+	for (; i < n && cq->head != cq->tail; i++) {
+		wc[i] = cq->ring[cq->head++ % QUEUE];
+	}
+	return i;
+}
+
+static int req_notify_cq(struct ibv_cq *ibv, int solicited)
+{
+	((struct fake_cq *)ibv)->armed = true;
+	return 0;
+}
+
+/* Receives. */
+
+static void put_receive(struct fake_rq *rq, const struct ibv_recv_wr *wr)
+{
+	uint32_t at = rq->tail++ % QUEUE;
+
+	rq->ring[at].wr_id = wr->wr_id;
+	rq->ring[at].num_sge = wr->num_sge;
+	memcpy(rq->ring[at].sge, wr->sg_list, (size_t)wr->num_sge * sizeof(struct ibv_sge));
+}
+
+static void flush_receives(struct fake_qp *qp)
+{
+	while (qp->rq == &qp->own && qp->own.head != qp->own.tail) {
+		struct ibv_wc wc = {.wr_id = qp->own.ring[qp->own.head++ % QUEUE].wr_id, .status = IBV_WC_WR_FLUSH_ERR,
+				    .qp_num = qp->ibv.qp_num};
+		complete(qp->cq, &wc);
+	}
+}
+
+static int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct fake_qp *qp = (struct fake_qp *)ibv;
+
+	for (; wr != NULL; wr = wr->next) {
+		put_receive(qp->rq, wr);
+	}
+	if (qp->error) {
+		flush_receives(qp);
+	}
+	return 0;
+}
+
+static int post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	for (; wr != NULL; wr = wr->next) {
+		put_receive(&((struct fake_srq *)ibv)->rq, wr);
+	}
+	return 0;
+}
+
+bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *data, uint32_t data_len)
+{
+	struct fake_rq *rq = conn->qp->rq;
+
+	if (rq->head == rq->tail) {
+		return false;
+	}
+	uint32_t at = rq->head++ % QUEUE;
+	memcpy((void *)(uintptr_t)rq->ring[at].sge[0].addr, sqe, sizeof(*sqe));
+	if (data_len != 0) {
+		memcpy((void *)(uintptr_t)rq->ring[at].sge[1].addr, data, data_len);
+	}
+	struct ibv_wc wc = {.wr_id = rq->ring[at].wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+			    .byte_len = (uint32_t)sizeof(*sqe) + data_len, .qp_num = conn->qp->ibv.qp_num};
+	complete(conn->qp->cq, &wc);
+	return true;
+}
+
+/* Sends: a response goes to the host at once, and its completion into the queue before what the host answers. */
+static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_wc wc = {.wr_id = wr->wr_id, .status = qp->error ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS,
+			    .opcode = wr->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_SEND, .qp_num = qp->ibv.qp_num};
+
+	if (wr->send_flags & IBV_SEND_SIGNALED || qp->error) {
+		complete(qp->cq, &wc);
+	}
+	if (qp->error) {
+		return;
+	}
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+		fake_stats.writes++;
+		break;
+	case IBV_WR_RDMA_READ:
+		fake_stats.reads++;
+		break;
+	default:
+		fake_stats.sends++;
+		if (qp->conn->on_response != NULL) {
+			qp->conn->on_response(qp->conn, (const struct nvme_cqe *)(uintptr_t)wr->sg_list[0].addr);
+		}
+		break;
+	}
+}
+
+static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	fake_stats.post_send_calls++;
+	if (fake_fail_post_send != 0) {
+		int rc = fake_fail_post_send;
+		fake_fail_post_send = 0;
+		*bad = wr;
+		return rc;
+	}
+	for (; wr != NULL; wr = wr->next) {
+		do_send((struct fake_qp *)ibv, wr);
+	}
+	return 0;
+}
+
+/* The verbs that are functions. */
+
+static void init_context(void)
+{
+	context.ops.poll_cq = poll_cq;
+	context.ops.req_notify_cq = req_notify_cq;
+	context.ops.post_send = post_send;
+	context.ops.post_recv = post_recv;
+	context.ops.post_srq_recv = post_srq_recv;
+}
+
+const char *ibv_get_device_name(struct ibv_device *d)
+{
+	return d->name;
+}
+
+int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
+{
+	*attr = (struct ibv_device_attr){.max_qp_wr = 8192, .max_sge = 16, .max_cqe = QUEUE, .max_srq = fake_has_srq ? 16 : 0,
+					 .max_srq_wr = QUEUE / 2, .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16};
+	return 0;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+{
+	return &pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *p)
+{
+	return 0;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t length, int access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	*mr = (struct ibv_mr){.context = &context, .pd = p, .addr = addr, .length = length, .lkey = 1, .rkey = 1};
+	return mr;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *p, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	return ibv_reg_mr(p, addr, length, (int)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	free(mr);
+	return 0;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
+{
+	struct ibv_comp_channel *comp = calloc(1, sizeof(*comp));
+
+	comp->context = c;
+	comp->fd = eventfd(0, EFD_NONBLOCK);
+	return comp;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *comp)
+{
+	close(comp->fd);
+	free(comp);
+	return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context, struct ibv_comp_channel *comp, int vector)
+{
+	struct fake_cq *cq = calloc(1, sizeof(*cq));
+
+	cq->ibv.context = c;
+	cq->ibv.channel = comp;
+	cq->ibv.cq_context = cq_context;
+	return &cq->ibv;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	free(cq);
+	return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *comp, struct ibv_cq **cq, void **cq_context)
+{
+	eventfd_t n;
+
+	if (eventfd_read(comp->fd, &n) != 0) {
+		return -1;
+	}
+	*cq = NULL;
+	*cq_context = NULL;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
+{
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *p, struct ibv_srq_init_attr *attr)
+{
+	struct fake_srq *srq = calloc(1, sizeof(*srq));
+
+	srq->ibv.context = &context;
+	return &srq->ibv;
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	free(srq);
+	return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
+{
+	struct fake_qp *qp = (struct fake_qp *)ibv;
+
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR && !qp->error) {
+		qp->error = true;
+		flush_receives(qp);
+	}
+	return 0;
+}
+
+int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
+{
+	errno = EAGAIN;
+	return -1;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	return "a fake status";
+}
+
+const char *ibv_event_type_str(enum ibv_event_type event)
+{
+	return "a fake event";
+}
+
+/* The connection manager. */
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	init_context();
+	channel.fd = eventfd(0, EFD_NONBLOCK);
+	return &channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *c)
+{
+	close(c->fd);
+}
+
+int rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *ctx, enum rdma_port_space ps)
+{
+	*id = calloc(1, sizeof(**id));
+	(*id)->channel = c;
+	(*id)->context = ctx;
+	(*id)->verbs = &context;
+	return 0;
+}
+
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	free(id);
+	return 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+	return 0;
+}
+
+int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+	return 0;
+}
+
+static void push_event(struct fake_event *e)
+{
+	pthread_mutex_lock(&lock);
+	*events_end = e;
+	events_end = &e->next;
+	pthread_mutex_unlock(&lock);
+	eventfd_write(channel.fd, 1);
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **event)
+{
+	eventfd_t n;
+
+	pthread_mutex_lock(&lock);
+	struct fake_event *e = events;
+	if (e != NULL) {
+		events = e->next;
+		events_end = events ? events_end : &events;
+	} else {
+		eventfd_read(c->fd, &n);
+	}
+	pthread_mutex_unlock(&lock);
+	*event = e ? &e->cm : NULL;
+	errno = EAGAIN;
+	return e ? 0 : -1;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	free(event); /* the first member of a struct fake_event */
+	return 0;
+}
+
+const char *rdma_event_str(enum rdma_cm_event_type event)
+{
+	return "a fake event";
+}
+
+static struct fake_conn *conn_of(struct rdma_cm_id *id)
+{
+	/* the target owns id->context; ours is where the id's own addresses are not used */
+	return (struct fake_conn *)id->recv_cq_channel;
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *p, struct ibv_qp_init_attr *init)
+{
+	struct fake_qp *qp = calloc(1, sizeof(*qp));
+
+	qp->ibv.context = &context;
+	qp->ibv.qp_num = next_qp_num++;
+	qp->ibv.qp_context = init->qp_context;
+	qp->cq = (struct fake_cq *)init->send_cq;
+	qp->rq = init->srq ? &((struct fake_srq *)init->srq)->rq : &qp->own;
+	qp->conn = conn_of(id);
+	qp->conn->qp = qp;
+	id->qp = &qp->ibv;
+	return 0;
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	free(id->qp);
+	id->qp = NULL;
+}
+
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+	__atomic_store_n(&conn_of(id)->accepted, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
+{
+	__atomic_store_n(&conn_of(id)->rejected, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int rdma_disconnect(struct rdma_cm_id *id)
+{
+	__atomic_store_n(&conn_of(id)->disconnected, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* The host. */
+
+void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
+{
+	struct fake_event *e = calloc(1, sizeof(*e));
+	struct sockaddr_in *sin;
+
+	rdma_create_id(&channel, &conn->id, NULL, RDMA_PS_TCP);
+	conn->id->recv_cq_channel = (struct ibv_comp_channel *)conn;
+	for (unsigned i = 0; i < 2; i++) {
+		sin = i ? &conn->id->route.addr.src_sin : &conn->id->route.addr.dst_sin;
+		*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(4420), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	}
+	e->data = (struct nvmf_rdma_cm_req){.qid = htole16(qid), .hrqsize = htole16(entries), .hsqsize = htole16(entries - 1u),
+					    .cntlid = htole16(conn->cntlid)};
+	e->cm = (struct rdma_cm_event){.id = conn->id, .event = RDMA_CM_EVENT_CONNECT_REQUEST,
+				       .param.conn = {.private_data = &e->data, .private_data_len = sizeof(e->data),
+						      .responder_resources = 16, .initiator_depth = 16}};
+	push_event(e);
+}
+
+void fake_disconnect(struct fake_conn *conn)
+{
+	struct fake_event *e = calloc(1, sizeof(*e));
+
+	e->cm = (struct rdma_cm_event){.id = conn->id, .event = RDMA_CM_EVENT_DISCONNECTED};
+	push_event(e);
+}
+
+/* One command's worth of calls, as the target makes them, in batches of 32: receive posted, capsule sent, polled, WRITE and SEND
+ * posted, the SEND's completion polled. */
+double fake_verbs_cost_ns(unsigned ios)
+{
+	enum { BATCH = 32 };
+	static uint8_t memory[BATCH][64];
+	struct fake_conn conn = {0};
+	struct rdma_cm_id id = {.recv_cq_channel = (struct ibv_comp_channel *)&conn};
+	struct ibv_cq *cq = ibv_create_cq(&context, QUEUE, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq};
+	struct fake_stats before = fake_stats;
+	struct timespec from, to;
+	struct nvme_sqe sqe = {0};
+
+	init_context();
+	rdma_create_qp(&id, &pd, &init);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	for (unsigned done = 0; done < ios; done += BATCH) {
+		struct ibv_wc wc[BATCH];
+		struct ibv_sge sge[BATCH];
+		struct ibv_recv_wr recv[BATCH], *bad_recv;
+		struct ibv_send_wr send[2 * BATCH], *bad_send;
+
+		for (unsigned i = 0; i < BATCH; i++) {
+			sge[i] = (struct ibv_sge){.addr = (uintptr_t)memory[i], .length = 64};
+			recv[i] = (struct ibv_recv_wr){.wr_id = i, .sg_list = &sge[i], .num_sge = 1, .next = i < BATCH - 1 ? &recv[i + 1] : NULL};
+			send[2 * i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE, .next = &send[2 * i + 1]};
+			send[2 * i + 1] = (struct ibv_send_wr){.opcode = IBV_WR_SEND, .sg_list = &sge[i], .send_flags = IBV_SEND_SIGNALED,
+							       .next = i < BATCH - 1 ? &send[2 * i + 2] : NULL};
+		}
+		ibv_post_recv(id.qp, recv, &bad_recv);
+		for (unsigned i = 0; i < BATCH; i++) {
+			fake_send(&conn, &sqe, NULL, 0);
+		}
+		ibv_poll_cq(cq, BATCH, wc);
+		ibv_post_send(id.qp, send, &bad_send);
+		ibv_poll_cq(cq, BATCH, wc);
+	}
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	rdma_destroy_qp(&id);
+	ibv_destroy_cq(cq);
+	fake_stats = before;
+	return ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / ios;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rpc/dispatch.h"
+
+#include "rpc/registry.h"
+#include "unittest/unit.h"
+
+struct echo {
+	char *text;
+};
+
+static const struct rpc_param echo_params[] = {
+	RPC_PARAM(struct echo, text, RPC_STRING, RPC_REQUIRED, "what to say"),
+	RPC_PARAM_END,
+};
+
+static struct rpc_request *deferred;
+
+static void rpc_echo(struct rpc_request *req, void *params)
+{
+	rpc_reply(req, rpc_string(((struct echo *)params)->text));
+}
+RPC_METHOD("test_echo", rpc_echo, struct echo, echo_params, RPC_RUNTIME, "Says it again",
+	   .alias = "test_old_echo")
+
+static void rpc_later(struct rpc_request *req, void *params)
+{
+	deferred = req;
+}
+RPC_METHOD("test_later", rpc_later, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers later")
+
+static void rpc_startup_only(struct rpc_request *req, void *params)
+{
+	rpc_reply_true(req);
+}
+RPC_METHOD("test_a_startup", rpc_startup_only, struct rpc_no_params, NULL, RPC_STARTUP, "Start-up only")
+
+static void rpc_fails(struct rpc_request *req, void *params)
+{
+	rpc_error(req, -17, "\"%s\" exists", "na\xffme");
+}
+RPC_METHOD("test_fails", rpc_fails, struct rpc_no_params, NULL, RPC_RUNTIME, "Fails")
+
+static void rpc_broken(struct rpc_request *req, void *params)
+{
+	rpc_reply(req, NULL);
+}
+RPC_METHOD("test_broken", rpc_broken, struct rpc_no_params, NULL, RPC_RUNTIME, "Cannot build its result")
+
+static const struct rpc_origin origin;
+static char answer_text[2048];
+static unsigned answers;
+
+static void keep_answer(void *arg, struct rpc_answer *answer)
+{
+	size_t len;
+	char *text = rpc_answer_text("7", answer, &len);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+	CU_ASSERT_EQUAL(strlen(text), len);
+	snprintf(answer_text, sizeof(answer_text), "%s", text);
+	free(text);
+	answers++;
+}
+
+static void call(const char *method, const char *params)
+{
+	json_t *given = params != NULL ? json_loads(params, 0, NULL) : NULL;
+
+	answers = 0;
+	answer_text[0] = '\0';
+	rpc_set_state(RPC_RUNTIME);
+	rpc_dispatch(&origin, method, given, keep_answer, NULL);
+	json_decref(given);
+}
+
+static void test_a_method_answers(void)
+{
+	call("test_echo", "{\"text\":\"hello\"}");
+	CU_ASSERT_STRING_EQUAL(answer_text, "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"hello\"}");
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+}
+
+static void test_an_alias_works(void)
+{
+	call("test_old_echo", "{\"text\":\"x\"}");
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"result\":\"x\""));
+}
+
+static void test_a_deferred_answer_comes_later(void)
+{
+	struct rpc_call_info info;
+
+	call("test_later", NULL);
+	CU_ASSERT_EQUAL(answers, 0);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 1);
+	CU_ASSERT_TRUE(rpc_call_info(0, &info));
+	CU_ASSERT_STRING_EQUAL(info.method, "test_later");
+	CU_ASSERT_FALSE(rpc_call_info(1, &info));
+	rpc_reply_true(deferred);
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"result\":true"));
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+}
+
+static void test_an_unknown_method_is_named(void)
+{
+	call("no_such", NULL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-32601"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "no_such"));
+}
+
+static void test_wrong_parameters_do_not_reach_the_method(void)
+{
+	call("test_echo", "{}");
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-32602"));
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+}
+
+static void test_the_state_decides_what_may_be_called(void)
+{
+	call("test_a_startup", NULL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"code\":-1,"));
+	rpc_set_state(RPC_STARTUP);
+	rpc_dispatch(&origin, "test_a_startup", NULL, keep_answer, NULL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"result\":true"));
+	rpc_dispatch(&origin, "test_later", NULL, keep_answer, NULL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"code\":-1,"));
+}
+
+static void test_invalid_utf8_never_voids_an_answer(void)
+{
+	json_t *s = rpc_string("a\xff");
+
+	CU_ASSERT_STRING_EQUAL(json_string_value(s), "a\xef\xbf\xbd");
+	json_decref(s);
+	call("test_fails", NULL);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(answer_text, "\"code\":-17,\"message\":\"\\\"na\xef\xbf\xbdme\\\" exists\""));
+}
+
+static void test_a_result_that_cannot_be_built_is_an_internal_error(void)
+{
+	call("test_broken", NULL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-32603"));
+}
+
+static void test_64_bit_values_survive(void)
+{
+	json_t *hex = rpc_hex(UINT64_MAX), *big = rpc_uint(UINT64_MAX), *small = rpc_uint(INT64_MAX);
+
+	CU_ASSERT_STRING_EQUAL(json_string_value(hex), "0xffffffffffffffff");
+	CU_ASSERT_STRING_EQUAL(json_string_value(big), "0xffffffffffffffff");
+	CU_ASSERT_EQUAL(json_integer_value(small), INT64_MAX);
+	json_decref(hex);
+	json_decref(big);
+	json_decref(small);
+}
+
+static void test_checking_runs_nothing(void)
+{
+	char why[RPC_ERROR_TEXT_MAX] = "";
+	unsigned states = 0;
+	json_t *params = json_pack("{s:s}", "text", "x");
+
+	CU_ASSERT_EQUAL(rpc_check_method("test_later", NULL, &states, why), 0);
+	CU_ASSERT_EQUAL(states, RPC_RUNTIME);
+	CU_ASSERT_EQUAL(rpc_check_method("test_echo", params, &states, why), 0);
+	CU_ASSERT_EQUAL(rpc_check_method("test_echo", NULL, &states, why), RPC_ERROR_INVALID_PARAMS);
+	CU_ASSERT_EQUAL(rpc_check_method("none", NULL, &states, why), RPC_ERROR_NO_METHOD);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+	json_decref(params);
+}
+
+static void test_methods_are_sorted(void)
+{
+	const struct rpc_method *m = rpc_method_next(NULL);
+
+	CU_ASSERT_STRING_EQUAL(m->name, "test_a_startup");
+	for (const struct rpc_method *n; (n = rpc_method_next(m)) != NULL; m = n) {
+		CU_ASSERT_TRUE(strcmp(m->name, n->name) < 0);
+	}
+}
+
+static void write_nothing(json_t *list)
+{
+}
+static struct rpc_config config_a = {.name = "a", .after = "z", .write = write_nothing};
+static struct rpc_config config_m = {.name = "m", .after = "absent", .write = write_nothing};
+static struct rpc_config config_z = {.name = "z", .write = write_nothing};
+
+static void test_configuration_follows_what_it_needs(void)
+{
+	size_t n;
+
+	rpc_config_register(&config_a);
+	rpc_config_register(&config_m);
+	rpc_config_register(&config_z);
+	const struct rpc_config **list = rpc_config_in_order(&n);
+	CU_ASSERT_EQUAL_FATAL(n, 3);
+	CU_ASSERT_STRING_EQUAL(list[0]->name, "m");
+	CU_ASSERT_STRING_EQUAL(list[1]->name, "z");
+	CU_ASSERT_STRING_EQUAL(list[2]->name, "a");
+	free(list);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_method_answers),
+	UNIT(test_an_alias_works),
+	UNIT(test_a_deferred_answer_comes_later),
+	UNIT(test_an_unknown_method_is_named),
+	UNIT(test_wrong_parameters_do_not_reach_the_method),
+	UNIT(test_the_state_decides_what_may_be_called),
+	UNIT(test_invalid_utf8_never_voids_an_answer),
+	UNIT(test_a_result_that_cannot_be_built_is_an_internal_error),
+	UNIT(test_64_bit_values_survive),
+	UNIT(test_checking_runs_nothing),
+	UNIT(test_methods_are_sorted),
+	UNIT(test_configuration_follows_what_it_needs),
+	UNIT_END,
+};
+
+UNIT_MAIN("rpc_dispatch", tests, NULL, NULL)
