@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The target over softverbs (or the RDMA device of this machine, at the address in $VARVE_RDMA_ADDRESS): varve on the first core,
+varve-perf on the last, 4 KiB random reads.
+
+    nvmf_rdma.iops_qd128, iops_qd32     of a RAM disk
+    nvmf_rdma.null_iops_qd128           of a null device
+    nvmf_rdma.lat1_us                   median at depth 1, RAM disk
+    nvmf_rdma.cpu_ns                    of the target's reactor while it was busy, per I/O (depth 128, RAM disk)
+    nvmf_rdma.verbs_ns                  what of it is verbs and moving data: cpu_ns less own_ns
+and what bench-nvmf_rdma_own prints: own_ns and its kin."""
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "systest"))
+from appliance_lib import Daemon  # noqa: E402
+
+BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
+ADDRESS = os.environ.get("VARVE_RDMA_ADDRESS", "")
+PRELOAD = {} if ADDRESS else {"LD_PRELOAD": str(BUILD / "softverbs" / "libsoftverbs.so")}
+NQN = "nqn.2026-11.io.varve:bench"
+TURNS, SECONDS = 5, 2
+
+
+def perf(nsid, depth):
+    out = subprocess.run(
+        [BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-n", str(nsid), "-q", str(depth), "-t", str(SECONDS),
+         "-r", f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS or '127.0.0.1'} trsvcid:4420 subnqn:{NQN}"],
+        stdout=subprocess.PIPE, check=True, timeout=60, env={**os.environ, **PRELOAD}).stdout
+    return json.loads(out)["read"]
+
+
+def busy_ticks(daemon):
+    stats = daemon.call("thread_get_stats")
+    return sum(t["busy"] for t in stats["threads"] if t["name"] != "control"), stats["tick_rate"]
+
+
+def set_up(call):
+    call("bdev_malloc_create", name="Ram", block_size=4096, num_blocks=16384)
+    call("bdev_null_create", name="Null", block_size=4096, num_blocks=1 << 20)
+    call("nvmf_create_transport", trtype="RDMA", max_queue_depth=256)
+    call("nvmf_create_subsystem", nqn=NQN, allow_any_host=True)
+    for name in ("Ram", "Null"):
+        call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": name})
+    call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={
+        "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": "4420"})
+
+
+def measure(daemon):
+    """All variants in turns, so that the machine's noise hits all alike."""
+    found = {name: [] for name in ("iops_qd128", "iops_qd32", "null_iops_qd128", "lat1_us", "cpu_ns")}
+    for _ in range(TURNS):
+        before, rate = busy_ticks(daemon)
+        r = perf(1, 128)
+        found["cpu_ns"].append((busy_ticks(daemon)[0] - before) * 1e9 / rate / r["ios"])
+        found["iops_qd128"].append(r["iops"])
+        found["iops_qd32"].append(perf(1, 32)["iops"])
+        found["null_iops_qd128"].append(perf(2, 128)["iops"])
+        found["lat1_us"].append(perf(1, 1)["latency_us"]["p50"])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def main():
+    own = subprocess.run([BUILD / "bench" / "bench-nvmf_rdma_own"], stdout=subprocess.PIPE, check=True, text=True).stdout
+    print(own, end="", flush=True)
+    own_ns = next(float(line.split()[1]) for line in own.splitlines() if line.startswith("nvmf_rdma.own_ns "))
+    with Daemon("--poll-mode", "busy", "-m", "[0]", env=PRELOAD) as daemon:
+        set_up(daemon.call)
+        result = measure(daemon)
+    for name, value in result.items():
+        print(f"nvmf_rdma.{name} {value:.3f} {'us' if name.endswith('us') else 'ns' if name.endswith('ns') else 'IOPS'}")
+    print(f"nvmf_rdma.verbs_ns {result['cpu_ns'] - own_ns:.3f} ns")
+
+
+main()

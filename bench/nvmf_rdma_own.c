@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the target itself costs per command: the real target, RDMA transport, block devices and threads, on verbs that cost nothing
+ * (unittest/nvmf_rdma/fake_verbs.c) and that move no data. 4 KiB random reads of a null device, hosts with 128 commands outstanding
+ * in all (one each where there are more hosts). What remains of the fake is measured and taken off.
+ *
+ *	nvmf_rdma.own_ns		one connection, tracing off
+ *	nvmf_rdma.own_ns_conn1 ...	the same with so many connections, each with its own controller
+ *	nvmf_rdma.traced_own_ns		the groups nvmf_rdma and bdev recorded
+ *	nvmf_rdma.events_per_io		records of one command then
+ *	nvmf_rdma.ns_per_event		what each of them added
+ *	nvmf_rdma.doorbells_per_io	calls of ibv_post_send */
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bdev/bdev.h"
+#include "bdev/bdev_modules.h"
+#include "bench/bench.h"
+#include "env_dpdk/env.h"
+#include "nvmf/nvmf.h"
+#include "nvmf/transport.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "unittest/nvmf_rdma/fake_verbs.h"
+#include "util/log.h"
+
+#define NQN	  "nqn.2026-11.io.varve:bench"
+#define HOSTS_MAX 256
+#define IN_FLIGHT 128
+#define IOS	  200000
+#define TURNS	  11
+#define BLOCKS	  (UINT32_C(1) << 22)
+
+struct host {
+	struct fake_conn admin, io;
+	bool answered;
+	struct nvme_cqe cqe;
+	uint32_t random;
+};
+
+static struct host hosts[HOSTS_MAX];
+static struct thread *group_thread;
+static struct nvme_sqe read_sqe;
+
+/* One run; on the group's thread but for `done`. */
+static struct {
+	unsigned hosts, per_host;
+	uint64_t to_send, to_come;
+	double start, ns; /* CPU time of the group's thread: what else the machine does is not its cost */
+	bool done;
+} run;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "bench nvmf_rdma: %s\n", what);
+	exit(1);
+}
+
+/* Records of the group's thread so far; on that thread. */
+static void count_records(void *arg)
+{
+	uint64_t *n = arg;
+
+	*n = 0;
+	for (unsigned i = 0; i < TRACE_NUM_TPOINTS; i++) {
+		*n += trace_ring.history->tpoint_count[i];
+	}
+}
+
+/* Connecting: one command at a time, from the control thread. */
+
+struct command {
+	struct fake_conn *conn;
+	const void *sqe, *data;
+	uint32_t data_len;
+};
+
+static void on_answer(struct fake_conn *conn, const struct nvme_cqe *cqe)
+{
+	struct host *h = conn->arg;
+
+	h->cqe = *cqe;
+	__atomic_store_n(&h->answered, true, __ATOMIC_RELEASE);
+}
+
+static void send_command(void *arg)
+{
+	struct command *c = arg;
+
+	if (!fake_send(c->conn, c->sqe, c->data, c->data_len)) {
+		fail("no receive is posted");
+	}
+}
+
+static bool is_answered(void *arg)
+{
+	return __atomic_load_n(&((struct host *)arg)->answered, __ATOMIC_ACQUIRE);
+}
+
+static bool is_accepted(void *arg)
+{
+	return __atomic_load_n(&((struct fake_conn *)arg)->accepted, __ATOMIC_ACQUIRE);
+}
+
+static int tick(void *ctx)
+{
+	return POLLER_IDLE;
+}
+
+static uint32_t do_command(struct host *h, struct fake_conn *conn, const void *sqe, const void *data, uint32_t data_len)
+{
+	struct command c = {.conn = conn, .sqe = sqe, .data = data, .data_len = data_len};
+
+	h->answered = false;
+	thread_call(group_thread, send_command, &c);
+	if (!thread_control_wait(is_answered, h, 5000000) || nvme_cqe_status(&h->cqe) != 0) {
+		fail("a command of the connection was not answered with success");
+	}
+	return le32toh(h->cqe.dw0);
+}
+
+static uint32_t connect_queue(struct host *h, struct fake_conn *conn, unsigned number, uint16_t qid, uint16_t cntlid, uint16_t entries)
+{
+	struct nvmf_connect_data data = {.cntlid = htole16(cntlid)};
+	struct nvmf_connect_sqe sqe = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
+				       .fctype = nvme_fabrics_type_connect, .qid = htole16(qid), .sqsize = htole16(entries - 1u),
+				       .sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
+
+	conn->arg = h;
+	conn->on_response = on_answer;
+	conn->cntlid = cntlid;
+	data.hostid[0] = 1;
+	memcpy(data.hostid + 8, &number, sizeof(number));
+	strcpy(data.subsysnqn, NQN);
+	snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-11.io.varve:host%u", number);
+	fake_connect(conn, qid, entries);
+	if (!thread_control_wait(is_accepted, conn, 5000000)) {
+		fail("a connection was not accepted");
+	}
+	return do_command(h, conn, &sqe, &data, sizeof(data));
+}
+
+static void connect_host(struct host *h, unsigned number)
+{
+	struct nvmf_property_set_sqe enable = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
+					       .fctype = nvme_fabrics_type_property_set, .ofst = htole32(NVME_REG_CC),
+					       .value = htole64(1 | 6 << 16 | 4 << 20)};
+	uint16_t cntlid = (uint16_t)connect_queue(h, &h->admin, number, 0, NVMF_CNTLID_DYNAMIC, 32);
+
+	do_command(h, &h->admin, &enable, NULL, 0);
+	connect_queue(h, &h->io, number, 1, cntlid, IN_FLIGHT + 1);
+	h->random = number * 2654435761u + 1;
+}
+
+/* The measurement. */
+
+static double cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void send_read(struct host *h)
+{
+	h->random = h->random * 1664525 + 1013904223;
+	read_sqe.cdw10 = htole32(h->random >> 10); /* below 2^22 */
+	fake_send(&h->io, &read_sqe, NULL, 0);
+}
+
+static void wake(void *arg)
+{
+	run.done = true;
+}
+
+static void on_read(struct fake_conn *conn, const struct nvme_cqe *cqe)
+{
+	if (cqe->status != 0) {
+		fail("a read failed");
+	}
+	if (run.to_send != 0) {
+		run.to_send--;
+		send_read(conn->arg);
+	}
+	if (--run.to_come == 0) {
+		run.ns = cpu_ns() - run.start;
+		thread_send(thread_control(), wake, NULL);
+	}
+}
+
+static void start_reads(void *arg)
+{
+	run.start = cpu_ns();
+	for (unsigned i = 0; i < run.per_host; i++) {
+		for (unsigned h = 0; h < run.hosts; h++) {
+			hosts[h].io.on_response = on_read;
+			run.to_send--;
+			send_read(&hosts[h]);
+		}
+	}
+}
+
+static bool is_done(void *arg)
+{
+	return run.done;
+}
+
+static double one_run(unsigned n)
+{
+	run.hosts = n;
+	run.per_host = n >= IN_FLIGHT ? 1 : IN_FLIGHT / n;
+	run.to_send = run.to_come = IOS;
+	run.done = false;
+	thread_call(group_thread, start_reads, NULL);
+	if (!thread_control_wait(is_done, NULL, 60000000)) {
+		fail("the reads do not end");
+	}
+	return run.ns / IOS;
+}
+
+static double turn_off(void *arg)
+{
+	return one_run((unsigned)(uintptr_t)arg);
+}
+
+static uint64_t records;
+
+static double turn_traced(void *arg)
+{
+	trace_set_tpoints(TRACE_GROUP_NVMF_RDMA, UINT64_MAX);
+	trace_set_tpoints(TRACE_GROUP_BDEV, UINT64_MAX);
+	uint64_t before, after;
+	thread_call(group_thread, count_records, &before);
+	double ns = one_run(1);
+	thread_call(group_thread, count_records, &after);
+	records = after - before;
+	trace_clear_tpoints(TRACE_GROUP_NVMF_RDMA, UINT64_MAX);
+	trace_clear_tpoints(TRACE_GROUP_BDEV, UINT64_MAX);
+	return ns;
+}
+
+/* What the fake takes for the same work, with nobody behind it. */
+static double turn_fake(void *arg)
+{
+	return fake_verbs_cost_ns(IOS);
+}
+
+/* Set-up. */
+
+static struct nvmf_tgt *tgt;
+static int state;
+
+static void set_state(void *arg, int status)
+{
+	state = status == 0 ? 1 : -1;
+}
+
+static void bdev_gone(void *arg)
+{
+	state = 1;
+}
+
+static bool has_state(void *arg)
+{
+	return state != 0;
+}
+
+static void wait_state(const char *what)
+{
+	if (!thread_control_wait(has_state, NULL, 10000000) || state < 0) {
+		fail(what);
+	}
+	state = 0;
+}
+
+static void start_target(void)
+{
+	struct bdev_null_opts disk = {.name = "Null0", .block_size = 4096, .num_blocks = BLOCKS};
+	struct nvmf_tgt_opts opts = {.name = "bench"};
+	struct nvmf_subsystem_opts sopts = {.serial_number = "1", .allow_any_host = true};
+	struct nvmf_address address = {.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = "4420"};
+	struct nvmf_transport_opts topts;
+	struct nvmf_subsystem *s;
+	struct nvmf_ns_opts nopts = {0};
+	char error[BDEV_ERROR_MAX];
+	uint32_t nsid;
+
+	if (bdev_init() != 0 || bdev_null_create(&disk, error) != 0 || nvmf_tgt_create(&opts, &tgt) != 0 ||
+	    nvmf_transport_opts_init("RDMA", &topts) != 0 || (topts.max_queue_depth = 2 * IN_FLIGHT) == 0 || nvmf_transport_create(tgt, "RDMA", &topts) != 0 ||
+	    nvmf_tgt_start(tgt) != 0 || nvmf_subsystem_create(tgt, NQN, &sopts, &s) != 0 ||
+	    nvmf_subsystem_add_ns(s, "Null0", &nopts, &nsid) != 0 || nvmf_subsystem_add_listener(s, &address) != 0) {
+		fail("the target could not be made");
+	}
+	nvmf_subsystem_start(s, set_state, NULL);
+	wait_state("the subsystem does not start");
+	group_thread = thread_next(thread_next(NULL));
+	read_sqe = (struct nvme_sqe){.opcode = nvme_cmd_read, .flags = NVME_CMD_FLAGS_PSDT_SGL, .nsid = htole32(nsid),
+				     .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
+}
+
+static void stop_target(void)
+{
+	nvmf_tgt_stop(tgt, set_state, NULL);
+	wait_state("the target does not stop");
+	nvmf_tgt_destroy(tgt);
+	bdev_fini(bdev_gone, NULL);
+	wait_state("the block devices do not stop");
+}
+
+int main(void)
+{
+	static const char *const names[] = {"nvmf_rdma.own_ns_conn1", "nvmf_rdma.own_ns_conn8", "nvmf_rdma.own_ns_conn64",
+					    "nvmf_rdma.own_ns_conn256"};
+	struct bench_variant v[] = {{NULL, "ns", turn_fake, NULL},
+				    {NULL, "ns", turn_off, (void *)1},
+				    {NULL, "ns", turn_off, (void *)8},
+				    {NULL, "ns", turn_off, (void *)64},
+				    {NULL, "ns", turn_off, (void *)256},
+				    {NULL, "ns", turn_traced, NULL}};
+	struct env_opts e = {.name = "bench", .instance_id = -1, .no_huge = true, .no_pci = true};
+	struct thread_lib_opts t = {.poll_mode = POLL_MODE_BUSY};
+	struct trace_opts trace = {.name = "bench", .version = "1", .instance_id = -1, .num_entries = TRACE_DEFAULT_ENTRIES,
+				   .num_user_threads = TRACE_DEFAULT_USER_THREADS};
+	char error[1024], path[256];
+	double medians[6];
+
+	log_set_print_level(LOG_LEVEL_WARNING);
+	if (env_init(&e, error) != 0 || trace_start(&trace, error) != 0) {
+		fail(error);
+	}
+	if (thread_lib_start(&t) != 0) {
+		fail("no threads");
+	}
+	struct poller *ticker = poller_register(&(struct poller_opts){.name = "tick", .fn = tick, .period_us = 1000, .fd = -1});
+	start_target();
+	for (unsigned i = 0; i < HOSTS_MAX; i++) {
+		connect_host(&hosts[i], i);
+	}
+	uint64_t posts = fake_stats.post_send_calls, sends = fake_stats.sends;
+	bench_run(v, 6, TURNS, medians);
+	posts = fake_stats.post_send_calls - posts;
+	sends = fake_stats.sends - sends;
+	for (unsigned i = 0; i < 4; i++) {
+		bench_print(names[i], medians[1 + i] - medians[0], "ns");
+	}
+	bench_print("nvmf_rdma.own_ns", medians[1] - medians[0], "ns");
+	bench_print("nvmf_rdma.traced_own_ns", medians[5] - medians[0], "ns");
+	bench_print("nvmf_rdma.events_per_io", (double)records / IOS, "events");
+	bench_print("nvmf_rdma.ns_per_event", (medians[5] - medians[1]) / ((double)records / IOS), "ns");
+	bench_print("nvmf_rdma.doorbells_per_io", (double)posts / (double)sends, "calls");
+	bench_print("nvmf_rdma.fake_ns", medians[0], "ns");
+	stop_target();
+	poller_unregister(&ticker);
+	snprintf(path, sizeof(path), "%s", trace_file_path() ? trace_file_path() : "");
+	thread_lib_stop();
+	trace_stop();
+	unlink(path);
+	env_fini();
+	return 0;
+}
