@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 180
+# sanitize
+"""The bdev_* methods: shapes of their results, errors that name what is wrong, saving and loading."""
+import base64
+import json
+import sys
+import threading
+
+from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
+
+UUID = "11111111-2222-3333-4444-555555555555"
+
+
+def fails(daemon, words, method, **params):
+    """The call is an error whose text has all the words."""
+    try:
+        result = daemon.call(method, **params)
+    except RpcError as e:
+        for word in words:
+            check(word in e.message, f"{method}{params}: '{word}' is not in '{e.message}'")
+        return e.code
+    raise Failure(f"{method}{params} answered {result}")
+
+
+def names(daemon):
+    return [b["name"] for b in daemon.call("bdev_get_bdevs")]
+
+
+def test_created_bdevs_are_listed_in_the_stock_shape():
+    with Daemon() as d:
+        check(d.call("bdev_malloc_create", num_blocks=2048, block_size=512, uuid=UUID) == "Malloc0", "default name")
+        check(d.call("bdev_null_create", name="Null0", num_blocks=1 << 20, block_size=4096) == "Null0", "name")
+        check(names(d) == ["Malloc0", "Null0"], "order")
+        for key in ["Malloc0", UUID, UUID.upper()]:
+            [b] = d.call("bdev_get_bdevs", name=key)
+            check(b["name"] == "Malloc0", key)
+        expected = {"name": "Malloc0", "aliases": [], "product_name": "Malloc disk", "block_size": 512, "num_blocks": 2048,
+                    "uuid": UUID, "claimed": False, "zoned": False, "driver_specific": {}, "state": "ready",
+                    "assigned_rate_limits": {"rw_ios_per_sec": 0, "rw_mbytes_per_sec": 0, "r_mbytes_per_sec": 0,
+                                             "w_mbytes_per_sec": 0}}
+        for key, value in expected.items():
+            check(b[key] == value, f"{key}: {b[key]}")
+        check(all(b["supported_io_types"][t] for t in ["read", "write", "unmap", "flush", "reset", "write_zeroes", "compare",
+                                                       "compare_and_write", "abort"]), b["supported_io_types"])
+        check(not b["supported_io_types"]["nvme_admin"], "nvme_admin")
+        check(d.call("bdev_malloc_delete", name="Malloc0") is True, "delete")
+        check(names(d) == ["Null0"], "deleted")
+
+
+def test_errors_name_the_field_and_the_value():
+    with Daemon() as d:
+        fails(d, ["block_size 1000", "512"], "bdev_malloc_create", num_blocks=1, block_size=1000)
+        fails(d, ["num_blocks 0"], "bdev_null_create", name="n", num_blocks=0, block_size=512)
+        fails(d, ["md_size 8"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=8)
+        fails(d, ["num_blocks"], "bdev_malloc_create", num_blocks=1 << 48, block_size=512)
+        fails(d, ["'nosuch'"], "bdev_get_bdevs", name="nosuch")
+        fails(d, ["no such bdev"], "bdev_null_delete", name="nosuch")
+        fails(d, ["'nosuch'"], "bdev_delay_create", name="d", base_bdev_name="nosuch", avg_read_latency=1,
+              p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
+        fails(d, ["/nonexistent"], "bdev_aio_create", name="a", filename="/nonexistent", block_size=512)
+        d.call("bdev_null_create", name="n", num_blocks=8, block_size=512)
+        fails(d, ["'n'"], "bdev_null_create", name="n", num_blocks=8, block_size=512)
+        fails(d, ["rw_ios_per_sec"], "bdev_set_qos_limit", name="n")
+        fails(d, ["period 5"], "bdev_set_qd_sampling_period", name="n", period=5)
+        fails(d, ["opc 'x'"], "bdev_enable_histogram", name="n", enable=True, opc="x")
+        fails(d, ["not enabled"], "bdev_get_histogram", name="n")
+        fails(d, ["names[1]", "'x'"], "bdev_get_iostat", names=["n", "x"])
+        fails(d, ["per_channel"], "bdev_get_iostat", per_channel=True)
+        fails(d, ["new_size 0"], "bdev_null_resize", name="n", new_size=0)
+        fails(d, ["another kind"], "bdev_malloc_delete", name="n")
+        check(fails(d, ["io_type", "read"], "bdev_error_inject_error", name="n", io_type="x", error_type="failure") == -32602, "")
+
+
+def test_get_bdevs_waits_for_a_bdev_to_come():
+    with Daemon() as d:
+        check(fails(d, ["Late0"], "bdev_get_bdevs", name="Late0", timeout=50) == -19, "too late")
+        answers = []
+        waiter = threading.Thread(target=lambda: answers.append(d.call("bdev_get_bdevs", name="Late0", timeout=60000)))
+        waiter.start()
+        wait_for(lambda: d.call("bdev_null_create", name=f"Other{len(names(d))}", num_blocks=8, block_size=512), "another one")
+        check(not answers, "another bdev is not the one")
+        d.call("bdev_null_create", name="Late0", num_blocks=8, block_size=512)
+        waiter.join(30)
+        check(answers and answers[0][0]["name"] == "Late0", answers)
+
+
+def test_iostat_has_the_stock_shape():
+    with Daemon() as d:
+        for name in ["a", "b"]:
+            d.call("bdev_null_create", name=name, num_blocks=8, block_size=512)
+        stat = d.call("bdev_get_iostat")
+        check(stat["tick_rate"] > 0 and stat["ticks"] > 0, stat)
+        check([b["name"] for b in stat["bdevs"]] == ["a", "b"], stat)
+        keys = {"name", "bytes_read", "num_read_ops", "bytes_written", "num_write_ops", "bytes_unmapped", "num_unmap_ops",
+                "bytes_copied", "num_copy_ops", "io_error", "driver_specific"}
+        keys |= {f"{m}{k}_latency_ticks" for m in ["", "max_", "min_"] for k in ["read", "write", "unmap", "copy"]}
+        check(keys <= set(stat["bdevs"][0]), keys - set(stat["bdevs"][0]))
+        check([b["name"] for b in d.call("bdev_get_iostat", names=["b"])["bdevs"]] == ["b"], "names")
+        check("queue_depth" not in stat["bdevs"][0], "no sampling")
+        d.call("bdev_set_qd_sampling_period", name="a", period=1000)
+        one = d.call("bdev_get_iostat", names=["a"])["bdevs"][0]
+        check(one["queue_depth_polling_period"] == 1000 and one["queue_depth"] == 0, one)
+        check(d.call("bdev_get_iostat", names=["a"], per_channel=True)["channels"] == [], "no channels")
+        check(d.call("bdev_reset_iostat", name="a", mode="maxmin") is True and d.call("bdev_reset_iostat") is True, "reset")
+
+
+def test_histogram_can_be_decoded():
+    with Daemon() as d:
+        d.call("bdev_null_create", name="a", num_blocks=8, block_size=512)
+        d.call("bdev_enable_histogram", name="a", enable=True)
+        h = d.call("bdev_get_histogram", name="a")
+        buckets = base64.b64decode(h["histogram"])
+        check(h["granularity"] == 7 and h["min_range"] == 0 and h["max_range"] == 58 and h["tsc_rate"] > 0, h["max_range"])
+        check(len(buckets) == 8 * ((h["max_range"] - h["min_range"]) << h["granularity"]), len(buckets))
+        borders = d.call("bdev_get_histogram_borders", name="a", borders=[1000, 2000])
+        check(borders == {"borders": [1000, 2000], "histogram": [0, 0, 0]}, borders)
+        fails(d, ["borders[1]"], "bdev_get_histogram_borders", name="a", borders=[2, 1])
+        d.call("bdev_enable_histogram", name="a", enable=False)
+        fails(d, ["not enabled"], "bdev_get_histogram", name="a")
+
+
+def test_stacks_go_with_their_base_and_say_who_claims_it():
+    with Daemon() as d:
+        d.call("bdev_malloc_create", name="m", num_blocks=8, block_size=512)
+        check(d.call("bdev_error_create", base_name="m") == "EE_m", "name")
+        d.call("bdev_delay_create", name="d", base_bdev_name="EE_m", avg_read_latency=1, p99_read_latency=2,
+               avg_write_latency=3, p99_write_latency=4)
+        [m] = d.call("bdev_get_bdevs", name="m")
+        check(m["claimed"] and m["claim_type"] == "exclusive_write" and m["claimed_by"] == "EE_m", m)
+        [delay] = d.call("bdev_get_bdevs", name="d")
+        check(delay["driver_specific"]["delay"]["base_bdev_name"] == "EE_m", delay["driver_specific"])
+        check(d.call("bdev_delay_update_latency", delay_bdev_name="d", latency_type="p99_read", latency_us=9) is True, "update")
+        fails(d, ["p99_read_latency 0"], "bdev_delay_update_latency", delay_bdev_name="d", latency_type="p99_read", latency_us=0)
+        check(d.call("bdev_error_inject_error", name="EE_m", io_type="all", error_type="failure", num=3) is True, "inject")
+        check(d.call("bdev_error_inject_error", name="EE_m", io_type="clear", error_type="failure") is True, "clear")
+        check(d.call("bdev_error_resume_pending", name="EE_m") is True, "resume")
+        check(d.call("bdev_get_inflight", name="d") == [{"name": "d", "inflight": []}], "inflight")
+        check(d.call("bdev_malloc_delete", name="m") is True and names(d) == [], names(d))
+
+
+def test_files_are_bdevs_under_both_names():
+    with Daemon() as d:
+        path = d.folder / "disk"
+        path.write_bytes(bytes(1 << 20))
+        d.call("bdev_aio_create", name="a", filename=str(path), block_size=4096, readonly=True)
+        [a] = d.call("bdev_get_bdevs", name="a")
+        check(a["product_name"] == "AIO disk" and a["num_blocks"] == 256, a)
+        check(a["driver_specific"]["aio"]["filename"] == str(path) and a["driver_specific"]["aio"]["readonly"], a)
+        with open(path, "ab") as f:
+            f.truncate(2 << 20)
+        check(d.call("bdev_aio_rescan", name="a") is True, "rescan")
+        check(d.call("bdev_get_bdevs", name="a")[0]["num_blocks"] == 512, "rescanned")
+        fails(d, ["uring"], "bdev_uring_rescan", name="a")
+        d.call("bdev_uring_create", name="u", filename=str(path))
+        check(d.call("bdev_get_bdevs", name="u")[0]["product_name"] == "URING bdev", "uring")
+        check(d.call("bdev_uring_delete", name="u") is True and d.call("bdev_aio_delete", name="a") is True, "delete")
+
+
+def test_everything_that_can_be_set_is_saved():
+    with Daemon() as d:
+        path = d.folder / "disk"
+        path.write_bytes(bytes(1 << 20))
+        d.call("bdev_set_options", bdev_io_pool_size=1000, nomem_timeout_ms=700)
+        d.call("bdev_malloc_create", name="m", num_blocks=64, block_size=512, uuid=UUID, optimal_io_boundary=8)
+        d.call("bdev_null_create", name="n", num_blocks=64, block_size=4096, preferred_write_granularity=4)
+        d.call("bdev_error_create", base_name="m")
+        d.call("bdev_delay_create", name="d", base_bdev_name="n", avg_read_latency=1, p99_read_latency=2,
+               avg_write_latency=3, p99_write_latency=4)
+        d.call("bdev_aio_create", name="a", filename=str(path), block_size=512, readonly=True)
+        d.call("bdev_uring_create", name="u", filename=str(path), fallocate=True)
+        d.call("bdev_set_qos_limit", name="m", rw_ios_per_sec=5000, r_mbytes_per_sec=7)
+        d.call("bdev_set_qd_sampling_period", name="m", period=5000)
+        d.call("bdev_set_timeout", name="m", timeout_us=30000000)
+        d.call("bdev_enable_histogram", name="m", enable=True, opc="read", granularity=5, min_nsec=1000, max_nsec=10**9)
+        first = d.call("framework_get_config", name="bdev")
+        config = d.folder / "config.json"
+        config.write_text(json.dumps({"subsystems": [{"subsystem": "bdev", "config": first}]}))
+        with Daemon("-c", config) as e:
+            second = e.call("framework_get_config", name="bdev")
+            check(first == second, f"{first}\n{second}")
+            check(names(e) == names(d), "names")
+        methods = [m["method"] for m in first]
+        check(methods[0] == "bdev_set_options" and methods[-1] == "bdev_wait_for_examine", methods)
+
+
+def test_comings_and_goings_are_notified():
+    with Daemon() as d:
+        check({"bdev_register", "bdev_unregister"} <= set(d.call("notify_get_types")), "types")
+        d.call("bdev_null_create", name="n", num_blocks=8, block_size=512)
+        d.call("bdev_null_delete", name="n")
+        events = [(e["type"], e["ctx"]) for e in d.call("notify_get_notifications", id=0, max=100) if e["type"].startswith("bdev_")]
+        check(events == [("bdev_register", "n"), ("bdev_unregister", "n")], events)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# Functions for commands inside the guest (bash sources this file through BASH_ENV).
+
+T() { # TEXT...: a line with the guest's uptime before it
+  local uptime
+  read -r uptime _ < /proc/uptime
+  echo "@$uptime $*"
+}
+
+# SECONDS COMMAND...: until the command succeeds; 1 when the seconds have passed. For conditions, in place of sleep.
+await() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@" > /dev/null 2>&1; do
+    [ $SECONDS -lt $deadline ] || { echo "waited in vain for: $*" >&2; return 1; }
+    read -r -t 0.05 <> <(:) || :
+  done
+}
+
+nvmes() { # the PCI addresses of the NVMe controllers
+  local d
+  for d in /sys/bus/pci/devices/*; do
+    grep -q 0x0108 "$d/class" && basename "$d"
+  done
+}
+
+pcibind() { # ADDRESS DRIVER: hands a PCI function over; DRIVER '' takes it from any
+  local d=/sys/bus/pci/devices/$1
+  [ -z "$2" ] || modprobe "$2"
+  [ ! -e "$d/driver" ] || echo "$1" > "$d/driver/unbind"
+  echo "$2" > "$d/driver_override"
+  [ -z "$2" ] && return
+  echo "$1" > /sys/bus/pci/drivers_probe
+  [ "$(basename "$(readlink "$d/driver")")" = "$2" ]
+}
+
+# [NETDEV]: soft RoCE rxe0 on NETDEV (address $ADDR), or on a dummy with 10.7.0.1 (rdma_cm does not resolve 127.0.0.1 to
+# an rxe). rxe works in softirq: as many busy pollers as CPUs starve it (4 ms a packet), so give the guest -c 4.
+rxe_up() {
+  local netdev=${1:-} address=${ADDR:-}
+  modprobe -a rdma_rxe rdma_ucm ib_uverbs || return
+  if [ -z "$netdev" ]; then
+    netdev=rd0 address=10.7.0.1
+    modprobe dummy
+    ip link add rd0 type dummy
+    ip link set rd0 mtu 4200
+  fi
+  ip addr add "$address/24" dev "$netdev"
+  ip link set "$netdev" up
+  rdma link add rxe0 type rxe netdev "$netdev"
+}
+
+nvmet_up() { # rdma|tcp ADDRESS PORT NQN DEVICE...: a subsystem of the kernel's target, one namespace per block device
+  local c=/sys/kernel/config/nvmet type=$1 address=$2 port=$3 s=/sys/kernel/config/nvmet/subsystems/$4 nsid=1 d
+  modprobe "nvmet-$type" || return
+  shift 4
+  mkdir "$s" && echo 1 > "$s/attr_allow_any_host"
+  for d; do
+    mkdir "$s/namespaces/$nsid"
+    echo "$d" > "$s/namespaces/$nsid/device_path"
+    echo 1 > "$s/namespaces/$nsid/enable"
+    nsid=$((nsid + 1))
+  done
+  mkdir "$c/ports/$port"
+  echo ipv4 > "$c/ports/$port/addr_adrfam"
+  echo "$type" > "$c/ports/$port/addr_trtype"
+  echo "$address" > "$c/ports/$port/addr_traddr"
+  echo "$port" > "$c/ports/$port/addr_trsvcid"
+  ln -s "$s" "$c/ports/$port/subsystems/"
+}

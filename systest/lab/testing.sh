@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# For tests whose checks run in one guest together. The script sources this file, calls in_guest, defines functions
+# test_*, and ends with run_tests. A check is a function that fails (set -e is on in it); it runs in a shell of its own.
+# `script.sh PATTERN...` runs the checks whose names contain a pattern.
+
+SELF=$(readlink -f "$0")
+NAME=$(basename "$0" .sh)
+PATTERNS=("$@")
+
+# OPTIONS of vm.sh...: on the host, runs this script in a guest, shows its result lines (with VARVE_VERBOSE all of its
+# output) and exits; in the guest, returns.
+in_guest() {
+  [ -z "${VM:-}" ] || return 0
+  export VARVE_BUILD=${VARVE_BUILD:-$(dirname "$(dirname "$SELF")")/build}
+  local status show='^(PASS|FAIL|SKIP|#)'
+  [ -z "${VARVE_VERBOSE:-}" ] || show=
+  "$(dirname "$SELF")/vm.sh" "$@" "$(printf '%q ' "$SELF" "${PATTERNS[@]}")" | grep -aE --line-buffered "$show"
+  status=${PIPESTATUS[0]}
+  case $status in
+    0 | 1) ;;
+    69) echo "SKIP $NAME: the lab's state folder cannot be made" && exit 0 ;;
+    *) echo "FAIL $NAME: the guest ended with status $status" ;;
+  esac
+  exit "$status"
+}
+
+is_wanted() { # CHECK
+  local p
+  [ ${#PATTERNS[@]} = 0 ] && return
+  for p in "${PATTERNS[@]}"; do
+    [[ $1 != *$p* ]] || return 0
+  done
+  return 1
+}
+
+fail() { # WHY...
+  echo "why: $*"
+  return 1
+}
+
+refused() { # COMMAND...: it must fail (`! command` would pass either way under set -e)
+  if "$@"; then
+    fail "went through: $*"
+  fi
+}
+
+same() { # WHAT VALUE EXPECTED
+  [ "$2" = "$3" ] || fail "$1 is '$2', expected '$3'"
+}
+
+# What no test may cause in a kernel, wherever it comes from.
+KERNEL_BUGS='WARNING:|BUG:|Oops|Call Trace|general protection|refcount_t|blocked for more than|KASAN|UBSAN'
+
+kernel_log() { # what the kernel said since the check began
+  dmesg | tail -n +$((LOG_START + 1))
+}
+
+# shellcheck disable=SC2120  # scripts give it one
+kernel_is_silent() { # [WHAT]: no line of the kernel's log since the check began says WHAT (an extended expression)
+  local line
+  line=$(kernel_log | grep -m 1 -E "${1:-$KERNEL_BUGS}") || return 0
+  fail "the kernel complains: $line"
+}
+
+# Runs the checks in the order they stand in; after each, after_check (if the script has it) and a look at the kernel's log.
+run_tests() {
+  local t status failed=0
+  # shellcheck disable=SC2013  # names have no spaces
+  for t in $(sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "$SELF"); do
+    is_wanted "$t" || continue
+    LOG_START=$(dmesg | wc -l)
+    T "# $t"
+    (
+      set -eE
+      trap 'echo "line $LINENO: $BASH_COMMAND"' ERR
+      "$t"
+      kernel_is_silent "$KERNEL_BUGS"
+    ) > "/tmp/$t" 2>&1
+    status=$?
+    if [ $status = 0 ]; then
+      echo "PASS $NAME.$t"
+    else
+      failed=1
+      echo "FAIL $NAME.$t: $(grep -aE '^(why|line)' "/tmp/$t" | head -n 2 | tr '\n' ' ')"
+      sed 's/^/# | /' "/tmp/$t" | tail -n 40
+      kernel_log | grep -E 'nvme|rdma|rxe|siw|WARN|BUG' | tail -n 20 | sed 's/^/# kernel | /'
+    fi
+    if declare -F after_check > /dev/null; then
+      after_check "$status"
+    fi
+  done
+  exit $failed
+}

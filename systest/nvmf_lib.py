@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A target over the software RDMA device, and hosts, for system tests on one machine."""
+import json
+import os
+import pathlib
+import subprocess
+
+from appliance_lib import BUILD, DEADLINE, Daemon, Failure, check, wait_for
+
+PERF = BUILD / "bin" / "varve-perf"
+NQN = "nqn.2026-11.io.varve:test"
+HOSTNQN = "nqn.2026-11.io.varve:host"
+ADDRESS = "127.0.0.1"
+PORT = 20000 + os.getpid() % 20000      # tests run beside each other
+NUM_CPUS = len(os.sched_getaffinity(0))
+
+
+def preload():
+    """The software device; before it, what the sanitized build wants to be first."""
+    libraries = [BUILD / "softverbs" / "libsoftverbs.so"]
+    if os.environ.get("VARVE_SANITIZED"):
+        libraries.insert(0, subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip())
+    return {"LD_PRELOAD": ":".join(str(x) for x in libraries)}
+
+
+class Target(Daemon):
+    """varve with the RDMA transport and a subsystem NQN that any host may use."""
+
+    def __init__(self, *options, cores="[0]", port=PORT, **transport):
+        super().__init__("-m", cores, "-s", "512", *options, env=preload())
+        self.port = port
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA", **transport)
+            self.add_subsystem(NQN)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def add_subsystem(self, nqn, **params):
+        self.call("nvmf_create_subsystem", nqn=nqn, **{"serial_number": "V1", "allow_any_host": True, **params})
+        self.add_listener(nqn)
+
+    def listen_address(self):
+        return {"trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(self.port)}
+
+    def add_listener(self, nqn=NQN):
+        self.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=self.listen_address())
+
+    def add_malloc(self, name, mb=16):
+        return self.call("bdev_malloc_create", name=name, block_size=512, num_blocks=mb * 2048)
+
+    def add_file(self, name, path, mb=16):
+        with open(path, "ab") as f:
+            f.truncate(mb << 20)
+        return self.call("bdev_uring_create", name=name, filename=str(path), block_size=512)
+
+    def add_ns(self, bdev, nqn=NQN, **params):
+        return self.call("nvmf_subsystem_add_ns", nqn=nqn, namespace={"bdev_name": bdev, **params})
+
+    def remove_ns(self, nsid, nqn=NQN):
+        return self.call("nvmf_subsystem_remove_ns", nqn=nqn, nsid=nsid)
+
+    def trid(self, nqn=NQN):
+        return f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS} trsvcid:{self.port} subnqn:{nqn}"
+
+    def controllers(self, nqn=NQN):
+        return self.call("nvmf_subsystem_get_controllers", nqn=nqn)
+
+    def groups(self, field):
+        """The sum of a statistic over all poll groups."""
+        return sum(g[field] for g in self.call("nvmf_get_stats")["poll_groups"])
+
+    def num_qpairs(self):
+        return self.groups("current_admin_qpairs") + self.groups("current_io_qpairs")
+
+    def wait_empty(self):
+        """Nobody is connected, and nothing of anybody is left."""
+        wait_for(lambda: self.num_qpairs() == 0, "all queue pairs to be gone")
+        check(self.call("nvmf_get_inflight") == [], "commands are left")
+        check(self.groups("pending_bdev_io") == 0, "held back commands are left")
+        for s in self.call("nvmf_get_subsystems"):
+            check(self.controllers(s["nqn"]) == [], f"controllers of {s['nqn']} are left")
+
+    def stop_clean(self, *may_complain):
+        """Ends it; what was not given back is an error in the log, or of AddressSanitizer. (A busy machine makes RPCs slow.)"""
+        check(self.stop() == 0, f"ended with {self.process.returncode}:\n{self.log()}")
+        bad = [x for x in self.log().splitlines() if ("*ERROR*" in x or "*WARNING*" in x or "Sanitizer" in x)
+               and not any(m in x for m in ("held the control thread", *may_complain))]
+        check(not bad, "\n".join(bad))
+
+
+class Host:
+    """varve-perf as an initiator of its own."""
+
+    def __init__(self, target, *args, nqn=NQN, nsid=None, hostnqn=HOSTNQN, quiet=False):
+        self.output = target.folder / f"perf{id(self)}"
+        self.errors = pathlib.Path(f"{self.output}.err")
+        command = [PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-j", "--quiet", "--hostnqn", hostnqn]
+        if "-r" not in args:
+            command += ["-r", target.trid(nqn)]
+        if nsid:
+            command += ["-n", str(nsid)]
+        with open(self.output, "wb") as out, open(self.errors, "wb") as err:
+            self.process = subprocess.Popen([*command, *args], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                            env={**os.environ, **preload()})
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self, deadline=DEADLINE):
+        try:
+            status = self.process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"varve-perf did not end:\n{self.errors.read_text()}") from None
+        check("Sanitizer" not in self.errors.read_text(), self.errors.read_text())
+        return status
+
+    def stop(self):
+        """Ends it early; returns its result."""
+        self.process.terminate()
+        return self.result()
+
+    def result(self, deadline=DEADLINE):
+        status = self.wait(deadline)
+        check(status in (0, 1), f"varve-perf ended with {status}:\n{self.errors.read_text()}")
+        try:
+            return json.loads(self.output.read_text())
+        except ValueError:
+            raise Failure(f"varve-perf had no result:\n{self.errors.read_text()}") from None
+
+    def check_perfect(self, result, reconnects=0):
+        check(result["verified"] and result["miscompares"] == 0 and result["errors"] == 0, f"{result}\n{self.errors.read_text()}")
+        check(result["reconnects"] == reconnects, result)
+        check(result["read"]["ios"] + result["write"]["ios"] > 0, result)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        if self.is_running():
+            self.kill()
+
+
+def verifying(target, nsid, *args, nqn=NQN, **kwargs):
+    """A host that mixes reads and writes over a namespace and checks what it reads."""
+    return Host(target, "-w", "randrw", "--verify", "--region", "4M", *args, nqn=nqn, nsid=nsid, **kwargs)
+
+
+def wait_io(target, hosts, more=200):
+    """Until the target has carried out more commands; fails when a host has ended."""
+    start = target.groups("completed_nvme_io")
+
+    def done():
+        for h in hosts:
+            check(h.is_running(), f"varve-perf ended with {h.process.returncode}:\n{h.errors.read_text()}")
+        return target.groups("completed_nvme_io") - start >= more
+    wait_for(done, "I/O to be carried out")

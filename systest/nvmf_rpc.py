@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 120
+"""The nvmf methods: shapes of their answers, what they refuse and how they say it, saving and loading."""
+import json
+import sys
+
+from appliance_lib import BUILD, Daemon, RpcError, check, main, wait_for
+
+NQN = "nqn.2016-06.io.spdk:cnode1"
+HOST = "nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d"
+ADDRESS = {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": "4420"}
+
+
+def daemon(*options, **kwargs):
+    """With a software RDMA device."""
+    return Daemon(*options, env={"LD_PRELOAD": str(BUILD / "softverbs" / "libsoftverbs.so")}, **kwargs)
+
+
+def refuses(d, method, words, **params):
+    try:
+        result = d.call(method, **params)
+    except RpcError as e:
+        check(all(w in e.message for w in words), f"{method}: \"{e.message}\" does not say {words}")
+        return
+    check(False, f"{method}({params}) answered {result}")
+
+
+def fill(d):
+    d.call("bdev_malloc_create", name="M0", num_blocks=2048, block_size=512, uuid="11111111-2222-3333-4444-555555555555")
+    d.call("bdev_null_create", name="N0", num_blocks=2048, block_size=4096)
+    check(d.call("nvmf_create_transport", trtype="RDMA", max_queue_depth=64, in_capsule_data_size=8192) is True, "transport")
+    check(d.call("nvmf_create_subsystem", nqn=NQN, serial_number="0001", model_number="Model", max_namespaces=8) is True, "subsystem")
+    check(d.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "M0", "eui64": "0123456789abcdef"}) == 1, "first nsid")
+    check(d.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "N0", "nsid": 5, "no_auto_visible": True,
+                                                              "nguid": "00112233445566778899AABBCCDDEEFF"}) == 5, "chosen nsid")
+    check(d.call("nvmf_ns_add_host", nqn=NQN, nsid=5, host=HOST) is True, "namespace's host")
+    check(d.call("nvmf_subsystem_add_host", nqn=NQN, host=HOST) is True, "host")
+    check(d.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=ADDRESS) is True, "listener")
+    check(d.call("nvmf_discovery_add_referral", address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"}) is True, "referral")
+
+
+def test_lists_have_the_shapes_that_clients_decode():
+    with daemon() as d:
+        fill(d)
+        discovery, s = d.call("nvmf_get_subsystems")
+        check(discovery["nqn"] == "nqn.2014-08.org.nvmexpress.discovery" and discovery["subtype"] == "Discovery", discovery)
+        check(s["nqn"] == NQN and s["subtype"] == "NVMe" and s["state"] == "active", s)
+        check(s["listen_addresses"] == [ADDRESS] and s["hosts"] == [{"nqn": HOST}] and s["allow_any_host"] is False, s)
+        check(s["serial_number"] == "0001" and s["model_number"] == "Model" and s["max_namespaces"] == 8, s)
+        check(s["min_cntlid"] == 1 and s["max_cntlid"] == 65519, s)
+        a, b = s["namespaces"]
+        check(a["nsid"] == 1 and a["bdev_name"] == a["name"] == "M0" and a["anagrpid"] == 1, a)
+        check(a["uuid"] == "11111111-2222-3333-4444-555555555555" and a["nguid"] == "11111111222233334444555555555555", a)
+        check(a["eui64"] == "0123456789ABCDEF", a)
+        check(b["nsid"] == 5 and b["nguid"] == "00112233445566778899AABBCCDDEEFF" and b["hosts"] == [{"nqn": HOST}], b)
+        check(d.call("nvmf_get_subsystems", nqn=NQN)[0]["nqn"] == NQN, "only one")
+
+        t, = d.call("nvmf_get_transports")
+        check(t["trtype"] == "RDMA" and t["max_queue_depth"] == 64 and t["in_capsule_data_size"] == 8192, t)
+        check({"max_io_qpairs_per_ctrlr", "max_io_size", "io_unit_size", "max_aq_depth", "num_shared_buffers",
+               "buf_cache_size", "dif_insert_or_strip", "zcopy", "abort_timeout_sec"} <= set(t), t)
+        stats = d.call("nvmf_get_stats")
+        check(stats["tick_rate"] > 0, stats)
+        for g in stats["poll_groups"]:
+            check({"name", "admin_qpairs", "io_qpairs", "current_admin_qpairs", "current_io_qpairs", "pending_bdev_io",
+                   "completed_nvme_io", "transports"} <= set(g), g)
+            check(g["transports"][0]["trtype"] == "RDMA" and "pending_data_buffer" in g["transports"][0], g)
+        check(d.call("nvmf_subsystem_get_controllers", nqn=NQN) == [], "nobody is connected")
+        check(d.call("nvmf_subsystem_get_qpairs", nqn=NQN) == [], "nobody is connected")
+        check(d.call("nvmf_subsystem_get_listeners", nqn=NQN)[0]["address"] == ADDRESS, "listeners")
+        check(d.call("nvmf_get_inflight") == [], "nothing is outstanding")
+        check(d.call("nvmf_get_targets") == ["nvmf_tgt"], "targets")
+        r, = d.call("nvmf_discovery_get_referrals")
+        check(r["address"] == {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "192.0.2.7", "trsvcid": "8009"}, r)
+        check(r["subnqn"] == "nqn.2014-08.org.nvmexpress.discovery" and r["secure_channel"] is False, r)
+        kinds = [n["type"] for n in d.call("notify_get_notifications")]
+        check("nvmf_ns_add" in kinds and "nvmf_subsystem_create" in kinds, kinds)
+
+
+def test_what_is_wrong_is_named_with_what_is_allowed():
+    with daemon() as d:
+        refuses(d, "nvmf_create_transport", ["trtype", "PIGEON", "RDMA"], trtype="PIGEON")
+        refuses(d, "nvmf_create_transport", ["max_io_size", "12345", "powers of two"], trtype="RDMA", max_io_size=12345)
+        refuses(d, "nvmf_create_transport", ["tgt_name", "other"], trtype="RDMA", tgt_name="other")
+        refuses(d, "nvmf_subsystem_add_listener", ["nqn", NQN], nqn=NQN, listen_address=ADDRESS)
+        fill(d)
+        refuses(d, "nvmf_create_transport", ["rdma", "exists"], trtype="rdma")
+        refuses(d, "nvmf_create_subsystem", [NQN, "name"], nqn=NQN)
+        refuses(d, "nvmf_create_subsystem", ["nqn", "iqn.x", "nqn.yyyy-mm"], nqn="iqn.x")
+        refuses(d, "nvmf_create_subsystem", ["serial_number", "21", "20"], nqn=NQN + "a", serial_number="x" * 21)
+        refuses(d, "nvmf_create_subsystem", ["model_number", "0x"], nqn=NQN + "a", model_number="\u00e9")
+        refuses(d, "nvmf_create_subsystem", ["cntlid", "10", "5"], nqn=NQN + "a", min_cntlid=10, max_cntlid=5)
+        refuses(d, "nvmf_subsystem_add_ns", ["bdev_name", "nosuch"], nqn=NQN, namespace={"bdev_name": "nosuch"})
+        refuses(d, "nvmf_subsystem_add_ns", ["bdev_name", "M0"], nqn=NQN, namespace={"bdev_name": "M0"})
+        refuses(d, "nvmf_subsystem_add_ns", ["nguid", "32"], nqn=NQN, namespace={"bdev_name": "M0", "nguid": "12"})
+        d.call("bdev_null_create", name="N1", num_blocks=2048, block_size=4096)
+        refuses(d, "nvmf_subsystem_add_ns", ["nsid", "5", "in use"], nqn=NQN, namespace={"bdev_name": "N1", "nsid": 5})
+        refuses(d, "nvmf_subsystem_add_ns", ["nsid", "9", "1 to 8"], nqn=NQN, namespace={"bdev_name": "N1", "nsid": 9})
+        refuses(d, "nvmf_subsystem_remove_ns", ["nsid", "7"], nqn=NQN, nsid=7)
+        refuses(d, "nvmf_ns_add_host", ["nsid", "1", "visible"], nqn=NQN, nsid=1, host=HOST)
+        refuses(d, "nvmf_subsystem_add_host", ["exists"], nqn=NQN, host=HOST)
+        refuses(d, "nvmf_subsystem_add_host", ["host", "nonsense", "nqn."], nqn=NQN, host="nonsense")
+        refuses(d, "nvmf_subsystem_remove_host", ["No such"], nqn=NQN, host=HOST + "0")
+        refuses(d, "nvmf_subsystem_add_listener", ["exists"], nqn=NQN, listen_address=ADDRESS)
+        refuses(d, "nvmf_subsystem_add_listener", ["adrfam", "IPv5"], nqn=NQN, listen_address={**ADDRESS, "adrfam": "IPv5"})
+        refuses(d, "nvmf_subsystem_add_listener", ["trtype", "TCP", "nvmf_create_transport"], nqn=NQN,
+                listen_address={**ADDRESS, "trtype": "TCP"})
+        refuses(d, "nvmf_subsystem_add_listener", ["192.0.2.1"], nqn=NQN, listen_address={**ADDRESS, "traddr": "192.0.2.1"})
+        refuses(d, "nvmf_discovery_add_referral", ["exists"], address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"})
+        refuses(d, "nvmf_set_max_subsystems", [], max_subsystems=5)
+        check(len(d.call("nvmf_get_subsystems")) == 2, "nothing of this has changed anything")
+
+
+def test_what_was_made_can_be_removed():
+    with daemon() as d:
+        fill(d)
+        check(d.call("nvmf_subsystem_remove_ns", nqn=NQN, nsid=1) is True, "remove_ns")
+        check(d.call("nvmf_ns_remove_host", nqn=NQN, nsid=5, host=HOST) is True, "ns_remove_host")
+        d.call("bdev_null_delete", name="N0")
+        check(d.call("nvmf_get_subsystems", nqn=NQN)[0]["namespaces"] == [], "a bdev takes its namespace along")
+        check(d.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=True) is True, "allow_any_host")
+        check(d.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOST) is True, "remove_host")
+        check(d.call("nvmf_subsystem_remove_listener", nqn=NQN, listen_address=ADDRESS) is True, "remove_listener")
+        check(d.call("nvmf_discovery_remove_referral", address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"}), "referral")
+        check(d.call("nvmf_delete_subsystem", nqn=NQN) is True, "delete_subsystem")
+        check(len(d.call("nvmf_get_subsystems")) == 1, "the discovery subsystem stays")
+        refuses(d, "nvmf_delete_subsystem", ["permitted"], nqn="nqn.2014-08.org.nvmexpress.discovery")
+        check(d.call("nvmf_create_target", name="second") == "second", "create_target")
+        check(d.call("nvmf_create_subsystem", nqn=NQN, tgt_name="second") is True, "in the second target")
+        check(len(d.call("nvmf_get_subsystems")) == 1, "not in the first")
+        check(d.call("nvmf_delete_target", name="second") is True, "delete_target")
+        check(d.call("nvmf_get_targets") == ["nvmf_tgt"], "targets")
+        check(d.stop() == 0, d.log())
+
+
+def save(d):
+    status, out, err = d.rpc("save_config")
+    check(status == 0, err)
+    return out
+
+
+def test_saving_loading_and_saving_gives_the_same_bytes():
+    with daemon("--wait-for-rpc", ready=False) as a:
+        wait_for(a.connect, "the RPC socket").close()
+        a.call("nvmf_set_config", discovery_filter="address,svcid", poll_groups_mask="0x1")
+        a.call("nvmf_set_max_subsystems", max_subsystems=77)
+        a.call("nvmf_set_crdt", crdt1=10)
+        a.call("framework_start_init")
+        fill(a)
+        a.call("nvmf_create_target", name="second", max_subsystems=4)
+        a.call("nvmf_create_subsystem", nqn=NQN, tgt_name="second", allow_any_host=True)
+        first = save(a)
+        path = a.folder / "saved.json"
+        path.write_text(first)
+        check(a.stop() == 0, a.log())
+        with daemon("-c", path) as b:
+            check(save(b) == first, f"{first}\n{save(b)}")
+            check(json.loads(first)["subsystems"][-1]["subsystem"] == "nvmf", "after bdev")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 180
+# sanitize
+"""The JSON configuration, varve-rpc, and that the documentation knows every method."""
+import json
+import subprocess
+import sys
+
+from appliance_lib import TOP, DEADLINE, VARVE, VARVE_RPC, Daemon, check, main, wait_for
+
+
+def write_config(folder, entries, subsystem="bdev"):
+    path = folder / "config.json"
+    path.write_text(json.dumps({"subsystems": [{"subsystem": subsystem, "config": entries}]}))
+    return path
+
+
+# One entry per kind of state that can be saved, as far as this build has the methods.
+ENTRIES = [
+    {"method": "bdev_malloc_create", "params": {"name": "Malloc0", "num_blocks": 2048, "block_size": 512,
+                                                "uuid": "11111111-2222-3333-4444-555555555555"}},
+    {"method": "bdev_malloc_create", "params": {"name": "Malloc1", "num_blocks": 256, "block_size": 4096}},
+    {"method": "bdev_null_create", "params": {"name": "Null0", "num_blocks": 1 << 30, "block_size": 4096}},
+    {"method": "bdev_delay_create", "params": {"base_bdev_name": "Null0", "name": "Delay0", "avg_read_latency": 10,
+                                               "p99_read_latency": 20, "avg_write_latency": 30, "p99_write_latency": 40}},
+    {"method": "bdev_error_create", "params": {"base_name": "Malloc1"}},
+    {"method": "bdev_set_qos_limit", "params": {"name": "Malloc0", "rw_ios_per_sec": 20000}},
+]
+
+
+def fill(daemon):
+    methods = set(daemon.call("rpc_get_methods"))
+    for e in ENTRIES:
+        if e["method"] in methods:
+            daemon.call(e["method"], **e["params"])
+
+
+def save(daemon):
+    status, out, err = daemon.rpc("save_config")
+    check(status == 0, err)
+    return out
+
+
+def test_saving_loading_and_saving_gives_the_same_bytes():
+    with Daemon() as a:
+        fill(a)
+        first = save(a)
+    with Daemon("-c", "/dev/null", ready=False) as none:
+        check(none.wait_exit() == 1, "an empty configuration is no configuration")
+    with Daemon("--wait-for-rpc", ready=False) as b:
+        wait_for(b.connect, "the RPC socket").close()
+        status, _, err = b.rpc("load_config", input=first)
+        check(status == 0, err)
+        check(save(b) == first, f"load_config: {first}\n{save(b)}")
+        path = b.folder / "saved.json"
+        check(b.rpc("save_config", str(path))[0] == 0 and path.read_text() == first, "save_config FILE")
+        with Daemon("-c", path) as c:
+            check(save(c) == first, f"-c: {first}\n{save(c)}")
+
+
+def test_the_saved_form_is_the_stock_one():
+    with Daemon() as d:
+        fill(d)
+        saved = json.loads(save(d))
+        names = [s["subsystem"] for s in d.call("framework_get_subsystems")]
+        check([s["subsystem"] for s in saved["subsystems"]] == names, "all subsystems, in their order")
+        for s in saved["subsystems"]:
+            check(s["config"] == d.call("framework_get_config", name=s["subsystem"]), s["subsystem"])
+            check(all(set(e) <= {"method", "params"} for e in s["config"]), s)
+        check(d.call("framework_get_config", name=names[0], with_batches=True) ==
+              d.call("framework_get_config", name=names[0]) if names else True, "with_batches")
+
+
+def test_a_wrong_configuration_changes_nothing_and_names_what_is_wrong():
+    for entries, words in [
+            ([{"method": "nosuch"}], ["config[0]", "nosuch", "--json-ignore-init-errors"]),
+            ([{"method": "log_set_level", "params": {"level": "INFO"}}, {"method": "log_set_level", "params": {"level": "X"}}],
+             ["config[1]", "log_set_level", "level", "X", "WARNING"]),
+            ([{"method": "log_set_flag", "params": {"flag": "nosuch"}}], ["config[0]", "log_set_flag", "nosuch"])]:
+        with Daemon() as holder:
+            path = write_config(holder.folder, entries)
+            with Daemon("-c", path, ready=False) as d:
+                check(d.wait_exit() == 1, d.log())
+                check(all(w in d.log() for w in [str(path), '"bdev"', *words]), f"{words}: {d.log()}")
+                check("running" not in d.log(), d.log())
+
+
+def test_errors_in_a_configuration_can_be_ignored():
+    with Daemon() as holder:
+        path = write_config(holder.folder, [{"method": "nosuch"}, {"method": "log_set_level", "params": {"level": "DEBUG"}},
+                                            {"method": "log_set_flag", "params": {"flag": "nosuch"}}])
+        with Daemon("-c", path, "--json-ignore-init-errors") as d:
+            check(d.call("log_get_level") == "DEBUG", "what is right is done")
+            check("nosuch" in d.log(), "what is wrong is logged")
+
+
+def test_varve_rpc_prints_results_and_errors():
+    with Daemon() as d:
+        check(d.rpc("log_get_level") == (0, "DISABLED\n", ""), d.rpc("log_get_level"))
+        check(d.rpc("-j", "log_get_level")[1] == '"DISABLED"\n', "-j")
+        check(json.loads(d.rpc("spdk_get_version")[1])["version"].startswith("varve"), "an object")
+        status, out, err = d.rpc("log_set_level", "level=LOUD")
+        check(status == 1 and out == "" and "LOUD" in err and "WARNING" in err, err)
+        status, _, err = d.rpc("log_set_level", "level")
+        check(status == 2 and "key=value" in err, err)
+        check(d.rpc("nosuch")[0] == 1, "an unknown method")
+
+
+def test_varve_rpc_knows_the_methods_from_the_daemon():
+    with Daemon() as d:
+        names = d.rpc("--list")[1].split()
+        check(names == d.call("rpc_get_methods") and names == sorted(names), "--list")
+        for name in names:
+            status, out, err = d.rpc(name, "--help")
+            check(status == 0 and out.startswith(name + ": "), f"{name}: {out} {err}")
+
+
+def test_varve_rpc_passes_raw_json():
+    with Daemon() as d:
+        status, out, _ = d.rpc("-", input='{"method":"log_get_level","id":7}[{"method":"log_get_level","id":8}]')
+        check(status == 0 and '"id":7' in out.splitlines()[0] and out.splitlines()[1].startswith("["), out)
+
+
+def test_varve_rpc_says_when_nobody_answers():
+    p = subprocess.run([VARVE_RPC, "-s", "/no/such.sock", "log_get_level"], capture_output=True, text=True, timeout=DEADLINE)
+    check(p.returncode == 3 and "/no/such.sock" in p.stderr, p.stderr)
+    with Daemon("--wait-for-rpc", ready=False) as d:
+        wait_for(d.connect, "the RPC socket").close()
+        status, _, err = d.rpc("-t", "1", "framework_wait_init")
+        check(status == 3 and "1 s" in err, err)
+
+
+def test_every_method_and_parameter_is_documented():
+    text = (TOP / "doc" / "rpc.md").read_text()
+    with Daemon() as d:
+        for m in d.call("rpc_describe_methods"):
+            head = f"### {m['name']}\n"
+            check(head in text, f"{m['name']} is not in doc/rpc.md (varve-rpc --markdown prints the reference)")
+            section = text.split(head)[1].split("\n### ")[0]
+            for p in m["params"]:
+                check(f"`{p['name']}`" in section, f"{m['name']}: parameter {p['name']} is not in doc/rpc.md")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""bpftrace on the probes: every shipped script compiles and attaches, probes fire as often as they should, with the right arguments."""
+# needs: root bpf
+# limit: 240
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from appliance_lib import Daemon, RpcError
+
+TOP = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("VARVE_BUILD", TOP / "build")).resolve()
+TARGET = BUILD / "unittest/usdt/usdt-target"
+WRAPPER = BUILD / "bin/bpftrace.sh"
+failed = False
+
+
+def check(name, ok, why=""):
+    global failed
+    failed |= not ok
+    print(f"PASS usdt.{name}" if ok else f"FAIL usdt.{name}: {why.strip()[-600:]!r}", flush=True)
+
+
+class Target:
+    """A process that fires every probe when told to; a tracer must be attached to the probes given."""
+
+    def __init__(self, *probes):
+        self.process = subprocess.Popen([TARGET, *probes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def fire(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.readline()
+        return "" if said == "fired\n" else said or "the target died"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Tracer:
+    """The wrapper with a script, to which a probe is added that says when everything is attached."""
+
+    def __init__(self, pid, script, arguments):
+        self.out = tempfile.NamedTemporaryFile("r")
+        self.script = tempfile.NamedTemporaryFile("w", suffix=".bt")
+        self.script.write(script + '\ninterval:ms:100 { printf("attached\\n"); }\n')
+        self.script.flush()
+        self.process = subprocess.Popen([WRAPPER, str(pid), self.script.name, *arguments], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env={**os.environ, "BPF_OUTFILE": self.out.name})
+
+    def output(self):
+        return Path(self.out.name).read_text().replace("attached\n", "")
+
+    def wait_for(self, pattern, raw=False, seconds=40):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if re.search(pattern, Path(self.out.name).read_text() if raw else self.output()):
+                return True
+            if self.process.poll() is not None:
+                return False
+            time.sleep(0.02)
+        return False
+
+    def stop(self):
+        """Everything that was printed, maps at the end included; and what went to stderr."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            said = self.process.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            said = self.process.communicate()[0]
+        return self.output() + said
+
+
+def trace(script, probes, arguments=(), wanted=None):
+    """Runs a script on a target that fires; what it printed until `wanted` (a pattern) was there, and at its end."""
+    with Target(*probes) as target:
+        tracer = Tracer(target.process.pid, script, arguments)
+        if not tracer.wait_for("attached", raw=True):
+            return False, "it does not attach: " + tracer.stop()
+        why = target.fire()
+        if not why and wanted:
+            tracer.wait_for(wanted)
+        text = tracer.stop()
+        return not why, why + text
+
+
+def shipped(name):
+    return (BUILD / "bin" / name).read_text()
+
+
+def test_arguments():
+    script = """
+usdt:__EXE__:test_none { @none = count(); @tsc = arg0; }
+usdt:__EXE__:test_args
+{
+    printf("text=%s negative=%d big=%llx pointer=%llx later=%d pid=%d\\n",
+           str(arg1), (int32)arg2, arg3, arg4, arg0 >= @tsc, pid == __PID__);
+}
+"""
+    fired, text = trace(script, ["test_none", "test_args"], wanted="pid=")
+    check("arguments_arrive_with_their_values",
+          fired and "text=a string negative=-5 big=fffffffffffffffe pointer=123456789abc later=1 pid=1" in text, text)
+    check("probe_fires_once_per_event", "@none: 1\n" in text, text)
+
+
+def test_scripts():
+    fired, text = trace(shipped("iops.bt"), ["bdev_io_submit"], wanted=r"@submits\[Null0, WRITE\]: 500")
+    check("iops_counts_submits_and_blocks", fired and "@submits[Malloc0, READ]: 1000" in text
+          and "@blocks[Malloc0, READ]: 8000" in text and "@submits[Null0, WRITE]: 500" in text, text)
+
+    fired, text = trace(shipped("latency.bt"), ["bdev_io_done"])
+    histogram = re.search(r"@latency_us\[Malloc0, READ\]:.*?\n(.*?)\n\n", text, re.S)
+    counts = [int(n) for n in re.findall(r"\)? +(\d+) \|", histogram[1])] if histogram else []
+    check("latency_has_a_histogram_of_the_good_and_a_count_of_the_bad",
+          fired and sum(counts) == 990 and "@errors[Malloc0, READ, 641]: 10" in text, text)
+    check("state_tables_are_not_printed", "@bdev_io_type" not in text, text)
+
+    fired, text = trace(shipped("slow.bt"), ["bdev_io_done"], ["1000000"], wanted="blocks:")
+    check("slow_shows_only_what_is_over_the_limit",
+          fired and len(re.findall(r"Malloc0 READ at block 616, 8 blocks: \d{8,} us, status 0", text)) == 1
+          and text.count(" at block ") == 1, text)
+
+    fired, text = trace(shipped("rpc.bt"), ["rpc_begin", "rpc_end"], wanted=r"(?s)(ends.*){3}")
+    check("rpc_shows_calls", fired and text.count("bdev_get_bdevs begins") == 3
+          and text.count("bdev_get_bdevs ends with -19 after 250 us") == 3, text)
+
+    fired, text = trace(shipped("send_msg.bt"), ["thread_send_msg"], wanted=r"@messages\[1, 2")
+    check("send_msg_names_the_function", fired and "@messages[1, 2, a_message]: 3" in text, text)
+
+    fired, text = trace(shipped("nvme.bt"), ["nvme_ctrlr_state"], wanted=" from ")
+    check("nvme_names_the_states", fired and re.search(r"0000:01:00\.0 +from [A-Z_ ]+ to [A-Z_ ]+", text), text)
+
+    probes = ["nvmf_tgt_state", "nvmf_subsystem_change_state", "nvmf_subsystem_change_state_done", "nvmf_pg_change_state",
+              "nvmf_pg_change_state_done", "nvmf_ctrlr_state", "nvmf_qpair_state"]
+    fired, text = trace(shipped("nvmf.bt"), probes, wanted="queue pair")
+    discovery = "nqn.2014-08.org.nvmexpress.discovery"
+    lines = sorted(re.findall(r"^\d+\.\d{6}: .*", text, re.M))
+    expected = ["nvmf_tgt reached state NONE", f"{discovery} change state from INACTIVE to ACTIVE start",
+                f"{discovery} on thread 2 state to ACTIVE start", f"{discovery} on thread 2 state to ACTIVE done",
+                f"{discovery} change state from INACTIVE to ACTIVE done",
+                f"{discovery} change state from ACTIVE to PAUSED failed: -16",
+                f"controller 0xc0de of {discovery}, host nqn.host: from DISABLED to READY",
+                "queue pair 0xbeef (qid 3), host nqn.host: from CONNECTING to ENABLED"]
+    check("nvmf_shows_state_changes_in_the_form_that_is_known",
+          fired and [line.split(": ", 1)[1] for line in lines] == expected, text)
+
+
+def test_daemon():
+    with Daemon() as d:
+        tracer = Tracer(d.pid, shipped("rpc.bt"), ())
+        attached = tracer.wait_for("attached", raw=True)
+        for _ in range(5):
+            d.call("log_get_flags")
+        try:
+            d.call("trace_enable_tpoint_group", name="nosuch")
+        except RpcError:
+            pass
+        tracer.wait_for("trace_enable_tpoint_group ends")
+        text = tracer.stop()
+    check("daemon_shows_each_call_once", attached and text.count("log_get_flags begins\n") == 5
+          and len(re.findall(r"log_get_flags ends with 0 after \d+ us", text)) == 5, text)
+    check("daemon_shows_the_error_of_a_call", "trace_enable_tpoint_group ends with -32602 after " in text, text)
+
+
+def output_of(*command):
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60).stdout
+
+
+def test_other_tracers():
+    names = set(re.findall(r"^USDT_PROBE\((\w+)", (TOP / "usdt/probes.def").read_text(), re.M))
+    varve = BUILD / "bin/varve"
+    found = set(re.findall(r"Provider: varve\n +Name: (\w+)", output_of("readelf", "-n", varve)))
+    check("readelf_shows_every_probe", names <= found, str(names - found))
+    found = set(re.findall(r":varve:(\w+)", output_of("bpftrace", "-l", f"usdt:{varve}:*")))
+    check("bpftrace_lists_every_probe", names <= found, str(names - found))
+    if shutil.which("gdb"):
+        text = output_of("gdb", "-iex", "set debuginfod enabled off", "-batch", "-ex", "info probes stap varve", varve)
+        check("gdb_shows_every_probe", names <= set(text.split()), text)
+    else:
+        print("SKIP usdt.gdb_shows_every_probe: gdb is not installed")
+
+
+def test_every_script_is_tested():
+    ours = {p.name for p in (TOP / "usdt/bt").glob("*.bt")}
+    named = set(re.findall(r'trace\(shipped\("([a-z_]+\.bt)"', Path(__file__).read_text()))
+    check("every_shipped_script_is_run_here", ours == named, str(ours ^ named))
+    missing = {p for p in ours if not (BUILD / "bin" / p).exists()}
+    check("every_shipped_script_is_installed", not missing, str(missing))
+
+
+def test_wrapper():
+    def run(*args):
+        p = subprocess.run([WRAPPER, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return p.returncode, p.stdout, p.stderr
+
+    code, _, err = run("99999999", "iops.bt")
+    check("unknown_process_is_an_error", code == 1 and "99999999 does not exist" in err, err)
+    code, _, err = run("x", "iops.bt")
+    check("pid_that_is_none_is_an_error", code == 1 and "'x' is not a process id" in err, err)
+    code, _, err = run(str(os.getpid()), "nothing.bt")
+    check("unknown_script_is_an_error", code == 1 and "no script 'nothing.bt'" in err, err)
+    with Target("test_none") as target:
+        pid = str(target.process.pid)
+        code, out, err = run("-n", pid, "iops.bt")
+        target.process.kill()
+    check("placeholders_are_replaced", code == 0 and f"usdt:{TARGET}:bdev_io_submit" in out and "__" not in out, out + err)
+    check("tables_of_the_script_are_there", '@bdev_io_type[1] = "READ";' in out and "clear(@bdev_io_type);" in out
+          and "@nvme_ctrlr" not in out, out)
+
+
+for program in (TARGET, WRAPPER):
+    if not program.exists():
+        print(f"SKIP usdt: {program} is not built")
+        sys.exit()
+if b"stapsdt" not in TARGET.read_bytes():
+    print("SKIP usdt: built without <sys/sdt.h>")
+    sys.exit()
+test_wrapper()
+test_arguments()
+test_scripts()
+test_daemon()
+test_other_tracers()
+test_every_script_is_tested()
+sys.exit(failed)
