@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs the benchmarks, all or those named, and prints `name value unit` lines: medians of interleaved turns.
+#
+#   scripts/bench.sh [NAME...]       NAME: one of `scripts/bench.sh --list`
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+names() {
+	for f in bench/*.c bench/*.py; do
+		[ ! -f "$f" ] || basename "${f%.*}"
+	done | sort
+}
+case ${1:-} in
+-h | --help) sed -n '3,6s/^# \?//p' "$0"; exit ;;
+--list) names; exit ;;
+esac
+scripts/build.sh >&2
+export VARVE_BUILD=${VARVE_BUILD:-$PWD/build}
+[ $# -gt 0 ] || set -- $(names)
+# The cost of the bare TSC read belongs to every run: other figures are compared with it.
+case " $* " in *" trace "*) ;; *) set -- trace "$@" ;; esac
+status=0
+for name; do
+	if [ -x "$VARVE_BUILD/bench/bench-$name" ]; then
+		"$VARVE_BUILD/bench/bench-$name" || status=1
+	elif [ -f "bench/$name.py" ]; then
+		python3 "bench/$name.py" || status=1
+	else
+		echo "bench.sh: no benchmark '$name'; there are: $(names | tr '\n' ' ')" >&2
+		status=2
+	fi
+done
+exit $status

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs a bpftrace script on a running varve (or another program with its probes):
+#
+#   bpftrace.sh PID SCRIPT.bt [ARGUMENT...]      ARGUMENTs are $1, $2 ... of the script
+#   bpftrace.sh -n PID SCRIPT.bt                 only prints what would be run
+#
+# In the script __EXE__ is replaced by the path of PID's program, __PID__ by PID, __TSC_KHZ__ by the rate of the probes' arg0.
+# Maps named after a table of state names (@bdev_io_type ...; varve-usdt-names lists them) are filled by a BEGIN block put in
+# front, so a script has no BEGIN or END of its own. With BPF_OUTFILE set, bpftrace's output goes to that file.
+# Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. Ends when PID does, or by Ctrl-C.
+set -euo pipefail
+
+fail() { echo "bpftrace.sh: $*" >&2; exit 1; }
+here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
+
+only_print=
+if [ "${1:-}" = -n ]; then only_print=1; shift; fi
+[ $# -ge 2 ] || { sed -n '3,11s/^# \?//p' "$0" >&2; exit 2; }
+pid=$1 script=$2
+shift 2
+
+case $pid in '' | *[!0-9]*) fail "'$pid' is not a process id" ;; esac
+exe=$(readlink "/proc/$pid/exe") || fail "process $pid does not exist, or is not ours to look at"
+exe=${exe% (deleted)}
+if [ ! "$exe" -ef "/proc/$pid/exe" ]; then
+  # In another mount namespace (a container), or replaced on disk since it started.
+  exe=/proc/$pid/root$exe
+  [ "$exe" -ef "/proc/$pid/exe" ] || fail "the program of process $pid is no longer at ${exe#/proc/"$pid"/root}: restart it"
+fi
+for dir in . "$here" "$here/../usdt/bt"; do
+  [ -f "$dir/$script" ] && { script=$dir/$script; break; }
+done
+[ -f "$script" ] || fail "no script '$script', here or in $here/../usdt/bt"
+names=
+for dir in "$here" "$here/../build/bin" ${VARVE_BUILD:+"$VARVE_BUILD/bin"}; do
+  [ -x "$dir/varve-usdt-names" ] && { names=$dir/varve-usdt-names; break; }
+done
+[ -n "$names" ] || fail "varve-usdt-names is not beside this script nor in ../build/bin: build varve first"
+
+program() {
+  # shellcheck disable=SC2046 # one word per map
+  "$names" $(grep -o '@[a-z_0-9]*' "$script" | sort -u | tr -d @) -
+  sed -e "s|__EXE__|$exe|g; s|__PID__|$pid|g; s|__TSC_KHZ__|$("$names" --tsc-khz)|g" "$script"
+}
+if [ -n "$only_print" ]; then program; exit; fi
+command -v bpftrace >/dev/null || fail "bpftrace is not installed (apt-get install bpftrace)"
+text=$(program)
+# Not bpftrace's -o: it writes the file only at the end.
+if [ -n "${BPF_OUTFILE:-}" ]; then exec >"$BPF_OUTFILE"; fi
+exec bpftrace -B none -p "$pid" -e "$text" "$@"

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The main job in two minutes: builds varve, starts it with a RAM disk and a file, drives both from another process over NVMe-oF
+# RDMA, verifies the data, and shows what the flight recorder saw of it.
+#
+#   scripts/demo.sh [SECONDS]      seconds of each of the two runs (default 5)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case ${1:-} in -h | --help) sed -n '3,6s/^# \?//p' "$0"; exit ;; esac
+seconds=${1:-5}
+if ! [[ $seconds =~ ^[1-9][0-9]{0,3}$ ]]; then
+	echo "demo.sh: SECONDS '$seconds': allowed is a whole number from 1 to 9999" >&2
+	exit 2
+fi
+scripts/build.sh
+bin=$PWD/${VARVE_BUILD:-build}/bin
+nqn=nqn.2026-11.io.varve:demo
+port=4420
+work=$(mktemp -d)
+target=""
+
+finish() {
+	[ -z "$target" ] || { kill "$target" 2>/dev/null && wait "$target" 2>/dev/null; } || true
+	rm -rf "$work" ${trace:+"$trace"}
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+bold() { if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi; }
+rpc() { "$bin/varve-rpc" -s "$work/rpc.sock" "$@"; }
+fail() {
+	echo "demo.sh: $*" >&2
+	[ ! -s "$work/varve.log" ] || { echo "varve said:" >&2; tail -n 15 "$work/varve.log" >&2; }
+	exit 1
+}
+
+# The first address of a netdev that belongs to an RDMA device, if there is one.
+real_address() {
+	local f dev
+	for f in /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0; do
+		dev=$(cat "$f" 2>/dev/null) || continue
+		ip -4 -o addr show dev "$dev" 2>/dev/null | awk '{sub("/.*", "", $4); print $4; exit}'
+		return
+	done
+}
+
+bold "1. The RDMA device"
+address=$(real_address)
+if [ -n "$address" ]; then
+	with=()
+	echo "This machine has one; varve listens at its address $address."
+else
+	with=("$bin/softverbs")
+	address=127.0.0.1
+	echo "This machine has none: softverbs provides one between its processes (the programs are the same)."
+fi
+
+bold "2. The target: varve, with a RAM disk and a file"
+"${with[@]}" "$bin/varve" --no-pci -m '[0]' -r "$work/rpc.sock" -e bdev,nvmf_rdma 2>"$work/varve.log" &
+target=$!
+for _ in $(seq 200); do
+	rpc framework_wait_init >/dev/null 2>&1 && break
+	kill -0 "$target" 2>/dev/null || fail "varve did not start"
+	sleep 0.05
+done
+trace=$(rpc trace_get_info | sed -n 's/.*"tpoint_shm_path": "\(.*\)".*/\1/p')
+truncate -s 64M "$work/disk.img"
+{
+	rpc bdev_malloc_create name=Ram block_size=4096 num_blocks=16384
+	rpc bdev_uring_create name=File filename="$work/disk.img" block_size=4096
+	rpc nvmf_create_transport trtype=RDMA
+	rpc nvmf_create_subsystem nqn=$nqn allow_any_host=true serial_number=DEMO
+	rpc nvmf_subsystem_add_ns nqn=$nqn namespace.bdev_name=Ram
+	rpc nvmf_subsystem_add_ns nqn=$nqn namespace.bdev_name=File
+	rpc nvmf_subsystem_add_listener nqn=$nqn listen_address.trtype=RDMA listen_address.adrfam=IPv4 \
+		listen_address.traddr="$address" listen_address.trsvcid=$port
+} >"$work/rpc.log" 2>&1 || { cat "$work/rpc.log" >&2; fail "the target could not be set up"; }
+echo "Process $target serves $nqn at $address port $port: namespace 1 is a RAM disk, namespace 2 a file."
+
+perf() { "${with[@]}" "$bin/varve-perf" -r "trtype:RDMA adrfam:IPv4 traddr:$address trsvcid:$port subnqn:$nqn" "$@"; }
+
+bold "3. The initiator: varve-perf, another process; every block it reads is verified"
+perf -w randrw --verify -q 16 -t "$seconds" || fail "the verified run failed"
+
+bold "4. 4 KiB random reads of the RAM disk, 32 outstanding; a snapshot is taken meanwhile"
+perf -n 1 -w randread -q 32 -t "$seconds" &
+run=$!
+# Snapshots are good at any time; this one shall show the run at work.
+for _ in $(seq 100); do
+	[ "$(rpc nvmf_get_inflight | grep -c '"cid"')" -gt 16 ] && break
+	sleep 0.02
+done
+cp "$trace" "$work/snapshot"
+wait $run || fail "the run failed"
+
+bold "5. Where the time went: time per state, from the snapshot (a plain copy of $trace)"
+"$bin/varve-trace" -f "$work/snapshot" --summary
+request=$("$bin/varve-trace" -f "$work/snapshot" -l tpoint=RDMA_REQ_COMPLETED | sed -n 's/.* id: *\(r[0-9]*\) .*/\1/p' | tail -n 200 | head -n 1)
+
+bold "6. The life of one request, $request, and of the bdev I/O that served it"
+"$bin/varve-trace" -f "$work/snapshot" --life "$request" | grep -vE '^(TSC Rate|Written by|Time 0|Trace Size|Lost on)'
+
+bold "How to go on"
+cat <<EOT
+  $(basename "$PWD")/build/bin has varve, varve-rpc (--list, METHOD --help), varve-perf, varve-trace (-h), softverbs.
+  README.md has a first session by hand; doc/operations.md what to do when something is slow or stuck;
+  doc/tracing.md and doc/usdt.md how to look inside; scripts/test.sh runs the tests.
+EOT

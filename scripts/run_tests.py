@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the tests (called by scripts/test.sh).
+
+A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; one that ends otherwise than it should
+(signal, time limit, status, silence) counts as one failure. System tests say what they need in a comment near the top:
+
+    # needs: root bpf lab        what must be there; a test whose needs are not met is skipped, with the reason
+    # limit: 600                 seconds (default 120)
+    # sanitize                   is run once more with the sanitized build
+    # long                       takes minutes: left out by --quick
+"""
+import concurrent.futures
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+TOP = Path(__file__).resolve().parent.parent
+RELEASE, ASAN, FUZZ = TOP / "build", TOP / "build-asan", TOP / "build-fuzz"
+LOGS = RELEASE / "test-logs"
+RESULT = re.compile(r"^(PASS|FAIL|SKIP) (\S.*)$")
+FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
+SANITIZER_ENV = {
+    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+}
+VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--fair-sched=yes",
+            "--errors-for-leak-kinds=definite,indirect", "--show-leak-kinds=definite,indirect",
+            f"--suppressions={TOP}/unittest/valgrind.supp"]
+
+
+@dataclass
+class Job:
+    name: str
+    command: list
+    env: dict = field(default_factory=dict)
+    limit: int = 120
+    needs: list = field(default_factory=list)
+    alone: bool = False             # not beside other jobs
+    silent: bool = False            # prints no result lines: its status counts
+    passed: int = 0
+    failed: list = field(default_factory=list)
+    skipped: list = field(default_factory=list)
+    seconds: float = 0.0
+
+    def unmet(self):
+        if "root" in self.needs and os.geteuid() != 0:
+            return "needs root"
+        for need, program in (("bpf", "bpftrace"), ("lab", "qemu-system-x86_64"), ("perf", "perf"), ("gdb", "gdb")):
+            if need in self.needs and not shutil.which(program):
+                return f"needs {program}"
+        return None
+
+    def run(self):
+        why = self.unmet()
+        if why:
+            self.skipped.append(f"{self.name}: {why}")
+            return self
+        log = LOGS / (self.name.replace("/", "_") + ".log")
+        start = time.monotonic()
+        with open(log, "wb") as out:
+            p = subprocess.Popen([str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
+                                 stdin=subprocess.DEVNULL, env={**os.environ, **self.env}, start_new_session=True)
+            try:
+                status = p.wait(timeout=self.limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            try:
+                os.killpg(p.pid, signal.SIGKILL)    # whatever it left behind
+            except ProcessLookupError:
+                pass
+            p.wait()
+        self.seconds = time.monotonic() - start
+        self.judge(log, status)
+        return self
+
+    def judge(self, log, status):
+        if self.silent:
+            self.passed = int(status == 0)
+        else:
+            for m in filter(None, map(RESULT.match, log.read_text(errors="replace").splitlines())):
+                if m[1] == "PASS":
+                    self.passed += 1
+                else:
+                    (self.failed if m[1] == "FAIL" else self.skipped).append(m[2])
+        if status is None:
+            self.failed.append(f"{self.name}: not done after {self.limit} s; see {log}")
+        elif status != 0 and not self.failed:
+            self.failed.append(f"{self.name}: ended with status {status}; see {log}")
+        elif not (self.passed or self.failed or self.skipped):
+            self.failed.append(f"{self.name}: said nothing; see {log}")
+
+    def report(self):
+        state = "FAIL" if self.failed else "ok" if self.passed else "skip"
+        print(f"  {state:4} {self.name:45} {self.passed:5} passed {self.seconds:7.1f} s", flush=True)
+        for f in self.failed:
+            print(f"       FAIL {f}", flush=True)
+
+
+@dataclass
+class Stage:
+    title: str
+    jobs: Callable                  # () -> [Job], after the build
+    folder: Path = None             # what to build, if anything
+    env: dict = field(default_factory=dict)
+    options: list = field(default_factory=list)
+
+    def build(self):
+        if self.folder is None:
+            return True
+        print(f"{self.title}: building {self.folder.name}", flush=True)
+        log = LOGS / f"{self.folder.name}.log"
+        with open(log, "wb") as out:
+            def run(*command):
+                return subprocess.run(command, cwd=TOP, stdout=out, stderr=out, env={**os.environ, **self.env}).returncode == 0
+            ok = ((self.folder / "build.ninja").exists() or run("meson", "setup", str(self.folder), *self.options)) \
+                and run("ninja", "-C", str(self.folder))
+        if not ok:
+            sys.stdout.write(log.read_text(errors="replace")[-3000:])
+        return ok
+
+
+def executables(folder, prefix):
+    return [f for f in sorted(folder.glob(prefix + "*")) if f.is_file() and os.access(f, os.X_OK)]
+
+
+def unit_jobs(folder, prefix, command=(), env=None, limit=120, preloaded=False):
+    """preloaded: also those that run under a preloaded library, which sanitizers (systest/softverbs_sanitizers.sh does that) and
+    valgrind want to be asked for differently."""
+    return [Job(prefix + f.name[5:], [*command, f], env or {}, limit) for f in executables(folder / "unittest", "unit-")
+            if preloaded or not f.name.startswith("unit-softverbs-")]
+
+
+def system_jobs(prefix, env, wanted, slower=1):
+    """wanted(needs, flags) chooses by what the script's head says."""
+    jobs = []
+    for script in sorted((TOP / "systest").iterdir()):
+        if script.suffix not in (".sh", ".py") or not os.access(script, os.X_OK) or script.name == "vm.sh":
+            continue
+        head = "\n".join(script.read_text(errors="replace").splitlines()[:30])
+        needs = re.search(r"^# needs: (.*)$", head, re.M)
+        needs = needs[1].split() if needs else []
+        limit = re.search(r"^# limit: (\d+)", head, re.M)
+        if wanted(needs, re.findall(r"^# (sanitize|long)$", head, re.M)):
+            jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, alone=True))
+    return jobs
+
+
+def fuzz_jobs():
+    jobs = []
+    for f in executables(FUZZ / "unittest", "fuzz-"):
+        name = f.name[5:]
+        found, seeds = LOGS / ("corpus-" + name), TOP / "unittest" / "fuzz" / "corpus" / name
+        found.mkdir(exist_ok=True)
+        jobs.append(Job("fuzz/" + name, [f, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048",
+                                         f"-artifact_prefix={LOGS}/{name}-", found, *([seeds] if seeds.is_dir() else [])],
+                        SANITIZER_ENV, FUZZ_SECONDS + 90, silent=True))
+    return jobs
+
+
+def stages(quick):
+    env = {"VARVE_BUILD": str(RELEASE)}
+    asan_env = {"VARVE_BUILD": str(ASAN), "VARVE_SANITIZED": "1", **SANITIZER_ENV}
+    yield Stage("release build", lambda: unit_jobs(RELEASE, "unit/", env=env, preloaded=True), RELEASE)
+    yield Stage("system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" not in flags))
+    if quick:
+        return
+    yield Stage("long system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" in flags))
+    yield Stage("AddressSanitizer and UBSan",
+                lambda: unit_jobs(ASAN, "asan/unit/", env=asan_env, limit=300) +
+                system_jobs("asan/system/", asan_env, lambda needs, flags: "sanitize" in flags, 3),
+                ASAN, options=["-Db_sanitize=address,undefined", "-Db_lundef=false"])
+    yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
+    yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
+                ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"])
+    yield Stage("VM lab", lambda: system_jobs("lab/", env, lambda needs, _: "lab" in needs))
+
+
+def run_stage(stage, patterns):
+    if not stage.build():
+        job = Job("build/" + stage.title, [])
+        job.failed.append(f"{stage.title}: the build failed; see {LOGS}")
+        job.report()
+        return [job]
+    jobs = [j for j in stage.jobs() if not patterns or any(p in j.name for p in patterns)]
+    if jobs:
+        print(stage.title, flush=True)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        for f in concurrent.futures.as_completed([pool.submit(j.run) for j in jobs if not j.alone]):
+            f.result().report()
+    for j in jobs:
+        if j.alone:
+            j.run().report()
+    return jobs
+
+
+def main():
+    options = {a for a in sys.argv[1:] if a.startswith("-")}
+    patterns = [a for a in sys.argv[1:] if not a.startswith("-")]
+    unknown = options - {"--quick", "--list"}
+    if unknown:
+        sys.exit(f"test.sh: unknown option '{unknown.pop()}'; there are --quick, --list and --help")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    if "--list" in options:
+        for stage in stages("--quick" in options):
+            print("\n".join(j.name for j in stage.jobs()) if stage.build() else f"{stage.title}: does not build")
+        return
+    start, jobs = time.monotonic(), []
+    for stage in stages("--quick" in options):
+        jobs += run_stage(stage, patterns)
+    skipped = [s for j in jobs for s in j.skipped]
+    failed = [f for j in jobs for f in j.failed]
+    print("\n".join([f"SKIP {s}" for s in skipped] + [f"FAIL {f}" for f in failed] +
+                    [f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
+                     f"{sum(j.passed for j in jobs)} passed, {len(failed)} failed" +
+                     (f", {len(skipped)} skipped" if skipped else "")]))
+    sys.exit(1 if failed else 0)
+
+
+main()
