@@ -2,7 +2,7 @@
 """Where varve's objects begin: its static variables, and whether there is anything to look at."""
 import gdb
 
-from .memory import Unreadable, number
+from .memory import Unreadable, number, text_of
 
 NOTHING = "There is no process and no core to look at: attach PID, or gdb PROGRAM CORE."
 
@@ -40,14 +40,10 @@ def is_live():
 
 def static(name, file):
     """A variable of one file of the tree, such as the static `threads` of thread/thread.c."""
-    everywhere = gdb.lookup_global_symbol(name)
-    for symbol in [*(gdb.lookup_static_symbols(name) or ()), *([everywhere] if everywhere else [])]:
-        if symbol.symtab.filename.endswith(file) and symbol.is_variable:
-            try:
-                return symbol.value()
-            except gdb.error as e:
-                raise Unreadable(f"{name} of {file}: {e}") from None
-    raise Unreadable(f"{name} of {file} is not in this program: another version of varve?")
+    try:
+        return gdb.parse_and_eval(f"'{file}'::{name}")
+    except gdb.error as e:
+        raise Unreadable(f"{name} of {file} cannot be read ({text_of(e)}): another version of varve?") from None
 
 
 def function_at(pointer):
