@@ -83,6 +83,7 @@ STAILQ_HEAD(rdma_request_queue, rdma_request);
 struct rdma_requests {
 	uint32_t count;
 	size_t stride;
+	size_t bytes; /* of all of it */
 	uint8_t *memory, *commands, *icd;
 	struct iovec *iovs;
 };
@@ -126,6 +127,8 @@ struct rdma_qp {
 	struct rdma_device *device;
 	struct rdma_cm_id *id;
 	uint16_t receive_queue; /* entries */
+	struct rdma_poller *device_poller; /* as poller, but from the start */
+	uint32_t completions;	/* entries of the completion queue that are kept for it */
 	bool broken;		/* connection lost, or never made */
 	bool leaving;		/* the group has been told */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
@@ -149,6 +152,7 @@ struct rdma_poller {
 	uint32_t region_hint;
 	struct rdma_requests requests; /* with a shared receive queue */
 	struct nvmf_device_stats stats;
+	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner; control thread */
 	SLIST_HEAD(, rdma_qp) by_number[RDMA_QP_BUCKETS];
 	TAILQ_ENTRY(rdma_poller) link;
 };
@@ -175,6 +179,8 @@ struct rdma_tgroup {
 	struct rdma_data_wr *data_wrs, *free_data_wrs;
 	struct rdma_request_queue waiting_wrs;
 	uint64_t pending_data_buffer;
+	uint32_t connections;	   /* of its pollers, and */
+	uint64_t connection_bytes; /* what we have allocated for them; the device's own queues come on top */
 	TAILQ_HEAD(, rdma_poller) pollers; /* changed by the control thread, in thread_call() */
 };
 
@@ -280,6 +286,9 @@ struct ibv_send_wr *rdma_data_last(struct rdma_request *r);
 /* poller.c: a device's queues in a group. */
 struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d); /* control thread; NULL */
 void rdma_poller_destroy(struct rdma_poller *p);					    /* group */
+/* Keeps n entries of the completion queue, which grows where it must: one that overflows ends all of its connections. 0 or a negative
+ * errno. Control thread. */
+int rdma_poller_reserve(struct rdma_poller *p, uint32_t n);
 /* Group. */
 void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp);
 void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp);

@@ -284,6 +284,8 @@ void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp)
 	while (drain(p) != 0) {
 	}
 	qp->poller = p;
+	p->tgroup->connections++;
+	p->tgroup->connection_bytes += sizeof(*qp) + qp->requests.bytes;
 	SLIST_INSERT_HEAD(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, number_link);
 }
 
@@ -292,10 +294,32 @@ void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp)
 	while (drain(p) != 0) {
 	}
 	flush(p);
+	p->tgroup->connections--;
+	p->tgroup->connection_bytes -= sizeof(*qp) + qp->requests.bytes;
 	SLIST_REMOVE(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, rdma_qp, number_link);
 }
 
 /* Making and unmaking. */
+
+int rdma_poller_reserve(struct rdma_poller *p, uint32_t n)
+{
+	uint32_t needed = p->cq_reserved + n, most = (uint32_t)p->device->attr.max_cqe;
+
+	if (needed > p->cq_size) {
+		/* by half more, so that it is not done for every connection */
+		uint32_t size = needed + needed / 2 < most ? needed + needed / 2 : most;
+		int rc = needed <= most ? ibv_resize_cq(p->cq, (int)size) : ENOSPC;
+
+		if (rc != 0) {
+			log_limited(LOG_LEVEL_WARNING, "%s: a completion queue of %u entries cannot grow to %u: %s (fewer connections, or a smaller max_srq_depth or max_queue_depth, need less)",
+				    p->stats.name, p->cq_size, needed, strerror(rc > 0 ? rc : errno));
+			return -ENOSPC;
+		}
+		p->cq_size = size;
+	}
+	p->cq_reserved = needed;
+	return 0;
+}
 
 static void destroy_verbs(struct rdma_poller *p)
 {
@@ -327,8 +351,13 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 			    ibv_get_device_name(p->device->verbs->device), depth, strerror(errno));
 		return 0;
 	}
-	int rc = rdma_requests_create(&p->requests, depth, t, p);
+	/* a request is a receive, or its work requests: data and response. All but the pool's are its own, two. */
+	int rc = rdma_poller_reserve(p, 2 * depth + t->base.opts.data_wr_pool_size);
+	if (rc == 0) {
+		rc = rdma_requests_create(&p->requests, depth, t, p);
+	}
 	if (rc != 0) {
+		errno = -rc;
 		return rc;
 	}
 	for (uint32_t i = 0; i < depth; i++) {
@@ -358,12 +387,14 @@ static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device
 	if (p == NULL) {
 		return NULL;
 	}
+	cqes = cqes > 0 ? cqes : 1; /* it grows */
 	p->device = d;
 	p->tgroup = g;
 	STAILQ_INIT(&p->dirty);
 	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
 	p->comp = ibv_create_comp_channel(d->verbs);
 	p->cq = p->comp ? ibv_create_cq(d->verbs, cqes, p, p->comp, 0) : NULL;
+	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;
 	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receives(p, t) != 0) {
 		log_error("%s: no completion queue of %d entries for a poll group: %s", p->stats.name, cqes, strerror(errno));
 		destroy_verbs(p);

@@ -157,6 +157,9 @@ static void unmake(struct thread_msg *msg)
 	}
 	rdma_destroy_id(qp->id);
 	qp->id = NULL;
+	if (qp->completions != 0) {
+		qp->device_poller->cq_reserved -= qp->completions;
+	}
 	rdma_requests_destroy(&qp->requests);
 	TRACE(RDMA_QP_DESTROY, qp->owner, 0, (uintptr_t)qp);
 	trace_owner_release(qp->owner);
@@ -194,12 +197,22 @@ static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
 		.qp_type = IBV_QPT_RC,
 	};
 
+	qp->receive_queue = (uint16_t)(receives < limit ? receives : limit);
+	if (p->srq == NULL) {
+		/* all that can be flushed at once; with a shared receive queue its requests are the bound, see make_shared_receives() */
+		uint32_t all = init.cap.max_send_wr + init.cap.max_recv_wr;
+		int rc = rdma_poller_reserve(p, all);
+
+		if (rc != 0) {
+			return rc;
+		}
+		qp->completions = all;
+	}
 	if (rdma_create_qp(qp->id, qp->device->pd->pd, &init) != 0) {
 		return -errno;
 	}
 	qp->verbs = qp->id->qp;
 	qp->send_room = init.cap.max_send_wr;
-	qp->receive_queue = (uint16_t)(receives < limit ? receives : limit);
 	return 0;
 }
 
@@ -268,6 +281,7 @@ static int make_connection(struct rdma_qp *qp)
 	if (p == NULL) {
 		return -ENOMEM;
 	}
+	qp->device_poller = p;
 	if ((rc = make_verbs(qp, p)) != 0 || (rc = make_receives(qp, p)) != 0) {
 		return rc;
 	}

@@ -267,7 +267,14 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context, s
 	cq->ibv.context = c;
 	cq->ibv.channel = comp;
 	cq->ibv.cq_context = cq_context;
+	cq->ibv.cqe = cqe;
 	return &cq->ibv;
+}
+
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	cq->cqe = cqe; /* its ring is as large as all of them */
+	return 0;
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq)
