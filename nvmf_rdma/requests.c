@@ -48,6 +48,7 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
 	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
 	a->iovs = calloc((size_t)count * t->max_iovs, sizeof(*a->iovs));
+	a->bytes = count * (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->max_iovs * sizeof(*a->iovs));
 	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
 		rdma_requests_destroy(a);
 		return -ENOMEM;

@@ -137,9 +137,18 @@ static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport
 	struct rdma_poller *p;
 
 	stats->pending_data_buffer = g->pending_data_buffer;
+	stats->connections = g->connections;
+	stats->connection_bytes = g->connection_bytes;
+	stats->group_bytes = sizeof(*g) + g->base.transport->opts.data_wr_pool_size * sizeof(*g->data_wrs);
 	TAILQ_FOREACH(p, &g->pollers, link) {
+		stats->group_bytes += sizeof(*p) + p->requests.bytes;
 		if (stats->num_devices < NVMF_STATS_DEVICES_MAX) {
-			stats->devices[stats->num_devices++] = p->stats;
+			struct nvmf_device_stats *d = &stats->devices[stats->num_devices++];
+
+			*d = p->stats;
+			/* on the group's thread: the table is read as rdma_region_find() does */
+			d->memory_regions = __atomic_load_n(&p->device->pd->table, __ATOMIC_ACQUIRE)->count;
+			d->registered_bytes = __atomic_load_n(&p->device->pd->registered_bytes, __ATOMIC_RELAXED);
 		}
 	}
 }

@@ -237,6 +237,8 @@ static json_t *device_json(const struct nvmf_device_stats *d)
 	json_object_set_new(o, "send_doorbell_updates", rpc_uint(d->send_doorbell_updates));
 	json_object_set_new(o, "total_recv_wrs", rpc_uint(d->total_recv_wrs));
 	json_object_set_new(o, "recv_doorbell_updates", rpc_uint(d->recv_doorbell_updates));
+	json_object_set_new(o, "memory_regions", rpc_uint(d->memory_regions));
+	json_object_set_new(o, "registered_bytes", rpc_uint(d->registered_bytes));
 	return o;
 }
 
@@ -249,6 +251,9 @@ static json_t *transport_json(const struct nvmf_transport_stats *t)
 	}
 	json_object_set_new(o, "trtype", rpc_string(t->trtype));
 	json_object_set_new(o, "pending_data_buffer", rpc_uint(t->pending_data_buffer));
+	json_object_set_new(o, "group_bytes", rpc_uint(t->group_bytes));
+	json_object_set_new(o, "connections", rpc_uint(t->connections));
+	json_object_set_new(o, "connection_bytes", rpc_uint(t->connection_bytes));
 	json_object_set_new(o, "devices", devices);
 	return o;
 }

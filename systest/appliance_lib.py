@@ -32,13 +32,13 @@ def check(condition, why):
 
 
 def wait_for(condition, what, deadline=DEADLINE):
-    """Polls condition() until it is true; returns what it returned."""
+    """Polls condition() until it is true; returns what it returned. what: a text, or a function that says it then."""
     end = time.monotonic() + deadline
     while True:
         value = condition()
         if value:
             return value
-        check(time.monotonic() < end, f"waited {deadline} s for {what}")
+        check(time.monotonic() < end, f"waited {deadline} s for {what() if callable(what) else what}")
         time.sleep(0.01)
 
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 240
 # sanitize
-"""Hosts and targets that are killed. VARVE_KILLS and VARVE_RESTARTS make it longer, VARVE_SEED repeats a run."""
+"""Hosts and targets that are killed: a few here, hundreds in nvmf_deaths_full.py. VARVE_KILLS and VARVE_RESTARTS (of each kind) set
+how many, VARVE_SEED repeats a run."""
 import os
 import random
 import signal
@@ -18,6 +19,21 @@ RESTARTS = int(os.environ.get("VARVE_RESTARTS", "3"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 
 
+def kill_somewhere(t, h, rng, whole):
+    """At any moment of its start, or once it is connected, or at work: a random time, for what is tested is any moment."""
+    after = rng.choice(("start", "connected", "at work"))
+    if after != "start":
+        wait_for(lambda: len(t.controllers()) == 2, "the host to be connected")
+    if after == "at work":
+        wait_io(t, [h], rng.randint(50, 1000))
+    try:
+        h.process.wait(rng.uniform(0, 1.2 * whole if after == "start" else 0.2 * whole))
+        check(False, f"varve-perf ended:\n{h.errors.read_text()}")
+    except subprocess.TimeoutExpired:
+        h.kill()
+    return after
+
+
 def test_hosts_killed_at_random_points_leave_nothing_and_disturb_nobody():
     rng = random.Random(SEED)
     with Target() as t:
@@ -26,28 +42,33 @@ def test_hosts_killed_at_random_points_leave_nothing_and_disturb_nobody():
         t.add_file("F0", t.folder / "disk")
         for bdev in ("M0", "M1", "F0"):
             t.add_ns(bdev)
+        for _ in range(2):      # what comes with the first hosts stays
+            with Host(t, "-t", "3600", "-P", "4") as h:
+                wait_io(t, [h])
+                h.stop()
+        t.wait_empty()
+        held = t.held()
         start = time.monotonic()
         with verifying(t, 1, "-t", "3600", "-q", "8", hostnqn=NQN + ":steady") as steady:
             wait_for(lambda: t.controllers(), "the host to be connected")
             wait_io(t, [steady])
             whole = time.monotonic() - start        # from the start of a host to some I/O
             steady_qpairs = t.num_qpairs()
+            when = []
             for _ in range(KILLS):
                 with Host(t, "-w", "randrw", "-t", "3600", "-q", "32", "-o", rng.choice(["4k", "64k"]), "-P", "2",
                           nsid=rng.choice([2, 3])) as h:
-                    try:    # a random moment, not a condition: what is tested is any moment
-                        h.process.wait(rng.uniform(0, 1.2 * whole))
-                        check(False, f"varve-perf ended:\n{h.errors.read_text()}")
-                    except subprocess.TimeoutExpired:
-                        h.kill()
+                    when.append(kill_somewhere(t, h, rng, whole))
+                if when[-1] != "start":     # else the next host would be taken for connected while this one is still there
+                    wait_for(lambda: len(t.controllers()) == 1, "the dead host's controller to be gone")
             wait_for(lambda: t.num_qpairs() == steady_qpairs, "the queue pairs of the dead to be gone")
             check(len(t.controllers()) == 1, t.controllers())
             wait_io(t, [steady])
             result = steady.stop()
             steady.check_perfect(result)
-        print(f"# {KILLS} kills within {1.2 * whole:.2f} s of the start, seed {SEED}; the target has seen "
+        print(f"# {KILLS} kills: {', '.join(f'{when.count(x)} {x}' for x in sorted(set(when)))}; seed {SEED}; the target has seen "
               f"{t.groups('admin_qpairs')} admin and {t.groups('io_qpairs')} I/O queue pairs")
-        t.wait_empty()
+        t.wait_empty(held)
         t.stop_clean()
 
 

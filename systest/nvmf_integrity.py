@@ -95,6 +95,12 @@ def run(**transport):
         t.add_ns("F0", nsid=2)
         t.add_subsystem(OTHER)
         t.add_ns("M1", OTHER, nsid=1)
+        for nqn, nsid in ((NQN, 1), (NQN, 2), (OTHER, 1)) * 2:  # what comes with the first hosts stays
+            with Host(t, "-t", "3600", "-P", "4", nqn=nqn, nsid=nsid) as h:
+                wait_io(t, [h])
+                h.stop()
+        t.wait_empty()
+        held = t.held()
         change = Change(t, random.Random(seed))
         with verifying(t, 1, "-t", "3600", "-q", "16", "-P", "2") as memory, \
                 verifying(t, 2, "-t", "3600", "-q", "8", "-o", "16k", hostnqn=NQN + ":file") as file:
@@ -112,7 +118,7 @@ def run(**transport):
                 h.check_perfect(result)
                 print(f"# {result['read']['ios']} reads, {result['write']['ios']} writes verified")
         print(f"# seed {seed}: {change.counts}")
-        t.wait_empty()
+        t.wait_empty(held)
         t.stop_clean()
 
 
