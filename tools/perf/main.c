@@ -339,7 +339,7 @@ static void run(struct perf *p)
 			thread_call(p->workers[i].thread, perf_worker_start_rate, &p->workers[i]);
 		}
 	}
-	ph.budget = p->opts.ios ? (p->opts.ios + n - 1) / n : UINT64_MAX;
+	ph.budget = p->opts.idle ? 0 : p->opts.ios ? (p->opts.ios + n - 1) / n : UINT64_MAX;
 	p->run_start = env_ticks();
 	p->run_end = p->run_start + p->opts.seconds * env_ticks_hz();
 	for_each_stream(p, set_stream_phase, &ph);

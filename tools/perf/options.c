@@ -19,7 +19,8 @@ static const char help[] =
 	"  -n, --nsid N           only this namespace of each target (default: all)\n"
 	"  -q, --queue-depth N    I/Os outstanding per queue pair (default 32)\n"
 	"  -o, --io-size BYTES    bytes per I/O; k and M are understood (default 4k)\n"
-	"  -w, --workload NAME    read write rw randread randwrite randrw (default randread)\n"
+	"  -w, --workload NAME    read write rw randread randwrite randrw (default randread);\n"
+	"                         none: connects, and keeps the connections alive\n"
 	"  -M, --read-percent N   reads among the I/Os of rw and randrw (default 50)\n"
 	"  -t, --time SECONDS     how long (default 10)\n"
 	"      --ios N            end after N I/Os in all\n"
@@ -64,9 +65,10 @@ static const struct {
 	const char *name;
 	bool random, fixed;
 	uint32_t read_percent;
+	bool idle;
 } workloads[] = {
 	{"read", false, true, 100}, {"write", false, true, 0}, {"rw", false, false, 50},
-	{"randread", true, true, 100}, {"randwrite", true, true, 0}, {"randrw", true, false, 50},
+	{"randread", true, true, 100}, {"randwrite", true, true, 0}, {"randrw", true, false, 50}, {"none", false, true, 0, true},
 };
 
 static bool complain(const char *option, const char *value, const char *allowed)
@@ -103,11 +105,12 @@ static bool set_workload(struct perf_options *o, const char *name, bool *fixed)
 		if (strcmp(name, workloads[i].name) == 0) {
 			o->random = workloads[i].random;
 			o->read_percent = workloads[i].read_percent;
+			o->idle = workloads[i].idle;
 			*fixed = workloads[i].fixed;
 			return true;
 		}
 	}
-	return complain("--workload", name, "read, write, rw, randread, randwrite or randrw");
+	return complain("--workload", name, "read, write, rw, randread, randwrite, randrw or none");
 }
 
 static bool add_target(struct perf_options *o, const char *text)

@@ -17,6 +17,7 @@ struct perf_options {
 	uint32_t io_size;	   /* -o: bytes */
 	bool random;		   /* of -w */
 	uint32_t read_percent;	   /* of -w and -M */
+	bool idle;		   /* of -w: connects and sends nothing but keep-alives */
 	uint32_t seconds;	   /* -t; 0: until --ios */
 	uint64_t ios;		   /* --ios: in all; 0: until -t */
 	uint32_t qpairs;	   /* -P: per core and namespace */
