@@ -15,7 +15,11 @@ LOG_FLAG(bdev)
 #define NAME_MAX_BYTES 255
 #define CLOSE_CHECK_US 200
 
-struct bdev_opts bdev_options = {.auto_examine = true, .nomem_timeout_ms = 5000, .children = 32};
+struct bdev_opts bdev_options = {.auto_examine = true,
+				 .nomem_timeout_ms = 5000,
+				 .children = 32,
+				 .iobuf_small_cache_size = 128,
+				 .iobuf_large_cache_size = 16};
 
 static SLIST_HEAD(, bdev_module) modules = SLIST_HEAD_INITIALIZER(modules);
 static TAILQ_HEAD(, bdev_core) bdevs = TAILQ_HEAD_INITIALIZER(bdevs);
@@ -260,9 +264,9 @@ static int check_properties(const struct bdev *b)
 	if (!name_is_fit(b->name)) {
 		REJECT("a bdev's name must be 1 to %u printable ASCII characters", NAME_MAX_BYTES);
 	}
-	if (b->block_size == 0 || b->block_size > BDEV_BUFFER_BYTES) {
+	if (b->block_size == 0 || b->block_size > BDEV_BLOCK_SIZE_MAX) {
 		REJECT("bdev %s: block_size %u: must be 1 to %u bytes", b->name, b->block_size,
-		       BDEV_BUFFER_BYTES);
+		       BDEV_BLOCK_SIZE_MAX);
 	}
 	if (b->num_blocks == 0 || b->num_blocks > INT64_MAX / b->block_size) {
 		REJECT("bdev %s: num_blocks %lu: must be 1 to %lu", b->name, b->num_blocks,

@@ -403,6 +403,8 @@ struct bdev_opts {
 	bool auto_examine; /* modules look at every new bdev by themselves; otherwise at bdev_examine() */
 	uint32_t nomem_timeout_ms; /* how long an I/O may wait for a module's resources */
 	uint32_t children;         /* pieces a channel may have with its module at a time */
+	/* Buffers for bouncing and comparing that a thread keeps at hand; of threads that have none yet. */
+	uint32_t iobuf_small_cache_size, iobuf_large_cache_size;
 };
 void bdev_get_opts(struct bdev_opts *opts);
 /* -EINVAL for values out of range; -EBUSY for `children` once a bdev is registered. */

@@ -6,6 +6,8 @@
 
 #include "bdev/bdev_internal.h"
 
+static struct iobuf_module iobuf_module = {.name = "bdev"};
+
 /* --- Per thread --- */
 
 static int thread_poll(void *ctx)
@@ -53,7 +55,8 @@ static int thread_create_ctx(struct io_device *dev, void *ctx)
 
 	STAILQ_INIT(&t->done);
 	STAILQ_INIT(&t->unsent);
-	STAILQ_INIT(&t->buffer_waiters);
+	STAILQ_INIT(&t->buffer_waiters[IOBUF_SMALL]);
+	STAILQ_INIT(&t->buffer_waiters[IOBUF_LARGE]);
 	t->thread = thread_current();
 	t->poller = poller_register(
 		&(struct poller_opts){.name = "bdev_thread", .fn = thread_poll, .ctx = t, .fd = -1});
@@ -81,7 +84,7 @@ static void thread_destroy_ctx(struct io_device *dev, void *ctx)
 		free(p); /* of a channel that is gone: detached */
 	}
 	poller_unregister(&t->poller);
-	env_dma_free(t->buffer_memory);
+	iobuf_channel_destroy(&t->buffers);
 }
 
 static struct io_device thread_device = {
@@ -99,6 +102,7 @@ struct bdev_thread *bdev_control_thread(void)
 
 int bdev_channels_init(void)
 {
+	iobuf_module_register(&iobuf_module);
 	io_device_register(&thread_device);
 	control_channel = io_channel_get(&thread_device);
 	if (control_channel == NULL) {
@@ -118,20 +122,31 @@ void bdev_channels_fini(void)
 	}
 }
 
-int bdev_thread_need_buffers(struct bdev_thread *t, int numa_node)
+/* A piece takes one buffer, so that a few are enough to go on whatever others do. */
+#define BUFFERS_FLOOR 4
+
+int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b)
 {
-	if (t->buffer_memory != NULL) {
+	struct iobuf_channel_opts opts = {.module = &iobuf_module};
+	char error[ENV_ERROR_MAX];
+
+	if (b->block_size > iobuf_size(IOBUF_LARGE)) {
+		log_error("bdev %s: blocks of %u bytes do not fit into data buffers of %u: raise large_bufsize (iobuf_set_options)",
+			  b->name, b->block_size, iobuf_size(IOBUF_LARGE));
+		return -EINVAL;
+	}
+	if (t->has_buffers) {
 		return 0;
 	}
-	t->buffer_memory = env_dma_malloc((size_t)BDEV_BUFFERS * BDEV_BUFFER_BYTES, 4096, numa_node);
-	if (t->buffer_memory == NULL) {
-		return -ENOMEM;
+	opts.class[IOBUF_SMALL].floor = opts.class[IOBUF_LARGE].floor = BUFFERS_FLOOR;
+	opts.class[IOBUF_SMALL].keep = bdev_options.iobuf_small_cache_size;
+	opts.class[IOBUF_LARGE].keep = bdev_options.iobuf_large_cache_size;
+	int rc = iobuf_channel_create(&t->buffers, &opts, error);
+	if (rc != 0) {
+		log_error("bdev %s: %s", b->name, error);
 	}
-	for (uint32_t i = 0; i < BDEV_BUFFERS; i++) {
-		t->buffers[i] = t->buffer_memory + (size_t)i * BDEV_BUFFER_BYTES;
-	}
-	t->buffers_free = BDEV_BUFFERS;
-	return 0;
+	t->has_buffers = rc == 0;
+	return rc;
 }
 
 /* --- Messages that must arrive --- */
@@ -219,11 +234,12 @@ static int channel_create(struct io_device *dev, void *ctx)
 	}
 	ch->thread = io_channel_ctx(thread_channel);
 	ch->thread->io_channel = thread_channel;
-	if (needs_buffers(b) && bdev_thread_need_buffers(ch->thread, b->numa_node) != 0) {
+	if (needs_buffers(b) && (rc = bdev_thread_need_buffers(ch->thread, b)) != 0) {
 		goto put_thread;
 	}
 	ch->pieces = bdev_pieces_create(ch);
 	if (ch->pieces == NULL) {
+		rc = -ENOMEM;
 		goto put_thread;
 	}
 	rc = b->ops->channel_create != NULL ? b->ops->channel_create(b, ch->module) : 0;

@@ -9,6 +9,7 @@
 
 #include "bdev/bdev_module.h"
 #include "env_dpdk/env.h"
+#include "env_dpdk/iobuf.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
@@ -75,9 +76,8 @@ struct bdev_post {
 	STAILQ_ENTRY(bdev_post) link;
 };
 
-/* 64 KiB of DMA memory, for bouncing and comparing. */
-#define BDEV_BUFFER_BYTES 65536u
-#define BDEV_BUFFERS      16u
+#define BDEV_BLOCK_SIZE_MAX 65536u
+#define BDEV_ZEROES_BYTES   65536u
 
 /* What the channels of one thread share; the context of a channel of its own io_device. */
 struct bdev_thread {
@@ -91,11 +91,10 @@ struct bdev_thread {
 	STAILQ_HEAD(, bdev_post) unsent;
 	struct thread *thread;
 	struct io_channel *io_channel; /* the one that holds this */
-	/* Buffers: a stack of the free ones; allocated with the first channel that may need one. */
-	uint8_t *buffer_memory;
-	void *buffers[BDEV_BUFFERS];
-	uint32_t buffers_free;
-	struct bdev_io_queue buffer_waiters; /* split I/Os */
+	/* For bouncing and comparing; opened with the first channel that may need it. */
+	bool has_buffers;
+	struct iobuf_channel buffers;
+	struct bdev_io_queue buffer_waiters[IOBUF_CLASSES]; /* split I/Os, in order */
 };
 
 /* A range lock, while some channel of the bdev needs it: the initiator's, living in its channel. */
@@ -238,7 +237,7 @@ void bdev_post(struct bdev_thread *t, struct bdev_post *p, struct thread *to, th
 void bdev_post_detach(struct bdev_thread *t, struct bdev_post *p);
 void bdev_put_channels(struct bdev_thread *t);
 void bdev_thread_kick(struct bdev_thread *t); /* has its poller run */
-int bdev_thread_need_buffers(struct bdev_thread *t, int numa_node);
+int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b);
 
 /* --- bdev_io.c --- */
 static inline void bdev_io_set_state(struct bdev_io *io, enum bdev_io_state state)

@@ -18,6 +18,7 @@ struct bdev_piece {
 	struct iovec iovs[PIECE_IOVS];
 	struct bdev_io *parent;
 	void *buffer;      /* bounced or compared, or NULL */
+	uint8_t class;     /* of buffer */
 	size_t iov_offset; /* where in the parent's iovs the piece starts */
 	uint32_t iov_index;
 	STAILQ_ENTRY(bdev_piece) link;
@@ -38,11 +39,11 @@ enum phase {
 	PHASE_WRITE,   /* COMPARE_AND_WRITE, after PHASE_COMPARE */
 };
 
-static uint8_t *zeroes; /* BDEV_BUFFER_BYTES of them; DMA memory */
+static uint8_t *zeroes; /* BDEV_ZEROES_BYTES of them; DMA memory */
 
 int bdev_split_init(void)
 {
-	zeroes = env_dma_zmalloc(BDEV_BUFFER_BYTES, 4096, -1);
+	zeroes = env_dma_zmalloc(BDEV_ZEROES_BYTES, 4096, -1);
 	return zeroes != NULL ? 0 : -ENOMEM;
 }
 
@@ -249,25 +250,23 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 	return have / b->block_size;
 }
 
-static void *buffer_take(struct bdev_thread *t)
-{
-	return t->buffers_free != 0 ? t->buffers[--t->buffers_free] : NULL;
-}
-
-/* The next blocks by way of a buffer; false: there is none now. */
-static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks)
+/* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none now, or
+ * others wait for one and it is not io's turn. */
+static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks, bool turn)
 {
 	const struct bdev *b = io->ch->bdev;
+	struct bdev_thread *t = io->ch->thread;
+	size_t max = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
 
-	assert(io->ch->thread->buffer_memory != NULL); /* needs_buffers() said so when the channel was made */
-	piece->buffer = buffer_take(io->ch->thread);
-	if (piece->buffer == NULL) {
+	assert(t->has_buffers); /* needs_buffers() said so when the channel was made */
+	blocks = RTE_MIN(blocks, RTE_MIN(max, t->buffers.cache[IOBUF_LARGE].size) / b->block_size);
+	piece->class = (uint8_t)iobuf_class_of(&t->buffers, blocks * b->block_size);
+	if ((!turn && !STAILQ_EMPTY(&t->buffer_waiters[piece->class])) || !iobuf_has(&t->buffers, piece->class, 1)) {
 		return false;
 	}
-	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_BUFFER_BYTES)
-					       : BDEV_BUFFER_BYTES;
-	piece->io.num_blocks = RTE_MIN(blocks, max / b->block_size);
-	piece->iovs[0] = (struct iovec){piece->buffer, piece->io.num_blocks * b->block_size};
+	piece->buffer = iobuf_take(&t->buffers, piece->class);
+	piece->io.num_blocks = blocks;
+	piece->iovs[0] = (struct iovec){piece->buffer, blocks * b->block_size};
 	piece->io.iovs = piece->iovs;
 	piece->io.iovcnt = 1;
 	return true;
@@ -277,8 +276,8 @@ static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 {
 	const struct bdev *b = io->ch->bdev;
 	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
-	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_BUFFER_BYTES)
-					       : BDEV_BUFFER_BYTES;
+	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_ZEROES_BYTES)
+					       : BDEV_ZEROES_BYTES;
 	uint64_t per_iov = max / b->block_size, done = 0;
 	uint32_t n;
 
@@ -306,8 +305,9 @@ static enum bdev_io_type piece_type(const struct bdev_io *io)
 	return io->type;
 }
 
-/* Makes piece the next one of io. False: there is no buffer now, and nothing has changed. */
-static bool carve(struct bdev_io *io, struct bdev_piece *piece)
+/* Makes piece the next one of io. False: there is no buffer of piece->class for it now, and nothing has changed. turn: it has waited
+ * longest. */
+static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 {
 	enum bdev_io_type type = piece_type(io);
 	uint64_t blocks = piece_blocks(io->ch->bdev, io, type);
@@ -323,12 +323,12 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece)
 	if (io->phase == PHASE_ZEROES) {
 		carve_zeroes(io, piece, blocks);
 	} else if (io->phase == PHASE_COMPARE && type == BDEV_IO_READ) {
-		if (!carve_buffer(io, piece, blocks)) {
+		if (!carve_buffer(io, piece, blocks, turn)) {
 			return false;
 		}
 	} else if (bdev_io_traits[type] & TRAIT_DATA) {
 		piece->io.num_blocks = carve_memory(io, piece, blocks);
-		if (piece->io.num_blocks == 0 && !carve_buffer(io, piece, blocks)) {
+		if (piece->io.num_blocks == 0 && !carve_buffer(io, piece, blocks, turn)) {
 			return false;
 		}
 	}
@@ -387,10 +387,12 @@ static void wait_in(struct bdev_io_queue *q, struct bdev_io *io)
 	STAILQ_INSERT_TAIL(q, io, queue);
 }
 
-/* Issues what can be issued; ends io when there is nothing more to issue or to wait for. Inside a frame. */
-static void run(struct bdev_io *io)
+/* Issues what can be issued; ends io when there is nothing more to issue or to wait for. turn: the first buffer it needs is its
+ * own, although others wait. Inside a frame. */
+static void run(struct bdev_io *io, bool turn)
 {
 	struct bdev_pieces *pool = io->ch->pieces;
+	struct bdev_thread *t = io->ch->thread;
 
 	bdev_io_set_state(io, BDEV_IO_SPLIT);
 	while (io->piece_next < io->num_blocks && io->piece_status == 0 && !(io->flags & IO_ABORTED)) {
@@ -399,10 +401,12 @@ static void run(struct bdev_io *io)
 			wait_in(&pool->waiters, io);
 			return;
 		}
-		if (!carve(io, piece)) {
-			wait_in(&io->ch->thread->buffer_waiters, io);
+		if (!carve(io, piece, turn)) {
+			iobuf_waits(&t->buffers, piece->class);
+			wait_in(&t->buffer_waiters[piece->class], io);
 			return;
 		}
+		turn = turn && piece->buffer == NULL;
 		STAILQ_REMOVE_HEAD(&pool->free, link);
 		submit_piece(io, piece);
 	}
@@ -419,7 +423,7 @@ static void start_phase(struct bdev_io *io, enum phase phase)
 	io->piece_status = 0;
 	io->iov_index = 0;
 	io->iov_offset = 0;
-	run(io);
+	run(io, false);
 }
 
 void bdev_split_start(struct bdev_io *io)
@@ -454,11 +458,13 @@ static struct bdev_io *pop(struct bdev_io_queue *q)
 /* One that waits gets its turn for each thing that is free; whoever runs dry goes to the end. */
 static void wake(struct bdev_thread *t, struct bdev_pieces *pool)
 {
-	while (t->buffers_free != 0 && !STAILQ_EMPTY(&t->buffer_waiters)) {
-		run(pop(&t->buffer_waiters));
+	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+		while (!STAILQ_EMPTY(&t->buffer_waiters[class]) && iobuf_has(&t->buffers, class, 1)) {
+			run(pop(&t->buffer_waiters[class]), true);
+		}
 	}
 	while (!STAILQ_EMPTY(&pool->free) && !STAILQ_EMPTY(&pool->waiters)) {
-		run(pop(&pool->waiters));
+		run(pop(&pool->waiters), false);
 	}
 }
 
@@ -487,7 +493,7 @@ void bdev_piece_done(struct bdev_io *io)
 	}
 	parent->pieces--;
 	if (piece->buffer != NULL) {
-		ch->thread->buffers[ch->thread->buffers_free++] = piece->buffer;
+		iobuf_put(&ch->thread->buffers, piece->class, piece->buffer);
 	}
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
@@ -498,7 +504,7 @@ void bdev_piece_done(struct bdev_io *io)
 	wake(ch->thread, ch->pieces);
 	/* One that waits in a queue is run, and ended, by whoever wakes it. */
 	if (parent->state == BDEV_IO_SPLIT && parent->pieces == 0) {
-		run(parent);
+		run(parent, false);
 	}
 }
 
@@ -518,9 +524,9 @@ void bdev_split_abort(struct bdev_io *io)
 {
 	io->flags |= IO_ABORTED;
 	if (io->state == BDEV_IO_WAIT_CHILD) {
-		if (!remove_from(&io->ch->pieces->waiters, io)) {
-			remove_from(&io->ch->thread->buffer_waiters, io);
-		}
-		run(io);
+		(void)(remove_from(&io->ch->pieces->waiters, io) ||
+		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
+		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
+		run(io, false);
 	}
 }

@@ -4,6 +4,7 @@
  * external heap of ours that grows. */
 #include "env_dpdk/env_internal.h"
 
+#include "env_dpdk/iobuf.h"
 #include "util/log.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -409,4 +410,6 @@ void env_mem_dump(FILE *f)
 	rte_memzone_walk(memzone_dump, f);
 	fprintf(f, "Mempools:\n");
 	rte_mempool_walk(mempool_dump, f);
+	fprintf(f, "Data buffers:\n");
+	iobuf_dump(f);
 }

@@ -130,8 +130,9 @@ struct nvmf_transport_opts {
 	uint32_t max_io_size;             /* bytes of one command, a power of two times 4096: MDTS */
 	uint32_t io_unit_size;            /* bytes of one data buffer */
 	uint32_t max_aq_depth;            /* entries of an admin queue */
-	uint32_t num_shared_buffers;
-	uint32_t buf_cache_size; /* buffers that each poll group keeps at hand */
+	uint32_t num_shared_buffers;      /* data buffers of all poll groups together */
+	uint32_t buf_cache_size; /* what the next two are where they are not given */
+	uint32_t iobuf_small_cache_size, iobuf_large_cache_size; /* buffers that each poll group keeps at hand */
 	bool zcopy;              /* move data straight to and from bdevs that lend memory */
 	int32_t acceptor_backlog;
 	uint32_t acceptor_poll_rate_us;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "env_dpdk/iobuf.h"
 #include "nvmf/internal.h"
 
 static SLIST_HEAD(, nvmf_transport_ops) types = SLIST_HEAD_INITIALIZER(types);
@@ -64,6 +65,8 @@ int nvmf_transport_opts_check(const struct nvmf_transport_opts *o, char why[NVMF
 		{"max_aq_depth", o->max_aq_depth, 32, 4096, false},
 		{"max_io_qpairs_per_ctrlr", o->max_io_qpairs_per_ctrlr, 1, UINT16_MAX - 1, false},
 		{"max_io_size", o->max_io_size, 8192, 1u << 30, true},
+		{"io_unit_size", o->io_unit_size, 1, iobuf_size(IOBUF_LARGE), false}, /* large_bufsize */
+		{"num_shared_buffers", o->num_shared_buffers, 1, UINT32_MAX, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {

@@ -1,108 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data buffers. Not an rte_mempool: its objects start behind a header, and data for O_DIRECT files and for most drives must
- * be aligned to a page. So a DPDK ring of page-aligned buffers, and in each group a stack of some, whose top is the one
- * that was used last. */
+/* Data buffers of requests: pieces of io_unit_size, of the buffers that all share (env_dpdk/iobuf.h). A piece lies in a
+ * small one if it fits, in a large one otherwise, so its length tells which. */
 #include <errno.h>
-#include <rte_ring.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
-#define BUFFER_ALIGN 4096
+static struct iobuf_module module = {.name = "nvmf_RDMA"};
 
-int rdma_buffers_create(struct rdma_buffers *b, uint32_t count, uint32_t size)
+int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error)
 {
-	*b = (struct rdma_buffers){.count = count, .size = (size + BUFFER_ALIGN - 1) & ~(uint32_t)(BUFFER_ALIGN - 1)};
-	ssize_t bytes = rte_ring_get_memsize(rte_align32pow2(count + 1));
-	b->memory = env_dma_malloc((size_t)count * b->size, BUFFER_ALIGN, -1);
-	b->ring = bytes > 0 ? aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_CACHE_LINE_ROUNDUP((size_t)bytes)) : NULL;
-	if (b->memory == NULL || b->ring == NULL ||
-	    rte_ring_init(b->ring, "rdma_buffers", rte_align32pow2(count + 1), RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ) != 0) {
-		rdma_buffers_destroy(b);
-		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		rte_ring_enqueue(b->ring, b->memory + (size_t)i * b->size);
-	}
-	return 0;
+	iobuf_module_register(&module);
+	*b = (struct rdma_buffers){.size = (opts->io_unit_size + IOBUF_ALIGN - 1) & ~(IOBUF_ALIGN - 1)};
+	b->class = b->size <= iobuf_size(IOBUF_SMALL) ? IOBUF_SMALL : IOBUF_LARGE;
+	b->most = (opts->max_io_size + b->size - 1) / b->size;
+	return iobuf_limit_create(&b->limit, b->class, opts->num_shared_buffers, error);
 }
 
 void rdma_buffers_destroy(struct rdma_buffers *b)
 {
-	if (b->ring != NULL && b->memory != NULL && rte_ring_count(b->ring) != b->count) {
-		log_error("%u of %u data buffers were not given back", b->count - rte_ring_count(b->ring), b->count);
-	}
-	env_dma_free(b->memory);
-	free(b->ring);
-	*b = (struct rdma_buffers){0};
+	iobuf_limit_destroy(&b->limit);
 }
 
-int rdma_buffer_cache_create(struct rdma_buffer_cache *c, struct rdma_buffers *pool, uint32_t keep, uint32_t most_at_once)
+int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error)
 {
-	*c = (struct rdma_buffer_cache){.pool = pool, .keep = keep, .capacity = 2 * keep + 2 * most_at_once};
-	c->free = calloc(c->capacity, sizeof(*c->free));
-	if (c->free == NULL) {
-		return -ENOMEM;
-	}
-	c->reserved_count = rte_ring_dequeue_burst(pool->ring, c->reserved, RDMA_RESERVED_BUFFERS, NULL);
-	return c->reserved_count > 0 ? 0 : -ENOMEM;
+	struct iobuf_channel_opts o = {.module = &module, .limit = &b->limit, .reserve = RDMA_RESERVED_BUFFERS};
+
+	o.class[IOBUF_SMALL].keep = opts->iobuf_small_cache_size;
+	o.class[IOBUF_LARGE].keep = opts->iobuf_large_cache_size;
+	/* one command's; and the last piece may be a small one */
+	o.class[IOBUF_SMALL].floor = 1;
+	o.class[b->class].floor = b->most;
+	return iobuf_channel_create(ch, &o, error);
 }
 
-void rdma_buffer_cache_destroy(struct rdma_buffer_cache *c)
+uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length, bool reserved)
 {
-	rte_ring_enqueue_bulk(c->pool->ring, c->free, c->count, NULL);
-	rte_ring_enqueue_bulk(c->pool->ring, c->reserved, c->reserved_count, NULL);
-	free(c->free);
-}
-
-/* Leaves n or more at hand, if there are so many. */
-static bool refill(struct rdma_buffer_cache *c, uint32_t n)
-{
-	if (c->count < n) {
-		/* as many as we like to keep, too, so that the next ones need not ask */
-		c->count += rte_ring_dequeue_burst(c->pool->ring, &c->free[c->count], n - c->count + c->keep, NULL);
-	}
-	return c->count >= n;
-}
-
-uint16_t rdma_buffers_get(struct rdma_buffer_cache *c, struct iovec *iov, uint32_t length, bool reserved)
-{
-	uint32_t size = c->pool->size, left = length;
-	uint16_t n = 0, count = 0;
+	uint32_t left = length, whole = 0;
+	enum iobuf_class unit = iobuf_class_of(ch, size), tail;
 
 	/* sizes are powers of two times 4096 more often than not, but a subtraction per buffer beats a division */
-	for (left = length; left > size; left -= size) {
-		count++;
+	for (; left > size; left -= size) {
+		whole++;
 	}
-	count++;
-	if (__builtin_expect(!refill(c, count), 0) && !(reserved && c->count + c->reserved_count >= count)) {
-		return 0;
+	tail = iobuf_class_of(ch, left);
+	bool enough = unit == tail ? iobuf_has(ch, unit, whole + 1) : iobuf_has(ch, unit, whole) && iobuf_has(ch, tail, 1);
+	if (__builtin_expect(!enough, 0)) {
+		if (!reserved || whole != 0 || tail != IOBUF_SMALL || ch->reserved_count == 0) {
+			return 0;
+		}
+		iov[0] = (struct iovec){.iov_base = iobuf_take_reserved(ch), .iov_len = left};
+		return 1;
 	}
-	for (left = length; n < count; n++) {
-		void *buf = c->count > 0 ? c->free[--c->count] : c->reserved[--c->reserved_count];
-
-		iov[n] = (struct iovec){.iov_base = buf, .iov_len = left < size ? left : size};
-		left -= (uint32_t)iov[n].iov_len;
+	for (uint32_t i = 0; i < whole; i++) {
+		iov[i] = (struct iovec){.iov_base = iobuf_take(ch, unit), .iov_len = size};
 	}
-	return count;
+	iov[whole] = (struct iovec){.iov_base = iobuf_take(ch, tail), .iov_len = left};
+	return (uint16_t)(whole + 1);
 }
 
-void rdma_buffers_put(struct rdma_buffer_cache *c, const struct iovec *iov, uint16_t count)
+void rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count)
 {
 	for (uint16_t i = 0; i < count; i++) {
-		if (__builtin_expect(c->reserved_count < RDMA_RESERVED_BUFFERS, 0)) {
-			c->reserved[c->reserved_count++] = iov[i].iov_base;
-		} else {
-			c->free[c->count++] = iov[i].iov_base;
-		}
-	}
-	if (__builtin_expect(c->count > 2 * c->keep, 0)) {
-		/* the lowest are the coldest, but moving the rest would cost more than a cold buffer does */
-		uint32_t n = c->count - c->keep;
-
-		rte_ring_enqueue_bulk(c->pool->ring, &c->free[c->keep], n, NULL);
-		c->count = c->keep;
+		iobuf_put(ch, iobuf_class_of(ch, iov[i].iov_len), iov[i].iov_base);
 	}
 }

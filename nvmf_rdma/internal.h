@@ -13,6 +13,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/queue.h>
 
+#include "env_dpdk/iobuf.h"
 #include "nvmf/transport.h"
 #include "rdma/pd.h"
 #include "thread/thread.h"
@@ -73,7 +74,7 @@ struct rdma_request {
 	struct ibv_sge rsp_sge;
 	struct ibv_send_wr data_wr;
 	struct ibv_sge data_sge[RDMA_MAX_SGE];
-	struct iovec *iov; /* [max_iovs of the transport] */
+	struct iovec *iov; /* [buffers.most of the transport] */
 
 	struct nvmf_request req __attribute__((aligned(64))); /* last */
 };
@@ -157,24 +158,18 @@ struct rdma_poller {
 	TAILQ_ENTRY(rdma_poller) link;
 };
 
-/* Data buffers, of one size, aligned to 4 KiB; shared by the groups, each of which keeps some at hand. */
+/* Where the data of the transport's commands goes. */
 struct rdma_buffers {
-	uint8_t *memory;
-	struct rte_ring *ring;
-	uint32_t count, size;
-};
-
-struct rdma_buffer_cache {
-	struct rdma_buffers *pool;
-	uint32_t count, capacity, keep;
-	uint32_t reserved_count;
-	void **free;
-	void *reserved[RDMA_RESERVED_BUFFERS];
+	uint32_t size; /* bytes of a piece: io_unit_size, rounded up to whole pages */
+	uint32_t most; /* pieces of one command */
+	enum iobuf_class class; /* of a whole piece */
+	struct iobuf_limit limit; /* num_shared_buffers */
 };
 
 struct rdma_tgroup {
 	struct nvmf_transport_group base;
-	struct rdma_buffer_cache buffers;
+	struct iobuf_channel buffers;
+	uint32_t buffer_size; /* rdma_buffers.size */
 	struct rdma_request_queue waiting; /* for buffers, in order */
 	struct rdma_data_wr *data_wrs, *free_data_wrs;
 	struct rdma_request_queue waiting_wrs;
@@ -205,7 +200,6 @@ struct rdma_transport {
 	struct rdma_event_channel *channel;
 	struct fd_source *cm_source;
 	struct rdma_buffers buffers;
-	uint32_t max_iovs; /* buffers of one command */
 	TAILQ_HEAD(, rdma_device) devices;
 	TAILQ_HEAD(, rdma_listener) listeners;
 	struct rdma_qp_list qps;
@@ -245,14 +239,14 @@ struct rdma_cm_request {
 enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries, uint32_t max_io_entries,
 					struct rdma_cm_request *out);
 
-/* buffers.c */
-int rdma_buffers_create(struct rdma_buffers *b, uint32_t count, uint32_t size);
+/* buffers.c. Creation: 0 or a negative errno and error (ENV_ERROR_MAX bytes); a channel on its group's thread. */
+int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error);
 void rdma_buffers_destroy(struct rdma_buffers *b);
-int rdma_buffer_cache_create(struct rdma_buffer_cache *c, struct rdma_buffers *pool, uint32_t keep, uint32_t most_at_once);
-void rdma_buffer_cache_destroy(struct rdma_buffer_cache *c);
-/* Fills iov with buffers for length bytes; all or nothing. reserved: may take what is kept back. The number, or 0. */
-uint16_t rdma_buffers_get(struct rdma_buffer_cache *c, struct iovec *iov, uint32_t length, bool reserved);
-void rdma_buffers_put(struct rdma_buffer_cache *c, const struct iovec *iov, uint16_t count);
+int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts,
+			       char *error);
+/* Fills iov with pieces of size bytes for length bytes; all or nothing. reserved: may take what is kept back. The number, or 0. */
+uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length, bool reserved);
+void rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count);
 
 /* requests.c: making arrays of requests. Control thread. */
 int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t, struct rdma_poller *p);

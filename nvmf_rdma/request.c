@@ -361,7 +361,7 @@ static void have_buffer(struct rdma_request *r)
 static bool get_buffers(struct rdma_request *r)
 {
 	struct rdma_tgroup *g = group_of(r);
-	uint16_t n = rdma_buffers_get(&g->buffers, r->iov, r->req.length, r->req.reserved_lane);
+	uint16_t n = rdma_buffers_get(&g->buffers, g->buffer_size, r->iov, r->req.length, r->req.reserved_lane);
 
 	if (n == 0) {
 		return false;
@@ -386,6 +386,7 @@ static void need_buffer(struct rdma_request *r)
 	}
 	req_set_state(r, RDMA_REQ_NEED_BUFFER);
 	g->pending_data_buffer++;
+	iobuf_waits(&g->buffers, iobuf_class_of(&g->buffers, r->req.length < g->buffer_size ? r->req.length : g->buffer_size));
 	STAILQ_INSERT_TAIL(&g->waiting, r, wait);
 }
 

@@ -47,8 +47,8 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 	a->memory = env_dma_zmalloc(count * a->stride, 64, -1);
 	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
 	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
-	a->iovs = calloc((size_t)count * t->max_iovs, sizeof(*a->iovs));
-	a->bytes = count * (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->max_iovs * sizeof(*a->iovs));
+	a->iovs = calloc((size_t)count * t->buffers.most, sizeof(*a->iovs));
+	a->bytes = count * (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->buffers.most * sizeof(*a->iovs));
 	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
 		rdma_requests_destroy(a);
 		return -ENOMEM;
@@ -62,7 +62,7 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 		struct rdma_request *r = rdma_requests_at(a, i);
 		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe), *data = icd ? a->icd + i * icd_stride : NULL;
 
-		r->iov = &a->iovs[(size_t)i * t->max_iovs];
+		r->iov = &a->iovs[(size_t)i * t->buffers.most];
 		init_request(r, command, lkey_of(p, command, sizeof(struct nvme_sqe)), data, icd ? lkey_of(p, data, icd) : 0, icd,
 			     m->mr->lkey);
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
 static void opts_init(struct nvmf_transport_opts *o)
@@ -19,6 +20,8 @@ static void opts_init(struct nvmf_transport_opts *o)
 		.max_aq_depth = 128,
 		.num_shared_buffers = 4095,
 		.buf_cache_size = 64,
+		.iobuf_small_cache_size = 64,
+		.iobuf_large_cache_size = 64,
 		.zcopy = true,
 		.acceptor_backlog = 128,
 		.acceptor_poll_rate_us = 10000,
@@ -34,6 +37,8 @@ static void opts_init(struct nvmf_transport_opts *o)
 static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts)
 {
 	struct rdma_transport *t = calloc(1, sizeof(*t));
+	char error[ENV_ERROR_MAX];
+	int rc;
 
 	if (t == NULL) {
 		return NULL;
@@ -47,13 +52,12 @@ static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_tra
 		log_error("no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)", strerror(errno));
 		goto fail;
 	}
-	if (rdma_buffers_create(&t->buffers, opts->num_shared_buffers, opts->io_unit_size) != 0) {
-		log_error("no memory for num_shared_buffers %u of io_unit_size %u bytes", opts->num_shared_buffers,
-			  opts->io_unit_size);
-		errno = ENOMEM;
+	rc = rdma_buffers_create(&t->buffers, opts, error);
+	if (rc != 0) {
+		log_error("num_shared_buffers %u of io_unit_size %u bytes: %s", opts->num_shared_buffers, opts->io_unit_size, error);
+		errno = -rc;
 		goto fail;
 	}
-	t->max_iovs = opts->max_io_size / t->buffers.size + 1;
 	t->cm_source = fd_source_add(t->channel->fd, EPOLLIN, rdma_cm_readable, t, "nvmf_rdma_cm");
 	if (t->cm_source == NULL) {
 		errno = ENOMEM;
@@ -95,6 +99,7 @@ static struct nvmf_transport_group *group_create(struct nvmf_transport *base, st
 	struct rdma_transport *t = to_rdma_transport(base);
 	struct rdma_tgroup *g = calloc(1, sizeof(*g));
 	uint32_t wrs = base->opts.data_wr_pool_size;
+	char error[ENV_ERROR_MAX];
 
 	if (g == NULL) {
 		return NULL;
@@ -102,10 +107,11 @@ static struct nvmf_transport_group *group_create(struct nvmf_transport *base, st
 	TAILQ_INIT(&g->pollers);
 	STAILQ_INIT(&g->waiting);
 	STAILQ_INIT(&g->waiting_wrs);
+	g->buffer_size = t->buffers.size;
 	g->data_wrs = calloc(wrs ? wrs : 1, sizeof(*g->data_wrs));
-	if (g->data_wrs == NULL ||
-	    rdma_buffer_cache_create(&g->buffers, &t->buffers, base->opts.buf_cache_size, t->max_iovs) != 0) {
-		log_error("no memory for a poll group (num_shared_buffers %u may be too few)", base->opts.num_shared_buffers);
+	if (g->data_wrs == NULL || rdma_buffer_channel_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
+		log_error("no poll group, with num_shared_buffers %u: %s", base->opts.num_shared_buffers,
+			  g->data_wrs != NULL ? error : "no memory for work requests");
 		free(g->data_wrs);
 		free(g);
 		errno = ENOMEM;
@@ -126,7 +132,7 @@ static void group_destroy(struct nvmf_transport_group *base)
 	while ((p = TAILQ_FIRST(&g->pollers)) != NULL) {
 		rdma_poller_destroy(p);
 	}
-	rdma_buffer_cache_destroy(&g->buffers);
+	iobuf_channel_destroy(&g->buffers);
 	free(g->data_wrs);
 	free(g);
 }

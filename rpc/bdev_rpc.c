@@ -6,6 +6,7 @@
 
 #include "bdev/bdev.h"
 #include "env_dpdk/env.h"
+#include "env_dpdk/iobuf.h"
 #include "rpc/bdev_rpc.h"
 #include "rpc/rpc.h"
 #include "thread/thread.h"
@@ -295,9 +296,10 @@ static const struct rpc_param options_params[] = {
 	RPC_PARAM(struct rpc_bdev_options, bdev_auto_examine, RPC_BOOL, RPC_OPTIONAL,
 		  "modules look at every new bdev"),
 	RPC_PARAM(struct rpc_bdev_options, iobuf_small_cache_size, RPC_UINT32, RPC_OPTIONAL,
-		  NO_EFFECT "bounce buffers are each thread's own"),
+		  "small data buffers that each thread keeps at hand, for what has to be copied or compared",
+		  .max = IOBUF_COUNT_MAX),
 	RPC_PARAM(struct rpc_bdev_options, iobuf_large_cache_size, RPC_UINT32, RPC_OPTIONAL,
-		  NO_EFFECT "as iobuf_small_cache_size"),
+		  "large ones; both are of threads that use their first bdev later", .max = IOBUF_COUNT_MAX),
 	RPC_PARAM(struct rpc_bdev_options, nomem_timeout_ms, RPC_UINT32, RPC_OPTIONAL,
 		  "how long an I/O waits for a module that has no room before it fails", .min = 1,
 		  .max = UINT32_MAX),
@@ -311,7 +313,9 @@ static void rpc_bdev_set_options(struct rpc_request *req, void *params)
 	const struct rpc_bdev_options *p = params;
 	const struct bdev_opts opts = {.auto_examine = p->bdev_auto_examine,
 				       .nomem_timeout_ms = p->nomem_timeout_ms,
-				       .children = p->split_children};
+				       .children = p->split_children,
+				       .iobuf_small_cache_size = p->iobuf_small_cache_size,
+				       .iobuf_large_cache_size = p->iobuf_large_cache_size};
 	int rc = bdev_set_opts(&opts);
 
 	if (rc != 0) {

@@ -213,7 +213,7 @@ static void write_bdevs(json_t *methods)
 	rpc_config_add(methods, "bdev_wait_for_examine", NULL);
 }
 
-static struct rpc_config bdev_config = {.name = "bdev", .write = write_bdevs};
+static struct rpc_config bdev_config = {.name = "bdev", .after = "iobuf", .write = write_bdevs};
 
 __attribute__((constructor)) static void register_config(void)
 {

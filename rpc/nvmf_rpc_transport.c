@@ -16,7 +16,8 @@ struct create_transport {
 	uint16_t control_msg_num;
 	struct {
 		bool max_queue_depth, max_io_qpairs_per_ctrlr, in_capsule_data_size, max_io_size,
-			io_unit_size, max_aq_depth, num_shared_buffers, buf_cache_size, zcopy,
+			io_unit_size, max_aq_depth, num_shared_buffers, buf_cache_size, iobuf_small_cache_size,
+			iobuf_large_cache_size, zcopy,
 			acceptor_backlog, abort_timeout_sec, kas, ack_timeout, num_cqe, max_srq_depth, no_srq,
 			no_wr_batching, data_wr_pool_size, acceptor_poll_rate, min_kato;
 	} given;
@@ -43,7 +44,9 @@ static const struct rpc_param create_transport_params[] = {
 	OPT(io_unit_size, RPC_UINT32, "bytes of one data buffer"),
 	OPT(max_aq_depth, RPC_UINT32, "entries of an admin queue"),
 	OPT(num_shared_buffers, RPC_UINT32, "data buffers of all poll groups together"),
-	OPT(buf_cache_size, RPC_UINT32, "data buffers that each poll group keeps at hand"),
+	OPT(buf_cache_size, RPC_UINT32, "the default of the next two"),
+	OPT(iobuf_small_cache_size, RPC_UINT32, "small data buffers that each poll group keeps at hand"),
+	OPT(iobuf_large_cache_size, RPC_UINT32, "large ones; used when io_unit_size exceeds small_bufsize"),
 	OPT(zcopy, RPC_BOOL, "move data straight to and from bdevs that lend their memory"),
 	OPT(acceptor_backlog, RPC_INT32, "connections that may wait to be accepted"),
 	OPT(abort_timeout_sec, RPC_UINT32, "how long an abort may take"),
@@ -83,6 +86,9 @@ static void take_given(const struct create_transport *p, struct nvmf_transport_o
 	TAKE(max_aq_depth)
 	TAKE(num_shared_buffers)
 	TAKE(buf_cache_size)
+	opts->iobuf_small_cache_size = opts->iobuf_large_cache_size = opts->buf_cache_size;
+	TAKE(iobuf_small_cache_size)
+	TAKE(iobuf_large_cache_size)
 	TAKE(zcopy)
 	TAKE(acceptor_backlog)
 	TAKE(abort_timeout_sec)
@@ -174,6 +180,8 @@ json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t)
 	json_object_set_new(o, "max_aq_depth", json_integer(opts->max_aq_depth));
 	json_object_set_new(o, "num_shared_buffers", json_integer(opts->num_shared_buffers));
 	json_object_set_new(o, "buf_cache_size", json_integer(opts->buf_cache_size));
+	json_object_set_new(o, "iobuf_small_cache_size", json_integer(opts->iobuf_small_cache_size));
+	json_object_set_new(o, "iobuf_large_cache_size", json_integer(opts->iobuf_large_cache_size));
 	json_object_set_new(o, "dif_insert_or_strip", json_false());
 	json_object_set_new(o, "zcopy", json_boolean(opts->zcopy));
 	json_object_set_new(o, "acceptor_backlog", json_integer(opts->acceptor_backlog));

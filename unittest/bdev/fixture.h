@@ -10,7 +10,7 @@
 #include "bdev/bdev_modules.h"
 #include "unittest/unit.h"
 
-#define WAIT_US 20000000 /* deadline of what must happen soon */
+#define WAIT_US 120000000 /* deadline of what must happen soon */
 
 /* Suite setup and teardown. */
 int fixture_start(void);

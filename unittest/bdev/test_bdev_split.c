@@ -2,6 +2,9 @@
 /* I/O the module cannot take as it is: split, bounced, emulated. Everything is compared with a shadow of the disk. */
 #include "unittest/bdev/fixture.h"
 
+#include "env_dpdk/env.h"
+#include "env_dpdk/iobuf.h"
+
 #define BLOCKS     512u
 #define MAX_BLOCKS 96u
 #define SLACK      64u
@@ -272,6 +275,94 @@ static void test_a_crowd_of_split_io_gets_through(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* The bdev layer's channel of a thread owns four buffers of each size, which are enough to go on with, one after the other. */
+#define OWNED 4
+#define QUEUE (5 * OWNED)
+static void take_all_others(struct iobuf_channel *hog, void **taken, unsigned *n)
+{
+	static struct iobuf_module module = {.name = "hog"};
+	struct iobuf_channel_opts opts = {.module = &module, .class = {[IOBUF_LARGE] = {.floor = 1, .keep = 1}}};
+	char error[ENV_ERROR_MAX];
+
+	CU_ASSERT_EQUAL_FATAL(iobuf_channel_create(hog, &opts, error), 0);
+	for (*n = 0; iobuf_has(hog, IOBUF_LARGE, 1); ++*n) {
+		taken[*n] = iobuf_take(hog, IOBUF_LARGE);
+	}
+}
+
+static void find_bdev(void *arg, const char *module, const struct iobuf_stat *stat)
+{
+	if (strcmp(module, "bdev") == 0) {
+		memcpy(arg, stat, IOBUF_CLASSES * sizeof(*stat));
+	}
+}
+
+static void test_waiters_for_buffers_go_on_in_order_while_another_user_holds_all_others(void)
+{
+	struct testdev *t = testdev_new("t0", 512, QUEUE * 64);
+	struct iobuf_stat before[IOBUF_CLASSES], after[IOBUF_CLASSES];
+	struct iobuf_channel hog;
+	struct request *r[QUEUE];
+	struct iovec iov[QUEUE];
+	struct user u;
+	static void *taken[64];
+	unsigned n;
+
+	t->bdev.buf_align = 4096;
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	take_all_others(&hog, taken, &n);
+	iobuf_for_each_module(find_bdev, before);
+	for (unsigned i = 0; i < QUEUE; i++) {
+		r[i] = request_new(&u);
+		iov[i] = (struct iovec){(uint8_t *)malloc(64 * 512 + 1) + 1, 64 * 512};
+		bdev_io_set_rw(r[i]->io, BDEV_IO_READ, &iov[i], 1, i * 64, 64);
+		request_submit(r[i]);
+	}
+	for (unsigned i = 0; i < QUEUE; i++) {
+		if (i % OWNED == 0) {
+			CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, i + OWNED));
+			CU_ASSERT_FALSE(atomic_load(&r[i]->done));
+			testdev_release(t, &u, 0);
+		}
+		CU_ASSERT_TRUE_FATAL(request_wait(r[i]));
+		CU_ASSERT_EQUAL(r[i]->status, 0);
+		CU_ASSERT_TRUE(atomic_load(&t->submitted) <= (i / OWNED + 2) * OWNED);
+	}
+	iobuf_for_each_module(find_bdev, after);
+	CU_ASSERT_EQUAL(after[IOBUF_LARGE].cache - before[IOBUF_LARGE].cache, QUEUE);
+	CU_ASSERT_EQUAL(after[IOBUF_LARGE].main - before[IOBUF_LARGE].main, 0);
+	CU_ASSERT_TRUE(after[IOBUF_LARGE].retry - before[IOBUF_LARGE].retry >= QUEUE - OWNED);
+	for (unsigned i = 0; i < QUEUE; i++) {
+		free((uint8_t *)iov[i].iov_base - 1);
+		request_free(r[i]);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		iobuf_put(&hog, IOBUF_LARGE, taken[i]);
+	}
+	iobuf_channel_destroy(&hog);
+	user_close(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static void test_blocks_larger_than_a_data_buffer_are_refused_where_they_would_need_one(void)
+{
+	struct testdev *t = testdev_new("t0", 32768, 8);
+	struct iobuf_opts opts, before;
+	char error[ENV_ERROR_MAX];
+	struct user u;
+
+	iobuf_get_opts(&before);
+	opts = before;
+	opts.large_bufsize = 16384;
+	CU_ASSERT_EQUAL_FATAL(iobuf_set_opts(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_NOT_EQUAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	CU_ASSERT_EQUAL(iobuf_set_opts(&before, error), 0);
+}
+
 static void test_an_error_of_one_piece_is_that_of_the_whole(void)
 {
 	struct testdev *t = testdev_new("t0", 512, BLOCKS);
@@ -316,6 +407,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_data_survives_a_native_compare_that_is_split),
 	UNIT(test_aligned_memory_is_not_copied),
 	UNIT(test_a_crowd_of_split_io_gets_through),
+	UNIT(test_waiters_for_buffers_go_on_in_order_while_another_user_holds_all_others),
+	UNIT(test_blocks_larger_than_a_data_buffer_are_refused_where_they_would_need_one),
 	UNIT(test_an_error_of_one_piece_is_that_of_the_whole),
 	UNIT(test_unmap_without_support_succeeds_and_changes_nothing),
 	UNIT_END,

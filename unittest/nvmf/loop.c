@@ -60,6 +60,8 @@ static void opts_init(struct nvmf_transport_opts *o)
 	o->max_io_qpairs_per_ctrlr = 4;
 	o->in_capsule_data_size = LOOP_ICD_MAX;
 	o->max_io_size = LOOP_MAX_IO;
+	o->io_unit_size = LOOP_MAX_IO;
+	o->num_shared_buffers = 1; /* of neither is anything made */
 	o->io_unit_size = PIECE;
 	o->zcopy = true;
 }
