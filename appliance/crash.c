@@ -22,7 +22,9 @@
 
 #define STACK_BYTES   (64 * 1024)
 #define FRAMES_MAX    64
-#define COREDUMP_HUGE 0x40 /* bit 6 of coredump_filter(5): shared hugepages, which DPDK's are */
+/* Bits of coredump_filter(5): 3, files that are mapped shared, for the recorder's memory, so that a core tells what happened without the file
+ * in /dev/shm; 6, shared hugepages, which DPDK's are. */
+#define COREDUMP_WANTED (1 << 3 | 1 << 6)
 
 static const struct {
 	int number;
@@ -243,7 +245,7 @@ int crash_install(void)
 	return 0;
 }
 
-static void add_hugepages_to_core(void)
+static void add_shared_memory_to_core(void)
 {
 	char text[16] = "";
 	int fd = open("/proc/self/coredump_filter", O_RDWR | O_CLOEXEC);
@@ -252,7 +254,7 @@ static void add_hugepages_to_core(void)
 		return;
 	}
 	if (read(fd, text, sizeof(text) - 1) > 0) {
-		int n = snprintf(text, sizeof(text), "%#lx", strtoul(text, NULL, 16) | COREDUMP_HUGE);
+		int n = snprintf(text, sizeof(text), "%#lx", strtoul(text, NULL, 16) | COREDUMP_WANTED);
 		if (pwrite(fd, text, (size_t)n, 0) != n) {
 			/* A core without them is still a core. */
 		}
@@ -264,7 +266,7 @@ void crash_prepare_core(bool limited)
 {
 	struct rlimit limit;
 
-	add_hugepages_to_core();
+	add_shared_memory_to_core();
 	if (!limited && getrlimit(RLIMIT_CORE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_CORE, &limit);

@@ -11,21 +11,28 @@
 #define DEFAULT_TEMPERATURE_OVER  0xffff /* Kelvin: never */
 #define DEFAULT_TEMPERATURE_UNDER 0
 /* Async events that we can raise: those are the bits that a host can set. */
-#define ASYNC_EVENTS_IO        (NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES)
+#define ASYNC_EVENTS_NS        ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES)
+#define ASYNC_EVENTS_ANA       ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_ANA_CHANGE)
 #define ASYNC_EVENTS_DISCOVERY ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE)
 /* Health warnings that never come, but are every controller's to configure. */
 #define ASYNC_EVENTS_SMART 0x3f
 
+/* The notices of namespaces are on from the start: a host that wants none says so. */
+static uint32_t default_async_events(const struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY) {
+		return 0;
+	}
+	return ASYNC_EVENTS_NS | (ctrlr->ana != NULL ? ASYNC_EVENTS_ANA : 0);
+}
+
 void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)
 {
-	bool discovery = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY;
-
 	ctrlr->features = (struct nvmf_features){
 		.temperature_over = DEFAULT_TEMPERATURE_OVER,
 		.temperature_under = DEFAULT_TEMPERATURE_UNDER,
 		.volatile_write_cache = 1,
-		/* Namespace notices are on from the start: a host that wants none says so. */
-		.async_events = discovery ? 0 : ASYNC_EVENTS_IO,
+		.async_events = default_async_events(ctrlr),
 	};
 	memset(ctrlr->event_pending, 0, sizeof(ctrlr->event_pending));
 	memset(ctrlr->event_masked, 0, sizeof(ctrlr->event_masked));
@@ -185,7 +192,7 @@ static uint16_t set_async_events(struct nvmf_request *req, const struct nvmf_fea
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	uint32_t possible = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY
 				    ? ASYNC_EVENTS_DISCOVERY
-				    : ASYNC_EVENTS_IO | ASYNC_EVENTS_SMART;
+				    : default_async_events(ctrlr) | ASYNC_EVENTS_SMART;
 
 	ctrlr->features.async_events = f->cdw11 & possible;
 	return NVME_ST_SUCCESS;
@@ -267,7 +274,7 @@ static const struct feature {
 	[NVME_FEAT_FID_VOLATILE_WC] = {get_plain, set_plain, 1, false},
 	[NVME_FEAT_FID_NUM_QUEUES] = {get_num_queues, set_num_queues, 0, false},
 	[NVME_FEAT_FID_WRITE_ATOMIC] = {get_plain, set_plain, 0, false},
-	[NVME_FEAT_FID_ASYNC_EVENT] = {get_async_events, set_async_events, ASYNC_EVENTS_IO, true},
+	[NVME_FEAT_FID_ASYNC_EVENT] = {get_async_events, set_async_events, 0, true},
 	[NVME_FEAT_FID_KATO] = {get_kato, set_kato, 0, true},
 	[NVME_FEAT_FID_HOST_BEHAVIOR] = {get_behavior, set_behavior, 0, false},
 	[NVME_FEAT_FID_HOST_ID] = {get_host_id, set_host_id, 0, false},
@@ -288,7 +295,7 @@ static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct featu
 	case NVME_FEAT_FID_NUM_QUEUES:
 		return num_queues(ctrlr);
 	case NVME_FEAT_FID_ASYNC_EVENT:
-		return ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? 0 : feature->initial;
+		return default_async_events(ctrlr);
 	case NVME_FEAT_FID_TEMP_THRESH:
 		return NVME_GET(f->cdw11, FEAT_TT_THSEL) == 0 ? DEFAULT_TEMPERATURE_OVER
 							      : DEFAULT_TEMPERATURE_UNDER;

@@ -70,6 +70,19 @@ static void fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id
 	id->msdbd = (uint8_t)(t->sgl_rules.max_descs < UINT8_MAX ? t->sgl_rules.max_descs : UINT8_MAX);
 }
 
+/* How long a transition may take at most; ours are done when they are reported, but an operator can report one. */
+#define ANA_TRANSITION_SECONDS 10
+
+static void fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctrl *id)
+{
+	id->cmic |= NVME_CTRL_CMIC_MULTI_ANA_REPORTING;
+	id->anatt = ANA_TRANSITION_SECONDS;
+	id->anacap = NVME_CTRL_ANACAP_OPT | NVME_CTRL_ANACAP_NON_OPT | NVME_CTRL_ANACAP_INACCESSIBLE |
+		     NVME_CTRL_ANACAP_PERSISTENT_LOSS | NVME_CTRL_ANACAP_CHANGE;
+	id->anagrpmax = htole32(s->max_nsid);
+	id->nanagrpid = htole32(s->max_nsid);
+}
+
 static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -79,7 +92,7 @@ static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 	put_ascii(id->mn, sizeof(id->mn), s->model_number);
 	id->rab = 6;
 	id->cmic = NVME_CTRL_CMIC_MULTI_PORT | NVME_CTRL_CMIC_MULTI_CTRL;
-	id->oaes = htole32(NVME_CTRL_OAES_NA);
+	id->oaes = htole32(NVME_CTRL_OAES_NA | (s->ana_reporting ? NVME_CTRL_OAES_ANA : 0));
 	id->crdt1 = htole16(s->tgt->crdt[0]);
 	id->crdt2 = htole16(s->tgt->crdt[1]);
 	id->crdt3 = htole16(s->tgt->crdt[2]);
@@ -92,6 +105,9 @@ static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 	id->oncs = htole16(NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES);
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush of all namespaces at once: no */
+	if (ctrlr->ana != NULL) {
+		fill_ana(s, id);
+	}
 	fill_fabrics(ctrlr, id);
 }
 
@@ -130,11 +146,15 @@ static void invalid_ns(struct nvmf_request *req)
 	nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 }
 
-static void fill_ns(const struct nvmf_ns *ns, struct nvme_id_ns *id)
+static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
 
-	id->nsze = id->ncap = id->nuse = htole64(ns->geo.num_blocks);
+	id->nsze = id->ncap = htole64(ns->geo.num_blocks);
+	/* How much is used cannot be told through a path that the namespace is not reached through. */
+	if (nvmf_ana_status(nvmf_ana_of(ctrlr, ns)) == NVME_ST_SUCCESS) {
+		id->nuse = id->nsze;
+	}
 	id->nmic = NVME_NS_NMIC_SHARED;
 	id->noiob = htole16(boundary <= UINT16_MAX ? (uint16_t)boundary : 0);
 	id->dlfeat = NVME_NS_DLFEAT_RB_NR;
@@ -164,7 +184,7 @@ static void identify_ns(struct nvmf_request *req, const struct nvmf_identify *cm
 	}
 	const struct nvmf_ns *ns = visible_ns(ctrlr, cmd->nsid);
 	if (ns != NULL) {
-		fill_ns(ns, &id);
+		fill_ns(ctrlr, ns, &id);
 	}
 	nvmf_window_put(&w, 0, &id, sizeof(id));
 	nvmf_request_answer(req, NVME_ST_SUCCESS);

@@ -124,6 +124,11 @@ static uint64_t put_discovery(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_lo
 	return nvmf_discovery_log(ctrlr, w);
 }
 
+static uint64_t put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	return nvmf_ana_log(ctrlr, cmd, w);
+}
+
 static const struct log_page pages[256] = {
 	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {put_supported, -1, true, true},
 	[NVME_LOG_LID_ERROR] = {put_errors, -1, true, true},
@@ -132,6 +137,7 @@ static const struct log_page pages[256] = {
 	[NVME_LOG_LID_CHANGED_NS] = {put_changed_ns, NVMF_EVENT_NS_CHANGED, false, true},
 	[NVME_LOG_LID_CMD_EFFECTS] = {put_effects, -1, true, true},
 	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {put_feature_effects, -1, true, true},
+	[NVME_LOG_LID_ANA] = {put_ana, NVMF_EVENT_ANA_CHANGED, false, true},
 	[NVME_LOG_LID_DISCOVER] = {put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, true, false},
 };
 
@@ -140,6 +146,9 @@ static const struct log_page *find_page(const struct nvmf_ctrlr *ctrlr, uint8_t 
 	const struct log_page *page = &pages[lid];
 	bool has = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? page->discovery : page->io;
 
+	if (lid == NVME_LOG_LID_ANA && ctrlr->ana == NULL) {
+		return NULL;
+	}
 	return has ? page : NULL;
 }
 

@@ -64,6 +64,8 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
 		nvmf_ctrlr_set_visible(ctrlr, ns->nsid, nvmf_ns_visible(ns, ctrlr->hostnqn));
 	}
+	const struct nvmf_listener *l = nvmf_subsystem_find_listener(s, &admin->listen_address);
+	ctrlr->ana = l != NULL ? nvmf_ana_hold(l->ana) : NULL;
 	snprintf(owner, sizeof(owner), "%s %s cntlid %u", ctrlr->hostnqn, s->nqn, cntlid);
 	ctrlr->trace_owner = trace_owner_register(TRACE_OWNER_NVMF_CTRLR, owner);
 	nvmf_features_reset(ctrlr);
@@ -245,6 +247,7 @@ static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
 	USDT(nvmf_subsystem_remove_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
 	TAILQ_REMOVE(&s->ctrlrs, ctrlr, link);
 	trace_owner_release(ctrlr->trace_owner);
+	nvmf_ana_release(ctrlr->ana);
 	free(ctrlr);
 	nvmf_subsystem_ctrlr_gone(s);
 }

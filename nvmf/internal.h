@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <rte_common.h>
 #include "env_dpdk/env.h"
+#include "nvmf/ana.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/transport.h"
 #include "thread/thread.h"
@@ -35,6 +36,7 @@ enum nvmf_notice {
 	NVMF_NOTICE_NS_ADD,
 	NVMF_NOTICE_NS_REMOVE,
 	NVMF_NOTICE_NS_RESIZE,
+	NVMF_NOTICE_ANA_CHANGE,
 	NVMF_NOTICES,
 };
 void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -51,6 +53,12 @@ enum nvmf_view_state {
 
 STAILQ_HEAD(nvmf_request_queue, nvmf_request);
 
+/* Why a command might have to be refused, whatever it is. */
+enum nvmf_ns_limit {
+	NVMF_NS_HIDDEN = 1 << 0, /* only for controllers that have it in their visible set */
+	NVMF_NS_ANA = 1 << 1,    /* some listener does not let commands through */
+};
+
 /* A namespace as one poll group sees it. Group. */
 struct nvmf_ns_view {
 	/* What every command touches: one line. */
@@ -62,7 +70,7 @@ struct nvmf_ns_view {
 	uint32_t nsid;
 	uint32_t anagrpid;
 	bool closed;      /* new commands wait */
-	bool restricted;  /* only for controllers that have it in their visible set */
+	uint8_t limits;   /* enum nvmf_ns_limit: what to look at before a command goes through; mostly 0 */
 	bool write_cache; /* FUA needs a flush */
 	/* Counters, the second. */
 	uint64_t read_ops __attribute__((aligned(64)));
@@ -121,6 +129,7 @@ void nvmf_views_resume(struct nvmf_subsystem *s);
 int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
 void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid);
 void nvmf_views_update_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+void nvmf_views_update_all(struct nvmf_subsystem *s);
 void nvmf_views_sum(struct nvmf_subsystem *s, struct nvmf_io_counters *sum);
 
 /* Group. A command begins or ends to count as under way. */
@@ -158,6 +167,7 @@ struct nvmf_listen { /* an address that a transport listens on, for one subsyste
 struct nvmf_listener { /* a subsystem on an address */
 	struct nvmf_transport *transport;
 	struct nvmf_listen *listen;
+	struct nvmf_ana *ana; /* NULL: the subsystem does not report */
 	TAILQ_ENTRY(nvmf_listener) link;
 };
 
@@ -224,6 +234,7 @@ struct nvmf_ns {
 	struct nvmf_geometry geo;
 	struct nvmf_hosts hosts; /* no_auto_visible */
 	bool removing;
+	TAILQ_ENTRY(nvmf_ns) ana_link;
 };
 bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn);
 /* Closes the bdev and frees it; no view has it. */
@@ -284,7 +295,8 @@ struct nvmf_subsystem {
 	bool static_ctrlrs;
 	uint16_t min_cntlid, max_cntlid, next_cntlid;
 	uint32_t max_nsid;
-	struct nvmf_ns **ns; /* by nsid - 1 */
+	struct nvmf_ns **ns;                  /* by nsid - 1 */
+	struct nvmf_ana_members *ana_members; /* by group id - 1; NULL: it does not report */
 	struct nvmf_hosts hosts;
 	TAILQ_HEAD(, nvmf_listener) listeners;
 	TAILQ_HEAD(, nvmf_ctrlr) ctrlrs;
@@ -375,6 +387,7 @@ struct nvmf_ctrlr {
 	uint32_t num_changed_ns; /* NVMF_CHANGED_NS_MAX + 1: too many */
 	uint32_t changed_ns[NVMF_CHANGED_NS_MAX];
 	struct nvmf_error_log error_log;
+	struct nvmf_ana *ana; /* of its listener; groups read the states. NULL: not reported */
 	uint8_t hostid[16];
 	char hostnqn[NVMF_NQN_MAX + 1];
 	TAILQ_ENTRY(nvmf_ctrlr) link;

@@ -6,16 +6,33 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
-static struct nvmf_ns_view *find_ns(const struct nvmf_qpair *qpair, uint32_t nsid)
+/* What keeps this command from its namespace; mostly there is nothing to look at. */
+static uint16_t check_limits(const struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
-	const struct nvmf_subsystem_view *view = qpair->view;
+	const struct nvmf_ctrlr *ctrlr = req->qpair->ctrlr;
 
-	if (__builtin_expect(nsid - 1 >= view->max_nsid, 0)) {
+	if ((nsv->limits & NVMF_NS_HIDDEN) != 0 && !nvmf_ctrlr_sees(ctrlr, nsv->nsid)) {
+		return NVME_ST_DNR(GENERIC, INVALID_NS);
+	}
+	if ((nsv->limits & NVMF_NS_ANA) != 0 && ctrlr->ana != NULL) {
+		return nvmf_ana_status(nvmf_ana_get(ctrlr->ana, nsv->anagrpid));
+	}
+	return NVME_ST_SUCCESS;
+}
+
+/* The namespace of a command that may go through; otherwise NULL and the status it is to end with. */
+static inline struct nvmf_ns_view *find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status)
+{
+	const struct nvmf_subsystem_view *view = req->qpair->view;
+
+	if (__builtin_expect(nsid - 1 >= view->max_nsid, 0) || view->ns[nsid - 1] == NULL) {
+		*status = NVME_ST_DNR(GENERIC, INVALID_NS);
 		return NULL;
 	}
 	struct nvmf_ns_view *nsv = view->ns[nsid - 1];
-	if (nsv != NULL && __builtin_expect(nsv->restricted, 0) && !nvmf_ctrlr_sees(qpair->ctrlr, nsid)) {
-		return NULL;
+	if (__builtin_expect(nsv->limits != 0, 0)) {
+		*status = check_limits(req, nsv);
+		return *status == NVME_ST_SUCCESS ? nsv : NULL;
 	}
 	return nsv;
 }
@@ -109,6 +126,7 @@ static enum nvmf_next unknown_start(struct nvmf_request *req)
 enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 {
 	uint32_t nsid = le32toh(req->sqe->nsid);
+	uint16_t status;
 
 	if (__builtin_expect(!opcode_is_known(req->sqe->opcode), 0)) {
 		return unknown_start(req);
@@ -119,9 +137,9 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 	if (hold(req, nsid, true)) {
 		return NVMF_NEXT_WAIT;
 	}
-	const struct nvmf_ns_view *nsv = find_ns(req->qpair, nsid);
+	const struct nvmf_ns_view *nsv = find_ns(req, nsid, &status);
 	if (__builtin_expect(nsv == NULL, 0)) {
-		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+		return nvmf_request_reject(req, status, NVMF_WHERE_NSID);
 	}
 	return ns_start(req, nsv);
 }
@@ -440,6 +458,7 @@ static void lent_exec(struct nvmf_request *req)
 void nvmf_io_exec(struct nvmf_request *req)
 {
 	uint32_t nsid = le32toh(req->sqe->nsid);
+	uint16_t status;
 
 	if (req->lent) {
 		lent_exec(req);
@@ -448,9 +467,9 @@ void nvmf_io_exec(struct nvmf_request *req)
 	if (hold(req, nsid, false)) {
 		return;
 	}
-	struct nvmf_ns_view *nsv = find_ns(req->qpair, nsid);
+	struct nvmf_ns_view *nsv = find_ns(req, nsid, &status);
 	if (__builtin_expect(nsv == NULL, 0)) {
-		nvmf_request_finish_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+		nvmf_request_finish_at(req, status, NVMF_WHERE_NSID);
 	} else if (__builtin_expect(req->fuse != NVME_FUSE_NONE, 0)) {
 		fused_exec(req, nsv);
 	} else {
@@ -484,7 +503,8 @@ bool nvmf_request_lend(struct nvmf_request *req)
 	if (type == BDEV_IO_INVALID || req->qpair->view->state != NVMF_VIEW_ACTIVE) {
 		return false;
 	}
-	struct nvmf_ns_view *nsv = find_ns(req->qpair, le32toh(req->sqe->nsid));
+	uint16_t status;
+	struct nvmf_ns_view *nsv = find_ns(req, le32toh(req->sqe->nsid), &status);
 	if (nsv == NULL || rw_range(req, nsv, &range, &where) != NVME_ST_SUCCESS) {
 		return false;
 	}

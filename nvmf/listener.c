@@ -26,6 +26,37 @@ bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_
 
 int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_address *address)
 {
+	return nvmf_subsystem_add_listener_ana(s, address, NVME_ANA_STATE_OPTIMIZED);
+}
+
+static struct nvmf_listener *listener_alloc(const struct nvmf_subsystem *s, struct nvmf_transport *t,
+					    enum nvme_ana_state state)
+{
+	struct nvmf_listener *l = calloc(1, sizeof(*l));
+
+	if (l == NULL) {
+		return NULL;
+	}
+	l->transport = t;
+	if (s->ana_reporting) {
+		l->ana = nvmf_ana_create(s->max_nsid, state);
+		if (l->ana == NULL) {
+			free(l);
+			return NULL;
+		}
+	}
+	return l;
+}
+
+static void listener_dealloc(struct nvmf_listener *l)
+{
+	nvmf_ana_release(l->ana);
+	free(l);
+}
+
+int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				    enum nvme_ana_state state)
+{
 	struct nvmf_transport *t = nvmf_transport_find(s->tgt, address->trtype);
 
 	if (t == NULL) {
@@ -36,17 +67,22 @@ int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_addr
 	if (nvmf_subsystem_find_listener(s, address) != NULL) {
 		return -EEXIST;
 	}
-	struct nvmf_listener *l = calloc(1, sizeof(*l));
+	if (state != NVME_ANA_STATE_OPTIMIZED && !s->ana_reporting) {
+		return -ENOTSUP;
+	}
+	struct nvmf_listener *l = listener_alloc(s, t, state);
 	if (l == NULL) {
 		return -ENOMEM;
 	}
-	l->transport = t;
 	int rc = nvmf_transport_listen(t, address, &l->listen);
 	if (rc != 0) {
-		free(l);
+		listener_dealloc(l);
 		return rc;
 	}
 	TAILQ_INSERT_TAIL(&s->listeners, l, link);
+	if (s->views_open && nvmf_ana_status(state) != NVME_ST_SUCCESS) {
+		nvmf_views_update_all(s);
+	}
 	USDT(nvmf_subsystem_add_listener, s->nqn, address->trtype, address->traddr, address->trsvcid);
 	nvmf_tgt_discovery_changed(s->tgt);
 	return 0;
@@ -58,7 +94,7 @@ void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l)
 	     l->listen->address.trsvcid);
 	TAILQ_REMOVE(&s->listeners, l, link);
 	nvmf_transport_unlisten(l->transport, l->listen);
-	free(l);
+	listener_dealloc(l);
 }
 
 static bool came_through(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)

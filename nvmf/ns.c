@@ -133,9 +133,11 @@ static int ns_publish(struct nvmf_ns *ns)
 
 	s->ns[ns->nsid - 1] = ns;
 	set_visible(ns);
+	nvmf_ana_join(ns);
 	rc = s->views_open ? nvmf_views_add_ns(s, ns) : 0;
 	if (rc != 0) {
 		log_error("subsystem %s: namespace %u cannot be added: %s", s->nqn, ns->nsid, strerror(-rc));
+		nvmf_ana_leave(ns);
 		s->ns[ns->nsid - 1] = NULL;
 		return rc;
 	}
@@ -151,6 +153,11 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 	uint32_t picked;
 	int rc = s->subtype == NVMF_SUBTYPE_NVME ? pick_nsid(s, opts->nsid, &picked) : -EINVAL;
 
+	if (rc == 0 && opts->anagrpid > s->max_nsid) {
+		log_error("subsystem %s: anagrpid %u is beyond max_namespaces %u", s->nqn, opts->anagrpid,
+			  s->max_nsid);
+		rc = -EINVAL;
+	}
 	if (rc != 0) {
 		return rc;
 	}
@@ -196,6 +203,7 @@ static int remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 	USDT(nvmf_subsystem_remove_ns, s->nqn, ns->nsid);
 	nvmf_notice(NVMF_NOTICE_NS_REMOVE, "%s %u", s->nqn, ns->nsid);
 	nvmf_ns_changed(s, ns);
+	nvmf_ana_leave(ns);
 	nvmf_ns_free(ns);
 	return 0;
 }
@@ -275,25 +283,6 @@ int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hos
 const char *nvmf_ns_next_host(const struct nvmf_ns *ns, const char *after)
 {
 	return nvmf_hosts_next(&ns->hosts, after);
-}
-
-int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid)
-{
-	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
-
-	if (ns == NULL) {
-		return -ENOENT;
-	}
-	if (anagrpid == 0 || anagrpid > s->max_nsid) {
-		log_error("anagrpid %u: allowed are 1 to %u", anagrpid, s->max_nsid);
-		return -EINVAL;
-	}
-	ns->opts.anagrpid = anagrpid;
-	if (s->views_open) {
-		nvmf_views_update_ns(s, ns);
-	}
-	nvmf_ns_changed(s, ns);
-	return 0;
 }
 
 /* ---- Looking ---- */

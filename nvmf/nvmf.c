@@ -80,6 +80,7 @@ static const char *const notice_types[NVMF_NOTICES] = {
 	[NVMF_NOTICE_NS_ADD] = "nvmf_ns_add",
 	[NVMF_NOTICE_NS_REMOVE] = "nvmf_ns_remove",
 	[NVMF_NOTICE_NS_RESIZE] = "nvmf_ns_resize",
+	[NVMF_NOTICE_ANA_CHANGE] = "nvmf_ana_change",
 };
 
 void nvmf_set_notice_fn(nvmf_notice_fn fn)

@@ -182,7 +182,7 @@ struct nvmf_subsystem_opts {
 	const char *model_number;  /* ASCII, up to 40; NULL: the product's name */
 	uint32_t max_namespaces;   /* also the highest nsid; 0: 32 */
 	bool allow_any_host;
-	bool ana_reporting;
+	bool ana_reporting;  /* tell hosts the state of each ANA group through each listener */
 	bool static_ctrlrs;  /* the static controller model: hosts name the controller id they want (FCATT bit
 				0) */
 	uint16_t min_cntlid; /* 0: 1 */
@@ -241,11 +241,23 @@ const char *nvmf_subsystem_next_host(const struct nvmf_subsystem *s, const char 
  * transport), -EEXIST, or what the transport says. */
 struct nvmf_listener;
 int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_address *address);
+/* The same, with all ANA groups in the given state; -ENOTSUP: not OPTIMIZED, and the subsystem was made without
+ * ana_reporting. */
+int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				    enum nvme_ana_state state);
 /* Hosts connected through it are disconnected; done when they are. -ENOENT. */
 void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    nvmf_done_fn done, void *arg);
 struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
+/* The state of an ANA group (0: all) as hosts see it through a listener (Base 8.1.3). When it returns, commands that begin
+ * are treated by the new state, and hosts have been sent the event; those under way end as they would. -ENOENT (no such
+ * listener), -ENOTSUP (the subsystem was made without ana_reporting), -EINVAL (beyond max_namespaces). */
+int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				uint32_t anagrpid, enum nvme_ana_state state);
+/* anagrpid: 1 to max_namespaces. */
+enum nvme_ana_state nvmf_listener_ana_state(const struct nvmf_listener *l, uint32_t anagrpid);
+const char *nvmf_ana_state_name(enum nvme_ana_state state); /* "non_optimized" */
 
 /* ---- Namespaces ---- */
 
@@ -254,7 +266,7 @@ struct nvmf_ns_opts {
 	uint8_t nguid[16];    /* zeroes: the UUID's bytes */
 	uint8_t eui64[8];     /* zeroes: none */
 	uint8_t uuid[16];     /* zeroes: the bdev's */
-	uint32_t anagrpid;    /* 0: nsid */
+	uint32_t anagrpid;    /* 1 to max_namespaces; 0: nsid */
 	bool no_auto_visible; /* hosts see it only after nvmf_ns_add_host() */
 };
 /* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
@@ -267,7 +279,7 @@ void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done
  * (it is visible to all). */
 int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn);
 int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn);
-/* -ENOENT, -EINVAL. */
+/* Hosts are told with an ANA change event. -ENOENT, -EINVAL. */
 int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid);
 
 struct nvmf_ns *nvmf_ns_find(const struct nvmf_subsystem *s, uint32_t nsid);

@@ -71,9 +71,15 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 		return NULL;
 	}
 	s->ns = calloc(max_nsid + 1, sizeof(s->ns[0]));
-	if (s->ns == NULL) {
+	s->ana_members = o->ana_reporting ? calloc(max_nsid + 1, sizeof(s->ana_members[0])) : NULL;
+	if (s->ns == NULL || (o->ana_reporting && s->ana_members == NULL)) {
+		free(s->ana_members);
+		free(s->ns);
 		free(s);
 		return NULL;
+	}
+	for (uint32_t i = 0; i < max_nsid && o->ana_reporting; i++) {
+		TAILQ_INIT(&s->ana_members[i]);
 	}
 	s->max_nsid = max_nsid;
 	s->allow_any_host = o->allow_any_host;
@@ -157,6 +163,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 	nvmf_hosts_free(&s->hosts);
 	s->tgt->subsystems[s->index] = NULL;
 	trace_owner_release(s->trace_owner);
+	free(s->ana_members);
 	free(s->ns);
 	free(s);
 }

@@ -135,11 +135,18 @@ static void on_each_group(struct view_call *call, thread_fn fn)
 	}
 }
 
+/* The control thread, whose data these are, waits for us. */
+static uint8_t ns_limits(const struct nvmf_ns *ns)
+{
+	return (uint8_t)((ns->opts.no_auto_visible ? NVMF_NS_HIDDEN : 0) |
+			 (nvmf_ana_restricts(ns->subsystem, ns->opts.anagrpid) ? NVMF_NS_ANA : 0));
+}
+
 static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 {
 	nsv->geo = ns->geo;
 	nsv->anagrpid = ns->opts.anagrpid;
-	nsv->restricted = ns->opts.no_auto_visible;
+	nsv->limits = ns_limits(ns);
 	nsv->write_cache = bdev_write_cache(ns->bdev);
 }
 
@@ -222,6 +229,25 @@ void nvmf_views_update_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
 	struct view_call call = {.subsystem = s, .ns = ns};
 
 	on_each_group(&call, update_ns_on_group);
+}
+
+static void update_all_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL) {
+			ns_view_fill(view->ns[i], call->subsystem->ns[i]);
+		}
+	}
+}
+
+void nvmf_views_update_all(struct nvmf_subsystem *s)
+{
+	struct view_call call = {.subsystem = s};
+
+	on_each_group(&call, update_all_on_group);
 }
 
 static void activate_on_group(void *arg)

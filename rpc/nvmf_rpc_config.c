@@ -41,13 +41,44 @@ static void write_startup(json_t *methods)
 				 config->crdt[2]));
 }
 
+static json_t *listener_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
+			       const struct nvmf_listener *l)
+{
+	json_t *params = subsystem_params(tgt, s);
+
+	json_object_set_new(params, "listen_address", rpc_nvmf_address_json(nvmf_listener_address(l)));
+	return params;
+}
+
+/* Most groups are as the first: what differs follows. */
+static void write_listener(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
+			   const struct nvmf_listener *l)
+{
+	json_t *params = listener_params(tgt, s, l);
+
+	if (!nvmf_subsystem_ana_reporting(s)) {
+		rpc_config_add(methods, "nvmf_subsystem_add_listener", params);
+		return;
+	}
+	enum nvme_ana_state first = nvmf_listener_ana_state(l, 1);
+	json_object_set_new(params, "ana_state", json_string(nvmf_ana_state_name(first)));
+	rpc_config_add(methods, "nvmf_subsystem_add_listener", params);
+	for (uint32_t g = 2; g <= nvmf_subsystem_max_namespaces(s); g++) {
+		enum nvme_ana_state state = nvmf_listener_ana_state(l, g);
+		if (state == first) {
+			continue;
+		}
+		params = listener_params(tgt, s, l);
+		json_object_set_new(params, "ana_state", json_string(nvmf_ana_state_name(state)));
+		json_object_set_new(params, "anagrpid", json_integer(g));
+		rpc_config_add(methods, "nvmf_subsystem_listener_set_ana_state", params);
+	}
+}
+
 static void write_listeners(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
-		json_t *params = subsystem_params(tgt, s);
-		json_object_set_new(params, "listen_address",
-				    rpc_nvmf_address_json(nvmf_listener_address(l)));
-		rpc_config_add(methods, "nvmf_subsystem_add_listener", params);
+		write_listener(methods, tgt, s, l);
 	}
 }
 
@@ -90,6 +121,7 @@ static void write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const struct 
 	json_object_set_new(params, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
 	json_object_set_new(params, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
 	json_object_set_new(params, "allow_any_host", json_boolean(nvmf_subsystem_allow_any_host(s)));
+	json_object_set_new(params, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
 	json_object_set_new(params, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
 	json_object_set_new(params, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
 	rpc_config_add(methods, "nvmf_create_subsystem", params);

@@ -98,6 +98,10 @@ static void answer_add_error(struct rpc_request *req, const struct nvmf_subsyste
 	} else if (rc == -EINVAL && p->nsid > max) {
 		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: allowed are 1 to %u (max_namespaces)",
 			  p->nsid, max);
+	} else if (rc == -EINVAL && p->anagrpid > max) {
+		rpc_error(req, rc,
+			  "parameter \"namespace.anagrpid\" is %u: allowed are 1 to %u (max_namespaces)",
+			  p->anagrpid, max);
 	} else if (rc == -ENOSPC) {
 		rpc_error(req, rc, "the subsystem has its %u namespaces (max_namespaces)", max);
 	} else {
@@ -129,6 +133,7 @@ RPC_METHOD("nvmf_subsystem_add_ns", rpc_add_ns, struct add_ns, add_ns_params, RP
 struct nsid_params {
 	struct rpc_nvmf_where where;
 	uint32_t nsid;
+	uint32_t anagrpid;
 	char *host;
 };
 
@@ -138,6 +143,13 @@ struct nsid_params {
 
 static const struct rpc_param remove_ns_params[] = {
 	NSID_PARAMS,
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param ns_ana_group_params[] = {
+	NSID_PARAMS,
+	RPC_PARAM(struct nsid_params, anagrpid, RPC_UINT32, RPC_REQUIRED,
+		  "its new ANA group, 1 to max_namespaces"),
 	RPC_PARAM_END,
 };
 
@@ -171,6 +183,26 @@ static void rpc_remove_ns(struct rpc_request *req, void *params)
 }
 RPC_METHOD("nvmf_subsystem_remove_ns", rpc_remove_ns, struct nsid_params, remove_ns_params, RPC_RUNTIME,
 	   "Remove a namespace; answers when its commands have ended")
+
+static void rpc_set_ns_ana_group(struct rpc_request *req, void *params)
+{
+	const struct nsid_params *p = params;
+	struct nvmf_subsystem *s = find_ns(req, p);
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_subsystem_set_ns_ana_group(s, p->nsid, p->anagrpid);
+	if (rc == -EINVAL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"anagrpid\" is %u: allowed are 1 to %u (max_namespaces)", p->anagrpid,
+			  nvmf_subsystem_max_namespaces(s));
+	} else {
+		rpc_nvmf_answer(req, rc);
+	}
+}
+RPC_METHOD("nvmf_subsystem_set_ns_ana_group", rpc_set_ns_ana_group, struct nsid_params, ns_ana_group_params,
+	   RPC_RUNTIME, "Move a namespace to another ANA group, and tell hosts")
 
 static void answer_ns_host(struct rpc_request *req, const struct nsid_params *p, int rc)
 {

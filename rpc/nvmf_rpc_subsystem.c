@@ -25,7 +25,8 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_PARAM(struct create_subsystem, max_namespaces, RPC_UINT32, RPC_OPTIONAL,
 		  "also the highest nsid; by default 32"),
 	RPC_PARAM(struct create_subsystem, allow_any_host, RPC_BOOL, RPC_OPTIONAL, "let every host connect"),
-	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL, "must be false"),
+	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL,
+		  "tell hosts the state of each ANA group through each listener"),
 	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL,
 		  "lowest controller id; by default 1"),
 	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
@@ -41,6 +42,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 		.model_number = p->model_number,
 		.max_namespaces = p->max_namespaces,
 		.allow_any_host = p->allow_any_host,
+		.ana_reporting = p->ana_reporting,
 		.min_cntlid = p->min_cntlid,
 		.max_cntlid = p->max_cntlid,
 	};
@@ -49,11 +51,6 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	char why[NVMF_ERROR_MAX];
 
 	if (tgt == NULL) {
-		return;
-	}
-	if (p->ana_reporting) {
-		rpc_error(req, -ENOTSUP,
-			  "parameter \"ana_reporting\" is true: not supported, allowed is false");
 		return;
 	}
 	if (nvmf_subsystem_opts_check(p->where.nqn, &opts, why) != 0) {
@@ -196,6 +193,7 @@ static void add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 	json_object_set_new(o, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
 	json_object_set_new(o, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
 	json_object_set_new(o, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
+	json_object_set_new(o, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
 		json_array_append_new(namespaces, ns_json(ns));
 	}
@@ -253,103 +251,6 @@ static void rpc_get_subsystems(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get_subsystems_params,
 	   RPC_RUNTIME,
 	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first")
-
-/* ---- Listeners ---- */
-
-struct listener_params {
-	struct rpc_nvmf_where where;
-	struct rpc_nvmf_address listen_address;
-	bool secure_channel;
-};
-
-#define LISTENER_PARAMS                                                                                      \
-	RPC_NVMF_WHERE_PARAMS(struct listener_params),                                                       \
-		RPC_PARAM(struct listener_params, listen_address, RPC_OBJECT, RPC_REQUIRED, "where",         \
-			  .object = rpc_nvmf_address_params)
-
-static const struct rpc_param add_listener_params[] = {
-	LISTENER_PARAMS,
-	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL, "must be false"),
-	RPC_PARAM_END,
-};
-
-static const struct rpc_param remove_listener_params[] = {
-	LISTENER_PARAMS,
-	RPC_PARAM_END,
-};
-
-/* The subsystem and the address, or NULL after an answer. */
-static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const struct listener_params *p,
-					      struct nvmf_address *address)
-{
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
-
-	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address)
-		       ? s
-		       : NULL;
-}
-
-static void rpc_add_listener(struct rpc_request *req, void *params)
-{
-	const struct listener_params *p = params;
-	struct nvmf_address address;
-	struct nvmf_subsystem *s = decode_listener(req, p, &address);
-
-	if (s == NULL) {
-		return;
-	}
-	if (p->secure_channel) {
-		rpc_error(req, -ENOTSUP,
-			  "parameter \"secure_channel\" is true: not supported, allowed is false");
-		return;
-	}
-	int rc = nvmf_subsystem_add_listener(s, &address);
-	if (rc == -EINVAL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"listen_address.trtype\" is \"%s\": the target has no such transport; "
-			  "nvmf_create_transport makes one",
-			  p->listen_address.trtype);
-	} else if (rc != 0) {
-		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype,
-			  address.traddr, address.trsvcid, strerror(-rc));
-	} else {
-		rpc_reply_true(req);
-	}
-}
-RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params,
-	   RPC_RUNTIME, "Let hosts connect to a subsystem through an address")
-
-static void rpc_remove_listener(struct rpc_request *req, void *params)
-{
-	struct nvmf_address address;
-	struct nvmf_subsystem *s = decode_listener(req, params, &address);
-
-	if (s != NULL) {
-		nvmf_subsystem_remove_listener(s, &address, rpc_nvmf_answer, req);
-	}
-}
-RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params,
-	   remove_listener_params, RPC_RUNTIME,
-	   "Disconnect the hosts that came through an address, and let no more of them in")
-
-static void rpc_get_listeners(struct rpc_request *req, void *params)
-{
-	const struct subsystem_only *p = params;
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
-	json_t *list;
-
-	if (s == NULL) {
-		return;
-	}
-	list = json_array();
-	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
-		json_array_append_new(
-			list, json_pack("{s:o}", "address", rpc_nvmf_address_json(nvmf_listener_address(l))));
-	}
-	rpc_reply(req, list);
-}
-RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct subsystem_only, subsystem_only_params,
-	   RPC_RUNTIME, "List the addresses of a subsystem")
 
 /* ---- Hosts ---- */
 

@@ -55,6 +55,8 @@ int sv_arena_create(void)
 	if (map == MAP_FAILED) {
 		goto fail;
 	}
+	/* Rings of a device are no part of a core dump; and the kernel would fill in all of the 4 GiB to write them. */
+	madvise(map, size, MADV_DONTDUMP);
 	*all = (struct hole){.offset = SV_HEAP_OFFSET, .length = size - SV_HEAP_OFFSET};
 	LIST_INSERT_HEAD(&g_holes, all, link);
 	sv.arena = map;

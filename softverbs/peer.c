@@ -233,6 +233,7 @@ static bool map_arena(struct sv_peer *peer, int fd, uint64_t size)
 		peer->arena = NULL;
 		return false;
 	}
+	madvise(peer->arena, size, MADV_DONTDUMP); /* as our own: see sv_arena_create() */
 	peer->arena_size = size;
 	return peer->arena->magic == SV_ARENA_MAGIC && peer->arena->version == SV_ARENA_VERSION;
 }

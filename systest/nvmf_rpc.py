@@ -134,6 +134,55 @@ def test_what_was_made_can_be_removed():
         check(d.stop() == 0, d.log())
 
 
+SECOND = {**ADDRESS, "trsvcid": "4421"}
+
+
+def ana_states(d):
+    return [{x["ana_group"]: x["ana_state"] for x in lis["ana_states"]}
+            for lis in d.call("nvmf_subsystem_get_listeners", nqn=NQN + "ana")]
+
+
+def fill_ana(d):
+    nqn = NQN + "ana"
+    d.call("bdev_null_create", name="N2", num_blocks=2048, block_size=512)
+    check(d.call("nvmf_create_subsystem", nqn=nqn, ana_reporting=True, max_namespaces=4, allow_any_host=True) is True, "subsystem")
+    check(d.call("nvmf_subsystem_add_ns", nqn=nqn, namespace={"bdev_name": "N2", "anagrpid": 2}) == 1, "namespace")
+    check(d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=ADDRESS) is True, "listener")
+    check(d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=SECOND, ana_state="non_optimized") is True, "listener")
+    check(d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=SECOND, ana_state="inaccessible",
+                 anagrpid=3) is True, "state of a group")
+
+
+def test_ana_states_are_kept_per_listener_and_group():
+    with daemon() as d:
+        fill(d)
+        fill_ana(d)
+        nqn = NQN + "ana"
+        check(ana_states(d) == [{g: "optimized" for g in (1, 2, 3, 4)},
+                                {1: "non_optimized", 2: "non_optimized", 3: "inaccessible", 4: "non_optimized"}], ana_states(d))
+        s, = d.call("nvmf_get_subsystems", nqn=nqn)
+        check(s["ana_reporting"] is True and s["namespaces"][0]["anagrpid"] == 2, s)
+        check(d.call("nvmf_subsystem_set_ns_ana_group", nqn=nqn, nsid=1, anagrpid=3) is True, "set_ns_ana_group")
+        check(d.call("nvmf_get_subsystems", nqn=nqn)[0]["namespaces"][0]["anagrpid"] == 3, "the new group")
+        for state in ("persistent_loss", "change", "inaccessible", "optimized"):
+            d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=ADDRESS, ana_state=state)
+            check(set(ana_states(d)[0].values()) == {state}, ana_states(d))
+        check("ana_states" not in d.call("nvmf_subsystem_get_listeners", nqn=NQN)[0], "only of those that report")
+        kinds = [n["type"] for n in d.call("notify_get_notifications", max=1000)]
+        check("nvmf_ana_change" in kinds, kinds)
+        change = {"nqn": nqn, "listen_address": ADDRESS, "ana_state": "inaccessible"}
+        refuses(d, "nvmf_subsystem_listener_set_ana_state", ["ana_state", "sleepy", "non_optimized"], **{**change, "ana_state": "sleepy"})
+        refuses(d, "nvmf_subsystem_listener_set_ana_state", ["anagrpid", "5", "1 to 4"], **change, anagrpid=5)
+        refuses(d, "nvmf_subsystem_listener_set_ana_state", ["4422", "does not listen"],
+                **{**change, "listen_address": {**ADDRESS, "trsvcid": "4422"}})
+        refuses(d, "nvmf_subsystem_listener_set_ana_state", ["ana_reporting"], **{**change, "nqn": NQN})
+        refuses(d, "nvmf_subsystem_add_listener", ["ana_reporting"], **{**change, "nqn": NQN, "listen_address": SECOND})
+        refuses(d, "nvmf_subsystem_set_ns_ana_group", ["anagrpid", "5", "1 to 4"], nqn=nqn, nsid=1, anagrpid=5)
+        refuses(d, "nvmf_subsystem_set_ns_ana_group", ["nsid", "3"], nqn=nqn, nsid=3, anagrpid=1)
+        d.call("bdev_null_create", name="N3", num_blocks=2048, block_size=512)
+        refuses(d, "nvmf_subsystem_add_ns", ["anagrpid", "9", "1 to 4"], nqn=nqn, namespace={"bdev_name": "N3", "anagrpid": 9})
+
+
 def save(d):
     status, out, err = d.rpc("save_config")
     check(status == 0, err)
@@ -148,6 +197,7 @@ def test_saving_loading_and_saving_gives_the_same_bytes():
         a.call("nvmf_set_crdt", crdt1=10)
         a.call("framework_start_init")
         fill(a)
+        fill_ana(a)
         a.call("nvmf_create_target", name="second", max_subsystems=4)
         a.call("nvmf_create_subsystem", nqn=NQN, tgt_name="second", allow_any_host=True)
         first = save(a)

@@ -669,16 +669,28 @@ uint16_t loop_property_set(struct loop_conn *c, uint32_t offset, uint8_t size, u
 	return loop_run(&cmd);
 }
 
+static void name_host(struct nvmf_connect_data *data, const struct loop_host *host)
+{
+	snprintf(data->subsysnqn, sizeof(data->subsysnqn), "%s", host->subnqn);
+	snprintf(data->hostnqn, sizeof(data->hostnqn), "%s", host->hostnqn);
+	memset(data->hostid, host->hostid, sizeof(data->hostid));
+}
+
 struct loop_conn *loop_attach(const char *subnqn, const char *hostnqn, uint32_t kato_ms)
 {
-	struct loop_conn *c = loop_open(&loop_address, 0);
+	return loop_attach_as(&(struct loop_host){&loop_address, subnqn, hostnqn, 0x42, kato_ms});
+}
+
+struct loop_conn *loop_attach_as(const struct loop_host *host)
+{
+	struct loop_conn *c = loop_open(host->address, 0);
 	struct nvmf_connect_data data;
 	struct loop_cmd cmd;
 
+	c->host = *host;
 	loop_connect_init(&cmd, c, &data, 0, NVMF_CNTLID_DYNAMIC);
-	((struct nvmf_connect_sqe *)&cmd.sqe)->kato = htole32(kato_ms);
-	snprintf(data.subsysnqn, sizeof(data.subsysnqn), "%s", subnqn);
-	snprintf(data.hostnqn, sizeof(data.hostnqn), "%s", hostnqn);
+	((struct nvmf_connect_sqe *)&cmd.sqe)->kato = htole32(host->kato_ms);
+	name_host(&data, host);
 	if (loop_run(&cmd) != 0 || loop_property_set(c, NVME_REG_CC, 4, LOOP_CC_ENABLE) != 0) {
 		loop_close(c);
 		return NULL;
@@ -689,12 +701,14 @@ struct loop_conn *loop_attach(const char *subnqn, const char *hostnqn, uint32_t 
 
 struct loop_conn *loop_io_queue(struct loop_conn *admin, uint16_t qid)
 {
-	struct loop_conn *c = loop_open(&loop_address, qid);
+	struct loop_conn *c = loop_open(admin->host.address, qid);
 	struct nvmf_connect_data data;
 	struct loop_cmd cmd;
 
 	loop_connect_init(&cmd, c, &data, qid, admin->cntlid);
 	((struct nvmf_connect_sqe *)&cmd.sqe)->sqsize = htole16(LOOP_QUEUE - 1);
+	name_host(&data, &admin->host);
+	c->host = admin->host;
 	if (loop_run(&cmd) != 0) {
 		loop_close(c);
 		return NULL;

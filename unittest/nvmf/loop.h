@@ -15,8 +15,17 @@
 #define LOOP_QUEUE       64
 #define LOOP_STATUS_GONE UINT16_C(0x7ffe) /* the connection ended before the command did */
 
+/* Who connects, where, and to what. */
+struct loop_host {
+	const struct nvmf_address *address;
+	const char *subnqn, *hostnqn;
+	uint8_t hostid; /* each byte of it */
+	uint32_t kato_ms;
+};
+
 /* A connection as its host sees it. */
 struct loop_conn {
+	struct loop_host host;
 	struct thread *thread; /* its poll group's; NULL until it is there */
 	atomic_bool added, closed;
 	atomic_uint outstanding;
@@ -95,7 +104,9 @@ uint16_t loop_property_get(struct loop_conn *c, uint32_t offset, uint8_t size, u
 uint16_t loop_property_set(struct loop_conn *c, uint32_t offset, uint8_t size, uint64_t value);
 #define LOOP_CC_ENABLE (1u | 6u << NVME_CC_IOSQES_SHIFT | 4u << NVME_CC_IOCQES_SHIFT)
 
-/* An association: admin queue, enabled. kato_ms as given. NULL if anything failed. */
+/* An association: admin queue, enabled. NULL if anything failed. What host points to stays. */
+struct loop_conn *loop_attach_as(const struct loop_host *host);
+/* The same on loop_address, with kato_ms as given. */
 struct loop_conn *loop_attach(const char *subnqn, const char *hostnqn, uint32_t kato_ms);
 /* An I/O queue of it. */
 struct loop_conn *loop_io_queue(struct loop_conn *admin, uint16_t qid);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Asymmetric namespace access: states, their log page, and the change that hosts are told of. */
+#include <errno.h>
+#include <stdlib.h>
+#include "nvmf/internal.h"
+
+static const struct {
+	enum nvme_ana_state state;
+	const char *name;
+	uint16_t status;
+} states[] = {
+	{NVME_ANA_STATE_OPTIMIZED, "optimized", NVME_ST_SUCCESS},
+	{NVME_ANA_STATE_NONOPTIMIZED, "non_optimized", NVME_ST_SUCCESS},
+	{NVME_ANA_STATE_INACCESSIBLE, "inaccessible", NVME_ST(PATH, ANA_INACCESSIBLE)},
+	{NVME_ANA_STATE_PERSISTENT_LOSS, "persistent_loss", NVME_ST(PATH, ANA_PERSISTENT_LOSS)},
+	{NVME_ANA_STATE_CHANGE, "change", NVME_ST(PATH, ANA_TRANSITION)},
+};
+
+uint16_t nvmf_ana_status(enum nvme_ana_state state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		if (states[i].state == state) {
+			return states[i].status;
+		}
+	}
+	return NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR);
+}
+
+const char *nvmf_ana_state_name(enum nvme_ana_state state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		if (states[i].state == state) {
+			return states[i].name;
+		}
+	}
+	return "unknown";
+}
+
+enum nvme_ana_state nvmf_ana_of(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns)
+{
+	return ctrlr->ana != NULL ? nvmf_ana_get(ctrlr->ana, ns->opts.anagrpid) : NVME_ANA_STATE_OPTIMIZED;
+}
+
+/* ---- Life ---- */
+
+struct nvmf_ana *nvmf_ana_create(uint32_t num_groups, enum nvme_ana_state state)
+{
+	struct nvmf_ana *ana = calloc(1, sizeof(*ana) + num_groups * sizeof(ana->groups[0]));
+
+	if (ana == NULL) {
+		return NULL;
+	}
+	ana->refs = 1;
+	for (uint32_t i = 0; i < num_groups; i++) {
+		atomic_init(&ana->groups[i].state, (uint8_t)state);
+	}
+	return ana;
+}
+
+struct nvmf_ana *nvmf_ana_hold(struct nvmf_ana *ana)
+{
+	if (ana != NULL) {
+		ana->refs++;
+	}
+	return ana;
+}
+
+void nvmf_ana_release(struct nvmf_ana *ana)
+{
+	if (ana != NULL && --ana->refs == 0) {
+		free(ana);
+	}
+}
+
+/* ---- Changes ---- */
+
+static bool has_visible_member(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid)
+{
+	const struct nvmf_ns *ns;
+
+	TAILQ_FOREACH (ns, &ctrlr->subsystem->ana_members[anagrpid - 1], ana_link) {
+		if (nvmf_ctrlr_sees(ctrlr, ns->nsid)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void tell_hosts(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint32_t anagrpid)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (ctrlr->ana == ana && has_visible_member(ctrlr, anagrpid)) {
+			nvmf_event_raise(ctrlr, NVMF_EVENT_ANA_CHANGED);
+		}
+	}
+}
+
+static void count_change(struct nvmf_ana *ana, uint32_t anagrpid)
+{
+	ana->groups[anagrpid - 1].change_count = ++ana->change_count;
+}
+
+static void set_state(struct nvmf_ana *ana, uint32_t anagrpid, enum nvme_ana_state state)
+{
+	if (nvmf_ana_get(ana, anagrpid) != state) {
+		atomic_store_explicit(&ana->groups[anagrpid - 1].state, (uint8_t)state, memory_order_relaxed);
+		count_change(ana, anagrpid);
+	}
+}
+
+/* Hosts are told when no group lets a command through any more that the new state forbids: one that they send elsewhere
+ * meanwhile cannot be overtaken by one that they send here later. */
+static void publish(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint64_t since)
+{
+	if (s->views_open) {
+		nvmf_views_update_all(s);
+	}
+	for (uint32_t g = 1; g <= s->max_nsid; g++) {
+		if (ana->groups[g - 1].change_count > since) {
+			tell_hosts(s, ana, g);
+		}
+	}
+}
+
+int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				uint32_t anagrpid, enum nvme_ana_state state)
+{
+	struct nvmf_listener *l = nvmf_subsystem_find_listener(s, address);
+	uint32_t first = anagrpid != 0 ? anagrpid : 1;
+	uint32_t last = anagrpid != 0 ? anagrpid : s->max_nsid;
+
+	if (l == NULL) {
+		return -ENOENT;
+	}
+	if (l->ana == NULL) {
+		return -ENOTSUP;
+	}
+	if (anagrpid > s->max_nsid) {
+		return -EINVAL;
+	}
+	uint64_t since = l->ana->change_count;
+	for (uint32_t g = first; g <= last; g++) {
+		set_state(l->ana, g, state);
+	}
+	if (l->ana->change_count != since) {
+		publish(s, l->ana, since);
+		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, "%s %s %s %s %u %s", s->nqn, address->trtype,
+			    address->traddr, address->trsvcid, anagrpid, nvmf_ana_state_name(state));
+	}
+	return 0;
+}
+
+enum nvme_ana_state nvmf_listener_ana_state(const struct nvmf_listener *l, uint32_t anagrpid)
+{
+	return l->ana != NULL ? nvmf_ana_get(l->ana, anagrpid) : NVME_ANA_STATE_OPTIMIZED;
+}
+
+bool nvmf_ana_restricts(const struct nvmf_subsystem *s, uint32_t anagrpid)
+{
+	const struct nvmf_listener *l;
+
+	TAILQ_FOREACH (l, &s->listeners, link) {
+		if (l->ana != NULL && nvmf_ana_status(nvmf_ana_get(l->ana, anagrpid)) != NVME_ST_SUCCESS) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- Members ---- */
+
+static void members_changed(struct nvmf_subsystem *s, uint32_t anagrpid)
+{
+	struct nvmf_listener *l;
+
+	TAILQ_FOREACH (l, &s->listeners, link) {
+		count_change(l->ana, anagrpid);
+	}
+}
+
+void nvmf_ana_join(struct nvmf_ns *ns)
+{
+	struct nvmf_subsystem *s = ns->subsystem;
+	struct nvmf_ns *next;
+
+	if (s->ana_members == NULL) {
+		return;
+	}
+	struct nvmf_ana_members *members = &s->ana_members[ns->opts.anagrpid - 1];
+	TAILQ_FOREACH (next, members, ana_link) {
+		if (next->nsid > ns->nsid) {
+			break;
+		}
+	}
+	if (next != NULL) {
+		TAILQ_INSERT_BEFORE(next, ns, ana_link);
+	} else {
+		TAILQ_INSERT_TAIL(members, ns, ana_link);
+	}
+	members_changed(s, ns->opts.anagrpid);
+}
+
+void nvmf_ana_leave(struct nvmf_ns *ns)
+{
+	struct nvmf_subsystem *s = ns->subsystem;
+
+	if (s->ana_members != NULL) {
+		TAILQ_REMOVE(&s->ana_members[ns->opts.anagrpid - 1], ns, ana_link);
+		members_changed(s, ns->opts.anagrpid);
+	}
+}
+
+static void tell_of_move(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (nvmf_ctrlr_sees(ctrlr, nsid)) {
+			nvmf_event_raise(ctrlr, NVMF_EVENT_ANA_CHANGED);
+		}
+	}
+}
+
+/* It is no change of the namespace's attributes for hosts (Base 5.2.1, namespace attribute changed). */
+int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+
+	if (ns == NULL) {
+		return -ENOENT;
+	}
+	if (anagrpid == 0 || anagrpid > s->max_nsid) {
+		log_error("anagrpid %u: allowed are 1 to %u", anagrpid, s->max_nsid);
+		return -EINVAL;
+	}
+	if (anagrpid == ns->opts.anagrpid) {
+		return 0;
+	}
+	nvmf_ana_leave(ns);
+	ns->opts.anagrpid = anagrpid;
+	nvmf_ana_join(ns);
+	if (s->views_open) {
+		nvmf_views_update_ns(s, ns);
+	}
+	if (s->ana_reporting) {
+		tell_of_move(s, nsid);
+		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, "%s namespace %u %u", s->nqn, nsid, anagrpid);
+	}
+	return 0;
+}
+
+/* ---- The log page ---- */
+
+/* A group's descriptor and, unless only groups are wanted, its namespaces: where the next begins. */
+static uint64_t put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid, bool groups_only,
+			  struct nvmf_window *w, uint64_t at)
+{
+	struct nvme_ana_group_desc desc = {
+		.grpid = htole32(anagrpid),
+		.chgcnt = htole64(ctrlr->ana->groups[anagrpid - 1].change_count),
+		.state = (uint8_t)nvmf_ana_get(ctrlr->ana, anagrpid),
+	};
+	uint64_t end = at + sizeof(desc);
+	const struct nvmf_ns *ns;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (ns, &ctrlr->subsystem->ana_members[anagrpid - 1], ana_link) {
+		uint32_t nsid = htole32(ns->nsid);
+		if (!groups_only && nvmf_ctrlr_sees(ctrlr, ns->nsid)) {
+			nvmf_window_put(w, end, &nsid, sizeof(nsid));
+			end += sizeof(nsid);
+			n++;
+		}
+	}
+	desc.nnsids = htole32(n);
+	nvmf_window_put(w, at, &desc, sizeof(desc));
+	return end;
+}
+
+/* Groups of which the host sees no namespace are left out. */
+uint64_t nvmf_ana_log(const struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	const bool groups_only = (cmd->lsp & NVME_LOG_ANA_LSP_RGO_GROUPS_ONLY) != 0;
+	struct nvme_ana_log log = {.chgcnt = htole64(ctrlr->ana->change_count)};
+	uint64_t at = sizeof(log);
+	uint16_t ngrps = 0;
+
+	for (uint32_t g = 1; g <= ctrlr->subsystem->max_nsid && ngrps < UINT16_MAX; g++) {
+		if (has_visible_member(ctrlr, g)) {
+			at = put_group(ctrlr, g, groups_only, w, at);
+			ngrps++;
+		}
+	}
+	log.ngrps = htole16(ngrps);
+	nvmf_window_put(w, 0, &log, sizeof(log));
+	return at;
+}

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""tools/gdb on a live daemon under I/O, on a gcore of it, on the core of an abort, on a stripped binary, and on damaged memory. What
+the commands say is compared with what the daemon says itself."""
+# needs: gdb
+# limit: 600
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+
+from appliance_lib import BUILD, TOP, VARVE, Daemon, check, main, wait_for
+from nvmf_lib import HOSTNQN, NQN, Host, Target, verifying, wait_io
+
+SCRIPT = TOP / "tools" / "gdb" / "varve.py"
+SLOW = 240              # seconds that a gdb may take on a busy machine
+BOTH = ("print_bdevs", "find_bdev M", "print_io_devices", "print_nvmf_subsystems", "print_threads")
+COMMANDS = [*("varve_" + c for c in BOTH), "varve_inflight", "varve_qpairs", f"varve_subsystem {NQN}", "varve_trace 20", "varve_doctor 1"]
+
+
+class Gdb:
+    """The outputs of commands, run one after the other on a process or a core."""
+
+    def __init__(self, *where, commands=COMMANDS, load=True):
+        arguments = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no", *map(str, where)]
+        for c in ([f"source {SCRIPT}"] if load else []) + list(commands):
+            # In one call, so that an error of one command does not end the others.
+            arguments += ["-ex", f"echo \\n== {c}\\n", "-ex", c]
+        p = subprocess.run([*arguments, "-ex", "echo \\n== end\\n"], capture_output=True, text=True, timeout=SLOW,
+                           stdin=subprocess.DEVNULL)
+        self.errors, self.all = p.stderr, p.stdout + p.stderr
+        self.parts = dict(re.findall(r"\n== (.*)\n([\s\S]*?)(?=\n== )", p.stdout))
+        check("Traceback" not in self.all and "Python Exception" not in self.all, self.all[-3000:])
+
+    def __getitem__(self, command):
+        check(command in self.parts, f"{command} did not run:\n{self.all[-3000:]}")
+        return self.parts[command]
+
+    def rows(self, command):
+        """A table's lines as lists of cells."""
+        return [re.split(r"  +", line.strip()) for line in self[command].splitlines() if re.search(r"\S  +\S", line)][1:]
+
+
+class Facts:
+    """What the daemon says of what does not change any more: compared with a debugger's view."""
+
+    def __init__(self, t):
+        self.pid = t.pid
+        self.bdevs = {b["name"]: b for b in t.call("bdev_get_bdevs")}
+        self.subsystems = t.call("nvmf_get_subsystems")
+        self.qpairs = t.call("nvmf_subsystem_get_qpairs", nqn=NQN)
+        self.threads = {x["name"]: x["id"] for x in t.call("thread_get_stats")["threads"]}
+        self.channels = {x["name"]: {c["name"]: c["ref"] for c in x["io_channels"]}
+                         for x in t.call("thread_get_io_channels")["threads"]}
+        self.hung = [r for r in t.call("nvmf_get_inflight") if r["state"] == "BDEV" and r["hostnqn"] == HOSTNQN + ":2"]
+
+
+def start(*options):
+    """A target with one namespace under load and another that has two reads which never end. Returns it and its hosts."""
+    t = Target("-e", "bdev,nvmf_rdma,rpc,nvmf,thread", "-s", "192", *options)
+    for name in ("M0", "M1"):
+        t.add_malloc(name)
+    t.call("bdev_error_create", base_name="M1")
+    for name in ("M0", "EE_M1"):
+        t.add_ns(name)
+    return t
+
+
+def hang(t, busy):
+    with Host(t, "-w", "randread", "-q", "2", "-t", "3600", nsid=2, hostnqn=HOSTNQN + ":2") as h:
+        wait_io(t, [busy, h])
+        t.call("bdev_error_inject_error", name="EE_M1", io_type="read", error_type="pending", num=2)
+        wait_for(lambda: sum(r["state"] == "BDEV" and r["age_us"] > 1500000 for r in t.call("nvmf_get_inflight")) >= 2,
+                 "two reads to hang", SLOW)
+        yield h
+
+
+def check_bdevs(gdb, facts):
+    rows = {r[0]: r for r in gdb.rows("varve_print_bdevs")}
+    check(set(rows) == set(facts.bdevs), f"{set(rows)} against {set(facts.bdevs)}")
+    for name, b in facts.bdevs.items():
+        check(rows[name][1:5] == [b["product_name"], "ready", str(b["num_blocks"]), str(b["block_size"])], rows[name])
+    check("M1: " in gdb["varve_find_bdev M"] and facts.bdevs["M0"]["uuid"] in gdb["varve_find_bdev M"], gdb["varve_find_bdev M"])
+
+
+def check_threads(gdb, facts):
+    text = gdb["varve_print_threads"]
+    check(dict((n, int(i)) for n, i in re.findall(r"^(\S+): id (\d+), on ", text, re.M)) == facts.threads, text)
+    seen, thread = {}, None
+    for line in text.splitlines():
+        thread = re.match(r"^(\S+): id", line)[1] if re.match(r"^\S+: id", line) else thread
+        m = re.match(r"    channel of (.*), references (\d+), ", line)
+        if m:
+            seen.setdefault(thread, {})[m[1]] = int(m[2])
+    check(seen == {n: c for n, c in facts.channels.items() if c}, f"{seen} against {facts.channels}")
+    for name in {n for c in facts.channels.values() for n in c}:
+        total = sum(c.get(name, 0) for c in facts.channels.values())
+        check(f"{name}: channels " in gdb["varve_print_io_devices"]
+              and f"references {total}, struct io_device" in gdb["varve_print_io_devices"], gdb["varve_print_io_devices"])
+
+
+def check_target(gdb, facts):
+    rows = gdb.rows("varve_print_nvmf_subsystems")
+    check([r[-1] for r in rows] == [s["nqn"] for s in facts.subsystems], rows)
+    check([int(r[3]) for r in rows] == [len(s.get("namespaces", [])) for s in facts.subsystems], rows)
+    text = gdb[f"varve_subsystem {NQN}"]
+    for word in ("state ACTIVE", "hosts: any", "namespace 1: bdev M0", "namespace 2: bdev EE_M1", HOSTNQN + ":2", "READY", "outstanding 2"):
+        check(word in text, f"{word} is not in\n{text}")
+    rows = [(r[1], r[2], r[-3]) for r in gdb.rows("varve_qpairs")]
+    check(sorted(rows) == sorted((str(q["qid"]), "ENABLED", q["hostnqn"]) for q in facts.qpairs), f"{rows} against {facts.qpairs}")
+
+
+def check_inflight(gdb, facts):
+    rows = [r for r in gdb.rows("varve_inflight") if r[1] == "BDEV" and r[7] == "EE_M1"]
+    want = sorted((r["command"], r["qid"], r["cid"], r["lba"], r["num_blocks"], r["hostnqn"], r["object"]) for r in facts.hung)
+    seen = sorted((r[4], int(r[5]), int(r[6]), int(r[8]), int(r[9]), r[10], r[12]) for r in rows)
+    check(len(want) == 2 and seen == want, f"{seen} against {want}")
+    check(all(r[3] == "bdev: module" for r in rows), rows)
+
+
+def check_doctor(gdb):
+    text = gdb["varve_doctor 1"]
+    check(text.count("FOUND: read of host " + HOSTNQN + ":2") == 2 and "bdev EE_M1" in text and "next: varve_bdev_io 0x" in text, text)
+    check("all lists are whole" in text, text)
+    return text
+
+
+def check_trace(gdb):
+    text = gdb["varve_trace 20"]
+    check(re.search(r"^Events: 20; ", text, re.M) and text.count("\n") == 21, text)
+    check(any(word in text for word in ("RDMA_REQ_", "BDEV_IO_", "RPC_")), text)
+
+
+def check_everything(gdb, facts):
+    check_bdevs(gdb, facts)
+    check_threads(gdb, facts)
+    check_target(gdb, facts)
+    check_inflight(gdb, facts)
+    check_trace(gdb)
+    return check_doctor(gdb)
+
+
+def drill(where, facts):
+    """From a hung command to its I/O, its events and its structures."""
+    request = facts.hung[0]["object"]
+    io = f"&((struct nvmf_request *){request})->bdev_io"
+    commands = [f"varve_bdev_io {io}", f"varve_trace 9 {request}", f"print *((struct nvmf_request *){request})->sqe",
+                f"print *(struct nvmf_request *){request}", "print 'bdev/bdev.c'::bdevs", f"print ((struct nvmf_request *){request})->cqe",
+                f"print ((struct nvmf_request *){request})->sqe->sgl1"]
+    g = Gdb(*where, commands=commands)
+    for word in ("read, state module", "bdev EE_M1", f"ends in io_done({request})", f"blocks {facts.hung[0]['lba']} to "):
+        check(word in g[commands[0]], f"{word} is not in\n{g[commands[0]]}")
+    check(f"cid {facts.hung[0]['cid']}, opcode 0x2 (read" in g[commands[2]] and f"LBA {facts.hung[0]['lba']}, " in g[commands[2]], g.all)
+    check("where = NVMF_REQUEST_BDEV" in g[commands[3]] and "state = BDEV_IO_MODULE" in g[commands[3]], g[commands[3]])
+    check("list of 3 struct bdev_core" in g[commands[4]], g[commands[4]])
+    check("success" in g[commands[5]] and "keyed data block" in g[commands[6]], g.all)
+
+
+def test_a_live_daemon_under_io():
+    with start() as t, verifying(t, 1, "-t", "3600", "-q", "8") as busy:
+        for _ in hang(t, busy):
+            facts = Facts(t)
+            text = check_everything(Gdb("-p", t.pid), facts)
+            check(text.startswith(f"Process {t.pid}; ages as of now"), text)
+            drill(("-p", t.pid), facts)
+            g = Gdb("-p", t.pid, commands=["info probes stap varve", "shell true", *("spdk_" + c for c in BOTH)])
+            for name in ("bdev_io_submit", "nvmf_req_state", "rpc_begin"):
+                check(re.search(rf"^stap +varve +{name} ", g["info probes stap varve"], re.M), g.all)
+            for c in BOTH:
+                check(g["spdk_" + c].strip(), f"spdk_{c} says nothing")
+            wait_io(t, [busy])      # it runs on after all of that
+
+
+def test_a_gcore():
+    with start() as t, verifying(t, 1, "-t", "3600", "-q", "8") as busy:
+        for _ in hang(t, busy):
+            facts = Facts(t)
+            core = t.folder / f"core.{t.pid}"
+            subprocess.run(["gcore", "-o", t.folder / "core", str(t.pid)], check=True, capture_output=True, timeout=SLOW)
+            size = core.stat().st_blocks * 512
+            check(size < 1 << 30, f"the core has {size >> 20} MB")
+            t.trace_file.unlink()   # the core alone has to do
+            check_everything(Gdb(VARVE, core), facts)
+            drill((VARVE, core), facts)
+
+
+def core_of(t, number):
+    """Of a daemon that died; None if this system puts cores elsewhere."""
+    if pathlib.Path("/proc/sys/kernel/core_pattern").read_text()[0] in "|/" or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        return None
+    t.process.send_signal(number)
+    t.process.wait(SLOW)
+    return next(t.folder.glob("core*"))
+
+
+def test_the_core_of_an_abort():
+    with start() as t, verifying(t, 1, "-t", "3600", "-q", "8") as busy:
+        for _ in hang(t, busy):
+            facts = Facts(t)
+            core = core_of(t, signal.SIGABRT)
+            if core is None:
+                print("SKIP core_pattern sends cores elsewhere")
+                return
+            file_says = subprocess.run([BUILD / "bin" / "varve-trace", "-f", t.trace_file, "-t"], capture_output=True, text=True,
+                                       timeout=SLOW).stdout.splitlines()
+            t.trace_file.unlink()
+            g = Gdb(VARVE, core)
+            text = check_everything(g, facts)
+            check("FOUND: it crashed: SIGABRT" in text and "ages as of the crash" in text, text)
+            names = re.findall(r"^\S+ +\d+ +[\d.]+  (\S+)", g["varve_trace 20"], re.M)
+            check(len(names) == 20 and all(n in line for n, line in zip(names, file_says[-20:])), f"{names}\n{file_says[-20:]}")
+            drill((VARVE, core), facts)
+            check_save(t, core, file_says)
+            check_stripped(t, core)
+
+
+def check_save(t, core, file_says):
+    """The recorder's memory out of the core is the file that was lost."""
+    saved = t.folder / "saved"
+    g = Gdb(VARVE, core, commands=[f"varve_trace save {saved}"])
+    check("Read it with: varve-trace -f" in g.all, g.all)
+    said = subprocess.run([BUILD / "bin" / "varve-trace", "-f", saved, "-t"], capture_output=True, text=True, timeout=SLOW).stdout
+    check(said.splitlines()[-1000:] == file_says[-1000:], "the saved file has other events")
+    g = Gdb(VARVE, core, commands=[f"varve_trace save {saved}"])
+    check("File exists" in g.errors, g.all)
+
+
+def check_stripped(t, core):
+    stripped = t.folder / "varve-stripped"
+    subprocess.run(["strip", "-s", "-o", stripped, VARVE], check=True)
+    g = Gdb(stripped, core)
+    for c in COMMANDS:
+        check(g[c] == "", f"{c} said {g[c]}")
+    check(g.errors.count("has no debug information (it is stripped, or not varve)") == len(COMMANDS), g.errors)
+    build = subprocess.run([VARVE, "--version"], capture_output=True, text=True).stdout
+    check(re.search(r"with build id ([0-9a-f]+)", g.errors)[1] in build, g.errors)
+
+
+def test_wrong_arguments_and_nothing_to_look_at_are_said_so():
+    with Daemon() as t:
+        wrong = {"varve_find_bdev": "Usage: varve_find_bdev SUBSTRING", "varve_find_bdev zz": "No bdev has \"zz\"",
+                 "varve_bdev_io 0": "ADDR is NULL", "varve_bdev_io 0x1234": "wild pointer 0x1234", "varve_bdev_io nosuch": "\"nosuch\" is no address",
+                 "varve_bdev_io 0x7000": "not in this process", "varve_subsystem zz": "No subsystem's NQN contains", "varve_doctor x": "no number of seconds",
+                 "varve_print_bdevs x": "Usage: varve_print_bdevs", "varve_trace 1 2 3": "is no address"}
+        g = Gdb("-p", t.pid, commands=list(wrong))
+        for command, why in wrong.items():
+            check(why in g.errors, f"{command}: {why} is not in\n{g.errors}")
+    g = Gdb(VARVE)
+    check(g.errors.count("There is no process and no core") == len(COMMANDS), g.errors)
+    g = Gdb()
+    check(g.errors.count("No program is loaded") == len(COMMANDS), g.errors)
+
+
+DAMAGE = {
+    "a list that loops": "set var ((struct thread *)$first)->link.tqe_next = (struct thread *)$first",
+    "a wild pointer": "set var ((struct thread *)$first)->channels.tqh_first = (struct io_channel *)0x4141414141414141",
+    "an unmapped pointer": "set var 'bdev/bdev.c'::bdevs.tqh_first->bdev = (struct bdev *)0x7f00dead0000",
+    "a name that is no text": "set var 'bdev/bdev.c'::bdevs.tqh_first->bdev->name = (char *)8",
+    "a count beyond reason": "set var 'nvmf/tgt.c'::tgts.tqh_first->max_subsystems = 0xffffffff",
+    "no reactors where there were": "set var 'thread/reactor.c'::reactor_count = 0x7fffffff",
+    "a damaged recorder": "set var trace_state.map.size = 1 << 20",
+    "a state that is none": "set var 'nvmf/tgt.c'::tgts.tqh_first->subsystems[0]->state = 77",
+}
+
+
+def test_damaged_memory_gives_errors_and_no_endless_loop():
+    for what, how in DAMAGE.items():
+        with Daemon("-e", "rpc") as t:
+            t.call("bdev_malloc_create", name="M0", block_size=512, num_blocks=2048)
+            g = Gdb("-p", t.pid, commands=["set var $first = 'thread/thread.c'::threads.tqh_first", how, *COMMANDS, "kill"])
+            said = g.all[g.all.index("== varve_print_bdevs"):]
+            check(re.search(r"error: |^varve_\w+: |memory is damaged|no such state|makes no sense", said, re.M), f"{what}: {said[-3000:]}")
+            check("end" in g.all.rsplit("== ", 1)[1], f"{what}: {g.all[-2000:]}")
+
+
+def test_the_binary_loads_the_commands_by_itself():
+    safe = BUILD / "bin"
+    p = subprocess.run(["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", f"add-auto-load-safe-path {safe}",
+                        "-ex", "varve_print_bdevs", VARVE], capture_output=True, text=True, timeout=SLOW, stdin=subprocess.DEVNULL)
+    check("There is no process and no core" in p.stderr, p.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

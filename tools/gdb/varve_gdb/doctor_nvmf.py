@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""varve_doctor's checks of the NVMe-oF target and of requests."""
+import gdb
+
+from . import inflight, nvmf
+from .memory import follow, length, number, string, walk
+
+SHOWN = 5
+
+
+def check_requests(report):
+    found = inflight.all_requests()
+    # An Asynchronous Event Request waits by its nature.
+    old = [r for r in found if r.state != "HELD" and report.is_old(r.start)]
+    for r in old[:SHOWN]:
+        whose = f"of host {r.host}, qid {r.qid}, cid {r.cid}" if r.qid is not None else r.host
+        where = f", bdev {r.bdev}" if r.bdev != "-" else ""
+        lba = f", LBA {r.lba}" if r.lba is not None else ""
+        report.found(f"{r.command} {whose}{where}{lba} is {report.age(r.start)} old: {r.state}, waits for {r.waits}",
+                     f"varve_bdev_io {r.io:#x}" if r.io else f"varve_trace 100 {r.address:#x}")
+    if len(old) > SHOWN:
+        report.found(f"and {len(old) - SHOWN} more as old", "varve_inflight")
+    report.ok(f"{len(found)} requests outstanding")
+
+
+def transport_groups():
+    for target in nvmf.targets():
+        for group in nvmf.groups(target):
+            for tgroup in walk(group["tgroups"], "link", "transports of a poll group"):
+                ops = follow(follow(tgroup["transport"], "a transport")["ops"], "a transport's functions")
+                if string(ops["name"]) == "RDMA":
+                    yield string(follow(group["thread"], "a thread")["name"]), rdma_tgroup(tgroup)
+
+
+def rdma_tgroup(tgroup):
+    """struct nvmf_transport_group is its first member."""
+    return tgroup.address.cast(gdb.lookup_type("struct rdma_tgroup").pointer()).dereference()
+
+
+def check_buffers(report):
+    n = 0
+    for name, g in transport_groups():
+        n += 1
+        waiting, wrs = length(g["waiting"], "wait", "requests that wait for buffers"), \
+            length(g["waiting_wrs"], "wait", "requests that wait for work requests")
+        pool = follow(g["buffers"]["pool"], "the buffers")
+        if waiting:
+            report.found(f"{waiting} requests wait for data buffers on {name}; the transport has {number(pool['count'])} of "
+                         f"{number(pool['size'])} bytes", "varve_inflight; more with nvmf_create_transport num_shared_buffers=N")
+        if wrs:
+            report.found(f"{wrs} requests wait for data work requests on {name}", "nvmf_create_transport data_wr_pool_size=N")
+    report.ok(f"data buffers of {n} poll groups looked at")
+
+
+def check_qpairs(report):
+    n = 0
+    for name, q in nvmf.all_qpairs():
+        n += 1
+        state = nvmf.qpair_state(q)
+        if state in ("NEW", "CONNECTING", "DISCONNECTING", "CLOSED") and report.is_old(number(q["state_ticks"])):
+            report.found(f"queue pair {number(q['qid'])} of {string(q['hostnqn']) or 'a new host'} on {name} has been {state} for "
+                         f"{report.age(q['state_ticks'])}", "varve_qpairs")
+        if " (no such state)" in state:
+            report.found(f"queue pair at {int(q.address):#x} is in state {state}", "varve_qpairs")
+    report.ok(f"{n} queue pairs looked at")
+
+
+def check_subsystems(report):
+    n = 0
+    for s in nvmf.all_subsystems():
+        n += 1
+        nqn = string(s["nqn"])
+        op = follow(s["op"], "a change")
+        if op is not None and report.is_old(number(s["state_ticks"])):
+            report.found(f"a change of {nqn} is under way; {number(s['pending_views'])} poll groups still have commands",
+                         f"varve_subsystem {nqn}")
+        for c in nvmf.controllers(s):
+            state = number(c["state"])
+            if state >= 2 and report.is_old(number(c["state_ticks"])):
+                name = nvmf.enum_name(c["state"], "enum nvmf_ctrlr_state", "NVMF_CTRLR_")
+                report.found(f"controller {number(c['cntlid'])} of {nqn} has been {name} for {report.age(c['state_ticks'])}",
+                             f"varve_subsystem {nqn}")
+    report.ok(f"{n} subsystems looked at")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every outstanding request: NVMe-oF commands, and the I/O of block devices that is nobody's command."""
+import gdb
+
+from . import bdev, command, nvmf, ticks
+from .command import survive, table
+from .memory import Unreadable, check_pointer, container, enum_name, follow, number, read, string
+from .program import function_at
+
+REQUESTS_MAX = 1 << 20
+WHERES = {"PAUSED": "paused namespace", "FUSED": "other half of a fused pair", "CONTROL": "control thread", "HELD": "an event"}
+WAITS = {"NEED_BUFFER": "data buffer", "NEED_DATA_WR": "data work request", "TX_PENDING_H2C": "RDMA READ credit",
+         "TX_H2C": "the host's data", "TX_PENDING_C2H": "room in the send queue", "RDY2COMPL_PEND": "room in the send queue",
+         "COMPLETING_C2H": "the host's acknowledgement", "COMPLETING": "the host's acknowledgement"}
+WITH_LBA = {0x01: "write", 0x02: "read", 0x05: "compare", 0x08: "write zeroes"}
+IO_COMMANDS = {0x00: "flush", 0x09: "dataset management", **WITH_LBA}
+ADMIN_COMMANDS = {0x02: "get log page", 0x06: "identify", 0x08: "abort", 0x09: "set features", 0x0a: "get features",
+                  0x0c: "async event request", 0x18: "keep alive"}
+FABRICS_COMMANDS = {0x00: "property set", 0x01: "connect", 0x04: "property get"}
+
+
+class Request:
+    """A row of varve_inflight."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+def rdma_array(requests, owner):
+    """The requests of an array that are in use by a queue pair. Only the state of the others is read: there are thousands."""
+    kind = gdb.lookup_type("struct rdma_request")
+    offsets = {f.name: f.bitpos // 8 for f in kind.fields()}
+    free = next(f.enumval for f in gdb.lookup_type("enum rdma_req_state").fields() if f.name == "RDMA_REQ_FREE")
+    count, stride, memory = number(requests["count"]), number(requests["stride"]), number(requests["memory"])
+    if memory == 0 or count == 0:
+        return
+    check_pointer(memory, "the array of requests")
+    if count > REQUESTS_MAX or stride < kind.sizeof or stride > 1 << 24:
+        raise Unreadable(f"there cannot be {count} requests of {stride} bytes")
+    for i in range(count):
+        at = memory + i * stride
+        if read(at + offsets["state"], 1)[0] == free:
+            continue
+        if int.from_bytes(read(at + offsets["qp"], 8), "little") == owner:
+            yield gdb.Value(at).cast(kind.pointer()).dereference()
+
+
+def of_qpair(qpair):
+    """The struct rdma_request of a queue pair, from its own array or the shared receive queue's."""
+    qp = nvmf.rdma_qp(qpair)
+    poller = follow(qp["poller"], "a queue pair's poller")
+    if poller is None:
+        return iter(())
+    shared = number(poller["srq"]) != 0
+    return rdma_array(poller["requests"] if shared else qp["requests"], int(qp.address))
+
+
+def little(value):
+    return int.from_bytes(read(int(value.address), value.type.sizeof), "little")
+
+
+def describe_command(sqe, qid):
+    """(name, cid, lba, blocks) of a submission queue entry."""
+    opcode, cid = number(sqe["opcode"]), little(sqe["cid"])
+    raw = read(int(sqe.address), 64)
+    if opcode == 0x7f:
+        return FABRICS_COMMANDS.get(raw[4], f"fabrics {raw[4]:#x}"), cid, None, None
+    if qid == 0:
+        return ADMIN_COMMANDS.get(opcode, f"admin {opcode:#x}"), cid, None, None
+    lba = blocks = None
+    if opcode in WITH_LBA:
+        lba, blocks = int.from_bytes(raw[40:48], "little"), int.from_bytes(raw[48:50], "little") + 1
+    return IO_COMMANDS.get(opcode, f"opcode {opcode:#x}"), cid, lba, blocks
+
+
+def bdev_name(req):
+    view = follow(req["ns_view"], "a request's namespace")
+    channel = follow(view["ch"], "a namespace's channel") if view is not None else None
+    return string(follow(channel["bdev"], "a channel's bdev")["name"]) if channel is not None else "-"
+
+
+def state_of(rdma, req):
+    """(state, what it waits for, since when)"""
+    where = enum_name(req["where"], "enum nvmf_request_where", "NVMF_REQUEST_")
+    if where == "TRANSPORT":
+        state = enum_name(rdma["state"], "enum rdma_req_state", "RDMA_REQ_")
+        return state, WAITS.get(state, "-"), rdma["state_ticks"]
+    if where == "BDEV":
+        return where, "bdev: " + bdev.io_state(req["bdev_io"]), req["where_ticks"]
+    return where, WHERES.get(where, "-"), req["where_ticks"]
+
+
+def nvmf_request(rdma, qpair):
+    req = rdma["req"]
+    sqe = follow(req["sqe"], "a request's command")
+    if sqe is None:
+        raise Unreadable("it has no command")
+    name, cid, lba, blocks = describe_command(sqe, number(qpair["qid"]))
+    state, waits, since = state_of(rdma, req)
+    return Request(start=number(req["start_ticks"]), since=number(since), state=state, waits=waits, command=name, cid=cid, lba=lba,
+                   blocks=blocks, qid=number(qpair["qid"]), host=string(qpair["hostnqn"]), subsystem=nvmf.subnqn_of(qpair),
+                   bdev=bdev_name(req) if state in ("BDEV", "PAUSED") else "-", address=int(req.address),
+                   io=int(req["bdev_io"].address) if state == "BDEV" else 0)
+
+
+def nvmf_requests():
+    for _, qpair in survive(nvmf.all_qpairs()):
+        if not nvmf.is_rdma(qpair):
+            continue
+        for rdma in survive(of_qpair(qpair)):
+            try:
+                yield nvmf_request(rdma, qpair)
+            except Unreadable as e:
+                print(f"error: request at {int(rdma.address):#x}: {e}")
+
+
+def bdev_requests(known):
+    """What is in flight in block devices and not one of `known`: the pieces and children of stacked devices, and I/O of others."""
+    for core in survive(bdev.cores()):
+        for channel in survive(bdev.channels(core)):
+            for io in survive(bdev.in_flight(channel)):
+                if int(io.address) not in known:
+                    yield Request(start=number(io["submit_ticks"]), since=number(io["submit_ticks"]), state="bdev I/O",
+                                  waits="bdev: " + bdev.io_state(io), command=bdev.io_type(io), cid=None,
+                                  lba=number(io["offset_blocks"]), blocks=number(io["num_blocks"]), qid=None,
+                                  host="for " + function_at(io["cb"]), subsystem="", bdev=string(bdev.bdev_of(core)["name"]),
+                                  address=int(io.address), io=int(io.address))
+
+
+def all_requests():
+    """Oldest first."""
+    fabric = list(nvmf_requests())
+    found = fabric + list(bdev_requests({r.io for r in fabric}))
+    return sorted(found, key=lambda r: r.start)
+
+
+def show(n):
+    return "-" if n is None else n
+
+
+def print_inflight(_):
+    """Every outstanding request, oldest first: age, state and for how long, what it waits for, host, bdev, LBA, blocks."""
+    at, known = ticks.now()
+    found = all_requests()
+    print(f"Outstanding: {len(found)} (ages as of {known})")
+    table(("age", "state", "for", "waits for", "command", "qid", "cid", "bdev", "LBA", "blocks", "host", "subsystem", "address"),
+          [(ticks.age(r.start, at), r.state, ticks.age(r.since, at), r.waits, r.command, show(r.qid), show(r.cid), r.bdev, show(r.lba),
+            show(r.blocks), r.host or "-", r.subsystem or "-", f"{r.address:#x}") for r in found])
+
+
+def register():
+    command.add(("varve_inflight",), print_inflight)
