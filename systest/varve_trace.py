@@ -159,11 +159,91 @@ def test_the_summary_is_what_the_events_say(w):
     for tpoint, s in states.items():
         t = sorted(times[tpoint])
         rank = lambda percent: t[(len(t) * percent + 99) // 100 - 1]
-        expected = (len(t), t[0], rank(50), rank(99), t[-1], sum(t))
-        got = tuple(s[k] for k in ("count", "min", "median", "p99", "max", "total"))
+        thousandth = t[(len(t) * 999 + 999) // 1000 - 1]
+        expected = (len(t), t[0], rank(50), rank(90), rank(99), thousandth, t[-1], sum(t))
+        got = tuple(s[k] for k in ("count", "min", "median", "p90", "p99", "p999", "max", "total"))
         assert got == expected, f"{s['name']}: {got}, expected {expected}"
     text = run("-f", w.file, "--summary")[0]
     assert re.search(r"^TCP_REQ_EXECUTING +212 +0\.394 +1\.694 ", text, re.M), text
+
+
+def made_up(w, requests=400, lcores=2, slow_every=100, unfinished=1):
+    """A trace of a busy target: 16 events a request, some slow in the drive, some never finished."""
+    path = w.dir / "made_trace.1"
+    subprocess.run([TOOL.parent.parent / "bench" / "trace-sample", path, *map(str, (requests, lcores, slow_every, unfinished))],
+                   check=True, timeout=60)
+    return path
+
+
+def objects_of(entries):
+    """By id: when it began, when its last event was, the owners and states of its events, its parent."""
+    objects = {}
+    for e in entries:
+        o = objects.setdefault(e["object"]["id"], {"start": e["tsc"], "owner": None, "parent": None, "states": []})
+        o["last"] = e["tsc"]
+        o["owner"] = o["owner"] or e.get("owner")
+        o["parent"] = o["parent"] or e.get("related")
+        o["tpoint"] = e["tpoint"]
+        if "state" in e:
+            o["states"].append(e["state"]["time"])
+    return objects
+
+
+def test_the_summary_by_owner_is_what_the_events_say(w):
+    path = made_up(w)
+    document = json.loads(run("-f", path, "-j")[0])
+    objects = objects_of(document["entries"])
+    end = next(t["id"] for t in document["tpoints"] if t["name"] == "RDMA_REQ_COMPLETED")
+    times = collections.defaultdict(list)
+    for name, o in objects.items():
+        if name[0] == "r" and o["tpoint"] == end:
+            times[o["owner"]].append(o["last"] - o["start"])
+    summary = json.loads(run("-f", path, "-j", "--summary")[0])
+    rows = {r["owner"]: r for r in summary["by_owner"] if r["object_prefix"] == "r"}
+    assert rows.keys() == times.keys() and len(rows) == 8, rows.keys()
+    for owner, row in rows.items():
+        t = sorted(times[owner])
+        assert (row["count"], row["min"], row["max"], row["total"]) == (len(t), t[0], t[-1], sum(t)), owner
+        assert sum(s["total"] for s in row["states"]) >= row["total"]
+    requests = next(r for r in summary["lives"] if r["object_prefix"] == "r")
+    assert (requests["count"], requests["unfinished"]) == (798, 2), requests
+    text = run("-f", path, "--by-owner")[0]
+    assert "Not finished: 2 objects r" in text and re.search(r"^    RDMA_REQ_EXECUTING ", text, re.M), text
+    assert re.search(r"^Nvme0n1\n  objects i .* 100.0% in BDEV_IO_START$", text, re.M), text
+
+
+def test_the_slowest_come_with_their_chain_and_the_state_to_blame(w):
+    path = made_up(w)
+    objects = objects_of(json.loads(run("-f", path, "-j")[0])["entries"])
+    expected = sorted((o["last"] - o["start"] for n, o in objects.items() if n[0] == "r" and len(o["states"]) == 9), reverse=True)
+    slowest = json.loads(run("-f", path, "-j", "--slowest", "7")[0])["slowest"]
+    finished = [s["time"] for s in slowest if s["finished"]]
+    assert finished == expected[:len(finished)] and len(finished) >= 5, (finished, expected[:7])
+    assert [s["time"] for s in slowest] == sorted((s["time"] for s in slowest), reverse=True)
+    for s in slowest:
+        assert s["culprit"]["name"] == "NVME_PCIE_SUBMIT" and s["culprit"]["id"][0] == "p", s["culprit"]
+        assert s["culprit"]["owner"] == "0000:01:00.0 qid:1"
+        ids = {e["object"]["id"][0] for e in s["entries"]}
+        assert ids == set("riNp") and len(s["entries"]) == (16 if s["finished"] else 8), (ids, len(s["entries"]))
+        assert all(s["entries"][i]["tsc"] <= s["entries"][i + 1]["tsc"] for i in range(len(s["entries"]) - 1))
+    text = run("-f", path, "--slowest", "7")[0]
+    assert re.search(r"^r\d+ took 20\d+\.\d+ us, of which 20\d+\.\d+ \(99%\) after NVME_PCIE_SUBMIT of p\d+, 0000:01:00.0 qid:1$",
+                     text, re.M), text
+    hosts = json.loads(run("-f", path, "-j", "--slowest", "100", "-l", "owner=host2")[0])["slowest"]
+    assert len(hosts) == 100 and all("host2" in s["entries"][0]["owner"] for s in hosts)
+
+
+def test_objects_are_chosen_by_age_and_by_not_having_finished(w):
+    path = made_up(w)
+    objects = objects_of(json.loads(run("-f", path, "-j")[0])["entries"])
+    old = {n for n, o in objects.items() if o["last"] - o["start"] >= 2000 * 10000}
+    entries = json.loads(run("-f", path, "-j", "--age", "10ms")[0])["entries"]
+    waiting = json.loads(run("-f", path, "-j", "--unfinished")[0])["entries"]
+    ids, unfinished = {e["object"]["id"] for e in entries}, {e["object"]["id"] for e in waiting}
+    assert old and old <= ids and ids - old <= unfinished, (ids ^ old)
+    assert sorted(i[0] for i in unfinished) == sorted("riNp" * 2), unfinished
+    slowest = json.loads(run("-f", path, "-j", "--slowest", "9", "--unfinished")[0])["slowest"]
+    assert len(slowest) == 2 and not any(s["finished"] for s in slowest)
 
 
 def test_states_are_times_between_an_objects_events(w):
@@ -288,6 +368,11 @@ def test_wrong_input_is_an_error_that_names_it(w):
             (["-l", ""], "an empty filter"),
             (["--life", "12"], '"12" is not the id of an object'),
             (["-F", "--summary"], "-F goes with neither"),
+            (["-F", "--slowest", "1"], "-F goes with neither"),
+            (["--slowest", "0"], "how many?"),
+            (["--slowest", "x"], '--slowest: "x" is not a number'),
+            (["--summary", "--slowest", "1"], "two views"),
+            (["--age", "1"], '--age: "1" is not a time'),
             (["--from-start"], "only means something with -F"),
             (["-f", "a", "-p", "1"], "give one of them"),
             (["a_file"], '"a_file" is no option'),

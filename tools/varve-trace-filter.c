@@ -169,11 +169,13 @@ static bool match_tpoint(const struct filter_term *t, struct trace_reader *r, co
 
 static bool match_owner(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
 {
-	char poller[16];
+	char poller[OUT_NUMBER_MAX];
 	const char *owner = trace_reader_owner(r, e->owner_id, e->tsc);
+	size_t n;
 
 	return (owner != NULL && strstr(owner, t->text) != NULL) ||
-	       (event_poller(r, e, poller, sizeof(poller)) && strcmp(poller, t->text) == 0);
+	       ((n = event_poller(r, e, poller)) > 0 && n == strlen(t->text) &&
+		memcmp(poller, t->text, n) == 0);
 }
 
 /* The object itself, or one that this event was done for. */

@@ -38,7 +38,7 @@ static void batch_print(struct trace_view *v, const struct trace_batch *b)
 			text_event(v, b, e);
 		}
 	}
-	fflush(v->out);
+	out_flush(v->out);
 }
 
 /* Tells what was lost since the last time: in the text, or beside the JSON. */
@@ -48,11 +48,13 @@ static void lost_print(struct trace_view *v, const struct trace_follow *f, struc
 	size_t n;
 	const struct trace_lcore *now = trace_follow_lcores(f, &n);
 
-	beside.out = v->opt->json ? stderr : v->out;
+	static struct out beside_json = {.fd = STDERR_FILENO};
+	beside.out = v->opt->json ? &beside_json : v->out;
 	for (size_t i = 0; i < n; i++) {
 		text_lost(&beside, &now[i], &before[i]);
 		before[i] = now[i];
 	}
+	out_flush(beside.out);
 }
 
 static unsigned period_adapt(unsigned period_us, unsigned fill_percent)

@@ -8,37 +8,54 @@
 
 /* ---- Pieces ---- */
 
-static void string_print(FILE *out, const char *text, size_t length)
+size_t json_escape(char *to, const char *text, size_t length)
 {
 	const unsigned char *s = (const unsigned char *)text;
+	char *at = to;
 
-	putc('"', out);
+	*at++ = '"';
 	for (size_t i = 0; i < length;) {
 		size_t n = utf8_char_length(s + i, length - i);
 		if (n == 0 && s[i] < 0x80) {
-			fprintf(out, "\\u%04x", s[i++]);
+			at += snprintf(at, 7, "\\u%04x", s[i++]);
 		} else if (n == 0) {
-			fputs("\\ufffd", out); /* not UTF-8 */
+			memcpy(at, "\\ufffd", 6); /* not UTF-8 */
+			at += 6;
 			i++;
 		} else {
 			if (s[i] == '"' || s[i] == '\\') {
-				putc('\\', out);
+				*at++ = '\\';
 			}
-			fwrite(s + i, 1, n, out);
+			memcpy(at, s + i, n);
+			at += n;
 			i += n;
 		}
 	}
-	putc('"', out);
+	*at++ = '"';
+	return (size_t)(at - to);
 }
 
-static void text_print(FILE *out, const char *text)
+void json_string(struct out *out, const char *text, size_t length)
 {
-	string_print(out, text, strlen(text));
+	char escaped[6 * 1024 + 4];
+
+	if (length > 1024) {
+		length = 1024; /* no text of a trace file is that long */
+	}
+	out_bytes(out, escaped, json_escape(escaped, text, length));
 }
 
-static void member(FILE *out, const char *key, uint64_t value)
+void json_text(struct out *out, const char *text)
 {
-	fprintf(out, ",\"%s\":%" PRIu64, key, value);
+	json_string(out, text, strlen(text));
+}
+
+void json_member(struct out *out, const char *key, uint64_t value)
+{
+	out_bytes(out, ",\"", 2);
+	out_text(out, key);
+	out_bytes(out, "\":", 2);
+	out_number(out, value);
 }
 
 /* ---- An entry ---- */
@@ -46,23 +63,32 @@ static void member(FILE *out, const char *key, uint64_t value)
 static void object_print(const struct trace_view *v, const struct trace_event *e,
 			 const struct trace_tpoint *t)
 {
-	char id[32];
 	bool known = t->object_type != 0 && e->object_index != TRACE_NO_OBJECT;
 
 	if (t->object_type == 0 && e->object_id == 0) {
 		return;
 	}
-	fputs(",\"object\":{", v->out);
+	out_text(v->out, ",\"object\":{");
 	if (known) {
-		object_id_format(v->r, t->object_type, e->object_index, id, sizeof(id));
-		fputs("\"id\":", v->out);
-		text_print(v->out, id);
+		out_text(v->out, "\"id\":");
+		json_object_id(v, t->object_type, e->object_index);
 		if (!t->new_object) {
-			member(v->out, "time", e->tsc - e->object_start);
+			json_member(v->out, "time", e->tsc - e->object_start);
 		}
-		putc(',', v->out);
+		out_char(v->out, ',');
 	}
-	fprintf(v->out, "\"value\":%" PRIu64 "}", e->object_id);
+	out_text(v->out, "\"value\":");
+	out_number(v->out, e->object_id);
+	out_char(v->out, '}');
+}
+
+void json_object_id(const struct trace_view *v, uint8_t type, uint64_t index)
+{
+	char id[OUT_NUMBER_MAX];
+	size_t n = object_id_format(v->r, type, index, id);
+
+	/* The prefix is a letter of the file's choice; the rest are digits. */
+	json_string(v->out, id, n);
 }
 
 static void args_print(const struct trace_view *v, const struct trace_batch *b, const struct trace_event *e,
@@ -70,50 +96,54 @@ static void args_print(const struct trace_view *v, const struct trace_batch *b, 
 {
 	for (unsigned i = 0; i < t->num_args; i++) {
 		struct trace_arg a = trace_event_arg(b, e, t, i);
-		fputs(i == 0 ? ",\"args\":[" : ",", v->out);
+		out_text(v->out, i == 0 ? ",\"args\":[" : ",");
 		if (a.type == TRACE_ARG_STR) {
-			string_print(v->out, a.text, a.length);
+			json_string(v->out, a.text, a.length);
 		} else {
-			fprintf(v->out, "%" PRIu64, a.number);
+			out_number(v->out, a.number);
 		}
 	}
 	if (t->num_args > 0) {
-		putc(']', v->out);
+		out_char(v->out, ']');
 	}
 }
 
 void json_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
-	const char *owner = trace_reader_owner(v->r, e->owner_id, e->tsc);
-	char text[32];
+	const struct printed_owner *owner = t->owner_type != 0 ? owner_printed(v, e->owner_id, e->tsc) : NULL;
+	char text[OUT_NUMBER_MAX];
+	size_t n;
 
-	fputs(v->any ? ",\n" : "\n", v->out);
+	out_text(v->out, v->any ? ",\n{\"lcore\":" : "\n{\"lcore\":");
 	v->any = true;
-	fprintf(v->out, "{\"lcore\":%u,\"tpoint\":%u,\"tsc\":%" PRIu64, e->lcore, e->tpoint_id, e->tsc);
-	if (event_poller(v->r, e, text, sizeof(text))) {
-		fputs(",\"poller\":", v->out);
-		text_print(v->out, text);
+	out_number(v->out, e->lcore);
+	json_member(v->out, "tpoint", e->tpoint_id);
+	json_member(v->out, "tsc", e->tsc);
+	if ((n = event_poller(v->r, e, text)) > 0) {
+		out_text(v->out, ",\"poller\":");
+		json_string(v->out, text, n);
 	}
-	if (owner != NULL && t->owner_type != 0) {
-		fputs(",\"owner\":", v->out);
-		text_print(v->out, owner);
+	if (owner != NULL && owner->json_length > 0) {
+		out_text(v->out, ",\"owner\":");
+		out_bytes(v->out, owner->json, owner->json_length);
 	}
 	if (e->size != 0) {
-		member(v->out, "size", e->size);
+		json_member(v->out, "size", e->size);
 	}
 	object_print(v, e, t);
 	if (e->related_index != TRACE_NO_OBJECT) {
-		object_id_format(v->r, e->related_type, e->related_index, text, sizeof(text));
-		fputs(",\"related\":", v->out);
-		text_print(v->out, text);
+		out_text(v->out, ",\"related\":");
+		json_object_id(v, e->related_type, e->related_index);
 	}
 	args_print(v, b, e, t);
 	if (e->state_ticks != TRACE_NO_TIME) {
-		fprintf(v->out, ",\"state\":{\"tpoint\":%u,\"time\":%" PRIu64 "}", e->prev_tpoint,
-			e->state_ticks);
+		out_text(v->out, ",\"state\":{\"tpoint\":");
+		out_number(v->out, e->prev_tpoint);
+		json_member(v->out, "time", e->state_ticks);
+		out_char(v->out, '}');
 	}
-	putc('}', v->out);
+	out_char(v->out, '}');
 }
 
 /* ---- Around the entries ---- */
@@ -122,65 +152,66 @@ static void tpoints_print(const struct trace_view *v)
 {
 	bool any = false;
 
-	fputs(",\n\"tpoints\":[", v->out);
+	out_text(v->out, ",\n\"tpoints\":[");
 	for (unsigned id = 0; id < trace_reader_num_tpoints(v->r); id++) {
 		const struct trace_tpoint *t = trace_reader_tpoint(v->r, id);
 		if (t == NULL) {
 			continue;
 		}
-		fputs(any ? ",\n{\"name\":" : "\n{\"name\":", v->out);
+		out_text(v->out, any ? ",\n{\"name\":" : "\n{\"name\":");
 		any = true;
-		text_print(v->out, t->name);
-		fprintf(v->out, ",\"id\":%u,\"new_object\":%s,\"args\":[", id,
-			t->new_object ? "true" : "false");
+		json_text(v->out, t->name);
+		out_printf(v->out, ",\"id\":%u,\"new_object\":%s,\"args\":[", id,
+			   t->new_object ? "true" : "false");
 		for (unsigned i = 0; i < t->num_args; i++) {
-			fputs(i > 0 ? ",{\"name\":" : "{\"name\":", v->out);
-			text_print(v->out, t->args[i].name);
-			fprintf(v->out, ",\"type\":%u,\"size\":%u}", t->args[i].type, t->args[i].size);
+			out_text(v->out, i > 0 ? ",{\"name\":" : "{\"name\":");
+			json_text(v->out, t->args[i].name);
+			out_printf(v->out, ",\"type\":%u,\"size\":%u}", t->args[i].type, t->args[i].size);
 		}
-		fputs("]}", v->out);
+		out_text(v->out, "]}");
 	}
-	putc(']', v->out);
+	out_char(v->out, ']');
 }
 
 static void owners_print(const struct trace_view *v)
 {
 	bool any = false;
 
-	fputs(",\n\"owners\":{", v->out);
+	out_text(v->out, ",\n\"owners\":{");
 	for (unsigned id = 1; id < trace_reader_num_owners(v->r); id++) {
 		const char *owner = trace_reader_owner(v->r, (uint16_t)id, UINT64_MAX);
 		if (owner != NULL) {
-			fprintf(v->out, "%s\"%u\":", any ? "," : "", id);
-			text_print(v->out, owner);
+			out_printf(v->out, "%s\"%u\":", any ? "," : "", id);
+			json_text(v->out, owner);
 			any = true;
 		}
 	}
-	putc('}', v->out);
+	out_char(v->out, '}');
 }
 
 static void lcores_print(const struct trace_view *v, const struct trace_snapshot *s)
 {
-	fputs(",\n\"lcores\":[", v->out);
+	out_text(v->out, ",\n\"lcores\":[");
 	for (size_t i = 0; i < s->num_lcores; i++) {
 		const struct trace_lcore *lc = &s->lcores[i];
-		fprintf(v->out, "%s{\"lcore\":%u,\"name\":", i > 0 ? "," : "", lc->lcore);
-		text_print(v->out, lc->name);
-		member(v->out, "num_entries", lc->num_entries);
-		member(v->out, "written", lc->written);
-		member(v->out, "recorded", lc->recorded);
-		member(v->out, "events", lc->events);
-		member(v->out, "cleared", lc->cleared);
-		fprintf(v->out, ",\"lost\":{\"overwritten\":%" PRIu64, lc->overwritten);
-		member(v->out, "unreadable", lc->unreadable);
-		member(v->out, "unstable", lc->unstable);
-		member(v->out, "torn", lc->torn);
-		member(v->out, "out_of_order", lc->out_of_order);
-		member(v->out, "cut", lc->cut);
-		member(v->out, "unknown", lc->unknown);
-		fputs("}}", v->out);
+		out_printf(v->out, "%s{\"lcore\":%u,\"name\":", i > 0 ? "," : "", lc->lcore);
+		json_text(v->out, lc->name);
+		json_member(v->out, "num_entries", lc->num_entries);
+		json_member(v->out, "written", lc->written);
+		json_member(v->out, "recorded", lc->recorded);
+		json_member(v->out, "events", lc->events);
+		json_member(v->out, "cleared", lc->cleared);
+		out_printf(v->out, ",\"lost\":{\"overwritten\":%" PRIu64, lc->overwritten);
+		json_member(v->out, "unreadable", lc->unreadable);
+		json_member(v->out, "unstable", lc->unstable);
+		json_member(v->out, "torn", lc->torn);
+		json_member(v->out, "out_of_order", lc->out_of_order);
+		json_member(v->out, "cut", lc->cut);
+		json_member(v->out, "unknown", lc->unknown);
+		json_member(v->out, "missed", lc->missed);
+		out_text(v->out, "}}");
 	}
-	putc(']', v->out);
+	out_char(v->out, ']');
 }
 
 static void snapshot_print(const struct trace_view *v, const struct trace_snapshot *s)
@@ -189,45 +220,45 @@ static void snapshot_print(const struct trace_view *v, const struct trace_snapsh
 	const char *problem;
 
 	lcores_print(v, s);
-	member(v->out, "first_tsc", s->first_tsc);
-	member(v->out, "clear_tsc", s->clear_tsc);
-	member(v->out, "not_recorded", s->loss.no_slot);
-	fputs(",\"clocks\":[", v->out);
+	json_member(v->out, "first_tsc", s->first_tsc);
+	json_member(v->out, "clear_tsc", s->clear_tsc);
+	json_member(v->out, "not_recorded", s->loss.no_slot);
+	out_text(v->out, ",\"clocks\":[");
 	for (unsigned i = 0; i < s->num_clocks; i++) {
-		fprintf(v->out, "%s{\"tsc\":%" PRIu64 ",\"realtime_ns\":%" PRIu64 "}", i > 0 ? "," : "",
-			s->clocks[i].tsc, s->clocks[i].realtime_ns);
+		out_printf(v->out, "%s{\"tsc\":%" PRIu64 ",\"realtime_ns\":%" PRIu64 "}", i > 0 ? "," : "",
+			   s->clocks[i].tsc, s->clocks[i].realtime_ns);
 	}
-	putc(']', v->out);
+	out_char(v->out, ']');
 	if (info != NULL) {
-		fputs(",\"app\":{\"name\":", v->out);
-		text_print(v->out, info->app_name);
-		fputs(",\"version\":", v->out);
-		text_print(v->out, info->app_version);
-		fputs(",\"build_id\":", v->out);
-		text_print(v->out, info->build_id);
-		fprintf(v->out, ",\"pid\":%u,\"state\":", info->pid);
-		text_print(v->out, writer_state_name(trace_reader_writer(v->r), info));
+		out_text(v->out, ",\"app\":{\"name\":");
+		json_text(v->out, info->app_name);
+		out_text(v->out, ",\"version\":");
+		json_text(v->out, info->app_version);
+		out_text(v->out, ",\"build_id\":");
+		json_text(v->out, info->build_id);
+		out_printf(v->out, ",\"pid\":%u,\"state\":", info->pid);
+		json_text(v->out, writer_state_name(trace_reader_writer(v->r), info));
 		if (info->crash_tsc != 0) {
-			fprintf(v->out,
-				",\"crash\":{\"tsc\":%" PRIu64 ",\"signal\":%d,\"address\":%" PRIu64
-				",\"thread\":",
-				info->crash_tsc, info->crash_signal, info->crash_address);
-			text_print(v->out, info->crash_thread);
-			putc('}', v->out);
+			out_printf(v->out,
+				   ",\"crash\":{\"tsc\":%" PRIu64 ",\"signal\":%d,\"address\":%" PRIu64
+				   ",\"thread\":",
+				   info->crash_tsc, info->crash_signal, info->crash_address);
+			json_text(v->out, info->crash_thread);
+			out_char(v->out, '}');
 		}
-		putc('}', v->out);
+		out_char(v->out, '}');
 	}
-	fputs(",\"problems\":[", v->out);
+	out_text(v->out, ",\"problems\":[");
 	for (size_t i = 0; (problem = trace_reader_problem(v->r, i)) != NULL; i++) {
-		fputs(i > 0 ? "," : "", v->out);
-		text_print(v->out, problem);
+		out_text(v->out, i > 0 ? "," : "");
+		json_text(v->out, problem);
 	}
-	putc(']', v->out);
+	out_char(v->out, ']');
 }
 
-static void preamble_print(struct trace_view *v, const struct trace_snapshot *s)
+void json_preamble(struct trace_view *v, const struct trace_snapshot *s)
 {
-	fprintf(v->out, "{\"tsc_rate\":%" PRIu64, v->tsc_rate);
+	out_printf(v->out, "{\"tsc_rate\":%" PRIu64, v->tsc_rate);
 	tpoints_print(v);
 	owners_print(v);
 	if (s != NULL) {
@@ -237,32 +268,11 @@ static void preamble_print(struct trace_view *v, const struct trace_snapshot *s)
 
 void json_begin(struct trace_view *v, const struct trace_snapshot *s)
 {
-	preamble_print(v, s);
-	fputs(",\n\"entries\":[", v->out);
+	json_preamble(v, s);
+	out_text(v->out, ",\n\"entries\":[");
 }
 
 void json_end(struct trace_view *v)
 {
-	fputs("\n]}\n", v->out);
-}
-
-void json_summary(struct trace_view *v, const struct trace_snapshot *s, const struct trace_dwell *rows,
-		  size_t n)
-{
-	preamble_print(v, s);
-	fputs(",\n\"states\":[", v->out);
-	for (size_t i = 0; i < n; i++) {
-		const struct trace_tpoint *t = trace_reader_tpoint(v->r, rows[i].tpoint_id);
-		fprintf(v->out, "%s\n{\"tpoint\":%u,\"name\":", i > 0 ? "," : "", t->id);
-		text_print(v->out, t->name);
-		member(v->out, "object_type", t->object_type);
-		member(v->out, "count", rows[i].count);
-		member(v->out, "min", rows[i].min);
-		member(v->out, "median", rows[i].median);
-		member(v->out, "p99", rows[i].p99);
-		member(v->out, "max", rows[i].max);
-		member(v->out, "total", rows[i].total);
-		putc('}', v->out);
-	}
-	fputs("\n]}\n", v->out);
+	out_text(v->out, "\n]}\n");
 }

@@ -2,6 +2,7 @@
 /* Text output, in the columns that users of a stock reader know. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -53,41 +54,124 @@ void text_escape(char *to, size_t size, const char *from, size_t length)
 	*to = '\0';
 }
 
-bool event_poller(struct trace_reader *r, const struct trace_event *e, char *to, size_t size)
+size_t event_poller(struct trace_reader *r, const struct trace_event *e, char *to)
 {
 	uint8_t type = trace_reader_tpoint(r, e->tpoint_id)->owner_type;
 	char prefix = trace_reader_owner_prefix(r, type);
 
 	if (type == 0 || prefix == 0) {
-		return false;
+		return 0;
 	}
-	snprintf(to, size, "%c%02u", prefix, e->owner_id);
-	return true;
+	to[0] = prefix;
+	to[1] = '0';
+	return 1 + (e->owner_id < 10) + format_number(to + 1 + (e->owner_id < 10), e->owner_id);
 }
 
-void object_id_format(struct trace_reader *r, uint8_t type, uint64_t index, char *to, size_t size)
+size_t object_id_format(const struct trace_reader *r, uint8_t type, uint64_t index, char *to)
 {
 	char prefix = trace_reader_object_prefix(r, type);
 
-	snprintf(to, size, "%c%" PRIu64, prefix != 0 ? prefix : '?', index);
+	to[0] = prefix != 0 ? prefix : '?';
+	return 1 + format_number(to + 1, index);
 }
 
-void time_format(const struct trace_view *v, uint64_t ticks, char *to, size_t size)
+size_t time_format(const struct trace_view *v, uint64_t ticks, char *to)
 {
-	if (v->opt->ticks) {
-		snprintf(to, size, "%" PRIu64, ticks);
-		return;
-	}
-	uint64_t ns = trace_ticks_to_ns(ticks, v->tsc_rate);
-	snprintf(to, size, "%" PRIu64 ".%03" PRIu64, ns / 1000, ns % 1000);
+	return v->opt->ticks ? format_number(to, ticks)
+			     : format_milli(to, trace_ticks_to_ns(ticks, v->tsc_rate));
+}
+
+void time_print(const struct trace_view *v, uint64_t ticks, int width)
+{
+	char text[OUT_NUMBER_MAX];
+	size_t n = time_format(v, ticks, text);
+
+	out_spaces(v->out, width - (int)n);
+	out_bytes(v->out, text, n);
 }
 
 /* "qd:    1                " */
-static void item_print(const struct trace_view *v, const char *label, const char *value)
+static void item_print(const struct trace_view *v, const char *label, const char *value, size_t n)
 {
-	int pad = LABEL_WIDTH - 1 - (int)strlen(label);
+	size_t length = strlen(label);
 
-	fprintf(v->out, "%s:%*s%-*s ", label, pad > 0 ? pad : 0, "", VALUE_WIDTH, value);
+	out_bytes(v->out, label, length);
+	out_char(v->out, ':');
+	out_spaces(v->out, LABEL_WIDTH - 1 - (int)length);
+	out_bytes(v->out, value, n);
+	out_spaces(v->out, VALUE_WIDTH - (int)n);
+	out_char(v->out, ' ');
+}
+
+static void item_time(const struct trace_view *v, const char *label, uint64_t ticks)
+{
+	char text[OUT_NUMBER_MAX];
+
+	item_print(v, label, text, time_format(v, ticks, text));
+}
+
+static void item_hex(const struct trace_view *v, const char *label, uint64_t number)
+{
+	char text[OUT_NUMBER_MAX];
+
+	item_print(v, label, text, format_hex(text, number));
+}
+
+/* ---- Owners, as they are printed again and again ---- */
+
+static const struct printed_owner no_owner = {.text = "", .json = ""};
+
+static void owner_render(struct printed_owner *p, const char *name)
+{
+	size_t n = strlen(name);
+
+	free(p->name);
+	free(p->text);
+	free(p->json);
+	p->name = strdup(name);
+	p->text = malloc(4 * n + 5);
+	p->json = malloc(6 * n + 3);
+	if (p->name == NULL || p->text == NULL || p->json == NULL) {
+		complain("out of memory");
+		exit(EXIT_FAILURE);
+	}
+	text_escape(p->text, 4 * n + 5, name, n);
+	p->text_length = strlen(p->text);
+	p->json_length = json_escape(p->json, name, n);
+	p->json[p->json_length] = '\0';
+}
+
+const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uint64_t tsc)
+{
+	const char *name = trace_reader_owner(v->r, id, tsc);
+
+	if (name == NULL) {
+		return &no_owner;
+	}
+	if (v->owners == NULL) {
+		v->owners = calloc(UINT16_MAX + 1, sizeof(v->owners[0]));
+		if (v->owners == NULL) {
+			complain("out of memory");
+			exit(EXIT_FAILURE);
+		}
+	}
+	/* An id may be used again while a file is followed. */
+	struct printed_owner *p = &v->owners[id];
+	if (p->name == NULL || strcmp(p->name, name) != 0) {
+		owner_render(p, name);
+	}
+	return p;
+}
+
+void owners_free(struct trace_view *v)
+{
+	for (unsigned i = 0; v->owners != NULL && i <= UINT16_MAX; i++) {
+		free(v->owners[i].name);
+		free(v->owners[i].text);
+		free(v->owners[i].json);
+	}
+	free(v->owners);
+	v->owners = NULL;
 }
 
 /* ---- An event ---- */
@@ -95,32 +179,29 @@ static void item_print(const struct trace_view *v, const char *label, const char
 static void object_print(const struct trace_view *v, const struct trace_event *e,
 			 const struct trace_tpoint *t)
 {
-	char id[32], related[32], text[72];
+	char text[2 * OUT_NUMBER_MAX + 4];
+	size_t n;
 
 	if (t->object_type == 0) {
 		if (e->object_id != 0) {
-			snprintf(text, sizeof(text), "0x%" PRIx64, e->object_id);
-			item_print(v, "object", text);
+			item_hex(v, "object", e->object_id);
 		}
 		return;
 	}
 	if (e->object_index == TRACE_NO_OBJECT) {
-		item_print(v, "id", "N/A");
-		snprintf(text, sizeof(text), "0x%" PRIx64, e->object_id);
-		item_print(v, "object", text);
+		item_print(v, "id", "N/A", 3);
+		item_hex(v, "object", e->object_id);
 		return;
 	}
-	object_id_format(v->r, t->object_type, e->object_index, id, sizeof(id));
+	n = object_id_format(v->r, t->object_type, e->object_index, text);
 	if (e->related_index != TRACE_NO_OBJECT) {
-		object_id_format(v->r, e->related_type, e->related_index, related, sizeof(related));
-		snprintf(text, sizeof(text), "%s (%s)", id, related);
-	} else {
-		snprintf(text, sizeof(text), "%s", id);
+		memcpy(text + n, " (", 2);
+		n += 2 + object_id_format(v->r, e->related_type, e->related_index, text + n + 2);
+		text[n++] = ')';
 	}
-	item_print(v, "id", text);
+	item_print(v, "id", text, n);
 	if (!t->new_object) {
-		time_format(v, e->tsc - e->object_start, text, sizeof(text));
-		item_print(v, "time", text);
+		item_time(v, "time", e->tsc - e->object_start);
 	}
 }
 
@@ -130,16 +211,16 @@ static void arg_print(const struct trace_view *v, const char *name, const struct
 
 	switch (a->type) {
 	case TRACE_ARG_PTR:
-		snprintf(text, sizeof(text), "0x%" PRIx64, a->number);
+		item_hex(v, name, a->number);
 		break;
 	case TRACE_ARG_STR:
 		text_escape(text, sizeof(text), a->text, a->length);
+		item_print(v, name, text, strlen(text));
 		break;
 	default:
-		snprintf(text, sizeof(text), "%" PRIu64, a->number);
+		item_print(v, name, text, format_number(text, a->number));
 		break;
 	}
-	item_print(v, name, text);
 }
 
 static void args_print(const struct trace_view *v, const struct trace_batch *b, const struct trace_event *e,
@@ -158,30 +239,35 @@ static void args_print(const struct trace_view *v, const struct trace_batch *b, 
 void text_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
-	const char *owner = trace_reader_owner(v->r, e->owner_id, e->tsc);
-	char description[1024] = "", time[32];
+	const struct printed_owner *owner =
+		t->owner_type != 0 ? owner_printed(v, e->owner_id, e->tsc) : &no_owner;
 
-	if (owner != NULL && t->owner_type != 0) {
-		text_escape(description, sizeof(description), owner, strlen(owner));
+	if ((int)owner->text_length > v->owner_width) {
+		v->owner_width = (int)owner->text_length;
 	}
-	if ((int)strlen(description) > v->owner_width) {
-		v->owner_width = (int)strlen(description);
-	}
-	time_format(v, v->opt->ticks ? e->tsc : e->tsc - v->base_tsc, time, sizeof(time));
-	fprintf(v->out, "%-16s %2u: %10s %-*s  %-*s ", trace_reader_thread_name(v->r, e->lcore, e->tsc),
-		e->lcore, time, v->owner_width, description, NAME_WIDTH, t->name);
+	out_text_wide(v->out, trace_reader_thread_name(v->r, e->lcore, e->tsc), -16);
+	out_char(v->out, ' ');
+	out_number_wide(v->out, e->lcore, 2);
+	out_bytes(v->out, ": ", 2);
+	time_print(v, v->opt->ticks ? e->tsc : e->tsc - v->base_tsc, 10);
+	out_char(v->out, ' ');
+	out_bytes(v->out, owner->text, owner->text_length);
+	out_spaces(v->out, v->owner_width - (int)owner->text_length + 2);
+	out_text_wide(v->out, t->name, -NAME_WIDTH);
+	out_char(v->out, ' ');
 	if (e->size != 0) {
-		fprintf(v->out, "size: %6u ", e->size);
+		out_bytes(v->out, "size: ", 6);
+		out_number_wide(v->out, e->size, 6);
+		out_char(v->out, ' ');
 	} else {
-		fprintf(v->out, "%13s", "");
+		out_spaces(v->out, 13);
 	}
 	object_print(v, e, t);
 	args_print(v, b, e, t);
 	if (e->state_ticks != TRACE_NO_TIME) {
-		time_format(v, e->state_ticks, time, sizeof(time));
-		item_print(v, "since", time);
+		item_time(v, "since", e->state_ticks);
 	}
-	putc('\n', v->out);
+	out_char(v->out, '\n');
 }
 
 /* ---- Around the events ---- */
@@ -222,6 +308,7 @@ void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const s
 		{"entries out of order", lc->out_of_order - b->out_of_order},
 		{"events cut", lc->cut - b->cut},
 		{"events of unknown tracepoints", lc->unknown - b->unknown},
+		{"entries missed by the capture", lc->missed - b->missed},
 	};
 	bool any = false;
 
@@ -230,13 +317,13 @@ void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const s
 			continue;
 		}
 		if (!any) {
-			fprintf(v->out, "Lost on lcore (%u): ", lc->lcore);
+			out_printf(v->out, "Lost on lcore (%u): ", lc->lcore);
 		}
-		fprintf(v->out, "%s%" PRIu64 " %s", any ? ", " : "", losses[i].n, losses[i].what);
+		out_printf(v->out, "%s%" PRIu64 " %s", any ? ", " : "", losses[i].n, losses[i].what);
 		any = true;
 	}
 	if (any) {
-		putc('\n', v->out);
+		out_char(v->out, '\n');
 	}
 }
 
@@ -254,73 +341,36 @@ static void origin_print(const struct trace_view *v, const struct trace_snapshot
 	text_escape(name, sizeof(name), info->app_name, strlen(info->app_name));
 	text_escape(version, sizeof(version), info->app_version, strlen(info->app_version));
 	bool named = strncmp(version, name, strlen(name)) == 0;
-	fprintf(v->out, "Written by: %s%s%s, process %u (%s)\n", named ? "" : name, named ? "" : " ", version,
-		info->pid, writer_state_name(trace_reader_writer(v->r), info));
+	out_printf(v->out, "Written by: %s%s%s, process %u (%s)\n", named ? "" : name, named ? "" : " ",
+		   version, info->pid, writer_state_name(trace_reader_writer(v->r), info));
 	if (info->crash_tsc != 0) {
 		text_escape(thread, sizeof(thread), info->crash_thread, strlen(info->crash_thread));
-		time_format(v, v->opt->ticks ? info->crash_tsc : info->crash_tsc - v->base_tsc, time,
-			    sizeof(time));
-		fprintf(v->out, "Crashed: signal %d in thread %s (%u) at address 0x%" PRIx64 ", time %s\n",
-			info->crash_signal, thread, info->crash_tid, info->crash_address,
-			info->crash_tsc < v->base_tsc ? "unknown" : time);
+		time[time_format(v, v->opt->ticks ? info->crash_tsc : info->crash_tsc - v->base_tsc, time)] =
+			'\0';
+		out_printf(v->out, "Crashed: signal %d in thread %s (%u) at address 0x%" PRIx64 ", time %s\n",
+			   info->crash_signal, thread, info->crash_tid, info->crash_address,
+			   info->crash_tsc < v->base_tsc ? "unknown" : time);
 	}
 	uint64_t ns = trace_snapshot_realtime_ns(s, v->base_tsc);
 	if (ns != 0 && v->base_tsc != 0) {
 		time_of_day_format(ns, time, sizeof(time));
-		fprintf(v->out, "Time 0: %s.%09u\n", time, (unsigned)(ns % 1000000000u));
+		out_printf(v->out, "Time 0: %s.%09u\n", time, (unsigned)(ns % 1000000000u));
 	}
 }
 
 void text_header(const struct trace_view *v, const struct trace_snapshot *s)
 {
-	fprintf(v->out, "TSC Rate: %" PRIu64 "\n", s->tsc_rate);
+	out_printf(v->out, "TSC Rate: %" PRIu64 "\n", s->tsc_rate);
 	origin_print(v, s);
 	for (size_t i = 0; i < s->num_lcores; i++) {
-		fprintf(v->out, "Trace Size of lcore (%u): %" PRIu64 "\n", s->lcores[i].lcore,
-			s->lcores[i].num_entries);
+		out_printf(v->out, "Trace Size of lcore (%u): %" PRIu64 "\n", s->lcores[i].lcore,
+			   s->lcores[i].num_entries);
 	}
 	for (size_t i = 0; i < s->num_lcores; i++) {
 		text_lost(v, &s->lcores[i], NULL);
 	}
 	if (s->loss.no_slot > 0) {
-		fprintf(v->out, "Not recorded: %" PRIu64 " events of threads without a ring\n",
-			s->loss.no_slot);
-	}
-}
-
-void text_summary(const struct trace_view *v, const struct trace_dwell *rows, size_t n)
-{
-	uint8_t type = 0;
-	unsigned __int128 sum = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		const struct trace_tpoint *t = trace_reader_tpoint(v->r, rows[i].tpoint_id);
-		const uint64_t ticks[] = {rows[i].min, rows[i].median, rows[i].p99, rows[i].max,
-					  rows[i].total};
-		char time[32];
-		if (t->object_type != type) {
-			type = t->object_type;
-			char prefix = trace_reader_object_prefix(v->r, type);
-			fprintf(v->out, "%s%-24s %10s %12s %12s %12s %12s %14s %6s\n", i > 0 ? "\n" : "",
-				"time in state", "count", "min", "median", "p99", "max", "total", "share");
-			fprintf(v->out, "objects %c (type 0x%x), times in %s\n", prefix != 0 ? prefix : '?',
-				type, v->opt->ticks ? "ticks" : "microseconds");
-			sum = 0;
-			for (size_t k = i;
-			     k < n && trace_reader_tpoint(v->r, rows[k].tpoint_id)->object_type == type;
-			     k++) {
-				sum += rows[k].total;
-			}
-		}
-		fprintf(v->out, "%-24s %10" PRIu64, t->name, rows[i].count);
-		for (size_t k = 0; k < 5; k++) {
-			time_format(v, ticks[k], time, sizeof(time));
-			fprintf(v->out, " %*s", k == 4 ? 14 : 12, time);
-		}
-		unsigned permille = sum > 0 ? (unsigned)((unsigned __int128)rows[i].total * 1000 / sum) : 0;
-		fprintf(v->out, " %3u.%u%%\n", permille / 10, permille % 10);
-	}
-	if (n == 0) {
-		fputs("No object changed its state in these events.\n", v->out);
+		out_printf(v->out, "Not recorded: %" PRIu64 " events of threads without a ring\n",
+			   s->loss.no_slot);
 	}
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/varve-trace.h"
 
@@ -39,11 +40,15 @@ static const char usage_text[] =
 	"      --since TIME     not before TIME after the first event (a number with ns, us, ms or s)\n"
 	"      --until TIME     not after TIME after the first event\n"
 	"      --last TIME      the last TIME of the trace\n"
+	"      --age TIME       of objects that lived for TIME or longer\n"
+	"      --unfinished     of objects that never finished\n"
 	"\n"
 	"What to print:\n"
 	"  -j, --json           JSON\n"
 	"  -t, --ticks          TSC ticks instead of microseconds\n"
-	"      --summary        not the events but how long objects were in each state\n"
+	"      --summary        not the events but how long objects were in each state, and lived, by owner\n"
+	"      --by-owner       the same with each owner's states\n"
+	"      --slowest N      the N requests that took longest, each with all that was done for it\n"
 	"  -F, --follow         events as they are recorded, until interrupted or the process ends\n"
 	"      --from-start     with -F: begin with what the file holds already\n"
 	"  -h, --help           this text\n";
@@ -57,6 +62,10 @@ enum long_only {
 	OPT_UNTIL,
 	OPT_LAST,
 	OPT_SUMMARY,
+	OPT_BY_OWNER,
+	OPT_SLOWEST,
+	OPT_AGE,
+	OPT_UNFINISHED,
 	OPT_FROM_START,
 };
 
@@ -77,7 +86,11 @@ static const struct option long_options[] = {
 	{"last", required_argument, NULL, OPT_LAST},
 	{"json", no_argument, NULL, 'j'},
 	{"ticks", no_argument, NULL, 't'},
+	{"age", required_argument, NULL, OPT_AGE},
+	{"unfinished", no_argument, NULL, OPT_UNFINISHED},
 	{"summary", no_argument, NULL, OPT_SUMMARY},
+	{"by-owner", no_argument, NULL, OPT_BY_OWNER},
+	{"slowest", required_argument, NULL, OPT_SLOWEST},
 	{"follow", no_argument, NULL, 'F'},
 	{"from-start", no_argument, NULL, OPT_FROM_START},
 	{"help", no_argument, NULL, 'h'},
@@ -143,7 +156,7 @@ static bool time_parse(const char *option, const char *text, uint64_t *ns)
 
 static bool option_take(struct trace_options *opt, int c, char *arg)
 {
-	long n;
+	long n = -1;
 
 	switch (c) {
 	case 'f':
@@ -195,6 +208,21 @@ static bool option_take(struct trace_options *opt, int c, char *arg)
 		return opt->remove_dead = true;
 	case OPT_SUMMARY:
 		return opt->summary = true;
+	case OPT_BY_OWNER:
+		return opt->summary = opt->by_owner = true;
+	case OPT_UNFINISHED:
+		return opt->unfinished = true;
+	case OPT_AGE:
+		return time_parse("--age", arg, &opt->age_ns);
+	case OPT_SLOWEST:
+		if (!number_parse("--slowest", arg, 1000000, &n) || n == 0) {
+			if (n == 0) {
+				complain("--slowest: how many? 0 is none");
+			}
+			return false;
+		}
+		opt->slowest = (size_t)n;
+		return true;
 	default:
 		return false; /* getopt_long() has said what is wrong */
 	}
@@ -207,9 +235,13 @@ static bool options_agree(const struct trace_options *opt)
 
 	if ((opt->file != NULL) + (opt->pid >= 0) + (opt->instance >= 0) > 1) {
 		complain("-f, -p and -i each name a file; give one of them");
-	} else if (opt->follow && (opt->summary || opt->life_prefix != 0 || window)) {
-		complain("-F goes with neither --summary, --life, --since, --until nor --last: they need the "
-			 "whole trace");
+	} else if (opt->follow && (opt->summary || opt->slowest > 0 || opt->life_prefix != 0 || window ||
+				   opt->age_ns != 0 || opt->unfinished)) {
+		complain("-F goes with neither --summary, --slowest, --life, --age, --unfinished, --since, "
+			 "--until nor "
+			 "--last: they need the whole trace");
+	} else if (opt->summary && opt->slowest > 0) {
+		complain("--summary and --slowest are two views; give one of them");
 	} else if (opt->from_start && !opt->follow) {
 		complain("--from-start only means something with -F");
 	} else if (opt->last_ns != UINT64_MAX &&
@@ -223,93 +255,60 @@ static bool options_agree(const struct trace_options *opt)
 
 /* ---- A snapshot ---- */
 
-/* Leaves the events that were asked for. */
-static bool events_choose(const struct trace_view *v, struct trace_batch *b)
+static int summary_print(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+			 const bool *keep)
 {
-	const struct trace_options *opt = v->opt;
-	uint64_t first = v->base_tsc, last = b->num_events > 0 ? b->events[b->num_events - 1].tsc : 0,
-		 from = 0, to = UINT64_MAX;
-	bool *keep = calloc(b->num_events + 1, sizeof(*keep));
-	size_t kept = 0, start;
+	struct trace_report t;
 
-	if (keep == NULL) {
-		complain("out of memory");
-		return false;
-	}
-	if (opt->life_prefix != 0 &&
-	    trace_life_mark(v->r, b, opt->life_prefix, opt->life_index, keep, &start) != 0) {
-		complain("--life: no object %c%" PRIu64 " was created in this trace", opt->life_prefix,
-			 opt->life_index);
-		free(keep);
-		return false;
-	}
-	if (opt->since_ns != UINT64_MAX) {
-		uint64_t ticks = trace_ns_to_ticks(opt->since_ns, v->tsc_rate);
-		from = ticks > UINT64_MAX - first ? UINT64_MAX : first + ticks;
-	}
-	if (opt->until_ns != UINT64_MAX) {
-		uint64_t ticks = trace_ns_to_ticks(opt->until_ns, v->tsc_rate);
-		to = ticks > UINT64_MAX - first ? UINT64_MAX : first + ticks;
-	}
-	if (opt->last_ns != UINT64_MAX) {
-		uint64_t ticks = trace_ns_to_ticks(opt->last_ns, v->tsc_rate);
-		from = ticks < last ? last - ticks : 0;
-	}
-	for (size_t i = 0; i < b->num_events; i++) {
-		const struct trace_event *e = &b->events[i];
-		if ((opt->life_prefix == 0 || keep[i]) && e->tsc >= from && e->tsc <= to &&
-		    filter_match(&opt->filter, v->r, e)) {
-			b->events[kept++] = *e;
-		}
-	}
-	b->num_events = kept;
-	free(keep);
-	return true;
-}
-
-static int summary_print(struct trace_view *v, const struct trace_snapshot *s)
-{
-	struct trace_dwell *rows;
-	size_t n;
-
-	if (trace_summary_make(v->r, &s->batch, &rows, &n) != 0) {
+	if (trace_report_make(v->r, &s->batch, l, keep, &t) != 0) {
 		complain("out of memory");
 		return 1;
 	}
 	if (v->opt->json) {
-		json_summary(v, s, rows, n);
+		json_report(v, s, &t, l);
 	} else {
 		text_header(v, s);
-		text_summary(v, rows, n);
+		text_report(v, &t, l);
 	}
-	free(rows);
+	trace_report_clear(&t);
 	return 0;
 }
 
 /* The owner column is as wide as the longest description that occurs. */
-static void owner_width_find(struct trace_view *v, const struct trace_batch *b)
+static void owner_width_find(struct trace_view *v, const struct trace_batch *b, const bool *keep)
 {
+	static bool seen[UINT16_MAX + 1];
+
 	for (size_t i = 0; i < b->num_events; i++) {
-		const char *owner = trace_reader_owner(v->r, b->events[i].owner_id, b->events[i].tsc);
-		int n = owner != NULL ? (int)strlen(owner) : 0;
-		v->owner_width = n > v->owner_width ? n : v->owner_width;
+		const struct trace_event *e = &b->events[i];
+		if (e->owner_id != 0 && !seen[e->owner_id] && (keep == NULL || keep[i])) {
+			int n = (int)owner_printed(v, e->owner_id, e->tsc)->text_length;
+			seen[e->owner_id] = n > 0;
+			v->owner_width = n > v->owner_width ? n : v->owner_width;
+		}
 	}
 }
 
-static void events_print(struct trace_view *v, const struct trace_snapshot *s)
+static void events_print(struct trace_view *v, const struct trace_snapshot *s, const bool *keep)
 {
 	if (v->opt->json) {
 		json_begin(v, s);
-		for (size_t i = 0; i < s->batch.num_events; i++) {
-			json_event(v, &s->batch, &s->batch.events[i]);
-		}
-		json_end(v);
-		return;
+	} else {
+		owner_width_find(v, &s->batch, keep);
+		text_header(v, s);
 	}
-	owner_width_find(v, &s->batch);
-	text_header(v, s);
 	for (size_t i = 0; i < s->batch.num_events; i++) {
-		text_event(v, &s->batch, &s->batch.events[i]);
+		if (keep != NULL && !keep[i]) {
+			continue;
+		}
+		if (v->opt->json) {
+			json_event(v, &s->batch, &s->batch.events[i]);
+		} else {
+			text_event(v, &s->batch, &s->batch.events[i]);
+		}
+	}
+	if (v->opt->json) {
+		json_end(v);
 	}
 }
 
@@ -326,11 +325,45 @@ static void problems_print(const struct trace_reader *r, size_t from)
 	}
 }
 
+static int view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+		    const bool *keep)
+{
+	if (v->opt->slowest > 0) {
+		return slowest_run(v, s, l, keep);
+	}
+	if (v->opt->summary) {
+		return summary_print(v, s, l, keep);
+	}
+	events_print(v, s, keep);
+	return 0;
+}
+
+static int snapshot_show(struct trace_view *v, const struct trace_snapshot *s)
+{
+	const struct trace_options *opt = v->opt;
+	struct trace_lives lives = {0};
+	bool *keep = NULL;
+	int status = 1;
+
+	if ((opt->summary || opt->slowest > 0 || opt->age_ns != 0 || opt->unfinished) &&
+	    trace_lives_make(v->r, &s->batch, &lives) != 0) {
+		complain("out of memory");
+		return 1;
+	}
+	if (events_are_chosen(opt) && (keep = calloc(s->batch.num_events + 1, sizeof(*keep))) == NULL) {
+		complain("out of memory");
+	} else if (keep == NULL || events_mark(v, &s->batch, &lives, keep)) {
+		status = view_run(v, s, &lives, keep);
+	}
+	free(keep);
+	trace_lives_clear(&lives);
+	return status;
+}
+
 static int snapshot_run(struct trace_view *v)
 {
 	struct trace_snapshot *s;
 	struct trace_error err;
-	int status = 1;
 
 	if (trace_snapshot_take(v->r, v->opt->lcore, &s, &err) != 0) {
 		complain("%s", err.text);
@@ -338,14 +371,7 @@ static int snapshot_run(struct trace_view *v)
 	}
 	problems_print(v->r, 0);
 	v->base_tsc = s->first_tsc;
-	if (events_choose(v, &s->batch)) {
-		status = 0;
-		if (v->opt->summary) {
-			status = summary_print(v, s);
-		} else {
-			events_print(v, s);
-		}
-	}
+	int status = snapshot_show(v, s);
 	trace_snapshot_free(s);
 	return status;
 }
@@ -386,7 +412,8 @@ int main(int argc, char **argv)
 	if (opt.remove_dead) {
 		return files_remove_dead(&opt);
 	}
-	struct trace_view v = {.opt = &opt, .out = stdout};
+	static struct out out = {.fd = STDOUT_FILENO};
+	struct trace_view v = {.opt = &opt, .out = &out};
 	if (!file_choose(&opt, path, sizeof(path))) {
 		return 1;
 	}
@@ -395,15 +422,15 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	v.tsc_rate = trace_reader_tsc_rate(v.r);
-	static char buffer[1 << 16];
-	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 	if (opt.follow) {
 		problems_print(v.r, 0);
 	}
 	int status = opt.follow ? follow_run(&v) : snapshot_run(&v);
+	owners_free(&v);
 	trace_reader_close(v.r);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		complain("writing failed: %s", strerror(errno));
+	out_flush(&out);
+	if (out.error != 0) {
+		complain("writing failed: %s", strerror(out.error));
 		status = 1;
 	}
 	return status;

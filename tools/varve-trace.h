@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "tools/varve-trace-out.h"
 #include "trace/reader.h"
 
 enum { TRACE_MAX_FILTERS = 64 };
@@ -43,11 +44,20 @@ struct trace_options {
 	const char *dir, *name, *file;
 	long pid, instance; /* -1: not given */
 	int lcore;
-	bool ticks, json, follow, from_start, list, remove_dead, summary;
+	bool ticks, json, follow, from_start, list, remove_dead, summary, by_owner, unfinished;
+	size_t slowest;                       /* 0: not given */
+	uint64_t age_ns;                      /* 0: not given */
 	uint64_t since_ns, until_ns, last_ns; /* UINT64_MAX: not given */
 	char life_prefix;                     /* 0: not given */
 	uint64_t life_index;
 	struct filter filter;
+};
+
+/* An owner's description as it is printed. */
+struct printed_owner {
+	char *name; /* as in the file; NULL: no owner */
+	char *text, *json;
+	size_t text_length, json_length;
 };
 
 /* What a printer needs. */
@@ -57,22 +67,28 @@ struct trace_view {
 	uint64_t tsc_rate;
 	uint64_t base_tsc; /* time 0 of the printed times */
 	int owner_width;
-	FILE *out;
-	bool any; /* an entry was printed: JSON needs a comma */
+	struct out *out;
+	struct printed_owner *owners; /* by id, made as they occur; owners_free() */
+	bool any;                     /* an entry was printed: JSON needs a comma */
 };
 
-/* The "poller" of an event, "t262": its owner's type and id; false if its tracepoint has no owner type with a
- * letter. */
-bool event_poller(struct trace_reader *r, const struct trace_event *e, char *to, size_t size);
-/* "r12"; size at least 24. */
-void object_id_format(struct trace_reader *r, uint8_t type, uint64_t index, char *to, size_t size);
+/* The "poller" of an event, "t262": its owner's type and id. Into OUT_NUMBER_MAX bytes, not terminated; the number of
+ * characters, 0 if its tracepoint has no owner type with a letter. */
+size_t event_poller(struct trace_reader *r, const struct trace_event *e, char *to);
+/* "r12", likewise. */
+size_t object_id_format(const struct trace_reader *r, uint8_t type, uint64_t index, char *to);
+/* The owner of an event; empty texts if it has none that is known. Ends the program when memory does. */
+const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uint64_t tsc);
+void owners_free(struct trace_view *v);
 /* How many bytes the UTF-8 character at s has, or 0 if there is none or it is a control character. */
 size_t utf8_char_length(const unsigned char *s, size_t n);
 /* Copies a text from the file so that a terminal may see it: what is not printable becomes \xNN. */
 void text_escape(char *to, size_t size, const char *from, size_t length);
-/* Microseconds with three decimals, or ticks if -t. */
-void time_format(const struct trace_view *v, uint64_t ticks, char *to, size_t size);
-
+/* Quotes included; `to` has 6 * length + 2 bytes; the number of characters. */
+size_t json_escape(char *to, const char *text, size_t length);
+/* Microseconds with three decimals, or ticks if -t: into OUT_NUMBER_MAX bytes, not terminated; the number of characters. */
+size_t time_format(const struct trace_view *v, uint64_t ticks, char *to);
+void time_print(const struct trace_view *v, uint64_t ticks, int width);
 /* A time since 1970 as local date and time, without fractions; size at least 20. */
 void time_of_day_format(uint64_t ns, char *to, size_t size);
 /* running, stopped, crashed, or gone: killed, or the file is a copy of a running one's. */
@@ -80,16 +96,35 @@ const char *writer_state_name(enum trace_writer writer, const struct trace_file_
 
 void text_header(const struct trace_view *v, const struct trace_snapshot *s);
 void text_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e);
-void text_summary(const struct trace_view *v, const struct trace_dwell *rows, size_t n);
 /* One line on what a ring lost, if anything; `before` (or NULL) holds the counters of the last report. */
 void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const struct trace_lcore *before);
+
+/* Pieces of JSON */
+void json_string(struct out *out, const char *text, size_t length);
+void json_text(struct out *out, const char *text);
+void json_member(struct out *out, const char *key, uint64_t value); /* with a comma in front */
+void json_object_id(const struct trace_view *v, uint8_t type, uint64_t index);
 
 /* s may be NULL (following). */
 void json_begin(struct trace_view *v, const struct trace_snapshot *s);
 void json_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e);
 void json_end(struct trace_view *v);
-void json_summary(struct trace_view *v, const struct trace_snapshot *s, const struct trace_dwell *rows,
-		  size_t n);
+/* What comes before the entries, from the opening brace on. */
+void json_preamble(struct trace_view *v, const struct trace_snapshot *s);
+
+/* --summary */
+void text_report(struct trace_view *v, const struct trace_report *t, const struct trace_lives *l);
+void json_report(struct trace_view *v, const struct trace_snapshot *s, const struct trace_report *t,
+		 const struct trace_lives *l);
+/* --slowest; keep may be NULL. The exit status. */
+int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+		const bool *keep);
+
+/* Whether not all events are wanted. */
+bool events_are_chosen(const struct trace_options *opt);
+/* Sets keep[] for those that are; false, with a message printed, if an option names what is not there. */
+bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
+		 bool *keep);
 
 /* -F; the exit status. */
 int follow_run(struct trace_view *v);

@@ -31,6 +31,7 @@
 #define TRACE_READER_MAX_ENTRIES (1u << 24)
 #define TRACE_NO_OBJECT          UINT64_MAX
 #define TRACE_NO_TIME            UINT64_MAX
+#define TRACE_NO_LIFE            UINT32_MAX
 
 struct trace_error {
 	char text[320];
@@ -64,6 +65,8 @@ struct trace_tpoint {
 	uint8_t owner_type;  /* 0: none */
 	uint8_t object_type; /* 0: none */
 	bool new_object;     /* the event begins an object's life */
+	bool lost_mark;  /* in a capture: stands for entries that were lost, their number is the argument */
+	bool end_object; /* the event ends it, going by its name: ..._DONE, _COMPLETE, _COMPLETED, _END */
 	uint8_t num_args;
 	uint8_t num_related;
 	uint16_t arg_bytes; /* of all arguments */
@@ -103,6 +106,8 @@ uint64_t trace_ns_to_ticks(uint64_t ns, uint64_t tsc_rate);
 const struct trace_tpoint *trace_reader_tpoint(const struct trace_reader *r, unsigned id);
 /* Ids are below this. */
 unsigned trace_reader_num_tpoints(const struct trace_reader *r);
+/* Lcores (numbers of rings) are below this. */
+unsigned trace_reader_num_lcores(const struct trace_reader *r);
 /* The mask of enabled tracepoints of a group as the file had it when it was opened; 0 for an unknown group.
  */
 uint64_t trace_reader_tpoint_mask(const struct trace_reader *r, unsigned group);
@@ -128,6 +133,9 @@ struct trace_event {
 	uint64_t state_ticks;   /* since the object's previous event; TRACE_NO_TIME for its first one, or if
 				   events are missing */
 	uint64_t related_index; /* of the parent object, or TRACE_NO_OBJECT */
+	uint32_t life; /* of the object: counted over all types, also for objects created before the trace;
+				* TRACE_NO_LIFE without an object */
+	uint32_t related_life; /* of the parent, or TRACE_NO_LIFE */
 	uint32_t size;
 	uint32_t lcore;       /* number of the ring */
 	uint32_t args;        /* where the argument bytes are, in the batch's `arg_bytes` */
@@ -177,6 +185,8 @@ struct trace_lcore {
 	uint64_t cut;     /* a continuation is missing */
 	uint64_t unknown; /* of an undefined tracepoint */
 	uint64_t cleared; /* from before the last clear */
+	/* In a capture: entries that the process recorded and the capture did not get. */
+	uint64_t missed;
 };
 
 struct trace_snapshot {
@@ -228,18 +238,80 @@ void trace_follow_stop(struct trace_follow *f);
 
 /* ---- Analysis of a batch ---- */
 
-/* How long objects stayed in the state that one tracepoint begins, over a batch. Objects still in the state
- * are not in it. */
+/* One object's life, as far as the batch has it. Lives are numbered as in struct trace_event. */
+struct trace_life {
+	uint64_t value; /* the object's value (its address) */
+	uint64_t index; /* r12: 12; TRACE_NO_OBJECT if it was created before the batch */
+	uint64_t start; /* tsc of its creation, or of its first event here */
+	uint64_t last;  /* tsc of its last event */
+	uint64_t
+		slowest_ticks; /* the longest time between two of its events; for an unfinished object also the time since
+				   the last one */
+	uint32_t first_event, last_event; /* in the batch */
+	uint32_t parent;                  /* the object that it was created for, or TRACE_NO_LIFE */
+	uint32_t first_child, next_sibling;
+	uint16_t owner_id; /* its own, or its parent's */
+	uint16_t last_tpoint;
+	uint16_t slowest_tpoint; /* the state that slowest_ticks measures: the event that began it */
+	uint8_t type;
+	bool ended;      /* its last event is one that ends such objects */
+	bool superseded; /* another object took its value, so that it has certainly ended */
+};
+
+struct trace_lives {
+	struct trace_life *lives;
+	size_t num_lives;
+	uint32_t *next_event; /* per event of the batch: the next one of the same object, or UINT32_MAX */
+	uint64_t
+		end_tsc; /* of the last event of all: until when unfinished objects are known to have waited */
+};
+
+/* The batch must be a whole snapshot's. Errors: -ENOMEM. */
+int trace_lives_make(const struct trace_reader *r, const struct trace_batch *b, struct trace_lives *out);
+void trace_lives_clear(struct trace_lives *l);
+/* Created within the batch, and neither ended nor superseded. */
+bool trace_life_is_unfinished(const struct trace_life *life);
+/* How long it lived, up to the end of the batch if it is unfinished. */
+uint64_t trace_life_ticks(const struct trace_lives *l, const struct trace_life *life);
+/* The topmost ancestor. */
+uint32_t trace_life_root(const struct trace_lives *l, uint32_t n);
+/* Where an object's time went: from its longest state down into the object that was at work during most of it, and so
+ * on. The life whose state (slowest_tpoint) is to blame. */
+uint32_t trace_life_culprit(const struct trace_lives *l, uint32_t n);
+
+/* How long objects stayed in the state that one tracepoint begins, over a batch (objects still in the state are not in
+ * it); or how long whole lives were. Times in ticks, percentiles by nearest rank. */
 struct trace_dwell {
-	uint16_t tpoint_id;
+	uint16_t tpoint_id; /* the state; of whole lives 0 */
+	uint16_t owner_id;  /* in tables by owner */
+	uint8_t object_type;
 	uint64_t count;
-	uint64_t min, median, p99, max, total; /* ticks; nearest-rank percentiles */
+	uint64_t min, median, p90, p99, p999, max, total;
 };
 
 /* One row per state, ordered by object type and tracepoint id; the array is the caller's, free() it.
  * Rows of object type 0 do not occur. Errors: -ENOMEM. */
 int trace_summary_make(const struct trace_reader *r, const struct trace_batch *b, struct trace_dwell **rows,
 		       size_t *num_rows);
+
+enum trace_report_table {
+	TRACE_BY_STATE,       /* ordered by object type and tracepoint id */
+	TRACE_BY_OWNER_STATE, /* by owner, object type and tracepoint id */
+	TRACE_BY_TYPE,        /* whole lives of finished objects, by object type */
+	TRACE_BY_OWNER_TYPE,  /* by owner and object type */
+	TRACE_NUM_TABLES,
+};
+
+struct trace_report {
+	struct trace_dwell *rows[TRACE_NUM_TABLES];
+	size_t num_rows[TRACE_NUM_TABLES];
+};
+
+/* All tables at once, over the events with keep[i] (all if NULL): a state counts when the event that ends it is
+ * kept, a life when its last event is. Errors: -ENOMEM. */
+int trace_report_make(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
+		      const bool *keep, struct trace_report *out);
+void trace_report_clear(struct trace_report *t);
 
 /* Marks, in keep[num_events], the events of an object and of all that is related to it: its parents, and
  * everything done on behalf of the topmost of them. prefix and index are those of its id ('r', 12). *start

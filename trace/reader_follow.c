@@ -179,7 +179,7 @@ int trace_follow_next(struct trace_follow *f, bool last, const struct trace_batc
 	if (news && (rc = trace_merge_runs(&f->held.b, f->ends, runs)) != 0) {
 		return rc;
 	}
-	f->held.max_events = news ? f->held.b.num_events + 1 : f->held.max_events;
+	f->held.max_events = news ? f->held.b.num_events : f->held.max_events; /* merging may reallocate */
 	if (news && trace_owners_load(f->r) != 0) {
 		trace_problem(f->r, "section OWNER cannot be read");
 	}

@@ -92,6 +92,10 @@ struct trace_stretch {
 };
 void trace_stretch_free(struct trace_stretch *s);
 
+/* malloc() for arrays that may be large: those are in huge pages where the kernel gives them, which spares most of the time that
+ * page faults take. */
+void *trace_large_alloc(size_t count, size_t size);
+
 /* reader_ring.c */
 int trace_history_next(const struct trace_reader *r, const struct trace_history *h, uint64_t *next);
 /* Copies the slots of entries number `from` and up, at most a ring's length of them. */
@@ -110,12 +114,19 @@ int trace_stretch_decode(const struct trace_reader *r, const struct trace_histor
 int trace_merge_runs(struct trace_batch *b, const size_t *ends, size_t num_runs);
 
 /* reader_objects.c: numbers objects and finds relations, event after event. */
+struct trace_object;
 struct trace_objects {
-	void *by_value; /* tsearch tree of struct trace_object, by type and value */
+	struct trace_object *table; /* open addressing, by type and value */
+	size_t room, used;          /* room is 0 or a power of two */
+	uint64_t seed;              /* so that no file can be made whose values collide */
 	uint64_t created[TRACE_NUM_TYPES];
+	uint32_t num_lives;
 };
 int trace_objects_track(struct trace_objects *o, const struct trace_reader *r, const struct trace_batch *b,
 			struct trace_event *e);
+/* Makes `life` the latest life of a value; *before gets the one until now, if any. Errors: -ENOMEM. */
+int trace_objects_replace(struct trace_objects *o, uint8_t type, uint64_t value, uint32_t life,
+			  uint32_t *before);
 void trace_objects_clear(struct trace_objects *o);
 
 /* reader_snapshot.c, for following too */

@@ -37,8 +37,17 @@ int trace_merge_runs(struct trace_batch *b, const size_t *ends, size_t num_runs)
 {
 	size_t n = 0, begin = 0, out = 0;
 	struct run *heap = malloc((num_runs + 1) * sizeof(*heap));
-	struct trace_event *merged = malloc((b->num_events + 1) * sizeof(*merged));
+	struct trace_event *merged = trace_large_alloc(b->num_events + 1, sizeof(*merged));
 
+	for (size_t k = 0; k < num_runs; k++) {
+		n += ends[k] > (k > 0 ? ends[k - 1] : 0);
+	}
+	if (n <= 1) { /* in order already */
+		free(heap);
+		free(merged);
+		return 0;
+	}
+	n = 0;
 	if (heap == NULL || merged == NULL) {
 		free(heap);
 		free(merged);

@@ -4,8 +4,28 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "trace/reader_internal.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+void *trace_large_alloc(size_t count, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE) {
+		return NULL;
+	}
+	if (bytes < 2 * HUGE_PAGE) {
+		return malloc(bytes);
+	}
+	void *p = aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+	if (p != NULL) {
+		madvise(p, bytes, MADV_HUGEPAGE); /* a wish */
+	}
+	return p;
+}
 
 /* ---- Copying ---- */
 
@@ -34,9 +54,9 @@ static int stretch_reserve(struct trace_stretch *s, size_t count)
 		return 0;
 	}
 	trace_stretch_free(s);
-	s->entries = malloc(count * sizeof(s->entries[0]));
-	s->stamps = malloc(count * sizeof(s->stamps[0]));
-	s->accepted = malloc(count * sizeof(s->accepted[0]));
+	s->entries = trace_large_alloc(count, sizeof(s->entries[0]));
+	s->stamps = trace_large_alloc(count, sizeof(s->stamps[0]));
+	s->accepted = trace_large_alloc(count, sizeof(s->accepted[0]));
 	if (s->entries == NULL || s->stamps == NULL || s->accepted == NULL) {
 		trace_stretch_free(s);
 		return -ENOMEM;
@@ -261,10 +281,14 @@ int trace_batch_reserve(struct trace_growing_batch *g, size_t events, size_t arg
 
 	if (want > g->max_events) {
 		size_t n = want < 2 * g->max_events ? 2 * g->max_events : want;
-		void *p = realloc(g->b.events, n * sizeof(g->b.events[0]));
+		void *p = trace_large_alloc(n, sizeof(g->b.events[0]));
 		if (p == NULL) {
 			return -ENOMEM;
 		}
+		if (g->b.num_events > 0) {
+			memcpy(p, g->b.events, g->b.num_events * sizeof(g->b.events[0]));
+		}
+		free(g->b.events);
 		g->b.events = p;
 		g->max_events = n;
 	}
@@ -350,6 +374,8 @@ static void event_append(const struct trace_history *h, const struct trace_stret
 		.object_index = TRACE_NO_OBJECT,
 		.state_ticks = TRACE_NO_TIME,
 		.related_index = TRACE_NO_OBJECT,
+		.life = TRACE_NO_LIFE,
+		.related_life = TRACE_NO_LIFE,
 		.size = e->size,
 		.lcore = h->lcore,
 		.args = (uint32_t)b->num_arg_bytes,
@@ -399,6 +425,12 @@ int trace_stretch_decode(const struct trace_reader *r, const struct trace_histor
 		if (left_out != NULL) {
 			(*left_out)++;
 			continue;
+		}
+		if (t->lost_mark) {
+			uint64_t lost;
+			memcpy(&lost, e->args, sizeof(lost));
+			lc->missed = lc->missed + lost < lost ? UINT64_MAX : lc->missed + lost;
+			++*gaps;
 		}
 		event_append(h, s, at, t, *gaps, &out->b);
 		lc->events++;

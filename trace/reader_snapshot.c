@@ -146,8 +146,14 @@ static int rings_copy(struct trace_reader *r, size_t first, size_t n, struct tra
 		      struct trace_growing_batch *g, size_t *ends)
 {
 	struct trace_stretch stretch = {0};
+	size_t entries = 0;
 	int rc = 0;
 
+	/* Once for all rings; what they do not fill is never touched, and so takes no memory. */
+	for (size_t i = 0; i < n; i++) {
+		entries += r->histories[first + i].readable;
+	}
+	trace_batch_reserve(g, entries, 0);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct trace_history *h = &r->histories[first + i];
 		struct trace_lcore *lc = &s->lcores[i];

@@ -1,106 +1,235 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How long objects stay in each state: the time from the event that begins the state to the object's next
- * event. */
+/* How long objects stay in each state, and live: tables of percentiles, by state and by owner. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace/reader_internal.h"
 
-static int ticks_compare(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
+/* One measured time. */
+struct sample {
+	uint64_t ticks;
+	uint16_t tpoint, owner;
+	uint8_t type;
+};
 
-	return (*x > *y) - (*x < *y);
+struct samples {
+	struct sample *s, *room; /* `room` is as large, for sorting */
+	size_t n;
+};
+
+/* ---- Sorting ---- */
+
+enum sort_key { KEY_TICKS, KEY_TPOINT, KEY_TYPE, KEY_OWNER };
+
+static inline uint64_t key_of(const struct sample *s, enum sort_key key)
+{
+	return key == KEY_TICKS    ? s->ticks
+	       : key == KEY_TPOINT ? s->tpoint
+	       : key == KEY_TYPE   ? s->type
+				   : s->owner;
 }
 
-/* The nearest-rank percentile of n > 0 sorted values. */
-static uint64_t percentile(const uint64_t *sorted, size_t n, unsigned percent)
+/* Sorts by one key and leaves equal ones as they are: 11 bits at a time, from the lowest that differ anywhere. Durations are
+ * small numbers and the other keys smaller, so there are few passes, each linear. */
+static inline __attribute__((always_inline)) void samples_sort(struct samples *a, enum sort_key key)
 {
-	size_t rank = (n * percent + 99) / 100;
+	uint64_t differ = 0;
 
-	return sorted[rank > 0 ? rank - 1 : 0];
+	for (size_t i = 1; i < a->n; i++) {
+		differ |= key_of(&a->s[i], key) ^ key_of(&a->s[0], key);
+	}
+	for (unsigned shift = 0; shift < 64; shift += 11) {
+		size_t at[2049] = {0};
+		if ((differ >> shift & 2047) == 0) {
+			continue;
+		}
+		for (size_t i = 0; i < a->n; i++) {
+			at[(key_of(&a->s[i], key) >> shift & 2047) + 1]++;
+		}
+		for (unsigned k = 1; k < 2048; k++) {
+			at[k] += at[k - 1];
+		}
+		for (size_t i = 0; i < a->n; i++) {
+			a->room[at[key_of(&a->s[i], key) >> shift & 2047]++] = a->s[i];
+		}
+		struct sample *sorted = a->room;
+		a->room = a->s;
+		a->s = sorted;
+	}
 }
 
-static struct trace_dwell dwell_of(uint16_t tpoint_id, uint64_t *ticks, size_t n)
-{
-	struct trace_dwell d = {.tpoint_id = tpoint_id, .count = n};
+/* ---- Rows ---- */
 
-	qsort(ticks, n, sizeof(ticks[0]), ticks_compare);
-	d.min = ticks[0];
-	d.median = percentile(ticks, n, 50);
-	d.p99 = percentile(ticks, n, 99);
-	d.max = ticks[n - 1];
+/* The nearest-rank quantile of n > 0 sorted values, in thousandths. */
+static uint64_t quantile(const struct sample *sorted, size_t n, unsigned permille)
+{
+	size_t rank = (n * permille + 999) / 1000;
+
+	return sorted[rank > 0 ? rank - 1 : 0].ticks;
+}
+
+static struct trace_dwell row_of(const struct sample *sorted, size_t n, bool by_owner)
+{
+	struct trace_dwell d = {
+		.tpoint_id = sorted[0].tpoint,
+		.owner_id = by_owner ? sorted[0].owner : 0,
+		.object_type = sorted[0].type,
+		.count = n,
+		.min = sorted[0].ticks,
+		.median = quantile(sorted, n, 500),
+		.p90 = quantile(sorted, n, 900),
+		.p99 = quantile(sorted, n, 990),
+		.p999 = quantile(sorted, n, 999),
+		.max = sorted[n - 1].ticks,
+	};
+
 	for (size_t i = 0; i < n; i++) {
-		d.total = d.total + ticks[i] < d.total ? UINT64_MAX : d.total + ticks[i];
+		d.total = d.total + sorted[i].ticks < d.total ? UINT64_MAX : d.total + sorted[i].ticks;
 	}
 	return d;
 }
 
-/* The state that an event ends, or NULL if it does not tell how long that was. */
-static const struct trace_tpoint *ended_state(const struct trace_reader *r, const struct trace_event *e)
+static bool same_row(const struct sample *a, const struct sample *b, bool by_owner)
 {
-	return e->state_ticks == TRACE_NO_TIME ? NULL : trace_reader_tpoint(r, e->prev_tpoint);
+	return a->type == b->type && a->tpoint == b->tpoint && (!by_owner || a->owner == b->owner);
 }
 
-/* Sorts the durations by tracepoint: those of tracepoint t are at [ends[t] - counts[t], ends[t]). */
-static void durations_collect(const struct trace_reader *r, const struct trace_batch *b, uint64_t *ticks,
-			      size_t *counts, size_t *ends)
+/* One row for each run of samples that belong together. */
+static int rows_make(const struct samples *a, bool by_owner, struct trace_dwell **rows, size_t *num_rows)
 {
-	size_t sum = 0;
+	size_t n = 0, end;
 
-	for (size_t i = 0; i < b->num_events; i++) {
-		const struct trace_tpoint *t = ended_state(r, &b->events[i]);
-		if (t != NULL) {
-			counts[t->id]++;
+	for (size_t i = 0; i < a->n; i++) {
+		n += i == 0 || !same_row(&a->s[i - 1], &a->s[i], by_owner);
+	}
+	*rows = malloc((n + 1) * sizeof(**rows));
+	if (*rows == NULL) {
+		return -ENOMEM;
+	}
+	*num_rows = 0;
+	for (size_t i = 0; i < a->n; i = end) {
+		for (end = i + 1; end < a->n && same_row(&a->s[i], &a->s[end], by_owner); end++) {
 		}
+		(*rows)[(*num_rows)++] = row_of(&a->s[i], end - i, by_owner);
 	}
-	for (size_t id = 0; id < trace_reader_num_tpoints(r); id++) {
-		ends[id] = sum;
-		sum += counts[id];
-	}
-	for (size_t i = 0; i < b->num_events; i++) {
-		const struct trace_tpoint *t = ended_state(r, &b->events[i]);
-		if (t != NULL) {
-			ticks[ends[t->id]++] = b->events[i].state_ticks;
-		}
-	}
+	return 0;
 }
 
-static size_t rows_make(const struct trace_reader *r, uint64_t *ticks, const size_t *counts,
-			const size_t *ends, struct trace_dwell *rows)
-{
-	size_t n = 0;
+/* ---- Samples ---- */
 
-	for (unsigned type = 1; type < TRACE_NUM_TYPES; type++) {
-		for (unsigned id = 0; id < trace_reader_num_tpoints(r); id++) {
-			const struct trace_tpoint *t = trace_reader_tpoint(r, id);
-			if (counts[id] > 0 && t->object_type == type) {
-				rows[n++] = dwell_of((uint16_t)id, ticks + ends[id] - counts[id], counts[id]);
-			}
+static int samples_reserve(struct samples *a, size_t max)
+{
+	a->s = trace_large_alloc(max + 1, sizeof(a->s[0]));
+	a->room = trace_large_alloc(max + 1, sizeof(a->s[0]));
+	a->n = 0;
+	return a->s == NULL || a->room == NULL ? -ENOMEM : 0;
+}
+
+static void samples_clear(struct samples *a)
+{
+	free(a->s);
+	free(a->room);
+	*a = (struct samples){0};
+}
+
+static int states_collect(const struct trace_reader *r, const struct trace_batch *b,
+			  const struct trace_lives *l, const bool *keep, struct samples *a)
+{
+	if (samples_reserve(a, b->num_events) != 0) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < b->num_events; i++) {
+		const struct trace_event *e = &b->events[i];
+		if (e->state_ticks == TRACE_NO_TIME || (keep != NULL && !keep[i])) {
+			continue;
+		}
+		const struct trace_tpoint *t = trace_reader_tpoint(r, e->prev_tpoint);
+		if (t != NULL && t->object_type != 0) {
+			uint16_t owner =
+				l != NULL && e->life != TRACE_NO_LIFE ? l->lives[e->life].owner_id : 0;
+			a->s[a->n++] = (struct sample){e->state_ticks, t->id, owner, t->object_type};
 		}
 	}
-	return n;
+	return 0;
+}
+
+static int lives_collect(const struct trace_lives *l, const bool *keep, struct samples *a)
+{
+	if (samples_reserve(a, l->num_lives) != 0) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < l->num_lives; i++) {
+		const struct trace_life *life = &l->lives[i];
+		if (life->type != 0 && life->index != TRACE_NO_OBJECT && life->ended &&
+		    (keep == NULL || keep[life->last_event])) {
+			a->s[a->n++] =
+				(struct sample){life->last - life->start, 0, life->owner_id, life->type};
+		}
+	}
+	return 0;
 }
 
 int trace_summary_make(const struct trace_reader *r, const struct trace_batch *b, struct trace_dwell **rows,
 		       size_t *num_rows)
 {
-	unsigned n = trace_reader_num_tpoints(r);
-	uint64_t *ticks = malloc((b->num_events + 1) * sizeof(*ticks));
-	size_t *counts = calloc(n, sizeof(*counts)), *ends = calloc(n, sizeof(*ends));
-	int rc = -ENOMEM;
+	struct samples a = {0};
+	int rc = states_collect(r, b, NULL, NULL, &a);
 
-	*rows = malloc(n * sizeof(**rows));
-	if (ticks != NULL && counts != NULL && ends != NULL && *rows != NULL) {
-		durations_collect(r, b, ticks, counts, ends);
-		*num_rows = rows_make(r, ticks, counts, ends, *rows);
-		rc = 0;
-	} else {
-		free(*rows);
-		*rows = NULL;
+	*rows = NULL;
+	if (rc == 0) {
+		samples_sort(&a, KEY_TICKS);
+		samples_sort(&a, KEY_TPOINT);
+		samples_sort(&a, KEY_TYPE);
+		rc = rows_make(&a, false, rows, num_rows);
 	}
-	free(ticks);
-	free(counts);
-	free(ends);
+	samples_clear(&a);
 	return rc;
+}
+
+/* Both tables of one kind: each order builds on the one before. */
+static int tables_make(struct samples *a, struct trace_report *out, enum trace_report_table all,
+		       enum trace_report_table by_owner)
+{
+	samples_sort(a, KEY_TICKS);
+	samples_sort(a, KEY_TPOINT);
+	samples_sort(a, KEY_TYPE);
+	int rc = rows_make(a, false, &out->rows[all], &out->num_rows[all]);
+	if (rc == 0) {
+		samples_sort(a, KEY_OWNER);
+		rc = rows_make(a, true, &out->rows[by_owner], &out->num_rows[by_owner]);
+	}
+	return rc;
+}
+
+int trace_report_make(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
+		      const bool *keep, struct trace_report *out)
+{
+	struct samples a = {0};
+
+	*out = (struct trace_report){0};
+	int rc = states_collect(r, b, l, keep, &a);
+	if (rc == 0) {
+		rc = tables_make(&a, out, TRACE_BY_STATE, TRACE_BY_OWNER_STATE);
+	}
+	samples_clear(&a);
+	if (rc == 0) {
+		rc = lives_collect(l, keep, &a);
+	}
+	if (rc == 0) {
+		rc = tables_make(&a, out, TRACE_BY_TYPE, TRACE_BY_OWNER_TYPE);
+	}
+	samples_clear(&a);
+	if (rc != 0) {
+		trace_report_clear(out);
+	}
+	return rc;
+}
+
+void trace_report_clear(struct trace_report *t)
+{
+	for (int i = 0; i < TRACE_NUM_TABLES; i++) {
+		free(t->rows[i]);
+	}
+	*t = (struct trace_report){0};
 }

@@ -222,6 +222,21 @@ static bool relations_decode(const struct trace_file_tpoint *f, struct trace_tpo
 	return true;
 }
 
+/* The layout does not say which event ends an object; names do, ours and a stock target's. */
+static bool name_says_end(const char *name)
+{
+	static const char *const ends[] = {"_DONE", "_COMPLETE", "_COMPLETED", "_END"};
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		size_t length = strlen(ends[i]);
+		if (n > length && strcmp(name + n - length, ends[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Decodes one definition; false, with the reason, if it is unusable. Pure. */
 static bool tpoint_decode(const struct trace_file_tpoint *f, unsigned id, struct trace_tpoint *t, char *why,
 			  size_t why_size)
@@ -242,9 +257,12 @@ static bool tpoint_decode(const struct trace_file_tpoint *f, unsigned id, struct
 		return false;
 	}
 	t->new_object = f->new_object;
+	t->end_object = f->object_type != 0 && name_says_end(t->name);
 	if (!args_decode(f, t, why, why_size) || !relations_decode(f, t, why, why_size)) {
 		return false;
 	}
+	t->lost_mark = strcmp(t->name, TRACE_LOST_NAME) == 0 && t->num_args == 1 &&
+		       t->args[0].type == TRACE_ARG_INT && t->args[0].size == sizeof(uint64_t);
 	unsigned beyond = t->arg_bytes > TRACE_ENTRY_ARG_BYTES ? t->arg_bytes - TRACE_ENTRY_ARG_BYTES : 0;
 	t->num_slots =
 		(uint16_t)(1 + (beyond + TRACE_CONTINUATION_ARG_BYTES - 1) / TRACE_CONTINUATION_ARG_BYTES);
@@ -643,6 +661,11 @@ unsigned trace_reader_num_tpoints(const struct trace_reader *r)
 	return r->num_tpoints;
 }
 
+unsigned trace_reader_num_lcores(const struct trace_reader *r)
+{
+	return r->num_histories > 0 ? r->histories[r->num_histories - 1].lcore + 1 : 0;
+}
+
 uint64_t trace_reader_tpoint_mask(const struct trace_reader *r, unsigned group)
 {
 	return group < TRACE_NUM_GROUPS ? r->masks[group] : 0;
@@ -660,6 +683,13 @@ char trace_reader_owner_prefix(const struct trace_reader *r, uint8_t type)
 
 uint64_t trace_ticks_to_ns(uint64_t ticks, uint64_t tsc_rate)
 {
+	/* Where the products fit: two 64-bit divisions, several times faster than one of 128 bits, same result. */
+	if (ticks <= UINT64_MAX / 1000000000u) {
+		return ticks * 1000000000u / tsc_rate;
+	}
+	if (tsc_rate <= UINT64_MAX / 1000000000u && ticks / tsc_rate < UINT64_MAX / 1000000000u - 1) {
+		return ticks / tsc_rate * 1000000000u + ticks % tsc_rate * 1000000000u / tsc_rate;
+	}
 	unsigned __int128 ns = (unsigned __int128)ticks * 1000000000u / tsc_rate;
 
 	return ns > UINT64_MAX ? UINT64_MAX : (uint64_t)ns;

@@ -177,6 +177,11 @@ _Static_assert(offsetof(struct trace_file_tpoint, tpoint_id) == 24, "tracepoint 
 _Static_assert(offsetof(struct trace_file_tpoint, args) == 30, "tracepoint args");
 _Static_assert(offsetof(struct trace_file_tpoint, related) == 158, "tracepoint relations");
 
+/* In captures (file_writer.h) only: a tracepoint of this name that stands for entries which were lost there; its one argument,
+ * of 8 bytes, says how many. It has the last id, which no other tracepoint uses. */
+#define TRACE_LOST_NAME "TRACE_LOST"
+enum { TRACE_LOST_TPOINT = TRACE_NUM_TPOINTS - 1 };
+
 /* Section 6: count uint64_t offsets of histories. Slot n is lcore n up to the highest lcore; the slots after that are
  * for registered user threads. */
 

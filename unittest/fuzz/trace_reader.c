@@ -80,6 +80,44 @@ static void check_snapshot(struct trace_reader *r, const struct trace_snapshot *
 		trace_snapshot_realtime_ns(s, e->tsc);
 	}
 	free(keep);
+	check_lives(r, &s->batch);
+}
+
+static void check_lives(struct trace_reader *r, const struct trace_batch *b)
+{
+	struct trace_lives l;
+	struct trace_report t;
+
+	require(trace_lives_make(r, b, &l) == 0);
+	require(l.num_lives <= b->num_events);
+	for (size_t i = 0; i < l.num_lives; i++) {
+		const struct trace_life *life = &l.lives[i];
+		size_t events = 0;
+		require(life->type != 0 && life->start <= life->last && life->last <= l.end_tsc);
+		require(life->parent == TRACE_NO_LIFE || life->parent < i);
+		require(trace_life_root(&l, (uint32_t)i) <= i);
+		for (uint32_t e = life->first_event; e != UINT32_MAX; e = l.next_event[e]) {
+			require(b->events[e].life == i);
+			events++;
+		}
+		require(events > 0);
+		const struct trace_life *culprit = &l.lives[trace_life_culprit(&l, (uint32_t)i)];
+		require(culprit->slowest_ticks == 0 ||
+			trace_reader_tpoint(r, culprit->slowest_tpoint) != NULL);
+		trace_life_ticks(&l, life);
+	}
+	require(trace_report_make(r, b, &l, NULL, &t) == 0);
+	for (int k = 0; k < TRACE_NUM_TABLES; k++) {
+		for (size_t i = 0; i < t.num_rows[k]; i++) {
+			const struct trace_dwell *d = &t.rows[k][i];
+			require(d->count > 0 && d->min <= d->median && d->median <= d->p90 &&
+				d->p90 <= d->p99 && d->p99 <= d->p999 && d->p999 <= d->max);
+			require(k == TRACE_BY_TYPE || k == TRACE_BY_OWNER_TYPE ||
+				trace_reader_tpoint(r, d->tpoint_id) != NULL);
+		}
+	}
+	trace_report_clear(&t);
+	trace_lives_clear(&l);
 }
 
 static void check_follow(struct trace_reader *r)
