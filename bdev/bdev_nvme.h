@@ -68,6 +68,11 @@ void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 /* cb when the controller is ready again, or when an attempt to make it so has failed. */
 void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 
+/* Whether drives are attached by themselves, as HotInNvme0, HotInNvme1 ..., when they become bound to vfio-pci or uio_pci_generic from
+ * now on. 0, or a negative errno: the kernel's news cannot be had. */
+int bdev_nvme_set_hotplug(bool enable);
+bool bdev_nvme_hotplug(void);
+
 struct bdev_nvme *bdev_nvme_find(const char *name);
 struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after); /* NULL: the first */
 const char *bdev_nvme_name(const struct bdev_nvme *c);

@@ -2,6 +2,7 @@
 /* Private to the NVMe bdev module.
  *
  *	nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
+ *	nvme_hotplug.c	drives that are plugged in are attached
  *	nvme_ns.c	a namespace's bdev
  *	nvme_path.c	queue pairs, as the control thread sees them
  *	nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait

@@ -171,5 +171,7 @@ void pcie_limbo_free(struct pcie_ctrlr *c);
 /* pcie_hotplug.c */
 void pcie_hotplug_add(struct pcie_ctrlr *c);
 void pcie_hotplug_remove(struct pcie_ctrlr *c);
+/* The device at bdf has become bound to a driver that lends it to processes. */
+void pcie_hotplug_arrived(const char *bdf);
 
 #endif

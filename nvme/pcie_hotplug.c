@@ -42,12 +42,19 @@ static bool is_nvme(const char *bdf)
 	return found;
 }
 
+void pcie_hotplug_arrived(const char *bdf)
+{
+	if (arrived_fn != NULL) {
+		arrived_fn(bdf, arrived_arg);
+	}
+}
+
 static void device_bound(const struct env_pci_uevent *e)
 {
 	bool ours = strcmp(e->driver, "vfio-pci") == 0 || strcmp(e->driver, "uio_pci_generic") == 0;
 
-	if (ours && arrived_fn != NULL && is_nvme(e->bdf)) {
-		arrived_fn(e->bdf, arrived_arg);
+	if (ours && is_nvme(e->bdf)) {
+		pcie_hotplug_arrived(e->bdf);
 	}
 }
 

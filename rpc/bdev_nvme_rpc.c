@@ -295,6 +295,29 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
 	   "Reset an NVMe controller; answered when it is ready again, or has failed to be")
 
+/* --- Hotplug --- */
+
+struct set_hotplug {
+	bool enable;
+	uint64_t period_us;
+};
+
+static const struct rpc_param set_hotplug_params[] = {
+	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED, "attach drives that become bound to vfio-pci or uio_pci_generic from now on"),
+	RPC_PARAM(struct set_hotplug, period_us, RPC_UINT64, RPC_OPTIONAL, "for clients that know a period: not used, the kernel tells at once"),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
+{
+	const struct set_hotplug *p = params;
+	int rc = bdev_nvme_set_hotplug(p->enable);
+
+	answer(req, rc, rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
+}
+RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
+	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...")
+
 /* --- Configuration --- */
 
 json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t)
@@ -367,6 +390,11 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 		if (strcmp(bdev_nvme_state_name(c), "deleting") != 0 && strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
 			write_controller(methods, c);
 		}
+	}
+	if (bdev_nvme_hotplug()) {
+		json_t *params = json_object();
+		json_object_set_new(params, "enable", json_true());
+		rpc_config_add(methods, "bdev_nvme_set_hotplug", params);
 	}
 }
 

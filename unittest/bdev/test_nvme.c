@@ -173,6 +173,12 @@ static bool is_up_after(void *resets)
 	return bdev_nvme_resets(nvme) >= *(unsigned *)resets && is_up(NULL);
 }
 
+static bool is_attached_by_itself(void *name)
+{
+	nvme = bdev_nvme_find(name);
+	return nvme != NULL && is_up(NULL);
+}
+
 /* --- Attach and detach --- */
 
 static void test_each_namespace_becomes_a_bdev(void)
@@ -203,6 +209,28 @@ static void test_namespace_with_metadata_is_left_out(void)
 	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
 	CU_ASSERT_PTR_NOT_NULL(bdev_find("Nvme0n1"));
 	CU_ASSERT_PTR_NULL(bdev_find("Nvme0n2"));
+	end();
+}
+
+static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
+{
+	begin();
+	pcie_hotplug_arrived("0000:00:04.0");
+	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL)); /* nobody wants it */
+	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
+	CU_ASSERT(bdev_nvme_hotplug());
+	pcie_hotplug_arrived("0000:00:04.0");
+	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("HotInNvme0n1"));
+	pcie_hotplug_arrived("0000:00:04.0"); /* told twice */
+	CU_ASSERT_PTR_NULL(bdev_nvme_find("HotInNvme1"));
+	model_remove(&model);
+	CU_ASSERT(thread_control_wait(all_detached, NULL, WAIT_US));
+	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
+	pcie_hotplug_arrived("0000:00:04.0");
+	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL));
+	CU_ASSERT(!bdev_nvme_hotplug());
+	nvme = NULL;
 	end();
 }
 
@@ -909,6 +937,7 @@ static void test_raw_commands_go_through_either_queue(void)
 static const struct unit_test tests[] = {
 	UNIT(test_each_namespace_becomes_a_bdev),
 	UNIT(test_namespace_with_metadata_is_left_out),
+	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),
 	UNIT(test_wrong_arguments_are_refused_with_the_reason),
 	UNIT(test_controller_that_does_not_come_up_is_an_error),
 	UNIT(test_too_many_namespaces_are_refused),
