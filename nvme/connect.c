@@ -148,6 +148,7 @@ void nvme_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *ar
 void nvme_qpair_leave(struct nvme_qpair *qpair)
 {
 	nvme_qpair_unwatch(qpair);
+	nvme_fault_forget(qpair);
 }
 
 void nvme_qpair_abort_all(struct nvme_qpair *qpair)

@@ -213,6 +213,7 @@ static void free_ctrlr(struct nvme_ctrlr *ctrlr)
 	env_dma_free(ctrlr->buf);
 	free(ctrlr->ns);
 	free(ctrlr->qids);
+	free(ctrlr->faults);
 	ctrlr->ops->ctrlr_free(ctrlr);
 	if (done != NULL) {
 		done(arg);

@@ -164,6 +164,9 @@ struct nvme_request {
 	struct nvme_qpair *qpair;
 	uint64_t submitted_ticks, abort_ticks;
 	uint8_t late; /* enum nvme_late */
+	uint8_t forged; /* enum nvme_forged; valid while the queue pair is `injecting` */
+	uint16_t forged_status;
+	uint64_t due_ticks; /* of one that is held */
 	TAILQ_ENTRY(nvme_request) link;
 	uint8_t transport[] __attribute__((aligned(64)));
 };
@@ -177,6 +180,21 @@ const char *nvme_status_text(uint16_t status);
  * stays valid until the callback (NULL: none), and is DMA-able for PCIe. 0, or -ENXIO when there is no admin queue, -ENOMEM. */
 int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t data_len, bool to_device,
 		     void (*cb)(void *arg, const struct nvme_cqe *cqe), void *arg);
+
+/* Error injection: what becomes of the next `times` commands of an opcode. Control thread. */
+struct nvme_injection {
+	bool io; /* of the I/O queues, or of the admin queue (whoever sends it) */
+	uint8_t opcode;
+	bool hold;	   /* it is not sent at all, and completed after delay_us; else it is sent, and its status replaced */
+	uint64_t delay_us; /* at most NVME_INJECTION_DELAY_MAX_US */
+	uint32_t times;
+	uint16_t status; /* as nvme_cqe_status() gives it; 0: success */
+};
+#define NVME_INJECTION_DELAY_MAX_US (UINT64_C(1) << 42)
+/* In place of what was said of that opcode before. 0, -EINVAL, -ENOMEM. */
+int nvme_ctrlr_inject(struct nvme_ctrlr *ctrlr, const struct nvme_injection *injection);
+/* 0, or -ENOENT: there is none, or it has been used up. */
+int nvme_ctrlr_inject_end(struct nvme_ctrlr *ctrlr, bool io, uint8_t opcode);
 
 /* Discovery. What a record of a discovery log says (Base 5.16.1.23). */
 struct nvme_discovered {

@@ -29,6 +29,8 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 		qpair->free_cids[i] = (uint16_t)(entries - 1 - i);
 	}
 	qpair->num_free = entries;
+	TAILQ_INIT(&qpair->held);
+	qpair->injecting = ctrlr->faults != NULL;
 	qpair->watched = true; /* until it is handed out: the control thread's steps have their own deadlines */
 	if (id != 0 && nvme_qpair_alarm_init(qpair) != 0) {
 		nvme_qpair_fini(qpair);
@@ -44,6 +46,11 @@ void nvme_qpair_fini(struct nvme_qpair *qpair)
 	free(qpair->free_cids);
 	qpair->by_slot = NULL;
 	qpair->free_cids = NULL;
+}
+
+static bool is_injecting(const struct nvme_qpair *qpair)
+{
+	return __atomic_load_n(&qpair->injecting, __ATOMIC_ACQUIRE); /* with it, ctrlr->faults is there */
 }
 
 int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
@@ -63,7 +70,8 @@ int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
 	if (__builtin_expect(!qpair->watched, 0)) {
 		nvme_qpair_watch(qpair);
 	}
-	int rc = qpair->ops->submit(qpair, req);
+	bool held = __builtin_expect(is_injecting(qpair), 0) && nvme_fault_apply(qpair, req);
+	int rc = __builtin_expect(held, 0) ? 0 : qpair->ops->submit(qpair, req);
 	if (rc != 0) {
 		return rc;
 	}
@@ -84,6 +92,17 @@ static void complete(struct nvme_qpair *qpair, struct nvme_request *req, const s
 	req->cb(req, cqe);
 }
 
+static void complete_forged(struct nvme_qpair *qpair, struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	struct nvme_cqe forged = *cqe;
+
+	if (req->forged == NVME_FORGED_HELD) { /* a device that answers what it never got */
+		TAILQ_REMOVE(&qpair->held, req, link);
+	}
+	forged.status = htole16((uint16_t)(req->forged_status << 1));
+	complete(qpair, req, &forged);
+}
+
 void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
 {
 	uint16_t cid = le16toh(cqe->cid);
@@ -99,6 +118,10 @@ void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
 			qpair->why = "a completion for a command that is not outstanding";
 			nvme_qpair_fail(qpair);
 		}
+		return;
+	}
+	if (__builtin_expect(is_injecting(qpair), 0) && req->forged != NVME_GENUINE) {
+		complete_forged(qpair, req, cqe);
 		return;
 	}
 	complete(qpair, req, cqe);
@@ -118,6 +141,7 @@ void nvme_qpair_fail(struct nvme_qpair *qpair)
 	struct nvme_cqe cqe = {.status = htole16(NVME_SC_ABORT_QUEUE << 1)};
 
 	qpair->failed = true; /* first: callbacks that submit again get -ENXIO */
+	nvme_fault_forget(qpair);
 	for (uint16_t slot = 0; slot < qpair->entries; slot++) {
 		struct nvme_request *req = qpair->by_slot[slot];
 

@@ -18,6 +18,16 @@ struct nvme_qpair_alarm {
 };
 
 /* A queue pair; embedded in the transport's own. */
+TAILQ_HEAD(nvme_request_list, nvme_request);
+
+/* Injected errors (inject.c). */
+enum nvme_forged {
+	NVME_GENUINE,
+	NVME_FORGED,	  /* its status is to be replaced */
+	NVME_FORGED_HELD, /* the same, and it was never sent: it is in qpair->held */
+};
+struct nvme_faults;
+
 struct nvme_qpair {
 	/* used per command */
 	const struct nvme_transport_ops *ops;
@@ -31,6 +41,7 @@ struct nvme_qpair {
 	bool failed;	  /* no submission any more; set by nvme_qpair_fail() and nvme_qpair_break() */
 	bool watched;	  /* nvme_qpair_watch() need not be called: its timer runs, or there is no limit for commands */
 	bool reported;	  /* the control thread has been told of the failure */
+	bool injecting;	  /* atomic: the controller has, or had, injected errors; never false again */
 	/* control path */
 	struct nvme_ctrlr *ctrlr;
 	uint16_t id; /* 0: admin */
@@ -40,6 +51,8 @@ struct nvme_qpair {
 	const char *why;		/* it is broken; NULL otherwise */
 	struct nvme_qpair_alarm *alarm; /* NULL: the admin queue, whose user is the control thread */
 	struct thread_timer watch_timer; /* of the using thread: commands without an answer */
+	struct nvme_request_list held;	/* injected: not sent, completed by held_timer */
+	struct thread_timer held_timer; /* of the using thread */
 	bool stopping;			/* the control thread is ending it: its failure is no news */
 	struct thread_timer connect_timer;
 	void (*ready)(void *arg, struct nvme_qpair *qpair, int error);
@@ -143,6 +156,7 @@ struct nvme_ctrlr {
 	struct thread_timer defer_timer;      /* tears down outside of the callbacks of what it frees */
 	uint64_t step_deadline;		      /* ticks; 0: none */
 	struct thread_timer watch_timer;      /* health, and admin commands without an answer */
+	struct nvme_faults *faults;	      /* injected errors; NULL: never any */
 	uint8_t aborts;			      /* Abort commands outstanding */
 	struct thread_timer keep_alive_timer;
 	bool keep_alive_outstanding;
@@ -187,6 +201,11 @@ void nvme_qpair_unwatch(struct nvme_qpair *qpair);
 void nvme_qpair_report(struct nvme_qpair *qpair);
 int nvme_qpair_alarm_init(struct nvme_qpair *qpair);
 void nvme_qpair_alarm_fini(struct nvme_qpair *qpair);
+/* The using thread, at a submission while qpair->injecting: marks req if its completion is to be forged. True: it is held, and must not
+ * be sent. */
+bool nvme_fault_apply(struct nvme_qpair *qpair, struct nvme_request *req);
+/* The using thread: no held command is completed by itself any more. */
+void nvme_fault_forget(struct nvme_qpair *qpair);
 void nvme_ctrlr_start_watch(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_lost(struct nvme_ctrlr *ctrlr, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr);

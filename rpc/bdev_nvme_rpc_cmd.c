@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_send_cmd: a raw command to a controller. Command, data and completion travel as base64 for URLs (RFC 4648, 5). */
+/* bdev_nvme_send_cmd: a raw command to a controller. Command, data and completion travel as base64 for URLs (RFC 4648, 5).
+ * bdev_nvme_add_error_injection, bdev_nvme_remove_error_injection: errors on demand. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,3 +120,104 @@ static void rpc_bdev_nvme_send_cmd(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
 	   "Send a raw command to an NVMe controller; answered with its completion")
+
+/* --- Error injection --- */
+
+struct add_injection {
+	char *name;
+	int cmd_type;
+	uint8_t opc, sct, sc;
+	bool do_not_submit;
+	uint64_t timeout_in_us;
+	uint32_t err_count;
+};
+
+#define INJECTION(field_, type_, required_, help_, ...) RPC_PARAM(struct add_injection, field_, type_, required_, help_, ##__VA_ARGS__)
+static const struct rpc_param add_injection_params[] = {
+	INJECTION(name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	INJECTION(cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands", .enums = cmd_types),
+	INJECTION(opc, RPC_UINT8, RPC_REQUIRED, "their opcode; takes the place of what was said of it before"),
+	INJECTION(do_not_submit, RPC_BOOL, RPC_OPTIONAL, "do not send them at all (default false: they are carried out, and their status is replaced)"),
+	INJECTION(timeout_in_us, RPC_UINT64, RPC_OPTIONAL, "with do_not_submit: after how long they are completed (default 0)",
+		  .max = NVME_INJECTION_DELAY_MAX_US),
+	INJECTION(err_count, RPC_UINT32, RPC_OPTIONAL, "how many of them (default 1)"),
+	INJECTION(sct, RPC_UINT8, RPC_OPTIONAL, "status code type (default 0)", .max = 7),
+	INJECTION(sc, RPC_UINT8, RPC_OPTIONAL, "status code (default 0: success)"),
+	RPC_PARAM_END,
+};
+
+static void add_injection_defaults(void *params)
+{
+	((struct add_injection *)params)->err_count = 1;
+}
+
+/* The driver's controller, or NULL after answering that it is gone. */
+static struct nvme_ctrlr *find_ctrlr(struct rpc_request *req, const char *name)
+{
+	struct bdev_nvme *c = rpc_bdev_nvme_find(req, name);
+
+	if (c != NULL && bdev_nvme_ctrlr(c) == NULL) {
+		rpc_error(req, -ENODEV, "name: the controller '%s' is being detached", name);
+	}
+	return c != NULL ? bdev_nvme_ctrlr(c) : NULL;
+}
+
+static void rpc_bdev_nvme_add_error_injection(struct rpc_request *req, void *params)
+{
+	const struct add_injection *p = params;
+	const struct nvme_injection i = {
+		.io = p->cmd_type == CMD_IO,
+		.opcode = p->opc,
+		.hold = p->do_not_submit,
+		.delay_us = p->timeout_in_us,
+		.times = p->err_count,
+		.status = (uint16_t)(p->sct << 8 | p->sc),
+	};
+	struct nvme_ctrlr *ctrlr = find_ctrlr(req, p->name);
+
+	if (ctrlr == NULL) {
+		return;
+	}
+	if (p->timeout_in_us != 0 && !p->do_not_submit) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "timeout_in_us %lu: only with do_not_submit", p->timeout_in_us);
+		return;
+	}
+	int rc = nvme_ctrlr_inject(ctrlr, &i);
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, rc, "%s", strerror(-rc));
+	}
+}
+RPC_METHOD("bdev_nvme_add_error_injection", rpc_bdev_nvme_add_error_injection, struct add_injection, add_injection_params, RPC_RUNTIME,
+	   "Have commands to an NVMe controller end with a status of your choice", .defaults = add_injection_defaults)
+
+struct remove_injection {
+	char *name;
+	int cmd_type;
+	uint8_t opc;
+};
+
+static const struct rpc_param remove_injection_params[] = {
+	RPC_PARAM(struct remove_injection, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	RPC_PARAM(struct remove_injection, cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands", .enums = cmd_types),
+	RPC_PARAM(struct remove_injection, opc, RPC_UINT8, RPC_REQUIRED, "their opcode"),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_remove_error_injection(struct rpc_request *req, void *params)
+{
+	const struct remove_injection *p = params;
+	struct nvme_ctrlr *ctrlr = find_ctrlr(req, p->name);
+
+	if (ctrlr == NULL) {
+		return;
+	}
+	if (nvme_ctrlr_inject_end(ctrlr, p->cmd_type == CMD_IO, p->opc) == 0) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, -ENOENT, "opc %u: no error is injected for it, or it has been used up", p->opc);
+	}
+}
+RPC_METHOD("bdev_nvme_remove_error_injection", rpc_bdev_nvme_remove_error_injection, struct remove_injection, remove_injection_params,
+	   RPC_RUNTIME, "End what bdev_nvme_add_error_injection has begun")

@@ -134,6 +134,30 @@ def test_raw_commands_and_their_completions():
         refused(f, ["cmdbuf", "64"], "bdev_nvme_send_cmd", name="Nvme0", cmd_type="io", data_direction="h2c", cmdbuf="AAAA")
 
 
+def test_injected_errors_reach_commands():
+    flush = base64.urlsafe_b64encode(struct.pack("<BBHI56x", 0, 0, 0, 1)).decode()
+
+    def status(f):
+        answer = f.call("bdev_nvme_send_cmd", name="Nvme0", cmd_type="io", data_direction="h2c", cmdbuf=flush)
+        return struct.unpack("<H", base64.urlsafe_b64decode(answer["cpl"])[14:16])[0] >> 1
+
+    with back() as b, front() as f:
+        b.add_ns(b.add_malloc("M0"))
+        attach(f)
+        inject = {"name": "Nvme0", "cmd_type": "io", "opc": 0}
+        check(status(f) == 0, "no error")
+        f.call("bdev_nvme_add_error_injection", **inject, sct=2, sc=0x81)
+        check(status(f) == 0x281, "the injected one")
+        check(status(f) == 0, "once only")
+        f.call("bdev_nvme_add_error_injection", **inject, do_not_submit=True, timeout_in_us=1000, err_count=5, sct=0, sc=6)
+        check(status(f) == 6, "not sent")
+        f.call("bdev_nvme_remove_error_injection", **inject)
+        check(status(f) == 0, "no error")
+        refused(f, ["no error is injected"], "bdev_nvme_remove_error_injection", **inject)
+        refused(f, ["only with do_not_submit"], "bdev_nvme_add_error_injection", **inject, timeout_in_us=1)
+        f.call("bdev_nvme_detach_controller", name="Nvme0")
+
+
 def test_verified_io_through_two_varves_survives_resets():
     with back() as b, front() as f:
         b.add_ns(b.add_malloc("M0"))

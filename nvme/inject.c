@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Errors on demand: completions that are forged, with or without the command having been sent.
+ *
+ * The control thread says what is to happen to commands of an opcode; each queue pair's using thread carries it out. A rule is a number of
+ * times and one word, both atomic, so nothing is locked; rules live as long as the controller. */
+#include "nvme/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "env_dpdk/env.h"
+
+#define STATUS_BITS 15
+#define HOLD_BIT    (UINT64_C(1) << STATUS_BITS)
+#define DELAY_SHIFT (STATUS_BITS + 1)
+
+struct rule {
+	uint32_t times; /* atomic; 0: none */
+	uint64_t what;	/* atomic: status, HOLD_BIT, delay in us from DELAY_SHIFT on */
+};
+
+struct nvme_faults {
+	struct rule admin[256], io[256];
+};
+
+/* The control thread. */
+
+int nvme_ctrlr_inject(struct nvme_ctrlr *ctrlr, const struct nvme_injection *i)
+{
+	struct nvme_qpair *q;
+
+	if (i->delay_us > NVME_INJECTION_DELAY_MAX_US) {
+		return -EINVAL;
+	}
+	if (ctrlr->faults == NULL) {
+		ctrlr->faults = calloc(1, sizeof(*ctrlr->faults));
+	}
+	if (ctrlr->faults == NULL) {
+		return -ENOMEM;
+	}
+	struct rule *r = i->io ? &ctrlr->faults->io[i->opcode] : &ctrlr->faults->admin[i->opcode];
+	uint64_t what = (i->status & ((UINT64_C(1) << STATUS_BITS) - 1)) | (i->hold ? HOLD_BIT : 0) | i->delay_us << DELAY_SHIFT;
+	__atomic_store_n(&r->times, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->what, what, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->times, i->times, __ATOMIC_RELEASE); /* pairs with take() */
+	TAILQ_FOREACH (q, &ctrlr->qpairs, link) {
+		__atomic_store_n(&q->injecting, true, __ATOMIC_RELEASE);
+	}
+	if (ctrlr->admin != NULL) {
+		ctrlr->admin->injecting = true;
+	}
+	return 0;
+}
+
+int nvme_ctrlr_inject_end(struct nvme_ctrlr *ctrlr, bool io, uint8_t opcode)
+{
+	if (ctrlr->faults == NULL) {
+		return -ENOENT;
+	}
+	struct rule *r = io ? &ctrlr->faults->io[opcode] : &ctrlr->faults->admin[opcode];
+	return __atomic_exchange_n(&r->times, 0, __ATOMIC_RELAXED) != 0 ? 0 : -ENOENT;
+}
+
+/* The using thread. */
+
+static bool take(struct rule *r, uint64_t *what)
+{
+	uint32_t times = __atomic_load_n(&r->times, __ATOMIC_ACQUIRE);
+
+	while (times != 0) {
+		if (__atomic_compare_exchange_n(&r->times, &times, times - 1, true, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+			*what = __atomic_load_n(&r->what, __ATOMIC_RELAXED);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The first that is due; otherwise NULL, and *next is when one will be. */
+static struct nvme_request *find_due(const struct nvme_qpair *qpair, uint64_t now, uint64_t *next)
+{
+	struct nvme_request *req;
+
+	*next = UINT64_MAX;
+	TAILQ_FOREACH (req, &qpair->held, link) {
+		if (req->due_ticks <= now) {
+			return req;
+		}
+		*next = req->due_ticks < *next ? req->due_ticks : *next;
+	}
+	return NULL;
+}
+
+/* Looks from the start after each one: its callback may have changed the list, or failed the queue pair. */
+static void held_timer_fired(void *arg)
+{
+	struct nvme_qpair *qpair = arg;
+	struct nvme_request *req;
+	uint64_t now = env_ticks(), next;
+
+	while ((req = find_due(qpair, now, &next)) != NULL) {
+		struct nvme_cqe cqe = {.cid = req->cmd.cid, .sqid = htole16(qpair->id)};
+		nvme_qpair_complete(qpair, &cqe); /* which puts the forged status in, and takes it off the list */
+	}
+	if (next != UINT64_MAX) {
+		thread_timer_start(&qpair->held_timer, env_ticks_to_ns(next - now) / 1000 + 1);
+	}
+}
+
+static void hold(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t delay_us)
+{
+	req->forged = NVME_FORGED_HELD;
+	req->due_ticks = env_ticks() + env_us_to_ticks(delay_us);
+	TAILQ_INSERT_TAIL(&qpair->held, req, link);
+	qpair->held_timer.fn = held_timer_fired;
+	qpair->held_timer.arg = qpair;
+	/* behind others, the timer finds out by itself when the next one is due */
+	thread_timer_start(&qpair->held_timer, TAILQ_FIRST(&qpair->held) == req ? delay_us : 0);
+}
+
+bool nvme_fault_apply(struct nvme_qpair *qpair, struct nvme_request *req)
+{
+	struct nvme_faults *f = qpair->ctrlr->faults;
+	uint64_t what;
+
+	req->forged = NVME_GENUINE;
+	if (!take(qpair->id == 0 ? &f->admin[req->cmd.opcode] : &f->io[req->cmd.opcode], &what)) {
+		return false;
+	}
+	req->forged = NVME_FORGED;
+	req->forged_status = (uint16_t)(what & (HOLD_BIT - 1));
+	if (what & HOLD_BIT) {
+		hold(qpair, req, what >> DELAY_SHIFT);
+	}
+	return (what & HOLD_BIT) != 0;
+}
+
+void nvme_fault_forget(struct nvme_qpair *qpair)
+{
+	TAILQ_INIT(&qpair->held);
+	thread_timer_stop(&qpair->held_timer);
+}
