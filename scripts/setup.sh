@@ -76,10 +76,7 @@ open_exclusively() { # as a mount, md, dm or a swap area would: EBUSY if one of 
 }
 
 opened_by() { # the processes that have a device open
-	local fd
-	for fd in /proc/[0-9]*/fd/*; do
-		[ "$(readlink "$fd" 2>/dev/null)" != "$1" ] || cut -d/ -f3 <<<"$fd"
-	done | sort -un | tr '\n' ' '
+	find /proc/[0-9]*/fd -maxdepth 1 -lname "$1" 2>/dev/null | cut -d/ -f3 | sort -un | tr '\n' ' '
 }
 
 # Says why a disk or partition is in use; nothing if it is not.
