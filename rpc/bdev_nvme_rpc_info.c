@@ -82,11 +82,11 @@ static json_t *controller_json(struct bdev_nvme *c)
 
 static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 {
-	const struct by_name *p = params;
-	struct bdev_nvme *only = p->name ? rpc_bdev_nvme_find(req, p->name) : NULL;
+	const char *name = ((const struct by_name *)params)->name;
+	struct bdev_nvme *only = name != NULL ? rpc_bdev_nvme_find(req, name) : NULL;
 
-	if (p->name != NULL && only == NULL) {
-		return;
+	if (name != NULL && only == NULL) {
+		return; /* answered; the request and its parameters are gone */
 	}
 	json_t *list = json_array();
 	for (struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {

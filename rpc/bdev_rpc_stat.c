@@ -451,10 +451,11 @@ static json_t *inflight_json(struct bdev *b, struct inflight_list *l)
 static void rpc_bdev_get_inflight(struct rpc_request *req, void *params)
 {
 	const struct get_inflight *p = params;
-	struct bdev *only = p->name != NULL ? rpc_bdev_find(req, p->name) : NULL;
+	bool all = p->name == NULL;
+	struct bdev *only = all ? NULL : rpc_bdev_find(req, p->name);
 
-	if (p->name != NULL && only == NULL) {
-		return;
+	if (!all && only == NULL) {
+		return; /* answered; the request and its parameters are gone */
 	}
 	struct inflight_list l = {.one = calloc(p->max, sizeof(*l.one)), .max = p->max};
 	if (l.one == NULL) {

@@ -86,6 +86,8 @@ def test_what_is_wrong_is_said():
     with back() as b, front() as f:
         b.add_ns(b.add_malloc("M0"))
         refused(f, ["no NVMe controller 'x'"], "bdev_nvme_detach_controller", name="x")
+        refused(f, ["no NVMe controller 'x'"], "bdev_nvme_get_controllers", name="x")
+        refused(f, ["no bdev 'x'"], "bdev_get_inflight", name="x")
         refused(f, ["trtype 'TCP'", "RDMA"], "bdev_nvme_attach_controller", name="x", **{**where(), "trtype": "TCP"})
         refused(f, ["subnqn ''"], "bdev_nvme_attach_controller", name="x", trtype="RDMA", traddr=ADDRESS)
         refused(f, ["adrfam 'ib'"], "bdev_nvme_attach_controller", name="x", **{**where(), "adrfam": "ib"})
