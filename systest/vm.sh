@@ -13,6 +13,7 @@
 #   -o DIR   keep the folder that the guest sees read-write as /out
 #   -t 120   limit in seconds                      -v       the kernel's console to stderr
 #   -a ARGS  more for the kernel's command line    -q ARGS  more for QEMU
+#   -M       QEMU's monitor, for the guest's `monitor COMMAND`
 #   --setup  only make the state folder ready
 #
 # Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr);
@@ -34,12 +35,13 @@ usage() {
 }
 
 MEM=4G HUGE=512 CPUS=2 LIMIT=120 SIZE=1G
-IOMMU='' NVME=1 LINK='' OUT='' APPEND='' QEMU='' VERBOSE=''
+IOMMU='' NVME=1 LINK='' MONITOR='' OUT='' APPEND='' QEMU='' VERBOSE=''
 while [ $# -gt 0 ]; do
   case $1 in
     -i) IOMMU=1 ;;
     -n) NVME='' ;;
     -v) VERBOSE=1 ;;
+    -M) MONITOR=1 ;;
     --setup) lab_setup; exit ;;
     -[cmpstLoaq])
       [ $# -ge 2 ] || usage
@@ -103,6 +105,10 @@ if [ -n "$LINK" ]; then # datagrams: by TCP (-netdev socket) Nagle's algorithm m
   rm -f "$LINKFILE"
   A+=(-netdev "dgram,id=l,local.type=unix,local.path=$LINKFILE,remote.type=unix,remote.path=$base.$((3 - n))"
       -device "virtio-net-pci,netdev=l,romfile=,mac=52:54:00:00:00:0$n")
+fi
+if [ -n "$MONITOR" ]; then # a socket between the monitor and a second port: QEMU talks to itself
+  A+=(-chardev "socket,id=m,path=$W/monitor,server=on,wait=off" -mon "chardev=m,mode=control"
+      -chardev "socket,id=n,path=$W/monitor" -device "virtserialport,chardev=n,name=monitor")
 fi
 if [ -n "$VERBOSE" ]; then
   A+=(-chardev "file,id=c,path=/dev/stderr,append=on" -serial chardev:c)

@@ -18,6 +18,20 @@ await() {
   done
 }
 
+monitor() { # COMMAND: of QEMU's human monitor (vm.sh -M); fails if it has anything to say
+  local port line id=m$RANDOM fd
+  port=$(grep -lx monitor /sys/class/virtio-ports/*/name) || { echo "monitor: there is none" >&2; return 1; }
+  exec {fd}<> "/dev/$(basename "$(dirname "$port")")" || return
+  # the second time, qmp_capabilities is an error that nobody reads
+  printf '%s\n' '{"execute": "qmp_capabilities"}' \
+    "{\"execute\": \"human-monitor-command\", \"id\": \"$id\", \"arguments\": {\"command-line\": \"$1\"}}" >&"$fd"
+  while read -r -t 30 -u "$fd" line; do
+    [[ $line != *"\"id\": \"$id\""* ]] || break
+  done
+  exec {fd}>&-
+  [[ $line == *'"return": "", '* ]] || { echo "monitor: $1: $line" >&2; return 1; }
+}
+
 nvmes() { # the PCI addresses of the NVMe controllers
   local d
   for d in /sys/bus/pci/devices/*; do
