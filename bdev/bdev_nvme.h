@@ -51,6 +51,7 @@ struct bdev_nvme_attach {
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec;
 	uint32_t fast_io_fail_timeout_sec;
+	bool prchk_guard, prchk_reftag; /* of blocks with protection information: checked by the controller when they are read */
 	uint32_t max_bdevs; /* a controller with more namespaces is refused; 0: no limit */
 };
 #define BDEV_NVME_IO_QUEUES	128 /* the default, and most targets' limit */
@@ -94,6 +95,8 @@ struct bdev_nvme_raw {
 	bool io, to_device;
 	void *data;
 	uint32_t data_len; /* at most BDEV_NVME_RAW_MAX */
+	void *md;	   /* separate metadata; io on PCIe only; likewise */
+	uint32_t md_len;
 };
 #define BDEV_NVME_RAW_MAX (UINT32_C(1) << 20)
 typedef void (*bdev_nvme_raw_cb)(void *arg, int rc, const struct nvme_cqe *cqe);

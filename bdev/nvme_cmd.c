@@ -45,45 +45,73 @@ uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd)
 	}
 }
 
-/* How many bytes a command moves, as the controller will understand it: what the caller's buffer must have, or the controller would
- * go on behind it. UINT64_MAX: we do not know. */
-static uint64_t io_bytes(const struct nvme_sqe *cmd, uint32_t block_size)
-{
-	uint64_t blocks = (le32toh(cmd->cdw12) & 0xffff) + 1;
+/* How many bytes a command moves, as the controller will understand it: what the caller's buffers must have, or the controller would
+ * go on behind them. */
+struct amount {
+	uint64_t data, md;
+};
 
+/* Metadata moves with the data (as part of it, or beside it), unless it is nothing but protection information that the controller
+ * generates and strips (NVM 5.2.2.1). */
+static struct amount of_blocks(const struct nvme_sqe *cmd, const struct nvme_ns *ns)
+{
+	uint32_t cdw12 = le32toh(cmd->cdw12);
+	uint64_t blocks = (cdw12 & 0xffff) + UINT64_C(1);
+	bool stripped = ns->pi_type != 0 && ns->md_size == NVME_PI_BYTES && (cdw12 & NVME_PI_ACT);
+	uint64_t md = stripped ? 0 : blocks * ns->md_size;
+
+	return ns->md_interleaved ? (struct amount){blocks * ns->block_size + md, 0} :
+				    (struct amount){blocks * ns->block_size, md};
+}
+
+/* False: we do not know. */
+static bool amount_of(const struct nvme_sqe *cmd, const struct nvme_ns *ns, struct amount *amount)
+{
+	*amount = (struct amount){0, 0};
 	switch (cmd->opcode) {
 	case nvme_cmd_flush:
 	case nvme_cmd_write_uncor:
 	case nvme_cmd_write_zeroes:
 	case nvme_cmd_verify:
-		return 0;
+		return true;
 	case nvme_cmd_write:
 	case nvme_cmd_read:
 	case nvme_cmd_compare:
-		return blocks * block_size;
+		*amount = of_blocks(cmd, ns);
+		return true;
 	case nvme_cmd_dsm:
-		return ((le32toh(cmd->cdw10) & 0xff) + 1) * sizeof(struct nvme_dsm_range);
+		amount->data = ((le32toh(cmd->cdw10) & 0xff) + 1) * sizeof(struct nvme_dsm_range);
+		return true;
+	case nvme_cmd_copy: /* NVM 3.2.2: source ranges of 32 bytes in every format */
+		amount->data = ((le32toh(cmd->cdw12) & 0xff) + 1) * UINT64_C(32);
+		return true;
 	case nvme_cmd_resv_register:
 	case nvme_cmd_resv_acquire:
-		return 16;
+		amount->data = 16;
+		return true;
 	case nvme_cmd_resv_release:
-		return 8;
+		amount->data = 8;
+		return true;
 	case nvme_cmd_resv_report:
-		return (le32toh(cmd->cdw10) + UINT64_C(1)) * 4;
+		amount->data = (le32toh(cmd->cdw10) + UINT64_C(1)) * 4;
+		return true;
 	default:
-		return UINT64_MAX;
+		return false;
 	}
 }
 
-uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint32_t block_size)
+uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns)
 {
-	uint64_t need = io_bytes(cmd, block_size);
+	struct amount need;
 
-	if (need == UINT64_MAX) {
+	if (!amount_of(cmd, ns, &need)) {
 		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
 	}
-	if (need != data_len) {
+	if (need.data != data_len) {
 		return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	if (need.md != md_len) {
+		return NVME_ST_DNR(GENERIC, SGL_INVALID_METADATA);
 	}
 	return 0;
 }
@@ -325,7 +353,7 @@ struct raw_io {
 	struct io_channel *ch;
 	bdev_nvme_raw_cb cb;
 	void *cb_arg;
-	void *data, *bounce;
+	void *data, *bounce, *md;
 	struct nvme_io n __attribute__((aligned(64))); /* last: the transport's room follows */
 };
 
@@ -334,6 +362,7 @@ static void raw_free(struct raw_io *r)
 	struct bdev_nvme *c = r->c;
 
 	env_dma_free(r->bounce);
+	env_dma_free(r->n.req.md);
 	if (r->ch != NULL) {
 		io_channel_put(r->ch);
 	}
@@ -349,6 +378,9 @@ void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 
 	if (status == 0 && !n->req.to_device && n->req.data_len != 0) {
 		memcpy(r->data, r->bounce, n->req.data_len);
+	}
+	if (status == 0 && !n->req.to_device && n->req.md_len != 0) {
+		memcpy(r->md, n->req.md, n->req.md_len);
 	}
 	r->cb(r->cb_arg, 0, &cqe);
 	raw_free(r);
@@ -368,6 +400,16 @@ static int raw_prepare(struct raw_io *r, const struct bdev_nvme_raw *raw)
 	}
 	if (raw->to_device && raw->data_len != 0) {
 		memcpy(r->bounce, raw->data, raw->data_len);
+	}
+	if (raw->md_len != 0) {
+		r->n.req.md = env_dma_zmalloc(raw->md_len, 4096, -1);
+		if (r->n.req.md == NULL) {
+			return -ENOMEM;
+		}
+		r->n.req.md_len = raw->md_len;
+		if (raw->to_device) {
+			memcpy(r->n.req.md, raw->md, raw->md_len);
+		}
 	}
 	r->n.raw = true;
 	r->n.iov = (struct iovec){.iov_base = r->bounce, .iov_len = raw->data_len};
@@ -390,7 +432,7 @@ static int send_io(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nv
 	}
 	memset(r, 0, size);
 	c->uses++;
-	*r = (struct raw_io){.c = c, .cb = cb, .cb_arg = arg, .data = raw->data};
+	*r = (struct raw_io){.c = c, .cb = cb, .cb_arg = arg, .data = raw->data, .md = raw->md};
 	int rc = raw_prepare(r, raw);
 	if (rc != 0) {
 		raw_free(r);
@@ -413,12 +455,14 @@ static int send_admin(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev
 	return admin_send(a, &raw->cmd);
 }
 
-/* The block size that an I/O command's length is held against. */
-static uint32_t block_size_of(const struct bdev_nvme *c, uint32_t nsid)
+/* The format that an I/O command's lengths are held against. */
+static const struct nvme_ns *ns_of(const struct bdev_nvme *c, const struct nvme_sqe *cmd)
 {
+	static const struct nvme_ns none;
+	uint32_t nsid = le32toh(cmd->nsid);
 	const struct nvme_ns *ns = nsid != 0 ? nvme_ctrlr_next_ns(c->ctrlr, nsid - 1) : NULL;
 
-	return ns != NULL && ns->nsid == nsid ? ns->block_size : 0;
+	return ns != NULL && ns->nsid == nsid ? ns : &none;
 }
 
 void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
@@ -426,11 +470,14 @@ void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_n
 	int rc = c->state == BDEV_NVME_UP ? 0 : -ENXIO;
 	uint16_t status = 0;
 
-	if (rc == 0 && raw->data_len > BDEV_NVME_RAW_MAX) {
+	if (rc == 0 && (raw->data_len > BDEV_NVME_RAW_MAX || raw->md_len > BDEV_NVME_RAW_MAX)) {
 		rc = -E2BIG;
 	}
+	if (rc == 0 && raw->md_len != 0 && (!raw->io || c->opts.trid.trtype != NVME_TRTYPE_PCIE)) {
+		rc = -ENOTSUP; /* fabrics have no metadata pointer (Base 3.3.1.2) */
+	}
 	if (rc == 0) {
-		status = raw->io ? nvme_cmd_check_io(&raw->cmd, raw->data_len, block_size_of(c, le32toh(raw->cmd.nsid)))
+		status = raw->io ? nvme_cmd_check_io(&raw->cmd, raw->data_len, raw->md_len, ns_of(c, &raw->cmd))
 				 : nvme_cmd_check_admin(&raw->cmd);
 	}
 	if (status != 0) {

@@ -82,11 +82,19 @@ struct nvme_ns_bdev {
 void nvme_ns_sync(struct bdev_nvme *c);
 void nvme_ns_remove_all(struct bdev_nvme *c);
 
+/* Its format does not change while the bdev is there. Any thread with a channel. */
+static inline const struct nvme_ns *bdev_nvme_ns(const struct bdev *b)
+{
+	return &((const struct nvme_ns_bdev *)b)->ns;
+}
+
 /* A thread's channel to a namespace. */
 struct nvme_ns_channel {
 	struct nvme_path *path;
 	struct io_channel *path_channel;
 	uint32_t nsid;
+	uint32_t pi;	   /* bits of dword 12: protection information is the controller's; 0: there is none */
+	uint32_t ref_mask; /* of dword 14: all ones where the reference tag is the LBA */
 	bool resetting; /* what is lost is not tried again */
 };
 
@@ -158,7 +166,7 @@ void nvme_cmd_reset(struct nvme_io *n);
 void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted), void *arg);
 /* 0 or the status that a passed-through command is refused with. Pure. */
 uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd);
-uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint32_t block_size);
+uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns);
 void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0);
 
 /* --- Paths: a thread's queue pair to a controller. --- */

@@ -111,11 +111,12 @@ void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 
 /* --- Commands --- */
 
-static void set_range(struct nvme_sqe *cmd, const struct bdev_io *io)
+static void set_range(struct nvme_sqe *cmd, const struct bdev_io *io, const struct nvme_ns_channel *ch)
 {
 	cmd->cdw10 = htole32((uint32_t)io->offset_blocks);
 	cmd->cdw11 = htole32((uint32_t)(io->offset_blocks >> 32));
-	cmd->cdw12 = htole32((uint32_t)(io->num_blocks - 1)); /* 0's based; fits by max_rw_blocks */
+	cmd->cdw12 = htole32((uint32_t)(io->num_blocks - 1) | ch->pi); /* 0's based; fits by max_rw_blocks */
+	cmd->cdw14 = htole32((uint32_t)io->offset_blocks & ch->ref_mask);
 }
 
 static void set_data(struct nvme_io *n, const struct bdev_io *io, struct iovec *iovs, uint32_t iovcnt, bool to_device)
@@ -143,7 +144,7 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, uint32_t 
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status = nvme_cmd_check_io(&n->req.cmd, len, bdev_channel_bdev(io->ch)->block_size);
+	uint16_t status = nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
 	if (status != 0) {
 		return status;
 	}
@@ -174,17 +175,17 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		return true;
 	case BDEV_IO_WRITE_ZEROES:
 		cmd->opcode = nvme_cmd_write_zeroes;
-		set_range(cmd, io);
+		set_range(cmd, io, ch);
 		return true;
 	case BDEV_IO_COMPARE:
 		cmd->opcode = nvme_cmd_compare;
-		set_range(cmd, io);
+		set_range(cmd, io, ch);
 		set_data(n, io, io->iovs, io->iovcnt, true);
 		return true;
 	case BDEV_IO_COMPARE_AND_WRITE:
 		cmd->opcode = nvme_cmd_compare;
 		cmd->flags = NVME_FUSE_FIRST;
-		set_range(cmd, io);
+		set_range(cmd, io, ch);
 		set_data(n, io, io->compare.iovs, io->compare.iovcnt, true);
 		n->fused = true;
 		n->repeatable = false; /* if it was done before it was lost, it would fail now */
@@ -217,7 +218,7 @@ void nvme_io_submit(void *channel, struct bdev_io *io)
 	n->req.cmd.nsid = htole32(ch->nsid);
 	if (likely(io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE)) {
 		n->req.cmd.opcode = io->type == BDEV_IO_READ ? nvme_cmd_read : nvme_cmd_write;
-		set_range(&n->req.cmd, io);
+		set_range(&n->req.cmd, io, ch);
 		set_data(n, io, io->iovs, io->iovcnt, io->type == BDEV_IO_WRITE);
 	} else if (!build_other(n, io, ch)) {
 		return;

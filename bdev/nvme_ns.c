@@ -42,6 +42,13 @@ static int channel_create(struct bdev *b, void *channel)
 	}
 	ch->path = nvme_path_of(ch->path_channel);
 	ch->nsid = d->ns.nsid;
+	if (d->ns.pi_type != 0) {
+		const struct bdev_nvme_attach *a = &d->c->opts;
+		bool has_ref = d->ns.pi_type != NVME_NS_DPS_PI_TYPE3; /* which leaves the reference tag to the host */
+		ch->pi = NVME_PI_ACT | (a->prchk_guard ? NVME_PI_CHECK_GUARD : 0) |
+			 (a->prchk_reftag && has_ref ? NVME_PI_CHECK_REF : 0);
+		ch->ref_mask = has_ref ? UINT32_MAX : 0;
+	}
 	return 0;
 }
 
@@ -189,9 +196,10 @@ static const struct bdev_ops nvme_ops = {
 	.dump_info = dump_info,
 };
 
-static uint32_t io_types(const struct nvme_id_ctrl *id)
+/* protected: with protection information, which Compare would compare too. */
+static uint32_t io_types(const struct nvme_id_ctrl *id, bool protected)
 {
-	uint16_t oncs = le16toh(id->oncs);
+	uint16_t oncs = le16toh(id->oncs) & (uint16_t) ~(protected ? NVME_CTRL_ONCS_COMPARE : 0);
 	uint32_t types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT |
 			 1u << BDEV_IO_NVME_ADMIN | 1u << BDEV_IO_NVME_IO;
 
@@ -210,7 +218,7 @@ static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nv
 {
 	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns->block_size;
 
-	b->io_types = io_types(nvme_ctrlr_identify(ctrlr));
+	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns->pi_type != 0);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
 	b->max_rw_blocks = blocks < 65536 ? blocks : 65536; /* NLB has 16 bits */
@@ -247,7 +255,8 @@ static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *c
 	if (ns->csi != 0) {
 		return "its command set is not the NVM one";
 	}
-	if (ns->md_size != 0) {
+	/* protection information the controller can make and strip by itself; anything else it would move */
+	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) {
 		return "its blocks carry metadata, which bdevs do not";
 	}
 	if (nvme_ctrlr_max_transfer(ctrlr) < ns->block_size) {
@@ -316,7 +325,7 @@ static const struct nvme_ns *find(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
 
 static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 {
-	return a->block_size == b->block_size && a->md_size == b->md_size && a->csi == b->csi &&
+	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type && a->md_interleaved == b->md_interleaved && a->csi == b->csi &&
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }

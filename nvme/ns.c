@@ -93,6 +93,7 @@ static bool parse_ns(struct nvme_ns *ns, const struct nvme_id_ns *id, uint32_t s
 	ns->block_size = UINT32_C(1) << lbaf->ds;
 	ns->md_size = le16toh(lbaf->ms);
 	ns->md_interleaved = (id->flbas & NVME_NS_FLBAS_META_EXT) != 0;
+	ns->pi_type = ns->md_size >= NVME_PI_BYTES ? id->dps & NVME_NS_DPS_PI_MASK : 0;
 	ns->num_blocks = le64toh(id->nsze);
 	ns->optimal_boundary_blocks = le16toh(id->noiob) ? le16toh(id->noiob) : stripe_bytes / ns->block_size;
 	ns->anagrpid = le32toh(id->anagrpid);

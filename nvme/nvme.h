@@ -134,6 +134,7 @@ struct nvme_ns {
 	uint32_t block_size; /* bytes */
 	uint16_t md_size;    /* bytes of metadata per block */
 	bool md_interleaved;
+	uint8_t pi_type;     /* protection information: 0 none, 1 to 3 (NVM 5.2) */
 	uint64_t num_blocks;
 	uint32_t optimal_boundary_blocks; /* NOIOB; 0: none */
 	uint8_t nguid[16];

@@ -20,6 +20,12 @@
 #define NVME_ST_DNR(sct_, sc_) ((uint16_t)(NVME_ST(sct_, sc_) | NVME_SC_DNR))
 #define NVME_ST_SUCCESS        ((uint16_t)0)
 
+/* Protection information (NVM 5.2): what dword 12 of a command says of it. */
+#define NVME_PI_BYTES	    8 /* of guard, application tag and reference tag, for 16-bit guards */
+#define NVME_PI_ACT	    (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
+#define NVME_PI_CHECK_GUARD (UINT32_C(1) << 28)
+#define NVME_PI_CHECK_REF   (UINT32_C(1) << 26)
+
 /* SGL descriptors, Base 4.1.2. The type is the high nibble of the last byte, the subtype the low one. */
 enum nvme_sgl_type {
 	NVME_SGL_TYPE_DATA_BLOCK = 0x0,

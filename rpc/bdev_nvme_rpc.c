@@ -94,6 +94,7 @@ struct attach {
 	uint32_t num_io_queues;
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec, max_bdevs;
+	bool prchk_reftag, prchk_guard;
 };
 
 #define ATTACH(field_, type_, required_, help_, ...) RPC_PARAM(struct attach, field_, type_, required_, help_, ##__VA_ARGS__)
@@ -113,6 +114,8 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "between attempts to reconnect"),
 	ATTACH(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL, "how long I/O waits for a lost controller before it fails; 0: no limit"),
 	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL, "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
+	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL, "have the controller check reference tags, where blocks carry protection information"),
+	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL, "have the controller check guards, likewise"),
 	RPC_PARAM_END,
 };
 
@@ -208,6 +211,8 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.reconnect_delay_sec = p->reconnect_delay_sec;
 	a.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec;
 	a.max_bdevs = p->max_bdevs;
+	a.prchk_reftag = p->prchk_reftag;
+	a.prchk_guard = p->prchk_guard;
 	if (decode_trid(req, p, &a)) {
 		bdev_nvme_attach(&a, attached, req);
 	}
@@ -380,6 +385,12 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c)
 	json_object_set_new(params, "reconnect_delay_sec", rpc_uint(a->reconnect_delay_sec));
 	json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(a->fast_io_fail_timeout_sec));
 	json_object_set_new(params, "max_bdevs", rpc_uint(a->max_bdevs));
+	if (a->prchk_reftag) {
+		json_object_set_new(params, "prchk_reftag", json_true());
+	}
+	if (a->prchk_guard) {
+		json_object_set_new(params, "prchk_guard", json_true());
+	}
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }
 

@@ -15,9 +15,9 @@ static const struct rpc_enum cmd_types[] = {{"admin", CMD_ADMIN}, {"io", CMD_IO}
 static const struct rpc_enum directions[] = {{"h2c", DATA_H2C}, {"c2h", DATA_C2H}, {NULL, 0}};
 
 struct send_cmd {
-	char *name, *cmdbuf, *data;
+	char *name, *cmdbuf, *data, *metadata;
 	int cmd_type, data_direction;
-	uint32_t data_len;
+	uint32_t data_len, metadata_len;
 };
 
 #define SEND_CMD(field_, type_, required_, help_, ...) RPC_PARAM(struct send_cmd, field_, type_, required_, help_, ##__VA_ARGS__)
@@ -28,6 +28,8 @@ static const struct rpc_param send_cmd_params[] = {
 	SEND_CMD(cmdbuf, RPC_STRING, RPC_REQUIRED, "the 64 bytes of the command, as base64url; command id and data pointers are filled in"),
 	SEND_CMD(data, RPC_STRING, RPC_OPTIONAL, "h2c: the data, as base64url"),
 	SEND_CMD(data_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of data to read", .max = BDEV_NVME_RAW_MAX),
+	SEND_CMD(metadata, RPC_STRING, RPC_OPTIONAL, "h2c: separate metadata, as base64url (io, on PCIe)"),
+	SEND_CMD(metadata_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of separate metadata to read", .max = BDEV_NVME_RAW_MAX),
 	RPC_PARAM_END,
 };
 
@@ -39,6 +41,7 @@ struct call {
 static void call_free(struct call *c)
 {
 	free(c->raw.data);
+	free(c->raw.md);
 	free(c);
 }
 
@@ -56,7 +59,8 @@ static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
 	struct call *c = arg;
 
 	if (rc != 0) {
-		rpc_error(c->req, rc, "the command cannot be sent: %s", rc == -ENXIO ? "the controller is not connected" : strerror(-rc));
+		rpc_error(c->req, rc, "the command cannot be sent: %s", rc == -ENXIO ? "the controller is not connected" :
+			  rc == -ENOTSUP ? "separate metadata is for I/O commands on PCIe" : strerror(-rc));
 		call_free(c);
 		return;
 	}
@@ -65,8 +69,29 @@ static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
 	if (!c->raw.to_device && c->raw.data_len != 0) {
 		json_object_set_new(o, "data", encoded(c->raw.data, c->raw.data_len));
 	}
+	if (!c->raw.to_device && c->raw.md_len != 0) {
+		json_object_set_new(o, "metadata", encoded(c->raw.md, c->raw.md_len));
+	}
 	rpc_reply(c->req, o);
 	call_free(c);
+}
+
+/* One of the two buffers: what text says, or as many zeroes as are to be read. False: text is no base64url of a length that is allowed. */
+static bool decode_buffer(bool to_device, const char *text, uint32_t wanted, void **buffer, uint32_t *buffer_len)
+{
+	size_t len = wanted;
+
+	if (!to_device) {
+		*buffer_len = wanted;
+		*buffer = wanted ? calloc(1, wanted) : NULL;
+		return wanted == 0 || *buffer != NULL;
+	}
+	if (text == NULL) {
+		return true;
+	}
+	*buffer = base64url_decode(text, &len);
+	*buffer_len = (uint32_t)len;
+	return *buffer != NULL && len <= BDEV_NVME_RAW_MAX && (wanted == 0 || wanted == len);
 }
 
 /* NULL, or what is wrong with the parameters. */
@@ -83,17 +108,11 @@ static const char *decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
 	free(cmd);
 	raw->io = p->cmd_type == CMD_IO;
 	raw->to_device = p->data_direction == DATA_H2C;
-	if (!raw->to_device) {
-		raw->data_len = p->data_len;
-		raw->data = p->data_len ? calloc(1, p->data_len) : NULL;
-		return p->data_len != 0 && raw->data == NULL ? "data_len: out of memory" : NULL;
+	if (!decode_buffer(raw->to_device, p->data, p->data_len, &raw->data, &raw->data_len)) {
+		return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 MiB";
 	}
-	if (p->data != NULL) {
-		raw->data = base64url_decode(p->data, &len);
-		if (raw->data == NULL || len > BDEV_NVME_RAW_MAX || (p->data_len != 0 && p->data_len != len)) {
-			return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 MiB";
-		}
-		raw->data_len = (uint32_t)len;
+	if (!decode_buffer(raw->to_device, p->metadata, p->metadata_len, &raw->md, &raw->md_len)) {
+		return "metadata: must be base64url, of as many bytes as metadata_len says if it is given, and of at most 1 MiB";
 	}
 	return NULL;
 }

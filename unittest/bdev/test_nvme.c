@@ -234,6 +234,35 @@ static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 	end();
 }
 
+static void test_protection_information_is_the_controllers(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct user u;
+
+	begin();
+	model.ns[1].pi = true;
+	model.ns[1].md_size = 8;
+	model.ns[1].md = calloc(model.ns[1].blocks, 8);
+	a.prchk_guard = a.prchk_reftag = true;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n2", true, fixture_thread(0)), 0);
+	fill(buffer, 8 * 4096, 3);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buffer, 16, 8), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 24, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 16, 9), 0);
+	CU_ASSERT_EQUAL(memcmp(buffer, other, 8 * 4096), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_COMPARE, buffer, 16, 8), 0);
+	model.ns[1].data[20 * 4096 + 7] ^= 1;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 16, 4), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 20, 1), NVME_ST(MEDIA, GUARD_CHECK));
+	model.ns[1].data[20 * 4096 + 7] ^= 1;
+	memcpy(model.ns[1].data + 17 * 4096, model.ns[1].data + 16 * 4096, 4096); /* the right block in the wrong place */
+	memcpy(model.ns[1].md + 17 * 8, model.ns[1].md + 16 * 8, 8);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 17, 1), NVME_ST(MEDIA, REFTAG_CHECK));
+	user_close(&u);
+	end();
+}
+
 static void test_wrong_arguments_are_refused_with_the_reason(void)
 {
 	begin_attached();
@@ -700,7 +729,8 @@ static void set_timeout(enum bdev_nvme_timeout_action action)
 	struct bdev_nvme_options o;
 
 	bdev_nvme_default_options(&o);
-	o.timeout_us = 40000;
+	/* an answer that an Abort brings must come within this time; the resets are to be soon */
+	o.timeout_us = action == BDEV_NVME_TIMEOUT_ABORT ? 1000000 : 40000;
 	o.action_on_timeout = action;
 	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
 }
@@ -938,6 +968,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_namespace_becomes_a_bdev),
 	UNIT(test_namespace_with_metadata_is_left_out),
 	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),
+	UNIT(test_protection_information_is_the_controllers),
 	UNIT(test_wrong_arguments_are_refused_with_the_reason),
 	UNIT(test_controller_that_does_not_come_up_is_an_error),
 	UNIT(test_too_many_namespaces_are_refused),

@@ -89,14 +89,16 @@ static void test_commands_of_the_driver_are_not_passed_through(void)
 	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), 0);
 }
 
+static const struct nvme_ns plain = {.block_size = 512};
+
 static void check_length(uint8_t opcode, uint32_t cdw10, uint32_t cdw12, uint64_t right)
 {
 	struct nvme_sqe cmd = {.opcode = opcode, .cdw10 = htole32(cdw10), .cdw12 = htole32(cdw12)};
 
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right, 512), 0);
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right + 4, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right, 0, &plain), 0);
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right + 4, 0, &plain), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	if (right >= 4) {
-		CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right - 4, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right - 4, 0, &plain), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	}
 }
 
@@ -108,12 +110,41 @@ static void test_data_of_a_passed_command_must_be_what_the_controller_will_move(
 	check_length(nvme_cmd_compare, 0, 7, 4096);
 	check_length(nvme_cmd_flush, 0, 9, 0);
 	check_length(nvme_cmd_write_zeroes, 0, 9, 0);
+	check_length(nvme_cmd_verify, 0, 9, 0);
+	check_length(nvme_cmd_copy, 0, 3, 128); /* four ranges */
 	check_length(nvme_cmd_dsm, 255, 0, 4096);
 	check_length(nvme_cmd_resv_report, 0xff, 0, 1024);
 	check_length(nvme_cmd_resv_report, UINT32_MAX, 0, UINT64_C(4) << 32);
 	check_length(nvme_cmd_resv_release, 0, 0, 8);
 	struct nvme_sqe vendor = {.opcode = 0x99};
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&vendor, 512, 512), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&vendor, 512, 0, &plain), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+}
+
+static void check_md(const struct nvme_ns *ns, uint32_t cdw12, uint64_t data, uint64_t md)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_cmd_read, .cdw12 = htole32(cdw12)};
+
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, data, md, ns), 0);
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, data, md + 8, ns), NVME_ST_DNR(GENERIC, SGL_INVALID_METADATA));
+	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, data + 8, md, ns), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+}
+
+static void test_metadata_of_a_passed_command_is_counted_too(void)
+{
+	struct nvme_ns separate = {.block_size = 512, .md_size = 16}, joined = {.block_size = 512, .md_size = 16, .md_interleaved = true},
+		       protected = {.block_size = 512, .md_size = 8, .pi_type = 1};
+
+	check_md(&separate, 3, 2048, 64);
+	check_md(&joined, 3, 2112, 0);
+	check_md(&protected, 3, 2048, 32);
+	check_md(&protected, 3 | NVME_PI_ACT, 2048, 0);
+	protected.md_interleaved = true;
+	check_md(&protected, 3, 2080, 0);
+	check_md(&protected, 3 | NVME_PI_ACT, 2048, 0);
+	protected.md_size = 16; /* more than the controller makes by itself */
+	check_md(&protected, 3 | NVME_PI_ACT, 2112, 0);
+	separate.md_size = 8; /* without protection information, the bit means nothing */
+	check_md(&separate, 3 | NVME_PI_ACT, 2048, 32);
 }
 
 static const struct unit_test tests[] = {
@@ -123,6 +154,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_says_how_long_to_wait),
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
 	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
+	UNIT(test_metadata_of_a_passed_command_is_counted_too),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_verdict", tests, NULL, NULL)

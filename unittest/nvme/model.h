@@ -57,6 +57,7 @@ struct model_ns {
 	uint64_t blocks;
 	uint8_t block_shift;
 	uint16_t md_size;
+	bool pi; /* of type 1, in 8 bytes of metadata */
 	uint8_t *data, *md; /* NULL: reads give what lies there, writes go nowhere */
 };
 

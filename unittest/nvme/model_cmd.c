@@ -60,6 +60,7 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 		id->nsze = id->ncap = id->nuse = htole64(ns->blocks);
 		id->lbaf[0].ds = ns->block_shift;
 		id->lbaf[0].ms = htole16(ns->md_size);
+		id->dps = ns->pi ? NVME_NS_DPS_PI_TYPE1 : 0;
 		id->nguid[0] = (uint8_t)nsid;
 	}
 	return 0;
@@ -265,10 +266,16 @@ static uint16_t move_blocks(struct model *m, const struct nvme_sqe *sqe, struct 
 	if (ns->data == NULL) {
 		return 0;
 	}
+	bool act = ns->pi && (le32toh(sqe->cdw12) & NVME_PI_ACT);
 	uint8_t *data = ns->data + (lba << ns->block_shift);
-	uint16_t status = model_move(m, sqe, data, len, to_host);
+	uint16_t status = ns->pi && to_host ? model_pi_check(sqe, ns, lba, blocks) : 0;
 
-	if (status == 0 && md_len != 0 && sqe->mptr != 0) {
+	status = status ? status : model_move(m, sqe, data, len, to_host);
+	if (act) {
+		if (!to_host && status == 0) {
+			model_pi_generate(sqe, ns, lba, blocks);
+		}
+	} else if (status == 0 && md_len != 0 && sqe->mptr != 0) {
 		void *host = (void *)(uintptr_t)le64toh(sqe->mptr), *md = ns->md + lba * ns->md_size;
 		memcpy(to_host ? host : md, to_host ? md : host, md_len);
 	}
@@ -338,6 +345,9 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 			return 0;
 		}
 		memset(ns->data + (lba << ns->block_shift), 0, (size_t)blocks << ns->block_shift);
+		if (ns->pi) {
+			model_pi_generate(sqe, ns, lba, blocks);
+		}
 		return 0;
 	case nvme_cmd_verify:
 		return 0;

@@ -19,4 +19,9 @@ void model_queue_gone(struct model *m, unsigned qid);
  * status. */
 uint16_t model_move(struct model *m, const struct nvme_sqe *sqe, void *buf, size_t len, bool to_host);
 
+/* Protection information. The CRC of T10 (check value of "123456789": d0dbh). */
+uint16_t model_pi_guard(const uint8_t *data, size_t len);
+void model_pi_generate(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks);
+uint16_t model_pi_check(const struct nvme_sqe *sqe, const struct model_ns *ns, uint64_t lba, uint32_t blocks);
+
 #endif
