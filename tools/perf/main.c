@@ -17,6 +17,7 @@
 struct perf {
 	struct perf_options opts;
 	struct perf_target targets[PERF_MAX_TARGETS];
+	struct perf_locals locals;
 	struct perf_worker *workers;
 	unsigned num_workers;
 	uint64_t run_start, run_end; /* ticks */
@@ -174,9 +175,11 @@ static bool add_streams(struct perf *p, struct perf_target *t, const struct nvme
 	uint64_t region = p->opts.region_bytes && p->opts.region_bytes < bytes ? p->opts.region_bytes : bytes;
 	uint64_t units = region / p->opts.io_size / n;
 
-	if (p->opts.io_size % ns->block_size != 0 || p->opts.io_size > nvme_ctrlr_max_transfer(t->ctrlr)) {
+	uint32_t largest = t->ctrlr ? nvme_ctrlr_max_transfer(t->ctrlr) : UINT32_MAX;
+
+	if (p->opts.io_size % ns->block_size != 0 || p->opts.io_size > largest) {
 		fprintf(stderr, "varve-perf: --io-size %u: namespace %u wants a multiple of %u, at most %u\n", p->opts.io_size,
-			ns->nsid, ns->block_size, nvme_ctrlr_max_transfer(t->ctrlr));
+			ns->nsid, ns->block_size, largest);
 		return false;
 	}
 	if (units < p->opts.queue_depth) {
@@ -217,6 +220,13 @@ static bool make_streams(struct perf *p)
 			return false;
 		}
 	}
+	for (unsigned i = 0; i < p->locals.num; i++) {
+		struct nvme_ns ns = perf_local_ns(&p->locals.targets[i]);
+
+		if (!add_streams(p, &p->locals.targets[i], &ns)) {
+			return false;
+		}
+	}
 	return true;
 }
 
@@ -232,7 +242,7 @@ static void count_stream(struct perf_stream *s, void *arg)
 
 	c->opening += s->opening;
 	c->wanted += s->wanted;
-	c->unconnected += s->qpair == NULL;
+	c->unconnected += s->qpair == NULL && s->channel == NULL;
 	c->prefilling += __atomic_load_n(&s->phase, __ATOMIC_ACQUIRE) == STREAM_PREFILL; /* pairs with stream_poll() */
 	/* the rest is a look from outside: exact once the streams have stopped */
 	c->outstanding += __atomic_load_n(&s->outstanding, __ATOMIC_RELAXED);
@@ -382,6 +392,21 @@ static bool all_gone(void *arg)
 	return true;
 }
 
+/* Unlike those of a connection, I/Os of a block device cannot be given up: they end. */
+static void close_locals(struct perf *p)
+{
+	struct phase stop = {.phase = STREAM_STOP};
+
+	if (p->locals.num != 0) {
+		for_each_stream(p, set_stream_phase, &stop);
+		thread_control_wait(drained, p, UINT64_MAX);
+	}
+	for (unsigned i = 0; i < p->locals.num; i++) {
+		for_each_stream(p, close_if_of, &p->locals.targets[i]);
+	}
+	perf_locals_close(&p->locals);
+}
+
 static void close_all(struct perf *p)
 {
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
@@ -394,6 +419,7 @@ static void close_all(struct perf *p)
 	if (!thread_control_wait(all_gone, p, SETTLE_US)) {
 		fprintf(stderr, "varve-perf: a controller did not shut down in time\n");
 	}
+	close_locals(p);
 	for (unsigned i = 0; i < p->num_workers; i++) {
 		struct perf_stream *s;
 		while ((s = TAILQ_FIRST(&p->workers[i].streams)) != NULL) {
@@ -476,7 +502,8 @@ static int measure(struct perf *p)
 	int status = EXIT_FAILURE;
 	struct poller *ticker = poller_register(&(struct poller_opts){.name = "perf_tick", .fn = tick, .ctx = p, .period_us = 10000, .fd = -1});
 
-	if (make_workers(p) && perf_discover(&p->opts) && connect_targets(p) && make_streams(p)) {
+	if (make_workers(p) && perf_discover(&p->opts) && connect_targets(p) && perf_locals_open(&p->locals, &p->opts) &&
+	    make_streams(p)) {
 		thread_control_wait(streams_open, p, UINT64_MAX);
 		thread_control_wait(streams_filled, p, UINT64_MAX);
 		if (!any_failed(p) && !interrupted) {
@@ -521,6 +548,19 @@ static bool any_local(const struct perf_options *o)
 	return any;
 }
 
+/* For RAM disks, where the user has not said how much memory there shall be. */
+static void make_room(struct perf_options *o)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < o->num_bdevs; i++) {
+		bytes += o->bdevs[i].kind == PERF_BDEV_MALLOC ? o->bdevs[i].bytes : 0;
+	}
+	if (bytes != 0 && o->mem_mb == 0) {
+		o->mem_mb = (uint32_t)(bytes >> 20) + 256;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct perf *p = &perf;
@@ -535,6 +575,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	log_set_print_level(LOG_LEVEL_WARNING);
+	make_room(&p->opts);
 	struct env_opts e = {.name = "varve-perf", .cores = p->opts.cores ? p->opts.cores : default_cores(cores, sizeof(cores)),
 			     .oversubscribe = p->opts.oversubscribe, .mem_mb = p->opts.mem_mb, .instance_id = -1,
 			     .no_huge = p->opts.no_huge, .no_pci = !any_local(&p->opts)};

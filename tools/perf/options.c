@@ -12,10 +12,14 @@
 
 static const char help[] =
 	"Usage: varve-perf -r 'trtype:RDMA traddr:ADDRESS trsvcid:4420 subnqn:NQN' [option...]\n"
-	"Drives NVMe-oF targets and reports throughput and latency.\n"
+	"       varve-perf -b null:SIZE|malloc:SIZE|file:PATH [option...]\n"
+	"Drives NVMe-oF targets, local NVMe drives or block devices, and reports throughput and latency.\n"
 	"\n"
 	"  -r, --target TRID      a target, as 'key:value ...' of trtype adrfam traddr trsvcid subnqn; may be repeated;\n"
-	"                         without subnqn: all that the discovery service there shows\n"
+	"                         without subnqn: all that the discovery service there shows; a drive of this machine that varve\n"
+	"                         may use: 'trtype:PCIe traddr:0000:5e:00.0'\n"
+	"  -b, --bdev SPEC        a block device inside this process, without any network: null:SIZE, malloc:SIZE (a RAM disk), or\n"
+	"                         file:PATH (a file or block device, by io_uring; with writes it is overwritten); may be repeated\n"
 	"  -n, --nsid N           only this namespace of each target (default: all)\n"
 	"  -q, --queue-depth N    I/Os outstanding per queue pair (default 32)\n"
 	"  -o, --io-size BYTES    bytes per I/O; k and M are understood (default 4k)\n"
@@ -47,7 +51,7 @@ enum {
 };
 
 static const struct option long_options[] = {
-	{"target", required_argument, NULL, 'r'}, {"nsid", required_argument, NULL, 'n'},
+	{"target", required_argument, NULL, 'r'}, {"bdev", required_argument, NULL, 'b'}, {"nsid", required_argument, NULL, 'n'},
 	{"queue-depth", required_argument, NULL, 'q'}, {"io-size", required_argument, NULL, 'o'},
 	{"workload", required_argument, NULL, 'w'}, {"read-percent", required_argument, NULL, 'M'},
 	{"time", required_argument, NULL, 't'}, {"ios", required_argument, NULL, OPT_IOS},
@@ -128,6 +132,26 @@ static bool add_target(struct perf_options *o, const char *text)
 	return true;
 }
 
+static bool add_bdev(struct perf_options *o, const char *text)
+{
+	struct perf_bdev *b = &o->bdevs[o->num_bdevs];
+
+	if (o->num_bdevs == PERF_MAX_BDEVS) {
+		return complain("--bdev", text, "at most 16 block devices");
+	}
+	if (strncmp(text, "file:", 5) == 0 && text[5] != '\0') {
+		*b = (struct perf_bdev){.kind = PERF_BDEV_FILE, .path = text + 5};
+	} else if (strncmp(text, "null:", 5) == 0 && parse_size(text + 5, 1 << 20, UINT64_C(1) << 60, &b->bytes) == 0) {
+		b->kind = PERF_BDEV_NULL;
+	} else if (strncmp(text, "malloc:", 7) == 0 && parse_size(text + 7, 1 << 20, UINT64_C(1) << 40, &b->bytes) == 0) {
+		b->kind = PERF_BDEV_MALLOC;
+	} else {
+		return complain("--bdev", text, "null:SIZE, malloc:SIZE (1M or more) or file:PATH");
+	}
+	o->num_bdevs++;
+	return true;
+}
+
 static bool set_loss_timeout(struct perf_options *o, const char *text)
 {
 	uint64_t v;
@@ -161,6 +185,7 @@ static bool one_option(struct perf_options *o, int c, const char *arg, struct pa
 {
 	switch (c) {
 	case 'r': return add_target(o, arg);
+	case 'b': return add_bdev(o, arg);
 	case 'n': return number32("--nsid", arg, 1, UINT32_MAX - 1, &o->nsid);
 	case 'q': return number32("--queue-depth", arg, 1, 4096, &o->queue_depth);
 	case 'o': return number32("--io-size", arg, 512, 1 << 24, &o->io_size);
@@ -196,8 +221,14 @@ static bool check_whole(struct perf_options *o, const struct parse *p)
 		}
 		o->read_percent = p->mix;
 	}
-	if (o->num_targets == 0) {
-		fprintf(stderr, "varve-perf: no target; --target 'trtype:RDMA traddr:... trsvcid:4420 subnqn:...' names one\n");
+	for (unsigned i = 0; i < o->num_bdevs; i++) {
+		if (o->verify && o->bdevs[i].kind == PERF_BDEV_NULL) {
+			fprintf(stderr, "varve-perf: --verify: a null device keeps nothing; malloc and file do\n");
+			return false;
+		}
+	}
+	if (o->num_targets + o->num_bdevs == 0) {
+		fprintf(stderr, "varve-perf: no target; --target 'trtype:RDMA traddr:... trsvcid:4420 subnqn:...' names one, or --bdev\n");
 		return false;
 	}
 	return true;
@@ -211,7 +242,7 @@ enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv
 	*o = (struct perf_options){.queue_depth = 32, .io_size = 4096, .random = true, .read_percent = 100, .seconds = 10,
 				   .qpairs = 1, .keep_alive_ms = 10000, .seed = (uint64_t)time(NULL)};
 	snprintf(o->hostnqn, sizeof(o->hostnqn), "nqn.2026-11.io.varve:perf");
-	while ((c = getopt_long(argc, argv, "r:n:q:o:w:M:t:P:jm:s:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "r:b:n:q:o:w:M:t:P:jm:s:h", long_options, NULL)) != -1) {
 		if (c == 'h') {
 			fputs(help, stdout);
 			return PERF_EXIT_OK;

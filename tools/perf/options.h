@@ -8,10 +8,22 @@
 #include "nvme/nvme.h"
 
 #define PERF_MAX_TARGETS 64
+#define PERF_MAX_BDEVS	 16
+
+enum perf_bdev_kind { PERF_BDEV_NULL, PERF_BDEV_MALLOC, PERF_BDEV_FILE };
+
+/* A block device that is made inside this process. */
+struct perf_bdev {
+	enum perf_bdev_kind kind;
+	uint64_t bytes;	  /* null, malloc */
+	const char *path; /* file */
+};
 
 struct perf_options {
 	struct nvme_trid targets[PERF_MAX_TARGETS]; /* -r */
 	unsigned num_targets;
+	struct perf_bdev bdevs[PERF_MAX_BDEVS]; /* -b */
+	unsigned num_bdevs;
 	uint32_t nsid;		   /* -n; 0: every namespace */
 	uint32_t queue_depth;	   /* -q: outstanding per queue pair */
 	uint32_t io_size;	   /* -o: bytes */

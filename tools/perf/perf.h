@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair.
+/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair, or channel of a block device.
  *
  * A stream owns its share of a namespace, `units` pieces of io_size bytes, so that verification needs no lock: nobody else
  * writes there. The control thread opens and closes queue pairs; the worker's thread does the rest. */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
+#include "bdev/bdev.h"
 #include "nvme/nvme.h"
 #include "thread/thread.h"
 #include "tools/perf/histogram.h"
@@ -20,7 +21,10 @@ struct perf_io {
 	uint64_t start_ticks;
 	bool is_read;
 	STAILQ_ENTRY(perf_io) link;
-	struct nvme_request req; /* last: the transport's room follows */
+	union { /* last: the transport's or the bdev module's room follows */
+		struct nvme_request req;
+		struct bdev_io bio; /* of a target that is a block device */
+	};
 };
 STAILQ_HEAD(perf_io_list, perf_io);
 
@@ -38,6 +42,7 @@ struct perf_stats {
 
 struct perf_target {
 	struct nvme_ctrlr *ctrlr;
+	struct bdev_desc *desc; /* instead: a block device of this process */
 	const struct perf_options *opts;
 	unsigned index;
 	bool ready, failed, closed;
@@ -52,6 +57,7 @@ struct perf_stream {
 	uint64_t first_lba, units;
 	/* the worker's thread */
 	struct nvme_qpair *qpair; /* NULL: no connection */
+	struct bdev_channel *channel; /* instead */
 	struct poller *poller;
 	struct perf_io_list idle, retry; /* retry: lost with their connection */
 	uint32_t outstanding;
@@ -87,6 +93,19 @@ void perf_stream_detach(void *stream);	/* stops to use its qpair */
 void perf_stream_abort(void *stream);	/* closing is stopped: what was outstanding goes to retry */
 void perf_worker_start_rate(void *worker);
 void perf_worker_stop_rate(void *worker);
+
+void perf_stream_attach_local(void *stream); /* to the channel of its block device; none: out of memory */
+void perf_stream_detach_local(void *stream); /* nothing is outstanding */
+
+/* local.c. Control thread: block devices inside the process. */
+struct perf_locals {
+	struct perf_target targets[PERF_MAX_BDEVS];
+	unsigned num;
+	bool started;
+};
+bool perf_locals_open(struct perf_locals *l, const struct perf_options *o); /* false: said on stderr; close it all the same */
+void perf_locals_close(struct perf_locals *l);	/* its streams are closed */
+struct nvme_ns perf_local_ns(const struct perf_target *t);
 
 /* stream.c. Control thread. A stream on worker for `units` units of a namespace from first_lba; NULL when out of memory. */
 struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target, struct perf_worker *worker,

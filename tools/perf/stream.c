@@ -11,7 +11,9 @@
 
 static size_t io_size(void)
 {
-	return (offsetof(struct perf_io, req) + nvme_request_size() + 63) & ~(size_t)63;
+	size_t remote = nvme_request_size(), local = bdev_io_size();
+
+	return (offsetof(struct perf_io, req) + (remote > local ? remote : local) + 63) & ~(size_t)63;
 }
 
 static bool make_ios(struct perf_stream *s)
@@ -30,10 +32,12 @@ static bool make_ios(struct perf_stream *s)
 		io->stream = s;
 		io->iov = (struct iovec){.iov_base = (uint8_t *)s->buffers + (size_t)i * s->opts->io_size,
 					 .iov_len = s->opts->io_size};
-		io->req.iovs = &io->iov;
-		io->req.iovcnt = 1;
-		io->req.data_len = s->opts->io_size;
-		io->req.cb_arg = io;
+		if (s->target->desc == NULL) {
+			io->req.iovs = &io->iov;
+			io->req.iovcnt = 1;
+			io->req.data_len = s->opts->io_size;
+			io->req.cb_arg = io;
+		}
 		STAILQ_INSERT_TAIL(&s->idle, io, link);
 	}
 	return true;
@@ -118,6 +122,14 @@ void perf_stream_open(struct perf_stream *s)
 				    .numa_node = env_lcore_numa_node(s->worker->lcore), .lcore = s->worker->lcore};
 
 	s->wanted = false;
+	if (s->target->desc != NULL) {
+		thread_call(s->worker->thread, perf_stream_attach_local, s);
+		if (s->channel == NULL) {
+			log_error("no channel to a block device: out of memory");
+			s->target->failed = true;
+		}
+		return;
+	}
 	s->opening = true;
 	nvme_qpair_create(s->target->ctrlr, &q, opened, s);
 }
@@ -125,6 +137,9 @@ void perf_stream_open(struct perf_stream *s)
 void perf_stream_close(struct perf_stream *s)
 {
 	s->wanted = false;
+	if (s->channel != NULL) {
+		thread_call(s->worker->thread, perf_stream_detach_local, s);
+	}
 	if (s->qpair == NULL) {
 		return;
 	}

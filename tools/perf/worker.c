@@ -73,8 +73,24 @@ static bool may_issue(struct perf_worker *w)
 
 static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe);
 
+static void local_done(struct bdev_io *bio, void *arg);
+
+/* May have ended before it returns. */
+static int submit_local(struct perf_stream *s, struct perf_io *io)
+{
+	bdev_io_init(&io->bio, s->target->desc, s->channel, local_done, io);
+	bdev_io_set_rw(&io->bio, io->is_read ? BDEV_IO_READ : BDEV_IO_WRITE, &io->iov, 1, s->first_lba + io->unit * s->blocks_per_unit,
+		       s->blocks_per_unit);
+	s->outstanding++;
+	bdev_submit(&io->bio);
+	return 0;
+}
+
 static int submit(struct perf_stream *s, struct perf_io *io)
 {
+	if (s->channel != NULL) {
+		return submit_local(s, io);
+	}
 	uint64_t lba = s->first_lba + io->unit * s->blocks_per_unit;
 
 	memset(&io->req.cmd, 0, sizeof(io->req.cmd));
@@ -110,8 +126,12 @@ static void resubmit(struct perf_stream *s)
 {
 	struct perf_io *io;
 
-	while ((io = STAILQ_FIRST(&s->retry)) != NULL && submit(s, io) == 0) {
+	while ((io = STAILQ_FIRST(&s->retry)) != NULL) {
 		STAILQ_REMOVE_HEAD(&s->retry, link);
+		if (submit(s, io) != 0) {
+			STAILQ_INSERT_HEAD(&s->retry, io, link);
+			return;
+		}
 	}
 }
 
@@ -121,16 +141,19 @@ static void refill(struct perf_stream *s)
 	uint64_t unit;
 
 	resubmit(s);
-	while ((io = STAILQ_FIRST(&s->idle)) != NULL && s->budget != 0 && may_issue(s->worker) && choose_unit(s, &unit)) {
-		prepare(s, io, unit);
-		if (submit(s, io) != 0) {
-			STAILQ_REMOVE_HEAD(&s->idle, link);
-			STAILQ_INSERT_TAIL(&s->retry, io, link);
+	/* bounded, because what a block device ends at once is idle again */
+	for (uint32_t n = s->opts->queue_depth; n > 0; n--) {
+		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !may_issue(s->worker) || !choose_unit(s, &unit)) {
 			return;
 		}
 		STAILQ_REMOVE_HEAD(&s->idle, link);
+		prepare(s, io, unit);
 		s->budget--;
 		s->worker->rate_issued++;
+		if (submit(s, io) != 0) {
+			STAILQ_INSERT_TAIL(&s->retry, io, link);
+			return;
+		}
 	}
 }
 
@@ -164,18 +187,8 @@ static void count(struct perf_stream *s, const struct perf_io *io)
 	}
 }
 
-static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+static void finish(struct perf_stream *s, struct perf_io *io, uint16_t status)
 {
-	struct perf_io *io = req->cb_arg;
-	struct perf_stream *s = io->stream;
-	uint16_t status = nvme_cqe_status(cqe);
-
-	s->outstanding--;
-	if ((status & 0x7ff) == NVME_SC_ABORT_QUEUE) {
-		s->stats.retries++;
-		STAILQ_INSERT_TAIL(&s->retry, io, link);
-		return;
-	}
 	set_busy(s, io->unit, false);
 	STAILQ_INSERT_HEAD(&s->idle, io, link); /* the most recently used buffer is the warmest */
 	if (status != 0) {
@@ -192,9 +205,51 @@ static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 	}
 }
 
+static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	struct perf_io *io = req->cb_arg;
+	struct perf_stream *s = io->stream;
+	uint16_t status = nvme_cqe_status(cqe);
+
+	s->outstanding--;
+	if ((status & 0x7ff) == NVME_SC_ABORT_QUEUE) {
+		s->stats.retries++;
+		STAILQ_INSERT_TAIL(&s->retry, io, link);
+		return;
+	}
+	finish(s, io, status);
+}
+
+static void local_done(struct bdev_io *bio, void *arg)
+{
+	struct perf_io *io = arg;
+
+	io->stream->outstanding--;
+	finish(io->stream, io, bio->status);
+}
+
 static bool is_working(const struct perf_stream *s)
 {
 	return s->phase == STREAM_PREFILL || s->phase == STREAM_RUN;
+}
+
+static void check_filled(struct perf_stream *s)
+{
+	if (s->phase == STREAM_PREFILL && s->budget == 0 && s->outstanding == 0 && STAILQ_EMPTY(&s->retry)) {
+		__atomic_store_n(&s->phase, STREAM_FILLED, __ATOMIC_RELEASE); /* read by the control thread */
+	}
+}
+
+/* What ends is found by the block device's own pollers: here is only the next to be submitted. */
+static int local_poll(void *ctx)
+{
+	struct perf_stream *s = ctx;
+
+	if (is_working(s)) {
+		refill(s);
+	}
+	check_filled(s);
+	return s->outstanding != 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
 static int stream_poll(void *ctx)
@@ -211,9 +266,7 @@ static int stream_poll(void *ctx)
 		resubmit(s);
 	}
 	nvme_qpair_flush(s->qpair);
-	if (s->phase == STREAM_PREFILL && s->budget == 0 && s->outstanding == 0 && STAILQ_EMPTY(&s->retry)) {
-		__atomic_store_n(&s->phase, STREAM_FILLED, __ATOMIC_RELEASE); /* read by the control thread */
-	}
+	check_filled(s);
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
@@ -239,6 +292,25 @@ void perf_stream_detach(void *arg)
 	s->qpair = NULL;
 }
 
+void perf_stream_attach_local(void *arg)
+{
+	struct perf_stream *s = arg;
+
+	s->channel = bdev_channel_get(s->target->desc);
+	if (s->channel != NULL) {
+		s->poller = poller_register(&(struct poller_opts){.name = "perf_local", .fn = local_poll, .ctx = s, .fd = -1});
+	}
+}
+
+void perf_stream_detach_local(void *arg)
+{
+	struct perf_stream *s = arg;
+
+	poller_unregister(&s->poller);
+	bdev_channel_put(s->channel);
+	s->channel = NULL;
+}
+
 void perf_stream_abort(void *arg)
 {
 	nvme_qpair_abort_all(((struct perf_stream *)arg)->closing);
@@ -251,7 +323,7 @@ static int rate_poll(void *ctx)
 	struct perf_stream *s;
 
 	TAILQ_FOREACH(s, &w->streams, link) {
-		if (s->qpair != NULL && may_issue(w)) {
+		if (s->qpair != NULL && may_issue(w)) { /* streams of block devices never sleep */
 			stream_poll(s);
 		}
 	}

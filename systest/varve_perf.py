@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 240
+# sanitize
+"""varve-perf: block devices inside its process, several targets, mixes, results, complaints."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from appliance_lib import DEADLINE, check, main
+from nvmf_lib import NUM_CPUS, PERF, Host, Target
+
+PERCENTILES = ("p1", "p10", "p50", "p90", "p99", "p99.9", "p99.99")
+
+
+def perf(*args, status=0):
+    p = subprocess.run([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", *args], capture_output=True, text=True, timeout=2 * DEADLINE,
+                       stdin=subprocess.DEVNULL)
+    check(p.returncode == status, f"{args}: ended with {p.returncode}: {p.stdout}{p.stderr}")
+    check("Sanitizer" not in p.stderr, p.stderr)
+    return p
+
+
+def result(*args):
+    return json.loads(perf("-j", *args).stdout)
+
+
+def test_a_ram_disk_in_the_process_is_driven_and_verified():
+    r = result("-b", "malloc:16M", "-w", "randrw", "-M", "70", "--verify", "--ios", "20000", "-q", "8")
+    check(r["verified"] and r["miscompares"] == 0 and r["errors"] == 0, r)
+    check(r["read"]["ios"] + r["write"]["ios"] == 20000, r)
+    check(13000 < r["read"]["ios"] < 15000, f"of 20000 I/Os, 70 % reads: {r['read']['ios']} reads")
+    for kind in ("read", "write"):
+        times = [r[kind]["latency_us"][p] for p in PERCENTILES]
+        check(times == sorted(times) and r[kind]["latency_us"]["min"] <= times[0] * 1.01, r[kind])
+        check(times[-1] <= r[kind]["latency_us"]["max"], r[kind])
+
+
+def test_a_file_gets_what_was_written():
+    with tempfile.TemporaryDirectory() as folder:
+        disk = pathlib.Path(folder) / "disk"
+        with open(disk, "wb") as f:
+            f.truncate(8 << 20)
+        r = result("-b", f"file:{disk}", "-w", "randrw", "--verify", "--ios", "2000", "-o", "16k")
+        check(r["miscompares"] == 0 and r["errors"] == 0 and r["io_size"] == 16384, r)
+        with open(disk, "rb") as f:
+            check(any(f.read(4096)), "the file is still empty")
+        before = disk.read_bytes()
+        r = result("-b", f"file:{disk}", "--ios", "2000")
+        check(r["read"]["ios"] == 2000 and r["write"]["ios"] == 0 and disk.read_bytes() == before, "reading changed it")
+
+
+def test_several_devices_and_queue_pairs_share_the_work():
+    r = result("-b", "malloc:8M", "-b", "null:1G", "-P", "2", "--ios", "4000", "--rate", "1000000")
+    check(r["read"]["ios"] == 4000 and r["errors"] == 0, r)
+
+
+def test_a_table_is_printed_for_people():
+    out = perf("-b", "null:1G", "--ios", "1000").stdout
+    check("IOPS" in out and "99.9 %" in out and "1000 reads, 0 writes" in out and "0 errors" in out, out)
+
+
+def test_what_is_wrong_is_said_with_what_is_allowed():
+    for args, words in ((["-b", "foo"], ["--bdev 'foo'", "malloc:SIZE"]), (["-b", "malloc:3"], ["malloc:3", "1M or more"]),
+                        (["-b", "file:/nonexistent"], ["/nonexistent", "No such file"]), ([], ["no target", "--bdev"]),
+                        (["-b", "null:1G", "--verify"], ["--verify", "null"]), (["-b", "null:1G", "-w", "x"], ["randrw"]),
+                        (["-b", "malloc:1M", "-o", "1000"], ["1000", "multiple of 512"]),
+                        (["-b", "malloc:1M", "-q", "1024"], ["too few"]), (["-b", "null:1G", "-t", "0"], ["--time '0'", "from 1"])):
+        p = perf(*args, status=1)
+        check(all(w in p.stderr for w in words), f"{args}: \"{p.stderr}\" does not say {words}")
+
+
+def test_two_targets_are_driven_at_once():
+    with Target() as one, Target(port=one.port + 1) as two:
+        for t in (one, two):
+            t.add_malloc("M0")
+            t.add_ns("M0", nsid=1)
+        with Host(one, "-r", one.trid(), "-r", two.trid(), "-w", "randrw", "--verify", "--region", "4M", "--ios", "2000") as h:
+            r = h.result()
+            check(r["miscompares"] == 0 and r["read"]["ios"] + r["write"]["ios"] == 2000, r)
+        for t in (one, two):
+            check(t.groups("completed_nvme_io") > 1000, "one target did nothing")
+            t.wait_empty()
+            t.stop_clean()
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
