@@ -13,9 +13,9 @@ if ! [[ $seconds =~ ^[1-9][0-9]{0,3}$ ]]; then
 	exit 2
 fi
 scripts/build.sh
-bin=$PWD/${VARVE_BUILD:-build}/bin
+bin=$(readlink -f "${VARVE_BUILD:-build}")/bin
 nqn=nqn.2026-11.io.varve:demo
-port=4420
+port=${VARVE_DEMO_PORT:-4420}
 work=$(mktemp -d)
 target=""
 
@@ -80,10 +80,10 @@ echo "Process $target serves $nqn at $address port $port: namespace 1 is a RAM d
 perf() { "${with[@]}" "$bin/varve-perf" -r "trtype:RDMA adrfam:IPv4 traddr:$address trsvcid:$port subnqn:$nqn" "$@"; }
 
 bold "3. The initiator: varve-perf, another process; every block it reads is verified"
-perf -w randrw --verify -q 16 -t "$seconds" || fail "the verified run failed"
+perf --progress -w randrw --verify -q 16 -t "$seconds" || fail "the verified run failed"
 
 bold "4. 4 KiB random reads of the RAM disk, 32 outstanding; a snapshot is taken meanwhile"
-perf -n 1 -w randread -q 32 -t "$seconds" &
+perf --progress -n 1 -w randread -q 32 -t "$seconds" &
 run=$!
 # Snapshots are good at any time; this one shall show the run at work.
 for _ in $(seq 100); do
@@ -93,16 +93,43 @@ done
 cp "$trace" "$work/snapshot"
 wait $run || fail "the run failed"
 
-bold "5. Where the time went: time per state, from the snapshot (a plain copy of $trace)"
-"$bin/varve-trace" -f "$work/snapshot" --summary
+# What the tables below leave out: the file's own data, and what is there for one kind of object only once.
+bold "5. Where the time went: microseconds in each state, from the snapshot (a plain copy of the trace file)"
+"$bin/varve-trace" -f "$work/snapshot" --summary | awk '
+	/^time in state/ { title = $0; next }
+	/^objects r / { on = 1; print title; next }
+	/^objects / { on = 0; next }
+	/^$/ { on = 0 }
+	on && $1 == "RDMA_REQ_HAVE_BUFFER" { line[1] = line[1] "\n" $0; next } # its number is high, but it comes second
+	on { line[++n] = $0 }
+	END { for (i = 1; i <= n; i++) print line[i] }'
 request=$("$bin/varve-trace" -f "$work/snapshot" -l tpoint=RDMA_REQ_COMPLETED | sed -n 's/.* id: *\(r[0-9]*\) .*/\1/p' | tail -n 200 | head -n 1)
+cat <<EOT
+NEW: a command has come. EXECUTING: the block device has it. EXECUTED: the answer is being put together. COMPLETING_C2H: data and
+answer are with the device, and $(if [ ${#with[@]} -gt 0 ]; then echo "softverbs copies them to the host, one request after the other"; else echo "on their way to the host"; fi).
+EOT
 
 bold "6. The life of one request, $request, and of the bdev I/O that served it"
-"$bin/varve-trace" -f "$work/snapshot" --life "$request" | grep -vE '^(TSC Rate|Written by|Time 0|Trace Size|Lost on)'
+"$bin/varve-trace" -f "$work/snapshot" --life "$request" | awk '
+	/^reactor/ {
+		for (i = 4; $i !~ /^[A-Z][A-Z0-9]*_[A-Z0-9_]+$/; i++) owner = i == 4 ? $i : owner " " $i
+		at = $3; what = $i; more = ""; since = ""
+		for (; i <= NF; i++) {
+			if ($i == "since:") since = $(i + 1)
+			if ($i == "offset:") more = more "  block " $(i + 1)
+			if ($i ~ /^offset:./) more = more "  block " substr($i, 8)
+			if ($i == "id:" && what == "BDEV_IO_START") more = more "  " $(i + 1) ", for " substr($(i + 2), 2, length($(i + 2)) - 2)
+		}
+		if (!first) { first = at; printf "%10s %10s  %s\n", "us", "since", "" }
+		printf "%10.3f %10s  %-24s%s%s\n", at - first, since ? "+" since : "", what, owner == last ? "" : "  " owner, more
+		last = owner
+	}'
 
 bold "How to go on"
 cat <<EOT
-  $(basename "$PWD")/build/bin has varve, varve-rpc (--list, METHOD --help), varve-perf, varve-trace (-h), softverbs.
-  README.md has a first session by hand; doc/operations.md what to do when something is slow or stuck;
-  doc/tracing.md and doc/usdt.md how to look inside; scripts/test.sh runs the tests.
+  ${bin#"$PWD"/}/ has varve, varve-rpc (--list, METHOD --help), varve-perf and varve-trace (-h)$( ((${#with[@]})) && echo ", softverbs").
+  README.md            a first session by hand, with the same steps
+  doc/operations.md    running it; what to do when something is slow or stuck
+  doc/tracing.md       the flight recorder; doc/usdt.md: probes for bpftrace
+  scripts/test.sh      the tests; scripts/bench.sh: the figures
 EOT

@@ -327,9 +327,11 @@ static void show_progress(void *arg)
 	struct count c = count_all(p);
 	uint64_t ios = c.stats.reads + c.stats.writes;
 
-	fprintf(stderr, "\r%4llu s  %9llu IOPS  %llu errors%s", (unsigned long long)((env_ticks() - p->run_start) / env_ticks_hz()),
+	/* on a terminal in one place, elsewhere a line each */
+	bool terminal = isatty(STDERR_FILENO);
+	fprintf(stderr, "%s%4llu s  %9llu IOPS  %llu errors%s%s", terminal ? "\r" : "", (unsigned long long)((env_ticks() - p->run_start) / env_ticks_hz()),
 		(unsigned long long)(ios - p->progress_ios), (unsigned long long)c.stats.errors,
-		c.unconnected ? "  (reconnecting)" : "               ");
+		c.unconnected ? "  (reconnecting)" : terminal ? "               " : "", terminal ? "" : "\n");
 	p->progress_ios = ios;
 	thread_timer_start(&p->progress, 1000000);
 }
@@ -353,7 +355,7 @@ static void run(struct perf *p)
 	p->run_start = env_ticks();
 	p->run_end = p->run_start + p->opts.seconds * env_ticks_hz();
 	for_each_stream(p, set_stream_phase, &ph);
-	if (!p->opts.quiet && !p->opts.json && isatty(STDERR_FILENO)) {
+	if (p->opts.progress || (!p->opts.quiet && !p->opts.json && isatty(STDERR_FILENO))) {
 		p->progress.fn = show_progress;
 		p->progress.arg = p;
 		thread_timer_start(&p->progress, 1000000);
@@ -361,7 +363,7 @@ static void run(struct perf *p)
 	thread_control_wait(run_over, p, UINT64_MAX);
 	p->run_end = env_ticks();
 	thread_timer_stop(&p->progress);
-	if (p->progress.fn != NULL) {
+	if (p->progress.fn != NULL && isatty(STDERR_FILENO)) {
 		fprintf(stderr, "\r%60s\r", "");
 	}
 	ph.phase = STREAM_STOP;

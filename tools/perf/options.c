@@ -38,6 +38,7 @@ static const char help[] =
 	"      --loss-timeout S   reconnect for so long after a connection is lost; -1: for ever (default 0)\n"
 	"  -j, --json             the results as JSON\n"
 	"      --quiet            no progress line\n"
+	"      --progress         progress lines even where stderr is no terminal\n"
 	"  -m, --cores LIST       cores to use: 0x3, 0-1 or [0,1]; one worker each (default: the last CPU)\n"
 	"      --oversubscribe    allow more workers than CPUs\n"
 	"  -s, --mem MB           memory\n"
@@ -47,7 +48,7 @@ static const char help[] =
 
 enum {
 	OPT_IOS = 256, OPT_RATE, OPT_REGION, OPT_VERIFY, OPT_SEED, OPT_HOSTNQN, OPT_KATO, OPT_LOSS, OPT_QUIET,
-	OPT_NO_HUGE, OPT_BUSY, OPT_OVERSUBSCRIBE,
+	OPT_PROGRESS, OPT_NO_HUGE, OPT_BUSY, OPT_OVERSUBSCRIBE,
 };
 
 static const struct option long_options[] = {
@@ -60,7 +61,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, OPT_SEED}, {"hostnqn", required_argument, NULL, OPT_HOSTNQN},
 	{"kato", required_argument, NULL, OPT_KATO}, {"loss-timeout", required_argument, NULL, OPT_LOSS},
 	{"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, OPT_QUIET},
-	{"cores", required_argument, NULL, 'm'}, {"oversubscribe", no_argument, NULL, OPT_OVERSUBSCRIBE},
+	{"progress", no_argument, NULL, OPT_PROGRESS}, {"cores", required_argument, NULL, 'm'}, {"oversubscribe", no_argument, NULL, OPT_OVERSUBSCRIBE},
 	{"mem", required_argument, NULL, 's'}, {"no-huge", no_argument, NULL, OPT_NO_HUGE},
 	{"busy", no_argument, NULL, OPT_BUSY}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
 };
@@ -203,6 +204,7 @@ static bool one_option(struct perf_options *o, int c, const char *arg, struct pa
 	case OPT_LOSS: return set_loss_timeout(o, arg);
 	case 'j': o->json = true; return true;
 	case OPT_QUIET: o->quiet = true; return true;
+	case OPT_PROGRESS: o->progress = true; return true;
 	case 'm': o->cores = arg; return true;
 	case OPT_OVERSUBSCRIBE: o->oversubscribe = true; return true;
 	case 's': return number32("--mem", arg, 16, 1 << 24, &o->mem_mb);

@@ -39,7 +39,7 @@ struct perf_options {
 	uint64_t seed;		   /* --seed */
 	uint32_t keep_alive_ms;	   /* --kato */
 	int32_t loss_timeout_s;	   /* --loss-timeout */
-	bool json, quiet;
+	bool json, quiet, progress;
 	char hostnqn[NVME_NQN_MAX];
 	const char *cores;
 	uint32_t mem_mb;
