@@ -29,6 +29,10 @@ static const uint32_t io_effects[] = {
 	[nvme_cmd_compare] = NVME_CMD_EFFECTS_CSUPP,
 	[nvme_cmd_write_zeroes] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
 	[nvme_cmd_dsm] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
+	[nvme_cmd_resv_register] = NVME_CMD_EFFECTS_CSUPP,
+	[nvme_cmd_resv_report] = NVME_CMD_EFFECTS_CSUPP,
+	[nvme_cmd_resv_acquire] = NVME_CMD_EFFECTS_CSUPP,
+	[nvme_cmd_resv_release] = NVME_CMD_EFFECTS_CSUPP,
 };
 
 void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log)

@@ -2,6 +2,7 @@
 /* Get and Set Features: Base 5.15, 5.27, NVM 4.1.3. Control thread.
  *
  * Nothing can be saved (ONCS bit 4 is 0), so the saved value of a feature is its default (Base 4.2). */
+#include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -37,6 +38,9 @@ void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)
 	memset(ctrlr->event_pending, 0, sizeof(ctrlr->event_pending));
 	memset(ctrlr->event_masked, 0, sizeof(ctrlr->event_masked));
 	ctrlr->num_changed_ns = 0;
+	ctrlr->resv_log.num = 0;
+	free(ctrlr->resv_mask);
+	ctrlr->resv_mask = NULL;
 }
 
 /* Returns the status; *value is dword 0 of the completion. */
@@ -260,12 +264,105 @@ static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature
 	return NVME_ST_SUCCESS;
 }
 
+/* ---- Reservations: of a namespace (Base 5.27.1.26 and 27) ---- */
+
+#define RESV_MASK_BITS                                                                                       \
+	(NVME_FEAT_RESV_NOTIFY_REGPRE | NVME_FEAT_RESV_NOTIFY_RESREL | NVME_FEAT_RESV_NOTIFY_RESPRE)
+
+static struct nvmf_ns *visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
+
+	return ns != NULL && nvmf_ctrlr_sees(ctrlr, nsid) ? ns : NULL;
+}
+
+/* Not through a path that the namespace cannot be reached through (Base 8.1.3). */
+static uint16_t find_resv_ns(const struct nvmf_request *req, const struct nvmf_feature *f,
+			     struct nvmf_ns **ns, uint16_t *where)
+{
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+
+	*ns = visible_ns(ctrlr, f->nsid);
+	*where = NVMF_WHERE_NSID;
+	if (f->nsid == NVME_NSID_ALL) {
+		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	return *ns == NULL ? NVME_ST_DNR(GENERIC, INVALID_NS) : nvmf_ana_status(nvmf_ana_of(ctrlr, *ns));
+}
+
+static uint16_t get_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			      uint16_t *where)
+{
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_ns *ns;
+	uint16_t status = find_resv_ns(req, f, &ns, where);
+
+	if (status == NVME_ST_SUCCESS) {
+		*value = ctrlr->resv_mask != NULL ? ctrlr->resv_mask[f->nsid - 1] : 0;
+	}
+	return status;
+}
+
+static uint16_t set_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+			      uint16_t *where)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	uint8_t mask = f->cdw11 & RESV_MASK_BITS;
+	struct nvmf_ns *ns;
+	uint16_t status = f->nsid == NVME_NSID_ALL ? NVME_ST_SUCCESS : find_resv_ns(req, f, &ns, where);
+
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	if (ctrlr->resv_mask == NULL) {
+		ctrlr->resv_mask = calloc(ctrlr->subsystem->max_nsid, 1);
+	}
+	if (ctrlr->resv_mask == NULL) {
+		*where = NVMF_WHERE_NOWHERE;
+		return NVME_ST(GENERIC, INTERNAL);
+	}
+	if (f->nsid == NVME_NSID_ALL) {
+		memset(ctrlr->resv_mask, mask, ctrlr->subsystem->max_nsid);
+	} else {
+		ctrlr->resv_mask[f->nsid - 1] = mask;
+	}
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t get_resv_persist(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				 uint16_t *where)
+{
+	struct nvmf_ns *ns;
+	uint16_t status = find_resv_ns(req, f, &ns, where);
+
+	if (status == NVME_ST_SUCCESS) {
+		*value = nvmf_ns_resv_state(ns)->ptpl;
+	}
+	return status;
+}
+
+#define ANSWERED UINT16_MAX /* or will be */
+
+static uint16_t set_resv_persist(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				 uint16_t *where)
+{
+	struct nvmf_ns *ns;
+	uint16_t status = find_resv_ns(req, f, &ns, where);
+
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	nvmf_resv_change(req, ns);
+	return ANSWERED;
+}
+
 /* ---- The table ---- */
 
 static const struct feature {
 	feature_fn get, set;
 	uint32_t initial; /* the default value */
 	bool discovery;
+	bool per_ns;
 } features[256] = {
 	[NVME_FEAT_FID_ARBITRATION] = {get_plain, set_plain, 0, false},
 	[NVME_FEAT_FID_POWER_MGMT] = {get_power, set_power, 0, false},
@@ -278,6 +375,8 @@ static const struct feature {
 	[NVME_FEAT_FID_KATO] = {get_kato, set_kato, 0, true},
 	[NVME_FEAT_FID_HOST_BEHAVIOR] = {get_behavior, set_behavior, 0, false},
 	[NVME_FEAT_FID_HOST_ID] = {get_host_id, set_host_id, 0, false},
+	[NVME_FEAT_FID_RESV_MASK] = {get_resv_mask, set_resv_mask, 0, false, true},
+	[NVME_FEAT_FID_RESV_PERSIST] = {get_resv_persist, set_resv_persist, 0, false, true},
 };
 
 static const struct feature *find_feature(const struct nvmf_ctrlr *ctrlr, uint8_t fid)
@@ -307,7 +406,9 @@ static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct featu
 /* Capabilities: bit 2 changeable, bit 1 per namespace, bit 0 saveable (Base 5.15). */
 static uint32_t capabilities(const struct nvmf_feature *f)
 {
-	return f->fid == NVME_FEAT_FID_HOST_ID ? 0 : 1 << 2;
+	uint32_t per_ns = features[f->fid].per_ns ? 1 << 1 : 0;
+
+	return f->fid == NVME_FEAT_FID_HOST_ID ? 0 : 1 << 2 | per_ns;
 }
 
 static uint16_t get_feature(struct nvmf_request *req, const struct feature *feature,
@@ -330,6 +431,9 @@ static uint16_t get_feature(struct nvmf_request *req, const struct feature *feat
 
 static void answer(struct nvmf_request *req, uint16_t status, uint32_t value, uint16_t where)
 {
+	if (status == ANSWERED) {
+		return;
+	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_answer_at(req, status, where);
 		return;
@@ -355,7 +459,7 @@ void nvmf_get_features_run(struct nvmf_request *req)
 	answer(req, status, value, where);
 }
 
-/* All our features are of the controller: a namespace may not be named (Base 5.27). */
+/* Most of our features are of the controller: a namespace may not be named (Base 5.27). */
 void nvmf_set_features_run(struct nvmf_request *req)
 {
 	struct nvmf_feature f;
@@ -369,7 +473,7 @@ void nvmf_set_features_run(struct nvmf_request *req)
 	} else if (status == NVME_ST_SUCCESS && f.save) {
 		where = WHERE_SAVE;
 		status = NVME_ST_DNR(CMD_SPECIFIC, FEATURE_NOT_SAVEABLE);
-	} else if (status == NVME_ST_SUCCESS && f.nsid != 0 && f.nsid != NVME_NSID_ALL) {
+	} else if (status == NVME_ST_SUCCESS && !feature->per_ns && f.nsid != 0 && f.nsid != NVME_NSID_ALL) {
 		where = NVMF_WHERE_NSID;
 		status = NVME_ST_DNR(CMD_SPECIFIC, FEATURE_NOT_PER_NS);
 	}

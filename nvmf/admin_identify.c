@@ -102,7 +102,8 @@ static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 	id->cqes = 4 << 4 | 4;
 	id->nn = htole32(s->max_nsid);
 	id->mnan = htole32(s->max_nsid);
-	id->oncs = htole16(NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES);
+	id->oncs = htole16(NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES |
+			   NVME_CTRL_ONCS_RESERVATIONS);
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush of all namespaces at once: no */
 	if (ctrlr->ana != NULL) {
@@ -146,6 +147,14 @@ static void invalid_ns(struct nvmf_request *req)
 	nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 }
 
+/* All types; and an existing key cannot be ignored by Acquire and Release. */
+static uint8_t rescap(const struct nvmf_ns *ns)
+{
+	return (uint8_t)((ns->ptpl_file != NULL ? NVME_NS_RESCAP_PTPL : 0) | NVME_NS_RESCAP_WE |
+			 NVME_NS_RESCAP_EA | NVME_NS_RESCAP_WERO | NVME_NS_RESCAP_EARO | NVME_NS_RESCAP_WEAR |
+			 NVME_NS_RESCAP_EAAR | NVME_NS_RESCAP_IEK_13);
+}
+
 static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
@@ -156,6 +165,7 @@ static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, st
 		id->nuse = id->nsze;
 	}
 	id->nmic = NVME_NS_NMIC_SHARED;
+	id->rescap = rescap(ns);
 	id->noiob = htole16(boundary <= UINT16_MAX ? (uint16_t)boundary : 0);
 	id->dlfeat = NVME_NS_DLFEAT_RB_NR;
 	id->anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
@@ -271,6 +281,7 @@ static void identify_independent(struct nvmf_request *req, const struct nvmf_ide
 		return;
 	}
 	id.nmic = NVME_NS_NMIC_SHARED;
+	id.rescap = rescap(ns);
 	id.anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
 	id.nsattr = bdev_read_only(ns->bdev) ? NVME_NS_NSATTR_WRITE_PROTECTED : 0;
 	id.nstat = 1; /* ready */

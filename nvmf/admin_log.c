@@ -101,7 +101,7 @@ static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log 
 	return sizeof(log);
 }
 
-/* Bit 0: supported; bits 31:20: scope, 1 << 21: controller (Base 5.16.1.19). */
+/* Bit 0: supported; bits 31:20: scope, 1 << 20: namespace, 1 << 21: controller (Base 5.16.1.19). */
 static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
 				    struct nvmf_window *w)
 {
@@ -115,6 +115,7 @@ static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_
 	for (size_t i = 0; i < sizeof(fids); i++) {
 		log[fids[i]] = htole32(1u | 1u << 21);
 	}
+	log[NVME_FEAT_FID_RESV_MASK] = log[NVME_FEAT_FID_RESV_PERSIST] = htole32(1u | 1u << 20);
 	nvmf_window_put(w, 0, log, sizeof(log));
 	return sizeof(log);
 }
@@ -129,6 +130,11 @@ static uint64_t put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd
 	return nvmf_ana_log(ctrlr, cmd, w);
 }
 
+static uint64_t put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+{
+	return nvmf_resv_log(ctrlr, cmd->rae, w);
+}
+
 static const struct log_page pages[256] = {
 	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {put_supported, -1, true, true},
 	[NVME_LOG_LID_ERROR] = {put_errors, -1, true, true},
@@ -138,6 +144,7 @@ static const struct log_page pages[256] = {
 	[NVME_LOG_LID_CMD_EFFECTS] = {put_effects, -1, true, true},
 	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {put_feature_effects, -1, true, true},
 	[NVME_LOG_LID_ANA] = {put_ana, NVMF_EVENT_ANA_CHANGED, false, true},
+	[NVME_LOG_LID_RESERVATION] = {put_resv, NVMF_EVENT_RESERVATION, false, true},
 	[NVME_LOG_LID_DISCOVER] = {put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, true, false},
 };
 
@@ -197,6 +204,9 @@ void nvmf_get_log_run(struct nvmf_request *req)
 	}
 	if (page->event >= 0 && !cmd.rae) {
 		nvmf_event_clear(ctrlr, (enum nvmf_event)page->event);
+		if (page->event == NVMF_EVENT_RESERVATION && ctrlr->resv_log.num != 0) {
+			nvmf_event_raise(ctrlr, NVMF_EVENT_RESERVATION); /* there are more */
+		}
 	}
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }

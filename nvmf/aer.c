@@ -15,6 +15,8 @@ static const struct {
 	[NVMF_EVENT_DISCOVERY_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
 					  NVME_LOG_LID_DISCOVER,
 					  (uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE},
+	/* Always enabled; what a host does not want is masked for each namespace (Base 5.27.1.26). */
+	[NVMF_EVENT_RESERVATION] = {NVME_AER_CSS, NVME_AER_CSS_NVM_RESERVATION, NVME_LOG_LID_RESERVATION, 0},
 };
 
 static struct nvmf_request *take_request(struct nvmf_ctrlr *ctrlr)
@@ -43,7 +45,7 @@ static void send_pending(struct nvmf_ctrlr *ctrlr)
 
 void nvmf_event_raise(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
 {
-	if ((ctrlr->features.async_events & events[event].enable) == 0 ||
+	if ((events[event].enable != 0 && (ctrlr->features.async_events & events[event].enable) == 0) ||
 	    ctrlr->state == NVMF_CTRLR_DESTROYING) {
 		return;
 	}

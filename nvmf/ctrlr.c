@@ -248,6 +248,7 @@ static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
 	TAILQ_REMOVE(&s->ctrlrs, ctrlr, link);
 	trace_owner_release(ctrlr->trace_owner);
 	nvmf_ana_release(ctrlr->ana);
+	free(ctrlr->resv_mask);
 	free(ctrlr);
 	nvmf_subsystem_ctrlr_gone(s);
 }

@@ -204,4 +204,41 @@ void nvmf_decode_dsm(const struct nvme_sqe *sqe, struct nvmf_dsm *out);
 uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo,
 			       struct nvmf_lba_range *out, uint16_t *where);
 
+/* ---- Reservation commands ---- */
+
+/* Bytes of data that come with each; the caller has checked that they are all there. */
+#define NVMF_RESV_REGISTER_DATA 16
+#define NVMF_RESV_ACQUIRE_DATA  16
+#define NVMF_RESV_RELEASE_DATA  8
+
+struct nvmf_resv_register {
+	uint8_t action; /* enum nvme_resv_rrega */
+	bool ignore_key;
+	uint8_t change_ptpl; /* enum nvme_resv_cptpl */
+	uint64_t crkey, nrkey;
+};
+uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data,
+				   struct nvmf_resv_register *out, uint16_t *where);
+
+struct nvmf_resv_acquire {
+	uint8_t action; /* enum nvme_resv_racqa */
+	uint8_t type;   /* enum nvme_resv_rtype */
+	uint64_t crkey, prkey;
+};
+uint16_t nvmf_decode_resv_acquire(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_acquire *out,
+				  uint16_t *where);
+
+struct nvmf_resv_release {
+	uint8_t action; /* enum nvme_resv_rrela */
+	uint8_t type;   /* looked at by the action that releases */
+	uint64_t crkey;
+};
+uint16_t nvmf_decode_resv_release(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_release *out,
+				  uint16_t *where);
+
+struct nvmf_resv_report {
+	uint64_t length; /* bytes, a multiple of 4, at least 4 */
+};
+uint16_t nvmf_decode_resv_report(const struct nvme_sqe *sqe, struct nvmf_resv_report *out, uint16_t *where);
+
 #endif

@@ -12,6 +12,7 @@
 #include "env_dpdk/env.h"
 #include "nvmf/ana.h"
 #include "nvmf/nvmf.h"
+#include "nvmf/resv.h"
 #include "nvmf/transport.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
@@ -57,6 +58,7 @@ STAILQ_HEAD(nvmf_request_queue, nvmf_request);
 enum nvmf_ns_limit {
 	NVMF_NS_HIDDEN = 1 << 0, /* only for controllers that have it in their visible set */
 	NVMF_NS_ANA = 1 << 1,    /* some listener does not let commands through */
+	NVMF_NS_RESV = 1 << 2,   /* it is reserved */
 };
 
 /* A namespace as one poll group sees it. Group. */
@@ -72,6 +74,7 @@ struct nvmf_ns_view {
 	bool closed;      /* new commands wait */
 	uint8_t limits;   /* enum nvmf_ns_limit: what to look at before a command goes through; mostly 0 */
 	bool write_cache; /* FUA needs a flush */
+	const struct nvmf_resv *resv; /* NVMF_NS_RESV; never changes: another takes its place */
 	/* Counters, the second. */
 	uint64_t read_ops __attribute__((aligned(64)));
 	uint64_t write_ops;
@@ -235,6 +238,8 @@ struct nvmf_ns {
 	struct nvmf_hosts hosts; /* no_auto_visible */
 	bool removing;
 	TAILQ_ENTRY(nvmf_ns) ana_link;
+	char *ptpl_file;           /* where its reservation outlives us, or NULL */
+	struct nvmf_ns_resv *resv; /* NULL: nobody has ever registered */
 };
 bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn);
 /* Closes the bdev and frees it; no view has it. */
@@ -257,6 +262,7 @@ struct nvmf_op {
 	int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op); /* CHANGE */
 	nvmf_done_fn done;
 	void *arg;
+	bool for_host; /* a host's command waits for it */
 	STAILQ_ENTRY(nvmf_op) link;
 };
 
@@ -312,6 +318,10 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 void nvmf_subsystem_change(struct nvmf_subsystem *s, uint32_t nsid,
 			   int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op), nvmf_done_fn done,
 			   void *arg);
+/* The same for a host's command, which may not keep its connection when the subsystem stops: done(arg, -ESHUTDOWN) then. */
+void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
+				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
+				    nvmf_done_fn done, void *arg);
 void nvmf_subsystem_view_drained(struct nvmf_subsystem *s);
 /* A controller is gone: what waited for that goes on. */
 void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s);
@@ -348,7 +358,20 @@ enum nvmf_event { /* asynchronous events that we raise */
 		  NVMF_EVENT_NS_CHANGED,
 		  NVMF_EVENT_ANA_CHANGED,
 		  NVMF_EVENT_DISCOVERY_CHANGED,
+		  NVMF_EVENT_RESERVATION,
 		  NVMF_EVENTS,
+};
+
+#define NVMF_RESV_LOG_SIZE 64
+
+/* What a controller's host has not read yet of changes to reservations. */
+struct nvmf_resv_log {
+	uint64_t count; /* entries ever; the last is number `count`, at count % NVMF_RESV_LOG_SIZE */
+	unsigned num;   /* of them here */
+	struct {
+		uint32_t nsid;
+		uint8_t what; /* enum nvme_resv_notify_rnlpt */
+	} entries[NVMF_RESV_LOG_SIZE];
 };
 
 struct nvmf_features {
@@ -388,6 +411,8 @@ struct nvmf_ctrlr {
 	uint32_t changed_ns[NVMF_CHANGED_NS_MAX];
 	struct nvmf_error_log error_log;
 	struct nvmf_ana *ana; /* of its listener; groups read the states. NULL: not reported */
+	struct nvmf_resv_log resv_log;
+	uint8_t *resv_mask; /* by nsid - 1: what its host does not want to be told; NULL: all zero */
 	uint8_t hostid[16];
 	char hostnqn[NVMF_NQN_MAX + 1];
 	TAILQ_ENTRY(nvmf_ctrlr) link;
@@ -430,6 +455,30 @@ void nvmf_event_clear(struct nvmf_ctrlr *ctrlr, enum nvmf_event event);
 void nvmf_event_abort_all(struct nvmf_ctrlr *ctrlr, uint16_t status);
 bool nvmf_event_abort(struct nvmf_ctrlr *ctrlr, uint16_t cid);
 void nvmf_ns_changed(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+
+/* ---- Reservations: resv_ns.c, resv_store.c ---- */
+
+struct nvmf_window;
+
+#define NVMF_RESV_PATH_MAX 1024
+
+/* Group's thread: a Reservation Register, Acquire, Release or Report goes to the control thread by this. */
+void nvmf_resv_run(struct thread_msg *msg);
+/* A command that changes something, Set Features of the persistence included; answers it when it has. */
+void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns);
+/* What groups are to look at; NULL: it is not reserved. */
+const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns);
+/* A new namespace takes up what its file says; a namespace goes (no view has it). */
+int nvmf_resv_attach(struct nvmf_ns *ns);
+void nvmf_resv_detach(struct nvmf_ns *ns);
+/* Writes the log page, the oldest notice; which is then read, unless it is to be kept. Its length in bytes. */
+uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *w);
+
+/* A file that is not there is nobody's registration. -EBADMSG, -EINVAL, or what the system says; the log says more. */
+int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r);
+/* 0: done follows, on the control thread, when it is on the disk or cannot be. */
+int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_resv *r,
+		   void (*done)(void *arg, int status), void *arg);
 
 /* ---- Requests: request.c, io.c, qpair.c; group ---- */
 

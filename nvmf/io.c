@@ -6,6 +6,21 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
+static bool is_reservation(uint8_t opcode)
+{
+	return opcode == nvme_cmd_resv_register || opcode == nvme_cmd_resv_report ||
+	       opcode == nvme_cmd_resv_acquire || opcode == nvme_cmd_resv_release;
+}
+
+/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1). */
+static bool conflicts(const struct nvmf_request *req, const struct nvmf_resv *resv)
+{
+	uint8_t opcode = req->sqe->opcode;
+	bool writes = opcode != nvme_cmd_read && opcode != nvme_cmd_compare;
+
+	return !is_reservation(opcode) && nvmf_resv_conflicts(resv, req->qpair->ctrlr->hostid, writes);
+}
+
 /* What keeps this command from its namespace; mostly there is nothing to look at. */
 static uint16_t check_limits(const struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
@@ -15,7 +30,13 @@ static uint16_t check_limits(const struct nvmf_request *req, const struct nvmf_n
 		return NVME_ST_DNR(GENERIC, INVALID_NS);
 	}
 	if ((nsv->limits & NVMF_NS_ANA) != 0 && ctrlr->ana != NULL) {
-		return nvmf_ana_status(nvmf_ana_get(ctrlr->ana, nsv->anagrpid));
+		uint16_t status = nvmf_ana_status(nvmf_ana_get(ctrlr->ana, nsv->anagrpid));
+		if (status != NVME_ST_SUCCESS) {
+			return status;
+		}
+	}
+	if ((nsv->limits & NVMF_NS_RESV) != 0 && conflicts(req, nsv->resv)) {
+		return NVME_ST_DNR(GENERIC, RESERVATION_CONFLICT);
 	}
 	return NVME_ST_SUCCESS;
 }
@@ -78,6 +99,21 @@ static enum nvmf_next dsm_start(struct nvmf_request *req)
 				 dsm.num_ranges * sizeof(struct nvme_dsm_range));
 }
 
+/* Only what looks at nothing but the command; the rest is checked where the reservations are. */
+static enum nvmf_next report_start(struct nvmf_request *req)
+{
+	struct nvmf_resv_report report;
+	uint16_t where;
+	uint16_t status = nvmf_decode_resv_report(req->sqe, &report, &where);
+
+	if (status == NVME_ST_SUCCESS && report.length > req->qpair->transport->opts.max_io_size) {
+		where = NVMF_WHERE_CDW10;
+		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	return status == NVME_ST_SUCCESS ? nvmf_request_data(req, NVME_DATA_TFR_CTRL_TO_HOST, report.length)
+					 : nvmf_request_reject(req, status, where);
+}
+
 static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
 	switch (req->sqe->opcode) {
@@ -88,6 +124,14 @@ static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_vi
 		return rw_start(req, nsv, NVME_DATA_TFR_HOST_TO_CTRL);
 	case nvme_cmd_dsm:
 		return dsm_start(req);
+	case nvme_cmd_resv_register:
+		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_REGISTER_DATA);
+	case nvme_cmd_resv_acquire:
+		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_ACQUIRE_DATA);
+	case nvme_cmd_resv_release:
+		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_RELEASE_DATA);
+	case nvme_cmd_resv_report:
+		return report_start(req);
 	default:
 		return NVMF_NEXT_EXEC;
 	}
@@ -104,7 +148,7 @@ static bool opcode_is_known(uint8_t opcode)
 	case nvme_cmd_dsm:
 		return true;
 	default:
-		return false;
+		return is_reservation(opcode);
 	}
 }
 
@@ -440,8 +484,12 @@ static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	case nvme_cmd_write_zeroes:
 		write_zeroes_exec(req, nsv);
 		break;
-	default:
+	case nvme_cmd_dsm:
 		dsm_exec(req, nsv);
+		break;
+	default:
+		nvmf_request_set_where(req, NVMF_REQUEST_CONTROL);
+		thread_post(thread_control(), &req->msg, nvmf_resv_run);
 		break;
 	}
 }

@@ -97,6 +97,16 @@ static void ns_name(struct nvmf_ns *ns)
 	ns->opts.nsid = ns->nsid;
 }
 
+static int ns_persist(struct nvmf_ns *ns)
+{
+	if (ns->opts.ptpl_file == NULL) {
+		return 0;
+	}
+	ns->ptpl_file = strdup(ns->opts.ptpl_file);
+	ns->opts.ptpl_file = ns->ptpl_file;
+	return ns->ptpl_file != NULL ? nvmf_resv_attach(ns) : -ENOMEM;
+}
+
 static int pick_nsid(const struct nvmf_subsystem *s, uint32_t wanted, uint32_t *nsid)
 {
 	if (wanted > s->max_nsid) {
@@ -175,7 +185,8 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 		return rc;
 	}
 	ns_name(ns);
-	rc = ns_publish(ns);
+	rc = ns_persist(ns);
+	rc = rc != 0 ? rc : ns_publish(ns);
 	if (rc != 0) {
 		nvmf_ns_free(ns);
 		return rc;
@@ -186,6 +197,8 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 
 void nvmf_ns_free(struct nvmf_ns *ns)
 {
+	nvmf_resv_detach(ns);
+	free(ns->ptpl_file);
 	bdev_close(ns->desc);
 	nvmf_hosts_free(&ns->hosts);
 	ns->subsystem->ns[ns->nsid - 1] = NULL;

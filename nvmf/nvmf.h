@@ -268,9 +268,12 @@ struct nvmf_ns_opts {
 	uint8_t uuid[16];     /* zeroes: the bdev's */
 	uint32_t anagrpid;    /* 1 to max_namespaces; 0: nsid */
 	bool no_auto_visible; /* hosts see it only after nvmf_ns_add_host() */
+	/* NULL: reservations end with the process. Otherwise an absolute path: hosts can have their registrations and
+	 * reservation kept there (Persist Through Power Loss), and what is there now counts. */
+	const char *ptpl_file;
 };
 /* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
- * another). Hosts are told with an event. */
+ * another), -EBADMSG (ptpl_file is damaged; the log says where), or what opening that file says. Hosts are told with an event. */
 int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
 			  uint32_t *nsid);
 /* Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */
@@ -289,6 +292,9 @@ const char *nvmf_ns_bdev_name(const struct nvmf_ns *ns);
 /* As it is now: nothing left to the defaults. */
 const struct nvmf_ns_opts *nvmf_ns_get_opts(const struct nvmf_ns *ns);
 const char *nvmf_ns_next_host(const struct nvmf_ns *ns, const char *after);
+/* Who is registered and who holds its reservation (nvmf/resv.h), as it is now. */
+struct nvmf_resv;
+const struct nvmf_resv *nvmf_ns_resv_state(const struct nvmf_ns *ns);
 
 /* ---- Referrals to other discovery services ---- */
 

@@ -175,6 +175,21 @@ static void stop_check(struct nvmf_subsystem *s)
 	op_finish(s, 0);
 }
 
+/* Their commands keep the connections that are to go. */
+static void give_up_for_hosts(struct nvmf_subsystem *s)
+{
+	struct nvmf_op *op, *next;
+
+	for (op = STAILQ_FIRST(&s->ops); op != NULL; op = next) {
+		next = STAILQ_NEXT(op, link);
+		if (op->for_host) {
+			STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
+			op->done(op->arg, -ESHUTDOWN);
+			free(op);
+		}
+	}
+}
+
 static void stop_begin(struct nvmf_subsystem *s)
 {
 	struct nvmf_ctrlr *ctrlr, *next;
@@ -184,6 +199,7 @@ static void stop_begin(struct nvmf_subsystem *s)
 		return;
 	}
 	s->connectable = false;
+	give_up_for_hosts(s);
 	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
 		next = TAILQ_NEXT(ctrlr, link);
 		nvmf_ctrlr_destroy(ctrlr, "the subsystem is being stopped");
@@ -266,6 +282,22 @@ void nvmf_subsystem_change(struct nvmf_subsystem *s, uint32_t nsid,
 {
 	op_add(s, &(struct nvmf_op){
 			  .kind = NVMF_OP_CHANGE, .nsid = nsid, .apply = apply, .done = done, .arg = arg});
+}
+
+void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
+				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
+				    nvmf_done_fn done, void *arg)
+{
+	if (!s->connectable) {
+		done(arg, -ESHUTDOWN);
+		return;
+	}
+	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_CHANGE,
+				    .nsid = nsid,
+				    .apply = apply,
+				    .done = done,
+				    .arg = arg,
+				    .for_host = true});
 }
 
 /* ---- Controllers that are to go ---- */

@@ -139,14 +139,18 @@ static void on_each_group(struct view_call *call, thread_fn fn)
 static uint8_t ns_limits(const struct nvmf_ns *ns)
 {
 	return (uint8_t)((ns->opts.no_auto_visible ? NVMF_NS_HIDDEN : 0) |
+			 (nvmf_ns_resv_published(ns) != NULL ? NVMF_NS_RESV : 0) |
 			 (nvmf_ana_restricts(ns->subsystem, ns->opts.anagrpid) ? NVMF_NS_ANA : 0));
 }
+
+_Static_assert(offsetof(struct nvmf_ns_view, read_ops) == 64, "what every command touches is one cache line");
 
 static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 {
 	nsv->geo = ns->geo;
 	nsv->anagrpid = ns->opts.anagrpid;
 	nsv->limits = ns_limits(ns);
+	nsv->resv = nvmf_ns_resv_published(ns);
 	nsv->write_cache = bdev_write_cache(ns->bdev);
 }
 

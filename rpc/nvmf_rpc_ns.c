@@ -9,7 +9,7 @@
 
 struct ns_params {
 	uint32_t nsid;
-	char *bdev_name, *nguid, *eui64, *uuid;
+	char *bdev_name, *nguid, *eui64, *uuid, *ptpl_file;
 	uint32_t anagrpid;
 	bool no_auto_visible;
 };
@@ -21,6 +21,9 @@ static const struct rpc_param ns_object[] = {
 		  "32 hexadecimal digits; by default the UUID's"),
 	RPC_PARAM(struct ns_params, eui64, RPC_STRING, RPC_OPTIONAL, "16 hexadecimal digits"),
 	RPC_PARAM(struct ns_params, uuid, RPC_UUID, RPC_OPTIONAL, "by default the bdev's"),
+	RPC_PARAM(
+		struct ns_params, ptpl_file, RPC_STRING, RPC_OPTIONAL,
+		"absolute path of a file that keeps reservations over restarts; by default they end with us"),
 	RPC_PARAM(struct ns_params, anagrpid, RPC_UINT32, RPC_OPTIONAL, "ANA group; by default the nsid"),
 	RPC_PARAM(struct ns_params, no_auto_visible, RPC_BOOL, RPC_OPTIONAL,
 		  "hosts see it only after nvmf_ns_add_host"),
@@ -71,8 +74,10 @@ static bool decode_hex(struct rpc_request *req, const char *name, const char *te
 
 static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct nvmf_ns_opts *opts)
 {
-	*opts = (struct nvmf_ns_opts){
-		.nsid = p->nsid, .anagrpid = p->anagrpid, .no_auto_visible = p->no_auto_visible};
+	*opts = (struct nvmf_ns_opts){.nsid = p->nsid,
+				      .anagrpid = p->anagrpid,
+				      .no_auto_visible = p->no_auto_visible,
+				      .ptpl_file = p->ptpl_file};
 	if (p->uuid != NULL) {
 		bdev_uuid_parse(p->uuid, opts->uuid);
 	}
@@ -104,6 +109,11 @@ static void answer_add_error(struct rpc_request *req, const struct nvmf_subsyste
 			  p->anagrpid, max);
 	} else if (rc == -ENOSPC) {
 		rpc_error(req, rc, "the subsystem has its %u namespaces (max_namespaces)", max);
+	} else if (p->ptpl_file != NULL) {
+		rpc_error(req, rc,
+			  "bdev %s cannot be a namespace with parameter \"namespace.ptpl_file\" \"%.256s\": "
+			  "%s; the log says more",
+			  p->bdev_name, p->ptpl_file, strerror(-rc));
 	} else {
 		rpc_error(req, rc, "bdev %s cannot be a namespace: %s; the log says more", p->bdev_name,
 			  strerror(-rc));

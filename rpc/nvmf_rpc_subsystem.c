@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
+#include "nvmf/resv.h"
 #include "rpc/nvmf_rpc.h"
 
 /* ---- Making and removing ---- */
@@ -137,6 +138,9 @@ static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
 	json_object_set_new(o, "uuid", json_string(uuid));
 	json_object_set_new(o, "anagrpid", json_integer(opts->anagrpid));
 	json_object_set_new(o, "no_auto_visible", json_boolean(opts->no_auto_visible));
+	if (opts->ptpl_file != NULL) {
+		json_object_set_new(o, "ptpl_file", rpc_string(opts->ptpl_file));
+	}
 }
 
 json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)
@@ -146,6 +150,39 @@ json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)
 	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
 	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
 	add_ns_names(o, ns);
+	return o;
+}
+
+static json_t *registrants_json(const struct nvmf_resv *r)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < r->num_registrants; i++) {
+		json_t *o = json_object();
+		json_object_set_new(o, "hostid", hex_json(r->registrants[i].hostid, NVMF_HOSTID_SIZE));
+		json_object_set_new(o, "key", rpc_hex(r->registrants[i].key));
+		json_object_set_new(o, "holder", json_boolean(nvmf_resv_holds(r, i)));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *reservation_json(const struct nvmf_resv *r)
+{
+	static const char *const types[] = {
+		[0] = "none",
+		[NVME_RESERVATION_RTYPE_WE] = "write_exclusive",
+		[NVME_RESERVATION_RTYPE_EA] = "exclusive_access",
+		[NVME_RESERVATION_RTYPE_WERO] = "write_exclusive_registrants_only",
+		[NVME_RESERVATION_RTYPE_EARO] = "exclusive_access_registrants_only",
+		[NVME_RESERVATION_RTYPE_WEAR] = "write_exclusive_all_registrants",
+		[NVME_RESERVATION_RTYPE_EAAR] = "exclusive_access_all_registrants",
+	};
+	json_t *o = json_pack("{s:s}", "type", types[r->type]);
+
+	json_object_set_new(o, "generation", json_integer(r->generation));
+	json_object_set_new(o, "persistent", json_boolean(r->ptpl));
+	json_object_set_new(o, "registrants", registrants_json(r));
 	return o;
 }
 
@@ -159,6 +196,10 @@ static json_t *ns_json(const struct nvmf_ns *ns)
 	add_ns_names(o, ns);
 	if (nvmf_ns_get_opts(ns)->no_auto_visible) {
 		json_object_set_new(o, "hosts", hosts_of_ns_json(ns));
+	}
+	const struct nvmf_resv *resv = nvmf_ns_resv_state(ns);
+	if (resv->num_registrants != 0) {
+		json_object_set_new(o, "reservation", reservation_json(resv));
 	}
 	return o;
 }

@@ -3,13 +3,15 @@
 # limit: 120
 """The nvmf methods: shapes of their answers, what they refuse and how they say it, saving and loading."""
 import json
+import os
 import sys
 
 from appliance_lib import BUILD, Daemon, RpcError, check, main, wait_for
 
 NQN = "nqn.2016-06.io.spdk:cnode1"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d"
-ADDRESS = {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": "4420"}
+PORT = 40000 + os.getpid() % 20000      # tests run beside each other
+ADDRESS = {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(PORT)}
 
 
 def daemon(*options, **kwargs):
@@ -134,7 +136,28 @@ def test_what_was_made_can_be_removed():
         check(d.stop() == 0, d.log())
 
 
-SECOND = {**ADDRESS, "trsvcid": "4421"}
+def test_reservation_files_are_checked_and_saved():
+    with daemon() as d:
+        fill(d)
+        d.call("bdev_null_create", name="N4", num_blocks=2048, block_size=512)
+        path = d.folder / "reservation"
+
+        def add(ptpl_file):
+            return {"nqn": NQN, "namespace": {"bdev_name": "N4", "nsid": 7, "ptpl_file": str(ptpl_file)}}
+        refuses(d, "nvmf_subsystem_add_ns", ["ptpl_file", "relative", "log"], **add("relative"))
+        refuses(d, "nvmf_subsystem_add_ns", ["ptpl_file", "/no/such"], **add("/no/such/file"))
+        path.write_text("varve-reservation 1\nnamespace 12\n")
+        refuses(d, "nvmf_subsystem_add_ns", ["ptpl_file", str(path)], **add(path))
+        check(f"{path}: line 2" in d.log(), d.log())
+        check(path.read_text().endswith("12\n"), "what is refused is left as it is")
+        path.unlink()
+        check(d.call("nvmf_subsystem_add_ns", **add(path)) == 7, "add_ns")
+        ns = d.call("nvmf_get_subsystems", nqn=NQN)[0]["namespaces"][-1]
+        check(ns["ptpl_file"] == str(path) and "reservation" not in ns, ns)
+        check(f'"ptpl_file": "{path}"' in save(d), "it is saved")
+
+
+SECOND = {**ADDRESS, "trsvcid": str(PORT + 1)}
 
 
 def ana_states(d):
@@ -173,8 +196,8 @@ def test_ana_states_are_kept_per_listener_and_group():
         change = {"nqn": nqn, "listen_address": ADDRESS, "ana_state": "inaccessible"}
         refuses(d, "nvmf_subsystem_listener_set_ana_state", ["ana_state", "sleepy", "non_optimized"], **{**change, "ana_state": "sleepy"})
         refuses(d, "nvmf_subsystem_listener_set_ana_state", ["anagrpid", "5", "1 to 4"], **change, anagrpid=5)
-        refuses(d, "nvmf_subsystem_listener_set_ana_state", ["4422", "does not listen"],
-                **{**change, "listen_address": {**ADDRESS, "trsvcid": "4422"}})
+        refuses(d, "nvmf_subsystem_listener_set_ana_state", [str(PORT + 2), "does not listen"],
+                **{**change, "listen_address": {**ADDRESS, "trsvcid": str(PORT + 2)}})
         refuses(d, "nvmf_subsystem_listener_set_ana_state", ["ana_reporting"], **{**change, "nqn": NQN})
         refuses(d, "nvmf_subsystem_add_listener", ["ana_reporting"], **{**change, "nqn": NQN, "listen_address": SECOND})
         refuses(d, "nvmf_subsystem_set_ns_ana_group", ["anagrpid", "5", "1 to 4"], nqn=nqn, nsid=1, anagrpid=5)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a capsule: no decoder reads outside them, and what they accept keeps its promises.
+/* Any bytes as a capsule, and as a reservation's file: no decoder reads outside them, and what they accept keeps its promises.
  * Input: one byte of rules, then the command (64 bytes), then the capsule's data. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "nvmf/decode.h"
+#include "nvmf/resv.h"
 
 static void expect(bool truth)
 {
@@ -44,6 +45,7 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	struct nvmf_feature feature;
 	struct nvmf_abort abort_cmd;
 	struct nvmf_lba_range range;
+	struct nvmf_resv_report report;
 	struct nvmf_dsm dsm;
 	uint16_t where;
 	bool deallocate;
@@ -69,6 +71,9 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	if (nvmf_decode_write_zeroes(sqe, &geo, &range, &deallocate, &where) == 0) {
 		expect(range.slba + range.num_blocks <= geo.num_blocks);
 	}
+	if (nvmf_decode_resv_report(sqe, &report, &where) == 0) {
+		expect(report.length >= 4 && report.length % 4 == 0);
+	}
 	nvmf_decode_dsm(sqe, &dsm);
 	for (unsigned i = 0; i < dsm.num_ranges && (i + 1) * sizeof(struct nvme_dsm_range) <= icd_len; i++) {
 		if (nvmf_decode_dsm_range(icd, i, &geo, &range, &where) == 0) {
@@ -77,11 +82,80 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	}
 }
 
+/* What holds of every reservation, whatever the commands. */
+static void expect_sound(const struct nvmf_resv *r)
+{
+	unsigned holders = 0;
+
+	expect(r->num_registrants <= NVMF_RESV_REGISTRANTS_MAX && r->type <= NVME_RESERVATION_RTYPE_EAAR);
+	for (unsigned i = 0; i < r->num_registrants; i++) {
+		holders += nvmf_resv_holds(r, i);
+		for (unsigned j = 0; j < i; j++) {
+			expect(memcmp(r->registrants[i].hostid, r->registrants[j].hostid, NVMF_HOSTID_SIZE) !=
+			       0);
+		}
+	}
+	expect(r->type == 0 ? holders == 0 : holders == 1 || holders == r->num_registrants);
+	expect(r->type == 0 || holders != 0);
+}
+
+/* Each 26 bytes are a command: who, which, and its data. */
+static void run_reservations(const uint8_t *data, size_t size)
+{
+	struct nvmf_resv r = {0}, before;
+	struct nvmf_resv_notices notices;
+	struct nvmf_resv_register reg;
+	struct nvmf_resv_acquire acq;
+	struct nvmf_resv_release rel;
+	struct nvme_sqe sqe = {0};
+	uint16_t status, where;
+
+	for (; size >= 26; data += 26, size -= 26) {
+		uint8_t hostid[NVMF_HOSTID_SIZE] = {data[0]};
+		memcpy(&sqe.cdw10, data + 2, 4);
+		before = r;
+		if (data[1] % 3 == 0) {
+			status = nvmf_decode_resv_register(&sqe, data + 10, &reg, &where);
+			status =
+				status != 0 ? status : nvmf_resv_register(&r, hostid, &reg, &notices, &where);
+		} else if (data[1] % 3 == 1) {
+			status = nvmf_decode_resv_acquire(&sqe, data + 10, &acq, &where);
+			status = status != 0 ? status : nvmf_resv_acquire(&r, hostid, &acq, &notices, &where);
+		} else {
+			status = nvmf_decode_resv_release(&sqe, data + 10, &rel, &where);
+			status = status != 0 ? status : nvmf_resv_release(&r, hostid, &rel, &notices, &where);
+		}
+		expect(status == 0 || (nvmf_resv_equal(&r, &before) && r.generation == before.generation));
+		expect(status != 0 || notices.num <= NVMF_RESV_REGISTRANTS_MAX);
+		expect_sound(&r);
+		nvmf_resv_conflicts(&r, hostid, data[1] & 0x80);
+	}
+}
+
+/* What is accepted is written as it was read. */
+static void read_file(const uint8_t *data, size_t size)
+{
+	static const uint8_t uuid[16] = {1};
+	char text[NVMF_RESV_FILE_MAX];
+	struct nvmf_resv r;
+	unsigned line = 0;
+	int rc = nvmf_resv_file_decode((const char *)data, size, uuid, &r, &line);
+
+	if (rc == 0) {
+		expect_sound(&r);
+		expect(nvmf_resv_file_encode(&r, uuid, text) == size && memcmp(text, data, size) == 0);
+	} else {
+		expect(rc == -EINVAL || line > 0);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint16_t where;
 
+	read_file(data, size);
+	run_reservations(data, size);
 	if (size < 1 + sizeof(struct nvme_sqe)) {
 		expect(nvmf_decode_header(data, size < 64 ? size : 63, &where) != 0);
 		return 0;

@@ -117,7 +117,7 @@ static void test_wrong_io_is_rejected(void)
 		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsids[i], 0, 0, in, BLOCK),
 				NVME_ST_DNR(GENERIC, INVALID_NS));
 	}
-	static const uint8_t opcodes[] = {0x04, 0x0c, 0x0d, 0x19, 0x79, 0xff};
+	static const uint8_t opcodes[] = {0x04, 0x0c, 0x12, 0x19, 0x79, 0xff};
 	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		CU_ASSERT_EQUAL(rw(opcodes[i], 0, 0, in), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reservation commands of hosts: they arrive as I/O commands and are carried out here, on the control thread, one after the other
+ * per namespace. A change is on the disk, if it is to survive there, and in every group's view before its command ends. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+/* A namespace's; made with the first command. */
+struct nvmf_ns_resv {
+	struct nvmf_ns *ns; /* NULL: it is gone, and we with the command under way */
+	struct nvmf_resv state;
+	struct nvmf_resv *published; /* what groups look at; NULL: not reserved */
+	STAILQ_HEAD(, nvmf_request) waiting;
+	bool draining_list;
+	/* The command under way, what it makes of the state, and whom that concerns. */
+	struct nvmf_request *running;
+	bool aborts;
+	struct nvmf_resv next;
+	struct nvmf_resv *next_published;
+	struct nvmf_resv_notices notices;
+};
+
+static struct nvmf_ns_resv *resv_of(struct nvmf_ns *ns)
+{
+	if (ns->resv == NULL) {
+		ns->resv = calloc(1, sizeof(*ns->resv));
+		if (ns->resv != NULL) {
+			ns->resv->ns = ns;
+			STAILQ_INIT(&ns->resv->waiting);
+		}
+	}
+	return ns->resv;
+}
+
+const struct nvmf_resv *nvmf_ns_resv_state(const struct nvmf_ns *ns)
+{
+	static const struct nvmf_resv nothing;
+
+	return ns->resv != NULL ? &ns->resv->state : &nothing;
+}
+
+const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns)
+{
+	return ns->resv != NULL ? ns->resv->published : NULL;
+}
+
+/* ---- Notices ---- */
+
+static bool is_masked(const struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
+{
+	return ctrlr->resv_mask != NULL && (ctrlr->resv_mask[nsid - 1] >> what & 1) != 0;
+}
+
+/* The oldest goes when there is no room: the host can tell by the count. */
+static void queue_notice(struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
+{
+	struct nvmf_resv_log *log = &ctrlr->resv_log;
+
+	if (is_masked(ctrlr, nsid, what) || !nvmf_ctrlr_sees(ctrlr, nsid)) {
+		return;
+	}
+	log->count++;
+	if (log->num == NVMF_RESV_LOG_SIZE) {
+		log->num--;
+	}
+	log->entries[log->count % NVMF_RESV_LOG_SIZE].nsid = nsid;
+	log->entries[log->count % NVMF_RESV_LOG_SIZE].what = what;
+	log->num++;
+	nvmf_event_raise(ctrlr, NVMF_EVENT_RESERVATION);
+}
+
+static void tell_hosts(struct nvmf_ns *ns, const struct nvmf_resv_notices *notices)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
+		for (unsigned i = 0; i < notices->num; i++) {
+			if (memcmp(ctrlr->hostid, notices->hosts[i].hostid, NVMF_HOSTID_SIZE) == 0) {
+				queue_notice(ctrlr, ns->nsid, notices->hosts[i].what);
+			}
+		}
+	}
+}
+
+uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *w)
+{
+	struct nvmf_resv_log *log = &ctrlr->resv_log;
+	struct nvme_resv_notification_log page = {0};
+
+	if (log->num != 0) {
+		uint64_t oldest = log->count - log->num + 1;
+		page.lpc = htole64(oldest);
+		page.rnlpt = log->entries[oldest % NVMF_RESV_LOG_SIZE].what;
+		page.nalp = (uint8_t)(log->num - 1);
+		page.nsid = htole32(log->entries[oldest % NVMF_RESV_LOG_SIZE].nsid);
+		log->num -= keep ? 0 : 1;
+	}
+	nvmf_window_put(w, 0, &page, sizeof(page));
+	return sizeof(page);
+}
+
+/* ---- A command's end ---- */
+
+static void run_waiting(struct nvmf_ns_resv *rn);
+
+static void finish(struct nvmf_ns_resv *rn, uint16_t status, uint16_t where)
+{
+	struct nvmf_request *req = rn->running;
+
+	rn->running = NULL;
+	free(rn->next_published);
+	rn->next_published = NULL;
+	nvmf_request_answer_at(req, status, where);
+	run_waiting(rn);
+}
+
+static void publish(struct nvmf_ns_resv *rn)
+{
+	struct nvmf_resv *old = rn->published;
+
+	rn->state = rn->next;
+	rn->published = rn->next_published;
+	rn->next_published = NULL;
+	if (rn->ns->subsystem->views_open) {
+		nvmf_views_update_ns(rn->ns->subsystem, rn->ns);
+	}
+	free(old); /* no group has it any more */
+	tell_hosts(rn->ns, &rn->notices);
+}
+
+/* ---- Preempt and Abort: nothing that its victims began is under way when it ends ---- */
+
+static int publish_drained(struct nvmf_subsystem *s, struct nvmf_op *op)
+{
+	struct nvmf_ns_resv *rn = op->arg;
+
+	if (rn->ns == NULL) {
+		return -ENOENT;
+	}
+	publish(rn);
+	return 0;
+}
+
+static void drained(void *arg, int status)
+{
+	struct nvmf_ns_resv *rn = arg;
+
+	if (status == 0) {
+		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+	} else {
+		finish(rn, NVME_ST(GENERIC, ABORT_QUEUE), NVMF_WHERE_NOWHERE);
+	}
+}
+
+/* ---- Carrying out ---- */
+
+static void commit(struct nvmf_ns_resv *rn)
+{
+	if (rn->aborts && rn->notices.num != 0) {
+		nvmf_subsystem_change_for_host(rn->ns->subsystem, rn->ns->nsid, publish_drained, drained, rn);
+		return;
+	}
+	publish(rn);
+	finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+}
+
+static void saved(void *arg, int status)
+{
+	struct nvmf_ns_resv *rn = arg;
+
+	if (rn->ns == NULL) {
+		finish(rn, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+	} else if (status != 0) {
+		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+	} else {
+		commit(rn);
+	}
+}
+
+static bool prepare_view(struct nvmf_ns_resv *rn)
+{
+	if (rn->next.type == 0) {
+		return true;
+	}
+	rn->next_published = malloc(sizeof(rn->next));
+	if (rn->next_published == NULL) {
+		return false;
+	}
+	*rn->next_published = rn->next;
+	return true;
+}
+
+/* rn->next is what the state is to become. */
+static void change(struct nvmf_ns_resv *rn)
+{
+	const char *file = rn->ns->ptpl_file;
+
+	if (nvmf_resv_equal(&rn->next, &rn->state)) {
+		rn->state = rn->next; /* the generation */
+		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+		return;
+	}
+	if (!prepare_view(rn)) {
+		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+		return;
+	}
+	if (file == NULL || (!rn->state.ptpl && !rn->next.ptpl)) {
+		commit(rn);
+		return;
+	}
+	int rc = nvmf_resv_save(file, rn->ns->opts.uuid, &rn->next, saved, rn);
+	if (rc != 0) {
+		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", file, strerror(-rc));
+		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+	}
+}
+
+static uint16_t run_register(struct nvmf_ns_resv *rn, uint16_t *where)
+{
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(rn->running);
+	uint8_t data[NVMF_RESV_REGISTER_DATA] = {0};
+	struct nvmf_resv_register cmd;
+
+	nvmf_request_copy_data(rn->running, data, sizeof(data));
+	uint16_t status = nvmf_decode_resv_register(rn->running->sqe, data, &cmd, where);
+	if (status == NVME_ST_SUCCESS && cmd.change_ptpl == NVME_RESERVATION_CPTPL_PERSIST &&
+	    rn->ns->ptpl_file == NULL) {
+		*where = NVMF_WHERE(43, 6);
+		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	if (status == NVME_ST_SUCCESS) {
+		status = nvmf_resv_register(&rn->next, ctrlr->hostid, &cmd, &rn->notices, where);
+	}
+	if (status == NVME_ST_DNR(GENERIC, INTERNAL)) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s cannot register with namespace %u of %s: it has %d registrants already",
+			    ctrlr->hostnqn, rn->ns->nsid, rn->ns->subsystem->nqn, NVMF_RESV_REGISTRANTS_MAX);
+	}
+	return status;
+}
+
+static uint16_t run_acquire(struct nvmf_ns_resv *rn, uint16_t *where)
+{
+	uint8_t data[NVMF_RESV_ACQUIRE_DATA] = {0};
+	struct nvmf_resv_acquire cmd;
+
+	nvmf_request_copy_data(rn->running, data, sizeof(data));
+	uint16_t status = nvmf_decode_resv_acquire(rn->running->sqe, data, &cmd, where);
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	rn->aborts = cmd.action == NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT;
+	return nvmf_resv_acquire(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd, &rn->notices,
+				 where);
+}
+
+static uint16_t run_release(struct nvmf_ns_resv *rn, uint16_t *where)
+{
+	uint8_t data[NVMF_RESV_RELEASE_DATA] = {0};
+	struct nvmf_resv_release cmd;
+
+	nvmf_request_copy_data(rn->running, data, sizeof(data));
+	uint16_t status = nvmf_decode_resv_release(rn->running->sqe, data, &cmd, where);
+	return status != NVME_ST_SUCCESS
+		       ? status
+		       : nvmf_resv_release(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd,
+					   &rn->notices, where);
+}
+
+/* Set Features, Reservation Persistence (Base 5.27.1.27). */
+static uint16_t run_persistence(struct nvmf_ns_resv *rn, uint16_t *where)
+{
+	rn->next.ptpl = (le32toh(rn->running->sqe->cdw11) & 1) != 0;
+	rn->notices.num = 0;
+	if (rn->next.ptpl && rn->ns->ptpl_file == NULL) {
+		*where = NVMF_WHERE_CDW11;
+		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	return NVME_ST_SUCCESS;
+}
+
+static void run(struct nvmf_ns_resv *rn, struct nvmf_request *req)
+{
+	uint16_t where = NVMF_WHERE_NOWHERE, status;
+
+	rn->running = req;
+	rn->aborts = false;
+	rn->next = rn->state;
+	if (req->qpair->ctl_qid == 0) {
+		status = run_persistence(rn, &where);
+	} else if (req->sqe->opcode == nvme_cmd_resv_register) {
+		status = run_register(rn, &where);
+	} else if (req->sqe->opcode == nvme_cmd_resv_acquire) {
+		status = run_acquire(rn, &where);
+	} else {
+		status = run_release(rn, &where);
+	}
+	if (status != NVME_ST_SUCCESS) {
+		finish(rn, status, where);
+	} else {
+		change(rn);
+	}
+}
+
+/* Commands that end at once come back here from finish(): one loop takes them all. */
+static void run_waiting(struct nvmf_ns_resv *rn)
+{
+	if (rn->draining_list) {
+		return;
+	}
+	rn->draining_list = true;
+	while (rn->running == NULL && !STAILQ_EMPTY(&rn->waiting)) {
+		struct nvmf_request *req = STAILQ_FIRST(&rn->waiting);
+		STAILQ_REMOVE_HEAD(&rn->waiting, link);
+		if (rn->ns == NULL) {
+			nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+		} else {
+			run(rn, req);
+		}
+	}
+	rn->draining_list = false;
+	if (rn->ns == NULL && rn->running == NULL) {
+		free(rn);
+	}
+}
+
+void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns)
+{
+	struct nvmf_ns_resv *rn = resv_of(ns);
+
+	if (rn == NULL) {
+		nvmf_request_answer(req, NVME_ST(GENERIC, INTERNAL));
+		return;
+	}
+	STAILQ_INSERT_TAIL(&rn->waiting, req, link);
+	run_waiting(rn);
+}
+
+/* ---- Report: Base 7.5.1; a registrant's controllers are made as they connect, so none has an id ---- */
+
+static void report(struct nvmf_request *req, const struct nvmf_ns *ns)
+{
+	const struct nvmf_resv *r = nvmf_ns_resv_state(ns);
+	struct nvmf_window w = {.req = req};
+	struct nvme_resv_status head = {
+		.gen = htole32(r->generation),
+		.rtype = r->type,
+		.regctl = {r->num_registrants, 0},
+		.ptpls = r->ptpl,
+	};
+
+	nvmf_window_zero(&w);
+	nvmf_window_put(&w, 0, &head, sizeof(head));
+	for (unsigned i = 0; i < r->num_registrants; i++) {
+		struct nvme_registered_ctrl_ext entry = {
+			.cntlid = htole16(NVMF_CNTLID_DYNAMIC),
+			.rcsts = nvmf_resv_holds(r, i),
+			.rkey = htole64(r->registrants[i].key),
+		};
+		memcpy(entry.hostid, r->registrants[i].hostid, sizeof(entry.hostid));
+		nvmf_window_put(&w, sizeof(head) + i * sizeof(entry), &entry, sizeof(entry));
+	}
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+_Static_assert(sizeof(struct nvme_resv_status) == 64 && sizeof(struct nvme_registered_ctrl_ext) == 64,
+	       "Base 7.5.1");
+
+void nvmf_resv_run(struct thread_msg *msg)
+{
+	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	uint32_t nsid = le32toh(req->sqe->nsid);
+	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
+
+	if (ns == NULL || !nvmf_ctrlr_sees(ctrlr, nsid)) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+	} else if (req->sqe->opcode == nvme_cmd_resv_report) {
+		report(req, ns);
+	} else {
+		nvmf_resv_change(req, ns);
+	}
+}
+
+/* ---- With the namespace ---- */
+
+static bool file_is_in_use(const char *path)
+{
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		struct nvmf_subsystem *s;
+		for (s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+			struct nvmf_ns *ns;
+			for (ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+				if (ns->ptpl_file != NULL && strcmp(ns->ptpl_file, path) == 0) {
+					log_error("ptpl_file %s is that of namespace %u of %s", path,
+						  ns->nsid, s->nqn);
+					return true;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+int nvmf_resv_attach(struct nvmf_ns *ns)
+{
+	struct nvmf_resv loaded;
+
+	if (ns->ptpl_file == NULL) {
+		return 0;
+	}
+	if (file_is_in_use(ns->ptpl_file)) {
+		return -EBUSY;
+	}
+	int rc = nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, &loaded);
+	struct nvmf_ns_resv *rn = rc == 0 ? resv_of(ns) : NULL;
+	if (rn == NULL) {
+		return rc != 0 ? rc : -ENOMEM;
+	}
+	rn->next = loaded;
+	if (!prepare_view(rn)) {
+		return -ENOMEM;
+	}
+	rn->state = loaded;
+	rn->published = rn->next_published;
+	rn->next_published = NULL;
+	return 0;
+}
+
+void nvmf_resv_detach(struct nvmf_ns *ns)
+{
+	struct nvmf_ns_resv *rn = ns->resv;
+
+	if (rn == NULL) {
+		return;
+	}
+	ns->resv = NULL;
+	rn->ns = NULL;
+	free(rn->published);
+	rn->published = NULL;
+	run_waiting(rn);
+}

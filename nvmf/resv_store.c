@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file of a namespace's reservation, on its way to the disk and back. A new text never takes the place of the old one before it
+ * is on the disk as a whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "nvmf/internal.h"
+
+/* The folder that a file is in. */
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+	char copy[PATH_MAX];
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	snprintf(folder, PATH_MAX, "%s", dirname(copy));
+}
+
+/* ---- Reading: once, when the namespace is made ---- */
+
+/* The text, at most NVMF_RESV_FILE_MAX + 1 bytes of it: how many, or a negative errno. Never waits for what is no file. */
+static ssize_t read_text(const char *path, char *text)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	ssize_t len = 0, n;
+
+	if (fd < 0) {
+		return -errno;
+	}
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return -EINVAL;
+	}
+	while (len <= NVMF_RESV_FILE_MAX &&
+	       (n = read(fd, text + len, NVMF_RESV_FILE_MAX + 1 - (size_t)len)) != 0) {
+		if (n < 0 && errno != EINTR) {
+			len = -errno;
+			break;
+		}
+		len += n > 0 ? n : 0;
+	}
+	close(fd);
+	return len;
+}
+
+static int check_folder(const char *path)
+{
+	char folder[PATH_MAX];
+
+	folder_of(path, folder);
+	if (access(folder, W_OK | X_OK) != 0) {
+		int rc = -errno;
+		log_error("ptpl_file %s: files cannot be made in %s: %s", path, folder, strerror(-rc));
+		return rc;
+	}
+	return 0;
+}
+
+int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r)
+{
+	char text[NVMF_RESV_FILE_MAX + 1];
+	unsigned line = 0;
+
+	*r = (struct nvmf_resv){0};
+	if (path[0] != '/' || strlen(path) > NVMF_RESV_PATH_MAX) {
+		log_error("ptpl_file %.64s: allowed is an absolute path of at most %d bytes", path,
+			  NVMF_RESV_PATH_MAX);
+		return -EINVAL;
+	}
+	int rc = check_folder(path);
+	if (rc != 0) {
+		return rc;
+	}
+	ssize_t len = read_text(path, text);
+	if (len == -ENOENT) {
+		return 0;
+	}
+	if (len < 0) {
+		log_error("ptpl_file %s cannot be read: %s", path, strerror((int)-len));
+		return (int)len;
+	}
+	rc = nvmf_resv_file_decode(text, (size_t)len, uuid, r, &line);
+	if (rc == -EBADMSG) {
+		log_error("ptpl_file %s: line %u is not what a namespace's reservation looks like; mend it, "
+			  "or remove the "
+			  "file to begin without registrants",
+			  path, line);
+	} else if (rc != 0) {
+		log_error("ptpl_file %s is of another namespace (the uuid differs)", path);
+	}
+	if (!r->ptpl) { /* was switched off: nothing to be kept */
+		*r = (struct nvmf_resv){0};
+	}
+	return rc;
+}
+
+/* ---- Writing: in a thread of its own, for disks take their time ---- */
+
+struct nvmf_resv_save {
+	struct thread_msg msg; /* first */
+	pthread_t thread;
+	void (*done)(void *arg, int status);
+	void *arg;
+	int status;
+	size_t len;
+	char path[NVMF_RESV_PATH_MAX + 1];
+	char text[NVMF_RESV_FILE_MAX];
+};
+
+static int write_all(int fd, const char *text, size_t len)
+{
+	while (len != 0) {
+		ssize_t n = write(fd, text, len);
+		if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+		text += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+static int write_new(const char *path, const char *text, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0) {
+		return -errno;
+	}
+	int rc = write_all(fd, text, len);
+	if (rc == 0 && fsync(fd) != 0) {
+		rc = -errno;
+	}
+	if (close(fd) != 0 && rc == 0) {
+		rc = -errno;
+	}
+	return rc;
+}
+
+/* The new name is on the disk when the folder is. */
+static int sync_folder(const char *path)
+{
+	char folder[PATH_MAX];
+
+	folder_of(path, folder);
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	int rc = fsync(fd) != 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+static int replace_file(const struct nvmf_resv_save *save)
+{
+	char new[NVMF_RESV_PATH_MAX + 8];
+
+	snprintf(new, sizeof(new), "%s.new", save->path);
+	int rc = write_new(new, save->text, save->len);
+	if (rc == 0 && rename(new, save->path) != 0) {
+		rc = -errno;
+	}
+	if (rc != 0) {
+		unlink(new);
+		return rc;
+	}
+	return sync_folder(save->path);
+}
+
+/* Control thread. */
+static void saved(struct thread_msg *msg)
+{
+	struct nvmf_resv_save *save = container_of(msg, struct nvmf_resv_save, msg);
+
+	pthread_join(save->thread, NULL);
+	if (save->status != 0) {
+		log_error("ptpl_file %s cannot be written: %s", save->path, strerror(-save->status));
+	}
+	save->done(save->arg, save->status);
+	free(save);
+}
+
+static void *save_main(void *arg)
+{
+	struct nvmf_resv_save *save = arg;
+
+	save->status = replace_file(save);
+	thread_post(thread_control(), &save->msg, saved);
+	return NULL;
+}
+
+int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_resv *r,
+		   void (*done)(void *arg, int status), void *arg)
+{
+	struct nvmf_resv_save *save = malloc(sizeof(*save));
+
+	if (save == NULL) {
+		return -ENOMEM;
+	}
+	save->done = done;
+	save->arg = arg;
+	snprintf(save->path, sizeof(save->path), "%s", path);
+	save->len = nvmf_resv_file_encode(r, uuid, save->text);
+	int rc = pthread_create(&save->thread, NULL, save_main, save);
+	if (rc != 0) {
+		free(save);
+	}
+	return -rc;
+}

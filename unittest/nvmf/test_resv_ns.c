@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reservations as hosts use them: commands, what others may do meanwhile, notices, and what outlives the target. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "unittest/nvmf/loop.h"
+
+#define CONFLICT NVME_ST_DNR(GENERIC, RESERVATION_CONFLICT)
+#define INVALID  NVME_ST_DNR(GENERIC, INVALID_FIELD)
+#define WE       NVME_RESERVATION_RTYPE_WE
+#define EA       NVME_RESERVATION_RTYPE_EA
+#define EARO     NVME_RESERVATION_RTYPE_EARO
+
+static uint8_t data[LOOP_MAX_IO] __attribute__((aligned(8)));
+static char folder[] = "/tmp/varve-resv-XXXXXX";
+static char file[64];
+static uint32_t nsid;
+
+/* A host with its admin queue and an I/O queue. Its key is its letter. */
+static struct host {
+	struct loop_conn *admin, *io;
+	uint8_t letter;
+} a, b;
+
+static uint64_t le(size_t offset, unsigned bytes)
+{
+	uint64_t v = 0;
+
+	for (unsigned i = bytes; i-- > 0;) {
+		v = v << 8 | data[offset + i];
+	}
+	return v;
+}
+
+static void attach_host(struct host *h, uint8_t letter)
+{
+	h->letter = letter;
+	h->admin = loop_attach_as(&(struct loop_host){&loop_address, LOOP_SUBNQN, LOOP_HOSTNQN, letter, 0});
+	CU_ASSERT_PTR_NOT_NULL_FATAL(h->admin);
+	h->io = loop_io_queue(h->admin, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(h->io);
+}
+
+static void detach_host(struct host *h)
+{
+	loop_close(h->io);
+	loop_close(h->admin);
+}
+
+static int add_ns(const char *ptpl_file)
+{
+	struct nvmf_ns_opts opts = {.ptpl_file = ptpl_file, .uuid = {1, 2, 3}};
+
+	return nvmf_subsystem_add_ns(loop_subsystem(), "m", &opts, &nsid);
+}
+
+static void attach(bool persistent)
+{
+	make_malloc("m", 512, 1000);
+	snprintf(file, sizeof(file), "%s/resv", folder);
+	CU_ASSERT_EQUAL_FATAL(add_ns(persistent ? file : NULL), 0);
+	attach_host(&a, 'a');
+	attach_host(&b, 'b');
+}
+
+static void detach(void)
+{
+	detach_host(&a);
+	detach_host(&b);
+	loop_remove_malloc_ns(nsid, "m");
+	unlink(file);
+}
+
+static void make_cmd(struct loop_cmd *cmd, const struct host *h, uint8_t opcode, uint32_t cdw10, uint64_t key,
+		     uint64_t second, uint64_t keys[2])
+{
+	keys[0] = htole64(key);
+	keys[1] = htole64(second);
+	loop_cmd_init(cmd, h->io, opcode, nsid);
+	cmd->sqe.cdw10 = htole32(cdw10);
+	loop_cmd_data(cmd, keys, 16);
+}
+
+static uint16_t run_resv(const struct host *h, uint8_t opcode, uint32_t cdw10, uint64_t key, uint64_t second)
+{
+	uint64_t keys[2];
+	struct loop_cmd cmd;
+
+	make_cmd(&cmd, h, opcode, cdw10, key, second, keys);
+	return loop_run(&cmd);
+}
+
+static uint16_t reg(const struct host *h, uint32_t cdw10)
+{
+	return run_resv(h, nvme_cmd_resv_register, cdw10, h->letter, h->letter);
+}
+
+static uint16_t acquire(const struct host *h, uint32_t action, uint32_t type, uint64_t prkey)
+{
+	return run_resv(h, nvme_cmd_resv_acquire, action | type << 8, h->letter, prkey);
+}
+
+static uint16_t release(const struct host *h, uint32_t action, uint32_t type)
+{
+	return run_resv(h, nvme_cmd_resv_release, action | type << 8, h->letter, 0);
+}
+
+static uint16_t report(const struct host *h, uint32_t len, bool extended)
+{
+	struct loop_cmd cmd;
+
+	memset(data, 0xa5, sizeof(data));
+	loop_cmd_init(&cmd, h->io, nvme_cmd_resv_report, nsid);
+	cmd.sqe.cdw10 = htole32(len / 4 - 1);
+	cmd.sqe.cdw11 = htole32(extended);
+	loop_cmd_data(&cmd, data, len);
+	return loop_run(&cmd);
+}
+
+static uint16_t io(const struct host *h, uint8_t opcode)
+{
+	return loop_rw(h->io, opcode, nsid, 0, 0, data, 512);
+}
+
+static uint16_t feature(const struct host *h, uint8_t opcode, uint32_t fid, uint32_t ns, uint32_t *value)
+{
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, h->admin, opcode, ns);
+	cmd.sqe.cdw10 = htole32(fid);
+	cmd.sqe.cdw11 = htole32(*value);
+	uint16_t status = loop_run(&cmd);
+	*value = le32toh(cmd.cqe.dw0);
+	return status;
+}
+
+static uint16_t set_feature(const struct host *h, uint8_t fid, uint32_t ns, uint32_t value)
+{
+	return feature(h, nvme_admin_set_features, fid, ns, &value);
+}
+
+/* ---- What is reported ---- */
+
+static void test_namespace_says_what_it_can(void)
+{
+	attach(false);
+	CU_ASSERT_EQUAL(loop_identify(a.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
+	CU_ASSERT_EQUAL(le(520, 2) & 1 << 5, 1 << 5); /* ONCS */
+	CU_ASSERT_EQUAL(loop_identify(a.admin, NVME_IDENTIFY_CNS_NS, nsid, 0, data), 0);
+	CU_ASSERT_EQUAL(data[31], 0xfe); /* RESCAP */
+	detach();
+	attach(true);
+	CU_ASSERT_EQUAL(loop_identify(a.admin, NVME_IDENTIFY_CNS_NS, nsid, 0, data), 0);
+	CU_ASSERT_EQUAL(data[31], 0xff);
+	detach();
+}
+
+static void test_report_shows_registrants(void)
+{
+	attach(false);
+	CU_ASSERT_EQUAL(report(&a, 64, true), 0);
+	CU_ASSERT(le(0, 4) == 0 && data[4] == 0 && le(5, 2) == 0);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&b, 0, WE, 0), 0);
+	CU_ASSERT_EQUAL(report(&a, 4096, true), 0);
+	CU_ASSERT(le(0, 4) == 2 && data[4] == WE && le(5, 2) == 2 && data[9] == 0);
+	CU_ASSERT(le(64, 2) == 0xffff && data[66] == 0 && le(72, 8) == 'a' && data[80] == 'a' &&
+		  data[95] == 'a');
+	CU_ASSERT(le(128, 2) == 0xffff && data[130] == 1 && le(136, 8) == 'b' && data[144] == 'b');
+	CU_ASSERT(data[192] == 0 && data[4095] == 0 && data[4096] == 0xa5);
+	CU_ASSERT_EQUAL(report(&a, 76, true), 0); /* a part of it */
+	CU_ASSERT(le(72, 4) == 'a' && data[76] == 0xa5);
+	CU_ASSERT_EQUAL(report(&a, 64, false), NVME_ST_DNR(GENERIC, HOSTID_FORMAT));
+	CU_ASSERT_EQUAL(report(&a, LOOP_MAX_IO, true), 0);
+	struct loop_cmd cmd;
+	loop_cmd_init(&cmd, a.io, nvme_cmd_resv_report, nsid);
+	cmd.sqe.cdw10 = htole32(LOOP_MAX_IO / 4);
+	cmd.sqe.cdw11 = htole32(1);
+	loop_cmd_data(&cmd, data, sizeof(data));
+	CU_ASSERT_EQUAL(loop_run(&cmd), INVALID);
+	detach();
+}
+
+/* ---- Conflicts ---- */
+
+static void test_reservation_keeps_other_hosts_out(void)
+{
+	static const uint8_t writes[] = {nvme_cmd_write, nvme_cmd_flush, nvme_cmd_write_zeroes, nvme_cmd_dsm};
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), 0);
+	memset(data, 0, 512);
+	for (size_t i = 0; i < sizeof(writes); i++) {
+		CU_ASSERT_EQUAL(io(&b, writes[i]), CONFLICT);
+		CU_ASSERT_EQUAL(io(&a, writes[i]), 0);
+	}
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_read), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_compare), 0);
+	CU_ASSERT_EQUAL(release(&b, 0, WE), CONFLICT);
+	CU_ASSERT_EQUAL(release(&a, 0, WE), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+
+	CU_ASSERT_EQUAL(acquire(&a, 0, EARO, 0), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_read), CONFLICT);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0); /* which lets it in */
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_read), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(acquire(&b, 0, WE, 0), CONFLICT);
+	CU_ASSERT_EQUAL(reg(&b, 1), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), CONFLICT);
+	CU_ASSERT_EQUAL(reg(&a, 1), 0); /* and the reservation with it */
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+	detach();
+}
+
+/* The same host through another association is the same registrant. */
+static void test_registrant_is_a_host_and_not_a_controller(void)
+{
+	struct host again;
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, EA, 0), 0);
+	attach_host(&again, 'a');
+	CU_ASSERT_EQUAL(io(&again, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_read), CONFLICT);
+	detach_host(&a);
+	CU_ASSERT_EQUAL(io(&again, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(release(&again, 0, EA), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_read), 0);
+	a = again;
+	detach();
+}
+
+static void test_command_whose_data_was_on_its_way_conflicts_too(void)
+{
+	struct loop_cmd cmd;
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	atomic_store(&loop_hold_data, true);
+	loop_cmd_init(&cmd, b.io, nvme_cmd_write, nsid);
+	loop_cmd_data(&cmd, data, 512);
+	loop_submit(&cmd);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_flush), 0); /* is behind it, and needs no data */
+	atomic_store(&loop_hold_data, false);
+	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), 0);
+	loop_release_data(b.io);
+	CU_ASSERT_EQUAL(loop_wait(&cmd), CONFLICT);
+	detach();
+}
+
+static void test_wrong_commands_change_nothing(void)
+{
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 5), INVALID);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), INVALID); /* persistence without a file */
+	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), CONFLICT);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, 7, 0), INVALID);
+	CU_ASSERT_EQUAL(release(&a, 2, WE), INVALID);
+	nsid++;
+	CU_ASSERT_EQUAL(reg(&a, 0), NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(report(&a, 64, true), NVME_ST_DNR(GENERIC, INVALID_NS));
+	nsid--;
+	CU_ASSERT_EQUAL(report(&a, 128, true), 0);
+	CU_ASSERT(le(0, 4) == 1 && le(5, 2) == 1 && data[4] == 0);
+	detach();
+}
+
+/* Many at once, on several groups: they are carried out one after the other, and each has its answer. */
+static void test_commands_that_race_are_carried_out_in_turn(void)
+{
+	enum { EACH = 16 };
+	static struct loop_cmd cmds[2][EACH];
+	static uint64_t keys[2][EACH][2];
+	unsigned conflicts = 0;
+
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	for (unsigned i = 0; i < EACH; i++) {
+		for (unsigned h = 0; h < 2; h++) {
+			const struct host *who = h == 0 ? &a : &b;
+			uint8_t opcode = i % 2 == 0 ? nvme_cmd_resv_acquire : nvme_cmd_resv_release;
+			make_cmd(&cmds[h][i], who, opcode, EA << 8, who->letter, 0, keys[h][i]);
+			loop_submit(&cmds[h][i]);
+		}
+	}
+	for (unsigned i = 0; i < EACH; i++) {
+		for (unsigned h = 0; h < 2; h++) {
+			uint16_t status = loop_wait(&cmds[h][i]);
+			CU_ASSERT_TRUE(status == 0 || status == CONFLICT);
+			conflicts += status == CONFLICT;
+		}
+	}
+	CU_ASSERT_TRUE(conflicts < EACH);
+	CU_ASSERT_EQUAL(report(&a, 128, true), 0);
+	CU_ASSERT_EQUAL(data[4], 0);
+	detach();
+}
+
+/* ---- Preempt ---- */
+
+static void test_preempt_throws_out(void)
+{
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, EA, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&b, 1, EA, 'a'), 0);
+	CU_ASSERT_EQUAL(io(&a, nvme_cmd_read), CONFLICT);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(release(&a, 0, EA), CONFLICT);
+	detach();
+}
+
+static bool is_held(void *arg)
+{
+	return atomic_load(&((struct testdev *)arg)->held) != 0;
+}
+
+/* A namespace whose bdev keeps what it gets; a holds it, and has a write there. */
+static struct testdev *attach_slow(struct loop_cmd *old)
+{
+	struct testdev *t = testdev_new("slow", 512, 1000);
+	struct nvmf_ns_opts opts = {0};
+
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), "slow", &opts, &nsid), 0);
+	attach_host(&a, 'a');
+	attach_host(&b, 'b');
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, EA, 0), 0);
+	loop_cmd_init(old, a.io, nvme_cmd_read, nsid);
+	loop_cmd_data(old, data, 512);
+	loop_submit(old);
+	CU_ASSERT_TRUE_FATAL(loop_until(is_held, t));
+	return t;
+}
+
+static void abort_it(const struct host *h, const struct loop_cmd *victim)
+{
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, h->admin, nvme_admin_abort_cmd, 0);
+	cmd.sqe.cdw10 = htole32(1 | (uint32_t)le16toh(victim->sqe.cid) << 16);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+}
+
+static void detach_slow(struct testdev *t)
+{
+	detach_host(&a);
+	detach_host(&b);
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static void test_preempt_and_abort_leaves_nothing_under_way(void)
+{
+	struct loop_cmd old, late, preempt;
+	uint64_t keys[2];
+	struct testdev *t = attach_slow(&old);
+
+	make_cmd(&preempt, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
+	loop_submit(&preempt);
+	while (nvmf_subsystem_get_state(loop_subsystem()) == NVMF_SUBSYSTEM_ACTIVE &&
+	       loop_subsystem()->pending_views == 0) {
+		CU_ASSERT_EQUAL(loop_identify(b.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
+	}
+	/* What comes now waits, and then it is too late for it. */
+	loop_cmd_init(&late, a.io, nvme_cmd_read, nsid);
+	loop_cmd_data(&late, data, 512);
+	loop_submit(&late);
+	CU_ASSERT_EQUAL(loop_identify(a.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
+	CU_ASSERT_FALSE(atomic_load(&preempt.done));
+	abort_it(&a, &old);
+	CU_ASSERT_EQUAL(loop_wait(&old), NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(loop_wait(&preempt), 0);
+	CU_ASSERT_EQUAL(loop_wait(&late), CONFLICT);
+	detach_slow(t);
+}
+
+/* While one is under way, a Preempt and Abort waits in the subsystem's queue: it may not keep a subsystem from stopping. */
+static void test_subsystem_stops_with_a_preempt_and_abort_in_its_queue(void)
+{
+	struct loop_wait pause = LOOP_WAIT, stop = LOOP_WAIT, start = LOOP_WAIT;
+	struct loop_cmd preempt;
+	uint64_t keys[2];
+
+	attach(false);
+	uint32_t other = loop_add_malloc_ns("other", 512, 1000);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	nvmf_subsystem_pause(loop_subsystem(), other, loop_done, &pause);
+	CU_ASSERT_EQUAL(loop_wait_for(&pause), 0);
+	make_cmd(&preempt, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
+	loop_submit(&preempt);
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0); /* which is behind it */
+	CU_ASSERT_FALSE(atomic_load(&preempt.done));
+	nvmf_subsystem_stop(loop_subsystem(), loop_done, &stop);
+	CU_ASSERT_EQUAL(loop_wait_for(&stop), 0);
+	CU_ASSERT_TRUE(loop_given_up(loop_wait(&preempt)));
+	nvmf_subsystem_start(loop_subsystem(), loop_done, &start);
+	CU_ASSERT_EQUAL(loop_wait_for(&start), 0);
+	loop_remove_malloc_ns(other, "other");
+	detach();
+}
+
+/* Its commands are waited for, and then it is gone. */
+static void test_namespace_goes_while_it_is_being_preempted(void)
+{
+	struct loop_wait gone = LOOP_WAIT;
+	struct loop_cmd old, preempt;
+	uint64_t keys[2];
+	struct testdev *t = attach_slow(&old);
+
+	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, loop_done, &gone);
+	make_cmd(&preempt, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
+	loop_submit(&preempt); /* waits at the gate */
+	abort_it(&a, &old);
+	CU_ASSERT_EQUAL(loop_wait(&old), NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	CU_ASSERT_EQUAL(loop_wait(&preempt), NVME_ST_DNR(GENERIC, INVALID_NS));
+	detach_host(&a);
+	detach_host(&b);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* ---- Notices ---- */
+
+#define RESV_EVENT (NVME_AER_CSS | NVME_AER_CSS_NVM_RESERVATION << 8 | NVME_LOG_LID_RESERVATION << 16)
+
+static void arm(struct loop_cmd *aer, const struct host *h)
+{
+	loop_cmd_init(aer, h->admin, nvme_admin_async_event, 0);
+	loop_submit(aer);
+}
+
+static uint16_t notices(const struct host *h, bool keep)
+{
+	return loop_get_log(h->admin, NVME_LOG_LID_RESERVATION, keep, 0, data, 64);
+}
+
+static void test_hosts_are_told_what_others_did(void)
+{
+	struct loop_cmd aer, next;
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	arm(&aer, &b);
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT(le(0, 8) == 0 && data[8] == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT_EQUAL(acquire(&a, 0, EARO, 0), 0);
+		CU_ASSERT_EQUAL(release(&a, 0, EARO), 0);
+	}
+	CU_ASSERT_EQUAL(loop_wait(&aer), 0);
+	CU_ASSERT_EQUAL(le32toh(aer.cqe.dw0), RESV_EVENT);
+	arm(&next, &b);
+	CU_ASSERT_EQUAL(notices(&b, true), 0);
+	CU_ASSERT(le(0, 8) == 1 && data[8] == NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED && data[9] == 1 &&
+		  le(12, 4) == nsid);
+	CU_ASSERT_FALSE(atomic_load(&next.done));
+	CU_ASSERT_EQUAL(notices(&b, false), 0); /* the same: it was kept */
+	CU_ASSERT_EQUAL(le(0, 8), 1);
+	CU_ASSERT_EQUAL(loop_wait(&next), 0); /* there is another */
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT(le(0, 8) == 2 && data[9] == 0);
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT_EQUAL(le(0, 8), 0);
+	CU_ASSERT_EQUAL(notices(&a, false), 0); /* the one who did it knows */
+	CU_ASSERT_EQUAL(le(0, 8), 0);
+	CU_ASSERT_EQUAL(release(&a, 1, 0), 0);
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT(le(0, 8) == 3 && data[8] == NVME_RESV_NOTIFY_RNLPT_RESERVATION_PREEMPTED);
+	detach();
+}
+
+static void test_masked_notices_are_not_sent(void)
+{
+	const uint32_t released = 1u << 2;
+	uint32_t value = 0;
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, nsid, UINT32_MAX), 0);
+	CU_ASSERT_EQUAL(feature(&b, nvme_admin_get_features, NVME_FEAT_FID_RESV_MASK, nsid, &value), 0);
+	CU_ASSERT_EQUAL(value, 0xe);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, NVME_NSID_ALL, released), 0);
+	value = 0;
+	CU_ASSERT_EQUAL(feature(&b, nvme_admin_get_features, NVME_FEAT_FID_RESV_MASK, nsid, &value), 0);
+	CU_ASSERT_EQUAL(value, released);
+	CU_ASSERT_EQUAL(acquire(&a, 0, EARO, 0), 0);
+	CU_ASSERT_EQUAL(release(&a, 0, EARO), 0);
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT_EQUAL(le(0, 8), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 1, EA, 'b'), 0);
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT(le(0, 8) == 1 && data[8] == NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED);
+	value = 0;
+	CU_ASSERT_EQUAL(feature(&b, nvme_admin_get_features, NVME_FEAT_FID_RESV_MASK, NVME_NSID_ALL, &value),
+			INVALID);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, nsid + 1, 0),
+			NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, 0, 0), NVME_ST_DNR(GENERIC, INVALID_NS));
+	detach();
+}
+
+static void test_notices_that_nobody_reads_are_bounded(void)
+{
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	for (unsigned i = 0; i < NVMF_RESV_LOG_SIZE + 3; i++) {
+		CU_ASSERT_EQUAL(acquire(&a, 0, EARO, 0), 0);
+		CU_ASSERT_EQUAL(release(&a, 0, EARO), 0);
+	}
+	for (unsigned i = 0; i < NVMF_RESV_LOG_SIZE; i++) {
+		CU_ASSERT_EQUAL(notices(&b, false), 0);
+		CU_ASSERT_EQUAL(le(0, 8), i + 4);
+		CU_ASSERT_EQUAL(data[9], NVMF_RESV_LOG_SIZE - 1 - i);
+	}
+	CU_ASSERT_EQUAL(notices(&b, false), 0);
+	CU_ASSERT_EQUAL(le(0, 8), 0);
+	detach();
+}
+
+/* ---- What outlives the target ---- */
+
+static void restart(void)
+{
+	detach_host(&a);
+	detach_host(&b);
+	loop_remove_ns(nsid);
+	CU_ASSERT_EQUAL_FATAL(add_ns(file), 0);
+	attach_host(&a, 'a');
+	attach_host(&b, 'b');
+}
+
+static void test_reservation_persists_if_it_is_to(void)
+{
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), 0);
+	restart(); /* not asked for */
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), 0);
+	restart();
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), CONFLICT);
+	CU_ASSERT_EQUAL(io(&a, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT(le(0, 4) == 0 && data[4] == WE && le(5, 2) == 1 && data[9] == 1 && le(72, 8) == 'a');
+	CU_ASSERT_EQUAL(release(&a, 0, WE), 0);
+	restart();
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT(data[4] == 0 && le(5, 2) == 1 && data[9] == 1);
+	CU_ASSERT_EQUAL(reg(&b, 2u << 30), 0); /* no longer */
+	restart();
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT(le(5, 2) == 0 && data[9] == 0);
+	detach();
+}
+
+static void test_persistence_is_a_feature_too(void)
+{
+	uint32_t value = 0;
+
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 1), 0);
+	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST, nsid, &value), 0);
+	CU_ASSERT_EQUAL(value, 1);
+	value = 0;
+	CU_ASSERT_EQUAL(
+		feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST | 3 << 8, nsid, &value), 0);
+	CU_ASSERT_EQUAL(value, 6); /* changeable, of a namespace */
+	restart();
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT(le(5, 2) == 1 && data[9] == 1);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, 0), INVALID);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 0), 0);
+	detach();
+	attach(false);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 1), INVALID);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 0), 0);
+	detach();
+}
+
+/* What cannot be kept is not done. */
+static void test_change_that_cannot_be_written_fails(void)
+{
+	char away[64];
+
+	snprintf(away, sizeof(away), "%s.away", folder);
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), 0);
+	CU_ASSERT_EQUAL(rename(folder, away), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, EA, 0), NVME_ST(GENERIC, INTERNAL));
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(rename(away, folder), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, EA, 0), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), CONFLICT);
+	detach();
+}
+
+static void write_file(const char *text)
+{
+	FILE *f = fopen(file, "w");
+
+	fputs(text, f);
+	fclose(f);
+}
+
+static void test_files_that_cannot_be_are_refused(void)
+{
+	char other[96];
+	uint32_t second;
+
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), 0);
+	struct nvmf_ns_opts opts = {.ptpl_file = file};
+	make_malloc("m2", 512, 100);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m2", &opts, &second), -EBUSY);
+	detach_host(&a);
+	detach_host(&b);
+	loop_remove_ns(nsid);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m2", &opts, &second),
+			-EINVAL); /* another's */
+	write_file("varve-reservation 1\nnonsense\n");
+	CU_ASSERT_EQUAL(add_ns(file), -EBADMSG);
+	CU_ASSERT_EQUAL(add_ns("relative"), -EINVAL);
+	CU_ASSERT_EQUAL(add_ns("/no/such/folder/file"), -ENOENT);
+	CU_ASSERT_EQUAL(add_ns(folder), -EINVAL); /* no file */
+	snprintf(other, sizeof(other), "%s/fifo", folder);
+	CU_ASSERT_EQUAL(mkfifo(other, 0600), 0);
+	CU_ASSERT_EQUAL(add_ns(other), -EINVAL);
+	unlink(other);
+	unlink(file);
+	CU_ASSERT_EQUAL(add_ns(file), 0);
+	loop_remove_malloc_ns(nsid, "m");
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m2"), 0);
+	unlink(file);
+}
+
+static int start(void)
+{
+	return mkdtemp(folder) == NULL ? -1 : loop_start();
+}
+
+static int stop(void)
+{
+	return rmdir(folder) | loop_stop();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_namespace_says_what_it_can),
+	UNIT(test_report_shows_registrants),
+	UNIT(test_reservation_keeps_other_hosts_out),
+	UNIT(test_registrant_is_a_host_and_not_a_controller),
+	UNIT(test_command_whose_data_was_on_its_way_conflicts_too),
+	UNIT(test_wrong_commands_change_nothing),
+	UNIT(test_commands_that_race_are_carried_out_in_turn),
+	UNIT(test_preempt_throws_out),
+	UNIT(test_preempt_and_abort_leaves_nothing_under_way),
+	UNIT(test_subsystem_stops_with_a_preempt_and_abort_in_its_queue),
+	UNIT(test_namespace_goes_while_it_is_being_preempted),
+	UNIT(test_hosts_are_told_what_others_did),
+	UNIT(test_masked_notices_are_not_sent),
+	UNIT(test_notices_that_nobody_reads_are_bounded),
+	UNIT(test_reservation_persists_if_it_is_to),
+	UNIT(test_persistence_is_a_feature_too),
+	UNIT(test_change_that_cannot_be_written_fails),
+	UNIT(test_files_that_cannot_be_are_refused),
+	UNIT_END,
+};
+UNIT_MAIN("nvmf_resv_ns", tests, start, stop)
