@@ -145,6 +145,9 @@ static enum appliance_event do_tracing(void)
 		log_warning("There will be no tracing.");
 		return APPLIANCE_DONE;
 	}
+	if (error[0] != '\0') {
+		log_warning("%s", error);
+	}
 	app.tracing = trace_is_on();
 	if (!app.tracing) {
 		if (app.options->tracepoints != NULL) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -53,11 +54,12 @@ static int set_memory(struct parser *p, const char *arg)
 	uint64_t mb, bytes;
 
 	if (parse_uint64(arg, 1, max_mb, &mb) != 0) {
-		if (parse_size(arg, 1024 * 1024, max_mb << 20, &bytes) != 0) {
-			return reject(
-				p,
-				"%s: \"%s\" is neither a number of megabytes nor a size such as 512M or 2G",
-				p->given, arg);
+		/* a number alone is megabytes, never bytes because it is large */
+		if (arg[strspn(arg, "0123456789")] == '\0' || parse_size(arg, 1024 * 1024, max_mb << 20, &bytes) != 0) {
+			return reject(p,
+				      "%s: \"%s\" is neither a number of megabytes (1 to %" PRIu64
+				      ") nor a size such as 512M or 2G",
+				      p->given, arg, max_mb);
 		}
 		mb = bytes >> 20;
 	}

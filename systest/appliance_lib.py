@@ -26,6 +26,10 @@ class Failure(Exception):
     pass
 
 
+class Skip(Exception):
+    """What the test needs is not there."""
+
+
 def check(condition, why):
     if not condition:
         raise Failure(why)
@@ -183,6 +187,8 @@ def main(module):
         try:
             function()
             print(f"PASS {label}", flush=True)
+        except Skip as e:
+            print(f"SKIP {label}: {e}", flush=True)
         except Exception as e:  # any failure of one test must not hide the others
             failed += 1
             print(f"FAIL {label}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}", flush=True)

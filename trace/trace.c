@@ -284,6 +284,7 @@ int trace_start(const struct trace_opts *opts, char *error)
 	struct layout *l;
 	int rc;
 
+	error[0] = '\0';
 	if (opts->num_entries == 0) {
 		return 0;
 	}

@@ -52,7 +52,8 @@ struct trace_opts {
 #define TRACE_DEFAULT_USER_ENTRIES 4096
 
 /* Makes the file, a ring for every lcore of the EAL (which must run) and for user threads. Nothing is enabled
- * yet. A file of the same name left by a dead process is kept as <file>.old. 0, also when num_entries is 0.
+ * yet. A file of the same name left by a dead process is kept as <file>.old. 0, also when num_entries is 0; error is then
+ * empty, or a warning (the file is not locked in memory).
  * On failure a negative errno, and error (TRACE_ERROR_MAX bytes) says what is wrong and what to do; the
  * program may go on, with every tracepoint off. */
 int trace_start(const struct trace_opts *opts, char *error);

@@ -143,6 +143,13 @@ static int map_file(struct trace_map *m, char *error)
 	m->file = lead + LEAD_SIZE;
 	/* So that recording never waits for a swapped page; better without the lock than without tracing. */
 	m->locked = mlock(m->file, m->size) == 0;
+	if (!m->locked) {
+		trace_errorf(error,
+			     "the trace file %s of %zu KiB cannot be locked in memory: %s. Recording goes on, but may wait where "
+			     "memory is swapped; raise the limit (ulimit -l, LimitMEMLOCK= in a systemd unit), or take fewer entries "
+			     "(--num-trace-entries)",
+			     m->path, m->size >> 10, strerror(errno));
+	}
 	return 0;
 
 failed:

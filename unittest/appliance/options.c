@@ -132,6 +132,7 @@ static void test_wrong_values_are_named(void)
 {
 	check_refused("-s many", "-s|many|megabytes");
 	check_refused("--mem-size 0", "--mem-size|0");
+	check_refused("-s 100000000", "-s|100000000|megabytes (1 to 16777216)");
 	check_refused("-i 99999", "-i|99999|32767");
 	check_refused("-m xyz", "-m|xyz");
 	check_refused("--num-trace-entries 1000", "1000|power of two");
