@@ -64,7 +64,7 @@ no_connections() {
 test_namespaces_of_the_kernels_target_are_bdevs() {
   await 30 rpc framework_wait_init
   rpc bdev_nvme_attach_controller name=K trtype=RDMA traddr=10.7.0.1 adrfam=IPv4 trsvcid=4420 subnqn=$BACK \
-    ctrlr_loss_timeout_sec=-1 reconnect_delay_sec=1 > /tmp/names
+    fabrics_connect_timeout_us=60000000 ctrlr_loss_timeout_sec=-1 reconnect_delay_sec=1 > /tmp/names
   cat /tmp/names
   grep -q Kn1 /tmp/names
   grep -q Kn2 /tmp/names

@@ -86,10 +86,11 @@ A=(-machine q35 -accel "${VM_ACCEL:-tcg,thread=multi}" -cpu "${VM_CPU:-max}" -sm
 # The last four spare two to four seconds of the boot.
 C="console=ttyS0 quiet panic=-1 tsc=reliable hugepages=$HUGE audit=0"
 C+=" mitigations=off init_on_alloc=0 cryptomgr.notests"
+# On a busy host the kernel waits for its timer in vain at boot, and panics ("timer does not work ...").
+C+=" no_timer_check"
 if [ -n "$IOMMU" ]; then
   A+=(-device "intel-iommu,intremap=on,caching-mode=on")
-  # no_timer_check: on a busy host the kernel waits for its timer in vain at boot, and panics ("timer does not work ...")
-  C+=" intel_iommu=on no_timer_check"
+  C+=" intel_iommu=on"
 fi
 if [ -n "$NVME" ]; then
   for d in a b1 b2; do
