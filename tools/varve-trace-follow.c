@@ -65,11 +65,39 @@ static unsigned period_adapt(unsigned period_us, unsigned fill_percent)
 	return period_us * 2 < PERIOD_MAX_US ? period_us * 2 : PERIOD_MAX_US;
 }
 
-static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trace_lcore *before)
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Prints what a step gave, or writes it into the capture. */
+static bool step_take(struct trace_view *v, struct trace_follow *f, struct capture *c,
+		      struct trace_lcore *before, const struct trace_batch *b)
+{
+	size_t n;
+	const struct trace_lcore *lcores = trace_follow_lcores(f, &n);
+
+	if (c != NULL) {
+		return capture_batch(c, b, lcores, n) == 0;
+	}
+	batch_print(v, b);
+	lost_print(v, f, before);
+	if (v->out->error != 0) {
+		stopped = 1; /* nobody reads any more */
+	}
+	return true;
+}
+
+static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trace_lcore *before,
+		       struct capture *c)
 {
 	bool was_live = trace_reader_writer(v->r) == TRACE_WRITER_LIVE, last = false;
 	unsigned period_us = PERIOD_MIN_US, since_check_us = LIVENESS_US;
 	const struct trace_batch *b;
+	uint64_t start = now_ns();
 
 	for (;;) {
 		if (since_check_us >= LIVENESS_US) {
@@ -77,14 +105,15 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 			last = writer == TRACE_WRITER_GONE || (was_live && writer != TRACE_WRITER_LIVE);
 			since_check_us = 0;
 		}
-		bool end = last || stopped;
+		bool end = last || stopped || now_ns() - start >= v->opt->duration_ns;
 		int rc = trace_follow_next(f, end, &b);
 		if (rc != 0) {
 			complain("the file cannot be followed any longer: %s", strerror(-rc));
 			return 1;
 		}
-		batch_print(v, b);
-		lost_print(v, f, before);
+		if (!step_take(v, f, c, before, b)) {
+			return 1;
+		}
 		if (end) {
 			break;
 		}
@@ -103,6 +132,7 @@ int follow_run(struct trace_view *v)
 {
 	struct sigaction sa = {.sa_handler = stop};
 	struct trace_follow *f;
+	struct capture *capture = NULL;
 	struct trace_error err;
 	size_t n;
 	int status = 1;
@@ -113,14 +143,16 @@ int follow_run(struct trace_view *v)
 	}
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	trace_follow_lcores(f, &n);
+	const struct trace_lcore *lcores = trace_follow_lcores(f, &n);
 	struct trace_lcore *before = calloc(n + 1, sizeof(*before));
-	if (before != NULL) {
-		if (v->opt->json) {
+	if (before != NULL && (v->opt->record == NULL || capture_start(v, lcores, n, &capture) == 0)) {
+		if (v->opt->json && capture == NULL) {
 			json_begin(v, NULL);
 		}
-		status = follow_loop(v, f, before);
-		if (v->opt->json) {
+		status = follow_loop(v, f, before, capture);
+		if (capture != NULL) {
+			status = capture_end(capture) != 0 ? 1 : status;
+		} else if (v->opt->json) {
 			json_end(v);
 		}
 	}

@@ -16,7 +16,8 @@ size_t json_escape(char *to, const char *text, size_t length)
 	*at++ = '"';
 	for (size_t i = 0; i < length;) {
 		size_t n = utf8_char_length(s + i, length - i);
-		if (n == 0 && s[i] < 0x80) {
+		if (s[i] == '<' ||
+		    (n == 0 && s[i] < 0x80)) { /* '<': so that no text can end a script of a page */
 			at += snprintf(at, 7, "\\u%04x", s[i++]);
 		} else if (n == 0) {
 			memcpy(at, "\\ufffd", 6); /* not UTF-8 */

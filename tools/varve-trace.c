@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* varve-trace: prints what a trace file holds. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -50,7 +51,16 @@ static const char usage_text[] =
 	"      --by-owner       the same with each owner's states\n"
 	"      --slowest N      the N requests that took longest, each with all that was done for it\n"
 	"  -F, --follow         events as they are recorded, until interrupted or the process ends\n"
-	"      --from-start     with -F: begin with what the file holds already\n"
+	"      --from-start     with -F or --record: begin with what the file holds already\n"
+	"      --for TIME       with -F or --record: for so long\n"
+	"\n"
+	"What to write (nothing is printed; existing files are left alone):\n"
+	"      --perfetto FILE  Chrome trace JSON, which ui.perfetto.dev opens\n"
+	"      --ctf DIR        Common Trace Format 1.8, which babeltrace2 and Trace Compass read\n"
+	"      --record FILE    follow, and write what is recorded into a trace file of its own, with long "
+	"rings\n"
+	"      --entries N      with --record: slots of each ring, a power of two (default 4194304; 32 bytes "
+	"each)\n"
 	"  -h, --help           this text\n";
 
 enum long_only {
@@ -67,6 +77,11 @@ enum long_only {
 	OPT_AGE,
 	OPT_UNFINISHED,
 	OPT_FROM_START,
+	OPT_PERFETTO,
+	OPT_CTF,
+	OPT_RECORD,
+	OPT_ENTRIES,
+	OPT_FOR,
 };
 
 static const struct option long_options[] = {
@@ -93,6 +108,11 @@ static const struct option long_options[] = {
 	{"slowest", required_argument, NULL, OPT_SLOWEST},
 	{"follow", no_argument, NULL, 'F'},
 	{"from-start", no_argument, NULL, OPT_FROM_START},
+	{"perfetto", required_argument, NULL, OPT_PERFETTO},
+	{"ctf", required_argument, NULL, OPT_CTF},
+	{"record", required_argument, NULL, OPT_RECORD},
+	{"entries", required_argument, NULL, OPT_ENTRIES},
+	{"for", required_argument, NULL, OPT_FOR},
 	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
 };
@@ -214,6 +234,27 @@ static bool option_take(struct trace_options *opt, int c, char *arg)
 		return opt->unfinished = true;
 	case OPT_AGE:
 		return time_parse("--age", arg, &opt->age_ns);
+	case OPT_PERFETTO:
+		opt->perfetto = arg;
+		return true;
+	case OPT_CTF:
+		opt->ctf = arg;
+		return true;
+	case OPT_RECORD:
+		opt->record = arg;
+		return opt->follow = true;
+	case OPT_ENTRIES:
+		if (!number_parse("--entries", arg, TRACE_READER_MAX_ENTRIES, &n)) {
+			return false;
+		}
+		opt->entries = (uint64_t)n;
+		if (n == 0 || (n & (n - 1)) != 0) {
+			complain("--entries: %ld is not a power of two", n);
+			return false;
+		}
+		return true;
+	case OPT_FOR:
+		return time_parse("--for", arg, &opt->duration_ns);
 	case OPT_SLOWEST:
 		if (!number_parse("--slowest", arg, 1000000, &n) || n == 0) {
 			if (n == 0) {
@@ -240,10 +281,20 @@ static bool options_agree(const struct trace_options *opt)
 		complain("-F goes with neither --summary, --slowest, --life, --age, --unfinished, --since, "
 			 "--until nor "
 			 "--last: they need the whole trace");
-	} else if (opt->summary && opt->slowest > 0) {
-		complain("--summary and --slowest are two views; give one of them");
+	} else if (opt->summary + (opt->slowest > 0) + (opt->perfetto != NULL) + (opt->ctf != NULL) +
+			   (opt->html != NULL) + (opt->record != NULL) >
+		   1) {
+		complain("--summary, --slowest, --perfetto, --ctf, --html and --record are different views; "
+			 "give one of them");
+	} else if (opt->follow && (opt->perfetto != NULL || opt->ctf != NULL || opt->html != NULL)) {
+		complain("-F goes with neither --perfetto, --ctf nor --html: they need the whole trace");
+	} else if (opt->json &&
+		   (opt->perfetto != NULL || opt->ctf != NULL || opt->html != NULL || opt->record != NULL)) {
+		complain("-j only means something where something is printed");
+	} else if (opt->duration_ns != UINT64_MAX && !opt->follow) {
+		complain("--for only means something with -F or --record");
 	} else if (opt->from_start && !opt->follow) {
-		complain("--from-start only means something with -F");
+		complain("--from-start only means something with -F or --record");
 	} else if (opt->last_ns != UINT64_MAX &&
 		   (opt->since_ns != UINT64_MAX || opt->until_ns != UINT64_MAX)) {
 		complain("--last goes with neither --since nor --until");
@@ -325,6 +376,34 @@ static void problems_print(const struct trace_reader *r, size_t from)
 	}
 }
 
+/* Runs an exporter that writes one file. */
+static int file_write(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+		      const bool *keep, const char *path,
+		      int (*run)(struct trace_view *, const struct trace_snapshot *,
+				 const struct trace_lives *, const bool *, struct out *))
+{
+	static struct out out;
+
+	out.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out.fd < 0) {
+		complain("%s: %s", path, strerror(errno));
+		return 1;
+	}
+	struct out *stdout_of = v->out;
+	v->out = &out;
+	int status = run(v, s, l, keep, &out);
+	v->out = stdout_of;
+	out_flush(&out);
+	if (close(out.fd) != 0 && out.error == 0) {
+		out.error = errno;
+	}
+	if (out.error != 0) {
+		complain("%s: writing failed: %s", path, strerror(out.error));
+		status = 1;
+	}
+	return status;
+}
+
 static int view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
 		    const bool *keep)
 {
@@ -333,6 +412,12 @@ static int view_run(struct trace_view *v, const struct trace_snapshot *s, const 
 	}
 	if (v->opt->summary) {
 		return summary_print(v, s, l, keep);
+	}
+	if (v->opt->perfetto != NULL) {
+		return file_write(v, s, l, keep, v->opt->perfetto, perfetto_run);
+	}
+	if (v->opt->ctf != NULL) {
+		return ctf_run(v, s, keep, v->opt->ctf);
 	}
 	events_print(v, s, keep);
 	return 0;
@@ -345,7 +430,8 @@ static int snapshot_show(struct trace_view *v, const struct trace_snapshot *s)
 	bool *keep = NULL;
 	int status = 1;
 
-	if ((opt->summary || opt->slowest > 0 || opt->age_ns != 0 || opt->unfinished) &&
+	if ((opt->summary || opt->slowest > 0 || opt->age_ns != 0 || opt->unfinished ||
+	     opt->perfetto != NULL || opt->html != NULL) &&
 	    trace_lives_make(v->r, &s->batch, &lives) != 0) {
 		complain("out of memory");
 		return 1;
@@ -384,7 +470,9 @@ int main(int argc, char **argv)
 				    .lcore = TRACE_ALL_LCORES,
 				    .since_ns = UINT64_MAX,
 				    .until_ns = UINT64_MAX,
-				    .last_ns = UINT64_MAX};
+				    .last_ns = UINT64_MAX,
+				    .duration_ns = UINT64_MAX,
+				    .entries = 1 << 22};
 	struct trace_error err;
 	char path[4096];
 	int c;

@@ -45,10 +45,13 @@ struct trace_options {
 	long pid, instance; /* -1: not given */
 	int lcore;
 	bool ticks, json, follow, from_start, list, remove_dead, summary, by_owner, unfinished;
-	size_t slowest;                       /* 0: not given */
-	uint64_t age_ns;                      /* 0: not given */
-	uint64_t since_ns, until_ns, last_ns; /* UINT64_MAX: not given */
-	char life_prefix;                     /* 0: not given */
+	const char *perfetto, *ctf, *html, *record; /* files to write; NULL: not given */
+	uint64_t entries;                           /* of each ring of a capture */
+	uint64_t duration_ns;                       /* of following; UINT64_MAX: without end */
+	size_t slowest;                             /* 0: not given */
+	uint64_t age_ns;                            /* 0: not given */
+	uint64_t since_ns, until_ns, last_ns;       /* UINT64_MAX: not given */
+	char life_prefix;                           /* 0: not given */
 	uint64_t life_index;
 	struct filter filter;
 };
@@ -119,6 +122,22 @@ void json_report(struct trace_view *v, const struct trace_snapshot *s, const str
 /* --slowest; keep may be NULL. The exit status. */
 int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
 		const bool *keep);
+
+/* Exports; keep may be NULL. The exit status. */
+int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+		 const bool *keep, struct out *out);
+int ctf_run(struct trace_view *v, const struct trace_snapshot *s, const bool *keep, const char *dir);
+/* Per life: whether one of its events is kept. free() it; NULL: out of memory. */
+bool *lives_wanted(const struct trace_batch *b, const struct trace_lives *l, const bool *keep);
+
+/* --record. Errors have been printed. */
+struct capture;
+int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t num_lcores,
+		  struct capture **out);
+/* What one step of following gave, and the counters after it. */
+int capture_batch(struct capture *c, const struct trace_batch *b, const struct trace_lcore *lcores,
+		  size_t num_lcores);
+int capture_end(struct capture *c);
 
 /* Whether not all events are wanted. */
 bool events_are_chosen(const struct trace_options *opt);

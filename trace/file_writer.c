@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -167,6 +168,8 @@ int trace_file_create(const char *path, const struct trace_file_tables *t, struc
 		free(w);
 		return rc;
 	}
+	flock(w->fd,
+	      LOCK_EX | LOCK_NB); /* as the recorder does: readers tell by it that it is being written */
 	layout_write(w, t);
 	if (w->error != 0) {
 		unlink(path);

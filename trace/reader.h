@@ -117,6 +117,8 @@ char trace_reader_owner_prefix(const struct trace_reader *r, uint8_t type);
 /* The description of an owner as it was at a time, or NULL: id 0, never registered, or registered later than
  * `tsc` (the id was reused). Valid until the next snapshot or follow step. */
 const char *trace_reader_owner(struct trace_reader *r, uint16_t id, uint64_t tsc);
+/* Since when (a tsc) the id has had its owner, and the owner's type; 0: never registered. */
+uint64_t trace_reader_owner_since(const struct trace_reader *r, uint16_t id, uint8_t *type);
 unsigned trace_reader_num_owners(const struct trace_reader *r);
 
 /* The name of the user thread that recorded in this ring at a time; "" for a reactor, or if not known. */

@@ -401,6 +401,15 @@ const char *trace_reader_owner(struct trace_reader *r, uint16_t id, uint64_t tsc
 	return r->description;
 }
 
+uint64_t trace_reader_owner_since(const struct trace_reader *r, uint16_t id, uint8_t *type)
+{
+	if (id == 0 || id >= r->num_owners || r->owners == NULL) {
+		return 0;
+	}
+	*type = r->owners[id * r->owner_stride + offsetof(struct trace_file_owner, type)];
+	return owner_tsc(r, r->owners, id);
+}
+
 unsigned trace_reader_num_owners(const struct trace_reader *r)
 {
 	return r->owners != NULL ? r->num_owners : 0;
