@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A process that runs: the tree from its top."""
+from . import control, environment, rpc, work
+from .report import Unable, seconds
+
+def check_process(report, process):
+    """False if there is no use in asking it anything."""
+    if process.field("State")[:1] == "Z":
+        report.found("process", "it is dead, and its parent has not fetched its status", f"ps -o ppid= -p {process.pid}")
+        return False
+    report.ok("process", f"runs for {seconds(process.age_s() * 1e6)}, {process.field('Threads')} threads, "
+              f"{process.field('VmRSS') or '0 kB'} resident")
+    return True
+
+
+def check_work(report, process, client, options):
+    """What RPCs tell. The first one that is not answered is the last one that is asked."""
+    old_us = int(options.age * 1e6)
+    inflight = []
+    checks = (("RPC calls", lambda r: control.check_calls(r, client, old_us)),
+              ("reactors", lambda r: work.check_reactors(r, process, client, 1.0)),
+              ("I/O", lambda r: inflight.extend(work.check_commands(r, process, client, old_us))),
+              ("buffers", lambda r: work.check_buffers(r, client, inflight)),
+              ("bdev I/O", lambda r: work.check_bdev_io(r, process, client, old_us, {x.get("object") for x in inflight})),
+              ("controllers", lambda r: work.check_controllers(r, client)),
+              ("tracing", lambda r: work.check_tracing(r, client)))
+    for name, check in checks:
+        try:
+            work.ask(report, name, check)
+        except rpc.NoAnswer as e:
+            control.explain_silence(report, process, f"{name}: {e}")
+            return
+
+
+def examine(report, process, options):
+    report.title = f"varve-doctor: process {process.pid}, {process.program}"
+    if check_process(report, process):
+        moving = control.check_threads(report, process)
+        client = control.check_rpc(report, process, options.rpc_socket, options.wait)
+        if client is not None and moving:
+            check_work(report, process, client, options)
+    for check in (environment.check_libraries, environment.check_hugepages, environment.check_cores):
+        try:
+            check(report, process)
+        except (OSError, Unable) as e:
+            report.unknown(check.__name__[len("check_"):].replace("_", " "), str(e))
+    environment.check_probes(report, process)
+    environment.check_shm(report, options.dir)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The other tools, run with a limit."""
+import os
+import shutil
+import subprocess
+import sys
+
+from .report import Unable
+
+HERE = os.path.dirname(os.path.realpath(sys.argv[0]))
+
+
+def tool(name):
+    """Beside this program, or in the path."""
+    beside = os.path.join(HERE, name)
+    return beside if os.access(beside, os.X_OK) else shutil.which(name)
+
+
+def gdb_script():
+    for folder in ("../tools/gdb", "../gdb", "../share/varve/gdb"):
+        path = os.path.normpath(os.path.join(HERE, folder, "varve.py"))
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def run(command, limit_s):
+    """(status, stdout, stderr)"""
+    try:
+        p = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise Unable(f"{os.path.basename(command[0])} was not done after {limit_s} s") from None
+    except OSError as e:
+        raise Unable(f"{command[0]}: {e.strerror}") from None
+    return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the reactors do, and whether I/O ends: by RPC."""
+from . import rpc
+from .control import PINNED, is_reactor
+from .report import seconds
+
+SHOWN = 5
+BUSY = 0.95
+
+
+def reactors(client):
+    answer = client.call("framework_get_reactors")
+    return {rpc.member(r, "lcore", int): r for r in rpc.objects(rpc.member(answer, "reactors", list), "reactors")}
+
+
+def pollers(client):
+    """{(thread, poller id): poller}"""
+    found = {}
+    for t in rpc.objects(rpc.member(client.call("thread_get_pollers"), "threads", list), "threads"):
+        for kind in ("active_pollers", "timed_pollers"):
+            for p in rpc.objects(t.get(kind, []), kind):
+                found[rpc.member(t, "name", str), rpc.member(p, "id", int)] = p
+    return found
+
+
+def share_busy(before, after):
+    busy, idle = (rpc.member(after, k, int) - rpc.member(before, k, int) for k in ("busy", "idle"))
+    return busy / (busy + idle) if busy + idle > 0 else 0.0
+
+
+def busiest(before, after, threads):
+    """The poller of these threads that found work most often meanwhile: (thread, name, rounds with work, rounds)."""
+    best = ("", "", 0, 0)
+    for key, p in after.items():
+        b = before.get(key)
+        if b is None or key[0] not in threads:
+            continue
+        busy, runs = (rpc.member(p, k, int) - rpc.member(b, k, int) for k in ("busy_count", "run_count"))
+        if busy > best[2]:
+            best = (key[0], rpc.member(p, "name", str), busy, runs)
+    return best
+
+
+def check_reactors(report, process, client, interval_s):
+    before, polled = reactors(client), pollers(client)
+    cpu = {t.tid: share for t, share in process.cpu_shares(interval_s) if is_reactor(t)}
+    after, polled_after = reactors(client), pollers(client)
+    mode = client.call("appliance_get_state").get("poll_mode", "")
+    words = []
+    for lcore, r in sorted(after.items()):
+        share = share_busy(before[lcore], r) if lcore in before else 0.0
+        used = cpu.get(rpc.member(r, "tid", int), 0.0)
+        words.append(f"{lcore}: {share:.0%} busy, {used:.0%} of a CPU")
+        if share > BUSY:
+            names = {x.get("name") for x in rpc.objects(r.get("lw_threads", []), "lw_threads")}
+            thread, poller, busy, runs = busiest(polled, polled_after, names)
+            why = (f"poller {poller} of thread {thread} found work in {busy} of {runs} rounds" if busy else
+                   "no poller found work: it is messages or descriptors")
+            report.found("reactors", f"reactor {lcore} is {share:.0%} busy: {why}",
+                         f"varve-rpc thread_get_pollers, twice; perf top -t {r['tid']}; nvmf_get_stats says whether it is I/O")
+        elif used > PINNED and mode != "busy" and not r.get("in_interrupt"):
+            words[-1] += " (polling all the time: some poller has no descriptor to wait for, or I/O comes and goes)"
+    report.ok("reactors", f"{'; '.join(words)}" + ("; polling is what --poll-mode busy is" if mode == "busy" else ""))
+
+
+def group_text(first, n):
+    whose = f"host {first['hostnqn']}, qid {first['qid']}, cid {first['cid']}" if first.get("hostnqn") else "a host that has not connected yet"
+    where = f"LBA {first['lba']}, {first['num_blocks']} blocks, " if first.get("num_blocks") else ""
+    return (f"{first.get('command', 'a command')} of {whose}: {where}{seconds(first['age_us'])} old, {first['state']}, waits for "
+            f"{first.get('waits_for') or 'nothing known'}{f' (and {n - 1} more like it)' if n > 1 else ''}")
+
+
+def check_commands(report, process, client, old_us):
+    """NVMe-oF commands that do not end, and buffers."""
+    inflight = rpc.objects(client.call("nvmf_get_inflight"), "nvmf_get_inflight")
+    for r in inflight:
+        rpc.member(r, "age_us", int), rpc.member(r, "state", str)
+    old = [r for r in inflight if r["age_us"] > old_us and r["state"] != "HELD"]
+    groups = {}
+    for r in sorted(old, key=lambda r: -r["age_us"]):
+        groups.setdefault((r.get("hostnqn"), r["state"], r.get("nsid"), r.get("waits_for")), []).append(r)
+    for same in list(groups.values())[:SHOWN]:
+        report.found("I/O", group_text(same[0], len(same)),
+                     f"gdb -p {process.pid} -batch -ex varve_inflight -ex 'varve_trace 50 {same[0].get('object', '')}'")
+    if not old:
+        report.ok("I/O", f"{len(inflight)} NVMe-oF commands outstanding, none for long")
+    return inflight
+
+
+def check_buffers(report, client, inflight):
+    waiting = [r for r in inflight if r["state"] in ("RDMA_REQ_NEED_BUFFER", "NEED_BUFFER") or r.get("waits_for") == "data buffer"]
+    stats = rpc.objects(rpc.member(client.call("nvmf_get_stats"), "poll_groups", list), "poll_groups")
+    ever = sum(rpc.member(t, "pending_data_buffer", int) for g in stats for t in rpc.objects(g.get("transports", []), "transports"))
+    if waiting:
+        oldest = max(r["age_us"] for r in waiting)
+        report.found("buffers", f"{len(waiting)} commands wait for data buffers, the oldest for {seconds(oldest)}; there were {ever} such waits",
+                     "nvmf_create_transport with more num_shared_buffers; varve-rpc nvmf_get_inflight shows who holds them")
+    else:
+        report.ok("buffers", f"no command waits for a data buffer; {ever} ever did")
+
+
+def check_bdev_io(report, process, client, old_us, known):
+    """I/O of block devices that is not one of the commands above."""
+    n, old = 0, []
+    for b in rpc.objects(client.call("bdev_get_inflight"), "bdev_get_inflight"):
+        for io in rpc.objects(rpc.member(b, "inflight", list), "inflight"):
+            n += 1
+            if rpc.member(io, "age_us", int) > old_us:
+                old.append((rpc.member(b, "name", str), io))
+    old.sort(key=lambda x: -x[1]["age_us"])
+    mine = [x for x in old if x[1].get("ctx") not in known]
+    for name, io in mine[:SHOWN]:
+        report.found("bdev I/O", f"{io.get('type')} of bdev {name}, block {io.get('offset_blocks')}: {seconds(io['age_us'])} old, state "
+                     f"{io.get('state')}", f"gdb -p {process.pid} -batch -ex 'varve_bdev_io {io.get('io')}'")
+    if len(mine) > SHOWN:
+        report.found("bdev I/O", f"and {len(mine) - SHOWN} more as old", "varve-rpc bdev_get_inflight")
+    if old and not mine:
+        report.found("bdev I/O", f"those commands are with bdev {', '.join(sorted({n for n, _ in old}))} (state "
+                     f"{', '.join(sorted({str(io.get('state')) for _, io in old}))})", "varve-rpc bdev_get_inflight; the log of that device")
+    if not old:
+        report.ok("bdev I/O", f"{n} outstanding, none for long")
+
+
+def check_controllers(report, client):
+    """Controllers of the NVMe driver that are lost."""
+    bad, n = [], 0
+    for b in rpc.objects(client.call("bdev_nvme_get_controllers"), "bdev_nvme_get_controllers"):
+        for c in rpc.objects(b.get("ctrlrs", []), "ctrlrs"):
+            n += 1
+            state = str(c.get("state", "")).lower()
+            if state not in ("", "enabled", "ready", "up"):
+                bad.append(f"{b.get('name')}: {state}{', ' + str(c['last_error']) if c.get('last_error') else ''}")
+    if bad:
+        report.found("controllers", "; ".join(bad[:SHOWN]), "varve-rpc bdev_nvme_get_controllers")
+    elif n:
+        report.ok("controllers", f"{n} of the NVMe driver, all usable")
+
+
+def check_tracing(report, client):
+    info = client.call("trace_get_info")
+    if not isinstance(info, dict):
+        raise rpc.BadAnswer("trace_get_info: the answer is no object")
+    on = [name for name, g in info.items() if isinstance(g, dict) and str(g.get("tpoint_mask", "0x0")) not in ("0x0", "0")]
+    stats = client.call("trace_get_stats")
+    lost = sum(stats.get(k, 0) for k in ("no_slot", "threads_refused", "owner_table_full") if isinstance(stats.get(k), int))
+    if not on:
+        report.ok("tracing", "nothing is recorded; for I/O: varve-rpc trace_enable_tpoint_group name=bdev (and nvmf_rdma)")
+    else:
+        report.ok("tracing", f"{', '.join(on)} recorded; {lost} events not recorded for want of a place")
+
+
+def ask(report, what, check):
+    """Runs one check; an answer that makes no sense ends it alone."""
+    try:
+        check(report)
+    except rpc.Refused as e:
+        report.found(what, str(e), "the daemon has ended, or closed its socket: varve-doctor again")
+    except rpc.BadAnswer as e:
+        report.unknown(what, str(e))
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        report.unknown(what, f"an answer makes no sense ({type(e).__name__})")
