@@ -5,7 +5,7 @@ import signal
 import gdb
 
 from . import bdev, command, doctor_nvmf, thread, ticks, trace
-from .memory import Unreadable, check_pointer, follow, number, string, walk
+from .memory import Unreadable, check_pointer, follow, number, string, text_of, walk
 from .program import function_at, is_live, static
 
 STUCK_S = 10
@@ -172,6 +172,9 @@ changes that do not end, lists that are broken. Each with the next command."""
             report.found(f"the recorder's memory is damaged: {e}")
         except (Unreadable, gdb.MemoryError) as e:
             report.found(f"memory is damaged, or not in this core: {e}", "thread apply all bt")
+        except (gdb.error, KeyError, TypeError, ValueError, AttributeError) as e:
+            # One check that this version cannot do is not to cost the others.
+            report.found(f"{check.__name__} makes no sense of this program: {text_of(e)}", "the scripts of the version that runs")
     print(f"{report.count} found" if report.count else "Nothing looks wrong.")
 
 

@@ -37,16 +37,22 @@ def rdma_tgroup(tgroup):
     return tgroup.address.cast(gdb.lookup_type("struct rdma_tgroup").pointer()).dereference()
 
 
+def limit_text(g):
+    """What the transport may have."""
+    limit = follow(g["buffers"]["limit"], "the limit of buffers")
+    return f"; of the transport's {number(limit['total'])} of {number(g['buffer_size'])} bytes {number(limit['left'])} are left" \
+        if limit is not None else ""
+
+
 def check_buffers(report):
     n = 0
     for name, g in transport_groups():
         n += 1
         waiting, wrs = length(g["waiting"], "wait", "requests that wait for buffers"), \
             length(g["waiting_wrs"], "wait", "requests that wait for work requests")
-        pool = follow(g["buffers"]["pool"], "the buffers")
         if waiting:
-            report.found(f"{waiting} requests wait for data buffers on {name}; the transport has {number(pool['count'])} of "
-                         f"{number(pool['size'])} bytes", "varve_inflight; more with nvmf_create_transport num_shared_buffers=N")
+            report.found(f"{waiting} requests wait for data buffers on {name}{limit_text(g)}",
+                         "varve_inflight; more with nvmf_create_transport num_shared_buffers=N")
         if wrs:
             report.found(f"{wrs} requests wait for data work requests on {name}", "nvmf_create_transport data_wr_pool_size=N")
     report.ok(f"data buffers of {n} poll groups looked at")

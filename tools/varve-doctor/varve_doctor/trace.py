@@ -70,8 +70,15 @@ def unfinished(trace, names):
             open_["RDMA_REQ_NEW", what.get("value")][1] = name
     found = {}
     for (begin, _), (start, state, owner, number, args) in open_.items():
+        if waits_by_nature(begin, state, owner):
+            continue
         found.setdefault(begin, []).append((last_tsc - start, state, owner, number, args))
     return {k: sorted(v, key=lambda x: -x[0]) for k, v in found.items()}
+
+
+def waits_by_nature(begin, state, owner):
+    """Asynchronous Event Requests, of which the trace does not say more than that they are on an admin queue."""
+    return begin == "RDMA_REQ_NEW" and state == "RDMA_REQ_EXECUTING" and " qid 0 " in str(owner)
 
 
 def check_unfinished(report, path, trace, age_s):
