@@ -11,6 +11,7 @@
 #include <rte_ring.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* About as long as a busy reactor's answer takes; a sleeping one's takes longer than it pays to spin. */
@@ -104,9 +105,18 @@ unsigned messages_run(struct thread *t)
 	return n + posts;
 }
 
-static long futex(uint32_t *word, int op, uint32_t value)
+static void (*wait_hook)(void); /* the control thread's, which alone waits */
+static struct timespec wait_period;
+
+void thread_set_wait_hook(void (*fn)(void), uint64_t period_us)
 {
-	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+	wait_hook = fn;
+	wait_period = (struct timespec){(time_t)(period_us / 1000000), (long)(period_us % 1000000 * 1000)};
+}
+
+static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
 void call_init(struct call *c, thread_fn fn, void *arg)
@@ -122,7 +132,7 @@ void call_serve(struct call *c)
 	c->fn(c->arg);
 	/* Release pairs with the acquire in call_wait: what fn wrote is seen by the waiter. */
 	if (__atomic_exchange_n(&c->state, CALL_DONE, __ATOMIC_ACQ_REL) == CALL_WAITED_FOR) {
-		futex(&c->state, FUTEX_WAKE, INT_MAX);
+		futex(&c->state, FUTEX_WAKE, INT_MAX, NULL);
 	}
 }
 
@@ -139,7 +149,10 @@ void call_wait(struct call *c)
 	__atomic_compare_exchange_n(&c->state, &pending, CALL_WAITED_FOR, false, __ATOMIC_ACQ_REL,
 				    __ATOMIC_ACQUIRE);
 	while (__atomic_load_n(&c->state, __ATOMIC_ACQUIRE) != CALL_DONE) {
-		futex(&c->state, FUTEX_WAIT, CALL_WAITED_FOR);
+		if (futex(&c->state, FUTEX_WAIT, CALL_WAITED_FOR, wait_hook != NULL ? &wait_period : NULL) != 0 &&
+		    errno == ETIMEDOUT && wait_hook != NULL) {
+			wait_hook();
+		}
 	}
 }
 

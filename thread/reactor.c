@@ -105,7 +105,8 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 	}
 	/* The only reading of the TSC: the end of this part is the start of the next. */
 	uint64_t now = env_ticks(), elapsed = now - r->now;
-	r->now = now;
+	/* Relaxed, as all of r->now: reactor_get_progress() looks at it from outside. */
+	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
 	if (work & WORK_BUSY) {
 		t->busy_ticks += elapsed;
 		r->busy_ticks += elapsed;
@@ -121,7 +122,7 @@ static void reactor_pass_time(struct reactor *r)
 	uint64_t now = env_ticks();
 
 	r->idle_ticks += now - r->now;
-	r->now = now;
+	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
 }
 
 /* Returns what kind of work there was. `work`: what was done since the last round, on descriptors. */

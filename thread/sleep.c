@@ -127,7 +127,7 @@ static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 	}
 	/* Whoever sends from now on need not wake us; relaxed: being woken for nothing does no harm. */
 	__atomic_store_n(&r->sleeping, 0, __ATOMIC_RELAXED);
-	r->now = env_ticks();
+	__atomic_store_n(&r->now, env_ticks(), __ATOMIC_RELAXED);
 	reactor_count_sleep(r, r->now - before);
 	r->in_round = true;
 	unsigned served = fd_sources_serve(r, events, n);

@@ -162,6 +162,20 @@ static void reactor_collect(void *arg)
 	s->sleeps = reactor_self->sleeps;
 }
 
+int reactor_get_progress(uint32_t index, struct reactor_progress *p)
+{
+	struct reactor *r = reactor_by_index(index);
+
+	if (r == NULL || r->control) {
+		return -ENODEV;
+	}
+	p->lcore = r->lcore;
+	p->tid = r->tid;
+	p->round_ticks = __atomic_load_n(&r->now, __ATOMIC_RELAXED);
+	p->sleeping = __atomic_load_n(&r->sleeping, __ATOMIC_RELAXED) != 0;
+	return 0;
+}
+
 int reactor_get_stats(uint32_t lcore, struct reactor_stats *stats)
 {
 	struct reactor *r = NULL;

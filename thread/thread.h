@@ -194,6 +194,19 @@ struct reactor_stats {
 	/* What the kernel counts for the lcore's CPU: time in interrupts and in system calls. 0 where lcores float. */
 	uint64_t irq_ticks, sys_ticks;
 };
+/* How far a reactor has got, without asking it: for who wants to know whether it still goes round. index counts reactors from 0;
+ * -ENODEV: no more. A reactor that is not sleeping and whose round_ticks stay the same does not poll. Control thread. */
+struct reactor_progress {
+	uint32_t lcore;
+	int tid;
+	uint64_t round_ticks; /* start of the round it is in */
+	bool sleeping;
+};
+int reactor_get_progress(uint32_t index, struct reactor_progress *progress);
+/* While the control thread waits for a reactor (thread_call), fn runs every period_us on it: it may look, write files, and start
+ * timers, and wait for nothing. NULL: nothing runs. Control thread. */
+void thread_set_wait_hook(void (*fn)(void), uint64_t period_us);
+
 /* -ENODEV if there is no reactor on that lcore. */
 int reactor_get_stats(uint32_t lcore, struct reactor_stats *stats);
 
