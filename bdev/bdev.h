@@ -398,6 +398,22 @@ uint64_t bdev_get_timeout(const struct bdev *b);
 void bdev_set_timeout(struct bdev *b, uint64_t timeout_us,
 		      void (*fn)(void *arg, struct bdev *b, const struct bdev_inflight *one), void *arg);
 
+/* An I/O that failed for what the device or the path to it did; not one that was wrong itself, compared unequal, or was aborted. */
+struct bdev_error {
+	char bdev[128];
+	const struct bdev_io *io; /* an identity, as in struct bdev_inflight */
+	const void *ctx;
+	uint64_t thread_id, submit_ticks, done_ticks;
+	uint64_t offset_blocks, num_blocks;
+	enum bdev_io_type type;
+	uint16_t status;
+};
+/* Has the next such error of any bdev reported, by one call of fn on the control thread; those after it are not, until this is called
+ * again. So errors, however many there are, cost who has them nothing more than before. NULL: none is reported. Control thread. */
+void bdev_report_next_error(void (*fn)(const struct bdev_error *e));
+/* Whether a status is of that kind. Pure. */
+bool bdev_status_is_fault(uint16_t status);
+
 /* Process-wide options. */
 struct bdev_opts {
 	bool auto_examine; /* modules look at every new bdev by themselves; otherwise at bdev_examine() */

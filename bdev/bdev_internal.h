@@ -296,6 +296,7 @@ void bdev_qos_free(struct bdev_core *core);
 /* --- bdev_watch.c, bdev_histogram.c --- */
 void bdev_stat_init(struct bdev_stat *s);
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
+void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_stat_error(struct bdev_stat *s, uint16_t status);
 void bdev_watch_stop(struct bdev_core *core);
 struct bdev_histogram *bdev_histogram_copy(const struct bdev_histogram *h); /* settings and shape; zeroed */

@@ -264,6 +264,7 @@ static inline void account(struct bdev_channel *ch, const struct bdev_io *io, ui
 {
 	if (unlikely(io->status != 0)) {
 		bdev_stat_error(&ch->stat, io->status);
+		bdev_report_error(ch, io);
 		return;
 	}
 	struct bdev_stat_ops *s = &ch->stat.class[stat_classes[io->type]];
@@ -303,10 +304,10 @@ static inline void finish(struct bdev_io *io)
 	uint64_t ticks = elapsed(ch, io);
 	ch->qd--;
 	TAILQ_REMOVE(&ch->inflight, io, link);
-	account(ch, io, ticks);
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg, ch->qd, io->status);
 	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks,
 	     usdt_result(io->status, ticks));
+	account(ch, io, ticks); /* after the trace: an error may have it copied */
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
 	if (unlikely(ch->slow != 0)) {

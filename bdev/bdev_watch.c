@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <stdatomic.h>
+#include <stdio.h>
+
 #include "bdev/bdev_internal.h"
 
 /* --- Statistics --- */
@@ -292,4 +295,83 @@ void bdev_watch_stop(struct bdev_core *core)
 	thread_timer_stop(&core->qd_timer);
 	thread_timer_stop(&core->timeout_timer);
 	core->timeout_us = 0;
+}
+
+/* --- The next error --- */
+
+bool bdev_status_is_fault(uint16_t status)
+{
+	unsigned sc = status & NVME_SC_MASK;
+
+	switch ((status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT) {
+	case NVME_SCT_GENERIC:
+		return sc == NVME_SC_DATA_XFER_ERROR || sc == NVME_SC_POWER_LOSS || sc == NVME_SC_INTERNAL ||
+		       sc == NVME_SC_CMD_INTERRUPTED || sc == NVME_SC_TRAN_TPORT_ERROR ||
+		       sc == NVME_SC_CAP_EXCEEDED || sc == NVME_SC_NS_NOT_READY;
+	case NVME_SCT_MEDIA:
+		return sc != NVME_SC_COMPARE_FAILED && sc != NVME_SC_ACCESS_DENIED;
+	case NVME_SCT_PATH:
+		return sc != NVME_SC_CMD_ABORTED_BY_HOST;
+	default:
+		return sc != 0 && (status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT == NVME_SCT_VS;
+	}
+}
+
+enum { REPORT_OFF, REPORT_ARMED, REPORT_TAKEN };
+
+static struct {
+	_Atomic uint32_t state; /* REPORT_*; whoever turns ARMED into TAKEN owns the rest until msg has run */
+	void (*fn)(const struct bdev_error *e); /* the control thread's */
+	struct bdev_error error;
+	struct thread_msg msg;
+} report_next;
+
+static void deliver_error(struct thread_msg *msg)
+{
+	struct bdev_error e = report_next.error;
+
+	/* Release: pairs with the acquire in bdev_report_error; from here on it may be armed, and taken, anew. */
+	atomic_store_explicit(&report_next.state, REPORT_OFF, memory_order_release);
+	if (report_next.fn != NULL) {
+		report_next.fn(&e);
+	}
+}
+
+void bdev_report_next_error(void (*fn)(const struct bdev_error *e))
+{
+	uint32_t now = atomic_load_explicit(&report_next.state, memory_order_relaxed);
+
+	report_next.fn = fn;
+	if (now == REPORT_TAKEN) {
+		return; /* it is on its way, and is the next */
+	}
+	uint32_t want = fn != NULL ? REPORT_ARMED : REPORT_OFF;
+	atomic_compare_exchange_strong_explicit(&report_next.state, &now, want, memory_order_release,
+						memory_order_relaxed);
+}
+
+void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	struct bdev_error *e = &report_next.error;
+	uint32_t armed = REPORT_ARMED;
+
+	if (atomic_load_explicit(&report_next.state, memory_order_relaxed) != REPORT_ARMED ||
+	    !bdev_status_is_fault(io->status) ||
+	    !atomic_compare_exchange_strong_explicit(&report_next.state, &armed, REPORT_TAKEN,
+						     memory_order_acquire, memory_order_relaxed)) {
+		return;
+	}
+	*e = (struct bdev_error){
+		.io = io,
+		.ctx = io->cb_arg,
+		.thread_id = thread_id(ch->thread->thread),
+		.submit_ticks = io->submit_ticks,
+		.done_ticks = env_ticks(),
+		.offset_blocks = io->offset_blocks,
+		.num_blocks = io->num_blocks,
+		.type = io->type,
+		.status = io->status & BDEV_STATUS_MASK,
+	};
+	snprintf(e->bdev, sizeof(e->bdev), "%s", ch->bdev->name);
+	thread_post(thread_control(), &report_next.msg, deliver_error);
 }

@@ -75,7 +75,10 @@ static void describe(struct nvmf_request *req, struct nvmf_inflight *out)
 	}
 	describe_command(req, out);
 	out->object = req;
-	out->age_ticks = now - req->start_ticks;
+	out->age_ticks = now > req->start_ticks ? now - req->start_ticks : 0;
+	out->start_ticks = req->start_ticks;
+	out->object_type = qpair->transport->ops->trace_object_type;
+	out->waits_for_host = req->where == NVMF_REQUEST_HELD;
 	if (req->where == NVMF_REQUEST_TRANSPORT) {
 		qpair->transport->ops->request_describe(req, out);
 	} else {
@@ -123,5 +126,42 @@ size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 		call.list = NULL;
 	}
 	*list = call.list;
+	return call.count;
+}
+
+struct late_call {
+	struct nvmf_poll_group *group;
+	struct nvmf_inflight *list;
+	size_t count, room;
+	uint64_t min_age_ticks;
+};
+
+static void list_late_on_group(void *arg)
+{
+	struct late_call *call = arg;
+	struct nvmf_qpair *qpair;
+	uint64_t now = env_ticks();
+
+	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
+		const struct nvmf_transport_ops *ops = qpair->transport->ops;
+		struct nvmf_request *req = ops->request_next(qpair, NULL);
+		for (; req != NULL && call->count < call->room; req = ops->request_next(qpair, req)) {
+			if (req->where != NVMF_REQUEST_HELD && now > req->start_ticks &&
+			    now - req->start_ticks >= call->min_age_ticks) {
+				describe(req, &call->list[call->count++]);
+			}
+		}
+	}
+}
+
+size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t max, struct nvmf_inflight *list)
+{
+	struct late_call call = {.list = list, .room = max, .min_age_ticks = min_age_ticks};
+
+	TAILQ_FOREACH (call.group, &tgt->groups, link) {
+		if (call.group->ctl_admin_qpairs + call.group->ctl_io_qpairs != 0) {
+			thread_call(call.group->thread, list_late_on_group, &call);
+		}
+	}
 	return call.count;
 }

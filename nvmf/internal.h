@@ -40,6 +40,7 @@ enum nvmf_notice {
 	NVMF_NOTICE_ANA_CHANGE,
 	NVMF_NOTICES,
 };
+void nvmf_tell_fault(const struct nvmf_fault *fault);
 void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- Poll groups and their views of subsystems: poll_group.c, view.c ---- */

@@ -40,6 +40,16 @@ static void expired(void *arg)
 		thread_timer_start(&ctrlr->kato_timer, timeout_us - silent_us);
 		return;
 	}
+	nvmf_tell_fault(&(struct nvmf_fault){
+		.kind = NVMF_FAULT_KEEP_ALIVE,
+		.qpair = ctrlr->admin_qpair,
+		.cntlid = ctrlr->cntlid,
+		.hostnqn = ctrlr->hostnqn,
+		.subnqn = ctrlr->subsystem->nqn,
+		.why = "nothing was heard of it for its keep-alive timeout",
+		.silent_ticks = now > last ? now - last : 0,
+		.limit_ticks = env_us_to_ticks(timeout_us),
+	});
 	nvmf_ctrlr_destroy(ctrlr, "nothing was heard of it for its keep-alive timeout");
 }
 

@@ -93,6 +93,20 @@ const char *nvmf_notice_type(unsigned index)
 	return index < NVMF_NOTICES ? notice_types[index] : NULL;
 }
 
+static void (*fault_fn)(const struct nvmf_fault *fault);
+
+void nvmf_set_fault_fn(void (*fn)(const struct nvmf_fault *fault))
+{
+	fault_fn = fn;
+}
+
+void nvmf_tell_fault(const struct nvmf_fault *fault)
+{
+	if (fault_fn != NULL) {
+		fault_fn(fault);
+	}
+}
+
 void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...)
 {
 	char text[1024];

@@ -378,10 +378,33 @@ struct nvmf_inflight {
 	const char *waits_for; /* "data buffer", "paused namespace", "bdev" ...; NULL: nothing */
 	uint64_t age_ticks;
 	uint64_t state_age_ticks;
+	uint64_t start_ticks; /* when it arrived */
+	bool waits_for_host;  /* an Asynchronous Event Request and the like: may wait for ever */
+	uint8_t object_type;  /* TRACE_OBJECT_*: the kind that the trace gives object */
 };
 /* All commands that are somewhere between arrival and the end of their response, in a new array for free():
  * its length. 0 with NULL when there are none, or no memory. */
 size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
+
+/* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none. Groups without
+ * queue pairs are not asked, and so not woken. */
+size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t max, struct nvmf_inflight *list);
+
+/* ---- What goes wrong ---- */
+
+enum nvmf_fault_kind {
+	NVMF_FAULT_QPAIR,      /* a connection broke, or was ended for what the host or the device did */
+	NVMF_FAULT_KEEP_ALIVE, /* nothing was heard of a host for its keep-alive timeout */
+};
+struct nvmf_fault {
+	enum nvmf_fault_kind kind;
+	const void *qpair; /* as the trace and the probes name it, not to be read; NULL: none in particular */
+	uint16_t cntlid, qid;
+	const char *hostnqn, *subnqn, *why;
+	uint64_t silent_ticks, limit_ticks; /* KEEP_ALIVE */
+};
+/* Told of each on the control thread. One listener; NULL: none. */
+void nvmf_set_fault_fn(void (*fn)(const struct nvmf_fault *fault));
 
 /* ---- Statistics ---- */
 

@@ -130,9 +130,28 @@ void nvmf_qpair_connected(struct nvmf_qpair *qpair)
 
 /* ---- Going ---- */
 
+/* A host that goes shuts its controller down first; one whose admin queue ends before that is lost. */
+static bool is_lost(const struct nvmf_qpair *qpair)
+{
+	return qpair->linked && qpair->ctl_qid == 0 && qpair->ctl_ctrlr->state == NVMF_CTRLR_READY;
+}
+
 static void closing(struct thread_msg *msg)
 {
-	nvmf_ctrlr_qpair_closing(container_of(msg, struct nvmf_qpair, closing_msg));
+	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, closing_msg);
+
+	if (atomic_load_explicit(&qpair->faulty, memory_order_relaxed) || is_lost(qpair)) {
+		nvmf_tell_fault(&(struct nvmf_fault){
+			.kind = NVMF_FAULT_QPAIR,
+			.qpair = qpair,
+			.cntlid = qpair->linked ? qpair->ctl_ctrlr->cntlid : 0,
+			.qid = qpair->linked ? qpair->ctl_qid : 0,
+			.hostnqn = qpair->linked ? qpair->ctl_ctrlr->hostnqn : "",
+			.subnqn = qpair->linked ? qpair->ctl_ctrlr->subsystem->nqn : "",
+			.why = qpair->why,
+		});
+	}
+	nvmf_ctrlr_qpair_closing(qpair);
 }
 
 /* What waits for the other half of a fused pair, which will not come. Each time from the start: the end of one may end others. */
@@ -170,6 +189,14 @@ void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why)
 	drain_fused(qpair);
 	qpair->fused_first = NULL;
 	qpair->transport->ops->qpair_close(qpair);
+}
+
+void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
+{
+	if (qpair->state < NVMF_QPAIR_DISCONNECTING) {
+		atomic_store_explicit(&qpair->faulty, true, memory_order_relaxed);
+		nvmf_qpair_disconnect(qpair, why);
+	}
 }
 
 static void finished(struct thread_msg *msg)

@@ -45,6 +45,7 @@ enum nvmf_next {
 struct nvmf_transport_ops {
 	const char *name; /* "RDMA" */
 	uint8_t trtype;   /* enum nvmf_trtype, for the discovery log */
+	uint8_t trace_object_type; /* TRACE_OBJECT_*: of its requests; 0: they are none */
 
 	/* Control thread. */
 	void (*opts_init)(struct nvmf_transport_opts *opts);
@@ -137,6 +138,7 @@ struct nvmf_qpair {
 	bool disconnect_posted;  /* control thread: told the group to disconnect it */
 	bool accepted_as_io;     /* control thread: how it was counted */
 	bool linked;             /* control thread: in its controller's list */
+	_Atomic bool faulty;     /* its end is a fault; see nvmf_qpair_fail() */
 
 	/* Rare. */
 	uint16_t trace_owner; /* set by the transport: its connection's, or 0 */
@@ -164,6 +166,8 @@ int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
 /* Group's thread: the connection is to end (or has). Any number of times; the first reason counts. why: for the log
  * and the notices, a string that lasts: "disconnected by host". */
 void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why);
+/* The same for what should not happen: the connection or the device failed, or the host broke the rules. */
+void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why);
 /* Group's thread: all its requests are idle and the connection is shut. ops->qpair_destroy() follows. */
 void nvmf_qpair_closed(struct nvmf_qpair *qpair);
 static inline enum nvmf_qpair_state nvmf_qpair_get_state(const struct nvmf_qpair *qpair)

@@ -43,6 +43,7 @@ static void handle(struct rdma_device *d, const struct ibv_async_event *event)
 	case IBV_EVENT_QP_ACCESS_ERR:
 		qp = find_qp(t, event->element.qp);
 		if (qp != NULL) {
+			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
 			rdma_qp_broken(qp, ibv_event_type_str(event->event_type));
 		}
 		break;

@@ -58,7 +58,7 @@ static void sends_not_posted(struct rdma_qp *qp, struct ibv_send_wr *bad)
 		}
 		bad = next;
 	}
-	nvmf_qpair_disconnect(&qp->base, "work requests could not be posted");
+	nvmf_qpair_fail(&qp->base, "work requests could not be posted");
 }
 
 static void flush_sends(struct rdma_qp *qp)
@@ -94,7 +94,7 @@ static void flush_qp_receives(struct rdma_qp *qp)
 		for (; bad != NULL; bad = bad->next) {
 			n--;
 		}
-		nvmf_qpair_disconnect(&qp->base, "receives could not be posted");
+		nvmf_qpair_fail(&qp->base, "receives could not be posted");
 	}
 	qp->receives += n;
 	qp->poller->stats.recv_doorbell_updates++;
@@ -157,6 +157,18 @@ static void drop_receive(struct rdma_poller *p, struct rdma_request *r)
 	}
 }
 
+/* Flushed work is what a connection that ends leaves behind, in whatever way it ended; other errors are its end's cause. */
+static void end_qp(struct rdma_qp *qp, const struct ibv_wc *wc)
+{
+	const char *why = ibv_wc_status_str(wc->status);
+
+	if (wc->status == IBV_WC_WR_FLUSH_ERR) {
+		nvmf_qpair_disconnect(&qp->base, why);
+	} else {
+		nvmf_qpair_fail(&qp->base, why);
+	}
+}
+
 static void receive_done(struct rdma_poller *p, struct rdma_request *r, const struct ibv_wc *wc)
 {
 	struct rdma_qp *qp = p->srq != NULL ? find_qp(p, wc->qp_num) : r->qp;
@@ -167,7 +179,7 @@ static void receive_done(struct rdma_poller *p, struct rdma_request *r, const st
 	if (qp == NULL || qp->state != RDMA_QP_LIVE || wc->status != IBV_WC_SUCCESS) {
 		drop_receive(p, r);
 		if (qp != NULL && qp->state == RDMA_QP_LIVE) {
-			nvmf_qpair_disconnect(&qp->base, ibv_wc_status_str(wc->status));
+			end_qp(qp, wc);
 		}
 		if (qp != NULL) {
 			rdma_qp_check_closed(qp);
@@ -177,7 +189,7 @@ static void receive_done(struct rdma_poller *p, struct rdma_request *r, const st
 	/* What was sent and not yet acknowledged counts too, so twice the depth is what a host that keeps to its depth can reach. */
 	if (wc->byte_len < sizeof(struct nvme_sqe) || qp->in_use >= 2u * qp->depth) {
 		drop_receive(p, r);
-		nvmf_qpair_disconnect(&qp->base, wc->byte_len < sizeof(struct nvme_sqe)
+		nvmf_qpair_fail(&qp->base, wc->byte_len < sizeof(struct nvme_sqe)
 							 ? "a capsule of less than 64 bytes"
 							 : "more commands than its queue has entries");
 		return;
@@ -194,7 +206,7 @@ static void send_done(struct rdma_request *r, const struct ibv_wc *wc)
 		bool was_read = r->read_posted;
 
 		if (qp->state == RDMA_QP_LIVE) {
-			nvmf_qpair_disconnect(&qp->base, ibv_wc_status_str(wc->status));
+			end_qp(qp, wc);
 		}
 		if (was_read) {
 			rdma_request_read_failed(r);

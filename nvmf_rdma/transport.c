@@ -162,6 +162,7 @@ static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport
 static struct nvmf_transport_ops rdma_ops = {
 	.name = "RDMA",
 	.trtype = NVMF_TRTYPE_RDMA,
+	.trace_object_type = TRACE_OBJECT_NVMF_RDMA_IO,
 	.opts_init = opts_init,
 	.create = create,
 	.destroy = destroy,
