@@ -144,6 +144,9 @@ void json_event(struct trace_view *v, const struct trace_batch *b, const struct 
 		json_member(v->out, "time", e->state_ticks);
 		out_char(v->out, '}');
 	}
+	if (trace_event_is_culprit(v->r, e)) {
+		out_text(v->out, ",\"culprit\":true");
+	}
 	out_char(v->out, '}');
 }
 
@@ -249,6 +252,7 @@ static void snapshot_print(const struct trace_view *v, const struct trace_snapsh
 		}
 		out_char(v->out, '}');
 	}
+	json_cause(v);
 	out_text(v->out, ",\"problems\":[");
 	for (size_t i = 0; (problem = trace_reader_problem(v->r, i)) != NULL; i++) {
 		out_text(v->out, i > 0 ? "," : "");

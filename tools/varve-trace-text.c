@@ -267,6 +267,9 @@ void text_event(struct trace_view *v, const struct trace_batch *b, const struct 
 	if (e->state_ticks != TRACE_NO_TIME) {
 		item_time(v, "since", e->state_ticks);
 	}
+	if (trace_event_is_culprit(v->r, e)) {
+		out_text(v->out, " <== culprit");
+	}
 	out_char(v->out, '\n');
 }
 
@@ -373,4 +376,5 @@ void text_header(const struct trace_view *v, const struct trace_snapshot *s)
 		out_printf(v->out, "Not recorded: %" PRIu64 " events of threads without a ring\n",
 			   s->loss.no_slot);
 	}
+	text_cause(v, s);
 }

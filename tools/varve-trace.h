@@ -102,6 +102,11 @@ void text_event(struct trace_view *v, const struct trace_batch *b, const struct 
 /* One line on what a ring lost, if anything; `before` (or NULL) holds the counters of the last report. */
 void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const struct trace_lcore *before);
 
+/* Why a black box's copy was made; nothing for other files. varve-trace-cause.c. */
+void text_cause(const struct trace_view *v, const struct trace_snapshot *s);
+/* "cause":{...}, with a comma before it. */
+void json_cause(const struct trace_view *v);
+
 /* Pieces of JSON */
 void json_string(struct out *out, const char *text, size_t length);
 void json_text(struct out *out, const char *text);

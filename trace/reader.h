@@ -96,6 +96,12 @@ size_t trace_reader_num_problems(const struct trace_reader *r);
 /* Who wrote the file, or NULL if it does not say; its texts are terminated. */
 const struct trace_file_info *trace_reader_info(const struct trace_reader *r);
 
+/* Why this copy was made, if a trigger made it, or NULL; its texts are terminated. */
+const struct trace_file_cause *trace_reader_cause(const struct trace_reader *r);
+struct trace_event;
+/* Whether the event is of the object (or the reactor) that the cause names. */
+bool trace_event_is_culprit(const struct trace_reader *r, const struct trace_event *e);
+
 /* Ticks per second of the writer's TSC; never 0. */
 uint64_t trace_reader_tsc_rate(const struct trace_reader *r);
 uint64_t trace_ticks_to_ns(uint64_t ticks, uint64_t tsc_rate);

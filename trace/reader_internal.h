@@ -55,12 +55,17 @@ struct trace_reader {
 	bool has_info;
 	struct trace_file_info info; /* its texts are terminated */
 
+	bool has_cause;
+	struct trace_file_cause cause; /* its texts are terminated */
+
 	char *problems[TRACE_MAX_PROBLEMS];
 	size_t num_problems, num_problems_kept;
 };
 
 /* reader_tables.c: checks everything but the rings' contents. */
 int trace_tables_load(struct trace_reader *r, struct trace_error *err);
+/* reader_cause.c */
+void trace_cause_load(struct trace_reader *r);
 /* Reads a ring's thread name and since when it applies. */
 void trace_history_name(struct trace_reader *r, struct trace_history *h);
 /* Copies the owner table anew. Keeps the old one on failure. */

@@ -14,6 +14,7 @@
 static const char *const section_names[TRACE_NUM_SECTIONS] = {
 	"MAIN",   "OWNER",         "TPOINT_MASK", "OWNER_TYPE", "OBJECT",
 	"TPOINT", "LCORE_OFFSETS", "STAMPS",      "INFO",       "LOSS",
+	"CAUSE",
 };
 
 /* ---- Header and section table ---- */
@@ -645,6 +646,7 @@ int trace_tables_load(struct trace_reader *r, struct trace_error *err)
 	types_load(r, TRACE_SECTION_OBJECT, r->object_prefix);
 	owner_table_find(r);
 	info_load(r);
+	trace_cause_load(r);
 	return 0;
 }
 

@@ -96,6 +96,20 @@ uint64_t trace_get_group_mask(void); /* bit g: something of group g is enabled *
 /* Readers are to ignore what was recorded before now. -ENODEV */
 int trace_clear(void);
 
+/* A copy of the live file with a cause in it, made in steps so that who makes it can do other things between them; recording goes
+ * on meanwhile. (See trace_file.h: a copy is consistent however long it takes.) By the thread that calls trace_stop(), before
+ * that. It is written under a hidden name beside path (a dot before the name, ".part" behind it), locked, and gets its name when
+ * it is whole. trace_copy_begin(): 0 and *copy, -ENODEV: tracing is off, or what the file system says, with the reason in error
+ * (TRACE_ERROR_MAX bytes). trace_copy_step(): 1: there is more to do; 0: done; or a negative errno, and the file is gone; after 0
+ * and errors *copy is freed. trace_copy_abandon() is for one that is no longer wanted. */
+struct trace_copy;
+int trace_copy_begin(const char *path, const struct trace_file_cause *cause, struct trace_copy **copy,
+		     char *error);
+int trace_copy_step(struct trace_copy *copy, size_t max_bytes, char *error);
+void trace_copy_abandon(struct trace_copy *copy);
+/* How many bytes a copy has; 0: tracing is off. */
+uint64_t trace_copy_size(void);
+
 /* The declarations of tracepoints.def. */
 struct trace_group_info {
 	const char *name;

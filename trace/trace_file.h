@@ -70,6 +70,7 @@ enum {
 	TRACE_SECTION_STAMPS = 7,
 	TRACE_SECTION_INFO = 8,
 	TRACE_SECTION_LOSS = 9,
+	TRACE_SECTION_CAUSE = 10, /* in copies that a trigger made */
 	TRACE_NUM_SECTIONS,
 	TRACE_NUM_STOCK_SECTIONS = TRACE_SECTION_LCORE_OFFSETS + 1,
 };
@@ -303,5 +304,33 @@ struct trace_file_slot_loss {
 	uint8_t reserved[40]; /* one cache line each */
 };
 _Static_assert(sizeof(struct trace_file_slot_loss) == 64, "slot loss");
+
+/* Section 10, only in a copy that a trigger made, behind everything else: why it was made, and who is to blame. Texts end with a
+ * NUL within their size; an empty one says nothing. */
+enum { TRACE_CAUSE_VERSION = 1 };
+
+struct trace_file_cause {
+	uint16_t version; /* TRACE_CAUSE_VERSION; larger ones only add in the reserved bytes */
+	uint8_t object_type; /* of the culprit; 0: it is no object of the trace */
+	uint8_t reserved0;
+	int32_t lcore; /* the culprit is this reactor; -1: it is none */
+	uint64_t tsc; /* when the trigger fired */
+	uint64_t realtime_ns;
+	uint64_t object_id; /* the culprit's value in the rings, or 0 */
+	uint64_t object_start_tsc; /* its life began then or a moment later; earlier events of this value are others' */
+	uint64_t measured_ticks; /* how old it was, how long it had been in its state, how long silent; or 0 */
+	uint64_t limit_ticks; /* what it was held against, or 0 */
+	uint32_t status; /* NVMe status of an I/O error, or 0 */
+	uint32_t reserved1;
+	char trigger[32]; /* the trigger's name ... */
+	char type[24]; /* ... and type: "request_age" */
+	char state[32]; /* of the culprit */
+	char waits_for[40];
+	char owner[256]; /* whose it is: a host's NQN, a bdev, a thread */
+	char text[512]; /* all of it in a sentence */
+	uint8_t reserved[64];
+};
+_Static_assert(offsetof(struct trace_file_cause, trigger) == 64, "CAUSE");
+_Static_assert(sizeof(struct trace_file_cause) == 1024, "CAUSE");
 
 #endif

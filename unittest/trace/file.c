@@ -40,7 +40,8 @@ static void test_sections_are_where_a_stock_reader_looks(void)
 	look(trace_file_path());
 	const struct trace_file_header *h = (const void *)file;
 	CU_ASSERT_EQUAL(h->file_size, file_size);
-	CU_ASSERT_EQUAL(h->num_sections, 10);
+	CU_ASSERT_EQUAL(h->num_sections, 11);
+	CU_ASSERT_EQUAL(h->section_offset[TRACE_SECTION_CAUSE], 0);
 	const struct trace_file_main *m = fixture_section(file, TRACE_SECTION_MAIN);
 	CU_ASSERT(m->tsc_rate >= 10000000);
 	CU_ASSERT_EQUAL(m->clear_tsc, 0);

@@ -168,7 +168,7 @@ static void test_a_section_outside_the_file_is_left_out(void)
 	expect_problem(&c, "section OWNER: offset", 9);
 	c = craft_sample(true);
 	((struct trace_file_header *)c.bytes)->section_offset[TRACE_SECTION_OBJECT] = 8;
-	expect_problem(&c, "section OBJECT: offset 8 is not between 96", 9);
+	expect_problem(&c, "section OBJECT: offset 8 is not between 104", 9);
 }
 
 static void test_a_ring_that_is_no_power_of_two_is_left_out(void)

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies with a cause in them. */
+#include <dirent.h>
+#include <errno.h>
+
+#include "trace/reader.h"
+#include "unittest/trace/fixture.h"
+
+static char path[4200], error[TRACE_ERROR_MAX];
+
+static struct trace_file_cause a_cause(uint64_t object, uint64_t start)
+{
+	struct trace_file_cause c = {.lcore = -1,
+				     .object_type = TRACE_OBJECT_TEST,
+				     .object_id = object,
+				     .object_start_tsc = start,
+				     .tsc = UINT64_MAX / 2,
+				     .trigger = "slow",
+				     .type = "request_age",
+				     .text = "it took too long"};
+	return c;
+}
+
+static void begin(const struct trace_file_cause *cause, struct trace_copy **copy)
+{
+	snprintf(path, sizeof(path), "%s/copy", fixture_dir);
+	CU_ASSERT_EQUAL_FATAL(trace_copy_begin(path, cause, copy, error), 0);
+}
+
+static unsigned files_in_dir(void)
+{
+	DIR *d = opendir(fixture_dir);
+	unsigned n = 0;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	while (readdir(d) != NULL) {
+		n++;
+	}
+	closedir(d);
+	return n - 2;
+}
+
+/* Two lives of one address: only the second is to blame. */
+static uint64_t record_two_lives(uint64_t object)
+{
+	TRACE(TEST_NONE, 0, 0, object);
+	TRACE(TEST_ONE, 0, 0, object, 2);
+	uint64_t start = ticks_now();
+	TRACE(TEST_NONE, 0, 0, object);
+	TRACE(TEST_NONE, 0, 0, object + 8);
+	TRACE(TEST_ONE, 0, 0, object, 5);
+	return start;
+}
+
+static void test_a_copy_has_the_events_and_the_cause(void)
+{
+	struct trace_copy *copy;
+	struct trace_error err;
+	struct trace_reader *r;
+	struct trace_snapshot *s;
+	unsigned marked = 0;
+	int rc;
+
+	fixture_start(64);
+	struct trace_file_cause cause = a_cause(0x1000, record_two_lives(0x1000));
+	begin(&cause, &copy);
+	while ((rc = trace_copy_step(copy, 10000, error)) == 1) {
+		CU_ASSERT_NOT_EQUAL(access(path, F_OK), 0); /* not before it is whole */
+	}
+	CU_ASSERT_EQUAL_FATAL(rc, 0);
+	CU_ASSERT_EQUAL(files_in_dir(), 2);
+	CU_ASSERT_EQUAL_FATAL(trace_reader_open(path, &r, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(trace_snapshot_take(r, TRACE_ALL_LCORES, &s, &err), 0);
+	CU_ASSERT_EQUAL(trace_reader_num_problems(r), 0);
+	const struct trace_file_cause *got = trace_reader_cause(r);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(got);
+	CU_ASSERT_STRING_EQUAL(got->trigger, "slow");
+	CU_ASSERT_STRING_EQUAL(got->text, "it took too long");
+	CU_ASSERT_EQUAL(s->batch.num_events, 5);
+	for (size_t i = 0; i < s->batch.num_events; i++) {
+		marked += trace_event_is_culprit(r, &s->batch.events[i]);
+	}
+	CU_ASSERT_EQUAL(marked, 2);
+	trace_snapshot_free(s);
+	trace_reader_close(r);
+	unlink(path);
+	fixture_stop();
+}
+
+static void test_the_live_file_has_no_cause(void)
+{
+	struct trace_error err;
+	struct trace_reader *r;
+
+	fixture_start(64);
+	CU_ASSERT_EQUAL_FATAL(trace_reader_open(trace_file_path(), &r, &err), 0);
+	CU_ASSERT_PTR_NULL(trace_reader_cause(r));
+	CU_ASSERT_EQUAL(trace_reader_num_problems(r), 0);
+	trace_reader_close(r);
+	fixture_stop();
+}
+
+static void test_the_first_seven_sections_are_where_a_stock_reader_looks(void)
+{
+	struct trace_file_cause cause = a_cause(1, 0);
+	struct trace_copy *copy;
+	size_t live_size, size;
+
+	fixture_start(64);
+	begin(&cause, &copy);
+	while (trace_copy_step(copy, 1 << 20, error) == 1) {
+	}
+	uint8_t *live = fixture_read(trace_file_path(), &live_size), *bytes = fixture_read(path, &size);
+	const struct trace_file_header *h = (const void *)bytes, *l = (const void *)live;
+	CU_ASSERT_EQUAL(h->file_size, size);
+	CU_ASSERT_EQUAL(size, live_size + sizeof(struct trace_file_cause));
+	CU_ASSERT_EQUAL(h->num_sections, l->num_sections);
+	CU_ASSERT_EQUAL(memcmp(h->section_offset, l->section_offset, TRACE_SECTION_CAUSE * sizeof(uint64_t)),
+			0);
+	CU_ASSERT_EQUAL(h->section_offset[TRACE_SECTION_CAUSE], live_size);
+	free(live);
+	free(bytes);
+	unlink(path);
+	fixture_stop();
+}
+
+static void test_an_abandoned_copy_leaves_nothing(void)
+{
+	struct trace_file_cause cause = a_cause(1, 0);
+	struct trace_copy *copy;
+
+	fixture_start(64);
+	begin(&cause, &copy);
+	CU_ASSERT_EQUAL(trace_copy_step(copy, 100, error), 1);
+	CU_ASSERT_EQUAL(files_in_dir(), 2);
+	trace_copy_abandon(copy);
+	CU_ASSERT_EQUAL(files_in_dir(), 1);
+	fixture_stop();
+}
+
+static void test_what_cannot_be_written_says_why(void)
+{
+	struct trace_file_cause cause = a_cause(1, 0);
+	struct trace_copy *copy;
+
+	CU_ASSERT_EQUAL(trace_copy_begin("/no/such/dir/copy", &cause, &copy, error), -ENODEV);
+	CU_ASSERT_EQUAL(trace_copy_size(), 0);
+	fixture_start(64);
+	CU_ASSERT_EQUAL(trace_copy_begin("/no/such/dir/copy", &cause, &copy, error), -ENOENT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "/no/such/dir/copy"));
+	fixture_stop();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_copy_has_the_events_and_the_cause),
+	UNIT(test_the_live_file_has_no_cause),
+	UNIT(test_the_first_seven_sections_are_where_a_stock_reader_looks),
+	UNIT(test_an_abandoned_copy_leaves_nothing),
+	UNIT(test_what_cannot_be_written_says_why),
+	UNIT_END,
+};
+UNIT_MAIN("trace_copy", tests, fixture_setup, fixture_teardown)
