@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "appliance/blackbox.h"
 #include "appliance/config.h"
 #include "appliance/crash.h"
 #include "appliance/rooms.h"
@@ -264,6 +265,7 @@ static enum appliance_event do_config(void)
 		log_error("cannot start %s: %s", room, strerror(-rc));
 		return APPLIANCE_ERROR;
 	}
+	blackbox_start(app.options->env.name);
 	event = load_config(true);
 	config_free(&app.config);
 	return event;
@@ -320,6 +322,7 @@ static void take_down(void)
 		rpc_server_stop();
 	}
 	if (app.threads_up) {
+		blackbox_stop();
 		rooms_stop();
 		thread_timer_stop(&app.clock_timer);
 		signals_unlisten();

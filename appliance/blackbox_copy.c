@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One copy at a time, a piece in each turn of the control thread's loop, so that RPCs and keep-alives go on meanwhile. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "appliance/blackbox.h"
+#include "appliance/blackbox_files.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "util/log.h"
+
+#define PIECE_BYTES (1024 * 1024)
+
+static struct trace_copy *copy;
+static char path[BLACKBOX_FILE_MAX], trigger_name[BLACKBOX_NAME_MAX];
+static struct thread_timer timer;
+
+static void next_piece(void *arg)
+{
+	char error[TRACE_ERROR_MAX];
+	int rc = trace_copy_step(copy, PIECE_BYTES, error);
+
+	if (rc == 1) {
+		thread_timer_start(&timer, 0);
+		return;
+	}
+	copy = NULL;
+	if (rc != 0) {
+		log_error("black box: %s", error);
+	}
+	blackbox_copied(trigger_name, rc == 0 ? path : NULL);
+}
+
+int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const char *trigger,
+			const struct trace_file_cause *cause)
+{
+	char error[TRACE_ERROR_MAX];
+	uint64_t size = trace_copy_size();
+
+	if (copy != NULL) {
+		return -EBUSY;
+	}
+	if (size == 0) {
+		return -ENODEV; /* nothing is recorded, and the start has said so */
+	}
+	int rc = blackbox_make_room(opts->dir, app, opts->max_files, opts->max_bytes, size, NULL);
+	if (rc != 0) {
+		log_error("black box: no room for a copy of %llu bytes in %s, with max_files %u and "
+			  "max_bytes %llu: %s",
+			  (unsigned long long)size, opts->dir, opts->max_files,
+			  (unsigned long long)opts->max_bytes, strerror(-rc));
+		return rc;
+	}
+	rc = blackbox_file_name(path, sizeof(path), opts->dir, app, cause->realtime_ns, cause->type,
+				getpid());
+	if (rc == 0) {
+		/* So that the copy's ticks are near a known time. */
+		trace_clock_refresh();
+		snprintf(error, sizeof(error), "%s", "");
+		rc = trace_copy_begin(path, cause, &copy, error);
+		if (rc != 0) {
+			log_error("black box: %s", error);
+		}
+	}
+	if (rc != 0) {
+		return rc;
+	}
+	snprintf(trigger_name, sizeof(trigger_name), "%s", trigger);
+	timer.fn = next_piece;
+	thread_timer_start(&timer, 0);
+	return 0;
+}
+
+bool blackbox_copying(void)
+{
+	return copy != NULL;
+}
+
+void blackbox_copy_complete(void)
+{
+	while (copy != NULL) {
+		thread_timer_stop(&timer);
+		next_piece(NULL);
+	}
+}
+
+void blackbox_copy_stop(void)
+{
+	if (copy != NULL) {
+		thread_timer_stop(&timer);
+		trace_copy_abandon(copy);
+		copy = NULL;
+	}
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/blackbox_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INFIX      "_blackbox."
+#define PART       ".part"
+#define NS_S       1000000000u
+#define MAX_IN_DIR 4096 /* of ours; more are looked at the next time */
+
+int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
+		       const char *cause, int pid)
+{
+	time_t t = (time_t)(realtime_ns / NS_S);
+	struct tm tm;
+	char when[32];
+
+	if (gmtime_r(&t, &tm) == NULL || strftime(when, sizeof(when), "%Y%m%dT%H%M%S", &tm) == 0) {
+		snprintf(when, sizeof(when), "0");
+	}
+	int n = snprintf(to, size, "%s/%s" INFIX "%s.%06uZ.%s.pid%d", dir, app, when,
+			 (unsigned)(realtime_ns % NS_S / 1000), cause, pid);
+	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+struct listing {
+	char **names;
+	size_t n;
+};
+
+static void listing_free(struct listing *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->names[i]);
+	}
+	free(l->names);
+}
+
+static bool starts_with(const char *text, const char *start)
+{
+	return strncmp(text, start, strlen(start)) == 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* A writer holds its unfinished file's lock for as long as it lives. */
+static void remove_if_dead(int dir_fd, const char *name)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd >= 0) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+			unlinkat(dir_fd, name, 0);
+		}
+		close(fd);
+	}
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int list(DIR *dir, const char *app, struct listing *l)
+{
+	char prefix[128], hidden[129];
+	const struct dirent *e;
+
+	snprintf(prefix, sizeof(prefix), "%.100s" INFIX, app);
+	snprintf(hidden, sizeof(hidden), ".%s", prefix);
+	l->names = calloc(MAX_IN_DIR, sizeof(char *));
+	if (l->names == NULL) {
+		return -ENOMEM;
+	}
+	while (l->n < MAX_IN_DIR && (e = readdir(dir)) != NULL) {
+		if (starts_with(e->d_name, hidden) && ends_with(e->d_name, PART)) {
+			remove_if_dead(dirfd(dir), e->d_name);
+		} else if (starts_with(e->d_name, prefix)) {
+			l->names[l->n] = strdup(e->d_name);
+			if (l->names[l->n] == NULL) {
+				return -ENOMEM;
+			}
+			l->n++;
+		}
+	}
+	qsort(l->names, l->n, sizeof(char *), by_name);
+	return 0;
+}
+
+static uint64_t file_bytes(int dir_fd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)
+		       ? (uint64_t)st.st_size
+		       : 0;
+}
+
+static void remove_oldest(int dir_fd, const struct listing *l, uint32_t max_files, uint64_t max_bytes,
+			  uint64_t new_bytes, struct blackbox_usage *left)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		left->files++;
+		left->bytes += file_bytes(dir_fd, l->names[i]);
+	}
+	for (size_t i = 0; i < l->n && (left->files + 1 > max_files || left->bytes + new_bytes > max_bytes);
+	     i++) {
+		uint64_t bytes = file_bytes(dir_fd, l->names[i]);
+		if (unlinkat(dir_fd, l->names[i], 0) == 0) {
+			left->files--;
+			left->bytes -= bytes;
+		}
+	}
+}
+
+int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uint64_t max_bytes,
+		       uint64_t new_bytes, struct blackbox_usage *left)
+{
+	struct blackbox_usage usage = {0};
+	struct listing l = {0};
+
+	if (new_bytes > max_bytes || max_files == 0) {
+		return -EFBIG;
+	}
+	DIR *d = opendir(dir);
+	if (d == NULL) {
+		return -errno;
+	}
+	int rc = list(d, app, &l);
+	if (rc == 0) {
+		remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
+		/* What another user left there may not be ours to remove. */
+		rc = usage.files + 1 > max_files || usage.bytes + new_bytes > max_bytes ? -EPERM : 0;
+	}
+	listing_free(&l);
+	closedir(d);
+	if (left != NULL) {
+		*left = usage;
+	}
+	return rc;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Triggers and files of the black box, without a daemon. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "appliance/blackbox_files.h"
+#include "appliance/blackbox_trigger.h"
+#include "unittest/unit.h"
+
+static struct blackbox_triggers list = TAILQ_HEAD_INITIALIZER(list);
+static char why[BLACKBOX_ERROR_MAX];
+
+static struct blackbox_trigger_opts opts(const char *name, enum blackbox_type type, uint64_t limit_us)
+{
+	struct blackbox_trigger_opts o = {.type = type, .limit_us = limit_us, .holdoff_us = 1000000};
+
+	snprintf(o.name, sizeof(o.name), "%s", name);
+	return o;
+}
+
+static int set(const char *name, enum blackbox_type type, uint64_t limit_us)
+{
+	struct blackbox_trigger_opts o = opts(name, type, limit_us);
+
+	return blackbox_trigger_set(&list, &o, why);
+}
+
+static void test_a_trigger_of_the_same_name_replaces_the_old_in_its_place(void)
+{
+	CU_ASSERT_EQUAL(set("a", BLACKBOX_REQUEST_AGE, 5000), 0);
+	CU_ASSERT_EQUAL(set("b", BLACKBOX_IO_ERROR, 0), 0);
+	blackbox_trigger_find(&list, "a")->fired = 3;
+	CU_ASSERT_EQUAL(set("a", BLACKBOX_STATE_AGE, 9000), 0);
+	CU_ASSERT_EQUAL(TAILQ_FIRST(&list)->opts.type, BLACKBOX_STATE_AGE);
+	CU_ASSERT_EQUAL(TAILQ_FIRST(&list)->fired, 0);
+	CU_ASSERT_EQUAL(blackbox_trigger_remove(&list, "a"), 0);
+	CU_ASSERT_EQUAL(blackbox_trigger_remove(&list, "a"), -ENOENT);
+	blackbox_triggers_clear(&list);
+	CU_ASSERT_PTR_NULL(blackbox_trigger_find(&list, "b"));
+}
+
+static void test_wrong_triggers_are_refused_with_the_reason(void)
+{
+	struct blackbox_trigger_opts o = opts("x", BLACKBOX_IO_ERROR, 0);
+
+	CU_ASSERT_EQUAL(set("", BLACKBOX_IO_ERROR, 0), -EINVAL);
+	CU_ASSERT_EQUAL(set("x", BLACKBOX_REQUEST_AGE, 999), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "999"));
+	CU_ASSERT_EQUAL(set("x", BLACKBOX_IO_ERROR, 5000), -EINVAL);
+	snprintf(o.state, sizeof(o.state), "S");
+	CU_ASSERT_EQUAL(blackbox_trigger_set(&list, &o, why), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "state_age"));
+	for (unsigned i = 0; i < BLACKBOX_TRIGGERS_MAX; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "t%u", i);
+		CU_ASSERT_EQUAL(set(name, BLACKBOX_IO_ERROR, 0), 0);
+	}
+	CU_ASSERT_EQUAL(set("more", BLACKBOX_IO_ERROR, 0), -ENOSPC);
+	CU_ASSERT_EQUAL(set("t0", BLACKBOX_QPAIR_ERROR, 0), 0);
+	blackbox_triggers_clear(&list);
+}
+
+static void test_what_is_stuck_for_ever_fires_once(void)
+{
+	set("a", BLACKBOX_REQUEST_AGE, 5000000);
+	struct blackbox_trigger *t = TAILQ_FIRST(&list);
+	CU_ASSERT_FALSE(blackbox_trigger_is_news(t, 100000000, 4999999));
+	CU_ASSERT_TRUE(blackbox_trigger_is_news(t, 100000000,
+						60000000)); /* it was stuck before the trigger was set */
+	CU_ASSERT_TRUE(blackbox_trigger_ready(t, 100000000));
+	t->fired = 1;
+	t->last_us = 100000000;
+	CU_ASSERT_FALSE(blackbox_trigger_ready(t, 100500000));
+	CU_ASSERT_TRUE(blackbox_trigger_ready(t, 101000000));
+	CU_ASSERT_FALSE(blackbox_trigger_is_news(t, 110000000, 70000000)); /* the same request */
+	CU_ASSERT_TRUE(
+		blackbox_trigger_is_news(t, 110000000, 8000000)); /* one that came over the limit later */
+	blackbox_triggers_clear(&list);
+}
+
+static void test_how_often_to_look_follows_the_smallest_limit(void)
+{
+	const unsigned ages = 1u << BLACKBOX_REQUEST_AGE | 1u << BLACKBOX_STATE_AGE;
+
+	CU_ASSERT_EQUAL(blackbox_min_limit_us(&list, ages), UINT64_MAX);
+	set("a", BLACKBOX_REQUEST_AGE, 9000);
+	set("b", BLACKBOX_STATE_AGE, 4000);
+	set("c", BLACKBOX_REACTOR_STALL, 1000);
+	CU_ASSERT_EQUAL(blackbox_min_limit_us(&list, ages), 4000);
+	CU_ASSERT_EQUAL(blackbox_period_us(4000), 10000);
+	CU_ASSERT_EQUAL(blackbox_period_us(400000), 100000);
+	CU_ASSERT_EQUAL(blackbox_period_us(UINT64_MAX), 1000000);
+	blackbox_triggers_clear(&list);
+}
+
+static void test_a_reactor_stalls_while_awake_in_one_round(void)
+{
+	struct blackbox_seen seen = {0};
+
+	CU_ASSERT_EQUAL(blackbox_stall_us(&seen, 10, false, 1000), 0);
+	CU_ASSERT_EQUAL(blackbox_stall_us(&seen, 10, false, 3000), 2000);
+	CU_ASSERT_EQUAL(blackbox_stall_us(&seen, 11, false, 4000), 0);
+	CU_ASSERT_EQUAL(blackbox_stall_us(&seen, 11, true, 9000), 0);
+	CU_ASSERT_EQUAL(blackbox_stall_us(&seen, 11, false, 10000), 0); /* just woken */
+	CU_ASSERT_EQUAL(blackbox_stall_us(&seen, 11, false, 10500), 500);
+}
+
+/* ---- Files ---- */
+
+static char dir[] = "/tmp/unit_blackbox_XXXXXX";
+
+static int setup(void)
+{
+	return mkdtemp(dir) != NULL ? 0 : -1;
+}
+
+static int teardown(void)
+{
+	return rmdir(dir);
+}
+
+static void name_of(char *to, uint64_t ns)
+{
+	CU_ASSERT_EQUAL(blackbox_file_name(to, 256, dir, "app", ns, "io_error", 42), 0);
+}
+
+static void make(uint64_t ns, off_t size)
+{
+	char path[256];
+
+	name_of(path, ns);
+	int fd = open(path, O_CREAT | O_WRONLY, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	CU_ASSERT_EQUAL(ftruncate(fd, size), 0);
+	close(fd);
+}
+
+static bool is_there(uint64_t ns)
+{
+	char path[256];
+
+	name_of(path, ns);
+	return access(path, F_OK) == 0;
+}
+
+static void remove_all(void)
+{
+	for (uint64_t i = 0; i < 10; i++) {
+		char path[256];
+		name_of(path, i * 1000000000);
+		unlink(path);
+	}
+}
+
+static void test_names_tell_time_and_cause_and_sort_by_time(void)
+{
+	char a[256], b[256];
+
+	name_of(a, UINT64_C(1795303702123456789));
+	name_of(b, UINT64_C(1795303702123457789));
+	CU_ASSERT_PTR_NOT_NULL(strstr(a, "/app_blackbox.20261121T232822.123456Z.io_error.pid42"));
+	CU_ASSERT(strcmp(a, b) < 0);
+	CU_ASSERT_EQUAL(blackbox_file_name(a, 20, dir, "app", 1, "io_error", 42), -ENAMETOOLONG);
+}
+
+static void test_the_oldest_make_room(void)
+{
+	struct blackbox_usage left;
+
+	for (uint64_t i = 0; i < 5; i++) {
+		make(i * 1000000000, 100);
+	}
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 3, 1000, 100, &left), 0);
+	CU_ASSERT_EQUAL(left.files, 2);
+	CU_ASSERT(!is_there(0) && !is_there(2000000000) && is_there(3000000000) && is_there(4000000000));
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 8, 250, 200, &left), 0);
+	CU_ASSERT_EQUAL(left.files, 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 8, 250, 251, &left), -EFBIG);
+	CU_ASSERT_EQUAL(blackbox_make_room("/no/such", "app", 8, 250, 20, &left), -ENOENT);
+	remove_all();
+}
+
+static void test_others_files_are_left_alone(void)
+{
+	char other[256];
+
+	make(0, 10);
+	snprintf(other, sizeof(other), "%s/app_blackbox", dir);
+	close(open(other, O_CREAT | O_WRONLY, 0600));
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "ap", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_TRUE(is_there(0));
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_FALSE(is_there(0));
+	CU_ASSERT_EQUAL(access(other, F_OK), 0);
+	unlink(other);
+}
+
+static void test_unfinished_files_of_the_dead_go_and_of_the_living_stay(void)
+{
+	char part[256];
+
+	snprintf(part, sizeof(part), "%s/.app_blackbox.x.part", dir);
+	int fd = open(part, O_CREAT | O_WRONLY, 0600);
+	CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_EQUAL(access(part, F_OK), 0);
+	close(fd);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_NOT_EQUAL(access(part, F_OK), 0);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_trigger_of_the_same_name_replaces_the_old_in_its_place),
+	UNIT(test_wrong_triggers_are_refused_with_the_reason),
+	UNIT(test_what_is_stuck_for_ever_fires_once),
+	UNIT(test_how_often_to_look_follows_the_smallest_limit),
+	UNIT(test_a_reactor_stalls_while_awake_in_one_round),
+	UNIT(test_names_tell_time_and_cause_and_sort_by_time),
+	UNIT(test_the_oldest_make_room),
+	UNIT(test_others_files_are_left_alone),
+	UNIT(test_unfinished_files_of_the_dead_go_and_of_the_living_stay),
+	UNIT_END,
+};
+UNIT_MAIN("appliance_blackbox", tests, setup, teardown)
