@@ -56,7 +56,8 @@ struct bdev_delay_opts {
 	const char *name;
 	const char *base_bdev_name;
 	const uint8_t *uuid;
-	uint64_t latency_us[BDEV_DELAY_LATENCIES]; /* a p99 is at least its average */
+	uint64_t latency_us[BDEV_DELAY_LATENCIES]; /* a p99 is at least its average; updates one by one
+							   may have it otherwise, and then the average counts */
 };
 int bdev_delay_create(const struct bdev_delay_opts *opts, char *error);
 void bdev_delay_delete(const char *name, bdev_delete_cb cb, void *arg);

@@ -3,6 +3,7 @@
  * 99th percentile. */
 #include <errno.h>
 #include <jansson.h>
+#include <rte_common.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,11 @@ static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, 
 	default:
 		return 0;
 	}
-	return __atomic_load_n(&d->latency_us[which], __ATOMIC_RELAXED);
+	uint64_t us = __atomic_load_n(&d->latency_us[which], __ATOMIC_RELAXED);
+	if (p99) {
+		us = RTE_MAX(us, __atomic_load_n(&d->latency_us[which - 1], __ATOMIC_RELAXED));
+	}
+	return us;
 }
 
 static void let_go(struct bdev_io *io, uint16_t status)
@@ -173,12 +178,20 @@ static const char *const latency_names[BDEV_DELAY_LATENCIES] = {
 	[BDEV_DELAY_P99_WRITE] = "p99_write_latency",
 };
 
+static int check_maximum(unsigned which, uint64_t us, char *error)
+{
+	if (us > MAX_LATENCY_US) {
+		return bdev_error(error, -EINVAL, "%s %lu: at most %lu us are allowed", latency_names[which], us, MAX_LATENCY_US);
+	}
+	return 0;
+}
+
 static int check_latencies(const uint64_t us[BDEV_DELAY_LATENCIES], char *error)
 {
 	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
-		if (us[i] > MAX_LATENCY_US) {
-			return bdev_error(error, -EINVAL, "%s %lu: at most %lu us are allowed",
-					  latency_names[i], us[i], MAX_LATENCY_US);
+		int rc = check_maximum(i, us[i], error);
+		if (rc != 0) {
+			return rc;
 		}
 	}
 	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += 2) {
@@ -232,10 +245,8 @@ int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, u
 	if (d == NULL) {
 		return bdev_error(error, -ENODEV, "delay_bdev_name: there is no delay bdev '%.200s'", name);
 	}
-	uint64_t us[BDEV_DELAY_LATENCIES];
-	memcpy(us, d->latency_us, sizeof(us));
-	us[which] = latency_us;
-	int rc = check_latencies(us, error);
+	/* Clients raise an average before its p99, one by one: meanwhile the larger of the two counts (latency_of). */
+	int rc = check_maximum(which, latency_us, error);
 	if (rc == 0) {
 		__atomic_store_n(&d->latency_us[which], latency_us, __ATOMIC_RELAXED);
 	}
@@ -256,5 +267,8 @@ bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
 	*opts = (struct bdev_delay_opts){
 		.name = b->name, .uuid = b->uuid, .base_bdev_name = vbdev_base_name(&d->v)};
 	memcpy(opts->latency_us, d->latency_us, sizeof(d->latency_us));
+	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += 2) {
+		opts->latency_us[avg + 1] = RTE_MAX(opts->latency_us[avg + 1], opts->latency_us[avg]);
+	}
 	return true;
 }

@@ -217,6 +217,12 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 	if (rc != 0) {
 		return rc;
 	}
+	/* Every page is touched, so that more than there is would end the process, or another one. */
+	uint64_t available = env_available_bytes(), bytes = opts->num_blocks * opts->block_size;
+	if (bytes > available) {
+		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: that is %lu MB, and %lu MB of memory are available",
+				  opts->num_blocks, opts->block_size, bytes >> 20, available >> 20);
+	}
 	struct malloc_bdev *m = allocate(opts);
 	if (m == NULL) {
 		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",

@@ -261,14 +261,30 @@ static void find_alignment(const char *filename, int fd, struct geometry *g)
 	}
 }
 
+/* Before it is opened: that alone would wait for somebody at the other end of a FIFO, and rewind a tape. */
+static int check_kind(const char *filename, char *error)
+{
+	struct stat st;
+
+	if (stat(filename, &st) != 0) {
+		return bdev_error(error, -errno, "filename '%.150s': %s", filename, strerror(errno));
+	}
+	if (S_ISDIR(st.st_mode)) {
+		return bdev_error(error, -EISDIR, "filename '%.150s': %s", filename, strerror(EISDIR));
+	}
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
+		return bdev_error(error, -EINVAL, "filename '%.150s': neither a regular file nor a block device", filename);
+	}
+	return 0;
+}
+
 static int look_at(const char *filename, int fd, struct geometry *g, char *error)
 {
 	struct stat st;
 	int logical = 0;
 
-	if (fstat(fd, &st) != 0 || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))) {
-		return bdev_error(error, -EINVAL,
-				  "filename '%.150s': neither a regular file nor a block device", filename);
+	if (fstat(fd, &st) != 0) {
+		return bdev_error(error, -errno, "filename '%.150s': %s", filename, strerror(errno));
 	}
 	if (S_ISBLK(st.st_mode) && ioctl(fd, BLKSSZGET, &logical) != 0) {
 		return bdev_error(error, -errno, "filename '%.150s': its block size cannot be read: %s",
@@ -407,6 +423,7 @@ int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
 	struct geometry g = {0};
 	int rc = check(opts, error);
 
+	rc = rc != 0 ? rc : check_kind(opts->filename, error);
 	rc = rc != 0 ? rc : probe_ring(error);
 	if (rc != 0) {
 		return rc;

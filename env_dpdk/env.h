@@ -88,6 +88,10 @@ void env_time_pair_read(struct env_time_pair *pair);
 void *env_dma_malloc(size_t size, size_t align, int numa_node);
 void *env_dma_zmalloc(size_t size, size_t align, int numa_node);
 void env_dma_free(void *buf);
+/* How much memory can be had without another process losing some: what this machine and the control group have left, free
+ * hugepages included if they are used; UINT64_MAX: unknown. Allocating does not check it, since memory counts when it is touched;
+ * who touches much at once had better ask. Any thread; reads files. */
+uint64_t env_available_bytes(void);
 /* Leaves the whole pages of [buf, buf + len) out of core dumps: for data, not for structures. */
 void env_dma_nodump(void *buf, size_t len);
 

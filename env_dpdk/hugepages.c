@@ -86,6 +86,45 @@ void env_memory_read(const char *meminfo, uint64_t *total, uint64_t *available)
 	}
 }
 
+/* What the control group (cgroups(7), version 2) of this process may still take; UINT64_MAX: no limit. */
+static uint64_t cgroup_available(void)
+{
+	char line[256], folder[320] = "";
+	uint64_t max = 0, current = 0;
+	FILE *f = fopen("/proc/self/cgroup", "re");
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		if (strncmp(line, "0::", 3) == 0) {
+			line[strcspn(line, "\n")] = '\0';
+			snprintf(folder, sizeof(folder), "/sys/fs/cgroup%s", line + 3);
+		}
+	}
+	if (f != NULL) {
+		fclose(f);
+	}
+	/* "max" reads as 0, and so does a group that is not there */
+	if (read_number(folder, "", "memory.max", &max) != 0 || max == 0 ||
+	    read_number(folder, "", "memory.current", &current) != 0) {
+		return UINT64_MAX;
+	}
+	return max > current ? max - current : 0;
+}
+
+uint64_t env_available_bytes(void)
+{
+	struct env_hugepages h = {0};
+	uint64_t total, available, limit = cgroup_available();
+
+	env_memory_read("/proc/meminfo", &total, &available);
+	if (total == 0) {
+		return UINT64_MAX; /* nobody says */
+	}
+	if (env_has_hugepages()) {
+		env_hugepages_read("/sys/kernel/mm/hugepages", &h);
+	}
+	return (available < limit ? available : limit) + h.free_bytes;
+}
+
 static bool hugepages_suffice(const struct env_opts *opts, const struct env_hugepages *h,
 			      struct env_memory_plan *plan)
 {

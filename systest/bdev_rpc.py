@@ -5,6 +5,7 @@
 """The bdev_* methods: shapes of their results, errors that name what is wrong, saving and loading."""
 import base64
 import json
+import os
 import sys
 import threading
 
@@ -73,6 +74,18 @@ def test_errors_name_the_field_and_the_value():
         check(fails(d, ["io_type", "read"], "bdev_error_inject_error", name="n", io_type="x", error_type="failure") == -32602, "")
 
 
+def test_what_would_end_or_hang_the_daemon_is_refused():
+    with Daemon() as d:
+        fails(d, ["num_blocks 17179869184", "8388608 MB", "available"], "bdev_malloc_create", block_size=512, num_blocks=1 << 34)
+        fifo = d.folder / "fifo"
+        os.mkfifo(fifo)
+        for readonly in (True, False):
+            fails(d, [str(fifo), "neither a regular file nor a block device"], "bdev_aio_create", name="a", filename=str(fifo),
+                  block_size=512, readonly=readonly)
+        fails(d, ["/dev/zero", "neither"], "bdev_uring_create", name="a", filename="/dev/zero")
+        check(names(d) == [], "nothing was made")
+
+
 def test_get_bdevs_waits_for_a_bdev_to_come():
     with Daemon() as d:
         check(fails(d, ["Late0"], "bdev_get_bdevs", name="Late0", timeout=50) == -19, "too late")
@@ -132,7 +145,11 @@ def test_stacks_go_with_their_base_and_say_who_claims_it():
         [delay] = d.call("bdev_get_bdevs", name="d")
         check(delay["driver_specific"]["delay"]["base_bdev_name"] == "EE_m", delay["driver_specific"])
         check(d.call("bdev_delay_update_latency", delay_bdev_name="d", latency_type="p99_read", latency_us=9) is True, "update")
-        fails(d, ["p99_read_latency 0"], "bdev_delay_update_latency", delay_bdev_name="d", latency_type="p99_read", latency_us=0)
+        # One by one, the averages first, as stock scripts do.
+        for kind in ("avg_read", "avg_write", "p99_read", "p99_write"):
+            check(d.call("bdev_delay_update_latency", delay_bdev_name="d", latency_type=kind, latency_us=31000000) is True, kind)
+        fails(d, ["p99_read_latency 3600000001"], "bdev_delay_update_latency", delay_bdev_name="d", latency_type="p99_read",
+              latency_us=3600000001)
         check(d.call("bdev_error_inject_error", name="EE_m", io_type="all", error_type="failure", num=3) is True, "inject")
         check(d.call("bdev_error_inject_error", name="EE_m", io_type="clear", error_type="failure") is True, "clear")
         check(d.call("bdev_error_resume_pending", name="EE_m") is True, "resume")
