@@ -68,6 +68,8 @@ typedef void (*bdev_nvme_done_cb)(void *arg, int rc, const char *error);
 void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 /* cb when the controller is ready again, or when an attempt to make it so has failed. */
 void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
+/* The same by an NVM subsystem reset; -ENOTSUP for controllers without. */
+void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 
 /* Whether drives are attached by themselves, as HotInNvme0, HotInNvme1 ..., when they become bound to vfio-pci or uio_pci_generic from
  * now on. 0, or a negative errno: the kernel's news cannot be had. */

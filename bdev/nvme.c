@@ -437,6 +437,17 @@ void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 	add_waiter(&c->reset_waiters, cb, arg);
 }
 
+void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
+{
+	int rc = c->state == BDEV_NVME_UP ? nvme_ctrlr_reset_subsystem(c->ctrlr) : -EBUSY;
+
+	if (rc != 0) {
+		cb(arg, rc, rc == -ENOTSUP ? "the controller has no NVM subsystem reset (CAP.NSSRS)" : "the controller is not connected, or being reset");
+		return;
+	}
+	add_waiter(&c->reset_waiters, cb, arg);
+}
+
 /* --- Attach --- */
 
 void bdev_nvme_attach_default(struct bdev_nvme_attach *a)

@@ -22,6 +22,7 @@
 #define SHUTDOWN_MAX_MS	    60000
 #define ADMIN_POLL_US	    2000 /* admin queues without a descriptor */
 #define BACK_OFF_MAX_FACTOR 8
+#define NSSR_MAGIC	    UINT32_C(0x4e564d65) /* "NVMe" (Base 3.1.3.7) */
 
 enum deadline {
 	DEADLINE_NONE,
@@ -792,6 +793,25 @@ int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr)
 	ctrlr->attempts = 0;
 	ctrlr->attempt_due = true;
 	fail(ctrlr, "reset on request");
+	return 0;
+}
+
+static void nssr_written(struct nvme_ctrlr *ctrlr, int error, uint64_t value)
+{
+	ctrlr->attempts = 0;
+	ctrlr->attempt_due = true;
+	fail(ctrlr, error == 0 ? "subsystem reset on request" : "the subsystem reset could not be written");
+}
+
+int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure) {
+		return -EBUSY;
+	}
+	if (!NVME_CAP_NSSRC(ctrlr->cap)) {
+		return -ENOTSUP;
+	}
+	nvme_reg_write(ctrlr, NVME_REG_NSSR, 4, NSSR_MAGIC, nssr_written);
 	return 0;
 }
 

@@ -114,6 +114,9 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 void nvme_ctrlr_destroy(struct nvme_ctrlr *ctrlr, void (*done)(void *arg), void *arg);
 /* NVME_EVENT_DOWN soon, then a new attempt. 0, or -EBUSY when one is under way. Control thread. */
 int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr);
+/* The same by an NVM Subsystem Reset (Base 3.7.1), which resets every controller of the subsystem, other hosts' too. -ENOTSUP: it has none
+ * (CAP.NSSRS). */
+int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr);
 
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr);
 uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr); /* TSC when that state was entered */

@@ -273,13 +273,15 @@ RPC_METHOD("bdev_nvme_detach_controller", rpc_bdev_nvme_detach_controller, struc
 struct reset {
 	char *name;
 	uint16_t cntlid;
-	bool cntlid_given;
+	bool cntlid_given, subsystem;
 };
 
 static const struct rpc_param reset_params[] = {
 	RPC_PARAM(struct reset, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
 	RPC_PARAM(struct reset, cntlid, RPC_UINT16, RPC_OPTIONAL, "only if this is its controller id",
 		  .given_offset = offsetof(struct reset, cntlid_given)),
+	RPC_PARAM(struct reset, subsystem, RPC_BOOL, RPC_OPTIONAL,
+		  "by an NVM subsystem reset, which resets all of its controllers, other hosts' too (default false)"),
 	RPC_PARAM_END,
 };
 
@@ -295,7 +297,11 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 		rpc_error(req, -ENODEV, "cntlid %u: the controller has %u", p->cntlid, nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c)));
 		return;
 	}
-	bdev_nvme_reset(c, answer, req);
+	if (p->subsystem) {
+		bdev_nvme_reset_subsystem(c, answer, req);
+	} else {
+		bdev_nvme_reset(c, answer, req);
+	}
 }
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
 	   "Reset an NVMe controller; answered when it is ready again, or has failed to be")

@@ -99,6 +99,7 @@ def test_what_is_wrong_is_said():
         attach(f)
         refused(f, ["'Nvme0'", "exists"], "bdev_nvme_attach_controller", name="Nvme0", **where())
         refused(f, ["traddr '192.0.2.1'", ADDRESS], "bdev_nvme_detach_controller", name="Nvme0", traddr="192.0.2.1")
+        refused(f, ["NSSRS"], "bdev_nvme_reset_controller", name="Nvme0", subsystem=True)
         refused(f, ["cntlid 4711"], "bdev_nvme_reset_controller", name="Nvme0", cntlid=4711)
         refused(f, ["'Nvme0'"], "bdev_nvme_set_options", bdev_retry_count=1)
         b.add_ns(b.add_malloc("M1"))

@@ -11,9 +11,9 @@
 
 #define REGS_BYTES 8192
 #define MQES       255 /* 0's based */
-#define NS_BYTES   (4u << 20)
 
 struct model *model_current;
+size_t model_ns_bytes = 4u << 20;
 
 static uint32_t reg4(const struct model *m, uint32_t offset)
 {
@@ -45,10 +45,10 @@ void model_violation(struct model *m, const char *what)
 static void make_ns(struct model_ns *ns, unsigned shift, uint16_t md_size)
 {
 	*ns = (struct model_ns){.active = true,
-				.blocks = NS_BYTES >> shift,
+				.blocks = model_ns_bytes >> shift,
 				.block_shift = (uint8_t)shift,
 				.md_size = md_size};
-	ns->data = calloc(1, NS_BYTES);
+	ns->data = calloc(1, model_ns_bytes);
 	ns->md = md_size ? calloc(ns->blocks, md_size) : NULL;
 }
 
@@ -294,6 +294,23 @@ static void enable(struct model *m)
 	set_reg4(m, NVME_REG_CSTS, 1);
 }
 
+/* Everything is as after power-on, but for CSTS.NSSRO, which says why. */
+static void look_at_nssr(struct model *m)
+{
+	uint32_t value = reg4(m, NVME_REG_NSSR);
+
+	set_reg4(m, NVME_REG_NSSR, 0);
+	if (value == 0x4e564d65 && NVME_CAP_NSSRC(reg8(m, NVME_REG_CAP))) {
+		m->subsystem_resets++;
+		forget_everything(m);
+		m->cc = 0;
+		set_reg4(m, NVME_REG_CC, 0);
+		set_reg4(m, NVME_REG_CSTS, 1 << 4);
+	} else if (value != 0) {
+		model_violation(m, "a write to NSSR that resets nothing");
+	}
+}
+
 static void look_at_cc(struct model *m)
 {
 	uint32_t cc = reg4(m, NVME_REG_CC), changed = cc ^ m->cc;
@@ -379,6 +396,7 @@ unsigned model_step(struct model *m)
 	if (!m->open || m->removed) {
 		return 0;
 	}
+	look_at_nssr(m);
 	look_at_cc(m);
 	if (!m->ready || !m->bus_master || (reg4(m, NVME_REG_CSTS) & 2)) {
 		return 0;

@@ -68,7 +68,7 @@ struct model {
 	bool refuse_disable; /* CSTS.RDY stays set */
 	bool refuse_enable;  /* ... stays clear */
 	bool shadow_offered, sgl_offered, no_open;
-	unsigned resets, vectors_wanted, vectors; /* vectors: how many there are */
+	unsigned subsystem_resets, resets, vectors_wanted, vectors; /* vectors: how many there are */
 	int vector_fds[MODEL_QUEUES];
 	bool vector_on[MODEL_QUEUES];
 	unsigned vector_switches;
@@ -90,7 +90,8 @@ struct model {
 	uint32_t vendor_device;
 };
 
-/* A fresh one, as after power-on: 2 namespaces of 512 and 4096 bytes per block, each 4 MiB of data. */
+/* A fresh one, as after power-on: 2 namespaces of 512 and 4096 bytes per block, each with model_ns_bytes (4 MiB) of data. */
+extern size_t model_ns_bytes;
 void model_init(struct model *m);
 void model_fini(struct model *m);
 extern struct model *model_current; /* what the border opens */

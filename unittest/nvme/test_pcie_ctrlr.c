@@ -197,6 +197,26 @@ static void test_reset_on_request_comes_up_again(void)
 	fx_end();
 }
 
+static void test_subsystem_reset_comes_up_again(void)
+{
+	fx_begin();
+	fx_connect();
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset_subsystem(fx.ctrlr), -ENOTSUP);
+	*(volatile uint32_t *)(fx.model.regs + NVME_REG_CAP + 4) |= 1 << (NVME_CAP_NSSRC_SHIFT - 32);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0); /* CAP is read anew */
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	fx_create_qpair(15);
+	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_DEAF, .qid = 1, .opcode = -1, .count = 1};
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset_subsystem(fx.ctrlr), 0);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset_subsystem(fx.ctrlr), -EBUSY);
+	CU_ASSERT(FX_WAIT(fx.ready == 3));
+	CU_ASSERT_EQUAL(fx.down, 2);
+	CU_ASSERT_EQUAL(fx.model.subsystem_resets, 1);
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	fx_end();
+}
+
 static void test_fatal_status_resets_the_controller(void)
 {
 	fx_begin();
@@ -376,6 +396,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_failed_attempt_is_repeated_while_there_is_time),
 	UNIT(test_garbage_on_the_admin_queue_fails_the_attempt),
 	UNIT(test_reset_on_request_comes_up_again),
+	UNIT(test_subsystem_reset_comes_up_again),
 	UNIT(test_fatal_status_resets_the_controller),
 	UNIT(test_controller_that_lost_its_readiness_is_reset),
 	UNIT(test_admin_command_without_answer_resets_and_is_completed),
