@@ -67,10 +67,18 @@ int env_lcore_launch(unsigned lcore, int (*fn)(void *arg), void *arg);
 int env_lcore_wait(unsigned lcore);
 
 /* Time. Ticks are the TSC; the rate is calibrated against CLOCK_MONOTONIC, not rounded. */
+#ifdef ENV_TICKS_VIRTUAL
+extern uint64_t env_ticks_virtual; /* builds for fuzzing: the time, as the fuzzer has it; 0: the real one */
+static inline uint64_t env_ticks(void)
+{
+	return env_ticks_virtual != 0 ? env_ticks_virtual : rte_rdtsc();
+}
+#else
 static inline uint64_t env_ticks(void)
 {
 	return rte_rdtsc();
 }
+#endif
 uint64_t env_ticks_hz(void);
 /* Without a division, and without overflow: what does not fit is UINT64_MAX. */
 uint64_t env_us_to_ticks(uint64_t us);

@@ -9,6 +9,10 @@
 #define MIN_SPAN_NS   20000000ULL
 #define READ_ATTEMPTS 8
 
+#ifdef ENV_TICKS_VIRTUAL
+uint64_t env_ticks_virtual;
+#endif
+
 static struct env_time_pair begin;
 static uint64_t ticks_hz;
 static uint64_t ticks_per_us_q32; /* fixed point, 32 fractional bits */

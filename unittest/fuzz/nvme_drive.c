@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A hostile drive: the input's bytes spoil the registers, the data of every admin answer, and every field of every completion of
  * the model controller. The driver must neither crash nor write where it should not (the buffers here are malloc's, so that
- * AddressSanitizer sees), and must complete what it took exactly once. */
+ * AddressSanitizer sees), and must complete what it took exactly once. Time is virtual: the same input is the same run. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define IOS     8
+#define NS_BYTES (256 << 10) /* large blocks of memory cost a run more than all the rest */
 #define STEP_US 3000000 /* more than any of the driver's own deadlines here */
+#define IDLE_US 500     /* what passes with a round of the control thread */
+#define BUSY_US 1
 
 struct input {
 	const uint8_t *data;
@@ -28,6 +31,7 @@ struct io {
 
 static struct model model;
 static struct input input;
+static uint64_t idle_ticks, busy_ticks;
 static struct nvme_ctrlr *ctrlr;
 static struct nvme_qpair *qpair;
 static struct poller *qpair_poller;
@@ -47,7 +51,8 @@ static uint64_t next_bits(void *arg, unsigned bits)
 
 static int run_model(void *ctx)
 {
-	model_step(&model);
+	/* a round in which nothing happens is one in which the driver waits for its timers */
+	env_ticks_virtual += model_step(&model) == 0 ? idle_ticks : busy_ticks;
 	return POLLER_BUSY;
 }
 
@@ -78,6 +83,10 @@ static void start(void)
 		abort();
 	}
 	pcie_set_border(&model_border);
+	model_ns_bytes = NS_BYTES;
+	idle_ticks = env_us_to_ticks(IDLE_US);
+	busy_ticks = env_us_to_ticks(BUSY_US);
+	env_ticks_virtual = env_ticks(); /* from here on it passes with rounds, and no run waits for anything */
 }
 
 static void stopped(void *arg)
