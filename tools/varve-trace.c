@@ -56,6 +56,8 @@ static const char usage_text[] =
 	"\n"
 	"What to write (nothing is printed; existing files are left alone):\n"
 	"      --perfetto FILE  Chrome trace JSON, which ui.perfetto.dev opens\n"
+	"      --html FILE      one page for a browser, without network: timeline, histograms, slowest "
+	"requests, owners\n"
 	"      --ctf DIR        Common Trace Format 1.8, which babeltrace2 and Trace Compass read\n"
 	"      --record FILE    follow, and write what is recorded into a trace file of its own, with long "
 	"rings\n"
@@ -79,6 +81,7 @@ enum long_only {
 	OPT_FROM_START,
 	OPT_PERFETTO,
 	OPT_CTF,
+	OPT_HTML,
 	OPT_RECORD,
 	OPT_ENTRIES,
 	OPT_FOR,
@@ -110,6 +113,7 @@ static const struct option long_options[] = {
 	{"from-start", no_argument, NULL, OPT_FROM_START},
 	{"perfetto", required_argument, NULL, OPT_PERFETTO},
 	{"ctf", required_argument, NULL, OPT_CTF},
+	{"html", required_argument, NULL, OPT_HTML},
 	{"record", required_argument, NULL, OPT_RECORD},
 	{"entries", required_argument, NULL, OPT_ENTRIES},
 	{"for", required_argument, NULL, OPT_FOR},
@@ -239,6 +243,9 @@ static bool option_take(struct trace_options *opt, int c, char *arg)
 		return true;
 	case OPT_CTF:
 		opt->ctf = arg;
+		return true;
+	case OPT_HTML:
+		opt->html = arg;
 		return true;
 	case OPT_RECORD:
 		opt->record = arg;
@@ -415,6 +422,9 @@ static int view_run(struct trace_view *v, const struct trace_snapshot *s, const 
 	}
 	if (v->opt->perfetto != NULL) {
 		return file_write(v, s, l, keep, v->opt->perfetto, perfetto_run);
+	}
+	if (v->opt->html != NULL) {
+		return file_write(v, s, l, keep, v->opt->html, html_run);
 	}
 	if (v->opt->ctf != NULL) {
 		return ctf_run(v, s, keep, v->opt->ctf);

@@ -131,6 +131,8 @@ int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const stru
 /* Exports; keep may be NULL. The exit status. */
 int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
 		 const bool *keep, struct out *out);
+int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+	     const bool *keep, struct out *out);
 int ctf_run(struct trace_view *v, const struct trace_snapshot *s, const bool *keep, const char *dir);
 /* Per life: whether one of its events is kept. free() it; NULL: out of memory. */
 bool *lives_wanted(const struct trace_batch *b, const struct trace_lives *l, const bool *keep);

@@ -12,9 +12,9 @@
 enum { BUFFER_ENTRIES = 2048, NUM_SECTIONS = TRACE_SECTION_INFO + 1 };
 
 struct ring {
-	struct trace_file_history head;
+	struct trace_file_history *head;
 	uint64_t at;      /* of the head */
-	uint64_t written; /* entries in the file; head.next_entry counts the buffered ones too */
+	uint64_t written; /* entries in the file; head->next_entry counts the buffered ones too */
 	bool used;
 	struct trace_file_entry *buffer;
 };
@@ -139,11 +139,16 @@ static void layout_write(struct trace_file_writer *w, const struct trace_file_ta
 	memcpy(h.section_offset, w->section, sizeof(w->section));
 	write_at(w, 0, &h, offsetof(struct trace_file_header, section_offset) + sizeof(w->section));
 	sections_write(w, t);
-	for (unsigned i = 0; i < t->num_rings; i++) {
+	for (unsigned i = 0; i < t->num_rings && w->error == 0; i++) {
+		w->rings[i].head = calloc(1, sizeof(*w->rings[i].head));
+		if (w->rings[i].head == NULL) {
+			w->error = -ENOMEM;
+			return;
+		}
 		w->rings[i].at = at + i * ring_size;
-		w->rings[i].head.lcore = (int32_t)i;
-		w->rings[i].head.num_entries = t->num_entries;
-		w->rings[i].head.num_tpoint_ids = TRACE_NUM_TPOINTS;
+		w->rings[i].head->lcore = (int32_t)i;
+		w->rings[i].head->num_entries = t->num_entries;
+		w->rings[i].head->num_tpoint_ids = TRACE_NUM_TPOINTS;
 	}
 	offsets_write(w);
 	if (w->error == 0 && ftruncate(w->fd, (off_t)h.file_size) != 0) {
@@ -197,17 +202,20 @@ int trace_file_owner(struct trace_file_writer *w, uint16_t id, uint64_t tsc, uin
 
 static int ring_flush(struct trace_file_writer *w, struct ring *ring)
 {
-	uint64_t mask = ring->head.num_entries - 1;
+	if (!ring->used) {
+		return w->error;
+	}
+	uint64_t mask = ring->head->num_entries - 1;
 
-	while (ring->written < ring->head.next_entry && w->error == 0) {
-		uint64_t slot = ring->written & mask, n = ring->head.next_entry - ring->written;
+	while (ring->written < ring->head->next_entry && w->error == 0) {
+		uint64_t slot = ring->written & mask, n = ring->head->next_entry - ring->written;
 		uint64_t from = ring->written % BUFFER_ENTRIES;
 		n = n < mask + 1 - slot ? n : mask + 1 - slot;
 		n = n < BUFFER_ENTRIES - from ? n : BUFFER_ENTRIES - from;
-		write_at(w, ring->at + sizeof(ring->head) + slot * 32, ring->buffer + from, n * 32);
+		write_at(w, ring->at + sizeof(*ring->head) + slot * 32, ring->buffer + from, n * 32);
 		ring->written += n;
 	}
-	return ring->used ? write_at(w, ring->at, &ring->head, sizeof(ring->head)) : w->error;
+	return write_at(w, ring->at, ring->head, sizeof(*ring->head));
 }
 
 /* A ring is in the file from its first entry or name on. */
@@ -220,7 +228,7 @@ static int ring_use(struct trace_file_writer *w, struct ring *ring)
 	if (ring->buffer == NULL) {
 		return w->error = -ENOMEM;
 	}
-	write_at(w, ring->at, &ring->head, sizeof(ring->head));
+	write_at(w, ring->at, ring->head, sizeof(*ring->head));
 	ring->used = true;
 	offsets_write(w);
 	return w->error;
@@ -228,15 +236,15 @@ static int ring_use(struct trace_file_writer *w, struct ring *ring)
 
 void trace_file_ring_name(struct trace_file_writer *w, unsigned ring, const char *name)
 {
-	memset(w->rings[ring].head.tname, 0, sizeof(w->rings[ring].head.tname));
-	strncpy(w->rings[ring].head.tname, name, sizeof(w->rings[ring].head.tname) - 1);
+	memset(w->rings[ring].head->tname, 0, sizeof(w->rings[ring].head->tname));
+	strncpy(w->rings[ring].head->tname, name, sizeof(w->rings[ring].head->tname) - 1);
 }
 
 static int slot_put(struct trace_file_writer *w, struct ring *ring, const void *slot)
 {
-	memcpy(&ring->buffer[ring->head.next_entry++ % BUFFER_ENTRIES], slot, sizeof(ring->buffer[0]));
+	memcpy(&ring->buffer[ring->head->next_entry++ % BUFFER_ENTRIES], slot, sizeof(ring->buffer[0]));
 	w->entries++;
-	return ring->head.next_entry - ring->written == BUFFER_ENTRIES ? ring_flush(w, ring) : w->error;
+	return ring->head->next_entry - ring->written == BUFFER_ENTRIES ? ring_flush(w, ring) : w->error;
 }
 
 int trace_file_put(struct trace_file_writer *w, unsigned ring, const struct trace_file_entry *head,
@@ -251,8 +259,10 @@ int trace_file_put(struct trace_file_writer *w, unsigned ring, const struct trac
 		return w->error;
 	}
 	memset(e.args, 0, sizeof(e.args));
-	memcpy(e.args, from, part);
-	to->head.tpoint_count[head->tpoint_id % TRACE_NUM_TPOINTS]++;
+	if (part > 0) {
+		memcpy(e.args, from, part);
+	}
+	to->head->tpoint_count[head->tpoint_id % TRACE_NUM_TPOINTS]++;
 	slot_put(w, to, &e);
 	while ((arg_bytes -= part) > 0) {
 		struct trace_file_continuation c = {.tsc = e.tsc, .tpoint_id = TRACE_TPOINT_ID_CONTINUATION};
@@ -290,6 +300,7 @@ int trace_file_close(struct trace_file_writer *w)
 
 	for (unsigned i = 0; i < w->num_rings; i++) {
 		free(w->rings[i].buffer);
+		free(w->rings[i].head);
 	}
 	if (close(w->fd) != 0 && rc == 0) {
 		rc = -errno;

@@ -55,34 +55,6 @@ static void check_batch(struct trace_reader *r, const struct trace_batch *b)
 	}
 }
 
-static void check_snapshot(struct trace_reader *r, const struct trace_snapshot *s, size_t size)
-{
-	struct trace_dwell *rows = NULL;
-	size_t n = 0, start;
-	bool *keep = calloc(s->batch.num_events + 1, sizeof(*keep));
-
-	require(s->batch.num_events <= size / sizeof(struct trace_file_entry));
-	check_batch(r, &s->batch);
-	require(keep != NULL && trace_summary_make(r, &s->batch, &rows, &n) == 0);
-	for (size_t i = 0; i < n; i++) {
-		require(rows[i].min <= rows[i].median && rows[i].median <= rows[i].p99 &&
-			rows[i].p99 <= rows[i].max);
-	}
-	free(rows);
-	for (size_t i = 0; i < s->batch.num_events && i < 4; i++) {
-		const struct trace_event *e = &s->batch.events[i];
-		uint8_t type = trace_reader_tpoint(r, e->tpoint_id)->object_type;
-		char prefix = trace_reader_object_prefix(r, type);
-		if (e->object_index != TRACE_NO_OBJECT && prefix != 0) {
-			require(trace_life_mark(r, &s->batch, prefix, e->object_index, keep, &start) == 0 &&
-				keep[i]);
-		}
-		trace_snapshot_realtime_ns(s, e->tsc);
-	}
-	free(keep);
-	check_lives(r, &s->batch);
-}
-
 static void check_lives(struct trace_reader *r, const struct trace_batch *b)
 {
 	struct trace_lives l;
@@ -118,6 +90,34 @@ static void check_lives(struct trace_reader *r, const struct trace_batch *b)
 	}
 	trace_report_clear(&t);
 	trace_lives_clear(&l);
+}
+
+static void check_snapshot(struct trace_reader *r, const struct trace_snapshot *s, size_t size)
+{
+	struct trace_dwell *rows = NULL;
+	size_t n = 0, start;
+	bool *keep = calloc(s->batch.num_events + 1, sizeof(*keep));
+
+	require(s->batch.num_events <= size / sizeof(struct trace_file_entry));
+	check_batch(r, &s->batch);
+	require(keep != NULL && trace_summary_make(r, &s->batch, &rows, &n) == 0);
+	for (size_t i = 0; i < n; i++) {
+		require(rows[i].min <= rows[i].median && rows[i].median <= rows[i].p99 &&
+			rows[i].p99 <= rows[i].max);
+	}
+	free(rows);
+	for (size_t i = 0; i < s->batch.num_events && i < 4; i++) {
+		const struct trace_event *e = &s->batch.events[i];
+		uint8_t type = trace_reader_tpoint(r, e->tpoint_id)->object_type;
+		char prefix = trace_reader_object_prefix(r, type);
+		if (e->object_index != TRACE_NO_OBJECT && prefix != 0) {
+			require(trace_life_mark(r, &s->batch, prefix, e->object_index, keep, &start) == 0 &&
+				keep[i]);
+		}
+		trace_snapshot_realtime_ns(s, e->tsc);
+	}
+	free(keep);
+	check_lives(r, &s->batch);
 }
 
 static void check_follow(struct trace_reader *r)
