@@ -51,7 +51,9 @@ struct nvmf_ana *nvmf_ana_create(uint32_t num_groups, enum nvme_ana_state state)
 		return NULL;
 	}
 	ana->refs = 1;
+	ana->change_count = 1; /* 0 would mean that changes are not counted (Base 5.16.1.13) */
 	for (uint32_t i = 0; i < num_groups; i++) {
+		ana->groups[i].change_count = 1;
 		atomic_init(&ana->groups[i].state, (uint8_t)state);
 	}
 	return ana;
