@@ -182,7 +182,8 @@ static void saved(struct thread_msg *msg)
 
 	pthread_join(save->thread, NULL);
 	if (save->status != 0) {
-		log_error("ptpl_file %s cannot be written: %s", save->path, strerror(-save->status));
+		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", save->path,
+			    strerror(-save->status));
 	}
 	save->done(save->arg, save->status);
 	free(save);
