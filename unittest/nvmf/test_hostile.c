@@ -141,8 +141,10 @@ static void rnd_command(struct slot *s, struct host *h)
 					nvme_admin_abort_cmd,    nvme_admin_set_features,
 					nvme_admin_get_features, nvme_admin_async_event,
 					nvme_admin_keep_alive};
-	static const uint8_t io[] = {nvme_cmd_flush,   nvme_cmd_write,        nvme_cmd_read,
-				     nvme_cmd_compare, nvme_cmd_write_zeroes, nvme_cmd_dsm};
+	static const uint8_t io[] = {nvme_cmd_flush,         nvme_cmd_write,        nvme_cmd_read,
+				     nvme_cmd_compare,       nvme_cmd_write_zeroes, nvme_cmd_dsm,
+				     nvme_cmd_resv_register, nvme_cmd_resv_report,  nvme_cmd_resv_acquire,
+				     nvme_cmd_resv_release};
 	struct nvme_sqe *sqe = &s->cmd.sqe;
 
 	sqe->opcode = h->qid == 0 ? admin[rnd(sizeof(admin))] : io[rnd(sizeof(io))];
@@ -203,6 +205,12 @@ static void host_connect(struct host *h)
 		struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_next(loop_subsystem(), NULL);
 		uint16_t cntlid = h->qid == 0 || ctrlr == NULL ? NVMF_CNTLID_DYNAMIC : ctrlr->cntlid;
 		loop_connect_init(cmd, h->conn, h->slots[0].connect, h->qid, cntlid);
+		if (cntlid != NVMF_CNTLID_DYNAMIC) {
+			memcpy(h->slots[0].connect->hostid, ctrlr->hostid, sizeof(ctrlr->hostid));
+		} else {
+			h->slots[0].connect->hostid[15] =
+				(uint8_t)rnd(3); /* some have reservations of others */
+		}
 		loop_run(cmd);
 		if (nvme_cqe_status(&cmd->cqe) != 0) {
 			h->patience = 0;
