@@ -12,6 +12,7 @@
 #include "appliance/blackbox.h"
 #include "appliance/config.h"
 #include "appliance/crash.h"
+#include "appliance/metrics.h"
 #include "appliance/rooms.h"
 #include "appliance/signals.h"
 #include "rpc/rpc.h"
@@ -252,6 +253,17 @@ static enum appliance_event load_config(bool runtime)
 	return APPLIANCE_DONE;
 }
 
+static enum appliance_event serve_metrics(void)
+{
+	char error[METRICS_ERROR_MAX];
+
+	if (app.options->metrics != NULL && metrics_start(app.options->metrics, false, error) != 0) {
+		log_error("%s", error);
+		return APPLIANCE_ERROR;
+	}
+	return APPLIANCE_DONE;
+}
+
 static enum appliance_event do_config(void)
 {
 	const char *room;
@@ -268,7 +280,7 @@ static enum appliance_event do_config(void)
 	blackbox_start(app.options->env.name);
 	event = load_config(true);
 	config_free(&app.config);
-	return event;
+	return event == APPLIANCE_DONE ? serve_metrics() : event;
 }
 
 static void call_waiters(void)
@@ -322,6 +334,7 @@ static void take_down(void)
 		rpc_server_stop();
 	}
 	if (app.threads_up) {
+		metrics_stop();
 		blackbox_stop();
 		rooms_stop();
 		thread_timer_stop(&app.clock_timer);

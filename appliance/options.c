@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "appliance/metrics_address.h"
 #include "rpc/rpc.h"
 #include "util/parse.h"
 
@@ -201,6 +202,18 @@ static int set_trace_group(struct parser *p, const char *arg)
 	return 0;
 }
 
+static int set_metrics(struct parser *p, const char *arg)
+{
+	char why[METRICS_ERROR_MAX];
+	struct metrics_address address;
+
+	if (metrics_address_parse(arg, &address, why) != 0) {
+		return reject(p, "%s: %s", p->given, why);
+	}
+	p->o->metrics = arg;
+	return 0;
+}
+
 static int set_poll_mode(struct parser *p, const char *arg)
 {
 	if (strcmp(arg, "adaptive") == 0) {
@@ -302,6 +315,8 @@ static const struct option_spec {
 	{0, "num-trace-entries", "N", set_trace_entries,
 	 "events kept per core (default 32768; 0: no tracing, no file)"},
 	{0, "trace-group", "GROUP", set_trace_group, "let this Unix group read the trace file"},
+	{0, "metrics", "ADDRESS", set_metrics,
+	 "serve metrics for Prometheus at unix:PATH, 127.0.0.1:PORT or [::1]:PORT"},
 	{'L', "logflag", "FLAG", add_log_flag, "print a component's debug messages (may be repeated; all)"},
 	{0, "log-level", "LEVEL", set_log_level,
 	 "print messages down to ERROR, WARNING, NOTICE (default), INFO or DEBUG"},

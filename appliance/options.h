@@ -37,6 +37,7 @@ struct appliance_options {
 	struct trace_masks trace_masks;
 	uint32_t trace_entries;
 	const char *trace_group; /* Unix group that may read the trace file */
+	const char *metrics;     /* where they are served, or NULL */
 	enum poll_mode poll_mode;
 	bool limit_coredump;
 	enum log_level print_level;

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections: one request each. Whoever asks, however slowly, much or wrong, gets a small part of the control thread: a connection
+ * has a deadline for all of it and a buffer of fixed size, the oldest makes room when there are too many, and metrics are collected
+ * anew ten times a second at most. */
+#include "appliance/metrics.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "appliance/metrics_http.h"
+#include "env_dpdk/env.h"
+#include "rpc/socket.h"
+#include "thread/thread.h"
+#include "util/log.h"
+
+#define MAX_CONNECTIONS   16
+#define ACCEPTS_PER_EVENT 16
+#define DEADLINE_US       10000000
+#define ACCEPT_RETRY_US   100000
+#define FRESH_US          100000
+#define SOCKET_MODE       0660
+#define MAX_DRAINS        64
+
+/* A text that several connections are being sent. */
+struct body {
+	unsigned users;
+	size_t len;
+	char *text;
+};
+
+struct connection {
+	int fd;
+	struct fd_source *source;
+	struct thread_timer deadline;
+	char request[METRICS_REQUEST_MAX];
+	size_t request_len;
+	bool answering;
+	char head[METRICS_ANSWER_HEAD_MAX];
+	size_t head_len, sent; /* sent: of head and body together */
+	size_t body_len;
+	const char *body;
+	struct body *shared; /* the metrics, or NULL: body is a constant */
+	TAILQ_ENTRY(connection) link;
+};
+
+static struct {
+	bool on, saved;
+	bool is_unix;
+	struct rpc_socket unix_socket;
+	int fd;
+	struct fd_source *source;
+	struct thread_timer accept_again;
+	char address[METRICS_ADDRESS_MAX + 8], given[METRICS_ADDRESS_MAX + 8];
+	TAILQ_HEAD(, connection) connections; /* the oldest first */
+	unsigned n_connections;
+	uint64_t requests, scrapes, refused, dropped;
+	struct body *last;
+	uint64_t last_ticks;
+} server;
+
+/* ---- What is sent ---- */
+
+static void body_put(struct body *b)
+{
+	if (b != NULL && --b->users == 0) {
+		free(b->text);
+		free(b);
+	}
+}
+
+/* The metrics as of now, or of a moment ago; NULL: no memory. */
+static struct body *body_get(void)
+{
+	uint64_t now = env_ticks();
+
+	if (server.last == NULL || now - server.last_ticks >= env_us_to_ticks(FRESH_US)) {
+		struct metrics_text m = {0};
+		struct body *b = calloc(1, sizeof(*b));
+		if (b == NULL) {
+			return NULL;
+		}
+		metrics_collect(&m);
+		b->text = metrics_take(&m, &b->len);
+		b->users = 1;
+		if (b->text == NULL) {
+			free(b);
+			return NULL;
+		}
+		body_put(server.last);
+		server.last = b;
+		server.last_ticks = env_ticks();
+	}
+	server.last->users++;
+	return server.last;
+}
+
+static void close_connection(struct connection *c)
+{
+	TAILQ_REMOVE(&server.connections, c, link);
+	server.n_connections--;
+	thread_timer_stop(&c->deadline);
+	fd_source_remove(&c->source);
+	close(c->fd);
+	body_put(c->shared);
+	free(c);
+}
+
+static void prepare_answer(struct connection *c, const struct metrics_request *request)
+{
+	int status = request->status;
+
+	server.requests++;
+	if (status == 200) {
+		c->shared = body_get();
+		status = c->shared != NULL ? 200 : 500;
+	}
+	c->body = c->shared != NULL ? c->shared->text : metrics_answer_text(status);
+	c->body_len = c->shared != NULL ? c->shared->len : strlen(c->body);
+	c->head_len = metrics_answer_head(status, c->body_len, c->head, sizeof(c->head));
+	if (request->head) {
+		c->body_len = 0;
+	}
+	c->answering = true;
+	server.scrapes += status == 200;
+	server.refused += status != 200;
+}
+
+/* What is still to be sent, from one of its two parts. */
+static const char *rest(const struct connection *c, size_t *len)
+{
+	if (c->sent < c->head_len) {
+		*len = c->head_len - c->sent;
+		return c->head + c->sent;
+	}
+	*len = c->head_len + c->body_len - c->sent;
+	return c->body + (c->sent - c->head_len);
+}
+
+/* False: the connection is gone. */
+static bool send_some(struct connection *c)
+{
+	size_t len;
+	const char *at;
+
+	while (at = rest(c, &len), len > 0) {
+		ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+			fd_source_modify(c->source, EPOLLOUT);
+			return true;
+		}
+		if (n < 0) {
+			close_connection(c);
+			return false;
+		}
+		c->sent += (size_t)n;
+	}
+	/* What the peer has sent beyond its request would make close() a reset, and the peer might lose the answer. */
+	shutdown(c->fd, SHUT_WR);
+	for (int i = 0; i < MAX_DRAINS && recv(c->fd, c->request, sizeof(c->request), MSG_DONTWAIT) > 0;
+	     i++) {
+	}
+	close_connection(c);
+	return false;
+}
+
+/* ---- What comes ---- */
+
+static void receive(struct connection *c)
+{
+	ssize_t n =
+		recv(c->fd, c->request + c->request_len, sizeof(c->request) - c->request_len, MSG_DONTWAIT);
+	struct metrics_request request;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return;
+	}
+	if (n <= 0) {
+		close_connection(c);
+		return;
+	}
+	c->request_len += (size_t)n;
+	if (metrics_request_parse(c->request, c->request_len, &request)) {
+		prepare_answer(c, &request);
+		send_some(c);
+	}
+}
+
+static void event(void *arg, uint32_t events)
+{
+	struct connection *c = arg;
+
+	if (events & EPOLLERR) {
+		close_connection(c);
+	} else if (c->answering) {
+		send_some(c);
+	} else {
+		receive(c);
+	}
+}
+
+static void too_late(void *arg)
+{
+	server.dropped++;
+	close_connection(arg);
+}
+
+static void add_connection(int fd)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+
+	if (server.n_connections == MAX_CONNECTIONS) {
+		server.dropped++;
+		close_connection(TAILQ_FIRST(&server.connections));
+	}
+	if (c != NULL) {
+		c->source = fd_source_add(fd, EPOLLIN, event, c, "metrics connection");
+	}
+	if (c == NULL || c->source == NULL) {
+		close(fd);
+		free(c);
+		return;
+	}
+	c->fd = fd;
+	c->deadline = (struct thread_timer){.fn = too_late, .arg = c};
+	thread_timer_start(&c->deadline, DEADLINE_US);
+	TAILQ_INSERT_TAIL(&server.connections, c, link);
+	server.n_connections++;
+}
+
+static void accept_again(void *arg)
+{
+	fd_source_modify(server.source, EPOLLIN);
+}
+
+static void accept_some(void *arg, uint32_t events)
+{
+	for (unsigned n = 0; n < ACCEPTS_PER_EVENT; n++) {
+		int fd = accept4(server.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0) {
+			add_connection(fd);
+		} else if (errno != ECONNABORTED && errno != EINTR) {
+			if (errno != EAGAIN) { /* out of descriptors: it would wake us for ever */
+				log_limited(LOG_LEVEL_ERROR, "cannot accept who asks for metrics: %s",
+					    strerror(errno));
+				fd_source_modify(server.source, 0);
+				thread_timer_start(&server.accept_again, ACCEPT_RETRY_US);
+			}
+			return;
+		}
+	}
+}
+
+/* ---- Start and stop ---- */
+
+static int listen_tcp(const struct metrics_address *a, const char *text, char *error)
+{
+	int one = 1, fd = socket(a->tcp.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0) {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	}
+	if (fd < 0 || bind(fd, (const struct sockaddr *)&a->tcp, a->tcp_len) != 0 || listen(fd, 64) != 0) {
+		int rc = -errno;
+		snprintf(error, METRICS_ERROR_MAX, "cannot listen on %.200s: %s", text, strerror(-rc));
+		if (fd >= 0) {
+			close(fd);
+		}
+		return rc;
+	}
+	return fd;
+}
+
+/* With the port that the kernel chose. */
+static void note_address(void)
+{
+	struct sockaddr_storage a;
+	socklen_t len = sizeof(a);
+	char host[INET6_ADDRSTRLEN];
+
+	snprintf(server.address, sizeof(server.address), "%s", server.given);
+	if (server.is_unix || getsockname(server.fd, (struct sockaddr *)&a, &len) != 0) {
+		return;
+	}
+	if (a.ss_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)&a;
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+		snprintf(server.address, sizeof(server.address), "%s:%u", host, ntohs(in->sin_port));
+	} else {
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&a;
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+		snprintf(server.address, sizeof(server.address), "[%s]:%u", host, ntohs(in6->sin6_port));
+	}
+}
+
+static void close_listener(void)
+{
+	if (server.is_unix) {
+		rpc_socket_close(&server.unix_socket);
+	} else {
+		close(server.fd);
+	}
+}
+
+int metrics_start(const char *text, bool saved, char *error)
+{
+	struct metrics_address a;
+	int rc = metrics_address_parse(text, &a, error);
+
+	if (rc != 0) {
+		return rc;
+	}
+	if (server.on) {
+		snprintf(error, METRICS_ERROR_MAX,
+			 "metrics are served already, on %s; metrics_stop ends that", server.address);
+		return -EALREADY;
+	}
+	memset(&server, 0, sizeof(server));
+	TAILQ_INIT(&server.connections);
+	server.saved = saved;
+	server.is_unix = a.path != NULL;
+	if (server.is_unix) {
+		rc = rpc_socket_listen(&server.unix_socket, a.path, SOCKET_MODE, error, METRICS_ERROR_MAX);
+		server.fd = server.unix_socket.fd;
+	} else {
+		server.fd = listen_tcp(&a, text, error);
+		rc = server.fd < 0 ? server.fd : 0;
+	}
+	if (rc != 0) {
+		return rc;
+	}
+	server.source = fd_source_add(server.fd, EPOLLIN, accept_some, NULL, "metrics");
+	if (server.source == NULL) {
+		snprintf(error, METRICS_ERROR_MAX, "no memory to serve metrics");
+		close_listener();
+		return -ENOMEM;
+	}
+	server.accept_again.fn = accept_again;
+	snprintf(server.given, sizeof(server.given), "%s", text);
+	note_address();
+	server.on = true;
+	log_notice("Metrics are at %s", server.address);
+	return 0;
+}
+
+int metrics_stop(void)
+{
+	struct connection *c;
+
+	if (!server.on) {
+		return -ENOENT;
+	}
+	while ((c = TAILQ_FIRST(&server.connections)) != NULL) {
+		close_connection(c);
+	}
+	thread_timer_stop(&server.accept_again);
+	fd_source_remove(&server.source);
+	close_listener();
+	body_put(server.last);
+	server.last = NULL;
+	server.on = false;
+	return 0;
+}
+
+void metrics_get_status(struct metrics_status *s)
+{
+	*s = (struct metrics_status){
+		.address = server.on ? server.address : NULL,
+		.saved = server.on && server.saved,
+		.saved_address = server.given,
+		.connections = server.n_connections,
+		.requests = server.requests,
+		.scrapes = server.scrapes,
+		.refused = server.refused,
+		.dropped = server.dropped,
+	};
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metrics in the Prometheus text format, over HTTP on a Unix socket or on the loopback address. Off unless asked for. Control
+ * thread.
+ *
+ *	metrics_http.c, metrics_text.c	the protocol and the format: pure
+ *	metrics_collect.c		what is told
+ *	metrics.c			connections
+ *	metrics_rpc.c			metrics_start and its like */
+#ifndef APPLIANCE_METRICS_H
+#define APPLIANCE_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "appliance/metrics_address.h"
+#include "appliance/metrics_text.h"
+
+/* Listens. saved: it is part of what save_config writes. 0, or a negative errno and error (METRICS_ERROR_MAX bytes): -EINVAL: no such
+ * address, -EALREADY: it listens, -EADDRINUSE ... */
+int metrics_start(const char *address, bool saved, char *error);
+/* -ENOENT: it does not listen. */
+int metrics_stop(void);
+
+struct metrics_status {
+	const char *address; /* as Prometheus is to be given it, with the port in use; NULL: off */
+	bool saved;
+	const char *saved_address; /* as it was given */
+	unsigned connections;
+	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */
+	uint64_t dropped; /* connections ended since they took too long, or were too many */
+};
+void metrics_get_status(struct metrics_status *status);
+
+/* All that there is to tell. It asks reactors, so it takes a few microseconds per thread and device. */
+void metrics_collect(struct metrics_text *m);
+
+#endif

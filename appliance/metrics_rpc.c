@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* metrics_start and its like, and their part of the configuration. */
+#include <errno.h>
+
+#include "appliance/metrics.h"
+#include "rpc/rpc.h"
+
+struct start_params {
+	char *address;
+};
+
+static const struct rpc_param start_params[] = {
+	RPC_PARAM(struct start_params, address, RPC_STRING, RPC_REQUIRED,
+		  "unix:PATH, 127.0.0.1:PORT or [::1]:PORT; port 0 takes any that is free"),
+	RPC_PARAM_END,
+};
+
+static void rpc_metrics_start(struct rpc_request *req, void *params)
+{
+	char error[METRICS_ERROR_MAX];
+	int rc = metrics_start(((struct start_params *)params)->address, true, error);
+	struct metrics_status s;
+
+	if (rc != 0) {
+		rpc_error(req, rc == -EINVAL ? RPC_ERROR_INVALID_PARAMS : rc, "%s", error);
+		return;
+	}
+	metrics_get_status(&s);
+	rpc_reply(req, rpc_string(s.address));
+}
+RPC_METHOD("metrics_start", rpc_metrics_start, struct start_params, start_params, RPC_RUNTIME,
+	   "Serve metrics in the Prometheus text format; answers with the address")
+
+static void rpc_metrics_stop(struct rpc_request *req, void *params)
+{
+	if (metrics_stop() != 0) {
+		rpc_error(req, -ENOENT, "metrics are not served");
+	} else {
+		rpc_reply_true(req);
+	}
+}
+RPC_METHOD("metrics_stop", rpc_metrics_stop, struct rpc_no_params, NULL, RPC_RUNTIME,
+	   "Serve no metrics any more")
+
+static void rpc_metrics_get_status(struct rpc_request *req, void *params)
+{
+	struct metrics_status s;
+	json_t *o = json_object();
+
+	metrics_get_status(&s);
+	json_object_set_new(o, "address", rpc_string(s.address));
+	json_object_set_new(o, "connections", json_integer(s.connections));
+	json_object_set_new(o, "requests", rpc_uint(s.requests));
+	json_object_set_new(o, "scrapes", rpc_uint(s.scrapes));
+	json_object_set_new(o, "refused", rpc_uint(s.refused));
+	json_object_set_new(o, "dropped", rpc_uint(s.dropped));
+	rpc_reply(req, o);
+}
+RPC_METHOD("metrics_get_status", rpc_metrics_get_status, struct rpc_no_params, NULL, RPC_RUNTIME,
+	   "Tell where metrics are served (null: nowhere), and how often they were asked for")
+
+static void write_config(json_t *methods)
+{
+	struct metrics_status s;
+
+	metrics_get_status(&s);
+	if (s.saved) {
+		json_t *params = json_object();
+		json_object_set_new(params, "address", rpc_string(s.saved_address));
+		rpc_config_add(methods, "metrics_start", params);
+	}
+}
+
+__attribute__((constructor)) static void register_config(void)
+{
+	static struct rpc_config config = {.name = "metrics", .write = write_config};
+
+	rpc_config_register(&config);
+}

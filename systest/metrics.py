@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 240
+# sanitize
+"""Metrics: the format, what is told, and clients that mean no good."""
+import http.client
+import json
+import re
+import socket
+import sys
+import time
+
+from appliance_lib import DEADLINE, Daemon, check, main, wait_for
+from nvmf_lib import HOSTNQN, NQN, Host, Target
+
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
+SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\d+(?:\.\d+)?)\Z")
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|\Z)')
+
+
+def parse_labels(text):
+    labels = {}
+    while text:
+        m = LABEL.match(text)
+        check(m and m[1] not in labels and not m[1].startswith("__"), text)
+        labels[m[1]] = re.sub(r"\\(.)", lambda e: "\n" if e[1] == "n" else e[1], m[2])
+        text = text[m.end():]
+    return labels
+
+
+def parse(text):
+    """The exposition format 0.0.4, and the conventions that promtool holds against: {name: [(labels, value)]}."""
+    check(text.endswith("\n") and "\r" not in text, "lines")
+    families, name, seen = {}, None, set()
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name, help_text = line[7:].split(" ", 1)
+            check(NAME.match(name) and name not in families and help_text, line)
+            families[name] = []
+        elif line.startswith("# TYPE "):
+            check(line in (f"# TYPE {name} counter", f"# TYPE {name} gauge") and not families[name], line)
+            check(line.endswith(" counter") == name.endswith("_total"), line)
+        else:
+            m = SAMPLE.match(line)
+            check(m and m[1] == name, line)
+            labels = parse_labels(m[2]) if m[2] is not None else {}
+            key = (name, tuple(sorted(labels.items())))
+            check(key not in seen, f"twice: {line}")
+            seen.add(key)
+            families[name].append((labels, float(m[3])))
+    return families
+
+
+def value(families, name, **labels):
+    found = [v for have, v in families[name] if all(have.get(k) == w for k, w in labels.items())]
+    check(len(found) == 1, f"{name} {labels}: {families[name]}")
+    return found[0]
+
+
+def scrape(address):
+    """What a client nobody here wrote makes of it."""
+    c = http.client.HTTPConnection(address, timeout=DEADLINE)
+    c.request("GET", "/metrics")
+    r = c.getresponse()
+    body = r.read().decode()
+    check(r.status == 200 and r.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", r.headers)
+    c.close()
+    return body
+
+
+def connect(address):
+    host, port = address.rsplit(":", 1)
+    s = socket.create_connection((host, int(port)), timeout=DEADLINE)
+    return s
+
+
+def ask(address, data):
+    """Everything that comes back."""
+    with connect(address) as s:
+        s.sendall(data)
+        answer = b""
+        try:
+            while chunk := s.recv(65536):
+                answer += chunk
+        except ConnectionResetError:
+            pass
+        return answer.decode()
+
+
+def test_the_format_is_what_prometheus_reads():
+    with Target("--metrics", "127.0.0.1:0") as t:
+        address = t.call("metrics_get_status")["address"]
+        t.add_malloc('odd"name\\')
+        t.add_malloc("M0")
+        t.add_ns("M0", nsid=1)
+        text = scrape(address)
+        families = parse(text)
+        check(value(families, "varve_state", state="RUNNING") == 1, "state")
+        check(value(families, "varve_bdev_size_bytes", bdev='odd"name\\') == 16 << 20, "an odd name")
+        check(value(families, "varve_nvmf_subsystem_namespaces", subsystem=NQN) == 1, "namespaces")
+        for prefix in ("varve_reactor_", "varve_thread_", "varve_poller_", "varve_bdev_", "varve_nvmf_", "varve_trace_"):
+            check([f for f in families if f.startswith(prefix) and families[f]], prefix)
+        try:
+            from prometheus_client.parser import text_string_to_metric_families
+        except ImportError:
+            print("SKIP metrics.prometheus_client: python3-prometheus-client is not installed")
+            return
+        theirs = {s.name: s for f in text_string_to_metric_families(text) for s in f.samples}
+        check({n for n in families if families[n]} <= set(theirs), set(families) - set(theirs))
+
+
+def test_the_numbers_are_those_of_the_rpcs():
+    with Target("-e", "bdev") as t:
+        t.add_malloc("M0")
+        t.call("bdev_error_create", base_name="M0")
+        t.call("bdev_delay_create", base_bdev_name="EE_M0", name="D0", avg_read_latency=2000, p99_read_latency=2000,
+               avg_write_latency=0, p99_write_latency=0)
+        t.add_ns("D0", nsid=1)
+        check(t.call("metrics_get_status")["address"] is None, "off by default")
+        address = t.call("metrics_start", address="127.0.0.1:0")
+        for _ in range(5):
+            with Host(t, "-w", "randread", "-t", "3600", "-q", "4", nsid=1) as h:
+                wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 100, "some I/O")
+                if not h.is_running():
+                    continue
+                wait_for(lambda: value(parse(scrape(address)), "varve_bdev_queue_depth", bdev="D0") > 0, "I/O in flight")
+                families = parse(scrape(address))
+                check(value(families, "varve_nvmf_host_io_queue_pairs", host=HOSTNQN) >= 1, "the host")
+                check(sum(v for _, v in families["varve_nvmf_queue_pairs"]) >= 2, "queue pairs")
+                wait_for(lambda: parse(scrape(address))["varve_nvmf_requests"], "requests by state")
+                t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="failure", num=1)
+                wait_for(lambda: parse(scrape(address))["varve_bdev_errors_total"], "an error")
+                break
+        t.wait_empty()
+        stat = next(b for b in t.call("bdev_get_iostat", name="D0")["bdevs"])
+        wait_for(lambda: value(parse(scrape(address)), "varve_bdev_ios_total", bdev="D0", op="read") == stat["num_read_ops"],
+                 f"{stat['num_read_ops']} reads")
+        families = parse(scrape(address))
+        check(value(families, "varve_bdev_bytes_total", bdev="D0", op="read") == stat["bytes_read"], "bytes")
+        check(sum(v for _, v in families["varve_nvmf_commands_total"]) == t.groups("completed_nvme_io"), "commands")
+        check(sum(v for _, v in families["varve_trace_slots_total"]) > 0, "the trace")
+
+
+def test_addresses_and_configuration():
+    with Daemon() as d:
+        path = d.folder / "metrics.sock"
+        check(d.call("metrics_start", address=f"unix:{path}") == f"unix:{path}", "unix")
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(DEADLINE)
+            s.connect(str(path))
+            s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            answer = b""
+            while chunk := s.recv(65536):
+                answer += chunk
+        check(parse(answer.decode().split("\r\n\r\n", 1)[1]), answer)
+        saved = d.call("framework_get_config", name="metrics")
+        check(saved == [{"method": "metrics_start", "params": {"address": f"unix:{path}"}}], saved)
+        status, _, err = d.rpc("metrics_start", "address=127.0.0.1:0")
+        check(status == 1 and str(path) in err, err)
+        d.call("metrics_stop")
+        check(not path.exists() and d.call("framework_get_config", name="metrics") == [], "nothing is left")
+        status, _, err = d.rpc("metrics_start", "address=0.0.0.0:9464")
+        check(status == 1 and "loopback" in err, err)
+        config = d.folder / "c.json"
+        config.write_text(json.dumps({"subsystems": [{"subsystem": "metrics", "config": saved}]}))
+        with Daemon("-c", config) as e:
+            check(e.call("metrics_get_status")["address"] == f"unix:{path}", "from the configuration")
+    with Daemon("--metrics", "192.0.2.1:1", ready=False) as d:
+        check(d.wait_exit() == 2 and "loopback" in d.log(), d.log())
+    with Daemon("--metrics", "unix:/no/such/dir/sock", ready=False) as d:
+        check(d.wait_exit() == 1 and "/no/such/dir" in d.log(), d.log())
+
+
+def test_wrong_requests_are_answered_so():
+    with Daemon("--metrics", "127.0.0.1:0") as d:
+        address = d.call("metrics_get_status")["address"]
+        for request, status in [(b"GET / HTTP/1.1\r\n\r\n", "404"), (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+                                (b"GET /metrics HTTP/9.9\r\n\r\n", "505"), (b"\x16\x03\x01\x00\xa5\x01\n", "400"),
+                                (b"GET /metrics HTTP/1.1\r\n" + b"X: " + 9000 * b"y", "431"), (b"\x00\xff\r\n\r\n", "400")]:
+            answer = ask(address, request)
+            check(answer.startswith(f"HTTP/1.1 {status} "), (request[:40], answer[:200]))
+        head = ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n")
+        check(head.startswith("HTTP/1.1 200") and head.endswith("\r\n\r\n"), head)
+        check(d.call("metrics_get_status")["refused"] == 6, d.call("metrics_get_status"))
+        parse(scrape(address))
+
+
+def test_hostile_clients_hold_up_nobody():
+    with Daemon("--metrics", "127.0.0.1:0") as d:
+        address = d.call("metrics_get_status")["address"]
+        silent = [connect(address) for _ in range(60)]            # ask nothing
+        deaf = []
+        for _ in range(20):                                        # ask, and never read
+            s = connect(address)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            s.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            deaf.append(s)
+        slow = [connect(address) for _ in range(8)]
+        for s in slow:
+            s.sendall(b"GET /met")
+        for _ in range(5):
+            parse(scrape(address))
+            check(d.call("appliance_get_state")["state"] == "RUNNING", "RPCs go on")
+        status = d.call("metrics_get_status")
+        check(status["connections"] <= 16 and status["dropped"] >= 60, status)
+        wait_for(lambda: d.call("metrics_get_status")["connections"] == 0, "the slow to be dropped", 60 + DEADLINE)
+        flood = connect(address)
+        end = time.monotonic() + DEADLINE
+        try:
+            while time.monotonic() < end:
+                flood.sendall(65536 * b"z")
+            check(False, "it takes a request without an end")
+        except OSError:
+            pass
+        parse(scrape(address))
+        for s in [*silent, *deaf, *slow, flood]:
+            s.close()
+        check(d.stop() == 0, d.log())
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The text format, the requests, and the addresses of metrics. */
+#include <errno.h>
+
+#include "appliance/metrics_address.h"
+#include "appliance/metrics_http.h"
+#include "appliance/metrics_text.h"
+#include "unittest/unit.h"
+
+/* ---- Text ---- */
+
+static void check_text(struct metrics_text *m, const char *expected)
+{
+	size_t len;
+	char *text = metrics_take(m, &len);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+	CU_ASSERT_STRING_EQUAL(text, expected);
+	CU_ASSERT_EQUAL(len, strlen(expected));
+	free(text);
+}
+
+static void test_a_family_has_help_type_and_samples(void)
+{
+	struct metrics_text m = {0};
+
+	metrics_family(&m, "a_total", METRICS_COUNTER, "What it is.");
+	metrics_uint(&m, UINT64_MAX, "x", "1", "y", "2", NULL);
+	metrics_family(&m, "b_seconds", METRICS_GAUGE, "Time.");
+	metrics_ns(&m, 1500000001, NULL);
+	metrics_ns(&m, 5, "x", "", NULL);
+	check_text(&m, "# HELP a_total What it is.\n# TYPE a_total counter\n"
+		       "a_total{x=\"1\",y=\"2\"} 18446744073709551615\n"
+		       "# HELP b_seconds Time.\n# TYPE b_seconds gauge\n"
+		       "b_seconds 1.500000001\nb_seconds{x=\"\"} 0.000000005\n");
+}
+
+static void test_label_values_cannot_break_out(void)
+{
+	struct metrics_text m = {0};
+
+	metrics_family(&m, "a", METRICS_GAUGE, "h");
+	metrics_uint(&m, 1, "x", "a\"} 2\nb{y=\"\\", NULL);
+	check_text(&m, "# HELP a h\n# TYPE a gauge\na{x=\"a\\\"} 2\\nb{y=\\\"\\\\\"} 1\n");
+	metrics_family(&m, "a", METRICS_GAUGE, "h");
+	metrics_uint(&m, 1, "x", "\xff\xc3\xa9", NULL);
+	check_text(&m, "# HELP a h\n# TYPE a gauge\na{x=\"\xef\xbf\xbd\xc3\xa9\"} 1\n");
+}
+
+static void test_long_values_are_cut_and_long_texts_are_not(void)
+{
+	struct metrics_text m = {0};
+	char *long_value = calloc(1, 100001);
+	size_t len;
+
+	memset(long_value, 'x', 100000);
+	metrics_family(&m, "a", METRICS_GAUGE, "h");
+	for (int i = 0; i < 1000; i++) {
+		metrics_uint(&m, 1, "x", long_value, NULL);
+	}
+	char *text = metrics_take(&m, &len);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+	CU_ASSERT(len > 1000000 && len < 1100000 && strlen(text) == len);
+	free(text);
+	free(long_value);
+}
+
+/* ---- Requests ---- */
+
+static int status_of(const char *text)
+{
+	struct metrics_request r;
+
+	return metrics_request_parse(text, strlen(text), &r) ? r.status : 0;
+}
+
+static void test_a_scrape_is_understood(void)
+{
+	struct metrics_request r;
+	static const char text[] = "HEAD /metrics?x=1 HTTP/1.0\r\n\r\n";
+
+	CU_ASSERT_EQUAL(
+		status_of("GET /metrics HTTP/1.1\r\nHost: x:1\r\nAccept: text/plain;q=0.5,*/*\r\n\r\n"), 200);
+	CU_ASSERT_EQUAL(status_of("GET /metrics HTTP/1.1\nHost: x\n\n"), 200);
+	CU_ASSERT_TRUE(metrics_request_parse(text, strlen(text), &r));
+	CU_ASSERT(r.status == 200 && r.head);
+}
+
+static void test_a_request_may_come_in_pieces(void)
+{
+	static const char text[] = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+	struct metrics_request r;
+
+	for (size_t n = 0; n < strlen(text); n++) {
+		CU_ASSERT_FALSE(metrics_request_parse(text, n, &r));
+	}
+	CU_ASSERT_TRUE(metrics_request_parse(text, strlen(text), &r));
+	CU_ASSERT_EQUAL(r.status, 200);
+}
+
+static void test_what_is_wrong_is_answered_so(void)
+{
+	static const struct {
+		const char *text;
+		int status;
+	} cases[] = {
+		{"GET / HTTP/1.1\r\n\r\n", 404},
+		{"GET /metricsx HTTP/1.1\r\n\r\n", 404},
+		{"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\n", 405},
+		{"GET /metrics HTTP/2.0\r\n", 505},
+		{"GET /metrics\r\n", 400},
+		{"GET  /metrics HTTP/1.1\r\n", 400},
+		{"GET /metrics HTTP/1.1 \r\n", 400},
+		{"G\x01T /metrics HTTP/1.1\r\n", 400},
+		{"\r\n", 400},
+		{"\x16\x03\x01\x02\n", 400}, /* TLS */
+		{"GET /metrics HTTP/1.1\r\nno colon\r\n\r\n", 400},
+		{"GET /metrics HTTP/1.1\r\n folded: x\r\n\r\n", 400},
+		{"GET /metrics HTTP/1.1\r\nA: \x01\r\n\r\n", 400},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		CU_ASSERT_EQUAL(status_of(cases[i].text), cases[i].status);
+	}
+}
+
+static void test_a_request_has_an_end(void)
+{
+	struct metrics_request r;
+	char *text = malloc(METRICS_REQUEST_MAX);
+
+	memset(text, 'x', METRICS_REQUEST_MAX);
+	CU_ASSERT_FALSE(metrics_request_parse(text, METRICS_REQUEST_MAX - 1, &r));
+	CU_ASSERT_TRUE(metrics_request_parse(text, METRICS_REQUEST_MAX, &r));
+	CU_ASSERT_EQUAL(r.status, 431);
+	memcpy(text, "GET /metrics HTTP/1.1\r\n", 23);
+	CU_ASSERT_TRUE(metrics_request_parse(text, METRICS_REQUEST_MAX, &r));
+	CU_ASSERT_EQUAL(r.status, 431);
+	free(text);
+}
+
+static void test_every_answer_has_a_head_that_fits(void)
+{
+	static const int statuses[] = {200, 400, 404, 405, 431, 500, 505};
+	char head[METRICS_ANSWER_HEAD_MAX];
+
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		size_t n = metrics_answer_head(statuses[i], SIZE_MAX, head, sizeof(head));
+		CU_ASSERT(n > 0 && strcmp(head + n - 4, "\r\n\r\n") == 0);
+		CU_ASSERT(strlen(metrics_answer_text(statuses[i])) > 0);
+	}
+	metrics_answer_head(200, 5, head, sizeof(head));
+	CU_ASSERT_PTR_NOT_NULL(strstr(head, "text/plain; version=0.0.4"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(head, "Content-Length: 5\r\n"));
+}
+
+/* ---- Addresses ---- */
+
+static void test_addresses_are_of_this_host(void)
+{
+	static const char *const good[] = {"unix:/run/m.sock", "127.0.0.1:9464", "127.1.2.3:0",
+					   "[::1]:65535"};
+	static const char *const bad[] = {"",
+					  "unix:",
+					  "unix:m.sock",
+					  "0.0.0.0:9464",
+					  "192.0.2.1:9464",
+					  "127.0.0.1",
+					  "127.0.0.1:x",
+					  "127.0.0.1:65536",
+					  "[::]:1",
+					  "::1:9464",
+					  "localhost:9464",
+					  "[::1:9464"};
+	char error[METRICS_ERROR_MAX];
+	struct metrics_address a;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		CU_ASSERT_EQUAL(metrics_address_parse(good[i], &a, error), 0);
+		CU_ASSERT((a.path != NULL) != (a.tcp_len != 0));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CU_ASSERT_EQUAL(metrics_address_parse(bad[i], &a, error), -EINVAL);
+		CU_ASSERT_PTR_NOT_NULL(strstr(error, "unix:"));
+	}
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_family_has_help_type_and_samples),
+	UNIT(test_label_values_cannot_break_out),
+	UNIT(test_long_values_are_cut_and_long_texts_are_not),
+	UNIT(test_a_scrape_is_understood),
+	UNIT(test_a_request_may_come_in_pieces),
+	UNIT(test_what_is_wrong_is_answered_so),
+	UNIT(test_a_request_has_an_end),
+	UNIT(test_every_answer_has_a_head_that_fits),
+	UNIT(test_addresses_are_of_this_host),
+	UNIT_END,
+};
+UNIT_MAIN("appliance_metrics", tests, NULL, NULL)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests for metrics: whatever comes, there is one answer, and it does not depend on how it came in pieces. Label values: whatever
+ * they are, a sample stays one line. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "appliance/metrics_http.h"
+#include "appliance/metrics_text.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_request(const char *bytes, size_t size)
+{
+	struct metrics_request whole, part;
+	bool done = metrics_request_parse(bytes, size, &whole);
+
+	if (!done && size >= METRICS_REQUEST_MAX) {
+		abort();
+	}
+	for (size_t n = size / 4; n < size; n += size / 4 + 1) {
+		if (metrics_request_parse(bytes, n, &part) &&
+		    (!done || part.status != whole.status || part.head != whole.head)) {
+			abort();
+		}
+	}
+}
+
+static void check_label(const char *value)
+{
+	struct metrics_text m = {0};
+	size_t len;
+
+	metrics_family(&m, "m", METRICS_GAUGE, "h");
+	metrics_uint(&m, 7, "l", value, NULL);
+	char *text = metrics_take(&m, &len);
+	if (text == NULL) {
+		return;
+	}
+	const char *sample = strstr(text, "\nm{l=\"");
+	if (sample == NULL || strchr(sample + 1, '\n') != text + len - 1 ||
+	    memcmp(text + len - 5, "\"} 7\n", 5) != 0) {
+		abort();
+	}
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+
+	memcpy(text, data, size);
+	text[size] = '\0';
+	check_request(text, size);
+	check_label(text);
+	free(text);
+	return 0;
+}
