@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 240
+"""varve-top: on a terminal, in batch mode, as JSON; and the calls that a stock spdk_top makes."""
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+from appliance_lib import BUILD, DEADLINE, Daemon, check, main, wait_for
+from nvmf_lib import HOSTNQN, NQN, Host, Target
+
+TOP = BUILD / "bin" / "varve-top"
+VIEWS = ["reactors", "threads", "pollers", "bdevs", "subsystems", "hosts", "requests", "buffers", "trace"]
+
+
+class Screen:
+    """What a VT100 shows of a program: as much of it as ncurses uses with TERM=vt100."""
+
+    def __init__(self, *options, lines=40, columns=160):
+        self.lines, self.columns = lines, columns
+        self.cells = [[" "] * columns for _ in range(lines)]
+        self.y = self.x = 0
+        self.rest = ""
+        pid, self.fd = pty.fork()
+        if pid == 0:
+            os.environ.update(TERM="vt100", LC_ALL="C")
+            os.execv(TOP, [str(TOP), *map(str, options)])
+        self.pid, self.status = pid, None
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def control(self, parameters, final):
+        numbers = [int(n) if n else 0 for n in parameters.lstrip("?").split(";")]
+        n = max(numbers[0], 1)
+        if final in "Hf":
+            self.y, self.x = n - 1, (max(numbers[1], 1) if len(numbers) > 1 else 1) - 1
+        elif final in "ABCD":
+            self.y += {"A": -n, "B": n}.get(final, 0)
+            self.x += {"C": n, "D": -n}.get(final, 0)
+        elif final == "J":
+            for y in range(self.y if numbers[0] == 0 else 0, self.lines):
+                start = self.x if y == self.y and numbers[0] == 0 else 0
+                self.cells[y][start:] = [" "] * (self.columns - start)
+        elif final == "K":
+            start, end = (0, self.x + 1) if numbers[0] == 1 else (self.x, self.columns)
+            self.cells[self.y][start:end] = [" "] * (end - start)
+        else:
+            check(final in "mhlr", f"a control sequence that is not known here: {parameters}{final}")
+
+    def plain(self, c):
+        if c == "\r":
+            self.x = 0
+        elif c == "\n":
+            self.y += 1
+        elif c == "\b":
+            self.x -= 1
+        elif c == "\t":
+            self.x = self.x // 8 * 8 + 8
+        elif c >= " " and 0 <= self.y < self.lines and 0 <= self.x < self.columns:
+            self.cells[self.y][self.x] = c
+            self.x += 1
+        self.y = min(max(self.y, 0), self.lines - 1)
+        self.x = min(max(self.x, 0), self.columns - 1 if c != " " else self.columns)
+
+    def feed(self, text):
+        text = re.sub(r"\$<\d+[*/]*>", "", self.rest + text)
+        while text:
+            m = re.match(r"\x1b\[([?0-9;]*)([A-Za-z])", text)
+            if m:
+                self.control(m[1], m[2])
+                text = text[m.end():]
+            elif text[0] == "\x1b":
+                m = re.match(r"\x1b(?:[()][A-Z0-9]|[=>78MDE])", text)
+                if not m:
+                    break           # the rest has yet to come
+                if text[1] == "M":
+                    self.y = max(self.y - 1, 0)
+                text = text[m.end():]
+            else:
+                self.plain(text[0])
+                text = text[1:]
+        self.rest = text
+
+    def update(self):
+        while self.status is None and select.select([self.fd], [], [], 0)[0]:
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                return
+            self.feed(data.decode())
+
+    def text(self):
+        self.update()
+        return "\n".join("".join(row).rstrip() for row in self.cells)
+
+    def wait(self, *wanted, without=()):
+        try:
+            wait_for(lambda: (lambda t: all(w in t for w in wanted) and not any(w in t for w in without))(self.text()),
+                     f"{wanted} without {without}", 2 * DEADLINE)
+        except Exception:
+            print(self.text())
+            raise
+
+    def key(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def wait_end(self):
+        wait_for(lambda: (self.update(), self.status is not None)[1], "varve-top to end")
+        return self.status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        if self.status is None:
+            os.kill(self.pid, 9)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def run(daemon, *options, timeout=DEADLINE):
+    p = subprocess.run([TOP, "-s", daemon.path, "-d", "0.2", *options], capture_output=True, text=True, timeout=timeout)
+    return p.returncode, p.stdout, p.stderr
+
+
+def look(daemon, *options):
+    status, out, err = run(daemon, "-j", *options)
+    check(status == 0 and len(out.splitlines()) == 1, err)
+    return json.loads(out)
+
+
+@contextlib.contextmanager
+def busy_target():
+    with Target("-e", "bdev") as t:
+        t.add_malloc("M0")
+        t.call("bdev_delay_create", base_bdev_name="M0", name="D0", avg_read_latency=2000, p99_read_latency=2000,
+               avg_write_latency=2000, p99_write_latency=2000)
+        t.add_ns("D0", nsid=1)
+        for last in (False, False, False, False, True):
+            with Host(t, "-w", "randrw", "-t", "3600", "-q", "8", nsid=1) as h:
+                wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 20, "some I/O")
+                check(h.is_running() or not last, "varve-perf cannot connect")
+                if h.is_running():
+                    yield t
+                    return
+
+
+def test_json_tells_of_everything():
+    with busy_target() as t:
+        t.call("trace_set_trigger", name="errors", type="io_error")
+        o = wait_for(lambda: (lambda x: x if x["requests"] and any(b["name"] == "D0" and (b["iops"] or 0) > 0 for b in x["bdevs"])
+                              else None)(look(t)), "I/O")
+        check([k for k in VIEWS if k not in o] == [] and o["pid"] == t.pid and o["state"] == "RUNNING", list(o))
+        check(o["version"].startswith("varve") and o["interval_s"] > 0, o["interval_s"])
+        d0 = next(b for b in o["bdevs"] if b["name"] == "D0")
+        check(d0["queue_depth"] is not None and d0["errors"] == 0 and d0["read_bytes_per_s"] + d0["write_bytes_per_s"] > 0, d0)
+        check(max(d0["read_latency_us"] or 0, d0["write_latency_us"] or 0) >= 1000, d0)
+        check(any(h["hostnqn"] == HOSTNQN and h["subnqn"] == NQN and h["qid"] == 1 and h["state"] == "enabled" for h in o["hosts"]), o["hosts"])
+        sub = next(s for s in o["subsystems"] if s["nqn"] == NQN)
+        check(sub["namespaces"] == 1 and sub["controllers"] == 1 and sub["qpairs"] >= 2 and sub["state"] == "active", sub)
+        check(all(r["count"] > 0 and r["state"] and r["longest_us"] is not None for r in o["requests"]), o["requests"])
+        r = o["reactors"][0]
+        check(r["lcore"] == 0 and r["state"] in ("polling", "sleeping") and 0 <= r["busy_percent"] <= 100, r)
+        check(any(p["runs"] > 0 for p in o["pollers"]) and any(x["thread"] == "reactor_0" and x["recorded"] > 0 for x in o["trace"]), "counts")
+        check(any(x["thread"] == "trigger errors" and x["fired"] == 0 for x in o["trace"]), o["trace"])
+        check(any(b["resource"] == "data buffer" for b in o["buffers"]) or any(b["resource"] == "small buffer" for b in o["buffers"]), o["buffers"])
+
+
+def test_batch_sorts_filters_and_chooses():
+    with Daemon() as d:
+        for name in ("Zebra", "apple", "Mango"):
+            d.call("bdev_null_create", name=name, num_blocks=1024, block_size=512)
+        status, out, err = run(d, "-b")
+        check(status == 0 and all(f"\n{t}\n" in out for t in ("Reactors", "Threads", "Pollers", "Bdevs", "Subsystems", "Trace")), out + err)
+        def names(*options):
+            return [b["name"] for b in look(d, "-v", "bdevs", *options)["bdevs"]]
+        check(names("-o", "name") == ["apple", "Mango", "Zebra"], names("-o", "name"))
+        check(names("-o", "name", "-r") == ["Zebra", "Mango", "apple"], "reversed")
+        check(names("-f", "MAN") == ["Mango"] and "threads" not in look(d, "-v", "bdevs"), "filtered")
+        status, out, _ = run(d, "-j", "-n", "3")
+        check(status == 0 and len(out.splitlines()) == 3, out)
+
+
+def test_wrong_usage_and_nobody_there():
+    with Daemon() as d:
+        for options, word in [(["-v", "nosuch"], "bdevs"), (["-d", "x"], "number"), (["-o", "nosuch"], "lcore"), (["extra"], "extra"),
+                              ([], "terminal")]:
+            status, _, err = run(d, *options)
+            check(status == 2 and word in err, (options, err))
+        check(run(d, "--help")[1].startswith("Usage: varve-top"), "help")
+        d.stop()
+        status, _, err = run(d, "-b")
+        check(status == 3 and str(d.path) in err, err)
+
+
+def test_the_screen_shows_sorts_filters_and_pauses():
+    with Daemon() as d:
+        d.call("bdev_null_create", name="Null0", num_blocks=1024, block_size=512)
+        d.call("bdev_null_create", name="Other", num_blocks=1024, block_size=512)
+        with Screen("-s", d.path, "-d", "0.2") as s:
+            s.wait("varve-top", f"process {d.pid}", "RUNNING", "1 Reactors", "9 Trace", "LCORE", "BUSY%")
+            s.key("4")
+            s.wait("BDEV", "IOPS", "Null0", "Other", "2 of 2 rows")
+            s.key("/null\r")
+            s.wait('Only rows with "null"', "Null0", "1 of 1 rows", without=["Other"])
+            s.key("/\r")
+            s.wait("Null0", "Other")
+            s.key("p")
+            s.wait("PAUSED")
+            d.call("bdev_null_create", name="Late", num_blocks=1024, block_size=512)
+            s.key("sS")
+            s.key("p")
+            s.wait("Late", without=["PAUSED"])
+            s.key("h")
+            s.wait("Tab, left, right")
+            s.key("x")
+            s.wait("Late")
+            s.key("\t")
+            s.wait("SUBSYSTEM", "nqn.2014-08.org.nvmexpress.discovery")
+            s.key("+")
+            s.wait("every 0.4 s")
+            s.key("q")
+            check(s.wait_end() == 0, s.status)
+
+
+def test_objects_may_come_and_go_and_the_daemon_restart():
+    with Daemon() as d:
+        with Screen("-s", d.path, "-d", "0.1", "-v", "bdevs") as s:
+            s.wait("BDEV")
+            for i in range(10):
+                d.call("bdev_null_create", name=f"Null{i}", num_blocks=1024, block_size=512)
+                s.wait(f"Null{i}")
+                d.call("bdev_null_delete", name=f"Null{i}")
+            s.wait("BDEV", without=["Null9"])
+            d.call("bdev_null_create", name="Last", num_blocks=1024, block_size=512)
+            s.wait("Last")
+            d.process.kill()
+            d.process.wait()
+            s.wait("No answer", "Last")
+            with Daemon(path=d.path) as again:
+                s.wait(f"process {again.pid}", without=["No answer", "Last"])
+                s.key("q")
+                check(s.wait_end() == 0, s.status)
+
+
+def test_a_stock_top_gets_what_it_expects():
+    """The calls and members that spdk_top decodes; one that is missing makes it exit."""
+    with Daemon() as d:
+        version = d.call("spdk_get_version")
+        check(isinstance(version["version"], str) and {"major", "minor", "patch", "suffix"} <= set(version["fields"]), version)
+        threads = d.call("thread_get_stats")
+        check(isinstance(threads["tick_rate"], int) and threads["threads"], threads)
+        for t in threads["threads"]:
+            for key in ("id", "busy", "idle", "active_pollers_count", "timed_pollers_count", "paused_pollers_count"):
+                check(isinstance(t[key], int), (key, t))
+            check(isinstance(t["name"], str) and isinstance(t["cpumask"], str), t)
+        for t in d.call("thread_get_pollers")["threads"]:
+            check(isinstance(t["name"], str) and isinstance(t["id"], int), t)
+            for p in [*t["active_pollers"], *t["timed_pollers"], *t["paused_pollers"]]:
+                check(all(isinstance(p[k], int) for k in ("id", "run_count", "busy_count")), p)
+                check(isinstance(p["name"], str) and p["state"] in ("waiting", "registered", "running", "unregistered", "pausing", "paused"), p)
+            check(all(isinstance(p["period_ticks"], int) for p in t["timed_pollers"]), t)
+        for t in d.call("thread_get_io_channels")["threads"]:
+            check(isinstance(t["id"], int) and all(isinstance(c["name"], str) and isinstance(c["ref"], int) for c in t["io_channels"]), t)
+        reactors = d.call("framework_get_reactors")
+        check(isinstance(reactors["tick_rate"], int) and reactors["pid"] == d.pid, reactors)
+        for r in reactors["reactors"]:
+            check(all(isinstance(r[k], int) for k in ("lcore", "busy", "idle", "irq", "sys")) and isinstance(r["in_interrupt"], bool), r)
+            check(all(isinstance(t["name"], str) and isinstance(t["id"], int) and isinstance(t["cpumask"], str) and
+                      isinstance(t["elapsed"], int) for t in r["lw_threads"]), r)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

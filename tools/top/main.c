@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* varve-top: what a running varve is doing. */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/top/top.h"
+
+#define DEFAULT_SOCKET "/var/tmp/varve.sock"
+
+static void usage(FILE *out)
+{
+	fprintf(out, "Usage: varve-top [OPTION...]\n"
+		     "Shows reactors, threads, pollers, bdevs, subsystems, hosts and their queue pairs, "
+		     "outstanding commands, buffers and\n"
+		     "what is waited for, and the trace, of a running varve.\n"
+		     "\n"
+		     "  -s, --socket PATH       where the daemon listens (default: $VARVE_RPC_SOCKET, "
+		     "or " DEFAULT_SOCKET ")\n"
+		     "  -d, --delay SECONDS     between two looks (default 2)\n"
+		     "  -n, --iterations N      end after so many; batch and JSON: 1 unless given, 0: never\n"
+		     "  -b, --batch             print text instead of filling the screen\n"
+		     "  -j, --json              print a JSON object per look, on a line of its own\n"
+		     "  -v, --view NAME         only this (batch, JSON), or begin with it:");
+	for (unsigned v = 0; v < top_n_views; v++) {
+		fprintf(out, "%s %s", v > 0 ? "," : "", top_views[v]->name);
+	}
+	fprintf(out, "\n"
+		     "  -f, --filter TEXT       only rows that contain TEXT\n"
+		     "  -o, --sort COLUMN       of the view (-v), by its name in JSON\n"
+		     "  -r, --reverse           sort the other way round\n"
+		     "  -h, --help              print this\n"
+		     "      --version           print the version\n"
+		     "\n"
+		     "Exit status: 0 done, 2 wrong usage, 3 no answer.\n");
+}
+
+static bool parse_number(const char *option, const char *text, double min, double max, double *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtod(text, &end);
+	if (end == text || *end != '\0' || errno != 0 || !(*value >= min && *value <= max)) {
+		fprintf(stderr, "varve-top: %s: \"%s\" is not a number from %g to %g\n", option, text, min,
+			max);
+		return false;
+	}
+	return true;
+}
+
+static bool parse_view(const char *text, int *view)
+{
+	*view = top_view_find(text);
+	if (*view >= 0) {
+		return true;
+	}
+	fprintf(stderr, "varve-top: -v: there is no view \"%s\"; there are", text);
+	for (unsigned v = 0; v < top_n_views; v++) {
+		fprintf(stderr, "%s %s", v > 0 ? "," : "", top_views[v]->name);
+	}
+	fputc('\n', stderr);
+	return false;
+}
+
+static bool parse_sort(struct top_options *o, const char *text)
+{
+	const struct top_view *view = top_views[o->view >= 0 ? o->view : 0];
+
+	for (unsigned c = 0; c < view->n_columns; c++) {
+		if (strcmp(view->columns[c].key, text) == 0) {
+			o->sort = c;
+			o->sort_given = true;
+			return true;
+		}
+	}
+	fprintf(stderr, "varve-top: -o: the view %s has no column \"%s\"; it has", view->name, text);
+	for (unsigned c = 0; c < view->n_columns; c++) {
+		fprintf(stderr, "%s %s", c > 0 ? "," : "", view->columns[c].key);
+	}
+	fputc('\n', stderr);
+	return false;
+}
+
+/* False: wrong, and said so. */
+static bool take(struct top_options *o, int option, const char **sort, bool *iterations_given)
+{
+	double number;
+
+	switch (option) {
+	case 's':
+		o->socket = optarg;
+		return true;
+	case 'd':
+		return parse_number("-d", optarg, 0.01, 86400, &o->interval_s);
+	case 'n':
+		*iterations_given = parse_number("-n", optarg, 0, UINT_MAX, &number);
+		o->iterations = *iterations_given ? (unsigned)number : 0;
+		return *iterations_given;
+	case 'b':
+		o->batch = true;
+		return true;
+	case 'j':
+		o->json = true;
+		return true;
+	case 'v':
+		return parse_view(optarg, &o->view);
+	case 'f':
+		o->filter = optarg;
+		return true;
+	case 'o':
+		*sort = optarg;
+		return true;
+	case 'r':
+		o->reverse = true;
+		return true;
+	case 'h':
+		usage(stdout);
+		exit(TOP_EXIT_OK);
+	case 'V':
+		printf("varve-top v%s\n", VARVE_VERSION);
+		exit(TOP_EXIT_OK);
+	default:
+		fprintf(stderr, "See varve-top --help.\n");
+		return false;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"socket", 1, NULL, 's'}, {"delay", 1, NULL, 'd'},   {"iterations", 1, NULL, 'n'},
+		{"batch", 0, NULL, 'b'},  {"json", 0, NULL, 'j'},    {"view", 1, NULL, 'v'},
+		{"filter", 1, NULL, 'f'}, {"sort", 1, NULL, 'o'},    {"reverse", 0, NULL, 'r'},
+		{"help", 0, NULL, 'h'},   {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0},
+	};
+	const char *socket = getenv("VARVE_RPC_SOCKET"), *sort = NULL;
+	struct top_options o = {
+		.socket = socket != NULL ? socket : DEFAULT_SOCKET, .interval_s = 2, .view = -1};
+	bool iterations_given = false;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:d:n:bjv:f:o:rh", longs, NULL)) != -1) {
+		if (!take(&o, option, &sort, &iterations_given)) {
+			return TOP_EXIT_USAGE;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "varve-top: \"%s\": only options are taken; see --help\n", argv[optind]);
+		return TOP_EXIT_USAGE;
+	}
+	if (sort != NULL && !parse_sort(&o, sort)) {
+		return TOP_EXIT_USAGE;
+	}
+	if (o.batch || o.json) {
+		o.iterations = iterations_given ? o.iterations : 1;
+		return top_batch_run(&o);
+	}
+	if (!isatty(STDOUT_FILENO)) {
+		fprintf(stderr, "varve-top: stdout is no terminal; --batch or --json print\n");
+		return TOP_EXIT_USAGE;
+	}
+	return top_screen_run(&o);
+}

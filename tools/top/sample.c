@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/top/top.h"
+
+static const char *const methods[TOP_ANSWERS] = {
+	[TOP_STATE] = "appliance_get_state",       [TOP_VERSION] = "spdk_get_version",
+	[TOP_REACTORS] = "framework_get_reactors", [TOP_THREADS] = "thread_get_stats",
+	[TOP_POLLERS] = "thread_get_pollers",      [TOP_BDEVS] = "bdev_get_iostat",
+	[TOP_SUBSYSTEMS] = "nvmf_get_subsystems",  [TOP_TARGET] = "nvmf_get_stats",
+	[TOP_INFLIGHT] = "nvmf_get_inflight",      [TOP_BUFFERS] = "iobuf_get_stats",
+	[TOP_TRACE] = "trace_get_stats",           [TOP_TRIGGERS] = "trace_get_triggers",
+};
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Two calls for each subsystem: its controllers, and its queue pairs. A subsystem that has gone meanwhile answers with an error,
+ * and is left out. */
+static int take_hosts(struct top_client *c, struct top_sample *s, char *why)
+{
+	size_t n = json_array_size(s->answers[TOP_SUBSYSTEMS]);
+	const char **names = calloc(2 * n + 1, sizeof(*names));
+	json_t **params = calloc(2 * n + 1, sizeof(*params)), **results = calloc(2 * n + 1, sizeof(*results));
+	int rc = names != NULL && params != NULL && results != NULL ? 0 : -ENOMEM;
+
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		const char *nqn = top_text(json_array_get(s->answers[TOP_SUBSYSTEMS], i), "nqn");
+		names[2 * i] = "nvmf_subsystem_get_controllers";
+		names[2 * i + 1] = "nvmf_subsystem_get_qpairs";
+		params[2 * i] = json_pack("{s:s}", "nqn", nqn != NULL ? nqn : "");
+		params[2 * i + 1] = json_incref(params[2 * i]);
+	}
+	if (rc == 0 && n > 0) {
+		rc = top_client_call(c, 2 * n, names, params, results, why);
+	}
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		const char *nqn = top_text(json_array_get(s->answers[TOP_SUBSYSTEMS], i), "nqn");
+		if (nqn != NULL && results[2 * i] != NULL) {
+			json_object_set(s->controllers, nqn, results[2 * i]);
+		}
+		if (nqn != NULL && results[2 * i + 1] != NULL) {
+			json_object_set(s->qpairs, nqn, results[2 * i + 1]);
+		}
+		json_decref(results[2 * i]);
+		json_decref(results[2 * i + 1]);
+	}
+	free(names);
+	free(params);
+	free(results);
+	return rc;
+}
+
+int top_sample_take(struct top_client *c, struct top_sample **sample, char *why)
+{
+	struct top_sample *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		snprintf(why, TOP_WHY_MAX, "no memory");
+		return -ENOMEM;
+	}
+	s->controllers = json_object();
+	s->qpairs = json_object();
+	int rc = top_client_call(c, TOP_ANSWERS, methods, NULL, s->answers, why);
+	s->monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+	s->realtime_ns = clock_ns(CLOCK_REALTIME);
+	if (rc == 0) {
+		s->tick_rate = (uint64_t)top_number(s->answers[TOP_REACTORS], "tick_rate");
+		s->pid = (json_int_t)top_number(s->answers[TOP_REACTORS], "pid");
+		rc = take_hosts(c, s, why);
+	}
+	if (rc != 0) {
+		top_sample_free(s);
+		return rc;
+	}
+	*sample = s;
+	return 0;
+}
+
+void top_sample_free(struct top_sample *s)
+{
+	if (s == NULL) {
+		return;
+	}
+	for (unsigned i = 0; i < TOP_ANSWERS; i++) {
+		json_decref(s->answers[i]);
+	}
+	json_decref(s->controllers);
+	json_decref(s->qpairs);
+	free(s);
+}
+
+/* ---- What answers hold ---- */
+
+double top_number(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (json_is_string(v)) { /* numbers beyond 2^63 are "0x..." */
+		return (double)strtoull(json_string_value(v), NULL, 0);
+	}
+	return json_number_value(v);
+}
+
+const char *top_text(const json_t *o, const char *key)
+{
+	return json_string_value(json_object_get(o, key));
+}
+
+const json_t *top_same(const json_t *list, const json_t *o, const char *key)
+{
+	const json_t *wanted = json_object_get(o, key), *one;
+	size_t i;
+
+	json_array_foreach (list, i, one) {
+		if (wanted != NULL && json_equal(json_object_get(one, key), wanted)) {
+			return one;
+		}
+	}
+	return NULL;
+}
+
+double top_seconds(const struct top_sample *now, const struct top_sample *before)
+{
+	return before != NULL ? (double)(now->monotonic_ns - before->monotonic_ns) / 1e9 : 0;
+}
+
+double top_rate(const json_t *now, const json_t *before, const char *key, double seconds)
+{
+	double grown = top_number(now, key) - top_number(before, key);
+
+	return before != NULL && seconds > 0 && grown >= 0 ? grown / seconds : -1;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tables on a terminal. A daemon that is not there, restarts or does not answer is shown as such and asked again; what was shown last
+ * stays. */
+#include <ctype.h>
+#include <limits.h>
+#include <locale.h>
+#include <ncurses.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/top/top.h"
+
+#define TIMEOUT_MS   3000
+#define MIN_INTERVAL 0.1
+#define MAX_INTERVAL 3600
+#define FILTER_MAX   64
+#define HEAD_LINES   3
+#define CTRL_L       12
+
+struct view_state {
+	unsigned sort; /* UINT_MAX: none */
+	bool reverse;
+	size_t first; /* row at the top */
+};
+
+static struct screen {
+	const struct top_options *opt;
+	double interval_s;
+	struct top_client *client;
+	struct top_sample *now, *before; /* before: of the same daemon */
+	char why[TOP_WHY_MAX];           /* empty: the last look succeeded */
+	unsigned view;
+	struct view_state states[16];
+	char filter[FILTER_MAX];
+	bool paused, typing, help, quit;
+} scr;
+
+static double seconds_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- Looking ---- */
+
+static void look(void)
+{
+	struct top_sample *s = NULL;
+
+	if (scr.client == NULL) {
+		scr.client = top_client_open(scr.opt->socket, TIMEOUT_MS, scr.why);
+	}
+	if (scr.client == NULL) {
+		return;
+	}
+	if (top_sample_take(scr.client, &s, scr.why) != 0) {
+		top_client_close(scr.client);
+		scr.client = NULL;
+		return;
+	}
+	scr.why[0] = '\0';
+	top_sample_free(scr.before);
+	if (scr.now != NULL && scr.now->pid == s->pid) {
+		scr.before = scr.now;
+	} else {
+		top_sample_free(scr.now);
+		scr.before = NULL;
+	}
+	scr.now = s;
+}
+
+/* ---- Drawing ---- */
+
+static void draw_head(void)
+{
+	const char *version = scr.now != NULL ? top_text(scr.now->answers[TOP_VERSION], "version") : NULL;
+	const char *state = scr.now != NULL ? top_text(scr.now->answers[TOP_STATE], "state") : NULL;
+	char when[16] = "";
+	time_t t = time(NULL);
+	struct tm tm;
+
+	if (localtime_r(&t, &tm) != NULL) {
+		strftime(when, sizeof(when), "%T", &tm);
+	}
+	mvprintw(0, 0, "varve-top %s  ", when);
+	if (scr.now != NULL) {
+		printw("%s  process %lld  %s  ", version != NULL ? version : "?", (long long)scr.now->pid,
+		       state != NULL ? state : "?");
+	}
+	printw("every %.1f s", scr.interval_s);
+	if (scr.paused) {
+		attron(A_REVERSE);
+		printw(" PAUSED ");
+		attroff(A_REVERSE);
+	}
+	move(1, 0);
+	for (unsigned v = 0; v < top_n_views; v++) {
+		attrset(v == scr.view ? A_REVERSE : A_NORMAL);
+		printw(" %u %s ", v + 1, top_views[v]->title);
+	}
+	attrset(A_NORMAL);
+	if (scr.why[0] != '\0') {
+		attron(A_BOLD);
+		mvprintw(2, 0, "No answer: %.*s; trying again", COLS > 30 ? COLS - 30 : 1, scr.why);
+		attroff(A_BOLD);
+	} else if (scr.filter[0] != '\0' && !scr.typing) {
+		mvprintw(2, 0, "Only rows with \"%s\"", scr.filter);
+	}
+	if (scr.typing) {
+		mvprintw(2, 0, "Filter: %s_", scr.filter);
+	}
+}
+
+static void draw_cell(const char *text, const struct top_column *c, int *x, int y)
+{
+	int room = COLS - *x;
+
+	if (room <= 0) {
+		return;
+	}
+	int width = c->width < room ? c->width : room;
+	mvprintw(y, *x, c->kind == TOP_TEXT ? "%-*.*s" : "%*.*s", width, width, text);
+	*x += c->width + 1;
+}
+
+static void draw_columns(const struct top_table *t, const struct view_state *s)
+{
+	int x = 0;
+
+	attron(A_BOLD);
+	for (unsigned c = 0; c < t->n_columns; c++) {
+		attrset(c == s->sort ? A_BOLD | A_REVERSE : A_BOLD);
+		draw_cell(t->columns[c].name, &t->columns[c], &x, HEAD_LINES);
+	}
+	attrset(A_NORMAL);
+}
+
+static void draw_rows(const struct top_table *t, struct view_state *s)
+{
+	int lines = LINES - HEAD_LINES - 2;
+	size_t room = lines > 0 ? (size_t)lines : 0;
+	char text[1024];
+
+	if (s->first >= t->n_rows) {
+		s->first = t->n_rows > 0 ? t->n_rows - 1 : 0;
+	}
+	for (size_t i = 0; i < room && s->first + i < t->n_rows; i++) {
+		int x = 0;
+		for (unsigned c = 0; c < t->n_columns; c++) {
+			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text,
+					sizeof(text));
+			draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
+		}
+	}
+	mvprintw(LINES - 1, 0,
+		 "%zu of %zu rows  1-%u view  s S sort  r reverse  / filter  p pause  + - interval  h help  "
+		 "q quit",
+		 s->first + room < t->n_rows ? room : t->n_rows - s->first, t->n_rows, top_n_views);
+}
+
+static void draw_table(void)
+{
+	const struct top_view *view = top_views[scr.view];
+	struct view_state *s = &scr.states[scr.view];
+	struct top_table t;
+
+	if (scr.now == NULL) {
+		return;
+	}
+	top_table_init(&t, view->columns, view->n_columns);
+	view->build(&t, scr.now, scr.before);
+	top_table_filter(&t, scr.filter);
+	if (s->sort != UINT_MAX) {
+		top_table_sort(&t, s->sort, s->reverse);
+	}
+	draw_columns(&t, s);
+	draw_rows(&t, s);
+	top_table_free(&t);
+}
+
+static void draw_help(void)
+{
+	static const char *const lines[] = {
+		"1 to 9, Tab, left, right   choose what is shown",
+		"s, S                       sort by the next column, the one before",
+		"r                          sort the other way round",
+		"n                          as the daemon has it, not sorted",
+		"/                          show only rows with a text; Enter ends it, Escape shows all",
+		"p, space                   pause: look at what is there; again to go on",
+		"+, -                       look more seldom, more often",
+		"up, down, page up, page down, home, end",
+		"h                          this; any key ends it",
+		"q                          quit",
+		"",
+		"A dash: not known (yet). Rates are those between the last two looks.",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]) && (int)i + HEAD_LINES < LINES; i++) {
+		mvprintw(HEAD_LINES + (int)i, 2, "%s", lines[i]);
+	}
+}
+
+static void draw(void)
+{
+	erase();
+	draw_head();
+	if (scr.help) {
+		draw_help();
+	} else {
+		draw_table();
+	}
+	refresh();
+}
+
+/* ---- Keys ---- */
+
+static void sort_by(int step)
+{
+	struct view_state *s = &scr.states[scr.view];
+	unsigned n = top_views[scr.view]->n_columns;
+
+	s->sort = s->sort == UINT_MAX ? (step > 0 ? 0 : n - 1) : (s->sort + n + (unsigned)step) % n;
+}
+
+static void scroll_by(long rows)
+{
+	size_t *first = &scr.states[scr.view].first;
+
+	*first = rows < 0 && (size_t)-rows > *first ? 0 : *first + (size_t)rows;
+}
+
+static void change_interval(double factor)
+{
+	double s = scr.interval_s * factor;
+
+	scr.interval_s = s < MIN_INTERVAL ? MIN_INTERVAL : s > MAX_INTERVAL ? MAX_INTERVAL : s;
+}
+
+static void key_typing(int key)
+{
+	size_t n = strlen(scr.filter);
+
+	if (key == '\n' || key == '\r' || key == KEY_ENTER) {
+		scr.typing = false;
+	} else if (key == 27) {
+		scr.filter[0] = '\0';
+		scr.typing = false;
+	} else if ((key == KEY_BACKSPACE || key == 127 || key == '\b') && n > 0) {
+		scr.filter[n - 1] = '\0';
+	} else if (key >= ' ' && key < 127 && n + 1 < sizeof(scr.filter)) {
+		scr.filter[n] = (char)key;
+		scr.filter[n + 1] = '\0';
+	}
+}
+
+static void key_command(int key)
+{
+	int page = LINES - HEAD_LINES - 2;
+
+	if (key >= '1' && key < '1' + (int)top_n_views) {
+		scr.view = (unsigned)(key - '1');
+		return;
+	}
+	switch (key) {
+	case '\t':
+	case KEY_RIGHT:
+		scr.view = (scr.view + 1) % top_n_views;
+		break;
+	case KEY_BTAB:
+	case KEY_LEFT:
+		scr.view = (scr.view + top_n_views - 1) % top_n_views;
+		break;
+	case 's':
+		sort_by(1);
+		break;
+	case 'S':
+		sort_by(-1);
+		break;
+	case 'n':
+		scr.states[scr.view].sort = UINT_MAX;
+		break;
+	case 'r':
+		scr.states[scr.view].reverse = !scr.states[scr.view].reverse;
+		break;
+	case '/':
+		scr.typing = true;
+		scr.filter[0] = '\0';
+		break;
+	case 27:
+		scr.filter[0] = '\0';
+		break;
+	case 'p':
+	case ' ':
+		scr.paused = !scr.paused;
+		break;
+	case '+':
+		change_interval(2);
+		break;
+	case '-':
+		change_interval(0.5);
+		break;
+	case KEY_UP:
+		scroll_by(-1);
+		break;
+	case KEY_DOWN:
+		scroll_by(1);
+		break;
+	case KEY_PPAGE:
+		scroll_by(-page);
+		break;
+	case KEY_NPAGE:
+		scroll_by(page);
+		break;
+	case KEY_HOME:
+		scr.states[scr.view].first = 0;
+		break;
+	case KEY_END:
+		scr.states[scr.view].first = SIZE_MAX;
+		break;
+	case 'h':
+	case '?':
+		scr.help = true;
+		break;
+	case CTRL_L:
+		clearok(stdscr, TRUE);
+		break;
+	case 'q':
+		scr.quit = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void handle_key(int key)
+{
+	if (scr.help) {
+		scr.help = false;
+	} else if (scr.typing) {
+		key_typing(key);
+	} else {
+		key_command(key);
+	}
+}
+
+/* Handles keys until it is time to look again. */
+static void wait_keys(double until)
+{
+	while (!scr.quit) {
+		double left = until - seconds_now();
+		if (left <= 0) {
+			return;
+		}
+		timeout(left < 1 ? (int)(left * 1000) + 1 : 1000);
+		int key = getch();
+		if (key != ERR) {
+			handle_key(key);
+			draw();
+		}
+	}
+}
+
+int top_screen_run(const struct top_options *opt)
+{
+	scr = (struct screen){.opt = opt, .interval_s = opt->interval_s};
+	scr.view = opt->view >= 0 ? (unsigned)opt->view : 0;
+	for (unsigned v = 0; v < top_n_views; v++) {
+		scr.states[v] = (struct view_state){.sort = top_views[v]->sort, .reverse = opt->reverse};
+	}
+	if (opt->sort_given) {
+		scr.states[scr.view].sort = opt->sort;
+	}
+	snprintf(scr.filter, sizeof(scr.filter), "%s", opt->filter != NULL ? opt->filter : "");
+	setlocale(LC_ALL, "");
+	setenv("ESCDELAY", "25", 0);
+	if (initscr() == NULL) {
+		return 1;
+	}
+	cbreak();
+	noecho();
+	keypad(stdscr, TRUE);
+	curs_set(0);
+	/* The second look comes soon: before it nothing is known of rates. */
+	for (unsigned n = 0; !scr.quit && (opt->iterations == 0 || n <= opt->iterations); n++) {
+		if (!scr.paused) {
+			look();
+		}
+		draw();
+		wait_keys(seconds_now() + (n == 0 && scr.interval_s > 0.5 ? 0.5 : scr.interval_s));
+	}
+	endwin();
+	top_sample_free(scr.now);
+	top_sample_free(scr.before);
+	top_client_close(scr.client);
+	return TOP_EXIT_OK;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parts of varve-top.
+ *
+ *	client.c	the connection to the daemon
+ *	sample.c	all that one look at it gives
+ *	views_cpu.c, views_io.c		tables made of two samples
+ *	table.c		tables: sorting, filtering, texts of cells
+ *	batch.c		tables to stdout, as text or JSON
+ *	screen.c	tables on a terminal */
+#ifndef TOOLS_TOP_TOP_H
+#define TOOLS_TOP_TOP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define TOP_WHY_MAX 512
+
+/* ---- client.c ---- */
+
+struct top_client;
+/* NULL and why (TOP_WHY_MAX bytes). timeout_ms: for each answer. */
+struct top_client *top_client_open(const char *path, unsigned timeout_ms, char *why);
+void top_client_close(struct top_client *c);
+/* Calls n methods in one message. results[i] is the caller's, or NULL where the daemon answered with an error (it may be an older
+ * one, or not running yet). params[i], or NULL, is consumed. 0, or a negative errno and why: then the connection is of no more use. */
+int top_client_call(struct top_client *c, size_t n, const char *const *methods, json_t **params,
+		    json_t **results, char *why);
+
+/* ---- sample.c ---- */
+
+enum top_answer {
+	TOP_STATE,
+	TOP_VERSION,
+	TOP_REACTORS,
+	TOP_THREADS,
+	TOP_POLLERS,
+	TOP_BDEVS,
+	TOP_SUBSYSTEMS,
+	TOP_TARGET,
+	TOP_INFLIGHT,
+	TOP_BUFFERS,
+	TOP_TRACE,
+	TOP_TRIGGERS,
+	TOP_ANSWERS,
+};
+
+struct top_sample {
+	uint64_t monotonic_ns, realtime_ns;
+	uint64_t tick_rate;
+	json_int_t pid;
+	json_t *answers[TOP_ANSWERS]; /* NULL: none */
+	json_t *controllers, *qpairs; /* by NQN */
+};
+/* 0 and a new sample, or as top_client_call(). */
+int top_sample_take(struct top_client *c, struct top_sample **sample, char *why);
+void top_sample_free(struct top_sample *s);
+
+/* ---- Tables ---- */
+
+enum top_kind {
+	TOP_TEXT,
+	TOP_COUNT,   /* a number */
+	TOP_RATE,    /* per second */
+	TOP_BYTES,   /* per second */
+	TOP_PERCENT, /* 0 to 100 */
+	TOP_US,      /* microseconds */
+};
+
+struct top_column {
+	const char *name; /* on the screen */
+	const char *key;  /* in JSON */
+	enum top_kind kind;
+	int width;
+};
+
+#define TOP_COLUMNS_MAX 14
+struct top_cell {
+	bool known;   /* false: "-", null */
+	char *text;   /* TOP_TEXT; owned */
+	double value; /* other kinds */
+};
+struct top_row {
+	struct top_cell cells[TOP_COLUMNS_MAX];
+};
+struct top_table {
+	const struct top_column *columns;
+	unsigned n_columns;
+	struct top_row *rows;
+	size_t n_rows, room;
+};
+
+/* A table; rows are added cell by cell, in the order of the columns. */
+void top_table_init(struct top_table *t, const struct top_column *columns, unsigned n);
+void top_table_free(struct top_table *t);
+struct top_row *top_table_row(struct top_table *t); /* never NULL: out of memory ends the program */
+void top_set_text(struct top_row *r, unsigned column, const char *text); /* NULL: unknown */
+void top_set(struct top_row *r, unsigned column, double value);          /* a negative one: unknown */
+/* Leaves rows in which a text contains the filter (any case); empty: all. */
+void top_table_filter(struct top_table *t, const char *filter);
+/* Stable. Numbers from large to small, texts from A to Z; reverse turns it round. Unknown ones come last. */
+void top_table_sort(struct top_table *t, unsigned column, bool reverse);
+/* What the cell looks like. */
+void top_cell_format(const struct top_cell *c, enum top_kind kind, char *to, size_t size);
+
+/* ---- Views ---- */
+
+struct top_view {
+	const char *name; /* "bdevs": its key in JSON */
+	const char *title;
+	const struct top_column *columns;
+	unsigned n_columns;
+	/* The column it is sorted by at first; UINT_MAX: as the daemon has it. */
+	unsigned sort;
+	/* before: the sample before, of the same daemon, or NULL: then rates are unknown. */
+	void (*build)(struct top_table *t, const struct top_sample *now, const struct top_sample *before);
+};
+extern const struct top_view *const top_views[];
+extern const unsigned top_n_views;
+/* The index, or -1. */
+int top_view_find(const char *name);
+extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs,
+	top_view_subsystems, top_view_hosts, top_view_requests, top_view_buffers, top_view_trace;
+
+/* For views. Of members that are missing or of another type: 0, and NULL. */
+double top_number(const json_t *o, const char *key);
+const char *top_text(const json_t *o, const char *key);
+/* The member of a list whose `key` is the same as that of o; NULL. */
+const json_t *top_same(const json_t *list, const json_t *o, const char *key);
+/* Seconds between two samples; 0 without one before. */
+double top_seconds(const struct top_sample *now, const struct top_sample *before);
+/* How much a counter has grown per second; negative (unknown) without one before, or when it was reset. */
+double top_rate(const json_t *now, const json_t *before, const char *key, double seconds);
+
+/* ---- Output ---- */
+
+struct top_options {
+	const char *socket;
+	double interval_s;
+	unsigned iterations; /* 0: for ever */
+	bool batch, json;
+	const char *filter;
+	int view; /* -1: all (batch), the first (screen) */
+	unsigned sort;
+	bool sort_given, reverse;
+};
+/* Both return the exit status. */
+int top_batch_run(const struct top_options *opt);
+int top_screen_run(const struct top_options *opt);
+
+enum {
+	TOP_EXIT_OK = 0,
+	TOP_EXIT_USAGE = 2,
+	TOP_EXIT_NO_ANSWER = 3, /* nobody there, or no answer in time */
+};
+
+#endif
