@@ -88,7 +88,9 @@ function lanesAssign() {
 
 const LANE = 22, MAIN = 11, SUB = 3, TOP = 2;
 let chart = null, hovered = null;
-const whole = [0, Math.max(1, data.duration_ns) / 1e6];
+const span = roots.length === 0 ? [0, Math.max(1, data.duration_ns)]
+  : [Math.min(...roots.map((l) => l.start)), Math.max(...roots.map((l) => l.end))];
+const whole = [span[0] / 1e6, Math.max(span[1], span[0] + 1) / 1e6];
 
 function barsDraw(u) {
   const { ctx, bbox } = u, ratio = devicePixelRatio || 1;

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What looking costs: a target at full speed (varve on the first core, varve-perf on the last, 4 KiB reads of a null device, bdev and
+nvmf_rdma recorded) while varve-trace runs beside it, as one would in production: niced. Each run with the tool is compared with the
+runs without it before and after; medians.
+
+    snapshot.cost_percent     throughput lost to `--summary`, 100 times evenly within the run
+    follow.cost_percent       throughput lost to `-F`, printing to /dev/null"""
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "systest"))
+from appliance_lib import Daemon  # noqa: E402
+
+BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
+ADDRESS = os.environ.get("VARVE_RDMA_ADDRESS", "")
+PRELOAD = {} if ADDRESS else {"LD_PRELOAD": str(BUILD / "softverbs" / "libsoftverbs.so")}
+NQN = "nqn.2026-11.io.varve:bench"
+TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "5")), 10, 100
+
+
+def iops():
+    out = subprocess.run(
+        [BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-n", "1", "-q", "32", "-t", str(SECONDS),
+         "-r", f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS or '127.0.0.1'} trsvcid:4421 subnqn:{NQN}"],
+        stdout=subprocess.PIPE, check=True, timeout=120, env={**os.environ, **PRELOAD}).stdout
+    import json
+    return json.loads(out)["read"]["iops"]
+
+
+class Looker(threading.Thread):
+    """Runs the tool again and again, or once for as long as it lasts, until stopped."""
+
+    def __init__(self, path, options, times):
+        super().__init__()
+        self.command = ["nice", "-n", "19", BUILD / "bin" / "varve-trace", "-f", path, *options]
+        self.times, self.done, self.end, self.process = times, 0, threading.Event(), None
+
+    def run(self):
+        with open(os.devnull, "wb") as null:
+            while not self.end.is_set() and self.done < self.times:
+                self.process = subprocess.Popen(self.command, stdout=null, stderr=null)
+                self.process.wait()
+                self.done += 1
+                self.end.wait(SECONDS / SNAPSHOTS)
+
+    def stop(self):
+        self.end.set()
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.join()
+
+
+def with_tool(path, options, times):
+    looker = Looker(path, options, times)
+    looker.start()
+    try:
+        return iops(), looker
+    finally:
+        looker.stop()
+
+
+def main():
+    cost = {"snapshot": [], "follow": []}
+    runs = []
+    with Daemon("--poll-mode", "busy", "-m", "[0]", "-e", "bdev,nvmf_rdma", env=PRELOAD) as daemon:
+        call = daemon.call
+        call("bdev_null_create", name="Null", block_size=4096, num_blocks=1 << 20)
+        call("nvmf_create_transport", trtype="RDMA")
+        call("nvmf_create_subsystem", nqn=NQN, allow_any_host=True)
+        call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Null"})
+        call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={
+            "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": "4421"})
+        before = iops()
+        for _ in range(TURNS):
+            for name, options, times in (("snapshot", ["--summary"], SNAPSHOTS), ("follow", ["-F"], 1)):
+                value, looker = with_tool(daemon.trace_file, options, times)
+                after = iops()
+                cost[name].append(100 * (1 - value / ((before + after) / 2)))
+                runs.append(looker.done)
+                before = after
+    for name, values in cost.items():
+        print(f"{name}.cost_percent {statistics.median(values):.2f} %")
+    print(f"snapshot.runs {statistics.median(runs[::2]):.0f} runs")
+
+
+main()
