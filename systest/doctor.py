@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """varve-doctor: each thing that it is to find is made to happen, on a daemon of its own; and what it reads may be anything."""
-# needs: gdb
+# needs: root gdb
 # limit: 900
 import contextlib
 import ctypes
