@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "softverbs/softverbs.h"
@@ -40,7 +41,7 @@ int sv_arena_create(void)
 {
 	uint64_t size = arena_size_wanted();
 	struct hole *all = calloc(1, sizeof(*all));
-	int fd = memfd_create("softverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = (int)syscall(SYS_memfd_create, "softverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *map;
 
 	if (all == NULL || fd < 0) {

@@ -59,6 +59,25 @@ static enum sv_copy_result copy_self(bool to_remote, struct cursor *local, struc
 	return SV_COPY_OK;
 }
 
+/* Through mappings of the peer's memory, where all of it is mapped. */
+static bool copy_mapped(struct sv_remote *rem, bool to_remote, struct cursor *local, struct cursor *remote)
+{
+	struct sv_span here[SV_MAX_SGE];
+	struct cursor r = {.spans = here, .count = remote->count};
+
+	for (uint32_t i = 0; i < remote->count; i++) {
+		const struct sv_span *s = &remote->spans[i];
+		void *p = s->map != 0 ? sv_peer_mapped(rem, s) : NULL;
+
+		if (p == NULL) {
+			return false;
+		}
+		here[i] = (struct sv_span){.addr = (uintptr_t)p, .length = s->length};
+	}
+	copy_self(to_remote, local, &r); /* the two may be the same memory here, too */
+	return true;
+}
+
 /* Whose memory was it that is not there (any more)? Read a byte where we stand in our own. */
 static enum sv_copy_result blame(const struct cursor *local)
 {
@@ -70,7 +89,7 @@ static enum sv_copy_result blame(const struct cursor *local)
 								    : SV_COPY_LOCAL_FAULT;
 }
 
-enum sv_copy_result sv_copy(const struct sv_remote *rem, bool to_remote, const struct sv_span *local,
+enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local,
 			    uint32_t num_local, const struct sv_span *remote, uint32_t num_remote)
 {
 	struct cursor l = {.spans = local, .count = num_local}, r = {.spans = remote, .count = num_remote};
@@ -78,6 +97,9 @@ enum sv_copy_result sv_copy(const struct sv_remote *rem, bool to_remote, const s
 
 	if (rem->self) {
 		return copy_self(to_remote, &l, &r);
+	}
+	if (copy_mapped(rem, to_remote, &l, &r)) {
+		return SV_COPY_OK;
 	}
 	/* One call, but for more than 2 GiB less a page, which is the kernel's limit, and for pages that are gone. */
 	while (l.index < l.count) {

@@ -17,11 +17,11 @@ struct spans {
 	uint64_t total;
 };
 
-static void spans_add(struct spans *s, uint64_t addr, uint64_t length)
+static void spans_add(struct spans *s, const struct sv_span *piece)
 {
-	s->span[s->count] = (struct sv_span){addr, length};
+	s->span[s->count] = *piece;
 	s->count++;
-	s->total += length;
+	s->total += piece->length;
 }
 
 /* The requester's side of the data. Inline data was the program's to name; everything else needs a key. */
@@ -33,7 +33,7 @@ static int local_spans(const struct sv_qp *qp, const struct sv_op *op, uint32_t 
 	s->total = 0;
 	for (uint32_t i = 0; i < op->num_sge; i++) {
 		const struct ibv_sge *e = &op->sge[i];
-		uint64_t where = e->addr;
+		struct sv_span where = {.addr = e->addr, .length = e->length};
 
 		if (e->length == 0) {
 			continue;
@@ -42,7 +42,7 @@ static int local_spans(const struct sv_qp *qp, const struct sv_op *op, uint32_t 
 		    !sv_key_check(sv.keys, e->lkey, pd, 0, access, e->addr, e->length, &where)) {
 			return IBV_WC_LOC_PROT_ERR;
 		}
-		spans_add(s, where, e->length);
+		spans_add(s, &where);
 	}
 	return s->total > SV_MAX_MSG ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
@@ -57,7 +57,8 @@ static int receive_spans(const struct sv_qp *qp, const struct sv_slot *slot, uin
 	s->total = 0;
 	for (uint32_t i = 0; i < num_sge && i < rem->ring.max_sge && s->total < length; i++) {
 		struct sv_sge e = slot->sge[i];
-		uint64_t n = e.length < length - s->total ? e.length : length - s->total, where;
+		uint64_t n = e.length < length - s->total ? e.length : length - s->total;
+		struct sv_span where;
 
 		if (n == 0) {
 			continue;
@@ -65,7 +66,7 @@ static int receive_spans(const struct sv_qp *qp, const struct sv_slot *slot, uin
 		if (!sv_key_check(rem->keys, e.lkey, rem->pd, 0, IBV_ACCESS_LOCAL_WRITE, e.addr, n, &where)) {
 			return IBV_WC_LOC_PROT_ERR;
 		}
-		spans_add(s, where, n);
+		spans_add(s, &where);
 	}
 	return s->total < length ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
@@ -165,14 +166,14 @@ static int exec_send(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_le
 static int remote_span(struct sv_qp *qp, const struct sv_op *op, uint32_t access, uint64_t length,
 		       struct sv_span *span)
 {
-	span->length = length;
+	*span = (struct sv_span){.length = length};
 	/* InfiniBand 9.7.4.1.5: the queue pair has to allow it, or the request is invalid. */
 	if ((atomic_load_explicit(&qp->rem.qp->access, memory_order_relaxed) & access) == 0) {
 		return refuse(qp, IBV_WC_REM_INV_REQ_ERR);
 	}
 	/* Without data the key does not matter (C9-88). */
 	if (length != 0 && !sv_key_check(qp->rem.keys, op->rkey, qp->rem.qp_pd, qp->rem.qpn, access,
-					 op->remote_addr, length, &span->addr)) {
+					 op->remote_addr, length, span)) {
 		return refuse(qp, IBV_WC_REM_ACCESS_ERR);
 	}
 	return IBV_WC_SUCCESS;
@@ -291,12 +292,12 @@ static void atomic_unlock(_Atomic uint64_t *lock, uint64_t mine)
 	atomic_compare_exchange_strong(lock, &mine, mine & ~0xffffffffull);
 }
 
-static enum sv_copy_result atomic_apply(struct sv_qp *qp, const struct sv_op *op, uint64_t where,
+static enum sv_copy_result atomic_apply(struct sv_qp *qp, const struct sv_op *op, const struct sv_span *there,
 					uint64_t *before)
 {
 	uint64_t after;
-	struct sv_span here = {(uintptr_t)before, sizeof(*before)}, there = {where, sizeof(*before)};
-	enum sv_copy_result result = sv_copy(&qp->rem, false, &here, 1, &there, 1);
+	struct sv_span here = {.addr = (uintptr_t)before, .length = sizeof(*before)};
+	enum sv_copy_result result = sv_copy(&qp->rem, false, &here, 1, there, 1);
 
 	if (result != SV_COPY_OK) {
 		return result;
@@ -309,7 +310,7 @@ static enum sv_copy_result atomic_apply(struct sv_qp *qp, const struct sv_op *op
 		return SV_COPY_OK;
 	}
 	here.addr = (uintptr_t)&after;
-	return sv_copy(&qp->rem, true, &here, 1, &there, 1);
+	return sv_copy(&qp->rem, true, &here, 1, there, 1);
 }
 
 static int exec_atomic(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_len)
@@ -337,7 +338,7 @@ static int exec_atomic(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_
 		return status;
 	}
 	mine = atomic_lock(&qp->rem.arena->atomic_lock);
-	result = atomic_apply(qp, op, remote.addr, &before);
+	result = atomic_apply(qp, op, &remote, &before);
 	atomic_unlock(&qp->rem.arena->atomic_lock, mine);
 	if (result != SV_COPY_OK) {
 		return refuse(qp, IBV_WC_REM_ACCESS_ERR);

@@ -82,6 +82,7 @@ struct key_entry {
 	uint64_t iova;
 	uint64_t addr;
 	uint64_t length;
+	uint64_t map;
 };
 
 static void key_store(struct sv_mr_shm *shm, uint32_t key, const struct key_entry *e)
@@ -93,6 +94,7 @@ static void key_store(struct sv_mr_shm *shm, uint32_t key, const struct key_entr
 	atomic_store_explicit(&shm->iova, e->iova, memory_order_relaxed);
 	atomic_store_explicit(&shm->addr, e->addr, memory_order_relaxed);
 	atomic_store_explicit(&shm->length, e->length, memory_order_relaxed);
+	atomic_store_explicit(&shm->map, e->map, memory_order_relaxed);
 	atomic_store_explicit(&shm->key, key, memory_order_release); /* pairs with sv_key_check() */
 }
 
@@ -121,7 +123,7 @@ static bool key_withdraw(uint32_t index)
 }
 
 bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint32_t qpn, uint32_t access,
-		  uint64_t addr, uint64_t length, uint64_t *where)
+		  uint64_t addr, uint64_t length, struct sv_span *where)
 {
 	const struct sv_mr_shm *shm;
 	uint64_t iova, size, base;
@@ -146,7 +148,7 @@ bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint
 	if (addr < iova || addr - iova > size || length > size - (addr - iova)) {
 		return false;
 	}
-	*where = base + (addr - iova);
+	*where = (struct sv_span){base + (addr - iova), length, atomic_load_explicit(&shm->map, memory_order_relaxed)};
 	return true;
 }
 
@@ -211,7 +213,8 @@ static void region_publish(struct sv_mr *mr)
 						      .access = mr->access,
 						      .iova = mr->iova,
 						      .addr = (uintptr_t)mr->ibv.addr,
-						      .length = mr->ibv.length});
+						      .length = mr->ibv.length,
+						      .map = mr->map});
 }
 
 SV_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -236,6 +239,7 @@ SV_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t 
 	mr->ibv.lkey = mr->ibv.rkey = key_next(index);
 	mr->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 	mr->access = access;
+	mr->map = sv_shared_get(addr, length);
 	region_publish(mr);
 	atomic_fetch_add(&((struct sv_pd *)pd)->users, 1);
 	return &mr->ibv;
@@ -282,6 +286,8 @@ SV_EXPORT int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, voi
 		ibv->addr = addr;
 		ibv->length = length;
 		mr->iova = (rights & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : (uintptr_t)addr;
+		sv_shared_put(mr->map);
+		mr->map = sv_shared_get(addr, length);
 	}
 	if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {
 		atomic_fetch_sub(&((struct sv_pd *)ibv->pd)->users, 1);
@@ -303,6 +309,7 @@ SV_EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 	}
 	atomic_fetch_sub(&((struct sv_pd *)ibv->pd)->users, 1);
 	key_free(ibv->handle);
+	sv_shared_put(mr->map);
 	free(mr);
 	return 0;
 }
@@ -402,7 +409,8 @@ int sv_mw_bind(struct sv_qp *qp, struct sv_mw *mw, uint32_t key, const struct ib
 			       .qpn = mw->ibv.type == IBV_MW_TYPE_2 ? qp->ex.qp_base.qp_num : 0,
 			       .iova = (info->mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : info->addr,
 			       .addr = (uintptr_t)mr->ibv.addr + (info->addr - mr->iova),
-			       .length = info->length};
+			       .length = info->length,
+			       .map = mr->map};
 	key_publish(key, &e);
 	return IBV_WC_SUCCESS;
 }

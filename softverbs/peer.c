@@ -38,16 +38,24 @@ struct sv_peer {
 	uint64_t arena_size;
 	int kick_fd;
 	LIST_HEAD(, sv_peer_channel) channels;
+	/* Added to by the control thread; read under the lock of a queue pair that is attached to the peer. */
+	_Atomic(struct sv_mapping *) mappings;
+	_Atomic uint32_t num_mappings;
+	_Atomic uint64_t mapping_wanted; /* one at a time; 0: none */
+	bool mapping_asked;
 };
 
 /* A process that connected to us. */
 struct guest {
 	struct sv_source source;
+	LIST_ENTRY(guest) link;
 };
+static LIST_HEAD(, guest) g_guests = LIST_HEAD_INITIALIZER(g_guests);
 
 static struct sv_peer *g_peers[SV_MAX_SLOTS];
 static struct sv_peer g_self;
 static _Atomic bool g_sweep;
+static _Atomic bool g_mapping_wanted;
 
 /* A word of private memory that a peer reads to find out whether it may. */
 static const uint64_t g_probe = SV_ARENA_MAGIC;
@@ -68,9 +76,21 @@ static bool same_user(int fd, pid_t *pid)
 
 static void guest_close(struct guest *g)
 {
+	LIST_REMOVE(g, link);
 	sv_source_remove(&g->source);
 	close(g->source.fd);
 	free(g);
+}
+
+void sv_peer_tell_forget(uint64_t map)
+{
+	struct sv_link_msg m = {.magic = SV_ARENA_MAGIC, .type = SV_LINK_FORGET, .slot = sv.slot, .map = map};
+	struct guest *g;
+
+	/* Who does not take it keeps pages mapped that are of no use: no harm is done. */
+	LIST_FOREACH (g, &g_guests, link) {
+		sv_wire_send(g->source.fd, &m, sizeof(m), NULL, 0);
+	}
 }
 
 static int guest_answer(struct guest *g, const struct sv_link_msg *m)
@@ -85,6 +105,14 @@ static int guest_answer(struct guest *g, const struct sv_link_msg *m)
 		return sv_wire_send(g->source.fd, &reply, sizeof(reply), fds, 2);
 	case SV_LINK_CHANNEL:
 		fd = sv_channel_fd_by_id(m->id);
+		rc = sv_wire_send(g->source.fd, &reply, sizeof(reply), &fd, fd >= 0 ? 1 : 0);
+		if (fd >= 0) {
+			close(fd);
+		}
+		return rc;
+	case SV_LINK_MEMORY:
+		reply.map = m->map;
+		fd = sv_shared_fd(m->map, &reply.map_addr, &reply.map_length, &reply.map_offset);
 		rc = sv_wire_send(g->source.fd, &reply, sizeof(reply), &fd, fd >= 0 ? 1 : 0);
 		if (fd >= 0) {
 			close(fd);
@@ -128,7 +156,9 @@ void sv_peer_listen_ready(struct sv_source *source, uint32_t events)
 		if (sv_source_add(&g->source, EPOLLIN) != 0) {
 			free(g);
 			close(fd);
+			continue;
 		}
+		LIST_INSERT_HEAD(&g_guests, g, link);
 	}
 }
 
@@ -189,6 +219,10 @@ static void peer_down(struct sv_peer *peer)
 	pthread_mutex_unlock(&sv.table_lock);
 	while ((c = LIST_FIRST(&peer->channels)) != NULL) {
 		channel_free(c);
+	}
+	for (struct sv_mapping *m = atomic_load(&peer->mappings), *next; m != NULL; m = next) {
+		next = atomic_load(&m->next);
+		sv_mapping_free(m);
 	}
 	if (peer->arena != NULL) {
 		munmap(peer->arena, peer->arena_size);
@@ -265,6 +299,65 @@ static void peer_channel(struct sv_peer *peer, const struct sv_link_msg *m, int 
 	}
 }
 
+/* The answer. Whatever it is, there will be no other: who cannot be mapped is reached by system calls. */
+static void peer_memory(struct sv_peer *peer, const struct sv_link_msg *m, const int *fds, int num_fds)
+{
+	struct sv_mapping *made;
+
+	if (!peer->mapping_asked || m->map != atomic_load(&peer->mapping_wanted)) {
+		return;
+	}
+	made = sv_mapping_make(num_fds == 1 ? fds[0] : -1, m->map, m->map_addr, m->map_length, m->map_offset);
+	if (made == NULL) {
+		return;
+	}
+	atomic_store(&made->next, atomic_load(&peer->mappings));
+	atomic_store(&peer->mappings, made); /* published: pairs with find_mapping() */
+	atomic_fetch_add(&peer->num_mappings, 1);
+	peer->mapping_asked = false;
+	atomic_store(&peer->mapping_wanted, 0);
+}
+
+/* No queue pair looks at it any more: whoever found it did so under its queue pair's lock. */
+static void leave_mapping(const struct sv_peer *peer, const struct sv_mapping *mapping)
+{
+	pthread_mutex_lock(&sv.table_lock);
+	for (uint32_t i = 0; i < SV_MAX_QP; i++) {
+		struct sv_qp *qp = sv.qp[i];
+
+		if (qp == NULL) {
+			continue;
+		}
+		pthread_mutex_lock(&qp->lock);
+		if (qp->rem.peer == peer && qp->rem.mapping == mapping) {
+			qp->rem.mapping = NULL;
+		}
+		pthread_mutex_unlock(&qp->lock);
+	}
+	pthread_mutex_unlock(&sv.table_lock);
+}
+
+static void peer_forget(struct sv_peer *peer, uint64_t id)
+{
+	struct sv_mapping *m = atomic_load(&peer->mappings), *before = NULL;
+
+	while (m != NULL && m->id != id) {
+		before = m;
+		m = atomic_load(&m->next);
+	}
+	if (m == NULL) {
+		return;
+	}
+	if (before != NULL) {
+		atomic_store(&before->next, atomic_load(&m->next));
+	} else {
+		atomic_store(&peer->mappings, atomic_load(&m->next));
+	}
+	leave_mapping(peer, m);
+	sv_mapping_free(m);
+	atomic_fetch_sub(&peer->num_mappings, 1);
+}
+
 static void peer_ready(struct sv_source *source, uint32_t events)
 {
 	struct sv_peer *peer = (struct sv_peer *)source;
@@ -284,6 +377,10 @@ static void peer_ready(struct sv_source *source, uint32_t events)
 		peer_hello(peer, &m, fds, num_fds);
 	} else if (m.type == SV_LINK_CHANNEL && peer->state == PEER_UP) {
 		peer_channel(peer, &m, fds, num_fds);
+	} else if (m.type == SV_LINK_MEMORY && peer->state == PEER_UP) {
+		peer_memory(peer, &m, fds, num_fds);
+	} else if (m.type == SV_LINK_FORGET) {
+		peer_forget(peer, m.map);
 	}
 	sv_wire_close_fds(fds, num_fds);
 	/* The control thread looks at all queue pairs after every event: those that waited for this attach now. */
@@ -513,6 +610,64 @@ void sv_peer_detach(struct sv_qp *qp)
 	qp->rem = (struct sv_remote){.channel_fd = -1};
 }
 
+static const struct sv_mapping *find_mapping(const struct sv_peer *peer, uint64_t id)
+{
+	const struct sv_mapping *m = atomic_load(&peer->mappings);
+
+	while (m != NULL && m->id != id) {
+		m = atomic_load(&m->next);
+	}
+	return m;
+}
+
+/* Has the control thread ask for it; until it is there, and for what a peer has too many of, there are system calls. */
+static void want_mapping(struct sv_peer *peer, uint64_t id)
+{
+	uint64_t none = 0;
+
+	if (atomic_load(&peer->num_mappings) < SV_MAX_MAPPINGS && atomic_compare_exchange_strong(&peer->mapping_wanted, &none, id)) {
+		atomic_store(&g_mapping_wanted, true);
+		sv_kick_self();
+	}
+}
+
+void *sv_peer_mapped(struct sv_remote *rem, const struct sv_span *span)
+{
+	const struct sv_mapping *m = rem->mapping;
+
+	if (m == NULL || m->id != span->map) {
+		m = find_mapping(rem->peer, span->map);
+		if (m == NULL) {
+			want_mapping(rem->peer, span->map);
+			return NULL;
+		}
+		rem->mapping = m;
+	}
+	/* The peer's word for it that the span lies in the mapping is not enough. */
+	if (m->base == NULL || span->addr < m->addr || span->addr - m->addr > m->length ||
+	    span->length > m->length - (span->addr - m->addr)) {
+		return NULL;
+	}
+	return m->base + (span->addr - m->addr);
+}
+
+static void ask_for_mappings(void)
+{
+	struct sv_link_msg ask = {.magic = SV_ARENA_MAGIC, .type = SV_LINK_MEMORY, .slot = sv.slot};
+
+	for (uint32_t i = 0; i < SV_MAX_SLOTS; i++) {
+		struct sv_peer *peer = g_peers[i];
+
+		if (peer == NULL || peer->state != PEER_UP || peer->mapping_asked) {
+			continue;
+		}
+		ask.map = atomic_load(&peer->mapping_wanted);
+		if (ask.map != 0) {
+			peer->mapping_asked = sv_wire_send(peer->source.fd, &ask, sizeof(ask), NULL, 0) == 0;
+		}
+	}
+}
+
 static void sweep_peer(struct sv_peer *peer)
 {
 	struct sv_peer_channel *c, *next;
@@ -527,6 +682,10 @@ static void sweep_peer(struct sv_peer *peer)
 
 void sv_peer_sweep(void)
 {
+	sv_shared_tell();
+	if (atomic_exchange(&g_mapping_wanted, false)) {
+		ask_for_mappings();
+	}
 	if (!atomic_exchange(&g_sweep, false)) {
 		return;
 	}

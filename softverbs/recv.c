@@ -79,12 +79,12 @@ static bool scatter(const struct sv_recv *recv, uint32_t pd, const uint8_t *data
 {
 	for (uint32_t i = 0; i < recv->num_sge && length > 0; i++) {
 		uint32_t n = recv->sge[i].length < length ? recv->sge[i].length : length;
-		uint64_t where;
+		struct sv_span where;
 
 		/* The sender checked the key; if it is gone since then, the memory may be gone too. */
 		if (sv_key_check(sv.keys, recv->sge[i].lkey, pd, 0, IBV_ACCESS_LOCAL_WRITE, recv->sge[i].addr,
 				 n, &where)) {
-			memcpy((void *)(uintptr_t)where, data, n);
+			memcpy((void *)(uintptr_t)where.addr, data, n);
 		}
 		data += n;
 		length -= n;

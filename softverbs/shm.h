@@ -24,7 +24,7 @@
 
 #define SV_ARENA_MAGIC 0x736f667476657262ull /* "softverb" */
 /* Part of the socket names, so that different layouts never meet. */
-#define SV_ARENA_VERSION 1
+#define SV_ARENA_VERSION 2
 
 #define SV_MAX_SLOTS 4096 /* processes of one user */
 #define SV_MAX_QP    4096 /* per process */
@@ -61,6 +61,7 @@ struct sv_mr_shm {
 	_Atomic uint64_t iova;   /* the address that work requests use for the first byte */
 	_Atomic uint64_t addr;   /* where it is in the owner's memory */
 	_Atomic uint64_t length;
+	_Atomic uint64_t map; /* the number of the owner's mapping that it lies in, see shared.c; 0: of none */
 };
 
 /* What sv_qp_shm.events can hold: things that the owner's control thread has to see to. */

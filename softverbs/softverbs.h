@@ -46,6 +46,7 @@
 #define SV_MAX_MSG     (1u << 31)
 #define SV_MAX_RD_ATOM 128
 #define SV_MAX_GIDS    64
+#define SV_MAX_MAPPINGS 64 /* of one process's memory */
 
 struct sv_context;
 struct sv_qp;
@@ -101,6 +102,13 @@ struct sv_context {
 	_Atomic uint32_t objects;      /* that refer to it */
 };
 
+/* A piece of a transfer: in our memory, or in the peer's. */
+struct sv_span {
+	uint64_t addr;
+	uint64_t length;
+	uint64_t map; /* of the peer's: the number of the mapping that it lies in, as the peer says; 0: none */
+};
+
 struct sv_pd {
 	struct ibv_pd ibv; /* handle: unique in the process, the pd of the shared structures */
 	_Atomic uint32_t users;
@@ -108,6 +116,7 @@ struct sv_pd {
 
 struct sv_mr {
 	struct ibv_mr ibv;
+	uint64_t map; /* of sv_shared_get() */
 	uint64_t iova;
 	uint32_t access;
 	LIST_HEAD(, sv_mw) windows; /* bound to it; under sv.mr_lock */
@@ -247,6 +256,7 @@ struct sv_remote {
 	int channel_fd;                  /* -1: its completion queue has no channel */
 	int kick_fd;
 	pid_t pid;
+	const struct sv_mapping *mapping; /* the one used last */
 	bool self;
 	bool est_sent; /* told the owner that a message came in RTR */
 };
@@ -414,6 +424,30 @@ void sv_peer_sweep(void);
 /* A slot's process exists (tests with a connection, no lock needed). */
 bool sv_slot_alive(uint32_t slot);
 
+/* Tells all who have a link to us. */
+void sv_peer_tell_forget(uint64_t map);
+/* Where a span of a peer's memory is in ours: NULL if that memory is not mapped (yet). Under the lock of rem's queue pair. */
+void *sv_peer_mapped(struct sv_remote *rem, const struct sv_span *span);
+
+/* shared.c: shared memory that is registered */
+
+/* The number of the mapping that holds this memory of ours, counted; 0: there is none that a peer can map. */
+uint64_t sv_shared_get(const void *addr, size_t length);
+void sv_shared_put(uint64_t id);
+/* Control thread: tells peers which of them are no longer in use. */
+void sv_shared_tell(void);
+/* A descriptor for a peer, or -1. */
+int sv_shared_fd(uint64_t id, uint64_t *addr, uint64_t *length, uint64_t *offset);
+/* A peer's mapping; base is NULL when it cannot be. */
+struct sv_mapping {
+	_Atomic(struct sv_mapping *) next;
+	uint64_t id, addr, length; /* addr: in its owner's memory */
+	uint8_t *base;
+};
+/* With what the peer says of it; fd is not taken. NULL: out of memory. */
+struct sv_mapping *sv_mapping_make(int fd, uint64_t id, uint64_t addr, uint64_t length, uint64_t offset);
+void sv_mapping_free(struct sv_mapping *m);
+
 /* device.c, gid.c */
 
 struct ibv_context *sv_context_open(void);
@@ -433,9 +467,9 @@ void sv_async_forget(struct ibv_context *context, void *element, pthread_mutex_t
 
 /* mr.c */
 
-/* Is [addr, addr + length) allowed for that key of a table: sv.keys, or a peer's? On success *where is the address in its owner's memory. */
+/* Is [addr, addr + length) allowed for that key of a table: sv.keys, or a peer's? On success *where is where it is in its owner's memory. */
 bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint32_t qpn, uint32_t access,
-		  uint64_t addr, uint64_t length, uint64_t *where);
+		  uint64_t addr, uint64_t length, struct sv_span *where);
 /* Bind a window as a work request of that queue pair asks; an enum ibv_wc_status. */
 int sv_mw_bind(struct sv_qp *qp, struct sv_mw *mw, uint32_t key, const struct ibv_mw_bind_info *info);
 /* Invalidate a window of type 2 by key; an enum ibv_wc_status. In our arena. */
@@ -520,14 +554,9 @@ void sv_send_forget(struct sv_qp *qp);
 /* 0: done; > 0: an enum ibv_wc_status; < 0: an enum sv_block. qp->lock held, the queue pair attached. */
 int sv_exec(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_len);
 
-/* A piece of a transfer: in our memory, or in the peer's. */
-struct sv_span {
-	uint64_t addr;
-	uint64_t length;
-};
 enum sv_copy_result { SV_COPY_OK, SV_COPY_LOCAL_FAULT, SV_COPY_REMOTE_FAULT };
 /* Copy between our spans and a peer's; both lists have the same total. */
-enum sv_copy_result sv_copy(const struct sv_remote *rem, bool to_remote, const struct sv_span *local,
+enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local,
 			    uint32_t num_local, const struct sv_span *remote, uint32_t num_remote);
 
 /* Take the receiver's next receive. SV_BLOCK_NONE, or SV_BLOCK_RNR. */

@@ -72,8 +72,7 @@ void sv_wire_close_fds(const int *fds, int num_fds)
 
 bool sv_link_msg_ok(const struct sv_link_msg *m, size_t size)
 {
-	return size == sizeof(*m) && m->magic == SV_ARENA_MAGIC &&
-	       (m->type == SV_LINK_HELLO || m->type == SV_LINK_CHANNEL) && m->slot != 0 &&
+	return size == sizeof(*m) && m->magic == SV_ARENA_MAGIC && m->type >= SV_LINK_HELLO && m->type <= SV_LINK_FORGET && m->slot != 0 &&
 	       m->slot < SV_MAX_SLOTS;
 }
 

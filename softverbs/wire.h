@@ -17,6 +17,8 @@
 enum sv_link_type {
 	SV_LINK_HELLO = 1,   /* give me your arena (answered with arena and kick descriptors) */
 	SV_LINK_CHANNEL = 2, /* give me a completion channel's descriptor */
+	SV_LINK_MEMORY = 3,  /* give me the memfd of a mapping (answered without one if there is none) */
+	SV_LINK_FORGET = 4,  /* nothing of that mapping is registered any more: unmap it */
 };
 
 struct sv_link_msg {
@@ -27,6 +29,10 @@ struct sv_link_msg {
 	uint32_t reserved;
 	uint64_t arena_size;
 	uint64_t probe; /* address of a word SV_ARENA_MAGIC in the sender's private memory */
+	uint64_t map;   /* of the mapping: its number; and in the answer where it is in the sender's memory and in the file */
+	uint64_t map_addr;
+	uint64_t map_length;
+	uint64_t map_offset;
 };
 
 enum sv_cm_type {

@@ -82,6 +82,19 @@ bool sides_device_is(const char *prefix)
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+/* Shared memory where VERBS_SUITE_MEMFD is set, which softverbs moves data through differently. */
+static void *map_buffer(void)
+{
+	if (getenv("VERBS_SUITE_MEMFD") == NULL) {
+		return mmap(NULL, SIDE_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	me.memfd = memfd_create("verbs-suite", MFD_CLOEXEC);
+	if (me.memfd < 0 || ftruncate(me.memfd, SIDE_BUFFER_BYTES) != 0) {
+		return MAP_FAILED;
+	}
+	return mmap(NULL, SIDE_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, me.memfd, 0);
+}
+
 static int register_buffer(void)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
@@ -90,7 +103,7 @@ static int register_buffer(void)
 	if (me.options.mr_is_readonly) {
 		access = 0;
 	}
-	me.buf = mmap(NULL, SIDE_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	me.buf = map_buffer();
 	if (me.buf == MAP_FAILED) {
 		return -errno;
 	}
@@ -271,6 +284,9 @@ long side_close(int *unused)
 #undef DESTROY
 	if (me.buf != NULL) {
 		munmap(me.buf, SIDE_BUFFER_BYTES);
+	}
+	if (me.memfd > 0) {
+		close(me.memfd);
 	}
 	memset(&me, 0, sizeof(me));
 	return -first;

@@ -63,6 +63,7 @@ struct side {
 	struct ibv_qp *qp, *extra_qp;
 	struct ibv_mr *mr; /* of buf */
 	uint8_t *buf;      /* SIDE_BUFFER_BYTES */
+	int memfd;         /* its file, with VERBS_SUITE_MEMFD; else 0 */
 	struct side_options options;
 	struct endpoint other; /* near side: the far one's, as side_connect() was told */
 	union ibv_gid gid;
