@@ -5,7 +5,10 @@ varve-perf on the last, 4 KiB random reads.
     nvmf_rdma.iops_qd128, iops_qd32     of a RAM disk
     nvmf_rdma.null_iops_qd128           of a null device
     nvmf_rdma.lat1_us                   median at depth 1, RAM disk
-    nvmf_rdma.cpu_ns                    of the target's reactor while it was busy, per I/O (depth 128, RAM disk)
+    nvmf_rdma.cpu_ns                    of the target's reactor while it was busy, per I/O (depth 128, RAM disk); time in which
+                                        others had its CPU does not count
+    nvmf_rdma.null_cpu_ns               the same, null device
+    nvmf_rdma.iops_per_core             what a core of the target's would do if it were never idle: 1e9 / cpu_ns
     nvmf_rdma.verbs_ns                  what of it is verbs and moving data: cpu_ns less own_ns
 and what bench-nvmf_rdma_own prints: own_ns and its kin."""
 import json
@@ -14,6 +17,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "systest"))
@@ -23,20 +27,36 @@ BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
 ADDRESS = os.environ.get("VARVE_RDMA_ADDRESS", "")
 PRELOAD = {} if ADDRESS else {"LD_PRELOAD": str(BUILD / "softverbs" / "libsoftverbs.so")}
 NQN = "nqn.2026-11.io.varve:bench"
+PORT = str(20000 + os.getpid() % 20000)
 TURNS, SECONDS = 5, 2
 
 
 def perf(nsid, depth):
     out = subprocess.run(
         [BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-n", str(nsid), "-q", str(depth), "-t", str(SECONDS),
-         "-r", f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS or '127.0.0.1'} trsvcid:4420 subnqn:{NQN}"],
+         "-r", f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS or '127.0.0.1'} trsvcid:{PORT} subnqn:{NQN}"],
         stdout=subprocess.PIPE, check=True, timeout=60, env={**os.environ, **PRELOAD}).stdout
     return json.loads(out)["read"]
 
 
-def busy_ticks(daemon):
+def busy_ns(daemon):
     stats = daemon.call("thread_get_stats")
-    return sum(t["busy"] for t in stats["threads"] if t["name"] != "control"), stats["tick_rate"]
+    return sum(t["busy"] for t in stats["threads"] if t["name"] != "control") * 1e9 / stats["tick_rate"]
+
+
+def on_cpu_ns(daemon):
+    """Of the reactor, which polls and would be there always."""
+    for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir():
+        if (task / "comm").read_text().startswith("reactor"):
+            return int((task / "schedstat").read_text().split()[0])
+
+
+def measured(daemon, nsid, depth):
+    """The result of a run, and the target's CPU time per I/O."""
+    busy, on_cpu, start = busy_ns(daemon), on_cpu_ns(daemon), time.monotonic_ns()
+    result = perf(nsid, depth)
+    had_it = (on_cpu_ns(daemon) - on_cpu) / (time.monotonic_ns() - start)
+    return result, (busy_ns(daemon) - busy) * had_it / result["ios"]
 
 
 def set_up(call):
@@ -47,19 +67,20 @@ def set_up(call):
     for name in ("Ram", "Null"):
         call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": name})
     call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={
-        "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": "4420"})
+        "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": PORT})
 
 
 def measure(daemon):
     """All variants in turns, so that the machine's noise hits all alike."""
-    found = {name: [] for name in ("iops_qd128", "iops_qd32", "null_iops_qd128", "lat1_us", "cpu_ns")}
+    found = {name: [] for name in ("iops_qd128", "iops_qd32", "null_iops_qd128", "lat1_us", "cpu_ns", "null_cpu_ns")}
     for _ in range(TURNS):
-        before, rate = busy_ticks(daemon)
-        r = perf(1, 128)
-        found["cpu_ns"].append((busy_ticks(daemon)[0] - before) * 1e9 / rate / r["ios"])
+        r, ns = measured(daemon, 1, 128)
+        found["cpu_ns"].append(ns)
         found["iops_qd128"].append(r["iops"])
         found["iops_qd32"].append(perf(1, 32)["iops"])
-        found["null_iops_qd128"].append(perf(2, 128)["iops"])
+        r, ns = measured(daemon, 2, 128)
+        found["null_cpu_ns"].append(ns)
+        found["null_iops_qd128"].append(r["iops"])
         found["lat1_us"].append(perf(1, 1)["latency_us"]["p50"])
     return {name: statistics.median(values) for name, values in found.items()}
 
@@ -73,6 +94,7 @@ def main():
         result = measure(daemon)
     for name, value in result.items():
         print(f"nvmf_rdma.{name} {value:.3f} {'us' if name.endswith('us') else 'ns' if name.endswith('ns') else 'IOPS'}")
+    print(f"nvmf_rdma.iops_per_core {1e9 / result['cpu_ns']:.0f} IOPS")
     print(f"nvmf_rdma.verbs_ns {result['cpu_ns'] - own_ns:.3f} ns")
 
 
