@@ -347,8 +347,12 @@ static uint16_t set_resv_persist(struct nvmf_request *req, const struct nvmf_fea
 				 uint16_t *where)
 {
 	struct nvmf_ns *ns;
-	uint16_t status = find_resv_ns(req, f, &ns, where);
 
+	if (f->nsid == NVME_NSID_ALL) {
+		nvmf_resv_persist_all(req);
+		return ANSWERED;
+	}
+	uint16_t status = find_resv_ns(req, f, &ns, where);
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}

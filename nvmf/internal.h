@@ -467,6 +467,8 @@ struct nvmf_window;
 void nvmf_resv_run(struct thread_msg *msg);
 /* A command that changes something, Set Features of the persistence included; answers it when it has. */
 void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns);
+/* Set Features of the persistence for every namespace of the host that has a file. */
+void nvmf_resv_persist_all(struct nvmf_request *req);
 /* What groups are to look at; NULL: it is not reserved. */
 const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns);
 /* A new namespace takes up what its file says; a namespace goes (no view has it). */

@@ -104,6 +104,48 @@ uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *
 
 static void run_waiting(struct nvmf_ns_resv *rn);
 
+/* Set Features, Reservation Persistence of all namespaces: one after the other. Each comes from the loop, so that the stack does
+ * not grow with their number. Where we are stands in dword 0 of the response meanwhile. */
+static void persist_next(struct thread_msg *msg)
+{
+	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+
+	while (req->cqe.dw0 < ctrlr->subsystem->max_nsid) {
+		struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, ++req->cqe.dw0);
+		if (ns != NULL && ns->ptpl_file != NULL && nvmf_ctrlr_sees(ctrlr, ns->nsid) &&
+		    nvmf_ana_status(nvmf_ana_of(ctrlr, ns)) == NVME_ST_SUCCESS) {
+			nvmf_resv_change(req, ns);
+			return;
+		}
+	}
+	req->cqe.dw0 = 0;
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
+}
+
+void nvmf_resv_persist_all(struct nvmf_request *req)
+{
+	req->cqe.dw0 = 0;
+	persist_next(&req->msg);
+}
+
+static bool is_of_all(const struct nvmf_request *req)
+{
+	return req->qpair->ctl_qid == 0 && le32toh(req->sqe->nsid) == NVME_NSID_ALL;
+}
+
+static void answer(struct nvmf_request *req, uint16_t status, uint16_t where)
+{
+	if (!is_of_all(req)) {
+		nvmf_request_answer_at(req, status, where);
+	} else if (status == NVME_ST_SUCCESS || status == NVME_ST_DNR(GENERIC, INVALID_NS)) {
+		thread_post(thread_control(), &req->msg, persist_next);
+	} else {
+		req->cqe.dw0 = 0;
+		nvmf_request_answer_at(req, status, where);
+	}
+}
+
 static void finish(struct nvmf_ns_resv *rn, uint16_t status, uint16_t where)
 {
 	struct nvmf_request *req = rn->running;
@@ -111,7 +153,7 @@ static void finish(struct nvmf_ns_resv *rn, uint16_t status, uint16_t where)
 	rn->running = NULL;
 	free(rn->next_published);
 	rn->next_published = NULL;
-	nvmf_request_answer_at(req, status, where);
+	answer(req, status, where);
 	run_waiting(rn);
 }
 
@@ -314,7 +356,7 @@ static void run_waiting(struct nvmf_ns_resv *rn)
 		struct nvmf_request *req = STAILQ_FIRST(&rn->waiting);
 		STAILQ_REMOVE_HEAD(&rn->waiting, link);
 		if (rn->ns == NULL) {
-			nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+			answer(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 		} else {
 			run(rn, req);
 		}
@@ -330,7 +372,7 @@ void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns)
 	struct nvmf_ns_resv *rn = resv_of(ns);
 
 	if (rn == NULL) {
-		nvmf_request_answer(req, NVME_ST(GENERIC, INTERNAL));
+		answer(req, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 		return;
 	}
 	STAILQ_INSERT_TAIL(&rn->waiting, req, link);

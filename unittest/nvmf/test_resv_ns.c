@@ -572,7 +572,9 @@ static void test_reservation_persists_if_it_is_to(void)
 static void test_persistence_is_a_feature_too(void)
 {
 	uint32_t value = 0;
+	char away[64];
 
+	snprintf(away, sizeof(away), "%s.away", folder);
 	attach(true);
 	CU_ASSERT_EQUAL(reg(&a, 0), 0);
 	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 1), 0);
@@ -585,8 +587,23 @@ static void test_persistence_is_a_feature_too(void)
 	restart();
 	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
 	CU_ASSERT(le(5, 2) == 1 && data[9] == 1);
-	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, 0), INVALID);
-	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 0), 0);
+	/* All namespaces: those that can. */
+	uint32_t other = loop_add_malloc_ns("m2", 512, 100);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, 0), 0);
+	value = 0;
+	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST, nsid, &value), 0);
+	CU_ASSERT_EQUAL(value, 0);
+	value = 1;
+	CU_ASSERT_EQUAL(
+		feature(&a, nvme_admin_set_features, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, &value), 0);
+	CU_ASSERT_EQUAL(value, 0); /* dword 0 of the answer */
+	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST, nsid, &value), 0);
+	CU_ASSERT_EQUAL(value, 1);
+	CU_ASSERT_EQUAL(rename(folder, away), 0);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, 0),
+			NVME_ST(GENERIC, INTERNAL));
+	CU_ASSERT_EQUAL(rename(away, folder), 0);
+	loop_remove_malloc_ns(other, "m2");
 	detach();
 	attach(false);
 	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, nsid, 1), INVALID);
