@@ -59,11 +59,12 @@ static void refill_bucket(struct bucket *bucket, uint64_t ticks, uint64_t hz)
 	/* At least one I/O or a block may go after any wait. */
 	int64_t cap = (int64_t)RTE_MAX((unsigned __int128)per_sec * TOKEN * BURST_US / 1000000,
 				       (unsigned __int128)TOKEN);
-	int64_t now = atomic_fetch_add_explicit(&bucket->tokens, add, memory_order_relaxed) + add;
-	if (now > cap) {
-		/* What others take meanwhile stays taken. */
-		atomic_fetch_sub_explicit(&bucket->tokens, now - cap, memory_order_relaxed);
-	}
+	int64_t old = atomic_load_explicit(&bucket->tokens, memory_order_relaxed), filled;
+	/* In one step: were the excess taken out later, all that idle time had saved up could be spent meanwhile. */
+	do {
+		filled = RTE_MIN(old + add, cap);
+	} while (!atomic_compare_exchange_weak_explicit(&bucket->tokens, &old, filled, memory_order_relaxed,
+							memory_order_relaxed));
 }
 
 /* Relaxed throughout: the buckets order nothing but themselves, and the exchange lets one channel refill. */

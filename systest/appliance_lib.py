@@ -19,7 +19,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build")).resolve()
 VARVE = BUILD / "bin" / "varve"
 VARVE_RPC = BUILD / "bin" / "varve-rpc"
-DEADLINE = 90 if os.environ.get("VARVE_SANITIZED") else 30
+DEADLINE = 180 if os.environ.get("VARVE_SANITIZED") else 90
 
 
 class Failure(Exception):

@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define WAIT_US 20000000 /* deadline of what must happen soon */
+#define WAIT_US 120000000 /* deadline of what must happen soon */
 
 static inline int fixture_start(void)
 {

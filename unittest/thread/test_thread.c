@@ -121,7 +121,7 @@ static void test_posts_of_one_sender_arrive_in_order_and_can_go_back_and_forth(v
 		posts[i] = (struct posted){.number = i, .rounds = 50};
 		thread_post(post.there, &posts[i].msg, post_arrived);
 	}
-	CU_ASSERT_TRUE(thread_control_wait(all_posted, NULL, 10000000));
+	CU_ASSERT_TRUE(thread_control_wait(all_posted, NULL, WAIT_US));
 	CU_ASSERT_EQUAL(post.wrong, 0);
 	CU_ASSERT_EQUAL(thread_destroy(post.there), 0);
 }
