@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
-#define HAMMER_SENDS 100000
+#define HAMMER_SENDS 50000
 #define HAMMER_FDS   5000
 
 static struct thread *workers[2];

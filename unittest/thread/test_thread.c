@@ -94,6 +94,7 @@ static void post_arrived(struct thread_msg *msg)
 	post.next[sender] += 2;
 	if (--p->rounds == 0) {
 		__atomic_add_fetch(&post.done, 1, __ATOMIC_RELEASE);
+		thread_send(thread_control(), nothing, NULL); /* who waits for the last one sleeps */
 	} else {
 		p->number += 200;
 		thread_post(thread_control(), msg, post_again);
