@@ -939,6 +939,62 @@ static bool raw_is_done(void *arg)
 	return raw_result.done;
 }
 
+static uint16_t send_raw(struct bdev_nvme_raw *raw)
+{
+	raw_result.done = false;
+	bdev_nvme_send(nvme, raw, raw_done, NULL);
+	CU_ASSERT(thread_control_wait(raw_is_done, NULL, WAIT_US));
+	CU_ASSERT_EQUAL(raw_result.rc, 0);
+	return raw_result.status;
+}
+
+static void test_raw_commands_verify_and_copy(void)
+{
+	uint64_t ranges[2][4] = {{0, htole64(8), htole64(3), 0}, {0, htole64(20), htole64(0), 0}}; /* blocks 8 to 11, and 20 */
+	struct bdev_nvme_raw raw = {.io = true, .cmd = {.opcode = nvme_cmd_verify, .nsid = htole32(1), .cdw12 = htole32(7)}};
+
+	begin_attached();
+	fill(model.ns[0].data, 32 * 512, 60);
+	CU_ASSERT_EQUAL(send_raw(&raw), 0);
+	raw.cmd.cdw11 = htole32(1); /* far beyond the end */
+	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, LBA_RANGE));
+	raw = (struct bdev_nvme_raw){.io = true, .to_device = true, .data = ranges, .data_len = sizeof(ranges),
+				     .cmd = {.opcode = nvme_cmd_copy, .nsid = htole32(1), .cdw10 = htole32(100), .cdw12 = htole32(1)}};
+	CU_ASSERT_EQUAL(send_raw(&raw), 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 100 * 512, model.ns[0].data + 8 * 512, 4 * 512), 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 104 * 512, model.ns[0].data + 20 * 512, 512), 0);
+	end();
+}
+
+static void test_raw_commands_carry_metadata(void)
+{
+	uint8_t md[2 * 16];
+	struct bdev_nvme_raw raw = {.io = true, .to_device = true, .data = buffer, .data_len = 8192, .md = md, .md_len = sizeof(md),
+				    .cmd = {.opcode = nvme_cmd_write, .nsid = htole32(2), .cdw10 = htole32(5), .cdw12 = htole32(1)}};
+	struct bdev_nvme_attach a = attach_opts();
+
+	begin();
+	model.ns[1].md_size = 16; /* no bdev, but raw commands reach it */
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	fill(buffer, 8192, 1);
+	fill(md, sizeof(md), 2);
+	CU_ASSERT_EQUAL(send_raw(&raw), 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[1].data + 5 * 4096, buffer, 8192), 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[1].md + 5 * 16, md, sizeof(md)), 0);
+	memset(md, 0, sizeof(md));
+	raw.to_device = false;
+	raw.cmd.opcode = nvme_cmd_read;
+	CU_ASSERT_EQUAL(send_raw(&raw), 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[1].md + 5 * 16, md, sizeof(md)), 0);
+	raw.md_len = 16;
+	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, SGL_INVALID_METADATA));
+	raw = (struct bdev_nvme_raw){.md = md, .md_len = 8, .cmd = {.opcode = nvme_admin_get_log_page}};
+	raw_result.done = false;
+	bdev_nvme_send(nvme, &raw, raw_done, NULL);
+	CU_ASSERT(raw_result.done && raw_result.rc == -ENOTSUP);
+	end();
+}
+
 static void test_raw_commands_go_through_either_queue(void)
 {
 	begin_attached();
@@ -992,6 +1048,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_namespaces_come_go_and_grow),
 	UNIT(test_namespace_with_other_blocks_is_another_bdev),
 	UNIT(test_commands_are_passed_through),
+	UNIT(test_raw_commands_verify_and_copy),
+	UNIT(test_raw_commands_carry_metadata),
 	UNIT(test_raw_commands_go_through_either_queue),
 	UNIT_END,
 };

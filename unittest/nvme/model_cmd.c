@@ -316,6 +316,31 @@ static uint16_t deallocate(struct model *m, const struct nvme_sqe *sqe, struct m
 	return status;
 }
 
+/* NVM 3.2.2, source ranges of format 0. */
+static uint16_t copy(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns)
+{
+	struct {
+		__le64 rsvd, slba;
+		__le16 nlb;
+		uint8_t rest[14];
+	} ranges[256];
+	uint32_t n = (le32toh(sqe->cdw12) & 0xff) + 1;
+	uint64_t to = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
+	uint16_t status = model_move(m, sqe, ranges, n * sizeof(ranges[0]), false);
+
+	for (uint32_t i = 0; i < n && status == 0; i++) {
+		uint64_t from = le64toh(ranges[i].slba), blocks = le16toh(ranges[i].nlb) + UINT64_C(1);
+		if (from >= ns->blocks || blocks > ns->blocks - from || to >= ns->blocks || blocks > ns->blocks - to) {
+			return NVME_ST_DNR(GENERIC, LBA_RANGE);
+		}
+		if (ns->data != NULL) {
+			memmove(ns->data + (to << ns->block_shift), ns->data + (from << ns->block_shift), blocks << ns->block_shift);
+		}
+		to += blocks;
+	}
+	return status;
+}
+
 static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 {
 	uint32_t nsid = le32toh(sqe->nsid), blocks = (le32toh(sqe->cdw12) & 0xffff) + 1;
@@ -330,6 +355,9 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 	struct model_ns *ns = &m->ns[nsid - 1];
 	if (sqe->opcode == nvme_cmd_dsm) {
 		return deallocate(m, sqe, ns);
+	}
+	if (sqe->opcode == nvme_cmd_copy) {
+		return copy(m, sqe, ns);
 	}
 	if (lba >= ns->blocks || blocks > ns->blocks - lba) {
 		return NVME_ST_DNR(GENERIC, LBA_RANGE);
