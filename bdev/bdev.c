@@ -619,12 +619,30 @@ static void fini_end(void *unused)
 	bdev_channels_fini();
 	bdev_split_fini();
 	fini_done = NULL;
+	fini_timer.fn = NULL;
 	done(fini_arg);
+}
+
+static bool modules_are_idle(void)
+{
+	const struct bdev_module *m;
+
+	SLIST_FOREACH (m, &modules, link) {
+		if (m->is_idle != NULL && !m->is_idle()) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void bdev_module_is_idle(void)
+{
+	fini_step();
 }
 
 static void fini_step(void)
 {
-	if (fini_done != NULL && TAILQ_EMPTY(&bdevs)) {
+	if (fini_done != NULL && fini_timer.fn == NULL && TAILQ_EMPTY(&bdevs) && modules_are_idle()) {
 		fini_timer = (struct thread_timer){.fn = fini_end};
 		thread_timer_start(&fini_timer, 0);
 	}
@@ -634,7 +652,13 @@ static void fini_step(void)
 void bdev_fini(void (*done)(void *arg), void *arg)
 {
 	struct bdev_core *core;
+	const struct bdev_module *m;
 
+	SLIST_FOREACH (m, &modules, link) {
+		if (m->stop != NULL) {
+			m->stop();
+		}
+	}
 	fini_done = done;
 	fini_arg = arg;
 	do {

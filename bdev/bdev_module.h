@@ -30,6 +30,10 @@ struct bdev_module {
 	size_t (*io_ctx_room)(void);
 	/* Looks at a bdev that came: may register others on top of it. Control thread; or NULL. */
 	void (*examine)(struct bdev *b);
+	/* The layer is about to stop: make no bdevs any more, and let go of what yours stand on. Or NULL; otherwise `is_idle` says when that
+	 * has happened, and bdev_module_is_idle() is called then. */
+	void (*stop)(void);
+	bool (*is_idle)(void);
 	/* Frees what is left when all bdevs are gone; or NULL. */
 	void (*fini)(void);
 	SLIST_ENTRY(bdev_module) link;
@@ -41,6 +45,8 @@ struct bdev_module {
 		bdev_module_register(&module_);                                                              \
 	}
 void bdev_module_register(struct bdev_module *m);
+/* Control thread: a module's is_idle() has become true. */
+void bdev_module_is_idle(void);
 
 struct bdev_ops {
 	/* The hot path. channel: the module's context of the I/O's channel. */

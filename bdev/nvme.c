@@ -14,6 +14,7 @@
 #include "util/log.h"
 
 static TAILQ_HEAD(, bdev_nvme) controllers = TAILQ_HEAD_INITIALIZER(controllers);
+static bool stopping;
 static void (*observer)(const struct bdev_nvme *c, enum bdev_nvme_news news);
 
 /* --- Options --- */
@@ -217,6 +218,9 @@ static void ctrlr_gone(void *arg)
 	thread_timer_stop(&c->fast_fail_timer);
 	free(c);
 	end_waiters(&waiters, 0, NULL);
+	if (TAILQ_EMPTY(&controllers)) {
+		bdev_module_is_idle();
+	}
 }
 
 void bdev_nvme_detach_step(struct bdev_nvme *c)
@@ -255,6 +259,28 @@ void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 	if (c->state != BDEV_NVME_DETACHING) {
 		start_detach(c);
 	}
+}
+
+void bdev_nvme_stop(void)
+{
+	struct bdev_nvme *c = TAILQ_FIRST(&controllers), *next;
+
+	stopping = true;
+	bdev_nvme_set_hotplug(false);
+	for (; c != NULL; c = next) {
+		next = TAILQ_NEXT(c, link); /* a controller is never gone before the next turn of the control loop */
+		if (c->state == BDEV_NVME_ATTACHING) {
+			snprintf(c->error, sizeof(c->error), "the process stops");
+		}
+		if (c->state != BDEV_NVME_DETACHING) {
+			start_detach(c);
+		}
+	}
+}
+
+bool bdev_nvme_is_idle(void)
+{
+	return TAILQ_EMPTY(&controllers);
 }
 
 /* --- What the driver says --- */
@@ -462,6 +488,9 @@ void bdev_nvme_attach_default(struct bdev_nvme_attach *a)
 
 static int check(const struct bdev_nvme_attach *a, char *error)
 {
+	if (stopping) {
+		return bdev_error(error, -ESHUTDOWN, "no controllers are attached any more: the process stops");
+	}
 	if (a->name == NULL || a->name[0] == '\0' || strlen(a->name) >= BDEV_NVME_NAME_MAX) {
 		return bdev_error(error, -EINVAL, "name: must have 1 to %d bytes", BDEV_NVME_NAME_MAX - 1);
 	}

@@ -65,6 +65,9 @@ extern struct bdev_nvme_options bdev_nvme_options;
 
 /* Goes on with a detach if nothing holds it up any more; whatever held it up calls this. */
 void bdev_nvme_detach_step(struct bdev_nvme *c);
+/* The bdev layer stops: every controller is detached, which shuts it down. */
+void bdev_nvme_stop(void);
+bool bdev_nvme_is_idle(void);
 /* Something went wrong that a reset may put right. */
 void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
 

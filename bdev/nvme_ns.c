@@ -16,7 +16,8 @@ static size_t io_ctx_room(void)
 	return offsetof(struct nvme_io, req) + nvme_request_size();
 }
 
-static struct bdev_module nvme_module = {.name = "nvme", .io_ctx_room = io_ctx_room};
+static struct bdev_module nvme_module = {
+	.name = "nvme", .io_ctx_room = io_ctx_room, .stop = bdev_nvme_stop, .is_idle = bdev_nvme_is_idle};
 BDEV_MODULE_REGISTER(nvme_module)
 
 bool bdev_nvme_is(const struct bdev *b)

@@ -254,6 +254,16 @@ def test_namespaces_come_and_go_with_the_back_end():
         f.call("bdev_nvme_detach_controller", name="Nvme0")
 
 
+def test_stop_detaches_what_is_attached():
+    with back() as b, front() as f:
+        for name in ("M0", "M1", "M2"):
+            b.add_ns(b.add_malloc(name))
+        attach(f)
+        f.add_ns("Nvme0n2")
+        f.stop_clean()
+        wait_for(lambda: b.call("nvmf_subsystem_get_controllers", nqn=NQN) == [], "its controller to be gone")
+
+
 def test_configuration_brings_controllers_back():
     with back() as b:
         b.add_ns(b.add_malloc("M0"))
