@@ -46,6 +46,12 @@ int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *addre
 		free(l);
 	} else {
 		TAILQ_INSERT_TAIL(&t->listeners, l, link);
+		/* Registering all memory takes seconds where there is much of it or the device is software. The first host would
+		 * wait for that, and give up (iWARP: after 10 s). Listening at any address says nothing about devices, and if it
+		 * fails, the first host is refused, with the reason in the log. */
+		if (l->id->verbs != NULL) {
+			rdma_device_get(t, l->id->verbs);
+		}
 	}
 	freeaddrinfo(at);
 	return rc;
