@@ -390,6 +390,23 @@ static void attach(void *arg)
 	}
 }
 
+/* Where a completion queue cannot grow (siw), it is made for so many completions: 2 MiB at most. */
+#define FIXED_CQ_ENTRIES 65536
+
+static struct ibv_cq *make_cq(struct rdma_poller *p, int entries)
+{
+	struct ibv_context *verbs = p->device->verbs;
+	int most = p->device->attr.max_cqe;
+	struct ibv_cq *cq = ibv_create_cq(verbs, entries, p, p->comp, 0);
+	int rc = cq ? ibv_resize_cq(cq, cq->cqe) : 0;
+
+	if ((rc != EOPNOTSUPP && rc != ENOSYS) || cq->cqe >= FIXED_CQ_ENTRIES) {
+		return cq;
+	}
+	ibv_destroy_cq(cq);
+	return ibv_create_cq(verbs, most < FIXED_CQ_ENTRIES ? most : FIXED_CQ_ENTRIES, p, p->comp, 0);
+}
+
 static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device *d)
 {
 	struct rdma_poller *p = calloc(1, sizeof(*p));
@@ -405,7 +422,7 @@ static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device
 	STAILQ_INIT(&p->dirty);
 	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
 	p->comp = ibv_create_comp_channel(d->verbs);
-	p->cq = p->comp ? ibv_create_cq(d->verbs, cqes, p, p->comp, 0) : NULL;
+	p->cq = p->comp ? make_cq(p, cqes) : NULL;
 	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;
 	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receives(p, t) != 0) {
 		log_error("%s: no completion queue of %d entries for a poll group: %s", p->stats.name, cqes, strerror(errno));
