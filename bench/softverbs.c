@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two processes over softverbs, each on a CPU of its own: latency of a small polled SEND, rates of 4 KiB WRITEs and READs
- * and of 64-byte SENDs, beside what the bare copies reach that any such library is made of, in turns. Started without a
+ * (also where the far memory is a memfd, which is mapped) and of 64-byte SENDs, beside what the bare copies reach that any such library is made of, in turns. Started without a
  * softverbs library preloaded it starts itself again with the one of its build. */
 #include "bench/bench.h"
 
@@ -32,6 +32,8 @@ enum {
 struct endpoint {
 	uint32_t qpn, rkey;
 	uint64_t addr;
+	uint32_t memfd_rkey; /* of memory that the other side can map */
+	uint64_t memfd_addr;
 	union ibv_gid gid;
 	pid_t pid;
 };
@@ -49,6 +51,8 @@ static struct {
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	uint8_t *buf;
+	uint8_t *memfd_buf;
+	struct ibv_mr *memfd_mr;
 	uint8_t *shared; /* plain shared memory, for the memcpy loop */
 	struct endpoint other;
 	int control;
@@ -85,6 +89,13 @@ static void open_side(int control, int cpu)
 	me.mr = ibv_reg_mr(me.pd, me.buf, BUFFER_BYTES,
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	check(me.mr != NULL, "ibv_reg_mr");
+	int fd = memfd_create("bench", MFD_CLOEXEC);
+	check(fd >= 0 && ftruncate(fd, BUFFER_BYTES) == 0, "memfd");
+	me.memfd_buf = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	check(me.memfd_buf != MAP_FAILED, "memfd");
+	me.memfd_mr = ibv_reg_mr(me.pd, me.memfd_buf, BUFFER_BYTES,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	check(me.memfd_mr != NULL, "ibv_reg_mr");
 	struct ibv_qp_init_attr a = {.send_cq = me.cq,
 				     .recv_cq = me.cq,
 				     .qp_type = IBV_QPT_RC,
@@ -100,7 +111,8 @@ static void open_side(int control, int cpu)
 static void connect_side(void)
 {
 	struct endpoint self = {
-		.qpn = me.qp->qp_num, .rkey = me.mr->rkey, .addr = (uintptr_t)me.buf, .pid = getpid()};
+		.qpn = me.qp->qp_num, .rkey = me.mr->rkey, .addr = (uintptr_t)me.buf, .pid = getpid(),
+		.memfd_rkey = me.memfd_mr->rkey, .memfd_addr = (uintptr_t)me.memfd_buf};
 	check(ibv_query_gid(me.context, 1, 0, &self.gid) == 0, "ibv_query_gid");
 	check(write(me.control, &self, sizeof(self)) == sizeof(self), "control socket");
 	check(read(me.control, &me.other, sizeof(me.other)) == sizeof(me.other), "control socket");
@@ -307,11 +319,32 @@ static double write4k_gbps(void *unused)
 	return gbps(start, COPIES);
 }
 
+/* The same to memory of the other side that is a memfd. */
+static double in_memfd(double (*turn)(void *unused))
+{
+	struct endpoint private = me.other;
+	me.other.rkey = me.other.memfd_rkey;
+	me.other.addr = me.other.memfd_addr;
+	double result = turn(NULL);
+	me.other = private;
+	return result;
+}
+
+static double memfd_write4k_gbps(void *unused)
+{
+	return in_memfd(write4k_gbps);
+}
+
 static double read4k_kops(void *unused)
 {
 	double start = bench_now_ns();
 	stream(IBV_WR_RDMA_READ, COPIES, BLOCK);
 	return kops(start, COPIES);
+}
+
+static double memfd_read4k_kops(void *unused)
+{
+	return in_memfd(read4k_kops);
 }
 
 static double send64_kops(void *unused)
@@ -431,6 +464,8 @@ int main(int argc, char **argv)
 		{"softverbs.write4k_gbps", "Gbit/s", write4k_gbps, NULL},
 		{"softverbs.bare_vm_write4k_gbps", "Gbit/s", bare_vm_write4k_gbps, NULL},
 		{"softverbs.bare_memcpy4k_gbps", "Gbit/s", bare_memcpy4k_gbps, NULL},
+		{"softverbs.memfd_write4k_gbps", "Gbit/s", memfd_write4k_gbps, NULL},
+		{"softverbs.memfd_read4k_kops", "kops/s", memfd_read4k_kops, NULL},
 		{"softverbs.read4k_kops", "kops/s", read4k_kops, NULL},
 		{"softverbs.bare_vm_read4k_kops", "kops/s", bare_vm_read4k_kops, NULL},
 		{"softverbs.send64_kops", "kops/s", send64_kops, NULL},
