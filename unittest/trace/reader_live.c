@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -153,18 +154,20 @@ static void test_a_hundred_snapshots_under_load_are_whole_and_in_order(void)
 	while (atomic_load(&writing) < LCORES) {
 		sched_yield();
 	}
-	for (unsigned i = 0; i < SNAPSHOTS; i++) {
+	/* Under valgrind threads take turns, and two of three go to the writers. */
+	unsigned snapshots = getenv("VARVE_VALGRIND") != NULL ? SNAPSHOTS / 10 : SNAPSHOTS;
+	for (unsigned i = 0; i < snapshots; i++) {
 		check_snapshot(r, true, &live_events);
 	}
-	check_copies(path, SNAPSHOTS / 4, &copied_events);
+	check_copies(path, snapshots / 4, &copied_events);
 	atomic_store(&stop, true);
 	for (unsigned i = 0; i < LCORES; i++) {
 		pthread_join(threads[i], NULL);
 	}
 	CU_ASSERT(live_events > 0);
 	CU_ASSERT(copied_events > 0);
-	printf("  %.0f events a snapshot, %.0f a copy\n", (double)live_events / SNAPSHOTS,
-	       (double)copied_events / (SNAPSHOTS / 4.0));
+	printf("  %.0f events a snapshot, %.0f a copy\n", (double)live_events / snapshots,
+	       (double)copied_events / (snapshots / 4));
 	trace_reader_close(r);
 	fixture_stop();
 }
