@@ -20,8 +20,9 @@ SLOW = 240              # seconds for what ends by itself
 ENDLESS = ("strace ", "bpftrace.sh ")   # run until interrupted
 GDB = "gdb -nx -batch -iex 'set debuginfod enabled off' "
 # What must not be in the output of a command that is right.
-WRONG = re.compile(r"Undefined (?:info )?command|No symbol|[Ii]nvalid option|unrecognized option|unknown option|not found$|No such file or directory\.$"
-                   r"|Traceback|Python Exception|There is no process|is no address|^Usage:|syntax error|cannot connect", re.M)
+WRONG = re.compile(r"Undefined (?:info )?command|No symbol|[Ii]nvalid option|unrecognized option|unknown option|not found$"
+                   r"|No such file or directory\.$|Traceback|Python Exception|There is no process|is no address|^Usage:|syntax error"
+                   r"|cannot connect", re.M)
 HARMLESS = re.compile(r"^\d+\t\.\./sysdeps/.*: No such file or directory\.$", re.M)     # the C library's source
 
 
@@ -45,10 +46,15 @@ def fill_in(command, values):
     return GDB + command[4:] if command.startswith("gdb ") else command
 
 
+def perf_works(t):
+    """Containers may not be let."""
+    return subprocess.run(["perf", "record", "-o", t.folder / "perf.try", "true"], capture_output=True, timeout=SLOW).returncode == 0
+
+
 def run(command, values, t):
     program = shlex.split(command)[0]
-    if shutil.which(program, path=t.env["PATH"]) is None:
-        print(f"# {program} is not installed: {command}")
+    if shutil.which(program, path=t.env["PATH"]) is None or (program == "perf" and not perf_works(t)):
+        print(f"# {program} is not installed, or not allowed to work here: {command}")
         return
     saved = t.folder / "saved"
     saved.unlink(missing_ok=True)
@@ -75,7 +81,8 @@ def started(t):
     try:
         wait_io(t, [host])
         t.call("bdev_error_inject_error", name="EE_Malloc1", io_type="read", error_type="pending", num=1)
-        hung = wait_for(lambda: [r for r in t.call("nvmf_get_inflight") if r["state"] == "BDEV" and r["age_us"] > 1000000], "a read to hang", SLOW)
+        hung = wait_for(lambda: [r for r in t.call("nvmf_get_inflight") if r["state"] == "BDEV" and r["age_us"] > 1000000],
+                        "a read to hang", SLOW)
     except BaseException:
         host.kill()
         raise
@@ -88,7 +95,7 @@ def run_page(name, start="", end=None):
     lines = command_lines(text[:text.index(end)] if end else text)
     check(len(lines) > 5, f"{name} has only {lines}")
     with Target("-e", "rpc,bdev,nvmf_rdma", "-s", "192") as t:
-        t.env = {**os.environ, "VARVE_RPC_SOCKET": str(t.path), "PATH": f"{BUILD}/bin:{os.environ['PATH']}"}
+        t.env = {**os.environ, "TERM": "dumb", "VARVE_RPC_SOCKET": str(t.path), "PATH": f"{BUILD}/bin:{os.environ['PATH']}"}
         host, values = started(t)
         try:
             make_core(t, values["CORE"])

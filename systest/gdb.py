@@ -254,8 +254,9 @@ def check_stripped(t, core):
 def test_wrong_arguments_and_nothing_to_look_at_are_said_so():
     with Daemon() as t:
         wrong = {"varve_find_bdev": "Usage: varve_find_bdev SUBSTRING", "varve_find_bdev zz": "No bdev has \"zz\"",
-                 "varve_bdev_io 0": "ADDR is NULL", "varve_bdev_io 0x1234": "wild pointer 0x1234", "varve_bdev_io nosuch": "\"nosuch\" is no address",
-                 "varve_bdev_io 0x7000": "not in this process", "varve_subsystem zz": "No subsystem's NQN contains", "varve_doctor x": "no number of seconds",
+                 "varve_bdev_io 0": "ADDR is NULL", "varve_bdev_io 0x1234": "wild pointer 0x1234",
+                 "varve_bdev_io nosuch": "\"nosuch\" is no address", "varve_bdev_io 0x7000": "not in this process",
+                 "varve_subsystem zz": "No subsystem's NQN contains", "varve_doctor x": "no number of seconds",
                  "varve_print_bdevs x": "Usage: varve_print_bdevs", "varve_trace 1 2 3": "is no address"}
         g = Gdb("-p", t.pid, commands=list(wrong))
         for command, why in wrong.items():

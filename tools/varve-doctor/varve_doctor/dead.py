@@ -32,8 +32,8 @@ def check_cores(report, name, pid):
     if found:
         path, core = found[0]
         signal = f", of {trace.signal_name(core.signal)}" if core.signal else ""
-        report.found("core", f"{path} is of process {core.pid}{signal}" + (f"; there are {len(found) - 1} older ones" if len(found) > 1 else ""),
-                     f"varve-doctor -c {path}")
+        older = f"; there are {len(found) - 1} older ones" if len(found) > 1 else ""
+        report.found("core", f"{path} is of process {core.pid}{signal}{older}", f"varve-doctor -c {path}")
     else:
         following = "coredumpctl list varve" if pattern.startswith("|") else \
             "ls -t /path/where/it/was/started/core*; no core: LimitCORE=infinity in its unit, ulimit -c unlimited in a shell"

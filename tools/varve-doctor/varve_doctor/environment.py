@@ -106,7 +106,8 @@ def may_be_written(path):
 def dead_traces(folder, name=None):
     """Trace files whose writer is gone, the newest first. name: of this program only."""
     pattern = f"{glob.escape(name) if name else '*'}_trace.*"
-    found = [p for p in glob.glob(os.path.join(glob.escape(folder), pattern)) if not os.path.islink(p) and is_regular(p) and not may_be_written(p)]
+    files = glob.glob(os.path.join(glob.escape(folder), pattern))
+    found = [p for p in files if not os.path.islink(p) and is_regular(p) and not may_be_written(p)]
     return sorted(found, key=lambda p: os.stat(p).st_mtime, reverse=True)
 
 

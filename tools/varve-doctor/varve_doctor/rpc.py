@@ -56,7 +56,8 @@ class Client:
                 except (ValueError, RecursionError):
                     pass
             if not piece:
-                raise BadAnswer("the connection was closed " + (f"after {len(data)} bytes that are no JSON" if data else "without an answer"))
+                what = f"after {len(data)} bytes that are no JSON" if data else "without an answer"
+                raise BadAnswer("the connection was closed " + what)
             if len(data) > ANSWER_MAX:
                 raise BadAnswer(f"more than {ANSWER_MAX} bytes and no end")
 

@@ -9,8 +9,8 @@ from .report import Unable, seconds
 
 FILE_MAX = 512 << 20
 READ_LIMIT_S = 300
-ENDS = {"RPC_BEGIN": "RPC_END", "BDEV_IO_START": "BDEV_IO_DONE", "RDMA_REQ_NEW": "RDMA_REQ_COMPLETED", "NVME_PCIE_SUBMIT": "NVME_PCIE_COMPLETE",
-        "BDEV_NVME_IO_START": "BDEV_NVME_IO_DONE"}
+ENDS = {"RPC_BEGIN": "RPC_END", "BDEV_IO_START": "BDEV_IO_DONE", "RDMA_REQ_NEW": "RDMA_REQ_COMPLETED",
+        "NVME_PCIE_SUBMIT": "NVME_PCIE_COMPLETE", "BDEV_NVME_IO_START": "BDEV_NVME_IO_DONE"}
 KINDS = {"RPC_BEGIN": "RPC calls", "BDEV_IO_START": "bdev I/O", "RDMA_REQ_NEW": "NVMe-oF commands", "NVME_PCIE_SUBMIT": "NVMe commands",
          "BDEV_NVME_IO_START": "I/O of the NVMe driver"}
 
@@ -90,8 +90,8 @@ def check_unfinished(report, path, trace, age_s):
     for kind, objects in old.items():
         for age, state, owner, number, args in objects[:3]:
             what = f" {args[0]}" if kind == "RPC_BEGIN" and args else ""
-            report.found(KINDS[kind], f"{number}{what}{' of ' + str(owner) if owner else ''} did not end: {seconds(age * 1e6 / rate)} old, last seen in "
-                         f"{state}", f"varve-trace -f {path} --life {number}")
+            report.found(KINDS[kind], f"{number}{what}{' of ' + str(owner) if owner else ''} did not end: {seconds(age * 1e6 / rate)} old, "
+                         f"last seen in {state}", f"varve-trace -f {path} --life {number}")
         if len(objects) > 3:
             report.found(KINDS[kind], f"and {len(objects) - 3} more did not end", f"varve-trace -f {path} --summary")
     if not any(old.values()):

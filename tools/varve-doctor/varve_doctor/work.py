@@ -105,7 +105,8 @@ def check_buffers(report, client, inflight):
     ever = sum(rpc.member(t, "pending_data_buffer", int) for g in stats for t in rpc.objects(g.get("transports", []), "transports"))
     if waiting:
         oldest = max(r["age_us"] for r in waiting)
-        report.found("buffers", f"{len(waiting)} commands wait for data buffers, the oldest for {seconds(oldest)}; there were {ever} such waits",
+        report.found("buffers", f"{len(waiting)} commands wait for data buffers, the oldest for {seconds(oldest)}; "
+                     f"there were {ever} such waits",
                      "nvmf_create_transport with more num_shared_buffers; varve-rpc nvmf_get_inflight shows who holds them")
     else:
         report.ok("buffers", f"no command waits for a data buffer; {ever} ever did")
