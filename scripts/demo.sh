@@ -103,7 +103,8 @@ bold "5. Where the time went: microseconds in each state, from the snapshot (a p
 	on && $1 == "RDMA_REQ_HAVE_BUFFER" { line[1] = line[1] "\n" $0; next } # its number is high, but it comes second
 	on { line[++n] = $0 }
 	END { for (i = 1; i <= n; i++) print line[i] }'
-request=$("$bin/varve-trace" -f "$work/snapshot" -l tpoint=RDMA_REQ_COMPLETED | sed -n 's/.* id: *\(r[0-9]*\) .*/\1/p' | tail -n 200 | head -n 1)
+# One that a block device served, and some way from the end: its life is over.
+request=$("$bin/varve-trace" -f "$work/snapshot" -l tpoint=BDEV_IO_START | sed -n 's/.* id: *i[0-9]* (\(r[0-9]*\)) .*/\1/p' | tail -n 200 | head -n 1)
 cat <<EOT
 NEW: a command has come. EXECUTING: the block device has it. EXECUTED: the answer is being put together. COMPLETING_C2H: data and
 answer are with the device, and $(if [ ${#with[@]} -gt 0 ]; then echo "softverbs copies them to the host, one request after the other"; else echo "on their way to the host"; fi).
