@@ -218,8 +218,6 @@ static void *main_lcore(void *arg)
 	return NULL;
 }
 
-/* The EAL makes its runtime folder even when it will not put anything there, and never removes it. A place
- * where none can be made stops that; without shared configuration it does not mind. */
 /* All but those that tell a thread of a fault of its own. */
 static void signals_of_threads(sigset_t *set)
 {
@@ -234,7 +232,8 @@ static void signals_of_threads(sigset_t *set)
 static int eal_start(struct eal_start *start)
 {
 	sigset_t blocked, mask;
-	/* See ENV_EAL_RUNTIME_DIRECTORY. */
+	/* The EAL makes its runtime folder even when it will not put anything there, and never removes it. A place
+	 * where none can be made stops that; without shared configuration it does not mind. */
 	const char *before = getenv("RUNTIME_DIRECTORY");
 	char *saved = before != NULL ? strdup(before) : NULL;
 

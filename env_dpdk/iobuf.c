@@ -148,7 +148,8 @@ static int pool_start(struct iobuf_pool *pool, enum iobuf_class class, int node)
 static int pool_grow(struct iobuf_pool *pool, enum iobuf_class class, uint64_t n)
 {
 	uint32_t size = buffer_size(class);
-	struct slab *slab = malloc(sizeof(*slab));
+	/* It could be had, and would be missing when it is used. */
+	struct slab *slab = n <= env_available_bytes() / size ? malloc(sizeof(*slab)) : NULL;
 
 	if (slab == NULL) {
 		return -ENOMEM;
