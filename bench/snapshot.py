@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What looking costs: a target at full speed (varve on the first core, varve-perf on the last, 4 KiB reads of a null device, bdev and
-nvmf_rdma recorded) while varve-trace runs beside it, as one would in production: niced. Each run with the tool is compared with the
-runs without it before and after; medians.
+nvmf_rdma recorded) while varve-trace runs beside it, as one would in production: niced, and not on the target's core. Each run with the
+tool is compared with the runs without it before and after; medians. On a machine where others compute too the figures are theirs.
 
-    snapshot.cost_percent     throughput lost to `--summary`, 100 times evenly within the run
+    snapshot.cost_percent     throughput lost to `--summary`, up to 100 times evenly within the run
+    snapshot.runs             how many there were: fewer if the host left no time for them
     follow.cost_percent       throughput lost to `-F`, printing to /dev/null"""
+import json
 import os
 import pathlib
 import statistics
@@ -25,9 +27,9 @@ TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "5")), 10, 100
 
 def iops():
     out = subprocess.run(
-        [BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-n", "1", "-q", "32", "-t", str(SECONDS),
+        [BUILD / "bin" / "varve-perf", "--json", "--quiet", "-n", "1", "-q", "32", "-t", str(SECONDS),
          "-r", f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS or '127.0.0.1'} trsvcid:4421 subnqn:{NQN}"],
-        stdout=subprocess.PIPE, check=True, timeout=120, env={**os.environ, **PRELOAD}).stdout
+        stdout=subprocess.PIPE, check=True, timeout=600, env={**os.environ, **PRELOAD}).stdout
     import json
     return json.loads(out)["read"]["iops"]
 
@@ -37,7 +39,7 @@ class Looker(threading.Thread):
 
     def __init__(self, path, options, times):
         super().__init__()
-        self.command = ["nice", "-n", "19", BUILD / "bin" / "varve-trace", "-f", path, *options]
+        self.command = ["taskset", "-c", str(max(os.sched_getaffinity(0))), "nice", "-n", "19", BUILD / "bin" / "varve-trace", "-f", path, *options]
         self.times, self.done, self.end, self.process = times, 0, threading.Event(), None
 
     def run(self):

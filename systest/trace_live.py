@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# limit: 240
+# limit: 600
 """Recorder and reader together: snapshots of a process that records as fast as it can on two lcores, copies of its file, and the
 file after kill -9. Each event carries arguments that must agree with each other."""
 import json
