@@ -403,6 +403,7 @@ static void run(struct bdev_io *io, bool turn)
 		}
 		if (!carve(io, piece, turn)) {
 			iobuf_waits(&t->buffers, piece->class);
+			USDT(buffer_wait, "bdev", io->ch->bdev->name, iobuf_size(piece->class));
 			wait_in(&t->buffer_waiters[piece->class], io);
 			return;
 		}

@@ -387,6 +387,7 @@ static void need_buffer(struct rdma_request *r)
 	req_set_state(r, RDMA_REQ_NEED_BUFFER);
 	g->pending_data_buffer++;
 	iobuf_waits(&g->buffers, iobuf_class_of(&g->buffers, r->req.length < g->buffer_size ? r->req.length : g->buffer_size));
+	USDT(buffer_wait, "nvmf_RDMA", r->qp->base.hostnqn, r->req.length);
 	STAILQ_INSERT_TAIL(&g->waiting, r, wait);
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """bpftrace on the probes: every shipped script compiles and attaches, probes fire as often as they should, with the right arguments."""
 # needs: root bpf
-# limit: 240
+# limit: 600
 import os
 import re
 import shutil
@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance_lib import Daemon, RpcError
+from appliance_lib import Daemon, RpcError, wait_for
+from nvmf_lib import HOSTNQN, NQN, Host, Target as NvmfTarget
 
 TOP = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("VARVE_BUILD", TOP / "build")).resolve()
@@ -149,6 +150,12 @@ def test_scripts():
     fired, text = trace(shipped("nvme.bt"), ["nvme_ctrlr_state"], wanted=" from ")
     check("nvme_names_the_states", fired and re.search(r"0000:01:00\.0 +from [A-Z_ ]+ to [A-Z_ ]+", text), text)
 
+    fired, text = trace(shipped("states.bt"), ["nvmf_req_state"])
+    counts = {m[1]: sum(int(n) for n in re.findall(r"\)? +(\d+) \|", m[2]))
+              for m in re.finditer(r"@state_us\[(\w+)\]:.*?\n(.*?)\n\n", text + "\n\n", re.S)}
+    check("states_counts_each_state_that_was_left", fired and counts == {"NEW": 6, "EXECUTING": 5, "COMPLETED": 5}, text)
+    check("states_keeps_its_notes_to_itself", "@_since" not in text and "@rdma_req_state" not in text, text)
+
     probes = ["nvmf_tgt_state", "nvmf_subsystem_change_state", "nvmf_subsystem_change_state_done", "nvmf_pg_change_state",
               "nvmf_pg_change_state_done", "nvmf_ctrlr_state", "nvmf_qpair_state"]
     fired, text = trace(shipped("nvmf.bt"), probes, wanted="queue pair")
@@ -179,6 +186,53 @@ def test_daemon():
     check("daemon_shows_each_call_once", attached and text.count("log_get_flags begins\n") == 5
           and len(re.findall(r"log_get_flags ends with 0 after \d+ us", text)) == 5, text)
     check("daemon_shows_the_error_of_a_call", "trace_enable_tpoint_group ends with -32602 after " in text, text)
+
+
+def test_live_io():
+    """Each script that watches I/O, on a target that serves a host."""
+    with NvmfTarget() as t:
+        t.add_malloc("M0")
+        t.call("bdev_error_create", base_name="M0")
+        t.add_ns("EE_M0", nsid=1)
+        tracers = {name: Tracer(t.pid, shipped(name), arguments) for name, arguments in
+                   [("iops.bt", ()), ("latency.bt", ()), ("slow.bt", ("0",)), ("states.bt", ()), ("nvmf.bt", ()), ("send_msg.bt", ())]}
+        try:
+            attached = [n for n, tracer in tracers.items() if tracer.wait_for("attached", raw=True, seconds=120)]
+            check("live_scripts_attach", len(attached) == len(tracers), str(attached))
+            for _ in range(5):      # one that cannot connect, on a slow machine, is started again
+                with Host(t, "-w", "randread", "-o", "4k", "-q", "4", "-t", "3600", nsid=1) as h:
+                    wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 200, "some I/O", 120)
+                    if not h.is_running():
+                        continue
+                    tracers["iops.bt"].wait_for(r"@submits\[EE_M0, READ\]", seconds=60)
+                    t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="failure", num=1)
+                    wait_for(lambda: t.call("bdev_get_iostat", name="EE_M0")["bdevs"][0]["io_error"] or not h.is_running(), "an error", 120)
+                    break
+        finally:
+            texts = {n: tracer.stop() for n, tracer in tracers.items()}
+    submits, blocks = (re.search(rf"@{m}\[EE_M0, READ\]: (\d+)", texts["iops.bt"]) for m in ("submits", "blocks"))
+    check("live_iops_counts_reads_of_8_blocks", submits and blocks and int(blocks[1]) >= 8 * int(submits[1]) - 800, texts["iops.bt"])
+    check("live_latency_of_the_bdev", "@latency_us[EE_M0, READ]" in texts["latency.bt"] and "@errors[EE_M0, READ, " in texts["latency.bt"],
+          texts["latency.bt"])
+    check("live_slow_names_blocks", re.search(r"EE_M0: READ at block \d+, 8 blocks: \d+ us|EE_M0 READ at block \d+, 8 blocks: \d+ us",
+                                              texts["slow.bt"]), texts["slow.bt"])
+    check("live_states_of_requests", "@state_us[EXECUTING]" in texts["states.bt"] and "@state_us[COMPLETING" in texts["states.bt"],
+          texts["states.bt"])
+    check("live_nvmf_names_the_host", re.search(rf"controller 0x[0-9a-f]+ of {re.escape(NQN)}, host {re.escape(HOSTNQN)}: from DISABLED to READY",
+                                                texts["nvmf.bt"]), texts["nvmf.bt"])
+    check("live_send_msg_names_functions", re.search(r"@messages\[\d+, \d+, [a-z_]+\]: \d+", texts["send_msg.bt"]), texts["send_msg.bt"])
+
+
+def test_perf():
+    if not shutil.which("perf"):
+        print("SKIP usdt.perf_lists_every_probe: perf is not installed")
+        return
+    names = set(re.findall(r"^USDT_PROBE\((\w+)", (TOP / "usdt/probes.def").read_text(), re.M))
+    with tempfile.TemporaryDirectory() as folder:
+        output_of("perf", "--buildid-dir", folder, "buildid-cache", "--add", BUILD / "bin/varve")
+        text = output_of("perf", "--buildid-dir", folder, "list", "--raw-dump", "sdt")
+    found = set(re.findall(r"sdt_varve:(\w+)", text))
+    check("perf_lists_every_probe", names <= found, str(names - found))
 
 
 def output_of(*command):
@@ -238,6 +292,8 @@ test_wrapper()
 test_arguments()
 test_scripts()
 test_daemon()
+test_live_io()
 test_other_tracers()
+test_perf()
 test_every_script_is_tested()
 sys.exit(failed)

@@ -52,6 +52,20 @@ static void fire_nvmf(const char *subnqn, const char *hostnqn)
 	USDT(nvmf_qpair_state, (const void *)0xbeef, 3, hostnqn, 1, 2);
 }
 
+/* Five requests from arrival to end, and one that stays EXECUTING. */
+static void fire_requests(const char *hostnqn)
+{
+	for (uint32_t cid = 0; cid < 6; cid++) {
+		USDT(nvmf_req_state, hostnqn, 1, cid, 2, usdt_states(31, 0));
+		USDT(nvmf_req_state, hostnqn, 1, cid, 2, usdt_states(0, 5));
+		if (cid < 5) {
+			USDT(nvmf_req_state, hostnqn, 1, cid, 2, usdt_states(5, 11));
+			USDT(nvmf_req_state, hostnqn, 1, cid, 2, usdt_states(11, 31));
+		}
+	}
+	USDT(buffer_wait, "nvmf_RDMA", hostnqn, 65536);
+}
+
 static void a_message(void)
 {
 }
@@ -88,6 +102,7 @@ int main(int argc, char **argv)
 		USDT(interrupt_fd_process, "listener", 7, (const void *)a_message, NULL);
 	}
 	fire_bdev();
+	fire_requests("nqn.host");
 	fire_nvmf("nqn.2014-08.org.nvmexpress.discovery", "nqn.host");
 	USDT(nvme_ctrlr_state, "0000:01:00.0", "", 0, 1);
 	USDT(nvme_cmd_submit, NULL, 1, 2, 3, 4);

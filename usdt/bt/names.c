@@ -2,7 +2,8 @@
 /* varve-usdt-names: what scripts/bpftrace.sh puts around a script, from the definitions that the daemon is built of.
  *
  *	varve-usdt-names TABLE...	a BEGIN block that fills bpftrace maps of these names with the names of numbers, and
- *					an END block that empties them; words that are no table are ignored
+ *					an END block that empties them, and those of names that begin with _; other words
+ *				are ignored
  *	varve-usdt-names		the tables there are
  *	varve-usdt-names --tsc-khz	the rate of the TSC, the unit of every probe's arg0 */
 #include <ctype.h>
@@ -15,7 +16,23 @@
 #include "bdev/bdev.h"
 #include "nvme/nvme.h"
 #include "nvmf/nvmf.h"
+#include "trace/trace.h"
 #include "util/ticks.h"
+
+#define RDMA_REQ_FREE_NUMBER 31 /* a state without a tracepoint; see nvmf_rdma/internal.h */
+
+/* The numbers of a request's states are those of their tracepoints: "RDMA_REQ_EXECUTING". */
+static const char *rdma_req_state_name(unsigned n)
+{
+	const struct trace_tpoint_info *t = trace_tpoint_info(TRACE_TPOINT_RDMA_REQ_NEW / TRACE_TPOINTS_PER_GROUP *
+								      TRACE_TPOINTS_PER_GROUP +
+							      n);
+
+	if (t == NULL) {
+		return n == RDMA_REQ_FREE_NUMBER ? "FREE" : NULL;
+	}
+	return strncmp(t->def.name, "RDMA_REQ_", 9) == 0 ? t->def.name + 9 : NULL;
+}
 
 /* table, function that names a number (or gives NULL), how many numbers */
 #define TABLES(TABLE)                                                                                        \
@@ -24,6 +41,7 @@
 	TABLE(nvmf_tgt, nvmf_tgt_state_name, NVMF_TGT_STATES)                                                \
 	TABLE(nvmf_subsystem, nvmf_subsystem_state_name, NVMF_SUBSYSTEM_STATES)                              \
 	TABLE(nvmf_ctrlr, nvmf_ctrlr_state_name, NVMF_CTRLR_STATES)                                          \
+	TABLE(rdma_req_state, rdma_req_state_name, TRACE_TPOINTS_PER_GROUP)                                  \
 	TABLE(nvmf_qpair, nvmf_qpair_state_name, NVMF_QPAIR_STATES)                                          \
 	TABLE(appliance, appliance_state_name, APPLIANCE_STATES)
 
@@ -81,6 +99,11 @@ static void print_blocks(int argc, char **argv)
 	for (unsigned i = 0; i < NUM_TABLES; i++) {
 		if (wanted(&tables[i], argc, argv)) {
 			printf("\tclear(@%s);\n", tables[i].name);
+		}
+	}
+	for (int i = 1; i < argc; i++) {
+		if (argv[i][0] == '_') {
+			printf("\tclear(@%s);\n", argv[i]);
 		}
 	}
 	printf("}\n\n");
