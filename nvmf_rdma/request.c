@@ -184,6 +184,7 @@ static void choose_opcode(struct rdma_request *r)
 	if (nvmf_sgl_next(&it, &block) && block.invalidate) {
 		r->rsp_wr.opcode = IBV_WR_SEND_WITH_INV;
 		r->rsp_wr.invalidate_rkey = block.key;
+		r->rsp_wr.wr.rdma.rkey = block.key; /* where siw's provider looks for it; others do not look there */
 	}
 }
 
