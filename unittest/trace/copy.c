@@ -124,6 +124,39 @@ static void test_the_first_seven_sections_are_where_a_stock_reader_looks(void)
 	fixture_stop();
 }
 
+static void test_a_damaged_cause_is_left_out_and_texts_have_an_end(void)
+{
+	struct trace_file_cause cause = a_cause(1, 0);
+	struct trace_copy *copy;
+	struct trace_error err;
+	struct trace_reader *r;
+	size_t size;
+
+	fixture_start(64);
+	begin(&cause, &copy);
+	while (trace_copy_step(copy, 1 << 20, error) == 1) {
+	}
+	uint8_t *bytes = fixture_read(path, &size);
+	struct trace_file_cause *c = (void *)(bytes + size - sizeof(*c));
+	memset(c->text, 'x', sizeof(c->text));
+	memset(c->trigger, 'y', sizeof(c->trigger));
+	CU_ASSERT_EQUAL_FATAL(trace_reader_open_memory(bytes, size, &r, &err), 0);
+	CU_ASSERT_EQUAL(strlen(trace_reader_cause(r)->text), sizeof(c->text) - 1);
+	CU_ASSERT_EQUAL(strlen(trace_reader_cause(r)->trigger), sizeof(c->trigger) - 1);
+	trace_reader_close(r);
+	CU_ASSERT_EQUAL_FATAL(trace_reader_open_memory(bytes, size - 1, &r, &err), 0);
+	CU_ASSERT_PTR_NULL(trace_reader_cause(r));
+	CU_ASSERT(trace_reader_num_problems(r) > 0);
+	trace_reader_close(r);
+	c->version = 0;
+	CU_ASSERT_EQUAL_FATAL(trace_reader_open_memory(bytes, size, &r, &err), 0);
+	CU_ASSERT_PTR_NULL(trace_reader_cause(r));
+	trace_reader_close(r);
+	free(bytes);
+	unlink(path);
+	fixture_stop();
+}
+
 static void test_an_abandoned_copy_leaves_nothing(void)
 {
 	struct trace_file_cause cause = a_cause(1, 0);
@@ -155,6 +188,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_copy_has_the_events_and_the_cause),
 	UNIT(test_the_live_file_has_no_cause),
 	UNIT(test_the_first_seven_sections_are_where_a_stock_reader_looks),
+	UNIT(test_a_damaged_cause_is_left_out_and_texts_have_an_end),
 	UNIT(test_an_abandoned_copy_leaves_nothing),
 	UNIT(test_what_cannot_be_written_says_why),
 	UNIT_END,
