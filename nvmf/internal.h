@@ -118,6 +118,8 @@ struct nvmf_poll_group {
 int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_poll_group **group);
 void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
 int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
+/* One that nobody uses yet; none is no error. */
+void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
 void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group);
 
 /* View of every group; control thread. */

@@ -73,6 +73,27 @@ int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_tra
 	return call.rc;
 }
 
+static void remove_transport_on_group(void *arg)
+{
+	struct group_call *call = arg;
+	struct nvmf_transport_group *tgroup;
+
+	TAILQ_FOREACH (tgroup, &call->group->tgroups, link) {
+		if (tgroup->transport == call->transport) {
+			TAILQ_REMOVE(&call->group->tgroups, tgroup, link);
+			tgroup->transport->ops->group_destroy(tgroup);
+			return;
+		}
+	}
+}
+
+void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport)
+{
+	struct group_call call = {.group = group, .transport = transport};
+
+	thread_call(group->thread, remove_transport_on_group, &call);
+}
+
 static void disconnect_on_group(void *arg)
 {
 	struct nvmf_poll_group *group = arg;

@@ -132,6 +132,11 @@ int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct
 	rc = add_to_groups(t);
 	if (rc != 0) {
 		log_error("transport %s: a poll group cannot serve it: %s", ops->name, strerror(-rc));
+		struct nvmf_poll_group *group;
+		TAILQ_FOREACH (group, &tgt->groups, link) {
+			nvmf_poll_group_remove_transport(group, t);
+		}
+		nvmf_transport_destroy(t);
 	}
 	return rc;
 }

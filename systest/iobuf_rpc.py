@@ -7,7 +7,7 @@ import json
 import sys
 
 from appliance_lib import Daemon, RpcError, check, main, wait_for
-from nvmf_lib import Host, Target
+from nvmf_lib import Host, Target, preload
 
 DEFAULTS = {"small_pool_count": 8192, "large_pool_count": 1024, "small_bufsize": 8192, "large_bufsize": 135168, "enable_numa": False}
 
@@ -131,6 +131,15 @@ def test_transports_say_which_buffer_option_is_wrong():
                                    ("num_shared_buffers", 0, ["1 to"])):
             code = fails(d, [name, value, *words], "nvmf_create_transport", trtype="RDMA", **{name: value})
             check(code == -32602, code)
+
+
+def test_a_transport_with_too_few_buffers_is_not_made_and_may_be_tried_again():
+    with Daemon(env=preload()) as d:
+        fails(d, ["RDMA"], "nvmf_create_transport", trtype="RDMA", num_shared_buffers=20)
+        check("needs 32 data buffers of 8192 bytes" in d.log() and "num_shared_buffers 20" in d.log(), d.log())
+        check(d.call("nvmf_get_transports") == [], "what failed is not there")
+        check(d.call("nvmf_create_transport", trtype="RDMA") is True, "the second try")
+        check(d.stop() == 0, d.log())
 
 
 def test_transport_cache_sizes_are_kept():
