@@ -22,7 +22,8 @@ static bool conflicts(const struct nvmf_request *req, const struct nvmf_resv *re
 }
 
 /* What keeps this command from its namespace; mostly there is nothing to look at. */
-static uint16_t check_limits(const struct nvmf_request *req, const struct nvmf_ns_view *nsv)
+__attribute__((noinline, cold)) static uint16_t check_limits(const struct nvmf_request *req,
+							     const struct nvmf_ns_view *nsv)
 {
 	const struct nvmf_ctrlr *ctrlr = req->qpair->ctrlr;
 
@@ -114,6 +115,21 @@ static enum nvmf_next report_start(struct nvmf_request *req)
 					 : nvmf_request_reject(req, status, where);
 }
 
+/* Out of the way of those that are common. */
+__attribute__((noinline)) static enum nvmf_next resv_start(struct nvmf_request *req)
+{
+	switch (req->sqe->opcode) {
+	case nvme_cmd_resv_register:
+		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_REGISTER_DATA);
+	case nvme_cmd_resv_acquire:
+		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_ACQUIRE_DATA);
+	case nvme_cmd_resv_release:
+		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_RELEASE_DATA);
+	default:
+		return report_start(req);
+	}
+}
+
 static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
 	switch (req->sqe->opcode) {
@@ -124,16 +140,11 @@ static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_vi
 		return rw_start(req, nsv, NVME_DATA_TFR_HOST_TO_CTRL);
 	case nvme_cmd_dsm:
 		return dsm_start(req);
-	case nvme_cmd_resv_register:
-		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_REGISTER_DATA);
-	case nvme_cmd_resv_acquire:
-		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_ACQUIRE_DATA);
-	case nvme_cmd_resv_release:
-		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_RELEASE_DATA);
-	case nvme_cmd_resv_report:
-		return report_start(req);
-	default:
+	case nvme_cmd_flush:
+	case nvme_cmd_write_zeroes:
 		return NVMF_NEXT_EXEC;
+	default:
+		return resv_start(req);
 	}
 }
 
@@ -466,6 +477,12 @@ void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status)
 
 /* ---- */
 
+__attribute__((noinline)) static void resv_exec(struct nvmf_request *req)
+{
+	nvmf_request_set_where(req, NVMF_REQUEST_CONTROL);
+	thread_post(thread_control(), &req->msg, nvmf_resv_run);
+}
+
 static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
 	switch (req->sqe->opcode) {
@@ -488,8 +505,7 @@ static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		dsm_exec(req, nsv);
 		break;
 	default:
-		nvmf_request_set_where(req, NVMF_REQUEST_CONTROL);
-		thread_post(thread_control(), &req->msg, nvmf_resv_run);
+		resv_exec(req);
 		break;
 	}
 }
