@@ -59,6 +59,21 @@ def test_saving_loading_and_saving_gives_the_same_bytes():
             check(save(c) == first, f"-c: {first}\n{save(c)}")
 
 
+def test_loading_into_a_running_daemon_leaves_out_what_is_for_the_start():
+    with Daemon() as a:
+        config = json.loads(save(a))
+        entries = [e["method"] for s in config["subsystems"] for e in s["config"]]
+        late = set(entries) & (set(a.call("rpc_get_methods")) - set(a.call("rpc_get_methods", current=True)))
+        check(late, entries)
+        status, _, err = a.rpc("load_config", input=json.dumps(config))
+        check(status == 0, err)
+        for method in late:
+            check(f'left out "{method}"' in err, err)
+        config["subsystems"].append({"subsystem": "x", "config": [{"method": "nosuch", "params": {}}]})
+        status, _, err = a.rpc("load_config", input=json.dumps(config))
+        check(status == 1 and 'no method "nosuch"' in err, err)
+
+
 def test_the_saved_form_is_the_stock_one():
     with Daemon() as d:
         fill(d)

@@ -168,23 +168,32 @@ static int load_round(struct loader *l, size_t *done, bool *starting)
 	return rc;
 }
 
+/* What is left is no method of this daemon, which is an error, or belongs before its start, which is over: as stock clients have it, that is
+ * only said, so that a configuration can be loaded again. */
 static int report_left(const struct loader *l)
 {
 	const json_t *o, *entry;
-	size_t i, j, left = 0;
+	json_t *known;
+	size_t i, j, unknown = 0;
+	int rc = rpc_client_call(l->client, "rpc_get_methods",
+				 json_pack("{s:b, s:b}", "current", 0, "include_aliases", 1), false, &known);
 
+	if (rc != RPC_TOOL_OK) {
+		return rc;
+	}
 	json_array_foreach (l->lists, i, o) {
 		json_array_foreach (json_object_get(o, "entries"), j, entry) {
 			const char *method = json_string_value(json_object_get(entry, "method"));
-			fprintf(stderr,
-				"varve-rpc: subsystem \"%s\": there is no method \"%s\", or not in this "
-				"state\n",
+			const bool late = names(known, method);
+			fprintf(stderr, "varve-rpc: subsystem \"%s\": %s \"%s\"%s\n",
 				json_string_value(json_object_get(o, "subsystem")),
-				method != NULL ? method : "?");
-			left++;
+				late ? "left out" : "there is no method", method != NULL ? method : "?",
+				late ? ", which is for the time before the start" : "");
+			unknown += !late;
 		}
 	}
-	return left == 0 ? RPC_TOOL_OK : RPC_TOOL_REFUSED;
+	json_decref(known);
+	return unknown == 0 ? RPC_TOOL_OK : RPC_TOOL_REFUSED;
 }
 
 static int load(struct rpc_client *c, const json_t *subsystems)
