@@ -125,7 +125,7 @@ def test_an_io_error_names_the_io():
         t.call("bdev_error_create", base_name="M0")
         t.add_ns("EE_M0", nsid=1)
         t.call("trace_set_trigger", name="errors", type="io_error", holdoff_us=0)
-        with busy_host(t, "-q", "4"):
+        with busy_host(t, "-q", "4", "--rate", "500"):
             check(t.trigger("errors")["fired"] == 0, "nothing has failed yet")
             inject(t)
             fired = t.wait_fired("errors")

@@ -138,7 +138,8 @@ def test_a_host_that_stops_answering_is_dropped_after_its_keep_alive_time():
             wait_for(lambda: len(t.controllers()) == 1, "the frozen host to be dropped")
             check("keep-alive" in t.log(), t.log())
             frozen.process.send_signal(signal.SIGCONT)
-            wait_for(lambda: len(t.controllers()) == 2, "the host to come back")
+            wait_for(lambda: len(t.controllers()) == 2,
+                     lambda: f"the host to come back: {frozen.is_running()} {frozen.errors.read_text()}\n{t.log()}")
             wait_io(t, [steady, frozen])
             result = frozen.stop()
             check(result["errors"] == 0 and result["reconnects"] == 1, result)
