@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 600
+# limit: 1300
 # The NVMe driver on emulated drives: through vfio with an IOMMU, without one, through uio; verified I/O, blocks of 512 and 4096
 # bytes, one namespace and two; scripts/setup.sh; the drive handed back to the kernel, which reads what was written; removal and
 # insertion under I/O. `lab_nvme_pcie.sh [iommu|noiommu|hotplug]...` runs a part of it.
@@ -25,7 +25,7 @@ results() { grep --line-buffered -aE '^(PASS|FAIL|SKIP) '; }
 in_guest() { # MODE, vm.sh's options...
   local mode=$1
   shift
-  ./vm.sh -t 180 "$@" "bash \$TREE/systest/lab/nvme_pcie.sh $mode" | results
+  ./vm.sh -t 400 "$@" "bash \$TREE/systest/lab/nvme_pcie.sh $mode" | results
   judge "$mode" "${PIPESTATUS[0]}"
 }
 
@@ -34,7 +34,7 @@ hotplug() {
   local dir status
   dir=$(mktemp -d)
   truncate -s 1G "$dir/disk"
-  ./vm.sh -t 180 -i -n -q "-monitor unix:$dir/monitor,server=on,wait=off -device pcie-root-port,id=rp,chassis=1,slot=1
+  ./vm.sh -t 400 -i -n -q "-monitor unix:$dir/monitor,server=on,wait=off -device pcie-root-port,id=rp,chassis=1,slot=1
     -drive if=none,id=hot,format=raw,file=$dir/disk,cache=unsafe -device nvme,serial=HOT0,id=nvhot,bus=rp,drive=hot
     -drive if=none,id=hot2,format=raw,file=$dir/disk,file.locking=off" "bash \$TREE/systest/lab/nvme_pcie.sh hotplug" |
     while read -r line; do
