@@ -20,52 +20,133 @@ static struct rdma_qp *find_qp(struct rdma_transport *t, const struct ibv_qp *ve
 	return NULL;
 }
 
-static void break_all(struct rdma_transport *t, const struct rdma_device *d, const char *why)
+const char *rdma_device_name(const struct rdma_device *d)
 {
-	struct rdma_qp *qp, *next;
+	return ibv_get_device_name(d->verbs->device);
+}
 
-	for (qp = TAILQ_FIRST(&t->qps); qp != NULL; qp = next) {
-		next = TAILQ_NEXT(qp, link);
-		if (qp->device == d) {
+/* Of the device, or of one poll group's queues on it. */
+static void break_all(struct rdma_device *d, const struct rdma_poller *only, const char *why)
+{
+	struct rdma_qp *qp;
+
+	TAILQ_FOREACH(qp, &d->transport->qps, link) {
+		if (qp->device == d && (only == NULL || qp->device_poller == only)) {
+			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
 			rdma_qp_broken(qp, why);
 		}
 	}
 }
 
+void rdma_device_lost(struct rdma_device *d, const char *what)
+{
+	if (d->removed) {
+		return;
+	}
+	d->removed = true;
+	log_error("%s: %s; its %u connections end, and it is let go when they have", rdma_device_name(d), what, d->qps);
+	if (d->async != NULL) {
+		fd_source_remove(&d->async); /* it tells nothing more, but stays readable */
+	}
+	break_all(d, NULL, "the device is gone");
+}
+
+void rdma_device_release(struct rdma_device *d)
+{
+	struct rdma_poller *p, *next;
+
+	for (p = TAILQ_FIRST(&d->pollers); p != NULL; p = next) {
+		next = TAILQ_NEXT(p, device_link);
+		if ((p->failed || d->removed) && p->qps == 0) {
+			rdma_poller_release(p);
+		}
+	}
+	if (!d->removed || d->qps != 0) {
+		return;
+	}
+	log_notice("%s: let go; no connection is left on it", rdma_device_name(d));
+	TAILQ_REMOVE(&d->transport->devices, d, link);
+	rdma_pd_put(d->pd);
+	free(d);
+}
+
+/* A completion queue or a shared receive queue broke: what hangs on it ends, and the next connection gets new ones. The other poll
+ * groups, and who else uses the device, have their own. */
+static void poller_failed(struct rdma_device *d, const struct ibv_async_event *event)
+{
+	struct rdma_poller *p;
+
+	TAILQ_FOREACH(p, &d->pollers, device_link) {
+		if (event->event_type == IBV_EVENT_CQ_ERR ? p->cq == event->element.cq : p->srq == event->element.srq) {
+			break;
+		}
+	}
+	if (p == NULL || p->failed) {
+		return;
+	}
+	p->failed = true;
+	log_error("%s: %s; the %u connections of one poll group on it end, new ones get new queues", rdma_device_name(d),
+		  ibv_event_type_str(event->event_type), p->qps);
+	break_all(d, p, event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed" : "its shared receive queue failed");
+}
+
+/* Events that end nothing: what follows from them, for the log. */
+static const char *port_event(enum ibv_event_type type)
+{
+	switch (type) {
+	case IBV_EVENT_PORT_ERR:
+		return "its connections last as long as their retries, or until their keep-alive runs out";
+	case IBV_EVENT_PORT_ACTIVE:
+		return "connections that outlasted it go on, and hosts can connect";
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+		return "connections go on if their path still works";
+	case IBV_EVENT_SM_CHANGE:
+	case IBV_EVENT_CLIENT_REREGISTER:
+		return "connections go on";
+	default:
+		return NULL;
+	}
+}
+
 static void handle(struct rdma_device *d, const struct ibv_async_event *event)
 {
-	struct rdma_transport *t = d->transport;
 	struct rdma_qp *qp = NULL;
+	const char *follows;
 
 	switch (event->event_type) {
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		qp = find_qp(t, event->element.qp);
+		qp = find_qp(d->transport, event->element.qp);
 		if (qp != NULL) {
+			log_notice("%s: %s; the connection from %s ends", rdma_device_name(d), ibv_event_type_str(event->event_type),
+				   qp->base.peer_address.traddr);
 			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
 			rdma_qp_broken(qp, ibv_event_type_str(event->event_type));
 		}
 		break;
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		/* it went into the error state: by us, which is nothing new, or because its connection broke */
+		qp = find_qp(d->transport, event->element.qp);
+		if (qp != NULL) {
+			rdma_qp_broken(qp, ibv_event_type_str(event->event_type));
+		}
+		break;
 	case IBV_EVENT_DEVICE_FATAL:
-		d->removed = true;
-		log_error("%s: %s; its connections end", ibv_get_device_name(d->verbs->device),
-			  ibv_event_type_str(event->event_type));
-		break_all(t, d, "the device failed");
+		rdma_device_lost(d, ibv_event_type_str(event->event_type));
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
-		log_error("%s: %s; its connections end", ibv_get_device_name(d->verbs->device),
-			  ibv_event_type_str(event->event_type));
-		break_all(t, d, ibv_event_type_str(event->event_type));
-		break;
-	case IBV_EVENT_PORT_ACTIVE:
-	case IBV_EVENT_PORT_ERR:
-		/* connections survive a port that comes back in time; those that do not are reported one by one */
-		log_notice("%s port %d: %s", ibv_get_device_name(d->verbs->device), event->element.port_num,
-			   ibv_event_type_str(event->event_type));
+		poller_failed(d, event);
 		break;
 	default:
+		follows = port_event(event->event_type);
+		if (follows != NULL) {
+			log_notice("%s port %d: %s; %s", rdma_device_name(d), event->element.port_num,
+				   ibv_event_type_str(event->event_type), follows);
+		}
 		break;
 	}
 	TRACE(RDMA_IBV_ASYNC_EVENT, qp ? qp->owner : 0, 0, (uintptr_t)d, event->event_type);
@@ -76,10 +157,14 @@ static void async_readable(void *arg, uint32_t events)
 	struct rdma_device *d = arg;
 	struct ibv_async_event event;
 
-	while (ibv_get_async_event(d->verbs, &event) == 0) {
+	while (!d->removed && ibv_get_async_event(d->verbs, &event) == 0) {
 		handle(d, &event);
 		ibv_ack_async_event(&event);
 	}
+	if (!d->removed && errno != EAGAIN && errno != EINTR) {
+		rdma_device_lost(d, strerror(errno)); /* EIO: the kernel has taken it away */
+	}
+	rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
 }
 
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs)
@@ -97,6 +182,7 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 	}
 	d->verbs = verbs;
 	d->transport = t;
+	TAILQ_INIT(&d->pollers);
 	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get(verbs)) == NULL) {
 		log_error("%s cannot be used: %s", ibv_get_device_name(verbs->device), strerror(errno));
 		free(d);

@@ -111,6 +111,7 @@ struct rdma_qp {
 	bool in_error;	      /* the control thread has put it into the error state */
 	bool dirty;	      /* in its poller's list of those with something to post */
 	bool described;	      /* its trace owner names host and subsystem */
+	bool forsaken;	      /* its work did not end in time: completions are not waited for any more */
 	uint16_t owner;	      /* of trace records */
 	uint16_t depth;	      /* commands the host may have outstanding */
 	uint16_t max_reads, reads; /* RDMA READs: credits, outstanding */
@@ -132,6 +133,7 @@ struct rdma_qp {
 	uint32_t completions;	/* entries of the completion queue that are kept for it */
 	bool broken;		/* connection lost, or never made */
 	bool leaving;		/* the group has been told */
+	struct thread_timer flush_timer; /* closing: how long its work may take to end */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
 	struct thread_msg leave_msg, error_msg, unmade_msg;		  /* control thread to group */
 	TAILQ_ENTRY(rdma_qp) link;
@@ -153,7 +155,11 @@ struct rdma_poller {
 	uint32_t region_hint;
 	struct rdma_requests requests; /* with a shared receive queue */
 	struct nvmf_device_stats stats;
-	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner; control thread */
+	/* Control thread. */
+	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner */
+	uint32_t qps;		       /* connections it is kept for */
+	bool failed;		       /* a queue of it broke: goes with its last connection */
+	TAILQ_ENTRY(rdma_poller) device_link;
 	SLIST_HEAD(, rdma_qp) by_number[RDMA_QP_BUCKETS];
 	TAILQ_ENTRY(rdma_poller) link;
 };
@@ -185,13 +191,15 @@ struct rdma_device {
 	struct ibv_device_attr attr;
 	struct rdma_pd *pd;
 	struct fd_source *async;
-	bool removed;
+	bool removed; /* gone or dead: goes with its last connection */
+	uint32_t qps; /* connections */
+	TAILQ_HEAD(, rdma_poller) pollers;
 	TAILQ_ENTRY(rdma_device) link;
 };
 
 struct rdma_listener {
 	struct nvmf_address address;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id; /* NULL: its device is gone; tried again by relisten_timer */
 	TAILQ_ENTRY(rdma_listener) link;
 };
 
@@ -202,6 +210,7 @@ struct rdma_transport {
 	struct rdma_buffers buffers;
 	TAILQ_HEAD(, rdma_device) devices;
 	TAILQ_HEAD(, rdma_listener) listeners;
+	struct thread_timer relisten_timer;
 	struct rdma_qp_list qps;
 };
 
@@ -262,6 +271,10 @@ void rdma_request_read_failed(struct rdma_request *r);
 void rdma_request_repost(struct rdma_poller *p, struct rdma_request *r);
 /* What a closing queue pair's requests wait for never comes: ends those that we have. */
 void rdma_qp_fail_waiting(struct rdma_qp *qp);
+/* Of a queue pair that is not LIVE: requests and receives whose completion the device owes. */
+uint32_t rdma_qp_owed(const struct rdma_qp *qp);
+/* The verbs queue pair is destroyed, so that nothing moves to or from its buffers any more: ends what was owed. */
+void rdma_qp_reclaim(struct rdma_qp *qp);
 void rdma_qp_run_pending(struct rdma_qp *qp);
 void rdma_tgroup_run_waiting(struct rdma_tgroup *g);
 const char *rdma_request_state_name(enum rdma_req_state s);
@@ -279,13 +292,19 @@ struct ibv_send_wr *rdma_data_last(struct rdma_request *r);
 
 /* poller.c: a device's queues in a group. */
 struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d); /* control thread; NULL */
-void rdma_poller_destroy(struct rdma_poller *p);					    /* group */
+/* No connection is left. Group, while the control thread waits. */
+void rdma_poller_destroy(struct rdma_poller *p);
+/* The same from the control thread. */
+void rdma_poller_release(struct rdma_poller *p);
 /* Keeps n entries of the completion queue, which grows where it must: one that overflows ends all of its connections. 0 or a negative
  * errno. Control thread. */
 int rdma_poller_reserve(struct rdma_poller *p, uint32_t n);
 /* Group. */
 void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp);
 void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp);
+/* Takes what has come, posts what was queued; from then on no completion is attributed to the queue pair by its number. */
+void rdma_poller_forget_qp(struct rdma_poller *p, struct rdma_qp *qp);
+void rdma_poller_drain(struct rdma_poller *p);
 void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
 void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr);
 
@@ -302,6 +321,12 @@ void rdma_qp_check_closed(struct rdma_qp *qp);
 /* device.c. Control thread. */
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs);
 void rdma_devices_destroy(struct rdma_transport *t);
+/* It is gone or dead: its connections end, no new ones come. what: for the log. Safe to repeat. */
+void rdma_device_lost(struct rdma_device *d, const char *what);
+/* Frees queues that broke, and what we have of a lost device, once no connection is left. Before the last connection manager id on it is
+ * destroyed: with that, librdmacm closes the device. */
+void rdma_device_release(struct rdma_device *d);
+const char *rdma_device_name(const struct rdma_device *d);
 
 /* listen.c. Control thread. */
 int rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);

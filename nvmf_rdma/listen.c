@@ -23,6 +23,30 @@ static int resolve(const struct nvmf_address *a, struct addrinfo **out)
 	return 0;
 }
 
+/* 0 and l->id, or a negative errno and NULL. */
+static int open_listener(struct rdma_transport *t, struct rdma_listener *l, struct sockaddr *at)
+{
+	int rc = 0;
+
+	if (rdma_create_id(t->channel, &l->id, NULL, RDMA_PS_TCP) != 0) {
+		l->id = NULL;
+		return -errno;
+	}
+	if (rdma_bind_addr(l->id, at) != 0 || rdma_listen(l->id, t->base.opts.acceptor_backlog) != 0) {
+		rc = -errno;
+		rdma_destroy_id(l->id);
+		l->id = NULL;
+		return rc;
+	}
+	/* Registering all memory takes seconds where there is much of it or the device is software. The first host would
+	 * wait for that, and give up (iWARP: after 10 s). Listening at any address says nothing about devices, and if it
+	 * fails, the first host is refused, with the reason in the log. */
+	if (l->id->verbs != NULL) {
+		rdma_device_get(t, l->id->verbs);
+	}
+	return 0;
+}
+
 int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *address)
 {
 	struct rdma_transport *t = to_rdma_transport(base);
@@ -35,26 +59,44 @@ int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *addre
 		return rc;
 	}
 	l->address = *address;
-	if (rdma_create_id(t->channel, &l->id, NULL, RDMA_PS_TCP) != 0 || rdma_bind_addr(l->id, at->ai_addr) != 0 ||
-	    rdma_listen(l->id, t->base.opts.acceptor_backlog) != 0) {
-		rc = -errno;
+	rc = open_listener(t, l, at->ai_addr);
+	if (rc != 0) {
 		log_error("cannot listen at %s port %s: %s%s", address->traddr, address->trsvcid, strerror(-rc),
 			  rc == -ENODEV || rc == -EADDRNOTAVAIL ? " (no RDMA device has that address; `rdma link` lists them)" : "");
-		if (l->id != NULL) {
-			rdma_destroy_id(l->id);
-		}
 		free(l);
 	} else {
 		TAILQ_INSERT_TAIL(&t->listeners, l, link);
-		/* Registering all memory takes seconds where there is much of it or the device is software. The first host would
-		 * wait for that, and give up (iWARP: after 10 s). Listening at any address says nothing about devices, and if it
-		 * fails, the first host is refused, with the reason in the log. */
-		if (l->id->verbs != NULL) {
-			rdma_device_get(t, l->id->verbs);
-		}
 	}
 	freeaddrinfo(at);
 	return rc;
+}
+
+/* A device that is taken away may come back, as another device that has the same address: after a driver's reset, say. */
+#define RELISTEN_US 1000000
+
+static void relisten(void *arg)
+{
+	struct rdma_transport *t = arg;
+	struct rdma_listener *l;
+	bool again = false;
+
+	TAILQ_FOREACH(l, &t->listeners, link) {
+		struct addrinfo *at;
+
+		if (l->id != NULL || resolve(&l->address, &at) != 0) {
+			continue;
+		}
+		if (open_listener(t, l, at->ai_addr) == 0) {
+			log_notice("listening at %s port %s again%s%s", l->address.traddr, l->address.trsvcid, l->id->verbs ? ", on " : "",
+				   l->id->verbs ? ibv_get_device_name(l->id->verbs->device) : "");
+		} else {
+			again = true;
+		}
+		freeaddrinfo(at);
+	}
+	if (again) {
+		thread_timer_start(&t->relisten_timer, RELISTEN_US);
+	}
 }
 
 void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address *address)
@@ -74,21 +116,41 @@ void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address 
 	}
 }
 
-/* The device of a listener, or of all connections of an id, is going. */
+/* The device of an id is going: that of a listener, or of a connection. The kernel waits until its ids are destroyed. */
+
+static void listener_removed(struct rdma_transport *t, struct rdma_listener *l)
+{
+	struct rdma_device *d, *next;
+
+	log_warning("the device of listen address %s port %s is gone; varve listens there again when a device has it",
+		    l->address.traddr, l->address.trsvcid);
+	for (d = TAILQ_FIRST(&t->devices); d != NULL; d = next) {
+		next = TAILQ_NEXT(d, link);
+		if (d->verbs == l->id->verbs) {
+			rdma_device_lost(d, "removed");
+			rdma_device_release(d);
+		}
+	}
+	rdma_destroy_id(l->id);
+	l->id = NULL;
+	t->relisten_timer.fn = relisten;
+	t->relisten_timer.arg = t;
+	thread_timer_start(&t->relisten_timer, RELISTEN_US);
+}
+
 static void device_removal(struct rdma_transport *t, struct rdma_cm_id *id)
 {
 	struct rdma_listener *l;
+	struct rdma_qp *qp = id->context;
 
 	TAILQ_FOREACH(l, &t->listeners, link) {
 		if (l->id == id) {
-			log_warning("the device of listen address %s is gone", l->address.traddr);
-			rdma_destroy_id(l->id);
-			l->id = NULL;
+			listener_removed(t, l);
 			return;
 		}
 	}
-	if (id->context != NULL) {
-		rdma_qp_broken(id->context, "the device is gone");
+	if (qp != NULL) {
+		rdma_device_lost(qp->device, "removed"); /* let go when the last of its connections, of which this is one, is unmade */
 	}
 }
 
@@ -108,7 +170,8 @@ static void handle(struct rdma_transport *t, const struct rdma_cm_event *event)
 		device_removal(t, event->id);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
-		log_notice("an address of an RDMA device has changed; its connections go on while they work");
+		log_notice("an address of %s has changed; its connections go on while they work",
+			   event->id->verbs ? ibv_get_device_name(event->id->verbs->device) : "an RDMA device");
 		break;
 	default: /* DISCONNECTED, CONNECT_ERROR, UNREACHABLE, REJECTED ... */
 		if (qp != NULL) {

@@ -290,25 +290,36 @@ static bool arm(void *ctx)
 
 /* Queue pairs of the poller. */
 
+void rdma_poller_drain(struct rdma_poller *p)
+{
+	while (drain(p) != 0) {
+	}
+}
+
 void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp)
 {
 	/* what is left of an earlier queue pair of this number is taken out first */
-	while (drain(p) != 0) {
-	}
+	rdma_poller_drain(p);
 	qp->poller = p;
 	p->tgroup->connections++;
 	p->tgroup->connection_bytes += sizeof(*qp) + qp->requests.bytes;
 	SLIST_INSERT_HEAD(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, number_link);
 }
 
+void rdma_poller_forget_qp(struct rdma_poller *p, struct rdma_qp *qp)
+{
+	rdma_poller_drain(p);
+	flush(p);
+	SLIST_REMOVE(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, rdma_qp, number_link);
+}
+
 void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp)
 {
-	while (drain(p) != 0) {
+	if (!qp->forsaken) {
+		rdma_poller_forget_qp(p, qp);
 	}
-	flush(p);
 	p->tgroup->connections--;
 	p->tgroup->connection_bytes -= sizeof(*qp) + qp->requests.bytes;
-	SLIST_REMOVE(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, rdma_qp, number_link);
 }
 
 /* Making and unmaking. */
@@ -356,7 +367,7 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 		return 0;
 	}
 	depth = depth < limit ? depth : limit;
-	struct ibv_srq_init_attr init = {.attr = {.max_wr = depth, .max_sge = 2}};
+	struct ibv_srq_init_attr init = {.srq_context = p, .attr = {.max_wr = depth, .max_sge = 2}};
 	p->srq = ibv_create_srq(p->device->pd->pd, &init);
 	if (p->srq == NULL) {
 		log_warning("%s: no shared receive queue of %u entries (%s); each connection gets its own receives",
@@ -387,6 +398,21 @@ static void attach(void *arg)
 		&(struct poller_opts){.name = "nvmf_rdma", .fn = poll, .ctx = p, .fd = p->comp->fd, .arm = arm});
 	if (p->poller != NULL) {
 		TAILQ_INSERT_TAIL(&p->tgroup->pollers, p, link);
+		TAILQ_INSERT_TAIL(&p->device->pollers, p, device_link); /* the control thread waits for us */
+	}
+}
+
+static void detach(void *arg)
+{
+	struct rdma_poller *p = arg;
+	struct ibv_cq *cq;
+	void *cq_context;
+
+	poller_unregister(&p->poller);
+	TAILQ_REMOVE(&p->tgroup->pollers, p, link);
+	TAILQ_REMOVE(&p->device->pollers, p, device_link);
+	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
+		ibv_ack_cq_events(cq, 1);
 	}
 }
 
@@ -442,7 +468,7 @@ struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d
 	struct rdma_poller *p;
 
 	TAILQ_FOREACH(p, &g->pollers, link) {
-		if (p->device == d) {
+		if (p->device == d && !p->failed) {
 			return p;
 		}
 	}
@@ -451,13 +477,13 @@ struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d
 
 void rdma_poller_destroy(struct rdma_poller *p)
 {
-	struct ibv_cq *cq;
-	void *cq_context;
+	detach(p);
+	destroy_verbs(p);
+}
 
-	poller_unregister(&p->poller);
-	TAILQ_REMOVE(&p->tgroup->pollers, p, link);
-	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
-		ibv_ack_cq_events(cq, 1);
-	}
+void rdma_poller_release(struct rdma_poller *p)
+{
+	/* the device's calls, which may take their time, are not for the thread that serves other connections */
+	thread_call(rdma_group_thread(p->tgroup), detach, p);
 	destroy_verbs(p);
 }

@@ -10,6 +10,8 @@
  *						rdma_op_qpair_close: SETUP or LIVE -> CLOSING, close_msg
  *	close: disconnects, error state; error_msg
  *						in_error: work flushes; CLOSING -> CLOSED when none is left, unmake_msg
+ *	flush_timer: the device does not end it;
+ *	destroys the queue pair			forsake, reclaim: takes back what the device still had
  *	unmake: all that was made; unmade_msg
  *						nvmf_qpair_closed(); freed: no message is under way any more
  */
@@ -108,9 +110,70 @@ static void disconnect(struct rdma_qp *qp)
 	}
 	/* an error here means that there is no connection to end: what counts is the state of the queue pair */
 	rdma_disconnect(qp->id);
-	if (ibv_modify_qp(qp->id->qp, &attr, IBV_QP_STATE) != 0 && errno != EINVAL) {
+	if (ibv_modify_qp(qp->id->qp, &attr, IBV_QP_STATE) != 0 && errno != EINVAL && !qp->device->removed) {
 		log_warning("a queue pair could not be put into the error state: %s", strerror(errno));
 	}
+}
+
+/* How long a device may take to flush the work of a queue pair in the error state: a working one needs milliseconds. One that is
+ * known to be broken gets the chance to hand out what it has flushed already. */
+#define FLUSH_WAIT_US	   5000000
+#define DEAD_FLUSH_WAIT_US 100000
+
+struct forsake {
+	struct rdma_qp *qp;
+	uint32_t owed;
+};
+
+static void forsake(void *arg)
+{
+	struct forsake *f = arg;
+	struct rdma_qp *qp = f->qp;
+
+	rdma_poller_drain(qp->device_poller);
+	f->owed = rdma_qp_owed(qp);
+	if (f->owed != 0 && qp->poller != NULL) {
+		rdma_poller_forget_qp(qp->poller, qp);
+		qp->forsaken = true;
+	}
+}
+
+static void reclaim(void *arg)
+{
+	struct rdma_qp *qp = arg;
+
+	rdma_poller_drain(qp->device_poller); /* what came before the queue pair was destroyed; afterwards nothing does */
+	rdma_qp_reclaim(qp);
+	rdma_qp_check_closed(qp);
+}
+
+/* The device owes completions that do not come. When the queue pair is destroyed it will neither give them nor touch memory any more,
+ * so that buffers can be used again. What block devices still have of it ends as ever, and with the last of it the queue pair. */
+static void flush_timeout(void *arg)
+{
+	struct rdma_qp *qp = arg;
+	struct forsake f = {.qp = qp};
+
+	if (qp->device_poller == NULL || qp->id->qp == NULL) {
+		return;
+	}
+	thread_call(thread_of(qp), forsake, &f);
+	if (f.owed == 0) {
+		return;
+	}
+	log_limited(LOG_LEVEL_WARNING,
+		    "%s: %u work requests of the connection from %s did not end; its queue pair is destroyed, and their buffers are taken back",
+		    rdma_device_name(qp->device), f.owed, qp->base.peer_address.traddr);
+	rdma_destroy_qp(qp->id);
+	thread_call(thread_of(qp), reclaim, qp);
+}
+
+static void start_flush_timer(struct rdma_qp *qp)
+{
+	bool dead = qp->device->removed || (qp->device_poller != NULL && qp->device_poller->failed);
+
+	qp->flush_timer = (struct thread_timer){.fn = flush_timeout, .arg = qp};
+	thread_timer_start(&qp->flush_timer, dead ? DEAD_FLUSH_WAIT_US : FLUSH_WAIT_US);
 }
 
 static void close_qp(struct thread_msg *msg)
@@ -118,6 +181,7 @@ static void close_qp(struct thread_msg *msg)
 	struct rdma_qp *qp = FROM(msg, close_msg);
 
 	disconnect(qp);
+	start_flush_timer(qp);
 	thread_post(thread_of(qp), &qp->error_msg, error_state_reached);
 }
 
@@ -148,22 +212,27 @@ static void unmade(struct thread_msg *msg)
 static void unmake(struct thread_msg *msg)
 {
 	struct rdma_qp *qp = FROM(msg, unmake_msg);
+	struct rdma_device *d = qp->device;
 
+	thread_timer_stop(&qp->flush_timer);
 	if (qp->poller != NULL) {
 		thread_call(thread_of(qp), remove_from_poller, qp);
 	}
 	if (qp->id->qp != NULL) {
 		rdma_destroy_qp(qp->id);
 	}
-	rdma_destroy_id(qp->id);
-	qp->id = NULL;
-	if (qp->completions != 0) {
+	if (qp->device_poller != NULL) {
 		qp->device_poller->cq_reserved -= qp->completions;
+		qp->device_poller->qps--;
 	}
 	rdma_requests_destroy(&qp->requests);
 	TRACE(RDMA_QP_DESTROY, qp->owner, 0, (uintptr_t)qp);
 	trace_owner_release(qp->owner);
 	TAILQ_REMOVE(&transport_of(qp)->qps, qp, link);
+	d->qps--;
+	rdma_device_release(d);
+	rdma_destroy_id(qp->id); /* the last one of a device that is gone closes it */
+	qp->id = NULL;
 	thread_post(thread_of(qp), &qp->unmade_msg, unmade);
 }
 
@@ -274,14 +343,15 @@ static void go_live(void *arg)
 
 static int make_connection(struct rdma_qp *qp)
 {
-	struct rdma_poller *p = rdma_poller_get(to_rdma_tgroup(qp->base.tgroup), qp->device);
+	struct rdma_poller *p = qp->device->removed ? NULL : rdma_poller_get(to_rdma_tgroup(qp->base.tgroup), qp->device);
 	struct go_live g = {.qp = qp, .poller = p};
 	int rc;
 
 	if (p == NULL) {
-		return -ENOMEM;
+		return qp->device->removed ? -ENODEV : -ENOMEM;
 	}
 	qp->device_poller = p;
+	p->qps++;
 	if ((rc = make_verbs(qp, p)) != 0 || (rc = make_receives(qp, p)) != 0) {
 		return rc;
 	}
@@ -382,11 +452,13 @@ void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event)
 		return;
 	}
 	TAILQ_INSERT_TAIL(&t->qps, qp, link);
+	d->qps++;
 	TRACE(RDMA_QP_CREATE, qp->owner, 0, (uintptr_t)qp);
 	if (nvmf_qpair_accept(&qp->base, req.qid) != 0) {
 		reject(qp->id, NVMF_RDMA_CM_NO_RSC);
 		rdma_destroy_id(qp->id);
 		TAILQ_REMOVE(&t->qps, qp, link);
+		d->qps--;
 		trace_owner_release(qp->owner);
 		free(qp);
 	}

@@ -525,6 +525,46 @@ void rdma_qp_fail_waiting(struct rdma_qp *qp)
 	}
 }
 
+/* A request of a queue pair that takes no new work is the device's while it reads or sends; any other ends by itself. */
+static bool is_owed(const struct rdma_request *r)
+{
+	return r->state == RDMA_REQ_TX_H2C || r->state == RDMA_REQ_COMPLETING || r->state == RDMA_REQ_COMPLETING_C2H;
+}
+
+uint32_t rdma_qp_owed(const struct rdma_qp *qp)
+{
+	uint32_t n = qp->receives;
+
+	if (qp->poller == NULL) {
+		return n; /* it never went live */
+	}
+	const struct rdma_requests *all = requests_of(qp);
+	for (uint32_t i = 0; i < all->count; i++) {
+		const struct rdma_request *r = rdma_requests_at(all, i);
+		n += r->qp == qp && is_owed(r);
+	}
+	return n;
+}
+
+void rdma_qp_reclaim(struct rdma_qp *qp)
+{
+	const struct rdma_requests *all = qp->poller != NULL ? requests_of(qp) : NULL;
+
+	for (uint32_t i = 0; all != NULL && i < all->count; i++) {
+		struct rdma_request *r = rdma_requests_at(all, i);
+
+		if (r->qp != qp || !is_owed(r)) {
+			continue;
+		}
+		if (r->state == RDMA_REQ_TX_H2C) {
+			rdma_request_read_failed(r);
+		} else {
+			rdma_request_sent(r);
+		}
+	}
+	qp->receives = 0;
+}
+
 /* For who looks on. */
 
 struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after)

@@ -79,6 +79,7 @@ static void destroy(struct nvmf_transport *base)
 {
 	struct rdma_transport *t = to_rdma_transport(base);
 
+	thread_timer_stop(&t->relisten_timer);
 	rdma_devices_destroy(t);
 	fd_source_remove(&t->cm_source);
 	rdma_destroy_event_channel(t->channel);

@@ -4,6 +4,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,6 +20,7 @@ struct fake_cq {
 	struct ibv_wc ring[QUEUE];
 	uint32_t head, tail;
 	bool armed;
+	_Atomic bool qp_failed; /* a queue pair of it went into the error state */
 };
 
 /* Posted receives, of a queue pair or shared. */
@@ -39,7 +43,8 @@ struct fake_qp {
 	struct fake_cq *cq;
 	struct fake_rq *rq, own;
 	struct fake_conn *conn;
-	bool error;
+	_Atomic bool error;
+	struct fake_qp *next;
 };
 
 struct fake_event {
@@ -52,23 +57,60 @@ struct fake_stats fake_stats;
 bool fake_has_srq = true;
 int fake_fail_post_send;
 
-static struct ibv_device device = {.name = "fake0", .dev_name = "fake0"};
-static struct ibv_context context = {.device = &device, .async_fd = -1};
-static struct ibv_pd pd = {.context = &context};
+/* A device as long as it is there; when it is removed and comes back it is another. */
+struct fake_device {
+	struct ibv_context context; /* first */
+	struct ibv_device ibv;
+	_Atomic bool withholds, removed;
+	struct ibv_async_event async[16]; /* read by whoever reads async_fd */
+	unsigned async_head, async_tail, async_acked;
+};
+
+struct fake_live fake_live;
+static struct fake_device *devices[FAKE_DEVICES];
+static struct rdma_cm_id *ids[256]; /* those there are */
+static struct fake_qp *qps;	    /* the same */
 static struct rdma_event_channel channel = {.fd = -1};
 static struct fake_event *events, **events_end = &events;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the events */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the events, and of qps */
 static uint32_t next_qp_num = 1;
 
 /* Completions. */
 
+static struct fake_device *device_of(struct ibv_context *c)
+{
+	return (struct fake_device *)c;
+}
+
+static bool withholds(struct ibv_context *c)
+{
+	return atomic_load_explicit(&device_of(c)->withholds, memory_order_relaxed);
+}
+
 static void complete(struct fake_cq *cq, const struct ibv_wc *wc)
 {
+	if (withholds(cq->ibv.context)) {
+		return;
+	}
 	cq->ring[cq->tail++ % QUEUE] = *wc;
 	if (cq->armed) {
 		cq->armed = false;
 		eventfd_write(cq->ibv.channel->fd, 1);
 	}
+}
+
+static void flush_receives(struct fake_qp *qp);
+
+/* On the thread that polls, so that the ring is its alone. */
+static void flush_failed(struct fake_cq *cq)
+{
+	pthread_mutex_lock(&lock);
+	for (struct fake_qp *qp = qps; qp != NULL; qp = qp->next) {
+		if (qp->cq == cq && qp->error) {
+			flush_receives(qp);
+		}
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 static int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
@@ -77,6 +119,9 @@ static int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	int i = 0;
 
 	fake_stats.poll_calls++;
+	if (__builtin_expect(atomic_load_explicit(&cq->qp_failed, memory_order_relaxed), 0) && atomic_exchange(&cq->qp_failed, false)) {
+		flush_failed(cq);
+	}
 	for (; i < n && cq->head != cq->tail; i++) {
 		wc[i] = cq->ring[cq->head++ % QUEUE];
 	}
@@ -134,7 +179,7 @@ bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *d
 {
 	struct fake_rq *rq = conn->qp->rq;
 
-	if (rq->head == rq->tail) {
+	if (rq->head == rq->tail || withholds(conn->qp->ibv.context)) {
 		return false;
 	}
 	uint32_t at = rq->head++ % QUEUE;
@@ -157,7 +202,7 @@ static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
 	if (wr->send_flags & IBV_SEND_SIGNALED || qp->error) {
 		complete(qp->cq, &wc);
 	}
-	if (qp->error) {
+	if (qp->error || withholds(qp->ibv.context)) {
 		return;
 	}
 	switch (wr->opcode) {
@@ -193,13 +238,22 @@ static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send
 
 /* The verbs that are functions. */
 
-static void init_context(void)
+static struct fake_device *make_device(unsigned number)
 {
-	context.ops.poll_cq = poll_cq;
-	context.ops.req_notify_cq = req_notify_cq;
-	context.ops.post_send = post_send;
-	context.ops.post_recv = post_recv;
-	context.ops.post_srq_recv = post_srq_recv;
+	struct fake_device *d = calloc(1, sizeof(*d));
+
+	snprintf(d->ibv.name, sizeof(d->ibv.name), "fake%u", number);
+	d->context.device = &d->ibv;
+	d->context.async_fd = eventfd(0, EFD_NONBLOCK);
+	d->context.ops = (struct ibv_context_ops){.poll_cq = poll_cq, .req_notify_cq = req_notify_cq, .post_send = post_send,
+						  .post_recv = post_recv, .post_srq_recv = post_srq_recv};
+	return d;
+}
+
+static void free_device(struct fake_device *d)
+{
+	close(d->context.async_fd);
+	free(d);
 }
 
 const char *ibv_get_device_name(struct ibv_device *d)
@@ -216,11 +270,17 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
-	return &pd;
+	struct ibv_pd *pd = calloc(1, sizeof(*pd));
+
+	pd->context = c;
+	atomic_fetch_add(&fake_live.pds, 1);
+	return pd;
 }
 
 int ibv_dealloc_pd(struct ibv_pd *p)
 {
+	atomic_fetch_sub(&fake_live.pds, 1);
+	free(p);
 	return 0;
 }
 
@@ -229,7 +289,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t length, int acces
 {
 	struct ibv_mr *mr = calloc(1, sizeof(*mr));
 
-	*mr = (struct ibv_mr){.context = &context, .pd = p, .addr = addr, .length = length, .lkey = 1, .rkey = 1};
+	atomic_fetch_add(&fake_live.mrs, 1);
+	*mr = (struct ibv_mr){.context = p->context, .pd = p, .addr = addr, .length = length, .lkey = 1, .rkey = 1};
 	return mr;
 }
 
@@ -240,6 +301,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *p, void *addr, size_t length, uin
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	atomic_fetch_sub(&fake_live.mrs, 1);
 	free(mr);
 	return 0;
 }
@@ -268,6 +330,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context, s
 	cq->ibv.channel = comp;
 	cq->ibv.cq_context = cq_context;
 	cq->ibv.cqe = cqe;
+	atomic_fetch_add(&fake_live.cqs, 1);
 	return &cq->ibv;
 }
 
@@ -279,6 +342,7 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
+	atomic_fetch_sub(&fake_live.cqs, 1);
 	free(cq);
 	return 0;
 }
@@ -303,12 +367,15 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *p, struct ibv_srq_init_attr *attr)
 {
 	struct fake_srq *srq = calloc(1, sizeof(*srq));
 
-	srq->ibv.context = &context;
+	srq->ibv.context = p->context;
+	srq->ibv.srq_context = attr->srq_context;
+	atomic_fetch_add(&fake_live.srqs, 1);
 	return &srq->ibv;
 }
 
 int ibv_destroy_srq(struct ibv_srq *srq)
 {
+	atomic_fetch_sub(&fake_live.srqs, 1);
 	free(srq);
 	return 0;
 }
@@ -319,19 +386,31 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR && !qp->error) {
 		qp->error = true;
-		flush_receives(qp);
+		atomic_store(&qp->cq->qp_failed, true);
+		if (qp->cq->ibv.channel != NULL) {
+			eventfd_write(qp->cq->ibv.channel->fd, 1);
+		}
 	}
 	return 0;
 }
 
 int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
-	errno = EAGAIN;
-	return -1;
+	struct fake_device *d = device_of(c);
+	eventfd_t n;
+
+	if (d->async_head == d->async_tail) {
+		eventfd_read(c->async_fd, &n);
+		errno = atomic_load(&d->removed) ? EIO : EAGAIN;
+		return -1;
+	}
+	*event = d->async[d->async_head++ % 16];
+	return 0;
 }
 
 void ibv_ack_async_event(struct ibv_async_event *event)
 {
+	fake_stats.async_acked++;
 }
 
 const char *ibv_wc_status_str(enum ibv_wc_status status)
@@ -348,7 +427,9 @@ const char *ibv_event_type_str(enum ibv_event_type event)
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	init_context();
+	for (unsigned i = 0; i < FAKE_DEVICES; i++) {
+		devices[i] = make_device(i);
+	}
 	channel.fd = eventfd(0, EFD_NONBLOCK);
 	return &channel;
 }
@@ -356,6 +437,9 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 void rdma_destroy_event_channel(struct rdma_event_channel *c)
 {
 	close(c->fd);
+	for (unsigned i = 0; i < FAKE_DEVICES; i++) {
+		free_device(devices[i]);
+	}
 }
 
 int rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *ctx, enum rdma_port_space ps)
@@ -363,18 +447,37 @@ int rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *c
 	*id = calloc(1, sizeof(**id));
 	(*id)->channel = c;
 	(*id)->context = ctx;
-	(*id)->verbs = &context;
-	return 0;
+	for (unsigned i = 0; i < 256; i++) {
+		if (ids[i] == NULL) {
+			ids[i] = *id;
+			atomic_fetch_add(&fake_live.ids, 1);
+			return 0;
+		}
+	}
+	return 0; /* more than are tracked: a benchmark's */
 }
 
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
+	for (unsigned i = 0; i < 256; i++) {
+		if (ids[i] == id) {
+			ids[i] = NULL;
+			atomic_fetch_sub(&fake_live.ids, 1);
+		}
+	}
 	free(id);
 	return 0;
 }
 
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
+	uint32_t number = ntohl(((struct sockaddr_in *)addr)->sin_addr.s_addr) - INADDR_LOOPBACK;
+
+	if (number >= FAKE_DEVICES || atomic_load(&devices[number]->removed)) {
+		errno = ENODEV;
+		return -1;
+	}
+	id->verbs = &devices[number]->context;
 	return 0;
 }
 
@@ -431,7 +534,7 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *p, struct ibv_qp_init_a
 {
 	struct fake_qp *qp = calloc(1, sizeof(*qp));
 
-	qp->ibv.context = &context;
+	qp->ibv.context = p->context;
 	qp->ibv.qp_num = next_qp_num++;
 	qp->ibv.qp_context = init->qp_context;
 	qp->cq = (struct fake_cq *)init->send_cq;
@@ -439,11 +542,25 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *p, struct ibv_qp_init_a
 	qp->conn = conn_of(id);
 	qp->conn->qp = qp;
 	id->qp = &qp->ibv;
+	atomic_fetch_add(&fake_live.qps, 1);
+	pthread_mutex_lock(&lock);
+	qp->next = qps;
+	qps = qp;
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
 void rdma_destroy_qp(struct rdma_cm_id *id)
 {
+	struct fake_qp **link = &qps;
+
+	pthread_mutex_lock(&lock);
+	while (&(*link)->ibv != id->qp) {
+		link = &(*link)->next;
+	}
+	*link = (*link)->next;
+	pthread_mutex_unlock(&lock);
+	atomic_fetch_sub(&fake_live.qps, 1);
 	free(id->qp);
 	id->qp = NULL;
 }
@@ -473,11 +590,14 @@ void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
 	struct fake_event *e = calloc(1, sizeof(*e));
 	struct sockaddr_in *sin;
 
+	conn->accepted = conn->rejected = conn->disconnected = false;
+	conn->qp = NULL;
 	rdma_create_id(&channel, &conn->id, NULL, RDMA_PS_TCP);
+	conn->id->verbs = &devices[conn->device]->context;
 	conn->id->recv_cq_channel = (struct ibv_comp_channel *)conn;
 	for (unsigned i = 0; i < 2; i++) {
 		sin = i ? &conn->id->route.addr.src_sin : &conn->id->route.addr.dst_sin;
-		*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(4420), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+		*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(4420), .sin_addr.s_addr = htonl(INADDR_LOOPBACK + conn->device)};
 	}
 	e->data = (struct nvmf_rdma_cm_req){.qid = htole16(qid), .hrqsize = htole16(entries), .hsqsize = htole16(entries - 1u),
 					    .cntlid = htole16(conn->cntlid)};
@@ -495,6 +615,75 @@ void fake_disconnect(struct fake_conn *conn)
 	push_event(e);
 }
 
+/* What happens to devices. On the control thread, which also reads the events. */
+
+static void async_event(struct ibv_context *c, struct ibv_async_event event)
+{
+	struct fake_device *d = device_of(c);
+
+	d->async[d->async_tail++ % 16] = event;
+	eventfd_write(c->async_fd, 1);
+}
+
+void fake_port_event(unsigned device, enum ibv_event_type type)
+{
+	async_event(&devices[device]->context, (struct ibv_async_event){.event_type = type, .element.port_num = 1});
+}
+
+void fake_conn_event(struct fake_conn *conn, enum ibv_event_type type)
+{
+	struct ibv_async_event event = {.event_type = type, .element.qp = &conn->qp->ibv};
+
+	if (type == IBV_EVENT_CQ_ERR) {
+		event.element.cq = &conn->qp->cq->ibv;
+	} else if (type == IBV_EVENT_SRQ_ERR) {
+		event.element.srq = (struct ibv_srq *)((char *)conn->qp->rq - offsetof(struct fake_srq, rq));
+	}
+	async_event(conn->qp->ibv.context, event);
+}
+
+void fake_addr_change(struct fake_conn *conn)
+{
+	struct fake_event *e = calloc(1, sizeof(*e));
+
+	e->cm = (struct rdma_cm_event){.id = conn->id, .event = RDMA_CM_EVENT_ADDR_CHANGE};
+	push_event(e);
+}
+
+void fake_withhold(unsigned device, bool on)
+{
+	atomic_store(&devices[device]->withholds, on);
+}
+
+void fake_remove(unsigned device)
+{
+	atomic_store(&devices[device]->removed, true);
+	for (unsigned i = 0; i < 256; i++) {
+		if (ids[i] != NULL && ids[i]->verbs == &devices[device]->context) {
+			struct fake_event *e = calloc(1, sizeof(*e));
+
+			e->cm = (struct rdma_cm_event){.id = ids[i], .event = RDMA_CM_EVENT_DEVICE_REMOVAL};
+			push_event(e);
+		}
+	}
+}
+
+void fake_return(unsigned device)
+{
+	free_device(devices[device]); /* as librdmacm does with the last id: who still uses it is caught by valgrind */
+	devices[device] = make_device(device);
+}
+
+bool fake_listens(unsigned device)
+{
+	for (unsigned i = 0; i < 256; i++) {
+		if (ids[i] != NULL && ids[i]->verbs == &devices[device]->context && conn_of(ids[i]) == NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* One command's worth of calls, as the target makes them, in batches of 32: receive posted, capsule sent, polled, WRITE and SEND
  * posted, the SEND's completion polled. */
 double fake_verbs_cost_ns(unsigned ios)
@@ -503,13 +692,13 @@ double fake_verbs_cost_ns(unsigned ios)
 	static uint8_t memory[BATCH][64];
 	struct fake_conn conn = {0};
 	struct rdma_cm_id id = {.recv_cq_channel = (struct ibv_comp_channel *)&conn};
-	struct ibv_cq *cq = ibv_create_cq(&context, QUEUE, NULL, NULL, 0);
+	struct ibv_pd pd = {.context = &devices[0]->context};
+	struct ibv_cq *cq = ibv_create_cq(pd.context, QUEUE, NULL, NULL, 0);
 	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq};
 	struct fake_stats before = fake_stats;
 	struct timespec from, to;
 	struct nvme_sqe sqe = {0};
 
-	init_context();
 	rdma_create_qp(&id, &pd, &init);
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
 	for (unsigned done = 0; done < ios; done += BATCH) {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A device without a wire: the calls of libibverbs and librdmacm that the target makes, and a host behind them that a test or
- * a benchmark plays. Everything above the verbs is the real thing. One device, one address; post and poll are a few stores each. */
+ * a benchmark plays. Everything above the verbs is the real thing. Two devices, fake0 at 127.0.0.1 and fake1 at
+ * 127.0.0.2; post and poll are a few stores each. */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +22,7 @@ struct fake_conn {
 	fake_response_fn on_response;
 	void *arg;
 	uint16_t cntlid;
+	unsigned device; /* it comes in through */
 	/* private */
 	struct rdma_cm_id *id;
 	struct fake_qp *qp;
@@ -28,11 +31,18 @@ struct fake_conn {
 };
 
 struct fake_stats {
-	uint64_t sends, writes, reads, post_send_calls, poll_calls;
+	uint64_t sends, writes, reads, post_send_calls, poll_calls, async_acked;
 };
 extern struct fake_stats fake_stats;
 extern bool fake_has_srq;	/* before the device is used; default true */
 extern int fake_fail_post_send; /* errno that the next ibv_post_send() gives, once; 0: none */
+
+#define FAKE_DEVICES 2
+/* What the target has made and not destroyed. */
+struct fake_live {
+	atomic_uint pds, mrs, cqs, srqs, qps, ids;
+};
+extern struct fake_live fake_live;
 
 /* A host asks for a connection: the target's event channel becomes readable. */
 void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries);
@@ -41,6 +51,18 @@ void fake_disconnect(struct fake_conn *conn);
 /* Sends a capsule: lands in the oldest receive, completes at the target's next poll. False: no receive is posted (the device would
  * wait for one). */
 bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *data, uint32_t data_len);
+/* What happens to devices; on the control thread. An event of a port; of a connection's queue pair, completion queue or shared receive
+ * queue, as the type has it; of a connection's address. */
+void fake_port_event(unsigned device, enum ibv_event_type type);
+void fake_conn_event(struct fake_conn *conn, enum ibv_event_type type);
+void fake_addr_change(struct fake_conn *conn);
+/* From now on no completion comes: not of what is posted, and of nothing that is flushed. */
+void fake_withhold(unsigned device, bool on);
+/* The device is pulled: all its ids are told, and nobody can listen there until it returns, as another device of the same address; then
+ * nothing of the old one may be left. */
+void fake_remove(unsigned device);
+void fake_return(unsigned device);
+bool fake_listens(unsigned device);
 /* Memory of the host that keyed descriptors may name. */
 #define FAKE_RKEY 0x4711u
 /* For benchmarks: nanoseconds that the fake itself takes for the calls of one 4 KiB read. */

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Devices that fail, go and come back, and ports and queue pairs that have events: the whole target on two devices without a wire. */
+#include <stdatomic.h>
+
+#include "nvmf/nvmf.h"
+#include "nvmf/transport.h"
+#include "unittest/bdev/fixture.h"
+#include "unittest/nvmf_rdma/fake_verbs.h"
+
+#define NQN	"nqn.2026-11.io.varve:devices"
+#define ENTRIES 32
+#define LBAS	64
+#define BUFFERS 64 /* of the transport; what is lost of them is soon missed */
+#define EACH	4  /* writes and reads under way when something happens */
+
+struct host {
+	struct fake_conn admin, io;
+	atomic_uint answers;
+	struct nvme_cqe cqe;
+};
+
+static struct nvmf_tgt *tgt;
+static struct thread *group_thread;
+static struct testdev *disk;
+static unsigned hosts_made;
+static struct host near[2], far; /* on device 0; on device 1 */
+
+/* ---- The host's side ---- */
+
+struct command {
+	struct fake_conn *conn;
+	const void *sqe, *data;
+	uint32_t data_len;
+	bool sent;
+};
+
+static void on_answer(struct fake_conn *conn, const struct nvme_cqe *cqe)
+{
+	struct host *h = conn->arg;
+
+	h->cqe = *cqe;
+	atomic_fetch_add(&h->answers, 1);
+	fixture_wake();
+}
+
+static void send_command(void *arg)
+{
+	struct command *c = arg;
+
+	c->sent = fake_send(c->conn, c->sqe, c->data, c->data_len);
+}
+
+/* Its status, or 0xffff if no answer came. */
+static uint16_t do_command(struct host *h, struct fake_conn *conn, const void *sqe, const void *data, uint32_t data_len)
+{
+	struct command c = {.conn = conn, .sqe = sqe, .data = data, .data_len = data_len};
+	unsigned before = atomic_load(&h->answers);
+
+	thread_call(group_thread, send_command, &c);
+	if (!c.sent || !fixture_wait_count(&h->answers, before + 1)) {
+		return 0xffff;
+	}
+	return nvme_cqe_status(&h->cqe);
+}
+
+static bool is_accepted(void *arg)
+{
+	return __atomic_load_n(&((struct fake_conn *)arg)->accepted, __ATOMIC_ACQUIRE);
+}
+
+static uint16_t connect_queue(struct host *h, struct fake_conn *conn, uint16_t qid, uint16_t cntlid)
+{
+	struct nvmf_connect_data data = {.cntlid = htole16(cntlid), .hostid = {1}};
+	struct nvmf_connect_sqe sqe = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
+				       .fctype = nvme_fabrics_type_connect, .qid = htole16(qid), .sqsize = htole16(ENTRIES - 1u),
+				       .sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
+
+	conn->arg = h;
+	conn->on_response = on_answer;
+	conn->cntlid = cntlid;
+	memcpy(data.hostid + 8, &hosts_made, sizeof(hosts_made));
+	strcpy(data.subsysnqn, NQN);
+	snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-11.io.varve:host%u", hosts_made);
+	fake_connect(conn, qid, ENTRIES);
+	return fixture_poll(is_accepted, conn) ? do_command(h, conn, &sqe, &data, sizeof(data)) : 0xffff;
+}
+
+static uint16_t enable(struct host *h)
+{
+	struct nvmf_property_set_sqe sqe = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
+					    .fctype = nvme_fabrics_type_property_set, .ofst = htole32(NVME_REG_CC),
+					    .value = htole64(1 | 6 << 16 | 4 << 20)};
+
+	return do_command(h, &h->admin, &sqe, NULL, 0);
+}
+
+static bool try_connect_host(struct host *h, unsigned device)
+{
+	hosts_made++;
+	h->admin.device = h->io.device = device;
+	if (connect_queue(h, &h->admin, 0, NVMF_CNTLID_DYNAMIC) != 0) {
+		return false;
+	}
+	uint16_t cntlid = (uint16_t)le32toh(h->cqe.dw0);
+
+	return enable(h) == 0 && connect_queue(h, &h->io, 1, cntlid) == 0;
+}
+
+static void connect_host(struct host *h, unsigned device)
+{
+	CU_ASSERT_FATAL(try_connect_host(h, device));
+}
+
+static struct nvme_sqe rw(uint8_t opcode, unsigned lba)
+{
+	return (struct nvme_sqe){.opcode = opcode, .flags = NVME_CMD_FLAGS_PSDT_SGL, .cid = htole16((uint16_t)lba), .nsid = htole32(1),
+				 .cdw10 = htole32(lba), .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
+}
+
+static uint16_t read_one(struct host *h)
+{
+	struct nvme_sqe sqe = rw(nvme_cmd_read, 1);
+
+	return do_command(h, &h->io, &sqe, NULL, 0);
+}
+
+/* Writes and reads arrive, and from then on the device completes nothing: the target's READs and responses stay with it. */
+static void send_and_withhold(void *arg)
+{
+	struct host *h = arg;
+	bool sent = true;
+
+	for (unsigned i = 0; i < EACH; i++) {
+		struct nvme_sqe write = rw(nvme_cmd_write, i), read = rw(nvme_cmd_read, EACH + i);
+
+		sent = fake_send(&h->io, &write, NULL, 0) && sent;
+		sent = fake_send(&h->io, &read, NULL, 0) && sent;
+	}
+	CU_ASSERT(sent);
+	fake_withhold(h->io.device, true);
+}
+
+static void strand(struct host *h)
+{
+	unsigned before = atomic_load(&disk->submitted);
+
+	thread_call(group_thread, send_and_withhold, h);
+	CU_ASSERT(fixture_wait_count(&disk->submitted, before + EACH)); /* the reads; no write gets its data */
+}
+
+/* ---- What the target has ---- */
+
+static struct nvmf_transport_stats stats(void)
+{
+	struct nvmf_poll_group_stats s;
+
+	nvmf_poll_group_get_stats(nvmf_poll_group_next(tgt, NULL), &s);
+	return s.transports[0];
+}
+
+struct wanted {
+	unsigned qps, cqs, pds;
+};
+
+static bool has_left(void *arg)
+{
+	const struct wanted *w = arg;
+
+	return fake_live.qps == w->qps && fake_live.cqs == w->cqs && fake_live.pds == w->pds && stats().connections == w->qps;
+}
+
+static bool wait_left(unsigned qps, unsigned cqs, unsigned pds)
+{
+	struct wanted w = {.qps = qps, .cqs = cqs, .pds = pds};
+
+	return fixture_poll(has_left, &w);
+}
+
+static bool listens(void *arg)
+{
+	return fake_listens(0);
+}
+
+static bool listens_no_more(void *arg)
+{
+	return !fake_listens(0);
+}
+
+/* Device 0 goes and comes back, with connections or without. The other one is undisturbed. */
+static void pull(void)
+{
+	fake_remove(0);
+	CU_ASSERT_FATAL(fixture_poll(listens_no_more, NULL));
+	CU_ASSERT_FATAL(wait_left(2, 1, 1));
+	CU_ASSERT_EQUAL(fake_live.srqs, 1);
+	CU_ASSERT_EQUAL(fake_live.ids, 3); /* the other's listener and two connections */
+	CU_ASSERT_EQUAL(stats().num_devices, 1);
+	CU_ASSERT_EQUAL(read_one(&far), 0);
+}
+
+static void put_back(void)
+{
+	fake_return(0);
+	CU_ASSERT_FATAL(fixture_poll(listens, NULL));
+	CU_ASSERT_EQUAL(fake_live.pds, 2);
+}
+
+static void disconnect(struct host *h)
+{
+	fake_disconnect(&h->io);
+	fake_disconnect(&h->admin);
+}
+
+/* ---- Tests: each begins and ends with device 1's host alone ---- */
+
+static void test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again(void)
+{
+	for (unsigned i = 0; i <= BUFFERS / (2 * EACH); i++) { /* more than there are buffers for */
+		connect_host(&near[0], 0);
+		connect_host(&near[1], 0);
+		CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+		strand(&near[0]);
+		pull();
+		put_back();
+	}
+}
+
+static void test_a_fatal_event_ends_the_devices_connections_and_only_those(void)
+{
+	connect_host(&near[0], 0);
+	strand(&near[0]);
+	fake_port_event(0, IBV_EVENT_DEVICE_FATAL);
+	CU_ASSERT_FATAL(wait_left(2, 1, 1));
+	CU_ASSERT_EQUAL(read_one(&far), 0);
+	pull(); /* what the kernel tells after it */
+	put_back();
+}
+
+static void test_a_device_without_shared_receive_queues_is_let_go(void)
+{
+	pull();
+	fake_has_srq = false;
+	put_back();
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	strand(&near[0]);
+	pull();
+	put_back();
+	/* and an ordinary end, where receives are flushed */
+	connect_host(&near[0], 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	pull();
+	fake_has_srq = true;
+	put_back();
+}
+
+static void test_a_removed_device_without_connections_is_let_go(void)
+{
+	pull();
+	put_back();
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	pull();
+	put_back();
+}
+
+/* A queue that breaks takes its connections with it; the next one gets a queue that works. */
+static void queue_breaks(enum ibv_event_type type)
+{
+	connect_host(&near[0], 0);
+	connect_host(&near[1], 0);
+	strand(&near[0]);
+	fake_conn_event(&near[1].io, type);
+	CU_ASSERT_FATAL(wait_left(2, 1, 2)); /* the device is as good as before */
+	CU_ASSERT_EQUAL(fake_live.srqs, 1);
+	CU_ASSERT_EQUAL(read_one(&far), 0);
+	fake_withhold(0, false);
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+static void test_a_broken_completion_queue_is_replaced(void)
+{
+	queue_breaks(IBV_EVENT_CQ_ERR);
+}
+
+static void test_a_broken_shared_receive_queue_is_replaced(void)
+{
+	queue_breaks(IBV_EVENT_SRQ_ERR);
+}
+
+static void test_a_broken_queue_pair_ends_alone(void)
+{
+	static const enum ibv_event_type types[] = {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
+						    IBV_EVENT_QP_LAST_WQE_REACHED};
+
+	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		connect_host(&near[0], 0);
+		fake_conn_event(&near[0].io, types[i]);
+		CU_ASSERT(wait_left(3, 2, 2));
+		CU_ASSERT_EQUAL(enable(&near[0]), 0); /* that it is already */
+		fake_disconnect(&near[0].admin);
+		CU_ASSERT(wait_left(2, 2, 2));
+	}
+}
+
+static bool all_acked(void *arg)
+{
+	return fake_stats.async_acked >= *(uint64_t *)arg;
+}
+
+static void test_events_of_ports_and_addresses_end_nothing(void)
+{
+	static const enum ibv_event_type types[] = {IBV_EVENT_PORT_ERR, IBV_EVENT_LID_CHANGE, IBV_EVENT_GID_CHANGE,
+						    IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE, IBV_EVENT_CLIENT_REREGISTER,
+						    IBV_EVENT_PORT_ACTIVE};
+	uint64_t acked = fake_stats.async_acked + sizeof(types) / sizeof(types[0]);
+
+	connect_host(&near[0], 0);
+	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		fake_port_event(0, types[i]);
+	}
+	fake_addr_change(&near[0].io);
+	CU_ASSERT(fixture_poll(all_acked, &acked));
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	CU_ASSERT_EQUAL(stats().connections, 4);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+/* Nothing says that the device is broken; it just never gives the work back. */
+static void test_work_that_is_never_flushed_does_not_keep_a_connection(void)
+{
+	connect_host(&near[0], 0);
+	strand(&near[0]);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	fake_withhold(0, false);
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	pull();
+	put_back();
+}
+
+static bool qps_gone(void *arg)
+{
+	return fake_live.qps == 2; /* the other device's */
+}
+
+/* The verbs queue pair goes at once, its memory stays until the block device is through. */
+static void test_a_block_device_that_is_slow_outlives_the_device(void)
+{
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "T0", false, group_thread), 0);
+	connect_host(&near[0], 0);
+	disk->hold = true;
+	strand(&near[0]);
+	fake_remove(0);
+	CU_ASSERT(fixture_poll(qps_gone, NULL));
+	CU_ASSERT_EQUAL(stats().connections, 3);
+	CU_ASSERT_EQUAL(atomic_load(&disk->held), EACH);
+	testdev_release(disk, &u, 0);
+	disk->hold = false;
+	CU_ASSERT(wait_left(2, 1, 1));
+	user_close(&u);
+	pull();
+	put_back();
+}
+
+/* ---- Set-up ---- */
+
+static atomic_int state;
+
+static void set_state(void *arg, int status)
+{
+	atomic_store(&state, status == 0 ? 1 : -1);
+	fixture_wake();
+}
+
+static bool has_state(void *arg)
+{
+	return atomic_load(&state) != 0;
+}
+
+static int wait_state(void)
+{
+	int rc = fixture_poll(has_state, NULL) && atomic_load(&state) > 0 ? 0 : -1;
+
+	atomic_store(&state, 0);
+	return rc;
+}
+
+static int setup(void)
+{
+	struct nvmf_tgt_opts opts = {.name = "devices"};
+	struct nvmf_subsystem_opts sopts = {.serial_number = "1", .allow_any_host = true};
+	struct nvmf_address addresses[] = {{.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = "4420"},
+					   {.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.2", .trsvcid = "4420"}};
+	struct nvmf_transport_opts topts;
+	struct nvmf_subsystem *s;
+	cpu_set_t cores;
+	uint32_t nsid;
+	int rc = fixture_start();
+
+	CPU_ZERO(&cores);
+	CPU_SET(1, &cores);
+	opts.cores = &cores;
+	if (rc != 0 || (disk = testdev_new("T0", 4096, LBAS)) == NULL || (rc = testdev_register(disk)) != 0) {
+		return -1;
+	}
+	nvmf_transport_opts_init("RDMA", &topts);
+	topts.num_shared_buffers = BUFFERS;
+	topts.max_srq_depth = 128;
+	topts.data_wr_pool_size = 16;
+	topts.iobuf_small_cache_size = topts.iobuf_large_cache_size = 0;
+	rc = nvmf_tgt_create(&opts, &tgt);
+	rc = rc != 0 ? rc : nvmf_transport_create(tgt, "RDMA", &topts);
+	rc = rc != 0 ? rc : nvmf_tgt_start(tgt);
+	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, NQN, &sopts, &s);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_ns(s, "T0", &(struct nvmf_ns_opts){0}, &nsid);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(s, &addresses[0]);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(s, &addresses[1]);
+	if (rc != 0) {
+		printf("no target: %s\n", strerror(-rc));
+		return rc;
+	}
+	nvmf_subsystem_start(s, set_state, NULL);
+	rc = wait_state();
+	for (struct thread *t = thread_next(NULL); t != NULL; t = thread_next(t)) {
+		group_thread = strstr(thread_name(t), nvmf_poll_group_name(nvmf_poll_group_next(tgt, NULL))) ? t : group_thread;
+	}
+	if (rc == 0 && group_thread != NULL) {
+		return try_connect_host(&far, 1) ? 0 : -1;
+	}
+	return -1;
+}
+
+static int teardown(void)
+{
+	nvmf_tgt_stop(tgt, set_state, NULL);
+	int rc = wait_state();
+
+	nvmf_tgt_destroy(tgt);
+	if (fake_live.qps + fake_live.cqs + fake_live.srqs + fake_live.pds + fake_live.mrs + fake_live.ids != 0) {
+		printf("left behind: %u queue pairs, %u completion queues, %u shared receive queues, %u domains, %u regions, %u ids\n",
+		       fake_live.qps, fake_live.cqs, fake_live.srqs, fake_live.pds, fake_live.mrs, fake_live.ids);
+		rc = -1;
+	}
+	if (!testdev_delete(disk)) {
+		rc = -1;
+	}
+	return rc | fixture_stop();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_removed_device_without_connections_is_let_go),
+	UNIT(test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again),
+	UNIT(test_a_fatal_event_ends_the_devices_connections_and_only_those),
+	UNIT(test_a_device_without_shared_receive_queues_is_let_go),
+	UNIT(test_a_broken_completion_queue_is_replaced),
+	UNIT(test_a_broken_shared_receive_queue_is_replaced),
+	UNIT(test_a_broken_queue_pair_ends_alone),
+	UNIT(test_events_of_ports_and_addresses_end_nothing),
+	UNIT(test_work_that_is_never_flushed_does_not_keep_a_connection),
+	UNIT(test_a_block_device_that_is_slow_outlives_the_device),
+	UNIT_END,
+};
+
+UNIT_MAIN("nvmf_rdma_devices", tests, setup, teardown)
