@@ -44,7 +44,7 @@ static struct ibv_send_wr *next_wr(struct rdma_request *r)
 		return &r->data_wr;
 	}
 	struct rdma_data_wr *m = g->free_data_wrs, **link = &r->more;
-	if (m == NULL || r->data_wrs == UINT8_MAX) {
+	if (m == NULL) {
 		return NULL;
 	}
 	g->free_data_wrs = m->next_free;
@@ -61,9 +61,10 @@ static struct ibv_send_wr *next_wr(struct rdma_request *r)
 /* Adds pieces of our memory to wr until `length` bytes or its last scatter/gather element. Bytes added; 0: not registered. */
 static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct cursor *c, uint32_t length)
 {
+	int most = wr->opcode == IBV_WR_RDMA_READ ? p->device->read_sges : p->device->sges;
 	uint32_t added = 0;
 
-	while (added < length && wr->num_sge < RDMA_MAX_SGE && c->left > 0) {
+	while (added < length && wr->num_sge < most && c->left > 0) {
 		uint8_t *at = (uint8_t *)c->iov->iov_base + c->offset;
 		size_t piece = c->iov->iov_len - c->offset;
 		const struct rdma_region *region;

@@ -167,6 +167,16 @@ static void async_readable(void *arg, uint32_t events)
 	rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
 }
 
+/* What one work request may have of our memory. An RDMA READ may have less than others: over iWARP, which names its sink
+ * to the other side, it is one piece (0: the device's driver says nothing about it). */
+static void set_limits(struct rdma_device *d)
+{
+	int any = d->attr.max_sge > 0 ? d->attr.max_sge : 1, reads = d->attr.max_sge_rd;
+
+	d->sges = any < RDMA_MAX_SGE ? any : RDMA_MAX_SGE;
+	d->read_sges = reads > 0 && reads < d->sges ? reads : d->sges;
+}
+
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs)
 {
 	struct rdma_device *d;
@@ -188,6 +198,7 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 		free(d);
 		return NULL;
 	}
+	set_limits(d);
 	if (fcntl(verbs->async_fd, F_SETFL, O_NONBLOCK) == 0) {
 		d->async = fd_source_add(verbs->async_fd, EPOLLIN, async_readable, d, "nvmf_rdma_async");
 	}

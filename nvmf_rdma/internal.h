@@ -61,7 +61,7 @@ struct rdma_request {
 	struct rdma_qp *qp;
 	uint8_t state;	     /* enum rdma_req_state; set by req_set_state() only */
 	bool read_posted;    /* its data are being fetched */
-	uint8_t data_wrs;    /* work requests of its transfer */
+	uint16_t data_wrs;   /* work requests of its transfer */
 	uint16_t send_slots; /* of the send queue, in use by it */
 	uint16_t buffers;    /* of the pool, in iov */
 	uint64_t state_ticks; /* thread_now() when the state was entered */
@@ -191,6 +191,7 @@ struct rdma_device {
 	struct ibv_device_attr attr;
 	struct rdma_pd *pd;
 	struct fd_source *async;
+	int sges, read_sges; /* pieces of our memory in one work request, and in an RDMA READ */
 	bool removed; /* gone or dead: goes with its last connection */
 	uint32_t qps; /* connections */
 	TAILQ_HEAD(, rdma_poller) pollers;

@@ -252,17 +252,25 @@ void rdma_op_qpair_destroy(struct nvmf_qpair *base)
 
 /* The beginning. */
 
+/* Entries of the send queue: three for each command, and never fewer than one transfer and its response can need, for it
+ * would wait for them for ever. */
+static uint32_t send_queue(const struct rdma_qp *qp)
+{
+	uint32_t most = RDMA_MAX_DESCRIPTORS + transport_of(qp)->buffers.most / (uint32_t)qp->device->read_sges + 1;
+
+	return 3u * qp->depth > most ? 3u * qp->depth : most;
+}
+
 static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
 {
-	uint32_t sends = 3u * qp->depth, receives = 2u * qp->depth, limit = (uint32_t)qp->device->attr.max_qp_wr;
-	unsigned sges = qp->device->attr.max_sge < RDMA_MAX_SGE ? (unsigned)qp->device->attr.max_sge : RDMA_MAX_SGE;
+	uint32_t sends = send_queue(qp), receives = 2u * qp->depth, limit = (uint32_t)qp->device->attr.max_qp_wr;
 	struct ibv_qp_init_attr init = {
 		.qp_context = qp,
 		.send_cq = p->cq,
 		.recv_cq = p->cq,
 		.srq = p->srq,
 		.cap = {.max_send_wr = sends < limit ? sends : limit, .max_recv_wr = p->srq ? 0 : receives < limit ? receives : limit,
-			.max_send_sge = sges, .max_recv_sge = 2},
+			.max_send_sge = (uint32_t)qp->device->sges, .max_recv_sge = 2},
 		.qp_type = IBV_QPT_RC,
 	};
 
