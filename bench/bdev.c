@@ -11,6 +11,7 @@
 
 #include "bdev/bdev.h"
 #include "bdev/bdev_modules.h"
+#include "bench/allocations.h"
 #include "bench/bench.h"
 #include "env_dpdk/env.h"
 #include "thread/thread.h"
@@ -23,44 +24,7 @@
 #define COPIES      100000
 #define TURNS       31
 
-/* Allocations of the reactor's thread while it is being measured. glibc keeps its own functions under these names. */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t size);
-void *__libc_memalign(size_t align, size_t size);
-static __thread bool counting;
-static uint64_t allocations, counted_ios;
-
-void *malloc(size_t size)
-{
-	allocations += counting;
-	return __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	allocations += counting;
-	return __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-	allocations += counting;
-	return __libc_realloc(p, size);
-}
-
-void *aligned_alloc(size_t align, size_t size)
-{
-	allocations += counting;
-	return __libc_memalign(align, size);
-}
-
-int posix_memalign(void **p, size_t align, size_t size)
-{
-	allocations += counting;
-	*p = __libc_memalign(align, size);
-	return *p != NULL ? 0 : ENOMEM;
-}
+static uint64_t counted_ios;
 
 struct request {
 	struct run *run;

@@ -13,6 +13,7 @@
 #include "bdev/bdev.h"
 #include "bdev/bdev_modules.h"
 #include "bdev/bdev_nvme.h"
+#include "bench/allocations.h"
 #include "bench/bench.h"
 #include "trace/trace.h"
 #include "unittest/nvme/model.h"
@@ -22,45 +23,6 @@
 #define IOS   400000
 #define TURNS 31
 #define BLOCK 4096
-
-/* Allocations while I/O runs. glibc keeps its own functions under these names. */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t size);
-void *__libc_memalign(size_t align, size_t size);
-static __thread bool counting;
-static uint64_t allocations;
-
-void *malloc(size_t size)
-{
-	allocations += counting;
-	return __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	allocations += counting;
-	return __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-	allocations += counting;
-	return __libc_realloc(p, size);
-}
-
-void *aligned_alloc(size_t align, size_t size)
-{
-	allocations += counting;
-	return __libc_memalign(align, size);
-}
-
-int posix_memalign(void **p, size_t align, size_t size)
-{
-	allocations += counting;
-	*p = __libc_memalign(align, size);
-	return *p != NULL ? 0 : ENOMEM;
-}
 
 struct io {
 	struct iovec iov;
