@@ -8,6 +8,10 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # limit: 600                 seconds (default 120)
     # sanitize                   is run once more with the sanitized build
     # long                       takes minutes: left out by --quick
+
+A job that failed is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
+else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
+found, in the test or in what it tests. What a sanitizer, valgrind, a fuzzer or the compiler found is no matter of luck, and stays a failure.
 """
 import concurrent.futures
 import os
@@ -25,6 +29,7 @@ TOP = Path(__file__).resolve().parent.parent
 RELEASE, ASAN, FUZZ = TOP / "build", TOP / "build-asan", TOP / "build-fuzz"
 LOGS = RELEASE / "test-logs"
 RESULT = re.compile(r"^(PASS|FAIL|SKIP) (\S.*)$")
+FINDING = re.compile(rb"Sanitizer: |runtime error:|^==\d+== ", re.M)     # a sanitizer's or valgrind's
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0",
@@ -48,6 +53,7 @@ class Job:
     failed: list = field(default_factory=list)
     skipped: list = field(default_factory=list)
     seconds: float = 0.0
+    first: list = field(default_factory=list)       # what failed before it was run again
 
     def unmet(self):
         if "root" in self.needs and os.geteuid() != 0:
@@ -62,7 +68,7 @@ class Job:
         if why:
             self.skipped.append(f"{self.name}: {why}")
             return self
-        log = LOGS / (self.name.replace("/", "_") + ".log")
+        log = self.log()
         start = time.monotonic()
         with open(log, "wb") as out:
             p = subprocess.Popen([str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
@@ -79,6 +85,18 @@ class Job:
         self.seconds = time.monotonic() - start
         self.judge(log, status)
         return self
+
+    def log(self):
+        return LOGS / (self.name.replace("/", "_") + (".second" if self.first else "") + ".log")
+
+    def again(self):
+        """Runs it once more if what failed may have been the machine's doing."""
+        if not self.command or self.silent or FINDING.search(self.log().read_bytes()):
+            return
+        self.first, self.failed, self.skipped, self.passed = self.failed, [], [], 0
+        print(f"once more, by itself: {self.name}", flush=True)
+        self.run()
+        self.report()
 
     def judge(self, log, status):
         if self.silent:
@@ -214,9 +232,13 @@ def main():
     start, jobs = time.monotonic(), []
     for stage in stages("--quick" in options):
         jobs += run_stage(stage, patterns)
+    for j in jobs:
+        if j.failed:
+            j.again()
     skipped = [s for j in jobs for s in j.skipped]
+    unsteady = [f for j in jobs if not j.failed for f in j.first]
     failed = [f for j in jobs for f in j.failed]
-    print("\n".join([f"SKIP {s}" for s in skipped] + [f"FAIL {f}" for f in failed] +
+    print("\n".join([f"SKIP {s}" for s in skipped] + [f"UNSTEADY {f}" for f in unsteady] + [f"FAIL {f}" for f in failed] +
                     [f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
                      f"{sum(j.passed for j in jobs)} passed, {len(failed)} failed" +
                      (f", {len(skipped)} skipped" if skipped else "")]))
