@@ -14,7 +14,7 @@
 #   -t 120   limit in seconds                      -v       the kernel's console to stderr
 #   -a ARGS  more for the kernel's command line    -q ARGS  more for QEMU
 #   -M       QEMU's monitor, for the guest's `monitor COMMAND`
-#   --setup  only make the state folder ready
+#   --setup  only make the state folder ready     --modules  that, and the kernel's modules that Debian leaves out
 #
 # Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr);
 # 69: something is missing on this machine (stderr names the packages).
@@ -28,6 +28,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TREE=$(dirname "$HERE")
 LAB=${VARVE_LAB:-$TREE/.lab}
 . "$HERE/lab/kernel.sh"
+. "$HERE/lab/modules.sh"
 
 usage() {
   sed -n '3,/^set /{/^set /d;s/^# \?//p}' "${BASH_SOURCE[0]}" >&2
@@ -43,6 +44,7 @@ while [ $# -gt 0 ]; do
     -v) VERBOSE=1 ;;
     -M) MONITOR=1 ;;
     --setup) lab_setup; exit ;;
+    --modules) lab_setup; lab_modules; exit ;;
     -[cmpstLoaq])
       [ $# -ge 2 ] || usage
       case $1 in
@@ -62,6 +64,7 @@ case $LINK in
   *) echo "vm.sh: -L $LINK: expected NAME:1 or NAME:2" >&2; exit 2 ;;
 esac
 lab_setup
+lab_extra_name
 
 # --- what this guest gets to read: its command, its variables, its drives
 W=$(mktemp -d "${TMPDIR:-/tmp}/vm.XXXXXX")
@@ -72,7 +75,7 @@ mkdir -p "$SHARE"
 rm -f "$SHARE/rc"
 printf '%s\n' "$*" > "$SHARE/cmd"
 cp "$HERE/lab/run-in-guest.sh" "$SHARE/run"
-printf '%s=%q\n' MODULES "$LAB_KERNEL/lib/modules" CWD "$PWD" TREE "$TREE" VARVE_LAB "$LAB" \
+printf '%s=%q\n' MODULES "$LAB_KERNEL/lib/modules" CWD "$PWD" TREE "$TREE" VARVE_LAB "$LAB" EXTRA "$LAB_EXTRA" \
   VARVE_BUILD "${VARVE_BUILD:-$TREE/build}" ADDR "${LINK:+10.9.0.${LINK##*:}}" > "$SHARE/vars"
 
 # --- QEMU's arguments

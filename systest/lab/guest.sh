@@ -52,8 +52,18 @@ pcibind() { # ADDRESS DRIVER: hands a PCI function over; DRIVER '' takes it from
 # [NETDEV]: soft RoCE rxe0 on NETDEV (address $ADDR), or on a dummy with 10.7.0.1 (rdma_cm does not resolve 127.0.0.1 to
 # an rxe). rxe works in softirq: as many busy pollers as CPUs starve it (4 ms a packet), so give the guest -c 4.
 rxe_up() {
-  local netdev=${1:-} address=${ADDR:-}
   modprobe -a rdma_rxe rdma_ucm ib_uverbs || return
+  soft_rdma rxe "${1:-}"
+}
+
+siw_up() { # [NETDEV]: soft iWARP siw0 in its place; for guests of scripts that need vm.sh --modules
+  modprobe -a libcrc32c rdma_ucm ib_uverbs iw_cm || return
+  insmod "$EXTRA/siw.ko" || return
+  soft_rdma siw "${1:-}"
+}
+
+soft_rdma() { # TYPE NETDEV
+  local type=$1 netdev=$2 address=${ADDR:-}
   if [ -z "$netdev" ]; then
     netdev=rd0 address=10.7.0.1
     modprobe dummy
@@ -62,7 +72,7 @@ rxe_up() {
   fi
   ip addr add "$address/24" dev "$netdev"
   ip link set "$netdev" up
-  rdma link add rxe0 type rxe netdev "$netdev"
+  rdma link add "${type}0" type "$type" netdev "$netdev"
 }
 
 nvmet_up() { # rdma|tcp ADDRESS PORT NQN DEVICE...: a subsystem of the kernel's target, one namespace per block device

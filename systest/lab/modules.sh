@@ -1,33 +1,65 @@
-#!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds what Debian's kernel leaves out (siw, nvme-loop, vfio with no-IOMMU mode) as modules for it, from Debian's own
-# source package, into $VARVE_LAB/extra. In the guest: modprobe what they depend on, then insmod $VARVE_LAB/extra/X.ko.
-# Optional: nothing else needs them. Needs gcc-12 and make; fetches 160 MB; half a minute.
-set -euo pipefail
-HERE=$(cd "$(dirname "$0")/.." && pwd)
-"$HERE/vm.sh" --setup
-LAB=$(cd "${VARVE_LAB:-$(dirname "$HERE")/.lab}" && pwd)
-KVER=${KVER:-$(find "$LAB/k/lib/modules" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -V | tail -n 1)}
-SERIES=$(cut -d. -f1,2 <<< "$KVER")
+# shellcheck shell=bash
+# Sourced by vm.sh: builds what Debian's kernel leaves out (siw, nvme-loop, vfio with no-IOMMU mode) as modules for it, from Debian's
+# own source package, into $LAB_EXTRA; once, also when several runs start together. LAB_EXTRA is named after what it is made from, so
+# that trees of different age can share a state folder. Fetches 160 MB, which it does not keep; half a minute.
+# In the guest: modprobe what they depend on, then insmod $EXTRA/X.ko.
 
-W=$LAB/modbuild
-mkdir -p "$W/h" "$W/src" "$LAB/extra"
-cd "$W"
-apt-get download -qq -o APT::Sandbox::User=root "linux-headers-$KVER" "linux-headers-${KVER%-amd64}-common" \
-  "linux-kbuild-$SERIES" "linux-source-$SERIES"
-for d in linux-headers-*.deb linux-kbuild-*.deb; do dpkg -x "$d" h; done
-dpkg --fsys-tarfile "linux-source-${SERIES}"_*.deb | tar -xO "./usr/src/linux-source-$SERIES.tar.xz" | xz -dc -T0 |
-  tar -x -C src --strip-components=1 --wildcards '*/drivers/infiniband/sw/siw/*' \
-    '*/drivers/nvme/target/*' '*/drivers/nvme/host/*.h' '*/drivers/vfio/*'
-
-K=$W/h/usr/src/linux-headers-$KVER
-sed -i "s|^include /usr/src|include $W/h/usr/src|" "$K/Makefile"
-printf 'obj-m := nvme-loop.o\nnvme-loop-y := loop.o\n' > src/drivers/nvme/target/Kbuild
-build() { # FOLDER of drivers/, make's arguments
-  make -s -j"$(nproc)" -C "$K" M="$W/src/drivers/$1" modules "${@:2}"
+lab_extra_name() {
+  LAB_EXTRA=$LAB/extra-$({ echo "$KVER"; cat "$HERE/lab/modules.sh"; } | sha256sum | cut -c 1-12)
 }
-build infiniband/sw/siw CONFIG_RDMA_SIW=m
-build nvme/target
-build vfio CONFIG_VFIO_NOIOMMU=y CONFIG_VFIO_MDEV= CONFIG_VFIO_PLATFORM= CONFIG_VFIO_FSL_MC= KCFLAGS=-DCONFIG_VFIO_NOIOMMU=1
-find src -name '*.ko' -exec cp -t "$LAB/extra" {} +
-strip -g "$LAB"/extra/*.ko
+
+lab_modules() {
+  local w
+  lab_extra_name
+  exec 8> "$LAB/lock.modules" # not lab_setup's: other guests may start meanwhile
+  flock 8
+  [ ! -e "$LAB_EXTRA" ] || return 0
+  lab_check_compiler
+  w=$(mktemp -d "$LAB/tmp.XXXXXX")
+  # shellcheck disable=SC2064  # the folder is known now, and not when the trap runs
+  trap "rm -rf '$w'" EXIT
+  cd "$w"
+  lab_fetch_sources
+  lab_build_modules "$w" > log 2>&1 || { tail -n 30 log >&2; echo "vm.sh: the kernel's modules do not build" >&2; exit 1; }
+  mv extra "$LAB_EXTRA"
+}
+
+lab_check_compiler() {
+  local missing='' p
+  for p in gcc-12 make; do command -v $p > /dev/null || missing+=" $p"; done
+  [ -z "$missing" ] || lab_die "missing on this machine: apt-get install$missing"
+}
+
+lab_fetch() { # PACKAGE...
+  apt-get download -qq -o APT::Sandbox::User=root "$@" >&2 ||
+    lab_die "the kernel's sources cannot be fetched: apt-get download $* failed (a version that the mirror no longer has?)"
+}
+
+lab_fetch_sources() { # the source must be that of the headers, or the modules do not fit
+  local series version
+  series=$(cut -d. -f1,2 <<< "$KVER")
+  echo "vm.sh: building the kernel's modules that Debian leaves out (once)" >&2
+  lab_fetch "linux-headers-$KVER"
+  version=$(dpkg-deb -f linux-headers-*.deb Version)
+  lab_fetch "linux-headers-${KVER%-*}-common=$version" "linux-kbuild-$series=$version" "linux-source-$series=$version"
+}
+
+lab_build_modules() { # FOLDER, the current one: from its packages to its extra/
+  local w=$1 d k=$1/h/usr/src/linux-headers-$KVER
+  mkdir h src extra
+  for d in linux-headers-*.deb linux-kbuild-*.deb; do dpkg -x "$d" h || return; done
+  dpkg --fsys-tarfile linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | xz -dc -T0 |
+    tar -x -C src --strip-components=1 --wildcards '*/drivers/infiniband/sw/siw/*' '*/drivers/nvme/target/*' \
+      '*/drivers/nvme/host/*.h' '*/drivers/vfio/*' || return
+  sed -i "s|^include /usr/src|include $w/h/usr/src|" "$k/Makefile"
+  printf 'obj-m := nvme-loop.o\nnvme-loop-y := loop.o\n' > src/drivers/nvme/target/Kbuild
+  build() { # FOLDER of drivers/, make's arguments
+    make -s -j"$(nproc)" -C "$k" M="$w/src/drivers/$1" modules "${@:2}"
+  }
+  build infiniband/sw/siw CONFIG_RDMA_SIW=m &&
+    build nvme/target &&
+    build vfio CONFIG_VFIO_NOIOMMU=y CONFIG_VFIO_MDEV= CONFIG_VFIO_PLATFORM= CONFIG_VFIO_FSL_MC= KCFLAGS=-DCONFIG_VFIO_NOIOMMU=1 &&
+    find src -name '*.ko' -exec cp -t extra {} + &&
+    strip -g extra/*.ko
+}

@@ -3,7 +3,7 @@
 # Process 1 of the guest, in the host's root: runs /out/cmd with its output on the result port, leaves the status in
 # /out/rc, and ends the guest (QEMU has -no-reboot).
 . /out/vars
-export ADDR TREE VARVE_BUILD VARVE_LAB VM=1 HOME=/root TERM=dumb LANG=C.UTF-8
+export ADDR TREE VARVE_BUILD VARVE_LAB EXTRA VM=1 HOME=/root TERM=dumb LANG=C.UTF-8
 export BASH_ENV=$TREE/systest/lab/guest.sh # the functions for the command
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited

@@ -8,6 +8,19 @@ SELF=$(readlink -f "$0")
 NAME=$(basename "$0" .sh)
 PATTERNS=("$@")
 
+# On the host: makes the kernel's modules that Debian leaves out, or says why not, and exits.
+needs_modules() {
+  [ -z "${VM:-}" ] || return 0
+  local why status
+  why=$("$(dirname "$SELF")/vm.sh" --modules 2>&1)
+  status=$?
+  case $status in
+    0) return ;;
+    69) echo "SKIP $NAME: $(tail -n 1 <<< "$why")" && exit 0 ;;
+    *) echo "FAIL $NAME: $(tail -n 1 <<< "$why")" && exit 1 ;;
+  esac
+}
+
 # OPTIONS of vm.sh...: on the host, runs this script in a guest, shows its result lines (with VARVE_VERBOSE all of its
 # output) and exits; in the guest, returns.
 in_guest() {
