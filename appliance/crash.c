@@ -20,11 +20,8 @@
 #include "trace/trace.h"
 #include "util/build_id.h"
 
-#define STACK_BYTES   (64 * 1024)
-#define FRAMES_MAX    64
-/* Bits of coredump_filter(5): 3, files that are mapped shared, for the recorder's memory, so that a core tells what happened without the file
- * in /dev/shm; 6, shared hugepages, which DPDK's are. */
-#define COREDUMP_WANTED (1 << 3 | 1 << 6)
+#define STACK_BYTES (64 * 1024)
+#define FRAMES_MAX  64
 
 static const struct {
 	int number;
@@ -245,28 +242,10 @@ int crash_install(void)
 	return 0;
 }
 
-static void add_shared_memory_to_core(void)
-{
-	char text[16] = "";
-	int fd = open("/proc/self/coredump_filter", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0) {
-		return;
-	}
-	if (read(fd, text, sizeof(text) - 1) > 0) {
-		int n = snprintf(text, sizeof(text), "%#lx", strtoul(text, NULL, 16) | COREDUMP_WANTED);
-		if (pwrite(fd, text, (size_t)n, 0) != n) {
-			/* A core without them is still a core. */
-		}
-	}
-	close(fd);
-}
-
 void crash_prepare_core(bool limited)
 {
 	struct rlimit limit;
 
-	add_shared_memory_to_core();
 	if (!limited && getrlimit(RLIMIT_CORE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_CORE, &limit);

@@ -12,7 +12,7 @@ int crash_install(void);
 void crash_thread_init(void);
 /* Where the trace file is; NULL: none. The string must stay. */
 void crash_set_trace_file(const char *path);
-/* Lets core dumps hold what DPDK allocates from hugepages, and, unless limited, have any size. */
+/* Lets core dumps have any size, unless limited. (env_init() chooses what is in them.) */
 void crash_prepare_core(bool limited);
 
 #endif

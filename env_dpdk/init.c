@@ -281,8 +281,11 @@ static int eal_explain(const struct eal_start *start, char *error)
 			start->plan.hugepages ? "hugepage" : "ordinary", start->plan.mem_mb, advice);
 }
 
-/* Core dumps are to show hugepage memory: bit 6 is shared hugetlb mappings. */
-static void coredump_include_hugepages(void)
+/* Bits of coredump_filter(5): 3, files that are mapped shared, for the recorder's memory, so that a core tells what happened without the file
+ * in /dev/shm; 6, shared hugepages. */
+#define COREDUMP_WANTED (1 << 3 | 1 << 6)
+
+static void coredump_include_memory(void)
 {
 	char text[16];
 	int fd = open("/proc/self/coredump_filter", O_RDWR | O_CLOEXEC);
@@ -293,7 +296,7 @@ static void coredump_include_hugepages(void)
 	ssize_t n = read(fd, text, sizeof(text) - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		int len = snprintf(text, sizeof(text), "%#lx", strtoul(text, NULL, 16) | 0x40);
+		int len = snprintf(text, sizeof(text), "%#lx", strtoul(text, NULL, 16) | COREDUMP_WANTED);
 		ssize_t ignored = pwrite(fd, text, (size_t)len, 0);
 		(void)ignored;
 	}
@@ -325,7 +328,7 @@ int env_init(const struct env_opts *opts, char *error)
 		return rc;
 	}
 	called = true;
-	coredump_include_hugepages();
+	coredump_include_memory();
 	rc = env_eal_log_open();
 	if (rc != 0) {
 		return env_fail(error, -rc, "cannot collect the EAL's messages: %s", strerror(-rc));

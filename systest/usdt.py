@@ -70,7 +70,7 @@ class Tracer:
     def output(self):
         return Path(self.out.name).read_text().replace("attached\n", "")
 
-    def wait_for(self, pattern, raw=False, seconds=40):
+    def wait_for(self, pattern, raw=False, seconds=120):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if re.search(pattern, Path(self.out.name).read_text() if raw else self.output()):
@@ -84,7 +84,7 @@ class Tracer:
         """Everything that was printed, maps at the end included; and what went to stderr."""
         self.process.send_signal(signal.SIGINT)
         try:
-            said = self.process.communicate(timeout=20)[0]
+            said = self.process.communicate(timeout=120)[0]
         except subprocess.TimeoutExpired:
             self.process.kill()
             said = self.process.communicate()[0]

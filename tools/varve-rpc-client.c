@@ -1,53 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The connection to the daemon. */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "rpc/frame.h"
+#include "tools/rpc-stream.h"
 #include "tools/varve-rpc.h"
 
-#define CHUNK 65536
-
 struct rpc_client {
-	int fd;
+	struct rpc_stream *stream;
 	unsigned timeout_s;
-	struct rpc_frame frame;
-	char *in;
-	size_t in_len, in_size;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	char why[512];
 	struct rpc_client *c = calloc(1, sizeof(*c));
 
-	if (c == NULL || strlen(path) >= sizeof(addr.sun_path)) {
-		fprintf(stderr, "varve-rpc: the socket path \"%s\" is longer than %zu bytes\n", path,
-			sizeof(addr.sun_path) - 1);
-		free(c);
+	if (c == NULL) {
+		fprintf(stderr, "varve-rpc: %s\n", strerror(ENOMEM));
 		return NULL;
 	}
-	strcpy(addr.sun_path, path);
 	c->timeout_s = timeout_s;
-	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+	c->stream = rpc_stream_open(path, why, sizeof(why));
+	if (c->stream == NULL) {
 		fprintf(stderr,
-			"varve-rpc: cannot connect to %s: %s (is varve running? -s chooses another socket)\n",
-			path, strerror(errno));
+			"varve-rpc: cannot connect to %s (is varve running? -s chooses another socket)\n",
+			why);
 		rpc_client_close(c);
 		return NULL;
 	}
@@ -56,95 +35,13 @@ struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s)
 
 void rpc_client_close(struct rpc_client *c)
 {
-	if (c->fd >= 0) {
-		close(c->fd);
-	}
-	free(c->in);
+	rpc_stream_close(c->stream);
 	free(c);
 }
 
-static int send_all(struct rpc_client *c, const char *text, size_t len)
+static uint64_t deadline_of(const struct rpc_client *c)
 {
-	while (len > 0) {
-		ssize_t n = send(c->fd, text, len, MSG_NOSIGNAL);
-		if (n < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (n > 0) {
-			text += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
-/* Waits until deadline for more bytes. Their number; 0: the daemon closed; or a negative errno. */
-static ssize_t receive_more(struct rpc_client *c, uint64_t deadline_ms)
-{
-	struct pollfd p = {.fd = c->fd, .events = POLLIN};
-	uint64_t now = now_ms();
-
-	if (c->in_size - c->in_len < CHUNK) {
-		char *in = realloc(c->in, 2 * c->in_size + CHUNK);
-		if (in == NULL) {
-			return -ENOMEM;
-		}
-		c->in = in;
-		c->in_size = 2 * c->in_size + CHUNK;
-	}
-	int rc = poll(&p, 1, deadline_ms > now ? (int)(deadline_ms - now) : 0);
-	if (rc == 0) {
-		return -ETIMEDOUT;
-	}
-	ssize_t n = rc > 0 ? recv(c->fd, c->in + c->in_len, c->in_size - c->in_len, 0) : -1;
-	if (n < 0) {
-		return -errno;
-	}
-	c->in_len += (size_t)n;
-	return n;
-}
-
-/* Waits for the next whole message, [*begin, *end) of the buffer. 0, or a negative errno: -ECONNRESET: closed,
- * -EPROTO: not JSON. */
-static int receive_message(struct rpc_client *c, size_t *begin, size_t *end)
-{
-	uint64_t deadline = now_ms() + 1000 * (uint64_t)c->timeout_s;
-	enum rpc_frame_result result;
-
-	while ((result = rpc_frame_scan(&c->frame, c->in, c->in_len, begin, end)) == RPC_FRAME_MORE) {
-		ssize_t n = receive_more(c, deadline);
-		if (n < 0 && n != -EINTR) {
-			return (int)n;
-		}
-		if (n == 0) {
-			return -ECONNRESET;
-		}
-	}
-	return result == RPC_FRAME_MESSAGE ? 0 : -EPROTO;
-}
-
-/* The message has been read. */
-static void drop_message(struct rpc_client *c)
-{
-	size_t drop = rpc_frame_droppable(&c->frame);
-
-	memmove(c->in, c->in + drop, c->in_len - drop);
-	c->in_len -= drop;
-	rpc_frame_dropped(&c->frame, drop);
-}
-
-static json_t *receive_answer(struct rpc_client *c, int *rc)
-{
-	size_t begin, end;
-
-	*rc = receive_message(c, &begin, &end);
-	if (*rc != 0) {
-		return NULL;
-	}
-	json_t *answer = json_loadb(c->in + begin, end - begin, 0, NULL);
-	drop_message(c);
-	*rc = answer != NULL ? 0 : -EPROTO;
-	return answer;
+	return rpc_stream_deadline(1000 * (uint64_t)c->timeout_s);
 }
 
 static void print_failure(const struct rpc_client *c, const char *method, int rc)
@@ -202,8 +99,8 @@ int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bo
 	char *text = json_dumps(request, JSON_COMPACT);
 	json_decref(request);
 	json_t *answer = NULL;
-	if (text != NULL && (rc = send_all(c, text, strlen(text))) == 0) {
-		answer = receive_answer(c, &rc);
+	if (text != NULL && (rc = rpc_stream_send(c->stream, text, strlen(text), deadline_of(c))) == 0) {
+		rc = rpc_stream_receive_json(c->stream, deadline_of(c), &answer);
 	}
 	free(text);
 	if (answer == NULL) {
@@ -222,16 +119,16 @@ int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out)
 	int rc = 0;
 
 	while (rc == 0 && (n = fread(buf, 1, sizeof(buf), in)) > 0) {
-		rc = send_all(c, buf, n);
+		rc = rpc_stream_send(c->stream, buf, n, deadline_of(c));
 	}
 	if (rc == 0) {
-		shutdown(c->fd, SHUT_WR);
+		rpc_stream_end(c->stream);
 	}
-	size_t begin, end;
-	while (rc == 0 && (rc = receive_message(c, &begin, &end)) == 0) {
-		fwrite(c->in + begin, 1, end - begin, out);
+	const char *text;
+	while (rc == 0 && (rc = rpc_stream_receive(c->stream, deadline_of(c), &text, &n)) == 0) {
+		fwrite(text, 1, n, out);
 		fputc('\n', out);
-		drop_message(c);
+		rpc_stream_drop(c->stream);
 	}
 	if (rc != 0 && rc != -ECONNRESET) { /* the end of the stream is the end of the answers */
 		print_failure(c, "-", rc);

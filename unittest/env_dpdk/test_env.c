@@ -570,12 +570,12 @@ static void child_coredump_filter(void)
 
 	CHECK(starts(&opts));
 	FILE *f = fopen("/proc/self/coredump_filter", "r");
-	CHECK(f != NULL && fscanf(f, "%x", &filter) == 1 && (filter & 0x40) != 0);
+	CHECK(f != NULL && fscanf(f, "%x", &filter) == 1 && (filter & 0x48) == 0x48);
 	fclose(f);
 	env_fini();
 }
 
-static void test_core_dumps_include_hugepages(void)
+static void test_core_dumps_include_the_memory_of_dpdk(void)
 {
 	if (access("/proc/self/coredump_filter", W_OK) != 0) {
 		UNIT_SKIP("this kernel has no /proc/self/coredump_filter");
@@ -634,7 +634,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_eal_keeps_quiet),
 	UNIT(test_failure_of_the_eal_is_told_in_its_words),
 	UNIT(test_instances_run_side_by_side_and_leave_nothing_when_killed),
-	UNIT(test_core_dumps_include_hugepages),
+	UNIT(test_core_dumps_include_the_memory_of_dpdk),
 	UNIT(test_signals_reach_the_first_thread_only),
 	UNIT_END,
 };

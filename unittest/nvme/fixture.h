@@ -7,7 +7,7 @@
 #include "unittest/nvme/model.h"
 #include "unittest/unit.h"
 
-#define WAIT_US 20000000 /* deadline of what must happen soon */
+#define WAIT_US 120000000 /* deadline of what must happen soon */
 #define FX_IOS  64
 
 struct fx_io {

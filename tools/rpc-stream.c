@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/rpc-stream.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rpc/frame.h"
+
+#define CHUNK       65536
+#define MESSAGE_MAX (256u * 1024 * 1024)
+
+struct rpc_stream {
+	int fd;
+	struct rpc_frame frame;
+	char *in;
+	size_t in_len, in_size;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+uint64_t rpc_stream_deadline(uint64_t timeout_ms)
+{
+	return now_ms() + timeout_ms;
+}
+
+struct rpc_stream *rpc_stream_open(const char *path, char *why, size_t why_size)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+	if (strlen(path) >= sizeof(addr.sun_path)) {
+		snprintf(why, why_size, "the path \"%.200s\" is longer than %zu bytes", path,
+			 sizeof(addr.sun_path) - 1);
+		return NULL;
+	}
+	strcpy(addr.sun_path, path);
+	struct rpc_stream *s = calloc(1, sizeof(*s));
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (s == NULL || fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+		snprintf(why, why_size, "%.200s: %s", path, strerror(errno));
+		if (fd >= 0) {
+			close(fd);
+		}
+		free(s);
+		return NULL;
+	}
+	s->fd = fd;
+	return s;
+}
+
+void rpc_stream_close(struct rpc_stream *s)
+{
+	if (s == NULL) {
+		return;
+	}
+	close(s->fd);
+	free(s->in);
+	free(s);
+}
+
+/* Waits for the socket to be ready for what. 0, which may be too early, or a negative errno. */
+static int wait_for(struct rpc_stream *s, short what, uint64_t deadline)
+{
+	struct pollfd p = {.fd = s->fd, .events = what};
+	uint64_t now = now_ms();
+	int rc = poll(&p, 1, deadline > now ? (int)(deadline - now) : 0);
+
+	if (rc < 0 && errno == EINTR) {
+		return now < deadline ? 0 : -ETIMEDOUT;
+	}
+	return rc > 0 ? 0 : rc == 0 ? -ETIMEDOUT : -errno;
+}
+
+int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t deadline)
+{
+	while (len > 0) {
+		ssize_t n = send(s->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EAGAIN) {
+			int rc = wait_for(s, POLLOUT, deadline);
+			if (rc != 0) {
+				return rc;
+			}
+		} else if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+		if (n > 0) {
+			text += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+void rpc_stream_end(struct rpc_stream *s)
+{
+	shutdown(s->fd, SHUT_WR);
+}
+
+static int receive_more(struct rpc_stream *s, uint64_t deadline)
+{
+	if (s->in_size - s->in_len < CHUNK) {
+		char *in = s->in_size < MESSAGE_MAX ? realloc(s->in, 2 * s->in_size + CHUNK) : NULL;
+		if (in == NULL) {
+			return -ENOMEM;
+		}
+		s->in = in;
+		s->in_size = 2 * s->in_size + CHUNK;
+	}
+	int rc = wait_for(s, POLLIN, deadline);
+	if (rc != 0) {
+		return rc;
+	}
+	ssize_t n = recv(s->fd, s->in + s->in_len, s->in_size - s->in_len, MSG_DONTWAIT);
+	if (n < 0) {
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	}
+	s->in_len += (size_t)n;
+	return n == 0 ? -ECONNRESET : 0;
+}
+
+int rpc_stream_receive(struct rpc_stream *s, uint64_t deadline, const char **text, size_t *len)
+{
+	enum rpc_frame_result result;
+	size_t begin, end;
+
+	while ((result = rpc_frame_scan(&s->frame, s->in, s->in_len, &begin, &end)) == RPC_FRAME_MORE) {
+		int rc = receive_more(s, deadline);
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	if (result != RPC_FRAME_MESSAGE) {
+		return -EPROTO;
+	}
+	*text = s->in + begin;
+	*len = end - begin;
+	return 0;
+}
+
+void rpc_stream_drop(struct rpc_stream *s)
+{
+	size_t drop = rpc_frame_droppable(&s->frame);
+
+	memmove(s->in, s->in + drop, s->in_len - drop);
+	s->in_len -= drop;
+	rpc_frame_dropped(&s->frame, drop);
+}
+
+int rpc_stream_receive_json(struct rpc_stream *s, uint64_t deadline, json_t **value)
+{
+	const char *text;
+	size_t len;
+	int rc = rpc_stream_receive(s, deadline, &text, &len);
+
+	if (rc != 0) {
+		return rc;
+	}
+	*value = json_loadb(text, len, 0, NULL);
+	rpc_stream_drop(s);
+	return *value != NULL ? 0 : -EPROTO;
+}
