@@ -114,13 +114,18 @@ struct bdev_nvme_path_stat {
 };
 void bdev_nvme_for_each_path(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_path_stat *stat), void *arg);
 
-/* Told of what happens to controllers: for notifications. One at a time; NULL: none. */
+/* Told of what happens to controllers: for notifications. One at a time; NULL: none. why: NULL if it goes without saying. */
 enum bdev_nvme_news {
 	BDEV_NVME_CONNECTED, /* for the first time, or again */
 	BDEV_NVME_LOST,
 	BDEV_NVME_FAILED,
 	BDEV_NVME_DETACHED,
+	BDEV_NVME_PATH_LOST, /* one way to it; path says which */
+	BDEV_NVME_PATH_REGAINED,
 };
-void bdev_nvme_observe(void (*fn)(const struct bdev_nvme *c, enum bdev_nvme_news news));
+/* path: of the news about a path; otherwise NULL. */
+typedef void (*bdev_nvme_news_fn)(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path,
+				  const char *why);
+void bdev_nvme_observe(bdev_nvme_news_fn fn);
 
 #endif

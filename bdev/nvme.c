@@ -15,7 +15,7 @@
 
 static TAILQ_HEAD(, bdev_nvme) controllers = TAILQ_HEAD_INITIALIZER(controllers);
 static bool stopping;
-static void (*observer)(const struct bdev_nvme *c, enum bdev_nvme_news news);
+static bdev_nvme_news_fn observer;
 
 /* --- Options --- */
 
@@ -141,15 +141,15 @@ uint32_t bdev_nvme_resets(const struct bdev_nvme *c)
 	return c->resets;
 }
 
-void bdev_nvme_observe(void (*fn)(const struct bdev_nvme *c, enum bdev_nvme_news news))
+void bdev_nvme_observe(bdev_nvme_news_fn fn)
 {
 	observer = fn;
 }
 
-static void tell(const struct bdev_nvme *c, enum bdev_nvme_news news)
+void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)
 {
 	if (observer != NULL) {
-		observer(c, news);
+		observer(c, news, path, why);
 	}
 }
 
@@ -210,7 +210,7 @@ static void ctrlr_gone(void *arg)
 	io_device_unregister(&c->device);
 	TAILQ_REMOVE(&controllers, c, link);
 	if (c->attached == NULL) {
-		tell(c, BDEV_NVME_DETACHED);
+		bdev_nvme_tell(c, BDEV_NVME_DETACHED, NULL, NULL);
 	} else {
 		c->attached(c->attached_arg, -EIO, NULL, c->error);
 	}
@@ -336,6 +336,7 @@ static void on_ready(struct bdev_nvme *c)
 	case BDEV_NVME_DOWN:
 		set_state(c, BDEV_NVME_UP);
 		log_notice("%s: ready again", c->name);
+		bdev_nvme_tell(c, BDEV_NVME_PATH_REGAINED, &c->opts.trid, NULL);
 		USDT(bdev_nvme_ctrlr_reconnect, c->name);
 		nvme_paths_set_fails(c, false);
 		nvme_ns_sync(c);
@@ -344,7 +345,7 @@ static void on_ready(struct bdev_nvme *c)
 		break;
 	}
 	if (c->state == BDEV_NVME_UP) {
-		tell(c, BDEV_NVME_CONNECTED);
+		bdev_nvme_tell(c, BDEV_NVME_CONNECTED, NULL, NULL);
 	}
 	nvme_paths_step(c);
 	end_waiters(&c->reset_waiters, 0, NULL);
@@ -362,7 +363,9 @@ static void on_down(struct bdev_nvme *c)
 		if (was_up) {
 			c->resets++;
 			USDT(bdev_nvme_ctrlr_reset, c->name);
-			tell(c, BDEV_NVME_LOST);
+			const char *why = nvme_ctrlr_last_error(c->ctrlr);
+			bdev_nvme_tell(c, BDEV_NVME_PATH_LOST, &c->opts.trid, why);
+			bdev_nvme_tell(c, BDEV_NVME_LOST, NULL, why);
 			if (c->opts.fast_io_fail_timeout_sec != 0) {
 				thread_timer_start(&c->fast_fail_timer, c->opts.fast_io_fail_timeout_sec * UINT64_C(1000000));
 			}
@@ -400,7 +403,7 @@ static void on_end(struct bdev_nvme *c, bool removed)
 	c->uses++;
 	if (c->state != BDEV_NVME_DETACHING) {
 		set_state(c, BDEV_NVME_GIVEN_UP);
-		tell(c, BDEV_NVME_FAILED);
+		bdev_nvme_tell(c, BDEV_NVME_FAILED, NULL, why);
 	}
 	nvme_paths_step(c);
 	nvme_paths_set_fails(c, true);

@@ -68,6 +68,8 @@ void bdev_nvme_detach_step(struct bdev_nvme *c);
 /* The bdev layer stops: every controller is detached, which shuts it down. */
 void bdev_nvme_stop(void);
 bool bdev_nvme_is_idle(void);
+/* Tells the observer. path: with BDEV_NVME_PATH_*, else NULL. why: NULL if it goes without saying. */
+void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why);
 /* Something went wrong that a reset may put right. */
 void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
 

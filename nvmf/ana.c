@@ -148,7 +148,7 @@ int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_addr
 	}
 	if (l->ana->change_count != since) {
 		publish(s, l->ana, since);
-		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, "%s %s %s %s %u %s", s->nqn, address->trtype,
+		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, NULL, "%s %s %s %s %u %s", s->nqn, address->trtype,
 			    address->traddr, address->trsvcid, anagrpid, nvmf_ana_state_name(state));
 	}
 	return 0;
@@ -248,7 +248,7 @@ int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uin
 	}
 	if (s->ana_reporting) {
 		tell_of_move(s, nsid);
-		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, "%s namespace %u %u", s->nqn, nsid, anagrpid);
+		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, NULL, "%s namespace %u %u", s->nqn, nsid, anagrpid);
 	}
 	return 0;
 }

@@ -86,7 +86,7 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 	if (ctrlr == NULL) {
 		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 	}
-	nvmf_notice(NVMF_NOTICE_HOST_CONNECT, "%s %s %u", s->nqn, c->hostnqn, cntlid);
+	nvmf_notice(NVMF_NOTICE_HOST_CONNECT, NULL, "%s %s %u", s->nqn, c->hostnqn, cntlid);
 	log_limited(LOG_LEVEL_NOTICE, "%s from %s connects to %s: controller %u", c->hostnqn,
 		    qpair->peer_address.traddr, s->nqn, cntlid);
 	return NVME_ST_SUCCESS;
@@ -142,6 +142,7 @@ static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c,
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
 		log_limited(LOG_LEVEL_WARNING, "%s is not allowed to connect to %s", c->hostnqn, s->nqn);
+		nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, s->nqn, c->hostnqn, "it is not among the subsystem's hosts");
 		return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST);
 	}
 	if (!s->connectable) {

@@ -262,8 +262,7 @@ void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
 	}
 	log_limited(LOG_LEVEL_NOTICE, "%s leaves controller %u of %s: %s", ctrlr->hostnqn, ctrlr->cntlid,
 		    ctrlr->subsystem->nqn, why);
-	nvmf_notice(NVMF_NOTICE_HOST_DISCONNECT, "%s %s %u %s", ctrlr->subsystem->nqn, ctrlr->hostnqn,
-		    ctrlr->cntlid, why);
+	nvmf_notice(NVMF_NOTICE_HOST_DISCONNECT, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->cntlid);
 	nvmf_keepalive_stop(ctrlr);
 	thread_timer_stop(&ctrlr->idle_timer);
 	nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));

@@ -38,10 +38,19 @@ enum nvmf_notice {
 	NVMF_NOTICE_NS_REMOVE,
 	NVMF_NOTICE_NS_RESIZE,
 	NVMF_NOTICE_ANA_CHANGE,
+	NVMF_NOTICE_HOST_REFUSED,
+	NVMF_NOTICE_AUTH_FAILED,
+	NVMF_NOTICE_KEEP_ALIVE_EXPIRED,
+	NVMF_NOTICE_LISTENER_ADD,
+	NVMF_NOTICE_LISTENER_REMOVE,
 	NVMF_NOTICES,
 };
 void nvmf_tell_fault(const struct nvmf_fault *fault);
-void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Control thread. why: NULL if it goes without saying. */
+void nvmf_notice(enum nvmf_notice notice, const char *why, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* A host that was not let in: NVMF_NOTICE_HOST_REFUSED or NVMF_NOTICE_AUTH_FAILED. Limited in number, since anybody on the
+ * fabric can cause them and they must not push out what else is kept. */
+void nvmf_notice_refused(enum nvmf_notice notice, const char *subnqn, const char *hostnqn, const char *why);
 
 /* ---- Poll groups and their views of subsystems: poll_group.c, view.c ---- */
 

@@ -2,6 +2,8 @@
 /* The keep-alive timer, traffic-based (Base 3.9.4.2): any command of any of the controller's queues shows that the host lives.
  * Groups note the time of the last command of each queue pair; when the timer runs out, it looks there and starts again
  * for what is left. */
+#include <inttypes.h>
+
 #include "nvmf/internal.h"
 
 /* A discovery controller without a keep-alive timer ends after two minutes of silence (Base 3.1.2.3.3). */
@@ -40,6 +42,10 @@ static void expired(void *arg)
 		thread_timer_start(&ctrlr->kato_timer, timeout_us - silent_us);
 		return;
 	}
+	char why[128];
+	snprintf(why, sizeof(why), "nothing was heard for %" PRIu64 " ms; the keep-alive timeout is %u ms", silent_us / 1000,
+		 timeout_ms(ctrlr));
+	nvmf_notice(NVMF_NOTICE_KEEP_ALIVE_EXPIRED, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->cntlid);
 	nvmf_tell_fault(&(struct nvmf_fault){
 		.kind = NVMF_FAULT_KEEP_ALIVE,
 		.qpair = ctrlr->admin_qpair,

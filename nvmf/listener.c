@@ -83,6 +83,7 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 	if (s->views_open && nvmf_ana_status(state) != NVME_ST_SUCCESS) {
 		nvmf_views_update_all(s);
 	}
+	nvmf_notice(NVMF_NOTICE_LISTENER_ADD, NULL, "%s %s %s %s", s->nqn, address->trtype, address->traddr, address->trsvcid);
 	USDT(nvmf_subsystem_add_listener, s->nqn, address->trtype, address->traddr, address->trsvcid);
 	nvmf_tgt_discovery_changed(s->tgt);
 	return 0;
@@ -90,6 +91,8 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 
 void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l)
 {
+	nvmf_notice(NVMF_NOTICE_LISTENER_REMOVE, NULL, "%s %s %s %s", s->nqn, l->listen->address.trtype,
+		    l->listen->address.traddr, l->listen->address.trsvcid);
 	USDT(nvmf_subsystem_remove_listener, s->nqn, l->listen->address.trtype, l->listen->address.traddr,
 	     l->listen->address.trsvcid);
 	TAILQ_REMOVE(&s->listeners, l, link);

@@ -13,7 +13,7 @@ static void ns_resized(struct nvmf_ns *ns)
 	}
 	log_notice("subsystem %s: namespace %u has %lu blocks now", ns->subsystem->nqn, ns->nsid,
 		   (unsigned long)ns->geo.num_blocks);
-	nvmf_notice(NVMF_NOTICE_NS_RESIZE, "%s %u", ns->subsystem->nqn, ns->nsid);
+	nvmf_notice(NVMF_NOTICE_NS_RESIZE, NULL, "%s %u", ns->subsystem->nqn, ns->nsid);
 	nvmf_ns_changed(ns->subsystem, ns);
 }
 
@@ -152,7 +152,7 @@ static int ns_publish(struct nvmf_ns *ns)
 		return rc;
 	}
 	USDT(nvmf_subsystem_add_ns, s->nqn, ns->nsid);
-	nvmf_notice(NVMF_NOTICE_NS_ADD, "%s %u", s->nqn, ns->nsid);
+	nvmf_notice(NVMF_NOTICE_NS_ADD, NULL, "%s %u", s->nqn, ns->nsid);
 	nvmf_ns_changed(s, ns);
 	return 0;
 }
@@ -214,7 +214,7 @@ static int remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 		nvmf_views_remove_ns(s, ns->nsid);
 	}
 	USDT(nvmf_subsystem_remove_ns, s->nqn, ns->nsid);
-	nvmf_notice(NVMF_NOTICE_NS_REMOVE, "%s %u", s->nqn, ns->nsid);
+	nvmf_notice(NVMF_NOTICE_NS_REMOVE, NULL, "%s %u", s->nqn, ns->nsid);
 	nvmf_ns_changed(s, ns);
 	nvmf_ana_leave(ns);
 	nvmf_ns_free(ns);

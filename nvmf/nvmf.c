@@ -81,6 +81,11 @@ static const char *const notice_types[NVMF_NOTICES] = {
 	[NVMF_NOTICE_NS_REMOVE] = "nvmf_ns_remove",
 	[NVMF_NOTICE_NS_RESIZE] = "nvmf_ns_resize",
 	[NVMF_NOTICE_ANA_CHANGE] = "nvmf_ana_change",
+	[NVMF_NOTICE_HOST_REFUSED] = "nvmf_host_refused",
+	[NVMF_NOTICE_AUTH_FAILED] = "nvmf_auth_failed",
+	[NVMF_NOTICE_KEEP_ALIVE_EXPIRED] = "nvmf_keep_alive_expired",
+	[NVMF_NOTICE_LISTENER_ADD] = "nvmf_listener_add",
+	[NVMF_NOTICE_LISTENER_REMOVE] = "nvmf_listener_remove",
 };
 
 void nvmf_set_notice_fn(nvmf_notice_fn fn)
@@ -107,7 +112,7 @@ void nvmf_tell_fault(const struct nvmf_fault *fault)
 	}
 }
 
-void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...)
+void nvmf_notice(enum nvmf_notice notice, const char *why, const char *fmt, ...)
 {
 	char text[1024];
 	va_list args;
@@ -118,5 +123,21 @@ void nvmf_notice(enum nvmf_notice notice, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	notice_fn(notice_types[notice], text);
+	notice_fn(notice_types[notice], text, why);
+}
+
+void nvmf_notice_refused(enum nvmf_notice notice, const char *subnqn, const char *hostnqn, const char *why)
+{
+	static struct log_limit limits[NVMF_NOTICES];
+	uint32_t left_out;
+	char text[256];
+
+	if (!log_limit_pass(&limits[notice], &left_out)) {
+		return;
+	}
+	if (left_out != 0) {
+		snprintf(text, sizeof(text), "%s (%u more were not told)", why, left_out);
+		why = text;
+	}
+	nvmf_notice(notice, why, "%s %s", subnqn, hostnqn);
 }

@@ -62,8 +62,9 @@ int nvmf_init(void);
 /* Stops and destroys all targets. */
 void nvmf_fini(void (*done)(void *arg), void *arg);
 
-/* What happens to hosts and namespaces is told to one listener, as a type and a line of text. NULL after the last type. */
-typedef void (*nvmf_notice_fn)(const char *type, const char *text);
+/* What happens to hosts and namespaces is told to one listener, as a type, a line of text that says to what, and why (NULL: that
+ * goes without saying). NULL after the last type. */
+typedef void (*nvmf_notice_fn)(const char *type, const char *text, const char *why);
 void nvmf_set_notice_fn(nvmf_notice_fn fn);
 const char *nvmf_notice_type(unsigned index);
 

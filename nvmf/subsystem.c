@@ -127,7 +127,7 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 	s->trace_owner = trace_owner_register(TRACE_OWNER_NVMF_SUBSYSTEM, s->nqn);
 	tgt->subsystems[index] = s;
 	USDT(nvmf_subsystem_create, s->nqn);
-	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_CREATE, "%s", s->nqn);
+	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_CREATE, NULL, "%s", s->nqn);
 	*subsystem = s;
 	return 0;
 }
@@ -151,7 +151,7 @@ int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nv
 void nvmf_subsystem_free(struct nvmf_subsystem *s)
 {
 	USDT(nvmf_subsystem_destroy, s->nqn);
-	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_DESTROY, "%s", s->nqn);
+	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_DESTROY, NULL, "%s", s->nqn);
 	for (uint32_t i = 0; i < s->max_nsid; i++) {
 		if (s->ns[i] != NULL) {
 			nvmf_ns_free(s->ns[i]);

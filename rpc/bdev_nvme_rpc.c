@@ -417,22 +417,32 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 
 /* --- Events --- */
 
-static void on_news(const struct bdev_nvme *c, enum bdev_nvme_news news)
+static const char *const news_types[] = {
+	[BDEV_NVME_CONNECTED] = "bdev_nvme_connected",
+	[BDEV_NVME_LOST] = "bdev_nvme_lost",
+	[BDEV_NVME_FAILED] = "bdev_nvme_failed",
+	[BDEV_NVME_DETACHED] = "bdev_nvme_detached",
+	[BDEV_NVME_PATH_LOST] = "bdev_nvme_path_lost",
+	[BDEV_NVME_PATH_REGAINED] = "bdev_nvme_path_regained",
+};
+
+static void on_news(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)
 {
-	static const char *const types[] = {
-		[BDEV_NVME_CONNECTED] = "bdev_nvme_connected",
-		[BDEV_NVME_LOST] = "bdev_nvme_lost",
-		[BDEV_NVME_FAILED] = "bdev_nvme_failed",
-		[BDEV_NVME_DETACHED] = "bdev_nvme_detached",
-	};
-	notify_send(types[news], bdev_nvme_name(c));
+	char text[768];
+
+	if (path == NULL) {
+		notify_send_reason(news_types[news], bdev_nvme_name(c), why);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s %s %s%s%s", bdev_nvme_name(c), nvme_trtype_name(path->trtype), path->traddr,
+		 path->trsvcid[0] != '\0' ? " " : "", path->trsvcid);
+	notify_send_reason(news_types[news], text, why);
 }
 
 __attribute__((constructor)) static void notify_of_controllers(void)
 {
-	notify_type_register("bdev_nvme_connected");
-	notify_type_register("bdev_nvme_lost");
-	notify_type_register("bdev_nvme_failed");
-	notify_type_register("bdev_nvme_detached");
+	for (size_t i = 0; i < sizeof(news_types) / sizeof(news_types[0]); i++) {
+		notify_type_register(news_types[i]);
+	}
 	bdev_nvme_observe(on_news);
 }

@@ -2,21 +2,16 @@
 /* The last events, numbered from 0, for clients that ask from where they left off. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "rpc/notify.h"
 #include "util/log.h"
 
-#define EVENTS_MAX  1024
-#define CONTEXT_MAX 256
-
-struct event {
-	const char *type;
-	char context[CONTEXT_MAX];
-};
+#define EVENTS_MAX 1024
 
 static const char *types[NOTIFY_TYPES_MAX];
 static unsigned n_types;
-static struct event events[EVENTS_MAX];
+static struct notify_event events[EVENTS_MAX];
 static uint64_t next_id;
 
 static const char *type_find(const char *type)
@@ -41,7 +36,15 @@ void notify_type_register(const char *type)
 	types[n_types++] = type;
 }
 
-void notify_send(const char *type, const char *context)
+static uint64_t wall_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+void notify_send_reason(const char *type, const char *context, const char *reason)
 {
 	const char *known = type_find(type);
 
@@ -49,9 +52,16 @@ void notify_send(const char *type, const char *context)
 		log_error("a notification of the type \"%s\", which is not registered", type);
 		return;
 	}
-	struct event *e = &events[next_id++ % EVENTS_MAX];
+	struct notify_event *e = &events[next_id++ % EVENTS_MAX];
 	e->type = known;
+	e->time_us = wall_us();
 	snprintf(e->context, sizeof(e->context), "%s", context);
+	snprintf(e->reason, sizeof(e->reason), "%s", reason != NULL ? reason : "");
+}
+
+void notify_send(const char *type, const char *context)
+{
+	notify_send_reason(type, context, NULL);
 }
 
 const char *notify_type(unsigned index)
@@ -64,12 +74,7 @@ uint64_t notify_first(void)
 	return next_id > EVENTS_MAX ? next_id - EVENTS_MAX : 0;
 }
 
-bool notify_get(uint64_t id, const char **type, const char **context)
+const struct notify_event *notify_get(uint64_t id)
 {
-	if (id < notify_first() || id >= next_id) {
-		return false;
-	}
-	*type = events[id % EVENTS_MAX].type;
-	*context = events[id % EVENTS_MAX].context;
-	return true;
+	return id < notify_first() || id >= next_id ? NULL : &events[id % EVENTS_MAX];
 }

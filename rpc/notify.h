@@ -11,7 +11,13 @@
 const char *notify_type(unsigned index);
 /* The oldest event that is still kept. */
 uint64_t notify_first(void);
-/* False: it is not kept any more, or has not happened yet. */
-bool notify_get(uint64_t id, const char **type, const char **context);
+struct notify_event {
+	const char *type;
+	char context[256]; /* what it happened to; longer ones are cut */
+	char reason[256];  /* "": none */
+	uint64_t time_us;  /* when, since 1970-01-01 UTC */
+};
+/* NULL: it is not kept any more, or has not happened yet. Valid until the next event. */
+const struct notify_event *notify_get(uint64_t id);
 
 #endif

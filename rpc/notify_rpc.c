@@ -34,15 +34,19 @@ static void get_notifications_defaults(void *params)
 static void rpc_notify_get_notifications(struct rpc_request *req, void *params)
 {
 	const struct get_notifications *p = params;
-	const char *type, *context;
+	const struct notify_event *e;
 	json_t *list = json_array();
 	uint64_t id = p->id > notify_first() ? p->id : notify_first();
 
-	for (uint64_t n = 0; n < p->max && notify_get(id, &type, &context); n++, id++) {
+	for (uint64_t n = 0; n < p->max && (e = notify_get(id)) != NULL; n++, id++) {
 		json_t *o = json_object();
-		json_object_set_new(o, "type", json_string(type));
-		json_object_set_new(o, "ctx", rpc_string(context));
+		json_object_set_new(o, "type", json_string(e->type));
+		json_object_set_new(o, "ctx", rpc_string(e->context));
 		json_object_set_new(o, "id", rpc_uint(id));
+		json_object_set_new(o, "time_us", rpc_uint(e->time_us));
+		if (e->reason[0] != '\0') {
+			json_object_set_new(o, "reason", rpc_string(e->reason));
+		}
 		json_array_append_new(list, o);
 	}
 	rpc_reply(req, list);

@@ -19,7 +19,7 @@ __attribute__((constructor)) static void register_notices(void)
 	for (unsigned i = 0; nvmf_notice_type(i) != NULL; i++) {
 		notify_type_register(nvmf_notice_type(i));
 	}
-	nvmf_set_notice_fn(notify_send);
+	nvmf_set_notice_fn(notify_send_reason);
 }
 
 /* ---- Addresses ---- */

@@ -144,6 +144,8 @@ void rpc_config_add(json_t *methods, const char *method, json_t *params);
 /* Events for notify_get_notifications, e.g. notify_send("bdev_register", name). Control thread. */
 void notify_type_register(const char *type);
 void notify_send(const char *type, const char *context);
+/* The same with why it happened, for people; NULL: that is not known, or goes without saying. */
+void notify_send_reason(const char *type, const char *context, const char *reason);
 
 /* What follows is for the appliance. */
 

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# sanitize
+"""What notify_get_notifications tells of hosts, namespaces, listeners and paths, and why."""
+import signal
+import sys
+
+from appliance_lib import check, main, wait_for
+from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, wait_io
+
+HOST, FROZEN, STRANGER = (NQN + x for x in (":welcome", ":frozen", ":stranger"))
+
+
+def events(d, kind):
+    return [n for n in d.call("notify_get_notifications") if n["type"] == kind]
+
+
+def expect(d, kind, ctx, reason=None, number=1):
+    """The number-th of the kind has this context and reason; returns it."""
+    wait_for(lambda: len(events(d, kind)) >= number, f"{kind}")
+    found = events(d, kind)[number - 1]
+    check(found["ctx"] == ctx, f"{kind}: {found}")
+    told = found.get("reason")
+    check((reason in told) if reason else told is None, f"{kind}: reason {told}")
+    check(found["time_us"] > 1700000000000000, found)
+    return found
+
+
+def test_hosts_that_come_and_go():
+    with Target() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        expect(t, "nvmf_listener_add", f"{NQN} RDMA {ADDRESS} {PORT}")
+        expect(t, "nvmf_ns_add", f"{NQN} 1")
+        t.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=HOST)
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=FROZEN)
+        with Host(t, "-w", "randread", "-t", "10", nsid=1, hostnqn=STRANGER) as h:
+            expect(t, "nvmf_host_refused", f"{NQN} {STRANGER}", "not among the subsystem's hosts")
+            h.kill()
+        check(events(t, "nvmf_host_connect") == [], "the stranger was let in")
+        with Host(t, "-w", "randread", "-t", "3600", nsid=1, hostnqn=HOST) as h:
+            expect(t, "nvmf_host_connect", f"{NQN} {HOST} 1")
+            wait_io(t, [h])
+            h.stop()
+        last = expect(t, "nvmf_host_disconnect", f"{NQN} {HOST} 1", "connection ended")
+        with Host(t, "-w", "randread", "-t", "3600", "--kato", "3000", "--loss-timeout", "1", nsid=1, hostnqn=FROZEN) as h:
+            wait_io(t, [h])
+            h.process.send_signal(signal.SIGSTOP)
+            expired = expect(t, "nvmf_keep_alive_expired", f"{NQN} {FROZEN} 2", "keep-alive timeout is 3000 ms")
+            gone = expect(t, "nvmf_host_disconnect", f"{NQN} {FROZEN} 2", "keep-alive", number=2)
+            h.kill()
+        check(last["id"] < expired["id"] < gone["id"], "the order")
+        t.wait_empty()
+
+
+def test_what_the_operator_changes():
+    with Target() as t:
+        nqn = NQN + ":ana"
+        t.add_subsystem(nqn, ana_reporting=True)
+        t.add_ns(t.add_malloc("M0"), nqn=nqn, nsid=3)
+        with Host(t, "-w", "randread", "-t", "3600", "--loss-timeout", "1", nqn=nqn, nsid=3) as h:
+            wait_io(t, [h])
+            t.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=t.listen_address(), ana_state="non_optimized", anagrpid=3)
+            expect(t, "nvmf_ana_change", f"{nqn} RDMA {ADDRESS} {PORT} 3 non_optimized")
+            t.call("nvmf_subsystem_set_ns_ana_group", nqn=nqn, nsid=3, anagrpid=1)
+            expect(t, "nvmf_ana_change", f"{nqn} namespace 3 1", number=2)
+            t.remove_ns(3, nqn)
+            expect(t, "nvmf_ns_remove", f"{nqn} 3")
+            t.call("nvmf_subsystem_remove_listener", nqn=nqn, listen_address=t.listen_address())
+            expect(t, "nvmf_listener_remove", f"{nqn} RDMA {ADDRESS} {PORT}")
+            expect(t, "nvmf_host_disconnect", f"{nqn} nqn.2026-11.io.varve:host 1", "its listener was removed")
+            h.kill()
+        t.call("nvmf_delete_subsystem", nqn=nqn)
+        expect(t, "nvmf_subsystem_destroy", nqn)
+        known = set(t.call("notify_get_types"))
+        check({n["type"] for n in t.call("notify_get_notifications")} <= known, "types that are not listed")
+
+
+def test_a_lost_controller_and_its_path():
+    with Target(port=PORT + 20000) as f:
+        with Target() as b:
+            b.add_ns(b.add_malloc("M0"), nsid=1)
+            f.call("bdev_nvme_attach_controller", name="Nvme0", **b.listen_address(), subnqn=NQN, ctrlr_loss_timeout_sec=-1,
+                   reconnect_delay_sec=1)
+            expect(f, "bdev_nvme_connected", "Nvme0")
+            f.call("bdev_nvme_reset_controller", name="Nvme0")
+            path = f"Nvme0 RDMA {ADDRESS} {PORT}"
+            lost = expect(f, "bdev_nvme_path_lost", path, "reset")
+            expect(f, "bdev_nvme_lost", "Nvme0", "reset")
+            expect(f, "bdev_nvme_path_regained", path)
+            expect(f, "bdev_nvme_connected", "Nvme0", number=2)
+            check(lost["id"] < events(f, "bdev_nvme_path_regained")[0]["id"], "the order")
+            b.process.kill()
+        expect(f, "bdev_nvme_path_lost", path, " ", number=2)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
