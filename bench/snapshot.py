@@ -4,8 +4,11 @@ nvmf_rdma recorded) while varve-trace runs beside it, as one would in production
 tool is compared with the runs without it before and after; medians. On a machine where others compute too the figures are theirs.
 
     snapshot.cost_percent     throughput lost to `--summary`, up to 100 times evenly within the run
+    snapshot.target_percent   the CPU time per I/O that the target's reactors spent more: with two CPUs the tool takes the rest of the loss
+                              from the initiator, whose core it shares
     snapshot.runs             how many there were: fewer if the host left no time for them
-    follow.cost_percent       throughput lost to `-F`, printing to /dev/null"""
+    follow.cost_percent       throughput lost to `-F`, printing to /dev/null
+    follow.target_percent"""
 import json
 import os
 import pathlib
@@ -25,13 +28,19 @@ NQN = "nqn.2026-11.io.varve:bench"
 TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "5")), 10, 100
 
 
-def iops():
+def busy_ticks(call):
+    return sum(t["busy"] for t in call("thread_get_stats")["threads"])
+
+
+def iops_and_cost(call):
+    """Of one run: I/O per second, and the ticks that the target's threads were busy per I/O."""
+    busy = busy_ticks(call)
     out = subprocess.run(
         [BUILD / "bin" / "varve-perf", "--json", "--quiet", "-n", "1", "-q", "32", "-t", str(SECONDS),
          "-r", f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS or '127.0.0.1'} trsvcid:4421 subnqn:{NQN}"],
         stdout=subprocess.PIPE, check=True, timeout=600, env={**os.environ, **PRELOAD}).stdout
-    import json
-    return json.loads(out)["read"]["iops"]
+    rate = json.loads(out)["read"]["iops"]
+    return rate, (busy_ticks(call) - busy) / (rate * SECONDS)
 
 
 class Looker(threading.Thread):
@@ -57,17 +66,17 @@ class Looker(threading.Thread):
         self.join()
 
 
-def with_tool(path, options, times):
+def with_tool(call, path, options, times):
     looker = Looker(path, options, times)
     looker.start()
     try:
-        return iops(), looker
+        return (*iops_and_cost(call), looker.done)
     finally:
         looker.stop()
 
 
 def main():
-    cost = {"snapshot": [], "follow": []}
+    lost = {name: [] for name in ("snapshot.cost", "snapshot.target", "follow.cost", "follow.target")}
     runs = []
     with Daemon("--poll-mode", "busy", "-m", "[0]", "-e", "bdev,nvmf_rdma", env=PRELOAD) as daemon:
         call = daemon.call
@@ -77,17 +86,19 @@ def main():
         call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Null"})
         call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={
             "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": "4421"})
-        before = iops()
+        before = iops_and_cost(call)
         for _ in range(TURNS):
             for name, options, times in (("snapshot", ["--summary"], SNAPSHOTS), ("follow", ["-F"], 1)):
-                value, looker = with_tool(daemon.trace_file, options, times)
-                after = iops()
-                cost[name].append(100 * (1 - value / ((before + after) / 2)))
-                runs.append(looker.done)
+                rate, ticks, done = with_tool(call, daemon.trace_file, options, times)
+                after = iops_and_cost(call)
+                lost[f"{name}.cost"].append(1 - rate / ((before[0] + after[0]) / 2))
+                lost[f"{name}.target"].append(ticks / ((before[1] + after[1]) / 2) - 1)
+                if name == "snapshot":
+                    runs.append(done)
                 before = after
-    for name, values in cost.items():
-        print(f"{name}.cost_percent {statistics.median(values):.2f} %")
-    print(f"snapshot.runs {statistics.median(runs[::2]):.0f} runs")
+    for name, values in lost.items():
+        print(f"{name}_percent {100 * statistics.median(values):.2f} %")
+    print(f"snapshot.runs {statistics.median(runs):.0f} runs")
 
 
 main()
