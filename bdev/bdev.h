@@ -42,8 +42,11 @@ enum bdev_io_type {
 	BDEV_IO_COMPARE = 14,
 	BDEV_IO_COMPARE_AND_WRITE = 15,
 	BDEV_IO_ABORT = 16,
-	BDEV_IO_COPY = 19,
-	BDEV_IO_TYPES = 20,
+	BDEV_IO_COPY = 19, /* io->copy; offset_blocks is where to */
+	/* Ours: behind the numbers that others use. */
+	BDEV_IO_VERIFY = 24,              /* the blocks can be read; no data */
+	BDEV_IO_WRITE_UNCORRECTABLE = 25, /* they cannot, until they are written again; no data */
+	BDEV_IO_TYPES = 26,
 };
 /* "read", "write_zeroes" ...: the words of bdev_get_bdevs; NULL for a number that is no type. */
 const char *bdev_io_type_name(enum bdev_io_type type);
@@ -56,7 +59,7 @@ enum bdev_io_state {
 	BDEV_IO_WAIT_QOS,    /* over a rate limit */
 	BDEV_IO_WAIT_LOCK,   /* behind a compare-and-write on the same blocks, or waiting to be that one */
 	BDEV_IO_WAIT_NOMEM,  /* the module was out of resources */
-	BDEV_IO_WAIT_CHILD,  /* split or emulated: no child or bounce buffer free for the next piece */
+	BDEV_IO_WAIT_CHILD,  /* split or emulated: no child or data buffer free for the next piece */
 	BDEV_IO_SPLIT,       /* split or emulated: pieces are with the module */
 	BDEV_IO_MODULE,      /* with the module */
 	BDEV_IO_DONE,        /* completed, its callback not called yet */
@@ -104,6 +107,9 @@ struct bdev_io {
 			struct bdev_io *target; /* ABORT: an I/O of the same channel */
 		} abort;
 		struct {
+			uint64_t src_offset_blocks; /* COPY: where from; num_blocks of them */
+		} copy;
+		struct {
 			void *cmd; /* NVME_*: 64 bytes, struct nvme_sqe of nvme/spec.h; cid and data pointers
 				      are the module's */
 			void *md;
@@ -138,7 +144,7 @@ static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, stru
 }
 
 /* Sets what one I/O needs. iovs must cover num_blocks exactly; types without data (UNMAP, FLUSH,
- * WRITE_ZEROES) take none. */
+ * WRITE_ZEROES, VERIFY, WRITE_UNCORRECTABLE) take none. */
 static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, struct iovec *iovs,
 				  uint32_t iovcnt, uint64_t offset_blocks, uint64_t num_blocks)
 {
@@ -147,6 +153,14 @@ static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, st
 	io->iovcnt = iovcnt;
 	io->offset_blocks = offset_blocks;
 	io->num_blocks = num_blocks;
+}
+
+/* Copies num_blocks within the bdev. */
+static inline void bdev_io_set_copy(struct bdev_io *io, uint64_t src_offset_blocks, uint64_t offset_blocks,
+				    uint64_t num_blocks)
+{
+	bdev_io_set_rw(io, BDEV_IO_COPY, NULL, 0, offset_blocks, num_blocks);
+	io->copy.src_offset_blocks = src_offset_blocks;
 }
 
 /* Submits io; on the thread of io->ch. Every outcome, errors of the arguments included, comes through io->cb,
@@ -163,9 +177,11 @@ static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, st
  *	Command Abort Requested		(no DNR) aborted, or queued when a reset came
  *	Command Interrupted		(no DNR) the module was out of resources for too long
  *	Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
+ *	Overlapping I/O Range		COPY: from and to have blocks in common
  * What the module lacks is emulated: WRITE_ZEROES by writes, COMPARE by a read, COMPARE_AND_WRITE by both
- * under a lock on its blocks (atomic against all other users of the bdev); UNMAP and FLUSH succeed without
- * doing anything where the module has no notion of them. */
+ * under a lock on its blocks (atomic against all other users of the bdev); COPY by reads and writes (not atomic: some
+ * blocks may have been copied when it fails), VERIFY by reads, both by way of data buffers that they wait for; UNMAP and
+ * FLUSH succeed without doing anything where the module has no notion of them. WRITE_UNCORRECTABLE only the module can do. */
 void bdev_submit(struct bdev_io *io);
 
 /* Lending: a bdev whose blocks are memory (malloc) hands out that memory, so that a transport moves data

@@ -184,10 +184,12 @@ static struct bdev_core *core_of(struct io_device *dev)
 	return (struct bdev_core *)((uint8_t *)dev - offsetof(struct bdev_core, dev));
 }
 
-/* For bouncing, which only limits make necessary, and for comparing in place of the module. */
+/* For bouncing, which only limits make necessary, and for comparing, copying and verifying in place of the module. */
 static bool needs_buffers(const struct bdev *b)
 {
-	return b->limited || !(b->io_types & 1u << BDEV_IO_COMPARE);
+	const uint32_t own = 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
+
+	return b->limited || (b->io_types & own) != own;
 }
 
 /* What new channels learn and visits change. Under the mutex. */

@@ -78,6 +78,8 @@ static void submit(struct bdev_child *c, struct bdev_io *parent)
 		       parent->num_blocks);
 	if (parent->type == BDEV_IO_COMPARE_AND_WRITE) {
 		c->io.compare = parent->compare;
+	} else if (parent->type == BDEV_IO_COPY) {
+		c->io.copy = parent->copy;
 	}
 	bdev_submit(&c->io);
 }

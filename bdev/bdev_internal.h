@@ -10,6 +10,7 @@
 #include "bdev/bdev_module.h"
 #include "env_dpdk/env.h"
 #include "env_dpdk/iobuf.h"
+#include "nvme/spec.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
@@ -26,6 +27,7 @@ STAILQ_HEAD(bdev_io_queue, bdev_io);
 #define STATUS_REMOVED        (NVME_SC_INVALID_NS | NVME_SC_DNR)
 #define STATUS_ABORTED        (NVME_SC_ABORT_REQ)
 #define STATUS_NO_RESOURCES   (NVME_SC_CMD_INTERRUPTED)
+#define STATUS_OVERLAP        (BDEV_STATUS(NVME_SCT_CMD_SPECIFIC, NVME_SC_OVERLAPPING_IO_RANGE) | NVME_SC_DNR)
 #define STATUS_COMPARE_FAILED (BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR)
 
 /* What a type is like (bdev_io_traits). */
@@ -35,6 +37,7 @@ enum {
 	TRAIT_WRITES = 4,     /* changes data: needs a writing descriptor, waits for range locks */
 	TRAIT_LIMITED = 8,    /* counts for rate limits */
 	TRAIT_RW_LIMITS = 16, /* the module's limits on READ and WRITE hold for it */
+	TRAIT_SOURCE = 32,    /* has another range, copy.src_offset_blocks */
 };
 extern const uint8_t bdev_io_traits[BDEV_IO_TYPES];
 

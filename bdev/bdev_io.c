@@ -19,12 +19,16 @@ const uint8_t bdev_io_traits[BDEV_IO_TYPES] = {
 	[BDEV_IO_COMPARE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_LIMITED | TRAIT_RW_LIMITS,
 	[BDEV_IO_COMPARE_AND_WRITE] =
 		TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
+	[BDEV_IO_COPY] = TRAIT_RANGE | TRAIT_SOURCE | TRAIT_WRITES | TRAIT_LIMITED,
+	[BDEV_IO_VERIFY] = TRAIT_RANGE | TRAIT_LIMITED,
+	[BDEV_IO_WRITE_UNCORRECTABLE] = TRAIT_RANGE | TRAIT_WRITES,
 };
 
 /* Done by the layer where the module has nothing of its own. */
 #define EMULATED                                                                                             \
 	(1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |      \
-	 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT)
+	 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT |                     \
+	 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY)
 
 bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type)
 {
@@ -50,6 +54,18 @@ static inline uint16_t check_range(const struct bdev *b, const struct bdev_io *i
 	return 0;
 }
 
+/* Of a COPY, whose other range is good. */
+static uint16_t check_source(const struct bdev *b, const struct bdev_io *io)
+{
+	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED);
+	uint64_t from = io->copy.src_offset_blocks, to = io->offset_blocks;
+
+	if (from >= size || io->num_blocks > size - from) {
+		return STATUS_OUT_OF_RANGE;
+	}
+	return (from > to ? from - to : to - from) < io->num_blocks ? STATUS_OVERLAP : 0;
+}
+
 static inline uint16_t check_permission(const struct bdev *b, const struct bdev_io *io)
 {
 	if (unlikely(!io->desc->write)) {
@@ -70,6 +86,9 @@ static inline uint16_t check(const struct bdev *b, const struct bdev_io *io)
 		return status;
 	}
 	if ((traits & TRAIT_WRITES) && unlikely((status = check_permission(b, io)) != 0)) {
+		return status;
+	}
+	if (unlikely(traits & TRAIT_SOURCE) && (status = check_source(b, io)) != 0) {
 		return status;
 	}
 	if (traits & TRAIT_DATA) {

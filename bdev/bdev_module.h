@@ -100,6 +100,8 @@ struct bdev {
 	uint8_t uuid[16];             /* all zero: bdev_register() makes a random one */
 	uint32_t physical_block_size; /* bytes; 0: block_size */
 	uint64_t max_unmap_blocks;    /* per UNMAP, WRITE_ZEROES; 0: no limit */
+	/* Of the module's own; 0: no limit. */
+	uint32_t max_copy_blocks, max_verify_blocks, max_uncorrectable_blocks;
 	int numa_node;                /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	struct bdev_hints hints;

@@ -22,6 +22,8 @@ static const char *const io_type_names[BDEV_IO_TYPES] = {
 	[BDEV_IO_COMPARE_AND_WRITE] = "compare_and_write",
 	[BDEV_IO_ABORT] = "abort",
 	[BDEV_IO_COPY] = "copy",
+	[BDEV_IO_VERIFY] = "verify",
+	[BDEV_IO_WRITE_UNCORRECTABLE] = "write_uncorrectable",
 };
 
 const char *bdev_io_type_name(enum bdev_io_type type)

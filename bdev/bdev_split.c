@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* I/O that the module cannot take as it is: carved into pieces that keep the module's limits, copied into aligned memory
- * where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE of reads, COMPARE_AND_WRITE of both).
+ * where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE and VERIFY of reads, COMPARE_AND_WRITE
+ * and COPY of both).
  *
  * A piece goes straight to the module and is never carved again, so that one pool per channel cannot run dry of itself;
  * in a stack of modules each has channels, and pools, of its own. Buffers are shared by all channels of a thread, which is safe
@@ -17,7 +18,7 @@
 struct bdev_piece {
 	struct iovec iovs[PIECE_IOVS];
 	struct bdev_io *parent;
-	void *buffer;      /* bounced or compared, or NULL */
+	void *buffer;      /* bounced, compared, verified or copied, or NULL */
 	uint8_t class;     /* of buffer */
 	size_t iov_offset; /* where in the parent's iovs the piece starts */
 	uint32_t iov_index;
@@ -37,6 +38,8 @@ enum phase {
 	PHASE_ZEROES,  /* writes of zeroes */
 	PHASE_COMPARE, /* reads into a buffer, compared; or compares, where the module has them */
 	PHASE_WRITE,   /* COMPARE_AND_WRITE, after PHASE_COMPARE */
+	PHASE_VERIFY,  /* reads into a buffer, and nothing more */
+	PHASE_COPY,    /* reads into a buffer, each of which then is a write from there */
 };
 
 static uint8_t *zeroes; /* BDEV_ZEROES_BYTES of them; DMA memory */
@@ -108,6 +111,24 @@ static bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blo
 	return b->split_on_boundary && (offset & (boundary - 1)) + blocks > boundary;
 }
 
+/* Of types that move no data of ours; 0: none. */
+static uint64_t max_blocks(const struct bdev *b, enum bdev_io_type type)
+{
+	switch (type) {
+	case BDEV_IO_UNMAP:
+	case BDEV_IO_WRITE_ZEROES:
+		return b->max_unmap_blocks;
+	case BDEV_IO_COPY:
+		return b->max_copy_blocks;
+	case BDEV_IO_VERIFY:
+		return b->max_verify_blocks;
+	case BDEV_IO_WRITE_UNCORRECTABLE:
+		return b->max_uncorrectable_blocks;
+	default:
+		return 0;
+	}
+}
+
 bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 {
 	if (bdev_io_traits[io->type] & TRAIT_RW_LIMITS) {
@@ -117,28 +138,32 @@ bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 		       (io->type != BDEV_IO_COMPARE_AND_WRITE ||
 			iovs_fit(b, io->compare.iovs, io->compare.iovcnt));
 	}
-	if (io->type == BDEV_IO_UNMAP || io->type == BDEV_IO_WRITE_ZEROES) {
-		return b->max_unmap_blocks == 0 || io->num_blocks <= b->max_unmap_blocks;
-	}
-	return true;
+	uint64_t max = max_blocks(b, io->type);
+	return max == 0 || io->num_blocks <= max;
+}
+
+static uint64_t up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
+{
+	return crosses_boundary(b, offset, n)
+		       ? b->optimal_io_boundary - (offset & (b->optimal_io_boundary - 1))
+		       : n;
 }
 
 /* How many blocks the next piece of io may have, its data apart. */
 static uint64_t piece_blocks(const struct bdev *b, const struct bdev_io *io, enum bdev_io_type type)
 {
 	uint64_t n = io->num_blocks - io->piece_next;
-	uint64_t offset = io->offset_blocks + io->piece_next;
 
 	if (!(bdev_io_traits[type] & TRAIT_RW_LIMITS)) {
-		return b->max_unmap_blocks != 0 ? RTE_MIN(n, b->max_unmap_blocks) : n;
+		uint64_t max = max_blocks(b, type);
+		return max != 0 ? RTE_MIN(n, max) : n;
 	}
 	if (b->max_rw_blocks != 0) {
 		n = RTE_MIN(n, b->max_rw_blocks);
 	}
-	if (crosses_boundary(b, offset, n)) {
-		n = b->optimal_io_boundary - (offset & (b->optimal_io_boundary - 1));
-	}
-	return n;
+	n = up_to_boundary(b, io->offset_blocks + io->piece_next, n);
+	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->piece_next, n)
+				       : n;
 }
 
 /* --- The cursor in the parent's iovs --- */
@@ -299,6 +324,9 @@ static enum bdev_io_type piece_type(const struct bdev_io *io)
 	case PHASE_ZEROES:
 	case PHASE_WRITE:
 		return BDEV_IO_WRITE;
+	case PHASE_VERIFY:
+	case PHASE_COPY:
+		return BDEV_IO_READ;
 	case PHASE_SPLIT:
 		break;
 	}
@@ -320,9 +348,14 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 	piece->io.num_blocks = blocks;
 	piece->io.iovs = NULL;
 	piece->io.iovcnt = 0;
+	if (io->type == BDEV_IO_COPY) {
+		piece->io.copy.src_offset_blocks = io->copy.src_offset_blocks + io->piece_next;
+		piece->io.offset_blocks =
+			io->phase == PHASE_COPY ? piece->io.copy.src_offset_blocks : piece->io.offset_blocks;
+	}
 	if (io->phase == PHASE_ZEROES) {
 		carve_zeroes(io, piece, blocks);
-	} else if (io->phase == PHASE_COMPARE && type == BDEV_IO_READ) {
+	} else if (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) {
 		if (!carve_buffer(io, piece, blocks, turn)) {
 			return false;
 		}
@@ -335,29 +368,36 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 	return true;
 }
 
+static void hand_over(struct bdev_io *io, struct bdev_piece *piece)
+{
+	struct bdev_channel *ch = io->ch;
+
+	piece->io.flags = IO_PIECE;
+	piece->io.status = 0;
+	piece->io.submit_ticks = thread_now();
+	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)piece->io.num_blocks, (uintptr_t)&piece->io,
+	      piece->io.type, io, piece->io.offset_blocks, ch->qd);
+	bdev_io_set_state(&piece->io, BDEV_IO_MODULE);
+	ch->submit(ch->module, &piece->io);
+}
+
 static void submit_piece(struct bdev_io *io, struct bdev_piece *piece)
 {
 	struct bdev_channel *ch = io->ch;
 
 	io->piece_next += piece->io.num_blocks;
-	if ((bdev_io_traits[piece->io.type] & TRAIT_DATA) && io->phase != PHASE_ZEROES) {
+	if (bdev_io_traits[io->type] & TRAIT_DATA) {
 		cursor_advance(io, piece->io.num_blocks * ch->bdev->block_size);
 	}
 	piece->parent = io;
 	piece->io.ch = ch;
 	piece->io.desc = io->desc;
 	piece->io.cb_arg = io;
-	piece->io.flags = IO_PIECE;
-	piece->io.status = 0;
-	piece->io.submit_ticks = thread_now();
 	io->pieces++;
 	if (piece->buffer != NULL && piece->io.type != BDEV_IO_READ) {
 		along_buffer(piece, copy_in);
 	}
-	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)piece->io.num_blocks, (uintptr_t)&piece->io,
-	      piece->io.type, io, piece->io.offset_blocks, ch->qd);
-	bdev_io_set_state(&piece->io, BDEV_IO_MODULE);
-	ch->submit(ch->module, &piece->io);
+	hand_over(io, piece);
 }
 
 /* --- The parent --- */
@@ -437,6 +477,10 @@ void bdev_split_start(struct bdev_io *io)
 		start_phase(io, PHASE_ZEROES);
 	} else if (io->type == BDEV_IO_COMPARE && !own) {
 		start_phase(io, PHASE_COMPARE);
+	} else if (io->type == BDEV_IO_VERIFY && !own) {
+		start_phase(io, PHASE_VERIFY);
+	} else if (io->type == BDEV_IO_COPY && !own) {
+		start_phase(io, PHASE_COPY);
 	} else {
 		start_phase(io, PHASE_SPLIT);
 	}
@@ -475,10 +519,32 @@ static uint16_t take_data(struct bdev_piece *piece)
 	if (piece->io.status != 0) {
 		return piece->io.status;
 	}
-	if (piece->buffer == NULL || piece->io.type != BDEV_IO_READ) {
+	if (piece->buffer == NULL || piece->io.type != BDEV_IO_READ ||
+	    !(bdev_io_traits[piece->parent->type] & TRAIT_DATA)) {
 		return 0;
 	}
 	return along_buffer(piece, piece->parent->phase == PHASE_COMPARE ? compare : copy_out);
+}
+
+/* Whether a piece has been read that is now to be written. */
+static bool is_half_copied(const struct bdev_piece *piece, uint16_t status)
+{
+	return piece->parent->phase == PHASE_COPY && piece->io.type == BDEV_IO_READ && status == 0;
+}
+
+/* False: there is no sense in it any more. */
+static bool write_copied(struct bdev_piece *piece)
+{
+	struct bdev_io *parent = piece->parent;
+
+	if (parent->piece_status != 0 || (parent->flags & IO_ABORTED)) {
+		return false;
+	}
+	piece->io.type = BDEV_IO_WRITE;
+	piece->io.offset_blocks =
+		parent->offset_blocks + (piece->io.offset_blocks - parent->copy.src_offset_blocks);
+	hand_over(parent, piece);
+	return true;
 }
 
 void bdev_piece_done(struct bdev_io *io)
@@ -489,6 +555,12 @@ void bdev_piece_done(struct bdev_io *io)
 	uint16_t status = take_data(piece);
 
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, parent, ch->qd, status);
+	if (unlikely(is_half_copied(piece, status))) {
+		if (write_copied(piece)) {
+			return;
+		}
+		status = STATUS_ABORTED;
+	}
 	if (parent->piece_status == 0) {
 		parent->piece_status = status;
 	}

@@ -41,6 +41,7 @@ static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, 
 	switch (type) {
 	case BDEV_IO_READ:
 	case BDEV_IO_COMPARE:
+	case BDEV_IO_VERIFY:
 		which = p99 ? BDEV_DELAY_P99_READ : BDEV_DELAY_AVG_READ;
 		break;
 	case BDEV_IO_WRITE:
@@ -48,6 +49,8 @@ static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, 
 	case BDEV_IO_COMPARE_AND_WRITE:
 	case BDEV_IO_UNMAP:
 	case BDEV_IO_FLUSH:
+	case BDEV_IO_COPY:
+	case BDEV_IO_WRITE_UNCORRECTABLE:
 		which = p99 ? BDEV_DELAY_P99_WRITE : BDEV_DELAY_AVG_WRITE;
 		break;
 	default:

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bdev/bad_blocks.h"
 #include "bdev/module_util.h"
 #include "env_dpdk/env.h"
 
 struct malloc_bdev {
 	struct bdev bdev;
 	uint8_t *memory;
+	struct bad_blocks bad;
 	char name[256];
 };
 
@@ -54,25 +56,75 @@ static uint16_t compare(const struct bdev_io *io, const uint8_t *disk)
 	return 0;
 }
 
+/* Of what reads. */
+static uint16_t check_bad(struct malloc_bdev *m, uint64_t offset_blocks, uint64_t num_blocks)
+{
+	return !bad_blocks_none(&m->bad) && bad_blocks_any(&m->bad, offset_blocks, num_blocks)
+		       ? BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR) | NVME_SC_DNR
+		       : 0;
+}
+
+/* Of what writes: it is good again. */
+static inline void clear_bad(struct malloc_bdev *m, const struct bdev_io *io)
+{
+	if (!bad_blocks_none(&m->bad)) {
+		bad_blocks_clear(&m->bad, io->offset_blocks, io->num_blocks);
+	}
+}
+
+static uint16_t mark_bad(struct malloc_bdev *m, const struct bdev_io *io)
+{
+	return bdev_status_from_errno(
+		bad_blocks_mark(&m->bad, m->bdev.num_blocks, io->offset_blocks, io->num_blocks));
+}
+
+static uint16_t copy(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *disk)
+{
+	uint16_t status = check_bad(m, io->copy.src_offset_blocks, io->num_blocks);
+
+	if (status == 0) {
+		memcpy(disk, address(&m->bdev, io->copy.src_offset_blocks),
+		       io->num_blocks * m->bdev.block_size);
+		clear_bad(m, io);
+	}
+	return status;
+}
+
 static void execute(struct bdev_io *io)
 {
-	const struct bdev *b = bdev_channel_bdev(io->ch);
+	struct bdev *b = bdev_channel_bdev(io->ch);
+	struct malloc_bdev *m = (struct malloc_bdev *)b;
 	uint8_t *disk = address(b, io->offset_blocks);
 	uint16_t status = 0;
 
 	switch (io->type) {
 	case BDEV_IO_READ:
-		copy_out(io, disk);
+		status = check_bad(m, io->offset_blocks, io->num_blocks);
+		if (status == 0) {
+			copy_out(io, disk);
+		}
 		break;
 	case BDEV_IO_WRITE:
 		copy_in(io, disk);
+		clear_bad(m, io);
 		break;
 	case BDEV_IO_UNMAP: /* reads zeroes afterwards, as a deallocated block may */
 	case BDEV_IO_WRITE_ZEROES:
 		memset(disk, 0, io->num_blocks * b->block_size);
+		clear_bad(m, io);
 		break;
 	case BDEV_IO_COMPARE:
-		status = compare(io, disk);
+		status = check_bad(m, io->offset_blocks, io->num_blocks);
+		status = status != 0 ? status : compare(io, disk);
+		break;
+	case BDEV_IO_VERIFY:
+		status = check_bad(m, io->offset_blocks, io->num_blocks);
+		break;
+	case BDEV_IO_COPY:
+		status = copy(m, io, disk);
+		break;
+	case BDEV_IO_WRITE_UNCORRECTABLE:
+		status = mark_bad(m, io);
 		break;
 	case BDEV_IO_ABORT:
 		io->cdw0 = 1; /* nothing is ever left to abort */
@@ -143,6 +195,7 @@ static void *malloc_lend(struct bdev *b, uint64_t offset_blocks, uint64_t num_bl
 static void malloc_free(struct malloc_bdev *m)
 {
 	env_dma_free(m->memory);
+	bad_blocks_free(&m->bad);
 	free(m);
 }
 
@@ -242,7 +295,8 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 	m->bdev.lend_len = opts->num_blocks * opts->block_size;
 	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
 			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
-			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_ABORT;
+			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |
+			   1u << BDEV_IO_VERIFY | 1u << BDEV_IO_WRITE_UNCORRECTABLE;
 	if (opts->uuid != NULL) {
 		memcpy(m->bdev.uuid, opts->uuid, sizeof(m->bdev.uuid));
 	}

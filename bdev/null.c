@@ -60,7 +60,8 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	n->bdev.hints = opts->hints;
 	n->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
 			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
-			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT;
+			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT |
+			   1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
 	if (opts->uuid != NULL) {
 		memcpy(n->bdev.uuid, opts->uuid, sizeof(n->bdev.uuid));
 	}

@@ -20,6 +20,10 @@
 #define NVME_ST_DNR(sct_, sc_) ((uint16_t)(NVME_ST(sct_, sc_) | NVME_SC_DNR))
 #define NVME_ST_SUCCESS        ((uint16_t)0)
 
+/* Of Copy, since NVM 1.1 (3.2.2). */
+#define NVME_SC_OVERLAPPING_IO_RANGE 0x87
+_Static_assert(sizeof(struct nvme_copy_range) == 32, "NVM 3.2.2, source ranges of format 0");
+
 /* Protection information (NVM 5.2): what dword 12 of a command says of it. */
 #define NVME_PI_BYTES	    8 /* of guard, application tag and reference tag, for 16-bit guards */
 #define NVME_PI_ACT	    (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */

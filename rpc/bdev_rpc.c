@@ -48,6 +48,9 @@ static const struct {
 	{"seek_data", BDEV_IO_INVALID},
 	{"copy", BDEV_IO_COPY},
 	{"nvme_iov_md", BDEV_IO_INVALID},
+	/* ours */
+	{"verify", BDEV_IO_VERIFY},
+	{"write_uncorrectable", BDEV_IO_WRITE_UNCORRECTABLE},
 };
 
 static json_t *io_types_json(const struct bdev *b)

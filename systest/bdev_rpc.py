@@ -44,7 +44,8 @@ def test_created_bdevs_are_listed_in_the_stock_shape():
         for key, value in expected.items():
             check(b[key] == value, f"{key}: {b[key]}")
         check(all(b["supported_io_types"][t] for t in ["read", "write", "unmap", "flush", "reset", "write_zeroes", "compare",
-                                                       "compare_and_write", "abort"]), b["supported_io_types"])
+                                                       "compare_and_write", "abort", "copy", "verify",
+                                                       "write_uncorrectable"]), b["supported_io_types"])
         check(not b["supported_io_types"]["nvme_admin"], "nvme_admin")
         check(d.call("bdev_malloc_delete", name="Malloc0") is True, "delete")
         check(names(d) == ["Null0"], "deleted")

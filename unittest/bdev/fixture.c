@@ -254,6 +254,13 @@ static bool keeps_limits(const struct bdev *b, const struct bdev_io *io)
 	uint32_t align = b->buf_align != 0 ? b->buf_align : 1;
 	uint32_t length_align = align < b->block_size ? align : b->block_size;
 
+	if (io->type == BDEV_IO_COPY || io->type == BDEV_IO_VERIFY ||
+	    io->type == BDEV_IO_WRITE_UNCORRECTABLE) {
+		uint64_t max = io->type == BDEV_IO_COPY     ? b->max_copy_blocks
+			       : io->type == BDEV_IO_VERIFY ? b->max_verify_blocks
+							    : b->max_uncorrectable_blocks;
+		return max == 0 || io->num_blocks <= max;
+	}
 	if (io->type != BDEV_IO_READ && io->type != BDEV_IO_WRITE && io->type != BDEV_IO_COMPARE) {
 		return b->max_unmap_blocks == 0 || io->num_blocks <= b->max_unmap_blocks;
 	}
@@ -288,6 +295,10 @@ static uint16_t execute(struct testdev *t, struct bdev_io *io)
 			return BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR;
 		}
 		disk += n;
+	}
+	if (io->type == BDEV_IO_COPY) {
+		memcpy(disk, t->memory + io->copy.src_offset_blocks * t->bdev.block_size,
+		       io->num_blocks * t->bdev.block_size);
 	}
 	if (io->type == BDEV_IO_WRITE_ZEROES || io->type == BDEV_IO_UNMAP) {
 		memset(disk, io->type == BDEV_IO_UNMAP ? 0xee : 0, io->num_blocks * t->bdev.block_size);

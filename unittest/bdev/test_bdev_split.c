@@ -4,6 +4,7 @@
 
 #include "env_dpdk/env.h"
 #include "env_dpdk/iobuf.h"
+#include "nvme/spec.h"
 
 #define BLOCKS     512u
 #define MAX_BLOCKS 96u
@@ -68,13 +69,14 @@ static bool data_equals(const struct data *d, const uint8_t *flat)
 	return true;
 }
 
-static const enum bdev_io_type kinds[] = {BDEV_IO_READ,
-					  BDEV_IO_READ,
-					  BDEV_IO_WRITE,
-					  BDEV_IO_WRITE,
-					  BDEV_IO_COMPARE,
-					  BDEV_IO_WRITE_ZEROES,
-					  BDEV_IO_COMPARE_AND_WRITE};
+static const enum bdev_io_type kinds[] = {
+	BDEV_IO_READ,         BDEV_IO_READ, BDEV_IO_WRITE, BDEV_IO_WRITE,  BDEV_IO_COMPARE,
+	BDEV_IO_WRITE_ZEROES, BDEV_IO_COPY, BDEV_IO_COPY,  BDEV_IO_VERIFY, BDEV_IO_COMPARE_AND_WRITE};
+
+static bool has_data(enum bdev_io_type type)
+{
+	return type != BDEV_IO_WRITE_ZEROES && type != BDEV_IO_COPY && type != BDEV_IO_VERIFY;
+}
 
 /* One random I/O against disk and shadow; false when they disagree. */
 static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
@@ -104,10 +106,16 @@ static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
 		}
 	}
 	struct data *arg = type == BDEV_IO_COMPARE ? &cmp : &d;
-	bool has_data = type != BDEV_IO_WRITE_ZEROES;
-	bdev_io_set_rw(r->io, type, has_data ? arg->iovs : NULL, has_data ? arg->n : 0, offset, num);
-	r->io->compare.iovs = cmp.iovs;
-	r->io->compare.iovcnt = cmp.n;
+	uint64_t from = fixture_random(rnd) % (BLOCKS - num + 1);
+	bool overlaps = (from > offset ? from - offset : offset - from) < num;
+	bdev_io_set_rw(r->io, type, has_data(type) ? arg->iovs : NULL, has_data(type) ? arg->n : 0, offset,
+		       num);
+	if (type == BDEV_IO_COPY) {
+		bdev_io_set_copy(r->io, from, offset, num);
+	} else {
+		r->io->compare.iovs = cmp.iovs;
+		r->io->compare.iovcnt = cmp.n;
+	}
 	uint16_t status = request_run(r);
 	switch (type) {
 	case BDEV_IO_READ:
@@ -120,6 +128,17 @@ static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
 	case BDEV_IO_WRITE_ZEROES:
 		ok = status == 0;
 		memset(at, 0, num * bs);
+		break;
+	case BDEV_IO_VERIFY:
+		ok = status == 0;
+		break;
+	case BDEV_IO_COPY:
+		ok = overlaps ? (status & BDEV_STATUS_MASK) ==
+					BDEV_STATUS(NVME_SCT_CMD_SPECIFIC, NVME_SC_OVERLAPPING_IO_RANGE)
+			      : status == 0;
+		if (status == 0) {
+			memcpy(at, shadow + from * bs, num * bs);
+		}
 		break;
 	default:
 		ok = differs ? (status & BDEV_STATUS_MASK) ==
@@ -220,6 +239,16 @@ static void test_data_survives_a_native_compare_that_is_split(void)
 	t->bdev.max_unmap_blocks = 11;
 	t->bdev.buf_align = 4;
 	hammer(t, 200, true, 7);
+}
+
+static void test_data_survives_a_native_copy_that_is_split(void)
+{
+	struct testdev *t = testdev_new("t0", 512, BLOCKS);
+	t->bdev.io_types |= 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
+	t->bdev.max_copy_blocks = 6;
+	t->bdev.max_verify_blocks = 13;
+	t->shuffle = true;
+	hammer(t, 300, true, 9);
 }
 
 static void test_aligned_memory_is_not_copied(void)
@@ -405,6 +434,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_data_survives_bouncing_of_misaligned_memory),
 	UNIT(test_data_survives_all_limits_at_once),
 	UNIT(test_data_survives_a_native_compare_that_is_split),
+	UNIT(test_data_survives_a_native_copy_that_is_split),
 	UNIT(test_aligned_memory_is_not_copied),
 	UNIT(test_a_crowd_of_split_io_gets_through),
 	UNIT(test_waiters_for_buffers_go_on_in_order_while_another_user_holds_all_others),
