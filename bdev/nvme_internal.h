@@ -118,7 +118,7 @@ struct nvme_io {
 	STAILQ_ENTRY(nvme_io) link;
 	struct nvme_path *path;
 	union {
-		struct iovec iov;		       /* DSM: its range */
+		struct iovec iov;                      /* DSM, Copy: the range */
 		struct { uint16_t sqid, cid; } target; /* ABORT */
 		uint32_t cdw0;			       /* ABORT, ADMIN: on the way back */
 	};
@@ -184,7 +184,12 @@ enum nvme_path_state {
 	NVME_PATH_STATES,
 };
 
-#define NVME_PATH_RANGES 64 /* DSM commands at a time */
+#define NVME_PATH_RANGES 64 /* DSM and Copy commands at a time */
+
+union nvme_path_range {
+	struct nvme_dsm_range dsm;
+	struct nvme_copy_range copy;
+};
 
 struct nvme_path {
 	/* The using thread's. First what every I/O touches. */
@@ -200,7 +205,7 @@ struct nvme_path {
 	uint64_t polls, idle_polls, completions, queued, retries;
 	struct nvme_io_list delayed;
 	struct thread_timer delay_timer;
-	struct nvme_dsm_range *ranges; /* DMA memory; the control thread's to make and free */
+	union nvme_path_range *ranges; /* DMA memory; the control thread's to make and free */
 	uint8_t ranges_free[NVME_PATH_RANGES], num_ranges_free;
 	struct nvme_request *fused;   /* the second command of a fused pair */
 	struct nvme_io *fused_io;

@@ -177,6 +177,23 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		cmd->opcode = nvme_cmd_write_zeroes;
 		set_range(cmd, io, ch);
 		return true;
+	case BDEV_IO_COPY: /* one range of format 0: NR, in dword 12, is 0's based */
+		cmd->opcode = nvme_cmd_copy;
+		cmd->cdw10 = htole32((uint32_t)io->offset_blocks);
+		cmd->cdw11 = htole32((uint32_t)(io->offset_blocks >> 32));
+		n->wants_range = true;
+		return true;
+	case BDEV_IO_VERIFY:
+		cmd->opcode = nvme_cmd_verify;
+		set_range(cmd, io, ch);
+		return true;
+	case BDEV_IO_WRITE_UNCORRECTABLE:
+		cmd->opcode = nvme_cmd_write_uncor;
+		set_range(cmd, io, ch);
+		cmd->cdw12 = htole32(
+			(uint32_t)(io->num_blocks - 1)); /* it has nothing to say of protection information */
+		cmd->cdw14 = 0;
+		return true;
 	case BDEV_IO_COMPARE:
 		cmd->opcode = nvme_cmd_compare;
 		set_range(cmd, io, ch);

@@ -197,10 +197,22 @@ static const struct bdev_ops nvme_ops = {
 	.dump_info = dump_info,
 };
 
-/* protected: with protection information, which Compare would compare too. */
-static uint32_t io_types(const struct nvme_id_ctrl *id, bool protected)
+/* The most that a Copy of one range may have (NVM 4.1.5.1, MSSRL and MCL); 0: it cannot be used. */
+static uint32_t max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
 {
-	uint16_t oncs = le16toh(id->oncs) & (uint16_t) ~(protected ? NVME_CTRL_ONCS_COMPARE : 0);
+	uint32_t range = le16toh(ns->id.mssrl), all = le32toh(ns->id.mcl);
+	bool has_format_0 = (le16toh(id->ocfs) & 1) != 0;
+
+	return !(le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) || !has_format_0 ? 0 : range < all ? range : all;
+}
+
+/* What a controller does otherwise where there is protection information: Compare compares that too; Verify may not have it generated or
+ * stripped; and Copy checks and makes it by rules of its own. */
+#define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_COPY)
+
+static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
+{
+	uint16_t oncs = le16toh(id->oncs) & (uint16_t) ~(ns->pi_type != 0 ? UNPROTECTED : 0);
 	uint32_t types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT |
 			 1u << BDEV_IO_NVME_ADMIN | 1u << BDEV_IO_NVME_IO;
 
@@ -208,6 +220,9 @@ static uint32_t io_types(const struct nvme_id_ctrl *id, bool protected)
 	types |= oncs & NVME_CTRL_ONCS_DSM ? 1u << BDEV_IO_UNMAP : 0;
 	types |= oncs & NVME_CTRL_ONCS_WRITE_ZEROES ? 1u << BDEV_IO_WRITE_ZEROES : 0;
 	types |= oncs & NVME_CTRL_ONCS_COMPARE ? 1u << BDEV_IO_COMPARE : 0;
+	types |= oncs & NVME_CTRL_ONCS_VERIFY ? 1u << BDEV_IO_VERIFY : 0;
+	types |= oncs & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE ? 1u << BDEV_IO_WRITE_UNCORRECTABLE : 0;
+	types |= (oncs & NVME_CTRL_ONCS_COPY) && max_copy_blocks(id, ns) != 0 ? 1u << BDEV_IO_COPY : 0;
 	if ((oncs & NVME_CTRL_ONCS_COMPARE) && (le16toh(id->fuses) & NVME_CTRL_FUSES_COMPARE_AND_WRITE)) {
 		types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
 	}
@@ -219,11 +234,14 @@ static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nv
 {
 	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns->block_size;
 
-	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns->pi_type != 0);
+	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
 	b->max_rw_blocks = blocks < 65536 ? blocks : 65536; /* NLB has 16 bits */
 	b->max_unmap_blocks = 65536;
+	b->max_copy_blocks = max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
+	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within them. */
+	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
 	b->max_segments = nvme_ctrlr_max_segments(ctrlr);
 	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
 	uint32_t boundary = ns->optimal_boundary_blocks;

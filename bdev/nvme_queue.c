@@ -30,7 +30,8 @@ void nvme_queue_exit(struct nvme_path *p)
 static void give_back_range(struct nvme_path *p, struct nvme_io *n)
 {
 	if (n->wants_range && n->iov.iov_base != NULL) {
-		p->ranges_free[p->num_ranges_free++] = (uint8_t)((struct nvme_dsm_range *)n->iov.iov_base - p->ranges);
+		p->ranges_free[p->num_ranges_free++] =
+			(uint8_t)((union nvme_path_range *)n->iov.iov_base - p->ranges);
 		n->iov.iov_base = NULL;
 	}
 }
@@ -71,12 +72,19 @@ static int take_range(struct nvme_path *p, struct nvme_io *n)
 	if (p->num_ranges_free == 0) {
 		return -EAGAIN;
 	}
-	struct nvme_dsm_range *r = &p->ranges[p->ranges_free[--p->num_ranges_free]];
-	*r = (struct nvme_dsm_range){.nlb = htole32((uint32_t)io->num_blocks), .slba = htole64(io->offset_blocks)};
-	n->iov = (struct iovec){.iov_base = r, .iov_len = sizeof(*r)};
+	union nvme_path_range *r = &p->ranges[p->ranges_free[--p->num_ranges_free]];
+	if (io->type == BDEV_IO_COPY) { /* 0's based; fits by max_copy_blocks */
+		r->copy = (struct nvme_copy_range){.nlb = htole16((uint16_t)(io->num_blocks - 1)),
+						   .slba = htole64(io->copy.src_offset_blocks)};
+		n->iov = (struct iovec){.iov_base = r, .iov_len = sizeof(r->copy)};
+	} else {
+		r->dsm = (struct nvme_dsm_range){.nlb = htole32((uint32_t)io->num_blocks),
+						 .slba = htole64(io->offset_blocks)};
+		n->iov = (struct iovec){.iov_base = r, .iov_len = sizeof(r->dsm)};
+	}
 	n->req.iovs = &n->iov;
 	n->req.iovcnt = 1;
-	n->req.data_len = sizeof(*r);
+	n->req.data_len = (uint32_t)n->iov.iov_len;
 	n->req.to_device = true;
 	return 0;
 }

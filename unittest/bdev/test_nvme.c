@@ -367,6 +367,101 @@ static void test_other_commands_reach_the_controller(void)
 	end();
 }
 
+static uint16_t copy(struct user *u, uint64_t from, uint64_t to, uint64_t num)
+{
+	struct request *r = request_new(u);
+
+	bdev_io_set_copy(r->io, from, to, num);
+	uint16_t status = request_run(r);
+	request_free(r);
+	return status;
+}
+
+static void test_copy_is_the_controllers_within_its_limits(void)
+{
+	struct user u;
+
+	begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	fill(model.ns[0].data, 1000 * 512, 9);
+	CU_ASSERT_EQUAL(copy(&u, 100, 4000, 300), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_copy], 5); /* of 64 blocks at most */
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read] + model.commands[nvme_cmd_write], 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 4000 * 512, model.ns[0].data + 100 * 512, 300 * 512), 0);
+	user_close(&u);
+	end();
+}
+
+/* Copies that a controller cannot do: by reads and writes. */
+static void expect_emulated_copy(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	fill(model.ns[0].data, 1000 * 512, 9);
+	CU_ASSERT_EQUAL(copy(&u, 100, 4000, 300), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_copy], 0);
+	CU_ASSERT_TRUE(model.commands[nvme_cmd_read] >= 2 &&
+		       model.commands[nvme_cmd_read] == model.commands[nvme_cmd_write]);
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 4000 * 512, model.ns[0].data + 100 * 512, 300 * 512), 0);
+	user_close(&u);
+	end();
+}
+
+static void test_copy_is_read_and_written_where_the_controller_has_none(void)
+{
+	begin();
+	model.oncs &= (uint16_t)~NVME_CTRL_ONCS_COPY;
+	expect_emulated_copy();
+	begin();
+	model.ocfs = 2; /* not the format that is ours */
+	expect_emulated_copy();
+	begin();
+	model.ns[0].mssrl = 0; /* no limits that make sense */
+	expect_emulated_copy();
+}
+
+static void test_verify_and_uncorrectable_blocks_are_the_controllers(void)
+{
+	const uint16_t bad = NVME_ST_DNR(MEDIA, READ_ERROR);
+	struct user u;
+
+	begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n2", true, fixture_thread(2)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_VERIFY, NULL, 0, 1024), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_verify], 1024 / 32); /* as much as a transfer may have */
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 500, 4), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write_uncor], 1);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_VERIFY, NULL, 0, 1024), bad);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 503, 1), bad);
+	CU_ASSERT_EQUAL(copy(&u, 500, 0, 1), bad);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buffer, 500, 4), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_VERIFY, NULL, 0, 1024), 0);
+	user_close(&u);
+	end();
+}
+
+static void test_verify_reads_where_the_controller_has_none(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct user u;
+
+	begin();
+	model.oncs &= (uint16_t) ~(NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_WRITE_UNCORRECTABLE);
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_VERIFY, NULL, 0, 1024), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_verify], 0);
+	CU_ASSERT_TRUE(model.commands[nvme_cmd_read] >= 4);
+	CU_ASSERT_FALSE(bdev_io_type_supported(bdev_find("Nvme0n1"), BDEV_IO_WRITE_UNCORRECTABLE));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 0, 1),
+			NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	user_close(&u);
+	end();
+}
+
 static uint16_t compare_and_write(struct user *u, uint8_t *expected, uint8_t *new)
 {
 	struct request *r = request_new(u);
@@ -1030,6 +1125,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_too_many_namespaces_are_refused),
 	UNIT(test_data_written_on_one_thread_is_read_on_another),
 	UNIT(test_other_commands_reach_the_controller),
+	UNIT(test_copy_is_the_controllers_within_its_limits),
+	UNIT(test_copy_is_read_and_written_where_the_controller_has_none),
+	UNIT(test_verify_and_uncorrectable_blocks_are_the_controllers),
+	UNIT(test_verify_reads_where_the_controller_has_none),
 	UNIT(test_compare_and_write_is_fused),
 	UNIT(test_more_io_than_a_queue_holds_waits),
 	UNIT(test_resets_lose_and_spoil_nothing),

@@ -47,7 +47,10 @@ static void make_ns(struct model_ns *ns, unsigned shift, uint16_t md_size)
 	*ns = (struct model_ns){.active = true,
 				.blocks = model_ns_bytes >> shift,
 				.block_shift = (uint8_t)shift,
-				.md_size = md_size};
+				.md_size = md_size,
+				.mssrl = 64,
+				.mcl = 96,
+				.msrc = 3};
 	ns->data = calloc(1, model_ns_bytes);
 	ns->md = md_size ? calloc(ns->blocks, md_size) : NULL;
 }
@@ -63,6 +66,8 @@ void model_init(struct model *m)
 	set_reg4(m, NVME_REG_CAP + 4, 1 << 5);
 	set_reg4(m, NVME_REG_VS, 0x10400);
 	m->sgl_offered = true;
+	m->oncs = 0x1f | NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_COPY;
+	m->ocfs = 1;
 	make_ns(&m->ns[0], 9, 0);
 	make_ns(&m->ns[1], 12, 16);
 }

@@ -58,6 +58,11 @@ struct model_ns {
 	uint8_t block_shift;
 	uint16_t md_size;
 	bool pi; /* of type 1, in 8 bytes of metadata */
+	uint16_t mssrl; /* Copy: blocks of a range; 0: the limits are not told */
+	uint32_t mcl;   /* of all ranges together */
+	uint8_t msrc;   /* ranges, 0's based */
+	uint64_t bad_first,
+		bad_end;    /* the last Write Uncorrectable, unless it was written over; fails to be read */
 	uint8_t *data, *md; /* NULL: reads give what lies there, writes go nowhere */
 };
 
@@ -68,6 +73,7 @@ struct model {
 	bool refuse_disable; /* CSTS.RDY stays set */
 	bool refuse_enable;  /* ... stays clear */
 	bool shadow_offered, sgl_offered, no_open;
+	uint16_t oncs, ocfs;                                        /* Identify Controller */
 	unsigned subsystem_resets, resets, vectors_wanted, vectors; /* vectors: how many there are */
 	int vector_fds[MODEL_QUEUES];
 	bool vector_on[MODEL_QUEUES];

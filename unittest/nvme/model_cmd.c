@@ -41,7 +41,8 @@ static void identify_ctrl(struct model *m, uint8_t data[4096])
 	id->sqes = 0x66;
 	id->cqes = 0x44;
 	id->nn = htole32(MODEL_NAMESPACES);
-	id->oncs = htole16(0x1f);
+	id->oncs = htole16(m->oncs);
+	id->ocfs = htole16(m->ocfs);
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT;
 	id->sgls = htole32(m->sgl_offered ? 1 : 0);
@@ -62,6 +63,9 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 		id->lbaf[0].ms = htole16(ns->md_size);
 		id->dps = ns->pi ? NVME_NS_DPS_PI_TYPE1 : 0;
 		id->nguid[0] = (uint8_t)nsid;
+		id->mssrl = htole16(ns->mssrl);
+		id->mcl = htole32(ns->mcl);
+		id->msrc = ns->msrc;
 	}
 	return 0;
 }
@@ -257,6 +261,24 @@ void model_admin_command(struct model *m, const struct nvme_sqe *sqe)
 
 /* I/O. */
 
+static bool is_bad(const struct model_ns *ns, uint64_t lba, uint64_t blocks)
+{
+	return ns->bad_first < ns->bad_end && lba < ns->bad_end && lba + blocks > ns->bad_first;
+}
+
+/* What has been written over is good again; the rest of the range with it, if that leaves two. */
+static void written(struct model_ns *ns, uint64_t lba, uint64_t blocks)
+{
+	if (!is_bad(ns, lba, blocks)) {
+		return;
+	}
+	if (lba <= ns->bad_first) {
+		ns->bad_first = lba + blocks;
+	} else {
+		ns->bad_end = lba;
+	}
+}
+
 static uint16_t move_blocks(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba,
 			    uint32_t blocks)
 {
@@ -271,6 +293,9 @@ static uint16_t move_blocks(struct model *m, const struct nvme_sqe *sqe, struct 
 	uint16_t status = ns->pi && to_host ? model_pi_check(sqe, ns, lba, blocks) : 0;
 
 	status = status ? status : model_move(m, sqe, data, len, to_host);
+	if (!to_host && status == 0) {
+		written(ns, lba, blocks);
+	}
 	if (act) {
 		if (!to_host && status == 0) {
 			model_pi_generate(sqe, ns, lba, blocks);
@@ -325,17 +350,28 @@ static uint16_t copy(struct model *m, const struct nvme_sqe *sqe, struct model_n
 		uint8_t rest[14];
 	} ranges[256];
 	uint32_t n = (le32toh(sqe->cdw12) & 0xff) + 1;
-	uint64_t to = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
+	uint64_t to = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32, sum = 0;
 	uint16_t status = model_move(m, sqe, ranges, n * sizeof(ranges[0]), false);
 
+	if (ns->mssrl != 0 && n > ns->msrc + 1u) {
+		return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
+	}
 	for (uint32_t i = 0; i < n && status == 0; i++) {
 		uint64_t from = le64toh(ranges[i].slba), blocks = le16toh(ranges[i].nlb) + UINT64_C(1);
+		sum += blocks;
+		if (ns->mssrl != 0 && (blocks > ns->mssrl || sum > ns->mcl)) {
+			return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
+		}
+		if (is_bad(ns, from, blocks)) {
+			return NVME_ST_DNR(MEDIA, READ_ERROR);
+		}
 		if (from >= ns->blocks || blocks > ns->blocks - from || to >= ns->blocks || blocks > ns->blocks - to) {
 			return NVME_ST_DNR(GENERIC, LBA_RANGE);
 		}
 		if (ns->data != NULL) {
 			memmove(ns->data + (to << ns->block_shift), ns->data + (from << ns->block_shift), blocks << ns->block_shift);
 		}
+		written(ns, to, blocks);
 		to += blocks;
 	}
 	return status;
@@ -362,13 +398,23 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 	if (lba >= ns->blocks || blocks > ns->blocks - lba) {
 		return NVME_ST_DNR(GENERIC, LBA_RANGE);
 	}
+	bool reads = sqe->opcode == nvme_cmd_read || sqe->opcode == nvme_cmd_compare ||
+		     sqe->opcode == nvme_cmd_verify;
+	if (reads && is_bad(ns, lba, blocks)) {
+		return NVME_ST_DNR(MEDIA, READ_ERROR);
+	}
 	switch (sqe->opcode) {
+	case nvme_cmd_write_uncor:
+		ns->bad_first = lba;
+		ns->bad_end = lba + blocks;
+		return 0;
 	case nvme_cmd_read:
 	case nvme_cmd_write:
 		return move_blocks(m, sqe, ns, lba, blocks);
 	case nvme_cmd_compare:
 		return compare(m, sqe, ns, lba, blocks);
 	case nvme_cmd_write_zeroes:
+		written(ns, lba, blocks);
 		if (ns->data == NULL) {
 			return 0;
 		}
