@@ -213,6 +213,27 @@ def test_the_summary_by_owner_is_what_the_events_say(w):
     assert re.search(r"^Nvme0n1\n  objects i .* 100.0% in BDEV_IO_START$", text, re.M), text
 
 
+def test_the_summary_by_owner_shows_requests_with_the_bdev_that_served_them(w):
+    path = made_up(w)
+    document = json.loads(run("-f", path, "-j")[0])
+    objects = objects_of(document["entries"])
+    end = next(t["id"] for t in document["tpoints"] if t["name"] == "RDMA_REQ_COMPLETED")
+    times, states = collections.defaultdict(list), collections.Counter()
+    for name, o in objects.items():
+        parent = objects.get(o["parent"])
+        if name[0] == "i" and parent is not None and parent["tpoint"] == end:
+            times[o["owner"]].append(parent["last"] - parent["start"])
+            states[o["owner"]] += sum(parent["states"])
+    by_owner = json.loads(run("-f", path, "-j", "--by-owner")[0])["by_owner"]
+    rows = {r["owner"]: r for r in by_owner if r["object_prefix"] == "r" and r["owner"] in times}
+    assert rows.keys() == times.keys() and times, rows.keys()
+    for owner, row in rows.items():
+        assert (row["count"], row["max"], row["total"]) == (len(times[owner]), max(times[owner]), sum(times[owner])), owner
+        assert sum(s["total"] for s in row["states"]) >= states[owner], owner
+    text = run("-f", path, "--by-owner")[0]
+    assert re.search(r"^Nvme0n1\n  objects r .*(\n    RDMA_REQ_.*){3}", text, re.M), text
+
+
 def test_the_slowest_come_with_their_chain_and_the_state_to_blame(w):
     path = made_up(w)
     objects = objects_of(json.loads(run("-f", path, "-j")[0])["entries"])

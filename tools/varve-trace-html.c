@@ -304,7 +304,7 @@ static int page_print(struct page *p, const struct trace_snapshot *s)
 {
 	struct trace_report t;
 
-	if (!roots_choose(p) || trace_report_make(p->v->r, p->b, p->l, p->keep, &t) != 0) {
+	if (!roots_choose(p) || trace_report_make(p->v->r, p->b, p->l, p->keep, false, &t) != 0) {
 		return -ENOMEM;
 	}
 	histograms_fill(p);

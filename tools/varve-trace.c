@@ -48,7 +48,7 @@ static const char usage_text[] =
 	"  -j, --json           JSON\n"
 	"  -t, --ticks          TSC ticks instead of microseconds\n"
 	"      --summary        not the events but how long objects were in each state, and lived, by owner\n"
-	"      --by-owner       the same with each owner's states\n"
+	"      --by-owner       the same with each owner's states, and requests also with the bdev that served them\n"
 	"      --slowest N      the N requests that took longest, each with all that was done for it\n"
 	"  -F, --follow         events as they are recorded, until interrupted or the process ends\n"
 	"      --from-start     with -F or --record: begin with what the file holds already\n"
@@ -318,7 +318,7 @@ static int summary_print(struct trace_view *v, const struct trace_snapshot *s, c
 {
 	struct trace_report t;
 
-	if (trace_report_make(v->r, &s->batch, l, keep, &t) != 0) {
+	if (trace_report_make(v->r, &s->batch, l, keep, v->opt->by_owner, &t) != 0) {
 		complain("out of memory");
 		return 1;
 	}

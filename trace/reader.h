@@ -316,9 +316,10 @@ struct trace_report {
 };
 
 /* All tables at once, over the events with keep[i] (all if NULL): a state counts when the event that ends it is
- * kept, a life when its last event is. Errors: -ENOMEM. */
+ * kept, a life when its last event is. served: by owner, a request (what was done for nothing else) counts also for the bdev that
+ * served it, the owner of the first thing that was done for it. Errors: -ENOMEM. */
 int trace_report_make(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
-		      const bool *keep, struct trace_report *out);
+		      const bool *keep, bool served, struct trace_report *out);
 void trace_report_clear(struct trace_report *t);
 
 /* Marks, in keep[num_events], the events of an object and of all that is related to it: its parents, and

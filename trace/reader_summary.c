@@ -133,93 +133,134 @@ static void samples_clear(struct samples *a)
 	*a = (struct samples){0};
 }
 
-static int states_collect(const struct trace_reader *r, const struct trace_batch *b,
-			  const struct trace_lives *l, const bool *keep, struct samples *a)
+/* For whom a life counts in the tables by owner: for its own owner, and, if asked, a request also for the bdev that served it, which is
+ * the owner of what was done for it first. 0: for nobody. */
+enum counted_for { FOR_OWNER, FOR_SERVER };
+
+static uint16_t owner_of(const struct trace_lives *l, uint32_t n, enum counted_for whom)
 {
-	if (samples_reserve(a, b->num_events) != 0) {
-		return -ENOMEM;
+	if (l == NULL || n == TRACE_NO_LIFE) {
+		return 0;
 	}
+	const struct trace_life *life = &l->lives[n];
+	if (whom == FOR_OWNER) {
+		return life->owner_id;
+	}
+	if (life->parent != TRACE_NO_LIFE || life->first_child == TRACE_NO_LIFE) {
+		return 0;
+	}
+	uint16_t server = l->lives[life->first_child].owner_id;
+	return server != life->owner_id ? server : 0;
+}
+
+static void states_collect(const struct trace_reader *r, const struct trace_batch *b,
+			   const struct trace_lives *l, const bool *keep, enum counted_for whom,
+			   struct samples *a)
+{
 	for (size_t i = 0; i < b->num_events; i++) {
 		const struct trace_event *e = &b->events[i];
 		if (e->state_ticks == TRACE_NO_TIME || (keep != NULL && !keep[i])) {
 			continue;
 		}
 		const struct trace_tpoint *t = trace_reader_tpoint(r, e->prev_tpoint);
-		if (t != NULL && t->object_type != 0) {
-			uint16_t owner =
-				l != NULL && e->life != TRACE_NO_LIFE ? l->lives[e->life].owner_id : 0;
+		uint16_t owner = owner_of(l, e->life, whom);
+		if (t != NULL && t->object_type != 0 && (owner != 0 || whom == FOR_OWNER)) {
 			a->s[a->n++] = (struct sample){e->state_ticks, t->id, owner, t->object_type};
 		}
 	}
-	return 0;
 }
 
-static int lives_collect(const struct trace_lives *l, const bool *keep, struct samples *a)
+static void lives_collect(const struct trace_lives *l, const bool *keep, enum counted_for whom,
+			  struct samples *a)
 {
-	if (samples_reserve(a, l->num_lives) != 0) {
-		return -ENOMEM;
-	}
 	for (size_t i = 0; i < l->num_lives; i++) {
 		const struct trace_life *life = &l->lives[i];
+		uint16_t owner = owner_of(l, (uint32_t)i, whom);
 		if (life->type != 0 && life->index != TRACE_NO_OBJECT && life->ended &&
-		    (keep == NULL || keep[life->last_event])) {
-			a->s[a->n++] =
-				(struct sample){life->last - life->start, 0, life->owner_id, life->type};
+		    (keep == NULL || keep[life->last_event]) && (owner != 0 || whom == FOR_OWNER)) {
+			a->s[a->n++] = (struct sample){life->last - life->start, 0, owner, life->type};
 		}
 	}
-	return 0;
+}
+
+static void by_state_sort(struct samples *a)
+{
+	samples_sort(a, KEY_TICKS);
+	samples_sort(a, KEY_TPOINT);
+	samples_sort(a, KEY_TYPE);
 }
 
 int trace_summary_make(const struct trace_reader *r, const struct trace_batch *b, struct trace_dwell **rows,
 		       size_t *num_rows)
 {
-	struct samples a = {0};
-	int rc = states_collect(r, b, NULL, NULL, &a);
+	struct samples a;
+	int rc = samples_reserve(&a, b->num_events);
 
 	*rows = NULL;
 	if (rc == 0) {
-		samples_sort(&a, KEY_TICKS);
-		samples_sort(&a, KEY_TPOINT);
-		samples_sort(&a, KEY_TYPE);
+		states_collect(r, b, NULL, NULL, FOR_OWNER, &a);
+		by_state_sort(&a);
 		rc = rows_make(&a, false, rows, num_rows);
 	}
 	samples_clear(&a);
 	return rc;
 }
 
-/* Both tables of one kind: each order builds on the one before. */
-static int tables_make(struct samples *a, struct trace_report *out, enum trace_report_table all,
-		       enum trace_report_table by_owner)
+static int states_report(const struct trace_reader *r, const struct trace_batch *b,
+			 const struct trace_lives *l, const bool *keep, bool served, struct trace_report *out)
 {
-	samples_sort(a, KEY_TICKS);
-	samples_sort(a, KEY_TPOINT);
-	samples_sort(a, KEY_TYPE);
-	int rc = rows_make(a, false, &out->rows[all], &out->num_rows[all]);
+	struct samples a;
+	int rc = samples_reserve(&a, b->num_events * (served ? 2 : 1));
+
 	if (rc == 0) {
-		samples_sort(a, KEY_OWNER);
-		rc = rows_make(a, true, &out->rows[by_owner], &out->num_rows[by_owner]);
+		states_collect(r, b, l, keep, FOR_OWNER, &a);
+		by_state_sort(&a);
+		rc = rows_make(&a, false, &out->rows[TRACE_BY_STATE], &out->num_rows[TRACE_BY_STATE]);
 	}
+	if (rc == 0) {
+		if (served) {
+			states_collect(r, b, l, keep, FOR_SERVER, &a);
+			by_state_sort(&a);
+		}
+		samples_sort(&a, KEY_OWNER);
+		rc = rows_make(&a, true, &out->rows[TRACE_BY_OWNER_STATE],
+			       &out->num_rows[TRACE_BY_OWNER_STATE]);
+	}
+	samples_clear(&a);
+	return rc;
+}
+
+static int lives_report(const struct trace_lives *l, const bool *keep, bool served, struct trace_report *out)
+{
+	struct samples a;
+	int rc = samples_reserve(&a, l->num_lives * (served ? 2 : 1));
+
+	if (rc == 0) {
+		lives_collect(l, keep, FOR_OWNER, &a);
+		by_state_sort(&a);
+		rc = rows_make(&a, false, &out->rows[TRACE_BY_TYPE], &out->num_rows[TRACE_BY_TYPE]);
+	}
+	if (rc == 0) {
+		if (served) {
+			lives_collect(l, keep, FOR_SERVER, &a);
+			by_state_sort(&a);
+		}
+		samples_sort(&a, KEY_OWNER);
+		rc = rows_make(&a, true, &out->rows[TRACE_BY_OWNER_TYPE],
+			       &out->num_rows[TRACE_BY_OWNER_TYPE]);
+	}
+	samples_clear(&a);
 	return rc;
 }
 
 int trace_report_make(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
-		      const bool *keep, struct trace_report *out)
+		      const bool *keep, bool served, struct trace_report *out)
 {
-	struct samples a = {0};
-
 	*out = (struct trace_report){0};
-	int rc = states_collect(r, b, l, keep, &a);
+	int rc = states_report(r, b, l, keep, served, out);
 	if (rc == 0) {
-		rc = tables_make(&a, out, TRACE_BY_STATE, TRACE_BY_OWNER_STATE);
+		rc = lives_report(l, keep, served, out);
 	}
-	samples_clear(&a);
-	if (rc == 0) {
-		rc = lives_collect(l, keep, &a);
-	}
-	if (rc == 0) {
-		rc = tables_make(&a, out, TRACE_BY_TYPE, TRACE_BY_OWNER_TYPE);
-	}
-	samples_clear(&a);
 	if (rc != 0) {
 		trace_report_clear(out);
 	}

@@ -78,7 +78,7 @@ static void check_lives(struct trace_reader *r, const struct trace_batch *b)
 			trace_reader_tpoint(r, culprit->slowest_tpoint) != NULL);
 		trace_life_ticks(&l, life);
 	}
-	require(trace_report_make(r, b, &l, NULL, &t) == 0);
+	require(trace_report_make(r, b, &l, NULL, true, &t) == 0);
 	for (int k = 0; k < TRACE_NUM_TABLES; k++) {
 		for (size_t i = 0; i < t.num_rows[k]; i++) {
 			const struct trace_dwell *d = &t.rows[k][i];

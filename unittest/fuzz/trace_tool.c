@@ -22,7 +22,7 @@ static void views_run(struct trace_view *v, const struct trace_snapshot *s)
 		abort();
 	}
 	events_mark(v, &s->batch, &l, keep);
-	if (trace_report_make(v->r, &s->batch, &l, keep, &t) == 0) {
+	if (trace_report_make(v->r, &s->batch, &l, keep, true, &t) == 0) {
 		text_header(v, s);
 		text_report(v, &t, &l);
 		json_report(v, s, &t, &l);

@@ -113,7 +113,7 @@ static void test_the_report_has_exact_quantiles_of_states_and_lives(void)
 		craft_req(&c, 0, tsc += 7, CRAFT_REQ_DONE, 0x1000);
 	}
 	struct analysed a = analyse(&c);
-	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, NULL, &t), 0);
+	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, NULL, false, &t), 0);
 	const struct trace_dwell *d = t.rows[TRACE_BY_STATE];
 	CU_ASSERT_EQUAL_FATAL(t.num_rows[TRACE_BY_STATE], 2);
 	CU_ASSERT_EQUAL(d->tpoint_id, CRAFT_REQ_NEW);
@@ -157,7 +157,7 @@ static void test_the_report_tells_owners_apart_and_counts_what_is_kept(void)
 	req_of(&c, 300, CRAFT_REQ_NEW, 1, 0x1000);
 	req_of(&c, 350, CRAFT_REQ_DONE, 1, 0x1000);
 	struct analysed a = analyse(&c);
-	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, NULL, &t), 0);
+	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, NULL, false, &t), 0);
 	CU_ASSERT_EQUAL_FATAL(t.num_rows[TRACE_BY_OWNER_STATE], 2);
 	CU_ASSERT_EQUAL_FATAL(t.num_rows[TRACE_BY_OWNER_TYPE], 2);
 	CU_ASSERT_EQUAL(t.rows[TRACE_BY_OWNER_STATE][0].owner_id, 1);
@@ -166,7 +166,7 @@ static void test_the_report_tells_owners_apart_and_counts_what_is_kept(void)
 	CU_ASSERT_EQUAL(t.rows[TRACE_BY_OWNER_TYPE][1].owner_id, 3);
 	CU_ASSERT_EQUAL(t.rows[TRACE_BY_OWNER_TYPE][1].median, 10);
 	trace_report_clear(&t);
-	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, keep, &t), 0);
+	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, keep, false, &t), 0);
 	CU_ASSERT_EQUAL(t.rows[TRACE_BY_STATE][0].count, 2);
 	CU_ASSERT_EQUAL(t.rows[TRACE_BY_TYPE][0].max, 30);
 	trace_report_clear(&t);
@@ -182,7 +182,7 @@ static void test_a_batch_without_objects_has_no_lives(void)
 	craft_plain(&c, 0, 100);
 	struct analysed a = analyse(&c);
 	CU_ASSERT_EQUAL(a.l.num_lives, 0);
-	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, NULL, &t), 0);
+	CU_ASSERT_EQUAL_FATAL(trace_report_make(a.o.r, &a.o.s->batch, &a.l, NULL, false, &t), 0);
 	CU_ASSERT_EQUAL(t.num_rows[TRACE_BY_STATE], 0);
 	CU_ASSERT_EQUAL(t.num_rows[TRACE_BY_OWNER_TYPE], 0);
 	trace_report_clear(&t);
