@@ -29,6 +29,9 @@ static const uint32_t io_effects[] = {
 	[nvme_cmd_compare] = NVME_CMD_EFFECTS_CSUPP,
 	[nvme_cmd_write_zeroes] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
 	[nvme_cmd_dsm] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
+	[nvme_cmd_verify] = NVME_CMD_EFFECTS_CSUPP,
+	[nvme_cmd_write_uncor] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
+	[nvme_cmd_copy] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
 	[nvme_cmd_resv_register] = NVME_CMD_EFFECTS_CSUPP,
 	[nvme_cmd_resv_report] = NVME_CMD_EFFECTS_CSUPP,
 	[nvme_cmd_resv_acquire] = NVME_CMD_EFFECTS_CSUPP,
@@ -46,6 +49,9 @@ void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(io_effects) && !discovery; i++) {
 		log->iocs[i] = htole32(io_effects[i]);
+	}
+	if (!discovery && !(nvmf_ctrlr_oncs(ctrlr) & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE)) {
+		log->iocs[nvme_cmd_write_uncor] = 0;
 	}
 }
 

@@ -83,6 +83,21 @@ static void fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctrl *id)
 	id->nanagrpid = htole32(s->max_nsid);
 }
 
+/* Copy and Verify every bdev can; to make blocks uncorrectable, only some: the command is there if it is of use with any namespace. */
+uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr)
+{
+	const struct nvmf_subsystem *s = ctrlr->subsystem;
+	uint16_t oncs = NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES |
+			NVME_CTRL_ONCS_RESERVATIONS | NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_COPY;
+
+	for (uint32_t i = 0; i < s->max_nsid; i++) {
+		if (s->ns[i] != NULL && bdev_io_type_supported(s->ns[i]->bdev, BDEV_IO_WRITE_UNCORRECTABLE)) {
+			return oncs | NVME_CTRL_ONCS_WRITE_UNCORRECTABLE;
+		}
+	}
+	return oncs;
+}
+
 static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -102,8 +117,8 @@ static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 	id->cqes = 4 << 4 | 4;
 	id->nn = htole32(s->max_nsid);
 	id->mnan = htole32(s->max_nsid);
-	id->oncs = htole16(NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES |
-			   NVME_CTRL_ONCS_RESERVATIONS);
+	id->oncs = htole16(nvmf_ctrlr_oncs(ctrlr));
+	id->ocfs = htole16(1); /* format 0 */
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush of all namespaces at once: no */
 	if (ctrlr->ana != NULL) {
@@ -155,6 +170,15 @@ static uint8_t rescap(const struct nvmf_ns *ns)
 			 NVME_NS_RESCAP_EAAR | NVME_NS_RESCAP_IEK_13);
 }
 
+static void fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
+{
+	struct nvmf_copy_limits limits = nvmf_copy_limits(ns->geo.block_shift);
+
+	id->mssrl = htole16(limits.range_blocks);
+	id->mcl = htole32(limits.blocks);
+	id->msrc = NVMF_COPY_RANGES_MAX - 1;
+}
+
 static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
@@ -173,6 +197,7 @@ static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, st
 	memcpy(id->nguid, ns->opts.nguid, sizeof(id->nguid));
 	memcpy(id->eui64, ns->opts.eui64, sizeof(id->eui64));
 	id->lbaf[0].ds = ns->geo.block_shift;
+	fill_copy(ns, id);
 	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
 	if (physical > 1 && physical <= UINT16_MAX) {
 		id->nsfeat |= NVME_NS_FEAT_IO_OPT;
@@ -313,7 +338,7 @@ static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify
 	answer_zeroes(req);
 }
 
-/* Write Zeroes and Dataset Management have no limits but their fields'. */
+/* Write Zeroes, Verify, Write Uncorrectable and Dataset Management have no limits but their fields'. */
 static void identify_nvm_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	if (csi_is_nvm(req, cmd)) {

@@ -195,6 +195,30 @@ uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *
 uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
 				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where);
 
+/* Verify, Write Uncorrectable: within the namespace; no data. */
+uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+			    struct nvmf_lba_range *out, uint16_t *where);
+
+/* The most that one Copy may have (NVM 4.1.5.1: MSSRL, MCL, MSRC): so much that it is worth its while, and so little that it ends while its
+ * host still waits. */
+#define NVMF_COPY_RANGES_MAX 128
+struct nvmf_copy_limits {
+	uint16_t range_blocks;
+	uint32_t blocks;
+};
+struct nvmf_copy_limits nvmf_copy_limits(uint8_t block_shift);
+
+struct nvmf_copy {
+	uint64_t to;         /* blocks */
+	uint16_t num_ranges; /* 1 to NVMF_COPY_RANGES_MAX, each a struct nvme_copy_range of data */
+};
+uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uint16_t *where);
+/* All source ranges, which the caller has in one piece: the limits, the namespace, that nothing is copied onto what is copied from. */
+uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
+				 const struct nvmf_geometry *geo, uint16_t *where);
+/* One of them. */
+void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba_range *out);
+
 struct nvmf_dsm {
 	uint16_t num_ranges; /* 1 to 256 */
 	bool deallocate;

@@ -43,6 +43,102 @@ uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_
 	return decode_range(sqe, geo, out, where);
 }
 
+uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+			    struct nvmf_lba_range *out, uint16_t *where)
+{
+	return decode_range(sqe, geo, out, where);
+}
+
+/* ---- Copy: NVM 3.2.2 ---- */
+
+#define COPY_RANGE_BYTES_MAX (UINT32_C(8) << 20)
+#define COPY_BYTES_MAX       (UINT32_C(64) << 20)
+#define WHERE_NR             NVMF_WHERE_CDW12
+#define WHERE_FORMAT         NVMF_WHERE(49, 0)
+
+struct nvmf_copy_limits nvmf_copy_limits(uint8_t block_shift)
+{
+	return (struct nvmf_copy_limits){.range_blocks = (uint16_t)(COPY_RANGE_BYTES_MAX >> block_shift),
+					 .blocks = COPY_BYTES_MAX >> block_shift};
+}
+_Static_assert(COPY_RANGE_BYTES_MAX >> 9 <= UINT16_MAX, "MSSRL has 16 bits");
+
+uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uint16_t *where)
+{
+	uint32_t cdw12 = le32toh(sqe->cdw12);
+
+	out->to = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
+	out->num_ranges = (uint16_t)((cdw12 & 0xff) + 1);
+	if ((cdw12 >> 8 & 0xf) != 0) { /* OCFS: format 0 only */
+		*where = WHERE_FORMAT;
+		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	if (out->num_ranges > NVMF_COPY_RANGES_MAX) {
+		*where = WHERE_NR;
+		return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
+	}
+	return NVME_ST_SUCCESS;
+}
+
+void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba_range *out)
+{
+	out->slba = le64toh(range->slba);
+	out->num_blocks = le16toh(range->nlb) + UINT32_C(1);
+}
+
+static struct nvmf_lba_range nth_range(const void *data, unsigned n)
+{
+	struct nvme_copy_range range;
+	struct nvmf_lba_range out;
+
+	memcpy(&range, (const uint8_t *)data + n * sizeof(range), sizeof(range));
+	nvmf_decode_copy_range(&range, &out);
+	return out;
+}
+
+/* The sizes first: they are the command's, whatever the namespace. */
+static uint16_t check_copy_sizes(const void *data, const struct nvmf_copy *copy,
+				 const struct nvmf_geometry *geo, uint64_t *total)
+{
+	struct nvmf_copy_limits limits = nvmf_copy_limits(geo->block_shift);
+
+	*total = 0;
+	for (unsigned i = 0; i < copy->num_ranges; i++) {
+		uint32_t blocks = nth_range(data, i).num_blocks;
+		*total += blocks;
+		if (blocks > limits.range_blocks || *total > limits.blocks) {
+			return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
+		}
+	}
+	return NVME_ST_SUCCESS;
+}
+
+uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
+				 const struct nvmf_geometry *geo, uint16_t *where)
+{
+	uint64_t total;
+	uint16_t status = check_copy_sizes(data, copy, geo, &total);
+
+	*where = NVMF_WHERE_NOWHERE;
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	if (!range_fits(copy->to, total, geo)) {
+		*where = WHERE_SLBA;
+		return NVME_ST_DNR(GENERIC, LBA_RANGE);
+	}
+	for (unsigned i = 0; i < copy->num_ranges; i++) {
+		struct nvmf_lba_range from = nth_range(data, i);
+		if (!range_fits(from.slba, from.num_blocks, geo)) {
+			return NVME_ST_DNR(GENERIC, LBA_RANGE);
+		}
+		if (from.slba < copy->to + total && copy->to < from.slba + from.num_blocks) {
+			return NVME_ST_DNR(CMD_SPECIFIC, OVERLAPPING_IO_RANGE);
+		}
+	}
+	return NVME_ST_SUCCESS;
+}
+
 void nvmf_decode_dsm(const struct nvme_sqe *sqe, struct nvmf_dsm *out)
 {
 	out->num_ranges = (uint16_t)((le32toh(sqe->cdw10) & 0xff) + 1);

@@ -53,8 +53,13 @@ static void describe_command(const struct nvmf_request *req, struct nvmf_infligh
 	case nvme_cmd_write:
 	case nvme_cmd_compare:
 	case nvme_cmd_write_zeroes:
+	case nvme_cmd_verify:
+	case nvme_cmd_write_uncor:
 		out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
 		out->num_blocks = (le32toh(sqe->cdw12) & 0xffff) + 1;
+		break;
+	case nvme_cmd_copy: /* where to; how much is in its data */
+		out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
 		break;
 	default:
 		break;

@@ -553,6 +553,8 @@ void nvmf_aer_run(struct nvmf_request *req);
 void nvmf_abort_run(struct nvmf_request *req);
 /* Writes the discovery log as a controller's host sees it: its length in bytes. */
 uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);
+/* Identify Controller: the optional commands that it has now. */
+uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr);
 /* Fills in the effects of every command that is implemented. */
 void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log);
 

@@ -12,11 +12,11 @@ static bool is_reservation(uint8_t opcode)
 	       opcode == nvme_cmd_resv_acquire || opcode == nvme_cmd_resv_release;
 }
 
-/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1). */
+/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1), and Copy. */
 static bool conflicts(const struct nvmf_request *req, const struct nvmf_resv *resv)
 {
 	uint8_t opcode = req->sqe->opcode;
-	bool writes = opcode != nvme_cmd_read && opcode != nvme_cmd_compare;
+	bool writes = opcode != nvme_cmd_read && opcode != nvme_cmd_compare && opcode != nvme_cmd_verify;
 
 	return !is_reservation(opcode) && nvmf_resv_conflicts(resv, req->qpair->ctrlr->hostid, writes);
 }
@@ -100,6 +100,17 @@ static enum nvmf_next dsm_start(struct nvmf_request *req)
 				 dsm.num_ranges * sizeof(struct nvme_dsm_range));
 }
 
+static enum nvmf_next copy_start(struct nvmf_request *req)
+{
+	struct nvmf_copy copy;
+	uint16_t where;
+	uint16_t status = nvmf_decode_copy(req->sqe, &copy, &where);
+
+	return status == NVME_ST_SUCCESS ? nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL,
+							     copy.num_ranges * sizeof(struct nvme_copy_range))
+					 : nvmf_request_reject(req, status, where);
+}
+
 /* Only what looks at nothing but the command; the rest is checked where the reservations are. */
 static enum nvmf_next report_start(struct nvmf_request *req)
 {
@@ -142,7 +153,11 @@ static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_vi
 		return dsm_start(req);
 	case nvme_cmd_flush:
 	case nvme_cmd_write_zeroes:
+	case nvme_cmd_verify:
+	case nvme_cmd_write_uncor:
 		return NVMF_NEXT_EXEC;
+	case nvme_cmd_copy:
+		return copy_start(req);
 	default:
 		return resv_start(req);
 	}
@@ -157,6 +172,9 @@ static bool opcode_is_known(uint8_t opcode)
 	case nvme_cmd_compare:
 	case nvme_cmd_write_zeroes:
 	case nvme_cmd_dsm:
+	case nvme_cmd_verify:
+	case nvme_cmd_write_uncor:
+	case nvme_cmd_copy:
 		return true;
 	default:
 		return is_reservation(opcode);
@@ -226,6 +244,7 @@ static bool wants_fua(const struct nvmf_request *req)
 	switch (req->sqe->opcode) {
 	case nvme_cmd_write:
 	case nvme_cmd_write_zeroes:
+	case nvme_cmd_copy: /* where it has the same bit */
 		return (le32toh(req->sqe->cdw12) >> 16 & NVME_IO_FUA) != 0 && req->ns_view->write_cache;
 	default:
 		return false;
@@ -309,20 +328,37 @@ static void write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv
 	submit(req);
 }
 
+/* Verify and Write Uncorrectable: nothing but a range. */
+static void blocks_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum bdev_io_type type)
+{
+	struct nvmf_lba_range range;
+	uint16_t where;
+	uint16_t status = nvmf_decode_blocks(req->sqe, &nsv->geo, &range, &where);
+
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_finish_at(req, status, where);
+		return;
+	}
+	enter(req, nsv, io_done);
+	bdev_io_set_rw(&req->bdev_io, type, NULL, 0, range.slba, range.num_blocks);
+	submit(req);
+}
+
 /* ---- Dataset Management: its ranges one after the other ---- */
 
-static void copy_range(const struct nvmf_request *req, unsigned index, struct nvme_dsm_range *range)
+/* The index'th entry of the request's data. */
+static void get_entry(const struct nvmf_request *req, unsigned index, void *entry, size_t size)
 {
-	size_t skip = index * sizeof(*range), copied = 0;
+	size_t skip = index * size, copied = 0;
 
-	for (unsigned i = 0; i < req->iovcnt && copied < sizeof(*range); i++) {
+	for (unsigned i = 0; i < req->iovcnt && copied < size; i++) {
 		size_t len = req->iov[i].iov_len;
 		if (skip >= len) {
 			skip -= len;
 			continue;
 		}
-		size_t n = len - skip < sizeof(*range) - copied ? len - skip : sizeof(*range) - copied;
-		memcpy((uint8_t *)range + copied, (uint8_t *)req->iov[i].iov_base + skip, n);
+		size_t n = len - skip < size - copied ? len - skip : size - copied;
+		memcpy((uint8_t *)entry + copied, (uint8_t *)req->iov[i].iov_base + skip, n);
 		copied += n;
 		skip = 0;
 	}
@@ -333,7 +369,7 @@ static uint16_t dsm_range(const struct nvmf_request *req, const struct nvmf_ns_v
 {
 	struct nvme_dsm_range range = {0};
 
-	copy_range(req, index, &range);
+	get_entry(req, index, &range, sizeof(range));
 	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, out, where);
 }
 
@@ -393,6 +429,62 @@ static void dsm_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	enter(req, nsv, dsm_done);
 	req->dsm_next = 0;
 	dsm_next(req);
+}
+
+/* ---- Copy: its ranges one after the other, too ---- */
+
+static void copy_done(struct bdev_io *io, void *arg);
+
+static void copy_next(struct nvmf_request *req, uint64_t to)
+{
+	struct nvme_copy_range entry = {0};
+	struct nvmf_lba_range from;
+
+	get_entry(req, req->dsm_next++, &entry, sizeof(entry));
+	nvmf_decode_copy_range(&entry, &from);
+	bdev_io_set_copy(&req->bdev_io, from.slba, to, from.num_blocks);
+	submit(req);
+}
+
+static void copy_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *req = arg;
+	struct nvmf_copy copy;
+	uint16_t where;
+
+	if (io->status != NVME_ST_SUCCESS) {
+		/* Dword 0: the lowest of the ranges that have not been copied. */
+		req->cqe.dw0 = htole32(req->phase == 0 ? req->dsm_next - 1u : 0);
+		nvmf_request_finish(req, io->status);
+		return;
+	}
+	nvmf_decode_copy(req->sqe, &copy, &where);
+	if (req->dsm_next < copy.num_ranges) {
+		copy_next(req, io->offset_blocks + io->num_blocks);
+		return;
+	}
+	io_done(io, arg); /* which sees to FUA */
+}
+
+/* Nothing is copied if one of the ranges is bad. */
+static void copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	struct nvme_copy_range ranges[NVMF_COPY_RANGES_MAX];
+	struct nvmf_copy copy;
+	uint16_t where;
+	uint16_t status = nvmf_decode_copy(req->sqe, &copy, &where);
+
+	if (status == NVME_ST_SUCCESS) {
+		nvmf_request_copy_data(req, ranges, copy.num_ranges * sizeof(ranges[0]));
+		status = nvmf_decode_copy_ranges(ranges, &copy, &nsv->geo, &where);
+	}
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_finish_at(req, status, where);
+		return;
+	}
+	enter(req, nsv, copy_done);
+	req->dsm_next = 0;
+	copy_next(req, copy.to);
 }
 
 /* ---- Compare and Write, fused: NVM 2.1.4, Base 3.4.2 ---- */
@@ -503,6 +595,15 @@ static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		break;
 	case nvme_cmd_dsm:
 		dsm_exec(req, nsv);
+		break;
+	case nvme_cmd_verify:
+		blocks_exec(req, nsv, BDEV_IO_VERIFY);
+		break;
+	case nvme_cmd_write_uncor:
+		blocks_exec(req, nsv, BDEV_IO_WRITE_UNCORRECTABLE);
+		break;
+	case nvme_cmd_copy:
+		copy_exec(req, nsv);
 		break;
 	default:
 		resv_exec(req);

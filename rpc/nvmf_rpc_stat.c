@@ -143,6 +143,9 @@ static const char *command_name(const struct nvmf_inflight *f)
 		[nvme_cmd_read] = "read",
 		[nvme_cmd_compare] = "compare",
 		[nvme_cmd_write_zeroes] = "write_zeroes",
+		[nvme_cmd_verify] = "verify",
+		[nvme_cmd_write_uncor] = "write_uncorrectable",
+		[nvme_cmd_copy] = "copy",
 		[nvme_cmd_dsm] = "dataset_management",
 	};
 	static const char *const admin[256] = {

@@ -34,6 +34,32 @@ static void walk(const struct nvmf_sgl *sgl, size_t icd_len, uint32_t need)
 	expect(total == sgl->length && count == sgl->num_descs);
 }
 
+static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t icd_len,
+			const struct nvmf_geometry *geo)
+{
+	struct nvmf_copy_limits limits = nvmf_copy_limits(geo->block_shift);
+	struct nvmf_lba_range range;
+	struct nvmf_copy copy;
+	uint64_t total = 0;
+	uint16_t where;
+
+	if (nvmf_decode_copy(sqe, &copy, &where) != 0 ||
+	    copy.num_ranges * sizeof(struct nvme_copy_range) > icd_len ||
+	    nvmf_decode_copy_ranges(icd, &copy, geo, &where) != 0) {
+		return;
+	}
+	expect(copy.num_ranges >= 1 && copy.num_ranges <= NVMF_COPY_RANGES_MAX);
+	for (unsigned i = 0; i < copy.num_ranges; i++) {
+		struct nvme_copy_range entry;
+		memcpy(&entry, icd + i * sizeof(entry), sizeof(entry));
+		nvmf_decode_copy_range(&entry, &range);
+		expect(range.num_blocks <= limits.range_blocks &&
+		       range.slba + range.num_blocks <= geo->num_blocks);
+		total += range.num_blocks;
+	}
+	expect(total <= limits.blocks && copy.to + total <= geo->num_blocks);
+}
+
 static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t icd_len)
 {
 	struct nvmf_geometry geo = {.num_blocks = 1000, .max_transfer_bytes = 1 << 17, .block_shift = 12};
@@ -71,6 +97,10 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	if (nvmf_decode_write_zeroes(sqe, &geo, &range, &deallocate, &where) == 0) {
 		expect(range.slba + range.num_blocks <= geo.num_blocks);
 	}
+	if (nvmf_decode_blocks(sqe, &geo, &range, &where) == 0) {
+		expect(range.slba + range.num_blocks <= geo.num_blocks);
+	}
+	decode_copy(sqe, icd, icd_len, &geo);
 	if (nvmf_decode_resv_report(sqe, &report, &where) == 0) {
 		expect(report.length >= 4 && report.length % 4 == 0);
 	}

@@ -60,7 +60,9 @@ static void test_identify_controller(void)
 	CU_ASSERT_EQUAL(data[513], 0x44);            /* CQES */
 	CU_ASSERT_EQUAL(le(514, 2), LOOP_QUEUE);     /* MAXCMD */
 	CU_ASSERT_EQUAL(le(516, 4), 32);             /* NN */
-	CU_ASSERT_EQUAL(le(520, 2), 1 | 4 | 8 | 32); /* ONCS: Compare, DSM, Write Zeroes, reservations */
+	/* ONCS: Compare, Write Uncorrectable (malloc can), DSM, Write Zeroes, reservations, Verify, Copy */
+	CU_ASSERT_EQUAL(le(520, 2), 1 | 2 | 4 | 8 | 32 | 128 | 256);
+	CU_ASSERT_EQUAL(le(534, 2), 1);              /* OCFS: format 0 */
 	CU_ASSERT_EQUAL(le(522, 2), 1);              /* FUSES */
 	CU_ASSERT_EQUAL(data[525], 0x5);             /* VWC: present, no broadcast flush */
 	CU_ASSERT_EQUAL(le(536, 4), 1 | 1 << 2 | 1 << 18 | 1 << 20); /* SGLS */
@@ -85,6 +87,9 @@ static void test_identify_namespace(void)
 	CU_ASSERT_EQUAL(memcmp(data + 104, uuid, 16), 0);
 	CU_ASSERT_EQUAL(memcmp(data + 120, "\x11\x22\x33\x44\x55\x66\x77\x88", 8), 0);
 	CU_ASSERT_EQUAL(le(128, 4), 12u << 16); /* LBAF0: 4096 bytes, no metadata */
+	CU_ASSERT_EQUAL(le(74, 2), 2048);       /* MSSRL: 8 MiB */
+	CU_ASSERT_EQUAL(le(76, 4), 16384);      /* MCL: 64 MiB */
+	CU_ASSERT_EQUAL(data[80], 127);         /* MSRC */
 
 	/* Not there: zeroes. Cannot be there: an error. */
 	memset(data, 0xa5, 4096);
@@ -283,12 +288,32 @@ static void test_supported_logs_and_effects(void)
 	CU_ASSERT_EQUAL(le(nvme_admin_identify * 4, 4), 1);
 	CU_ASSERT_EQUAL(le(nvme_admin_format_nvm * 4, 4), 0);
 	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_write * 4, 4), 3);
-	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_copy * 4, 4), 0);
+	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_copy * 4, 4), 3);
+	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_verify * 4, 4), 1);
+	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_write_uncor * 4, 4), 3);
+	CU_ASSERT_EQUAL(le(1024 + nvme_zns_cmd_append * 4, 4), 0);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_FID_SUPPORTED_EFFECTS, true, 0, data, 1024), 0);
 	CU_ASSERT_EQUAL(le(NVME_FEAT_FID_KATO * 4, 4) & 1, 1);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_FW_SLOT, true, 0, data, 512), 0);
 	CU_ASSERT_EQUAL(data[0], 1);
 	CU_ASSERT_EQUAL(memcmp(data + 8, VARVE_VERSION, strlen(VARVE_VERSION)), 0);
+	detach();
+}
+
+/* On a subsystem all of whose bdevs cannot do it. */
+static void test_write_uncorrectable_is_there_where_a_bdev_can(void)
+{
+	attach();
+	loop_remove_ns(nsid);
+	make_null("n", 512, 100);
+	uint32_t null = loop_add_ns("n", 0);
+	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
+	CU_ASSERT_EQUAL(le(520, 2), 1 | 4 | 8 | 32 | 128 | 256);
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CMD_EFFECTS, true, 0, data, 4096), 0);
+	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_write_uncor * 4, 4), 0);
+	loop_remove_ns(null);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n"), 0);
+	nsid = loop_add_ns("m", 0);
 	detach();
 }
 
@@ -813,6 +838,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_errors_are_logged),
 	UNIT(test_smart_counts_io),
 	UNIT(test_supported_logs_and_effects),
+	UNIT(test_write_uncorrectable_is_there_where_a_bdev_can),
 	UNIT(test_wrong_log_requests_are_rejected),
 	UNIT(test_features_are_kept),
 	UNIT(test_number_of_queues),

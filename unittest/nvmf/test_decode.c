@@ -584,6 +584,100 @@ static void test_dsm_ranges_are_checked(void)
 		     NVMF_WHERE_NOWHERE);
 }
 
+static void test_blocks_without_data_are_checked_against_the_end_alone(void)
+{
+	struct nvmf_lba_range r;
+
+	sqe_rw(0, 999);
+	CU_ASSERT_EQUAL(nvmf_decode_blocks(&sqe, &geo, &r, &where), 0);
+	CU_ASSERT(r.slba == 0 && r.num_blocks == 1000);
+	sqe_rw(UINT64_MAX, 999);
+	EXPECT_FAULT(nvmf_decode_blocks(&sqe, &geo, &r, &where), GENERIC, LBA_RANGE, NVMF_WHERE(40, 0));
+}
+
+/* ---- Copy ---- */
+
+static void test_copy_is_decoded(void)
+{
+	struct nvmf_copy copy;
+
+	sqe_reset(nvme_cmd_copy);
+	sqe.cdw10 = htole32(0x89abcdef);
+	sqe.cdw11 = htole32(1);
+	sqe.cdw12 = htole32(127);
+	CU_ASSERT_EQUAL(nvmf_decode_copy(&sqe, &copy, &where), 0);
+	CU_ASSERT(copy.to == UINT64_C(0x189abcdef) && copy.num_ranges == 128);
+	sqe.cdw12 = htole32(128);
+	EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED,
+		     NVMF_WHERE(48, 0));
+	for (unsigned format = 1; format < 16; format++) {
+		sqe.cdw12 = htole32(format << 8);
+		EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), GENERIC, INVALID_FIELD,
+			     NVMF_WHERE(49, 0));
+	}
+}
+
+static void test_limits_of_copy_fit_their_fields(void)
+{
+	for (uint8_t shift = 9; shift <= 16; shift++) {
+		struct nvmf_copy_limits l = nvmf_copy_limits(shift);
+		CU_ASSERT_EQUAL((uint32_t)l.range_blocks << shift, 8u << 20);
+		CU_ASSERT_EQUAL(l.blocks << shift, 64u << 20);
+	}
+}
+
+static void test_ranges_of_a_copy_are_checked(void)
+{
+	static const struct nvmf_geometry large = {
+		.num_blocks = 100000, .max_transfer_bytes = 131072, .block_shift = 12};
+	struct nvme_copy_range ranges[16] = {{.slba = htole64(10), .nlb = htole16(9)},
+					     {.slba = htole64(99), .nlb = 0}};
+	struct nvmf_copy copy = {.to = 500, .num_ranges = 2};
+	struct nvmf_lba_range r;
+
+	nvmf_decode_copy_range(&ranges[0], &r);
+	CU_ASSERT(r.slba == 10 && r.num_blocks == 10);
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
+	copy.to = 989; /* exactly to the end */
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
+	copy.to = 990;
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
+		     NVMF_WHERE(40, 0));
+	copy.to = UINT64_MAX - 5;
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
+		     NVMF_WHERE(40, 0));
+	copy.to = 500;
+	ranges[1].slba = htole64(1000);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
+		     NVMF_WHERE_NOWHERE);
+	ranges[1].slba = htole64(UINT64_MAX);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
+		     NVMF_WHERE_NOWHERE);
+	/* onto what is copied from, be it another range's place */
+	static const uint64_t bad[] = {500, 505, 510};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ranges[1].slba = htole64(bad[i]);
+		EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), CMD_SPECIFIC,
+			     OVERLAPPING_IO_RANGE, NVMF_WHERE_NOWHERE);
+	}
+	ranges[1].slba = htole64(511);
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
+	ranges[1].slba = htole64(499);
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
+	/* sizes come before the namespace's end */
+	ranges[1].nlb = htole16(2048);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), CMD_SPECIFIC,
+		     CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE_NOWHERE);
+	for (unsigned i = 0; i < 16; i++) {
+		ranges[i] = (struct nvme_copy_range){.slba = htole64(i * 2048), .nlb = htole16(2047)};
+	}
+	copy = (struct nvmf_copy){.to = 50000, .num_ranges = 8};
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), 0);
+	copy.num_ranges = 9;
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), CMD_SPECIFIC,
+		     CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE_NOWHERE);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_header_of_a_good_command_is_accepted),
 	UNIT(test_short_capsule_is_rejected),
@@ -625,6 +719,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_rw_longer_than_mdts_is_rejected),
 	UNIT(test_write_zeroes_has_no_mdts),
 	UNIT(test_dsm_ranges_are_checked),
+	UNIT(test_blocks_without_data_are_checked_against_the_end_alone),
+	UNIT(test_copy_is_decoded),
+	UNIT(test_limits_of_copy_fit_their_fields),
+	UNIT(test_ranges_of_a_copy_are_checked),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_decode", tests, NULL, NULL)

@@ -144,7 +144,8 @@ static void rnd_command(struct slot *s, struct host *h)
 	static const uint8_t io[] = {nvme_cmd_flush,         nvme_cmd_write,        nvme_cmd_read,
 				     nvme_cmd_compare,       nvme_cmd_write_zeroes, nvme_cmd_dsm,
 				     nvme_cmd_resv_register, nvme_cmd_resv_report,  nvme_cmd_resv_acquire,
-				     nvme_cmd_resv_release};
+				     nvme_cmd_resv_release,  nvme_cmd_verify,       nvme_cmd_write_uncor,
+				     nvme_cmd_copy};
 	struct nvme_sqe *sqe = &s->cmd.sqe;
 
 	sqe->opcode = h->qid == 0 ? admin[rnd(sizeof(admin))] : io[rnd(sizeof(io))];

@@ -117,7 +117,7 @@ static void test_wrong_io_is_rejected(void)
 		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsids[i], 0, 0, in, BLOCK),
 				NVME_ST_DNR(GENERIC, INVALID_NS));
 	}
-	static const uint8_t opcodes[] = {0x04, 0x0c, 0x12, 0x19, 0x79, 0xff};
+	static const uint8_t opcodes[] = {0x03, 0x12, 0x18, 0x79, 0x7d, 0x80, 0xff};
 	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		CU_ASSERT_EQUAL(rw(opcodes[i], 0, 0, in), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	}
@@ -242,6 +242,141 @@ static void test_dataset_management(void)
 	loop_remove_ns(nsid);
 	CU_ASSERT_TRUE(testdev_delete(t));
 	nsid = plain;
+	detach();
+}
+
+/* ---- Copy, Verify, Write Uncorrectable ---- */
+
+static void copy_init(struct nvme_copy_range *ranges, unsigned n, uint64_t to)
+{
+	rw_init(&cmd, nvme_cmd_copy, to, 0);
+	cmd.sqe.cdw12 = htole32(n - 1);
+	loop_cmd_data(&cmd, ranges, n * (uint32_t)sizeof(*ranges));
+}
+
+static struct nvme_copy_range range_of(uint64_t slba, uint16_t nlb)
+{
+	return (struct nvme_copy_range){.slba = htole64(slba), .nlb = htole16(nlb)};
+}
+
+static void test_copy_gathers_its_ranges(void)
+{
+	struct nvme_copy_range ranges[4] = {range_of(10, 3), range_of(2, 0), range_of(11, 1), range_of(0, 1)};
+
+	attach();
+	fill(out, 32 * BLOCK, 11);
+	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 0, 31, out), 0);
+	copy_init(ranges, 4, 100);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	memcpy(out + 20 * BLOCK, out + 10 * BLOCK, 4 * BLOCK);
+	memcpy(out + 24 * BLOCK, out + 2 * BLOCK, BLOCK);
+	memcpy(out + 25 * BLOCK, out + 11 * BLOCK, 2 * BLOCK);
+	memcpy(out + 27 * BLOCK, out, 2 * BLOCK);
+	CU_ASSERT_TRUE(disk_is(100, 8, out + 20 * BLOCK));
+	/* the ranges in the capsule */
+	rw_init(&cmd, nvme_cmd_copy, 200, 0);
+	memcpy(cmd.icd, ranges, sizeof(ranges[0]));
+	cmd.icd_len = sizeof(ranges[0]);
+	cmd.sqe.cdw12 = 0;
+	cmd.sqe.sgl1 =
+		nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(ranges[0]));
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	CU_ASSERT_TRUE(disk_is(200, 3, out + 10 * BLOCK));
+	detach();
+}
+
+static void test_wrong_copies_are_refused_and_copy_nothing(void)
+{
+	struct nvme_copy_range ranges[256] = {range_of(10, 3), range_of(BLOCKS, 0)};
+
+	attach();
+	fill(out, 4 * BLOCK, 12);
+	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 100, 3, out), 0);
+	copy_init(ranges, 2, 100);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, LBA_RANGE));
+	CU_ASSERT_EQUAL(cmd.cqe.dw0, 0);
+	ranges[1] = range_of(103, 0);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, OVERLAPPING_IO_RANGE));
+	ranges[1] = range_of(0, 2048);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED));
+	copy_init(ranges, 1, BLOCKS - 3);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, LBA_RANGE));
+	copy_init(ranges, 129, 100);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED));
+	copy_init(ranges, 1, 100);
+	cmd.sqe.cdw12 = htole32(1 << 8);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	copy_init(ranges, 2, 100);
+	loop_cmd_data(&cmd, ranges, 63);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_TRUE(disk_is(100, 3, out));
+	detach();
+}
+
+static void test_copy_that_fails_says_which_range(void)
+{
+	struct nvme_copy_range ranges[3] = {range_of(10, 1), range_of(20, 1), range_of(30, 1)};
+
+	attach();
+	fill(out, 2 * BLOCK, 13);
+	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 10, 1, out), 0);
+	rw_init(&cmd, nvme_cmd_write_uncor, 21, 0);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	copy_init(ranges, 3, 100);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(MEDIA, READ_ERROR));
+	CU_ASSERT_EQUAL(le32toh(cmd.cqe.dw0), 1);
+	CU_ASSERT_TRUE(disk_is(100, 1, out));
+	detach();
+}
+
+static void test_fua_copy_is_flushed(void)
+{
+	struct nvme_copy_range ranges[2] = {range_of(10, 1), range_of(20, 1)};
+
+	attach();
+	struct testdev *t = testdev_new("dev", BLOCK, 100);
+	t->bdev.write_cache = true;
+	t->bdev.io_types |= 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_COPY;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	uint32_t plain = nsid;
+	nsid = loop_add_ns("dev", 0);
+	copy_init(ranges, 2, 50);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2);
+	cmd.sqe.cdw12 |= htole32((uint32_t)NVME_IO_FUA << 16);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 5);
+	/* what the bdev cannot, be it advertised for another's sake */
+	rw_init(&cmd, nvme_cmd_write_uncor, 0, 0);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	nsid = plain;
+	detach();
+}
+
+static void test_uncorrectable_blocks_are_found_by_verify(void)
+{
+	attach();
+	fill(out, 4 * BLOCK, 14);
+	rw_init(&cmd, nvme_cmd_verify, 0, BLOCKS - 1); /* beyond MDTS: there are no data */
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	rw_init(&second, nvme_cmd_write_uncor, 50, 1);
+	CU_ASSERT_EQUAL(loop_run(&second), 0);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(MEDIA, READ_ERROR));
+	for (unsigned lend = 0; lend < 2; lend++) {
+		atomic_store(&loop_lend, lend != 0);
+		CU_ASSERT_EQUAL(rw(nvme_cmd_read, 49, 1, in), NVME_ST_DNR(MEDIA, READ_ERROR));
+		CU_ASSERT_EQUAL(rw(nvme_cmd_read, 52, 1, in), 0);
+		CU_ASSERT_EQUAL(rw(nvme_cmd_write, 50, 1, out), 0);
+		CU_ASSERT_TRUE(disk_is(50, 1, out));
+		CU_ASSERT_EQUAL(loop_run(&second), 0);
+	}
+	atomic_store(&loop_lend, false);
+	rw_init(&cmd, nvme_cmd_verify, BLOCKS - 1, 1);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, LBA_RANGE));
+	rw_init(&cmd, nvme_cmd_write_uncor, BLOCKS, 0);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, LBA_RANGE));
 	detach();
 }
 
@@ -387,6 +522,11 @@ static const struct unit_test tests[] = {
 	UNIT(test_fua_writes),
 	UNIT(test_bdev_errors_reach_the_host),
 	UNIT(test_dataset_management),
+	UNIT(test_copy_gathers_its_ranges),
+	UNIT(test_wrong_copies_are_refused_and_copy_nothing),
+	UNIT(test_copy_that_fails_says_which_range),
+	UNIT(test_fua_copy_is_flushed),
+	UNIT(test_uncorrectable_blocks_are_found_by_verify),
 	UNIT(test_fused_compare_and_write),
 	UNIT(test_fused_commands_must_match),
 	UNIT(test_lone_halves_of_fused_pairs_fail),

@@ -186,18 +186,23 @@ static void test_report_shows_registrants(void)
 
 static void test_reservation_keeps_other_hosts_out(void)
 {
-	static const uint8_t writes[] = {nvme_cmd_write, nvme_cmd_flush, nvme_cmd_write_zeroes, nvme_cmd_dsm};
+	static const uint8_t writes[] = {nvme_cmd_write, nvme_cmd_flush, nvme_cmd_write_zeroes,
+					 nvme_cmd_dsm,   nvme_cmd_copy,  nvme_cmd_write_uncor};
 
 	attach(false);
 	CU_ASSERT_EQUAL(reg(&a, 0), 0);
 	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), 0);
 	memset(data, 0, 512);
+	data[8] = 1; /* the source of a Copy */
 	for (size_t i = 0; i < sizeof(writes); i++) {
 		CU_ASSERT_EQUAL(io(&b, writes[i]), CONFLICT);
 		CU_ASSERT_EQUAL(io(&a, writes[i]), 0);
 	}
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_verify), NVME_ST_DNR(MEDIA, READ_ERROR)); /* reads */
+	CU_ASSERT_EQUAL(io(&a, nvme_cmd_write), 0);
 	CU_ASSERT_EQUAL(io(&b, nvme_cmd_read), 0);
 	CU_ASSERT_EQUAL(io(&b, nvme_cmd_compare), 0);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_verify), 0);
 	CU_ASSERT_EQUAL(release(&b, 0, WE), CONFLICT);
 	CU_ASSERT_EQUAL(release(&a, 0, WE), 0);
 	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
