@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "bdev/bdev_internal.h"
+#include "bdev/dif.h"
 #include "bdev/module_util.h"
 
 LOG_FLAG(bdev)
@@ -146,6 +147,16 @@ uint32_t bdev_block_size(const struct bdev *b)
 	return b->block_size;
 }
 
+uint32_t bdev_data_block_size(const struct bdev *b)
+{
+	return b->block_size - b->md.size;
+}
+
+const struct bdev_md *bdev_get_md(const struct bdev *b)
+{
+	return &b->md;
+}
+
 uint32_t bdev_physical_block_size(const struct bdev *b)
 {
 	return b->physical_block_size;
@@ -259,14 +270,28 @@ static bool name_is_fit(const char *name)
 		return -EINVAL;                                                                              \
 	} while (0)
 
+static int check_metadata(const struct bdev *b)
+{
+	const uint32_t needed = 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_UNMAP;
+
+	if (b->md.size >= b->block_size || b->md.dif_type > 3 || (b->md.dif_type != 0 && b->md.size < DIF_BYTES)) {
+		REJECT("bdev %s: %u bytes of metadata with protection information of type %u do not fit blocks of %u bytes", b->name,
+		       b->md.size, b->md.dif_type, b->block_size);
+	}
+	if (b->md.size != 0 && (b->buf_align > 1 || (b->io_types & needed) != needed)) {
+		REJECT("bdev %s: with metadata there is no alignment of buffers, and no emulation of unmap and write zeroes", b->name);
+	}
+	return 0;
+}
+
 static int check_properties(const struct bdev *b)
 {
 	if (!name_is_fit(b->name)) {
 		REJECT("a bdev's name must be 1 to %u printable ASCII characters", NAME_MAX_BYTES);
 	}
-	if (b->block_size == 0 || b->block_size > BDEV_BLOCK_SIZE_MAX) {
+	if (b->block_size == 0 || b->block_size - b->md.size > BDEV_BLOCK_SIZE_MAX) {
 		REJECT("bdev %s: block_size %u: must be 1 to %u bytes", b->name, b->block_size,
-		       BDEV_BLOCK_SIZE_MAX);
+		       BDEV_BLOCK_SIZE_MAX + b->md.size);
 	}
 	if (b->num_blocks == 0 || b->num_blocks > INT64_MAX / b->block_size) {
 		REJECT("bdev %s: num_blocks %lu: must be 1 to %lu", b->name, b->num_blocks,
@@ -283,7 +308,7 @@ static int check_properties(const struct bdev *b)
 		REJECT("bdev %s: max_segment_bytes %u: must be 0 or at least a block (%u)", b->name,
 		       b->max_segment_bytes, b->block_size);
 	}
-	return 0;
+	return check_metadata(b);
 }
 
 static void complete_properties(struct bdev *b)
@@ -291,7 +316,7 @@ static void complete_properties(struct bdev *b)
 	static const uint8_t none[16];
 
 	if (b->physical_block_size == 0) {
-		b->physical_block_size = b->block_size;
+		b->physical_block_size = b->block_size - b->md.size;
 	}
 	if (b->optimal_io_boundary == 0) {
 		b->split_on_boundary = false;

@@ -124,8 +124,12 @@ struct bdev_io {
 	uint32_t pieces;       /* with the module */
 	uint16_t piece_status; /* the first error of a piece */
 	uint8_t phase;
+	/* The submitter's, for bdevs with metadata only (others do not look): see bdev_io_set_dif(). */
+	uint8_t dif_flags; /* enum bdev_dif_flag */
+	uint32_t dif_ref;
 	void *lock;           /* COMPARE_AND_WRITE: its range lock */
 	uint64_t nomem_ticks; /* when the module first had no room */
+	uint16_t dif_app, dif_app_mask;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");
 
@@ -163,6 +167,31 @@ static inline void bdev_io_set_copy(struct bdev_io *io, uint64_t src_offset_bloc
 	io->copy.src_offset_blocks = src_offset_blocks;
 }
 
+/* --- Metadata --- */
+
+/* A block of a bdev with metadata is data and metadata, one after the other (an "extended block"); bdev_block_size() is the
+ * length of both. Part of the metadata may be protection information: 8 bytes that say whether the block is what was written, and
+ * where. The layer checks it in what is written and in what was read, as the bdev's `checks` say; types without data leave
+ * blocks that pass the checks. An I/O may want it otherwise. */
+enum bdev_dif_flag {
+	BDEV_DIF_GUARD = 1, /* check it; these three are enum dif_check */
+	BDEV_DIF_APP = 2,
+	BDEV_DIF_REF = 4,
+	BDEV_DIF_TAGS = 8,   /* the three above and the tags count, not the bdev's own; without it: ref is the LBA, app 0 */
+	BDEV_DIF_PLAIN = 16, /* iovs are data only: metadata is made when it is written, checked and left out when it is read */
+	BDEV_DIF_MAKE = 32,  /* a write's protection information is made, in its iovs, whatever is there */
+};
+
+/* How one I/O of a bdev with metadata has it; stays until it is set anew (zeroed: as the bdev wants it). ref: the first block's
+ * reference tag, made or expected; app: the application tag, of which the bits of app_mask are checked. */
+static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t ref, uint16_t app, uint16_t app_mask)
+{
+	io->dif_flags = flags;
+	io->dif_ref = ref;
+	io->dif_app = app;
+	io->dif_app_mask = app_mask;
+}
+
 /* Submits io; on the thread of io->ch. Every outcome, errors of the arguments included, comes through io->cb,
  * which may run before this returns: io and what embeds it must not be touched afterwards. A callback that
  * submits does not recurse: completions made inside submit are queued and run by the outermost frame.
@@ -178,6 +207,8 @@ static inline void bdev_io_set_copy(struct bdev_io *io, uint64_t src_offset_bloc
  *	Command Interrupted		(no DNR) the module was out of resources for too long
  *	Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
  *	Overlapping I/O Range		COPY: from and to have blocks in common
+ *	End-to-end Guard, Application Tag, Reference Tag Check Error
+ *					the protection information is not what it should be; the log says more
  * What the module lacks is emulated: WRITE_ZEROES by writes, COMPARE by a read, COMPARE_AND_WRITE by both
  * under a lock on its blocks (atomic against all other users of the bdev); COPY by reads and writes (not atomic: some
  * blocks may have been copied when it fails), VERIFY by reads, both by way of data buffers that they wait for; UNMAP and
@@ -224,7 +255,8 @@ const char *bdev_state_name(enum bdev_state state);
 const char *bdev_name(const struct bdev *b);
 const char *bdev_product_name(const struct bdev *b); /* "Malloc disk" */
 const uint8_t *bdev_uuid(const struct bdev *b);      /* 16 bytes */
-uint32_t bdev_block_size(const struct bdev *b);      /* bytes */
+uint32_t bdev_block_size(const struct bdev *b);      /* bytes, metadata included */
+uint32_t bdev_data_block_size(const struct bdev *b); /* bytes, metadata apart */
 uint32_t bdev_physical_block_size(const struct bdev *b);
 uint64_t bdev_num_blocks(const struct bdev *b);          /* may change: BDEV_EVENT_RESIZE */
 uint32_t bdev_optimal_io_boundary(const struct bdev *b); /* blocks; 0: none */
@@ -239,6 +271,14 @@ struct bdev_hints {
 	uint32_t preferred_unmap_granularity, preferred_unmap_alignment;
 };
 const struct bdev_hints *bdev_get_hints(const struct bdev *b);
+/* What blocks carry behind their data. */
+struct bdev_md {
+	uint16_t size;     /* bytes; 0: nothing */
+	uint8_t dif_type;  /* protection information of type 1 to 3 with a 16-bit guard; 0: none */
+	uint8_t checks;    /* BDEV_DIF_GUARD, _APP, _REF: made by the layer, whoever does not say otherwise */
+	bool dif_is_first; /* it is the first 8 bytes of the metadata, not the last */
+};
+const struct bdev_md *bdev_get_md(const struct bdev *b);
 int bdev_numa_node(const struct bdev *b); /* -1: none in particular */
 /* Adds to the JSON object what the module has to say (driver_specific of bdev_get_bdevs). Control thread. */
 struct json_t;

@@ -184,12 +184,12 @@ static struct bdev_core *core_of(struct io_device *dev)
 	return (struct bdev_core *)((uint8_t *)dev - offsetof(struct bdev_core, dev));
 }
 
-/* For bouncing, which only limits make necessary, and for comparing, copying and verifying in place of the module. */
+/* For bouncing, which only limits and metadata make necessary, and for comparing, copying and verifying in place of the module. */
 static bool needs_buffers(const struct bdev *b)
 {
 	const uint32_t own = 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
 
-	return b->limited || (b->io_types & own) != own;
+	return b->limited || b->md.size != 0 || (b->io_types & own) != own;
 }
 
 /* What new channels learn and visits change. Under the mutex. */
@@ -358,6 +358,7 @@ int bdev_core_init(struct bdev *b)
 	TAILQ_INIT(&core->resets);
 	pthread_mutex_init(&core->mutex, NULL);
 	bdev_stat_init(&core->closed_stat);
+	core->new_channel_slow = b->md.size != 0 ? SLOW_DIF : 0;
 	core->reset_timer = (struct thread_timer){.fn = bdev_reset_timer, .arg = core};
 	b->core = core;
 	return 0;

@@ -81,6 +81,9 @@ static void submit(struct bdev_child *c, struct bdev_io *parent)
 	} else if (parent->type == BDEV_IO_COPY) {
 		c->io.copy = parent->copy;
 	}
+	if (parent->ch->slow & SLOW_DIF) {
+		bdev_dif_pass_on(parent, 0, &c->io);
+	}
 	bdev_submit(&c->io);
 }
 
@@ -194,6 +197,7 @@ void bdev_inherit(struct bdev *b, const struct bdev *base)
 	b->numa_node = base->numa_node;
 	b->write_cache = base->write_cache;
 	b->hints = base->hints;
+	b->md = base->md;
 	b->read_only = base->read_only;
 	b->io_types = 0;
 	for (enum bdev_io_type type = 0; type < BDEV_IO_TYPES; type++) {

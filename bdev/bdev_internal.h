@@ -48,6 +48,7 @@ enum {
 	IO_LENT = 4,    /* in flight since bdev_lend() */
 	IO_ABORTED = 8, /* split: issue no more pieces */
 	IO_NOMEM = 16,  /* has waited for the module's resources: nomem_ticks is valid */
+	IO_DIF = 32,    /* what it reads is to be checked */
 };
 
 /* bdev_io.gate: what an I/O has to pass on its way to the module, in this order. */
@@ -55,6 +56,7 @@ enum {
 	GATE_FREEZE,
 	GATE_QOS,
 	GATE_LOCK,
+	GATE_DIF,
 	GATE_OPEN,
 };
 
@@ -66,6 +68,7 @@ enum {
 	SLOW_LOCKED = 8,  /* some range is locked */
 	SLOW_NOMEM = 16,  /* some I/O waits for the module's resources */
 	SLOW_EXACT = 32,  /* times are to be exact: a histogram is on */
+	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
 /* A message that is sent when the receiver's ring has room, at the latest. Embedded; its storage may be reused once it
@@ -275,6 +278,28 @@ int bdev_split_init(void);
 void bdev_split_fini(void);
 /* The second half of an emulated COMPARE_AND_WRITE, called with the lock held. */
 void bdev_caw_locked(struct bdev_io *io);
+
+/* --- bdev_dif.c --- */
+/* Whether the iovs of an I/O of a bdev with metadata are as long as they should be. */
+bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, size_t bytes);
+/* The last gate: checks what is written. True: go on. False: io has ended, or is being carried out in pieces. */
+bool bdev_dif_pass(struct bdev_io *io);
+/* What the layer does in pieces, whatever the module can: its blocks are to be looked at on the way. */
+bool bdev_dif_is_ours(const struct bdev_io *io);
+/* What was read from elsewhere is about to be written: its reference tags become those of where it goes. */
+void bdev_dif_move(const struct bdev_io *io);
+/* An I/O that has read (IO_DIF): its status. */
+uint16_t bdev_dif_check_read(const struct bdev_io *io);
+static inline bool bdev_io_is_plain(const struct bdev_io *io)
+{
+	return io->ch->bdev->md.size != 0 && (io->dif_flags & BDEV_DIF_PLAIN) != 0;
+}
+/* From parent to a piece of it, or to its child on the base: from its `first` block on, the tags go on. */
+void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child);
+/* A piece of a plain I/O: between the parent's memory, skip bytes into iovs, and the piece's extended blocks. */
+void bdev_dif_insert(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, void *extended);
+uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended);
+uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended);
 
 /* --- bdev_lock.c --- */
 void bdev_lock_take(struct bdev_io *io);                     /* ends in bdev_caw_locked() */

@@ -92,12 +92,12 @@ static inline uint16_t check(const struct bdev *b, const struct bdev_io *io)
 		return status;
 	}
 	if (traits & TRAIT_DATA) {
-		size_t bytes = io->num_blocks * b->block_size;
-		if (unlikely(iov_bytes(io->iovs, io->iovcnt) != bytes)) {
+		size_t bytes = io->num_blocks * b->block_size, given = iov_bytes(io->iovs, io->iovcnt);
+		if (unlikely(given != bytes) && !bdev_dif_length_is_good(b, io, given)) {
 			return STATUS_BAD_LENGTH;
 		}
 		if (io->type == BDEV_IO_COMPARE_AND_WRITE &&
-		    iov_bytes(io->compare.iovs, io->compare.iovcnt) != bytes) {
+		    iov_bytes(io->compare.iovs, io->compare.iovcnt) != given) {
 			return STATUS_BAD_LENGTH;
 		}
 	}
@@ -197,12 +197,18 @@ static bool pass_lock(struct bdev_channel *ch, struct bdev_io *io)
 	return false;
 }
 
+static bool pass_dif(struct bdev_channel *ch, struct bdev_io *io)
+{
+	return !(ch->slow & SLOW_DIF) || bdev_dif_pass(io);
+}
+
 void bdev_io_pass_gates(struct bdev_io *io)
 {
 	static bool (*const gates[GATE_OPEN])(struct bdev_channel *, struct bdev_io *) = {
 		[GATE_FREEZE] = pass_freeze,
 		[GATE_QOS] = pass_qos,
 		[GATE_LOCK] = pass_lock,
+		[GATE_DIF] = pass_dif,
 	};
 	while (io->gate < GATE_OPEN) {
 		if (!gates[io->gate](io->ch, io)) {
@@ -307,17 +313,27 @@ static void finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint6
 	}
 }
 
+/* True: that was all. */
+static bool finish_otherwise(struct bdev_io *io)
+{
+	if (io->flags & IO_PIECE) {
+		bdev_piece_done(io);
+		return true;
+	}
+	if (io->flags & IO_RESET) {
+		bdev_reset_module_done(io);
+		return true;
+	}
+	io->status = io->status != 0 ? io->status : bdev_dif_check_read(io);
+	return false;
+}
+
 /* Runs inside a frame. The callback comes last: afterwards io is its owner's. */
 static inline void finish(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 
-	if (unlikely(io->flags & (IO_PIECE | IO_RESET))) {
-		if (io->flags & IO_PIECE) {
-			bdev_piece_done(io);
-		} else {
-			bdev_reset_module_done(io);
-		}
+	if (unlikely(io->flags & (IO_PIECE | IO_RESET | IO_DIF)) && finish_otherwise(io)) {
 		return;
 	}
 	uint64_t ticks = elapsed(ch, io);

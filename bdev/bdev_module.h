@@ -80,7 +80,7 @@ struct bdev_core;
 struct bdev {
 	/* What every I/O reads: one cache line, written only on the control thread. */
 	uint64_t num_blocks;          /* bdev_resize() changes it */
-	uint32_t block_size;          /* bytes */
+	uint32_t block_size;          /* bytes, metadata included */
 	uint32_t io_types;            /* 1u << enum bdev_io_type, what the module does itself */
 	uint32_t max_rw_blocks;       /* per READ, WRITE, COMPARE; 0: no limit */
 	uint32_t optimal_io_boundary; /* blocks, a power of two; 0: none */
@@ -105,6 +105,7 @@ struct bdev {
 	int numa_node;                /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	struct bdev_hints hints;
+	struct bdev_md md; /* then WRITE_ZEROES and UNMAP are the module's to do, with the functions below */
 	void *lend_addr; /* what ops->lend lends from */
 	size_t lend_len;
 
@@ -166,6 +167,13 @@ uint16_t bdev_status_from_errno(int rc);
 /* The module has no room for io now: the layer submits it again when one of the channel's completes, or a
  * moment later. */
 void bdev_io_nomem(struct bdev_io *io);
+
+/* For modules that keep metadata. Blocks of zeroes with protection information as io wants it; blocks that were never written, or
+ * unmapped: zeroes, whose protection information is all ones, as that of deallocated blocks, which says not to check them; and
+ * protection information for what io has read, where nothing was stored. */
+void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks);
+void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks);
+void bdev_dif_make(const struct bdev_io *io);
 
 /* For modules on top of another bdev: I/O for it comes from a pool of the module's channel, so that a stack of modules needs no
  * more room in a request than one does. Make it in channel_create (the base's channel is its own), destroy it in

@@ -11,21 +11,22 @@
 
 typedef void (*bdev_delete_cb)(void *arg, int rc);
 
-/* null: completes everything, stores nothing; what is read is whatever the buffer held. */
+/* null: completes everything, stores nothing; what is read is whatever the buffer held, with protection information that fits. */
 struct bdev_null_opts {
 	const char *name;
 	const uint8_t *uuid;
-	uint32_t block_size; /* bytes */
+	uint32_t block_size; /* bytes of data; metadata comes on top */
 	uint32_t physical_block_size;
 	uint64_t num_blocks;
 	struct bdev_hints hints;
+	struct bdev_md md; /* size, dif_type, dif_is_first; the checks follow from the type: guard, and for types 1 and 2 the reference tag */
 };
 int bdev_null_create(const struct bdev_null_opts *opts, char *error);
 void bdev_null_delete(const char *name, bdev_delete_cb cb, void *arg);
 /* New size in MiB; -ENODEV, -EINVAL. */
 int bdev_null_resize(const char *name, uint64_t new_size_mb, char *error);
 
-/* malloc: a disk in DMA memory. It lends its memory (bdev_lend). */
+/* malloc: a disk in DMA memory. It lends its memory (bdev_lend), but for blocks with metadata. */
 struct bdev_malloc_opts {
 	const char *name; /* NULL: Malloc0, Malloc1 ... */
 	const uint8_t *uuid;
@@ -33,7 +34,8 @@ struct bdev_malloc_opts {
 	uint32_t physical_block_size;
 	uint32_t optimal_io_boundary; /* blocks */
 	uint64_t num_blocks;
-	int numa_id; /* -1: any */
+	int numa_id;       /* -1: any */
+	struct bdev_md md; /* as for null */
 };
 /* name (256 bytes) receives the name it got. */
 int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error);

@@ -58,8 +58,9 @@ void bdev_split_fini(void)
 
 struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch)
 {
-	/* A bdev without limits needs pieces for rare types only. */
-	uint32_t count = ch->bdev->limited ? bdev_options.children : RTE_MIN(4u, bdev_options.children);
+	/* A bdev without limits and metadata needs pieces for rare types only. */
+	bool often = ch->bdev->limited || ch->bdev->md.size != 0;
+	uint32_t count = often ? bdev_options.children : RTE_MIN(4u, bdev_options.children);
 	size_t stride = offsetof(struct bdev_piece, io) + bdev_io_size();
 	struct bdev_pieces *p = calloc(1, sizeof(*p));
 
@@ -316,11 +317,27 @@ static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 	piece->io.iovcnt = n;
 }
 
+/* Its pieces are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is computed on
+ * its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block and compute it in a
+ * pass of its own. */
+static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
+{
+	return bdev_io_is_plain(io) && (bdev_io_traits[type] & TRAIT_DATA);
+}
+
+/* Bytes of the parent's memory that a block takes. */
+static size_t memory_per_block(const struct bdev_io *io)
+{
+	const struct bdev *b = io->ch->bdev;
+	return bdev_io_is_plain(io) ? b->block_size - b->md.size : b->block_size;
+}
+
 static enum bdev_io_type piece_type(const struct bdev_io *io)
 {
 	switch ((enum phase)io->phase) {
 	case PHASE_COMPARE:
-		return io->ch->bdev->io_types & 1u << BDEV_IO_COMPARE ? BDEV_IO_COMPARE : BDEV_IO_READ;
+		return (io->ch->bdev->io_types & 1u << BDEV_IO_COMPARE) && !bdev_io_is_plain(io) ? BDEV_IO_COMPARE
+												   : BDEV_IO_READ;
 	case PHASE_ZEROES:
 	case PHASE_WRITE:
 		return BDEV_IO_WRITE;
@@ -355,7 +372,7 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 	}
 	if (io->phase == PHASE_ZEROES) {
 		carve_zeroes(io, piece, blocks);
-	} else if (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) {
+	} else if ((io->phase != PHASE_SPLIT && type == BDEV_IO_READ) || is_remade(io, type)) {
 		if (!carve_buffer(io, piece, blocks, turn)) {
 			return false;
 		}
@@ -381,21 +398,36 @@ static void hand_over(struct bdev_io *io, struct bdev_piece *piece)
 	ch->submit(ch->module, &piece->io);
 }
 
+static void fill_buffer(struct bdev_piece *piece)
+{
+	uint32_t iovcnt;
+
+	if (bdev_io_is_plain(piece->parent)) {
+		bdev_dif_insert(&piece->io, source(piece->parent, &iovcnt) + piece->iov_index, piece->iov_offset, piece->buffer);
+	} else {
+		along_buffer(piece, copy_in);
+	}
+}
+
 static void submit_piece(struct bdev_io *io, struct bdev_piece *piece)
 {
 	struct bdev_channel *ch = io->ch;
+	uint64_t first = io->piece_next;
 
 	io->piece_next += piece->io.num_blocks;
 	if (bdev_io_traits[io->type] & TRAIT_DATA) {
-		cursor_advance(io, piece->io.num_blocks * ch->bdev->block_size);
+		cursor_advance(io, piece->io.num_blocks * memory_per_block(io));
 	}
 	piece->parent = io;
 	piece->io.ch = ch;
 	piece->io.desc = io->desc;
 	piece->io.cb_arg = io;
 	io->pieces++;
+	if (ch->slow & SLOW_DIF) {
+		bdev_dif_pass_on(io, first, &piece->io);
+	}
 	if (piece->buffer != NULL && piece->io.type != BDEV_IO_READ) {
-		along_buffer(piece, copy_in);
+		fill_buffer(piece);
 	}
 	hand_over(io, piece);
 }
@@ -469,7 +501,7 @@ static void start_phase(struct bdev_io *io, enum phase phase)
 
 void bdev_split_start(struct bdev_io *io)
 {
-	bool own = io->ch->bdev->io_types & 1u << io->type;
+	bool own = (io->ch->bdev->io_types & 1u << io->type) && !bdev_dif_is_ours(io);
 
 	if (io->type == BDEV_IO_COMPARE_AND_WRITE) {
 		bdev_lock_take(io);
@@ -513,15 +545,30 @@ static void wake(struct bdev_thread *t, struct bdev_pieces *pool)
 	}
 }
 
+/* The same for plain blocks. */
+static uint16_t take_plain(const struct bdev_piece *piece)
+{
+	uint32_t iovcnt;
+	const struct iovec *iovs = source(piece->parent, &iovcnt) + piece->iov_index;
+
+	return piece->parent->phase == PHASE_COMPARE ? bdev_dif_compare(&piece->io, iovs, piece->iov_offset, piece->buffer)
+						     : bdev_dif_strip(&piece->io, iovs, piece->iov_offset, piece->buffer);
+}
+
 /* The data of a piece that came back: to where it belongs. */
 static uint16_t take_data(struct bdev_piece *piece)
 {
 	if (piece->io.status != 0) {
 		return piece->io.status;
 	}
-	if (piece->buffer == NULL || piece->io.type != BDEV_IO_READ ||
-	    !(bdev_io_traits[piece->parent->type] & TRAIT_DATA)) {
+	if (piece->buffer == NULL || piece->io.type != BDEV_IO_READ) {
 		return 0;
+	}
+	if (!(bdev_io_traits[piece->parent->type] & TRAIT_DATA)) {
+		return piece->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&piece->io) : 0;
+	}
+	if (bdev_io_is_plain(piece->parent)) {
+		return take_plain(piece);
 	}
 	return along_buffer(piece, piece->parent->phase == PHASE_COMPARE ? compare : copy_out);
 }
@@ -543,6 +590,9 @@ static bool write_copied(struct bdev_piece *piece)
 	piece->io.type = BDEV_IO_WRITE;
 	piece->io.offset_blocks =
 		parent->offset_blocks + (piece->io.offset_blocks - parent->copy.src_offset_blocks);
+	if (piece->io.ch->slow & SLOW_DIF) {
+		bdev_dif_move(&piece->io);
+	}
 	hand_over(parent, piece);
 	return true;
 }

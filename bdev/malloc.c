@@ -109,8 +109,11 @@ static void execute(struct bdev_io *io)
 		clear_bad(m, io);
 		break;
 	case BDEV_IO_UNMAP: /* reads zeroes afterwards, as a deallocated block may */
+		bdev_dif_put_unwritten(b, disk, io->num_blocks);
+		clear_bad(m, io);
+		break;
 	case BDEV_IO_WRITE_ZEROES:
-		memset(disk, 0, io->num_blocks * b->block_size);
+		bdev_dif_put_zeroes(io, disk);
 		clear_bad(m, io);
 		break;
 	case BDEV_IO_COMPARE:
@@ -216,13 +219,14 @@ static const struct bdev_ops malloc_ops = {
 	.lend = malloc_lend,
 };
 
-static int check(const struct bdev_malloc_opts *opts, char *error)
+static int check(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *error)
 {
 	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0;
 
 	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->num_blocks, error);
 	rc = rc != 0 ? rc
 		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
+	rc = rc != 0 ? rc : bdev_check_md(md, error);
 	if (rc == 0 && (opts->optimal_io_boundary & (opts->optimal_io_boundary - 1)) != 0) {
 		return bdev_error(error, -EINVAL, "optimal_io_boundary %u: must be 0 or a power of two",
 				  opts->optimal_io_boundary);
@@ -244,9 +248,8 @@ static void choose_name(char *name, size_t size, const char *wanted)
 }
 
 /* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay. */
-static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
+static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts, size_t bytes)
 {
-	size_t bytes = opts->num_blocks * opts->block_size;
 	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
 
 	if (m == NULL) {
@@ -258,25 +261,28 @@ static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
 		free(m);
 		return NULL;
 	}
-	memset(m->memory, 0, bytes);
+	m->bdev.block_size = opts->block_size + opts->md.size;
+	m->bdev.md = opts->md;
+	bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
 	env_dma_nodump(m->memory, bytes);
 	return m;
 }
 
 int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error)
 {
-	int rc = check(opts, error);
+	struct bdev_md md = opts->md;
+	int rc = check(opts, &md, error);
 
 	if (rc != 0) {
 		return rc;
 	}
 	/* Every page is touched, so that more than there is would end the process, or another one. */
-	uint64_t available = env_available_bytes(), bytes = opts->num_blocks * opts->block_size;
+	uint64_t available = env_available_bytes(), bytes = opts->num_blocks * (opts->block_size + md.size);
 	if (bytes > available) {
 		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: that is %lu MB, and %lu MB of memory are available",
 				  opts->num_blocks, opts->block_size, bytes >> 20, available >> 20);
 	}
-	struct malloc_bdev *m = allocate(opts);
+	struct malloc_bdev *m = allocate(opts, bytes);
 	if (m == NULL) {
 		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
 				  opts->num_blocks, opts->block_size);
@@ -286,13 +292,15 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 	m->bdev.product_name = "Malloc disk";
 	m->bdev.module = &bdev_malloc_module;
 	m->bdev.ops = &malloc_ops;
-	m->bdev.block_size = opts->block_size;
+	m->bdev.md.checks = md.checks;
 	m->bdev.physical_block_size = opts->physical_block_size;
 	m->bdev.num_blocks = opts->num_blocks;
 	m->bdev.optimal_io_boundary = opts->optimal_io_boundary;
 	m->bdev.numa_node = opts->numa_id;
-	m->bdev.lend_addr = m->memory;
-	m->bdev.lend_len = opts->num_blocks * opts->block_size;
+	if (md.size == 0) {
+		m->bdev.lend_addr = m->memory;
+		m->bdev.lend_len = bytes;
+	}
 	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
 			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
 			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |
@@ -323,7 +331,8 @@ bool bdev_malloc_get(const struct bdev *b, struct bdev_malloc_opts *opts)
 	}
 	*opts = (struct bdev_malloc_opts){.name = b->name,
 					  .uuid = b->uuid,
-					  .block_size = b->block_size,
+					  .block_size = bdev_data_block_size(b),
+					  .md = b->md,
 					  .physical_block_size = b->physical_block_size,
 					  .optimal_io_boundary = b->optimal_io_boundary,
 					  .num_blocks = b->num_blocks,

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bdev/dif.h"
+
 int bdev_error(char *error, int rc, const char *fmt, ...)
 {
 	va_list args;
@@ -41,6 +43,21 @@ int bdev_check_blocks(uint32_t block_size, uint64_t num_blocks, char *error)
 		return bdev_error(error, -EINVAL, "num_blocks %lu: must be 1 to %lu", num_blocks,
 				  INT64_MAX / block_size);
 	}
+	return 0;
+}
+
+int bdev_check_md(struct bdev_md *md, char *error)
+{
+	if (md->size > 128 || (md->size & (md->size - 1)) != 0 || (md->size != 0 && md->size < DIF_BYTES)) {
+		return bdev_error(error, -EINVAL, "md_size %u: must be 0, 8, 16, 32, 64 or 128", md->size);
+	}
+	if (md->dif_type > 3) {
+		return bdev_error(error, -EINVAL, "dif_type %u: must be 0 (none) to 3", md->dif_type);
+	}
+	if (md->dif_type != 0 && md->size == 0) {
+		return bdev_error(error, -EINVAL, "dif_type %u: protection information is metadata, and md_size is 0", md->dif_type);
+	}
+	md->checks = md->dif_type == 0 ? 0 : md->dif_type == 3 ? BDEV_DIF_GUARD : BDEV_DIF_GUARD | BDEV_DIF_REF;
 	return 0;
 }
 

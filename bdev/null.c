@@ -18,6 +18,8 @@ static void null_submit(void *channel, struct bdev_io *io)
 {
 	if (io->type == BDEV_IO_ABORT) {
 		io->cdw0 = 1; /* nothing is ever left to abort */
+	} else if (io->type == BDEV_IO_READ && bdev_get_md(bdev_channel_bdev(io->ch))->dif_type != 0) {
+		bdev_dif_make(io);
 	}
 	bdev_io_complete(io, 0);
 }
@@ -39,6 +41,8 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->num_blocks, error);
 	rc = rc != 0 ? rc
 		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
+	struct bdev_md md = opts->md;
+	rc = rc != 0 ? rc : bdev_check_md(&md, error);
 	if (rc != 0) {
 		return rc;
 	}
@@ -53,7 +57,8 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	n->bdev.product_name = "Null disk";
 	n->bdev.module = &bdev_null_module;
 	n->bdev.ops = &null_ops;
-	n->bdev.block_size = opts->block_size;
+	n->bdev.block_size = opts->block_size + md.size;
+	n->bdev.md = md;
 	n->bdev.physical_block_size = opts->physical_block_size;
 	n->bdev.num_blocks = opts->num_blocks;
 	n->bdev.numa_node = -1;
@@ -88,7 +93,7 @@ int bdev_null_resize(const char *name, uint64_t new_size_mb, char *error)
 		return bdev_error(error, -EINVAL, "new_size %lu: must be 1 to %lu MiB", new_size_mb,
 				  INT64_MAX >> 20);
 	}
-	return bdev_resize(b, (new_size_mb << 20) / b->block_size);
+	return bdev_resize(b, (new_size_mb << 20) / bdev_data_block_size(b));
 }
 
 bool bdev_null_get(const struct bdev *b, struct bdev_null_opts *opts)
@@ -98,7 +103,8 @@ bool bdev_null_get(const struct bdev *b, struct bdev_null_opts *opts)
 	}
 	*opts = (struct bdev_null_opts){.name = b->name,
 					.uuid = b->uuid,
-					.block_size = b->block_size,
+					.block_size = bdev_data_block_size(b),
+					.md = b->md,
 					.physical_block_size = b->physical_block_size,
 					.num_blocks = b->num_blocks,
 					.hints = b->hints};

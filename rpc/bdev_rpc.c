@@ -120,6 +120,33 @@ static void add_claim(json_t *o, const struct bdev *b)
 	}
 }
 
+static json_t *checks_json(uint8_t checks)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "reftag", json_boolean(checks & BDEV_DIF_REF));
+	json_object_set_new(o, "apptag", json_boolean(checks & BDEV_DIF_APP));
+	json_object_set_new(o, "guard", json_boolean(checks & BDEV_DIF_GUARD));
+	return o;
+}
+
+static void add_md(json_t *o, const struct bdev *b)
+{
+	const struct bdev_md *md = bdev_get_md(b);
+
+	if (md->size == 0) {
+		return;
+	}
+	json_object_set_new(o, "md_size", rpc_uint(md->size));
+	json_object_set_new(o, "md_interleave", json_true());
+	json_object_set_new(o, "dif_type", rpc_uint(md->dif_type));
+	if (md->dif_type != 0) {
+		json_object_set_new(o, "dif_is_head_of_md", json_boolean(md->dif_is_first));
+		json_object_set_new(o, "enabled_dif_check_types", checks_json(md->checks));
+		json_object_set_new(o, "dif_pi_format", rpc_uint(0));
+	}
+}
+
 static json_t *bdev_json(const struct bdev *b)
 {
 	char uuid[BDEV_UUID_STRLEN];
@@ -136,6 +163,7 @@ static json_t *bdev_json(const struct bdev *b)
 	json_object_set_new(o, "numa_id", json_integer(bdev_numa_node(b)));
 	add_hints(o, b);
 	json_object_set_new(o, "assigned_rate_limits", limits_json(b));
+	add_md(o, b);
 	add_claim(o, b);
 	json_object_set_new(o, "zoned", json_false());
 	json_object_set_new(o, "supported_io_types", io_types_json(b));

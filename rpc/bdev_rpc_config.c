@@ -47,6 +47,19 @@ static void write_options(json_t *methods)
 	rpc_config_add(methods, "bdev_set_options", params);
 }
 
+static void add_md(json_t *params, const struct bdev_md *md, bool interleave)
+{
+	if (md->size == 0) {
+		return;
+	}
+	add_uint(params, "md_size", md->size);
+	if (interleave) {
+		json_object_set_new(params, "md_interleave", json_true());
+	}
+	add_uint(params, "dif_type", md->dif_type);
+	json_object_set_new(params, "dif_is_head_of_md", json_boolean(md->dif_is_first));
+}
+
 static bool write_null(json_t *methods, const struct bdev *b)
 {
 	struct bdev_null_opts o;
@@ -63,6 +76,7 @@ static bool write_null(json_t *methods, const struct bdev *b)
 	add_uint_unless_0(params, "optimal_write_size", o.hints.optimal_write_size);
 	add_uint_unless_0(params, "preferred_unmap_granularity", o.hints.preferred_unmap_granularity);
 	add_uint_unless_0(params, "preferred_unmap_alignment", o.hints.preferred_unmap_alignment);
+	add_md(params, &o.md, false);
 	add_uuid(params, o.uuid);
 	rpc_config_add(methods, "bdev_null_create", params);
 	return true;
@@ -81,6 +95,7 @@ static bool write_malloc(json_t *methods, const struct bdev *b)
 	add_uint(params, "physical_block_size", o.physical_block_size);
 	add_uuid(params, o.uuid);
 	add_uint(params, "optimal_io_boundary", o.optimal_io_boundary);
+	add_md(params, &o.md, true);
 	if (o.numa_id >= 0) {
 		json_object_set_new(params, "numa_id", json_integer(o.numa_id));
 	}

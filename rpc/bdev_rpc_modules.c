@@ -33,19 +33,24 @@ static void answer_true(struct rpc_request *req, int rc, const char *error)
 	}
 }
 
-/* Metadata and protection information are not supported; clients may say that they want none. */
-static bool check_no_metadata(struct rpc_request *req, uint32_t md_size, int32_t dif_type)
+/* What null and malloc have in common. Sizes and types that do not fit their fields are told as they came. */
+static bool decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_type, bool dif_is_head_of_md, uint32_t dif_pi_format,
+		      struct bdev_md *md)
 {
-	if (md_size != 0) {
-		rpc_error(req, -ENOTSUP, "md_size %u: metadata is not supported, only 0 is allowed", md_size);
+	if (md_size > 128) {
+		rpc_error(req, -EINVAL, "md_size %u: must be 0, 8, 16, 32, 64 or 128", md_size);
 		return false;
 	}
-	if (dif_type != 0) {
-		rpc_error(req, -ENOTSUP,
-			  "dif_type %d: protection information is not supported, only 0 is allowed",
-			  dif_type);
+	if (dif_type < 0 || dif_type > 3) {
+		rpc_error(req, -EINVAL, "dif_type %d: must be 0 (none) to 3", dif_type);
 		return false;
 	}
+	if (dif_pi_format != 0) {
+		rpc_error(req, -ENOTSUP, "dif_pi_format %u: guards of 32 and 64 bits are not supported, only 0 (16 bits) is allowed",
+			  dif_pi_format);
+		return false;
+	}
+	*md = (struct bdev_md){.size = (uint16_t)md_size, .dif_type = (uint8_t)dif_type, .dif_is_first = dif_is_head_of_md};
 	return true;
 }
 
@@ -136,14 +141,14 @@ struct null_create {
 	RPC_PARAM(struct null_create, field_, type_, required_, help_)
 static const struct rpc_param null_create_params[] = {
 	NULL_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),
-	NULL_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes: a multiple of 512, up to 65536"),
+	NULL_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536"),
 	NULL_PARAM(num_blocks, RPC_UINT64, RPC_REQUIRED, "blocks"),
 	NULL_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	NULL_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
-	NULL_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "0: metadata is not supported"),
-	NULL_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL, "0: protection information is not supported"),
-	NULL_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "of no meaning without dif_type"),
-	NULL_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL, "of no meaning without dif_type"),
+	NULL_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
+	NULL_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL, "protection information in the metadata: 1 to 3; default: 0, none"),
+	NULL_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "0: its guard has 16 bits; others are not supported"),
+	NULL_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL, "it is the first 8 bytes of the metadata, not the last"),
 	NULL_PARAM(preferred_write_granularity, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
 	NULL_PARAM(preferred_write_alignment, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
 	NULL_PARAM(optimal_write_size, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
@@ -157,10 +162,13 @@ static void rpc_bdev_null_create(struct rpc_request *req, void *params)
 	char error[BDEV_ERROR_MAX];
 	uint8_t uuid[16];
 
-	if (!check_no_metadata(req, p->md_size, p->dif_type)) {
+	struct bdev_md md;
+
+	if (!decode_md(req, p->md_size, p->dif_type, p->dif_is_head_of_md, p->dif_pi_format, &md)) {
 		return;
 	}
 	const struct bdev_null_opts opts = {
+		.md = md,
 		.name = p->name,
 		.uuid = uuid_or_null(p->uuid, uuid),
 		.block_size = p->block_size,
@@ -210,16 +218,16 @@ struct malloc_create {
 	RPC_PARAM(struct malloc_create, field_, type_, required_, help_)
 static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(name, RPC_STRING, RPC_OPTIONAL, "of the new bdev; default: Malloc0, Malloc1 ..."),
-	MALLOC_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes: a multiple of 512, up to 65536"),
+	MALLOC_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536"),
 	MALLOC_PARAM(num_blocks, RPC_UINT64, RPC_REQUIRED, "blocks"),
 	MALLOC_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	MALLOC_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
 	MALLOC_PARAM(optimal_io_boundary, RPC_UINT32, RPC_OPTIONAL, "blocks, a power of two; default: none"),
-	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "0: metadata is not supported"),
-	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL, "of no meaning without md_size"),
-	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL, "0: protection information is not supported"),
-	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL, "of no meaning without dif_type"),
-	MALLOC_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "of no meaning without dif_type"),
+	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
+	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL, "metadata follows each block's data: must be true with md_size"),
+	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL, "protection information in the metadata: 1 to 3; default: 0, none"),
+	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL, "it is the first 8 bytes of the metadata, not the last"),
+	MALLOC_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "0: its guard has 16 bits; others are not supported"),
 	MALLOC_PARAM(numa_id, RPC_INT32, RPC_OPTIONAL, "node its memory comes from; default: -1, any"),
 	RPC_PARAM_END};
 
@@ -234,10 +242,17 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 	char error[BDEV_ERROR_MAX], name[256];
 	uint8_t uuid[16];
 
-	if (!check_no_metadata(req, p->md_size, p->dif_type)) {
+	struct bdev_md md;
+
+	if (!decode_md(req, p->md_size, p->dif_type, p->dif_is_head_of_md, p->dif_pi_format, &md)) {
+		return;
+	}
+	if (p->md_size != 0 && !p->md_interleave) {
+		rpc_error(req, -ENOTSUP, "md_interleave false: metadata apart from the data is not supported, md_size %u needs true", p->md_size);
 		return;
 	}
 	const struct bdev_malloc_opts opts = {
+		.md = md,
 		.name = p->name,
 		.uuid = uuid_or_null(p->uuid, uuid),
 		.block_size = p->block_size,

@@ -51,11 +51,35 @@ def test_created_bdevs_are_listed_in_the_stock_shape():
         check(names(d) == ["Null0"], "deleted")
 
 
+def test_metadata_is_shown_and_saved():
+    with Daemon() as d:
+        d.call("bdev_malloc_create", name="m", num_blocks=16, block_size=4096, md_size=16, md_interleave=True, dif_type=2,
+               dif_is_head_of_md=True)
+        d.call("bdev_null_create", name="n", num_blocks=16, block_size=512, md_size=8)
+        m, n = d.call("bdev_get_bdevs")
+        for key, value in [("block_size", 4112), ("physical_block_size", 4096), ("md_size", 16), ("md_interleave", True), ("dif_type", 2),
+                           ("dif_is_head_of_md", True), ("dif_pi_format", 0),
+                           ("enabled_dif_check_types", {"reftag": True, "apptag": False, "guard": True})]:
+            check(m[key] == value, f"{key}: {m[key]}")
+        check((n["block_size"], n["md_size"], n["dif_type"]) == (520, 8, 0), n)
+        check("enabled_dif_check_types" not in n, n)
+        saved = {c["params"]["name"]: c["params"] for c in d.call("framework_get_config", name="bdev") if "name" in c.get("params", {})}
+        check(saved["m"].items() >= {"block_size": 4096, "md_size": 16, "md_interleave": True, "dif_type": 2,
+                                     "dif_is_head_of_md": True}.items(), saved)
+        check(saved["n"].items() >= {"block_size": 512, "md_size": 8, "dif_type": 0}.items() and "md_interleave" not in saved["n"], saved)
+
+
 def test_errors_name_the_field_and_the_value():
     with Daemon() as d:
         fails(d, ["block_size 1000", "512"], "bdev_malloc_create", num_blocks=1, block_size=1000)
         fails(d, ["num_blocks 0"], "bdev_null_create", name="n", num_blocks=0, block_size=512)
-        fails(d, ["md_size 8"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=8)
+        fails(d, ["md_interleave false", "md_size 8"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=8)
+        fails(d, ["md_size 12"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=12, md_interleave=True)
+        fails(d, ["md_size 70000"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=70000)
+        fails(d, ["dif_type -1"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=8, dif_type=-1)
+        fails(d, ["dif_type 1", "md_size is 0"], "bdev_null_create", name="n", num_blocks=1, block_size=512, dif_type=1)
+        fails(d, ["dif_pi_format 1"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=16, dif_type=1,
+              dif_pi_format=1)
         fails(d, ["num_blocks"], "bdev_malloc_create", num_blocks=1 << 48, block_size=512)
         fails(d, ["'nosuch'"], "bdev_get_bdevs", name="nosuch")
         fails(d, ["no such bdev"], "bdev_null_delete", name="nosuch")
