@@ -14,6 +14,7 @@
 #include "appliance/crash.h"
 #include "appliance/metrics.h"
 #include "appliance/rooms.h"
+#include "appliance/service.h"
 #include "appliance/signals.h"
 #include "rpc/rpc.h"
 #include "usdt/usdt.h"
@@ -68,6 +69,7 @@ static void set_state(enum appliance_state state)
 
 	app.state = state;
 	app.state_since_us = now_us();
+	service_status("%s", appliance_state_name(state));
 	USDT(appliance_state, old, state);
 	TRACE(APPLIANCE_STATE, 0, 0, 0, old, state);
 }
@@ -83,6 +85,7 @@ static enum appliance_event do_init(void)
 	char error[CONFIG_ERROR_MAX];
 	int rc = crash_install();
 
+	service_init();
 	crash_prepare_core(app.options->limit_coredump);
 	if (rc == 0) {
 		rc = signals_install();
@@ -203,6 +206,7 @@ static enum appliance_event do_threads(void)
 		log_error("cannot listen to signals: %s", strerror(-rc));
 		return APPLIANCE_ERROR;
 	}
+	service_watchdog_start();
 	if (app.tracing) {
 		app.clock_timer.fn = clock_refresh;
 		thread_timer_start(&app.clock_timer, CLOCK_REFRESH_US);
@@ -232,6 +236,8 @@ static bool wait_is_over(void *arg)
 static enum appliance_event do_wait(void)
 {
 	log_notice("Waiting for framework_start_init on %s", app.options->rpc_path);
+	service_ready(); /* whoever is to call it may have been ordered after us */
+	service_status("waiting for framework_start_init on %s", app.options->rpc_path);
 	while (!wait_is_over(NULL)) {
 		thread_control_wait(wait_is_over, NULL, FOREVER_US);
 	}
@@ -319,6 +325,8 @@ static enum appliance_event do_running(void)
 	rpc_set_state(RPC_RUNTIME);
 	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(),
 		   app.options->rpc_path);
+	service_ready();
+	service_status("running, RPC socket %s", app.options->rpc_path);
 	call_waiters();
 	if (!stop_wanted()) {
 		thread_control_run();
@@ -338,6 +346,7 @@ static void take_down(void)
 		blackbox_stop();
 		rooms_stop();
 		thread_timer_stop(&app.clock_timer);
+		service_watchdog_stop();
 		signals_unlisten();
 		thread_lib_stop();
 	}
@@ -360,6 +369,7 @@ static void take_down_env(void)
 static enum appliance_event do_stopping(void)
 {
 	log_notice("stopping: %s", strsignal(signals_stop_requested()));
+	service_stopping();
 	take_down();
 	return APPLIANCE_DONE;
 }

@@ -176,6 +176,15 @@ int reactor_get_progress(uint32_t index, struct reactor_progress *p)
 	return 0;
 }
 
+void reactor_wake(uint32_t index)
+{
+	struct reactor *r = reactor_by_index(index);
+
+	if (r != NULL) {
+		reactor_notify(r);
+	}
+}
+
 int reactor_get_stats(uint32_t lcore, struct reactor_stats *stats)
 {
 	struct reactor *r = NULL;

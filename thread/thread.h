@@ -203,6 +203,8 @@ struct reactor_progress {
 	bool sleeping;
 };
 int reactor_get_progress(uint32_t index, struct reactor_progress *progress);
+/* Makes a reactor that sleeps go a round, which its progress shows soon; one that is awake does so anyway. Control thread. */
+void reactor_wake(uint32_t index);
 /* While the control thread waits for a reactor (thread_call), fn runs every period_us on it: it may look, write files, and start
  * timers, and wait for nothing. NULL: nothing runs. Control thread. */
 void thread_set_wait_hook(void (*fn)(void), uint64_t period_us);

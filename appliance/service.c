@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "env_dpdk/env.h"
+#include "thread/thread.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define MESSAGE_MAX 512
+#define SEND_WAIT_S 2 /* how long a manager that takes no messages may hold us up, at a change of state */
+/* Looks per watchdog time. systemd advises two at least; more, since one in which a reactor had no CPU tells nothing. */
+#define LOOKS        4
+#define MAX_REACTORS CPU_SETSIZE
+
+static struct service {
+	int fd; /* -1: nobody wants to know */
+	struct sockaddr_un to;
+	socklen_t to_len;
+	bool ready, stopping;
+	uint64_t watchdog_us;
+	struct thread_timer timer;
+	uint64_t seen[MAX_REACTORS]; /* round_ticks at the last look */
+	bool stuck; /* has been told */
+} service = {.fd = -1};
+
+/* flags: MSG_DONTWAIT for what may get lost. */
+static void tell(int flags, const char *message)
+{
+	if (service.fd >= 0 && sendto(service.fd, message, strlen(message), flags | MSG_NOSIGNAL,
+				      (const struct sockaddr *)&service.to, service.to_len) < 0) {
+		log_limited(LOG_LEVEL_WARNING, "the service manager could not be told \"%.40s\": %s", message, strerror(errno));
+	}
+}
+
+static uint64_t watchdog_wanted(void)
+{
+	const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+	uint64_t value;
+
+	if (us == NULL) {
+		return 0;
+	}
+	if (pid != NULL && (parse_uint64(pid, 1, INT32_MAX, &value) != 0 || value != (uint64_t)getpid())) {
+		return 0; /* meant for another process */
+	}
+	if (parse_uint64(us, LOOKS * 1000, UINT64_C(86400000000), &value) != 0) {
+		log_warning("WATCHDOG_USEC=%.32s is not a number of microseconds that can be kept: there is no watchdog", us);
+		return 0;
+	}
+	return value;
+}
+
+void service_init(void)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	size_t len = path != NULL ? strlen(path) : 0;
+	struct timeval wait = {.tv_sec = SEND_WAIT_S};
+
+	if (len == 0) {
+		return;
+	}
+	if ((path[0] != '/' && path[0] != '@') || len < 2 || len >= sizeof(service.to.sun_path)) {
+		log_warning("NOTIFY_SOCKET is neither a path nor an abstract name (@...) of a socket: the service manager is told nothing");
+		return;
+	}
+	service.to = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(service.to.sun_path, path, len);
+	if (path[0] == '@') {
+		service.to.sun_path[0] = '\0';
+	}
+	service.to_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+	service.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (service.fd < 0) {
+		log_warning("no socket to tell the service manager anything: %s", strerror(errno));
+		return;
+	}
+	setsockopt(service.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+	service.watchdog_us = watchdog_wanted();
+}
+
+void service_status(const char *fmt, ...)
+{
+	char text[MESSAGE_MAX];
+	int n = snprintf(text, sizeof(text), "STATUS=");
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+	va_end(ap);
+	tell(MSG_DONTWAIT, text);
+}
+
+void service_ready(void)
+{
+	if (!service.ready) {
+		service.ready = true;
+		tell(0, "READY=1");
+	}
+}
+
+void service_stopping(void)
+{
+	if (!service.stopping) {
+		service.stopping = true;
+		tell(0, "STOPPING=1");
+	}
+}
+
+/* ---- The watchdog ---- */
+
+static void tell_stuck(const struct reactor_progress *p)
+{
+	if (!service.stuck) {
+		log_error("the reactor on lcore %u (OS thread %d) makes no rounds: the watchdog is not served until it does", p->lcore, p->tid);
+		service_status("the reactor on lcore %u (OS thread %d) makes no rounds", p->lcore, p->tid);
+		service.stuck = true;
+	}
+}
+
+/* For the next look; wakes those that sleep. */
+static void note_rounds(void)
+{
+	struct reactor_progress p;
+
+	for (uint32_t i = 0; i < MAX_REACTORS && reactor_get_progress(i, &p) == 0; i++) {
+		service.seen[i] = p.round_ticks;
+		reactor_wake(i);
+	}
+}
+
+/* Whether each reactor has made a round since they were noted. */
+static bool all_polled(void)
+{
+	struct reactor_progress p;
+	bool all = true;
+
+	for (uint32_t i = 0; i < MAX_REACTORS && reactor_get_progress(i, &p) == 0; i++) {
+		if (p.round_ticks == service.seen[i]) {
+			tell_stuck(&p);
+			all = false;
+		}
+	}
+	return all;
+}
+
+static void look(void *arg)
+{
+	if (all_polled()) {
+		tell(MSG_DONTWAIT, "WATCHDOG=1");
+		if (service.stuck) {
+			log_notice("all reactors make rounds again");
+			service_status("all reactors make rounds again");
+			service.stuck = false;
+		}
+	}
+	note_rounds();
+	thread_timer_start(&service.timer, service.watchdog_us / LOOKS);
+}
+
+void service_watchdog_start(void)
+{
+	if (service.watchdog_us == 0) {
+		return;
+	}
+	log_notice("the service manager's watchdog wants a sign every %" PRIu64 " us", service.watchdog_us);
+	service.timer.fn = look;
+	note_rounds();
+	thread_timer_start(&service.timer, service.watchdog_us / LOOKS);
+}
+
+void service_watchdog_stop(void)
+{
+	thread_timer_stop(&service.timer);
+}
