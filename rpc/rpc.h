@@ -180,6 +180,9 @@ struct rpc_server_opts {
 	size_t max_message_size; /* bytes; 0: 4 MiB */
 };
 #define RPC_DEFAULT_PATH "/var/tmp/varve.sock"
+#define RPC_SERVICE_PATH "/run/varve/varve.sock" /* of varve.service: nobody else can make a file there first */
+/* Where a client looks that was told nothing: $VARVE_RPC_SOCKET, the service's socket if there is one, RPC_DEFAULT_PATH. */
+const char *rpc_client_path(void);
 /* Listens. 0, or a negative errno and error (RPC_ERROR_TEXT_MAX bytes) says why: -EADDRINUSE when another
  * process listens there. */
 int rpc_server_start(const struct rpc_server_opts *opts, char *error);

@@ -11,12 +11,15 @@
 # Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. Ends when PID does, or by Ctrl-C.
 set -euo pipefail
 
-fail() { echo "bpftrace.sh: $*" >&2; exit 1; }
+me=${0##*/}
+fail() { echo "$me: $*" >&2; exit 1; }
+usage() { sed -n '3,11s/^# \?//p' "$0" | sed "s|bpftrace\.sh|$me|"; }
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 
 only_print=
 if [ "${1:-}" = -n ]; then only_print=1; shift; fi
-[ $# -ge 2 ] || { sed -n '3,11s/^# \?//p' "$0" >&2; exit 2; }
+case ${1:-} in -h | --help) usage; exit ;; esac
+[ $# -ge 2 ] || { usage >&2; exit 2; }
 pid=$1 script=$2
 shift 2
 
@@ -28,15 +31,15 @@ if [ ! "$exe" -ef "/proc/$pid/exe" ]; then
   exe=/proc/$pid/root$exe
   [ "$exe" -ef "/proc/$pid/exe" ] || fail "the program of process $pid is no longer at ${exe#/proc/"$pid"/root}: restart it"
 fi
-for dir in . "$here" "$here/../usdt/bt"; do
+for dir in . "$here" "$here/../usdt/bt" "$here/../share/varve/bt"; do
   [ -f "$dir/$script" ] && { script=$dir/$script; break; }
 done
-[ -f "$script" ] || fail "no script '$script', here or in $here/../usdt/bt"
+[ -f "$script" ] || fail "no script '$script', here or in $(cd "$here/../usdt/bt" 2>/dev/null || cd "$here/../share/varve/bt" 2>/dev/null; pwd)"
 names=
-for dir in "$here" "$here/../build/bin" ${VARVE_BUILD:+"$VARVE_BUILD/bin"}; do
+for dir in "$here" "$here/../lib/varve" "$here/../build/bin" ${VARVE_BUILD:+"$VARVE_BUILD/bin"}; do
   [ -x "$dir/varve-usdt-names" ] && { names=$dir/varve-usdt-names; break; }
 done
-[ -n "$names" ] || fail "varve-usdt-names is not beside this script nor in ../build/bin: build varve first"
+[ -n "$names" ] || fail "varve-usdt-names is neither beside this script nor in ../lib/varve or ../build/bin: build varve first"
 
 program() {
   # shellcheck disable=SC2046 # one word per map

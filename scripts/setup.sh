@@ -13,14 +13,15 @@ set -euo pipefail
 
 SYS=${VARVE_SYSFS:-/sys}
 PCI=$SYS/bus/pci/devices
+me=${0##*/}
 
 die() {
-	echo "setup.sh: $*" >&2
+	echo "$me: $*" >&2
 	exit 1
 }
 
 usage() {
-	sed -n '3,12s/^# \?//p' "${BASH_SOURCE[0]}"
+	sed -n '3,12s/^# \?//p' "${BASH_SOURCE[0]}" | sed "s|scripts/setup\.sh|$me|"
 }
 
 full_address() {
@@ -179,7 +180,7 @@ bind_one() {
 	give "$a" "$driver"
 	if [ "$(driver_of "$a")" != "$driver" ]; then
 		give "$a" ''
-		die "$driver does not take $a (dmesg says why; without an IOMMU see 'setup.sh status'); the kernel has it back"
+		die "$driver does not take $a (dmesg says why; without an IOMMU see '$me status'); the kernel has it back"
 	fi
 	echo "$a: $driver"
 }
@@ -221,7 +222,7 @@ case $command in
 status) status ;;
 bind | unbind)
 	need_root "$command"
-	[ $# -gt 0 ] || die "$command needs addresses; 'setup.sh status' lists them"
+	[ $# -gt 0 ] || die "$command needs addresses; '$me status' lists them"
 	addresses=()
 	for a; do
 		a=$(full_address "$a")

@@ -12,7 +12,7 @@ import time
 from appliance_lib import Daemon, check, main, wait_for
 from doctor import thread_stopped
 
-LOOK = 0.5          # seconds between two signs: a quarter of the watchdog's time
+LOOK = 0.25         # seconds between two signs: a quarter of the watchdog's time
 WATCHDOG_USEC = str(int(4 * LOOK * 1e6))
 
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpc/rpc.h"
 #include "tools/varve-rpc.h"
 #include "util/parse.h"
 
-#define DEFAULT_SOCKET    "/var/tmp/varve.sock"
 #define DEFAULT_TIMEOUT_S 60
 
 struct command_line {
@@ -31,8 +31,8 @@ static void usage(FILE *out)
 		"string it is one in\n"
 		"any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
 		"\n"
-		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, "
-		"or " DEFAULT_SOCKET ")\n"
+		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
+		"                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
 		"  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
 		"  -j, --json             print a result that is a string as JSON, in quotes\n"
 		"      --markdown         print all methods as the reference in doc/rpc.md has them\n"
@@ -208,9 +208,7 @@ static int run(struct rpc_client *c, const struct command_line *cl, int argc, ch
 
 int main(int argc, char **argv)
 {
-	const char *socket = getenv("VARVE_RPC_SOCKET");
-	struct command_line cl = {.socket = socket != NULL ? socket : DEFAULT_SOCKET,
-				  .timeout_s = DEFAULT_TIMEOUT_S};
+	struct command_line cl = {.socket = rpc_client_path(), .timeout_s = DEFAULT_TIMEOUT_S};
 	int rc = parse_options(argc, argv, &cl);
 
 	if (rc != RPC_TOOL_OK) {

@@ -7,9 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rpc/rpc.h"
 #include "tools/top/top.h"
-
-#define DEFAULT_SOCKET "/var/tmp/varve.sock"
 
 static void usage(FILE *out)
 {
@@ -18,8 +17,8 @@ static void usage(FILE *out)
 		     "outstanding commands, buffers and\n"
 		     "what is waited for, and the trace, of a running varve.\n"
 		     "\n"
-		     "  -s, --socket PATH       where the daemon listens (default: $VARVE_RPC_SOCKET, "
-		     "or " DEFAULT_SOCKET ")\n"
+		     "  -s, --socket PATH       where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
+		     "                          " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
 		     "  -d, --delay SECONDS     between two looks (default 2)\n"
 		     "  -n, --iterations N      end after so many; batch and JSON: 1 unless given, 0: never\n"
 		     "  -b, --batch             print text instead of filling the screen\n"
@@ -137,9 +136,9 @@ int main(int argc, char **argv)
 		{"filter", 1, NULL, 'f'}, {"sort", 1, NULL, 'o'},    {"reverse", 0, NULL, 'r'},
 		{"help", 0, NULL, 'h'},   {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0},
 	};
-	const char *socket = getenv("VARVE_RPC_SOCKET"), *sort = NULL;
+	const char *sort = NULL;
 	struct top_options o = {
-		.socket = socket != NULL ? socket : DEFAULT_SOCKET, .interval_s = 2, .view = -1};
+		.socket = rpc_client_path(), .interval_s = 2, .view = -1};
 	bool iterations_given = false;
 	int option;
 
