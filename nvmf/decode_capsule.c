@@ -52,9 +52,10 @@ static uint16_t bad_length(uint16_t *where)
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 }
 
-static uint16_t bad_segment(uint16_t *where)
+/* Of a (last) segment descriptor: its length, its alignment, or that it is there at all (Base figure 95). */
+static uint16_t bad_segment(uint16_t *where, uint16_t place)
 {
-	*where = NVMF_WHERE_SGL_TYPE;
+	*where = place;
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_LAST);
 }
 
@@ -88,10 +89,13 @@ static uint16_t segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, s
 		return bad_type(where);
 	}
 	if (length == 0 || length % sizeof(*d) != 0) {
-		return bad_count(where);
+		return bad_segment(where, NVMF_WHERE_SGL_LENGTH);
 	}
-	if (offset > icd_len || length > icd_len - offset || offset % 8 != 0) {
+	if (offset > icd_len || length > icd_len - offset) {
 		return bad_offset(where);
+	}
+	if (offset % 8 != 0) {
+		return bad_segment(where, NVMF_WHERE_SGL_ADDRESS);
 	}
 	seg->next = icd + offset;
 	seg->end = seg->next + length;
@@ -108,8 +112,11 @@ static uint16_t segment_add(const struct segment *seg, unsigned max_descs, struc
 		bool at_end = p + sizeof(*link) == seg->end;
 
 		memcpy(link, p, sizeof(*link));
+		if (is_segment(link) && seg->last) {
+			return bad_segment(where, NVMF_WHERE_SGL_TYPE);
+		}
 		if (is_segment(link)) {
-			return at_end && !seg->last ? NVME_ST_SUCCESS : bad_segment(where);
+			return at_end ? NVME_ST_SUCCESS : bad_count(where);
 		}
 		if (!keyed_is_good(link)) {
 			return bad_type(where);
@@ -120,7 +127,7 @@ static uint16_t segment_add(const struct segment *seg, unsigned max_descs, struc
 		sgl->num_descs++;
 		sgl->length += nvme_sgl_keyed_length(link);
 	}
-	return seg->last ? NVME_ST_SUCCESS : bad_segment(where);
+	return seg->last ? NVME_ST_SUCCESS : bad_segment(where, NVMF_WHERE_SGL_TYPE);
 }
 
 static uint16_t decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, unsigned max_descs,

@@ -235,7 +235,7 @@ static void test_segment_in_the_middle_of_a_list_is_rejected(void)
 	sgl1_list(NVME_SGL_TYPE_SEGMENT, 0, 32);
 	put_desc(0, nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 64, 16));
 	put_desc(16, nvme_sgl_make_keyed(1, 100, 1, NVME_SGL_SUBTYPE_ADDRESS));
-	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_TYPE);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
 }
 
 static void test_list_outside_the_capsule_is_rejected(void)
@@ -243,7 +243,7 @@ static void test_list_outside_the_capsule_is_rejected(void)
 	static const struct {
 		uint64_t offset;
 		uint32_t length;
-	} bad[] = {{4096, 16}, {4088, 16}, {UINT64_MAX - 7, 16}, {0, 4096 + 16}, {4, 16}};
+	} bad[] = {{4096, 16}, {4088, 16}, {UINT64_MAX - 7, 16}, {0, 4096 + 16}};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, bad[i].offset, bad[i].length);
@@ -251,12 +251,18 @@ static void test_list_outside_the_capsule_is_rejected(void)
 	}
 }
 
+static void test_list_must_begin_at_a_multiple_of_eight(void)
+{
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 4, 16);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_ADDRESS);
+}
+
 static void test_list_length_must_be_whole_descriptors(void)
 {
 	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 24);
-	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_LENGTH);
 	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 0);
-	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_LAST, NVMF_WHERE_SGL_LENGTH);
 }
 
 static void test_more_descriptors_than_msdbd_are_rejected(void)
@@ -698,6 +704,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_last_segment_that_leads_on_is_rejected),
 	UNIT(test_segment_in_the_middle_of_a_list_is_rejected),
 	UNIT(test_list_outside_the_capsule_is_rejected),
+	UNIT(test_list_must_begin_at_a_multiple_of_eight),
 	UNIT(test_list_length_must_be_whole_descriptors),
 	UNIT(test_more_descriptors_than_msdbd_are_rejected),
 	UNIT(test_lengths_of_a_list_do_not_wrap),
