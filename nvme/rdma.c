@@ -399,7 +399,7 @@ static int make_qp(struct rdma_qpair *q)
 	uint32_t n = q->base.entries;
 	struct ibv_device_attr attr;
 
-	q->pd = rdma_pd_get(q->id->verbs);
+	q->pd = rdma_pd_get(q->id->verbs, RDMA_SIDE_HOST);
 	if (q->pd == NULL || ibv_query_device(q->id->verbs, &attr) != 0) {
 		return -errno;
 	}

@@ -193,7 +193,7 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 	d->verbs = verbs;
 	d->transport = t;
 	TAILQ_INIT(&d->pollers);
-	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get(verbs)) == NULL) {
+	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get(verbs, RDMA_SIDE_TARGET)) == NULL) {
 		log_error("%s cannot be used: %s", ibv_get_device_name(verbs->device), strerror(errno));
 		free(d);
 		return NULL;

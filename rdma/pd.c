@@ -9,8 +9,6 @@
 #include "thread/thread.h"
 #include "util/log.h"
 
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
-
 static struct rdma_pd *pds;
 
 static size_t table_size(uint32_t count)
@@ -33,12 +31,22 @@ static void publish(struct rdma_pd *pd, struct rdma_region_table *table)
 	thread_post(thread_control(), &old->retired, free_retired);
 }
 
+/* iWARP carries the answer to an RDMA READ as an RDMA WRITE, so there what is read into must be remotely writable. */
+static int access_of(const struct rdma_pd *pd)
+{
+	if (pd->side == RDMA_SIDE_HOST) {
+		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	}
+	return pd->verbs->device->transport_type == IBV_TRANSPORT_IWARP ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+									: IBV_ACCESS_LOCAL_WRITE;
+}
+
 static void region_add(void *ctx, void *addr, size_t len)
 {
 	struct rdma_pd *pd = ctx;
 	const struct rdma_region_table *old = pd->table;
 	struct rdma_region_table *table = malloc(table_size(old->count + 1));
-	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, ACCESS) : NULL;
+	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, access_of(pd)) : NULL;
 	uint32_t at = 0;
 
 	if (mr == NULL) {
@@ -97,7 +105,7 @@ static void pd_free(struct rdma_pd *pd)
 	free(pd);
 }
 
-static struct rdma_pd *pd_make(struct ibv_context *verbs)
+static struct rdma_pd *pd_make(struct ibv_context *verbs, enum rdma_side side)
 {
 	struct rdma_pd *pd = calloc(1, sizeof(*pd));
 
@@ -105,6 +113,7 @@ static struct rdma_pd *pd_make(struct ibv_context *verbs)
 		return NULL;
 	}
 	pd->verbs = verbs;
+	pd->side = side;
 	pd->table = calloc(1, table_size(0));
 	pd->pd = pd->table ? ibv_alloc_pd(verbs) : NULL;
 	if (pd->pd == NULL) {
@@ -121,14 +130,14 @@ static struct rdma_pd *pd_make(struct ibv_context *verbs)
 	return pd;
 }
 
-struct rdma_pd *rdma_pd_get(struct ibv_context *verbs)
+struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side)
 {
 	struct rdma_pd *pd;
 
-	for (pd = pds; pd != NULL && pd->verbs != verbs; pd = pd->next) {
+	for (pd = pds; pd != NULL && (pd->verbs != verbs || pd->side != side); pd = pd->next) {
 	}
 	if (pd == NULL) {
-		pd = pd_make(verbs);
+		pd = pd_make(verbs, side);
 		if (pd == NULL) {
 			return NULL;
 		}

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the RDMA host and the RDMA target share: one protection domain per device, with all of our DMA-able memory
- * registered in it, once. */
+/* What the RDMA host and the RDMA target share: protection domains, with all of our DMA-able memory registered in them.
+ *
+ * A device has one for each side. The target's memory is for its own device only: no peer gets a right to it, whatever key it tries, for keys
+ * can be guessed. The host driver hands keys to the targets that it is told to attach, so its memory can be reached with them, on its
+ * connections and on no others: the keys of one domain open nothing on the queue pairs of the other. */
 #ifndef RDMA_PD_H
 #define RDMA_PD_H
 
@@ -24,8 +27,11 @@ struct rdma_region_table {
 	struct rdma_region regions[];
 };
 
+enum rdma_side { RDMA_SIDE_TARGET, RDMA_SIDE_HOST };
+
 struct rdma_pd {
 	struct ibv_pd *pd;
+	enum rdma_side side;
 	struct rdma_region_table *table; /* atomic: swapped as a whole, old ones freed after thread_synchronize() */
 	struct env_mem_listener listener;
 	struct ibv_context *verbs;
@@ -35,9 +41,9 @@ struct rdma_pd {
 	struct rdma_pd *next;
 };
 
-/* The domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. NULL and errno on
+/* A side's domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. NULL and errno on
  * failure. Control thread. */
-struct rdma_pd *rdma_pd_get(struct ibv_context *verbs);
+struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side);
 /* Undoes one rdma_pd_get(); the last one deregisters all. Control thread. */
 void rdma_pd_put(struct rdma_pd *pd);
 /* The domains there are, for statistics: NULL first. Control thread. */

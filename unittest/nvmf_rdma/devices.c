@@ -213,6 +213,13 @@ static void disconnect(struct host *h)
 
 /* ---- Tests: each begins and ends with device 1's host alone ---- */
 
+/* Whatever key a host guesses, it opens nothing. */
+static void test_no_host_has_a_right_to_the_targets_memory(void)
+{
+	CU_ASSERT_NOT_EQUAL(fake_live.mrs, 0);
+	CU_ASSERT_EQUAL(fake_live.open_mrs, 0);
+}
+
 static void test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again(void)
 {
 	for (unsigned i = 0; i <= BUFFERS / (2 * EACH); i++) { /* more than there are buffers for */
@@ -459,6 +466,7 @@ static int teardown(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT(test_no_host_has_a_right_to_the_targets_memory),
 	UNIT(test_a_removed_device_without_connections_is_let_go),
 	UNIT(test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again),
 	UNIT(test_a_fatal_event_ends_the_devices_connections_and_only_those),

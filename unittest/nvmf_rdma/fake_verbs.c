@@ -290,6 +290,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t length, int acces
 	struct ibv_mr *mr = calloc(1, sizeof(*mr));
 
 	atomic_fetch_add(&fake_live.mrs, 1);
+	if ((access & ~IBV_ACCESS_LOCAL_WRITE) != 0) {
+		atomic_fetch_add(&fake_live.open_mrs, 1);
+	}
 	*mr = (struct ibv_mr){.context = p->context, .pd = p, .addr = addr, .length = length, .lkey = 1, .rkey = 1};
 	return mr;
 }

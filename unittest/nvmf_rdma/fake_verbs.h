@@ -41,6 +41,7 @@ extern int fake_fail_post_send; /* errno that the next ibv_post_send() gives, on
 /* What the target has made and not destroyed. */
 struct fake_live {
 	atomic_uint pds, mrs, cqs, srqs, qps, ids;
+	atomic_uint open_mrs; /* registered so far with a right for others */
 };
 extern struct fake_live fake_live;
 
