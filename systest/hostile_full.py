@@ -1,0 +1,23 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 600
+# long
+"""A hundred thousand hostile cases beside a host that does verified I/O (hostile.py does a few thousand). VARVE_CASES and VARVE_SEED choose
+others. On a machine of its own: VARVE_STRICT=1 wants the good host's latency at most doubled."""
+import os
+import sys
+
+from appliance_lib import check, main
+from hostile_lib import run
+
+CASES = int(os.environ.get("VARVE_CASES", "100000"))
+
+
+def test_a_hundred_thousand_hostile_cases_beside_verified_io():
+    r = run(CASES)
+    if os.environ.get("VARVE_STRICT"):
+        check(r["beside"][0] <= 2 * r["alone"][0], f"the good host's median latency went from {r['alone'][0]:.0f} to {r['beside'][0]:.0f} us")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
