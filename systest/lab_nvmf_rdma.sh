@@ -210,6 +210,48 @@ test_discard_and_write_zeroes() {
   kernel_is_silent "$NVME_COMPLAINS"
 }
 
+test_copy_gathers_ranges() {
+  local c d
+  c=/dev/$(controllers $NQN)
+  d=$(disk_dev 1)
+  nvme id-ctrl "$c" > /tmp/c
+  grep -qE '^oncs +: 0x1af$' /tmp/c
+  grep -qE '^ocfs +: 0x1$' /tmp/c
+  nvme id-ns "$d" > /tmp/n
+  grep -qE '^mssrl +: 16384$' /tmp/n
+  grep -qE '^mcl +: 131072$' /tmp/n
+  grep -qE '^msrc +: 127$' /tmp/n
+  write_and_compare "$d" 1048576
+  nvme copy "$d" --sdlba=8192 --slbs=0,256,8 --blocks=127,3,0
+  { head -c 65536 /tmp/written; tail -c +$((256 * 512 + 1)) /tmp/written | head -c 2048; tail -c +4097 /tmp/written | head -c 512; } > /tmp/copied
+  dd if="$d" bs=512 skip=8192 count=133 iflag=direct,fullblock status=none | cmp - /tmp/copied
+  nvme copy "$d" --sdlba=8000 --slbs=0,256,8 --blocks=127,3,0 --force-unit-access
+  refused nvme copy "$d" --sdlba=8192 --slbs=0 --blocks=7 --format=1 2> /tmp/x
+  grep -qi 'Invalid Field' /tmp/x
+  refused nvme copy "$d" --sdlba=98300 --slbs=0 --blocks=7 2> /tmp/x
+  grep -qi 'LBA.*Range\|LBA_RANGE' /tmp/x
+  refused nvme copy "$d" --sdlba=20000 --slbs=0 --blocks=16384 2> /tmp/x
+  grep -qi 'size limit' /tmp/x
+  refused nvme copy "$d" --sdlba=4 --slbs=0 --blocks=7
+  dd if="$d" bs=512 count=133 skip=8000 iflag=direct,fullblock status=none | cmp - /tmp/copied
+}
+
+test_uncorrectable_blocks_fail_until_they_are_written() {
+  local d
+  d=$(disk_dev 1)
+  nvme verify "$d" -s 0 -c 65535
+  nvme write-uncor "$d" -s 1000 -c 7
+  refused nvme verify "$d" -s 900 -c 127 2> /tmp/x
+  grep -qi 'Unrecovered Read Error\|READ_ERROR' /tmp/x
+  refused nvme copy "$d" --sdlba=8192 --slbs=0,1000 --blocks=7,0
+  refused dd if="$d" of=/dev/null bs=512 skip=1007 count=1 iflag=direct
+  kernel_log | grep -q 'critical medium error.*sector 1007'
+  dd if="$d" of=/dev/null bs=512 skip=1008 count=1 iflag=direct status=none
+  dd if=/dev/zero of="$d" bs=512 seek=1000 count=8 oflag=direct conv=notrunc status=none
+  nvme verify "$d" -s 900 -c 127
+  refused nvme verify "$d" -s 98300 -c 7
+}
+
 test_fio_verifies_random_mixed_io() {
   local one two
   one=$(disk_dev 1)
