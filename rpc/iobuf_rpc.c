@@ -82,7 +82,7 @@ static void write_options(json_t *methods)
 	rpc_config_add(methods, "iobuf_set_options", params);
 }
 
-static struct rpc_config iobuf_config = {.name = "iobuf", .write = write_options};
+static struct rpc_config iobuf_config = {.name = "iobuf", .after = "keyring", .write = write_options};
 
 __attribute__((constructor)) static void register_config(void)
 {

@@ -3,7 +3,7 @@
 # Sourced by the other scripts.
 
 packages_build="gcc libc6-dev meson ninja-build pkg-config python3 libdpdk-dev librdmacm-dev libibverbs-dev
-  libnuma-dev libjansson-dev libcunit1-dev libnvme-dev libncurses-dev liburing-dev libisal-dev libbsd-dev
+  libnuma-dev libjansson-dev libcunit1-dev libnvme-dev libncurses-dev liburing-dev libisal-dev libbsd-dev libssl-dev
   systemtap-sdt-dev"
 packages_test="ibverbs-utils rdmacm-utils perftest bpftrace gdb valgrind clang libclang-rt-14-dev libasan8 libubsan1
   libtsan2 linux-perf binutils procps util-linux xz-utils babeltrace2 chromium"

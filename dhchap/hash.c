@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys and responses: what HMAC is computed of. */
+#include "dhchap/dhchap.h"
+
+#include <errno.h>
+#include <string.h>
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+
+/* An HMAC of several pieces, one after the other. */
+struct piece {
+	const void *data;
+	size_t len;
+};
+
+static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces,
+		       size_t n, uint8_t *out)
+{
+	OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)dhchap_hash_name(hash), 0),
+		OSSL_PARAM_construct_end(),
+	};
+	size_t len;
+
+	if (!EVP_MAC_init(ctx, key, key_len, params)) {
+		return -EIO;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!EVP_MAC_update(ctx, pieces[i].data, pieces[i].len)) {
+			return -EIO;
+		}
+	}
+	return EVP_MAC_final(ctx, out, &len, DHCHAP_HASH_MAX) && len == dhchap_hash_bytes(hash) ? 0 : -EIO;
+}
+
+static int hmac(unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces, size_t n, uint8_t *out)
+{
+	EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+	EVP_MAC_CTX *ctx = mac != NULL ? EVP_MAC_CTX_new(mac) : NULL;
+	int rc = ctx != NULL ? hmac_pieces(ctx, hash, key, key_len, pieces, n, out) : -EIO;
+
+	EVP_MAC_CTX_free(ctx);
+	EVP_MAC_free(mac);
+	return rc;
+}
+
+int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX], size_t *len)
+{
+	static const char text[] = "NVMe-over-Fabrics";
+	const struct piece pieces[] = {{nqn, strlen(nqn)}, {text, strlen(text)}};
+
+	if (secret->hash == DHCHAP_HASH_NONE) {
+		memcpy(key, secret->bytes, secret->len);
+		*len = secret->len;
+		return 0;
+	}
+	*len = dhchap_hash_bytes(secret->hash);
+	return hmac(secret->hash, secret->bytes, secret->len, pieces, 2, key);
+}
+
+/* With a DH group, not the challenge is answered but its HMAC, whose key is the hash of what both sides have. */
+static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHAP_HASH_MAX])
+{
+	const struct piece piece = {in->challenge, dhchap_hash_bytes(in->hash)};
+	uint8_t key[DHCHAP_HASH_MAX];
+	size_t len;
+
+	if (in->dh_secret_len == 0) {
+		memcpy(challenge, in->challenge, piece.len);
+		return 0;
+	}
+	int rc = EVP_Q_digest(NULL, dhchap_hash_name(in->hash), NULL, in->dh_secret, in->dh_secret_len, key, &len) ? 0 : -EIO;
+	if (rc == 0) {
+		rc = hmac(in->hash, key, len, &piece, 1, challenge);
+	}
+	dhchap_cleanse(key, sizeof(key));
+	return rc;
+}
+
+static int respond(const struct dhchap_challenge_in *in, const uint8_t *key, size_t key_len, const uint8_t *challenge,
+		   uint8_t *response)
+{
+	static const uint8_t zero; /* SC_C: no secure channel is asked for; and what ends the first name */
+	const char *who = in->of_host ? "HostHost" : "Controller";
+	const char *first = in->of_host ? in->hostnqn : in->subnqn, *second = in->of_host ? in->subnqn : in->hostnqn;
+	__le32 seqnum = htole32(in->seqnum);
+	__le16 t_id = htole16(in->t_id);
+	const struct piece pieces[] = {
+		{challenge, dhchap_hash_bytes(in->hash)}, {&seqnum, sizeof(seqnum)}, {&t_id, sizeof(t_id)}, {&zero, 1},
+		{who, strlen(who)}, {first, strlen(first)}, {&zero, 1}, {second, strlen(second)},
+	};
+
+	return hmac(in->hash, key, key_len, pieces, sizeof(pieces) / sizeof(pieces[0]), response);
+}
+
+int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP_HASH_MAX])
+{
+	uint8_t key[DHCHAP_HASH_MAX], challenge[DHCHAP_HASH_MAX];
+	size_t key_len;
+	int rc = dhchap_hash_bytes(in->hash) == 0 ? -EIO
+						  : dhchap_transform(in->secret, in->of_host ? in->hostnqn : in->subnqn, key, &key_len);
+
+	if (rc == 0) {
+		rc = augment(in, challenge);
+	}
+	if (rc == 0) {
+		rc = respond(in, key, key_len, challenge, response);
+	}
+	dhchap_cleanse(key, sizeof(key));
+	dhchap_cleanse(challenge, sizeof(challenge));
+	return rc;
+}
+
+int dhchap_random(void *to, size_t len)
+{
+	return RAND_bytes(to, (int)len) == 1 ? 0 : -EIO;
+}
+
+uint32_t dhchap_seqnum(void)
+{
+	static uint32_t last;
+
+	if (last == 0 && dhchap_random(&last, sizeof(last)) != 0) {
+		last = 1; /* it need not be secret, only new: challenges are random by themselves */
+	}
+	last += 1 + (last == UINT32_MAX);
+	return last;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys from files: which are taken, and how long they live. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "keyring/keyring.h"
+#include "unittest/unit.h"
+
+#define SECRET "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:\n"
+
+static char folder[] = "/tmp/varve-keyring-XXXXXX";
+static char path[PATH_MAX];
+static char error[KEYRING_ERROR_MAX];
+
+static int setup(void)
+{
+	if (mkdtemp(folder) == NULL) {
+		return 1;
+	}
+	snprintf(path, sizeof(path), "%s/key", folder);
+	return 0;
+}
+
+static int teardown(void)
+{
+	unlink(path);
+	return rmdir(folder);
+}
+
+static void write_file(const char *text, mode_t mode)
+{
+	unlink(path);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	CU_ASSERT_EQUAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	CU_ASSERT_EQUAL(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void test_a_key_is_read_and_forgotten(void)
+{
+	write_file(SECRET, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), -EEXIST);
+	struct keyring_key *key = keyring_get("a");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(key);
+	CU_ASSERT_STRING_EQUAL(keyring_key_path(key), path);
+	CU_ASSERT_EQUAL(keyring_key_secret(key)->len, 32);
+	CU_ASSERT_EQUAL(keyring_key_refs(key), 2);
+	keyring_put(key);
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), 0);
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), -ENOENT);
+	CU_ASSERT_PTR_NULL(keyring_get("a"));
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
+static void test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free(void)
+{
+	write_file(SECRET, 0400);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	struct keyring_key *old = keyring_get("a");
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), 0);
+	CU_ASSERT(keyring_key_removed(old));
+	CU_ASSERT_EQUAL(keyring_key_secret(old)->bytes[0], 0x89);
+	CU_ASSERT_PTR_EQUAL(keyring_next(NULL), old);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	struct keyring_key *new = keyring_get("a");
+	CU_ASSERT(new != old && !keyring_key_removed(new));
+	keyring_put(old);
+	keyring_put(new);
+	CU_ASSERT_PTR_EQUAL(keyring_next(NULL), new);
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), 0);
+}
+
+static void test_files_that_others_can_reach_are_refused(void)
+{
+	static const mode_t modes[] = {0640, 0604, 0620, 0602, 0610, 0777};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		write_file(SECRET, modes[i]);
+		CU_ASSERT_EQUAL(keyring_file_add("a", path, error), -EPERM);
+		CU_ASSERT_PTR_NOT_NULL(strstr(error, "mode"));
+	}
+}
+
+static void test_what_is_no_key_file_is_refused(void)
+{
+	CU_ASSERT_EQUAL(keyring_file_add("a", folder, error), -EINVAL);
+	CU_ASSERT_EQUAL(keyring_file_add("a", "/nonexistent/key", error), -ENOENT);
+	CU_ASSERT_EQUAL(keyring_file_add("a", "key", error), -EINVAL);
+	CU_ASSERT_EQUAL(keyring_file_add("a", "", error), -EINVAL);
+	write_file("", 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), -EINVAL);
+	write_file("DHHC-1:00:ib6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), -EINVAL);
+	CU_ASSERT_PTR_NULL(strstr(error, "ib6z"));
+	unlink(path);
+	CU_ASSERT_EQUAL(mkfifo(path, 0600), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), -EINVAL);
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
+static void test_names(void)
+{
+	char name[KEYRING_NAME_MAX + 1];
+
+	write_file(SECRET, 0600);
+	memset(name, 'k', sizeof(name));
+	name[KEYRING_NAME_MAX] = 0;
+	CU_ASSERT_EQUAL(keyring_file_add(name, path, error), -EINVAL);
+	CU_ASSERT_EQUAL(keyring_file_add("", path, error), -EINVAL);
+	CU_ASSERT_EQUAL(keyring_file_add("a b", path, error), -EINVAL);
+	name[KEYRING_NAME_MAX - 1] = 0;
+	CU_ASSERT_EQUAL(keyring_file_add(name, path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_remove(name), 0);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_key_is_read_and_forgotten),
+	UNIT(test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free),
+	UNIT(test_files_that_others_can_reach_are_refused),
+	UNIT(test_what_is_no_key_file_is_refused),
+	UNIT(test_names),
+	UNIT_END,
+};
+UNIT_MAIN("keyring", tests, setup, teardown)
