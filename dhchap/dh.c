@@ -18,7 +18,8 @@ static EVP_PKEY *generate(unsigned group)
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, "DH", NULL);
 	EVP_PKEY *key = NULL;
 	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)dhchap_group_name(group), 0),
+		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)dhchap_group_name(group),
+						 0),
 		OSSL_PARAM_construct_end(),
 	};
 
@@ -61,7 +62,8 @@ int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX])
 	size_t len;
 
 	/* "encoded": with all of its leading zeroes */
-	if (EVP_PKEY_get_octet_string_param(dh->key, OSSL_PKEY_PARAM_ENCODED_PUBLIC_KEY, value, DHCHAP_DH_MAX, &len) != 1) {
+	if (EVP_PKEY_get_octet_string_param(dh->key, OSSL_PKEY_PARAM_ENCODED_PUBLIC_KEY, value, DHCHAP_DH_MAX,
+					    &len) != 1) {
 		return -EIO;
 	}
 	return len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
@@ -92,7 +94,8 @@ static int derive(const struct dhchap_dh *dh, EVP_PKEY *peer, uint8_t *secret)
 	return ok && len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
 }
 
-int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len, uint8_t secret[DHCHAP_DH_MAX])
+int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len,
+		     uint8_t secret[DHCHAP_DH_MAX])
 {
 	if (peer_len == 0 || peer_len > dhchap_group_bytes(dh->group)) {
 		return -EINVAL;

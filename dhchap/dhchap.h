@@ -41,7 +41,7 @@ enum dhchap_group {
 #define DHCHAP_ALL_GROUPS ((1u << DHCHAP_GROUPS) - 1)
 
 #define DHCHAP_HASH_MAX 64   /* bytes of the longest hash */
-#define DHCHAP_DH_MAX	1024 /* bytes of the largest group's numbers */
+#define DHCHAP_DH_MAX   1024 /* bytes of the largest group's numbers */
 
 /* Bytes of a hash; 0: no such function. */
 size_t dhchap_hash_bytes(unsigned hash);
@@ -65,7 +65,8 @@ struct dhchap_secret {
 };
 /* Reads "DHHC-1:XX:BASE64:", white space around it allowed. 0, or -EINVAL and why: which part is wrong and what is allowed, without
  * any of the secret. */
-int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX]);
+int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret,
+			char why[DHCHAP_ERROR_MAX]);
 void dhchap_cleanse(void *secret, size_t len);
 /* Secrets, or what is made from them: in a time that does not depend on where they differ. */
 bool dhchap_equal(const void *a, const void *b, size_t len);
@@ -73,18 +74,19 @@ bool dhchap_equal(const void *a, const void *b, size_t len);
 /* ---- The arithmetic: 8.13.5.4 to 8.13.5.6 ---- */
 
 /* The key that a secret stands for, of the one who is called nqn: *len bytes. 0, or -EIO (OpenSSL has no such function). */
-int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX], size_t *len);
+int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX],
+		     size_t *len);
 
 struct dhchap_challenge_in {
 	const struct dhchap_secret *secret; /* of who answers */
 	uint8_t hash;
-	bool of_host;		    /* the host answers; else the controller */
+	bool of_host; /* the host answers; else the controller */
 	const char *hostnqn, *subnqn;
 	uint32_t seqnum;
 	uint16_t t_id;
-	const uint8_t *challenge;   /* as long as the hash */
-	const uint8_t *dh_secret;   /* what both sides have from Diffie-Hellman */
-	size_t dh_secret_len;	    /* 0: the null group */
+	const uint8_t *challenge; /* as long as the hash */
+	const uint8_t *dh_secret; /* what both sides have from Diffie-Hellman */
+	size_t dh_secret_len;     /* 0: the null group */
 };
 /* What the one who is challenged answers: as long as the hash. 0 or -EIO. */
 int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP_HASH_MAX]);
@@ -100,7 +102,8 @@ int dhchap_dh_generate(unsigned group, struct dhchap_dh **dh);
 /* The public one, big-endian, dhchap_group_bytes() long. 0 or -EIO. */
 int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX]);
 /* What both sides have, dhchap_group_bytes() long. -EINVAL: the other's value is none of the group (0, 1, p - 1 and above). */
-int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len, uint8_t secret[DHCHAP_DH_MAX]);
+int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len,
+		     uint8_t secret[DHCHAP_DH_MAX]);
 void dhchap_dh_free(struct dhchap_dh *dh); /* NULL: nothing */
 
 /* ---- Messages: 8.13.5.2, 8.13.5.3; little-endian, packed by layout ---- */
@@ -174,9 +177,12 @@ struct dhchap_failure_wire {
 	uint8_t reason, why;
 };
 _Static_assert(sizeof(struct dhchap_header) == 6 && sizeof(struct dhchap_protocol_wire) == 64, "Base 8.13.5");
-_Static_assert(sizeof(struct dhchap_negotiate_wire) == 8 && sizeof(struct dhchap_challenge_wire) == 16, "Base 8.13.5");
-_Static_assert(sizeof(struct dhchap_reply_wire) == 16 && sizeof(struct dhchap_success1_wire) == 16, "Base 8.13.5");
-_Static_assert(sizeof(struct dhchap_success2_wire) == 16 && sizeof(struct dhchap_failure_wire) == 8, "Base 8.13.5");
+_Static_assert(sizeof(struct dhchap_negotiate_wire) == 8 && sizeof(struct dhchap_challenge_wire) == 16,
+	       "Base 8.13.5");
+_Static_assert(sizeof(struct dhchap_reply_wire) == 16 && sizeof(struct dhchap_success1_wire) == 16,
+	       "Base 8.13.5");
+_Static_assert(sizeof(struct dhchap_success2_wire) == 16 && sizeof(struct dhchap_failure_wire) == 8,
+	       "Base 8.13.5");
 _Static_assert(offsetof(struct dhchap_challenge_wire, seqnum) == 12, "Base 8.13.5");
 
 /* What the messages say, once decoded. Pointers are into the message. */
@@ -207,7 +213,8 @@ struct dhchap_failure {
 bool dhchap_decode_header(const void *data, size_t len, struct dhchap_header *header);
 /* The rest, of a message whose header fits: DHCHAP_OK, or what is wrong with it (enum dhchap_why). Target: */
 uint8_t dhchap_decode_negotiate(const void *data, size_t len, struct dhchap_negotiate *out);
-uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, struct dhchap_reply *out);
+uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group,
+			    struct dhchap_reply *out);
 uint8_t dhchap_decode_success2(const void *data, size_t len);
 uint8_t dhchap_decode_failure(const void *data, size_t len, struct dhchap_failure *out);
 /* Host; data may be followed by bytes that belong to no message. */
@@ -228,7 +235,7 @@ size_t dhchap_encode_failure(void *to, uint16_t t_id, uint8_t id, uint8_t why);
 struct dhchap_job {
 	void (*work)(struct dhchap_job *job); /* on the helper thread; touches what belongs to the job only */
 	void (*done)(struct dhchap_job *job); /* on the control thread */
-	int error;			      /* in done: 0, or a negative errno: work was not called */
+	int error;                            /* in done: 0, or a negative errno: work was not called */
 	/* private */
 	struct thread_msg msg;
 	STAILQ_ENTRY(dhchap_job) link;

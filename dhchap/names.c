@@ -10,17 +10,16 @@
 static const struct {
 	const char *name;
 	size_t bytes;
-} hashes[DHCHAP_HASHES] = {
-	[DHCHAP_HASH_SHA256] = {"sha256", 32},
-	[DHCHAP_HASH_SHA384] = {"sha384", 48},
-	[DHCHAP_HASH_SHA512] = {"sha512", 64},
-}, groups[DHCHAP_GROUPS] = {
-	[DHCHAP_GROUP_NULL] = {"null", 0},
-	[DHCHAP_GROUP_2048] = {"ffdhe2048", 256},
-	[DHCHAP_GROUP_3072] = {"ffdhe3072", 384},
-	[DHCHAP_GROUP_4096] = {"ffdhe4096", 512},
-	[DHCHAP_GROUP_6144] = {"ffdhe6144", 768},
-	[DHCHAP_GROUP_8192] = {"ffdhe8192", 1024},
+} hashes[DHCHAP_HASHES] =
+	{
+		[DHCHAP_HASH_SHA256] = {"sha256", 32},
+		[DHCHAP_HASH_SHA384] = {"sha384", 48},
+		[DHCHAP_HASH_SHA512] = {"sha512", 64},
+},
+  groups[DHCHAP_GROUPS] = {
+	  [DHCHAP_GROUP_NULL] = {"null", 0},        [DHCHAP_GROUP_2048] = {"ffdhe2048", 256},
+	  [DHCHAP_GROUP_3072] = {"ffdhe3072", 384}, [DHCHAP_GROUP_4096] = {"ffdhe4096", 512},
+	  [DHCHAP_GROUP_6144] = {"ffdhe6144", 768}, [DHCHAP_GROUP_8192] = {"ffdhe8192", 1024},
 };
 
 size_t dhchap_hash_bytes(unsigned hash)

@@ -9,8 +9,8 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
-#define PREFIX	 "DHHC-1:"
-#define CRC_LEN	 4
+#define PREFIX   "DHHC-1:"
+#define CRC_LEN  4
 #define TEXT_MAX 92 /* base64 of 68 bytes */
 
 void dhchap_cleanse(void *secret, size_t len)
@@ -78,7 +78,8 @@ static int decode(const char *text, size_t len, struct dhchap_secret *secret, ch
 	int rc = 0;
 
 	if (bytes_len == 0 || EVP_DecodeBlock(bytes, (const uint8_t *)text, (int)len) < 0) {
-		return complain(why, "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");
+		return complain(
+			why, "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");
 	}
 	memcpy(&crc, bytes + bytes_len - CRC_LEN, CRC_LEN);
 	if (le32toh(crc) != crc32_of(bytes, bytes_len - CRC_LEN)) {
@@ -91,7 +92,8 @@ static int decode(const char *text, size_t len, struct dhchap_secret *secret, ch
 	return rc;
 }
 
-int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX])
+int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret,
+			char why[DHCHAP_ERROR_MAX])
 {
 	const size_t prefix = strlen(PREFIX);
 
@@ -103,8 +105,10 @@ int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secr
 	while (len != 0 && isspace((unsigned char)text[len - 1])) {
 		len--;
 	}
-	if (len <= prefix + 3 || memcmp(text, PREFIX, prefix) != 0 || text[prefix + 2] != ':' || text[len - 1] != ':') {
-		return complain(why, "it does not have the form DHHC-1:XX:BASE64:, as nvme gen-dhchap-key makes it");
+	if (len <= prefix + 3 || memcmp(text, PREFIX, prefix) != 0 || text[prefix + 2] != ':' ||
+	    text[len - 1] != ':') {
+		return complain(
+			why, "it does not have the form DHHC-1:XX:BASE64:, as nvme gen-dhchap-key makes it");
 	}
 	if (text[prefix] != '0' || text[prefix + 1] < '0' || text[prefix + 1] > '3') {
 		return complain(why, "its second part is not 00, 01, 02 or 03");

@@ -24,7 +24,8 @@ struct keyring_key {
 
 static TAILQ_HEAD(, keyring_key) keys = TAILQ_HEAD_INITIALIZER(keys);
 
-static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
 {
 	va_list args;
@@ -60,12 +61,13 @@ static int check_file(int fd, const char *path, char error[KEYRING_ERROR_MAX])
 		return complain(error, -EINVAL, "%s is not a regular file", path);
 	}
 	if ((st.st_mode & 077) != 0) {
-		return complain(error, -EPERM, "%s has mode %04o: group and others may have no access to it (chmod 0600)", path,
-				st.st_mode & 07777);
+		return complain(error, -EPERM,
+				"%s has mode %04o: group and others may have no access to it (chmod 0600)",
+				path, st.st_mode & 07777);
 	}
 	if (st.st_size > FILE_SIZE_MAX) {
-		return complain(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path, (long long)st.st_size,
-				FILE_SIZE_MAX);
+		return complain(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path,
+				(long long)st.st_size, FILE_SIZE_MAX);
 	}
 	return 0;
 }
@@ -86,7 +88,8 @@ static int read_secret(int fd, const char *path, struct dhchap_secret *secret, c
 
 static int load(const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* whatever it is: it is not waited for */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK |
+				    O_NOCTTY); /* whatever it is: it is not waited for */
 
 	if (fd < 0) {
 		return complain(error, -errno, "%s: %s", path, strerror(errno));
@@ -116,12 +119,15 @@ static bool name_is_good(const char *name)
 static int check_names(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
 {
 	if (!name_is_good(name)) {
-		return complain(error, -EINVAL, "parameter \"name\" is \"%.80s\": allowed are 1 to %d printable characters", name,
-				KEYRING_NAME_MAX - 1);
+		return complain(error, -EINVAL,
+				"parameter \"name\" is \"%.80s\": allowed are 1 to %d printable characters",
+				name, KEYRING_NAME_MAX - 1);
 	}
 	if (path[0] != '/' || strlen(path) >= KEYRING_PATH_MAX) {
-		return complain(error, -EINVAL, "parameter \"path\" is \"%.80s\": allowed is an absolute path of at most %d bytes", path,
-				KEYRING_PATH_MAX - 1);
+		return complain(
+			error, -EINVAL,
+			"parameter \"path\" is \"%.80s\": allowed is an absolute path of at most %d bytes",
+			path, KEYRING_PATH_MAX - 1);
 	}
 	if (find(name) != NULL) {
 		return complain(error, -EEXIST, "there is a key \"%s\" already", name);

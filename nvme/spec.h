@@ -281,6 +281,34 @@ enum {
 	NVMF_PROPERTY_SIZE_8 = 1,
 };
 
+/* Authentication Send and Receive, Base 6.1 and 6.2. */
+struct nvmf_auth_sqe {
+	uint8_t opcode;
+	uint8_t flags;
+	__le16 cid;
+	uint8_t fctype;
+	uint8_t rsvd5[19];
+	union nvme_sgl_desc sgl1;
+	uint8_t rsvd40;
+	uint8_t spsp0, spsp1;
+	uint8_t secp;
+	__le32 length; /* bytes: transfer length, allocation length */
+	uint8_t rsvd48[16];
+};
+_Static_assert(sizeof(struct nvmf_auth_sqe) == 64, "Base 6.1");
+_Static_assert(offsetof(struct nvmf_auth_sqe, length) == 44, "Base 6.1");
+
+enum {
+	NVMF_AUTH_SECP = 0xe9, /* the protocols of NVM Express */
+	NVMF_AUTH_SPSP = 0x01, /* both bytes */
+};
+
+/* What a host has to do before anything else, in the upper half of dword 0 of Connect's response, Base 6.3. */
+enum nvmf_authreq {
+	NVMF_AUTHREQ_ATR = 1 << 1,  /* an authentication transaction */
+	NVMF_AUTHREQ_ASCR = 1 << 2, /* the same, and secure channel concatenation */
+};
+
 /* Base 6.4. */
 struct nvmf_disconnect_sqe {
 	uint8_t opcode;

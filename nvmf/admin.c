@@ -66,7 +66,8 @@ static enum nvmf_next reserved(struct nvmf_request *req, uint8_t xfer, uint32_t 
 static enum nvmf_next fabrics_start(struct nvmf_request *req)
 {
 	const struct nvmf_fabrics_sqe *sqe = (const void *)req->sqe;
-	bool connected = req->qpair->state == NVMF_QPAIR_ENABLED;
+	bool proving = req->qpair->state == NVMF_QPAIR_AUTHENTICATING;
+	bool connected = req->qpair->state == NVMF_QPAIR_ENABLED || proving;
 
 	switch (sqe->fctype) {
 	case nvme_fabrics_type_connect:
@@ -77,11 +78,20 @@ static enum nvmf_next fabrics_start(struct nvmf_request *req)
 		return reserved(req, NVME_DATA_TFR_HOST_TO_CTRL, sizeof(struct nvmf_connect_data));
 	case nvme_fabrics_type_property_get:
 	case nvme_fabrics_type_property_set:
+		if (proving) {
+			return nvmf_request_reject(req, NVME_ST_DNR(CMD_SPECIFIC, AUTH_REQUIRED), NVMF_WHERE_FCTYPE);
+		}
 		if (!connected) {
 			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR),
 						   NVMF_WHERE_FCTYPE);
 		}
 		return reserved(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
+	case nvme_fabrics_type_auth_send:
+	case nvme_fabrics_type_auth_receive:
+		if (!connected) {
+			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
+		}
+		return nvmf_auth_start(req);
 	default:
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_FCTYPE);
 	}
@@ -163,6 +173,9 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 	if (req->sqe->opcode == nvme_admin_fabrics) {
 		return fabrics_start(req);
 	}
+	if (qpair->state == NVMF_QPAIR_AUTHENTICATING) {
+		return nvmf_request_reject(req, NVME_ST_DNR(CMD_SPECIFIC, AUTH_REQUIRED), NVMF_WHERE_OPCODE);
+	}
 	if (qpair->state != NVMF_QPAIR_ENABLED) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_OPCODE);
 	}
@@ -214,6 +227,12 @@ static void run_fabrics(struct nvmf_request *req)
 		break;
 	case nvme_fabrics_type_property_get:
 		nvmf_property_get_run(req);
+		break;
+	case nvme_fabrics_type_auth_send:
+		nvmf_auth_send_run(req);
+		break;
+	case nvme_fabrics_type_auth_receive:
+		nvmf_auth_receive_run(req);
 		break;
 	default: /* fabrics_start lets no other pass */
 		nvmf_property_set_run(req);

@@ -148,6 +148,9 @@ static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c,
 	if (!s->connectable) {
 		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 	}
+	if (nvmf_auth_required(s, c->hostnqn) && nvmf_auth_create(qpair) != 0) {
+		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	}
 	return c->qid == 0 ? connect_admin(s, qpair, c, fault) : connect_io(s, qpair, c, fault);
 }
 
@@ -174,6 +177,20 @@ static void connect_answered(struct thread_msg *msg)
 	nvmf_request_finish(req, status);
 }
 
+/* Dword 0 of the response; a host that has to authenticate is told so. */
+static void accept(struct nvmf_request *req)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+	uint32_t authreq = 0;
+
+	if (qpair->auth != NULL) {
+		qpair->auth_required = true;
+		authreq = NVMF_AUTHREQ_ATR;
+		nvmf_auth_begin(qpair);
+	}
+	req->cqe.dw0 = htole32(qpair->ctl_ctrlr->cntlid | authreq << 16);
+}
+
 static void set_fault(struct nvmf_request *req, const struct nvmf_connect_fault *fault)
 {
 	req->cqe.dw0 = htole32(fault->ipo | (uint32_t)fault->iattr << 16);
@@ -194,10 +211,13 @@ void nvmf_connect_run(struct nvmf_request *req)
 		status = nvmf_decode_connect((const void *)req->sqe, &data, len, &c, &fault);
 		if (status == NVME_ST_SUCCESS) {
 			status = admit(qpair, &c, &fault);
+			if (status != NVME_ST_SUCCESS) {
+				nvmf_auth_destroy(qpair);
+			}
 		}
 	}
 	if (status == NVME_ST_SUCCESS) {
-		req->cqe.dw0 = htole32(qpair->ctl_ctrlr->cntlid);
+		accept(req);
 	} else if (fault.ipo != 0 || fault.iattr != 0) {
 		set_fault(req, &fault);
 	}

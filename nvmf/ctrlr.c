@@ -286,6 +286,7 @@ void nvmf_ctrlr_qpair_gone(struct nvmf_qpair *qpair)
 	if (!qpair->linked) {
 		return;
 	}
+	nvmf_auth_destroy(qpair);
 	qpair->linked = false;
 	TAILQ_REMOVE(&ctrlr->qpairs, qpair, ctrlr_link);
 	if (qpair->ctl_qid == 0) {
@@ -329,6 +330,9 @@ void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info 
 		.kato_ms = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed),
 		.errors = atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed),
 	};
+	if (ctrlr->admin_qpair != NULL) {
+		nvmf_auth_get_info(ctrlr->admin_qpair, &info->auth);
+	}
 	strcpy(info->hostnqn, ctrlr->hostnqn);
 	memcpy(info->hostid, ctrlr->hostid, sizeof(info->hostid));
 }
@@ -361,6 +365,7 @@ void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info 
 		.listen_address = qpair->listen_address,
 		.peer_address = qpair->peer_address,
 	};
+	nvmf_auth_get_info(qpair, &info->auth);
 	strcpy(info->hostnqn, qpair->ctl_ctrlr->hostnqn);
 	snprintf(info->thread, sizeof(info->thread), "%.31s", thread_name(qpair->group->thread));
 	thread_call(qpair->group->thread, get_qpair_state, &call);

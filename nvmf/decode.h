@@ -103,6 +103,9 @@ struct nvmf_connect {
 	char hostnqn[NVMF_NQN_MAX + 1];
 };
 
+/* Authentication Send or Receive: how many bytes are sent, or may be fetched; more than max, or none, is a bad field. */
+uint16_t nvmf_decode_auth(const struct nvmf_auth_sqe *sqe, uint32_t max, uint32_t *length, uint16_t *where);
+
 /* A bad parameter of Connect, for dword 0 of its response. */
 struct nvmf_connect_fault {
 	uint16_t ipo;  /* offset ... */

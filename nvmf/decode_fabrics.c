@@ -148,6 +148,24 @@ uint16_t nvmf_decode_connect(const struct nvmf_connect_sqe *sqe, const void *dat
 	return decode_connect_data(data, out, fault);
 }
 
+uint16_t nvmf_decode_auth(const struct nvmf_auth_sqe *sqe, uint32_t max, uint32_t *length, uint16_t *where)
+{
+	size_t bad = 0;
+
+	*length = le32toh(sqe->length);
+	if (sqe->secp != NVMF_AUTH_SECP) {
+		bad = offsetof(struct nvmf_auth_sqe, secp);
+	} else if (sqe->spsp0 != NVMF_AUTH_SPSP) {
+		bad = offsetof(struct nvmf_auth_sqe, spsp0);
+	} else if (sqe->spsp1 != NVMF_AUTH_SPSP) {
+		bad = offsetof(struct nvmf_auth_sqe, spsp1);
+	} else if (*length == 0 || *length > max) {
+		bad = offsetof(struct nvmf_auth_sqe, length);
+	}
+	*where = NVMF_WHERE(bad, 0);
+	return bad == 0 ? NVME_ST_SUCCESS : NVME_ST_DNR(GENERIC, INVALID_FIELD);
+}
+
 static uint16_t decode_property_size(uint8_t attrib, struct nvmf_property *out, uint16_t *where)
 {
 	switch (attrib & NVMF_PROPERTY_SIZE_MASK) {

@@ -37,6 +37,14 @@ int nvmf_hosts_add(struct nvmf_hosts *hosts, const char *nqn)
 	return 0;
 }
 
+static void host_free(struct nvmf_hosts *hosts, struct nvmf_host *host)
+{
+	TAILQ_REMOVE(hosts, host, link);
+	keyring_put(host->key);
+	keyring_put(host->ctrlr_key);
+	free(host);
+}
+
 int nvmf_hosts_remove(struct nvmf_hosts *hosts, const char *nqn)
 {
 	struct nvmf_host *host = nvmf_hosts_find(hosts, nqn);
@@ -44,17 +52,14 @@ int nvmf_hosts_remove(struct nvmf_hosts *hosts, const char *nqn)
 	if (host == NULL) {
 		return -ENOENT;
 	}
-	TAILQ_REMOVE(hosts, host, link);
-	free(host);
+	host_free(hosts, host);
 	return 0;
 }
 
 void nvmf_hosts_free(struct nvmf_hosts *hosts)
 {
 	while (!TAILQ_EMPTY(hosts)) {
-		struct nvmf_host *host = TAILQ_FIRST(hosts);
-		TAILQ_REMOVE(hosts, host, link);
-		free(host);
+		host_free(hosts, TAILQ_FIRST(hosts));
 	}
 }
 
@@ -112,6 +117,56 @@ int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn)
 		nvmf_tgt_discovery_changed(s->tgt);
 	}
 	return rc;
+}
+
+/* A key of the ring by its name. */
+static int get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
+{
+	*key = name != NULL ? keyring_get(name) : NULL;
+	if (name != NULL && *key == NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"%s\" is \"%.80s\": the keyring has no such key", what, name);
+		return -ENOKEY;
+	}
+	return 0;
+}
+
+int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name, const char *ctrlr_key_name,
+			    char why[NVMF_ERROR_MAX])
+{
+	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
+	struct keyring_key *key, *ctrlr_key;
+
+	if (host == NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is not among the subsystem's hosts", hostnqn);
+		return -ENOENT;
+	}
+	if (key_name == NULL && ctrlr_key_name != NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"dhchap_ctrlr_key\" is given without \"dhchap_key\": a controller proves who it "
+			 "is only to a host that does the same");
+		return -EINVAL;
+	}
+	int rc = get_key("dhchap_key", key_name, &key, why);
+	if (rc != 0) {
+		return rc;
+	}
+	rc = get_key("dhchap_ctrlr_key", ctrlr_key_name, &ctrlr_key, why);
+	if (rc != 0) {
+		keyring_put(key);
+		return rc;
+	}
+	keyring_put(host->key);
+	keyring_put(host->ctrlr_key);
+	host->key = key;
+	host->ctrlr_key = ctrlr_key;
+	return 0;
+}
+
+const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr)
+{
+	const struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
+	const struct keyring_key *key = of_ctrlr ? host->ctrlr_key : host->key;
+
+	return key != NULL ? keyring_key_name(key) : NULL;
 }
 
 static bool host_is(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)

@@ -9,7 +9,9 @@
 
 #include <assert.h>
 #include <rte_common.h>
+#include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
+#include "keyring/keyring.h"
 #include "nvmf/ana.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/resv.h"
@@ -208,6 +210,8 @@ struct nvmf_tgt {
 	uint16_t next_portid;
 	uint32_t num_qpairs;         /* accepted, not yet gone */
 	uint64_t connect_timeout_us; /* for a new queue pair's Connect to arrive */
+	uint64_t auth_timeout_us;    /* for a step of an authentication; 0: as the host's keep-alive timeout has it */
+	unsigned dhchap_hashes, dhchap_groups; /* sets: what hosts may authenticate with */
 	nvmf_done_fn stop_done;
 	void *stop_arg;
 	uint32_t stopping_subsystems;
@@ -231,6 +235,7 @@ void nvmf_referrals_free(struct nvmf_tgt *tgt);
 
 struct nvmf_host {
 	TAILQ_ENTRY(nvmf_host) link;
+	struct keyring_key *key, *ctrlr_key; /* of subsystems' lists; NULL: it need not authenticate, or us */
 	char nqn[NVMF_NQN_MAX + 1];
 };
 TAILQ_HEAD(nvmf_hosts, nvmf_host);
@@ -560,5 +565,21 @@ void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_
 
 /* Whether a host may connect to a subsystem through an address. */
 bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_address *address);
+
+/* ---- Authentication: auth.c ---- */
+
+/* Whether a host has to authenticate: it has a key. */
+bool nvmf_auth_required(const struct nvmf_subsystem *s, const char *hostnqn);
+/* A queue pair whose host has to, or does. 0 or -ENOMEM. */
+int nvmf_auth_create(struct nvmf_qpair *qpair);
+/* Connect has succeeded: the host is waited for. */
+void nvmf_auth_begin(struct nvmf_qpair *qpair);
+/* No command of the queue pair is left. */
+void nvmf_auth_destroy(struct nvmf_qpair *qpair);
+void nvmf_auth_get_info(const struct nvmf_qpair *qpair, struct nvmf_auth_info *info);
+/* Group: Authentication Send or Receive arrives, on any queue. */
+enum nvmf_next nvmf_auth_start(struct nvmf_request *req);
+void nvmf_auth_send_run(struct nvmf_request *req);
+void nvmf_auth_receive_run(struct nvmf_request *req);
 
 #endif

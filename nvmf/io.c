@@ -181,13 +181,16 @@ static bool opcode_is_known(uint8_t opcode)
 	}
 }
 
-/* Fabrics commands on an I/O queue that is connected: only Connect is defined there, and out of place. */
+/* Fabrics commands on an I/O queue that is connected: authentication; Connect, out of place. */
 static enum nvmf_next unknown_start(struct nvmf_request *req)
 {
 	const struct nvmf_fabrics_sqe *fabrics = (const void *)req->sqe;
 
 	if (req->sqe->opcode != nvme_admin_fabrics) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
+	}
+	if (fabrics->fctype == nvme_fabrics_type_auth_send || fabrics->fctype == nvme_fabrics_type_auth_receive) {
+		return nvmf_auth_start(req);
 	}
 	return nvmf_request_reject(req,
 				   fabrics->fctype == nvme_fabrics_type_connect
@@ -625,6 +628,10 @@ void nvmf_io_exec(struct nvmf_request *req)
 	uint32_t nsid = le32toh(req->sqe->nsid);
 	uint16_t status;
 
+	if (__builtin_expect(req->sqe->opcode == nvme_admin_fabrics, 0)) { /* authentication: it has no namespace */
+		nvmf_admin_exec(req);
+		return;
+	}
 	if (req->lent) {
 		lent_exec(req);
 		return;

@@ -19,6 +19,8 @@ int nvmf_init(void)
 		.discovery_filter = config.discovery_filter,
 		.crdt = {config.crdt[0], config.crdt[1], config.crdt[2]},
 		.cores = config.all_cores ? NULL : &config.cores,
+		.dhchap_hashes = config.dhchap_hashes,
+		.dhchap_groups = config.dhchap_groups,
 	};
 	struct nvmf_tgt *tgt;
 	int rc = nvmf_tgt_create(&opts, &tgt);

@@ -54,6 +54,7 @@ struct nvmf_config {
 	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
 	bool all_cores;            /* every lcore gets a poll group; otherwise those in cores */
 	cpu_set_t cores;
+	unsigned dhchap_hashes, dhchap_groups; /* as in nvmf_tgt_opts */
 };
 struct nvmf_config *nvmf_config(void);
 #define NVMF_DEFAULT_TGT "nvmf_tgt"
@@ -99,6 +100,8 @@ struct nvmf_tgt_opts {
 	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
 	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
 	const cpu_set_t *cores;    /* lcores that get a poll group; NULL: all */
+	/* Sets of dhchap/'s hash functions and groups that hosts may authenticate with; 0: all. */
+	unsigned dhchap_hashes, dhchap_groups;
 };
 
 /* Creates a target in state CREATE_TARGET with its discovery subsystem. */
@@ -232,6 +235,13 @@ bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s);
 void nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
 /* -EINVAL (not an NQN), -EEXIST. */
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn);
+/* Names of the keyring's keys that a host has to prove it knows, and that proves to it who the subsystem is; in place of those before. NULL, NULL:
+ * it need not authenticate any more. They count from the next authentication on. -ENOENT (no such host), -ENOKEY (no such key; error says
+ * which), -EINVAL (a controller's key without a host's: nobody could ask for it). error: NVMF_ERROR_MAX. */
+int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
+			    char why[NVMF_ERROR_MAX]);
+/* Their names; NULL: none. hostnqn: an allowed host. */
+const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr);
 /* Also ends its connections; done when they have ended. -ENOENT. */
 void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, nvmf_done_fn done, void *arg);
 bool nvmf_subsystem_host_allowed(const struct nvmf_subsystem *s, const char *hostnqn);
@@ -330,9 +340,28 @@ enum nvmf_qpair_state {
 	NVMF_QPAIR_ENABLED,       /* belongs to a controller */
 	NVMF_QPAIR_DISCONNECTING, /* commands are ending */
 	NVMF_QPAIR_CLOSED,        /* nothing left; being taken apart */
+	NVMF_QPAIR_AUTHENTICATING, /* between CONNECTING and ENABLED: the host has to prove who it is. Last, for recorded numbers stay */
 	NVMF_QPAIR_STATES,
 };
 const char *nvmf_qpair_state_name(enum nvmf_qpair_state state);
+
+/* In-band authentication of a queue pair (Base 8.13.5): which message is next. The names are those that clients know. */
+enum nvmf_auth_state {
+	NVMF_AUTH_NEGOTIATE = 0, /* from the host, the first */
+	NVMF_AUTH_CHALLENGE,     /* to the host */
+	NVMF_AUTH_REPLY,         /* from the host */
+	NVMF_AUTH_SUCCESS1,      /* to the host */
+	NVMF_AUTH_SUCCESS2,      /* from the host, when it has authenticated us */
+	NVMF_AUTH_FAILURE1,      /* to the host */
+	NVMF_AUTH_COMPLETED,     /* none; the host may begin again */
+	NVMF_AUTH_ERROR,         /* none: it is about to end */
+	NVMF_AUTH_STATES,
+};
+const char *nvmf_auth_state_name(enum nvmf_auth_state state);
+struct nvmf_auth_info {
+	bool present; /* or the host has not been asked to */
+	const char *state, *digest, *dhgroup; /* "unknown": not agreed on yet */
+};
 
 struct nvmf_ctrlr_info {
 	uint16_t cntlid;
@@ -343,6 +372,7 @@ struct nvmf_ctrlr_info {
 	uint32_t num_io_qpairs;
 	uint32_t kato_ms;
 	uint64_t errors;
+	struct nvmf_auth_info auth; /* of its admin queue */
 };
 struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after);
 void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info *info);
@@ -356,6 +386,7 @@ struct nvmf_qpair_info {
 	char thread[32];
 	struct nvmf_address listen_address;
 	struct nvmf_address peer_address;
+	struct nvmf_auth_info auth;
 };
 struct nvmf_qpair *nvmf_qpair_next(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *after);
 void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info *info);

@@ -4,7 +4,8 @@
  *
  *	control thread			poll group
  *	nvmf_qpair_accept	->	accepted: qpair_add
- *	(Connect)		<->	CONNECTING to ENABLED
+ *	(Connect)		<->	CONNECTING to ENABLED, or to AUTHENTICATING
+ *	(Authentication)	<->	AUTHENTICATING to ENABLED
  *	closing			<-	nvmf_qpair_disconnect: qpair_close
  *	gone			<-	nvmf_qpair_closed
  *				->	finished: qpair_destroy
@@ -18,7 +19,9 @@ void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state)
 {
 	static const uint16_t allowed[NVMF_QPAIR_STATES] = {
 		[NVMF_QPAIR_NEW] = 1 << NVMF_QPAIR_CONNECTING,
-		[NVMF_QPAIR_CONNECTING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
+		[NVMF_QPAIR_CONNECTING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_AUTHENTICATING |
+					  1 << NVMF_QPAIR_DISCONNECTING,
+		[NVMF_QPAIR_AUTHENTICATING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
 		[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_DISCONNECTING,
 		[NVMF_QPAIR_DISCONNECTING] = 1 << NVMF_QPAIR_CLOSED,
 		[NVMF_QPAIR_CLOSED] = 0,
@@ -29,6 +32,11 @@ void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state)
 	USDT(nvmf_qpair_state, qpair, qpair->qid, qpair->hostnqn, qpair->state, state);
 	qpair->state = (uint8_t)state;
 	qpair->state_ticks = env_ticks();
+}
+
+static bool is_ending(const struct nvmf_qpair *qpair)
+{
+	return qpair->state == NVMF_QPAIR_DISCONNECTING || qpair->state == NVMF_QPAIR_CLOSED;
 }
 
 static uint64_t here(void)
@@ -124,7 +132,7 @@ int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
 void nvmf_qpair_connected(struct nvmf_qpair *qpair)
 {
 	thread_timer_stop(&qpair->connect_timer);
-	nvmf_qpair_set_state(qpair, NVMF_QPAIR_ENABLED);
+	nvmf_qpair_set_state(qpair, qpair->auth_required ? NVMF_QPAIR_AUTHENTICATING : NVMF_QPAIR_ENABLED);
 	count_qpair(qpair);
 }
 
@@ -172,7 +180,7 @@ static void drain_fused(struct nvmf_qpair *qpair)
 
 void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why)
 {
-	if (qpair->state >= NVMF_QPAIR_DISCONNECTING) {
+	if (is_ending(qpair)) {
 		return;
 	}
 	USDT(nvmf_qpair_disconnect, qpair, here(), why);
@@ -193,7 +201,7 @@ void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why)
 
 void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
 {
-	if (qpair->state < NVMF_QPAIR_DISCONNECTING) {
+	if (!is_ending(qpair)) {
 		atomic_store_explicit(&qpair->faulty, true, memory_order_relaxed);
 		nvmf_qpair_disconnect(qpair, why);
 	}

@@ -47,6 +47,8 @@ static struct nvmf_tgt *tgt_alloc(const struct nvmf_tgt_opts *opts)
 		return NULL;
 	}
 	tgt->discovery_filter = opts->discovery_filter;
+	tgt->dhchap_hashes = opts->dhchap_hashes != 0 ? opts->dhchap_hashes : DHCHAP_ALL_HASHES;
+	tgt->dhchap_groups = opts->dhchap_groups != 0 ? opts->dhchap_groups : DHCHAP_ALL_GROUPS;
 	memcpy(tgt->crdt, opts->crdt, sizeof(tgt->crdt));
 	tgt->all_cores = opts->cores == NULL;
 	if (opts->cores != NULL) {

@@ -152,7 +152,9 @@ struct nvmf_qpair {
 	struct thread_msg lifecycle_msg;      /* accept; closed; gone */
 	const char *why; /* it is disconnected; the control thread reads it from closing_msg on */
 	struct nvmf_ctrlr *ctl_ctrlr;       /* control thread: its controller */
+	struct nvmf_auth *auth;             /* control thread: NULL: it need not, and did not, authenticate */
 	uint16_t ctl_qid;                   /* control thread */
+	bool auth_required;                 /* set by the control thread before Connect is answered */
 	struct nvmf_address listen_address; /* set by the transport: the one it listens on ... */
 	struct nvmf_address peer_address;   /* ... and the host's */
 	char hostnqn[NVMF_NQN_MAX + 1];     /* empty until connected */

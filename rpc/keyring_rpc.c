@@ -51,8 +51,8 @@ static void rpc_remove_key(struct rpc_request *req, void *params)
 		rpc_error(req, rc, "parameter \"name\" is \"%.80s\": there is no such key", p->name);
 	}
 }
-RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params, RPC_STARTUP | RPC_RUNTIME,
-	   "Forget a key; who uses it keeps it until it is given another")
+RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params,
+	   RPC_STARTUP | RPC_RUNTIME, "Forget a key; who uses it keeps it until it is given another")
 
 static json_t *key_json(const struct keyring_key *key)
 {
@@ -61,7 +61,8 @@ static json_t *key_json(const struct keyring_key *key)
 	json_object_set_new(o, "name", rpc_string(keyring_key_name(key)));
 	json_object_set_new(o, "module", json_string("keyring_file"));
 	json_object_set_new(o, "removed", json_boolean(keyring_key_removed(key)));
-	json_object_set_new(o, "probed", json_false()); /* found by asking the module for it: keys of files never are */
+	json_object_set_new(o, "probed",
+			    json_false()); /* found by asking the module for it: keys of files never are */
 	json_object_set_new(o, "refcnt", json_integer(keyring_key_refs(key)));
 	json_object_set_new(o, "path", rpc_string(keyring_key_path(key)));
 	return o;

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "env_dpdk/env.h"
+#include "rpc/dhchap_rpc.h"
 #include "rpc/nvmf_rpc.h"
 
 #define DEFAULT_TRSVCID "4420"
@@ -358,12 +359,15 @@ RPC_METHOD("nvmf_set_crdt", rpc_set_crdt, struct set_crdt, set_crdt_params, RPC_
 
 struct set_config {
 	char *poll_groups_mask, *discovery_filter;
+	json_t *dhchap_digests, *dhchap_dhgroups;
 };
 
 static const struct rpc_param set_config_params[] = {
 	RPC_PARAM(struct set_config, poll_groups_mask, RPC_STRING, RPC_OPTIONAL,
 		  "cores that get a poll group: 0x3, [0,2-3] or 0-1; by default all"),
 	RPC_PARAM(struct set_config, discovery_filter, RPC_STRING, RPC_OPTIONAL, FILTER_HELP),
+	RPC_PARAM(struct set_config, dhchap_digests, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DIGESTS_HELP),
+	RPC_PARAM(struct set_config, dhchap_dhgroups, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DHGROUPS_HELP),
 	RPC_PARAM_END,
 };
 
@@ -371,6 +375,7 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 {
 	const struct set_config *p = params;
 	struct nvmf_config *config = nvmf_config();
+	unsigned digests = config->dhchap_hashes, dhgroups = config->dhchap_groups;
 	uint32_t filter = config->discovery_filter;
 	cpu_set_t cores = config->cores;
 	char why[ENV_ERROR_MAX];
@@ -384,6 +389,11 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"poll_groups_mask\": %s", why);
 		return;
 	}
+	if (!rpc_dhchap_digests(req, p->dhchap_digests, &digests) || !rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &dhgroups)) {
+		return;
+	}
+	config->dhchap_hashes = digests;
+	config->dhchap_groups = dhgroups;
 	config->discovery_filter = filter;
 	if (p->poll_groups_mask != NULL) {
 		config->cores = cores;
@@ -392,4 +402,4 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("nvmf_set_config", rpc_set_config, struct set_config, set_config_params, RPC_STARTUP,
-	   "Choose the cores that serve NVMe-oF, and what discovery shows")
+	   "Choose the cores that serve NVMe-oF, what discovery shows, and what hosts may authenticate with")

@@ -49,6 +49,11 @@ json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t);
 /* A namespace, as nvmf_subsystem_add_ns takes it. */
 json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns);
 
+/* The names of an allowed host's keys, as nvmf_subsystem_add_host takes them; nothing where it has none. */
+void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn);
+/* How far the authentication of a queue pair is: "auth"; nothing where there is none. */
+void rpc_nvmf_add_auth(json_t *o, const struct nvmf_auth_info *auth);
+
 /* "match_any" or names joined by commas: 0, or -EINVAL. */
 int rpc_nvmf_discovery_filter_parse(const char *text, uint32_t *filter);
 json_t *rpc_nvmf_discovery_filter_json(uint32_t filter);

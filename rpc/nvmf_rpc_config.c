@@ -4,6 +4,7 @@
 
 #include "bdev/bdev.h"
 #include "env_dpdk/env.h"
+#include "rpc/dhchap_rpc.h"
 #include "rpc/nvmf_rpc.h"
 
 static json_t *with_tgt(struct nvmf_tgt *tgt, json_t *params)
@@ -30,6 +31,12 @@ static void write_startup(json_t *methods)
 	if (!config->all_cores) {
 		env_cores_format_mask(&config->cores, cores);
 		json_object_set_new(params, "poll_groups_mask", json_string(cores));
+	}
+	if (config->dhchap_hashes != 0) {
+		json_object_set_new(params, "dhchap_digests", rpc_dhchap_digests_json(config->dhchap_hashes));
+	}
+	if (config->dhchap_groups != 0) {
+		json_object_set_new(params, "dhchap_dhgroups", rpc_dhchap_dhgroups_json(config->dhchap_groups));
 	}
 	rpc_config_add(methods, "nvmf_set_config", params);
 	if (config->max_subsystems != 0) {
@@ -88,6 +95,7 @@ static void write_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf
 	     h = nvmf_subsystem_next_host(s, h)) {
 		json_t *params = subsystem_params(tgt, s);
 		json_object_set_new(params, "host", rpc_string(h));
+		rpc_nvmf_add_key_names(params, s, h);
 		rpc_config_add(methods, "nvmf_subsystem_add_host", params);
 	}
 }

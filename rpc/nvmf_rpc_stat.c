@@ -18,6 +18,14 @@ static const struct rpc_param subsystem_only_params[] = {
 
 /* ---- Controllers and queue pairs ---- */
 
+void rpc_nvmf_add_auth(json_t *o, const struct nvmf_auth_info *auth)
+{
+	if (auth->present) {
+		json_object_set_new(o, "auth",
+				    json_pack("{s:s,s:s,s:s}", "state", auth->state, "digest", auth->digest, "dhgroup", auth->dhgroup));
+	}
+}
+
 static json_t *ctrlr_json(const struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_ctrlr_info info;
@@ -34,6 +42,7 @@ static json_t *ctrlr_json(const struct nvmf_ctrlr *ctrlr)
 	json_object_set_new(o, "state_us", rpc_nvmf_since_us(info.state_ticks));
 	json_object_set_new(o, "kato_ms", json_integer(info.kato_ms));
 	json_object_set_new(o, "errors", rpc_uint(info.errors));
+	rpc_nvmf_add_auth(o, &info.auth);
 	return o;
 }
 
@@ -63,6 +72,8 @@ static const char *qpair_state(enum nvmf_qpair_state state)
 		return "uninitialized";
 	case NVMF_QPAIR_CONNECTING:
 		return "connecting";
+	case NVMF_QPAIR_AUTHENTICATING:
+		return "authenticating";
 	case NVMF_QPAIR_ENABLED:
 		return "enabled";
 	default:
@@ -84,6 +95,7 @@ static json_t *qpair_json(const struct nvmf_qpair *qpair)
 	json_object_set_new(o, "hostnqn", rpc_string(info.hostnqn));
 	json_object_set_new(o, "listen_address", rpc_nvmf_address_json(&info.listen_address));
 	json_object_set_new(o, "peer_address", rpc_nvmf_address_json(&info.peer_address));
+	rpc_nvmf_add_auth(o, &info.auth);
 	return o;
 }
 

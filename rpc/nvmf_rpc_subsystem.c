@@ -214,13 +214,27 @@ static json_t *listen_addresses_json(const struct nvmf_subsystem *s)
 	return list;
 }
 
+void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	const char *key = nvmf_subsystem_host_key(s, hostnqn, false), *ctrlr_key = nvmf_subsystem_host_key(s, hostnqn, true);
+
+	if (key != NULL) {
+		json_object_set_new(o, "dhchap_key", rpc_string(key));
+	}
+	if (ctrlr_key != NULL) {
+		json_object_set_new(o, "dhchap_ctrlr_key", rpc_string(ctrlr_key));
+	}
+}
+
 static json_t *hosts_json(const struct nvmf_subsystem *s)
 {
 	json_t *list = json_array();
 
 	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL;
 	     h = nvmf_subsystem_next_host(s, h)) {
-		json_array_append_new(list, json_pack("{s:o}", "nqn", rpc_string(h)));
+		json_t *o = json_pack("{s:o}", "nqn", rpc_string(h));
+		rpc_nvmf_add_key_names(o, s, h);
+		json_array_append_new(list, o);
 	}
 	return list;
 }
@@ -306,9 +320,41 @@ static const struct rpc_param host_params[] = {
 	RPC_PARAM_END,
 };
 
+struct keyed_host_params {
+	struct rpc_nvmf_where where;
+	char *host, *dhchap_key, *dhchap_ctrlr_key;
+};
+
+static const struct rpc_param keyed_host_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct keyed_host_params),
+	RPC_PARAM(struct keyed_host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
+	RPC_PARAM(struct keyed_host_params, dhchap_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key of the keyring: the host has to prove that it has it"),
+	RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key of the keyring: proves to the host who the subsystem is"),
+	RPC_PARAM_END,
+};
+
+static void ignore(void *arg, int status)
+{
+}
+
+static void add_host_with_keys(struct rpc_request *req, struct nvmf_subsystem *s, const struct keyed_host_params *p)
+{
+	char why[NVMF_ERROR_MAX];
+	int rc = nvmf_subsystem_set_keys(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else {
+		nvmf_subsystem_remove_host(s, p->host, ignore, NULL); /* it has not had the time to connect */
+		rpc_error(req, rc, "%s", why);
+	}
+}
+
 static void rpc_add_host(struct rpc_request *req, void *params)
 {
-	const struct host_params *p = params;
+	const struct keyed_host_params *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
 	if (s == NULL) {
@@ -321,12 +367,33 @@ static void rpc_add_host(struct rpc_request *req, void *params)
 			  "most %d "
 			  "bytes",
 			  p->host, NVMF_NQN_MAX);
+	} else if (rc == 0) {
+		add_host_with_keys(req, s, p);
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}
 }
-RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct host_params, host_params, RPC_RUNTIME,
+RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
 	   "Let a host connect to a subsystem")
+
+static void rpc_set_keys(struct rpc_request *req, void *params)
+{
+	const struct keyed_host_params *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	char why[NVMF_ERROR_MAX];
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_subsystem_set_keys(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, rc, "%s", why);
+	}
+}
+RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
+	   "Give a host other keys, or none; they count from its next authentication on")
 
 static void rpc_remove_host(struct rpc_request *req, void *params)
 {

@@ -58,7 +58,11 @@ static void test_the_specifications_secret_is_read_with_white_space_around_it(vo
 static void test_what_is_no_secret_is_refused_without_being_repeated(void)
 {
 	static const char *const bad[] = {
-		"", ":", "DHHC-1:", "DHHC-1:00:", "DHHC-1:00::",
+		"",
+		":",
+		"DHHC-1:",
+		"DHHC-1:00:",
+		"DHHC-1:00::",
 		"DHHC-2:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
 		"DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n",
 		"DHHC-1:04:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
@@ -75,7 +79,10 @@ static void test_what_is_no_secret_is_refused_without_being_repeated(void)
 		CU_ASSERT_PTR_NULL(strstr(why, "ia6z"));
 		CU_ASSERT_NOT_EQUAL(why[0], 0);
 	}
-	CU_ASSERT_NOT_EQUAL(dhchap_secret_parse("DHHC-1:00\0ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", 59, &secret, why), 0);
+	CU_ASSERT_NOT_EQUAL(
+		dhchap_secret_parse("DHHC-1:00\0ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", 59,
+				    &secret, why),
+		0);
 }
 
 /* ---- Keys and responses ---- */
@@ -101,14 +108,23 @@ static void test_keys_and_responses_are_those_of_python(void)
 	for (size_t i = 0; i < ARRAY_SIZE(response_vectors); i++) {
 		const struct response_vector *v = &response_vectors[i];
 		const struct dhchap_challenge_in in = {
-			.secret = &secret, .hash = v->hash, .of_host = v->of_host, .hostnqn = VECTOR_HOSTNQN, .subnqn = VECTOR_SUBNQN,
-			.seqnum = v->seqnum, .t_id = v->t_id, .challenge = v->challenge, .dh_secret = v->shared, .dh_secret_len = v->shared_len,
+			.secret = &secret,
+			.hash = v->hash,
+			.of_host = v->of_host,
+			.hostnqn = VECTOR_HOSTNQN,
+			.subnqn = VECTOR_SUBNQN,
+			.seqnum = v->seqnum,
+			.t_id = v->t_id,
+			.challenge = v->challenge,
+			.dh_secret = v->shared,
+			.dh_secret_len = v->shared_len,
 		};
 		uint8_t key[DHCHAP_HASH_MAX], response[DHCHAP_HASH_MAX];
 		size_t len;
 
 		CU_ASSERT_EQUAL(parse(v->text), 0);
-		CU_ASSERT_EQUAL(dhchap_transform(&secret, v->of_host ? VECTOR_HOSTNQN : VECTOR_SUBNQN, key, &len), 0);
+		CU_ASSERT_EQUAL(
+			dhchap_transform(&secret, v->of_host ? VECTOR_HOSTNQN : VECTOR_SUBNQN, key, &len), 0);
 		CU_ASSERT_EQUAL(len, v->key_len);
 		CU_ASSERT_EQUAL(memcmp(key, v->key, len), 0);
 		CU_ASSERT_EQUAL(dhchap_respond(&in, response), 0);
@@ -122,7 +138,8 @@ static void test_an_unknown_hash_is_an_error(void)
 {
 	uint8_t response[DHCHAP_HASH_MAX];
 
-	CU_ASSERT_NOT_EQUAL(dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret, .hash = 7}, response), 0);
+	CU_ASSERT_NOT_EQUAL(
+		dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret, .hash = 7}, response), 0);
 }
 
 /* ---- Diffie-Hellman ---- */
@@ -138,7 +155,8 @@ static BIGNUM *from_hex(const char *text)
 /* The other side is Python's pow(); what both have is computed from ours without OpenSSL's DH. */
 static void check_group(const struct group_vector *v)
 {
-	BIGNUM *p = from_hex(v->prime), *private = from_hex(v->private), *public = from_hex(v->public), *mine, *want = BN_new();
+	BIGNUM *p = from_hex(v->prime), *private = from_hex(v->private), *public = from_hex(v->public), *mine,
+	       *want = BN_new();
 	uint8_t value[DHCHAP_DH_MAX], peer[DHCHAP_DH_MAX], got[DHCHAP_DH_MAX], expected[DHCHAP_DH_MAX];
 	BN_CTX *ctx = BN_CTX_new();
 	struct dhchap_dh *dh;

@@ -76,7 +76,11 @@ static void test_negotiate_takes_the_protocol_it_knows(void)
 static void test_challenge(void)
 {
 	struct dhchap_challenge_wire *m = (void *)buf;
-	struct dhchap_challenge in = {.hash = DHCHAP_HASH_SHA384, .group = DHCHAP_GROUP_2048, .seqnum = 77, .dh_len = 256}, c;
+	struct dhchap_challenge in = {.hash = DHCHAP_HASH_SHA384,
+				      .group = DHCHAP_GROUP_2048,
+				      .seqnum = 77,
+				      .dh_len = 256},
+				c;
 
 	fill_bytes();
 	in.challenge = bytes;
@@ -118,11 +122,14 @@ static void test_reply(void)
 	check_header(DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY);
 	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, &r), DHCHAP_OK);
 	CU_ASSERT(r.challenge_valid && r.seqnum == 5 && r.dh_len == 1024);
-	CU_ASSERT(memcmp(r.response, bytes, 64) == 0 && memcmp(r.challenge, bytes + 64, 64) == 0 && memcmp(r.dh_value, bytes, 1024) == 0);
+	CU_ASSERT(memcmp(r.response, bytes, 64) == 0 && memcmp(r.challenge, bytes + 64, 64) == 0 &&
+		  memcmp(r.dh_value, bytes, 1024) == 0);
 	for (size_t n = 0; n < len + 2; n++) {
-		CU_ASSERT_EQUAL(dhchap_decode_reply(buf, n, hash, group, &r), n == len ? DHCHAP_OK : DHCHAP_INCORRECT_PAYLOAD);
+		CU_ASSERT_EQUAL(dhchap_decode_reply(buf, n, hash, group, &r),
+				n == len ? DHCHAP_OK : DHCHAP_INCORRECT_PAYLOAD);
 	}
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA384, group, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA384, group, &r),
+			DHCHAP_INCORRECT_PAYLOAD);
 	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_6144, &r), DHCHAP_INCORRECT_PAYLOAD);
 	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_NULL, &r), DHCHAP_INCORRECT_PAYLOAD);
 	m->challenge_valid = 2;
@@ -151,9 +158,11 @@ static void test_success1(void)
 	CU_ASSERT_EQUAL(len, 48);
 	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len, DHCHAP_HASH_SHA256, &s), DHCHAP_OK);
 	CU_ASSERT(s.response_valid && memcmp(s.response, bytes, 32) == 0);
-	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len - 1, DHCHAP_HASH_SHA256, &s), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len - 1, DHCHAP_HASH_SHA256, &s),
+			DHCHAP_INCORRECT_PAYLOAD);
 	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, 15, DHCHAP_HASH_SHA256, &s), DHCHAP_INCORRECT_PAYLOAD);
-	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, sizeof(buf), DHCHAP_HASH_SHA512, &s), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, sizeof(buf), DHCHAP_HASH_SHA512, &s),
+			DHCHAP_INCORRECT_PAYLOAD);
 	m->response_valid = 2;
 	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len, DHCHAP_HASH_SHA256, &s), DHCHAP_INCORRECT_PAYLOAD);
 }

@@ -22,7 +22,8 @@ static void fuzz_secret(const char *text, size_t len)
 	char why[DHCHAP_ERROR_MAX];
 
 	if (dhchap_secret_parse(text, len, &secret, why) == 0 &&
-	    (secret.hash > DHCHAP_HASH_SHA512 || (secret.len != 32 && secret.len != 48 && secret.len != 64))) {
+	    (secret.hash > DHCHAP_HASH_SHA512 ||
+	     (secret.len != 32 && secret.len != 48 && secret.len != 64))) {
 		abort();
 	}
 }
@@ -33,7 +34,8 @@ static void fuzz_to_target(const uint8_t *data, size_t len, unsigned hash, unsig
 	struct dhchap_reply r;
 	struct dhchap_failure f;
 
-	if (dhchap_decode_negotiate(data, len, &n) == DHCHAP_OK && (n.hashes & ~DHCHAP_ALL_HASHES || n.groups & ~DHCHAP_ALL_GROUPS)) {
+	if (dhchap_decode_negotiate(data, len, &n) == DHCHAP_OK &&
+	    (n.hashes & ~DHCHAP_ALL_HASHES || n.groups & ~DHCHAP_ALL_GROUPS)) {
 		abort();
 	}
 	if (dhchap_decode_reply(data, len, hash, group, &r) == DHCHAP_OK) {
@@ -73,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	size_t len = size - 3;
-	uint8_t *copy = malloc(len + 1); /* of its own, so that a byte too many is noticed; aligned as a buffer is */
+	uint8_t *copy =
+		malloc(len + 1); /* of its own, so that a byte too many is noticed; aligned as a buffer is */
 	memcpy(copy, data + 3, len);
 	uint8_t *exact = realloc(copy, len != 0 ? len : 1);
 	if (data[0] % 2 == 0) {

@@ -42,6 +42,7 @@ static const char *rdma_req_state_name(unsigned n)
 	TABLE(nvmf_subsystem, nvmf_subsystem_state_name, NVMF_SUBSYSTEM_STATES)                              \
 	TABLE(nvmf_ctrlr, nvmf_ctrlr_state_name, NVMF_CTRLR_STATES)                                          \
 	TABLE(rdma_req_state, rdma_req_state_name, TRACE_TPOINTS_PER_GROUP)                                  \
+	TABLE(nvmf_auth, nvmf_auth_state_name, NVMF_AUTH_STATES)                                             \
 	TABLE(nvmf_qpair, nvmf_qpair_state_name, NVMF_QPAIR_STATES)                                          \
 	TABLE(appliance, appliance_state_name, APPLIANCE_STATES)
 

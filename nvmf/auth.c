@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* In-band authentication of hosts, and to hosts: DH-HMAC-CHAP (Base 8.13.5), per queue pair.
+ *
+ * A transaction is a table of what the host may send (Authentication Send) and fetch (Authentication Receive) in each state. All of it is on
+ * the control thread: it is seldom, and has to look at keys. Its HMACs take microseconds there; Diffie-Hellman, which takes up to a tenth of
+ * a second, is done by dhchap/'s helper thread, and the command waits for it. Of all this the poll group knows whether a queue pair is
+ * AUTHENTICATING, when it takes these two commands only, or ENABLED, when they do not end what else goes on: a host may authenticate
+ * again at any time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nvmf/internal.h"
+
+LOG_FLAG(nvmf)
+
+#define DEFAULT_TIMEOUT_US                                                                                   \
+	(120 * UINT64_C(1000000)) /* a step of a transaction, without a keep-alive timeout (Base 8.13.5.1) */
+#define LINGER_US (200 * UINT64_C(1000)) /* a host that has failed reads why, before its queue pair ends */
+
+struct nvmf_auth {
+	struct nvmf_qpair *qpair;
+	enum nvmf_auth_state state;
+	bool chosen; /* hash and group are what the two have agreed on */
+	uint8_t hash, group;
+	uint8_t why; /* FAILURE1: enum dhchap_why */
+	uint16_t t_id;
+	uint32_t seqnum;
+	bool answers; /* the host has challenged us: `response` is for Success1 */
+	uint8_t challenge[DHCHAP_HASH_MAX], response[DHCHAP_HASH_MAX];
+	struct keyring_key *key, *ctrlr_key; /* the host's, as they were when the transaction began */
+	struct thread_timer timer;           /* of a step; after a failure, until the end */
+	/* What the helper thread has while req waits for it. */
+	struct nvmf_request *req;
+	struct dhchap_job job;
+	int job_rc;
+	struct dhchap_dh *dh;
+	struct dhchap_reply reply;    /* points into message */
+	uint8_t value[DHCHAP_DH_MAX]; /* our public one; then what both have */
+	uint8_t message[DHCHAP_MESSAGE_MAX];
+};
+
+static const char *const state_names[NVMF_AUTH_STATES] = {
+	[NVMF_AUTH_NEGOTIATE] = "negotiate", [NVMF_AUTH_CHALLENGE] = "challenge",
+	[NVMF_AUTH_REPLY] = "reply",         [NVMF_AUTH_SUCCESS1] = "success1",
+	[NVMF_AUTH_SUCCESS2] = "success2",   [NVMF_AUTH_FAILURE1] = "failure1",
+	[NVMF_AUTH_COMPLETED] = "completed", [NVMF_AUTH_ERROR] = "error",
+};
+
+const char *nvmf_auth_state_name(enum nvmf_auth_state state)
+{
+	return state < NVMF_AUTH_STATES ? state_names[state] : "?";
+}
+
+static void set_state(struct nvmf_auth *auth, enum nvmf_auth_state state)
+{
+	static const uint16_t allowed[NVMF_AUTH_STATES] = {
+		[NVMF_AUTH_NEGOTIATE] =
+			1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_CHALLENGE] = 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_REPLY] = 1 << NVMF_AUTH_SUCCESS1 | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_SUCCESS1] = 1 << NVMF_AUTH_SUCCESS2 | 1 << NVMF_AUTH_COMPLETED |
+				       1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_SUCCESS2] =
+			1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_FAILURE1] = 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_COMPLETED] =
+			1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_ERROR] = 0,
+	};
+	const struct nvmf_qpair *qpair = auth->qpair;
+
+	nvmf_state_check("authentication", allowed, auth->state, state);
+	TRACE(NVMF_AUTH_STATE, qpair->trace_owner, 0, (uintptr_t)qpair, auth->state, state, qpair->ctl_qid,
+	      auth->why);
+	USDT(nvmf_auth_state, qpair, qpair->ctl_qid, qpair->ctl_ctrlr->hostnqn,
+	     usdt_states(auth->state, state), auth->why);
+	auth->state = state;
+}
+
+/* ---- Life ---- */
+
+static const struct nvmf_host *host_of(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	return nvmf_hosts_find(&s->hosts, hostnqn);
+}
+
+bool nvmf_auth_required(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	const struct nvmf_host *host = host_of(s, hostnqn);
+
+	return host != NULL && host->key != NULL;
+}
+
+/* The transaction is over, or is about to begin. */
+static void forget(struct nvmf_auth *auth)
+{
+	keyring_put(auth->key);
+	keyring_put(auth->ctrlr_key);
+	dhchap_dh_free(auth->dh);
+	auth->key = auth->ctrlr_key = NULL;
+	auth->dh = NULL;
+	auth->answers = false;
+	dhchap_cleanse(auth->value, sizeof(auth->value));
+	dhchap_cleanse(auth->message, sizeof(auth->message));
+	dhchap_cleanse(auth->response, sizeof(auth->response));
+}
+
+static void timeout(void *arg);
+
+int nvmf_auth_create(struct nvmf_qpair *qpair)
+{
+	struct nvmf_auth *auth = calloc(1, sizeof(*auth));
+
+	if (auth == NULL) {
+		return -ENOMEM;
+	}
+	auth->qpair = qpair;
+	auth->timer = (struct thread_timer){.fn = timeout, .arg = auth};
+	qpair->auth = auth;
+	return 0;
+}
+
+void nvmf_auth_destroy(struct nvmf_qpair *qpair)
+{
+	struct nvmf_auth *auth = qpair->auth;
+
+	if (auth != NULL) {
+		thread_timer_stop(&auth->timer);
+		forget(auth);
+		free(auth);
+		qpair->auth = NULL;
+	}
+}
+
+/* Each step gets as long as the host may be silent. */
+static void restart_timer(struct nvmf_auth *auth)
+{
+	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+	uint64_t kato_ms = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed);
+	uint64_t us = kato_ms != 0 ? kato_ms * 1000 : DEFAULT_TIMEOUT_US;
+
+	if (ctrlr->subsystem->tgt->auth_timeout_us != 0) {
+		us = ctrlr->subsystem->tgt->auth_timeout_us;
+	}
+	thread_timer_start(&auth->timer, us);
+}
+
+void nvmf_auth_begin(struct nvmf_qpair *qpair)
+{
+	restart_timer(qpair->auth);
+}
+
+void nvmf_auth_get_info(const struct nvmf_qpair *qpair, struct nvmf_auth_info *info)
+{
+	const struct nvmf_auth *auth = qpair->auth;
+
+	*info = (struct nvmf_auth_info){.present = auth != NULL};
+	if (auth != NULL) {
+		info->state = nvmf_auth_state_name(auth->state);
+		info->digest = auth->chosen ? dhchap_hash_name(auth->hash) : "unknown";
+		info->dhgroup = auth->chosen ? dhchap_group_name(auth->group) : "unknown";
+	}
+}
+
+/* ---- The end of a queue pair that is not authenticated ---- */
+
+static void tell_failure(const struct nvmf_auth *auth, const char *why)
+{
+	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+
+	log_limited(LOG_LEVEL_WARNING,
+		    "%s from %s: authentication with %s failed on queue pair %u of controller %u: %s",
+		    ctrlr->hostnqn, auth->qpair->peer_address.traddr, ctrlr->subsystem->nqn,
+		    auth->qpair->ctl_qid, ctrlr->cntlid, why);
+	nvmf_notice_refused(NVMF_NOTICE_AUTH_FAILED, ctrlr->subsystem->nqn, ctrlr->hostnqn, why);
+}
+
+/* An I/O queue pair goes alone: who does not know the key may have named somebody else's controller. */
+static void end_qpair(struct nvmf_auth *auth)
+{
+	if (auth->qpair->ctl_qid == 0) {
+		nvmf_ctrlr_destroy(auth->qpair->ctl_ctrlr, "authentication failed");
+	} else {
+		nvmf_ctrlr_disconnect_qpair(auth->qpair);
+	}
+}
+
+static void timeout(void *arg)
+{
+	struct nvmf_auth *auth = arg;
+
+	if (auth->state != NVMF_AUTH_ERROR) {
+		if (auth->state != NVMF_AUTH_FAILURE1) { /* that has been told */
+			tell_failure(auth, "the host did not go on in time");
+		}
+		set_state(auth, NVMF_AUTH_ERROR);
+	}
+	end_qpair(auth);
+}
+
+/* ---- Answers ---- */
+
+/* Group. */
+static void answered(struct thread_msg *msg)
+{
+	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
+
+	if (req->phase != 0 && req->qpair->state == NVMF_QPAIR_AUTHENTICATING) {
+		nvmf_qpair_set_state(req->qpair, NVMF_QPAIR_ENABLED);
+	}
+	nvmf_request_finish(req, req->cqe.status);
+}
+
+static void answer_at(struct nvmf_auth *auth, struct nvmf_request *req, uint16_t status, uint16_t where)
+{
+	req->phase = auth->state == NVMF_AUTH_COMPLETED;
+	req->error_where = where;
+	req->cqe.status = status;
+	if (auth->state != NVMF_AUTH_COMPLETED && auth->state != NVMF_AUTH_ERROR) {
+		restart_timer(auth);
+	}
+	thread_post(req->qpair->group->thread, &req->msg, answered);
+}
+
+static void answer(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	answer_at(auth, req, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+}
+
+/* The command that brought it succeeds; the host fetches what went wrong with the next. */
+static void fail(struct nvmf_auth *auth, uint8_t why)
+{
+	tell_failure(auth, dhchap_why_text(why));
+	auth->why = why;
+	set_state(auth, NVMF_AUTH_FAILURE1);
+	forget(auth);
+}
+
+static void complete(struct nvmf_auth *auth)
+{
+	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+
+	thread_timer_stop(&auth->timer);
+	set_state(auth, NVMF_AUTH_COMPLETED);
+	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s",
+		 ctrlr->hostnqn, ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid,
+		 dhchap_hash_name(auth->hash), dhchap_group_name(auth->group),
+		 auth->answers ? ", both ways" : "");
+	forget(auth);
+}
+
+/* ---- What the host sends ---- */
+
+/* The host is gone from the list, or its key is: what it has proved before still holds, but it cannot prove anything now. */
+static uint8_t take_keys(struct nvmf_auth *auth)
+{
+	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+	const struct nvmf_host *host = host_of(ctrlr->subsystem, ctrlr->hostnqn);
+
+	forget(auth);
+	if (host == NULL || host->key == NULL) {
+		return DHCHAP_FAILED;
+	}
+	auth->key = keyring_hold(host->key);
+	auth->ctrlr_key = keyring_hold(host->ctrlr_key);
+	return DHCHAP_OK;
+}
+
+/* The strongest that both sides have. */
+static uint8_t choose(struct nvmf_auth *auth, const struct dhchap_negotiate *offer)
+{
+	const struct nvmf_tgt *tgt = auth->qpair->ctl_ctrlr->subsystem->tgt;
+	int hash = dhchap_strongest(offer->hashes & tgt->dhchap_hashes);
+	int group = dhchap_strongest(offer->groups & tgt->dhchap_groups);
+
+	if (hash < 0 || group < 0) {
+		return hash < 0 ? DHCHAP_HASH_UNUSABLE : DHCHAP_GROUP_UNUSABLE;
+	}
+	auth->hash = (uint8_t)hash;
+	auth->group = (uint8_t)group;
+	auth->chosen = true;
+	return DHCHAP_OK;
+}
+
+static void take_negotiate(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+{
+	struct dhchap_negotiate offer;
+	uint8_t why;
+
+	auth->t_id = le16toh(((const struct dhchap_header *)auth->message)->t_id);
+	why = dhchap_decode_negotiate(auth->message, len, &offer);
+	if (why == DHCHAP_OK) {
+		why = choose(auth, &offer);
+	}
+	if (why == DHCHAP_OK) {
+		why = take_keys(auth);
+	}
+	if (why != DHCHAP_OK) {
+		fail(auth, why);
+	} else {
+		set_state(auth, NVMF_AUTH_CHALLENGE);
+	}
+	answer(auth, req);
+}
+
+static int respond(const struct nvmf_auth *auth, bool of_host, uint8_t *response)
+{
+	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+
+	return dhchap_respond(
+		&(struct dhchap_challenge_in){
+			.secret = keyring_key_secret(of_host ? auth->key : auth->ctrlr_key),
+			.hash = auth->hash,
+			.of_host = of_host,
+			.hostnqn = ctrlr->hostnqn,
+			.subnqn = ctrlr->subsystem->nqn,
+			.seqnum = of_host ? auth->seqnum : auth->reply.seqnum,
+			.t_id = auth->t_id,
+			.challenge = of_host ? auth->challenge : auth->reply.challenge,
+			.dh_secret = auth->value,
+			.dh_secret_len = dhchap_group_bytes(auth->group),
+		},
+		response);
+}
+
+/* What both have from Diffie-Hellman, if there is a group, is in auth->value. */
+static uint8_t check_reply(struct nvmf_auth *auth)
+{
+	uint8_t expected[DHCHAP_HASH_MAX];
+	bool right = respond(auth, true, expected) == 0 &&
+		     dhchap_equal(expected, auth->reply.response, dhchap_hash_bytes(auth->hash));
+
+	dhchap_cleanse(expected, sizeof(expected));
+	if (!right) {
+		return DHCHAP_FAILED;
+	}
+	auth->answers = auth->reply.challenge_valid;
+	if (auth->answers && (auth->ctrlr_key == NULL || respond(auth, false, auth->response) != 0)) {
+		return DHCHAP_FAILED;
+	}
+	return DHCHAP_OK;
+}
+
+static void finish_reply(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	uint8_t why = check_reply(auth);
+
+	if (why != DHCHAP_OK) {
+		fail(auth, why);
+	} else {
+		set_state(auth, NVMF_AUTH_SUCCESS1);
+	}
+	answer(auth, req);
+}
+
+/* Helper thread. */
+static void derive(struct dhchap_job *job)
+{
+	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
+
+	auth->job_rc = dhchap_dh_secret(auth->dh, auth->reply.dh_value, auth->reply.dh_len, auth->value);
+}
+
+static struct nvmf_request *take_request(struct nvmf_auth *auth)
+{
+	struct nvmf_request *req = auth->req;
+
+	auth->req = NULL;
+	return req;
+}
+
+static void derived(struct dhchap_job *job)
+{
+	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
+	struct nvmf_request *req = take_request(auth);
+
+	if (job->error != 0 || auth->job_rc != 0) {
+		fail(auth, auth->job_rc == -EINVAL ? DHCHAP_INCORRECT_PAYLOAD : DHCHAP_FAILED);
+		answer(auth, req);
+	} else {
+		finish_reply(auth, req);
+	}
+}
+
+static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct dhchap_job *),
+		    void (*done)(struct dhchap_job *))
+{
+	auth->req = req;
+	auth->job_rc = 0;
+	auth->job.work = work;
+	auth->job.done = done;
+	thread_timer_stop(&auth->timer); /* it is not the host that is waited for */
+	dhchap_run(&auth->job);
+}
+
+static void take_reply(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+{
+	uint8_t why = dhchap_decode_reply(auth->message, len, auth->hash, auth->group, &auth->reply);
+
+	if (why != DHCHAP_OK) {
+		fail(auth, why);
+		answer(auth, req);
+	} else if (auth->group == DHCHAP_GROUP_NULL) {
+		finish_reply(auth, req);
+	} else {
+		run_job(auth, req, derive, derived);
+	}
+}
+
+static void take_success2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+{
+	uint8_t why = dhchap_decode_success2(auth->message, len);
+
+	if (why != DHCHAP_OK) {
+		fail(auth, why);
+	} else {
+		complete(auth);
+	}
+	answer(auth, req);
+}
+
+static void linger(struct nvmf_auth *auth)
+{
+	set_state(auth, NVMF_AUTH_ERROR);
+	forget(auth);
+	thread_timer_start(&auth->timer, LINGER_US);
+}
+
+/* The host does not like our challenge, or our response. */
+static void take_failure2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+{
+	struct dhchap_failure failure;
+
+	if (dhchap_decode_failure(auth->message, len, &failure) != DHCHAP_OK) {
+		fail(auth, DHCHAP_INCORRECT_PAYLOAD);
+		answer(auth, req);
+		return;
+	}
+	auth->why = failure.why;
+	tell_failure(auth, failure.why == DHCHAP_FAILED ? "the host does not accept the controller's key"
+							: dhchap_why_text(failure.why));
+	linger(auth);
+	answer(auth, req);
+}
+
+static const struct {
+	uint8_t type, id;
+	uint16_t states;
+	bool first; /* it begins a transaction, and says its id */
+	void (*take)(struct nvmf_auth *auth, struct nvmf_request *req, size_t len);
+} sends[] = {
+	{DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE, 1 << NVMF_AUTH_NEGOTIATE | 1 << NVMF_AUTH_COMPLETED, true,
+	 take_negotiate},
+	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY, 1 << NVMF_AUTH_REPLY, false, take_reply},
+	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS2, 1 << NVMF_AUTH_SUCCESS2, false, take_success2},
+	{DHCHAP_TYPE_COMMON, DHCHAP_ID_FAILURE2, 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_SUCCESS2, false,
+	 take_failure2},
+};
+
+static void take_message(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+{
+	struct dhchap_header header;
+
+	if (!dhchap_decode_header(auth->message, len, &header)) {
+		fail(auth, DHCHAP_INCORRECT_PAYLOAD);
+		answer(auth, req);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(sends); i++) {
+		if (sends[i].type != header.type || sends[i].id != header.id ||
+		    (sends[i].states >> auth->state & 1) == 0) {
+			continue;
+		}
+		if (!sends[i].first && le16toh(header.t_id) != auth->t_id) {
+			break;
+		}
+		sends[i].take(auth, req, len);
+		return;
+	}
+	fail(auth, DHCHAP_INCORRECT_MESSAGE);
+	answer(auth, req);
+}
+
+/* ---- What the host fetches ---- */
+
+/* True if the host has room for a message; otherwise the command fails, and it may come again with more. */
+static bool has_room(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+{
+	if (req->length >= len) {
+		return true;
+	}
+	answer_at(auth, req, NVME_ST_DNR(GENERIC, INVALID_FIELD),
+		  NVMF_WHERE(offsetof(struct nvmf_auth_sqe, length), 0));
+	return false;
+}
+
+/* What is behind the message in the host's buffer is zero. */
+static void give(struct nvmf_request *req, const void *message, size_t len)
+{
+	struct nvmf_window w = {.req = req};
+
+	nvmf_window_zero(&w);
+	nvmf_window_put(&w, 0, message, len);
+}
+
+static void give_failure1(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	uint8_t message[sizeof(struct dhchap_failure_wire)];
+
+	if (has_room(auth, req, sizeof(message))) {
+		give(req, message, dhchap_encode_failure(message, auth->t_id, DHCHAP_ID_FAILURE1, auth->why));
+		linger(auth);
+		answer(auth, req);
+	}
+}
+
+static void finish_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	struct dhchap_challenge c = {
+		.hash = auth->hash,
+		.group = auth->group,
+		.challenge = auth->challenge,
+		.dh_value = auth->value,
+		.dh_len = (uint16_t)dhchap_group_bytes(auth->group),
+	};
+
+	if (dhchap_random(auth->challenge, dhchap_hash_bytes(auth->hash)) != 0) {
+		fail(auth, DHCHAP_FAILED);
+		give_failure1(auth, req);
+		return;
+	}
+	c.seqnum = auth->seqnum = dhchap_seqnum();
+	give(req, auth->message, dhchap_encode_challenge(auth->message, auth->t_id, &c));
+	set_state(auth, NVMF_AUTH_REPLY);
+	answer(auth, req);
+}
+
+/* Helper thread. */
+static void generate(struct dhchap_job *job)
+{
+	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
+
+	auth->job_rc = dhchap_dh_generate(auth->group, &auth->dh);
+	if (auth->job_rc != 0) {
+		auth->dh = NULL;
+		return;
+	}
+	auth->job_rc = dhchap_dh_public(auth->dh, auth->value);
+}
+
+static void generated(struct dhchap_job *job)
+{
+	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
+	struct nvmf_request *req = take_request(auth);
+
+	if (job->error != 0 || auth->job_rc != 0) {
+		fail(auth, DHCHAP_FAILED);
+		give_failure1(auth, req);
+	} else {
+		finish_challenge(auth, req);
+	}
+}
+
+static void give_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	size_t len = sizeof(struct dhchap_challenge_wire) + dhchap_hash_bytes(auth->hash) +
+		     dhchap_group_bytes(auth->group);
+
+	if (!has_room(auth, req, len)) {
+		return;
+	}
+	if (auth->group == DHCHAP_GROUP_NULL) {
+		finish_challenge(auth, req);
+	} else {
+		run_job(auth, req, generate, generated);
+	}
+}
+
+static void give_success1(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	size_t len =
+		sizeof(struct dhchap_success1_wire) + (auth->answers ? dhchap_hash_bytes(auth->hash) : 0);
+
+	if (!has_room(auth, req, len)) {
+		return;
+	}
+	give(req, auth->message,
+	     dhchap_encode_success1(auth->message, auth->t_id, auth->hash,
+				    auth->answers ? auth->response : NULL));
+	if (auth->answers) {
+		set_state(auth, NVMF_AUTH_SUCCESS2);
+	} else {
+		complete(auth);
+	}
+	answer(auth, req);
+}
+
+static void give_incorrect_message(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	if (has_room(auth, req, sizeof(struct dhchap_failure_wire))) {
+		fail(auth, DHCHAP_INCORRECT_MESSAGE);
+		give_failure1(auth, req);
+	}
+}
+
+static void give_message(struct nvmf_auth *auth, struct nvmf_request *req)
+{
+	static void (*const gives[NVMF_AUTH_STATES])(struct nvmf_auth * auth, struct nvmf_request * req) = {
+		[NVMF_AUTH_CHALLENGE] = give_challenge,
+		[NVMF_AUTH_SUCCESS1] = give_success1,
+		[NVMF_AUTH_FAILURE1] = give_failure1,
+	};
+
+	(gives[auth->state] != NULL ? gives[auth->state] : give_incorrect_message)(auth, req);
+}
+
+/* ---- The commands ---- */
+
+/* NULL after the command was refused: nothing to prove here, the queue pair is ending, or another such command is under way. */
+static struct nvmf_auth *find_auth(struct nvmf_request *req)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+	struct nvmf_auth *auth = qpair->auth;
+	const struct nvmf_ctrlr *ctrlr = qpair->ctl_ctrlr;
+
+	if (auth == NULL && nvmf_auth_required(ctrlr->subsystem, ctrlr->hostnqn) &&
+	    nvmf_auth_create(qpair) == 0) {
+		auth = qpair->auth; /* its keys came after it was connected */
+	}
+	if (auth == NULL || auth->req != NULL || auth->state == NVMF_AUTH_ERROR ||
+	    ctrlr->state == NVMF_CTRLR_DESTROYING) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
+		return NULL;
+	}
+	return auth;
+}
+
+void nvmf_auth_send_run(struct nvmf_request *req)
+{
+	struct nvmf_auth *auth = find_auth(req);
+
+	if (auth == NULL) {
+		return;
+	}
+	if (auth->state == NVMF_AUTH_FAILURE1) { /* what the host is to fetch stays the same */
+		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
+		return;
+	}
+	take_message(auth, req, nvmf_request_copy_data(req, auth->message, sizeof(auth->message)));
+}
+
+void nvmf_auth_receive_run(struct nvmf_request *req)
+{
+	struct nvmf_auth *auth = find_auth(req);
+
+	if (auth != NULL) {
+		give_message(auth, req);
+	}
+}
+
+/* Group. */
+enum nvmf_next nvmf_auth_start(struct nvmf_request *req)
+{
+	const struct nvmf_auth_sqe *sqe = (const void *)req->sqe;
+	bool send = sqe->fctype == nvme_fabrics_type_auth_send;
+	uint32_t length;
+	uint16_t where;
+	uint16_t status = nvmf_decode_auth(sqe, send ? DHCHAP_MESSAGE_MAX : UINT32_MAX, &length, &where);
+
+	if (status != NVME_ST_SUCCESS) {
+		return nvmf_request_reject(req, status, where);
+	}
+	req->phase = 0;
+	return nvmf_request_data(req, send ? NVME_DATA_TFR_HOST_TO_CTRL : NVME_DATA_TFR_CTRL_TO_HOST, length);
+}
