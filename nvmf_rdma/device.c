@@ -175,6 +175,7 @@ static void set_limits(struct rdma_device *d)
 
 	d->sges = any < RDMA_MAX_SGE ? any : RDMA_MAX_SGE;
 	d->read_sges = reads > 0 && reads < d->sges ? reads : d->sges;
+	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs)

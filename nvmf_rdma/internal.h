@@ -71,7 +71,7 @@ struct rdma_request {
 	struct ibv_recv_wr recv_wr;
 	struct ibv_sge recv_sge[2];
 	struct ibv_send_wr rsp_wr;
-	struct ibv_sge rsp_sge;
+	struct ibv_sge rsp_sge[2]; /* see init_request() */
 	struct ibv_send_wr data_wr;
 	struct ibv_sge data_sge[RDMA_MAX_SGE];
 	struct iovec *iov; /* [buffers.most of the transport] */
@@ -192,6 +192,7 @@ struct rdma_device {
 	struct rdma_pd *pd;
 	struct fd_source *async;
 	int sges, read_sges; /* pieces of our memory in one work request, and in an RDMA READ */
+	bool iwarp;
 	bool removed; /* gone or dead: goes with its last connection */
 	uint32_t qps; /* connections */
 	TAILQ_HEAD(, rdma_poller) pollers;

@@ -100,19 +100,29 @@ static void error_state_reached(struct thread_msg *msg)
 	rdma_qp_check_closed(qp);
 }
 
-static void disconnect(struct rdma_qp *qp)
+static void to_error_state(struct rdma_qp *qp)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
+	if (ibv_modify_qp(qp->id->qp, &attr, IBV_QP_STATE) != 0 && errno != EINVAL && !qp->device->removed) {
+		log_warning("a queue pair could not be put into the error state: %s", strerror(errno));
+	}
+}
+
+static void disconnect(struct rdma_qp *qp)
+{
 	TRACE(RDMA_QP_DISCONNECT, qp->owner, 0, (uintptr_t)qp);
 	if (qp->id->qp == NULL) {
 		return;
 	}
+	/* Over iWARP the connection manager would let the work under way end first (Closing). siw then forgets RDMA READs that wait for
+	 * their data: they never complete, not even when the error state follows. */
+	if (qp->device->iwarp) {
+		to_error_state(qp);
+	}
 	/* an error here means that there is no connection to end: what counts is the state of the queue pair */
 	rdma_disconnect(qp->id);
-	if (ibv_modify_qp(qp->id->qp, &attr, IBV_QP_STATE) != 0 && errno != EINVAL && !qp->device->removed) {
-		log_warning("a queue pair could not be put into the error state: %s", strerror(errno));
-	}
+	to_error_state(qp);
 }
 
 /* How long a device may take to flush the work of a queue pair in the error state: a working one needs milliseconds. One that is

@@ -13,16 +13,29 @@ static size_t align64(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
-static void init_request(struct rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd, uint32_t icd_lkey,
-			 uint32_t icd_size, uint32_t request_lkey)
+/* Over iWARP a response is two pieces. One piece of up to 32 bytes is what siw makes a short message of, and if the queue pair's flag
+ * `in_syscall` is set, it takes the bytes from the process whose system call it believes to be in. But a thread of its own may have
+ * taken over the queue before that system call has cleared the flag: the bytes cannot be had, and the connection ends (siw_try_1seg()
+ * and siw_post_send() in the kernel). Inline data would do as well, but not with IBV_WR_SEND_WITH_INV. */
+static uint32_t response_pieces(const struct rdma_device *d)
 {
+	return d->iwarp && d->sges > 1 ? 2 : 1;
+}
+
+static void init_request(struct rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd, uint32_t icd_lkey,
+			 uint32_t icd_size, uint32_t request_lkey, uint32_t rsp_pieces)
+{
+	uint32_t piece = (uint32_t)sizeof(struct nvme_cqe) / rsp_pieces;
+
 	r->state = RDMA_REQ_FREE;
 	r->recv_sge[0] = (struct ibv_sge){.addr = (uintptr_t)command, .length = sizeof(struct nvme_sqe), .lkey = command_lkey};
 	r->recv_sge[1] = (struct ibv_sge){.addr = (uintptr_t)icd, .length = icd_size, .lkey = icd_lkey};
 	r->recv_wr = (struct ibv_recv_wr){.wr_id = (uintptr_t)r, .sg_list = r->recv_sge, .num_sge = icd_size ? 2 : 1};
-	r->rsp_sge = (struct ibv_sge){.addr = (uintptr_t)&r->req.cqe, .length = sizeof(struct nvme_cqe), .lkey = request_lkey};
+	for (uint32_t i = 0; i < rsp_pieces; i++) {
+		r->rsp_sge[i] = (struct ibv_sge){.addr = (uintptr_t)&r->req.cqe + i * piece, .length = piece, .lkey = request_lkey};
+	}
 	r->rsp_wr = (struct ibv_send_wr){
-		.wr_id = (uintptr_t)r, .sg_list = &r->rsp_sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
+		.wr_id = (uintptr_t)r, .sg_list = r->rsp_sge, .num_sge = (int)rsp_pieces, .send_flags = IBV_SEND_SIGNALED};
 	r->data_wr.sg_list = r->data_sge;
 	r->req.sqe = (const struct nvme_sqe *)command;
 	r->req.icd = icd;
@@ -64,7 +77,7 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 
 		r->iov = &a->iovs[(size_t)i * t->buffers.most];
 		init_request(r, command, lkey_of(p, command, sizeof(struct nvme_sqe)), data, icd ? lkey_of(p, data, icd) : 0, icd,
-			     m->mr->lkey);
+			     m->mr->lkey, response_pieces(p->device));
 	}
 	return 0;
 }
