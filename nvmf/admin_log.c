@@ -41,6 +41,8 @@ static uint64_t data_units(uint64_t blocks)
 	return (blocks + 999) / 1000;
 }
 
+/* The composite temperature is 0 K: not reported. There is no one temperature of what a subsystem has namespaces of, and a made-up one
+ * would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h, Base 5.17.2.1), so no host expects any. */
 static uint64_t put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;

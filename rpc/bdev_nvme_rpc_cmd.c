@@ -7,6 +7,7 @@
 
 #include "rpc/bdev_nvme_rpc.h"
 #include "rpc/base64.h"
+#include "thread/thread.h"
 
 enum { CMD_ADMIN, CMD_IO };
 enum { DATA_H2C, DATA_C2H };
@@ -17,7 +18,7 @@ static const struct rpc_enum directions[] = {{"h2c", DATA_H2C}, {"c2h", DATA_C2H
 struct send_cmd {
 	char *name, *cmdbuf, *data, *metadata;
 	int cmd_type, data_direction;
-	uint32_t data_len, metadata_len;
+	uint32_t data_len, metadata_len, timeout_ms;
 };
 
 #define SEND_CMD(field_, type_, required_, help_, ...) RPC_PARAM(struct send_cmd, field_, type_, required_, help_, ##__VA_ARGS__)
@@ -30,16 +31,21 @@ static const struct rpc_param send_cmd_params[] = {
 	SEND_CMD(data_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of data to read", .max = BDEV_NVME_RAW_MAX),
 	SEND_CMD(metadata, RPC_STRING, RPC_OPTIONAL, "h2c: separate metadata, as base64url (io, on PCIe)"),
 	SEND_CMD(metadata_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of separate metadata to read", .max = BDEV_NVME_RAW_MAX),
+	SEND_CMD(timeout_ms, RPC_UINT32, RPC_OPTIONAL, "after how long this call fails if the controller has not answered; the command "
+		 "itself goes on, until the controller's own timeouts end it (default 0: only they count)"),
 	RPC_PARAM_END,
 };
 
 struct call {
-	struct rpc_request *req;
+	struct rpc_request *req; /* NULL: answered */
+	uint32_t timeout_ms;
+	struct thread_timer timer;
 	struct bdev_nvme_raw raw;
 };
 
 static void call_free(struct call *c)
 {
+	thread_timer_stop(&c->timer);
 	free(c->raw.data);
 	free(c->raw.md);
 	free(c);
@@ -58,6 +64,10 @@ static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
 {
 	struct call *c = arg;
 
+	if (c->req == NULL) {
+		call_free(c);
+		return;
+	}
 	if (rc != 0) {
 		rpc_error(c->req, rc, "the command cannot be sent: %s", rc == -ENXIO ? "the controller is not connected" :
 			  rc == -ENOTSUP ? "separate metadata is for I/O commands on PCIe" : strerror(-rc));
@@ -74,6 +84,15 @@ static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
 	}
 	rpc_reply(c->req, o);
 	call_free(c);
+}
+
+/* The buffers are the command's until it ends. */
+static void timed_out(void *arg)
+{
+	struct call *c = arg;
+
+	rpc_error(c->req, -ETIMEDOUT, "no completion within the %u ms of timeout_ms; the command is still under way", c->timeout_ms);
+	c->req = NULL;
 }
 
 /* One of the two buffers: what text says, or as many zeroes as are to be read. False: text is no base64url of a length that is allowed. */
@@ -135,7 +154,12 @@ static void rpc_bdev_nvme_send_cmd(struct rpc_request *req, void *params)
 		return;
 	}
 	c->req = req;
-	bdev_nvme_send(ctrlr, &c->raw, completed, c);
+	c->timeout_ms = p->timeout_ms;
+	c->timer = (struct thread_timer){.fn = timed_out, .arg = c};
+	if (p->timeout_ms != 0) {
+		thread_timer_start(&c->timer, p->timeout_ms * UINT64_C(1000));
+	}
+	bdev_nvme_send(ctrlr, &c->raw, completed, c); /* which may end within */
 }
 RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
 	   "Send a raw command to an NVMe controller; answered with its completion")

@@ -161,6 +161,18 @@ def test_injected_errors_reach_commands():
         f.call("bdev_nvme_detach_controller", name="Nvme0")
 
 
+def test_raw_command_without_an_answer_times_out():
+    flush = base64.urlsafe_b64encode(struct.pack("<BBHI56x", 0, 0, 0, 1)).decode()
+    command = {"name": "Nvme0", "cmd_type": "io", "data_direction": "h2c", "cmdbuf": flush}
+    with back() as b, front() as f:
+        b.add_ns(b.add_malloc("M0"))
+        attach(f)
+        f.call("bdev_nvme_add_error_injection", name="Nvme0", cmd_type="io", opc=0, do_not_submit=True, timeout_in_us=20_000_000)
+        refused(f, ["within the 200 ms", "still under way"], "bdev_nvme_send_cmd", **command, timeout_ms=200)
+        check("cpl" in f.call("bdev_nvme_send_cmd", **command, timeout_ms=60000), "the next one has its answer")
+        f.call("bdev_nvme_detach_controller", name="Nvme0")     # the first is still under way
+
+
 def test_verified_io_through_two_varves_survives_resets():
     with back() as b, front() as f:
         b.add_ns(b.add_malloc("M0"))
