@@ -92,7 +92,10 @@ test_disconnect_under_io() {
 test_nothing_is_left_at_the_end() {
   target_kill TERM
   same "varve's exit status" "$(cat /tmp/varve.status)" 0
-  target_is_silent
+  # What is posted on a queue pair in the error state completes as flushed (ibv_post_send(3)). siw does so for the kernel's queue pairs
+  # only: siw_post_send() has no list to flush for user space's, and the entries stay in the queue for ever. So whenever the host was
+  # gone before varve knew, varve has to end the queue pair by itself, and says so.
+  target_is_silent 'siw0: [0-9]+ work requests .* did not end; its queue pair is destroyed'
 }
 
 run_tests
