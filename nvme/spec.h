@@ -28,6 +28,7 @@ _Static_assert(sizeof(struct nvme_copy_range) == 32, "NVM 3.2.2, source ranges o
 #define NVME_PI_BYTES	    8 /* of guard, application tag and reference tag, for 16-bit guards */
 #define NVME_PI_ACT	    (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
 #define NVME_PI_CHECK_GUARD (UINT32_C(1) << 28)
+#define NVME_PI_CHECK_APP   (UINT32_C(1) << 27)
 #define NVME_PI_CHECK_REF   (UINT32_C(1) << 26)
 
 /* SGL descriptors, Base 4.1.2. The type is the high nibble of the last byte, the subtype the low one. */

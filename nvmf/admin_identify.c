@@ -197,6 +197,7 @@ static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, st
 	memcpy(id->nguid, ns->opts.nguid, sizeof(id->nguid));
 	memcpy(id->eui64, ns->opts.eui64, sizeof(id->eui64));
 	id->lbaf[0].ds = ns->geo.block_shift;
+	nvmf_md_identify(ctrlr->transport, ns, id);
 	fill_copy(ns, id);
 	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
 	if (physical > 1 && physical <= UINT16_MAX) {

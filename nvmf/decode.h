@@ -177,7 +177,10 @@ void nvmf_decode_abort(const struct nvme_sqe *sqe, struct nvmf_abort *out);
 struct nvmf_geometry {
 	uint64_t num_blocks;
 	uint32_t max_transfer_bytes; /* MDTS */
-	uint8_t block_shift;         /* block size: 1 << block_shift bytes */
+	uint8_t block_shift;         /* data of a block: 1 << block_shift bytes */
+	uint8_t md_eighths;          /* metadata of a block, units of 8 bytes; 0: none, and the next mean nothing */
+	uint8_t pi_type : 2;         /* protection information in it: 1 to 3, or none */
+	bool md_hidden : 1;          /* hosts see plain blocks */
 };
 
 struct nvmf_lba_range {
@@ -194,6 +197,18 @@ static inline uint64_t nvmf_rw_length(const struct nvme_sqe *sqe, uint8_t block_
 /* Read, Write, Compare: within the namespace, and not longer than MDTS. */
 uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
 			struct nvmf_lba_range *out, uint16_t *where);
+/* What a command wants of protection information: PRINFO, and the tags of dwords 14 and 15. */
+struct nvmf_pi {
+	bool act; /* PRACT: the controller makes it, or strips it */
+	bool check_guard, check_app, check_ref;
+	uint32_t ref;
+	uint16_t app, app_mask;
+};
+/* Invalid Protection Information (NVM 5.2.2.1): a check of the reference tag that cannot be. Without protection information: nothing is wanted. */
+uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_pi *out, uint16_t *where);
+/* As nvmf_decode_rw() for blocks with metadata; bytes: what is transferred, metadata included where it is (which MDTS counts too). */
+uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+			   struct nvmf_lba_range *out, struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where);
 /* Write Zeroes: within the namespace; no data, so no MDTS. */
 uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
 				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where);

@@ -517,6 +517,18 @@ static inline void nvmf_request_set_where(struct nvmf_request *req, enum nvmf_re
 	}
 }
 
+/* Metadata: md.c. The namespace as hosts of a transport see it: its metadata may be hidden. */
+struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct nvmf_geometry *geo);
+uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range, uint64_t *bytes,
+			   uint16_t *where);
+/* Of commands that move no blocks: their protection information fields. */
+uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
+/* Tells the bdev how the command wants the metadata. */
+void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv);
+/* Control thread: what Identify Namespace says of it; the bdev's as geometry: -EINVAL. */
+void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_id_ns *id);
+int nvmf_md_geometry(const struct nvmf_ns *ns, struct nvmf_geometry *geo);
+
 /* I/O commands. io_start also for one that has waited. */
 enum nvmf_next nvmf_io_start(struct nvmf_request *req);
 void nvmf_io_exec(struct nvmf_request *req);

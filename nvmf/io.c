@@ -79,16 +79,29 @@ static bool fuse_is_good(const struct nvmf_request *req)
 	}
 }
 
+/* Read, Write and Compare: their blocks, and the bytes that are transferred. */
+static inline uint16_t decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+				 struct nvmf_lba_range *range, uint64_t *bytes, uint16_t *where)
+{
+	if (__builtin_expect(nsv->geo.md_eighths != 0, 0)) {
+		return nvmf_md_decode_rw(req, nsv, range, bytes, where);
+	}
+	uint16_t status = nvmf_decode_rw(req->sqe, &nsv->geo, range, where);
+	*bytes = (uint64_t)range->num_blocks << nsv->geo.block_shift;
+	return status;
+}
+
 static enum nvmf_next rw_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint8_t xfer)
 {
 	struct nvmf_lba_range range;
+	uint64_t bytes;
 	uint16_t where;
-	uint16_t status = nvmf_decode_rw(req->sqe, &nsv->geo, &range, &where);
+	uint16_t status = decode_rw(req, nsv, &range, &bytes, &where);
 
 	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
 		return nvmf_request_reject(req, status, where);
 	}
-	return nvmf_request_data(req, xfer, (uint64_t)range.num_blocks << nsv->geo.block_shift);
+	return nvmf_request_data(req, xfer, bytes);
 }
 
 static enum nvmf_next dsm_start(struct nvmf_request *req)
@@ -278,15 +291,19 @@ static void enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io_cb
 	nvmf_ns_view_enter(nsv, req);
 	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
 	req->phase = 0;
+	if (__builtin_expect(nsv->geo.md_eighths != 0, 0)) {
+		nvmf_md_set(req, nsv);
+	}
 }
 
 /* Read, Write and Compare: the range, if it is the one that the data were transferred for. */
 static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
 			 struct nvmf_lba_range *range, uint16_t *where)
 {
-	uint16_t status = nvmf_decode_rw(req->sqe, &nsv->geo, range, where);
+	uint64_t bytes;
+	uint16_t status = decode_rw(req, nsv, range, &bytes, where);
 
-	if (status == NVME_ST_SUCCESS && (uint64_t)range->num_blocks << nsv->geo.block_shift != req->length) {
+	if (status == NVME_ST_SUCCESS && bytes != req->length) {
 		*where = NVMF_WHERE_NSID; /* it has another block size than when the command came */
 		return NVME_ST(GENERIC, NS_NOT_READY);
 	}
@@ -322,6 +339,9 @@ static void write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv
 	uint16_t where;
 	uint16_t status = nvmf_decode_write_zeroes(req->sqe, &nsv->geo, &range, &deallocate, &where);
 
+	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0) {
+		status = nvmf_md_check(req, nsv, &where);
+	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_finish_at(req, status, where);
 		return;
@@ -338,6 +358,9 @@ static void blocks_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum
 	uint16_t where;
 	uint16_t status = nvmf_decode_blocks(req->sqe, &nsv->geo, &range, &where);
 
+	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0 && type == BDEV_IO_VERIFY) {
+		status = nvmf_md_check(req, nsv, &where);
+	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_finish_at(req, status, where);
 		return;
@@ -480,6 +503,9 @@ static void copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	if (status == NVME_ST_SUCCESS) {
 		nvmf_request_copy_data(req, ranges, copy.num_ranges * sizeof(ranges[0]));
 		status = nvmf_decode_copy_ranges(ranges, &copy, &nsv->geo, &where);
+	}
+	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0) {
+		status = nvmf_md_check(req, nsv, &where);
 	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_finish_at(req, status, where);

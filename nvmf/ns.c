@@ -64,22 +64,24 @@ static int ns_open(struct nvmf_ns *ns, const char *bdev_name_)
 	rc = bdev_claim(ns->desc,
 			bdev_read_only(ns->bdev) ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0,
 			"nvmf");
-	uint32_t block_size = bdev_block_size(ns->bdev);
+	uint32_t block_size = bdev_data_block_size(ns->bdev);
 	if (rc == 0 && (block_size < 512 || (block_size & (block_size - 1)) != 0)) {
 		log_error("bdev %s has blocks of %u bytes; a namespace needs a power of two from 512 on",
 			  bdev_name_, block_size);
 		rc = -EINVAL;
 	}
+	if (rc == 0) {
+		ns->geo = (struct nvmf_geometry){
+			.num_blocks = bdev_num_blocks(ns->bdev),
+			.max_transfer_bytes = NO_TRANSFER_LIMIT,
+			.block_shift = (uint8_t)__builtin_ctz(block_size),
+		};
+		rc = nvmf_md_geometry(ns, &ns->geo);
+	}
 	if (rc != 0) {
 		bdev_close(ns->desc);
-		return rc;
 	}
-	ns->geo = (struct nvmf_geometry){
-		.num_blocks = bdev_num_blocks(ns->bdev),
-		.max_transfer_bytes = NO_TRANSFER_LIMIT,
-		.block_shift = (uint8_t)__builtin_ctz(block_size),
-	};
-	return 0;
+	return rc;
 }
 
 /* What was left to the defaults. Hosts must be able to tell namespaces apart by one of the three names. */

@@ -149,6 +149,7 @@ struct nvmf_transport_opts {
 	bool no_srq;                /* RDMA */
 	bool no_wr_batching;        /* RDMA */
 	uint32_t data_wr_pool_size; /* RDMA */
+	bool dif_insert_or_strip;   /* hosts see namespaces without their metadata: it is made when they write, and checked when they read */
 };
 
 /* The names of the transports linked in; NULL after the last. */
@@ -279,6 +280,7 @@ struct nvmf_ns_opts {
 	uint8_t uuid[16];     /* zeroes: the bdev's */
 	uint32_t anagrpid;    /* 1 to max_namespaces; 0: nsid */
 	bool no_auto_visible; /* hosts see it only after nvmf_ns_add_host() */
+	bool hide_metadata;   /* as dif_insert_or_strip of transports, for this namespace alone */
 	/* NULL: reservations end with the process. Otherwise an absolute path: hosts can have their registrations and
 	 * reservation kept there (Persist Through Power Loss), and what is there now counts. */
 	const char *ptpl_file;

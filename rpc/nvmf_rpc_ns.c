@@ -11,7 +11,7 @@ struct ns_params {
 	uint32_t nsid;
 	char *bdev_name, *nguid, *eui64, *uuid, *ptpl_file;
 	uint32_t anagrpid;
-	bool no_auto_visible;
+	bool no_auto_visible, hide_metadata;
 };
 
 static const struct rpc_param ns_object[] = {
@@ -27,6 +27,8 @@ static const struct rpc_param ns_object[] = {
 	RPC_PARAM(struct ns_params, anagrpid, RPC_UINT32, RPC_OPTIONAL, "ANA group; by default the nsid"),
 	RPC_PARAM(struct ns_params, no_auto_visible, RPC_BOOL, RPC_OPTIONAL,
 		  "hosts see it only after nvmf_ns_add_host"),
+	RPC_PARAM(struct ns_params, hide_metadata, RPC_BOOL, RPC_OPTIONAL,
+		  "hosts see blocks without metadata, as with dif_insert_or_strip of a transport"),
 	RPC_PARAM_END,
 };
 
@@ -77,6 +79,7 @@ static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct
 	*opts = (struct nvmf_ns_opts){.nsid = p->nsid,
 				      .anagrpid = p->anagrpid,
 				      .no_auto_visible = p->no_auto_visible,
+				      .hide_metadata = p->hide_metadata,
 				      .ptpl_file = p->ptpl_file};
 	if (p->uuid != NULL) {
 		bdev_uuid_parse(p->uuid, opts->uuid);

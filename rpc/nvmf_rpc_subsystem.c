@@ -138,6 +138,9 @@ static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
 	json_object_set_new(o, "uuid", json_string(uuid));
 	json_object_set_new(o, "anagrpid", json_integer(opts->anagrpid));
 	json_object_set_new(o, "no_auto_visible", json_boolean(opts->no_auto_visible));
+	if (opts->hide_metadata) {
+		json_object_set_new(o, "hide_metadata", json_true());
+	}
 	if (opts->ptpl_file != NULL) {
 		json_object_set_new(o, "ptpl_file", rpc_string(opts->ptpl_file));
 	}

@@ -11,13 +11,13 @@ struct create_transport {
 	char *trtype, *tgt_name;
 	struct nvmf_transport_opts opts;
 	uint32_t acceptor_poll_rate, min_kato;
-	bool dif_insert_or_strip, c2h_success;
+	bool c2h_success;
 	uint32_t sock_priority;
 	uint16_t control_msg_num;
 	struct {
 		bool max_queue_depth, max_io_qpairs_per_ctrlr, in_capsule_data_size, max_io_size,
 			io_unit_size, max_aq_depth, num_shared_buffers, buf_cache_size, iobuf_small_cache_size,
-			iobuf_large_cache_size, zcopy,
+			iobuf_large_cache_size, zcopy, dif_insert_or_strip,
 			acceptor_backlog, abort_timeout_sec, kas, ack_timeout, num_cqe, max_srq_depth, no_srq,
 			no_wr_batching, data_wr_pool_size, acceptor_poll_rate, min_kato;
 	} given;
@@ -64,7 +64,7 @@ static const struct rpc_param create_transport_params[] = {
 	RPC_PARAM(struct create_transport, min_kato, RPC_UINT32, RPC_OPTIONAL,
 		  "milliseconds that a host's keep-alive timeout is rounded up to",
 		  .given_offset = offsetof(struct create_transport, given.min_kato)),
-	RPC_PARAM(struct create_transport, dif_insert_or_strip, RPC_BOOL, RPC_OPTIONAL, "must be false"),
+	OPT(dif_insert_or_strip, RPC_BOOL, "hosts see blocks without metadata: made when they write, checked when they read"),
 	RPC_PARAM(struct create_transport, c2h_success, RPC_BOOL, RPC_OPTIONAL, UNUSED_HELP),
 	RPC_PARAM(struct create_transport, sock_priority, RPC_UINT32, RPC_OPTIONAL, UNUSED_HELP),
 	RPC_PARAM(struct create_transport, control_msg_num, RPC_UINT16, RPC_OPTIONAL, UNUSED_HELP),
@@ -90,6 +90,7 @@ static void take_given(const struct create_transport *p, struct nvmf_transport_o
 	TAKE(iobuf_small_cache_size)
 	TAKE(iobuf_large_cache_size)
 	TAKE(zcopy)
+	TAKE(dif_insert_or_strip)
 	TAKE(acceptor_backlog)
 	TAKE(abort_timeout_sec)
 	TAKE(kas)
@@ -132,11 +133,6 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 	}
 	if (nvmf_transport_opts_init(p->trtype, &opts) != 0) {
 		answer_unknown_type(req, p->trtype);
-		return;
-	}
-	if (p->dif_insert_or_strip) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"dif_insert_or_strip\" is true: not supported, allowed is false");
 		return;
 	}
 	take_given(p, &opts);
@@ -182,7 +178,7 @@ json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t)
 	json_object_set_new(o, "buf_cache_size", json_integer(opts->buf_cache_size));
 	json_object_set_new(o, "iobuf_small_cache_size", json_integer(opts->iobuf_small_cache_size));
 	json_object_set_new(o, "iobuf_large_cache_size", json_integer(opts->iobuf_large_cache_size));
-	json_object_set_new(o, "dif_insert_or_strip", json_false());
+	json_object_set_new(o, "dif_insert_or_strip", json_boolean(opts->dif_insert_or_strip));
 	json_object_set_new(o, "zcopy", json_boolean(opts->zcopy));
 	json_object_set_new(o, "acceptor_backlog", json_integer(opts->acceptor_backlog));
 	json_object_set_new(o, "acceptor_poll_rate", json_integer(opts->acceptor_poll_rate_us));

@@ -34,6 +34,28 @@ static void walk(const struct nvmf_sgl *sgl, size_t icd_len, uint32_t need)
 	expect(total == sgl->length && count == sgl->num_descs);
 }
 
+static void decode_md(const struct nvme_sqe *sqe)
+{
+	for (uint8_t type = 0; type <= 3; type++) {
+		for (uint8_t md = 1; md <= 16; md = (uint8_t)(md * 4)) {
+			const struct nvmf_geometry geo = {
+				.num_blocks = 1000, .max_transfer_bytes = 1 << 17, .block_shift = 9, .md_eighths = md, .pi_type = type};
+			struct nvmf_lba_range range;
+			struct nvmf_pi pi;
+			uint64_t bytes;
+			uint16_t where;
+
+			if (nvmf_decode_rw_md(sqe, &geo, &range, &pi, &bytes, &where) != 0) {
+				continue;
+			}
+			uint64_t data = (uint64_t)range.num_blocks << 9, all = range.num_blocks * (512 + md * UINT64_C(8));
+			expect(range.slba + range.num_blocks <= geo.num_blocks && bytes <= geo.max_transfer_bytes);
+			expect(bytes == all || (bytes == data && pi.act && type != 0 && md == 1));
+			expect(!pi.check_ref || type == 2 || (type == 1 && pi.ref == (uint32_t)range.slba));
+		}
+	}
+}
+
 static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t icd_len,
 			const struct nvmf_geometry *geo)
 {
@@ -94,6 +116,7 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 		expect(range.num_blocks >= 1 && range.slba + range.num_blocks <= geo.num_blocks);
 		expect((uint64_t)range.num_blocks << geo.block_shift <= geo.max_transfer_bytes);
 	}
+	decode_md(sqe);
 	if (nvmf_decode_write_zeroes(sqe, &geo, &range, &deallocate, &where) == 0) {
 		expect(range.slba + range.num_blocks <= geo.num_blocks);
 	}

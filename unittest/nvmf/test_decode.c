@@ -684,6 +684,75 @@ static void test_ranges_of_a_copy_are_checked(void)
 		     CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE_NOWHERE);
 }
 
+/* ---- Metadata ---- */
+
+static void md_sqe(uint64_t slba, uint32_t cdw12, uint32_t ref)
+{
+	sqe = (struct nvme_sqe){.opcode = nvme_cmd_read,
+				 .cdw10 = htole32((uint32_t)slba),
+				 .cdw11 = htole32((uint32_t)(slba >> 32)),
+				 .cdw12 = htole32(cdw12),
+				 .cdw14 = htole32(ref),
+				 .cdw15 = htole32(0xff0f1234)};
+}
+
+static void test_metadata_counts_among_the_bytes_unless_the_controller_makes_it(void)
+{
+	static const struct {
+		uint8_t md, type;
+		uint32_t cdw12;
+		uint64_t bytes;
+	} cases[] = {
+		{1, 1, 3, 4 * 4104},		   {1, 1, 3 | NVME_PI_ACT, 4 * 4096}, {1, 0, 3 | NVME_PI_ACT, 4 * 4104},
+		{2, 1, 3 | NVME_PI_ACT, 4 * 4112}, {16, 3, 3, 4 * 4224},	      {1, 2, 0, 4104},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct nvmf_geometry g = {
+			.num_blocks = 1000, .max_transfer_bytes = 131072, .block_shift = 12, .md_eighths = cases[i].md, .pi_type = cases[i].type};
+		struct nvmf_lba_range r;
+		struct nvmf_pi pi;
+		uint64_t bytes;
+
+		md_sqe(7, cases[i].cdw12, 0);
+		CU_ASSERT_EQUAL(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), 0);
+		CU_ASSERT_EQUAL(bytes, cases[i].bytes);
+		CU_ASSERT_EQUAL(r.slba, 7);
+		md_sqe(997, cases[i].cdw12 | 3, 0);
+		EXPECT_FAULT(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), GENERIC, LBA_RANGE, NVMF_WHERE(40, 0));
+		md_sqe(0, 31, 0); /* as much as MDTS without the metadata */
+		EXPECT_FAULT(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(48, 0));
+	}
+}
+
+static void test_protection_information_fields(void)
+{
+	struct nvmf_geometry g = {.num_blocks = UINT64_C(1) << 40, .block_shift = 12, .md_eighths = 1, .pi_type = 1};
+	const uint64_t slba = UINT64_C(0x1200000034);
+	struct nvmf_pi pi;
+
+	md_sqe(slba, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 0x34);
+	CU_ASSERT_EQUAL(nvmf_decode_pi(&sqe, &g, &pi, &where), 0);
+	CU_ASSERT_TRUE(pi.act && pi.check_guard && pi.check_ref && !pi.check_app);
+	CU_ASSERT_EQUAL(pi.ref, 0x34);
+	CU_ASSERT_EQUAL(pi.app, 0x1234);
+	CU_ASSERT_EQUAL(pi.app_mask, 0xff0f);
+	md_sqe(slba, NVME_PI_CHECK_REF, 0x35); /* type 1: it is the address */
+	EXPECT_FAULT(nvmf_decode_pi(&sqe, &g, &pi, &where), CMD_SPECIFIC, INVALID_PI, NVMF_WHERE(56, 0));
+	g.pi_type = 2;
+	CU_ASSERT_EQUAL(nvmf_decode_pi(&sqe, &g, &pi, &where), 0);
+	g.pi_type = 3;
+	EXPECT_FAULT(nvmf_decode_pi(&sqe, &g, &pi, &where), CMD_SPECIFIC, INVALID_PI, NVMF_WHERE(51, 2));
+	g.pi_type = 1;
+	md_sqe(slba, NVME_PI_CHECK_APP, 0x35); /* nor is it looked at where it is not checked */
+	CU_ASSERT_EQUAL(nvmf_decode_pi(&sqe, &g, &pi, &where), 0);
+	CU_ASSERT_TRUE(pi.check_app && !pi.check_ref && !pi.check_guard && !pi.act);
+	g.pi_type = 0;
+	md_sqe(slba, NVME_PI_ACT | NVME_PI_CHECK_REF, 0x35);
+	CU_ASSERT_EQUAL(nvmf_decode_pi(&sqe, &g, &pi, &where), 0);
+	CU_ASSERT_FALSE(pi.act || pi.check_ref);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_header_of_a_good_command_is_accepted),
 	UNIT(test_short_capsule_is_rejected),
@@ -730,6 +799,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_copy_is_decoded),
 	UNIT(test_limits_of_copy_fit_their_fields),
 	UNIT(test_ranges_of_a_copy_are_checked),
+	UNIT(test_metadata_counts_among_the_bytes_unless_the_controller_makes_it),
+	UNIT(test_protection_information_fields),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_decode", tests, NULL, NULL)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What commands say of metadata and protection information: NVM 5.2, and dwords 12, 14 and 15 of the I/O commands. */
+#include "nvmf/decode.h"
+
+#define WHERE_PRINFO NVMF_WHERE(51, 2)
+
+uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_pi *out,
+			uint16_t *where)
+{
+	uint32_t cdw12 = le32toh(sqe->cdw12), cdw15 = le32toh(sqe->cdw15);
+	uint32_t slba_low = le32toh(sqe->cdw10);
+
+	*out = (struct nvmf_pi){.act = (cdw12 & NVME_PI_ACT) != 0,
+				.check_guard = (cdw12 & NVME_PI_CHECK_GUARD) != 0,
+				.check_app = (cdw12 & NVME_PI_CHECK_APP) != 0,
+				.check_ref = (cdw12 & NVME_PI_CHECK_REF) != 0,
+				.ref = le32toh(sqe->cdw14),
+				.app = (uint16_t)cdw15,
+				.app_mask = (uint16_t)(cdw15 >> 16)};
+	if (geo->pi_type == 0) { /* the bits mean nothing then */
+		*out = (struct nvmf_pi){.act = false};
+		return NVME_ST_SUCCESS;
+	}
+	/* A reference tag of type 1 is the address; with type 3 there is nothing to check it against. */
+	if (out->check_ref && geo->pi_type == 1 && out->ref != slba_low) {
+		*where = NVMF_WHERE_CDW14;
+		return NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI);
+	}
+	if (out->check_ref && geo->pi_type == 3) {
+		*where = WHERE_PRINFO;
+		return NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI);
+	}
+	return NVME_ST_SUCCESS;
+}
+
+uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+			   struct nvmf_lba_range *out, struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where)
+{
+	uint32_t md = geo->md_eighths * UINT32_C(8);
+	uint16_t status = nvmf_decode_rw(sqe, geo, out, where);
+
+	if (status == NVME_ST_SUCCESS) {
+		status = nvmf_decode_pi(sqe, geo, pi, where);
+	}
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	/* Metadata that is nothing but protection information is not transferred if the controller makes it. */
+	if (pi->act && md == NVME_PI_BYTES) {
+		md = 0;
+	}
+	*bytes = ((uint64_t)out->num_blocks << geo->block_shift) + (uint64_t)out->num_blocks * md;
+	if (*bytes > geo->max_transfer_bytes) {
+		*where = NVMF_WHERE_CDW12;
+		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	return NVME_ST_SUCCESS;
+}

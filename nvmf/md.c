@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O commands on namespaces whose blocks have metadata; out of the way of the others. A host sees extended blocks, or, where the
+ * transport or the namespace hides the metadata, plain ones. The poll group's thread. */
+#include <errno.h>
+#include "nvmf/internal.h"
+
+static bool is_hidden(const struct nvmf_transport *t, const struct nvmf_geometry *geo)
+{
+	return geo->md_hidden || t->opts.dif_insert_or_strip;
+}
+
+struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct nvmf_geometry *geo)
+{
+	struct nvmf_geometry seen = *geo;
+
+	if (is_hidden(t, geo)) {
+		seen.md_eighths = seen.pi_type = 0;
+	}
+	return seen;
+}
+
+uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+			   struct nvmf_lba_range *range, uint64_t *bytes, uint16_t *where)
+{
+	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
+	struct nvmf_pi pi;
+
+	return nvmf_decode_rw_md(req->sqe, &seen, range, &pi, bytes, where);
+}
+
+uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
+{
+	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
+	struct nvmf_pi pi;
+
+	/* Copy has a reference tag per range, and what is copied gets the tags of its new place: which are others with type 2. */
+	if (req->sqe->opcode == nvme_cmd_copy && nsv->geo.pi_type == 2 && seen.pi_type == 2) {
+		*where = NVMF_WHERE_OPCODE;
+		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	return req->sqe->opcode == nvme_cmd_copy ? NVME_ST_SUCCESS
+						 : nvmf_decode_pi(req->sqe, &seen, &pi, where);
+}
+
+/* What makes the protection information, where the command does not: what is written is made, what is read is checked. */
+static uint8_t action(const struct nvmf_request *req, const struct nvmf_geometry *geo,
+		      const struct nvmf_pi *pi)
+{
+	if (!pi->act) {
+		return 0;
+	}
+	if (geo->md_eighths * 8 == NVME_PI_BYTES) {
+		return BDEV_DIF_PLAIN;
+	}
+	return req->sqe->opcode == nvme_cmd_write ? BDEV_DIF_MAKE : 0;
+}
+
+/* The command has been decoded before, and was good. */
+void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
+{
+	const struct nvmf_geometry *geo = &nsv->geo;
+	struct nvmf_pi pi;
+	uint16_t where;
+
+	if (is_hidden(req->qpair->transport, geo)) {
+		bdev_io_set_dif(&req->bdev_io, BDEV_DIF_PLAIN, 0, 0, 0);
+		return;
+	}
+	nvmf_decode_pi(req->sqe, geo, &pi, &where);
+	/* Zeroes without a word on their protection information get what passes. */
+	if (geo->pi_type == 0 || (req->sqe->opcode == nvme_cmd_write_zeroes && !pi.act)) {
+		bdev_io_set_dif(&req->bdev_io, 0, 0, 0, 0);
+		return;
+	}
+	uint8_t checks = (uint8_t)((pi.check_guard ? BDEV_DIF_GUARD : 0) | (pi.check_app ? BDEV_DIF_APP : 0) |
+				   (pi.check_ref ? BDEV_DIF_REF : 0));
+	bdev_io_set_dif(&req->bdev_io, (uint8_t)(BDEV_DIF_TAGS | checks | action(req, geo, &pi)), pi.ref,
+			pi.app, pi.app_mask);
+}
+
+void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_id_ns *id)
+{
+	struct nvmf_geometry seen = nvmf_md_seen(t, &ns->geo);
+	bool first = bdev_get_md(ns->bdev)->dif_is_first;
+
+	if (seen.md_eighths == 0) {
+		return;
+	}
+	id->lbaf[0].ms = htole16((uint16_t)(seen.md_eighths * 8));
+	id->flbas |= NVME_NS_FLBAS_META_EXT; /* fabrics have no other way (Base 3.3.1.2) */
+	id->mc = NVME_NS_MC_EXTENDED;
+	if (seen.pi_type != 0) {
+		id->dpc = (uint8_t)(1u << (seen.pi_type - 1) |
+				    (first ? NVME_NS_DPC_PI_FIRST : NVME_NS_DPC_PI_LAST));
+		id->dps = (uint8_t)(seen.pi_type | (first ? NVME_NS_DPS_PI_FIRST : 0));
+	}
+}
+
+int nvmf_md_geometry(const struct nvmf_ns *ns, struct nvmf_geometry *geo)
+{
+	const struct bdev_md *md = bdev_get_md(ns->bdev);
+
+	if (md->size % 8 != 0 || md->size / 8 > UINT8_MAX) {
+		log_error("bdev %s has %u bytes of metadata per block; a namespace needs a multiple of 8",
+			  bdev_name(ns->bdev), md->size);
+		return -EINVAL;
+	}
+	geo->md_eighths = (uint8_t)(md->size / 8);
+	geo->pi_type = md->dif_type;
+	geo->md_hidden = ns->opts.hide_metadata;
+	return 0;
+}

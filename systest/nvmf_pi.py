@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# sanitize
+"""Metadata and protection information from host to disk: passed, made, stripped, checked, over the software RDMA device."""
+import base64
+import struct
+import sys
+
+from appliance_lib import DEADLINE, check, main, wait_for
+from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, verifying, wait_io
+
+BACK_PORT, FRONT_PORT = PORT, PORT + 20000
+PRACT, GUARD, APP, REF = 1 << 29, 1 << 28, 1 << 27, 1 << 26
+WRITE, READ, VERIFY = 1, 2, 0xc
+
+
+def back(**transport):
+    return Target(cores="[0]", port=BACK_PORT, **transport)
+
+
+def front():
+    return Target(cores="[1]", port=FRONT_PORT)
+
+
+def attach(f, **params):
+    return f.call("bdev_nvme_attach_controller", name="Nvme0", trtype="RDMA", adrfam="IPv4", traddr=ADDRESS, trsvcid=str(BACK_PORT),
+                  subnqn=NQN, **params)
+
+
+def malloc(d, name, block_size, md_size, dif_type=1, **params):
+    return d.call("bdev_malloc_create", name=name, block_size=block_size, num_blocks=(16 << 20) // block_size, md_size=md_size,
+                  md_interleave=True, dif_type=dif_type, **params)
+
+
+def crc(data):
+    """Of T10, bit by bit: not the one under test."""
+    c = 0
+    for byte in data:
+        c ^= byte << 8
+        for _ in range(8):
+            c = (c << 1 ^ (0x8bb7 if c & 0x8000 else 0)) & 0xffff
+    return c
+
+
+def protected(blocks, ref, app):
+    return b"".join(b + struct.pack(">HHI", crc(b), app, ref + i) for i, b in enumerate(blocks))
+
+
+class Raw:
+    """Commands of our own on the controller that front has attached."""
+
+    def __init__(self, daemon):
+        self.daemon = daemon
+
+    def run(self, opcode, lba, blocks, prinfo, ref=0, app=0, data=None, length=0, nsid=1):
+        """(status, data)"""
+        params = {"data": base64.urlsafe_b64encode(data).decode()} if data else {"data_len": length} if length else {}
+        cmd = struct.pack("<BBHI32xIIIIII", opcode, 0, 0, nsid, lba, 0, blocks - 1 | prinfo, 0, ref, app)
+        r = self.daemon.call("bdev_nvme_send_cmd", name="Nvme0", cmd_type="io", data_direction="c2h" if length else "h2c",
+                             cmdbuf=base64.urlsafe_b64encode(cmd).decode(), **params)
+        status = struct.unpack("<H", base64.urlsafe_b64decode(r["cpl"])[14:16])[0] >> 1 & 0x7ff
+        return status, base64.urlsafe_b64decode(r["data"]) if length else None
+
+
+def test_protection_information_is_passed_made_and_checked():
+    """The target's namespace has extended blocks; the host's raw commands bring and want protection information, and its
+    bdev has it made and stripped by the target."""
+    blocks = [bytes(i * 31 + j * 7 & 255 for j in range(512)) for i in range(4)]
+    with back() as b, front() as f:
+        b.add_ns(malloc(b, "M0", 512, 8))
+        bdev, = attach(f, prchk_guard=True, prchk_reftag=True)
+        check(f.call("bdev_get_bdevs", name=bdev)[0]["block_size"] == 512, "the host's bdev is plain")
+        raw = Raw(f)
+        good = protected(blocks, 40, 0x1234)
+        check(raw.run(WRITE, 40, 4, GUARD | APP | REF, 40, 0xffff1234, good)[0] == 0, "written")
+        check(raw.run(READ, 40, 4, GUARD | APP | REF, 40, 0xffff1234, length=4 * 520) == (0, good), "read as it was")
+        check(raw.run(READ, 40, 4, PRACT | GUARD | REF, 40, length=4 * 512) == (0, b"".join(blocks)), "stripped")
+        check(raw.run(READ, 40, 4, APP, 0, 0xffff1235, length=4 * 520)[0] == 0x283, "application tag")
+        check(raw.run(READ, 40, 4, REF, 41, length=4 * 520)[0] == 0x181, "a reference tag that type 1 cannot have")
+        check(raw.run(WRITE, 50, 4, REF, 50, data=good)[0] == 0x284, "blocks that are for elsewhere")
+        bad = bytearray(good)
+        bad[2 * 520 + 100] ^= 1
+        check(raw.run(WRITE, 40, 4, GUARD, data=bytes(bad))[0] == 0x282, "the guard is checked when it is written")
+        check(raw.run(READ, 40, 4, 0, length=4 * 520) == (0, good), "nothing has changed")
+        check(raw.run(WRITE, 40, 4, 0, data=bytes(bad))[0] == 0, "unchecked, the bad block is stored")
+        check(raw.run(READ, 40, 4, PRACT | GUARD, length=4 * 512)[0] == 0x282, "and found when it is read")
+        check(raw.run(VERIFY, 40, 4, GUARD)[0] == 0x282 and raw.run(VERIFY, 40, 2, GUARD)[0] == 0, "and by Verify")
+        check("bdev M0: read of block 42: the guard is" in b.log(), b.log())
+        check(raw.run(WRITE, 40, 4, 0, data=good)[0] == 0, "mended")
+        check(raw.run(WRITE, 7, 1, PRACT, 7, 0x55, blocks[0])[0] == 0, "made by the target")
+        check(raw.run(READ, 7, 1, 0, length=520) == (0, protected(blocks[:1], 7, 0x55)), "as it should be")
+        f.add_ns(bdev)
+        with verifying(f, 1, "-q", "8", "-t", str(DEADLINE)) as h:
+            wait_io(f, [h], 1500)  # it fills its region first
+            h.check_perfect(h.stop())
+        f.call("bdev_nvme_detach_controller", name="Nvme0")
+        b.wait_empty()
+        b.stop_clean("the guard is", "the reference tag is", "the application tag is")
+
+
+def test_hosts_without_protection_information_have_it_inserted_and_stripped():
+    sizes = [("512", 512, 8, 1, 4096), ("4k", 4096, 64, 2, 16384), ("64k", 65536, 8, 1, 65536)]
+    with back(dif_insert_or_strip=True) as b:
+        for nsid, (name, block, md, dif, _) in enumerate(sizes, 1):
+            b.add_ns(malloc(b, name, block, md, dif, dif_is_head_of_md=nsid == 2), nsid=nsid)
+        for nsid, (*_, io_size) in enumerate(sizes, 1):
+            with verifying(b, nsid, "-q", "8", "-o", str(io_size), "-t", str(DEADLINE)) as h:
+                wait_io(b, [h], 500 + (4 << 20) // io_size)
+                h.check_perfect(h.stop())
+        check(b.call("nvmf_get_transports")[0]["dif_insert_or_strip"] is True, "shown")
+        b.wait_empty()
+        b.stop_clean()
+
+
+def test_corruption_below_is_an_error_of_its_own_above():
+    with back(dif_insert_or_strip=True) as b, front() as f:
+        malloc(b, "M0", 4096, 8)
+        b.call("bdev_error_create", base_name="M0")
+        b.add_ns("EE_M0")
+        attach(f)
+        raw, data = Raw(f), bytes(range(256)) * 16
+        check(raw.run(WRITE, 3, 1, 0, data=data)[0] == 0, "written")
+        inject = {"name": "EE_M0", "error_type": "corrupt_data", "num": 1, "corrupt_offset": 700, "corrupt_value": 8}
+        b.call("bdev_error_inject_error", io_type="read", **inject)
+        check(raw.run(READ, 3, 1, 0, length=4096)[0] == 0x282, "read")
+        check("bdev EE_M0: read of block 3: the guard is" in b.log(), b.log())
+        b.call("bdev_error_inject_error", io_type="write", **inject)
+        check(raw.run(WRITE, 3, 1, 0, data=data[::-1])[0] == 0x282, "write")
+        check("bdev M0: write of block 3: the guard is" in b.log(), b.log())
+        check(raw.run(READ, 3, 1, 0, length=4096) == (0, data), "what was there is there")
+
+
+def test_one_namespace_hides_its_metadata_and_is_saved_so():
+    with back() as b, front() as f:
+        b.add_ns(malloc(b, "M0", 512, 8), hide_metadata=True)
+        b.add_ns(malloc(b, "M1", 512, 8))
+        attach(f)
+        raw = Raw(f)
+        check(raw.run(READ, 0, 1, 0, length=512)[0] == 0, "plain")
+        check(raw.run(READ, 0, 1, 0, length=512, nsid=2)[0] != 0, "extended blocks are longer")
+        check(raw.run(READ, 0, 1, 0, length=520, nsid=2)[0] == 0, "so long")
+        saved = [c["params"]["namespace"] for c in b.call("framework_get_config", name="nvmf") if c["method"] == "nvmf_subsystem_add_ns"]
+        check([n.get("hide_metadata", False) for n in saved] == [True, False], saved)
+
+
+def test_blocks_of_64_kib_of_a_file():
+    with back() as b:
+        path = b.folder / "disk"
+        with open(path, "wb") as file:
+            file.truncate(16 << 20)
+        b.add_ns(b.call("bdev_uring_create", name="U0", filename=str(path), block_size=65536))
+        with verifying(b, 1, "-q", "4", "-o", "131072", "-t", str(DEADLINE)) as h:
+            wait_io(b, [h], 100)
+            h.check_perfect(h.stop())
+
+
+def test_a_new_size_reaches_hosts_that_are_at_work():
+    with back() as b, front() as f:
+        b.call("bdev_null_create", name="N0", block_size=4096, num_blocks=4096, md_size=8, dif_type=1)
+        b.add_ns("N0")
+        bdev, = attach(f)
+        f.add_ns(bdev)
+        with Host(f, "-w", "randrw", "-q", "4", "-t", str(DEADLINE), nsid=1) as h:
+            wait_io(f, [h])
+            for mb in (64, 8, 32):
+                b.call("bdev_null_resize", name="N0", new_size=mb)
+                wait_for(lambda: f.call("bdev_get_bdevs", name=bdev)[0]["num_blocks"] == mb << 8, "the new size")
+                if mb != 8: # where it may be beyond the end
+                    wait_io(f, [h])
+            check(h.is_running(), "the host has gone on")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

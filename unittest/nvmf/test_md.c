@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Namespaces whose blocks have metadata: extended blocks, protection information by the host and by the controller, and hidden. */
+#include "bdev/dif.h"
+#include "unittest/nvmf/loop.h"
+
+#define BLOCKS 256
+#define EXT    520u
+#define DATA   512u
+#define GUARD  NVME_ST_DNR(MEDIA, GUARD_CHECK)
+#define APP    NVME_ST_DNR(MEDIA, APPTAG_CHECK)
+#define REF    NVME_ST_DNR(MEDIA, REFTAG_CHECK)
+
+static struct loop_conn *admin, *io;
+static uint32_t nsid;
+static uint8_t out[LOOP_MAX_IO], in[LOOP_MAX_IO], ext[LOOP_MAX_IO];
+static struct loop_cmd cmd, second;
+
+static bool *transport_strips(void)
+{
+	const struct nvmf_transport_opts *opts =
+		nvmf_transport_get_opts(nvmf_transport_next(loop_tgt(), NULL));
+	return (bool *)(uintptr_t)&opts->dif_insert_or_strip;
+}
+
+static void attach(uint32_t block_size, struct bdev_md md, bool hide)
+{
+	const struct bdev_malloc_opts opts = {
+		.name = "m", .block_size = block_size, .num_blocks = BLOCKS, .numa_id = -1, .md = md};
+	const struct nvmf_ns_opts ns = {.hide_metadata = hide};
+	char error[BDEV_ERROR_MAX];
+
+	CU_ASSERT_EQUAL_FATAL(bdev_malloc_create(&opts, NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), "m", &ns, &nsid), 0);
+	admin = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	io = loop_io_queue(admin, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
+}
+
+static void detach(void)
+{
+	loop_close(io);
+	loop_close(admin);
+	loop_remove_malloc_ns(nsid, "m");
+}
+
+static void fill(uint8_t *buf, size_t len, uint64_t seed)
+{
+	for (size_t i = 0; i < len; i++) {
+		buf[i] = (uint8_t)fixture_random(&seed);
+	}
+}
+
+static void protect(uint8_t *blocks, uint32_t n, uint8_t type, uint32_t ref, uint16_t app)
+{
+	const struct dif_format f = {DATA, 8, 0, type};
+	const struct dif_tags tags = {.ref = ref, .app = app};
+
+	dif_generate(&f, &tags, &(struct iovec){blocks, n * EXT}, n);
+}
+
+/* prinfo: NVME_PI_*; len: bytes of the data pointer. */
+static void md_init(struct loop_cmd *c, uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo,
+		    uint32_t ref, uint32_t app, void *buf, uint32_t len)
+{
+	loop_cmd_init(c, io, opcode, nsid);
+	c->sqe.cdw10 = htole32((uint32_t)slba);
+	c->sqe.cdw12 = htole32((blocks - 1u) | prinfo);
+	c->sqe.cdw14 = htole32(ref);
+	c->sqe.cdw15 = htole32(app);
+	if (buf != NULL) {
+		loop_cmd_data(c, buf, len);
+	}
+}
+
+static uint16_t run(uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo, uint32_t ref,
+		    uint32_t app, void *buf, uint32_t len)
+{
+	md_init(&cmd, opcode, slba, blocks, prinfo, ref, app, buf, len);
+	return loop_run(&cmd);
+}
+
+static void identify(struct nvme_id_ns *id)
+{
+	CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_NS, nsid, 0, id), 0);
+}
+
+static void test_the_format_is_told(void)
+{
+	static const struct {
+		uint32_t block;
+		struct bdev_md md;
+		uint8_t ds, dpc, dps;
+	} cases[] = {
+		{512, {.size = 8, .dif_type = 1}, 9, 0x11, 1},
+		{4096, {.size = 64, .dif_type = 2, .dif_is_first = true}, 12, 0x0a, 0x0a},
+		{65536, {.size = 16, .dif_type = 3}, 16, 0x14, 3},
+		{4096, {.size = 128}, 12, 0, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (unsigned hide = 0; hide < 3; hide++) {
+			struct nvme_id_ns id;
+			*transport_strips() = hide == 2;
+			attach(cases[i].block, cases[i].md, hide == 1);
+			identify(&id);
+			CU_ASSERT_EQUAL(le64toh(id.nsze), BLOCKS);
+			CU_ASSERT_EQUAL(id.lbaf[0].ds, cases[i].ds);
+			CU_ASSERT_EQUAL(le16toh(id.lbaf[0].ms), hide ? 0 : cases[i].md.size);
+			CU_ASSERT_EQUAL(id.flbas, hide ? 0 : 0x10);
+			CU_ASSERT_EQUAL(id.mc, hide ? 0 : 1);
+			CU_ASSERT_EQUAL(id.dpc, hide ? 0 : cases[i].dpc);
+			CU_ASSERT_EQUAL(id.dps, hide ? 0 : cases[i].dps);
+			detach();
+		}
+	}
+	*transport_strips() = false;
+}
+
+static void test_the_hosts_protection_information_passes_through(void)
+{
+	const uint32_t all = NVME_PI_CHECK_GUARD | NVME_PI_CHECK_APP | NVME_PI_CHECK_REF;
+
+	for (unsigned lend = 0; lend < 2; lend++) {
+		attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, false);
+		atomic_store(&loop_lend, lend != 0);
+		fill(out, 100 * EXT, 1);
+		protect(out, 100, 1, 50, 0xabcd);
+		CU_ASSERT_EQUAL(run(nvme_cmd_write, 50, 100, all, 50, 0xffffabcd, out, 100 * EXT), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 50, 100, all, 50, 0xffffabcd, in, 100 * EXT), 0);
+		CU_ASSERT_EQUAL(memcmp(in, out, 100 * EXT), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_compare, 50, 100, all, 50, 0xffffabcd, out, 100 * EXT), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 60, 1, all, 60, 0xffffabcc, in, EXT), APP);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 60, 1, all, 60, 0xfff0abcc, in, EXT), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 60, 1, all, 61, 0xffffabcd, in, EXT),
+				NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 60, 1, all, 60, 0xffffabcd, in, DATA),
+				NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		atomic_store(&loop_lend, false);
+		detach();
+	}
+}
+
+static void test_each_check_has_its_status(void)
+{
+	attach(DATA, (struct bdev_md){.size = 8, .dif_type = 2}, false);
+	fill(out, 4 * EXT, 2);
+	protect(out, 4, 2, 1000, 7);
+	out[2 * EXT + 5] ^= 1;
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 8, 4, NVME_PI_CHECK_GUARD, 1000, 0, out, 4 * EXT), GUARD);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 8, 4, NVME_PI_CHECK_REF, 1001, 0, out, 4 * EXT), REF);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 8, 4, NVME_PI_CHECK_APP, 0, 0xffff0000, out, 4 * EXT), APP);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 8, 4, 0, 0, 0, out, 4 * EXT),
+			0); /* unchecked: the bad block is stored ... */
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, 0, 0, 0, in, 4 * EXT), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_CHECK_GUARD, 0, 0, in, 4 * EXT),
+			GUARD); /* ... and found */
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_ACT | NVME_PI_CHECK_GUARD, 0, 0, in, 4 * DATA),
+			GUARD);
+	CU_ASSERT_EQUAL(run(nvme_cmd_verify, 8, 4, NVME_PI_CHECK_GUARD, 0, 0, NULL, 0), GUARD);
+	CU_ASSERT_EQUAL(run(nvme_cmd_verify, 8, 2, NVME_PI_CHECK_GUARD, 0, 0, NULL, 0), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_CHECK_REF, 1000, 0, in, 4 * EXT), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_CHECK_REF, 1001, 0, in, 4 * EXT), REF);
+	memset(in, 0, 32); /* one range: block 0 */
+	CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 1, 0, 0, 0, in, 32), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	detach();
+}
+
+static void test_the_controller_makes_and_strips_what_it_is_asked_to(void)
+{
+	const uint32_t act = NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF;
+
+	attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, false);
+	fill(out, 200 * DATA, 3);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 20, 200, act, 20, 0x4321, out, 200 * DATA), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 20, 200, act | NVME_PI_CHECK_APP, 20, 0xffff4321, in, 200 * DATA),
+			0);
+	CU_ASSERT_EQUAL(memcmp(in, out, 200 * DATA), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_compare, 20, 200, act, 20, 0, out, 200 * DATA), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 21, 1, 0, 0, 0, ext, EXT), 0);
+	CU_ASSERT_EQUAL(ext[512] << 8 | ext[513], dif_crc(0, out + DATA, DATA));
+	CU_ASSERT_EQUAL(ext[514] << 8 | ext[515], 0x4321);
+	CU_ASSERT_EQUAL(ext[519], 21);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 22, 4, act, 22, 0x77, NULL, 0), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 22, 4, act | NVME_PI_CHECK_APP, 22, 0xffff0077, in, 4 * DATA), 0);
+	CU_ASSERT_EQUAL(in[0] | in[4 * DATA - 1], 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 22, 4, act, 23, 0, NULL, 0),
+			NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
+	detach();
+}
+
+/* Metadata that is more than protection information is always transferred; what is asked for is made in its place. */
+static void test_longer_metadata_is_always_transferred(void)
+{
+	attach(DATA, (struct bdev_md){.size = 16, .dif_type = 1}, false);
+	fill(out, 4 * 528, 4);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 4, 4, NVME_PI_ACT, 4, 0, out, 4 * DATA),
+			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 4, 4, NVME_PI_ACT, 4, 0, out, 4 * 528), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 4, 4, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 4, 0,
+			    in, 4 * 528),
+			0);
+	CU_ASSERT_EQUAL(in[527], 4);
+	CU_ASSERT_EQUAL(memcmp(in + 528, out + 528, 520), 0);
+	detach();
+}
+
+static void test_hidden_metadata_is_made_and_checked(void)
+{
+	for (unsigned how = 0; how < 2; how++) {
+		attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, how == 0);
+		*transport_strips() = how == 1;
+		fill(out, LOOP_MAX_IO, 5);
+		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 0, 255, out, LOOP_MAX_IO), 0);
+		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 0, 255, in, LOOP_MAX_IO), 0);
+		CU_ASSERT_EQUAL(memcmp(in, out, LOOP_MAX_IO), 0);
+		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_compare, nsid, 0, 255, out, LOOP_MAX_IO), 0);
+		out[DATA * 200] ^= 1;
+		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_compare, nsid, 0, 255, out, LOOP_MAX_IO),
+				NVME_ST_DNR(MEDIA, COMPARE_FAILED));
+		/* bits that would mean something if there were metadata to be seen */
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, NVME_PI_ACT | NVME_PI_CHECK_REF, 99, 0, in, DATA),
+				0);
+		*transport_strips() = false;
+		detach();
+	}
+}
+
+/* Behind the back of the host that does not see metadata, a block goes bad. */
+static void test_corruption_below_hidden_metadata_is_a_guard_error(void)
+{
+	attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, false);
+	fill(out, 8 * DATA, 6);
+	*transport_strips() = true;
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 8, 7, out, 8 * DATA), 0);
+	*transport_strips() = false;
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 8, 0, 0, 0, ext, 8 * EXT), 0);
+	ext[4 * EXT + 99] ^= 2;
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 8, 8, 0, 0, 0, ext, 8 * EXT), 0);
+	*transport_strips() = true;
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 8, 3, in, 4 * DATA), 0);
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 8, 7, in, 8 * DATA), GUARD);
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 13, 2, in, 3 * DATA), 0);
+	*transport_strips() = false;
+	detach();
+}
+
+static void test_fused_compare_and_write_with_protection(void)
+{
+	attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, false);
+	fill(out, DATA, 7);
+	fill(in, DATA, 8);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 9, 1, NVME_PI_ACT, 9, 0, out, DATA), 0);
+	for (unsigned round = 0; round < 2; round++) {
+		md_init(&cmd, nvme_cmd_compare, 9, 1, NVME_PI_ACT, 9, 0, out, DATA);
+		md_init(&second, nvme_cmd_write, 9, 1, NVME_PI_ACT, 9, 0, in, DATA);
+		cmd.sqe.flags |= NVME_FUSE_FIRST;
+		second.sqe.flags |= NVME_FUSE_SECOND;
+		loop_submit(&cmd);
+		loop_submit(&second);
+		CU_ASSERT_EQUAL(loop_wait(&cmd), round == 0 ? 0 : NVME_ST_DNR(MEDIA, COMPARE_FAILED));
+		CU_ASSERT_EQUAL(loop_wait(&second), round == 0 ? 0 : NVME_ST_DNR(GENERIC, FUSED_FAIL));
+	}
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 9, 1, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 9, 0,
+			    ext, DATA),
+			0);
+	CU_ASSERT_EQUAL(memcmp(in, ext, DATA), 0);
+	detach();
+}
+
+static void test_blocks_of_64_kib(void)
+{
+	attach(65536, (struct bdev_md){.size = 8, .dif_type = 1}, false);
+	fill(out, LOOP_MAX_IO, 9);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 7, 2, NVME_PI_ACT, 7, 0, out, LOOP_MAX_IO), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, NVME_PI_ACT | NVME_PI_CHECK_GUARD, 7, 0, in, LOOP_MAX_IO),
+			0);
+	CU_ASSERT_EQUAL(memcmp(in, out, LOOP_MAX_IO), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 1, NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 8, 0, ext, 65544),
+			0);
+	CU_ASSERT_EQUAL(memcmp(ext, out + 65536, 65536), 0);
+	/* MDTS counts metadata that is transferred. */
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, 0, 0, 0, in, LOOP_MAX_IO),
+			NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	detach();
+	attach(65536, (struct bdev_md){.size = 0}, false);
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 254, 1, out, LOOP_MAX_IO), 0);
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 254, 1, in, LOOP_MAX_IO), 0);
+	CU_ASSERT_EQUAL(memcmp(in, out, LOOP_MAX_IO), 0);
+	detach();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_the_format_is_told),
+	UNIT(test_the_hosts_protection_information_passes_through),
+	UNIT(test_each_check_has_its_status),
+	UNIT(test_the_controller_makes_and_strips_what_it_is_asked_to),
+	UNIT(test_longer_metadata_is_always_transferred),
+	UNIT(test_hidden_metadata_is_made_and_checked),
+	UNIT(test_corruption_below_hidden_metadata_is_a_guard_error),
+	UNIT(test_fused_compare_and_write_with_protection),
+	UNIT(test_blocks_of_64_kib),
+	UNIT_END,
+};
+UNIT_MAIN("nvmf_md", tests, loop_start, loop_stop)
