@@ -290,10 +290,12 @@ static void rpc_delete_target(struct rpc_request *req, void *params)
 	struct delete_target *p = params;
 
 	p->req = req;
-	p->tgt = rpc_nvmf_tgt(req, p->name);
-	if (p->tgt != NULL) {
-		nvmf_tgt_stop(p->tgt, target_stopped, p);
+	p->tgt = nvmf_tgt_find(p->name);
+	if (p->tgt == NULL) {
+		rpc_error(req, -ENODEV, "parameter \"name\" is \"%s\": there is no such target", p->name);
+		return;
 	}
+	nvmf_tgt_stop(p->tgt, target_stopped, p);
 }
 RPC_METHOD("nvmf_delete_target", rpc_delete_target, struct delete_target, delete_target_params, RPC_RUNTIME,
 	   "Disconnect the hosts of a target and remove it with all that belongs to it")

@@ -132,6 +132,7 @@ def test_what_was_made_can_be_removed():
         check(d.call("nvmf_create_subsystem", nqn=NQN, tgt_name="second") is True, "in the second target")
         check(len(d.call("nvmf_get_subsystems")) == 1, "not in the first")
         check(d.call("nvmf_delete_target", name="second") is True, "delete_target")
+        refuses(d, "nvmf_delete_target", ['"name"', "second"], name="second")
         check(d.call("nvmf_get_targets") == ["nvmf_tgt"], "targets")
         check(d.stop() == 0, d.log())
 
