@@ -27,7 +27,9 @@ struct rpc_request {
 	json_t *given; /* keeps what the params borrow */
 	uint64_t begin_ns;
 	uint32_t client;
-	bool slow; /* has been reported */
+	bool slow;      /* has been reported */
+	bool in_method; /* its method is running ... */
+	bool answered; /* ... and has answered: freed when it returns, for it may look at its parameters until then */
 	rpc_done_fn done;
 	void *arg;
 	TAILQ_ENTRY(rpc_request) link;
@@ -92,10 +94,14 @@ void rpc_report_slow(void)
 	}
 }
 
-static void request_free(struct rpc_request *req)
+static void request_unlink(struct rpc_request *req)
 {
 	TAILQ_REMOVE(&outstanding, req, link);
 	n_outstanding--;
+}
+
+static void request_free(struct rpc_request *req)
+{
 	rpc_params_free(req->method->params, req->params);
 	json_decref(req->given);
 	free(req);
@@ -105,6 +111,11 @@ static void request_end(struct rpc_request *req, struct rpc_answer *answer)
 {
 	uint64_t took_ns = now_ns() - req->begin_ns;
 
+	if (req->answered) {
+		log_error("RPC %s answered twice", req->method->name);
+		return;
+	}
+	req->answered = true;
 	USDT(rpc_end, req->method->name, answer->code, took_ns / 1000);
 	if (req->slow) {
 		log_notice("RPC %s answered after %llu ms", req->method->name,
@@ -112,7 +123,10 @@ static void request_end(struct rpc_request *req, struct rpc_answer *answer)
 	}
 	req->done(req->arg, answer);
 	TRACE(RPC_END, 0, answer->bytes, req, answer->code, took_ns / 1000);
-	request_free(req);
+	request_unlink(req);
+	if (!req->in_method) {
+		request_free(req);
+	}
 }
 
 void rpc_reply(struct rpc_request *req, json_t *result)
@@ -165,6 +179,7 @@ static struct rpc_request *request_create(const struct rpc_method *m, json_t *gi
 	n_outstanding++;
 	if (rpc_params_decode(m->params, given, req->params, why, RPC_ERROR_TEXT_MAX) != 0) {
 		*code = RPC_ERROR_INVALID_PARAMS;
+		request_unlink(req);
 		request_free(req);
 		return NULL;
 	}
@@ -209,12 +224,16 @@ static void run(const struct rpc_origin *origin, const struct rpc_method *m, jso
 	req->arg = arg;
 	req->client = origin->client;
 	req->begin_ns = now_ns();
-	uint64_t begin_ns = req->begin_ns; /* the request may be gone after the call */
 	log_info(rpc, "RPC %s", m->name);
 	USDT(rpc_begin, m->name);
 	TRACE(RPC_BEGIN, 0, origin->bytes, req, m->name, origin->client);
+	req->in_method = true;
 	m->fn(req, req->params);
-	uint64_t ran_ns = now_ns() - begin_ns;
+	req->in_method = false;
+	uint64_t ran_ns = now_ns() - req->begin_ns;
+	if (req->answered) {
+		request_free(req);
+	}
 	if (ran_ns >= SLOW_RUN_NS) {
 		log_warning("RPC %s held the control thread for %llu ms", m->name,
 			    (unsigned long long)(ran_ns / 1000000));
@@ -278,6 +297,7 @@ int rpc_check_method(const char *method, json_t *params, unsigned *states, char 
 		return code;
 	}
 	*states = m->states;
+	request_unlink(req);
 	request_free(req);
 	return 0;
 }

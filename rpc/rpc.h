@@ -106,7 +106,7 @@ struct rpc_no_params {
 };
 
 /* Answers. result is consumed (NULL: internal error, logged). The params given to the method stay valid until
- * the answer. */
+ * the answer, and at least until the method returns. */
 void rpc_reply(struct rpc_request *req, json_t *result);
 void rpc_reply_true(struct rpc_request *req);
 /* code: an RPC_ERROR_* or a negative errno. The message names the parameter, its value and what is

@@ -46,6 +46,23 @@ static void rpc_broken(struct rpc_request *req, void *params)
 }
 RPC_METHOD("test_broken", rpc_broken, struct rpc_no_params, NULL, RPC_RUNTIME, "Cannot build its result")
 
+static char seen_after[16];
+
+static void rpc_looks_back(struct rpc_request *req, void *params)
+{
+	rpc_error(req, -22, "no");
+	snprintf(seen_after, sizeof(seen_after), "%s", ((struct echo *)params)->text);
+}
+RPC_METHOD("test_looks_back", rpc_looks_back, struct echo, echo_params, RPC_RUNTIME,
+	   "Looks at its parameters after the answer")
+
+static void rpc_twice(struct rpc_request *req, void *params)
+{
+	rpc_error(req, -22, "no");
+	rpc_reply_true(req);
+}
+RPC_METHOD("test_twice", rpc_twice, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers twice")
+
 static const struct rpc_origin origin;
 static char answer_text[2048];
 static unsigned answers;
@@ -78,6 +95,22 @@ static void test_a_method_answers(void)
 	call("test_echo", "{\"text\":\"hello\"}");
 	CU_ASSERT_STRING_EQUAL(answer_text, "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"hello\"}");
 	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+}
+
+static void test_parameters_outlive_an_answer_from_within_the_method(void)
+{
+	call("test_looks_back", "{\"text\":\"still here\"}");
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_STRING_EQUAL(seen_after, "still here");
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+}
+
+static void test_a_second_answer_is_dropped(void)
+{
+	call("test_twice", NULL);
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-22"));
 	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
 }
 
@@ -206,6 +239,8 @@ static void test_configuration_follows_what_it_needs(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_method_answers),
+	UNIT(test_parameters_outlive_an_answer_from_within_the_method),
+	UNIT(test_a_second_answer_is_dropped),
 	UNIT(test_an_alias_works),
 	UNIT(test_a_deferred_answer_comes_later),
 	UNIT(test_an_unknown_method_is_named),
