@@ -10,7 +10,7 @@ import sys
 from appliance_lib import main
 from hostile_lib import run
 
-CASES = int(os.environ.get("VARVE_CASES", "1200" if os.environ.get("VARVE_SANITIZED") else "5000"))
+CASES = int(os.environ.get("VARVE_CASES", "10000" if os.environ.get("VARVE_SANITIZED") else "5000"))
 
 
 def test_hostile_hosts_get_what_the_specification_says_and_harm_nobody():

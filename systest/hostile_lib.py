@@ -64,6 +64,11 @@ def good_host(t, *args):
     return verifying(t, 1, "-q", "4", *args)
 
 
+def wait_verifying(t, h):
+    """Until it has written its region and verifies what it reads: before that it has no result."""
+    wait_io(t, [h], 3000)
+
+
 def run(cases, limit=600, seed=None, **transport):
     """Returns what came of it: what both hosts said, and the good host's latency alone and in company."""
     seed = seed or int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
@@ -74,7 +79,7 @@ def run(cases, limit=600, seed=None, **transport):
         t.wait_empty()
         held = t.held()
         with good_host(t, "-t", "3600") as h:
-            wait_io(t, [h])
+            wait_verifying(t, h)
             hostile = Hostile(t, cases, seed)
             found = hostile.result(t, limit)
             check(h.is_running(), f"the good host ended:\n{h.errors.read_text()}")

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# sanitize
+"""Calls of every method with parameters that are wrong in one way, made from what the daemon says of its methods; clients that flood, or
+never read; and configuration files that are none. Beside it a host does verified I/O. VARVE_SEED chooses other calls."""
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+
+from appliance_lib import DEADLINE, Client, Daemon, Failure, check, main, wait_for
+from hostile_lib import good_host, good_target, wait_verifying
+from nvmf_lib import NQN, wait_io
+
+SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
+# Ends the daemon, waits for its end, or writes a file outside the test's folder.
+LEFT_OUT = {"spdk_kill_instance", "env_dpdk_get_mem_stats"}
+OTHER = NQN + ":other"
+INVALID_PARAMS = -32602
+# Parameters that mean the good host's things when they are left out or guessed: never right here.
+NAMES = {"nqn": OTHER, "subnqn": OTHER, "bdev_name": "m1", "name": "m1", "host": "nqn.2026-11.io.varve:nobody",
+         "filename": "no-such-file", "directory": "no-such-folder", "traddr": "127.0.0.1", "trsvcid": "1"}
+LIMITS = {"uint8": 255, "uint16": 65535, "int32": 2**31 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
+
+
+def number(x):
+    """Numbers too big for JSON come as text."""
+    return int(x, 0) if isinstance(x, str) else x
+
+
+def good_value(rng, p):
+    """One of the right type; its meaning may be wrong."""
+    kind = p["type"]
+    if kind in LIMITS:
+        low, high = number(p.get("min", 0)), number(p.get("max", LIMITS[kind]))
+        return rng.choice([low, high, min(low + 1, high), rng.randint(low, high)]) if rng.random() < 0.3 else min(low + 1, high)
+    if kind == "enum":
+        return rng.choice(p["values"])
+    if kind in ("bool", "boolean"):
+        return rng.random() < 0.5
+    if kind == "uuid":
+        return "01234567-89ab-4cde-8f01-23456789abc%x" % rng.randrange(16)
+    if kind == "array":
+        return []
+    if kind == "object":
+        return {q["name"]: good_value(rng, q) for q in p.get("fields", p.get("params", [])) if q.get("required")}
+    return NAMES.get(p["name"], rng.choice(["m1", "none", "x" * 30]))
+
+
+def wrong_values(rng, p):
+    """Those that the type forbids, and no others."""
+    kind = p["type"]
+    if kind in LIMITS:
+        low, high = number(p.get("min", 0 if kind != "int32" else -2**31)), number(p.get("max", LIMITS[kind]))
+        values = [low - 1, high + 1, True, "many", 1.5, [], {}, -2**63, 2**64, 10**30]
+    elif kind in ("bool", "boolean"):
+        values = [0, 1, "true", [], {}, 1.0]
+    elif kind == "enum":
+        values = ["no such", 5, [], {}, True, p["values"][0] + "x", ""]
+    elif kind == "uuid":
+        values = ["", "no uuid", 1, "01234567-89ab-4cde-8f01-23456789abcg", [], "0" * 300]
+    elif kind == "array":
+        values = [{}, "", 1, True]
+    elif kind == "object":
+        values = [[], "", 1, False]
+    else:
+        values = [1, True, [], {}, 1.5]
+    return rng.sample(values, 3)
+
+
+def needed(rng, method):
+    return {p["name"]: good_value(rng, p) for p in method["params"] if p.get("required")}
+
+
+def raw(method, params, number=1):
+    """params: JSON text, or bytes that are none."""
+    params = params if isinstance(params, bytes) else params.encode()
+    return b'{"jsonrpc":"2.0","method":"%s","id":%d,"params":%s}' % (method.encode(), number, params)
+
+
+class Calls:
+    """One client after the other, since some of what is sent ends the connection."""
+
+    def __init__(self, daemon):
+        self.daemon, self.client, self.made = daemon, None, 0
+
+    def answer(self, data):
+        """The daemon's answer, which is always a good one; None: it ended the connection after saying why, or said nothing."""
+        check(self.daemon.process.poll() is None, f"varve ended with {self.daemon.process.poll()}:\n{self.daemon.log()[-5000:]}")
+        if self.client is None:
+            self.client = self.daemon.client()
+        self.made += 1
+        try:
+            self.client.send(data)
+            a = self.client.receive()
+        except (BrokenPipeError, ConnectionResetError):
+            a = None
+        except TimeoutError:
+            raise Failure(f"no answer to {data[:300]}") from None
+        if a is None:
+            self.client.close()
+            self.client = None
+            return None
+        check(isinstance(a, dict) and a.get("jsonrpc") == "2.0" and "id" in a and ("result" in a) != ("error" in a), f"{data[:300]}: {a}")
+        if "error" in a:
+            e = a["error"]
+            check(isinstance(e.get("code"), int) and isinstance(e.get("message"), str) and e["message"], f"{data[:300]}: {a}")
+        return a
+
+    def rejected(self, data, *words):
+        """Rejected as bad parameters, in a message that has all the words."""
+        a = self.answer(data)
+        check(a is not None and "error" in a, f"{data[:300]}: answered {a}")
+        check(a["error"]["code"] == INVALID_PARAMS and all(w in a["error"]["message"] for w in words),
+              f"{data[:300]}: {a['error']}, expected the words {words}")
+
+
+def bad_parameters(rng, calls, m):
+    for p in m["params"]:
+        for value in wrong_values(rng, p):
+            shown = ['"%s"' % p["name"]]
+            if isinstance(value, (int, bool)) and not isinstance(value, float):
+                shown.append(json.dumps(value))
+            if "values" in p and isinstance(value, str):
+                shown += p["values"][:1]
+            calls.rejected(raw(m["name"], json.dumps({**needed(rng, m), p["name"]: value})), *shown)
+        if p.get("required"):
+            rest = needed(rng, m)
+            del rest[p["name"]]
+            calls.rejected(raw(m["name"], json.dumps(rest)), '"%s"' % p["name"], "missing")
+    calls.rejected(raw(m["name"], json.dumps({**needed(rng, m), "no_such": 1})), '"no_such"', "unknown")
+
+
+def bad_texts(rng, calls, m):
+    name, rest = m["name"], json.dumps(needed(rng, m))[1:-1]
+    comma = "," if rest else ""
+    first = m["params"][0]["name"] if m["params"] else "x"
+    for params in ("[1]", '"text"', "5", "true", '{"%s":%s}' % (first, '{"a":' * 50 + "1" + "}" * 50),
+                   '{"%s":%s%s%s}' % (first, "[" * 55, "]" * 55, comma + rest), '{"%s":%s}' % (first, "[" * 5000),
+                   '{%s%s"%s":1,"%s":2}' % (rest, comma, first, first),
+                   b'{"%s":"\xff\xfe\xc0"}' % first.encode(), b'{"%s":"\x01"}' % first.encode(), '{"%s":"a\\u0000b"}' % first, b'{"%s":"\\ud800"}' % first.encode(),
+                   '{"%s":"%s"}' % (first, "y" * rng.choice([1000, 300000])), '{"%s":1e400}' % first, '{"%s":-0}' % first,
+                   '{"%s":%s}' % (first, "9" * 400)):
+        a = calls.answer(raw(name, params))
+        if a is None or "error" in a and a["error"]["code"] == -32700:
+            calls.client = None     # what follows in the stream is anybody's guess
+
+
+def random_good(rng, calls, m):
+    for _ in range(3):
+        chosen = {p["name"]: good_value(rng, p) for p in m["params"] if p.get("required") or rng.random() < 0.4}
+        calls.answer(raw(m["name"], json.dumps(chosen)))
+
+
+def prepare(t):
+    t.add_malloc("m1")
+    t.add_subsystem(OTHER)
+    t.add_ns("m1", OTHER, nsid=1)
+
+
+def test_every_method_rejects_what_its_parameters_forbid_and_says_what_is_allowed():
+    rng = random.Random(SEED)
+    with good_target() as t:
+        prepare(t)
+        methods = [m for m in t.call("rpc_describe_methods") if m["name"] not in LEFT_OUT and "runtime" in m["states"]]
+        calls = Calls(t)
+        with good_host(t, "-t", "3600") as h:
+            wait_verifying(t, h)
+            for m in methods:
+                bad_parameters(rng, calls, m)
+                bad_texts(rng, calls, m)
+            wait_io(t, [h])
+            result = h.stop()
+            h.check_perfect(result)
+        print(f"# seed {SEED}: {calls.made} calls of {len(methods)} methods")
+        check(t.call("spdk_get_version"), "the daemon goes on")
+        check("Sanitizer" not in t.log(), t.log())
+        check(t.stop() == 0, t.log()[-5000:])
+
+
+def test_calls_that_could_be_right_leave_the_daemon_alive():
+    """Right types with any meaning, without a host: what they do is what was asked for."""
+    rng = random.Random(SEED)
+    with good_target() as t:
+        prepare(t)
+        calls = Calls(t)
+        methods = [m for m in t.call("rpc_describe_methods") if m["name"] not in LEFT_OUT]
+        rng.shuffle(methods)
+        for m in methods:
+            random_good(rng, calls, m)
+        print(f"# seed {SEED}: {calls.made} calls")
+        check(t.call("spdk_get_version"), "the daemon goes on")
+        check(t.stop() == 0, t.log()[-5000:])
+        check("Sanitizer" not in t.log(), t.log())
+
+
+def test_ten_thousand_connections_are_served_or_told_no():
+    with good_target() as t:
+        with good_host(t, "-t", "3600") as h:
+            wait_verifying(t, h)
+            held = [t.client() for _ in range(40)]
+            refused = 0
+            for n in range(10000):
+                s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", DEADLINE, 0))     # as Client does
+                s.connect(str(t.path))
+                held.append(s)
+                if len(held) > 200:     # as many as this process can afford
+                    old = held.pop(random.randrange(40, len(held)))
+                    refused += said_no(old)
+                    old.close()
+            check(refused > 0, "nobody was told that there are too many")
+            for s in held[40:]:
+                s.close()
+            check(held[0].call("spdk_get_version") and held[39].call("spdk_get_version"), "those who came first are served")
+            for c in held[:40]:
+                c.close()
+            wait_for(lambda: served(t), "new clients to be served again")
+            wait_io(t, [h])
+            h.check_perfect(h.stop())
+        t.stop_clean("RPC client refused")
+
+
+def said_no(s):
+    try:
+        return b"clients already" in s.recv(4096, socket.MSG_DONTWAIT)
+    except (BlockingIOError, ConnectionResetError):
+        return False
+
+
+def served(t):
+    c = Client(t.path)
+    try:
+        return c.call("spdk_get_version")
+    except (Failure, ConnectionError):
+        return None
+    finally:
+        c.close()
+
+
+def test_clients_that_never_read_do_not_hold_up_the_io():
+    with good_target() as t:
+        with good_host(t, "-t", "3600") as h:
+            wait_verifying(t, h)
+            deaf = [t.client() for _ in range(8)]
+            for c in deaf:
+                c.sock.setblocking(False)
+                try:
+                    for _ in range(2000):
+                        c.sock.send(raw("rpc_describe_methods", "{}") * 20)
+                except BlockingIOError:
+                    pass
+            wait_io(t, [h])
+            check(t.call("spdk_get_version"), "another client is not served")
+            h.check_perfect(h.stop())
+        t.stop_clean()
+
+
+def test_requests_while_the_daemon_ends_are_answered_or_cut_off():
+    rng = random.Random(SEED)
+    with good_target() as t:
+        methods = [m["name"] for m in t.call("rpc_describe_methods") if m["name"] not in LEFT_OUT and not any(
+            p.get("required") for p in m["params"])]
+        ended, odd = threading.Event(), []
+
+        def ask(seed):
+            mine = random.Random(seed)
+            while not ended.is_set():
+                try:
+                    a = Calls(t).answer(raw(mine.choice([x for x in methods if "get" in x]), "{}"))
+                    if a is not None and "result" not in a and "error" not in a:
+                        odd.append(a)
+                except (OSError, Failure):      # it has gone
+                    return
+        threads = [threading.Thread(target=ask, args=(rng.random(),)) for _ in range(4)]
+        for x in threads:
+            x.start()
+        t.call("spdk_get_version")
+        status = t.stop()
+        ended.set()
+        for x in threads:
+            x.join()
+        check(status == 0, f"ended with {status}:\n{t.log()[-5000:]}")
+        check(not odd and "Sanitizer" not in t.log(), odd or t.log())
+
+
+GOOD_CONFIG = {"subsystems": [{"subsystem": "bdev", "config": [
+    {"method": "bdev_malloc_create", "params": {"name": "c0", "num_blocks": 2048, "block_size": 512}}]}]}
+
+
+def bad_configurations(rng):
+    text = json.dumps(GOOD_CONFIG)
+    for _ in range(4):
+        yield text[:rng.randrange(1, len(text))], []
+    yield "", []
+    yield "[]", []
+    yield '{"subsystems": 5}', ["subsystems"]
+    yield '{"subsystems": [5]}', ["subsystems[0]"]
+    yield '{"subsystems": [{"subsystem": 5, "config": []}]}', ["subsystem"]
+    yield '{"subsystems": [{"subsystem": "bdev", "config": {}}]}', ["config"]
+    yield '{"subsystems": [{"subsystem": "bdev", "config": [5]}]}', ["config[0]"]
+    yield text.replace("bdev_malloc_create", "no_such_method"), ["config[0]", "no_such_method"]
+    yield text.replace("2048", '"many"'), ["config[0]", "bdev_malloc_create", "num_blocks", "many"]
+    yield text.replace("num_blocks", "nun_blocks"), ["config[0]", "nun_blocks"]
+    yield text.replace('"c0"', '"' + "z" * 100000 + '"'), []
+    yield "[" * 100000, []
+    yield b"\xff\xfe\x00", []
+
+
+def test_configurations_that_are_none_are_refused_and_say_where():
+    rng = random.Random(SEED)
+    with Daemon() as holder:
+        path = holder.folder / "config.json"
+        for text, words in bad_configurations(rng):
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            with Daemon("-c", path, ready=False) as d:
+                status = d.wait_exit()
+                log = d.log()
+                check(status == 1 and str(path) in log and all(w in log for w in words), f"{text[:200]}: ended with {status}: {log[:2000]}")
+                check("Sanitizer" not in log, log)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
