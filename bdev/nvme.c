@@ -327,6 +327,7 @@ static void on_ready(struct bdev_nvme *c)
 	c->crdt[0] = le16toh(id->crdt1);
 	c->crdt[1] = le16toh(id->crdt2);
 	c->crdt[2] = le16toh(id->crdt3);
+	c->sizes_vendor_io = (id->icsvscc & 1) != 0;
 	thread_timer_stop(&c->fast_fail_timer);
 	c->uses++;
 	switch (c->state) {

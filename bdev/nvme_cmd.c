@@ -45,6 +45,29 @@ uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd)
 	}
 }
 
+/* Bits 1:0 of an opcode are its data's direction (Base 3.3.3.1). In the standard's format for vendor specific commands (Base figure 88)
+ * dword 10 is the number of dwords of data (NDT), dword 11 that of metadata (NDM). */
+uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size)
+{
+	unsigned direction = cmd->opcode & 3;
+
+	if (direction == 3) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	if (direction == 0) {
+		return data_len == 0 ? 0 : NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	if (fabrics) {
+		return 0;
+	}
+	if (!has_size) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	return le32toh(cmd->cdw10) * UINT64_C(4) == data_len && cmd->cdw11 == 0
+		       ? 0
+		       : NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+}
+
 /* How many bytes a command moves, as the controller will understand it: what the caller's buffers must have, or the controller would
  * go on behind them. */
 struct amount {
@@ -220,17 +243,37 @@ static int admin_send(struct admin *a, const struct nvme_sqe *cmd)
 	return rc;
 }
 
+static uint16_t check_passed_admin(const struct bdev_nvme *c, const struct nvme_sqe *cmd, uint64_t len)
+{
+	if (cmd->opcode < NVME_CMD_VENDOR_ADMIN) {
+		return nvme_cmd_check_admin(cmd);
+	}
+	bool has_size = c->ctrlr != NULL && (nvme_ctrlr_identify(c->ctrlr)->avscc & 1) != 0;
+	return nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
+}
+
+/* Of a namespace it is the bdev's, whoever sends it; and what stood in its data pointers is no address of ours. */
+static struct nvme_sqe passed_admin(const struct bdev_io *io)
+{
+	struct nvme_sqe cmd = *(const struct nvme_sqe *)io->nvme.cmd;
+
+	cmd.nsid = cmd.nsid != 0 ? htole32(bdev_nvme_ns(bdev_channel_bdev(io->ch))->nsid) : 0;
+	cmd.flags = 0;
+	cmd.mptr = cmd.prp1 = cmd.prp2 = 0;
+	return cmd;
+}
+
 static void admin_message(struct thread_msg *msg)
 {
 	struct nvme_io *n = of_message(msg);
 	const struct bdev_io *io = bdev_io_from_ctx(n);
-	const struct nvme_sqe *cmd = io->nvme.cmd;
+	const struct nvme_sqe cmd = passed_admin(io);
 	uint64_t len = 0;
 
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status = nvme_cmd_check_admin(cmd);
+	uint16_t status = check_passed_admin(n->path->c, &cmd, len);
 	if (status == 0 && len > BDEV_NVME_RAW_MAX) {
 		status = NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 	}
@@ -241,9 +284,13 @@ static void admin_message(struct thread_msg *msg)
 	struct admin *a = calloc(1, sizeof(*a));
 	int rc = -ENOMEM;
 	if (a != NULL) {
-		*a = (struct admin){.n = n, .c = n->path->c, .to_device = (cmd->opcode & 1) != 0, .len = (uint32_t)len,
-				    .iovs = io->iovs, .iovcnt = io->iovcnt};
-		rc = admin_send(a, cmd);
+		*a = (struct admin){.n = n,
+				    .c = n->path->c,
+				    .to_device = (cmd.opcode & 1) != 0,
+				    .len = (uint32_t)len,
+				    .iovs = io->iovs,
+				    .iovcnt = io->iovcnt};
+		rc = admin_send(a, &cmd);
 	}
 	if (rc != 0) {
 		finish(n, rc == -ENXIO ? NVME_IO_PATH_ERROR : NVME_ST(GENERIC, CMD_INTERRUPTED), 0);

@@ -46,6 +46,7 @@ struct bdev_nvme {
 	bool syncing, sync_again; /* nvme_ns_sync() */
 	bool ctrlr_leaving; /* nvme_ctrlr_destroy() was called */
 	uint16_t crdt[3]; /* Identify; changes only while no I/O is outstanding */
+	bool sizes_vendor_io; /* Identify, the same: vendor specific I/O commands say in dword 10 how much they move */
 	uint32_t resets;
 	uint32_t aborts; /* Abort commands outstanding */
 	uint32_t uses;	 /* what else is under way and needs this structure */
@@ -172,6 +173,11 @@ void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void 
 /* 0 or the status that a passed-through command is refused with. Pure. */
 uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd);
 uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns);
+/* A vendor specific command, admin or I/O, for which we cannot know how much it moves. fabrics: the controller cannot move more than it is
+ * given; otherwise it has to keep to the standard's format for such commands (has_size). Pure. */
+uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size);
+#define NVME_CMD_VENDOR_IO    0x80 /* opcodes from here on (NVM 3.2, Base 5) */
+#define NVME_CMD_VENDOR_ADMIN 0xc0
 void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0);
 
 /* --- Paths: a thread's queue pair to a controller. --- */

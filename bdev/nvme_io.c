@@ -144,12 +144,18 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, uint32_t 
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status = nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
+	const struct bdev_nvme *c = n->path->c;
+	uint16_t status =
+		n->req.cmd.opcode >= NVME_CMD_VENDOR_IO
+			? nvme_cmd_check_vendor(&n->req.cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE,
+						c->sizes_vendor_io)
+			: nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
 	if (status != 0) {
 		return status;
 	}
 	n->req.cmd.nsid = htole32(nsid); /* the bdev's, whoever sends it */
 	n->req.cmd.flags = 0;
+	n->req.cmd.mptr = n->req.cmd.prp1 = n->req.cmd.prp2 = 0; /* what stood there is no address of ours */
 	n->req.iovs = io->iovs;
 	n->req.iovcnt = (uint16_t)io->iovcnt;
 	n->req.data_len = (uint32_t)len;

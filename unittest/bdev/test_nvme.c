@@ -1016,6 +1016,73 @@ static void test_commands_are_passed_through(void)
 	end();
 }
 
+/* What comes with the command's pointers and flags is not the drive's to see. */
+static struct nvme_sqe vendor_command(uint8_t opcode, uint32_t dwords)
+{
+	return (struct nvme_sqe){.opcode = opcode,
+				 .flags = 0x41,
+				 .nsid = htole32(3),
+				 .mptr = 0x1234000,
+				 .prp1 = 0xbad000,
+				 .prp2 = 0xbad000,
+				 .cdw10 = htole32(dwords),
+				 .cdw14 = htole32(7)};
+}
+
+static void expect_vendor(struct user *u, enum bdev_io_type type, uint8_t base)
+{
+	struct nvme_sqe cmd = vendor_command((uint8_t)(base + 1), 256);
+
+	fill(buffer, 1024, base);
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 1024), 0);
+	CU_ASSERT_EQUAL(memcmp(model.vendor, buffer, 1024), 0);
+	CU_ASSERT_EQUAL(model.last_vendor.nsid, htole32(1)); /* the bdev's */
+	CU_ASSERT_EQUAL(model.last_vendor.cdw14, htole32(7));
+	CU_ASSERT_EQUAL(model.last_vendor.mptr, 0);
+	memset(buffer, 0, 1024);
+	cmd = vendor_command((uint8_t)(base + 2), 256);
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 1024), 0);
+	CU_ASSERT_EQUAL(memcmp(model.vendor, buffer, 1024), 0);
+	/* more, or less, than there are buffers for */
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	cmd.cdw11 = htole32(1); /* and metadata */
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 1024), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	cmd = vendor_command((uint8_t)(base + 4), 0);
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 0), 0);
+	CU_ASSERT_EQUAL(model.vendor[0] | model.last_vendor.prp1 | model.last_vendor.prp2, 0);
+	cmd = vendor_command((uint8_t)(base + 3), 0);
+	CU_ASSERT_EQUAL(pass(u, type, &cmd, 0), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+}
+
+static void test_vendor_specific_commands_move_what_they_say(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct user u;
+
+	begin();
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(1)), 0);
+	expect_vendor(&u, BDEV_IO_NVME_IO, 0x80);
+	expect_vendor(&u, BDEV_IO_NVME_ADMIN, 0xc0);
+	user_close(&u);
+	end();
+	/* A drive that says nothing might write anywhere: only what moves no data is passed on. */
+	begin();
+	model.no_vendor_sizes = true;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(1)), 0);
+	struct nvme_sqe read = vendor_command(0x82, 256), clear = vendor_command(0x84, 0);
+	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_IO, &read, 1024), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_IO, &clear, 0), 0);
+	read.opcode = 0xc2;
+	clear.opcode = 0xc4;
+	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_ADMIN, &read, 1024), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_ADMIN, &clear, 0), 0);
+	user_close(&u);
+	end();
+}
+
 static struct {
 	bool done;
 	int rc;
@@ -1147,6 +1214,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_namespaces_come_go_and_grow),
 	UNIT(test_namespace_with_other_blocks_is_another_bdev),
 	UNIT(test_commands_are_passed_through),
+	UNIT(test_vendor_specific_commands_move_what_they_say),
 	UNIT(test_raw_commands_verify_and_copy),
 	UNIT(test_raw_commands_carry_metadata),
 	UNIT(test_raw_commands_go_through_either_queue),

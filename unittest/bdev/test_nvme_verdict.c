@@ -147,6 +147,24 @@ static void test_metadata_of_a_passed_command_is_counted_too(void)
 	check_md(&separate, 3 | NVME_PI_ACT, 2048, 32);
 }
 
+/* A controller on fabrics cannot move more than the descriptors say. */
+static void test_vendor_commands_are_bounded(void)
+{
+	struct nvme_sqe cmd = {.opcode = 0xc2, .cdw10 = htole32(99)};
+
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, true, false), 0);
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, false),
+			NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, true),
+			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true), 0);
+	cmd.cdw10 = htole32(1u << 30 | 99); /* as if it were 396 in 32 bits */
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true),
+			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	cmd.opcode = 0x83;
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, true, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_success_and_lasting_errors_are_final),
 	UNIT(test_what_is_lost_with_its_queue_pair_goes_again),
@@ -155,6 +173,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
 	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
 	UNIT(test_metadata_of_a_passed_command_is_counted_too),
+	UNIT(test_vendor_commands_are_bounded),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_verdict", tests, NULL, NULL)

@@ -74,6 +74,10 @@ struct model {
 	bool refuse_enable;  /* ... stays clear */
 	bool shadow_offered, sgl_offered, no_open;
 	uint16_t oncs, ocfs;                                        /* Identify Controller */
+	bool no_vendor_sizes; /* vendor specific commands do not say how much they move */
+	uint8_t vendor
+		[4096]; /* what they write (admin C1h, I/O 81h) and read (C2h, 82h); C4h and 84h clear it */
+	struct nvme_sqe last_vendor;
 	unsigned subsystem_resets, resets, vectors_wanted, vectors; /* vectors: how many there are */
 	int vector_fds[MODEL_QUEUES];
 	bool vector_on[MODEL_QUEUES];

@@ -43,6 +43,7 @@ static void identify_ctrl(struct model *m, uint8_t data[4096])
 	id->nn = htole32(MODEL_NAMESPACES);
 	id->oncs = htole16(m->oncs);
 	id->ocfs = htole16(m->ocfs);
+	id->avscc = id->icsvscc = !m->no_vendor_sizes;
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT;
 	id->sgls = htole32(m->sgl_offered ? 1 : 0);
@@ -206,6 +207,26 @@ static uint16_t get_log(struct model *m, const struct nvme_sqe *sqe)
 	return len > sizeof(data) ? INVALID : model_move(m, sqe, data, len, true);
 }
 
+/* True: it is one of ours. As a drive does it: by dword 10, whatever the data pointer leads to. */
+static bool vendor(struct model *m, const struct nvme_sqe *sqe, uint8_t base, uint16_t *status)
+{
+	size_t len = (size_t)le32toh(sqe->cdw10) * 4;
+
+	if (sqe->opcode != base + 1 && sqe->opcode != base + 2 && sqe->opcode != base + 4) {
+		return false;
+	}
+	m->last_vendor = *sqe;
+	if (len > sizeof(m->vendor)) {
+		*status = INVALID;
+	} else if (sqe->opcode == base + 4) {
+		memset(m->vendor, 0, sizeof(m->vendor));
+		*status = 0;
+	} else {
+		*status = len != 0 ? model_move(m, sqe, m->vendor, len, sqe->opcode == base + 2) : 0;
+	}
+	return true;
+}
+
 void model_admin_command(struct model *m, const struct nvme_sqe *sqe)
 {
 	uint16_t status = 0, cid = le16toh(sqe->cid);
@@ -253,7 +274,11 @@ void model_admin_command(struct model *m, const struct nvme_sqe *sqe)
 	case nvme_admin_format_nvm:
 		break;
 	default:
-		status = NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+		if (!vendor(m, sqe, 0xc0, &status)) {
+			status = NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+		} else {
+			dw0 = 0xc0ffee;
+		}
 		break;
 	}
 	model_complete(m, 0, cid, status, dw0);
@@ -389,6 +414,10 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 		return NVME_ST_DNR(GENERIC, INVALID_NS);
 	}
 	struct model_ns *ns = &m->ns[nsid - 1];
+	uint16_t status;
+	if (vendor(m, sqe, 0x80, &status)) {
+		return status;
+	}
 	if (sqe->opcode == nvme_cmd_dsm) {
 		return deallocate(m, sqe, ns);
 	}
