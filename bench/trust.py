@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What outsiders did to a target, and what came of it, from bounded runs over softverbs:
+
+    trust.capsules          hostile cases tried, and trust.capsules.KIND of each kind; VARVE_CASES chooses how many
+    trust.wrong_answers     those that were not answered as the specification says
+    trust.faults            faults injected (systest/nvmf_faults.py); VARVE_FAULTS_SECONDS chooses for how long
+    trust.verified_ops      reads and writes of the hosts beside all that, checked byte by byte
+    trust.lost              of those, the ones that failed or came back wrong
+    trust.leaked            what the targets held more of afterwards
+    trust.crashes           targets that ended
+    trust.latency_ratio     of the good host's median latency, in hostile company and alone"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "systest"))
+from appliance_lib import Failure  # noqa: E402
+from hostile_lib import attack  # noqa: E402
+
+CASES = int(os.environ.get("VARVE_CASES", "100000"))
+SWEEP = TOP / "systest" / "nvmf_faults.py"
+FAULT_SECONDS = os.environ.get("VARVE_FAULTS_SECONDS", "40")
+
+
+def hostile(sums):
+    r = attack(CASES, limit=900)
+    for kind, count in r["kinds"].items():
+        print(f"trust.capsules.{re.sub('[^a-z]+', '_', kind)} {count} count")
+    print(f"trust.capsules {r['cases']} count")
+    print(f"trust.wrong_answers {r['failures']} count")
+    if "beside" in r:
+        print(f"trust.latency_ratio {r['beside'][0] / r['alone'][0]:.2f} x")
+    if r["why"] or r["log"]:
+        print(f"trust: seed {r['seed']}: {r['why']}\n{r['log'][-5000:]}", file=sys.stderr)
+    for name in ("verified_ops", "lost", "leaked", "crashes"):
+        sums[name] += r[name]
+
+
+def faults(sums):
+    """The sweep of faults prints lines like ours."""
+    p = subprocess.run([SWEEP], stdout=subprocess.PIPE, text=True, env={**os.environ, "VARVE_FAULTS_SECONDS": FAULT_SECONDS}, timeout=1800)
+    found = dict(re.findall(r"^(trust\.\w+) (\d+) count$", p.stdout, re.M))
+    if "trust.faults" not in found:
+        print(f"{SWEEP.name} told no figures:\n{p.stdout[-2000:]}", file=sys.stderr)
+        return False
+    for name in sums:
+        sums[name] += int(found.get(f"trust.{name}", 0))
+    print(f"trust.faults {int(found['trust.faults']) + int(found.get('trust.start_faults', 0))} count")
+    return p.returncode == 0
+
+
+def main():
+    sums = dict.fromkeys(("verified_ops", "lost", "leaked", "crashes"), 0)
+    try:
+        hostile(sums)
+    except Failure as e:
+        print(f"trust: {e}", file=sys.stderr)
+        return 1
+    ok = faults(sums) if SWEEP.exists() else True
+    for name, value in sums.items():
+        print(f"trust.{name} {value} count")
+    return 0 if ok and sums["lost"] == sums["leaked"] == sums["crashes"] == 0 else 1
+
+
+sys.exit(main())
