@@ -41,7 +41,7 @@ static void poller_fire(void *arg)
 	p->ticks += now - before;
 	if (p->state == POLLER_GONE) {
 		free(p);
-	} else if (p->state == POLLER_ACTIVE && p->timer.heap_index == 0) {
+	} else if (p->state == POLLER_ACTIVE && !p->timer.running) {
 		/* In step with the period, unless a whole one was missed. */
 		uint64_t next = due + p->period_ticks;
 		timer_start_at(&p->timer, next > now ? next : now + p->period_ticks);

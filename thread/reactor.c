@@ -335,9 +335,7 @@ static int reactors_alloc(void)
 	reactors = aligned_alloc(RTE_CACHE_LINE_SIZE, n * sizeof(*reactors));
 	reactor_quiescence = aligned_alloc(RTE_CACHE_LINE_SIZE, rcu_size);
 	if (reactors == NULL || reactor_quiescence == NULL || rte_rcu_qsbr_init(reactor_quiescence, n) != 0) {
-		free(reactors);
-		free(reactor_quiescence);
-		return -ENOMEM;
+		return -ENOMEM; /* reactors_free() follows */
 	}
 	memset(reactors, 0, n * sizeof(*reactors));
 	for (unsigned i = 0; i < n; i++) {

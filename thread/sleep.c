@@ -10,6 +10,7 @@
  * between arming and waiting ends the wait at once. */
 #include "thread/thread_internal.h"
 
+#include <errno.h>
 #include <rte_rcu_qsbr.h>
 #include <unistd.h>
 
@@ -20,8 +21,8 @@ void reactor_notify(struct reactor *r)
 	if (__atomic_load_n(&r->sleeping, __ATOMIC_RELAXED) != 0 &&
 	    __atomic_exchange_n(&r->sleeping, 0, __ATOMIC_RELAXED) != 0) {
 		uint64_t one = 1;
-		ssize_t ignored = write(r->wake_fd, &one, sizeof(one));
-		(void)ignored;
+		while (write(r->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+		}
 	}
 }
 

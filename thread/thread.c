@@ -19,7 +19,6 @@ static uint64_t last_id;
 static void thread_free(struct thread *t)
 {
 	free(t->ring);
-	free(t->timers);
 	free(t);
 }
 

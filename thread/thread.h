@@ -108,7 +108,8 @@ struct thread_timer {
 	thread_fn fn;
 	void *arg;
 	uint64_t deadline; /* ticks */
-	size_t heap_index; /* private; 0: not running */
+	bool running; /* private, as what follows */
+	struct thread_timer *child, *next, *prev;
 };
 void thread_timer_start(struct thread_timer *t, uint64_t delay_us);
 void thread_timer_stop(struct thread_timer *t);

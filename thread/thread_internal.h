@@ -72,8 +72,8 @@ struct thread {
 	struct reactor *reactor; /* atomic: senders read it */
 	struct rte_ring *ring;
 	struct poller_list active;
-	struct thread_timer **timers; /* binary heap, from index 1 */
-	size_t timer_count, timer_capacity;
+	struct thread_timer *timers; /* the first to run out, and below it the others */
+	size_t timer_count;
 	uint64_t busy_ticks, idle_ticks;
 	bool iterating;      /* inside the loop over active: nothing may leave the list */
 	bool poller_changes; /* something is to leave it */
@@ -176,7 +176,7 @@ unsigned timers_run(struct thread *t, uint64_t now);
 void timer_start_at(struct thread_timer *timer, uint64_t deadline);
 static inline uint64_t timers_next(const struct thread *t)
 {
-	return t->timer_count > 0 ? t->timers[1]->deadline : UINT64_MAX;
+	return t->timers != NULL ? t->timers->deadline : UINT64_MAX;
 }
 
 /* poller.c */

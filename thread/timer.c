@@ -1,73 +1,81 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One-shot timers: a binary heap per thread, of pointers to the timers in their owners; index 0 stays empty, so that a timer's
- * index is 0 when it is not running. */
+/* One-shot timers: a pairing heap per thread, of links in the timers themselves. So starting one takes no memory, and cannot fail. */
 #include "thread/thread_internal.h"
 
-#include "util/log.h"
 #include "usdt/usdt.h"
 #include <assert.h>
-#include <stdlib.h>
+#include <stddef.h>
 
-#define TIMERS_MIN 64
-
-static void heap_put(struct thread *t, size_t i, struct thread_timer *timer)
+/* The roots of two heaps; the later one becomes the first child of the other. */
+static struct thread_timer *merge(struct thread_timer *a, struct thread_timer *b)
 {
-	t->timers[i] = timer;
-	timer->heap_index = i;
-}
-
-static void heap_up(struct thread *t, size_t i, struct thread_timer *timer)
-{
-	while (i > 1 && t->timers[i / 2]->deadline > timer->deadline) {
-		heap_put(t, i, t->timers[i / 2]);
-		i /= 2;
+	if (b->deadline < a->deadline) {
+		struct thread_timer *first = b;
+		b = a;
+		a = first;
 	}
-	heap_put(t, i, timer);
-}
-
-static void heap_down(struct thread *t, size_t i, struct thread_timer *timer)
-{
-	for (;;) {
-		size_t child = i * 2;
-		if (child > t->timer_count) {
-			break;
-		}
-		if (child < t->timer_count && t->timers[child + 1]->deadline < t->timers[child]->deadline) {
-			child++;
-		}
-		if (t->timers[child]->deadline >= timer->deadline) {
-			break;
-		}
-		heap_put(t, i, t->timers[child]);
-		i = child;
+	b->prev = a;
+	b->next = a->child;
+	if (b->next != NULL) {
+		b->next->prev = b;
 	}
-	heap_put(t, i, timer);
+	a->child = b;
+	return a;
 }
 
-static void heap_move(struct thread *t, size_t i, struct thread_timer *timer)
+/* Siblings into one heap: in pairs, then all of these. This is what makes removal logarithmic in the long run. */
+static struct thread_timer *combine(struct thread_timer *list)
 {
-	if (i > 1 && t->timers[i / 2]->deadline > timer->deadline) {
-		heap_up(t, i, timer);
-	} else {
-		heap_down(t, i, timer);
+	struct thread_timer *pairs = NULL, *root;
+
+	while (list != NULL) {
+		struct thread_timer *a = list, *b = a->next;
+
+		list = b != NULL ? b->next : NULL;
+		a = b != NULL ? merge(a, b) : a;
+		a->next = pairs;
+		pairs = a;
 	}
+	if ((root = pairs) == NULL) {
+		return NULL;
+	}
+	for (pairs = root->next; pairs != NULL;) {
+		struct thread_timer *more = pairs->next;
+
+		root = merge(root, pairs);
+		pairs = more;
+	}
+	root->next = root->prev = NULL;
+	return root;
 }
 
-/* Doubles, so that it is no matter for the I/O path. Without memory for a few pointers nothing else would go on either. */
-static void heap_reserve(struct thread *t)
+static void insert(struct thread *t, struct thread_timer *timer)
 {
-	size_t capacity = t->timer_capacity < TIMERS_MIN ? TIMERS_MIN : t->timer_capacity * 2;
+	timer->child = timer->next = timer->prev = NULL;
+	t->timers = t->timers != NULL ? merge(t->timers, timer) : timer;
+	t->timers->next = t->timers->prev = NULL;
+}
 
-	if (t->timer_count + 1 < t->timer_capacity) {
+static void take_out(struct thread *t, struct thread_timer *timer)
+{
+	struct thread_timer *below = combine(timer->child);
+
+	if (timer == t->timers) {
+		t->timers = below;
 		return;
 	}
-	struct thread_timer **timers = realloc(t->timers, capacity * sizeof(*timers));
-	if (timers == NULL) {
-		log_error("out of memory for %zu timers", capacity);
-		abort();
+	if (timer->prev->child == timer) {
+		timer->prev->child = timer->next;
+	} else {
+		timer->prev->next = timer->next;
 	}
-	t->timers = timers;
-	t->timer_capacity = capacity;
+	if (timer->next != NULL) {
+		timer->next->prev = timer->prev;
+	}
+	if (below != NULL) {
+		t->timers = merge(t->timers, below);
+		t->timers->next = t->timers->prev = NULL;
+	}
 }
 
 void timer_start_at(struct thread_timer *timer, uint64_t deadline)
@@ -75,14 +83,11 @@ void timer_start_at(struct thread_timer *timer, uint64_t deadline)
 	struct thread *t = thread_self;
 
 	assert(t != NULL);
+	thread_timer_stop(timer);
 	timer->deadline = deadline;
-	if (timer->heap_index != 0) {
-		assert(timer->heap_index <= t->timer_count && t->timers[timer->heap_index] == timer);
-		heap_move(t, timer->heap_index, timer);
-		return;
-	}
-	heap_reserve(t);
-	heap_up(t, ++t->timer_count, timer);
+	timer->running = true;
+	t->timer_count++;
+	insert(t, timer);
 }
 
 void thread_timer_start(struct thread_timer *timer, uint64_t delay_us)
@@ -96,17 +101,14 @@ void thread_timer_start(struct thread_timer *timer, uint64_t delay_us)
 void thread_timer_stop(struct thread_timer *timer)
 {
 	struct thread *t = thread_self;
-	size_t i = timer->heap_index;
 
-	if (i == 0) {
+	if (!timer->running) {
 		return;
 	}
-	assert(t != NULL && i <= t->timer_count && t->timers[i] == timer);
-	timer->heap_index = 0;
-	struct thread_timer *last = t->timers[t->timer_count--];
-	if (last != timer) {
-		heap_move(t, i, last);
-	}
+	assert(t != NULL && t->timers != NULL);
+	timer->running = false;
+	t->timer_count--;
+	take_out(t, timer);
 }
 
 /* Those that are due at `now`; one that is started again meanwhile waits for the next round. */
@@ -115,7 +117,7 @@ unsigned timers_run(struct thread *t, uint64_t now)
 	unsigned n = 0;
 
 	while (timers_next(t) <= now) {
-		struct thread_timer *timer = t->timers[1];
+		struct thread_timer *timer = t->timers;
 		thread_timer_stop(timer);
 		USDT(timerfd_exec, timer->fn, timer->arg);
 		timer->fn(timer->arg);
