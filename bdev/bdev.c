@@ -340,12 +340,16 @@ static int add_names(struct bdev *b)
 	bdev_uuid_format(b->uuid, uuid);
 	int rc = name_add(b, b->name);
 	if (rc != 0) {
-		log_error("bdev name %s is taken", b->name);
+		log_error(rc == -EEXIST ? "bdev name %s is taken" : "bdev %s: no memory for its name", b->name);
 		return rc;
 	}
 	rc = name_add(b, uuid);
-	if (rc != 0) {
+	if (rc == -EEXIST) {
 		log_error("bdev %s: UUID %s is that of bdev %s", b->name, uuid, bdev_find(uuid)->name);
+	} else if (rc != 0) {
+		log_error("bdev %s: no memory for its UUID", b->name);
+	}
+	if (rc != 0) {
 		name_remove(b->name);
 	}
 	return rc;

@@ -203,6 +203,7 @@ static int join(struct bdev_core *core, struct bdev_channel *ch)
 		}
 	}
 	bdev_lock_inherit(ch);
+	ch->visit = core->visits;
 	TAILQ_INSERT_TAIL(&core->channels, ch, link);
 	return 0;
 }
@@ -381,7 +382,7 @@ struct visit {
 	void *arg;
 };
 
-/* On a thread that had a channel when the list was made: it may be gone by now, but cannot go meanwhile. */
+/* On a thread that had a channel when it was chosen: it may be gone by now, but cannot go meanwhile. */
 static void visit_here(void *arg)
 {
 	const struct visit *v = arg;
@@ -401,29 +402,35 @@ static void visit_here(void *arg)
 	}
 }
 
+static struct bdev_channel *not_visited(const struct bdev_core *core, uint64_t visit)
+{
+	struct bdev_channel *ch;
+
+	TAILQ_FOREACH (ch, &core->channels, link) {
+		if (ch->visit < visit) {
+			break;
+		}
+	}
+	return ch;
+}
+
 void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg)
 {
 	struct visit v = {.core = b->core, .fn = fn, .arg = arg};
 	struct bdev_channel *ch;
-	size_t n = 0, i = 0;
 
 	assert(thread_current() == thread_control());
 	pthread_mutex_lock(&v.core->mutex);
-	TAILQ_FOREACH (ch, &v.core->channels, link) {
-		n++;
-	}
-	struct thread **threads = calloc(n + 1, sizeof(struct thread *));
-	if (threads == NULL) {
-		abort(); /* as many pointers as there are threads */
-	}
-	TAILQ_FOREACH (ch, &v.core->channels, link) {
-		threads[i++] = ch->thread->thread;
+	uint64_t visit = ++v.core->visits; /* what joins from now on has it, and is left out */
+	while ((ch = not_visited(v.core, visit)) != NULL) {
+		struct thread *thread = ch->thread->thread;
+
+		ch->visit = visit;
+		pthread_mutex_unlock(&v.core->mutex);
+		thread_call(thread, visit_here, &v);
+		pthread_mutex_lock(&v.core->mutex);
 	}
 	pthread_mutex_unlock(&v.core->mutex);
-	for (i = 0; i < n; i++) {
-		thread_call(threads[i], visit_here, &v);
-	}
-	free(threads);
 }
 
 struct module_visit {

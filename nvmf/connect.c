@@ -84,6 +84,8 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 	}
 	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_create(s, qpair, c, cntlid);
 	if (ctrlr == NULL) {
+		log_limited(LOG_LEVEL_WARNING, "%s from %s cannot connect to %s: no memory for a controller", c->hostnqn,
+			    qpair->peer_address.traddr, s->nqn);
 		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 	}
 	nvmf_notice(NVMF_NOTICE_HOST_CONNECT, NULL, "%s %s %u", s->nqn, c->hostnqn, cntlid);
