@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Building answers: values that cannot void the whole, and the text around them. */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,30 @@
 
 #include "rpc/dispatch.h"
 #include "util/parse.h"
+
+/* A tree with parts missing looks like any other: whoever builds one does not look at each call. So it is noted here that memory was
+ * refused, and rpc_reply() gives no answer that was built meanwhile. */
+static _Atomic bool refused;
+
+static void *json_memory(size_t bytes)
+{
+	void *p = malloc(bytes);
+
+	if (p == NULL) {
+		refused = true;
+	}
+	return p;
+}
+
+__attribute__((constructor)) static void watch_json_memory(void)
+{
+	json_set_alloc_funcs(json_memory, free);
+}
+
+bool rpc_json_was_refused(void)
+{
+	return atomic_exchange(&refused, false);
+}
 
 json_t *rpc_string(const char *text)
 {
@@ -19,6 +44,7 @@ json_t *rpc_string(const char *text)
 	size_t size = 3 * strlen(text) + 1;
 	char *clean = malloc(size);
 	if (clean == NULL) {
+		refused = true;
 		return NULL;
 	}
 	utf8_sanitize(text, clean, size);
@@ -36,6 +62,7 @@ json_t *rpc_string_format(const char *fmt, ...)
 	int n = vasprintf(&text, fmt, ap);
 	va_end(ap);
 	if (n < 0) {
+		refused = true;
 		return NULL;
 	}
 	json_t *s = rpc_string(text);

@@ -222,6 +222,7 @@ static void conn_take_message(struct rpc_conn *c, const char *text, size_t len)
 	struct conn_batch *batch = NULL;
 
 	if (rpc_message_decode(text, len, &m) != 0) {
+		log_limited(LOG_LEVEL_WARNING, "no memory for a request of RPC client %d", c->fd);
 		conn_send_error(c, "null", -ENOMEM, "no memory for the request");
 		return;
 	}

@@ -133,7 +133,12 @@ void rpc_reply(struct rpc_request *req, json_t *result)
 {
 	struct rpc_answer answer = {.result = result};
 
-	if (result == NULL) {
+	if (rpc_json_was_refused()) {
+		log_error("RPC %s: no memory for its result", req->method->name);
+		answer = (struct rpc_answer){
+			.code = -ENOMEM,
+			.message = "what was asked for has been done, but there is no memory for the result"};
+	} else if (result == NULL) {
 		log_error("RPC %s: its result could not be built", req->method->name);
 		answer.code = RPC_ERROR_INTERNAL;
 		answer.message = "the result could not be built";
@@ -147,6 +152,13 @@ void rpc_reply_true(struct rpc_request *req)
 	rpc_reply(req, json_true());
 }
 
+/* What the caller asked for is wrong, or the machine has not got it: the latter is for the log as well. */
+static bool is_shortage(int code)
+{
+	return code == -ENOMEM || code == -ENOSPC || code == -EMFILE || code == -ENFILE || code == -EIO ||
+	       code == -EAGAIN;
+}
+
 void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
 {
 	char message[RPC_ERROR_TEXT_MAX];
@@ -156,6 +168,9 @@ void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
+	if (is_shortage(code)) {
+		log_limited(LOG_LEVEL_NOTICE, "RPC %s failed: %s", req->method->name, message);
+	}
 	log_info(rpc, "RPC %s: error %d: %s", req->method->name, code, message);
 	request_end(req, &answer);
 }
@@ -196,6 +211,9 @@ refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
+	if (is_shortage(code)) {
+		log_limited(LOG_LEVEL_NOTICE, "an RPC was refused: %s", message);
+	}
 	log_info(rpc, "RPC refused: error %d: %s", code, message);
 	done(arg, &answer);
 }
@@ -228,6 +246,7 @@ static void run(const struct rpc_origin *origin, const struct rpc_method *m, jso
 	USDT(rpc_begin, m->name);
 	TRACE(RPC_BEGIN, 0, origin->bytes, req, m->name, origin->client);
 	req->in_method = true;
+	rpc_json_was_refused(); /* whatever was before is not this call's */
 	m->fn(req, req->params);
 	req->in_method = false;
 	uint64_t ran_ns = now_ns() - req->begin_ns;

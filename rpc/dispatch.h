@@ -25,6 +25,9 @@ struct rpc_call_info {
 bool rpc_call_info(size_t index, struct rpc_call_info *info);
 void rpc_report_slow(void);
 
+/* True once after jansson, or a helper of answer.c, got no memory: a tree that was built since may lack parts. */
+bool rpc_json_was_refused(void);
+
 /* The answer as it goes onto the wire, with the id's own text; NULL: no memory. The caller frees it. */
 char *rpc_answer_text(const char *id, const struct rpc_answer *answer, size_t *len);
 

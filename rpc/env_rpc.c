@@ -23,7 +23,12 @@ static int dump_memory(const char *path)
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
 	if (f == NULL) {
-		return -errno;
+		int rc = -errno;
+
+		if (fd >= 0) {
+			close(fd);
+		}
+		return rc;
 	}
 	env_mem_dump(f);
 	return fclose(f) == 0 ? 0 : -errno;

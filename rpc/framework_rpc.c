@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* framework_get_subsystems and framework_get_config: what save_config is made of. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "rpc/registry.h"
@@ -10,7 +11,12 @@ static void rpc_framework_get_subsystems(struct rpc_request *req, void *params)
 	const struct rpc_config **configs = rpc_config_in_order(&n);
 	json_t *list = json_array();
 
-	for (size_t i = 0; configs != NULL && i < n; i++) {
+	if (configs == NULL) { /* none would be taken for a configuration without anything in it */
+		json_decref(list);
+		rpc_error(req, -ENOMEM, "no memory for the list");
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
 		json_t *depends = json_array();
 		if (configs[i]->after != NULL) {
 			json_array_append_new(depends, json_string(configs[i]->after));

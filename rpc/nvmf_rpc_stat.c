@@ -275,7 +275,8 @@ static json_t *transport_json(const struct nvmf_transport_stats *t)
 
 static json_t *group_json(struct nvmf_poll_group *group)
 {
-	struct nvmf_poll_group_stats *s = malloc(sizeof(*s));
+	static struct nvmf_poll_group_stats stats; /* of the control thread, which has no room on its stack for it */
+	struct nvmf_poll_group_stats *s = &stats;
 	json_t *o = json_object(), *transports = json_array();
 
 	nvmf_poll_group_get_stats(group, s);
@@ -291,7 +292,6 @@ static json_t *group_json(struct nvmf_poll_group *group)
 		json_array_append_new(transports, transport_json(&s->transports[i]));
 	}
 	json_object_set_new(o, "transports", transports);
-	free(s);
 	return o;
 }
 

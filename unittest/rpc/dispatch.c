@@ -178,6 +178,27 @@ static void test_a_result_that_cannot_be_built_is_an_internal_error(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-32603"));
 }
 
+/* As a method whose result lacks a part. */
+static void starved(struct rpc_request *req, void *params)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "text", json_stringn_nocheck("x", (size_t)1 << 60));
+	rpc_reply(req, o);
+}
+RPC_METHOD("test_starved", starved, struct rpc_no_params, NULL, RPC_RUNTIME, "Has no memory for its result")
+
+static void test_a_result_that_lacks_a_part_for_want_of_memory_is_an_error(void)
+{
+#ifndef __SANITIZE_ADDRESS__ /* which takes such a size for a fault */
+	call("test_starved", NULL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"code\":-12,"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "no memory for the result"));
+	call("test_broken", NULL); /* and that is over then */
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-32603"));
+#endif
+}
+
 static void test_64_bit_values_survive(void)
 {
 	json_t *hex = rpc_hex(UINT64_MAX), *big = rpc_uint(UINT64_MAX), *small = rpc_uint(INT64_MAX);
@@ -248,6 +269,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_state_decides_what_may_be_called),
 	UNIT(test_invalid_utf8_never_voids_an_answer),
 	UNIT(test_a_result_that_cannot_be_built_is_an_internal_error),
+	UNIT(test_a_result_that_lacks_a_part_for_want_of_memory_is_an_error),
 	UNIT(test_64_bit_values_survive),
 	UNIT(test_checking_runs_nothing),
 	UNIT(test_methods_are_sorted),
