@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls of the system, and of the libraries that stand for it. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+
+#include "systest/faults/faults.h"
+
+/* Files. */
+#define FAULTY_OPEN(name, params, args)                                                                      \
+	int __real_##name params;                                                                            \
+	int __wrap_##name params;                                                                            \
+	int __wrap_##name params                                                                             \
+	{                                                                                                    \
+		va_list rest;                                                                                \
+		mode_t mode = 0;                                                                             \
+		if (FAULT_HERE(#name, 0)) {                                                                  \
+			errno = EMFILE;                                                                      \
+			return -1;                                                                           \
+		}                                                                                            \
+		if (__OPEN_NEEDS_MODE(flags)) {                                                              \
+			va_start(rest, flags);                                                               \
+			mode = va_arg(rest, mode_t);                                                         \
+			va_end(rest);                                                                        \
+		}                                                                                            \
+		return __real_##name args;                                                                   \
+	}
+FAULTY_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
+FAULTY_OPEN(openat64, (int dir, const char *path, int flags, ...), (dir, path, flags, mode))
+FAULTY(DIR *, opendir, NULL, EMFILE, (const char *path), (path))
+FAULTY(FILE *, fopen64, NULL, EMFILE, (const char *path, const char *mode), (path, mode))
+FAULTY(FILE *, fdopen, NULL, ENOMEM, (int fd, const char *mode), (fd, mode))
+FAULTY(int, ftruncate64, -1, ENOSPC, (int fd, off64_t n), (fd, n))
+FAULTY(int, fallocate64, -1, ENOSPC, (int fd, int mode, off64_t at, off64_t n), (fd, mode, at, n))
+FAULTY(int, posix_fallocate64, ENOSPC, ENOSPC, (int fd, off64_t at, off64_t n), (fd, at, n))
+FAULTY(int, fstat64, -1, EIO, (int fd, struct stat64 *st), (fd, st))
+FAULTY(int, fsync, -1, EIO, (int fd), (fd))
+FAULTY(int, rename, -1, EIO, (const char *from, const char *to), (from, to))
+FAULTY(int, mkdir, -1, ENOSPC, (const char *path, mode_t mode), (path, mode))
+FAULTY(int, flock, -1, EINTR, (int fd, int how), (fd, how))
+FAULTY(ssize_t, pread64, -1, EIO, (int fd, void *to, size_t n, off64_t at), (fd, to, n, at))
+FAULTY(ssize_t, pwrite64, -1, ENOSPC, (int fd, const void *from, size_t n, off64_t at), (fd, from, n, at))
+FAULTY(ssize_t, read, -1, EIO, (int fd, void *to, size_t n), (fd, to, n))
+FAULTY(ssize_t, write, -1, EINTR, (int fd, const void *from, size_t n), (fd, from, n))
+FAULTY(void *, mmap64, MAP_FAILED, ENOMEM,
+       (void *at, size_t n, int protection, int flags, int fd, off64_t offset),
+       (at, n, protection, flags, fd, offset))
+FAULTY(int, madvise, -1, ENOMEM, (void *at, size_t n, int advice), (at, n, advice))
+
+/* Descriptors to wait for. */
+FAULTY(int, eventfd, -1, EMFILE, (unsigned n, int flags), (n, flags))
+FAULTY(int, timerfd_create, -1, EMFILE, (int clock, int flags), (clock, flags))
+FAULTY(int, timerfd_settime, -1, EINVAL,
+       (int fd, int flags, const struct itimerspec *t, struct itimerspec *old), (fd, flags, t, old))
+FAULTY(int, epoll_create1, -1, EMFILE, (int flags), (flags))
+FAULTY(int, epoll_ctl, -1, ENOMEM, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
+FAULTY(int, epoll_pwait2, -1, EINTR,
+       (int ep, struct epoll_event *e, int most, const struct timespec *t, const sigset_t *mask),
+       (ep, e, most, t, mask))
+
+/* Sockets. */
+FAULTY(int, socket, -1, EMFILE, (int domain, int type, int protocol), (domain, type, protocol))
+FAULTY(int, accept4, -1, EMFILE, (int fd, struct sockaddr *at, socklen_t *n, int flags), (fd, at, n, flags))
+FAULTY(int, accept, -1, EMFILE, (int fd, struct sockaddr *at, socklen_t *n), (fd, at, n))
+FAULTY(int, bind, -1, EADDRINUSE, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n))
+FAULTY(int, listen, -1, EADDRINUSE, (int fd, int backlog), (fd, backlog))
+FAULTY(int, connect, -1, ECONNREFUSED, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n))
+FAULTY(ssize_t, recv, -1, ECONNRESET, (int fd, void *to, size_t n, int flags), (fd, to, n, flags))
+FAULTY(ssize_t, send, -1, EPIPE, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
+FAULTY(ssize_t, sendmsg, -1, EPIPE, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
+FAULTY(int, getaddrinfo, EAI_MEMORY, ENOMEM,
+       (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out),
+       (node, service, hints, out))
+FAULTY(int, getnameinfo, EAI_MEMORY, ENOMEM,
+       (const struct sockaddr *at, socklen_t n, char *host, socklen_t hosts, char *service,
+	socklen_t services, int flags),
+       (at, n, host, hosts, service, services, flags))
+
+FAULTY(int, pthread_create, EAGAIN, EAGAIN,
+       (pthread_t * t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg), (t, attr, fn, arg))
+FAULTY(int, io_uring_queue_init, -ENOMEM, ENOMEM, (unsigned entries, struct io_uring *ring, unsigned flags),
+       (entries, ring, flags))
+FAULTY(int, io_uring_submit, -EAGAIN, EAGAIN, (struct io_uring * ring), (ring))
