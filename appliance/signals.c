@@ -24,9 +24,9 @@ static void (*on_stop)(void), (*on_tell)(void);
 static void wake(void)
 {
 	uint64_t one = 1;
-	ssize_t ignored = write(wake_fd, &one, sizeof(one));
 
-	(void)ignored;
+	while (write(wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+	}
 }
 
 static uint64_t now_ns(void)
