@@ -255,7 +255,7 @@ class Sweep:
         check(t.process.poll() is None, "the process is gone")
         check(t.steady.is_running(), f"the other host ended:\n{t.steady.errors.read_text()}")
         wait_for(lambda: len(t.controllers()) == 1 and t.num_qpairs() == 2, "the queue pairs to be gone")
-        wait_for(self.settled, self.leaks, 20)
+        wait_for(self.settled, self.leaks)
         wait_for(lambda: t.holds_no_more(self.held), lambda: f"what was held before ({self.held}); now: {t.held()}")
         if t.log_path.stat().st_size == size:
             self.silent.append(name)
