@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab bpf perf
 # limit: 900
-# Debian's bpftrace with our scripts, and perf with our probes as SDT events, on a daemon that serves I/O over soft RoCE.
+# Debian's bpftrace with each of our scripts, and perf with our probes as SDT events, on a daemon that serves I/O over soft RoCE and has
+# an emulated drive come and go.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
-# bpftrace takes an emulated CPU half a minute to start: without arguments, those scripts that a kernel matters most to (`lab_probes.sh test`: all)
-[ -n "${VM:-}" ] || [ $# -gt 0 ] || PATTERNS=(iops nvmf nvme perf worse)
-in_guest -n -c 4 -p 0 -t 840
+in_guest -i -c 4 -p 0 -t 840
 
 NQN=nqn.2026-11.io.varve:lab
 SOCK=/tmp/varve.sock
@@ -17,8 +16,10 @@ rpc() {
   "$VARVE_BUILD/bin/varve-rpc" -s $SOCK "$@"
 }
 
+read -r DRIVE < <(nvmes)
+"$TREE/scripts/setup.sh" bind "$DRIVE" > /dev/null
 rxe_up
-"$VARVE_BUILD/bin/varve" --no-huge --no-pci -m '[2]' -s 256 -r $SOCK > /tmp/varve.log 2>&1 &
+"$VARVE_BUILD/bin/varve" --no-huge -m '[2]' -s 256 -r $SOCK > /tmp/varve.log 2>&1 &
 VARVE=$!
 await 60 rpc framework_wait_init
 rpc bdev_null_create name=Null0 num_blocks=8192 block_size=512 > /dev/null
@@ -42,47 +43,92 @@ subsystems() {
   rpc nvmf_delete_subsystem nqn=$NQN.more
 }
 
-controllers() { # nobody listens there
-  rpc bdev_nvme_attach_controller name=X trtype=RDMA traddr=10.7.0.1 trsvcid=9 subnqn=$NQN
+controllers() {
+  rpc bdev_nvme_attach_controller name=X trtype=PCIe traddr="$DRIVE"
+  rpc bdev_nvme_detach_controller name=X
 }
 
 messages() {
   rpc thread_get_stats
 }
 
-# PATTERN WORK SCRIPT [ARGUMENT...]: the script prints the pattern while the work is done again and again, or when it is ended
+# bpftrace takes an emulated CPU half a minute to start, so that all scripts start together, and those that are chosen by a pattern
+# when their turn comes.
+start() { # SCRIPT [ARGUMENT...]
+  rm -f "/tmp/out.$1"
+  BPF_OUTFILE=/tmp/out.$1 "$WRAPPER" $VARVE "$@" > "/tmp/err.$1" 2>&1 &
+  echo $! > "/tmp/pid.$1"
+}
+
+runs() { # SCRIPT
+  kill -0 "$(cat "/tmp/pid.$1")"
+}
+
+has_ended() { # SCRIPT
+  ! runs "$1"
+}
+
+is_attaching() { # SCRIPT
+  grep -q Attaching "/tmp/out.$1" || ! runs "$1"
+}
+
+ends() { # SCRIPT: by Ctrl-C
+  kill -INT "$(cat "/tmp/pid.$1")"
+  await 120 has_ended "$1"
+}
+
+# PATTERN WORK SCRIPT [ARGUMENT...]: the script prints the pattern while the work is done again and again
 shows() {
-  local pattern=$1 work=$2 pid deadline=$((SECONDS + 150))
+  local pattern=$1 work=$2 script=$3 deadline=$((SECONDS + 240))
   shift 2
-  BPF_OUTFILE=/tmp/out "$WRAPPER" $VARVE "$@" 2> /tmp/err &
-  pid=$!
-  await 60 test -e /tmp/out
-  await 120 grep -q Attaching /tmp/out
-  until grep -qE "$pattern" /tmp/out; do
+  [ -e "/tmp/pid.$script" ] || start "$@"
+  await 240 is_attaching "$script"
+  until grep -qE "$pattern" "/tmp/out.$script"; do
+    runs "$script" || { cat "/tmp/err.$script"; fail "bpftrace has ended"; }
+    [ $SECONDS -lt $deadline ] || { cat "/tmp/out.$script" "/tmp/err.$script"; fail "no '$pattern'"; }
     "$work" > /tmp/work 2>&1 || :
-    kill -0 $pid || { cat /tmp/err; fail "bpftrace has ended"; }
-    if [ "$1" = latency.bt ] && grep -q 'IOPS' /tmp/work; then # it prints at its end; "Attaching" comes somewhat before it is
-      kill -INT $pid
-      wait $pid || :
-      grep -qE "$pattern" /tmp/out && break
-      BPF_OUTFILE=/tmp/out "$WRAPPER" $VARVE "$@" 2> /tmp/err &
-      pid=$!
-    fi
-    [ $SECONDS -lt $deadline ] || { cat /tmp/out /tmp/err; fail "no '$pattern'"; }
   done
-  kill -INT $pid 2> /dev/null || :
-  wait $pid || :
-  head -n 20 /tmp/out
-  rm /tmp/out
+  ends "$script"
+  head -n 20 "/tmp/out.$script"
+}
+
+# The same, but it prints when it ends. "Attaching" comes somewhat before it is attached, so that it may take a second time.
+shows_at_its_end() {
+  local pattern=$1 work=$2 script=$3 deadline=$((SECONDS + 240))
+  shift 2
+  [ -e "/tmp/pid.$script" ] || start "$@"
+  while :; do
+    await 240 is_attaching "$script"
+    "$work" > /tmp/work 2>&1
+    ends "$script"
+    ! grep -qE "$pattern" "/tmp/out.$script" || break
+    [ $SECONDS -lt $deadline ] || { cat "/tmp/out.$script" "/tmp/err.$script"; fail "no '$pattern'"; }
+    start "$@"
+  done
+  head -n 20 "/tmp/out.$script"
+}
+
+test_scripts_start_together() {
+  local s
+  start iops.bt
+  start nvmf.bt
+  start nvme.bt
+  start rpc.bt
+  start send_msg.bt
+  start slow.bt 1
+  start latency.bt
+  start states.bt
+  for s in iops nvmf nvme rpc send_msg slow latency states; do await 600 is_attaching $s.bt; done
 }
 
 test_iops() { shows '^@submits\[Null0, READ\]: [1-9]' io iops.bt; }
-test_latency() { shows '^@latency_us\[Null0, READ\]' io latency.bt; }
-test_slow() { shows 'Null0 READ at block [0-9]+, 8 blocks: [0-9]+ us, status 0' io slow.bt 1; }
+test_nvmf() { shows 'change state from .* to .* done' subsystems nvmf.bt; }
+test_nvme() { shows "$DRIVE .*from READ NAMESPACES to READY" controllers nvme.bt; }
 test_rpc() { shows 'rpc_get_methods ends with 0 after' calls rpc.bt; }
 test_send_msg() { shows '^@messages\[[0-9]+, [0-9]+' messages send_msg.bt; }
-test_nvmf() { shows 'change state from .* to .* done' subsystems nvmf.bt; }
-test_nvme() { shows '10.7.0.1.* from DISCONNECTED to CONNECT' controllers nvme.bt; }
+test_slow() { shows 'Null0 READ at block [0-9]+, 8 blocks: [0-9]+ us, status 0' io slow.bt 1; }
+test_latency() { shows_at_its_end '^@latency_us\[Null0, READ\]' io latency.bt; }
+test_states() { shows_at_its_end '^@state_us\[EXECUTING\]' io states.bt; }
 
 test_perf_sees_probes_as_sdt_events() {
   export HOME=/tmp # its cache of probes

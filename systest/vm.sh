@@ -91,6 +91,10 @@ C="console=ttyS0 quiet panic=-1 tsc=reliable hugepages=$HUGE audit=0"
 C+=" mitigations=off init_on_alloc=0 cryptomgr.notests"
 # On a busy host the kernel waits for its timer in vain at boot, and panics ("timer does not work ...").
 C+=" no_timer_check"
+# ... or it takes the counter that its clock goes by for several times slower than it is, and all deadlines pass too early.
+case ${VM_ACCEL:-tcg} in
+  tcg*) khz=$(python3 "$HERE/lab/tsc.py" 2> /dev/null) && C+=" tsc_early_khz=$khz" ;;
+esac
 if [ -n "$IOMMU" ]; then
   A+=(-device "intel-iommu,intremap=on,caching-mode=on")
   C+=" intel_iommu=on"
