@@ -103,6 +103,8 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 			emit(ctrlr, NVME_EVENT_LOG, r->aer);
 		} else if (info == NVME_AER_NOTICE_NS_CHANGED && ctrlr->state == NVME_CTRLR_READY) {
 			nvme_ns_scan(ctrlr, rescan_done);
+		} else if (info == NVME_AER_NOTICE_ANA) {
+			nvme_ctrlr_read_ana(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
 			emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
 		}

@@ -213,6 +213,8 @@ static void free_ctrlr(struct nvme_ctrlr *ctrlr)
 	trace_owner_release(ctrlr->owner);
 	env_dma_free(ctrlr->buf);
 	free(ctrlr->ns);
+	free(ctrlr->ana_groups);
+	nvme_alternates_free(ctrlr);
 	free(ctrlr->qids);
 	free(ctrlr->faults);
 	ctrlr->ops->ctrlr_free(ctrlr);
@@ -234,6 +236,7 @@ static void end_attempt(struct nvme_ctrlr *ctrlr)
 	bool was_ready = ctrlr->was_ready;
 
 	ctrlr->was_ready = false;
+	nvme_alternates_turn(ctrlr, was_ready);
 	ctrlr->attempt_due |= was_ready;
 	log_notice("NVMe controller %s %s: %s", ctrlr->trid.traddr, ctrlr->trid.subnqn, ctrlr->last_error);
 	if (ctrlr->removed) {
@@ -309,6 +312,7 @@ static void start_attempt(struct nvme_ctrlr *ctrlr)
 	}
 	ctrlr->attempts++;
 	ctrlr->attempt_due = false;
+	ctrlr->ana_reading = ctrlr->ana_read_again = false;
 	set_state(ctrlr, NVME_CTRLR_DISCONNECTED);
 	ctrlr->in_failure = false;
 	set_state(ctrlr, NVME_CTRLR_CONNECT);
@@ -321,8 +325,8 @@ static void enter_back_off(struct nvme_ctrlr *ctrlr)
 	for (uint32_t i = 1; i < ctrlr->attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
 		factor *= 2;
 	}
-	/* attempts is 0 after a reset that somebody asked for: no delay then */
-	thread_timer_start(&ctrlr->step_timer, ctrlr->attempts ? ctrlr->opts.reconnect_delay_s * factor * UINT64_C(1000000) : 0);
+	/* attempts is 0 after a reset that somebody asked for: no delay then; nor for an address that has not been tried yet */
+	thread_timer_start(&ctrlr->step_timer, ctrlr->attempts && !ctrlr->attempt_due ? ctrlr->opts.reconnect_delay_s * factor * UINT64_C(1000000) : 0);
 }
 
 /* The steps. A completion that finds the attempt failed leads nowhere. */
@@ -657,7 +661,7 @@ static void enter_set_aer(struct nvme_ctrlr *ctrlr)
 	step_command(ctrlr, &cmd, NULL, 0, aer_set);
 }
 
-static void scanned(struct nvme_ctrlr *ctrlr, int error)
+static void ana_read(struct nvme_ctrlr *ctrlr, int error)
 {
 	if (ctrlr->in_failure) {
 		return;
@@ -667,6 +671,16 @@ static void scanned(struct nvme_ctrlr *ctrlr, int error)
 		return;
 	}
 	set_state(ctrlr, NVME_CTRLR_READY);
+}
+
+/* The namespaces are known; which of them this controller gives access to belongs to the same step. */
+static void scanned(struct nvme_ctrlr *ctrlr, int error)
+{
+	if (error != 0 || ctrlr->in_failure || !nvme_ctrlr_has_ana(ctrlr)) {
+		ana_read(ctrlr, error);
+	} else {
+		nvme_ana_read(ctrlr, ana_read);
+	}
 }
 
 static void enter_scan_ns(struct nvme_ctrlr *ctrlr)
@@ -713,6 +727,7 @@ static int init_ctrlr(struct nvme_ctrlr *ctrlr)
 	ctrlr->buf = env_dma_zmalloc(NVME_IDENTIFY_DATA_SIZE, NVME_IDENTIFY_DATA_SIZE, -1);
 	ctrlr->qids = calloc((ctrlr->opts.io_queues + 64u) / 64, sizeof(uint64_t));
 	TAILQ_INIT(&ctrlr->qpairs);
+	TAILQ_INIT(&ctrlr->alternates);
 	ctrlr->step_timer.fn = step_timer_fired;
 	ctrlr->step_timer.arg = ctrlr;
 	ctrlr->defer_timer.fn = let_go;

@@ -81,6 +81,7 @@ enum nvme_event {
 	NVME_EVENT_NS_CHANGED,	 /* namespaces came, went or changed size; iterate again */
 	NVME_EVENT_LOG,		 /* an asynchronous event of type error or SMART: its result is in `aer` */
 	NVME_EVENT_DISCOVERY_CHANGED,
+	NVME_EVENT_ANA_CHANGED,	 /* nvme_ctrlr_ana_state() may say something else now */
 };
 typedef void (*nvme_event_fn)(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg);
 
@@ -118,6 +119,15 @@ int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr);
  * (CAP.NSSRS). */
 int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr);
 
+/* Other addresses of the same controller, tried in turn when it does not answer. 0, -ENOMEM; 0, -ENOENT. nvme_ctrlr_trid() is the one in
+ * use, and none of them; nvme_ctrlr_switch() makes the next one that, from the next attempt on. after: NULL is the first. Control thread. */
+int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid);
+int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid);
+const struct nvme_trid *nvme_ctrlr_next_alternate(const struct nvme_ctrlr *ctrlr, const struct nvme_trid *after);
+void nvme_ctrlr_switch(struct nvme_ctrlr *ctrlr);
+/* The same address, whatever the subsystem. Pure. */
+bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
+
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr);
 uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr); /* TSC when that state was entered */
 const struct nvme_trid *nvme_ctrlr_trid(const struct nvme_ctrlr *ctrlr);
@@ -149,6 +159,21 @@ struct nvme_ns {
 };
 /* The namespace with the smallest id above `after` (0: the first), or NULL. */
 const struct nvme_ns *nvme_ctrlr_next_ns(const struct nvme_ctrlr *ctrlr, uint32_t after);
+
+/* Asymmetric namespace access. What the controller says of a group of namespaces (nvme_ns.anagrpid), as of the last
+ * NVME_EVENT_READY or _ANA_CHANGED; optimized if it does not report such states. Control thread. */
+enum nvme_ana_state nvme_ctrlr_ana_state(const struct nvme_ctrlr *ctrlr, uint32_t anagrpid);
+bool nvme_ctrlr_has_ana(const struct nvme_ctrlr *ctrlr);     /* it reports such states */
+uint32_t nvme_ctrlr_anatt_s(const struct nvme_ctrlr *ctrlr); /* the longest that a transition may take, in seconds */
+/* Has the log read again, say because a command ended with a status that it should explain; NVME_EVENT_ANA_CHANGED follows, or the
+ * end of the connection. */
+void nvme_ctrlr_read_ana(struct nvme_ctrlr *ctrlr);
+struct nvme_ana_group {
+	uint32_t anagrpid;
+	enum nvme_ana_state state;
+};
+/* Decodes an ANA log page (Base 5.16.1.13), with or without namespaces in it. How many groups (at most max), or -EINVAL. Pure. */
+int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *groups, uint32_t max);
 
 /* A command. Embedded in its submitter's request with nvme_request_size() bytes in all; the submitter fills in cmd (not
  * cid, PSDT, the data pointer), the data and cb. */

@@ -124,6 +124,12 @@ const struct nvme_transport_ops *nvme_transport_find(enum nvme_trtype trtype);
 #define NVME_AER_MAX 4
 TAILQ_HEAD(nvme_qpair_list, nvme_qpair);
 
+/* Another address of the same controller. */
+struct nvme_alternate {
+	struct nvme_trid trid; /* first: nvme_ctrlr_next_alternate() */
+	TAILQ_ENTRY(nvme_alternate) link;
+};
+
 struct nvme_ns_table {
 	uint32_t count;
 	struct nvme_ns ns[]; /* by ascending nsid */
@@ -164,6 +170,11 @@ struct nvme_ctrlr {
 	void *buf;			      /* 4 KiB, DMA-able: identify data and log pages */
 	struct nvme_ns_scan *scan;	      /* running, or NULL */
 	bool scan_again;
+	TAILQ_HEAD(, nvme_alternate) alternates; /* trid is none of them */
+	uint32_t untried;		      /* of them, since the connection was lost */
+	struct nvme_ana_group *ana_groups;    /* what the ANA log says; NULL: not read yet, or not reported */
+	uint32_t num_ana_groups;
+	bool ana_reading, ana_read_again;
 	bool was_ready;			      /* READY was announced, DOWN was not */
 	bool in_failure;		      /* an attempt or a connection has failed; completions lead nowhere until the next one */
 	bool removed;
@@ -214,6 +225,11 @@ void nvme_ctrlr_stop_admin(struct nvme_ctrlr *ctrlr);
 /* Reads the namespaces anew; done(ctrlr, error) with ctrlr->ns replaced on success. */
 void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error));
 void nvme_ns_scan_abort(struct nvme_ctrlr *ctrlr);
+/* After a failure: which address is next, and whether it is tried at once. */
+void nvme_alternates_turn(struct nvme_ctrlr *ctrlr, bool was_ready);
+void nvme_alternates_free(struct nvme_ctrlr *ctrlr);
+/* Reads the ANA log; done(ctrlr, error) with ctrlr->ana_groups replaced on success. */
+void nvme_ana_read(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error));
 /* Registers or properties, whichever the transport has. */
 void nvme_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn);
 void nvme_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn);
