@@ -37,6 +37,21 @@ void bdev_nvme_default_options(struct bdev_nvme_options *opts);
 /* 0; -EINVAL and error; -EBUSY and error: there are controllers already. */
 int bdev_nvme_set_options(const struct bdev_nvme_options *opts, char error[BDEV_ERROR_MAX]);
 
+/* How the I/O of a bdev with several controllers finds its way. In any case those with optimized access come first, those that are not
+ * optimized when there are no others. */
+struct bdev_nvme_policy {
+	bool active_active; /* all of them; otherwise the preferred one, or the first */
+	bool queue_depth;   /* the one with the fewest commands outstanding; otherwise one after the other */
+	uint32_t rr_min_io; /* of which each gets so many in a row; at least 1 */
+};
+
+/* What to do when a controller of that name exists. */
+enum bdev_nvme_multipath {
+	BDEV_NVME_MULTIPATH, /* both are used */
+	BDEV_NVME_FAILOVER,  /* another address for the same controller, for when the first one does not answer */
+	BDEV_NVME_DISABLE,   /* nothing: it is refused */
+};
+
 /* Timeouts while the controller is away, in seconds:
  *	ctrlr_loss	-1: reconnect for ever. 0: one attempt; if that fails, the controller stays as failed until it is reset or
  *			detached. Otherwise after that long the controller is detached.
@@ -46,6 +61,9 @@ struct bdev_nvme_attach {
 	const char *name; /* [1, BDEV_NVME_NAME_MAX) bytes; copied */
 	struct nvme_trid trid;
 	char hostnqn[NVME_NQN_MAX]; /* "": the machine's */
+	enum bdev_nvme_multipath multipath;
+	bool policy_given; /* policy is of the bdevs that this name will have */
+	struct bdev_nvme_policy policy;
 	uint32_t num_io_queues;	    /* asked for */
 	uint32_t connect_timeout_ms;
 	int32_t ctrlr_loss_timeout_sec;
@@ -76,7 +94,16 @@ void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *
 int bdev_nvme_set_hotplug(bool enable);
 bool bdev_nvme_hotplug(void);
 
+/* The first controller of that name, one that is connected if any is. */
 struct bdev_nvme *bdev_nvme_find(const char *name);
+/* The next one of the same name; NULL: none. */
+struct bdev_nvme *bdev_nvme_sibling(const struct bdev_nvme *c);
+struct bdev_nvme *bdev_nvme_previous(const struct bdev_nvme *c);
+bool bdev_nvme_is_first(const struct bdev_nvme *c); /* of those of its name */
+/* Whether it is, or may be, connected at that address. */
+bool bdev_nvme_has_address(const struct bdev_nvme *c, const struct nvme_trid *trid);
+/* Gives up one of several addresses of a controller (BDEV_NVME_FAILOVER); false if it has only that one. */
+bool bdev_nvme_drop_address(struct bdev_nvme *c, const struct nvme_trid *trid);
 struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after); /* NULL: the first */
 const char *bdev_nvme_name(const struct bdev_nvme *c);
 /* "enabled", "resetting", "reconnect_is_delayed", "failed", "deleting", "attaching". */
@@ -85,8 +112,29 @@ uint64_t bdev_nvme_state_ticks(const struct bdev_nvme *c);	     /* when it enter
 const struct bdev_nvme_attach *bdev_nvme_attached(const struct bdev_nvme *c); /* as it was asked for */
 struct nvme_ctrlr *bdev_nvme_ctrlr(const struct bdev_nvme *c);	     /* NULL when it is gone */
 uint32_t bdev_nvme_resets(const struct bdev_nvme *c);		     /* how often it went down */
-/* Its block devices, by namespace id; NULL: the first. */
+/* The block devices of its name, by namespace id; NULL: the first. */
 const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after);
+
+/* 0; -ENODEV: b is not one of these; -EINVAL. For b from now on, on all its channels. */
+int bdev_nvme_set_policy(struct bdev *b, const struct bdev_nvme_policy *policy, char error[BDEV_ERROR_MAX]);
+const struct bdev_nvme_policy *bdev_nvme_get_policy(const struct bdev *b);
+/* Has b's I/O go by the controller of that id as long as it can be used. -ENODEV: there is none. */
+int bdev_nvme_set_preferred(struct bdev *b, uint16_t cntlid, char error[BDEV_ERROR_MAX]);
+
+/* A way by which I/O of a bdev may go: fn(arg, ...) for each channel and controller. */
+struct bdev_nvme_io_path {
+	const struct bdev *bdev;
+	const struct bdev_nvme *ctrlr;
+	const char *thread_name;
+	uint64_t thread_id;
+	bool current;	/* what it is used now */
+	bool connected; /* has a queue pair */
+	bool accessible;
+	bool preferred;
+	enum nvme_ana_state ana;
+};
+void bdev_nvme_for_each_io_path(struct bdev *b, void (*fn)(void *arg, const struct bdev_nvme_io_path *path), void *arg);
+const char *bdev_nvme_ana_name(enum nvme_ana_state state);
 uint32_t bdev_nvme_nsid(const struct bdev *b);
 bool bdev_nvme_is(const struct bdev *b); /* one of this kind */
 

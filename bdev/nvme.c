@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "bdev/module_util.h"
 #include "bdev/nvme_internal.h"
@@ -85,14 +86,14 @@ int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERR
 
 struct bdev_nvme *bdev_nvme_find(const char *name)
 {
-	struct bdev_nvme *c;
+	struct bdev_nvme *c, *first = NULL;
 
 	TAILQ_FOREACH (c, &controllers, link) {
-		if (strcmp(c->name, name) == 0) {
-			return c;
+		if (strcmp(c->name, name) == 0 && (first == NULL || (first->state != BDEV_NVME_UP && c->state == BDEV_NVME_UP))) {
+			first = c;
 		}
 	}
-	return NULL;
+	return first;
 }
 
 struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after)
@@ -134,6 +135,11 @@ const struct bdev_nvme_attach *bdev_nvme_attached(const struct bdev_nvme *c)
 struct nvme_ctrlr *bdev_nvme_ctrlr(const struct bdev_nvme *c)
 {
 	return c->ctrlr;
+}
+
+bool bdev_nvme_is_first(const struct bdev_nvme *c)
+{
+	return TAILQ_FIRST(&c->multi->ctrlrs) == c;
 }
 
 uint32_t bdev_nvme_resets(const struct bdev_nvme *c)
@@ -209,6 +215,7 @@ static void ctrlr_gone(void *arg)
 	USDT(bdev_nvme_ctrlr_release, c->name, c->uses);
 	io_device_unregister(&c->device);
 	TAILQ_REMOVE(&controllers, c, link);
+	nvme_multi_part(c);
 	if (c->attached == NULL) {
 		bdev_nvme_tell(c, BDEV_NVME_DETACHED, NULL, NULL);
 	} else {
@@ -216,6 +223,7 @@ static void ctrlr_gone(void *arg)
 	}
 	STAILQ_CONCAT(&waiters, &c->detach_waiters);
 	thread_timer_stop(&c->fast_fail_timer);
+	thread_timer_stop(&c->drain_timer);
 	free(c);
 	end_waiters(&waiters, 0, NULL);
 	if (TAILQ_EMPTY(&controllers)) {
@@ -223,10 +231,61 @@ static void ctrlr_gone(void *arg)
 	}
 }
 
+/* Bdevs that have other legs stay, and what is under way by this controller ends before its queue pairs go: first by itself, for a
+ * while, then as what is lost with a queue pair is. */
+#define DRAIN_TURN_US 2000
+#define DRAIN_TURNS   1000
+
+static bool has_own_bdevs(const struct bdev_nvme *c)
+{
+	const struct nvme_leg *l;
+
+	TAILQ_FOREACH (l, &c->legs, c_link) {
+		if (!l->leaving || l->d->leaving) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void drain_timer_fired(void *arg)
+{
+	bdev_nvme_detach_step(arg);
+}
+
+/* False: there are legs that other bdevs may do without, and that are not yet gone. */
+static bool drop_legs(struct bdev_nvme *c)
+{
+	struct nvme_leg *l;
+
+	if (!c->ending && nvme_paths_outstanding(c) != 0 && c->drain_turns++ < DRAIN_TURNS) {
+		thread_timer_start(&c->drain_timer, DRAIN_TURN_US);
+		return false;
+	}
+	c->ending = true;
+	c->uses++; /* nvme_path.c comes back here when queue pairs have gone */
+	nvme_paths_step(c);
+	c->uses--;
+	if (!nvme_paths_are_idle(c)) {
+		return false;
+	}
+	c->uses++;
+	while ((l = TAILQ_FIRST(&c->legs)) != NULL) {
+		nvme_leg_remove(l);
+	}
+	c->uses--;
+	return true;
+}
+
 void bdev_nvme_detach_step(struct bdev_nvme *c)
 {
-	if (c->state == BDEV_NVME_DETACHING && !c->ctrlr_leaving && c->uses == 0 && TAILQ_EMPTY(&c->namespaces) &&
-	    __atomic_load_n(&c->num_paths, __ATOMIC_RELAXED) == 0) {
+	if (c->state != BDEV_NVME_DETACHING || c->ctrlr_leaving || c->uses != 0 || has_own_bdevs(c)) {
+		return;
+	}
+	if (!TAILQ_EMPTY(&c->legs) && !drop_legs(c)) {
+		return;
+	}
+	if (__atomic_load_n(&c->num_paths, __ATOMIC_RELAXED) == 0) {
 		c->ctrlr_leaving = true;
 		nvme_ctrlr_destroy(c->ctrlr, ctrlr_gone, c);
 	}
@@ -244,7 +303,7 @@ static void start_detach(struct bdev_nvme *c)
 	if (!was_up) {
 		nvme_paths_set_fails(c, true); /* nobody waits for it any more */
 	}
-	nvme_ns_remove_all(c);
+	nvme_ns_leave(c);
 	c->uses--;
 	bdev_nvme_detach_step(c);
 }
@@ -313,8 +372,14 @@ static void attached(struct bdev_nvme *c)
 		attach_failed(c, why);
 		return;
 	}
+	char why[NVME_ERROR_MAX];
+	if (!nvme_multi_fits(c, why, sizeof(why))) {
+		attach_failed(c, why);
+		return;
+	}
 	bdev_nvme_attached_cb cb = c->attached;
 	c->attached = NULL;
+	snprintf(c->serial, sizeof(c->serial), "%.20s", nvme_ctrlr_identify(c->ctrlr)->sn);
 	set_state(c, BDEV_NVME_UP);
 	nvme_ns_sync(c);
 	cb(c->attached_arg, 0, c, NULL);
@@ -328,6 +393,8 @@ static void on_ready(struct bdev_nvme *c)
 	c->crdt[1] = le16toh(id->crdt2);
 	c->crdt[2] = le16toh(id->crdt3);
 	c->sizes_vendor_io = (id->icsvscc & 1) != 0;
+	c->has_ana = nvme_ctrlr_has_ana(c->ctrlr);
+	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have others */
 	thread_timer_stop(&c->fast_fail_timer);
 	c->uses++;
 	switch (c->state) {
@@ -335,12 +402,20 @@ static void on_ready(struct bdev_nvme *c)
 		attached(c);
 		break;
 	case BDEV_NVME_DOWN:
+		if (strncmp(c->serial, id->sn, sizeof(id->sn)) != 0 && nvme_ctrlr_next_alternate(c->ctrlr, NULL) != NULL) {
+			log_error("%s: at %s:%s is a subsystem of serial number '%.20s' instead of '%s'", c->name, nvme_ctrlr_trid(c->ctrlr)->traddr,
+				  nvme_ctrlr_trid(c->ctrlr)->trsvcid, id->sn, c->serial);
+			nvme_ctrlr_switch(c->ctrlr);
+			nvme_ctrlr_reset(c->ctrlr);
+			break;
+		}
 		set_state(c, BDEV_NVME_UP);
 		log_notice("%s: ready again", c->name);
 		bdev_nvme_tell(c, BDEV_NVME_PATH_REGAINED, &c->opts.trid, NULL);
 		USDT(bdev_nvme_ctrlr_reconnect, c->name);
 		nvme_paths_set_fails(c, false);
 		nvme_ns_sync(c);
+		nvme_multi_ana(c);
 		break;
 	default: /* DETACHING */
 		break;
@@ -437,6 +512,12 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 	case NVME_EVENT_NS_CHANGED:
 		if (c->state == BDEV_NVME_UP) {
 			nvme_ns_sync(c);
+			nvme_multi_ana(c);
+		}
+		break;
+	case NVME_EVENT_ANA_CHANGED:
+		if (c->state == BDEV_NVME_UP) {
+			nvme_multi_ana(c);
 		}
 		break;
 	case NVME_EVENT_LOG:
@@ -484,10 +565,45 @@ void bdev_nvme_attach_default(struct bdev_nvme_attach *a)
 {
 	*a = (struct bdev_nvme_attach){
 		.num_io_queues = BDEV_NVME_IO_QUEUES,
+		.policy = {.rr_min_io = 1},
 		.ctrlr_loss_timeout_sec = bdev_nvme_options.ctrlr_loss_timeout_sec,
 		.reconnect_delay_sec = bdev_nvme_options.reconnect_delay_sec,
 		.fast_io_fail_timeout_sec = bdev_nvme_options.fast_io_fail_timeout_sec,
 	};
+}
+
+bool bdev_nvme_has_address(const struct bdev_nvme *c, const struct nvme_trid *trid)
+{
+	const struct nvme_trid *alternate = NULL;
+
+	while ((alternate = nvme_ctrlr_next_alternate(c->ctrlr, alternate)) != NULL) {
+		if (nvme_trid_is_same_place(alternate, trid)) {
+			return true;
+		}
+	}
+	return nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid);
+}
+
+/* A further controller of the name of c. */
+static int check_beside(const struct bdev_nvme_attach *a, const struct bdev_nvme *c, char *error)
+{
+	if (c->state == BDEV_NVME_DETACHING) {
+		return TAILQ_FIRST(&c->multi->ctrlrs) == c && TAILQ_NEXT(c, multi_link) == NULL ? bdev_error(error, -EEXIST,
+				"name '%s': a controller of that name exists already, and is being detached", a->name) : 0;
+	}
+	if (bdev_nvme_has_address(c, &a->trid)) {
+		return bdev_error(error, -EALREADY, "name '%s': a controller of that name exists already, by the same path", a->name);
+	}
+	if (a->multipath == BDEV_NVME_DISABLE || c->opts.multipath == BDEV_NVME_DISABLE) {
+		return bdev_error(error, -EALREADY, "name '%s': a controller of that name exists already, and multipath is disabled", a->name);
+	}
+	if (strcmp(a->trid.subnqn, c->opts.trid.subnqn) != 0) {
+		return bdev_error(error, -EINVAL, "subnqn '%s': the controller of the name '%s' is of '%s'", a->trid.subnqn, a->name, c->opts.trid.subnqn);
+	}
+	if (strcmp(a->hostnqn, c->opts.hostnqn) != 0) {
+		return bdev_error(error, -EINVAL, "hostnqn '%s': the controller of the name '%s' has '%s'", a->hostnqn, a->name, c->opts.hostnqn);
+	}
+	return 0;
 }
 
 static int check(const struct bdev_nvme_attach *a, char *error)
@@ -498,10 +614,15 @@ static int check(const struct bdev_nvme_attach *a, char *error)
 	if (a->name == NULL || a->name[0] == '\0' || strlen(a->name) >= BDEV_NVME_NAME_MAX) {
 		return bdev_error(error, -EINVAL, "name: must have 1 to %d bytes", BDEV_NVME_NAME_MAX - 1);
 	}
-	const struct bdev_nvme *c = bdev_nvme_find(a->name);
-	if (c != NULL) {
-		return bdev_error(error, -EEXIST, "name '%s': a controller of that name exists already%s", a->name,
-				  c->state == BDEV_NVME_DETACHING ? ", and is being detached" : "; further paths to it are not offered");
+	const struct bdev_nvme *c;
+	TAILQ_FOREACH (c, &controllers, link) {
+		int rc = strcmp(c->name, a->name) == 0 ? check_beside(a, c, error) : 0;
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	if (a->policy.rr_min_io == 0) {
+		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
 	}
 	if (a->num_io_queues == 0 || a->num_io_queues > BDEV_NVME_IO_QUEUES_MAX) {
 		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues, BDEV_NVME_IO_QUEUES_MAX);
@@ -521,7 +642,8 @@ static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
 	c->opts.name = c->name;
 	c->state_ticks = env_ticks();
 	c->fast_fail_timer = (struct thread_timer){.fn = fast_fail_timer_fired, .arg = c};
-	TAILQ_INIT(&c->namespaces);
+	c->drain_timer = (struct thread_timer){.fn = drain_timer_fired, .arg = c};
+	TAILQ_INIT(&c->legs);
 	TAILQ_INIT(&c->paths);
 	STAILQ_INIT(&c->reset_waiters);
 	STAILQ_INIT(&c->detach_waiters);
@@ -553,12 +675,47 @@ static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 	o->event_arg = c;
 }
 
+/* Another address for the controller there is: tried when that one is lost. */
+static int add_address(struct bdev_nvme *c, const struct bdev_nvme_attach *a, char *error)
+{
+	if (bdev_nvme_sibling(c) != NULL || TAILQ_FIRST(&c->multi->ctrlrs) != c) {
+		return bdev_error(error, -EINVAL, "multipath failover: '%s' has several controllers (multipath)", c->name);
+	}
+	if (a->trid.trtype != c->opts.trid.trtype) {
+		return bdev_error(error, -EINVAL, "trtype %s: the controller of the name '%s' has %s", nvme_trtype_name(a->trid.trtype), c->name,
+				  nvme_trtype_name(c->opts.trid.trtype));
+	}
+	if (c->state == BDEV_NVME_ATTACHING) {
+		return bdev_error(error, -EBUSY, "name '%s': the controller is still being attached", c->name);
+	}
+	return nvme_ctrlr_add_alternate(c->ctrlr, &a->trid) == 0 ? 0 : bdev_error(error, -ENOMEM, "out of memory");
+}
+
+bool bdev_nvme_drop_address(struct bdev_nvme *c, const struct nvme_trid *trid)
+{
+	if (nvme_ctrlr_next_alternate(c->ctrlr, NULL) == NULL) {
+		return false;
+	}
+	if (nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid)) {
+		nvme_ctrlr_switch(c->ctrlr); /* it is an alternate from now on */
+		nvme_ctrlr_reset(c->ctrlr);  /* -EBUSY: an attempt is under way, and fails or not */
+	}
+	return nvme_ctrlr_remove_alternate(c->ctrlr, trid) == 0;
+}
+
 void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb, void *arg)
 {
 	char error[NVME_ERROR_MAX > BDEV_ERROR_MAX ? NVME_ERROR_MAX : BDEV_ERROR_MAX];
 	struct nvme_ctrlr_opts opts;
 	int rc = check(a, error);
-	struct bdev_nvme *c = rc == 0 ? make(a) : NULL;
+	struct bdev_nvme *c = rc == 0 && a->multipath == BDEV_NVME_FAILOVER ? bdev_nvme_find(a->name) : NULL;
+
+	if (c != NULL && c->state != BDEV_NVME_DETACHING) {
+		rc = add_address(c, a, error);
+		cb(arg, rc, rc == 0 ? c : NULL, rc == 0 ? NULL : error);
+		return;
+	}
+	c = rc == 0 ? make(a) : NULL;
 
 	if (c == NULL) {
 		cb(arg, rc != 0 ? rc : -ENOMEM, NULL, rc != 0 ? error : "out of memory");
@@ -568,9 +725,13 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 	c->attached_arg = arg;
 	fill_in(&opts, c);
 	c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
-	if (c->ctrlr == NULL) {
+	if (c->ctrlr == NULL || nvme_multi_join(c) != 0) {
+		bool no_memory = c->ctrlr != NULL;
+		if (no_memory) {
+			nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
+		}
 		free(c);
-		cb(arg, -EINVAL, NULL, error);
+		cb(arg, no_memory ? -ENOMEM : -EINVAL, NULL, no_memory ? "out of memory" : error);
 		return;
 	}
 	io_device_register(&c->device);

@@ -154,7 +154,7 @@ static void finish(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 {
 	n->status = status;
 	n->cdw0 = cdw0;
-	thread_post(n->path->thread, &n->msg, finished);
+	thread_post(nvme_io_channel(n)->thread, &n->msg, finished);
 }
 
 static void hand_over(struct nvme_io *n, void (*fn)(struct thread_msg *msg))
@@ -263,17 +263,33 @@ static struct nvme_sqe passed_admin(const struct bdev_io *io)
 	return cmd;
 }
 
+/* The one to ask: connected, with access if any has. */
+static struct bdev_nvme *controller_of(struct nvme_io *n)
+{
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
+	const struct nvme_leg *l, *found = TAILQ_FIRST(&d->legs);
+
+	TAILQ_FOREACH (l, &d->legs, link) {
+		bool up = l->c->state == BDEV_NVME_UP && !l->leaving, found_up = found->c->state == BDEV_NVME_UP && !found->leaving;
+		if (up && (!found_up || (l->ana == NVME_ANA_STATE_OPTIMIZED && found->ana != NVME_ANA_STATE_OPTIMIZED))) {
+			found = l;
+		}
+	}
+	return found->c;
+}
+
 static void admin_message(struct thread_msg *msg)
 {
 	struct nvme_io *n = of_message(msg);
 	const struct bdev_io *io = bdev_io_from_ctx(n);
 	const struct nvme_sqe cmd = passed_admin(io);
+	struct bdev_nvme *c = controller_of(n);
 	uint64_t len = 0;
 
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status = check_passed_admin(n->path->c, &cmd, len);
+	uint16_t status = check_passed_admin(c, &cmd, len);
 	if (status == 0 && len > BDEV_NVME_RAW_MAX) {
 		status = NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 	}
@@ -285,7 +301,7 @@ static void admin_message(struct thread_msg *msg)
 	int rc = -ENOMEM;
 	if (a != NULL) {
 		*a = (struct admin){.n = n,
-				    .c = n->path->c,
+				    .c = c,
 				    .to_device = (cmd.opcode & 1) != 0,
 				    .len = (uint32_t)len,
 				    .iovs = io->iovs,
@@ -361,11 +377,12 @@ void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target)
 {
 	struct nvme_path *p = target->path;
 
-	if (nvme_queue_take_back(p, target)) {
+	if (nvme_leg_take_back(nvme_io_channel(target), target)) {
 		nvme_io_complete(target, NVME_ST(GENERIC, ABORT_REQ), 0);
 		nvme_io_complete(n, 0, 0);
 	} else if (target->place == NVME_IO_QUEUED && p->qpair != NULL) {
 		target->aborting = true;
+		n->path = p;
 		n->target.sqid = nvme_qpair_id(p->qpair);
 		n->target.cid = le16toh(target->req.cmd.cid);
 		hand_over(n, abort_message);
@@ -376,16 +393,47 @@ void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target)
 
 /* --- Reset --- */
 
+/* All connected controllers of the bdev are reset: what each has under way ends. It has worked if one is there again. */
+struct resets {
+	struct nvme_io *n;
+	unsigned left;
+	bool worked;
+};
+
 static void reset_done(void *arg, int rc, const char *error)
 {
-	finish(arg, rc == 0 ? 0 : NVME_IO_PATH_ERROR, 0);
+	struct resets *r = arg;
+
+	r->worked |= rc == 0;
+	if (--r->left == 0) {
+		finish(r->n, r->worked ? 0 : NVME_IO_PATH_ERROR, 0);
+		free(r);
+	}
 }
 
 static void reset_message(struct thread_msg *msg)
 {
 	struct nvme_io *n = of_message(msg);
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
+	struct resets *r = malloc(sizeof(*r));
+	const struct nvme_leg *l;
+	bool any_up = false;
 
-	bdev_nvme_reset(n->path->c, reset_done, n);
+	if (r == NULL) {
+		finish(n, NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
+		return;
+	}
+	*r = (struct resets){.n = n, .left = 1};
+	TAILQ_FOREACH (l, &d->legs, link) {
+		any_up |= l->c->state == BDEV_NVME_UP;
+	}
+	TAILQ_FOREACH (l, &d->legs, link) { /* nothing of this is gone before the next turn of the control loop */
+		if (!l->leaving && (l->c->state == BDEV_NVME_UP || !any_up)) { /* one that is away holds nothing */
+			r->left++;
+			bdev_nvme_reset(l->c, reset_done, r);
+		}
+	}
+	reset_done(r, -ENODEV, NULL);
 }
 
 void nvme_cmd_reset(struct nvme_io *n)

@@ -3,6 +3,8 @@
  *
  *	nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
  *	nvme_hotplug.c	drives that are plugged in are attached
+ *	nvme_multi.c	controllers of one name: a namespace's legs, one by each; their states of access; policies
+ *	nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
  *	nvme_ns.c	a namespace's bdev
  *	nvme_path.c	queue pairs, as the control thread sees them
  *	nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
@@ -10,6 +12,8 @@
  *	nvme_cmd.c	commands that go by way of the control thread: admin, abort, reset; raw commands */
 #ifndef BDEV_NVME_INTERNAL_H
 #define BDEV_NVME_INTERNAL_H
+
+#include <pthread.h>
 
 #include "bdev/bdev_module.h"
 #include "bdev/bdev_nvme.h"
@@ -35,6 +39,16 @@ STAILQ_HEAD(bdev_nvme_waiters, bdev_nvme_waiter);
 
 struct nvme_ns_bdev;
 struct nvme_path;
+struct nvme_leg;
+
+/* What goes by one name: controllers of one subsystem, and the bdevs of its namespaces. Comes with the first controller, goes with
+ * the last. */
+struct nvme_multi {
+	char name[BDEV_NVME_NAME_MAX];
+	TAILQ_HEAD(bdev_nvme_list, bdev_nvme) ctrlrs; /* in the order in which they were attached */
+	TAILQ_HEAD(, nvme_ns_bdev) namespaces; /* by ascending nsid */
+	struct bdev_nvme_policy policy;	       /* of bdevs to come */
+};
 
 struct bdev_nvme {
 	char name[BDEV_NVME_NAME_MAX];
@@ -42,24 +56,29 @@ struct bdev_nvme {
 	struct nvme_ctrlr *ctrlr; /* NULL: gone */
 	enum bdev_nvme_state state;
 	uint64_t state_ticks;
+	struct nvme_multi *multi;
 	bool io_fails;	     /* I/O is not to wait: given up, or fast_io_fail */
+	bool ending;	     /* detached: what its queue pairs have goes elsewhere */
+	uint32_t drain_turns;
+	char serial[21];     /* as it was attached */
 	bool syncing, sync_again; /* nvme_ns_sync() */
 	bool ctrlr_leaving; /* nvme_ctrlr_destroy() was called */
 	uint16_t crdt[3]; /* Identify; changes only while no I/O is outstanding */
 	bool sizes_vendor_io; /* Identify, the same: vendor specific I/O commands say in dword 10 how much they move */
+	bool has_ana;	  /* likewise */
 	uint32_t resets;
 	uint32_t aborts; /* Abort commands outstanding */
 	uint32_t uses;	 /* what else is under way and needs this structure */
 	char error[NVME_ERROR_MAX];
-	struct thread_timer fast_fail_timer;
-	TAILQ_HEAD(, nvme_ns_bdev) namespaces; /* by ascending nsid */
+	struct thread_timer fast_fail_timer, drain_timer;
+	TAILQ_HEAD(, nvme_leg) legs;	       /* of the bdevs it has a part in */
 	struct io_device device;	       /* its channels are paths */
 	uint32_t num_paths;		       /* made and not yet freed; atomic, since threads make them */
 	TAILQ_HEAD(, nvme_path) paths;
 	bdev_nvme_attached_cb attached;
 	void *attached_arg;
 	struct bdev_nvme_waiters reset_waiters, detach_waiters;
-	TAILQ_ENTRY(bdev_nvme) link;
+	TAILQ_ENTRY(bdev_nvme) link, multi_link;
 };
 
 extern struct bdev_nvme_options bdev_nvme_options;
@@ -76,9 +95,32 @@ void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
 
 /* --- Namespaces. Control thread. --- */
 
+/* A namespace by way of one controller. */
+struct nvme_leg {
+	struct bdev_nvme *c;
+	struct nvme_ns_bdev *d;
+	enum nvme_ana_state ana;
+	bool hopeless;	/* without access, for longer than a transition may take */
+	bool leaving;	/* no new I/O */
+	bool preferred; /* by bdev_nvme_set_preferred_path */
+	struct thread_timer anatt_timer;
+	TAILQ_ENTRY(nvme_leg) link, c_link;
+};
+#define NVME_LEGS_MAX 16
+
+struct nvme_io;
+STAILQ_HEAD(nvme_io_list, nvme_io);
+struct nvme_ns_channel;
+
 struct nvme_ns_bdev {
 	struct bdev bdev;
-	struct bdev_nvme *c;
+	struct nvme_multi *multi;
+	struct bdev_nvme_attach attach; /* as its first controller was attached */
+	struct bdev_nvme_policy policy;
+	/* Guards what threads that make and end channels look at: the legs, and the list of channels. Never taken by I/O. */
+	pthread_mutex_t mutex;
+	TAILQ_HEAD(, nvme_leg) legs; /* in the order in which they came; at least one until it leaves */
+	TAILQ_HEAD(, nvme_ns_channel) channels;
 	struct nvme_ns ns; /* as it was registered, but for the size */
 	bool leaving;
 	char name[BDEV_NVME_NAME_MAX + 12];
@@ -86,7 +128,30 @@ struct nvme_ns_bdev {
 };
 /* Makes the bdevs agree with the controller's namespaces. */
 void nvme_ns_sync(struct bdev_nvme *c);
-void nvme_ns_remove_all(struct bdev_nvme *c);
+/* c is being detached: what only it leads to is removed, the rest does without it from now on. */
+void nvme_ns_leave(struct bdev_nvme *c);
+
+/* nvme_multi.c. Control thread. */
+struct nvme_multi *nvme_multi_find(const char *name);
+/* Finds or makes the one that c belongs to, and puts c into it; -ENOMEM. */
+int nvme_multi_join(struct bdev_nvme *c);
+void nvme_multi_part(struct bdev_nvme *c);
+/* Whether a controller that has just connected may stand beside the others of its name; false and why. */
+bool nvme_multi_fits(const struct bdev_nvme *c, char *why, size_t size);
+/* A leg to d by c, and what it means to d's channels; NULL: out of memory, or too many. */
+struct nvme_leg *nvme_leg_add(struct nvme_ns_bdev *d, struct bdev_nvme *c, const struct nvme_ns *ns);
+struct nvme_leg *nvme_leg_find(const struct nvme_ns_bdev *d, const struct bdev_nvme *c);
+/* How many legs of d are there to stay. */
+unsigned nvme_leg_count(const struct nvme_ns_bdev *d);
+void nvme_leg_set_leaving(struct nvme_leg *l, bool leaving);
+/* d's channels forget it; nothing is outstanding on it. */
+void nvme_leg_remove(struct nvme_leg *l);
+/* d is gone, channels and all. */
+void nvme_leg_free(struct nvme_leg *l);
+/* Brings the legs of c up to what its ANA log says. */
+void nvme_multi_ana(struct bdev_nvme *c);
+/* Runs fn(channel, arg) on the thread of each of d's channels, and waits. */
+void nvme_multi_visit(struct nvme_ns_bdev *d, void (*fn)(struct nvme_ns_channel *ch, void *arg), void *arg);
 
 /* Its format does not change while the bdev is there. Any thread with a channel. */
 static inline const struct nvme_ns *bdev_nvme_ns(const struct bdev *b)
@@ -94,14 +159,35 @@ static inline const struct nvme_ns *bdev_nvme_ns(const struct bdev *b)
 	return &((const struct nvme_ns_bdev *)b)->ns;
 }
 
-/* A thread's channel to a namespace. */
-struct nvme_ns_channel {
+/* A leg, as a channel has it. The channel's thread. */
+struct nvme_leg_channel {
+	struct nvme_leg *leg; /* NULL: the place is free */
 	struct nvme_path *path;
 	struct io_channel *path_channel;
+	struct nvme_ns_channel *ch;
+	enum nvme_ana_state ana;
+	bool hopeless, leaving, preferred;
+	bool stale; /* a command was told that ana is wrong; until the log has been read */
+	bool dirty; /* something has changed that may let I/O go on */
+	LIST_ENTRY(nvme_leg_channel) link; /* path->legs */
+};
+
+/* A thread's channel to a namespace. */
+struct nvme_ns_channel {
+	struct nvme_path *path; /* what I/O goes by; NULL: nvme_leg_pick() knows */
 	uint32_t nsid;
 	uint32_t pi;	   /* bits of dword 12: protection information is the controller's; 0: there is none */
 	uint32_t ref_mask; /* of dword 14: all ones where the reference tag is the LBA */
 	bool resetting; /* what is lost is not tried again */
+	bool spread;	/* there is a choice to be made for each I/O */
+	uint8_t num_legs; /* places in use, free ones among them */
+	uint8_t at;	  /* the leg that was chosen last */
+	uint32_t turns;	  /* I/Os that it gets yet */
+	struct bdev_nvme_policy policy;
+	struct nvme_io_list waiting; /* for a leg that can be used */
+	struct thread *thread;
+	struct nvme_leg_channel legs[NVME_LEGS_MAX];
+	TAILQ_ENTRY(nvme_ns_channel) link;
 };
 
 /* --- I/O. --- */
@@ -140,7 +226,6 @@ struct nvme_io {
 	struct nvme_request req __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct nvme_io, req) == 64, "one cache line before the request");
-STAILQ_HEAD(nvme_io_list, nvme_io);
 
 /* A command's end: its last part is complete. Decides what becomes of it. */
 void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0);
@@ -152,12 +237,16 @@ void nvme_io_submit(void *channel, struct bdev_io *io);
 
 /* What a completion means. Pure. */
 enum nvme_verdict {
+	NVME_VERDICT_NO_ACCESS, /* by this leg, now: nothing was done, so another one may be asked */
+	NVME_VERDICT_ELSEWHERE, /* by another leg, at once */
 	NVME_VERDICT_DONE,
 	NVME_VERDICT_LOST,  /* with its queue pair: waits for the next one */
 	NVME_VERDICT_RETRY, /* after *delay_ms */
 };
 struct nvme_verdict_facts {
 	bool aborting, repeatable;
+	bool ana;    /* the controller has states of access */
+	bool others; /* there is another leg that can be used */
 	uint8_t retries;
 	int32_t retry_limit; /* -1: none */
 	uint16_t crdt[3];    /* Identify: in 100 ms */
@@ -200,6 +289,7 @@ union nvme_path_range {
 struct nvme_path {
 	/* The using thread's. First what every I/O touches. */
 	struct nvme_qpair *qpair; /* NULL: not connected */
+	bool broken;		  /* its queue pair takes nothing any more */
 	struct nvme_io_list waiting;
 	struct poller *poller;
 	uint32_t outstanding; /* commands */
@@ -213,6 +303,7 @@ struct nvme_path {
 	struct thread_timer delay_timer;
 	union nvme_path_range *ranges; /* DMA memory; the control thread's to make and free */
 	uint8_t ranges_free[NVME_PATH_RANGES], num_ranges_free;
+	LIST_HEAD(, nvme_leg_channel) legs; /* of channels that use it */
 	struct nvme_request *fused;   /* the second command of a fused pair */
 	struct nvme_io *fused_io;
 
@@ -221,7 +312,8 @@ struct nvme_path {
 	struct thread *thread;
 	unsigned lcore;
 	bool closed; /* atomic: stored when the thread is done with all of this, last */
-	struct thread_msg join_msg, leave_msg;
+	struct thread_msg join_msg, leave_msg, ana_msg;
+	bool ana_asked; /* atomic: ana_msg is under way */
 
 	/* The control thread's. */
 	struct nvme_qpair *own;
@@ -240,10 +332,43 @@ struct nvme_path *nvme_path_of(struct io_channel *ch);
 void nvme_path_post_leave(struct nvme_path *p); /* its thread, when it is done with it */
 /* Control thread: takes every path of c towards what c's state wants. */
 void nvme_paths_step(struct bdev_nvme *c);
+/* Control thread: how many commands of c are with the driver or held for it, on all threads; whether all queue pairs are gone. */
+uint32_t nvme_paths_outstanding(struct bdev_nvme *c);
+bool nvme_paths_are_idle(const struct bdev_nvme *c);
+/* On its thread: has the control thread read the ANA log. */
+void nvme_path_ask_ana(struct nvme_path *p);
 /* Control thread: whether I/O without a queue pair fails or waits. */
 void nvme_paths_set_fails(struct bdev_nvme *c, bool fails);
 
+/* nvme_leg.c. The channel's thread. */
+void nvme_leg_submit(struct nvme_ns_channel *ch, struct nvme_io *n);
+/* The leg for the next I/O, or NULL if none can be used. */
+struct nvme_path *nvme_leg_pick(struct nvme_ns_channel *ch);
+/* Another one than p that can be used, or NULL. */
+struct nvme_path *nvme_leg_other(const struct nvme_ns_channel *ch, const struct nvme_path *p);
+/* p refused a command of ch for want of access. */
+void nvme_leg_mark_stale(struct nvme_ns_channel *ch, const struct nvme_path *p);
+/* Something has changed with p: its channels choose anew, and what waits goes on. */
+void nvme_leg_path_changed(struct nvme_path *p);
+/* Chooses for the I/O to come. */
+void nvme_leg_choose(struct nvme_ns_channel *ch);
+/* Something has changed for one channel. */
+void nvme_leg_changed(struct nvme_ns_channel *ch);
+bool nvme_leg_can_use(const struct nvme_leg_channel *l);
+/* Takes n back from wherever it waits. */
+bool nvme_leg_take_back(struct nvme_ns_channel *ch, struct nvme_io *n);
+/* Ends all that ch holds back. */
+void nvme_leg_fail_waiting(struct nvme_ns_channel *ch, uint16_t status);
+int nvme_leg_channel_open(struct nvme_ns_channel *ch, struct nvme_leg *leg); /* -ENOMEM, -ENOSPC */
+void nvme_leg_channel_close(struct nvme_leg_channel *l);
+static inline struct nvme_ns_channel *nvme_io_channel(struct nvme_io *n)
+{
+	return bdev_channel_ctx(bdev_io_from_ctx(n)->ch);
+}
+
 /* nvme_queue.c. The using thread. */
+/* Has all that p holds back, or (NULL: any) ch's of it, choose a leg anew. */
+void nvme_queue_redistribute(struct nvme_path *p, const struct nvme_ns_channel *ch);
 void nvme_queue_submit(struct nvme_path *p, struct nvme_io *n);
 void nvme_queue_delay(struct nvme_path *p, struct nvme_io *n, uint32_t delay_ms);
 /* Takes n back if it is here and not with the driver. */

@@ -29,12 +29,21 @@ static bool may_pass(uint16_t code)
 	}
 }
 
+/* What a controller says that has no access to the namespace (Base 8.1.4). */
+static bool is_no_access(uint16_t code)
+{
+	return code == NVME_ST(PATH, ANA_INACCESSIBLE) || code == NVME_ST(PATH, ANA_TRANSITION) || code == NVME_ST(PATH, ANA_PERSISTENT_LOSS);
+}
+
 enum nvme_verdict nvme_io_verdict(uint16_t status, const struct nvme_verdict_facts *f, uint32_t *delay_ms)
 {
 	uint16_t code = status & BDEV_STATUS_MASK;
 	unsigned crd = (status & NVME_SC_CRD) >> 11; /* Base 3.3.3.2.1: 0, or which of the controller's delays */
 
 	*delay_ms = 0;
+	if (unlikely(f->ana) && is_no_access(code) && !f->aborting && !(status & NVME_SC_DNR)) {
+		return NVME_VERDICT_NO_ACCESS; /* it was not carried out: whatever it is, it may be repeated */
+	}
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
 		return NVME_VERDICT_DONE;
 	}
@@ -46,6 +55,9 @@ enum nvme_verdict nvme_io_verdict(uint16_t status, const struct nvme_verdict_fac
 	}
 	if (!may_pass(code)) {
 		return NVME_VERDICT_DONE;
+	}
+	if (f->others && code >> NVME_SCT_SHIFT == NVME_SCT_PATH) {
+		return NVME_VERDICT_ELSEWHERE;
 	}
 	*delay_ms = crd != 0 ? f->crdt[crd - 1] * 100u : RETRY_DELAY_MS;
 	return NVME_VERDICT_RETRY;
@@ -68,9 +80,10 @@ static uint16_t as_path_error(uint16_t status)
 	return (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? NVME_IO_PATH_ERROR : status;
 }
 
-static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t delay_ms)
+static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
 {
 	struct nvme_path *p = n->path;
+	struct nvme_ns_channel *ch = n->raw ? NULL : nvme_io_channel(n);
 
 	n->aborting = false;
 	if (verdict == NVME_VERDICT_RETRY) {
@@ -78,15 +91,31 @@ static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t del
 		nvme_queue_delay(p, n, delay_ms);
 		return;
 	}
-	const struct nvme_ns_channel *ch = n->raw ? NULL : bdev_channel_ctx(bdev_io_from_ctx(n)->ch);
+	if (verdict == NVME_VERDICT_ELSEWHERE) {
+		n->retries++;
+		nvme_queue_submit(nvme_leg_other(ch, p), n);
+		return;
+	}
+	if (verdict == NVME_VERDICT_NO_ACCESS) {
+		nvme_leg_mark_stale(ch, p);
+		nvme_path_ask_ana(p);
+		if (++n->lost > LOST_MAX) {
+			nvme_io_complete(n, status, 0);
+		} else {
+			nvme_leg_submit(ch, n);
+		}
+		return;
+	}
 	if (ch != NULL && ch->resetting) {
 		nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
 	} else if (++n->lost > LOST_MAX) {
 		log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x was lost with its queue pair %u times: it fails", p->c->name,
 			    n->req.cmd.opcode, LOST_MAX);
 		nvme_io_complete(n, NVME_IO_PATH_ERROR, 0);
-	} else {
+	} else if (ch == NULL) {
 		nvme_queue_submit(p, n);
+	} else {
+		nvme_leg_submit(ch, n);
 	}
 }
 
@@ -101,11 +130,15 @@ void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 	struct nvme_verdict_facts f = {.aborting = n->aborting, .repeatable = n->repeatable, .retries = n->retries,
 				       .retry_limit = bdev_nvme_options.bdev_retry_count};
 	memcpy(f.crdt, n->path->c->crdt, sizeof(f.crdt));
+	if (!n->raw) {
+		f.ana = n->path->c->has_ana;
+		f.others = nvme_leg_other(nvme_io_channel(n), n->path) != NULL;
+	}
 	enum nvme_verdict verdict = nvme_io_verdict(status, &f, &delay_ms);
 	if (verdict == NVME_VERDICT_DONE) {
 		nvme_io_complete(n, as_path_error(status), cdw0);
 	} else {
-		try_again(n, verdict, delay_ms);
+		try_again(n, verdict, delay_ms, status);
 	}
 }
 
@@ -136,7 +169,21 @@ static void start(struct nvme_io *n, const struct bdev_io *io)
 	TRACE(BDEV_NVME_IO_START, 0, 0, (uintptr_t)n, io);
 }
 
-static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, uint32_t nsid)
+/* Whichever controller it goes to must be able to bound it. */
+static uint16_t check_vendor(const struct nvme_ns_channel *ch, const struct nvme_sqe *cmd, uint64_t len)
+{
+	uint16_t status = 0;
+
+	for (unsigned i = 0; i < ch->num_legs && status == 0; i++) {
+		const struct bdev_nvme *c = ch->legs[i].leg != NULL ? ch->legs[i].path->c : NULL;
+		if (c != NULL) {
+			status = nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, c->sizes_vendor_io);
+		}
+	}
+	return status;
+}
+
+static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, const struct nvme_ns_channel *ch)
 {
 	uint64_t len = 0;
 
@@ -144,16 +191,14 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, uint32_t 
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	const struct bdev_nvme *c = n->path->c;
 	uint16_t status =
 		n->req.cmd.opcode >= NVME_CMD_VENDOR_IO
-			? nvme_cmd_check_vendor(&n->req.cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE,
-						c->sizes_vendor_io)
+			? check_vendor(ch, &n->req.cmd, len)
 			: nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
 	if (status != 0) {
 		return status;
 	}
-	n->req.cmd.nsid = htole32(nsid); /* the bdev's, whoever sends it */
+	n->req.cmd.nsid = htole32(ch->nsid); /* the bdev's, whoever sends it */
 	n->req.cmd.flags = 0;
 	n->req.cmd.mptr = n->req.cmd.prp1 = n->req.cmd.prp2 = 0; /* what stood there is no address of ours */
 	n->req.iovs = io->iovs;
@@ -214,7 +259,7 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		n->repeatable = false; /* if it was done before it was lost, it would fail now */
 		return true;
 	case BDEV_IO_NVME_IO:
-		status = passed_on(n, io, ch->nsid);
+		status = passed_on(n, io, ch);
 		if (status != 0) {
 			nvme_io_complete(n, status, 0);
 		}
@@ -237,7 +282,6 @@ void nvme_io_submit(void *channel, struct bdev_io *io)
 	struct nvme_io *n = bdev_io_ctx(io);
 
 	start(n, io);
-	n->path = ch->path;
 	n->req.cmd.nsid = htole32(ch->nsid);
 	if (likely(io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE)) {
 		n->req.cmd.opcode = io->type == BDEV_IO_READ ? nvme_cmd_read : nvme_cmd_write;
@@ -249,5 +293,5 @@ void nvme_io_submit(void *channel, struct bdev_io *io)
 	if (io->type != BDEV_IO_RESET && unlikely(ch->resetting)) {
 		ch->resetting = false; /* the first one after it: the bdev layer held it back until then */
 	}
-	nvme_queue_submit(ch->path, n);
+	nvme_leg_submit(ch, n);
 }

@@ -32,19 +32,52 @@ uint32_t bdev_nvme_nsid(const struct bdev *b)
 
 /* --- Channels --- */
 
+static void close_legs(struct nvme_ns_channel *ch)
+{
+	for (unsigned i = 0; i < ch->num_legs; i++) {
+		if (ch->legs[i].leg != NULL) {
+			nvme_leg_channel_close(&ch->legs[i]);
+		}
+	}
+}
+
+/* Under the mutex, so that a leg that comes meanwhile is either seen here, or its maker sees this channel. */
+static int open_legs(struct nvme_ns_bdev *d, struct nvme_ns_channel *ch)
+{
+	struct nvme_leg *l;
+	int rc = 0;
+
+	pthread_mutex_lock(&d->mutex);
+	ch->policy = d->policy;
+	TAILQ_FOREACH (l, &d->legs, link) {
+		if (rc == 0 && !l->leaving) {
+			rc = nvme_leg_channel_open(ch, l);
+		}
+	}
+	if (rc == 0) {
+		TAILQ_INSERT_TAIL(&d->channels, ch, link);
+	}
+	pthread_mutex_unlock(&d->mutex);
+	if (rc != 0) {
+		close_legs(ch);
+	}
+	return rc;
+}
+
 static int channel_create(struct bdev *b, void *channel)
 {
 	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
 	struct nvme_ns_channel *ch = channel;
 
-	ch->path_channel = io_channel_get(&d->c->device);
-	if (ch->path_channel == NULL) {
-		return -ENOMEM;
-	}
-	ch->path = nvme_path_of(ch->path_channel);
 	ch->nsid = d->ns.nsid;
+	ch->thread = thread_current();
+	STAILQ_INIT(&ch->waiting);
+	int rc = open_legs(d, ch);
+	if (rc != 0) {
+		return rc;
+	}
 	if (d->ns.pi_type != 0) {
-		const struct bdev_nvme_attach *a = &d->c->opts;
+		const struct bdev_nvme_attach *a = &d->attach;
 		bool has_ref = d->ns.pi_type != NVME_NS_DPS_PI_TYPE3; /* which leaves the reference tag to the host */
 		ch->pi = NVME_PI_ACT | (a->prchk_guard ? NVME_PI_CHECK_GUARD : 0) |
 			 (a->prchk_reftag && has_ref ? NVME_PI_CHECK_REF : 0);
@@ -55,7 +88,13 @@ static int channel_create(struct bdev *b, void *channel)
 
 static void channel_destroy(struct bdev *b, void *channel)
 {
-	io_channel_put(((struct nvme_ns_channel *)channel)->path_channel);
+	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
+	struct nvme_ns_channel *ch = channel;
+
+	pthread_mutex_lock(&d->mutex);
+	TAILQ_REMOVE(&d->channels, ch, link);
+	pthread_mutex_unlock(&d->mutex);
+	close_legs(ch);
 }
 
 static void reset_channel(struct bdev *b, void *channel)
@@ -63,7 +102,7 @@ static void reset_channel(struct bdev *b, void *channel)
 	struct nvme_ns_channel *ch = channel;
 
 	ch->resetting = true;
-	nvme_queue_fail_channel(ch->path, ch, NVME_ST(GENERIC, ABORT_REQ));
+	nvme_leg_fail_waiting(ch, NVME_ST(GENERIC, ABORT_REQ));
 }
 
 /* --- What it says of itself --- */
@@ -143,29 +182,52 @@ static json_t *ns_json(const struct nvme_ns *ns)
 	return o;
 }
 
-static void dump_info(const struct bdev *b, struct json_t *driver_specific)
+static json_t *leg_json(const struct nvme_leg *l)
 {
-	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)b;
-	json_t *list = json_array(), *o = json_object();
+	const struct nvme_ns_bdev *d = l->d;
+	const struct bdev_nvme *c = l->c;
+	json_t *o = json_object();
 
-	if (d->c->opts.trid.trtype == NVME_TRTYPE_PCIE) {
-		json_object_set_new(o, "pci_address", json_string(d->c->opts.trid.traddr));
+	if (c->opts.trid.trtype == NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "pci_address", json_string(c->opts.trid.traddr));
 	}
-	json_object_set_new(o, "trid", trid_json(&d->c->opts.trid));
-	json_object_set_new(o, "controller", json_string(d->c->name));
-	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(d->c)));
-	if (d->c->ctrlr != NULL) {
-		uint32_t vs = nvme_ctrlr_vs(d->c->ctrlr);
+	json_object_set_new(o, "trid", trid_json(&c->opts.trid));
+	json_object_set_new(o, "controller", json_string(c->name));
+	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(c)));
+	if (c->ctrlr != NULL) {
+		uint32_t vs = nvme_ctrlr_vs(c->ctrlr);
 		json_t *version = json_object();
 
-		json_object_set_new(o, "ctrlr_data", ctrlr_json(d->c->ctrlr));
+		json_object_set_new(o, "ctrlr_data", ctrlr_json(c->ctrlr));
 		json_object_set_new(version, "nvme_version",
 				    json_sprintf(vs & 0xff ? "%u.%u.%u" : "%u.%u", vs >> 16, vs >> 8 & 0xff, vs & 0xff));
 		json_object_set_new(o, "vs", version);
 	}
-	json_object_set_new(o, "ns_data", ns_json(&d->ns));
-	json_array_append_new(list, o);
+	json_t *ns = ns_json(&d->ns);
+	if (c->ctrlr != NULL && nvme_ctrlr_has_ana(c->ctrlr)) {
+		json_object_set_new(ns, "ana_state", json_string(bdev_nvme_ana_name(l->ana)));
+	}
+	json_object_set_new(o, "ns_data", ns);
+	return o;
+}
+
+static void dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)b;
+	json_t *list = json_array();
+	const struct nvme_leg *l;
+
+	TAILQ_FOREACH (l, &d->legs, link) {
+		if (!l->leaving) {
+			json_array_append_new(list, leg_json(l));
+		}
+	}
 	json_object_set_new(driver_specific, "nvme", list);
+	json_object_set_new(driver_specific, "mp_policy", json_string(d->policy.active_active ? "active_active" : "active_passive"));
+	if (d->policy.active_active) {
+		json_object_set_new(driver_specific, "selector", json_string(d->policy.queue_depth ? "queue_depth" : "round_robin"));
+		json_object_set_new(driver_specific, "rr_min_io", json_integer(d->policy.rr_min_io));
+	}
 }
 
 /* --- Coming and going --- */
@@ -173,18 +235,31 @@ static void dump_info(const struct bdev *b, struct json_t *driver_specific)
 static void destruct(struct bdev *b)
 {
 	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
-	struct bdev_nvme *c = d->c;
+	struct nvme_multi *m = d->multi;
+	struct bdev_nvme *c, *next;
+	struct nvme_leg *l;
 
-	USDT(bdev_nvme_destruct, c->name, d->ns.nsid);
-	TAILQ_REMOVE(&c->namespaces, d, link);
-	c->uses++; /* what is told of the end may detach c */
-	bdev_destruct_done(b);
-	free(d);
-	if (c->state == BDEV_NVME_UP) {
-		nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
+	USDT(bdev_nvme_destruct, m->name, d->ns.nsid);
+	TAILQ_REMOVE(&m->namespaces, d, link);
+	TAILQ_FOREACH (c, &m->ctrlrs, multi_link) {
+		c->uses++; /* what is told of the end may detach them */
 	}
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	while ((l = TAILQ_FIRST(&d->legs)) != NULL) {
+		nvme_leg_free(l);
+	}
+	bdev_destruct_done(b);
+	pthread_mutex_destroy(&d->mutex);
+	free(d);
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = TAILQ_NEXT(c, multi_link)) {
+		if (c->state == BDEV_NVME_UP) {
+			nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
+		}
+	}
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = next) { /* none is gone before the next turn of the control loop */
+		next = TAILQ_NEXT(c, multi_link);
+		c->uses--;
+		bdev_nvme_detach_step(c);
+	}
 }
 
 static const struct bdev_ops nvme_ops = {
@@ -284,17 +359,17 @@ static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *c
 	return NULL;
 }
 
-static void insert(struct bdev_nvme *c, struct nvme_ns_bdev *d)
+static void insert(struct nvme_multi *m, struct nvme_ns_bdev *d)
 {
 	struct nvme_ns_bdev *before;
 
-	TAILQ_FOREACH (before, &c->namespaces, link) {
+	TAILQ_FOREACH (before, &m->namespaces, link) {
 		if (before->ns.nsid > d->ns.nsid) {
 			TAILQ_INSERT_BEFORE(before, d, link);
 			return;
 		}
 	}
-	TAILQ_INSERT_TAIL(&c->namespaces, d, link);
+	TAILQ_INSERT_TAIL(&m->namespaces, d, link);
 }
 
 static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
@@ -312,17 +387,27 @@ static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
 		return;
 	}
 	memset(d, 0, sizeof(*d));
-	d->c = c;
+	d->multi = c->multi;
+	d->attach = c->opts;
+	d->policy = c->multi->policy;
 	d->ns = *ns;
+	pthread_mutex_init(&d->mutex, NULL);
+	TAILQ_INIT(&d->legs);
+	TAILQ_INIT(&d->channels);
 	snprintf(d->name, sizeof(d->name), "%sn%u", c->name, ns->nsid);
 	d->bdev = (struct bdev){.name = d->name, .product_name = "NVMe disk", .ops = &nvme_ops, .module = &nvme_module,
 				.num_blocks = ns->num_blocks, .block_size = ns->block_size, .numa_node = -1};
 	set_limits(&d->bdev, ns, c->ctrlr);
 	set_uuid(&d->bdev, ns);
-	insert(c, d);
-	if (bdev_register_or_say(&d->bdev, error) != 0) {
-		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid, error);
-		TAILQ_REMOVE(&c->namespaces, d, link);
+	insert(c->multi, d);
+	struct nvme_leg *l = nvme_leg_add(d, c, ns);
+	if (l == NULL || bdev_register_or_say(&d->bdev, error) != 0) {
+		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid, l == NULL ? "out of memory" : error);
+		if (l != NULL) {
+			nvme_leg_free(l);
+		}
+		TAILQ_REMOVE(&c->multi->namespaces, d, link);
+		pthread_mutex_destroy(&d->mutex);
 		free(d);
 	}
 }
@@ -349,49 +434,117 @@ static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
+/* What all legs can take; after a reconnect it may be another controller. */
+static void set_common_limits(struct nvme_ns_bdev *d)
+{
+	const struct nvme_leg *l;
+	struct bdev one = d->bdev, *b = &d->bdev;
+	bool first = true;
+
+	TAILQ_FOREACH (l, &d->legs, link) {
+		if (l->leaving || l->c->ctrlr == NULL || l->c->state == BDEV_NVME_ATTACHING) {
+			continue;
+		}
+		set_limits(&one, &d->ns, l->c->ctrlr);
+		b->io_types = first ? one.io_types : b->io_types & one.io_types;
+		b->write_cache = one.write_cache || (!first && b->write_cache);
+		b->read_only = one.read_only;
+		b->max_rw_blocks = first || one.max_rw_blocks < b->max_rw_blocks ? one.max_rw_blocks : b->max_rw_blocks;
+		b->max_unmap_blocks = one.max_unmap_blocks;
+		b->max_segments = first || one.max_segments < b->max_segments ? one.max_segments : b->max_segments;
+		b->buf_align = first || one.buf_align > b->buf_align ? one.buf_align : b->buf_align;
+		b->optimal_io_boundary = one.optimal_io_boundary;
+		b->split_on_boundary = one.split_on_boundary;
+		b->physical_block_size = one.physical_block_size;
+		first = false;
+	}
+}
+
+/* c does not have d any more, or something else under its id. */
+static void lose(struct bdev_nvme *c, struct nvme_ns_bdev *d, const char *what)
+{
+	struct nvme_leg *l = nvme_leg_find(d, c);
+
+	if (!l->leaving) {
+		log_notice("%s: namespace %u %s", c->name, d->ns.nsid, what);
+	}
+	if (nvme_leg_count(d) > !l->leaving) {
+		nvme_leg_set_leaving(l, true);
+	} else {
+		remove_one(d);
+	}
+}
+
 static void update(struct bdev_nvme *c, struct nvme_ns_bdev *d)
 {
 	const struct nvme_ns *ns = find(c->ctrlr, d->ns.nsid);
 
 	if (ns == NULL || !is_same(ns, &d->ns) || unusable(ns, c->ctrlr) != NULL) {
-		log_notice("%s: namespace %u %s", c->name, d->ns.nsid, ns == NULL ? "is gone" : "is another one now");
-		remove_one(d);
+		lose(c, d, ns == NULL ? "is gone" : "is another one now");
 		return;
 	}
 	d->ns = *ns;
-	set_limits(&d->bdev, ns, c->ctrlr);
+	nvme_leg_set_leaving(nvme_leg_find(d, c), false);
+	set_common_limits(d);
 	if (d->bdev.num_blocks != ns->num_blocks) {
 		log_notice("%s: namespace %u has %lu blocks now", c->name, ns->nsid, ns->num_blocks);
 		bdev_resize(&d->bdev, ns->num_blocks);
 	}
 }
 
-static bool is_known(const struct bdev_nvme *c, uint32_t nsid)
+static struct nvme_ns_bdev *known(const struct bdev_nvme *c, uint32_t nsid)
 {
-	const struct nvme_ns_bdev *d;
+	struct nvme_ns_bdev *d;
 
-	TAILQ_FOREACH (d, &c->namespaces, link) {
+	TAILQ_FOREACH (d, &c->multi->namespaces, link) {
 		if (d->ns.nsid == nsid) {
-			return true;
+			return d;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+/* A namespace that another controller of the name has is a further way to it, if it is the same one. */
+static void join(struct bdev_nvme *c, struct nvme_ns_bdev *d, const struct nvme_ns *ns)
+{
+	const char *why = unusable(ns, c->ctrlr);
+
+	if (d->leaving || nvme_leg_find(d, c) != NULL) {
+		return; /* when it has gone, there is another round */
+	}
+	if (why == NULL && !is_same(ns, &d->ns)) {
+		why = "it is not the one that the other controllers have";
+	} else if (why == NULL && !(ns->id.nmic & d->ns.id.nmic & NVME_NS_NMIC_SHARED)) {
+		why = "it is not one that controllers share (Identify, NMIC)";
+	} else if (why == NULL && nvme_leg_add(d, c, ns) == NULL) {
+		why = "there are too many of them";
+	}
+	if (why != NULL) {
+		log_error("%s: namespace %u at %s does not become a path: %s", c->name, ns->nsid, c->opts.trid.traddr, why);
+		return;
+	}
+	set_common_limits(d);
+	log_notice("%s: %s:%s is a path to it, %s", d->name, c->opts.trid.traddr, c->opts.trid.trsvcid,
+		   bdev_nvme_ana_name(nvme_leg_find(d, c)->ana));
 }
 
 static void sync_once(struct bdev_nvme *c)
 {
-	struct nvme_ns_bdev *d = TAILQ_FIRST(&c->namespaces), *next;
+	struct nvme_leg *l = TAILQ_FIRST(&c->legs), *next;
 	const struct nvme_ns *ns = NULL;
 
-	for (; d != NULL; d = next) {
-		next = TAILQ_NEXT(d, link);
-		if (!d->leaving) {
-			update(c, d);
+	for (; l != NULL; l = next) {
+		next = TAILQ_NEXT(l, c_link);
+		if (!l->d->leaving) {
+			update(c, l->d);
 		}
 	}
 	while ((ns = nvme_ctrlr_next_ns(c->ctrlr, ns ? ns->nsid : 0)) != NULL) {
-		if (!is_known(c, ns->nsid)) {
+		struct nvme_ns_bdev *d = known(c, ns->nsid);
+		if (d == NULL) {
 			add(c, ns);
+		} else {
+			join(c, d, ns);
 		}
 	}
 }
@@ -412,19 +565,23 @@ void nvme_ns_sync(struct bdev_nvme *c)
 	c->uses--;
 }
 
-void nvme_ns_remove_all(struct bdev_nvme *c)
+void nvme_ns_leave(struct bdev_nvme *c)
 {
-	struct nvme_ns_bdev *d = TAILQ_FIRST(&c->namespaces), *next;
+	struct nvme_leg *l = TAILQ_FIRST(&c->legs), *next;
 
-	for (; d != NULL; d = next) {
-		next = TAILQ_NEXT(d, link);
-		remove_one(d);
+	for (; l != NULL; l = next) {
+		next = TAILQ_NEXT(l, c_link);
+		if (nvme_leg_count(l->d) > !l->leaving && !l->d->leaving) {
+			nvme_leg_set_leaving(l, true);
+		} else {
+			remove_one(l->d);
+		}
 	}
 }
 
 const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after)
 {
-	const struct nvme_ns_bdev *d = after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->namespaces);
+	const struct nvme_ns_bdev *d = after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->multi->namespaces);
 
 	return d != NULL ? &d->bdev : NULL;
 }

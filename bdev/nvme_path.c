@@ -126,14 +126,18 @@ static void stopped(void *arg)
 	nvme_qpair_destroy(p->own);
 	p->own = NULL;
 	set_state(p, NVME_PATH_IDLE);
+	struct bdev_nvme *c = p->c;
+	c->uses++;
 	step(p);
+	c->uses--;
+	bdev_nvme_detach_step(c);
 }
 
 static bool wanted(const struct nvme_path *p)
 {
 	bool up = p->c->state == BDEV_NVME_UP || (p->c->state == BDEV_NVME_DETACHING && !p->c->io_fails);
 
-	return up && !p->left && p->c->ctrlr != NULL && nvme_ctrlr_state(p->c->ctrlr) == NVME_CTRLR_READY;
+	return up && !p->left && !p->c->ending && p->c->ctrlr != NULL && nvme_ctrlr_state(p->c->ctrlr) == NVME_CTRLR_READY;
 }
 
 /* Takes p one step towards what is wanted. p may be gone afterwards. */
@@ -172,6 +176,42 @@ void nvme_paths_step(struct bdev_nvme *c)
 	}
 }
 
+bool nvme_paths_are_idle(const struct bdev_nvme *c)
+{
+	const struct nvme_path *p;
+
+	TAILQ_FOREACH (p, &c->paths, link) {
+		if (p->state != NVME_PATH_IDLE) {
+			return false;
+		}
+	}
+	return true;
+}
+
+struct outstanding {
+	struct nvme_path *p;
+	uint32_t n;
+};
+
+static void add_outstanding(void *arg)
+{
+	struct outstanding *o = arg;
+
+	o->n += o->p->outstanding;
+}
+
+uint32_t nvme_paths_outstanding(struct bdev_nvme *c)
+{
+	struct outstanding o = {NULL, 0};
+
+	TAILQ_FOREACH (o.p, &c->paths, link) {
+		if (!__atomic_load_n(&o.p->closed, __ATOMIC_ACQUIRE)) {
+			thread_call(o.p->thread, add_outstanding, &o);
+		}
+	}
+	return o.n;
+}
+
 void nvme_paths_set_fails(struct bdev_nvme *c, bool fails)
 {
 	struct nvme_path *p;
@@ -194,6 +234,23 @@ static void join(struct thread_msg *msg)
 	TAILQ_INSERT_TAIL(&p->c->paths, p, link);
 	call(p, nvme_queue_set_fails);
 	step(p);
+}
+
+static void ana_asked(struct thread_msg *msg)
+{
+	struct nvme_path *p = (struct nvme_path *)((uint8_t *)msg - offsetof(struct nvme_path, ana_msg));
+
+	__atomic_store_n(&p->ana_asked, false, __ATOMIC_RELEASE); /* pairs with nvme_path_ask_ana() */
+	if (p->c->ctrlr != NULL) {
+		nvme_ctrlr_read_ana(p->c->ctrlr);
+	}
+}
+
+void nvme_path_ask_ana(struct nvme_path *p)
+{
+	if (!__atomic_exchange_n(&p->ana_asked, true, __ATOMIC_ACQUIRE)) {
+		thread_post(thread_control(), &p->ana_msg, ana_asked);
+	}
 }
 
 static void leave(struct thread_msg *msg)

@@ -175,6 +175,16 @@ static void cannot(struct nvme_path *p, struct nvme_io *n, int rc)
 	nvme_io_complete(n, NVME_ST(GENERIC, DATA_XFER_ERROR), 0);
 }
 
+/* Nobody chooses p any more until it has a new queue pair. */
+static void break_off(struct nvme_path *p)
+{
+	if (!p->broken) {
+		p->broken = true;
+		nvme_queue_redistribute(p, NULL);
+		nvme_leg_path_changed(p);
+	}
+}
+
 void nvme_queue_submit(struct nvme_path *p, struct nvme_io *n)
 {
 	n->path = p;
@@ -187,6 +197,14 @@ void nvme_queue_submit(struct nvme_path *p, struct nvme_io *n)
 			cannot(p, n, rc);
 			return;
 		}
+		if (rc == -ENXIO && !n->raw) { /* it has failed, and will be taken from us: others may do */
+			break_off(p);
+			nvme_leg_submit(nvme_io_channel(n), n);
+			return;
+		}
+	} else if (p->qpair == NULL && !n->raw) {
+		nvme_leg_submit(nvme_io_channel(n), n); /* its queue pair has just gone: not chosen again */
+		return;
 	} else if (p->qpair == NULL && p->fails) {
 		nvme_io_complete(n, NVME_IO_PATH_ERROR, 0);
 		return;
@@ -227,6 +245,9 @@ static int queue_poll(void *ctx)
 	if (unlikely(!STAILQ_EMPTY(&p->waiting)) && n >= 0) {
 		submit_waiting(p);
 	}
+	if (unlikely(n < 0)) {
+		break_off(p);
+	}
 	p->idle_polls += n == 0;
 	if (p->pausable && p->outstanding == 0 && !p->paused && p->poller != NULL) {
 		p->paused = true;
@@ -248,6 +269,15 @@ static bool queue_arm(void *ctx)
 
 /* --- Waiting for the time of a retry --- */
 
+static void go(struct nvme_path *p, struct nvme_io *n)
+{
+	if (n->raw) {
+		nvme_queue_submit(p, n);
+	} else {
+		nvme_leg_submit(nvme_io_channel(n), n);
+	}
+}
+
 static void delay_timer_fired(void *arg)
 {
 	struct nvme_path *p = arg;
@@ -260,7 +290,8 @@ static void delay_timer_fired(void *arg)
 	while ((n = STAILQ_FIRST(&due)) != NULL) {
 		STAILQ_REMOVE_HEAD(&due, link);
 		if (n->due_ticks <= now) {
-			nvme_queue_submit(p, n);
+			n->place = NVME_IO_NOWHERE;
+			go(p, n);
 		} else {
 			next = n->due_ticks < next ? n->due_ticks : next;
 			STAILQ_INSERT_TAIL(&p->delayed, n, link);
@@ -344,9 +375,42 @@ void nvme_queue_set_fails(void *path)
 	nvme_queue_enter(p);
 	p->fails = p->c->io_fails || p->no_queue_told; /* the control thread waits meanwhile */
 	if (p->fails && p->qpair == NULL) {
-		fail_list(&p->waiting, NULL, NVME_IO_PATH_ERROR);
-		fail_list(&p->delayed, NULL, NVME_IO_PATH_ERROR);
+		nvme_queue_redistribute(p, NULL);
 	}
+	nvme_leg_path_changed(p);
+	nvme_queue_exit(p);
+}
+
+static void redistribute_list(struct nvme_path *p, struct nvme_io_list *list, const struct nvme_ns_channel *ch)
+{
+	struct nvme_io_list taken = STAILQ_HEAD_INITIALIZER(taken);
+	struct nvme_io *n;
+
+	STAILQ_CONCAT(&taken, list);
+	while ((n = STAILQ_FIRST(&taken)) != NULL) {
+		STAILQ_REMOVE_HEAD(&taken, link);
+		if (!n->raw && (ch == NULL || nvme_io_channel(n) == ch)) {
+			n->place = NVME_IO_NOWHERE;
+			nvme_leg_submit(nvme_io_channel(n), n);
+		} else if (n->raw && ch == NULL && p->fails) {
+			n->place = NVME_IO_NOWHERE;
+			nvme_io_complete(n, NVME_IO_PATH_ERROR, 0);
+		} else {
+			STAILQ_INSERT_TAIL(list, n, link);
+		}
+	}
+}
+
+void nvme_queue_redistribute(struct nvme_path *p, const struct nvme_ns_channel *ch)
+{
+	struct nvme_leg_channel *l;
+
+	nvme_queue_enter(p);
+	LIST_FOREACH (l, &p->legs, link) {
+		nvme_leg_choose(l->ch); /* or it would come straight back */
+	}
+	redistribute_list(p, &p->waiting, ch);
+	redistribute_list(p, &p->delayed, ch);
 	nvme_queue_exit(p);
 }
 
@@ -356,6 +420,7 @@ void nvme_queue_init(struct nvme_path *p)
 {
 	STAILQ_INIT(&p->waiting);
 	STAILQ_INIT(&p->delayed);
+	LIST_INIT(&p->legs);
 	p->delay_timer = (struct thread_timer){.fn = delay_timer_fired, .arg = p};
 	for (uint8_t i = 0; i < NVME_PATH_RANGES; i++) {
 		p->ranges_free[i] = i;
@@ -379,8 +444,11 @@ void nvme_queue_attach(void *path)
 	p->paused = false;
 	p->pausable = fd < 0;
 	p->qpair = p->own;
+	p->broken = false;
 	nvme_queue_enter(p);
 	submit_waiting(p);
+	nvme_leg_path_changed(p);
+	nvme_qpair_flush(p->qpair);
 	nvme_queue_exit(p);
 }
 
@@ -388,11 +456,13 @@ void nvme_queue_detach(void *path)
 {
 	struct nvme_path *p = path;
 
+	poller_unregister(&p->poller);
 	if (p->qpair != NULL) {
 		nvme_qpair_leave(p->qpair);
 		p->qpair = NULL;
+		nvme_queue_redistribute(p, NULL);
+		nvme_leg_path_changed(p);
 	}
-	poller_unregister(&p->poller);
 }
 
 void nvme_queue_abort_all(void *path)
@@ -406,6 +476,7 @@ void nvme_queue_abort_all(void *path)
 
 void nvme_queue_leave(struct nvme_path *p)
 {
+	p->in_use = 1; /* for good: the frames below do not lead here again */
 	nvme_queue_detach(p);
 	thread_timer_stop(&p->delay_timer);
 	nvme_path_post_leave(p);

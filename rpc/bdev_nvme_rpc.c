@@ -85,11 +85,27 @@ RPC_METHOD("bdev_nvme_set_options", rpc_bdev_nvme_set_options, struct set_option
 
 /* --- Attach --- */
 
-static const struct rpc_enum multipath_modes[] = {{"disable", 0}, {NULL, 0}};
+static const struct rpc_enum multipath_modes[] = {
+	{"multipath", BDEV_NVME_MULTIPATH}, {"failover", BDEV_NVME_FAILOVER}, {"disable", BDEV_NVME_DISABLE}, {NULL, 0}};
+
+struct multipath_opts {
+	int policy, selector;
+	uint32_t min_io;
+};
+
+static const struct rpc_param multipath_opts_object[] = {
+	RPC_PARAM(struct multipath_opts, policy, RPC_ENUM, RPC_OPTIONAL, "active_passive (default) or active_active", .enums = rpc_bdev_nvme_policies),
+	RPC_PARAM(struct multipath_opts, selector, RPC_ENUM, RPC_OPTIONAL, "active_active: round_robin (default) or queue_depth",
+		  .enums = rpc_bdev_nvme_selectors),
+	RPC_PARAM(struct multipath_opts, min_io, RPC_UINT32, RPC_OPTIONAL, "round_robin: I/Os in a row by the same path (default 1)"),
+	RPC_PARAM_END,
+};
 
 struct attach {
 	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostnqn;
 	int multipath;
+	struct multipath_opts multipath_opts;
+	bool multipath_opts_given;
 	uint64_t fabrics_connect_timeout_us;
 	uint32_t num_io_queues;
 	int32_t ctrlr_loss_timeout_sec;
@@ -106,7 +122,11 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
 	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
 	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL, "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
-	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL, "one path per controller is what there is", .enums = multipath_modes),
+	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL,
+	       "if there is a controller of that name: use both (default); use this address when the other does not answer; or refuse",
+	       .enums = multipath_modes),
+	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL, "how the I/O of its bdevs is spread over paths", .object = multipath_opts_object,
+	       .given_offset = offsetof(struct attach, multipath_opts_given)),
 	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL, "for one attempt to connect (default: the driver's)", .max = UINT64_C(1) << 42),
 	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL, "I/O queues to ask for; each thread with I/O needs one (default 128)"),
 	ATTACH(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
@@ -130,6 +150,7 @@ static void attach_defaults(void *params)
 	p->reconnect_delay_sec = a.reconnect_delay_sec;
 	p->fast_io_fail_timeout_sec = a.fast_io_fail_timeout_sec;
 	p->max_bdevs = 128;
+	p->multipath_opts.min_io = 1;
 }
 
 /* Copies a string into its place, or answers that it does not fit. */
@@ -211,6 +232,10 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.reconnect_delay_sec = p->reconnect_delay_sec;
 	a.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec;
 	a.max_bdevs = p->max_bdevs;
+	a.multipath = (enum bdev_nvme_multipath)p->multipath;
+	a.policy_given = p->multipath_opts_given;
+	a.policy = (struct bdev_nvme_policy){.active_active = p->multipath_opts.policy, .queue_depth = p->multipath_opts.selector,
+					     .rr_min_io = p->multipath_opts.min_io};
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
 	if (decode_trid(req, p, &a)) {
@@ -229,10 +254,10 @@ struct detach {
 #define DETACH(field_, required_, help_) RPC_PARAM(struct detach, field_, RPC_STRING, required_, help_)
 static const struct rpc_param detach_params[] = {
 	DETACH(name, RPC_REQUIRED, "of the controller"),
-	DETACH(trtype, RPC_OPTIONAL, "only if this is its transport"),
-	DETACH(traddr, RPC_OPTIONAL, "only if this is its address"),
-	DETACH(adrfam, RPC_OPTIONAL, "only if this is its address family"),
-	DETACH(trsvcid, RPC_OPTIONAL, "only if this is its port"),
+	DETACH(trtype, RPC_OPTIONAL, "only paths of this transport"),
+	DETACH(traddr, RPC_OPTIONAL, "only paths to this address"),
+	DETACH(adrfam, RPC_OPTIONAL, "only paths of this address family"),
+	DETACH(trsvcid, RPC_OPTIONAL, "only paths to this port"),
 	DETACH(subnqn, RPC_OPTIONAL, "only if this is its subsystem"),
 	RPC_PARAM_END,
 };
@@ -242,33 +267,112 @@ static const char *adrfam_name(const struct nvme_trid *t)
 	return t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4";
 }
 
-/* False after answering that a given value is another one. */
-static bool matches(struct rpc_request *req, const char *what, const char *given, const char *has)
+static bool is(const char *given, const char *has)
 {
-	if (given == NULL || strcasecmp(given, has) == 0) {
-		return true;
+	return given == NULL || strcasecmp(given, has) == 0;
+}
+
+static bool matches(const struct detach *p, const struct nvme_trid *t)
+{
+	return is(p->trtype, nvme_trtype_name(t->trtype)) && is(p->traddr, t->traddr) && is(p->adrfam, adrfam_name(t)) &&
+	       is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn);
+}
+
+/* What is answered when all of several things have ended. */
+struct several {
+	struct rpc_request *req;
+	unsigned left, worked;
+	int rc;
+	char error[NVME_ERROR_MAX];
+};
+
+static void one_ended(void *arg, int rc, const char *error)
+{
+	struct several *s = arg;
+
+	s->worked += rc == 0;
+	if (rc != 0) {
+		s->rc = rc;
+		snprintf(s->error, sizeof(s->error), "%s", error);
 	}
-	rpc_error(req, -ENODEV, "%s '%s': the controller of that name has '%s'", what, given, has);
-	return false;
+	if (--s->left == 0) {
+		answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		free(s);
+	}
+}
+
+static struct several *begin_several(struct rpc_request *req)
+{
+	struct several *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		rpc_error(req, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	s->req = req;
+	s->left = 1;
+	return s;
+}
+
+/* All have been asked for: what is left of the reason not to is that there were none. */
+static void several_begun(struct several *s)
+{
+	if (--s->left == 0) {
+		answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		free(s);
+	}
+}
+
+/* Other addresses of c that match are given up; whether the one in use is one of those. */
+static bool drop_alternates(struct bdev_nvme *c, const struct detach *p, struct several *s)
+{
+	const struct nvme_trid *t = NULL, *next;
+
+	for (t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), NULL); t != NULL; t = next) {
+		next = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t);
+		s->worked += matches(p, t) && bdev_nvme_drop_address(c, t);
+	}
+	if (!matches(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)))) {
+		return false;
+	}
+	struct nvme_trid mine = *nvme_ctrlr_trid(bdev_nvme_ctrlr(c));
+	if (bdev_nvme_drop_address(c, &mine)) {
+		s->worked++;
+		return false;
+	}
+	return true;
 }
 
 static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *params)
 {
 	const struct detach *p = params;
-	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
+	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name), *next;
+	struct several *s = c != NULL ? begin_several(req) : NULL;
+	bool all = p->trtype == NULL && p->traddr == NULL && p->adrfam == NULL && p->trsvcid == NULL && p->subnqn == NULL;
 
-	if (c == NULL) {
+	if (s == NULL) {
 		return;
 	}
-	const struct nvme_trid *t = &bdev_nvme_attached(c)->trid;
-	if (matches(req, "trtype", p->trtype, nvme_trtype_name(t->trtype)) && matches(req, "traddr", p->traddr, t->traddr) &&
-	    matches(req, "adrfam", p->adrfam, adrfam_name(t)) && matches(req, "trsvcid", p->trsvcid, t->trsvcid) &&
-	    matches(req, "subnqn", p->subnqn, t->subnqn)) {
-		bdev_nvme_detach(c, answer, req);
+	s->rc = -ENODEV;
+	const struct nvme_trid *t = nvme_ctrlr_trid(bdev_nvme_ctrlr(c));
+	snprintf(s->error, sizeof(s->error), "%s '%.90s': the controller of that name has '%.90s'",
+		 p->traddr ? "traddr" : p->trsvcid ? "trsvcid" : p->subnqn ? "subnqn" : p->trtype ? "trtype" : "adrfam",
+		 p->traddr ? p->traddr : p->trsvcid ? p->trsvcid : p->subnqn ? p->subnqn : p->trtype ? p->trtype : p->adrfam ? p->adrfam : "",
+		 p->traddr ? t->traddr : p->trsvcid ? t->trsvcid : p->subnqn ? t->subnqn : p->trtype ? nvme_trtype_name(t->trtype) : adrfam_name(t));
+	while (!bdev_nvme_is_first(c)) {
+		c = bdev_nvme_previous(c);
 	}
+	for (; c != NULL; c = next) { /* none is gone before the next turn of the control loop */
+		next = bdev_nvme_sibling(c);
+		if (all || drop_alternates(c, p, s)) {
+			s->left++;
+			bdev_nvme_detach(c, one_ended, s);
+		}
+	}
+	several_begun(s);
 }
 RPC_METHOD("bdev_nvme_detach_controller", rpc_bdev_nvme_detach_controller, struct detach, detach_params, RPC_RUNTIME,
-	   "Detach an NVMe controller; answered when its bdevs and it are gone")
+	   "Detach an NVMe controller, or some of the paths of its name; answered when they, and bdevs without a path, are gone")
 
 struct reset {
 	char *name;
@@ -289,19 +393,23 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 {
 	const struct reset *p = params;
 	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
+	struct several *s = c != NULL ? begin_several(req) : NULL;
 
-	if (c == NULL) {
+	if (s == NULL) {
 		return;
 	}
-	if (p->cntlid_given && p->cntlid != nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c))) {
-		rpc_error(req, -ENODEV, "cntlid %u: the controller has %u", p->cntlid, nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c)));
-		return;
+	s->rc = -ENODEV;
+	snprintf(s->error, sizeof(s->error), "cntlid %u: the controller has %u", p->cntlid, nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c)));
+	while (!bdev_nvme_is_first(c)) {
+		c = bdev_nvme_previous(c);
 	}
-	if (p->subsystem) {
-		bdev_nvme_reset_subsystem(c, answer, req);
-	} else {
-		bdev_nvme_reset(c, answer, req);
+	for (; c != NULL; c = bdev_nvme_sibling(c)) {
+		if (!p->cntlid_given || p->cntlid == nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c))) {
+			s->left++;
+			(p->subsystem ? bdev_nvme_reset_subsystem : bdev_nvme_reset)(c, one_ended, s);
+		}
 	}
+	several_begun(s);
 }
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
 	   "Reset an NVMe controller; answered when it is ready again, or has failed to be")
@@ -374,12 +482,23 @@ static void write_options(json_t *methods)
 	rpc_config_add(methods, "bdev_nvme_set_options", params);
 }
 
-static void write_controller(json_t *methods, const struct bdev_nvme *c)
+static const char *multipath_name(enum bdev_nvme_multipath mode)
+{
+	const struct rpc_enum *e = multipath_modes;
+
+	while (e->value != (int)mode) {
+		e++;
+	}
+	return e->name;
+}
+
+static void write_controller(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid, enum bdev_nvme_multipath mode)
 {
 	const struct bdev_nvme_attach *a = bdev_nvme_attached(c);
-	json_t *params = rpc_bdev_nvme_trid_json(&a->trid);
+	json_t *params = rpc_bdev_nvme_trid_json(trid);
 
 	json_object_set_new(params, "name", rpc_string(bdev_nvme_name(c)));
+	json_object_set_new(params, "multipath", json_string(multipath_name(mode)));
 	if (a->hostnqn[0] != '\0') {
 		json_object_set_new(params, "hostnqn", rpc_string(a->hostnqn));
 	}
@@ -405,9 +524,14 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 	write_options(methods);
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		if (strcmp(bdev_nvme_state_name(c), "deleting") != 0 && strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
-			write_controller(methods, c);
+			const struct nvme_trid *t = NULL;
+			write_controller(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), bdev_nvme_attached(c)->multipath);
+			while ((t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t)) != NULL) {
+				write_controller(methods, c, t, BDEV_NVME_FAILOVER);
+			}
 		}
 	}
+	rpc_bdev_nvme_write_policies(methods);
 	if (bdev_nvme_hotplug()) {
 		json_t *params = json_object();
 		json_object_set_new(params, "enable", json_true());

@@ -9,6 +9,9 @@
 /* The controller, or NULL after answering that there is none. */
 struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name);
 json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t);
+/* multipath_opts and bdev_nvme_set_multipath_policy. */
+extern const struct rpc_enum rpc_bdev_nvme_policies[], rpc_bdev_nvme_selectors[];
+void rpc_bdev_nvme_write_policies(json_t *methods);
 /* Appends the calls that rebuild options and controllers. */
 void rpc_bdev_nvme_write_config(json_t *methods);
 

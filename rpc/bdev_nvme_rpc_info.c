@@ -49,11 +49,16 @@ static void add_path(void *arg, const struct bdev_nvme_path_stat *s)
 static json_t *ctrlr_json(struct bdev_nvme *c)
 {
 	const struct nvme_ctrlr *n = bdev_nvme_ctrlr(c);
-	json_t *o = json_object(), *bdevs = json_array(), *paths = json_array();
+	json_t *o = json_object(), *bdevs = json_array(), *paths = json_array(), *alternates = json_array();
+	const struct nvme_trid *t = NULL;
 
 	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(c)));
 	json_object_set_new(o, "state_us", rpc_uint(since_us(bdev_nvme_state_ticks(c))));
-	json_object_set_new(o, "trid", rpc_bdev_nvme_trid_json(&bdev_nvme_attached(c)->trid));
+	json_object_set_new(o, "trid", rpc_bdev_nvme_trid_json(nvme_ctrlr_trid(n)));
+	while ((t = nvme_ctrlr_next_alternate(n, t)) != NULL) {
+		json_array_append_new(alternates, rpc_bdev_nvme_trid_json(t));
+	}
+	json_object_set_new(o, "alternate_trids", alternates);
 	json_object_set_new(o, "cntlid", json_integer(nvme_ctrlr_cntlid(n)));
 	json_object_set_new(o, "host", host_json(bdev_nvme_attached(c)));
 	json_object_set_new(o, "driver_state", json_string(nvme_ctrlr_state_name(nvme_ctrlr_state(n))));
@@ -75,7 +80,9 @@ static json_t *controller_json(struct bdev_nvme *c)
 	json_t *o = json_object(), *ctrlrs = json_array();
 
 	json_object_set_new(o, "name", rpc_string(bdev_nvme_name(c)));
-	json_array_append_new(ctrlrs, ctrlr_json(c));
+	for (; c != NULL; c = bdev_nvme_sibling(c)) {
+		json_array_append_new(ctrlrs, ctrlr_json(c));
+	}
 	json_object_set_new(o, "ctrlrs", ctrlrs);
 	return o;
 }
@@ -90,7 +97,7 @@ static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 	}
 	json_t *list = json_array();
 	for (struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
-		if (only == NULL || c == only) {
+		if (bdev_nvme_is_first(c) && (only == NULL || strcmp(bdev_nvme_name(c), bdev_nvme_name(only)) == 0)) {
 			json_array_append_new(list, controller_json(c));
 		}
 	}

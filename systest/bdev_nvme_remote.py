@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said():
         refused(f, ["subnqn ''"], "bdev_nvme_attach_controller", name="x", trtype="RDMA", traddr=ADDRESS)
         refused(f, ["adrfam 'ib'"], "bdev_nvme_attach_controller", name="x", **{**where(), "adrfam": "ib"})
         refused(f, ["psk"], "bdev_nvme_attach_controller", name="x", psk="1", **where())
-        refused(f, ["multipath", "disable"], "bdev_nvme_attach_controller", name="x", multipath="failover", **where())
+        refused(f, ["multipath", "disable"], "bdev_nvme_attach_controller", name="x", multipath="both", **where())
         refused(f, ["reconnect_delay_sec 0"], "bdev_nvme_attach_controller", name="x", ctrlr_loss_timeout_sec=-1, **where())
         refused(f, ["nobody listens"], "bdev_nvme_attach_controller", name="x", **where(port=BACK_PORT + 1))
         refused(f, ["Connect was refused"], "bdev_nvme_attach_controller", name="x", **where(nqn=NQN + "x"))

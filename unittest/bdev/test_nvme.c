@@ -268,7 +268,7 @@ static void test_wrong_arguments_are_refused_with_the_reason(void)
 	begin_attached();
 	struct bdev_nvme *first = nvme;
 	struct bdev_nvme_attach a = attach_opts();
-	CU_ASSERT_EQUAL(attach_with(&a), -EEXIST);
+	CU_ASSERT_EQUAL(attach_with(&a), -EALREADY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "Nvme0"));
 	a.name = "";
 	CU_ASSERT_EQUAL(attach_with(&a), -EINVAL);
