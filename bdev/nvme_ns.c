@@ -451,6 +451,8 @@ static void set_common_limits(struct nvme_ns_bdev *d)
 		b->read_only = one.read_only;
 		b->max_rw_blocks = first || one.max_rw_blocks < b->max_rw_blocks ? one.max_rw_blocks : b->max_rw_blocks;
 		b->max_unmap_blocks = one.max_unmap_blocks;
+		b->max_copy_blocks = first || one.max_copy_blocks < b->max_copy_blocks ? one.max_copy_blocks : b->max_copy_blocks;
+		b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
 		b->max_segments = first || one.max_segments < b->max_segments ? one.max_segments : b->max_segments;
 		b->buf_align = first || one.buf_align > b->buf_align ? one.buf_align : b->buf_align;
 		b->optimal_io_boundary = one.optimal_io_boundary;
