@@ -428,6 +428,64 @@ test_disconnect_under_io() {
   await 60 target_is_empty
 }
 
+# --- metadata. rxe has no integrity offload: the kernel then has protection information made and stripped (PRACT), with both checks.
+
+test_kernel_has_protection_information_made_and_checked() {
+  local d c
+  {
+    call bdev_malloc_create '{"name":"P1","block_size":4096,"num_blocks":8192,"md_size":8,"md_interleave":true,"dif_type":1}'
+    call bdev_malloc_create '{"name":"P2","block_size":512,"num_blocks":32768,"md_size":16,"md_interleave":true,"dif_type":2}'
+    call_subsystem $SHARED
+    call_add_ns $SHARED 1 P1
+    call_add_ns $SHARED 2 P2 ',"hide_metadata":true'
+  } | rpcs
+  connect $SHARED
+  d=$(await_disk $SHARED 1)
+  await_disk $SHARED 2
+  c=/dev/$(controllers $SHARED)
+  nvme id-ns "$c" -n 1 | tee /tmp/i
+  grep -qx 'flbas   : 0x10' /tmp/i
+  grep -qx 'mc      : 0x1' /tmp/i
+  grep -qx 'dpc     : 0x11' /tmp/i
+  grep -qx 'dps     : 0x1' /tmp/i
+  grep -q 'ms:8 .*lbads:12 .*(in use)' /tmp/i
+  nvme id-ns "$c" -n 2 | grep -q 'ms:0 .*lbads:9 .*(in use)'
+  same "size in sectors" "$(cat "/sys/block/${d##*/}/size")" 65536
+  "${FIO[@]}" --rw=randrw --verify_backlog=64 --iodepth=8 --output=/tmp/fio.out --name=pages --filename="$d" --bs=4k --size=1M \
+    --name=large --filename="$d" --bs=128k --offset=4M --size=4M --name=hidden --filename="/dev/$(disk $SHARED 2)" --bs=512 --size=128k || {
+    cat /tmp/fio.out
+    fail "fio has errors"
+  }
+  mkfs.ext4 -q "$d"
+  mount "$d" /tmp/fs
+  head -c 1M /dev/urandom | tee /tmp/random > /tmp/fs/random
+  umount /tmp/fs
+  mount "$d" /tmp/fs
+  cmp /tmp/random /tmp/fs/random
+  umount /tmp/fs
+  kernel_is_silent "$NVME_COMPLAINS|EXT4-fs (error|warning)"
+  target_is_silent "is not allowed to connect"
+}
+
+# A block is stored as it should not be, by a command that has it unchecked.
+test_kernel_learns_of_a_block_that_is_not_what_was_written() {
+  local d
+  d=/dev/$(disk $SHARED 1)
+  { head -c 4096 /dev/urandom; printf '\0\0\0\0\0\0\100'; printf '\0'; } > /tmp/x
+  nvme io-passthru "$d" -o 1 -n 1 --cdw10=64 -l 4104 -w -i /tmp/x
+  refused dd if="$d" of=/dev/null bs=4k skip=64 count=1 iflag=direct
+  kernel_log | grep -q 'protection error.*sector 512'
+  target_says 'bdev P1: read of block 64: the guard is'
+  dd if=/dev/zero of="$d" bs=4k seek=64 count=1 oflag=direct conv=notrunc status=none
+  dd if="$d" of=/dev/null bs=4k skip=64 count=1 iflag=direct status=none
+  disconnect $SHARED
+  {
+    call nvmf_delete_subsystem "{\"nqn\":\"$SHARED\"}"
+    call bdev_malloc_delete '{"name":"P1"}'
+    call bdev_malloc_delete '{"name":"P2"}'
+  } | rpcs
+}
+
 # --- hosts
 
 test_host_that_is_not_allowed_is_refused_clearly() {
@@ -489,7 +547,7 @@ test_two_hundred_namespaces_come_and_go() {
 
 test_nothing_is_left_at_the_end() {
   target_kill TERM
-  target_is_silent "is not allowed to connect"
+  target_is_silent "is not allowed to connect|the guard is"
   tail -n 1 $VARVE_LOG
 }
 
