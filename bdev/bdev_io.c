@@ -314,7 +314,7 @@ static void finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint6
 }
 
 /* True: that was all. */
-static bool finish_otherwise(struct bdev_io *io)
+__attribute__((noinline)) static bool finish_otherwise(struct bdev_io *io)
 {
 	if (io->flags & IO_PIECE) {
 		bdev_piece_done(io);

@@ -18,10 +18,17 @@ static void null_submit(void *channel, struct bdev_io *io)
 {
 	if (io->type == BDEV_IO_ABORT) {
 		io->cdw0 = 1; /* nothing is ever left to abort */
-	} else if (io->type == BDEV_IO_READ && bdev_get_md(bdev_channel_bdev(io->ch))->dif_type != 0) {
-		bdev_dif_make(io);
 	}
 	bdev_io_complete(io, 0);
+}
+
+/* With protection information. */
+static void null_submit_dif(void *channel, struct bdev_io *io)
+{
+	if (io->type == BDEV_IO_READ) {
+		bdev_dif_make(io);
+	}
+	null_submit(channel, io);
 }
 
 static void null_destruct(struct bdev *b)
@@ -33,6 +40,7 @@ static void null_destruct(struct bdev *b)
 }
 
 static const struct bdev_ops null_ops = {.submit = null_submit, .destruct = null_destruct};
+static const struct bdev_ops null_ops_dif = {.submit = null_submit_dif, .destruct = null_destruct};
 
 int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 {
@@ -56,7 +64,7 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	n->bdev.name = n->name;
 	n->bdev.product_name = "Null disk";
 	n->bdev.module = &bdev_null_module;
-	n->bdev.ops = &null_ops;
+	n->bdev.ops = md.dif_type != 0 ? &null_ops_dif : &null_ops;
 	n->bdev.block_size = opts->block_size + md.size;
 	n->bdev.md = md;
 	n->bdev.physical_block_size = opts->physical_block_size;
