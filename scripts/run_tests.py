@@ -8,6 +8,7 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # limit: 600                 seconds (default 120)
     # sanitize                   is run once more with the sanitized build
     # long                       takes minutes: left out by --quick
+    # beside                     may run beside others of its kind; without this a system test has the machine to itself
 
 A job that failed is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -165,8 +166,9 @@ def system_jobs(prefix, env, wanted, slower=1):
         needs = re.search(r"^# needs: (.*)$", head, re.M)
         needs = needs[1].split() if needs else []
         limit = re.search(r"^# limit: (\d+)", head, re.M)
-        if wanted(needs, re.findall(r"^# (sanitize|long)$", head, re.M)):
-            jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, alone=True))
+        flags = re.findall(r"^# (sanitize|long|beside)$", head, re.M)
+        if wanted(needs, flags):
+            jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, "beside" not in flags))
     return jobs
 
 
@@ -209,8 +211,9 @@ def run_stage(stage, patterns):
     jobs = [j for j in stage.jobs() if not patterns or any(p in j.name for p in patterns)]
     if jobs:
         print(stage.title, flush=True)
+    beside = sorted((j for j in jobs if not j.alone), key=lambda j: -j.limit)       # the longest first, so that none is left over alone
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        for f in concurrent.futures.as_completed([pool.submit(j.run) for j in jobs if not j.alone]):
+        for f in concurrent.futures.as_completed([pool.submit(j.run) for j in beside]):
             f.result().report()
     for j in jobs:
         if j.alone:

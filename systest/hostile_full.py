@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
 # long
+# beside
 """A hundred thousand hostile cases beside a host that does verified I/O (hostile.py does a few thousand). VARVE_CASES and VARVE_SEED choose
 others. On a machine of its own: VARVE_STRICT=1 wants the good host's latency at most doubled."""
 import os

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1800
 # long
+# beside
 """nvmf_deaths.py with 200 hosts that are killed, and 20 restarts of the target, half of them by kill -9."""
 import os
 import sys

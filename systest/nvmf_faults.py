@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 900
 # long
+# beside
 """A fault at every call of the verbs, of memory and of the system, at every kind of completion and in every state of every state
 machine: the process lives, another connection's verified I/O notices nothing, and all that was taken is given back.
 

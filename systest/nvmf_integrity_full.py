@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
 # long
+# beside
 """nvmf_integrity.py's changes under verified I/O, for minutes."""
 import os
 import sys
