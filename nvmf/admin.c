@@ -53,6 +53,9 @@ void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_
 	if (!discovery && !(nvmf_ctrlr_oncs(ctrlr) & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE)) {
 		log->iocs[nvme_cmd_write_uncor] = 0;
 	}
+	if (!discovery) {
+		nvmf_passthru_effects(ctrlr, log);
+	}
 }
 
 /* ---- Group: arrival ---- */
@@ -156,7 +159,10 @@ static enum nvmf_next command_start(struct nvmf_request *req)
 	case nvme_admin_async_event:
 		return NVMF_NEXT_EXEC;
 	default:
-		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
+		return req->sqe->opcode >= NVMF_VENDOR_ADMIN
+			       ? nvmf_passthru_admin_start(req)
+			       : nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE),
+						     NVMF_WHERE_OPCODE);
 	}
 }
 
@@ -257,6 +263,8 @@ static void run_on_control(struct thread_msg *msg)
 		run_fabrics(req);
 	} else if (!ctrlr_is_ready(ctrlr)) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_OPCODE);
+	} else if (req->sqe->opcode >= NVMF_VENDOR_ADMIN) {
+		nvmf_passthru_admin_run(req);
 	} else if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY && !command->discovery) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 	} else {

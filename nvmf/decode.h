@@ -65,6 +65,11 @@ uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd
 			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need,
 			 struct nvmf_sgl *sgl, uint16_t *where);
 
+/* How many bytes the data pointer describes, for a command that does not say so itself: any number of dwords, none included. */
+uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
+			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length,
+			       uint16_t *where);
+
 /* One piece of host memory. */
 struct nvmf_sgl_block {
 	uint64_t address;

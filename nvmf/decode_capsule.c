@@ -222,6 +222,17 @@ uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd
 	return status;
 }
 
+uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
+			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length,
+			       uint16_t *where)
+{
+	struct nvmf_sgl sgl;
+	uint16_t status = nvmf_decode_sgl(sqe, icd, icd_len, rules, to_target, 0, &sgl, where);
+
+	*length = sgl.length;
+	return status == NVME_ST_SUCCESS && sgl.length % 4 != 0 ? bad_length(where) : status;
+}
+
 struct nvmf_sgl_iter nvmf_sgl_iter(const struct nvmf_sgl *sgl)
 {
 	return (struct nvmf_sgl_iter){

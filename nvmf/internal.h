@@ -91,6 +91,7 @@ struct nvmf_ns_view {
 	uint64_t read_ops __attribute__((aligned(64)));
 	uint64_t write_ops;
 	uint64_t read_blocks, written_blocks; /* units of 512 bytes */
+	struct nvmf_passthru passthru;
 };
 
 struct nvmf_io_counters {
@@ -532,6 +533,14 @@ int nvmf_md_geometry(const struct nvmf_ns *ns, struct nvmf_geometry *geo);
 /* I/O commands. io_start also for one that has waited. */
 enum nvmf_next nvmf_io_start(struct nvmf_request *req);
 void nvmf_io_exec(struct nvmf_request *req);
+/* The namespace of a command that may go through; otherwise NULL and the status it is to end with. */
+struct nvmf_ns_view *nvmf_io_find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status);
+/* Vendor specific commands: passthru.c. _run: control thread. */
+enum nvmf_next nvmf_passthru_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv);
+void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv);
+enum nvmf_next nvmf_passthru_admin_start(struct nvmf_request *req);
+void nvmf_passthru_admin_run(struct nvmf_request *req);
+void nvmf_passthru_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log);
 void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status);
 /* Admin and fabrics commands; any queue pair that is not an enabled I/O one. */
 enum nvmf_next nvmf_admin_start(struct nvmf_request *req);

@@ -59,6 +59,11 @@ static inline struct nvmf_ns_view *find_ns(const struct nvmf_request *req, uint3
 	return nsv;
 }
 
+struct nvmf_ns_view *nvmf_io_find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status)
+{
+	return find_ns(req, nsid, status);
+}
+
 /* True if the command now waits for its namespace. */
 static inline bool hold(struct nvmf_request *req, uint32_t nsid, bool gated)
 {
@@ -172,7 +177,7 @@ static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_vi
 	case nvme_cmd_copy:
 		return copy_start(req);
 	default:
-		return resv_start(req);
+		return req->sqe->opcode >= NVMF_VENDOR_IO ? nvmf_passthru_start(req, nsv) : resv_start(req);
 	}
 }
 
@@ -190,7 +195,7 @@ static bool opcode_is_known(uint8_t opcode)
 	case nvme_cmd_copy:
 		return true;
 	default:
-		return is_reservation(opcode);
+		return is_reservation(opcode) || opcode >= NVMF_VENDOR_IO;
 	}
 }
 
@@ -635,7 +640,11 @@ static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		copy_exec(req, nsv);
 		break;
 	default:
-		resv_exec(req);
+		if (req->sqe->opcode >= NVMF_VENDOR_IO) {
+			nvmf_passthru_exec(req, nsv);
+		} else {
+			resv_exec(req);
+		}
 		break;
 	}
 }

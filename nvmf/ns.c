@@ -99,6 +99,19 @@ static void ns_name(struct nvmf_ns *ns)
 	ns->opts.nsid = ns->nsid;
 }
 
+static int check_passthru(const struct nvmf_ns *ns)
+{
+	const struct nvmf_passthru *p = &ns->opts.passthru;
+
+	if (((p->io[0] | p->io[1]) != 0 && !bdev_io_type_supported(ns->bdev, BDEV_IO_NVME_IO)) ||
+	    (p->admin != 0 && !bdev_io_type_supported(ns->bdev, BDEV_IO_NVME_ADMIN))) {
+		log_error("bdev %s is not on an NVMe controller that commands could be passed to",
+			  bdev_name(ns->bdev));
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
 static int ns_persist(struct nvmf_ns *ns)
 {
 	if (ns->opts.ptpl_file == NULL) {
@@ -187,7 +200,8 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 		return rc;
 	}
 	ns_name(ns);
-	rc = ns_persist(ns);
+	rc = check_passthru(ns);
+	rc = rc != 0 ? rc : ns_persist(ns);
 	rc = rc != 0 ? rc : ns_publish(ns);
 	if (rc != 0) {
 		nvmf_ns_free(ns);

@@ -273,6 +273,18 @@ const char *nvmf_ana_state_name(enum nvme_ana_state state); /* "non_optimized" *
 
 /* ---- Namespaces ---- */
 
+/* Vendor specific commands that hosts may send to the NVMe controller under a namespace (NVM 3.2, Base 5): a bit for each opcode. */
+#define NVMF_VENDOR_IO    0x80
+#define NVMF_VENDOR_ADMIN 0xc0
+struct nvmf_passthru {
+	uint64_t io[2]; /* 80h to FFh */
+	uint64_t admin; /* C0h to FFh */
+};
+/* Whether an opcode is one that can be listed: vendor specific, and its data, if any, goes one way. */
+bool nvmf_passthru_can_list(uint8_t opcode, bool admin);
+void nvmf_passthru_add(struct nvmf_passthru *p, uint8_t opcode, bool admin);
+bool nvmf_passthru_has(const struct nvmf_passthru *p, uint8_t opcode, bool admin);
+
 struct nvmf_ns_opts {
 	uint32_t nsid;        /* 0: the lowest free one */
 	uint8_t nguid[16];    /* zeroes: the UUID's bytes */
@@ -284,9 +296,10 @@ struct nvmf_ns_opts {
 	/* NULL: reservations end with the process. Otherwise an absolute path: hosts can have their registrations and
 	 * reservation kept there (Persist Through Power Loss), and what is there now counts. */
 	const char *ptpl_file;
+	struct nvmf_passthru passthru; /* none by default */
 };
 /* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
- * another), -EBADMSG (ptpl_file is damaged; the log says where), or what opening that file says. Hosts are told with an event. */
+ * another), -ENOTSUP (passthru, and the bdev is none on an NVMe controller), -EBADMSG (ptpl_file is damaged; the log says where), or what opening that file says. Hosts are told with an event. */
 int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
 			  uint32_t *nsid);
 /* Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */

@@ -152,6 +152,7 @@ static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 	nsv->limits = ns_limits(ns);
 	nsv->resv = nvmf_ns_resv_published(ns);
 	nsv->write_cache = bdev_write_cache(ns->bdev);
+	nsv->passthru = ns->opts.passthru;
 }
 
 static void add_ns_on_group(void *arg)

@@ -12,6 +12,7 @@ struct ns_params {
 	char *bdev_name, *nguid, *eui64, *uuid, *ptpl_file;
 	uint32_t anagrpid;
 	bool no_auto_visible, hide_metadata;
+	json_t *passthru_io, *passthru_admin;
 };
 
 static const struct rpc_param ns_object[] = {
@@ -29,6 +30,11 @@ static const struct rpc_param ns_object[] = {
 		  "hosts see it only after nvmf_ns_add_host"),
 	RPC_PARAM(struct ns_params, hide_metadata, RPC_BOOL, RPC_OPTIONAL,
 		  "hosts see blocks without metadata, as with dif_insert_or_strip of a transport"),
+	RPC_PARAM(struct ns_params, passthru_io, RPC_ARRAY, RPC_OPTIONAL,
+		  "opcodes of I/O commands, 128 to 255, that are passed to the NVMe controller; none by "
+		  "default"),
+	RPC_PARAM(struct ns_params, passthru_admin, RPC_ARRAY, RPC_OPTIONAL,
+		  "opcodes of admin commands, 192 to 255, the same"),
 	RPC_PARAM_END,
 };
 
@@ -74,6 +80,27 @@ static bool decode_hex(struct rpc_request *req, const char *name, const char *te
 	return true;
 }
 
+static bool decode_opcodes(struct rpc_request *req, const char *name, const json_t *list, bool admin,
+			   struct nvmf_passthru *p)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach (list, i, one) {
+		json_int_t opcode = json_is_integer(one) ? json_integer_value(one) : -1;
+		if (opcode < 0 || opcode > UINT8_MAX || !nvmf_passthru_can_list((uint8_t)opcode, admin)) {
+			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+				  "parameter \"namespace.%s\" has %lld as number %zu: allowed are opcodes %u "
+				  "to 255 whose "
+				  "data go one way (bits 1:0 are not 3)",
+				  name, (long long)opcode, i + 1, admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO);
+			return false;
+		}
+		nvmf_passthru_add(p, (uint8_t)opcode, admin);
+	}
+	return true;
+}
+
 static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct nvmf_ns_opts *opts)
 {
 	*opts = (struct nvmf_ns_opts){.nsid = p->nsid,
@@ -83,6 +110,10 @@ static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct
 				      .ptpl_file = p->ptpl_file};
 	if (p->uuid != NULL) {
 		bdev_uuid_parse(p->uuid, opts->uuid);
+	}
+	if (!decode_opcodes(req, "passthru_io", p->passthru_io, false, &opts->passthru) ||
+	    !decode_opcodes(req, "passthru_admin", p->passthru_admin, true, &opts->passthru)) {
+		return false;
 	}
 	return (p->nguid == NULL || decode_hex(req, "nguid", p->nguid, opts->nguid, sizeof(opts->nguid))) &&
 	       (p->eui64 == NULL || decode_hex(req, "eui64", p->eui64, opts->eui64, sizeof(opts->eui64)));
@@ -112,6 +143,12 @@ static void answer_add_error(struct rpc_request *req, const struct nvmf_subsyste
 			  p->anagrpid, max);
 	} else if (rc == -ENOSPC) {
 		rpc_error(req, rc, "the subsystem has its %u namespaces (max_namespaces)", max);
+	} else if (rc == -ENOTSUP) {
+		rpc_error(req, rc,
+			  "bdev %s cannot be a namespace with what was asked for (passthru_io and "
+			  "passthru_admin need one on an NVMe "
+			  "controller); the log says more",
+			  p->bdev_name);
 	} else if (p->ptpl_file != NULL) {
 		rpc_error(req, rc,
 			  "bdev %s cannot be a namespace with parameter \"namespace.ptpl_file\" \"%.256s\": "

@@ -125,6 +125,22 @@ static json_t *hosts_of_ns_json(const struct nvmf_ns *ns)
 	return list;
 }
 
+/* Only where there are any. */
+static void add_opcodes(json_t *o, const char *name, const struct nvmf_passthru *p, bool admin)
+{
+	json_t *list = json_array();
+
+	for (int opcode = NVMF_VENDOR_IO; opcode <= UINT8_MAX; opcode++) {
+		if (nvmf_passthru_has(p, (uint8_t)opcode, admin)) {
+			json_array_append_new(list, json_integer(opcode));
+		}
+	}
+	if (json_array_size(list) != 0) {
+		json_object_set(o, name, list);
+	}
+	json_decref(list);
+}
+
 static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
 {
 	const struct nvmf_ns_opts *opts = nvmf_ns_get_opts(ns);
@@ -144,6 +160,8 @@ static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
 	if (opts->ptpl_file != NULL) {
 		json_object_set_new(o, "ptpl_file", rpc_string(opts->ptpl_file));
 	}
+	add_opcodes(o, "passthru_io", &opts->passthru, false);
+	add_opcodes(o, "passthru_admin", &opts->passthru, true);
 }
 
 json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)

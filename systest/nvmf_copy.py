@@ -8,7 +8,7 @@ import base64
 import struct
 import sys
 
-from appliance_lib import check, main
+from appliance_lib import RpcError, check, main
 from nvmf_lib import ADDRESS, NQN, PORT, Target
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
@@ -87,12 +87,31 @@ def wrong_copies(disk):
     check(disk.status(VERIFY, cdw10=BLOCKS - 1, cdw12=1) == LBA_RANGE, "verify beyond the end")
 
 
+def passed_through(front, disk):
+    """What is listed is saved, and gets to the next target, which has nothing of the kind."""
+    saved = front.call("framework_get_config", name="nvmf")
+    added = [m["params"]["namespace"] for m in saved if m["method"] == "nvmf_subsystem_add_ns"]
+    check(added[0]["passthru_io"] == [0x82] and added[0]["passthru_admin"] == [0xc0, 0xc2] and "passthru_io" not in added[1], added)
+    for bad in ({"passthru_io": [0x83]}, {"passthru_admin": [0xbc]}, {"passthru_io": ["x"]}, {"passthru_admin": [256]}):
+        refused(front, ["passthru", "bits 1:0"], bdev_name="U0", **bad)
+    check(disk.status(0xc2, admin=True, data_len=512) == INVALID_OPCODE, "the next target has no such admin command")
+
+
+def refused(d, words, **namespace):
+    try:
+        d.call("nvmf_subsystem_add_ns", nqn=NQN, namespace=namespace)
+    except RpcError as e:
+        check(all(w in e.message for w in words), e.message)
+        return
+    check(False, f"{namespace} was taken")
+
+
 def test_blocks_are_copied_verified_and_made_uncorrectable_through_two_varves():
     with Target(cores="[0]", port=BACK_PORT) as back, Target(cores="[1]", port=FRONT_PORT) as front, \
             Target(cores="[0]", port=FRONT_PORT + 1) as host:
         back.add_ns(back.add_malloc("M0"))
         check(attach(front, BACK_PORT, "Nvme0") == ["Nvme0n1"], "the remote namespace")
-        front.add_ns("Nvme0n1")
+        front.add_ns("Nvme0n1", passthru_io=[0x82], passthru_admin=[0xc0, 0xc2])
         front.add_ns(front.add_file("U0", front.folder / "disk"))
         types = {b["name"]: b["supported_io_types"] for b in front.call("bdev_get_bdevs")}
         check(all(types["Nvme0n1"][t] for t in ("copy", "verify", "write_uncorrectable")), types["Nvme0n1"])
@@ -104,6 +123,7 @@ def test_blocks_are_copied_verified_and_made_uncorrectable_through_two_varves():
         copies(remote)
         wrong_copies(remote)
         copies(file)
+        passed_through(front, remote)
         check(file.status(WRITE_UNCOR) == INVALID_OPCODE, "the file's blocks cannot be made uncorrectable")
         check(remote.status(WRITE_UNCOR, cdw10=100, cdw12=9) == 0, "write uncorrectable")
         check(remote.read(99, 1) != READ_ERROR and remote.read(109, 1) == READ_ERROR, "uncorrectable blocks")

@@ -8,6 +8,7 @@
 
 #include "bdev/bdev_module.h"
 #include "bdev/bdev_modules.h"
+#include "nvme/spec.h"
 #include "unittest/unit.h"
 
 #define WAIT_US 120000000 /* deadline of what must happen soon */
@@ -67,6 +68,9 @@ struct testdev {
 	uint16_t fail_status; /* every I/O ends so */
 	/* What happened. */
 	atomic_uint submitted, held, resets, max_depth;
+	struct nvme_sqe
+		passed; /* the last NVME_IO or NVME_ADMIN; the opcode's direction moves data to or from: */
+	uint8_t scratch[4096];
 	bool limits_broken; /* an I/O came that the layer should have split or bounced */
 };
 /* Registers it; limits and io_types may have been set in t->bdev before. */

@@ -229,6 +229,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (nvmf_decode_sgl(sqe, icd, icd_len, &rules, data[0] & 0x80, 4096, &sgl, &where) == 0) {
 		walk(&sgl, icd_len, 4096);
 	}
+	uint64_t length;
+	if (nvmf_decode_described(sqe, icd, icd_len, &rules, data[0] & 0x80, &length, &where) == 0) {
+		expect(length % 4 == 0);
+	}
 	decode_commands(sqe, icd, icd_len);
 	free(icd);
 	free(sqe);

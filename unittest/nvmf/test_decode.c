@@ -753,6 +753,27 @@ static void test_protection_information_fields(void)
 	CU_ASSERT_FALSE(pi.act || pi.check_ref);
 }
 
+static void test_described_length_is_what_the_host_says(void)
+{
+	static const struct nvmf_sgl_rules rules = {.in_capsule = true, .keyed = true, .max_descs = 16};
+	uint64_t length;
+
+	sqe_reset(0x82);
+	for (uint32_t len = 0; len <= NVME_SGL_KEYED_LENGTH_MAX; len = len * 3 + 4) {
+		sqe.sgl1 = nvme_sgl_make_keyed(0x1000, len, 1, NVME_SGL_SUBTYPE_ADDRESS);
+		CU_ASSERT_EQUAL(nvmf_decode_described(&sqe, NULL, 0, &rules, false, &length, &where), 0);
+		CU_ASSERT_EQUAL(length, len);
+	}
+	sqe.sgl1 = nvme_sgl_make_keyed(0x1000, 6, 1, NVME_SGL_SUBTYPE_ADDRESS);
+	EXPECT_FAULT(nvmf_decode_described(&sqe, NULL, 0, &rules, false, &length, &where), GENERIC,
+		     SGL_INVALID_DATA, NVMF_WHERE(32, 0));
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, 64);
+	CU_ASSERT_EQUAL(nvmf_decode_described(&sqe, icd, 64, &rules, true, &length, &where), 0);
+	CU_ASSERT_EQUAL(length, 64);
+	EXPECT_FAULT(nvmf_decode_described(&sqe, icd, 60, &rules, true, &length, &where), GENERIC,
+		     SGL_INVALID_DATA, NVMF_WHERE(32, 0));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_header_of_a_good_command_is_accepted),
 	UNIT(test_short_capsule_is_rejected),
@@ -799,6 +820,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_copy_is_decoded),
 	UNIT(test_limits_of_copy_fit_their_fields),
 	UNIT(test_ranges_of_a_copy_are_checked),
+	UNIT(test_described_length_is_what_the_host_says),
 	UNIT(test_metadata_counts_among_the_bytes_unless_the_controller_makes_it),
 	UNIT(test_protection_information_fields),
 	UNIT_END,

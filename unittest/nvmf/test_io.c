@@ -117,7 +117,7 @@ static void test_wrong_io_is_rejected(void)
 		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsids[i], 0, 0, in, BLOCK),
 				NVME_ST_DNR(GENERIC, INVALID_NS));
 	}
-	static const uint8_t opcodes[] = {0x03, 0x12, 0x18, 0x79, 0x7d, 0x80, 0xff};
+	static const uint8_t opcodes[] = {0x03, 0x12, 0x18, 0x79, 0x7d, 0x80, 0x81, 0xc2, 0xff};
 	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		CU_ASSERT_EQUAL(rw(opcodes[i], 0, 0, in), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	}
