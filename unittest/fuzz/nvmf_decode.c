@@ -95,6 +95,7 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	struct nvmf_lba_range range;
 	struct nvmf_resv_report report;
 	struct nvmf_dsm dsm;
+	uint32_t length;
 	uint16_t where;
 	bool deallocate;
 
@@ -105,6 +106,9 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	}
 	nvmf_decode_property_get((const void *)sqe, &property, &where);
 	nvmf_decode_property_set((const void *)sqe, &property, &where);
+	if (nvmf_decode_auth((const void *)sqe, 4096, &length, &where) == 0) {
+		expect(length >= 1 && length <= 4096);
+	}
 	nvmf_decode_identify(sqe, &identify, &where);
 	if (nvmf_decode_get_log(sqe, &log, &where) == 0) {
 		expect(log.offset % 4 == 0 && log.length >= 4);

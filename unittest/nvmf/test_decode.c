@@ -251,6 +251,59 @@ static void test_list_outside_the_capsule_is_rejected(void)
 	}
 }
 
+/* What a transport does not have is no type of it. */
+static void test_each_transport_takes_its_own_descriptors_only(void)
+{
+	static const struct nvmf_sgl_rules none = {.max_descs = 16}, tcp = {.in_capsule = true, .transport = true, .max_descs = 1};
+	static const enum nvme_sgl_type types[] = {NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_TYPE_SEGMENT, NVME_SGL_TYPE_LAST_SEGMENT,
+						   NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_TYPE_KEYED_DATA_BLOCK};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		sqe.sgl1 = nvme_sgl_make_plain(types[i], types[i] == NVME_SGL_TYPE_KEYED_DATA_BLOCK ? 0 : NVME_SGL_SUBTYPE_OFFSET, 0, 16);
+		EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 4096, &none, true, 1, &sgl, &where), GENERIC, SGL_INVALID_TYPE,
+			     NVMF_WHERE_SGL_TYPE);
+	}
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_ADDRESS, 0, 512);
+	EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 0, &tcp, true, 512, &sgl, &where), GENERIC, SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_TRANSPORT, 0, 512);
+	CU_ASSERT_EQUAL(nvmf_decode_sgl(&sqe, icd, 0, &tcp, true, 512, &sgl, &where), 0);
+	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_TRANSPORT);
+}
+
+static void test_list_with_other_than_keyed_blocks_is_rejected(void)
+{
+	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 32);
+	put_desc(0, nvme_sgl_make_keyed(1, 100, 1, NVME_SGL_SUBTYPE_ADDRESS));
+	put_desc(16, nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, 16));
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+	put_desc(16, nvme_sgl_make_keyed(1, 100, 1, NVME_SGL_SUBTYPE_TRANSPORT));
+	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+}
+
+static void test_authentication_commands_are_checked(void)
+{
+	static const struct {
+		struct nvmf_auth_sqe sqe;
+		uint16_t where; /* 0: good */
+	} cases[] = {
+		{{.secp = 0xe9, .spsp0 = 1, .spsp1 = 1, .length = 16}, 0},
+		{{.secp = 0xe9, .spsp0 = 1, .spsp1 = 1, .length = 4096}, 0},
+		{{.secp = 0xea, .spsp0 = 1, .spsp1 = 1, .length = 16}, 43},
+		{{.secp = 0xe9, .spsp0 = 0, .spsp1 = 1, .length = 16}, 41},
+		{{.secp = 0xe9, .spsp0 = 1, .spsp1 = 2, .length = 16}, 42},
+		{{.secp = 0xe9, .spsp0 = 1, .spsp1 = 1, .length = 0}, 44},
+		{{.secp = 0xe9, .spsp0 = 1, .spsp1 = 1, .length = 4097}, 44},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t length;
+		uint16_t status = nvmf_decode_auth(&cases[i].sqe, 4096, &length, &where);
+
+		CU_ASSERT_EQUAL(status, cases[i].where == 0 ? 0 : NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		CU_ASSERT_EQUAL(where, cases[i].where);
+	}
+}
+
 static void test_list_must_begin_at_a_multiple_of_eight(void)
 {
 	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 4, 16);
@@ -410,6 +463,8 @@ static void test_nqn_forms(void)
 		"nqn.2016-06.io.spdk.:a",
 		"nqn.2016-06.io.sp dk:a",
 		"nqn.2016-06.io.spdk:\xc3",
+		"nqn.2016-06.io.spdk:\xe1\x80\x28", /* a third byte that is none */
+		"nqn.2016-06.io.a-.b:c",
 		"nqn.2016-06.io.spdk:\xed\xa0\x80", /* a surrogate */
 		"nqn.2016-06.io.spdk:\xc0\xaf",     /* not the shortest form */
 		"nqn.2016-06.io.spdk:\xf5\x80\x80\x80",
@@ -511,6 +566,8 @@ static void test_features_are_decoded(void)
 	sqe.cdw10 = htole32(4 << 8 | NVME_FEAT_FID_NUM_QUEUES);
 	EXPECT_FAULT(nvmf_decode_get_features(&sqe, &f, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(41, 0));
 	CU_ASSERT_EQUAL(nvmf_feature_data_length(NVME_FEAT_FID_HOST_ID, 1), 16);
+	CU_ASSERT_EQUAL(nvmf_feature_data_length(NVME_FEAT_FID_HOST_ID, 0), 8);
+	CU_ASSERT_EQUAL(nvmf_feature_data_length(NVME_FEAT_FID_HOST_BEHAVIOR, 0), 512);
 	CU_ASSERT_EQUAL(nvmf_feature_data_length(NVME_FEAT_FID_KATO, 1), 0);
 }
 
@@ -795,6 +852,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_segment_in_the_middle_of_a_list_is_rejected),
 	UNIT(test_list_outside_the_capsule_is_rejected),
 	UNIT(test_list_must_begin_at_a_multiple_of_eight),
+	UNIT(test_each_transport_takes_its_own_descriptors_only),
+	UNIT(test_list_with_other_than_keyed_blocks_is_rejected),
+	UNIT(test_authentication_commands_are_checked),
 	UNIT(test_list_length_must_be_whole_descriptors),
 	UNIT(test_more_descriptors_than_msdbd_are_rejected),
 	UNIT(test_lengths_of_a_list_do_not_wrap),
