@@ -354,6 +354,23 @@ static void test_work_that_is_never_flushed_does_not_keep_a_connection(void)
 	put_back();
 }
 
+/* What siw, the kernel's software iWARP, stumbles over: see init_request() and disconnect(). */
+static void test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first(void)
+{
+	pull();
+	fake_iwarp = true;
+	put_back();
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	CU_ASSERT_EQUAL(fake_stats.short_sends, 0);
+	CU_ASSERT_EQUAL(fake_stats.early_ends, 0);
+	pull();
+	fake_iwarp = false;
+	put_back();
+}
+
 static bool qps_gone(void *arg)
 {
 	return fake_live.qps == 2; /* the other device's */
@@ -477,6 +494,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_events_of_ports_and_addresses_end_nothing),
 	UNIT(test_work_that_is_never_flushed_does_not_keep_a_connection),
 	UNIT(test_a_block_device_that_is_slow_outlives_the_device),
+	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),
 	UNIT_END,
 };
 

@@ -56,6 +56,7 @@ struct fake_event {
 struct fake_stats fake_stats;
 bool fake_has_srq = true;
 int fake_fail_post_send;
+bool fake_iwarp;
 
 /* A device as long as it is there; when it is removed and comes back it is another. */
 struct fake_device {
@@ -214,6 +215,9 @@ static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
 		break;
 	default:
 		fake_stats.sends++;
+		if (wr->num_sge == 1 && wr->sg_list[0].length <= 32 && qp->ibv.context->device->transport_type == IBV_TRANSPORT_IWARP) {
+			fake_stats.short_sends++;
+		}
 		if (qp->conn->on_response != NULL) {
 			qp->conn->on_response(qp->conn, (const struct nvme_cqe *)(uintptr_t)wr->sg_list[0].addr);
 		}
@@ -243,6 +247,7 @@ static struct fake_device *make_device(unsigned number)
 	struct fake_device *d = calloc(1, sizeof(*d));
 
 	snprintf(d->ibv.name, sizeof(d->ibv.name), "fake%u", number);
+	d->ibv.transport_type = fake_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	d->context.device = &d->ibv;
 	d->context.async_fd = eventfd(0, EFD_NONBLOCK);
 	d->context.ops = (struct ibv_context_ops){.poll_cq = poll_cq, .req_notify_cq = req_notify_cq, .post_send = post_send,
@@ -582,6 +587,9 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 
 int rdma_disconnect(struct rdma_cm_id *id)
 {
+	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP && !((struct fake_qp *)id->qp)->error) {
+		fake_stats.early_ends++;
+	}
 	__atomic_store_n(&conn_of(id)->disconnected, true, __ATOMIC_RELEASE);
 	return 0;
 }

@@ -32,9 +32,12 @@ struct fake_conn {
 
 struct fake_stats {
 	uint64_t sends, writes, reads, post_send_calls, poll_calls, async_acked;
+	uint64_t short_sends; /* iWARP: messages of one piece of no more than 32 bytes */
+	uint64_t early_ends;  /* iWARP: connections ended while their queue pair was not in the error state */
 };
 extern struct fake_stats fake_stats;
 extern bool fake_has_srq;	/* before the device is used; default true */
+extern bool fake_iwarp;		/* before the device is there; default false */
 extern int fake_fail_post_send; /* errno that the next ibv_post_send() gives, once; 0: none */
 
 #define FAKE_DEVICES 2
