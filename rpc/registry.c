@@ -196,5 +196,8 @@ json_t *rpc_method_describe(const struct rpc_method *m)
 	}
 	json_object_set_new(o, "states", states);
 	json_object_set_new(o, "params", describe_table(m->params));
+	if (rpc_method_result(m) != NULL) {
+		json_object_set_new(o, "result", json_string(rpc_method_result(m)));
+	}
 	return o;
 }

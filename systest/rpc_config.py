@@ -153,6 +153,8 @@ def test_every_method_and_parameter_is_documented():
             head = f"### {m['name']}\n"
             check(head in text, f"{m['name']} is not in doc/rpc.md (varve-rpc --markdown prints the reference)")
             section = text.split(head)[1].split("\n### ")[0]
+            if "result" in m:
+                check(f"Answers `{m['result']}`." in section, f"{m['name']}: the shape of its result is not that in doc/rpc.md")
             for p in m["params"]:
                 check(f"`{p['name']}`" in section, f"{m['name']}: parameter {p['name']} is not in doc/rpc.md")
 

@@ -78,6 +78,9 @@ void rpc_print_method(const json_t *description, FILE *out)
 		fprintf(out, "  It takes no parameters.\n");
 	}
 	print_params(params, "", out);
+	if (text_of(description, "result")[0] != '\0') {
+		fprintf(out, "  It answers: %s\n", text_of(description, "result"));
+	}
 }
 
 static void markdown_params(const json_t *params, const char *prefix, FILE *out)
@@ -116,6 +119,9 @@ void rpc_print_markdown(const json_t *descriptions, FILE *out)
 			fprintf(out, "| parameter | type | required | |\n| --- | --- | --- | --- |\n");
 			markdown_params(json_object_get(m, "params"), "", out);
 			fprintf(out, "\n");
+		}
+		if (text_of(m, "result")[0] != '\0') {
+			fprintf(out, "Answers `%s`.\n\n", text_of(m, "result"));
 		}
 	}
 }

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+"""Answers of a daemon that serves I/O have the shapes that the registry says they have (rpc/results.c explains the notation)."""
+import re
+import sys
+
+from appliance_lib import TOP, RpcError, check, main
+from nvmf_lib import HOSTNQN, NQN, PORT, Host, Target, wait_io
+
+PLAIN = {"int": lambda v: isinstance(v, int) and not isinstance(v, bool) or isinstance(v, str) and re.fullmatch("0x[0-9a-f]+", v),
+         "string": lambda v: isinstance(v, str), "bool": lambda v: isinstance(v, bool), "null": lambda v: v is None,
+         "true": lambda v: v is True, "any": lambda v: True}
+
+
+class Shape:
+    """Parses the notation by descent; every alternative is a function (value, where) -> what is wrong, or None."""
+
+    def __init__(self, text):
+        self.tokens = re.findall(r"\.\.\.|[\w*]+\??|[][{}:,|]", text)
+        check("".join(self.tokens) == re.sub(r"\s", "", text), f"not in the notation: {text}")
+        self.judge = self.alternatives()
+        check(not self.tokens, f"left over: {self.tokens} of {text}")
+
+    def take(self, *wanted):
+        check(self.tokens and (not wanted or self.tokens[0] in wanted), f"{wanted} expected at {self.tokens[:5]}")
+        return self.tokens.pop(0)
+
+    def alternatives(self):
+        choices = [self.one()]
+        while self.tokens and self.tokens[0] == "|":
+            self.take("|")
+            choices.append(self.one())
+
+        def judge(value, where):
+            wrong = [c(value, where) for c in choices]
+            return None if None in wrong else " and ".join(wrong)
+        return judge
+
+    def one(self):
+        token = self.take("[", "{", *PLAIN)
+        if token == "[":
+            item = self.alternatives()
+            self.take("]")
+            return lambda v, at: f"{at} is no array" if not isinstance(v, list) else \
+                next((w for i, x in enumerate(v) for w in [item(x, f"{at}[{i}]")] if w), None)
+        if token == "{":
+            return self.fields()
+        return lambda v, at: None if PLAIN[token](v) else f"{at} is {v!r}, no {token}"
+
+    def fields(self):
+        known, needed, others, more = {}, set(), None, False
+        while self.tokens[0] != "}":
+            key = self.take()
+            if key == "...":
+                more = True
+            else:
+                self.take(":")
+                shape = self.alternatives()
+                if key == "*":
+                    others = shape
+                else:
+                    known[key.rstrip("?")] = shape
+                    needed |= set() if key.endswith("?") else {key}
+            if self.tokens[0] != "}":
+                self.take(",")
+        self.take("}")
+
+        def judge(value, at):
+            if not isinstance(value, dict):
+                return f"{at} is no object"
+            if needed - set(value):
+                return f"{at} has no {sorted(needed - set(value))}"
+            for key, x in value.items():
+                shape = known.get(key, others)
+                wrong = shape(x, f"{at}.{key}") if shape else None if more else f"{at}.{key} is not written down"
+                if wrong:
+                    return wrong
+            return None
+        return judge
+
+
+class Watched:
+    """Calls of a daemon, each answer held against its shape."""
+
+    def __init__(self, d):
+        self.d = d
+        self.shapes = {m["name"]: Shape(m["result"]) for m in d.call("rpc_describe_methods") if "result" in m}
+        self.seen = set()
+
+    def call(self, method, **params):
+        answer = self.d.call(method, **params)
+        if method in self.shapes:
+            wrong = self.shapes[method].judge(answer, method)
+            check(not wrong, f"{wrong}: {str(answer)[:2000]}")
+            self.seen.add(method)
+        return answer
+
+
+def test_the_notation_is_understood():
+    for text, good, bad in (("int", [0, "0x8000000000000000"], [True, "1", None]), ("[string]", [[], ["a"]], [[1], "a"]),
+                            ("{a: int, b?: string|null}", [{"a": 1}, {"a": 1, "b": None}], [{}, {"a": 1, "c": 2}, {"a": 1, "b": 2}]),
+                            ("{a: int, ...}", [{"a": 1, "c": 2}], [{"c": 2}]), ("{a: int, *: bool}", [{"a": 1, "x": True}], [{"a": 1, "x": 1}])):
+        for value in good:
+            check(Shape(text).judge(value, "x") is None, f"{value} is {text}")
+        for value in bad:
+            check(Shape(text).judge(value, "x") is not None, f"{value} is not {text}")
+
+
+def change(w):
+    """What can be called without much ado, on bdevs of its own."""
+    w.call("bdev_malloc_create", name="X", num_blocks=2048, block_size=512)
+    w.call("bdev_null_create", name="Y", num_blocks=2048, block_size=512)
+    w.call("bdev_null_resize", name="Y", new_size=2)
+    w.call("bdev_delay_create", name="D", base_bdev_name="Y", avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
+    w.call("bdev_delay_update_latency", delay_bdev_name="D", latency_type="avg_read", latency_us=2)
+    w.call("bdev_delay_delete", name="D")
+    w.call("bdev_error_create", base_name="Y")
+    w.call("bdev_error_inject_error", name="EE_Y", io_type="clear", error_type="failure")
+    w.call("bdev_error_delete", name="EE_Y")
+    w.call("bdev_set_qos_limit", name="X", rw_ios_per_sec=100000)
+    w.call("bdev_set_qd_sampling_period", name="X", period=1000)
+    w.call("bdev_set_timeout", name="X", timeout_us=1000000)
+    w.call("bdev_enable_histogram", name="X", enable=True)
+    w.call("bdev_get_histogram", name="X")
+    w.call("bdev_get_histogram_borders", name="X", borders=[0, 10])
+    w.call("bdev_reset_iostat")
+    w.call("bdev_wait_for_examine")
+    w.call("nvmf_create_subsystem", nqn=NQN + ":x", serial_number="X", ana_reporting=True)
+    w.call("nvmf_subsystem_add_ns", nqn=NQN + ":x", namespace={"bdev_name": "X"})
+    w.call("nvmf_subsystem_add_listener", nqn=NQN + ":x", listen_address=w.d.listen_address())
+    w.call("nvmf_subsystem_get_listeners", nqn=NQN + ":x")
+    w.call("nvmf_get_subsystems")
+    w.call("nvmf_subsystem_remove_listener", nqn=NQN + ":x", listen_address=w.d.listen_address())
+    w.call("nvmf_subsystem_remove_ns", nqn=NQN + ":x", nsid=1)
+    w.call("nvmf_delete_subsystem", nqn=NQN + ":x")
+    w.call("bdev_malloc_delete", name="X")
+    w.call("bdev_null_delete", name="Y")
+    for method, params in (("log_set_level", {"level": "INFO"}), ("log_set_flag", {"flag": "bdev"}), ("log_clear_flag", {"flag": "bdev"}),
+                           ("trace_clear", {}), ("framework_wait_init", {})):
+        w.call(method, **params)
+
+
+def test_answers_have_the_shapes_that_are_written_down():
+    with Target() as back, Target("-e", "all", port=PORT + 20000) as t:
+        back.add_ns(back.add_malloc("M0"), nsid=1)
+        w = Watched(t)
+        table = set(re.findall(r'^\t\{"(\w+)"', (TOP / "rpc/results.c").read_text(), re.M))
+        check(len(table) > 80 and table == set(w.shapes), f"no such method, or not in order: {table ^ set(w.shapes)}")
+        w.call("bdev_nvme_attach_controller", name="Nvme0", **back.listen_address(), subnqn=NQN, ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1)
+        w.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Nvme0n1"})
+        w.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN)
+        with Host(t, "-w", "randrw", "-t", "3600", "-q", "16", nsid=1) as h:
+            wait_io(t, [h])
+            for method in sorted(w.shapes):
+                if re.search(r"(_|^)get_|^rpc_get|_version$", method):
+                    try:
+                        w.call(method)
+                    except RpcError as e:
+                        check("is missing" in e.message, f"{method}: {e.message}")
+            for method in ("nvmf_subsystem_get_controllers", "nvmf_subsystem_get_qpairs", "nvmf_subsystem_get_listeners"):
+                w.call(method, nqn=NQN)
+            w.call("bdev_get_iostat", name="Nvme0n1", per_channel=True)
+            for s in t.call("framework_get_subsystems"):
+                w.call("framework_get_config", name=s["subsystem"])
+            change(w)
+            h.stop()
+        w.call("nvmf_subsystem_remove_ns", nqn=NQN, nsid=1)
+        w.call("bdev_nvme_detach_controller", name="Nvme0")
+        getters = {m for m in w.shapes if "get_" in m}
+        check(getters <= w.seen, f"not called: {getters - w.seen}")
+        print(f"# {len(w.seen)} methods of {len(w.shapes)} whose answers are written down")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
