@@ -62,6 +62,7 @@ struct bdev_nvme_attach {
 	struct nvme_trid trid;
 	char hostnqn[NVME_NQN_MAX]; /* "": the machine's */
 	enum bdev_nvme_multipath multipath;
+	bool discovered;   /* by a discovery service, which will do so again */
 	bool policy_given; /* policy is of the bdevs that this name will have */
 	struct bdev_nvme_policy policy;
 	uint32_t num_io_queues;	    /* asked for */
@@ -137,6 +138,32 @@ void bdev_nvme_for_each_io_path(struct bdev *b, void (*fn)(void *arg, const stru
 const char *bdev_nvme_ana_name(enum nvme_ana_state state);
 uint32_t bdev_nvme_nsid(const struct bdev *b);
 bool bdev_nvme_is(const struct bdev *b); /* one of this kind */
+
+/* Discovery services: what a discovery controller lists is attached as NAME0, NAME1 ..., one name for each subsystem, with a path for each
+ * address; what it lists no more is detached. What it refers to is asked too. Lost controllers are connected again, without a limit. */
+struct bdev_nvme_discovery;
+struct bdev_nvme_discovery_opts {
+	const char *name;	    /* [1, 50] bytes; copied */
+	struct nvme_trid trid;	    /* of the discovery controller, with its NQN */
+	char hostnqn[NVME_NQN_MAX]; /* "": the machine's */
+	bool wait_for_attach;	    /* the start is answered when all that is listed has been attached, or could not be */
+	uint64_t attach_timeout_ms; /* the same, and after so long the service ends with an error; 0: no limit */
+	int32_t ctrlr_loss_timeout_sec; /* of what is attached */
+	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec;
+};
+#define BDEV_NVME_DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
+void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *opts, bdev_nvme_done_cb cb, void *arg);
+/* Detaches what it has attached, and ends it. */
+void bdev_nvme_discovery_stop(struct bdev_nvme_discovery *s, bdev_nvme_done_cb cb, void *arg);
+struct bdev_nvme_discovery *bdev_nvme_discovery_find(const char *name);
+struct bdev_nvme_discovery *bdev_nvme_discovery_next(const struct bdev_nvme_discovery *after); /* NULL: the first */
+const struct bdev_nvme_discovery_opts *bdev_nvme_discovery_opts(const struct bdev_nvme_discovery *s);
+/* Its discovery controllers: the one that was named, then those that are referred to. */
+void bdev_nvme_discovery_for_each_source(const struct bdev_nvme_discovery *s,
+					 void (*fn)(void *arg, const struct nvme_trid *trid, const struct nvme_ctrlr *ctrlr, bool referral), void *arg);
+/* What they list, the name it is attached as, and how that is. */
+void bdev_nvme_discovery_for_each_entry(const struct bdev_nvme_discovery *s,
+					void (*fn)(void *arg, const struct nvme_trid *trid, const char *name, const char *state), void *arg);
 
 /* Raw commands, as bdev_nvme_send_cmd has them. io: through an I/O queue, else through the admin queue. data is copied in before and
  * out after, as the direction is. cb: rc 0 and the completion, or a negative errno. */

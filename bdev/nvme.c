@@ -37,8 +37,7 @@ void bdev_nvme_get_options(struct bdev_nvme_options *opts)
 	*opts = bdev_nvme_options;
 }
 
-/* The three timeouts only make sense together. */
-static int check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error)
+int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error)
 {
 	if (loss < -1) {
 		return bdev_error(error, -EINVAL, "ctrlr_loss_timeout_sec %d: must be -1 (no limit) or more", loss);
@@ -75,7 +74,7 @@ int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERR
 	if (o->bdev_retry_count < -1 || o->bdev_retry_count > 255) {
 		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255", o->bdev_retry_count);
 	}
-	int rc = check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
+	int rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
 	if (rc == 0) {
 		bdev_nvme_options = *o;
 	}
@@ -226,9 +225,7 @@ static void ctrlr_gone(void *arg)
 	thread_timer_stop(&c->drain_timer);
 	free(c);
 	end_waiters(&waiters, 0, NULL);
-	if (TAILQ_EMPTY(&controllers)) {
-		bdev_module_is_idle();
-	}
+	bdev_nvme_is_idle_now();
 }
 
 /* Bdevs that have other legs stay, and what is under way by this controller ends before its queue pairs go: first by itself, for a
@@ -326,6 +323,7 @@ void bdev_nvme_stop(void)
 
 	stopping = true;
 	bdev_nvme_set_hotplug(false);
+	nvme_discovery_stop_all();
 	for (; c != NULL; c = next) {
 		next = TAILQ_NEXT(c, link); /* a controller is never gone before the next turn of the control loop */
 		if (c->state == BDEV_NVME_ATTACHING) {
@@ -339,7 +337,19 @@ void bdev_nvme_stop(void)
 
 bool bdev_nvme_is_idle(void)
 {
-	return TAILQ_EMPTY(&controllers);
+	return TAILQ_EMPTY(&controllers) && nvme_discovery_is_idle();
+}
+
+bool bdev_nvme_is_stopping(void)
+{
+	return stopping;
+}
+
+void bdev_nvme_is_idle_now(void)
+{
+	if (bdev_nvme_is_idle()) {
+		bdev_module_is_idle();
+	}
 }
 
 /* --- What the driver says --- */
@@ -627,7 +637,7 @@ static int check(const struct bdev_nvme_attach *a, char *error)
 	if (a->num_io_queues == 0 || a->num_io_queues > BDEV_NVME_IO_QUEUES_MAX) {
 		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues, BDEV_NVME_IO_QUEUES_MAX);
 	}
-	return check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec, error);
+	return bdev_nvme_check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec, error);
 }
 
 static struct bdev_nvme *make(const struct bdev_nvme_attach *a)

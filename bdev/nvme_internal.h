@@ -2,6 +2,7 @@
 /* Private to the NVMe bdev module.
  *
  *	nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
+ *	nvme_discovery.c what discovery services list is attached, and detached when they list it no more
  *	nvme_hotplug.c	drives that are plugged in are attached
  *	nvme_multi.c	controllers of one name: a namespace's legs, one by each; their states of access; policies
  *	nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
@@ -88,6 +89,14 @@ void bdev_nvme_detach_step(struct bdev_nvme *c);
 /* The bdev layer stops: every controller is detached, which shuts it down. */
 void bdev_nvme_stop(void);
 bool bdev_nvme_is_idle(void);
+/* Something is gone for which the bdev layer may wait. */
+void bdev_nvme_is_idle_now(void);
+bool bdev_nvme_is_stopping(void);
+/* The three timeouts only make sense together. 0, or -EINVAL and an error that names them. */
+int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error);
+/* nvme_discovery.c */
+void nvme_discovery_stop_all(void);
+bool nvme_discovery_is_idle(void);
 /* Tells the observer. path: with BDEV_NVME_PATH_*, else NULL. why: NULL if it goes without saying. */
 void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why);
 /* Something went wrong that a reset may put right. */

@@ -206,6 +206,23 @@ static bool decode_trid(struct rpc_request *req, const struct attach *p, struct 
 	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) && (!fabrics || decode_adrfam(req, t, p->adrfam));
 }
 
+bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam, const char *trsvcid,
+				    const char *hostnqn, struct bdev_nvme_attach *a)
+{
+	const struct attach p = {.trtype = (char *)trtype, .traddr = (char *)traddr, .adrfam = (char *)adrfam, .trsvcid = (char *)trsvcid,
+				 .hostnqn = (char *)hostnqn, .subnqn = BDEV_NVME_DISCOVERY_NQN};
+
+	bdev_nvme_attach_default(a);
+	if (!decode_trid(req, &p, a)) {
+		return false;
+	}
+	if (a->trid.trtype == NVME_TRTYPE_PCIE) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA, local drives are not discovered", trtype);
+		return false;
+	}
+	return true;
+}
+
 static void attached(void *req, int rc, struct bdev_nvme *c, const char *error)
 {
 	if (rc != 0) {
@@ -523,7 +540,7 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 {
 	write_options(methods);
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
-		if (strcmp(bdev_nvme_state_name(c), "deleting") != 0 && strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
+		if (!bdev_nvme_attached(c)->discovered && strcmp(bdev_nvme_state_name(c), "deleting") != 0 && strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
 			const struct nvme_trid *t = NULL;
 			write_controller(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), bdev_nvme_attached(c)->multipath);
 			while ((t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t)) != NULL) {
@@ -532,6 +549,7 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 		}
 	}
 	rpc_bdev_nvme_write_policies(methods);
+	rpc_bdev_nvme_write_discovery(methods);
 	if (bdev_nvme_hotplug()) {
 		json_t *params = json_object();
 		json_object_set_new(params, "enable", json_true());

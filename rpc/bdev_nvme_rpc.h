@@ -9,6 +9,10 @@
 /* The controller, or NULL after answering that there is none. */
 struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name);
 json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t);
+/* Decodes what names a discovery controller, or answers what is wrong with it. */
+bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam, const char *trsvcid,
+				    const char *hostnqn, struct bdev_nvme_attach *a);
+void rpc_bdev_nvme_write_discovery(json_t *methods);
 /* multipath_opts and bdev_nvme_set_multipath_policy. */
 extern const struct rpc_enum rpc_bdev_nvme_policies[], rpc_bdev_nvme_selectors[];
 void rpc_bdev_nvme_write_policies(json_t *methods);

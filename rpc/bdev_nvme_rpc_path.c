@@ -157,7 +157,9 @@ RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, str
 void rpc_bdev_nvme_write_policies(json_t *methods)
 {
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
-		for (const struct bdev *b = NULL; bdev_nvme_is_first(c) && (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
+		/* of what is discovered nobody knows when it will be there again */
+		bool wanted = bdev_nvme_is_first(c) && !bdev_nvme_attached(c)->discovered;
+		for (const struct bdev *b = NULL; wanted && (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
 			const struct bdev_nvme_policy *p = bdev_nvme_get_policy(b);
 			if (p->active_active) {
 				json_t *params = json_object();

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# sanitize
+"""A varve that attaches what discovery services list: front -> back, and another one that back refers to."""
+import json
+import sys
+
+from appliance_lib import RpcError, check, main, wait_for
+from nvmf_lib import ADDRESS, NQN, PORT, Target, verifying, wait_io
+
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
+
+
+class Back(Target):
+    def __init__(self, number=0, nqns=(NQN,)):
+        super().__init__(cores="[0]", port=PORT + 20000 + number)
+        try:
+            self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=self.listen_address())
+            self.call("nvmf_delete_subsystem", nqn=NQN)
+            for nqn in nqns:
+                self.export(nqn)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def export(self, nqn):
+        name = "M" + nqn[-1]
+        self.add_malloc(name)
+        self.call("nvmf_create_subsystem", nqn=nqn, serial_number="V1", allow_any_host=True)
+        self.add_ns(name, nqn=nqn)
+        self.add_listener(nqn)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Front(Target):
+    def __init__(self, *options):
+        super().__init__(*options, cores="[1]", port=PORT)
+
+    def start(self, back, name="d", **params):
+        return self.call("bdev_nvme_start_discovery", name=name, **back.listen_address(), **{**QUICK, "wait_for_attach": True, **params})
+
+    def bdevs(self):
+        return sorted(b["name"] for b in self.call("bdev_get_bdevs"))
+
+    def info(self):
+        return self.call("bdev_nvme_get_discovery_info")
+
+    def refused(self, words, method, **params):
+        try:
+            result = self.call(method, **params)
+        except RpcError as e:
+            check(all(w in e.message for w in words), f"{method}: \"{e.message}\" does not say {words}")
+            return
+        check(False, f"{method}({params}) answered {result}")
+
+
+def test_what_is_listed_is_attached_and_what_is_not_is_detached():
+    with Front() as f, Back(nqns=(NQN + "0", NQN + "1")) as b:
+        check(f.start(b) is True, "start")
+        check(f.bdevs() == ["d0n1", "d1n1"], f.bdevs())
+        i, = f.info()
+        check(i["name"] == "d" and i["trid"] == {**b.listen_address(), "subnqn": DISCOVERY} and i["referrals"] == [], i)
+        check([e["state"] for e in i["entries"]] == ["attached"] * 2, i)
+        b.export(NQN + "2")
+        wait_for(lambda: len(f.bdevs()) == 3, "the new one to be attached")
+        b.call("nvmf_delete_subsystem", nqn=NQN + "0")
+        wait_for(lambda: f.bdevs() == ["d1n1", "d2n1"], "the old one to be detached")
+        f.refused(["exists already"], "bdev_nvme_start_discovery", name="d", **b.listen_address())
+        f.refused(["'d'", "there already"], "bdev_nvme_start_discovery", name="e", **b.listen_address())
+        f.refused(["reconnect_delay_sec 0"], "bdev_nvme_start_discovery", name="e", ctrlr_loss_timeout_sec=5,
+                  **{**b.listen_address(), "trsvcid": "1"})
+        f.refused(["attach_timeout_ms 1500"], "bdev_nvme_start_discovery", name="e", attach_timeout_ms=1500,
+                  **{**b.listen_address(), "trsvcid": str(b.port + 1)})
+        f.refused(["PCIe"], "bdev_nvme_start_discovery", name="e", trtype="PCIe", traddr="0000:00:04.0")
+        f.refused(["no discovery service 'x'"], "bdev_nvme_stop_discovery", name="x")
+        check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
+        check(f.bdevs() == [] and f.info() == [] and f.call("bdev_nvme_get_controllers") == [], "all is gone")
+        wait_for(lambda: b.num_qpairs() == 0, "connections to be gone")
+
+
+def test_discovery_controller_that_is_lost_is_connected_again():
+    with Front() as f:
+        b = Back(nqns=(NQN + "0",))
+        try:
+            f.start(b)
+            check(f.bdevs() == ["d0n1"], f.bdevs())
+            b.kill()
+            wait_for(lambda: f.info()[0]["state"] != "ready", "the loss to be noticed")
+            b.__exit__()
+            b = Back(nqns=(NQN + "1",))
+            wait_for(lambda: f.bdevs() == ["d1n1"], "what is listed now, and nothing else")
+        finally:
+            b.__exit__()
+
+
+def test_referrals_are_followed():
+    with Front() as f, Back(nqns=(NQN + "0",)) as b, Back(1, nqns=(NQN + "1",)) as c:
+        refer = {"address": c.listen_address()}
+        b.call("nvmf_discovery_add_referral", **refer)
+        c.call("nvmf_discovery_add_referral", address=b.listen_address())
+        f.start(b)
+        wait_for(lambda: f.bdevs() == ["d0n1", "d1n1"], "both")
+        i, = f.info()
+        check([r["trid"]["trsvcid"] for r in i["referrals"]] == [str(c.port)], i)
+        b.call("nvmf_discovery_remove_referral", **refer)
+        wait_for(lambda: f.bdevs() == ["d0n1"], "what the other lists to go")
+        check(f.info()[0]["referrals"] == [], f.info())
+
+
+def test_discovered_namespace_is_exported_and_the_service_saved():
+    with Back(nqns=(NQN + "0",)) as b:
+        with Front() as f:
+            f.start(b)
+            f.add_ns("d0n1")
+            with verifying(f, 1, "-q", "8", "-t", "60") as h:
+                wait_io(f, [h], 1500)
+                h.check_perfect(h.stop())
+            saved = f.call("framework_get_config", name="bdev")
+            methods = [m["method"] for m in saved]
+            check("bdev_nvme_start_discovery" in methods and "bdev_nvme_attach_controller" not in methods, methods)
+            path = b.folder / "config.json"
+            path.write_text(json.dumps({"subsystems": [{"subsystem": "bdev", "config": saved}]}))
+            f.stop_clean()
+        with Front("-c", str(path)) as f:
+            check(f.bdevs() == ["d0n1"], f.bdevs())
+            check(f.call("framework_get_config", name="bdev") == saved, "saved again, it is the same")
+            check(ADDRESS in json.dumps(f.info()), f.info())
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
