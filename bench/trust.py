@@ -22,7 +22,7 @@ from hostile_lib import attack  # noqa: E402
 
 CASES = int(os.environ.get("VARVE_CASES", "100000"))
 SWEEP = TOP / "systest" / "nvmf_faults.py"
-FAULT_SECONDS = os.environ.get("VARVE_FAULTS_SECONDS", "40")
+FAULT_SECONDS = os.environ.get("VARVE_FAULTS_SECONDS", "80")
 
 
 def hostile(sums):
@@ -41,7 +41,7 @@ def hostile(sums):
 
 def faults(sums):
     """The sweep of faults prints lines like ours."""
-    p = subprocess.run([SWEEP], stdout=subprocess.PIPE, text=True, env={**os.environ, "VARVE_FAULTS_SECONDS": FAULT_SECONDS}, timeout=1800)
+    p = subprocess.run([sys.executable, SWEEP], stdout=subprocess.PIPE, text=True, env={**os.environ, "VARVE_FAULTS_SECONDS": FAULT_SECONDS}, timeout=1800)
     found = dict(re.findall(r"^(trust\.\w+) (\d+) count$", p.stdout, re.M))
     if "trust.faults" not in found:
         print(f"{SWEEP.name} told no figures:\n{p.stdout[-2000:]}", file=sys.stderr)
