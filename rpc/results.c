@@ -46,7 +46,9 @@ static const struct result {
 	{"bdev_get_bdevs", "[{name: string, aliases: [string], product_name: string, block_size: int, "
 			   "physical_block_size: int, num_blocks: int, uuid: string, numa_id: int, "
 			   "assigned_rate_limits: {rw_ios_per_sec: int, rw_mbytes_per_sec: int, "
-			   "r_mbytes_per_sec: int, w_mbytes_per_sec: int}, claimed: bool, "
+			   "r_mbytes_per_sec: int, w_mbytes_per_sec: int}, md_size?: int, md_interleave?: bool, "
+			   "dif_type?: int, dif_is_head_of_md?: bool, enabled_dif_check_types?: {reftag: bool, "
+			   "apptag: bool, guard: bool}, dif_pi_format?: int, claimed: bool, "
 			   "claim_type?: string, claimed_by?: string, zoned: bool, supported_io_types: {*: "
 			   "bool}, state: string, state_us: int, driver_specific: {*: any}, "
 			   "...}]"},
