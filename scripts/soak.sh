@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs the target for a long time with everything at random around it (systest/soak.py); the last line is a verdict.
+#
+#   scripts/soak.sh HOURS              for a night: 10
+#   scripts/soak.sh --minutes N        shorter
+#   scripts/soak.sh --seed N ...       the same events again
+#
+# The log is build/soak.log. Ends with 0 if nothing was lost, leaked or crashed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+usage() { sed -n '3,9s/^# \?//p' "$0"; exit "$1"; }
+seconds=""
+while [ $# -gt 0 ]; do
+	case $1 in
+	-h | --help) usage 0 ;;
+	--minutes) seconds=$((${2:?"--minutes needs a number"} * 60)); shift ;;
+	--seed) export VARVE_SEED=${2:?"--seed needs a number"}; shift ;;
+	[0-9]*) seconds=$(($1 * 3600)) ;;
+	*) usage 2 >&2 ;;
+	esac
+	shift
+done
+[ -n "$seconds" ] || usage 2 >&2
+[ -x build/systest/varve-faults ] || { echo "build/systest/varve-faults is missing: scripts/build.sh" >&2; exit 2; }
+export VARVE_SOAK_SECONDS=$seconds VARVE_SEED=${VARVE_SEED:-$RANDOM}
+if python3 systest/soak.py 2>&1 | tee build/soak.log; then
+	echo "soak: passed, $seconds s"
+else
+	echo "soak: FAILED; see build/soak.log (the line '# seed' says how to repeat it)"
+	exit 1
+fi

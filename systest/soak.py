@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 1500
+# long
+"""Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
+are refused, bdevs that fail, listeners, snapshots of the trace, faults of memory, verbs and system calls. At the end memory, descriptors,
+queue pairs and buffers are as at the beginning.
+
+VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
+import os
+import pathlib
+import random
+import socket
+import sys
+import time
+
+from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
+from faults_lib import BREAK, KILL, PROGRAM, Area
+from nvmf_lib import NQN, PORT, Host, Target, preload, verifying, wait_io
+
+SECONDS = float(os.environ.get("VARVE_SOAK_SECONDS", "600"))
+SEED = int(os.environ.get("VARVE_SEED", "1"))
+OTHER = NQN + ":other"
+PROGRESS_SECONDS = 30
+# Where a fault is borne by everybody: it ends no connection of a host that is to notice nothing, and no call is lost without an answer.
+FAULTS = ("malloc", "calloc", "aligned_alloc", "strdup", "asprintf", "vasprintf", "json", "rdma_create_qp", "rdma_accept", "ibv_create",
+          "ibv_post_send", "ibv_post_recv", "completion", "nvmf_req_state", "nvmf_qpair_state", "nvmf_ctrlr_state", "bdev completion",
+          "open64", "socket", "epoll_ctl", "io_uring_submit", "pthread_create")
+
+
+class Soaked(Target):
+    """varve-faults; what the first subsystem's hosts use is protected."""
+    program = PROGRAM
+
+    def __init__(self):
+        self.area = Area()
+        try:
+            Daemon.__init__(self, "-m", "[0]", "-s", "512", env={**preload(), **self.area.env()})
+        except BaseException:
+            self.area.close()
+            raise
+        self.port = PORT
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA")
+            self.add_subsystem(NQN)
+            self.call("bdev_malloc_create", name="SteadyMemory", block_size=512, num_blocks=32768)
+            self.add_file("SteadyFile", self.folder / "steady")
+            self.add_ns("SteadyMemory", nsid=1)
+            self.add_ns("SteadyFile", nsid=2)
+            for name in ("M1", "M2"):
+                self.add_malloc(name)
+            self.call("bdev_error_create", base_name="M2")
+            self.add_subsystem(OTHER, ana_reporting=True)
+            self.add_ns("M1", OTHER, nsid=1)
+            self.add_ns("EE_M2", OTHER, nsid=2)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        self.area.close()
+
+    def resident_bytes(self):
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+
+    def buffers_used(self):
+        """Of the shared pools, by nobody but their caches."""
+        return [p for p in self.call("iobuf_get_stats") if p.get("module") == "nvmf_rdma"]
+
+
+class Soak:
+    def __init__(self, target, rng):
+        self.t, self.rng = target, rng
+        self.counts = {}
+        self.hosts = []
+        self.faults = 0
+        self.refused = 0
+
+    def say(self, method, **params):
+        """A call that may be refused: a fault may be about, or what it is for gone."""
+        try:
+            return self.t.call(method, **params)
+        except RpcError:
+            self.refused += 1
+        except (Failure, OSError):      # the connection fell to a fault
+            check(self.t.process.poll() is None, f"varve ended with {self.t.process.poll()}:\n{self.t.log()}")
+            self.refused += 1
+        return None
+
+    # What may happen. Each takes little time.
+
+    def host_comes(self):
+        if len(self.hosts) < 3:
+            self.hosts.append(Host(self.t, "-w", self.rng.choice(["randrw", "randread", "rw"]), "-t", "3600", "-q",
+                                   str(self.rng.choice([1, 8, 64])), "-o", self.rng.choice(["512", "4k", "64k", "128k"]), "-P",
+                                   str(self.rng.choice([1, 2])), "--kato", "5000", "--loss-timeout", str(self.rng.choice([0, 30])),
+                                   nqn=OTHER, nsid=self.rng.choice([1, 2]), hostnqn=f"{OTHER}:h{self.rng.randrange(3)}"))
+
+    def host_goes(self):
+        if self.hosts:
+            h = self.hosts.pop(self.rng.randrange(len(self.hosts)))
+            if self.rng.random() < 0.5:
+                h.kill()
+            else:
+                h.process.terminate()
+                h.wait()
+
+    def namespace_changes(self):
+        nsid, bdev = self.rng.choice([(1, "M1"), (2, "EE_M2")])
+        self.say("nvmf_subsystem_remove_ns", nqn=OTHER, nsid=nsid)
+        self.say("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": bdev, "nsid": nsid})
+
+    def namespace_comes_and_goes(self):
+        self.say("bdev_null_create", name="N", block_size=512, num_blocks=65536)
+        self.say("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "N", "nsid": 3})
+        self.say("bdev_null_resize", name="N", new_size=64)
+        self.say("bdev_null_delete", name="N")
+
+    def ana_changes(self):
+        self.say("nvmf_subsystem_listener_set_ana_state", nqn=OTHER, listen_address=self.t.listen_address(),
+                 ana_state=self.rng.choice(["optimized", "non_optimized", "inaccessible"]))
+
+    def listener_changes(self):
+        self.say("nvmf_subsystem_remove_listener", nqn=OTHER, listen_address=self.t.listen_address())
+        self.say("nvmf_subsystem_add_listener", nqn=OTHER, listen_address=self.t.listen_address())
+
+    def subsystem_comes_and_goes(self):
+        self.say("nvmf_create_subsystem", nqn=NQN + ":brief", serial_number="V3")
+        self.say("nvmf_subsystem_add_listener", nqn=NQN + ":brief", listen_address=self.t.listen_address())
+        self.say("nvmf_delete_subsystem", nqn=NQN + ":brief")
+
+    def bdev_fails(self):
+        self.say("bdev_error_inject_error", name="EE_M2", io_type=self.rng.choice(["read", "write"]), error_type="failure",
+                 num=self.rng.randint(1, 20))
+
+    def fault(self):
+        """The next call at a site that has been seen, of a random kind, fails."""
+        sites = [s for s in self.t.area.sites().values() if s.name.startswith(FAULTS)]
+        if sites:
+            victims = [h.process.pid for h in self.hosts if h.is_running()]
+            action = self.rng.choice([BREAK, KILL]) if victims else BREAK
+            self.t.area.arm(self.rng.choice(sites).key, self.rng.randrange(3), action=action, victim=self.rng.choice(victims or [0]))
+            for _ in range(self.rng.randint(1, 4)):
+                self.one(self.rng.choice([f for f in self.ALL if f != "fault"]))
+            self.faults += self.t.area.disarm()
+
+    def looks(self):
+        for method in ("nvmf_get_stats", "nvmf_get_inflight", "nvmf_get_subsystems", "bdev_get_iostat", "thread_get_stats",
+                       "iobuf_get_stats", "bdev_get_bdevs", "trace_get_stats"):
+            self.say(method)
+
+    def tracing_changes(self):
+        self.say(self.rng.choice(["trace_enable_tpoint_group", "trace_disable_tpoint_group"]),
+                 name=self.rng.choice(["nvmf_rdma", "bdev", "nvmf", "thread", "rpc"]))
+
+    def client_leaves(self):
+        """In the middle of a request, or without reading the answer."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            try:
+                s.connect(str(self.t.path))
+                s.sendall(self.rng.choice([b'{"jsonrpc":"2.0","id":1,"method":"bdev_get_bdevs"}', b'{"jsonrpc":', b"\xff{{{", b"[]"]))
+            except OSError:
+                pass
+
+    ALL = ("host_comes", "host_comes", "host_goes", "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
+           "subsystem_comes_and_goes", "bdev_fails", "fault", "fault", "looks", "tracing_changes", "client_leaves")
+
+    def one(self, name=None):
+        name = name or self.rng.choice(self.ALL)
+        getattr(self, name)()
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def restore(self):
+        """What the beginning was like."""
+        t = self.t
+        t.area.disarm()
+        for h in self.hosts:
+            h.kill()
+        self.hosts.clear()
+        if "N" in [b["name"] for b in t.call("bdev_get_bdevs")]:
+            t.call("bdev_null_delete", name="N")
+        subsystems = {s["nqn"]: s for s in t.call("nvmf_get_subsystems")}
+        if NQN + ":brief" in subsystems:
+            t.call("nvmf_delete_subsystem", nqn=NQN + ":brief")
+        other = subsystems[OTHER]
+        if not other["listen_addresses"]:
+            t.add_listener(OTHER)
+        for nsid, bdev in ((1, "M1"), (2, "EE_M2")):
+            if nsid not in [n["nsid"] for n in other["namespaces"]]:
+                t.add_ns(bdev, OTHER, nsid=nsid)
+        t.call("bdev_error_inject_error", name="EE_M2", io_type="clear", error_type="failure", num=1)
+        for group in ("nvmf_rdma", "bdev", "nvmf", "thread", "rpc"):
+            t.call("trace_enable_tpoint_group", name=group)
+
+
+def rounds(soak, steady, seconds):
+    end = time.monotonic() + seconds
+    told = time.monotonic()
+    while time.monotonic() < end:
+        soak.one()
+        check(soak.t.process.poll() is None, f"varve ended with {soak.t.process.poll()}:\n{soak.t.log()[-20000:]}")
+        for h in steady:
+            check(h.is_running(), f"a steady host ended:\n{h.errors.read_text()}")
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            print(f"# {int(end - told)} s to go: {sum(soak.counts.values())} events, {soak.faults} faults, {soak.refused} calls refused, "
+                  f"{soak.t.groups('completed_nvme_io')} commands, {soak.t.resident_bytes() >> 20} MB", flush=True)
+
+
+def test_everything_at_random_leaves_all_as_it_was():
+    print(f"# seed {SEED}, {SECONDS:.0f} s", flush=True)
+    verified = lost = leaked = crashed = 0
+    soak = None
+    t = Soaked()
+    try:
+        with t, verifying(t, 1, "-t", "360000", "-q", "8", "--rate", "3000", "--kato", "0", hostnqn=NQN + ":1:steady") as memory, \
+                verifying(t, 2, "-t", "360000", "-q", "4", "-o", "16k", "--rate", "500", "--kato", "0", hostnqn=NQN + ":2:steady") as file:
+            steady = (memory, file)
+            wait_for(lambda: len(t.controllers()) == 2 and t.num_qpairs() == 4, "the steady hosts to be connected")
+            wait_io(t, steady)
+            t.area.protect()
+            soak = Soak(t, random.Random(SEED))
+            rounds(soak, steady, min(10, SECONDS / 4))      # what comes with the first use stays
+            soak.restore()
+            wait_for(lambda: t.num_qpairs() == 4, "the visitors to be gone")
+            held, live, resident = t.held(), t.area.live(), t.resident_bytes()
+            rounds(soak, steady, SECONDS)
+            soak.restore()
+            wait_for(lambda: t.num_qpairs() == 4, lambda: f"the visitors to be gone: {t.num_qpairs()} queue pairs")
+            wait_io(t, steady)
+            result = [h.stop() for h in steady]
+            for r in result:
+                verified += r["read"]["ios"] + r["write"]["ios"]
+                lost += r["miscompares"] + r["errors"] + r["reconnects"]
+            for h, r in zip(steady, result):
+                h.check_perfect(r)
+            t.wait_empty(held)
+            leaked = 1                  # until shown otherwise
+            names = {k: s.name for k, s in t.area.sites().items()}
+
+            def grown():
+                """A little more of one kind is a cache, or text that is longer now; what leaks does so with every event."""
+                allowed = 16 + sum(soak.counts.values()) // 50
+                return {names.get(k): n - live.get(k, 0) for k, n in t.area.live().items() if n - live.get(k, 0) > allowed}
+            wait_for(lambda: not grown(), lambda: f"memory to be given back: {grown()}")
+            now = t.resident_bytes()
+            check(now < resident + (64 << 20), f"{resident} bytes at the beginning, {now} at the end")
+            leaked = 0
+            print(f"# memory {resident >> 20} MB at the beginning, {now >> 20} MB at the end; {held} held; events: {soak.counts}")
+            t.process.terminate()
+            check(t.wait_exit() == 0, f"ended with {t.process.returncode}:\n{t.log()[-20000:]}")
+    finally:
+        for h in soak.hosts if soak else ():
+            h.process.kill()
+        crashed = int(t.process.returncode is not None and t.process.returncode < 0 and t.process.returncode != -9)
+        print(f"trust.faults {soak.faults if soak else 0} count\ntrust.verified_ops {verified} count\ntrust.lost {lost} count\n"
+              f"trust.leaked {leaked} count\ntrust.crashes {crashed} count\n# seed {SEED}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
