@@ -226,6 +226,15 @@ static inline struct rdma_transport *to_rdma_transport(struct nvmf_transport *t)
 	return (struct rdma_transport *)t;
 }
 
+/* Work requests of a group's pool: data_wr_pool_size, but never fewer than one command can need at once, for it would wait for them
+ * for ever. Each of the host's descriptors begins one, and so does each piece of our memory where a work request takes a single one. */
+static inline uint32_t rdma_transport_data_wrs(const struct rdma_transport *t)
+{
+	uint32_t least = RDMA_MAX_DESCRIPTORS + t->buffers.most;
+
+	return t->base.opts.data_wr_pool_size > least ? t->base.opts.data_wr_pool_size : least;
+}
+
 static inline struct rdma_tgroup *to_rdma_tgroup(struct nvmf_transport_group *g)
 {
 	return (struct rdma_tgroup *)g;

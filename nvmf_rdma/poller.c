@@ -375,7 +375,7 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 		return 0;
 	}
 	/* a request is a receive, or its work requests: data and response. All but the pool's are its own, two. */
-	int rc = rdma_poller_reserve(p, 2 * depth + t->base.opts.data_wr_pool_size);
+	int rc = rdma_poller_reserve(p, 2 * depth + rdma_transport_data_wrs(t));
 	if (rc == 0) {
 		rc = rdma_requests_create(&p->requests, depth, t, p);
 	}

@@ -99,7 +99,7 @@ static struct nvmf_transport_group *group_create(struct nvmf_transport *base, st
 {
 	struct rdma_transport *t = to_rdma_transport(base);
 	struct rdma_tgroup *g = calloc(1, sizeof(*g));
-	uint32_t wrs = base->opts.data_wr_pool_size;
+	uint32_t wrs = rdma_transport_data_wrs(t);
 	char error[ENV_ERROR_MAX];
 
 	if (g == NULL) {
@@ -109,7 +109,7 @@ static struct nvmf_transport_group *group_create(struct nvmf_transport *base, st
 	STAILQ_INIT(&g->waiting);
 	STAILQ_INIT(&g->waiting_wrs);
 	g->buffer_size = t->buffers.size;
-	g->data_wrs = calloc(wrs ? wrs : 1, sizeof(*g->data_wrs));
+	g->data_wrs = calloc(wrs, sizeof(*g->data_wrs));
 	if (g->data_wrs == NULL || rdma_buffer_channel_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
 		log_error("no poll group, with num_shared_buffers %u: %s", base->opts.num_shared_buffers,
 			  g->data_wrs != NULL ? error : "no memory for work requests");
@@ -146,7 +146,7 @@ static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport
 	stats->pending_data_buffer = g->pending_data_buffer;
 	stats->connections = g->connections;
 	stats->connection_bytes = g->connection_bytes;
-	stats->group_bytes = sizeof(*g) + g->base.transport->opts.data_wr_pool_size * sizeof(*g->data_wrs);
+	stats->group_bytes = sizeof(*g) + rdma_transport_data_wrs(to_rdma_transport(g->base.transport)) * sizeof(*g->data_wrs);
 	TAILQ_FOREACH(p, &g->pollers, link) {
 		stats->group_bytes += sizeof(*p) + p->requests.bytes;
 		if (stats->num_devices < NVMF_STATS_DEVICES_MAX) {

@@ -57,7 +57,7 @@ static const struct rpc_param create_transport_params[] = {
 	OPT(max_srq_depth, RPC_UINT32, "RDMA: entries of a shared receive queue"),
 	OPT(no_srq, RPC_BOOL, "RDMA: a receive queue for each connection"),
 	OPT(no_wr_batching, RPC_BOOL, "RDMA: ring the doorbell for every work request"),
-	OPT(data_wr_pool_size, RPC_UINT32, "RDMA: work requests for scattered data"),
+	OPT(data_wr_pool_size, RPC_UINT32, "RDMA: work requests for scattered data; never fewer than one command can need"),
 	RPC_PARAM(struct create_transport, acceptor_poll_rate, RPC_UINT32, RPC_OPTIONAL,
 		  "microseconds between looks for new connections, for transports that cannot wait for them",
 		  .given_offset = offsetof(struct create_transport, given.acceptor_poll_rate)),

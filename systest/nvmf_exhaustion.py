@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 600
+# long
+"""What runs out: work requests, buffers, descriptors, memory regions and queues of the device, disk space, room in /dev/shm. Work waits, or fails and
+says why; when there is room again, it goes on by itself. Another host's verified I/O notices nothing."""
+import os
+import resource
+import subprocess
+import sys
+
+from appliance_lib import VARVE, Daemon, RpcError, Skip, check, main, wait_for
+from faults_lib import PROGRAM, Area
+from nvmf_lib import NQN, PORT, Host, Target, preload, verifying, wait_io
+
+OTHER = NQN + ":other"
+
+
+def test_a_command_that_needs_more_work_requests_than_the_pool_has_is_carried_out():
+    with Target(io_unit_size=4096, data_wr_pool_size=0, zcopy=False) as t:
+        t.add_malloc("M0")
+        t.add_ns("M0", nsid=1)
+        with verifying(t, 1, "--ios", "400", "-q", "16", "-o", "128k") as h:
+            h.check_perfect(h.result())
+        t.wait_empty()
+        t.stop_clean()
+
+
+def test_who_finds_no_buffer_waits_for_one():
+    with Target(num_shared_buffers=32, buf_cache_size=0, iobuf_small_cache_size=0, iobuf_large_cache_size=0, zcopy=False) as t:
+        t.call("bdev_malloc_create", name="M0", block_size=512, num_blocks=32768)
+        t.call("bdev_delay_create", name="D0", base_bdev_name="M0", avg_read_latency=2000, p99_read_latency=2000, avg_write_latency=2000,
+               p99_write_latency=2000)
+        t.add_ns("D0", nsid=1)
+        with verifying(t, 1, "-t", "600", "-q", "64", "-o", "128k", "--region", "16M") as h:
+            wait_for(lambda: transport(t)["pending_data_buffer"] > 0 or not h.is_running(), "somebody to wait")
+            wait_io(t, [h])
+            h.check_perfect(h.stop())
+        t.wait_empty()
+        t.stop_clean()
+
+
+def transport(t):
+    return t.call("nvmf_get_stats")["poll_groups"][0]["transports"][0]
+
+
+def set_descriptors(t, soft):
+    hard = resource.prlimit(t.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(t.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_descriptors_nothing_new_comes_and_what_is_there_goes_on():
+    with Target() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0", nsid=1)
+        with Host(t, "-t", "3600", nsid=1) as h:     # what comes with the first host stays
+            wait_io(t, [h])
+            h.stop()
+        t.wait_empty()
+        held = t.held()
+        with verifying(t, 1, "-t", "3600", "-q", "4", "--kato", "0", hostnqn=NQN + ":steady") as steady:
+            wait_io(t, [steady])
+            client = t.client()         # is in before the limit
+            client.call("nvmf_get_stats")
+            before = resource.prlimit(t.pid, resource.RLIMIT_NOFILE)[0]
+            set_descriptors(t, max(int(x) for x in os.listdir(f"/proc/{t.pid}/fd")) + 1)
+            try:
+                client.call("bdev_uring_create", name="U0", filename=str(t.log_path), block_size=512)
+                check(False, "a file was opened without a descriptor")
+            except RpcError as e:
+                check("open files" in e.message or "memory" in e.message.lower(), e.message)
+            with Host(t, "-t", "5", "--ios", "10", nsid=1) as none:
+                check(none.wait() != 0 or none.result()["errors"] == 0, "a host got neither in nor an error")
+            size = client.call("nvmf_get_stats")["poll_groups"][0]["completed_nvme_io"]
+            wait_for(lambda: client.call("nvmf_get_stats")["poll_groups"][0]["completed_nvme_io"] > size + 200,
+                     lambda: f"the steady host to go on: {steady.errors.read_text()}")
+            set_descriptors(t, before)
+            client.close()
+            with verifying(t, 1, "--ios", "500", "-q", "4", "--region", "64k", hostnqn=NQN + ":later") as later:
+                check(later.result()["errors"] == 0, later.errors.read_text())
+            steady_result = steady.stop()
+            check(steady_result["errors"] == 0 and steady_result["reconnects"] == 0, steady_result)
+        t.wait_empty(held)
+        check(t.stop() == 0, t.log())
+
+
+class Faulty(Target):
+    program = PROGRAM
+
+    def __init__(self):
+        self.area = Area()
+        try:
+            Daemon.__init__(self, "-m", "[0]", "-s", "512", env={**preload(), **self.area.env()})
+        except BaseException:
+            self.area.close()
+            raise
+        self.port = PORT
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA")
+            for nqn, bdev in ((NQN, "Steady"), (OTHER, "M")):
+                self.add_subsystem(nqn)
+                self.add_malloc(bdev)
+                self.add_ns(bdev, nqn, nsid=1)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        self.area.close()
+
+
+# A device that gives no more of a kind, for as long as it lasts; what a host that connects then hears or sees.
+SHORTAGES = ("rdma_create_qp", "rdma_accept", "ibv_post_send", "ibv_poll_cq", "ibv_post_srq_recv")
+
+
+def test_a_device_that_gives_no_more_refuses_new_hosts_until_it_does():
+    with Faulty() as t, verifying(t, 1, "-t", "3600", "-q", "4", "--kato", "0", hostnqn=NQN + ":steady") as steady:
+        wait_io(t, [steady])
+        t.area.protect()
+        for _ in range(2):
+            with Host(t, "--ios", "200", "-q", "8", nqn=OTHER, nsid=1) as h:
+                check(h.result()["errors"] == 0, h.errors.read_text())
+        wait_for(lambda: t.num_qpairs() == 2, "the first host to be gone")
+        held, tried = t.held(), 0
+        for site in [s for s in t.area.sites().values() if s.name in SHORTAGES]:
+            lasting = site.name in ("rdma_create_qp", "rdma_accept", "ibv_post_send")
+            t.area.arm(site.key, times=1 << 40 if lasting else 3)
+            with Host(t, "--ios", "200", "-t", "10", "-q", "8", nqn=OTHER, nsid=1) as h:
+                if lasting:
+                    wait_for(lambda: t.area.fired() > 0 or not h.is_running(), f"{site.name} to fail")
+                    wait_io(t, [steady], 50)
+                    h.kill()
+                else:
+                    check(h.result()["errors"] == 0, f"{site.name}: {h.errors.read_text()}")
+            tried += t.area.disarm() > 0
+            with Host(t, "--ios", "200", "-q", "8", nqn=OTHER, nsid=1) as h:
+                check(h.result()["errors"] == 0, f"after {site.name}: {h.errors.read_text()}")
+        check(tried >= 3, f"{tried} shortages")
+        wait_for(lambda: t.num_qpairs() == 2, "the hosts to be gone")
+        steady.check_perfect(steady.stop())
+        t.wait_empty(held)
+
+
+def mount(folder, kilobytes):
+    folder.mkdir()
+    p = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder], capture_output=True, text=True, check=False)
+    if p.returncode != 0:
+        raise Skip(f"no file system of our own can be mounted: {p.stderr.strip()}")
+
+
+def test_a_full_disk_under_a_file_is_an_error_of_the_write_and_passes():
+    with Target() as t:
+        small = t.folder / "small"
+        mount(small, 2048)
+        try:
+            t.add_file("F0", small / "disk", mb=8)      # with holes: more than there is room for
+            t.add_ns("F0", nsid=1)
+            with Host(t, "-w", "write", "-t", "3600", "-q", "4", "-o", "64k", nsid=1) as h:
+                wait_for(lambda: t.groups("failed_nvme_io") > 0, "a write to find no room")
+                check(h.is_running(), h.errors.read_text())
+                h.process.terminate()
+                h.wait()
+            with Host(t, "-w", "read", "--ios", "50", "-q", "4", "-o", "64k", nsid=1) as h:     # reads need none
+                check(h.result()["errors"] == 0, h.errors.read_text())
+            subprocess.run(["mount", "-o", "remount,size=16384k", small], check=True)
+            with Host(t, "-w", "write", "--ios", "50", "-q", "4", "-o", "64k", nsid=1) as h:
+                check(h.result()["errors"] == 0, h.errors.read_text())
+            t.wait_empty()
+            check(t.stop() == 0, t.log())
+        finally:
+            if t.process.poll() is None:
+                t.process.kill()
+                t.process.wait()
+            subprocess.run(["umount", small], check=False)
+
+
+def test_a_full_dev_shm_is_named_at_the_start():
+    """In a mount namespace of its own, where there is room for nothing."""
+    script = 'mount -t tmpfs -o size=16k none /dev/shm && exec "$0" --no-huge --no-pci -s 64 -m "[0]" -r "$1"'
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+        raise Skip("no mount namespace can be made")
+    path = f"/tmp/varve-exhaustion-{os.getpid()}.sock"
+    p = subprocess.Popen(["unshare", "-m", "sh", "-c", script, str(VARVE), path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_for(lambda: p.poll() is not None or os.path.exists(path), "it to start or to end")
+        if p.poll() is None:
+            p.terminate()
+        out = p.communicate(timeout=90)[0]
+    finally:
+        if p.poll() is None:
+            p.kill()
+            p.wait()
+        for x in (path, path + ".lock"):
+            if os.path.exists(x):
+                os.unlink(x)
+    check("/dev/shm" in out or "No space" in out, f"status {p.returncode}, without a word about /dev/shm:\n{out}")
+    check(p.returncode in (0, 1), f"ended with {p.returncode}:\n{out}")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
