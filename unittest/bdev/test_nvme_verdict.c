@@ -56,6 +56,81 @@ static void test_passing_errors_are_tried_again_so_often(void)
 	CU_ASSERT_EQUAL(verdict(passing[0], f, NULL), NVME_VERDICT_RETRY);
 }
 
+static void test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is(void)
+{
+	static const uint16_t no_access[] = {NVME_ST(PATH, ANA_INACCESSIBLE), NVME_ST(PATH, ANA_TRANSITION), NVME_ST(PATH, ANA_PERSISTENT_LOSS)};
+	struct nvme_verdict_facts f = facts;
+
+	f.ana = true;
+	f.repeatable = false; /* it was not carried out */
+	f.retries = 200;      /* the log of states says when to ask again, not a count */
+	for (unsigned i = 0; i < sizeof(no_access) / sizeof(no_access[0]); i++) {
+		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), NVME_VERDICT_NO_ACCESS);
+		CU_ASSERT_EQUAL(verdict(no_access[i] | NVME_SC_DNR, f, NULL), NVME_VERDICT_DONE);
+		f.aborting = true;
+		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), NVME_VERDICT_DONE);
+		f.aborting = false;
+	}
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(0, f, NULL), NVME_VERDICT_DONE);
+}
+
+static void test_path_errors_go_elsewhere_at_once_so_often(void)
+{
+	struct nvme_verdict_facts f = facts;
+	uint32_t delay_ms;
+
+	f.others = true;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), NVME_VERDICT_ELSEWHERE);
+	CU_ASSERT_EQUAL(delay_ms, 0);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), f, NULL), NVME_VERDICT_ELSEWHERE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL), NVME_VERDICT_RETRY); /* another path has the same drive */
+	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+	f.retries = 3;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+	f.retries = 0;
+	f.repeatable = false;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+}
+
+/* --- The log of access states --- */
+
+static size_t put_group(uint8_t *log, size_t at, uint32_t id, uint8_t state, uint32_t nnsids)
+{
+	struct nvme_ana_group_desc d = {.grpid = htole32(id), .nnsids = htole32(nnsids), .state = state};
+
+	memcpy(log + at, &d, sizeof(d));
+	return at + sizeof(d) + nnsids * 4;
+}
+
+static void test_ana_log_is_decoded_and_nonsense_refused(void)
+{
+	uint8_t log[256] = {0};
+	struct nvme_ana_group g[4];
+	struct nvme_ana_log header = {.ngrps = htole16(3)};
+
+	memcpy(log, &header, sizeof(header));
+	size_t at = put_group(log, sizeof(header), 1, NVME_ANA_STATE_OPTIMIZED, 3);
+	size_t second = at;
+	at = put_group(log, at, 7, NVME_ANA_STATE_CHANGE, 0);
+	at = put_group(log, at, 9, NVME_ANA_STATE_INACCESSIBLE, 0);
+	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), 3);
+	CU_ASSERT(g[0].anagrpid == 1 && g[0].state == NVME_ANA_STATE_OPTIMIZED);
+	CU_ASSERT(g[1].anagrpid == 7 && g[1].state == NVME_ANA_STATE_CHANGE);
+	CU_ASSERT(g[2].anagrpid == 9 && g[2].state == NVME_ANA_STATE_INACCESSIBLE);
+	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 2), 2);
+	for (size_t len = 0; len < at; len++) {
+		CU_ASSERT_EQUAL(nvme_ana_decode(log, len, g, 4), -EINVAL);
+	}
+	put_group(log, second, 7, 5, 0); /* no such state */
+	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), -EINVAL);
+	put_group(log, second, 0, NVME_ANA_STATE_OPTIMIZED, 0);
+	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), -EINVAL);
+	struct nvme_ana_group_desc d = {.grpid = htole32(7), .nnsids = UINT32_MAX, .state = NVME_ANA_STATE_OPTIMIZED};
+	memcpy(log + second, &d, sizeof(d));
+	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), -EINVAL);
+}
+
 static void test_controller_says_how_long_to_wait(void)
 {
 	uint32_t delay_ms;
@@ -169,6 +244,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_success_and_lasting_errors_are_final),
 	UNIT(test_what_is_lost_with_its_queue_pair_goes_again),
 	UNIT(test_passing_errors_are_tried_again_so_often),
+	UNIT(test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is),
+	UNIT(test_path_errors_go_elsewhere_at_once_so_often),
+	UNIT(test_ana_log_is_decoded_and_nonsense_refused),
 	UNIT(test_controller_says_how_long_to_wait),
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
 	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
