@@ -9,6 +9,7 @@
 #include "bdev/bdev_modules.h"
 #include "nvme/nvme.h"
 
+#define BDEV_NVME_KEY_MAX  64 /* of a key's name, likewise */
 #define BDEV_NVME_NAME_MAX 64 /* of a controller, with the NUL */
 
 struct bdev_nvme; /* a controller */
@@ -31,6 +32,7 @@ struct bdev_nvme_options {
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec;
 	uint32_t fast_io_fail_timeout_sec;
+	unsigned dhchap_hashes, dhchap_groups; /* sets of dhchap/'s that are offered; 0: all */
 };
 void bdev_nvme_get_options(struct bdev_nvme_options *opts);
 void bdev_nvme_default_options(struct bdev_nvme_options *opts);
@@ -72,6 +74,8 @@ struct bdev_nvme_attach {
 	uint32_t fast_io_fail_timeout_sec;
 	bool prchk_guard, prchk_reftag; /* of blocks with protection information: checked by the controller when they are read */
 	uint32_t max_bdevs; /* a controller with more namespaces is refused; 0: no limit */
+	/* Names of keys of the keyring: with what we prove who we are, and the controller has to. "": none. */
+	char dhchap_key[BDEV_NVME_KEY_MAX], dhchap_ctrlr_key[BDEV_NVME_KEY_MAX];
 };
 #define BDEV_NVME_IO_QUEUES	128 /* the default, and most targets' limit */
 #define BDEV_NVME_IO_QUEUES_MAX 1024
@@ -85,6 +89,9 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 typedef void (*bdev_nvme_done_cb)(void *arg, int rc, const char *error);
 /* Removes its block devices, shuts the controller down and forgets it; cb when all that has happened. */
 void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
+/* Other keys, "" for none, for every controller of that name; each is authenticated with again beside its I/O. cb when it has been, or, if that fails, why; then the keys
+ * stay as they were. */
+void bdev_nvme_set_keys(struct bdev_nvme *c, const char *key_name, const char *ctrlr_key_name, bdev_nvme_done_cb cb, void *arg);
 /* cb when the controller is ready again, or when an attempt to make it so has failed. */
 void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 /* The same by an NVM subsystem reset; -ENOTSUP for controllers without. */

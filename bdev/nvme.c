@@ -734,14 +734,18 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 	c->attached = cb;
 	c->attached_arg = arg;
 	fill_in(&opts, c);
-	c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
+	rc = nvme_keys_get(&c->opts, &opts, error);
+	if (rc == 0) {
+		c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
+		nvme_keys_put(&opts);
+	}
 	if (c->ctrlr == NULL || nvme_multi_join(c) != 0) {
 		bool no_memory = c->ctrlr != NULL;
 		if (no_memory) {
 			nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
 		}
 		free(c);
-		cb(arg, no_memory ? -ENOMEM : -EINVAL, NULL, no_memory ? "out of memory" : error);
+		cb(arg, no_memory ? -ENOMEM : rc != 0 ? rc : -EINVAL, NULL, no_memory ? "out of memory" : error);
 		return;
 	}
 	io_device_register(&c->device);

@@ -6,6 +6,7 @@
  *	nvme_hotplug.c	drives that are plugged in are attached
  *	nvme_multi.c	controllers of one name: a namespace's legs, one by each; their states of access; policies
  *	nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
+ *	nvme_auth.c	keys for in-band authentication
  *	nvme_ns.c	a namespace's bdev
  *	nvme_path.c	queue pairs, as the control thread sees them
  *	nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
@@ -101,6 +102,11 @@ bool nvme_discovery_is_idle(void);
 void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why);
 /* Something went wrong that a reset may put right. */
 void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
+
+/* References to the keys that an attachment names, and what it offers, in the driver's options: 0, or -ENOKEY, -EINVAL and error. The driver takes
+ * references of its own. */
+int nvme_keys_get(const struct bdev_nvme_attach *a, struct nvme_ctrlr_opts *o, char error[BDEV_ERROR_MAX]);
+void nvme_keys_put(const struct nvme_ctrlr_opts *o);
 
 /* --- Namespaces. Control thread. --- */
 

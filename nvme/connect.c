@@ -79,6 +79,30 @@ static void connect_timer_fired(void *arg)
 	nvme_qpair_destroy(qpair);
 }
 
+static void authenticated(void *arg, int error, const char *why)
+{
+	struct nvme_qpair *qpair = arg;
+
+	if (qpair->failed) { /* the end of the queue pair is on its way already */
+		return;
+	}
+	if (error != 0) {
+		log_warning("%s: authentication of queue pair %u failed: %s", qpair->ctrlr->trid.traddr, qpair->id, why);
+	}
+	connect_ended(qpair, error);
+}
+
+static void authenticate(struct nvme_qpair *qpair)
+{
+	const struct nvme_ctrlr_opts *opts = &qpair->ctrlr->opts;
+
+	thread_timer_start(&qpair->connect_timer, opts->admin_timeout_ms * UINT64_C(1000)); /* it is more than one command */
+	int rc = nvme_auth_start(qpair, opts->dhchap_key, opts->dhchap_ctrlr_key, authenticated, qpair);
+	if (rc != 0) {
+		authenticated(qpair, rc, rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key" : "it could not be begun");
+	}
+}
+
 static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_qpair *qpair = arg;
@@ -90,6 +114,9 @@ static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 	if (status != 0) {
 		log_warning("%s: Connect of queue pair %u was refused: %s (dword 0: 0x%08x)", qpair->ctrlr->trid.traddr,
 			    qpair->id, nvme_status_text(status), le32toh(cqe->dw0));
+	} else if (nvme_auth_needed(qpair->ctrlr, cqe)) {
+		authenticate(qpair);
+		return;
 	}
 	connect_ended(qpair, status == 0 ? 0 : -ECONNREFUSED);
 }
@@ -161,6 +188,7 @@ void nvme_qpair_destroy(struct nvme_qpair *qpair)
 {
 	struct nvme_ctrlr *ctrlr = qpair->ctrlr;
 
+	nvme_auth_cancel(qpair);
 	thread_timer_stop(&qpair->connect_timer);
 	TAILQ_REMOVE(&ctrlr->qpairs, qpair, link);
 	ctrlr->qids[qpair->id / 64] &= ~(UINT64_C(1) << qpair->id % 64);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "env_dpdk/env.h"
+#include "keyring/keyring.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
@@ -40,6 +41,7 @@ struct state_def {
 };
 
 static void enter_connect(struct nvme_ctrlr *ctrlr);
+static void enter_authenticate(struct nvme_ctrlr *ctrlr);
 static void enter_read_cap(struct nvme_ctrlr *ctrlr);
 static void enter_read_vs(struct nvme_ctrlr *ctrlr);
 static void enter_check_cc(struct nvme_ctrlr *ctrlr);
@@ -61,7 +63,8 @@ static void enter_back_off(struct nvme_ctrlr *ctrlr);
 
 static const struct state_def states[NVME_CTRLR_STATES] = {
 	[NVME_CTRLR_DISCONNECTED] = {"disconnected", NULL, DEADLINE_NONE, TO(CONNECT)},
-	[NVME_CTRLR_CONNECT] = {"connect", enter_connect, DEADLINE_CONNECT, TO(READ_CAP)},
+	[NVME_CTRLR_CONNECT] = {"connect", enter_connect, DEADLINE_CONNECT, TO(READ_CAP) | TO(AUTHENTICATE)},
+	[NVME_CTRLR_AUTHENTICATE] = {"authenticate", enter_authenticate, DEADLINE_ADMIN, TO(READ_CAP)},
 	[NVME_CTRLR_READ_CAP] = {"read CAP", enter_read_cap, DEADLINE_ADMIN, TO(READ_VS)},
 	[NVME_CTRLR_READ_VS] = {"read VS", enter_read_vs, DEADLINE_ADMIN, TO(CHECK_CC)},
 	[NVME_CTRLR_CHECK_CC] = {"check CC", enter_check_cc, DEADLINE_ADMIN, TO(WAIT_READY_OLD) | TO(WAIT_DISABLED)},
@@ -179,7 +182,9 @@ static void drop_connection(struct nvme_ctrlr *ctrlr)
 	nvme_ctrlr_stop_admin(ctrlr);
 	nvme_ns_scan_abort(ctrlr);
 	poller_unregister(&ctrlr->admin_poller);
+	nvme_rekey_cancel(ctrlr);
 	if (ctrlr->admin != NULL) {
+		nvme_auth_cancel(ctrlr->admin);
 		nvme_qpair_fail(ctrlr->admin);
 	}
 	ctrlr->ops->disconnect(ctrlr);
@@ -217,6 +222,8 @@ static void free_ctrlr(struct nvme_ctrlr *ctrlr)
 	nvme_alternates_free(ctrlr);
 	free(ctrlr->qids);
 	free(ctrlr->faults);
+	keyring_put(ctrlr->opts.dhchap_key);
+	keyring_put(ctrlr->opts.dhchap_ctrlr_key);
 	ctrlr->ops->ctrlr_free(ctrlr);
 	if (done != NULL) {
 		done(arg);
@@ -450,7 +457,30 @@ static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	ctrlr->cntlid = (uint16_t)le32toh(cqe->dw0);
+	set_state(ctrlr, nvme_auth_needed(ctrlr, cqe) ? NVME_CTRLR_AUTHENTICATE : NVME_CTRLR_READ_CAP);
+}
+
+static void authenticated(void *arg, int error, const char *why)
+{
+	struct nvme_ctrlr *ctrlr = arg;
+
+	if (ctrlr->in_failure) {
+		return;
+	}
+	if (error != 0) {
+		step_failed(ctrlr, why);
+		return;
+	}
 	set_state(ctrlr, NVME_CTRLR_READ_CAP);
+}
+
+static void enter_authenticate(struct nvme_ctrlr *ctrlr)
+{
+	int rc = nvme_auth_start(ctrlr->admin, ctrlr->opts.dhchap_key, ctrlr->opts.dhchap_ctrlr_key, authenticated, ctrlr);
+
+	if (rc != 0) {
+		step_failed(ctrlr, rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key" : strerror(-rc));
+	}
 }
 
 static bool admin_arm(void *arg)
@@ -761,6 +791,8 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	}
 	struct nvme_ctrlr_opts o = *opts;
 	set_host(&o);
+	o.dhchap_hashes = o.dhchap_hashes != 0 ? o.dhchap_hashes : DHCHAP_ALL_HASHES;
+	o.dhchap_groups = o.dhchap_groups != 0 ? o.dhchap_groups : DHCHAP_ALL_GROUPS;
 	if (ops->fabrics && (!nvme_nqn_is_valid(trid->subnqn) || !nvme_nqn_is_valid(o.hostnqn))) {
 		snprintf(error, NVME_ERROR_MAX, "subnqn '%.90s' and hostnqn '%.90s' must both be NQNs", trid->subnqn, o.hostnqn);
 		return NULL;
@@ -772,6 +804,8 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	ctrlr->ops = ops;
 	ctrlr->trid = *trid;
 	ctrlr->opts = o;
+	keyring_hold(o.dhchap_key);
+	keyring_hold(o.dhchap_ctrlr_key);
 	if (init_ctrlr(ctrlr) != 0) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		free_ctrlr(ctrlr);

@@ -18,6 +18,7 @@
 struct nvme_ctrlr;
 struct nvme_qpair;
 struct thread;
+struct keyring_key;
 
 /* Where a controller is. */
 enum nvme_trtype {
@@ -66,6 +67,7 @@ enum nvme_ctrlr_state {
 	NVME_CTRLR_BACK_OFF,	   /* an attempt failed; the next one waits for its time */
 	NVME_CTRLR_FAILED,	   /* given up: loss timeout, or no reconnect wanted */
 	NVME_CTRLR_REMOVED,	   /* the device is gone */
+	NVME_CTRLR_AUTHENTICATE,   /* after CONNECT, where the controller or we want it. Last, for recorded numbers stay */
 	NVME_CTRLR_STATES
 };
 const char *nvme_ctrlr_state_name(enum nvme_ctrlr_state s);
@@ -100,6 +102,10 @@ struct nvme_ctrlr_opts {
 	int32_t loss_timeout_s;	    /* -1: reconnect for ever; 0: a connection that is lost gets one attempt, at once */
 	uint32_t reconnect_delay_s; /* doubled at each failure up to 8 times this */
 	bool discovery;		    /* a discovery controller: no I/O queues, no namespaces */
+	/* DH-HMAC-CHAP, over fabrics: what proves to the controller who we are, and what the controller has to prove; NULL: nothing. The controller
+	 * holds references of its own. */
+	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;
+	unsigned dhchap_hashes, dhchap_groups; /* sets of dhchap/'s that we offer; 0: all */
 	nvme_event_fn event;
 	void *event_arg;
 };
@@ -127,6 +133,11 @@ const struct nvme_trid *nvme_ctrlr_next_alternate(const struct nvme_ctrlr *ctrlr
 void nvme_ctrlr_switch(struct nvme_ctrlr *ctrlr);
 /* The same address, whatever the subsystem. Pure. */
 bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
+/* Other keys, which may be NULL as in the options. A controller that is READY and has a key is authenticated with again, on its admin queue, beside its
+ * I/O; if that fails, the keys stay as they were and the connection is made anew. done(arg, 0) or (arg, negative errno, why), now or later.
+ * Control thread. */
+void nvme_ctrlr_set_keys(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyring_key *ctrlr_key,
+			 void (*done)(void *arg, int error, const char *why), void *arg);
 
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr);
 uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr); /* TSC when that state was entered */

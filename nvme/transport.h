@@ -3,6 +3,7 @@
 #ifndef NVME_TRANSPORT_H
 #define NVME_TRANSPORT_H
 
+#include "dhchap/dhchap.h"
 #include "nvme/nvme.h"
 #include "thread/thread.h"
 
@@ -54,6 +55,7 @@ struct nvme_qpair {
 	struct nvme_request_list held;	/* injected: not sent, completed by held_timer */
 	struct thread_timer held_timer; /* of the using thread */
 	bool stopping;			/* the control thread is ending it: its failure is no news */
+	struct nvme_auth *auth; /* under way, or NULL. Control thread */
 	struct thread_timer connect_timer;
 	void (*ready)(void *arg, struct nvme_qpair *qpair, int error);
 	void *ready_arg;
@@ -182,6 +184,7 @@ struct nvme_ctrlr {
 	bool quiescing, quiesced;	      /* on the way from a failure to letting go */
 	uint64_t down_since;		      /* ticks; 0: is up */
 	uint32_t attempts;
+	struct nvme_rekey *rekey; /* nvme_ctrlr_set_keys() is under way, or NULL */
 	bool destroying;
 	void (*destroyed)(void *arg);
 	void *destroyed_arg;
@@ -235,5 +238,17 @@ void nvme_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvm
 void nvme_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn);
 /* Fabrics Connect on a connected queue pair; done(arg, cqe). */
 int nvme_fabrics_connect(struct nvme_qpair *qpair, void (*done)(void *arg, const struct nvme_cqe *cqe), void *arg);
+
+/* Authentication: auth.c. All on the control thread. */
+/* Whether a controller's answer to Connect, or our options, ask for it. */
+bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *connect);
+/* On a queue pair that the control thread uses. 0: done(arg, 0 or a negative errno, why) follows, now or later, unless it is cancelled. -ENOKEY: key
+ * is NULL, -EBUSY, -ENOMEM. */
+typedef void (*nvme_auth_fn)(void *arg, int error, const char *why);
+int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct keyring_key *ctrlr_key, nvme_auth_fn done, void *arg);
+/* Before the queue pair goes; also if there is none. */
+void nvme_auth_cancel(struct nvme_qpair *qpair);
+/* rekey.c: the controller goes down. */
+void nvme_rekey_cancel(struct nvme_ctrlr *ctrlr);
 
 #endif

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "rpc/bdev_nvme_rpc.h"
+#include "rpc/dhchap_rpc.h"
 
 struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name)
 {
@@ -38,6 +39,7 @@ struct set_options {
 	uint32_t keep_alive_timeout_ms;
 	int32_t bdev_retry_count, ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec;
+	json_t *dhchap_digests, *dhchap_dhgroups;
 };
 
 #define OPTION(field_, type_, help_, ...) RPC_PARAM(struct set_options, field_, type_, RPC_OPTIONAL, help_, ##__VA_ARGS__)
@@ -51,6 +53,8 @@ static const struct rpc_param set_options_params[] = {
 	OPTION(ctrlr_loss_timeout_sec, RPC_INT32, "default for bdev_nvme_attach_controller (0)"),
 	OPTION(reconnect_delay_sec, RPC_UINT32, "default for bdev_nvme_attach_controller (0)"),
 	OPTION(fast_io_fail_timeout_sec, RPC_UINT32, "default for bdev_nvme_attach_controller (0)"),
+	OPTION(dhchap_digests, RPC_ARRAY, RPC_DHCHAP_DIGESTS_HELP),
+	OPTION(dhchap_dhgroups, RPC_ARRAY, RPC_DHCHAP_DHGROUPS_HELP),
 	RPC_PARAM_END,
 };
 
@@ -61,7 +65,7 @@ static void set_options_defaults(void *params)
 
 	bdev_nvme_get_options(&o);
 	*p = (struct set_options){o.action_on_timeout, o.timeout_us, o.timeout_admin_us, o.keep_alive_timeout_ms, o.bdev_retry_count,
-				  o.ctrlr_loss_timeout_sec, o.reconnect_delay_sec, o.fast_io_fail_timeout_sec};
+				  o.ctrlr_loss_timeout_sec, o.reconnect_delay_sec, o.fast_io_fail_timeout_sec, NULL, NULL};
 }
 
 static void rpc_bdev_nvme_set_options(struct rpc_request *req, void *params)
@@ -78,7 +82,13 @@ static void rpc_bdev_nvme_set_options(struct rpc_request *req, void *params)
 		.reconnect_delay_sec = p->reconnect_delay_sec,
 		.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec,
 	};
-	answer(req, bdev_nvme_set_options(&o, error), error);
+	struct bdev_nvme_options before;
+	bdev_nvme_get_options(&before);
+	o.dhchap_hashes = before.dhchap_hashes;
+	o.dhchap_groups = before.dhchap_groups;
+	if (rpc_dhchap_digests(req, p->dhchap_digests, &o.dhchap_hashes) && rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &o.dhchap_groups)) {
+		answer(req, bdev_nvme_set_options(&o, error), error);
+	}
 }
 RPC_METHOD("bdev_nvme_set_options", rpc_bdev_nvme_set_options, struct set_options, set_options_params, RPC_STARTUP | RPC_RUNTIME,
 	   "Set options of the NVMe controllers that will be attached", .defaults = set_options_defaults)
@@ -111,6 +121,7 @@ struct attach {
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec, max_bdevs;
 	bool prchk_reftag, prchk_guard;
+	char *dhchap_key, *dhchap_ctrlr_key;
 };
 
 #define ATTACH(field_, type_, required_, help_, ...) RPC_PARAM(struct attach, field_, type_, required_, help_, ##__VA_ARGS__)
@@ -136,6 +147,8 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL, "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
 	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL, "have the controller check reference tags, where blocks carry protection information"),
 	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL, "have the controller check guards, likewise"),
+	ATTACH(dhchap_key, RPC_STRING, RPC_OPTIONAL, "name of a key of the keyring: proves to the controller who this host is"),
+	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL, "name of a key of the keyring: the controller has to prove that it has it"),
 	RPC_PARAM_END,
 };
 
@@ -255,7 +268,8 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 					     .rr_min_io = p->multipath_opts.min_io};
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
-	if (decode_trid(req, p, &a)) {
+	if (decode_trid(req, p, &a) && put(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
+	    put(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
 		bdev_nvme_attach(&a, attached, req);
 	}
 }
@@ -431,6 +445,34 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
 	   "Reset an NVMe controller; answered when it is ready again, or has failed to be")
 
+/* --- Other keys --- */
+
+struct set_keys {
+	char *name, *dhchap_key, *dhchap_ctrlr_key;
+};
+
+static const struct rpc_param set_keys_params[] = {
+	RPC_PARAM(struct set_keys, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	RPC_PARAM(struct set_keys, dhchap_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key of the keyring: proves to the controller who this host is; none if not given"),
+	RPC_PARAM(struct set_keys, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key of the keyring: the controller has to prove that it has it; none if not given"),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
+{
+	const struct set_keys *p = params;
+	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
+
+	if (c != NULL) {
+		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "", p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", answer,
+				   req);
+	}
+}
+RPC_METHOD("bdev_nvme_set_keys", rpc_bdev_nvme_set_keys, struct set_keys, set_keys_params, RPC_RUNTIME,
+	   "Give a controller other keys and authenticate with them, beside its I/O")
+
 /* --- Hotplug --- */
 
 struct set_hotplug {
@@ -496,6 +538,12 @@ static void write_options(json_t *methods)
 	json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(o.ctrlr_loss_timeout_sec));
 	json_object_set_new(params, "reconnect_delay_sec", rpc_uint(o.reconnect_delay_sec));
 	json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(o.fast_io_fail_timeout_sec));
+	if (o.dhchap_hashes != 0) {
+		json_object_set_new(params, "dhchap_digests", rpc_dhchap_digests_json(o.dhchap_hashes));
+	}
+	if (o.dhchap_groups != 0) {
+		json_object_set_new(params, "dhchap_dhgroups", rpc_dhchap_dhgroups_json(o.dhchap_groups));
+	}
 	rpc_config_add(methods, "bdev_nvme_set_options", params);
 }
 
@@ -532,6 +580,12 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 	}
 	if (a->prchk_guard) {
 		json_object_set_new(params, "prchk_guard", json_true());
+	}
+	if (a->dhchap_key[0] != '\0') {
+		json_object_set_new(params, "dhchap_key", rpc_string(a->dhchap_key));
+	}
+	if (a->dhchap_ctrlr_key[0] != '\0') {
+		json_object_set_new(params, "dhchap_ctrlr_key", rpc_string(a->dhchap_ctrlr_key));
 	}
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }
