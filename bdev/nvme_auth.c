@@ -132,6 +132,10 @@ void bdev_nvme_set_keys(struct bdev_nvme *first, const char *key_name, const cha
 	int rc = get_keys(key_name, ctrlr_key_name, &key, &ctrlr_key, error);
 	s = rc == 0 ? calloc(1, sizeof(*s)) : NULL;
 	if (s == NULL) {
+		if (rc == 0) {
+			keyring_put(key);
+			keyring_put(ctrlr_key);
+		}
 		cb(arg, rc != 0 ? rc : -ENOMEM, rc != 0 ? error : "out of memory");
 		return;
 	}
