@@ -16,6 +16,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "dhchap/dhchap.h"
 #include "rpc/rpc.h"
 #include "usdt/usdt.h"
 
@@ -345,6 +346,7 @@ static void take_down(void)
 		metrics_stop();
 		blackbox_stop();
 		rooms_stop();
+		dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
 		thread_timer_stop(&app.clock_timer);
 		service_watchdog_stop();
 		signals_unlisten();

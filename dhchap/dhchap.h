@@ -242,5 +242,7 @@ struct dhchap_job {
 };
 /* Control thread. One job at a time: a crowd of hosts that all want to be authenticated takes one core and no more. */
 void dhchap_run(struct dhchap_job *job);
+/* The process ends, and nobody is left who would run one: waits for what is under way. Control thread, outside of its loop. */
+void dhchap_stop(void);
 
 #endif

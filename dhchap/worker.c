@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <rte_common.h>
 
+#define STOP_WAIT_US (60 * UINT64_C(1000000))
+
 static STAILQ_HEAD(, dhchap_job) queue = STAILQ_HEAD_INITIALIZER(queue); /* the first is being worked on */
 static pthread_t thread;
 
@@ -50,5 +52,17 @@ void dhchap_run(struct dhchap_job *job)
 	STAILQ_INSERT_TAIL(&queue, job, link);
 	if (idle) {
 		start(job);
+	}
+}
+
+static bool is_idle(void *arg)
+{
+	return STAILQ_EMPTY(&queue);
+}
+
+void dhchap_stop(void)
+{
+	if (!is_idle(NULL)) {
+		thread_control_wait(is_idle, NULL, STOP_WAIT_US);
 	}
 }
