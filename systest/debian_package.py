@@ -3,6 +3,7 @@
 # needs: root
 # limit: 1500
 # long
+# beside
 """The Debian package: it is built from debian/, has no errors, and installs, runs and is purged in a root folder of its own."""
 import os
 import pathlib

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1500
 # long
+# beside
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
 are refused, bdevs that fail, listeners, snapshots of the trace, faults of memory, verbs and system calls. At the end memory, descriptors,
 queue pairs and buffers are as at the beginning.
