@@ -10,6 +10,7 @@
 #include "rpc/registry.h"
 
 #define ADDRESS "{trtype: string, adrfam: string, traddr: string, trsvcid: string}"
+#define TRID    "{trtype: string, adrfam?: string, traddr: string, trsvcid?: string, subnqn?: string}"
 #define POLLERS                                                                                              \
 	"[{name: string, id: int, state: string, run_count: int, busy_count: int, ticks: int, "              \
 	"period_ticks?: int}]"
@@ -43,6 +44,8 @@ static const struct result {
 	{"bdev_error_create", "true|string"},
 	{"bdev_error_delete", "true"},
 	{"bdev_error_inject_error", "true"},
+	{"bdev_error_resume_pending", "true"},
+	{"bdev_examine", "true"},
 	{"bdev_get_bdevs", "[{name: string, aliases: [string], product_name: string, block_size: int, "
 			   "physical_block_size: int, num_blocks: int, uuid: string, numa_id: int, "
 			   "assigned_rate_limits: {rw_ios_per_sec: int, rw_mbytes_per_sec: int, "
@@ -64,22 +67,43 @@ static const struct result {
 	{"bdev_null_create", "string"},
 	{"bdev_null_delete", "true"},
 	{"bdev_null_resize", "true"},
+	{"bdev_nvme_add_error_injection", "true"},
 	{"bdev_nvme_attach_controller", "[string]"},
 	{"bdev_nvme_detach_controller", "true"},
+	{"bdev_nvme_get_controller_health_info",
+	 "{model_number: string, serial_number: string, firmware_revision: string, traddr: string, critical_warning: int, "
+	 "temperature_celsius: int, available_spare_percentage: int, available_spare_threshold_percentage: int, "
+	 "percentage_used: int, data_units_read: int, data_units_written: int, host_read_commands: int, "
+	 "host_write_commands: int, controller_busy_time: int, power_cycles: int, power_on_hours: int, unsafe_shutdowns: int, "
+	 "media_errors: int, num_err_log_entries: int, warning_temperature_time_minutes: int, "
+	 "critical_composite_temperature_time_minutes: int, ...}"},
 	{"bdev_nvme_get_controllers",
 	 "[{name: string, ctrlrs: [{state: string, state_us: int, trid: {trtype: string, traddr: string, "
 	 "...}, cntlid: int, host: {nqn: string, addr: "
 	 "string, svcid: string}, driver_state: string, driver_state_us: int, last_error: string, resets: "
 	 "int, io_queues: int, bdevs: [string], "
 	 "queue_pairs: [{thread: string, qid: int, outstanding: int, waiting: int, ...}], ...}], ...}]"},
+	{"bdev_nvme_get_discovery_info",
+	 "[{name: string, trid?: " TRID ", state?: string, last_error?: string|null, referrals: [{trid: " TRID ", state: string}], "
+	 "entries: [{trid: " TRID ", controller: string|null, state: string}], ...}]"},
+	{"bdev_nvme_get_io_paths",
+	 "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, current: bool, connected: bool, accessible: bool, "
+	 "preferred: bool, ana_state?: string, transport: " TRID ", ...}]}]}"},
 	{"bdev_nvme_get_transport_statistics",
 	 "{poll_groups: [{thread: string, transports: [{trname: string, devices: [{dev_name: string, qid: "
 	 "int, polls: int, idle_polls: int, completions: "
 	 "int, queued_requests: int, retries: int, ...}]}]}]}"},
+	{"bdev_nvme_remove_error_injection", "true"},
 	{"bdev_nvme_reset_controller", "true"},
+	{"bdev_nvme_send_cmd",
+	 "{cpl: string, data?: string, metadata?: string}"},
 	{"bdev_nvme_set_hotplug", "true"},
 	{"bdev_nvme_set_keys", "true"},
+	{"bdev_nvme_set_multipath_policy", "true"},
 	{"bdev_nvme_set_options", "true"},
+	{"bdev_nvme_set_preferred_path", "true"},
+	{"bdev_nvme_start_discovery", "true"},
+	{"bdev_nvme_stop_discovery", "true"},
 	{"bdev_reset_iostat", "true"},
 	{"bdev_set_options", "true"},
 	{"bdev_set_qd_sampling_period", "true"},
@@ -94,6 +118,9 @@ static const struct result {
 	 "heap_free_bytes: int, heap_largest_free_bytes: int, "
 	 "heap_blocks: int, mapped_bytes: int, mapped_blocks: int, regions: int, ...}"},
 	{"framework_get_config", "[{method: string, params?: {*: any}}]"},
+	{"framework_get_pci_devices",
+	 "[{address: string, vendor_id: string, device_id: string, subvendor_id: string, subdevice_id: string, class: string, "
+	 "driver: string|null, numa_node: int, iommu_group: int, ...}]"},
 	{"framework_get_reactors", "{tick_rate: int, pid: int, reactors: [{lcore: int, tid: int, busy: int, "
 				   "idle: int, in_interrupt: bool, irq: int, sys: int, sleeps: int, "
 				   "lw_threads: [{name: string, id: int, cpumask: string, elapsed: int}]}]}"},
@@ -115,11 +142,18 @@ static const struct result {
 	{"log_set_print_level", "true"},
 	{"metrics_get_status", "{address: string|null, connections: int, requests: int, scrapes: int, "
 			       "refused: int, dropped: int, ...}"},
+	{"metrics_start", "string"},
+	{"metrics_stop", "true"},
 	{"notify_get_notifications", "[{type: string, ctx: string, id: int, time_us: int, reason?: string}]"},
 	{"notify_get_types", "[string]"},
 	{"nvmf_create_subsystem", "true"},
+	{"nvmf_create_target", "string"},
 	{"nvmf_create_transport", "true"},
 	{"nvmf_delete_subsystem", "true"},
+	{"nvmf_delete_target", "true"},
+	{"nvmf_discovery_add_referral", "true"},
+	{"nvmf_discovery_get_referrals", "[{address: " ADDRESS ", secure_channel: bool, subnqn: string}]"},
+	{"nvmf_discovery_remove_referral", "true"},
 	{"nvmf_get_inflight",
 	 "[{hostnqn: string, subnqn: string, cntlid: int, qid: int, cid: int, opcode: int, command: string, "
 	 "nsid: int, lba: int, num_blocks: int, state: "
@@ -146,6 +180,11 @@ static const struct result {
 	 "[{trtype: string, max_queue_depth: int, max_io_qpairs_per_ctrlr: int, in_capsule_data_size: int, "
 	 "max_io_size: int, "
 	 "io_unit_size: int, max_aq_depth: int, num_shared_buffers: int, buf_cache_size: int, ...}]"},
+	{"nvmf_ns_add_host", "true"},
+	{"nvmf_ns_remove_host", "true"},
+	{"nvmf_set_config", "true"},
+	{"nvmf_set_crdt", "true"},
+	{"nvmf_set_max_subsystems", "true"},
 	{"nvmf_subsystem_add_host", "true"},
 	{"nvmf_subsystem_add_listener", "true"},
 	{"nvmf_subsystem_add_ns", "int"},
@@ -158,14 +197,20 @@ static const struct result {
 	{"nvmf_subsystem_get_qpairs",
 	 "[{cntlid: int, qid: int, state: string, state_us: int, thread: string, hostnqn: string, "
 	 "listen_address: " ADDRESS ", peer_address: " ADDRESS ", auth?: {state: string, digest: string, dhgroup: string}, ...}]"},
+	{"nvmf_subsystem_listener_set_ana_state", "true"},
 	{"nvmf_subsystem_remove_host", "true"},
 	{"nvmf_subsystem_remove_listener", "true"},
 	{"nvmf_subsystem_remove_ns", "true"},
 	{"nvmf_subsystem_set_keys", "true"},
+	{"nvmf_subsystem_set_ns_ana_group", "true"},
+	{"rpc_describe_methods",
+	 "[{name: string, help: string, alias?: string, states: [string], params: [{name: string, type: string, required: bool, "
+	 "help?: string, values?: [string], min?: int, max?: int, fields?: [{name: string, ...}]}], result: string, ...}]"},
 	{"rpc_get_calls", "[{method: string, client: int, age_us: int, ...}]"},
 	{"rpc_get_methods", "[string]"},
 	{"spdk_get_version",
 	 "{version: string, fields: {major: int, minor: int, patch: int, suffix: string, ...}}"},
+	{"spdk_kill_instance", "true"},
 	{"thread_get_io_channels",
 	 "{tick_rate: int, threads: [{name: string, id: int, io_channels: [{name: string, ref: int}]}]}"},
 	{"thread_get_pollers", "{tick_rate: int, threads: [{name: string, id: int, active_pollers: " POLLERS
@@ -176,11 +221,25 @@ static const struct result {
 			     "descriptors_count: int, channels_count: int, pending_messages: int}]}"},
 	{"thread_set_cpumask", "true"},
 	{"trace_clear", "true"},
+	{"trace_clear_tpoint_mask", "true"},
+	{"trace_disable_tpoint_group", "true"},
+	{"trace_enable_tpoint_group", "true"},
 	{"trace_get_info",
 	 "{tpoint_shm_path: string, tpoint_group_mask: string, *: {mask: string, tpoint_mask: string}}"},
+	{"trace_get_stats",
+	 "{slots: [{lcore: int, thread: string, attached: bool, num_entries: int, recorded: int, overwritten: int, "
+	 "strings_truncated: int}], no_slot: int, threads_refused: int, owner_table_full: int, mask_changes: int, off_count: int}"},
 	{"trace_get_tpoint_group_mask", "{tpoint_group_mask: string, *: {enabled: bool, mask: string, "
 					"tpoint_mask: string, tpoints: [{name: string, "
 					"tpoint_id: int, enabled: bool}]}}"},
+	{"trace_get_triggers",
+	 "{directory: string, max_files: int, max_bytes: int, copies: int, copies_failed: int, copies_missed: int, copying: bool, "
+	 "frozen: bool, triggers: [{name: string, type: string, limit_us?: int, state?: string, action: string, holdoff_us: int, "
+	 "fired: int, held_off: int, last_time?: string|null, last_cause?: string, last_file?: string|null}]}"},
+	{"trace_remove_trigger", "true"},
+	{"trace_set_blackbox", "true"},
+	{"trace_set_tpoint_mask", "true"},
+	{"trace_set_trigger", "true"},
 };
 
 static int compare(const void *name, const void *entry)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 """Answers of a daemon that serves I/O have the shapes that the registry says they have (rpc/results.c explains the notation)."""
+import base64
 import re
 import sys
 
@@ -85,7 +86,10 @@ class Watched:
 
     def __init__(self, d):
         self.d = d
-        self.shapes = {m["name"]: Shape(m["result"]) for m in d.call("rpc_describe_methods") if "result" in m}
+        methods = d.call("rpc_describe_methods")
+        without = [m["name"] for m in methods if "result" not in m]
+        check(not without, f"their answers are not written down in rpc/results.c: {without}")
+        self.shapes = {m["name"]: Shape(m["result"]) for m in methods}
         self.seen = set()
 
     def call(self, method, **params):
@@ -117,6 +121,7 @@ def change(w):
     w.call("bdev_delay_delete", name="D")
     w.call("bdev_error_create", base_name="Y")
     w.call("bdev_error_inject_error", name="EE_Y", io_type="clear", error_type="failure")
+    w.call("bdev_error_resume_pending", name="EE_Y")
     w.call("bdev_error_delete", name="EE_Y")
     w.call("bdev_set_qos_limit", name="X", rw_ios_per_sec=100000)
     w.call("bdev_set_qd_sampling_period", name="X", period=1000)
@@ -126,10 +131,18 @@ def change(w):
     w.call("bdev_get_histogram_borders", name="X", borders=[0, 10])
     w.call("bdev_reset_iostat")
     w.call("bdev_wait_for_examine")
+    w.call("bdev_examine", name="X")
     w.call("nvmf_create_subsystem", nqn=NQN + ":x", serial_number="X", ana_reporting=True)
     w.call("nvmf_subsystem_add_ns", nqn=NQN + ":x", namespace={"bdev_name": "X"})
     w.call("nvmf_subsystem_add_listener", nqn=NQN + ":x", listen_address=w.d.listen_address())
     w.call("nvmf_subsystem_get_listeners", nqn=NQN + ":x")
+    w.call("nvmf_subsystem_listener_set_ana_state", nqn=NQN + ":x", listen_address=w.d.listen_address(), ana_state="non_optimized", anagrpid=1)
+    w.call("nvmf_subsystem_set_ns_ana_group", nqn=NQN + ":x", nsid=1, anagrpid=2)
+    w.call("nvmf_discovery_add_referral", address=w.d.listen_address())
+    w.call("nvmf_discovery_get_referrals")
+    w.call("nvmf_discovery_remove_referral", address=w.d.listen_address())
+    w.call("nvmf_create_target", name="other")
+    w.call("nvmf_delete_target", name="other")
     w.call("nvmf_get_subsystems")
     w.call("nvmf_subsystem_remove_listener", nqn=NQN + ":x", listen_address=w.d.listen_address())
     w.call("nvmf_subsystem_remove_ns", nqn=NQN + ":x", nsid=1)
@@ -137,8 +150,29 @@ def change(w):
     w.call("bdev_malloc_delete", name="X")
     w.call("bdev_null_delete", name="Y")
     for method, params in (("log_set_level", {"level": "INFO"}), ("log_set_flag", {"flag": "bdev"}), ("log_clear_flag", {"flag": "bdev"}),
-                           ("trace_clear", {}), ("framework_wait_init", {})):
+                           ("trace_clear", {}), ("framework_wait_init", {}), ("trace_disable_tpoint_group", {"name": "rpc"}),
+                           ("trace_enable_tpoint_group", {"name": "rpc"}), ("trace_clear_tpoint_mask", {"name": "rpc", "tpoint_mask": 1}),
+                           ("trace_set_tpoint_mask", {"name": "rpc", "tpoint_mask": 1}), ("metrics_start", {"address": "127.0.0.1:0"}),
+                           ("metrics_get_status", {}), ("metrics_stop", {}),
+                           ("trace_set_trigger", {"name": "shape", "type": "request_age", "limit_us": 86400000000, "action": "notify"}),
+                           ("trace_get_triggers", {}), ("trace_remove_trigger", {"name": "shape"})):
         w.call(method, **params)
+
+
+def ask_nvme(w, back):
+    """About the controller Nvme0, and a second service beside it."""
+    identify = bytes([6]) + bytes(39) + bytes([1]) + bytes(23)
+    w.call("bdev_nvme_get_controller_health_info", name="Nvme0")
+    w.call("bdev_nvme_send_cmd", name="Nvme0", cmd_type="admin", data_direction="c2h", data_len=4096,
+           cmdbuf=base64.urlsafe_b64encode(identify).decode())
+    w.call("bdev_nvme_add_error_injection", name="Nvme0", cmd_type="admin", opc=0x18)
+    w.call("bdev_nvme_remove_error_injection", name="Nvme0", cmd_type="admin", opc=0x18)
+    cntlid = w.call("bdev_nvme_get_io_paths", name="Nvme0n1")["poll_groups"][0]["io_paths"][0]["cntlid"]
+    w.call("bdev_nvme_set_preferred_path", name="Nvme0n1", cntlid=cntlid)
+    w.call("bdev_nvme_set_multipath_policy", name="Nvme0n1", policy="active_active")
+    w.call("bdev_nvme_start_discovery", name="disc", **back.listen_address(), wait_for_attach=True)
+    w.call("bdev_nvme_get_discovery_info")
+    w.call("bdev_nvme_stop_discovery", name="disc")
 
 
 def test_answers_have_the_shapes_that_are_written_down():
@@ -163,6 +197,7 @@ def test_answers_have_the_shapes_that_are_written_down():
             w.call("bdev_get_iostat", name="Nvme0n1", per_channel=True)
             for s in t.call("framework_get_subsystems"):
                 w.call("framework_get_config", name=s["subsystem"])
+            ask_nvme(w, back)
             change(w)
             h.stop()
         w.call("nvmf_subsystem_remove_ns", nqn=NQN, nsid=1)

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every method that the daemon has says what it answers (rpc/results.c). Linked with all of the daemon but its main(). */
+#include <stdio.h>
+#include <string.h>
+
+#include "rpc/registry.h"
+#include "unittest/unit.h"
+
+/* Brackets close in the order they were opened. */
+static bool is_balanced(const char *shape)
+{
+	char open[32];
+	size_t depth = 0;
+
+	for (; *shape != '\0'; shape++) {
+		if (strchr("{[", *shape) != NULL) {
+			if (depth == sizeof(open)) {
+				return false;
+			}
+			open[depth++] = *shape == '{' ? '}' : ']';
+		} else if (strchr("}]", *shape) != NULL && (depth == 0 || open[--depth] != *shape)) {
+			return false;
+		}
+	}
+	return depth == 0;
+}
+
+static void test_every_method_says_what_it_answers(void)
+{
+	unsigned n = 0;
+
+	for (const struct rpc_method *m = NULL; (m = rpc_method_next(m)) != NULL; n++) {
+		const char *shape = rpc_method_result(m);
+		if (shape == NULL) {
+			fprintf(stderr, "%s is not in rpc/results.c, or that is not sorted\n", m->name);
+			CU_FAIL("a method without the shape of its result");
+		} else if (!is_balanced(shape)) {
+			fprintf(stderr, "%s: brackets do not match: %s\n", m->name, shape);
+			CU_FAIL("a shape that cannot be read");
+		}
+	}
+	CU_ASSERT_TRUE(n > 100);
+	CU_ASSERT_PTR_NOT_NULL(rpc_method_find("spdk_kill_instance")); /* appliance */
+	CU_ASSERT_PTR_NOT_NULL(rpc_method_find("bdev_malloc_create"));  /* rpc */
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_every_method_says_what_it_answers),
+	UNIT_END,
+};
+
+UNIT_MAIN("appliance_results", tests, NULL, NULL)
