@@ -143,7 +143,7 @@ struct nvmf_transport_opts {
 	uint32_t abort_timeout_sec;
 	uint16_t kas;               /* keep-alive granularity, units of 100 ms */
 	uint32_t min_kato_ms;       /* shorter timeouts are rounded up to it */
-	uint32_t ack_timeout;       /* RDMA: exponent, 0 leaves the device's */
+	uint32_t ack_timeout;       /* ms that a host may acknowledge nothing of what it was sent; 0: the transport's */
 	int32_t num_cqe;            /* RDMA */
 	uint32_t max_srq_depth;     /* RDMA */
 	bool no_srq;                /* RDMA */

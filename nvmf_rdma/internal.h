@@ -118,12 +118,16 @@ struct rdma_qp {
 	uint32_t in_use;      /* requests that are not FREE */
 	uint32_t receives;    /* posted; without a shared receive queue */
 	uint32_t send_room;   /* free entries of the send queue */
+	uint32_t sends_done;  /* that completed, modulo 2^32 */
 	struct ibv_send_wr *send_first, *send_last;
 	struct ibv_recv_wr *recv_first, *recv_last;
 	struct rdma_request_queue pending; /* wait for READ credits or room, in order */
 	STAILQ_ENTRY(rdma_qp) dirty_link;
 	SLIST_ENTRY(rdma_qp) number_link;
 	struct rdma_requests requests; /* without a shared receive queue */
+	uint32_t send_entries;	       /* of the send queue */
+	uint32_t sends_seen;	       /* sends_done at the last look for stalled ones, and */
+	uint32_t stalled;	       /* how many looks ago that changed */
 
 	/* Control thread. */
 	struct rdma_device *device;
@@ -149,7 +153,7 @@ struct rdma_poller {
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *comp;
 	struct ibv_srq *srq;
-	struct poller *poller;
+	struct poller *poller, *stall_poller;
 	struct rdma_qp_dirty dirty;
 	struct ibv_recv_wr *recv_first, *recv_last; /* of the shared receive queue */
 	uint32_t region_hint;

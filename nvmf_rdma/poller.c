@@ -202,6 +202,7 @@ static void send_done(struct rdma_request *r, const struct ibv_wc *wc)
 {
 	struct rdma_qp *qp = r->qp;
 
+	qp->sends_done++;
 	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
 		bool was_read = r->read_posted;
 
@@ -269,6 +270,35 @@ static int poll(void *ctx)
 	}
 	flush(p);
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
+}
+
+/* Hosts that take nothing of what they are sent: that post no receive for a response, so that the device tries for ever, or whose device is
+ * silent and ours does not notice. Their commands hold receives, buffers and work requests that others could use. */
+#define STALL_LOOKS 4
+
+static bool is_stalled(struct rdma_qp *qp)
+{
+	if (qp->send_room == qp->send_entries || qp->sends_done != qp->sends_seen) {
+		qp->sends_seen = qp->sends_done;
+		qp->stalled = 0;
+		return false;
+	}
+	return ++qp->stalled >= STALL_LOOKS;
+}
+
+static int look_for_stalled(void *ctx)
+{
+	struct rdma_poller *p = ctx;
+	struct rdma_qp *qp;
+
+	for (unsigned i = 0; i < RDMA_QP_BUCKETS; i++) {
+		SLIST_FOREACH(qp, &p->by_number[i], number_link) {
+			if (is_stalled(qp) && qp->state == RDMA_QP_LIVE) {
+				nvmf_qpair_fail(&qp->base, "it acknowledges nothing of what it is sent");
+			}
+		}
+	}
+	return POLLER_IDLE;
 }
 
 /* Before sleep: takes delivered events, asks for the next, and looks whether something came in between. Who waits for a
@@ -390,16 +420,34 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 	return 0;
 }
 
+/* Milliseconds, where ack_timeout is not given: a device that notices a silent peer has done so long before. */
+#define ACK_TIMEOUT_MS 30000
+
+static uint64_t stall_look_us(const struct rdma_poller *p)
+{
+	uint64_t timeout_ms = p->tgroup->base.transport->opts.ack_timeout;
+
+	return (timeout_ms != 0 ? timeout_ms : ACK_TIMEOUT_MS) * 1000 / STALL_LOOKS;
+}
+
 static void attach(void *arg)
 {
 	struct rdma_poller *p = arg;
 
+	p->stall_poller = poller_register(
+		&(struct poller_opts){.name = "nvmf_rdma_stalled", .fn = look_for_stalled, .ctx = p, .fd = -1, .period_us = stall_look_us(p)});
+	if (p->stall_poller == NULL) {
+		return;
+	}
+
 	p->poller = poller_register(
 		&(struct poller_opts){.name = "nvmf_rdma", .fn = poll, .ctx = p, .fd = p->comp->fd, .arm = arm});
-	if (p->poller != NULL) {
-		TAILQ_INSERT_TAIL(&p->tgroup->pollers, p, link);
-		TAILQ_INSERT_TAIL(&p->device->pollers, p, device_link); /* the control thread waits for us */
+	if (p->poller == NULL) {
+		poller_unregister(&p->stall_poller);
+		return;
 	}
+	TAILQ_INSERT_TAIL(&p->tgroup->pollers, p, link);
+	TAILQ_INSERT_TAIL(&p->device->pollers, p, device_link); /* the control thread waits for us */
 }
 
 static void detach(void *arg)
@@ -409,6 +457,7 @@ static void detach(void *arg)
 	void *cq_context;
 
 	poller_unregister(&p->poller);
+	poller_unregister(&p->stall_poller);
 	TAILQ_REMOVE(&p->tgroup->pollers, p, link);
 	TAILQ_REMOVE(&p->device->pollers, p, device_link);
 	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {

@@ -299,7 +299,7 @@ static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
 		return -errno;
 	}
 	qp->verbs = qp->id->qp;
-	qp->send_room = init.cap.max_send_wr;
+	qp->send_room = qp->send_entries = init.cap.max_send_wr;
 	return 0;
 }
 

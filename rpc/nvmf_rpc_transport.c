@@ -52,7 +52,7 @@ static const struct rpc_param create_transport_params[] = {
 	OPT(abort_timeout_sec, RPC_UINT32, "how long an abort may take"),
 	OPT(kas, RPC_UINT16, "keep-alive granularity, units of 100 ms"),
 	OPT(ack_timeout, RPC_UINT32,
-	    "RDMA: acknowledgement timeout, 4.096 us times 2 to this power; 0: the device's"),
+	    "milliseconds that a host may acknowledge nothing of what it was sent before it is disconnected; 0: 30000"),
 	OPT(num_cqe, RPC_INT32, "RDMA: entries of a completion queue; -1: as needed"),
 	OPT(max_srq_depth, RPC_UINT32, "RDMA: entries of a shared receive queue"),
 	OPT(no_srq, RPC_BOOL, "RDMA: a receive queue for each connection"),

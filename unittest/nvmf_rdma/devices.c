@@ -354,6 +354,19 @@ static void test_work_that_is_never_flushed_does_not_keep_a_connection(void)
 	put_back();
 }
 
+/* Its connection stands, but nothing of what it is sent arrives. Who waits for nothing is left alone. */
+static void test_a_host_that_acknowledges_nothing_is_disconnected(void)
+{
+	connect_host(&near[0], 0);
+	strand(&near[0]);
+	CU_ASSERT(wait_left(3, 2, 2));
+	fake_withhold(0, false);
+	CU_ASSERT_EQUAL(enable(&near[0]), 0); /* that it is already */
+	CU_ASSERT_EQUAL(read_one(&far), 0);
+	fake_disconnect(&near[0].admin);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
 /* What siw, the kernel's software iWARP, stumbles over: see init_request() and disconnect(). */
 static void test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first(void)
 {
@@ -442,6 +455,7 @@ static int setup(void)
 	topts.num_shared_buffers = BUFFERS;
 	topts.max_srq_depth = 128;
 	topts.data_wr_pool_size = 16;
+	topts.ack_timeout = 2000;
 	topts.iobuf_small_cache_size = topts.iobuf_large_cache_size = 0;
 	rc = nvmf_tgt_create(&opts, &tgt);
 	rc = rc != 0 ? rc : nvmf_transport_create(tgt, "RDMA", &topts);
@@ -493,6 +507,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_broken_queue_pair_ends_alone),
 	UNIT(test_events_of_ports_and_addresses_end_nothing),
 	UNIT(test_work_that_is_never_flushed_does_not_keep_a_connection),
+	UNIT(test_a_host_that_acknowledges_nothing_is_disconnected),
 	UNIT(test_a_block_device_that_is_slow_outlives_the_device),
 	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),
 	UNIT_END,
