@@ -18,8 +18,7 @@ import sys
 import tempfile
 import threading
 
-import appliance_lib
-from appliance_lib import BUILD, TOP, VARVE, Daemon, check, main, wait_for
+from appliance_lib import BUILD, TOP, VARVE, Client, Daemon, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target, wait_io
 
 DOCTOR = BUILD / "bin" / "varve-doctor"
@@ -46,11 +45,11 @@ class Finding:
 @contextlib.contextmanager
 def program(path):
     """Daemons of this program instead of the one that was built."""
-    appliance_lib.VARVE = path
+    Daemon.program = path
     try:
         yield
     finally:
-        appliance_lib.VARVE = VARVE
+        Daemon.program = VARVE
 
 
 @contextlib.contextmanager
@@ -252,7 +251,7 @@ def connected(path, process):
     """A client, or None as long as nobody listens."""
     check(process.poll() is None, "varve ended")
     try:
-        return appliance_lib.Client(path)
+        return Client(path)
     except OSError:
         return None
 
