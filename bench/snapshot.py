@@ -8,7 +8,9 @@ tool is compared with the runs without it before and after; medians. On a machin
                               from the initiator, whose core it shares
     snapshot.runs             how many there were: fewer if the host left no time for them
     follow.cost_percent       throughput lost to `-F`, printing to /dev/null
-    follow.target_percent"""
+    follow.target_percent
+    blackbox.cost_percent     the same with a trigger of every kind set, none of which fires, and no tool
+    blackbox.target_percent"""
 import json
 import os
 import pathlib
@@ -75,8 +77,21 @@ def with_tool(call, path, options, times):
         looker.stop()
 
 
+TRIGGERS = {"request_age": 60000000, "state_age": 60000000, "reactor_stall": 60000000, "io_error": None, "qpair_error": None, "keep_alive_loss": None}
+
+
+def with_triggers(call):
+    for name, limit_us in TRIGGERS.items():
+        call("trace_set_trigger", name=name, type=name, action="notify", **({"limit_us": limit_us} if limit_us else {}))
+    try:
+        return iops_and_cost(call)
+    finally:
+        for name in TRIGGERS:
+            call("trace_remove_trigger", name=name)
+
+
 def main():
-    lost = {name: [] for name in ("snapshot.cost", "snapshot.target", "follow.cost", "follow.target")}
+    lost = {f"{name}.{what}": [] for name in ("snapshot", "follow", "blackbox") for what in ("cost", "target")}
     runs = []
     with Daemon("--poll-mode", "busy", "-m", "[0]", "-e", "bdev,nvmf_rdma", env=PRELOAD) as daemon:
         call = daemon.call
@@ -88,13 +103,13 @@ def main():
             "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": "4421"})
         before = iops_and_cost(call)
         for _ in range(TURNS):
-            for name, options, times in (("snapshot", ["--summary"], SNAPSHOTS), ("follow", ["-F"], 1)):
-                rate, ticks, done = with_tool(call, daemon.trace_file, options, times)
+            for name, options, times in (("snapshot", ["--summary"], SNAPSHOTS), ("follow", ["-F"], 1), ("blackbox", None, 0)):
+                rate, ticks, *done = with_tool(call, daemon.trace_file, options, times) if options else with_triggers(call)
                 after = iops_and_cost(call)
                 lost[f"{name}.cost"].append(1 - rate / ((before[0] + after[0]) / 2))
                 lost[f"{name}.target"].append(ticks / ((before[1] + after[1]) / 2) - 1)
                 if name == "snapshot":
-                    runs.append(done)
+                    runs += done
                 before = after
     for name, values in lost.items():
         print(f"{name}_percent {100 * statistics.median(values):.2f} %")
