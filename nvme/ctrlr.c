@@ -616,6 +616,9 @@ static void identified(void *arg, const struct nvme_cqe *cqe)
 
 	if (step_ok(ctrlr, cqe)) {
 		memcpy(&ctrlr->id, ctrlr->buf, sizeof(ctrlr->id));
+		if (!ctrlr->ops->fabrics) { /* where there is a Connect, that has said it */
+			ctrlr->cntlid = le16toh(ctrlr->id.cntlid);
+		}
 		if (ctrlr->ops->identified != NULL) {
 			ctrlr->ops->identified(ctrlr);
 		} else {

@@ -149,7 +149,7 @@ uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr); /* granted */
 uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr); /* bytes, of MDTS and the transport */
 uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr); /* pieces of memory (iovs) one I/O command may use */
 uint32_t nvme_ctrlr_buf_align(const struct nvme_ctrlr *ctrlr);	  /* bytes: what addresses and lengths of iovs are multiples of */
-uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr);
+uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr); /* of Connect, or (PCIe) of Identify */
 const char *nvme_ctrlr_last_error(const struct nvme_ctrlr *ctrlr); /* why it is down or failed; "" if it is not */
 
 /* Namespaces, as of the last NVME_EVENT_READY or _NS_CHANGED. Control thread; I/O code copies what it needs. */

@@ -61,6 +61,8 @@ struct model_ns {
 	uint16_t mssrl; /* Copy: blocks of a range; 0: the limits are not told */
 	uint32_t mcl;   /* of all ranges together */
 	uint8_t msrc;   /* ranges, 0's based */
+	bool shared;    /* NMIC: with other controllers */
+	enum nvme_ana_state ana; /* of its group, which is that of its id; 0: optimized. Read if the controller's cmic says so */
 	uint64_t bad_first,
 		bad_end;    /* the last Write Uncorrectable, unless it was written over; fails to be read */
 	uint8_t *data, *md; /* NULL: reads give what lies there, writes go nowhere */
@@ -74,6 +76,9 @@ struct model {
 	bool refuse_enable;  /* ... stays clear */
 	bool shadow_offered, sgl_offered, no_open;
 	uint16_t oncs, ocfs;                                        /* Identify Controller */
+	uint16_t cntlid;
+	uint8_t cmic, anatt;
+	const char *serial;
 	bool no_vendor_sizes; /* vendor specific commands do not say how much they move */
 	uint8_t vendor
 		[4096]; /* what they write (admin C1h, I/O 81h) and read (C2h, 82h); C4h and 84h clear it */

@@ -23,18 +23,24 @@ static void spoil_data(struct model *m, uint8_t *data, size_t size)
 	}
 }
 
+static bool has_ana(const struct model *m)
+{
+	return m->cmic & NVME_CTRL_CMIC_MULTI_ANA_REPORTING;
+}
+
 static void identify_ctrl(struct model *m, uint8_t data[4096])
 {
 	struct nvme_id_ctrl *id = (struct nvme_id_ctrl *)data;
 
 	id->vid = htole16((uint16_t)m->vendor_device);
-	text(id->sn, sizeof(id->sn), "MODEL0");
+	text(id->sn, sizeof(id->sn), m->serial);
 	text(id->mn, sizeof(id->mn), "Model of a controller");
 	text(id->fr, sizeof(id->fr), "1");
 	id->mdts = 5; /* 128 KiB */
-	id->cntlid = htole16(1);
+	id->cntlid = htole16(m->cntlid);
+	id->cmic = m->cmic;
 	id->ver = htole32(0x10400);
-	id->oaes = htole32(1 << 8);
+	id->oaes = htole32(has_ana(m) ? 1 << 8 | 1 << 11 : 1 << 8);
 	id->oacs = htole16(m->shadow_offered ? 1 << 8 : 0);
 	id->acl = 3;
 	id->aerl = MODEL_AERS - 1;
@@ -47,6 +53,11 @@ static void identify_ctrl(struct model *m, uint8_t data[4096])
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT;
 	id->sgls = htole32(m->sgl_offered ? 1 : 0);
+	if (has_ana(m)) {
+		id->anatt = m->anatt;
+		id->anacap = 0x1f; /* every state */
+		id->anagrpmax = id->nanagrpid = htole32(MODEL_NAMESPACES);
+	}
 	id->vs[3] = 5;
 }
 
@@ -64,6 +75,8 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 		id->lbaf[0].ms = htole16(ns->md_size);
 		id->dps = ns->pi ? NVME_NS_DPS_PI_TYPE1 : 0;
 		id->nguid[0] = (uint8_t)nsid;
+		id->nmic = ns->shared ? NVME_NS_NMIC_SHARED : 0;
+		id->anagrpid = htole32(has_ana(m) ? nsid : 0);
 		id->mssrl = htole16(ns->mssrl);
 		id->mcl = htole32(ns->mcl);
 		id->msrc = ns->msrc;
@@ -198,11 +211,28 @@ static uint16_t set_shadow(struct model *m, const struct nvme_sqe *sqe)
 	return 0;
 }
 
+/* One group for each namespace, without the namespaces: as it is asked for. */
+static void ana_log(const struct model *m, uint8_t data[4096])
+{
+	struct nvme_ana_log header = {.ngrps = htole16(MODEL_NAMESPACES)};
+
+	memcpy(data, &header, sizeof(header));
+	for (uint32_t i = 0; i < MODEL_NAMESPACES; i++) {
+		struct nvme_ana_group_desc d = {
+			.grpid = htole32(i + 1),
+			.state = (uint8_t)(m->ns[i].ana != 0 ? m->ns[i].ana : NVME_ANA_STATE_OPTIMIZED)};
+		memcpy(data + sizeof(header) + i * sizeof(d), &d, sizeof(d));
+	}
+}
+
 static uint16_t get_log(struct model *m, const struct nvme_sqe *sqe)
 {
 	uint8_t data[4096] = {0};
 	size_t len = ((le32toh(sqe->cdw10) >> 16) + 1) * 4;
 
+	if (has_ana(m) && (le32toh(sqe->cdw10) & 0xff) == NVME_LOG_LID_ANA) {
+		ana_log(m, data);
+	}
 	spoil_data(m, data, sizeof(data));
 	return len > sizeof(data) ? INVALID : model_move(m, sqe, data, len, true);
 }
@@ -402,6 +432,21 @@ static uint16_t copy(struct model *m, const struct nvme_sqe *sqe, struct model_n
 	return status;
 }
 
+/* Base 8.1.4 */
+static uint16_t access_status(const struct model *m, const struct model_ns *ns)
+{
+	switch (has_ana(m) ? ns->ana : NVME_ANA_STATE_OPTIMIZED) {
+	case NVME_ANA_STATE_INACCESSIBLE:
+		return NVME_ST(PATH, ANA_INACCESSIBLE);
+	case NVME_ANA_STATE_PERSISTENT_LOSS:
+		return NVME_ST(PATH, ANA_PERSISTENT_LOSS);
+	case NVME_ANA_STATE_CHANGE:
+		return NVME_ST(PATH, ANA_TRANSITION);
+	default:
+		return 0;
+	}
+}
+
 static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 {
 	uint32_t nsid = le32toh(sqe->nsid), blocks = (le32toh(sqe->cdw12) & 0xffff) + 1;
@@ -414,8 +459,8 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 		return NVME_ST_DNR(GENERIC, INVALID_NS);
 	}
 	struct model_ns *ns = &m->ns[nsid - 1];
-	uint16_t status;
-	if (vendor(m, sqe, 0x80, &status)) {
+	uint16_t status = access_status(m, ns);
+	if (status != 0 || vendor(m, sqe, 0x80, &status)) {
 		return status;
 	}
 	if (sqe->opcode == nvme_cmd_dsm) {

@@ -19,6 +19,7 @@ static void set_fault(enum model_fault_kind kind, int qid, int opcode, unsigned 
 static void test_controller_becomes_ready_with_its_namespaces(void)
 {
 	fx_begin();
+	fx.model.cntlid = 7;
 	fx_connect();
 	CU_ASSERT_EQUAL(fx.ready, 1);
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
@@ -32,6 +33,7 @@ static void test_controller_becomes_ready_with_its_namespaces(void)
 	CU_ASSERT_EQUAL(ns->md_size, 16);
 	CU_ASSERT_EQUAL(nvme_ctrlr_io_queues(fx.ctrlr), MODEL_QUEUES - 1);
 	CU_ASSERT_EQUAL(nvme_ctrlr_max_transfer(fx.ctrlr), 131072);
+	CU_ASSERT_EQUAL(nvme_ctrlr_cntlid(fx.ctrlr), 7);
 	CU_ASSERT_EQUAL(fx.model.num_aers, MODEL_AERS);
 	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_keep_alive], 0);
 	fx_end();
