@@ -115,28 +115,31 @@ static void visit_here(void *arg)
 	}
 }
 
-void nvme_multi_visit(struct nvme_ns_bdev *d, void (*fn)(struct nvme_ns_channel *ch, void *arg), void *arg)
+/* The channel of the thread with the next higher id: nothing has to be remembered of a list that changes meanwhile. */
+static struct thread *next_thread(struct nvme_ns_bdev *d, const struct thread *after)
 {
-	struct visit v = {.d = d, .fn = fn, .arg = arg};
-	struct nvme_ns_channel *ch;
-	size_t n = 0, i = 0;
+	struct thread *found = NULL;
+	const struct nvme_ns_channel *ch;
 
 	pthread_mutex_lock(&d->mutex);
 	TAILQ_FOREACH (ch, &d->channels, link) {
-		n++;
-	}
-	struct thread **threads = calloc(n + 1, sizeof(struct thread *));
-	if (threads == NULL) {
-		abort(); /* as many pointers as there are threads */
-	}
-	TAILQ_FOREACH (ch, &d->channels, link) {
-		threads[i++] = ch->thread;
+		if ((after == NULL || thread_id(ch->thread) > thread_id(after)) && (found == NULL || thread_id(ch->thread) < thread_id(found))) {
+			found = ch->thread;
+		}
 	}
 	pthread_mutex_unlock(&d->mutex);
-	for (i = 0; i < n; i++) {
-		thread_call(threads[i], visit_here, &v);
+	return found;
+}
+
+/* Threads are ended by the control thread, which is here: none of those found is gone. After the last one d may be. */
+void nvme_multi_visit(struct nvme_ns_bdev *d, void (*fn)(struct nvme_ns_channel *ch, void *arg), void *arg)
+{
+	struct visit v = {.d = d, .fn = fn, .arg = arg};
+
+	for (struct thread *t = next_thread(d, NULL), *next; t != NULL; t = next) {
+		next = next_thread(d, t);
+		thread_call(t, visit_here, &v);
 	}
-	free(threads);
 }
 
 /* --- Legs --- */
