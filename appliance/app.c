@@ -221,6 +221,7 @@ static enum appliance_event do_rpc(void)
 	struct rpc_server_opts opts = {.path = app.options->rpc_path, .mode = app.options->rpc_mode};
 
 	rpc_set_state(RPC_STARTUP);
+	rpc_set_deadline(app.options->rpc_deadline_s);
 	if (rpc_server_start(&opts, error) != 0) {
 		log_error("%s", error);
 		return APPLIANCE_ERROR;

@@ -70,6 +70,11 @@ static void answer_when_running(void *arg)
 	}
 }
 
+static bool is_for_waiting(const void *params)
+{
+	return true;
+}
+
 static void rpc_framework_start_init(struct rpc_request *req, void *params)
 {
 	if (!app_start_init()) {
@@ -82,11 +87,11 @@ static void rpc_framework_start_init(struct rpc_request *req, void *params)
 	app_when_running(answer_when_running, req);
 }
 RPC_METHOD("framework_start_init", rpc_framework_start_init, struct rpc_no_params, NULL, RPC_STARTUP,
-	   "Start the subsystems, after --wait-for-rpc; answers when everything runs")
+	   "Start the subsystems, after --wait-for-rpc; answers when everything runs", .has_own_time = is_for_waiting)
 
 static void rpc_framework_wait_init(struct rpc_request *req, void *params)
 {
 	app_when_running(answer_when_running, req);
 }
 RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL,
-	   RPC_STARTUP | RPC_RUNTIME, "Answer when the start-up is over")
+	   RPC_STARTUP | RPC_RUNTIME, "Answer when the start-up is over", .has_own_time = is_for_waiting)

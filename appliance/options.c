@@ -161,6 +161,17 @@ static int set_rpc_mode(struct parser *p, const char *arg)
 	return 0;
 }
 
+static int set_rpc_deadline(struct parser *p, const char *arg)
+{
+	uint64_t seconds;
+	int rc = take_number(p, arg, 0, RPC_MAX_DEADLINE_S, &seconds);
+
+	if (rc == 0) {
+		p->o->rpc_deadline_s = (uint32_t)seconds;
+	}
+	return rc;
+}
+
 static int set_wait(struct parser *p, const char *arg)
 {
 	p->o->wait_for_rpc = true;
@@ -299,6 +310,8 @@ static const struct option_spec {
 	 "go on when something in the configuration is unknown or fails"},
 	{'r', "rpc-socket", "PATH", set_rpc_path, "listen for JSON-RPC here (default " RPC_DEFAULT_PATH ")"},
 	{0, "rpc-mode", "OCTAL", set_rpc_mode, "permissions of the RPC socket (default 0600)"},
+	{0, "rpc-deadline", "SECONDS", set_rpc_deadline,
+	 "tell a client after so long that what it asked for goes on (default 50; 0: never)"},
 	{0, "wait-for-rpc", NULL, set_wait, "do not start subsystems before framework_start_init is called"},
 	{'m', "cpumask", "CORES", set_cores,
 	 "run reactors on these CPUs: 0x3, [0,2-3] or 0-1 (default: the first)"},
@@ -389,6 +402,7 @@ int appliance_options_parse(int argc, char **argv, struct appliance_options *o, 
 	*o = (struct appliance_options){
 		.env = {.name = "varve", .instance_id = -1},
 		.rpc_path = RPC_DEFAULT_PATH,
+		.rpc_deadline_s = RPC_DEFAULT_DEADLINE_S,
 		.trace_entries = TRACE_DEFAULT_ENTRIES,
 		.poll_mode = POLL_MODE_ADAPTIVE,
 		.print_level = LOG_LEVEL_NOTICE,

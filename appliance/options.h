@@ -32,6 +32,7 @@ struct appliance_options {
 	bool ignore_init_errors;
 	const char *rpc_path;
 	unsigned rpc_mode;
+	uint32_t rpc_deadline_s; /* 0: none */
 	bool wait_for_rpc;
 	const char *tracepoints; /* as given, or NULL */
 	struct trace_masks trace_masks;

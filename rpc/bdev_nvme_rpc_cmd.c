@@ -161,8 +161,13 @@ static void rpc_bdev_nvme_send_cmd(struct rpc_request *req, void *params)
 	}
 	bdev_nvme_send(ctrlr, &c->raw, completed, c); /* which may end within */
 }
+
+static bool send_cmd_has_own_time(const void *params)
+{
+	return ((const struct send_cmd *)params)->timeout_ms != 0;
+}
 RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
-	   "Send a raw command to an NVMe controller; answered with its completion")
+	   "Send a raw command to an NVMe controller; answered with its completion", .has_own_time = send_cmd_has_own_time)
 
 /* --- Error injection --- */
 

@@ -69,8 +69,14 @@ static void rpc_bdev_nvme_start_discovery(struct rpc_request *req, void *params)
 	memcpy(o.hostnqn, a.hostnqn, sizeof(o.hostnqn));
 	bdev_nvme_discovery_start(&o, answer, req);
 }
+
+static bool start_has_own_time(const void *params)
+{
+	return ((const struct start *)params)->attach_timeout_ms != 0;
+}
 RPC_METHOD("bdev_nvme_start_discovery", rpc_bdev_nvme_start_discovery, struct start, start_params, RPC_RUNTIME,
-	   "Attach what a discovery controller lists, and detach what it lists no more, from now on", .defaults = start_defaults)
+	   "Attach what a discovery controller lists, and detach what it lists no more, from now on", .defaults = start_defaults,
+	   .has_own_time = start_has_own_time)
 
 struct by_name {
 	char *name;

@@ -271,8 +271,13 @@ static void rpc_bdev_get_bdevs(struct rpc_request *req, void *params)
 		rpc_error(req, -ENODEV, "name: there is no bdev '%s'", p->name);
 	}
 }
+
+static bool get_bdevs_has_own_time(const void *params)
+{
+	return ((const struct get_bdevs *)params)->timeout != 0;
+}
 RPC_METHOD("bdev_get_bdevs", rpc_bdev_get_bdevs, struct get_bdevs, get_bdevs_params, RPC_RUNTIME,
-	   "List block devices, or wait for one to come", .alias = "get_bdevs")
+	   "List block devices, or wait for one to come", .alias = "get_bdevs", .has_own_time = get_bdevs_has_own_time)
 
 /* --- Examination --- */
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Methods that make, change and delete null, malloc, delay, error, uring and aio bdevs. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bdev/bdev_module.h"
 #include "bdev/bdev_modules.h"
 #include "rpc/bdev_rpc.h"
-#include "thread/thread.h"
 
 /* Params hold UUIDs as text, in canonical form: the decoder has checked them. */
 static const uint8_t *uuid_or_null(const char *text, uint8_t uuid[16])
@@ -56,36 +54,15 @@ static bool decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_typ
 
 /* --- Deletion: answered when the bdev is gone --- */
 
-#define DELETE_LIMIT_US 20000000
-
-struct deletion {
-	struct rpc_request *req; /* NULL: answered */
-	struct thread_timer timer;
-};
-
-static void deletion_done(void *arg, int rc)
+static void deletion_done(void *req, int rc)
 {
-	struct deletion *d = arg;
-
-	thread_timer_stop(&d->timer);
-	if (d->req != NULL && rc == 0) {
-		rpc_reply_true(d->req);
-	} else if (d->req != NULL && rc == -ENODEV) {
-		rpc_error(d->req, rc, "name: there is no such bdev, or it is of another kind");
-	} else if (d->req != NULL) {
-		rpc_error(d->req, rc, "name: it is being deleted already");
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else if (rc == -ENODEV) {
+		rpc_error(req, rc, "name: there is no such bdev, or it is of another kind");
+	} else {
+		rpc_error(req, rc, "name: it is being deleted already");
 	}
-	free(d);
-}
-
-static void deletion_takes_long(void *arg)
-{
-	struct deletion *d = arg;
-
-	rpc_error(d->req, -ETIMEDOUT,
-		  "name: its users have not let go of it for %u s; it will go when they do",
-		  DELETE_LIMIT_US / 1000000);
-	d->req = NULL;
 }
 
 struct by_name {
@@ -95,26 +72,10 @@ struct by_name {
 static const struct rpc_param by_name_params[] = {
 	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the bdev"), RPC_PARAM_END};
 
-static void start_deletion(struct rpc_request *req, void *params,
-			   void (*delete_fn)(const char *name, bdev_delete_cb cb, void *arg))
-{
-	struct deletion *d = calloc(1, sizeof(*d));
-
-	if (d == NULL) {
-		rpc_error(req, -ENOMEM, "out of memory");
-		return;
-	}
-	d->req = req;
-	d->timer.fn = deletion_takes_long;
-	d->timer.arg = d;
-	thread_timer_start(&d->timer, DELETE_LIMIT_US);
-	delete_fn(((const struct by_name *)params)->name, deletion_done, d);
-}
-
 #define DELETE_METHOD(kind_, what_)                                                                          \
 	static void rpc_bdev_##kind_##_delete(struct rpc_request *req, void *params)                         \
 	{                                                                                                    \
-		start_deletion(req, params, bdev_##kind_##_delete);                                          \
+		bdev_##kind_##_delete(((const struct by_name *)params)->name, deletion_done, req);           \
 	}                                                                                                    \
 	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct by_name, by_name_params,      \
 		   RPC_RUNTIME, "Delete " what_ "; answered when its users have let go of it")

@@ -22,12 +22,18 @@ LOG_FLAG(rpc)
 #define SLOW_RUN_NS    (100 * 1000 * 1000ULL)
 #define SLOW_ANSWER_NS (10 * 1000 * 1000 * 1000ULL)
 
+/* Calls past their deadline that are kept until they end. With so many the next ones stay unanswered, as without a deadline:
+ * then their connections are read no more, and a client that asks again and again takes no more memory. */
+#define TIMED_OUT_MAX 1024
+
 struct rpc_request {
 	const struct rpc_method *method;
 	json_t *given; /* keeps what the params borrow */
 	uint64_t begin_ns;
+	uint64_t deadline_ns; /* after the beginning; 0: none */
 	uint32_t client;
 	bool slow;      /* has been reported */
+	bool timed_out; /* answered at the deadline: stays in the list until its method ends it */
 	bool in_method; /* its method is running ... */
 	bool answered; /* ... and has answered: freed when it returns, for it may look at its parameters until then */
 	rpc_done_fn done;
@@ -37,7 +43,8 @@ struct rpc_request {
 };
 
 static TAILQ_HEAD(, rpc_request) outstanding = TAILQ_HEAD_INITIALIZER(outstanding);
-static size_t n_outstanding;
+static size_t n_outstanding, n_timed_out;
+static uint64_t deadline_ns = RPC_DEFAULT_DEADLINE_S * 1000000000ULL;
 static unsigned current_state = RPC_STARTUP;
 
 static uint64_t now_ns(void)
@@ -58,6 +65,11 @@ unsigned rpc_get_state(void)
 	return current_state;
 }
 
+void rpc_set_deadline(uint32_t seconds)
+{
+	deadline_ns = seconds * 1000000000ULL;
+}
+
 size_t rpc_outstanding(void)
 {
 	return n_outstanding;
@@ -73,6 +85,7 @@ bool rpc_call_info(size_t index, struct rpc_call_info *info)
 				.method = req->method->name,
 				.client = req->client,
 				.age_us = (now_ns() - req->begin_ns) / 1000,
+				.timed_out = req->timed_out,
 			};
 			return true;
 		}
@@ -80,24 +93,11 @@ bool rpc_call_info(size_t index, struct rpc_call_info *info)
 	return false;
 }
 
-void rpc_report_slow(void)
-{
-	struct rpc_request *req;
-	uint64_t now = now_ns();
-
-	TAILQ_FOREACH (req, &outstanding, link) {
-		if (!req->slow && now - req->begin_ns >= SLOW_ANSWER_NS) {
-			req->slow = true;
-			log_warning("RPC %s has not been answered for %llu s", req->method->name,
-				    (unsigned long long)((now - req->begin_ns) / 1000000000));
-		}
-	}
-}
-
 static void request_unlink(struct rpc_request *req)
 {
 	TAILQ_REMOVE(&outstanding, req, link);
 	n_outstanding--;
+	n_timed_out -= req->timed_out;
 }
 
 static void request_free(struct rpc_request *req)
@@ -107,25 +107,78 @@ static void request_free(struct rpc_request *req)
 	free(req);
 }
 
+static void request_answer(struct rpc_request *req, struct rpc_answer *answer, uint64_t took_ns)
+{
+	req->answered = true;
+	USDT(rpc_end, req->method->name, answer->code, took_ns / 1000);
+	req->done(req->arg, answer);
+	TRACE(RPC_END, 0, answer->bytes, req, answer->code, took_ns / 1000);
+}
+
 static void request_end(struct rpc_request *req, struct rpc_answer *answer)
 {
 	uint64_t took_ns = now_ns() - req->begin_ns;
 
+	if (req->timed_out) {
+		log_notice("RPC %s, whose client was told that it goes on, ended after %llu ms: %s", req->method->name,
+			   (unsigned long long)(took_ns / 1000000), answer->message != NULL ? answer->message : "done");
+		request_unlink(req);
+		request_free(req);
+		return;
+	}
 	if (req->answered) {
 		log_error("RPC %s answered twice", req->method->name);
 		return;
 	}
-	req->answered = true;
-	USDT(rpc_end, req->method->name, answer->code, took_ns / 1000);
 	if (req->slow) {
 		log_notice("RPC %s answered after %llu ms", req->method->name,
 			   (unsigned long long)(took_ns / 1000000));
 	}
-	req->done(req->arg, answer);
-	TRACE(RPC_END, 0, answer->bytes, req, answer->code, took_ns / 1000);
+	request_answer(req, answer, took_ns);
 	request_unlink(req);
 	if (!req->in_method) {
 		request_free(req);
+	}
+}
+
+/* What the method does cannot be called off: only the client stops waiting for it. The request, and the parameters in it, are
+ * the method's until it answers. */
+static void request_time_out(struct rpc_request *req, uint64_t took_ns)
+{
+	char message[RPC_ERROR_TEXT_MAX];
+	struct rpc_answer answer = {.code = -ETIMEDOUT, .message = message};
+
+	snprintf(message, sizeof(message),
+		 "%s has not ended within %llu s; it goes on, and rpc_get_calls lists it until it has ended",
+		 req->method->name, (unsigned long long)(req->deadline_ns / 1000000000));
+	log_limited(LOG_LEVEL_WARNING, "RPC %s", message);
+	req->timed_out = true;
+	n_timed_out++;
+	request_answer(req, &answer, took_ns);
+}
+
+static void request_check(struct rpc_request *req, uint64_t now)
+{
+	uint64_t age_ns = now - req->begin_ns;
+
+	if (!req->slow && age_ns >= SLOW_ANSWER_NS) {
+		req->slow = true;
+		log_warning("RPC %s has not been answered for %llu s", req->method->name,
+			    (unsigned long long)(age_ns / 1000000000));
+	}
+	if (!req->timed_out && req->deadline_ns != 0 && age_ns >= req->deadline_ns && n_timed_out < TIMED_OUT_MAX) {
+		request_time_out(req, age_ns);
+	}
+}
+
+void rpc_check_calls(void)
+{
+	struct rpc_request *req;
+	uint64_t now = now_ns();
+
+	/* Neither removes a request: only its method does, and none runs meanwhile. */
+	TAILQ_FOREACH (req, &outstanding, link) {
+		request_check(req, now);
 	}
 }
 
@@ -242,6 +295,10 @@ static void run(const struct rpc_origin *origin, const struct rpc_method *m, jso
 	req->arg = arg;
 	req->client = origin->client;
 	req->begin_ns = now_ns();
+	/* Who calls from within, as the configuration's loader does, waits for the result whenever it comes. */
+	if (origin->client != 0 && (m->has_own_time == NULL || !m->has_own_time(req->params))) {
+		req->deadline_ns = deadline_ns;
+	}
 	log_info(rpc, "RPC %s", m->name);
 	USDT(rpc_begin, m->name);
 	TRACE(RPC_BEGIN, 0, origin->bytes, req, m->name, origin->client);

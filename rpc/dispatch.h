@@ -14,16 +14,18 @@ struct rpc_origin {
 void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
 		  void *arg);
 
-/* Calls that have not been answered: how many; the index-th, oldest first (false: no more); and one log line
- * for each that has been waiting longer than it should. */
+/* Calls that have not ended: how many; and the index-th, oldest first (false: no more). */
 size_t rpc_outstanding(void);
 struct rpc_call_info {
 	const char *method;
 	uint32_t client; /* as in struct rpc_origin */
 	uint64_t age_us;
+	bool timed_out; /* its client has been told that it goes on */
 };
 bool rpc_call_info(size_t index, struct rpc_call_info *info);
-void rpc_report_slow(void);
+/* To be called about once a second while there are any: one log line for each that has been waiting longer than it should,
+ * and an answer for each that is past its deadline. */
+void rpc_check_calls(void);
 
 /* True once after jansson, or a helper of answer.c, got no memory: a tree that was built since may lack parts. */
 bool rpc_json_was_refused(void);

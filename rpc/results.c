@@ -206,7 +206,7 @@ static const struct result {
 	{"rpc_describe_methods",
 	 "[{name: string, help: string, alias?: string, states: [string], params: [{name: string, type: string, required: bool, "
 	 "help?: string, values?: [string], min?: int, max?: int, fields?: [{name: string, ...}]}], result: string, ...}]"},
-	{"rpc_get_calls", "[{method: string, client: int, age_us: int, ...}]"},
+	{"rpc_get_calls", "[{method: string, client: int, age_us: int, timed_out: bool, ...}]"},
 	{"rpc_get_methods", "[string]"},
 	{"spdk_get_version",
 	 "{version: string, fields: {major: int, minor: int, patch: int, suffix: string, ...}}"},

@@ -85,6 +85,9 @@ struct rpc_method {
 	const char *alias; /* an older name that still works, or NULL */
 	/* Fills in defaults (strings by strdup()) before decoding; NULL: zeroes. */
 	void (*defaults)(void *params);
+	/* True: these params say how long the call may take, or to wait is what it is for, so rpc_set_deadline() does
+	 * not count. NULL: it does. */
+	bool (*has_own_time)(const void *params);
 	SLIST_ENTRY(rpc_method) link;
 };
 void rpc_method_register(struct rpc_method *m);
@@ -106,7 +109,8 @@ struct rpc_no_params {
 };
 
 /* Answers. result is consumed (NULL: internal error, logged). The params given to the method stay valid until
- * the answer, and at least until the method returns. */
+ * the answer, and at least until the method returns. After the deadline the client has got another answer; this one is
+ * logged, and ends the call. */
 void rpc_reply(struct rpc_request *req, json_t *result);
 void rpc_reply_true(struct rpc_request *req);
 /* code: an RPC_ERROR_* or a negative errno. The message names the parameter, its value and what is
@@ -168,6 +172,12 @@ void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void 
 /* 0 if the method exists and takes these params (states: where it may be called); otherwise the code and text
  * it would answer. */
 int rpc_check_method(const char *method, json_t *params, unsigned *states, char why[RPC_ERROR_TEXT_MAX]);
+
+/* After how many seconds a client's call that is not answered is answered with -ETIMEDOUT, while what it asked for goes
+ * on; 0: never. Counts for calls that begin later. */
+#define RPC_DEFAULT_DEADLINE_S 50 /* stock clients hang up after 60 s, and would never know */
+#define RPC_MAX_DEADLINE_S     86400
+void rpc_set_deadline(uint32_t seconds);
 
 /* Which methods clients may call: RPC_STARTUP or RPC_RUNTIME. */
 void rpc_set_state(unsigned state);

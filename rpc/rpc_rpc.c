@@ -85,12 +85,13 @@ static void rpc_get_calls(struct rpc_request *req, void *params)
 		json_object_set_new(o, "method", json_string(info.method));
 		json_object_set_new(o, "client", json_integer(info.client));
 		json_object_set_new(o, "age_us", rpc_uint(info.age_us));
+		json_object_set_new(o, "timed_out", json_boolean(info.timed_out));
 		json_array_append_new(list, o);
 	}
 	rpc_reply(req, list);
 }
 RPC_METHOD("rpc_get_calls", rpc_get_calls, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "List the calls that have not been answered, with their age")
+	   "List the calls that have not ended, with their age")
 
 static void rpc_get_version(struct rpc_request *req, void *params)
 {

@@ -60,7 +60,7 @@ static void client_called(void *arg)
 
 static void slow_check(void *arg)
 {
-	rpc_report_slow();
+	rpc_check_calls();
 	slow_check_start();
 }
 

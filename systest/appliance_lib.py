@@ -110,7 +110,8 @@ class Daemon:
         self.path = path or self.folder / "rpc.sock"
         self.log_path = self.folder / "log"
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen([self.program, "--no-huge", "--no-pci", "-r", self.path, *options], cwd=self.folder,
+            self.process = subprocess.Popen([self.program, "--no-huge", "--no-pci", "-r", self.path,
+                                             "--rpc-deadline", str(DEADLINE), *options], cwd=self.folder,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                             env={**os.environ, **(env or {})})
         self.pid = self.process.pid

@@ -226,7 +226,7 @@ def test_a_reactor_that_a_poller_pins():
 
 
 def test_io_and_an_rpc_that_do_not_end():
-    with Target("-e", "rpc,bdev,nvmf_rdma") as t, hanging(t, 2):
+    with Target("-e", "rpc,bdev,nvmf_rdma", "--rpc-deadline", "0") as t, hanging(t, 2):
         f = Finding("-p", t.pid, "-d", t.folder, "-a", "1")
         f.expect(1, "FOUND  I/O", "read of host " + HOSTNQN + ":hung", "BDEV, waits for module", "and 1 more like it",
                  "those commands are with bdev EE_M1", "varve_inflight")

@@ -76,7 +76,7 @@ static void test_other_options_are_taken(void)
 {
 	CU_ASSERT_EQUAL(
 		parse("--wait-for-rpc --no-huge --poll-mode busy --num-trace-entries 0 --trace-group users "
-		      "--rpc-mode 0660 --json-ignore-init-errors --oversubscribe -d --log-level info"),
+		      "--rpc-mode 0660 --rpc-deadline 7 --json-ignore-init-errors --oversubscribe -d --log-level info"),
 		0);
 	CU_ASSERT_TRUE(o.wait_for_rpc);
 	CU_ASSERT_TRUE(o.env.no_huge);
@@ -84,6 +84,7 @@ static void test_other_options_are_taken(void)
 	CU_ASSERT_EQUAL(o.trace_entries, 0);
 	CU_ASSERT_STRING_EQUAL(o.trace_group, "users");
 	CU_ASSERT_EQUAL(o.rpc_mode, 0660);
+	CU_ASSERT_EQUAL(o.rpc_deadline_s, 7);
 	CU_ASSERT_TRUE(o.ignore_init_errors);
 	CU_ASSERT_TRUE(o.env.oversubscribe);
 	CU_ASSERT_TRUE(o.limit_coredump);
@@ -141,6 +142,8 @@ static void test_wrong_values_are_named(void)
 	check_refused("--log-level loud", "loud|WARNING");
 	check_refused("--rpc-mode 0999", "0999|octal");
 	check_refused("--rpc-mode 01000", "01000");
+	check_refused("--rpc-deadline soon", "soon|86400");
+	check_refused("--rpc-deadline 86401", "86401|86400");
 }
 
 static void test_unknown_options_and_arguments_are_named(void)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rpc/dispatch.h"
 
+#include <time.h>
+#include <unistd.h>
+
 #include "rpc/registry.h"
 #include "unittest/unit.h"
 
@@ -63,7 +66,19 @@ static void rpc_twice(struct rpc_request *req, void *params)
 }
 RPC_METHOD("test_twice", rpc_twice, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers twice")
 
-static const struct rpc_origin origin;
+static void rpc_waits(struct rpc_request *req, void *params)
+{
+	deferred = req;
+}
+
+static bool waits_on_request(const void *params)
+{
+	return ((const struct echo *)params)->text[0] != '\0';
+}
+RPC_METHOD("test_waits", rpc_waits, struct echo, echo_params, RPC_RUNTIME, "Answers later, with its own time if there is a text",
+	   .has_own_time = waits_on_request)
+
+static struct rpc_origin origin;
 static char answer_text[2048];
 static unsigned answers;
 
@@ -134,6 +149,101 @@ static void test_a_deferred_answer_comes_later(void)
 	CU_ASSERT_EQUAL(answers, 1);
 	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"result\":true"));
 	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+}
+
+/* Deadlines are those of clients, in whole seconds; the clock is the real one. */
+static void call_of_a_client(const char *method, const char *params)
+{
+	origin.client = 5;
+	call(method, params);
+	origin.client = 0;
+}
+
+static void wait_a_second(void)
+{
+	struct timespec begin, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do {
+		usleep(1000);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while ((now.tv_sec - begin.tv_sec) * 1000000000LL + now.tv_nsec - begin.tv_nsec <= 1000000000);
+}
+
+static void test_a_call_past_its_deadline_is_answered_and_goes_on(void)
+{
+	struct rpc_call_info info;
+
+	rpc_set_deadline(1);
+	call_of_a_client("test_waits", "{\"text\":\"\"}");
+	CU_ASSERT_TRUE(rpc_call_info(0, &info));
+	CU_ASSERT_FALSE(info.timed_out);
+	wait_a_second();
+	rpc_check_calls();
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-110"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "test_waits has not ended within 1 s; it goes on"));
+	rpc_check_calls();
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 1);
+	CU_ASSERT_TRUE(rpc_call_info(0, &info));
+	CU_ASSERT_TRUE(info.timed_out);
+	CU_ASSERT_EQUAL(info.client, 5);
+	rpc_reply_true(deferred); /* nobody hears it */
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+	rpc_set_deadline(RPC_DEFAULT_DEADLINE_S);
+}
+
+static void test_some_calls_have_no_deadline(void)
+{
+	struct rpc_request *own_time, *within, *never;
+
+	rpc_set_deadline(1);
+	call_of_a_client("test_waits", "{\"text\":\"as long as it takes\"}");
+	own_time = deferred;
+	call("test_later", NULL);
+	within = deferred;
+	rpc_set_deadline(0);
+	call_of_a_client("test_later", NULL);
+	never = deferred;
+	wait_a_second();
+	rpc_check_calls();
+	CU_ASSERT_EQUAL(answers, 0);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 3);
+	rpc_reply_true(own_time);
+	rpc_error(within, -5, "no");
+	rpc_reply_true(never);
+	CU_ASSERT_EQUAL(answers, 3);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+	rpc_set_deadline(RPC_DEFAULT_DEADLINE_S);
+}
+
+/* Each is kept until it ends, so there are not more than a bounded number of them. */
+static void test_a_client_that_asks_again_and_again_is_held_up_in_the_end(void)
+{
+	enum { LIMIT = 1024 };
+	static struct rpc_request *reqs[LIMIT + 1];
+
+	rpc_set_deadline(1);
+	for (unsigned i = 0; i <= LIMIT; i++) {
+		call_of_a_client("test_later", NULL);
+		reqs[i] = deferred;
+	}
+	wait_a_second();
+	answers = 0;
+	rpc_check_calls();
+	CU_ASSERT_EQUAL(answers, LIMIT);
+	rpc_reply_true(reqs[0]);
+	CU_ASSERT_EQUAL(answers, LIMIT);
+	rpc_check_calls();
+	CU_ASSERT_EQUAL(answers, LIMIT + 1);
+	for (unsigned i = 1; i <= LIMIT; i++) {
+		rpc_reply_true(reqs[i]);
+	}
+	CU_ASSERT_EQUAL(answers, LIMIT + 1);
+	CU_ASSERT_EQUAL(rpc_outstanding(), 0);
+	rpc_set_deadline(RPC_DEFAULT_DEADLINE_S);
 }
 
 static void test_an_unknown_method_is_named(void)
@@ -264,6 +374,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_second_answer_is_dropped),
 	UNIT(test_an_alias_works),
 	UNIT(test_a_deferred_answer_comes_later),
+	UNIT(test_a_call_past_its_deadline_is_answered_and_goes_on),
+	UNIT(test_some_calls_have_no_deadline),
+	UNIT(test_a_client_that_asks_again_and_again_is_held_up_in_the_end),
 	UNIT(test_an_unknown_method_is_named),
 	UNIT(test_wrong_parameters_do_not_reach_the_method),
 	UNIT(test_the_state_decides_what_may_be_called),
