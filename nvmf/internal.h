@@ -255,6 +255,7 @@ struct nvmf_ns {
 	struct nvmf_geometry geo;
 	struct nvmf_hosts hosts; /* no_auto_visible */
 	bool removing;
+	struct nvmf_op *remove_op; /* until it is removed: that has to work without memory too */
 	TAILQ_ENTRY(nvmf_ns) ana_link;
 	char *ptpl_file;           /* where its reservation outlives us, or NULL */
 	struct nvmf_ns_resv *resv; /* NULL: nobody has ever registered */
@@ -332,11 +333,10 @@ struct nvmf_subsystem {
 
 int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype subtype,
 		       const struct nvmf_subsystem_opts *opts, struct nvmf_subsystem **subsystem);
-/* Queues a change; done(arg, what apply returned). */
-void nvmf_subsystem_change(struct nvmf_subsystem *s, uint32_t nsid,
-			   int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op), nvmf_done_fn done,
-			   void *arg);
-/* The same for a host's command, which may not keep its connection when the subsystem stops: done(arg, -ESHUTDOWN) then. */
+/* Queues a change whose memory, from malloc(), the caller has: it is the queue's from now on. */
+void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
+/* Queues a change that a host's command waits for, which may not keep its connection when the subsystem stops: done(arg, what apply returned,
+ * -ENOMEM, or -ESHUTDOWN). */
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
 				    nvmf_done_fn done, void *arg);

@@ -187,7 +187,8 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 		return rc;
 	}
 	struct nvmf_ns *ns = calloc(1, sizeof(*ns));
-	if (ns == NULL) {
+	if (ns == NULL || (ns->remove_op = malloc(sizeof(*ns->remove_op))) == NULL) {
+		free(ns);
 		return -ENOMEM;
 	}
 	ns->subsystem = s;
@@ -196,6 +197,7 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 	TAILQ_INIT(&ns->hosts);
 	rc = ns_open(ns, bdev_name_);
 	if (rc != 0) {
+		free(ns->remove_op);
 		free(ns);
 		return rc;
 	}
@@ -218,6 +220,7 @@ void nvmf_ns_free(struct nvmf_ns *ns)
 	bdev_close(ns->desc);
 	nvmf_hosts_free(&ns->hosts);
 	ns->subsystem->ns[ns->nsid - 1] = NULL;
+	free(ns->remove_op);
 	free(ns);
 }
 
@@ -239,8 +242,12 @@ static int remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 
 static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
 {
+	struct nvmf_op *op = ns->remove_op;
+
+	*op = (struct nvmf_op){.kind = NVMF_OP_CHANGE, .nsid = ns->nsid, .apply = remove_apply, .done = done, .arg = arg};
+	ns->remove_op = NULL;
 	ns->removing = true;
-	nvmf_subsystem_change(ns->subsystem, ns->nsid, remove_apply, done, arg);
+	nvmf_subsystem_add_op(ns->subsystem, op);
 }
 
 void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg)

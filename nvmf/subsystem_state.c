@@ -241,6 +241,12 @@ static void ops_run(struct nvmf_subsystem *s)
 	begin[op->kind](s);
 }
 
+void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op)
+{
+	STAILQ_INSERT_TAIL(&s->ops, op, link);
+	ops_run(s);
+}
+
 static void op_add(struct nvmf_subsystem *s, const struct nvmf_op *proto)
 {
 	struct nvmf_op *op = malloc(sizeof(*op));
@@ -252,8 +258,7 @@ static void op_add(struct nvmf_subsystem *s, const struct nvmf_op *proto)
 		return;
 	}
 	*op = *proto;
-	STAILQ_INSERT_TAIL(&s->ops, op, link);
-	ops_run(s);
+	nvmf_subsystem_add_op(s, op);
 }
 
 void nvmf_subsystem_start(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
@@ -274,14 +279,6 @@ void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *ar
 void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
 {
 	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_STOP, .done = done, .arg = arg});
-}
-
-void nvmf_subsystem_change(struct nvmf_subsystem *s, uint32_t nsid,
-			   int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op), nvmf_done_fn done,
-			   void *arg)
-{
-	op_add(s, &(struct nvmf_op){
-			  .kind = NVMF_OP_CHANGE, .nsid = nsid, .apply = apply, .done = done, .arg = arg});
 }
 
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,

@@ -9,6 +9,7 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # sanitize                   is run once more with the sanitized build
     # long                       takes minutes: left out by --quick
     # beside                     may run beside others of its kind; without this a system test has the machine to itself
+    # background                 takes time rather than work: runs while other stages do, up to the VM lab
 
 A job that failed is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -21,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,7 @@ RELEASE, ASAN, FUZZ = TOP / "build", TOP / "build-asan", TOP / "build-fuzz"
 LOGS = RELEASE / "test-logs"
 RESULT = re.compile(r"^(PASS|FAIL|SKIP) (\S.*)$")
 FINDING = re.compile(rb"Sanitizer: |runtime error:|^==\d+== ", re.M)     # a sanitizer's or valgrind's
-FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
+FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "10"))
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -49,6 +51,7 @@ class Job:
     limit: int = 120
     needs: list = field(default_factory=list)
     alone: bool = False             # not beside other jobs
+    background: bool = False        # beside other stages
     silent: bool = False            # prints no result lines: its status counts
     passed: int = 0
     failed: list = field(default_factory=list)
@@ -129,6 +132,7 @@ class Stage:
     folder: Path = None             # what to build, if anything
     env: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
+    by_itself: bool = False         # nothing in the background
 
     def build(self):
         if self.folder is None:
@@ -166,9 +170,10 @@ def system_jobs(prefix, env, wanted, slower=1):
         needs = re.search(r"^# needs: (.*)$", head, re.M)
         needs = needs[1].split() if needs else []
         limit = re.search(r"^# limit: (\d+)", head, re.M)
-        flags = re.findall(r"^# (sanitize|long|beside)$", head, re.M)
+        flags = re.findall(r"^# (sanitize|long|beside|background)$", head, re.M)
         if wanted(needs, flags):
-            jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, "beside" not in flags))
+            jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, "beside" not in flags,
+                            background="background" in flags))
     return jobs
 
 
@@ -199,10 +204,28 @@ def stages(quick):
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
     yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
                 ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"])
-    yield Stage("VM lab", lambda: system_jobs("lab/", env, lambda needs, _: "lab" in needs))
+    yield Stage("VM lab", by_itself=True, jobs=lambda: system_jobs("lab/", env, lambda needs, _: "lab" in needs))
+
+
+background = []     # (job, thread)
+
+
+def background_end():
+    while background:
+        job, thread = background.pop()
+        thread.join()
+        job.report()
+
+
+def background_start(job):
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    background.append((job, thread))
 
 
 def run_stage(stage, patterns):
+    if stage.by_itself:
+        background_end()
     if not stage.build():
         job = Job("build/" + stage.title, [])
         job.failed.append(f"{stage.title}: the build failed; see {LOGS}")
@@ -211,12 +234,15 @@ def run_stage(stage, patterns):
     jobs = [j for j in stage.jobs() if not patterns or any(p in j.name for p in patterns)]
     if jobs:
         print(stage.title, flush=True)
-    beside = sorted((j for j in jobs if not j.alone), key=lambda j: -j.limit)       # the longest first, so that none is left over alone
+    for j in jobs:
+        if j.background:
+            background_start(j)
+    beside = sorted((j for j in jobs if not j.alone and not j.background), key=lambda j: -j.limit)       # the longest first, so that none is left over alone
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         for f in concurrent.futures.as_completed([pool.submit(j.run) for j in beside]):
             f.result().report()
     for j in jobs:
-        if j.alone:
+        if j.alone and not j.background:
             j.run().report()
     return jobs
 
@@ -235,6 +261,7 @@ def main():
     start, jobs = time.monotonic(), []
     for stage in stages("--quick" in options):
         jobs += run_stage(stage, patterns)
+    background_end()
     for j in jobs:
         if j.failed:
             j.again()

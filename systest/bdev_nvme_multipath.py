@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# beside
 # limit: 400
 # sanitize
 """A varve that re-exports a namespace which two others have: hosts -> front -> left and right, over the software RDMA device."""

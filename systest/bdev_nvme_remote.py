@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# beside
 # limit: 300
 # sanitize
 """A varve that re-exports a namespace of another one: hosts -> front -> back, over the software RDMA device."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# beside
 # limit: 180
 # sanitize
 """Copy, Verify and Write Uncorrectable from a host through a varve that re-exports a namespace of another one: what the bdev has itself

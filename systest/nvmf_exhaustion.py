@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
 # long
+# beside
 """What runs out: work requests, buffers, descriptors, memory regions and queues of the device, disk space, room in /dev/shm. Work waits, or fails and
 says why; when there is room again, it goes on by itself. Another host's verified I/O notices nothing."""
 import os

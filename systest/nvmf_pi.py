@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# beside
 # limit: 300
 # sanitize
 """Metadata and protection information from host to disk: passed, made, stripped, checked, over the software RDMA device."""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1500
 # long
-# beside
+# background
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
 are refused, bdevs that fail, listeners, snapshots of the trace, faults of memory, verbs and system calls. At the end memory, descriptors,
 queue pairs and buffers are as at the beginning.
@@ -97,7 +97,7 @@ class Soak:
         if len(self.hosts) < 3:
             self.hosts.append(Host(self.t, "-w", self.rng.choice(["randrw", "randread", "rw"]), "-t", "3600", "-q",
                                    str(self.rng.choice([1, 8, 64])), "-o", self.rng.choice(["512", "4k", "64k", "128k"]), "-P",
-                                   str(self.rng.choice([1, 2])), "--kato", "5000", "--loss-timeout", str(self.rng.choice([0, 30])),
+                                   str(self.rng.choice([1, 2])), "--rate", "2000", "--kato", "5000", "--loss-timeout", str(self.rng.choice([0, 30])),
                                    nqn=OTHER, nsid=self.rng.choice([1, 2]), hostnqn=f"{OTHER}:h{self.rng.randrange(3)}"))
 
     def host_goes(self):
@@ -174,6 +174,13 @@ class Soak:
         getattr(self, name)()
         self.counts[name] = self.counts.get(name, 0) + 1
 
+    def is_without_n(self):
+        """Its deletion may be under way, its answer lost to a fault."""
+        if "N" not in [b["name"] for b in self.t.call("bdev_get_bdevs")]:
+            return True
+        self.say("bdev_null_delete", name="N")
+        return False
+
     def restore(self):
         """What the beginning was like."""
         t = self.t
@@ -181,8 +188,7 @@ class Soak:
         for h in self.hosts:
             h.kill()
         self.hosts.clear()
-        if "N" in [b["name"] for b in t.call("bdev_get_bdevs")]:
-            t.call("bdev_null_delete", name="N")
+        wait_for(self.is_without_n, "N to be deleted")
         subsystems = {s["nqn"]: s for s in t.call("nvmf_get_subsystems")}
         if NQN + ":brief" in subsystems:
             t.call("nvmf_delete_subsystem", nqn=NQN + ":brief")

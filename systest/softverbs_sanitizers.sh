@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
 # long
+# beside
 # The verbs conformance suite with softverbs built for AddressSanitizer and UndefinedBehaviorSanitizer, and for
 # ThreadSanitizer: no finding in either process. The test programs find their sanitizer's runtime and preload it before
 # the library. `softverbs_sanitizers.sh [address,undefined|thread] [PROGRAM] [PATTERN...]` runs a part of it.
