@@ -11,7 +11,7 @@ PERF = BUILD / "bin" / "varve-perf"
 NQN = "nqn.2026-11.io.varve:test"
 HOSTNQN = "nqn.2026-11.io.varve:host"
 ADDRESS = "127.0.0.1"
-PORT = 20000 + os.getpid() % 20000      # tests run beside each other
+PORT = 20000 + os.getpid() % 1250 * 16      # and up to PORT + 15, and the same from PORT + 20000 on: tests run beside each other
 NUM_CPUS = len(os.sched_getaffinity(0))
 
 

@@ -10,7 +10,7 @@ from appliance_lib import BUILD, Daemon, RpcError, check, main, wait_for
 
 NQN = "nqn.2016-06.io.spdk:cnode1"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d"
-PORT = 40000 + os.getpid() % 20000      # tests run beside each other
+PORT = 40000 + os.getpid() % 1250 * 16      # tests run beside each other
 ADDRESS = {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(PORT)}
 
 
