@@ -177,6 +177,14 @@ def system_jobs(prefix, env, wanted, slower=1):
     return jobs
 
 
+def lab_jobs(env):
+    """Guests do not know of each other, and an emulated one waits half of its time."""
+    jobs = system_jobs("lab/", env, lambda needs, _: "lab" in needs)
+    for j in jobs:
+        j.alone = False
+    return jobs
+
+
 def fuzz_jobs():
     jobs = []
     for f in executables(FUZZ / "unittest", "fuzz-"):
@@ -204,7 +212,7 @@ def stages(quick):
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
     yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
                 ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"])
-    yield Stage("VM lab", by_itself=True, jobs=lambda: system_jobs("lab/", env, lambda needs, _: "lab" in needs))
+    yield Stage("VM lab", by_itself=True, jobs=lambda: lab_jobs(env))
 
 
 background = []     # (job, thread)

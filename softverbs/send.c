@@ -8,7 +8,7 @@
 
 #define NEVER             UINT64_MAX
 #define RNR_RECHECK_NS    100000000ull /* with endless retries, should a kick get lost with a dying peer */
-#define ATTACH_NS         500000000ull
+#define ATTACH_NS         5000000000ull
 #define ACK_TIMEOUT_NS(t) (4096ull << (t))
 
 /* InfiniBand table 46, in units of 10 us. */
@@ -156,7 +156,8 @@ static uint64_t peer_wait_ns(const struct sv_qp *qp)
 {
 	uint64_t wait = ACK_TIMEOUT_NS(qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 
-	/* Not attached: two control threads have to do something first, which no network would ask for. */
+	/* Not attached: two control threads have to do something first, which no network would ask for, and which takes its time on a machine that is
+	 * busy. A peer that dies meanwhile is noticed at once. */
 	return qp->rem.peer == NULL && wait < ATTACH_NS ? ATTACH_NS : wait;
 }
 
