@@ -49,7 +49,7 @@ def busy_host(t, *args, nsid=1, until=None, **kwargs):
             done = until or (lambda: t.groups("completed_nvme_io") >= before + 20)
             wait_for(lambda: not h.is_running() or done(), "some I/O")
             if h.is_running() or last:
-                check(h.is_running(), h.errors.read_text())
+                check(h.is_running(), f"{h.errors.read_text()}\nthe target:\n{t.log()[-4000:]}")
                 yield h
                 return
 
@@ -144,7 +144,7 @@ def test_files_are_few_and_the_oldest_go():
         t.call("trace_set_trigger", name="errors", type="io_error", holdoff_us=0)
         seen = []
         for n in range(5):
-            with busy_host(t, "-q", "1"):
+            with busy_host(t, "-q", "1", "--rate", "500"):
                 inject(t)
                 seen.append(os.path.basename(t.wait_fired("errors", more_than=n)["last_file"]))
         check(seen == sorted(seen) and len(set(seen)) == 5, seen)
@@ -153,7 +153,7 @@ def test_files_are_few_and_the_oldest_go():
         before = t.call("trace_get_triggers")["copies_failed"]
         t.call("trace_set_trigger", name="more", type="io_error", holdoff_us=0)
         t.call("trace_remove_trigger", name="errors")
-        with busy_host(t, "-q", "1"):
+        with busy_host(t, "-q", "1", "--rate", "500"):
             inject(t)
             t.wait_fired("more", file=False)
         check(t.call("trace_get_triggers")["copies_failed"] == before + 1 and t.files() == seen[-3:], "too little room")
@@ -165,7 +165,7 @@ def test_freezing_stops_recording():
         t.call("bdev_error_create", base_name="M0")
         t.add_ns("EE_M0", nsid=1)
         t.call("trace_set_trigger", name="errors", type="io_error", action="freeze")
-        with busy_host(t, "-q", "1"):
+        with busy_host(t, "-q", "1", "--rate", "500"):
             inject(t)
             fired = t.wait_fired("errors")
             check(t.call("trace_get_triggers")["frozen"] is True, "frozen")
