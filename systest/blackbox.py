@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# sanitize
 """Triggers: something goes wrong, and a file says what."""
 import contextlib
 import ctypes
