@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What looking costs: a target at full speed (varve on the first core, varve-perf on the last, 4 KiB reads of a null device, bdev and
-nvmf_rdma recorded) while varve-trace runs beside it, as one would in production: niced, and not on the target's core. Each run with the
-tool is compared with the runs without it before and after; medians. On a machine where others compute too the figures are theirs.
+nvmf_rdma recorded) while varve-trace runs beside it, as one would in production: niced, and not on the target's core. Each short run with
+the tool is compared with the runs without it before and after; medians of all. On a machine where others compute too the figures are theirs.
 
-    snapshot.cost_percent     throughput lost to `--summary`, up to 100 times evenly within the run
+    snapshot.cost_percent     throughput lost to `--summary`, 100 times in all, two a second
     snapshot.target_percent   the CPU time per I/O that the target's reactors spent more: with two CPUs the tool takes the rest of the loss
                               from the initiator, whose core it shares
     snapshot.runs             how many there were: fewer if the host left no time for them
+    snapshot.cpu_ms           the CPU time of one
     follow.cost_percent       throughput lost to `-F`, printing to /dev/null
     follow.target_percent
     blackbox.cost_percent     the same with a trigger of every kind set, none of which fires, and no tool
@@ -14,6 +15,7 @@ tool is compared with the runs without it before and after; medians. On a machin
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,7 +29,7 @@ BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
 ADDRESS = os.environ.get("VARVE_RDMA_ADDRESS", "")
 PRELOAD = {} if ADDRESS else {"LD_PRELOAD": str(BUILD / "softverbs" / "libsoftverbs.so")}
 NQN = "nqn.2026-11.io.varve:bench"
-TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "5")), 10, 100
+TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "25")), 2, 4
 
 
 def busy_ticks(call):
@@ -46,25 +48,25 @@ def iops_and_cost(call):
 
 
 class Looker(threading.Thread):
-    """Runs the tool again and again, or once for as long as it lasts, until stopped."""
+    """Runs the tool `times` times, evenly within the run, or once until stopped."""
 
     def __init__(self, path, options, times):
         super().__init__()
         self.command = ["taskset", "-c", str(max(os.sched_getaffinity(0))), "nice", "-n", "19", BUILD / "bin" / "varve-trace", "-f", path, *options]
-        self.times, self.done, self.end, self.process = times, 0, threading.Event(), None
+        self.times, self.end, self.process = times, threading.Event(), None
+        self.cpu_ms = []
 
     def run(self):
         with open(os.devnull, "wb") as null:
-            while not self.end.is_set() and self.done < self.times:
+            while len(self.cpu_ms) < self.times and not self.end.wait(SECONDS / SNAPSHOTS):
                 self.process = subprocess.Popen(self.command, stdout=null, stderr=null)
-                self.process.wait()
-                self.done += 1
-                self.end.wait(SECONDS / SNAPSHOTS)
+                _, _, used = os.wait4(self.process.pid, 0)
+                self.cpu_ms.append(1000 * (used.ru_utime + used.ru_stime))
 
     def stop(self):
         self.end.set()
-        if self.process.poll() is None:
-            self.process.terminate()
+        if self.times == 1:
+            os.kill(self.process.pid, signal.SIGTERM)
         self.join()
 
 
@@ -72,9 +74,10 @@ def with_tool(call, path, options, times):
     looker = Looker(path, options, times)
     looker.start()
     try:
-        return (*iops_and_cost(call), looker.done)
+        rate, ticks = iops_and_cost(call)
     finally:
         looker.stop()
+    return rate, ticks, looker.cpu_ms
 
 
 TRIGGERS = {"request_age": 60000000, "state_age": 60000000, "reactor_stall": 60000000, "io_error": None, "qpair_error": None, "keep_alive_loss": None}
@@ -92,7 +95,7 @@ def with_triggers(call):
 
 def main():
     lost = {f"{name}.{what}": [] for name in ("snapshot", "follow", "blackbox") for what in ("cost", "target")}
-    runs = []
+    cpu_ms = []
     with Daemon("--poll-mode", "busy", "-m", "[0]", "-e", "bdev,nvmf_rdma", env=PRELOAD) as daemon:
         call = daemon.call
         call("bdev_null_create", name="Null", block_size=4096, num_blocks=1 << 20)
@@ -104,16 +107,17 @@ def main():
         before = iops_and_cost(call)
         for _ in range(TURNS):
             for name, options, times in (("snapshot", ["--summary"], SNAPSHOTS), ("follow", ["-F"], 1), ("blackbox", None, 0)):
-                rate, ticks, *done = with_tool(call, daemon.trace_file, options, times) if options else with_triggers(call)
+                rate, ticks, *used = with_tool(call, daemon.trace_file, options, times) if options else with_triggers(call)
                 after = iops_and_cost(call)
                 lost[f"{name}.cost"].append(1 - rate / ((before[0] + after[0]) / 2))
                 lost[f"{name}.target"].append(ticks / ((before[1] + after[1]) / 2) - 1)
                 if name == "snapshot":
-                    runs += done
+                    cpu_ms += used[0]
                 before = after
     for name, values in lost.items():
         print(f"{name}_percent {100 * statistics.median(values):.2f} %")
-    print(f"snapshot.runs {statistics.median(runs):.0f} runs")
+    print(f"snapshot.runs {len(cpu_ms)} runs")
+    print(f"snapshot.cpu_ms {statistics.median(cpu_ms):.1f} ms")
 
 
 main()

@@ -149,7 +149,7 @@ const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uin
 		return &no_owner;
 	}
 	if (v->owners == NULL) {
-		v->owners = calloc(UINT16_MAX + 1, sizeof(v->owners[0]));
+		v->owners = calloc(trace_reader_num_owners(v->r), sizeof(v->owners[0])); /* id is less */
 		if (v->owners == NULL) {
 			complain("out of memory");
 			exit(EXIT_FAILURE);
@@ -165,7 +165,7 @@ const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uin
 
 void owners_free(struct trace_view *v)
 {
-	for (unsigned i = 0; v->owners != NULL && i <= UINT16_MAX; i++) {
+	for (unsigned i = 0; v->owners != NULL && i < trace_reader_num_owners(v->r); i++) {
 		free(v->owners[i].name);
 		free(v->owners[i].text);
 		free(v->owners[i].json);

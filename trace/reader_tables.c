@@ -310,6 +310,8 @@ static int tpoints_load(struct trace_reader *r, struct trace_error *err)
 
 /* ---- Owners ---- */
 
+enum { OWNERS_PIECE = 512 }; /* rows read at a time */
+
 static void owner_table_find(struct trace_reader *r)
 {
 	struct trace_file_owner_section s;
@@ -345,40 +347,58 @@ static uint64_t owner_tsc(const struct trace_reader *r, const uint8_t *owners, u
 	return tsc;
 }
 
-/* Reads the table twice: the writer sets a row's tsc to 0, rewrites it, and sets the tsc last, so a row whose
- * tsc is the same before and after was not being rewritten. */
-int trace_owners_load(struct trace_reader *r)
+/* Takes the rows that are in use out of one piece of the table, read twice: the writer sets a row's tsc to 0, rewrites it, and sets the tsc
+ * last, so a row whose tsc is the same before and after was not being rewritten. */
+static int owners_load_piece(const struct trace_reader *r, uint64_t at, unsigned n, uint8_t *first, uint8_t *second,
+			     uint8_t *rows)
 {
-	size_t size = r->num_owners * r->owner_stride;
-	uint64_t at = r->section[TRACE_SECTION_OWNER] + sizeof(struct trace_file_owner_section);
-	int rc;
+	size_t size = n * r->owner_stride;
+	bool used = false;
+	int rc = trace_source_read(&r->source, at, first, size);
 
-	if (size == 0) {
-		return 0;
+	for (unsigned i = 0; rc == 0 && i < n; i++) {
+		used = used || owner_tsc(r, first, i) != 0;
 	}
-	uint8_t *first = malloc(size), *second = malloc(size);
-	if (first == NULL || second == NULL) {
-		rc = -ENOMEM;
-		goto out;
+	if (rc != 0 || !used) {
+		return rc;
 	}
-	rc = trace_source_read(&r->source, at, first, size);
-	if (rc == 0) {
-		rc = trace_source_read(&r->source, at, second, size);
-	}
-	if (rc != 0) {
-		goto out;
-	}
-	for (unsigned i = 0; i < r->num_owners; i++) {
-		if (owner_tsc(r, first, i) != owner_tsc(r, second, i)) {
-			memset(first + i * r->owner_stride, 0, sizeof(uint64_t));
+	rc = trace_source_read(&r->source, at, second, size);
+	for (unsigned i = 0; rc == 0 && i < n; i++) {
+		uint64_t tsc = owner_tsc(r, first, i);
+		if (tsc != 0 && tsc == owner_tsc(r, second, i)) {
+			memcpy(rows + i * r->owner_stride, first + i * r->owner_stride, r->owner_stride);
 		}
 	}
-	free(r->owners);
-	r->owners = first;
-	first = NULL;
-out:
-	free(first);
-	free(second);
+	return rc;
+}
+
+/* The table is large and mostly empty: only what is in use is copied. */
+int trace_owners_load(struct trace_reader *r)
+{
+	uint64_t at = r->section[TRACE_SECTION_OWNER] + sizeof(struct trace_file_owner_section);
+	int rc = 0;
+
+	if (r->num_owners == 0) {
+		return 0;
+	}
+	uint8_t *rows = calloc(r->num_owners, r->owner_stride);
+	uint8_t *pieces = malloc(2 * OWNERS_PIECE * r->owner_stride);
+	if (rows == NULL || pieces == NULL) {
+		rc = -ENOMEM;
+	}
+	for (unsigned i = 0; rc == 0 && i < r->num_owners; i += OWNERS_PIECE) {
+		unsigned n = r->num_owners - i < OWNERS_PIECE ? r->num_owners - i : OWNERS_PIECE;
+		size_t offset = i * r->owner_stride;
+		rc = owners_load_piece(r, at + offset, n, pieces, pieces + OWNERS_PIECE * r->owner_stride,
+				       rows + offset);
+	}
+	if (rc == 0) {
+		uint8_t *old = r->owners;
+		r->owners = rows;
+		rows = old;
+	}
+	free(rows);
+	free(pieces);
 	return rc;
 }
 
