@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "appliance/blackbox.h"
+#include "nvmf/nvmf.h"
 #include "rpc/rpc.h"
 
 #define ALWAYS             (RPC_STARTUP | RPC_RUNTIME)
@@ -67,6 +68,26 @@ static bool take_text(struct rpc_request *req, const char *what, const char *tex
 	return true;
 }
 
+/* A state in which no request ever is would be waited for in vain. False after answering so. */
+static bool state_exists(struct rpc_request *req, const char *state)
+{
+	char all[1024] = "";
+	const char *name;
+
+	for (unsigned i = 0; state[0] != '\0' && (name = nvmf_request_state(i)) != NULL; i++) {
+		if (strcmp(name, state) == 0) {
+			return true;
+		}
+		size_t used = strlen(all);
+		snprintf(all + used, sizeof(all) - used, "%s\"%s\"", used > 0 ? ", " : "", name);
+	}
+	if (state[0] != '\0') {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"state\" is \"%s\": no request is ever in it; there are %s", state, all);
+	}
+	return state[0] == '\0';
+}
+
 static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 {
 	const struct set_trigger *p = params;
@@ -79,7 +100,8 @@ static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 	};
 
 	if (!take_text(req, "name", p->name, opts.name, sizeof(opts.name)) ||
-	    !take_text(req, "state", p->state, opts.state, sizeof(opts.state))) {
+	    !take_text(req, "state", p->state, opts.state, sizeof(opts.state)) ||
+	    !state_exists(req, opts.state)) {
 		return;
 	}
 	int rc = blackbox_set(&opts, why);

@@ -35,6 +35,27 @@ static const struct {
 	[NVMF_REQUEST_BDEV] = {"BDEV", "bdev"},
 };
 
+const char *nvmf_request_state(unsigned n)
+{
+	const struct nvmf_transport_ops *ops;
+	const char *type;
+
+	for (unsigned i = 0; i < NVMF_REQUEST_WHERES; i++) {
+		if (wheres[i].state != NULL && n-- == 0) {
+			return wheres[i].state;
+		}
+	}
+	for (unsigned t = 0; (type = nvmf_transport_type(t)) != NULL; t++) {
+		ops = nvmf_transport_ops_find(type);
+		for (unsigned i = 0; ops->request_state(i) != NULL; i++) {
+			if (n-- == 0) {
+				return ops->request_state(i);
+			}
+		}
+	}
+	return NULL;
+}
+
 static void describe_command(const struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	const struct nvme_sqe *sqe = req->sqe;

@@ -436,6 +436,9 @@ size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
 /* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none. Groups without
  * queue pairs are not asked, and so not woken. */
 size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t max, struct nvmf_inflight *list);
+/* The names of all states that an outstanding command may be in, of every transport, one by one from n = 0 on; NULL: there are no more.
+ * Any thread. */
+const char *nvmf_request_state(unsigned n);
 
 /* ---- What goes wrong ---- */
 

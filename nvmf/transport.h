@@ -88,6 +88,8 @@ struct nvmf_transport_ops {
 	struct nvmf_request *(*request_next)(struct nvmf_qpair *qpair, struct nvmf_request *after);
 	/* Fills in state, waits_for (NULL: nothing), state_age_ticks and object; the rest is filled in. */
 	void (*request_describe)(struct nvmf_request *req, struct nvmf_inflight *out);
+	/* The names of the states that it may tell, one by one; NULL: there are no more. */
+	const char *(*request_state)(unsigned n);
 
 	/* Private. */
 	SLIST_ENTRY(nvmf_transport_ops) link;

@@ -299,6 +299,7 @@ void rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
 bool rdma_op_request_abort(struct nvmf_request *req);
 struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after);
 void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out);
+const char *rdma_op_request_state(unsigned n);
 
 /* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not registered. */
 int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode);

@@ -585,6 +585,16 @@ struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_
 	return NULL;
 }
 
+const char *rdma_op_request_state(unsigned n)
+{
+	for (unsigned s = 0; s < RDMA_REQ_FREE; s++) { /* the numbers have gaps */
+		if (states[s].name != NULL && n-- == 0) {
+			return states[s].name;
+		}
+	}
+	return NULL;
+}
+
 void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	static const char *const waits[RDMA_REQ_STATES] = {

@@ -181,5 +181,6 @@ static struct nvmf_transport_ops rdma_ops = {
 	.request_abort = rdma_op_request_abort,
 	.request_next = rdma_op_request_next,
 	.request_describe = rdma_op_request_describe,
+	.request_state = rdma_op_request_state,
 };
 NVMF_TRANSPORT(rdma_ops)

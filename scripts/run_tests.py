@@ -9,11 +9,13 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # sanitize                   is run once more with the sanitized build
     # long                       takes minutes: left out by --quick
     # beside                     may run beside others of its kind; without this a system test has the machine to itself
+    # once                       looks for what is rare: a failure is never tried again
     # background                 takes time rather than work: runs while other stages do, up to the VM lab
 
 A job that failed is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
-found, in the test or in what it tests. What a sanitizer, valgrind, a fuzzer or the compiler found is no matter of luck, and stays a failure.
+found, in the test or in what it tests. What a sanitizer, valgrind, a fuzzer or the compiler found is no matter of luck, and stays a failure; so does
+what a test found that tries thousands of things at random.
 """
 import concurrent.futures
 import os
@@ -52,6 +54,7 @@ class Job:
     needs: list = field(default_factory=list)
     alone: bool = False             # not beside other jobs
     background: bool = False        # beside other stages
+    once: bool = False              # failed is failed
     silent: bool = False            # prints no result lines: its status counts
     passed: int = 0
     failed: list = field(default_factory=list)
@@ -95,7 +98,7 @@ class Job:
 
     def again(self):
         """Runs it once more if what failed may have been the machine's doing."""
-        if not self.command or self.silent or FINDING.search(self.log().read_bytes()):
+        if not self.command or self.silent or self.once or FINDING.search(self.log().read_bytes()):
             return
         self.first, self.failed, self.skipped, self.passed = self.failed, [], [], 0
         print(f"once more, by itself: {self.name}", flush=True)
@@ -170,10 +173,10 @@ def system_jobs(prefix, env, wanted, slower=1):
         needs = re.search(r"^# needs: (.*)$", head, re.M)
         needs = needs[1].split() if needs else []
         limit = re.search(r"^# limit: (\d+)", head, re.M)
-        flags = re.findall(r"^# (sanitize|long|beside|background)$", head, re.M)
+        flags = re.findall(r"^# (sanitize|long|beside|background|once)$", head, re.M)
         if wanted(needs, flags):
             jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, "beside" not in flags,
-                            background="background" in flags))
+                            background="background" in flags, once="once" in flags))
     return jobs
 
 
@@ -266,9 +269,11 @@ def main():
         for stage in stages("--quick" in options):
             print("\n".join(j.name for j in stage.jobs()) if stage.build() else f"{stage.title}: does not build")
         return
-    start, jobs = time.monotonic(), []
+    start, jobs, times = time.monotonic(), [], []
     for stage in stages("--quick" in options):
+        began = time.monotonic()
         jobs += run_stage(stage, patterns)
+        times.append((stage.title, time.monotonic() - began))
     background_end()
     for j in jobs:
         if j.failed:
@@ -276,6 +281,7 @@ def main():
     skipped = [s for j in jobs for s in j.skipped]
     unsteady = [f for j in jobs if not j.failed for f in j.first]
     failed = [f for j in jobs for f in j.failed]
+    print(", ".join(f"{title} {seconds / 60:.0f} min" for title, seconds in times if seconds > 30))
     print("\n".join([f"SKIP {s}" for s in skipped] + [f"UNSTEADY {f}" for f in unsteady] + [f"FAIL {f}" for f in failed] +
                     [f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
                      f"{sum(j.passed for j in jobs)} passed, {len(failed)} failed" +

@@ -112,7 +112,7 @@ def test_a_state_that_lasts_too_long_fires_for_that_state_only():
         t.add_ns("D0", nsid=1)
         with busy_host(t, "-q", "2", until=lambda: reads_in_flight(t)):
             state = wait_for(lambda: reads_in_flight(t), "a read in flight")[0]["state"]
-            t.call("trace_set_trigger", name="other", type="state_age", limit_us=100000, state="NOSUCH")
+            t.call("trace_set_trigger", name="other", type="state_age", limit_us=100000, state="PAUSED")
             t.call("trace_set_trigger", name="state", type="state_age", limit_us=100000, state=state, action="notify")
             fired = t.wait_fired("state", file=False)
             check("in one state" in fired["last_cause"] and fired["last_file"] is None, fired)
@@ -236,7 +236,7 @@ def test_a_reactor_that_does_not_poll_is_named():
 def test_triggers_are_saved_and_loaded():
     with BlackBox() as t:
         t.call("trace_set_trigger", name="a", type="request_age", limit_us=1000000)
-        t.call("trace_set_trigger", name="b", type="state_age", limit_us=5000, state="RDMA_REQ_NEED_BUFFER", action="freeze", holdoff_us=7)
+        t.call("trace_set_trigger", name="b", type="state_age", limit_us=5000, state="need buffer", action="freeze", holdoff_us=7)
         t.call("trace_set_trigger", name="c", type="io_error", action="notify")
         t.call("trace_set_trigger", name="c", type="qpair_error")
         saved = t.call("framework_get_config", name="trace")
@@ -257,7 +257,8 @@ def test_wrong_triggers_are_refused():
                              ({"name": "x", "type": "request_age"}, "limit_us"),
                              ({"name": "x", "type": "request_age", "limit_us": 5}, "1000"),
                              ({"name": "x", "type": "io_error", "limit_us": 5000}, "takes none"),
-                             ({"name": "x", "type": "io_error", "state": "S"}, "state_age")]:
+                             ({"name": "x", "type": "state_age", "limit_us": 5000, "state": "exceuting"}, '"executing"'),
+                             ({"name": "x", "type": "io_error", "state": "executing"}, "state_age")]:
             status, _, err = t.rpc("trace_set_trigger", *(f"{k}={v}" for k, v in params.items()))
             check(status == 1 and word in err, (params, err))
         status, _, err = t.rpc("trace_remove_trigger", "name=none")

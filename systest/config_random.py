@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
+# once
 """Random valid configurations, saved, loaded into a fresh daemon and saved again, are the same. $VARVE_SEED repeats a run."""
 import json
 import os

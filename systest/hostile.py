@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# once
 # sanitize
 """Hosts that keep to nothing, beside one that does its verified I/O: `hostile-host` sends them and knows what the specification wants
 answered. VARVE_CASES and VARVE_SEED choose others; a failure names the case, which `hostile-host --only N` sends again by itself."""

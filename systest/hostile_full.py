@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
+# once
 # long
 # beside
 """A hundred thousand hostile cases beside a host that does verified I/O (hostile.py does a few thousand). VARVE_CASES and VARVE_SEED choose

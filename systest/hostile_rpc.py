@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# once
 # sanitize
 """Calls of every method with parameters that are wrong in one way, made from what the daemon says of its methods; clients that flood, or
 never read; and configuration files that are none. Beside it a host does verified I/O. VARVE_SEED chooses other calls."""

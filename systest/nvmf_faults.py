@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 900
+# once
 # long
 # beside
 """A fault at every call of the verbs, of memory and of the system, at every kind of completion and in every state of every state

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 180
+# once
 # sanitize
 """Verified I/O while all around it changes: namespaces, hosts, listeners, tracepoints. VARVE_SECONDS makes it longer."""
 import os

@@ -401,6 +401,13 @@ def test_wrong_input_is_an_error_that_names_it(w):
             (["--age", "1"], '--age: "1" is not a time'),
             (["--from-start"], "only means something with -F"),
             (["-f", "a", "-p", "1"], "give one of them"),
+            (["-f", "a", "-s", "varve"], "-s only means something without it"),
+            (["--list", "-p", "1"], "not at one file"),
+            (["--remove-dead", "--summary"], "no other view goes with them"),
+            (["--list", "-j"], "no other view goes with them"),
+            (["-t", "-j"], "-t only means something where text is printed"),
+            (["-t", "--html", "a"], "-t only means something where text is printed"),
+            (["--entries", "1024"], "--entries only means something with --record"),
             (["a_file"], '"a_file" is no option'),
             (["--nonsense"], "--nonsense")):
         err = run(*args, status=2)[1]

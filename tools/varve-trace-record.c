@@ -8,6 +8,8 @@
 #include "tools/varve-trace.h"
 #include "trace/file_writer.h"
 
+#define RECORD_ENTRIES (UINT64_C(1) << 22) /* of each ring, unless --entries says otherwise */
+
 struct captured_ring {
 	struct trace_lcore before; /* the counters when losses were last looked at */
 	uint64_t lost;             /* entries not yet written down */
@@ -115,7 +117,7 @@ int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t
 
 	if (t != NULL && c != NULL) {
 		trace_file_tables_copy(v->r, t);
-		t->num_entries = v->opt->entries;
+		t->num_entries = v->opt->entries != 0 ? v->opt->entries : RECORD_ENTRIES;
 		c->v = v;
 		c->num_rings = t->num_rings;
 		c->rings = calloc(t->num_rings + 1, sizeof(c->rings[0]));

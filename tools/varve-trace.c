@@ -279,39 +279,46 @@ static bool option_take(struct trace_options *opt, int c, char *arg)
 	}
 }
 
-static bool options_agree(const struct trace_options *opt)
+/* Says what does not go together, or would not be looked at. */
+static bool options_agree(const struct trace_options *o)
 {
-	bool window =
-		opt->since_ns != UINT64_MAX || opt->until_ns != UINT64_MAX || opt->last_ns != UINT64_MAX;
+	bool until = o->since_ns != UINT64_MAX || o->until_ns != UINT64_MAX;
+	bool window = until || o->last_ns != UINT64_MAX, numbered = o->pid >= 0 || o->instance >= 0;
+	bool chosen = o->slowest > 0 || o->life_prefix != 0 || window || o->age_ns != 0 || o->unfinished;
+	bool written = o->perfetto != NULL || o->ctf != NULL || o->html != NULL, listed = o->list || o->remove_dead;
+	int views = o->summary + (o->slowest > 0) + (o->perfetto != NULL) + (o->ctf != NULL) + (o->html != NULL) +
+		    (o->record != NULL);
+	const struct {
+		bool wrong;
+		const char *why;
+	} rules[] = {
+		{(o->file != NULL) + (o->pid >= 0) + (o->instance >= 0) > 1,
+		 "-f, -p and -i each name a file; give one of them"},
+		{o->file != NULL && o->name != NULL, "-f names the file; -s only means something without it"},
+		{listed && (o->file != NULL || numbered), "--list and --remove-dead look at a folder (-d), not at one file"},
+		{listed && (o->json || o->follow || chosen || views > 0),
+		 "--list and --remove-dead read no events: no other view goes with them"},
+		{o->follow && (o->summary || chosen),
+		 "-F goes with neither --summary, --slowest, --life, --age, --unfinished, --since, --until nor "
+		 "--last: they need the whole trace"},
+		{views > 1, "--summary, --slowest, --perfetto, --ctf, --html and --record are different views; "
+			    "give one of them"},
+		{o->follow && written, "-F goes with neither --perfetto, --ctf nor --html: they need the whole trace"},
+		{o->json && (written || o->record != NULL), "-j only means something where something is printed"},
+		{o->ticks && (o->json || written || o->record != NULL), "-t only means something where text is printed"},
+		{o->duration_ns != UINT64_MAX && !o->follow, "--for only means something with -F or --record"},
+		{o->from_start && !o->follow, "--from-start only means something with -F or --record"},
+		{o->entries != 0 && o->record == NULL, "--entries only means something with --record"},
+		{o->last_ns != UINT64_MAX && until, "--last goes with neither --since nor --until"},
+	};
 
-	if ((opt->file != NULL) + (opt->pid >= 0) + (opt->instance >= 0) > 1) {
-		complain("-f, -p and -i each name a file; give one of them");
-	} else if (opt->follow && (opt->summary || opt->slowest > 0 || opt->life_prefix != 0 || window ||
-				   opt->age_ns != 0 || opt->unfinished)) {
-		complain("-F goes with neither --summary, --slowest, --life, --age, --unfinished, --since, "
-			 "--until nor "
-			 "--last: they need the whole trace");
-	} else if (opt->summary + (opt->slowest > 0) + (opt->perfetto != NULL) + (opt->ctf != NULL) +
-			   (opt->html != NULL) + (opt->record != NULL) >
-		   1) {
-		complain("--summary, --slowest, --perfetto, --ctf, --html and --record are different views; "
-			 "give one of them");
-	} else if (opt->follow && (opt->perfetto != NULL || opt->ctf != NULL || opt->html != NULL)) {
-		complain("-F goes with neither --perfetto, --ctf nor --html: they need the whole trace");
-	} else if (opt->json &&
-		   (opt->perfetto != NULL || opt->ctf != NULL || opt->html != NULL || opt->record != NULL)) {
-		complain("-j only means something where something is printed");
-	} else if (opt->duration_ns != UINT64_MAX && !opt->follow) {
-		complain("--for only means something with -F or --record");
-	} else if (opt->from_start && !opt->follow) {
-		complain("--from-start only means something with -F or --record");
-	} else if (opt->last_ns != UINT64_MAX &&
-		   (opt->since_ns != UINT64_MAX || opt->until_ns != UINT64_MAX)) {
-		complain("--last goes with neither --since nor --until");
-	} else {
-		return true;
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+		if (rules[i].wrong) {
+			complain("%s", rules[i].why);
+			return false;
+		}
 	}
-	return false;
+	return true;
 }
 
 /* ---- A snapshot ---- */
@@ -503,8 +510,7 @@ int main(int argc, char **argv)
 				    .since_ns = UINT64_MAX,
 				    .until_ns = UINT64_MAX,
 				    .last_ns = UINT64_MAX,
-				    .duration_ns = UINT64_MAX,
-				    .entries = 1 << 22};
+				    .duration_ns = UINT64_MAX};
 	struct trace_error err;
 	char path[4096];
 	int c;

@@ -46,7 +46,7 @@ struct trace_options {
 	int lcore;
 	bool ticks, json, follow, from_start, list, remove_dead, summary, by_owner, unfinished;
 	const char *perfetto, *ctf, *html, *record; /* files to write; NULL: not given */
-	uint64_t entries;                           /* of each ring of a capture */
+	uint64_t entries;                           /* of each ring of a capture; 0: not given */
 	uint64_t duration_ns;                       /* of following; UINT64_MAX: without end */
 	size_t slowest;                             /* 0: not given */
 	uint64_t age_ns;                            /* 0: not given */

@@ -334,6 +334,11 @@ static struct nvmf_request *request_next(struct nvmf_qpair *qpair, struct nvmf_r
 	return NULL;
 }
 
+static const char *request_state(unsigned n)
+{
+	return n == 0 ? "LOOP" : NULL;
+}
+
 static void request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	out->state = "LOOP";
@@ -360,6 +365,7 @@ static struct nvmf_transport_ops loop_ops = {
 	.request_abort = request_abort,
 	.request_next = request_next,
 	.request_describe = request_describe,
+	.request_state = request_state,
 };
 NVMF_TRANSPORT(loop_ops)
 
