@@ -12,7 +12,7 @@
 #define ADDRESS "{trtype: string, adrfam: string, traddr: string, trsvcid: string}"
 #define TRID    "{trtype: string, adrfam?: string, traddr: string, trsvcid?: string, subnqn?: string}"
 #define POLLERS                                                                                              \
-	"[{name: string, id: int, state: string, run_count: int, busy_count: int, ticks: int, "              \
+	"[{name: string, id: int, state: string, run_count: int, busy_count: int, ticks?: int, "              \
 	"period_ticks?: int}]"
 #define IOSTAT                                                                                               \
 	"bytes_read: int, num_read_ops: int, read_latency_ticks: int, max_read_latency_ticks: int, "         \
@@ -122,8 +122,9 @@ static const struct result {
 	 "[{address: string, vendor_id: string, device_id: string, subvendor_id: string, subdevice_id: string, class: string, "
 	 "driver: string|null, numa_node: int, iommu_group: int, ...}]"},
 	{"framework_get_reactors", "{tick_rate: int, pid: int, reactors: [{lcore: int, tid: int, busy: int, "
-				   "idle: int, in_interrupt: bool, irq: int, sys: int, sleeps: int, "
+				   "idle: int, in_interrupt: bool, irq: int, sys: int, sleeps?: int, "
 				   "lw_threads: [{name: string, id: int, cpumask: string, elapsed: int}]}]}"},
+	{"framework_get_scheduler", "{scheduler_name: string, scheduler_period: int}"},
 	{"framework_get_subsystems", "[{subsystem: string, depends_on: [string]}]"},
 	{"framework_start_init", "true"},
 	{"framework_wait_init", "true"},
@@ -217,8 +218,8 @@ static const struct result {
 			       ", timed_pollers: " POLLERS ", paused_pollers: " POLLERS "}]}"},
 	{"thread_get_stats", "{tick_rate: int, threads: [{name: string, id: int, cpumask: string, busy: int, "
 			     "idle: int, active_pollers_count: int, timed_pollers_count: int, "
-			     "paused_pollers_count: int, lcore: int|null, timers_count: int, "
-			     "descriptors_count: int, channels_count: int, pending_messages: int}]}"},
+			     "paused_pollers_count: int, lcore?: int|null, timers_count?: int, "
+			     "descriptors_count?: int, channels_count?: int, pending_messages?: int}]}"},
 	{"thread_set_cpumask", "true"},
 	{"trace_clear", "true"},
 	{"trace_clear_tpoint_mask", "true"},

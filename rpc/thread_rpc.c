@@ -11,6 +11,17 @@
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
 
+/* A stock spdk_top gives up on an object with a member that it does not know, so what it does not know is told on demand only. */
+struct detail {
+	bool detail;
+};
+
+static const struct rpc_param detail_params[] = {
+	RPC_PARAM(struct detail, detail, RPC_BOOL, RPC_OPTIONAL,
+		  "also members that stock clients do not know, and would refuse (default false)"),
+	RPC_PARAM_END,
+};
+
 static json_t *mask_json(const cpu_set_t *mask)
 {
 	char text[ENV_CORES_MAX];
@@ -28,7 +39,16 @@ static json_t *answer_with_rate(void)
 	return o;
 }
 
-static json_t *thread_json(struct thread *t)
+static void add_thread_detail(json_t *o, const struct thread_stats *s)
+{
+	json_object_set_new(o, "lcore", s->lcore == ENV_LCORE_NONE ? json_null() : json_integer(s->lcore));
+	json_object_set_new(o, "timers_count", json_integer(s->timers));
+	json_object_set_new(o, "descriptors_count", json_integer(s->descriptors));
+	json_object_set_new(o, "channels_count", json_integer(s->channels));
+	json_object_set_new(o, "pending_messages", json_integer(s->pending_messages));
+}
+
+static json_t *thread_json(struct thread *t, bool detail)
 {
 	struct thread_stats s;
 	json_t *o = json_object();
@@ -42,31 +62,30 @@ static json_t *thread_json(struct thread *t)
 	json_object_set_new(o, "active_pollers_count", json_integer(s.active_pollers));
 	json_object_set_new(o, "timed_pollers_count", json_integer(s.timed_pollers));
 	json_object_set_new(o, "paused_pollers_count", json_integer(s.paused_pollers));
-	json_object_set_new(o, "lcore", s.lcore == ENV_LCORE_NONE ? json_null() : json_integer(s.lcore));
-	json_object_set_new(o, "timers_count", json_integer(s.timers));
-	json_object_set_new(o, "descriptors_count", json_integer(s.descriptors));
-	json_object_set_new(o, "channels_count", json_integer(s.channels));
-	json_object_set_new(o, "pending_messages", json_integer(s.pending_messages));
+	if (detail) {
+		add_thread_detail(o, &s);
+	}
 	return o;
 }
 
 static void rpc_thread_get_stats(struct rpc_request *req, void *params)
 {
+	const struct detail *p = params;
 	json_t *o = answer_with_rate(), *list = json_array();
 
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
-		json_array_append_new(list, thread_json(t));
+		json_array_append_new(list, thread_json(t, p->detail));
 	}
 	json_object_set_new(o, "threads", list);
 	rpc_reply(req, o);
 }
-RPC_METHOD("thread_get_stats", rpc_thread_get_stats, struct rpc_no_params, NULL, ALWAYS,
+RPC_METHOD("thread_get_stats", rpc_thread_get_stats, struct detail, detail_params, ALWAYS,
 	   "List threads with their busy and idle time")
 
 static const char *const kind_states[] = {
 	[POLLER_KIND_ACTIVE] = "waiting", [POLLER_KIND_TIMED] = "waiting", [POLLER_KIND_PAUSED] = "paused"};
 
-static json_t *poller_json(const struct poller_stats *p)
+static json_t *poller_json(const struct poller_stats *p, bool detail)
 {
 	json_t *o = json_object();
 
@@ -78,18 +97,20 @@ static json_t *poller_json(const struct poller_stats *p)
 	if (p->period_ticks != 0) {
 		json_object_set_new(o, "period_ticks", rpc_uint(p->period_ticks));
 	}
-	json_object_set_new(o, "ticks", rpc_uint(p->ticks));
+	if (detail) {
+		json_object_set_new(o, "ticks", rpc_uint(p->ticks));
+	}
 	return o;
 }
 
-static json_t *pollers_json(struct thread *t)
+static json_t *pollers_json(struct thread *t, bool detail)
 {
 	struct poller_stats *pollers;
 	int n = thread_get_pollers(t, &pollers);
 	json_t *o = json_object(), *lists[] = {json_array(), json_array(), json_array()};
 
 	for (int i = 0; i < n; i++) {
-		json_array_append_new(lists[pollers[i].kind], poller_json(&pollers[i]));
+		json_array_append_new(lists[pollers[i].kind], poller_json(&pollers[i], detail));
 	}
 	if (n > 0) {
 		free(pollers);
@@ -104,15 +125,16 @@ static json_t *pollers_json(struct thread *t)
 
 static void rpc_thread_get_pollers(struct rpc_request *req, void *params)
 {
+	const struct detail *p = params;
 	json_t *o = answer_with_rate(), *list = json_array();
 
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
-		json_array_append_new(list, pollers_json(t));
+		json_array_append_new(list, pollers_json(t, p->detail));
 	}
 	json_object_set_new(o, "threads", list);
 	rpc_reply(req, o);
 }
-RPC_METHOD("thread_get_pollers", rpc_thread_get_pollers, struct rpc_no_params, NULL, ALWAYS,
+RPC_METHOD("thread_get_pollers", rpc_thread_get_pollers, struct detail, detail_params, ALWAYS,
 	   "List each thread's pollers: how often they ran and found work, and the time spent in them")
 
 static json_t *channels_json(struct thread *t)
@@ -230,7 +252,7 @@ static json_t *reactor_threads_json(unsigned lcore)
 	return list;
 }
 
-static json_t *reactor_json(unsigned lcore)
+static json_t *reactor_json(unsigned lcore, bool detail)
 {
 	struct reactor_stats s;
 
@@ -245,22 +267,37 @@ static json_t *reactor_json(unsigned lcore)
 	json_object_set_new(o, "in_interrupt", json_boolean(s.sleeping));
 	json_object_set_new(o, "irq", rpc_uint(s.irq_ticks));
 	json_object_set_new(o, "sys", rpc_uint(s.sys_ticks));
-	json_object_set_new(o, "sleeps", rpc_uint(s.sleeps));
+	if (detail) {
+		json_object_set_new(o, "sleeps", rpc_uint(s.sleeps));
+	}
 	json_object_set_new(o, "lw_threads", reactor_threads_json(lcore));
 	return o;
 }
 
 static void rpc_framework_get_reactors(struct rpc_request *req, void *params)
 {
+	const struct detail *p = params;
 	json_t *o = answer_with_rate(), *list = json_array();
 	unsigned lcore;
 
 	json_object_set_new(o, "pid", json_integer(getpid()));
 	ENV_FOREACH_LCORE (lcore) {
-		json_array_append_new(list, reactor_json(lcore));
+		json_array_append_new(list, reactor_json(lcore, p->detail));
 	}
 	json_object_set_new(o, "reactors", list);
 	rpc_reply(req, o);
 }
-RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct rpc_no_params, NULL, ALWAYS,
+RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, detail_params, ALWAYS,
 	   "List the reactors with their busy, idle and interrupted time, and the threads on them")
+
+/* What a stock spdk_top asks for at each look. There is one way of placing threads here: they stay where they were put. */
+static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "scheduler_name", json_string("static"));
+	json_object_set_new(o, "scheduler_period", json_integer(0));
+	rpc_reply(req, o);
+}
+RPC_METHOD("framework_get_scheduler", rpc_framework_get_scheduler, struct rpc_no_params, NULL, ALWAYS,
+	   "Say how threads are placed on reactors: static, each stays where it was put unless thread_set_cpumask moves it")

@@ -12,13 +12,12 @@ import random
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 
 from appliance_lib import BUILD, TOP, VARVE, Client, Daemon, check, main, wait_for
+from liar_lib import LIES, Liar
 from nvmf_lib import HOSTNQN, NQN, Host, Target, wait_io
 
 DOCTOR = BUILD / "bin" / "varve-doctor"
@@ -311,59 +310,13 @@ def test_files_of_dead_processes_that_pile_up():
         check(len(list(f.iterdir())) == 17, "it removed something")
 
 
-class Liar:
-    """Listens and answers every request with the same bytes."""
-
-    def __init__(self, where, answer):
-        self.path, self.answer = where / "liar", answer
-        self.path.unlink(missing_ok=True)
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.bind(str(self.path))
-        self.socket.listen(16)
-        self.kept = []
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        with contextlib.suppress(OSError):
-            while True:
-                c, _ = self.socket.accept()
-                c.recv(65536)
-                if self.answer is None:
-                    self.kept.append(c)     # silence
-                    continue
-                with contextlib.suppress(OSError):
-                    c.sendall(self.answer)
-                c.close()
-
-    def close(self):
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        for c in self.kept:
-            c.close()
-
-
-def answer(result):
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
-
-
-RUNNING = {"state": "RUNNING", "age_us": 1}
-
-
 def test_answers_that_make_no_sense():
-    lies = [b"", b"{", b"\xff\xfe\x00", b"null", b"[]", b"{}", b"[" * 100000, b'{"result":' * 5000 + b"}" * 5000, b"x" * 1000 + b"}", answer(None),
-            answer([]), answer("RUNNING"), answer({"state": 7, "age_us": "x"}), answer({"state": "RUNNING", "age_us": -1}), answer(RUNNING),
-            answer({**RUNNING, "reactors": [{}], "threads": [[]], "poll_groups": 3}), answer({**RUNNING, "reactors": [{"lcore": None}]}),
-            answer({"state": "\x1b[2J\n", "age_us": 10**30}), b'{"error": {"message": "\\u001b[31m"}}', b'{"error": 3, "id": []}',
-            None]
     with Daemon() as d:
-        for lie in lies:
-            liar = Liar(d.folder, lie)
-            try:
+        for lie in [*LIES, None]:
+            with Liar(d.folder, lie) as liar:
                 f = Finding("-p", d.pid, "-d", d.folder, "-r", liar.path, "-w", "2")
                 check(f.status in (0, 1) and "\x1b" not in f.text, f"{lie!r:.60}: {f.text}")
                 check(f.status == 1 or "?  " in f.text, f"{lie!r:.60} passes for healthy:\n{f.text}")
-            finally:
-                liar.close()
         Finding("-p", d.pid, "-d", d.folder, "-r", d.folder / "none").expect(1, "cannot connect")
         check(Finding("-p", d.pid, "-d", d.folder).status == 0, "the daemon itself is healthy")
 

@@ -93,13 +93,13 @@ def test_threads_move_under_load():
         t.add_ns(t.add_malloc("M0"), nsid=1)
         with verifying(t, 1, "-q", "8", "-t", "3600", "-P", "2") as h:
             wait_io(t, [h], 1500)
-            threads = [x for x in t.call("thread_get_stats")["threads"] if x["lcore"] is not None]
+            threads = [x for x in t.call("thread_get_stats", detail=True)["threads"] if x["lcore"] is not None]
             check(len(threads) >= 2, threads)
             for n in range(MOVES):
                 for i, x in enumerate(threads):
                     check(t.call("thread_set_cpumask", id=x["id"], cpumask=f"{1 << (n + i) % 2:x}") is True, "the move")
                 wait_io(t, [h])
-                at = {x["id"]: x["lcore"] for x in t.call("thread_get_stats")["threads"]}
+                at = {x["id"]: x["lcore"] for x in t.call("thread_get_stats", detail=True)["threads"]}
                 check(all(at[x["id"]] == (n + i) % 2 for i, x in enumerate(threads)), f"{at} after move {n}")
             h.check_perfect(h.stop())
         t.wait_empty()

@@ -254,31 +254,63 @@ def test_objects_may_come_and_go_and_the_daemon_restart():
                 check(s.wait_end() == 0, s.status)
 
 
+# What spdk_top makes of each object: the members it wants, with their types, and those it can do without. It refuses an object in which
+# one is missing, or that has another.
+STOCK = {
+    "thread": ({"name": str, "id": int, "cpumask": str, "busy": int, "idle": int, "active_pollers_count": int, "timed_pollers_count": int,
+                "paused_pollers_count": int}, {}),
+    "pollers": ({"name": str, "id": int, "active_pollers": list, "timed_pollers": list, "paused_pollers": list}, {}),
+    "poller": ({"name": str, "id": int, "state": str, "run_count": int, "busy_count": int}, {"period_ticks": int}),
+    "reactor": ({"lcore": int, "tid": int, "busy": int, "idle": int, "in_interrupt": bool, "irq": int, "sys": int, "lw_threads": list}, {}),
+    "lw_thread": ({"name": str, "id": int, "cpumask": str, "elapsed": int}, {}),
+    "channels": ({"name": str, "id": int, "io_channels": list}, {}),
+    "channel": ({"name": str, "ref": int}, {}),
+}
+
+
+def stock(kind, objects):
+    """Objects decode as a stock client does it; there is one at least."""
+    wanted, optional = STOCK[kind]
+    check(objects, f"no {kind}")
+    for o in objects:
+        check(wanted.keys() <= o.keys() and o.keys() <= wanted.keys() | optional.keys(), (kind, o))
+        for key, value in o.items():
+            check(type(value) is {**wanted, **optional}[key] and (type(value) is not int or value >= 0), (kind, key, o))
+
+
 def test_a_stock_top_gets_what_it_expects():
-    """The calls and members that spdk_top decodes; one that is missing makes it exit."""
-    with Daemon() as d:
-        version = d.call("spdk_get_version")
-        check(isinstance(version["version"], str) and {"major", "minor", "patch", "suffix"} <= set(version["fields"]), version)
-        threads = d.call("thread_get_stats")
-        check(isinstance(threads["tick_rate"], int) and threads["threads"], threads)
-        for t in threads["threads"]:
-            for key in ("id", "busy", "idle", "active_pollers_count", "timed_pollers_count", "paused_pollers_count"):
-                check(isinstance(t[key], int), (key, t))
-            check(isinstance(t["name"], str) and isinstance(t["cpumask"], str), t)
-        for t in d.call("thread_get_pollers")["threads"]:
-            check(isinstance(t["name"], str) and isinstance(t["id"], int), t)
-            for p in [*t["active_pollers"], *t["timed_pollers"], *t["paused_pollers"]]:
-                check(all(isinstance(p[k], int) for k in ("id", "run_count", "busy_count")), p)
-                check(isinstance(p["name"], str) and p["state"] in ("waiting", "registered", "running", "unregistered", "pausing", "paused"), p)
-            check(all(isinstance(p["period_ticks"], int) for p in t["timed_pollers"]), t)
-        for t in d.call("thread_get_io_channels")["threads"]:
-            check(isinstance(t["id"], int) and all(isinstance(c["name"], str) and isinstance(c["ref"], int) for c in t["io_channels"]), t)
+    """The calls that spdk_top makes, in its order, decoded as strictly as it does."""
+    with busy_target() as d:
+        check(d.call("framework_wait_init") is True, "framework_wait_init")
         reactors = d.call("framework_get_reactors")
         check(isinstance(reactors["tick_rate"], int) and reactors["pid"] == d.pid, reactors)
-        for r in reactors["reactors"]:
-            check(all(isinstance(r[k], int) for k in ("lcore", "busy", "idle", "irq", "sys")) and isinstance(r["in_interrupt"], bool), r)
-            check(all(isinstance(t["name"], str) and isinstance(t["id"], int) and isinstance(t["cpumask"], str) and
-                      isinstance(t["elapsed"], int) for t in r["lw_threads"]), r)
+        stock("reactor", reactors["reactors"])
+        stock("lw_thread", [t for r in reactors["reactors"] for t in r["lw_threads"]])
+        threads = d.call("thread_get_stats")
+        check(isinstance(threads["tick_rate"], int), threads)
+        stock("thread", threads["threads"])
+        pollers = d.call("thread_get_pollers")["threads"]
+        stock("pollers", pollers)
+        stock("poller", [p for t in pollers for k in ("active_pollers", "timed_pollers", "paused_pollers") for p in t[k]])
+        check(all(p["period_ticks"] > 0 for t in pollers for p in t["timed_pollers"]), pollers)
+        check({t["id"] for t in pollers} == {t["id"] for t in threads["threads"]}, "threads")
+        channels = d.call("thread_get_io_channels")["threads"]
+        stock("channels", channels)
+        stock("channel", [c for t in channels for c in t["io_channels"]])
+        scheduler = d.call("framework_get_scheduler")
+        check(type(scheduler["scheduler_period"]) is int and type(scheduler["scheduler_name"]) is str, scheduler)
+        version = d.call("spdk_get_version")
+        check(isinstance(version["version"], str) and {"major", "minor", "patch", "suffix"} <= set(version["fields"]), version)
+
+
+def test_what_is_ours_is_told_on_demand():
+    with busy_target() as d:
+        for method, list_of, ours in (("framework_get_reactors", lambda a: a["reactors"], {"sleeps"}),
+                                      ("thread_get_stats", lambda a: a["threads"],
+                                       {"lcore", "timers_count", "descriptors_count", "channels_count", "pending_messages"}),
+                                      ("thread_get_pollers", lambda a: [p for t in a["threads"] for p in t["active_pollers"]], {"ticks"})):
+            plain, detailed = list_of(d.call(method)), list_of(d.call(method, detail=True))
+            check(plain and detailed and all(o.keys() - ours == plain[0].keys() and ours <= o.keys() for o in detailed), detailed)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/rpc-stream.h"
+#include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 
 struct rpc_client {
@@ -75,9 +76,10 @@ static int take_answer(const char *method, json_t *answer, bool quiet, json_t **
 	}
 	if (!quiet) {
 		const char *message = json_string_value(json_object_get(error, "message"));
-		fprintf(stderr, "varve-rpc: %s: %s (%lld)\n", method,
-			message != NULL ? message : "an error without a message",
-			(long long)json_integer_value(json_object_get(error, "code")));
+		message = message != NULL ? message : "an error without a message";
+		fprintf(stderr, "varve-rpc: %s: ", method);
+		safe_text_print(stderr, message, strlen(message));
+		fprintf(stderr, " (%lld)\n", (long long)json_integer_value(json_object_get(error, "code")));
 	}
 	return RPC_TOOL_REFUSED;
 }
@@ -126,7 +128,7 @@ int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out)
 	}
 	const char *text;
 	while (rc == 0 && (rc = rpc_stream_receive(c->stream, deadline_of(c), &text, &n)) == 0) {
-		fwrite(text, 1, n, out);
+		safe_text_print(out, text, n);
 		fputc('\n', out);
 		rpc_stream_drop(c->stream);
 	}

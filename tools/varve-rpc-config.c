@@ -62,8 +62,7 @@ int rpc_save_config(struct rpc_client *c, const char *file)
 	if (rc == RPC_TOOL_OK && file != NULL) {
 		rc = write_file(config, file);
 	} else if (rc == RPC_TOOL_OK) {
-		json_dumpf(config, stdout, JSON_INDENT(2));
-		putchar('\n');
+		rpc_print_json(config, stdout);
 	}
 	json_decref(config);
 	return rc;
@@ -75,7 +74,8 @@ static bool names(const json_t *list, const char *name)
 	size_t i;
 
 	json_array_foreach (list, i, o) {
-		if (name != NULL && strcmp(json_string_value(o), name) == 0) {
+		const char *one = json_string_value(o);
+		if (name != NULL && one != NULL && strcmp(one, name) == 0) {
 			return true;
 		}
 	}
@@ -136,6 +136,7 @@ static int load_allowed(struct rpc_client *c, const char *subsystem, json_t *ent
 struct loader {
 	struct rpc_client *client;
 	json_t *lists; /* of {"subsystem", "entries"}: what is left */
+	bool started;  /* once: a daemon that says again that it waits for it would be started for ever */
 };
 
 /* One round over all that is left. *starting: the daemon waited for framework_start_init, which it was told now. */
@@ -157,7 +158,8 @@ static int load_round(struct loader *l, size_t *done, bool *starting)
 					  json_object_get(o, "entries"), allowed, done);
 		}
 	}
-	*starting = names(allowed, "framework_start_init");
+	*starting = !l->started && names(allowed, "framework_start_init");
+	l->started |= *starting;
 	json_decref(allowed);
 	if (rc == RPC_TOOL_OK && *starting) {
 		rc = rpc_client_call(l->client, "framework_start_init", NULL, false, &result);
@@ -198,7 +200,7 @@ static int report_left(const struct loader *l)
 
 static int load(struct rpc_client *c, const json_t *subsystems)
 {
-	struct loader l = {c, json_array()};
+	struct loader l = {c, json_array(), false};
 	const json_t *o;
 	size_t i, done;
 	bool starting;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Methods and their parameters for people. */
+/* What the daemon says, for people: results, methods and their parameters. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 
 #define TYPE_MAX 512
@@ -34,7 +36,7 @@ static void type_text(const json_t *p, const char *separator, char *out)
 
 	json_array_foreach (json_object_get(p, "values"), i, v) {
 		used = append(out, used, i == 0 ? " " : separator);
-		used = append(out, used, json_string_value(v));
+		used = append(out, used, json_is_string(v) ? json_string_value(v) : "?");
 	}
 	if (json_is_integer(max)) {
 		snprintf(range, sizeof(range), " %lld..%lld",
@@ -66,7 +68,18 @@ static void print_params(const json_t *params, const char *prefix, FILE *out)
 	}
 }
 
-void rpc_print_method(const json_t *description, FILE *out)
+void rpc_print_json(const json_t *value, FILE *out)
+{
+	char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
+
+	if (text != NULL) {
+		safe_text_print(out, text, strlen(text));
+		fputc('\n', out);
+	}
+	free(text);
+}
+
+static void method_text(const json_t *description, FILE *out)
 {
 	const json_t *params = json_object_get(description, "params");
 
@@ -102,7 +115,7 @@ static void markdown_params(const json_t *params, const char *prefix, FILE *out)
 	}
 }
 
-void rpc_print_markdown(const json_t *descriptions, FILE *out)
+static void markdown_text(const json_t *descriptions, FILE *out)
 {
 	const json_t *m, *state;
 	size_t i, j;
@@ -111,7 +124,7 @@ void rpc_print_markdown(const json_t *descriptions, FILE *out)
 		fprintf(out, "### %s\n\n%s.", text_of(m, "name"), text_of(m, "help"));
 		if (json_array_size(json_object_get(m, "states")) == 1) {
 			json_array_foreach (json_object_get(m, "states"), j, state) {
-				fprintf(out, " Only at %s.", json_string_value(state));
+				fprintf(out, " Only at %s.", json_is_string(state) ? json_string_value(state) : "?");
 			}
 		}
 		fprintf(out, "\n\n");
@@ -124,4 +137,29 @@ void rpc_print_markdown(const json_t *descriptions, FILE *out)
 			fprintf(out, "Answers `%s`.\n\n", text_of(m, "result"));
 		}
 	}
+}
+
+/* Prints what write makes of a description: into memory first, since any text in it may be the daemon's. */
+static void print_safely(const json_t *description, void (*write)(const json_t *description, FILE *out), FILE *out)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *memory = open_memstream(&text, &len);
+
+	if (memory != NULL) {
+		write(description, memory);
+		fclose(memory);
+		safe_text_print(out, text, len);
+	}
+	free(text);
+}
+
+void rpc_print_method(const json_t *description, FILE *out)
+{
+	print_safely(description, method_text, out);
+}
+
+void rpc_print_markdown(const json_t *descriptions, FILE *out)
+{
+	print_safely(descriptions, markdown_text, out);
 }

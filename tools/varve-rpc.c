@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rpc/rpc.h"
+#include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 #include "util/parse.h"
 
@@ -93,11 +94,11 @@ static int parse_options(int argc, char **argv, struct command_line *cl)
 static void print_result(const json_t *result, bool as_json)
 {
 	if (json_is_string(result) && !as_json) {
-		puts(json_string_value(result));
+		safe_text_print(stdout, json_string_value(result), json_string_length(result));
+		putchar('\n');
 		return;
 	}
-	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
-	putchar('\n');
+	rpc_print_json(result, stdout);
 }
 
 static int list_methods(struct rpc_client *c)
@@ -109,7 +110,7 @@ static int list_methods(struct rpc_client *c)
 
 	if (rc == RPC_TOOL_OK) {
 		json_array_foreach (methods, i, name) {
-			puts(json_string_value(name));
+			print_result(name, false);
 		}
 		json_decref(methods);
 	}

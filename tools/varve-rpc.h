@@ -34,6 +34,8 @@ json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *e
 int rpc_save_config(struct rpc_client *c, const char *file);
 int rpc_load_config(struct rpc_client *c, const char *file);
 
+/* Of a daemon's texts, control characters but newline and tab are printed as JSON has them: tools/safe-text.h. */
+void rpc_print_json(const json_t *value, FILE *out);
 /* What --help METHOD and the reference in doc/rpc.md are made of; description: one entry of rpc_describe_methods. */
 void rpc_print_method(const json_t *description, FILE *out);
 void rpc_print_markdown(const json_t *descriptions, FILE *out);

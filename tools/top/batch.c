@@ -73,8 +73,8 @@ static void print_json(const struct top_options *opt, const struct top_sample *n
 	json_object_set_new(o, "interval_s",
 			    before != NULL ? json_real(top_seconds(now, before)) : json_null());
 	json_object_set_new(o, "pid", json_integer(now->pid));
-	json_object_set(o, "state", json_object_get(now->answers[TOP_STATE], "state"));
-	json_object_set(o, "version", json_object_get(now->answers[TOP_VERSION], "version"));
+	json_object_set_new(o, "state", now->state != NULL ? json_string(now->state) : json_null());
+	json_object_set_new(o, "version", now->version != NULL ? json_string(now->version) : json_null());
 	for (unsigned v = 0; v < top_n_views; v++) {
 		struct top_table t;
 		if (opt->view < 0 || opt->view == (int)v) {
@@ -114,16 +114,14 @@ static void print_text(const struct top_options *opt, const struct top_sample *n
 		       const struct top_sample *before)
 {
 	time_t seconds = (time_t)(now->realtime_ns / 1000000000u);
-	const char *version = top_text(now->answers[TOP_VERSION], "version"),
-		   *state = top_text(now->answers[TOP_STATE], "state");
 	struct tm tm;
 	char when[32] = "";
 
 	if (localtime_r(&seconds, &tm) != NULL) {
 		strftime(when, sizeof(when), "%F %T", &tm);
 	}
-	printf("%s  %s  process %lld  %s\n", when, version != NULL ? version : "?", (long long)now->pid,
-	       state != NULL ? state : "?");
+	printf("%s  %s  process %lld  %s\n", when, now->version != NULL ? now->version : "?",
+	       (long long)now->pid, now->state != NULL ? now->state : "?");
 	for (unsigned v = 0; v < top_n_views; v++) {
 		struct top_table t;
 		if (opt->view < 0 || opt->view == (int)v) {

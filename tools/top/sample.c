@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "tools/safe-text.h"
 #include "tools/top/top.h"
 
 static const char *const methods[TOP_ANSWERS] = {
@@ -14,6 +16,16 @@ static const char *const methods[TOP_ANSWERS] = {
 	[TOP_INFLIGHT] = "nvmf_get_inflight",      [TOP_BUFFERS] = "iobuf_get_stats",
 	[TOP_TRACE] = "trace_get_stats",           [TOP_TRIGGERS] = "trace_get_triggers",
 };
+
+/* Of these there is more than stock clients take. */
+static json_t *parameters_of(enum top_answer answer)
+{
+	bool detail = answer == TOP_REACTORS || answer == TOP_THREADS || answer == TOP_POLLERS;
+
+	return detail ? json_pack("{s:b}", "detail", 1) : NULL;
+}
+
+#define TICK_RATE_MAX 1e12
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -59,6 +71,25 @@ static int take_hosts(struct top_client *c, struct top_sample *s, char *why)
 	return rc;
 }
 
+/* What is no number from 0 to max is 0. */
+static double whole(const json_t *o, const char *key, double max)
+{
+	double value = top_number(o, key);
+
+	return value >= 0 && value <= max ? value : 0;
+}
+
+static char *line_of(const json_t *o, const char *key)
+{
+	const char *text = top_text(o, key);
+	char *line = text != NULL ? strdup(text) : NULL;
+
+	if (line != NULL) {
+		safe_text_line(line);
+	}
+	return line;
+}
+
 int top_sample_take(struct top_client *c, struct top_sample **sample, char *why)
 {
 	struct top_sample *s = calloc(1, sizeof(*s));
@@ -67,14 +98,20 @@ int top_sample_take(struct top_client *c, struct top_sample **sample, char *why)
 		snprintf(why, TOP_WHY_MAX, "no memory");
 		return -ENOMEM;
 	}
+	json_t *params[TOP_ANSWERS];
+	for (unsigned i = 0; i < TOP_ANSWERS; i++) {
+		params[i] = parameters_of(i);
+	}
 	s->controllers = json_object();
 	s->qpairs = json_object();
-	int rc = top_client_call(c, TOP_ANSWERS, methods, NULL, s->answers, why);
+	int rc = top_client_call(c, TOP_ANSWERS, methods, params, s->answers, why);
 	s->monotonic_ns = clock_ns(CLOCK_MONOTONIC);
 	s->realtime_ns = clock_ns(CLOCK_REALTIME);
 	if (rc == 0) {
-		s->tick_rate = (uint64_t)top_number(s->answers[TOP_REACTORS], "tick_rate");
-		s->pid = (json_int_t)top_number(s->answers[TOP_REACTORS], "pid");
+		s->tick_rate = (uint64_t)whole(s->answers[TOP_REACTORS], "tick_rate", TICK_RATE_MAX);
+		s->pid = (json_int_t)whole(s->answers[TOP_REACTORS], "pid", INT_MAX);
+		s->version = line_of(s->answers[TOP_VERSION], "version");
+		s->state = line_of(s->answers[TOP_STATE], "state");
 		rc = take_hosts(c, s, why);
 	}
 	if (rc != 0) {
@@ -95,6 +132,8 @@ void top_sample_free(struct top_sample *s)
 	}
 	json_decref(s->controllers);
 	json_decref(s->qpairs);
+	free(s->version);
+	free(s->state);
 	free(s);
 }
 

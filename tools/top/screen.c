@@ -76,8 +76,6 @@ static void look(void)
 
 static void draw_head(void)
 {
-	const char *version = scr.now != NULL ? top_text(scr.now->answers[TOP_VERSION], "version") : NULL;
-	const char *state = scr.now != NULL ? top_text(scr.now->answers[TOP_STATE], "state") : NULL;
 	char when[16] = "";
 	time_t t = time(NULL);
 	struct tm tm;
@@ -87,8 +85,8 @@ static void draw_head(void)
 	}
 	mvprintw(0, 0, "varve-top %s  ", when);
 	if (scr.now != NULL) {
-		printw("%s  process %lld  %s  ", version != NULL ? version : "?", (long long)scr.now->pid,
-		       state != NULL ? state : "?");
+		printw("%s  process %lld  %s  ", scr.now->version != NULL ? scr.now->version : "?",
+		       (long long)scr.now->pid, scr.now->state != NULL ? scr.now->state : "?");
 	}
 	printw("every %.1f s", scr.interval_s);
 	if (scr.paused) {

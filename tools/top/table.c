@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/safe-text.h"
 #include "tools/top/top.h"
 
 void top_table_init(struct top_table *t, const struct top_column *columns, unsigned n)
@@ -39,23 +41,20 @@ struct top_row *top_table_row(struct top_table *t)
 	return &t->rows[t->n_rows++];
 }
 
-/* What comes from a daemon goes to a terminal: no control characters. */
 void top_set_text(struct top_row *r, unsigned column, const char *text)
 {
 	struct top_cell *c = &r->cells[column];
 
 	c->text = text != NULL ? strdup(text) : NULL;
 	c->known = c->text != NULL;
-	for (char *p = c->text; p != NULL && *p != '\0'; p++) {
-		if ((unsigned char)*p < ' ' || *p == 0x7f) {
-			*p = '?';
-		}
+	if (c->text != NULL) {
+		safe_text_line(c->text);
 	}
 }
 
 void top_set(struct top_row *r, unsigned column, double value)
 {
-	r->cells[column].known = value >= 0;
+	r->cells[column].known = value >= 0 && isfinite(value);
 	r->cells[column].value = value;
 }
 

@@ -50,7 +50,8 @@ enum top_answer {
 struct top_sample {
 	uint64_t monotonic_ns, realtime_ns;
 	uint64_t tick_rate;
-	json_int_t pid;
+	json_int_t pid;        /* 0: not told */
+	char *version, *state; /* fit for a terminal; NULL: not told */
 	json_t *answers[TOP_ANSWERS]; /* NULL: none */
 	json_t *controllers, *qpairs; /* by NQN */
 };
@@ -97,7 +98,7 @@ void top_table_init(struct top_table *t, const struct top_column *columns, unsig
 void top_table_free(struct top_table *t);
 struct top_row *top_table_row(struct top_table *t); /* never NULL: out of memory ends the program */
 void top_set_text(struct top_row *r, unsigned column, const char *text); /* NULL: unknown */
-void top_set(struct top_row *r, unsigned column, double value);          /* a negative one: unknown */
+void top_set(struct top_row *r, unsigned column, double value);          /* negative, not finite: unknown */
 /* Leaves rows in which a text contains the filter (any case); empty: all. */
 void top_table_filter(struct top_table *t, const char *filter);
 /* Stable. Numbers from large to small, texts from A to Z; reverse turns it round. Unknown ones come last. */
