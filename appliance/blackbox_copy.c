@@ -45,7 +45,8 @@ int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const
 	if (size == 0) {
 		return -ENODEV; /* nothing is recorded, and the start has said so */
 	}
-	int rc = blackbox_make_room(opts->dir, app, opts->max_files, opts->max_bytes, size, NULL);
+	int rc = blackbox_make_room(opts->dir, app, opts->max_files, opts->max_bytes, size, cause->realtime_ns,
+				    NULL);
 	if (rc != 0) {
 		log_error("black box: no room for a copy of %llu bytes in %s, with max_files %u and "
 			  "max_bytes %llu: %s",
@@ -53,8 +54,7 @@ int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const
 			  (unsigned long long)opts->max_bytes, strerror(-rc));
 		return rc;
 	}
-	rc = blackbox_file_name(path, sizeof(path), opts->dir, app, cause->realtime_ns, cause->type,
-				getpid());
+	rc = blackbox_file_name_unused(path, sizeof(path), opts->dir, app, cause->realtime_ns, cause->type, getpid());
 	if (rc == 0) {
 		/* So that the copy's ticks are near a known time. */
 		trace_clock_refresh();

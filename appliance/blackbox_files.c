@@ -18,8 +18,8 @@
 #define NS_S       1000000000u
 #define MAX_IN_DIR 4096 /* of ours; more are looked at the next time */
 
-int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
-		       const char *cause, int pid)
+/* "START20261121T231502.123456Z" */
+static void put_time(char *to, size_t size, const char *start, uint64_t realtime_ns)
 {
 	time_t t = (time_t)(realtime_ns / NS_S);
 	struct tm tm;
@@ -28,9 +28,29 @@ int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, 
 	if (gmtime_r(&t, &tm) == NULL || strftime(when, sizeof(when), "%Y%m%dT%H%M%S", &tm) == 0) {
 		snprintf(when, sizeof(when), "0");
 	}
-	int n = snprintf(to, size, "%s/%s" INFIX "%s.%06uZ.%s.pid%d", dir, app, when,
-			 (unsigned)(realtime_ns % NS_S / 1000), cause, pid);
+	snprintf(to, size, "%s%s.%06uZ", start, when, (unsigned)(realtime_ns % NS_S / 1000));
+}
+
+int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
+		       const char *cause, int pid)
+{
+	char when[40];
+
+	put_time(when, sizeof(when), "", realtime_ns);
+	int n = snprintf(to, size, "%s/%s" INFIX "%s.%s.pid%d", dir, app, when, cause, pid);
 	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+int blackbox_file_name_unused(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
+			      const char *cause, int pid)
+{
+	int rc;
+
+	do {
+		rc = blackbox_file_name(to, size, dir, app, realtime_ns, cause, pid);
+		realtime_ns += 1000;
+	} while (rc == 0 && access(to, F_OK) == 0);
+	return rc;
 }
 
 struct listing {
@@ -76,12 +96,29 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int list(DIR *dir, const char *app, struct listing *l)
+/* The oldest first. A name with a time to come was given before the clock was set back, so such files come before all others. */
+static void sort(struct listing *l, const char *now)
 {
-	char prefix[128], hidden[129];
+	size_t future = 0;
+
+	qsort(l->names, l->n, sizeof(char *), by_name);
+	while (future < l->n && strcmp(l->names[l->n - 1 - future], now) > 0) {
+		future++;
+	}
+	for (size_t turned = 0; turned < future; turned++) {
+		char *last = l->names[l->n - 1];
+		memmove(l->names + 1, l->names, (l->n - 1) * sizeof(char *));
+		l->names[0] = last;
+	}
+}
+
+static int list(DIR *dir, const char *app, uint64_t now_ns, struct listing *l)
+{
+	char prefix[128], hidden[129], now[256];
 	const struct dirent *e;
 
 	snprintf(prefix, sizeof(prefix), "%.100s" INFIX, app);
+	put_time(now, sizeof(now), prefix, now_ns);
 	snprintf(hidden, sizeof(hidden), ".%s", prefix);
 	l->names = calloc(MAX_IN_DIR, sizeof(char *));
 	if (l->names == NULL) {
@@ -98,7 +135,7 @@ static int list(DIR *dir, const char *app, struct listing *l)
 			l->n++;
 		}
 	}
-	qsort(l->names, l->n, sizeof(char *), by_name);
+	sort(l, now);
 	return 0;
 }
 
@@ -129,7 +166,7 @@ static void remove_oldest(int dir_fd, const struct listing *l, uint32_t max_file
 }
 
 int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uint64_t max_bytes,
-		       uint64_t new_bytes, struct blackbox_usage *left)
+		       uint64_t new_bytes, uint64_t now_ns, struct blackbox_usage *left)
 {
 	struct blackbox_usage usage = {0};
 	struct listing l = {0};
@@ -141,7 +178,7 @@ int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uin
 	if (d == NULL) {
 		return -errno;
 	}
-	int rc = list(d, app, &l);
+	int rc = list(d, app, now_ns, &l);
 	if (rc == 0) {
 		remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
 		/* What another user left there may not be ours to remove. */

@@ -166,6 +166,15 @@ void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr)
 
 /* Keep Alive (Base 3.9): sent at half of the time that the controller allows. */
 
+/* A timer that is late by this part of its time: we were away ourselves (the process stopped, the machine suspended), and the answer may
+ * have come meanwhile, or come now from a controller that was away with us. */
+#define AWAY_PART 4
+
+static bool was_away(const struct nvme_ctrlr *ctrlr)
+{
+	return thread_timer_late_us(&ctrlr->keep_alive_timer) > ctrlr->opts.keep_alive_ms * UINT64_C(500) / AWAY_PART;
+}
+
 static void keep_alive_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
@@ -181,6 +190,10 @@ static void keep_alive_due(void *arg)
 	struct nvme_ctrlr *ctrlr = arg;
 	struct nvme_sqe cmd = {.opcode = nvme_admin_keep_alive};
 
+	if (ctrlr->keep_alive_outstanding && was_away(ctrlr)) {
+		thread_timer_start(&ctrlr->keep_alive_timer, ctrlr->opts.keep_alive_ms * UINT64_C(500));
+		return;
+	}
 	if (ctrlr->keep_alive_outstanding) {
 		nvme_ctrlr_lost(ctrlr, "no answer to Keep Alive within %u ms", ctrlr->opts.keep_alive_ms / 2);
 		return;

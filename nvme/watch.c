@@ -219,6 +219,7 @@ static void watch_admin(struct nvme_ctrlr *ctrlr)
 static void watch_ctrlr(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
+	uint64_t period_us = look_us(ctrlr->opts.admin_timeout_ms);
 
 	if (ctrlr->in_failure || ctrlr->admin == NULL || ctrlr->state != NVME_CTRLR_READY) {
 		return;
@@ -226,10 +227,11 @@ static void watch_ctrlr(void *arg)
 	if (ctrlr->ops->check != NULL) {
 		ctrlr->ops->check(ctrlr);
 	}
-	if (!ctrlr->in_failure) {
+	/* After a time in which this thread did not run, the answers it missed come first. */
+	if (!ctrlr->in_failure && thread_timer_late_us(&ctrlr->watch_timer) < period_us) {
 		watch_admin(ctrlr);
 	}
-	thread_timer_start(&ctrlr->watch_timer, look_us(ctrlr->opts.admin_timeout_ms));
+	thread_timer_start(&ctrlr->watch_timer, period_us);
 }
 
 void nvme_ctrlr_start_watch(struct nvme_ctrlr *ctrlr)

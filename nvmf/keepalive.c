@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The keep-alive timer, traffic-based (Base 3.9.4.2): any command of any of the controller's queues shows that the host lives.
  * Groups note the time of the last command of each queue pair; when the timer runs out, it looks there and starts again
- * for what is left. */
+ * for what is left. Time is the TSC's: the clock of the day may be set as one likes. */
 #include <inttypes.h>
 
 #include "nvmf/internal.h"
@@ -31,15 +31,20 @@ static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
 	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
 }
 
+/* A timer that is late by this part of the timeout: the target was away itself (its process stopped, its machine suspended), and what hosts
+ * sent meanwhile may still lie in the receive queues. Then they have the whole timeout from now on. */
+#define AWAY_PART 8
+
 static void expired(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
 	uint64_t timeout_us = timeout_ms(ctrlr) * UINT64_C(1000);
 	uint64_t now = env_ticks(), last = last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
+	bool away = thread_timer_late_us(&ctrlr->kato_timer) > timeout_us / AWAY_PART;
 
-	if (silent_us < timeout_us) {
-		thread_timer_start(&ctrlr->kato_timer, timeout_us - silent_us);
+	if (silent_us < timeout_us || away) {
+		thread_timer_start(&ctrlr->kato_timer, away ? timeout_us : timeout_us - silent_us);
 		return;
 	}
 	char why[128];

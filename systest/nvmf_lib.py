@@ -15,9 +15,9 @@ PORT = 20000 + os.getpid() % 1250 * 16      # and up to PORT + 15, and the same 
 NUM_CPUS = len(os.sched_getaffinity(0))
 
 
-def preload():
-    """The software device; before it, what the sanitized build wants to be first."""
-    libraries = [BUILD / "softverbs" / "libsoftverbs.so"]
+def preload(*more):
+    """The software device, and more libraries; before them, what the sanitized build wants to be first."""
+    libraries = [BUILD / "softverbs" / "libsoftverbs.so", *more]
     if os.environ.get("VARVE_SANITIZED"):
         libraries.insert(0, subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip())
     return {"LD_PRELOAD": ":".join(str(x) for x in libraries)}
@@ -116,7 +116,7 @@ class Target(Daemon):
 class Host:
     """varve-perf as an initiator of its own."""
 
-    def __init__(self, target, *args, nqn=NQN, nsid=None, hostnqn=HOSTNQN, quiet=False):
+    def __init__(self, target, *args, nqn=NQN, nsid=None, hostnqn=HOSTNQN, env=None):
         self.output = target.folder / f"perf{id(self)}"
         self.errors = pathlib.Path(f"{self.output}.err")
         command = [PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-j", "--quiet", "--hostnqn", hostnqn]
@@ -126,7 +126,7 @@ class Host:
             command += ["-n", str(nsid)]
         with open(self.output, "wb") as out, open(self.errors, "wb") as err:
             self.process = subprocess.Popen([*command, *args], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                            env={**os.environ, **preload()})
+                                            env={**os.environ, **(env or preload())})
 
     def is_running(self):
         return self.process.poll() is None

@@ -113,6 +113,9 @@ struct thread_timer {
 };
 void thread_timer_start(struct thread_timer *t, uint64_t delay_us);
 void thread_timer_stop(struct thread_timer *t);
+/* In fn, before it starts the timer again: microseconds that it runs after its time. Much means that this thread was away, as in a
+ * process or a virtual machine that was stopped: then what it has not heard of others meanwhile says nothing about them. */
+uint64_t thread_timer_late_us(const struct thread_timer *t);
 
 /* Descriptors, of the current thread: fn(arg, events) when epoll reports EPOLLIN etc. Level-triggered. Served when the reactor
  * sleeps, and now and then while it polls: for control-plane descriptors. */

@@ -111,6 +111,13 @@ void thread_timer_stop(struct thread_timer *timer)
 	take_out(t, timer);
 }
 
+uint64_t thread_timer_late_us(const struct thread_timer *timer)
+{
+	uint64_t now = env_ticks();
+
+	return now > timer->deadline ? env_ticks_to_ns(now - timer->deadline) / 1000 : 0;
+}
+
 /* Those that are due at `now`; one that is started again meanwhile waits for the next round. */
 unsigned timers_run(struct thread *t, uint64_t now)
 {

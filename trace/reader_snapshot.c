@@ -81,20 +81,32 @@ static int size_check(const struct trace_reader *r, size_t first, size_t n, stru
 
 /* ---- Clocks ---- */
 
+#define CLOCK_SET_NS 10000000 /* more than lies between the readings of two clocks */
+
 static bool clock_is_sane(const struct trace_file_clock *c)
 {
 	return c->tsc != 0 && c->realtime_ns != 0 && c->tsc < (uint64_t)1 << 63 &&
 	       c->realtime_ns < (uint64_t)1 << 63;
 }
 
+/* Whether the time of day was set between two readings: then it has moved on by something else than the monotonic clock, which
+ * follows the same corrections of its rate. (A file without monotonic readings cannot tell.) */
+static bool clock_was_set(const struct trace_file_clock *a, const struct trace_file_clock *b)
+{
+	int64_t real = (int64_t)(b->realtime_ns - a->realtime_ns), monotonic = (int64_t)(b->monotonic_ns - a->monotonic_ns);
+
+	return a->monotonic_ns != 0 && b->monotonic_ns != 0 &&
+	       (real > monotonic + CLOCK_SET_NS || real < monotonic - CLOCK_SET_NS);
+}
+
 /* Takes a reading as the second one if it is later than the one there is, and agrees with tsc_rate within 1 %: the time of
- * day may have been set meanwhile. */
+ * day may have been set meanwhile. So times are those of the clock at the start, moved on: they never jump. */
 static void clock_consider(struct trace_snapshot *s, const struct trace_file_clock *c)
 {
 	const struct trace_file_clock *start = &s->clocks[0];
 
 	if (!clock_is_sane(c) || c->tsc <= s->clocks[s->num_clocks - 1].tsc ||
-	    c->realtime_ns < start->realtime_ns) {
+	    c->realtime_ns < start->realtime_ns || clock_was_set(start, c)) {
 		return;
 	}
 	uint64_t real = c->realtime_ns - start->realtime_ns;

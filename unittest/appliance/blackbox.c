@@ -111,6 +111,8 @@ static void test_a_reactor_stalls_while_awake_in_one_round(void)
 
 static char dir[] = "/tmp/unit_blackbox_XXXXXX";
 
+#define LATER UINT64_C(3600000000000) /* than every file of the tests */
+
 static int setup(void)
 {
 	return mkdtemp(dir) != NULL ? 0 : -1;
@@ -172,13 +174,41 @@ static void test_the_oldest_make_room(void)
 	for (uint64_t i = 0; i < 5; i++) {
 		make(i * 1000000000, 100);
 	}
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 3, 1000, 100, &left), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 3, 1000, 100, LATER, &left), 0);
 	CU_ASSERT_EQUAL(left.files, 2);
 	CU_ASSERT(!is_there(0) && !is_there(2000000000) && is_there(3000000000) && is_there(4000000000));
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 8, 250, 200, &left), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 8, 250, 200, LATER, &left), 0);
 	CU_ASSERT_EQUAL(left.files, 0);
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 8, 250, 251, &left), -EFBIG);
-	CU_ASSERT_EQUAL(blackbox_make_room("/no/such", "app", 8, 250, 20, &left), -ENOENT);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 8, 250, 251, LATER, &left), -EFBIG);
+	CU_ASSERT_EQUAL(blackbox_make_room("/no/such", "app", 8, 250, 20, LATER, &left), -ENOENT);
+	remove_all();
+}
+
+/* Files 3 and 4 are of a time after now: the clock was set back since. */
+static void test_files_from_before_the_clock_was_set_back_are_the_oldest(void)
+{
+	struct blackbox_usage left;
+
+	for (uint64_t i = 0; i < 5; i++) {
+		make(i * 1000000000, 100);
+	}
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 5, 1000, 100, UINT64_C(2500000000), &left), 0);
+	CU_ASSERT(is_there(0) && is_there(2000000000) && !is_there(3000000000) && is_there(4000000000));
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 3, 1000, 100, UINT64_C(2500000000), &left), 0);
+	CU_ASSERT(!is_there(0) && is_there(1000000000) && is_there(2000000000) && !is_there(4000000000));
+	remove_all();
+}
+
+static void test_the_same_time_again_gives_another_name(void)
+{
+	char first[256], again[256];
+
+	make(1000000000, 0);
+	name_of(first, 1000000000);
+	CU_ASSERT_EQUAL(blackbox_file_name_unused(again, 256, dir, "app", 1000000000, "io_error", 42), 0);
+	CU_ASSERT(strcmp(first, again) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(again, "000001.000001Z"));
+	CU_ASSERT_EQUAL(blackbox_file_name_unused(again, 20, dir, "app", 1, "io_error", 42), -ENAMETOOLONG);
 	remove_all();
 }
 
@@ -189,9 +219,9 @@ static void test_others_files_are_left_alone(void)
 	make(0, 10);
 	snprintf(other, sizeof(other), "%s/app_blackbox", dir);
 	close(open(other, O_CREAT | O_WRONLY, 0600));
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "ap", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "ap", 1, 1000, 10, LATER, NULL), 0);
 	CU_ASSERT_TRUE(is_there(0));
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, LATER, NULL), 0);
 	CU_ASSERT_FALSE(is_there(0));
 	CU_ASSERT_EQUAL(access(other, F_OK), 0);
 	unlink(other);
@@ -204,10 +234,10 @@ static void test_unfinished_files_of_the_dead_go_and_of_the_living_stay(void)
 	snprintf(part, sizeof(part), "%s/.app_blackbox.x.part", dir);
 	int fd = open(part, O_CREAT | O_WRONLY, 0600);
 	CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, LATER, NULL), 0);
 	CU_ASSERT_EQUAL(access(part, F_OK), 0);
 	close(fd);
-	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, NULL), 0);
+	CU_ASSERT_EQUAL(blackbox_make_room(dir, "app", 1, 1000, 10, LATER, NULL), 0);
 	CU_ASSERT_NOT_EQUAL(access(part, F_OK), 0);
 }
 
@@ -219,6 +249,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_reactor_stalls_while_awake_in_one_round),
 	UNIT(test_names_tell_time_and_cause_and_sort_by_time),
 	UNIT(test_the_oldest_make_room),
+	UNIT(test_files_from_before_the_clock_was_set_back_are_the_oldest),
+	UNIT(test_the_same_time_again_gives_another_name),
 	UNIT(test_others_files_are_left_alone),
 	UNIT(test_unfinished_files_of_the_dead_go_and_of_the_living_stay),
 	UNIT_END,

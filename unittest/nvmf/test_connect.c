@@ -504,6 +504,26 @@ static void test_any_traffic_keeps_an_association(void)
 	loop_remove_malloc_ns(nsid, "m");
 }
 
+static bool at_once(void *arg)
+{
+	return true;
+}
+
+/* As after SIGSTOP and SIGCONT, with the control thread the first to run: what the host has sent is not looked at yet. */
+static void test_a_host_is_not_silent_while_the_target_is_away(void)
+{
+	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 1000);
+	uint64_t end = now_ms() + 2500;
+
+	while (now_ms() < end) {
+	}
+	thread_control_wait(at_once, NULL, 0);
+	loop_cmd_init(&cmd, c, nvme_admin_keep_alive, 0);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	CU_ASSERT_TRUE(loop_wait_closed(c)); /* silent indeed */
+	loop_close(c);
+}
+
 static void test_keep_alive_without_a_timer_is_rejected(void)
 {
 	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
@@ -636,6 +656,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_impossible_configurations_are_fatal),
 	UNIT(test_silent_host_is_disconnected),
 	UNIT(test_any_traffic_keeps_an_association),
+	UNIT(test_a_host_is_not_silent_while_the_target_is_away),
 	UNIT(test_keep_alive_without_a_timer_is_rejected),
 	UNIT(test_removed_listener_ends_its_associations),
 	UNIT(test_listener_that_cannot_be_is_refused),

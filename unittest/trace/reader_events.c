@@ -477,6 +477,27 @@ static void test_the_time_of_day_comes_from_the_files_clocks(void)
 	craft_free(&c);
 }
 
+/* After a thousand hours, so that two hours are well within what the rate may be off. */
+static void test_a_clock_that_was_set_does_not_stretch_time(void)
+{
+	const uint64_t hours = 3600 * UINT64_C(1000000000), begin = 1700000000000000000u;
+	struct craft c = craft_sample(true);
+	struct trace_file_info *info = craft_section(&c, TRACE_SECTION_INFO);
+
+	info->start.monotonic_ns = 5;
+	info->clock[0] = (struct trace_file_clock){
+		.tsc = 1000 + 1000 * hours, .realtime_ns = begin + 1002 * hours, .monotonic_ns = 5 + 1000 * hours};
+	struct opened o = open_craft(&c);
+	CU_ASSERT_EQUAL(o.s->num_clocks, 1);
+	CU_ASSERT_EQUAL(trace_snapshot_realtime_ns(o.s, 1000 + 500 * hours), begin + 500 * hours);
+	close_opened(&o);
+	info->clock[0].realtime_ns = begin + 1000 * hours + 1000; /* what lies between two readings */
+	o = open_craft(&c);
+	CU_ASSERT_EQUAL(o.s->num_clocks, 2);
+	close_opened(&o);
+	craft_free(&c);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_wrapped_ring_gives_its_newest_entries),
 	UNIT(test_without_stamps_the_oldest_slots_are_left_to_the_writer),
@@ -504,6 +525,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_dwell_time_across_a_hole_is_unknown),
 	UNIT(test_times_are_exact_integers),
 	UNIT(test_the_time_of_day_comes_from_the_files_clocks),
+	UNIT(test_a_clock_that_was_set_does_not_stretch_time),
 	UNIT_END,
 };
 UNIT_MAIN("trace_reader_events", tests, NULL, NULL)
