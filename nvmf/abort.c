@@ -38,13 +38,13 @@ static struct nvmf_request *submitted(struct nvmf_request *victim)
 }
 
 /* The Abort command's own bdev_io is free for it; it counts as under way on the victim's namespace. */
-static void abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim)
+void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg)
 {
 	struct nvmf_request *holder = submitted(victim);
 	struct nvmf_ns_view *nsv = holder->ns_view;
 
 	nvmf_ns_view_enter(nsv, abort);
-	bdev_io_init(&abort->bdev_io, nsv->desc, nsv->ch, bdev_abort_done, abort);
+	bdev_io_init(&abort->bdev_io, nsv->desc, nsv->ch, done, arg);
 	bdev_io_set_rw(&abort->bdev_io, BDEV_IO_ABORT, NULL, 0, 0, 0);
 	abort->bdev_io.abort.target = &holder->bdev_io;
 	bdev_submit(&abort->bdev_io);
@@ -65,7 +65,8 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 		answer(abort, ABORTED);
 		break;
 	case NVMF_REQUEST_BDEV:
-		abort_in_bdev(abort, victim);
+	case NVMF_REQUEST_PREEMPTED: /* once more does no harm */
+		nvmf_abort_in_bdev(abort, victim, bdev_abort_done, abort);
 		break;
 	case NVMF_REQUEST_TRANSPORT:
 		answer(abort, ops->request_abort(victim) ? ABORTED : NOT_ABORTED);

@@ -33,6 +33,7 @@ static const struct {
 	[NVMF_REQUEST_CONTROL] = {"CONTROL", "control thread"},
 	[NVMF_REQUEST_HELD] = {"HELD", "an event"},
 	[NVMF_REQUEST_BDEV] = {"BDEV", "bdev"},
+	[NVMF_REQUEST_PREEMPTED] = {"PREEMPTED", "bdev"},
 };
 
 const char *nvmf_request_state(unsigned n)
@@ -112,7 +113,7 @@ static void describe(struct nvmf_request *req, struct nvmf_inflight *out)
 		out->waits_for = wheres[req->where].waits_for;
 		out->state_age_ticks = now - req->where_ticks;
 	}
-	if (req->where == NVMF_REQUEST_BDEV) {
+	if (req->where == NVMF_REQUEST_BDEV || req->where == NVMF_REQUEST_PREEMPTED) {
 		out->waits_for = bdev_io_state_name((enum bdev_io_state)req->bdev_io.state);
 	}
 }

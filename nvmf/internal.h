@@ -142,7 +142,8 @@ void nvmf_views_deactivate(struct nvmf_subsystem *s);
 /* Closes the gates; nvmf_subsystem_view_drained() will be called for each view that still has commands under way:
  * how many those are. */
 unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid);
-void nvmf_views_resume(struct nvmf_subsystem *s);
+/* How many had not drained yet. */
+unsigned nvmf_views_resume(struct nvmf_subsystem *s);
 /* Namespaces in views of started subsystems. Removing: paused, or the subsystem has no queue pairs. */
 int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
 void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid);
@@ -282,6 +283,7 @@ struct nvmf_op {
 	nvmf_done_fn done;
 	void *arg;
 	bool for_host; /* a host's command waits for it */
+	void (*draining)(void *arg);
 	STAILQ_ENTRY(nvmf_op) link;
 };
 
@@ -307,6 +309,9 @@ struct nvmf_subsystem {
 	bool connectable;       /* started, and not about to stop */
 	uint32_t pending_views; /* pausing: views that have not drained */
 	uint32_t paused_nsid;
+	struct thread_timer drain_timer; /* for how long a host may have it paused */
+	uint64_t drain_us;
+	bool drain_given_up; /* views are active again; what drained before that is still told */
 	STAILQ_HEAD(, nvmf_op) ops;
 	struct nvmf_op *op; /* under way; no longer in the list */
 	bool views_open;    /* every group has a view of it */
@@ -336,10 +341,12 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 /* Queues a change whose memory, from malloc(), the caller has: it is the queue's from now on. */
 void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
 /* Queues a change that a host's command waits for, which may not keep its connection when the subsystem stops: done(arg, what apply returned,
- * -ENOMEM, or -ESHUTDOWN). */
+ * -ENOMEM, or -ESHUTDOWN). draining: is called if commands are under way that have to end first. If they do not within NVMF_DRAIN_US, nothing
+ * is changed: -ETIMEDOUT. */
+#define NVMF_DRAIN_US 10000000 /* before the kernel's hosts give a command up, which is after 30 s */
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
-				    nvmf_done_fn done, void *arg);
+				    void (*draining)(void *arg), nvmf_done_fn done, void *arg);
 void nvmf_subsystem_view_drained(struct nvmf_subsystem *s);
 /* A controller is gone: what waited for that goes on. */
 void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s);
@@ -494,6 +501,24 @@ void nvmf_resv_detach(struct nvmf_ns *ns);
 /* Writes the log page, the oldest notice; which is then read, unless it is to be kept. Its length in bytes. */
 uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *w);
 
+/* preempt.c: Preempt and Abort. Control thread: aborts what the hosts that lost their registrations have under way on a namespace; then
+ * calls done, also on the control thread. Its owner's until then, and the request's bdev_io with it. */
+struct nvmf_preempt {
+	/* Set by the caller. */
+	struct nvmf_request *req; /* that asks for it */
+	struct nvmf_subsystem *subsystem;
+	uint32_t nsid;
+	const struct nvmf_resv_notices *notices;
+	void (*done)(struct nvmf_preempt *p);
+	/* Private. */
+	struct thread_msg msg;
+	struct nvmf_poll_group *group; /* that we are at */
+	uint64_t last_ticks;           /* the arrival and the address of the last one that was aborted there */
+	uintptr_t last;
+	unsigned aborted;
+};
+void nvmf_preempt_start(struct nvmf_preempt *p);
+
 /* A file that is not there is nobody's registration. -EBADMSG, -EINVAL, or what the system says; the log says more. */
 int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r);
 /* 0: done follows, on the control thread, when it is on the disk or cannot be. */
@@ -577,6 +602,9 @@ void nvmf_get_features_run(struct nvmf_request *req);
 void nvmf_set_features_run(struct nvmf_request *req);
 void nvmf_aer_run(struct nvmf_request *req);
 void nvmf_abort_run(struct nvmf_request *req);
+/* Group: asks the bdev to abort the victim's I/O, with the bdev_io of another command, which counts as under way on that namespace until
+ * done() has called nvmf_ns_view_leave(). */
+void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg);
 /* Writes the discovery log as a controller's host sees it: its length in bytes. */
 uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);
 /* Identify Controller: the optional commands that it has now. */

@@ -149,10 +149,14 @@ static bool status_is_logged(uint16_t status)
 	return code != NVME_ST(GENERIC, ABORT_QUEUE) && code != NVME_ST(GENERIC, ABORT_REQ);
 }
 
-/* What an error brings about beyond its status. */
-static void request_failed(struct nvmf_request *req, uint16_t status)
+/* What an error brings about beyond its status; the status that the host sees. */
+static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_qpair *qpair = req->qpair;
+
+	if (req->where == NVMF_REQUEST_PREEMPTED && status == NVME_ST(GENERIC, ABORT_REQ)) {
+		status = NVME_ST(GENERIC, CMD_ABORTED_PREMEPT);
+	}
 
 	if (req->fuse == NVME_FUSE_FIRST && qpair->fused_first == req) {
 		qpair->fused_first = NULL;
@@ -167,6 +171,7 @@ static void request_failed(struct nvmf_request *req, uint16_t status)
 	if (qpair->qid != 0) {
 		qpair->group->failed++;
 	}
+	return status;
 }
 
 static void request_end(struct nvmf_request *req, uint16_t status)
@@ -177,7 +182,7 @@ static void request_end(struct nvmf_request *req, uint16_t status)
 		nvmf_ns_view_leave(req);
 	}
 	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
-		request_failed(req, status);
+		status = request_failed(req, status);
 	}
 	qpair->group->completed += qpair->qid != 0;
 	req->cqe.cid = req->sqe->cid;

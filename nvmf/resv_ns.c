@@ -19,6 +19,10 @@ struct nvmf_ns_resv {
 	struct nvmf_resv next;
 	struct nvmf_resv *next_published;
 	struct nvmf_resv_notices notices;
+	/* Of a Preempt and Abort. */
+	struct nvmf_preempt preempt;
+	bool aborting, drained;
+	int drain_status;
 };
 
 static struct nvmf_ns_resv *resv_of(struct nvmf_ns *ns)
@@ -171,6 +175,12 @@ static void publish(struct nvmf_ns_resv *rn)
 	tell_hosts(rn->ns, &rn->notices);
 }
 
+/* A change has to be on the disk. */
+static bool is_persistent(const struct nvmf_ns_resv *rn)
+{
+	return rn->ns->ptpl_file != NULL && (rn->state.ptpl || rn->next.ptpl);
+}
+
 /* ---- Preempt and Abort: nothing that its victims began is under way when it ends ---- */
 
 static int publish_drained(struct nvmf_subsystem *s, struct nvmf_op *op)
@@ -184,15 +194,56 @@ static int publish_drained(struct nvmf_subsystem *s, struct nvmf_op *op)
 	return 0;
 }
 
+static void not_done(void *arg, int status)
+{
+	struct nvmf_ns_resv *rn = arg;
+
+	finish(rn, rn->drain_status == -ETIMEDOUT ? NVME_ST(GENERIC, INTERNAL) : NVME_ST(GENERIC, ABORT_QUEUE),
+	       NVMF_WHERE_NOWHERE);
+}
+
+/* Its aborts are over, and its change is made or has failed: then the file says again what holds. */
+static void preempt_check(struct nvmf_ns_resv *rn)
+{
+	if (rn->aborting || !rn->drained) {
+		return;
+	}
+	if (rn->drain_status == 0) {
+		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+	} else if (rn->ns == NULL || !is_persistent(rn) ||
+		   nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->state, not_done, rn) != 0) {
+		not_done(rn, 0);
+	}
+}
+
 static void drained(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
-	if (status == 0) {
-		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
-	} else {
-		finish(rn, NVME_ST(GENERIC, ABORT_QUEUE), NVMF_WHERE_NOWHERE);
-	}
+	rn->drained = true;
+	rn->drain_status = status;
+	preempt_check(rn);
+}
+
+static void aborted(struct nvmf_preempt *p)
+{
+	struct nvmf_ns_resv *rn = container_of(p, struct nvmf_ns_resv, preempt);
+
+	rn->aborting = false;
+	preempt_check(rn);
+}
+
+static void draining(void *arg)
+{
+	struct nvmf_ns_resv *rn = arg;
+
+	rn->aborting = true;
+	rn->preempt = (struct nvmf_preempt){.req = rn->running,
+					    .subsystem = rn->ns->subsystem,
+					    .nsid = rn->ns->nsid,
+					    .notices = &rn->notices,
+					    .done = aborted};
+	nvmf_preempt_start(&rn->preempt);
 }
 
 /* ---- Carrying out ---- */
@@ -200,7 +251,8 @@ static void drained(void *arg, int status)
 static void commit(struct nvmf_ns_resv *rn)
 {
 	if (rn->aborts && rn->notices.num != 0) {
-		nvmf_subsystem_change_for_host(rn->ns->subsystem, rn->ns->nsid, publish_drained, drained, rn);
+		rn->drained = false;
+		nvmf_subsystem_change_for_host(rn->ns->subsystem, rn->ns->nsid, publish_drained, draining, drained, rn);
 		return;
 	}
 	publish(rn);
@@ -236,8 +288,6 @@ static bool prepare_view(struct nvmf_ns_resv *rn)
 /* rn->next is what the state is to become. */
 static void change(struct nvmf_ns_resv *rn)
 {
-	const char *file = rn->ns->ptpl_file;
-
 	if (nvmf_resv_equal(&rn->next, &rn->state)) {
 		rn->state = rn->next; /* the generation */
 		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
@@ -247,13 +297,14 @@ static void change(struct nvmf_ns_resv *rn)
 		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 		return;
 	}
-	if (file == NULL || (!rn->state.ptpl && !rn->next.ptpl)) {
+	if (!is_persistent(rn)) {
 		commit(rn);
 		return;
 	}
-	int rc = nvmf_resv_save(file, rn->ns->opts.uuid, &rn->next, saved, rn);
+	int rc = nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->next, saved, rn);
 	if (rc != 0) {
-		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", file, strerror(-rc));
+		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", rn->ns->ptpl_file,
+			    strerror(-rc));
 		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 	}
 }

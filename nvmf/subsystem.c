@@ -70,6 +70,7 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 	if (s == NULL) {
 		return NULL;
 	}
+	s->drain_us = NVMF_DRAIN_US;
 	s->ns = calloc(max_nsid + 1, sizeof(s->ns[0]));
 	s->ana_members = o->ana_reporting ? calloc(max_nsid + 1, sizeof(s->ana_members[0])) : NULL;
 	if (s->ns == NULL || (o->ana_reporting && s->ana_members == NULL)) {

@@ -102,6 +102,7 @@ static void start_begin(struct nvmf_subsystem *s)
 }
 
 static void paused(struct nvmf_subsystem *s);
+static void drain_give_up(void *arg);
 
 static void pause_begin(struct nvmf_subsystem *s)
 {
@@ -113,6 +114,11 @@ static void pause_begin(struct nvmf_subsystem *s)
 	s->pending_views = s->views_open ? nvmf_views_pause(s, s->op->nsid) : 0;
 	if (s->pending_views == 0) {
 		paused(s);
+	} else if (s->op->for_host) {
+		s->drain_timer.fn = drain_give_up;
+		s->drain_timer.arg = s;
+		thread_timer_start(&s->drain_timer, s->drain_us);
+		s->op->draining(s->op->arg);
 	}
 }
 
@@ -148,10 +154,40 @@ static void paused(struct nvmf_subsystem *s)
 	op_finish(s, rc);
 }
 
+static void drained(struct nvmf_subsystem *s)
+{
+	bool given_up = s->drain_given_up;
+
+	s->drain_given_up = false;
+	thread_timer_stop(&s->drain_timer);
+	if (given_up) {
+		op_finish(s, -ETIMEDOUT);
+	} else {
+		paused(s);
+	}
+}
+
 void nvmf_subsystem_view_drained(struct nvmf_subsystem *s)
 {
 	if (--s->pending_views == 0) {
-		paused(s);
+		drained(s);
+	}
+}
+
+/* One host's wish may not stop the others for ever because a bdev does not let go of an I/O. Groups that have drained meanwhile say so
+ * once more; the others never will. */
+static void drain_give_up(void *arg)
+{
+	struct nvmf_subsystem *s = arg;
+
+	log_error("namespace %u of %s was paused for a host's command for %llu s, and commands are still under way: it goes on without "
+		  "the change",
+		  s->paused_nsid, s->nqn, (unsigned long long)(s->drain_us / 1000000));
+	s->drain_given_up = true;
+	s->pending_views -= nvmf_views_resume(s);
+	s->paused_nsid = 0;
+	if (s->pending_views == 0) {
+		drained(s);
 	}
 }
 
@@ -283,7 +319,7 @@ void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
 
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
-				    nvmf_done_fn done, void *arg)
+				    void (*draining)(void *arg), nvmf_done_fn done, void *arg)
 {
 	if (!s->connectable) {
 		done(arg, -ESHUTDOWN);
@@ -292,6 +328,7 @@ void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_CHANGE,
 				    .nsid = nsid,
 				    .apply = apply,
+				    .draining = draining,
 				    .done = done,
 				    .arg = arg,
 				    .for_host = true});

@@ -193,6 +193,7 @@ enum nvmf_request_where {
 	NVMF_REQUEST_CONTROL,       /* the control thread */
 	NVMF_REQUEST_HELD,          /* an Asynchronous Event Request, waiting for an event */
 	NVMF_REQUEST_BDEV,
+	NVMF_REQUEST_PREEMPTED,     /* still the bdev, which has been asked to abort it for another host's Preempt and Abort */
 	NVMF_REQUEST_WHERES,
 };
 

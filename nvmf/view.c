@@ -10,7 +10,7 @@ static void view_set_state(struct nvmf_subsystem_view *view, enum nvmf_view_stat
 	static const uint16_t allowed[NVMF_VIEW_STATES] = {
 		[NVMF_VIEW_INACTIVE] = 1 << NVMF_VIEW_ACTIVE,
 		[NVMF_VIEW_ACTIVE] = 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_INACTIVE,
-		[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED,
+		[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* given up */
 		[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_INACTIVE,
 	};
 
@@ -119,6 +119,7 @@ struct view_call {
 	uint32_t nsid;
 	int rc;
 	bool draining;
+	unsigned num_pausing;
 	struct nvmf_io_counters *sum;
 	struct nvmf_subsystem_view *view;
 };
@@ -333,6 +334,7 @@ static void resume_on_group(void *arg)
 
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE,
 	     thread_id(view->group->thread));
+	call->num_pausing += view->state == NVMF_VIEW_PAUSING;
 	set_gates(view, false);
 	view_set_state(view, NVMF_VIEW_ACTIVE);
 	STAILQ_CONCAT(&held, &view->paused);
@@ -344,11 +346,12 @@ static void resume_on_group(void *arg)
 	}
 }
 
-void nvmf_views_resume(struct nvmf_subsystem *s)
+unsigned nvmf_views_resume(struct nvmf_subsystem *s)
 {
 	struct view_call call = {.subsystem = s};
 
 	on_each_group(&call, resume_on_group);
+	return call.num_pausing;
 }
 
 static void sum_on_group(void *arg)

@@ -340,7 +340,7 @@ static void abort_one(struct testdev *t, struct testdev_channel *c, struct bdev_
 
 	io->cdw0 = 1;
 	STAILQ_FOREACH (i, &c->held, link) {
-		if (i == ctx) {
+		if (i == ctx && !t->deaf) {
 			end_one(t, c, ctx, NVME_SC_ABORT_REQ);
 			io->cdw0 = 0;
 			break;

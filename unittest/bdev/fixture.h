@@ -62,6 +62,7 @@ struct testdev {
 	uint8_t *memory;
 	/* Moods; set them while nothing is in flight. */
 	bool hold;            /* keeps every I/O until testdev_release() */
+	bool deaf;            /* aborts nothing */
 	unsigned slots;       /* > 0: a channel takes that many at a time, and more is NOMEM */
 	bool shuffle;         /* completes later, in an order of its own */
 	uint32_t nomem_type;  /* this type never finds room */

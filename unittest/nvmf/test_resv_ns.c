@@ -365,16 +365,45 @@ static void detach_slow(struct testdev *t)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+static void release_slow(struct testdev *t)
+{
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "slow", false, a.io->thread), 0);
+	testdev_release(t, &u, 0);
+	user_close(&u);
+}
+
+static void preempt_begin(struct loop_cmd *cmd, uint64_t keys[2])
+{
+	make_cmd(cmd, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
+	loop_submit(cmd);
+}
+
+static void test_preempt_and_abort_aborts(void)
+{
+	struct loop_cmd old, preempt;
+	uint64_t keys[2];
+	struct testdev *t = attach_slow(&old);
+
+	preempt_begin(&preempt, keys);
+	CU_ASSERT_EQUAL(loop_wait(&old), NVME_ST(GENERIC, CMD_ABORTED_PREMEPT));
+	CU_ASSERT_EQUAL(loop_wait(&preempt), 0);
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT_EQUAL(data[5], 1); /* registrant */
+	detach_slow(t);
+}
+
+/* What cannot be aborted is waited for. */
 static void test_preempt_and_abort_leaves_nothing_under_way(void)
 {
 	struct loop_cmd old, late, preempt;
 	uint64_t keys[2];
 	struct testdev *t = attach_slow(&old);
 
-	make_cmd(&preempt, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
-	loop_submit(&preempt);
-	while (nvmf_subsystem_get_state(loop_subsystem()) == NVMF_SUBSYSTEM_ACTIVE &&
-	       loop_subsystem()->pending_views == 0) {
+	t->deaf = true;
+	preempt_begin(&preempt, keys);
+	while (loop_subsystem()->pending_views == 0) {
 		CU_ASSERT_EQUAL(loop_identify(b.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
 	}
 	/* What comes now waits, and then it is too late for it. */
@@ -383,10 +412,35 @@ static void test_preempt_and_abort_leaves_nothing_under_way(void)
 	loop_submit(&late);
 	CU_ASSERT_EQUAL(loop_identify(a.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
 	CU_ASSERT_FALSE(atomic_load(&preempt.done));
-	abort_it(&a, &old);
-	CU_ASSERT_EQUAL(loop_wait(&old), NVME_ST(GENERIC, ABORT_REQ));
+	release_slow(t);
+	CU_ASSERT_EQUAL(loop_wait(&old), 0);
 	CU_ASSERT_EQUAL(loop_wait(&preempt), 0);
 	CU_ASSERT_EQUAL(loop_wait(&late), CONFLICT);
+	detach_slow(t);
+}
+
+/* A bdev that does not let go may not keep the namespace from its other hosts. */
+static void test_preempt_and_abort_that_cannot_changes_nothing(void)
+{
+	struct loop_cmd old, preempt;
+	uint64_t keys[2];
+	struct testdev *t = attach_slow(&old);
+
+	t->deaf = true;
+	loop_subsystem()->drain_us = 1000;
+	preempt_begin(&preempt, keys);
+	CU_ASSERT_EQUAL(loop_wait(&preempt), NVME_ST(GENERIC, INTERNAL));
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT_EQUAL(data[4], EA);
+	CU_ASSERT_EQUAL(data[5], 2); /* registrants, as before */
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), CONFLICT);
+	CU_ASSERT_FALSE(atomic_load(&old.done));
+	release_slow(t);
+	CU_ASSERT_EQUAL(loop_wait(&old), 0);
+	loop_subsystem()->drain_us = NVMF_DRAIN_US;
+	preempt_begin(&preempt, keys);
+	CU_ASSERT_EQUAL(loop_wait(&preempt), 0);
+	CU_ASSERT_EQUAL(io(&a, nvme_cmd_read), CONFLICT);
 	detach_slow(t);
 }
 
@@ -691,7 +745,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_wrong_commands_change_nothing),
 	UNIT(test_commands_that_race_are_carried_out_in_turn),
 	UNIT(test_preempt_throws_out),
+	UNIT(test_preempt_and_abort_aborts),
 	UNIT(test_preempt_and_abort_leaves_nothing_under_way),
+	UNIT(test_preempt_and_abort_that_cannot_changes_nothing),
 	UNIT(test_subsystem_stops_with_a_preempt_and_abort_in_its_queue),
 	UNIT(test_namespace_goes_while_it_is_being_preempted),
 	UNIT(test_hosts_are_told_what_others_did),

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preempt and Abort (Base 8.1.22.7): what the preempted hosts have under way on the namespace is aborted, one command after the other,
+ * group after group, with the message and the bdev_io of the command that asks for it. The namespace is being paused meanwhile, so
+ * nothing comes after it. */
+#include <string.h>
+#include "nvmf/internal.h"
+
+static bool is_victim(const struct nvmf_preempt *p, const struct nvmf_qpair *qpair)
+{
+	for (unsigned i = 0; qpair->ctrlr != NULL && i < p->notices->num; i++) {
+		if (p->notices->hosts[i].what == NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED &&
+		    memcmp(qpair->ctrlr->hostid, p->notices->hosts[i].hostid, NVMF_HOSTID_SIZE) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* In the order of arrival: the one before may be gone by now, and several may have arrived at once. */
+static bool is_before(uint64_t ticks, uintptr_t address, const struct nvmf_request *req)
+{
+	return ticks != req->start_ticks ? ticks < req->start_ticks : address < (uintptr_t)req;
+}
+
+static struct nvmf_request *next_victim(const struct nvmf_preempt *p, const struct nvmf_ns_view *nsv)
+{
+	struct nvmf_request *next = NULL;
+	struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &p->group->qpairs, group_link) {
+		const struct nvmf_transport_ops *ops = qpair->transport->ops;
+		if (!is_victim(p, qpair)) {
+			continue;
+		}
+		for (struct nvmf_request *req = ops->request_next(qpair, NULL); req != NULL;
+		     req = ops->request_next(qpair, req)) {
+			if (req->where == NVMF_REQUEST_BDEV && req->counted && req->ns_view == nsv &&
+			    is_before(p->last_ticks, p->last, req) &&
+			    (next == NULL || is_before(req->start_ticks, (uintptr_t)req, next))) {
+				next = req;
+			}
+		}
+	}
+	return next;
+}
+
+static void next_group(struct thread_msg *msg);
+static void abort_next(struct nvmf_preempt *p);
+
+static void abort_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_preempt *p = arg;
+
+	nvmf_ns_view_leave(p->req);
+	abort_next(p);
+}
+
+static void abort_next(struct nvmf_preempt *p)
+{
+	const struct nvmf_subsystem_view *view = p->group->views[p->subsystem->index];
+	struct nvmf_ns_view *nsv = view != NULL ? view->ns[p->nsid - 1] : NULL;
+	struct nvmf_request *victim = nsv != NULL ? next_victim(p, nsv) : NULL;
+
+	if (victim == NULL) {
+		thread_post(thread_control(), &p->msg, next_group);
+		return;
+	}
+	p->last_ticks = victim->start_ticks;
+	p->last = (uintptr_t)victim;
+	p->aborted++;
+	nvmf_request_set_where(victim, NVMF_REQUEST_PREEMPTED);
+	if (victim->fuse_peer != NULL) {
+		nvmf_request_set_where(victim->fuse_peer, NVMF_REQUEST_PREEMPTED);
+	}
+	nvmf_abort_in_bdev(p->req, victim, abort_done, p);
+}
+
+static void abort_on_group(struct thread_msg *msg)
+{
+	struct nvmf_preempt *p = container_of(msg, struct nvmf_preempt, msg);
+
+	p->last_ticks = 0;
+	p->last = 0;
+	abort_next(p);
+}
+
+static void next_group(struct thread_msg *msg)
+{
+	struct nvmf_preempt *p = container_of(msg, struct nvmf_preempt, msg);
+
+	p->group = p->group == NULL ? TAILQ_FIRST(&p->subsystem->tgt->groups) : TAILQ_NEXT(p->group, link);
+	if (p->group != NULL) {
+		thread_post(p->group->thread, &p->msg, abort_on_group);
+		return;
+	}
+	if (p->aborted != 0) {
+		log_notice("Preempt and Abort of namespace %u of %s by %s: %u commands of others were under way", p->nsid,
+			   p->subsystem->nqn, nvmf_request_ctrlr(p->req)->hostnqn, p->aborted);
+	}
+	p->done(p);
+}
+
+void nvmf_preempt_start(struct nvmf_preempt *p)
+{
+	p->group = NULL;
+	p->aborted = 0;
+	next_group(&p->msg);
+}
