@@ -272,14 +272,13 @@ static bool name_is_fit(const char *name)
 
 static int check_metadata(const struct bdev *b)
 {
-	const uint32_t needed = 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_UNMAP;
-
 	if (b->md.size >= b->block_size || b->md.dif_type > 3 || (b->md.dif_type != 0 && b->md.size < DIF_BYTES)) {
 		REJECT("bdev %s: %u bytes of metadata with protection information of type %u do not fit blocks of %u bytes", b->name,
 		       b->md.size, b->md.dif_type, b->block_size);
 	}
-	if (b->md.size != 0 && (b->buf_align > 1 || (b->io_types & needed) != needed)) {
-		REJECT("bdev %s: with metadata there is no alignment of buffers, and no emulation of unmap and write zeroes", b->name);
+	if (b->md.size != 0 && b->buf_align > 1 && b->block_size % b->buf_align != 0) {
+		REJECT("bdev %s: buf_align %u: blocks of %u bytes, metadata included, are no multiple of it", b->name, b->buf_align,
+		       b->block_size);
 	}
 	return 0;
 }

@@ -110,6 +110,9 @@ struct bdev_io {
 			uint64_t src_offset_blocks; /* COPY: where from; num_blocks of them */
 		} copy;
 		struct {
+			void *md; /* private: what a module whose bdev has md.separate moves beside iovs, which then are the data alone */
+		} apart;
+		struct {
 			void *cmd; /* NVME_*: 64 bytes, struct nvme_sqe of nvme/spec.h; cid and data pointers
 				      are the module's */
 			void *md;
@@ -277,6 +280,10 @@ struct bdev_md {
 	uint8_t dif_type;  /* protection information of type 1 to 3 with a 16-bit guard; 0: none */
 	uint8_t checks;    /* BDEV_DIF_GUARD, _APP, _REF: made by the layer, whoever does not say otherwise */
 	bool dif_is_first; /* it is the first 8 bytes of the metadata, not the last */
+	/* How the module has it; the layer does what it leaves. */
+	bool by_device;       /* its device makes the checks: `checks`, or those that an I/O asks for */
+	bool plain_by_device; /* READ and WRITE with BDEV_DIF_PLAIN are for the module: its device makes metadata, and leaves it out */
+	bool separate;        /* its device wants metadata apart from the data: io->apart.md */
 };
 const struct bdev_md *bdev_get_md(const struct bdev *b);
 int bdev_numa_node(const struct bdev *b); /* -1: none in particular */

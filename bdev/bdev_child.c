@@ -198,6 +198,7 @@ void bdev_inherit(struct bdev *b, const struct bdev *base)
 	b->write_cache = base->write_cache;
 	b->hints = base->hints;
 	b->md = base->md;
+	b->md.by_device = b->md.plain_by_device = b->md.separate = false; /* for the base these are; what stands on it checks by itself */
 	b->read_only = base->read_only;
 	b->io_types = 0;
 	for (enum bdev_io_type type = 0; type < BDEV_IO_TYPES; type++) {

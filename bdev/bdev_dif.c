@@ -86,10 +86,26 @@ static bool pass_plain(const struct bdev *b, struct bdev_io *io)
 {
 	if (plain_is_too_long(b, io)) {
 		bdev_io_complete(io, STATUS_BAD_LENGTH);
-	} else {
-		bdev_split_start(io);
+		return false;
 	}
+	if (bdev_dif_is_plain_below(io, io->type)) {
+		return true;
+	}
+	bdev_split_start(io);
 	return false;
+}
+
+/* The device makes the checks. */
+static bool pass_unchecked(const struct bdev *b, struct bdev_io *io)
+{
+	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits[io->type] & TRAIT_WRITES)) {
+		bdev_dif_make(io);
+	}
+	if (b->md.separate) {
+		bdev_split_start(io);
+		return false;
+	}
+	return true;
 }
 
 bool bdev_dif_is_ours(const struct bdev_io *io)
@@ -98,6 +114,7 @@ bool bdev_dif_is_ours(const struct bdev_io *io)
 	case BDEV_IO_COMPARE:
 		return bdev_io_is_plain(io);
 	case BDEV_IO_VERIFY:
+		return io->ch->bdev->md.dif_type != 0 && !io->ch->bdev->md.by_device;
 	case BDEV_IO_COPY:
 		return io->ch->bdev->md.dif_type != 0;
 	default:
@@ -119,6 +136,9 @@ bool bdev_dif_pass(struct bdev_io *io)
 	}
 	if (io->dif_flags & BDEV_DIF_PLAIN) {
 		return pass_plain(b, io);
+	}
+	if (b->md.by_device) {
+		return pass_unchecked(b, io);
 	}
 	if (io->type == BDEV_IO_READ) {
 		io->flags |= IO_DIF;
@@ -208,6 +228,32 @@ uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs,
 		}
 	}
 	return status;
+}
+
+/* ---- Devices that want metadata apart ---- */
+
+/* The buffer has room for the metadata behind its blocks. */
+void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks)
+{
+	size_t data = b->block_size - b->md.size;
+	const uint8_t *from = blocks;
+	uint8_t *to = blocks, *md = to + num_blocks * b->block_size;
+
+	for (uint64_t i = 0; i < num_blocks; i++, from += b->block_size, to += data, md += b->md.size) {
+		memcpy(md, from + data, b->md.size);
+		memmove(to, from, data);
+	}
+}
+
+void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks)
+{
+	size_t data = b->block_size - b->md.size;
+	uint8_t *base = blocks, *md = base + num_blocks * b->block_size;
+
+	for (uint64_t i = num_blocks; i-- > 0;) { /* backwards: what moves up does not overwrite what has yet to move */
+		memmove(base + i * b->block_size, base + i * data, data);
+		memcpy(base + i * b->block_size + data, md + i * b->md.size, b->md.size);
+	}
 }
 
 /* ---- For modules ---- */

@@ -296,6 +296,14 @@ static inline bool bdev_io_is_plain(const struct bdev_io *io)
 {
 	return io->ch->bdev->md.size != 0 && (io->dif_flags & BDEV_DIF_PLAIN) != 0;
 }
+/* The module takes type of a plain I/O as it is. */
+static inline bool bdev_dif_is_plain_below(const struct bdev_io *io, enum bdev_io_type type)
+{
+	return bdev_io_is_plain(io) && io->ch->bdev->md.plain_by_device && (type == BDEV_IO_READ || type == BDEV_IO_WRITE);
+}
+/* Extended blocks in a buffer become all data, one after the other, with their metadata behind num_blocks * block_size bytes; and back. */
+void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks);
+void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks);
 /* From parent to a piece of it, or to its child on the base: from its `first` block on, the tags go on. */
 void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child);
 /* A piece of a plain I/O: between the parent's memory, skip bytes into iovs, and the piece's extended blocks. */

@@ -105,7 +105,7 @@ struct bdev {
 	int numa_node;                /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	struct bdev_hints hints;
-	struct bdev_md md; /* then WRITE_ZEROES and UNMAP are the module's to do, with the functions below */
+	struct bdev_md md; /* of WRITE_ZEROES and UNMAP, what the module does it does with the functions below */
 	void *lend_addr; /* what ops->lend lends from */
 	size_t lend_len;
 

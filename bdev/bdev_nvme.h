@@ -72,7 +72,7 @@ struct bdev_nvme_attach {
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec;
 	uint32_t fast_io_fail_timeout_sec;
-	bool prchk_guard, prchk_reftag; /* of blocks with protection information: checked by the controller when they are read */
+	bool prchk_guard, prchk_reftag; /* of blocks with protection information: checked by the controller, unless an I/O says what is to be */
 	uint32_t max_bdevs; /* a controller with more namespaces is refused; 0: no limit */
 	/* Names of keys of the keyring: with what we prove who we are, and the controller has to. "": none. */
 	char dhchap_key[BDEV_NVME_KEY_MAX], dhchap_ctrlr_key[BDEV_NVME_KEY_MAX];

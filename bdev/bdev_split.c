@@ -236,6 +236,13 @@ static uint16_t compare(void *memory, void *buffer, size_t n)
 
 /* --- Carving --- */
 
+/* Bytes of the parent's memory that a block takes. */
+static size_t memory_per_block(const struct bdev_io *io)
+{
+	const struct bdev *b = io->ch->bdev;
+	return bdev_io_is_plain(io) ? b->block_size - b->md.size : b->block_size;
+}
+
 /* Points the piece's iovs at the next blocks of the parent's memory, whole ones, at most `blocks`; returns how many. 0:
  * the memory there is misaligned, or in too many parts. */
 static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks)
@@ -243,7 +250,7 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 	const struct bdev *b = io->ch->bdev;
 	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
 	size_t max_bytes = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
-	size_t want = blocks * b->block_size, have = 0;
+	size_t block = memory_per_block(io), want = blocks * block, have = 0;
 	size_t offset = io->iov_offset;
 	uint32_t iovcnt, n = 0;
 	const struct iovec *iovs = source(io, &iovcnt);
@@ -263,7 +270,7 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 		}
 	}
 	/* Give back what is not a whole block. */
-	size_t excess = have % b->block_size;
+	size_t excess = have % block;
 	have -= excess;
 	while (excess > 0) {
 		size_t part = RTE_MIN(excess, piece->iovs[n - 1].iov_len);
@@ -273,7 +280,7 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 	}
 	piece->io.iovs = piece->iovs;
 	piece->io.iovcnt = n;
-	return have / b->block_size;
+	return have / block;
 }
 
 /* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none now, or
@@ -285,8 +292,10 @@ static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 	size_t max = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
 
 	assert(t->has_buffers); /* needs_buffers() said so when the channel was made */
-	blocks = RTE_MIN(blocks, RTE_MIN(max, t->buffers.cache[IOBUF_LARGE].size) / b->block_size);
-	piece->class = (uint8_t)iobuf_class_of(&t->buffers, blocks * b->block_size);
+	size_t room = b->block_size + (b->md.separate ? b->md.size : 0u); /* where metadata goes that is taken apart */
+
+	blocks = RTE_MIN(blocks, RTE_MIN(max, t->buffers.cache[IOBUF_LARGE].size) / room);
+	piece->class = (uint8_t)iobuf_class_of(&t->buffers, blocks * room);
 	if ((!turn && !STAILQ_EMPTY(&t->buffer_waiters[piece->class])) || !iobuf_has(&t->buffers, piece->class, 1)) {
 		return false;
 	}
@@ -319,17 +328,11 @@ static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 
 /* Its pieces are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is computed on
  * its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block and compute it in a
- * pass of its own. */
+ * pass of its own. Or they are there to be taken apart for the device. */
 static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
 {
-	return bdev_io_is_plain(io) && (bdev_io_traits[type] & TRAIT_DATA);
-}
-
-/* Bytes of the parent's memory that a block takes. */
-static size_t memory_per_block(const struct bdev_io *io)
-{
-	const struct bdev *b = io->ch->bdev;
-	return bdev_io_is_plain(io) ? b->block_size - b->md.size : b->block_size;
+	return (bdev_io_is_plain(io) || io->ch->bdev->md.separate) && !bdev_dif_is_plain_below(io, type) &&
+	       (bdev_io_traits[type] & TRAIT_DATA);
 }
 
 static enum bdev_io_type piece_type(const struct bdev_io *io)
@@ -370,9 +373,9 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 		piece->io.offset_blocks =
 			io->phase == PHASE_COPY ? piece->io.copy.src_offset_blocks : piece->io.offset_blocks;
 	}
-	if (io->phase == PHASE_ZEROES) {
+	if (io->phase == PHASE_ZEROES && io->ch->bdev->md.size == 0) {
 		carve_zeroes(io, piece, blocks);
-	} else if ((io->phase != PHASE_SPLIT && type == BDEV_IO_READ) || is_remade(io, type)) {
+	} else if (io->phase == PHASE_ZEROES || (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) || is_remade(io, type)) {
 		if (!carve_buffer(io, piece, blocks, turn)) {
 			return false;
 		}
@@ -385,10 +388,40 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 	return true;
 }
 
+/* Between a buffer of extended blocks and a device that wants metadata apart. */
+static bool is_apart(const struct bdev_piece *piece)
+{
+	return piece->io.ch->bdev->md.separate && piece->buffer != NULL;
+}
+
+static void take_apart(struct bdev_piece *piece)
+{
+	const struct bdev *b = piece->io.ch->bdev;
+
+	if (piece->io.type != BDEV_IO_READ) {
+		bdev_dif_take_apart(b, piece->buffer, piece->io.num_blocks);
+	}
+	piece->iovs[0].iov_len = piece->io.num_blocks * (b->block_size - b->md.size);
+	piece->io.apart.md = (uint8_t *)piece->buffer + piece->io.num_blocks * b->block_size;
+}
+
+static void put_together(struct bdev_piece *piece)
+{
+	const struct bdev *b = piece->io.ch->bdev;
+
+	piece->iovs[0].iov_len = piece->io.num_blocks * b->block_size;
+	if (piece->io.type == BDEV_IO_READ && piece->io.status == 0) {
+		bdev_dif_put_together(b, piece->buffer, piece->io.num_blocks);
+	}
+}
+
 static void hand_over(struct bdev_io *io, struct bdev_piece *piece)
 {
 	struct bdev_channel *ch = io->ch;
 
+	if (is_apart(piece)) {
+		take_apart(piece);
+	}
 	piece->io.flags = IO_PIECE;
 	piece->io.status = 0;
 	piece->io.submit_ticks = thread_now();
@@ -402,7 +435,9 @@ static void fill_buffer(struct bdev_piece *piece)
 {
 	uint32_t iovcnt;
 
-	if (bdev_io_is_plain(piece->parent)) {
+	if (piece->parent->phase == PHASE_ZEROES) {
+		bdev_dif_put_zeroes(&piece->io, piece->buffer);
+	} else if (bdev_io_is_plain(piece->parent)) {
 		bdev_dif_insert(&piece->io, source(piece->parent, &iovcnt) + piece->iov_index, piece->iov_offset, piece->buffer);
 	} else {
 		along_buffer(piece, copy_in);
@@ -425,6 +460,8 @@ static void submit_piece(struct bdev_io *io, struct bdev_piece *piece)
 	io->pieces++;
 	if (ch->slow & SLOW_DIF) {
 		bdev_dif_pass_on(io, first, &piece->io);
+		bool is_plain = piece->buffer == NULL && bdev_dif_is_plain_below(io, piece->io.type);
+		piece->io.dif_flags |= is_plain ? BDEV_DIF_PLAIN : 0;
 	}
 	if (piece->buffer != NULL && piece->io.type != BDEV_IO_READ) {
 		fill_buffer(piece);
@@ -602,6 +639,9 @@ void bdev_piece_done(struct bdev_io *io)
 	struct bdev_piece *piece = (struct bdev_piece *)((uint8_t *)io - offsetof(struct bdev_piece, io));
 	struct bdev_io *parent = piece->parent;
 	struct bdev_channel *ch = io->ch;
+	if (is_apart(piece)) {
+		put_together(piece);
+	}
 	uint16_t status = take_data(piece);
 
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, parent, ch->qd, status);

@@ -8,6 +8,7 @@
  *	nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
  *	nvme_auth.c	keys for in-band authentication
  *	nvme_ns.c	a namespace's bdev
+ *	nvme_md.c	metadata and protection information of its blocks
  *	nvme_path.c	queue pairs, as the control thread sees them
  *	nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
  *	nvme_io.c	commands of bdev I/O, and what their completions mean
@@ -191,8 +192,7 @@ struct nvme_leg_channel {
 struct nvme_ns_channel {
 	struct nvme_path *path; /* what I/O goes by; NULL: nvme_leg_pick() knows */
 	uint32_t nsid;
-	uint32_t pi;	   /* bits of dword 12: protection information is the controller's; 0: there is none */
-	uint32_t ref_mask; /* of dword 14: all ones where the reference tag is the LBA */
+	bool has_md;	/* blocks carry metadata: nvme_md_set() */
 	bool resetting; /* what is lost is not tried again */
 	bool spread;	/* there is a choice to be made for each I/O */
 	uint8_t num_legs; /* places in use, free ones among them */
@@ -267,6 +267,15 @@ struct nvme_verdict_facts {
 	uint16_t crdt[3];    /* Identify: in 100 ms */
 };
 enum nvme_verdict nvme_io_verdict(uint16_t status, const struct nvme_verdict_facts *f, uint32_t *delay_ms);
+
+/* nvme_md.c */
+/* Why metadata keeps a namespace from being a bdev, or NULL. Pure. */
+const char *nvme_md_unusable(const struct nvme_ns *ns, bool fabrics);
+struct bdev_md nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a);
+/* The rest of a command on a namespace with metadata. */
+void nvme_md_set(struct nvme_io *n, const struct bdev_io *io);
+/* PRINFO and tags (NVM 5.2, and dwords 12, 14 and 15 of the commands) as io wants them; dword 12 has its other bits already. Pure. */
+void nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act);
 
 /* nvme_cmd.c */
 void nvme_cmd_admin(struct nvme_io *n);

@@ -144,12 +144,11 @@ void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 
 /* --- Commands --- */
 
-static void set_range(struct nvme_sqe *cmd, const struct bdev_io *io, const struct nvme_ns_channel *ch)
+static void set_range(struct nvme_sqe *cmd, const struct bdev_io *io)
 {
 	cmd->cdw10 = htole32((uint32_t)io->offset_blocks);
 	cmd->cdw11 = htole32((uint32_t)(io->offset_blocks >> 32));
-	cmd->cdw12 = htole32((uint32_t)(io->num_blocks - 1) | ch->pi); /* 0's based; fits by max_rw_blocks */
-	cmd->cdw14 = htole32((uint32_t)io->offset_blocks & ch->ref_mask);
+	cmd->cdw12 = htole32((uint32_t)(io->num_blocks - 1)); /* 0's based; fits by max_rw_blocks */
 }
 
 static void set_data(struct nvme_io *n, const struct bdev_io *io, struct iovec *iovs, uint32_t iovcnt, bool to_device)
@@ -226,7 +225,7 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		return true;
 	case BDEV_IO_WRITE_ZEROES:
 		cmd->opcode = nvme_cmd_write_zeroes;
-		set_range(cmd, io, ch);
+		set_range(cmd, io);
 		return true;
 	case BDEV_IO_COPY: /* one range of format 0: NR, in dword 12, is 0's based */
 		cmd->opcode = nvme_cmd_copy;
@@ -236,24 +235,21 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		return true;
 	case BDEV_IO_VERIFY:
 		cmd->opcode = nvme_cmd_verify;
-		set_range(cmd, io, ch);
+		set_range(cmd, io);
 		return true;
 	case BDEV_IO_WRITE_UNCORRECTABLE:
 		cmd->opcode = nvme_cmd_write_uncor;
-		set_range(cmd, io, ch);
-		cmd->cdw12 = htole32(
-			(uint32_t)(io->num_blocks - 1)); /* it has nothing to say of protection information */
-		cmd->cdw14 = 0;
+		set_range(cmd, io);
 		return true;
 	case BDEV_IO_COMPARE:
 		cmd->opcode = nvme_cmd_compare;
-		set_range(cmd, io, ch);
+		set_range(cmd, io);
 		set_data(n, io, io->iovs, io->iovcnt, true);
 		return true;
 	case BDEV_IO_COMPARE_AND_WRITE:
 		cmd->opcode = nvme_cmd_compare;
 		cmd->flags = NVME_FUSE_FIRST;
-		set_range(cmd, io, ch);
+		set_range(cmd, io);
 		set_data(n, io, io->compare.iovs, io->compare.iovcnt, true);
 		n->fused = true;
 		n->repeatable = false; /* if it was done before it was lost, it would fail now */
@@ -285,10 +281,13 @@ void nvme_io_submit(void *channel, struct bdev_io *io)
 	n->req.cmd.nsid = htole32(ch->nsid);
 	if (likely(io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE)) {
 		n->req.cmd.opcode = io->type == BDEV_IO_READ ? nvme_cmd_read : nvme_cmd_write;
-		set_range(&n->req.cmd, io, ch);
+		set_range(&n->req.cmd, io);
 		set_data(n, io, io->iovs, io->iovcnt, io->type == BDEV_IO_WRITE);
 	} else if (!build_other(n, io, ch)) {
 		return;
+	}
+	if (unlikely(ch->has_md)) {
+		nvme_md_set(n, io);
 	}
 	if (io->type != BDEV_IO_RESET && unlikely(ch->resetting)) {
 		ch->resetting = false; /* the first one after it: the bdev layer held it back until then */

@@ -76,13 +76,7 @@ static int channel_create(struct bdev *b, void *channel)
 	if (rc != 0) {
 		return rc;
 	}
-	if (d->ns.pi_type != 0) {
-		const struct bdev_nvme_attach *a = &d->attach;
-		bool has_ref = d->ns.pi_type != NVME_NS_DPS_PI_TYPE3; /* which leaves the reference tag to the host */
-		ch->pi = NVME_PI_ACT | (a->prchk_guard ? NVME_PI_CHECK_GUARD : 0) |
-			 (a->prchk_reftag && has_ref ? NVME_PI_CHECK_REF : 0);
-		ch->ref_mask = has_ref ? UINT32_MAX : 0;
-	}
+	ch->has_md = d->ns.md_size != 0;
 	return 0;
 }
 
@@ -281,9 +275,9 @@ static uint32_t max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme
 	return !(le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) || !has_format_0 ? 0 : range < all ? range : all;
 }
 
-/* What a controller does otherwise where there is protection information: Compare compares that too; Verify may not have it generated or
- * stripped; and Copy checks and makes it by rules of its own. */
-#define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_COPY)
+/* What a controller does otherwise where there is protection information: Compare leaves it out (NVM 3.2.1), where the layer compares
+ * whole blocks; and a Copy that gives blocks the reference tags of their new place gives them one application tag, too (NVM 3.2.2). */
+#define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_COPY)
 
 static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
 {
@@ -304,10 +298,16 @@ static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns
 	return types;
 }
 
+/* Bytes of a block that count for MDTS (Base 5.17.2.1): metadata with them, where it is moved with the data. */
+static uint32_t transfer_size(const struct nvme_ns *ns)
+{
+	return ns->block_size + (ns->md_interleaved ? ns->md_size : 0u);
+}
+
 /* What the controller can take; after a reconnect it may be another one. */
 static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
-	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns->block_size;
+	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / transfer_size(ns);
 
 	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
@@ -346,14 +346,15 @@ static void set_uuid(struct bdev *b, const struct nvme_ns *ns)
 /* Why we cannot use a namespace, or NULL. */
 static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
+	const char *why = nvme_md_unusable(ns, nvme_ctrlr_trid(ctrlr)->trtype != NVME_TRTYPE_PCIE);
+
+	if (why != NULL) {
+		return why;
+	}
 	if (ns->csi != 0) {
 		return "its command set is not the NVM one";
 	}
-	/* protection information the controller can make and strip by itself; anything else it would move */
-	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) {
-		return "its blocks carry metadata, which bdevs do not";
-	}
-	if (nvme_ctrlr_max_transfer(ctrlr) < ns->block_size) {
+	if (nvme_ctrlr_max_transfer(ctrlr) < transfer_size(ns)) {
 		return "its blocks are larger than a transfer may be";
 	}
 	return NULL;
@@ -396,7 +397,8 @@ static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
 	TAILQ_INIT(&d->channels);
 	snprintf(d->name, sizeof(d->name), "%sn%u", c->name, ns->nsid);
 	d->bdev = (struct bdev){.name = d->name, .product_name = "NVMe disk", .ops = &nvme_ops, .module = &nvme_module,
-				.num_blocks = ns->num_blocks, .block_size = ns->block_size, .numa_node = -1};
+				.num_blocks = ns->num_blocks, .block_size = ns->block_size + ns->md_size, .numa_node = -1,
+				.md = nvme_md_of(ns, &c->opts)};
 	set_limits(&d->bdev, ns, c->ctrlr);
 	set_uuid(&d->bdev, ns);
 	insert(c->multi, d);
@@ -429,7 +431,8 @@ static const struct nvme_ns *find(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
 
 static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 {
-	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type && a->md_interleaved == b->md_interleaved && a->csi == b->csi &&
+	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type && a->md_interleaved == b->md_interleaved &&
+	       a->id.dps == b->id.dps && a->csi == b->csi &&
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }

@@ -71,7 +71,9 @@ def test_protection_information_is_passed_made_and_checked():
     with back() as b, front() as f:
         b.add_ns(malloc(b, "M0", 512, 8))
         bdev, = attach(f, prchk_guard=True, prchk_reftag=True)
-        check(f.call("bdev_get_bdevs", name=bdev)[0]["block_size"] == 512, "the host's bdev is plain")
+        shown = f.call("bdev_get_bdevs", name=bdev)[0]
+        check([shown[k] for k in ("block_size", "md_size", "md_interleave", "dif_type", "dif_is_head_of_md")] == [520, 8, True, 1, False], shown)
+        check(shown["enabled_dif_check_types"] == {"guard": True, "reftag": True, "apptag": False}, shown)
         raw = Raw(f)
         good = protected(blocks, 40, 0x1234)
         check(raw.run(WRITE, 40, 4, GUARD | APP | REF, 40, 0xffff1234, good)[0] == 0, "written")
@@ -98,6 +100,41 @@ def test_protection_information_is_passed_made_and_checked():
         f.call("bdev_nvme_detach_controller", name="Nvme0")
         b.wait_empty()
         b.stop_clean("the guard is", "the reference tag is", "the application tag is")
+
+
+def test_protection_information_passes_a_target_that_has_it_from_another():
+    """Host, target in the middle, target with the blocks: what the host sends is checked where the blocks are."""
+    blocks = [bytes(i * 13 + j * 5 & 255 for j in range(512)) for i in range(4)]
+    with back() as b, front() as f:
+        b.add_ns(malloc(b, "M0", 512, 8))
+        b.add_ns(malloc(b, "M1", 512, 8), nsid=2)
+        bdevs = attach(f, prchk_guard=True, prchk_reftag=True)
+        f.add_ns(bdevs[0])
+        f.add_ns(bdevs[1], nsid=2, hide_metadata=True)
+        b.call("bdev_nvme_attach_controller", name="Nvme0", trtype="RDMA", adrfam="IPv4", traddr=ADDRESS, trsvcid=str(FRONT_PORT), subnqn=NQN)
+        host, below = Raw(b), Raw(f)
+        good = protected(blocks, 40, 0x1234)
+        check(host.run(WRITE, 40, 4, GUARD | APP | REF, 40, 0xffff1234, good)[0] == 0, "written")
+        check(below.run(READ, 40, 4, 0, length=4 * 520) == (0, good), "it lies there as it was sent")
+        check(host.run(READ, 40, 4, GUARD | APP | REF, 40, 0xffff1234, length=4 * 520) == (0, good), "and comes back so")
+        check(host.run(READ, 40, 4, PRACT | GUARD | REF, 40, length=4 * 512) == (0, b"".join(blocks)), "stripped")
+        bad = bytearray(good)
+        bad[520 + 3] ^= 1
+        check(host.run(WRITE, 40, 4, GUARD | REF, 40, data=bytes(bad))[0] == 0x282, "guard")
+        check(host.run(WRITE, 44, 4, REF, 44, data=good)[0] == 0x284, "reference tag")
+        check(host.run(WRITE, 40, 4, APP, 0, 0xffff1235, good)[0] == 0x283, "application tag")
+        check("bdev M0: write of block 41: the guard is" in b.log() and "the guard is" not in f.log(), "the last one has checked")
+        check(host.run(WRITE, 40, 4, 0, data=bytes(bad))[0] == 0, "unchecked")
+        check(host.run(READ, 40, 4, GUARD, length=4 * 520)[0] == 0x282 and host.run(VERIFY, 40, 4, GUARD)[0] == 0x282, "found")
+        check(host.run(WRITE, 50, 4, PRACT, 50, 0x77, b"".join(blocks))[0] == 0, "made")
+        check(below.run(READ, 50, 4, 0, length=4 * 520) == (0, protected(blocks, 50, 0x77)), "as it should be")
+        check(host.run(WRITE, 60, 4, 0, data=b"".join(blocks), nsid=2)[0] == 0, "hidden")
+        check(below.run(READ, 60, 4, 0, length=4 * 520, nsid=2) == (0, protected(blocks, 60, 0)), "made all the same")
+        check(host.run(READ, 60, 4, 0, length=4 * 512, nsid=2) == (0, b"".join(blocks)), "and left out")
+        check(below.run(WRITE, 60, 4, 0, data=bytes(bad), nsid=2)[0] == 0 and host.run(READ, 60, 4, 0, length=4 * 512, nsid=2)[0] == 0x282,
+              "what goes bad below is found by the options of the controller")
+        b.call("bdev_nvme_detach_controller", name="Nvme0")
+        f.call("bdev_nvme_detach_controller", name="Nvme0")
 
 
 def test_hosts_without_protection_information_have_it_inserted_and_stripped():

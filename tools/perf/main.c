@@ -182,6 +182,11 @@ static bool add_streams(struct perf *p, struct perf_target *t, const struct nvme
 			ns->nsid, ns->block_size, largest);
 		return false;
 	}
+	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the controller would move it with the data */
+		fprintf(stderr, "varve-perf: namespace %u: its blocks carry %u bytes of metadata; only 8, of protection information, are possible\n",
+			ns->nsid, ns->md_size);
+		return false;
+	}
 	if (units < p->opts.queue_depth) {
 		fprintf(stderr, "varve-perf: namespace %u: %llu bytes are too few for %u queue pairs with %u I/Os of %u bytes each\n",
 			ns->nsid, (unsigned long long)region, n, p->opts.queue_depth, p->opts.io_size);

@@ -54,6 +54,7 @@ struct perf_stream {
 	struct perf_worker *worker;
 	const struct perf_options *opts;
 	uint32_t nsid, block_size, blocks_per_unit;
+	uint32_t prinfo; /* of dword 12: the controller makes and strips protection information; 0: there is none */
 	uint64_t first_lba, units;
 	/* the worker's thread */
 	struct nvme_qpair *qpair; /* NULL: no connection */

@@ -65,6 +65,9 @@ struct perf_stream *perf_stream_create(const struct perf_options *opts, struct p
 	*s = (struct perf_stream){.target = target, .worker = worker, .opts = opts, .nsid = ns->nsid, .block_size = ns->block_size,
 				  .blocks_per_unit = opts->io_size / ns->block_size, .first_lba = first_lba, .units = units,
 				  .random = (opts->seed + ++serial) * UINT64_C(0x9e3779b97f4a7c15) | 1};
+	if (ns->pi_type != 0) { /* type 3 has no reference tag to check */
+		s->prinfo = NVME_PI_ACT | NVME_PI_CHECK_GUARD | (ns->pi_type != NVME_NS_DPS_PI_TYPE3 ? NVME_PI_CHECK_REF : 0);
+	}
 	s->phase = opts->verify ? STREAM_PREFILL : STREAM_FILLED;
 	s->budget = opts->verify ? units : 0;
 	STAILQ_INIT(&s->idle);

@@ -98,7 +98,8 @@ static int submit(struct perf_stream *s, struct perf_io *io)
 	io->req.cmd.nsid = htole32(s->nsid);
 	io->req.cmd.cdw10 = htole32((uint32_t)lba);
 	io->req.cmd.cdw11 = htole32((uint32_t)(lba >> 32));
-	io->req.cmd.cdw12 = htole32(s->blocks_per_unit - 1);
+	io->req.cmd.cdw12 = htole32((s->blocks_per_unit - 1) | s->prinfo);
+	io->req.cmd.cdw14 = htole32((uint32_t)lba); /* the reference tag, where there is one */
 	io->req.to_device = !io->is_read;
 	io->req.cb = io_done;
 	int rc = nvme_qpair_submit(s->qpair, &io->req);

@@ -33,17 +33,6 @@ static void test_each_namespace_becomes_a_bdev(void)
 	drive_end();
 }
 
-static void test_namespace_with_metadata_is_left_out(void)
-{
-	drive_begin();
-	model.ns[1].md_size = 16;
-	struct bdev_nvme_attach a = attach_opts();
-	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
-	CU_ASSERT_PTR_NOT_NULL(bdev_find("Nvme0n1"));
-	CU_ASSERT_PTR_NULL(bdev_find("Nvme0n2"));
-	drive_end();
-}
-
 static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 {
 	drive_begin();
@@ -63,35 +52,6 @@ static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL));
 	CU_ASSERT(!bdev_nvme_hotplug());
 	nvme = NULL;
-	drive_end();
-}
-
-static void test_protection_information_is_the_controllers(void)
-{
-	struct bdev_nvme_attach a = attach_opts();
-	struct user u;
-
-	drive_begin();
-	model.ns[1].pi = true;
-	model.ns[1].md_size = 8;
-	memset(model.ns[1].md, 0, model.ns[1].blocks * 8); /* there is room for 16 */
-	a.prchk_guard = a.prchk_reftag = true;
-	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n2", true, fixture_thread(0)), 0);
-	fill(buffer, 8 * 4096, 3);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buffer, 16, 8), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 24, 1), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 16, 9), 0);
-	CU_ASSERT_EQUAL(memcmp(buffer, other, 8 * 4096), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_COMPARE, buffer, 16, 8), 0);
-	model.ns[1].data[20 * 4096 + 7] ^= 1;
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 16, 4), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 20, 1), NVME_ST(MEDIA, GUARD_CHECK));
-	model.ns[1].data[20 * 4096 + 7] ^= 1;
-	memcpy(model.ns[1].data + 17 * 4096, model.ns[1].data + 16 * 4096, 4096); /* the right block in the wrong place */
-	memcpy(model.ns[1].md + 17 * 8, model.ns[1].md + 16 * 8, 8);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 17, 1), NVME_ST(MEDIA, REFTAG_CHECK));
-	user_close(&u);
 	drive_end();
 }
 
@@ -677,9 +637,7 @@ static void test_namespace_with_other_blocks_is_another_bdev(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_each_namespace_becomes_a_bdev),
-	UNIT(test_namespace_with_metadata_is_left_out),
 	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),
-	UNIT(test_protection_information_is_the_controllers),
 	UNIT(test_wrong_arguments_are_refused_with_the_reason),
 	UNIT(test_controller_that_does_not_come_up_is_an_error),
 	UNIT(test_too_many_namespaces_are_refused),

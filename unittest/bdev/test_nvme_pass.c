@@ -158,7 +158,7 @@ static void test_raw_commands_carry_metadata(void)
 	struct bdev_nvme_attach a = attach_opts();
 
 	drive_begin();
-	model.ns[1].md_size = 16; /* no bdev, but raw commands reach it */
+	model.ns[1].md_size = 16;
 	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
 	fill(buffer, 8192, 1);
 	fill(md, sizeof(md), 2);

@@ -57,7 +57,10 @@ struct model_ns {
 	uint64_t blocks;
 	uint8_t block_shift;
 	uint16_t md_size;
-	bool pi; /* of type 1, in 8 bytes of metadata */
+	bool interleaved; /* metadata is moved as part of the data */
+	uint8_t pi_type;  /* protection information: 0: none */
+	bool pi_first;	  /* at the beginning of the metadata, not at its end */
+	uint16_t noiob;	  /* blocks: a boundary that I/O should not cross; 0: none */
 	uint16_t mssrl; /* Copy: blocks of a range; 0: the limits are not told */
 	uint32_t mcl;   /* of all ranges together */
 	uint8_t msrc;   /* ranges, 0's based */

@@ -73,10 +73,12 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 		id->nsze = id->ncap = id->nuse = htole64(ns->blocks);
 		id->lbaf[0].ds = ns->block_shift;
 		id->lbaf[0].ms = htole16(ns->md_size);
-		id->dps = ns->pi ? NVME_NS_DPS_PI_TYPE1 : 0;
+		id->flbas = ns->interleaved ? NVME_NS_FLBAS_META_EXT : 0;
+		id->dps = (uint8_t)(ns->pi_type | (ns->pi_first ? NVME_NS_DPS_PI_FIRST : 0));
 		id->nguid[0] = (uint8_t)nsid;
 		id->nmic = ns->shared ? NVME_NS_NMIC_SHARED : 0;
 		id->anagrpid = htole32(has_ana(m) ? nsid : 0);
+		id->noiob = htole16(ns->noiob);
 		id->mssrl = htole16(ns->mssrl);
 		id->mcl = htole32(ns->mcl);
 		id->msrc = ns->msrc;
@@ -337,27 +339,16 @@ static void written(struct model_ns *ns, uint64_t lba, uint64_t blocks)
 static uint16_t move_blocks(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba,
 			    uint32_t blocks)
 {
-	size_t len = (size_t)blocks << ns->block_shift, md_len = (size_t)blocks * ns->md_size;
+	size_t len = (size_t)blocks << ns->block_shift;
 	bool to_host = sqe->opcode == nvme_cmd_read;
 
 	if (ns->data == NULL) {
 		return 0;
 	}
-	bool act = ns->pi && (le32toh(sqe->cdw12) & NVME_PI_ACT);
-	uint8_t *data = ns->data + (lba << ns->block_shift);
-	uint16_t status = ns->pi && to_host ? model_pi_check(sqe, ns, lba, blocks) : 0;
-
-	status = status ? status : model_move(m, sqe, data, len, to_host);
+	uint16_t status = ns->md_size != 0 ? model_md_move(m, sqe, ns, lba, blocks)
+					   : model_move(m, sqe, ns->data + (lba << ns->block_shift), len, to_host);
 	if (!to_host && status == 0) {
 		written(ns, lba, blocks);
-	}
-	if (act) {
-		if (!to_host && status == 0) {
-			model_pi_generate(sqe, ns, lba, blocks);
-		}
-	} else if (status == 0 && md_len != 0 && sqe->mptr != 0) {
-		void *host = (void *)(uintptr_t)le64toh(sqe->mptr), *md = ns->md + lba * ns->md_size;
-		memcpy(to_host ? host : md, to_host ? md : host, md_len);
 	}
 	return status;
 }
@@ -370,6 +361,9 @@ static uint16_t compare(struct model *m, const struct nvme_sqe *sqe, struct mode
 
 	if (len > sizeof(data) || ns->data == NULL) {
 		return INVALID;
+	}
+	if (ns->md_size != 0) {
+		return model_md_move(m, sqe, ns, lba, blocks);
 	}
 	uint16_t status = model_move(m, sqe, data, len, false);
 	return status                                                   ? status
@@ -391,6 +385,9 @@ static uint16_t deallocate(struct model *m, const struct nvme_sqe *sqe, struct m
 		}
 		if (ns->data != NULL) {
 			memset(ns->data + (lba << ns->block_shift), 0, blocks << ns->block_shift);
+		}
+		if (ns->data != NULL && ns->md_size != 0) {
+			memset(ns->md + lba * ns->md_size, 0xff, blocks * ns->md_size); /* not to be checked */
 		}
 	}
 	return status;
@@ -425,6 +422,9 @@ static uint16_t copy(struct model *m, const struct nvme_sqe *sqe, struct model_n
 		}
 		if (ns->data != NULL) {
 			memmove(ns->data + (to << ns->block_shift), ns->data + (from << ns->block_shift), blocks << ns->block_shift);
+		}
+		if (ns->data != NULL && ns->md_size != 0) {
+			memmove(ns->md + to * ns->md_size, ns->md + from * ns->md_size, blocks * ns->md_size);
 		}
 		written(ns, to, blocks);
 		to += blocks;
@@ -493,12 +493,12 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 			return 0;
 		}
 		memset(ns->data + (lba << ns->block_shift), 0, (size_t)blocks << ns->block_shift);
-		if (ns->pi) {
-			model_pi_generate(sqe, ns, lba, blocks);
+		if (ns->md_size != 0) {
+			model_pi_zeroed(sqe, ns, lba, blocks);
 		}
 		return 0;
 	case nvme_cmd_verify:
-		return 0;
+		return model_pi_check(sqe, ns, lba, blocks);
 	default:
 		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
 	}

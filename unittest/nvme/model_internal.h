@@ -21,7 +21,11 @@ uint16_t model_move(struct model *m, const struct nvme_sqe *sqe, void *buf, size
 
 /* Protection information. The CRC of T10 (check value of "123456789": d0dbh). */
 uint16_t model_pi_guard(const uint8_t *data, size_t len);
-void model_pi_generate(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks);
+/* Checks what is stored as the command says. */
 uint16_t model_pi_check(const struct nvme_sqe *sqe, const struct model_ns *ns, uint64_t lba, uint32_t blocks);
+/* Blocks have been zeroed: their metadata follows. */
+void model_pi_zeroed(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks);
+/* Read, Write and Compare of blocks with metadata. */
+uint16_t model_md_move(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks);
 
 #endif

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model's protection information (NVM 5.2): 16-bit guards, reference tags of type 1, generated and checked by the controller. */
+/* The model's metadata and protection information (NVM 5.2): 16-bit guards of types 1 to 3, generated and checked by the controller; blocks
+ * moved with their metadata behind them, or beside them. */
 #include "unittest/nvme/model_internal.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define POLYNOMIAL 0x8bb7 /* of T10's CRC */
+#define INVALID_PI NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI)
 
 struct tuple {
 	__be16 guard, app;
 	__be32 ref;
 };
 
-uint16_t model_pi_guard(const uint8_t *data, size_t len)
+static uint16_t guard_from(uint16_t crc, const uint8_t *data, size_t len)
 {
-	uint16_t crc = 0;
-
 	for (size_t i = 0; i < len; i++) {
 		crc ^= (uint16_t)(data[i] << 8);
 		for (unsigned bit = 0; bit < 8; bit++) {
@@ -22,33 +25,174 @@ uint16_t model_pi_guard(const uint8_t *data, size_t len)
 	return crc;
 }
 
-void model_pi_generate(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks)
+uint16_t model_pi_guard(const uint8_t *data, size_t len)
 {
-	for (uint32_t i = 0; i < blocks; i++) {
-		*(struct tuple *)(ns->md + (lba + i) * ns->md_size) = (struct tuple){
-			.guard = htobe16(model_pi_guard(ns->data + ((lba + i) << ns->block_shift), (size_t)1 << ns->block_shift)),
-			.app = htobe16((uint16_t)le32toh(sqe->cdw15)),
-			.ref = htobe32(le32toh(sqe->cdw14) + i),
-		};
+	return guard_from(0, data, len);
+}
+
+static size_t block_bytes(const struct model_ns *ns)
+{
+	return (size_t)1 << ns->block_shift;
+}
+
+static size_t tuple_offset(const struct model_ns *ns)
+{
+	return ns->pi_first ? 0 : ns->md_size - sizeof(struct tuple);
+}
+
+static uint16_t guard_of(const struct model_ns *ns, const uint8_t *data, const uint8_t *md)
+{
+	return guard_from(model_pi_guard(data, block_bytes(ns)), md, tuple_offset(ns));
+}
+
+static uint32_t ref_of(const struct nvme_sqe *sqe, const struct model_ns *ns, uint32_t i)
+{
+	return le32toh(sqe->cdw14) + (ns->pi_type == 3 ? 0 : i);
+}
+
+static void generate(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, uint8_t *md, uint32_t blocks)
+{
+	for (uint32_t i = 0; i < blocks; i++, data += block_bytes(ns), md += ns->md_size) {
+		struct tuple t = {.guard = htobe16(guard_of(ns, data, md)),
+				  .app = htobe16((uint16_t)le32toh(sqe->cdw15)),
+				  .ref = htobe32(ref_of(sqe, ns, i))};
+		memcpy(md + tuple_offset(ns), &t, sizeof(t));
 	}
+}
+
+static uint16_t check_block(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, const uint8_t *md, uint32_t i)
+{
+	uint32_t how = le32toh(sqe->cdw12), app = le32toh(sqe->cdw15);
+	struct tuple t;
+
+	memcpy(&t, md + tuple_offset(ns), sizeof(t));
+	if (be16toh(t.app) == UINT16_MAX && (ns->pi_type != 3 || be32toh(t.ref) == UINT32_MAX)) { /* checks are off */
+		return 0;
+	}
+	if ((how & NVME_PI_CHECK_GUARD) && be16toh(t.guard) != guard_of(ns, data, md)) {
+		return NVME_ST(MEDIA, GUARD_CHECK);
+	}
+	if ((how & NVME_PI_CHECK_APP) && ((be16toh(t.app) ^ app) & app >> 16) != 0) {
+		return NVME_ST(MEDIA, APPTAG_CHECK);
+	}
+	return (how & NVME_PI_CHECK_REF) && be32toh(t.ref) != ref_of(sqe, ns, i) ? NVME_ST(MEDIA, REFTAG_CHECK) : 0;
+}
+
+static uint16_t check(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, const uint8_t *md, uint32_t blocks)
+{
+	uint16_t status = 0;
+
+	for (uint32_t i = 0; i < blocks && status == 0; i++) {
+		status = check_block(sqe, ns, data + i * block_bytes(ns), md + (size_t)i * ns->md_size, i);
+	}
+	return status;
+}
+
+/* NVM 5.2.3: a reference tag of type 1 is the address; with type 3 there is nothing to check it against. */
+static uint16_t check_prinfo(const struct nvme_sqe *sqe, const struct model_ns *ns, uint64_t lba)
+{
+	bool wrong = ns->pi_type == 3 || (ns->pi_type == 1 && le32toh(sqe->cdw14) != (uint32_t)lba);
+
+	return ns->pi_type != 0 && wrong && (le32toh(sqe->cdw12) & NVME_PI_CHECK_REF) ? INVALID_PI : 0;
 }
 
 uint16_t model_pi_check(const struct nvme_sqe *sqe, const struct model_ns *ns, uint64_t lba, uint32_t blocks)
 {
-	uint32_t how = le32toh(sqe->cdw12);
-
-	for (uint32_t i = 0; i < blocks; i++) {
-		const struct tuple *t = (const struct tuple *)(ns->md + (lba + i) * ns->md_size);
-		if (t->app == UINT16_MAX) { /* checks are off */
-			continue;
-		}
-		if ((how & NVME_PI_CHECK_GUARD) && be16toh(t->guard) != model_pi_guard(ns->data + ((lba + i) << ns->block_shift),
-										      (size_t)1 << ns->block_shift)) {
-			return NVME_ST(MEDIA, GUARD_CHECK);
-		}
-		if ((how & NVME_PI_CHECK_REF) && be32toh(t->ref) != le32toh(sqe->cdw14) + i) {
-			return NVME_ST(MEDIA, REFTAG_CHECK);
-		}
+	if (ns->pi_type == 0 || ns->data == NULL) {
+		return 0;
 	}
+	uint16_t status = check_prinfo(sqe, ns, lba);
+	return status != 0 ? status : check(sqe, ns, ns->data + (lba << ns->block_shift), ns->md + lba * ns->md_size, blocks);
+}
+
+void model_pi_zeroed(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks)
+{
+	uint8_t *md = ns->md + lba * ns->md_size;
+
+	memset(md, 0, (size_t)blocks * ns->md_size);
+	if (ns->pi_type != 0 && (le32toh(sqe->cdw12) & NVME_PI_ACT)) {
+		generate(sqe, ns, ns->data + (lba << ns->block_shift), md, blocks);
+	}
+}
+
+/* Blocks on their way between the host and the medium: data, and behind it metadata. */
+struct staged {
+	uint8_t *data, *md, *extended;
+	uint32_t blocks;
+	size_t md_moved; /* bytes per block that the host sees */
+};
+
+static void interleave(const struct model_ns *ns, const struct staged *s, bool to_host)
+{
+	size_t in_block = block_bytes(ns), stride = in_block + s->md_moved;
+
+	for (uint32_t i = 0; i < s->blocks; i++) {
+		uint8_t *x = s->extended + i * stride, *d = s->data + i * in_block, *md = s->md + (size_t)i * ns->md_size;
+		memcpy(to_host ? x : d, to_host ? d : x, in_block);
+		memcpy(to_host ? x + in_block : md, to_host ? md : x + in_block, s->md_moved);
+	}
+}
+
+static uint16_t move(struct model *m, const struct nvme_sqe *sqe, const struct model_ns *ns, struct staged *s, bool to_host)
+{
+	size_t data_len = s->blocks * block_bytes(ns), md_len = s->blocks * s->md_moved;
+
+	if (ns->interleaved) {
+		if (sqe->mptr != 0) {
+			model_violation(m, "a metadata pointer, where metadata is part of the data");
+		}
+		if (to_host) {
+			interleave(ns, s, true);
+		}
+		uint16_t status = model_move(m, sqe, s->extended, data_len + md_len, to_host);
+		if (!to_host && status == 0) {
+			interleave(ns, s, false);
+		}
+		return status;
+	}
+	if (md_len != 0 && sqe->mptr != 0) {
+		void *host = (void *)(uintptr_t)le64toh(sqe->mptr);
+		memcpy(to_host ? host : s->md, to_host ? s->md : host, md_len);
+	}
+	return model_move(m, sqe, s->data, data_len, to_host);
+}
+
+static uint16_t move_staged(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, struct staged *s)
+{
+	size_t data_len = s->blocks * block_bytes(ns), md_len = (size_t)s->blocks * ns->md_size;
+	uint8_t *data = ns->data + (lba << ns->block_shift), *md = ns->md + lba * ns->md_size;
+	bool act = ns->pi_type != 0 && (le32toh(sqe->cdw12) & NVME_PI_ACT), to_host = sqe->opcode == nvme_cmd_read;
+	uint16_t status = to_host ? model_pi_check(sqe, ns, lba, s->blocks) : check_prinfo(sqe, ns, lba);
+
+	memcpy(s->data, data, data_len);
+	memcpy(s->md, md, md_len); /* what the host does not send, stays */
+	status = status != 0 ? status : move(m, sqe, ns, s, to_host);
+	if (status != 0 || to_host) {
+		return status;
+	}
+	if (sqe->opcode == nvme_cmd_compare) {
+		bool same = memcmp(s->data, data, data_len) == 0 && (ns->pi_type != 0 || memcmp(s->md, md, md_len) == 0);
+		return same ? 0 : NVME_ST(MEDIA, COMPARE_FAILED);
+	}
+	if (act) {
+		generate(sqe, ns, s->data, s->md, s->blocks);
+	} else if (ns->pi_type != 0 && (status = check(sqe, ns, s->data, s->md, s->blocks)) != 0) {
+		return status;
+	}
+	memcpy(data, s->data, data_len);
+	memcpy(md, s->md, md_len);
 	return 0;
+}
+
+uint16_t model_md_move(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks)
+{
+	bool stripped = ns->pi_type != 0 && ns->md_size == sizeof(struct tuple) && (le32toh(sqe->cdw12) & NVME_PI_ACT);
+	size_t extended = (block_bytes(ns) + ns->md_size) * blocks;
+	struct staged s = {.blocks = blocks, .md_moved = stripped ? 0 : ns->md_size, .data = calloc(2, extended)};
+
+	s.md = s.data + blocks * block_bytes(ns);
+	s.extended = s.data + extended;
+	uint16_t status = move_staged(m, sqe, ns, lba, &s);
+	free(s.data);
+	return status;
 }
