@@ -131,6 +131,8 @@ def test_protection_information_passes_a_target_that_has_it_from_another():
         check(host.run(WRITE, 60, 4, 0, data=b"".join(blocks), nsid=2)[0] == 0, "hidden")
         check(below.run(READ, 60, 4, 0, length=4 * 520, nsid=2) == (0, protected(blocks, 60, 0)), "made all the same")
         check(host.run(READ, 60, 4, 0, length=4 * 512, nsid=2) == (0, b"".join(blocks)), "and left out")
+        bad = bytearray(protected(blocks, 60, 0))
+        bad[520 + 3] ^= 1
         check(below.run(WRITE, 60, 4, 0, data=bytes(bad), nsid=2)[0] == 0 and host.run(READ, 60, 4, 0, length=4 * 512, nsid=2)[0] == 0x282,
               "what goes bad below is found by the options of the controller")
         b.call("bdev_nvme_detach_controller", name="Nvme0")
