@@ -217,10 +217,17 @@ void sv_srq_reclaim(struct sv_srq *srq, struct sv_qp *qp, bool flush)
 {
 	for (uint32_t i = 0; i < srq->attr.max_wr; i++) {
 		struct sv_slot *slot = sv_ring_slot(&srq->ring, i);
+		uint64_t claim = atomic_load(&slot->claim);
+		uint32_t position = (uint32_t)(claim >> 32);
 
-		if ((uint32_t)atomic_load(&slot->claim) != qp->ex.qp_base.qp_num) {
+		if ((uint32_t)claim != qp->ex.qp_base.qp_num) {
 			continue;
 		}
+		/*
+		 * Its taker may have died before it moved the head. Senders would do that for it, but only as long as the order's entry
+		 * is this posting's: a queue that is posted full again overwrites it.
+		 */
+		atomic_compare_exchange_strong(&srq->shm->head, &position, position + 1);
 		atomic_store(&slot->claim, (uint64_t)SV_CLAIM_OWNER);
 		if (!flush) {
 			sv_srq_release(srq, i);

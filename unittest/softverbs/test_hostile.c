@@ -3,6 +3,7 @@
  * crash us nor make us wait for ever. Knows the layout (softverbs/shm.h), so it runs under softverbs only. */
 #include "unittest/softverbs/sides.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,64 @@ static void test_nonsense_everywhere_is_survived(void)
 	}
 }
 
+/* As a sender does it, up to the point where a kill may end it: the next receive is its, and the queue still shows it as the next. */
+static long take_a_receive_and_no_more(int *unused)
+{
+	struct sv_arena *a = find_near_arena();
+	if (a == NULL) {
+		return -1;
+	}
+	struct sv_srq_shm *srq = &a->srq[a->qp[SV_QPN_INDEX(me.other.qpn)].srq - 1];
+	_Atomic uint32_t *order = (_Atomic uint32_t *)((uint8_t *)a + srq->order_off);
+	uint32_t head = atomic_load(&srq->head);
+	struct sv_slot *slot =
+		(struct sv_slot *)((uint8_t *)a + srq->slots_off + (size_t)order[head & (srq->size - 1)] * srq->stride);
+	uint64_t unclaimed = (uint64_t)head << 32;
+	return atomic_compare_exchange_strong(&slot->claim, &unclaimed, unclaimed | me.other.qpn) ? 0 : -1;
+}
+
+/* The near side's queue pair and the far process are gone: new ones, on the same shared receive queue. */
+static bool pair_again(struct side_options *o)
+{
+	struct endpoint here, there;
+	me.qp = NULL;
+	return side_create_qp(o) == 0 && far_start() == 0 && FAR(side_open, o) == 0 && side_endpoint(&here) == 0 &&
+	       FAR(side_endpoint, &there) == 0 && side_connect(&there) == 0 && FAR(side_connect, &here) == 0;
+}
+
+static void far_sends(uint32_t count)
+{
+	struct sr s = {.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .count = count, .n = 1, .p = {{0, 64, 0}}};
+	struct wcs w = {.recv = true, .n = count};
+	CU_ASSERT_EQUAL(FAR(post_send, &s), 0);
+	CU_ASSERT_EQUAL(wait_wc(&w), count);
+	for (uint32_t i = 0; i < count; i++) {
+		ASSERT_STATUS(w.wc[i].status, IBV_WC_SUCCESS);
+	}
+	ASSERT_STATUS(far_send_wc().status, IBV_WC_SUCCESS);
+}
+
+static void test_shared_receives_go_on_after_a_sender_died_taking_one(void)
+{
+	struct side_options o = {.srq = true, .srq_wr = 64, .timeout = 8, .retry = 1};
+	struct rr one = {.n = 1, .p = {{0, 4096, 0}}};
+	HOSTILE_BEGIN();
+	if (!pair_open(&o, &o)) {
+		return;
+	}
+	CU_ASSERT_EQUAL(post_recv(&(struct rr){.count = 64, .n = 1, .p = {{0, 4096, 0}}}), 0);
+	far_sends(1); /* it is attached */
+	CU_ASSERT_EQUAL(post_recv(&one), 0);
+	CU_ASSERT_EQUAL(FAR(take_a_receive_and_no_more, &(int){0}), 0);
+	far_kill(SIGKILL);
+	ASSERT_STATUS(wait_recv_wc().status, IBV_WC_WR_FLUSH_ERR); /* the owner has it back */
+	CU_ASSERT_EQUAL(post_recv(&one), 0);			   /* and the queue is full */
+	CU_ASSERT_EQUAL(ibv_destroy_qp(me.qp), 0);
+	CU_ASSERT_TRUE_FATAL(pair_again(&o));
+	far_sends(1);
+	pair_close();
+}
+
 static void test_a_new_connection_works_after_all_that(void)
 {
 	HOSTILE_BEGIN();
@@ -220,6 +279,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_nonsense_in_the_table_of_keys_is_survived),
 	UNIT(test_nonsense_in_the_rings_is_survived),
 	UNIT(test_nonsense_everywhere_is_survived),
+	UNIT(test_shared_receives_go_on_after_a_sender_died_taking_one),
 	UNIT(test_a_new_connection_works_after_all_that),
 	UNIT_END,
 };
