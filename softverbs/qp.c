@@ -275,9 +275,6 @@ static bool qp_retire(struct sv_qp *qp)
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	atomic_store(&qp->shm->state, IBV_QPS_RESET);
 	clean = sv_qp_lock_out(qp, qp->gen + 1);
-	if (qp->ex.qp_base.srq != NULL) {
-		sv_srq_reclaim((struct sv_srq *)qp->ex.qp_base.srq, qp, false);
-	}
 	pthread_mutex_unlock(&qp->lock);
 	return clean;
 }
@@ -299,6 +296,9 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	clean = qp_retire(qp);
 	sv_cq_purge(sv_cq(ibv->send_cq), qp);
 	sv_cq_purge(sv_cq(ibv->recv_cq), qp);
+	if (ibv->srq != NULL) {
+		sv_srq_reclaim((struct sv_srq *)ibv->srq, qp, false);
+	}
 	sv_cq_detach(sv_cq(ibv->recv_cq), qp);
 	sv_async_forget(ibv->context, qp, &qp->events_lock, &qp->events_cond, &qp->events_got,
 			&qp->events_acked);

@@ -161,11 +161,11 @@ static int enter_reset(struct sv_qp *qp)
 	}
 	sv_peer_detach(qp);
 	sv_send_forget(qp);
+	sv_cq_purge(sv_cq(qp->ex.qp_base.send_cq), qp);
+	sv_cq_purge(sv_cq(qp->ex.qp_base.recv_cq), qp);
 	if (qp->ex.qp_base.srq != NULL) {
 		sv_srq_reclaim((struct sv_srq *)qp->ex.qp_base.srq, qp, false);
 	}
-	sv_cq_purge(sv_cq(qp->ex.qp_base.send_cq), qp);
-	sv_cq_purge(sv_cq(qp->ex.qp_base.recv_cq), qp);
 	pthread_mutex_lock(&qp->rq_lock);
 	sv_qp_publish(qp, gen + 2);
 	pthread_mutex_unlock(&qp->rq_lock);

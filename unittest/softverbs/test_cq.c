@@ -311,6 +311,44 @@ static void test_shared_queue_outlives_a_queue_pair_in_error(void)
 	pair_close();
 }
 
+/* Both sides: the queue pair of before goes, a new one comes, connected to the other's. */
+static void new_queue_pairs(struct side_options *o)
+{
+	struct endpoint here, there;
+	CU_ASSERT_EQUAL(FAR(side_close, &(int){0}), 0);
+	CU_ASSERT_EQUAL(ibv_destroy_qp(me.qp), 0);
+	me.qp = NULL;
+	CU_ASSERT_EQUAL(side_create_qp(o), 0);
+	CU_ASSERT_EQUAL(FAR(side_open, o), 0);
+	CU_ASSERT_EQUAL(side_endpoint(&here), 0);
+	CU_ASSERT_EQUAL(FAR(side_endpoint, &there), 0);
+	CU_ASSERT_EQUAL(side_connect(&there), 0);
+	CU_ASSERT_EQUAL(FAR(side_connect, &here), 0);
+}
+
+static void test_messages_that_nobody_polled_give_their_room_back_with_the_queue_pair(void)
+{
+	struct side_options o = {.srq = true, .srq_wr = 8, .cqe = 8};
+	struct sr s = {.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .count = 8};
+	TEST_BEGIN();
+	if (!pair_open(&o, &(struct side_options){0})) {
+		return;
+	}
+	for (int round = 0; round < 3; round++) {
+		CU_ASSERT_EQUAL(post_recv(&(struct rr){.count = 8, .n = 1, .p = {{0, 64, 0}}}), 0);
+		CU_ASSERT_EQUAL(FAR(far_sends, &s), 0);
+		new_queue_pairs(&o);
+	}
+	CU_ASSERT_EQUAL(post_recv(&(struct rr){.count = 8, .n = 1, .p = {{0, 64, 0}}}), 0);
+	CU_ASSERT_EQUAL(FAR(far_sends, &s), 0);
+	struct wcs w = {.recv = true, .n = 8};
+	CU_ASSERT_EQUAL(wait_wc(&w), 8);
+	for (uint32_t i = 0; i < 8; i++) {
+		ASSERT_STATUS(w.wc[i].status, IBV_WC_SUCCESS);
+	}
+	pair_close();
+}
+
 static void test_last_work_reached_is_an_event(void)
 {
 	struct side_options o = with_srq();
@@ -432,6 +470,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_overflow_is_an_event),
 	UNIT(test_shared_queue_serves_two_queue_pairs_in_order),
 	UNIT(test_shared_queue_outlives_a_queue_pair_in_error),
+	UNIT(test_messages_that_nobody_polled_give_their_room_back_with_the_queue_pair),
 	UNIT(test_last_work_reached_is_an_event),
 	UNIT(test_empty_shared_queue_is_not_ready),
 	UNIT(test_shared_queue_is_full_at_its_size),
