@@ -55,16 +55,23 @@ int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void 
 	return 0;
 }
 
-/* Asynchronous events (Base 5.2). */
+/* Asynchronous events (Base 5.2). The controller sends no further event of a kind before the log page that its answer names has been read.
+ * So an answer is kept until that page has been asked for, and the request that brought it is not sent again before: there is room for all. */
 
 static void aer_done(void *arg, const struct nvme_cqe *cqe);
 
-static void aer_submit(struct nvme_ctrlr *ctrlr)
+static bool aer_submit(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_async_event};
+	bool sent = nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, aer_done, ctrlr) == 0;
 
-	if (nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, aer_done, ctrlr) == 0) {
-		ctrlr->aers++;
+	ctrlr->aers += sent;
+	return sent;
+}
+
+static void submit_aers(struct nvme_ctrlr *ctrlr)
+{
+	while (ctrlr->aers + ctrlr->num_unread < ctrlr->aers_wanted && aer_submit(ctrlr)) {
 	}
 }
 
@@ -77,11 +84,24 @@ static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
 
 static void rescan_done(struct nvme_ctrlr *ctrlr, int error)
 {
+	if (error == -ENOMEM || error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
+		ctrlr->rescan_due = true;
+		return;
+	}
 	if (error != 0) {
 		nvme_ctrlr_lost(ctrlr, "the namespaces could not be read again: %s", strerror(-error));
 		return;
 	}
 	emit(ctrlr, NVME_EVENT_NS_CHANGED, 0);
+}
+
+/* Before READY it waits: what changed may be behind the first scan already. */
+static void rescan_if_due(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->rescan_due && ctrlr->state == NVME_CTRLR_READY && !ctrlr->in_failure) {
+		ctrlr->rescan_due = false;
+		nvme_ns_scan(ctrlr, rescan_done);
+	}
 }
 
 struct log_read {
@@ -101,8 +121,9 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 	if (!ctrlr->in_failure) {
 		if (type != NVME_AER_NOTICE) {
 			emit(ctrlr, NVME_EVENT_LOG, r->aer);
-		} else if (info == NVME_AER_NOTICE_NS_CHANGED && ctrlr->state == NVME_CTRLR_READY) {
-			nvme_ns_scan(ctrlr, rescan_done);
+		} else if (info == NVME_AER_NOTICE_NS_CHANGED) {
+			ctrlr->rescan_due = true;
+			rescan_if_due(ctrlr);
 		} else if (info == NVME_AER_NOTICE_ANA) {
 			nvme_ctrlr_read_ana(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
@@ -112,7 +133,8 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 	free(r);
 }
 
-static void event_arrived(struct nvme_ctrlr *ctrlr, uint32_t aer)
+/* False: not now. */
+static bool ask_for_log(struct nvme_ctrlr *ctrlr, uint32_t aer)
 {
 	uint8_t lid = (uint8_t)(aer >> 16);
 	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it has */
@@ -124,9 +146,8 @@ static void event_arrived(struct nvme_ctrlr *ctrlr, uint32_t aer)
 	};
 	struct log_read *r = calloc(1, sizeof(*r));
 
-	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff, lid);
 	if (r == NULL) {
-		return;
+		return false;
 	}
 	r->ctrlr = ctrlr;
 	r->aer = aer;
@@ -134,6 +155,15 @@ static void event_arrived(struct nvme_ctrlr *ctrlr, uint32_t aer)
 	if (r->page == NULL || nvme_ctrlr_admin(ctrlr, &cmd, r->page, len, false, log_read_done, r) != 0) {
 		env_dma_free(r->page);
 		free(r);
+		return false;
+	}
+	return true;
+}
+
+static void read_unread(struct nvme_ctrlr *ctrlr)
+{
+	while (ctrlr->num_unread > 0 && ask_for_log(ctrlr, ctrlr->unread[0])) {
+		memmove(&ctrlr->unread[0], &ctrlr->unread[1], --ctrlr->num_unread * sizeof(ctrlr->unread[0]));
 	}
 }
 
@@ -141,27 +171,33 @@ static void aer_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 	uint16_t status = nvme_cqe_status(cqe);
+	uint32_t aer = le32toh(cqe->dw0);
 
 	ctrlr->aers--;
-	if (ctrlr->in_failure || status != 0) {
-		/* a controller that refuses them (limit exceeded, or aborted at a reset) gets no more */
+	if (ctrlr->in_failure) {
 		return;
 	}
-	event_arrived(ctrlr, le32toh(cqe->dw0));
-	aer_submit(ctrlr);
+	if (status != 0) { /* a controller that refuses them (limit exceeded) gets no more */
+		ctrlr->aers_wanted--;
+		return;
+	}
+	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff, (aer >> 16) & 0xff);
+	ctrlr->unread[ctrlr->num_unread++] = aer;
+	read_unread(ctrlr);
+	submit_aers(ctrlr);
 }
 
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr)
 {
-	unsigned n = ctrlr->id.aerl + 1u < NVME_AER_MAX ? ctrlr->id.aerl + 1u : NVME_AER_MAX;
+	ctrlr->aers_wanted = (uint8_t)(ctrlr->id.aerl + 1u < NVME_AER_MAX ? ctrlr->id.aerl + 1u : NVME_AER_MAX);
+	submit_aers(ctrlr);
+}
 
-	while (ctrlr->aers < n && ctrlr->admin != NULL) {
-		unsigned before = ctrlr->aers;
-		aer_submit(ctrlr);
-		if (ctrlr->aers == before) {
-			return;
-		}
-	}
+void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr)
+{
+	read_unread(ctrlr);
+	submit_aers(ctrlr);
+	rescan_if_due(ctrlr);
 }
 
 /* Keep Alive (Base 3.9): sent at half of the time that the controller allows. */

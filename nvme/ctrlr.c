@@ -76,7 +76,7 @@ static const struct state_def states[NVME_CTRLR_STATES] = {
 	[NVME_CTRLR_IDENTIFY] = {"identify", enter_identify, DEADLINE_ADMIN, TO(SET_QUEUES) | TO(SET_AER)},
 	[NVME_CTRLR_SET_QUEUES] = {"set number of queues", enter_set_queues, DEADLINE_ADMIN, TO(SET_AER)},
 	[NVME_CTRLR_SET_AER] = {"set event configuration", enter_set_aer, DEADLINE_ADMIN, TO(SCAN_NS) | TO(READY)},
-	[NVME_CTRLR_SCAN_NS] = {"read namespaces", enter_scan_ns, DEADLINE_ADMIN, TO(READY)},
+	[NVME_CTRLR_SCAN_NS] = {"read namespaces", enter_scan_ns, DEADLINE_ADMIN /* of each command */, TO(READY)},
 	[NVME_CTRLR_READY] = {"ready", enter_ready, DEADLINE_NONE, TO(SHUTDOWN)},
 	[NVME_CTRLR_SHUTDOWN] = {"shutdown", enter_shutdown, DEADLINE_ADMIN, TO(WAIT_SHUTDOWN)},
 	[NVME_CTRLR_WAIT_SHUTDOWN] = {"wait for shutdown", enter_wait_csts, DEADLINE_SHUTDOWN, 0},
@@ -114,7 +114,23 @@ static uint64_t deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d)
 	return 0;
 }
 
-static void step_timer_fired(void *arg);
+static void start_deadline(struct nvme_ctrlr *ctrlr)
+{
+	uint64_t ms = deadline_ms(ctrlr, states[ctrlr->state].deadline);
+
+	ctrlr->step_deadline = ms ? env_ticks() + ms * env_ticks_hz() / 1000 : 0;
+	thread_timer_stop(&ctrlr->step_timer);
+	if (ms != 0) {
+		thread_timer_start(&ctrlr->step_timer, ms * 1000);
+	}
+}
+
+void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr)
+{
+	if (!ctrlr->in_failure) {
+		start_deadline(ctrlr);
+	}
+}
 
 static void set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
 {
@@ -125,14 +141,9 @@ static void set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
 		log_error("%s: no transition from '%s' to '%s'", ctrlr->trid.traddr, states[old].name, def->name);
 		abort(); /* a fault in the table above; input chooses among its rows only */
 	}
-	uint64_t ms = deadline_ms(ctrlr, def->deadline);
 	ctrlr->state = state;
 	ctrlr->state_ticks = env_ticks();
-	ctrlr->step_deadline = ms ? ctrlr->state_ticks + ms * env_ticks_hz() / 1000 : 0;
-	thread_timer_stop(&ctrlr->step_timer);
-	if (ms != 0) {
-		thread_timer_start(&ctrlr->step_timer, ms * 1000);
-	}
+	start_deadline(ctrlr);
 	TRACE(NVME_CTRLR_STATE, ctrlr->owner, 0, 0, old, state);
 	USDT(nvme_ctrlr_state, ctrlr->trid.traddr, ctrlr->trid.subnqn, old, state);
 	if (def->enter != NULL) {
@@ -189,7 +200,8 @@ static void drop_connection(struct nvme_ctrlr *ctrlr)
 	}
 	ctrlr->ops->disconnect(ctrlr);
 	ctrlr->admin = NULL;
-	ctrlr->aers = 0;
+	ctrlr->aers = ctrlr->aers_wanted = ctrlr->num_unread = 0;
+	ctrlr->rescan_due = false;
 }
 
 /* Queue pairs that were not handed out end here; the others are their users'. */
@@ -712,6 +724,7 @@ static void scanned(struct nvme_ctrlr *ctrlr, int error)
 	if (error != 0 || ctrlr->in_failure || !nvme_ctrlr_has_ana(ctrlr)) {
 		ana_read(ctrlr, error);
 	} else {
+		nvme_ctrlr_step_goes_on(ctrlr);
 		nvme_ana_read(ctrlr, ana_read);
 	}
 }

@@ -11,6 +11,7 @@
 
 #define NSIDS_PER_LIST 1024
 #define VERSION_1_3    0x10300u
+#define STATUS_MASK    0x7ff /* SCT and SC */
 
 struct nvme_ns_scan {
 	struct nvme_ctrlr *ctrlr;
@@ -49,19 +50,13 @@ static void scan_end(struct nvme_ns_scan *s, int error)
 	done(ctrlr, error);
 }
 
-/* Whether the answer is to be handled; the scan is gone otherwise. */
-static bool answer_is_good(struct nvme_ns_scan *s, const struct nvme_cqe *cqe)
+/* The answer is not to be handled: nobody waits for it any more, and the scan is gone. */
+static bool is_over(struct nvme_ns_scan *s)
 {
-	if (s->aborted) {
-		scan_free(s);
+	if (!s->aborted) {
 		return false;
 	}
-	uint16_t status = nvme_cqe_status(cqe);
-	if (status != 0) {
-		log_warning("Identify failed: %s", nvme_status_text(status));
-		scan_end(s, -EIO);
-		return false;
-	}
+	scan_free(s);
 	return true;
 }
 
@@ -70,6 +65,9 @@ static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid, void (*
 	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
 	int rc = nvme_ctrlr_admin(s->ctrlr, &cmd, s->buf, NVME_IDENTIFY_DATA_SIZE, false, cb, s);
 
+	if (s->ctrlr->state == NVME_CTRLR_SCAN_NS) { /* a rescan is watched like any admin command */
+		nvme_ctrlr_step_goes_on(s->ctrlr);
+	}
 	if (rc != 0) {
 		scan_end(s, rc);
 	}
@@ -129,8 +127,7 @@ static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
 
-	if (s->aborted) {
-		scan_free(s);
+	if (is_over(s)) {
 		return;
 	}
 	if (nvme_cqe_status(cqe) == 0) { /* optional before 1.3: without them, Identify's own identifiers stand */
@@ -139,12 +136,36 @@ static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
 	identify_next(s);
 }
 
+/* A namespace that does not say what it is: the others are none the worse for it. One that was in use stays as it was known, unless the
+ * controller says that it is gone. */
+static void identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t status)
+{
+	const struct nvme_ctrlr *ctrlr = s->ctrlr;
+	const struct nvme_ns *known = ctrlr->state == NVME_CTRLR_READY ? nvme_ctrlr_next_ns(ctrlr, nsid - 1) : NULL;
+	bool stays = known != NULL && known->nsid == nsid && (status & STATUS_MASK) != NVME_SC_INVALID_NS;
+
+	log_warning("%s: namespace %u is %s: its Identify failed: %s", ctrlr->trid.traddr, nsid, stays ? "taken to be as it was" : "left out",
+		    nvme_status_text(status));
+	if (stays) {
+		s->table->ns[s->table->count++] = *known;
+	}
+}
+
 static void identify_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
-	uint32_t nsid = s->nsids[s->next - 1];
 
-	if (!answer_is_good(s, cqe)) {
+	if (is_over(s)) {
+		return;
+	}
+	uint32_t nsid = s->nsids[s->next - 1];
+	if (nvme_cqe_status(cqe) != 0) {
+		if (s->ctrlr->admin == NULL || s->ctrlr->admin->failed) { /* the connection is lost, which says nothing of the namespace */
+			scan_end(s, -ENXIO);
+			return;
+		}
+		identify_refused(s, nsid, nvme_cqe_status(cqe));
+		identify_next(s);
 		return;
 	}
 	struct nvme_ns *ns = &s->table->ns[s->table->count];
@@ -200,7 +221,12 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 	const uint32_t *list;
 	uint32_t last, n;
 
-	if (!answer_is_good(s, cqe)) {
+	if (is_over(s)) {
+		return;
+	}
+	if (nvme_cqe_status(cqe) != 0) {
+		log_warning("%s: the list of namespaces could not be read: %s", s->ctrlr->trid.traddr, nvme_status_text(nvme_cqe_status(cqe)));
+		scan_end(s, -EIO);
 		return;
 	}
 	list = (const uint32_t *)s->buf;

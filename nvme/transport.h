@@ -169,6 +169,10 @@ struct nvme_ctrlr {
 	struct thread_timer keep_alive_timer;
 	bool keep_alive_outstanding;
 	uint8_t aers;			      /* outstanding */
+	uint8_t aers_wanted;		      /* outstanding, and answered but not yet read: so many the controller has not refused */
+	uint8_t num_unread;
+	uint32_t unread[NVME_AER_MAX];	      /* dword 0 of answers whose log page is still to be asked for */
+	bool rescan_due;		      /* the namespaces have changed, and are still to be read again */
 	void *buf;			      /* 4 KiB, DMA-able: identify data and log pages */
 	struct nvme_ns_scan *scan;	      /* running, or NULL */
 	bool scan_again;
@@ -223,6 +227,10 @@ void nvme_fault_forget(struct nvme_qpair *qpair);
 void nvme_ctrlr_start_watch(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_lost(struct nvme_ctrlr *ctrlr, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr);
+/* Now and then while READY: what could not be asked for before, for want of memory or room in the admin queue. */
+void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr);
+/* A state's operation goes on with another command, which has the whole of the state's time again. */
+void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_stop_admin(struct nvme_ctrlr *ctrlr);
 /* Reads the namespaces anew; done(ctrlr, error) with ctrlr->ns replaced on success. */

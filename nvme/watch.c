@@ -231,6 +231,9 @@ static void watch_ctrlr(void *arg)
 	if (!ctrlr->in_failure && thread_timer_late_us(&ctrlr->watch_timer) < period_us) {
 		watch_admin(ctrlr);
 	}
+	if (!ctrlr->in_failure) {
+		nvme_ctrlr_retry_events(ctrlr);
+	}
 	thread_timer_start(&ctrlr->watch_timer, period_us);
 }
 

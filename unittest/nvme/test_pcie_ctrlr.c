@@ -283,6 +283,129 @@ static void test_events_of_the_controller_arrive(void)
 	fx_end();
 }
 
+static uint64_t out_of_reach(const void *buf, size_t *len)
+{
+	return ENV_IOVA_BAD;
+}
+
+static void test_event_whose_log_could_not_be_read_is_not_lost(void)
+{
+	fx_begin();
+	fx_connect();
+	struct pcie_qpair *admin_queue = to_pcie_qpair(fx.ctrlr->admin);
+	uint64_t (*translate)(const void *, size_t *) = admin_queue->translate;
+	admin_queue->translate = out_of_reach;
+	fx.model.ns[2] = (struct model_ns){.active = true, .blocks = 100, .block_shift = 12};
+	CU_ASSERT(model_event(&fx.model, 2 | 4 << 16));		 /* notice, namespaces changed */
+	CU_ASSERT(model_event(&fx.model, 1 | 1 << 8 | 2 << 16)); /* SMART */
+	CU_ASSERT(FX_WAIT(fx.ctrlr->num_unread == 2));
+	fx_round();
+	CU_ASSERT_EQUAL(fx.model.num_aers, MODEL_AERS - 2); /* there is room for no more answers */
+	admin_queue->translate = translate;
+	CU_ASSERT(FX_WAIT(fx.ns_changed == 1 && fx.logs == 1));
+	CU_ASSERT_PTR_NOT_NULL(nvme_ctrlr_next_ns(fx.ctrlr, 2));
+	CU_ASSERT(FX_WAIT(fx.model.num_aers == MODEL_AERS));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	fx_end();
+}
+
+static void test_event_is_asked_for_again_after_the_admin_queue_was_full(void)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_get_features};
+
+	fx_begin();
+	fx.opts.admin_queue_entries = 8;
+	fx_connect();
+	set_fault(MODEL_FAULT_LATE, 0, nvme_admin_get_features, 4, 0);
+	admin.done = 0;
+	for (unsigned i = 0; i < 8 - MODEL_AERS; i++) {
+		CU_ASSERT_EQUAL(nvme_ctrlr_admin(fx.ctrlr, &cmd, NULL, 0, false, admin_done, NULL), 0);
+	}
+	CU_ASSERT(FX_WAIT(fx.model.num_held == 4));
+	CU_ASSERT_EQUAL(nvme_ctrlr_admin(fx.ctrlr, &cmd, NULL, 0, false, admin_done, NULL), -EAGAIN);
+	CU_ASSERT(model_event(&fx.model, 1 | 1 << 8 | 2 << 16));
+	CU_ASSERT(FX_WAIT(fx.logs == 1)); /* by the event's own place, which is then taken: */
+	CU_ASSERT(FX_WAIT(fx.model.num_aers == MODEL_AERS));
+	model_release(&fx.model);
+	CU_ASSERT(FX_WAIT(admin.done == 4));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	fx_end();
+}
+
+static void test_namespaces_that_change_while_they_are_read_first_are_read_again(void)
+{
+	fx_begin();
+	fx.model.fault = (struct model_fault){
+		.kind = MODEL_FAULT_LATE, .qid = 0, .opcode = nvme_admin_identify, .skip = 2, .count = 1};
+	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:04.0"};
+	char error[NVME_ERROR_MAX];
+	fx.ctrlr = nvme_ctrlr_create(&trid, &fx.opts, error);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.ctrlr);
+	CU_ASSERT(FX_WAIT(fx.model.num_held == 1)); /* the list is read */
+	CU_ASSERT_EQUAL(nvme_ctrlr_state(fx.ctrlr), NVME_CTRLR_SCAN_NS);
+	fx.model.ns[2] = (struct model_ns){.active = true, .blocks = 100, .block_shift = 12};
+	CU_ASSERT(model_event(&fx.model, 2 | 4 << 16));
+	CU_ASSERT(FX_WAIT(fx.model.num_aers == MODEL_AERS));
+	model_release(&fx.model);
+	CU_ASSERT(FX_WAIT(fx.ready == 1 && fx.ns_changed == 1));
+	CU_ASSERT_PTR_NOT_NULL(nvme_ctrlr_next_ns(fx.ctrlr, 2));
+	fx_end();
+}
+
+/* Holds one command back at a time and looks at the deadline: each has the whole time, however many there are. */
+static void test_each_command_of_the_scan_has_its_own_time(void)
+{
+	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:04.0"};
+	char error[NVME_ERROR_MAX];
+	uint64_t before = 0;
+	unsigned held = 0;
+
+	fx_begin();
+	set_fault(MODEL_FAULT_LATE, 0, nvme_admin_identify, UINT32_MAX, 0);
+	fx.ctrlr = nvme_ctrlr_create(&trid, &fx.opts, error);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.ctrlr);
+	while (FX_WAIT(fx.model.num_held == 1 || fx.ready) && !fx.ready && !fx.failed) {
+		held += nvme_ctrlr_state(fx.ctrlr) == NVME_CTRLR_SCAN_NS;
+		CU_ASSERT(fx.ctrlr->step_deadline > before);
+		before = fx.ctrlr->step_deadline;
+		model_release(&fx.model);
+	}
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_EQUAL(held, 5); /* the list, two namespaces, their descriptors */
+	fx_end();
+}
+
+static void test_namespace_whose_identify_fails_is_left_out(void)
+{
+	fx_begin();
+	/* Identify Controller, the list, the first namespace */
+	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS, .qid = 0, .opcode = nvme_admin_identify,
+					      .skip = 2, .count = 1, .status = NVME_ST(GENERIC, INTERNAL)};
+	fx_connect();
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 0)->nsid, 2);
+	CU_ASSERT_PTR_NULL(nvme_ctrlr_next_ns(fx.ctrlr, 2));
+	fx_end();
+}
+
+static void test_namespace_in_use_whose_identify_fails_stays_unless_it_is_gone(void)
+{
+	static const uint16_t statuses[] = {NVME_ST(GENERIC, INTERNAL), NVME_ST_DNR(GENERIC, INVALID_NS)};
+
+	for (unsigned i = 0; i < 2; i++) {
+		fx_begin();
+		fx_connect();
+		fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS, .qid = 0, .opcode = nvme_admin_identify,
+						      .skip = 1, .count = 1, .status = statuses[i]};
+		CU_ASSERT(model_event(&fx.model, 2 | 4 << 16));
+		CU_ASSERT(FX_WAIT(fx.ns_changed == 1));
+		CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 0)->nsid, i == 0 ? 1 : 2);
+		CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 1)->nsid, 2);
+		CU_ASSERT_EQUAL(fx.down, 0);
+		fx_end();
+	}
+}
+
 static void test_removed_device_is_noticed_and_left_alone(void)
 {
 	fx_begin();
@@ -403,6 +526,12 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_that_lost_its_readiness_is_reset),
 	UNIT(test_admin_command_without_answer_resets_and_is_completed),
 	UNIT(test_events_of_the_controller_arrive),
+	UNIT(test_event_whose_log_could_not_be_read_is_not_lost),
+	UNIT(test_event_is_asked_for_again_after_the_admin_queue_was_full),
+	UNIT(test_namespaces_that_change_while_they_are_read_first_are_read_again),
+	UNIT(test_each_command_of_the_scan_has_its_own_time),
+	UNIT(test_namespace_whose_identify_fails_is_left_out),
+	UNIT(test_namespace_in_use_whose_identify_fails_stays_unless_it_is_gone),
 	UNIT(test_removed_device_is_noticed_and_left_alone),
 	UNIT(test_device_removed_while_it_comes_up_is_noticed),
 	UNIT(test_device_that_is_gone_already_is_told_as_removed),
