@@ -299,10 +299,6 @@ static int check_properties(const struct bdev *b)
 	if (b->buf_align != 0 && (!is_power_of_2(b->buf_align) || b->buf_align > 4096)) {
 		REJECT("bdev %s: buf_align %u: must be a power of two up to 4096", b->name, b->buf_align);
 	}
-	if (b->optimal_io_boundary != 0 && !is_power_of_2(b->optimal_io_boundary)) {
-		REJECT("bdev %s: optimal_io_boundary %u: must be 0 or a power of two", b->name,
-		       b->optimal_io_boundary);
-	}
 	if (b->max_segment_bytes != 0 && b->max_segment_bytes < b->block_size) {
 		REJECT("bdev %s: max_segment_bytes %u: must be 0 or at least a block (%u)", b->name,
 		       b->max_segment_bytes, b->block_size);

@@ -83,7 +83,7 @@ struct bdev {
 	uint32_t block_size;          /* bytes, metadata included */
 	uint32_t io_types;            /* 1u << enum bdev_io_type, what the module does itself */
 	uint32_t max_rw_blocks;       /* per READ, WRITE, COMPARE; 0: no limit */
-	uint32_t optimal_io_boundary; /* blocks, a power of two; 0: none */
+	uint32_t optimal_io_boundary; /* blocks; a power of two is cheaper; 0: none */
 	uint32_t max_segments;        /* iovs; 0: no limit */
 	uint32_t max_segment_bytes;   /* 0: no limit */
 	uint32_t buf_align;   /* of each iov's address and length, bytes, a power of two up to 4096; 0: any */

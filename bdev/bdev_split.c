@@ -106,10 +106,18 @@ static bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t io
 	return true;
 }
 
+/* How far behind a boundary it is. The division is for drives that have chosen a boundary that is no power of two, and to which a crossing
+ * costs far more. */
+static uint64_t behind_boundary(const struct bdev *b, uint64_t offset)
+{
+	uint32_t boundary = b->optimal_io_boundary, mask = boundary - 1;
+
+	return (boundary & mask) == 0 ? offset & mask : offset % boundary;
+}
+
 static bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blocks)
 {
-	uint32_t boundary = b->optimal_io_boundary;
-	return b->split_on_boundary && (offset & (boundary - 1)) + blocks > boundary;
+	return b->split_on_boundary && behind_boundary(b, offset) + blocks > b->optimal_io_boundary;
 }
 
 /* Of types that move no data of ours; 0: none. */
@@ -146,7 +154,7 @@ bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 static uint64_t up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
 {
 	return crosses_boundary(b, offset, n)
-		       ? b->optimal_io_boundary - (offset & (b->optimal_io_boundary - 1))
+		       ? b->optimal_io_boundary - behind_boundary(b, offset)
 		       : n;
 }
 

@@ -312,18 +312,16 @@ static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
-	b->max_rw_blocks = blocks < 65536 ? blocks : 65536; /* NLB has 16 bits */
+	/* NLB has 16 bits. Never 0, which would be no limit: unusable() refuses such a controller, but it may be one of several, and down. */
+	b->max_rw_blocks = blocks == 0 ? 1 : blocks < 65536 ? blocks : 65536;
 	b->max_unmap_blocks = 65536;
 	b->max_copy_blocks = max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
 	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within them. */
 	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
 	b->max_segments = nvme_ctrlr_max_segments(ctrlr);
 	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
-	uint32_t boundary = ns->optimal_boundary_blocks;
-	if (boundary != 0 && (boundary & (boundary - 1)) == 0) {
-		b->optimal_io_boundary = boundary;
-		b->split_on_boundary = true;
-	}
+	b->optimal_io_boundary = ns->optimal_boundary_blocks;
+	b->split_on_boundary = ns->optimal_boundary_blocks != 0;
 	if (ns->id.nsfeat & NVME_NS_FEAT_IO_OPT) {
 		b->physical_block_size = (le16toh(ns->id.npwg) + UINT32_C(1)) * ns->block_size;
 	}

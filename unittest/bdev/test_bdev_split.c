@@ -192,6 +192,15 @@ static void test_data_survives_splitting_on_boundaries(void)
 	hammer(t, 200, true, 2);
 }
 
+static void test_data_survives_splitting_on_boundaries_that_are_no_power_of_two(void)
+{
+	struct testdev *t = testdev_new("t0", 512, BLOCKS);
+	t->bdev.optimal_io_boundary = 7;
+	t->bdev.split_on_boundary = true;
+	t->shuffle = true;
+	hammer(t, 200, true, 10);
+}
+
 static void test_data_survives_a_maximal_transfer_size(void)
 {
 	struct testdev *t = testdev_new("t0", 512, BLOCKS);
@@ -429,6 +438,7 @@ static void test_unmap_without_support_succeeds_and_changes_nothing(void)
 static const struct unit_test tests[] = {
 	UNIT(test_data_survives_a_bdev_without_limits),
 	UNIT(test_data_survives_splitting_on_boundaries),
+	UNIT(test_data_survives_splitting_on_boundaries_that_are_no_power_of_two),
 	UNIT(test_data_survives_a_maximal_transfer_size),
 	UNIT(test_data_survives_few_short_segments),
 	UNIT(test_data_survives_bouncing_of_misaligned_memory),

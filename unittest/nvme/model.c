@@ -68,6 +68,7 @@ void model_init(struct model *m)
 	m->sgl_offered = true;
 	m->oncs = 0x1f | NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_COPY;
 	m->ocfs = 1;
+	m->mdts = 5; /* 128 KiB */
 	m->cntlid = 1;
 	m->serial = "MODEL0";
 	make_ns(&m->ns[0], 9, 0);

@@ -78,6 +78,7 @@ struct model {
 	bool refuse_disable; /* CSTS.RDY stays set */
 	bool refuse_enable;  /* ... stays clear */
 	bool shadow_offered, sgl_offered, no_open;
+	uint8_t mdts;
 	uint16_t oncs, ocfs;                                        /* Identify Controller */
 	uint16_t cntlid;
 	uint8_t cmic, anatt;

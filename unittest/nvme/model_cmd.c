@@ -36,7 +36,7 @@ static void identify_ctrl(struct model *m, uint8_t data[4096])
 	text(id->sn, sizeof(id->sn), m->serial);
 	text(id->mn, sizeof(id->mn), "Model of a controller");
 	text(id->fr, sizeof(id->fr), "1");
-	id->mdts = 5; /* 128 KiB */
+	id->mdts = m->mdts;
 	id->cntlid = htole16(m->cntlid);
 	id->cmic = m->cmic;
 	id->ver = htole32(0x10400);
