@@ -97,8 +97,8 @@ void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 /* The same by an NVM subsystem reset; -ENOTSUP for controllers without. */
 void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 
-/* Whether drives are attached by themselves, as HotInNvme0, HotInNvme1 ..., when they become bound to vfio-pci or uio_pci_generic from
- * now on. 0, or a negative errno: the kernel's news cannot be had. */
+/* Whether drives are attached by themselves, as HotInNvme0, HotInNvme1 ..., when they become bound to vfio-pci or uio_pci_generic; those
+ * that are so already, and not attached, at once. 0, or a negative errno: the kernel's news cannot be had. */
 int bdev_nvme_set_hotplug(bool enable);
 bool bdev_nvme_hotplug(void);
 

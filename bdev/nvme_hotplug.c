@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Drives that are plugged in while we run: attached as soon as a driver that lends them to processes has them. Control thread. */
+/* Drives that nobody has named: attached as soon as a driver that lends them to processes has them. Control thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,9 +27,9 @@ static bool is_attached(const char *traddr)
 static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 {
 	if (rc == 0) {
-		log_notice("%s: %s was plugged in, and is attached", bdev_nvme_name(c), c->opts.trid.traddr);
+		log_notice("%s: %s is there, and is attached", bdev_nvme_name(c), c->opts.trid.traddr);
 	} else {
-		log_error("a drive was plugged in, and cannot be attached: %s", error);
+		log_error("a drive that is there cannot be attached: %s", error);
 	}
 }
 

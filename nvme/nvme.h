@@ -280,8 +280,8 @@ int nvme_qpair_poll(struct nvme_qpair *qpair, uint32_t max);
 int nvme_qpair_fd(const struct nvme_qpair *qpair);
 bool nvme_qpair_arm(struct nvme_qpair *qpair);
 
-/* Local drives that come: arrived(traddr, arg) on the control thread for each NVMe controller that is bound to vfio-pci or
- * uio_pci_generic from now on. NULL ends it. 0 or a negative errno. Control thread. */
+/* Local drives: arrived(traddr, arg) on the control thread for each NVMe controller that is bound to vfio-pci or uio_pci_generic, for those
+ * that are so already before this returns, then for each that comes. NULL ends it. 0 or a negative errno. Control thread. */
 int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *arg);
 
 uint16_t nvme_qpair_id(const struct nvme_qpair *qpair);

@@ -29,17 +29,9 @@ static void device_gone(const char *bdf)
 	}
 }
 
-static bool is_nvme(const char *bdf)
+static bool is_ours(const struct env_pci_device *d)
 {
-	struct env_pci_device *list;
-	int n = env_pci_list(&list);
-	bool found = false;
-
-	for (int i = 0; i < n; i++) {
-		found |= strcmp(list[i].bdf, bdf) == 0 && list[i].class_code == ENV_PCI_CLASS_NVME;
-	}
-	free(list);
-	return found;
+	return d->class_code == ENV_PCI_CLASS_NVME && (strcmp(d->driver, "vfio-pci") == 0 || strcmp(d->driver, "uio_pci_generic") == 0);
 }
 
 void pcie_hotplug_arrived(const char *bdf)
@@ -49,13 +41,18 @@ void pcie_hotplug_arrived(const char *bdf)
 	}
 }
 
-static void device_bound(const struct env_pci_uevent *e)
+/* Those that a driver has which lends them to processes. bdf: only that one; NULL: all. */
+static void look_for(const char *bdf)
 {
-	bool ours = strcmp(e->driver, "vfio-pci") == 0 || strcmp(e->driver, "uio_pci_generic") == 0;
+	struct env_pci_device *list;
+	int n = env_pci_list(&list);
 
-	if (ours && is_nvme(e->bdf)) {
-		pcie_hotplug_arrived(e->bdf);
+	for (int i = 0; i < n; i++) {
+		if (is_ours(&list[i]) && (bdf == NULL || strcmp(list[i].bdf, bdf) == 0)) {
+			pcie_hotplug_arrived(list[i].bdf);
+		}
 	}
+	free(list);
 }
 
 static void uevents_readable(void *arg, uint32_t events)
@@ -66,7 +63,7 @@ static void uevents_readable(void *arg, uint32_t events)
 		if (e.action == ENV_PCI_UEVENT_REMOVE) {
 			device_gone(e.bdf);
 		} else if (e.action == ENV_PCI_UEVENT_BIND) {
-			device_bound(&e);
+			look_for(e.bdf);
 		}
 	}
 }
@@ -132,5 +129,9 @@ int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *ar
 {
 	arrived_fn = arrived;
 	arrived_arg = arg;
-	return update_listening();
+	int rc = update_listening();
+	if (rc == 0 && arrived != NULL) { /* listened to before it is looked: none comes unseen */
+		look_for(NULL);
+	}
+	return rc;
 }

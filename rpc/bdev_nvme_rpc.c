@@ -481,7 +481,7 @@ struct set_hotplug {
 };
 
 static const struct rpc_param set_hotplug_params[] = {
-	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED, "attach drives that become bound to vfio-pci or uio_pci_generic from now on"),
+	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED, "attach drives that are bound to vfio-pci or uio_pci_generic, now and later"),
 	RPC_PARAM(struct set_hotplug, period_us, RPC_UINT64, RPC_OPTIONAL, "for clients that know a period: not used, the kernel tells at once"),
 	RPC_PARAM_END,
 };

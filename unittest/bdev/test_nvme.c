@@ -2,7 +2,13 @@
 /* Bdevs on an NVMe controller: the driver and the bdev layer are the real ones, the controller is a model, run by a poller of the
  * control thread while users' threads submit I/O. */
 #include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "env_dpdk/env.h"
+#include "env_dpdk/env_internal.h"
+#include "env_dpdk/pci_internal.h"
 #include "unittest/bdev/nvme_fixture.h"
 
 static bool is_attached_by_itself(void *name)
@@ -33,6 +39,38 @@ static void test_each_namespace_becomes_a_bdev(void)
 	drive_end();
 }
 
+static void test_namespace_whose_blocks_do_not_fit_into_a_transfer_is_left_out(void)
+{
+	drive_begin();
+	model.mdts = 1;
+	model.ns[0].block_shift = 14;
+	model.ns[0].blocks = 4;
+	struct bdev_nvme_attach a = attach_opts();
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_find("Nvme0n2"));
+	CU_ASSERT_EQUAL(bdev_find("Nvme0n2")->max_rw_blocks, 2);
+	drive_end();
+}
+
+static void test_io_is_split_at_a_boundary_that_is_no_power_of_two(void)
+{
+	struct user u;
+
+	drive_begin();
+	model.ns[0].noiob = 12;
+	struct bdev_nvme_attach a = attach_opts();
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL(bdev_optimal_io_boundary(bdev_find("Nvme0n1")), 12);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	fill(buffer, 32 * 512, 3);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buffer, 10, 32), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write], 4); /* 10, 12 to 23, 24 to 35, 36 to 41 */
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 10 * 512, buffer, 32 * 512), 0);
+	user_close(&u);
+	drive_end();
+}
+
 static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 {
 	drive_begin();
@@ -52,6 +90,54 @@ static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL));
 	CU_ASSERT(!bdev_nvme_hotplug());
 	nvme = NULL;
+	drive_end();
+}
+
+/* A machine with one drive, bound to vfio-pci. */
+static void make_machine(char folder[64])
+{
+	char path[128];
+
+	snprintf(folder, 64, "/tmp/varve-unit-nvme.XXXXXX");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/0000:00:04.0", folder);
+	CU_ASSERT_EQUAL_FATAL(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/0000:00:04.0/driver", folder);
+	CU_ASSERT_EQUAL_FATAL(symlink("../../drivers/vfio-pci", path), 0);
+	snprintf(path, sizeof(path), "%s/0000:00:04.0/class", folder);
+	FILE *f = fopen(path, "w");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	fprintf(f, "0x010802\n");
+	fclose(f);
+	env_pci_set_folder(folder);
+	env_pci_start(&(struct env_opts){.no_pci = false});
+}
+
+static void drop_machine(const char *folder)
+{
+	static const char *const names[] = {"/0000:00:04.0/driver", "/0000:00:04.0/class", "/0000:00:04.0", ""};
+	char path[128];
+
+	env_pci_start(&(struct env_opts){.no_pci = true});
+	env_pci_set_folder("/sys/bus/pci/devices");
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", folder, names[i]);
+		CU_ASSERT_EQUAL(remove(path), 0);
+	}
+}
+
+static void test_drive_that_is_there_already_is_attached_if_so_wanted(void)
+{
+	char folder[64];
+
+	drive_begin();
+	make_machine(folder);
+	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
+	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
+	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(true), 0); /* it is attached now: not once more */
+	CU_ASSERT_PTR_NULL(bdev_nvme_next(nvme));
+	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
+	drop_machine(folder);
 	drive_end();
 }
 
@@ -637,7 +723,10 @@ static void test_namespace_with_other_blocks_is_another_bdev(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_each_namespace_becomes_a_bdev),
+	UNIT(test_namespace_whose_blocks_do_not_fit_into_a_transfer_is_left_out),
+	UNIT(test_io_is_split_at_a_boundary_that_is_no_power_of_two),
 	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),
+	UNIT(test_drive_that_is_there_already_is_attached_if_so_wanted),
 	UNIT(test_wrong_arguments_are_refused_with_the_reason),
 	UNIT(test_controller_that_does_not_come_up_is_an_error),
 	UNIT(test_too_many_namespaces_are_refused),
