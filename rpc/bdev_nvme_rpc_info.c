@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bdev_nvme_get_*: what controllers are, how they are, and what their queue pairs have done. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +173,7 @@ struct health {
 	struct rpc_request *req;
 	struct nvme_smart_log log;
 	struct nvme_id_ctrl id;
+	char traddr[NVME_TRADDR_MAX];
 };
 
 /* 128 bits, of which more than 64 would be 2^64 times 500 KiB. */
@@ -205,7 +207,7 @@ static json_t *health_json(const struct health *h)
 	json_object_set_new(o, "model_number", field_text(h->id.mn, sizeof(h->id.mn)));
 	json_object_set_new(o, "serial_number", field_text(h->id.sn, sizeof(h->id.sn)));
 	json_object_set_new(o, "firmware_revision", field_text(h->id.fr, sizeof(h->id.fr)));
-	json_object_set_new(o, "traddr", json_string(""));
+	json_object_set_new(o, "traddr", rpc_string(h->traddr));
 	json_object_set_new(o, "critical_warning", json_integer(l->critical_warning));
 	json_object_set_new(o, "temperature_celsius", json_integer((l->temperature[0] | l->temperature[1] << 8) - 273));
 	json_object_set_new(o, "available_spare_percentage", json_integer(l->avail_spare));
@@ -253,6 +255,7 @@ static void rpc_bdev_nvme_get_controller_health_info(struct rpc_request *req, vo
 	}
 	h->req = req;
 	h->id = *nvme_ctrlr_identify(bdev_nvme_ctrlr(c));
+	snprintf(h->traddr, sizeof(h->traddr), "%s", nvme_ctrlr_trid(bdev_nvme_ctrlr(c))->traddr);
 	const struct bdev_nvme_raw raw = {
 		.cmd = {.opcode = nvme_admin_get_log_page,
 			.nsid = htole32(NVME_NSID_ALL),

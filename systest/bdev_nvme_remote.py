@@ -75,6 +75,7 @@ def test_remote_namespaces_are_bdevs_in_the_stock_shape():
         check(c["host"]["nqn"].startswith("nqn.") and c["bdevs"] == ["Nvme0n1", "Nvme0n7"] and c["last_error"] == "", c)
         health = f.call("bdev_nvme_get_controller_health_info", name="Nvme0")
         check(health["serial_number"] == "V1" and health["percentage_used"] == 0, health)
+        check(health["traddr"] == where()["traddr"], health)
         check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
         check(bdevs(f) == [] and f.call("bdev_nvme_get_controllers") == [], "all is gone")
         check(news(f, "bdev_nvme_connected") == news(f, "bdev_nvme_detached") == ["Nvme0"], "news")
