@@ -204,6 +204,7 @@ enum bdev_nvme_news {
 	BDEV_NVME_DETACHED,
 	BDEV_NVME_PATH_LOST, /* one way to it; path says which */
 	BDEV_NVME_PATH_REGAINED,
+	BDEV_NVME_HEALTH, /* its SMART log warns; why says of what */
 };
 /* path: of the news about a path; otherwise NULL. */
 typedef void (*bdev_nvme_news_fn)(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path,

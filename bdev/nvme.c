@@ -531,7 +531,7 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 		}
 		break;
 	case NVME_EVENT_LOG:
-		log_warning("%s: asynchronous event of type %u, information 0x%02x", c->name, aer & 7, aer >> 8 & 0xff);
+		nvme_health_event(c, aer);
 		break;
 	case NVME_EVENT_DISCOVERY_CHANGED:
 		break;

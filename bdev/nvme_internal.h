@@ -3,6 +3,7 @@
  *
  *	nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
  *	nvme_discovery.c what discovery services list is attached, and detached when they list it no more
+ *	nvme_health.c	errors and warnings that controllers tell of
  *	nvme_hotplug.c	drives that are plugged in are attached
  *	nvme_multi.c	controllers of one name: a namespace's legs, one by each; their states of access; policies
  *	nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
@@ -70,6 +71,7 @@ struct bdev_nvme {
 	bool sizes_vendor_io; /* Identify, the same: vendor specific I/O commands say in dword 10 how much they move */
 	bool has_ana;	  /* likewise */
 	uint32_t resets;
+	uint64_t errors_seen; /* the count of the newest entry of the Error Information log that was told of; 0: none was */
 	uint32_t aborts; /* Abort commands outstanding */
 	uint32_t uses;	 /* what else is under way and needs this structure */
 	char error[NVME_ERROR_MAX];
@@ -96,6 +98,8 @@ void bdev_nvme_is_idle_now(void);
 bool bdev_nvme_is_stopping(void);
 /* The three timeouts only make sense together. 0, or -EINVAL and an error that names them. */
 int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error);
+/* nvme_health.c: an NVME_EVENT_LOG. */
+void nvme_health_event(struct bdev_nvme *c, uint32_t aer);
 /* nvme_discovery.c */
 void nvme_discovery_stop_all(void);
 bool nvme_discovery_is_idle(void);

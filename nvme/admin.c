@@ -117,10 +117,11 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 	struct nvme_ctrlr *ctrlr = r->ctrlr;
 	uint32_t type = r->aer & 7, info = (r->aer >> 8) & 0xff;
 
-	env_dma_free(r->page);
 	if (!ctrlr->in_failure) {
 		if (type != NVME_AER_NOTICE) {
+			ctrlr->event_log = nvme_cqe_status(cqe) == 0 ? r->page : NULL;
 			emit(ctrlr, NVME_EVENT_LOG, r->aer);
+			ctrlr->event_log = NULL;
 		} else if (info == NVME_AER_NOTICE_NS_CHANGED) {
 			ctrlr->rescan_due = true;
 			rescan_if_due(ctrlr);
@@ -130,7 +131,13 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 			emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
 		}
 	}
+	env_dma_free(r->page);
 	free(r);
+}
+
+const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->event_log;
 }
 
 /* False: not now. */
@@ -138,7 +145,7 @@ static bool ask_for_log(struct nvme_ctrlr *ctrlr, uint32_t aer)
 {
 	uint8_t lid = (uint8_t)(aer >> 16);
 	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it has */
-	uint32_t len = lid == NVME_LOG_LID_CHANGED_NS ? 4096 : 512;
+	uint32_t len = lid == NVME_LOG_LID_CHANGED_NS ? 4096 : NVME_EVENT_LOG_BYTES;
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_get_log_page,
 		.nsid = htole32(NVME_NSID_ALL),

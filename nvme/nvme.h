@@ -81,7 +81,7 @@ enum nvme_event {
 	NVME_EVENT_FAILED,	 /* given up; in place of DOWN, the same must be done */
 	NVME_EVENT_REMOVED,	 /* the device is gone, or the kernel wants it back; in place of DOWN; destroy the controller soon */
 	NVME_EVENT_NS_CHANGED,	 /* namespaces came, went or changed size; iterate again */
-	NVME_EVENT_LOG,		 /* an asynchronous event of type error or SMART: its result is in `aer` */
+	NVME_EVENT_LOG,		 /* an asynchronous event of type error or SMART: its result is in `aer`, its page nvme_ctrlr_event_log() */
 	NVME_EVENT_DISCOVERY_CHANGED,
 	NVME_EVENT_ANA_CHANGED,	 /* nvme_ctrlr_ana_state() may say something else now */
 };
@@ -186,6 +186,19 @@ struct nvme_ana_group {
 /* Decodes an ANA log page (Base 5.16.1.13), with or without namespaces in it. How many groups (at most max), or -EINVAL. Pure. */
 int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *groups, uint32_t max);
 
+/* The log page that an NVME_EVENT_LOG names, NVME_EVENT_LOG_BYTES of it; NULL: it could not be read. Valid during the event; reading it is what has
+ * cleared the event, so this is the only time that it is seen. Control thread. */
+#define NVME_EVENT_LOG_BYTES 512
+const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr);
+/* What a SMART log says that a person should know, in one line. Pure. */
+#define NVME_HEALTH_TEXT_MAX 512
+void nvme_smart_text(const struct nvme_smart_log *smart, char *text, size_t size);
+/* How many of the n entries of an Error Information log, which has the newest first, came after the one with the count `seen`; 0: none has been
+ * seen, and the newest one alone is new. Pure. */
+unsigned nvme_error_log_new(const struct nvme_error_log_page *entries, unsigned n, uint64_t seen);
+/* One entry, in one line. Pure. */
+void nvme_error_log_text(const struct nvme_error_log_page *e, char *text, size_t size);
+
 /* A command. Embedded in its submitter's request with nvme_request_size() bytes in all; the submitter fills in cmd (not
  * cid, PSDT, the data pointer), the data and cb. */
 struct nvme_request {
@@ -248,6 +261,18 @@ int nvme_discovery_decode(const struct nvmf_disc_log_entry *entry, struct nvme_d
  * found is freed after the call. Or a negative errno: -EIO, -ENXIO, -ENOMEM, -EAGAIN (it kept changing). Control thread. */
 typedef void (*nvme_discovery_fn)(void *arg, int error, const struct nvme_discovered *found, uint32_t n);
 void nvme_discovery_read(struct nvme_ctrlr *ctrlr, nvme_discovery_fn done, void *arg);
+
+/* Where a queue pair is. The numbers appear in the probe nvme_qpair_state. */
+enum nvme_qpair_state {
+	NVME_QPAIR_NONE,
+	NVME_QPAIR_CONNECTING, /* it has its memory; the device, or the target, is being told of it */
+	NVME_QPAIR_READY,      /* in use; the admin queue: its connection is there */
+	NVME_QPAIR_FAILED,     /* takes nothing any more */
+	NVME_QPAIR_STOPPING,   /* its end was asked for */
+	NVME_QPAIR_FREED,
+	NVME_QPAIR_STATES
+};
+const char *nvme_qpair_state_name(enum nvme_qpair_state s);
 
 /* I/O queue pairs. Creation on the control thread while the controller is READY; ready(arg, qpair, 0) or ready(arg, NULL, negative errno)
  * comes on the control thread. Then one thread uses it. */

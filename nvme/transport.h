@@ -55,6 +55,7 @@ struct nvme_qpair {
 	struct nvme_request_list held;	/* injected: not sent, completed by held_timer */
 	struct thread_timer held_timer; /* of the using thread */
 	bool stopping;			/* the control thread is ending it: its failure is no news */
+	uint8_t state;			/* enum nvme_qpair_state; atomic; for observers: nvme_qpair_set_state() */
 	struct nvme_auth *auth; /* under way, or NULL. Control thread */
 	struct thread_timer connect_timer;
 	void (*ready)(void *arg, struct nvme_qpair *qpair, int error);
@@ -172,6 +173,7 @@ struct nvme_ctrlr {
 	uint8_t aers_wanted;		      /* outstanding, and answered but not yet read: so many the controller has not refused */
 	uint8_t num_unread;
 	uint32_t unread[NVME_AER_MAX];	      /* dword 0 of answers whose log page is still to be asked for */
+	const void *event_log;		      /* of the NVME_EVENT_LOG that is being told; else NULL */
 	bool rescan_due;		      /* the namespaces have changed, and are still to be read again */
 	void *buf;			      /* 4 KiB, DMA-able: identify data and log pages */
 	struct nvme_ns_scan *scan;	      /* running, or NULL */
@@ -212,6 +214,9 @@ void nvme_qpair_break(struct nvme_qpair *qpair, const char *why);
 void nvme_qpair_fail(struct nvme_qpair *qpair);
 
 /* Within the room. */
+/* The using thread, or the control thread. A step that the table of states does not have is none: the using thread may find out that a queue
+ * pair has failed while the control thread is ending it already. */
+void nvme_qpair_set_state(struct nvme_qpair *qpair, enum nvme_qpair_state state);
 /* The using thread, at a submission while !qpair->watched: has an eye on commands until none is outstanding. */
 void nvme_qpair_watch(struct nvme_qpair *qpair);
 void nvme_qpair_unwatch(struct nvme_qpair *qpair);

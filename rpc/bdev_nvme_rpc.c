@@ -620,6 +620,7 @@ static const char *const news_types[] = {
 	[BDEV_NVME_DETACHED] = "bdev_nvme_detached",
 	[BDEV_NVME_PATH_LOST] = "bdev_nvme_path_lost",
 	[BDEV_NVME_PATH_REGAINED] = "bdev_nvme_path_regained",
+	[BDEV_NVME_HEALTH] = "bdev_nvme_health",
 };
 
 static void on_news(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bdev/nvme_internal.h"
 #include "env_dpdk/env.h"
 #include "env_dpdk/env_internal.h"
 #include "env_dpdk/pci_internal.h"
@@ -138,6 +139,48 @@ static void test_drive_that_is_there_already_is_attached_if_so_wanted(void)
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(nvme));
 	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
 	drop_machine(folder);
+	drive_end();
+}
+
+static struct {
+	unsigned warnings;
+	char why[NVME_HEALTH_TEXT_MAX];
+} health;
+
+static void on_news(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)
+{
+	if (news == BDEV_NVME_HEALTH) {
+		health.warnings++;
+		snprintf(health.why, sizeof(health.why), "%s", why);
+	}
+}
+
+static bool has_warned(void *arg)
+{
+	return health.warnings != 0;
+}
+
+static bool has_seen_errors(void *count)
+{
+	return nvme->errors_seen == *(uint64_t *)count;
+}
+
+static void test_what_a_drive_tells_of_its_health_is_told(void)
+{
+	uint64_t count = 5;
+
+	drive_begin_attached();
+	memset(&health, 0, sizeof(health));
+	bdev_nvme_observe(on_news);
+	model.smart.critical_warning = 1 << 1;
+	CU_ASSERT(model_event(&model, NVME_AER_SMART | 1 << 8 | NVME_LOG_LID_SMART << 16));
+	CU_ASSERT(thread_control_wait(has_warned, NULL, WAIT_US));
+	CU_ASSERT_PTR_NOT_NULL(strstr(health.why, "a temperature is beyond its threshold"));
+	model.errors[0].error_count = htole64(count);
+	CU_ASSERT(model_event(&model, NVME_AER_ERROR | 3 << 8 | NVME_LOG_LID_ERROR << 16));
+	CU_ASSERT(thread_control_wait(has_seen_errors, &count, WAIT_US));
+	CU_ASSERT_EQUAL(health.warnings, 1);
+	bdev_nvme_observe(NULL);
 	drive_end();
 }
 
@@ -727,6 +770,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_is_split_at_a_boundary_that_is_no_power_of_two),
 	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),
 	UNIT(test_drive_that_is_there_already_is_attached_if_so_wanted),
+	UNIT(test_what_a_drive_tells_of_its_health_is_told),
 	UNIT(test_wrong_arguments_are_refused_with_the_reason),
 	UNIT(test_controller_that_does_not_come_up_is_an_error),
 	UNIT(test_too_many_namespaces_are_refused),

@@ -87,6 +87,8 @@ struct model {
 	uint8_t vendor
 		[4096]; /* what they write (admin C1h, I/O 81h) and read (C2h, 82h); C4h and 84h clear it */
 	struct nvme_sqe last_vendor;
+	struct nvme_error_log_page errors[8]; /* log page 1 */
+	struct nvme_smart_log smart;	      /* log page 2 */
 	unsigned subsystem_resets, resets, vectors_wanted, vectors; /* vectors: how many there are */
 	int vector_fds[MODEL_QUEUES];
 	bool vector_on[MODEL_QUEUES];

@@ -43,6 +43,7 @@ static void identify_ctrl(struct model *m, uint8_t data[4096])
 	id->oaes = htole32(has_ana(m) ? 1 << 8 | 1 << 11 : 1 << 8);
 	id->oacs = htole16(m->shadow_offered ? 1 << 8 : 0);
 	id->acl = 3;
+	id->elpe = sizeof(m->errors) / sizeof(m->errors[0]) - 1;
 	id->aerl = MODEL_AERS - 1;
 	id->sqes = 0x66;
 	id->cqes = 0x44;
@@ -232,8 +233,18 @@ static uint16_t get_log(struct model *m, const struct nvme_sqe *sqe)
 	uint8_t data[4096] = {0};
 	size_t len = ((le32toh(sqe->cdw10) >> 16) + 1) * 4;
 
-	if (has_ana(m) && (le32toh(sqe->cdw10) & 0xff) == NVME_LOG_LID_ANA) {
-		ana_log(m, data);
+	switch (le32toh(sqe->cdw10) & 0xff) {
+	case NVME_LOG_LID_ERROR:
+		memcpy(data, m->errors, sizeof(m->errors));
+		break;
+	case NVME_LOG_LID_SMART:
+		memcpy(data, &m->smart, sizeof(m->smart));
+		break;
+	case NVME_LOG_LID_ANA:
+		if (has_ana(m)) {
+			ana_log(m, data);
+		}
+		break;
 	}
 	spoil_data(m, data, sizeof(data));
 	return len > sizeof(data) ? INVALID : model_move(m, sqe, data, len, true);
