@@ -66,6 +66,7 @@ static void connect_timer_fired(void *arg)
 
 	if (qpair->connected && !qpair->failed) {
 		qpair->created = true;
+		nvme_qpair_set_state(qpair, NVME_QPAIR_READY);
 		qpair->watched = qpair->ctrlr->opts.io_timeout_ms == 0;
 		qpair->ready(qpair->ready_arg, qpair, 0);
 		return;
@@ -169,6 +170,7 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 void nvme_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg)
 {
 	qpair->stopping = true;
+	nvme_qpair_set_state(qpair, NVME_QPAIR_STOPPING);
 	qpair->ops->qpair_stop(qpair, done, arg);
 }
 

@@ -509,6 +509,7 @@ void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why)
 		step_failed(ctrlr, why);
 		return;
 	}
+	nvme_qpair_set_state(ctrlr->admin, NVME_QPAIR_READY);
 	int fd = nvme_qpair_fd(ctrlr->admin);
 	ctrlr->admin_poller = poller_register(&(struct poller_opts){
 		.name = "nvme_admin", .fn = poll_admin, .ctx = ctrlr, .fd = fd, .arm = fd >= 0 ? admin_arm : NULL,

@@ -10,6 +10,37 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
+#define TO(s) (1u << NVME_QPAIR_##s)
+
+static const struct {
+	const char *name;
+	unsigned next; /* states that may follow */
+} states[NVME_QPAIR_STATES] = {
+	[NVME_QPAIR_NONE] = {"none", TO(CONNECTING)},
+	[NVME_QPAIR_CONNECTING] = {"connecting", TO(READY) | TO(FAILED) | TO(STOPPING) | TO(FREED)},
+	[NVME_QPAIR_READY] = {"ready", TO(FAILED) | TO(STOPPING) | TO(FREED)},
+	[NVME_QPAIR_FAILED] = {"failed", TO(STOPPING) | TO(FREED)},
+	[NVME_QPAIR_STOPPING] = {"stopping", TO(FREED)},
+	[NVME_QPAIR_FREED] = {"freed", 0},
+};
+
+const char *nvme_qpair_state_name(enum nvme_qpair_state s)
+{
+	return s < NVME_QPAIR_STATES ? states[s].name : "unknown";
+}
+
+void nvme_qpair_set_state(struct nvme_qpair *qpair, enum nvme_qpair_state state)
+{
+	uint8_t old = __atomic_load_n(&qpair->state, __ATOMIC_RELAXED);
+
+	do {
+		if ((states[old].next & 1u << state) == 0) {
+			return;
+		}
+	} while (!__atomic_compare_exchange_n(&qpair->state, &old, (uint8_t)state, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	USDT(nvme_qpair_state, qpair->ctrlr->trid.traddr, qpair->id, old, state);
+}
+
 int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries)
 {
 	qpair->ops = ctrlr->ops;
@@ -36,11 +67,13 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 		nvme_qpair_fini(qpair);
 		return -ENOMEM;
 	}
+	nvme_qpair_set_state(qpair, NVME_QPAIR_CONNECTING);
 	return 0;
 }
 
 void nvme_qpair_fini(struct nvme_qpair *qpair)
 {
+	nvme_qpair_set_state(qpair, NVME_QPAIR_FREED);
 	nvme_qpair_alarm_fini(qpair);
 	free(qpair->by_slot);
 	free(qpair->free_cids);
@@ -132,6 +165,7 @@ void nvme_qpair_break(struct nvme_qpair *qpair, const char *why)
 	if (!qpair->failed) {
 		qpair->failed = true;
 		qpair->why = why;
+		nvme_qpair_set_state(qpair, NVME_QPAIR_FAILED);
 		nvme_qpair_report(qpair);
 	}
 }
@@ -141,6 +175,7 @@ void nvme_qpair_fail(struct nvme_qpair *qpair)
 	struct nvme_cqe cqe = {.status = htole16(NVME_SC_ABORT_QUEUE << 1)};
 
 	qpair->failed = true; /* first: callbacks that submit again get -ENXIO */
+	nvme_qpair_set_state(qpair, NVME_QPAIR_FAILED);
 	nvme_fault_forget(qpair);
 	for (uint16_t slot = 0; slot < qpair->entries; slot++) {
 		struct nvme_request *req = qpair->by_slot[slot];

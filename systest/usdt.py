@@ -147,8 +147,9 @@ def test_scripts():
     fired, text = trace(shipped("send_msg.bt"), ["thread_send_msg"], wanted=r"@messages\[1, 2")
     check("send_msg_names_the_function", fired and "@messages[1, 2, a_message]: 3" in text, text)
 
-    fired, text = trace(shipped("nvme.bt"), ["nvme_ctrlr_state"], wanted=" from ")
-    check("nvme_names_the_states", fired and re.search(r"0000:01:00\.0 +from [A-Z_ ]+ to [A-Z_ ]+", text), text)
+    fired, text = trace(shipped("nvme.bt"), ["nvme_ctrlr_state", "nvme_qpair_state"], wanted="queue pair")
+    check("nvme_names_the_states", fired and re.search(r"0000:01:00\.0 +from [A-Z_ ]+ to [A-Z_ ]+", text)
+          and "0000:01:00.0 queue pair 3 from CONNECTING to READY" in text, text)
 
     fired, text = trace(shipped("states.bt"), ["nvmf_req_state"])
     counts = {m[1]: sum(int(n) for n in re.findall(r"\)? +(\d+) \|", m[2]))

@@ -335,6 +335,60 @@ static void test_ready_controller_comes_back_from_any_fault(void)
 	fx_end();
 }
 
+/* --- Queue pairs --- */
+
+static struct {
+	uint32_t qid;
+	char text[256];
+} steps;
+
+void __real_usdt_fire_nvme_qpair_state(uint64_t tsc, const char *at, uint32_t qid, uint32_t old, uint32_t now);
+void __wrap_usdt_fire_nvme_qpair_state(uint64_t tsc, const char *at, uint32_t qid, uint32_t old, uint32_t now);
+void __wrap_usdt_fire_nvme_qpair_state(uint64_t tsc, const char *at, uint32_t qid, uint32_t old, uint32_t now)
+{
+	size_t n = strlen(steps.text);
+
+	CU_ASSERT_STRING_EQUAL(at, "0000:00:04.0");
+	if (qid == steps.qid) {
+		snprintf(steps.text + n, sizeof(steps.text) - n, "%s>%s ", nvme_qpair_state_name(old), nvme_qpair_state_name(now));
+	}
+	__real_usdt_fire_nvme_qpair_state(tsc, at, qid, old, now);
+}
+
+static void follow(uint32_t qid)
+{
+	steps.qid = qid;
+	steps.text[0] = '\0';
+	begin(NVME_CTRLR_READY, strike_nothing);
+	attach();
+	CU_ASSERT(FX_WAIT(fx.ready == 1));
+}
+
+static void test_states_of_a_queue_pair_are_told_by_its_probe(void)
+{
+	follow(1);
+	check_io();
+	fx_end();
+	CU_ASSERT_STRING_EQUAL(steps.text, "none>connecting connecting>ready ready>stopping stopping>freed ");
+	follow(1);
+	check_io();
+	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_HUGE_CID, .qid = 1, .opcode = -1, .count = 1};
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 8), 0);
+	CU_ASSERT(FX_WAIT(fx.ready == 2));
+	fx_end();
+	CU_ASSERT_STRING_EQUAL(steps.text, "none>connecting connecting>ready ready>failed failed>stopping stopping>freed ");
+	follow(1);
+	fx.model.fault = (struct model_fault){
+		.kind = MODEL_FAULT_STATUS, .qid = 0, .opcode = nvme_admin_create_sq, .count = 1, .status = NVME_ST(GENERIC, INTERNAL)};
+	fx_create_qpair(15);
+	CU_ASSERT_PTR_NULL(fx.qpair);
+	fx_end();
+	CU_ASSERT_STRING_EQUAL(steps.text, "none>connecting connecting>failed failed>freed ");
+	follow(0);
+	fx_end();
+	CU_ASSERT_STRING_EQUAL(steps.text, "none>connecting connecting>ready ready>failed failed>freed ");
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_no_fault_is_no_failure),
 	UNIT(test_step_that_is_answered_with_an_error_is_tried_again),
@@ -346,12 +400,14 @@ static const struct unit_test tests[] = {
 	UNIT(test_faults_of_a_controller_that_is_shut_down_do_not_keep_it),
 	UNIT(test_controller_that_waits_for_its_next_attempt_is_reset_removed_or_destroyed),
 	UNIT(test_ready_controller_comes_back_from_any_fault),
+	UNIT(test_states_of_a_queue_pair_are_told_by_its_probe),
 	UNIT_END,
 };
 
 static int setup(void)
 {
 	varve_nvme_ctrlr_state_semaphore++;
+	varve_nvme_qpair_state_semaphore++;
 	return fx_setup();
 }
 

@@ -105,6 +105,7 @@ int main(int argc, char **argv)
 	fire_requests("nqn.host");
 	fire_nvmf("nqn.2014-08.org.nvmexpress.discovery", "nqn.host");
 	USDT(nvme_ctrlr_state, "0000:01:00.0", "", 0, 1);
+	USDT(nvme_qpair_state, "0000:01:00.0", 3, 1, 2);
 	USDT(nvme_cmd_submit, NULL, 1, 2, 3, 4);
 	USDT(nvme_cmd_complete, NULL, 1, 2, 3, usdt_result(0, 5));
 	printf("fired\n");

@@ -38,6 +38,7 @@ static const char *rdma_req_state_name(unsigned n)
 #define TABLES(TABLE)                                                                                        \
 	TABLE(bdev_io_type, bdev_io_type_name, BDEV_IO_TYPES)                                                \
 	TABLE(nvme_ctrlr, nvme_ctrlr_state_name, NVME_CTRLR_STATES)                                          \
+	TABLE(nvme_qpair, nvme_qpair_state_name, NVME_QPAIR_STATES)                                          \
 	TABLE(nvmf_tgt, nvmf_tgt_state_name, NVMF_TGT_STATES)                                                \
 	TABLE(nvmf_subsystem, nvmf_subsystem_state_name, NVMF_SUBSYSTEM_STATES)                              \
 	TABLE(nvmf_ctrlr, nvmf_ctrlr_state_name, NVMF_CTRLR_STATES)                                          \
