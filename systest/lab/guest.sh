@@ -76,7 +76,7 @@ soft_rdma() { # TYPE NETDEV
 }
 
 nvmet_up() { # rdma|tcp ADDRESS PORT NQN DEVICE...: a subsystem of the kernel's target, one namespace per block device
-  local c=/sys/kernel/config/nvmet type=$1 address=$2 port=$3 s=/sys/kernel/config/nvmet/subsystems/$4 nsid=1 d
+  local type=$1 address=$2 port=$3 s=/sys/kernel/config/nvmet/subsystems/$4 nsid=1 d
   modprobe "nvmet-$type" || return
   shift 4
   mkdir "$s" && echo 1 > "$s/attr_allow_any_host"
@@ -86,10 +86,15 @@ nvmet_up() { # rdma|tcp ADDRESS PORT NQN DEVICE...: a subsystem of the kernel's 
     echo 1 > "$s/namespaces/$nsid/enable"
     nsid=$((nsid + 1))
   done
-  mkdir "$c/ports/$port"
-  echo ipv4 > "$c/ports/$port/addr_adrfam"
-  echo "$type" > "$c/ports/$port/addr_trtype"
-  echo "$address" > "$c/ports/$port/addr_traddr"
-  echo "$port" > "$c/ports/$port/addr_trsvcid"
-  ln -s "$s" "$c/ports/$port/subsystems/"
+  nvmet_port "$type" "$address" "$port" "${s##*/}"
+}
+
+nvmet_port() { # rdma|tcp ADDRESS PORT NQN: a subsystem's port; it may have several
+  local p=/sys/kernel/config/nvmet/ports/$3
+  mkdir "$p"
+  echo ipv4 > "$p/addr_adrfam"
+  echo "$1" > "$p/addr_trtype"
+  echo "$2" > "$p/addr_traddr"
+  echo "$3" > "$p/addr_trsvcid"
+  ln -s "/sys/kernel/config/nvmet/subsystems/$4" "$p/subsystems/"
 }
