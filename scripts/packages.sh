@@ -11,7 +11,7 @@ packages_test="ibverbs-utils rdmacm-utils perftest bpftrace gdb valgrind clang l
 packages_cover="clang llvm"
 packages_lab="qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core ibverbs-providers ibverbs-utils
   rdmacm-utils perftest nvme-cli fio bpftrace pciutils e2fsprogs xfsprogs
-  gcc-12 make libelf1"
+  gcc-12 make libelf1 systemd"
 
 packages_need() {
 	local missing="" p list

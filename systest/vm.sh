@@ -14,6 +14,7 @@
 #   -t 120   limit in seconds                      -v       the kernel's console to stderr
 #   -a ARGS  more for the kernel's command line    -q ARGS  more for QEMU
 #   -M       QEMU's monitor, for the guest's `monitor COMMAND`
+#   -S       process 1 is systemd, with few units (lab/systemd.sh); the command is one of them
 #   --setup  only make the state folder ready     --modules  that, and the kernel's modules that Debian leaves out
 #
 # Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr);
@@ -36,13 +37,14 @@ usage() {
 }
 
 MEM=4G HUGE=512 CPUS=2 LIMIT=120 SIZE=1G
-IOMMU='' NVME=1 LINK='' MONITOR='' OUT='' APPEND='' QEMU='' VERBOSE=''
+IOMMU='' NVME=1 LINK='' MONITOR='' SYSTEMD='' OUT='' APPEND='' QEMU='' VERBOSE=''
 while [ $# -gt 0 ]; do
   case $1 in
     -i) IOMMU=1 ;;
     -n) NVME='' ;;
     -v) VERBOSE=1 ;;
     -M) MONITOR=1 ;;
+    -S) SYSTEMD=1 ;;
     --setup) lab_setup; exit ;;
     --modules) lab_setup; lab_modules; exit ;;
     -[cmpstLoaq])
@@ -65,6 +67,7 @@ case $LINK in
 esac
 lab_setup
 lab_extra_name
+[ -z "$SYSTEMD" ] || lab_coredump
 
 # --- what this guest gets to read: its command, its variables, its drives
 W=$(mktemp -d "${TMPDIR:-/tmp}/vm.XXXXXX")
@@ -76,7 +79,7 @@ rm -f "$SHARE/rc"
 printf '%s\n' "$*" > "$SHARE/cmd"
 cp "$HERE/lab/run-in-guest.sh" "$SHARE/run"
 printf '%s=%q\n' MODULES "$LAB_KERNEL/lib/modules" CWD "$PWD" TREE "$TREE" VARVE_LAB "$LAB" EXTRA "$LAB_EXTRA" \
-  VARVE_BUILD "${VARVE_BUILD:-$TREE/build}" ADDR "${LINK:+10.9.0.${LINK##*:}}" > "$SHARE/vars"
+  SYSTEMD "$SYSTEMD" VARVE_BUILD "${VARVE_BUILD:-$TREE/build}" ADDR "${LINK:+10.9.0.${LINK##*:}}" > "$SHARE/vars"
 
 # --- QEMU's arguments
 # The result goes through a virtio-serial port: 20 MB/s and byte-exact, where a UART would add CRs and kernel messages.

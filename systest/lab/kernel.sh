@@ -95,3 +95,14 @@ lab_setup() {
   trap - EXIT
   exec 8>&-
 }
+
+lab_coredump() { # systemd's handler of core dumps, which a machine may well be without, into coredump/
+  [ ! -e "$LAB/coredump/usr/bin/coredumpctl" ] || return 0
+  local d
+  [ -x /lib/systemd/systemd ] || lab_die "missing on this machine: apt-get install systemd"
+  d=$(mktemp -d "$LAB/tmp.XXXXXX")
+  (cd "$d" && apt-get download -qq -o APT::Sandbox::User=root systemd-coredump >&2) || lab_die "apt-get download systemd-coredump failed (apt-get update?)"
+  dpkg -x "$d"/systemd-coredump_*.deb "$d/x"
+  mv -T "$d/x" "$LAB/coredump" 2> /dev/null || [ -e "$LAB/coredump/usr/bin/coredumpctl" ] # another run was first
+  rm -rf "$d"
+}

@@ -175,8 +175,8 @@ stays() { # SECONDS COMMAND...: it is true as long
 
 FIO=(fio --thread --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --randrepeat=0 --group_reporting)
 
-load_start() { # DEVICE
-  [ -b "$1" ] || fail "there is no disk '$1'"
+load_start() { # DEVICE, or a file
+  [[ -b $1 || $1 != /dev/* ]] || fail "there is no disk '$1'"
   "${FIO[@]}" --output=/tmp/fio.out --filename="$1" --rw=randwrite --verify_backlog=32 --time_based --runtime=1000 \
     --name=small --bs=4k --iodepth=8 --size=4M --name=large --bs=32k --iodepth=4 --offset=4M --size=8M > /tmp/fio.err 2>&1 &
   echo $! > /tmp/fio.pid

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Process 1 of the guest, in the host's root: runs /out/cmd with its output on the result port, leaves the status in
-# /out/rc, and ends the guest (QEMU has -no-reboot).
+# Process 1 of the guest (with -S: what systemd starts), in the host's root: runs /out/cmd with its output on the result
+# port, leaves the status in /out/rc, and ends the guest (QEMU has -no-reboot).
 . /out/vars
 export ADDR TREE VARVE_BUILD VARVE_LAB EXTRA VM=1 HOME=/root TERM=dumb LANG=C.UTF-8
 export BASH_ENV=$TREE/systest/lab/guest.sh # the functions for the command
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited
 ulimit -c 0
+if [ -n "$SYSTEMD" ] && [ $$ = 1 ]; then
+  . "$TREE/systest/lab/systemd.sh" # does not come back
+fi
 cd "$CWD" || cd /
 for port in /dev/vport*p1; do
   bash /out/cmd < /dev/null > "$port" 2>&1
