@@ -30,13 +30,13 @@ check() { # NAME STATUS EXPECTED-LINE vm.sh's arguments...
   fi
 }
 
-check status 7 '^out$' -n 'echo out; exit 7'
-check limit 124 'limit of 6 s' -n -t 6 'read -r < <(tail -f /dev/null)'
-check panic 125 'sysrq triggered crash' -n 'echo c > /proc/sysrq-trigger'
-check host_is_read_only_and_unchanged 0 '^mine$' -n 'echo mine > /etc/hostname; cat /etc/hostname'
+check status 7 '^out$' -n -c 1 'echo out; exit 7'
+check limit 124 'limit of 6 s' -n -c 1 -t 6 'read -r < <(tail -f /dev/null)'
+check panic 125 'sysrq triggered crash' -n -c 1 'echo c > /proc/sysrq-trigger'
+check host_is_read_only_and_unchanged 0 '^mine$' -n -c 1 'echo mine > /etc/hostname; cat /etc/hostname'
 check nvme 0 '^3$' 'modprobe nvme; n() { ls /dev/nvme?n? | wc -l; }; await 20 test -e /dev/nvme1n2; n'
 check vfio_under_iommu 0 '^/dev/vfio/[0-9]+$' -i 'for d in $(nvmes); do pcibind $d vfio-pci || exit; done; ls /dev/vfio/[0-9]*'
-check hugepages 0 'HugePages_Free: *64' -n -p 64 'cat /proc/meminfo'
+check hugepages 0 'HugePages_Free: *64' -n -c 1 -p 64 'cat /proc/meminfo'
 check bpftrace 0 '^@: [1-9]' -n "bpftrace -e 'kprobe:vfs_read /pid == cpid/ { @ = count(); }' -c '/bin/cat /etc/hostname'"
 check rxe 0 'done' -n -c 4 'rxe_up || exit
   rping -s -P -a 10.7.0.1 & await 20 rping -c -a 10.7.0.1 -C 1 && timeout 30 rping -c -V -v -a 10.7.0.1 -C 10 && echo done'
@@ -54,7 +54,7 @@ check nvmf_tcp 0 'disconnected 1' -n -c 4 "type=tcp address=127.0.0.1; $target $
 
 output_is_byte_exact() {
   [[ output_is_byte_exact == *$PATTERN* ]] || return 0
-  ./vm.sh -n 'printf "a\r\nb\0\377\n"; head -c 1000000 /bin/bash' > "$OUT/bytes" 2>&1
+  ./vm.sh -n -c 1 'printf "a\r\nb\0\377\n"; head -c 1000000 /bin/bash' > "$OUT/bytes" 2>&1
   if { printf 'a\r\nb\0\377\n'; head -c 1000000 /bin/bash; } | cmp -s - "$OUT/bytes"; then
     echo "PASS lab.output_is_byte_exact"
   else

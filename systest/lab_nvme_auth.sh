@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 600
+# limit: 1200
 # In-band authentication with those who learned it elsewhere: the kernel's host against varve's target, varve's host against the kernel's target,
 # with nvme-cli's keys. Debian's kernel leaves it out, so its modules are built from its source (lab/modules.sh).
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 needs_modules
-in_guest -n -c 4 -p 0 -t 500
+in_guest -n -c 4 -p 0 -t 1100
 # shellcheck source=systest/lab/nvmf.sh
 . "$(dirname "$0")/lab/nvmf.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 1000
+# limit: 950
 # The verbs conformance suite over the kernel's soft RoCE, in a guest: it shows that the suite asks for what an RDMA
 # device does, not for what softverbs happens to do. `lab_rxe_suite.sh PROGRAM [PATTERN]` runs a part of it.
 set -u

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 900
+# limit: 1000
 # What `meson install` puts into place, run by systemd as process 1 of a guest: the unit's start, watchdog, crash and end, and that its
 # restrictions leave drives (vfio, hugepages) and soft RoCE usable. The kernel's host has a file system mounted on it that takes
 # restarts and a kill under verified I/O.
@@ -12,7 +12,7 @@ if [ -z "${VM:-}" ]; then
   trap 'rm -rf "$OUT"' EXIT
   meson install -C "${VARVE_BUILD:-$(dirname "$(dirname "$SELF")")/build}" --no-rebuild --quiet --destdir "$OUT/root" || exit 1
 fi
-in_guest -S -i -c 4 -t 840 -o "${OUT:-}"
+in_guest -S -i -c 4 -t 940 -o "${OUT:-}"
 
 NQN=nqn.2026-11.io.varve:service
 # shellcheck source=systest/lab/nvmf.sh

@@ -34,7 +34,7 @@ refuses() { # NAME PATTERN COMMAND...: it must fail, and say PATTERN
 verified_io() { # ADDRESS [OPTION...]
   local a=$1
   shift
-  timeout 90 "$perf" -r "trtype:PCIe traddr:$a" --verify --region 8M -t 2 -w randrw -q 32 "$@"
+  timeout 90 "$perf" -r "trtype:PCIe traddr:$a" --verify --region 8M --ios 4000 -t 60 -w randrw -q 32 "$@"
 }
 # ADDRESS NSID: its device. The kernel numbers controllers as they come, which is not the order of their addresses.
 disk() {
@@ -69,7 +69,7 @@ iommu() {
   run verified_io verified_io "$first"
   run verified_io_on_two_namespaces verified_io "$second"
   run verified_io_without_hugepages verified_io "$first" --no-huge
-  run verified_io_large verified_io "$second" -o 128k --region 64M
+  run verified_io_large verified_io "$second" -o 128k --region 64M --ios 1000
   refuses other_holder_is_named "is in use by process" \
     bash -c "flock -n -o $(printf '/sys/bus/pci/devices/%s/config' "$first") $perf -r 'trtype:PCIe traddr:$first' -t 1"
   refuses no_such_device 'there is no PCI device' verified_io 0000:7f:1f.0
