@@ -20,7 +20,7 @@
 # Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr);
 # 69: something is missing on this machine (stderr names the packages).
 # Environment: VARVE_LAB, the state folder (default: .lab in the tree); KVER, the kernel's version; VM_ACCEL (default
-# tcg,thread=multi), VM_CPU (default max). VARVE_BUILD and the working directory are the same in the guest.
+# kvm where it runs an ordinary guest, else tcg,thread=multi), VM_CPU (default max). VARVE_BUILD and the working directory are the same in the guest.
 # The command has the functions of lab/guest.sh. Guests run beside each other, also from one state folder.
 # Pitfall: a program built with -march=native may die in the guest by SIGILL (TCG has no AVX-512).
 set -euo pipefail
@@ -30,6 +30,7 @@ TREE=$(dirname "$HERE")
 LAB=${VARVE_LAB:-$TREE/.lab}
 . "$HERE/lab/kernel.sh"
 . "$HERE/lab/modules.sh"
+. "$HERE/lab/accel.sh"
 
 usage() {
   sed -n '3,/^set /{/^set /d;s/^# \?//p}' "${BASH_SOURCE[0]}" >&2
@@ -66,6 +67,7 @@ case $LINK in
   *) echo "vm.sh: -L $LINK: expected NAME:1 or NAME:2" >&2; exit 2 ;;
 esac
 lab_setup
+lab_accel
 lab_extra_name
 [ -z "$SYSTEMD" ] || lab_coredump
 
@@ -84,7 +86,7 @@ printf '%s=%q\n' MODULES "$LAB_KERNEL/lib/modules" CWD "$PWD" TREE "$TREE" VARVE
 # --- QEMU's arguments
 # The result goes through a virtio-serial port: 20 MB/s and byte-exact, where a UART would add CRs and kernel messages.
 # A file chardev on a pipe: stdio would see the end of stdin, count as closed, and block the guest's write for ever.
-A=(-machine q35 -accel "${VM_ACCEL:-tcg,thread=multi}" -cpu "${VM_CPU:-max}" -smp "$CPUS" -m "$MEM"
+A=(-machine "q35${IOMMU:+,kernel-irqchip=split}" -accel "$ACCEL" -cpu "${VM_CPU:-max}" -smp "$CPUS" -m "$MEM"
    -display none -nodefaults -no-user-config -no-reboot -kernel "$LAB_VMLINUX" -initrd "$LAB_INITRD"
    -virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
    -virtfs "local,path=$SHARE,mount_tag=out,security_model=none"
@@ -95,7 +97,7 @@ C+=" mitigations=off init_on_alloc=0 cryptomgr.notests"
 # On a busy host the kernel waits for its timer in vain at boot, and panics ("timer does not work ...").
 C+=" no_timer_check"
 # ... or it takes the counter that its clock goes by for several times slower than it is, and all deadlines pass too early.
-case ${VM_ACCEL:-tcg} in
+case $ACCEL in
   tcg*) khz=$(python3 "$HERE/lab/tsc.py" 2> /dev/null) && C+=" tsc_early_khz=$khz" ;;
 esac
 if [ -n "$IOMMU" ]; then
