@@ -157,6 +157,7 @@ struct rdma_poller {
 	struct rdma_qp_dirty dirty;
 	struct ibv_recv_wr *recv_first, *recv_last; /* of the shared receive queue */
 	uint32_t region_hint;
+	bool no_wr_batching; /* a doorbell for each send */
 	struct rdma_requests requests; /* with a shared receive queue */
 	struct nvmf_device_stats stats;
 	/* Control thread. */

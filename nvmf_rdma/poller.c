@@ -61,6 +61,24 @@ static void sends_not_posted(struct rdma_qp *qp, struct ibv_send_wr *bad)
 	nvmf_qpair_fail(&qp->base, "work requests could not be posted");
 }
 
+/* no_wr_batching. */
+static void post_one_by_one(struct rdma_qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *next, *bad;
+
+	for (; wr != NULL; wr = next) {
+		next = wr->next;
+		wr->next = NULL;
+		qp->poller->stats.send_doorbell_updates++;
+		qp->poller->stats.total_send_wrs++;
+		if (ibv_post_send(qp->verbs, wr, &bad) != 0) {
+			wr->next = next;
+			sends_not_posted(qp, wr);
+			return;
+		}
+	}
+}
+
 static void flush_sends(struct rdma_qp *qp)
 {
 	struct ibv_send_wr *first = qp->send_first, *bad = NULL;
@@ -69,6 +87,10 @@ static void flush_sends(struct rdma_qp *qp)
 		return;
 	}
 	qp->send_first = qp->send_last = NULL;
+	if (__builtin_expect(qp->poller->no_wr_batching, 0)) {
+		post_one_by_one(qp, first);
+		return;
+	}
 	qp->poller->stats.send_doorbell_updates++;
 	for (const struct ibv_send_wr *wr = first; wr != NULL; wr = wr->next) {
 		qp->poller->stats.total_send_wrs++;
@@ -494,6 +516,7 @@ static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device
 	cqes = cqes > 0 ? cqes : 1; /* it grows */
 	p->device = d;
 	p->tgroup = g;
+	p->no_wr_batching = t->base.opts.no_wr_batching;
 	STAILQ_INIT(&p->dirty);
 	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
 	p->comp = ibv_create_comp_channel(d->verbs);

@@ -42,6 +42,18 @@ def connect(target, wanted, *args):
     return h
 
 
+def test_without_batching_each_send_has_its_doorbell():
+    for options in ({}, {"no_wr_batching": True}):
+        with make_target(**options) as t:
+            h = Host(t, "-w", "randread", "-q", "32", "--ios", "5000")
+            check(h.wait() == 0, h.errors.read_text())
+            sends = sum(d["total_send_wrs"] for d in transport(t)["devices"])
+            doorbells = sum(d["send_doorbell_updates"] for d in transport(t)["devices"])
+            check(sends > 5000 and (doorbells == sends) == ("no_wr_batching" in options), (options, sends, doorbells))
+            t.wait_empty()
+            t.stop_clean()
+
+
 def test_64_hosts_have_a_controller_each_and_go_without_a_trace():
     with make_target() as t:
         more = [x for _ in range(HOSTS - 1) for x in ("-r", t.trid())]
