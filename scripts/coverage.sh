@@ -37,6 +37,7 @@ trace/reader_source.c,trace/reader_tables.c,trace/reader_ring.c trace_reader tra
 env_dpdk/cores.c cores env
 env_dpdk/pci_uevent.c pci_uevent pci_device
 util/parse.c cores util_parse
+dhchap/message.c,dhchap/secret.c dhchap dhchap-messages
 "
 column() { awk -v n="$1" 'NF && $n != "-" {print $n}' <<<"$table" | tr ',' '\n' | sort -u; }
 

@@ -195,7 +195,7 @@ def fuzz_jobs():
         found, seeds = LOGS / ("corpus-" + name), TOP / "unittest" / "fuzz" / "corpus" / name
         found.mkdir(exist_ok=True)
         jobs.append(Job("fuzz/" + name, [f, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048",
-                                         f"-artifact_prefix={LOGS}/{name}-", found, *([seeds] if seeds.is_dir() else [])],
+                                         f"-artifact_prefix={LOGS}/{name}-", found, seeds],
                         SANITIZER_ENV, FUZZ_SECONDS + 90, silent=True))
     return jobs
 
