@@ -16,6 +16,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "bdev/bdev_modules.h"
 #include "dhchap/dhchap.h"
 #include "rpc/rpc.h"
 #include "usdt/usdt.h"
@@ -346,6 +347,7 @@ static void take_down(void)
 	if (app.threads_up) {
 		metrics_stop();
 		blackbox_stop();
+		bdev_malloc_wait();
 		rooms_stop();
 		dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
 		thread_timer_stop(&app.clock_timer);

@@ -39,6 +39,13 @@ struct bdev_malloc_opts {
 };
 /* name (256 bytes) receives the name it got. */
 int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error);
+/* The same for a control thread with other things to do: the memory of a large one is got, zeroed and entered with devices in a thread of its
+ * own, one bdev after the other. opts is copied. cb runs on the control thread, from inside the call if the bdev is small or cannot be; text is
+ * the name it got, or with rc != 0 what is wrong. */
+typedef void (*bdev_malloc_cb)(void *arg, int rc, const char *text);
+void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg);
+/* Returns when none is being created, for the end of the process. Control thread, not from a callback. */
+void bdev_malloc_wait(void);
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg);
 
 /* The options it was made with, for saving a configuration; false if b is of another kind. */

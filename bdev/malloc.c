@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A disk in memory: DMA memory, so that it can be lent to transports, which then move data straight in and out. */
 #include <errno.h>
+#include <pthread.h>
+#include <rte_common.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 #include "bdev/bad_blocks.h"
 #include "bdev/module_util.h"
 #include "env_dpdk/env.h"
+#include "thread/thread.h"
 
 struct malloc_bdev {
 	struct bdev bdev;
@@ -247,8 +250,13 @@ static void choose_name(char *name, size_t size, const char *wanted)
 	} while (bdev_find(name) != NULL);
 }
 
-/* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay. */
-static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts, size_t bytes)
+static uint64_t bytes_of(const struct bdev_malloc_opts *opts)
+{
+	return opts->num_blocks * (opts->block_size + opts->md.size);
+}
+
+/* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay. Any thread. */
+static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
 {
 	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
 
@@ -256,50 +264,44 @@ static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts, size_t 
 		return NULL;
 	}
 	memset(m, 0, sizeof(*m));
-	m->memory = env_dma_malloc(bytes, 4096, opts->numa_id);
+	m->memory = env_dma_zmalloc_touched(bytes_of(opts), 4096, opts->numa_id);
 	if (m->memory == NULL) {
 		free(m);
 		return NULL;
 	}
 	m->bdev.block_size = opts->block_size + opts->md.size;
 	m->bdev.md = opts->md;
-	bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
-	env_dma_nodump(m->memory, bytes);
+	if (opts->md.size != 0) {
+		bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
+	}
+	env_dma_nodump(m->memory, bytes_of(opts));
 	return m;
 }
 
-int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error)
+/* Every page is touched, so that more than there is would end the process, or another one. */
+static int check_available(const struct bdev_malloc_opts *opts, char *error)
 {
-	struct bdev_md md = opts->md;
-	int rc = check(opts, &md, error);
+	uint64_t available = env_available_bytes(), bytes = bytes_of(opts);
 
-	if (rc != 0) {
-		return rc;
-	}
-	/* Every page is touched, so that more than there is would end the process, or another one. */
-	uint64_t available = env_available_bytes(), bytes = opts->num_blocks * (opts->block_size + md.size);
-	if (bytes > available) {
-		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: that is %lu MB, and %lu MB of memory are available",
-				  opts->num_blocks, opts->block_size, bytes >> 20, available >> 20);
-	}
-	struct malloc_bdev *m = allocate(opts, bytes);
-	if (m == NULL) {
-		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
-				  opts->num_blocks, opts->block_size);
-	}
-	choose_name(m->name, sizeof(m->name), opts->name);
+	return bytes <= available
+		       ? 0
+		       : bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: that is %lu MB, and %lu MB of memory are available",
+				    opts->num_blocks, opts->block_size, bytes >> 20, available >> 20);
+}
+
+static void describe(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
+{
 	m->bdev.name = m->name;
 	m->bdev.product_name = "Malloc disk";
 	m->bdev.module = &bdev_malloc_module;
 	m->bdev.ops = &malloc_ops;
-	m->bdev.md.checks = md.checks;
 	m->bdev.physical_block_size = opts->physical_block_size;
 	m->bdev.num_blocks = opts->num_blocks;
 	m->bdev.optimal_io_boundary = opts->optimal_io_boundary;
 	m->bdev.numa_node = opts->numa_id;
-	if (md.size == 0) {
+	if (opts->md.size == 0) {
 		m->bdev.lend_addr = m->memory;
-		m->bdev.lend_len = bytes;
+		m->bdev.lend_len = bytes_of(opts);
 	}
 	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
 			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
@@ -308,15 +310,149 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 	if (opts->uuid != NULL) {
 		memcpy(m->bdev.uuid, opts->uuid, sizeof(m->bdev.uuid));
 	}
-	rc = bdev_register_or_say(&m->bdev, error);
+}
+
+/* m: what allocate() returned; is gone if this fails. */
+static int enter(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, char *name, char *error)
+{
+	if (m == NULL) {
+		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
+				  opts->num_blocks, opts->block_size);
+	}
+	choose_name(m->name, sizeof(m->name), opts->name);
+	describe(m, opts);
+	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0; /* somebody may have taken it meanwhile */
+	rc = rc != 0 ? rc : bdev_register_or_say(&m->bdev, error);
 	if (rc != 0) {
 		malloc_free(m);
-		return rc;
-	}
-	if (name != NULL) {
+	} else if (name != NULL) {
 		strcpy(name, m->name);
 	}
-	return 0;
+	return rc;
+}
+
+int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error)
+{
+	struct bdev_malloc_opts o = *opts;
+	int rc = check(opts, &o.md, error);
+
+	rc = rc != 0 ? rc : check_available(&o, error);
+	return rc != 0 ? rc : enter(allocate(&o), &o, name, error);
+}
+
+/* ---- Beside the control thread ---- */
+
+/* Up to this size (some milliseconds' work) it is done at once: who sends a batch of calls may use what an earlier one of them made. */
+#define AT_ONCE_BYTES ((uint64_t)16 << 20)
+
+struct creation {
+	struct thread_msg msg;
+	STAILQ_ENTRY(creation) link;
+	struct bdev_malloc_opts opts;
+	struct malloc_bdev *m;
+	pthread_t thread;
+	bool started;
+	int rc; /* why it was not started */
+	bdev_malloc_cb cb;
+	void *arg;
+	uint8_t uuid[16];
+	char name[256], error[BDEV_ERROR_MAX];
+};
+
+/* One after the other, so that each knows how much memory the one before has left. */
+static STAILQ_HEAD(, creation) creations = STAILQ_HEAD_INITIALIZER(creations);
+
+static void creation_ended(struct thread_msg *msg);
+
+static void *creation_main(void *arg)
+{
+	struct creation *c = arg;
+
+	c->m = allocate(&c->opts);
+	thread_post(thread_control(), &c->msg, creation_ended);
+	return NULL;
+}
+
+static void creation_start(struct creation *c)
+{
+	c->rc = check_available(&c->opts, c->error);
+	if (c->rc == 0) {
+		c->rc = -pthread_create(&c->thread, NULL, creation_main, c);
+		c->started = c->rc == 0;
+		snprintf(c->error, sizeof(c->error), "no thread to get its memory: %s", strerror(-c->rc));
+	}
+	if (!c->started) {
+		thread_post(thread_control(), &c->msg, creation_ended);
+	}
+}
+
+static void creation_ended(struct thread_msg *msg)
+{
+	struct creation *c = container_of(msg, struct creation, msg);
+	char name[256];
+
+	if (c->started) {
+		pthread_join(c->thread, NULL);
+		c->rc = enter(c->m, &c->opts, name, c->error);
+	}
+	STAILQ_REMOVE_HEAD(&creations, link);
+	if (!STAILQ_EMPTY(&creations)) {
+		creation_start(STAILQ_FIRST(&creations));
+	}
+	c->cb(c->arg, c->rc, c->rc == 0 ? name : c->error);
+	free(c);
+}
+
+static void creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
+{
+	bool idle = STAILQ_EMPTY(&creations);
+	struct creation *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		cb(arg, -ENOMEM, "out of memory");
+		return;
+	}
+	c->opts = *opts;
+	c->cb = cb;
+	c->arg = arg;
+	if (opts->name != NULL) {
+		snprintf(c->name, sizeof(c->name), "%s", opts->name);
+		c->opts.name = c->name;
+	}
+	if (opts->uuid != NULL) {
+		memcpy(c->uuid, opts->uuid, sizeof(c->uuid));
+		c->opts.uuid = c->uuid;
+	}
+	STAILQ_INSERT_TAIL(&creations, c, link);
+	if (idle) {
+		creation_start(c);
+	}
+}
+
+void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
+{
+	struct bdev_malloc_opts o = *opts;
+	char error[BDEV_ERROR_MAX], name[256];
+	int rc = check(opts, &o.md, error);
+
+	if (rc == 0 && bytes_of(&o) > AT_ONCE_BYTES) {
+		creation_queue(&o, cb, arg);
+		return;
+	}
+	rc = rc != 0 ? rc : bdev_malloc_create(opts, name, error);
+	cb(arg, rc, rc == 0 ? name : error);
+}
+
+static bool none_is_created(void *arg)
+{
+	return STAILQ_EMPTY(&creations);
+}
+
+void bdev_malloc_wait(void)
+{
+	if (!none_is_created(NULL)) {
+		thread_control_wait(none_is_created, NULL, UINT64_MAX);
+	}
 }
 
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg)

@@ -95,6 +95,9 @@ void env_time_pair_read(struct env_time_pair *pair);
  * ordinary pages are used, with a warning. */
 void *env_dma_malloc(size_t size, size_t align, int numa_node);
 void *env_dma_zmalloc(size_t size, size_t align, int numa_node);
+/* Zeroed, and every page is there: large blocks are touched before devices are told of them, since what a device is told of it pins, and
+ * what else wants to tell it something waits for that. Takes a good part of a second per GB: not for a thread that others wait for. */
+void *env_dma_zmalloc_touched(size_t size, size_t align, int numa_node);
 void env_dma_free(void *buf);
 /* How much memory can be had without another process losing some: what this machine and the control group have left, free
  * hugepages included if they are used; UINT64_MAX: unknown. Allocating does not check it, since memory counts when it is touched;

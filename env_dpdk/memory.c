@@ -79,7 +79,7 @@ static void *map_aligned(size_t len, size_t align, int numa_node)
 	return start;
 }
 
-static void *region_map(size_t size, size_t align, int numa_node, enum env_region_kind kind)
+static void *region_map(size_t size, size_t align, int numa_node, enum env_region_kind kind, bool touch)
 {
 	size_t len = (size + HUGE_2M - 1) & ~(HUGE_2M - 1);
 
@@ -90,6 +90,9 @@ static void *region_map(size_t size, size_t align, int numa_node, enum env_regio
 		return NULL;
 	}
 	void *start = map_aligned(len, align, numa_node);
+	if (start != NULL && touch) {
+		memset(start, 0, size); /* a page at a time: other threads' faults and mappings come in between */
+	}
 	if (start != NULL && env_region_add(start, len, kind) != 0) {
 		munmap(start, len);
 		start = NULL;
@@ -109,7 +112,7 @@ static int heap_grow(size_t size)
 		}
 		__atomic_store_n(&heap_socket, rte_malloc_heap_get_socket(HEAP_NAME), __ATOMIC_RELEASE);
 	}
-	void *start = region_map(len, 0, -1, ENV_REGION_HEAP);
+	void *start = region_map(len, 0, -1, ENV_REGION_HEAP, false);
 	if (start == NULL) {
 		return -ENOMEM;
 	}
@@ -157,7 +160,7 @@ static void *heap_alloc(size_t size, size_t align, int numa_node)
 }
 
 /* What the EAL's heaps cannot give (any more, with hugepages): ordinary pages. Mappings are zero. */
-static void *ordinary_alloc(size_t size, size_t align, int numa_node, bool *zeroed)
+static void *ordinary_alloc(size_t size, size_t align, int numa_node, bool touch, bool *zeroed)
 {
 	if (hugepages) {
 		log_limited(LOG_LEVEL_WARNING,
@@ -170,10 +173,10 @@ static void *ordinary_alloc(size_t size, size_t align, int numa_node, bool *zero
 		return heap_alloc_growing(size, align);
 	}
 	*zeroed = true;
-	return region_map(size, align, numa_node, ENV_REGION_MAPPED);
+	return region_map(size, align, numa_node, ENV_REGION_MAPPED, touch);
 }
 
-static void *dma_alloc(size_t size, size_t align, int numa_node, bool *zeroed)
+static void *dma_alloc(size_t size, size_t align, int numa_node, bool touch, bool *zeroed)
 {
 	void *buf = NULL;
 
@@ -184,25 +187,35 @@ static void *dma_alloc(size_t size, size_t align, int numa_node, bool *zeroed)
 	if (hugepages || size < MEDIUM_BYTES) {
 		buf = heap_alloc(size, align, numa_node);
 	}
-	return buf != NULL ? buf : ordinary_alloc(size, align, numa_node, zeroed);
+	return buf != NULL ? buf : ordinary_alloc(size, align, numa_node, touch, zeroed);
 }
 
 void *env_dma_malloc(size_t size, size_t align, int numa_node)
 {
 	bool zeroed;
 
-	return dma_alloc(size, align, numa_node, &zeroed);
+	return dma_alloc(size, align, numa_node, false, &zeroed);
 }
 
-void *env_dma_zmalloc(size_t size, size_t align, int numa_node)
+static void *dma_zalloc(size_t size, size_t align, int numa_node, bool touch)
 {
 	bool zeroed;
-	void *buf = dma_alloc(size, align, numa_node, &zeroed);
+	void *buf = dma_alloc(size, align, numa_node, touch, &zeroed);
 
 	if (buf != NULL && !zeroed) {
 		memset(buf, 0, size);
 	}
 	return buf;
+}
+
+void *env_dma_zmalloc(size_t size, size_t align, int numa_node)
+{
+	return dma_zalloc(size, align, numa_node, false);
+}
+
+void *env_dma_zmalloc_touched(size_t size, size_t align, int numa_node)
+{
+	return dma_zalloc(size, align, numa_node, true);
 }
 
 void env_dma_free(void *buf)

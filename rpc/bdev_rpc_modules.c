@@ -197,10 +197,14 @@ static void malloc_create_defaults(void *params)
 	((struct malloc_create *)params)->numa_id = -1;
 }
 
+static void malloc_created(void *req, int rc, const char *text)
+{
+	answer_name(req, rc, text, text);
+}
+
 static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 {
 	const struct malloc_create *p = params;
-	char error[BDEV_ERROR_MAX], name[256];
 	uint8_t uuid[16];
 
 	struct bdev_md md;
@@ -222,7 +226,7 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 		.num_blocks = p->num_blocks,
 		.numa_id = p->numa_id,
 	};
-	answer_name(req, bdev_malloc_create(&opts, name, error), name, error);
+	bdev_malloc_create_beside(&opts, malloc_created, req);
 }
 RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, malloc_create_params,
 	   RPC_RUNTIME, "Create a RAM disk", .defaults = malloc_create_defaults)

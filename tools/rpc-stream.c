@@ -36,9 +36,10 @@ uint64_t rpc_stream_deadline(uint64_t timeout_ms)
 	return now_ms() + timeout_ms;
 }
 
-struct rpc_stream *rpc_stream_open(const char *path, char *why, size_t why_size)
+struct rpc_stream *rpc_stream_open(const char *path, uint64_t timeout_ms, char *why, size_t why_size)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct timeval wait = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_usec = (suseconds_t)(timeout_ms % 1000 * 1000)};
 
 	if (strlen(path) >= sizeof(addr.sun_path)) {
 		snprintf(why, why_size, "the path \"%.200s\" is longer than %zu bytes", path,
@@ -48,8 +49,12 @@ struct rpc_stream *rpc_stream_open(const char *path, char *why, size_t why_size)
 	strcpy(addr.sun_path, path);
 	struct rpc_stream *s = calloc(1, sizeof(*s));
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (s == NULL || fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
-		snprintf(why, why_size, "%.200s: %s", path, strerror(errno));
+	/* It waits where as many connections wait already as the daemon wanted to have waiting. */
+	if (s == NULL || fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) != 0 ||
+	    connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+		snprintf(why, why_size, "%.200s: %s", path,
+			 errno == EAGAIN ? "nobody takes the connections that wait there: its control thread is held up, varve-doctor tells by what"
+					 : strerror(errno));
 		if (fd >= 0) {
 			close(fd);
 		}

@@ -7,8 +7,8 @@
 
 struct rpc_stream;
 
-/* Connects to the Unix socket at path. NULL, and why in words in why (of why_size bytes). Close it with rpc_stream_close(). */
-struct rpc_stream *rpc_stream_open(const char *path, char *why, size_t why_size);
+/* Connects to the Unix socket at path, for so long (not 0) where others wait already. NULL, and why in words in why (of why_size bytes). Close it with rpc_stream_close(). */
+struct rpc_stream *rpc_stream_open(const char *path, uint64_t timeout_ms, char *why, size_t why_size);
 
 /* NULL is fine. */
 void rpc_stream_close(struct rpc_stream *s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The connection to the daemon. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,11 @@
 #include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 
+#define PROBE_TIMEOUT_MS 2000
+
 struct rpc_client {
 	struct rpc_stream *stream;
+	const char *path;
 	unsigned timeout_s;
 };
 
@@ -22,8 +26,9 @@ struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s)
 		fprintf(stderr, "varve-rpc: %s\n", strerror(ENOMEM));
 		return NULL;
 	}
+	c->path = path;
 	c->timeout_s = timeout_s;
-	c->stream = rpc_stream_open(path, why, sizeof(why));
+	c->stream = rpc_stream_open(path, 1000 * (uint64_t)timeout_s, why, sizeof(why));
 	if (c->stream == NULL) {
 		fprintf(stderr,
 			"varve-rpc: cannot connect to %s (is varve running? -s chooses another socket)\n",
@@ -45,14 +50,40 @@ static uint64_t deadline_of(const struct rpc_client *c)
 	return rpc_stream_deadline(1000 * (uint64_t)c->timeout_s);
 }
 
+/* Whether the daemon answers somebody else meanwhile: a method that looks at nothing but a variable. */
+static bool answers_others(const struct rpc_client *c)
+{
+	static const char request[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"appliance_get_state\"}";
+	char why[512];
+	uint64_t deadline = rpc_stream_deadline(PROBE_TIMEOUT_MS);
+	struct rpc_stream *s = rpc_stream_open(c->path, PROBE_TIMEOUT_MS, why, sizeof(why));
+	json_t *answer = NULL;
+
+	if (s != NULL && rpc_stream_send(s, request, strlen(request), deadline) == 0) {
+		rpc_stream_receive_json(s, deadline, &answer);
+	}
+	rpc_stream_close(s);
+	json_decref(answer);
+	return answer != NULL;
+}
+
+/* The daemon's own deadline is told by its control thread: if that is held up, nobody but us can tell. */
+static void print_timeout(const struct rpc_client *c, const char *method)
+{
+	fprintf(stderr, "varve-rpc: %s: no answer within %u s (-t waits longer). ", method, c->timeout_s);
+	if (answers_others(c)) {
+		fprintf(stderr, "The daemon answers other calls and goes on with this one: rpc_get_calls lists it until it has ended\n");
+	} else {
+		fprintf(stderr, "The daemon answers no other call either: its control thread is held up, varve-doctor tells by what. "
+				"The call may yet be carried out\n");
+	}
+}
+
 static void print_failure(const struct rpc_client *c, const char *method, int rc)
 {
 	switch (rc) {
 	case -ETIMEDOUT:
-		fprintf(stderr,
-			"varve-rpc: %s: no answer within %u s (-t waits longer; the daemon goes on with "
-			"it)\n",
-			method, c->timeout_s);
+		print_timeout(c, method);
 		break;
 	case -ECONNRESET:
 	case -EPIPE:

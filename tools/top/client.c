@@ -20,7 +20,7 @@ struct top_client *top_client_open(const char *path, unsigned timeout_ms, char *
 		return NULL;
 	}
 	c->timeout_ms = timeout_ms;
-	c->stream = rpc_stream_open(path, why, TOP_WHY_MAX);
+	c->stream = rpc_stream_open(path, timeout_ms, why, TOP_WHY_MAX);
 	if (c->stream == NULL) {
 		free(c);
 		return NULL;
