@@ -5,16 +5,21 @@
 # beside
 """What runs out: work requests, buffers, descriptors, memory regions and queues of the device, disk space, room in /dev/shm. Work waits, or fails and
 says why; when there is room again, it goes on by itself. Another host's verified I/O notices nothing."""
+import errno
+import json
 import os
+import pathlib
 import resource
 import subprocess
 import sys
+import tempfile
 
-from appliance_lib import VARVE, Daemon, RpcError, Skip, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, VARVE, Daemon, RpcError, Skip, check, main, wait_for
 from faults_lib import PROGRAM, Area
 from nvmf_lib import NQN, PORT, Host, Target, preload, verifying, wait_io
 
 OTHER = NQN + ":other"
+TRACE = BUILD / "bin" / "varve-trace"
 
 
 def test_a_command_that_needs_more_work_requests_than_the_pool_has_is_carried_out():
@@ -198,6 +203,92 @@ def test_a_full_dev_shm_is_named_at_the_start():
                 os.unlink(x)
     check("/dev/shm" in out or "No space" in out, f"status {p.returncode}, without a word about /dev/shm:\n{out}")
     check(p.returncode in (0, 1), f"ended with {p.returncode}:\n{out}")
+
+
+SHM_KB = 12288
+
+
+class Boxed(Target):
+    """varve with a /dev/shm of its own, in which there is little room: the trace, and a copy or two of it."""
+
+    def __init__(self):
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+            raise Skip("no mount namespace can be made")
+        with tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False) as f:
+            f.write(f'#!/bin/sh\nexec unshare -m sh -c \'mount -t tmpfs -o size={SHM_KB}k none /dev/shm && exec "$0" "$@"\' {VARVE} "$@"\n')
+        self.program = pathlib.Path(f.name)
+        self.program.chmod(0o755)
+        super().__init__("-e", "bdev,nvmf_rdma", "--num-trace-entries", "4096")
+        self.shm = pathlib.Path(f"/proc/{self.pid}/root/dev/shm")
+        self.live = self.shm / f"varve_trace.pid{self.pid}"
+        (self.shm / "box").mkdir()
+
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        self.program.unlink()
+
+    def fill(self):
+        with open(self.shm / "fill", "wb", buffering=0) as f:
+            try:
+                while True:
+                    f.write(bytes(4096))
+            except OSError as e:
+                check(e.errno == errno.ENOSPC, e)
+
+    def fire(self):
+        """A trigger, and what became of its copy: the counters of copies and of failed ones."""
+        before = self.call("trace_get_triggers")
+        self.call("bdev_error_inject_error", name="EE_M1", io_type="read", error_type="failure", num=1)
+
+        def done():
+            now = self.call("trace_get_triggers")
+            return now if now["copies"] + now["copies_failed"] > before["copies"] + before["copies_failed"] else None
+        after = wait_for(done, "a copy to be made or to fail")
+        return after["copies"] - before["copies"], after["copies_failed"] - before["copies_failed"]
+
+    def events(self):
+        """Of the reactor, in the live file, which other tools read while it is written."""
+        p = subprocess.run([TRACE, "-f", self.live, "-j"], capture_output=True, text=True, check=False, timeout=DEADLINE)
+        check(p.returncode == 0, p.stderr)
+        return [e for e in json.loads(p.stdout)["entries"] if e["lcore"] == 0]
+
+
+def test_a_full_dev_shm_at_run_time_ends_nothing_and_passes():
+    with Boxed() as t:
+        t.add_malloc("M0")
+        t.add_malloc("M1")
+        t.call("bdev_error_create", base_name="M1")
+        t.add_ns("M0", nsid=1)
+        t.add_ns("EE_M1", nsid=2)
+        t.call("trace_set_blackbox", directory="/dev/shm/box", max_files=1)
+        t.call("trace_set_trigger", name="errors", type="io_error", holdoff_us=0)
+        blocks = t.live.stat()
+        check(blocks.st_blocks * 512 >= blocks.st_size, "the trace file has holes: a write to one would end the process when there is no room")
+        with verifying(t, 1, "-t", "3600", "-q", "4", "--kato", "0", hostnqn=NQN + ":steady") as steady, \
+                Host(t, "-w", "randread", "-t", "3600", "-q", "1", "--rate", "200", nsid=2, hostnqn=NQN + ":failing") as failing:
+            wait_io(t, [steady, failing])
+            t.fill()
+            last = t.events()[-1]["tsc"]
+            wait_io(t, [steady, failing], 4096)        # some entries each: the ring is written all over
+            check(t.events()[0]["tsc"] > last, "recording stood still")
+            check(t.fire() == (0, 1), "a copy was made, of which there was no room")
+            check("box/" in t.log() and "No space left on device" in t.log(), t.log())
+            check(not list((t.shm / "box").iterdir()), "a piece of a copy was left")
+            t.add_malloc("New")                         # what is made anew needs no room there: memory, and a host's connection
+            t.add_ns("New", nsid=3)
+            with verifying(t, 3, "--ios", "500", "-q", "4", hostnqn=NQN + ":new") as new:
+                new.check_perfect(new.result())
+            p = subprocess.run([TRACE, "-f", t.live, "--record", t.shm / "record", "--entries", "4096", "--for", "10s"], capture_output=True, text=True,
+                               check=False, timeout=DEADLINE)
+            check(p.returncode != 0 and "No space left on device" in p.stderr, (p.returncode, p.stderr))
+            (t.shm / "record").unlink(missing_ok=True)
+            (t.shm / "fill").unlink()
+            check(t.fire() == (1, 0), f"no copy although there is room again:\n{t.log()}")
+            kept = list((t.shm / "box").iterdir())
+            check(len(kept) == 1 and kept[0].stat().st_size > blocks.st_size, kept)
+            check(failing.is_running(), failing.errors.read_text())
+            steady.check_perfect(steady.stop())
+        check(t.stop() == 0, t.log())
 
 
 if __name__ == "__main__":
