@@ -5,24 +5,30 @@
 # long
 # background
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
-are refused, bdevs that fail, listeners, snapshots of the trace, faults of memory, verbs and system calls. At the end memory, descriptors,
-queue pairs and buffers are as at the beginning.
+are refused, bdevs that fail, listeners, masking, reservations, authentication with keys that change, snapshots of the trace and the black box's
+copies, faults of memory, verbs and system calls. At the end memory, descriptors, queue pairs and buffers are as at the beginning.
 
 VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
+import base64
 import os
 import pathlib
 import random
 import socket
+import struct
+import subprocess
 import sys
 import time
 
-from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
+from auth import add_keys
 from faults_lib import BREAK, KILL, PROGRAM, Area
-from nvmf_lib import NQN, PORT, Host, Target, preload, verifying, wait_io
+from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, preload, verifying, wait_io
 
 SECONDS = float(os.environ.get("VARVE_SOAK_SECONDS", "600"))
 SEED = int(os.environ.get("VARVE_SEED", "1"))
 OTHER = NQN + ":other"
+KEYED = NQN + ":keyed"
+INITIATOR = NQN + ":initiator"
 PROGRESS_SECONDS = 30
 # Where a fault is borne by everybody: it ends no connection of a host that is to notice nothing, and no call is lost without an answer.
 FAULTS = ("malloc", "calloc", "aligned_alloc", "strdup", "asprintf", "vasprintf", "json", "rdma_create_qp", "rdma_accept", "ibv_create",
@@ -55,6 +61,14 @@ class Soaked(Target):
             self.add_subsystem(OTHER, ana_reporting=True)
             self.add_ns("M1", OTHER, nsid=1)
             self.add_ns("EE_M2", OTHER, nsid=2)
+            self.add_malloc("M3")
+            self.add_subsystem(KEYED, allow_any_host=False)
+            self.add_ns("M3", KEYED, nsid=1)
+            add_keys(self)
+            self.call("nvmf_subsystem_add_host", nqn=KEYED, host=INITIATOR, dhchap_key="key", dhchap_ctrlr_key="ctrlr")
+            self.box = self.folder / "box"
+            self.box.mkdir()
+            self.call("trace_set_blackbox", directory=str(self.box), max_files=2)
         except BaseException:
             self.__exit__()
             raise
@@ -73,9 +87,31 @@ class Soaked(Target):
         return [p for p in self.call("iobuf_get_stats") if p.get("module") == "nvmf_rdma"]
 
 
+class Initiator(Daemon):
+    """Another varve, as a host of the target's: what varve-perf does not do."""
+    CONTROLLERS = {"R": (OTHER, {}), "K": (KEYED, {"dhchap_key": "key", "dhchap_ctrlr_key": "ctrlr"})}
+
+    def __init__(self):
+        super().__init__("-m", "[0]", "-s", "256", env=preload())
+        add_keys(self)
+
+    def attach(self, name):
+        nqn, keys = self.CONTROLLERS[name]
+        self.call("bdev_nvme_attach_controller", name=name, trtype="RDMA", traddr=ADDRESS, trsvcid=str(PORT), subnqn=nqn, hostnqn=INITIATOR,
+                  num_io_queues=1, ctrlr_loss_timeout_sec=10, reconnect_delay_sec=1, **keys)
+
+    def attached(self):
+        return [c["name"] for c in self.call("bdev_nvme_get_controllers")]
+
+    def reserve(self, opcode, cdw10, *keys):
+        command, data = struct.pack("<BBHI32xI20x", opcode, 0, 0, 1, cdw10), struct.pack(f"<{len(keys)}Q", *keys)
+        self.call("bdev_nvme_send_cmd", name="R", cmd_type="io", data_direction="h2c", timeout_ms=5000,
+                  cmdbuf=base64.urlsafe_b64encode(command).decode(), data=base64.urlsafe_b64encode(data).decode())
+
+
 class Soak:
-    def __init__(self, target, rng):
-        self.t, self.rng = target, rng
+    def __init__(self, target, initiator, rng):
+        self.t, self.initiator, self.rng = target, initiator, rng
         self.counts = {}
         self.hosts = []
         self.faults = 0
@@ -83,8 +119,11 @@ class Soak:
 
     def say(self, method, **params):
         """A call that may be refused: a fault may be about, or what it is for gone."""
+        return self.attempt(self.t.call, method, **params)
+
+    def attempt(self, function, *args, **params):
         try:
-            return self.t.call(method, **params)
+            return function(*args, **params)
         except RpcError:
             self.refused += 1
         except (Failure, OSError):      # the connection fell to a fault
@@ -167,8 +206,53 @@ class Soak:
             except OSError:
                 pass
 
-    ALL = ("host_comes", "host_comes", "host_goes", "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
-           "subsystem_comes_and_goes", "bdev_fails", "fault", "fault", "looks", "tracing_changes", "client_leaves")
+    def initiator_comes_and_goes(self):
+        name = self.rng.choice(list(Initiator.CONTROLLERS))
+        if name in self.initiator.attached():
+            self.attempt(self.initiator.call, "bdev_nvme_detach_controller", name=name)
+        else:
+            self.attempt(self.initiator.attach, name)
+
+    def controller_resets(self):
+        for name in self.initiator.attached():
+            self.attempt(self.initiator.call, "bdev_nvme_reset_controller", name=name)
+
+    def keys_change(self):
+        key = self.rng.choice(["key", "new"])
+        self.say("nvmf_subsystem_set_keys", nqn=KEYED, host=INITIATOR, dhchap_key=key, dhchap_ctrlr_key="ctrlr")
+        self.attempt(self.initiator.call, "bdev_nvme_set_keys", name="K", dhchap_key=key, dhchap_ctrlr_key="ctrlr")
+
+    def reservation_changes(self):
+        key = self.rng.randint(1, 3)
+        command = self.rng.choice([(0x0d, 8, 0, key), (0x0d, 9, key, 0), (0x11, self.rng.randint(1, 6) << 8, key, 0), (0x11, 1 << 8 | 1, key, key),
+                                   (0x15, 1 << 8, key), (0x15, 1, key)])       # register, unregister, acquire, preempt, release, clear
+        self.attempt(self.initiator.reserve, *command)
+
+    def namespace_is_masked(self):
+        self.say("nvmf_subsystem_remove_ns", nqn=OTHER, nsid=1)
+        self.say("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "M1", "nsid": 1, "no_auto_visible": True})
+        host = self.rng.choice([INITIATOR, f"{OTHER}:h{self.rng.randrange(3)}"])
+        self.say("nvmf_ns_add_host", nqn=OTHER, nsid=1, host=host)
+        if self.rng.random() < 0.5:
+            self.say("nvmf_ns_remove_host", nqn=OTHER, nsid=1, host=host)
+
+    def trigger_changes(self):
+        if self.rng.random() < 0.3:
+            self.say("trace_remove_trigger", name="any")
+        else:
+            self.say("trace_set_trigger", name="any", type=self.rng.choice(["io_error", "qpair_error", "keep_alive_loss"]),
+                     action=self.rng.choice(["copy", "copy", "freeze", "notify"]), holdoff_us=0)
+            self.bdev_fails()
+
+    def snapshot_is_read(self):
+        p = subprocess.run([BUILD / "bin" / "varve-trace", "-f", self.t.trace_file, "--summary"], capture_output=True, text=True, check=False,
+                           timeout=DEADLINE)
+        check(p.returncode >= 0 and "Sanitizer" not in p.stderr, (p.returncode, p.stderr))
+
+    ALL = ("initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
+           "reservation_changes", "namespace_is_masked", "trigger_changes", "snapshot_is_read", "host_comes", "host_comes", "host_goes",
+           "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
+           "subsystem_comes_and_goes", "bdev_fails", "fault", "fault", "fault", "looks", "tracing_changes", "client_leaves")
 
     def one(self, name=None):
         name = name or self.rng.choice(self.ALL)
@@ -189,6 +273,9 @@ class Soak:
         for h in self.hosts:
             h.kill()
         self.hosts.clear()
+        for name in self.initiator.attached():
+            self.initiator.call("bdev_nvme_detach_controller", name=name)
+        self.say("trace_remove_trigger", name="any")
         wait_for(self.is_without_n, "N to be deleted")
         subsystems = {s["nqn"]: s for s in t.call("nvmf_get_subsystems")}
         if NQN + ":brief" in subsystems:
@@ -197,8 +284,9 @@ class Soak:
         if not other["listen_addresses"]:
             t.add_listener(OTHER)
         for nsid, bdev in ((1, "M1"), (2, "EE_M2")):
-            if nsid not in [n["nsid"] for n in other["namespaces"]]:
-                t.add_ns(bdev, OTHER, nsid=nsid)
+            if nsid in [n["nsid"] for n in other["namespaces"]]:    # masked, or reserved
+                t.remove_ns(nsid, OTHER)
+            t.add_ns(bdev, OTHER, nsid=nsid)
         t.call("bdev_error_inject_error", name="EE_M2", io_type="clear", error_type="failure", num=1)
         for group in ("nvmf_rdma", "bdev", "nvmf", "thread", "rpc"):
             t.call("trace_enable_tpoint_group", name=group)
@@ -224,13 +312,14 @@ def test_everything_at_random_leaves_all_as_it_was():
     soak = None
     t = Soaked()
     try:
-        with t, verifying(t, 1, "-t", "360000", "-q", "8", "--rate", "3000", "--kato", "0", hostnqn=NQN + ":1:steady") as memory, \
+        with t, Initiator() as initiator, \
+                verifying(t, 1, "-t", "360000", "-q", "8", "--rate", "3000", "--kato", "0", hostnqn=NQN + ":1:steady") as memory, \
                 verifying(t, 2, "-t", "360000", "-q", "4", "-o", "16k", "--rate", "500", "--kato", "0", hostnqn=NQN + ":2:steady") as file:
             steady = (memory, file)
             wait_for(lambda: len(t.controllers()) == 2 and t.num_qpairs() == 4, "the steady hosts to be connected")
             wait_io(t, steady)
             t.area.protect()
-            soak = Soak(t, random.Random(SEED))
+            soak = Soak(t, initiator, random.Random(SEED))
             rounds(soak, steady, min(10, SECONDS / 4))      # what comes with the first use stays
             soak.restore()
             wait_for(lambda: t.num_qpairs() == 4, "the visitors to be gone")
@@ -258,6 +347,7 @@ def test_everything_at_random_leaves_all_as_it_was():
             check(now < resident + (64 << 20), f"{resident} bytes at the beginning, {now} at the end")
             leaked = 0
             print(f"# memory {resident >> 20} MB at the beginning, {now >> 20} MB at the end; {held} held; events: {soak.counts}")
+            check(initiator.stop() == 0, initiator.log())
             t.process.terminate()
             check(t.wait_exit() == 0, f"ended with {t.process.returncode}:\n{t.log()[-20000:]}")
     finally:
