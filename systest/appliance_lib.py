@@ -138,16 +138,25 @@ class Daemon:
             return None
 
     def wait_ready(self):
-        client = wait_for(self.connect, "the RPC socket")
-        client.call("framework_wait_init")
-        client.close()
+        self.call_over(wait_for(self.connect, "the RPC socket"), "framework_wait_init")
 
     def call(self, method, **params):
-        client = self.client()
+        return self.call_over(self.client(), method, **params)
+
+    def call_over(self, client, method, **params):
+        """One call. If there is no answer because the daemon has ended, says how."""
         try:
             return client.call(method, **params)
+        except Failure as e:
+            raise Failure(f"{e}; varve {self.how_it_is()}:\n{self.log()[-4000:]}") from None
         finally:
             client.close()
+
+    def how_it_is(self):
+        try:
+            return f"ended with {self.process.wait(1)}"     # its sockets close before it can be waited for
+        except subprocess.TimeoutExpired:
+            return "is running"
 
     def wait_exit(self):
         try:
