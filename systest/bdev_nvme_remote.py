@@ -179,7 +179,7 @@ def test_verified_io_through_two_varves_survives_resets():
     with back() as b, front() as f:
         b.add_ns(b.add_malloc("M0"))
         f.add_ns(attach(f, **QUICK)[0])
-        with verifying(f, 1, "-q", "8", "-t", str(DEADLINE)) as h:
+        with verifying(f, 1, "-q", "8", "-t", str(2 * DEADLINE)) as h:
             wait_io(f, [h], 1500)
             for _ in range(5):
                 wait_io(f, [h])
@@ -231,12 +231,13 @@ def test_back_end_that_stays_away_is_given_up():
         with back() as b:
             b.add_ns(b.add_malloc("M0"))
             f.add_ns(attach(f, ctrlr_loss_timeout_sec=3, reconnect_delay_sec=1, fast_io_fail_timeout_sec=1)[0])
-            h = Host(f, "-w", "randread", "-q", "4", "-t", str(DEADLINE), nsid=1)
+            h = Host(f, "-w", "randread", "-q", "4", "-t", str(2 * DEADLINE), nsid=1)
             wait_io(f, [h])
             b.process.kill()
-        check(h.wait() == 1, "the host's I/O failed")
         wait_for(lambda: f.call("bdev_nvme_get_controllers") == [], "the controller to be detached")
         check(bdevs(f) == [], "its bdev is gone")
+        h.process.terminate()
+        check(h.wait() == 1, "the host's I/O failed")
         check(news(f, "bdev_nvme_failed") == ["Nvme0"], "news")
         check(f.stop() == 0, f.log())
 
@@ -246,7 +247,7 @@ def test_detach_under_io_ends_it_and_attaching_again_works():
         b.add_ns(b.add_malloc("M0"))
         for _ in range(3):
             f.add_ns(attach(f)[0], nsid=1)
-            with Host(f, "-w", "randrw", "-q", "16", "-t", str(DEADLINE), nsid=1) as h:
+            with Host(f, "-w", "randrw", "-q", "16", "-t", str(2 * DEADLINE), nsid=1) as h:
                 wait_io(f, [h])
                 check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
                 check(bdevs(f) == [], "gone")
