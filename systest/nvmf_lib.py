@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 
 from appliance_lib import BUILD, DEADLINE, Daemon, Failure, check, wait_for
@@ -11,8 +12,24 @@ PERF = BUILD / "bin" / "varve-perf"
 NQN = "nqn.2026-11.io.varve:test"
 HOSTNQN = "nqn.2026-11.io.varve:host"
 ADDRESS = "127.0.0.1"
-PORT = 20000 + os.getpid() % 1250 * 16      # and up to PORT + 15, and the same from PORT + 20000 on: tests run beside each other
 NUM_CPUS = len(os.sched_getaffinity(0))
+
+
+def claim_ports():
+    """The first of 16 ports, and of 16 more 20000 above them, that no other test has: tests run beside each other. They are below those
+    that connections are given. The claim is the name of a socket, which goes with the process."""
+    for i in range(298):
+        number = (os.getpid() + i) % 298
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0varve-test-ports-{number}")
+            return 8000 + 16 * number, claim
+        except OSError:
+            claim.close()
+    raise Failure("298 tests run beside this one, and have all the ports")
+
+
+PORT, PORT_CLAIM = claim_ports()
 
 
 def preload(*more):
