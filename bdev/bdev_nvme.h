@@ -22,6 +22,14 @@ enum bdev_nvme_timeout_action {
 	BDEV_NVME_TIMEOUT_ABORT, /* abort it; if it is still there after as long again, reset the controller */
 };
 
+/* How the I/O of a bdev with several controllers finds its way. In any case those with optimized access come first, those that are not
+ * optimized when there are no others. */
+struct bdev_nvme_policy {
+	bool active_active; /* all of them; otherwise the preferred one, or the first */
+	bool queue_depth;   /* the one with the fewest commands outstanding; otherwise one after the other */
+	uint32_t rr_min_io; /* of which each gets so many in a row; at least 1 */
+};
+
 /* For all controllers that are attached from then on. */
 struct bdev_nvme_options {
 	enum bdev_nvme_timeout_action action_on_timeout;
@@ -33,19 +41,20 @@ struct bdev_nvme_options {
 	uint32_t reconnect_delay_sec;
 	uint32_t fast_io_fail_timeout_sec;
 	unsigned dhchap_hashes, dhchap_groups; /* sets of dhchap/'s that are offered; 0: all */
+	struct bdev_nvme_policy policy;	       /* of bdevs whose controllers are attached without one */
+	/* Arbitration feature (Base 5.27.1.1), in its own units; all 0: it is left as it is. */
+	uint8_t arbitration_burst, low_priority_weight, medium_priority_weight, high_priority_weight;
+	uint64_t adminq_poll_period_us; /* 0: the driver's */
+	uint32_t io_queue_requests;	/* kept for who asks; there is no such pool */
+	bool enable_flush;		/* likewise: flushes are never left out */
+	/* nvme_ctrlr_opts.rdma_*. */
+	uint8_t rdma_retry_count, rdma_ack_timeout, rdma_tos;
+	uint16_t rdma_cm_timeout_ms;
 };
 void bdev_nvme_get_options(struct bdev_nvme_options *opts);
 void bdev_nvme_default_options(struct bdev_nvme_options *opts);
 /* 0; -EINVAL and error; -EBUSY and error: there are controllers already. */
 int bdev_nvme_set_options(const struct bdev_nvme_options *opts, char error[BDEV_ERROR_MAX]);
-
-/* How the I/O of a bdev with several controllers finds its way. In any case those with optimized access come first, those that are not
- * optimized when there are no others. */
-struct bdev_nvme_policy {
-	bool active_active; /* all of them; otherwise the preferred one, or the first */
-	bool queue_depth;   /* the one with the fewest commands outstanding; otherwise one after the other */
-	uint32_t rr_min_io; /* of which each gets so many in a row; at least 1 */
-};
 
 /* What to do when a controller of that name exists. */
 enum bdev_nvme_multipath {

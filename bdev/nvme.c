@@ -23,7 +23,8 @@ static bdev_nvme_news_fn observer;
 #define DEFAULT_OPTIONS                                                                                      \
 	{                                                                                                    \
 		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,  \
-		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3,                                       \
+		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},           \
+		.rdma_retry_count = 7, .enable_flush = true,                                                 \
 	}
 struct bdev_nvme_options bdev_nvme_options = DEFAULT_OPTIONS;
 
@@ -73,6 +74,9 @@ int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERR
 	}
 	if (o->bdev_retry_count < -1 || o->bdev_retry_count > 255) {
 		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255", o->bdev_retry_count);
+	}
+	if (o->policy.rr_min_io == 0) {
+		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
 	}
 	int rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
 	if (rc == 0) {
@@ -395,6 +399,28 @@ static void attached(struct bdev_nvme *c)
 	cb(c->attached_arg, 0, c, NULL);
 }
 
+static void arbitration_set(void *arg, const struct nvme_cqe *cqe)
+{
+	const struct bdev_nvme *c = arg;
+
+	if (nvme_cqe_status(cqe) != 0) {
+		log_warning("%s: Set Features, Arbitration: %s", c->name, nvme_status_text(nvme_cqe_status(cqe)));
+	}
+}
+
+static void set_arbitration(struct bdev_nvme *c)
+{
+	const struct bdev_nvme_options *o = &bdev_nvme_options;
+	uint32_t value = o->arbitration_burst | (uint32_t)o->low_priority_weight << 8 | (uint32_t)o->medium_priority_weight << 16 |
+			 (uint32_t)o->high_priority_weight << 24;
+	struct nvme_sqe cmd = {
+		.opcode = nvme_admin_set_features, .cdw10 = htole32(NVME_FEAT_FID_ARBITRATION), .cdw11 = htole32(value)};
+
+	if (value != 0 && nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, arbitration_set, c) != 0) {
+		log_warning("%s: Set Features, Arbitration, could not be sent", c->name);
+	}
+}
+
 static void on_ready(struct bdev_nvme *c)
 {
 	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(c->ctrlr);
@@ -406,6 +432,7 @@ static void on_ready(struct bdev_nvme *c)
 	c->has_ana = nvme_ctrlr_has_ana(c->ctrlr);
 	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have others */
 	thread_timer_stop(&c->fast_fail_timer);
+	set_arbitration(c);
 	c->uses++;
 	switch (c->state) {
 	case BDEV_NVME_ATTACHING:
@@ -575,7 +602,7 @@ void bdev_nvme_attach_default(struct bdev_nvme_attach *a)
 {
 	*a = (struct bdev_nvme_attach){
 		.num_io_queues = BDEV_NVME_IO_QUEUES,
-		.policy = {.rr_min_io = 1},
+		.policy = bdev_nvme_options.policy,
 		.ctrlr_loss_timeout_sec = bdev_nvme_options.ctrlr_loss_timeout_sec,
 		.reconnect_delay_sec = bdev_nvme_options.reconnect_delay_sec,
 		.fast_io_fail_timeout_sec = bdev_nvme_options.fast_io_fail_timeout_sec,
@@ -681,6 +708,11 @@ static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 	}
 	o->loss_timeout_s = a->ctrlr_loss_timeout_sec;
 	o->reconnect_delay_s = a->reconnect_delay_sec;
+	o->admin_poll_us = bdev_nvme_options.adminq_poll_period_us < UINT32_MAX ? (uint32_t)bdev_nvme_options.adminq_poll_period_us : UINT32_MAX;
+	o->rdma_retry_count = bdev_nvme_options.rdma_retry_count;
+	o->rdma_ack_timeout = bdev_nvme_options.rdma_ack_timeout;
+	o->rdma_tos = bdev_nvme_options.rdma_tos;
+	o->rdma_cm_timeout_ms = bdev_nvme_options.rdma_cm_timeout_ms;
 	o->event = on_event;
 	o->event_arg = c;
 }

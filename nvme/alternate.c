@@ -23,7 +23,8 @@ int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *t
 
 bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b)
 {
-	return a->trtype == b->trtype && a->adrfam == b->adrfam && strcasecmp(a->traddr, b->traddr) == 0 && strcmp(a->trsvcid, b->trsvcid) == 0;
+	return a->trtype == b->trtype && a->adrfam == b->adrfam && strcasecmp(a->traddr, b->traddr) == 0 && strcmp(a->trsvcid, b->trsvcid) == 0 &&
+	       strcasecmp(a->host_traddr, b->host_traddr) == 0 && strcmp(a->host_trsvcid, b->host_trsvcid) == 0;
 }
 
 int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid)

@@ -511,9 +511,11 @@ void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why)
 	}
 	nvme_qpair_set_state(ctrlr->admin, NVME_QPAIR_READY);
 	int fd = nvme_qpair_fd(ctrlr->admin);
+	uint32_t poll_us = ctrlr->opts.admin_poll_us;
+	poll_us = poll_us == 0 || poll_us > ADMIN_POLL_US ? ADMIN_POLL_US : poll_us; /* commands would end late, not only events */
 	ctrlr->admin_poller = poller_register(&(struct poller_opts){
 		.name = "nvme_admin", .fn = poll_admin, .ctx = ctrlr, .fd = fd, .arm = fd >= 0 ? admin_arm : NULL,
-		.period_us = fd >= 0 ? 0 : ADMIN_POLL_US});
+		.period_us = fd >= 0 ? 0 : poll_us});
 	if (ctrlr->admin_poller == NULL) {
 		step_failed(ctrlr, "out of memory");
 	} else if (!ctrlr->ops->fabrics) {
@@ -763,6 +765,7 @@ void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts)
 		.admin_timeout_ms = 30000,
 		.io_timeout_ms = 30000,
 		.reconnect_delay_s = 2,
+		.rdma_retry_count = 7,
 	};
 }
 

@@ -35,6 +35,9 @@ struct nvme_trid {
 	char traddr[NVME_TRADDR_MAX];
 	char trsvcid[NVME_TRSVCID_MAX];
 	char subnqn[NVME_NQN_MAX];
+	/* Where we come from, over RDMA: an address of this machine, of the family of traddr, and a port. "": whatever leads there. */
+	char host_traddr[NVME_TRADDR_MAX];
+	char host_trsvcid[NVME_TRSVCID_MAX];
 };
 
 #define NVME_ERROR_MAX 256
@@ -102,6 +105,11 @@ struct nvme_ctrlr_opts {
 	int32_t loss_timeout_s;	    /* -1: reconnect for ever; 0: a connection that is lost gets one attempt, at once */
 	uint32_t reconnect_delay_s; /* doubled at each failure up to 8 times this */
 	bool discovery;		    /* a discovery controller: no I/O queues, no namespaces */
+	uint32_t admin_poll_us;	    /* between looks at an admin queue that has no descriptor; 0: as often as is useful */
+	/* RDMA: how often an unacknowledged packet is sent again (0 to 7), after 4.096 us << ack_timeout (0: as the device has it; 1 to 31), the type of
+	 * service of the packets (0: as the machine has it), and how long an address or a route may take (0: 2 s). */
+	uint8_t rdma_retry_count, rdma_ack_timeout, rdma_tos;
+	uint16_t rdma_cm_timeout_ms;
 	/* DH-HMAC-CHAP, over fabrics: what proves to the controller who we are, and what the controller has to prove; NULL: nothing. The controller
 	 * holds references of its own. */
 	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;
@@ -131,7 +139,7 @@ int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *t
 int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid);
 const struct nvme_trid *nvme_ctrlr_next_alternate(const struct nvme_ctrlr *ctrlr, const struct nvme_trid *after);
 void nvme_ctrlr_switch(struct nvme_ctrlr *ctrlr);
-/* The same address, whatever the subsystem. Pure. */
+/* The same address, from the same one, whatever the subsystem. Pure. */
 bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
 /* Other keys, which may be NULL as in the options. A controller that is READY and has a key is authenticated with again, on its admin queue, beside its
  * I/O; if that fails, the keys stay as they were and the connection is made anew. done(arg, 0) or (arg, negative errno, why), now or later.

@@ -453,7 +453,7 @@ static int start_connect(struct rdma_qpair *q)
 		/* the target reads and writes our memory; we do neither with its */
 		.responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 255),
 		.initiator_depth = 0,
-		.retry_count = 7,
+		.retry_count = ctrlr->opts.rdma_retry_count,
 		.rnr_retry_count = 7,
 		.flow_control = 1,
 	};
@@ -519,6 +519,13 @@ static void established(struct rdma_qpair *q)
 	report(q, 0, "");
 }
 
+static int cm_timeout_ms(const struct rdma_qpair *q)
+{
+	uint16_t ms = q->base.ctrlr->opts.rdma_cm_timeout_ms;
+
+	return ms != 0 ? ms : CM_TIMEOUT_MS;
+}
+
 static void cm_event(struct rdma_qpair *q, const struct rdma_cm_event *event)
 {
 	int rc = 0;
@@ -526,7 +533,7 @@ static void cm_event(struct rdma_qpair *q, const struct rdma_cm_event *event)
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		q->link = LINK_ROUTING;
-		rc = rdma_resolve_route(q->id, CM_TIMEOUT_MS) == 0 ? 0 : -errno;
+		rc = rdma_resolve_route(q->id, cm_timeout_ms(q)) == 0 ? 0 : -errno;
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		q->link = LINK_CONNECTING;
@@ -648,34 +655,62 @@ static struct nvme_qpair *rdma_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id
 	return &q->base;
 }
 
-static int resolve(const struct nvme_trid *trid, struct addrinfo **out)
+static int resolve(const char *traddr, const char *trsvcid, uint8_t adrfam, struct addrinfo **out)
 {
 	struct addrinfo hints = {
-		.ai_family = trid->adrfam == NVMF_ADDR_FAMILY_IP6 ? AF_INET6 : trid->adrfam == NVMF_ADDR_FAMILY_IP4 ? AF_INET : 0,
+		.ai_family = adrfam == NVMF_ADDR_FAMILY_IP6 ? AF_INET6 : adrfam == NVMF_ADDR_FAMILY_IP4 ? AF_INET : 0,
 		.ai_socktype = SOCK_STREAM,
 		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, /* a name would be looked up on the network */
 	};
 
-	return getaddrinfo(trid->traddr, trid->trsvcid[0] ? trid->trsvcid : "4420", &hints, out);
+	return getaddrinfo(traddr, trsvcid, &hints, out);
+}
+
+static int set_option(struct rdma_cm_id *id, int option, uint8_t value)
+{
+	return value == 0 ? 0 : rdma_set_option(id, RDMA_OPTION_ID, option, &value, sizeof(value));
+}
+
+/* from: NULL, or where we come from. */
+static int start_resolve(struct rdma_qpair *q, struct addrinfo *from, struct addrinfo *to)
+{
+	const struct nvme_ctrlr_opts *opts = &q->base.ctrlr->opts;
+
+	if (rdma_create_id(to_rdma_ctrlr(q->base.ctrlr)->channel, &q->id, q, RDMA_PS_TCP) != 0 ||
+	    set_option(q->id, RDMA_OPTION_ID_TOS, opts->rdma_tos) != 0 ||
+	    set_option(q->id, RDMA_OPTION_ID_ACK_TIMEOUT, opts->rdma_ack_timeout) != 0 ||
+	    rdma_resolve_addr(q->id, from != NULL ? from->ai_addr : NULL, to->ai_addr, cm_timeout_ms(q)) != 0) {
+		return -errno;
+	}
+	return 0;
 }
 
 static void rdma_qpair_connect(struct nvme_qpair *base)
 {
 	struct rdma_qpair *q = to_rdma(base);
-	struct rdma_ctrlr *c = to_rdma_ctrlr(base->ctrlr);
-	struct addrinfo *to = NULL;
-	int rc = resolve(&base->ctrlr->trid, &to);
+	const struct nvme_trid *t = &base->ctrlr->trid;
+	bool has_from = t->host_traddr[0] != '\0';
+	struct addrinfo *to = NULL, *from = NULL;
+	int rc = resolve(t->traddr, t->trsvcid[0] ? t->trsvcid : "4420", t->adrfam, &to);
 
+	if (rc == 0 && has_from) {
+		rc = resolve(t->host_traddr, t->host_trsvcid[0] ? t->host_trsvcid : NULL, t->adrfam, &from);
+	}
 	q->link = LINK_RESOLVING;
 	if (rc != 0) {
 		link_broken(q, gai_strerror(rc));
-		return;
+	} else {
+		rc = start_resolve(q, from, to);
+		if (rc != 0) {
+			link_broken(q, strerror(-rc));
+		}
 	}
-	if (rdma_create_id(c->channel, &q->id, q, RDMA_PS_TCP) != 0 ||
-	    rdma_resolve_addr(q->id, NULL, to->ai_addr, CM_TIMEOUT_MS) != 0) {
-		link_broken(q, strerror(errno));
+	if (from != NULL) {
+		freeaddrinfo(from);
 	}
-	freeaddrinfo(to);
+	if (to != NULL) {
+		freeaddrinfo(to);
+	}
 }
 
 static void rdma_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)

@@ -80,13 +80,39 @@ json_t *rpc_uint(uint64_t value)
 	return value <= INT64_MAX ? json_integer((json_int_t)value) : rpc_hex(value);
 }
 
+/* What SPDK says of a code: clients look for these words in the message. strerrordesc_np() says it in English whatever our language
+ * is. NULL: nothing. */
+static const char *words_of(int code)
+{
+	switch (code) {
+	case RPC_ERROR_INVALID_PARAMS:
+		return "Invalid parameters";
+	case RPC_ERROR_NO_METHOD:
+		return "Method not found";
+	case RPC_ERROR_INVALID_STATE:
+		return NULL;
+	default:
+		return code < 0 && code > -4096 ? strerrordesc_np(-code) : NULL;
+	}
+}
+
+static json_t *message_json(const struct rpc_answer *answer)
+{
+	const char *words = words_of(answer->code);
+
+	if (answer->message == NULL || words == NULL || strstr(answer->message, words) != NULL) {
+		return rpc_string(answer->message);
+	}
+	return rpc_string_format("%s (%s)", answer->message, words);
+}
+
 /* The error object, as text. */
 static char *error_body(const struct rpc_answer *answer)
 {
 	json_t *error = json_object();
 
 	json_object_set_new(error, "code", json_integer(answer->code));
-	json_object_set_new(error, "message", rpc_string(answer->message));
+	json_object_set_new(error, "message", message_json(answer));
 	char *body = json_dumps(error, JSON_COMPACT);
 	json_decref(error);
 	return body;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_*: options of NVMe controllers; attaching, detaching and resetting them; their configuration. */
+/* bdev_nvme_*: attaching, detaching and resetting them; their configuration. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 #include <strings.h>
 
 #include "rpc/bdev_nvme_rpc.h"
-#include "rpc/dhchap_rpc.h"
 
 struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name)
 {
@@ -19,7 +18,7 @@ struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name)
 	return c;
 }
 
-static void answer(void *req, int rc, const char *error)
+void rpc_bdev_nvme_answer(void *req, int rc, const char *error)
 {
 	if (rc == 0) {
 		rpc_reply_true(req);
@@ -28,94 +27,16 @@ static void answer(void *req, int rc, const char *error)
 	}
 }
 
-/* --- Options --- */
-
-static const struct rpc_enum timeout_actions[] = {
-	{"none", BDEV_NVME_TIMEOUT_NONE}, {"reset", BDEV_NVME_TIMEOUT_RESET}, {"abort", BDEV_NVME_TIMEOUT_ABORT}, {NULL, 0}};
-
-struct set_options {
-	int action_on_timeout;
-	uint64_t timeout_us, timeout_admin_us;
-	uint32_t keep_alive_timeout_ms;
-	int32_t bdev_retry_count, ctrlr_loss_timeout_sec;
-	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec;
-	json_t *dhchap_digests, *dhchap_dhgroups;
-};
-
-#define OPTION(field_, type_, help_, ...) RPC_PARAM(struct set_options, field_, type_, RPC_OPTIONAL, help_, ##__VA_ARGS__)
-static const struct rpc_param set_options_params[] = {
-	OPTION(action_on_timeout, RPC_ENUM, "what to do with I/O that takes too long (default abort, and reset if that does not help)",
-	       .enums = timeout_actions),
-	OPTION(timeout_us, RPC_UINT64, "how long I/O may take, looked at once a second (default 30000000; 0: any time)", .max = UINT64_C(1) << 42),
-	OPTION(timeout_admin_us, RPC_UINT64, "how long an admin command may take (default 0: 30 s)", .max = UINT64_C(1) << 42),
-	OPTION(keep_alive_timeout_ms, RPC_UINT32, "keep-alive timeout of controllers over fabrics (default 10000; 0: none)"),
-	OPTION(bdev_retry_count, RPC_INT32, "how often I/O is tried again whose status allows it (default 3; -1: no limit)"),
-	OPTION(ctrlr_loss_timeout_sec, RPC_INT32, "default for bdev_nvme_attach_controller (0)"),
-	OPTION(reconnect_delay_sec, RPC_UINT32, "default for bdev_nvme_attach_controller (0)"),
-	OPTION(fast_io_fail_timeout_sec, RPC_UINT32, "default for bdev_nvme_attach_controller (0)"),
-	OPTION(dhchap_digests, RPC_ARRAY, RPC_DHCHAP_DIGESTS_HELP),
-	OPTION(dhchap_dhgroups, RPC_ARRAY, RPC_DHCHAP_DHGROUPS_HELP),
-	RPC_PARAM_END,
-};
-
-static void set_options_defaults(void *params)
-{
-	struct set_options *p = params;
-	struct bdev_nvme_options o;
-
-	bdev_nvme_get_options(&o);
-	*p = (struct set_options){o.action_on_timeout, o.timeout_us, o.timeout_admin_us, o.keep_alive_timeout_ms, o.bdev_retry_count,
-				  o.ctrlr_loss_timeout_sec, o.reconnect_delay_sec, o.fast_io_fail_timeout_sec, NULL, NULL};
-}
-
-static void rpc_bdev_nvme_set_options(struct rpc_request *req, void *params)
-{
-	const struct set_options *p = params;
-	char error[BDEV_ERROR_MAX];
-	struct bdev_nvme_options o = {
-		.action_on_timeout = (enum bdev_nvme_timeout_action)p->action_on_timeout,
-		.timeout_us = p->timeout_us,
-		.timeout_admin_us = p->timeout_admin_us,
-		.keep_alive_timeout_ms = p->keep_alive_timeout_ms,
-		.bdev_retry_count = p->bdev_retry_count,
-		.ctrlr_loss_timeout_sec = p->ctrlr_loss_timeout_sec,
-		.reconnect_delay_sec = p->reconnect_delay_sec,
-		.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec,
-	};
-	struct bdev_nvme_options before;
-	bdev_nvme_get_options(&before);
-	o.dhchap_hashes = before.dhchap_hashes;
-	o.dhchap_groups = before.dhchap_groups;
-	if (rpc_dhchap_digests(req, p->dhchap_digests, &o.dhchap_hashes) && rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &o.dhchap_groups)) {
-		answer(req, bdev_nvme_set_options(&o, error), error);
-	}
-}
-RPC_METHOD("bdev_nvme_set_options", rpc_bdev_nvme_set_options, struct set_options, set_options_params, RPC_STARTUP | RPC_RUNTIME,
-	   "Set options of the NVMe controllers that will be attached", .defaults = set_options_defaults)
-
 /* --- Attach --- */
 
 static const struct rpc_enum multipath_modes[] = {
 	{"multipath", BDEV_NVME_MULTIPATH}, {"failover", BDEV_NVME_FAILOVER}, {"disable", BDEV_NVME_DISABLE}, {NULL, 0}};
 
-struct multipath_opts {
-	int policy, selector;
-	uint32_t min_io;
-};
-
-static const struct rpc_param multipath_opts_object[] = {
-	RPC_PARAM(struct multipath_opts, policy, RPC_ENUM, RPC_OPTIONAL, "active_passive (default) or active_active", .enums = rpc_bdev_nvme_policies),
-	RPC_PARAM(struct multipath_opts, selector, RPC_ENUM, RPC_OPTIONAL, "active_active: round_robin (default) or queue_depth",
-		  .enums = rpc_bdev_nvme_selectors),
-	RPC_PARAM(struct multipath_opts, min_io, RPC_UINT32, RPC_OPTIONAL, "round_robin: I/Os in a row by the same path (default 1)"),
-	RPC_PARAM_END,
-};
-
 struct attach {
 	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostnqn;
+	char *hostaddr, *hostsvcid;
 	int multipath;
-	struct multipath_opts multipath_opts;
-	bool multipath_opts_given;
+	struct rpc_bdev_nvme_multipath_opts multipath_opts;
 	uint64_t fabrics_connect_timeout_us;
 	uint32_t num_io_queues;
 	int32_t ctrlr_loss_timeout_sec;
@@ -133,11 +54,13 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
 	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
 	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL, "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
+	ATTACH(hostaddr, RPC_STRING, RPC_OPTIONAL, "RDMA: the address of this machine to connect from (default: the one that leads there)"),
+	ATTACH(hostsvcid, RPC_STRING, RPC_OPTIONAL, "RDMA: the port to connect from, with hostaddr (default: any)"),
 	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL,
 	       "if there is a controller of that name: use both (default); use this address when the other does not answer; or refuse",
 	       .enums = multipath_modes),
-	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL, "how the I/O of its bdevs is spread over paths", .object = multipath_opts_object,
-	       .given_offset = offsetof(struct attach, multipath_opts_given)),
+	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL, "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
+	       .object = rpc_bdev_nvme_multipath_opts_params),
 	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL, "for one attempt to connect (default: the driver's)", .max = UINT64_C(1) << 42),
 	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL, "I/O queues to ask for; each thread with I/O needs one (default 128)"),
 	ATTACH(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
@@ -149,6 +72,12 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL, "have the controller check guards, likewise"),
 	ATTACH(dhchap_key, RPC_STRING, RPC_OPTIONAL, "name of a key of the keyring: proves to the controller who this host is"),
 	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL, "name of a key of the keyring: the controller has to prove that it has it"),
+	RPC_ONLY(hdgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
+	RPC_ONLY(ddgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
+	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's"),
+	RPC_ONLY(priority, RPC_STRING, "\"0\"", "priorities are of NVMe/TCP's sockets"),
+	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "namespaces of other command sets than the NVM one are left out"),
+	RPC_ONLY(disable_sq_flow_control, RPC_BOOL, "false", "how full a submission queue is goes by the controller's SQHD"),
 	RPC_PARAM_END,
 };
 
@@ -163,7 +92,7 @@ static void attach_defaults(void *params)
 	p->reconnect_delay_sec = a.reconnect_delay_sec;
 	p->fast_io_fail_timeout_sec = a.fast_io_fail_timeout_sec;
 	p->max_bdevs = 128;
-	p->multipath_opts.min_io = 1;
+	rpc_bdev_nvme_multipath_opts_default(&p->multipath_opts, &a.policy);
 }
 
 /* Copies a string into its place, or answers that it does not fit. */
@@ -192,6 +121,22 @@ static bool decode_adrfam(struct rpc_request *req, struct nvme_trid *t, const ch
 	return true;
 }
 
+/* Where we come from. */
+static bool decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
+{
+	if (t->trtype == NVME_TRTYPE_PCIE && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%s': must not be given for trtype PCIe, a drive is not reached from an address",
+			  p->hostaddr ? "hostaddr" : "hostsvcid", p->hostaddr ? p->hostaddr : p->hostsvcid);
+		return false;
+	}
+	if (p->hostaddr == NULL && p->hostsvcid != NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "hostsvcid '%s': must not be given without hostaddr", p->hostsvcid);
+		return false;
+	}
+	return put(req, "hostaddr", t->host_traddr, sizeof(t->host_traddr), p->hostaddr) &&
+	       put(req, "hostsvcid", t->host_trsvcid, sizeof(t->host_trsvcid), p->hostsvcid);
+}
+
 static bool decode_trid(struct rpc_request *req, const struct attach *p, struct bdev_nvme_attach *a)
 {
 	struct nvme_trid *t = &a->trid;
@@ -216,7 +161,7 @@ static bool decode_trid(struct rpc_request *req, const struct attach *p, struct 
 	return put(req, "traddr", t->traddr, sizeof(t->traddr), p->traddr) &&
 	       put(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid), p->trsvcid ? p->trsvcid : fabrics ? "4420" : NULL) &&
 	       put(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
-	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) && (!fabrics || decode_adrfam(req, t, p->adrfam));
+	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) && (!fabrics || decode_adrfam(req, t, p->adrfam)) && decode_host(req, p, t);
 }
 
 bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam, const char *trsvcid,
@@ -263,9 +208,7 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec;
 	a.max_bdevs = p->max_bdevs;
 	a.multipath = (enum bdev_nvme_multipath)p->multipath;
-	a.policy_given = p->multipath_opts_given;
-	a.policy = (struct bdev_nvme_policy){.active_active = p->multipath_opts.policy, .queue_depth = p->multipath_opts.selector,
-					     .rr_min_io = p->multipath_opts.min_io};
+	a.policy_given = rpc_bdev_nvme_multipath_opts_decode(&p->multipath_opts, &a.policy);
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
 	if (decode_trid(req, p, &a) && put(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
@@ -279,7 +222,7 @@ RPC_METHOD("bdev_nvme_attach_controller", rpc_bdev_nvme_attach_controller, struc
 /* --- Detach, reset --- */
 
 struct detach {
-	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn;
+	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostaddr, *hostsvcid;
 };
 
 #define DETACH(field_, required_, help_) RPC_PARAM(struct detach, field_, RPC_STRING, required_, help_)
@@ -290,6 +233,8 @@ static const struct rpc_param detach_params[] = {
 	DETACH(adrfam, RPC_OPTIONAL, "only paths of this address family"),
 	DETACH(trsvcid, RPC_OPTIONAL, "only paths to this port"),
 	DETACH(subnqn, RPC_OPTIONAL, "only if this is its subsystem"),
+	DETACH(hostaddr, RPC_OPTIONAL, "only paths that were attached from this address"),
+	DETACH(hostsvcid, RPC_OPTIONAL, "only paths that were attached from this port"),
 	RPC_PARAM_END,
 };
 
@@ -306,7 +251,7 @@ static bool is(const char *given, const char *has)
 static bool matches(const struct detach *p, const struct nvme_trid *t)
 {
 	return is(p->trtype, nvme_trtype_name(t->trtype)) && is(p->traddr, t->traddr) && is(p->adrfam, adrfam_name(t)) &&
-	       is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn);
+	       is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn) && is(p->hostaddr, t->host_traddr) && is(p->hostsvcid, t->host_trsvcid);
 }
 
 /* What is answered when all of several things have ended. */
@@ -327,7 +272,7 @@ static void one_ended(void *arg, int rc, const char *error)
 		snprintf(s->error, sizeof(s->error), "%s", error);
 	}
 	if (--s->left == 0) {
-		answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		rpc_bdev_nvme_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
 		free(s);
 	}
 }
@@ -349,7 +294,7 @@ static struct several *begin_several(struct rpc_request *req)
 static void several_begun(struct several *s)
 {
 	if (--s->left == 0) {
-		answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		rpc_bdev_nvme_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
 		free(s);
 	}
 }
@@ -374,22 +319,39 @@ static bool drop_alternates(struct bdev_nvme *c, const struct detach *p, struct 
 	return true;
 }
 
+/* What was asked for that no controller has; in the order of how much it tells. False: nothing was, so all are meant. */
+static bool say_difference(const struct detach *p, const struct nvme_trid *t, char error[NVME_ERROR_MAX])
+{
+	const struct {
+		const char *name, *given, *has;
+	} fields[] = {
+		{"traddr", p->traddr, t->traddr},	{"trsvcid", p->trsvcid, t->trsvcid},
+		{"subnqn", p->subnqn, t->subnqn},	{"trtype", p->trtype, nvme_trtype_name(t->trtype)},
+		{"adrfam", p->adrfam, adrfam_name(t)},	{"hostaddr", p->hostaddr, t->host_traddr},
+		{"hostsvcid", p->hostsvcid, t->host_trsvcid},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		if (fields[i].given != NULL) {
+			snprintf(error, NVME_ERROR_MAX, "%s '%.90s': the controller of that name has '%.90s'", fields[i].name, fields[i].given,
+				 fields[i].has);
+			return true;
+		}
+	}
+	return false;
+}
+
 static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *params)
 {
 	const struct detach *p = params;
 	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name), *next;
 	struct several *s = c != NULL ? begin_several(req) : NULL;
-	bool all = p->trtype == NULL && p->traddr == NULL && p->adrfam == NULL && p->trsvcid == NULL && p->subnqn == NULL;
 
 	if (s == NULL) {
 		return;
 	}
 	s->rc = -ENODEV;
-	const struct nvme_trid *t = nvme_ctrlr_trid(bdev_nvme_ctrlr(c));
-	snprintf(s->error, sizeof(s->error), "%s '%.90s': the controller of that name has '%.90s'",
-		 p->traddr ? "traddr" : p->trsvcid ? "trsvcid" : p->subnqn ? "subnqn" : p->trtype ? "trtype" : "adrfam",
-		 p->traddr ? p->traddr : p->trsvcid ? p->trsvcid : p->subnqn ? p->subnqn : p->trtype ? p->trtype : p->adrfam ? p->adrfam : "",
-		 p->traddr ? t->traddr : p->trsvcid ? t->trsvcid : p->subnqn ? t->subnqn : p->trtype ? nvme_trtype_name(t->trtype) : adrfam_name(t));
+	bool all = !say_difference(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), s->error);
 	while (!bdev_nvme_is_first(c)) {
 		c = bdev_nvme_previous(c);
 	}
@@ -466,7 +428,7 @@ static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
 	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
 
 	if (c != NULL) {
-		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "", p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", answer,
+		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "", p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", rpc_bdev_nvme_answer,
 				   req);
 	}
 }
@@ -491,7 +453,7 @@ static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
 	const struct set_hotplug *p = params;
 	int rc = bdev_nvme_set_hotplug(p->enable);
 
-	answer(req, rc, rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
+	rpc_bdev_nvme_answer(req, rc, rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
 }
 RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
 	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...")
@@ -514,39 +476,6 @@ json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t)
 	return o;
 }
 
-static const char *action_name(enum bdev_nvme_timeout_action action)
-{
-	const struct rpc_enum *e = timeout_actions;
-
-	while (e->value != (int)action) {
-		e++;
-	}
-	return e->name;
-}
-
-static void write_options(json_t *methods)
-{
-	struct bdev_nvme_options o;
-	json_t *params = json_object();
-
-	bdev_nvme_get_options(&o);
-	json_object_set_new(params, "action_on_timeout", json_string(action_name(o.action_on_timeout)));
-	json_object_set_new(params, "timeout_us", rpc_uint(o.timeout_us));
-	json_object_set_new(params, "timeout_admin_us", rpc_uint(o.timeout_admin_us));
-	json_object_set_new(params, "keep_alive_timeout_ms", rpc_uint(o.keep_alive_timeout_ms));
-	json_object_set_new(params, "bdev_retry_count", json_integer(o.bdev_retry_count));
-	json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(o.ctrlr_loss_timeout_sec));
-	json_object_set_new(params, "reconnect_delay_sec", rpc_uint(o.reconnect_delay_sec));
-	json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(o.fast_io_fail_timeout_sec));
-	if (o.dhchap_hashes != 0) {
-		json_object_set_new(params, "dhchap_digests", rpc_dhchap_digests_json(o.dhchap_hashes));
-	}
-	if (o.dhchap_groups != 0) {
-		json_object_set_new(params, "dhchap_dhgroups", rpc_dhchap_dhgroups_json(o.dhchap_groups));
-	}
-	rpc_config_add(methods, "bdev_nvme_set_options", params);
-}
-
 static const char *multipath_name(enum bdev_nvme_multipath mode)
 {
 	const struct rpc_enum *e = multipath_modes;
@@ -566,6 +495,12 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 	json_object_set_new(params, "multipath", json_string(multipath_name(mode)));
 	if (a->hostnqn[0] != '\0') {
 		json_object_set_new(params, "hostnqn", rpc_string(a->hostnqn));
+	}
+	if (trid->host_traddr[0] != '\0') {
+		json_object_set_new(params, "hostaddr", rpc_string(trid->host_traddr));
+	}
+	if (trid->host_trsvcid[0] != '\0') {
+		json_object_set_new(params, "hostsvcid", rpc_string(trid->host_trsvcid));
 	}
 	if (a->connect_timeout_ms != 0) {
 		json_object_set_new(params, "fabrics_connect_timeout_us", rpc_uint(a->connect_timeout_ms * UINT64_C(1000)));
@@ -592,7 +527,7 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 
 void rpc_bdev_nvme_write_config(json_t *methods)
 {
-	write_options(methods);
+	rpc_bdev_nvme_write_options(methods);
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		if (!bdev_nvme_attached(c)->discovered && strcmp(bdev_nvme_state_name(c), "deleting") != 0 && strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
 			const struct nvme_trid *t = NULL;

@@ -31,8 +31,8 @@ static json_t *host_json(const struct bdev_nvme_attach *a)
 
 	nvme_host_default(hostnqn, hostid);
 	json_object_set_new(o, "nqn", rpc_string(a->hostnqn[0] != '\0' ? a->hostnqn : hostnqn));
-	json_object_set_new(o, "addr", json_string(""));
-	json_object_set_new(o, "svcid", json_string(""));
+	json_object_set_new(o, "addr", rpc_string(a->trid.host_traddr));
+	json_object_set_new(o, "svcid", rpc_string(a->trid.host_trsvcid));
 	return o;
 }
 

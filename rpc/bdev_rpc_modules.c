@@ -54,20 +54,23 @@ static bool decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_typ
 
 /* --- Deletion: answered when the bdev is gone --- */
 
-static void deletion_done(void *req, int rc)
-{
-	if (rc == 0) {
-		rpc_reply_true(req);
-	} else if (rc == -ENODEV) {
-		rpc_error(req, rc, "name: there is no such bdev, or it is of another kind");
-	} else {
-		rpc_error(req, rc, "name: it is being deleted already");
-	}
-}
-
 struct by_name {
 	char *name;
+	struct rpc_request *req;
 };
+
+static void deletion_done(void *arg, int rc)
+{
+	const struct by_name *p = arg;
+
+	if (rc == 0) {
+		rpc_reply_true(p->req);
+	} else if (rc == -ENODEV) {
+		rpc_error(p->req, rc, "name '%.200s': there is no such bdev, or it is of another kind", p->name);
+	} else {
+		rpc_error(p->req, rc, "name '%.200s': it is being deleted already", p->name);
+	}
+}
 
 static const struct rpc_param by_name_params[] = {
 	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the bdev"), RPC_PARAM_END};
@@ -75,7 +78,9 @@ static const struct rpc_param by_name_params[] = {
 #define DELETE_METHOD(kind_, what_)                                                                          \
 	static void rpc_bdev_##kind_##_delete(struct rpc_request *req, void *params)                         \
 	{                                                                                                    \
-		bdev_##kind_##_delete(((const struct by_name *)params)->name, deletion_done, req);           \
+		struct by_name *p = params;                                                                  \
+		p->req = req;                                                                                \
+		bdev_##kind_##_delete(p->name, deletion_done, p);                                            \
 	}                                                                                                    \
 	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct by_name, by_name_params,      \
 		   RPC_RUNTIME, "Delete " what_ "; answered when its users have let go of it")

@@ -122,7 +122,7 @@ struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *t
 	}
 	struct nvmf_subsystem *s = nvmf_subsystem_find(tgt, nqn);
 	if (s == NULL) {
-		rpc_error(req, -ENOENT, "parameter \"nqn\" is \"%s\": there is no such subsystem", nqn);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"nqn\" is \"%s\": there is no such subsystem", nqn);
 	}
 	return s;
 }
@@ -211,6 +211,8 @@ json_t *rpc_nvmf_discovery_filter_json(uint32_t filter)
 #define FILTER_HELP                                                                                          \
 	"match_any, or transport, address and svcid joined by commas: which ports the discovery log shows"
 
+#define FILTERS_HELP "the same as an array of names: transport, address, svcid"
+
 static void bad_filter(struct rpc_request *req, const char *text)
 {
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS,
@@ -220,18 +222,49 @@ static void bad_filter(struct rpc_request *req, const char *text)
 		  text);
 }
 
+/* discovery_filter and discovery_filters, of which one may be given, or neither: then *filter stays. False after answering what is wrong. */
+static bool decode_filter(struct rpc_request *req, const char *text, const json_t *names, uint32_t *filter)
+{
+	uint32_t bits = 0;
+	const json_t *name;
+	size_t i;
+
+	if (text != NULL && names != NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameters \"discovery_filter\" and \"discovery_filters\": one of them is allowed");
+		return false;
+	}
+	if (text != NULL && rpc_nvmf_discovery_filter_parse(text, &bits) != 0) {
+		bad_filter(req, text);
+		return false;
+	}
+	json_array_foreach (names, i, name) {
+		const char *word = json_is_string(name) ? json_string_value(name) : "";
+		if (!filter_add(word, strlen(word), &bits)) {
+			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+				  "parameter \"discovery_filters[%zu]\" is \"%.64s\": allowed are transport, address and svcid", i, word);
+			return false;
+		}
+	}
+	*filter = text != NULL || names != NULL ? bits : *filter;
+	return true;
+}
+
 /* ---- Targets ---- */
+
+#define DUP_HOST_WHY "a host may connect as often as there are controller ids"
 
 struct create_target {
 	char *name, *discovery_filter;
+	json_t *discovery_filters;
 	uint32_t max_subsystems;
 };
 
 static const struct rpc_param create_target_params[] = {
 	RPC_PARAM(struct create_target, name, RPC_STRING, RPC_REQUIRED, "name of the new target"),
-	RPC_PARAM(struct create_target, max_subsystems, RPC_UINT32, RPC_OPTIONAL, "by default 1024", .min = 1,
-		  .max = 65536),
+	RPC_PARAM(struct create_target, max_subsystems, RPC_UINT32, RPC_OPTIONAL, "0: 1024, the default", .max = 65536),
 	RPC_PARAM(struct create_target, discovery_filter, RPC_STRING, RPC_OPTIONAL, FILTER_HELP),
+	RPC_PARAM(struct create_target, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP),
+	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
 	RPC_PARAM_END,
 };
 
@@ -241,9 +274,7 @@ static void rpc_create_target(struct rpc_request *req, void *params)
 	struct nvmf_tgt_opts opts = {.name = p->name, .max_subsystems = p->max_subsystems};
 	struct nvmf_tgt *tgt;
 
-	if (p->discovery_filter != NULL &&
-	    rpc_nvmf_discovery_filter_parse(p->discovery_filter, &opts.discovery_filter) != 0) {
-		bad_filter(req, p->discovery_filter);
+	if (!decode_filter(req, p->discovery_filter, p->discovery_filters, &opts.discovery_filter)) {
 		return;
 	}
 	if (!is_plain(p->name, 32)) {
@@ -359,17 +390,37 @@ static void rpc_set_crdt(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_set_crdt", rpc_set_crdt, struct set_crdt, set_crdt_params, RPC_STARTUP,
 	   "Set the command retry delay times that controllers announce")
 
+#define PASSTHRU_WHY "controllers of subsystems answer for themselves"
+
 struct set_config {
+	struct rpc_no_params admin_cmd_passthru;
 	char *poll_groups_mask, *discovery_filter;
-	json_t *dhchap_digests, *dhchap_dhgroups;
+	json_t *discovery_filters, *dhchap_digests, *dhchap_dhgroups;
+};
+
+static const struct rpc_param admin_cmd_passthru_params[] = {
+	RPC_ONLY(identify_ctrlr, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(identify_uuid_list, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(get_log_page, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(get_set_features, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(sanitize, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(security_send_recv, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(fw_update, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(nvme_mi, RPC_BOOL, "false", PASSTHRU_WHY),
+	RPC_ONLY(vendor_specific, RPC_BOOL, "false", "namespace.passthru_admin of nvmf_subsystem_add_ns names what is passed on"),
+	RPC_PARAM_END,
 };
 
 static const struct rpc_param set_config_params[] = {
 	RPC_PARAM(struct set_config, poll_groups_mask, RPC_STRING, RPC_OPTIONAL,
 		  "cores that get a poll group: 0x3, [0,2-3] or 0-1; by default all"),
 	RPC_PARAM(struct set_config, discovery_filter, RPC_STRING, RPC_OPTIONAL, FILTER_HELP),
+	RPC_PARAM(struct set_config, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP),
 	RPC_PARAM(struct set_config, dhchap_digests, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DIGESTS_HELP),
 	RPC_PARAM(struct set_config, dhchap_dhgroups, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DHGROUPS_HELP),
+	RPC_PARAM(struct set_config, admin_cmd_passthru, RPC_OBJECT, RPC_OPTIONAL, "what admin commands reach an NVMe drive: none of these",
+		  .object = admin_cmd_passthru_params),
+	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
 	RPC_PARAM_END,
 };
 
@@ -382,9 +433,7 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 	cpu_set_t cores = config->cores;
 	char why[ENV_ERROR_MAX];
 
-	if (p->discovery_filter != NULL &&
-	    rpc_nvmf_discovery_filter_parse(p->discovery_filter, &filter) != 0) {
-		bad_filter(req, p->discovery_filter);
+	if (!decode_filter(req, p->discovery_filter, p->discovery_filters, &filter)) {
 		return;
 	}
 	if (p->poll_groups_mask != NULL && env_cores_parse(p->poll_groups_mask, &cores, why) != 0) {

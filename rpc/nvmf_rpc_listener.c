@@ -17,7 +17,6 @@ static const struct rpc_enum ana_states[] = {
 struct listener_params {
 	struct rpc_nvmf_where where;
 	struct rpc_nvmf_address listen_address;
-	bool secure_channel;
 	int ana_state;
 	uint32_t anagrpid;
 };
@@ -29,7 +28,9 @@ struct listener_params {
 
 static const struct rpc_param add_listener_params[] = {
 	LISTENER_PARAMS,
-	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL, "must be false"),
+	RPC_ONLY(secure_channel, RPC_BOOL, "false", "secure channels are NVMe/TCP's"),
+	RPC_ONLY(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
+	RPC_ONLY(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL,
 		  "of all ANA groups; by default optimized", .enums = ana_states),
 	RPC_PARAM_END,
@@ -80,11 +81,6 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	struct nvmf_subsystem *s = decode_listener(req, p, &address);
 
 	if (s == NULL) {
-		return;
-	}
-	if (p->secure_channel) {
-		rpc_error(req, -ENOTSUP,
-			  "parameter \"secure_channel\" is true: not supported, allowed is false");
 		return;
 	}
 	int rc = nvmf_subsystem_add_listener_ana(s, &address, (enum nvme_ana_state)p->ana_state);

@@ -32,6 +32,13 @@ static const struct rpc_param create_subsystem_params[] = {
 		  "lowest controller id; by default 1"),
 	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
 		  "highest controller id; by default 65519"),
+	RPC_ONLY(passthrough, RPC_BOOL, "false", "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
+	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
+	RPC_ONLY(dmrsl, RPC_UINT32, "0", "the blocks of one deallocation are not limited"),
+	RPC_ONLY(wzsl, RPC_UINT8, "0", "the blocks of one Write Zeroes are not limited"),
+	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "the blocks of one deallocation are not limited"),
+	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "the blocks of one Write Zeroes are not limited"),
+	RPC_ONLY(admin_label, RPC_STRING, "\"\"", "subsystems have no label"),
 	RPC_PARAM_END,
 };
 
@@ -335,24 +342,34 @@ struct host_params {
 	char *host;
 };
 
-static const struct rpc_param host_params[] = {
-	RPC_NVMF_WHERE_PARAMS(struct host_params),
-	RPC_PARAM(struct host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
-	RPC_PARAM_END,
-};
-
 struct keyed_host_params {
 	struct rpc_nvmf_where where;
 	char *host, *dhchap_key, *dhchap_ctrlr_key;
 };
 
+#define KEYED_HOST_PARAMS                                                                                    \
+	RPC_NVMF_WHERE_PARAMS(struct keyed_host_params),                                                     \
+		RPC_PARAM(struct keyed_host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),      \
+		RPC_PARAM(struct keyed_host_params, dhchap_key, RPC_STRING, RPC_OPTIONAL,                    \
+			  "name of a key of the keyring: the host has to prove that it has it"),             \
+		RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,              \
+			  "name of a key of the keyring: proves to the host who the subsystem is")
+
 static const struct rpc_param keyed_host_params[] = {
-	RPC_NVMF_WHERE_PARAMS(struct keyed_host_params),
-	RPC_PARAM(struct keyed_host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
-	RPC_PARAM(struct keyed_host_params, dhchap_key, RPC_STRING, RPC_OPTIONAL,
-		  "name of a key of the keyring: the host has to prove that it has it"),
-	RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
-		  "name of a key of the keyring: proves to the host who the subsystem is"),
+	KEYED_HOST_PARAMS,
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param add_host_params[] = {
+	KEYED_HOST_PARAMS,
+	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's"),
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param remove_host_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct host_params),
+	RPC_PARAM(struct host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
+	RPC_ONLY(timeout_ms, RPC_UINT64, "0", "the call is answered when the host's connections have ended"),
 	RPC_PARAM_END,
 };
 
@@ -394,7 +411,7 @@ static void rpc_add_host(struct rpc_request *req, void *params)
 		rpc_nvmf_answer(req, rc);
 	}
 }
-RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
+RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, add_host_params, RPC_RUNTIME,
 	   "Let a host connect to a subsystem")
 
 static void rpc_set_keys(struct rpc_request *req, void *params)
@@ -425,7 +442,7 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 		nvmf_subsystem_remove_host(s, p->host, rpc_nvmf_answer, req);
 	}
 }
-RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, host_params, RPC_RUNTIME,
+RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, remove_host_params, RPC_RUNTIME,
 	   "Disconnect a host and let it connect no more; answers when its connections have ended")
 
 struct allow_any_host {

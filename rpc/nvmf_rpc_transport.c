@@ -68,6 +68,13 @@ static const struct rpc_param create_transport_params[] = {
 	RPC_PARAM(struct create_transport, c2h_success, RPC_BOOL, RPC_OPTIONAL, UNUSED_HELP),
 	RPC_PARAM(struct create_transport, sock_priority, RPC_UINT32, RPC_OPTIONAL, UNUSED_HELP),
 	RPC_PARAM(struct create_transport, control_msg_num, RPC_UINT16, RPC_OPTIONAL, UNUSED_HELP),
+	RPC_ONLY(disable_mappable_bar0, RPC_BOOL, "false", "there is no vfio-user"),
+	RPC_ONLY(disable_adaptive_irq, RPC_BOOL, "false", "there is no vfio-user"),
+	RPC_ONLY(disable_shadow_doorbells, RPC_BOOL, "false", "there is no vfio-user"),
+	RPC_ONLY(disable_command_passthru, RPC_BOOL, "false",
+		 "which commands are passed on is up to each namespace, by default none"),
+	RPC_ONLY(masked_oncs, RPC_ARRAY, "[]", "optional commands are offered as the bdevs have them"),
+	RPC_ONLY(masked_fuses, RPC_ARRAY, "[]", "fused commands are offered as the bdevs have them"),
 	RPC_PARAM_END,
 };
 

@@ -256,8 +256,20 @@ static int decode_array(struct decode *d, const struct rpc_param *p, json_t *val
 	return 0;
 }
 
+static int decode_only(struct decode *d, const struct rpc_param *p, const json_t *value)
+{
+	char *dump = rpc_big_number(value) == NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+	bool right = dump != NULL && strcmp(dump, p->only) == 0;
+
+	free(dump);
+	return right ? 0 : wrong_value(d, p, value, "%s: %s", p->only, p->help);
+}
+
 static int decode_value(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
 {
+	if (p->only != NULL) {
+		return decode_only(d, p, value);
+	}
 	switch (p->type) {
 	case RPC_STRING:
 		return decode_string(d, p, value, at);
@@ -347,6 +359,9 @@ void rpc_params_free(const struct rpc_param *table, void *params)
 {
 	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
 		char *at = (char *)params + p->offset;
+		if (p->only != NULL) {
+			continue; /* has no place there */
+		}
 		if (p->type == RPC_STRING || p->type == RPC_UUID) {
 			free(*(char **)at);
 			*(char **)at = NULL;

@@ -159,6 +159,9 @@ static json_t *describe_param(const struct rpc_param *p)
 		}
 		json_object_set_new(o, "values", names);
 	}
+	if (p->only != NULL) {
+		json_object_set_new(o, "only", json_loads(p->only, JSON_DECODE_ANY, NULL));
+	}
 	if (p->max != 0) {
 		json_object_set_new(o, "min", json_integer((json_int_t)p->min));
 		json_object_set_new(o, "max", rpc_uint(p->max));

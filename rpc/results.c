@@ -206,7 +206,7 @@ static const struct result {
 	{"nvmf_subsystem_set_ns_ana_group", "true"},
 	{"rpc_describe_methods",
 	 "[{name: string, help: string, alias?: string, states: [string], params: [{name: string, type: string, required: bool, "
-	 "help?: string, values?: [string], min?: int, max?: int, fields?: [{name: string, ...}]}], result: string, ...}]"},
+	 "help?: string, values?: [string], only?: any, min?: int, max?: int, fields?: [{name: string, ...}]}], result: string, ...}]"},
 	{"rpc_get_calls", "[{method: string, client: int, age_us: int, timed_out: bool, ...}]"},
 	{"rpc_get_methods", "[string]"},
 	{"spdk_get_version",

@@ -60,11 +60,18 @@ struct rpc_param {
 	const char *help;
 	uint64_t min, max;   /* integers: the allowed range when max != 0 */
 	size_t given_offset; /* of a bool that is set when the parameter is given; 0: none */
+	const char *only;    /* the one value that may be given, as JSON: RPC_ONLY */
 };
 #define RPC_PARAM(type_, field_, rpc_type_, required_, help_, ...)                                           \
 	{                                                                                                    \
 		.name = #field_, .type = rpc_type_, .offset = offsetof(type_, field_),                       \
 		.size = sizeof(((type_ *)0)->field_), .required = required_, .help = help_, ##__VA_ARGS__    \
+	}
+/* What clients send that know more than there is here: only the value that says what is done anyway is taken, and goes nowhere. why_ says
+ * what another one would need. */
+#define RPC_ONLY(name_, rpc_type_, only_, why_)                                                              \
+	{                                                                                                    \
+		.name = #name_, .type = rpc_type_, .only = only_, .help = why_                               \
 	}
 #define RPC_PARAM_END                                                                                        \
 	{                                                                                                    \

@@ -35,6 +35,8 @@ class Maker:
 
     def value(self, p):
         low, high = p.get("min", 0), p.get("max")
+        if "only" in p:
+            return p["only"]
         if p["type"] == "boolean":
             return self.rng.random() < 0.5
         if p["type"] == "enum":

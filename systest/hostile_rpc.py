@@ -37,6 +37,8 @@ def number(x):
 def good_value(rng, p):
     """One of the right type; its meaning may be wrong."""
     kind = p["type"]
+    if "only" in p:
+        return p["only"]
     if kind in LIMITS:
         low, high = number(p.get("min", 0)), number(p.get("max", LIMITS[kind]))
         if "timeout" in p["name"]:      # who may wait for a day is answered after a day

@@ -51,6 +51,10 @@ static const struct rpc_param sample_params[] = {
 	RPC_PARAM(struct sample, address, RPC_OBJECT, RPC_OPTIONAL, "", .object = address_params),
 	RPC_PARAM(struct sample, limited, RPC_UINT32, RPC_OPTIONAL, "", .min = 5, .max = 10),
 	RPC_PARAM(struct sample, offset, RPC_INT32, RPC_OPTIONAL, "", .min = (uint64_t)-5, .max = 10),
+	RPC_ONLY(digest, RPC_BOOL, "false", "there are none"),
+	RPC_ONLY(secret, RPC_STRING, "null", "there is no use for one"),
+	RPC_ONLY(mode, RPC_STRING, "\"any\"", "there is one mode"),
+	RPC_ONLY(masks, RPC_ARRAY, "[]", "nothing is masked"),
 	RPC_PARAM_END,
 };
 
@@ -196,6 +200,22 @@ static void test_missing_and_unknown_parameters_are_named(void)
 		      "\"address.port\"|70000");
 }
 
+static void test_of_what_others_have_only_one_value_is_taken(void)
+{
+	char why[RPC_ERROR_TEXT_MAX];
+	struct sample s;
+
+	CU_ASSERT_EQUAL(decode("{\"name\":\"n\",\"digest\":false,\"secret\":null,\"mode\":\"any\",\"masks\":[ ]}", &s, why), 0);
+	CU_ASSERT_STRING_EQUAL(s.name, "n");
+	rpc_params_free(sample_params, &s);
+	check_refused("{\"name\":\"\",\"digest\":true}", "\"digest\" is true|expected false: there are none");
+	check_refused("{\"name\":\"\",\"digest\":0}", "\"digest\" is 0|false");
+	check_refused("{\"name\":\"\",\"secret\":\"\"}", "\"secret\" is \"\"|null");
+	check_refused("{\"name\":\"\",\"mode\":\"some\"}", "\"mode\" is \"some\"|expected \"any\"");
+	check_refused("{\"name\":\"\",\"masks\":[1]}", "\"masks\" is [1]|expected []");
+	check_refused("{\"name\":\"\",\"digest\":18446744073709551615}", "\"digest\"|18446744073709551615");
+}
+
 static void test_a_long_value_is_cut_in_the_message(void)
 {
 	char text[512], why[RPC_ERROR_TEXT_MAX];
@@ -226,6 +246,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_integers_out_of_range_are_refused),
 	UNIT(test_wrong_types_are_refused),
 	UNIT(test_missing_and_unknown_parameters_are_named),
+	UNIT(test_of_what_others_have_only_one_value_is_taken),
 	UNIT(test_a_long_value_is_cut_in_the_message),
 	UNIT(test_a_method_without_parameters_takes_none),
 	UNIT_END,
