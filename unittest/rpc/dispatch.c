@@ -279,7 +279,7 @@ static void test_invalid_utf8_never_voids_an_answer(void)
 	json_decref(s);
 	call("test_fails", NULL);
 	CU_ASSERT_PTR_NOT_NULL(
-		strstr(answer_text, "\"code\":-17,\"message\":\"\\\"na\xef\xbf\xbdme\\\" exists\""));
+		strstr(answer_text, "\"code\":-17,\"message\":\"\\\"na\xef\xbf\xbdme\\\" exists (File exists)\""));
 }
 
 static void test_a_result_that_cannot_be_built_is_an_internal_error(void)
