@@ -154,9 +154,12 @@ struct get_borders {
 static const struct rpc_param get_borders_params[] = {
 	RPC_PARAM(struct get_borders, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
 	RPC_PARAM(struct get_borders, borders, RPC_ARRAY, RPC_REQUIRED,
-		  "nanoseconds, ascending, at most 256 of them"),
+		  "microseconds, ascending, at most 256 of them"),
 	RPC_PARAM_END};
 
+#define BORDER_MAX_US 86400000000ll /* a day, which nanoseconds hold */
+
+/* borders: nanoseconds. */
 static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t *borders)
 {
 	size_t n = json_array_size(list);
@@ -167,26 +170,26 @@ static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t
 	}
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(list, i);
-		borders[i] = (uint64_t)json_integer_value(v);
-		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-		    (i > 0 && borders[i] <= borders[i - 1])) {
+		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > BORDER_MAX_US ||
+		    (i > 0 && json_integer_value(v) <= json_integer_value(json_array_get(list, i - 1)))) {
 			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-				  "borders[%zu]: must be a number of nanoseconds larger than the one before",
-				  i);
+				  "borders[%zu]: must be a number of microseconds larger than the one before, at most %lld", i,
+				  BORDER_MAX_US);
 			return false;
 		}
+		borders[i] = (uint64_t)json_integer_value(v) * 1000;
 	}
 	return true;
 }
 
-/* A bucket counts between the borders in which it begins. */
-static json_t *counts_between(const struct bdev_histogram *h, const uint64_t *borders, size_t n)
+/* How many were below each border, and after the last border all of them. A bucket counts as a whole, by where it begins. */
+static json_t *counts_below(const struct bdev_histogram *h, const uint64_t *borders, size_t n)
 {
 	json_t *list = json_array();
 	uint32_t bucket = 0;
+	uint64_t count = 0;
 
 	for (size_t i = 0; i <= n; i++) {
-		uint64_t count = 0;
 		for (; bucket < h->num_buckets &&
 		       (i == n || env_ticks_to_ns(bdev_histogram_start(h, bucket)) < borders[i]);
 		     bucket++) {
@@ -209,11 +212,11 @@ static void rpc_bdev_get_histogram_borders(struct rpc_request *req, void *params
 	if (h != NULL) {
 		json_t *o = json_object();
 		json_object_set(o, "borders", p->borders);
-		json_object_set_new(o, "histogram", counts_between(h, borders, json_array_size(p->borders)));
+		json_object_set_new(o, "borders_count", counts_below(h, borders, json_array_size(p->borders)));
 		bdev_histogram_free(h);
 		rpc_reply(req, o);
 	}
 }
 RPC_METHOD("bdev_get_histogram_borders", rpc_bdev_get_histogram_borders, struct get_borders,
 	   get_borders_params, RPC_RUNTIME,
-	   "Count a bdev's I/O between given latencies: one more count than borders")
+	   "Count a bdev's I/O below each of given latencies, and all of it")

@@ -57,7 +57,7 @@ static const struct result {
 			   "...}]"},
 	{"bdev_get_histogram", "{histogram: string, granularity: int, bucket_shift: int, min_range: int, "
 			       "max_range: int, tsc_rate: int}"},
-	{"bdev_get_histogram_borders", "{borders: [int], histogram: [int]}"},
+	{"bdev_get_histogram_borders", "{borders: [int], borders_count: [int]}"},
 	{"bdev_get_inflight", "[{name: string, inflight: [{...}]}]"},
 	{"bdev_get_iostat", "{tick_rate: int, ticks: int, bdevs: [{name: string, " IOSTAT
 			    ", driver_specific?: {*: any}, ...}]}|{tick_rate: int, ticks: int, name: string, "

@@ -153,8 +153,9 @@ def test_histogram_can_be_decoded():
         check(h["granularity"] == 7 and h["min_range"] == 0 and h["max_range"] == 58 and h["tsc_rate"] > 0, h["max_range"])
         check(len(buckets) == 8 * ((h["max_range"] - h["min_range"]) << h["granularity"]), len(buckets))
         borders = d.call("bdev_get_histogram_borders", name="a", borders=[1000, 2000])
-        check(borders == {"borders": [1000, 2000], "histogram": [0, 0, 0]}, borders)
+        check(borders == {"borders": [1000, 2000], "borders_count": [0, 0, 0]}, borders)
         fails(d, ["borders[1]"], "bdev_get_histogram_borders", name="a", borders=[2, 1])
+        fails(d, ["borders[0]", "86400000000"], "bdev_get_histogram_borders", name="a", borders=[86400000001])
         d.call("bdev_enable_histogram", name="a", enable=False)
         fails(d, ["not enabled"], "bdev_get_histogram", name="a")
 

@@ -400,6 +400,18 @@ def test_controllers():
         play(f, CONTROLLERS)
 
 
+READ_A_BLOCK = base64.urlsafe_b64encode(bytes([2, 0, 0, 0, 1]) + bytes(59)).decode()
+
+
+def test_latencies_are_counted_below_borders_in_microseconds():
+    read = ("bdev_nvme_send_cmd", {"name": "Nvme0", "cmd_type": "io", "data_direction": "c2h", "cmdbuf": READ_A_BLOCK, "data_len": 512}, keys("cpl", "data"))
+    with daemon() as b, daemon() as f:
+        add_back(b)
+        play(b, [("bdev_enable_histogram", {"name": "M0", "enable": True}, True)])
+        play(f, [("bdev_nvme_attach_controller", {"name": "Nvme0", **BACK, **ATTACH_SWITCHES}, ["Nvme0n1"]), read, read])
+        play(b, [("bdev_get_histogram_borders", {"name": "M0", "borders": [0, 86400000000]}, lambda a: a["borders_count"] == [0, 2, 2])])
+
+
 # ---- Configurations ----
 
 # As another program writes it: every option with its value, subsystems that have no methods here with nothing in them.
