@@ -42,6 +42,7 @@ struct bdev_nvme_options {
 	uint32_t fast_io_fail_timeout_sec;
 	unsigned dhchap_hashes, dhchap_groups; /* sets of dhchap/'s that are offered; 0: all */
 	struct bdev_nvme_policy policy;	       /* of bdevs whose controllers are attached without one */
+	bool disable_auto_failback;	       /* active-passive: a path that is there again is not used before the other one fails */
 	/* Arbitration feature (Base 5.27.1.1), in its own units; all 0: it is left as it is. */
 	uint8_t arbitration_burst, low_priority_weight, medium_priority_weight, high_priority_weight;
 	uint64_t adminq_poll_period_us; /* 0: the driver's */

@@ -47,6 +47,21 @@ static struct nvme_leg_channel *best(struct nvme_ns_channel *ch)
 	return found;
 }
 
+/* With disable_auto_failback, I/O stays where it is while access there is as good as by l. The options do not change while there are
+ * controllers. */
+static struct nvme_leg_channel *stay(struct nvme_ns_channel *ch, struct nvme_leg_channel *l)
+{
+	if (!bdev_nvme_options.disable_auto_failback) {
+		return l;
+	}
+	for (unsigned i = 0; l != NULL && i < ch->num_legs; i++) {
+		if (ch->legs[i].path == ch->path && nvme_leg_can_use(&ch->legs[i]) && ch->legs[i].ana == l->ana) {
+			return &ch->legs[i];
+		}
+	}
+	return l;
+}
+
 static bool is_candidate(const struct nvme_leg_channel *l, enum nvme_ana_state ana)
 {
 	return nvme_leg_can_use(l) && l->ana == ana;
@@ -115,7 +130,7 @@ struct nvme_path *nvme_leg_other(const struct nvme_ns_channel *ch, const struct 
 /* Chooses for the I/O to come. */
 void nvme_leg_choose(struct nvme_ns_channel *ch)
 {
-	struct nvme_leg_channel *l = best(ch);
+	struct nvme_leg_channel *l = stay(ch, best(ch));
 	struct nvme_path *before = ch->path;
 	unsigned usable = 0;
 

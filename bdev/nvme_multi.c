@@ -187,6 +187,9 @@ static void tell_channel(struct nvme_ns_channel *ch, void *leg)
 		lc->ana = l->ana;
 		lc->hopeless = l->hopeless;
 		lc->leaving = l->leaving;
+		if (l->preferred && !lc->preferred) {
+			ch->path = NULL; /* chosen anew, also where it would stay by itself */
+		}
 		lc->preferred = l->preferred;
 		lc->stale = false;
 		nvme_leg_changed(ch);

@@ -108,7 +108,7 @@ STARTUP = [
     ("bdev_nvme_set_options", {**NVME_SWITCHES, "multipath_opts": {}}, True),
     ("bdev_nvme_set_options", {**NVME_SWITCHES, "bdev_retry_count": -1, "ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1,
                                "fast_io_fail_timeout_sec": 0, "multipath_opts": {"policy": "active_active"}}, True),
-    ("bdev_nvme_set_options", {**NVME_SWITCHES, "rdma_umr_per_io": False, "enable_flush": True, "action_on_timeout": "abort",
+    ("bdev_nvme_set_options", {**NVME_SWITCHES, "rdma_umr_per_io": False, "enable_flush": True, "disable_auto_failback": True, "action_on_timeout": "abort",
                                "timeout_us": 30000000, "timeout_admin_us": 0, "keep_alive_timeout_ms": 10000, "arbitration_burst": 2,
                                "low_priority_weight": 1, "medium_priority_weight": 2, "high_priority_weight": 3,
                                "nvme_adminq_poll_period_us": 10000, "nvme_ioq_poll_period_us": 0, "io_queue_requests": 512,
@@ -118,7 +118,7 @@ STARTUP = [
                                "dhchap_digests": ["sha256", "sha384", "sha512"], "dhchap_dhgroups": ["null", "ffdhe2048"],
                                "multipath_opts": {"policy": "active_active", "selector": "queue_depth", "min_io": 4}}, True),
     *(wrong("bdev_nvme_set_options", {**NVME_SWITCHES, name: value}, f'"{name}" is {json.dumps(value)}', f"expected {json.dumps(only)}: ")
-      for name, value, only in (("delay_cmd_submit", False, True), ("disable_auto_failback", True, False), ("generate_uuids", True, False),
+      for name, value, only in (("delay_cmd_submit", False, True), ("generate_uuids", True, False),
                                 ("nvme_error_stat", True, False), ("io_path_stat", True, False), ("allow_accel_sequence", True, False),
                                 ("rdma_umr_per_io", True, False), ("rdma_srq_size", 128, 0), ("rdma_max_cq_size", 128, 0),
                                 ("tcp_connect_timeout_ms", 10, 0), ("nvme_ioq_poll_period_us", 10, 0))),
@@ -398,6 +398,23 @@ def test_controllers():
     with daemon() as b, daemon() as f:
         add_back(b)
         play(f, CONTROLLERS)
+
+
+GET_ARBITRATION = base64.urlsafe_b64encode(bytes([0x0a]) + bytes(39) + bytes([1]) + bytes(23)).decode()
+
+
+def test_options_reach_the_controller():
+    def is_set(answer):
+        return base64.urlsafe_b64decode(answer["cpl"])[:4] == bytes([2, 1, 2, 3])
+    with daemon() as b, daemon() as f:
+        add_back(b)
+        play(f, [("bdev_nvme_set_options", {**NVME_SWITCHES, "arbitration_burst": 2, "low_priority_weight": 1, "medium_priority_weight": 2,
+                                            "high_priority_weight": 3, "transport_retry_count": 4, "transport_ack_timeout": 18,
+                                            "transport_tos": 32, "rdma_cm_event_timeout_ms": 30000}, True),
+                 ("bdev_nvme_attach_controller", {"name": "Nvme0", **BACK, **ATTACH_SWITCHES}, ["Nvme0n1"]),
+                 ("bdev_nvme_send_cmd", {"name": "Nvme0", "cmd_type": "admin", "data_direction": "c2h", "cmdbuf": GET_ARBITRATION,
+                                         "data_len": 0}, is_set),
+                 ("bdev_nvme_set_options", dict(NVME_SWITCHES), Error(-16, "Nvme0"))])
 
 
 READ_A_BLOCK = base64.urlsafe_b64encode(bytes([2, 0, 0, 0, 1]) + bytes(59)).decode()

@@ -224,6 +224,43 @@ static void test_io_in_flight_on_a_lost_path_goes_by_the_other(void)
 	end_two();
 }
 
+static void test_without_failback_io_stays_until_it_is_told(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct bdev_nvme_options o;
+	char error[BDEV_ERROR_MAX];
+	struct user u;
+
+	begin_apart();
+	bdev_nvme_default_options(&o);
+	o.disable_auto_failback = true;
+	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_options(&o, error), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(2);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	lose(&model, true);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	model.refuse_enable = false;
+	wait_usable(2);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2); /* the first one is there again */
+	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(bdev_find("Nvme0n1"), nvme_ctrlr_cntlid(bdev_nvme_ctrlr(bdev_nvme_next(NULL))), error), 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 2);
+	lose(&model, true);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 3);
+	model.refuse_enable = false;
+	wait_usable(2);
+	user_close(&u);
+	end_two();
+}
+
 static void test_io_in_flight_on_a_removed_device_goes_by_the_other(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -544,6 +581,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_second_controller_of_a_name_is_a_path),
 	UNIT(test_controller_that_does_not_fit_is_refused),
 	UNIT(test_io_in_flight_on_a_lost_path_goes_by_the_other),
+	UNIT(test_without_failback_io_stays_until_it_is_told),
 	UNIT(test_io_in_flight_on_a_removed_device_goes_by_the_other),
 	UNIT(test_io_in_flight_on_a_detached_path_goes_by_the_other),
 	UNIT(test_paths_that_are_lost_in_turn_lose_and_spoil_nothing),
