@@ -104,13 +104,14 @@ class Client:
 
 class Daemon:
     program = VARVE
+    base = ["--no-huge", "--no-pci"]
 
     def __init__(self, *options, ready=True, path=None, env=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-"))
         self.path = path or self.folder / "rpc.sock"
         self.log_path = self.folder / "log"
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen([self.program, "--no-huge", "--no-pci", "-r", self.path,
+            self.process = subprocess.Popen([self.program, *self.base, "-r", self.path,
                                              "--rpc-deadline", str(DEADLINE), *options], cwd=self.folder,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                             env={**os.environ, **(env or {})})
