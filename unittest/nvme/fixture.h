@@ -8,7 +8,7 @@
 #include "unittest/unit.h"
 
 #define WAIT_US 120000000 /* deadline of what must happen soon */
-#define FX_IOS  64
+#define FX_IOS  128
 
 struct fx_io {
 	struct fx_io *self;

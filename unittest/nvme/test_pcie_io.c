@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ABORTED_QUEUE(i_) ((fx.io[i_].status & 0x7ff) == NVME_SC_ABORT_QUEUE)
@@ -164,6 +165,54 @@ static void test_doorbell_is_rung_once_for_many_commands(void)
 	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 60);
 	CU_ASSERT(q->doorbells <= before + 2);
 	poller_resume(fx.model_poller);
+	fx_end();
+}
+
+static bool counting;
+static unsigned allocations;
+
+#define COUNTED(name_, params_, ...)                                                                         \
+	void *__real_##name_ params_;                                                                        \
+	void *__wrap_##name_ params_;                                                                        \
+	void *__wrap_##name_ params_                                                                         \
+	{                                                                                                    \
+		allocations += counting;                                                                     \
+		return __real_##name_(__VA_ARGS__);                                                          \
+	}
+COUNTED(malloc, (size_t size), size)
+COUNTED(calloc, (size_t n, size_t size), n, size)
+COUNTED(realloc, (void *p, size_t size), p, size)
+COUNTED(aligned_alloc, (size_t align, size_t size), align, size)
+
+/* What the benchmark counts (bench/nvme.c), where it can be counted exactly. */
+static void test_full_queue_costs_no_allocation_and_few_doorbells(void)
+{
+	unsigned rounds = 200;
+
+	fx_begin_ready(128);
+	struct pcie_qpair *q = to_pcie_qpair(fx.qpair);
+	uint64_t before = q->doorbells;
+
+	counting = true;
+	void *volatile p = malloc(1);
+	free(p);
+	CU_ASSERT_EQUAL(allocations, 1); /* they are counted */
+	allocations = 0;
+	for (unsigned r = 0; r < rounds; r++) {
+		for (unsigned i = 0; i < FX_IOS; i++) {
+			fx_submit(i, nvme_cmd_read, 1, i * 8, 8);
+		}
+		nvme_qpair_flush(fx.qpair);
+		model_step(&fx.model);
+		nvme_qpair_poll(fx.qpair, 0);
+	}
+	counting = false;
+	CU_ASSERT_EQUAL(allocations, 0);
+	CU_ASSERT(q->doorbells - before < rounds * FX_IOS / 10);
+	CU_ASSERT(q->doorbells - before >= rounds); /* it does count */
+	for (unsigned i = 0; i < FX_IOS; i++) {
+		CU_ASSERT_EQUAL(fx.io[i].completions, rounds);
+	}
 	fx_end();
 }
 
@@ -503,6 +552,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_queue_takes_as_many_as_it_has_entries),
 	UNIT(test_queues_wrap_around_for_a_long_time),
 	UNIT(test_doorbell_is_rung_once_for_many_commands),
+	UNIT(test_full_queue_costs_no_allocation_and_few_doorbells),
 	UNIT(test_poll_handles_no_more_than_asked),
 	UNIT(test_shadow_doorbells_spare_the_registers),
 	UNIT(test_interrupt_wakes_who_has_armed),
