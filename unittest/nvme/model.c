@@ -333,7 +333,7 @@ static void look_at_cc(struct model *m)
 			m->resets++;
 		}
 	}
-	if ((cc >> NVME_CC_SHN_SHIFT & 3) != 0 && (cc & 1)) {
+	if ((cc >> NVME_CC_SHN_SHIFT & 3) != 0 && (cc & 1) && !m->refuse_shutdown) {
 		set_reg4(m, NVME_REG_CSTS, reg4(m, NVME_REG_CSTS) | 2 << 2); /* SHST: complete */
 	}
 }

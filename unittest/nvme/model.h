@@ -77,6 +77,7 @@ struct model {
 	bool open, removed, bus_master, ready;
 	bool refuse_disable; /* CSTS.RDY stays set */
 	bool refuse_enable;  /* ... stays clear */
+	bool refuse_shutdown; /* CSTS.SHST stays what it is */
 	bool shadow_offered, sgl_offered, no_open;
 	uint8_t mdts;
 	uint16_t oncs, ocfs;                                        /* Identify Controller */

@@ -3,6 +3,7 @@
 #include "unittest/nvme/fixture.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static volatile uint32_t *reg(uint32_t offset)
@@ -135,18 +136,101 @@ static void test_doorbell_stride_beyond_the_registers_is_refused(void)
 	fx_end();
 }
 
+/* The commands by which a controller comes up. */
+static const struct step {
+	const char *state;
+	uint8_t opcode;
+	unsigned skip; /* commands of that opcode before it */
+	bool optional; /* without it, it comes up as well */
+} steps[] = {
+	{"identify", nvme_admin_identify, 0, false},
+	{"identify", nvme_admin_dbbuf, 0, true},
+	{"set number of queues", nvme_admin_set_features, 0, false},
+	{"set event configuration", nvme_admin_set_features, 1, false},
+	{"read namespaces", nvme_admin_identify, 1, false},
+};
+#define STEPS (sizeof(steps) / sizeof(steps[0]))
+
+static void begin_step(const struct step *s, enum model_fault_kind kind)
+{
+	fx_begin();
+	fx.model.shadow_offered = true;
+	fx.model.fault = (struct model_fault){.kind = kind, .qid = 0, .opcode = s->opcode, .skip = s->skip, .count = 1,
+					      .status = NVME_ST(GENERIC, INTERNAL)};
+}
+
 static void test_each_refused_admin_command_fails_the_attempt(void)
 {
-	static const uint8_t opcodes[] = {nvme_admin_identify, nvme_admin_set_features};
-
-	for (unsigned i = 0; i < sizeof(opcodes); i++) {
-		fx_begin();
-		set_fault(MODEL_FAULT_STATUS, 0, opcodes[i], 1, NVME_ST(GENERIC, INTERNAL));
+	for (unsigned i = 0; i < STEPS; i++) {
+		begin_step(&steps[i], MODEL_FAULT_STATUS);
 		fx_connect();
-		CU_ASSERT_EQUAL(fx.failed, 1);
-		CU_ASSERT_PTR_NOT_NULL(strstr(nvme_ctrlr_last_error(fx.ctrlr), "internal error"));
+		CU_ASSERT_EQUAL(fx.model.fault.count, 0);
+		CU_ASSERT_EQUAL(fx.failed, !steps[i].optional);
+		CU_ASSERT_EQUAL(fx.ready, steps[i].optional);
+		CU_ASSERT(steps[i].optional || strstr(nvme_ctrlr_last_error(fx.ctrlr), steps[i].state) != NULL);
 		fx_end();
 	}
+}
+
+/* The time of the state is up, whatever the clock says. */
+static void let_time_pass(void)
+{
+	CU_ASSERT(fx.ctrlr->step_deadline > 0);
+	fx.ctrlr->step_deadline = env_ticks();
+	thread_timer_start(&fx.ctrlr->step_timer, 0);
+}
+
+static void create_ctrlr(void)
+{
+	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:04.0"};
+	char error[NVME_ERROR_MAX];
+
+	fx.ctrlr = nvme_ctrlr_create(&trid, &fx.opts, error);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.ctrlr);
+}
+
+static void test_each_admin_command_without_answer_fails_the_attempt_in_its_state(void)
+{
+	char text[64];
+
+	for (unsigned i = 0; i < STEPS; i++) {
+		begin_step(&steps[i], MODEL_FAULT_DEAF);
+		create_ctrlr();
+		CU_ASSERT(FX_WAIT(fx.model.num_held == 1));
+		let_time_pass();
+		CU_ASSERT(FX_WAIT(fx.failed == 1));
+		snprintf(text, sizeof(text), "%s: no answer within", steps[i].state);
+		CU_ASSERT_EQUAL(strncmp(nvme_ctrlr_last_error(fx.ctrlr), text, strlen(text)), 0);
+		fx_end();
+	}
+}
+
+static bool is_gone;
+
+static void gone(void *arg)
+{
+	is_gone = true;
+}
+
+static void test_controller_that_does_not_shut_down_is_let_go_in_time(void)
+{
+	fx_begin();
+	fx_connect();
+	fx.model.refuse_shutdown = true;
+	is_gone = false;
+	nvme_ctrlr_destroy(fx.ctrlr, gone, NULL);
+	CU_ASSERT(FX_WAIT(nvme_ctrlr_state(fx.ctrlr) == NVME_CTRLR_WAIT_SHUTDOWN));
+	for (unsigned i = 0; i < 10; i++) {
+		fx_round();
+	}
+	CU_ASSERT(!is_gone); /* it is waited for */
+	CU_ASSERT_EQUAL_FATAL(nvme_ctrlr_state(fx.ctrlr), NVME_CTRLR_WAIT_SHUTDOWN);
+	let_time_pass();
+	CU_ASSERT(FX_WAIT(is_gone));
+	fx.ctrlr = NULL;
+	CU_ASSERT_EQUAL(fx.model.cc & 1, 0);
+	CU_ASSERT(!fx.model.bus_master);
+	fx_end();
 }
 
 static void test_admin_command_without_answer_fails_the_attempt(void)
@@ -517,6 +601,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_registers_that_end_before_the_doorbells_are_refused),
 	UNIT(test_doorbell_stride_beyond_the_registers_is_refused),
 	UNIT(test_each_refused_admin_command_fails_the_attempt),
+	UNIT(test_each_admin_command_without_answer_fails_the_attempt_in_its_state),
+	UNIT(test_controller_that_does_not_shut_down_is_let_go_in_time),
 	UNIT(test_admin_command_without_answer_fails_the_attempt),
 	UNIT(test_failed_attempt_is_repeated_while_there_is_time),
 	UNIT(test_garbage_on_the_admin_queue_fails_the_attempt),
