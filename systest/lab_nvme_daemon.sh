@@ -79,9 +79,18 @@ verified() { # varve-perf's options...
   same errors "$(value /tmp/r errors)" 0
 }
 
-end_of() { # PID of a varve-perf whose namespace is gone: it can end, for all of its I/O does
+ended_or_goes_on() { # PID SINCE
+  ! kill -0 "$1" 2> /dev/null || packets_came "$2" 100
+}
+
+end_of() { # PID of a varve-perf whose namespace is gone: all that was outstanding has ended, and so does what comes after it, with errors
+  local status=0
+  await 60 ended_or_goes_on "$1" "$(packets)"
   kill "$1" 2> /dev/null || :
-  wait "$1" || :
+  wait "$1" || status=$?
+  same "varve-perf's status" "$status" 1
+  [ "$(value /tmp/r errors)" -gt 0 ] || { cat /tmp/r /tmp/e; fail "its I/O did not fail"; }
+  same miscompares "$(value /tmp/r miscompares)" 0
 }
 
 test_drives_are_attached_and_exported() {

@@ -118,7 +118,7 @@ hotplug() { # the host removes the drive when it sees "REMOVE", and plugs one in
   "$setup" bind "$first" > $log 2>&1
   "$perf" -r "trtype:PCIe traddr:$first" --region 8M -t 60 -w randrw -q 32 > $log 2>&1 &
   pid=$!
-  await 30 io_runs $pid
+  await 30 io_runs $pid || fail removal_under_io 'there is no I/O'
   echo REMOVE
   wait $pid
   status=$?
