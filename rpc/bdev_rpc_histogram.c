@@ -130,6 +130,11 @@ static void rpc_bdev_get_histogram(struct rpc_request *req, void *params)
 	}
 	/* Little-endian, as all machines are that this is built for. */
 	char *text = base64((const uint8_t *)h->buckets, h->num_buckets * sizeof(*h->buckets));
+	if (text == NULL) {
+		bdev_histogram_free(h);
+		rpc_error(req, -ENOMEM, "out of memory");
+		return;
+	}
 	json_t *o = json_object();
 	json_object_set_new(o, "histogram", json_string(text));
 	json_object_set_new(o, "granularity", json_integer(h->shift));

@@ -80,13 +80,29 @@ void rpc_conn_close(struct rpc_conn *c)
 	conn_release(c);
 }
 
+/* For a reason that is ours, or the system's. */
+static void conn_drop(struct rpc_conn *c, const char *why)
+{
+	log_limited(LOG_LEVEL_WARNING, "RPC client %d is dropped: %s", c->fd, why);
+	c->broken = true;
+}
+
+static void conn_failed(struct rpc_conn *c, int error)
+{
+	if (error == EPIPE || error == ECONNRESET) { /* it has left, as clients do */
+		log_info(rpc_conn, "client %d is gone: %s", c->fd, strerror(error));
+		c->broken = true;
+	} else {
+		conn_drop(c, strerror(error));
+	}
+}
+
 static void conn_flush(struct rpc_conn *c)
 {
 	int rc = rpc_outq_send(&c->out, c->fd);
 
 	if (rc < 0) {
-		log_info(rpc_conn, "client %d is gone: %s", c->fd, strerror(-rc));
-		c->broken = true;
+		conn_failed(c, -rc);
 	} else if (rpc_outq_bytes(&c->out) == 0) {
 		thread_timer_stop(&c->stall);
 	} else if (rc > 0) {
@@ -99,8 +115,12 @@ static void conn_send(struct rpc_conn *c, char *text, size_t len)
 {
 	bool was_empty = rpc_outq_bytes(&c->out) == 0;
 
-	if (c->broken || text == NULL || rpc_outq_add(&c->out, text, len) != 0) {
-		c->broken = true;
+	if (c->broken) {
+		free(text);
+		return;
+	}
+	if (text == NULL || rpc_outq_add(&c->out, text, len) != 0) {
+		conn_drop(c, "no memory for an answer to it");
 		free(text);
 		return;
 	}
@@ -229,7 +249,7 @@ static void conn_take_message(struct rpc_conn *c, const char *text, size_t len)
 	if (m.batch) {
 		batch = calloc(1, sizeof(*batch));
 		if (batch == NULL) {
-			c->broken = true;
+			conn_drop(c, "no memory for a batch of its");
 			rpc_message_free(&m);
 			return;
 		}
@@ -373,7 +393,7 @@ static int conn_grow_input(struct rpc_conn *c)
 static void conn_read(struct rpc_conn *c)
 {
 	if (c->in_len == c->in_size && conn_grow_input(c) != 0) {
-		c->broken = true;
+		conn_drop(c, "no memory for what it sends");
 		return;
 	}
 	ssize_t n = recv(c->fd, c->in + c->in_len, c->in_size - c->in_len, MSG_DONTWAIT);
@@ -382,7 +402,7 @@ static void conn_read(struct rpc_conn *c)
 	} else if (n == 0) {
 		c->eof = true;
 	} else if (errno != EAGAIN && errno != EINTR) {
-		c->broken = true;
+		conn_failed(c, errno);
 	}
 }
 
@@ -419,13 +439,19 @@ static void conn_stalled(void *arg)
 	conn_settle(c);
 }
 
+static void no_memory_for(int fd)
+{
+	log_limited(LOG_LEVEL_WARNING, "RPC client %d is turned away: no memory for its connection", fd);
+	close(fd);
+}
+
 struct rpc_conn *rpc_conn_open(int fd, const struct rpc_conn_opts *opts)
 {
 	static uint32_t last_number;
 	struct rpc_conn *c = calloc(1, sizeof(*c));
 
 	if (c == NULL) {
-		close(fd);
+		no_memory_for(fd);
 		return NULL;
 	}
 	c->opts = opts;
@@ -438,7 +464,7 @@ struct rpc_conn *rpc_conn_open(int fd, const struct rpc_conn_opts *opts)
 	c->stall = (struct thread_timer){.fn = conn_stalled, .arg = c};
 	c->source = fd_source_add(fd, c->events, conn_event, c, "rpc_client");
 	if (c->source == NULL) {
-		close(fd);
+		no_memory_for(fd);
 		free(c);
 		return NULL;
 	}

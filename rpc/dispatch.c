@@ -245,8 +245,9 @@ static struct rpc_request *request_create(const struct rpc_method *m, json_t *gi
 	}
 	TAILQ_INSERT_TAIL(&outstanding, req, link);
 	n_outstanding++;
-	if (rpc_params_decode(m->params, given, req->params, why, RPC_ERROR_TEXT_MAX) != 0) {
-		*code = RPC_ERROR_INVALID_PARAMS;
+	int rc = rpc_params_decode(m->params, given, req->params, why, RPC_ERROR_TEXT_MAX);
+	if (rc != 0) {
+		*code = rc == -ENOMEM ? -ENOMEM : RPC_ERROR_INVALID_PARAMS;
 		request_unlink(req);
 		request_free(req);
 		return NULL;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpc/dispatch.h"
 #include "rpc/lexer.h"
 #include "rpc/rpc.h"
 
@@ -275,9 +276,13 @@ int rpc_message_decode(const char *text, size_t len, struct rpc_message *m)
 	json_error_t error;
 
 	memset(m, 0, sizeof(*m));
+	rpc_json_was_refused(); /* whatever was before is not this text's */
 	m->tree = rpc_json_load(text, len, &error);
 	if (m->tree != NULL) {
 		return decode_calls(text, len, m);
+	}
+	if (rpc_json_was_refused()) { /* which the library may tell as a fault of the text */
+		return -ENOMEM;
 	}
 	switch (json_error_code(&error)) {
 	case json_error_out_of_memory:

@@ -180,7 +180,7 @@ static int store_text(struct decode *d, const struct rpc_param *p, const char *t
 
 	if (copy == NULL) {
 		snprintf(d->why, d->why_size, "no memory for parameter \"%s%s\"", d->path, p->name);
-		return -EINVAL;
+		return -ENOMEM;
 	}
 	free(*at);
 	*at = copy;

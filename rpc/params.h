@@ -5,8 +5,8 @@
 
 #include "rpc/rpc.h"
 
-/* Decodes given (an object, or NULL: nothing given) into params, which holds the defaults. 0, or -EINVAL:
- * then why says which parameter is wrong, how, and what would be accepted. In both cases rpc_params_free()
+/* Decodes given (an object, or NULL: nothing given) into params, which holds the defaults. 0, -ENOMEM, or -EINVAL:
+ * then why says which parameter is wrong, how, and what would be accepted. In all cases rpc_params_free()
  * gives back what params owns. */
 int rpc_params_decode(const struct rpc_param *table, json_t *given, void *params, char *why, size_t why_size);
 void rpc_params_free(const struct rpc_param *table, void *params);
