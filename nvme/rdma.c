@@ -319,7 +319,9 @@ static bool rdma_arm(struct nvme_qpair *base)
 	while (ibv_get_cq_event(q->comp, &cq, &ctx) == 0) {
 		ibv_ack_cq_events(cq, 1);
 	}
-	if (ibv_req_notify_cq(q->cq, 0) != 0) {
+	int rc = ibv_req_notify_cq(q->cq, 0);
+	if (rc != 0) {
+		log_limited(LOG_LEVEL_WARNING, "ibv_req_notify_cq: %s: the reactor stays awake", strerror(rc));
 		return true;
 	}
 	return rdma_poll(base, 0) != 0;

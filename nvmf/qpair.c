@@ -203,6 +203,8 @@ void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
 {
 	if (!is_ending(qpair)) {
 		atomic_store_explicit(&qpair->faulty, true, memory_order_relaxed);
+		log_limited(LOG_LEVEL_NOTICE, "the connection of queue pair %u of %s fails: %s", qpair->qid,
+			    qpair->hostnqn[0] != 0 ? qpair->hostnqn : "an unknown host", why);
 		nvmf_qpair_disconnect(qpair, why);
 	}
 }

@@ -136,6 +136,7 @@ static void flush_shared_receives(struct rdma_poller *p)
 		p->stats.total_recv_wrs++;
 	}
 	if (__builtin_expect(ibv_post_srq_recv(p->srq, first, &bad) != 0, 0)) {
+		log_limited(LOG_LEVEL_WARNING, "receives could not be posted to the shared queue");
 		/* kept for the next turn: a device that refuses for good has sent a fatal event */
 		p->recv_first = bad;
 		for (p->recv_last = bad; p->recv_last->next != NULL; p->recv_last = p->recv_last->next) {
@@ -269,10 +270,14 @@ static unsigned drain(struct rdma_poller *p)
 
 	do {
 		n = ibv_poll_cq(p->cq, RDMA_POLL_BATCH, wc);
+		if (__builtin_expect(n < 0, 0)) { /* the next round tries again */
+			log_limited(LOG_LEVEL_ERROR, "a completion queue of RDMA could not be read: ibv_poll_cq returned %d", n);
+			break;
+		}
 		for (int i = 0; i < n; i++) {
 			completion(p, &wc[i]);
 		}
-		done += n > 0 ? (unsigned)n : 0;
+		done += (unsigned)n;
 	} while (n == RDMA_POLL_BATCH && done < 4 * RDMA_POLL_BATCH);
 	return done;
 }
@@ -334,7 +339,12 @@ static bool arm(void *ctx)
 	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
 		ibv_ack_cq_events(cq, 1);
 	}
-	if (!STAILQ_EMPTY(&p->tgroup->waiting) || ibv_req_notify_cq(p->cq, 0) != 0) {
+	if (!STAILQ_EMPTY(&p->tgroup->waiting)) {
+		return true;
+	}
+	int rc = ibv_req_notify_cq(p->cq, 0);
+	if (rc != 0) {
+		log_limited(LOG_LEVEL_WARNING, "ibv_req_notify_cq: %s: the reactor stays awake", strerror(rc));
 		return true;
 	}
 	return poll(p) == POLLER_BUSY;
