@@ -178,6 +178,7 @@ static void set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
 		log_error("%s: no way from state %d to %d", c->name, c->state, state);
 		abort(); /* a fault in this file */
 	}
+	USDT(bdev_nvme_state, c->name, c->opts.trid.traddr, c->state, state);
 	c->state = state;
 	c->state_ticks = env_ticks();
 }

@@ -84,6 +84,7 @@ static void set_state(struct entry *e, enum entry_state state)
 		log_error("%s: no way from state %d to %d of an entry", e->s->name, e->state, state);
 		abort(); /* a fault in this file */
 	}
+	USDT(bdev_nvme_discovery_state, e->s->name, e->trid.subnqn, e->state, state);
 	e->state = state;
 }
 

@@ -33,6 +33,7 @@ static void set_state(struct nvme_path *p, enum nvme_path_state state)
 		log_error("%s: a path may not go from '%s' to '%s'", p->c->name, states[p->state].name, states[state].name);
 		abort(); /* a fault in this file */
 	}
+	USDT(bdev_nvme_path_state, p->c->name, thread_id(p->thread), p->state, state);
 	p->state = state;
 }
 
