@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""varve-faults, as the tests use it: the sites at which it makes calls, and calls that fail on request (systest/faults/faults.h)."""
+"""varve-faults, as the tests use it: the sites at which it makes calls, calls that fail on request (systest/faults/faults.h), and the sweep over
+all sites that a row of scenarios comes by."""
+import collections
+import datetime
 import mmap
+import os
 import pathlib
+import random
+import re
 import struct
 import subprocess
 import tempfile
+import threading
+import time
 
-from appliance_lib import BUILD, check
+from appliance_lib import BUILD, Daemon, Failure, RpcError, check, wait_for
+from nvmf_lib import NQN, PORT, Target, preload, verifying, wait_io
 
 PROGRAM = BUILD / "systest" / "varve-faults"
 SITES, DEPTH = 8192, 3
-HEADER = struct.Struct("<QqqqIiII16x")
+HEADER = struct.Struct("<QqqqIiIIi12x")
 SITE = struct.Struct("<Q3QQqqq40s16x")
 BREAK, KILL = 0, 1
 
@@ -59,6 +68,7 @@ class Area:
 
     def arm(self, key, skip=0, times=1, action=BREAK, victim=0):
         struct.pack_into("<qqq", self.map, 8, skip, times, 0)
+        struct.pack_into("<i", self.map, 48, 0)
         struct.pack_into("<Ii", self.map, 32, action, victim)
         struct.pack_into("<Q", self.map, 0, key)
 
@@ -72,6 +82,10 @@ class Area:
 
     def fired(self):
         return struct.unpack_from("<q", self.map, 24)[0]
+
+    def effects(self):
+        """What faults at changes of state have broken or killed since arm()."""
+        return struct.unpack_from("<i", self.map, 48)[0]
 
     def protect(self):
         """Queue pairs that there are are left alone from now on; later ones are not."""
@@ -98,3 +112,424 @@ def name_sites(sites):
         chain = " < ".join(where[pc] for pc in s.pcs if pc)
         names[s.key] = f"{s.name}{'' if not s.detail else f' [{s.detail:#x}]'}{' in ' if chain else ''}{chain}"
     return names
+
+
+# The sweep. VARVE_FAULTS_SECONDS bounds its time (0: every site of every scenario), VARVE_FAULTS_ONLY is a text that a site's name must
+# contain. The order is made by VARVE_SEED, or by the day, so that what time cuts off one day is first on another.
+SECONDS = float(os.environ.get("VARVE_FAULTS_SECONDS", "100"))
+SEED = int(os.environ.get("VARVE_SEED", datetime.date.today().toordinal()))
+ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
+STATE = re.compile(r"(nvme|nvmf|bdev_nvme)_[a-z_]+( |$)")
+ONCE = 5        # seconds; what a fault has left is then looked at a second time
+
+# Faults that say nothing in the log, and why they need not: what a site's name matches.
+SILENT = (
+    (r"^nvmf_\w+_(state|state_done)\b|^nvmf_(poll_group|transport)_|^nvme_ctrlr_state \[0x(e0f|f10)\]",
+     "a queue pair that comes into the error state by itself, with nothing but flushed work, is what a host leaves behind that goes: the line is the same"),
+    (r"^ibv_get_cq_event |^rdma_get_cm_event |^ibv_get_async_event ", "there is none: what it says each time at the end"),
+    (r"^rdma_disconnect |^rdma_destroy_id |^rdma_destroy_qp ", "it has ended already, or ends in any case"),
+    (r"^(recv|read) in conn_|^(sendmsg|send|write) in rpc_outq_send ", "a client has left, as clients do: log flag rpc_conn"),
+    (r"^(write|epoll_pwait2|epoll_wait) in (reactor_notify|epoll_wait_ns) ", "a signal: it is done again"),
+    (r"^write in log_write ", "the log itself"),
+    (r"^rte_malloc_socket in heap_alloc", "a heap that is full grows"),
+    (r"^madvise ", "an advice: without it a dump is larger, or pages are small"),
+    (r"^bdev completion ", "the host is told by the status of its command; the trace and the statistics have it"),
+    (r"^getnameinfo in name_address ", "the address is left out where it would be shown"),
+    (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|read_number|cgroup_available|env_available_bytes|env_mem_stats) ",
+     "how much memory there is is for a refusal in time only: the allocation tells as well"),
+)
+
+
+class Victim(Target):
+    """varve-faults with a host of its own at work on a namespace of its own, which is to notice nothing."""
+    program = PROGRAM
+
+    def __init__(self, worker=0):
+        self.area = Area()
+        self.steady = []
+        try:
+            Daemon.__init__(self, "-m", "[0]", "-s", "512", env={**preload(), **self.area.env()})
+        except BaseException:
+            self.area.close()
+            raise
+        self.port = PORT + 2 * worker
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA")
+            self.add_subsystem(NQN)
+            self.call("bdev_malloc_create", name="Steady", block_size=512, num_blocks=32768)
+            self.add_ns("Steady", nsid=1)
+            self.begin()
+            self.steady.append(self.host(1))
+            wait_for(lambda: self.num_qpairs() == 2 * len(self.steady), "the steady hosts to be connected")
+            wait_io(self, self.steady, 50)
+            self.area.protect()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def begin(self):
+        """For more that is steady."""
+
+    def host(self, nsid):
+        return verifying(self, nsid, "-t", "36000", "-q", "4", "--kato", "0", "--rate", "1000", hostnqn=f"{NQN}:{nsid}:steady")
+
+    def __exit__(self, *exc):
+        for h in self.steady:
+            if h.is_running():
+                h.kill()
+        super().__exit__(*exc)
+        self.area.close()
+
+    def check_steady(self):
+        for h in self.steady:
+            check(h.is_running(), f"the other host ended:\n{h.errors.read_text()}")
+
+    def end(self):
+        """What has been verified."""
+        results = [h.stop() for h in self.steady]
+        try:
+            for h, r in zip(self.steady, results):
+                h.check_perfect(r)
+        except Failure as e:
+            raise Failure(f"{e}\nwhat the log says of it:\n" + "\n".join(x for x in self.log().splitlines() if ":steady" in x)) from None
+        return sum(r["read"]["ios"] + r["write"]["ios"] for r in results)
+
+
+def descriptors(t):
+    """What they are of, counted."""
+    found = collections.Counter()
+    for fd in pathlib.Path(f"/proc/{t.pid}/fd").iterdir():
+        try:
+            found[re.sub(r"[0-9]+", "#", os.readlink(fd))] += 1
+        except OSError:         # closed meanwhile
+            pass
+    return found
+
+
+def strict(t, method, **params):
+    return t.call(method, **params)
+
+
+def tolerant(t, method, **params):
+    """A call that may fail, or whose connection may end."""
+    try:
+        return t.call(method, **params)
+    except (RpcError, Failure, OSError):
+        return None
+
+
+def said(text):
+    """What a log says, without its times and numbers."""
+    return {re.sub(r"0x[0-9a-f]+|[0-9]+", "#", line.partition("]")[2]) for line in text.splitlines()}
+
+
+Fault = collections.namedtuple("Fault", "scenario step key skip action")
+
+
+class Recorder:
+    """Makes calls, and notes what sites each comes by first, and how often."""
+
+    def __init__(self, area):
+        self.area = area
+        self.before = self.hits = area.hits()
+        self.steps = []
+
+    def __call__(self, t, method, **params):
+        result = t.call(method, **params)
+        self.steps.append(self.since())
+        return result
+
+    def since(self):
+        before, self.hits = self.hits, self.area.hits()
+        return {k: n - before.get(k, 0) for k, n in self.hits.items() if n > before.get(k, 0)}
+
+    def sites(self):
+        """[(key, step or None, times)]"""
+        rest, found = self.since(), {}
+        for step, hits in enumerate(self.steps):
+            for k, n in hits.items():
+                found.setdefault(k, (k, step, n))
+        total = {k: n - self.before.get(k, 0) for k, n in self.hits.items()}
+        return list(found.values()) + [(k, None, total[k]) for k in rest if k not in found]
+
+
+class Injector:
+    """Makes calls, some of them with a fault; such a call is made once more, so that the next ones find what they need."""
+
+    def __init__(self, sweep, faults):
+        self.sweep, self.faults, self.step = sweep, {f.step: f for f in faults}, 0
+
+    def __call__(self, t, method, **params):
+        fault = self.faults.pop(self.step, None)
+        self.step += 1
+        if fault is None:
+            return tolerant(t, method, **params)
+        area, size = self.sweep.t.area, self.sweep.log_size()
+        area.arm(fault.key, fault.skip, action=fault.action)
+        result = tolerant(t, method, **params)
+        if not area.disarm() or not self.sweep.took_effect(fault) or not self.sweep.news(fault.scenario, size):  # to be looked at alone
+            self.sweep.plan.put_back(fault)
+        else:
+            self.sweep.plan.done(fault)
+        return result if result is not None else tolerant(t, method, **params)
+
+
+class Plan:
+    """What is to be done, shared by the workers, and what has been found."""
+
+    def __init__(self, scenarios):
+        self.scenarios = scenarios
+        self.end = 0            # of the time for faults, once they are known
+        self.lock = threading.Lock()
+        self.ready = threading.Event()
+        self.names, self.work, self.tried = {}, [], set()
+        self.problems, self.silent = [], []
+        self.injected = self.verified = self.deaths = self.cut = 0
+        self.broken = None
+
+    def make(self, recorded, names):
+        """recorded: {scenario: Recorder.sites()}. Faults in different calls of a scenario go together, all others alone."""
+        self.names, seen, chains = names, set(), {}
+        for scenario, sites in recorded.items():
+            for key, step, times in sites:
+                if key in seen or ONLY not in names[key]:
+                    continue
+                seen.add(key)
+                for action in (BREAK, KILL) if names[key].startswith(("nvmf_", "nvme ")) else (BREAK,):
+                    for skip in sorted({0, times - 1} if times < 50 else {0, times // 2}):
+                        fault = Fault(scenario, step, key, skip, action)
+                        if step is None:
+                            self.work.append([fault])
+                        else:
+                            chains.setdefault((scenario, step), []).append(fault)
+        mixed = random.Random(SEED)
+        for (scenario, _), faults in chains.items():
+            mixed.shuffle(faults)
+        for scenario in recorded:
+            steps = [f for (s, _), f in chains.items() if s == scenario]
+            for i in range(max(map(len, steps), default=0)):
+                self.work.append([f[i] for f in steps if i < len(f)])
+        mixed.shuffle(self.work)
+        self.end = time.monotonic() + SECONDS
+        self.ready.set()
+
+    def take(self):
+        with self.lock:
+            if SECONDS and time.monotonic() > self.end:
+                self.cut, self.work = self.cut + len(self.work), []
+            return self.work.pop() if self.work else None
+
+    def put_back(self, fault):
+        with self.lock:
+            self.work.append([fault._replace(step=None)])
+
+    def done(self, fault):
+        with self.lock:
+            self.injected += 1
+            self.tried.add(fault.key)
+
+    def report(self):
+        unexplained = self.unexplained()
+        print(f"# sites {len(self.names)}, tried {len(self.tried)}, silent {len(self.silent)} ({len(unexplained)} of them unexplained); "
+              f"cut off {self.cut}; VARVE_SEED={SEED}")
+        if os.environ.get("VARVE_FAULTS_SILENT"):
+            print("\n".join(f"# silent: {x}" for x in sorted(set(self.silent))))
+        print(f"trust.sites {len(self.names)} count")
+        print(f"trust.faults {self.injected} count")
+        print(f"trust.verified_ops {self.verified} count")
+        print(f"trust.crashes {self.deaths} count")
+        print(f"trust.leaked {sum('x ' in p or 'held' in p for p in self.problems)} count")
+
+    def unexplained(self):
+        return sorted({x for x in self.silent if not any(re.search(pattern, x) for pattern, _ in SILENT)})
+
+    def check(self):
+        check(not self.broken, f"{self.broken}")
+        check(not self.problems, f"{len(self.problems)} faults did harm; the first: {self.problems and self.problems[0]}")
+        check(not self.unexplained(), "faults that the log says nothing of, and SILENT no reason:\n" + "\n".join(self.unexplained()))
+        check(self.tried, "no site was tried")
+        check(any(n.startswith("completion ") for n in self.names.values()), "no work of a victim was seen: nobody is one")
+
+
+class Sweep:
+    """A worker: a process with its faults, and what it was like before any."""
+
+    def __init__(self, plan, make, worker):
+        self.plan, self.make, self.worker = plan, make, worker
+        self.t = None
+
+    def start(self):
+        self.t = self.make(self.worker)
+        self.scenario = self.plan.scenarios(self.t)
+        self.usual = {}
+        for name in self.scenario.ALL:          # what comes with the first use stays
+            size = self.log_size()
+            for _ in range(2):
+                self.play(name, strict)
+            self.usual[name] = said(self.t.log()[size:])
+        self.baseline = self.live()
+        self.held = self.t.held()
+        self.descriptors = descriptors(self.t)
+        self.qpairs = self.t.num_qpairs()
+
+    def stop(self):
+        if self.t is not None:
+            verified = self.t.end()
+            with self.plan.lock:
+                self.plan.verified += verified
+            self.close()
+
+    def close(self):
+        if self.t is not None:
+            self.t.__exit__()
+            self.t = None
+
+    def log_size(self):
+        return self.t.log_path.stat().st_size
+
+    def news(self, scenario, size):
+        """What the log says since it had that size, and does not say without a fault."""
+        with open(self.t.log_path, errors="replace") as f:
+            f.seek(size)
+            return said(f.read()) - self.usual[scenario]
+
+    def play(self, name, say):
+        getattr(self.scenario, name)(say)
+        fired = self.t.area.disarm()
+        self.scenario.clean()
+        return fired
+
+    def record(self):
+        """The sites that the scenarios come by."""
+        recorded = {}
+        for name in self.scenario.ALL:
+            recorder = Recorder(self.t.area)
+            size = self.log_size()
+            getattr(self.scenario, name)(recorder)
+            self.scenario.clean()
+            recorded[name] = recorder.sites()
+            self.usual[name] |= said(self.t.log()[size:])
+        self.plan.make(recorded, name_sites(self.t.area.sites().values()))
+
+    def live(self):
+        """What was given at each place and not given back, whoever called from there: what is made anew may be so on another way."""
+        found = collections.Counter()
+        for s in self.t.area.sites().values():
+            found[s.name, s.pcs[0]] += s.live
+        return found
+
+    def more(self):
+        """What is held and was not at the beginning."""
+        return self.live() - self.baseline
+
+    def leaks(self):
+        more = self.more()
+        where = symbols(pc for _, pc in more)
+        return "; ".join(f"{n} x {name} in {where.get(pc)}" for (name, pc), n in more.items())
+
+    def check_harmless(self):
+        """Nobody but the victim has noticed, and nothing of it is left. False: memory is."""
+        t = self.t
+        check(t.process.poll() is None, "the process is gone")
+        t.check_steady()
+        wait_for(lambda: t.num_qpairs() == self.qpairs, "the queue pairs to be gone")
+        end = time.monotonic() + ONCE
+        while self.more() and time.monotonic() < end:
+            time.sleep(0.01)
+        if self.more():
+            return False
+        wait_for(lambda: t.holds_no_more(self.held), lambda: f"what was held before ({self.held}); now: {t.held()}, of it {self.opened()}")
+        return True
+
+    def opened(self):
+        """Descriptors that were not there at the beginning."""
+        return sorted((descriptors(self.t) - self.descriptors).elements())
+
+    def inject(self, fault):
+        t, size = self.t, self.log_size()
+        t.area.arm(fault.key, fault.skip, action=fault.action)
+        if self.play(fault.scenario, tolerant) == 0:
+            return
+        if not self.check_harmless():
+            self.look_again(lambda: self.inject_again(fault))
+        if not self.took_effect(fault):
+            return
+        self.plan.done(fault)
+        if not self.news(fault.scenario, size):
+            with self.plan.lock:
+                self.plan.silent.append(self.plan.names[fault.key])
+
+    def took_effect(self, fault):
+        """At a change of state nobody may have been connected that could have been struck."""
+        return not STATE.match(self.plan.names[fault.key]) or self.t.area.effects() != 0
+
+    def inject_again(self, fault):
+        self.t.area.arm(fault.key, fault.skip, action=fault.action)
+        return self.play(fault.scenario, tolerant)
+
+    def look_again(self, again):
+        """Tables and spares grow once, and stay: what leaks does so a second time."""
+        grown = self.more()
+        check(again(), f"what was taken to be given back: {self.leaks()}")
+        wait_for(lambda: not self.more() - grown, lambda: "what was taken to be given back: " + self.leaks(), 20)
+        self.baseline |= self.live()
+
+    def chain(self, faults):
+        def run():
+            self.play(faults[0].scenario, Injector(self, faults))
+            return True
+        run()
+        if not self.check_harmless():
+            self.look_again(run)
+
+    def one(self, faults):
+        if self.t is None:
+            self.start()
+        try:
+            if len(faults) == 1 and faults[0].step is None:
+                self.inject(faults[0])
+            else:
+                self.chain(faults)
+        except (Failure, RpcError, OSError) as e:
+            self.trouble(faults, e)
+
+    def trouble(self, faults, e):
+        what = f"{faults[0].scenario}: " + " and ".join(f"{self.plan.names[f.key]}, action {f.action}, skip {f.skip}" for f in faults) + f": {e}"
+        print("# " + what.replace("\n", "\n# "), flush=True)
+        try:
+            status = self.t.process.wait(5 if isinstance(e, OSError) or "closed" in str(e) else 0.1)
+        except subprocess.TimeoutExpired:
+            status = None
+        if status is not None:
+            print("# the process ended with", status, "\n# " + "\n# ".join(self.t.log().splitlines()[-30:]), flush=True)
+        with self.plan.lock:
+            self.plan.problems.append(what)
+            self.plan.deaths += status is not None
+        self.close()
+
+    def run(self):
+        try:
+            if self.worker == 0:
+                self.start()
+                self.record()
+            self.plan.ready.wait()
+            while (faults := self.plan.take()) is not None:
+                self.one(faults)
+            self.stop()
+        except BaseException as e:      # said by whoever waits for the thread
+            self.plan.broken = self.plan.broken or e
+            self.plan.ready.set()
+        finally:
+            self.close()
+
+
+def sweep(make, scenarios, workers=2):
+    """Every site that scenarios(target) comes by, with targets that make(worker) makes."""
+    plan = Plan(scenarios)
+    threads = [threading.Thread(target=Sweep(plan, make, i).run) for i in range(workers)]
+    for x in threads:
+        x.start()
+    for x in threads:
+        x.join()
+    plan.report()
+    plan.check()

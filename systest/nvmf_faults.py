@@ -7,69 +7,18 @@
 """A fault at every call of the verbs, of memory and of the system, at every kind of completion and in every state of every state
 machine: the process lives, another connection's verified I/O notices nothing, and all that was taken is given back.
 
-Each scenario is run twice to record the sites it comes by, then once more for each site with a fault there. VARVE_FAULTS_SECONDS bounds
-the time of each of the two tests (0: every site of every scenario); sites are taken in an order that VARVE_SEED makes, so that runs of
-different seeds cover different ones. VARVE_FAULTS_ONLY is a text that the site's name must contain."""
+Each scenario is run to record the sites it comes by, then again with a fault at each (faults_lib.py)."""
 import json
-import os
 import random
-import subprocess
 import sys
 import time
 
 from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
-from faults_lib import BREAK, KILL, PROGRAM, Area, name_sites
-from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, preload, verifying, wait_io
+from faults_lib import ONLY, PROGRAM, SECONDS, SEED, Area, Victim, name_sites, strict, sweep, tolerant
+from nvmf_lib import ADDRESS, NQN, PORT, Host, preload
 
-SECONDS = float(os.environ.get("VARVE_FAULTS_SECONDS", "80"))
-SEED = int(os.environ.get("VARVE_SEED", "1"))
-ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
 VICTIM = NQN + ":victim"
 ANA = [{"ana_state": s} for s in ("inaccessible", "optimized")]
-
-
-class Victim(Target):
-    """varve-faults with a host of its own at work on a namespace of its own, which is to notice nothing."""
-    program = PROGRAM
-
-    def __init__(self):
-        self.area = Area()
-        self.steady = None
-        try:
-            Daemon.__init__(self, "-m", "[0]", "-s", "512", env={**preload(), **self.area.env()})
-        except BaseException:
-            self.area.close()
-            raise
-        self.port = PORT
-        try:
-            self.call("nvmf_create_transport", trtype="RDMA")
-            self.add_subsystem(NQN)
-            self.call("bdev_malloc_create", name="Steady", block_size=512, num_blocks=32768)
-            self.add_ns("Steady", nsid=1)
-            self.steady = verifying(self, 1, "-t", "36000", "-q", "4", "--kato", "0", "--rate", "2000", hostnqn=NQN + ":steady")
-            wait_io(self, [self.steady], 50)
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *exc):
-        if self.steady is not None and self.steady.is_running():
-            self.steady.kill()
-        super().__exit__(*exc)
-        self.area.close()
-
-    def end(self):
-        result = self.steady.stop()
-        self.steady.check_perfect(result)
-        return result["read"]["ios"] + result["write"]["ios"]
-
-
-def tolerant(t, method, **params):
-    """A call that may fail, or whose connection may end."""
-    try:
-        return t.call(method, **params)
-    except (RpcError, Failure, OSError):
-        return None
 
 
 class Scenario:
@@ -193,138 +142,8 @@ class Scenario:
             t.call("trace_remove_trigger", name=x["name"])
 
 
-def strict(t, method, **params):
-    return t.call(method, **params)
-
-
-class Sweep:
-    def __init__(self):
-        self.t = None
-        self.injected = self.verified = self.deaths = 0
-        self.sites = {}
-        self.problems = []
-        self.silent = []
-
-    def start(self):
-        self.t = Victim()
-        self.scenario = Scenario(self.t)
-        for name in Scenario.ALL:       # what comes with the first use stays
-            for _ in range(2):
-                self.run(name, strict)
-        self.baseline = self.t.area.live()
-        self.held = self.t.held()
-
-    def stop(self):
-        if self.t is not None:
-            self.verified += self.t.end()
-            self.t.__exit__()
-            self.t = None
-
-    def run(self, name, say):
-        getattr(self.scenario, name)(say)
-        fired = self.t.area.disarm()
-        self.scenario.clean()
-        return fired
-
-    def record(self, name):
-        """The sites that a scenario comes by: [(key, times)]"""
-        before = self.t.area.hits()
-        self.run(name, strict)
-        now = self.t.area.hits()
-        return [(k, n - before.get(k, 0)) for k, n in now.items() if n > before.get(k, 0)]
-
-    def settled(self):
-        """Everything as at the beginning."""
-        t = self.t
-        live = t.area.live()
-        more = {k: n - self.baseline.get(k, 0) for k, n in live.items() if n > self.baseline.get(k, 0)}
-        return None if more else True
-
-    def leaks(self):
-        live, sites = self.t.area.live(), self.t.area.sites()
-        more = {k: n - self.baseline.get(k, 0) for k, n in live.items() if n > self.baseline.get(k, 0)}
-        names = name_sites([sites[k] for k in more])
-        return "; ".join(f"{n} x {names[k]}" for k, n in more.items())
-
-    def inject(self, scenario, key, name, skip, action):
-        t = self.t
-        size = t.log_path.stat().st_size
-        t.area.arm(key, skip, action=action)
-        fired = self.run(scenario, tolerant)
-        if fired == 0:
-            return False
-        self.injected += 1
-        check(t.process.poll() is None, "the process is gone")
-        check(t.steady.is_running(), f"the other host ended:\n{t.steady.errors.read_text()}")
-        wait_for(lambda: len(t.controllers()) == 1 and t.num_qpairs() == 2, "the queue pairs to be gone")
-        wait_for(self.settled, self.leaks)
-        wait_for(lambda: t.holds_no_more(self.held), lambda: f"what was held before ({self.held}); now: {t.held()}")
-        if t.log_path.stat().st_size == size:
-            self.silent.append(name)
-        return True
-
-
-def all_sites(sweep):
-    """Every (scenario, key, times) with each key in the first scenario that comes by it."""
-    todo = {}
-    for scenario in Scenario.ALL:
-        for key, times in sweep.record(scenario):
-            todo.setdefault(key, (scenario, times))
-    return todo
-
-
-def report(sweep, todo, tried):
-    sites = set(todo)
-    print(f"# sites {len(sites)}, tried {len(tried)}, silent {len(sweep.silent)}; seed {SEED}")
-    if os.environ.get("VARVE_FAULTS_SILENT"):
-        print("\n".join(f"# silent: {x}" for x in sorted(sweep.silent)))
-    print(f"trust.sites {len(sites)} count")
-    print(f"trust.faults {sweep.injected} count")
-    print(f"trust.verified_ops {sweep.verified} count")
-    print(f"trust.crashes {sweep.deaths} count")
-    print(f"trust.leaked {sum('x ' in p or 'held' in p for p in sweep.problems)} count")
-
-
 def test_a_fault_at_every_site_harms_nobody_else():
-    sweep = Sweep()
-    end = time.monotonic() + SECONDS
-    tried = set()
-    todo = {}
-    try:
-        sweep.start()
-        todo = all_sites(sweep)
-        names = name_sites([s for k, s in sweep.t.area.sites().items() if k in todo])
-        work = [(k, *todo[k], a) for k in todo for a in ((BREAK, KILL) if names[k].startswith(("nvmf_", "nvme_")) else (BREAK,))
-                if ONLY in names[k]]
-        random.Random(SEED).shuffle(work)
-        for key, scenario, times, action in work:
-            if SECONDS and time.monotonic() > end:
-                break
-            if sweep.t is None:
-                sweep.start()
-            try:
-                for skip in {0, times - 1} if times < 50 else {0, times // 2}:
-                    if sweep.inject(scenario, key, names[key], skip, action):
-                        tried.add(key)
-            except (Failure, RpcError, OSError) as e:
-                sweep.problems.append(f"{scenario}, action {action}: {names[key]}: {e}")
-                print("# " + sweep.problems[-1].replace("\n", "\n# "), flush=True)
-                try:
-                    status = sweep.t.process.wait(5 if isinstance(e, OSError) or "closed" in str(e) else 0.1)
-                except subprocess.TimeoutExpired:
-                    status = None
-                if status is not None:
-                    sweep.deaths += 1
-                    print("# the process ended with", status, "\n# " + "\n# ".join(sweep.t.log().splitlines()[-30:]), flush=True)
-                sweep.t.__exit__()
-                sweep.t = None
-        sweep.stop()
-    finally:
-        if sweep.t is not None:
-            sweep.t.__exit__()
-        report(sweep, todo, tried)
-    check(not sweep.problems, f"{len(sweep.problems)} faults did harm; the first: {sweep.problems and sweep.problems[0]}")
-    check(len(tried) > 50 or ONLY, f"only {len(tried)} sites were tried")
+    sweep(Victim, Scenario)
 
 
 # What a daemon that starts and stops comes by. Its sites are few, each start is a process of its own.
@@ -337,7 +156,7 @@ CONFIG = {"subsystems": [
         {"method": "nvmf_create_subsystem", "params": {"nqn": NQN, "serial_number": "V1", "allow_any_host": True}},
         {"method": "nvmf_subsystem_add_ns", "params": {"nqn": NQN, "namespace": {"bdev_name": "M"}}},
         {"method": "nvmf_subsystem_add_listener", "params": {"nqn": NQN, "listen_address": {
-            "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT + 1)}}}]}]}
+            "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT + 9)}}}]}]}
 
 
 class Started(Daemon):

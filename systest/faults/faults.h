@@ -16,7 +16,8 @@
 #define FAULT_DEPTH 3
 #define FAULT_NAME  40
 
-/* What a fault at a change of state does; at all other sites the call fails. */
+/* What a fault at a change of state does; at all other sites the call fails, but that a command of the driver is not answered if it
+ * is FAULT_KILL. */
 enum fault_action {
 	FAULT_BREAK, /* queue pairs that are not protected go into the error state */
 	FAULT_KILL,  /* the process `victim` is killed */
@@ -42,7 +43,8 @@ struct fault_area {
 	_Atomic uint32_t
 		generation; /* queue pairs that are made now belong to it; those of generation 0 are protected */
 	_Atomic uint32_t overflow; /* sites that found no room */
-	char unused[16];
+	_Atomic int32_t effects;   /* what faults at changes of state have broken or killed */
+	char unused[12];
 	struct fault_site sites[FAULT_SITES];
 };
 

@@ -7,18 +7,21 @@
 
 #include "bdev/bdev.h"
 #include "bdev/bdev_module.h"
+#include "nvme/transport.h"
 #include "systest/faults/faults.h"
 #include "systest/faults/verbs.h"
 #include "usdt/usdt.h"
+
+#define INTERNAL_ERROR 0x6
 
 static void act(void)
 {
 	int32_t victim = atomic_load(&fault_area->victim);
 
 	if (atomic_load(&fault_area->action) == FAULT_BREAK) {
-		faults_break_qps();
-	} else if (victim > 0) {
-		kill(victim, SIGKILL);
+		atomic_fetch_add(&fault_area->effects, faults_break_qps());
+	} else if (victim > 0 && kill(victim, SIGKILL) == 0) {
+		atomic_fetch_add(&fault_area->effects, 1);
 	}
 }
 
@@ -77,6 +80,14 @@ STATE(nvmf_qpair_state, old << 8 | now | (qid != 0) << 16, (tsc, q, qid, host, o
       uint32_t qid, const char *host, uint32_t old, uint32_t now)
 STATE(nvme_ctrlr_state, old << 8 | now, (tsc, at, nqn, old, now), const char *at, const char *nqn,
       uint32_t old, uint32_t now)
+STATE(bdev_nvme_state, old << 8 | now, (tsc, name, at, old, now), const char *name, const char *at,
+      uint32_t old, uint32_t now)
+STATE(bdev_nvme_path_state, old << 8 | now, (tsc, name, thread, old, now), const char *name, uint64_t thread,
+      uint32_t old, uint32_t now)
+STATE(bdev_nvme_discovery_state, old << 8 | now, (tsc, name, nqn, old, now), const char *name,
+      const char *nqn, uint32_t old, uint32_t now)
+STATE(nvmf_auth_state, states, (tsc, q, qid, host, states, why), const void *q, uint32_t qid,
+      const char *host, uint32_t states, uint32_t why)
 STATE(nvmf_subsystem_change_state, wanted << 8 | now, (tsc, nqn, wanted, now), const char *nqn,
       uint32_t wanted, uint32_t now)
 STATE(nvmf_pg_change_state, wanted, (tsc, nqn, wanted, thread), const char *nqn, uint32_t wanted,
@@ -87,9 +98,44 @@ STATE(nvmf_poll_group_remove_qpair, 0, (tsc, q, thread), const void *q, uint64_t
 STATE(nvmf_poll_group_drain_qpair, 0, (tsc, q, thread), const void *q, uint64_t thread)
 STATE(nvmf_transport_qpair_fini, 0, (tsc, q), const void *q)
 
-/* Completions. Bdevs whose names begin with Steady are left alone. */
-#define INTERNAL_ERROR 0x6
+/* Commands of the driver, by what they are for: their steps are state machines' too. One ends with an error instead, or is never
+ * answered. Controllers of subsystems whose names end in :steady are left alone. */
+static uint64_t purpose(const struct nvme_request *req, uint16_t qid)
+{
+	const struct nvme_sqe *cmd = &req->cmd;
+	uint32_t more = le32toh(cmd->cdw10) & 0xff; /* feature, log page, structure, offset of a property */
 
+	if (cmd->opcode == nvme_admin_fabrics) {
+		const struct nvmf_property_get_sqe *p = (const struct nvmf_property_get_sqe *)cmd;
+
+		more = p->fctype << 8 | (p->fctype < nvme_fabrics_type_auth_send ? le32toh(p->ofst) & 0xff : 0);
+		if (p->fctype == nvme_fabrics_type_auth_send) { /* the message's id */
+			more |= ((const uint8_t *)req->iovs[0].iov_base)[1];
+		}
+	} else if (qid != 0) {
+		more = 0;
+	}
+	return (uint64_t)cmd->opcode | (uint64_t)(qid != 0) << 8 | (uint64_t)more << 16;
+}
+
+void __real_nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe);
+void __wrap_nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe);
+void __wrap_nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
+{
+	const struct nvme_request *req = nvme_qpair_request(qpair, le16toh(cqe->cid));
+	struct nvme_cqe bad = *cqe;
+
+	if (req != NULL && !is_steady(qpair->ctrlr->trid.subnqn) &&
+	    fault_here("nvme completion", NULL, NULL, purpose(req, qpair->id))) {
+		if (atomic_load(&fault_area->action) == FAULT_KILL) {
+			return;
+		}
+		bad.status = htole16(INTERNAL_ERROR << 1);
+	}
+	__real_nvme_qpair_complete(qpair, &bad);
+}
+
+/* Completions. Bdevs whose names begin with Steady are left alone. */
 static uint16_t judged(struct bdev_io *io, uint16_t status, void *pc, void *frame)
 {
 	const char *name = bdev_name(bdev_desc_bdev(io->desc));

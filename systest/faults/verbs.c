@@ -29,15 +29,19 @@ static void to_error(struct ibv_qp *qp)
 	__real_ibv_modify_qp(qp, &attr, IBV_QP_STATE);
 }
 
-void faults_break_qps(void)
+int faults_break_qps(void)
 {
+	int n = 0;
+
 	pthread_mutex_lock(&qps_lock);
 	for (int i = 0; i < QPS; i++) {
 		if (qps[i] != NULL && is_victim(qps[i]->qp_num)) {
 			to_error(qps[i]);
+			n++;
 		}
 	}
 	pthread_mutex_unlock(&qps_lock);
+	return n;
 }
 
 static void break_qp(uint32_t number)

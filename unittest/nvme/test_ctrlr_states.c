@@ -2,7 +2,7 @@
 /* A fault in each state of a local controller's life: it comes up at the next attempt, or is told as removed, whatever struck it and
  * whenever. The probe of the state machine, which is called in the midst of each change, is where the faults come from.
  *
- * AUTHENTICATE, and the steps of a controller that is reached over a fabric, are the fault sweep's (doc/development.md). */
+ * AUTHENTICATE, and the steps of a controller that is reached over a fabric, are the fault sweep's (doc/faults.md). */
 #include "unittest/nvme/fixture.h"
 
 #include <errno.h>
