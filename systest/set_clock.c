@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A clock of the day that tests can set for one program: a library to preload. The first 8 bytes of the file $VARVE_CLOCK_FILE are the
  * nanoseconds it is ahead of the kernel's; whoever writes other ones there sets it. CLOCK_MONOTONIC is left alone. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
