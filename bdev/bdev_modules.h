@@ -53,20 +53,22 @@ bool bdev_null_get(const struct bdev *b, struct bdev_null_opts *opts);
 bool bdev_malloc_get(const struct bdev *b, struct bdev_malloc_opts *opts);
 
 /* delay: on top of another bdev, which it claims: an I/O takes an average latency longer, one in a hundred the 99th
- * percentile. It goes when its base goes. */
+ * percentile, one in a thousand the 99.9th (0: as the 99th). It goes when its base goes. */
 enum bdev_delay_latency {
 	BDEV_DELAY_AVG_READ,
 	BDEV_DELAY_P99_READ,
+	BDEV_DELAY_P999_READ,
 	BDEV_DELAY_AVG_WRITE, /* and all else that changes data, and flushes */
 	BDEV_DELAY_P99_WRITE,
+	BDEV_DELAY_P999_WRITE,
 	BDEV_DELAY_LATENCIES,
 };
 struct bdev_delay_opts {
 	const char *name;
 	const char *base_bdev_name;
 	const uint8_t *uuid;
-	uint64_t latency_us[BDEV_DELAY_LATENCIES]; /* a p99 is at least its average; updates one by one
-							   may have it otherwise, and then the average counts */
+	uint64_t latency_us[BDEV_DELAY_LATENCIES]; /* a p99 is at least its average, a p999 its p99; updates one by
+							   one may have it otherwise, and then the larger counts */
 };
 int bdev_delay_create(const struct bdev_delay_opts *opts, char *error);
 void bdev_delay_delete(const char *name, bdev_delete_cb cb, void *arg);

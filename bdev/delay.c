@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A bdev that makes another one slower: every I/O of the base is held back for its average latency, one in a hundred for its
- * 99th percentile. */
+ * 99th percentile, one in a thousand for its 99.9th if there is one. */
 #include <errno.h>
 #include <jansson.h>
 #include <rte_common.h>
@@ -35,14 +35,14 @@ BDEV_MODULE_REGISTER(bdev_delay_module)
 static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, enum bdev_io_type type)
 {
 	c->random = c->random * 1664525 + 1013904223;
-	bool p99 = c->random / (UINT32_MAX / 100) == 0;
-	enum bdev_delay_latency which;
+	unsigned thousandth = c->random / (UINT32_MAX / 1000), beyond = thousandth == 0 ? 2 : thousandth < 10;
+	enum bdev_delay_latency first;
 
 	switch (type) {
 	case BDEV_IO_READ:
 	case BDEV_IO_COMPARE:
 	case BDEV_IO_VERIFY:
-		which = p99 ? BDEV_DELAY_P99_READ : BDEV_DELAY_AVG_READ;
+		first = BDEV_DELAY_AVG_READ;
 		break;
 	case BDEV_IO_WRITE:
 	case BDEV_IO_WRITE_ZEROES:
@@ -51,14 +51,14 @@ static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, 
 	case BDEV_IO_FLUSH:
 	case BDEV_IO_COPY:
 	case BDEV_IO_WRITE_UNCORRECTABLE:
-		which = p99 ? BDEV_DELAY_P99_WRITE : BDEV_DELAY_AVG_WRITE;
+		first = BDEV_DELAY_AVG_WRITE;
 		break;
 	default:
 		return 0;
 	}
-	uint64_t us = __atomic_load_n(&d->latency_us[which], __ATOMIC_RELAXED);
-	if (p99) {
-		us = RTE_MAX(us, __atomic_load_n(&d->latency_us[which - 1], __ATOMIC_RELAXED));
+	uint64_t us = 0;
+	for (unsigned i = 0; i <= beyond; i++) {
+		us = RTE_MAX(us, __atomic_load_n(&d->latency_us[first + i], __ATOMIC_RELAXED));
 	}
 	return us;
 }
@@ -151,17 +151,29 @@ static void delay_channel_destroy(struct bdev *b, void *channel)
 	bdev_child_pool_destroy(c->pool);
 }
 
+static const char *const latency_names[BDEV_DELAY_LATENCIES] = {
+	[BDEV_DELAY_AVG_READ] = "avg_read_latency",     [BDEV_DELAY_P99_READ] = "p99_read_latency",
+	[BDEV_DELAY_P999_READ] = "p999_read_latency",   [BDEV_DELAY_AVG_WRITE] = "avg_write_latency",
+	[BDEV_DELAY_P99_WRITE] = "p99_write_latency",   [BDEV_DELAY_P999_WRITE] = "p999_write_latency",
+};
+
+static bool is_p999(enum bdev_delay_latency which)
+{
+	return which == BDEV_DELAY_P999_READ || which == BDEV_DELAY_P999_WRITE;
+}
+
 static void delay_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
 	const struct delay_bdev *d = (const struct delay_bdev *)b;
 
-	json_object_set_new(driver_specific, "delay",
-			    json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "name", b->name, "base_bdev_name",
-				      vbdev_base_name(&d->v), "avg_read_latency",
-				      (json_int_t)d->latency_us[BDEV_DELAY_AVG_READ], "p99_read_latency",
-				      (json_int_t)d->latency_us[BDEV_DELAY_P99_READ], "avg_write_latency",
-				      (json_int_t)d->latency_us[BDEV_DELAY_AVG_WRITE], "p99_write_latency",
-				      (json_int_t)d->latency_us[BDEV_DELAY_P99_WRITE]));
+	json_t *o = json_pack("{s:s, s:s}", "name", b->name, "base_bdev_name", vbdev_base_name(&d->v));
+
+	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
+		if (d->latency_us[i] != 0 || !is_p999(i)) { /* stock clients know four */
+			json_object_set_new(o, latency_names[i], json_integer((json_int_t)d->latency_us[i]));
+		}
+	}
+	json_object_set_new(driver_specific, "delay", o);
 }
 
 static const struct bdev_ops delay_ops = {
@@ -172,13 +184,6 @@ static const struct bdev_ops delay_ops = {
 	.reset_channel = delay_reset_channel,
 	.destruct = vbdev_destruct,
 	.dump_info = delay_dump_info,
-};
-
-static const char *const latency_names[BDEV_DELAY_LATENCIES] = {
-	[BDEV_DELAY_AVG_READ] = "avg_read_latency",
-	[BDEV_DELAY_P99_READ] = "p99_read_latency",
-	[BDEV_DELAY_AVG_WRITE] = "avg_write_latency",
-	[BDEV_DELAY_P99_WRITE] = "p99_write_latency",
 };
 
 static int check_maximum(unsigned which, uint64_t us, char *error)
@@ -197,10 +202,11 @@ static int check_latencies(const uint64_t us[BDEV_DELAY_LATENCIES], char *error)
 			return rc;
 		}
 	}
-	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += 2) {
-		if (us[avg + 1] < us[avg]) {
-			return bdev_error(error, -EINVAL, "%s %lu: must be at least %s (%lu)",
-					  latency_names[avg + 1], us[avg + 1], latency_names[avg], us[avg]);
+	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
+		bool first = i == BDEV_DELAY_AVG_READ || i == BDEV_DELAY_AVG_WRITE, unset = is_p999(i) && us[i] == 0;
+		if (!first && !unset && us[i] < us[i - 1]) {
+			return bdev_error(error, -EINVAL, "%s %lu: must be at least %s (%lu)", latency_names[i], us[i],
+					  latency_names[i - 1], us[i - 1]);
 		}
 	}
 	return 0;
@@ -270,8 +276,10 @@ bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
 	*opts = (struct bdev_delay_opts){
 		.name = b->name, .uuid = b->uuid, .base_bdev_name = vbdev_base_name(&d->v)};
 	memcpy(opts->latency_us, d->latency_us, sizeof(d->latency_us));
-	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += 2) {
-		opts->latency_us[avg + 1] = RTE_MAX(opts->latency_us[avg + 1], opts->latency_us[avg]);
+	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += BDEV_DELAY_AVG_WRITE) {
+		uint64_t *us = &opts->latency_us[avg];
+		us[1] = RTE_MAX(us[1], us[0]);
+		us[2] = us[2] > us[1] ? us[2] : 0; /* no more than the 99th: as if it were not there */
 	}
 	return true;
 }

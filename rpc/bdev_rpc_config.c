@@ -116,6 +116,12 @@ static bool write_delay(json_t *methods, const struct bdev *b)
 	add_uint(params, "p99_read_latency", o.latency_us[BDEV_DELAY_P99_READ]);
 	add_uint(params, "avg_write_latency", o.latency_us[BDEV_DELAY_AVG_WRITE]);
 	add_uint(params, "p99_write_latency", o.latency_us[BDEV_DELAY_P99_WRITE]);
+	if (o.latency_us[BDEV_DELAY_P999_READ] != 0) {
+		add_uint(params, "p999_read_latency", o.latency_us[BDEV_DELAY_P999_READ]);
+	}
+	if (o.latency_us[BDEV_DELAY_P999_WRITE] != 0) {
+		add_uint(params, "p999_write_latency", o.latency_us[BDEV_DELAY_P999_WRITE]);
+	}
 	add_uuid(params, o.uuid);
 	rpc_config_add(methods, "bdev_delay_create", params);
 	return true;

@@ -241,6 +241,7 @@ RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, m
 struct delay_create {
 	char *name, *base_bdev_name, *uuid;
 	uint64_t avg_read_latency, p99_read_latency, avg_write_latency, p99_write_latency;
+	uint64_t p999_read_latency, p999_write_latency;
 };
 
 #define DELAY_PARAM(field_, type_, required_, help_)                                                         \
@@ -252,6 +253,8 @@ static const struct rpc_param delay_create_params[] = {
 	DELAY_PARAM(p99_read_latency, RPC_UINT64, RPC_REQUIRED, "microseconds, of one in a hundred"),
 	DELAY_PARAM(avg_write_latency, RPC_UINT64, RPC_REQUIRED, "microseconds"),
 	DELAY_PARAM(p99_write_latency, RPC_UINT64, RPC_REQUIRED, "microseconds, of one in a hundred"),
+	DELAY_PARAM(p999_read_latency, RPC_UINT64, RPC_OPTIONAL, "microseconds, of one in a thousand (default 0: as the 99th)"),
+	DELAY_PARAM(p999_write_latency, RPC_UINT64, RPC_OPTIONAL, "microseconds, of one in a thousand (default 0: as the 99th)"),
 	DELAY_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	RPC_PARAM_END};
 
@@ -266,8 +269,10 @@ static void rpc_bdev_delay_create(struct rpc_request *req, void *params)
 		.uuid = uuid_or_null(p->uuid, uuid),
 		.latency_us = {[BDEV_DELAY_AVG_READ] = p->avg_read_latency,
 			       [BDEV_DELAY_P99_READ] = p->p99_read_latency,
+			       [BDEV_DELAY_P999_READ] = p->p999_read_latency,
 			       [BDEV_DELAY_AVG_WRITE] = p->avg_write_latency,
-			       [BDEV_DELAY_P99_WRITE] = p->p99_write_latency},
+			       [BDEV_DELAY_P99_WRITE] = p->p99_write_latency,
+			       [BDEV_DELAY_P999_WRITE] = p->p999_write_latency},
 	};
 
 	answer_name(req, bdev_delay_create(&opts, error), p->name, error);
@@ -283,8 +288,10 @@ struct delay_update {
 
 static const struct rpc_enum latency_types[] = {{"avg_read", BDEV_DELAY_AVG_READ},
 						{"p99_read", BDEV_DELAY_P99_READ},
+						{"p999_read", BDEV_DELAY_P999_READ},
 						{"avg_write", BDEV_DELAY_AVG_WRITE},
 						{"p99_write", BDEV_DELAY_P99_WRITE},
+						{"p999_write", BDEV_DELAY_P999_WRITE},
 						{NULL, 0}};
 
 static const struct rpc_param delay_update_params[] = {

@@ -13,7 +13,10 @@ static struct bdev_delay_opts delay_opts(const char *name, const char *base, uin
 					 uint64_t write_us)
 {
 	return (struct bdev_delay_opts){
-		.name = name, .base_bdev_name = base, .latency_us = {read_us, read_us, write_us, write_us}};
+		.name = name,
+		.base_bdev_name = base,
+		.latency_us = {[BDEV_DELAY_AVG_READ] = read_us, [BDEV_DELAY_P99_READ] = read_us,
+			       [BDEV_DELAY_AVG_WRITE] = write_us, [BDEV_DELAY_P99_WRITE] = write_us}};
 }
 
 static uint64_t timed_us(struct user *u, enum bdev_io_type type)
@@ -55,6 +58,32 @@ static void test_delay_holds_io_back_and_passes_data_through(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
 }
 
+static void test_delay_holds_one_in_a_thousand_longer(void)
+{
+	struct user u;
+	unsigned held = 0;
+
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 0, 0);
+	opts.latency_us[BDEV_DELAY_P999_READ] = 50000;
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_TRUE(bdev_delay_get(bdev_find("d0"), &opts));
+	CU_ASSERT_EQUAL(opts.latency_us[BDEV_DELAY_P999_READ], 50000);
+	CU_ASSERT_EQUAL(opts.latency_us[BDEV_DELAY_P999_WRITE], 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d0", true, fixture_thread(0)), 0);
+	for (unsigned i = 0; i < 10000; i++) {
+		held += timed_us(&u, BDEV_IO_READ) >= 50000;
+	}
+	CU_ASSERT_TRUE(held >= 3 && held <= 50); /* the machine may hold some, too */
+	/* one that the 99th has caught up with is as if it were not there */
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("d0", BDEV_DELAY_P99_READ, 60000, error), 0);
+	CU_ASSERT_TRUE(bdev_delay_get(bdev_find("d0"), &opts));
+	CU_ASSERT_EQUAL(opts.latency_us[BDEV_DELAY_P999_READ], 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
 static void test_delay_says_what_is_wrong(void)
 {
 	make_null("n0", 512, 100);
@@ -65,6 +94,10 @@ static void test_delay_says_what_is_wrong(void)
 	opts.latency_us[BDEV_DELAY_P99_WRITE] = 9;
 	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, "p99_write_latency 9"));
+	opts = delay_opts("d0", "n0", 10, 10);
+	opts.latency_us[BDEV_DELAY_P999_READ] = 9;
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "p999_read_latency 9"));
 	opts = delay_opts("d0", "n0", 10, 10);
 	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), 0);
 	opts.name = "d1";
@@ -303,6 +336,7 @@ static void test_injection_says_what_is_wrong(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_delay_holds_io_back_and_passes_data_through),
+	UNIT(test_delay_holds_one_in_a_thousand_longer),
 	UNIT(test_delay_says_what_is_wrong),
 	UNIT(test_reset_and_abort_reach_io_that_is_held_back),
 	UNIT(test_stack_goes_when_its_base_goes),
