@@ -9,14 +9,17 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 
-from appliance_lib import BUILD, TOP, VARVE, Client, Daemon, check, main, wait_for
+from appliance_lib import BUILD, TOP, VARVE, Client, Daemon, Skip, check, main, wait_for
+from core_lib import Core
 from liar_lib import LIES, Liar
 from nvmf_lib import HOSTNQN, NQN, Host, Target, wait_io
 
@@ -112,31 +115,61 @@ def test_a_crash_is_found_in_the_core_and_in_the_trace():
         if not cores:
             check(pathlib.Path("/proc/sys/kernel/core_pattern").read_text()[0] in "|/" or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0,
                   "there is no core")
-            return
+            raise Skip("core_pattern sends cores elsewhere, or none may be written: only the trace was looked at")
         f.expect(1, "FOUND  core", f"is of process {d.pid}", "SIGSEGV", f"varve-doctor -c {cores[0]}")
         Finding("-c", cores[0]).expect(1, "got SIGSEGV", "ok     libraries", "FOUND  memory       it crashed: SIGSEGV", "all lists are whole")
         Finding("-c", cores[0], "-e", BUILD / "bin" / "varve-perf").expect(1, "is of build", "the files here are not those of the process")
         stripped = d.folder / "stripped"
         subprocess.run(["strip", "-s", "-o", stripped, VARVE], check=True)
         Finding("-c", cores[0], "-e", stripped).expect(1, "has no debug information", "-e PROGRAM")
-        check_damaged_cores(d.folder, cores[0])
+        cut = d.folder / "cut"
+        shutil.copy(cores[0], cut)
+        os.truncate(cut, cut.stat().st_size // 2)
+        Finding("-c", cut).expect(1, "FOUND  core         it is cut short")
 
 
-def check_damaged_cores(where, core):
+THREADS, BDEVS = "'thread/thread.c'::threads.tqh_first", "'bdev/bdev.c'::bdevs.tqh_first"
+# (what, where, what comes there: an expression or bytes, the reason that is to be given)
+CORE_DAMAGE = [
+    ("a list that loops", f"&{THREADS}->link.tqe_next", THREADS, "threads: after 1 elements the list comes back to"),
+    ("a wild pointer", f"&{BDEVS}->bdev", b"A" * 8, "a bdev is the wild pointer 0x4141414141414141"),
+    ("a name that is nowhere", f"&{BDEVS}->bdev->name", struct.pack("<Q", 8), "bytes at 0x8 are not in this process or core"),
+    ("an unmapped pointer", f"&{THREADS}->channels.tqh_first", struct.pack("<Q", 0x7f00dead0000), "channels of thread control: element 1: "),
+    ("another size of the recorder", "&trace_state.map.size", struct.pack("<Q", 1 << 20), "the recorder's memory does not begin with"),
+]
+
+
+def test_a_core_that_is_well_and_what_is_wrong_in_a_damaged_one():
+    with Daemon("-e", "rpc") as d:
+        d.call("bdev_malloc_create", name="M0", block_size=512, num_blocks=2048)
+        core = Core(d)
+        Finding("-c", core.path).expect(0, "was alive when the core was taken", "ok     libraries", "all lists are whole", "Nothing was found")
+        values = core.evaluate([e for _, where, what, _ in CORE_DAMAGE for e in (where, what) if isinstance(e, str)])
+        for name, where, what, why in CORE_DAMAGE:
+            with core.overwritten(values[where], struct.pack("<Q", values[what]) if isinstance(what, str) else what):
+                check(why in (f := Finding("-c", core.path).expect(1, "FOUND  memory")).text, f"{name}: {f.text}")
+        Finding("-c", core.path).expect(0, "Nothing was found")
+        damaged = d.folder / "damaged"
+        build = bytes.fromhex(re.search("[0-9a-f]{40}", subprocess.run([VARVE, "--version"], capture_output=True, text=True).stdout)[0])
+        damaged.write_bytes(core.path.read_bytes().replace(build, build[::-1]))
+        Finding("-c", damaged).expect(1, "FOUND  libraries", f"{VARVE} is of build {build.hex()}, the core of {build[::-1].hex()}")
+        check_cores_that_are_none(d.folder, core.path)
+
+
+def check_cores_that_are_none(where, core):
     """Cut, scrambled, and no core at all."""
-    rng, whole = random.Random(7), core.stat().st_size
-    head = core.read_bytes()[:1 << 20]
-    for n in (0, 1, 63, 64, 500, 4096, 65536, whole // 2, whole - 1):
-        cut = where / "cut"
-        shutil.copy(core, cut)
-        os.truncate(cut, n)
-        Finding("-c", cut, "-e", "/bin/true") if n < whole // 2 else Finding("-c", cut).expect(1, "it is cut short")
-    for i in range(8):
+    rng, whole, head = random.Random(7), core.stat().st_size, open(core, "rb").read(1 << 20)
+    damaged = where / "damaged"
+    for n in (0, 63, 64, 500, 4096, 65536, whole // 2):        # what gcore writes last are the notes
+        shutil.copy(core, damaged)
+        os.truncate(damaged, n)
+        Finding("-c", damaged, "-e", VARVE).expect(2, "?      core", "is truncated: ", f"it has {n}\n", "Nothing could be looked at")
+    for i in range(8):          # whatever may be told of these, it is told: Finding looks after that
         data = bytearray(head)
         for _ in range(1 << i):
             data[rng.randrange(4096)] = rng.randrange(256)
-        (where / "scrambled").write_bytes(data)
-        check(Finding("-c", where / "scrambled", "-e", "/bin/true").status != 0, "a scrambled core is healthy")
+        damaged.write_bytes(data)
+        Finding("-c", damaged, "-e", VARVE)
     for name, data in (("empty", b""), ("text", b"not a core\n" * 100), ("random", rng.randbytes(100000))):
         (where / name).write_bytes(data)
         Finding("-c", where / name).expect(2, "?      core")
@@ -145,16 +178,49 @@ def check_damaged_cores(where, core):
     Finding("-c", where).expect(2)
 
 
-def test_damaged_traces_give_a_reason():
-    rng = random.Random(9)
+def trace_places(data):
+    """Where things are in a trace file: sections, the first history with an event, and that event."""
+    sections = struct.unpack_from("<7Q", data, 16)
+    places = dict(zip(("main", "owner", "mask", "owner_type", "object", "tpoint", "lcore"), sections))
+    places["history"], = struct.unpack_from("<Q", data, places["lcore"] + 128)
+    for i in range(struct.unpack_from("<H", data, places["lcore"])[0]):
+        at, = struct.unpack_from("<Q", data, places["lcore"] + 128 + 8 * i)
+        _, ids, written = struct.unpack_from("<QQQ", data, at + 24) if at else (0, 0, 0)
+        if written:
+            places["event"] = at + 48 + 8 * ids
+            return places
+    raise AssertionError("no event was recorded")
+
+
+# (what, where and how far from there, what comes there, status, the reason that is to be given)
+TRACE_DAMAGE = [
+    ("no clock", "main", 0, bytes(8), 2, "tsc_rate is 0, must be the ticks per second"),
+    ("no sections", None, 8, bytes(2), 2, "num_sections is 0, must be at least 7"),
+    ("no definitions", "tpoint", 0, bytes(2), 2, "section TPOINT is missing, empty or cut off"),
+    ("rings elsewhere", None, 16 + 8 * 6, b"\xff" * 8, 2, "section LCORE_OFFSETS is missing, empty or cut off"),
+    ("a ring of three", "history", 24, struct.pack("<Q", 3), 1, "ring of lcore 0: num_entries is 3, must be a power of two"),
+    ("a file that was larger", None, 0, struct.pack("<Q", 1 << 50), 1, "the file is truncated: it has "),
+    ("an event that nobody knows", "event", 8, struct.pack("<H", 1279), 1, "1 entries of it are damaged"),
+    ("an event of another time", "event", 0, b"\xff" * 8, 1, "entries of it are damaged"),
+]
+
+
+def test_a_trace_that_is_well_and_what_is_wrong_in_a_damaged_one():
     with Daemon("-e", "rpc") as d:
-        d.stop(signal.SIGKILL)
+        d.stop()
         whole = d.trace_file.read_bytes()
-        Finding("-t", d.trace_file).expect(1, "ended without a word")
-        f = d.folder / "trace"
-        for n in (0, 1, 15, 16, 4096, 100000, len(whole) // 2, len(whole) - 1):
+        Finding("-t", d.trace_file).expect(0, ": stopped", "ok     file         whole", "Nothing was found")
+        f, places = d.folder / "trace", {None: 0, **trace_places(whole)}
+        for _, where, further, what, status, why in TRACE_DAMAGE:
+            at = places[where] + further
+            f.write_bytes(whole[:at] + what + whole[at + len(what):])
+            Finding("-t", f).expect(status, why)
+        for n, status, why in ((0, 2, "0 bytes are too few"), (15, 2, "15 bytes are too few"), (16, 2, "ends within its section table"),
+                               (4096, 2, "section TPOINT is missing"), (len(whole) // 2, 2, "section LCORE_OFFSETS is missing"),
+                               (len(whole) - 1, 1, f"it has {len(whole) - 1} bytes of {len(whole)}")):
             f.write_bytes(whole[:n])
-            check(Finding("-t", f).status != 0, f"{n} bytes of a trace are healthy")
+            Finding("-t", f).expect(status, why)
+        rng = random.Random(9)
         for i in range(10):
             data = bytearray(whole)
             for _ in range(1 << i):
@@ -165,6 +231,12 @@ def test_damaged_traces_give_a_reason():
             f.write_bytes(data)
             Finding("-t", f).expect(2, "?      trace")
         Finding("-t", d.folder / "none").expect(2, "No such file")
+
+
+def test_a_killed_writer_is_told_from_one_that_ended():
+    with Daemon("-e", "rpc") as d:
+        d.stop(signal.SIGKILL)
+        Finding("-t", d.trace_file).expect(1, "ended without a word")
 
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17

@@ -9,15 +9,18 @@ import pathlib
 import re
 import resource
 import signal
+import struct
 import subprocess
 import sys
 
 from appliance_lib import BUILD, TOP, VARVE, Daemon, check, main, wait_for
+from core_lib import Core
 from nvmf_lib import HOSTNQN, NQN, Host, Target, verifying, wait_io
 
 SCRIPT = TOP / "tools" / "gdb" / "varve.py"
 SLOW = 240              # seconds that a gdb may take on a busy machine
 BOTH = ("print_bdevs", "find_bdev M", "print_io_devices", "print_nvmf_subsystems", "print_threads")
+STOCK = ["spdk_" + c for c in BOTH]
 COMMANDS = [*("varve_" + c for c in BOTH), "varve_inflight", "varve_qpairs", f"varve_subsystem {NQN}", "varve_trace 20", "varve_doctor 1"]
 
 
@@ -163,8 +166,11 @@ def check_drill(g, facts):
 
 def look(facts, *where):
     """All commands in one session: between two, a busy machine may let hosts time out. What varve_doctor says."""
-    g = Gdb(*where, commands=COMMANDS + drill_commands(facts))
+    g = Gdb(*where, commands=COMMANDS + drill_commands(facts) + STOCK)
     check_drill(g, facts)
+    if "-p" not in where:       # of a process, counts go on between two commands
+        for stock, ours in zip(STOCK, BOTH):
+            check(g[stock] == g["varve_" + ours] and g[stock].strip(), f"{stock} says\n{g[stock]}")
     return check_everything(g, facts), g
 
 
@@ -174,11 +180,11 @@ def test_a_live_daemon_under_io():
             facts = Facts(t)
             text, _ = look(facts, "-p", t.pid)
             check(text.startswith(f"Process {t.pid}; ages as of now"), text)
-            g = Gdb("-p", t.pid, commands=["info probes stap varve", "shell true", *("spdk_" + c for c in BOTH)])
+            g = Gdb("-p", t.pid, commands=["info probes stap varve", "shell true", *STOCK])
             for name in ("bdev_io_submit", "nvmf_req_state", "rpc_begin"):
                 check(re.search(rf"^stap +varve +{name} ", g["info probes stap varve"], re.M), g.all)
-            for c in BOTH:
-                check(g["spdk_" + c].strip(), f"spdk_{c} says nothing")
+            for c in STOCK:
+                check(g[c].strip(), f"{c} says nothing")
             check(t.call("appliance_get_state")["state"] == "RUNNING", "it runs on after all of that")
 
 
@@ -243,10 +249,10 @@ def check_save(t, core, file_says):
 def check_stripped(t, core):
     stripped = t.folder / "varve-stripped"
     subprocess.run(["strip", "-s", "-o", stripped, VARVE], check=True)
-    g = Gdb(stripped, core)
-    for c in COMMANDS:
+    g = Gdb(stripped, core, commands=COMMANDS + STOCK)
+    for c in COMMANDS + STOCK:
         check(g[c] == "", f"{c} said {g[c]}")
-    check(g.errors.count("has no debug information (it is stripped, or not varve)") == len(COMMANDS), g.errors)
+    check(g.errors.count("has no debug information (it is stripped, or not varve)") == len(COMMANDS + STOCK), g.errors)
     build = subprocess.run([VARVE, "--version"], capture_output=True, text=True).stdout
     check(re.search(r"with build id ([0-9a-f]+)", g.errors)[1] in build, g.errors)
 
@@ -287,6 +293,57 @@ def test_damaged_memory_gives_errors_and_no_endless_loop():
             said = g.all[g.all.index("== varve_print_bdevs"):]
             check(re.search(r"error: |^varve_\w+: |memory is damaged|no such state|makes no sense", said, re.M), f"{what}: {said[-3000:]}")
             check("end" in g.all.rsplit("== ", 1)[1], f"{what}: {g.all[-2000:]}")
+
+
+def damage_under_io(hung, shared):
+    """Of a daemon with hung commands: (what, the address of what is overwritten, with which bytes or expression, which command must complain,
+    with which words)."""
+    request = f"((struct nvmf_request *){hung['object']})"
+    qpair, view, channel, io = f"{request}->qpair", f"{request}->ns_view", f"{request}->bdev_io.ch", f"(&{request}->bdev_io)"
+    rdma = f"((struct rdma_qp *){qpair})"
+    requests = f"{rdma}->poller->requests" if shared else f"{rdma}->requests"
+    wild, unmapped = b"A" * 8, struct.pack("<Q", 0x7f00dead0000)
+    drill = f"varve_bdev_io {io}"
+    return [
+        ("queue pair: a state that is none", f"&{qpair}->state", b"\x4d", "varve_doctor 1", "is in state 77 (no such state)"),
+        ("queue pair: a list that loops", f"&{qpair}->group_link.tqe_next", qpair, "varve_qpairs", "queue pairs of a poll group: after "),
+        ("queue pair: a wild transport", f"&{qpair}->transport", wild, "varve_inflight", "a queue pair's transport is the wild pointer"),
+        ("queue pair: an unmapped view", f"&{qpair}->view", unmapped, "varve_qpairs", "at 0x7f00dead0000 are not in this process or core"),
+        ("queue pair: a wild poller", f"&{rdma}->poller", wild, "varve_inflight", "a queue pair's poller is the wild pointer"),
+        ("requests: a wild array", f"&{requests}.memory", wild, "varve_inflight", "the array of requests is the wild pointer"),
+        ("requests: too many", f"&{requests}.count", b"\xff\xff\xff\x7f", "varve_inflight", "error: there cannot be 2147483647 requests"),
+        ("requests: of no size", f"&{requests}.stride", bytes(4), "varve_inflight", "requests of 0 bytes"),
+        ("request: a place that is none", f"&{request}->where", b"\x4d", "varve_inflight", "77 (no such state)"),
+        ("request: a wild command", f"&{request}->sqe", wild, "varve_inflight", "a request's command is the wild pointer"),
+        ("request: a wild namespace", f"&{request}->ns_view", wild, "varve_inflight", "a request's namespace is the wild pointer"),
+        ("namespace: an unmapped channel", f"&{view}->ch", unmapped, "varve_inflight", "at 0x7f00dead0000 are not in this process or core"),
+        ("controller: a state that is none", f"&{qpair}->ctrlr->state", struct.pack("<I", 77), f"varve_subsystem {NQN}", "77 (no such state)"),
+        ("controller: a list that loops", f"&{qpair}->ctrlr->link.tqe_next", f"{qpair}->ctrlr", f"varve_subsystem {NQN}", f"controllers of {NQN}: after "),
+        ("controller: a wild list", f"&{qpair}->ctrlr->link.tqe_next", wild, "varve_print_nvmf_subsystems", f"controllers of {NQN}: element "),
+        ("channel: another count", f"&{channel}->qd", struct.pack("<I", 7), "varve_doctor 1", "bdev EE_M1 counts 7 I/Os in flight on "),
+        ("channel: a wild thread", f"&{channel}->thread", wild, "varve_find_bdev M", "a bdev channel's thread is the wild pointer"),
+        ("channel: a wild list of I/O", f"&{channel}->inflight.tqh_first", wild, "varve_inflight", "I/O in flight on "),
+        ("channel: a wild bdev", f"&{channel}->bdev", wild, drill, "its bdev is the wild pointer"),
+        ("I/O: a state that is none", f"&{io}->state", b"\x4d", drill, "state 77 (no such state)"),
+    ]
+
+
+def test_damage_of_queue_pairs_requests_controllers_and_channels():
+    with start() as t, verifying(t, 1, "-t", "3600", "-q", "8") as busy:
+        for _ in hang(t, busy):
+            check_damage_under_io(Facts(t).hung[0], Core(t))
+
+
+def check_damage_under_io(hung, core):
+    shared = core.evaluate([f"((struct rdma_qp *)((struct nvmf_request *){hung['object']})->qpair)->poller->srq"])
+    cases = damage_under_io(hung, any(shared.values()))
+    values = core.evaluate([e for _, where, what, _, _ in cases for e in (where, what) if isinstance(e, str)])
+    for name, where, what, command, words in cases:
+        with core.overwritten(values[where], struct.pack("<Q", values[what]) if isinstance(what, str) else what):
+            g = Gdb(VARVE, core.path, commands=dict.fromkeys(["varve_inflight", command]))
+        said = g[command] + g.errors
+        check(words in said, f"{name}: {command} does not complain of it:\n{said[-2000:]}")
+        check("Outstanding: " in g["varve_inflight"], f"{name}: varve_inflight gave up:\n{g.all[-2000:]}")
 
 
 def test_the_binary_loads_the_commands_by_itself():

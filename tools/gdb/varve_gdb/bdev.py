@@ -21,11 +21,11 @@ def aliases(core):
 
 
 def channels(core):
-    return walk(core["channels"], "link", f"channels of bdev {string(bdev_of(core)['name'])}")
+    yield from walk(core["channels"], "link", f"channels of bdev {string(bdev_of(core)['name'])}")
 
 
 def in_flight(channel):
-    return walk(channel["inflight"], "link", f"I/O in flight on {thread_name(channel)}")
+    yield from walk(channel["inflight"], "link", f"I/O in flight on {thread_name(channel)}")
 
 
 def thread_name(channel):

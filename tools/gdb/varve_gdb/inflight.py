@@ -47,12 +47,14 @@ def rdma_array(requests, owner):
 
 def of_qpair(qpair):
     """The struct rdma_request of a queue pair, from its own array or the shared receive queue's."""
+    if not nvmf.is_rdma(qpair):
+        return
     qp = nvmf.rdma_qp(qpair)
     poller = follow(qp["poller"], "a queue pair's poller")
     if poller is None:
-        return iter(())
+        return
     shared = number(poller["srq"]) != 0
-    return rdma_array(poller["requests"] if shared else qp["requests"], int(qp.address))
+    yield from rdma_array(poller["requests"] if shared else qp["requests"], int(qp.address))
 
 
 def little(value):
@@ -105,8 +107,6 @@ def nvmf_request(rdma, qpair):
 
 def nvmf_requests():
     for _, qpair in survive(nvmf.all_qpairs()):
-        if not nvmf.is_rdma(qpair):
-            continue
         for rdma in survive(of_qpair(qpair)):
             try:
                 yield nvmf_request(rdma, qpair)
