@@ -3,7 +3,7 @@
  * thread.
  *
  *	metrics_http.c, metrics_text.c	the protocol and the format: pure
- *	metrics_collect.c		what is told
+ *	metrics_collect.c, metrics_qpairs.c	what is told
  *	metrics.c			connections
  *	metrics_rpc.c			metrics_start and its like */
 #ifndef APPLIANCE_METRICS_H
@@ -15,6 +15,7 @@
 
 #include "appliance/metrics_address.h"
 #include "appliance/metrics_text.h"
+#include "nvmf/nvmf.h"
 
 /* Listens. saved: it is part of what save_config writes. 0, or a negative errno and error (METRICS_ERROR_MAX bytes): -EINVAL: no such
  * address, -EALREADY: it listens, -EADDRINUSE ... */
@@ -34,5 +35,7 @@ void metrics_get_status(struct metrics_status *status);
 
 /* All that there is to tell. It asks reactors, so it takes a few microseconds per thread and device. */
 void metrics_collect(struct metrics_text *m);
+/* A part of it: each subsystem and queue pair of a target, of which list has the n outstanding commands. */
+void metrics_collect_qpairs(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list, size_t n);
 
 #endif

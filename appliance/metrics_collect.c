@@ -71,6 +71,14 @@ static void collect_reactors(struct metrics_text *m)
 	for (unsigned i = 0; i < n; i++) {
 		metrics_ns(m, env_ticks_to_ns(list[i].idle_ticks), "lcore", lcore[i], NULL);
 	}
+	metrics_family(m, "varve_reactor_system_seconds_total", METRICS_COUNTER, "Time of its thread in the kernel.");
+	for (unsigned i = 0; i < n; i++) {
+		metrics_ns(m, env_ticks_to_ns(list[i].sys_ticks), "lcore", lcore[i], NULL);
+	}
+	metrics_family(m, "varve_reactor_interrupt_seconds_total", METRICS_COUNTER, "Time of its core in interrupts.");
+	for (unsigned i = 0; i < n; i++) {
+		metrics_ns(m, env_ticks_to_ns(list[i].irq_ticks), "lcore", lcore[i], NULL);
+	}
 	metrics_family(m, "varve_reactor_sleeps_total", METRICS_COUNTER, "How often it went to sleep.");
 	for (unsigned i = 0; i < n; i++) {
 		metrics_uint(m, list[i].sleeps, "lcore", lcore[i], NULL);
@@ -111,6 +119,44 @@ static void write_threads(struct metrics_text *m, const struct one_thread *t, si
 	metrics_family(m, "varve_thread_channels", METRICS_GAUGE, "Its channels to devices.");
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, t[i].stats.channels, "thread", t[i].stats.name, "id", t[i].id, NULL);
+	}
+}
+
+/* Where it runs, and how much it has to look after. */
+static void write_thread_places(struct metrics_text *m, const struct one_thread *t, size_t n)
+{
+	metrics_family(m, "varve_thread_lcore", METRICS_GAUGE, "The reactor that it is on; the control thread is on none.");
+	for (size_t i = 0; i < n; i++) {
+		if (t[i].stats.lcore != ENV_LCORE_NONE) {
+			metrics_uint(m, t[i].stats.lcore, "thread", t[i].stats.name, "id", t[i].id, NULL);
+		}
+	}
+	metrics_family(m, "varve_thread_pollers", METRICS_GAUGE, "Its pollers by kind.");
+	for (size_t i = 0; i < n; i++) {
+		const struct thread_stats *s = &t[i].stats;
+		metrics_uint(m, (uint64_t)s->active_pollers, "thread", s->name, "id", t[i].id, "kind", "active", NULL);
+		metrics_uint(m, (uint64_t)s->timed_pollers, "thread", s->name, "id", t[i].id, "kind", "timed", NULL);
+		metrics_uint(m, (uint64_t)s->paused_pollers, "thread", s->name, "id", t[i].id, "kind", "paused", NULL);
+	}
+	metrics_family(m, "varve_thread_timers", METRICS_GAUGE, "Its timers.");
+	for (size_t i = 0; i < n; i++) {
+		metrics_uint(m, (uint64_t)t[i].stats.timers, "thread", t[i].stats.name, "id", t[i].id, NULL);
+	}
+}
+
+static void write_poller_periods(struct metrics_text *m, const struct one_thread *t, size_t n)
+{
+	static const char *const kinds[] = {
+		[POLLER_KIND_ACTIVE] = "active", [POLLER_KIND_TIMED] = "timed", [POLLER_KIND_PAUSED] = "paused"};
+	char id[NUMBER_MAX];
+
+	metrics_family(m, "varve_poller_period_seconds", METRICS_GAUGE, "How often the poller is to run; 0: in every round.");
+	for (size_t i = 0; i < n; i++) {
+		for (int k = 0; k < t[i].n_pollers; k++) {
+			const struct poller_stats *p = &t[i].pollers[k];
+			metrics_ns(m, env_ticks_to_ns(p->period_ticks), "thread", t[i].stats.name, "thread_id", t[i].id,
+				   "poller", p->name, "id", number(id, p->id), "kind", kinds[p->kind], NULL);
+		}
 	}
 }
 
@@ -158,7 +204,9 @@ static void collect_threads(struct metrics_text *m)
 		number(list[n].id, list[n].stats.id);
 	}
 	write_threads(m, list, n);
+	write_thread_places(m, list, n);
 	write_pollers(m, list, n);
+	write_poller_periods(m, list, n);
 	for (size_t i = 0; i < n; i++) {
 		if (list[i].n_pollers > 0) {
 			free(list[i].pollers);
@@ -497,6 +545,9 @@ static void collect_requests(struct metrics_text *m)
 		n = nvmf_tgt_get_inflight(tgt, &list);
 	}
 	write_states(m, states, count_states(list, n, states));
+	if (tgt != NULL) {
+		metrics_collect_qpairs(m, tgt, list, n);
+	}
 	free(list);
 }
 
@@ -556,6 +607,13 @@ static void collect_trace(struct metrics_text *m)
 				metrics_uint(m, f == 0 ? s.recorded : s.wrapped, "slot", number(lcore, i),
 					     "thread", s.name, NULL);
 			}
+		}
+	}
+	metrics_family(m, "varve_trace_ring_slots", METRICS_GAUGE,
+		       "Slots that the ring holds: with the rate of varve_trace_slots_total, the time that it spans.");
+	for (unsigned i = 0; i < trace_num_slots(); i++) {
+		if (trace_get_slot_stats(i, &s)) {
+			metrics_uint(m, s.num_entries, "slot", number(lcore, i), "thread", s.name, NULL);
 		}
 	}
 	trace_get_loss(&loss);

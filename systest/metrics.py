@@ -7,11 +7,12 @@ import http.client
 import json
 import re
 import socket
+import subprocess
 import sys
 import time
 
-from appliance_lib import DEADLINE, Daemon, check, main, wait_for
-from nvmf_lib import HOSTNQN, NQN, Host, Target
+from appliance_lib import BUILD, DEADLINE, Daemon, check, main, wait_for
+from nvmf_lib import HOSTNQN, NQN, Host, Target, wait_io
 
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\d+(?:\.\d+)?)\Z")
@@ -139,6 +140,104 @@ def test_the_numbers_are_those_of_the_rpcs():
         check(value(families, "varve_bdev_bytes_total", bdev="D0", op="read") == stat["bytes_read"], "bytes")
         check(sum(v for _, v in families["varve_nvmf_commands_total"]) == t.groups("completed_nvme_io"), "commands")
         check(sum(v for _, v in families["varve_trace_slots_total"]) > 0, "the trace")
+
+
+# Where each column of varve-top is told: a family; two, of which it is a quotient of rates; or why it is not. Columns that name a row are labels.
+LABELS = {"lcore", "name", "thread", "id", "nqn", "hostnqn", "subnqn", "cntlid", "qid", "peer", "who", "resource", "state", "waits_for", "kind"}
+COLUMNS = {
+    "reactors": {"tid": None, "busy_percent": "varve_reactor_busy_seconds_total", "state": "varve_reactor_sleeping",
+                 "sleeps_per_s": "varve_reactor_sleeps_total", "sys_percent": "varve_reactor_system_seconds_total",
+                 "irq_percent": "varve_reactor_interrupt_seconds_total", "threads": "varve_thread_lcore", "thread_names": "varve_thread_lcore"},
+    "threads": {"lcore": "varve_thread_lcore", "busy_percent": "varve_thread_busy_seconds_total", "active_pollers": "varve_thread_pollers",
+                "timed_pollers": "varve_thread_pollers", "paused_pollers": "varve_thread_pollers", "timers": "varve_thread_timers",
+                "channels": "varve_thread_channels", "pending_messages": "varve_thread_pending_messages", "cpumask": None},
+    "pollers": {"kind": "varve_poller_period_seconds", "cpu_percent": "varve_poller_seconds_total", "runs_per_s": "varve_poller_runs_total",
+                "busy_per_s": "varve_poller_busy_runs_total", "busy_percent": "varve_poller_busy_runs_total",
+                "period_us": "varve_poller_period_seconds", "runs": "varve_poller_runs_total"},
+    "bdevs": {"iops": "varve_bdev_ios_total", "read_iops": "varve_bdev_ios_total", "write_iops": "varve_bdev_ios_total",
+              "read_bytes_per_s": "varve_bdev_bytes_total", "write_bytes_per_s": "varve_bdev_bytes_total",
+              "read_latency_us": "varve_bdev_io_seconds_total", "write_latency_us": "varve_bdev_io_seconds_total",
+              "queue_depth": "varve_bdev_queue_depth", "resource_waits_per_s": "varve_bdev_waits_total",
+              "rate_limit_waits_per_s": "varve_bdev_waits_total", "errors": "varve_bdev_errors_total"},
+    "subsystems": {"state": "varve_nvmf_subsystem_state", "state_us": None, "namespaces": "varve_nvmf_subsystem_namespaces",
+                   "controllers": "varve_nvmf_subsystem_controllers", "qpairs": "varve_nvmf_subsystem_queue_pairs",
+                   "inflight": "varve_nvmf_subsystem_requests", "oldest_us": "varve_nvmf_subsystem_oldest_request_seconds",
+                   "listeners": "varve_nvmf_subsystem_listeners"},
+    "hosts": {"state": "varve_nvmf_queue_pair_state", "state_us": "varve_nvmf_queue_pair_state_age_seconds",
+              "peer": "varve_nvmf_queue_pair_state", "inflight": "varve_nvmf_queue_pair_requests",
+              "oldest_us": "varve_nvmf_queue_pair_oldest_request_seconds", "thread": "varve_nvmf_queue_pair_state"},
+    "requests": {"state": "varve_nvmf_requests", "count": "varve_nvmf_requests", "longest_us": "varve_nvmf_request_longest_state_seconds",
+                 "mean_us": None, "oldest_us": "varve_nvmf_request_oldest_seconds", "oldest_hostnqn": None},
+    "buffers": {"at_hand_per_s": "varve_buffer_gets_at_hand_total", "fetched_per_s": "varve_buffer_gets_fetched_total",
+                "waits_per_s": "varve_buffer_waits_total", "waits": "varve_buffer_waits_total"},
+    "trace": {"slots": "varve_trace_ring_slots", "slots_per_s": "varve_trace_slots_total",
+              "overwritten_per_s": "varve_trace_overwritten_slots_total", "recorded": "varve_trace_slots_total",
+              "overwritten": "varve_trace_overwritten_slots_total", "holds_us": "varve_trace_ring_slots",
+              "fired": "varve_trace_triggers_fired_total", "last_cause": None},
+}
+# What is not told, and why it need not be.
+NOT_TOLD = {("reactors", "tid"): "a name of the operating system's", ("threads", "cpumask"): "a setting", ("subsystems", "state_us"):
+            "Prometheus keeps since when a state is told", ("requests", "mean_us"): "the longest and the oldest are told",
+            ("requests", "oldest_hostnqn"): "told per queue pair", ("trace", "last_cause"): "a text for people; the notification has it"}
+
+
+def test_what_varve_top_shows_is_told():
+    """Each column has its family with samples, or a reason; and what does not change from look to look is the same."""
+    with Target("-e", "bdev") as t:
+        t.add_malloc("M0")
+        t.call("bdev_error_create", base_name="M0")
+        t.add_ns("EE_M0", nsid=1)
+        t.call("trace_set_trigger", name="errors", type="io_error")
+        address = t.call("metrics_start", address="127.0.0.1:0")
+        with Host(t, "-w", "randread", "-t", "3600", "-q", "2", nsid=1) as h:
+            wait_io(t, [h])
+            t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="failure", num=1)
+            wait_for(lambda: parse(scrape(address))["varve_bdev_errors_total"], "an error")
+            t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="pending", num=2)
+            wait_for(lambda: sum(r["state"] == "BDEV" and r["age_us"] > 1000000 for r in t.call("nvmf_get_inflight")) == 2, "reads to hang")
+            p = subprocess.run([BUILD / "bin" / "varve-top", "-s", t.path, "-j", "-d", "0.2"], capture_output=True, text=True, timeout=DEADLINE)
+            check(p.returncode == 0, p.stderr)
+            top, families = json.loads(p.stdout), parse(scrape(address))
+            check_columns(top, families)
+            check_values(top, families)
+
+
+def check_columns(top, families):
+    views = {name: rows for name, rows in top.items() if isinstance(rows, list)}
+    check(views.keys() == COLUMNS.keys(), f"views: {views.keys() ^ COLUMNS.keys()}")
+    for view, rows in views.items():
+        check(rows, f"{view} is empty")
+        columns = rows[0].keys()
+        unknown = columns - COLUMNS[view].keys() - LABELS
+        check(not unknown and COLUMNS[view].keys() <= columns, f"{view}: {unknown}, {COLUMNS[view].keys() - columns}")
+        for column, family in COLUMNS[view].items():
+            check((family is None) == ((view, column) in NOT_TOLD), f"{view}.{column}: neither told nor excused, or both")
+            check(family is None or families.get(family), f"{view}.{column}: {family} has no samples")
+
+
+def check_values(top, families):
+    for r in top["threads"]:
+        told = [v for have, v in families["varve_thread_lcore"] if have["id"] == str(r["id"])]
+        check(told == ([] if r["lcore"] is None else [r["lcore"]]), r)
+        for kind in ("active", "timed", "paused"):
+            check(value(families, "varve_thread_pollers", id=str(r["id"]), kind=kind) == r[kind + "_pollers"], r)
+    for r in top["pollers"]:
+        if r["period_us"] is not None:
+            told = value(families, "varve_poller_period_seconds", thread=r["thread"], poller=r["name"])
+            check(abs(told * 1e6 - r["period_us"]) < 1, (told, r))
+    for r in top["subsystems"]:
+        for column in ("controllers", "qpairs", "listeners", "namespaces", "inflight"):
+            check(value(families, COLUMNS["subsystems"][column], subsystem=r["nqn"]) == r[column], (column, r))
+    check(len(families["varve_nvmf_queue_pair_state"]) == len(top["hosts"]) >= 2, top["hosts"])
+    for r in top["hosts"]:
+        which = {"subsystem": r["subnqn"], "host": r["hostnqn"], "cntlid": str(r["cntlid"]), "qid": str(r["qid"])}
+        check(value(families, "varve_nvmf_queue_pair_state", **which, peer=r["peer"], thread=r["thread"]) == 1, r)
+        check(value(families, "varve_nvmf_queue_pair_requests", **which) == r["inflight"], r)
+        oldest = value(families, "varve_nvmf_queue_pair_oldest_request_seconds", **which)
+        check(oldest * 1e6 >= (r["oldest_us"] or 0) and (oldest > 0) == (r["qid"] == 1), (oldest, r))
+    for r in top["trace"]:
+        if r["slots"] is not None:
+            check(value(families, "varve_trace_ring_slots", thread=r["thread"]) == r["slots"], r)
 
 
 def test_addresses_and_configuration():
