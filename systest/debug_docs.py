@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every command line of doc/gdb.md and of the tree in doc/operations.md is run on a target with a command that does not end. In the pages
-a line that begins with "$ " is for the shell, and "(gdb) " for the gdb that was started last."""
+"""Every command line of doc/gdb.md, doc/operations.md and doc/usdt.md is run on a target with a command that does not end, but for those that are
+named here with the reason (those of doc/tracing.md: doc_tracing.py). In the pages a line that begins with "$ " is for the shell, and "(gdb) " for the
+gdb that was started last; elsewhere a line is a command if it begins with a program that the pages speak of."""
 # needs: root gdb
 # limit: 900
 import os
@@ -14,10 +15,25 @@ import subprocess
 import sys
 
 from appliance_lib import BUILD, TOP, check, main, wait_for
-from nvmf_lib import HOSTNQN, Host, Target, wait_io
+from nvmf_lib import HOSTNQN, NQN, Host, Target, wait_io
 
 SLOW = 240              # seconds for what ends by itself
-ENDLESS = ("strace ", "bpftrace.sh ")   # run until interrupted
+ENDLESS = ("strace ", "bpftrace.sh ", "varve-top --json -n 0 ", "perf record ")     # run until interrupted
+PLAIN = re.compile(r" {4}((?:varve|varve-rpc|varve-trace|varve-top|varve-doctor|scripts/\S+|meson|systemctl|curl|readelf|bpftrace|perf|gdb)(?: .*)?)$")
+# What is not run here, and why.
+EXEMPT = {
+    "varve": "it is what runs; options: appliance_start.py, rpc_config.py, metrics.py",
+    "varve -m ": "it needs four cores and hugepages", "varve --metrics ": "it is what runs; metrics.py",
+    "varve 0.1.0 crashed": "output, not a command",
+    "meson install ": "install.py runs it into a folder", "systemctl ": "it needs systemd; service.py",
+    "scripts/setup.sh": "it changes who has the machine's drives and memory; the lab runs it",
+    "scripts/bpftrace.sh PID SCRIPT.bt": "a form, not a command; usdt.py runs every script",
+    "varve-top": "it wants a terminal; top.py has one",
+    "varve-rpc bdev_nvme_": "it needs another target; bdev_nvme_remote.py has one",
+    "perf buildid-cache ": "it changes perf's cache for all; usdt.py does it with one of its own",
+    "perf probe ": "it changes the kernel's probes for all; usdt.py does it", "perf record -e sdt_": "it needs perf probe",
+}
+ALONE = ("varve", "varve-top")      # exempt without options only
 GDB = "gdb -nx -batch -iex 'set debuginfod enabled off' "
 # What must not be in the output of a command that is right.
 WRONG = re.compile(r"Undefined (?:info )?command|No symbol|[Ii]nvalid option|unrecognized option|unknown option|not found$"
@@ -39,6 +55,16 @@ def command_lines(page):
     return found
 
 
+def plain_lines(page):
+    """The shell commands of a page that have no prompt, comments left out."""
+    joined = page.replace("\\\n", " ")
+    return [re.sub(r"\s+#.*", "", m[1]).strip() for m in map(PLAIN.match, joined.splitlines()) if m]
+
+
+def why_exempt(command):
+    return next((why for start, why in EXEMPT.items() if command == start or (start not in ALONE and command.startswith(start))), None)
+
+
 def fill_in(command, values):
     for name, value in values.items():
         command = re.sub(rf"\b{name}\b", str(value), command)
@@ -54,7 +80,7 @@ def perf_works(t):
 def run(command, values, t):
     program = shlex.split(command)[0]
     if shutil.which(program, path=t.env["PATH"]) is None or (program == "perf" and not perf_works(t)):
-        print(f"# {program} is not installed, or not allowed to work here: {command}")
+        print(f"SKIP debug_docs: {program} is not installed, or not allowed to work here: {command}")
         return
     saved = t.folder / "saved"
     saved.unlink(missing_ok=True)
@@ -105,6 +131,49 @@ def run_page(name, start="", end=None):
             host.kill()
         check(t.process.poll() is None, f"varve ended:\n{t.log()}")
     print(f"# {name}: {len(lines)} command lines")
+
+
+def run_plain(name, more):
+    """The lines of a page without a prompt. more: what else stands for something there, by the text to be replaced."""
+    lines = plain_lines((TOP / "doc" / name).read_text())
+    to_run = [line for line in lines if why_exempt(line) is None]
+    check(len(to_run) >= 3, f"{name} has only {to_run} of {lines}")
+    with Target("-e", "rpc,bdev,nvmf_rdma", "-s", "192") as t:
+        t.env = {**os.environ, "TERM": "dumb", "VARVE_RPC_SOCKET": str(t.path), "PATH": f"{BUILD}/bin:{os.environ['PATH']}"}
+        host, values = started(t)
+        try:
+            values["NQN"] = NQN
+            texts = more(t)
+            for line in to_run:
+                for text, instead in texts.items():
+                    line = line.replace(text, str(instead))
+                for one in line.split("; "):
+                    run(one, values, t)
+        finally:
+            host.kill()
+        check(t.process.poll() is None, f"varve ended:\n{t.log()}")
+    print(f"# {name}: {len(to_run)} of {len(lines)} command lines")
+
+
+def places(t):
+    """The folders and the address that the page speaks of are others here."""
+    (t.folder / t.trace_file.name).symlink_to(t.trace_file)
+    address = t.call("metrics_start", address="127.0.0.1:0")
+    return {"/etc/varve/varve.json": t.folder / "saved.json", "/var/lib/varve/traces": t.folder, "127.0.0.1:9464": address}
+
+
+def test_the_plain_lines_of_operations_md():
+    run_plain("operations.md", places)
+
+
+def test_the_plain_lines_of_usdt_md():
+    run_plain("usdt.md", lambda t: {})
+
+
+def test_each_exemption_is_of_a_line():
+    lines = [line for name in ("operations.md", "usdt.md") for line in plain_lines((TOP / "doc" / name).read_text())]
+    for start in EXEMPT:
+        check(any(line == start or (start not in ALONE and line.startswith(start)) for line in lines), f"no line begins with {start}")
 
 
 def make_core(t, path):
