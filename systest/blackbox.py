@@ -70,6 +70,14 @@ def cause_of(path):
     return json.loads(read(path, "-j"))["cause"]
 
 
+def check_marked(path, word):
+    """The culprit is named at the top, and its events, of which some have that word, are marked: in the text and in JSON."""
+    text = read(path)
+    marked = [x for x in text.splitlines() if x.endswith("<== culprit")]
+    check("Culprit: " in text and any(word in x for x in marked), f"{text[:1200]}\n{marked[-3:]}")
+    check(len([e for e in json.loads(read(path, "-j"))["entries"] if e.get("culprit")]) == len(marked), "other marks in JSON")
+
+
 def test_a_request_that_is_too_old_is_kept_with_its_history():
     with BlackBox() as t:
         t.add_malloc("M0")
@@ -115,6 +123,10 @@ def test_a_state_that_lasts_too_long_fires_for_that_state_only():
             fired = t.wait_fired("state", file=False)
             check("in one state" in fired["last_cause"] and fired["last_file"] is None, fired)
             check(t.trigger("other")["fired"] == 0 and t.files() == [], t.files())
+            t.call("trace_set_trigger", name="kept", type="state_age", limit_us=100000, state=state)
+            path = t.wait_fired("kept")["last_file"]
+            check(cause_of(path)["type"] == "state_age" and cause_of(path)["state"] == state and cause_of(path)["owner"] == HOSTNQN, cause_of(path))
+            check_marked(path, "RDMA_REQ_EXECUTING")
 
 
 def test_an_io_error_names_the_io():
@@ -192,10 +204,12 @@ def test_a_host_that_is_killed_and_one_that_falls_silent():
                              (t.trigger("broken")), "the trigger broken")
             check(NQN + ":killed" in fired["last_cause"], fired)
             check(cause_of(fired["last_file"])["owner"] == NQN + ":killed", fired)
+            check_marked(fired["last_file"], NQN + ":killed")
         with busy_host(t, "-q", "4", "--kato", "5000", hostnqn=NQN + ":frozen", nsid=2) as h:
             h.process.send_signal(signal.SIGSTOP)
             fired = t.wait_fired("silent")
             check(NQN + ":frozen" in fired["last_cause"] and "keep-alive" in fired["last_cause"], fired)
+            check_marked(fired["last_file"], NQN + ":frozen")
             h.kill()
 
 
