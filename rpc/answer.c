@@ -34,6 +34,11 @@ bool rpc_json_was_refused(void)
 	return atomic_exchange(&refused, false);
 }
 
+void rpc_result_lacks_memory(void)
+{
+	refused = true;
+}
+
 json_t *rpc_string(const char *text)
 {
 	json_t *s = text != NULL ? json_string(text) : json_null();

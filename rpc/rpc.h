@@ -138,6 +138,8 @@ json_t *rpc_string(const char *text); /* NULL: JSON's null */
 json_t *rpc_string_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 json_t *rpc_hex(uint64_t value);
 json_t *rpc_uint(uint64_t value);
+/* A part of the result could not be made for want of memory: rpc_reply() will say so in its place. */
+void rpc_result_lacks_memory(void);
 
 /* Configuration: a room that has state to save registers a subsystem; framework_get_config calls write, which
  * appends {"method", "params"} objects that rebuild the state. Order of loading: `after` names the one that

@@ -114,6 +114,8 @@ static json_t *pollers_json(struct thread *t, bool detail)
 	}
 	if (n > 0) {
 		free(pollers);
+	} else if (n < 0) {
+		rpc_result_lacks_memory();
 	}
 	json_object_set_new(o, "name", rpc_string(thread_name(t)));
 	json_object_set_new(o, "id", rpc_uint(thread_id(t)));
@@ -151,6 +153,8 @@ static json_t *channels_json(struct thread *t)
 	}
 	if (n > 0) {
 		free(channels);
+	} else if (n < 0) {
+		rpc_result_lacks_memory();
 	}
 	json_object_set_new(o, "name", rpc_string(thread_name(t)));
 	json_object_set_new(o, "id", rpc_uint(thread_id(t)));
