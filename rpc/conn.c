@@ -180,7 +180,7 @@ static void call_deliver(struct conn_call *call, char *text, size_t len)
 		return;
 	}
 	if (text == NULL || batch_append(call->batch, text, len) != 0) {
-		c->broken = true;
+		conn_drop(c, "no memory for an answer to it");
 	}
 	free(text);
 }
@@ -216,7 +216,7 @@ static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct
 	struct conn_call *call = calloc(1, sizeof(*call));
 
 	if (call == NULL) {
-		c->broken = true;
+		conn_drop(c, "no memory for a request of it");
 		return;
 	}
 	call->conn = c;

@@ -345,7 +345,10 @@ class Plan:
     def check(self):
         check(not self.broken, f"{self.broken}")
         check(not self.problems, f"{len(self.problems)} faults did harm; the first: {self.problems and self.problems[0]}")
-        check(not self.unexplained(), "faults that the log says nothing of, and SILENT no reason:\n" + "\n".join(self.unexplained()))
+        silent = "faults that the log says nothing of, and SILENT no reason:\n" + "\n".join(self.unexplained())
+        check(not self.unexplained() or SECONDS, silent)
+        if self.unexplained():      # which ones time leaves is the machine's doing: the whole sweep must have none
+            print("\n".join(f"# {x}" for x in silent.splitlines()))
         check(self.tried, "no site was tried")
         check(any(n.startswith("completion ") for n in self.names.values()), "no work of a victim was seen: nobody is one")
 

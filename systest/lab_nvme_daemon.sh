@@ -4,7 +4,7 @@
 # limit: 500
 # The daemon on emulated drives through vfio with an IOMMU, exported over soft RoCE: verified I/O on blocks of 512 and 4096 bytes, with
 # protection information too, and under I/O: controller resets, a drive pulled out and plugged in again, a detach. At last the kernel
-# reads what varve wrote.
+# reads what varve wrote. lab_nvme_daemon_noiommu.sh does the same without an IOMMU.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 if [ -z "${VM:-}" ]; then # the drive that goes and comes, and the third namespace of LAB1
@@ -13,7 +13,8 @@ if [ -z "${VM:-}" ]; then # the drive that goes and comes, and the third namespa
   truncate -s 256M "$DISK" "$PROTECTED"
   HOT="if=none,format=raw,file=$DISK,file.locking=off,cache=unsafe"
 fi
-in_guest -i -M -c 4 -t 460 -q "-device pcie-root-port,id=rp,chassis=1,slot=1 -drive id=hot,${HOT:-} -drive id=hot2,${HOT:-}
+[ -n "${IOMMU--i}" ] || needs_modules # Debian's vfio cannot do without
+in_guest ${IOMMU--i} -M -c 4 -t 460 -q "-device pcie-root-port,id=rp,chassis=1,slot=1 -drive id=hot,${HOT:-} -drive id=hot2,${HOT:-}
   -device nvme,serial=HOT0,id=nvhot,bus=rp,drive=hot,logical_block_size=4096,physical_block_size=4096
   -drive if=none,id=pi,format=raw,file=${PROTECTED:-} -device nvme-ns,drive=pi,bus=n1,nsid=3,ms=8,pi=1"
 
@@ -101,7 +102,8 @@ test_drives_are_attached_and_exported() {
   address_of LAB0 > /tmp/lab0
   address_of LAB1 > /tmp/lab1
   address_of HOT0 > /tmp/hot
-  "$SETUP" bind "$(cat /tmp/lab0)" "$(cat /tmp/lab1)" "$(cat /tmp/hot)"
+  [ -n "${IOMMU--i}" ] || vfio_without_iommu
+  "$SETUP" bind -d vfio-pci "$(cat /tmp/lab0)" "$(cat /tmp/lab1)" "$(cat /tmp/hot)"
   rmmod nvme # what is plugged in later is nobody's
   rxe_up
   "$VARVE_BUILD/bin/varve" -m '[2]' -s 512 -r $SOCK > /tmp/varve.log 2>&1 &

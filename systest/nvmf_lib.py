@@ -134,6 +134,7 @@ class Host:
     """varve-perf as an initiator of its own."""
 
     def __init__(self, target, *args, nqn=NQN, nsid=None, hostnqn=HOSTNQN, env=None):
+        self.target = target
         self.output = target.folder / f"perf{id(self)}"
         self.errors = pathlib.Path(f"{self.output}.err")
         command = [PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-j", "--quiet", "--hostnqn", hostnqn]
@@ -175,7 +176,7 @@ class Host:
 
     def check_perfect(self, result, reconnects=0):
         check(result["verified"] and result["miscompares"] == 0 and result["errors"] == 0, f"{result}\n{self.errors.read_text()}")
-        check(result["reconnects"] == reconnects, result)
+        check(result["reconnects"] == reconnects, f"{result}\n{self.errors.read_text()[-3000:]}\nthe target:\n{self.target.log()[-3000:]}")
         check(result["read"]["ios"] + result["write"]["ios"] > 0, result)
 
     def __enter__(self):

@@ -90,17 +90,13 @@ format_4096() { # QEMU's format 4 has blocks of 4096 bytes
 }
 
 noiommu() {
-  local m
   run bind_to_uio "$setup" bind -d uio_pci_generic "$first"
   run verified_io_by_uio verified_io "$first"
   refuses ordinary_pages_by_uio 'run with hugepages' verified_io "$first" --no-huge
   run unbind_from_uio "$setup" unbind "$first"
   run kernel_reads_what_was_written_by_uio kernel_sees "$first" 1 512
   [ -e "$EXTRA" ] || return # said by lab_nvme_pcie.sh
-  rmmod vfio_pci vfio_pci_core vfio_virqfd vfio_iommu_type1 vfio 2> /dev/null
-  modprobe irqbypass
-  insmod "$EXTRA/vfio.ko" enable_unsafe_noiommu_mode=1
-  for m in vfio_virqfd vfio_iommu_type1 vfio-pci-core vfio-pci; do insmod "$EXTRA/$m.ko"; done
+  vfio_without_iommu
   run bind_to_vfio "$setup" bind -d vfio-pci "$first" "$second"
   run verified_io_by_vfio verified_io "$first"
   run verified_io_on_two_namespaces_by_vfio verified_io "$second"
