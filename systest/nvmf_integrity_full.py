@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
-# once
 # long
 # beside
 """nvmf_integrity.py's changes under verified I/O, for minutes."""

@@ -1,0 +1,8 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# needs: lab
+# limit: 500
+# What lab_nvme_daemon.sh does, on a machine without an IOMMU.
+IOMMU='' # vm.sh's option for one
+# shellcheck source=systest/lab_nvme_daemon.sh
+. "$(dirname "$0")/lab_nvme_daemon.sh"
