@@ -4,5 +4,6 @@
 # limit: 500
 # What lab_nvme_daemon.sh does, on a machine without an IOMMU.
 IOMMU='' # vm.sh's option for one
+CHECKS=$(dirname "$0")/lab_nvme_daemon.sh
 # shellcheck source=systest/lab_nvme_daemon.sh
-. "$(dirname "$0")/lab_nvme_daemon.sh"
+. "$CHECKS"

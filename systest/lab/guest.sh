@@ -51,6 +51,14 @@ pcibind() { # ADDRESS DRIVER: hands a PCI function over; DRIVER '' takes it from
 
 # [NETDEV]: soft RoCE rxe0 on NETDEV (address $ADDR), or on a dummy with 10.7.0.1 (rdma_cm does not resolve 127.0.0.1 to
 # an rxe). rxe works in softirq: as many busy pollers as CPUs starve it (4 ms a packet), so give the guest -c 4.
+vfio_without_iommu() { # vfio in its no-IOMMU mode, which Debian's modules do not have; for guests of scripts that need vm.sh --modules
+  local m
+  rmmod vfio_pci vfio_pci_core vfio_virqfd vfio_iommu_type1 vfio 2> /dev/null || :
+  modprobe irqbypass
+  insmod "$EXTRA/vfio.ko" enable_unsafe_noiommu_mode=1
+  for m in vfio_virqfd vfio_iommu_type1 vfio-pci-core vfio-pci; do insmod "$EXTRA/$m.ko"; done
+}
+
 rxe_up() {
   modprobe -a rdma_rxe rdma_ucm ib_uverbs || return
   soft_rdma rxe "${1:-}"

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # For tests whose checks run in one guest together. The script sources this file, calls in_guest, defines functions
 # test_*, and ends with run_tests. A check is a function that fails (set -e is on in it); it runs in a shell of its own.
-# `script.sh PATTERN...` runs the checks whose names contain a pattern.
+# A script that is another one under other circumstances names that in CHECKS, and sources it. `script.sh PATTERN...` runs the checks whose names contain a pattern.
 
 SELF=$(readlink -f "$0")
 NAME=$(basename "$0" .sh)
@@ -80,7 +80,7 @@ kernel_is_silent() { # [WHAT]: no line of the kernel's log since the check began
 run_tests() {
   local t status failed=0
   # shellcheck disable=SC2013  # names have no spaces
-  for t in $(sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "$SELF"); do
+  for t in $(sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "${CHECKS:-$SELF}"); do
     is_wanted "$t" || continue
     LOG_START=$(dmesg | wc -l)
     T "# $t"
