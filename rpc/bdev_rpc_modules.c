@@ -234,7 +234,7 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 	bdev_malloc_create_beside(&opts, malloc_created, req);
 }
 RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, malloc_create_params,
-	   RPC_RUNTIME, "Create a RAM disk", .defaults = malloc_create_defaults)
+	   RPC_RUNTIME, "Create a RAM disk", .defaults = malloc_create_defaults, .in_turn = true)
 
 /* --- delay --- */
 

@@ -14,6 +14,7 @@
 #include "rpc/frame.h"
 #include "rpc/message.h"
 #include "rpc/outq.h"
+#include "rpc/registry.h"
 #include "thread/thread.h"
 #include "util/log.h"
 
@@ -43,6 +44,12 @@ struct rpc_conn {
 	bool broken;  /* close as soon as nothing is using it */
 	bool more;    /* messages may be waiting in the buffer for the next turn */
 	bool busy;    /* its input is being worked on; that settles it in the end */
+	struct conn_call *in_turn; /* is waited for before more is begun */
+	/* The message that is being worked on, if there is one. */
+	bool in_message;
+	struct rpc_message message;
+	size_t message_bytes, next_call;
+	struct conn_batch *batch; /* that it is, or NULL */
 	struct thread_timer turn, stall;
 };
 
@@ -66,6 +73,8 @@ static void conn_release(struct rpc_conn *c)
 	}
 }
 
+static void conn_end_message(struct rpc_conn *c);
+
 void rpc_conn_close(struct rpc_conn *c)
 {
 	thread_timer_stop(&c->turn);
@@ -74,6 +83,9 @@ void rpc_conn_close(struct rpc_conn *c)
 	close(c->fd);
 	c->fd = -1;
 	c->broken = true;
+	if (c->in_message) {
+		conn_end_message(c);
+	}
 	rpc_outq_clear(&c->out);
 	free(c->in);
 	c->in = NULL;
@@ -193,6 +205,7 @@ static void call_done(void *arg, struct rpc_answer *answer)
 	size_t len = 0;
 
 	c->n_calls--;
+	c->in_turn = c->in_turn == call ? NULL : c->in_turn;
 	if (call->id != NULL && !c->broken) {
 		char *text = rpc_answer_text(call->id, answer, &len);
 		answer->bytes = len;
@@ -231,37 +244,54 @@ static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct
 	if (decoded->error != 0) {
 		call_done(call, &(struct rpc_answer){.code = decoded->error, .message = decoded->why});
 	} else {
+		const struct rpc_method *m = rpc_method_find(decoded->method);
+		c->in_turn = m != NULL && m->in_turn ? call : NULL; /* none is: or we would not be here */
 		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method,
 			     decoded->params, call_done, call);
 	}
 }
 
+static void conn_end_message(struct rpc_conn *c)
+{
+	if (c->batch != NULL) {
+		batch_release(c, c->batch);
+	}
+	c->batch = NULL;
+	c->in_message = false;
+	rpc_message_free(&c->message);
+}
+
+/* Begins its calls, as far as none has to be waited for. */
+static void conn_run_message(struct rpc_conn *c)
+{
+	while (c->next_call < c->message.n_calls && !c->broken && c->in_turn == NULL) {
+		conn_start_call(c, &c->message.calls[c->next_call++], c->batch, c->message_bytes);
+	}
+	if (c->next_call == c->message.n_calls || c->broken) {
+		conn_end_message(c);
+	}
+}
+
 static void conn_take_message(struct rpc_conn *c, const char *text, size_t len)
 {
-	struct rpc_message m;
-	struct conn_batch *batch = NULL;
-
-	if (rpc_message_decode(text, len, &m) != 0) {
+	if (rpc_message_decode(text, len, &c->message) != 0) {
 		log_limited(LOG_LEVEL_WARNING, "no memory for a request of RPC client %d", c->fd);
 		conn_send_error(c, "null", -ENOMEM, "no memory for the request");
 		return;
 	}
-	if (m.batch) {
-		batch = calloc(1, sizeof(*batch));
-		if (batch == NULL) {
+	if (c->message.batch) {
+		c->batch = calloc(1, sizeof(*c->batch));
+		if (c->batch == NULL) {
 			conn_drop(c, "no memory for a batch of its");
-			rpc_message_free(&m);
+			rpc_message_free(&c->message);
 			return;
 		}
-		batch->pending = 1;
+		c->batch->pending = 1;
 	}
-	for (size_t i = 0; i < m.n_calls && !c->broken; i++) {
-		conn_start_call(c, &m.calls[i], batch, len);
-	}
-	if (batch != NULL) {
-		batch_release(c, batch);
-	}
-	rpc_message_free(&m);
+	c->in_message = true;
+	c->message_bytes = len;
+	c->next_call = 0;
+	conn_run_message(c);
 }
 
 /* The stream cannot be understood any more: says so, and closes once that is sent. */
@@ -298,15 +328,19 @@ static void conn_drop_input(struct rpc_conn *c)
 
 static bool conn_may_read(const struct rpc_conn *c)
 {
-	return !c->broken && !c->closing && c->n_calls < CALLS_MAX &&
+	return !c->broken && !c->closing && c->n_calls < CALLS_MAX && c->in_turn == NULL &&
 	       rpc_outq_bytes(&c->out) < OUT_HIGH_BYTES;
 }
 
-/* Runs one message from the buffer. False: no whole one is there. */
+/* Goes on with the message under way, or runs one from the buffer. False: no whole one is there. */
 static bool conn_next_message(struct rpc_conn *c)
 {
 	size_t begin, end;
 
+	if (c->in_message) {
+		conn_run_message(c);
+		return true;
+	}
 	switch (rpc_frame_scan(&c->frame, c->in, c->in_len, &begin, &end)) {
 	case RPC_FRAME_MORE:
 		if (c->in_len - rpc_frame_droppable(&c->frame) > c->opts->max_message_size) {
@@ -361,7 +395,7 @@ static bool conn_is_finished(const struct rpc_conn *c)
 /* After anything that happened to a connection: goes on with waiting input, asks for the right events, or closes. */
 static void conn_settle(struct rpc_conn *c)
 {
-	if (!c->more && c->in_len != 0 && conn_may_read(c)) {
+	if (!c->more && (c->in_len != 0 || c->in_message) && conn_may_read(c)) {
 		conn_work(c);
 	}
 	if (conn_is_finished(c)) {

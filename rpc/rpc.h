@@ -95,6 +95,7 @@ struct rpc_method {
 	/* True: these params say how long the call may take, or to wait is what it is for, so rpc_set_deadline() does
 	 * not count. NULL: it does. */
 	bool (*has_own_time)(const void *params);
+	bool in_turn; /* what its client sent behind it waits until it is answered: that may use what it makes */
 	SLIST_ENTRY(rpc_method) link;
 };
 void rpc_method_register(struct rpc_method *m);

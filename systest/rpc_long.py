@@ -54,6 +54,30 @@ def test_others_are_answered_while_a_large_bdev_gets_its_memory():
         t.stop_clean()
 
 
+def create(name, number, mb=64):
+    return {"jsonrpc": "2.0", "id": number, "method": "bdev_malloc_create", "params": {"name": name, "block_size": 512, "num_blocks": mb * 2048}}
+
+
+def ask(name, number):
+    return {"jsonrpc": "2.0", "id": number, "method": "bdev_get_bdevs", "params": {"name": name}}
+
+
+def test_what_a_client_sends_behind_a_large_bdev_may_use_it():
+    need_memory()
+    with Target() as t:
+        c = t.client()
+        for request in (create("A", 1), ask("A", 2), create("B", 3), ask("B", 4)):
+            c.send(request)
+        check([c.receive()["id"] for _ in range(4)] == [1, 2, 3, 4], "in turn")
+        c.send([create("C", 5), ask("C", 6), create("D", 7), ask("D", 8)])
+        answers = c.receive()
+        check(sorted(x["id"] for x in answers) == [5, 6, 7, 8] and all("result" in x for x in answers), answers)
+        c.send([create("E", 9), ask("E", 10)])
+        c.close()       # while it waits
+        wait_for(lambda: "E" in [b["name"] for b in t.call("bdev_get_bdevs")], "what was begun to be done")
+        t.stop_clean()
+
+
 def test_a_name_that_is_taken_meanwhile_is_an_error_and_the_memory_is_given_back():
     need_memory()
     with Daemon("-s", "256") as t:
