@@ -29,7 +29,7 @@ BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
 ADDRESS = os.environ.get("VARVE_RDMA_ADDRESS", "")
 PRELOAD = {} if ADDRESS else {"LD_PRELOAD": str(BUILD / "softverbs" / "libsoftverbs.so")}
 NQN = "nqn.2026-11.io.varve:bench"
-TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "25")), 2, 4
+TURNS, SECONDS, SNAPSHOTS = int(os.environ.get("TURNS", "10")), 5, 10
 
 
 def busy_ticks(call):
