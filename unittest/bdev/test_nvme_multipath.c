@@ -236,8 +236,9 @@ static void test_without_failback_io_stays_until_it_is_told(void)
 	o.disable_auto_failback = true;
 	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_options(&o, error), 0);
 	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
-	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1); /* I/O goes by the one that is connected first */
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
 	wait_usable(2);
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
