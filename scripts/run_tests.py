@@ -12,7 +12,7 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # once                       looks for what is rare: a failure is never tried again
     # background                 takes time rather than work: runs while other stages do, up to the VM lab
 
-A job that failed is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
+A job that failed (`again`) is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
 found, in the test or in what it tests. What a sanitizer, valgrind, a fuzzer or the compiler found is no matter of luck, and stays a failure; so does
 what a test found that tries thousands of things at random.
@@ -96,9 +96,12 @@ class Job:
     def log(self):
         return LOGS / (self.name.replace("/", "_") + (".second" if self.first else "") + ".log")
 
+    def may_run_again(self):
+        return self.command and not (self.silent or self.once or self.first or FINDING.search(self.log().read_bytes()))
+
     def again(self):
         """Runs it once more if what failed may have been the machine's doing."""
-        if not self.command or self.silent or self.once or FINDING.search(self.log().read_bytes()):
+        if not self.may_run_again():
             return
         self.first, self.failed, self.skipped, self.passed = self.failed, [], [], 0
         print(f"once more, by itself: {self.name}", flush=True)
@@ -122,10 +125,11 @@ class Job:
             self.failed.append(f"{self.name}: said nothing; see {log}")
 
     def report(self):
-        state = "FAIL" if self.failed else "ok" if self.passed else "skip"
-        print(f"  {state:4} {self.name:45} {self.passed:5} passed {self.seconds:7.1f} s", flush=True)
+        bad = "again" if self.failed and self.may_run_again() else "FAIL"
+        state = bad if self.failed else "ok" if self.passed else "skip"
+        print(f"  {state:5} {self.name:44} {self.passed:5} passed {self.seconds:7.1f} s", flush=True)
         for f in self.failed:
-            print(f"       FAIL {f}", flush=True)
+            print(f"        {bad} {f}", flush=True)
 
 
 @dataclass
