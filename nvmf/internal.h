@@ -513,8 +513,6 @@ struct nvmf_preempt {
 	/* Private. */
 	struct thread_msg msg;
 	struct nvmf_poll_group *group; /* that we are at */
-	uint64_t last_ticks;           /* the arrival and the address of the last one that was aborted there */
-	uintptr_t last;
 	unsigned aborted;
 };
 void nvmf_preempt_start(struct nvmf_preempt *p);

@@ -16,15 +16,9 @@ static bool is_victim(const struct nvmf_preempt *p, const struct nvmf_qpair *qpa
 	return false;
 }
 
-/* In the order of arrival: the one before may be gone by now, and several may have arrived at once. */
-static bool is_before(uint64_t ticks, uintptr_t address, const struct nvmf_request *req)
-{
-	return ticks != req->start_ticks ? ticks < req->start_ticks : address < (uintptr_t)req;
-}
-
+/* One that has been asked for already is where preempted ones are, so it is not found again. */
 static struct nvmf_request *next_victim(const struct nvmf_preempt *p, const struct nvmf_ns_view *nsv)
 {
-	struct nvmf_request *next = NULL;
 	struct nvmf_qpair *qpair;
 
 	TAILQ_FOREACH (qpair, &p->group->qpairs, group_link) {
@@ -34,14 +28,12 @@ static struct nvmf_request *next_victim(const struct nvmf_preempt *p, const stru
 		}
 		for (struct nvmf_request *req = ops->request_next(qpair, NULL); req != NULL;
 		     req = ops->request_next(qpair, req)) {
-			if (req->where == NVMF_REQUEST_BDEV && req->counted && req->ns_view == nsv &&
-			    is_before(p->last_ticks, p->last, req) &&
-			    (next == NULL || is_before(req->start_ticks, (uintptr_t)req, next))) {
-				next = req;
+			if (req->where == NVMF_REQUEST_BDEV && req->counted && req->ns_view == nsv) {
+				return req;
 			}
 		}
 	}
-	return next;
+	return NULL;
 }
 
 static void next_group(struct thread_msg *msg);
@@ -65,8 +57,6 @@ static void abort_next(struct nvmf_preempt *p)
 		thread_post(thread_control(), &p->msg, next_group);
 		return;
 	}
-	p->last_ticks = victim->start_ticks;
-	p->last = (uintptr_t)victim;
 	p->aborted++;
 	nvmf_request_set_where(victim, NVMF_REQUEST_PREEMPTED);
 	if (victim->fuse_peer != NULL) {
@@ -77,11 +67,7 @@ static void abort_next(struct nvmf_preempt *p)
 
 static void abort_on_group(struct thread_msg *msg)
 {
-	struct nvmf_preempt *p = container_of(msg, struct nvmf_preempt, msg);
-
-	p->last_ticks = 0;
-	p->last = 0;
-	abort_next(p);
+	abort_next(container_of(msg, struct nvmf_preempt, msg));
 }
 
 static void next_group(struct thread_msg *msg)
