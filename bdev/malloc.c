@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A disk in memory: DMA memory, so that it can be lent to transports, which then move data straight in and out. */
 #include <errno.h>
-#include <pthread.h>
 #include <rte_common.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "bdev/bad_blocks.h"
 #include "bdev/module_util.h"
 #include "env_dpdk/env.h"
-#include "thread/thread.h"
+#include "thread/beside.h"
 
 struct malloc_bdev {
 	struct bdev bdev;
@@ -346,13 +345,10 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 #define AT_ONCE_BYTES ((uint64_t)16 << 20)
 
 struct creation {
-	struct thread_msg msg;
-	STAILQ_ENTRY(creation) link;
+	struct beside_job job;
 	struct bdev_malloc_opts opts;
 	struct malloc_bdev *m;
-	pthread_t thread;
-	bool started;
-	int rc; /* why it was not started */
+	int rc;
 	bdev_malloc_cb cb;
 	void *arg;
 	uint8_t uuid[16];
@@ -360,44 +356,25 @@ struct creation {
 };
 
 /* One after the other, so that each knows how much memory the one before has left. */
-static STAILQ_HEAD(, creation) creations = STAILQ_HEAD_INITIALIZER(creations);
+static struct beside_queue creations = BESIDE_QUEUE_INITIALIZER(creations);
 
-static void creation_ended(struct thread_msg *msg);
-
-static void *creation_main(void *arg)
+static void creation_work(struct beside_job *job)
 {
-	struct creation *c = arg;
+	struct creation *c = container_of(job, struct creation, job);
 
-	c->m = allocate(&c->opts);
-	thread_post(thread_control(), &c->msg, creation_ended);
-	return NULL;
-}
-
-static void creation_start(struct creation *c)
-{
 	c->rc = check_available(&c->opts, c->error);
-	if (c->rc == 0) {
-		c->rc = -pthread_create(&c->thread, NULL, creation_main, c);
-		c->started = c->rc == 0;
-		snprintf(c->error, sizeof(c->error), "no thread to get its memory: %s", strerror(-c->rc));
-	}
-	if (!c->started) {
-		thread_post(thread_control(), &c->msg, creation_ended);
-	}
+	c->m = c->rc == 0 ? allocate(&c->opts) : NULL;
 }
 
-static void creation_ended(struct thread_msg *msg)
+static void creation_done(struct beside_job *job)
 {
-	struct creation *c = container_of(msg, struct creation, msg);
+	struct creation *c = container_of(job, struct creation, job);
 	char name[256];
 
-	if (c->started) {
-		pthread_join(c->thread, NULL);
+	if (job->error != 0) {
+		c->rc = bdev_error(c->error, job->error, "no thread to get its memory: %s", strerror(-job->error));
+	} else if (c->rc == 0) {
 		c->rc = enter(c->m, &c->opts, name, c->error);
-	}
-	STAILQ_REMOVE_HEAD(&creations, link);
-	if (!STAILQ_EMPTY(&creations)) {
-		creation_start(STAILQ_FIRST(&creations));
 	}
 	c->cb(c->arg, c->rc, c->rc == 0 ? name : c->error);
 	free(c);
@@ -405,7 +382,6 @@ static void creation_ended(struct thread_msg *msg)
 
 static void creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
 {
-	bool idle = STAILQ_EMPTY(&creations);
 	struct creation *c = calloc(1, sizeof(*c));
 
 	if (c == NULL) {
@@ -423,10 +399,9 @@ static void creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb c
 		memcpy(c->uuid, opts->uuid, sizeof(c->uuid));
 		c->opts.uuid = c->uuid;
 	}
-	STAILQ_INSERT_TAIL(&creations, c, link);
-	if (idle) {
-		creation_start(c);
-	}
+	c->job.work = creation_work;
+	c->job.done = creation_done;
+	beside_run(&creations, &c->job);
 }
 
 void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
@@ -443,16 +418,9 @@ void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_
 	cb(arg, rc, rc == 0 ? name : error);
 }
 
-static bool none_is_created(void *arg)
-{
-	return STAILQ_EMPTY(&creations);
-}
-
 void bdev_malloc_wait(void)
 {
-	if (!none_is_created(NULL)) {
-		thread_control_wait(none_is_created, NULL, UINT64_MAX);
-	}
+	beside_wait(&creations, UINT64_MAX);
 }
 
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg)

@@ -14,7 +14,7 @@
 #include <sys/queue.h>
 
 #include <nvme/types.h>
-#include "thread/thread.h"
+#include "thread/beside.h"
 
 #define DHCHAP_ERROR_MAX 160
 
@@ -229,19 +229,10 @@ size_t dhchap_encode_success1(void *to, uint16_t t_id, unsigned hash, const uint
 size_t dhchap_encode_success2(void *to, uint16_t t_id);
 size_t dhchap_encode_failure(void *to, uint16_t t_id, uint8_t id, uint8_t why);
 
-/* ---- The helper thread ---- */
+/* ---- What is slow ---- */
 
-/* Something slow. Embedded in its owner, which lives until done has been called. */
-struct dhchap_job {
-	void (*work)(struct dhchap_job *job); /* on the helper thread; touches what belongs to the job only */
-	void (*done)(struct dhchap_job *job); /* on the control thread */
-	int error;                            /* in done: 0, or a negative errno: work was not called */
-	/* private */
-	struct thread_msg msg;
-	STAILQ_ENTRY(dhchap_job) link;
-};
 /* Control thread. One job at a time: a crowd of hosts that all want to be authenticated takes one core and no more. */
-void dhchap_run(struct dhchap_job *job);
+void dhchap_run(struct beside_job *job);
 /* The process ends, and nobody is left who would run one: waits for what is under way. Control thread, outside of its loop. */
 void dhchap_stop(void);
 

@@ -31,7 +31,7 @@ struct nvmf_auth {
 	struct thread_timer timer;           /* of a step; after a failure, until the end */
 	/* What the helper thread has while req waits for it. */
 	struct nvmf_request *req;
-	struct dhchap_job job;
+	struct beside_job job;
 	int job_rc;
 	struct dhchap_dh *dh;
 	struct dhchap_reply reply;    /* points into message */
@@ -354,7 +354,7 @@ static void finish_reply(struct nvmf_auth *auth, struct nvmf_request *req)
 }
 
 /* Helper thread. */
-static void derive(struct dhchap_job *job)
+static void derive(struct beside_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 
@@ -369,7 +369,7 @@ static struct nvmf_request *take_request(struct nvmf_auth *auth)
 	return req;
 }
 
-static void derived(struct dhchap_job *job)
+static void derived(struct beside_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 	struct nvmf_request *req = take_request(auth);
@@ -382,8 +382,8 @@ static void derived(struct dhchap_job *job)
 	}
 }
 
-static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct dhchap_job *),
-		    void (*done)(struct dhchap_job *))
+static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct beside_job *),
+		    void (*done)(struct beside_job *))
 {
 	auth->req = req;
 	auth->job_rc = 0;
@@ -536,7 +536,7 @@ static void finish_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 }
 
 /* Helper thread. */
-static void generate(struct dhchap_job *job)
+static void generate(struct beside_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 
@@ -548,7 +548,7 @@ static void generate(struct dhchap_job *job)
 	auth->job_rc = dhchap_dh_public(auth->dh, auth->value);
 }
 
-static void generated(struct dhchap_job *job)
+static void generated(struct beside_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 	struct nvmf_request *req = take_request(auth);

@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "nvmf/internal.h"
+#include "thread/beside.h"
 
 /* The folder that a file is in. */
 static void folder_of(const char *path, char folder[PATH_MAX])
@@ -104,8 +104,7 @@ int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r
 /* ---- Writing: in a thread of its own, for disks take their time ---- */
 
 struct nvmf_resv_save {
-	struct thread_msg msg; /* first */
-	pthread_t thread;
+	struct beside_job job;
 	void (*done)(void *arg, int status);
 	void *arg;
 	int status;
@@ -175,44 +174,38 @@ static int replace_file(const struct nvmf_resv_save *save)
 	return sync_folder(save->path);
 }
 
-/* Control thread. */
-static void saved(struct thread_msg *msg)
+static void save(struct beside_job *job)
 {
-	struct nvmf_resv_save *save = container_of(msg, struct nvmf_resv_save, msg);
+	struct nvmf_resv_save *s = container_of(job, struct nvmf_resv_save, job);
 
-	pthread_join(save->thread, NULL);
-	if (save->status != 0) {
-		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", save->path,
-			    strerror(-save->status));
-	}
-	save->done(save->arg, save->status);
-	free(save);
+	s->status = replace_file(s);
 }
 
-static void *save_main(void *arg)
+static void saved(struct beside_job *job)
 {
-	struct nvmf_resv_save *save = arg;
+	struct nvmf_resv_save *s = container_of(job, struct nvmf_resv_save, job);
+	int status = job->error != 0 ? job->error : s->status;
 
-	save->status = replace_file(save);
-	thread_post(thread_control(), &save->msg, saved);
-	return NULL;
+	if (status != 0) {
+		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", s->path, strerror(-status));
+	}
+	s->done(s->arg, status);
+	free(s);
 }
 
 int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_resv *r,
 		   void (*done)(void *arg, int status), void *arg)
 {
-	struct nvmf_resv_save *save = malloc(sizeof(*save));
+	struct nvmf_resv_save *s = malloc(sizeof(*s));
 
-	if (save == NULL) {
+	if (s == NULL) {
 		return -ENOMEM;
 	}
-	save->done = done;
-	save->arg = arg;
-	snprintf(save->path, sizeof(save->path), "%s", path);
-	save->len = nvmf_resv_file_encode(r, uuid, save->text);
-	int rc = pthread_create(&save->thread, NULL, save_main, save);
-	if (rc != 0) {
-		free(save);
-	}
-	return -rc;
+	s->job = (struct beside_job){.work = save, .done = saved};
+	s->done = done;
+	s->arg = arg;
+	snprintf(s->path, sizeof(s->path), "%s", path);
+	s->len = nvmf_resv_file_encode(r, uuid, s->text);
+	beside_run(NULL, &s->job);
+	return 0;
 }
