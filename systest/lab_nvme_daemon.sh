@@ -3,7 +3,7 @@
 # needs: lab
 # limit: 500
 # The daemon on emulated drives through vfio with an IOMMU, exported over soft RoCE: verified I/O on blocks of 512 and 4096 bytes, with
-# protection information too, and under I/O: controller resets, a drive pulled out and plugged in again, a detach. At last the kernel
+# protection information too, by a reactor that sleeps until the drive interrupts, and under I/O: controller resets, a drive pulled out and plugged in again, a detach. At last the kernel
 # reads what varve wrote. lab_nvme_daemon_noiommu.sh does the same without an IOMMU.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
@@ -74,6 +74,14 @@ packets_came() { # SINCE COUNT
   [ $(($(packets) - $1)) -gt "$2" ]
 }
 
+interrupts() { # ADDRESS: how often the drive has sent one
+  awk -v drive="($1)" '/vfio-msix/ && index($0, drive) { for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' /proc/interrupts
+}
+
+sleeps() { # how often the daemon's reactor has slept
+  rpc framework_get_reactors detail=true | sed -n 's/.*"sleeps": *\([0-9]*\).*/\1/p'
+}
+
 verified() { # varve-perf's options...
   "${PERF[@]}" --verify "$@" > /tmp/r 2> /tmp/e || { cat /tmp/e; fail "varve-perf failed"; }
   same miscompares "$(value /tmp/r miscompares)" 0
@@ -130,6 +138,24 @@ test_drives_are_attached_and_exported() {
 test_io_on_all_namespaces_is_verified() {
   verified -t 2 -q 4 -w randrw --region 2M
   verified -t 2 -q 2 -w randrw -o 128k --region 8M
+}
+
+# LAB0 is made to take 50 ms for a command, and there is one at a time: the reactor sleeps meanwhile, and nothing but the drive's interrupt
+# tells it of the end. More than half of them, for on a loaded machine the reactor may be late and find a command's end without having slept.
+test_reactor_sleeps_until_the_drive_interrupts() {
+  local interrupts sleeps
+  same 'poll mode' "$(rpc appliance_get_state | sed -n 's/.*"poll_mode": *"\([a-z]*\)".*/\1/p')" adaptive
+  monitor 'block_set_io_throttle a 0 0 0 20 0 0'
+  interrupts=$(interrupts "$(cat /tmp/lab0)")
+  sleeps=$(sleeps)
+  verified -n 1 --ios 40 -q 1 -w randrw --region 32k
+  interrupts=$(($(interrupts "$(cat /tmp/lab0)") - interrupts))
+  sleeps=$(($(sleeps) - sleeps))
+  monitor 'block_set_io_throttle a 0 0 0 0 0 0'
+  cat /proc/interrupts
+  echo "$interrupts interrupts, $sleeps sleeps"
+  [ "$interrupts" -gt 20 ]
+  [ "$sleeps" -gt 20 ]
 }
 
 test_resets_under_io_lose_nothing() {
