@@ -268,28 +268,12 @@ test_fio_verifies_random_mixed_io() {
 
 # --- a file system, and what happens beside it
 
-mount_fs() {
-  mkdir -p /tmp/fs
-  mount -o discard "$(disk_dev 1)" /tmp/fs
-}
-
-write_files() { # FOLDER
-  local i
-  mkdir -p "/tmp/fs/$1"
-  for i in 1 2 3 4 5 6; do head -c $((i * 100000)) /dev/urandom > "/tmp/fs/$1/$i"; done
-  (cd /tmp/fs && md5sum "$1"/*) >> /tmp/sums
-}
-
-files_are_right() {
-  (cd /tmp/fs && md5sum --quiet -c /tmp/sums)
-}
-
 test_files_survive_a_remount() {
   mkfs.ext4 -q "$(disk_dev 1)"
-  mount_fs
+  mount_fs "$(disk_dev 1)" -o discard
   write_files a
   umount /tmp/fs
-  mount_fs
+  mount_fs "$(disk_dev 1)" -o discard
   files_are_right
   kernel_is_silent "$NVME_COMPLAINS|EXT4-fs (error|warning)"
 }
@@ -364,7 +348,7 @@ test_namespaces_are_disabled_and_enabled_concurrently() {
 
 test_files_are_still_right() {
   umount /tmp/fs
-  mount_fs
+  mount_fs "$(disk_dev 1)" -o discard
   files_are_right
   umount /tmp/fs
   e2fsck -fn "$(disk_dev 1)"

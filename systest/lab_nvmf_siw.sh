@@ -3,7 +3,7 @@
 # needs: lab
 # limit: 900
 # varve as the target of the kernel's NVMe host over soft iWARP. It differs from RoCE in what an RDMA READ may be, in how many there may
-# be at a time, in who may speak first, and in how a queue pair ends. Verified I/O, and connections that end in every way they can.
+# be at a time, in who may speak first, and in how a queue pair ends. Verified I/O, files, and connections that end in every way they can.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 needs_modules
@@ -51,6 +51,19 @@ test_fio_verifies_random_mixed_io() {
     cat /tmp/fio.out
     fail "fio has errors"
   }
+}
+
+test_files_survive_a_reconnect() {
+  mkfs.ext4 -q "$(lab_disk)"
+  mount_fs "$(lab_disk)"
+  write_files a
+  umount /tmp/fs
+  disconnect $NQN
+  connect $NQN
+  mount_fs "$(await_disk $NQN 1)"
+  files_are_right
+  umount /tmp/fs
+  kernel_is_silent 'nvme.*timeout|I/O error|EXT4-fs (error|warning)'
 }
 
 test_reset_under_io() {

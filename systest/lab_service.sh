@@ -82,7 +82,7 @@ test_restrictions_leave_drives_and_rdma_usable() {
   refused nsenter -t "$(main_pid)" -m touch /etc/x
 }
 
-files_are_right() {
+all_is_right() {
   echo 1 > /proc/sys/vm/drop_caches
   (cd /tmp/m && md5sum --quiet -c /tmp/sums)
   compare "/dev/$(disk $NQN 1)" 1048576 $((512 << 20))
@@ -98,7 +98,7 @@ rides_out() { # COMMAND...
   await 120 is_live $NQN
   load_goes_on
   load_stop
-  files_are_right
+  all_is_right
 }
 
 restart() { systemctl restart varve; }

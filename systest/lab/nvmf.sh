@@ -170,6 +170,24 @@ stays() { # SECONDS COMMAND...: it is true as long
   done
 }
 
+# --- a file system on a disk. Whatever becomes of the disk, its files are compared with what was written.
+
+mount_fs() { # DEVICE OPTIONS...
+  mkdir -p /tmp/fs
+  mount "${@:2}" "$1" /tmp/fs
+}
+
+write_files() { # FOLDER
+  local i
+  mkdir -p "/tmp/fs/$1"
+  for i in 1 2 3 4 5 6; do head -c $((i * 100000)) /dev/urandom > "/tmp/fs/$1/$i"; done
+  (cd /tmp/fs && md5sum "$1"/*) >> /tmp/sums
+}
+
+files_are_right() {
+  (cd /tmp/fs && md5sum --quiet -c /tmp/sums)
+}
+
 # --- I/O that goes on while something happens. Two jobs write and soon read again what they have written: one with blocks that
 # travel with the command, one with blocks that the target fetches.
 
