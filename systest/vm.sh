@@ -94,6 +94,7 @@ A=(-machine "q35${IOMMU:+,kernel-irqchip=split}" -accel "$ACCEL" -cpu "${VM_CPU:
 # The last four spare two to four seconds of the boot.
 C="console=ttyS0 quiet panic=-1 tsc=reliable hugepages=$HUGE audit=0"
 C+=" mitigations=off init_on_alloc=0 cryptomgr.notests"
+C+=" log_buf_len=1M" # a check looks at all that was said in its time
 # On a busy host the kernel waits for its timer in vain at boot, and panics ("timer does not work ...").
 C+=" no_timer_check"
 # ... or it takes the counter that its clock goes by for several times slower than it is, and all deadlines pass too early.

@@ -8,13 +8,17 @@ T() { # TEXT...: a line with the guest's uptime before it
   echo "@$uptime $*"
 }
 
-# SECONDS COMMAND...: until the command succeeds; 1 when the seconds have passed. For conditions, in place of sleep.
+pause() { # SECONDS, at most some: without a process, which an emulated CPU is long about and which would be $!
+  read -r -t "$1" -u "$PAUSE" || :
+}
+
+# SECONDS COMMAND...: until the command succeeds; 1 when the seconds have passed. For conditions, in place of sleep. Leaves $! alone.
 await() {
   local deadline=$((SECONDS + $1))
   shift
   until "$@" > /dev/null 2>&1; do
     [ $SECONDS -lt $deadline ] || { echo "waited in vain for: $*" >&2; return 1; }
-    read -r -t 0.05 <> <(:) || :
+    pause 0.05
   done
 }
 

@@ -22,9 +22,7 @@ call() { # METHOD [PARAMETERS]: a request for rpcs, or for a list in a configura
 rpcs() { # one process for many requests (from stdin): a fork costs 70 times what it does outside the guest
   local answers
   answers=$("$VARVE_BUILD/bin/varve-rpc" -s $SOCK -)
-  if grep -m 1 '"error"' <<< "$answers"; then
-    fail "a request was refused"
-  fi
+  [[ $answers != *'"error"'* ]] || fail "a request was refused: $(grep -m 1 '"error"' <<< "$answers")"
 }
 
 # The requests that make a subsystem that any host may use: NQN [MORE-PARAMETERS, each after a comma]
@@ -166,7 +164,7 @@ stays() { # SECONDS COMMAND...: it is true as long
   shift
   while [ $SECONDS -lt $end ]; do
     "$@" > /dev/null || fail "no longer: $*"
-    read -r -t 0.2 <> <(:) || :
+    pause 0.2
   done
 }
 

@@ -3,7 +3,7 @@
 # Process 1 of the guest (with -S: what systemd starts), in the host's root: runs /out/cmd with its output on the result
 # port, leaves the status in /out/rc, and ends the guest (QEMU has -no-reboot).
 . /out/vars
-export ADDR TREE VARVE_BUILD VARVE_LAB EXTRA VM=1 HOME=/root TERM=dumb LANG=C.UTF-8
+export ADDR TREE VARVE_BUILD VARVE_LAB EXTRA VM=1 HOME=/root TERM=dumb LANG=C # a language is files, which each program reads from the host
 export BASH_ENV=$TREE/systest/lab/guest.sh # the functions for the command
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ulimit -l unlimited
@@ -11,6 +11,8 @@ ulimit -c 0
 if [ -n "$SYSTEMD" ] && [ $$ = 1 ]; then
   . "$TREE/systest/lab/systemd.sh" # does not come back
 fi
+exec {PAUSE}<> <(:) # for await: a pipe into which nobody writes
+export PAUSE
 cd "$CWD" || cd /
 for port in /dev/vport*p1; do
   bash /out/cmd < /dev/null > "$port" 2>&1
