@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# In the guest: nvme_pcie.sh iommu|noiommu|hotplug. The tests of lab_nvme_pcie.sh, a PASS or FAIL line each.
+# In the guest: nvme_pcie.sh [iommu|noiommu|hotplug]... The tests of lab_nvme_pcie.sh, a PASS or FAIL line each.
 set -u
-mode=$1
 perf=$VARVE_BUILD/bin/varve-perf
 setup=$TREE/scripts/setup.sh
 log=/tmp/log
@@ -38,17 +37,17 @@ verified_io() { # ADDRESS [OPTION...]
 }
 # ADDRESS NSID: its device. The kernel numbers controllers as they come, which is not the order of their addresses.
 disk() {
-  await 20 bash -c "ls -d /sys/bus/pci/devices/$1/nvme/nvme*/nvme*n$2" || return
+  await 60 bash -c "ls -d /sys/bus/pci/devices/$1/nvme/nvme*/nvme*n$2" || return
   basename "/sys/bus/pci/devices/$1/nvme/"nvme*/nvme*n"$2"
 }
 kernel_sees() { # ADDRESS NSID BLOCK_SIZE: what varve-perf wrote
   local d
   d=/dev/$(disk "$1" "$2")
-  await 20 test -b "$d" && python3 "$TREE/systest/lab/nvme_check.py" "$d" "$3" 8388608
+  await 60 test -b "$d" && python3 "$TREE/systest/lab/nvme_check.py" "$d" "$3" 8388608
 }
 
 mapfile -t drives < <(nvmes)
-first=${drives[0]} second=${drives[1]:-}
+first=${drives[0]} second=${drives[1]} hot=${drives[2]:-}
 
 iommu() {
   local d0 d1
@@ -108,25 +107,25 @@ io_runs() { # PID: it has spent a second at work, long past its start
   [ "$(awk '{ print $14 + $15 }' "/proc/$1/stat")" -gt 200 ] && ls -l "/proc/$1/fd" | grep -q vfio-device
 }
 
-hotplug() { # the host removes the drive when it sees "REMOVE", and plugs one in when it sees "INSERT"
+hotplug() {
   local status pid
   modprobe nvme
-  "$setup" bind "$first" > $log 2>&1
-  "$perf" -r "trtype:PCIe traddr:$first" --region 8M -t 60 -w randrw -q 32 > $log 2>&1 &
+  "$setup" bind "$hot" > $log 2>&1
+  "$perf" -r "trtype:PCIe traddr:$hot" --region 8M -t 60 -w randrw -q 32 > $log 2>&1 &
   pid=$!
-  await 30 io_runs $pid || fail removal_under_io 'there is no I/O'
-  echo REMOVE
+  await 60 io_runs $pid || fail removal_under_io 'there is no I/O'
+  monitor 'device_del nvhot'
   wait $pid
   status=$?
   if [ $status = 1 ] && grep -q 'the device has been removed' $log; then pass removal_under_io; else fail removal_under_io "status $status"; fi
-  await 20 test ! -e "/sys/bus/pci/devices/$first" && pass removed_from_the_bus || fail removed_from_the_bus 'it is still there'
-  echo INSERT
-  await 30 test -e "/sys/bus/pci/devices/$first/driver" || fail insertion 'it does not come'
-  run bind_after_insertion "$setup" bind "$first"
-  run verified_io_after_insertion verified_io "$first"
-  echo 1 > "/sys/bus/pci/devices/$first/reset" 2> $log || :
-  run unbind_after_insertion "$setup" unbind "$first"
+  await 60 test ! -e "/sys/bus/pci/devices/$hot" && pass removed_from_the_bus || fail removed_from_the_bus 'it is still there'
+  monitor 'device_add nvme,serial=HOT1,id=nvhot2,bus=rp,drive=hot2'
+  await 60 test -e "/sys/bus/pci/devices/$hot/driver" || fail insertion 'it does not come'
+  run bind_after_insertion "$setup" bind "$hot"
+  run verified_io_after_insertion verified_io "$hot"
+  echo 1 > "/sys/bus/pci/devices/$hot/reset" 2> $log || :
+  run unbind_after_insertion "$setup" unbind "$hot"
 }
 
-"$mode"
+for mode; do "$mode"; done
 exit $failed
