@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 300
+# limit: 400
 # Bdevs on the kernel's NVMe-oF target over soft RoCE, exported again by varve: verified I/O through both, and the kernel's target
 # going and coming back beneath it.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
-in_guest -n -c 4 -p 0 -t 240
+in_guest -n -c 4 -p 0 -t 360
 
 BACK=nqn.2026-11.io.varve:kernel
 FRONT=nqn.2026-11.io.varve:front

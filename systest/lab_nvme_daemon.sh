@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 500
+# limit: 800
 # The daemon on emulated drives through vfio with an IOMMU, exported over soft RoCE: verified I/O on blocks of 512 and 4096 bytes, with
 # protection information too, by a reactor that sleeps until the drive interrupts, and under I/O: controller resets, a drive pulled out and plugged in again, a detach. At last the kernel
 # reads what varve wrote. lab_nvme_daemon_noiommu.sh does the same without an IOMMU.
@@ -14,7 +14,7 @@ if [ -z "${VM:-}" ]; then # the drive that goes and comes, and the third namespa
   HOT="if=none,format=raw,file=$DISK,file.locking=off,cache=unsafe"
 fi
 [ -n "${IOMMU--i}" ] || needs_modules # Debian's vfio cannot do without
-in_guest ${IOMMU--i} -M -c 4 -t 460 -q "-device pcie-root-port,id=rp,chassis=1,slot=1 -drive id=hot,${HOT:-} -drive id=hot2,${HOT:-}
+in_guest ${IOMMU--i} -M -c 4 -t 760 -q "-device pcie-root-port,id=rp,chassis=1,slot=1 -drive id=hot,${HOT:-} -drive id=hot2,${HOT:-}
   -device nvme,serial=HOT0,id=nvhot,bus=rp,drive=hot,logical_block_size=4096,physical_block_size=4096
   -drive if=none,id=pi,format=raw,file=${PROTECTED:-} -device nvme-ns,drive=pi,bus=n1,nsid=3,ms=8,pi=1"
 

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 300
+# limit: 400
 # varve's NVMe host over soft RoCE against the kernel's target: verified I/O, a target that goes and comes back.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
-in_guest -n -c 4 -p 0 -t 240
+in_guest -n -c 4 -p 0 -t 360
 
 NQN=nqn.2026-11.io.varve:lab
 TARGET="trtype:RDMA traddr:10.7.0.1 trsvcid:4420 subnqn:$NQN"

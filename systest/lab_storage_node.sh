@@ -6,7 +6,7 @@
 # The trace shows a write as a chain: RDMA request, block device I/O, NVMe command. At last the kernel mounts the drive itself.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
-in_guest -i -c 4 -t 300
+in_guest -i -c 4 -t 380
 
 NQN=nqn.2026-11.io.varve:node
 SOCK=/tmp/varve.sock
