@@ -181,20 +181,114 @@ static bool time_parse(const char *option, const char *text, uint64_t *ns)
 	return true;
 }
 
-static bool option_take(struct trace_options *opt, int c, char *arg)
+/* Where an option that is kept as it is goes; NULL: it is none of those. */
+static const char **option_text(struct trace_options *opt, int c)
 {
-	long n = -1;
-
 	switch (c) {
 	case 'f':
-		opt->file = arg;
-		return true;
+		return &opt->file;
 	case 's':
-		opt->name = arg;
-		return true;
+		return &opt->name;
 	case 'd':
-		opt->dir = arg;
-		return true;
+		return &opt->dir;
+	case OPT_PERFETTO:
+		return &opt->perfetto;
+	case OPT_CTF:
+		return &opt->ctf;
+	case OPT_HTML:
+		return &opt->html;
+	case OPT_RECORD:
+		return &opt->record;
+	default:
+		return NULL;
+	}
+}
+
+/* Likewise, what an option without an argument sets. */
+static bool *option_flag(struct trace_options *opt, int c)
+{
+	switch (c) {
+	case 't':
+		return &opt->ticks;
+	case 'j':
+		return &opt->json;
+	case 'F':
+		return &opt->follow;
+	case OPT_FROM_START:
+		return &opt->from_start;
+	case OPT_LIST:
+		return &opt->list;
+	case OPT_REMOVE_DEAD:
+		return &opt->remove_dead;
+	case OPT_SUMMARY:
+		return &opt->summary;
+	case OPT_BY_OWNER:
+		return &opt->by_owner;
+	case OPT_UNFINISHED:
+		return &opt->unfinished;
+	default:
+		return NULL;
+	}
+}
+
+/* Likewise, one that takes a time; *name is for messages. */
+static uint64_t *option_time(struct trace_options *opt, int c, const char **name)
+{
+	const struct {
+		int c;
+		const char *name;
+		uint64_t *ns;
+	} times[] = {{OPT_SINCE, "--since", &opt->since_ns},
+		     {OPT_UNTIL, "--until", &opt->until_ns},
+		     {OPT_LAST, "--last", &opt->last_ns},
+		     {OPT_AGE, "--age", &opt->age_ns},
+		     {OPT_FOR, "--for", &opt->duration_ns}};
+
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		if (times[i].c == c) {
+			*name = times[i].name;
+			return times[i].ns;
+		}
+	}
+	return NULL;
+}
+
+static bool entries_take(struct trace_options *opt, const char *arg)
+{
+	long n;
+
+	if (!number_parse("--entries", arg, TRACE_READER_MAX_ENTRIES, &n)) {
+		return false;
+	}
+	opt->entries = (uint64_t)n;
+	if (n == 0 || (n & (n - 1)) != 0) {
+		complain("--entries: %ld is not a power of two", n);
+		return false;
+	}
+	return true;
+}
+
+static bool slowest_take(struct trace_options *opt, const char *arg)
+{
+	long n;
+
+	if (!number_parse("--slowest", arg, 1000000, &n)) {
+		return false;
+	}
+	opt->slowest = (size_t)n;
+	if (n == 0) {
+		complain("--slowest: how many? 0 is none");
+		return false;
+	}
+	return true;
+}
+
+/* Those whose argument is checked. */
+static bool option_take_checked(struct trace_options *opt, int c, char *arg)
+{
+	long n;
+
+	switch (c) {
 	case 'p':
 		return number_parse("-p", arg, INT32_MAX, &opt->pid);
 	case 'i':
@@ -215,68 +309,33 @@ static bool option_take(struct trace_options *opt, int c, char *arg)
 			return false;
 		}
 		return true;
-	case OPT_SINCE:
-		return time_parse("--since", arg, &opt->since_ns);
-	case OPT_UNTIL:
-		return time_parse("--until", arg, &opt->until_ns);
-	case OPT_LAST:
-		return time_parse("--last", arg, &opt->last_ns);
-	case 't':
-		return opt->ticks = true;
-	case 'j':
-		return opt->json = true;
-	case 'F':
-		return opt->follow = true;
-	case OPT_FROM_START:
-		return opt->from_start = true;
-	case OPT_LIST:
-		return opt->list = true;
-	case OPT_REMOVE_DEAD:
-		return opt->remove_dead = true;
-	case OPT_SUMMARY:
-		return opt->summary = true;
-	case OPT_BY_OWNER:
-		return opt->summary = opt->by_owner = true;
-	case OPT_UNFINISHED:
-		return opt->unfinished = true;
-	case OPT_AGE:
-		return time_parse("--age", arg, &opt->age_ns);
-	case OPT_PERFETTO:
-		opt->perfetto = arg;
-		return true;
-	case OPT_CTF:
-		opt->ctf = arg;
-		return true;
-	case OPT_HTML:
-		opt->html = arg;
-		return true;
-	case OPT_RECORD:
-		opt->record = arg;
-		return opt->follow = true;
 	case OPT_ENTRIES:
-		if (!number_parse("--entries", arg, TRACE_READER_MAX_ENTRIES, &n)) {
-			return false;
-		}
-		opt->entries = (uint64_t)n;
-		if (n == 0 || (n & (n - 1)) != 0) {
-			complain("--entries: %ld is not a power of two", n);
-			return false;
-		}
-		return true;
-	case OPT_FOR:
-		return time_parse("--for", arg, &opt->duration_ns);
+		return entries_take(opt, arg);
 	case OPT_SLOWEST:
-		if (!number_parse("--slowest", arg, 1000000, &n) || n == 0) {
-			if (n == 0) {
-				complain("--slowest: how many? 0 is none");
-			}
-			return false;
-		}
-		opt->slowest = (size_t)n;
-		return true;
+		return slowest_take(opt, arg);
 	default:
 		return false; /* getopt_long() has said what is wrong */
 	}
+}
+
+static bool option_take(struct trace_options *opt, int c, char *arg)
+{
+	const char *name, **text = option_text(opt, c);
+	bool *flag = option_flag(opt, c);
+	uint64_t *ns = option_time(opt, c, &name);
+
+	opt->summary = opt->summary || c == OPT_BY_OWNER;
+	opt->follow = opt->follow || c == OPT_RECORD;
+	if (text != NULL) {
+		*text = arg;
+	} else if (flag != NULL) {
+		*flag = true;
+	} else if (ns != NULL) {
+		return time_parse(name, arg, ns);
+	} else {
+		return option_take_checked(opt, c, arg);
+	}
+	return true;
 }
 
 /* Says what does not go together, or would not be looked at. */
@@ -285,9 +344,10 @@ static bool options_agree(const struct trace_options *o)
 	bool until = o->since_ns != UINT64_MAX || o->until_ns != UINT64_MAX;
 	bool window = until || o->last_ns != UINT64_MAX, numbered = o->pid >= 0 || o->instance >= 0;
 	bool chosen = o->slowest > 0 || o->life_prefix != 0 || window || o->age_ns != 0 || o->unfinished;
-	bool written = o->perfetto != NULL || o->ctf != NULL || o->html != NULL, listed = o->list || o->remove_dead;
-	int views = o->summary + (o->slowest > 0) + (o->perfetto != NULL) + (o->ctf != NULL) + (o->html != NULL) +
-		    (o->record != NULL);
+	bool written = o->perfetto != NULL || o->ctf != NULL || o->html != NULL,
+	     listed = o->list || o->remove_dead;
+	int views = o->summary + (o->slowest > 0) + (o->perfetto != NULL) + (o->ctf != NULL) +
+		    (o->html != NULL) + (o->record != NULL);
 	const struct {
 		bool wrong;
 		const char *why;
