@@ -6,27 +6,15 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-from appliance_lib import Daemon, RpcError, wait_for
+from appliance_lib import BUILD, TOP, Daemon, RpcError, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target as NvmfTarget
+from usdt_lib import WRAPPER, Tracer, check, finish, probes_needed, probes_of_ours
 
-TOP = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("VARVE_BUILD", TOP / "build")).resolve()
 TARGET = BUILD / "unittest/usdt/usdt-target"
-WRAPPER = BUILD / "bin/bpftrace.sh"
-failed = False
-
-
-def check(name, ok, why=""):
-    global failed
-    failed |= not ok
-    print(f"PASS usdt.{name}" if ok else f"FAIL usdt.{name}: {why.strip()[-600:]!r}", flush=True)
 
 
 class Target:
@@ -53,42 +41,6 @@ class Target:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
-
-
-class Tracer:
-    """The wrapper with a script, to which a probe is added that says when everything is attached."""
-
-    def __init__(self, pid, script, arguments):
-        self.out = tempfile.NamedTemporaryFile("r")
-        self.script = tempfile.NamedTemporaryFile("w", suffix=".bt")
-        self.script.write(script + '\ninterval:ms:100 { printf("attached\\n"); }\n')
-        self.script.flush()
-        self.process = subprocess.Popen([WRAPPER, str(pid), self.script.name, *arguments], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                        env={**os.environ, "BPF_OUTFILE": self.out.name})
-
-    def output(self):
-        return Path(self.out.name).read_text().replace("attached\n", "")
-
-    def wait_for(self, pattern, raw=False, seconds=120):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if re.search(pattern, Path(self.out.name).read_text() if raw else self.output()):
-                return True
-            if self.process.poll() is not None:
-                return False
-            time.sleep(0.02)
-        return False
-
-    def stop(self):
-        """Everything that was printed, maps at the end included; and what went to stderr."""
-        self.process.send_signal(signal.SIGINT)
-        try:
-            said = self.process.communicate(timeout=120)[0]
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            said = self.process.communicate()[0]
-        return self.output() + said
 
 
 def trace(script, probes, arguments=(), wanted=None):
@@ -228,7 +180,7 @@ def test_perf():
     if not shutil.which("perf"):
         print("SKIP usdt.perf_lists_every_probe: perf is not installed")
         return
-    names = set(re.findall(r"^USDT_PROBE\((\w+)", (TOP / "usdt/probes.def").read_text(), re.M))
+    names = set(probes_of_ours())
     with tempfile.TemporaryDirectory() as folder:
         output_of("perf", "--buildid-dir", folder, "buildid-cache", "--add", BUILD / "bin/varve")
         text = output_of("perf", "--buildid-dir", folder, "list", "--raw-dump", "sdt")
@@ -241,7 +193,8 @@ def output_of(*command):
 
 
 def test_other_tracers():
-    names = set(re.findall(r"^USDT_PROBE\((\w+)", (TOP / "usdt/probes.def").read_text(), re.M))
+    check("every_probe_was_found", len(probes_of_ours()) == (TOP / "usdt/probes.def").read_text().count("\nUSDT_PROBE("), str(probes_of_ours()))
+    names = set(probes_of_ours())
     varve = BUILD / "bin/varve"
     found = set(re.findall(r"Provider: varve\n +Name: (\w+)", output_of("readelf", "-n", varve)))
     check("readelf_shows_every_probe", names <= found, str(names - found))
@@ -252,126 +205,6 @@ def test_other_tracers():
         check("gdb_shows_every_probe", names <= set(text.split()), text)
     else:
         print("SKIP usdt.gdb_shows_every_probe: gdb is not installed")
-
-
-def probes_of_ours():
-    """{probe: [(type, name)]} of usdt/probes.def; arg0 is the time stamp."""
-    text = re.sub(r'"\s*"', "", (TOP / "usdt/probes.def").read_text())
-    return {m[1]: re.findall(r"\(((?:const )?\w+(?: \*)?), (\w+), \"", m[2])
-            for m in re.finditer(r'^USDT_PROBE\((\w+), "[^"]*"(.*?)\)\s*$(?=\n\s*(?:USDT|/|$))', text, re.M | re.S)}
-
-
-SHOWN = 40      # of each probe: some fire a hundred thousand times a second
-
-
-def printing(probes):
-    """A script that prints the first of each probe's events with all arguments."""
-    def one(name, arguments):
-        texts = {"const char *": "%s", "int32_t": "%d", "const void *": "%llx"}
-        formats = "".join(f" {n}=<{texts.get(t, '%llu')}>" for t, n in arguments)
-        values = "".join(", " + {"const char *": f"str(arg{i})", "int32_t": f"(int32)arg{i}"}.get(t, f"arg{i}")
-                         for i, (t, _) in enumerate(arguments, 1))
-        return f'usdt:__EXE__:{name} /@n_{name} < {SHOWN}/ {{ @n_{name}++; printf("{name}{formats}\\n"{values}); }}'
-    return "\n".join(one(n, a) for n, a in probes.items())
-
-
-class Fired:
-    """What such a script printed."""
-
-    def __init__(self, text):
-        self.text = text
-        self.events = [(m[1], dict(re.findall(r" (\w+)=<(.*?)>", m[2]))) for m in re.finditer(r"^(\w+)((?: \w+=<.*?>)+)$", text, re.M)]
-
-    def has(self, probe, /, **arguments):
-        """That a probe has fired with these arguments, among others."""
-        seen = [a for n, a in self.events if n == probe]
-        check(f"life_{probe}", any(all(a.get(k) == str(v) for k, v in arguments.items()) for a in seen), f"wanted {arguments} of {seen[:8]}")
-
-
-OTHER = "nqn.2026-11.io.varve:usdt"
-
-
-def live_through(t):
-    """A subsystem from its making to its end, a host from its coming to its going, a bdev whose I/O waits, fails and hangs. What the RPCs say
-    meanwhile."""
-    facts = {"thread": {x["name"]: x["id"] for x in t.call("thread_get_stats")["threads"]}}
-    t.add_malloc("M0")
-    t.call("bdev_error_create", base_name="M0")
-    t.call("nvmf_create_subsystem", nqn=OTHER, serial_number="U1")
-    t.call("nvmf_subsystem_add_host", nqn=OTHER, host=HOSTNQN)
-    t.call("nvmf_subsystem_add_listener", nqn=OTHER, listen_address=t.listen_address())
-    t.call("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "EE_M0", "nsid": 3})
-    t.call("bdev_set_qos_limit", name="EE_M0", rw_ios_per_sec=1000)
-    t.call("trace_set_trigger", name="bad", type="io_error", action="notify")
-    for _ in range(5):          # one that cannot connect, on a slow machine, is started again
-        with Host(t, "-w", "randread", "-o", "4k", "-q", "4", "-t", "3600", nqn=OTHER, nsid=3) as h:
-            wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 50, "some I/O", 120)
-            if not h.is_running():
-                continue
-            facts["qpairs"] = t.call("nvmf_subsystem_get_qpairs", nqn=OTHER)
-            t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="failure", num=1)
-            wait_for(lambda: any(x["fired"] for x in t.call("trace_get_triggers")["triggers"]), "the trigger", 120)
-            t.call("bdev_set_timeout", name="EE_M0", timeout_us=1000000)
-            t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="pending", num=1)
-            facts["hung"] = wait_for(lambda: [r for r in t.call("nvmf_get_inflight") if r["state"] == "BDEV" and r["age_us"] > 2500000],
-                                     "a read to hang", 120)[0]
-            break
-    t.call("bdev_error_resume_pending", name="EE_M0")
-    t.wait_empty()
-    t.call("nvmf_subsystem_remove_ns", nqn=OTHER, nsid=3)
-    t.call("nvmf_subsystem_remove_listener", nqn=OTHER, listen_address=t.listen_address())
-    t.call("nvmf_subsystem_remove_host", nqn=OTHER, host=HOSTNQN)
-    t.call("nvmf_delete_subsystem", nqn=OTHER)
-    return facts
-
-
-def test_life():
-    """Every probe attached at once, with all its arguments, through the life of a subsystem and a host; against what the RPCs said."""
-    probes = probes_of_ours()
-    check("life_knows_every_probe", len(probes) == (TOP / "usdt/probes.def").read_text().count("\nUSDT_PROBE("), str(len(probes)))
-    with NvmfTarget("-e", "bdev") as t:
-        tracer = Tracer(t.pid, printing(probes), ())
-        try:
-            check("life_attaches_to_all", tracer.wait_for("attached", raw=True), "it does not attach")
-            facts = live_through(t)
-            tracer.wait_for(r"(?m)^nvmf_subsystem_destroy ")
-        finally:
-            f = Fired(tracer.stop())
-        address = t.listen_address()
-    group = next(i for n, i in facts["thread"].items() if n.startswith("nvmf_tgt_poll_group"))
-    where = {"trtype": address["trtype"], "traddr": address["traddr"], "trsvcid": address["trsvcid"]}
-    for name in ("nvmf_subsystem_create", "nvmf_subsystem_destroy", "nvmf_subsystem_change_state", "nvmf_subsystem_remove_ctrlr"):
-        f.has(name, subnqn=OTHER)
-    for name in ("nvmf_subsystem_add_host", "nvmf_subsystem_remove_host", "nvmf_subsystem_add_ctrlr", "nvmf_ctrlr_state"):
-        f.has(name, subnqn=OTHER, hostnqn=HOSTNQN)
-    for name in ("nvmf_subsystem_add_listener", "nvmf_subsystem_remove_listener"):
-        f.has(name, subnqn=OTHER, **where)
-    for name in ("nvmf_subsystem_add_ns", "nvmf_subsystem_remove_ns"):
-        f.has(name, subnqn=OTHER, nsid=3)
-    f.has("nvmf_subsystem_change_state_done", subnqn=OTHER, status=0)
-    for name in ("nvmf_pg_change_state", "nvmf_pg_change_state_done", "nvmf_poll_group_add_subsystem", "nvmf_poll_group_remove_subsystem"):
-        f.has(name, subnqn=OTHER, thread=group)
-    for name in ("nvmf_poll_group_add_qpair", "nvmf_poll_group_remove_qpair", "nvmf_qpair_disconnect", "nvmf_poll_group_drain_qpair",
-                 "nvmf_transport_poll_group_add"):
-        f.has(name, thread=group)
-    f.has("nvmf_transport_poll_group_remove", thread=group, qid=1)
-    f.has("nvmf_transport_qpair_fini")
-    f.has("nvmf_ctrlr_create", subnqn=OTHER)
-    f.has("nvmf_ctrlr_destruct")
-    for q in facts["qpairs"]:
-        f.has("nvmf_ctrlr_add_qpair", qid=q["qid"], subnqn=OTHER, hostnqn=q["hostnqn"])
-        f.has("nvmf_qpair_state", qid=q["qid"], hostnqn=q["hostnqn"])
-    f.has("nvmf_ctrlr_add_io_qpair", qid=1, thread=group)
-    f.has("nvmf_req_state", hostnqn=HOSTNQN, qid=0)
-    f.has("bdev_io_submit", bdev="EE_M0", num_blocks=8)
-    f.has("bdev_io_done", bdev="EE_M0", num_blocks=8)
-    f.has("qos_wait", bdev="EE_M0", num_blocks=8)
-    f.has("trace_trigger", name="bad", type="io_error", us=0)
-    f.has("rpc_begin", method="nvmf_create_subsystem")
-    f.has("rpc_end", method="nvmf_create_subsystem", status=0)
-    f.has("slow_io", bdev="EE_M0", offset_blocks=facts["hung"]["lba"], num_blocks=facts["hung"]["num_blocks"])
-    for name in ("thread_send_msg", "msg_exec", "timerfd_exec", "interrupt_fd_process"):
-        f.has(name)
 
 
 def test_every_script_is_tested():
@@ -402,20 +235,13 @@ def test_wrapper():
           and "@nvme_ctrlr" not in out, out)
 
 
-for program in (TARGET, WRAPPER):
-    if not program.exists():
-        print(f"SKIP usdt: {program} is not built")
-        sys.exit()
-if b"stapsdt" not in TARGET.read_bytes():
-    print("SKIP usdt: built without <sys/sdt.h>")
-    sys.exit()
+probes_needed(TARGET)
 test_wrapper()
 test_arguments()
 test_scripts()
 test_daemon()
 test_live_io()
-test_life()
 test_other_tracers()
 test_perf()
 test_every_script_is_tested()
-sys.exit(failed)
+finish()
