@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* -F: prints events as they are recorded. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,18 @@ static bool step_take(struct trace_view *v, struct trace_follow *f, struct captu
 	return true;
 }
 
+static const char *why_not(int rc)
+{
+	switch (rc) {
+	case -ENODATA:
+		return "it has become shorter";
+	case -ESTALE:
+		return "its rings begin anew: another process writes it now";
+	default:
+		return strerror(-rc);
+	}
+}
+
 static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trace_lcore *before,
 		       struct capture *c)
 {
@@ -108,7 +121,7 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 		bool end = last || stopped || now_ns() - start >= v->opt->duration_ns;
 		int rc = trace_follow_next(f, end, &b);
 		if (rc != 0) {
-			complain("the file cannot be followed any longer: %s", strerror(-rc));
+			complain("the file cannot be followed any longer: %s", why_not(rc));
 			return 1;
 		}
 		if (!step_take(v, f, c, before, b)) {
