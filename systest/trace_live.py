@@ -156,5 +156,24 @@ def test_following_as_json_says_it_beside():
     check(sum(lost_in(err).values()) > 16384, f"{lapped} slots were written meanwhile: {err}")
 
 
+def test_a_follower_whose_cpu_others_need_skips_and_says_so():
+    with Writer() as w, tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "out")
+        with open(out, "wb") as o:
+            p = subprocess.Popen(["taskset", "-c", str(min(os.sched_getaffinity(0))), "nice", "-n", "19",
+                                  BUILD / "bin/varve-trace", "-f", w.path, "-F"], stdout=o)
+        try:
+            wait_for(lambda: "entries skipped" in out.read_text() and out.stat().st_size > 1000000, "entries to be skipped")
+            p.send_signal(signal.SIGINT)
+            check(p.wait(DEADLINE) == 0, f"status {p.returncode}")
+        finally:
+            p.kill()
+            p.wait()
+        text = out.read_text()
+    check(re.search(r"^Lost on lcore \(\d+\): \d+ entries overwritten, \d+ entries skipped", text, re.M), lost_in(text))
+    times = [float(t) for t in re.findall(r"^.{16} +\d+: +([\d.]+) ", text, re.M)]
+    check(len(times) > 1000 and times == sorted(times), f"{len(times)} events")
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])

@@ -212,6 +212,9 @@ static bool term_match(const struct filter_term *t, struct trace_reader *r, cons
 
 bool filter_match(const struct filter *f, struct trace_reader *r, const struct trace_event *e)
 {
+	if (f->n == 0) {
+		return true;
+	}
 	for (int key = 0; key < FILTER_KEYS; key++) {
 		bool wanted = false, match = false;
 		for (unsigned i = 0; i < f->n && !match; i++) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@ enum {
 	PERIOD_MAX_US = 50000,
 	FILL_HIGH_PERCENT = 25, /* look more often when a ring is fuller than this by then */
 	LIVENESS_US = 500000,
+	REST_FACTOR = 3, /* a quarter of what the scheduler would give */
+	REST_MAX_US = 1000000,
 };
 
 static volatile sig_atomic_t stopped;
@@ -74,6 +77,51 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* What a step took. */
+struct effort {
+	uint64_t wall_us, cpu_us;
+	long preemptions;
+};
+
+static uint64_t timeval_us(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * 1000000u + (uint64_t)t->tv_usec;
+}
+
+/* Since the process began; the wall's time since some time. */
+static struct effort effort_now(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (struct effort){.wall_us = now_ns() / 1000,
+			       .cpu_us = timeval_us(&u.ru_utime) + timeval_us(&u.ru_stime),
+			       .preemptions = u.ru_nivcsw};
+}
+
+/* How long to rest after a step that began at `before` and found a ring lapped. Where the CPU was taken away for much of the time,
+ * somebody else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does not insist on all that it
+ * can get. After a step that was too short to tell it rests half as long as the last time. */
+static unsigned rest_adapt(unsigned rest_us, const struct effort *before)
+{
+	struct effort now = effort_now();
+	uint64_t wall_us = now.wall_us - before->wall_us, cpu_us = now.cpu_us - before->cpu_us;
+
+	if (now.preemptions == before->preemptions || 2 * wall_us < 3 * cpu_us) {
+		return rest_us / 2;
+	}
+	return wall_us < REST_MAX_US / REST_FACTOR ? (unsigned)wall_us * REST_FACTOR : REST_MAX_US;
+}
+
+/* Sleeps, but not beyond the time that was asked for. */
+static void sleep_us(uint64_t us, uint64_t left_ns)
+{
+	uint64_t ns = us * 1000 < left_ns ? us * 1000 : left_ns;
+	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+	nanosleep(&t, NULL);
+}
+
 /* Prints what a step gave, or writes it into the capture. */
 static bool step_take(struct trace_view *v, struct trace_follow *f, struct capture *c,
 		      struct trace_lcore *before, const struct trace_batch *b)
@@ -108,17 +156,19 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 		       struct capture *c)
 {
 	bool was_live = trace_reader_writer(v->r) == TRACE_WRITER_LIVE, last = false;
-	unsigned period_us = PERIOD_MIN_US, since_check_us = LIVENESS_US;
+	unsigned period_us = PERIOD_MIN_US, rest_us = 0, since_check_us = LIVENESS_US;
 	const struct trace_batch *b;
 	uint64_t start = now_ns();
 
 	for (;;) {
+		struct effort before_step = effort_now();
 		if (since_check_us >= LIVENESS_US) {
 			enum trace_writer writer = trace_reader_writer(v->r);
 			last = writer == TRACE_WRITER_GONE || (was_live && writer != TRACE_WRITER_LIVE);
 			since_check_us = 0;
 		}
-		bool end = last || stopped || now_ns() - start >= v->opt->duration_ns;
+		uint64_t passed_ns = now_ns() - start;
+		bool end = last || stopped || passed_ns >= v->opt->duration_ns;
 		int rc = trace_follow_next(f, end, &b);
 		if (rc != 0) {
 			complain("the file cannot be followed any longer: %s", why_not(rc));
@@ -130,10 +180,13 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 		if (end) {
 			break;
 		}
+		/* A capture is wanted whole. */
+		rest_us = c == NULL && trace_follow_fill(f) > 100 ? rest_adapt(rest_us, &before_step) : 0;
+		trace_follow_skip(f, rest_us > PERIOD_MIN_US);
 		period_us = period_adapt(period_us, trace_follow_fill(f));
-		struct timespec t = {.tv_nsec = period_us * 1000L};
-		nanosleep(&t, NULL);
-		since_check_us += period_us;
+		unsigned pause_us = rest_us > period_us ? rest_us : period_us;
+		sleep_us(pause_us, v->opt->duration_ns - passed_ns);
+		since_check_us += pause_us;
 	}
 	if (last) {
 		fputs("varve-trace: the process that wrote this file is gone\n", stderr);

@@ -40,16 +40,6 @@ void out_bytes(struct out *o, const char *text, size_t n)
 	o->used += n;
 }
 
-void out_spaces(struct out *o, int n)
-{
-	while (n > 0) {
-		int part = n < 256 ? n : 256;
-		memset(out_room(o, (size_t)part), ' ', (size_t)part);
-		o->used += (size_t)part;
-		n -= part;
-	}
-}
-
 static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324"
 				  "25262728293031323334353637383940414243444546474849"
 				  "50515253545556575859606162636465666768697071727374"

@@ -39,8 +39,17 @@ static inline void out_text(struct out *o, const char *text)
 {
 	out_bytes(o, text, strlen(text));
 }
-/* So many spaces; none if n is negative. */
-void out_spaces(struct out *o, int n);
+/* So many spaces; none if n is negative. Half of what is printed are spaces: they are stored by the piece, too many rather than one by
+ * one, and what comes next is written over the rest. */
+static inline void out_spaces(struct out *o, int n)
+{
+	enum { PIECE = 32 };
+
+	for (; n > 0; n -= PIECE) {
+		memset(out_room(o, PIECE), ' ', PIECE);
+		o->used += (size_t)(n < PIECE ? n : PIECE);
+	}
+}
 void out_number(struct out *o, uint64_t number);
 /* Filled up with spaces on the left (width > 0) or on the right (width < 0), as printf() does. */
 void out_number_wide(struct out *o, uint64_t number, int width);

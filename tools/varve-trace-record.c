@@ -28,7 +28,7 @@ struct capture {
 
 static uint64_t slots_lost(const struct trace_lcore *lc)
 {
-	return lc->overwritten + lc->unreadable + lc->unstable + lc->torn + lc->out_of_order + lc->cut +
+	return lc->overwritten + lc->skipped + lc->unreadable + lc->unstable + lc->torn + lc->out_of_order + lc->cut +
 	       lc->unknown + lc->missed;
 }
 

@@ -93,8 +93,18 @@ void time_print(const struct trace_view *v, uint64_t ticks, int width)
 /* "qd:    1                " */
 static void item_print(const struct trace_view *v, const char *label, const char *value, size_t n)
 {
+	enum { ITEM_WIDTH = LABEL_WIDTH + VALUE_WIDTH + 1 };
 	size_t length = strlen(label);
 
+	if (length < LABEL_WIDTH && n <= VALUE_WIDTH) { /* as it nearly always is */
+		char *to = out_room(v->out, ITEM_WIDTH);
+		memset(to, ' ', ITEM_WIDTH);
+		memcpy(to, label, length);
+		to[length] = ':';
+		memcpy(to + LABEL_WIDTH, value, n);
+		v->out->used += ITEM_WIDTH;
+		return;
+	}
 	out_bytes(v->out, label, length);
 	out_char(v->out, ':');
 	out_spaces(v->out, LABEL_WIDTH - 1 - (int)length);
@@ -305,6 +315,7 @@ void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const s
 		uint64_t n;
 	} losses[] = {
 		{"entries overwritten", lc->overwritten - b->overwritten},
+		{"entries skipped", lc->skipped - b->skipped},
 		{"entries not in the file", lc->unreadable - b->unreadable},
 		{"entries being written during the copy", lc->unstable - b->unstable},
 		{"entries torn", lc->torn - b->torn},

@@ -185,6 +185,7 @@ struct trace_lcore {
 	uint64_t events;                       /* events returned */
 	/* Slots that were not returned: */
 	uint64_t overwritten;  /* older than the ring is long */
+	uint64_t skipped;      /* left out by trace_follow_skip() */
 	uint64_t unreadable;   /* the file ends before them */
 	uint64_t unstable;     /* the writer was or may have been writing there during the copy */
 	uint64_t torn;         /* their stamp says that a write was under way */
@@ -242,6 +243,10 @@ const struct trace_lcore *trace_follow_lcores(const struct trace_follow *f, size
 /* How full the fullest ring got between the last two calls, in percent of its length; over 100: events were
  * lost. */
 unsigned trace_follow_fill(const struct trace_follow *f);
+/* From now on, or no longer: of a ring that was lapped since the step before, only the newest eighth is read, and the rest, which
+ * most likely could not be handed out in time either, is counted as skipped. For a follower that gets too little CPU time to keep
+ * up: it disturbs the writer less, and begins anew closer to what happens now. */
+void trace_follow_skip(struct trace_follow *f, bool skip);
 void trace_follow_stop(struct trace_follow *f);
 
 /* ---- Analysis of a batch ---- */

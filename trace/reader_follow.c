@@ -8,6 +8,8 @@
 
 #include "trace/reader_internal.h"
 
+enum { SKIP_PART = 8 }; /* of a ring */
+
 struct followed_ring {
 	uint64_t next; /* the entry to read next */
 	uint32_t gaps;
@@ -26,6 +28,7 @@ struct trace_follow {
 	size_t given;    /* the first so many of held were given by the last step */
 	uint64_t newest; /* tsc of the newest event seen until the last step */
 	unsigned fill_percent;
+	bool skip;
 	struct trace_batch out;
 };
 
@@ -108,6 +111,17 @@ static int args_compact(struct trace_follow *f)
 	return 0;
 }
 
+/* A follower that was lapped goes on near the end of the ring. */
+static void lapped_skip(struct followed_ring *ring, uint64_t num_entries, uint64_t next, struct trace_lcore *lc)
+{
+	uint64_t oldest = next - num_entries, from = next - num_entries / SKIP_PART;
+
+	lc->overwritten += oldest - ring->next;
+	lc->skipped += from - oldest;
+	ring->next = from;
+	ring->gaps++;
+}
+
 static int ring_step(struct trace_follow *f, size_t i, bool live, uint64_t clear_tsc)
 {
 	struct trace_history *h = &f->r->histories[f->first + i];
@@ -125,6 +139,9 @@ static int ring_step(struct trace_follow *f, size_t i, bool live, uint64_t clear
 	uint64_t percent = (next - ring->next) * 100 / h->num_entries;
 	f->fill_percent =
 		percent > f->fill_percent ? (unsigned)(percent > 10000 ? 10000 : percent) : f->fill_percent;
+	if (f->skip && next - ring->next > h->num_entries) {
+		lapped_skip(ring, h->num_entries, next, &f->lcores[i]);
+	}
 	uint64_t lost_before = f->lcores[i].overwritten;
 	rc = trace_stretch_copy(f->r, h, ring->next, live, &f->stretch, &f->lcores[i]);
 	if (rc != 0) {
@@ -176,10 +193,13 @@ int trace_follow_next(struct trace_follow *f, bool last, const struct trace_batc
 		return rc;
 	}
 	bool news = f->held.b.num_events > before;
+	const struct trace_event *unmerged = f->held.b.events;
 	if (news && (rc = trace_merge_runs(&f->held.b, f->ends, runs)) != 0) {
 		return rc;
 	}
-	f->held.max_events = news ? f->held.b.num_events : f->held.max_events; /* merging may reallocate */
+	if (f->held.b.events != unmerged) {
+		f->held.max_events = f->held.b.num_events;
+	}
 	if (news && trace_owners_load(f->r) != 0) {
 		trace_problem(f->r, "section OWNER cannot be read");
 	}
@@ -205,6 +225,11 @@ const struct trace_lcore *trace_follow_lcores(const struct trace_follow *f, size
 unsigned trace_follow_fill(const struct trace_follow *f)
 {
 	return f->fill_percent;
+}
+
+void trace_follow_skip(struct trace_follow *f, bool skip)
+{
+	f->skip = skip;
 }
 
 void trace_follow_stop(struct trace_follow *f)

@@ -33,21 +33,27 @@ static void heap_sink(struct run *heap, size_t n, size_t i)
 	}
 }
 
+/* Whether each run begins where the one before it ends, or later: one lcore is busy and the others are not. */
+static bool runs_are_in_order(const struct trace_batch *b, const size_t *ends, size_t num_runs)
+{
+	for (size_t k = 1; k < num_runs; k++) {
+		size_t begin = ends[k - 1];
+		if (begin > 0 && ends[k] > begin && b->events[begin].tsc < b->events[begin - 1].tsc) {
+			return false;
+		}
+	}
+	return true;
+}
+
 int trace_merge_runs(struct trace_batch *b, const size_t *ends, size_t num_runs)
 {
 	size_t n = 0, begin = 0, out = 0;
-	struct run *heap = malloc((num_runs + 1) * sizeof(*heap));
-	struct trace_event *merged = trace_large_alloc(b->num_events + 1, sizeof(*merged));
 
-	for (size_t k = 0; k < num_runs; k++) {
-		n += ends[k] > (k > 0 ? ends[k - 1] : 0);
-	}
-	if (n <= 1) { /* in order already */
-		free(heap);
-		free(merged);
+	if (runs_are_in_order(b, ends, num_runs)) {
 		return 0;
 	}
-	n = 0;
+	struct run *heap = malloc((num_runs + 1) * sizeof(*heap));
+	struct trace_event *merged = trace_large_alloc(b->num_events + 1, sizeof(*merged));
 	if (heap == NULL || merged == NULL) {
 		free(heap);
 		free(merged);

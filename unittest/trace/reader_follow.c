@@ -124,6 +124,34 @@ static void test_following_counts_what_was_overwritten_between_steps(void)
 	follow_end(&w);
 }
 
+static void test_following_with_skips_reads_the_newest_of_a_lapped_ring(void)
+{
+	struct following w = follow_begin(1, 16, false);
+	size_t n;
+
+	craft_req(&w.c, 0, 100, CRAFT_REQ_NEW, 0x1000);
+	follow_step(&w, false);
+	trace_follow_skip(w.f, true);
+	for (uint64_t i = 0; i < 16; i++) { /* full, and not lapped */
+		craft_plain(&w.c, 0, 200 + i);
+	}
+	CU_ASSERT_EQUAL(follow_step(&w, false), 1);
+	CU_ASSERT_EQUAL(follow_step(&w, false), 16);
+	CU_ASSERT_EQUAL(trace_follow_lcores(w.f, &n)->skipped, 0);
+	for (uint64_t i = 0; i < 20; i++) {
+		craft_plain(&w.c, 0, 300 + i);
+	}
+	craft_req(&w.c, 0, 400, CRAFT_REQ_DONE, 0x1000);
+	CU_ASSERT_EQUAL(follow_step(&w, false), 0);
+	CU_ASSERT_EQUAL(trace_follow_lcores(w.f, &n)->overwritten, 5);
+	CU_ASSERT_EQUAL(trace_follow_lcores(w.f, &n)->skipped, 14);
+	CU_ASSERT_EQUAL_FATAL(follow_step(&w, true), 2);
+	CU_ASSERT_EQUAL(w.b->events[0].tsc, 319);
+	CU_ASSERT_EQUAL(w.b->events[1].tsc, 400);
+	CU_ASSERT_EQUAL(w.b->events[1].state_ticks, TRACE_NO_TIME); /* there was a hole */
+	follow_end(&w);
+}
+
 static void test_following_a_file_whose_index_went_back_ends(void)
 {
 	struct following w = follow_begin(1, 16, false);
@@ -278,6 +306,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_following_several_lcores_keeps_the_order),
 	UNIT(test_following_keeps_objects_and_owners_across_steps),
 	UNIT(test_following_counts_what_was_overwritten_between_steps),
+	UNIT(test_following_with_skips_reads_the_newest_of_a_lapped_ring),
 	UNIT(test_following_a_file_whose_index_went_back_ends),
 	UNIT(test_long_following_does_not_grow),
 	UNIT(test_files_are_found_newest_first_and_others_are_not),
