@@ -41,6 +41,7 @@ def view(folder, path, name):
     options = [out if o == "OUT" else o for o in VIEWS[name]]
     p = subprocess.run([TOOL, "-f", path, *map(str, options)], capture_output=True, timeout=LIMIT)
     check(p.returncode in (0, 1), f"{name}: status {p.returncode}: {p.stderr[-600:].decode(errors='replace')}")
+    check(b"Sanitizer" not in p.stderr and b"runtime error:" not in p.stderr, f"{name}: {p.stderr[-3000:].decode(errors='replace')}")
     check(p.returncode == 0 or p.stderr.startswith(b"varve-trace: "), f"{name}: no message: {p.stderr[:200]}")
     if p.returncode == 0 and "-j" in options:
         json.loads(p.stdout)
