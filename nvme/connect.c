@@ -154,6 +154,7 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 	}
 	struct nvme_qpair *qpair = ctrlr->ops->qpair_alloc(ctrlr, qid, (uint16_t)(entries < most ? entries : most), opts);
 	if (qpair == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for queue pair %u", ctrlr->trid.traddr, qid); /* its user tries again */
 		ctrlr->qids[qid / 64] &= ~(UINT64_C(1) << qid % 64);
 		ready(arg, NULL, -ENOMEM);
 		return;
