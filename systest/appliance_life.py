@@ -80,13 +80,14 @@ def test_the_start_says_how_to_trace():
             check(re.search(r"app\.c: .*" + re.escape(line), d.log()), f"{line} is not in\n{d.log()}")
 
 
-def test_rpc_calls_and_states_are_in_the_trace():
+def test_rpc_calls_states_and_the_log_are_in_the_trace():
     with Daemon("-e", "rpc,appliance") as d:
         d.call("log_get_flags")
         d.stop(signal.SIGKILL)
         p = subprocess.run([BUILD / "bin" / "varve-trace", "-f", d.trace_file], capture_output=True, text=True, timeout=DEADLINE)
         check(p.returncode == 0, p.stderr)
-        for word in ("RPC_BEGIN", "RPC_END", "log_get_flags", "APPLIANCE_STATE"):
+        for word in ("RPC_BEGIN", "RPC_END", "log_get_flags", "APPLIANCE_STATE",
+                     "LOG_LINE", "Tracepoint Group Mask rpc,appliance specified."):
             check(word in p.stdout, f"{word} is not in\n{p.stdout}")
 
 

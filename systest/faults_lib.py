@@ -2,6 +2,7 @@
 """varve-faults, as the tests use it: the sites at which it makes calls, calls that fail on request (systest/faults/faults.h), and the sweep over
 all sites that a row of scenarios comes by."""
 import collections
+import json
 import mmap
 import os
 import pathlib
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from appliance_lib import BUILD, Daemon, Failure, RpcError, check, wait_for
+from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, wait_for
 from nvmf_lib import NQN, PORT, Target, preload, verifying, wait_io
 
 PROGRAM = BUILD / "systest" / "varve-faults"
@@ -121,7 +122,12 @@ ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
 STATE = re.compile(r"(nvme|nvmf|bdev_nvme)_[a-z_]+( |$)")
 ONCE = 5        # seconds; what a fault has left is then looked at a second time
 
-# Faults that say nothing in the log, and why they need not: what a site's name matches.
+# What of the trace shows faults: the lines of the log, changes of state, I/O that ended with an error, what devices and the connection
+# manager report. Rings that hold what a scenario brings, however long a fault makes it.
+TRACE = ("-e", "appliance,nvmf,nvme,bdev:BDEV_IO_DONE+BDEV_STATE+BDEV_DIF_ERROR,nvmf_rdma:RDMA_IBV_ASYNC_EVENT+RDMA_CM_ASYNC_EVENT",
+         "--num-trace-entries", str(1 << 18))
+
+# Faults that neither the log nor the trace says anything of, and why they need not: what a site's name matches.
 SILENT = (
     (r"^nvmf_\w+_(state|state_done)\b|^nvmf_(poll_group|transport)_|^nvme_ctrlr_state \[0x(e0f|f10)\]",
      "a queue pair that comes into the error state by itself, with nothing but flushed work, is what a host leaves behind that goes: the line is the same"),
@@ -132,11 +138,18 @@ SILENT = (
     (r"^write in log_write ", "the log itself"),
     (r"^rte_malloc_socket in heap_alloc", "a heap that is full grows"),
     (r"^madvise ", "an advice: without it a dump is larger, or pages are small"),
-    (r"^bdev completion ", "the host is told by the status of its command; the trace and the statistics have it"),
     (r"^getnameinfo in name_address ", "the address is left out where it would be shown"),
     (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|read_number|cgroup_available|env_available_bytes|env_mem_stats) ",
      "how much memory there is is for a refusal in time only: the allocation tells as well"),
 )
+# Those of which only the log says nothing, and only the trace.
+SILENT_IN = {
+    "log": (
+        (r"^bdev completion ", "the host is told by the status of its command; the trace and the statistics have it"),
+    ),
+    "trace": (
+    ),
+}
 
 
 class Victim(Target):
@@ -147,7 +160,7 @@ class Victim(Target):
         self.area = Area()
         self.steady = []
         try:
-            Daemon.__init__(self, "-m", "[0]", "-s", "512", env={**preload(), **self.area.env()})
+            Daemon.__init__(self, "-m", "[0]", "-s", "512", *TRACE, env={**preload(), **self.area.env()})
         except BaseException:
             self.area.close()
             raise
@@ -222,6 +235,23 @@ def said(text):
     return {re.sub(r"0x[0-9a-f]+|[0-9]+", "#", line.partition("]")[2]) for line in text.splitlines()}
 
 
+def shown(trace):
+    """What a trace (varve-trace -j) shows, without its times, numbers and objects."""
+    tpoints = {t["id"]: (t["name"], [a["name"] for a in t["args"]]) for t in trace["tpoints"]}
+    lines, last, found = [], {}, set()      # last: of each ring; long lines are in several events
+    for e in trace["entries"]:
+        name, args = tpoints[e["tpoint"]]
+        args = dict(zip(args, e.get("args", [])))
+        if name == "LOG_LINE":
+            if args["at"] == 0:
+                last[e["lcore"]] = []
+                lines.append(last[e["lcore"]])
+            last.get(e["lcore"], []).append(args["text"])
+        elif args.get("status") != 0:
+            found.add((name, *(v for k, v in args.items() if k in ("old", "new", "type", "status", "why"))))
+    return found | {re.sub(r"0x[0-9a-f]+|[0-9]+", "#", "".join(x)) for x in lines}
+
+
 Fault = collections.namedtuple("Fault", "scenario step key skip action")
 
 
@@ -263,10 +293,11 @@ class Injector:
         self.step += 1
         if fault is None:
             return tolerant(t, method, **params)
-        area, size = self.sweep.t.area, self.sweep.log_size()
+        area, mark = self.sweep.t.area, self.sweep.mark()
         area.arm(fault.key, fault.skip, action=fault.action)
         result = tolerant(t, method, **params)
-        if not area.disarm() or not self.sweep.took_effect(fault) or not self.sweep.news(fault.scenario, size):  # to be looked at alone
+        # what is not there, or not yet, is to be looked at alone
+        if not area.disarm() or not self.sweep.took_effect(fault) or not all(self.sweep.news(fault.scenario, mark).values()):
             self.sweep.plan.put_back(fault)
         else:
             self.sweep.plan.done(fault)
@@ -282,7 +313,7 @@ class Plan:
         self.lock = threading.Lock()
         self.ready = threading.Event()
         self.names, self.work, self.tried = {}, [], set()
-        self.problems, self.silent = [], []
+        self.problems, self.silent = [], {where: set() for where in SILENT_IN}
         self.injected = self.verified = self.deaths = self.cut = 0
         self.broken = None
 
@@ -328,27 +359,28 @@ class Plan:
             self.tried.add(fault.key)
 
     def report(self):
-        unexplained = self.unexplained()
-        print(f"# sites {len(self.names)}, tried {len(self.tried)}, silent {len(self.silent)} ({len(unexplained)} of them unexplained); "
-              f"cut off {self.cut}; VARVE_SEED={SEED}")
+        silent = "; ".join(f"silent in the {where} {len(found)} ({len(self.unexplained(where))} of them unexplained)"
+                           for where, found in self.silent.items())
+        print(f"# sites {len(self.names)}, tried {len(self.tried)}, {silent}; cut off {self.cut}; VARVE_SEED={SEED}")
         if os.environ.get("VARVE_FAULTS_SILENT"):
-            print("\n".join(f"# silent: {x}" for x in sorted(set(self.silent))))
+            print("\n".join(f"# silent in the {where}: {x}" for where, found in self.silent.items() for x in sorted(found)))
         print(f"trust.sites {len(self.names)} count")
         print(f"trust.faults {self.injected} count")
         print(f"trust.verified_ops {self.verified} count")
         print(f"trust.crashes {self.deaths} count")
         print(f"trust.leaked {sum('x ' in p or 'held' in p for p in self.problems)} count")
 
-    def unexplained(self):
-        return sorted({x for x in self.silent if not any(re.search(pattern, x) for pattern, _ in SILENT)})
+    def unexplained(self, where):
+        reasons = SILENT + SILENT_IN[where]
+        return sorted(x for x in self.silent[where] if not any(re.search(pattern, x) for pattern, _ in reasons))
 
     def check(self):
         check(not self.broken, f"{self.broken}")
         check(not self.problems, f"{len(self.problems)} faults did harm; the first: {self.problems and self.problems[0]}")
-        silent = "faults that the log says nothing of, and SILENT no reason:\n" + "\n".join(self.unexplained())
-        check(not self.unexplained() or SECONDS, silent)
-        if self.unexplained():      # which ones time leaves is the machine's doing: the whole sweep must have none
-            print("\n".join(f"# {x}" for x in silent.splitlines()))
+        silent = [f"of which the {where} says nothing, and SILENT no reason: {x}" for where in self.silent for x in self.unexplained(where)]
+        check(not silent or SECONDS, "faults " + "\n".join(silent))
+        for x in silent:        # which ones time leaves is the machine's doing: the whole sweep must have none
+            print("#", x)
         check(self.tried, "no site was tried")
         check(any(n.startswith("completion ") for n in self.names.values()), "no work of a victim was seen: nobody is one")
 
@@ -365,10 +397,10 @@ class Sweep:
         self.scenario = self.plan.scenarios(self.t)
         self.usual = {}
         for name in self.scenario.ALL:          # what comes with the first use stays
-            size = self.log_size()
+            mark = self.mark()
             for _ in range(2):
                 self.play(name, strict)
-            self.usual[name] = said(self.t.log()[size:])
+            self.usual[name] = self.found(mark)
         self.baseline = self.live()
         self.held = self.t.held()
         self.descriptors = descriptors(self.t)
@@ -386,14 +418,23 @@ class Sweep:
             self.t.__exit__()
             self.t = None
 
-    def log_size(self):
+    def mark(self):
+        """Where the log is now; the trace begins here."""
+        self.t.call("trace_clear")
         return self.t.log_path.stat().st_size
 
-    def news(self, scenario, size):
-        """What the log says since it had that size, and does not say without a fault."""
+    def found(self, mark):
+        """What log and trace say since a mark."""
         with open(self.t.log_path, errors="replace") as f:
-            f.seek(size)
-            return said(f.read()) - self.usual[scenario]
+            f.seek(mark)
+            log = said(f.read())
+        out = subprocess.run([BUILD / "bin" / "varve-trace", "-j", "-f", self.t.trace_file], capture_output=True, text=True, timeout=DEADLINE)
+        check(out.returncode == 0, f"varve-trace: {out.stderr}")
+        return {"log": log, "trace": shown(json.loads(out.stdout))}
+
+    def news(self, scenario, mark):
+        """What they do not say without a fault."""
+        return {where: found - self.usual[scenario][where] for where, found in self.found(mark).items()}
 
     def play(self, name, say):
         getattr(self.scenario, name)(say)
@@ -405,12 +446,13 @@ class Sweep:
         """The sites that the scenarios come by."""
         recorded = {}
         for name in self.scenario.ALL:
+            mark = self.mark()
             recorder = Recorder(self.t.area)
-            size = self.log_size()
             getattr(self.scenario, name)(recorder)
             self.scenario.clean()
             recorded[name] = recorder.sites()
-            self.usual[name] |= said(self.t.log()[size:])
+            for where, found in self.found(mark).items():
+                self.usual[name][where] |= found
         self.plan.make(recorded, name_sites(self.t.area.sites().values()))
 
     def live(self):
@@ -448,7 +490,7 @@ class Sweep:
         return sorted((descriptors(self.t) - self.descriptors).elements())
 
     def inject(self, fault):
-        t, size = self.t, self.log_size()
+        t, mark = self.t, self.mark()
         t.area.arm(fault.key, fault.skip, action=fault.action)
         if self.play(fault.scenario, tolerant) == 0:
             return
@@ -457,9 +499,10 @@ class Sweep:
         if not self.took_effect(fault):
             return
         self.plan.done(fault)
-        if not self.news(fault.scenario, size):
-            with self.plan.lock:
-                self.plan.silent.append(self.plan.names[fault.key])
+        for where, news in self.news(fault.scenario, mark).items():
+            if not news:
+                with self.plan.lock:
+                    self.plan.silent[where].add(self.plan.names[fault.key])
 
     def took_effect(self, fault):
         """At a change of state nobody may have been connected that could have been struck."""

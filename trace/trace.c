@@ -274,6 +274,7 @@ static int start_locked(const struct trace_opts *opts, const struct layout *l, c
 	s->first_user_slot = l->first_user_slot;
 	trace_owners_init();
 	fill_file(s, l, opts);
+	log_set_tap(trace_log_line);
 	s->on = true;
 	return 0;
 }
@@ -332,6 +333,7 @@ void trace_stop(void)
 	if (s->on) {
 		struct trace_file_info *info = s->info;
 		trace_masks_reset();
+		log_set_tap(NULL);
 		s->on = false;
 		info->end = trace_clock_read();
 		info->state = TRACE_INFO_STOPPED;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "trace/trace.h"
+#include "util/log.h"
 
 struct rte_memzone;
 
@@ -68,6 +69,8 @@ struct trace_file_clock trace_clock_read(void);
 void trace_owners_init(void);
 /* With trace_lock held. */
 void trace_masks_reset(void);
+/* What the log tells while tracing is on; of a thread without a ring it is counted as lost. Any thread. */
+void trace_log_line(enum log_level level, const char *file, int line, const char *text);
 
 void trace_errorf(char *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -18,6 +18,7 @@ static SLIST_HEAD(, log_flag) log_flags = SLIST_HEAD_INITIALIZER(log_flags);
 static enum log_level log_print_level = LOG_LEVEL_NOTICE;
 static enum log_level log_syslog_level = LOG_LEVEL_DISABLED;
 static bool log_timestamps = true;
+static log_tap *log_current_tap;
 
 static const struct {
 	const char *name;
@@ -83,7 +84,6 @@ int log_set_flag(const char *name, bool on)
 static size_t log_format_prefix(char *line, size_t size, enum log_level level, const char *file, int line_no,
 				const char *func)
 {
-	const char *slash = strrchr(file, '/');
 	size_t n = 0;
 
 	if (log_timestamps) {
@@ -94,8 +94,8 @@ static size_t log_format_prefix(char *line, size_t size, enum log_level level, c
 		n = strftime(line, size, "[%F %T", &tm);
 		n += (size_t)snprintf(line + n, size - n, ".%06ld] ", now.tv_nsec / 1000);
 	}
-	n += (size_t)snprintf(line + n, size - n, "%s:%4d:%s: *%s*: ", slash != NULL ? slash + 1 : file,
-			      line_no, func, log_level_name(level));
+	n += (size_t)snprintf(line + n, size - n, "%s:%4d:%s: *%s*: ", file, line_no, func,
+			      log_level_name(level));
 	return n < size ? n : size - 1;
 }
 
@@ -108,6 +108,8 @@ void log_write(enum log_level level, const char *file, int line_no, const char *
 		return;
 	}
 	int saved_errno = errno;
+	const char *slash = strrchr(file, '/');
+	file = slash != NULL ? slash + 1 : file;
 	size_t prefix = log_format_prefix(line, sizeof(line) - 1, level, file, line_no, func);
 	va_start(args, fmt);
 	int body = vsnprintf(line + prefix, sizeof(line) - 1 - prefix, fmt, args);
@@ -115,6 +117,10 @@ void log_write(enum log_level level, const char *file, int line_no, const char *
 	size_t n = prefix + (body > 0 ? (size_t)body : 0);
 	if (n > sizeof(line) - 2) {
 		n = sizeof(line) - 2;
+	}
+	log_tap *tap = __atomic_load_n(&log_current_tap, __ATOMIC_RELAXED);
+	if (tap != NULL) {
+		tap(level, file, line_no, line + prefix);
 	}
 	if (level <= log_syslog_level) {
 		syslog(log_levels[level].priority, "%s", line + prefix);
@@ -147,6 +153,11 @@ bool log_limit_pass(struct log_limit *l, uint32_t *suppressed)
 	}
 	*suppressed = __atomic_exchange_n(&l->suppressed, 0, __ATOMIC_RELAXED);
 	return true;
+}
+
+void log_set_tap(log_tap *tap)
+{
+	__atomic_store_n(&log_current_tap, tap, __ATOMIC_RELAXED);
 }
 
 void log_set_print_level(enum log_level level)

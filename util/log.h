@@ -39,6 +39,11 @@ void log_flag_register(struct log_flag *flag);
 void log_write(enum log_level level, const char *file, int line, const char *func, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 
+/* Who is told of each line that is written, beside where it goes; NULL: nobody. file: without folders; text: without what is
+ * before the message, and only until it returns. Called by the thread that writes the line. Control thread. */
+typedef void log_tap(enum log_level level, const char *file, int line, const char *text);
+void log_set_tap(log_tap *tap);
+
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __FILE__, __LINE__, __func__, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __FILE__, __LINE__, __func__, __VA_ARGS__)
 #define log_notice(...)	 log_write(LOG_LEVEL_NOTICE, __FILE__, __LINE__, __func__, __VA_ARGS__)

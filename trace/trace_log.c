@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lines of the log become events, so that a trace that is looked at alone tells the causes too. */
+#include <stdio.h>
+#include <string.h>
+
+#include "trace/trace_internal.h"
+
+enum { PIECE = 127 }; /* of the argument's 128 bytes the last one ends the text */
+
+void trace_log_line(enum log_level level, const char *file, int line, const char *text)
+{
+	/* INFO and DEBUG are for whoever reads the log: in the ring they would push out what it is for. */
+	if (!TRACE_ENABLED(LOG_LINE) || level > LOG_LEVEL_NOTICE) {
+		return;
+	}
+	size_t length = strlen(text), at = 0;
+	do {
+		char piece[PIECE + 1];
+
+		snprintf(piece, sizeof(piece), "%s", text + at);
+		TRACE(LOG_LINE, 0, (uint32_t)length, 0, (uint32_t)level, (uint32_t)line, file, (uint32_t)at,
+		      piece);
+		at += PIECE;
+	} while (at < length);
+}
