@@ -260,6 +260,11 @@ def test_addresses_and_configuration():
         check(not path.exists() and d.call("framework_get_config", name="metrics") == [], "nothing is left")
         status, _, err = d.rpc("metrics_start", "address=0.0.0.0:9464")
         check(status == 1 and "loopback" in err, err)
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            taken = f"127.0.0.1:{other.getsockname()[1]}"
+            status, _, err = d.rpc("metrics_start", f"address={taken}")
+        why = f"cannot listen on {taken}: Address already in use"
+        check(status == 1 and why in err and f"no metrics: {why}" in d.log(), f"{err}{d.log()}")
         config = d.folder / "c.json"
         config.write_text(json.dumps({"subsystems": [{"subsystem": "metrics", "config": saved}]}))
         with Daemon("-c", config) as e:
