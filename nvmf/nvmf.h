@@ -213,7 +213,7 @@ void nvmf_subsystem_pause(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn 
 void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 /* Disconnects its hosts. */
 void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
-/* Stops it if need be and frees it with its namespaces, hosts and listeners. */
+/* Stops it if need be and frees it with its namespaces, hosts and listeners. -EALREADY: that is under way; -ENOMEM: it is as it was. */
 void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);

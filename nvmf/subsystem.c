@@ -182,7 +182,13 @@ static void destroy_now(struct thread_msg *msg)
 static void destroy_stopped(void *arg, int status)
 {
 	struct nvmf_subsystem *s = arg;
+	nvmf_done_fn done = s->destroy_done;
 
+	if (status != 0) { /* no memory to stop it: it goes on as it was */
+		s->destroy_done = NULL;
+		done(s->destroy_arg, status);
+		return;
+	}
 	thread_post(thread_control(), &s->destroy_msg, destroy_now);
 }
 
