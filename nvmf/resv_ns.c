@@ -259,16 +259,27 @@ static void commit(struct nvmf_ns_resv *rn)
 	finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
 }
 
-static void saved(void *arg, int status)
+static void not_saved(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
 	if (rn->ns == NULL) {
 		finish(rn, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
-	} else if (status != 0) {
-		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 	} else {
+		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+	}
+}
+
+/* What could not be made to last may be in the file nevertheless, if the folder was the trouble: then that says again what holds. */
+static void saved(void *arg, int status)
+{
+	struct nvmf_ns_resv *rn = arg;
+
+	if (rn->ns != NULL && status == 0) {
 		commit(rn);
+	} else if (rn->ns == NULL ||
+		   nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->state, not_saved, rn) != 0) {
+		not_saved(rn, 0);
 	}
 }
 
