@@ -449,8 +449,8 @@ class Sweep:
             mark = self.mark()
             recorder = Recorder(self.t.area)
             getattr(self.scenario, name)(recorder)
+            recorded[name] = recorder.sites()       # what only clean() comes by has no fault here, but perhaps in another one
             self.scenario.clean()
-            recorded[name] = recorder.sites()
             for where, found in self.found(mark).items():
                 self.usual[name][where] |= found
         self.plan.make(recorded, name_sites(self.t.area.sites().values()))
