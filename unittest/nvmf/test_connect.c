@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who gets a controller and who does not; registers; the end of associations. */
+#include <errno.h>
 #include "unittest/nvmf/loop.h"
 
 static struct nvmf_connect_data data;
@@ -348,6 +349,44 @@ static void test_static_controllers(void)
 	CU_ASSERT_PTR_NULL(nvmf_subsystem_find(loop_tgt(), "nqn.2024-01.io.varve:static"));
 }
 
+/* ---- Memory ---- */
+
+static __thread bool no_memory;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+	return no_memory ? NULL : __real_malloc(bytes);
+}
+
+static void test_subsystem_without_memory_to_be_destroyed_stays(void)
+{
+	static const char nqn[] = "nqn.2024-01.io.varve:poor";
+	struct nvmf_subsystem_opts opts = {.allow_any_host = true};
+	struct loop_wait start = LOOP_WAIT, failed = LOOP_WAIT, gone = LOOP_WAIT;
+	struct nvmf_subsystem *s;
+	uint64_t version;
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(loop_tgt(), nqn, &opts, &s), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_listener(s, &loop_address), 0);
+	nvmf_subsystem_start(s, loop_done, &start);
+	CU_ASSERT_EQUAL(loop_wait_for(&start), 0);
+	struct loop_conn *c = loop_attach(nqn, LOOP_HOSTNQN, 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+	no_memory = true;
+	nvmf_subsystem_destroy(s, loop_done, &failed);
+	no_memory = false;
+	CU_ASSERT_EQUAL(loop_wait_for(&failed), -ENOMEM);
+	CU_ASSERT_PTR_EQUAL_FATAL(nvmf_subsystem_find(loop_tgt(), nqn), s);
+	CU_ASSERT_EQUAL(nvmf_subsystem_get_state(s), NVMF_SUBSYSTEM_ACTIVE);
+	CU_ASSERT_EQUAL(loop_property_get(c, NVME_REG_VS, 4, &version), 0);
+	nvmf_subsystem_destroy(s, loop_done, &gone);
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	CU_ASSERT_PTR_NULL(nvmf_subsystem_find(loop_tgt(), nqn));
+	loop_close(c);
+}
+
 /* ---- Registers ---- */
 
 static void test_registers_have_their_values(void)
@@ -649,6 +688,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_queue_before_enable_is_rejected),
 	UNIT(test_discovery_controller_has_no_io_queues),
 	UNIT(test_static_controllers),
+	UNIT(test_subsystem_without_memory_to_be_destroyed_stays),
 	UNIT(test_registers_have_their_values),
 	UNIT(test_wrong_register_accesses_are_rejected),
 	UNIT(test_enable_reset_and_enable_again),
