@@ -101,8 +101,14 @@ class Scenario:
                 h.kill()
             h.wait()
             self.t.area.set_victim(0)
+            wait_for(self.is_gone, "a host's connections to be gone")
             if say is strict and not kill:
                 check(h.result()["errors"] == 0, h.errors.read_text())
+
+    def is_gone(self):
+        """So that faults strike in the end of connections, too."""
+        stats = tolerant(self.t, "nvmf_get_stats")
+        return stats is None or sum(x["connections"] for g in stats["poll_groups"] for x in g["transports"]) <= 2 * len(self.t.steady)
 
     def small(self, say):
         self.host(say, "-o", "512", "--verify")
