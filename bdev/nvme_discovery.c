@@ -554,6 +554,7 @@ void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *o, bdev_nv
 	s->look_timer = (struct thread_timer){.fn = look, .arg = s};
 	s->deadline_timer = (struct thread_timer){.fn = deadline_passed, .arg = s};
 	if (add_source(s, &o->trid, NULL, error) == NULL) {
+		log_error("discovery service %s: %s", s->name, error);
 		free(s);
 		cb(arg, -EINVAL, error);
 		return;

@@ -34,6 +34,7 @@ int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void 
 	}
 	struct admin *a = calloc(1, offsetof(struct admin, req) + nvme_request_size());
 	if (a == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for admin command 0x%02x", ctrlr->trid.traddr, cmd->opcode);
 		return -ENOMEM;
 	}
 	a->cb = cb;

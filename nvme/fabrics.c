@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "env_dpdk/env.h"
+#include "util/log.h"
 
 struct connect {
 	struct nvme_ctrlr *ctrlr;
@@ -99,6 +100,7 @@ static void property(struct nvme_ctrlr *ctrlr, struct nvme_sqe *sqe, unsigned si
 	struct property *p = malloc(sizeof(*p));
 
 	if (p == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "%s: out of memory to reach a register", ctrlr->trid.traddr);
 		fn(ctrlr, -ENOMEM, 0);
 		return;
 	}

@@ -335,7 +335,10 @@ static void free_verbs(struct rdma_qpair *q)
 		rdma_destroy_qp(q->id);
 	}
 	if (q->cq != NULL) {
-		ibv_destroy_cq(q->cq);
+		int rc = ibv_destroy_cq(q->cq);
+		if (rc != 0) {
+			log_limited(LOG_LEVEL_WARNING, "ibv_destroy_cq: %s", strerror(rc));
+		}
 		q->cq = NULL;
 	}
 	if (q->comp != NULL) {
