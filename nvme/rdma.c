@@ -342,7 +342,10 @@ static void free_verbs(struct rdma_qpair *q)
 		q->cq = NULL;
 	}
 	if (q->comp != NULL) {
-		ibv_destroy_comp_channel(q->comp);
+		int rc = ibv_destroy_comp_channel(q->comp);
+		if (rc != 0) {
+			log_limited(LOG_LEVEL_WARNING, "ibv_destroy_comp_channel: %s", strerror(rc));
+		}
 		q->comp = NULL;
 	}
 	env_dma_free(q->capsules);
@@ -589,6 +592,7 @@ static struct nvme_ctrlr *rdma_ctrlr_alloc(const struct nvme_trid *trid, char er
 	struct rdma_ctrlr *c = calloc(1, sizeof(*c));
 
 	if (c == NULL) {
+		log_error("%s: out of memory for a controller", trid->traddr);
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		return NULL;
 	}
