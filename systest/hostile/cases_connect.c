@@ -93,8 +93,36 @@ void run_cm(struct kase *k)
 
 /* ---- Connect ---- */
 
-static void bad_nqn(struct kase *k, uint8_t *nqn)
+/* Each spoils one thing, or nothing, and says what is to come of it if that is not ST_CONNECT_PARAM. */
+
+static void bad_format(struct kase *k, struct step *s)
 {
+	put16(s->bytes + AT_RECFMT, (uint16_t)(1 + pick(k, 65535)));
+	step_expect(s, ST_CONNECT_FORMAT, -1);
+}
+
+static void unknown_controller(struct kase *k, struct step *s)
+{
+	put16(s->bytes + AT_QID, (uint16_t)(1 + pick(k, 65535)));
+	put16(s->data + DATA_CNTLID, (uint16_t)(0xfff0 - pick(k, 100)));
+}
+
+static void no_entries(struct kase *k, struct step *s)
+{
+	put16(s->bytes + AT_SQSIZE, 0);
+}
+
+static void too_many_entries(struct kase *k, struct step *s)
+{
+	uint32_t most = k->facts->max_entries;
+
+	put16(s->bytes + AT_SQSIZE, (uint16_t)(most + pick(k, 65536 - most)));
+}
+
+static void bad_subnqn(struct kase *k, struct step *s)
+{
+	uint8_t *nqn = s->data + DATA_SUBNQN;
+
 	switch (pick(k, 4)) {
 	case 0:
 		memset(nqn, 0, 256);
@@ -111,91 +139,104 @@ static void bad_nqn(struct kase *k, uint8_t *nqn)
 	}
 }
 
-/* Spoils one thing, and says what is to come of it. */
+static void bad_hostnqn(struct kase *k, struct step *s)
+{
+	memset(s->data + DATA_HOSTNQN, pick(k, 2) ? 'a' : 0, 256);
+}
+
+/* The target gives them out. */
+static void own_controller_id(struct kase *k, struct step *s)
+{
+	put16(s->data + DATA_CNTLID, (uint16_t)pick(k, 0xfff0));
+}
+
+static void short_data(struct kase *k, struct step *s)
+{
+	step_keyed(s, pick(k, CONNECT_DATA));
+	step_expect(s, ST_SGL_LENGTH, -1);
+}
+
+static void bad_flags(struct kase *k, struct step *s)
+{
+	s->bytes[AT_FLAGS] = (uint8_t)(pick(k, 4) << 6);
+	if (s->bytes[AT_FLAGS] == FLAG_SGL) {
+		s->bytes[AT_FLAGS] |= (uint8_t)(1 + pick(k, 3));
+	}
+	step_expect(s, ST_FIELD, -1);
+}
+
+/* Any type but keyed data; the capsule carries nothing. */
+static void bad_descriptor(struct kase *k, struct step *s)
+{
+	unsigned t = pick(k, 15), type = t < SGL_KEYED ? t : t + 1;
+
+	s->bytes[AT_SGL_TYPE] = (uint8_t)(type << 4 | pick(k, 16));
+	step_expect(s, ST_SGL_TYPE, ST_SGL_OFFSET, ST_SGL_LENGTH, ST_SGL_SEGMENT, ST_SGL_COUNT, -1);
+}
+
+/* As it may be, or cut off. */
+static void data_in_capsule(struct kase *k, struct step *s)
+{
+	bool whole = pick(k, 2);
+
+	memcpy(s->bytes + SQE_SIZE, s->data, CONNECT_DATA);
+	put_plain(s->bytes + AT_SGL, SGL_DATA, SUB_OFFSET, 0, CONNECT_DATA);
+	s->len = SQE_SIZE + (whole ? CONNECT_DATA : pick(k, CONNECT_DATA));
+	if (whole) {
+		step_expect(s, ST_OK, -1);
+	} else {
+		step_expect(s, ST_SGL_LENGTH, ST_SGL_OFFSET, -1);
+	}
+}
+
+/* Any time-out is one; and any priority. */
+static void any_timeout(struct kase *k, struct step *s)
+{
+	put32(s->bytes + AT_KATO, pick(k, 2) ? UINT32_MAX - pick(k, 10) : 60000 + pick(k, 100000000));
+	s->bytes[AT_CATTR] = (uint8_t)pick(k, 8);
+	step_expect(s, ST_OK, -1);
+}
+
+/* Reserved fields mean nothing. */
+static void reserved_fields(struct kase *k, struct step *s)
+{
+	put32(s->bytes + AT_CDW15, (uint32_t)rng_next(&k->rng));
+	s->data[18 + pick(k, 200)] = (uint8_t)rng_next(&k->rng);
+	step_expect(s, ST_OK, -1);
+}
+
+/* An I/O queue of somebody's controller: this host's name is another one. */
+static void another_hosts_queue(struct kase *k, struct step *s)
+{
+	put16(s->bytes + AT_QID, (uint16_t)(1 + pick(k, 4)));
+	put16(s->data + DATA_CNTLID, (uint16_t)(1 + pick(k, 8)));
+	memset(s->data + DATA_HOSTID, 0x77, 16);
+	step_expect(s, ST_CONNECT_PARAM, ST_CONNECT_HOST, -1);
+}
+
+static void random_data(struct kase *k, struct step *s)
+{
+	for (unsigned i = 0; i < CONNECT_DATA; i += 8) {
+		put64(s->data + i, rng_next(&k->rng));
+	}
+}
+
+static void nothing(struct kase *k, struct step *s)
+{
+	step_expect(s, ST_OK, -1);
+}
+
 static void spoil_connect(struct kase *k, struct step *s)
 {
-	uint8_t *sqe = s->bytes, *data = s->data;
-	unsigned how = pick(k, 17);
+	static void (*const spoil[])(struct kase *, struct step *) = {
+		bad_format,     unknown_controller, no_entries,        too_many_entries, bad_subnqn,
+		bad_hostnqn,    bad_hostnqn,        own_controller_id, short_data,       bad_flags,
+		bad_descriptor, data_in_capsule,    any_timeout,       reserved_fields,  random_data,
+		nothing,        another_hosts_queue};
+	unsigned how = pick(k, sizeof(spoil) / sizeof(spoil[0]));
 
 	step_expect(s, ST_CONNECT_PARAM, -1);
-	switch (how) {
-	case 0:
-		put16(sqe + AT_RECFMT, (uint16_t)(1 + pick(k, 65535)));
-		step_expect(s, ST_CONNECT_FORMAT, -1);
-		break;
-	case 1: /* of a controller that there is not */
-		put16(sqe + AT_QID, (uint16_t)(1 + pick(k, 65535)));
-		put16(data + DATA_CNTLID, (uint16_t)(0xfff0 - pick(k, 100)));
-		break;
-	case 2:
-		put16(sqe + AT_SQSIZE, 0);
-		break;
-	case 3:
-		put16(sqe + AT_SQSIZE,
-		      (uint16_t)(k->facts->max_entries + pick(k, (uint32_t)(65536 - k->facts->max_entries))));
-		break;
-	case 4:
-		bad_nqn(k, data + DATA_SUBNQN);
-		break;
-	case 5:
-		memset(data + DATA_HOSTNQN, 0, 256);
-		break;
-	case 6: /* a controller id of its own choice: the target gives them out */
-		put16(data + DATA_CNTLID, (uint16_t)pick(k, 0xfff0));
-		break;
-	case 7:
-		step_keyed(s, pick(k, CONNECT_DATA));
-		step_expect(s, ST_SGL_LENGTH, -1);
-		break;
-	case 8:
-		sqe[AT_FLAGS] = (uint8_t)(pick(k, 4) << 6);
-		if (sqe[AT_FLAGS] == FLAG_SGL) {
-			sqe[AT_FLAGS] |= (uint8_t)(1 + pick(k, 3));
-		}
-		step_expect(s, ST_FIELD, -1);
-		break;
-	case 9: { /* any type but keyed data; the capsule carries nothing */
-		unsigned t = pick(k, 15);
-		unsigned type = t < SGL_KEYED ? t : t + 1;
-		sqe[AT_SGL_TYPE] = (uint8_t)(type << 4 | pick(k, 16));
-		step_expect(s, ST_SGL_TYPE, ST_SGL_OFFSET, ST_SGL_LENGTH, ST_SGL_SEGMENT, ST_SGL_COUNT, -1);
-		break;
-	}
-	case 10: /* in the capsule, as it may be, or cut off */
-		memcpy(sqe + SQE_SIZE, data, CONNECT_DATA);
-		put_plain(sqe + AT_SGL, SGL_DATA, SUB_OFFSET, 0, CONNECT_DATA);
-		s->len = SQE_SIZE + (pick(k, 2) ? CONNECT_DATA : pick(k, CONNECT_DATA));
-		step_expect(s, s->len == SQE_SIZE + CONNECT_DATA ? ST_OK : ST_SGL_LENGTH,
-			    s->len == SQE_SIZE + CONNECT_DATA ? -1 : ST_SGL_OFFSET, -1);
-		break;
-	case 11: /* any time-out is one; and any priority */
-		put32(sqe + AT_KATO, pick(k, 2) ? UINT32_MAX - pick(k, 10) : 60000 + pick(k, 100000000));
-		sqe[AT_CATTR] = (uint8_t)pick(k, 8);
-		step_expect(s, ST_OK, -1);
-		break;
-	case 12: /* reserved fields mean nothing */
-		put32(sqe + 60, (uint32_t)rng_next(&k->rng));
-		data[18 + pick(k, 200)] = (uint8_t)rng_next(&k->rng);
-		step_expect(s, ST_OK, -1);
-		break;
-	case 13:
-		memset(data + DATA_HOSTNQN, 'a', 256);
-		break;
-	case 14: /* an I/O queue of somebody's controller: this host's name is another one */
-		put16(sqe + AT_QID, (uint16_t)(1 + pick(k, 4)));
-		put16(data + DATA_CNTLID, (uint16_t)(1 + pick(k, 8)));
-		memset(data + DATA_HOSTID, 0x77, 16);
-		step_expect(s, ST_CONNECT_PARAM, ST_CONNECT_HOST, -1);
-		break;
-	case 15:
-		for (unsigned i = 0; i < CONNECT_DATA; i += 8) {
-			put64(data + i, rng_next(&k->rng));
-		}
-		break;
-	default:
-		step_expect(s, ST_OK, -1);
-		break;
-	}
+	spoil[how](k, s);
 	kase_describe(k, "way %u", how);
 }
 
