@@ -7,20 +7,23 @@ import sys
 import time
 
 from appliance_lib import BUILD, DEADLINE, Failure, check, wait_for
+from auth import add_keys
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, Target, preload, verifying, wait_io
 
 HOSTILE = BUILD / "systest" / "hostile" / "hostile-host"
 HOSTILE_NQN = "nqn.2026-11.io.varve:hostile"
+KEYED_NQN = HOSTILE_NQN + ":keyed"
+KEY = bytes(range(31, 63)).hex()     # what is in the keyring's "key"
 
 
 class Hostile:
     """hostile-host as a process of its own."""
 
-    def __init__(self, target, cases, seed, *args):
+    def __init__(self, target, cases, seed, *args, nqn=NQN):
         self.output = target.folder / "hostile"
         self.errors = target.folder / "hostile.err"
-        command = [HOSTILE, "-a", ADDRESS, "-p", str(target.port), "-n", NQN, "-c", str(cases), "-S", str(seed), "--hostnqn", HOSTILE_NQN,
-                   "--deadline", str(DEADLINE * 1000), *args]
+        command = [HOSTILE, "-a", ADDRESS, "-p", str(target.port), "-n", nqn, "-c", str(cases), "-S", str(seed), "--hostnqn", HOSTILE_NQN,
+                   "--keyed", KEYED_NQN, "--key", KEY, "--deadline", str(DEADLINE * 1000), *args]
         with open(self.output, "wb") as out, open(self.errors, "wb") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**os.environ, **preload()})
 
@@ -38,16 +41,31 @@ class Hostile:
         return json.loads(self.output.read_text())
 
 
+# Bytes of data and of metadata in a block, and the type of protection information, which may come first.
+METADATA = ((512, 8, 1, False), (4096, 64, 2, True), (512, 16, 3, False), (512, 8, 0, False))
+
+
+def add_victims(t, nqn=NQN):
+    """Namespace 1 is the good host's alone, 2 and 3 are anybody's, and so are those with metadata after them. One host has to authenticate. The
+    target has the keys."""
+    for name in ("good", "tame", "wild"):
+        t.add_malloc(name)
+    t.add_ns("good", nqn, nsid=1, no_auto_visible=True)
+    t.call("nvmf_ns_add_host", nqn=nqn, nsid=1, host=HOSTNQN)
+    t.add_ns("tame", nqn, nsid=2)
+    t.add_ns("wild", nqn, nsid=3)
+    for nsid, (block, md, dif, first) in enumerate(METADATA, 4):
+        name = t.call("bdev_malloc_create", name=f"metadata{nsid}", block_size=block, num_blocks=(4 << 20) // block, md_size=md,
+                      md_interleave=True, dif_type=dif, dif_is_head_of_md=first)
+        t.add_ns(name, nqn, nsid=nsid)
+    t.call("nvmf_subsystem_add_host", nqn=nqn, host=KEYED_NQN, dhchap_key="key", dhchap_ctrlr_key="ctrlr")
+
+
 def good_target(**transport):
-    """Namespace 1 is the good host's alone, 2 and 3 are anybody's."""
     t = Target(cores="[0]", **transport)
     try:
-        for name in ("good", "tame", "wild"):
-            t.add_malloc(name)
-        t.add_ns("good", nsid=1, no_auto_visible=True)
-        t.call("nvmf_ns_add_host", nqn=NQN, nsid=1, host=HOSTNQN)
-        t.add_ns("tame", nsid=2)
-        t.add_ns("wild", nsid=3)
+        add_keys(t)
+        add_victims(t)
     except BaseException:
         t.__exit__()
         raise
@@ -110,7 +128,7 @@ def attack(cases, limit=600, seed=None, **transport):
             out["beside"] = latency(beside)
         out["leaked"] = left_behind(t, held)
         t.stop_clean("hostile", "a capsule of less", "more commands than", "was rejected with status", "a connection from",
-                     "did not end; its queue pair")
+                     "did not end; its queue pair", "the guard is", "the reference tag is", "the application tag is")
     return out
 
 

@@ -12,6 +12,8 @@ const struct kind kinds[] = {
 	{"io header", 95, LANE_IO, make_io_header},
 	{"io range", 95, LANE_IO, make_io_range},
 	{"io dataset management", 35, LANE_IO, make_io_dsm},
+	{"io copy", 45, LANE_IO, make_io_copy},
+	{"io metadata", 60, LANE_IO, make_io_md},
 	{"io fused", 75, LANE_IO, make_io_fused},
 	{"io fabrics", 20, LANE_IO, make_io_fabrics},
 	{"io reservation", 40, LANE_IO, make_io_resv},
@@ -28,9 +30,10 @@ const struct kind kinds[] = {
 	{"admin abort", 10, LANE_ADMIN, make_admin_abort},
 	{"wild io", 55, LANE_WILD_IO, make_wild_io},
 	{"wild admin", 20, LANE_WILD_ADMIN, make_wild_admin},
-	{"connection request", 25, LANE_OWN, run_cm},
-	{"connect", 25, LANE_OWN, run_connect},
-	{"order", 15, LANE_OWN, run_order},
+	{"connection request", 22, LANE_OWN, run_cm},
+	{"connect", 22, LANE_OWN, run_connect},
+	{"authentication", 14, LANE_OWN, run_auth},
+	{"order", 13, LANE_OWN, run_order},
 	{"key", 8, LANE_OWN, run_key},
 	{"send", 8, LANE_OWN, run_send},
 	{"flood", 5, LANE_OWN, run_flood},
@@ -86,6 +89,22 @@ uint64_t any_lba(struct kase *k, uint32_t blocks)
 	return rng_next(&k->rng) % (k->facts->num_blocks - blocks + 1);
 }
 
+uint64_t lba_beyond(struct kase *k, uint32_t blocks)
+{
+	uint64_t end = k->facts->num_blocks;
+
+	switch (pick(k, 4)) {
+	case 0:
+		return end - blocks + 1;
+	case 1:
+		return end + pick(k, 1000);
+	case 2:
+		return UINT64_MAX - pick(k, 70000);
+	default:
+		return end + rng_next(&k->rng) % (UINT64_MAX - end);
+	}
+}
+
 struct step *step_rw(struct kase *k, uint8_t opcode, uint64_t slba, uint32_t blocks)
 {
 	struct step *s = step_add(k, opcode, k->facts->nsid);
@@ -117,7 +136,7 @@ void kase_describe(struct kase *k, const char *format, ...)
 static const struct {
 	uint16_t from, to;
 } defined[] = {{0x000, 0x016}, {0x018, 0x024}, {0x080, 0x084}, {0x100, 0x103}, {0x105, 0x130},
-	       {0x180, 0x185}, {0x190, 0x192}, {0x280, 0x288}, {0x300, 0x303}, {0x360, 0x370}};
+	       {0x180, 0x187}, {0x190, 0x192}, {0x280, 0x288}, {0x300, 0x303}, {0x360, 0x370}};
 
 bool status_exists(uint16_t status)
 {
@@ -150,6 +169,12 @@ const char *status_text(uint16_t status)
 		{ST_FUSED_MISSING, "Missing Fused"},
 		{ST_COMPARE, "Compare Failure"},
 		{ST_RESV_CONFLICT, "Reservation Conflict"},
+		{ST_COPY_LIMIT, "Command Size Limit Exceeded"},
+		{ST_INVALID_PI, "Invalid Protection Information"},
+		{ST_GUARD, "End-to-end Guard Check Error"},
+		{ST_APP, "End-to-end Application Tag Check Error"},
+		{ST_REF, "End-to-end Reference Tag Check Error"},
+		{ST_OVERLAP, "Overlapping I/O Range"},
 		{ST_LOG_PAGE, "Invalid Log Page"},
 		{ST_CONNECT_FORMAT, "Connect Incompatible Format"},
 		{ST_CONNECT_PARAM, "Connect Invalid Parameters"},
@@ -158,6 +183,7 @@ const char *status_text(uint16_t status)
 		{ST_NOT_PER_NS, "Not Namespace Specific"},
 		{ST_ASYNC_LIMIT, "Asynchronous Event Limit"},
 		{ST_ABORT_LIMIT, "Abort Limit"},
+		{ST_AUTH_REQUIRED, "Authentication Required"},
 		{ST_HOSTID_FORMAT, "Host Id Format"},
 	};
 	static char number[4][16];

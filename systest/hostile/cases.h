@@ -24,9 +24,23 @@ static inline uint32_t rng_below(struct rng *r, uint32_t n)
 	return (uint32_t)((rng_next(r) >> 32) * n >> 32);
 }
 
+/* A namespace whose blocks have metadata. */
+struct md_ns {
+	uint32_t nsid;
+	uint64_t num_blocks;
+	uint32_t block_size; /* of the data */
+	uint32_t md;         /* bytes of metadata of a block */
+	uint8_t pi_type;     /* 0: without protection information */
+	bool pi_first;       /* it comes first in the metadata */
+};
+#define MD_NS_MAX 8
+
 /* What the target says of itself, by Identify and log pages: what it supports decides what it has to answer. */
 struct facts {
 	struct address at;
+	struct address keyed; /* as another host, which has to prove that it has the key */
+	uint8_t key[64];
+	size_t key_len;  /* 0: there is no such host */
 	uint32_t nsid;   /* the namespace to work on */
 	uint32_t hidden; /* one that this host may not see */
 	uint32_t nn;
@@ -39,6 +53,10 @@ struct facts {
 	uint32_t aer_max;
 	uint32_t admin_ok[256], io_ok[256]; /* the Commands Supported and Effects log page */
 	bool log_ok[256], feature_ok[256];
+	uint32_t copy_range_blocks, copy_blocks,
+		copy_ranges; /* the most that one Copy may have (MSSRL, MCL, MSRC) */
+	struct md_ns md[MD_NS_MAX];
+	unsigned num_md;
 	bool has_pair; /* Compare and Write, fused */
 };
 /* Asks the target; 0 or -1, said on stderr. */
@@ -117,6 +135,8 @@ void step_keyed(struct step *s, uint32_t len);
 /* A valid command with data: Read, Write or Compare of whole blocks. */
 struct step *step_rw(struct kase *k, uint8_t opcode, uint64_t slba, uint32_t blocks);
 uint64_t any_lba(struct kase *k, uint32_t blocks);
+/* From where so many blocks reach beyond the end. */
+uint64_t lba_beyond(struct kase *k, uint32_t blocks);
 const char *status_text(uint16_t status);
 bool status_exists(uint16_t status);
 
@@ -128,6 +148,8 @@ void make_io_dsm(struct kase *k);
 void make_io_fused(struct kase *k);
 void make_io_fabrics(struct kase *k);
 void make_io_resv(struct kase *k);
+void make_io_copy(struct kase *k);  /* cases_copy.c */
+void make_io_md(struct kase *k);    /* cases_md.c */
 void make_sgl_type(struct kase *k); /* cases_sgl.c */
 void make_sgl_length(struct kase *k);
 void make_sgl_capsule(struct kase *k);
@@ -146,7 +168,8 @@ bool wild_must_fail(const struct facts *f, const struct step *s, bool io);
 void run_cm(struct kase *k); /* cases_connect.c */
 void run_connect(struct kase *k);
 void run_order(struct kase *k);
-void run_key(struct kase *k); /* cases_link.c */
+void run_auth(struct kase *k); /* cases_auth.c */
+void run_key(struct kase *k);  /* cases_link.c */
 void run_send(struct kase *k);
 void run_flood(struct kase *k);
 void run_no_receive(struct kase *k);

@@ -74,22 +74,6 @@ void make_io_header(struct kase *k)
 		      get32(s->bytes + AT_NSID));
 }
 
-static uint64_t beyond(struct kase *k, uint32_t blocks)
-{
-	uint64_t end = k->facts->num_blocks;
-
-	switch (pick(k, 4)) {
-	case 0:
-		return end - blocks + 1;
-	case 1:
-		return end + pick(k, 1000);
-	case 2:
-		return UINT64_MAX - pick(k, 70000);
-	default:
-		return end + rng_next(&k->rng) % (UINT64_MAX - end);
-	}
-}
-
 void make_io_range(struct kase *k)
 {
 	static const uint8_t opcodes[] = {IO_READ, IO_WRITE, IO_COMPARE, IO_WRITE_ZEROES};
@@ -97,7 +81,7 @@ void make_io_range(struct kase *k)
 	uint8_t op = opcodes[pick(k, 4)];
 	struct step *s = step_rw(k, op, 0, 1);
 	uint32_t blocks = 1 + pick(k, pick(k, 2) ? 16 : 65536);
-	uint64_t slba = beyond(k, blocks);
+	uint64_t slba = lba_beyond(k, blocks);
 
 	if (op != IO_WRITE_ZEROES && most < 65536 && pick(k, 3) == 0) { /* longer than MDTS */
 		blocks = most + 1 + pick(k, 65536 - most);
@@ -138,7 +122,7 @@ void make_io_dsm(struct kase *k)
 		break;
 	default:
 		put32(s->data + bad * 16 + 4, pick(k, 2) ? UINT32_MAX : 2);
-		put64(s->data + bad * 16 + 8, beyond(k, 2));
+		put64(s->data + bad * 16 + 8, lba_beyond(k, 2));
 		/* the attributes other than "deallocate" are hints */
 		step_expect(s, ST_LBA_RANGE, (attributes & 4) ? -1 : ST_OK, -1);
 		break;

@@ -75,6 +75,36 @@ static bool get_ns(struct facts *f, struct session *s, uint8_t *cqe)
 	}
 	f->num_blocks = get64(id);
 	f->block_size = 1u << id[128 + 4 * (id[26] & 0xf) + 2];
+	f->copy_range_blocks = get16(id + 74);
+	f->copy_blocks = get32(id + 76);
+	f->copy_ranges = id[80] + 1u;
+	return true;
+}
+
+/* Those of the namespaces that this host is shown. */
+static bool get_md(struct facts *f, struct session *s, uint8_t *cqe)
+{
+	const uint8_t *id = link_slot(s->admin, 1);
+	uint8_t list[4096];
+
+	if (!ask(s, ADM_IDENTIFY, 0, 2, cqe)) { /* Active Namespace ID list */
+		return false;
+	}
+	memcpy(list, id, sizeof(list));
+	for (unsigned i = 0; i < sizeof(list) && get32(list + i) != 0 && f->num_md < MD_NS_MAX; i += 4) {
+		if (!ask(s, ADM_IDENTIFY, get32(list + i), 0, cqe)) {
+			return false;
+		}
+		const uint8_t *format = id + 128 + 4 * (id[26] & 0xf);
+		if (get16(format) != 0) {
+			f->md[f->num_md++] = (struct md_ns){.nsid = get32(list + i),
+							    .num_blocks = get64(id),
+							    .block_size = 1u << format[2],
+							    .md = get16(format),
+							    .pi_type = id[29] & 7,
+							    .pi_first = id[29] >> 3 & 1};
+		}
+	}
 	return true;
 }
 
@@ -89,7 +119,8 @@ int facts_get(struct facts *f, const struct address *at, uint32_t nsid, uint32_t
 		fprintf(stderr, "no controller of %s at %s port %s\n", at->subnqn, at->ip, at->port);
 		return -1;
 	}
-	if (!get_ctrlr(f, &s, cqe) || !get_supported(f, &s, cqe) || !get_ns(f, &s, cqe)) {
+	if (!get_ctrlr(f, &s, cqe) || !get_supported(f, &s, cqe) || !get_ns(f, &s, cqe) ||
+	    !get_md(f, &s, cqe)) {
 		fprintf(stderr, "the target did not say what it is\n");
 	} else {
 		rc = 0;

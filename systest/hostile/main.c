@@ -21,6 +21,8 @@ static const char usage[] = "Usage: hostile-host -a ADDRESS -p PORT -n SUBNQN [o
 			    "to the one after it\n"
 			    "  -H, --hidden N    one that this host is not shown (default 1)\n"
 			    "      --hostnqn NQN the name of this host\n"
+			    "      --keyed NQN   the name of one that has to authenticate, with --key\n"
+			    "      --key HEX     its key, as bytes: not transformed\n"
 			    "      --deadline MS how long to wait for an answer (default 90000)\n"
 			    "  -h, --help\n";
 
@@ -123,7 +125,24 @@ struct options {
 	bool has_only;
 	const struct kind *kind;
 	uint32_t nsid, hidden;
+	const char *keyed;
+	uint8_t key[64];
+	size_t key_len;
 };
+
+static void parse_key(struct options *o, const char *hex)
+{
+	unsigned byte;
+
+	for (; o->key_len < sizeof(o->key) && sscanf(hex, "%2x", &byte) == 1 && strlen(hex) >= 2; hex += 2) {
+		o->key[o->key_len++] = (uint8_t)byte;
+	}
+	if (*hex != 0 || o->key_len == 0) {
+		fprintf(stderr, "hostile-host: --key: two hexadecimal digits for each of 1 to %zu bytes\n",
+			sizeof(o->key));
+		exit(2);
+	}
+}
 
 static const struct kind *find_kind(const char *name)
 {
@@ -147,7 +166,7 @@ static void parse(int argc, char **argv, struct options *o)
 		{"cases", 1, NULL, 'c'},   {"seed", 1, NULL, 'S'},    {"only", 1, NULL, 'o'},
 		{"kind", 1, NULL, 'k'},    {"nsid", 1, NULL, 'i'},    {"hidden", 1, NULL, 'H'},
 		{"help", 0, NULL, 'h'},    {"hostnqn", 1, NULL, 256}, {"deadline", 1, NULL, 257},
-		{NULL, 0, NULL, 0},
+		{"keyed", 1, NULL, 258},   {"key", 1, NULL, 259},     {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -186,6 +205,12 @@ static void parse(int argc, char **argv, struct options *o)
 		case 257:
 			link_deadline_ms = atoi(optarg);
 			break;
+		case 258:
+			o->keyed = optarg;
+			break;
+		case 259:
+			parse_key(o, optarg);
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -194,7 +219,8 @@ static void parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || strlen(o->at.subnqn) > 223 ||
-	    strlen(o->at.hostnqn) > 223) {
+	    strlen(o->at.hostnqn) > 223 || (o->keyed == NULL) != (o->key_len == 0) ||
+	    (o->keyed != NULL && strlen(o->keyed) > 223)) {
 		fputs(usage, stderr);
 		exit(2);
 	}
@@ -218,6 +244,13 @@ int main(int argc, char **argv)
 	if (facts_get(&t.tame, &o.at, o.nsid, o.hidden) != 0 ||
 	    facts_get(&t.wild, &other, o.nsid + 1, o.hidden) != 0) {
 		return 2;
+	}
+	if (o.keyed != NULL) {
+		t.tame.keyed = o.at;
+		t.tame.keyed.hostnqn = o.keyed;
+		t.tame.keyed.hostid[15] = 3;
+		memcpy(t.tame.key, o.key, o.key_len);
+		t.tame.key_len = o.key_len;
 	}
 	if (o.has_only) {
 		run_case(&t, o.only, NULL);

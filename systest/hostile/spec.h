@@ -42,7 +42,14 @@ enum {
 	ST_CONNECT_FORMAT = 0x180,
 	ST_CONNECT_BUSY = 0x181,
 	ST_CONNECT_PARAM = 0x182,
+	ST_INVALID_PI = 0x181, /* of I/O commands */
+	ST_COPY_LIMIT = 0x183, /* Command Size Limit Exceeded */
 	ST_CONNECT_HOST = 0x184,
+	ST_OVERLAP = 0x187,
+	ST_AUTH_REQUIRED = 0x191,
+	ST_GUARD = 0x282,
+	ST_APP = 0x283,
+	ST_REF = 0x284,
 	ST_COMPARE = 0x285,
 };
 
@@ -84,6 +91,10 @@ enum {
 	AT_ATTRIB = 40,
 	AT_OFST = 44,
 	AT_VALUE = 48, /* Property Get and Set */
+	AT_SPSP0 = 41,
+	AT_SPSP1 = 42,
+	AT_SECP = 43,
+	AT_AUTH_LEN = 44, /* Authentication Send and Receive */
 	SQE_SIZE = 64,
 	CQE_SIZE = 16,
 	CONNECT_DATA = 1024,
@@ -103,10 +114,12 @@ enum {
 	IO_COMPARE = 5,
 	IO_WRITE_ZEROES = 8,
 	IO_DSM = 9,
+	IO_VERIFY = 0x0c,
 	IO_RESV_REGISTER = 0x0d,
 	IO_RESV_REPORT = 0x0e,
 	IO_RESV_ACQUIRE = 0x11,
 	IO_RESV_RELEASE = 0x15,
+	IO_COPY = 0x19,
 	ADM_GET_LOG = 2,
 	ADM_IDENTIFY = 6,
 	ADM_ABORT = 8,
@@ -118,11 +131,22 @@ enum {
 	FC_PROPERTY_SET = 0,
 	FC_CONNECT = 1,
 	FC_PROPERTY_GET = 4,
+	FC_AUTH_SEND = 5,
+	FC_AUTH_RECEIVE = 6,
+	AUTHREQ_ATR = 1 << 1, /* in byte 2 of Connect's response */
 	REG_CAP = 0,
 	REG_VS = 8,
 	REG_CC = 0x14,
 	REG_CSTS = 0x1c,
 	CC_ENABLE = 0x00460001, /* 64-byte and 16-byte entries, enable */
+};
+
+/* PRINFO in dword 12 of I/O commands (NVM 3.2). */
+enum {
+	PI_REF = 1 << 26,
+	PI_APP = 1 << 27,
+	PI_GUARD = 1 << 28,
+	PI_ACT = 1 << 29,
 };
 
 /* SGL descriptors (Base 4.1.2): type in the high nibble of the last byte, subtype in the low one. */
