@@ -3,6 +3,7 @@
 # limit: 300
 # sanitize
 """What notify_get_notifications tells of hosts, namespaces, listeners and paths, and why."""
+import re
 import signal
 import sys
 
@@ -75,6 +76,37 @@ def test_what_the_operator_changes():
         expect(t, "nvmf_subsystem_destroy", nqn)
         known = set(t.call("notify_get_types"))
         check({n["type"] for n in t.call("notify_get_notifications")} <= known, "types that are not listed")
+
+
+def test_a_namespace_that_changes_its_size():
+    with Target() as t:
+        t.call("bdev_null_create", name="N0", block_size=512, num_blocks=65536)
+        t.add_ns("N0", nsid=2)
+        check(events(t, "nvmf_ns_resize") == [], "it has not changed yet")
+        for number, mb in enumerate((64, 16), 1):
+            t.call("bdev_null_resize", name="N0", new_size=mb)
+            expect(t, "nvmf_ns_resize", f"{NQN} 2", number=number)
+        t.remove_ns(2)
+        t.call("bdev_null_resize", name="N0", new_size=32)
+        check(len(events(t, "nvmf_ns_resize")) == 2, "a namespace that is gone has changed its size")
+
+
+def test_io_that_takes_too_long():
+    with Target() as t:
+        t.call("bdev_delay_create", name="D0", base_bdev_name=t.add_malloc("M0"), avg_read_latency=300000, p99_read_latency=300000,
+               avg_write_latency=0, p99_write_latency=0)
+        t.add_ns("D0", nsid=1)
+        t.call("bdev_set_timeout", name="D0", timeout_us=50000)
+        with Host(t, "-w", "randread", "-t", "3600", "-q", "1", "-o", "4k", nsid=1) as h:
+            wait_for(lambda: len(events(t, "bdev_slow_io")) > 1, "two slow reads")
+            t.call("bdev_set_timeout", name="D0", timeout_us=0)
+            slow = events(t, "bdev_slow_io")
+            for n in slow:
+                told = re.fullmatch(r"D0 read \d+\+8 \S.* (\d+) us", n["ctx"])
+                check(told and int(told[1]) >= 50000 and "reason" not in n, n)
+            wait_io(t, [h], 3)
+            check(events(t, "bdev_slow_io") == slow, "without a limit, nothing is too slow")
+            h.stop()
 
 
 def test_a_lost_controller_and_its_path():
