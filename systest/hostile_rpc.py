@@ -3,7 +3,8 @@
 # limit: 300
 # once
 # sanitize
-"""Calls of every method with parameters that are wrong in one way, made from what the daemon says of its methods; clients that flood, or
+"""Calls of every method, while the daemon runs and before it starts, with parameters that are wrong in one way, made from what the daemon says of
+its methods; clients that flood, or
 never read; and configuration files that are none. Beside it a host does verified I/O. VARVE_SEED chooses other calls."""
 import json
 import os
@@ -186,6 +187,62 @@ def test_every_method_rejects_what_its_parameters_forbid_and_says_what_is_allowe
         check(t.call("spdk_get_version"), "the daemon goes on")
         check("Sanitizer" not in t.log(), t.log())
         check(t.stop() == 0, t.log()[-5000:])
+
+
+class Waiting(Daemon):
+    """A daemon that waits to be told to start."""
+
+    def __init__(self):
+        super().__init__("--wait-for-rpc", ready=False)
+        try:
+            wait_for(self.connect, "the RPC socket").close()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def startup_methods(self):
+        return [m for m in self.call("rpc_describe_methods") if m["name"] not in LEFT_OUT and "startup" in m["states"]]
+
+    def start(self):
+        check(self.call("framework_start_init") is True, "not started")
+        self.wait_ready()
+
+
+def test_every_method_of_the_startup_rejects_what_its_parameters_forbid_too():
+    """And what was rejected has changed nothing: the daemon starts as if it had not been called."""
+    rng = random.Random(SEED)
+    with Waiting() as t:
+        methods = t.startup_methods()
+        only = [m["name"] for m in methods if m["states"] == ["startup"]]
+        check(len(only) > 4 and "nvmf_set_config" in only and "iobuf_set_options" in only, only)
+        calls = Calls(t)
+        for m in methods:
+            bad_parameters(rng, calls, m)
+            bad_texts(rng, calls, m)
+        print(f"# seed {SEED}: {calls.made} calls of {len(methods)} methods, {len(only)} of them at startup only")
+        t.start()
+        saved = t.call("framework_get_config", name="nvmf"), t.call("framework_get_config", name="iobuf")
+        check(t.stop() == 0, t.log()[-5000:])
+        check("Sanitizer" not in t.log(), t.log())
+    with Daemon() as d:
+        check(saved == (d.call("framework_get_config", name="nvmf"), d.call("framework_get_config", name="iobuf")), saved)
+
+
+def test_startup_calls_that_could_be_right_are_followed_by_a_start_or_a_reason():
+    rng = random.Random(SEED)
+    with Waiting() as t:
+        calls = Calls(t)
+        methods = [m for m in t.startup_methods() if not m["name"].startswith("framework_")]
+        rng.shuffle(methods)
+        for m in methods:
+            random_good(rng, calls, m)
+        check(t.call("spdk_get_version"), "the daemon goes on")
+        print(f"# seed {SEED}: {calls.made} calls")
+        answer = calls.answer(raw("framework_start_init", "{}"))
+        status = t.stop() if answer is not None and "result" in answer else t.wait_exit()
+        check(status in (0, 1), f"ended with {status}:\n{t.log()[-5000:]}")
+        check(status == 0 or "*ERROR*" in t.log(), t.log()[-5000:])
+        check("Sanitizer" not in t.log(), t.log())
 
 
 def test_calls_that_could_be_right_leave_the_daemon_alive():
