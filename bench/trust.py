@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What outsiders did to a target, and what came of it, from bounded runs over softverbs:
 
-    trust.capsules          hostile cases tried, and trust.capsules.KIND of each kind; VARVE_CASES chooses how many
-    trust.wrong_answers     those that were not answered as the specification says
-    trust.faults            faults injected (systest/nvmf_faults.py); VARVE_FAULTS_SECONDS chooses for how long
-    trust.verified_ops      reads and writes of the hosts beside all that, checked byte by byte
-    trust.lost              of those, the ones that failed or came back wrong
-    trust.leaked            what the targets held more of afterwards
-    trust.crashes           targets that ended
-    trust.latency_ratio     of the good host's median latency, in hostile company and alone"""
+    trust.capsules                  hostile cases tried, and trust.capsules.KIND of each kind; VARVE_CASES chooses how many
+    trust.wrong_answers             those that were not answered as the specification says
+    trust.good_latency_alone_us     median latency of a host that does verified reads and writes (4 at a time, 4 KiB) while it is alone
+    trust.good_latency_beside_us    the same, beside the hostile host
+    trust.latency_ratio             of the two: to be at most 2
+    trust.faults                    faults injected (systest/nvmf_faults.py); VARVE_FAULTS_SECONDS chooses for how long
+    trust.verified_ops              reads and writes of the hosts beside all that, checked byte by byte
+    trust.lost                      of those, the ones that failed or came back wrong
+    trust.leaked                    what the targets held more of afterwards
+    trust.crashes                   targets that ended
+
+The good host is alone and in company by turns, each turn with its share of the cases. The latencies are the medians of the turns' medians, and the
+ratio is the median of the turns' ratios: what else the machine does meanwhile changes both sides of a turn, more or less. Hosts and target share its
+CPUs, so with fewer than three the ratio has what the hostile host's own work costs in it.
+
+Ends with 0 if nothing was answered wrongly, lost, leaked or crashed. The latencies are told, not judged."""
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
@@ -22,21 +31,27 @@ from hostile_lib import attack  # noqa: E402
 
 CASES = int(os.environ.get("VARVE_CASES", "100000"))
 SWEEP = TOP / "systest" / "nvmf_faults.py"
+TURNS = 5
 FAULT_SECONDS = os.environ.get("VARVE_FAULTS_SECONDS", "80")
 
 
 def hostile(sums):
-    r = attack(CASES, limit=900)
+    """Whether all of it was answered as it should be."""
+    r = attack(CASES, limit=900, turns=TURNS)
     for kind, count in r["kinds"].items():
         print(f"trust.capsules.{re.sub('[^a-z]+', '_', kind)} {count} count")
     print(f"trust.capsules {r['cases']} count")
     print(f"trust.wrong_answers {r['failures']} count")
-    if "beside" in r:
-        print(f"trust.latency_ratio {r['beside'][0] / r['alone'][0]:.2f} x")
+    pairs = [(a[0], b[0]) for a, b in zip(r["alone"], r["beside"])]
+    if pairs:
+        print(f"trust.good_latency_alone_us {statistics.median(a for a, _ in pairs):.1f} us")
+        print(f"trust.good_latency_beside_us {statistics.median(b for _, b in pairs):.1f} us")
+        print(f"trust.latency_ratio {statistics.median(b / a for a, b in pairs):.2f} x")
     if r["why"] or r["log"]:
         print(f"trust: seed {r['seed']}: {r['why']}\n{r['log'][-5000:]}", file=sys.stderr)
     for name in ("verified_ops", "lost", "leaked", "crashes"):
         sums[name] += r[name]
+    return r["failures"] == 0 and not r["why"] and r["cases"] == CASES
 
 
 def faults(sums):
@@ -55,14 +70,14 @@ def faults(sums):
 def main():
     sums = dict.fromkeys(("verified_ops", "lost", "leaked", "crashes"), 0)
     try:
-        hostile(sums)
+        right = hostile(sums)
     except Failure as e:
         print(f"trust: {e}", file=sys.stderr)
         return 1
     ok = faults(sums) if SWEEP.exists() else True
     for name, value in sums.items():
         print(f"trust.{name} {value} count")
-    return 0 if ok and sums["lost"] == sums["leaked"] == sums["crashes"] == 0 else 1
+    return 0 if right and ok and sums["lost"] == sums["leaked"] == sums["crashes"] == 0 else 1
 
 
 sys.exit(main())

@@ -18,7 +18,8 @@ CASES = int(os.environ.get("VARVE_CASES", "100000"))
 def test_a_hundred_thousand_hostile_cases_beside_verified_io():
     r = run(CASES)
     if os.environ.get("VARVE_STRICT"):
-        check(r["beside"][0] <= 2 * r["alone"][0], f"the good host's median latency went from {r['alone'][0]:.0f} to {r['beside'][0]:.0f} us")
+        alone, beside = r["alone"][0][0], r["beside"][0][0]
+        check(beside <= 2 * alone, f"the good host's median latency went from {alone:.0f} to {beside:.0f} us")
 
 
 if __name__ == "__main__":

@@ -99,33 +99,53 @@ def left_behind(t, held):
     return 0
 
 
-def attack(cases, limit=600, seed=None, **transport):
-    """A good host alone, then beside a hostile one. Returns what came of it; raises only if the good host cannot even begin."""
+def merge(out, result):
+    """Adds up what hostile-host says of itself."""
+    for name in ("cases", "failures", "controllers", "seconds"):
+        out[name] += result[name]
+    for kind, count in result["kinds"].items():
+        out["kinds"][kind] = out["kinds"].get(kind, 0) + count
+
+
+def beside(t, out, cases, seed, limit):
+    """A hostile host beside a good one; False if the target has ended of it."""
+    with good_host(t, "-t", "3600") as h:
+        wait_verifying(t, h)
+        hostile = Hostile(t, cases, seed)
+        try:
+            result = hostile.result(t, limit)
+            merge(out, result)
+            out["why"] += hostile.errors.read_text() if result["failures"] else ""
+            wait_io(t, [h])
+        except Failure as e:
+            out["why"] += str(e)
+            if t.process.poll() is not None:
+                out["crashes"] = 1
+                out["log"] = t.log()
+                return False
+        good = h.stop()
+        out["lost"] += good["errors"] + good["miscompares"] + good["reconnects"] + (not good["verified"])
+        out["verified_ops"] += good["read"]["ios"] + good["write"]["ios"]
+        out["beside"].append(latency(good))
+    return True
+
+
+def attack(cases, limit=600, seed=None, turns=1, **transport):
+    """A good host alone, then beside a hostile one, in turns that share the cases: `alone` and `beside` have the latency of each turn. Returns what
+    came of it; raises only if the good host cannot even begin."""
     seed = seed or int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
-    out = {"seed": seed, "cases": 0, "kinds": {}, "failures": 0, "why": "", "verified_ops": 0, "lost": 0, "leaked": 0, "crashes": 0, "log": ""}
+    out = {"seed": seed, "cases": 0, "kinds": {}, "failures": 0, "controllers": 0, "seconds": 0, "why": "", "verified_ops": 0, "lost": 0, "leaked": 0,
+           "crashes": 0, "log": "", "alone": [], "beside": []}
     with good_target(**transport) as t:
-        with good_host(t, "-t", "2") as h:      # what comes with the first host stays
-            out["alone"] = latency(h.result())
-        Hostile(t, 300, seed + 1).result(t, limit)
-        t.wait_empty()
-        held = t.held()
-        with good_host(t, "-t", "3600") as h:
-            wait_verifying(t, h)
-            hostile = Hostile(t, cases, seed)
-            try:
-                out.update(hostile.result(t, limit))
-                wait_io(t, [h])
-            except Failure as e:
-                out["why"] = str(e)
-                if t.process.poll() is not None:
-                    out["crashes"] = 1
-                    out["log"] = t.log()
-                    return out
-            out["why"] += hostile.errors.read_text() if out["failures"] else ""
-            beside = h.stop()
-            out["lost"] = beside["errors"] + beside["miscompares"] + beside["reconnects"] + (not beside["verified"])
-            out["verified_ops"] = beside["read"]["ios"] + beside["write"]["ios"]
-            out["beside"] = latency(beside)
+        Hostile(t, 300, seed - 1).result(t, limit)      # what comes with the first host stays
+        for turn in range(turns):
+            with good_host(t, "-t", "2") as h:
+                out["alone"].append(latency(h.result()))
+            t.wait_empty()
+            if turn == 0:
+                held = t.held()
+            if not beside(t, out, cases // turns + (turn < cases % turns), seed + turn, limit):
+                return out
         out["leaked"] = left_behind(t, held)
         t.stop_clean("hostile", "a capsule of less", "more commands than", "was rejected with status", "a connection from",
                      "did not end; its queue pair", "the guard is", "the reference tag is", "the application tag is")
@@ -139,7 +159,7 @@ def run(cases, limit=600, **transport):
     check(not r["why"] and r["failures"] == 0, f"seed {r['seed']}: {r['failures']} failures\n{r['why']}")
     check(r["cases"] == cases, f"{r['cases']} of {cases} cases")
     check(r["lost"] == 0 and r["leaked"] == 0, f"seed {r['seed']}: {r['lost']} lost, {r['leaked']} leaked")
-    before, after = r["alone"], r["beside"]
+    before, after = r["alone"][0], r["beside"][0]
     print(f"# seed {r['seed']}: {cases} cases, {r['controllers']} controllers, {r['seconds']} s; {r['verified_ops']} verified I/Os, latency of the "
           f"good host {before[0]:.0f} us median, {before[1]:.0f} us p99 alone; {after[0]:.0f} and {after[1]:.0f} beside: x{after[0] / before[0]:.2f}")
     print(f"# {r['kinds']}")
