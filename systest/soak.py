@@ -5,11 +5,13 @@
 # long
 # background
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
-are refused, bdevs that fail, listeners, masking, reservations, authentication with keys that change, snapshots of the trace and the black box's
-copies, faults of memory, verbs and system calls. At the end memory, descriptors, queue pairs and buffers are as at the beginning.
+are refused, bdevs that fail, listeners, masking, reservations, authentication with keys that change, hostile hosts on a subsystem of their own,
+snapshots of the trace and the black box's copies, faults of memory, verbs and system calls. At the end memory, descriptors, queue pairs and
+buffers are as at the beginning.
 
 VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
 import base64
+import json
 import os
 import pathlib
 import random
@@ -22,13 +24,16 @@ import time
 from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
 from auth import add_keys
 from faults_lib import BREAK, KILL, PROGRAM, Area
+from hostile_lib import Hostile, add_victims
 from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, preload, verifying, wait_io
 
 SECONDS = float(os.environ.get("VARVE_SOAK_SECONDS", "600"))
 SEED = int(os.environ.get("VARVE_SEED", "1"))
 OTHER = NQN + ":other"
 KEYED = NQN + ":keyed"
+STRANGE = NQN + ":strange"
 INITIATOR = NQN + ":initiator"
+HOSTILE_CASES = 2000        # at most, of one hostile host
 PROGRESS_SECONDS = 30
 # Where a fault is borne by everybody: it ends no connection of a host that is to notice nothing, and no call is lost without an answer.
 FAULTS = ("malloc", "calloc", "aligned_alloc", "strdup", "asprintf", "vasprintf", "json", "rdma_create_qp", "rdma_accept", "ibv_create",
@@ -66,6 +71,8 @@ class Soaked(Target):
             self.add_ns("M3", KEYED, nsid=1)
             add_keys(self)
             self.call("nvmf_subsystem_add_host", nqn=KEYED, host=INITIATOR, dhchap_key="key", dhchap_ctrlr_key="ctrlr")
+            self.add_subsystem(STRANGE)
+            add_victims(self, STRANGE)
             self.box = self.folder / "box"
             self.box.mkdir()
             self.call("trace_set_blackbox", directory=str(self.box), max_files=2)
@@ -114,6 +121,9 @@ class Soak:
         self.t, self.initiator, self.rng = target, initiator, rng
         self.counts = {}
         self.hosts = []
+        self.hostile, self.hostile_cases = None, 0
+        self.undisturbed = True     # since the hostile host came: what it is told is what the specification says
+        self.armed = False
         self.faults = 0
         self.refused = 0
 
@@ -149,6 +159,33 @@ class Soak:
                 h.process.terminate()
                 h.wait()
 
+    def hostile_host_comes(self):
+        if self.hostile is None:
+            self.hostile = Hostile(self.t, self.rng.randint(50, HOSTILE_CASES), self.rng.randrange(1 << 30), "--deadline", "20000", nqn=STRANGE)
+            self.undisturbed = not self.armed
+
+    def hostile_host_goes(self):
+        if self.hostile is not None:
+            h, self.hostile = self.hostile, None
+            if self.rng.random() < 0.3:
+                h.process.kill()
+                h.process.wait()
+            else:
+                self.judge_hostile(h)
+
+    def judge_hostile(self, h):
+        """It ends by itself. A fault may have met it: then it was answered otherwise, or not at all."""
+        try:
+            status = h.process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            status = None
+            h.process.kill()
+            h.process.wait()
+        allowed = (0,) if self.undisturbed else (0, 1, 2, None)     # 2: it could not begin
+        check(status in allowed, f"the hostile host ended with {status}:\n{h.errors.read_text()[-5000:]}")
+        if self.undisturbed:
+            self.hostile_cases += json.loads(h.output.read_text())["cases"]
+
     def namespace_changes(self):
         nsid, bdev = self.rng.choice([(1, "M1"), (2, "EE_M2")])
         self.say("nvmf_subsystem_remove_ns", nqn=OTHER, nsid=nsid)
@@ -182,11 +219,13 @@ class Soak:
         sites = [s for s in self.t.area.sites().values() if s.name.startswith(FAULTS)]
         if sites:
             victims = [h.process.pid for h in self.hosts if h.is_running()]
+            self.undisturbed, self.armed = False, True
             action = self.rng.choice([BREAK, KILL]) if victims else BREAK
             self.t.area.arm(self.rng.choice(sites).key, self.rng.randrange(3), action=action, victim=self.rng.choice(victims or [0]))
             for _ in range(self.rng.randint(1, 4)):
                 self.one(self.rng.choice([f for f in self.ALL if f != "fault"]))
             self.faults += self.t.area.disarm()
+            self.armed = False
 
     def looks(self):
         for method in ("nvmf_get_stats", "nvmf_get_inflight", "nvmf_get_subsystems", "bdev_get_iostat", "thread_get_stats",
@@ -251,7 +290,7 @@ class Soak:
 
     ALL = ("initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
            "reservation_changes", "namespace_is_masked", "trigger_changes", "snapshot_is_read", "host_comes", "host_comes", "host_goes",
-           "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
+           "hostile_host_comes", "hostile_host_goes", "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
            "subsystem_comes_and_goes", "bdev_fails", "fault", "fault", "fault", "looks", "tracing_changes", "client_leaves")
 
     def one(self, name=None):
@@ -273,6 +312,9 @@ class Soak:
         for h in self.hosts:
             h.kill()
         self.hosts.clear()
+        if self.hostile is not None:
+            self.judge_hostile(self.hostile)
+            self.hostile = None
         for name in self.initiator.attached():
             self.initiator.call("bdev_nvme_detach_controller", name=name)
         self.say("trace_remove_trigger", name="any")
@@ -302,7 +344,8 @@ def rounds(soak, steady, seconds):
             check(h.is_running(), f"a steady host ended:\n{h.errors.read_text()}")
         if time.monotonic() - told > PROGRESS_SECONDS:
             told = time.monotonic()
-            print(f"# {int(end - told)} s to go: {sum(soak.counts.values())} events, {soak.faults} faults, {soak.refused} calls refused, "
+            print(f"# {int(end - told)} s to go: {sum(soak.counts.values())} events, {soak.faults} faults, "
+                  f"{soak.hostile_cases} hostile cases, {soak.refused} calls refused, "
                   f"{soak.t.groups('completed_nvme_io')} commands, {soak.t.resident_bytes() >> 20} MB", flush=True)
 
 
@@ -347,14 +390,16 @@ def test_everything_at_random_leaves_all_as_it_was():
             check(now < resident + (64 << 20), f"{resident} bytes at the beginning, {now} at the end")
             leaked = 0
             print(f"# memory {resident >> 20} MB at the beginning, {now >> 20} MB at the end; {held} held; events: {soak.counts}")
+            check(soak.hostile_cases > 0 or SECONDS < 300, "no hostile host was without a fault")
             check(initiator.stop() == 0, initiator.log())
             t.process.terminate()
             check(t.wait_exit() == 0, f"ended with {t.process.returncode}:\n{t.log()[-20000:]}")
     finally:
-        for h in soak.hosts if soak else ():
+        for h in [*soak.hosts, *filter(None, [soak.hostile])] if soak else ():
             h.process.kill()
         crashed = int(t.process.returncode is not None and t.process.returncode < 0 and t.process.returncode != -9)
-        print(f"trust.faults {soak.faults if soak else 0} count\ntrust.verified_ops {verified} count\ntrust.lost {lost} count\n"
+        print(f"trust.capsules {soak.hostile_cases if soak else 0} count\ntrust.faults {soak.faults if soak else 0} count\n"
+              f"trust.verified_ops {verified} count\ntrust.lost {lost} count\n"
               f"trust.leaked {leaked} count\ntrust.crashes {crashed} count\n# seed {SEED}", flush=True)
 
 
