@@ -219,6 +219,7 @@ def stages(quick):
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
     yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
                 ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"])
+    yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=1200, silent=True)])
     yield Stage("VM lab", by_itself=True, jobs=lambda: lab_jobs(env))
 
 

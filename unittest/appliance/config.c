@@ -2,6 +2,7 @@
 #include "appliance/config.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "rpc/rpc.h"
 #include "unittest/unit.h"
@@ -89,7 +90,7 @@ static void test_entries_come_in_order(void)
 	CU_ASSERT_EQUAL_FATAL(
 		parse("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m1\",\"params\":{"
 		      "\"x\":1}},"
-		      "{\"method\":\"m2\"}]},{\"subsystem\":\"b\",\"config\":null},{\"subsystem\":\"c\","
+		      "{\"method\":\"m2\"}]},{\"subsystem\":\"b\",\"config\":null},{\"subsystem\":\"n\"},{\"subsystem\":\"c\","
 		      "\"config\":"
 		      "[[{\"method\":\"m3\"},{\"method\":\"m4\",\"params\":null}],{\"method\":\"m5\"}]}]}",
 		      &c),
@@ -112,6 +113,7 @@ static void test_a_wrong_shape_is_named(void)
 	check_malformed("{\"subsystems\":{}}", "subsystems");
 	check_malformed("{\"subsystems\":[1]}", "subsystems[0]");
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":5}]}", "\"a\"|array");
+	check_malformed("{\"subsystems\":[1,{\"subsystem\":\"b\",\"config\":5}]}", "subsystems[0]");
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[5]}]}", "\"a\"|config[0]");
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\"},{}]}]}",
 			"\"a\"|config[1]|method");
@@ -209,6 +211,24 @@ static void test_a_missing_file_is_named(void)
 	CU_ASSERT_EQUAL(config_read("/tmp", &c, error), -EINVAL);
 }
 
+static void test_a_file_is_read_unless_it_is_too_long(void)
+{
+	static const char text[] = FILE_OF(ENTRY("test_runtime", "\"value\":1"));
+	char path[] = "/tmp/varve-unit-config-XXXXXX";
+	int fd = mkstemp(path);
+	struct config c;
+
+	CU_ASSERT_EQUAL_FATAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	CU_ASSERT_EQUAL_FATAL(config_read(path, &c, error), 0);
+	CU_ASSERT(c.n_entries == 1 && strcmp(c.entries[0].method, "test_runtime") == 0);
+	config_free(&c);
+	CU_ASSERT_EQUAL_FATAL(ftruncate(fd, INT32_MAX), 0);
+	CU_ASSERT_EQUAL(config_read(path, &c, error), -EINVAL);
+	check_error_holds("/tmp/varve-unit-config-|at most");
+	close(fd);
+	unlink(path);
+}
+
 static int quiet(void)
 {
 	log_set_print_level(LOG_LEVEL_DISABLED);
@@ -224,6 +244,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_wrong_can_be_left_out),
 	UNIT(test_a_stop_ends_the_loading),
 	UNIT(test_a_missing_file_is_named),
+	UNIT(test_a_file_is_read_unless_it_is_too_long),
 	UNIT_END,
 };
 

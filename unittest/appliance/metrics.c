@@ -152,6 +152,7 @@ static void test_every_answer_has_a_head_that_fits(void)
 	metrics_answer_head(200, 5, head, sizeof(head));
 	CU_ASSERT_PTR_NOT_NULL(strstr(head, "text/plain; version=0.0.4"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(head, "Content-Length: 5\r\n"));
+	CU_ASSERT_EQUAL(metrics_answer_head(200, 5, head, strlen(head)), 0);
 }
 
 /* ---- Addresses ---- */

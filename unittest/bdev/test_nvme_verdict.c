@@ -122,7 +122,9 @@ static void test_ana_log_is_decoded_and_nonsense_refused(void)
 	for (size_t len = 0; len < at; len++) {
 		CU_ASSERT_EQUAL(nvme_ana_decode(log, len, g, 4), -EINVAL);
 	}
-	put_group(log, second, 7, 5, 0); /* no such state */
+	put_group(log, second, 7, 0, 0); /* no such state */
+	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), -EINVAL);
+	put_group(log, second, 7, 5, 0);
 	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), -EINVAL);
 	put_group(log, second, 0, NVME_ANA_STATE_OPTIMIZED, 0);
 	CU_ASSERT_EQUAL(nvme_ana_decode(log, at, g, 4), -EINVAL);

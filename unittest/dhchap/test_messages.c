@@ -141,6 +141,25 @@ static void test_reply(void)
 	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, &r), DHCHAP_OK);
 }
 
+/* The null group has no value, and who does not ask sends no challenge, but zeroes in its place. */
+static void test_messages_without_what_is_optional(void)
+{
+	static const uint8_t zeroes[DHCHAP_HASH_MAX];
+	struct dhchap_challenge challenge = {.hash = DHCHAP_HASH_SHA256, .challenge = bytes}, c;
+	struct dhchap_reply reply = {.response = bytes}, r;
+
+	fill_bytes();
+	size_t len = dhchap_encode_challenge(buf, 0x1234, &challenge);
+	CU_ASSERT_EQUAL(len, 16 + 32);
+	CU_ASSERT_EQUAL(dhchap_decode_challenge(buf, len, &c), DHCHAP_OK);
+	CU_ASSERT(c.group == DHCHAP_GROUP_NULL && c.dh_len == 0 && memcmp(c.challenge, bytes, 32) == 0);
+	len = dhchap_encode_reply(buf, 0x1234, DHCHAP_HASH_SHA256, &reply);
+	CU_ASSERT_EQUAL(len, 16 + 64);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA256, DHCHAP_GROUP_NULL, &r), DHCHAP_OK);
+	CU_ASSERT(!r.challenge_valid && r.dh_len == 0 && memcmp(r.response, bytes, 32) == 0);
+	CU_ASSERT_EQUAL(memcmp(r.challenge, zeroes, 32), 0);
+}
+
 static void test_success1(void)
 {
 	struct dhchap_success1_wire *m = (void *)buf;
@@ -192,6 +211,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_negotiate_takes_the_protocol_it_knows),
 	UNIT(test_challenge),
 	UNIT(test_reply),
+	UNIT(test_messages_without_what_is_optional),
 	UNIT(test_success1),
 	UNIT(test_the_ends),
 	UNIT_END,

@@ -83,6 +83,7 @@ static void test_core_masks_and_lists_are_understood(void)
 	expect_cores("0x3", "0-1", "3");
 	expect_cores("3", "0-1", "3");
 	expect_cores("0XF0", "4-7", "f0");
+	expect_cores("0x100f", "0-3,12", "100f");
 	expect_cores("[0,2-3]", "0,2-3", "d");
 	expect_cores("[2]", "2", "4");
 	expect_cores("0-1", "0-1", "3");
@@ -92,6 +93,18 @@ static void test_core_masks_and_lists_are_understood(void)
 		     "0000000000000000000000000000000000000000000000000000000000000000"
 		     "0000000000000000000000000000000000000000000000000000000000000000"
 		     "0000000000000000000000000000000000000000000000000000000000000000");
+}
+
+static void test_the_mask_of_no_core_is_zero(void)
+{
+	char got[ENV_CORES_MAX];
+	cpu_set_t none;
+
+	CPU_ZERO(&none);
+	env_cores_format_mask(&none, got);
+	CU_ASSERT_STRING_EQUAL(got, "0");
+	env_cores_format(&none, got);
+	CU_ASSERT_STRING_EQUAL(got, "");
 }
 
 static void test_wrong_core_sets_are_refused(void)
@@ -620,6 +633,7 @@ static int setup(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_core_masks_and_lists_are_understood),
+	UNIT(test_the_mask_of_no_core_is_zero),
 	UNIT(test_wrong_core_sets_are_refused),
 	UNIT(test_core_that_does_not_exist_is_named),
 	UNIT(test_hugepages_are_used_when_enough_are_free),

@@ -99,6 +99,8 @@ static void test_uevents_of_pci_devices_are_understood(void)
 			&e));
 	CU_ASSERT_EQUAL(e.action, ENV_PCI_UEVENT_BIND);
 	CU_ASSERT_STRING_EQUAL(e.driver, "vfio-pci");
+	CU_ASSERT(PARSE("add@/x\0ACTION=add\0SUBSYSTEM=pci\0PCI_SLOT_NAME=0000:5e:00.1\0", &e));
+	CU_ASSERT_EQUAL(e.action, ENV_PCI_UEVENT_ADD);
 	CU_ASSERT(PARSE("change@/x\0ACTION=change\0SUBSYSTEM=pci\0PCI_SLOT_NAME=0000:5e:00.1\0", &e));
 	CU_ASSERT_EQUAL(e.action, ENV_PCI_UEVENT_OTHER);
 }

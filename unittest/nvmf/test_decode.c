@@ -445,6 +445,7 @@ static void test_nqn_forms(void)
 		"nqn.2014-08.org.nvmexpress.discovery",
 		"nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d",
 		"nqn.2016-06.io.spdk:cnode1",
+		"nqn.2016-06.io.xn--spdk-8qa:a", /* two hyphens */
 		"nqn.2016-06.io.a-b.c3:\xc3\xa9t\xc3\xa9",
 	};
 	static const char *const bad[] = {

@@ -189,6 +189,8 @@ static void test_bad_discovery_records_are_refused(void)
 	e = record();
 	e.trsvcid[1] = 1;
 	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EINVAL);
+	e.trsvcid[1] = 0x7f;
+	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EINVAL);
 }
 
 static const struct unit_test tests[] = {

@@ -216,6 +216,21 @@ static void test_of_what_others_have_only_one_value_is_taken(void)
 	check_refused("{\"name\":\"\",\"digest\":18446744073709551615}", "\"digest\"|18446744073709551615");
 }
 
+static void test_a_range_around_zero_has_both_signs(void)
+{
+	char why[RPC_ERROR_TEXT_MAX];
+	struct sample s;
+
+	for (int32_t n = -5; n <= 10; n++) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "{\"name\":\"\",\"offset\":%d}", n);
+		CU_ASSERT_EQUAL(decode(text, &s, why), 0);
+		CU_ASSERT_EQUAL(s.offset, n);
+		rpc_params_free(sample_params, &s);
+	}
+}
+
 static void test_a_long_value_is_cut_in_the_message(void)
 {
 	char text[512], why[RPC_ERROR_TEXT_MAX];
@@ -230,12 +245,17 @@ static void test_a_long_value_is_cut_in_the_message(void)
 
 static void test_a_method_without_parameters_takes_none(void)
 {
+	static const struct rpc_param none[] = {RPC_PARAM_END};
 	char why[RPC_ERROR_TEXT_MAX], nothing;
 	json_t *given = json_pack("{s:i}", "x", 1);
 
 	CU_ASSERT_EQUAL(rpc_params_decode(NULL, NULL, &nothing, why, sizeof(why)), 0);
 	CU_ASSERT_EQUAL(rpc_params_decode(NULL, given, &nothing, why, sizeof(why)), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(why, "\"x\""));
+	CU_ASSERT_EQUAL(rpc_params_decode(none, given, &nothing, why, sizeof(why)), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "none is taken"));
+	rpc_params_free(NULL, &nothing);
+	rpc_params_free(none, &nothing);
 	json_decref(given);
 }
 
@@ -247,6 +267,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_wrong_types_are_refused),
 	UNIT(test_missing_and_unknown_parameters_are_named),
 	UNIT(test_of_what_others_have_only_one_value_is_taken),
+	UNIT(test_a_range_around_zero_has_both_signs),
 	UNIT(test_a_long_value_is_cut_in_the_message),
 	UNIT(test_a_method_without_parameters_takes_none),
 	UNIT_END,

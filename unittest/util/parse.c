@@ -55,6 +55,7 @@ static void test_sizes_take_a_power_of_1024(void)
 	CU_ASSERT_EQUAL(parse_size("k", 0, UINT64_MAX, &v), -EINVAL);
 	CU_ASSERT_EQUAL(parse_size("18014398509481984k", 0, UINT64_MAX, &v), -ERANGE);
 	CU_ASSERT_EQUAL(parse_size("1k", 0, 1023, &v), -ERANGE);
+	CU_ASSERT_EQUAL(parse_size("1k", 1025, UINT64_MAX, &v), -ERANGE);
 }
 
 static void test_uuids_become_canonical(void)
@@ -80,6 +81,7 @@ static void test_utf8_is_told_from_other_bytes(void)
 	CU_ASSERT_FALSE(utf8_valid("\xf4\x90\x80\x80", 4)); /* beyond U+10FFFF */
 	CU_ASSERT_FALSE(utf8_valid("\xe2\x82", 2));         /* cut short */
 	CU_ASSERT_FALSE(utf8_valid("\xff", 1));
+	CU_ASSERT_EQUAL(utf8_sequence("", 0), 0);
 }
 
 static void test_sanitizing_keeps_text_and_replaces_the_rest(void)
