@@ -160,9 +160,12 @@ class Soak:
                 h.wait()
 
     def hostile_host_comes(self):
+        """It stays while other things happen, or is waited for."""
         if self.hostile is None:
             self.hostile = Hostile(self.t, self.rng.randint(50, HOSTILE_CASES), self.rng.randrange(1 << 30), "--deadline", "20000", nqn=STRANGE)
             self.undisturbed = not self.armed
+            if self.rng.random() < 0.5:
+                self.hostile_host_goes()
 
     def hostile_host_goes(self):
         if self.hostile is not None:
