@@ -136,6 +136,9 @@ const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct b
 /* 0; -ENODEV: b is not one of these; -EINVAL. For b from now on, on all its channels. */
 int bdev_nvme_set_policy(struct bdev *b, const struct bdev_nvme_policy *policy, char error[BDEV_ERROR_MAX]);
 const struct bdev_nvme_policy *bdev_nvme_get_policy(const struct bdev *b);
+/* Of the block devices that its name will have. */
+const struct bdev_nvme_policy *bdev_nvme_policy_to_come(const struct bdev_nvme *c);
+bool bdev_nvme_policy_equal(const struct bdev_nvme_policy *a, const struct bdev_nvme_policy *b);
 /* Has b's I/O go by the controller of that id as long as it can be used. -ENODEV: there is none. */
 int bdev_nvme_set_preferred(struct bdev *b, uint16_t cntlid, char error[BDEV_ERROR_MAX]);
 

@@ -381,6 +381,16 @@ const struct bdev_nvme_policy *bdev_nvme_get_policy(const struct bdev *b)
 	return &((const struct nvme_ns_bdev *)b)->policy;
 }
 
+const struct bdev_nvme_policy *bdev_nvme_policy_to_come(const struct bdev_nvme *c)
+{
+	return &c->multi->policy;
+}
+
+bool bdev_nvme_policy_equal(const struct bdev_nvme_policy *a, const struct bdev_nvme_policy *b)
+{
+	return a->active_active == b->active_active && a->queue_depth == b->queue_depth && a->rr_min_io == b->rr_min_io;
+}
+
 int bdev_nvme_set_preferred(struct bdev *b, uint16_t cntlid, char error[BDEV_ERROR_MAX])
 {
 	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;

@@ -490,11 +490,16 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 {
 	const struct bdev_nvme_attach *a = bdev_nvme_attached(c);
 	json_t *params = rpc_bdev_nvme_trid_json(trid);
+	struct bdev_nvme_options o;
 
 	json_object_set_new(params, "name", rpc_string(bdev_nvme_name(c)));
 	json_object_set_new(params, "multipath", json_string(multipath_name(mode)));
 	if (a->hostnqn[0] != '\0') {
 		json_object_set_new(params, "hostnqn", rpc_string(a->hostnqn));
+	}
+	bdev_nvme_get_options(&o);
+	if (!bdev_nvme_policy_equal(bdev_nvme_policy_to_come(c), &o.policy)) {
+		rpc_bdev_nvme_add_multipath_opts(params, bdev_nvme_policy_to_come(c));
 	}
 	if (trid->host_traddr[0] != '\0') {
 		json_object_set_new(params, "hostaddr", rpc_string(trid->host_traddr));

@@ -127,7 +127,7 @@ static const char *action_name(enum bdev_nvme_timeout_action action)
 	return e->name;
 }
 
-static void add_policy(json_t *params, const struct bdev_nvme_policy *policy)
+void rpc_bdev_nvme_add_multipath_opts(json_t *params, const struct bdev_nvme_policy *policy)
 {
 	json_t *o = json_object();
 
@@ -174,6 +174,6 @@ void rpc_bdev_nvme_write_options(json_t *methods)
 	if (o.dhchap_groups != 0) {
 		json_object_set_new(params, "dhchap_dhgroups", rpc_dhchap_dhgroups_json(o.dhchap_groups));
 	}
-	add_policy(params, &o.policy);
+	rpc_bdev_nvme_add_multipath_opts(params, &o.policy);
 	rpc_config_add(methods, "bdev_nvme_set_options", params);
 }

@@ -154,22 +154,30 @@ RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, str
 
 /* --- Configuration --- */
 
+static void write_policy(json_t *methods, const struct bdev *b)
+{
+	const struct bdev_nvme_policy *p = bdev_nvme_get_policy(b);
+	json_t *params = json_object();
+
+	json_object_set_new(params, "name", rpc_string(bdev_name(b)));
+	json_object_set_new(params, "policy", json_string(rpc_bdev_nvme_policies[p->active_active].name));
+	if (p->active_active) {
+		json_object_set_new(params, "selector", json_string(rpc_bdev_nvme_selectors[p->queue_depth].name));
+	}
+	if (p->active_active && !p->queue_depth) {
+		json_object_set_new(params, "rr_min_io", rpc_uint(p->rr_min_io));
+	}
+	rpc_config_add(methods, "bdev_nvme_set_multipath_policy", params);
+}
+
 void rpc_bdev_nvme_write_policies(json_t *methods)
 {
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		/* of what is discovered nobody knows when it will be there again */
 		bool wanted = bdev_nvme_is_first(c) && !bdev_nvme_attached(c)->discovered;
 		for (const struct bdev *b = NULL; wanted && (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
-			const struct bdev_nvme_policy *p = bdev_nvme_get_policy(b);
-			if (p->active_active) {
-				json_t *params = json_object();
-				json_object_set_new(params, "name", rpc_string(bdev_name(b)));
-				json_object_set_new(params, "policy", json_string("active_active"));
-				json_object_set_new(params, "selector", json_string(rpc_bdev_nvme_selectors[p->queue_depth].name));
-				if (!p->queue_depth) {
-					json_object_set_new(params, "rr_min_io", rpc_uint(p->rr_min_io));
-				}
-				rpc_config_add(methods, "bdev_nvme_set_multipath_policy", params);
+			if (!bdev_nvme_policy_equal(bdev_nvme_get_policy(b), bdev_nvme_policy_to_come(c))) {
+				write_policy(methods, b);
 			}
 		}
 	}

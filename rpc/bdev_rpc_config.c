@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls that rebuild the bdevs there are. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "bdev/bdev_modules.h"
 #include "env_dpdk/env.h"
 #include "rpc/bdev_nvme_rpc.h"
@@ -217,6 +220,42 @@ static void write_watching(json_t *methods, struct bdev *b)
 	write_histogram(methods, b);
 }
 
+static void write_settings(json_t *methods, struct bdev *b)
+{
+	write_qos(methods, b);
+	write_watching(methods, b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(bdev_name(*(struct bdev *const *)a), bdev_name(*(struct bdev *const *)b));
+}
+
+/* By name: which of the bdevs of controllers came first is another matter each time. */
+static void write_all_settings(json_t *methods)
+{
+	size_t n = 0, i = 0;
+
+	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+		n++;
+	}
+	struct bdev **all = calloc(n + 1, sizeof(struct bdev *));
+	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+		if (all == NULL) { /* complete all the same */
+			write_settings(methods, b);
+		} else {
+			all[i++] = b;
+		}
+	}
+	if (all != NULL) {
+		qsort(all, n, sizeof(all[0]), by_name);
+	}
+	for (i = 0; all != NULL && i < n; i++) {
+		write_settings(methods, all[i]);
+	}
+	free(all);
+}
+
 /* In the order they were made: what is on top of another one comes after it. */
 static void write_bdevs(json_t *methods)
 {
@@ -228,9 +267,8 @@ static void write_bdevs(json_t *methods)
 	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
 		for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]) && !writers[i](methods, b); i++) {
 		}
-		write_qos(methods, b);
-		write_watching(methods, b);
 	}
+	write_all_settings(methods);
 	rpc_config_add(methods, "bdev_wait_for_examine", NULL);
 }
 
