@@ -210,15 +210,6 @@ void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr)
 
 /* Keep Alive (Base 3.9): sent at half of the time that the controller allows. */
 
-/* A timer that is late by this part of its time: we were away ourselves (the process stopped, the machine suspended), and the answer may
- * have come meanwhile, or come now from a controller that was away with us. */
-#define AWAY_PART 4
-
-static bool was_away(const struct nvme_ctrlr *ctrlr)
-{
-	return thread_timer_late_us(&ctrlr->keep_alive_timer) > ctrlr->opts.keep_alive_ms * UINT64_C(500) / AWAY_PART;
-}
-
 static void keep_alive_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
@@ -233,9 +224,11 @@ static void keep_alive_due(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 	struct nvme_sqe cmd = {.opcode = nvme_admin_keep_alive};
+	uint64_t turn_us = ctrlr->opts.keep_alive_ms * UINT64_C(500);
 
-	if (ctrlr->keep_alive_outstanding && was_away(ctrlr)) {
-		thread_timer_start(&ctrlr->keep_alive_timer, ctrlr->opts.keep_alive_ms * UINT64_C(500));
+	/* The answer may have come while we were away, or comes now from a controller that was away with us. */
+	if (ctrlr->keep_alive_outstanding && thread_timer_away_us(&ctrlr->keep_alive_timer, turn_us) != 0) {
+		thread_timer_start(&ctrlr->keep_alive_timer, turn_us);
 		return;
 	}
 	if (ctrlr->keep_alive_outstanding) {
@@ -248,7 +241,7 @@ static void keep_alive_due(void *arg)
 		return;
 	}
 	ctrlr->keep_alive_outstanding = rc == 0; /* a full queue is traffic enough: the next turn sends it */
-	thread_timer_start(&ctrlr->keep_alive_timer, ctrlr->opts.keep_alive_ms * UINT64_C(500));
+	thread_timer_start(&ctrlr->keep_alive_timer, turn_us);
 }
 
 void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr)

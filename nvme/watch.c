@@ -227,8 +227,8 @@ static void watch_ctrlr(void *arg)
 	if (ctrlr->ops->check != NULL) {
 		ctrlr->ops->check(ctrlr);
 	}
-	/* After a time in which this thread did not run, the answers it missed come first. */
-	if (!ctrlr->in_failure && thread_timer_late_us(&ctrlr->watch_timer) < period_us) {
+	/* After a time in which this thread was away, the answers it missed come first. */
+	if (!ctrlr->in_failure && thread_timer_away_us(&ctrlr->watch_timer, period_us) == 0) {
 		watch_admin(ctrlr);
 	}
 	if (!ctrlr->in_failure) {

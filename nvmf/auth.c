@@ -133,16 +133,20 @@ void nvmf_auth_destroy(struct nvmf_qpair *qpair)
 }
 
 /* Each step gets as long as the host may be silent. */
-static void restart_timer(struct nvmf_auth *auth)
+static uint64_t step_us(const struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 	uint64_t kato_ms = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed);
-	uint64_t us = kato_ms != 0 ? kato_ms * 1000 : DEFAULT_TIMEOUT_US;
 
 	if (ctrlr->subsystem->tgt->auth_timeout_us != 0) {
-		us = ctrlr->subsystem->tgt->auth_timeout_us;
+		return ctrlr->subsystem->tgt->auth_timeout_us;
 	}
-	thread_timer_start(&auth->timer, us);
+	return kato_ms != 0 ? kato_ms * 1000 : DEFAULT_TIMEOUT_US;
+}
+
+static void restart_timer(struct nvmf_auth *auth)
+{
+	thread_timer_start(&auth->timer, step_us(auth));
 }
 
 void nvmf_auth_begin(struct nvmf_qpair *qpair)
@@ -189,6 +193,11 @@ static void timeout(void *arg)
 {
 	struct nvmf_auth *auth = arg;
 
+	/* After an ERROR nothing is waited for: the host only has had time to read of it. */
+	if (auth->state != NVMF_AUTH_ERROR && thread_timer_away_us(&auth->timer, step_us(auth)) != 0) {
+		restart_timer(auth);
+		return;
+	}
 	if (auth->state != NVMF_AUTH_ERROR) {
 		if (auth->state != NVMF_AUTH_FAILURE1) { /* that has been told */
 			tell_failure(auth, "the host did not go on in time");

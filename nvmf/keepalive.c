@@ -31,17 +31,13 @@ static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
 	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
 }
 
-/* A timer that is late by this part of the timeout: the target was away itself (its process stopped, its machine suspended), and what hosts
- * sent meanwhile may still lie in the receive queues. Then they have the whole timeout from now on. */
-#define AWAY_PART 8
-
 static void expired(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
 	uint64_t timeout_us = timeout_ms(ctrlr) * UINT64_C(1000);
 	uint64_t now = env_ticks(), last = last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
-	bool away = thread_timer_late_us(&ctrlr->kato_timer) > timeout_us / AWAY_PART;
+	bool away = thread_timer_away_us(&ctrlr->kato_timer, timeout_us) != 0;
 
 	if (silent_us < timeout_us || away) {
 		thread_timer_start(&ctrlr->kato_timer, away ? timeout_us : timeout_us - silent_us);

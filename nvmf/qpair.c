@@ -48,7 +48,14 @@ static uint64_t here(void)
 
 static void connect_timeout(void *arg)
 {
-	nvmf_qpair_disconnect(arg, "no Connect command came in time");
+	struct nvmf_qpair *qpair = arg;
+	uint64_t timeout_us = qpair->group->tgt->connect_timeout_us;
+
+	if (thread_timer_away_us(&qpair->connect_timer, timeout_us) != 0) { /* it may lie in the receive queue */
+		thread_timer_start(&qpair->connect_timer, timeout_us);
+		return;
+	}
+	nvmf_qpair_disconnect(qpair, "no Connect command came in time");
 }
 
 static struct nvmf_transport_group *find_tgroup(const struct nvmf_poll_group *group,

@@ -606,6 +606,30 @@ static void test_a_transaction_that_stalls_ends(void)
 	}
 }
 
+/* Is asked before the first round, and after it. */
+static bool after_a_round(void *asked)
+{
+	return (*(unsigned *)asked)++ > 0;
+}
+
+/* As after SIGSTOP and SIGCONT, with the control thread the first to run. */
+static void test_a_host_does_not_stall_while_the_target_is_away(void)
+{
+	struct host h = new_host("host", NULL);
+	unsigned asked = 0;
+
+	set_keys("host", NULL);
+	loop_tgt()->auth_timeout_us = 1000000;
+	connect_admin(&h);
+	uint64_t end = env_ticks() + env_us_to_ticks(2500000);
+	while (env_ticks() < end) {
+	}
+	thread_control_wait(after_a_round, &asked, 0);
+	CU_ASSERT_EQUAL(authenticate(&h), DHCHAP_OK);
+	loop_tgt()->auth_timeout_us = 0;
+	host_close(&h);
+}
+
 static void test_a_host_that_goes_while_we_compute_leaves_nothing(void)
 {
 	for (unsigned i = 0; i < 4; i++) {
@@ -761,6 +785,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_commands_of_a_wrong_form_are_refused),
 	UNIT(test_before_connect_there_is_no_authentication),
 	UNIT(test_a_transaction_that_stalls_ends),
+	UNIT(test_a_host_does_not_stall_while_the_target_is_away),
 	UNIT(test_a_host_that_goes_while_we_compute_leaves_nothing),
 	UNIT(test_io_queues_authenticate_too),
 	UNIT(test_an_io_queue_that_fails_goes_alone),

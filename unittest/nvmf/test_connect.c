@@ -218,6 +218,33 @@ static void test_connection_without_connect_is_closed(void)
 	loop_tgt()->connect_timeout_us = before;
 }
 
+/* Ticks of the clock that the target looks at, in milliseconds. */
+static uint64_t now_ms(void)
+{
+	return env_ticks() / (env_ticks_hz() / 1000);
+}
+
+/* As after SIGSTOP and SIGCONT. */
+static void be_away(void *ms)
+{
+	uint64_t end = now_ms() + (uintptr_t)ms;
+
+	while (now_ms() < end) {
+	}
+}
+
+static void test_a_connect_is_not_late_while_the_target_is_away(void)
+{
+	uint64_t before = loop_tgt()->connect_timeout_us;
+
+	loop_tgt()->connect_timeout_us = 1000000;
+	struct loop_conn *c = prepare(0, NVMF_CNTLID_DYNAMIC);
+	thread_call(c->thread, be_away, (void *)(uintptr_t)2500);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	loop_close(c);
+	loop_tgt()->connect_timeout_us = before;
+}
+
 /* ---- I/O queues ---- */
 
 static void test_io_queue_connects_to_its_controller(void)
@@ -514,12 +541,6 @@ static void test_silent_host_is_disconnected(void)
 	loop_close(c);
 }
 
-/* Ticks of the clock that the target looks at, in milliseconds. */
-static uint64_t now_ms(void)
-{
-	return env_ticks() / (env_ticks_hz() / 1000);
-}
-
 /* One with nothing but Keep Alive, one with nothing but reads: both outlive their timeout. */
 static void test_any_traffic_keeps_an_association(void)
 {
@@ -543,20 +564,20 @@ static void test_any_traffic_keeps_an_association(void)
 	loop_remove_malloc_ns(nsid, "m");
 }
 
-static bool at_once(void *arg)
+/* Is asked before the first round, and after it. */
+static bool after_a_round(void *asked)
 {
-	return true;
+	return (*(unsigned *)asked)++ > 0;
 }
 
-/* As after SIGSTOP and SIGCONT, with the control thread the first to run: what the host has sent is not looked at yet. */
+/* With the control thread the first to run: what the host has sent is not looked at yet. */
 static void test_a_host_is_not_silent_while_the_target_is_away(void)
 {
 	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 1000);
-	uint64_t end = now_ms() + 2500;
+	unsigned asked = 0;
 
-	while (now_ms() < end) {
-	}
-	thread_control_wait(at_once, NULL, 0);
+	be_away((void *)(uintptr_t)2500);
+	thread_control_wait(after_a_round, &asked, 0);
 	loop_cmd_init(&cmd, c, nvme_admin_keep_alive, 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	CU_ASSERT_TRUE(loop_wait_closed(c)); /* silent indeed */
@@ -682,6 +703,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_second_connect_on_a_queue_is_rejected),
 	UNIT(test_commands_before_connect_are_rejected),
 	UNIT(test_connection_without_connect_is_closed),
+	UNIT(test_a_connect_is_not_late_while_the_target_is_away),
 	UNIT(test_io_queue_connects_to_its_controller),
 	UNIT(test_io_queue_with_wrong_fields_is_rejected),
 	UNIT(test_io_queue_id_in_use_is_rejected),

@@ -281,6 +281,32 @@ static void pair_begin(void *arg)
 	}
 }
 
+static void test_away_is_late_by_an_eighth_and_by_more_than_a_busy_machine_is(void)
+{
+	static const struct {
+		uint64_t late_us, timeout_us;
+		bool away;
+	} cases[] = {
+		{0, 0, false},
+		{THREAD_AWAY_MIN_US, 0, false},
+		{THREAD_AWAY_MIN_US + 1, 0, true},
+		{THREAD_AWAY_MIN_US + 1, 8 * THREAD_AWAY_MIN_US, true},
+		{125000, 1000000, false},
+		{125001, 1000000, true},
+		{14999999, 120000000, false},
+		{UINT64_MAX, UINT64_MAX, true},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		CU_ASSERT_EQUAL(thread_away_us(cases[i].late_us, cases[i].timeout_us), cases[i].away ? cases[i].late_us : 0);
+	}
+	struct thread_timer t = {.deadline = env_ticks() + env_us_to_ticks(WAIT_US)};
+	CU_ASSERT_EQUAL(thread_timer_away_us(&t, 0), 0);
+	t.deadline = env_ticks() - env_us_to_ticks(2000000);
+	CU_ASSERT(thread_timer_away_us(&t, 1000000) >= 2000000 - 1); /* ticks are rounded */
+	CU_ASSERT_EQUAL(thread_timer_away_us(&t, UINT64_MAX), 0);
+}
+
 static void test_timer_may_stop_another_that_is_due_and_start_itself(void)
 {
 	on_worker(pair_begin);
@@ -525,6 +551,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_paused_poller_runs_again_after_resume),
 	UNIT(test_timers_fire_in_order_and_never_early),
 	UNIT(test_timer_may_stop_another_that_is_due_and_start_itself),
+	UNIT(test_away_is_late_by_an_eighth_and_by_more_than_a_busy_machine_is),
 	UNIT(test_descriptors_are_served_asleep_and_while_polling),
 	UNIT(test_descriptor_without_events_is_silent),
 	UNIT(test_descriptor_removed_by_another_in_the_same_batch_is_not_served),
