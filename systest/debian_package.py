@@ -132,6 +132,8 @@ def check_life(root):
     trace = root.path("var/lib/varve/traces/one")
     trace.parent.mkdir(parents=True)
     trace.touch()
+    reservation = root.path("var/lib/varve/one.reservation")
+    reservation.touch()
     root.dpkg("-i", "/varve.deb")
     check(root.status() == "ii" and not any("stop" in a for a in root.asked()), f"after an upgrade: {root.status()}, {root.asked()}")
     root.dpkg("-r", "varve")
@@ -140,7 +142,9 @@ def check_life(root):
     left = [c for c in root.changed() if not c.startswith(("etc/", "var/lib/varve", "var/lib/systemd/deb-systemd-helper"))]
     check(not left, f"left after a removal: {left}")
     root.dpkg("--purge", "varve")
-    check(not root.changed(), f"left after a purge: {root.changed()}")
+    left = [c for c in root.changed() if c not in ("var/lib/varve", "var/lib/varve/one.reservation")]
+    check(not left, f"left after a purge: {left}")
+    check(reservation.exists(), "a purge took the hosts' reservations along")
 
 
 def test_it_builds_installs_runs_and_goes():
