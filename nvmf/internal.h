@@ -314,6 +314,7 @@ struct nvmf_subsystem {
 	bool drain_given_up; /* views are active again; what drained before that is still told */
 	STAILQ_HEAD(, nvmf_op) ops;
 	struct nvmf_op *op; /* under way; no longer in the list */
+	struct nvmf_op *stop_op; /* until the target stops: that has to work without memory too */
 	bool views_open;    /* every group has a view of it */
 	TAILQ_HEAD(, nvmf_ctrlr_waiter) waiters;
 	uint16_t trace_owner;

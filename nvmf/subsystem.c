@@ -73,7 +73,9 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 	s->drain_us = NVMF_DRAIN_US;
 	s->ns = calloc(max_nsid + 1, sizeof(s->ns[0]));
 	s->ana_members = o->ana_reporting ? calloc(max_nsid + 1, sizeof(s->ana_members[0])) : NULL;
-	if (s->ns == NULL || (o->ana_reporting && s->ana_members == NULL)) {
+	s->stop_op = malloc(sizeof(*s->stop_op));
+	if (s->ns == NULL || s->stop_op == NULL || (o->ana_reporting && s->ana_members == NULL)) {
+		free(s->stop_op);
 		free(s->ana_members);
 		free(s->ns);
 		free(s);
@@ -164,6 +166,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 	nvmf_hosts_free(&s->hosts);
 	s->tgt->subsystems[s->index] = NULL;
 	trace_owner_release(s->trace_owner);
+	free(s->stop_op);
 	free(s->ana_members);
 	free(s->ns);
 	free(s);

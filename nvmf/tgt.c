@@ -215,8 +215,11 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	tgt->stopping_subsystems = 1; /* ours, until all have been asked */
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
 	     s = nvmf_subsystem_next(tgt, s)) {
+		struct nvmf_op *op = s->stop_op;
+		s->stop_op = NULL;
+		*op = (struct nvmf_op){.kind = NVMF_OP_STOP, .done = subsystem_stopped, .arg = tgt};
 		tgt->stopping_subsystems++;
-		nvmf_subsystem_stop(s, subsystem_stopped, tgt);
+		nvmf_subsystem_add_op(s, op);
 	}
 	TAILQ_FOREACH (group, &tgt->groups, link) {
 		nvmf_poll_group_disconnect_all(group);
