@@ -10,33 +10,19 @@ static void ended(struct thread_msg *msg);
 static void *work_main(void *arg)
 {
 	struct beside_job *job = arg;
+	cpu_set_t cpus;
 
+	if (env_cpus_beside(&cpus)) { /* so far on the CPU of the control thread's reactor, as whoever is made there */
+		pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus); /* a wish: the CPUs may be gone by now */
+	}
 	job->work(job);
 	thread_post(thread_control(), &job->msg, ended);
 	return NULL;
 }
 
-/* A thread would inherit the CPU of the control thread's reactor, and take half of it. */
-static int start_thread(struct beside_job *job)
-{
-	pthread_attr_t attr;
-	cpu_set_t cpus;
-	int rc = pthread_attr_init(&attr);
-
-	if (rc != 0) {
-		return -rc;
-	}
-	if (env_cpus_beside(&cpus)) {
-		pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus); /* a wish */
-	}
-	rc = pthread_create(&job->thread, &attr, work_main, job);
-	pthread_attr_destroy(&attr);
-	return -rc;
-}
-
 static void start(struct beside_job *job)
 {
-	job->error = start_thread(job);
+	job->error = -pthread_create(&job->thread, NULL, work_main, job);
 	if (job->error != 0) {
 		thread_post(thread_control(), &job->msg, ended);
 	}
