@@ -267,7 +267,7 @@ static enum appliance_event serve_metrics(void)
 	char error[METRICS_ERROR_MAX];
 
 	if (app.options->metrics != NULL && metrics_start(app.options->metrics, false, error) != 0) {
-		log_error("%s", error);
+		log_error("no metrics: %s", error);
 		return APPLIANCE_ERROR;
 	}
 	return APPLIANCE_DONE;

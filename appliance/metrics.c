@@ -332,7 +332,6 @@ int metrics_start(const char *text, bool saved, char *error)
 		rc = server.fd < 0 ? server.fd : 0;
 	}
 	if (rc != 0) {
-		log_error("no metrics: %s", error);
 		return rc;
 	}
 	server.source = fd_source_add(server.fd, EPOLLIN, accept_some, NULL, "metrics");

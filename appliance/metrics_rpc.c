@@ -4,6 +4,7 @@
 
 #include "appliance/metrics.h"
 #include "rpc/rpc.h"
+#include "util/log.h"
 
 struct start_params {
 	char *address;
@@ -22,6 +23,7 @@ static void rpc_metrics_start(struct rpc_request *req, void *params)
 	struct metrics_status s;
 
 	if (rc != 0) {
+		log_error("no metrics: %s", error);
 		rpc_error(req, rc == -EINVAL ? RPC_ERROR_INVALID_PARAMS : rc, "%s", error);
 		return;
 	}
