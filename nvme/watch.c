@@ -227,8 +227,8 @@ static void watch_ctrlr(void *arg)
 	if (ctrlr->ops->check != NULL) {
 		ctrlr->ops->check(ctrlr);
 	}
-	/* After a time in which this thread was away, the answers it missed come first. */
-	if (!ctrlr->in_failure && thread_timer_away_us(&ctrlr->watch_timer, period_us) == 0) {
+	/* When this thread was away for a whole look, the answers it missed come first. */
+	if (!ctrlr->in_failure && thread_timer_away_us(&ctrlr->watch_timer, THREAD_AWAY_PART * period_us) == 0) {
 		watch_admin(ctrlr);
 	}
 	if (!ctrlr->in_failure) {
