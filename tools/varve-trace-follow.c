@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* -F: prints events as they are recorded. */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -77,40 +78,37 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* What a step took. */
+/* How long this thread ran, and how long it could have run and had no CPU, since it began; zeros if the kernel does not say. */
 struct effort {
-	uint64_t wall_us, cpu_us;
-	long preemptions;
+	uint64_t ran_ns, waited_ns;
 };
 
-static uint64_t timeval_us(const struct timeval *t)
-{
-	return (uint64_t)t->tv_sec * 1000000u + (uint64_t)t->tv_usec;
-}
-
-/* Since the process began; the wall's time since some time. */
 static struct effort effort_now(void)
 {
-	struct rusage u;
+	struct effort e = {0, 0};
+	FILE *file = fopen("/proc/self/schedstat", "re");
 
-	getrusage(RUSAGE_SELF, &u);
-	return (struct effort){.wall_us = now_ns() / 1000,
-			       .cpu_us = timeval_us(&u.ru_utime) + timeval_us(&u.ru_stime),
-			       .preemptions = u.ru_nivcsw};
+	if (file != NULL) {
+		if (fscanf(file, "%" SCNu64 " %" SCNu64, &e.ran_ns, &e.waited_ns) != 2) {
+			e = (struct effort){0, 0};
+		}
+		fclose(file);
+	}
+	return e;
 }
 
-/* How long to rest after a step that began at `before` and found a ring lapped. Where the CPU was taken away for much of the time,
- * somebody else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does not insist on all that it
- * can get. After a step that was too short to tell it rests half as long as the last time. */
+/* How long to rest after a step that began at `before` and found a ring lapped. Where there was no CPU for a third of the time, somebody
+ * else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does not insist on all that it can get.
+ * After a step that had its CPU it rests half as long as the last time. */
 static unsigned rest_adapt(unsigned rest_us, const struct effort *before)
 {
 	struct effort now = effort_now();
-	uint64_t wall_us = now.wall_us - before->wall_us, cpu_us = now.cpu_us - before->cpu_us;
+	uint64_t ran_us = (now.ran_ns - before->ran_ns) / 1000, waited_us = (now.waited_ns - before->waited_ns) / 1000;
 
-	if (now.preemptions == before->preemptions || 2 * wall_us < 3 * cpu_us) {
+	if (2 * waited_us <= ran_us) {
 		return rest_us / 2;
 	}
-	return wall_us < REST_MAX_US / REST_FACTOR ? (unsigned)wall_us * REST_FACTOR : REST_MAX_US;
+	return ran_us + waited_us < REST_MAX_US / REST_FACTOR ? (unsigned)(ran_us + waited_us) * REST_FACTOR : REST_MAX_US;
 }
 
 /* Sleeps, but not beyond the time that was asked for. */

@@ -122,7 +122,8 @@ static void lapped_skip(struct followed_ring *ring, uint64_t num_entries, uint64
 	ring->gaps++;
 }
 
-static int ring_step(struct trace_follow *f, size_t i, bool live, uint64_t clear_tsc)
+/* skip: what is left out of a ring that was lapped need not be read. */
+static int ring_step(struct trace_follow *f, size_t i, bool skip, uint64_t clear_tsc)
 {
 	struct trace_history *h = &f->r->histories[f->first + i];
 	struct followed_ring *ring = &f->rings[i];
@@ -139,15 +140,16 @@ static int ring_step(struct trace_follow *f, size_t i, bool live, uint64_t clear
 	uint64_t percent = (next - ring->next) * 100 / h->num_entries;
 	f->fill_percent =
 		percent > f->fill_percent ? (unsigned)(percent > 10000 ? 10000 : percent) : f->fill_percent;
-	if (f->skip && next - ring->next > h->num_entries) {
+	if (skip && next - ring->next > h->num_entries) {
 		lapped_skip(ring, h->num_entries, next, &f->lcores[i]);
 	}
 	uint64_t lost_before = f->lcores[i].overwritten;
-	rc = trace_stretch_copy(f->r, h, ring->next, live, &f->stretch, &f->lcores[i]);
+	/* true: the stretch ends at next_entry, whoever lives; what comes later comes with the next step. */
+	rc = trace_stretch_copy(f->r, h, ring->next, true, &f->stretch, &f->lcores[i]);
 	if (rc != 0) {
 		return rc;
 	}
-	trace_stretch_vet(f->r, h, live, &f->stretch, &f->lcores[i]);
+	trace_stretch_vet(f->r, h, true, &f->stretch, &f->lcores[i]);
 	if (f->lcores[i].overwritten != lost_before ||
 	    (f->stretch.num_accepted > 0 && f->stretch.accepted[0] != ring->next)) {
 		ring->gaps++;
@@ -184,9 +186,8 @@ int trace_follow_next(struct trace_follow *f, bool last, const struct trace_batc
 	f->ends[runs++] = before;
 	f->fill_percent = 0;
 	for (size_t i = 0; i < f->n && rc == 0; i++) {
-		/* The stretch ends at next_entry, whoever lives: what comes later comes with the next step.
-		 */
-		rc = ring_step(f, i, true, clear_tsc);
+		/* At the end nobody needs to be spared any more, and how it ended is what matters. */
+		rc = ring_step(f, i, f->skip && !last, clear_tsc);
 		f->ends[runs++] = f->held.b.num_events;
 	}
 	if (rc != 0) {
