@@ -16,10 +16,14 @@ void trace_log_line(enum log_level level, const char *file, int line, const char
 	size_t length = strlen(text), at = 0;
 	do {
 		char piece[PIECE + 1];
+		size_t n = strnlen(text + at, PIECE);
 
-		snprintf(piece, sizeof(piece), "%s", text + at);
+		while (n > PIECE - 4 && (text[at + n] & 0xc0) == 0x80) { /* not inside a character */
+			n--;
+		}
+		snprintf(piece, sizeof(piece), "%.*s", (int)n, text + at);
 		TRACE(LOG_LINE, 0, (uint32_t)length, 0, (uint32_t)level, (uint32_t)line, file, (uint32_t)at,
 		      piece);
-		at += PIECE;
+		at += n;
 	} while (at < length);
 }
