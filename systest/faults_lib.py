@@ -131,6 +131,8 @@ TRACE = ("-e", "appliance,nvmf,nvme,bdev:BDEV_IO_DONE+BDEV_STATE+BDEV_DIF_ERROR,
 SILENT = (
     (r"^nvmf_\w+_(state|state_done)\b|^nvmf_(poll_group|transport)_|^nvme_ctrlr_state \[0x(e0f|f10)\]",
      "a queue pair that comes into the error state by itself, with nothing but flushed work, is what a host leaves behind that goes: the line is the same"),
+    (r"^nvme_ctrlr_state \[0x111\]|^bdev_nvme_path_state \[0x203\]",
+     "an attempt that has failed (CONNECT to BACK_OFF) and a path that is being stopped (UP to STOPPING) have nothing left to lose"),
     (r"^ibv_get_cq_event |^rdma_get_cm_event |^ibv_get_async_event ", "there is none: what it says each time at the end"),
     (r"^rdma_disconnect |^rdma_destroy_id |^rdma_destroy_qp ", "it has ended already, or ends in any case"),
     (r"^(recv|read) in conn_|^(sendmsg|send|write) in rpc_outq_send ", "a client has left, as clients do: log flag rpc_conn"),
