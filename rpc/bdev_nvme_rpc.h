@@ -24,8 +24,9 @@ struct rpc_bdev_nvme_multipath_opts {
 };
 extern const struct rpc_param rpc_bdev_nvme_multipath_opts_params[];
 void rpc_bdev_nvme_multipath_opts_default(struct rpc_bdev_nvme_multipath_opts *m, const struct bdev_nvme_policy *policy);
-/* Whether anything was given. */
+/* Adds multipath_opts to params. */
 void rpc_bdev_nvme_add_multipath_opts(json_t *params, const struct bdev_nvme_policy *policy);
+/* Whether anything was given. */
 bool rpc_bdev_nvme_multipath_opts_decode(const struct rpc_bdev_nvme_multipath_opts *m, struct bdev_nvme_policy *policy);
 /* Answers true, or the error. */
 void rpc_bdev_nvme_answer(void *req, int rc, const char *error);
