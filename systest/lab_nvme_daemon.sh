@@ -146,12 +146,12 @@ test_reactor_sleeps_until_the_drive_interrupts() {
   local interrupts sleeps
   same 'poll mode' "$(rpc appliance_get_state | sed -n 's/.*"poll_mode": *"\([a-z]*\)".*/\1/p')" adaptive
   monitor 'block_set_io_throttle a 0 0 0 20 0 0'
+  trap "monitor 'block_set_io_throttle a 0 0 0 0 0 0'" EXIT
   interrupts=$(interrupts "$(cat /tmp/lab0)")
   sleeps=$(sleeps)
   verified -n 1 --ios 40 -q 1 -w randrw --region 32k
   interrupts=$(($(interrupts "$(cat /tmp/lab0)") - interrupts))
   sleeps=$(($(sleeps) - sleeps))
-  monitor 'block_set_io_throttle a 0 0 0 0 0 0'
   cat /proc/interrupts
   echo "$interrupts interrupts, $sleeps sleeps"
   [ "$interrupts" -gt 20 ]

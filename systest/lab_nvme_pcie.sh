@@ -43,6 +43,8 @@ noiommu() { # Debian's vfio has no such mode
 with_iommu() { # MODES, in one guest
   local disk drive
   disk=$(mktemp)
+  # shellcheck disable=SC2064  # the name is to be expanded now
+  trap "rm -f '$disk'" EXIT
   truncate -s 1G "$disk"
   drive="if=none,format=raw,file=$disk,file.locking=off,cache=unsafe"
   in_guest "$1" -i -M -q "-device pcie-root-port,id=rp,chassis=1,slot=1 -drive id=hot,$drive -drive id=hot2,$drive

@@ -91,11 +91,11 @@ test_host_connects_to_another_machine() {
   write_and_compare "$(await_disk $NQN 1)" 1048576 $((16 << 20))
 }
 
-cut() { monitor 'set_link l off'; }
-mend() { monitor 'set_link l on'; }
+cut_link() { monitor 'set_link l off'; }
+mend_link() { monitor 'set_link l on'; }
 
 test_link_is_cut_and_restored_under_io() {
-  goes_on_after_a_cut cut mend
+  goes_on_after_a_cut cut_link mend_link
 }
 
 lose() { tc qdisc replace dev eth0 root netem loss 100%; }
