@@ -43,6 +43,7 @@ def check_lintian(changes):
         print("SKIP debian_package.lintian: it is not installed")
         return
     p = subprocess.run(["lintian", "--allow-root", changes], capture_output=True, text=True, timeout=HOURS)
+    check(p.returncode != 1, f"lintian could not do it: {p.stderr[-2000:]}")
     errors = [x for x in p.stdout.splitlines() if x.startswith("E:")]
     check(not errors, errors)
 
@@ -55,6 +56,16 @@ mount -t proc proc "$1/root/proc"
 mount --rbind /dev "$1/root/dev"
 echo mounted
 exec cat
+"""
+
+
+# A service manager that keeps what it is asked for; what forbids services, and has all manual pages looked through, goes.
+PREPARE = """
+mkdir -p /run/systemd/system
+printf '#!/bin/sh\\necho "$@" >>/asked\\n' >/usr/local/bin/systemctl
+chmod 755 /usr/local/bin/systemctl
+touch /asked
+rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update
 """
 
 
@@ -74,18 +85,15 @@ class Root:
             raise Skip(f"needs overlayfs in a mount namespace: {self.holder.communicate()[1].strip()}")
         self.seen = pathlib.Path(f"/proc/{self.holder.pid}/root{where}")
         shutil.copy(package, self.path("varve.deb"))
-        self.path("run/systemd/system").mkdir(parents=True, exist_ok=True)
-        self.path("usr/local/bin/systemctl").write_text("#!/bin/sh\necho \"$@\" >>/asked\n")
-        self.path("usr/local/bin/systemctl").chmod(0o755)
-        self.path("asked").touch()
-        for file in ("usr/sbin/policy-rc.d", "var/lib/man-db/auto-update"):     # which forbid services, and have all manual pages looked through
-            self.path(file).unlink(missing_ok=True)
+        self.run("sh", "-ec", PREPARE)
 
     def path(self, name):
+        """To look at. What writes is run inside: an absolute symbolic link would lead out."""
         return self.seen / "root" / name
 
     def run(self, *command):
-        return run("nsenter", "-t", self.holder.pid, "-m", "chroot", self.root, *command)
+        return run("nsenter", "-t", self.holder.pid, "-m", "chroot", self.root, *command,
+                   env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
 
     def dpkg(self, *args):
         return self.run("dpkg", "--force-confold", *args)
@@ -128,12 +136,10 @@ def check_life(root):
     root.dpkg("-i", "/varve.deb")
     check_installed(root)
     settings = root.path("etc/default/varve")
-    settings.write_text(settings.read_text() + "VARVE_OPTIONS=-v\n")
-    trace = root.path("var/lib/varve/traces/one")
-    trace.parent.mkdir(parents=True)
-    trace.touch()
-    reservation = root.path("var/lib/varve/one.reservation")
-    reservation.touch()
+    trace, reservation = root.path("var/lib/varve/traces/one"), root.path("var/lib/varve/one.reservation")
+    root.run("sh", "-ec", """echo VARVE_OPTIONS=-v >>/etc/default/varve
+        mkdir -p /var/lib/varve/traces
+        touch /var/lib/varve/traces/one /var/lib/varve/one.reservation""")
     root.dpkg("-i", "/varve.deb")
     check(root.status() == "ii" and not any("stop" in a for a in root.asked()), f"after an upgrade: {root.status()}, {root.asked()}")
     root.dpkg("-r", "varve")
