@@ -28,6 +28,7 @@ AUTH_FAILED = 1
 
 class Watched(Target):
     """A daemon that waits for framework_start_init until its tracer is there."""
+    tracer = None
 
     def __init__(self, cores, port):
         Daemon.__init__(self, "-m", cores, "-s", "512", "-e", "bdev", "--wait-for-rpc", ready=False, env=preload())
@@ -60,8 +61,9 @@ class Watched(Target):
 
     def __exit__(self, *exc):
         super().__exit__(*exc)
-        self.tracer.process.kill()
-        self.tracer.process.wait()
+        if self.tracer:
+            self.tracer.process.kill()
+            self.tracer.process.wait()
 
 
 def with_host(t, does, *options, **where):
@@ -301,9 +303,10 @@ def check_driver(f, fired):
     read = {"qid": 1, "opcode": NVME_READ}
     fired.has("nvme_cmd_submit", **read, nsid=1)
     sent = {(e["qpair"], e["qid"], e["cid"]) for e in fired.of("nvme_cmd_submit")}
-    done = {(e["qpair"], e["qid"], e["cid"]) for e in fired.of("nvme_cmd_complete")}
+    # The first thousand of each are kept: those of the second half may have been sent by then without being among them.
+    done = {(e["qpair"], e["qid"], e["cid"]) for e in fired.of("nvme_cmd_complete")[:500]}
     fired.has("nvme_cmd_complete", **read, result=ended(lambda status: status == 0))
-    check("commands_complete_by_the_queue_and_id_they_were_sent_with", sent & done, f"{sorted(sent)[:8]} {sorted(done)[:8]}")
+    check("commands_complete_by_the_queue_and_id_they_were_sent_with", done and done <= sent, sorted(done - sent)[:8])
 
 
 def check_bdev_nvme(f, t, fired, cntlid):
