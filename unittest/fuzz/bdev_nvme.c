@@ -116,7 +116,9 @@ static void wait_for(bool (*condition)(void *arg), void *arg)
 
 static void check_limits(const struct bdev *b)
 {
-	uint64_t most = nvme_ctrlr_max_transfer(bdev_nvme_ctrlr(nvme));
+	const struct nvme_ctrlr *ctrlr = bdev_nvme_ctrlr(nvme);
+	/* One that comes back may say something else by now: the bdev has that when it is ready, and no I/O goes there before. */
+	uint64_t most = nvme_ctrlr_state(ctrlr) == NVME_CTRLR_READY ? nvme_ctrlr_max_transfer(ctrlr) : UINT64_MAX;
 
 	if (b->num_blocks == 0 || b->max_rw_blocks == 0 || b->max_rw_blocks > 65536 || b->max_segments == 0 ||
 	    (b->max_rw_blocks > 1 && (uint64_t)b->max_rw_blocks * (b->block_size - b->md.size) > most) ||
