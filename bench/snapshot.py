@@ -3,10 +3,10 @@
 nvmf_rdma recorded) while varve-trace runs beside it, as one would in production: niced, and not on the target's core. Each short run with
 the tool is compared with the runs without it before and after; medians of all. On a machine where others compute too the figures are theirs.
 
-    snapshot.cost_percent     throughput lost to `--summary`, 100 times in all, two a second
+    snapshot.cost_percent     throughput lost to `--summary`, 100 times in all, at most two a second
     snapshot.target_percent   the CPU time per I/O that the target's reactors spent more: with two CPUs the tool takes the rest of the loss
                               from the initiator, whose core it shares
-    snapshot.runs             how many there were: fewer if the host left no time for them
+    snapshot.runs             how many there were: fewer than 100 if the host left no time for them even in four times as many runs
     snapshot.cpu_ms           the CPU time of one
     follow.cost_percent       throughput lost to `-F`, printing to /dev/null
     follow.target_percent
@@ -93,9 +93,30 @@ def with_triggers(call):
             call("trace_remove_trigger", name=name)
 
 
+LOOKS = {"snapshot": (["--summary"], SNAPSHOTS), "follow": (["-F"], 1), "blackbox": None}
+
+
+def measure(daemon, name):
+    """Turns of one look, each beside a run without it; those of snapshots until there were a hundred, if the host leaves time for them at all."""
+    lost = {"cost": [], "target": []}
+    cpu_ms, turns = [], 0
+    before = iops_and_cost(daemon.call)
+    while turns < TURNS or (name == "snapshot" and len(cpu_ms) < 10 * SNAPSHOTS and turns < 4 * TURNS):
+        rate, ticks, *used = with_tool(daemon.call, daemon.trace_file, *LOOKS[name]) if LOOKS[name] else with_triggers(daemon.call)
+        after = iops_and_cost(daemon.call)
+        lost["cost"].append(1 - rate / ((before[0] + after[0]) / 2))
+        lost["target"].append(ticks / ((before[1] + after[1]) / 2) - 1)
+        cpu_ms += used[0] if used else []
+        before = after
+        turns += 1
+    for what, values in lost.items():
+        print(f"{name}.{what}_percent {100 * statistics.median(values):.2f} %", flush=True)
+    if name == "snapshot":
+        print(f"snapshot.runs {len(cpu_ms)} runs")
+        print(f"snapshot.cpu_ms {statistics.median(cpu_ms):.1f} ms", flush=True)
+
+
 def main():
-    lost = {f"{name}.{what}": [] for name in ("snapshot", "follow", "blackbox") for what in ("cost", "target")}
-    cpu_ms = []
     with Daemon("--poll-mode", "busy", "-m", "[0]", "-e", "bdev,nvmf_rdma", env=PRELOAD) as daemon:
         call = daemon.call
         call("bdev_null_create", name="Null", block_size=4096, num_blocks=1 << 20)
@@ -104,20 +125,8 @@ def main():
         call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Null"})
         call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={
             "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": "4421"})
-        before = iops_and_cost(call)
-        for _ in range(TURNS):
-            for name, options, times in (("snapshot", ["--summary"], SNAPSHOTS), ("follow", ["-F"], 1), ("blackbox", None, 0)):
-                rate, ticks, *used = with_tool(call, daemon.trace_file, options, times) if options else with_triggers(call)
-                after = iops_and_cost(call)
-                lost[f"{name}.cost"].append(1 - rate / ((before[0] + after[0]) / 2))
-                lost[f"{name}.target"].append(ticks / ((before[1] + after[1]) / 2) - 1)
-                if name == "snapshot":
-                    cpu_ms += used[0]
-                before = after
-    for name, values in lost.items():
-        print(f"{name}_percent {100 * statistics.median(values):.2f} %")
-    print(f"snapshot.runs {len(cpu_ms)} runs")
-    print(f"snapshot.cpu_ms {statistics.median(cpu_ms):.1f} ms")
+        for name in sys.argv[1:] or LOOKS:
+            measure(daemon, name)
 
 
 main()
