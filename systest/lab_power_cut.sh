@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 500
+# limit: 1100
 # kill -9 of a process that writes to an emulated drive through vfio, and flushes: after each restart every block whose write was
-# acknowledged and flushed is there. `ROUNDS=100 lab_power_cut.sh` takes some minutes; the default leaves the time to the other tests.
+# acknowledged and flushed is there. `ROUNDS=10 lab_power_cut.sh` is quicker.
 # shellcheck source=systest/lab/testing.sh
-ROUNDS=${ROUNDS:-20}
+ROUNDS=${ROUNDS:-100}
 . "$(dirname "$0")/lab/testing.sh"
 [ -n "${VM:-}" ] || PATTERNS=("$ROUNDS") # what the script gets as its arguments in the guest
-in_guest -i -p 0 -t 480
+in_guest -i -p 0 -t 1040
 
-ROUNDS=${PATTERNS[0]:-20} PATTERNS=()
+ROUNDS=${PATTERNS[0]:-100} PATTERNS=()
 read -r DRIVE < <(nvmes)
 
 test_flushed_blocks_outlive_the_process() {
