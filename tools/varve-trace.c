@@ -181,76 +181,50 @@ static bool time_parse(const char *option, const char *text, uint64_t *ns)
 	return true;
 }
 
-/* Where an option that is kept as it is goes; NULL: it is none of those. */
-static const char **option_text(struct trace_options *opt, int c)
+/* Options that only have a place: for their text, for true, or for a time, whose name is for messages. */
+static const struct plain_option {
+	int c;
+	enum { TEXT, FLAG, TIME } kind;
+	size_t place;
+	const char *name;
+} plain_options[] = {
+	{'f', TEXT, offsetof(struct trace_options, file), NULL},
+	{'s', TEXT, offsetof(struct trace_options, name), NULL},
+	{'d', TEXT, offsetof(struct trace_options, dir), NULL},
+	{OPT_PERFETTO, TEXT, offsetof(struct trace_options, perfetto), NULL},
+	{OPT_CTF, TEXT, offsetof(struct trace_options, ctf), NULL},
+	{OPT_HTML, TEXT, offsetof(struct trace_options, html), NULL},
+	{OPT_RECORD, TEXT, offsetof(struct trace_options, record), NULL},
+	{'t', FLAG, offsetof(struct trace_options, ticks), NULL},
+	{'j', FLAG, offsetof(struct trace_options, json), NULL},
+	{'F', FLAG, offsetof(struct trace_options, follow), NULL},
+	{OPT_FROM_START, FLAG, offsetof(struct trace_options, from_start), NULL},
+	{OPT_LIST, FLAG, offsetof(struct trace_options, list), NULL},
+	{OPT_REMOVE_DEAD, FLAG, offsetof(struct trace_options, remove_dead), NULL},
+	{OPT_SUMMARY, FLAG, offsetof(struct trace_options, summary), NULL},
+	{OPT_BY_OWNER, FLAG, offsetof(struct trace_options, by_owner), NULL},
+	{OPT_UNFINISHED, FLAG, offsetof(struct trace_options, unfinished), NULL},
+	{OPT_SINCE, TIME, offsetof(struct trace_options, since_ns), "--since"},
+	{OPT_UNTIL, TIME, offsetof(struct trace_options, until_ns), "--until"},
+	{OPT_LAST, TIME, offsetof(struct trace_options, last_ns), "--last"},
+	{OPT_AGE, TIME, offsetof(struct trace_options, age_ns), "--age"},
+	{OPT_FOR, TIME, offsetof(struct trace_options, duration_ns), "--for"},
+};
+
+static bool plain_take(struct trace_options *opt, const struct plain_option *plain, const char *arg)
 {
-	switch (c) {
-	case 'f':
-		return &opt->file;
-	case 's':
-		return &opt->name;
-	case 'd':
-		return &opt->dir;
-	case OPT_PERFETTO:
-		return &opt->perfetto;
-	case OPT_CTF:
-		return &opt->ctf;
-	case OPT_HTML:
-		return &opt->html;
-	case OPT_RECORD:
-		return &opt->record;
+	void *place = (char *)opt + plain->place;
+
+	switch (plain->kind) {
+	case TEXT:
+		*(const char **)place = arg;
+		return true;
+	case FLAG:
+		*(bool *)place = true;
+		return true;
 	default:
-		return NULL;
+		return time_parse(plain->name, arg, place);
 	}
-}
-
-/* Likewise, what an option without an argument sets. */
-static bool *option_flag(struct trace_options *opt, int c)
-{
-	switch (c) {
-	case 't':
-		return &opt->ticks;
-	case 'j':
-		return &opt->json;
-	case 'F':
-		return &opt->follow;
-	case OPT_FROM_START:
-		return &opt->from_start;
-	case OPT_LIST:
-		return &opt->list;
-	case OPT_REMOVE_DEAD:
-		return &opt->remove_dead;
-	case OPT_SUMMARY:
-		return &opt->summary;
-	case OPT_BY_OWNER:
-		return &opt->by_owner;
-	case OPT_UNFINISHED:
-		return &opt->unfinished;
-	default:
-		return NULL;
-	}
-}
-
-/* Likewise, one that takes a time; *name is for messages. */
-static uint64_t *option_time(struct trace_options *opt, int c, const char **name)
-{
-	const struct {
-		int c;
-		const char *name;
-		uint64_t *ns;
-	} times[] = {{OPT_SINCE, "--since", &opt->since_ns},
-		     {OPT_UNTIL, "--until", &opt->until_ns},
-		     {OPT_LAST, "--last", &opt->last_ns},
-		     {OPT_AGE, "--age", &opt->age_ns},
-		     {OPT_FOR, "--for", &opt->duration_ns}};
-
-	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-		if (times[i].c == c) {
-			*name = times[i].name;
-			return times[i].ns;
-		}
-	}
-	return NULL;
 }
 
 static bool entries_take(struct trace_options *opt, const char *arg)
@@ -320,22 +294,14 @@ static bool option_take_checked(struct trace_options *opt, int c, char *arg)
 
 static bool option_take(struct trace_options *opt, int c, char *arg)
 {
-	const char *name, **text = option_text(opt, c);
-	bool *flag = option_flag(opt, c);
-	uint64_t *ns = option_time(opt, c, &name);
-
 	opt->summary = opt->summary || c == OPT_BY_OWNER;
 	opt->follow = opt->follow || c == OPT_RECORD;
-	if (text != NULL) {
-		*text = arg;
-	} else if (flag != NULL) {
-		*flag = true;
-	} else if (ns != NULL) {
-		return time_parse(name, arg, ns);
-	} else {
-		return option_take_checked(opt, c, arg);
+	for (size_t i = 0; i < sizeof(plain_options) / sizeof(plain_options[0]); i++) {
+		if (plain_options[i].c == c) {
+			return plain_take(opt, &plain_options[i], arg);
+		}
 	}
-	return true;
+	return option_take_checked(opt, c, arg);
 }
 
 /* Says what does not go together, or would not be looked at. */
