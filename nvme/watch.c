@@ -228,7 +228,7 @@ static void watch_ctrlr(void *arg)
 		ctrlr->ops->check(ctrlr);
 	}
 	/* When this thread was away for a whole look, the answers it missed come first. */
-	if (!ctrlr->in_failure && thread_timer_away_us(&ctrlr->watch_timer, THREAD_AWAY_PART * period_us) == 0) {
+	if (!ctrlr->in_failure && !thread_timer_was_away(&ctrlr->watch_timer, THREAD_AWAY_PART * period_us)) {
 		watch_admin(ctrlr);
 	}
 	if (!ctrlr->in_failure) {

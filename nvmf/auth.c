@@ -194,7 +194,7 @@ static void timeout(void *arg)
 	struct nvmf_auth *auth = arg;
 
 	/* After an ERROR nothing is waited for: the host only has had time to read of it. */
-	if (auth->state != NVMF_AUTH_ERROR && thread_timer_away_us(&auth->timer, step_us(auth)) != 0) {
+	if (auth->state != NVMF_AUTH_ERROR && thread_timer_was_away(&auth->timer, step_us(auth))) {
 		restart_timer(auth);
 		return;
 	}

@@ -37,7 +37,7 @@ static void expired(void *arg)
 	uint64_t timeout_us = timeout_ms(ctrlr) * UINT64_C(1000);
 	uint64_t now = env_ticks(), last = last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
-	bool away = thread_timer_away_us(&ctrlr->kato_timer, timeout_us) != 0;
+	bool away = thread_timer_was_away(&ctrlr->kato_timer, timeout_us);
 
 	if (silent_us < timeout_us || away) {
 		thread_timer_start(&ctrlr->kato_timer, away ? timeout_us : timeout_us - silent_us);

@@ -113,17 +113,16 @@ struct thread_timer {
 };
 void thread_timer_start(struct thread_timer *t, uint64_t delay_us);
 void thread_timer_stop(struct thread_timer *t);
-/* For timers that wait for somebody else. In fn, before it starts the timer again: microseconds that this thread was away when the timer
- * ran out, as in a process or a virtual machine that was stopped; 0: it was there. What it has not heard of others meanwhile says nothing
- * about them, and may still lie in its queues: they get their time anew. timeout_us: that time, of which a part that matters must be
- * missing (thread_away_us). */
-uint64_t thread_timer_away_us(const struct thread_timer *t, uint64_t timeout_us);
+/* For timers that wait for somebody else. In fn, before it starts the timer again: whether this thread was away when the timer ran out, as in
+ * a process or a virtual machine that was stopped. What it has not heard of others meanwhile says nothing about them, and may still lie in
+ * its queues: they get their time anew. timeout_us: that time, of which a part that matters must be missing (thread_was_away). */
+bool thread_timer_was_away(const struct thread_timer *t, uint64_t timeout_us);
 /* The rule alone: away is who comes late by more than an eighth of timeout_us, and by more than what a busy machine explains. */
 #define THREAD_AWAY_PART   8
 #define THREAD_AWAY_MIN_US UINT64_C(10000)
-static inline uint64_t thread_away_us(uint64_t late_us, uint64_t timeout_us)
+static inline bool thread_was_away(uint64_t late_us, uint64_t timeout_us)
 {
-	return late_us > THREAD_AWAY_MIN_US && late_us > timeout_us / THREAD_AWAY_PART ? late_us : 0;
+	return late_us > THREAD_AWAY_MIN_US && late_us > timeout_us / THREAD_AWAY_PART;
 }
 
 /* Descriptors, of the current thread: fn(arg, events) when epoll reports EPOLLIN etc. Level-triggered. Served when the reactor
