@@ -194,12 +194,8 @@ int trace_follow_next(struct trace_follow *f, bool last, const struct trace_batc
 		return rc;
 	}
 	bool news = f->held.b.num_events > before;
-	const struct trace_event *unmerged = f->held.b.events;
-	if (news && (rc = trace_merge_runs(&f->held.b, f->ends, runs)) != 0) {
+	if (news && (rc = trace_merge_runs(&f->held, f->ends, runs)) != 0) {
 		return rc;
-	}
-	if (f->held.b.events != unmerged) {
-		f->held.max_events = f->held.b.num_events;
 	}
 	if (news && trace_owners_load(f->r) != 0) {
 		trace_problem(f->r, "section OWNER cannot be read");

@@ -116,7 +116,7 @@ int trace_stretch_decode(const struct trace_reader *r, const struct trace_histor
 			 struct trace_growing_batch *out, struct trace_lcore *lc);
 
 /* reader_merge.c: sorts runs of events, each in order already (run k is [ends[k-1], ends[k])), into one. */
-int trace_merge_runs(struct trace_batch *b, const size_t *ends, size_t num_runs);
+int trace_merge_runs(struct trace_growing_batch *g, const size_t *ends, size_t num_runs);
 
 /* reader_objects.c: numbers objects and finds relations, event after event. */
 struct trace_object;

@@ -45,8 +45,9 @@ static bool runs_are_in_order(const struct trace_batch *b, const size_t *ends, s
 	return true;
 }
 
-int trace_merge_runs(struct trace_batch *b, const size_t *ends, size_t num_runs)
+int trace_merge_runs(struct trace_growing_batch *g, const size_t *ends, size_t num_runs)
 {
+	struct trace_batch *b = &g->b;
 	size_t n = 0, begin = 0, out = 0;
 
 	if (runs_are_in_order(b, ends, num_runs)) {
@@ -77,5 +78,6 @@ int trace_merge_runs(struct trace_batch *b, const size_t *ends, size_t num_runs)
 	free(heap);
 	free(b->events);
 	b->events = merged;
+	g->max_events = b->num_events;
 	return 0;
 }

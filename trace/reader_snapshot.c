@@ -197,7 +197,7 @@ static int snapshot_fill(struct trace_reader *r, size_t first, size_t n, struct 
 		rc = rings_copy(r, first, n, s, &g, ends);
 	}
 	if (rc == 0) {
-		rc = trace_merge_runs(&g.b, ends, n);
+		rc = trace_merge_runs(&g, ends, n);
 	}
 	s->batch = g.b;
 	for (size_t i = 0; rc == 0 && i < s->batch.num_events; i++) {
