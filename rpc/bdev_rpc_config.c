@@ -234,23 +234,25 @@ static int by_name(const void *a, const void *b)
 /* By name: which of the bdevs of controllers came first is another matter each time. */
 static void write_all_settings(json_t *methods)
 {
-	size_t n = 0, i = 0;
+	struct bdev *b, **all;
+	size_t n = 0;
 
-	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+	for (b = NULL; (b = bdev_next(b)) != NULL;) {
 		n++;
 	}
-	struct bdev **all = calloc(n + 1, sizeof(struct bdev *));
-	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
-		if (all == NULL) { /* complete all the same */
+	all = malloc((n + 1) * sizeof(struct bdev *));
+	if (all == NULL) { /* complete, if in another order */
+		for (b = NULL; (b = bdev_next(b)) != NULL;) {
 			write_settings(methods, b);
-		} else {
-			all[i++] = b;
 		}
+		return;
 	}
-	if (all != NULL) {
-		qsort(all, n, sizeof(all[0]), by_name);
+	n = 0;
+	for (b = NULL; (b = bdev_next(b)) != NULL;) {
+		all[n++] = b;
 	}
-	for (i = 0; all != NULL && i < n; i++) {
+	qsort(all, n, sizeof(all[0]), by_name);
+	for (size_t i = 0; i < n; i++) {
 		write_settings(methods, all[i]);
 	}
 	free(all);
