@@ -99,23 +99,23 @@ class Turns:
                 raise type(e)(f"VARVE_SEED={SEED}: {what}: {e}") from None
 
 
-def test_each_field_at_its_extremes_under_the_views_in_turn():
-    print(f"VARVE_SEED={SEED}")
+def show_all(harm, views, least):
+    """What harm(file) makes of both files, some views each; at least so many looks, of which some are refused."""
     with tempfile.TemporaryDirectory() as name:
         turns = Turns(pathlib.Path(name))
         for content in (recorded(), sample()):
-            for what, damaged in File(content).damages():
-                turns.show(what, damaged, 1)
-        check(turns.count > 500 and 0 < turns.refused < turns.count, f"{turns.refused} of {turns.count} were refused")
+            for what, damaged in harm(File(content)):
+                turns.show(what, damaged, views)
+        check(turns.count > least and 0 < turns.refused < turns.count, f"{turns.refused} of {turns.count} were refused")
+
+
+def test_each_field_at_its_extremes_under_the_views_in_turn():
+    print(f"VARVE_SEED={SEED}")
+    show_all(File.damages, 1, 500)
 
 
 def test_cuts_at_each_border_and_anywhere_under_the_views_in_turn():
-    with tempfile.TemporaryDirectory() as name:
-        turns = Turns(pathlib.Path(name))
-        for content in (recorded(), sample()):
-            for what, cut in File(content).cuts():
-                turns.show(what, cut, 2)
-        check(turns.count > 200 and 0 < turns.refused < turns.count, f"{turns.refused} of {turns.count} were refused")
+    show_all(File.cuts, 2, 200)
 
 
 def test_doctor_tells_of_damage_without_falling_over_it():

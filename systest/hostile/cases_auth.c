@@ -52,12 +52,9 @@ static bool connect_queue(struct kase *k, struct link **l, const struct address 
 
 static uint16_t property_set(struct link *l)
 {
-	uint8_t sqe[SQE_SIZE] = {[AT_OPCODE] = FABRICS, [AT_FLAGS] = FLAG_SGL, [AT_FCTYPE] = FC_PROPERTY_SET},
-		cqe[CQE_SIZE];
+	uint8_t cqe[CQE_SIZE];
 
-	put32(sqe + AT_OFST, REG_CC);
-	put64(sqe + AT_VALUE, CC_ENABLE);
-	return link_command(l, sqe, SQE_SIZE, cqe) ? status_of(cqe) : AUTH_NO_ANSWER;
+	return link_enable(l, cqe) ? status_of(cqe) : AUTH_NO_ANSWER;
 }
 
 static bool walk(struct kase *k, struct auth *a, enum stage to)

@@ -449,14 +449,20 @@ static bool connect_queue(struct link **l, const struct address *at, uint16_t qi
 	return ok;
 }
 
-static bool enable(struct link *admin)
+bool link_enable(struct link *admin, uint8_t cqe[CQE_SIZE])
 {
-	uint8_t sqe[SQE_SIZE] = {[AT_OPCODE] = FABRICS, [AT_FLAGS] = FLAG_SGL, [AT_FCTYPE] = FC_PROPERTY_SET},
-		cqe[CQE_SIZE];
+	uint8_t sqe[SQE_SIZE] = {[AT_OPCODE] = FABRICS, [AT_FLAGS] = FLAG_SGL, [AT_FCTYPE] = FC_PROPERTY_SET};
 
 	put32(sqe + AT_OFST, REG_CC);
 	put64(sqe + AT_VALUE, CC_ENABLE);
-	return link_command(admin, sqe, SQE_SIZE, cqe) && get16(cqe + 14) >> 1 == ST_OK;
+	return link_command(admin, sqe, SQE_SIZE, cqe);
+}
+
+static bool enable(struct link *admin)
+{
+	uint8_t cqe[CQE_SIZE];
+
+	return link_enable(admin, cqe) && get16(cqe + 14) >> 1 == ST_OK;
 }
 
 bool session_open(struct session *s, const struct address *at, bool with_io)

@@ -90,6 +90,8 @@ void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_
 		  uint16_t sqsize, uint16_t cntlid);
 /* One command and its response; false: it ended, or there was none. */
 bool link_command(struct link *l, const void *sqe, uint32_t len, uint8_t cqe[CQE_SIZE]);
+/* Property Set of CC.EN, likewise. */
+bool link_enable(struct link *admin, uint8_t cqe[CQE_SIZE]);
 
 /* A controller of ours: an admin queue, and an I/O queue if it was asked for. */
 struct session {
