@@ -37,7 +37,13 @@ void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state)
 
 static void idle_timeout(void *arg)
 {
-	nvmf_ctrlr_destroy(arg, "it was left disabled or shut down for too long");
+	struct nvmf_ctrlr *ctrlr = arg;
+
+	if (thread_timer_was_away(&ctrlr->idle_timer, IDLE_TIMEOUT_US)) { /* it may have been enabled, and we have not heard */
+		thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
+		return;
+	}
+	nvmf_ctrlr_destroy(ctrlr, "it was left disabled or shut down for too long");
 }
 
 struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin,
@@ -145,24 +151,6 @@ static void disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
 	}
 }
 
-/* The I/O queues that a reset or shutdown waits for may all be gone. */
-static void check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
-{
-	if (ctrlr->num_io_qpairs != 0) {
-		return;
-	}
-	if (ctrlr->state == NVMF_CTRLR_RESETTING) {
-		nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
-		nvmf_features_reset(ctrlr);
-		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DISABLED);
-	} else if (ctrlr->state == NVMF_CTRLR_SHUTTING_DOWN) {
-		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
-	} else {
-		return;
-	}
-	thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
-}
-
 /* We have one page size, one arbitration and the NVM command set; queue entries have the sizes that fabrics prescribe. A
  * discovery controller has no I/O queues. */
 static bool cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
@@ -187,22 +175,56 @@ static void enable(struct nvmf_ctrlr *ctrlr)
 	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_READY);
 }
 
+static void shut_down(struct nvmf_ctrlr *ctrlr);
+
+/* The I/O queues that a reset or shutdown waits for may all be gone. What was written to CC meanwhile holds from now on. */
+static void check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->num_io_qpairs != 0) {
+		return;
+	}
+	if (ctrlr->state == NVMF_CTRLR_RESETTING) {
+		nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
+		nvmf_features_reset(ctrlr);
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DISABLED);
+	} else if (ctrlr->state == NVMF_CTRLR_SHUTTING_DOWN) {
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
+	} else {
+		return;
+	}
+	thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
+	if (ctrlr->state == NVMF_CTRLR_DISABLED && NVME_CC_EN(ctrlr->cc)) {
+		enable(ctrlr);
+	}
+	if (ctrlr->shutdown_due) {
+		ctrlr->shutdown_due = false;
+		shut_down(ctrlr);
+	}
+}
+
 static void reset(struct nvmf_ctrlr *ctrlr)
 {
-	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_RESETTING);
-	disconnect_io_qpairs(ctrlr);
-	check_io_qpairs_gone(ctrlr);
+	static const uint16_t from = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_SHUTTING_DOWN | 1 << NVMF_CTRLR_SHUT_DOWN |
+				     1 << NVMF_CTRLR_FAILED;
+
+	if ((from & 1 << ctrlr->state) != 0) {
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_RESETTING);
+		disconnect_io_qpairs(ctrlr);
+		check_io_qpairs_gone(ctrlr);
+	}
 }
 
 static void shut_down(struct nvmf_ctrlr *ctrlr)
 {
-	if (ctrlr->state == NVMF_CTRLR_DISABLED) {
+	if (ctrlr->state == NVMF_CTRLR_READY) {
+		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUTTING_DOWN);
+		disconnect_io_qpairs(ctrlr);
+		check_io_qpairs_gone(ctrlr);
+	} else if (ctrlr->state == NVMF_CTRLR_DISABLED) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
-		return;
+	} else if (ctrlr->state == NVMF_CTRLR_RESETTING) {
+		ctrlr->shutdown_due = true;
 	}
-	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUTTING_DOWN);
-	disconnect_io_qpairs(ctrlr);
-	check_io_qpairs_gone(ctrlr);
 }
 
 void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
@@ -211,14 +233,11 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 
 	ctrlr->cc = cc;
 	if (NVME_CC_EN(old) && !NVME_CC_EN(cc)) {
-		if (ctrlr->state != NVMF_CTRLR_RESETTING && ctrlr->state != NVMF_CTRLR_DESTROYING) {
-			reset(ctrlr);
-		}
+		reset(ctrlr);
 	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && ctrlr->state == NVMF_CTRLR_DISABLED) {
 		enable(ctrlr);
 	}
-	if (NVME_CC_SHN(cc) != NVME_CC_SHN_NONE && NVME_CC_SHN(old) == NVME_CC_SHN_NONE &&
-	    (ctrlr->state == NVMF_CTRLR_READY || ctrlr->state == NVMF_CTRLR_DISABLED)) {
+	if (NVME_CC_SHN(cc) != NVME_CC_SHN_NONE && NVME_CC_SHN(old) == NVME_CC_SHN_NONE) {
 		shut_down(ctrlr);
 	}
 }

@@ -419,6 +419,7 @@ struct nvmf_ctrlr {
 	enum nvmf_ctrlr_state state;
 	uint64_t state_ticks;
 	uint32_t cc;
+	bool shutdown_due; /* CC.SHN was set while it was being reset */
 	uint16_t trace_owner;
 	_Atomic uint32_t kato_ms; /* also read by groups */
 	struct thread_timer kato_timer;

@@ -507,6 +507,90 @@ static void test_shutdown_completes(void)
 	loop_close(c);
 }
 
+static void begin_set_cc(struct loop_cmd *set, struct loop_conn *c, uint32_t cc)
+{
+	struct nvmf_property_set_sqe *property = (void *)&set->sqe;
+
+	loop_cmd_init(set, c, nvme_admin_fabrics, 0);
+	property->fctype = nvme_fabrics_type_property_set;
+	property->attrib = NVMF_PROPERTY_SIZE_4;
+	property->ofst = htole32(NVME_REG_CC);
+	property->value = htole64(cc);
+	loop_submit(set);
+}
+
+/* Whatever was written to CC before: a host that enables, resets and enables has a controller that is ready. */
+static void check_comes_back(struct loop_conn *c)
+{
+	uint8_t buf[4096];
+
+	CU_ASSERT_EQUAL(loop_property_set(c, NVME_REG_CC, 4, LOOP_CC_ENABLE), 0);
+	CU_ASSERT_EQUAL(loop_property_set(c, NVME_REG_CC, 4, 0), 0);
+	CU_ASSERT_TRUE(wait_csts(c, 0));
+	CU_ASSERT_EQUAL(loop_property_set(c, NVME_REG_CC, 4, LOOP_CC_ENABLE), 0);
+	CU_ASSERT_EQUAL(csts(c), 1);
+	CU_ASSERT_EQUAL(loop_identify(c, 1, 0, 0, buf), 0);
+}
+
+static void test_any_order_of_enables_resets_and_shutdowns_is_survived(void)
+{
+	enum { WRITES = 4 };
+	static const uint32_t values[] = {0, LOOP_CC_ENABLE, 1 /* impossible */, 1u << NVME_CC_SHN_SHIFT,
+					  LOOP_CC_ENABLE | 1u << NVME_CC_SHN_SHIFT};
+	struct loop_cmd writes[WRITES];
+
+	for (unsigned order = 0; order < 5 * 5 * 5 * 5; order++) {
+		struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+		struct loop_conn *io = loop_io_queue(c, 1);
+		for (unsigned i = 0, rest = order; i < WRITES; i++, rest /= 5) {
+			begin_set_cc(&writes[i], c, values[rest % 5]);
+		}
+		for (unsigned i = 0; i < WRITES; i++) {
+			CU_ASSERT_EQUAL(loop_wait(&writes[i]), 0);
+		}
+		check_comes_back(c);
+		CU_ASSERT_TRUE(loop_wait_closed(io));
+		loop_close(io);
+		loop_close(c);
+	}
+}
+
+static void test_enable_during_a_reset_takes_effect_after_it(void)
+{
+	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	struct loop_conn *io = loop_io_queue(c, 1);
+	struct loop_cmd off, on;
+
+	begin_set_cc(&off, c, 0);
+	begin_set_cc(&on, c, LOOP_CC_ENABLE);
+	CU_ASSERT_EQUAL(loop_wait(&off), 0);
+	CU_ASSERT_EQUAL(loop_wait(&on), 0);
+	CU_ASSERT_TRUE(loop_wait_closed(io));
+	loop_close(io);
+	CU_ASSERT_TRUE(wait_csts(c, 1));
+	io = loop_io_queue(c, 1);
+	CU_ASSERT_PTR_NOT_NULL(io);
+	loop_close(io);
+	loop_close(c);
+}
+
+static void test_shutdown_during_a_reset_completes_after_it(void)
+{
+	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	struct loop_conn *io = loop_io_queue(c, 1);
+	struct loop_cmd off, down;
+
+	begin_set_cc(&off, c, 0);
+	begin_set_cc(&down, c, 1u << NVME_CC_SHN_SHIFT);
+	CU_ASSERT_EQUAL(loop_wait(&off), 0);
+	CU_ASSERT_EQUAL(loop_wait(&down), 0);
+	CU_ASSERT_TRUE(wait_csts(c, NVME_CSTS_SHST_CMPLT << NVME_CSTS_SHST_SHIFT));
+	CU_ASSERT_TRUE(loop_wait_closed(io));
+	loop_close(io);
+	check_comes_back(c);
+	loop_close(c);
+}
+
 static void test_impossible_configurations_are_fatal(void)
 {
 	static const uint32_t bad[] = {
@@ -715,6 +799,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_wrong_register_accesses_are_rejected),
 	UNIT(test_enable_reset_and_enable_again),
 	UNIT(test_shutdown_completes),
+	UNIT(test_any_order_of_enables_resets_and_shutdowns_is_survived),
+	UNIT(test_enable_during_a_reset_takes_effect_after_it),
+	UNIT(test_shutdown_during_a_reset_completes_after_it),
 	UNIT(test_impossible_configurations_are_fatal),
 	UNIT(test_silent_host_is_disconnected),
 	UNIT(test_any_traffic_keeps_an_association),
