@@ -60,6 +60,12 @@ static void connect_ended(struct nvme_qpair *qpair, int error)
 	thread_timer_start(&qpair->connect_timer, 0);
 }
 
+static void start_timer(struct nvme_qpair *qpair, uint32_t ms)
+{
+	qpair->connect_ms = ms;
+	thread_timer_start(&qpair->connect_timer, ms * UINT64_C(1000));
+}
+
 static void connect_timer_fired(void *arg)
 {
 	struct nvme_qpair *qpair = arg;
@@ -71,9 +77,12 @@ static void connect_timer_fired(void *arg)
 		qpair->ready(qpair->ready_arg, qpair, 0);
 		return;
 	}
+	if (!qpair->failed && thread_timer_was_away(&qpair->connect_timer, qpair->connect_ms * UINT64_C(1000))) {
+		start_timer(qpair, qpair->connect_ms); /* what was answered meanwhile has not been seen yet */
+		return;
+	}
 	if (!qpair->failed) {
-		log_warning("%s: queue pair %u was not connected within %u ms", qpair->ctrlr->trid.traddr, qpair->id,
-			    qpair->ctrlr->opts.connect_timeout_ms);
+		log_warning("%s: queue pair %u was not connected within %u ms", qpair->ctrlr->trid.traddr, qpair->id, qpair->connect_ms);
 	}
 	nvme_qpair_fail(qpair);
 	qpair->ready(qpair->ready_arg, NULL, -ECONNREFUSED);
@@ -97,7 +106,7 @@ static void authenticate(struct nvme_qpair *qpair)
 {
 	const struct nvme_ctrlr_opts *opts = &qpair->ctrlr->opts;
 
-	thread_timer_start(&qpair->connect_timer, opts->admin_timeout_ms * UINT64_C(1000)); /* it is more than one command */
+	start_timer(qpair, opts->admin_timeout_ms); /* it is more than one command */
 	int rc = nvme_auth_start(qpair, opts->dhchap_key, opts->dhchap_ctrlr_key, authenticated, qpair);
 	if (rc != 0) {
 		authenticated(qpair, rc, rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key" : "it could not be begun");
@@ -164,7 +173,7 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 	qpair->connect_timer.fn = connect_timer_fired;
 	qpair->connect_timer.arg = qpair;
 	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, link);
-	thread_timer_start(&qpair->connect_timer, ctrlr->opts.connect_timeout_ms * UINT64_C(1000));
+	start_timer(qpair, ctrlr->opts.connect_timeout_ms);
 	ctrlr->ops->qpair_connect(qpair);
 }
 

@@ -114,6 +114,12 @@ static uint64_t deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d)
 	return 0;
 }
 
+/* Nobody answers in such a state: it lasts until CSTS says that it is over. */
+static bool looks_at_csts(const struct nvme_ctrlr *ctrlr)
+{
+	return states[ctrlr->state].deadline == DEADLINE_READY || states[ctrlr->state].deadline == DEADLINE_SHUTDOWN;
+}
+
 static void start_deadline(struct nvme_ctrlr *ctrlr)
 {
 	uint64_t ms = deadline_ms(ctrlr, states[ctrlr->state].deadline);
@@ -411,9 +417,32 @@ static void enter_wait_disabled(struct nvme_ctrlr *ctrlr)
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
 }
 
+/* Over fabrics this look is a command, which may have no answer either. */
 static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
 {
+	uint64_t now = env_ticks(), left = ctrlr->step_deadline > now ? ctrlr->step_deadline - now : 0;
+
+	thread_timer_start(&ctrlr->step_timer, env_ticks_to_ns(left) / 1000 + 1);
 	nvme_reg_read(ctrlr, NVME_REG_CSTS, 4, csts_read);
+}
+
+/* An answer may have come while this thread was away (thread_timer_was_away). */
+static void step_is_late(struct nvme_ctrlr *ctrlr)
+{
+	uint64_t ms = deadline_ms(ctrlr, states[ctrlr->state].deadline);
+	char what[64];
+
+	if (thread_timer_was_away(&ctrlr->step_timer, ms * 1000)) {
+		start_deadline(ctrlr);
+		if (looks_at_csts(ctrlr)) {
+			enter_wait_csts(ctrlr);
+		}
+	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY_OLD) {
+		set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become ready by itself */
+	} else {
+		snprintf(what, sizeof(what), "no answer within %llu ms", (unsigned long long)ms);
+		step_failed(ctrlr, what);
+	}
 }
 
 static void step_timer_fired(void *arg)
@@ -422,13 +451,8 @@ static void step_timer_fired(void *arg)
 
 	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
 		start_attempt(ctrlr);
-	} else if (env_ticks() >= ctrlr->step_deadline && ctrlr->state == NVME_CTRLR_WAIT_READY_OLD) {
-		set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become ready by itself */
 	} else if (env_ticks() >= ctrlr->step_deadline) {
-		char what[64];
-		snprintf(what, sizeof(what), "no answer within %llu ms",
-			 (unsigned long long)deadline_ms(ctrlr, states[ctrlr->state].deadline));
-		step_failed(ctrlr, what);
+		step_is_late(ctrlr);
 	} else {
 		enter_wait_csts(ctrlr);
 	}

@@ -58,6 +58,7 @@ struct nvme_qpair {
 	uint8_t state;			/* enum nvme_qpair_state; atomic; for observers: nvme_qpair_set_state() */
 	struct nvme_auth *auth; /* under way, or NULL. Control thread */
 	struct thread_timer connect_timer;
+	uint32_t connect_ms; /* what it was started with */
 	void (*ready)(void *arg, struct nvme_qpair *qpair, int error);
 	void *ready_arg;
 	TAILQ_ENTRY(nvme_qpair) link; /* ctrlr->qpairs */

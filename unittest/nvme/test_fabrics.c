@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A controller that is reached over a fabric, which here is a function call: what the host makes of a target that answers late, never, or
+ * while this thread is away. */
+#include <string.h>
+
+#include "env_dpdk/env.h"
+#include "nvme/transport.h"
+#include "thread/thread.h"
+#include "unittest/unit.h"
+#include "util/log.h"
+
+#define FAKE		((enum nvme_trtype)7)
+#define WAIT_US		UINT64_C(20000000)
+#define TIMEOUT_MS	200u
+#define ENTRIES		31
+#define CAP_TO(half_s)	((uint64_t)(half_s) << 24)
+#define MUTE		UINT32_MAX
+
+/* The target: answers commands in their order when it is polled. */
+static struct {
+	uint32_t cc;
+	uint32_t looks_until_ready; /* at CSTS, after each enable; MUTE: the second look has no answer */
+	int mute_at;		    /* the command that has no answer, counted from 0; -1: none */
+	int slow_at;		    /* the command whose answer takes until the host's thread was away; -1: none */
+	uint32_t slow_polls;	    /* and so many polls longer, for timers may be asked first */
+	uint32_t looks, commands;
+	unsigned ready, down, retry, failed;
+	bool destroyed;
+	struct nvme_ctrlr *ctrlr;
+	struct nvme_qpair *qpair;
+	int qpair_error;
+	bool qpair_answered;
+} fx;
+
+struct fake_qpair {
+	struct nvme_qpair base;
+	struct nvme_cqe answers[ENTRIES];
+	uint32_t num;
+};
+
+/* --- The target --- */
+
+static uint64_t property(uint32_t offset, bool *mute)
+{
+	switch (offset) {
+	case NVME_REG_CAP:
+		return 63 | CAP_TO(0) | UINT64_C(1) << 37;
+	case NVME_REG_VS:
+		return 0x10400;
+	case NVME_REG_CC:
+		return fx.cc;
+	default:
+		fx.looks++;
+		*mute = fx.looks_until_ready == MUTE && fx.looks > 1;
+		return ((fx.cc & 1) != 0 && fx.looks > fx.looks_until_ready) | ((fx.cc >> 14 & 3) != 0 ? 2 << 2 : 0); /* RDY, SHST */
+	}
+}
+
+static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
+{
+	const struct nvme_sqe *cmd = &req->cmd;
+	const struct nvmf_property_set_sqe *set = (const void *)cmd;
+	const struct nvmf_property_get_sqe *get = (const void *)cmd;
+	bool mute = (int)fx.commands++ == fx.mute_at;
+
+	if (cmd->opcode == nvme_admin_async_event) {
+		return false;
+	}
+	if (cmd->opcode == nvme_admin_fabrics && set->fctype == nvme_fabrics_type_property_get) {
+		cqe->result = htole64(property(le32toh(get->ofst), &mute));
+	} else if (cmd->opcode == nvme_admin_fabrics && set->fctype == nvme_fabrics_type_property_set) {
+		fx.cc = (uint32_t)le64toh(set->value);
+		fx.looks = 0;
+	} else if (cmd->opcode == nvme_admin_fabrics) {
+		cqe->dw0 = htole32(1); /* Connect: the controller id */
+	} else if (cmd->opcode == nvme_admin_identify) {
+		memset(req->iovs[0].iov_base, 0, req->data_len); /* no namespaces */
+	}
+	return !mute;
+}
+
+static int submit(struct nvme_qpair *base, struct nvme_request *req)
+{
+	struct fake_qpair *q = (struct fake_qpair *)base;
+	struct nvme_cqe cqe = {.cid = req->cmd.cid};
+
+	if (execute(req, &cqe)) {
+		q->answers[q->num++] = cqe;
+	}
+	return 0;
+}
+
+static void flush(struct nvme_qpair *base)
+{
+}
+
+static uint64_t now_ms(void)
+{
+	return env_ticks() / (env_ticks_hz() / 1000);
+}
+
+static bool is_held_up(void)
+{
+	return fx.slow_at >= 0 && (int)fx.commands > fx.slow_at;
+}
+
+static int poll(struct nvme_qpair *base, uint32_t max)
+{
+	struct fake_qpair *q = (struct fake_qpair *)base;
+	uint32_t n = q->num;
+	struct nvme_cqe answers[ENTRIES];
+
+	if (n != 0 && (is_held_up() || fx.slow_polls != 0)) {
+		fx.slow_polls -= !is_held_up();
+		return 0;
+	}
+	memcpy(answers, q->answers, sizeof(answers));
+	q->num = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		nvme_qpair_complete(base, &answers[i]);
+	}
+	return (int)n;
+}
+
+static int no_fd(const struct nvme_qpair *base)
+{
+	return -1;
+}
+
+static bool arm(struct nvme_qpair *base)
+{
+	return false;
+}
+
+static struct nvme_qpair *qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries, const struct nvme_qpair_opts *opts)
+{
+	struct fake_qpair *q = calloc(1, sizeof(*q));
+
+	CU_ASSERT_EQUAL_FATAL(nvme_qpair_init(&q->base, ctrlr, id, entries < ENTRIES ? entries : ENTRIES), 0);
+	return &q->base;
+}
+
+static void qpair_connect(struct nvme_qpair *qpair)
+{
+	nvme_qpair_transport_connected(qpair, 0);
+}
+
+static void qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg)
+{
+	done(arg);
+}
+
+static void qpair_free(struct nvme_qpair *qpair)
+{
+	nvme_qpair_fini(qpair);
+	free(qpair);
+}
+
+static struct nvme_ctrlr *ctrlr_alloc(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
+{
+	return calloc(1, sizeof(struct nvme_ctrlr));
+}
+
+static void ctrlr_free(struct nvme_ctrlr *ctrlr)
+{
+	free(ctrlr);
+}
+
+static void connect_admin(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->admin = qpair_alloc(ctrlr, 0, ENTRIES, NULL);
+	nvme_ctrlr_connected(ctrlr, 0, "");
+}
+
+static void disconnect_admin(struct nvme_ctrlr *ctrlr)
+{
+	qpair_free(ctrlr->admin);
+}
+
+static uint32_t max_transfer(struct nvme_ctrlr *ctrlr)
+{
+	return 65536;
+}
+
+static const struct nvme_transport_ops fake = {
+	.trtype = FAKE,
+	.fabrics = true,
+	.ctrlr_alloc = ctrlr_alloc,
+	.ctrlr_free = ctrlr_free,
+	.connect = connect_admin,
+	.disconnect = disconnect_admin,
+	.max_transfer = max_transfer,
+	.qpair_alloc = qpair_alloc,
+	.qpair_connect = qpair_connect,
+	.qpair_stop = qpair_stop,
+	.qpair_free = qpair_free,
+	.submit = submit,
+	.flush = flush,
+	.poll = poll,
+	.fd = no_fd,
+	.arm = arm,
+};
+
+/* --- The host --- */
+
+static bool is(void *condition)
+{
+	return ((bool (*)(void))condition)();
+}
+
+static bool wait(bool (*condition)(void))
+{
+	return thread_control_wait(is, (void *)condition, WAIT_US);
+}
+
+static bool attempt_ended(void)
+{
+	return fx.ready + fx.retry != 0;
+}
+
+static bool is_ready(void)
+{
+	return fx.ready != 0;
+}
+
+static bool is_destroyed(void)
+{
+	return fx.destroyed;
+}
+
+static bool qpair_answered(void)
+{
+	return fx.qpair_answered;
+}
+
+static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+{
+	fx.ready += event == NVME_EVENT_READY;
+	fx.down += event == NVME_EVENT_DOWN;
+	fx.retry += event == NVME_EVENT_RETRY;
+	fx.failed += event == NVME_EVENT_FAILED;
+	if (event == NVME_EVENT_RETRY) { /* the next attempt is to succeed */
+		fx.looks_until_ready = 0;
+	}
+}
+
+static void begin(void)
+{
+	memset(&fx, 0, sizeof(fx));
+	fx.mute_at = fx.slow_at = -1;
+}
+
+static void attach(void)
+{
+	const struct nvme_trid trid = {.trtype = FAKE, .traddr = "there", .subnqn = "nqn.2026-11.io.varve:there"};
+	struct nvme_ctrlr_opts opts;
+	char error[NVME_ERROR_MAX];
+
+	nvme_ctrlr_opts_default(&opts);
+	opts.io_queues = 1;
+	opts.keep_alive_ms = 0;
+	opts.admin_timeout_ms = opts.connect_timeout_ms = TIMEOUT_MS;
+	opts.reconnect_delay_s = 0;
+	opts.loss_timeout_s = -1;
+	opts.event = on_event;
+	fx.ctrlr = nvme_ctrlr_create(&trid, &opts, error);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.ctrlr);
+}
+
+static void destroyed(void *arg)
+{
+	fx.destroyed = true;
+}
+
+static void end(void)
+{
+	fx.mute_at = fx.slow_at = -1;
+	nvme_ctrlr_destroy(fx.ctrlr, destroyed, NULL);
+	CU_ASSERT(wait(is_destroyed));
+	CU_ASSERT_EQUAL(fx.failed, 0);
+}
+
+static void qpair_ready(void *arg, struct nvme_qpair *qpair, int error)
+{
+	fx.qpair = qpair;
+	fx.qpair_error = error;
+	fx.qpair_answered = true;
+}
+
+/* Asks for an I/O queue. What follows is qpair_ready()'s. */
+static void create_qpair(void)
+{
+	fx.qpair_answered = false;
+	nvme_qpair_create(fx.ctrlr, &(struct nvme_qpair_opts){.numa_node = -1}, qpair_ready, NULL);
+}
+
+static void drop_qpair(void)
+{
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
+	nvme_qpair_abort_all(fx.qpair);
+	nvme_qpair_destroy(fx.qpair);
+}
+
+static bool be_away(void *ms)
+{
+	uint64_t until = now_ms() + (uintptr_t)ms;
+
+	while (now_ms() < until) {
+	}
+	fx.slow_at = -1;
+	fx.slow_polls = 3;
+	return true;
+}
+
+static void away(void)
+{
+	thread_control_wait(be_away, (void *)(uintptr_t)(2 * TIMEOUT_MS), 1);
+}
+
+/* --- Tests --- */
+
+static uint32_t commands_to_ready(void)
+{
+	begin();
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	uint32_t n = fx.commands;
+	end();
+	return n;
+}
+
+static void test_it_comes_up_and_has_a_queue(void)
+{
+	begin();
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	create_qpair();
+	CU_ASSERT_FATAL(wait(qpair_answered));
+	CU_ASSERT_EQUAL(fx.qpair_error, 0);
+	drop_qpair();
+	end();
+	CU_ASSERT_EQUAL(fx.retry, 0);
+}
+
+static void test_a_target_that_is_ready_late_is_looked_at_until_it_is(void)
+{
+	begin();
+	fx.looks_until_ready = 5;
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_EQUAL(fx.looks, 6);
+	end();
+}
+
+static void test_a_later_look_without_an_answer_ends_the_attempt(void)
+{
+	begin();
+	fx.looks_until_ready = MUTE;
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.retry, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvme_ctrlr_last_error(fx.ctrlr), "no answer within"));
+	CU_ASSERT(wait(is_ready));
+	end();
+}
+
+static void test_each_command_without_an_answer_ends_the_attempt(void)
+{
+	uint32_t n = commands_to_ready();
+
+	for (uint32_t i = 0; i < n; i++) {
+		begin();
+		fx.mute_at = (int)i;
+		attach();
+		CU_ASSERT_FATAL(wait(is_ready));
+		CU_ASSERT(fx.retry <= 1); /* 0: it was a request for events */
+		end();
+	}
+	begin();
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	fx.mute_at = (int)fx.commands;
+	create_qpair();
+	CU_ASSERT_FATAL(wait(qpair_answered));
+	CU_ASSERT_PTR_NULL(fx.qpair);
+	CU_ASSERT_EQUAL(fx.down, 0);
+	end();
+}
+
+static void test_an_answer_that_came_while_we_were_away_is_not_late(void)
+{
+	uint32_t n = commands_to_ready();
+
+	for (uint32_t i = 0; i < n; i++) {
+		begin();
+		fx.slow_at = (int)i;
+		attach();
+		CU_ASSERT_FATAL(wait(is_held_up));
+		away();
+		CU_ASSERT_FATAL(wait(attempt_ended));
+		CU_ASSERT_EQUAL(fx.retry, 0);
+		end();
+	}
+	begin();
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	fx.slow_at = (int)fx.commands;
+	create_qpair();
+	away();
+	CU_ASSERT_FATAL(wait(qpair_answered));
+	CU_ASSERT_EQUAL(fx.qpair_error, 0);
+	drop_qpair();
+	end();
+}
+
+static int setup(void)
+{
+	const struct env_opts env = {
+		.name = "unit", .cores = "[0]", .oversubscribe = true, .instance_id = -1, .no_huge = true, .no_pci = true};
+	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE};
+	char error[ENV_ERROR_MAX];
+
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	nvme_transport_register(&fake);
+	return env_init(&env, error) == 0 ? thread_lib_start(&opts) : -1;
+}
+
+static int teardown(void)
+{
+	thread_lib_stop();
+	env_fini();
+	return 0;
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_it_comes_up_and_has_a_queue),
+	UNIT(test_a_target_that_is_ready_late_is_looked_at_until_it_is),
+	UNIT(test_a_later_look_without_an_answer_ends_the_attempt),
+	UNIT(test_each_command_without_an_answer_ends_the_attempt),
+	UNIT(test_an_answer_that_came_while_we_were_away_is_not_late),
+	UNIT_END,
+};
+UNIT_MAIN("nvme_fabrics", tests, setup, teardown)
