@@ -76,13 +76,43 @@ static uint16_t get_plain(struct nvmf_request *req, const struct nvmf_feature *f
 	return NVME_ST_SUCCESS;
 }
 
-/* DULBE needs a namespace that can tell deallocated blocks, which ours do not (NSFEAT bit 2). */
+/* Volatile Write Cache: without it, each write is on the medium when it ends. */
+static uint16_t set_write_cache(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				uint16_t *where)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	uint32_t enabled = NVME_GET(f->cdw11, FEAT_VWC_WCE);
+	struct nvmf_qpair *qpair;
+
+	ctrlr->features.volatile_write_cache = enabled;
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		atomic_store_explicit(&qpair->write_through, enabled == 0, memory_order_relaxed);
+	}
+	return NVME_ST_SUCCESS;
+}
+
+/* Error Recovery is a namespace's; what is set of one has no effect, and is kept for all. DULBE needs a namespace that can tell
+ * deallocated blocks, which ours do not (NSFEAT bit 2). */
+static uint16_t set_error_recovery(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				   uint16_t *where)
+{
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+
+	if (f->nsid != 0 && f->nsid != NVME_NSID_ALL &&
+	    (nvmf_ns_find(ctrlr->subsystem, f->nsid) == NULL || !nvmf_ctrlr_sees(ctrlr, f->nsid))) {
+		*where = NVMF_WHERE_NSID;
+		return NVME_ST_DNR(GENERIC, INVALID_NS);
+	}
+	if (NVME_GET(f->cdw11, FEAT_ERROR_RECOVERY_DULBE)) {
+		return bad_field(where, NVMF_WHERE(46, 0));
+	}
+	ctrlr->features.error_recovery = f->cdw11;
+	return NVME_ST_SUCCESS;
+}
+
 static uint16_t set_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 			  uint16_t *where)
 {
-	if (f->fid == NVME_FEAT_FID_ERR_RECOVERY && NVME_GET(f->cdw11, FEAT_ERROR_RECOVERY_DULBE)) {
-		return bad_field(where, NVMF_WHERE(46, 0));
-	}
 	*plain_value(&nvmf_request_ctrlr(req)->features, f->fid) = f->cdw11;
 	return NVME_ST_SUCCESS;
 }
@@ -371,8 +401,8 @@ static const struct feature {
 	[NVME_FEAT_FID_ARBITRATION] = {get_plain, set_plain, 0, false},
 	[NVME_FEAT_FID_POWER_MGMT] = {get_power, set_power, 0, false},
 	[NVME_FEAT_FID_TEMP_THRESH] = {get_temperature, set_temperature, DEFAULT_TEMPERATURE_OVER, false},
-	[NVME_FEAT_FID_ERR_RECOVERY] = {get_plain, set_plain, 0, false},
-	[NVME_FEAT_FID_VOLATILE_WC] = {get_plain, set_plain, 1, false},
+	[NVME_FEAT_FID_ERR_RECOVERY] = {get_plain, set_error_recovery, 0, false, true},
+	[NVME_FEAT_FID_VOLATILE_WC] = {get_plain, set_write_cache, 1, false},
 	[NVME_FEAT_FID_NUM_QUEUES] = {get_num_queues, set_num_queues, 0, false},
 	[NVME_FEAT_FID_WRITE_ATOMIC] = {get_plain, set_plain, 0, false},
 	[NVME_FEAT_FID_ASYNC_EVENT] = {get_async_events, set_async_events, 0, true},
@@ -389,6 +419,13 @@ static const struct feature *find_feature(const struct nvmf_ctrlr *ctrlr, uint8_
 	const struct feature *feature = &features[fid];
 
 	return feature->get != NULL && (!discovery || feature->discovery) ? feature : NULL;
+}
+
+uint32_t nvmf_feature_effects(const struct nvmf_ctrlr *ctrlr, uint8_t fid)
+{
+	const struct feature *feature = find_feature(ctrlr, fid);
+
+	return feature == NULL ? 0 : 1u | (feature->per_ns ? 1u << 20 : 1u << 21);
 }
 
 static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct feature *feature,

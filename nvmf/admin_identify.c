@@ -298,12 +298,17 @@ static void identify_descriptors(struct nvmf_request *req, const struct nvmf_ide
 
 static void identify_independent(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	const struct nvmf_ns *ns = visible_ns(nvmf_request_ctrlr(req), cmd->nsid);
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	const struct nvmf_ns *ns = visible_ns(ctrlr, cmd->nsid);
 	struct nvme_id_independent_id_ns id = {0};
 	struct nvmf_window w = {.req = req};
 
-	if (ns == NULL) {
+	if (!nsid_is_valid(ctrlr, cmd->nsid)) {
 		invalid_ns(req);
+		return;
+	}
+	if (ns == NULL) { /* zeroes, as for CNS 00h */
+		answer_zeroes(req);
 		return;
 	}
 	id.nmic = NVME_NS_NMIC_SHARED;

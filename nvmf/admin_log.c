@@ -10,6 +10,7 @@ struct log_page {
 	/* Writes the page; its length in bytes (an offset beyond it is an error). The window is zeroed before. */
 	uint64_t (*put)(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
 	int event; /* enum nvmf_event that reading it clears, or -1 */
+	void (*consume)(struct nvmf_ctrlr *ctrlr); /* what else reading it does, unless the event is to be kept; NULL: nothing */
 	bool discovery, io;
 };
 
@@ -74,7 +75,6 @@ static uint64_t put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log
 	return sizeof(slots);
 }
 
-/* Reading it empties it, unless the host wants the event kept (Base 5.16.1.5). */
 static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
 			       struct nvmf_window *w)
 {
@@ -88,10 +88,13 @@ static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_l
 		}
 	}
 	nvmf_window_put(w, 0, &list, sizeof(list));
-	if (!cmd->rae) {
-		ctrlr->num_changed_ns = 0;
-	}
 	return sizeof(list);
+}
+
+/* Base 5.16.1.5 */
+static void consume_changed_ns(struct nvmf_ctrlr *ctrlr)
+{
+	ctrlr->num_changed_ns = 0;
 }
 
 static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
@@ -103,21 +106,14 @@ static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log 
 	return sizeof(log);
 }
 
-/* Bit 0: supported; bits 31:20: scope, 1 << 20: namespace, 1 << 21: controller (Base 5.16.1.19). */
 static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
 				    struct nvmf_window *w)
 {
-	static const uint8_t fids[] = {
-		NVME_FEAT_FID_ARBITRATION,  NVME_FEAT_FID_POWER_MGMT,   NVME_FEAT_FID_TEMP_THRESH,
-		NVME_FEAT_FID_ERR_RECOVERY, NVME_FEAT_FID_VOLATILE_WC,  NVME_FEAT_FID_NUM_QUEUES,
-		NVME_FEAT_FID_WRITE_ATOMIC, NVME_FEAT_FID_ASYNC_EVENT,  NVME_FEAT_FID_KATO,
-		NVME_FEAT_FID_HOST_ID,      NVME_FEAT_FID_HOST_BEHAVIOR};
-	uint32_t log[256] = {0};
+	uint32_t log[256];
 
-	for (size_t i = 0; i < sizeof(fids); i++) {
-		log[fids[i]] = htole32(1u | 1u << 21);
+	for (unsigned fid = 0; fid < ARRAY_SIZE(log); fid++) {
+		log[fid] = htole32(nvmf_feature_effects(ctrlr, (uint8_t)fid));
 	}
-	log[NVME_FEAT_FID_RESV_MASK] = log[NVME_FEAT_FID_RESV_PERSIST] = htole32(1u | 1u << 20);
 	nvmf_window_put(w, 0, log, sizeof(log));
 	return sizeof(log);
 }
@@ -134,20 +130,20 @@ static uint64_t put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd
 
 static uint64_t put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
-	return nvmf_resv_log(ctrlr, cmd->rae, w);
+	return nvmf_resv_log(ctrlr, w);
 }
 
 static const struct log_page pages[256] = {
-	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {put_supported, -1, true, true},
-	[NVME_LOG_LID_ERROR] = {put_errors, -1, true, true},
-	[NVME_LOG_LID_SMART] = {put_smart, -1, false, true},
-	[NVME_LOG_LID_FW_SLOT] = {put_firmware, -1, false, true},
-	[NVME_LOG_LID_CHANGED_NS] = {put_changed_ns, NVMF_EVENT_NS_CHANGED, false, true},
-	[NVME_LOG_LID_CMD_EFFECTS] = {put_effects, -1, true, true},
-	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {put_feature_effects, -1, true, true},
-	[NVME_LOG_LID_ANA] = {put_ana, NVMF_EVENT_ANA_CHANGED, false, true},
-	[NVME_LOG_LID_RESERVATION] = {put_resv, NVMF_EVENT_RESERVATION, false, true},
-	[NVME_LOG_LID_DISCOVER] = {put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, true, false},
+	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {put_supported, -1, NULL, true, true},
+	[NVME_LOG_LID_ERROR] = {put_errors, -1, NULL, true, true},
+	[NVME_LOG_LID_SMART] = {put_smart, -1, NULL, false, true},
+	[NVME_LOG_LID_FW_SLOT] = {put_firmware, -1, NULL, false, true},
+	[NVME_LOG_LID_CHANGED_NS] = {put_changed_ns, NVMF_EVENT_NS_CHANGED, consume_changed_ns, false, true},
+	[NVME_LOG_LID_CMD_EFFECTS] = {put_effects, -1, NULL, true, true},
+	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {put_feature_effects, -1, NULL, true, true},
+	[NVME_LOG_LID_ANA] = {put_ana, NVMF_EVENT_ANA_CHANGED, NULL, false, true},
+	[NVME_LOG_LID_RESERVATION] = {put_resv, NVMF_EVENT_RESERVATION, nvmf_resv_log_pop, false, true},
+	[NVME_LOG_LID_DISCOVER] = {put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, NULL, true, false},
 };
 
 static const struct log_page *find_page(const struct nvmf_ctrlr *ctrlr, uint8_t lid)
@@ -206,8 +202,8 @@ void nvmf_get_log_run(struct nvmf_request *req)
 	}
 	if (page->event >= 0 && !cmd.rae) {
 		nvmf_event_clear(ctrlr, (enum nvmf_event)page->event);
-		if (page->event == NVMF_EVENT_RESERVATION && ctrlr->resv_log.num != 0) {
-			nvmf_event_raise(ctrlr, NVMF_EVENT_RESERVATION); /* there are more */
+		if (page->consume != NULL) {
+			page->consume(ctrlr);
 		}
 	}
 	nvmf_request_answer(req, NVME_ST_SUCCESS);

@@ -21,7 +21,8 @@ void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state)
 		[NVMF_CTRLR_RESETTING] = 1 << NVMF_CTRLR_DISABLED | 1 << NVMF_CTRLR_DESTROYING,
 		[NVMF_CTRLR_SHUTTING_DOWN] =
 			1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_SHUT_DOWN] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_SHUT_DOWN] = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_FAILED |
+					 1 << NVMF_CTRLR_DESTROYING,
 		[NVMF_CTRLR_FAILED] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
 		[NVMF_CTRLR_DESTROYING] = 0,
 	};
@@ -89,6 +90,7 @@ void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, u
 	qpair->ctl_ctrlr = ctrlr;
 	qpair->ctl_qid = qid;
 	qpair->linked = true;
+	atomic_store_explicit(&qpair->write_through, ctrlr->features.volatile_write_cache == 0, memory_order_relaxed);
 	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, ctrlr_link);
 	ctrlr->num_io_qpairs += qid != 0;
 	USDT(nvmf_ctrlr_add_qpair, qpair, qid, ctrlr->subsystem->nqn, ctrlr->hostnqn);
@@ -227,6 +229,13 @@ static void shut_down(struct nvmf_ctrlr *ctrlr)
 	}
 }
 
+/* Also after a shutdown while it was disabled, if the same write takes that back (Base 3.1.3.6, CSTS.SHST). */
+static bool may_enable(const struct nvmf_ctrlr *ctrlr)
+{
+	return ctrlr->state == NVMF_CTRLR_DISABLED ||
+	       (ctrlr->state == NVMF_CTRLR_SHUT_DOWN && NVME_CC_SHN(ctrlr->cc) == NVME_CC_SHN_NONE);
+}
+
 void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 {
 	uint32_t old = ctrlr->cc;
@@ -234,7 +243,7 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 	ctrlr->cc = cc;
 	if (NVME_CC_EN(old) && !NVME_CC_EN(cc)) {
 		reset(ctrlr);
-	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && ctrlr->state == NVMF_CTRLR_DISABLED) {
+	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && may_enable(ctrlr)) {
 		enable(ctrlr);
 	}
 	if (NVME_CC_SHN(cc) != NVME_CC_SHN_NONE && NVME_CC_SHN(old) == NVME_CC_SHN_NONE) {

@@ -471,6 +471,8 @@ void nvmf_ctrlr_set_visible(struct nvmf_ctrlr *ctrlr, uint32_t nsid, bool visibl
 /* Has the group disconnect a queue pair. */
 void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair);
 
+/* A feature's entry of the log page FID Supported and Effects: bit 0: supported; 20: of a namespace; 21: of the controller (Base 5.16.1.19). */
+uint32_t nvmf_feature_effects(const struct nvmf_ctrlr *ctrlr, uint8_t fid);
 void nvmf_features_reset(struct nvmf_ctrlr *ctrlr);
 void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms);
 void nvmf_keepalive_stop(struct nvmf_ctrlr *ctrlr);
@@ -500,8 +502,10 @@ const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns);
 /* A new namespace takes up what its file says; a namespace goes (no view has it). */
 int nvmf_resv_attach(struct nvmf_ns *ns);
 void nvmf_resv_detach(struct nvmf_ns *ns);
-/* Writes the log page, the oldest notice; which is then read, unless it is to be kept. Its length in bytes. */
-uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *w);
+/* Writes the log page, the oldest notice. Its length in bytes. */
+uint64_t nvmf_resv_log(const struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);
+/* That notice has been read. */
+void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr);
 
 /* preempt.c: Preempt and Abort. Control thread: aborts what the hosts that lost their registrations have under way on a namespace; then
  * calls done, also on the control thread. Its owner's until then, and the request's bdev_io with it. */

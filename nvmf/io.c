@@ -12,11 +12,13 @@ static bool is_reservation(uint8_t opcode)
 	       opcode == nvme_cmd_resv_acquire || opcode == nvme_cmd_resv_release;
 }
 
-/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1), and Copy. */
+/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1), and Copy. Of a fused pair both
+ * do: the Write may wait where nobody sees it, and what its Compare may, it may. */
 static bool conflicts(const struct nvmf_request *req, const struct nvmf_resv *resv)
 {
 	uint8_t opcode = req->sqe->opcode;
-	bool writes = opcode != nvme_cmd_read && opcode != nvme_cmd_compare && opcode != nvme_cmd_verify;
+	bool reads = opcode == nvme_cmd_read || opcode == nvme_cmd_compare || opcode == nvme_cmd_verify;
+	bool writes = !reads || req->fuse != NVME_FUSE_NONE;
 
 	return !is_reservation(opcode) && nvmf_resv_conflicts(resv, req->qpair->ctrlr->hostid, writes);
 }
@@ -260,16 +262,31 @@ static void submit(struct nvmf_request *req)
 	bdev_submit(&req->bdev_io);
 }
 
-static bool wants_fua(const struct nvmf_request *req)
+/* Whether it has to be on the medium when it ends: the host said so, of the command or of all (Set Features, Volatile Write Cache). */
+static bool wants_flush(const struct nvmf_request *req)
 {
 	switch (req->sqe->opcode) {
 	case nvme_cmd_write:
 	case nvme_cmd_write_zeroes:
-	case nvme_cmd_copy: /* where it has the same bit */
-		return (le32toh(req->sqe->cdw12) >> 16 & NVME_IO_FUA) != 0 && req->ns_view->write_cache;
+	case nvme_cmd_copy: /* where FUA is the same bit */
+		return req->ns_view->write_cache &&
+		       ((le32toh(req->sqe->cdw12) >> 16 & NVME_IO_FUA) != 0 ||
+			atomic_load_explicit(&req->qpair->write_through, memory_order_relaxed));
 	default:
 		return false;
 	}
+}
+
+/* After what it wrote. True: its callback comes once more. */
+static bool flush_after(struct nvmf_request *req)
+{
+	if (__builtin_expect(!wants_flush(req), 1) || req->phase != 0) {
+		return false;
+	}
+	req->phase = 1;
+	bdev_io_set_rw(&req->bdev_io, BDEV_IO_FLUSH, NULL, 0, 0, req->ns_view->geo.num_blocks);
+	submit(req);
+	return true;
 }
 
 static void io_done(struct bdev_io *io, void *arg)
@@ -281,13 +298,9 @@ static void io_done(struct bdev_io *io, void *arg)
 		return;
 	}
 	count_io(req);
-	if (__builtin_expect(wants_fua(req), 0) && req->phase == 0) {
-		req->phase = 1;
-		bdev_io_set_rw(io, BDEV_IO_FLUSH, NULL, 0, 0, req->ns_view->geo.num_blocks);
-		submit(req);
-		return;
+	if (!flush_after(req)) {
+		nvmf_request_finish(req, NVME_ST_SUCCESS);
 	}
-	nvmf_request_finish(req, NVME_ST_SUCCESS);
 }
 
 /* The command is under way from here. */
@@ -538,7 +551,11 @@ static void pair_done(struct bdev_io *io, void *arg)
 
 	if (io->status == NVME_ST_SUCCESS) {
 		count_io(second);
-		pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, NVME_ST_SUCCESS);
+		if (!flush_after(second)) {
+			pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, NVME_ST_SUCCESS);
+		}
+	} else if (second->phase != 0) { /* written, but not made to last */
+		pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, io->status);
 	} else {
 		pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
 	}

@@ -87,9 +87,9 @@ static void tell_hosts(struct nvmf_ns *ns, const struct nvmf_resv_notices *notic
 	}
 }
 
-uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *w)
+uint64_t nvmf_resv_log(const struct nvmf_ctrlr *ctrlr, struct nvmf_window *w)
 {
-	struct nvmf_resv_log *log = &ctrlr->resv_log;
+	const struct nvmf_resv_log *log = &ctrlr->resv_log;
 	struct nvme_resv_notification_log page = {0};
 
 	if (log->num != 0) {
@@ -98,10 +98,16 @@ uint64_t nvmf_resv_log(struct nvmf_ctrlr *ctrlr, bool keep, struct nvmf_window *
 		page.rnlpt = log->entries[oldest % NVMF_RESV_LOG_SIZE].what;
 		page.nalp = (uint8_t)(log->num - 1);
 		page.nsid = htole32(log->entries[oldest % NVMF_RESV_LOG_SIZE].nsid);
-		log->num -= keep ? 0 : 1;
 	}
 	nvmf_window_put(w, 0, &page, sizeof(page));
 	return sizeof(page);
+}
+
+void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->resv_log.num != 0 && --ctrlr->resv_log.num != 0) {
+		nvmf_event_raise(ctrlr, NVMF_EVENT_RESERVATION); /* there are more */
+	}
 }
 
 /* ---- A command's end ---- */

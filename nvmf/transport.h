@@ -141,6 +141,7 @@ struct nvmf_qpair {
 	bool accepted_as_io;     /* control thread: how it was counted */
 	bool linked;             /* control thread: in its controller's list */
 	_Atomic bool faulty;     /* its end is a fault; see nvmf_qpair_fail() */
+	_Atomic bool write_through; /* its host has switched the write cache off; set by the control thread */
 
 	/* Rare. */
 	uint16_t trace_owner; /* set by the transport: its connection's, or 0 */

@@ -150,6 +150,10 @@ static void test_identify_command_set_structures(void)
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS, nsid, 0, data), 0);
 	CU_ASSERT_EQUAL(data[1], 1);  /* NMIC */
 	CU_ASSERT_EQUAL(data[14], 1); /* NSTAT: ready */
+	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS, 20, 0, data), 0); /* inactive */
+	CU_ASSERT(data[1] == 0 && data[14] == 0);
+	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS, NVME_NSID_ALL, 0, data),
+			NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_NS, nsid, 2u << 24, data),
 			bad_field); /* ZNS */
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_CTRL, 0, 1u << 24, data), bad_field);
@@ -293,7 +297,10 @@ static void test_supported_logs_and_effects(void)
 	CU_ASSERT_EQUAL(le(1024 + nvme_cmd_write_uncor * 4, 4), 3);
 	CU_ASSERT_EQUAL(le(1024 + nvme_zns_cmd_append * 4, 4), 0);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_FID_SUPPORTED_EFFECTS, true, 0, data, 1024), 0);
-	CU_ASSERT_EQUAL(le(NVME_FEAT_FID_KATO * 4, 4) & 1, 1);
+	CU_ASSERT_EQUAL(le(NVME_FEAT_FID_KATO * 4, 4), 1 | 1u << 21);
+	CU_ASSERT_EQUAL(le(NVME_FEAT_FID_ERR_RECOVERY * 4, 4), 1 | 1u << 20);
+	CU_ASSERT_EQUAL(le(NVME_FEAT_FID_RESV_MASK * 4, 4), 1 | 1u << 20);
+	CU_ASSERT_EQUAL(le(NVME_FEAT_FID_AUTO_PST * 4, 4), 0);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_FW_SLOT, true, 0, data, 512), 0);
 	CU_ASSERT_EQUAL(data[0], 1);
 	CU_ASSERT_EQUAL(memcmp(data + 8, VARVE_VERSION, strlen(VARVE_VERSION)), 0);
@@ -368,13 +375,34 @@ static void test_features_are_kept(void)
 		CU_ASSERT_EQUAL(loop_get_feature(c, cases[i].fid, 0, &value), 0);
 		CU_ASSERT_EQUAL(value, cases[i].get);
 		CU_ASSERT_EQUAL(loop_get_feature(c, 3 << 8 | cases[i].fid, 0, &value), 0);
-		CU_ASSERT_EQUAL(value, 4); /* changeable */
+		CU_ASSERT_EQUAL(value, cases[i].fid == NVME_FEAT_FID_ERR_RECOVERY ? 6 : 4); /* changeable, and per namespace */
 	}
 	CU_ASSERT_EQUAL(loop_get_feature(c, 1 << 8 | NVME_FEAT_FID_VOLATILE_WC, 0, &value), 0); /* default */
 	CU_ASSERT_EQUAL(value, 1);
 	CU_ASSERT_EQUAL(loop_get_feature(c, 2 << 8 | NVME_FEAT_FID_TEMP_THRESH, 0, &value), 0); /* saved */
 	CU_ASSERT_EQUAL(value, 0xffff);
 	CU_ASSERT_EQUAL(loop_set_feature(c, NVME_FEAT_FID_KATO, 0, NULL), 0);
+	detach();
+}
+
+static void set_error_recovery(uint32_t ns, uint16_t status)
+{
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, c, nvme_admin_set_features, ns);
+	cmd.sqe.cdw10 = htole32(NVME_FEAT_FID_ERR_RECOVERY);
+	cmd.sqe.cdw11 = htole32(7);
+	CU_ASSERT_EQUAL(loop_run(&cmd), status);
+}
+
+static void test_error_recovery_is_a_namespaces(void)
+{
+	attach();
+	set_error_recovery(0, 0);
+	set_error_recovery(nsid, 0);
+	set_error_recovery(NVME_NSID_ALL, 0);
+	set_error_recovery(20, NVME_ST_DNR(GENERIC, INVALID_NS));
+	set_error_recovery(1000, NVME_ST_DNR(GENERIC, INVALID_NS));
 	detach();
 }
 
@@ -464,6 +492,8 @@ static void test_namespace_changes_raise_one_event_until_read(void)
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, true, 0, data, 4096), 0);
 	CU_ASSERT(le(0, 4) == 5 && le(4, 4) == 12 && le(8, 4) == 0);
 	CU_ASSERT_FALSE(atomic_load(&next.done));
+	/* what is refused has not been read */
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, false, 8192, data, 4096), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, false, 0, data, 4096), 0);
 	CU_ASSERT_EQUAL(le(4, 4), 12);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, true, 0, data, 4096), 0);
@@ -841,6 +871,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_write_uncorrectable_is_there_where_a_bdev_can),
 	UNIT(test_wrong_log_requests_are_rejected),
 	UNIT(test_features_are_kept),
+	UNIT(test_error_recovery_is_a_namespaces),
 	UNIT(test_number_of_queues),
 	UNIT(test_wrong_features_are_rejected),
 	UNIT(test_host_identifier_is_that_of_connect),

@@ -194,6 +194,33 @@ static void test_fua_writes(void)
 	detach();
 }
 
+static void test_without_a_write_cache_all_writes_are_flushed(void)
+{
+	attach();
+	struct testdev *t = testdev_new("dev", BLOCK, 100);
+	t->bdev.write_cache = true;
+	t->bdev.io_types |= 1u << BDEV_IO_FLUSH;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	uint32_t plain = nsid;
+	nsid = loop_add_ns("dev", 0);
+	CU_ASSERT_EQUAL(loop_set_feature(admin, NVME_FEAT_FID_VOLATILE_WC, 0, NULL), 0);
+	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 3, 0, out), 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2);
+	CU_ASSERT_EQUAL(rw(nvme_cmd_read, 3, 0, in), 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 3);
+	struct loop_conn *later = loop_io_queue(admin, 2);
+	CU_ASSERT_EQUAL(loop_rw(later, nvme_cmd_write, nsid, 3, 0, out, BLOCK), 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 5);
+	loop_close(later);
+	CU_ASSERT_EQUAL(loop_set_feature(admin, NVME_FEAT_FID_VOLATILE_WC, 1, NULL), 0);
+	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 3, 0, out), 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 6);
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	nsid = plain;
+	detach();
+}
+
 static void test_bdev_errors_reach_the_host(void)
 {
 	attach();
@@ -414,6 +441,29 @@ static void test_fused_compare_and_write(void)
 	detach();
 }
 
+static void test_fused_write_with_fua_is_flushed(void)
+{
+	attach();
+	struct testdev *t = testdev_new("dev", BLOCK, 100);
+	t->bdev.write_cache = true;
+	t->bdev.io_types |= 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_COMPARE_AND_WRITE;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	uint32_t plain = nsid;
+	nsid = loop_add_ns("dev", 0);
+	memset(out, 0, sizeof(out));
+	fused_init(5, 0, out, out);
+	expect_fused(0, 0);
+	uint32_t without = atomic_load(&t->submitted);
+	fused_init(5, 0, out, out);
+	second.sqe.cdw12 |= htole32((uint32_t)NVME_IO_FUA << 16);
+	expect_fused(0, 0);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2 * without + 1);
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	nsid = plain;
+	detach();
+}
+
 static void test_fused_commands_must_match(void)
 {
 	attach();
@@ -520,6 +570,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_write_zeroes),
 	UNIT(test_flush),
 	UNIT(test_fua_writes),
+	UNIT(test_without_a_write_cache_all_writes_are_flushed),
 	UNIT(test_bdev_errors_reach_the_host),
 	UNIT(test_dataset_management),
 	UNIT(test_copy_gathers_its_ranges),
@@ -528,6 +579,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_fua_copy_is_flushed),
 	UNIT(test_uncorrectable_blocks_are_found_by_verify),
 	UNIT(test_fused_compare_and_write),
+	UNIT(test_fused_write_with_fua_is_flushed),
 	UNIT(test_fused_commands_must_match),
 	UNIT(test_lone_halves_of_fused_pairs_fail),
 	UNIT(test_fused_data_may_come_in_any_order),

@@ -102,6 +102,50 @@ static void test_registrant_is_a_host_and_not_a_controller(void)
 	detach();
 }
 
+static bool waits_for_data(void *arg)
+{
+	struct nvmf_inflight *list;
+	size_t n = nvmf_tgt_get_inflight(loop_tgt(), &list), held = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		held += list[i].waits_for != NULL && strcmp(list[i].waits_for, "data buffer") == 0;
+	}
+	free(list);
+	return held == 1;
+}
+
+static void fused(struct loop_cmd *cmd, uint8_t opcode, uint8_t fuse)
+{
+	loop_cmd_init(cmd, b.io, opcode, nsid);
+	cmd->sqe.flags |= fuse;
+	loop_cmd_data(cmd, data, 512);
+}
+
+/* A Write that waits for its Compare has passed the check, and nobody counts it as under way. */
+static void test_half_of_a_fused_pair_cannot_write_after_a_preempt(void)
+{
+	static struct loop_cmd compare, write;
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&b, 0, WE, 0), 0);
+	memset(data, 0, 512);
+	fused(&compare, nvme_cmd_compare, NVME_FUSE_FIRST);
+	fused(&write, nvme_cmd_write, NVME_FUSE_SECOND);
+	atomic_store(&loop_hold_data, true);
+	loop_submit(&compare);
+	CU_ASSERT_TRUE(loop_until(waits_for_data, NULL));
+	atomic_store(&loop_hold_data, false);
+	loop_submit(&write);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_flush), 0); /* behind it */
+	CU_ASSERT_EQUAL(acquire(&a, 2, WE, 'b'), 0);
+	loop_release_data(b.io);
+	CU_ASSERT_EQUAL(loop_wait(&compare), CONFLICT);
+	CU_ASSERT_EQUAL(loop_wait(&write), NVME_ST_DNR(GENERIC, FUSED_FAIL));
+	detach();
+}
+
 static void test_command_whose_data_was_on_its_way_conflicts_too(void)
 {
 	struct loop_cmd cmd;
@@ -459,6 +503,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_report_shows_registrants),
 	UNIT(test_reservation_keeps_other_hosts_out),
 	UNIT(test_registrant_is_a_host_and_not_a_controller),
+	UNIT(test_half_of_a_fused_pair_cannot_write_after_a_preempt),
 	UNIT(test_command_whose_data_was_on_its_way_conflicts_too),
 	UNIT(test_wrong_commands_change_nothing),
 	UNIT(test_commands_that_race_are_carried_out_in_turn),
