@@ -173,12 +173,15 @@ bool nvmf_ana_restricts(const struct nvmf_subsystem *s, uint32_t anagrpid)
 
 /* ---- Members ---- */
 
-static void members_changed(struct nvmf_subsystem *s, uint32_t anagrpid)
+void nvmf_ana_members_changed(const struct nvmf_ns *ns)
 {
 	struct nvmf_listener *l;
 
-	TAILQ_FOREACH (l, &s->listeners, link) {
-		count_change(l->ana, anagrpid);
+	if (ns->subsystem->ana_members == NULL) {
+		return;
+	}
+	TAILQ_FOREACH (l, &ns->subsystem->listeners, link) {
+		count_change(l->ana, ns->opts.anagrpid);
 	}
 }
 
@@ -201,7 +204,7 @@ void nvmf_ana_join(struct nvmf_ns *ns)
 	} else {
 		TAILQ_INSERT_TAIL(members, ns, ana_link);
 	}
-	members_changed(s, ns->opts.anagrpid);
+	nvmf_ana_members_changed(ns);
 }
 
 void nvmf_ana_leave(struct nvmf_ns *ns)
@@ -210,7 +213,7 @@ void nvmf_ana_leave(struct nvmf_ns *ns)
 
 	if (s->ana_members != NULL) {
 		TAILQ_REMOVE(&s->ana_members[ns->opts.anagrpid - 1], ns, ana_link);
-		members_changed(s, ns->opts.anagrpid);
+		nvmf_ana_members_changed(ns);
 	}
 }
 

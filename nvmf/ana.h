@@ -51,6 +51,8 @@ bool nvmf_ana_restricts(const struct nvmf_subsystem *s, uint32_t anagrpid);
 /* A namespace joins the group of its options, or leaves it: the log changes, and hosts are told. */
 void nvmf_ana_join(struct nvmf_ns *ns);
 void nvmf_ana_leave(struct nvmf_ns *ns);
+/* What the log says of its group has changed, for some host at least. */
+void nvmf_ana_members_changed(const struct nvmf_ns *ns);
 
 /* Writes the log page as a controller sees it: its length in bytes (Base 5.16.1.13). */
 uint64_t nvmf_ana_log(const struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);

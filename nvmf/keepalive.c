@@ -31,10 +31,17 @@ static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
 	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
 }
 
+/* A quarter more than the timeout. Hosts that count on traffic look twice in that time whether there was any, and send a Keep Alive if not: one
+ * that saw the answer to a command just after a look sends it as late as the timeout, and its timers, and the way here, are late too. */
+static uint64_t patience_us(const struct nvmf_ctrlr *ctrlr)
+{
+	return timeout_ms(ctrlr) * UINT64_C(1250);
+}
+
 static void expired(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
-	uint64_t timeout_us = timeout_ms(ctrlr) * UINT64_C(1000);
+	uint64_t timeout_us = patience_us(ctrlr);
 	uint64_t now = env_ticks(), last = last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
 	bool away = thread_timer_was_away(&ctrlr->kato_timer, timeout_us);
@@ -85,7 +92,7 @@ void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
 	if (timeout_ms(ctrlr) == 0) {
 		thread_timer_stop(&ctrlr->kato_timer);
 	} else {
-		thread_timer_start(&ctrlr->kato_timer, timeout_ms(ctrlr) * UINT64_C(1000));
+		thread_timer_start(&ctrlr->kato_timer, patience_us(ctrlr));
 	}
 }
 

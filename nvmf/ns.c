@@ -278,6 +278,7 @@ static void visibility_changed(struct nvmf_ns *ns, const char *hostnqn)
 			nvmf_ctrlr_set_visible(ctrlr, ns->nsid, true);
 		}
 	}
+	nvmf_ana_members_changed(ns);
 	nvmf_ns_changed(ns->subsystem, ns);
 	set_visible(ns);
 }

@@ -51,15 +51,34 @@ static void op_finish(struct nvmf_subsystem *s, int status)
 
 /* ---- Views ---- */
 
-int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
+/* below: the namespaces that are in them. */
+static void drop_views(struct nvmf_subsystem *s, uint32_t below)
+{
+	for (uint32_t i = 0; i < below; i++) {
+		if (s->ns[i] != NULL) {
+			nvmf_views_remove_ns(s, i + 1);
+		}
+	}
+	nvmf_views_destroy(s);
+}
+
+static int make_views(struct nvmf_subsystem *s)
 {
 	int rc = nvmf_views_create(s);
 
 	for (uint32_t i = 0; rc == 0 && i < s->max_nsid; i++) {
-		if (s->ns[i] != NULL) {
-			rc = nvmf_views_add_ns(s, s->ns[i]);
+		rc = s->ns[i] != NULL ? nvmf_views_add_ns(s, s->ns[i]) : 0;
+		if (rc != 0) {
+			drop_views(s, i);
 		}
 	}
+	return rc;
+}
+
+int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
+{
+	int rc = make_views(s);
+
 	if (rc != 0) {
 		log_error("subsystem %s cannot be started: %s", s->nqn, strerror(-rc));
 		return rc;
@@ -71,17 +90,11 @@ int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
 
 static void close_views(struct nvmf_subsystem *s)
 {
-	if (!s->views_open) {
-		return;
+	if (s->views_open) {
+		nvmf_views_deactivate(s);
+		drop_views(s, s->max_nsid);
+		s->views_open = false;
 	}
-	nvmf_views_deactivate(s);
-	for (uint32_t i = 0; i < s->max_nsid; i++) {
-		if (s->ns[i] != NULL) {
-			nvmf_views_remove_ns(s, i + 1);
-		}
-	}
-	nvmf_views_destroy(s);
-	s->views_open = false;
 }
 
 /* ---- The operations ---- */
