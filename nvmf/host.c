@@ -92,20 +92,26 @@ static bool host_is_not_allowed(const struct nvmf_ctrlr *ctrlr, const struct nvm
 	return !nvmf_subsystem_host_allowed(ctrlr->subsystem, ctrlr->hostnqn);
 }
 
-void nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
+int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 {
+	struct nvmf_ctrlr_waiter *w = NULL;
+
 	if (s->allow_any_host == allow) {
-		return;
+		return 0;
+	}
+	if (!allow) {
+		w = calloc(1, sizeof(*w));
+		if (w == NULL) {
+			return -ENOMEM;
+		}
+		w->match = host_is_not_allowed;
 	}
 	s->allow_any_host = allow;
 	nvmf_tgt_discovery_changed(s->tgt);
-	if (!allow) {
-		struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
-		if (w != NULL) {
-			w->match = host_is_not_allowed;
-			nvmf_subsystem_end_ctrlrs(s, w, "its host is no longer allowed");
-		}
+	if (w != NULL) {
+		nvmf_subsystem_end_ctrlrs(s, w, "its host is no longer allowed");
 	}
+	return 0;
 }
 
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn)

@@ -232,8 +232,8 @@ bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s);
 
 /* Hosts. */
 bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s);
-/* Hosts that are connected and no longer allowed are disconnected. */
-void nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
+/* Hosts that are connected and no longer allowed are disconnected. -ENOMEM: nothing has changed. */
+int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
 /* -EINVAL (not an NQN), -EEXIST. */
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn);
 /* Names of the keyring's keys that a host has to prove it knows, and that proves to it who the subsystem is; in place of those before. NULL, NULL:

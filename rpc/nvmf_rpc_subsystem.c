@@ -463,8 +463,7 @@ static void rpc_allow_any_host(struct rpc_request *req, void *params)
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL) {
-		nvmf_subsystem_set_allow_any_host(s, p->allow_any_host);
-		rpc_reply_true(req);
+		rpc_nvmf_answer(req, nvmf_subsystem_set_allow_any_host(s, p->allow_any_host));
 	}
 }
 RPC_METHOD("nvmf_subsystem_allow_any_host", rpc_allow_any_host, struct allow_any_host, allow_any_host_params,

@@ -387,6 +387,13 @@ void *__wrap_malloc(size_t bytes)
 	return no_memory ? NULL : __real_malloc(bytes);
 }
 
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	return no_memory ? NULL : __real_calloc(count, bytes);
+}
+
 static void test_subsystem_without_memory_to_be_destroyed_stays(void)
 {
 	static const char nqn[] = "nqn.2024-01.io.varve:poor";
@@ -412,6 +419,24 @@ static void test_subsystem_without_memory_to_be_destroyed_stays(void)
 	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
 	CU_ASSERT_PTR_NULL(nvmf_subsystem_find(loop_tgt(), nqn));
 	loop_close(c);
+}
+
+static void test_hosts_stay_allowed_if_there_is_no_memory_to_end_their_controllers(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	uint64_t version;
+
+	no_memory = true;
+	int rc = nvmf_subsystem_set_allow_any_host(s, false);
+	no_memory = false;
+	CU_ASSERT_EQUAL(rc, -ENOMEM);
+	CU_ASSERT_TRUE(nvmf_subsystem_allow_any_host(s));
+	CU_ASSERT_EQUAL(loop_property_get(c, NVME_REG_VS, 4, &version), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(s, false), 0);
+	CU_ASSERT_TRUE(loop_wait_closed(c));
+	loop_close(c);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(s, true), 0);
 }
 
 /* ---- Registers ---- */
@@ -795,6 +820,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_discovery_controller_has_no_io_queues),
 	UNIT(test_static_controllers),
 	UNIT(test_subsystem_without_memory_to_be_destroyed_stays),
+	UNIT(test_hosts_stay_allowed_if_there_is_no_memory_to_end_their_controllers),
 	UNIT(test_registers_have_their_values),
 	UNIT(test_wrong_register_accesses_are_rejected),
 	UNIT(test_enable_reset_and_enable_again),
