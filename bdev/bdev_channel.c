@@ -13,32 +13,15 @@ static struct iobuf_module iobuf_module = {.name = "bdev"};
 static int thread_poll(void *ctx)
 {
 	struct bdev_thread *t = ctx;
-	struct bdev_post *p;
-	int found = STAILQ_EMPTY(&t->done) ? POLLER_IDLE : POLLER_BUSY;
 
-	while ((p = STAILQ_FIRST(&t->unsent)) != NULL) {
-		struct bdev_post copy = *p;
-		/* Once it is sent, p is the receiver's. */
-		STAILQ_REMOVE_HEAD(&t->unsent, link);
-		p->pending = false;
-		if (thread_send(copy.to, copy.fn, copy.arg) != 0) {
-			p->pending = true;
-			STAILQ_INSERT_HEAD(&t->unsent, p, link);
-			break;
-		}
-		if (copy.heap) {
-			free(p);
-		}
-		found = POLLER_BUSY;
-	}
-	if (STAILQ_EMPTY(&t->unsent) && STAILQ_EMPTY(&t->done)) {
+	if (STAILQ_EMPTY(&t->done)) {
 		t->polling = false;
 		poller_pause(t->poller);
-		return found;
+		return POLLER_IDLE;
 	}
 	bdev_enter(t);
 	bdev_leave(t);
-	return found;
+	return POLLER_BUSY;
 }
 
 void bdev_thread_kick(struct bdev_thread *t)
@@ -54,7 +37,6 @@ static int thread_create_ctx(struct io_device *dev, void *ctx)
 	struct bdev_thread *t = ctx;
 
 	STAILQ_INIT(&t->done);
-	STAILQ_INIT(&t->unsent);
 	STAILQ_INIT(&t->buffer_waiters[IOBUF_SMALL]);
 	STAILQ_INIT(&t->buffer_waiters[IOBUF_LARGE]);
 	t->thread = thread_current();
@@ -70,19 +52,7 @@ static int thread_create_ctx(struct io_device *dev, void *ctx)
 static void thread_destroy_ctx(struct io_device *dev, void *ctx)
 {
 	struct bdev_thread *t = ctx;
-	struct bdev_post *p;
 
-	/* The receiver, the control thread, is never the one that waits for this. */
-	while ((p = STAILQ_FIRST(&t->unsent)) != NULL) {
-		if (p->to == t->thread) {
-			p->fn(p->arg);
-		} else if (thread_send(p->to, p->fn, p->arg) != 0) {
-			sched_yield();
-			continue;
-		}
-		STAILQ_REMOVE_HEAD(&t->unsent, link);
-		free(p); /* of a channel that is gone: detached */
-	}
 	poller_unregister(&t->poller);
 	iobuf_channel_destroy(&t->buffers);
 }
@@ -147,34 +117,6 @@ int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b)
 	}
 	t->has_buffers = rc == 0;
 	return rc;
-}
-
-/* --- Messages that must arrive --- */
-
-void bdev_post(struct bdev_thread *t, struct bdev_post *p, struct thread *to, thread_fn fn, void *arg)
-{
-	if (STAILQ_EMPTY(&t->unsent) && thread_send(to, fn, arg) == 0) {
-		return;
-	}
-	*p = (struct bdev_post){.to = to, .fn = fn, .arg = arg, .pending = true};
-	STAILQ_INSERT_TAIL(&t->unsent, p, link);
-	bdev_thread_kick(t);
-}
-
-void bdev_post_detach(struct bdev_thread *t, struct bdev_post *p)
-{
-	if (!p->pending) {
-		return;
-	}
-	struct bdev_post *copy = malloc(sizeof(*copy));
-	if (copy == NULL) {
-		abort(); /* 48 bytes while a channel is taken down: there is no way to go on without the message */
-	}
-	*copy = *p;
-	copy->heap = true;
-	STAILQ_REMOVE(&t->unsent, p, bdev_post, link);
-	STAILQ_INSERT_TAIL(&t->unsent, copy, link);
-	p->pending = false;
 }
 
 /* --- Channels --- */
@@ -290,7 +232,6 @@ static void channel_destroy(struct io_device *dev, void *ctx)
 
 	thread_timer_stop(&ch->qos_timer);
 	thread_timer_stop(&ch->nomem_timer);
-	bdev_lock_channel_gone(ch);
 	if (b->ops->channel_destroy != NULL) {
 		b->ops->channel_destroy(b, ch->module);
 	}

@@ -71,17 +71,6 @@ enum {
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
-/* A message that is sent when the receiver's ring has room, at the latest. Embedded; its storage may be reused once it
- * is no longer pending. */
-struct bdev_post {
-	struct thread *to;
-	thread_fn fn;
-	void *arg;
-	bool pending;
-	bool heap;
-	STAILQ_ENTRY(bdev_post) link;
-};
-
 #define BDEV_BLOCK_SIZE_MAX 65536u
 #define BDEV_ZEROES_BYTES   65536u
 
@@ -93,8 +82,7 @@ struct bdev_thread {
 	bool polling;
 	SLIST_HEAD(, bdev_channel) plugged; /* to be unplugged before it is left */
 	SLIST_HEAD(, bdev_channel) puts;    /* to be put when the outermost frame is left */
-	struct poller *poller;              /* runs what the frames' budget left over, and unsent posts */
-	STAILQ_HEAD(, bdev_post) unsent;
+	struct poller *poller;              /* runs what the frames' budget left over */
 	struct thread *thread;
 	struct io_channel *io_channel; /* the one that holds this */
 	/* For bouncing and comparing; opened with the first channel that may need it. */
@@ -111,8 +99,8 @@ struct bdev_lock {
 	uint64_t first, last; /* blocks, inclusive */
 	/* Control thread. */
 	enum bdev_lock_state { LOCK_FREE, LOCK_QUEUED, LOCK_CLOSING, LOCK_HELD } state;
-	uint32_t acks_missing;
-	struct bdev_post post;
+	atomic_uint acks_missing; /* of channels; the control thread's visit to them counts as one more */
+	struct thread_msg msg;	  /* one is under way at a time, and the I/O has not ended when it arrives */
 	TAILQ_ENTRY(bdev_lock) link;
 };
 #define BDEV_LOCKS_ACTIVE      16 /* per bdev */
@@ -123,7 +111,6 @@ struct bdev_locked {
 	struct bdev_lock *lock; /* NULL: slot is free */
 	uint64_t first, last;
 	bool acked;
-	struct bdev_post post;
 };
 
 struct bdev_reset {
@@ -133,7 +120,7 @@ struct bdev_reset {
 	uint16_t status;
 	bool busy;
 	uint64_t started_ticks;
-	struct bdev_post post;
+	struct thread_msg msg; /* the I/O has not ended when it arrives */
 	TAILQ_ENTRY(bdev_reset) link;
 };
 
@@ -239,10 +226,6 @@ struct bdev_thread *bdev_control_thread(void);
 void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg);
 /* Control thread: sets and clears SLOW_* bits of all channels, those to come included. */
 void bdev_set_slow(struct bdev *b, uint32_t set, uint32_t clear);
-/* Sends p->fn(p->arg) to p->to, now or as soon as there is room. On t's thread. */
-void bdev_post(struct bdev_thread *t, struct bdev_post *p, struct thread *to, thread_fn fn, void *arg);
-/* Lets p's storage go before it was sent. */
-void bdev_post_detach(struct bdev_thread *t, struct bdev_post *p);
 void bdev_put_channels(struct bdev_thread *t);
 void bdev_thread_kick(struct bdev_thread *t); /* has its poller run */
 int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b);
@@ -317,7 +300,6 @@ void bdev_lock_release(struct bdev_io *io, uint16_t status); /* ends in bdev_io_
 bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_lock_check_acks(struct bdev_channel *ch); /* an I/O ended while SLOW_LOCKED */
 void bdev_lock_inherit(struct bdev_channel *ch);    /* a new channel, under the mutex */
-void bdev_lock_channel_gone(struct bdev_channel *ch);
 
 /* --- bdev_reset.c --- */
 void bdev_reset_start(struct bdev_io *io);

@@ -5,7 +5,7 @@
  *	bdev_lock_take() --post-->	queue; once no lock before it
  *					overlaps: visit	----------->	note the range: new writes to it wait;
  *									writes in flight there must end first
- *					count	<-------post----------	acknowledge, at once or then
+ *						<-------post----------	the last one to acknowledge, at once or then
  *	locked: compare, write <--post--
  *	bdev_lock_release() --post-->	visit ------------------------>	forget the range, continue what waits
  *					(in the initiator's visit, the I/O completes)
@@ -77,26 +77,30 @@ static bool in_flight(const struct bdev_channel *ch, const struct bdev_locked *l
 
 /* --- Control thread --- */
 
-static void locked_message(void *arg)
+static void locked_message(struct thread_msg *msg)
 {
-	struct bdev_lock *lock = arg;
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 
 	bdev_enter(lock->ch->thread);
 	bdev_caw_locked(lock->io);
 	bdev_leave(lock->ch->thread);
 }
 
-static void acked(struct bdev_lock *lock)
+static void held_message(struct thread_msg *msg)
 {
-	if (--lock->acks_missing == 0) {
-		lock->state = LOCK_HELD;
-		bdev_post(bdev_control_thread(), &lock->post, lock->ch->thread->thread, locked_message, lock);
-	}
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
+
+	lock->state = LOCK_HELD;
+	thread_post(lock->ch->thread->thread, &lock->msg, locked_message);
 }
 
-static void acked_message(void *arg)
+/* On any thread. The message is the lock's, not the channel's, which may go as soon as it has acknowledged. */
+static void acknowledge(struct bdev_lock *lock)
 {
-	acked(arg);
+	/* acquire and release: what the others wrote before theirs is seen by who goes on */
+	if (atomic_fetch_sub_explicit(&lock->acks_missing, 1, memory_order_acq_rel) == 1) {
+		thread_post(thread_control(), &lock->msg, held_message);
+	}
 }
 
 static void note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
@@ -115,7 +119,8 @@ static void note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
 			l->last = lock->last;
 			l->acked = is_acked || !in_flight(ch, l);
 			if (!l->acked) {
-				lock->acks_missing++; /* the control thread is waiting for this visit */
+				/* the control thread is waiting for this visit, which counts too */
+				atomic_fetch_add_explicit(&lock->acks_missing, 1, memory_order_relaxed);
 			}
 			ch->slow |= SLOW_LOCKED;
 			return;
@@ -191,15 +196,15 @@ static void run_queue(struct bdev *b)
 			return;
 		}
 		lock->state = LOCK_CLOSING;
-		lock->acks_missing = 1; /* this visit's own */
+		atomic_store_explicit(&lock->acks_missing, 1, memory_order_relaxed); /* this visit's own */
 		bdev_visit_channels(b, visit_note, lock);
-		acked(lock);
+		acknowledge(lock);
 	}
 }
 
-static void take_message(void *arg)
+static void take_message(struct thread_msg *msg)
 {
-	struct bdev_lock *lock = arg;
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 
 	lock->state = LOCK_QUEUED;
 	TAILQ_INSERT_TAIL(&lock->bdev->core->locks, lock, link);
@@ -233,9 +238,9 @@ static void visit_forget(struct bdev_channel *ch, void *arg)
 	}
 }
 
-static void release_message(void *arg)
+static void release_message(struct thread_msg *msg)
 {
-	struct bdev_lock *lock = arg;
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 	struct bdev *b = lock->bdev;
 
 	TAILQ_REMOVE(&b->core->locks, lock, link);
@@ -273,7 +278,7 @@ void bdev_lock_take(struct bdev_io *io)
 	lock->bdev = ch->bdev;
 	lock->first = io->offset_blocks;
 	lock->last = io->offset_blocks + io->num_blocks - 1;
-	bdev_post(ch->thread, &lock->post, thread_control(), take_message, lock);
+	thread_post(thread_control(), &lock->msg, take_message);
 }
 
 static void start_next(struct bdev_channel *ch)
@@ -292,7 +297,7 @@ void bdev_lock_release(struct bdev_io *io, uint16_t status)
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
 	io->piece_status = status;
-	bdev_post(io->ch->thread, &lock->post, thread_control(), release_message, lock);
+	thread_post(thread_control(), &lock->msg, release_message);
 }
 
 void bdev_lock_check_acks(struct bdev_channel *ch)
@@ -301,18 +306,7 @@ void bdev_lock_check_acks(struct bdev_channel *ch)
 		struct bdev_locked *l = &ch->locked[i];
 		if (l->lock != NULL && !l->acked && !in_flight(ch, l)) {
 			l->acked = true;
-			bdev_post(ch->thread, &l->post, thread_control(), acked_message, l->lock);
+			acknowledge(l->lock);
 		}
 	}
-}
-
-void bdev_lock_channel_gone(struct bdev_channel *ch)
-{
-	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
-		bdev_post_detach(ch->thread, &ch->locked[i].post);
-	}
-	for (unsigned i = 0; i < BDEV_LOCKS_PER_CHANNEL; i++) {
-		bdev_post_detach(ch->thread, &ch->locks[i].post);
-	}
-	bdev_post_detach(ch->thread, &ch->reset.post);
 }

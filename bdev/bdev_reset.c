@@ -153,9 +153,9 @@ static void run_first(struct bdev_core *core)
 	}
 }
 
-static void start_message(void *arg)
+static void start_message(struct thread_msg *msg)
 {
-	struct bdev_reset *r = arg;
+	struct bdev_reset *r = container_of(msg, struct bdev_reset, msg);
 	struct bdev_core *core = r->bdev->core;
 	bool first = TAILQ_EMPTY(&core->resets);
 
@@ -165,9 +165,10 @@ static void start_message(void *arg)
 	}
 }
 
-static void module_done_message(void *arg)
+static void module_done_message(struct thread_msg *msg)
 {
-	struct bdev_reset *r = arg;
+	struct bdev_reset *r = container_of(msg, struct bdev_reset, msg);
+
 	finish_first(r->bdev->core, r->status);
 }
 
@@ -186,7 +187,7 @@ void bdev_reset_start(struct bdev_io *io)
 	r->ch = ch;
 	r->io = io;
 	r->bdev = ch->bdev;
-	bdev_post(ch->thread, &r->post, thread_control(), start_message, r);
+	thread_post(thread_control(), &r->msg, start_message);
 }
 
 void bdev_reset_module_done(struct bdev_io *io)
@@ -195,7 +196,7 @@ void bdev_reset_module_done(struct bdev_io *io)
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_FREEZE);
 	r->status = io->status;
-	bdev_post(io->ch->thread, &r->post, thread_control(), module_done_message, r);
+	thread_post(thread_control(), &r->msg, module_done_message);
 }
 
 /* --- ABORT --- */

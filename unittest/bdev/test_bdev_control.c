@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reset, abort, waiting for resources, range locks. */
+#include "bdev/bdev_internal.h"
 #include "unittest/bdev/fixture.h"
 
 static uint8_t buf[4096] __attribute__((aligned(4096)));
@@ -465,6 +466,80 @@ static void test_lock_waits_for_writes_in_flight(void)
 	unmake(t, u, 2);
 }
 
+static __thread bool no_memory;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+	return no_memory ? NULL : __real_malloc(bytes);
+}
+
+struct goer {
+	struct testdev *t;
+	struct user *user;
+	bool locked; /* its channel knows of the lock */
+};
+
+static void look_for_lock(void *arg)
+{
+	struct goer *g = arg;
+	g->locked = (g->user->ch->slow & SLOW_LOCKED) != 0;
+}
+
+static bool has_lock(void *arg)
+{
+	struct goer *g = arg;
+
+	thread_call(g->user->thread, look_for_lock, g);
+	return g->locked;
+}
+
+static void nothing(void *arg)
+{
+}
+
+/* The control thread, which waits for this, has no room for messages. */
+static void end_write_and_go(void *arg)
+{
+	struct goer *g = arg;
+
+	while (thread_send(thread_control(), nothing, NULL) == 0) {
+	}
+	testdev_release(g->t, g->user, 0);
+	no_memory = true;
+	bdev_channel_put(g->user->ch);
+	no_memory = false;
+}
+
+static void test_channel_that_a_lock_waits_for_goes_without_memory_or_room_for_messages(void)
+{
+	struct user u[2];
+	struct testdev *t = make(u, 2, 0);
+	uint8_t zero[512] = {0}, new[512] = {1}, early[512] = {0};
+	struct iovec cmp = {zero, 512}, data = {new, 512}, same = {early, 512};
+	struct request *caw = request_new(&u[0]), *w = request_new(&u[1]);
+	struct goer goer = {.t = t, .user = &u[1]};
+
+	t->hold = true;
+	bdev_io_set_rw(w->io, BDEV_IO_WRITE, &same, 1, 4, 1);
+	request_submit(w);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	bdev_io_set_rw(caw->io, BDEV_IO_COMPARE_AND_WRITE, &data, 1, 4, 1);
+	caw->io->compare.iovs = &cmp;
+	caw->io->compare.iovcnt = 1;
+	request_submit(caw);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_lock, &goer));
+	CU_ASSERT_FALSE(atomic_load(&caw->done));
+	t->hold = false;
+	thread_call(u[1].thread, end_write_and_go, &goer);
+	bdev_close(u[1].desc);
+	CU_ASSERT_EQUAL(finish(w), 0);
+	CU_ASSERT_EQUAL(finish(caw), 0);
+	CU_ASSERT_EQUAL(t->memory[4 * 512], 1);
+	unmake(t, u, 1);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_reset_ends_what_the_module_holds),
 	UNIT(test_resets_from_several_threads_run_one_after_the_other),
@@ -480,6 +555,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_compare_and_write_is_atomic_on_a_ram_disk),
 	UNIT(test_write_to_locked_blocks_waits_and_others_go_on),
 	UNIT(test_lock_waits_for_writes_in_flight),
+	UNIT(test_channel_that_a_lock_waits_for_goes_without_memory_or_room_for_messages),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_control", tests, fixture_start, fixture_stop)
