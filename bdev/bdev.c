@@ -618,10 +618,7 @@ int bdev_init(void)
 	int rc = bdev_split_init();
 
 	if (rc == 0) {
-		rc = bdev_channels_init();
-		if (rc != 0) {
-			bdev_split_fini();
-		}
+		bdev_channels_init();
 	}
 	return rc;
 }

@@ -63,29 +63,15 @@ static struct io_device thread_device = {
 	.channel_create = thread_create_ctx,
 	.channel_destroy = thread_destroy_ctx,
 };
-static struct io_channel *control_channel;
 
-struct bdev_thread *bdev_control_thread(void)
-{
-	return io_channel_ctx(control_channel);
-}
-
-int bdev_channels_init(void)
+void bdev_channels_init(void)
 {
 	iobuf_module_register(&iobuf_module);
 	io_device_register(&thread_device);
-	control_channel = io_channel_get(&thread_device);
-	if (control_channel == NULL) {
-		io_device_unregister(&thread_device);
-		return -ENOMEM;
-	}
-	return 0;
 }
 
 void bdev_channels_fini(void)
 {
-	io_channel_put(control_channel);
-	control_channel = NULL;
 	int rc = io_device_unregister(&thread_device);
 	if (rc != 0) {
 		log_error("some thread still has a bdev channel: %d", rc);

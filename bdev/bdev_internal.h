@@ -217,11 +217,10 @@ extern struct bdev_opts bdev_options;
 void bdev_check_close(struct bdev *b); /* a descriptor went */
 
 /* --- bdev_channel.c --- */
-int bdev_channels_init(void);
+void bdev_channels_init(void);
 void bdev_channels_fini(void);
 int bdev_core_init(struct bdev *b); /* allocates b->core */
 void bdev_core_free(struct bdev *b);
-struct bdev_thread *bdev_control_thread(void);
 /* Control thread: runs fn(ch, arg) on the thread of each channel, one after the other, and waits. */
 void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg);
 /* Control thread: sets and clears SLOW_* bits of all channels, those to come included. */
