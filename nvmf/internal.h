@@ -523,7 +523,14 @@ struct nvmf_preempt {
 };
 void nvmf_preempt_start(struct nvmf_preempt *p);
 
-/* A file that is not there is nobody's registration. -EBADMSG, -EINVAL, or what the system says; the log says more. */
+/* Reservations of two namespaces cannot be kept in these files, for one is the other, or is where the other's new text is until it is
+ * on the disk. Absolute paths. */
+bool nvmf_resv_files_clash(const char *path, const char *other);
+/* -EINVAL, or why no file can be made there; the log says more. */
+int nvmf_resv_check_path(const char *path);
+/* A text for it, or for one that clashes with it, is on its way to the disk. Control thread. */
+bool nvmf_resv_is_being_saved(const char *path);
+/* A checked path. A file that is not there is nobody's registration. -EBADMSG, -EINVAL, or what the system says; the log says more. */
 int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r);
 /* 0: done follows, on the control thread, when it is on the disk or cannot be. */
 int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_resv *r,

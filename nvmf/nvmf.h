@@ -299,7 +299,8 @@ struct nvmf_ns_opts {
 	struct nvmf_passthru passthru; /* none by default */
 };
 /* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
- * another), -ENOTSUP (passthru, and the bdev is none on an NVMe controller), -EBADMSG (ptpl_file is damaged; the log says where), or what opening that file says. Hosts are told with an event. */
+ * another), -ENOTSUP (passthru, and the bdev is none on an NVMe controller), -EBUSY (ptpl_file is another namespace's, or one's that is still
+ * being written), -EBADMSG (it is damaged; the log says where), or what opening that file says. Hosts are told with an event. */
 int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
 			  uint32_t *nsid);
 /* Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */

@@ -495,22 +495,45 @@ void nvmf_resv_run(struct thread_msg *msg)
 
 /* ---- With the namespace ---- */
 
-static bool file_is_in_use(const char *path)
+static const struct nvmf_ns *clashing_ns(const struct nvmf_subsystem *s, const char *path)
 {
-	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
-		struct nvmf_subsystem *s;
-		for (s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
-			struct nvmf_ns *ns;
-			for (ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
-				if (ns->ptpl_file != NULL && strcmp(ns->ptpl_file, path) == 0) {
-					log_error("ptpl_file %s is that of namespace %u of %s", path,
-						  ns->nsid, s->nqn);
-					return true;
-				}
-			}
+	const struct nvmf_ns *ns;
+
+	for (ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		if (ns->ptpl_file != NULL && nvmf_resv_files_clash(ns->ptpl_file, path)) {
+			break;
 		}
 	}
-	return false;
+	return ns;
+}
+
+static const struct nvmf_ns *clashing_ns_of_any(const char *path)
+{
+	const struct nvmf_ns *ns = NULL;
+
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL && ns == NULL; tgt = nvmf_tgt_next(tgt)) {
+		struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL);
+		for (; s != NULL && ns == NULL; s = nvmf_subsystem_next(tgt, s)) {
+			ns = clashing_ns(s, path);
+		}
+	}
+	return ns;
+}
+
+/* A Set Features does not keep a namespace from being removed. What it has on its way to the disk is not what a new one would read. */
+static bool file_is_in_use(const char *path)
+{
+	const struct nvmf_ns *ns = clashing_ns_of_any(path);
+
+	if (ns != NULL) {
+		log_error("ptpl_file \"%s\": namespace %u of %s has \"%s\", which is written under that name with .new first; "
+			  "allowed is a file of its own", path, ns->nsid, ns->subsystem->nqn, ns->ptpl_file);
+	} else if (nvmf_resv_is_being_saved(path)) {
+		log_error("ptpl_file \"%s\" is still being written for a namespace that was removed; try again when it is", path);
+	} else {
+		return false;
+	}
+	return true;
 }
 
 int nvmf_resv_attach(struct nvmf_ns *ns)
@@ -520,10 +543,14 @@ int nvmf_resv_attach(struct nvmf_ns *ns)
 	if (ns->ptpl_file == NULL) {
 		return 0;
 	}
+	int rc = nvmf_resv_check_path(ns->ptpl_file);
+	if (rc != 0) {
+		return rc;
+	}
 	if (file_is_in_use(ns->ptpl_file)) {
 		return -EBUSY;
 	}
-	int rc = nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, &loaded);
+	rc = nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, &loaded);
 	struct nvmf_ns_resv *rn = rc == 0 ? resv_of(ns) : NULL;
 	if (rn == NULL) {
 		return rc != 0 ? rc : -ENOMEM;

@@ -22,6 +22,39 @@ static void folder_of(const char *path, char folder[PATH_MAX])
 	snprintf(folder, PATH_MAX, "%s", dirname(copy));
 }
 
+/* ---- Names ---- */
+
+/* A new text is in a file of this name until it is on the disk. */
+static const char new_suffix[] = ".new";
+
+/* The same for all paths of a file, whatever links and dots are in its folder's. A folder that is not there is what it is called. */
+static void real_name(const char *path, char name[PATH_MAX])
+{
+	const char *base = strrchr(path, '/') + 1;
+	char folder[PATH_MAX], real[PATH_MAX];
+
+	folder_of(path, folder);
+	const char *in = realpath(folder, real) != NULL ? real : folder;
+	snprintf(name, PATH_MAX, "%s/%s", strcmp(in, "/") == 0 ? "" : in, base);
+}
+
+/* Whether b is what a new text of a is called. */
+static bool is_new_of(const char *a, const char *b)
+{
+	size_t len = strlen(a);
+
+	return strncmp(a, b, len) == 0 && strcmp(b + len, new_suffix) == 0;
+}
+
+bool nvmf_resv_files_clash(const char *path, const char *other)
+{
+	char a[PATH_MAX], b[PATH_MAX];
+
+	real_name(path, a);
+	real_name(other, b);
+	return strcmp(a, b) == 0 || is_new_of(a, b) || is_new_of(b, a);
+}
+
 /* ---- Reading: once, when the namespace is made ---- */
 
 /* The text, at most NVMF_RESV_FILE_MAX + 1 bytes of it: how many, or a negative errno. Never waits for what is no file. */
@@ -50,10 +83,16 @@ static ssize_t read_text(const char *path, char *text)
 	return len;
 }
 
-static int check_folder(const char *path)
+int nvmf_resv_check_path(const char *path)
 {
 	char folder[PATH_MAX];
+	size_t len = strlen(path);
 
+	if (path[0] != '/' || path[len - 1] == '/' || len > NVMF_RESV_PATH_MAX) {
+		log_error("ptpl_file \"%.64s\": allowed is the absolute path of a file, of at most %d bytes", path,
+			  NVMF_RESV_PATH_MAX);
+		return -EINVAL;
+	}
 	folder_of(path, folder);
 	if (access(folder, W_OK | X_OK) != 0) {
 		int rc = -errno;
@@ -69,15 +108,6 @@ int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r
 	unsigned line = 0;
 
 	*r = (struct nvmf_resv){0};
-	if (path[0] != '/' || strlen(path) > NVMF_RESV_PATH_MAX) {
-		log_error("ptpl_file %.64s: allowed is an absolute path of at most %d bytes", path,
-			  NVMF_RESV_PATH_MAX);
-		return -EINVAL;
-	}
-	int rc = check_folder(path);
-	if (rc != 0) {
-		return rc;
-	}
 	ssize_t len = read_text(path, text);
 	if (len == -ENOENT) {
 		return 0;
@@ -86,7 +116,7 @@ int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r
 		log_error("ptpl_file %s cannot be read: %s", path, strerror((int)-len));
 		return (int)len;
 	}
-	rc = nvmf_resv_file_decode(text, (size_t)len, uuid, r, &line);
+	int rc = nvmf_resv_file_decode(text, (size_t)len, uuid, r, &line);
 	if (rc == -EBADMSG) {
 		log_error("ptpl_file %s: line %u is not what a namespace's reservation looks like; mend it, "
 			  "or remove the "
@@ -108,10 +138,25 @@ struct nvmf_resv_save {
 	void (*done)(void *arg, int status);
 	void *arg;
 	int status;
+	TAILQ_ENTRY(nvmf_resv_save) link;
 	size_t len;
 	char path[NVMF_RESV_PATH_MAX + 1];
 	char text[NVMF_RESV_FILE_MAX];
 };
+
+static TAILQ_HEAD(, nvmf_resv_save) saves = TAILQ_HEAD_INITIALIZER(saves); /* under way; the control thread's */
+
+bool nvmf_resv_is_being_saved(const char *path)
+{
+	const struct nvmf_resv_save *s;
+
+	TAILQ_FOREACH (s, &saves, link) {
+		if (nvmf_resv_files_clash(s->path, path)) {
+			return true;
+		}
+	}
+	return false;
+}
 
 static int write_all(int fd, const char *text, size_t len)
 {
@@ -160,9 +205,9 @@ static int sync_folder(const char *path)
 
 static int replace_file(const struct nvmf_resv_save *save)
 {
-	char new[NVMF_RESV_PATH_MAX + 8];
+	char new[NVMF_RESV_PATH_MAX + sizeof(new_suffix)];
 
-	snprintf(new, sizeof(new), "%s.new", save->path);
+	snprintf(new, sizeof(new), "%s%s", save->path, new_suffix);
 	int rc = write_new(new, save->text, save->len);
 	if (rc == 0 && rename(new, save->path) != 0) {
 		rc = -errno;
@@ -189,6 +234,7 @@ static void saved(struct beside_job *job)
 	if (status != 0) {
 		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", s->path, strerror(-status));
 	}
+	TAILQ_REMOVE(&saves, s, link);
 	s->done(s->arg, status);
 	free(s);
 }
@@ -206,6 +252,7 @@ int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_r
 	s->arg = arg;
 	snprintf(s->path, sizeof(s->path), "%s", path);
 	s->len = nvmf_resv_file_encode(r, uuid, s->text);
+	TAILQ_INSERT_TAIL(&saves, s, link);
 	beside_run(NULL, &s->job);
 	return 0;
 }

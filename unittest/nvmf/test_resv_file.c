@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -161,10 +162,18 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
 	return __real_write(fd, from, n);
 }
 
+static atomic_bool hold, held; /* the disk takes its time: who waits for it is kept until it does not */
+static sem_t let_go;
+
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
+	if (is_file_in_folder(fd) && atomic_exchange(&hold, false)) {
+		atomic_store(&held, true);
+		fixture_wake();
+		sem_wait(&let_go);
+	}
 	return is_file_in_folder(fd) && strikes("fsync", EIO) ? -1 : __real_fsync(fd);
 }
 
@@ -357,6 +366,8 @@ static void test_files_that_cannot_be_are_refused(void)
 	CU_ASSERT_EQUAL(add_ns("relative"), -EINVAL);
 	CU_ASSERT_EQUAL(add_ns("/no/such/folder/file"), -ENOENT);
 	CU_ASSERT_EQUAL(add_ns(folder), -EINVAL); /* no file */
+	snprintf(other, sizeof(other), "%s/resv/", folder);
+	CU_ASSERT_EQUAL(add_ns(other), -EINVAL);
 	snprintf(other, sizeof(other), "%s/fifo", folder);
 	CU_ASSERT_EQUAL(mkfifo(other, 0600), 0);
 	CU_ASSERT_EQUAL(add_ns(other), -EINVAL);
@@ -366,6 +377,70 @@ static void test_files_that_cannot_be_are_refused(void)
 	loop_remove_malloc_ns(nsid, "m");
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m2"), 0);
 	unlink(file);
+}
+
+/* A namespace is refused with what the other's file is, or with what a new text of it is called for a moment. */
+static void test_one_file_is_not_that_of_two_namespaces_by_whatever_name(void)
+{
+	/* of the first, and of the second; what makes them one is the folder */
+	static const char *const clashes[][2] = {
+		{"/resv", "/resv"},   {"/resv", "//resv"},    {"/resv", "/./resv"}, {"/link/resv", "/resv"},
+		{"/resv", "/resv.new"}, {"/resv.new", "/resv"}, {"/link/resv.new", "//resv"},
+	};
+	char link[96], first[96], second[96];
+	uint32_t other;
+	struct nvmf_ns_opts opts = {.ptpl_file = second, .uuid = {1, 2, 3}};
+
+	make_malloc("m", 512, 100);
+	make_malloc("m2", 512, 100);
+	snprintf(link, sizeof(link), "%s/link", folder);
+	CU_ASSERT_EQUAL(symlink(folder, link), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(clashes); i++) {
+		snprintf(first, sizeof(first), "%s%s", folder, clashes[i][0]);
+		snprintf(second, sizeof(second), "%s%s", folder, clashes[i][1]);
+		CU_ASSERT_EQUAL_FATAL(add_ns(first), 0);
+		CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m2", &opts, &other), -EBUSY);
+		loop_remove_ns(nsid);
+	}
+	snprintf(first, sizeof(first), "%s/resv", folder);
+	CU_ASSERT_EQUAL_FATAL(add_ns(first), 0);
+	snprintf(second, sizeof(second), "%s/resv.newer", folder);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m2", &opts, &other), 0);
+	loop_remove_ns(other);
+	loop_remove_malloc_ns(nsid, "m");
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m2"), 0);
+	unlink(link);
+}
+
+static bool is_held(void *arg)
+{
+	return atomic_load(&held);
+}
+
+/* What a Set Features has on its way to the disk is not waited for by a removal; it would be lost on, or mixed with, what comes next. */
+static void test_file_that_is_being_written_is_not_another_namespaces_yet(void)
+{
+	struct loop_cmd cmd;
+
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	disk_fails(0, false);
+	atomic_store(&hold, true);
+	loop_cmd_init(&cmd, a.admin, nvme_admin_set_features, nsid);
+	cmd.sqe.cdw10 = htole32(NVME_FEAT_FID_RESV_PERSIST);
+	cmd.sqe.cdw11 = htole32(1);
+	loop_submit(&cmd);
+	CU_ASSERT_TRUE_FATAL(loop_until(is_held, NULL));
+	loop_remove_ns(nsid);
+	CU_ASSERT_FALSE(atomic_load(&cmd.done));
+	CU_ASSERT_EQUAL(add_ns(file), -EBUSY);
+	sem_post(&let_go);
+	CU_ASSERT_EQUAL(loop_wait(&cmd), NVME_ST_DNR(GENERIC, INVALID_NS));
+	disk.watched = false;
+	CU_ASSERT_EQUAL(add_ns(file), 0); /* with what was written */
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
+	CU_ASSERT(le(5, 2) == 1 && data[9] == 1);
+	detach();
 }
 
 static const struct unit_test tests[] = {
@@ -378,6 +453,13 @@ static const struct unit_test tests[] = {
 	UNIT(test_disk_that_breaks_leaves_a_whole_file),
 	UNIT(test_text_that_is_written_in_pieces_is_whole),
 	UNIT(test_files_that_cannot_be_are_refused),
+	UNIT(test_one_file_is_not_that_of_two_namespaces_by_whatever_name),
+	UNIT(test_file_that_is_being_written_is_not_another_namespaces_yet),
 	UNIT_END,
 };
-UNIT_MAIN("nvmf_resv_file", tests, resv_start, resv_stop)
+static int start(void)
+{
+	return sem_init(&let_go, 0, 0) | resv_start();
+}
+
+UNIT_MAIN("nvmf_resv_file", tests, start, resv_stop)

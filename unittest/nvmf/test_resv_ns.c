@@ -214,6 +214,43 @@ static void test_commands_that_race_are_carried_out_in_turn(void)
 	detach();
 }
 
+/* A host names itself, so it could be as many as it likes. */
+static void test_registrants_are_bounded_and_those_there_are_keep_what_they_have(void)
+{
+	enum { MAX = NVMF_RESV_REGISTRANTS_MAX };
+	struct host h;
+
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), 0);
+	CU_ASSERT_EQUAL(acquire(&a, 0, WE, 0), 0);
+	for (uint8_t i = 1; i < MAX; i++) {
+		attach_host(&h, (uint8_t)('b' + i));
+		CU_ASSERT_EQUAL(reg(&h, 0), 0);
+		detach_host(&h);
+	}
+	CU_ASSERT_EQUAL(reg(&b, 0), NVME_ST_DNR(GENERIC, INTERNAL));
+	CU_ASSERT_EQUAL(reg(&a, 2), 0); /* another key, the same: those who are there may go on */
+	for (unsigned restarted = 0; restarted < 2; restarted++) {
+		CU_ASSERT_EQUAL(report(&a, 64 * (MAX + 1), true), 0);
+		CU_ASSERT(data[4] == WE && le(5, 2) == MAX && data[9] == 1);
+		CU_ASSERT(le(64 + 8, 8) == 'a' && data[64 + 2] == 1);
+		for (unsigned i = 1; i < MAX; i++) {
+			CU_ASSERT(le(64 + 64 * i + 8, 8) == 'b' + i && data[64 + 64 * i + 2] == 0);
+		}
+		CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), CONFLICT);
+		CU_ASSERT_EQUAL(io(&a, nvme_cmd_write), 0);
+		if (restarted == 0) {
+			restart();
+		}
+	}
+	CU_ASSERT_EQUAL(reg(&b, 0), NVME_ST_DNR(GENERIC, INTERNAL));
+	attach_host(&h, 'c');
+	CU_ASSERT_EQUAL(reg(&h, 1), 0); /* one goes */
+	detach_host(&h);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	detach();
+}
+
 /* ---- Preempt ---- */
 
 static void test_preempt_throws_out(void)
@@ -507,6 +544,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_command_whose_data_was_on_its_way_conflicts_too),
 	UNIT(test_wrong_commands_change_nothing),
 	UNIT(test_commands_that_race_are_carried_out_in_turn),
+	UNIT(test_registrants_are_bounded_and_those_there_are_keep_what_they_have),
 	UNIT(test_preempt_throws_out),
 	UNIT(test_preempt_and_abort_aborts),
 	UNIT(test_preempt_and_abort_leaves_nothing_under_way),
