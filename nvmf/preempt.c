@@ -80,8 +80,8 @@ static void next_group(struct thread_msg *msg)
 		return;
 	}
 	if (p->aborted != 0) {
-		log_notice("Preempt and Abort of namespace %u of %s by %s: %u commands of others were under way", p->nsid,
-			   p->subsystem->nqn, nvmf_request_ctrlr(p->req)->hostnqn, p->aborted);
+		log_limited(LOG_LEVEL_NOTICE, "Preempt and Abort of namespace %u of %s by %s: %u commands of others were under way",
+			    p->nsid, p->subsystem->nqn, nvmf_request_ctrlr(p->req)->hostnqn, p->aborted);
 	}
 	p->done(p);
 }

@@ -193,9 +193,10 @@ static void drain_give_up(void *arg)
 {
 	struct nvmf_subsystem *s = arg;
 
-	log_error("namespace %u of %s was paused for a host's command for %llu s, and commands are still under way: it goes on without "
-		  "the change",
-		  s->paused_nsid, s->nqn, (unsigned long long)(s->drain_us / 1000000));
+	log_limited(LOG_LEVEL_ERROR,
+		    "namespace %u of %s was paused for a host's command for %llu s, and commands are still under way: it goes on without "
+		    "the change",
+		    s->paused_nsid, s->nqn, (unsigned long long)(s->drain_us / 1000000));
 	s->drain_given_up = true;
 	s->pending_views -= nvmf_views_resume(s);
 	s->paused_nsid = 0;

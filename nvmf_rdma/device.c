@@ -85,8 +85,8 @@ static void poller_failed(struct rdma_device *d, const struct ibv_async_event *e
 		return;
 	}
 	p->failed = true;
-	log_error("%s: %s; the %u connections of one poll group on it end, new ones get new queues", rdma_device_name(d),
-		  ibv_event_type_str(event->event_type), p->qps);
+	log_limited(LOG_LEVEL_ERROR, "%s: %s; the %u connections of one poll group on it end, new ones get new queues",
+		    rdma_device_name(d), ibv_event_type_str(event->event_type), p->qps);
 	break_all(d, p, event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed" : "its shared receive queue failed");
 }
 
@@ -121,8 +121,8 @@ static void handle(struct rdma_device *d, const struct ibv_async_event *event)
 	case IBV_EVENT_QP_ACCESS_ERR:
 		qp = find_qp(d->transport, event->element.qp);
 		if (qp != NULL) {
-			log_notice("%s: %s; the connection from %s ends", rdma_device_name(d), ibv_event_type_str(event->event_type),
-				   qp->base.peer_address.traddr);
+			log_limited(LOG_LEVEL_NOTICE, "%s: %s; the connection from %s ends", rdma_device_name(d),
+				    ibv_event_type_str(event->event_type), qp->base.peer_address.traddr);
 			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
 			rdma_qp_broken(qp, ibv_event_type_str(event->event_type));
 		}
@@ -144,8 +144,8 @@ static void handle(struct rdma_device *d, const struct ibv_async_event *event)
 	default:
 		follows = port_event(event->event_type);
 		if (follows != NULL) {
-			log_notice("%s port %d: %s; %s", rdma_device_name(d), event->element.port_num,
-				   ibv_event_type_str(event->event_type), follows);
+			log_limited(LOG_LEVEL_NOTICE, "%s port %d: %s; %s", rdma_device_name(d), event->element.port_num,
+				    ibv_event_type_str(event->event_type), follows);
 		}
 		break;
 	}
@@ -195,7 +195,7 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 	d->transport = t;
 	TAILQ_INIT(&d->pollers);
 	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get(verbs, RDMA_SIDE_TARGET)) == NULL) {
-		log_error("%s cannot be used: %s", ibv_get_device_name(verbs->device), strerror(errno));
+		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", ibv_get_device_name(verbs->device), strerror(errno));
 		free(d);
 		return NULL;
 	}

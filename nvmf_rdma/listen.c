@@ -170,8 +170,8 @@ static void handle(struct rdma_transport *t, const struct rdma_cm_event *event)
 		device_removal(t, event->id);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
-		log_notice("an address of %s has changed; its connections go on while they work",
-			   event->id->verbs ? ibv_get_device_name(event->id->verbs->device) : "an RDMA device");
+		log_limited(LOG_LEVEL_NOTICE, "an address of %s has changed; its connections go on while they work",
+			    event->id->verbs ? ibv_get_device_name(event->id->verbs->device) : "an RDMA device");
 		break;
 	default: /* DISCONNECTED, CONNECT_ERROR, UNREACHABLE, REJECTED ... */
 		if (qp != NULL) {

@@ -432,7 +432,7 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 	struct ibv_srq_init_attr init = {.srq_context = p, .attr = {.max_wr = depth, .max_sge = 2}};
 	p->srq = ibv_create_srq(p->device->pd->pd, &init);
 	if (p->srq == NULL) {
-		log_warning("%s: no shared receive queue of %u entries (%s); each connection gets its own receives",
+		log_limited(LOG_LEVEL_WARNING, "%s: no shared receive queue of %u entries (%s); each connection gets its own receives",
 			    ibv_get_device_name(p->device->verbs->device), depth, strerror(errno));
 		return 0;
 	}
@@ -533,7 +533,7 @@ static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device
 	p->cq = p->comp ? make_cq(p, cqes) : NULL;
 	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;
 	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receives(p, t) != 0) {
-		log_error("%s: no completion queue of %d entries for a poll group: %s", p->stats.name, cqes, strerror(errno));
+		log_limited(LOG_LEVEL_ERROR, "%s: no completion queue of %d entries for a poll group: %s", p->stats.name, cqes, strerror(errno));
 		destroy_verbs(p);
 		return NULL;
 	}

@@ -44,7 +44,7 @@ static void set_state(struct rdma_qp *qp, enum rdma_qp_state new)
 		[RDMA_QP_CLOSED] = 0,
 	};
 	if ((allowed[qp->state] & 1 << new) == 0) {
-		log_error("a connection went from state %d to %d", qp->state, new);
+		log_limited(LOG_LEVEL_ERROR, "a connection went from state %d to %d", qp->state, new);
 	}
 	qp->state = new;
 }
@@ -105,7 +105,7 @@ static void to_error_state(struct rdma_qp *qp)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
 	if (ibv_modify_qp(qp->id->qp, &attr, IBV_QP_STATE) != 0 && errno != EINVAL && !qp->device->removed) {
-		log_warning("a queue pair could not be put into the error state: %s", strerror(errno));
+		log_limited(LOG_LEVEL_WARNING, "a queue pair could not be put into the error state: %s", strerror(errno));
 	}
 }
 
@@ -390,10 +390,10 @@ static void setup(struct thread_msg *msg)
 	int rc = make_connection(qp);
 
 	if (rc == -ECONNABORTED) {
-		log_notice("a host at %s went before its connection was accepted", qp->base.peer_address.traddr);
+		log_limited(LOG_LEVEL_NOTICE, "a host at %s went before its connection was accepted", qp->base.peer_address.traddr);
 		rdma_qp_broken(qp, strerror(-rc));
 	} else if (rc != 0) {
-		log_error("a connection from %s could not be made: %s", qp->base.peer_address.traddr, strerror(-rc));
+		log_limited(LOG_LEVEL_ERROR, "a connection from %s could not be made: %s", qp->base.peer_address.traddr, strerror(-rc));
 		reject(qp->id, NVMF_RDMA_CM_NO_RSC);
 		rdma_qp_broken(qp, strerror(-rc));
 	} else if (qp->broken) { /* it was lost while it was being made, before the group could be told */

@@ -50,8 +50,9 @@ static void region_add(void *ctx, void *addr, size_t len)
 	uint32_t at = 0;
 
 	if (mr == NULL) {
-		log_error("%s: %zu bytes at %p could not be registered: %s (a limit on locked memory? see ulimit -l)",
-			  ibv_get_device_name(pd->verbs->device), len, addr, strerror(errno));
+		/* a connection request may bring it about, and the next one again */
+		log_limited(LOG_LEVEL_ERROR, "%s: %zu bytes at %p could not be registered: %s (a limit on locked memory? see ulimit -l)",
+			    ibv_get_device_name(pd->verbs->device), len, addr, strerror(errno));
 		pd->failed++;
 		free(table);
 		return;

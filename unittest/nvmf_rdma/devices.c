@@ -6,6 +6,7 @@
 #include "nvmf/transport.h"
 #include "unittest/bdev/fixture.h"
 #include "unittest/nvmf_rdma/fake_verbs.h"
+#include "util/log.h"
 
 #define NQN	"nqn.2026-11.io.varve:devices"
 #define ENTRIES 32
@@ -410,6 +411,80 @@ static void test_a_block_device_that_is_slow_outlives_the_device(void)
 	put_back();
 }
 
+/* The clock that the limits of the log look at; it may stand still. */
+static atomic_bool frozen;
+static struct timespec frozen_at;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+	if (clock == CLOCK_MONOTONIC_COARSE && atomic_load(&frozen)) {
+		*t = frozen_at;
+		return 0;
+	}
+	return __real_clock_gettime(clock, t);
+}
+
+static atomic_uint lines;
+
+static void count_line(enum log_level level, const char *file, int line, const char *text)
+{
+	atomic_fetch_add(&lines, 1);
+}
+
+/* From now on all that is logged is counted, as if it came at once. */
+static void watch_log(void)
+{
+	__real_clock_gettime(CLOCK_MONOTONIC_COARSE, &frozen_at);
+	atomic_store(&frozen, true);
+	atomic_store(&lines, 0);
+	log_set_tap(count_line);
+	log_set_print_level(LOG_LEVEL_NOTICE);
+}
+
+static bool log_was_limited(void)
+{
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	log_set_tap(NULL);
+	atomic_store(&frozen, false);
+	return atomic_load(&lines) >= 1 && atomic_load(&lines) <= 10;
+}
+
+static bool is_gone(void *arg)
+{
+	return fake_live.ids == *(unsigned *)arg;
+}
+
+/* Connection requests from nowhere cost neither memory nor, in any span of time, more than a few lines of the log. */
+static void test_hosts_that_vanish_do_not_fill_the_log(void)
+{
+	struct fake_conn conn = {.vanishes = true};
+	unsigned ids = fake_live.ids;
+
+	watch_log();
+	for (unsigned i = 0; i < 50; i++) {
+		fake_connect(&conn, 0, ENTRIES);
+		CU_ASSERT_FATAL(fixture_poll(is_gone, &ids));
+	}
+	CU_ASSERT(log_was_limited());
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+/* So do those of which the device says that they did what they may not. */
+static void test_queue_pairs_that_break_do_not_fill_the_log(void)
+{
+	watch_log();
+	for (unsigned i = 0; i < 50; i++) {
+		struct fake_conn conn = {.arg = &near[0], .on_response = on_answer};
+		fake_connect(&conn, 0, ENTRIES);
+		CU_ASSERT_FATAL(fixture_poll(is_accepted, &conn));
+		fake_conn_event(&conn, IBV_EVENT_QP_ACCESS_ERR);
+		CU_ASSERT_FATAL(wait_left(2, 2, 2));
+	}
+	CU_ASSERT(log_was_limited());
+}
+
 /* ---- Set-up ---- */
 
 static atomic_int state;
@@ -509,6 +584,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_work_that_is_never_flushed_does_not_keep_a_connection),
 	UNIT(test_a_host_that_acknowledges_nothing_is_disconnected),
 	UNIT(test_a_block_device_that_is_slow_outlives_the_device),
+	UNIT(test_hosts_that_vanish_do_not_fill_the_log),
+	UNIT(test_queue_pairs_that_break_do_not_fill_the_log),
 	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),
 	UNIT_END,
 };

@@ -575,6 +575,10 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
+	if (conn_of(id)->vanishes) {
+		errno = EINVAL;
+		return -1;
+	}
 	__atomic_store_n(&conn_of(id)->accepted, true, __ATOMIC_RELEASE);
 	return 0;
 }

@@ -23,6 +23,7 @@ struct fake_conn {
 	void *arg;
 	uint16_t cntlid;
 	unsigned device; /* it comes in through */
+	bool vanishes;	 /* asks for a connection, and is gone when it is accepted */
 	/* private */
 	struct rdma_cm_id *id;
 	struct fake_qp *qp;
