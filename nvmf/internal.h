@@ -110,6 +110,7 @@ struct nvmf_subsystem_view {
 	uint32_t num_paused;
 	struct thread_msg drained_msg;
 	struct nvmf_io_counters gone; /* of namespaces that were removed */
+	struct nvmf_ns_view *coming;  /* is being made in every group, for there to be all of them or none */
 	struct nvmf_ns_view *ns[];    /* by nsid - 1 */
 };
 

@@ -85,6 +85,9 @@ int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
 	}
 	nvmf_views_activate(s);
 	s->views_open = true;
+	if (s->state == NVMF_SUBSYSTEM_PAUSED) { /* before there were groups */
+		nvmf_views_pause(s, s->paused_nsid);
+	}
 	return 0;
 }
 

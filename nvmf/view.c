@@ -156,7 +156,8 @@ static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 	nsv->passthru = ns->opts.passthru;
 }
 
-static void add_ns_on_group(void *arg)
+/* Not to be found by commands yet: another group may not have room for it. */
+static void make_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *view = call_view(call);
@@ -177,10 +178,31 @@ static void add_ns_on_group(void *arg)
 		free(nsv);
 		return;
 	}
+	view->coming = nsv;
+}
+
+static void add_ns_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_ns_view *nsv = view->coming;
+
+	view->coming = NULL;
 	ns_view_fill(nsv, call->ns);
 	nsv->closed = (view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) &&
 		      view_pauses(view, nsv->nsid);
 	view->ns[nsv->nsid - 1] = nsv;
+}
+
+static void unmake_ns_on_group(void *arg)
+{
+	struct nvmf_subsystem_view *view = call_view(arg);
+
+	if (view->coming != NULL) {
+		bdev_channel_put(view->coming->ch);
+		free(view->coming);
+		view->coming = NULL;
+	}
 }
 
 static void remove_ns_on_group(void *arg)
@@ -206,10 +228,8 @@ int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
 {
 	struct view_call call = {.subsystem = s, .ns = ns, .nsid = ns->nsid};
 
-	on_each_group(&call, add_ns_on_group);
-	if (call.rc != 0) {
-		on_each_group(&call, remove_ns_on_group);
-	}
+	on_each_group(&call, make_ns_on_group);
+	on_each_group(&call, call.rc == 0 ? add_ns_on_group : unmake_ns_on_group);
 	return call.rc;
 }
 

@@ -18,7 +18,7 @@ static const struct {
 	[RDMA_REQ_NEED_BUFFER] = {"need buffer", TO(HAVE_BUFFER) | TO(EXECUTED)},
 	[RDMA_REQ_HAVE_BUFFER] = {"have buffer", TO(NEED_DATA_WR) | TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
 	[RDMA_REQ_NEED_DATA_WR] = {"need data work request", TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(EXECUTED) | TO(TX_PENDING_C2H) |
-								    TO(RDY_TO_COMPL) | TO(COMPLETED)},
+								    TO(RDY2COMPL_PEND) | TO(RDY_TO_COMPL) | TO(COMPLETED)},
 	[RDMA_REQ_TX_PENDING_H2C] = {"transfer host to controller pending", TO(TX_H2C) | TO(EXECUTED)},
 	[RDMA_REQ_TX_H2C] = {"transferring host to controller", TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
 	[RDMA_REQ_RDY_TO_EXECUTE] = {"ready to execute", TO(EXECUTING)},

@@ -415,8 +415,12 @@ static int shuffle_poll(void *arg)
 
 static int testdev_channel_create(struct bdev *b, void *channel)
 {
+	struct testdev *t = (struct testdev *)b;
 	struct testdev_channel *c = channel;
 
+	if (t->opens != NULL && !t->opens(t)) {
+		return -ENOMEM;
+	}
 	STAILQ_INIT(&c->held);
 	c->random = thread_id(thread_current());
 	c->poller = poller_register(&(struct poller_opts){

@@ -67,6 +67,7 @@ struct testdev {
 	bool shuffle;         /* completes later, in an order of its own */
 	uint32_t nomem_type;  /* this type never finds room */
 	uint16_t fail_status; /* every I/O ends so */
+	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
 	/* What happened. */
 	atomic_uint submitted, held, resets, max_depth;
 	struct nvme_sqe

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Subsystems and namespaces that change while hosts use them: nothing is lost, nothing is left behind, nothing is wrong. */
+#include <sched.h>
+
 #include "unittest/nvmf/loop.h"
 
 #define BLOCK  512
@@ -590,6 +592,114 @@ static void test_subsystem_that_stops_under_io(void)
 	free(cmds);
 }
 
+/* ---- A namespace that there is no room for ---- */
+
+static unsigned channels;
+
+static bool second_does_not_open(struct testdev *t)
+{
+	return ++channels % 2 != 0;
+}
+
+/* On the second group: the first one has the namespace, or has not, and a host asks it for that namespace at this very moment. */
+static bool second_does_not_open_after_a_read(struct testdev *t)
+{
+	if (second_does_not_open(t)) {
+		return true;
+	}
+	loop_submit(&cmd);
+	while (!atomic_load(&cmd.done) && atomic_load(&t->held) == 0) {
+		sched_yield();
+	}
+	return false;
+}
+
+static void test_namespace_that_one_group_has_no_room_for_is_in_none(void)
+{
+	struct testdev *t = testdev_new("poor", BLOCK, BLOCKS);
+	struct nvmf_ns_opts opts = {0};
+	struct loop_conn *both[2];
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	admin = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	both[0] = loop_io_queue(admin, 1);
+	both[1] = loop_io_queue(admin, 2);
+	io = both[0]->thread == loop_group_thread(0) ? both[0] : both[1];
+	CU_ASSERT_PTR_EQUAL_FATAL(io->thread, loop_group_thread(0));
+	loop_cmd_init(&cmd, io, nvme_cmd_read, 1);
+	loop_cmd_data(&cmd, buf, BLOCK);
+	t->hold = true;
+	channels = 0;
+	t->opens = second_does_not_open_after_a_read;
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "poor", &opts, &nsid), -ENOMEM);
+	CU_ASSERT_EQUAL(loop_wait(&cmd), NVME_ST_DNR(GENERIC, INVALID_NS));
+	t->hold = false;
+	t->opens = NULL;
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), "poor", &opts, &nsid), 0);
+	CU_ASSERT_EQUAL(nsid, 1);
+	CU_ASSERT_EQUAL(loop_rw(both[0], nvme_cmd_read, nsid, 0, 0, buf, BLOCK), 0);
+	CU_ASSERT_EQUAL(loop_rw(both[1], nvme_cmd_read, nsid, 0, 0, buf, BLOCK), 0);
+	loop_close(both[0]);
+	loop_close(both[1]);
+	loop_close(admin);
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* What it has got so far is given back. */
+static void test_subsystem_that_cannot_be_started_can_be_later(void)
+{
+	struct testdev *t = testdev_new("poor", BLOCK, BLOCKS);
+	struct loop_wait failed = LOOP_WAIT, start = LOOP_WAIT, gone = LOOP_WAIT;
+	struct nvmf_subsystem_opts sopts = {.allow_any_host = true};
+	struct nvmf_ns_opts opts = {0};
+	struct nvmf_subsystem *s;
+
+	make_malloc("m", BLOCK, BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(loop_tgt(), "nqn.2024-01.io.varve:poor", &sopts, &s), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(s, "m", &opts, &nsid), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(s, "poor", &opts, &nsid), 0);
+	channels = 0;
+	t->opens = second_does_not_open;
+	nvmf_subsystem_start(s, loop_done, &failed);
+	CU_ASSERT_EQUAL(loop_wait_for(&failed), -ENOMEM);
+	CU_ASSERT_EQUAL(nvmf_subsystem_get_state(s), NVMF_SUBSYSTEM_INACTIVE);
+	t->opens = NULL;
+	nvmf_subsystem_start(s, loop_done, &start);
+	CU_ASSERT_EQUAL(loop_wait_for(&start), 0);
+	nvmf_subsystem_destroy(s, loop_done, &gone);
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m"), 0);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* ---- Before there are groups ---- */
+
+static void test_subsystem_that_was_paused_before_the_target_started_goes_on(void)
+{
+	struct loop_wait waits[5] = {LOOP_WAIT, LOOP_WAIT, LOOP_WAIT, LOOP_WAIT, LOOP_WAIT};
+	struct nvmf_subsystem_opts sopts = {.allow_any_host = true};
+	struct nvmf_subsystem *s;
+	struct nvmf_tgt *tgt;
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "early"}, &tgt), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:early", &sopts, &s), 0);
+	nvmf_subsystem_start(s, loop_done, &waits[0]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[0]), 0);
+	nvmf_subsystem_pause(s, NVME_NSID_ALL, loop_done, &waits[1]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[1]), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_start(tgt), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_get_state(s), NVMF_SUBSYSTEM_PAUSED);
+	nvmf_subsystem_resume(s, loop_done, &waits[2]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[2]), 0);
+	nvmf_subsystem_pause(s, NVME_NSID_ALL, loop_done, &waits[3]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[3]), 0);
+	nvmf_tgt_stop(tgt, loop_done, &waits[4]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[4]), 0);
+	nvmf_tgt_destroy(tgt);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_paused_commands_wait_and_go_on),
 	UNIT(test_pause_of_one_namespace_leaves_the_others),
@@ -605,6 +715,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_namespace_that_comes_and_goes_under_io),
 	UNIT(test_connections_that_break_under_io),
 	UNIT(test_subsystem_that_stops_under_io),
+	UNIT(test_namespace_that_one_group_has_no_room_for_is_in_none),
+	UNIT(test_subsystem_that_cannot_be_started_can_be_later),
+	UNIT(test_subsystem_that_was_paused_before_the_target_started_goes_on),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_state", tests, loop_start, loop_stop)
