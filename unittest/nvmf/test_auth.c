@@ -80,7 +80,7 @@ struct host {
 	uint8_t kept[DHCHAP_MESSAGE_MAX], secret[DHCHAP_DH_MAX], value[DHCHAP_DH_MAX];
 };
 
-static uint16_t transfer(struct host *h, uint8_t fctype, void *message, uint32_t len)
+static void make_transfer(struct host *h, uint8_t fctype, void *message, uint32_t len)
 {
 	loop_cmd_init(&cmd, h->conn, nvme_admin_fabrics, 0);
 	struct nvmf_auth_sqe *sqe = (struct nvmf_auth_sqe *)&cmd.sqe;
@@ -89,6 +89,11 @@ static uint16_t transfer(struct host *h, uint8_t fctype, void *message, uint32_t
 	sqe->secp = NVMF_AUTH_SECP;
 	sqe->spsp0 = sqe->spsp1 = NVMF_AUTH_SPSP;
 	sqe->length = htole32(len);
+}
+
+static uint16_t transfer(struct host *h, uint8_t fctype, void *message, uint32_t len)
+{
+	make_transfer(h, fctype, message, len);
 	return loop_run(&cmd);
 }
 
@@ -729,6 +734,44 @@ static void test_a_host_authenticates_again_beside_its_io(void)
 	loop_remove_malloc_ns(nsid, "auth0");
 }
 
+/* The one message that a host may send beside its I/O, as a half of a pair. */
+static uint16_t send_fused(struct host *h, uint8_t half)
+{
+	make_transfer(h, nvme_fabrics_type_auth_send, buf,
+		      (uint32_t)dhchap_encode_negotiate(buf, h->t_id, h->hashes, h->groups));
+	cmd.sqe.flags |= half;
+	return loop_run(&cmd);
+}
+
+static void make_half(struct loop_cmd *c, const struct host *h, uint8_t opcode, uint32_t nsid, uint8_t half, void *block)
+{
+	loop_cmd_init(c, h->conn, opcode, nsid);
+	loop_cmd_data(c, block, 512);
+	c->sqe.flags |= half;
+}
+
+static void test_authentication_is_no_half_of_a_fused_pair(void)
+{
+	uint32_t nsid = loop_add_malloc_ns("auth0", 512, 2048);
+	struct host admin = attach(), io = connect_io(&admin);
+	uint8_t block[512] = {0};
+	struct loop_cmd half;
+
+	CU_ASSERT_EQUAL(authenticate(&io), DHCHAP_OK);
+	CU_ASSERT_EQUAL(send_fused(&io, NVME_FUSE_FIRST), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	make_half(&half, &io, nvme_cmd_write, nsid, NVME_FUSE_SECOND, block);
+	CU_ASSERT_EQUAL(loop_run(&half), NVME_ST_DNR(GENERIC, FUSED_MISSING));
+	make_half(&half, &io, nvme_cmd_compare, nsid, NVME_FUSE_FIRST, block);
+	loop_submit(&half);
+	CU_ASSERT_EQUAL(send_fused(&io, NVME_FUSE_SECOND), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	CU_ASSERT_EQUAL(loop_wait(&half), NVME_ST_DNR(GENERIC, FUSED_MISSING));
+	CU_ASSERT_EQUAL(authenticate(&io), DHCHAP_OK);
+	CU_ASSERT_EQUAL(loop_rw(io.conn, nvme_cmd_read, nsid, 0, 0, block, 512), 0);
+	host_close(&io);
+	host_close(&admin);
+	loop_remove_malloc_ns(nsid, "auth0");
+}
+
 static void test_failing_again_ends_the_association(void)
 {
 	struct host h = attach();
@@ -791,6 +834,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_queues_authenticate_too),
 	UNIT(test_an_io_queue_that_fails_goes_alone),
 	UNIT(test_a_host_authenticates_again_beside_its_io),
+	UNIT(test_authentication_is_no_half_of_a_fused_pair),
 	UNIT(test_failing_again_ends_the_association),
 	UNIT(test_keys_that_come_later_can_be_used),
 	UNIT(test_keys_that_are_not_there_are_refused),
