@@ -14,6 +14,8 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
+#define DEFAULT_ANATT_S 10 /* of a controller that has states of access and gives no time for their transitions */
+
 static TAILQ_HEAD(, bdev_nvme) controllers = TAILQ_HEAD_INITIALIZER(controllers);
 static bool stopping;
 static bdev_nvme_news_fn observer;
@@ -431,6 +433,7 @@ static void on_ready(struct bdev_nvme *c)
 	c->crdt[2] = le16toh(id->crdt3);
 	c->sizes_vendor_io = (id->icsvscc & 1) != 0;
 	c->has_ana = nvme_ctrlr_has_ana(c->ctrlr);
+	c->anatt_s = nvme_ctrlr_anatt_s(c->ctrlr) != 0 ? (uint8_t)nvme_ctrlr_anatt_s(c->ctrlr) : DEFAULT_ANATT_S;
 	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have others */
 	thread_timer_stop(&c->fast_fail_timer);
 	set_arbitration(c);

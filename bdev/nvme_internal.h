@@ -70,6 +70,7 @@ struct bdev_nvme {
 	uint16_t crdt[3]; /* Identify; changes only while no I/O is outstanding */
 	bool sizes_vendor_io; /* Identify, the same: vendor specific I/O commands say in dword 10 how much they move */
 	bool has_ana;	  /* likewise */
+	uint8_t anatt_s;  /* likewise; never 0 */
 	uint32_t resets;
 	uint64_t errors_seen; /* the count of the newest entry of the Error Information log that was told of; 0: none was */
 	uint32_t aborts; /* Abort commands outstanding */

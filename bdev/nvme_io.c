@@ -80,6 +80,30 @@ static uint16_t as_path_error(uint16_t status)
 	return (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? NVME_IO_PATH_ERROR : status;
 }
 
+/* Between the n-th round without access and the next one: longer and longer, and as long as a transition may take when all have been
+ * made. Base 8.1.4 wants the host not to be back at once. */
+static uint32_t no_access_delay_ms(const struct bdev_nvme *c, uint32_t round)
+{
+	return c->anatt_s * 1000u * round / (LOST_MAX * (LOST_MAX + 1) / 2);
+}
+
+/* Each other leg is asked at once; this one when its log has been read. Where the log grants what commands are refused, as while a
+ * namespace moves from one group to another, the same legs come round again: then it takes time. */
+static void go_elsewhere(struct nvme_ns_channel *ch, struct nvme_io *n, uint16_t status)
+{
+	struct nvme_path *p = n->path;
+
+	nvme_leg_mark_stale(ch, p);
+	nvme_path_ask_ana(p);
+	if (++n->lost > LOST_MAX) {
+		nvme_io_complete(n, status, 0);
+	} else if (n->lost <= ch->num_legs) {
+		nvme_leg_submit(ch, n);
+	} else {
+		nvme_queue_delay(p, n, no_access_delay_ms(p->c, n->lost));
+	}
+}
+
 static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
 {
 	struct nvme_path *p = n->path;
@@ -97,13 +121,7 @@ static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t del
 		return;
 	}
 	if (verdict == NVME_VERDICT_NO_ACCESS) {
-		nvme_leg_mark_stale(ch, p);
-		nvme_path_ask_ana(p);
-		if (++n->lost > LOST_MAX) {
-			nvme_io_complete(n, status, 0);
-		} else {
-			nvme_leg_submit(ch, n);
-		}
+		go_elsewhere(ch, n, status);
 		return;
 	}
 	if (ch != NULL && ch->resetting) {

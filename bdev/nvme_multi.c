@@ -230,7 +230,7 @@ static void anatt_timer_fired(void *arg)
 	struct nvme_leg *l = arg;
 
 	log_warning("%s: no access by %s for %u s, the time of a transition: I/O does not wait for it any more", l->d->name, l->c->opts.trid.traddr,
-		    nvme_ctrlr_anatt_s(l->c->ctrlr));
+		    l->c->anatt_s);
 	l->hopeless = true;
 	nvme_multi_visit(l->d, tell_channel, l);
 }
@@ -238,7 +238,6 @@ static void anatt_timer_fired(void *arg)
 static void set_ana(struct nvme_leg *l, enum nvme_ana_state ana)
 {
 	bool access = ana == NVME_ANA_STATE_OPTIMIZED || ana == NVME_ANA_STATE_NONOPTIMIZED;
-	uint32_t anatt_s = nvme_ctrlr_anatt_s(l->c->ctrlr);
 
 	l->ana = ana;
 	USDT(bdev_nvme_ana_state, l->c->name, l->d->ns.nsid, nvme_ctrlr_cntlid(l->c->ctrlr), ana);
@@ -250,7 +249,7 @@ static void set_ana(struct nvme_leg *l, enum nvme_ana_state ana)
 		l->hopeless = true;
 	} else {
 		l->hopeless = false;
-		thread_timer_start(&l->anatt_timer, (anatt_s != 0 ? anatt_s : 10) * UINT64_C(1000000));
+		thread_timer_start(&l->anatt_timer, l->c->anatt_s * UINT64_C(1000000));
 	}
 }
 

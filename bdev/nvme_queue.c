@@ -314,8 +314,7 @@ void nvme_queue_delay(struct nvme_path *p, struct nvme_io *n, uint32_t delay_ms)
 	n->place = NVME_IO_DELAYED;
 	n->due_ticks = env_ticks() + delay_ms * (env_ticks_hz() / 1000);
 	STAILQ_INSERT_TAIL(&p->delayed, n, link);
-	/* one that is due sooner than those before it waits for the first of them: retries are rare, and alike */
-	if (first) {
+	if (first || n->due_ticks < p->delay_timer.deadline) {
 		thread_timer_start(&p->delay_timer, delay_ms * UINT64_C(1000));
 	}
 }

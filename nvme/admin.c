@@ -128,6 +128,8 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 			rescan_if_due(ctrlr);
 		} else if (info == NVME_AER_NOTICE_ANA) {
 			nvme_ctrlr_read_ana(ctrlr);
+			ctrlr->rescan_due = true; /* a namespace may have moved to another group, which only its Identify says */
+			rescan_if_due(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
 			emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
 		}

@@ -2,7 +2,8 @@
 /* Asymmetric namespace access (Base 2.16, 8.1): what the controller's log says of each group, read when it is connected, when it says
  * that something has changed, and when somebody asks. Control thread; the decoding is pure.
  *
- * The log is asked for without the namespaces in it (Return Groups Only): which group a namespace is in is said by Identify. */
+ * The log is asked for without the namespaces in it (Return Groups Only): which group a namespace is in is said by Identify, which is why
+ * a notice has the namespaces read again, too (admin.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -34,8 +34,11 @@ class Back(Target):
     def where(self):
         return {**self.listen_address(), "subnqn": SHARED}
 
-    def set_ana(self, state):
-        self.call("nvmf_subsystem_listener_set_ana_state", nqn=SHARED, listen_address=self.listen_address(), ana_state=state)
+    def set_ana(self, state, **group):
+        self.call("nvmf_subsystem_listener_set_ana_state", nqn=SHARED, listen_address=self.listen_address(), ana_state=state, **group)
+
+    def set_group(self, anagrpid):
+        self.call("nvmf_subsystem_set_ns_ana_group", nqn=SHARED, nsid=1, anagrpid=anagrpid)
 
     def kill(self):
         self.process.kill()
@@ -196,6 +199,27 @@ def test_access_states_move_io():
             check(h.is_running(), "I/O waits")
             right.set_ana("optimized")
             wait_io(f, [h])
+            h.check_perfect(h.stop())
+
+
+def test_namespace_that_moves_to_another_group_is_followed():
+    with Three() as (_, f, left, right):
+        with verifying(f, 1, "-q", "8", "-t", str(3 * DEADLINE)) as h:
+            wait_io(f, [h], 1500)
+            old = 1
+            for new in (2, 3, 2):
+                left.set_ana("non_optimized", anagrpid=new)
+                right.set_ana("inaccessible", anagrpid=new)
+                left.set_group(new)
+                right.set_group(new)
+                for back in (left, right):  # where nothing is any more
+                    back.set_ana("inaccessible", anagrpid=old)
+                wait_for(lambda: [p["ana_state"] for p in f.io_paths()] == ["non_optimized", "inaccessible"], "the states of the new group")
+                moves(left)
+                right.set_ana("optimized", anagrpid=new)
+                wait_for(lambda: f.current() == {right.port}, "the optimized one to be chosen")
+                moves(right)
+                old = new
             h.check_perfect(h.stop())
 
 

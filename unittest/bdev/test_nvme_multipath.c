@@ -469,6 +469,54 @@ static void test_io_that_is_refused_for_want_of_access_goes_by_the_other(void)
 	end_two();
 }
 
+static void add_retries(void *arg, const struct bdev_nvme_path_stat *stat)
+{
+	*(uint64_t *)arg += stat->retries; /* those that waited for their time */
+}
+
+static void test_refusals_that_the_log_does_not_explain_are_outlasted(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	uint64_t retries = 0;
+	struct user u;
+
+	begin_apart();
+	model.anatt = 2;
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 4, NVME_ST(PATH, ANA_TRANSITION));
+	model.fault.qid = 1; /* the log is read by the same opcode */
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	bdev_nvme_for_each_path(nvme, add_retries, &retries);
+	CU_ASSERT_EQUAL(retries, 3); /* all but the first, which is sent again when the log has been read */
+	user_close(&u);
+	end_two();
+}
+
+/* Which is told by an ANA event alone (Base 5.2.1). */
+static void test_namespace_that_moves_to_another_group_is_followed(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	model.ns[2].ana = NVME_ANA_STATE_NONOPTIMIZED;
+	model.ns[0].anagrpid = 3;
+	second.ns[2].ana = NVME_ANA_STATE_INACCESSIBLE;
+	second.ns[0].anagrpid = 3;
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE); /* the group that it was in */
+	set_ana(&second, NVME_ANA_STATE_OPTIMIZED);
+	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
+	wait_state(NVME_ANA_STATE_INACCESSIBLE);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(u.removes, 0);
+	user_close(&u);
+	end_two();
+}
+
 static void test_optimized_access_comes_first(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -590,6 +638,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_without_a_path_io_fails_after_fast_io_fail),
 	UNIT(test_status_that_is_final_is_not_tried_by_the_other),
 	UNIT(test_io_that_is_refused_for_want_of_access_goes_by_the_other),
+	UNIT(test_refusals_that_the_log_does_not_explain_are_outlasted),
+	UNIT(test_namespace_that_moves_to_another_group_is_followed),
 	UNIT(test_optimized_access_comes_first),
 	UNIT(test_without_access_io_waits_for_it),
 	UNIT(test_without_access_io_fails_when_there_is_no_hope),

@@ -28,6 +28,11 @@ static bool has_ana(const struct model *m)
 	return m->cmic & NVME_CTRL_CMIC_MULTI_ANA_REPORTING;
 }
 
+static uint32_t group_of(const struct model *m, uint32_t nsid)
+{
+	return m->ns[nsid - 1].anagrpid != 0 ? m->ns[nsid - 1].anagrpid : nsid;
+}
+
 static void identify_ctrl(struct model *m, uint8_t data[4096])
 {
 	struct nvme_id_ctrl *id = (struct nvme_id_ctrl *)data;
@@ -78,7 +83,7 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 		id->dps = (uint8_t)(ns->pi_type | (ns->pi_first ? NVME_NS_DPS_PI_FIRST : 0));
 		id->nguid[0] = (uint8_t)nsid;
 		id->nmic = ns->shared ? NVME_NS_NMIC_SHARED : 0;
-		id->anagrpid = htole32(has_ana(m) ? nsid : 0);
+		id->anagrpid = htole32(has_ana(m) ? group_of(m, nsid) : 0);
 		id->noiob = htole16(ns->noiob);
 		id->mssrl = htole16(ns->mssrl);
 		id->mcl = htole32(ns->mcl);
@@ -444,9 +449,9 @@ static uint16_t copy(struct model *m, const struct nvme_sqe *sqe, struct model_n
 }
 
 /* Base 8.1.4 */
-static uint16_t access_status(const struct model *m, const struct model_ns *ns)
+static uint16_t access_status(const struct model *m, uint32_t nsid)
 {
-	switch (has_ana(m) ? ns->ana : NVME_ANA_STATE_OPTIMIZED) {
+	switch (has_ana(m) ? m->ns[group_of(m, nsid) - 1].ana : NVME_ANA_STATE_OPTIMIZED) {
 	case NVME_ANA_STATE_INACCESSIBLE:
 		return NVME_ST(PATH, ANA_INACCESSIBLE);
 	case NVME_ANA_STATE_PERSISTENT_LOSS:
@@ -470,7 +475,7 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 		return NVME_ST_DNR(GENERIC, INVALID_NS);
 	}
 	struct model_ns *ns = &m->ns[nsid - 1];
-	uint16_t status = access_status(m, ns);
+	uint16_t status = access_status(m, nsid);
 	if (status != 0 || vendor(m, sqe, 0x80, &status)) {
 		return status;
 	}
