@@ -100,6 +100,16 @@ static bool parse_ns(struct nvme_ns *ns, const struct nvme_id_ns *id, uint32_t s
 	return true;
 }
 
+/* Without access to a namespace (asymmetric access) a controller may clear its size: it has not changed. */
+static void restore_size(const struct nvme_ctrlr *ctrlr, uint32_t nsid, struct nvme_id_ns *id)
+{
+	const struct nvme_ns *known = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
+
+	if (id->nsze == 0 && nvme_ctrlr_has_ana(ctrlr) && known != NULL && known->nsid == nsid) {
+		id->nsze = htole64(known->num_blocks);
+	}
+}
+
 /* Namespace Identification Descriptors (Base 5.17.2.3): type, length, 2 reserved bytes, identifier. */
 static void parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t size)
 {
@@ -170,6 +180,7 @@ static void identify_done(void *arg, const struct nvme_cqe *cqe)
 	}
 	struct nvme_ns *ns = &s->table->ns[s->table->count];
 	*ns = (struct nvme_ns){.nsid = nsid};
+	restore_size(s->ctrlr, nsid, (struct nvme_id_ns *)s->buf);
 	if (!parse_ns(ns, (const struct nvme_id_ns *)s->buf, s->ctrlr->stripe_bytes)) {
 		identify_next(s);
 		return;

@@ -517,6 +517,33 @@ static void test_namespace_that_moves_to_another_group_is_followed(void)
 	end_two();
 }
 
+static bool has_identified(void *times)
+{
+	return model.admin_commands[nvme_admin_identify] >= *(uint64_t *)times;
+}
+
+static void test_namespace_without_access_and_size_is_not_gone(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	uint64_t blocks = model.ns[0].blocks, scanned = model.admin_commands[nvme_admin_identify] + 3;
+	model.ns[0].blocks = 0;
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);
+	CU_ASSERT_FATAL(thread_control_wait(has_identified, &scanned, WAIT_US)); /* list, namespace, descriptors */
+	wait_state(NVME_ANA_STATE_INACCESSIBLE);
+	model.ns[0].blocks = blocks;
+	set_ana(&model, NVME_ANA_STATE_OPTIMIZED);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(u.removes, 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
 static void test_optimized_access_comes_first(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -640,6 +667,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_that_is_refused_for_want_of_access_goes_by_the_other),
 	UNIT(test_refusals_that_the_log_does_not_explain_are_outlasted),
 	UNIT(test_namespace_that_moves_to_another_group_is_followed),
+	UNIT(test_namespace_without_access_and_size_is_not_gone),
 	UNIT(test_optimized_access_comes_first),
 	UNIT(test_without_access_io_waits_for_it),
 	UNIT(test_without_access_io_fails_when_there_is_no_hope),
