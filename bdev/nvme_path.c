@@ -83,6 +83,8 @@ static void set_no_queue(struct nvme_path *p, bool none)
 
 static void refused(struct nvme_path *p, int error)
 {
+	struct bdev_nvme *c = p->c;
+
 	set_state(p, NVME_PATH_IDLE);
 	if (p->left) {
 		free_path(p);
@@ -90,11 +92,12 @@ static void refused(struct nvme_path *p, int error)
 	}
 	if (error == -ENOSPC) {
 		set_no_queue(p, true);
-	} else if (p->c->state == BDEV_NVME_UP && ++p->refusals >= MAX_REFUSALS) {
+	} else if (c->state == BDEV_NVME_UP && ++p->refusals >= MAX_REFUSALS) {
 		p->refusals = 0;
-		bdev_nvme_recover(p->c, "a queue pair was refused again and again");
+		bdev_nvme_recover(c, "a queue pair was refused again and again");
 	}
 	thread_timer_start(&p->retry_timer, RETRY_US);
+	bdev_nvme_detach_step(c); /* which may have waited for this one */
 }
 
 static void connected(void *arg, struct nvme_qpair *qpair, int error)

@@ -294,6 +294,28 @@ static void test_io_in_flight_on_a_detached_path_goes_by_the_other(void)
 	end_two();
 }
 
+static void test_detach_does_not_wait_for_a_queue_pair_that_is_refused(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct wait w = {0};
+	struct user u;
+
+	begin_two(&a, NULL);
+	set_fault(MODEL_FAULT_LATE, nvme_admin_create_cq, 1, 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_FATAL(thread_control_wait(model_holds, &(unsigned){1}, WAIT_US));
+	bdev_nvme_detach(bdev_nvme_next(NULL), ended, &w);
+	CU_ASSERT(!w.done);
+	set_fault(MODEL_FAULT_STATUS, nvme_admin_create_sq, 1, NVME_ST(GENERIC, INTERNAL));
+	model_release(&model);
+	CU_ASSERT_FATAL(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(w.rc, 0);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
 static bool were_lost(void *times)
 {
 	const struct bdev_nvme *c = bdev_nvme_next(NULL);
@@ -660,6 +682,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_without_failback_io_stays_until_it_is_told),
 	UNIT(test_io_in_flight_on_a_removed_device_goes_by_the_other),
 	UNIT(test_io_in_flight_on_a_detached_path_goes_by_the_other),
+	UNIT(test_detach_does_not_wait_for_a_queue_pair_that_is_refused),
 	UNIT(test_paths_that_are_lost_in_turn_lose_and_spoil_nothing),
 	UNIT(test_without_a_path_io_waits_for_one),
 	UNIT(test_without_a_path_io_fails_after_fast_io_fail),
