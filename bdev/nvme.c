@@ -480,6 +480,7 @@ static void on_down(struct bdev_nvme *c)
 		if (was_up) {
 			c->resets++;
 			USDT(bdev_nvme_ctrlr_reset, c->name);
+			nvme_multi_away(c);
 			const char *why = nvme_ctrlr_last_error(c->ctrlr);
 			bdev_nvme_tell(c, BDEV_NVME_PATH_LOST, &c->opts.trid, why);
 			bdev_nvme_tell(c, BDEV_NVME_LOST, NULL, why);

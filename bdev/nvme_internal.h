@@ -122,6 +122,7 @@ struct nvme_leg {
 	struct nvme_ns_bdev *d;
 	enum nvme_ana_state ana;
 	bool hopeless;	/* without access, for longer than a transition may take */
+	bool away;	/* its controller was, since ana was told */
 	bool leaving;	/* no new I/O */
 	bool preferred; /* by bdev_nvme_set_preferred_path */
 	struct thread_timer anatt_timer;
@@ -171,6 +172,8 @@ void nvme_leg_remove(struct nvme_leg *l);
 void nvme_leg_free(struct nvme_leg *l);
 /* Brings the legs of c up to what its ANA log says. */
 void nvme_multi_ana(struct bdev_nvme *c);
+/* c is not connected any more: its legs wait for it, and what they have access to is told anew. */
+void nvme_multi_away(struct bdev_nvme *c);
 /* Runs fn(channel, arg) on the thread of each of d's channels, and waits. */
 void nvme_multi_visit(struct nvme_ns_bdev *d, void (*fn)(struct nvme_ns_channel *ch, void *arg), void *arg);
 

@@ -240,6 +240,7 @@ static void set_ana(struct nvme_leg *l, enum nvme_ana_state ana)
 	bool access = ana == NVME_ANA_STATE_OPTIMIZED || ana == NVME_ANA_STATE_NONOPTIMIZED;
 
 	l->ana = ana;
+	l->away = false;
 	USDT(bdev_nvme_ana_state, l->c->name, l->d->ns.nsid, nvme_ctrlr_cntlid(l->c->ctrlr), ana);
 	if (access) {
 		thread_timer_stop(&l->anatt_timer);
@@ -321,6 +322,8 @@ void nvme_multi_ana(struct bdev_nvme *c)
 			enum nvme_ana_state ana = nvme_ctrlr_ana_state(c->ctrlr, ns->anagrpid);
 			if (ana != l->ana) {
 				log_notice("%s: access by %s:%s is %s", l->d->name, c->opts.trid.traddr, c->opts.trid.trsvcid, bdev_nvme_ana_name(ana));
+			}
+			if (ana != l->ana || l->away) {
 				pthread_mutex_lock(&l->d->mutex);
 				set_ana(l, ana);
 				pthread_mutex_unlock(&l->d->mutex);
@@ -330,6 +333,23 @@ void nvme_multi_ana(struct bdev_nvme *c)
 	}
 	c->uses--;
 	bdev_nvme_detach_step(c);
+}
+
+/* How long I/O waits for a controller that is away is said by its timeouts. */
+void nvme_multi_away(struct bdev_nvme *c)
+{
+	struct nvme_leg *l;
+
+	TAILQ_FOREACH (l, &c->legs, c_link) {
+		thread_timer_stop(&l->anatt_timer);
+		l->away = true;
+		if (l->hopeless) {
+			pthread_mutex_lock(&l->d->mutex);
+			l->hopeless = false;
+			pthread_mutex_unlock(&l->d->mutex);
+			nvme_multi_visit(l->d, tell_channel, l);
+		}
+	}
 }
 
 const char *bdev_nvme_ana_name(enum nvme_ana_state state)

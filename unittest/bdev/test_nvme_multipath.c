@@ -627,6 +627,41 @@ static void test_without_access_io_fails_when_there_is_no_hope(void)
 	end_two();
 }
 
+static bool was_lost(void *ctrlr)
+{
+	return bdev_nvme_resets(ctrlr) == 1;
+}
+
+/* How long a transition may take is only asked of a controller that is there. */
+static void test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	model.anatt = 1;
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	set_ana(&model, NVME_ANA_STATE_CHANGE);
+	wait_usable(0);
+	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));
+	lose(&model, true);
+	CU_ASSERT_FATAL(thread_control_wait(was_lost, nvme, WAIT_US));
+	struct request *r = submit_read(&u);
+	wait_usable(0); /* on the thread of r, and so after its submission */
+	CU_ASSERT(!atomic_load(&r->done));
+	model.refuse_enable = false;
+	CU_ASSERT(request_wait(r)); /* there again, and as it was: for no longer than ANATT */
+	CU_ASSERT_EQUAL(r->status, NVME_ST(PATH, CTRL_PATH_ERROR));
+	request_free(r);
+	set_ana(&model, NVME_ANA_STATE_OPTIMIZED);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
 /* --- Policies --- */
 
 static void test_round_robin_spreads(void)
@@ -694,6 +729,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_optimized_access_comes_first),
 	UNIT(test_without_access_io_waits_for_it),
 	UNIT(test_without_access_io_fails_when_there_is_no_hope),
+	UNIT(test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost),
 	UNIT(test_round_robin_spreads),
 	UNIT(test_queue_depth_takes_the_less_busy_one),
 	UNIT_END,
