@@ -424,10 +424,32 @@ static void set_arbitration(struct bdev_nvme *c)
 	}
 }
 
+/* What has several addresses may find somebody else at one of them: then it is not back. */
+static bool is_other(const struct bdev_nvme *c)
+{
+	return c->state == BDEV_NVME_DOWN && nvme_ctrlr_next_alternate(c->ctrlr, NULL) != NULL &&
+	       strncmp(c->serial, nvme_ctrlr_identify(c->ctrlr)->sn, sizeof(c->serial) - 1) != 0;
+}
+
+static void refuse_other(struct bdev_nvme *c)
+{
+	const struct nvme_trid *t = nvme_ctrlr_trid(c->ctrlr);
+	char why[NVME_ERROR_MAX];
+
+	snprintf(why, sizeof(why), "at %.80s:%.20s is a subsystem of serial number '%.20s' instead of '%s'", t->traddr, t->trsvcid,
+		 nvme_ctrlr_identify(c->ctrlr)->sn, c->serial);
+	log_error("%s: %s", c->name, why);
+	nvme_ctrlr_refuse(c->ctrlr, why);
+}
+
 static void on_ready(struct bdev_nvme *c)
 {
 	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(c->ctrlr);
 
+	if (is_other(c)) {
+		refuse_other(c);
+		return;
+	}
 	c->crdt[0] = le16toh(id->crdt1);
 	c->crdt[1] = le16toh(id->crdt2);
 	c->crdt[2] = le16toh(id->crdt3);
@@ -443,13 +465,6 @@ static void on_ready(struct bdev_nvme *c)
 		attached(c);
 		break;
 	case BDEV_NVME_DOWN:
-		if (strncmp(c->serial, id->sn, sizeof(id->sn)) != 0 && nvme_ctrlr_next_alternate(c->ctrlr, NULL) != NULL) {
-			log_error("%s: at %s:%s is a subsystem of serial number '%.20s' instead of '%s'", c->name, nvme_ctrlr_trid(c->ctrlr)->traddr,
-				  nvme_ctrlr_trid(c->ctrlr)->trsvcid, id->sn, c->serial);
-			nvme_ctrlr_switch(c->ctrlr);
-			nvme_ctrlr_reset(c->ctrlr);
-			break;
-		}
 		set_state(c, BDEV_NVME_UP);
 		log_notice("%s: ready again", c->name);
 		bdev_nvme_tell(c, BDEV_NVME_PATH_REGAINED, &c->opts.trid, NULL);

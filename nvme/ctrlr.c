@@ -763,13 +763,22 @@ static void enter_scan_ns(struct nvme_ctrlr *ctrlr)
 
 static void enter_ready(struct nvme_ctrlr *ctrlr)
 {
-	ctrlr->attempts = 0;
-	ctrlr->down_since = 0;
 	ctrlr->last_error[0] = '\0';
-	ctrlr->was_ready = true;
+	ctrlr->refused = false;
 	nvme_ctrlr_start_keep_alive(ctrlr);
 	nvme_ctrlr_start_watch(ctrlr);
 	emit(ctrlr, NVME_EVENT_READY);
+	if (!ctrlr->refused) {
+		ctrlr->attempts = 0;
+		ctrlr->down_since = 0;
+		ctrlr->was_ready = true;
+	}
+}
+
+void nvme_ctrlr_refuse(struct nvme_ctrlr *ctrlr, const char *why)
+{
+	ctrlr->refused = true;
+	fail(ctrlr, why);
 }
 
 static void enter_shutdown(struct nvme_ctrlr *ctrlr)

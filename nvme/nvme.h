@@ -127,6 +127,8 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 /* Shuts the controller down as the specification wants it, then frees it and calls done(arg). Its I/O queue pairs must be
  * destroyed before. Events end at once. Control thread. */
 void nvme_ctrlr_destroy(struct nvme_ctrlr *ctrlr, void (*done)(void *arg), void *arg);
+/* In NVME_EVENT_READY: this is not the controller that is wanted. The attempt has failed, as any may, and that is why. Control thread. */
+void nvme_ctrlr_refuse(struct nvme_ctrlr *ctrlr, const char *why);
 /* NVME_EVENT_DOWN soon, then a new attempt. 0, or -EBUSY when one is under way. Control thread. */
 int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr);
 /* The same by an NVM Subsystem Reset (Base 3.7.1), which resets every controller of the subsystem, other hosts' too. -ENOTSUP: it has none

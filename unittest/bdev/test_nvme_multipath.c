@@ -406,6 +406,32 @@ static void test_without_a_path_io_fails_after_fast_io_fail(void)
 	end_two();
 }
 
+/* Each of its addresses leads to somebody else now. */
+static void test_controller_whose_addresses_are_anothers_stays_away(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	a.ctrlr_loss_timeout_sec = 3;
+	a.fast_io_fail_timeout_sec = 1;
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	a.multipath = BDEV_NVME_FAILOVER;
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	model_current = &model;
+	model.serial = "OTHER0";
+	CU_ASSERT_EQUAL(drive_reset(), -EIO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "serial number 'OTHER0"));
+	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT(fixture_poll(is_told, &u));
+	user_close(&u);
+	nvme = NULL;
+	CU_ASSERT(thread_control_wait(all_detached, NULL, WAIT_US));
+	end_two();
+}
+
 static void test_status_that_is_final_is_not_tried_by_the_other(void)
 {
 	static const uint16_t final[] = {NVME_ST_DNR(PATH, CTRL_PATH_ERROR), NVME_ST_DNR(PATH, ANA_INACCESSIBLE), NVME_ST_DNR(GENERIC, INTERNAL),
@@ -721,6 +747,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_paths_that_are_lost_in_turn_lose_and_spoil_nothing),
 	UNIT(test_without_a_path_io_waits_for_one),
 	UNIT(test_without_a_path_io_fails_after_fast_io_fail),
+	UNIT(test_controller_whose_addresses_are_anothers_stays_away),
 	UNIT(test_status_that_is_final_is_not_tried_by_the_other),
 	UNIT(test_io_that_is_refused_for_want_of_access_goes_by_the_other),
 	UNIT(test_refusals_that_the_log_does_not_explain_are_outlasted),
