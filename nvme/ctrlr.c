@@ -343,15 +343,29 @@ static void start_attempt(struct nvme_ctrlr *ctrlr)
 	set_state(ctrlr, NVME_CTRLR_CONNECT);
 }
 
-static void enter_back_off(struct nvme_ctrlr *ctrlr)
+/* The loss timeout is looked at when an attempt has failed: the last one begins when it is over. */
+uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t away_us)
 {
+	uint64_t delay_us = opts->reconnect_delay_s * UINT64_C(1000000), loss_us = (uint64_t)opts->loss_timeout_s * 1000000;
 	uint32_t factor = 1;
 
-	for (uint32_t i = 1; i < ctrlr->attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
+	for (uint32_t i = 1; i < attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
 		factor *= 2;
 	}
+	delay_us *= factor;
+	if (opts->loss_timeout_s >= 0 && away_us + delay_us > loss_us) {
+		delay_us = away_us < loss_us ? loss_us - away_us : 0;
+	}
+	return delay_us;
+}
+
+static void enter_back_off(struct nvme_ctrlr *ctrlr)
+{
+	uint64_t away_us = env_ticks_to_ns(env_ticks() - ctrlr->down_since) / 1000;
+
 	/* attempts is 0 after a reset that somebody asked for: no delay then; nor for an address that has not been tried yet */
-	thread_timer_start(&ctrlr->step_timer, ctrlr->attempts && !ctrlr->attempt_due ? ctrlr->opts.reconnect_delay_s * factor * UINT64_C(1000000) : 0);
+	thread_timer_start(&ctrlr->step_timer,
+			   ctrlr->attempts && !ctrlr->attempt_due ? nvme_back_off_us(&ctrlr->opts, ctrlr->attempts, away_us) : 0);
 }
 
 /* The steps. A completion that finds the attempt failed leads nowhere. */

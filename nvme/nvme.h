@@ -103,7 +103,7 @@ struct nvme_ctrlr_opts {
 				       long again; 0: none */
 	bool io_timeout_resets;	    /* the controller is reset at once, without an Abort */
 	int32_t loss_timeout_s;	    /* -1: reconnect for ever; 0: a connection that is lost gets one attempt, at once */
-	uint32_t reconnect_delay_s; /* doubled at each failure up to 8 times this */
+	uint32_t reconnect_delay_s; /* doubled at each failure up to 8 times this; the last one ends with loss_timeout_s */
 	bool discovery;		    /* a discovery controller: no I/O queues, no namespaces */
 	uint32_t admin_poll_us;	    /* between looks at an admin queue that has no descriptor; 0: as often as is useful */
 	/* RDMA: how often an unacknowledged packet is sent again (0 to 7), after 4.096 us << ack_timeout (0: as the device has it; 1 to 31), the type of

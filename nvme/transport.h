@@ -236,6 +236,8 @@ void nvme_ctrlr_lost(struct nvme_ctrlr *ctrlr, const char *fmt, ...) __attribute
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr);
 /* Now and then while READY: what could not be asked for before, for want of memory or room in the admin queue. */
 void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr);
+/* From a failed attempt to the next one, after so many of them, by a controller that has been away for so long. Pure. */
+uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t away_us);
 /* A state's operation goes on with another command, which has the whole of the state's time again. */
 void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr);

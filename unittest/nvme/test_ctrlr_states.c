@@ -389,6 +389,23 @@ static void test_states_of_a_queue_pair_are_told_by_its_probe(void)
 	CU_ASSERT_STRING_EQUAL(steps.text, "none>connecting connecting>ready ready>failed failed>freed ");
 }
 
+static void test_the_last_delay_ends_with_the_loss_timeout(void)
+{
+	static const struct {
+		uint32_t attempts;
+		uint64_t away_us, delay_us;
+	} rows[] = {{1, 0, 2000000},	     {2, 2500000, 4000000}, {3, 7000000, 3000000}, {9, 9999999, 1},
+		    {9, 10000000, 0}, {9, 11000000, 0}};
+	struct nvme_ctrlr_opts opts = {.loss_timeout_s = 10, .reconnect_delay_s = 2};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		CU_ASSERT_EQUAL(nvme_back_off_us(&opts, rows[i].attempts, rows[i].away_us), rows[i].delay_us);
+	}
+	opts.loss_timeout_s = -1;
+	CU_ASSERT_EQUAL(nvme_back_off_us(&opts, 3, 7000000), 8000000);
+	CU_ASSERT_EQUAL(nvme_back_off_us(&opts, 9, UINT64_C(1) << 50), 16000000);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_no_fault_is_no_failure),
 	UNIT(test_step_that_is_answered_with_an_error_is_tried_again),
@@ -401,6 +418,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_that_waits_for_its_next_attempt_is_reset_removed_or_destroyed),
 	UNIT(test_ready_controller_comes_back_from_any_fault),
 	UNIT(test_states_of_a_queue_pair_are_told_by_its_probe),
+	UNIT(test_the_last_delay_ends_with_the_loss_timeout),
 	UNIT_END,
 };
 
