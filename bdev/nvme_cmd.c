@@ -18,8 +18,95 @@ static struct nvme_io *of_message(struct thread_msg *msg)
 
 /* --- What may be passed through --- */
 
+/* Features that are more than a dword. Of vendors' we do not know: they get a page, and no more goes by the one address. */
+static uint64_t feature_amount(uint8_t fid)
+{
+	switch (fid) {
+	case NVME_FEAT_FID_FDP_EVENTS:
+	case NVME_FEAT_FID_LBA_RANGE:
+	case NVME_FEAT_FID_HOST_MEM_BUF:
+	case NVME_FEAT_FID_ENH_CTRL_METADATA:
+	case NVME_FEAT_FID_CTRL_METADATA:
+	case NVME_FEAT_FID_NS_METADATA:
+		return 4096;
+	case NVME_FEAT_FID_AUTO_PST:
+		return 256;
+	case NVME_FEAT_FID_TIMESTAMP:
+		return 8;
+	case NVME_FEAT_FID_HOST_BEHAVIOR:
+	case NVME_FEAT_FID_PLM_CONFIG:
+		return 512;
+	case NVME_FEAT_FID_HOST_ID:
+		return 16;
+	default:
+		return fid >= 0xc0 ? 4096 : 0;
+	}
+}
+
+/* The most that a command may move, as the controller will understand it. False: we do not know. */
+static bool admin_amount_of(const struct nvme_sqe *cmd, uint64_t *amount)
+{
+	uint32_t cdw10 = le32toh(cmd->cdw10), cdw11 = le32toh(cmd->cdw11);
+
+	*amount = 0;
+	switch (cmd->opcode) {
+	case nvme_admin_fw_commit:
+	case nvme_admin_dev_self_test:
+	case nvme_admin_virtual_mgmt:
+	case nvme_admin_capacity_mgmt:
+	case nvme_admin_lockdown:
+	case nvme_admin_format_nvm:
+	case nvme_admin_sanitize_nvm:
+		return true;
+	case nvme_admin_identify:
+	case nvme_admin_ns_attach:
+		*amount = 4096;
+		return true;
+	case nvme_admin_ns_mgmt: /* SEL: 0 is Create */
+		*amount = (cdw10 & 0xf) == 0 ? 4096 : 0;
+		return true;
+	case nvme_admin_get_log_page: /* NUMDL and NUMDU, 0's based */
+		*amount = ((cdw10 >> 16 | (uint64_t)(cdw11 & 0xffff) << 16) + 1) * 4;
+		return true;
+	case nvme_admin_get_features: /* SEL: 3 are its capabilities, a dword */
+		*amount = (cdw10 >> 8 & 7) == 3 ? 0 : feature_amount((uint8_t)cdw10);
+		return true;
+	case nvme_admin_set_features:
+		*amount = feature_amount((uint8_t)cdw10);
+		return true;
+	case nvme_admin_fw_download:
+	case nvme_admin_directive_send:
+	case nvme_admin_directive_recv:
+		*amount = (cdw10 + UINT64_C(1)) * 4;
+		return true;
+	case nvme_admin_security_send:
+	case nvme_admin_security_recv:
+		*amount = cdw11;
+		return true;
+	case nvme_admin_get_lba_status:
+		*amount = (le32toh(cmd->cdw12) + UINT64_C(1)) * 4;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* What it moves by way of addresses must have its place, or the controller would go on behind it. */
+static uint16_t check_admin_amount(const struct nvme_sqe *cmd, uint64_t data_len)
+{
+	uint64_t need;
+
+	if (!admin_amount_of(cmd, &need)) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	if (data_len < need) {
+		return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	return 0;
+}
+
 /* The driver's own business: queues, events, aborts by id, doorbells. */
-uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd)
+uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics)
 {
 	uint8_t fid = (uint8_t)le32toh(cmd->cdw10);
 
@@ -39,10 +126,11 @@ uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd)
 		    fid == NVME_FEAT_FID_HOST_MEM_BUF || fid == NVME_FEAT_FID_HOST_BEHAVIOR) {
 			return NVME_ST_DNR(GENERIC, INVALID_FIELD);
 		}
-		return 0;
+		break;
 	default:
-		return 0;
+		break;
 	}
+	return fabrics ? 0 : check_admin_amount(cmd, data_len);
 }
 
 /* Bits 1:0 of an opcode are its data's direction (Base 3.3.3.1). In the standard's format for vendor specific commands (Base figure 88)
@@ -246,7 +334,7 @@ static int admin_send(struct admin *a, const struct nvme_sqe *cmd)
 static uint16_t check_passed_admin(const struct bdev_nvme *c, const struct nvme_sqe *cmd, uint64_t len)
 {
 	if (cmd->opcode < NVME_CMD_VENDOR_ADMIN) {
-		return nvme_cmd_check_admin(cmd);
+		return nvme_cmd_check_admin(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE);
 	}
 	bool has_size = c->ctrlr != NULL && (nvme_ctrlr_identify(c->ctrlr)->avscc & 1) != 0;
 	return nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
@@ -573,7 +661,7 @@ void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_n
 	}
 	if (rc == 0) {
 		status = raw->io ? nvme_cmd_check_io(&raw->cmd, raw->data_len, raw->md_len, ns_of(c, &raw->cmd))
-				 : nvme_cmd_check_admin(&raw->cmd);
+				 : check_passed_admin(c, &raw->cmd, raw->data_len);
 	}
 	if (status != 0) {
 		struct nvme_cqe cqe = {.status = htole16((uint16_t)(status << 1))};

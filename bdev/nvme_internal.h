@@ -291,8 +291,8 @@ void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target);
 void nvme_cmd_reset(struct nvme_io *n);
 /* Control thread: has the controller abort a command. done(arg, aborted) may come at once. */
 void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted), void *arg);
-/* 0 or the status that a passed-through command is refused with. Pure. */
-uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd);
+/* 0 or the status that a passed-through command is refused with. fabrics: the controller cannot move more than it is given. Pure. */
+uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics);
 uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns);
 /* A vendor specific command, admin or I/O, for which we cannot know how much it moves. fabrics: the controller cannot move more than it is
  * given; otherwise it has to keep to the standard's format for such commands (has_size). Pure. */

@@ -201,6 +201,12 @@ static void test_raw_commands_go_through_either_queue(void)
 	bdev_nvme_send(nvme, &raw, raw_done, NULL);
 	CU_ASSERT(thread_control_wait(raw_is_done, NULL, WAIT_US));
 	CU_ASSERT_EQUAL(le64toh(((struct nvme_id_ns *)buffer)->nsze), model.ns[1].blocks);
+	raw.data_len = 64;
+	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	raw.cmd = (struct nvme_sqe){.opcode = nvme_admin_get_log_page, .nsid = htole32(NVME_NSID_ALL), .cdw10 = htole32(NVME_LOG_LID_SMART | 127 << 16)};
+	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	raw.data_len = 512;
+	CU_ASSERT_EQUAL(send_raw(&raw), 0);
 	drive_end();
 }
 

@@ -154,16 +154,61 @@ static void test_commands_of_the_driver_are_not_passed_through(void)
 
 	for (unsigned i = 0; i < sizeof(own); i++) {
 		cmd.opcode = own[i];
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	}
 	for (unsigned i = 0; i < sizeof(features); i++) {
 		cmd = (struct nvme_sqe){.opcode = nvme_admin_set_features, .cdw10 = htole32(features[i])};
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 		cmd.opcode = nvme_admin_get_features;
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), 0);
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), 0);
 	}
 	cmd = (struct nvme_sqe){.opcode = nvme_admin_get_log_page};
-	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd), 0);
+	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), 0);
+}
+
+static void check_admin_length(struct nvme_sqe cmd, uint64_t need)
+{
+	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, need, false), 0);
+	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, need + 4096, false), 0);
+	if (need != 0) {
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, need - 1, false), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, false), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), 0); /* an SGL has its length */
+	}
+}
+
+/* A controller moves what the command says, whatever there is room for. */
+static void test_admin_commands_that_move_more_than_they_have_are_refused(void)
+{
+	static const struct {
+		uint8_t opcode;
+		uint32_t cdw10, cdw11, cdw12;
+		uint64_t need;
+	} rows[] = {
+		{nvme_admin_identify, NVME_IDENTIFY_CNS_CTRL, 0, 0, 4096},
+		{nvme_admin_get_log_page, NVME_LOG_LID_SMART | 127u << 16, 0, 0, 512},
+		{nvme_admin_get_log_page, NVME_LOG_LID_SMART | 0xffffu << 16, 0xffff, 0, UINT64_C(1) << 34},
+		{nvme_admin_get_features, NVME_FEAT_FID_ARBITRATION, 0, 0, 0},
+		{nvme_admin_get_features, NVME_FEAT_FID_LBA_RANGE, 0, 0, 4096},
+		{nvme_admin_get_features, NVME_FEAT_FID_LBA_RANGE | 3 << 8, 0, 0, 0},
+		{nvme_admin_set_features, NVME_FEAT_FID_TIMESTAMP, 0, 0, 8},
+		{nvme_admin_set_features, 0xd0, 0, 0, 4096},
+		{nvme_admin_fw_download, 1023, 0, 0, 4096},
+		{nvme_admin_security_recv, 0, 513, 0, 513},
+		{nvme_admin_directive_recv, UINT32_MAX, 0, 0, UINT64_C(1) << 34},
+		{nvme_admin_get_lba_status, 0, 0, 15, 64},
+		{nvme_admin_ns_mgmt, 0, 0, 0, 4096},
+		{nvme_admin_ns_mgmt, 1, 0, 0, 0},
+		{nvme_admin_format_nvm, 0, 0, 0, 0},
+	};
+	const struct nvme_sqe unknown = {.opcode = nvme_admin_nvme_mi_recv};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		check_admin_length((struct nvme_sqe){.opcode = rows[i].opcode, .cdw10 = htole32(rows[i].cdw10), .cdw11 = htole32(rows[i].cdw11),
+						     .cdw12 = htole32(rows[i].cdw12)}, rows[i].need);
+	}
+	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&unknown, 4096, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&unknown, 4096, true), 0);
 }
 
 static const struct nvme_ns plain = {.block_size = 512};
@@ -251,6 +296,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_ana_log_is_decoded_and_nonsense_refused),
 	UNIT(test_controller_says_how_long_to_wait),
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
+	UNIT(test_admin_commands_that_move_more_than_they_have_are_refused),
 	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
 	UNIT(test_metadata_of_a_passed_command_is_counted_too),
 	UNIT(test_vendor_commands_are_bounded),
