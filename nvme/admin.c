@@ -208,6 +208,9 @@ void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr)
 	read_unread(ctrlr);
 	submit_aers(ctrlr);
 	rescan_if_due(ctrlr);
+	if (ctrlr->ana_due) {
+		nvme_ctrlr_read_ana(ctrlr);
+	}
 }
 
 /* Keep Alive (Base 3.9): sent at half of the time that the controller allows. */

@@ -143,6 +143,10 @@ static void reread_done(struct nvme_ctrlr *ctrlr, int error)
 	if (ctrlr->in_failure) {
 		return;
 	}
+	if (error == -ENOMEM || error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
+		ctrlr->ana_due = true;
+		return;
+	}
 	if (error != 0) {
 		nvme_ctrlr_lost(ctrlr, "the log of asymmetric namespace access could not be read: %s", strerror(-error));
 		return;
@@ -160,6 +164,7 @@ void nvme_ctrlr_read_ana(struct nvme_ctrlr *ctrlr)
 	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure || !nvme_ctrlr_has_ana(ctrlr)) {
 		return; /* it is read at the next connection */
 	}
+	ctrlr->ana_due = false;
 	ctrlr->ana_read_again = ctrlr->ana_reading; /* what changed may be behind that one already */
 	if (!ctrlr->ana_reading) {
 		ctrlr->ana_reading = true;

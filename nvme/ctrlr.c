@@ -337,7 +337,7 @@ static void start_attempt(struct nvme_ctrlr *ctrlr)
 	}
 	ctrlr->attempts++;
 	ctrlr->attempt_due = false;
-	ctrlr->ana_reading = ctrlr->ana_read_again = false;
+	ctrlr->ana_reading = ctrlr->ana_read_again = ctrlr->ana_due = false;
 	set_state(ctrlr, NVME_CTRLR_DISCONNECTED);
 	ctrlr->in_failure = false;
 	set_state(ctrlr, NVME_CTRLR_CONNECT);

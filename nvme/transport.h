@@ -183,7 +183,7 @@ struct nvme_ctrlr {
 	uint32_t untried;		      /* of them, since the connection was lost */
 	struct nvme_ana_group *ana_groups;    /* what the ANA log says; NULL: not read yet, or not reported */
 	uint32_t num_ana_groups;
-	bool ana_reading, ana_read_again;
+	bool ana_reading, ana_read_again, ana_due;
 	bool refused; /* nvme_ctrlr_refuse() */
 	bool was_ready;			      /* READY was announced, DOWN was not */
 	bool in_failure;		      /* an attempt or a connection has failed; completions lead nowhere until the next one */

@@ -517,6 +517,56 @@ static void test_io_that_is_refused_for_want_of_access_goes_by_the_other(void)
 	end_two();
 }
 
+static unsigned raw_answers;
+static int raw_error;
+
+static void raw_done(void *arg, int rc, const struct nvme_cqe *cqe)
+{
+	raw_answers++;
+	raw_error = rc;
+}
+
+static bool all_answered(void *sent)
+{
+	return raw_answers == *(unsigned *)sent;
+}
+
+/* Until the admin queue takes no more. */
+static unsigned fill_admin_queue(void)
+{
+	struct bdev_nvme_raw raw = {.data = buffer, .data_len = 4096, .cmd = {.opcode = nvme_admin_identify, .cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL)}};
+	unsigned sent = 0;
+
+	set_fault(MODEL_FAULT_LATE, nvme_admin_identify, 256, 0);
+	for (raw_error = 0, raw_answers = 0; raw_answers == 0; sent++) {
+		bdev_nvme_send(nvme, &raw, raw_done, NULL);
+	}
+	CU_ASSERT_EQUAL(raw_error, -EAGAIN);
+	return sent;
+}
+
+static void test_log_that_finds_no_room_in_the_queue_is_read_later(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	unsigned sent = fill_admin_queue();
+	model.ns[0].ana = NVME_ANA_STATE_NONOPTIMIZED;
+	nvme_ctrlr_read_ana(bdev_nvme_ctrlr(nvme));
+	CU_ASSERT_FATAL(thread_control_wait(model_holds, &(unsigned){sent - 1}, WAIT_US));
+	model.fault.kind = MODEL_FAULT_NONE;
+	model_release(&model);
+	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
+	CU_ASSERT_FATAL(thread_control_wait(all_answered, &sent, WAIT_US));
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 0);
+	user_close(&u);
+	end_two();
+}
+
 static void add_retries(void *arg, const struct bdev_nvme_path_stat *stat)
 {
 	*(uint64_t *)arg += stat->retries; /* those that waited for their time */
@@ -750,6 +800,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_whose_addresses_are_anothers_stays_away),
 	UNIT(test_status_that_is_final_is_not_tried_by_the_other),
 	UNIT(test_io_that_is_refused_for_want_of_access_goes_by_the_other),
+	UNIT(test_log_that_finds_no_room_in_the_queue_is_read_later),
 	UNIT(test_refusals_that_the_log_does_not_explain_are_outlasted),
 	UNIT(test_namespace_that_moves_to_another_group_is_followed),
 	UNIT(test_namespace_without_access_and_size_is_not_gone),
