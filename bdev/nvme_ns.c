@@ -435,11 +435,40 @@ static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
+static void narrow(struct bdev *b, const struct bdev *one)
+{
+	b->io_types &= one->io_types;
+	b->write_cache |= one->write_cache;
+	b->max_rw_blocks = one->max_rw_blocks < b->max_rw_blocks ? one->max_rw_blocks : b->max_rw_blocks;
+	b->max_copy_blocks = one->max_copy_blocks < b->max_copy_blocks ? one->max_copy_blocks : b->max_copy_blocks;
+	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
+	b->max_segments = one->max_segments < b->max_segments ? one->max_segments : b->max_segments;
+	b->buf_align = one->buf_align > b->buf_align ? one->buf_align : b->buf_align;
+}
+
+/* What set_limits() sets. Reactors read it meanwhile: each value is stored once. */
+static void store_limits(struct bdev *b, const struct bdev *from)
+{
+	b->io_types = from->io_types;
+	b->write_cache = from->write_cache;
+	b->read_only = from->read_only;
+	b->max_rw_blocks = from->max_rw_blocks;
+	b->max_unmap_blocks = from->max_unmap_blocks;
+	b->max_copy_blocks = from->max_copy_blocks;
+	b->max_verify_blocks = from->max_verify_blocks;
+	b->max_uncorrectable_blocks = from->max_uncorrectable_blocks;
+	b->max_segments = from->max_segments;
+	b->buf_align = from->buf_align;
+	b->optimal_io_boundary = from->optimal_io_boundary;
+	b->split_on_boundary = from->split_on_boundary;
+	b->physical_block_size = from->physical_block_size;
+}
+
 /* What all legs can take; after a reconnect it may be another controller. */
 static void set_common_limits(struct nvme_ns_bdev *d)
 {
+	struct bdev one = d->bdev, all = d->bdev;
 	const struct nvme_leg *l;
-	struct bdev one = d->bdev, *b = &d->bdev;
 	bool first = true;
 
 	TAILQ_FOREACH (l, &d->legs, link) {
@@ -447,20 +476,14 @@ static void set_common_limits(struct nvme_ns_bdev *d)
 			continue;
 		}
 		set_limits(&one, &d->ns, l->c->ctrlr);
-		b->io_types = first ? one.io_types : b->io_types & one.io_types;
-		b->write_cache = one.write_cache || (!first && b->write_cache);
-		b->read_only = one.read_only;
-		b->max_rw_blocks = first || one.max_rw_blocks < b->max_rw_blocks ? one.max_rw_blocks : b->max_rw_blocks;
-		b->max_unmap_blocks = one.max_unmap_blocks;
-		b->max_copy_blocks = first || one.max_copy_blocks < b->max_copy_blocks ? one.max_copy_blocks : b->max_copy_blocks;
-		b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
-		b->max_segments = first || one.max_segments < b->max_segments ? one.max_segments : b->max_segments;
-		b->buf_align = first || one.buf_align > b->buf_align ? one.buf_align : b->buf_align;
-		b->optimal_io_boundary = one.optimal_io_boundary;
-		b->split_on_boundary = one.split_on_boundary;
-		b->physical_block_size = one.physical_block_size;
+		if (first) {
+			store_limits(&all, &one);
+		} else {
+			narrow(&all, &one);
+		}
 		first = false;
 	}
+	store_limits(&d->bdev, &all);
 }
 
 /* c does not have d any more, or something else under its id. */
