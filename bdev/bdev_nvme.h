@@ -15,6 +15,9 @@
 struct bdev_nvme; /* a controller */
 struct json_t;
 
+/* The driver counts milliseconds, in 32 bits, and turns them into ticks. */
+#define BDEV_NVME_TIMEOUT_MAX_US (INT32_MAX * UINT64_C(1000))
+
 /* What to do with I/O that takes longer than timeout_us. */
 enum bdev_nvme_timeout_action {
 	BDEV_NVME_TIMEOUT_NONE,	 /* it takes as long as it takes */
@@ -33,8 +36,8 @@ struct bdev_nvme_policy {
 /* For all controllers that are attached from then on. */
 struct bdev_nvme_options {
 	enum bdev_nvme_timeout_action action_on_timeout;
-	uint64_t timeout_us;	   /* of I/O; 0: none */
-	uint64_t timeout_admin_us; /* of admin commands; 0: as the driver has it, 30 s */
+	uint64_t timeout_us;	   /* of I/O; 0: none. Up to BDEV_NVME_TIMEOUT_MAX_US */
+	uint64_t timeout_admin_us; /* of admin commands; 0: as the driver has it, 30 s; otherwise 1000 to BDEV_NVME_TIMEOUT_MAX_US */
 	uint32_t keep_alive_timeout_ms;
 	int32_t bdev_retry_count; /* of I/O whose status allows a retry; -1: no limit */
 	int32_t ctrlr_loss_timeout_sec;

@@ -65,6 +65,17 @@ int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *
 	return 0;
 }
 
+static int check_command_timeouts(const struct bdev_nvme_options *o, char *error)
+{
+	if (o->timeout_us > BDEV_NVME_TIMEOUT_MAX_US) {
+		return bdev_error(error, -EINVAL, "timeout_us %lu: must be 0 to %lu", o->timeout_us, BDEV_NVME_TIMEOUT_MAX_US);
+	}
+	if (o->timeout_admin_us != 0 && (o->timeout_admin_us < 1000 || o->timeout_admin_us > BDEV_NVME_TIMEOUT_MAX_US)) {
+		return bdev_error(error, -EINVAL, "timeout_admin_us %lu: must be 0 or 1000 to %lu", o->timeout_admin_us, BDEV_NVME_TIMEOUT_MAX_US);
+	}
+	return 0;
+}
+
 int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERROR_MAX])
 {
 	if (!TAILQ_EMPTY(&controllers)) {
@@ -80,7 +91,10 @@ int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERR
 	if (o->policy.rr_min_io == 0) {
 		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
 	}
-	int rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
+	int rc = check_command_timeouts(o, error);
+	if (rc == 0) {
+		rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
+	}
 	if (rc == 0) {
 		bdev_nvme_options = *o;
 	}

@@ -61,7 +61,7 @@ static const struct rpc_param attach_params[] = {
 	       .enums = multipath_modes),
 	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL, "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
 	       .object = rpc_bdev_nvme_multipath_opts_params),
-	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL, "for one attempt to connect (default: the driver's)", .max = UINT64_C(1) << 42),
+	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL, "for one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
 	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL, "I/O queues to ask for; each thread with I/O needs one (default 128)"),
 	ATTACH(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
 	       "how long to try to reconnect before the controller is detached; -1: for ever; 0: one attempt"),

@@ -764,6 +764,34 @@ static void test_namespace_with_other_blocks_is_another_bdev(void)
 	drive_end();
 }
 
+static void expect_option_refused(const struct bdev_nvme_options *o, const char *why)
+{
+	char error[BDEV_ERROR_MAX] = "";
+
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(o, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, why));
+}
+
+static void test_timeouts_that_do_not_fit_are_refused(void)
+{
+	static const uint64_t bad_us[] = {1, 999, BDEV_NVME_TIMEOUT_MAX_US + 1, UINT64_C(1) << 42, UINT64_MAX};
+	struct bdev_nvme_options o;
+	char error[BDEV_ERROR_MAX];
+
+	for (unsigned i = 0; i < sizeof(bad_us) / sizeof(bad_us[0]); i++) {
+		bdev_nvme_default_options(&o);
+		o.timeout_admin_us = bad_us[i];
+		expect_option_refused(&o, "must be 0 or 1000 to 2147483647000");
+	}
+	bdev_nvme_default_options(&o);
+	o.timeout_us = BDEV_NVME_TIMEOUT_MAX_US + 1;
+	expect_option_refused(&o, "timeout_us 2147483647001: must be 0 to 2147483647000");
+	o.timeout_us = o.timeout_admin_us = BDEV_NVME_TIMEOUT_MAX_US;
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, error), 0);
+	bdev_nvme_default_options(&o);
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, error), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_each_namespace_becomes_a_bdev),
 	UNIT(test_namespace_whose_blocks_do_not_fit_into_a_transfer_is_left_out),
@@ -797,6 +825,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_reset_of_a_bdev_ends_its_io_and_no_others),
 	UNIT(test_namespaces_come_go_and_grow),
 	UNIT(test_namespace_with_other_blocks_is_another_bdev),
+	UNIT(test_timeouts_that_do_not_fit_are_refused),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme", tests, drive_setup, drive_teardown)
