@@ -36,7 +36,7 @@ struct bdev_nvme_policy {
 /* For all controllers that are attached from then on. */
 struct bdev_nvme_options {
 	enum bdev_nvme_timeout_action action_on_timeout;
-	uint64_t timeout_us;	   /* of I/O; 0: none. Up to BDEV_NVME_TIMEOUT_MAX_US */
+	uint64_t timeout_us;	   /* of I/O; 0: none, whatever action_on_timeout is. Up to BDEV_NVME_TIMEOUT_MAX_US */
 	uint64_t timeout_admin_us; /* of admin commands; 0: as the driver has it, 30 s; otherwise 1000 to BDEV_NVME_TIMEOUT_MAX_US */
 	uint32_t keep_alive_timeout_ms;
 	int32_t bdev_retry_count; /* of I/O whose status allows a retry; -1: no limit */

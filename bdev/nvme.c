@@ -82,9 +82,6 @@ int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERR
 		return bdev_error(error, -EBUSY, "the options cannot be changed while controllers are attached ('%s' is)",
 				  TAILQ_FIRST(&controllers)->name);
 	}
-	if (o->action_on_timeout != BDEV_NVME_TIMEOUT_NONE && o->timeout_us == 0) {
-		return bdev_error(error, -EINVAL, "timeout_us 0: must not be 0 when action_on_timeout is not none");
-	}
 	if (o->bdev_retry_count < -1 || o->bdev_retry_count > 255) {
 		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255", o->bdev_retry_count);
 	}

@@ -47,7 +47,7 @@ struct set_options {
 static const struct rpc_param set_options_params[] = {
 	RPC_PARAM(struct set_options, action_on_timeout, RPC_ENUM, RPC_OPTIONAL,
 		  "what to do with I/O that takes too long (default abort, and reset if that does not help)", .enums = timeout_actions),
-	OPTION("timeout_us", timeout_us, RPC_UINT64, "how long I/O may take, looked at once a second (default 30000000; 0: any time)",
+	OPTION("timeout_us", timeout_us, RPC_UINT64, "how long I/O may take, looked at once a second (default 30000000; 0: any time, whatever action_on_timeout is)",
 	       .max = BDEV_NVME_TIMEOUT_MAX_US),
 	OPTION("timeout_admin_us", timeout_admin_us, RPC_UINT64, "how long an admin command may take (default 0: 30 s; or at least 1000)", .max = BDEV_NVME_TIMEOUT_MAX_US),
 	OPTION("keep_alive_timeout_ms", keep_alive_timeout_ms, RPC_UINT32, "keep-alive timeout of controllers over fabrics (default 10000; 0: none)"),

@@ -786,6 +786,8 @@ static void test_timeouts_that_do_not_fit_are_refused(void)
 	bdev_nvme_default_options(&o);
 	o.timeout_us = BDEV_NVME_TIMEOUT_MAX_US + 1;
 	expect_option_refused(&o, "timeout_us 2147483647001: must be 0 to 2147483647000");
+	o.timeout_us = 0; /* as clients turn it off, who know of no other action_on_timeout than none by default */
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, error), 0);
 	o.timeout_us = o.timeout_admin_us = BDEV_NVME_TIMEOUT_MAX_US;
 	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, error), 0);
 	bdev_nvme_default_options(&o);
