@@ -133,6 +133,55 @@ static void parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t siz
 	}
 }
 
+/* The connection is lost, which says nothing of the namespace. */
+static bool is_cut_off(const struct nvme_ns_scan *s)
+{
+	return s->ctrlr->admin == NULL || s->ctrlr->admin->failed;
+}
+
+static const struct nvme_ns *known(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
+{
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
+
+	return ns != NULL && ns->nsid == nsid ? ns : NULL;
+}
+
+/* As Identify Namespace says it. Without any there, only what has been told apart on this connection is taken for the same. */
+static bool has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns *a, const struct nvme_id_ns *b)
+{
+	static const uint8_t none[sizeof(a->nguid)];
+	bool has_id = memcmp(a->nguid, none, sizeof(a->nguid)) != 0 || memcmp(a->eui64, none, sizeof(a->eui64)) != 0;
+
+	return (has_id || ctrlr->state == NVME_CTRLR_READY) && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
+	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
+}
+
+/* A namespace that is known keeps the identity it has: with another one it would be taken from its users. Otherwise Identify's own identifiers
+ * stand if the controller has no descriptors, as before 1.3, and will not have any when it is asked again. */
+static void descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
+{
+	struct nvme_ctrlr *ctrlr = s->ctrlr;
+	struct nvme_ns *ns = &s->table->ns[s->table->count - 1];
+	const struct nvme_ns *old = known(ctrlr, ns->nsid);
+
+	if (is_cut_off(s)) {
+		scan_end(s, -ENXIO);
+		return;
+	}
+	if (old != NULL && has_same_ids(ctrlr, &ns->id, &old->id)) {
+		memcpy(ns->nguid, old->nguid, sizeof(ns->nguid));
+		memcpy(ns->eui64, old->eui64, sizeof(ns->eui64));
+		memcpy(ns->uuid, old->uuid, sizeof(ns->uuid));
+		ns->csi = old->csi;
+	} else if ((status & STATUS_MASK) != NVME_SC_INVALID_FIELD && (status & NVME_SC_DNR) == 0) {
+		log_limited(LOG_LEVEL_WARNING, "%s: namespace %u: its descriptors could not be read: %s", ctrlr->trid.traddr, ns->nsid,
+			    nvme_status_text(status));
+		scan_end(s, ctrlr->state == NVME_CTRLR_READY ? -EAGAIN : -EIO); /* EAGAIN: read again, beside the I/O */
+		return;
+	}
+	identify_next(s);
+}
+
 static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
@@ -140,9 +189,11 @@ static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
 	if (is_over(s)) {
 		return;
 	}
-	if (nvme_cqe_status(cqe) == 0) { /* optional before 1.3: without them, Identify's own identifiers stand */
-		parse_descriptors(&s->table->ns[s->table->count - 1], s->buf, NVME_IDENTIFY_DATA_SIZE);
+	if (nvme_cqe_status(cqe) != 0) {
+		descriptors_refused(s, nvme_cqe_status(cqe));
+		return;
 	}
+	parse_descriptors(&s->table->ns[s->table->count - 1], s->buf, NVME_IDENTIFY_DATA_SIZE);
 	identify_next(s);
 }
 
@@ -151,13 +202,13 @@ static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
 static void identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t status)
 {
 	const struct nvme_ctrlr *ctrlr = s->ctrlr;
-	const struct nvme_ns *known = ctrlr->state == NVME_CTRLR_READY ? nvme_ctrlr_next_ns(ctrlr, nsid - 1) : NULL;
-	bool stays = known != NULL && known->nsid == nsid && (status & STATUS_MASK) != NVME_SC_INVALID_NS;
+	const struct nvme_ns *old = ctrlr->state == NVME_CTRLR_READY ? known(ctrlr, nsid) : NULL;
+	bool stays = old != NULL && (status & STATUS_MASK) != NVME_SC_INVALID_NS;
 
 	log_warning("%s: namespace %u is %s: its Identify failed: %s", ctrlr->trid.traddr, nsid, stays ? "taken to be as it was" : "left out",
 		    nvme_status_text(status));
 	if (stays) {
-		s->table->ns[s->table->count++] = *known;
+		s->table->ns[s->table->count++] = *old;
 	}
 }
 
@@ -170,7 +221,7 @@ static void identify_done(void *arg, const struct nvme_cqe *cqe)
 	}
 	uint32_t nsid = s->nsids[s->next - 1];
 	if (nvme_cqe_status(cqe) != 0) {
-		if (s->ctrlr->admin == NULL || s->ctrlr->admin->failed) { /* the connection is lost, which says nothing of the namespace */
+		if (is_cut_off(s)) {
 			scan_end(s, -ENXIO);
 			return;
 		}

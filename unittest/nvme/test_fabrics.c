@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A controller that is reached over a fabric, which here is a function call: what the host makes of a target that answers late, never, or
  * while this thread is away. */
+#include <errno.h>
 #include <string.h>
 
 #include "env_dpdk/env.h"
@@ -15,6 +16,7 @@
 #define ENTRIES		31
 #define CAP_TO(half_s)	((uint64_t)(half_s) << 24)
 #define MUTE		UINT32_MAX
+#define UUID_0		0x5a
 
 /* The target: answers commands in their order when it is polled. */
 static struct {
@@ -24,7 +26,13 @@ static struct {
 	int slow_at;		    /* the command whose answer takes until the host's thread was away; -1: none */
 	uint32_t slow_polls;	    /* and so many polls longer, for timers may be asked first */
 	uint32_t looks, commands;
-	unsigned ready, down, retry, failed;
+	uint32_t namespaces;	    /* with ids from 1 on */
+	bool has_nguid;
+	uint16_t desc_status;	    /* of the answer to Identify, CNS 03h */
+	bool breaks_at_desc;	    /* there is none: the connection breaks */
+	bool broken;
+	uint16_t aer_cid;	    /* of a request for events */
+	unsigned ready, down, retry, failed, ns_changed;
 	bool destroyed;
 	struct nvme_ctrlr *ctrlr;
 	struct nvme_qpair *qpair;
@@ -56,6 +64,49 @@ static uint64_t property(uint32_t offset, bool *mute)
 	}
 }
 
+static void identify_ns(struct nvme_id_ns *id)
+{
+	id->nsze = htole64(1024);
+	id->lbaf[0].ds = 9;
+	id->nguid[0] = fx.has_nguid;
+}
+
+static bool describe_ns(uint8_t *data, struct nvme_cqe *cqe)
+{
+	if (fx.breaks_at_desc) {
+		fx.broken = true;
+		return false;
+	}
+	cqe->status = htole16((uint16_t)(fx.desc_status << 1));
+	data[0] = NVME_NIDT_UUID;
+	data[1] = 16;
+	data[4] = UUID_0;
+	return true;
+}
+
+/* False: there is no answer. */
+static bool identify(const struct nvme_request *req, struct nvme_cqe *cqe)
+{
+	void *data = req->iovs[0].iov_base;
+
+	memset(data, 0, req->data_len);
+	switch (le32toh(req->cmd.cdw10)) {
+	case NVME_IDENTIFY_CNS_CTRL:
+		((struct nvme_id_ctrl *)data)->nn = htole32(fx.namespaces);
+		return true;
+	case NVME_IDENTIFY_CNS_NS_ACTIVE_LIST:
+		for (uint32_t i = 0; i < fx.namespaces; i++) {
+			((uint32_t *)data)[i] = htole32(i + 1);
+		}
+		return true;
+	case NVME_IDENTIFY_CNS_NS:
+		identify_ns(data);
+		return true;
+	default:
+		return describe_ns(data, cqe);
+	}
+}
+
 static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
 {
 	const struct nvme_sqe *cmd = &req->cmd;
@@ -64,6 +115,7 @@ static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
 	bool mute = (int)fx.commands++ == fx.mute_at;
 
 	if (cmd->opcode == nvme_admin_async_event) {
+		fx.aer_cid = cmd->cid;
 		return false;
 	}
 	if (cmd->opcode == nvme_admin_fabrics && set->fctype == nvme_fabrics_type_property_get) {
@@ -74,7 +126,7 @@ static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
 	} else if (cmd->opcode == nvme_admin_fabrics) {
 		cqe->dw0 = htole32(1); /* Connect: the controller id */
 	} else if (cmd->opcode == nvme_admin_identify) {
-		memset(req->iovs[0].iov_base, 0, req->data_len); /* no namespaces */
+		return identify(req, cqe) && !mute;
 	}
 	return !mute;
 }
@@ -88,6 +140,13 @@ static int submit(struct nvme_qpair *base, struct nvme_request *req)
 		q->answers[q->num++] = cqe;
 	}
 	return 0;
+}
+
+static void notice_that_namespaces_changed(void)
+{
+	struct fake_qpair *q = (struct fake_qpair *)fx.ctrlr->admin;
+
+	q->answers[q->num++] = (struct nvme_cqe){.cid = fx.aer_cid, .dw0 = htole32(NVME_AER_NOTICE | NVME_LOG_LID_CHANGED_NS << 16)};
 }
 
 static void flush(struct nvme_qpair *base)
@@ -110,6 +169,11 @@ static int poll(struct nvme_qpair *base, uint32_t max)
 	uint32_t n = q->num;
 	struct nvme_cqe answers[ENTRIES];
 
+	if (fx.broken) {
+		fx.broken = false;
+		nvme_qpair_fail(base);
+		return -ENXIO;
+	}
 	if (n != 0 && (is_held_up() || fx.slow_polls != 0)) {
 		fx.slow_polls -= !is_held_up();
 		return 0;
@@ -223,6 +287,16 @@ static bool is_ready(void)
 	return fx.ready != 0;
 }
 
+static bool is_down(void)
+{
+	return fx.down != 0;
+}
+
+static bool was_rescanned(void)
+{
+	return fx.ns_changed != 0;
+}
+
 static bool is_destroyed(void)
 {
 	return fx.destroyed;
@@ -239,8 +313,10 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 	fx.down += event == NVME_EVENT_DOWN;
 	fx.retry += event == NVME_EVENT_RETRY;
 	fx.failed += event == NVME_EVENT_FAILED;
+	fx.ns_changed += event == NVME_EVENT_NS_CHANGED;
 	if (event == NVME_EVENT_RETRY) { /* the next attempt is to succeed */
 		fx.looks_until_ready = 0;
+		fx.desc_status = 0;
 	}
 }
 
@@ -415,6 +491,86 @@ static void test_an_answer_that_came_while_we_were_away_is_not_late(void)
 	end();
 }
 
+static bool has_uuid(void)
+{
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
+
+	return ns != NULL && ns->uuid[0] == UUID_0;
+}
+
+static void attach_with_a_namespace(void)
+{
+	begin();
+	fx.namespaces = 1;
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	CU_ASSERT(has_uuid());
+}
+
+/* What the bdev layer takes for another namespace, and takes from its users. */
+static void test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan(void)
+{
+	attach_with_a_namespace();
+	fx.breaks_at_desc = true;
+	notice_that_namespaces_changed();
+	CU_ASSERT(wait(is_down));
+	CU_ASSERT_EQUAL(fx.ns_changed, 0);
+	CU_ASSERT(has_uuid());
+	fx.breaks_at_desc = false;
+	end();
+}
+
+static void test_an_identity_that_is_known_outlasts_descriptors_that_are_refused(void)
+{
+	const uint16_t status[] = {NVME_SC_INTERNAL, NVME_SC_INVALID_FIELD | NVME_SC_DNR};
+
+	for (unsigned i = 0; i < 2; i++) {
+		attach_with_a_namespace();
+		fx.desc_status = status[i];
+		notice_that_namespaces_changed();
+		CU_ASSERT(wait(was_rescanned));
+		CU_ASSERT(has_uuid());
+		end();
+		CU_ASSERT_EQUAL(fx.down, 0);
+	}
+}
+
+static void test_another_namespace_does_not_get_the_identity_that_was_known(void)
+{
+	attach_with_a_namespace();
+	fx.desc_status = NVME_SC_INVALID_FIELD;
+	fx.has_nguid = true;
+	notice_that_namespaces_changed();
+	CU_ASSERT(wait(was_rescanned));
+	CU_ASSERT(!has_uuid());
+	end();
+}
+
+static void test_descriptors_that_fail_for_now_end_the_first_scan(void)
+{
+	begin();
+	fx.namespaces = 1;
+	fx.desc_status = NVME_SC_INTERNAL;
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	CU_ASSERT_EQUAL(fx.retry, 1);
+	CU_ASSERT(has_uuid());
+	end();
+}
+
+static void test_a_controller_without_descriptors_is_as_good(void)
+{
+	begin();
+	fx.namespaces = 1;
+	fx.desc_status = NVME_SC_INVALID_FIELD;
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_PTR_NOT_NULL(nvme_ctrlr_next_ns(fx.ctrlr, 0));
+	CU_ASSERT(!has_uuid());
+	end();
+}
+
 static int setup(void)
 {
 	const struct env_opts env = {
@@ -440,6 +596,11 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_later_look_without_an_answer_ends_the_attempt),
 	UNIT(test_each_command_without_an_answer_ends_the_attempt),
 	UNIT(test_an_answer_that_came_while_we_were_away_is_not_late),
+	UNIT(test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan),
+	UNIT(test_an_identity_that_is_known_outlasts_descriptors_that_are_refused),
+	UNIT(test_another_namespace_does_not_get_the_identity_that_was_known),
+	UNIT(test_descriptors_that_fail_for_now_end_the_first_scan),
+	UNIT(test_a_controller_without_descriptors_is_as_good),
 	UNIT_END,
 };
 UNIT_MAIN("nvme_fabrics", tests, setup, teardown)
