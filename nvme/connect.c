@@ -7,7 +7,8 @@
 
 #include "util/log.h"
 
-#define MAX_TRANSPORTS 4
+#define MAX_TRANSPORTS	4
+#define CONNECT_POLL_US 1000 /* queue pairs without a descriptor */
 
 static const struct nvme_transport_ops *transports[MAX_TRANSPORTS];
 static size_t transport_room; /* the most that any transport wants behind a request */
@@ -52,8 +53,32 @@ static uint16_t take_qid(struct nvme_ctrlr *ctrlr)
 	return 0;
 }
 
+/* From the transport's connection to the hand-over a queue pair is polled here, by its own descriptor: what is answered to Connect and to
+ * authentication does not show at any other. */
+
+static int poll_connecting(void *arg)
+{
+	return nvme_qpair_poll(arg, 0) > 0 ? POLLER_BUSY : POLLER_IDLE;
+}
+
+static bool arm_connecting(void *arg)
+{
+	return nvme_qpair_arm(arg);
+}
+
+static int start_polling(struct nvme_qpair *qpair)
+{
+	int fd = nvme_qpair_fd(qpair);
+
+	qpair->connect_poller = poller_register(&(struct poller_opts){
+		.name = "nvme_connect", .fn = poll_connecting, .ctx = qpair, .fd = fd, .arm = fd >= 0 ? arm_connecting : NULL,
+		.period_us = fd >= 0 ? 0 : CONNECT_POLL_US});
+	return qpair->connect_poller != NULL ? 0 : -errno;
+}
+
 static void connect_ended(struct nvme_qpair *qpair, int error)
 {
+	poller_unregister(&qpair->connect_poller);
 	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or destroy. */
 	qpair->connected = error == 0;
 	qpair->failed = error != 0;
@@ -137,7 +162,8 @@ void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
 		return;
 	}
 	if (error == 0 && qpair->ops->fabrics) {
-		error = nvme_fabrics_connect(qpair, fabrics_connected, qpair);
+		error = start_polling(qpair);
+		error = error == 0 ? nvme_fabrics_connect(qpair, fabrics_connected, qpair) : error;
 		if (error == 0) {
 			return;
 		}
@@ -202,6 +228,7 @@ void nvme_qpair_destroy(struct nvme_qpair *qpair)
 
 	nvme_auth_cancel(qpair);
 	thread_timer_stop(&qpair->connect_timer);
+	poller_unregister(&qpair->connect_poller);
 	TAILQ_REMOVE(&ctrlr->qpairs, qpair, link);
 	ctrlr->qids[qpair->id / 64] &= ~(UINT64_C(1) << qpair->id % 64);
 	ctrlr->ops->qpair_free(qpair);

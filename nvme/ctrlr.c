@@ -475,14 +475,8 @@ static void step_timer_fired(void *arg)
 static int poll_admin(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
-	struct nvme_qpair *q;
 	int n = nvme_qpair_poll(ctrlr->admin, 0);
 
-	TAILQ_FOREACH(q, &ctrlr->qpairs, link) { /* those that are being connected */
-		if (!q->created && nvme_qpair_poll(q, 0) != 0) {
-			break; /* its callback may have changed the list: the others have the next round */
-		}
-	}
 	if (n == -ENXIO) {
 		fail(ctrlr, "the connection of the admin queue is lost");
 	}

@@ -47,7 +47,7 @@ struct nvme_qpair {
 	struct nvme_ctrlr *ctrlr;
 	uint16_t id; /* 0: admin */
 	bool connected; /* but not handed to its user yet */
-	bool created; /* handed to its user; before that, the control thread polls it */
+	bool created; /* handed to its user; before that, it is the control thread's */
 	uint32_t bad_completions;
 	const char *why;		/* it is broken; NULL otherwise */
 	struct nvme_qpair_alarm *alarm; /* NULL: the admin queue, whose user is the control thread */
@@ -57,6 +57,7 @@ struct nvme_qpair {
 	bool stopping;			/* the control thread is ending it: its failure is no news */
 	uint8_t state;			/* enum nvme_qpair_state; atomic; for observers: nvme_qpair_set_state() */
 	struct nvme_auth *auth; /* under way, or NULL. Control thread */
+	struct poller *connect_poller; /* of the control thread, between the transport's connection and the hand-over; or NULL */
 	struct thread_timer connect_timer;
 	uint32_t connect_ms; /* what it was started with */
 	void (*ready)(void *arg, struct nvme_qpair *qpair, int error);

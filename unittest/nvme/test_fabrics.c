@@ -3,6 +3,8 @@
  * while this thread is away. */
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "env_dpdk/env.h"
 #include "nvme/transport.h"
@@ -25,6 +27,7 @@ static struct {
 	int mute_at;		    /* the command that has no answer, counted from 0; -1: none */
 	int slow_at;		    /* the command whose answer takes until the host's thread was away; -1: none */
 	uint32_t slow_polls;	    /* and so many polls longer, for timers may be asked first */
+	bool tells_once_armed;	    /* I/O queues have a descriptor, and answers only after it has been armed */
 	uint32_t looks, commands;
 	uint32_t namespaces;	    /* with ids from 1 on */
 	bool has_nguid;
@@ -44,6 +47,8 @@ struct fake_qpair {
 	struct nvme_qpair base;
 	struct nvme_cqe answers[ENTRIES];
 	uint32_t num;
+	int fd;
+	bool armed;
 };
 
 /* --- The target --- */
@@ -178,6 +183,9 @@ static int poll(struct nvme_qpair *base, uint32_t max)
 		fx.slow_polls -= !is_held_up();
 		return 0;
 	}
+	if (q->fd >= 0 && !q->armed) {
+		return 0;
+	}
 	memcpy(answers, q->answers, sizeof(answers));
 	q->num = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -186,13 +194,22 @@ static int poll(struct nvme_qpair *base, uint32_t max)
 	return (int)n;
 }
 
-static int no_fd(const struct nvme_qpair *base)
+static int qpair_fd(const struct nvme_qpair *base)
 {
-	return -1;
+	return ((const struct fake_qpair *)base)->fd;
 }
 
+/* The answers come as soon as the host could sleep over them. */
 static bool arm(struct nvme_qpair *base)
 {
+	struct fake_qpair *q = (struct fake_qpair *)base;
+	eventfd_t count;
+
+	eventfd_read(q->fd, &count);
+	if (q->num != 0 && !q->armed) {
+		eventfd_write(q->fd, 1);
+	}
+	q->armed = true;
 	return false;
 }
 
@@ -201,6 +218,7 @@ static struct nvme_qpair *qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uin
 	struct fake_qpair *q = calloc(1, sizeof(*q));
 
 	CU_ASSERT_EQUAL_FATAL(nvme_qpair_init(&q->base, ctrlr, id, entries < ENTRIES ? entries : ENTRIES), 0);
+	q->fd = id != 0 && fx.tells_once_armed ? eventfd(0, EFD_NONBLOCK) : -1;
 	return &q->base;
 }
 
@@ -216,6 +234,11 @@ static void qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *
 
 static void qpair_free(struct nvme_qpair *qpair)
 {
+	int fd = qpair_fd(qpair);
+
+	if (fd >= 0) {
+		close(fd);
+	}
 	nvme_qpair_fini(qpair);
 	free(qpair);
 }
@@ -261,7 +284,7 @@ static const struct nvme_transport_ops fake = {
 	.submit = submit,
 	.flush = flush,
 	.poll = poll,
-	.fd = no_fd,
+	.fd = qpair_fd,
 	.arm = arm,
 };
 
@@ -491,6 +514,19 @@ static void test_an_answer_that_came_while_we_were_away_is_not_late(void)
 	end();
 }
 
+static void test_an_answer_to_connect_wakes_who_sleeps(void)
+{
+	begin();
+	fx.tells_once_armed = true;
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	create_qpair();
+	CU_ASSERT_FATAL(wait(qpair_answered));
+	CU_ASSERT_EQUAL(fx.qpair_error, 0);
+	drop_qpair();
+	end();
+}
+
 static bool has_uuid(void)
 {
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
@@ -596,6 +632,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_later_look_without_an_answer_ends_the_attempt),
 	UNIT(test_each_command_without_an_answer_ends_the_attempt),
 	UNIT(test_an_answer_that_came_while_we_were_away_is_not_late),
+	UNIT(test_an_answer_to_connect_wakes_who_sleeps),
 	UNIT(test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan),
 	UNIT(test_an_identity_that_is_known_outlasts_descriptors_that_are_refused),
 	UNIT(test_another_namespace_does_not_get_the_identity_that_was_known),
