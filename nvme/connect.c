@@ -56,9 +56,26 @@ static uint16_t take_qid(struct nvme_ctrlr *ctrlr)
 /* From the transport's connection to the hand-over a queue pair is polled here, by its own descriptor: what is answered to Connect and to
  * authentication does not show at any other. */
 
+static void connect_ended(struct nvme_qpair *qpair, int error)
+{
+	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or destroy. */
+	poller_unregister(&qpair->connect_poller);
+	qpair->connected = error == 0;
+	qpair->failed = error != 0;
+	thread_timer_start(&qpair->connect_timer, 0);
+}
+
 static int poll_connecting(void *arg)
 {
-	return nvme_qpair_poll(arg, 0) > 0 ? POLLER_BUSY : POLLER_IDLE;
+	struct nvme_qpair *qpair = arg;
+	int n = nvme_qpair_poll(qpair, 0);
+
+	if (n < 0 && qpair->connect_poller != NULL) { /* else the end is on its way already */
+		log_warning("%s: queue pair %u: its connection was lost before it was ready%s%s", qpair->ctrlr->trid.traddr, qpair->id,
+			    qpair->why != NULL ? ": " : "", qpair->why != NULL ? qpair->why : "");
+		connect_ended(qpair, -ENXIO);
+	}
+	return n != 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
 static bool arm_connecting(void *arg)
@@ -74,15 +91,6 @@ static int start_polling(struct nvme_qpair *qpair)
 		.name = "nvme_connect", .fn = poll_connecting, .ctx = qpair, .fd = fd, .arm = fd >= 0 ? arm_connecting : NULL,
 		.period_us = fd >= 0 ? 0 : CONNECT_POLL_US});
 	return qpair->connect_poller != NULL ? 0 : -errno;
-}
-
-static void connect_ended(struct nvme_qpair *qpair, int error)
-{
-	poller_unregister(&qpair->connect_poller);
-	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or destroy. */
-	qpair->connected = error == 0;
-	qpair->failed = error != 0;
-	thread_timer_start(&qpair->connect_timer, 0);
 }
 
 static void start_timer(struct nvme_qpair *qpair, uint32_t ms)

@@ -28,6 +28,8 @@ static struct {
 	int slow_at;		    /* the command whose answer takes until the host's thread was away; -1: none */
 	uint32_t slow_polls;	    /* and so many polls longer, for timers may be asked first */
 	bool tells_once_armed;	    /* I/O queues have a descriptor, and answers only after it has been armed */
+	uint16_t broken_qid;	    /* its connection is broken whenever it is polled */
+	uint32_t connect_timeout_ms;
 	uint32_t looks, commands;
 	uint32_t namespaces;	    /* with ids from 1 on */
 	bool has_nguid;
@@ -174,6 +176,9 @@ static int poll(struct nvme_qpair *base, uint32_t max)
 	uint32_t n = q->num;
 	struct nvme_cqe answers[ENTRIES];
 
+	if (base->id != 0 && base->id == fx.broken_qid) {
+		return -ENXIO;
+	}
 	if (fx.broken) {
 		fx.broken = false;
 		nvme_qpair_fail(base);
@@ -347,6 +352,7 @@ static void begin(void)
 {
 	memset(&fx, 0, sizeof(fx));
 	fx.mute_at = fx.slow_at = -1;
+	fx.connect_timeout_ms = TIMEOUT_MS;
 }
 
 static void attach(void)
@@ -358,7 +364,8 @@ static void attach(void)
 	nvme_ctrlr_opts_default(&opts);
 	opts.io_queues = 1;
 	opts.keep_alive_ms = 0;
-	opts.admin_timeout_ms = opts.connect_timeout_ms = TIMEOUT_MS;
+	opts.admin_timeout_ms = TIMEOUT_MS;
+	opts.connect_timeout_ms = fx.connect_timeout_ms;
 	opts.reconnect_delay_s = 0;
 	opts.loss_timeout_s = -1;
 	opts.event = on_event;
@@ -527,6 +534,21 @@ static void test_an_answer_to_connect_wakes_who_sleeps(void)
 	end();
 }
 
+static void test_a_queue_that_breaks_while_it_connects_is_reported_at_once(void)
+{
+	begin();
+	fx.broken_qid = 1;
+	fx.connect_timeout_ms = UINT32_MAX; /* not because of this */
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	create_qpair();
+	CU_ASSERT(wait(qpair_answered));
+	CU_ASSERT_NOT_EQUAL(fx.qpair_error, 0);
+	CU_ASSERT_PTR_NULL(fx.qpair);
+	end();
+	CU_ASSERT_EQUAL(fx.down, 0);
+}
+
 static bool has_uuid(void)
 {
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
@@ -633,6 +655,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_command_without_an_answer_ends_the_attempt),
 	UNIT(test_an_answer_that_came_while_we_were_away_is_not_late),
 	UNIT(test_an_answer_to_connect_wakes_who_sleeps),
+	UNIT(test_a_queue_that_breaks_while_it_connects_is_reported_at_once),
 	UNIT(test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan),
 	UNIT(test_an_identity_that_is_known_outlasts_descriptors_that_are_refused),
 	UNIT(test_another_namespace_does_not_get_the_identity_that_was_known),
