@@ -570,6 +570,10 @@ static void cap_read(struct nvme_ctrlr *ctrlr, int error, uint64_t cap)
 		step_failed(ctrlr, "the controller cannot use 4 KiB memory pages (CAP.MPSMIN)");
 		return;
 	}
+	if (NVME_CAP_MQES(cap) == 0) { /* 0's based, and a queue has two entries at least (Base 3.1.3.1) */
+		step_failed(ctrlr, "CAP.MQES is 0, and must be 1 at least");
+		return;
+	}
 	ctrlr->cap = cap;
 	set_state(ctrlr, NVME_CTRLR_READ_VS);
 }

@@ -128,7 +128,7 @@ struct nvme_qpair *pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint1
 		return NULL;
 	}
 	memset(q, 0, sizeof(*q));
-	if (entries == 0 || nvme_qpair_init(&q->base, ctrlr, id, entries) != 0) {
+	if (nvme_qpair_init(&q->base, ctrlr, id, entries) != 0) {
 		free(q);
 		return NULL;
 	}

@@ -43,6 +43,9 @@ void nvme_qpair_set_state(struct nvme_qpair *qpair, enum nvme_qpair_state state)
 
 int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries)
 {
+	if (entries == 0) {
+		return -EINVAL;
+	}
 	qpair->ops = ctrlr->ops;
 	qpair->ctrlr = ctrlr;
 	qpair->id = id;

@@ -205,7 +205,7 @@ void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_quiesced(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_configured(struct nvme_ctrlr *ctrlr, int error);
 void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error);
-/* Sets up the common part of a queue pair that the transport allocated. 0 or -ENOMEM. */
+/* Sets up the common part of a queue pair that the transport allocated. 0, -ENOMEM, or -EINVAL: no entries. */
 int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries);
 void nvme_qpair_fini(struct nvme_qpair *qpair);
 /* A completion from the wire; a cid that is not outstanding counts as a bad completion and fails the queue pair. */

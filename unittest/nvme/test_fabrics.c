@@ -23,6 +23,7 @@
 /* The target: answers commands in their order when it is polled. */
 static struct {
 	uint32_t cc;
+	uint16_t mqes;
 	uint32_t looks_until_ready; /* at CSTS, after each enable; MUTE: the second look has no answer */
 	int mute_at;		    /* the command that has no answer, counted from 0; -1: none */
 	int slow_at;		    /* the command whose answer takes until the host's thread was away; -1: none */
@@ -59,7 +60,7 @@ static uint64_t property(uint32_t offset, bool *mute)
 {
 	switch (offset) {
 	case NVME_REG_CAP:
-		return 63 | CAP_TO(0) | UINT64_C(1) << 37;
+		return fx.mqes | CAP_TO(0) | UINT64_C(1) << 37;
 	case NVME_REG_VS:
 		return 0x10400;
 	case NVME_REG_CC:
@@ -353,6 +354,7 @@ static void begin(void)
 	memset(&fx, 0, sizeof(fx));
 	fx.mute_at = fx.slow_at = -1;
 	fx.connect_timeout_ms = TIMEOUT_MS;
+	fx.mqes = 63;
 }
 
 static void attach(void)
@@ -549,6 +551,20 @@ static void test_a_queue_that_breaks_while_it_connects_is_reported_at_once(void)
 	CU_ASSERT_EQUAL(fx.down, 0);
 }
 
+static void test_a_controller_without_room_in_its_queues_is_refused(void)
+{
+	struct nvme_qpair none = {.id = 1};
+
+	begin();
+	fx.mqes = 0;
+	attach();
+	CU_ASSERT_EQUAL(nvme_qpair_init(&none, fx.ctrlr, 1, 0), -EINVAL);
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.ready, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvme_ctrlr_last_error(fx.ctrlr), "MQES"));
+	end();
+}
+
 static bool has_uuid(void)
 {
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
@@ -656,6 +672,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_answer_that_came_while_we_were_away_is_not_late),
 	UNIT(test_an_answer_to_connect_wakes_who_sleeps),
 	UNIT(test_a_queue_that_breaks_while_it_connects_is_reported_at_once),
+	UNIT(test_a_controller_without_room_in_its_queues_is_refused),
 	UNIT(test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan),
 	UNIT(test_an_identity_that_is_known_outlasts_descriptors_that_are_refused),
 	UNIT(test_another_namespace_does_not_get_the_identity_that_was_known),
