@@ -56,6 +56,7 @@ struct rdma_qpair {
 	uint32_t region_hint;
 	uint32_t in_capsule_max; /* bytes of data that may follow the command in its capsule */
 	uint32_t max_descriptors;
+	bool told; /* how the connecting ended; control thread */
 };
 
 struct rdma_ctrlr {
@@ -271,6 +272,15 @@ static void shut(struct rdma_qpair *q)
 	}
 }
 
+/* The control thread, which alone makes and destroys them; the user may be posting meanwhile. */
+static void cut(struct rdma_qpair *q)
+{
+	if (q->id != NULL && q->id->qp != NULL) {
+		rdma_disconnect(q->id);
+		shut(q);
+	}
+}
+
 static int rdma_poll(struct nvme_qpair *base, uint32_t max)
 {
 	struct rdma_qpair *q = to_rdma(base);
@@ -472,6 +482,7 @@ static int start_connect(struct rdma_qpair *q)
 
 static void report(struct rdma_qpair *q, int error, const char *why)
 {
+	q->told = true;
 	if (q->base.id == 0) {
 		nvme_ctrlr_connected(q->base.ctrlr, error, why);
 	} else {
@@ -513,10 +524,10 @@ static const char *reject_reason(const struct rdma_cm_event *event)
 
 static void link_broken(struct rdma_qpair *q, const char *why)
 {
-	bool was_up = q->link == LINK_UP;
-
 	__atomic_store_n(&q->link, LINK_DOWN, __ATOMIC_RELAXED); /* its user's next poll fails it */
-	if (!was_up) {
+	if (q->told) {
+		cut(q); /* a user that sleeps is woken by the receives that this flushes */
+	} else {
 		report(q, -ECONNREFUSED, why);
 	}
 }
@@ -727,10 +738,7 @@ static void rdma_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), vo
 	struct rdma_qpair *q = to_rdma(base);
 
 	__atomic_store_n(&q->link, LINK_DOWN, __ATOMIC_RELAXED);
-	if (q->id != NULL && q->id->qp != NULL) {
-		rdma_disconnect(q->id);
-		shut(q);
-	}
+	cut(q);
 	done(arg);
 }
 
