@@ -178,6 +178,9 @@ void nvme_qpair_fail(struct nvme_qpair *qpair)
 	struct nvme_cqe cqe = {.status = htole16(NVME_SC_ABORT_QUEUE << 1)};
 
 	qpair->failed = true; /* first: callbacks that submit again get -ENXIO */
+	if (qpair->ops->shut != NULL) {
+		qpair->ops->shut(qpair); /* a target that is late, or hostile, must not write into memory that others use by then */
+	}
 	nvme_qpair_set_state(qpair, NVME_QPAIR_FAILED);
 	nvme_fault_forget(qpair);
 	for (uint16_t slot = 0; slot < qpair->entries; slot++) {

@@ -266,10 +266,16 @@ static void handle(struct rdma_qpair *q, const struct ibv_wc *wc)
 static void shut(struct rdma_qpair *q)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	int rc = q->id != NULL && q->id->qp != NULL ? ibv_modify_qp(q->id->qp, &attr, IBV_QP_STATE) : 0;
 
-	if (q->id != NULL && q->id->qp != NULL && ibv_modify_qp(q->id->qp, &attr, IBV_QP_STATE) != 0) {
-		log_limited(LOG_LEVEL_WARNING, "queue pair %u: not put into the error state: %s", q->base.id, strerror(errno));
+	if (rc != 0) {
+		log_limited(LOG_LEVEL_WARNING, "queue pair %u: not put into the error state: %s", q->base.id, strerror(rc));
 	}
+}
+
+static void rdma_shut(struct nvme_qpair *base)
+{
+	shut(to_rdma(base));
 }
 
 /* The control thread, which alone makes and destroys them; the user may be posting meanwhile. */
@@ -300,7 +306,6 @@ static int rdma_poll(struct nvme_qpair *base, uint32_t max)
 	} while (n == POLL_BATCH && (max == 0 || done < max));
 	if (__atomic_load_n(&q->link, __ATOMIC_RELAXED) == LINK_DOWN || n < 0) {
 		if (base->created || base->id == 0) {
-			shut(q); /* the buffers of what is outstanding are their owners' again */
 			nvme_qpair_fail(base);
 		}
 		return -ENXIO;
@@ -793,6 +798,7 @@ static const struct nvme_transport_ops rdma_ops = {
 	.qpair_connect = rdma_qpair_connect,
 	.qpair_stop = rdma_qpair_stop,
 	.qpair_free = rdma_qpair_free,
+	.shut = rdma_shut,
 	.submit = rdma_submit,
 	.flush = rdma_flush,
 	.poll = rdma_poll,

@@ -80,7 +80,7 @@ struct nvme_transport_ops {
 	enum nvme_trtype trtype;
 	size_t request_size; /* bytes the transport wants behind each struct nvme_request */
 	bool fabrics;	     /* properties and Connect in place of registers and Create I/O SQ/CQ */
-	bool writes_alone;   /* the device reaches our memory without our doing: what is outstanding may be given back only after it has
+	bool writes_alone;   /* the device cannot be kept from our memory by `shut`: what is outstanding may be given back only after it has
 			      * been stopped, by qpair_stop or quiesce */
 
 	/* Control thread. alloc returns the transport's structure, of which struct nvme_ctrlr is the first member. */
@@ -113,6 +113,10 @@ struct nvme_transport_ops {
 	/* Ends the device's use of the queue and of all buffers in it; ends in done(arg), maybe at once. */
 	void (*qpair_stop)(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
 	void (*qpair_free)(struct nvme_qpair *qpair); /* disconnects it too */
+
+	/* Whoever completes what is outstanding, before that: the device takes no access to our memory through this queue pair any more, at
+	 * once. In any state of it, also again. NULL: see writes_alone. */
+	void (*shut)(struct nvme_qpair *qpair);
 
 	/* The using thread. submit: the cid is set; builds the data pointer and queues the command. 0 or a negative errno (the request is
 	 * not taken). poll hands each completion to nvme_qpair_complete(). */

@@ -37,6 +37,7 @@ static struct {
 	uint16_t desc_status;	    /* of the answer to Identify, CNS 03h */
 	bool breaks_at_desc;	    /* there is none: the connection breaks */
 	bool broken;
+	unsigned given_back, given_back_open; /* commands, and those on a queue that the target still reaches */
 	uint16_t aer_cid;	    /* of a request for events */
 	unsigned ready, down, retry, failed, ns_changed;
 	bool destroyed;
@@ -46,12 +47,14 @@ static struct {
 	bool qpair_answered;
 } fx;
 
+static uint8_t identify_data[NVME_IDENTIFY_DATA_SIZE];
+
 struct fake_qpair {
 	struct nvme_qpair base;
 	struct nvme_cqe answers[ENTRIES];
 	uint32_t num;
 	int fd;
-	bool armed;
+	bool armed, shut;
 };
 
 /* --- The target --- */
@@ -238,6 +241,11 @@ static void qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *
 	done(arg);
 }
 
+static void qpair_shut(struct nvme_qpair *base)
+{
+	((struct fake_qpair *)base)->shut = true;
+}
+
 static void qpair_free(struct nvme_qpair *qpair)
 {
 	int fd = qpair_fd(qpair);
@@ -287,6 +295,7 @@ static const struct nvme_transport_ops fake = {
 	.qpair_connect = qpair_connect,
 	.qpair_stop = qpair_stop,
 	.qpair_free = qpair_free,
+	.shut = qpair_shut,
 	.submit = submit,
 	.flush = flush,
 	.poll = poll,
@@ -565,6 +574,66 @@ static void test_a_controller_without_room_in_its_queues_is_refused(void)
 	end();
 }
 
+/* A command of the host's own, that never has an answer. */
+static void given_back(struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	fx.given_back++;
+	fx.given_back_open += !((struct fake_qpair *)req->qpair)->shut;
+}
+
+static void admin_given_back(void *arg, const struct nvme_cqe *cqe)
+{
+	fx.given_back++;
+	fx.given_back_open += !((struct fake_qpair *)fx.ctrlr->admin)->shut;
+}
+
+static void submit_a_command_without_an_answer(struct nvme_qpair *qpair, struct nvme_request *req)
+{
+	fx.mute_at = (int)fx.commands;
+	*req = (struct nvme_request){.cb = given_back};
+	CU_ASSERT_EQUAL(nvme_qpair_submit(qpair, req), 0);
+}
+
+static void attach_with_a_queue(void)
+{
+	begin();
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	create_qpair();
+	CU_ASSERT_FATAL(wait(qpair_answered));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
+}
+
+static void test_a_wrong_completion_gives_no_memory_back_that_the_target_reaches(void)
+{
+	struct nvme_request req;
+
+	attach_with_a_queue();
+	submit_a_command_without_an_answer(fx.qpair, &req);
+	nvme_qpair_complete(fx.qpair, &(struct nvme_cqe){.cid = UINT16_MAX});
+	CU_ASSERT_EQUAL(fx.given_back, 1);
+	CU_ASSERT_EQUAL(fx.given_back_open, 0);
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), -ENXIO);
+	CU_ASSERT(wait(is_down));
+	drop_qpair();
+	end();
+}
+
+static void test_a_reset_gives_no_memory_back_that_the_target_reaches(void)
+{
+	const struct nvme_sqe cmd = {.opcode = nvme_admin_identify};
+
+	attach_with_a_queue();
+	fx.mute_at = (int)fx.commands;
+	CU_ASSERT_EQUAL(nvme_ctrlr_admin(fx.ctrlr, &cmd, identify_data, sizeof(identify_data), false, admin_given_back, NULL), 0);
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0);
+	CU_ASSERT(wait(is_down));
+	CU_ASSERT_EQUAL(fx.given_back, 1);
+	CU_ASSERT_EQUAL(fx.given_back_open, 0);
+	drop_qpair();
+	end();
+}
+
 static bool has_uuid(void)
 {
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(fx.ctrlr, 0);
@@ -673,6 +742,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_answer_to_connect_wakes_who_sleeps),
 	UNIT(test_a_queue_that_breaks_while_it_connects_is_reported_at_once),
 	UNIT(test_a_controller_without_room_in_its_queues_is_refused),
+	UNIT(test_a_wrong_completion_gives_no_memory_back_that_the_target_reaches),
+	UNIT(test_a_reset_gives_no_memory_back_that_the_target_reaches),
 	UNIT(test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan),
 	UNIT(test_an_identity_that_is_known_outlasts_descriptors_that_are_refused),
 	UNIT(test_another_namespace_does_not_get_the_identity_that_was_known),
