@@ -9,9 +9,11 @@
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
-#define NSIDS_PER_LIST 1024
-#define VERSION_1_3    0x10300u
-#define STATUS_MASK    0x7ff /* SCT and SC */
+#define NSIDS_PER_LIST	  1024
+#define NAMESPACES_MAX	  4096 /* what we take of a controller: each costs 4 KiB, and the list is the target's to make */
+#define VERSION_1_3	  0x10300u
+#define NSID_INVALID_FROM UINT32_C(0xfffffffe) /* a list's place to go on from (Base 5.17.2.2); all namespaces */
+#define STATUS_MASK	  0x7ff /* SCT and SC */
 
 struct nvme_ns_scan {
 	struct nvme_ctrlr *ctrlr;
@@ -293,17 +295,25 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 	}
 	list = (const uint32_t *)s->buf;
 	last = s->num_nsids ? s->nsids[s->num_nsids - 1] : 0;
-	for (n = 0; n < NSIDS_PER_LIST && list[n] != 0; n++) {
+	for (n = 0; n < NSIDS_PER_LIST && list[n] != 0 && s->num_nsids < NAMESPACES_MAX; n++) {
 		uint32_t nsid = le32toh(list[n]);
 
-		/* ascending, as the specification has it, or the list would never end */
-		if (nsid <= last || nsid > le32toh(s->ctrlr->id.nn) || !append_nsid(s, nsid)) {
+		/* ascending, as the specification has it, or the list would never end. NN may have grown since it was read. */
+		if (nsid <= last || nsid >= NSID_INVALID_FROM) {
+			log_limited(LOG_LEVEL_WARNING, "%s: the list of namespaces has %u after %u", s->ctrlr->trid.traddr, nsid, last);
 			scan_end(s, -EPROTO);
+			return;
+		}
+		if (!append_nsid(s, nsid)) {
+			scan_end(s, -ENOMEM);
 			return;
 		}
 		last = nsid;
 	}
-	if (n == NSIDS_PER_LIST) {
+	if (s->num_nsids == NAMESPACES_MAX) {
+		log_limited(LOG_LEVEL_WARNING, "%s: %u namespaces are used, those after namespace %u are left out", s->ctrlr->trid.traddr,
+			    NAMESPACES_MAX, last);
+	} else if (n == NSIDS_PER_LIST) {
 		identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, last, list_done);
 		return;
 	}
@@ -343,10 +353,17 @@ void nvme_ns_scan_abort(struct nvme_ctrlr *ctrlr)
 
 const struct nvme_ns *nvme_ctrlr_next_ns(const struct nvme_ctrlr *ctrlr, uint32_t after)
 {
-	for (uint32_t i = 0; ctrlr->ns != NULL && i < ctrlr->ns->count; i++) {
-		if (ctrlr->ns->ns[i].nsid > after) {
-			return &ctrlr->ns->ns[i];
+	const struct nvme_ns_table *t = ctrlr->ns;
+	uint32_t low = 0, high = t != NULL ? t->count : 0;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (t->ns[middle].nsid > after) {
+			high = middle;
+		} else {
+			low = middle + 1;
 		}
 	}
-	return NULL;
+	return t != NULL && low < t->count ? &t->ns[low] : NULL;
 }

@@ -30,7 +30,7 @@ static struct {
 	uint32_t slow_polls;	    /* and so many polls longer, for timers may be asked first */
 	bool tells_once_armed;	    /* I/O queues have a descriptor, and answers only after it has been armed */
 	uint16_t broken_qid;	    /* its connection is broken whenever it is polled */
-	uint32_t connect_timeout_ms;
+	uint32_t connect_timeout_ms, admin_poll_us;
 	uint32_t looks, commands;
 	uint32_t namespaces;	    /* with ids from 1 on */
 	bool has_nguid;
@@ -75,6 +75,14 @@ static uint64_t property(uint32_t offset, bool *mute)
 	}
 }
 
+/* Of those after `after`, as many as there is room for. */
+static void list_ns(uint32_t *list, uint32_t after)
+{
+	for (uint32_t i = 0; i < 1024 && after + i < fx.namespaces; i++) {
+		list[i] = htole32(after + i + 1);
+	}
+}
+
 static void identify_ns(struct nvme_id_ns *id)
 {
 	id->nsze = htole64(1024);
@@ -106,9 +114,7 @@ static bool identify(const struct nvme_request *req, struct nvme_cqe *cqe)
 		((struct nvme_id_ctrl *)data)->nn = htole32(fx.namespaces);
 		return true;
 	case NVME_IDENTIFY_CNS_NS_ACTIVE_LIST:
-		for (uint32_t i = 0; i < fx.namespaces; i++) {
-			((uint32_t *)data)[i] = htole32(i + 1);
-		}
+		list_ns(data, le32toh(req->cmd.nsid));
 		return true;
 	case NVME_IDENTIFY_CNS_NS:
 		identify_ns(data);
@@ -377,6 +383,7 @@ static void attach(void)
 	opts.keep_alive_ms = 0;
 	opts.admin_timeout_ms = TIMEOUT_MS;
 	opts.connect_timeout_ms = fx.connect_timeout_ms;
+	opts.admin_poll_us = fx.admin_poll_us;
 	opts.reconnect_delay_s = 0;
 	opts.loss_timeout_s = -1;
 	opts.event = on_event;
@@ -714,6 +721,38 @@ static void test_a_controller_without_descriptors_is_as_good(void)
 	end();
 }
 
+static uint32_t last_nsid(void)
+{
+	uint32_t nsid = 0;
+
+	for (const struct nvme_ns *ns; (ns = nvme_ctrlr_next_ns(fx.ctrlr, nsid)) != NULL;) {
+		nsid = ns->nsid;
+	}
+	return nsid;
+}
+
+static void test_a_namespace_above_the_number_that_was_read_at_connect_comes(void)
+{
+	attach_with_a_namespace();
+	fx.namespaces = 3;
+	notice_that_namespaces_changed();
+	CU_ASSERT(wait(was_rescanned));
+	CU_ASSERT_EQUAL(last_nsid(), 3);
+	end();
+	CU_ASSERT_EQUAL(fx.down, 0);
+}
+
+static void test_an_endless_list_of_namespaces_is_cut(void)
+{
+	begin();
+	fx.namespaces = UINT32_MAX / 2;
+	fx.admin_poll_us = 1;
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	CU_ASSERT_EQUAL(last_nsid(), 4096);
+	end();
+}
+
 static int setup(void)
 {
 	const struct env_opts env = {
@@ -749,6 +788,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_another_namespace_does_not_get_the_identity_that_was_known),
 	UNIT(test_descriptors_that_fail_for_now_end_the_first_scan),
 	UNIT(test_a_controller_without_descriptors_is_as_good),
+	UNIT(test_a_namespace_above_the_number_that_was_read_at_connect_comes),
+	UNIT(test_an_endless_list_of_namespaces_is_cut),
 	UNIT_END,
 };
 UNIT_MAIN("nvme_fabrics", tests, setup, teardown)
