@@ -722,14 +722,24 @@ static void enter_set_queues(struct nvme_ctrlr *ctrlr)
 	step_command(ctrlr, &cmd, NULL, 0, queues_set);
 }
 
+static void events_set(struct nvme_ctrlr *ctrlr)
+{
+	set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_READY : NVME_CTRLR_SCAN_NS);
+}
+
 static void aer_set(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
+	uint16_t status = nvme_cqe_status(cqe);
 
-	if (step_ok(ctrlr, cqe)) {
-		nvme_ctrlr_start_aers(ctrlr);
-		set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_READY : NVME_CTRLR_SCAN_NS);
+	if (ctrlr->in_failure || (ctrlr->admin->failed && !step_ok(ctrlr, cqe))) {
+		return;
 	}
+	if (status != 0) { /* it does I/O all the same, and may send what it sends by default */
+		log_warning("%s: the event configuration was refused: %s", ctrlr->trid.traddr, nvme_status_text(status));
+	}
+	nvme_ctrlr_start_aers(ctrlr);
+	events_set(ctrlr);
 }
 
 static void enter_set_aer(struct nvme_ctrlr *ctrlr)
@@ -742,6 +752,10 @@ static void enter_set_aer(struct nvme_ctrlr *ctrlr)
 		.cdw11 = htole32((ctrlr->opts.discovery ? 0 : 0x1f) | notices),
 	};
 
+	if (cmd.cdw11 == 0) { /* a discovery controller without notices, which need not have either command */
+		events_set(ctrlr);
+		return;
+	}
 	step_command(ctrlr, &cmd, NULL, 0, aer_set);
 }
 

@@ -188,7 +188,8 @@ static void test_no_fault_is_no_failure(void)
 
 static void test_step_that_is_answered_with_an_error_is_tried_again(void)
 {
-	sweep(COMMANDS, strike_status, true);
+	sweep(COMMANDS & ~ALL(SET_AER), strike_status, true);
+	sweep(ALL(SET_AER), strike_status, false); /* without its events it is used all the same */
 }
 
 static void test_step_without_an_answer_is_tried_again(void)

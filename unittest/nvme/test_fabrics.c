@@ -39,6 +39,9 @@ static struct {
 	bool broken;
 	unsigned given_back, given_back_open; /* commands, and those on a queue that the target still reaches */
 	uint16_t aer_cid;	    /* of a request for events */
+	bool refuses_events;	    /* their configuration */
+	bool discovery;
+	unsigned event_configurations, event_requests;
 	unsigned ready, down, retry, failed, ns_changed;
 	bool destroyed;
 	struct nvme_ctrlr *ctrlr;
@@ -133,9 +136,13 @@ static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
 
 	if (cmd->opcode == nvme_admin_async_event) {
 		fx.aer_cid = cmd->cid;
+		fx.event_requests++;
 		return false;
 	}
-	if (cmd->opcode == nvme_admin_fabrics && set->fctype == nvme_fabrics_type_property_get) {
+	if (cmd->opcode == nvme_admin_set_features && le32toh(cmd->cdw10) == NVME_FEAT_FID_ASYNC_EVENT) {
+		fx.event_configurations++;
+		cqe->status = htole16(fx.refuses_events ? NVME_ST_DNR(GENERIC, INVALID_FIELD) << 1 : 0);
+	} else if (cmd->opcode == nvme_admin_fabrics && set->fctype == nvme_fabrics_type_property_get) {
 		cqe->result = htole64(property(le32toh(get->ofst), &mute));
 	} else if (cmd->opcode == nvme_admin_fabrics && set->fctype == nvme_fabrics_type_property_set) {
 		fx.cc = (uint32_t)le64toh(set->value);
@@ -384,6 +391,7 @@ static void attach(void)
 	opts.admin_timeout_ms = TIMEOUT_MS;
 	opts.connect_timeout_ms = fx.connect_timeout_ms;
 	opts.admin_poll_us = fx.admin_poll_us;
+	opts.discovery = fx.discovery;
 	opts.reconnect_delay_s = 0;
 	opts.loss_timeout_s = -1;
 	opts.event = on_event;
@@ -753,6 +761,30 @@ static void test_an_endless_list_of_namespaces_is_cut(void)
 	end();
 }
 
+static void test_a_controller_that_refuses_the_event_configuration_is_used(void)
+{
+	begin();
+	fx.refuses_events = true;
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_EQUAL(fx.event_configurations, 1);
+	CU_ASSERT_NOT_EQUAL(fx.event_requests, 0);
+	end();
+}
+
+static void test_a_discovery_controller_without_notices_is_not_asked_for_events(void)
+{
+	begin();
+	fx.discovery = true;
+	attach();
+	CU_ASSERT_FATAL(wait(attempt_ended));
+	CU_ASSERT_EQUAL(fx.ready, 1);
+	CU_ASSERT_EQUAL(fx.event_configurations, 0);
+	CU_ASSERT_EQUAL(fx.event_requests, 0);
+	end();
+}
+
 static int setup(void)
 {
 	const struct env_opts env = {
@@ -790,6 +822,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_controller_without_descriptors_is_as_good),
 	UNIT(test_a_namespace_above_the_number_that_was_read_at_connect_comes),
 	UNIT(test_an_endless_list_of_namespaces_is_cut),
+	UNIT(test_a_controller_that_refuses_the_event_configuration_is_used),
+	UNIT(test_a_discovery_controller_without_notices_is_not_asked_for_events),
 	UNIT_END,
 };
 UNIT_MAIN("nvme_fabrics", tests, setup, teardown)

@@ -146,7 +146,7 @@ static const struct step {
 	{"identify", nvme_admin_identify, 0, false},
 	{"identify", nvme_admin_dbbuf, 0, true},
 	{"set number of queues", nvme_admin_set_features, 0, false},
-	{"set event configuration", nvme_admin_set_features, 1, false},
+	{"set event configuration", nvme_admin_set_features, 1, true},
 	{"read namespaces", nvme_admin_identify, 1, false},
 };
 #define STEPS (sizeof(steps) / sizeof(steps[0]))
