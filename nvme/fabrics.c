@@ -79,6 +79,17 @@ int nvme_fabrics_connect(struct nvme_qpair *qpair, void (*done)(void *arg, const
 	return 0;
 }
 
+uint32_t nvme_capsule_room(const struct nvme_id_ctrl *id)
+{
+	uint64_t capsule = le32toh(id->ioccsz) * UINT64_C(16);
+
+	if ((le32toh(id->sgls) & NVME_CTRL_SGLS_OFFSET) == 0 || id->icdoff != 0 || capsule <= sizeof(struct nvme_sqe)) {
+		return 0;
+	}
+	capsule -= sizeof(struct nvme_sqe);
+	return capsule < UINT32_MAX ? (uint32_t)capsule : UINT32_MAX;
+}
+
 struct property {
 	struct nvme_ctrlr *ctrlr;
 	nvme_reg_fn fn;

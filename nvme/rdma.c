@@ -54,6 +54,7 @@ struct rdma_qpair {
 	struct ibv_send_wr *send_first, *send_last; /* to be posted at the next flush */
 	struct ibv_recv_wr *recv_first, *recv_last;
 	uint32_t region_hint;
+	uint32_t send_sges;	 /* that the queue pair has for a capsule and the data behind it */
 	uint32_t in_capsule_max; /* bytes of data that may follow the command in its capsule */
 	uint32_t max_descriptors;
 	bool told; /* how the connecting ended; control thread */
@@ -157,7 +158,7 @@ static int build(struct rdma_qpair *q, struct nvme_request *req, struct slot *sl
 		if (pieces < 0) {
 			return pieces;
 		}
-		if (req->to_device && req->data_len <= q->in_capsule_max) {
+		if (req->to_device && req->data_len <= q->in_capsule_max && 1 + (uint32_t)pieces <= q->send_sges) {
 			put_in_capsule(q, req);
 			slot->wr.num_sge = 1 + pieces;
 		} else {
@@ -444,6 +445,7 @@ static int make_qp(struct rdma_qpair *q)
 	if (rdma_create_qp(q->id, q->pd->pd, &init) != 0) {
 		return -errno;
 	}
+	q->send_sges = sges;
 	return make_buffers(q);
 }
 
@@ -641,19 +643,10 @@ static void rdma_ctrlr_free(struct nvme_ctrlr *base)
 	free(c);
 }
 
-/* Bytes that may follow a command in its capsule. Capsules beyond 64 bytes are an I/O queue's (IOCCSZ, in units of 16 bytes); the admin
- * queue may always send what Connect needs, 1 KiB, in its capsule (Base 6.3, RDMA 3.1) - but it works by key just as well. */
-static uint32_t capsule_room(const struct nvme_ctrlr *ctrlr)
-{
-	uint32_t capsule = le32toh(ctrlr->id.ioccsz) * 16;
-
-	return capsule > sizeof(struct nvme_sqe) ? capsule - (uint32_t)sizeof(struct nvme_sqe) : 0;
-}
-
 /* Of MSDBD (0: no limit), of what fits into a capsule, and of ours. */
 static uint16_t max_descriptors(const struct nvme_ctrlr *ctrlr)
 {
-	uint32_t fit = capsule_room(ctrlr) / sizeof(union nvme_sgl_desc), n = MAX_DESCRIPTORS;
+	uint32_t fit = nvme_capsule_room(&ctrlr->id) / sizeof(union nvme_sgl_desc), n = MAX_DESCRIPTORS;
 
 	n = ctrlr->id.msdbd != 0 && ctrlr->id.msdbd < n ? ctrlr->id.msdbd : n;
 	n = fit < n ? fit : n;
@@ -672,7 +665,7 @@ static struct nvme_qpair *rdma_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id
 		free(q);
 		return NULL;
 	}
-	uint32_t room = id == 0 ? 0 : capsule_room(ctrlr);
+	uint32_t room = id == 0 ? 0 : nvme_capsule_room(&ctrlr->id);
 
 	q->in_capsule_max = room < CAPSULE_DATA_MAX ? room : CAPSULE_DATA_MAX;
 	q->max_descriptors = id == 0 ? 1 : max_descriptors(ctrlr);

@@ -261,6 +261,12 @@ void nvme_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, ui
 /* Fabrics Connect on a connected queue pair; done(arg, cqe). */
 int nvme_fabrics_connect(struct nvme_qpair *qpair, void (*done)(void *arg, const struct nvme_cqe *cqe), void *arg);
 
+/* Bytes of data or of descriptors that may follow a command in its capsule: an I/O queue's are longer than 64 bytes if the controller says so
+ * (IOCCSZ, in units of 16 bytes). The data must begin right behind the command (ICDOFF is 0), and the controller take descriptors with offsets
+ * (SGLS bit 20, Base 5.17.2.1). The admin queue may always send what Connect needs, 1 KiB, in its capsule (Base 6.3, RDMA 3.1) - but it works
+ * by key just as well. Pure. */
+uint32_t nvme_capsule_room(const struct nvme_id_ctrl *id);
+
 /* Authentication: auth.c. All on the control thread. */
 /* Whether a controller's answer to Connect, or our options, ask for it. */
 bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *connect);

@@ -785,6 +785,30 @@ static void test_a_discovery_controller_without_notices_is_not_asked_for_events(
 	end();
 }
 
+static void test_a_capsule_has_room_for_what_the_controller_takes_there(void)
+{
+	const struct {
+		uint32_t ioccsz, sgls;
+		uint16_t icdoff;
+		uint32_t room;
+	} cases[] = {
+		{4 + 256, NVME_CTRL_SGLS_KEYED | NVME_CTRL_SGLS_OFFSET, 0, 4096},
+		{4 + 256, NVME_CTRL_SGLS_KEYED, 0, 0},
+		{4 + 256, NVME_CTRL_SGLS_KEYED | NVME_CTRL_SGLS_OFFSET, 1, 0},
+		{4, NVME_CTRL_SGLS_OFFSET, 0, 0},
+		{3, NVME_CTRL_SGLS_OFFSET, 0, 0},
+		{0, NVME_CTRL_SGLS_OFFSET, 0, 0},
+		{UINT32_MAX, NVME_CTRL_SGLS_OFFSET, 0, UINT32_MAX},
+		{(1 << 28) + 5, NVME_CTRL_SGLS_OFFSET, 0, UINT32_MAX},
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct nvme_id_ctrl id = {
+			.ioccsz = htole32(cases[i].ioccsz), .sgls = htole32(cases[i].sgls), .icdoff = htole16(cases[i].icdoff)};
+		CU_ASSERT_EQUAL(nvme_capsule_room(&id), cases[i].room);
+	}
+}
+
 static int setup(void)
 {
 	const struct env_opts env = {
@@ -824,6 +848,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_endless_list_of_namespaces_is_cut),
 	UNIT(test_a_controller_that_refuses_the_event_configuration_is_used),
 	UNIT(test_a_discovery_controller_without_notices_is_not_asked_for_events),
+	UNIT(test_a_capsule_has_room_for_what_the_controller_takes_there),
 	UNIT_END,
 };
 UNIT_MAIN("nvme_fabrics", tests, setup, teardown)
