@@ -78,8 +78,9 @@ static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid, void (*
 static void identify_next(struct nvme_ns_scan *s);
 
 /* A namespace that we cannot use is left out: the table holds what the host may rely on. */
-static bool parse_ns(struct nvme_ns *ns, const struct nvme_id_ns *id, uint32_t stripe_bytes)
+static bool parse_ns(struct nvme_ns *ns, uint32_t stripe_bytes)
 {
+	const struct nvme_id_ns *id = &ns->id;
 	unsigned format = (id->flbas & 0xf) | (id->flbas >> 1 & 0x30); /* NVM 4.1.5.1, FLBAS */
 
 	if (id->nsze == 0 || format > id->nlbaf + 0u || format >= sizeof(id->lbaf) / sizeof(id->lbaf[0])) {
@@ -89,7 +90,6 @@ static bool parse_ns(struct nvme_ns *ns, const struct nvme_id_ns *id, uint32_t s
 	if (lbaf->ds < 9 || lbaf->ds > 16) {
 		return false;
 	}
-	ns->id = *id;
 	ns->block_size = UINT32_C(1) << lbaf->ds;
 	ns->md_size = le16toh(lbaf->ms);
 	ns->md_interleaved = (id->flbas & NVME_NS_FLBAS_META_EXT) != 0;
@@ -102,13 +102,20 @@ static bool parse_ns(struct nvme_ns *ns, const struct nvme_id_ns *id, uint32_t s
 	return true;
 }
 
+static const struct nvme_ns *known(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
+{
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
+
+	return ns != NULL && ns->nsid == nsid ? ns : NULL;
+}
+
 /* Without access to a namespace (asymmetric access) a controller may clear its size: it has not changed. */
 static void restore_size(const struct nvme_ctrlr *ctrlr, uint32_t nsid, struct nvme_id_ns *id)
 {
-	const struct nvme_ns *known = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
+	const struct nvme_ns *old = known(ctrlr, nsid);
 
-	if (id->nsze == 0 && nvme_ctrlr_has_ana(ctrlr) && known != NULL && known->nsid == nsid) {
-		id->nsze = htole64(known->num_blocks);
+	if (id->nsze == 0 && nvme_ctrlr_has_ana(ctrlr) && old != NULL) {
+		id->nsze = htole64(old->num_blocks);
 	}
 }
 
@@ -139,13 +146,6 @@ static void parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t siz
 static bool is_cut_off(const struct nvme_ns_scan *s)
 {
 	return s->ctrlr->admin == NULL || s->ctrlr->admin->failed;
-}
-
-static const struct nvme_ns *known(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
-{
-	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
-
-	return ns != NULL && ns->nsid == nsid ? ns : NULL;
 }
 
 /* As Identify Namespace says it. Without any there, only what has been told apart on this connection is taken for the same. */
@@ -233,8 +233,9 @@ static void identify_done(void *arg, const struct nvme_cqe *cqe)
 	}
 	struct nvme_ns *ns = &s->table->ns[s->table->count];
 	*ns = (struct nvme_ns){.nsid = nsid};
-	restore_size(s->ctrlr, nsid, (struct nvme_id_ns *)s->buf);
-	if (!parse_ns(ns, (const struct nvme_id_ns *)s->buf, s->ctrlr->stripe_bytes)) {
+	memcpy(&ns->id, s->buf, sizeof(ns->id)); /* once: the controller can still write there */
+	restore_size(s->ctrlr, nsid, &ns->id);
+	if (!parse_ns(ns, s->ctrlr->stripe_bytes)) {
 		identify_next(s);
 		return;
 	}

@@ -418,13 +418,12 @@ static int make_buffers(struct rdma_qpair *q)
 	return 0;
 }
 
-static int make_qp(struct rdma_qpair *q)
+static int make_qp(struct rdma_qpair *q, const struct ibv_device_attr *attr)
 {
 	uint32_t n = q->base.entries;
-	struct ibv_device_attr attr;
 
 	q->pd = rdma_pd_get(q->id->verbs, RDMA_SIDE_HOST);
-	if (q->pd == NULL || ibv_query_device(q->id->verbs, &attr) != 0) {
+	if (q->pd == NULL) {
 		return -errno;
 	}
 	q->comp = ibv_create_comp_channel(q->id->verbs);
@@ -433,8 +432,8 @@ static int make_qp(struct rdma_qpair *q)
 		return -errno;
 	}
 	unsigned sges = 1 + MAX_DESCRIPTORS;
-	if (attr.max_sge < (int)sges) {
-		sges = (unsigned)attr.max_sge;
+	if (attr->max_sge < (int)sges) {
+		sges = (unsigned)attr->max_sge;
 	}
 	struct ibv_qp_init_attr init = {
 		.send_cq = q->cq,
@@ -453,8 +452,12 @@ static int start_connect(struct rdma_qpair *q)
 {
 	struct nvme_ctrlr *ctrlr = q->base.ctrlr;
 	struct ibv_device_attr attr;
-	int rc = make_qp(q);
+	int rc = ibv_query_device(q->id->verbs, &attr); /* the error itself, positive */
 
+	if (rc != 0) {
+		return -rc;
+	}
+	rc = make_qp(q, &attr);
 	if (rc != 0) {
 		return rc;
 	}
@@ -462,9 +465,6 @@ static int start_connect(struct rdma_qpair *q)
 		repost(q, i);
 	}
 	rdma_flush(&q->base);
-	if (ibv_query_device(q->id->verbs, &attr) != 0) {
-		return -errno;
-	}
 	struct nvmf_rdma_cm_req data = {
 		.recfmt = htole16(NVMF_RDMA_CM_RECFMT),
 		.qid = htole16(q->base.id),
