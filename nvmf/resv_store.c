@@ -35,7 +35,10 @@ static void real_name(const char *path, char name[PATH_MAX])
 
 	folder_of(path, folder);
 	const char *in = realpath(folder, real) != NULL ? real : folder;
-	snprintf(name, PATH_MAX, "%s/%s", strcmp(in, "/") == 0 ? "" : in, base);
+	int len = snprintf(name, PATH_MAX, "%s/%s", strcmp(in, "/") == 0 ? "" : in, base);
+	if (len >= PATH_MAX) { /* no file has such a name */
+		snprintf(name, PATH_MAX, "%s", path);
+	}
 }
 
 /* Whether b is what a new text of a is called. */
