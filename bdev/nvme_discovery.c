@@ -2,8 +2,9 @@
 /* Discovery services: a discovery controller stays connected; what its log lists is attached, and what disappears from it is
  * detached. Control thread.
  *
- * A service has sources: the controller that was named, and those that it refers to. A source has entries: the subsystems that its log
- * lists, each with a place of its own in the table of states below. */
+ * A service has sources: the controller that was named, and those that it refers to. It has entries: the subsystems that are listed,
+ * each with a place of its own in the table of states below. Several sources may list the same subsystem, or refer to the same source: it
+ * stays until none does. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,24 +37,25 @@ static const uint32_t next_states[ENTRY_STATES] = {
 	[ENTRY_FOREIGN] = 1u << ENTRY_FAILED,
 };
 
-struct source;
-
 struct entry {
 	struct bdev_nvme_discovery *s;
-	struct source *source; /* NULL: not wanted any more, and attaching */
+	uint32_t listed_by; /* a bit per source, by its number; none: not wanted any more, and attaching */
 	struct nvme_trid trid;
 	char name[BDEV_NVME_NAME_MAX];
 	enum entry_state state;
-	bool seen;
+	bool seen; /* in the log that is being looked at */
 	TAILQ_ENTRY(entry) link;
 };
 
 struct source {
 	struct bdev_nvme_discovery *s;
-	struct source *parent; /* NULL: the one that was named */
+	unsigned number;      /* below SOURCES_MAX; no other has it while this one exists */
+	bool named;	      /* it was, so nobody has to refer to it */
+	uint32_t referred_by; /* a bit per source, by its number */
 	struct nvme_trid trid;
 	struct nvme_ctrlr *ctrlr;
-	bool reading, again, leaving, seen;
+	bool reading, again, leaving;
+	bool seen; /* in the log that is being looked at */
 	bool unread; /* its log could not be read: later again */
 	bool answered; /* its log has been read, or could not be */
 	TAILQ_ENTRY(source) link;
@@ -127,6 +129,11 @@ static void detach(struct entry *e)
 	}
 }
 
+static uint32_t bit(const struct source *src)
+{
+	return UINT32_C(1) << src->number;
+}
+
 static void forget(struct entry *e)
 {
 	TAILQ_REMOVE(&e->s->entries, e, link);
@@ -141,17 +148,35 @@ static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 	struct entry *e = arg;
 	struct bdev_nvme_discovery *s = e->s;
 
-	s->uses--;
 	if (rc != 0) {
 		log_warning("%s: %s at %s:%s cannot be attached: %s", s->name, e->trid.subnqn, e->trid.traddr, e->trid.trsvcid, error);
 	} else {
 		log_notice("%s: %s at %s:%s is attached as %s", s->name, e->trid.subnqn, e->trid.traddr, e->trid.trsvcid, e->name);
 	}
 	set_state(e, rc == 0 ? ENTRY_ATTACHED : ENTRY_FAILED);
-	if (e->source == NULL) {
+	if (e->listed_by == 0) {
 		forget(e);
 	}
+	s->uses--;
 	step(s);
+}
+
+/* src does not list its entries any more, but those that have been seen in its log just now, unless that does not count. Entries that
+ * nobody else lists go. */
+static void unlist(struct source *src, bool seen_counts)
+{
+	struct entry *e, *next;
+
+	for (e = TAILQ_FIRST(&src->s->entries); e != NULL; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if ((e->listed_by & bit(src)) == 0 || (e->seen && seen_counts)) {
+			continue;
+		}
+		e->listed_by &= ~bit(src);
+		if (e->listed_by == 0 && e->state != ENTRY_ATTACHING) {
+			forget(e);
+		}
+	}
 }
 
 /* What has one subsystem has one name: its controllers are paths to it. */
@@ -226,7 +251,7 @@ static void look(void *arg)
 
 /* --- Sources --- */
 
-static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, struct source *parent, char *error);
+static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by, char *error);
 
 static void source_gone(void *arg)
 {
@@ -238,32 +263,46 @@ static void source_gone(void *arg)
 	step(s);
 }
 
-/* Its entries go with it, and so does what it refers to. */
+/* What it lists goes, and what it refers to is not referred to by it any more. */
 static void leave(struct source *src)
 {
-	struct bdev_nvme_discovery *s = src->s;
 	struct source *o;
-	struct entry *e, *next;
 
-	if (src->leaving) {
-		return;
-	}
 	src->leaving = true;
-	for (e = TAILQ_FIRST(&s->entries); e != NULL; e = next) {
-		next = TAILQ_NEXT(e, link);
-		if (e->source == src && e->state == ENTRY_ATTACHING) {
-			e->source = NULL;
-		} else if (e->source == src) {
-			forget(e);
-		}
-	}
-	TAILQ_FOREACH (o, &s->sources, link) {
-		if (o->parent == src) {
-			o->parent = NULL;
-			leave(o);
-		}
+	unlist(src, false);
+	TAILQ_FOREACH (o, &src->s->sources, link) {
+		o->referred_by &= ~bit(src);
 	}
 	nvme_ctrlr_destroy(src->ctrlr, source_gone, src);
+}
+
+/* A bit for each source that references lead to from the one that was named: two that refer to each other do not hold each other. */
+static uint32_t reached(const struct bdev_nvme_discovery *s)
+{
+	uint32_t found = 0, before;
+	const struct source *src;
+
+	do {
+		before = found;
+		TAILQ_FOREACH (src, &s->sources, link) {
+			if (!src->leaving && (src->named || (src->referred_by & found) != 0)) {
+				found |= bit(src);
+			}
+		}
+	} while (found != before);
+	return found;
+}
+
+static void leave_unreached(struct bdev_nvme_discovery *s)
+{
+	uint32_t found = reached(s);
+	struct source *src;
+
+	TAILQ_FOREACH (src, &s->sources, link) {
+		if (!src->leaving && (found & bit(src)) == 0) {
+			leave(src);
+		}
+	}
 }
 
 static void found_subsystem(struct source *src, const struct nvme_discovered *d)
@@ -275,8 +314,8 @@ static void found_subsystem(struct source *src, const struct nvme_discovered *d)
 	TAILQ_FOREACH (e, &s->entries, link) {
 		n++;
 		if (is_same(&e->trid, &d->trid)) {
-			e->source = e->source != NULL ? e->source : src;
-			e->seen |= e->source == src;
+			e->listed_by |= bit(src);
+			e->seen = true;
 			return;
 		}
 	}
@@ -285,7 +324,7 @@ static void found_subsystem(struct source *src, const struct nvme_discovered *d)
 		log_limited(LOG_LEVEL_ERROR, "%s: more than %d subsystems are listed, or there is no memory for another one", s->name, ENTRIES_MAX);
 		return;
 	}
-	*e = (struct entry){.s = s, .source = src, .trid = d->trid, .state = ENTRY_FAILED, .seen = true};
+	*e = (struct entry){.s = s, .listed_by = bit(src), .trid = d->trid, .state = ENTRY_FAILED, .seen = true};
 	TAILQ_INSERT_TAIL(&s->entries, e, link);
 	attach(e);
 }
@@ -299,8 +338,9 @@ static void found_referral(struct source *src, const struct nvme_discovered *d)
 
 	TAILQ_FOREACH (o, &s->sources, link) {
 		n++;
-		if (nvme_trid_is_same_place(&o->trid, &d->trid)) {
-			o->seen |= o->parent == src;
+		if (!o->leaving && nvme_trid_is_same_place(&o->trid, &d->trid)) {
+			o->referred_by |= bit(src);
+			o->seen = true;
 			return; /* known; among others, if two refer to each other */
 		}
 	}
@@ -313,23 +353,15 @@ static void found_referral(struct source *src, const struct nvme_discovered *d)
 
 static void drop_unseen(struct source *src)
 {
-	struct bdev_nvme_discovery *s = src->s;
-	struct entry *e, *next;
 	struct source *o;
 
-	for (e = TAILQ_FIRST(&s->entries); e != NULL; e = next) {
-		next = TAILQ_NEXT(e, link);
-		if (e->source == src && !e->seen && e->state == ENTRY_ATTACHING) {
-			e->source = NULL;
-		} else if (e->source == src && !e->seen) {
-			forget(e);
+	unlist(src, true);
+	TAILQ_FOREACH (o, &src->s->sources, link) {
+		if (!o->seen) {
+			o->referred_by &= ~bit(src);
 		}
 	}
-	TAILQ_FOREACH (o, &s->sources, link) {
-		if (o->parent == src && !o->seen) {
-			leave(o);
-		}
-	}
+	leave_unreached(src->s);
 }
 
 static void log_read(void *arg, int error, const struct nvme_discovered *found, uint32_t n)
@@ -349,10 +381,10 @@ static void log_read(void *arg, int error, const struct nvme_discovered *found, 
 		log_warning("%s: the discovery log of %s:%s cannot be read: %s", s->name, src->trid.traddr, src->trid.trsvcid, strerror(-error));
 	} else {
 		TAILQ_FOREACH (e, &s->entries, link) {
-			e->seen = e->seen && e->source != src;
+			e->seen = false;
 		}
 		TAILQ_FOREACH (o, &s->sources, link) {
-			o->seen = o->seen && o->parent != src;
+			o->seen = false;
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			if (found[i].subtype == SUBTYPE_NVM) {
@@ -390,7 +422,7 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 		read_log(src);
 		break;
 	case NVME_EVENT_RETRY:
-		src->answered |= src->parent != NULL; /* nobody waits for one that was only referred to */
+		src->answered |= !src->named; /* nobody waits for one that was only referred to */
 		step(src->s);
 		break;
 	default: /* DOWN: the driver connects it again; FAILED: it never does, without a limit */
@@ -398,7 +430,19 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 	}
 }
 
-static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, struct source *parent, char *error)
+static unsigned free_number(const struct bdev_nvme_discovery *s)
+{
+	const struct source *src;
+	uint32_t taken = 0;
+
+	TAILQ_FOREACH (src, &s->sources, link) {
+		taken |= bit(src);
+	}
+	return (unsigned)__builtin_ctz(~taken); /* there are no more than SOURCES_MAX */
+}
+
+/* by: NULL for the one that was named. */
+static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by, char *error)
 {
 	struct source *src = calloc(1, sizeof(*src));
 	struct nvme_ctrlr_opts o;
@@ -407,7 +451,8 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		return NULL;
 	}
-	*src = (struct source){.s = s, .parent = parent, .trid = *trid, .seen = true};
+	*src = (struct source){
+		.s = s, .number = free_number(s), .named = by == NULL, .referred_by = by != NULL ? bit(by) : 0, .trid = *trid, .seen = true};
 	nvme_ctrlr_opts_default(&o);
 	memcpy(o.hostnqn, s->opts.hostnqn, sizeof(o.hostnqn));
 	o.discovery = true;
@@ -482,7 +527,8 @@ static void stop(struct bdev_nvme_discovery *s, const char *why)
 		s->started = NULL;
 		cb(s->started_arg, -ETIMEDOUT, why);
 	}
-	leave(TAILQ_FIRST(&s->sources)); /* all others hang from it */
+	TAILQ_FIRST(&s->sources)->named = false; /* nothing leads to any of them any more */
+	leave_unreached(s);
 	s->uses--;
 	step(s);
 }
@@ -612,7 +658,7 @@ void bdev_nvme_discovery_for_each_source(const struct bdev_nvme_discovery *s,
 
 	TAILQ_FOREACH (src, &s->sources, link) {
 		if (!src->leaving) {
-			fn(arg, &src->trid, src->ctrlr, src->parent != NULL);
+			fn(arg, &src->trid, src->ctrlr, !src->named);
 		}
 	}
 }

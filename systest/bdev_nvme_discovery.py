@@ -6,8 +6,8 @@
 import json
 import sys
 
-from appliance_lib import RpcError, check, main, wait_for
-from nvmf_lib import ADDRESS, NQN, PORT, Target, verifying, wait_io
+from appliance_lib import BUILD, Daemon, RpcError, check, main, wait_for
+from nvmf_lib import ADDRESS, NQN, PORT, Target, preload, verifying, wait_io
 
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
@@ -35,6 +35,27 @@ class Back(Target):
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+
+class Sayer(Back):
+    """It lists what is at another's port, too: it is to listen there, and listens elsewhere (systest/listen_elsewhere.c)."""
+
+    def __init__(self, other):
+        self.other, self.port = other, PORT + 20000
+        first, *rest = preload()["LD_PRELOAD"].rsplit(":", 1)
+        libraries = [*([first] if rest else []), str(BUILD / "systest" / "liblisten-elsewhere.so"), *(rest or [first])]
+        Daemon.__init__(self, "-m", "[0]", "-s", "512", env={
+            "LD_PRELOAD": ":".join(libraries), "VARVE_LISTED_PORT": str(other.port), "VARVE_LISTEN_PORT": str(self.port + 8)})
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA")
+            self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=self.listen_address())
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def list(self, nqn):
+        self.call("nvmf_create_subsystem", nqn=nqn, serial_number="V1", allow_any_host=True)
+        self.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=self.other.listen_address())
 
 
 class Front(Target):
@@ -110,6 +131,72 @@ def test_referrals_are_followed():
         b.call("nvmf_discovery_remove_referral", **refer)
         wait_for(lambda: f.bdevs() == ["d0n1"], "what the other lists to go")
         check(f.info()[0]["referrals"] == [], f.info())
+
+
+def at_work(f):
+    """A host of f whose I/O is by what has been discovered."""
+    f.add_ns("d0n1")
+    h = verifying(f, 1, "-q", "8", "-t", "3600")
+    wait_io(f, [h], 1500)       # what is to be read is written first
+    return h
+
+
+def test_what_two_sources_list_stays_as_long_as_one_does():
+    nqn = NQN + "0"
+    with Back(1, nqns=(nqn,)) as c, Sayer(c) as b, Front() as f:
+        b.list(nqn)
+        refer = {"address": c.listen_address()}
+        b.call("nvmf_discovery_add_referral", **refer)
+        f.start(b)      # both logs have been read then
+        check(f.bdevs() == ["d0n1"], f.bdevs())
+        with at_work(f) as h:
+            b.call("nvmf_delete_subsystem", nqn=nqn)
+            b.export(NQN + "1")
+            wait_for(lambda: "d1n1" in f.bdevs(), "the log to be read again")
+            check(f.bdevs() == ["d0n1", "d1n1"], f.bdevs())
+            wait_io(f, [h])
+            h.check_perfect(h.stop())
+        f.remove_ns(1)
+        b.call("nvmf_discovery_remove_referral", **refer)
+        wait_for(lambda: f.bdevs() == ["d1n1"], "what nobody lists any more to go")
+
+
+def test_what_a_referral_listed_stays_if_another_source_lists_it():
+    nqn = NQN + "0"
+    with Back(1, nqns=(nqn,)) as c, Sayer(c) as b, Front() as f:
+        refer = {"address": c.listen_address()}
+        b.call("nvmf_discovery_add_referral", **refer)
+        f.start(b)
+        check(f.bdevs() == ["d0n1"], f.bdevs())
+        b.list(nqn)
+        b.export(NQN + "1")
+        wait_for(lambda: f.bdevs() == ["d0n1", "d1n1"], "the log to be read again")
+        with at_work(f) as h:
+            b.call("nvmf_discovery_remove_referral", **refer)
+            wait_for(lambda: f.info()[0]["referrals"] == [], "the referral to go")
+            check(f.bdevs() == ["d0n1", "d1n1"], f.bdevs())
+            wait_io(f, [h])
+            h.check_perfect(h.stop())
+        f.remove_ns(1)
+        b.call("nvmf_delete_subsystem", nqn=nqn)
+        wait_for(lambda: f.bdevs() == ["d1n1"], "what nobody lists any more to go")
+
+
+def test_source_that_two_refer_to_stays_as_long_as_one_does():
+    with Front() as f, Back(nqns=()) as b, Back(1, nqns=()) as c, Back(2, nqns=(NQN + "2",)) as d:
+        to_c, to_d = ({"address": x.listen_address()} for x in (c, d))
+        b.call("nvmf_discovery_add_referral", **to_c)
+        for x in (b, c):
+            x.call("nvmf_discovery_add_referral", **to_d)
+        d.call("nvmf_discovery_add_referral", **to_c)       # they refer to each other, and nobody to them in the end
+        f.start(b)
+        check(f.bdevs() == ["d0n1"], f.bdevs())
+        b.call("nvmf_discovery_remove_referral", **to_d)
+        b.export(NQN + "1")
+        wait_for(lambda: "d1n1" in f.bdevs(), "the log to be read again")
+        check(f.bdevs() == ["d0n1", "d1n1"] and len(f.info()[0]["referrals"]) == 2, f.info())
+        b.call("nvmf_discovery_remove_referral", **to_c)
+        wait_for(lambda: f.bdevs() == ["d1n1"] and f.info()[0]["referrals"] == [], "both to go")
 
 
 def test_discovered_namespace_is_exported_and_the_service_saved():
