@@ -19,6 +19,8 @@
 #define CAP_TO(half_s)	((uint64_t)(half_s) << 24)
 #define MUTE		UINT32_MAX
 #define UUID_0		0x5a
+#define DELAY_S		UINT64_C(1000) /* between attempts, where that is what is looked at */
+#define DELAYS_MAX	16
 
 /* The target: answers commands in their order when it is polled. */
 static struct {
@@ -31,6 +33,7 @@ static struct {
 	bool tells_once_armed;	    /* I/O queues have a descriptor, and answers only after it has been armed */
 	uint16_t broken_qid;	    /* its connection is broken whenever it is polled */
 	uint32_t connect_timeout_ms, admin_poll_us;
+	uint32_t refusals;	    /* so many Connects are refused */
 	uint32_t looks, commands;
 	uint32_t namespaces;	    /* with ids from 1 on */
 	bool has_nguid;
@@ -48,6 +51,8 @@ static struct {
 	struct nvme_qpair *qpair;
 	int qpair_error;
 	bool qpair_answered;
+	bool counts_delays; /* in units of DELAY_S, and does not wait for them */
+	uint32_t num_delays, delays[DELAYS_MAX];
 } fx;
 
 static uint8_t identify_data[NVME_IDENTIFY_DATA_SIZE];
@@ -149,6 +154,8 @@ static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
 		fx.looks = 0;
 	} else if (cmd->opcode == nvme_admin_fabrics) {
 		cqe->dw0 = htole32(1); /* Connect: the controller id */
+		cqe->status = htole16(fx.refusals != 0 ? NVME_ST(GENERIC, INTERNAL) << 1 : 0);
+		fx.refusals -= fx.refusals != 0;
 	} else if (cmd->opcode == nvme_admin_identify) {
 		return identify(req, cqe) && !mute;
 	}
@@ -358,6 +365,14 @@ static bool qpair_answered(void)
 	return fx.qpair_answered;
 }
 
+static void count_delay(struct nvme_ctrlr *ctrlr)
+{
+	CU_ASSERT_EQUAL_FATAL(nvme_ctrlr_state(ctrlr), NVME_CTRLR_BACK_OFF);
+	CU_ASSERT_FATAL(fx.num_delays < DELAYS_MAX);
+	fx.delays[fx.num_delays++] = (uint32_t)((ctrlr->step_timer.deadline - ctrlr->state_ticks) / env_ticks_hz() / DELAY_S);
+	thread_timer_start(&ctrlr->step_timer, 0);
+}
+
 static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
 {
 	fx.ready += event == NVME_EVENT_READY;
@@ -368,6 +383,9 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 	if (event == NVME_EVENT_RETRY) { /* the next attempt is to succeed */
 		fx.looks_until_ready = 0;
 		fx.desc_status = 0;
+	}
+	if (fx.counts_delays && (event == NVME_EVENT_RETRY || event == NVME_EVENT_DOWN)) {
+		count_delay(ctrlr);
 	}
 }
 
@@ -392,7 +410,7 @@ static void attach(void)
 	opts.connect_timeout_ms = fx.connect_timeout_ms;
 	opts.admin_poll_us = fx.admin_poll_us;
 	opts.discovery = fx.discovery;
-	opts.reconnect_delay_s = 0;
+	opts.reconnect_delay_s = fx.counts_delays ? DELAY_S : 0;
 	opts.loss_timeout_s = -1;
 	opts.event = on_event;
 	fx.ctrlr = nvme_ctrlr_create(&trid, &opts, error);
@@ -809,6 +827,43 @@ static void test_a_capsule_has_room_for_what_the_controller_takes_there(void)
 	}
 }
 
+static bool is_ready_again(void)
+{
+	return fx.ready == 2;
+}
+
+static void check_delays(const uint32_t *expected, uint32_t n)
+{
+	CU_ASSERT_EQUAL(fx.num_delays, n);
+	for (uint32_t i = 0; i < n && i < fx.num_delays; i++) {
+		CU_ASSERT_EQUAL(fx.delays[i], expected[i]);
+	}
+	fx.num_delays = 0;
+}
+
+static void test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_success(void)
+{
+	static const uint32_t first[] = {1, 2, 4, 8, 8, 8}, lost[] = {0, 1, 2}, reset[] = {0, 1};
+
+	begin();
+	fx.counts_delays = true;
+	fx.refusals = 6;
+	attach();
+	CU_ASSERT_FATAL(wait(is_ready));
+	check_delays(first, 6);
+	fx.refusals = 2;
+	nvme_ctrlr_lost(fx.ctrlr, "lost"); /* the first attempt comes at once */
+	CU_ASSERT_FATAL(wait(is_ready_again));
+	check_delays(lost, 3);
+	fx.ready = 0;
+	fx.refusals = 1;
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0);
+	CU_ASSERT_FATAL(wait(is_ready));
+	check_delays(reset, 2);
+	fx.counts_delays = false;
+	end();
+}
+
 static int setup(void)
 {
 	const struct env_opts env = {
@@ -849,6 +904,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_controller_that_refuses_the_event_configuration_is_used),
 	UNIT(test_a_discovery_controller_without_notices_is_not_asked_for_events),
 	UNIT(test_a_capsule_has_room_for_what_the_controller_takes_there),
+	UNIT(test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_success),
 	UNIT_END,
 };
 UNIT_MAIN("nvme_fabrics", tests, setup, teardown)
