@@ -221,6 +221,17 @@ static void end_waiters(struct bdev_nvme_waiters *list, int rc, const char *erro
 	}
 }
 
+/* Whoever asked is told as well; what was discovered is told of by whoever discovered it. */
+static void tell_not_attached(const struct bdev_nvme_attach *a, const char *why)
+{
+	const struct nvme_trid *t = &a->trid;
+
+	if (!a->discovered) {
+		log_notice("%s: %s at %s%s%s cannot be attached: %s", a->name, t->subnqn[0] != '\0' ? t->subnqn : "the drive", t->traddr,
+			   t->trsvcid[0] != '\0' ? ":" : "", t->trsvcid, why);
+	}
+}
+
 /* --- Detach: the bdevs go, then the paths, then the controller --- */
 
 static void ctrlr_gone(void *arg)
@@ -236,6 +247,7 @@ static void ctrlr_gone(void *arg)
 	if (c->attached == NULL) {
 		bdev_nvme_tell(c, BDEV_NVME_DETACHED, NULL, NULL);
 	} else {
+		tell_not_attached(&c->opts, c->error);
 		c->attached(c->attached_arg, -EIO, NULL, c->error);
 	}
 	STAILQ_CONCAT(&waiters, &c->detach_waiters);
@@ -790,8 +802,12 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 	}
 	c = rc == 0 ? make(a) : NULL;
 
-	if (c == NULL) {
-		cb(arg, rc != 0 ? rc : -ENOMEM, NULL, rc != 0 ? error : "out of memory");
+	if (rc == 0 && c == NULL) {
+		rc = bdev_error(error, -ENOMEM, "out of memory");
+		tell_not_attached(a, error);
+	}
+	if (rc != 0) { /* what is wrong with the arguments is the caller's to say */
+		cb(arg, rc, NULL, error);
 		return;
 	}
 	c->attached = cb;
@@ -800,15 +816,17 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 	rc = nvme_keys_get(&c->opts, &opts, error);
 	if (rc == 0) {
 		c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
+		rc = c->ctrlr != NULL ? 0 : -errno;
 		nvme_keys_put(&opts);
 	}
-	if (c->ctrlr == NULL || nvme_multi_join(c) != 0) {
-		bool no_memory = c->ctrlr != NULL;
-		if (no_memory) {
-			nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
-		}
+	if (rc == 0 && nvme_multi_join(c) != 0) {
+		nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
+		rc = bdev_error(error, -ENOMEM, "out of memory");
+	}
+	if (rc != 0) {
+		tell_not_attached(a, error);
 		free(c);
-		cb(arg, no_memory ? -ENOMEM : rc != 0 ? rc : -EINVAL, NULL, no_memory ? "out of memory" : error);
+		cb(arg, rc, NULL, error);
 		return;
 	}
 	io_device_register(&c->device);

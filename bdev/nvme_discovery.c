@@ -114,6 +114,9 @@ static void detached(void *arg, int rc, const char *error)
 {
 	struct bdev_nvme_discovery *s = arg;
 
+	if (rc != 0) { /* it goes all the same, but this service may be gone before it */
+		log_limited(LOG_LEVEL_NOTICE, "%s: the end of a controller is not waited for: %s", s->name, error);
+	}
 	s->uses--;
 	step(s);
 }
@@ -446,10 +449,11 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 {
 	struct source *src = calloc(1, sizeof(*src));
 	struct nvme_ctrlr_opts o;
+	int rc;
 
 	if (src == NULL) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
-		return NULL;
+		return NULL; /* with errno, as nvme_ctrlr_create() */
 	}
 	*src = (struct source){
 		.s = s, .number = free_number(s), .named = by == NULL, .referred_by = by != NULL ? bit(by) : 0, .trid = *trid, .seen = true};
@@ -465,7 +469,9 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 	o.event_arg = src;
 	src->ctrlr = nvme_ctrlr_create(trid, &o, error);
 	if (src->ctrlr == NULL) {
+		rc = errno;
 		free(src);
+		errno = rc;
 		return NULL;
 	}
 	TAILQ_INSERT_TAIL(&s->sources, src, link);
@@ -600,9 +606,10 @@ void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *o, bdev_nv
 	s->look_timer = (struct thread_timer){.fn = look, .arg = s};
 	s->deadline_timer = (struct thread_timer){.fn = deadline_passed, .arg = s};
 	if (add_source(s, &o->trid, NULL, error) == NULL) {
+		rc = -errno;
 		log_error("discovery service %s: %s", s->name, error);
 		free(s);
-		cb(arg, -EINVAL, error);
+		cb(arg, rc, error);
 		return;
 	}
 	TAILQ_INSERT_TAIL(&services, s, link);

@@ -104,6 +104,12 @@ static void go_elsewhere(struct nvme_ns_channel *ch, struct nvme_io *n, uint16_t
 	}
 }
 
+/* What it ends with does not tell of it. */
+static void tell_again(const struct nvme_io *n, uint16_t status)
+{
+	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is tried again", n->path->c->name, n->req.cmd.opcode, nvme_status_text(status));
+}
+
 static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
 {
 	struct nvme_path *p = n->path;
@@ -112,11 +118,13 @@ static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t del
 	n->aborting = false;
 	if (verdict == NVME_VERDICT_RETRY) {
 		n->retries++;
+		tell_again(n, status);
 		nvme_queue_delay(p, n, delay_ms);
 		return;
 	}
 	if (verdict == NVME_VERDICT_ELSEWHERE) {
 		n->retries++;
+		tell_again(n, status);
 		nvme_queue_submit(nvme_leg_other(ch, p), n);
 		return;
 	}

@@ -9,6 +9,8 @@
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
+#define STATUS_MASK 0x7ff /* SCT and SC */
+
 LOG_FLAG(nvme)
 
 struct admin {
@@ -184,11 +186,15 @@ static void aer_done(void *arg, const struct nvme_cqe *cqe)
 	uint32_t aer = le32toh(cqe->dw0);
 
 	ctrlr->aers--;
-	if (ctrlr->in_failure) {
+	if (ctrlr->in_failure || ctrlr->destroying) {
 		return;
 	}
 	if (status != 0) { /* a controller that refuses them (limit exceeded) gets no more */
 		ctrlr->aers_wanted--;
+		if ((status & STATUS_MASK) != NVME_ST(GENERIC, ABORT_QUEUE)) { /* which is the end of the queue, and told of as that */
+			log_notice("%s: a request for events was refused: %s; %u are left", ctrlr->trid.traddr,
+				   nvme_status_text(status), ctrlr->aers_wanted);
+		}
 		return;
 	}
 	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff, (aer >> 16) & 0xff);

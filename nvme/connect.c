@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/log.h"
 
@@ -175,6 +176,8 @@ void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
 		if (error == 0) {
 			return;
 		}
+		log_limited(LOG_LEVEL_WARNING, "%s: Connect of queue pair %u could not be sent: %s", qpair->ctrlr->trid.traddr, qpair->id,
+			    strerror(-error));
 	}
 	connect_ended(qpair, error);
 }

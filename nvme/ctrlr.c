@@ -866,6 +866,7 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 
 	if (ops == NULL) {
 		snprintf(error, NVME_ERROR_MAX, "trtype %s is not part of this build", nvme_trtype_name(trid->trtype));
+		errno = EINVAL;
 		return NULL;
 	}
 	struct nvme_ctrlr_opts o = *opts;
@@ -874,6 +875,7 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	o.dhchap_groups = o.dhchap_groups != 0 ? o.dhchap_groups : DHCHAP_ALL_GROUPS;
 	if (ops->fabrics && (!nvme_nqn_is_valid(trid->subnqn) || !nvme_nqn_is_valid(o.hostnqn))) {
 		snprintf(error, NVME_ERROR_MAX, "subnqn '%.90s' and hostnqn '%.90s' must both be NQNs", trid->subnqn, o.hostnqn);
+		errno = EINVAL;
 		return NULL;
 	}
 	struct nvme_ctrlr *ctrlr = ops->ctrlr_alloc(trid, error);
@@ -888,6 +890,7 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	if (init_ctrlr(ctrlr) != 0) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		free_ctrlr(ctrlr);
+		errno = ENOMEM;
 		return NULL;
 	}
 	ctrlr->owner = trace_owner_register(TRACE_OWNER_NVME_CTRLR, trid->traddr);

@@ -121,7 +121,8 @@ void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts);
 /* What /etc/nvme/hostnqn and hostid say, or else made from the machine id. Control thread. */
 void nvme_host_default(char hostnqn[NVME_NQN_MAX], uint8_t hostid[16]);
 
-/* Starts to connect. NULL and error for what is wrong with the arguments; what happens later comes as events. Control thread. */
+/* Starts to connect. NULL, error and errno (EINVAL: the arguments; ENOMEM and others: the machine) if it cannot even begin; what happens
+ * later comes as events. Control thread. */
 struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct nvme_ctrlr_opts *opts,
 				     char error[NVME_ERROR_MAX]);
 /* Shuts the controller down as the specification wants it, then frees it and calls done(arg). Its I/O queue pairs must be

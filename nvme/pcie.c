@@ -87,8 +87,10 @@ static struct nvme_ctrlr *pcie_ctrlr_alloc(const struct nvme_trid *trid, char er
 	}
 	c->dev.border = border;
 	c->dev.request_fd = -1;
-	if (border->open(trid->traddr, &c->dev, error) != 0) {
+	int rc = border->open(trid->traddr, &c->dev, error);
+	if (rc != 0) {
 		free(c);
+		errno = -rc;
 		return NULL;
 	}
 	if (c->dev.regs_len < PCIE_DOORBELLS + 8) {
@@ -97,6 +99,7 @@ static struct nvme_ctrlr *pcie_ctrlr_alloc(const struct nvme_trid *trid, char er
 			 c->dev.regs_len);
 		border->close(&c->dev);
 		free(c);
+		errno = ENODEV;
 		return NULL;
 	}
 	c->quirks = pcie_quirks(c->dev.vendor, c->dev.device);

@@ -609,20 +609,23 @@ static struct nvme_ctrlr *rdma_ctrlr_alloc(const struct nvme_trid *trid, char er
 {
 	struct rdma_ctrlr *c = calloc(1, sizeof(*c));
 
+	int rc;
+
 	if (c == NULL) {
-		log_error("%s: out of memory for a controller", trid->traddr);
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		return NULL;
 	}
 	c->channel = rdma_create_event_channel();
 	if (c->channel == NULL || fcntl(c->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
+		rc = errno;
 		snprintf(error, NVME_ERROR_MAX, "no rdma_cm event channel: %s (is there an RDMA device? `softverbs` provides one)",
-			 strerror(errno));
+			 strerror(rc));
 		goto fail;
 	}
 	c->cm_source = fd_source_add(c->channel->fd, EPOLLIN, cm_readable, c, "nvme_rdma_cm");
 	if (c->cm_source == NULL) {
-		snprintf(error, NVME_ERROR_MAX, "out of memory");
+		rc = errno;
+		snprintf(error, NVME_ERROR_MAX, "the rdma_cm event channel cannot be watched: %s", strerror(rc));
 		goto fail;
 	}
 	return &c->base;
@@ -631,6 +634,7 @@ fail:
 		rdma_destroy_event_channel(c->channel);
 	}
 	free(c);
+	errno = rc;
 	return NULL;
 }
 

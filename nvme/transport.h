@@ -83,7 +83,7 @@ struct nvme_transport_ops {
 	bool writes_alone;   /* the device cannot be kept from our memory by `shut`: what is outstanding may be given back only after it has
 			      * been stopped, by qpair_stop or quiesce */
 
-	/* Control thread. alloc returns the transport's structure, of which struct nvme_ctrlr is the first member. */
+	/* Control thread. alloc returns the transport's structure, of which struct nvme_ctrlr is the first member; NULL: error and errno. */
 	struct nvme_ctrlr *(*ctrlr_alloc)(const struct nvme_trid *trid, char error[NVME_ERROR_MAX]);
 	void (*ctrlr_free)(struct nvme_ctrlr *ctrlr);
 	/* Makes ctrlr->admin usable; ends in nvme_ctrlr_connected(). */

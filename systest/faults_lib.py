@@ -139,6 +139,11 @@ SILENT = (
     (r"^(write|epoll_pwait2|epoll_wait) in (reactor_notify|epoll_wait_ns) ", "a signal: it is done again"),
     (r"^write in log_write ", "the log itself"),
     (r"^rte_malloc_socket in heap_alloc", "a heap that is full grows"),
+    (r"^calloc in fd_source_add_for \S+ < poller_enter ", "what has no descriptor to wait for is polled all the time: its reactor stays awake"),
+    (r"^malloc in write_all_settings ", "they are all written, in another order"),
+    (r"^nvme completion \[0xc\]", "a request for events need not be answered; one that is refused is told of"),
+    (r"^nvme completion \[0x(10[12]|17f017f)\]", "one that is never answered is lost with its connection, if that ends before its time is up, as one does "
+     "in each row, and is carried out by another; one that ends with an error is told of"),
     (r"^madvise ", "an advice: without it a dump is larger, or pages are small"),
     (r"^getnameinfo in name_address ", "the address is left out where it would be shown"),
     (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|read_number|cgroup_available|env_available_bytes|env_mem_stats) ",
