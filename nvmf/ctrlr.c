@@ -242,6 +242,7 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 
 	ctrlr->cc = cc;
 	if (NVME_CC_EN(old) && !NVME_CC_EN(cc)) {
+		ctrlr->shutdown_due = false; /* of what was enabled before this */
 		reset(ctrlr);
 	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && may_enable(ctrlr)) {
 		enable(ctrlr);

@@ -616,6 +616,27 @@ static void test_shutdown_during_a_reset_completes_after_it(void)
 	loop_close(c);
 }
 
+static void test_shutdown_does_not_outlive_a_reset_that_came_during_one(void)
+{
+	static const uint32_t values[] = {0, LOOP_CC_ENABLE | 1u << NVME_CC_SHN_SHIFT, 0};
+	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	struct loop_conn *io = loop_io_queue(c, 1);
+	struct loop_cmd writes[ARRAY_SIZE(values)];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
+		begin_set_cc(&writes[i], c, values[i]);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
+		CU_ASSERT_EQUAL(loop_wait(&writes[i]), 0);
+	}
+	CU_ASSERT_TRUE(loop_wait_closed(io));
+	loop_close(io);
+	CU_ASSERT_TRUE(wait_csts(c, 0));
+	CU_ASSERT_EQUAL(loop_property_set(c, NVME_REG_CC, 4, LOOP_CC_ENABLE), 0);
+	CU_ASSERT_EQUAL(csts(c), 1);
+	loop_close(c);
+}
+
 static void test_impossible_configurations_are_fatal(void)
 {
 	static const uint32_t bad[] = {
@@ -828,6 +849,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_any_order_of_enables_resets_and_shutdowns_is_survived),
 	UNIT(test_enable_during_a_reset_takes_effect_after_it),
 	UNIT(test_shutdown_during_a_reset_completes_after_it),
+	UNIT(test_shutdown_does_not_outlive_a_reset_that_came_during_one),
 	UNIT(test_impossible_configurations_are_fatal),
 	UNIT(test_silent_host_is_disconnected),
 	UNIT(test_any_traffic_keeps_an_association),
