@@ -41,6 +41,7 @@ const struct kind kinds[] = {
 	{"midway", 8, LANE_OWN, run_midway},
 	{"one-sided", 8, LANE_OWN, run_one_sided},
 	{"asynchronous events", 3, LANE_OWN, run_async},
+	{"controller state", 6, LANE_OWN, run_state},
 };
 const unsigned num_kinds = sizeof(kinds) / sizeof(kinds[0]);
 
@@ -103,6 +104,18 @@ uint64_t lba_beyond(struct kase *k, uint32_t blocks)
 	default:
 		return end + rng_next(&k->rng) % (UINT64_MAX - end);
 	}
+}
+
+void fill_rw(const struct facts *f, uint8_t *sqe, uint8_t op, uint16_t cid, uint64_t slba, uint64_t address,
+	     uint32_t key)
+{
+	memset(sqe, 0, SQE_SIZE);
+	sqe[AT_OPCODE] = op;
+	sqe[AT_FLAGS] = FLAG_SGL;
+	put16(sqe + AT_CID, cid);
+	put32(sqe + AT_NSID, f->nsid);
+	put64(sqe + AT_CDW10, slba);
+	put_keyed(sqe + AT_SGL, address, f->block_size, key, SUB_ADDRESS);
 }
 
 struct step *step_rw(struct kase *k, uint8_t opcode, uint64_t slba, uint32_t blocks)

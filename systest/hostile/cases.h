@@ -134,6 +134,9 @@ void step_window(struct step *s, uint32_t at, uint32_t len);
 void step_keyed(struct step *s, uint32_t len);
 /* A valid command with data: Read, Write or Compare of whole blocks. */
 struct step *step_rw(struct kase *k, uint8_t opcode, uint64_t slba, uint32_t blocks);
+/* A Read, Write or Compare of one block, for who sends it himself. */
+void fill_rw(const struct facts *f, uint8_t *sqe, uint8_t op, uint16_t cid, uint64_t slba, uint64_t address,
+	     uint32_t key);
 uint64_t any_lba(struct kase *k, uint32_t blocks);
 /* From where so many blocks reach beyond the end. */
 uint64_t lba_beyond(struct kase *k, uint32_t blocks);
@@ -176,5 +179,6 @@ void run_no_receive(struct kase *k);
 void run_midway(struct kase *k);
 void run_one_sided(struct kase *k);
 void run_async(struct kase *k);
+void run_state(struct kase *k); /* cases_state.c */
 
 #endif

@@ -13,18 +13,6 @@ static bool open_for(struct kase *k, struct session *s)
 	return false;
 }
 
-static void fill_rw(const struct facts *f, uint8_t *sqe, uint8_t op, uint16_t cid, uint64_t slba,
-		    uint64_t address, uint32_t key)
-{
-	memset(sqe, 0, SQE_SIZE);
-	sqe[AT_OPCODE] = op;
-	sqe[AT_FLAGS] = FLAG_SGL;
-	put16(sqe + AT_CID, cid);
-	put32(sqe + AT_NSID, f->nsid);
-	put64(sqe + AT_CDW10, slba);
-	put_keyed(sqe + AT_SGL, address, f->block_size, key, SUB_ADDRESS);
-}
-
 static bool untouched(const uint8_t *p, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {

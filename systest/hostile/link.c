@@ -19,7 +19,7 @@ int link_deadline_ms = 90000;
 static struct link links[LINKS];
 static uint8_t *remote_base, *local_base;
 
-static int64_t now_ms(void)
+int64_t link_now_ms(void)
 {
 	struct timespec t;
 
@@ -190,11 +190,11 @@ bool link_progress(struct link *l, int wait_ms)
 
 bool link_wait(struct link *l, uint32_t n)
 {
-	int64_t until = now_ms() + link_deadline_ms;
+	int64_t until = link_now_ms() + link_deadline_ms;
 
 	while (l->inbox_len < n && !l->ended) {
 		link_progress(l, 1000);
-		if (now_ms() > until) {
+		if (link_now_ms() > until) {
 			return false;
 		}
 	}
@@ -203,11 +203,11 @@ bool link_wait(struct link *l, uint32_t n)
 
 bool link_wait_end(struct link *l)
 {
-	int64_t until = now_ms() + link_deadline_ms;
+	int64_t until = link_now_ms() + link_deadline_ms;
 
 	while (!l->ended) {
 		link_progress(l, 1000);
-		if (now_ms() > until) {
+		if (link_now_ms() > until) {
 			return false;
 		}
 	}
@@ -218,11 +218,11 @@ bool link_wait_end(struct link *l)
 
 static bool wait_event(struct link *l, enum rdma_cm_event_type what)
 {
-	int64_t until = now_ms() + link_deadline_ms;
+	int64_t until = link_now_ms() + link_deadline_ms;
 	struct pollfd fd = {.fd = l->channel->fd, .events = POLLIN};
 	struct rdma_cm_event *e;
 
-	while (now_ms() < until) {
+	while (link_now_ms() < until) {
 		if (rdma_get_cm_event(l->channel, &e) == 0) {
 			bool right = e->event == what;
 			if (!right) {
@@ -329,10 +329,10 @@ int link_open(struct link **out, const struct address *at, const struct cm_reque
 		*out = NULL;
 		return rc;
 	}
-	int64_t until = now_ms() + link_deadline_ms;
+	int64_t until = link_now_ms() + link_deadline_ms;
 	while (!l->up && !l->ended) {
 		link_progress(l, 1000);
-		if (now_ms() > until) {
+		if (link_now_ms() > until) {
 			fprintf(stderr, "a connection request was not answered within %d ms\n",
 				link_deadline_ms);
 			link_close(l, true);
@@ -431,8 +431,7 @@ void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_
 	strcpy((char *)data + DATA_HOSTNQN, at->hostnqn);
 }
 
-static bool connect_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries,
-			  uint16_t *cntlid)
+bool link_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries, uint32_t kato_ms, uint16_t *cntlid)
 {
 	struct cm_request req = cm_request(qid, entries);
 	uint8_t sqe[SQE_SIZE], cqe[CQE_SIZE];
@@ -441,6 +440,7 @@ static bool connect_queue(struct link **l, const struct address *at, uint16_t qi
 		return false;
 	}
 	fill_connect(sqe, link_slot(*l, 0), at, 1, qid, entries, *cntlid);
+	put32(sqe + AT_KATO, kato_ms);
 	bool ok = link_command(*l, sqe, SQE_SIZE, cqe) && get16(cqe + 14) >> 1 == ST_OK;
 	memset(link_slot(*l, 0), CANARY, SLOT_SIZE);
 	if (ok && qid == 0) {
@@ -468,8 +468,8 @@ static bool enable(struct link *admin)
 bool session_open(struct session *s, const struct address *at, bool with_io)
 {
 	*s = (struct session){.cntlid = 0xffff};
-	if (!connect_queue(&s->admin, at, 0, ADMIN_ENTRIES, &s->cntlid) || !enable(s->admin) ||
-	    (with_io && !connect_queue(&s->io, at, 1, IO_ENTRIES, &s->cntlid))) {
+	if (!link_queue(&s->admin, at, 0, ADMIN_ENTRIES, 0, &s->cntlid) || !enable(s->admin) ||
+	    (with_io && !link_queue(&s->io, at, 1, IO_ENTRIES, 0, &s->cntlid))) {
 		session_close(s, false);
 		return false;
 	}

@@ -77,6 +77,7 @@ bool link_wait(struct link *l, uint32_t n);
 /* Until it has ended; false: not within the deadline. */
 bool link_wait_end(struct link *l);
 extern int link_deadline_ms;
+int64_t link_now_ms(void);
 
 static inline uint8_t *link_slot(struct link *l, unsigned slot)
 {
@@ -90,6 +91,9 @@ void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_
 		  uint16_t sqsize, uint16_t cntlid);
 /* One command and its response; false: it ended, or there was none. */
 bool link_command(struct link *l, const void *sqe, uint32_t len, uint8_t cqe[CQE_SIZE]);
+/* Makes a connection and a queue of it, with a good Connect; an admin queue's (0) *cntlid is given, an I/O queue's is taken. *l may be there even if
+ * it fails. */
+bool link_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries, uint32_t kato_ms, uint16_t *cntlid);
 /* Property Set of CC.EN, likewise. */
 bool link_enable(struct link *admin, uint8_t cqe[CQE_SIZE]);
 
