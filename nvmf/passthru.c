@@ -93,37 +93,33 @@ void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 
 /* ---- Admin commands ---- */
 
-/* The one namespace that lists the opcode, for a command that names none; NULL if there is none, or another. */
-static struct nvmf_ns_view *only_one(const struct nvmf_request *req)
+/* How many namespaces list the opcode; *found is one of them. */
+static uint32_t count_listing(const struct nvmf_request *req, struct nvmf_ns_view **found)
 {
 	const struct nvmf_subsystem_view *view = req->qpair->view;
-	struct nvmf_ns_view *found = NULL;
+	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < view->max_nsid; i++) {
 		if (view->ns[i] != NULL &&
 		    nvmf_passthru_has(&view->ns[i]->passthru, req->sqe->opcode, true)) {
-			if (found != NULL) {
-				return NULL;
-			}
-			found = view->ns[i];
+			*found = view->ns[i];
+			n++;
 		}
 	}
-	return found;
+	return n;
 }
 
 static struct nvmf_ns_view *find(const struct nvmf_request *req, uint16_t *status)
 {
 	uint32_t nsid = le32toh(req->sqe->nsid);
+	struct nvmf_ns_view *nsv = NULL;
+	uint32_t listing = count_listing(req, &nsv);
 
-	if (nsid == 0) {
-		struct nvmf_ns_view *nsv = only_one(req);
-		if (nsv == NULL) {
-			*status = NVME_ST_DNR(GENERIC, INVALID_OPCODE);
-			return NULL;
-		}
-		nsid = nsv->nsid;
+	if (listing == 0 || (nsid == 0 && listing != 1)) { /* a command of no namespace is for the only one that lists it */
+		*status = NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+		return NULL;
 	}
-	struct nvmf_ns_view *nsv = nvmf_io_find_ns(req, nsid, status);
+	nsv = nvmf_io_find_ns(req, nsid != 0 ? nsid : nsv->nsid, status);
 	if (nsv != NULL && nsv->closed) {
 		*status = NVME_ST(GENERIC, NS_NOT_READY);
 		return NULL;

@@ -103,6 +103,8 @@ static void test_others_are_not(void)
 	CU_ASSERT_EQUAL(vendor(admin, 0x81, nsid, 4), INVALID);
 	CU_ASSERT_EQUAL(vendor(admin, 0xc2, 9, 4), NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(vendor(admin, 0xc2, NVME_NSID_ALL, 4), NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(vendor(admin, 0xc9, 9, 4), INVALID); /* no namespace has it: whichever is named */
+	CU_ASSERT_EQUAL(vendor(admin, 0xc9, NVME_NSID_ALL, 4), INVALID);
 	CU_ASSERT_EQUAL(vendor(io, 0x82, NVME_NSID_ALL, 4), NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(vendor(io, 0x82, nsid, 6), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	loop_cmd_init(&cmd, io, 0x82, nsid);
