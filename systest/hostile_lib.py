@@ -12,6 +12,8 @@ from nvmf_lib import ADDRESS, HOSTNQN, NQN, Target, preload, verifying, wait_io
 
 HOSTILE = BUILD / "systest" / "hostile" / "hostile-host"
 HOSTILE_NQN = "nqn.2026-11.io.varve:hostile"
+ANA_NQN = NQN + ":ana"
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 KEYED_NQN = HOSTILE_NQN + ":keyed"
 KEY = bytes(range(31, 63)).hex()     # what is in the keyring's "key"
 
@@ -24,6 +26,8 @@ class Hostile:
         self.errors = target.folder / "hostile.err"
         command = [HOSTILE, "-a", ADDRESS, "-p", str(target.port), "-n", nqn, "-c", str(cases), "-S", str(seed), "--hostnqn", HOSTILE_NQN,
                    "--keyed", KEYED_NQN, "--key", KEY, "--deadline", str(DEADLINE * 1000), *args]
+        if nqn == NQN:      # good_target's, which stays as it is
+            command += ["--ana", ANA_NQN, "--discovery", DISCOVERY]
         with open(self.output, "wb") as out, open(self.errors, "wb") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**os.environ, **preload()})
 
@@ -61,11 +65,21 @@ def add_victims(t, nqn=NQN):
     t.call("nvmf_subsystem_add_host", nqn=nqn, host=KEYED_NQN, dhchap_key="key", dhchap_ctrlr_key="ctrlr")
 
 
+def add_asymmetric(t, nqn=ANA_NQN):
+    """A group in each state, with one namespace: the first can be used."""
+    t.add_subsystem(nqn, ana_reporting=True, max_namespaces=8)
+    for group, state in enumerate(("optimized", "non_optimized", "inaccessible", "persistent_loss", "change"), 1):
+        t.add_ns(t.add_malloc(f"asymmetric{group}", 1), nqn, nsid=group, anagrpid=group)
+        t.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=t.listen_address(), ana_state=state, anagrpid=group)
+
+
 def good_target(**transport):
     t = Target(cores="[0]", **transport)
     try:
         add_keys(t)
         add_victims(t)
+        add_asymmetric(t)
+        t.add_listener(DISCOVERY)
     except BaseException:
         t.__exit__()
         raise

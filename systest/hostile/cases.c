@@ -30,6 +30,9 @@ const struct kind kinds[] = {
 	{"admin abort", 10, LANE_ADMIN, make_admin_abort},
 	{"wild io", 55, LANE_WILD_IO, make_wild_io},
 	{"wild admin", 20, LANE_WILD_ADMIN, make_wild_admin},
+	{"discovery", 35, LANE_DISCOVERY, make_discovery},
+	{"ana io", 25, LANE_ANA_IO, make_ana_io},
+	{"ana admin", 20, LANE_ANA_ADMIN, make_ana_admin},
 	{"connection request", 20, LANE_OWN, run_cm},
 	{"connect", 20, LANE_OWN, run_connect},
 	{"authentication", 14, LANE_OWN, run_auth},
@@ -42,6 +45,7 @@ const struct kind kinds[] = {
 	{"one-sided", 8, LANE_OWN, run_one_sided},
 	{"asynchronous events", 3, LANE_OWN, run_async},
 	{"controller state", 6, LANE_OWN, run_state},
+	{"discovery controller", 4, LANE_OWN_DISCOVERY, run_discovery},
 };
 const unsigned num_kinds = sizeof(kinds) / sizeof(kinds[0]);
 
@@ -181,6 +185,9 @@ const char *status_text(uint16_t status)
 		{ST_FUSED_FAILED, "Failed Fused"},
 		{ST_FUSED_MISSING, "Missing Fused"},
 		{ST_COMPARE, "Compare Failure"},
+		{ST_ANA_LOSS, "Asymmetric Access Persistent Loss"},
+		{ST_ANA_INACCESSIBLE, "Asymmetric Access Inaccessible"},
+		{ST_ANA_TRANSITION, "Asymmetric Access Transition"},
 		{ST_RESV_CONFLICT, "Reservation Conflict"},
 		{ST_COPY_LIMIT, "Command Size Limit Exceeded"},
 		{ST_INVALID_PI, "Invalid Protection Information"},

@@ -35,6 +35,13 @@ struct md_ns {
 };
 #define MD_NS_MAX 8
 
+/* A log page, whole, as it stays. */
+struct page {
+	uint8_t bytes[16384];
+	uint32_t len;
+};
+#define ANA_MAX 16
+
 /* What the target says of itself, by Identify and log pages: what it supports decides what it has to answer. */
 struct facts {
 	struct address at;
@@ -58,8 +65,16 @@ struct facts {
 	struct md_ns md[MD_NS_MAX];
 	unsigned num_md;
 	bool has_pair; /* Compare and Write, fused */
+	struct page page[2]; /* of a discovery subsystem: its log; of one with asymmetric access: that log, and groups only */
+	struct {
+		uint32_t nsid;
+		uint8_t state; /* of its group */
+	} ana[ANA_MAX];
+	unsigned num_ana;
 };
-/* Asks the target; 0 or -1, said on stderr. */
+/* Ask the target; 0 or -1, said on stderr. */
+int facts_get_discovery(struct facts *f, const struct address *at);
+int facts_get_ana(struct facts *f, const struct address *at);
 int facts_get(struct facts *f, const struct address *at, uint32_t nsid, uint32_t hidden);
 
 #define STATUSES    8
@@ -82,6 +97,8 @@ struct step {
 	unsigned slot;
 	uint8_t *data; /* the slot's memory */
 	bool dw0_bit0; /* a success has it set */
+	const uint8_t *content; /* a success has this as its data */
+	uint32_t content_len;
 	/* Set when it is run. */
 	bool answered;
 	uint16_t status;
@@ -104,7 +121,18 @@ struct kase {
 };
 
 /* Cases that share a connection are generated, then sent together with others; the rest (LANE_OWN) run by themselves and report by kase_fail(). */
-enum lane { LANE_IO, LANE_ADMIN, LANE_WILD_IO, LANE_WILD_ADMIN, LANES, LANE_OWN = LANES };
+enum lane {
+	LANE_IO,
+	LANE_ADMIN,
+	LANE_WILD_IO,
+	LANE_WILD_ADMIN,
+	LANE_DISCOVERY,
+	LANE_ANA_IO,
+	LANE_ANA_ADMIN,
+	LANES,
+	LANE_OWN = LANES, /* and where the target is one that others work on */
+	LANE_OWN_DISCOVERY
+};
 
 struct kind {
 	const char *name;
@@ -179,6 +207,10 @@ void run_no_receive(struct kase *k);
 void run_midway(struct kase *k);
 void run_one_sided(struct kase *k);
 void run_async(struct kase *k);
-void run_state(struct kase *k); /* cases_state.c */
+void run_state(struct kase *k);      /* cases_state.c */
+void make_discovery(struct kase *k); /* cases_logs.c */
+void run_discovery(struct kase *k);
+void make_ana_io(struct kase *k);
+void make_ana_admin(struct kase *k);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include <stdio.h>
 
-/* One admin command with 4096 bytes of data; what came stays in slot 1. */
+/* One admin command with data, of 4096 bytes or a slot; what came stays in slot 1. */
 static bool ask(struct session *s, uint8_t op, uint32_t nsid, uint32_t cdw10, uint8_t *cqe)
 {
 	uint8_t sqe[SQE_SIZE] = {op, FLAG_SGL, 1};
 
 	put32(sqe + AT_NSID, nsid);
 	put32(sqe + AT_CDW10, cdw10);
-	put_keyed(sqe + AT_SGL, (uintptr_t)link_slot(s->admin, 1), 4096, memory.remote->rkey, SUB_ADDRESS);
+	put_keyed(sqe + AT_SGL, (uintptr_t)link_slot(s->admin, 1), op == ADM_GET_LOG ? SLOT_SIZE : 4096, memory.remote->rkey, SUB_ADDRESS);
 	return link_command(s->admin, sqe, SQE_SIZE, cqe) && get16(cqe + 14) >> 1 == ST_OK;
 }
 
@@ -108,23 +108,97 @@ static bool get_md(struct facts *f, struct session *s, uint8_t *cqe)
 	return true;
 }
 
-int facts_get(struct facts *f, const struct address *at, uint32_t nsid, uint32_t hidden)
+/* ---- Log pages ---- */
+
+static bool get_page(struct page *page, struct session *s, uint32_t cdw10, uint8_t *cqe)
+{
+	if (!ask(s, ADM_GET_LOG, 0, cdw10 | (SLOT_SIZE / 4 - 1) << 16, cqe)) {
+		return false;
+	}
+	memcpy(page->bytes, link_slot(s->admin, 1), sizeof(page->bytes));
+	return true;
+}
+
+/* Base figure 263: a kilobyte, and one for each entry. */
+static bool get_discovery(struct facts *f, struct session *s, uint8_t *cqe)
+{
+	struct page *page = &f->page[0];
+	uint64_t entries = get_page(page, s, 0x70, cqe) ? get64(page->bytes + 8) : 0;
+
+	page->len = (uint32_t)(1024 + entries * 1024);
+	return entries != 0 && entries < sizeof(page->bytes) / 1024;
+}
+
+/* Base figure 217: groups one after the other, each with the namespaces in it. */
+static bool parse_ana(struct facts *f, struct page *page)
+{
+	uint32_t at = 16;
+
+	for (unsigned groups = get16(page->bytes + 8); groups != 0 && at + 32 <= sizeof(page->bytes); groups--) {
+		const uint8_t *group = page->bytes + at;
+		for (at += 32; at < (uint32_t)(group - page->bytes) + 32 + get32(group + 4) * 4 && f->num_ana < ANA_MAX; at += 4) {
+			f->ana[f->num_ana].nsid = get32(page->bytes + at);
+			f->ana[f->num_ana++].state = group[16] & 0xf;
+		}
+	}
+	page->len = at;
+	return f->num_ana < ANA_MAX;
+}
+
+static bool get_ana(struct facts *f, struct session *s, uint8_t *cqe)
+{
+	if (!get_page(&f->page[0], s, 0x0c, cqe) || !get_page(&f->page[1], s, 0x0c | 1 << 8, cqe) ||
+	    !parse_ana(f, &f->page[1]) || f->num_ana != 0 || !parse_ana(f, &f->page[0]) || f->num_ana == 0) {
+		return false;
+	}
+	f->nsid = f->ana[0].nsid;
+	return f->ana[0].state == 1; /* the first can be used: lanes do */
+}
+
+/* ---- All together ---- */
+
+typedef bool (*get_fn)(struct facts *f, struct session *s, uint8_t *cqe);
+
+static int get_all(struct facts *f, const get_fn *get)
 {
 	uint8_t cqe[CQE_SIZE];
 	struct session s;
-	int rc = -1;
+	bool ok = true;
 
-	*f = (struct facts){.at = *at, .nsid = nsid, .hidden = hidden};
-	if (!session_open(&s, at, false)) {
-		fprintf(stderr, "no controller of %s at %s port %s\n", at->subnqn, at->ip, at->port);
+	if (!session_open(&s, &f->at, false)) {
+		fprintf(stderr, "no controller of %s at %s port %s\n", f->at.subnqn, f->at.ip, f->at.port);
 		return -1;
 	}
-	if (!get_ctrlr(f, &s, cqe) || !get_supported(f, &s, cqe) || !get_ns(f, &s, cqe) ||
-	    !get_md(f, &s, cqe)) {
-		fprintf(stderr, "the target did not say what it is\n");
-	} else {
-		rc = 0;
+	for (; ok && *get != NULL; get++) {
+		ok = (*get)(f, &s, cqe);
+	}
+	if (!ok) {
+		fprintf(stderr, "%s did not say what it is\n", f->at.subnqn);
 	}
 	session_close(&s, false);
-	return rc;
+	return ok ? 0 : -1;
+}
+
+int facts_get(struct facts *f, const struct address *at, uint32_t nsid, uint32_t hidden)
+{
+	static const get_fn get[] = {get_ctrlr, get_supported, get_ns, get_md, NULL};
+
+	*f = (struct facts){.at = *at, .nsid = nsid, .hidden = hidden};
+	return get_all(f, get);
+}
+
+int facts_get_discovery(struct facts *f, const struct address *at)
+{
+	static const get_fn get[] = {get_ctrlr, get_supported, get_discovery, NULL};
+
+	*f = (struct facts){.at = *at};
+	return get_all(f, get);
+}
+
+int facts_get_ana(struct facts *f, const struct address *at)
+{
+	static const get_fn get[] = {get_ctrlr, get_supported, get_ana, get_ns, NULL};
+
+	*f = (struct facts){.at = *at};
+	return get_all(f, get);
 }

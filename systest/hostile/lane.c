@@ -21,7 +21,7 @@ unsigned lane_sessions;
 
 static bool is_io(enum lane lane)
 {
-	return lane == LANE_IO || lane == LANE_WILD_IO;
+	return lane == LANE_IO || lane == LANE_WILD_IO || lane == LANE_ANA_IO;
 }
 
 static bool is_wild(enum lane lane)
@@ -100,6 +100,13 @@ static void open_windows(const struct step *s, const struct link *link)
 	}
 }
 
+static void judge_content(struct kase *k, const struct step *s, unsigned i)
+{
+	if (s->content != NULL && s->status == ST_OK && memcmp(link_slot(k->link, s->slot), s->content, s->content_len) != 0) {
+		kase_fail(k, "command %u: success, with other data", i);
+	}
+}
+
 /* All the rest is as it was. */
 static void judge_memory(struct kase *k, struct step *s, unsigned i)
 {
@@ -123,6 +130,7 @@ static void judge(struct kase *k, bool io, bool ended)
 
 		if (s->answered) {
 			judge_status(k, s, i, io);
+			judge_content(k, s, i);
 		} else if (!s->may_be_held && !(s->any && ended)) {
 			kase_fail(k, "command %u: no answer%s%s", i, ended ? ", the connection ended: " : "",
 				  ended ? k->link->why : "");

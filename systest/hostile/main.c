@@ -23,6 +23,8 @@ static const char usage[] = "Usage: hostile-host -a ADDRESS -p PORT -n SUBNQN [o
 			    "      --hostnqn NQN the name of this host\n"
 			    "      --keyed NQN   the name of one that has to authenticate, with --key\n"
 			    "      --key HEX     its key, as bytes: not transformed\n"
+			    "      --ana NQN     a subsystem that reports asymmetric access, and does not change\n"
+			    "      --discovery NQN  a discovery subsystem whose log does not change\n"
 			    "      --deadline MS how long to wait for an answer (default 90000)\n"
 			    "  -h, --help\n";
 
@@ -54,40 +56,60 @@ void kase_fail(struct kase *k, const char *format, ...)
 
 /* Commands at random may reserve a namespace, or change what the others' answers depend on: another host sends them, to a namespace of its own. */
 struct targets {
-	struct facts tame, wild;
+	struct facts tame, wild, discovery, ana;
 };
 
-static const struct kind *choose_kind(struct rng *r)
+static const struct facts *facts_of(const struct targets *t, enum lane lane)
+{
+	switch (lane) {
+	case LANE_WILD_IO:
+	case LANE_WILD_ADMIN:
+		return &t->wild;
+	case LANE_DISCOVERY:
+	case LANE_OWN_DISCOVERY:
+		return &t->discovery;
+	case LANE_ANA_IO:
+	case LANE_ANA_ADMIN:
+		return &t->ana;
+	default:
+		return &t->tame;
+	}
+}
+
+/* Of kinds whose target was named. */
+static uint32_t weight(const struct targets *t, const struct kind *kind)
+{
+	return facts_of(t, kind->lane)->at.subnqn != NULL ? kind->weight : 0;
+}
+
+static const struct kind *choose_kind(const struct targets *t, struct rng *r)
 {
 	uint32_t sum = 0, at;
 
 	for (unsigned i = 0; i < num_kinds; i++) {
-		sum += kinds[i].weight;
+		sum += weight(t, &kinds[i]);
 	}
 	at = rng_below(r, sum);
 	for (unsigned i = 0;; i++) {
-		if (at < kinds[i].weight) {
+		if (at < weight(t, &kinds[i])) {
 			return &kinds[i];
 		}
-		at -= kinds[i].weight;
+		at -= weight(t, &kinds[i]);
 	}
 }
 
 static bool run_case(const struct targets *t, uint64_t number, const struct kind *only)
 {
-	struct kase k = {
-		.number = number, .facts = &t->tame, .rng = {seed * UINT64_C(0xd1342543de82ef95) + number}};
+	struct kase k = {.number = number, .rng = {seed * UINT64_C(0xd1342543de82ef95) + number}};
 
 	rng_next(&k.rng);
-	k.kind = choose_kind(&k.rng);
+	k.kind = choose_kind(t, &k.rng);
 	if (only != NULL && k.kind != only) {
 		return true;
 	}
 	tried[k.kind - kinds]++;
-	if (k.kind->lane == LANE_WILD_IO || k.kind->lane == LANE_WILD_ADMIN) {
-		k.facts = &t->wild;
-	}
-	if (k.kind->lane != LANE_OWN) {
+	k.facts = facts_of(t, k.kind->lane);
+	if (k.kind->lane < LANES) {
 		if (!lane_add(k.kind->lane, &k)) {
 			kase_fail(&k, "no controller could be had");
 			return false;
@@ -125,7 +147,7 @@ struct options {
 	bool has_only;
 	const struct kind *kind;
 	uint32_t nsid, hidden;
-	const char *keyed;
+	const char *keyed, *ana, *discovery;
 	uint8_t key[64];
 	size_t key_len;
 };
@@ -166,7 +188,8 @@ static void parse(int argc, char **argv, struct options *o)
 		{"cases", 1, NULL, 'c'},   {"seed", 1, NULL, 'S'},    {"only", 1, NULL, 'o'},
 		{"kind", 1, NULL, 'k'},    {"nsid", 1, NULL, 'i'},    {"hidden", 1, NULL, 'H'},
 		{"help", 0, NULL, 'h'},    {"hostnqn", 1, NULL, 256}, {"deadline", 1, NULL, 257},
-		{"keyed", 1, NULL, 258},   {"key", 1, NULL, 259},     {NULL, 0, NULL, 0},
+		{"keyed", 1, NULL, 258},   {"key", 1, NULL, 259},     {"ana", 1, NULL, 260},
+		{"discovery", 1, NULL, 261}, {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -211,6 +234,12 @@ static void parse(int argc, char **argv, struct options *o)
 		case 259:
 			parse_key(o, optarg);
 			break;
+		case 260:
+			o->ana = optarg;
+			break;
+		case 261:
+			o->discovery = optarg;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -219,6 +248,7 @@ static void parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || strlen(o->at.subnqn) > 223 ||
+	    (o->ana != NULL && strlen(o->ana) > 223) || (o->discovery != NULL && strlen(o->discovery) > 223) ||
 	    strlen(o->at.hostnqn) > 223 || (o->keyed == NULL) != (o->key_len == 0) ||
 	    (o->keyed != NULL && strlen(o->keyed) > 223)) {
 		fputs(usage, stderr);
@@ -239,10 +269,13 @@ int main(int argc, char **argv)
 	seed = (uint64_t)time(NULL);
 	parse(argc, argv, &o);
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-	struct address other = o.at;
+	struct address other = o.at, discovery = o.at, ana = o.at;
 	other.hostid[15] = 2;
+	discovery.subnqn = o.discovery;
+	ana.subnqn = o.ana;
 	if (facts_get(&t.tame, &o.at, o.nsid, o.hidden) != 0 ||
-	    facts_get(&t.wild, &other, o.nsid + 1, o.hidden) != 0) {
+	    facts_get(&t.wild, &other, o.nsid + 1, o.hidden) != 0 || (o.discovery != NULL && facts_get_discovery(&t.discovery, &discovery) != 0) ||
+	    (o.ana != NULL && facts_get_ana(&t.ana, &ana) != 0)) {
 		return 2;
 	}
 	if (o.keyed != NULL) {

@@ -51,6 +51,9 @@ enum {
 	ST_APP = 0x283,
 	ST_REF = 0x284,
 	ST_COMPARE = 0x285,
+	ST_ANA_LOSS = 0x301,
+	ST_ANA_INACCESSIBLE = 0x302,
+	ST_ANA_TRANSITION = 0x303,
 };
 
 /* RDMA_CM reject reasons (RDMA figure 11). */
