@@ -44,8 +44,10 @@ const struct kind kinds[] = {
 	{"midway", 8, LANE_OWN, run_midway},
 	{"one-sided", 8, LANE_OWN, run_one_sided},
 	{"asynchronous events", 3, LANE_OWN, run_async},
-	{"controller state", 6, LANE_OWN, run_state},
-	{"discovery controller", 4, LANE_OWN_DISCOVERY, run_discovery},
+	{"controller state", 5, LANE_OWN, run_state},
+	{"discovery controller", 3, LANE_OWN_DISCOVERY, run_discovery},
+	{"admin flood", 4, LANE_OWN, run_admin_flood},
+	{"half open", 4, LANE_OWN, run_half_open},
 };
 const unsigned num_kinds = sizeof(kinds) / sizeof(kinds[0]);
 

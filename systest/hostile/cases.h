@@ -212,5 +212,9 @@ void make_discovery(struct kase *k); /* cases_logs.c */
 void run_discovery(struct kase *k);
 void make_ana_io(struct kase *k);
 void make_ana_admin(struct kase *k);
+void run_admin_flood(struct kase *k); /* cases_flood.c */
+void run_half_open(struct kase *k);
+/* Lets go of the connections that are left. */
+void half_open_end(void);
 
 #endif

@@ -302,7 +302,7 @@ static struct link *unused(void)
 	return NULL;
 }
 
-int link_open(struct link **out, const struct address *at, const struct cm_request *req)
+int link_begin(struct link **out, const struct address *at, const struct cm_request *req)
 {
 	struct link *l = *out = unused();
 	struct rdma_conn_param param = {
@@ -327,20 +327,34 @@ int link_open(struct link **out, const struct address *at, const struct cm_reque
 			link_close(l, true);
 		}
 		*out = NULL;
-		return rc;
 	}
+	return rc;
+}
+
+bool link_await(struct link *l)
+{
 	int64_t until = link_now_ms() + link_deadline_ms;
+
 	while (!l->up && !l->ended) {
 		link_progress(l, 1000);
 		if (link_now_ms() > until) {
-			fprintf(stderr, "a connection request was not answered within %d ms\n",
-				link_deadline_ms);
-			link_close(l, true);
-			*out = NULL;
-			return -ETIMEDOUT;
+			fprintf(stderr, "a connection request was not answered within %d ms\n", link_deadline_ms);
+			return false;
 		}
 	}
-	return 0;
+	return true;
+}
+
+int link_open(struct link **l, const struct address *at, const struct cm_request *req)
+{
+	int rc = link_begin(l, at, req);
+
+	if (rc == 0 && !link_await(*l)) {
+		link_close(*l, true);
+		*l = NULL;
+		rc = -ETIMEDOUT;
+	}
+	return rc;
 }
 
 void link_close(struct link *l, bool unannounced)

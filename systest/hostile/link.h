@@ -64,6 +64,10 @@ struct cm_request cm_request(uint16_t qid, uint16_t entries);
 /* Makes a connection. 0: l->up, or the target refused: l->reject, or it ended at once: l->ended. A negative errno: no such thing can be
  * tried here at all (said on stderr). */
 int link_open(struct link **l, const struct address *at, const struct cm_request *req);
+/* Its first half: asks for a connection. 0 or, said on stderr, a negative errno. */
+int link_begin(struct link **l, const struct address *at, const struct cm_request *req);
+/* Its second half: l->up or l->ended; false: not within the deadline (said on stderr). */
+bool link_await(struct link *l);
 /* Frees it; unannounced: without telling the other side first. */
 void link_close(struct link *l, bool unannounced);
 

@@ -294,6 +294,7 @@ int main(int argc, char **argv)
 		}
 	}
 	lanes_end();
+	half_open_end();
 	report(now() - start);
 	return failures != 0;
 }
