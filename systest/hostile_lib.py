@@ -13,6 +13,7 @@ from nvmf_lib import ADDRESS, HOSTNQN, NQN, Target, preload, verifying, wait_io
 HOSTILE = BUILD / "systest" / "hostile" / "hostile-host"
 HOSTILE_NQN = "nqn.2026-11.io.varve:hostile"
 ANA_NQN = NQN + ":ana"
+RESERVED_NQN = NQN + ":reserved"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 KEYED_NQN = HOSTILE_NQN + ":keyed"
 KEY = bytes(range(31, 63)).hex()     # what is in the keyring's "key"
@@ -27,7 +28,7 @@ class Hostile:
         command = [HOSTILE, "-a", ADDRESS, "-p", str(target.port), "-n", nqn, "-c", str(cases), "-S", str(seed), "--hostnqn", HOSTILE_NQN,
                    "--keyed", KEYED_NQN, "--key", KEY, "--deadline", str(DEADLINE * 1000), *args]
         if nqn == NQN:      # good_target's, which stays as it is
-            command += ["--ana", ANA_NQN, "--discovery", DISCOVERY]
+            command += ["--ana", ANA_NQN, "--discovery", DISCOVERY, "--reserved", RESERVED_NQN]
         with open(self.output, "wb") as out, open(self.errors, "wb") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**os.environ, **preload()})
 
@@ -80,6 +81,8 @@ def good_target(**transport):
         add_victims(t)
         add_asymmetric(t)
         t.add_listener(DISCOVERY)
+        t.add_subsystem(RESERVED_NQN)
+        t.add_ns(t.add_malloc("reserved", 1), RESERVED_NQN, nsid=1)
     except BaseException:
         t.__exit__()
         raise

@@ -48,6 +48,7 @@ const struct kind kinds[] = {
 	{"discovery controller", 3, LANE_OWN_DISCOVERY, run_discovery},
 	{"admin flood", 4, LANE_OWN, run_admin_flood},
 	{"half open", 4, LANE_OWN, run_half_open},
+	{"reservations", 6, LANE_OWN_RESERVED, run_reservations},
 };
 const unsigned num_kinds = sizeof(kinds) / sizeof(kinds[0]);
 

@@ -131,7 +131,8 @@ enum lane {
 	LANE_ANA_ADMIN,
 	LANES,
 	LANE_OWN = LANES, /* and where the target is one that others work on */
-	LANE_OWN_DISCOVERY
+	LANE_OWN_DISCOVERY,
+	LANE_OWN_RESERVED
 };
 
 struct kind {
@@ -216,5 +217,7 @@ void run_admin_flood(struct kase *k); /* cases_flood.c */
 void run_half_open(struct kase *k);
 /* Lets go of the connections that are left. */
 void half_open_end(void);
+void run_reservations(struct kase *k); /* cases_resv.c */
+void reservations_end(void);
 
 #endif

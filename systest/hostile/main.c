@@ -24,6 +24,7 @@ static const char usage[] = "Usage: hostile-host -a ADDRESS -p PORT -n SUBNQN [o
 			    "      --keyed NQN   the name of one that has to authenticate, with --key\n"
 			    "      --key HEX     its key, as bytes: not transformed\n"
 			    "      --ana NQN     a subsystem that reports asymmetric access, and does not change\n"
+			    "      --reserved NQN  one whose namespace 1 nobody else uses\n"
 			    "      --discovery NQN  a discovery subsystem whose log does not change\n"
 			    "      --deadline MS how long to wait for an answer (default 90000)\n"
 			    "  -h, --help\n";
@@ -56,7 +57,7 @@ void kase_fail(struct kase *k, const char *format, ...)
 
 /* Commands at random may reserve a namespace, or change what the others' answers depend on: another host sends them, to a namespace of its own. */
 struct targets {
-	struct facts tame, wild, discovery, ana;
+	struct facts tame, wild, discovery, ana, reserved;
 };
 
 static const struct facts *facts_of(const struct targets *t, enum lane lane)
@@ -71,6 +72,8 @@ static const struct facts *facts_of(const struct targets *t, enum lane lane)
 	case LANE_ANA_IO:
 	case LANE_ANA_ADMIN:
 		return &t->ana;
+	case LANE_OWN_RESERVED:
+		return &t->reserved;
 	default:
 		return &t->tame;
 	}
@@ -147,7 +150,7 @@ struct options {
 	bool has_only;
 	const struct kind *kind;
 	uint32_t nsid, hidden;
-	const char *keyed, *ana, *discovery;
+	const char *keyed, *ana, *discovery, *reserved;
 	uint8_t key[64];
 	size_t key_len;
 };
@@ -189,7 +192,7 @@ static void parse(int argc, char **argv, struct options *o)
 		{"kind", 1, NULL, 'k'},    {"nsid", 1, NULL, 'i'},    {"hidden", 1, NULL, 'H'},
 		{"help", 0, NULL, 'h'},    {"hostnqn", 1, NULL, 256}, {"deadline", 1, NULL, 257},
 		{"keyed", 1, NULL, 258},   {"key", 1, NULL, 259},     {"ana", 1, NULL, 260},
-		{"discovery", 1, NULL, 261}, {NULL, 0, NULL, 0},
+		{"discovery", 1, NULL, 261}, {"reserved", 1, NULL, 262}, {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -240,6 +243,9 @@ static void parse(int argc, char **argv, struct options *o)
 		case 261:
 			o->discovery = optarg;
 			break;
+		case 262:
+			o->reserved = optarg;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -248,7 +254,7 @@ static void parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || strlen(o->at.subnqn) > 223 ||
-	    (o->ana != NULL && strlen(o->ana) > 223) || (o->discovery != NULL && strlen(o->discovery) > 223) ||
+	    (o->ana != NULL && strlen(o->ana) > 223) || (o->reserved != NULL && strlen(o->reserved) > 223) || (o->discovery != NULL && strlen(o->discovery) > 223) ||
 	    strlen(o->at.hostnqn) > 223 || (o->keyed == NULL) != (o->key_len == 0) ||
 	    (o->keyed != NULL && strlen(o->keyed) > 223)) {
 		fputs(usage, stderr);
@@ -269,13 +275,15 @@ int main(int argc, char **argv)
 	seed = (uint64_t)time(NULL);
 	parse(argc, argv, &o);
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-	struct address other = o.at, discovery = o.at, ana = o.at;
+	struct address other = o.at, discovery = o.at, ana = o.at, reserved = o.at;
 	other.hostid[15] = 2;
 	discovery.subnqn = o.discovery;
 	ana.subnqn = o.ana;
+	reserved.subnqn = o.reserved;
 	if (facts_get(&t.tame, &o.at, o.nsid, o.hidden) != 0 ||
 	    facts_get(&t.wild, &other, o.nsid + 1, o.hidden) != 0 || (o.discovery != NULL && facts_get_discovery(&t.discovery, &discovery) != 0) ||
-	    (o.ana != NULL && facts_get_ana(&t.ana, &ana) != 0)) {
+	    (o.ana != NULL && facts_get_ana(&t.ana, &ana) != 0) ||
+	    (o.reserved != NULL && facts_get(&t.reserved, &reserved, 1, 0) != 0)) {
 		return 2;
 	}
 	if (o.keyed != NULL) {
@@ -295,6 +303,7 @@ int main(int argc, char **argv)
 	}
 	lanes_end();
 	half_open_end();
+	reservations_end();
 	report(now() - start);
 	return failures != 0;
 }
