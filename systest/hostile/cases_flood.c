@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Too much at once: of the commands that an admin queue limits (AERL, ACL: Base 5.2, 5.1), of commands to it at all, of connections that come to nothing. */
+/* Too much at once: of the commands that an admin queue limits (AERL, ACL: Base 5.2, 5.1), of commands to it at all, of connections that come
+ * to nothing. */
 #include "systest/hostile/cases.h"
 
 #include <stdio.h>

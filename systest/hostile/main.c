@@ -184,6 +184,11 @@ static const struct kind *find_kind(const char *name)
 	exit(2);
 }
 
+static bool too_long(const char *nqn)
+{
+	return nqn != NULL && strlen(nqn) > 223;
+}
+
 static void parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
@@ -253,10 +258,9 @@ static void parse(int argc, char **argv, struct options *o)
 			exit(2);
 		}
 	}
-	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || strlen(o->at.subnqn) > 223 ||
-	    (o->ana != NULL && strlen(o->ana) > 223) || (o->reserved != NULL && strlen(o->reserved) > 223) || (o->discovery != NULL && strlen(o->discovery) > 223) ||
-	    strlen(o->at.hostnqn) > 223 || (o->keyed == NULL) != (o->key_len == 0) ||
-	    (o->keyed != NULL && strlen(o->keyed) > 223)) {
+	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || too_long(o->at.subnqn) || too_long(o->at.hostnqn) ||
+	    too_long(o->keyed) || too_long(o->ana) || too_long(o->discovery) || too_long(o->reserved) ||
+	    (o->keyed == NULL) != (o->key_len == 0)) {
 		fputs(usage, stderr);
 		exit(2);
 	}
@@ -280,8 +284,8 @@ int main(int argc, char **argv)
 	discovery.subnqn = o.discovery;
 	ana.subnqn = o.ana;
 	reserved.subnqn = o.reserved;
-	if (facts_get(&t.tame, &o.at, o.nsid, o.hidden) != 0 ||
-	    facts_get(&t.wild, &other, o.nsid + 1, o.hidden) != 0 || (o.discovery != NULL && facts_get_discovery(&t.discovery, &discovery) != 0) ||
+	if (facts_get(&t.tame, &o.at, o.nsid, o.hidden) != 0 || facts_get(&t.wild, &other, o.nsid + 1, o.hidden) != 0 ||
+	    (o.discovery != NULL && facts_get_discovery(&t.discovery, &discovery) != 0) ||
 	    (o.ana != NULL && facts_get_ana(&t.ana, &ana) != 0) ||
 	    (o.reserved != NULL && facts_get(&t.reserved, &reserved, 1, 0) != 0)) {
 		return 2;
