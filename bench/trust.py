@@ -6,7 +6,7 @@
     trust.good_latency_alone_us     median latency of a host that does verified reads and writes (4 at a time, 4 KiB) while it is alone
     trust.good_latency_beside_us    the same, beside the hostile host
     trust.latency_ratio             of the two: to be at most 2
-    trust.faults                    faults injected (systest/nvmf_faults.py); VARVE_FAULTS_SECONDS chooses for how long
+    trust.faults                    faults injected (systest/nvmf_faults.py, nvmf_faults_host.py); VARVE_FAULTS_SECONDS chooses for how long each
     trust.verified_ops              reads and writes of the hosts beside all that, checked byte by byte
     trust.lost                      of those, the ones that failed or came back wrong
     trust.leaked                    what the targets held more of afterwards
@@ -30,7 +30,7 @@ from appliance_lib import Failure  # noqa: E402
 from hostile_lib import attack  # noqa: E402
 
 CASES = int(os.environ.get("VARVE_CASES", "100000"))
-SWEEP = TOP / "systest" / "nvmf_faults.py"
+SWEEPS = [TOP / "systest" / name for name in ("nvmf_faults.py", "nvmf_faults_host.py")]
 TURNS = 5
 FAULT_SECONDS = os.environ.get("VARVE_FAULTS_SECONDS", "80")
 
@@ -54,17 +54,16 @@ def hostile(sums):
     return r["failures"] == 0 and not r["why"] and r["cases"] == CASES
 
 
-def faults(sums):
-    """The sweep of faults prints lines like ours."""
-    p = subprocess.run([sys.executable, SWEEP], stdout=subprocess.PIPE, text=True, env={**os.environ, "VARVE_FAULTS_SECONDS": FAULT_SECONDS}, timeout=1800)
+def faults(sweep, sums):
+    """A sweep of faults prints lines like ours. Whether it passed, and how many faults there were."""
+    p = subprocess.run([sys.executable, sweep], stdout=subprocess.PIPE, text=True, env={**os.environ, "VARVE_FAULTS_SECONDS": FAULT_SECONDS}, timeout=1800)
     found = dict(re.findall(r"^(trust\.\w+) (\d+) count$", p.stdout, re.M))
     if "trust.faults" not in found:
-        print(f"{SWEEP.name} told no figures:\n{p.stdout[-2000:]}", file=sys.stderr)
-        return False
+        print(f"{sweep.name} told no figures:\n{p.stdout[-2000:]}", file=sys.stderr)
+        return False, 0
     for name in sums:
         sums[name] += int(found.get(f"trust.{name}", 0))
-    print(f"trust.faults {int(found['trust.faults']) + int(found.get('trust.start_faults', 0))} count")
-    return p.returncode == 0
+    return p.returncode == 0, int(found["trust.faults"]) + int(found.get("trust.start_faults", 0))
 
 
 def main():
@@ -74,10 +73,11 @@ def main():
     except Failure as e:
         print(f"trust: {e}", file=sys.stderr)
         return 1
-    ok = faults(sums) if SWEEP.exists() else True
+    swept = [faults(sweep, sums) for sweep in SWEEPS]
+    print(f"trust.faults {sum(n for _, n in swept)} count")
     for name, value in sums.items():
         print(f"trust.{name} {value} count")
-    return 0 if right and ok and sums["lost"] == sums["leaked"] == sums["crashes"] == 0 else 1
+    return 0 if right and all(ok for ok, _ in swept) and sums["lost"] == sums["leaked"] == sums["crashes"] == 0 else 1
 
 
 sys.exit(main())
