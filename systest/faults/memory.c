@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory: the C library's, DPDK's, jansson's. */
+/* Memory: the C library's, DPDK's, jansson's, OpenSSL's. */
 #include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
 #include <rte_malloc.h>
 #include <rte_mempool.h>
 #include <rte_memzone.h>
@@ -98,6 +100,11 @@ FAULTY(int, rte_malloc_heap_memory_add, -1, ENOMEM,
 FAULTY(int, rte_mem_event_callback_register, -1, ENOMEM,
        (const char *name, rte_mem_event_callback_t fn, void *arg), (name, fn, arg))
 
+FAULTY(int, rte_mempool_populate_iova, -ENOMEM, ENOMEM,
+       (struct rte_mempool * mp, char *at, rte_iova_t iova, size_t bytes, rte_mempool_memchunk_free_cb_t *fn,
+	void *arg),
+       (mp, at, iova, bytes, fn, arg))
+
 void __real_rte_free(void *p);
 void __wrap_rte_free(void *p);
 void __wrap_rte_free(void *p)
@@ -120,4 +127,54 @@ void __wrap_rte_mempool_free(struct rte_mempool *m)
 {
 	fault_untrack(m);
 	__real_rte_mempool_free(m);
+}
+
+/* OpenSSL. Its sites are the calls of ours that it is in: what it keeps for itself from its first use on is there before any fault. */
+FAULTY(int, RAND_bytes, 0, EIO, (unsigned char *to, int n), (to, n))
+
+static void *ssl_malloc(size_t bytes, const char *file, int line)
+{
+	struct fault_site *site;
+
+	(void)file;
+	(void)line;
+	if (fault_gives("OPENSSL_malloc", __builtin_return_address(0), __builtin_frame_address(0), &site)) {
+		return NULL;
+	}
+	void *p = __real_malloc(bytes);
+	fault_track(p, site);
+	return p;
+}
+
+static void *ssl_realloc(void *old, size_t bytes, const char *file, int line)
+{
+	struct fault_site *site;
+
+	(void)file;
+	(void)line;
+	if (bytes == 0) {
+		__wrap_free(old);
+		return NULL;
+	}
+	if (fault_gives("OPENSSL_realloc", __builtin_return_address(0), __builtin_frame_address(0), &site)) {
+		return NULL;
+	}
+	fault_untrack(old);
+	void *p = __real_realloc(old, bytes);
+	fault_track(p != NULL ? p : old, site);
+	return p;
+}
+
+static void ssl_free(void *p, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	__wrap_free(p);
+}
+
+__attribute__((constructor)) static void lead_openssl(void)
+{
+	if (fault_area != NULL) {
+		CRYPTO_set_mem_functions(ssl_malloc, ssl_realloc, ssl_free);
+	}
 }

@@ -68,11 +68,12 @@ static void find_stack(void)
 	}
 }
 
-/* From the i-th caller on it is a library, called by us again: one of ours is enough to tell sites apart there. */
+/* From the i-th caller on it is a library, called by us again: one of ours is enough to tell sites apart there. (Callers that are no
+ * matter are NULL.) */
 static void beyond_library(uint64_t pc[FAULT_DEPTH], int i)
 {
 	void *all[24];
-	int n = i > 0 ? backtrace(all, 24) : 0;
+	int n = backtrace(all, 24);
 	bool library = false;
 
 	for (int j = 0; j < n; j++) {
@@ -95,6 +96,9 @@ static void callers(uint64_t pc[FAULT_DEPTH], void *first, void *frame)
 		find_stack();
 	}
 	for (int i = 0; i < FAULT_DEPTH; i++) {
+		if (ra == 0) {
+			return;
+		}
 		if (ra < base || ra >= text_end) {
 			beyond_library(pc, i);
 			return;

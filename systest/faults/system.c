@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <liburing.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -56,6 +57,37 @@ FAULTY(int, fstat64, -1, EIO, (int fd, struct stat64 *st), (fd, st))
 FAULTY(int, fsync, -1, EIO, (int fd), (fd))
 FAULTY(int, rename, -1, EIO, (const char *from, const char *to), (from, to))
 FAULTY(int, mkdir, -1, ENOSPC, (const char *path, mode_t mode), (path, mode))
+FAULTY(int, access, -1, EACCES, (const char *path, int mode), (path, mode))
+FAULTY(int, lstat64, -1, EIO, (const char *path, struct stat64 *st), (path, st))
+FAULTY(int, statx, -1, EIO, (int dir, const char *path, int flags, unsigned mask, struct statx *st),
+       (dir, path, flags, mask, st))
+FAULTY(int, chmod, -1, EROFS, (const char *path, mode_t mode), (path, mode))
+FAULTY(int, fchmod, -1, EROFS, (int fd, mode_t mode), (fd, mode))
+FAULTY(int, fchown, -1, EPERM, (int fd, uid_t uid, gid_t gid), (fd, uid, gid))
+FAULTY(int, unlink, -1, EROFS, (const char *path), (path))
+FAULTY(int, unlinkat, -1, EROFS, (int dir, const char *path, int flags), (dir, path, flags))
+FAULTY(ssize_t, readlink, -1, EIO, (const char *path, char *to, size_t n), (path, to, n))
+FAULTY(int, getgrnam_r, EIO, EIO,
+       (const char *name, struct group *g, char *buf, size_t n, struct group **found),
+       (name, g, buf, n, found))
+FAULTY(int, mlock, -1, ENOMEM, (const void *at, size_t n), (at, n))
+
+int __real_fcntl64(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...)
+{
+	va_list rest;
+
+	if (FAULT_HERE("fcntl64", (uint64_t)cmd)) {
+		errno = EINVAL;
+		return -1;
+	}
+	va_start(rest, cmd);
+	void *arg = va_arg(rest, void *);
+	va_end(rest);
+	return __real_fcntl64(fd, cmd, arg);
+}
+
 FAULTY(int, flock, -1, EINTR, (int fd, int how), (fd, how))
 FAULTY(ssize_t, pread64, -1, EIO, (int fd, void *to, size_t n, off64_t at), (fd, to, n, at))
 FAULTY(ssize_t, pwrite64, -1, ENOSPC, (int fd, const void *from, size_t n, off64_t at), (fd, from, n, at))
@@ -73,6 +105,7 @@ FAULTY(int, timerfd_settime, -1, EINVAL,
        (int fd, int flags, const struct itimerspec *t, struct itimerspec *old), (fd, flags, t, old))
 FAULTY(int, epoll_create1, -1, EMFILE, (int flags), (flags))
 FAULTY(int, epoll_ctl, -1, ENOMEM, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
+FAULTY(int, epoll_wait, -1, EINTR, (int ep, struct epoll_event *e, int most, int ms), (ep, e, most, ms))
 FAULTY(int, epoll_pwait2, -1, EINTR,
        (int ep, struct epoll_event *e, int most, const struct timespec *t, const sigset_t *mask),
        (ep, e, most, t, mask))
@@ -86,6 +119,12 @@ FAULTY(int, listen, -1, EADDRINUSE, (int fd, int backlog), (fd, backlog))
 FAULTY(int, connect, -1, ECONNREFUSED, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n))
 FAULTY(ssize_t, recv, -1, ECONNRESET, (int fd, void *to, size_t n, int flags), (fd, to, n, flags))
 FAULTY(ssize_t, send, -1, EPIPE, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
+FAULTY(ssize_t, sendto, -1, EPIPE,
+       (int fd, const void *from, size_t n, int flags, const struct sockaddr *at, socklen_t at_n),
+       (fd, from, n, flags, at, at_n))
+FAULTY(int, setsockopt, -1, ENOPROTOOPT, (int fd, int level, int name, const void *value, socklen_t n),
+       (fd, level, name, value, n))
+FAULTY(int, getsockname, -1, ENOBUFS, (int fd, struct sockaddr *at, socklen_t *n), (fd, at, n))
 FAULTY(ssize_t, sendmsg, -1, EPIPE, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 FAULTY(int, getaddrinfo, EAI_MEMORY, ENOMEM,
        (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out),
@@ -100,3 +139,18 @@ FAULTY(int, pthread_create, EAGAIN, EAGAIN,
 FAULTY(int, io_uring_queue_init, -ENOMEM, ENOMEM, (unsigned entries, struct io_uring *ring, unsigned flags),
        (entries, ring, flags))
 FAULTY(int, io_uring_submit, -EAGAIN, EAGAIN, (struct io_uring * ring), (ring))
+
+/* What the kernel says of an I/O. */
+unsigned __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned most);
+unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned most);
+unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned most)
+{
+	unsigned n = __real_io_uring_peek_batch_cqe(ring, cqes, most);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (FAULT_HERE("io_uring completion", 0)) {
+			cqes[i]->res = -EIO;
+		}
+	}
+	return n;
+}

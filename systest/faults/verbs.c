@@ -185,6 +185,9 @@ struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *co
 #undef ibv_reg_mr
 FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr, ENOMEM, (struct ibv_pd * pd, void *at, size_t n, int access),
 	     (pd, at, n, access))
+FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr_iova2, ENOMEM,
+	     (struct ibv_pd * pd, void *at, size_t n, uint64_t iova, unsigned access),
+	     (pd, at, n, iova, access))
 FAULTY_GIVES(struct ibv_pd *, ibv_alloc_pd, ENOMEM, (struct ibv_context * verbs), (verbs))
 FAULTY_GIVES(struct ibv_comp_channel *, ibv_create_comp_channel, EMFILE, (struct ibv_context * verbs),
 	     (verbs))
@@ -260,6 +263,8 @@ FAULTY(int, rdma_accept, -1, EINVAL, (struct rdma_cm_id * id, struct rdma_conn_p
 FAULTY(int, rdma_connect, -1, EINVAL, (struct rdma_cm_id * id, struct rdma_conn_param *p), (id, p))
 FAULTY(int, rdma_reject, -1, EINVAL, (struct rdma_cm_id * id, const void *data, uint8_t n), (id, data, n))
 FAULTY(int, rdma_disconnect, -1, EINVAL, (struct rdma_cm_id * id), (id))
+FAULTY(int, rdma_set_option, -1, EINVAL, (struct rdma_cm_id * id, int level, int name, void *value, size_t n),
+       (id, level, name, value, n))
 FAULTY(int, rdma_resolve_addr, -1, ENOMEM,
        (struct rdma_cm_id * id, struct sockaddr *from, struct sockaddr *to, int ms), (id, from, to, ms))
 FAULTY(int, rdma_resolve_route, -1, ENOMEM, (struct rdma_cm_id * id, int ms), (id, ms))
