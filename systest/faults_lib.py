@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """varve-faults, as the tests use it: the sites at which it makes calls, calls that fail on request (systest/faults/faults.h), and the sweep over
 all sites that a row of scenarios comes by."""
+import base64
 import collections
 import json
 import mmap
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import zlib
 
 from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, wait_for
 from nvmf_lib import NQN, PORT, Target, preload, verifying, wait_io
@@ -240,6 +242,20 @@ def tolerant(t, method, **params):
         return t.call(method, **params)
     except (RpcError, Failure, OSError):
         return None
+
+
+def secret(seed):
+    raw = bytes(seed + i for i in range(32))
+    return f"DHHC-1:00:{base64.b64encode(raw + struct.pack('<I', zlib.crc32(raw))).decode()}:"
+
+
+def add_keys(daemon, say=strict):
+    """What scenarios authenticate with: a host's key, and a controller's."""
+    for name, seed in (("key", 1), ("ctrlr", 2)):
+        path = daemon.folder / f"{name}.key"
+        path.touch(mode=0o600)
+        path.write_text(secret(seed) + "\n")
+        say(daemon, "keyring_file_add_key", name=name, path=str(path))
 
 
 def said(text):

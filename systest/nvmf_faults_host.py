@@ -4,13 +4,10 @@
 # long
 """The sweep of nvmf_faults.py, of a varve that is a host: its controllers are at two other varves, over the software RDMA device. A fault at
 every call, completion and state on the way: the process lives, other bdevs of it and their I/O notice nothing, all that was taken is given back."""
-import base64
-import struct
 import sys
-import zlib
 
 from appliance_lib import check, main, wait_for
-from faults_lib import Victim, sweep, tolerant
+from faults_lib import Victim, add_keys, sweep, tolerant
 from nvmf_lib import NQN, Host, Target
 
 SHARED, LOCKED, STEADY, VICTIM = (f"{NQN}:{x}" for x in ("shared", "locked", "steady", "victim"))
@@ -19,19 +16,6 @@ HOSTNQN = NQN + ":front"
 UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
 QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1, "fabrics_connect_timeout_us": 3000000, "num_io_queues": 1, "hostnqn": HOSTNQN}
 LATE_US = 3000000       # an answer that does not come is waited for so long
-
-
-def secret(seed):
-    raw = bytes(seed + i for i in range(32))
-    return f"DHHC-1:00:{base64.b64encode(raw + struct.pack('<I', zlib.crc32(raw))).decode()}:"
-
-
-def add_keys(daemon):
-    for name, seed in (("key", 1), ("ctrlr", 2)):
-        path = daemon.folder / f"{name}.key"
-        path.touch(mode=0o600)
-        path.write_text(secret(seed) + "\n")
-        daemon.call("keyring_file_add_key", name=name, path=str(path))
 
 
 class Back(Target):
