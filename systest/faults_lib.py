@@ -117,12 +117,15 @@ def name_sites(sites):
 
 
 # The sweep. VARVE_FAULTS_SECONDS bounds its time (0: every site of every scenario), VARVE_FAULTS_ONLY is a text that a site's name must
-# contain. VARVE_SEED makes the order, and so what time cuts off; the default is always the same, so that what fails once fails again.
+# contain. Each kind of site is tried once at first, always the same one. VARVE_SEED makes the order of all others, and so what time cuts off:
+# by default it is the day, so that in time all are tried.
 SECONDS = float(os.environ.get("VARVE_FAULTS_SECONDS", "100"))
-SEED = int(os.environ.get("VARVE_SEED", "1"))
+SEED = int(os.environ.get("VARVE_SEED", "0")) or int(time.time() // 86400)
 ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
 STATE = re.compile(r"(nvme|nvmf|bdev_nvme)_[a-z_]+( |$)")
-ONCE = 5        # seconds; what a fault has left is then looked at a second time
+ONCE = 1        # seconds; what a fault has left is then looked at a second time
+WORKERS = 4     # mostly they wait: for hosts, for what is done again after a while, for answers that do not come
+RATE = 200      # I/O per second of each steady host: enough to notice what it should not, and leaves the CPUs to the faults
 
 # What of the trace shows faults: the lines of the log, changes of state, I/O that ended with an error, what devices and the connection
 # manager report. Rings that hold what a scenario brings, however long a fault makes it.
@@ -198,7 +201,7 @@ class Victim(Target):
         """For more that is steady."""
 
     def host(self, nsid):
-        return verifying(self, nsid, "-t", "36000", "-q", "4", "--kato", "0", "--rate", "1000", hostnqn=f"{NQN}:{nsid}:steady")
+        return verifying(self, nsid, "-t", "36000", "-q", "4", "--kato", "0", "--rate", str(RATE), hostnqn=f"{NQN}:{nsid}:steady")
 
     def __exit__(self, *exc):
         for h in self.steady:
@@ -343,7 +346,8 @@ class Plan:
         self.ready = threading.Event()
         self.names, self.work, self.tried = {}, [], set()
         self.problems, self.silent = [], {where: set() for where in SILENT_IN}
-        self.injected = self.verified = self.deaths = self.cut = 0
+        self.cut = set()        # sites that time left no fault for
+        self.injected = self.verified = self.deaths = 0
         self.broken = None
 
     def make(self, recorded, names):
@@ -361,21 +365,33 @@ class Plan:
                             self.work.append([fault])
                         else:
                             chains.setdefault((scenario, step), []).append(fault)
-        mixed = random.Random(SEED)
+        mixed = random.Random(1)
         for (scenario, _), faults in chains.items():
             mixed.shuffle(faults)
         for scenario in recorded:
             steps = [f for (s, _), f in chains.items() if s == scenario]
             for i in range(max(map(len, steps), default=0)):
                 self.work.append([f[i] for f in steps if i < len(f)])
-        mixed.shuffle(self.work)
+        self.order()
         self.end = time.monotonic() + SECONDS
         self.ready.set()
+
+    def order(self):
+        """The last is done first: at the end are the first of each kind."""
+        random.Random(1).shuffle(self.work)
+        first, rest, kinds = [], [], set()
+        for faults in self.work:
+            found = {self.names[f.key].split(" ")[0] for f in faults}
+            (rest if found <= kinds else first).append(faults)
+            kinds |= found
+        random.Random(SEED).shuffle(rest)
+        self.work = rest + first[::-1]
 
     def take(self):
         with self.lock:
             if SECONDS and time.monotonic() > self.end:
-                self.cut, self.work = self.cut + len(self.work), []
+                self.cut |= {f.key for faults in self.work for f in faults}
+                self.work = []
             return self.work.pop() if self.work else None
 
     def put_back(self, fault):
@@ -390,7 +406,8 @@ class Plan:
     def report(self):
         silent = "; ".join(f"silent in the {where} {len(found)} ({len(self.unexplained(where))} of them unexplained)"
                            for where, found in self.silent.items())
-        print(f"# sites {len(self.names)}, tried {len(self.tried)}, {silent}; cut off {self.cut}; VARVE_SEED={SEED}")
+        print(f"# sites {len(self.names)}, tried {len(self.tried)}, {silent}; cut off by time {len(self.cut - self.tried)} sites; "
+              f"VARVE_SEED={SEED}")
         if os.environ.get("VARVE_FAULTS_SILENT"):
             print("\n".join(f"# silent in the {where}: {x}" for where, found in self.silent.items() for x in sorted(found)))
         print(f"trust.sites {len(self.names)} count")
@@ -601,7 +618,7 @@ class Sweep:
             self.close()
 
 
-def sweep(make, scenarios, workers=2):
+def sweep(make, scenarios, workers=WORKERS):
     """Every site that scenarios(target) comes by, with targets that make(worker) makes."""
     plan = Plan(scenarios)
     threads = [threading.Thread(target=Sweep(plan, make, i).run) for i in range(workers)]

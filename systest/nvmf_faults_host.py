@@ -54,7 +54,7 @@ class Front(Victim):
 
     def begin(self):
         for i in range(2):
-            self.backs.append(Back(i, self.port + 20000 + 4 * i, self.folder / "disk"))
+            self.backs.append(Back(i, self.port + 20000 + 8 * i, self.folder / "disk"))
         self.left, self.right = self.backs
         self.left.more()
         add_keys(self)
@@ -95,8 +95,8 @@ class Scenario:
         say(t, "bdev_get_iostat", name="Rn1")
         say(t, "bdev_nvme_detach_controller", name="R")
 
-    def paths(self, say):
-        """I/O by two paths, of which one is lost, comes back, is reset and detached."""
+    def at_work(self, say, what):
+        """I/O by two paths, and what(host) beside it."""
         t = self.t
         self.attach(say, t.left)
         self.attach(say, t.right)
@@ -106,17 +106,29 @@ class Scenario:
         with Host(t, "-w", "randrw", "-t", "60", "-q", "8", "--region", "2M", nqn=VICTIM, nsid=1, hostnqn=VICTIM + ":h") as h:
             t.area.set_victim(h.process.pid)
             self.until(lambda: self.moved(t.left, 50), h)
-            t.left.call("nvmf_subsystem_remove_listener", nqn=SHARED, listen_address=t.left.listen_address())
-            self.until(lambda: self.moved(t.right, 50), h)
-            t.left.add_listener(SHARED)
-            self.until(lambda: self.states() == ["enabled", "enabled"], h)
-            say(t, "bdev_nvme_reset_controller", name="R")
-            say(t, "bdev_nvme_detach_controller", name="R", **t.left.where())
-            self.until(lambda: self.moved(t.right, 50), h)
+            what(h)
             t.area.set_victim(0)
             h.kill()
         say(t, "nvmf_delete_subsystem", nqn=VICTIM)
         say(t, "bdev_nvme_detach_controller", name="R")
+
+    def paths(self, say):
+        """The paths are reset, and one is detached."""
+        def change(h):
+            say(self.t, "bdev_nvme_reset_controller", name="R")
+            say(self.t, "bdev_nvme_detach_controller", name="R", **self.t.left.where())
+            self.until(lambda: self.moved(self.t.right, 50), h)
+        self.at_work(say, change)
+
+    def lost(self, say):
+        """One path is lost, and comes back; by itself, for that takes a second."""
+        def change(h):
+            t = self.t
+            t.left.call("nvmf_subsystem_remove_listener", nqn=SHARED, listen_address=t.left.listen_address())
+            self.until(lambda: self.moved(t.right, 50), h)
+            t.left.add_listener(SHARED)
+            self.until(lambda: self.states() == ["enabled", "enabled"], h)
+        self.at_work(say, change)
 
     def until(self, condition, host):
         """As long as the host is there: the fault may be that it is not."""
@@ -146,7 +158,7 @@ class Scenario:
         say(t, "bdev_get_bdevs")
         say(t, "bdev_nvme_stop_discovery", name="R")
 
-    ALL = ("local", "paths", "locked", "discovery")
+    ALL = ("local", "locked", "discovery", "paths", "lost")
 
     def clean(self):
         """Takes away what is left, now that nothing fails any more; returns when all is gone."""
