@@ -342,7 +342,7 @@ class Plan:
     def __init__(self, scenarios):
         self.scenarios = scenarios
         self.end = 0            # of the time for faults, once they are known
-        self.lock = threading.Lock()
+        self.lock, self.starting = threading.Lock(), threading.Lock()
         self.ready = threading.Event()
         self.names, self.work, self.tried = {}, [], set()
         self.problems, self.silent = [], {where: set() for where in SILENT_IN}
@@ -579,7 +579,8 @@ class Sweep:
 
     def one(self, faults):
         if self.t is None:
-            self.start()
+            with self.plan.starting:        # one by one: nothing may fail for want of a CPU while no fault is asked for
+                self.start()
         try:
             if len(faults) == 1 and faults[0].step is None:
                 self.inject(faults[0])
