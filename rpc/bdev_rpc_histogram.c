@@ -170,16 +170,15 @@ static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t
 	size_t n = json_array_size(list);
 
 	if (n == 0 || n > 256) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "borders: %zu of them; 1 to 256 are allowed", n);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"borders\" has %zu: 1 to 256 are allowed", n);
 		return false;
 	}
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(list, i);
 		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > BORDER_MAX_US ||
 		    (i > 0 && json_integer_value(v) <= json_integer_value(json_array_get(list, i - 1)))) {
-			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-				  "borders[%zu]: must be a number of microseconds larger than the one before, at most %lld", i,
-				  BORDER_MAX_US);
+			rpc_wrong_element(req, "borders", i, v, "is a number of microseconds larger than the one before, at most %lld",
+					  BORDER_MAX_US);
 			return false;
 		}
 		borders[i] = (uint64_t)json_integer_value(v) * 1000;

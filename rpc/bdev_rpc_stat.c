@@ -6,6 +6,7 @@
 
 #include "env_dpdk/env.h"
 #include "rpc/bdev_rpc.h"
+#include "rpc/message.h"
 
 /* --- bdev_get_iostat --- */
 
@@ -141,9 +142,10 @@ static void append_stat(json_t *list, struct bdev *b, enum bdev_stat_reset reset
 static bool check_names(struct rpc_request *req, const json_t *names)
 {
 	for (size_t i = 0; i < json_array_size(names); i++) {
-		const char *name = json_string_value(json_array_get(names, i));
-		if (name == NULL) {
-			rpc_error(req, RPC_ERROR_INVALID_PARAMS, "names[%zu]: must be a string", i);
+		const json_t *one = json_array_get(names, i);
+		const char *name = json_string_value(one);
+		if (name == NULL || rpc_big_number(one) != NULL) {
+			rpc_wrong_element(req, "names", i, one, "is the name of a bdev");
 			return false;
 		}
 		if (bdev_find(name) == NULL) {
@@ -188,7 +190,7 @@ static void rpc_bdev_get_iostat(struct rpc_request *req, void *params)
 	if (p->name != NULL && p->names != NULL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "name and names: only one of them");
 	} else if (json_array_size(p->names) > 1024) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "names: %zu, at most 1024 are allowed",
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"names\" has %zu: at most 1024 are allowed",
 			  json_array_size(p->names));
 	} else if ((p->name != NULL && rpc_bdev_find(req, p->name) == NULL) || !check_names(req, p->names)) {
 		return;

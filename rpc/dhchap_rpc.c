@@ -15,9 +15,7 @@ static bool decode(struct rpc_request *req, const char *what, const json_t *give
 		const char *name = json_is_string(one) ? json_string_value(one) : "";
 		int id = by_name(name);
 		if (id < 0) {
-			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-				  "parameter \"%s[%zu]\" is \"%.40s\": allowed are %s", what, i, name,
-				  allowed);
+			rpc_wrong_element(req, what, i, one, "are %s", allowed);
 			return false;
 		}
 		found |= 1u << id;

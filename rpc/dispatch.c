@@ -228,6 +228,18 @@ void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
 	request_end(req, &answer);
 }
 
+void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, const json_t *value, const char *fmt, ...)
+{
+	char allowed[RPC_ERROR_TEXT_MAX / 2], text[RPC_VALUE_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(allowed, sizeof(allowed), fmt, ap);
+	va_end(ap);
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"%s[%zu]\" is %s: allowed %s", name, i,
+		  rpc_value_text(value, text), allowed);
+}
+
 /* A request with decoded parameters. NULL: *code and why say what is wrong. */
 static struct rpc_request *request_create(const struct rpc_method *m, json_t *given, int *code, char *why)
 {

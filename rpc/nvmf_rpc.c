@@ -240,8 +240,7 @@ static bool decode_filter(struct rpc_request *req, const char *text, const json_
 	json_array_foreach (names, i, name) {
 		const char *word = json_is_string(name) ? json_string_value(name) : "";
 		if (!filter_add(word, strlen(word), &bits)) {
-			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-				  "parameter \"discovery_filters[%zu]\" is \"%.64s\": allowed are transport, address and svcid", i, word);
+			rpc_wrong_element(req, "discovery_filters", i, name, "are transport, address and svcid");
 			return false;
 		}
 	}

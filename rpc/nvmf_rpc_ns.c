@@ -89,11 +89,8 @@ static bool decode_opcodes(struct rpc_request *req, const char *name, const json
 	json_array_foreach (list, i, one) {
 		json_int_t opcode = json_is_integer(one) ? json_integer_value(one) : -1;
 		if (opcode < 0 || opcode > UINT8_MAX || !nvmf_passthru_can_list((uint8_t)opcode, admin)) {
-			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-				  "parameter \"namespace.%s\" has %lld as number %zu: allowed are opcodes %u "
-				  "to 255 whose "
-				  "data go one way (bits 1:0 are not 3)",
-				  name, (long long)opcode, i + 1, admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO);
+			rpc_wrong_element(req, name, i, one, "are opcodes %u to 255 whose data go one way (bits 1:0 are not 3)",
+					  admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO);
 			return false;
 		}
 		nvmf_passthru_add(p, (uint8_t)opcode, admin);
@@ -111,8 +108,8 @@ static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct
 	if (p->uuid != NULL) {
 		bdev_uuid_parse(p->uuid, opts->uuid);
 	}
-	if (!decode_opcodes(req, "passthru_io", p->passthru_io, false, &opts->passthru) ||
-	    !decode_opcodes(req, "passthru_admin", p->passthru_admin, true, &opts->passthru)) {
+	if (!decode_opcodes(req, "namespace.passthru_io", p->passthru_io, false, &opts->passthru) ||
+	    !decode_opcodes(req, "namespace.passthru_admin", p->passthru_admin, true, &opts->passthru)) {
 		return false;
 	}
 	return (p->nguid == NULL || decode_hex(req, "nguid", p->nguid, opts->nguid, sizeof(opts->nguid))) &&

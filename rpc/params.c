@@ -13,7 +13,7 @@
 #include "util/parse.h"
 
 #define PATH_MAX_ 128
-#define VALUE_MAX 80
+#define VALUE_MAX RPC_VALUE_TEXT_MAX
 
 /* Where decoding stands: which object ("" or "listen_address."), and where to say what is wrong. */
 struct decode {
@@ -33,8 +33,7 @@ const char *rpc_type_name(enum rpc_type type)
 	return names[type];
 }
 
-/* value as the client wrote it, as far as that fits; never more than VALUE_MAX bytes. */
-static const char *value_text(const json_t *value, char *text)
+const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX])
 {
 	const char *big = rpc_big_number(value);
 	char *dump = big != NULL ? strdup(big) : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -58,7 +57,7 @@ wrong_value(struct decode *d, const struct rpc_param *p, const json_t *value, co
 	vsnprintf(expected, sizeof(expected), fmt, ap);
 	va_end(ap);
 	snprintf(d->why, d->why_size, "parameter \"%s%s\" is %s: expected %s", d->path, p->name,
-		 value_text(value, text), expected);
+		 rpc_value_text(value, text), expected);
 	return -EINVAL;
 }
 

@@ -11,6 +11,10 @@
 int rpc_params_decode(const struct rpc_param *table, json_t *given, void *params, char *why, size_t why_size);
 void rpc_params_free(const struct rpc_param *table, void *params);
 
+/* value as the client wrote it, in valid UTF-8, cut where it does not fit; returns text. */
+#define RPC_VALUE_TEXT_MAX 80
+const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX]);
+
 /* How --help and the documentation name a type: "uint32", "string", "enum" ... */
 const char *rpc_type_name(enum rpc_type type);
 

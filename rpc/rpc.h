@@ -124,6 +124,9 @@ void rpc_reply_true(struct rpc_request *req);
 /* code: an RPC_ERROR_* or a negative errno. The message names the parameter, its value and what is
  * allowed. */
 void rpc_error(struct rpc_request *req, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same for element i of the array parameter name: RPC_ERROR_INVALID_PARAMS, with value as the client wrote it; fmt says what is allowed. */
+void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, const json_t *value, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 enum {
 	RPC_ERROR_PARSE = -32700,
 	RPC_ERROR_INVALID_REQUEST = -32600,

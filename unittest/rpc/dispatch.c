@@ -43,6 +43,14 @@ static void rpc_fails(struct rpc_request *req, void *params)
 }
 RPC_METHOD("test_fails", rpc_fails, struct rpc_no_params, NULL, RPC_RUNTIME, "Fails")
 
+static json_t *wrong;
+
+static void rpc_dislikes(struct rpc_request *req, void *params)
+{
+	rpc_wrong_element(req, "list", 3, wrong, "are %d kinds", 2);
+}
+RPC_METHOD("test_dislikes", rpc_dislikes, struct rpc_no_params, NULL, RPC_RUNTIME, "Takes no element")
+
 static void rpc_broken(struct rpc_request *req, void *params)
 {
 	rpc_reply(req, NULL);
@@ -368,6 +376,28 @@ static void test_configuration_follows_what_it_needs(void)
 	free(list);
 }
 
+/* What a client wrote, whatever type it has. */
+static void test_a_wrong_element_is_shown_with_its_place(void)
+{
+	static const struct {
+		const char *element, *words;
+	} cases[] = {
+		{"null", "parameter \\\"list[3]\\\" is null: allowed are 2 kinds"},
+		{"-1", "is -1: "},
+		{"\"-1\"", "is \\\"-1\\\": "},
+		{"[{ }]", "is [{}]: "},
+		{"\"\\u007f18446744073709551616\"", "is 18446744073709551616: "}, /* as rpc/message.h has big numbers */
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		wrong = json_loads(cases[i].element, JSON_DECODE_ANY, NULL);
+		call("test_dislikes", NULL);
+		CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, cases[i].words));
+		CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "-32602"));
+		json_decref(wrong);
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_method_answers),
 	UNIT(test_parameters_outlive_an_answer_from_within_the_method),
@@ -379,6 +409,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_client_that_asks_again_and_again_is_held_up_in_the_end),
 	UNIT(test_an_unknown_method_is_named),
 	UNIT(test_wrong_parameters_do_not_reach_the_method),
+	UNIT(test_a_wrong_element_is_shown_with_its_place),
 	UNIT(test_the_state_decides_what_may_be_called),
 	UNIT(test_invalid_utf8_never_voids_an_answer),
 	UNIT(test_a_result_that_cannot_be_built_is_an_internal_error),
