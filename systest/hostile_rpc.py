@@ -27,6 +27,9 @@ INVALID_PARAMS = -32602
 # Parameters that mean the good host's things when they are left out or guessed: never right here.
 NAMES = {"nqn": OTHER, "subnqn": OTHER, "bdev_name": "m1", "name": "m1", "host": "nqn.2026-11.io.varve:nobody",
          "filename": "no-such-file", "directory": "no-such-folder", "traddr": "127.0.0.1", "trsvcid": "1"}
+# Some elements are right for some parameter.
+GOOD_ARRAYS = ([], ["m1"], ["sha256", "null"], ["transport"], [1, 2, 3], [128, 193], [None, [[{}]], 10**30], ["m1"] * 5000, list(range(5000)))
+WRONG_ELEMENTS = (None, 1.5, -1, 10**30, True, [], [[[[]]]], {}, {"x": [1]})
 LIMITS = {"uint8": 255, "uint16": 65535, "int32": 2**31 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
 
 
@@ -35,7 +38,12 @@ def number(x):
     return int(x, 0) if isinstance(x, str) else x
 
 
-def good_value(rng, p):
+def given(rng, params, more=0):
+    """What is required, and each of the rest with the probability `more`."""
+    return {p["name"]: good_value(rng, p, more) for p in params if p.get("required") or rng.random() < more}
+
+
+def good_value(rng, p, more=0):
     """One of the right type; its meaning may be wrong."""
     kind = p["type"]
     if "only" in p:
@@ -52,9 +60,9 @@ def good_value(rng, p):
     if kind == "uuid":
         return "01234567-89ab-4cde-8f01-23456789abc%x" % rng.randrange(16)
     if kind == "array":
-        return []
+        return rng.choice(GOOD_ARRAYS) if more else []
     if kind == "object":
-        return {q["name"]: good_value(rng, q) for q in p.get("fields", p.get("params", [])) if q.get("required")}
+        return given(rng, p.get("fields", []), more)
     return NAMES.get(p["name"], rng.choice(["m1", "none", "x" * 30]))
 
 
@@ -76,11 +84,28 @@ def wrong_values(rng, p):
         values = [[], "", 1, False]
     else:
         values = [1, True, [], {}, 1.5]
-    return rng.sample(values, 3)
+    return rng.sample(values + [None] * ("only" not in p or p["only"] is not None), 3)
 
 
-def needed(rng, method):
-    return {p["name"]: good_value(rng, p) for p in method["params"] if p.get("required")}
+def fields(params, *path):
+    """Those of all depths: (path, parameter)."""
+    for p in params:
+        yield (*path, p["name"]), p
+        if "only" not in p:
+            yield from fields(p.get("fields", []), *path, p["name"])
+
+
+def changed(rng, params, path, *value):
+    """What is needed, and the field at the path with the value, or without one."""
+    chosen = given(rng, params)
+    if len(path) > 1:
+        inner, = [p for p in params if p["name"] == path[0]]
+        chosen[path[0]] = changed(rng, inner["fields"], path[1:], *value)
+    elif value:
+        chosen[path[0]] = value[0]
+    else:
+        del chosen[path[0]]
+    return chosen
 
 
 def raw(method, params, number=1):
@@ -124,26 +149,52 @@ class Calls:
         check(a is not None and "error" in a, f"{data[:300]}: answered {a}")
         check(a["error"]["code"] == INVALID_PARAMS and all(w in a["error"]["message"] for w in words),
               f"{data[:300]}: {a['error']}, expected the words {words}")
+        return a
+
+
+def bad_field(rng, calls, m, path, p):
+    shown = '"%s"' % ".".join(path)
+
+    def call(*value):
+        return raw(m["name"], json.dumps(changed(rng, m["params"], path, *value)))
+    for value in wrong_values(rng, p):
+        words = [shown]
+        if value is None or isinstance(value, int):
+            words.append(json.dumps(value))
+        if "values" in p and isinstance(value, str):
+            words += p["values"][:1]
+        calls.rejected(call(value), *words)
+    if p.get("required"):
+        calls.rejected(call(), shown, "missing")
+
+
+def bad_elements(rng, calls, m, path):
+    """Of an array: the answer names the first wrong one, and shows it."""
+    shown = '"%s' % ".".join(path)
+
+    def call(value):
+        return raw(m["name"], json.dumps(changed(rng, m["params"], path, value)))
+    for element in WRONG_ELEMENTS:
+        calls.rejected(call([element]), f'{shown}[0]" is {json.dumps(element, separators=(",", ":"))}')
+    for text in ("no such \u00e4", "z" * 5000, ""):     # what is of no such name need not be a wrong parameter
+        a = calls.answer(call([text]))
+        check("error" in a and ".".join(path) + "[0]" in a["error"]["message"], f"{m['name']}: {a}")
+    calls.rejected(call([None] * 100000), shown)
+    calls.rejected(call([[[{}]] * 50] * 2000), shown)
 
 
 def bad_parameters(rng, calls, m):
-    for p in m["params"]:
-        for value in wrong_values(rng, p):
-            shown = ['"%s"' % p["name"]]
-            if isinstance(value, (int, bool)) and not isinstance(value, float):
-                shown.append(json.dumps(value))
-            if "values" in p and isinstance(value, str):
-                shown += p["values"][:1]
-            calls.rejected(raw(m["name"], json.dumps({**needed(rng, m), p["name"]: value})), *shown)
-        if p.get("required"):
-            rest = needed(rng, m)
-            del rest[p["name"]]
-            calls.rejected(raw(m["name"], json.dumps(rest)), '"%s"' % p["name"], "missing")
-    calls.rejected(raw(m["name"], json.dumps({**needed(rng, m), "no_such": 1})), '"no_such"', "unknown")
+    for path, p in fields(m["params"]):
+        bad_field(rng, calls, m, path, p)
+        if p["type"] == "array" and "only" not in p:
+            bad_elements(rng, calls, m, path)
+        if "fields" in p and "only" not in p:
+            calls.rejected(raw(m["name"], json.dumps(changed(rng, m["params"], (*path, "no_such"), 1))), '"%s.no_such"' % ".".join(path), "unknown")
+    calls.rejected(raw(m["name"], json.dumps({**given(rng, m["params"]), "no_such": 1})), '"no_such"', "unknown")
 
 
 def bad_texts(rng, calls, m):
-    name, rest = m["name"], json.dumps(needed(rng, m))[1:-1]
+    name, rest = m["name"], json.dumps(given(rng, m["params"]))[1:-1]
     comma = "," if rest else ""
     first = m["params"][0]["name"] if m["params"] else "x"
     for params in ("[1]", '"text"', "5", "true", '{"%s":%s}' % (first, '{"a":' * 50 + "1" + "}" * 50),
@@ -159,8 +210,7 @@ def bad_texts(rng, calls, m):
 
 def random_good(rng, calls, m):
     for _ in range(3):
-        chosen = {p["name"]: good_value(rng, p) for p in m["params"] if p.get("required") or rng.random() < 0.4}
-        calls.answer(raw(m["name"], json.dumps(chosen)))
+        calls.answer(raw(m["name"], json.dumps(given(rng, m["params"], 0.4))))
 
 
 def prepare(t):
