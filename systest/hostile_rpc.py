@@ -8,7 +8,9 @@ its methods; clients that flood, or
 never read; and configuration files that are none. Beside it a host does verified I/O. VARVE_SEED chooses other calls."""
 import json
 import os
+import pathlib
 import random
+import signal
 import socket
 import struct
 import sys
@@ -17,7 +19,7 @@ import time
 
 from appliance_lib import DEADLINE, Client, Daemon, Failure, check, main, wait_for
 from hostile_lib import good_host, good_target, wait_verifying
-from nvmf_lib import NQN, wait_io
+from nvmf_lib import NQN, PORT, Target, wait_io
 
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 # Ends the daemon, waits for its end, or writes a file outside the test's folder.
@@ -399,6 +401,132 @@ def test_requests_while_the_daemon_ends_are_answered_or_cut_off():
             x.join()
         check(status == 0, f"ended with {status}:\n{t.log()[-5000:]}")
         check(not odd and "Sanitizer" not in t.log(), odd or t.log())
+
+
+ROUNDS = 10
+CHANGERS = 5
+
+
+class Changer(threading.Thread):
+    """A client that makes things and takes them away, over and over, until the daemon ends its connection. What it asks for may be refused, since
+    others do the same; what it is told is an answer to what it asked."""
+
+    def __init__(self, target, number, seed):
+        super().__init__(daemon=True)
+        self.target, self.number, self.rng = target, number, random.Random(seed)
+        self.answered, self.problem = 0, None
+        self.last_id, self.waiting = 0, {}      # what is not answered yet: id to method
+        self.done = set()
+
+    def calls(self):
+        """In an order in which each can be carried out, for somebody alone."""
+        t, mine, nqn = self.target, f"c{self.number}", f"{NQN}:c{self.number}"
+        at = {**t.listen_address(), "trsvcid": str(PORT + 1 + self.number)}
+        nobody = {**t.listen_address(), "trsvcid": str(PORT + 15)}
+        again = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
+        return [("bdev_malloc_create", {"name": mine, "block_size": 512, "num_blocks": 2048}),
+                ("bdev_error_create", {"base_name": mine}),
+                ("nvmf_create_subsystem", {"nqn": nqn, "serial_number": "V2", "allow_any_host": True, "ana_reporting": True}),
+                ("nvmf_subsystem_add_listener", {"nqn": nqn, "listen_address": at}),
+                ("nvmf_subsystem_add_ns", {"nqn": nqn, "namespace": {"bdev_name": f"EE_{mine}", "nsid": 1}}),
+                ("bdev_nvme_attach_controller", {"name": f"a{self.number}", "subnqn": NQN, **nobody}),
+                ("bdev_nvme_attach_controller", {"name": f"a{self.number}", "subnqn": NQN, **t.listen_address(), **again}),
+                ("bdev_nvme_start_discovery", {"name": f"d{self.number}", **(nobody if self.number % 2 else at), **again}),
+                ("nvmf_subsystem_listener_set_ana_state", {"nqn": nqn, "listen_address": at, "ana_state": "inaccessible"}),
+                ("metrics_start", {"address": f"unix:{t.folder}/metrics"}),
+                ("framework_get_config", {"name": "bdev"}),
+                ("framework_get_config", {"name": "nvmf"}),
+                ("bdev_nvme_stop_discovery", {"name": f"d{self.number}"}),
+                ("bdev_nvme_detach_controller", {"name": f"a{self.number}"}),
+                ("nvmf_subsystem_remove_ns", {"nqn": nqn, "nsid": 1}),
+                ("nvmf_subsystem_remove_listener", {"nqn": nqn, "listen_address": at}),
+                ("metrics_stop", {}),
+                ("nvmf_delete_subsystem", {"nqn": nqn}),
+                ("bdev_malloc_delete", {"name": mine})]
+
+    def send(self, client, calls):
+        """Some at once: they are all begun, or wait in the daemon."""
+        text = b""
+        for method, params in calls:
+            self.last_id += 1
+            self.waiting[self.last_id] = method
+            text += raw(method, json.dumps(params), self.last_id)
+        client.send(text)
+
+    def take(self, client):
+        """False: the connection has ended, and not in the middle of an answer."""
+        a = client.receive()
+        if a is None:
+            check(not client.buffer, f"the connection ended within an answer: {client.buffer[:300]}")
+            return False
+        method = self.waiting.pop(a.get("id"), None)
+        check(a.get("jsonrpc") == "2.0" and ("result" in a) != ("error" in a) and method is not None, f"answered {a}")
+        check("result" in a or a["error"]["message"], a)
+        self.answered += 1
+        self.done |= {method} if "result" in a else set()
+        return True
+
+    def ask(self, client):
+        calls = self.calls()
+        while True:
+            for i in range(0, len(calls), 3):
+                try:
+                    self.send(client, calls[i:i + 3])
+                except (BrokenPipeError, ConnectionResetError):
+                    pass        # what was answered before can still be read
+                while len(self.waiting) > self.rng.choice([0, 2, 4]):
+                    if not self.take(client):
+                        return
+
+    def run(self):
+        try:
+            client = self.target.client()
+            try:
+                self.ask(client)
+            finally:
+                client.close()
+        except Exception as e:
+            self.problem = f"{type(e).__name__}: {e}; waiting for {self.waiting}"
+
+
+def tell_to_end(rng, t):
+    number = rng.choice(["SIGTERM", "SIGTERM", "SIGINT", "SIGHUP"])
+    if rng.random() < 0.5:
+        t.process.send_signal(getattr(signal, number))
+    else:
+        check(t.call("spdk_kill_instance", sig_name=number) is True, number)
+
+
+def things_left(t):
+    return [str(f) for f in [*pathlib.Path("/dev/shm").glob(f"*pid{t.pid}*"), *t.folder.iterdir()] if f.is_socket() or f.name != "log"]
+
+
+def test_requests_that_change_things_while_the_daemon_ends_are_answered_or_cut_off():
+    """At another moment in each round: after some answers."""
+    rng, done, answered, cut_off = random.Random(SEED), set(), 0, 0
+    for n in range(ROUNDS):
+        with Target(cores="[0]") as t:
+            t.add_ns(t.add_malloc("m1"))
+            changers = [Changer(t, i, rng.random()) for i in range(CHANGERS)]
+            moment = rng.randrange(5, 400)
+            for c in changers:
+                c.start()
+            wait_for(lambda: sum(c.answered for c in changers) >= moment or any(c.problem for c in changers), f"{moment} answers")
+            tell_to_end(rng, t)
+            status, log = t.wait_exit(), t.log()
+            for c in changers:
+                c.join(DEADLINE)
+            what = f"seed {SEED}, round {n}, told to end after {moment} answers"
+            check(status == 0, f"{what}: ended with {status}:\n{log[-5000:]}")
+            problems = [c.problem for c in changers if c.problem or c.is_alive()]
+            check(not problems and "Sanitizer" not in log and "runtime error" not in log, f"{what}: {problems}\n{log[-5000:]}")
+            check(not things_left(t), f"{what}: left {things_left(t)}")
+            done.update(*(c.done for c in changers))
+            answered += sum(c.answered for c in changers)
+            cut_off += sum(len(c.waiting) for c in changers)
+    print(f"# seed {SEED}: {answered} calls were answered, {cut_off} were cut off")
+    never = {method for method, _ in changers[0].calls()} - done
+    check(not never and cut_off > 0, f"{cut_off} calls were cut off, {never} were never carried out")
 
 
 GOOD_CONFIG = {"subsystems": [{"subsystem": "bdev", "config": [
