@@ -24,6 +24,7 @@ SITES, DEPTH = 8192, 3
 HEADER = struct.Struct("<QqqqIiIIi12x")
 SITE = struct.Struct("<Q3QQqqq40s16x")
 BREAK, KILL = 0, 1
+BY_NAME = 2
 
 
 class Site:
@@ -73,6 +74,11 @@ class Area:
         struct.pack_into("<i", self.map, 48, 0)
         struct.pack_into("<Ii", self.map, 32, action, victim)
         struct.pack_into("<Q", self.map, 0, key)
+
+    def arm_all(self, name, times=1 << 40):
+        """All sites whose name begins so (11 letters at most), those too that have not been seen."""
+        struct.pack_into("<12s", self.map, 52, name.encode())
+        self.arm(BY_NAME, times=times)
 
     def set_victim(self, pid):
         struct.pack_into("<i", self.map, 36, pid)

@@ -16,6 +16,8 @@
 #define FAULT_DEPTH 3
 #define FAULT_NAME  40
 
+#define FAULT_BY_NAME 2 /* is no site's key: those are odd */
+
 /* What a fault at a change of state does; at all other sites the call fails, but that a command of the driver is not answered if it
  * is FAULT_KILL. */
 enum fault_action {
@@ -34,7 +36,7 @@ struct fault_site {
 };
 
 struct fault_area {
-	_Atomic uint64_t key; /* the site that is to fail; 0: none */
+	_Atomic uint64_t key; /* the site that is to fail; 0: none; FAULT_BY_NAME: all sites of that name */
 	_Atomic int64_t skip; /* after so many calls */
 	_Atomic int64_t left; /* so many times */
 	_Atomic int64_t fired;
@@ -44,7 +46,7 @@ struct fault_area {
 		generation; /* queue pairs that are made now belong to it; those of generation 0 are protected */
 	_Atomic uint32_t overflow; /* sites that found no room */
 	_Atomic int32_t effects;   /* what faults at changes of state have broken or killed */
-	char unused[12];
+	char by_name[12];
 	struct fault_site sites[FAULT_SITES];
 };
 

@@ -154,12 +154,20 @@ static struct fault_site *find(const char *name, void *first, void *frame, uint6
 	return NULL;
 }
 
+static bool is_armed(const struct fault_site *s)
+{
+	uint64_t key = atomic_load_explicit(&fault_area->key, memory_order_acquire);
+
+	if (key == FAULT_BY_NAME) {
+		return strncmp(s->name, fault_area->by_name, strnlen(fault_area->by_name, sizeof(fault_area->by_name))) == 0;
+	}
+	return key == atomic_load_explicit(&s->key, memory_order_relaxed);
+}
+
 static bool fires(struct fault_site *s)
 {
 	atomic_fetch_add_explicit(&s->hits, 1, memory_order_relaxed);
-	if (atomic_load_explicit(&fault_area->key, memory_order_relaxed) !=
-		    atomic_load_explicit(&s->key, memory_order_relaxed) ||
-	    atomic_fetch_sub(&fault_area->skip, 1) > 0 || atomic_fetch_sub(&fault_area->left, 1) <= 0) {
+	if (!is_armed(s) || atomic_fetch_sub(&fault_area->skip, 1) > 0 || atomic_fetch_sub(&fault_area->left, 1) <= 0) {
 		return false;
 	}
 	atomic_fetch_add(&s->faults, 1);

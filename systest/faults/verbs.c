@@ -185,8 +185,8 @@ struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *co
 #undef ibv_reg_mr
 FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr, ENOMEM, (struct ibv_pd * pd, void *at, size_t n, int access),
 	     (pd, at, n, access))
-FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr_iova2, ENOMEM,
-	     (struct ibv_pd * pd, void *at, size_t n, uint64_t iova, unsigned access),
+/* What the macro ibv_reg_mr() calls for rights that the compiler does not know. */
+FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr_iova2, ENOMEM, (struct ibv_pd * pd, void *at, size_t n, uint64_t iova, unsigned access),
 	     (pd, at, n, iova, access))
 FAULTY_GIVES(struct ibv_pd *, ibv_alloc_pd, ENOMEM, (struct ibv_context * verbs), (verbs))
 FAULTY_GIVES(struct ibv_comp_channel *, ibv_create_comp_channel, EMFILE, (struct ibv_context * verbs),
