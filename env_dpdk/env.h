@@ -134,6 +134,9 @@ struct env_mem_listener {
  * remove for all. */
 int env_mem_listen(const struct env_mem_listener *l);
 void env_mem_unlisten(const struct env_mem_listener *l);
+/* Calls l's add once more for each region there is: for one that could not do what it does with all of them, and knows which it did. Control
+ * thread. */
+void env_mem_repeat(const struct env_mem_listener *l);
 
 struct env_mem_stats {
 	bool hugepages;

@@ -295,9 +295,18 @@ size_t env_region_len(const void *addr, enum env_region_kind kind)
 	return len;
 }
 
-int env_mem_listen(const struct env_mem_listener *l)
+/* Under the lock. */
+static void tell_all(const struct env_mem_listener *l)
 {
 	struct region *r;
+
+	TAILQ_FOREACH (r, &regions, link) {
+		l->add(l->ctx, (void *)r->start, r->end - r->start);
+	}
+}
+
+int env_mem_listen(const struct env_mem_listener *l)
+{
 	unsigned i = 0;
 
 	pthread_mutex_lock(&lock);
@@ -306,12 +315,17 @@ int env_mem_listen(const struct env_mem_listener *l)
 	}
 	if (i < LISTENERS) {
 		listeners[i] = l;
-		TAILQ_FOREACH (r, &regions, link) {
-			l->add(l->ctx, (void *)r->start, r->end - r->start);
-		}
+		tell_all(l);
 	}
 	pthread_mutex_unlock(&lock);
 	return i < LISTENERS ? 0 : -ENOSPC;
+}
+
+void env_mem_repeat(const struct env_mem_listener *l)
+{
+	pthread_mutex_lock(&lock);
+	tell_all(l);
+	pthread_mutex_unlock(&lock);
 }
 
 void env_mem_unlisten(const struct env_mem_listener *l)

@@ -9,7 +9,17 @@
 #include "thread/thread.h"
 #include "util/log.h"
 
+#define RETRY_US 1000000u
+
 static struct rdma_pd *pds;
+
+/* Of memory that devices did not take. */
+static struct {
+	struct thread_timer timer;
+	bool waits; /* for the timer; control thread */
+	struct thread_msg msg;
+	atomic_bool asked; /* the message is under way */
+} retry;
 
 static size_t table_size(uint32_t count)
 {
@@ -41,21 +51,72 @@ static int access_of(const struct rdma_pd *pd)
 									: IBV_ACCESS_LOCAL_WRITE;
 }
 
+/* What keeps a device from taking memory may pass: another gives back its regions, or somebody raises a limit. */
+static void retry_all(void *arg)
+{
+	retry.waits = false;
+	for (struct rdma_pd *pd = pds; pd != NULL; pd = pd->next) {
+		if (atomic_exchange(&pd->lacks, false)) {
+			atomic_store(&pd->repeating, true);
+			env_mem_repeat(&pd->listener);
+			atomic_store(&pd->repeating, false);
+		}
+	}
+}
+
+static void retry_start(struct thread_msg *msg)
+{
+	atomic_store(&retry.asked, false);
+	if (pds != NULL && !retry.waits) {
+		retry.waits = true;
+		retry.timer.fn = retry_all;
+		thread_timer_start(&retry.timer, RETRY_US);
+	}
+}
+
+static void region_refused(struct rdma_pd *pd, void *addr, size_t len)
+{
+	if (!pd->repeating) { /* a connection request may bring it about, and the next one again */
+		log_limited(LOG_LEVEL_ERROR,
+			    "%s: %zu bytes at %p could not be registered, and are offered again: %s (a limit on locked memory? see ulimit -l)",
+			    ibv_get_device_name(pd->verbs->device), len, addr, strerror(errno));
+	}
+	atomic_store(&pd->lacks, true);
+	if (!atomic_exchange(&retry.asked, true)) {
+		thread_post(thread_control(), &retry.msg, retry_start);
+	}
+}
+
+static bool is_registered(const struct rdma_pd *pd, const void *addr)
+{
+	const struct rdma_region_table *t = pd->table;
+	uint32_t at = 0;
+
+	while (at < t->count && t->regions[at].start != (uintptr_t)addr) {
+		at++;
+	}
+	return at < t->count;
+}
+
 static void region_add(void *ctx, void *addr, size_t len)
 {
 	struct rdma_pd *pd = ctx;
 	const struct rdma_region_table *old = pd->table;
+
+	if (pd->repeating && is_registered(pd, addr)) {
+		return;
+	}
 	struct rdma_region_table *table = malloc(table_size(old->count + 1));
 	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, access_of(pd)) : NULL;
 	uint32_t at = 0;
 
 	if (mr == NULL) {
-		/* a connection request may bring it about, and the next one again */
-		log_limited(LOG_LEVEL_ERROR, "%s: %zu bytes at %p could not be registered: %s (a limit on locked memory? see ulimit -l)",
-			    ibv_get_device_name(pd->verbs->device), len, addr, strerror(errno));
-		pd->failed++;
+		region_refused(pd, addr, len);
 		free(table);
 		return;
+	}
+	if (pd->repeating) {
+		log_notice("%s: %zu bytes at %p are registered now", ibv_get_device_name(pd->verbs->device), len, addr);
 	}
 	while (at < old->count && old->regions[at].start < (uintptr_t)addr) {
 		at++;
@@ -159,6 +220,10 @@ void rdma_pd_put(struct rdma_pd *pd)
 		link = &(*link)->next;
 	}
 	*link = pd->next;
+	if (pds == NULL) {
+		thread_timer_stop(&retry.timer);
+		retry.waits = false;
+	}
 	env_mem_unlisten(&pd->listener);
 	pd_free(pd);
 }

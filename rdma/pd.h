@@ -8,6 +8,7 @@
 #define RDMA_PD_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,12 +38,14 @@ struct rdma_pd {
 	struct ibv_context *verbs;
 	uint32_t refs;
 	uint64_t registered_bytes;
-	uint32_t failed; /* regions that the device did not take */
+	atomic_bool lacks;     /* a region that the device did not take: it is offered again every second */
+	atomic_bool repeating; /* all regions are offered: those that are registered stay so */
 	struct rdma_pd *next;
 };
 
-/* A side's domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. NULL and errno on
- * failure. Control thread. */
+/* A side's domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. What the device does not take
+ * (it has no more room for regions, or memory cannot be locked) cannot be used with it until it does. NULL and errno on failure. Control
+ * thread. */
 struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side);
 /* Undoes one rdma_pd_get(); the last one deregisters all. Control thread. */
 void rdma_pd_put(struct rdma_pd *pd);

@@ -361,6 +361,10 @@ static void child_memory(void)
 	CHECK(env_mem_listen(&l) == 0);
 	env_mem_stats(&before);
 	CHECK(listened.bytes == before.dma_bytes && listened.regions == before.regions);
+	env_mem_repeat(&l);
+	CHECK(listened.bytes == 2 * before.dma_bytes && listened.regions == 2 * before.regions);
+	listened.bytes -= before.dma_bytes;
+	listened.regions -= before.regions;
 	for (int round = 0; round < 2; round++) {
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			check_block(sizes[i], 0);

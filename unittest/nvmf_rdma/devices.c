@@ -2,6 +2,7 @@
 /* Devices that fail, go and come back, and ports and queue pairs that have events: the whole target on two devices without a wire. */
 #include <stdatomic.h>
 
+#include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/transport.h"
 #include "unittest/bdev/fixture.h"
@@ -219,6 +220,25 @@ static void test_no_host_has_a_right_to_the_targets_memory(void)
 {
 	CU_ASSERT_NOT_EQUAL(fake_live.mrs, 0);
 	CU_ASSERT_EQUAL(fake_live.open_mrs, 0);
+}
+
+static bool has_regions(void *arg)
+{
+	return atomic_load(&fake_live.mrs) == *(unsigned *)arg;
+}
+
+static void test_memory_that_devices_did_not_take_is_offered_again(void)
+{
+	unsigned before = fake_live.mrs, with = before + FAKE_DEVICES;
+
+	fake_refuses_memory = true;
+	void *large = env_dma_zmalloc(4 << 20, 0, -1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(large);
+	CU_ASSERT_EQUAL(fake_live.mrs, before);
+	fake_refuses_memory = false;
+	CU_ASSERT_TRUE(fixture_poll(has_regions, &with));
+	env_dma_free(large);
+	CU_ASSERT_EQUAL(fake_live.mrs, before);
 }
 
 static void test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again(void)
@@ -573,6 +593,7 @@ static int teardown(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_no_host_has_a_right_to_the_targets_memory),
+	UNIT(test_memory_that_devices_did_not_take_is_offered_again),
 	UNIT(test_a_removed_device_without_connections_is_let_go),
 	UNIT(test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again),
 	UNIT(test_a_fatal_event_ends_the_devices_connections_and_only_those),

@@ -56,6 +56,7 @@ struct fake_event {
 struct fake_stats fake_stats;
 bool fake_has_srq = true;
 int fake_fail_post_send;
+bool fake_refuses_memory;
 bool fake_iwarp;
 
 /* A device as long as it is there; when it is removed and comes back it is another. */
@@ -292,6 +293,10 @@ int ibv_dealloc_pd(struct ibv_pd *p)
 #undef ibv_reg_mr
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t length, int access)
 {
+	if (fake_refuses_memory) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	struct ibv_mr *mr = calloc(1, sizeof(*mr));
 
 	atomic_fetch_add(&fake_live.mrs, 1);

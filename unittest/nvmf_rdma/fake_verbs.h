@@ -39,6 +39,7 @@ struct fake_stats {
 extern struct fake_stats fake_stats;
 extern bool fake_has_srq;	/* before the device is used; default true */
 extern bool fake_iwarp;		/* before the device is there; default false */
+extern bool fake_refuses_memory; /* ibv_reg_mr() fails */
 extern int fake_fail_post_send; /* errno that the next ibv_post_send() gives, once; 0: none */
 
 #define FAKE_DEVICES 2
