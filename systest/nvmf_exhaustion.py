@@ -148,11 +148,70 @@ def test_a_device_that_gives_no_more_refuses_new_hosts_until_it_does():
         t.wait_empty(held)
 
 
+def failing_reads(t, nsid):
+    """What a host that reads blocks never written is told, all the time."""
+    with Host(t, "-w", "randread", "--ios", "100", "-q", "8", nqn=OTHER, nsid=nsid) as h:
+        return h.result()["errors"], h.errors.read_text()
+
+
+def test_memory_that_the_device_does_not_take_is_no_use_until_it_does():
+    """RAM disks in memory of their own, of which the device wants to know nothing: hosts of those have an error, and of no others; afterwards the
+    device is asked again, with nobody's help."""
+    with Faulty() as t, verifying(t, 1, "-t", "3600", "-q", "4", "--kato", "0", hostnqn=NQN + ":steady") as steady:
+        wait_io(t, [steady])
+        t.area.protect()
+        t.area.arm_all("ibv_reg_mr")
+        for nsid, mb in ((2, 64), (3, 4)):
+            t.add_malloc(f"New{nsid}", mb)
+            t.add_ns(f"New{nsid}", OTHER, nsid=nsid)
+        check(t.area.fired() >= 2 and t.log().count("could not be registered") >= 2, t.log())
+        for nsid in (2, 3):
+            errors, text = failing_reads(t, nsid)
+            check(errors == 100 and text.count(f"read of namespace {nsid} failed: internal error") > 0, f"{errors} errors: {text}")
+        with verifying(t, 1, "--ios", "500", "-q", "8", nqn=OTHER) as h:    # another disk, a new connection
+            h.check_perfect(h.result())
+        fired = t.area.fired()
+        wait_for(lambda: t.area.fired() >= fired + 2, "the device to be asked again")
+        check(failing_reads(t, 3)[0] == 100, "it has not taken it")
+        t.area.disarm()
+        wait_for(lambda: t.log().count("are registered now") >= 2, "the device to take it")
+        for nsid in (2, 3):
+            with verifying(t, nsid, "--ios", "2000", "-q", "8", nqn=OTHER) as h:
+                h.check_perfect(h.result())
+        wait_for(lambda: t.num_qpairs() == 2, "the hosts to be gone")
+        regions = t.held()["memory regions"]
+        for nsid in (2, 3):
+            t.remove_ns(nsid, OTHER)
+            t.call("bdev_malloc_delete", name=f"New{nsid}")
+        wait_for(lambda: t.held()["memory regions"] == regions - 2, lambda: f"{regions} memory regions to be two less: {t.held()}")
+        steady.check_perfect(steady.stop())
+        check(t.stop() == 0, t.log())
+
+
 def mount(folder, kilobytes):
     folder.mkdir()
     p = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder], capture_output=True, text=True, check=False)
     if p.returncode != 0:
         raise Skip(f"no file system of our own can be mounted: {p.stderr.strip()}")
+
+
+NO_ROOM = "capacity exceeded"
+
+
+def fill_and_make_room(t, folder):
+    with Host(t, "-w", "write", "-t", "3600", "-q", "4", "-o", "64k", nsid=1) as h:
+        wait_for(lambda: t.groups("failed_nvme_io") > 0, "a write to find no room")
+        check(h.is_running(), h.errors.read_text())
+        check(h.stop()["errors"] > 0 and f"write of namespace 1 failed: {NO_ROOM}" in h.errors.read_text(), h.errors.read_text())
+        failures = [x for x in h.errors.read_text().splitlines() if " failed: " in x]
+        check(all(x.endswith(NO_ROOM) for x in failures), failures)
+    with Host(t, "-w", "read", "--ios", "50", "-q", "4", "-o", "64k", nsid=1) as h:     # reads need none
+        check(h.result()["errors"] == 0, h.errors.read_text())
+    subprocess.run(["mount", "-o", "remount,size=16384k", folder], check=True)
+    with Host(t, "-w", "write", "--ios", "50", "-q", "4", "-o", "64k", nsid=1) as h:
+        check(h.result()["errors"] == 0, h.errors.read_text())
+    with verifying(t, 1, "--ios", "200", "-q", "4", "-o", "64k") as h:
+        h.check_perfect(h.result())
 
 
 def test_a_full_disk_under_a_file_is_an_error_of_the_write_and_passes():
@@ -162,16 +221,11 @@ def test_a_full_disk_under_a_file_is_an_error_of_the_write_and_passes():
         try:
             t.add_file("F0", small / "disk", mb=8)      # with holes: more than there is room for
             t.add_ns("F0", nsid=1)
-            with Host(t, "-w", "write", "-t", "3600", "-q", "4", "-o", "64k", nsid=1) as h:
-                wait_for(lambda: t.groups("failed_nvme_io") > 0, "a write to find no room")
-                check(h.is_running(), h.errors.read_text())
-                h.process.terminate()
-                h.wait()
-            with Host(t, "-w", "read", "--ios", "50", "-q", "4", "-o", "64k", nsid=1) as h:     # reads need none
-                check(h.result()["errors"] == 0, h.errors.read_text())
-            subprocess.run(["mount", "-o", "remount,size=16384k", small], check=True)
-            with Host(t, "-w", "write", "--ios", "50", "-q", "4", "-o", "64k", nsid=1) as h:
-                check(h.result()["errors"] == 0, h.errors.read_text())
+            t.add_ns(t.add_file("Steady", t.folder / "steady"), nsid=2)
+            with verifying(t, 2, "-t", "3600", "-q", "4", "--kato", "0", hostnqn=NQN + ":steady") as steady:
+                wait_io(t, [steady], 1500)      # it has filled its region
+                fill_and_make_room(t, small)
+                steady.check_perfect(steady.stop())
             t.wait_empty()
             check(t.stop() == 0, t.log())
         finally:
