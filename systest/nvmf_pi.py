@@ -211,5 +211,39 @@ def test_a_new_size_reaches_hosts_that_are_at_work():
             check(h.is_running(), "the host has gone on")
 
 
+def use_new_blocks(raw, first, end):
+    """Writes and reads again the first and the last of them, and some between."""
+    def blocks(lba):
+        return b"".join(struct.pack("<QQ", lba + i, end) * 32 for i in range(8))
+    at = [*range(first, end - 8, (end - 8 - first) // 5), end - 8]
+    for lba in at:
+        check(raw.run(WRITE, lba, 8, 0, data=blocks(lba))[0] == 0, f"write of block {lba}")
+    for lba in at:
+        check(raw.run(READ, lba, 8, 0, length=8 * 512) == (0, blocks(lba)), f"block {lba} is not as it was written")
+    check(raw.run(WRITE, end - 7, 8, 0, data=blocks(0))[0] == 0x80, "a write beyond the new end")
+
+
+def test_a_file_that_grows_under_verified_io_has_room_for_another_host():
+    with back() as b, front() as f:
+        path, mb = b.folder / "disk", 16
+        b.add_ns(b.add_file("U0", path, mb))
+        bdev, = attach(f)
+        with verifying(b, 1, "-q", "8", "--region", "16M", "-t", "3600") as h:
+            wait_io(b, [h], 4096 + 500)     # it fills its region first: all there is
+            check(Raw(f).run(READ, mb << 11, 1, 0, length=512)[0] == 0x80, "blocks that are not there yet")
+            for grown in (32, 40):
+                with open(path, "r+b") as file:
+                    file.truncate(grown << 20)
+                check(b.call("bdev_uring_rescan", name="U0") is True, "rescan")
+                wait_for(lambda: f.call("bdev_get_bdevs", name=bdev)[0]["num_blocks"] == grown << 11, "the other host to see the new size")
+                use_new_blocks(Raw(f), mb << 11, grown << 11)
+                wait_io(b, [h], 2000)
+                mb = grown
+            h.check_perfect(h.stop())
+        f.call("bdev_nvme_detach_controller", name="Nvme0")
+        b.wait_empty()
+        b.stop_clean()
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])
