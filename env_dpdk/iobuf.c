@@ -495,17 +495,38 @@ void iobuf_for_each_module(void (*fn)(void *arg, const char *module, const struc
 	pthread_mutex_unlock(&lock);
 }
 
+/* What channels have taken out of a pool and not given to anybody. Threads that are at work go on meanwhile: it is true when they are idle. The lock is
+ * held. */
+static uint64_t at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
+{
+	const struct iobuf_module *m;
+	const struct iobuf_channel *ch;
+	uint64_t n = 0;
+
+	LIST_FOREACH (m, &modules, link) {
+		LIST_FOREACH (ch, &m->channels, link) {
+			n += ch->cache[class].pool != pool ? 0 : ch->cache[class].count + (class == IOBUF_SMALL ? ch->reserved_count : 0);
+		}
+	}
+	return n;
+}
+
 void iobuf_dump(FILE *f)
 {
 	pthread_mutex_lock(&lock);
 	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
 		for (unsigned node = 0; node < NODES_MAX; node++) {
 			const struct iobuf_pool *p = &pools[class][node];
-			if (p->ring != NULL) {
-				fprintf(f, "  %s of %u bytes, node %d: %" PRIu64 " (at most %" PRIu64 "), %u in the main pool\n",
-					class == IOBUF_SMALL ? "small" : "large", buffer_size(class), p->node, p->count,
-					pool_max(class), rte_ring_count(p->ring));
+			if (p->ring == NULL) {
+				continue;
 			}
+			unsigned idle = rte_ring_count(p->ring);
+			uint64_t ready = at_hand(p, class), used = p->count > idle + ready ? p->count - idle - ready : 0;
+			fprintf(f,
+				"  %s of %u bytes, node %d: %" PRIu64 " (at most %" PRIu64 "), %u in the main pool, %" PRIu64
+				" at hand of threads, %" PRIu64 " in use\n",
+				class == IOBUF_SMALL ? "small" : "large", buffer_size(class), p->node, p->count, pool_max(class), idle,
+				ready, used);
 		}
 	}
 	pthread_mutex_unlock(&lock);

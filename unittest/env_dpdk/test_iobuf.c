@@ -3,6 +3,8 @@
 #include "unittest/unit.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "env_dpdk/env.h"
@@ -311,6 +313,47 @@ static void test_the_statistics_count_every_get_once(void)
 	}
 }
 
+static unsigned in_use(void)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	unsigned n = UINT32_MAX;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	iobuf_dump(f);
+	fclose(f);
+	const char *at = strstr(text, " at hand of threads, ");
+	if (at != NULL) {
+		sscanf(at, " at hand of threads, %u in use", &n);
+	}
+	free(text);
+	return n;
+}
+
+static void test_the_dump_tells_buffers_in_use_from_those_at_hand(void)
+{
+	struct iobuf_channel a, b;
+	struct iobuf_channel_opts o = small_channel(4, 8);
+	void *taken[512];
+
+	set_counts(128, 8);
+	o.reserve = 2;
+	CU_ASSERT_EQUAL_FATAL(iobuf_channel_create(&a, &o, error), 0);
+	o.module = &other;
+	CU_ASSERT_EQUAL_FATAL(iobuf_channel_create(&b, &o, error), 0);
+	CU_ASSERT_EQUAL(in_use(), 0);
+	unsigned n = take_all(&a, taken);
+	CU_ASSERT_EQUAL(in_use(), n);
+	put_all(&a, taken + 3, n - 3);
+	CU_ASSERT_EQUAL(in_use(), 3);
+	put_all(&a, taken, 3);
+	CU_ASSERT_EQUAL(in_use(), 0);
+	iobuf_channel_destroy(&a);
+	CU_ASSERT_EQUAL(in_use(), 0);
+	iobuf_channel_destroy(&b);
+}
+
 static void test_pools_per_numa_node_work_with_one_node_too(void)
 {
 	struct iobuf_opts o;
@@ -346,6 +389,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_options_are_fixed_while_there_are_users_and_memory_goes_with_the_last),
 	UNIT(test_more_than_there_is_memory_for_is_refused),
 	UNIT(test_the_statistics_count_every_get_once),
+	UNIT(test_the_dump_tells_buffers_in_use_from_those_at_hand),
 	UNIT(test_pools_per_numa_node_work_with_one_node_too),
 	UNIT_END,
 };
