@@ -5,9 +5,10 @@
 # long
 # background
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
-are refused, bdevs that fail, listeners, masking, reservations, authentication with keys that change, hostile hosts on a subsystem of their own,
-snapshots of the trace and the black box's copies, faults of memory, verbs and system calls. At the end memory, descriptors, queue pairs and
-buffers are as at the beginning.
+are refused, bdevs that fail or have another size, listeners, masking, reservations, copies, discovery, threads that move, authentication with keys
+that change, hostile hosts on a subsystem of their own, snapshots of the trace and the black box's copies, faults of memory, verbs and system
+calls. One of the hosts has its namespace from another varve, which has it from this one. At the end memory, descriptors, queue pairs and buffers are
+as at the beginning.
 
 VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
 import base64
@@ -15,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -25,7 +27,7 @@ from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, mai
 from auth import add_keys
 from faults_lib import BREAK, KILL, PROGRAM, Area
 from hostile_lib import Hostile, add_victims
-from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, preload, verifying, wait_io
+from nvmf_lib import ADDRESS, NQN, NUM_CPUS, PORT, Host, Target, preload, verifying, wait_io
 
 SECONDS = float(os.environ.get("VARVE_SOAK_SECONDS", "600"))
 SEED = int(os.environ.get("VARVE_SEED", "1"))
@@ -33,12 +35,24 @@ OTHER = NQN + ":other"
 KEYED = NQN + ":keyed"
 STRANGE = NQN + ":strange"
 INITIATOR = NQN + ":initiator"
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+FILE_MB = 16                # at the beginning and at the end
+STEADY_QPAIRS = 6           # of two hosts and of the varve between
 HOSTILE_CASES = 2000        # at most, of one hostile host
 PROGRESS_SECONDS = 30
 # Where a fault is borne by everybody: it ends no connection of a host that is to notice nothing, and no call is lost without an answer.
 FAULTS = ("malloc", "calloc", "aligned_alloc", "strdup", "asprintf", "vasprintf", "json", "rdma_create_qp", "rdma_accept", "ibv_create",
           "ibv_post_send", "ibv_post_recv", "completion", "nvmf_req_state", "nvmf_qpair_state", "nvmf_ctrlr_state", "bdev completion",
           "open64", "socket", "epoll_ctl", "io_uring_submit", "pthread_create")
+
+
+def buffers_used(t):
+    """Of the shared pools, by requests: those that threads have at hand are not."""
+    dump = pathlib.Path(t.call("env_dpdk_get_mem_stats")["filename"])
+    used = re.findall(r"(\d+) in the main pool, \d+ at hand of threads, (\d+) in use", dump.read_text())
+    dump.unlink()
+    check(used and int(used[0][0]) > 0, "the account of the buffers cannot be read")
+    return sum(int(n) for _, n in used)
 
 
 class Soaked(Target):
@@ -48,18 +62,20 @@ class Soaked(Target):
     def __init__(self):
         self.area = Area()
         try:
-            Daemon.__init__(self, "-m", "[0]", "-s", "512", env={**preload(), **self.area.env()})
+            Daemon.__init__(self, "-m", "[0-1]" if NUM_CPUS > 1 else "[0]", "-s", "512", env={**preload(), **self.area.env()})
         except BaseException:
             self.area.close()
             raise
         self.port = PORT
         try:
             self.call("nvmf_create_transport", trtype="RDMA")
+            self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=self.listen_address())
             self.add_subsystem(NQN)
-            self.call("bdev_malloc_create", name="SteadyMemory", block_size=512, num_blocks=32768)
-            self.add_file("SteadyFile", self.folder / "steady")
-            self.add_ns("SteadyMemory", nsid=1)
-            self.add_ns("SteadyFile", nsid=2)
+            for name in ("SteadyMemory", "SteadyRemote"):
+                self.add_malloc(name)
+            self.add_file("SteadyFile", self.folder / "steady", FILE_MB)
+            for nsid, name in enumerate(("SteadyMemory", "SteadyFile", "SteadyRemote"), 1):
+                self.add_ns(name, nsid=nsid)
             for name in ("M1", "M2"):
                 self.add_malloc(name)
             self.call("bdev_error_create", base_name="M2")
@@ -89,31 +105,53 @@ class Soaked(Target):
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
 
-    def buffers_used(self):
-        """Of the shared pools, by nobody but their caches."""
-        return [p for p in self.call("iobuf_get_stats") if p.get("module") == "nvmf_rdma"]
+    def buffers_got(self):
+        """So far, by the transport."""
+        module, = [m for m in self.call("iobuf_get_stats") if m["module"] == "nvmf_RDMA"]
+        return sum(module[p][x] for p in ("small_pool", "large_pool") for x in ("cache", "main"))
 
 
-class Initiator(Daemon):
-    """Another varve, as a host of the target's: what varve-perf does not do."""
+class Initiator(Target):
+    """Another varve, as a host of the target's: what varve-perf does not do. It exports SteadyRemote."""
     CONTROLLERS = {"R": (OTHER, {}), "K": (KEYED, {"dhchap_key": "key", "dhchap_ctrlr_key": "ctrlr"})}
 
     def __init__(self):
-        super().__init__("-m", "[0]", "-s", "256", env=preload())
-        add_keys(self)
+        super().__init__(cores="[0]", port=PORT + 20000)
+        try:
+            add_keys(self)
+            self.call("bdev_nvme_set_options", keep_alive_timeout_ms=30000)    # of SteadyRemote's too, on a busy machine
+            self.attach_to(NQN, "S")
+            self.add_ns("Sn3", nsid=1)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def attach(self, name):
         nqn, keys = self.CONTROLLERS[name]
+        self.attach_to(nqn, name, ctrlr_loss_timeout_sec=10, reconnect_delay_sec=1, **keys)
+
+    def attach_to(self, nqn, name, **more):
         self.call("bdev_nvme_attach_controller", name=name, trtype="RDMA", traddr=ADDRESS, trsvcid=str(PORT), subnqn=nqn, hostnqn=INITIATOR,
-                  num_io_queues=1, ctrlr_loss_timeout_sec=10, reconnect_delay_sec=1, **keys)
+                  num_io_queues=1, **more)
 
     def attached(self):
-        return [c["name"] for c in self.call("bdev_nvme_get_controllers")]
+        return [c["name"] for c in self.call("bdev_nvme_get_controllers") if c["name"] in self.CONTROLLERS]
+
+    def command(self, opcode, cdw10, cdw12, data=b""):
+        command = struct.pack("<B3xI32xI4xI12x", opcode, 1, cdw10, cdw12)
+        self.call("bdev_nvme_send_cmd", name="R", cmd_type="io", data_direction="h2c", timeout_ms=5000,
+                  cmdbuf=base64.urlsafe_b64encode(command).decode(), **({"data": base64.urlsafe_b64encode(data).decode()} if data else {}))
 
     def reserve(self, opcode, cdw10, *keys):
-        command, data = struct.pack("<BBHI32xI20x", opcode, 0, 0, 1, cdw10), struct.pack(f"<{len(keys)}Q", *keys)
-        self.call("bdev_nvme_send_cmd", name="R", cmd_type="io", data_direction="h2c", timeout_ms=5000,
-                  cmdbuf=base64.urlsafe_b64encode(command).decode(), data=base64.urlsafe_b64encode(data).decode())
+        self.command(opcode, cdw10, 0, struct.pack(f"<{len(keys)}Q", *keys))
+
+    def discover(self):
+        """Starts it, or stops it."""
+        if self.call("bdev_nvme_get_discovery_info"):
+            self.call("bdev_nvme_stop_discovery", name="D")
+        else:
+            self.call("bdev_nvme_start_discovery", name="D", trtype="RDMA", traddr=ADDRESS, trsvcid=str(PORT), hostnqn=INITIATOR,
+                      ctrlr_loss_timeout_sec=10, reconnect_delay_sec=1)
 
 
 class Soak:
@@ -270,6 +308,25 @@ class Soak:
                                    (0x15, 1 << 8, key), (0x15, 1, key)])       # register, unregister, acquire, preempt, release, clear
         self.attempt(self.initiator.reserve, *command)
 
+    def blocks_are_copied_and_verified(self):
+        at = [self.rng.randrange(30000) for _ in range(3)]
+        ranges = b"".join(struct.pack("<8xQH14x", lba, self.rng.randrange(64)) for lba in at)
+        self.attempt(self.initiator.command, 0x19, self.rng.randrange(30000), 2, ranges)
+        self.attempt(self.initiator.command, 0x0c, at[0], self.rng.randrange(2000))
+
+    def discovery_comes_and_goes(self):
+        self.attempt(self.initiator.discover)
+
+    def steady_file_has_another_size(self, mb=None):
+        os.truncate(self.t.folder / "steady", (mb or self.rng.randint(FILE_MB // 2, 4 * FILE_MB)) << 20)
+        return self.say("bdev_uring_rescan", name="SteadyFile")
+
+    def thread_moves(self):
+        threads = (self.say("thread_get_stats", detail=True) or {"threads": []})["threads"]
+        movable = [x for x in threads if x["lcore"] is not None]
+        if movable and NUM_CPUS > 1:
+            self.say("thread_set_cpumask", id=self.rng.choice(movable)["id"], cpumask=self.rng.choice("123"))
+
     def namespace_is_masked(self):
         self.say("nvmf_subsystem_remove_ns", nqn=OTHER, nsid=1)
         self.say("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "M1", "nsid": 1, "no_auto_visible": True})
@@ -291,7 +348,7 @@ class Soak:
                            timeout=DEADLINE)
         check(p.returncode >= 0 and "Sanitizer" not in p.stderr, (p.returncode, p.stderr))
 
-    ALL = ("initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
+    ALL = ("blocks_are_copied_and_verified", "discovery_comes_and_goes", "steady_file_has_another_size", "thread_moves", "initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
            "reservation_changes", "namespace_is_masked", "trigger_changes", "snapshot_is_read", "host_comes", "host_comes", "host_goes",
            "hostile_host_comes", "hostile_host_goes", "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
            "subsystem_comes_and_goes", "bdev_fails", "fault", "fault", "fault", "looks", "tracing_changes", "client_leaves")
@@ -318,8 +375,11 @@ class Soak:
         if self.hostile is not None:
             self.judge_hostile(self.hostile)
             self.hostile = None
+        if self.initiator.call("bdev_nvme_get_discovery_info"):
+            self.initiator.discover()
         for name in self.initiator.attached():
             self.initiator.call("bdev_nvme_detach_controller", name=name)
+        check(self.steady_file_has_another_size(FILE_MB) is True, "the file could not be looked at")
         self.say("trace_remove_trigger", name="any")
         wait_for(self.is_without_n, "N to be deleted")
         subsystems = {s["nqn"]: s for s in t.call("nvmf_get_subsystems")}
@@ -360,28 +420,37 @@ def test_everything_at_random_leaves_all_as_it_was():
     try:
         with t, Initiator() as initiator, \
                 verifying(t, 1, "-t", "360000", "-q", "8", "--rate", "3000", "--kato", "0", hostnqn=NQN + ":1:steady") as memory, \
-                verifying(t, 2, "-t", "360000", "-q", "4", "-o", "16k", "--rate", "500", "--kato", "0", hostnqn=NQN + ":2:steady") as file:
-            steady = (memory, file)
-            wait_for(lambda: len(t.controllers()) == 2 and t.num_qpairs() == 4, "the steady hosts to be connected")
+                verifying(t, 2, "-t", "360000", "-q", "4", "-o", "16k", "--rate", "500", "--kato", "0", hostnqn=NQN + ":2:steady") as file, \
+                verifying(initiator, 1, "-t", "360000", "-q", "4", "--rate", "500", "--kato", "0", hostnqn=NQN + ":3:steady") as remote:
+            steady = (memory, file, remote)
+            wait_for(lambda: len(t.controllers()) == 3 and t.num_qpairs() == STEADY_QPAIRS, "the steady hosts to be connected")
+            wait_for(lambda: initiator.num_qpairs() == 2, "the host of the varve between to be connected")
+            wait_io(initiator, [remote], 1500)
             wait_io(t, steady)
             t.area.protect()
             soak = Soak(t, initiator, random.Random(SEED))
             rounds(soak, steady, min(10, SECONDS / 4))      # what comes with the first use stays
             soak.restore()
-            wait_for(lambda: t.num_qpairs() == 4, "the visitors to be gone")
+            wait_for(lambda: t.num_qpairs() == STEADY_QPAIRS, "the visitors to be gone")
+            got = t.buffers_got()
             held, live, resident = t.held(), t.area.live(), t.resident_bytes()
             rounds(soak, steady, SECONDS)
             soak.restore()
-            wait_for(lambda: t.num_qpairs() == 4, lambda: f"the visitors to be gone: {t.num_qpairs()} queue pairs")
+            wait_for(lambda: t.num_qpairs() == STEADY_QPAIRS, lambda: f"the visitors to be gone: {t.num_qpairs()} queue pairs")
             wait_io(t, steady)
+            wait_io(initiator, [remote])
             result = [h.stop() for h in steady]
             for r in result:
                 verified += r["read"]["ios"] + r["write"]["ios"]
                 lost += r["miscompares"] + r["errors"] + r["reconnects"]
             for h, r in zip(steady, result):
                 h.check_perfect(r)
-            t.wait_empty(held)
             leaked = 1                  # until shown otherwise
+            check(t.buffers_got() > got, "no buffer was used, or none counted")
+            wait_for(lambda: initiator.num_qpairs() == 0 and buffers_used(initiator) == 0, lambda: f"{buffers_used(initiator)} buffers to be given back")
+            initiator.call("bdev_nvme_detach_controller", name="S")
+            t.wait_empty(held)
+            wait_for(lambda: buffers_used(t) == 0, lambda: f"{buffers_used(t)} buffers to be given back")
             names = {k: s.name for k, s in t.area.sites().items()}
 
             def grown():
