@@ -43,9 +43,12 @@ size_t nvme_request_size(void)
 	return sizeof(struct nvme_request) + transport_room;
 }
 
+/* In turn: a target refuses an id whose connection has not quite ended there. */
 static uint16_t take_qid(struct nvme_ctrlr *ctrlr)
 {
-	for (uint16_t qid = 1; qid <= ctrlr->io_queues; qid++) {
+	for (uint16_t tries = 0; tries < ctrlr->io_queues; tries++) {
+		uint16_t qid = ctrlr->last_qid < ctrlr->io_queues ? (uint16_t)(ctrlr->last_qid + 1) : 1;
+		ctrlr->last_qid = qid;
 		if ((ctrlr->qids[qid / 64] & UINT64_C(1) << qid % 64) == 0) {
 			ctrlr->qids[qid / 64] |= UINT64_C(1) << qid % 64;
 			return qid;

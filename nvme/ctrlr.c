@@ -790,6 +790,7 @@ static void enter_scan_ns(struct nvme_ctrlr *ctrlr)
 static void enter_ready(struct nvme_ctrlr *ctrlr)
 {
 	ctrlr->last_error[0] = '\0';
+	ctrlr->last_qid = 0;
 	ctrlr->refused = false;
 	nvme_ctrlr_start_keep_alive(ctrlr);
 	nvme_ctrlr_start_watch(ctrlr);

@@ -166,6 +166,7 @@ struct nvme_ctrlr {
 	struct nvme_qpair *admin; /* NULL: no connection */
 	struct nvme_qpair_list qpairs;
 	uint64_t *qids; /* bitmap of I/O queue ids in use */
+	uint16_t last_qid; /* of them, that was given; 0: none on this connection */
 	struct poller *admin_poller;
 	struct thread_timer step_timer;	      /* the deadline of a state, or the next look at CSTS */
 	struct thread_timer defer_timer;      /* tears down outside of the callbacks of what it frees */

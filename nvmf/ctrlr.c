@@ -82,6 +82,7 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	nvmf_ctrlr_link_qpair(ctrlr, admin, 0);
 	ctrlr->admin_qpair = admin;
 	nvmf_keepalive_set(ctrlr, c->kato_ms);
+	thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
 	return ctrlr;
 }
 

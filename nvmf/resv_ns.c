@@ -296,6 +296,7 @@ static bool prepare_view(struct nvmf_ns_resv *rn)
 	}
 	rn->next_published = malloc(sizeof(rn->next));
 	if (rn->next_published == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "out of memory for a reservation of namespace %u of %s", rn->ns->nsid, rn->ns->subsystem->nqn);
 		return false;
 	}
 	*rn->next_published = rn->next;

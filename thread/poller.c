@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "util/log.h"
+
 #define SAMPLE_ROUNDS 256
 
 static bool poller_is_sleepless(const struct poller *p)
@@ -60,7 +62,11 @@ static void poller_enter(struct poller *p)
 	}
 	if (p->fd >= 0) {
 		p->source = fd_source_add_for(t, p->fd, EPOLLIN, poller_source_fired, p, p->name, false);
-		p->fd = p->source != NULL ? p->fd : -1; /* without it, better not sleep */
+		if (p->source == NULL) {
+			log_limited(LOG_LEVEL_WARNING, "poller %s: its descriptor cannot be watched: thread %s polls for it without sleeping", p->name,
+				    t->name);
+			p->fd = -1;
+		}
 	}
 	t->sleepless += poller_is_sleepless(p);
 	if (!p->in_active) {

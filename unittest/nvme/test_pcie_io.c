@@ -435,21 +435,28 @@ static void test_stopping_under_io_completes_everything(void)
 	CU_ASSERT_EQUAL(fx.down, 0);
 }
 
-static void test_queue_id_is_used_again(void)
+static void renew_qpair(void)
 {
-	fx_begin_ready(15);
-	for (unsigned i = 0; i < 10; i++) {
-		nvme_qpair_stop(fx.qpair, NULL, NULL);
-		break;
-	}
-	CU_ASSERT(FX_WAIT(fx.model.queues[1].cq == 0));
 	struct nvme_qpair *q = fx.qpair;
+	uint16_t id = nvme_qpair_id(q);
+
+	nvme_qpair_stop(q, NULL, NULL);
+	CU_ASSERT(FX_WAIT(fx.model.queues[id].cq == 0));
 	poller_unregister(&fx.qpair_poller);
 	nvme_qpair_abort_all(q);
 	nvme_qpair_destroy(q);
 	fx_create_qpair(31);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
-	CU_ASSERT_EQUAL(nvme_qpair_id(fx.qpair), 1);
+}
+
+static void test_queue_ids_are_used_again_in_turn(void)
+{
+	fx_begin_ready(15);
+	uint16_t ids = nvme_ctrlr_io_queues(fx.ctrlr);
+	for (unsigned i = 1; i <= ids; i++) {
+		renew_qpair();
+		CU_ASSERT_EQUAL(nvme_qpair_id(fx.qpair), i % ids + 1);
+	}
 	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
 	fx_run();
 	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
@@ -567,7 +574,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_removal_under_io_completes_everything),
 	UNIT(test_nothing_is_given_back_before_the_drive_is_disabled),
 	UNIT(test_stopping_under_io_completes_everything),
-	UNIT(test_queue_id_is_used_again),
+	UNIT(test_queue_ids_are_used_again_in_turn),
 	UNIT(test_queue_that_cannot_be_deleted_resets_the_controller),
 	UNIT(test_queue_that_is_refused_is_an_error_to_its_creator_only),
 	UNIT(test_queue_whose_creation_is_late_is_not_freed_under_the_drive),
