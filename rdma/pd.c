@@ -9,7 +9,9 @@
 #include "thread/thread.h"
 #include "util/log.h"
 
-#define RETRY_US 1000000u
+/* Offering memory may take long. */
+#define RETRY_US     UINT64_C(1000000)
+#define RETRY_MAX_US UINT64_C(4000000)
 
 static struct rdma_pd *pds;
 
@@ -17,6 +19,7 @@ static struct rdma_pd *pds;
 static struct {
 	struct thread_timer timer;
 	bool waits; /* for the timer; control thread */
+	uint64_t delay_us; /* of the next time; 0: RETRY_US. Control thread */
 	struct thread_msg msg;
 	atomic_bool asked; /* the message is under way */
 } retry;
@@ -54,14 +57,19 @@ static int access_of(const struct rdma_pd *pd)
 /* What keeps a device from taking memory may pass: another gives back its regions, or somebody raises a limit. */
 static void retry_all(void *arg)
 {
+	uint64_t next_us = 2 * retry.delay_us;
+	bool lacking = false;
+
 	retry.waits = false;
 	for (struct rdma_pd *pd = pds; pd != NULL; pd = pd->next) {
 		if (atomic_exchange(&pd->lacks, false)) {
 			atomic_store(&pd->repeating, true);
 			env_mem_repeat(&pd->listener);
 			atomic_store(&pd->repeating, false);
+			lacking |= atomic_load(&pd->lacks);
 		}
 	}
+	retry.delay_us = !lacking ? 0 : next_us < RETRY_MAX_US ? next_us : RETRY_MAX_US;
 }
 
 static void retry_start(struct thread_msg *msg)
@@ -69,8 +77,9 @@ static void retry_start(struct thread_msg *msg)
 	atomic_store(&retry.asked, false);
 	if (pds != NULL && !retry.waits) {
 		retry.waits = true;
+		retry.delay_us = retry.delay_us != 0 ? retry.delay_us : RETRY_US;
 		retry.timer.fn = retry_all;
-		thread_timer_start(&retry.timer, RETRY_US);
+		thread_timer_start(&retry.timer, retry.delay_us);
 	}
 }
 
@@ -223,6 +232,7 @@ void rdma_pd_put(struct rdma_pd *pd)
 	if (pds == NULL) {
 		thread_timer_stop(&retry.timer);
 		retry.waits = false;
+		retry.delay_us = 0;
 	}
 	env_mem_unlisten(&pd->listener);
 	pd_free(pd);

@@ -38,7 +38,7 @@ struct rdma_pd {
 	struct ibv_context *verbs;
 	uint32_t refs;
 	uint64_t registered_bytes;
-	atomic_bool lacks;     /* a region that the device did not take: it is offered again every second */
+	atomic_bool lacks;     /* a region that the device did not take: it is offered again, less and less often */
 	atomic_bool repeating; /* all regions are offered: those that are registered stay so */
 	struct rdma_pd *next;
 };
