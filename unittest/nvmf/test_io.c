@@ -7,7 +7,7 @@
 #define MAX_BLKS (LOOP_MAX_IO / BLOCK)
 
 static struct loop_conn *admin, *io;
-static uint32_t nsid;
+static uint32_t nsid, plain; /* plain: of the namespace that another stands in for */
 static uint8_t out[LOOP_MAX_IO + BLOCK], in[LOOP_MAX_IO + BLOCK];
 static struct loop_cmd cmd, second;
 
@@ -24,6 +24,28 @@ static void detach(void)
 	loop_close(io);
 	loop_close(admin);
 	loop_remove_malloc_ns(nsid, "m");
+}
+
+/* With the namespace on a bdev of the fixture, which can do that besides; one that can be flushed has a cache. */
+static struct testdev *attach_dev(uint64_t blocks, uint32_t io_types)
+{
+	struct testdev *t = testdev_new("dev", BLOCK, blocks);
+
+	attach();
+	t->bdev.io_types |= io_types;
+	t->bdev.write_cache = (io_types & 1u << BDEV_IO_FLUSH) != 0;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	plain = nsid;
+	nsid = loop_add_ns("dev", 0);
+	return t;
+}
+
+static void detach_dev(struct testdev *t)
+{
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	nsid = plain;
+	detach();
 }
 
 static void fill(uint8_t *buf, size_t len, uint64_t seed)
@@ -172,13 +194,7 @@ static void test_flush(void)
 
 static void test_fua_writes(void)
 {
-	attach();
-	struct testdev *t = testdev_new("dev", BLOCK, 100);
-	t->bdev.write_cache = true;
-	t->bdev.io_types |= 1u << BDEV_IO_FLUSH;
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	uint32_t plain = nsid;
-	nsid = loop_add_ns("dev", 0);
+	struct testdev *t = attach_dev(100, 1u << BDEV_IO_FLUSH);
 	fill(out, sizeof(out), 9);
 	rw_init(&cmd, nvme_cmd_write, 3, 0);
 	loop_cmd_data(&cmd, out, BLOCK);
@@ -188,21 +204,12 @@ static void test_fua_writes(void)
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 3); /* the write, and the flush that makes it last */
 	CU_ASSERT_TRUE(disk_is(3, 0, out));
-	loop_remove_ns(nsid);
-	CU_ASSERT_TRUE(testdev_delete(t));
-	nsid = plain;
-	detach();
+	detach_dev(t);
 }
 
 static void test_without_a_write_cache_all_writes_are_flushed(void)
 {
-	attach();
-	struct testdev *t = testdev_new("dev", BLOCK, 100);
-	t->bdev.write_cache = true;
-	t->bdev.io_types |= 1u << BDEV_IO_FLUSH;
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	uint32_t plain = nsid;
-	nsid = loop_add_ns("dev", 0);
+	struct testdev *t = attach_dev(100, 1u << BDEV_IO_FLUSH);
 	CU_ASSERT_EQUAL(loop_set_feature(admin, NVME_FEAT_FID_VOLATILE_WC, 0, NULL), 0);
 	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 3, 0, out), 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2);
@@ -215,37 +222,22 @@ static void test_without_a_write_cache_all_writes_are_flushed(void)
 	CU_ASSERT_EQUAL(loop_set_feature(admin, NVME_FEAT_FID_VOLATILE_WC, 1, NULL), 0);
 	CU_ASSERT_EQUAL(rw(nvme_cmd_write, 3, 0, out), 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 6);
-	loop_remove_ns(nsid);
-	CU_ASSERT_TRUE(testdev_delete(t));
-	nsid = plain;
-	detach();
+	detach_dev(t);
 }
 
 static void test_bdev_errors_reach_the_host(void)
 {
-	attach();
-	struct testdev *t = testdev_new("dev", BLOCK, 100);
+	struct testdev *t = attach_dev(100, 0);
 	t->fail_status = NVME_ST_DNR(MEDIA, READ_ERROR);
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	uint32_t plain = nsid;
-	nsid = loop_add_ns("dev", 0);
 	CU_ASSERT_EQUAL(rw(nvme_cmd_read, 3, 0, in), NVME_ST_DNR(MEDIA, READ_ERROR));
-	loop_remove_ns(nsid);
-	CU_ASSERT_TRUE(testdev_delete(t));
-	nsid = plain;
-	detach();
+	detach_dev(t);
 }
 
 static void test_dataset_management(void)
 {
 	struct nvme_dsm_range ranges[256] = {0};
 
-	attach();
-	struct testdev *t = testdev_new("dev", BLOCK, BLOCKS);
-	t->bdev.io_types |= 1u << BDEV_IO_UNMAP;
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	uint32_t plain = nsid;
-	nsid = loop_add_ns("dev", 0);
+	struct testdev *t = attach_dev(BLOCKS, 1u << BDEV_IO_UNMAP);
 	for (unsigned i = 0; i < 256; i++) {
 		ranges[i].slba = htole64(i);
 		ranges[i].nlb = htole32(i % 2); /* every other is empty */
@@ -266,10 +258,7 @@ static void test_dataset_management(void)
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 128);
 	loop_cmd_data(&cmd, ranges, sizeof(ranges) - 1);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-	loop_remove_ns(nsid);
-	CU_ASSERT_TRUE(testdev_delete(t));
-	nsid = plain;
-	detach();
+	detach_dev(t);
 }
 
 /* ---- Copy, Verify, Write Uncorrectable ---- */
@@ -360,13 +349,7 @@ static void test_fua_copy_is_flushed(void)
 {
 	struct nvme_copy_range ranges[2] = {range_of(10, 1), range_of(20, 1)};
 
-	attach();
-	struct testdev *t = testdev_new("dev", BLOCK, 100);
-	t->bdev.write_cache = true;
-	t->bdev.io_types |= 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_COPY;
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	uint32_t plain = nsid;
-	nsid = loop_add_ns("dev", 0);
+	struct testdev *t = attach_dev(100, 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_COPY);
 	copy_init(ranges, 2, 50);
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2);
@@ -376,10 +359,7 @@ static void test_fua_copy_is_flushed(void)
 	/* what the bdev cannot, be it advertised for another's sake */
 	rw_init(&cmd, nvme_cmd_write_uncor, 0, 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
-	loop_remove_ns(nsid);
-	CU_ASSERT_TRUE(testdev_delete(t));
-	nsid = plain;
-	detach();
+	detach_dev(t);
 }
 
 static void test_uncorrectable_blocks_are_found_by_verify(void)
@@ -443,13 +423,7 @@ static void test_fused_compare_and_write(void)
 
 static void test_fused_write_with_fua_is_flushed(void)
 {
-	attach();
-	struct testdev *t = testdev_new("dev", BLOCK, 100);
-	t->bdev.write_cache = true;
-	t->bdev.io_types |= 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_COMPARE_AND_WRITE;
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	uint32_t plain = nsid;
-	nsid = loop_add_ns("dev", 0);
+	struct testdev *t = attach_dev(100, 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_COMPARE_AND_WRITE);
 	memset(out, 0, sizeof(out));
 	fused_init(5, 0, out, out);
 	expect_fused(0, 0);
@@ -458,10 +432,7 @@ static void test_fused_write_with_fua_is_flushed(void)
 	second.sqe.cdw12 |= htole32((uint32_t)NVME_IO_FUA << 16);
 	expect_fused(0, 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2 * without + 1);
-	loop_remove_ns(nsid);
-	CU_ASSERT_TRUE(testdev_delete(t));
-	nsid = plain;
-	detach();
+	detach_dev(t);
 }
 
 static void test_fused_commands_must_match(void)
