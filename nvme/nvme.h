@@ -286,7 +286,7 @@ enum nvme_qpair_state {
 const char *nvme_qpair_state_name(enum nvme_qpair_state s);
 
 /* I/O queue pairs. Creation on the control thread while the controller is READY; ready(arg, qpair, 0) or ready(arg, NULL, negative errno)
- * comes on the control thread. Then one thread uses it. */
+ * comes on the control thread; -ECONNRESET: the controller goes down, and its event follows. Then one thread uses it. */
 struct nvme_qpair_opts {
 	uint16_t entries;  /* 0: the controller's */
 	int numa_node;	   /* of the thread that will use it; -1: any */

@@ -9,6 +9,7 @@ machine: the process lives, another connection's verified I/O notices nothing, a
 
 Each scenario is run to record the sites it comes by, then again with a fault at each (faults_lib.py)."""
 import base64
+import contextlib
 import json
 import pathlib
 import random
@@ -176,30 +177,32 @@ class Scenario:
     def killed(self, say):
         self.host(say, "-t", "60", "--ios", "100000000", kill=True)
 
-    def removed(self, say):
-        """The subsystem goes while a host is at work on it."""
+    @contextlib.contextmanager
+    def at_work(self, say):
+        """A host is, on a subsystem that is only for it."""
         t = self.t
         self.exported(say)
         with Host(t, "-w", "randrw", "-t", "60", "-q", "8", nqn=VICTIM, nsid=1, hostnqn=VICTIM + ":h") as h:
             t.area.set_victim(h.process.pid)
             wait_for(lambda: not h.is_running() or tolerant(t, "nvmf_subsystem_get_qpairs", nqn=VICTIM), "the host to be there or gone")
+            yield h
+            h.kill()
+            t.area.set_victim(0)
+
+    def removed(self, say):
+        """The subsystem goes while a host is at work on it."""
+        t = self.t
+        with self.at_work(say) as h:
             say(t, "nvmf_subsystem_remove_ns", nqn=VICTIM, nsid=1)
             say(t, "nvmf_delete_subsystem", nqn=VICTIM)
             wait_for(lambda: not h.is_running() or tolerant(t, "nvmf_get_subsystems") is not None, "an answer")
-            h.kill()
-            t.area.set_victim(0)
 
     def unwelcome(self, say):
         """No host is let in any more, and one is there."""
         t = self.t
-        self.exported(say)
-        with Host(t, "-w", "randrw", "-t", "60", "-q", "8", nqn=VICTIM, nsid=1, hostnqn=VICTIM + ":h") as h:
-            t.area.set_victim(h.process.pid)
-            wait_for(lambda: not h.is_running() or tolerant(t, "nvmf_subsystem_get_qpairs", nqn=VICTIM), "the host to be there or gone")
+        with self.at_work(say):
             if say(t, "nvmf_subsystem_allow_any_host", nqn=VICTIM, allow_any_host=False):
                 wait_for(lambda: t.process.poll() is not None or self.is_gone(), "the host to be gone, which is not let in any more")
-            h.kill()
-            t.area.set_victim(0)
 
     def attach(self, say, **keys):
         say(self.t.initiator, "bdev_nvme_attach_controller", name="R", **self.t.listen_address(), subnqn=VICTIM, num_io_queues=1,

@@ -104,7 +104,7 @@ static void opened(void *arg, struct nvme_qpair *qpair, int error)
 
 	s->opening = false;
 	if (error != 0) {
-		if (!s->target->closed && s->target->ready) {
+		if (!s->target->closed && s->target->ready && error != -ECONNRESET) {
 			log_error("a queue pair could not be connected: %s", strerror(-error));
 			s->target->failed = true;
 		}
