@@ -126,10 +126,12 @@ static char *error_body(const struct rpc_answer *answer)
 char *rpc_answer_text(const char *id, const struct rpc_answer *answer, size_t *len)
 {
 	bool ok = answer->result != NULL;
-	char *body = ok ? json_dumps(answer->result, JSON_COMPACT | JSON_ENCODE_ANY) : error_body(answer);
 	char *text;
 
-	if (body == NULL) {
+	rpc_json_was_refused(); /* what came before has been looked at */
+	char *body = ok ? json_dumps(answer->result, JSON_COMPACT | JSON_ENCODE_ANY) : error_body(answer);
+	if (rpc_json_was_refused() || body == NULL) { /* jansson's text may lack a piece then, and be no JSON */
+		free(body);
 		return NULL;
 	}
 	int n = asprintf(&text, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":%s}", id, ok ? "result" : "error",

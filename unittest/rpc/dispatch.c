@@ -113,6 +113,39 @@ static void call(const char *method, const char *params)
 	json_decref(given);
 }
 
+static int left; /* allocations of the JSON library until one fails */
+
+static void *memory_that_ends(size_t bytes)
+{
+	if (left-- == 0) {
+		rpc_result_lacks_memory(); /* as the allocator does that is in its place */
+		return NULL;
+	}
+	return malloc(bytes);
+}
+
+/* Clients look for both members. */
+static void test_an_error_is_whole_or_there_is_none(void)
+{
+	const struct rpc_answer answer = {.code = -ENODEV, .message = "no bdev of that name"};
+	json_malloc_t usual;
+	json_free_t usual_free;
+	unsigned missing = 0;
+	size_t len;
+
+	json_get_alloc_funcs(&usual, &usual_free);
+	json_set_alloc_funcs(memory_that_ends, free);
+	for (int i = 0; i < 30; i++) {
+		left = i;
+		char *text = rpc_answer_text("7", &answer, &len);
+		CU_ASSERT(text == NULL || (strstr(text, "\"code\":-19") != NULL && strstr(text, "\"message\":\"no bdev") != NULL));
+		missing += text == NULL;
+		free(text);
+	}
+	json_set_alloc_funcs(usual, usual_free);
+	CU_ASSERT(missing > 0 && missing < 30);
+}
+
 static void test_a_method_answers(void)
 {
 	call("test_echo", "{\"text\":\"hello\"}");
@@ -399,6 +432,7 @@ static void test_a_wrong_element_is_shown_with_its_place(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT(test_an_error_is_whole_or_there_is_none),
 	UNIT(test_a_method_answers),
 	UNIT(test_parameters_outlive_an_answer_from_within_the_method),
 	UNIT(test_a_second_answer_is_dropped),
