@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Longer than a loaded node's gaps between requests, short enough that a node with a request now and then sleeps. */
@@ -178,6 +179,13 @@ static void reactor_begin(struct reactor *r)
 	}
 }
 
+/* Somebody else may need this CPU to get on. A sleep and not sched_yield(), which costs others dearly where many do nothing else: a kernel's own
+ * threads have been seen to wait for it for a minute (6.18). */
+static void let_others_run(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = TIMER_SLACK_NS}, NULL);
+}
+
 static int reactor_loop(void *arg)
 {
 	struct reactor *r = arg;
@@ -196,7 +204,7 @@ static int reactor_loop(void *arg)
 		if (!busy_mode && r->now - r->awake_since >= idle_spell_ticks && reactor_may_sleep(r)) {
 			work = reactor_sleep(r, UINT64_MAX);
 		} else if (env_oversubscribed()) {
-			sched_yield();
+			let_others_run();
 		}
 	}
 	rte_rcu_qsbr_thread_offline(reactor_quiescence, r->index);
@@ -231,7 +239,7 @@ static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 			thread_self = TAILQ_FIRST(&r->threads);
 		} else {
 			work = 0;
-			sched_yield(); /* its CPU may be a reactor's as well */
+			let_others_run(); /* its CPU may be a reactor's as well */
 		}
 	}
 	return false;
@@ -273,7 +281,7 @@ void thread_synchronize(void)
 	assert(thread_self == thread_control());
 	uint64_t token = rte_rcu_qsbr_start(reactor_quiescence);
 	while (rte_rcu_qsbr_check(reactor_quiescence, token, false) == 0) {
-		sched_yield();
+		let_others_run();
 	}
 }
 
