@@ -348,7 +348,8 @@ class Soak:
                            timeout=DEADLINE)
         check(p.returncode >= 0 and "Sanitizer" not in p.stderr, (p.returncode, p.stderr))
 
-    ALL = ("blocks_are_copied_and_verified", "discovery_comes_and_goes", "steady_file_has_another_size", "thread_moves", "initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
+    ALL = ("blocks_are_copied_and_verified", "discovery_comes_and_goes", "steady_file_has_another_size", "thread_moves",
+           "initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
            "reservation_changes", "namespace_is_masked", "trigger_changes", "snapshot_is_read", "host_comes", "host_comes", "host_goes",
            "hostile_host_comes", "hostile_host_goes", "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
            "subsystem_comes_and_goes", "bdev_fails", "fault", "fault", "fault", "looks", "tracing_changes", "client_leaves")
@@ -419,13 +420,13 @@ def test_everything_at_random_leaves_all_as_it_was():
     t = Soaked()
     try:
         with t, Initiator() as initiator, \
-                verifying(t, 1, "-t", "360000", "-q", "8", "--rate", "3000", "--kato", "0", hostnqn=NQN + ":1:steady") as memory, \
-                verifying(t, 2, "-t", "360000", "-q", "4", "-o", "16k", "--rate", "500", "--kato", "0", hostnqn=NQN + ":2:steady") as file, \
-                verifying(initiator, 1, "-t", "360000", "-q", "4", "--rate", "500", "--kato", "0", hostnqn=NQN + ":3:steady") as remote:
+                verifying(t, 1, "-t", "360000", "-q", "8", "--rate", "1500", "--kato", "0", hostnqn=NQN + ":1:steady") as memory, \
+                verifying(t, 2, "-t", "360000", "-q", "4", "-o", "16k", "--rate", "250", "--kato", "0", hostnqn=NQN + ":2:steady") as file, \
+                verifying(initiator, 1, "-t", "360000", "-q", "4", "--rate", "250", "--kato", "0", hostnqn=NQN + ":3:steady") as remote:
             steady = (memory, file, remote)
             wait_for(lambda: len(t.controllers()) == 3 and t.num_qpairs() == STEADY_QPAIRS, "the steady hosts to be connected")
             wait_for(lambda: initiator.num_qpairs() == 2, "the host of the varve between to be connected")
-            wait_io(initiator, [remote], 1500)
+            wait_io(initiator, [remote], 750)
             wait_io(t, steady)
             t.area.protect()
             soak = Soak(t, initiator, random.Random(SEED))
