@@ -10,6 +10,8 @@ that change, hostile hosts on a subsystem of their own, snapshots of the trace a
 calls. One of the hosts has its namespace from another varve, which has it from this one. At the end memory, descriptors, queue pairs and buffers are
 as at the beginning.
 
+Threads move where there are more than two CPUs: on two, the reactors of all these programs together keep the kernel's own threads waiting.
+
 VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
 import base64
 import json
@@ -62,7 +64,7 @@ class Soaked(Target):
     def __init__(self):
         self.area = Area()
         try:
-            Daemon.__init__(self, "-m", "[0-1]" if NUM_CPUS > 1 else "[0]", "-s", "512", env={**preload(), **self.area.env()})
+            Daemon.__init__(self, "-m", "[0-1]" if NUM_CPUS > 2 else "[0]", "-s", "512", env={**preload(), **self.area.env()})
         except BaseException:
             self.area.close()
             raise
@@ -324,7 +326,7 @@ class Soak:
     def thread_moves(self):
         threads = (self.say("thread_get_stats", detail=True) or {"threads": []})["threads"]
         movable = [x for x in threads if x["lcore"] is not None]
-        if movable and NUM_CPUS > 1:
+        if movable and NUM_CPUS > 2:
             self.say("thread_set_cpumask", id=self.rng.choice(movable)["id"], cpumask=self.rng.choice("123"))
 
     def namespace_is_masked(self):
