@@ -130,7 +130,7 @@ SEED = int(os.environ.get("VARVE_SEED", "0")) or int(time.time() // 86400)
 ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
 STATE = re.compile(r"(nvme|nvmf|bdev_nvme)_[a-z_]+( |$)")
 ONCE = 1        # seconds; what a fault has left is then looked at a second time
-WORKERS = 4     # mostly they wait: for hosts, for what is done again after a while, for answers that do not come
+WORKERS = 2     # each is five processes at work, and more have kept each other from starting in time
 RATE = 200      # I/O per second of each steady host: enough to notice what it should not, and leaves the CPUs to the faults
 
 # What of the trace shows faults: the lines of the log, changes of state, I/O that ended with an error, what devices and the connection

@@ -3,14 +3,14 @@
 # limit: 1500
 # once
 # long
-# background
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
 are refused, bdevs that fail or have another size, listeners, masking, reservations, copies, discovery, threads that move, authentication with keys
 that change, hostile hosts on a subsystem of their own, snapshots of the trace and the black box's copies, faults of memory, verbs and system
 calls. One of the hosts has its namespace from another varve, which has it from this one. At the end memory, descriptors, queue pairs and buffers are
 as at the beginning.
 
-Threads move where there are more than two CPUs: on two, the reactors of all these programs together keep the kernel's own threads waiting.
+Threads move where there are more than two CPUs. It has the machine to itself: beside it, on two CPUs, the reactors of all programs together have kept
+the kernel's own threads from running for most of a minute.
 
 VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
 import base64
