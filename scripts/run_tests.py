@@ -10,7 +10,6 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # long                       takes minutes: left out by --quick
     # beside                     may run beside others of its kind; without this a system test has the machine to itself
     # once                       looks for what is rare: a failure is never tried again
-    # background                 takes time rather than work: runs while other stages do, up to the VM lab
 
 A job that failed (`again`) is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -24,7 +23,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +51,6 @@ class Job:
     limit: int = 120
     needs: list = field(default_factory=list)
     alone: bool = False             # not beside other jobs
-    background: bool = False        # beside other stages
     once: bool = False              # failed is failed
     silent: bool = False            # prints no result lines: its status counts
     passed: int = 0
@@ -139,7 +136,6 @@ class Stage:
     folder: Path = None             # what to build, if anything
     env: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
-    by_itself: bool = False         # nothing in the background
 
     def build(self):
         if self.folder is None:
@@ -177,10 +173,10 @@ def system_jobs(prefix, env, wanted, slower=1):
         needs = re.search(r"^# needs: (.*)$", head, re.M)
         needs = needs[1].split() if needs else []
         limit = re.search(r"^# limit: (\d+)", head, re.M)
-        flags = re.findall(r"^# (sanitize|long|beside|background|once)$", head, re.M)
+        flags = re.findall(r"^# (sanitize|long|beside|once)$", head, re.M)
         if wanted(needs, flags):
             jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, "beside" not in flags,
-                            background="background" in flags, once="once" in flags))
+                            once="once" in flags))
     return jobs
 
 
@@ -220,28 +216,10 @@ def stages(quick):
     yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
                 ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"])
     yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=1200, silent=True)])
-    yield Stage("VM lab", by_itself=True, jobs=lambda: lab_jobs(env))
-
-
-background = []     # (job, thread)
-
-
-def background_end():
-    while background:
-        job, thread = background.pop()
-        thread.join()
-        job.report()
-
-
-def background_start(job):
-    thread = threading.Thread(target=job.run)
-    thread.start()
-    background.append((job, thread))
+    yield Stage("VM lab", lambda: lab_jobs(env))
 
 
 def run_stage(stage, patterns):
-    if stage.by_itself:
-        background_end()
     if not stage.build():
         job = Job("build/" + stage.title, [])
         job.failed.append(f"{stage.title}: the build failed; see {LOGS}")
@@ -250,15 +228,12 @@ def run_stage(stage, patterns):
     jobs = [j for j in stage.jobs() if not patterns or any(p in j.name for p in patterns)]
     if jobs:
         print(stage.title, flush=True)
-    for j in jobs:
-        if j.background:
-            background_start(j)
-    beside = sorted((j for j in jobs if not j.alone and not j.background), key=lambda j: -j.limit)       # the longest first, so that none is left over alone
+    beside = sorted((j for j in jobs if not j.alone), key=lambda j: -j.limit)       # the longest first, so that none is left over alone
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         for f in concurrent.futures.as_completed([pool.submit(j.run) for j in beside]):
             f.result().report()
     for j in jobs:
-        if j.alone and not j.background:
+        if j.alone:
             j.run().report()
     return jobs
 
@@ -279,7 +254,6 @@ def main():
         began = time.monotonic()
         jobs += run_stage(stage, patterns)
         times.append((stage.title, time.monotonic() - began))
-    background_end()
     for j in jobs:
         if j.failed:
             j.again()
