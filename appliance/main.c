@@ -3,6 +3,7 @@
 
 #include "appliance/app.h"
 #include "util/build_id.h"
+#include "util/output.h"
 
 static void set_up_log(const struct appliance_options *o)
 {
@@ -17,6 +18,7 @@ int main(int argc, char **argv)
 	static struct appliance_options options;
 	char error[APPLIANCE_ERROR_MAX];
 
+	output_guard("varve", EXIT_FAILURE);
 	if (appliance_options_parse(argc, argv, &options, error) != 0) {
 		fprintf(stderr, "varve: %s\n", error);
 		return 2;

@@ -6,6 +6,7 @@
 #   VARVE_BUILD=DIR scripts/build.sh        another build folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case ${1:-} in -h | --help) sed -n '3,6s/^# \?//p' "$0"; exit ;; esac
 . scripts/packages.sh
 packages_need build
 

@@ -197,13 +197,25 @@ unbind_one() {
 	echo "$a: $(driver_of "$a")"
 }
 
+# The kernel would give all memory that there is, and leave the machine with none: a tenth of it stays. What is less than was asked for goes back.
 hugepages() {
-	local pool=$SYS/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages want
-	[[ ${1:-} =~ ^[0-9]+$ ]] || die "hugepages: '${1:-}' is no number of MB"
+	local pool=$SYS/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages have want got room
+	[[ ${1:-} =~ ^(0|[1-9][0-9]{0,8})$ ]] || die "hugepages: '${1:-}' is no number of MB (0 to 999999999)"
+	[ $# -eq 1 ] || die "hugepages: '$2' follows the number of MB; nothing may"
 	[ -e "$pool" ] || die "this kernel has no hugepages of 2 MB"
+	have=$(<"$pool")
 	want=$((($1 + 1) / 2))
-	[ "$(<"$pool")" -ge "$want" ] || echo "$want" >"$pool"
-	[ "$(<"$pool")" -ge "$want" ] || die "only $(($(<"$pool") * 2)) MB of hugepages could be set aside (memory is fragmented: do it at boot)"
+	room=$(awk '/^MemAvailable:/ { print int($2 / 1024 * 0.9) }' /proc/meminfo)
+	[ $(((want - have) * 2)) -le "$room" ] ||
+		die "hugepages: '$1' MB: beside the $((have * 2)) MB that there are, memory for $room more is free"
+	if [ "$have" -lt "$want" ]; then
+		echo "$want" >"$pool"
+		got=$(<"$pool")
+		if [ "$got" -lt "$want" ]; then
+			echo "$have" >"$pool"
+			die "only $((got * 2)) MB of hugepages could be had, and went back (memory is fragmented: do it at boot)"
+		fi
+	fi
 	hugepages_status
 }
 
@@ -234,7 +246,7 @@ bind | unbind)
 	;;
 hugepages)
 	need_root hugepages
-	hugepages "${1:-}"
+	hugepages "$@"
 	;;
 -h | --help) usage ;;
 *)

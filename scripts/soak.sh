@@ -10,13 +10,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { sed -n '3,9s/^# \?//p' "$0"; exit "$1"; }
+# $1: what it is for; $2: the number
+number() {
+	[[ ${2:-} =~ ^[1-9][0-9]{0,5}$ ]] || { echo "soak.sh: $1 '${2:-}': allowed is a whole number from 1 to 999999" >&2; exit 2; }
+}
 seconds=""
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage 0 ;;
-	--minutes) seconds=$((${2:?"--minutes needs a number"} * 60)); shift ;;
-	--seed) export VARVE_SEED=${2:?"--seed needs a number"}; shift ;;
-	[0-9]*) seconds=$(($1 * 3600)) ;;
+	--minutes) number --minutes "${2:-}"; seconds=$(($2 * 60)); shift ;;
+	--seed) number --seed "${2:-}"; export VARVE_SEED=$2; shift ;;
+	[0-9]*) number HOURS "$1"; seconds=$(($1 * 3600)) ;;
 	*) usage 2 >&2 ;;
 	esac
 	shift

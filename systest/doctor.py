@@ -31,9 +31,9 @@ NO_PID = 1 << 23        # above every pid_max
 class Finding:
     """One run: status, text, and its lines by check."""
 
-    def __init__(self, *arguments, cwd=None):
+    def __init__(self, *arguments, cwd=None, **env):
         p = subprocess.run([DOCTOR, "-w", "60", *map(str, arguments)], capture_output=True, text=True, timeout=SLOW, cwd=cwd,
-                           stdin=subprocess.DEVNULL, errors="replace")
+                           stdin=subprocess.DEVNULL, errors="replace", env={**os.environ, **env})
         self.status, self.text = p.returncode, p.stdout + p.stderr
         check("Traceback" not in self.text and self.status in (0, 1, 2), f"status {self.status}\n{self.text}")
 
@@ -231,6 +231,9 @@ def test_a_trace_that_is_well_and_what_is_wrong_in_a_damaged_one():
             f.write_bytes(data)
             Finding("-t", f).expect(2, "?      trace")
         Finding("-t", d.folder / "none").expect(2, "No such file")
+        f = d.folder / "tr\u00e4ce"  # as a host may be called, on a terminal that has no such letter
+        f.write_bytes(whole)
+        Finding("-t", f, PYTHONIOENCODING="ascii").expect(0, "tr\\xe4ce", "ok     file         whole")
 
 
 def test_a_killed_writer_is_told_from_one_that_ended():
@@ -396,6 +399,9 @@ def test_answers_that_make_no_sense():
 def test_wrong_usage():
     for arguments in (["-p", "x"], ["-p", "0"], ["-a", "0"], ["-a", "nan"], ["--nosuch"], ["extra"], ["-c", "a", "-t", "b"], ["-p"]):
         Finding(*arguments).expect(2, "usage:")
+    for option in ("-c", "-t"):  # from a variable that is not set: not what runs
+        f = Finding(option, "")
+        check(f.status == 2 and "process" not in f.text, f.text)
     Finding("-h").expect(0, "exit status")
 
 

@@ -5,6 +5,7 @@
 """What the RPC server does with clients of all kinds."""
 import json
 import os
+import pathlib
 import random
 import resource
 import signal
@@ -207,6 +208,19 @@ def test_more_clients_than_allowed_are_told_so():
             finally:
                 c.close()
         wait_for(served, "room after a client left")
+
+
+def test_the_list_of_memory_goes_through_no_link():
+    with Daemon() as d:
+        listed, victim = pathlib.Path(f"/tmp/varve_mem_dump.pid{d.pid}.txt"), d.folder / "victim"
+        victim.write_text("precious")
+        listed.symlink_to(victim)
+        try:
+            check(d.call("env_dpdk_get_mem_stats")["filename"] == str(listed), "another file")
+            check(victim.read_text() == "precious" and not listed.is_symlink(), "it went through the link")
+            check(stat.S_IMODE(listed.stat().st_mode) == 0o600, oct(listed.stat().st_mode))
+        finally:
+            listed.unlink()
 
 
 def test_the_socket_has_the_mode_asked_for():

@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -25,14 +26,16 @@ VIEWS = ["reactors", "threads", "pollers", "bdevs", "subsystems", "hosts", "requ
 class Screen:
     """What a VT100 shows of a program: as much of it as ncurses uses with TERM=vt100."""
 
-    def __init__(self, *options, lines=40, columns=160):
+    def __init__(self, *options, lines=40, columns=160, term="vt100", stdin=None):
         self.lines, self.columns = lines, columns
         self.cells = [[" "] * columns for _ in range(lines)]
         self.y = self.x = 0
         self.rest = ""
         pid, self.fd = pty.fork()
         if pid == 0:
-            os.environ.update(TERM="vt100", LC_ALL="C")
+            os.environ.update(TERM=term, LC_ALL="C")
+            if stdin:
+                os.dup2(os.open(stdin, os.O_RDONLY), 0)
             os.execv(TOP, [str(TOP), *map(str, options)])
         self.pid, self.status = pid, None
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -195,7 +198,7 @@ def test_batch_sorts_filters_and_chooses():
 def test_wrong_usage_and_nobody_there():
     with Daemon() as d:
         for options, word in [(["-v", "nosuch"], "bdevs"), (["-d", "x"], "number"), (["-o", "nosuch"], "lcore"), (["extra"], "extra"),
-                              ([], "terminal")]:
+                              (["-n", "1.5"], "whole number"), ([], "terminal")]:
             status, _, err = run(d, *options)
             check(status == 2 and word in err, (options, err))
         check(run(d, "--help")[1].startswith("Usage: varve-top"), "help")
@@ -232,6 +235,33 @@ def test_the_screen_shows_sorts_filters_and_pauses():
             s.wait("every 0.4 s")
             s.key("q")
             check(s.wait_end() == 0, s.status)
+
+
+def test_it_ends_well_by_signals_and_with_its_terminal():
+    with Daemon() as d:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            with Screen("-s", d.path, "-d", "0.1") as s:
+                s.wait("LCORE")
+                os.kill(s.pid, number)
+                check(s.wait_end() == 0, f"{number.name}: {s.status}")
+        # nohup, and then the terminal is closed: it does not spin on what has no keys any more
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            s = Screen("-s", d.path, "-d", "0.1")
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        try:
+            s.wait("LCORE")
+            os.close(s.fd)
+            wait_for(lambda: os.waitpid(s.pid, os.WNOHANG)[0], "varve-top to end without its terminal")
+        except Exception:
+            os.kill(s.pid, 9)
+            raise
+        for term in ("nosuchterm", ""):
+            with Screen("-s", d.path, term=term) as s:
+                check(s.wait_end() == 2 and f'TERM is "{term}"' in s.text(), f"{term}: {s.status} {s.text()}")
+        with Screen("-s", d.path, stdin="/dev/null") as s:
+            check(s.wait_end() == 2 and "stdin is no terminal" in s.text(), f"{s.status} {s.text()}")
 
 
 def test_objects_may_come_and_go_and_the_daemon_restart():

@@ -188,12 +188,26 @@ def test_nothing_is_written_over():
     with Folder() as f:
         kept = f.dir / "kept"
         kept.write_text("precious")
-        for option in ("--perfetto", "--record"):
+        for option in ("--perfetto", "--html", "--record"):
             check("File exists" in run("-f", f.file, option, kept, status=1)[1], option)
         run("-f", f.file, "--ctf", f.dir / "ctf")
         check("File exists" in run("-f", f.file, "--ctf", f.dir / "ctf", status=1)[1], "--ctf")
         check(kept.read_text() == "precious", "it was written over")
         check("No such file" in run("-f", f.file, "--perfetto", "/nonexistent/x", status=1)[1], "no folder")
+
+
+def test_what_is_written_is_for_its_owner_only():
+    """The trace is; what is made of it names the same hosts."""
+    before = os.umask(0)
+    try:
+        with Folder() as f:
+            for option in ("--perfetto", "--html", "--ctf", "--record"):
+                out = f.dir / option
+                run("-f", f.file, option, out, *(["--entries", "1024", "--for", "1ms"] if option == "--record" else []))
+                mode = out.stat().st_mode & 0o777
+                check(mode == (0o700 if option == "--ctf" else 0o600), f"{option}: {mode:o}")
+    finally:
+        os.umask(before)
 
 
 # ---- Captures ----

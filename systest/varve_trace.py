@@ -368,7 +368,20 @@ def test_following_a_file_that_nobody_writes_ends_with_it(w):
     assert len(document["entries"]) == len(every)
 
 
+def test_following_a_dead_stock_targets_file_ends(w):
+    """No lock tells of its writer; the process id in its name does, as for --list."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    w.file.unlink()
+    w.file = w.dir / f"nvmf_trace.pid{gone.pid}"
+    w.file.write_bytes(w.bytes)
+    assert "is gone" in run("-f", w.file, "-F")[1]
+    assert "is gone" in run("-f", w.file, "--record", w.dir / "capture", "--entries", "1024")[1]
+
+
 def test_following_ends_cleanly_when_interrupted(w):
+    w.file.rename(w.dir / "a.copy")  # nothing says that its writer is gone
+    w.file = w.dir / "a.copy"
     p = subprocess.Popen([TOOL, "-f", w.file, "-F", "--from-start", "-j"], stdout=subprocess.PIPE)
     begin = p.stdout.readline()  # it runs
     p.send_signal(signal.SIGINT)
@@ -387,6 +400,9 @@ def test_wrong_input_is_an_error_that_names_it(w):
             (["--last", "1.ms"], '"1.ms" is not a time'),
             (["-l", "group=nope"], 'group "nope" is unknown; give one of'),
             (["-l", "object=nope"], '"nope" is neither an id such as r12'),
+            (["-l", "object=0x"], '"0x" is neither an id such as r12'),
+            (["-l", "object=0x7f00,object=0x7fzz"], '"0x7fzz" is neither an id such as r12'),
+            (["--object", "0x10000000000000000"], '"0x10000000000000000" is neither an id such as r12'),
             (["-l", ""], "an empty filter"),
             (["--life", "12"], '"12" is not the id of an object'),
             (["-F", "--summary"], "-F goes with neither"),

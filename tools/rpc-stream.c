@@ -88,26 +88,6 @@ static int wait_for(struct rpc_stream *s, short what, uint64_t deadline)
 	return rc > 0 ? 0 : rc == 0 ? -ETIMEDOUT : -errno;
 }
 
-int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t deadline)
-{
-	while (len > 0) {
-		ssize_t n = send(s->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n < 0 && errno == EAGAIN) {
-			int rc = wait_for(s, POLLOUT, deadline);
-			if (rc != 0) {
-				return rc;
-			}
-		} else if (n < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (n > 0) {
-			text += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
 void rpc_stream_end(struct rpc_stream *s)
 {
 	shutdown(s->fd, SHUT_WR);
@@ -133,6 +113,37 @@ static int receive_more(struct rpc_stream *s, uint64_t deadline)
 	}
 	s->in_len += (size_t)n;
 	return n == 0 ? -ECONNRESET : 0;
+}
+
+/* A daemon whose answers are not taken takes no more requests: what comes meanwhile is kept. */
+static int wait_for_room(struct rpc_stream *s, uint64_t deadline)
+{
+	int rc = wait_for(s, POLLOUT | POLLIN, deadline);
+
+	if (rc == 0) {
+		rc = receive_more(s, rpc_stream_deadline(0));
+	}
+	return rc == -ETIMEDOUT && now_ms() < deadline ? 0 : rc; /* nothing had come: there is room */
+}
+
+int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t deadline)
+{
+	while (len > 0) {
+		ssize_t n = send(s->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EAGAIN) {
+			int rc = wait_for_room(s, deadline);
+			if (rc != 0) {
+				return rc;
+			}
+		} else if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+		if (n > 0) {
+			text += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
 }
 
 int rpc_stream_receive(struct rpc_stream *s, uint64_t deadline, const char **text, size_t *len)

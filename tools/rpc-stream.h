@@ -16,7 +16,7 @@ void rpc_stream_close(struct rpc_stream *s);
 /* The deadline that is timeout_ms from now, for the functions below. */
 uint64_t rpc_stream_deadline(uint64_t timeout_ms);
 
-/* Sends len bytes. 0, -ETIMEDOUT, or the negative errno of send(2). */
+/* Sends len bytes, and keeps for rpc_stream_receive() what comes meanwhile. 0, -ETIMEDOUT, -ECONNRESET and -ENOMEM as there, or the negative errno of send(2). */
 int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t deadline);
 
 /* No more will be sent. */

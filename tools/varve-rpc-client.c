@@ -145,6 +145,21 @@ int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bo
 	return status;
 }
 
+/* What comes until nothing has for so long, or the daemon closes. Returns the negative errno of that. */
+static int print_answers(struct rpc_client *c, uint64_t timeout_ms, FILE *out)
+{
+	const char *text;
+	size_t n;
+	int rc;
+
+	while ((rc = rpc_stream_receive(c->stream, rpc_stream_deadline(timeout_ms), &text, &n)) == 0) {
+		safe_text_print(out, text, n);
+		fputc('\n', out);
+		rpc_stream_drop(c->stream);
+	}
+	return rc;
+}
+
 int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out)
 {
 	char buf[4096];
@@ -153,17 +168,14 @@ int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out)
 
 	while (rc == 0 && (n = fread(buf, 1, sizeof(buf), in)) > 0) {
 		rc = rpc_stream_send(c->stream, buf, n, deadline_of(c));
+		print_answers(c, 0, out);
 	}
 	if (rc == 0) {
 		rpc_stream_end(c->stream);
+		rc = print_answers(c, 1000 * (uint64_t)c->timeout_s, out);
+		rc = rc == -ECONNRESET ? 0 : rc; /* the end of the stream is the end of the answers */
 	}
-	const char *text;
-	while (rc == 0 && (rc = rpc_stream_receive(c->stream, deadline_of(c), &text, &n)) == 0) {
-		safe_text_print(out, text, n);
-		fputc('\n', out);
-		rpc_stream_drop(c->stream);
-	}
-	if (rc != 0 && rc != -ECONNRESET) { /* the end of the stream is the end of the answers */
+	if (rc != 0) {
 		print_failure(c, "-", rc);
 		return RPC_TOOL_NO_ANSWER;
 	}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* save_config and load_config: as with stock clients, both are made here, of methods that the daemon has. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/varve-rpc.h"
@@ -27,27 +29,87 @@ static int collect(struct rpc_client *c, json_t *subsystems, json_t *list)
 	return RPC_TOOL_OK;
 }
 
+/* Consumes fd. 0 or a negative errno. */
+static int write_to(int fd, const json_t *config, bool keep)
+{
+	FILE *f = fdopen(fd, "w");
+	int rc = 0;
+
+	if (f == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	errno = 0;
+	if (json_dumpf(config, f, JSON_INDENT(2)) != 0 || fputc('\n', f) == EOF || fflush(f) != 0 || (keep && fsync(fd) != 0)) {
+		rc = errno != 0 ? -errno : -EIO;
+	}
+	if (fclose(f) != 0 && rc == 0) {
+		rc = -errno;
+	}
+	return rc;
+}
+
+/* A new file is as readable as the umask has it; one that takes the place of another is as readable as that. */
+static int dress(int fd, const struct stat *old)
+{
+	if (old == NULL) {
+		mode_t mask = umask(0);
+		umask(mask);
+		return fchmod(fd, 0666 & ~mask) == 0 ? 0 : -errno;
+	}
+	if (geteuid() == 0 && fchown(fd, old->st_uid, old->st_gid) != 0) {
+		return -errno;
+	}
+	return fchmod(fd, old->st_mode & 07777) == 0 ? 0 : -errno;
+}
+
 /* To a file beside it first: a reader sees the old configuration or the new one. */
-static int write_file(const json_t *config, const char *file)
+static int replace_file(const json_t *config, const char *file, const struct stat *old)
 {
 	char beside[PATH_MAX];
 
-	if (snprintf(beside, sizeof(beside), "%s.%d", file, getpid()) >= (int)sizeof(beside)) {
-		errno = ENAMETOOLONG;
-	} else {
-		FILE *f = fopen(beside, "w");
-		if (f != NULL) {
-			int failed = json_dumpf(config, f, JSON_INDENT(2)) != 0 || fputc('\n', f) == EOF;
-			failed |= fflush(f) != 0 || fsync(fileno(f)) != 0;
-			failed |= fclose(f) != 0;
-			if (!failed && rename(beside, file) == 0) {
-				return RPC_TOOL_OK;
-			}
-			unlink(beside);
-		}
+	if (snprintf(beside, sizeof(beside), "%s.XXXXXX", file) >= (int)sizeof(beside)) {
+		return -ENAMETOOLONG;
 	}
-	fprintf(stderr, "varve-rpc: cannot write %s: %s\n", file, strerror(errno));
-	return RPC_TOOL_USAGE;
+	int fd = mkstemp(beside);
+	if (fd < 0) {
+		return -errno;
+	}
+	int rc = dress(fd, old), written = write_to(fd, config, true);
+	rc = rc != 0 ? rc : written;
+	if (rc == 0 && rename(beside, file) != 0) {
+		rc = -errno;
+	}
+	if (rc != 0) {
+		unlink(beside);
+	}
+	return rc;
+}
+
+/* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a file in its
+ * place would break the machine for others. */
+static int write_file(const json_t *config, const char *file)
+{
+	char target[PATH_MAX];
+	struct stat st;
+	int rc;
+
+	if (stat(file, &st) != 0) {
+		rc = -errno;
+		if (rc == -ENOENT && lstat(file, &st) != 0) { /* not even a link that leads nowhere */
+			rc = replace_file(config, file, NULL);
+		}
+	} else if (S_ISREG(st.st_mode)) {
+		rc = realpath(file, target) != NULL ? replace_file(config, target, &st) : -errno;
+	} else {
+		int fd = open(file, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		rc = fd >= 0 ? write_to(fd, config, false) : -errno;
+	}
+	if (rc == 0) {
+		return RPC_TOOL_OK;
+	}
+	fprintf(stderr, "varve-rpc: cannot write %s: %s\n", file, strerror(-rc));
+	return RPC_TOOL_LOST;
 }
 
 int rpc_save_config(struct rpc_client *c, const char *file)
@@ -223,6 +285,15 @@ static int load(struct rpc_client *c, const json_t *subsystems)
 	return rc;
 }
 
+static void complain_of(const char *file, const json_error_t *error)
+{
+	if (error->line < 0) { /* no place in the text: it could not be opened or read, and the sentence names it */
+		fprintf(stderr, "varve-rpc: %s\n", error->text);
+	} else {
+		fprintf(stderr, "varve-rpc: %s: line %d, column %d: %s\n", file, error->line, error->column, error->text);
+	}
+}
+
 int rpc_load_config(struct rpc_client *c, const char *file)
 {
 	json_error_t error;
@@ -232,8 +303,7 @@ int rpc_load_config(struct rpc_client *c, const char *file)
 
 	if (!json_is_array(subsystems)) {
 		if (config == NULL) {
-			fprintf(stderr, "varve-rpc: %s: line %d, column %d: %s\n",
-				file != NULL ? file : "stdin", error.line, error.column, error.text);
+			complain_of(file != NULL ? file : "stdin", &error);
 		} else {
 			fprintf(stderr, "varve-rpc: %s: expected {\"subsystems\": [...]}\n",
 				file != NULL ? file : "stdin");

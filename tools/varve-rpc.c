@@ -7,6 +7,7 @@
 #include "rpc/rpc.h"
 #include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
+#include "util/output.h"
 #include "util/parse.h"
 
 #define DEFAULT_TIMEOUT_S 60
@@ -40,7 +41,8 @@ static void usage(FILE *out)
 		"  -h, --help             print this, or help for a method\n"
 		"  -v, --version          print the version\n"
 		"\n"
-		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer.\n");
+		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, but the output could not\n"
+		"be written.\n");
 }
 
 static int parse_options(int argc, char **argv, struct command_line *cl)
@@ -184,6 +186,21 @@ static bool is_made_here(const char *command)
 	return strcmp(command, "save_config") == 0 || strcmp(command, "load_config") == 0;
 }
 
+/* What would be left unread: the first of it, or NULL. A word that is passed over is likely to be a mistake. */
+static const char *first_superfluous(const struct command_line *cl, int argc, char **argv)
+{
+	int taken = argc;
+
+	if (cl->list || cl->markdown) {
+		taken = 0;
+	} else if (cl->help || strcmp(argv[0], "-") == 0) {
+		taken = 1;
+	} else if (is_made_here(argv[0])) {
+		taken = 2;
+	}
+	return taken < argc ? argv[taken] : NULL;
+}
+
 static int run(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
 {
 	if (cl->list) {
@@ -210,6 +227,7 @@ static int run(struct rpc_client *c, const struct command_line *cl, int argc, ch
 int main(int argc, char **argv)
 {
 	struct command_line cl = {.socket = rpc_client_path(), .timeout_s = DEFAULT_TIMEOUT_S};
+	output_guard("varve-rpc", RPC_TOOL_LOST);
 	int rc = parse_options(argc, argv, &cl);
 
 	if (rc != RPC_TOOL_OK) {
@@ -222,6 +240,11 @@ int main(int argc, char **argv)
 	if (optind == argc && !cl.list && !cl.markdown) {
 		usage(cl.help ? stdout : stderr);
 		return cl.help ? RPC_TOOL_OK : RPC_TOOL_USAGE;
+	}
+	const char *word = first_superfluous(&cl, argc - optind, argv + optind);
+	if (word != NULL) {
+		fprintf(stderr, "varve-rpc: \"%s\": nothing more is taken there; see --help\n", word);
+		return RPC_TOOL_USAGE;
 	}
 	struct rpc_client *c = rpc_client_open(cl.socket, cl.timeout_s);
 	if (c == NULL) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/varve-trace.h"
+#include "util/parse.h"
 
 static const char *const key_names[FILTER_KEYS] = {
 	[FILTER_TPOINT] = "tpoint", [FILTER_GROUP] = "group", [FILTER_OWNER] = "owner",
@@ -61,6 +62,12 @@ bool object_id_parse(const char *text, char *prefix, uint64_t *index)
 	return true;
 }
 
+static bool address_parse(struct filter_term *t)
+{
+	t->by_address = strncmp(t->text, "0x", 2) == 0 && parse_uint64(t->text, 0, UINT64_MAX, &t->address) == 0;
+	return t->by_address;
+}
+
 static void group_complain(const char *text)
 {
 	char names[512] = "";
@@ -98,7 +105,7 @@ static bool term_check(struct filter_term *t)
 		}
 		return true;
 	case FILTER_OBJECT:
-		if (!object_id_parse(t->text, &prefix, &t->number) && strncmp(t->text, "0x", 2) != 0) {
+		if (!object_id_parse(t->text, &prefix, &t->number) && !address_parse(t)) {
 			complain("-l: object \"%s\" is neither an id such as r12 nor an address such as "
 				 "0x7f00",
 				 t->text);
@@ -107,6 +114,7 @@ static bool term_check(struct filter_term *t)
 		return true;
 	default:
 		object_id_parse(t->text, &prefix, &t->number);
+		address_parse(t);
 		return true;
 	}
 }
@@ -185,7 +193,7 @@ static bool match_object(const struct filter_term *t, struct trace_reader *r, co
 	char prefix = t->text[0];
 
 	if (t->number == TRACE_NO_OBJECT) {
-		return strncmp(t->text, "0x", 2) == 0 && e->object_id == strtoull(t->text, NULL, 16);
+		return t->by_address && e->object_id == t->address;
 	}
 	return (e->object_index == t->number && trace_reader_object_prefix(r, tp->object_type) == prefix) ||
 	       (e->related_index == t->number && trace_reader_object_prefix(r, e->related_type) == prefix);

@@ -161,7 +161,7 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 	for (;;) {
 		struct effort before_step = effort_now();
 		if (since_check_us >= LIVENESS_US) {
-			enum trace_writer writer = trace_reader_writer(v->r);
+			enum trace_writer writer = trace_file_writer(v->r, v->path);
 			last = writer == TRACE_WRITER_GONE || (was_live && writer != TRACE_WRITER_LIVE);
 			since_check_us = 0;
 		}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/varve-trace.h"
+#include "util/parse.h"
 
 /* ---- Pieces ---- */
 
@@ -15,7 +16,7 @@ size_t json_escape(char *to, const char *text, size_t length)
 
 	*at++ = '"';
 	for (size_t i = 0; i < length;) {
-		size_t n = utf8_char_length(s + i, length - i);
+		size_t n = utf8_printable(text + i, length - i);
 		if (s[i] == '<' ||
 		    (n == 0 && s[i] < 0x80)) { /* '<': so that no text can end a script of a page */
 			at += snprintf(at, 7, "\\u%04x", s[i++]);

@@ -7,46 +7,22 @@
 #include <time.h>
 
 #include "tools/varve-trace.h"
+#include "util/parse.h"
 
 enum { NAME_WIDTH = 24, VALUE_WIDTH = 16, LABEL_WIDTH = 7 };
 
 /* ---- Pieces ---- */
 
-size_t utf8_char_length(const unsigned char *s, size_t n)
-{
-	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = s[0] < 0x80             ? 1
-			: (s[0] & 0xe0) == 0xc0 ? 2
-			: (s[0] & 0xf0) == 0xe0 ? 3
-			: (s[0] & 0xf8) == 0xf0 ? 4
-						: 0;
-	uint32_t c = length == 1 ? s[0] : s[0] & (0x7f >> length);
-
-	if (length == 0 || length > n) {
-		return 0;
-	}
-	for (size_t i = 1; i < length; i++) {
-		if ((s[i] & 0xc0) != 0x80) {
-			return 0;
-		}
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);
-	return control || c < smallest[length] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : length;
-}
-
 void text_escape(char *to, size_t size, const char *from, size_t length)
 {
-	const unsigned char *s = (const unsigned char *)from;
-
 	for (size_t i = 0; i < length && size > 4;) {
-		size_t n = utf8_char_length(s + i, length - i);
+		size_t n = utf8_printable(from + i, length - i);
 		if (n > 0) {
-			memcpy(to, s + i, n);
+			memcpy(to, from + i, n);
 			i += n;
 		} else {
 			n = 4;
-			snprintf(to, 5, "\\x%02x", s[i++]);
+			snprintf(to, 5, "\\x%02x", (unsigned char)from[i++]);
 		}
 		to += n;
 		size -= n;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tools/varve-trace.h"
+#include "util/output.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -528,6 +529,7 @@ static void heap_prepare(void)
 
 int main(int argc, char **argv)
 {
+	output_guard("varve-trace", EXIT_FAILURE);
 	heap_prepare();
 	struct trace_options opt = {.dir = "/dev/shm",
 				    .pid = -1,
@@ -573,6 +575,7 @@ int main(int argc, char **argv)
 		complain("%s", err.text);
 		return 1;
 	}
+	v.path = path;
 	v.tsc_rate = trace_reader_tsc_rate(v.r);
 	if (opt.follow) {
 		problems_print(v.r, 0);

@@ -24,6 +24,8 @@ struct filter_term {
 	enum filter_key key;
 	const char *text;
 	uint64_t number; /* group and lcore; the index of an object given as r12, else TRACE_NO_OBJECT */
+	bool by_address; /* the text is 0x7f00 */
+	uint64_t address;
 };
 
 /* Terms of one key are alternatives; all keys that have terms must match. */
@@ -66,6 +68,7 @@ struct printed_owner {
 /* What a printer needs. */
 struct trace_view {
 	struct trace_reader *r;
+	const char *path; /* of the file that r reads */
 	const struct trace_options *opt;
 	uint64_t tsc_rate;
 	uint64_t base_tsc; /* time 0 of the printed times */
@@ -83,8 +86,6 @@ size_t object_id_format(const struct trace_reader *r, uint8_t type, uint64_t ind
 /* The owner of an event; empty texts if it has none that is known. Ends the program when memory does. */
 const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uint64_t tsc);
 void owners_free(struct trace_view *v);
-/* How many bytes the UTF-8 character at s has, or 0 if there is none or it is a control character. */
-size_t utf8_char_length(const unsigned char *s, size_t n);
 /* Copies a text from the file so that a terminal may see it: what is not printable becomes \xNN. */
 void text_escape(char *to, size_t size, const char *from, size_t length);
 /* Quotes included; `to` has 6 * length + 2 bytes; the number of characters. */

@@ -345,6 +345,9 @@ struct trace_found_file {
 	int error; /* why its state could not be found out (a negative errno), or 0 */
 };
 
+/* As trace_reader_writer(), but of a stock target's file, which no lock tells of, the process id in its name does. path: the one that r
+ * was opened by. */
+enum trace_writer trace_file_writer(struct trace_reader *r, const char *path);
 /* The trace files (NAME_trace.pidN, NAME_trace.N) of a directory, the most recent first; free() the array. */
 int trace_files_find(const char *dir, struct trace_found_file **files, size_t *num_files);
 

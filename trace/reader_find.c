@@ -36,6 +36,23 @@ static bool name_is_trace_file(const char *name, pid_t *pid)
 	return true;
 }
 
+/* A stock target does not lock its file: then the process id in the name decides. */
+static enum trace_writer writer_of(struct trace_reader *r, pid_t pid)
+{
+	enum trace_writer writer = trace_reader_writer(r);
+	bool dead = writer == TRACE_WRITER_UNKNOWN && pid != 0 && kill(pid, 0) != 0 && errno == ESRCH;
+
+	return dead ? TRACE_WRITER_GONE : writer;
+}
+
+enum trace_writer trace_file_writer(struct trace_reader *r, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	pid_t pid;
+
+	return writer_of(r, name_is_trace_file(slash != NULL ? slash + 1 : path, &pid) ? pid : 0);
+}
+
 static void file_inspect(struct trace_found_file *f)
 {
 	struct stat st;
@@ -52,12 +69,8 @@ static void file_inspect(struct trace_found_file *f)
 	if (f->error != 0) {
 		return;
 	}
-	f->writer = trace_reader_writer(r);
+	f->writer = writer_of(r, f->pid);
 	trace_reader_close(r);
-	/* A stock target does not lock its file: then the process id in the name decides. */
-	if (f->writer == TRACE_WRITER_UNKNOWN && f->pid != 0 && kill(f->pid, 0) != 0 && errno == ESRCH) {
-		f->writer = TRACE_WRITER_GONE;
-	}
 }
 
 static int newest_first(const void *a, const void *b)

@@ -154,6 +154,15 @@ size_t utf8_sequence(const char *s, size_t len)
 	return n;
 }
 
+size_t utf8_printable(const char *s, size_t len)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	size_t n = utf8_sequence(s, len);
+	bool control = n == 1 ? u[0] < 0x20 || u[0] == 0x7f : n == 2 && u[0] == 0xc2 && u[1] < 0xa0;
+
+	return control ? 0 : n;
+}
+
 bool utf8_valid(const char *s, size_t len)
 {
 	size_t n;

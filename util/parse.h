@@ -21,6 +21,8 @@ int parse_uuid(const char *text, char *canonical);
 /* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms), 0 if
  * there is none within len. */
 size_t utf8_sequence(const char *s, size_t len);
+/* The same, but 0 also for a control character: C0, DEL, and C1 (U+0080 to U+009F), which a terminal obeys as well. */
+size_t utf8_printable(const char *s, size_t len);
 bool utf8_valid(const char *s, size_t len);
 /* Copies s into out (size bytes, always terminated) with U+FFFD for each byte that is part of no sequence;
  * never cuts a sequence. Returns the length of the copy. Names from hosts and files are not always text, and

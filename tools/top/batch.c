@@ -173,7 +173,7 @@ int top_batch_run(const struct top_options *opt)
 		}
 		(opt->json ? print_json : print_text)(opt, now, same_daemon(now, before) ? before : NULL);
 		if (fflush(stdout) != 0) {
-			status = 1; /* nobody reads any more */
+			status = TOP_EXIT_LOST; /* nobody reads any more; output_guard() says so */
 		}
 		top_sample_free(before);
 		before = now;

@@ -9,6 +9,8 @@
 
 #include "rpc/rpc.h"
 #include "tools/top/top.h"
+#include "util/output.h"
+#include "util/parse.h"
 
 static void usage(FILE *out)
 {
@@ -34,7 +36,7 @@ static void usage(FILE *out)
 		     "  -h, --help              print this\n"
 		     "      --version           print the version\n"
 		     "\n"
-		     "Exit status: 0 done, 2 wrong usage, 3 no answer.\n");
+		     "Exit status: 0 done, 1 the output could not be written, 2 wrong usage, 3 no answer.\n");
 }
 
 static bool parse_number(const char *option, const char *text, double min, double max, double *value)
@@ -48,6 +50,18 @@ static bool parse_number(const char *option, const char *text, double min, doubl
 			max);
 		return false;
 	}
+	return true;
+}
+
+static bool parse_iterations(const char *text, unsigned *iterations)
+{
+	uint64_t number;
+
+	if (parse_uint64(text, 0, UINT_MAX, &number) != 0) {
+		fprintf(stderr, "varve-top: -n: \"%s\" is not a whole number from 0 to %u\n", text, UINT_MAX);
+		return false;
+	}
+	*iterations = (unsigned)number;
 	return true;
 }
 
@@ -87,8 +101,6 @@ static bool parse_sort(struct top_options *o, const char *text)
 /* False: wrong, and said so. */
 static bool take(struct top_options *o, int option, const char **sort, bool *iterations_given)
 {
-	double number;
-
 	switch (option) {
 	case 's':
 		o->socket = optarg;
@@ -96,8 +108,7 @@ static bool take(struct top_options *o, int option, const char **sort, bool *ite
 	case 'd':
 		return parse_number("-d", optarg, 0.01, 86400, &o->interval_s);
 	case 'n':
-		*iterations_given = parse_number("-n", optarg, 0, UINT_MAX, &number);
-		o->iterations = *iterations_given ? (unsigned)number : 0;
+		*iterations_given = parse_iterations(optarg, &o->iterations);
 		return *iterations_given;
 	case 'b':
 		o->batch = true;
@@ -142,6 +153,7 @@ int main(int argc, char **argv)
 	bool iterations_given = false;
 	int option;
 
+	output_guard("varve-top", TOP_EXIT_LOST);
 	while ((option = getopt_long(argc, argv, "s:d:n:bjv:f:o:rh", longs, NULL)) != -1) {
 		if (!take(&o, option, &sort, &iterations_given)) {
 			return TOP_EXIT_USAGE;
@@ -158,8 +170,8 @@ int main(int argc, char **argv)
 		o.iterations = iterations_given ? o.iterations : 1;
 		return top_batch_run(&o);
 	}
-	if (!isatty(STDOUT_FILENO)) {
-		fprintf(stderr, "varve-top: stdout is no terminal; --batch or --json print\n");
+	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
+		fprintf(stderr, "varve-top: %s is no terminal; --batch or --json print\n", isatty(STDOUT_FILENO) ? "stdin" : "stdout");
 		return TOP_EXIT_USAGE;
 	}
 	return top_screen_run(&o);

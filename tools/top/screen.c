@@ -5,9 +5,12 @@
 #include <limits.h>
 #include <locale.h>
 #include <ncurses.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tools/top/top.h"
 
@@ -344,10 +347,38 @@ static void handle_key(int key)
 	}
 }
 
+static volatile sig_atomic_t ended; /* by a signal */
+
+static void on_signal(int number)
+{
+	ended = 1;
+}
+
+/* Signals that end it do so as q does: the terminal is put back, and the exit status is not that of a failure. */
+static void catch_signals(void)
+{
+	static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+	struct sigaction old, catch = {.sa_handler = on_signal};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) {
+			sigaction(numbers[i], &catch, NULL);
+		}
+	}
+}
+
+/* Without a terminal, which may have gone while SIGHUP is ignored, getch() would return at once, again and again. */
+static bool keyboard_is_gone(void)
+{
+	struct pollfd p = {.fd = STDIN_FILENO};
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
 /* Handles keys until it is time to look again. */
 static void wait_keys(double until)
 {
-	while (!scr.quit) {
+	while (!scr.quit && !ended) {
 		double left = until - seconds_now();
 		if (left <= 0) {
 			return;
@@ -357,6 +388,8 @@ static void wait_keys(double until)
 		if (key != ERR) {
 			handle_key(key);
 			draw();
+		} else if (keyboard_is_gone()) {
+			ended = 1;
 		}
 	}
 }
@@ -374,15 +407,19 @@ int top_screen_run(const struct top_options *opt)
 	snprintf(scr.filter, sizeof(scr.filter), "%s", opt->filter != NULL ? opt->filter : "");
 	setlocale(LC_ALL, "");
 	setenv("ESCDELAY", "25", 0);
-	if (initscr() == NULL) {
-		return 1;
+	catch_signals(); /* before curses catches what nobody does */
+	if (newterm(NULL, stdout, stdin) == NULL) {
+		const char *term = getenv("TERM");
+		fprintf(stderr, "varve-top: TERM is \"%s\": no such terminal is known here; --batch or --json print\n",
+			term != NULL ? term : "");
+		return TOP_EXIT_USAGE;
 	}
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);
 	curs_set(0);
 	/* The second look comes soon: before it nothing is known of rates. */
-	for (unsigned n = 0; !scr.quit && (opt->iterations == 0 || n <= opt->iterations); n++) {
+	for (unsigned n = 0; !scr.quit && !ended && (opt->iterations == 0 || n <= opt->iterations); n++) {
 		if (!scr.paused) {
 			look();
 		}

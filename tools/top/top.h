@@ -153,6 +153,7 @@ int top_screen_run(const struct top_options *opt);
 
 enum {
 	TOP_EXIT_OK = 0,
+	TOP_EXIT_LOST = 1, /* the output could not be written */
 	TOP_EXIT_USAGE = 2,
 	TOP_EXIT_NO_ANSWER = 3, /* nobody there, or no answer in time */
 };

@@ -97,7 +97,7 @@ static void test_every_type_is_decoded(void)
 
 	CU_ASSERT_EQUAL_FATAL(
 		decode("{\"name\":\"n\",\"flag\":true,\"small\":255,\"medium\":65535,\"number\":-2147483648,"
-		       "\"large\":4294967295,\"mask\":1,\"colour\":\"green\",\"uuid\":\"AAAAAAAA-bbbb-cccc-"
+		       "\"large\":4294967295,\"mask\":1,\"colour\":\"Green\",\"uuid\":\"AAAAAAAA-bbbb-cccc-"
 		       "dddd-eeeeeeeeeeee\","
 		       "\"address\":{\"traddr\":\"::1\",\"port\":4420},\"limited\":5,\"offset\":-5}",
 		       &s, why),

@@ -2,6 +2,8 @@
 /* Copies with a cause in them. */
 #include <dirent.h>
 #include <errno.h>
+#include <grp.h>
+#include <sys/stat.h>
 
 #include "trace/reader.h"
 #include "unittest/trace/fixture.h"
@@ -85,6 +87,35 @@ static void test_a_copy_has_the_events_and_the_cause(void)
 	trace_reader_close(r);
 	unlink(path);
 	fixture_stop();
+}
+
+static mode_t mode_of_copy(const char *group)
+{
+	struct trace_opts opts = fixture_opts(64);
+	struct trace_file_cause cause = a_cause(0x1000, 0);
+	struct trace_copy *copy;
+	struct stat st = {0};
+
+	opts.group = group;
+	CU_ASSERT_EQUAL_FATAL(trace_start(&opts, error), 0);
+	begin(&cause, &copy);
+	while (trace_copy_step(copy, 1 << 20, error) == 1) {
+	}
+	CU_ASSERT_EQUAL(stat(path, &st), 0);
+	unlink(path);
+	fixture_stop();
+	return st.st_mode & 0777;
+}
+
+static void test_who_may_read_the_file_may_read_its_copy(void)
+{
+	struct group *g = getgrgid(getgid());
+	mode_t old = umask(0);
+
+	CU_ASSERT_EQUAL(mode_of_copy(NULL), 0600);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(g);
+	CU_ASSERT_EQUAL(mode_of_copy(g->gr_name), 0640);
+	umask(old);
 }
 
 static void test_the_live_file_has_no_cause(void)
@@ -186,6 +217,7 @@ static void test_what_cannot_be_written_says_why(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_copy_has_the_events_and_the_cause),
+	UNIT(test_who_may_read_the_file_may_read_its_copy),
 	UNIT(test_the_live_file_has_no_cause),
 	UNIT(test_the_first_seven_sections_are_where_a_stock_reader_looks),
 	UNIT(test_a_damaged_cause_is_left_out_and_texts_have_an_end),

@@ -281,6 +281,16 @@ static void test_a_stock_file_is_dead_only_if_its_process_is_gone(void)
 	CU_ASSERT_EQUAL_FATAL(n, 2);
 	CU_ASSERT_EQUAL(files[0].writer, TRACE_WRITER_UNKNOWN);
 	CU_ASSERT_EQUAL(files[1].writer, TRACE_WRITER_GONE);
+	/* whoever follows such a file goes by the same */
+	for (size_t i = 0; i < n; i++) {
+		struct trace_reader *r;
+		struct trace_error err;
+
+		CU_ASSERT_EQUAL_FATAL(trace_reader_open(files[i].path, &r, &err), 0);
+		CU_ASSERT_EQUAL(trace_file_writer(r, files[i].path), files[i].writer);
+		CU_ASSERT_EQUAL(trace_file_writer(r, "nvmf.copy"), TRACE_WRITER_UNKNOWN);
+		trace_reader_close(r);
+	}
 	files_unlink(files, n);
 	free(files);
 }

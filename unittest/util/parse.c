@@ -84,6 +84,21 @@ static void test_utf8_is_told_from_other_bytes(void)
 	CU_ASSERT_EQUAL(utf8_sequence("", 0), 0);
 }
 
+static void test_control_characters_are_not_printable(void)
+{
+	CU_ASSERT_EQUAL(utf8_printable(" ", 1), 1);
+	CU_ASSERT_EQUAL(utf8_printable("~", 1), 1);
+	CU_ASSERT_EQUAL(utf8_printable("\0", 1), 0);
+	CU_ASSERT_EQUAL(utf8_printable("\x1f", 1), 0);
+	CU_ASSERT_EQUAL(utf8_printable("\x7f", 1), 0);
+	CU_ASSERT_EQUAL(utf8_printable("\xc2\x80", 2), 0);
+	CU_ASSERT_EQUAL(utf8_printable("\xc2\x9f", 2), 0);
+	CU_ASSERT_EQUAL(utf8_printable("\xc2\xa0", 2), 2);
+	CU_ASSERT_EQUAL(utf8_printable("\xc3\x80", 2), 2);
+	CU_ASSERT_EQUAL(utf8_printable("\xe2\x82\xac", 3), 3);
+	CU_ASSERT_EQUAL(utf8_printable("\xe2\x82\xac", 2), 0); /* cut short */
+}
+
 static void test_sanitizing_keeps_text_and_replaces_the_rest(void)
 {
 	char out[16];
@@ -103,6 +118,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_sizes_take_a_power_of_1024),
 	UNIT(test_uuids_become_canonical),
 	UNIT(test_utf8_is_told_from_other_bytes),
+	UNIT(test_control_characters_are_not_printable),
 	UNIT(test_sanitizing_keeps_text_and_replaces_the_rest),
 	UNIT_END,
 };

@@ -17,6 +17,7 @@
 #include "nvme/nvme.h"
 #include "nvmf/nvmf.h"
 #include "trace/trace.h"
+#include "util/output.h"
 #include "util/ticks.h"
 
 #define RDMA_REQ_FREE_NUMBER 31 /* a state without a tracepoint; see nvmf_rdma/internal.h */
@@ -131,6 +132,7 @@ static void print_tsc_khz(void)
 
 int main(int argc, char **argv)
 {
+	output_guard("varve-usdt-names", 1);
 	if (argc == 2 && strcmp(argv[1], "--tsc-khz") == 0) {
 		print_tsc_khz();
 	} else if (argc > 1) {

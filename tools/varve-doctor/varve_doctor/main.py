@@ -58,12 +58,15 @@ def examine_process(report, options):
 
 
 def main(arguments=None):
+    if sys.stdout is None: # closed by whoever started it: what was found would go nowhere
+        return UNABLE
+    sys.stdout.reconfigure(errors="backslashreplace")  # names of hosts may have what this terminal's encoding has not
     options = parse(sys.argv[1:] if arguments is None else arguments)
     report = Report(options.json)
     try:
-        if options.core:
+        if options.core is not None:
             core.examine(report, options.core, options.program, options.age)
-        elif options.trace:
+        elif options.trace is not None:
             trace.examine(report, options.trace, options.age)
         else:
             examine_process(report, options)
