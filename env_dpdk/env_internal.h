@@ -27,6 +27,8 @@ struct env_hugepages {
 void env_hugepages_read(const char *sys_hugepages, struct env_hugepages *h);
 /* MemAvailable and MemTotal in bytes, 0 where unknown. */
 void env_memory_read(const char *meminfo, uint64_t *total, uint64_t *available);
+/* What the control group (cgroups(7), version 2) with this folder may still take, in bytes; UINT64_MAX: no limit. */
+uint64_t env_cgroup_available(const char *folder);
 
 struct env_memory_plan {
 	bool hugepages;

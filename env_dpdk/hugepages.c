@@ -86,11 +86,41 @@ void env_memory_read(const char *meminfo, uint64_t *total, uint64_t *available)
 	}
 }
 
-/* What the control group (cgroups(7), version 2) of this process may still take; UINT64_MAX: no limit. */
+/* Pages of files, which the kernel gives up before it refuses memory: they count as in use, and grow until a group's limit is reached. */
+static uint64_t cgroup_file_pages(const char *folder)
+{
+	char path[512], line[128];
+	uint64_t bytes, sum = 0;
+
+	snprintf(path, sizeof(path), "%s/memory.stat", folder);
+	FILE *f = fopen(path, "re");
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		if (sscanf(line, "inactive_file %" SCNu64, &bytes) == 1 || sscanf(line, "active_file %" SCNu64, &bytes) == 1) {
+			sum += bytes;
+		}
+	}
+	if (f != NULL) {
+		fclose(f);
+	}
+	return sum;
+}
+
+uint64_t env_cgroup_available(const char *folder)
+{
+	uint64_t max = 0, current = 0;
+
+	/* "max" reads as 0, and so does a group that is not there */
+	if (read_number(folder, "", "memory.max", &max) != 0 || max == 0 ||
+	    read_number(folder, "", "memory.current", &current) != 0) {
+		return UINT64_MAX;
+	}
+	uint64_t files = cgroup_file_pages(folder), used = current > files ? current - files : 0;
+	return max > used ? max - used : 0;
+}
+
 static uint64_t cgroup_available(void)
 {
 	char line[256], folder[320] = "";
-	uint64_t max = 0, current = 0;
 	FILE *f = fopen("/proc/self/cgroup", "re");
 
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
@@ -102,12 +132,7 @@ static uint64_t cgroup_available(void)
 	if (f != NULL) {
 		fclose(f);
 	}
-	/* "max" reads as 0, and so does a group that is not there */
-	if (read_number(folder, "", "memory.max", &max) != 0 || max == 0 ||
-	    read_number(folder, "", "memory.current", &current) != 0) {
-		return UINT64_MAX;
-	}
-	return max > current ? max - current : 0;
+	return env_cgroup_available(folder);
 }
 
 uint64_t env_available_bytes(void)

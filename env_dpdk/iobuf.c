@@ -122,9 +122,17 @@ int iobuf_set_opts(const struct iobuf_opts *opts, char *error)
 
 /* --- Pools. The lock is held. --- */
 
+/* A thread that is stopped in the midst of a fetch keeps the places of what it fetches, and of all that others fetch meanwhile: they get
+ * ahead of it by an eighth of the ring and one fetch (DPDK's default), which may be as long as the pool. What is given back then has to find
+ * room besides, or it would be lost. */
+static unsigned ring_entries(enum iobuf_class class)
+{
+	return rte_align32pow2(3 * (uint32_t)pool_max(class));
+}
+
 static int pool_start(struct iobuf_pool *pool, enum iobuf_class class, int node)
 {
-	unsigned entries = rte_align32pow2((uint32_t)pool_max(class) + 1);
+	unsigned entries = ring_entries(class);
 	ssize_t bytes = rte_ring_get_memsize(entries);
 
 	if (pool->ring != NULL) {

@@ -49,11 +49,17 @@ int env_pci_request_fd(const struct env_pci *dev);
 /* Uevents: devices come and go. A descriptor to read from, or a negative errno. */
 int env_pci_uevent_open(void);
 struct env_pci_uevent {
-	enum { ENV_PCI_UEVENT_OTHER, ENV_PCI_UEVENT_ADD, ENV_PCI_UEVENT_REMOVE, ENV_PCI_UEVENT_BIND } action;
+	enum {
+		ENV_PCI_UEVENT_OTHER,
+		ENV_PCI_UEVENT_ADD,
+		ENV_PCI_UEVENT_REMOVE,
+		ENV_PCI_UEVENT_BIND,
+		ENV_PCI_UEVENT_LOST, /* there were more than the kernel keeps: any of them, about any device */
+	} action;
 	char bdf[16];
 	char driver[32]; /* BIND: the driver; "" otherwise */
 };
-/* The next event that is about a PCI device: 1; 0 if there is none left. */
+/* The next event that is about a PCI device, or that some were lost: 1; 0 if there is none left. */
 int env_pci_uevent_read(int fd, struct env_pci_uevent *event);
 /* Pure: a uevent as the kernel sends it, "action@path" and KEY=VALUE, each ended by a NUL. True if it is about a PCI device. */
 bool env_pci_uevent_parse(const char *text, size_t len, struct env_pci_uevent *event);

@@ -21,8 +21,10 @@ int env_pci_uevent_open(void)
 	if (fd < 0) {
 		return -errno;
 	}
-	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size,
-		   sizeof(size)); /* a burst of other devices' events must not lose ours */
+	/* A burst of other devices' events should not lose ours; the second is what those get who may not have the first. */
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) != 0) {
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	}
 	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
 		int rc = -errno;
 		close(fd);
@@ -80,7 +82,11 @@ int env_pci_uevent_read(int fd, struct env_pci_uevent *event)
 			.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1};
 		ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
 
-		if (n < 0 && errno != ENOBUFS && errno != EINTR) {
+		if (n < 0 && errno == ENOBUFS) {
+			*event = (struct env_pci_uevent){.action = ENV_PCI_UEVENT_LOST};
+			return 1;
+		}
+		if (n < 0 && errno != EINTR) {
 			return 0;
 		}
 		/* from the kernel only: a process could send such a message too */

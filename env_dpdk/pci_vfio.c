@@ -180,8 +180,9 @@ static int vfio_open(struct env_pci *dev, char *error)
 	if (rc != 0) {
 		return rc;
 	}
-	if (dev->kind == &env_pci_vfio && open_devices++ == 0) {
-		env_mem_listen(&listener);
+	if (dev->kind == &env_pci_vfio && open_devices++ == 0 && (rc = env_mem_listen(&listener)) != 0) {
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: memory cannot be mapped for it: too many devices want to know of all memory", dev->info.bdf);
+		return rc;
 	}
 	if (ioctl(dev->fd, VFIO_DEVICE_GET_REGION_INFO, &config) != 0) {
 		snprintf(error, ENV_PCI_ERROR_MAX, "%s: no configuration space: %s", dev->info.bdf,

@@ -19,7 +19,7 @@
 #define SLOT_SHIFT 21
 #define LOWER_BITS 13
 #define UPPER_BITS (48 - SLOT_SHIFT - LOWER_BITS)
-#define LISTENERS  16
+#define LISTENERS  64 /* VFIO, and two for each RDMA device: as host and as target */
 #define SLOT_BYTES ((uintptr_t)1 << SLOT_SHIFT)
 
 struct region {
@@ -286,13 +286,13 @@ int env_region_remove(void *addr)
 	return r != NULL ? 0 : -ENOENT;
 }
 
+/* Without the lock, which is held while memory is registered with a device, and that takes long: who asks has memory there, so that the
+ * region does not go meanwhile. */
 size_t env_region_len(const void *addr, enum env_region_kind kind)
 {
-	pthread_mutex_lock(&lock);
-	struct region *r = region_find(addr);
-	size_t len = r != NULL && r->kind == kind ? r->end - r->start : 0;
-	pthread_mutex_unlock(&lock);
-	return len;
+	const struct region *r = region_find(addr);
+
+	return r != NULL && r->kind == kind ? r->end - r->start : 0;
 }
 
 /* Under the lock. */

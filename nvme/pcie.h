@@ -173,5 +173,7 @@ void pcie_hotplug_add(struct pcie_ctrlr *c);
 void pcie_hotplug_remove(struct pcie_ctrlr *c);
 /* The device at bdf has become bound to a driver that lends it to processes. */
 void pcie_hotplug_arrived(const char *bdf);
+/* Some of the kernel's news were lost: looks for what they may have told of. (That a device is gone shows in its registers, too.) */
+void pcie_hotplug_lost(void);
 
 #endif

@@ -55,6 +55,13 @@ static void look_for(const char *bdf)
 	free(list);
 }
 
+void pcie_hotplug_lost(void)
+{
+	if (arrived_fn != NULL) {
+		look_for(NULL);
+	}
+}
+
 static void uevents_readable(void *arg, uint32_t events)
 {
 	struct env_pci_uevent e;
@@ -64,6 +71,8 @@ static void uevents_readable(void *arg, uint32_t events)
 			device_gone(e.bdf);
 		} else if (e.action == ENV_PCI_UEVENT_BIND) {
 			look_for(e.bdf);
+		} else if (e.action == ENV_PCI_UEVENT_LOST) {
+			pcie_hotplug_lost();
 		}
 	}
 }

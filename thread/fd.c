@@ -83,8 +83,10 @@ void fd_source_remove(struct fd_source **sp)
 	r->fd_count -= s->counted;
 	TAILQ_REMOVE(&s->thread->sources, s, link);
 	s->fn = NULL;
-	/* An event of it may be in the batch that is being served. */
 	TAILQ_INSERT_TAIL(&r->dead, s, link);
+	if (!r->serving) { /* an event of it may be in the batch, which frees it at its end */
+		fd_sources_free_dead(r);
+	}
 }
 
 void fd_sources_free_dead(struct reactor *r)
@@ -160,9 +162,11 @@ unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, i
 	struct thread *before = thread_self;
 	unsigned served = 0;
 
+	r->serving = true;
 	for (int i = 0; i < n; i++) {
 		served += fd_source_serve(events[i].data.ptr, events[i].events);
 	}
+	r->serving = false;
 	thread_self = before;
 	fd_sources_free_dead(r);
 	return served;

@@ -107,11 +107,22 @@ unsigned messages_run(struct thread *t)
 
 static void (*wait_hook)(void); /* the control thread's, which alone waits */
 static struct timespec wait_period;
+static uint64_t wait_ticks;
 
 void thread_set_wait_hook(void (*fn)(void), uint64_t period_us)
 {
 	wait_hook = fn;
 	wait_period = (struct timespec){(time_t)(period_us / 1000000), (long)(period_us % 1000000 * 1000)};
+	wait_ticks = env_us_to_ticks(period_us);
+}
+
+uint64_t wait_look(uint64_t since)
+{
+	if (wait_hook == NULL || env_ticks() - since < wait_ticks) {
+		return since;
+	}
+	wait_hook();
+	return env_ticks();
 }
 
 static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)

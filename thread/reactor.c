@@ -33,6 +33,7 @@ struct rte_rcu_qsbr *reactor_quiescence;
 static uint64_t idle_spell_ticks, fd_poll_ticks;
 static bool busy_mode;
 static void (*reactor_started)(void);
+static bool control_ring_is_ours; /* of the recorder: the control thread had none before */
 
 struct reactor *reactor_control(void)
 {
@@ -165,7 +166,8 @@ static void reactor_begin(struct reactor *r)
 	r->tid = (int)syscall(SYS_gettid);
 	r->now = r->awake_since = env_ticks();
 	if (r->control) {
-		trace_register_user_thread("control"); /* there may be no slot for it, or no tracing */
+		/* there may be no slot for it, or no tracing */
+		control_ring_is_ours = trace_register_user_thread("control") == 0;
 	} else {
 		snprintf(name, sizeof(name), "reactor_%u", r->lcore);
 		trace_thread_attach(r->lcore, name);
@@ -179,8 +181,8 @@ static void reactor_begin(struct reactor *r)
 	}
 }
 
-/* Somebody else may need this CPU to get on. A sleep and not sched_yield(), which costs others dearly where many do nothing else: a kernel's own
- * threads have been seen to wait for it for a minute (6.18). */
+/* Somebody else may need this CPU to get on. A sleep and not sched_yield(): where four processes spin on two CPUs (Linux 6.18) twice as many
+ * changes of a target's configuration are made in the same time beside verified I/O (systest/nvmf_integrity_full.py, interleaved runs). */
 static void let_others_run(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = TIMER_SLACK_NS}, NULL);
@@ -279,9 +281,10 @@ uint64_t thread_now(void)
 void thread_synchronize(void)
 {
 	assert(thread_self == thread_control());
-	uint64_t token = rte_rcu_qsbr_start(reactor_quiescence);
+	uint64_t token = rte_rcu_qsbr_start(reactor_quiescence), since = env_ticks();
 	while (rte_rcu_qsbr_check(reactor_quiescence, token, false) == 0) {
 		let_others_run();
+		since = wait_look(since);
 	}
 }
 
@@ -391,6 +394,8 @@ void reactors_stop(void)
 		env_lcore_wait(reactors[i].lcore);
 	}
 	reactors_free();
-	trace_thread_detach();
+	if (control_ring_is_ours) { /* what who had it before us goes on to record is not lost */
+		trace_thread_detach();
+	}
 	reactor_self = NULL;
 }

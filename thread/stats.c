@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/log.h"
+
 /* An answer of unknown length: filled up to capacity, counted to the end; the control thread makes room and asks again. */
 struct answer {
 	void *items;
@@ -139,6 +141,10 @@ static void cpu_collect(uint32_t cpu, struct reactor_stats *stats)
 	uint64_t sys, irq, softirq, hz = (uint64_t)sysconf(_SC_CLK_TCK);
 	FILE *f = fopen("/proc/stat", "re");
 
+	if (f == NULL) {
+		log_limited(LOG_LEVEL_WARNING, "/proc/stat: %s; the system's share of CPU %u is shown as 0",
+			    strerror(errno), cpu);
+	}
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
 		if (sscanf(line, "cpu%u %*u %*u %" SCNu64 " %*u %*u %" SCNu64 " %" SCNu64, &number, &sys,
 			   &irq, &softirq) == 4 &&

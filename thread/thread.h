@@ -51,7 +51,8 @@ bool thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us
  * no reactor on any of these lcores. The name is copied. */
 struct thread *thread_create(const char *name, const cpu_set_t *mask);
 /* The thread must have no channel, poller, descriptor or running timer left; -EBUSY names the one it found in the log. What
- * was sent to it before is run first. Waits until it is off its reactor. */
+ * was sent to it before is run first. Waits until it is off its reactor. Whoever sent or posted to it must have returned from that: it
+ * looks at the thread once more, to wake it, when the message may have run already. */
 int thread_destroy(struct thread *t);
 struct thread *thread_control(void);
 struct thread *thread_current(void); /* NULL on a foreign OS thread */
@@ -217,8 +218,8 @@ struct reactor_progress {
 int reactor_get_progress(uint32_t index, struct reactor_progress *progress);
 /* Makes a reactor that sleeps go a round, which its progress shows soon; one that is awake does so anyway. Control thread. */
 void reactor_wake(uint32_t index);
-/* While the control thread waits for a reactor (thread_call), fn runs every period_us on it: it may look, write files, and start
- * timers, and wait for nothing. NULL: nothing runs. Control thread. */
+/* While the control thread waits for a reactor (thread_call, thread_synchronize), fn runs every period_us on it: it may look, write
+ * files, and start timers, and wait for nothing. NULL: nothing runs. Control thread. */
 void thread_set_wait_hook(void (*fn)(void), uint64_t period_us);
 
 /* -ENODEV if there is no reactor on that lcore. */

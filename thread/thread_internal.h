@@ -126,6 +126,7 @@ struct reactor {
 	uint32_t thread_count;
 	uint32_t assigned; /* threads that are to be here; the control thread's */
 	struct fd_source_list dead;
+	bool serving; /* a batch of events, in which some may be of the dead */
 } __rte_cache_aligned;
 
 extern __thread struct thread *thread_self;
@@ -170,6 +171,9 @@ unsigned messages_run(struct thread *t);
 void call_init(struct call *c, thread_fn fn, void *arg);
 void call_serve(struct call *c);
 void call_wait(struct call *c);
+/* For loops in which the control thread waits: runs the hook of thread_set_wait_hook() if its period has passed since. Returns since when it
+ * counts from now on; at first, when the loop began. */
+uint64_t wait_look(uint64_t since);
 
 /* timer.c */
 unsigned timers_run(struct thread *t, uint64_t now);

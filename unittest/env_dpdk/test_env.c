@@ -243,6 +243,28 @@ static void test_hugepage_pools_are_added_up(void)
 	CU_ASSERT_EQUAL(h.error, ENOENT);
 }
 
+static void test_a_control_group_leaves_what_its_files_take_up(void)
+{
+	char folder[] = "/tmp/varve-unit-cgroup-XXXXXX";
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), UINT64_MAX);
+	write_file(folder, "memory.max", "max\n");
+	write_file(folder, "memory.current", "900\n");
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), UINT64_MAX);
+	write_file(folder, "memory.max", "1000\n");
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), 100);
+	write_file(folder, "memory.stat", "anon 80\nfile 820\nshmem 20\ninactive_anon 60\ninactive_file 500\nactive_file 300\n");
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), 900);
+	write_file(folder, "memory.current", "1200\n"); /* the two are read one after the other */
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), 600);
+	write_file(folder, "memory.current", "2000\n");
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), 0);
+	write_file(folder, "memory.current", "700\n");
+	CU_ASSERT_EQUAL(env_cgroup_available(folder), 1000);
+	remove_folder(folder);
+}
+
 static int lcore_seen(void *arg)
 {
 	unsigned *lcore = arg;
@@ -644,6 +666,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_ordinary_memory_is_used_otherwise_and_says_why),
 	UNIT(test_too_little_memory_says_what_to_do),
 	UNIT(test_hugepage_pools_are_added_up),
+	UNIT(test_a_control_group_leaves_what_its_files_take_up),
 	UNIT(test_every_lcore_runs_what_it_is_given),
 	UNIT(test_ticks_keep_time),
 	UNIT(test_memory_grows_beyond_the_fixed_heap),

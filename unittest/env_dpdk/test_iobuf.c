@@ -3,6 +3,7 @@
 #include "unittest/unit.h"
 
 #include <errno.h>
+#include <rte_ring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,6 +379,43 @@ static void test_pools_per_numa_node_work_with_one_node_too(void)
 	CU_ASSERT_EQUAL(iobuf_set_opts(&o, error), 0);
 }
 
+/* What a thread has done to a main pool's ring when it is stopped in the midst of fetching a buffer, which it returns; and what is missing. */
+static void *fetch_begins(struct rte_ring *ring)
+{
+	volatile union __rte_ring_rts_poscnt *head = &ring->rts_cons.head;
+
+	head->val.cnt++;
+	return ((void **)(ring + 1))[head->val.pos++ & ring->mask];
+}
+
+static void fetch_ends(struct rte_ring *ring)
+{
+	ring->rts_cons.tail.raw = ring->rts_cons.head.raw;
+}
+
+static void test_a_thread_stopped_while_it_fetches_loses_nobody_a_buffer(void)
+{
+	struct iobuf_channel_opts o = small_channel(1, 4);
+	struct iobuf_channel ch;
+	void *taken[127], *other_has;
+
+	set_counts(127, 8); /* a ring's length is a power of two, and one place of it stays empty */
+	CU_ASSERT_EQUAL_FATAL(iobuf_channel_create(&ch, &o, error), 0);
+	struct rte_ring *ring = *(struct rte_ring **)ch.cache[IOBUF_SMALL].pool; /* its first member */
+	other_has = fetch_begins(ring);
+	for (unsigned i = 0; i < 12; i++) {
+		CU_ASSERT_FATAL(iobuf_has(&ch, IOBUF_SMALL, 1));
+		taken[i] = iobuf_take(&ch, IOBUF_SMALL);
+	}
+	put_all(&ch, taken, 12); /* more than it likes to keep */
+	fetch_ends(ring);
+	unsigned n = take_all(&ch, taken);
+	CU_ASSERT_EQUAL(n, 126);
+	put_all(&ch, taken, n);
+	rte_ring_enqueue(ring, other_has);
+	iobuf_channel_destroy(&ch);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_options_out_of_range_are_refused_by_name_and_value),
 	UNIT(test_buffers_are_aligned_apart_and_can_be_written),
@@ -391,6 +429,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_statistics_count_every_get_once),
 	UNIT(test_the_dump_tells_buffers_in_use_from_those_at_hand),
 	UNIT(test_pools_per_numa_node_work_with_one_node_too),
+	UNIT(test_a_thread_stopped_while_it_fetches_loses_nobody_a_buffer),
 	UNIT_END,
 };
 UNIT_MAIN("iobuf", tests, setup, teardown)

@@ -4,8 +4,10 @@
 #include "env_dpdk/pci_internal.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -189,6 +191,38 @@ static void test_no_such_device_is_named(void)
 	CU_ASSERT_EQUAL(env_pci_open("../../etc", &dev, error), -ENODEV);
 }
 
+/* Sends what a process may send to all that listen, which they pass over, until it has been too much for the one at fd. */
+static bool overflow(int fd)
+{
+	struct sockaddr_nl all = {.nl_family = AF_NETLINK, .nl_groups = 1};
+	static const char text[4096] = "change@/x\0ACTION=change\0SUBSYSTEM=none";
+	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT), small = 1, size = 0;
+	socklen_t len = sizeof(size);
+	bool sent = s >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) == 0 &&
+		    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len) == 0;
+
+	for (int n = 0; sent && n < size + 2 * (int)sizeof(text); n += (int)sizeof(text)) {
+		sent = sendto(s, text, sizeof(text), 0, (struct sockaddr *)&all, sizeof(all)) == sizeof(text) || errno == ENOBUFS;
+	}
+	close(s);
+	return sent;
+}
+
+static void test_lost_uevents_are_told_of(void)
+{
+	struct env_pci_uevent e = {.action = ENV_PCI_UEVENT_ADD};
+	int fd = env_pci_uevent_open(), tries = 0;
+
+	if (fd < 0 || !overflow(fd)) {
+		close(fd);
+		UNIT_SKIP("no uevents may be sent here");
+	}
+	while (env_pci_uevent_read(fd, &e) == 1 && e.action != ENV_PCI_UEVENT_LOST && tries++ < 1000) {
+	}
+	CU_ASSERT_EQUAL(e.action, ENV_PCI_UEVENT_LOST);
+	close(fd);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_registers_of_a_removed_device_read_as_ones),
 	UNIT(test_write_to_a_removed_device_goes_nowhere),
@@ -196,6 +230,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_uevents_of_pci_devices_are_understood),
 	UNIT(test_other_uevents_are_passed_over),
 	UNIT(test_truncated_uevent_is_not_read_beyond_its_end),
+	UNIT(test_lost_uevents_are_told_of),
 	UNIT(test_device_of_a_driver_of_the_kernel_is_refused_with_advice),
 	UNIT(test_device_without_a_driver_is_refused_with_advice),
 	UNIT(test_no_such_device_is_named),

@@ -2,6 +2,7 @@
 /* Sleeping reactors: that they sleep, and that each kind of event wakes them, at every moment of falling asleep. */
 #include "unittest/unit.h"
 #include "unittest/thread/fixture.h"
+#include "thread/thread_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -253,8 +254,8 @@ static void test_descriptor_of_a_poller_wakes_its_reactor(void)
 	CU_ASSERT_EQUAL(source.found, HAMMER_FDS);
 	thread_call(workers[0], source_resume, NULL);
 	CU_ASSERT(source_found(HAMMER_FDS + 1));
-	CU_ASSERT(source.armed > 0);
 	thread_call(workers[0], source_end, NULL);
+	CU_ASSERT(source.armed > 0);
 	close(source.fd);
 }
 
@@ -355,6 +356,27 @@ static void test_stop_runs_what_the_control_thread_was_sent(void)
 	workers[1] = fixture_thread("worker 1", 2);
 }
 
+static void come_and_go(void *arg)
+{
+	int fd = eventfd(0, EFD_NONBLOCK);
+	struct poller *p = poller_register(&(struct poller_opts){.name = "short", .fn = poll_idle, .fd = fd});
+
+	poller_unregister(&p);
+	close(fd);
+	*(bool *)arg = TAILQ_EMPTY(&reactor_self->dead);
+}
+
+/* Nothing but the removal itself would free it: no descriptor is served on a reactor that polls for pollers only. */
+static void test_a_descriptor_that_goes_while_none_is_served_leaves_nothing(void)
+{
+	bool nothing_left = false;
+
+	thread_call(workers[0], poller_begin, NULL); /* keeps it awake */
+	thread_call(workers[0], come_and_go, &nothing_left);
+	CU_ASSERT(nothing_left);
+	thread_call(workers[0], poller_end, NULL);
+}
+
 /* Stops everything and starts it again in the other mode, and back. */
 static void test_busy_reactors_never_sleep(void)
 {
@@ -395,6 +417,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_control_thread_is_woken_by_any_thread),
 	UNIT(test_exit_does_not_end_a_wait),
 	UNIT(test_stop_runs_what_the_control_thread_was_sent),
+	UNIT(test_a_descriptor_that_goes_while_none_is_served_leaves_nothing),
 	UNIT(test_busy_reactors_never_sleep),
 	UNIT_END,
 };

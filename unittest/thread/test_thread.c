@@ -2,6 +2,7 @@
 /* Threads, messages, calls, moving and destroying. */
 #include "unittest/unit.h"
 #include "unittest/thread/fixture.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -580,6 +581,70 @@ static void test_statistics_tell_what_a_thread_owns(void)
 	CU_ASSERT_EQUAL(thread_destroy(t), 0);
 }
 
+static struct {
+	bool begun;
+	unsigned looks;
+} stuck;
+
+static void be_stuck_until_looked_at(void *arg)
+{
+	uint64_t deadline = env_ticks() + env_us_to_ticks(WAIT_US);
+
+	__atomic_store_n(&stuck.begun, true, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&stuck.looks, __ATOMIC_ACQUIRE) == 0 && env_ticks() < deadline) {
+		sched_yield();
+	}
+}
+
+static void look(void)
+{
+	__atomic_fetch_add(&stuck.looks, 1, __ATOMIC_RELEASE);
+}
+
+static void begin_to_be_stuck(struct thread *t)
+{
+	stuck.begun = false;
+	stuck.looks = 0;
+	thread_send(t, be_stuck_until_looked_at, NULL);
+	while (!__atomic_load_n(&stuck.begun, __ATOMIC_ACQUIRE)) {
+		sched_yield();
+	}
+}
+
+static void test_who_waits_for_a_stuck_reactor_looks_at_it(void)
+{
+	struct thread *t = fixture_thread("stuck", 1);
+
+	thread_set_wait_hook(look, 1000);
+	begin_to_be_stuck(t);
+	thread_call(t, nothing, NULL);
+	CU_ASSERT(stuck.looks > 0);
+	begin_to_be_stuck(t);
+	thread_synchronize();
+	CU_ASSERT(stuck.looks > 0);
+	thread_set_wait_hook(NULL, 0);
+	CU_ASSERT_EQUAL(thread_destroy(t), 0);
+}
+
+/* Stops all and starts it again. */
+static void test_the_control_thread_keeps_the_ring_it_had_before_the_reactors(void)
+{
+	struct trace_opts opts = {.name = "unit_thread", .version = "", .instance_id = -1, .num_entries = 64, .num_user_threads = 2};
+	const struct thread_lib_opts lib = {.idle_spell_us = 50};
+	char error[TRACE_ERROR_MAX];
+
+	thread_lib_stop();
+	CU_ASSERT_EQUAL_FATAL(trace_start(&opts, error), 0);
+	CU_ASSERT_EQUAL(thread_lib_start(&lib), 0);
+	thread_lib_stop();
+	CU_ASSERT_EQUAL(trace_register_user_thread("control"), 0); /* what the reactors' start took has been given back */
+	CU_ASSERT_EQUAL(thread_lib_start(&lib), 0);
+	thread_lib_stop();
+	CU_ASSERT_EQUAL(trace_register_user_thread("control"), -EEXIST);
+	trace_stop();
+	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&lib), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_messages_of_one_sender_arrive_in_order),
 	UNIT(test_posts_of_one_sender_arrive_in_order_and_can_go_back_and_forth),
@@ -597,6 +662,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_control_loop_runs_until_told_to_exit),
 	UNIT(test_control_wait_ends_at_its_deadline),
 	UNIT(test_statistics_tell_what_a_thread_owns),
+	UNIT(test_who_waits_for_a_stuck_reactor_looks_at_it),
+	UNIT(test_the_control_thread_keeps_the_ring_it_had_before_the_reactors),
 	UNIT_END,
 };
 
