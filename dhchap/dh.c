@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <openssl/core_names.h>
 #include <openssl/dh.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 struct dhchap_dh {
@@ -26,6 +27,7 @@ static EVP_PKEY *generate(unsigned group)
 	if (ctx == NULL || EVP_PKEY_keygen_init(ctx) != 1 || EVP_PKEY_CTX_set_params(ctx, params) != 1 ||
 	    EVP_PKEY_generate(ctx, &key) != 1) {
 		key = NULL;
+		ERR_clear_error(); /* here and below: the thread's next failure is not to be taken for this one */
 	}
 	EVP_PKEY_CTX_free(ctx);
 	return key;
@@ -64,6 +66,7 @@ int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX])
 	/* "encoded": with all of its leading zeroes */
 	if (EVP_PKEY_get_octet_string_param(dh->key, OSSL_PKEY_PARAM_ENCODED_PUBLIC_KEY, value, DHCHAP_DH_MAX,
 					    &len) != 1) {
+		ERR_clear_error();
 		return -EIO;
 	}
 	return len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
@@ -79,6 +82,7 @@ static EVP_PKEY *peer_key(const struct dhchap_dh *dh, const uint8_t *value, size
 		return key;
 	}
 	EVP_PKEY_free(key);
+	ERR_clear_error();
 	return NULL;
 }
 
@@ -91,6 +95,9 @@ static int derive(const struct dhchap_dh *dh, EVP_PKEY *peer, uint8_t *secret)
 		  EVP_PKEY_derive_set_peer_ex(ctx, peer, 0) == 1 && EVP_PKEY_derive(ctx, secret, &len) == 1;
 
 	EVP_PKEY_CTX_free(ctx);
+	if (!ok) {
+		ERR_clear_error();
+	}
 	return ok && len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
 }
 

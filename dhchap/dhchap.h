@@ -2,7 +2,8 @@
 /* DH-HMAC-CHAP (NVM Express Base Specification 2.0c, 8.13.5), for hosts and targets: secrets, the arithmetic, the messages, and a
  * helper thread for what is slow. Who sends what when is not here: that is nvme/auth.c and nvmf/auth.c.
  *
- * All but the helper thread is pure: bytes in, bytes or an error out, on any thread. Secrets never reach a log or a trace; who holds
+ * All but the helper thread is pure: bytes in, bytes or an error out, on any thread. What fails leaves nothing in OpenSSL's list of the
+ * thread's errors. Secrets never reach a log or a trace; who holds
  * one in memory of its own cleanses it. */
 #ifndef DHCHAP_DHCHAP_H
 #define DHCHAP_DHCHAP_H

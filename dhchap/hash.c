@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <openssl/core_names.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
@@ -43,6 +44,9 @@ static int hmac(unsigned hash, const uint8_t *key, size_t key_len, const struct 
 
 	EVP_MAC_CTX_free(ctx);
 	EVP_MAC_free(mac);
+	if (rc != 0) {
+		ERR_clear_error(); /* here and below: the thread's next failure is not to be taken for this one */
+	}
 	return rc;
 }
 
@@ -78,6 +82,8 @@ static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHA
 			 : -EIO;
 	if (rc == 0) {
 		rc = hmac(in->hash, key, len, &piece, 1, challenge);
+	} else {
+		ERR_clear_error();
 	}
 	dhchap_cleanse(key, sizeof(key));
 	return rc;
@@ -128,7 +134,11 @@ int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP
 
 int dhchap_random(void *to, size_t len)
 {
-	return RAND_bytes(to, (int)len) == 1 ? 0 : -EIO;
+	if (RAND_bytes(to, (int)len) == 1) {
+		return 0;
+	}
+	ERR_clear_error();
+	return -EIO;
 }
 
 uint32_t dhchap_seqnum(void)

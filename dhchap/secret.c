@@ -77,6 +77,7 @@ static int decode(const char *text, size_t len, struct dhchap_secret *secret, ch
 	uint32_t crc;
 	int rc = 0;
 
+	/* decoded_length() has seen all there is to see, and EVP_DecodeBlock() adds nothing to OpenSSL's list of errors */
 	if (bytes_len == 0 || EVP_DecodeBlock(bytes, (const uint8_t *)text, (int)len) < 0) {
 		return complain(
 			why, "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");

@@ -65,6 +65,10 @@ static int check_file(int fd, const char *path, char error[KEYRING_ERROR_MAX])
 				"%s has mode %04o: group and others may have no access to it (chmod 0600)",
 				path, st.st_mode & 07777);
 	}
+	if (st.st_uid != geteuid() && st.st_uid != 0) { /* who owns it may read and write it, whatever its mode */
+		return complain(error, -EPERM, "%s belongs to user %u: allowed are the user that varve runs as, %u, and root", path, st.st_uid,
+				geteuid());
+	}
 	if (st.st_size > FILE_SIZE_MAX) {
 		return complain(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path,
 				(long long)st.st_size, FILE_SIZE_MAX);

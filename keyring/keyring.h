@@ -15,8 +15,9 @@
 
 struct keyring_key;
 
-/* Reads a key: path is absolute, of a regular file that neither group nor others may read or write, and that holds one secret
- * (dhchap_secret_parse()). Or a negative errno and error: -EINVAL, -EEXIST, -EPERM (its mode), -ENOMEM, or what open says. */
+/* Reads a key: path is absolute, of a regular file of the process's user or root that neither group nor others may read or write, and that
+ * holds one secret (dhchap_secret_parse()). Or a negative errno and error: -EINVAL, -EEXIST, -EPERM (its mode or owner), -ENOMEM, or what
+ * open says. */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
 /* Takes it out of the ring: its name is free. Who uses it keeps it. -ENOENT. */
 int keyring_file_remove(const char *name);

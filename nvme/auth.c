@@ -175,9 +175,8 @@ static void reply(struct nvme_auth *auth)
 		.dh_len = (uint16_t)dhchap_group_bytes(auth->challenge.group),
 	};
 
-	if (m.challenge_valid) {
-		m.seqnum = auth->seqnum = dhchap_seqnum();
-	}
+	/* Also where the controller is asked nothing: 0 says that there is a challenge, but for the key of a secure channel (Base 8.13.5.4). */
+	m.seqnum = auth->seqnum = dhchap_seqnum();
 	if (respond(auth, true, response) != 0 ||
 	    dhchap_random(auth->our_challenge, sizeof(auth->our_challenge)) != 0) {
 		refuse(auth, DHCHAP_FAILED, "the response could not be computed");

@@ -608,7 +608,6 @@ static void cm_readable(void *arg, uint32_t events)
 static struct nvme_ctrlr *rdma_ctrlr_alloc(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
 {
 	struct rdma_ctrlr *c = calloc(1, sizeof(*c));
-
 	int rc;
 
 	if (c == NULL) {

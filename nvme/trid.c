@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "util/parse.h"
+
 const char *nvme_trtype_name(enum nvme_trtype t)
 {
 	switch (t) {
@@ -147,8 +149,9 @@ bool nvme_nqn_is_valid(const char *nqn)
 	if (!isalnum((unsigned char)nqn[12])) {
 		return false;
 	}
-	for (size_t i = 12; i < len; i++) {
-		if ((unsigned char)nqn[i] <= ' ' || nqn[i] == 0x7f) {
+	for (size_t i = 12, n; i < len; i += n) {
+		n = utf8_printable(nqn + i, len - i);
+		if (n == 0 || nqn[i] == ' ') {
 			return false;
 		}
 	}

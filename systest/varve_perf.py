@@ -67,6 +67,9 @@ def test_what_is_wrong_is_said_with_what_is_allowed():
                         (["-b", "file:/nonexistent"], ["/nonexistent", "No such file"]), ([], ["no target", "--bdev"]),
                         (["-b", "null:1G", "--verify"], ["--verify", "null"]), (["-b", "null:1G", "-w", "x"], ["randrw"]),
                         (["-b", "malloc:1M", "-o", "1000"], ["1000", "multiple of 512"]),
+                        (["-b", "null:1G", "--dhchap-key", "/nonexistent"], ["--dhchap-key '/nonexistent'", "No such file"]),
+                        (["-b", "null:1G", "--dhchap-key", __file__], ["--dhchap-key", "mode"]),
+                        (["-b", "null:1G", "--dhchap-ctrlr-key", "x"], ["--dhchap-ctrlr-key goes with --dhchap-key"]),
                         (["-b", "malloc:1M", "-q", "1024"], ["too few"]), (["-b", "null:1G", "-t", "0"], ["--time '0'", "from 1"])):
         p = perf(*args, status=1)
         check(all(w in p.stderr for w in words), f"{args}: \"{p.stderr}\" does not say {words}")

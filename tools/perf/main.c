@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
 #include "tools/perf/perf.h"
 #include "util/log.h"
+#include "util/output.h"
 
 #define OPENING_MAX 32 /* queue pairs that are being connected at a time */
 #define SETTLE_US 10000000 /* for outstanding I/O to come back at the end */
@@ -129,10 +131,27 @@ static bool any_failed(const struct perf *p)
 	return false;
 }
 
+static bool create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
+{
+	char error[NVME_ERROR_MAX];
+
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		struct perf_target *t = &p->targets[i];
+
+		*t = (struct perf_target){.opts = &p->opts, .index = i};
+		o->event_arg = t;
+		t->ctrlr = nvme_ctrlr_create(&p->opts.targets[i], o, error);
+		if (t->ctrlr == NULL) {
+			fprintf(stderr, "varve-perf: %s\n", error);
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool connect_targets(struct perf *p)
 {
 	struct nvme_ctrlr_opts o;
-	char error[NVME_ERROR_MAX];
 
 	nvme_ctrlr_opts_default(&o);
 	snprintf(o.hostnqn, sizeof(o.hostnqn), "%s", p->opts.hostnqn);
@@ -144,16 +163,10 @@ static bool connect_targets(struct perf *p)
 	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
 					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) : 1024);
 	o.event = on_event;
-	for (unsigned i = 0; i < p->opts.num_targets; i++) {
-		struct perf_target *t = &p->targets[i];
-
-		*t = (struct perf_target){.opts = &p->opts, .index = i};
-		o.event_arg = t;
-		t->ctrlr = nvme_ctrlr_create(&p->opts.targets[i], &o, error);
-		if (t->ctrlr == NULL) {
-			fprintf(stderr, "varve-perf: %s\n", error);
-			return false;
-		}
+	bool created = perf_keys_get(&o, &p->opts) && create_ctrlrs(p, &o);
+	perf_keys_put(&o);
+	if (!created) {
+		return false;
 	}
 	thread_control_wait(targets_settled, p, 60 * UINT64_C(1000000));
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
@@ -573,6 +586,7 @@ int main(int argc, char **argv)
 	struct perf *p = &perf;
 	char error[ENV_ERROR_MAX], cores[16];
 
+	output_guard("varve-perf", EXIT_FAILURE);
 	switch (perf_options_parse(&p->opts, argc, argv)) {
 	case PERF_EXIT_OK:
 		return EXIT_SUCCESS;
@@ -601,6 +615,7 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	rc = measure(p);
+	dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
 	signal(SIGINT, SIG_IGN); /* the handler needs the control thread, and all is done */
 	signal(SIGTERM, SIG_IGN);
 	thread_lib_stop();

@@ -34,6 +34,9 @@ static const char help[] =
 	"      --verify           writes carry LBA and generation, every read is checked; writes the region first\n"
 	"      --seed N           of the random numbers (default: the clock)\n"
 	"      --hostnqn NQN      the name of this host\n"
+	"      --dhchap-key FILE  a secret DHHC-1:XX:BASE64: that proves to the targets who this host is\n"
+	"      --dhchap-ctrlr-key FILE\n"
+	"                         the secret that each target has to prove that it has\n"
 	"      --kato MS          keep-alive time, 0 for none (default 10000)\n"
 	"      --loss-timeout S   reconnect for so long after a connection is lost; -1: for ever (default 0)\n"
 	"  -j, --json             the results as JSON\n"
@@ -48,7 +51,7 @@ static const char help[] =
 
 enum {
 	OPT_IOS = 256, OPT_RATE, OPT_REGION, OPT_VERIFY, OPT_SEED, OPT_HOSTNQN, OPT_KATO, OPT_LOSS, OPT_QUIET,
-	OPT_PROGRESS, OPT_NO_HUGE, OPT_BUSY, OPT_OVERSUBSCRIBE,
+	OPT_PROGRESS, OPT_NO_HUGE, OPT_BUSY, OPT_OVERSUBSCRIBE, OPT_DHCHAP_KEY, OPT_DHCHAP_CTRLR_KEY,
 };
 
 static const struct option long_options[] = {
@@ -59,6 +62,7 @@ static const struct option long_options[] = {
 	{"qpairs", required_argument, NULL, 'P'}, {"rate", required_argument, NULL, OPT_RATE},
 	{"region", required_argument, NULL, OPT_REGION}, {"verify", no_argument, NULL, OPT_VERIFY},
 	{"seed", required_argument, NULL, OPT_SEED}, {"hostnqn", required_argument, NULL, OPT_HOSTNQN},
+	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY}, {"dhchap-ctrlr-key", required_argument, NULL, OPT_DHCHAP_CTRLR_KEY},
 	{"kato", required_argument, NULL, OPT_KATO}, {"loss-timeout", required_argument, NULL, OPT_LOSS},
 	{"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, OPT_QUIET},
 	{"progress", no_argument, NULL, OPT_PROGRESS}, {"cores", required_argument, NULL, 'm'}, {"oversubscribe", no_argument, NULL, OPT_OVERSUBSCRIBE},
@@ -200,6 +204,8 @@ static bool one_option(struct perf_options *o, int c, const char *arg, struct pa
 	case OPT_VERIFY: o->verify = true; return true;
 	case OPT_SEED: return number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
 	case OPT_HOSTNQN: return set_hostnqn(o, arg);
+	case OPT_DHCHAP_KEY: o->dhchap_key = arg; return true;
+	case OPT_DHCHAP_CTRLR_KEY: o->dhchap_ctrlr_key = arg; return true;
 	case OPT_KATO: return number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
 	case OPT_LOSS: return set_loss_timeout(o, arg);
 	case 'j': o->json = true; return true;
@@ -222,6 +228,10 @@ static bool check_whole(struct perf_options *o, const struct parse *p)
 			return false;
 		}
 		o->read_percent = p->mix;
+	}
+	if (o->dhchap_ctrlr_key != NULL && o->dhchap_key == NULL) {
+		fprintf(stderr, "varve-perf: --dhchap-ctrlr-key goes with --dhchap-key: a controller proves who it is only to a host that does the same\n");
+		return false;
 	}
 	for (unsigned i = 0; i < o->num_bdevs; i++) {
 		if (o->verify && o->bdevs[i].kind == PERF_BDEV_NULL) {

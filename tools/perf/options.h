@@ -41,6 +41,7 @@ struct perf_options {
 	int32_t loss_timeout_s;	   /* --loss-timeout */
 	bool json, quiet, progress;
 	char hostnqn[NVME_NQN_MAX];
+	const char *dhchap_key, *dhchap_ctrlr_key; /* files; NULL: none */
 	const char *cores;
 	uint32_t mem_mb;
 	bool no_huge, busy, oversubscribe;

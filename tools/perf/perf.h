@@ -119,6 +119,10 @@ void perf_stream_close(struct perf_stream *s);
  * (said on stderr). */
 bool perf_discover(struct perf_options *o);
 
+/* keys.c. Control thread. Reads what the options name, for controllers that hold it from then on; false: said on stderr. put in any case. */
+bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o);
+void perf_keys_put(const struct nvme_ctrlr_opts *c);
+
 /* report.c */
 struct perf_result {
 	double seconds;

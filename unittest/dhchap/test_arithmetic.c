@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Secrets, keys, responses and Diffie-Hellman, against what Python computes (vectors.py), nvme-cli prints and the specification has. */
 #include <openssl/bn.h>
+#include <openssl/err.h>
 #include "dhchap/dhchap.h"
 #include "unittest/unit.h"
 
@@ -78,6 +79,7 @@ static void test_what_is_no_secret_is_refused_without_being_repeated(void)
 		CU_ASSERT_NOT_EQUAL(parse(bad[i]), 0);
 		CU_ASSERT_PTR_NULL(strstr(why, "ia6z"));
 		CU_ASSERT_NOT_EQUAL(why[0], 0);
+		CU_ASSERT_EQUAL(ERR_peek_error(), 0);
 	}
 	CU_ASSERT_NOT_EQUAL(
 		dhchap_secret_parse("DHHC-1:00\0ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", 59,
@@ -140,6 +142,15 @@ static void test_an_unknown_hash_is_an_error(void)
 
 	CU_ASSERT_NOT_EQUAL(
 		dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret, .hash = 7}, response), 0);
+	secret.hash = 7;
+	CU_ASSERT_NOT_EQUAL(dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret,
+									 .hash = DHCHAP_HASH_SHA256,
+									 .of_host = true,
+									 .hostnqn = VECTOR_HOSTNQN,
+									 .subnqn = VECTOR_SUBNQN},
+					   response),
+			    0);
+	CU_ASSERT_EQUAL(ERR_peek_error(), 0);
 }
 
 /* ---- Diffie-Hellman ---- */
@@ -181,6 +192,7 @@ static void check_group(const struct group_vector *v)
 	peer[v->bytes - 1] = 1;
 	CU_ASSERT_NOT_EQUAL(dhchap_dh_secret(dh, peer, v->bytes, got), 0);
 	CU_ASSERT_NOT_EQUAL(dhchap_dh_secret(dh, peer, v->bytes + 1, got), 0);
+	CU_ASSERT_EQUAL(ERR_peek_error(), 0);
 	dhchap_dh_free(dh);
 	BN_free(p);
 	BN_free(private);

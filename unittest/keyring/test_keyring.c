@@ -84,6 +84,21 @@ static void test_files_that_others_can_reach_are_refused(void)
 	}
 }
 
+/* Whoever they belong to can read them. Only root can give a file away, and only root reads one of mode 0600 that belongs to another: for anybody
+ * else there is nothing to test. */
+static void test_files_of_other_users_are_refused(void)
+{
+	write_file(SECRET, 0600);
+	if (geteuid() == 0) {
+		CU_ASSERT_EQUAL(chown(path, 1, (gid_t)-1), 0);
+		CU_ASSERT_EQUAL(keyring_file_add("a", path, error), -EPERM);
+		CU_ASSERT_PTR_NOT_NULL(strstr(error, "belongs to user 1"));
+		CU_ASSERT_EQUAL(chown(path, 0, (gid_t)-1), 0);
+	}
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), 0);
+}
+
 static void test_what_is_no_key_file_is_refused(void)
 {
 	CU_ASSERT_EQUAL(keyring_file_add("a", folder, error), -EINVAL);
@@ -120,6 +135,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_read_and_forgotten),
 	UNIT(test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free),
 	UNIT(test_files_that_others_can_reach_are_refused),
+	UNIT(test_files_of_other_users_are_refused),
 	UNIT(test_what_is_no_key_file_is_refused),
 	UNIT(test_names),
 	UNIT_END,

@@ -136,6 +136,12 @@ static void test_nqns(void)
 	CU_ASSERT(!nvme_nqn_is_valid("nqn.14-08.org.x:y"));
 	CU_ASSERT(!nvme_nqn_is_valid("iqn.2014-08.org.x:y"));
 	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:a b"));
+	CU_ASSERT(nvme_nqn_is_valid("nqn.2014-08.org.x:\xc3\xa9\xc2\xa0\xe2\x82\xac"));
+	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\x7f"));
+	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\xc3("));
+	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\x1b[2J"));
+	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\xc2\x9b" "2J")); /* what a terminal takes for the same */
+	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:a\xc2"));
 	memset(longest + strlen(longest), 'x', 223 - strlen(longest));
 	CU_ASSERT(nvme_nqn_is_valid(longest));
 	longest[223] = 'x';

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is known of a controller, for whoever asks. */
+#include "nvme/transport.h"
+
+enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->state;
+}
+
+uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->state_ticks;
+}
+
+const struct nvme_trid *nvme_ctrlr_trid(const struct nvme_ctrlr *ctrlr)
+{
+	return &ctrlr->trid;
+}
+
+const struct nvme_id_ctrl *nvme_ctrlr_identify(const struct nvme_ctrlr *ctrlr)
+{
+	return &ctrlr->id;
+}
+
+uint64_t nvme_ctrlr_cap(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->cap;
+}
+
+uint32_t nvme_ctrlr_vs(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->vs;
+}
+
+uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->io_queues;
+}
+
+uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr)
+{
+	uint64_t transport = ctrlr->ops->max_transfer((struct nvme_ctrlr *)ctrlr);
+	/* MDTS is in units of CAP.MPSMIN, which is 4 KiB here; 0: no limit (Base 5.17.2.1) */
+	uint64_t mdts =
+		ctrlr->id.mdts ? UINT64_C(4096) << (ctrlr->id.mdts < 20 ? ctrlr->id.mdts : 20) : UINT32_MAX;
+
+	return (uint32_t)(mdts < transport ? mdts : transport);
+}
+
+uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->ops->max_segments ? ctrlr->ops->max_segments(ctrlr) : 1;
+}
+
+uint32_t nvme_ctrlr_buf_align(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->ops->buf_align ? ctrlr->ops->buf_align : 1;
+}
+
+uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->cntlid;
+}
+
+const char *nvme_ctrlr_last_error(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->last_error;
+}

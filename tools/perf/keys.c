@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Secrets for DH-HMAC-CHAP, from files. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "keyring/keyring.h"
+#include "tools/perf/perf.h"
+
+static struct keyring_key *get_key(const char *option, const char *file)
+{
+	char error[KEYRING_ERROR_MAX];
+	char *path = realpath(file, NULL); /* the ring's paths are absolute */
+
+	if (path == NULL) {
+		fprintf(stderr, "varve-perf: %s '%s': %s\n", option, file, strerror(errno));
+		return NULL;
+	}
+	int rc = keyring_file_add(option, path, error);
+	free(path);
+	if (rc != 0) {
+		fprintf(stderr, "varve-perf: %s: %s\n", option, error);
+		return NULL;
+	}
+	struct keyring_key *key = keyring_get(option);
+	keyring_file_remove(option); /* whoever holds it keeps it */
+	return key;
+}
+
+bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o)
+{
+	if (o->dhchap_key != NULL) {
+		c->dhchap_key = get_key("--dhchap-key", o->dhchap_key);
+	}
+	if (o->dhchap_ctrlr_key != NULL) {
+		c->dhchap_ctrlr_key = get_key("--dhchap-ctrlr-key", o->dhchap_ctrlr_key);
+	}
+	return (o->dhchap_key == NULL || c->dhchap_key != NULL) && (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);
+}
+
+void perf_keys_put(const struct nvme_ctrlr_opts *c)
+{
+	keyring_put(c->dhchap_key);
+	keyring_put(c->dhchap_ctrlr_key);
+}
