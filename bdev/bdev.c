@@ -476,8 +476,8 @@ void bdev_check_close(struct bdev *b)
 
 static void fail_waiting(struct bdev_channel *ch, void *arg)
 {
-	struct bdev_io_queue *queues[] = {&ch->frozen, &ch->qos_wait, &ch->lock_wait, &ch->locks_wait,
-					  &ch->nomem};
+	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES],
+					  &ch->lock_wait, &ch->locks_wait,          &ch->nomem};
 
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
 		bdev_io_fail_queue(queues[i], STATUS_REMOVED);

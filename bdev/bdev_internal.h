@@ -71,6 +71,13 @@ enum {
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
+/* What waits for a rate limit, by the limits that it is under: some are for one kind only, and must not hold up the other. */
+enum bdev_qos_kind {
+	QOS_READS,
+	QOS_WRITES,
+	QOS_KINDS,
+};
+
 #define BDEV_BLOCK_SIZE_MAX 65536u
 #define BDEV_ZEROES_BYTES   65536u
 
@@ -139,9 +146,11 @@ struct bdev_channel {
 	/* Statistics. */
 	struct bdev_stat stat __attribute__((aligned(64)));
 	/* Rare. */
-	struct bdev_io_queue frozen, qos_wait, lock_wait, nomem;
+	struct bdev_io_queue frozen, lock_wait, nomem;
+	struct bdev_io_queue qos_wait[QOS_KINDS];
 	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
 	struct bdev_pieces *pieces;
+	uint8_t qos_turn; /* the kind that goes first next time */
 	struct thread_timer qos_timer, nomem_timer;
 	struct bdev_lock locks[BDEV_LOCKS_PER_CHANNEL];
 	struct bdev_locked locked[BDEV_LOCKS_ACTIVE];
@@ -257,7 +266,8 @@ void bdev_pieces_destroy(struct bdev_pieces *p);
 bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io);
 void bdev_split_start(struct bdev_io *io);
 void bdev_piece_done(struct bdev_io *piece);
-void bdev_split_abort(struct bdev_io *io); /* issues no more pieces; inside a frame */
+/* Issues no more pieces; inside a frame. False: all have been issued, and io goes on. */
+bool bdev_split_abort(struct bdev_io *io);
 int bdev_split_init(void);
 void bdev_split_fini(void);
 /* The second half of an emulated COMPARE_AND_WRITE, called with the lock held. */
@@ -307,8 +317,9 @@ void bdev_reset_timer(void *core);
 void bdev_abort_start(struct bdev_io *io);
 
 /* --- bdev_qos.c --- */
-/* True: go on. False: io waits. */
+/* True: go on. False: io waits, in its kind's queue. */
 bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
+enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io);
 void bdev_qos_timer(void *channel);
 void bdev_qos_free(struct bdev_core *core);
 

@@ -163,7 +163,8 @@ static void wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io_st
 /* True: go on. A lent I/O's data is already there: nobody may wait for it and hold it back at once. */
 static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (ch->slow & SLOW_REMOVED) {
+	/* An abort may be what those need who are to let go of the bdev. */
+	if ((ch->slow & SLOW_REMOVED) && io->type != BDEV_IO_ABORT) {
 		bdev_io_complete(io, STATUS_REMOVED);
 		return false;
 	}
@@ -184,7 +185,7 @@ static bool pass_qos(struct bdev_channel *ch, struct bdev_io *io)
 	}
 	ch->stat.qos_waits++;
 	USDT(qos_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
-	wait_in(&ch->qos_wait, io, BDEV_IO_WAIT_QOS);
+	wait_in(&ch->qos_wait[bdev_qos_kind_of(io)], io, BDEV_IO_WAIT_QOS);
 	return false;
 }
 
@@ -435,6 +436,8 @@ uint16_t bdev_status_from_errno(int rc)
 	case EIO:
 		return NVME_SC_INTERNAL;
 	case ENOSPC:
+	case EDQUOT:
+	case EFBIG: /* RLIMIT_FSIZE, or the file system's largest file */
 		return NVME_SC_CAP_EXCEEDED | NVME_SC_DNR;
 	case EROFS:
 	case EPERM:

@@ -213,9 +213,15 @@ static void take_message(struct thread_msg *msg)
 
 static void start_next(struct bdev_channel *ch);
 
+struct forget {
+	struct bdev_lock *lock;
+	const struct bdev_channel *ch; /* the initiator; both may be gone once it has been visited */
+};
+
 static void visit_forget(struct bdev_channel *ch, void *arg)
 {
-	struct bdev_lock *lock = arg;
+	const struct forget *forget = arg;
+	struct bdev_lock *lock = forget->lock;
 	uint32_t left = 0;
 
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
@@ -228,7 +234,7 @@ static void visit_forget(struct bdev_channel *ch, void *arg)
 		ch->slow &= ~(uint32_t)SLOW_LOCKED;
 	}
 	bdev_io_requeue(&ch->lock_wait);
-	if (ch == lock->ch) {
+	if (ch == forget->ch) {
 		struct bdev_io *io = lock->io;
 		lock->state = LOCK_FREE;
 		lock->io = NULL;
@@ -245,7 +251,7 @@ static void release_message(struct thread_msg *msg)
 
 	TAILQ_REMOVE(&b->core->locks, lock, link);
 	deactivate(b->core, lock);
-	bdev_visit_channels(b, visit_forget, lock);
+	bdev_visit_channels(b, visit_forget, &(struct forget){.lock = lock, .ch = lock->ch});
 	/* The initiator, and with it the lock, may be gone now. */
 	run_queue(b);
 }

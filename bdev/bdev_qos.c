@@ -4,7 +4,8 @@
  * A channel takes from the buckets with atomics, and whichever comes by when a millisecond has passed refills them in proportion to the
  * time that went by: no owner thread, no messages, and the rate holds however many cores take part. An I/O goes when
  * every bucket it counts for is above zero, and may overdraw it, so that one larger than a bucket goes too and is paid
- * for by those that follow. What may not go waits, in order, on its channel, which looks again by a timer. */
+ * for by those that follow. What may not go waits on its channel, reads and writes each in order, and the channel looks again by
+ * a timer, at both in turn. */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdlib.h>
@@ -36,11 +37,16 @@ struct bdev_qos {
 	struct bdev_qos_limits limits; /* control thread */
 };
 
+enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io)
+{
+	return bdev_io_traits[io->type] & TRAIT_WRITES ? QOS_WRITES : QOS_READS;
+}
+
 /* What an I/O takes from each bucket. */
 static void costs(const struct bdev_channel *ch, const struct bdev_io *io, int64_t cost[BUCKETS])
 {
 	int64_t bytes = (int64_t)(io->num_blocks * ch->bdev->block_size);
-	bool writes = bdev_io_traits[io->type] & TRAIT_WRITES;
+	bool writes = bdev_qos_kind_of(io) == QOS_WRITES;
 
 	cost[BUCKET_RW_IOS] = 1;
 	cost[BUCKET_RW_BYTES] = bytes;
@@ -104,34 +110,65 @@ static bool take(struct bdev_qos *q, const struct bdev_channel *ch, const struct
 	return true;
 }
 
+static bool is_dry(const struct bucket *b)
+{
+	return atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0 &&
+	       atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
+}
+
+/* Whether who comes now may go past those of a kind: nobody waits, or they wait for what is theirs alone. */
+static bool may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum bdev_qos_kind kind)
+{
+	return STAILQ_EMPTY(&ch->qos_wait[kind]) ||
+	       is_dry(&q->buckets[kind == QOS_READS ? BUCKET_R_BYTES : BUCKET_W_BYTES]);
+}
+
+static bool nobody_waits(const struct bdev_channel *ch)
+{
+	return STAILQ_EMPTY(&ch->qos_wait[QOS_READS]) && STAILQ_EMPTY(&ch->qos_wait[QOS_WRITES]);
+}
+
+static enum bdev_qos_kind other(enum bdev_qos_kind kind)
+{
+	return kind == QOS_READS ? QOS_WRITES : QOS_READS;
+}
+
 bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 {
 	struct bdev_qos *q = ch->bdev->core->qos;
+	enum bdev_qos_kind kind = bdev_qos_kind_of(io);
 
 	refill(q);
-	/* Not past those that wait already. */
-	if (STAILQ_EMPTY(&ch->qos_wait)) {
-		if (take(q, ch, io)) {
-			return true;
-		}
+	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && may_be_passed(ch, q, other(kind)) && take(q, ch, io)) {
+		return true;
+	}
+	if (nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, REFILL_US);
 	}
 	return false;
 }
 
-/* Lets go what may go now. */
+/* Lets the first of a kind go, if it may; the other kind's turn is next. */
+static bool let_go(struct bdev_channel *ch, enum bdev_qos_kind kind)
+{
+	struct bdev_io *io = STAILQ_FIRST(&ch->qos_wait[kind]);
+
+	if (io == NULL || !take(ch->bdev->core->qos, ch, io)) {
+		return false;
+	}
+	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
+	ch->qos_turn = (uint8_t)other(kind);
+	io->gate = GATE_QOS + 1;
+	bdev_io_pass_gates(io);
+	return true;
+}
+
 static void run_waiting(struct bdev_channel *ch)
 {
-	struct bdev_qos *q = ch->bdev->core->qos;
-	struct bdev_io *io;
-
-	refill(q);
-	while ((io = STAILQ_FIRST(&ch->qos_wait)) != NULL && take(q, ch, io)) {
-		STAILQ_REMOVE_HEAD(&ch->qos_wait, queue);
-		io->gate = GATE_QOS + 1;
-		bdev_io_pass_gates(io);
+	refill(ch->bdev->core->qos);
+	while (let_go(ch, ch->qos_turn) || let_go(ch, other(ch->qos_turn))) {
 	}
-	if (io != NULL) {
+	if (!nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, REFILL_US);
 	}
 }
@@ -155,7 +192,8 @@ static void visit_limits(struct bdev_channel *ch, void *arg)
 	} else {
 		ch->slow &= ~(uint32_t)SLOW_QOS;
 		thread_timer_stop(&ch->qos_timer);
-		bdev_io_requeue(&ch->qos_wait);
+		bdev_io_requeue(&ch->qos_wait[QOS_READS]);
+		bdev_io_requeue(&ch->qos_wait[QOS_WRITES]);
 	}
 }
 

@@ -20,7 +20,7 @@ static void abort_split(struct bdev_channel *ch)
 
 	TAILQ_FOREACH (io, &ch->inflight, link) {
 		if (io->state == BDEV_IO_WAIT_CHILD || io->state == BDEV_IO_SPLIT) {
-			bdev_split_abort(io);
+			(void)bdev_split_abort(io);
 		}
 	}
 }
@@ -30,7 +30,8 @@ static void visit_freeze(struct bdev_channel *ch, void *arg)
 	const struct bdev *b = ch->bdev;
 
 	ch->slow |= SLOW_FROZEN;
-	bdev_io_fail_queue(&ch->qos_wait, STATUS_ABORTED);
+	bdev_io_fail_queue(&ch->qos_wait[QOS_READS], STATUS_ABORTED);
+	bdev_io_fail_queue(&ch->qos_wait[QOS_WRITES], STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->lock_wait, STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->locks_wait, STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->nomem, STATUS_ABORTED);
@@ -52,7 +53,8 @@ static void start_next_here(struct bdev_channel *ch)
 
 struct thaw {
 	struct bdev_reset *reset;
-	bool more; /* another reset follows: stay frozen */
+	const struct bdev_channel *ch; /* the reset's; both may be gone once it has been visited */
+	bool more;                     /* another reset follows: stay frozen */
 };
 
 static void visit_thaw(struct bdev_channel *ch, void *arg)
@@ -63,7 +65,7 @@ static void visit_thaw(struct bdev_channel *ch, void *arg)
 		ch->slow &= ~(uint32_t)SLOW_FROZEN;
 		bdev_io_requeue(&ch->frozen);
 	}
-	if (ch == thaw->reset->ch) {
+	if (ch == thaw->ch) {
 		struct bdev_io *io = thaw->reset->io;
 		thaw->reset->io = NULL;
 		io->flags &= (uint8_t)~IO_RESET;
@@ -100,7 +102,7 @@ static void run_first(struct bdev_core *core);
 static void finish_first(struct bdev_core *core, uint16_t status)
 {
 	struct bdev_reset *r = TAILQ_FIRST(&core->resets);
-	struct thaw thaw = {.reset = r, .more = TAILQ_NEXT(r, link) != NULL};
+	struct thaw thaw = {.reset = r, .ch = r->ch, .more = TAILQ_NEXT(r, link) != NULL};
 
 	r->status = status;
 	TAILQ_REMOVE(&core->resets, r, link);
@@ -217,15 +219,14 @@ static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
 /* True if target waited in the layer and was ended. */
 static bool abort_waiting(struct bdev_channel *ch, struct bdev_io *target)
 {
-	if (remove_from(&ch->frozen, target) || remove_from(&ch->qos_wait, target) ||
-	    remove_from(&ch->lock_wait, target) || remove_from(&ch->locks_wait, target) ||
-	    remove_from(&ch->nomem, target)) {
+	if (remove_from(&ch->frozen, target) || remove_from(&ch->qos_wait[QOS_READS], target) ||
+	    remove_from(&ch->qos_wait[QOS_WRITES], target) || remove_from(&ch->lock_wait, target) ||
+	    remove_from(&ch->locks_wait, target) || remove_from(&ch->nomem, target)) {
 		bdev_io_complete(target, STATUS_ABORTED);
 		return true;
 	}
 	if (target->state == BDEV_IO_WAIT_CHILD || target->state == BDEV_IO_SPLIT) {
-		bdev_split_abort(target);
-		return true;
+		return bdev_split_abort(target);
 	}
 	return false;
 }

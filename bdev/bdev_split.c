@@ -691,8 +691,18 @@ static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
 	return false;
 }
 
-void bdev_split_abort(struct bdev_io *io)
+/* A copy's pieces that have been read are written later. */
+static bool can_be_stopped(const struct bdev_io *io)
 {
+	return io->piece_next < io->num_blocks || io->phase == PHASE_COPY ||
+	       (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE);
+}
+
+bool bdev_split_abort(struct bdev_io *io)
+{
+	if (!can_be_stopped(io)) {
+		return false;
+	}
 	io->flags |= IO_ABORTED;
 	if (io->state == BDEV_IO_WAIT_CHILD) {
 		(void)(remove_from(&io->ch->pieces->waiters, io) ||
@@ -700,4 +710,5 @@ void bdev_split_abort(struct bdev_io *io)
 		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
 		run(io, false);
 	}
+	return true;
 }

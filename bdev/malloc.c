@@ -18,7 +18,17 @@ struct malloc_bdev {
 	char name[256];
 };
 
-struct bdev_module bdev_malloc_module = {.name = "malloc"};
+struct malloc_channel {
+	STAILQ_HEAD(bdev_io_list, bdev_io) gathered, long_ones;
+	struct poller *poller; /* paused while there are no long ones */
+};
+
+/* A long one's. */
+struct malloc_ctx {
+	uint64_t done_blocks;
+};
+
+struct bdev_module bdev_malloc_module = {.name = "malloc", .io_ctx_size = sizeof(struct malloc_ctx)};
 BDEV_MODULE_REGISTER(bdev_malloc_module)
 
 static inline uint8_t *address(const struct bdev *b, uint64_t offset_blocks)
@@ -92,7 +102,7 @@ static uint16_t copy(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *d
 	return status;
 }
 
-static void execute(struct bdev_io *io)
+static uint16_t carry_out(struct bdev_io *io)
 {
 	struct bdev *b = bdev_channel_bdev(io->ch);
 	struct malloc_bdev *m = (struct malloc_bdev *)b;
@@ -131,14 +141,108 @@ static void execute(struct bdev_io *io)
 	case BDEV_IO_WRITE_UNCORRECTABLE:
 		status = mark_bad(m, io);
 		break;
-	case BDEV_IO_ABORT:
-		io->cdw0 = 1; /* nothing is ever left to abort */
-		break;
-	default: /* FLUSH, RESET: nothing is ever in flight */
+	default: /* FLUSH; RESET: reset_channel has ended what was in flight */
 		break;
 	}
-	bdev_io_complete(io, status);
+	return status;
 }
+
+static void execute(struct bdev_io *io)
+{
+	bdev_io_complete(io, carry_out(io));
+}
+
+/* ---- Long ones ---- */
+
+/* No data bound these: one may be the whole disk, which is seconds of work, and a Dataset Management may ask for that 256 times. So they are carried
+ * out in steps, one per round of the reactor, and others have their turn between. */
+#define STEP_BYTES (1u << 18)
+
+static bool is_long(const struct bdev_io *io)
+{
+	switch (io->type) {
+	case BDEV_IO_UNMAP:
+	case BDEV_IO_WRITE_ZEROES:
+	case BDEV_IO_COPY:
+		return io->num_blocks * bdev_channel_bdev(io->ch)->block_size > STEP_BYTES;
+	default:
+		return false;
+	}
+}
+
+/* The next blocks of io. */
+static uint16_t step(struct bdev_io *io)
+{
+	const struct bdev *b = bdev_channel_bdev(io->ch);
+	struct malloc_ctx *ctx = bdev_io_ctx(io);
+	struct bdev_io part = *io;
+
+	part.offset_blocks += ctx->done_blocks;
+	part.num_blocks = RTE_MIN(STEP_BYTES / b->block_size, io->num_blocks - ctx->done_blocks);
+	if (io->type == BDEV_IO_COPY) {
+		part.copy.src_offset_blocks += ctx->done_blocks;
+	}
+	part.dif_ref += b->md.dif_type != 3 ? (uint32_t)ctx->done_blocks : 0;
+	ctx->done_blocks += part.num_blocks;
+	return carry_out(&part);
+}
+
+static int malloc_poll(void *channel)
+{
+	struct malloc_channel *c = channel;
+	struct bdev_io *io = STAILQ_FIRST(&c->long_ones);
+	struct malloc_ctx *ctx;
+
+	if (io == NULL) {
+		poller_pause(c->poller);
+		return POLLER_IDLE;
+	}
+	ctx = bdev_io_ctx(io);
+	STAILQ_REMOVE_HEAD(&c->long_ones, queue);
+	uint16_t status = step(io);
+	if (status == 0 && ctx->done_blocks < io->num_blocks) {
+		STAILQ_INSERT_TAIL(&c->long_ones, io, queue);
+	} else {
+		bdev_io_complete(io, status); /* last: its callback may put the channel */
+	}
+	return POLLER_BUSY;
+}
+
+static void start_long(struct malloc_channel *c, struct bdev_io *io)
+{
+	((struct malloc_ctx *)bdev_io_ctx(io))->done_blocks = 0;
+	STAILQ_INSERT_TAIL(&c->long_ones, io, queue);
+	poller_resume(c->poller);
+}
+
+static void abort_long(struct malloc_channel *c, struct bdev_io *abort)
+{
+	struct bdev_io *io;
+
+	abort->cdw0 = 1;
+	STAILQ_FOREACH (io, &c->long_ones, queue) {
+		if (io == abort->abort.target) {
+			STAILQ_REMOVE(&c->long_ones, io, bdev_io, queue);
+			bdev_io_complete(io, NVME_SC_ABORT_REQ);
+			abort->cdw0 = 0;
+			break;
+		}
+	}
+	bdev_io_complete(abort, 0);
+}
+
+static void malloc_reset_channel(struct bdev *b, void *channel)
+{
+	struct malloc_channel *c = channel;
+	struct bdev_io *io;
+
+	while ((io = STAILQ_FIRST(&c->long_ones)) != NULL) {
+		STAILQ_REMOVE_HEAD(&c->long_ones, queue);
+		bdev_io_complete(io, NVME_SC_ABORT_REQ);
+	}
+}
+
+/* ---- The path of reads and writes ---- */
 
 /* A random block of a large disk is in no cache, and its page in no TLB: the processor waits for the first lines, then
  * streams. So reads and writes of a frame are gathered, and while one is copied the first lines of the next are on their
@@ -155,10 +259,6 @@ static void prefetch(const struct bdev_io *io)
 	}
 }
 
-struct malloc_channel {
-	STAILQ_HEAD(, bdev_io) gathered;
-};
-
 static void malloc_submit(void *channel, struct bdev_io *io)
 {
 	struct malloc_channel *c = channel;
@@ -166,6 +266,10 @@ static void malloc_submit(void *channel, struct bdev_io *io)
 	if (io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE) {
 		STAILQ_INSERT_TAIL(&c->gathered, io, queue);
 		bdev_channel_plug(io->ch);
+	} else if (io->type == BDEV_IO_ABORT) {
+		abort_long(c, io);
+	} else if (is_long(io)) {
+		start_long(c, io);
 	} else {
 		execute(io);
 	}
@@ -188,8 +292,22 @@ static void malloc_unplug(void *channel)
 
 static int malloc_channel_create(struct bdev *b, void *channel)
 {
-	STAILQ_INIT(&((struct malloc_channel *)channel)->gathered);
+	struct malloc_channel *c = channel;
+
+	STAILQ_INIT(&c->gathered);
+	STAILQ_INIT(&c->long_ones);
+	c->poller = poller_register(
+		&(struct poller_opts){.name = "bdev_malloc", .fn = malloc_poll, .ctx = c, .fd = -1});
+	if (c->poller == NULL) {
+		return -ENOMEM;
+	}
+	poller_pause(c->poller);
 	return 0;
+}
+
+static void malloc_channel_destroy(struct bdev *b, void *channel)
+{
+	poller_unregister(&((struct malloc_channel *)channel)->poller);
 }
 
 static void *malloc_lend(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks)
@@ -216,7 +334,9 @@ static const struct bdev_ops malloc_ops = {
 	.submit = malloc_submit,
 	.unplug = malloc_unplug,
 	.channel_create = malloc_channel_create,
+	.channel_destroy = malloc_channel_destroy,
 	.channel_size = sizeof(struct malloc_channel),
+	.reset_channel = malloc_reset_channel,
 	.destruct = malloc_destruct,
 	.lend = malloc_lend,
 };
@@ -225,7 +345,7 @@ static int check(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *
 {
 	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0;
 
-	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->num_blocks, error);
+	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->md.size, opts->num_blocks, error);
 	rc = rc != 0 ? rc
 		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
 	rc = rc != 0 ? rc : bdev_check_md(md, error);

@@ -33,15 +33,15 @@ int bdev_check_name(const char *name, char *error)
 	return 0;
 }
 
-int bdev_check_blocks(uint32_t block_size, uint64_t num_blocks, char *error)
+int bdev_check_blocks(uint32_t block_size, uint32_t md_size, uint64_t num_blocks, char *error)
 {
 	if (block_size < 512 || block_size > 65536 || block_size % 512 != 0) {
 		return bdev_error(error, -EINVAL, "block_size %u: must be a multiple of 512, up to 65536",
 				  block_size);
 	}
-	if (num_blocks == 0 || num_blocks > INT64_MAX / block_size) {
-		return bdev_error(error, -EINVAL, "num_blocks %lu: must be 1 to %lu", num_blocks,
-				  INT64_MAX / block_size);
+	uint64_t max = INT64_MAX / ((uint64_t)block_size + md_size);
+	if (num_blocks == 0 || num_blocks > max) {
+		return bdev_error(error, -EINVAL, "num_blocks %lu: must be 1 to %lu", num_blocks, max);
 	}
 	return 0;
 }

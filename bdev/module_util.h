@@ -15,7 +15,7 @@ int bdev_error(char *error, int rc, const char *fmt, ...) __attribute__((format(
 
 /* The checks that all creators make; 0, or as above. */
 int bdev_check_name(const char *name, char *error);
-int bdev_check_blocks(uint32_t block_size, uint64_t num_blocks, char *error);
+int bdev_check_blocks(uint32_t block_size, uint32_t md_size, uint64_t num_blocks, char *error);
 /* md as the creators have it: its size is 0, 8, 16, 32, 64 or 128. Fills in the checks: guard, and for types 1 and 2 the reference tag. */
 int bdev_check_md(struct bdev_md *md, char *error);
 int bdev_check_physical_block_size(uint32_t physical_block_size, uint32_t block_size, char *error);

@@ -46,7 +46,7 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 {
 	int rc = bdev_check_name(opts->name, error);
 
-	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->num_blocks, error);
+	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->md.size, opts->num_blocks, error);
 	rc = rc != 0 ? rc
 		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
 	struct bdev_md md = opts->md;
@@ -97,9 +97,9 @@ int bdev_null_resize(const char *name, uint64_t new_size_mb, char *error)
 	if (b == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no null bdev '%.200s'", name);
 	}
-	if (new_size_mb == 0 || new_size_mb > INT64_MAX >> 20) {
-		return bdev_error(error, -EINVAL, "new_size %lu: must be 1 to %lu MiB", new_size_mb,
-				  INT64_MAX >> 20);
+	uint64_t max_mb = INT64_MAX / b->block_size * bdev_data_block_size(b) >> 20; /* metadata counts, but not as size */
+	if (new_size_mb == 0 || new_size_mb > max_mb) {
+		return bdev_error(error, -EINVAL, "new_size %lu: must be 1 to %lu MiB", new_size_mb, max_mb);
 	}
 	return bdev_resize(b, (new_size_mb << 20) / bdev_data_block_size(b));
 }

@@ -38,7 +38,16 @@ struct uring_channel {
 	uint32_t in_flight;
 };
 
-struct bdev_module bdev_uring_module = {.name = "uring"};
+/* In the user data, beside the I/O's address: what completes was not the first that was tried for it, but the rest of a transfer that stopped
+ * short, or zeroes where no hole could be punched. */
+#define AGAIN 1u
+
+/* Of a transfer that stopped short; others do not touch it. */
+struct uring_ctx {
+	uint64_t moved_bytes;
+};
+
+struct bdev_module bdev_uring_module = {.name = "uring", .io_ctx_size = sizeof(struct uring_ctx)};
 BDEV_MODULE_REGISTER(bdev_uring_module)
 
 /* --- I/O --- */
@@ -63,46 +72,133 @@ static void prepare(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct
 					(off_t)bytes);
 		break;
 	}
-	io_uring_sqe_set_data(sqe, io);
+	io_uring_sqe_set_data64(sqe, (uintptr_t)io);
 }
 
-static void uring_submit(void *channel, struct bdev_io *io)
+static const struct uring_bdev *uring_of(const struct bdev_io *io)
 {
-	const struct uring_bdev *u = (const struct uring_bdev *)bdev_channel_bdev(io->ch);
-	struct uring_channel *c = channel;
+	return (const struct uring_bdev *)bdev_channel_bdev(io->ch);
+}
+
+/* NULL: io waits, and begins anew. */
+static inline struct io_uring_sqe *take_sqe(struct uring_channel *c, struct bdev_io *io)
+{
 	struct io_uring_sqe *sqe = c->in_flight < RING_ENTRIES ? io_uring_get_sqe(&c->ring) : NULL;
 
 	if (sqe == NULL) {
 		bdev_io_nomem(io);
-		return;
+	} else {
+		c->in_flight++;
 	}
-	c->in_flight++;
-	prepare(u, sqe, io);
+	return sqe;
 }
 
-static bool moves_data(const struct bdev_io *io)
+static void uring_submit(void *channel, struct bdev_io *io)
 {
-	return io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE;
+	struct io_uring_sqe *sqe = take_sqe(channel, io);
+
+	if (sqe != NULL) {
+		prepare(uring_of(io), sqe, io);
+	}
 }
 
-static void complete(struct bdev_io *io, int result)
+/* One iov at a time, so that no list of iovs has to be kept for what is rare. */
+static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io,
+			 uint64_t moved)
+{
+	uint64_t offset = io->offset_blocks * u->bdev.block_size + moved;
+	const struct iovec *iov = io->iovs;
+
+	for (; moved >= iov->iov_len; iov++) {
+		moved -= iov->iov_len;
+	}
+	void *at = (uint8_t *)iov->iov_base + moved;
+	unsigned bytes = (unsigned)(iov->iov_len - moved);
+	if (io->type == BDEV_IO_READ) {
+		io_uring_prep_read(sqe, u->fd, at, bytes, offset);
+	} else {
+		io_uring_prep_write(sqe, u->fd, at, bytes, offset);
+	}
+	io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
+}
+
+/* A signal, the end of the space or an error further on can end a transfer early: what is left then meets it, or is moved. */
+static void go_on(struct uring_channel *c, struct bdev_io *io, uint64_t moved)
+{
+	struct io_uring_sqe *sqe = take_sqe(c, io);
+
+	if (sqe != NULL) {
+		((struct uring_ctx *)bdev_io_ctx(io))->moved_bytes = moved;
+		prepare_rest(uring_of(io), sqe, io, moved);
+	}
+}
+
+/* Of a block device that cannot zero by itself: this the kernel does even if it has to write them. */
+static void write_zeroes(struct uring_channel *c, struct bdev_io *io)
+{
+	const struct uring_bdev *u = uring_of(io);
+	struct io_uring_sqe *sqe = take_sqe(c, io);
+
+	if (sqe != NULL) {
+		io_uring_prep_fallocate(sqe, u->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+					(off_t)(io->offset_blocks * u->bdev.block_size),
+					(off_t)(io->num_blocks * u->bdev.block_size));
+		io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
+	}
+}
+
+/* That data could not be written the kernel tells once, to the flush that asks first: the next one succeeds, so who was told must not try again. */
+static void fail(struct bdev_io *io, int rc)
+{
+	uint16_t final = io->type == BDEV_IO_FLUSH ? NVME_SC_DNR : 0;
+
+	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu failed: %s",
+		    bdev_name(bdev_channel_bdev(io->ch)), bdev_io_type_name(io->type), io->num_blocks,
+		    io->offset_blocks, strerror(-rc));
+	bdev_io_complete(io, bdev_status_from_errno(rc) | final);
+}
+
+/* The end of a file that was cut; direct I/O cannot even ask for what is behind it if that is no whole sector. */
+static bool is_at_end(const struct bdev_io *io, int result, uint64_t moved)
+{
+	return result == 0 || (result == -EINVAL && moved % bdev_channel_bdev(io->ch)->block_size != 0);
+}
+
+/* A READ or WRITE. */
+static void complete_transfer(struct uring_channel *c, struct bdev_io *io, int result, bool again)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
-	int64_t bytes = (int64_t)(io->num_blocks * b->block_size);
+	uint64_t moved = again ? ((const struct uring_ctx *)bdev_io_ctx(io))->moved_bytes : 0;
+
+	if (is_at_end(io, result, moved)) {
+		log_limited(LOG_LEVEL_ERROR,
+			    "bdev %s: %s of %lu blocks at %lu moved only %lu bytes: was the file cut?",
+			    b->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks, moved);
+		bdev_io_complete(io, NVME_SC_INTERNAL);
+	} else if (result < 0) {
+		fail(io, result);
+	} else if (moved + (uint64_t)result < io->num_blocks * b->block_size) {
+		go_on(c, io, moved + (uint64_t)result);
+	} else {
+		bdev_io_complete(io, 0);
+	}
+}
+
+static void complete(struct uring_channel *c, uint64_t data, int result)
+{
+	struct bdev_io *io = (struct bdev_io *)(uintptr_t)(data & ~(uint64_t)AGAIN);
+	bool again = (data & AGAIN) != 0;
 
 	if (result == -EAGAIN || result == -EINTR) {
 		bdev_io_nomem(io);
+	} else if (io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE) {
+		complete_transfer(c, io, result, again);
+	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_UNMAP) {
+		bdev_io_complete(io, 0); /* advisory, as without fallocate */
+	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_WRITE_ZEROES && !again) {
+		write_zeroes(c, io);
 	} else if (result < 0) {
-		log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu failed: %s", b->name,
-			    bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks,
-			    strerror(-result));
-		bdev_io_complete_errno(io, result);
-	} else if (moves_data(io) && result != bytes) {
-		/* The kernel goes on by itself where it can: this is the end of a file that was cut. */
-		log_limited(LOG_LEVEL_ERROR,
-			    "bdev %s: %s of %lu blocks at %lu moved only %d bytes: was the file cut?",
-			    b->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks, result);
-		bdev_io_complete(io, NVME_SC_INTERNAL);
+		fail(io, result);
 	} else {
 		bdev_io_complete(io, 0);
 	}
@@ -130,17 +226,17 @@ static int uring_poll(void *ctx)
 		return POLLER_IDLE;
 	}
 	struct {
-		struct bdev_io *io;
+		uint64_t data;
 		int result;
 	} done[64];
 	for (unsigned i = 0; i < n; i++) {
-		done[i].io = io_uring_cqe_get_data(cqes[i]);
+		done[i].data = io_uring_cqe_get_data64(cqes[i]);
 		done[i].result = cqes[i]->res;
 	}
 	io_uring_cq_advance(&c->ring, n); /* before callbacks, which submit and may look at the ring again */
 	c->in_flight -= n;
 	for (unsigned i = 0; i < n; i++) {
-		complete(done[i].io, done[i].result);
+		complete(c, done[i].data, done[i].result);
 	}
 	return POLLER_BUSY;
 }
@@ -189,12 +285,14 @@ static void uring_free(struct uring_bdev *u)
 	free(u);
 }
 
+/* Whoever waits for the end may want the file, or to unmount what it is on: it is closed before they are told. */
 static void uring_destruct(struct bdev *b)
 {
 	struct uring_bdev *u = (struct uring_bdev *)b;
 
+	close(u->fd);
 	bdev_destruct_done(b);
-	uring_free(u);
+	free(u);
 }
 
 static void uring_dump_info(const struct bdev *b, struct json_t *driver_specific)
@@ -336,7 +434,7 @@ static void choose_direct(struct uring_bdev *u, const struct geometry *g)
 			"bdev %s: %s goes through the page cache: its file system %s", u->name, u->filename,
 			g->offset_align == 0 ? "has no direct I/O" : "has direct I/O for larger blocks only");
 		u->bdev.buf_align = 1;
-	} else if (fcntl(u->fd, F_SETFL, flags | O_DIRECT) != 0) {
+	} else if (flags < 0 || fcntl(u->fd, F_SETFL, flags | O_DIRECT) != 0) {
 		log_notice("bdev %s: %s goes through the page cache: %s", u->name, u->filename,
 			   strerror(errno));
 		u->bdev.buf_align = 1;

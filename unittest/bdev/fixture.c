@@ -213,6 +213,16 @@ bool request_wait(struct request *r)
 	return fixture_wait(&r->done);
 }
 
+uint16_t request_finish(struct request *r)
+{
+	uint16_t status = request_wait(r) ? r->status : 0xffff;
+
+	if (status != 0xffff) {
+		request_free(r);
+	}
+	return status;
+}
+
 uint16_t request_run(struct request *r)
 {
 	request_submit(r);
@@ -225,11 +235,8 @@ uint16_t user_io(struct user *u, enum bdev_io_type type, void *buf, uint64_t off
 	struct iovec iov = {buf, num * bdev_block_size(bdev_desc_bdev(u->desc))};
 
 	bdev_io_set_rw(r->io, type, &iov, buf != NULL, offset, num);
-	uint16_t status = request_run(r);
-	if (status != 0xffff) {
-		request_free(r);
-	}
-	return status;
+	request_submit(r);
+	return request_finish(r);
 }
 
 /* --- The tests' bdev --- */

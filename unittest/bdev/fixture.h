@@ -50,6 +50,8 @@ struct request *request_new(struct user *u);
 void request_free(struct request *r); /* done or never submitted */
 void request_submit(struct request *r);
 bool request_wait(struct request *r);
+/* Waits and frees; the status, or 0xffff if it did not end. */
+uint16_t request_finish(struct request *r);
 /* Submits and waits; the status, or 0xffff if it did not end. */
 uint16_t request_run(struct request *r);
 /* One whole I/O with one iov (buf NULL: none). */

@@ -37,16 +37,6 @@ static struct request *submit(struct user *u, enum bdev_io_type type, uint64_t o
 	return r;
 }
 
-static uint16_t finish(struct request *r)
-{
-	uint16_t status = request_wait(r) ? r->status : 0xffff;
-
-	if (status != 0xffff) {
-		request_free(r);
-	}
-	return status;
-}
-
 /* --- Reset --- */
 
 static void test_reset_ends_what_the_module_holds(void)
@@ -60,8 +50,8 @@ static void test_reset_ends_what_the_module_holds(void)
 	CU_ASSERT_EQUAL(user_io(&u[0], BDEV_IO_RESET, NULL, 0, 0), 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->resets), 1);
 	t->hold = false;
-	CU_ASSERT_EQUAL(finish(a), NVME_SC_ABORT_REQ);
-	CU_ASSERT_EQUAL(finish(b), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(a), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(b), NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(user_io(&u[1], BDEV_IO_READ, buf, 0, 1), 0); /* goes on afterwards */
 	unmake(t, u, 2);
 }
@@ -76,7 +66,7 @@ static void test_resets_from_several_threads_run_one_after_the_other(void)
 		r[i] = submit(&u[i % 3], BDEV_IO_RESET, 0);
 	}
 	for (unsigned i = 0; i < 12; i++) {
-		CU_ASSERT_EQUAL(finish(r[i]), 0);
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
 	}
 	CU_ASSERT_EQUAL(atomic_load(&t->resets), 12);
 	for (unsigned i = 0; i < 3; i++) {
@@ -126,13 +116,13 @@ static void test_reset_without_module_support_waits_for_io_in_flight(void)
 	struct request *reset = submit(&u, BDEV_IO_RESET, 0);
 	struct request *probe = submit(&u, BDEV_IO_READ, 0); /* some time it is held back */
 	while (!thread_control_wait(is_frozen, probe, 1000)) {
-		CU_ASSERT_EQUAL_FATAL(finish(probe), 0);
+		CU_ASSERT_EQUAL_FATAL(request_finish(probe), 0);
 		probe = submit(&u, BDEV_IO_READ, 0);
 	}
 	CU_ASSERT_FALSE(atomic_load(&reset->done));
 	thread_call(u.thread, lend_return_here, &l);
-	CU_ASSERT_EQUAL(finish(reset), 0);
-	CU_ASSERT_EQUAL(finish(probe), 0);
+	CU_ASSERT_EQUAL(request_finish(reset), 0);
+	CU_ASSERT_EQUAL(request_finish(probe), 0);
 	request_free(l.r);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
@@ -170,7 +160,7 @@ static void test_abort_of_held_io_ends_it(void)
 	struct request *r = submit(&u, BDEV_IO_READ, 0);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
 	CU_ASSERT_EQUAL(abort_result(&u, r), 0);
-	CU_ASSERT_EQUAL(finish(r), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
 	unmake(t, &u, 1);
 }
 
@@ -196,9 +186,9 @@ static void test_abort_of_waiting_io_ends_it(void)
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
 	t->nomem_type = 0;
 	CU_ASSERT_EQUAL(abort_result(&u, second), 0);
-	CU_ASSERT_EQUAL(finish(second), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(second), NVME_SC_ABORT_REQ);
 	testdev_release(t, &u, 0);
-	CU_ASSERT_EQUAL(finish(first), 0);
+	CU_ASSERT_EQUAL(request_finish(first), 0);
 	unmake(t, &u, 1);
 }
 
@@ -220,9 +210,56 @@ static void test_abort_of_split_io_stops_it(void)
 	CU_ASSERT_EQUAL(abort_result(&u, r), 0);
 	CU_ASSERT_FALSE(atomic_load(&r->done)); /* the module still has pieces */
 	testdev_release(t, &u, 0);
-	CU_ASSERT_EQUAL(finish(r), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 32);
 	unmake(t, &u, 1);
+}
+
+/* All of it is with the module: nothing can be held back any more. */
+static void test_abort_of_split_io_that_goes_on_says_so(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 64);
+	static uint8_t data[2 * 512];
+	struct iovec all = {data, sizeof(data)};
+	struct user u;
+
+	t->bdev.max_rw_blocks = 1;
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &all, 1, 0, 2);
+	request_submit(r);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 2));
+	CU_ASSERT_EQUAL(abort_result(&u, r), 1);
+	testdev_release(t, &u, 0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	unmake(t, &u, 1);
+}
+
+static void gone(void *flag, int rc)
+{
+	set_done(flag);
+}
+
+/* Whoever has to let go of a bdev may have to get I/O back that hangs. */
+static void test_io_of_a_bdev_that_goes_can_be_aborted(void)
+{
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+	atomic_bool is_gone = false;
+
+	t->hold = true;
+	struct request *r = submit(&u, BDEV_IO_READ, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	bdev_unregister(&t->bdev, gone, &is_gone);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), NVME_SC_INVALID_NS | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(abort_result(&u, r), 0);
+	CU_ASSERT_FALSE(atomic_load(&is_gone));
+	testdev_release(t, &u, 0);
+	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
+	user_close(&u);
+	CU_ASSERT_TRUE(fixture_wait(&is_gone));
 }
 
 /* --- Resources --- */
@@ -239,7 +276,7 @@ static void test_io_waits_while_the_module_has_no_room(void)
 		r[i] = submit(&u, i % 2 ? BDEV_IO_READ : BDEV_IO_WRITE, i);
 	}
 	for (unsigned i = 0; i < 50; i++) {
-		CU_ASSERT_EQUAL(finish(r[i]), 0);
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
 	}
 	CU_ASSERT_EQUAL(atomic_load(&t->max_depth), 2);
 	struct bdev_stat s;
@@ -268,10 +305,10 @@ static void test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ev
 		good[i] = submit(&u, BDEV_IO_READ, i);
 	}
 	for (unsigned i = 0; i < 20; i++) {
-		CU_ASSERT_EQUAL(finish(good[i]), 0);
+		CU_ASSERT_EQUAL(request_finish(good[i]), 0);
 	}
 	for (unsigned i = 0; i < 10; i++) {
-		CU_ASSERT_EQUAL(finish(bad[i]), NVME_SC_CMD_INTERRUPTED);
+		CU_ASSERT_EQUAL(request_finish(bad[i]), NVME_SC_CMD_INTERRUPTED);
 	}
 	CU_ASSERT_EQUAL(bdev_set_opts(&before), 0);
 	unmake(t, &u, 1);
@@ -433,37 +470,103 @@ static void test_write_to_locked_blocks_waits_and_others_go_on(void)
 	t->hold = false;
 	testdev_release(t, &u[0], 0);
 	testdev_release(t, &u[1], 0);
-	CU_ASSERT_EQUAL(finish(caw), 0);
-	CU_ASSERT_EQUAL(finish(w), 0);
-	CU_ASSERT_EQUAL(finish(beside), 0);
-	CU_ASSERT_EQUAL(finish(reader), 0);
+	CU_ASSERT_EQUAL(request_finish(caw), 0);
+	CU_ASSERT_EQUAL(request_finish(w), 0);
+	CU_ASSERT_EQUAL(request_finish(beside), 0);
+	CU_ASSERT_EQUAL(request_finish(reader), 0);
 	CU_ASSERT_EQUAL(t->memory[4 * 512], 2); /* the write came second */
 	unmake(t, u, 2);
+}
+
+/* One user's compare with zeros and write of ones, behind another's write that the device holds. */
+struct behind {
+	uint8_t zero[512], ones[512], early[512];
+	struct iovec cmp, data, first;
+	struct request *caw, *w;
+};
+
+static void submit_behind(struct testdev *t, struct user u[2], uint8_t early, struct behind *b)
+{
+	*b = (struct behind){.ones = {1},
+			     .early = {early},
+			     .cmp = {b->zero, 512},
+			     .data = {b->ones, 512},
+			     .first = {b->early, 512}};
+	b->caw = request_new(&u[0]);
+	b->w = request_new(&u[1]);
+	t->hold = true;
+	bdev_io_set_rw(b->w->io, BDEV_IO_WRITE, &b->first, 1, 4, 1);
+	request_submit(b->w);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	bdev_io_set_rw(b->caw->io, BDEV_IO_COMPARE_AND_WRITE, &b->data, 1, 4, 1);
+	b->caw->io->compare.iovs = &b->cmp;
+	b->caw->io->compare.iovcnt = 1;
+	request_submit(b->caw);
 }
 
 static void test_lock_waits_for_writes_in_flight(void)
 {
 	struct user u[2];
 	struct testdev *t = make(u, 2, 0);
-	uint8_t zero[512] = {0}, new[512] = {1}, other[512] = {2};
-	struct iovec cmp = {zero, 512}, data = {new, 512}, early = {other, 512};
-	struct request *caw = request_new(&u[0]), *w = request_new(&u[1]);
+	struct behind b;
 
-	t->hold = true;
-	bdev_io_set_rw(w->io, BDEV_IO_WRITE, &early, 1, 4, 1);
-	request_submit(w);
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
-	bdev_io_set_rw(caw->io, BDEV_IO_COMPARE_AND_WRITE, &data, 1, 4, 1);
-	caw->io->compare.iovs = &cmp;
-	caw->io->compare.iovcnt = 1;
-	request_submit(caw);
-	CU_ASSERT_TRUE(fixture_poll(waits_for_lock, caw));
+	submit_behind(t, u, 2, &b);
+	CU_ASSERT_TRUE(fixture_poll(waits_for_lock, b.caw));
 	t->hold = false;
 	testdev_release(t, &u[1], 0);
-	CU_ASSERT_EQUAL(finish(w), 0);
-	CU_ASSERT_EQUAL(finish(caw) & BDEV_STATUS_MASK, BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
+	CU_ASSERT_EQUAL(request_finish(b.w), 0);
+	CU_ASSERT_EQUAL(request_finish(b.caw) & BDEV_STATUS_MASK,
+			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
 	CU_ASSERT_EQUAL(t->memory[4 * 512], 2);
 	unmake(t, u, 2);
+}
+
+/* The callback of an I/O that went to all channels may put the one it came from: the others are still to be told. */
+struct leaver {
+	struct user user;
+	struct bdev_io *io;
+	struct iovec cmp, data;
+	atomic_bool done;
+};
+
+static void put_and_tell(struct bdev_io *io, void *arg)
+{
+	struct leaver *l = arg;
+
+	CU_ASSERT_EQUAL(io->status, 0);
+	bdev_channel_put(l->user.ch);
+	set_done(&l->done);
+}
+
+static void submit_last(void *arg)
+{
+	bdev_submit(((struct leaver *)arg)->io);
+}
+
+static void test_channel_may_go_with_the_io_that_went_to_all_channels(void)
+{
+	static uint8_t zero[512];
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct testdev *t = testdev_new("t0", 512, 64);
+		struct leaver l = {.cmp = {zero, 512}, .data = {zero, 512}};
+		struct user stays;
+		CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+		CU_ASSERT_EQUAL_FATAL(user_open(&l.user, "t0", true, fixture_thread(0)), 0);
+		CU_ASSERT_EQUAL_FATAL(user_open(&stays, "t0", true, fixture_thread(1)), 0);
+		struct request *r = request_new(&l.user); /* for its memory */
+		l.io = r->io;
+		bdev_io_init(l.io, l.user.desc, l.user.ch, put_and_tell, &l);
+		bdev_io_set_rw(l.io, i == 0 ? BDEV_IO_COMPARE_AND_WRITE : BDEV_IO_RESET, &l.data, i == 0, 3, i == 0);
+		l.io->compare.iovs = &l.cmp;
+		l.io->compare.iovcnt = 1;
+		thread_call(l.user.thread, submit_last, &l);
+		CU_ASSERT_TRUE_FATAL(fixture_wait(&l.done));
+		bdev_close(l.user.desc);
+		request_free(r);
+		CU_ASSERT_EQUAL(user_io(&stays, BDEV_IO_WRITE, buf, 3, 1), 0);
+		unmake(t, &stays, 1);
+	}
 }
 
 static __thread bool no_memory;
@@ -516,26 +619,17 @@ static void test_channel_that_a_lock_waits_for_goes_without_memory_or_room_for_m
 {
 	struct user u[2];
 	struct testdev *t = make(u, 2, 0);
-	uint8_t zero[512] = {0}, new[512] = {1}, early[512] = {0};
-	struct iovec cmp = {zero, 512}, data = {new, 512}, same = {early, 512};
-	struct request *caw = request_new(&u[0]), *w = request_new(&u[1]);
 	struct goer goer = {.t = t, .user = &u[1]};
+	struct behind b;
 
-	t->hold = true;
-	bdev_io_set_rw(w->io, BDEV_IO_WRITE, &same, 1, 4, 1);
-	request_submit(w);
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
-	bdev_io_set_rw(caw->io, BDEV_IO_COMPARE_AND_WRITE, &data, 1, 4, 1);
-	caw->io->compare.iovs = &cmp;
-	caw->io->compare.iovcnt = 1;
-	request_submit(caw);
+	submit_behind(t, u, 0, &b);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_lock, &goer));
-	CU_ASSERT_FALSE(atomic_load(&caw->done));
+	CU_ASSERT_FALSE(atomic_load(&b.caw->done));
 	t->hold = false;
 	thread_call(u[1].thread, end_write_and_go, &goer);
 	bdev_close(u[1].desc);
-	CU_ASSERT_EQUAL(finish(w), 0);
-	CU_ASSERT_EQUAL(finish(caw), 0);
+	CU_ASSERT_EQUAL(request_finish(b.w), 0);
+	CU_ASSERT_EQUAL(request_finish(b.caw), 0);
 	CU_ASSERT_EQUAL(t->memory[4 * 512], 1);
 	unmake(t, u, 1);
 }
@@ -548,6 +642,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_abort_of_what_is_not_in_flight_says_so),
 	UNIT(test_abort_of_waiting_io_ends_it),
 	UNIT(test_abort_of_split_io_stops_it),
+	UNIT(test_abort_of_split_io_that_goes_on_says_so),
+	UNIT(test_io_of_a_bdev_that_goes_can_be_aborted),
 	UNIT(test_io_waits_while_the_module_has_no_room),
 	UNIT(test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ever),
 	UNIT(test_compare_and_write_writes_only_when_equal),
@@ -555,6 +651,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_compare_and_write_is_atomic_on_a_ram_disk),
 	UNIT(test_write_to_locked_blocks_waits_and_others_go_on),
 	UNIT(test_lock_waits_for_writes_in_flight),
+	UNIT(test_channel_may_go_with_the_io_that_went_to_all_channels),
 	UNIT(test_channel_that_a_lock_waits_for_goes_without_memory_or_room_for_messages),
 	UNIT_END,
 };

@@ -164,6 +164,23 @@ static void test_shared_claims_go_together_when_they_agree(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* With 64 bytes more per block the largest size in MiB has more bytes than are addressed. */
+static void test_sizes_too_large_with_metadata_are_told(void)
+{
+	struct bdev_null_opts opts = {.name = "n0", .block_size = 512, .num_blocks = INT64_MAX / 512, .md = {.size = 64}};
+	char error[BDEV_ERROR_MAX] = "";
+
+	CU_ASSERT_EQUAL(bdev_null_create(&opts, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "num_blocks 18014398509481983: must be 1 to 16012798675095096"));
+	opts.num_blocks = INT64_MAX / 576;
+	CU_ASSERT_EQUAL_FATAL(bdev_null_create(&opts, error), 0);
+	error[0] = '\0';
+	CU_ASSERT_EQUAL(bdev_null_resize("n0", INT64_MAX >> 20, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "new_size 8796093022207: must be 1 to 7818749353073 MiB"));
+	CU_ASSERT_EQUAL(bdev_null_resize("n0", 7818749353073, error), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
 static void test_resize_is_told_and_takes_effect(void)
 {
 	char error[BDEV_ERROR_MAX];
@@ -404,6 +421,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_read_only_bdev_cannot_be_opened_for_writing),
 	UNIT(test_exclusive_claim_keeps_other_writers_out),
 	UNIT(test_shared_claims_go_together_when_they_agree),
+	UNIT(test_sizes_too_large_with_metadata_are_told),
 	UNIT(test_resize_is_told_and_takes_effect),
 	UNIT(test_removal_waits_for_users_and_their_io),
 	UNIT(test_hot_removal_under_load_ends_every_io),

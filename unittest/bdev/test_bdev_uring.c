@@ -4,6 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +33,30 @@ static int stop(void)
 static struct bdev_uring_opts opts(void)
 {
 	return (struct bdev_uring_opts){.name = "u0", .filename = path};
+}
+
+/* So many transfers are told to have moved only this much, as those do that a signal or the end of the space interrupts. */
+static atomic_uint cuts;
+static unsigned cut_bytes;
+/* Other than 0: what the next one is told to have ended with. */
+static atomic_int next_result;
+
+unsigned __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count);
+unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count);
+
+unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count)
+{
+	unsigned n = __real_io_uring_peek_batch_cqe(ring, cqes, count);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (cqes[i]->res > (int)cut_bytes && atomic_load(&cuts) > 0) {
+			cqes[i]->res = (int)cut_bytes;
+			atomic_fetch_sub(&cuts, 1);
+		}
+		int result = atomic_exchange(&next_result, 0);
+		cqes[i]->res = result != 0 ? result : cqes[i]->res;
+	}
+	return n;
 }
 
 static bool no_ring;
@@ -114,28 +141,66 @@ static void test_aio_names_work_alike(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_aio_delete, "u0"), 0);
 }
 
-static void test_fallocate_punches_holes_that_read_as_zeroes(void)
+static struct bdev_uring_opts opts_with_fallocate(void)
 {
 	struct bdev_uring_opts o = opts();
+
+	o.fallocate = true;
+	o.block_size = 4096;
+	return o;
+}
+
+/* The first 16 blocks are written. */
+static void open_written(struct user *u, uint8_t data[65536])
+{
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "u0", true, fixture_thread(1)), 0);
+	fill(data, 65536, 3);
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_WRITE, data, 0, 16), 0);
+}
+
+static void check_zeroes(struct user *u, uint8_t *data, size_t blocks)
+{
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_READ, data, 0, blocks), 0);
+	CU_ASSERT_EQUAL(data[0], 0);
+	CU_ASSERT_EQUAL(memcmp(data, data + 1, blocks * 4096 - 1), 0);
+}
+
+static void test_fallocate_punches_holes_that_read_as_zeroes(void)
+{
+	struct bdev_uring_opts o = opts_with_fallocate();
 	struct user u;
 	uint8_t *data = malloc(65536);
 	struct stat before, after;
 
-	o.fallocate = true;
-	o.block_size = 4096;
 	MAKE_OR_SKIP(&o);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "u0", true, fixture_thread(1)), 0);
-	fill(data, 65536, 3);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 16), 0);
+	open_written(&u, data);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
 	stat(path, &before);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 8), 0);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 8, 4), 0);
 	stat(path, &after);
 	CU_ASSERT_TRUE(after.st_blocks < before.st_blocks);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 0, 12), 0);
-	CU_ASSERT_EQUAL(data[0], 0);
-	CU_ASSERT_EQUAL(memcmp(data, data + 1, 12 * 4096 - 1), 0);
+	check_zeroes(&u, data, 12);
+	free(data);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
+}
+
+/* As with a block device that cannot zero by itself: its kernel then writes zeroes, if it is asked to, and to deallocate is a wish. */
+static void test_where_no_holes_are_punched_zeroes_are_written(void)
+{
+	struct bdev_uring_opts o = opts_with_fallocate();
+	struct user u;
+	uint8_t *data = malloc(65536);
+
+	MAKE_OR_SKIP(&o);
+	open_written(&u, data);
+	atomic_store(&next_result, -EOPNOTSUPP);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 4), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 16), 0);
+	atomic_store(&next_result, -EOPNOTSUPP);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 0, 4), 0);
+	check_zeroes(&u, data, 4);
 	free(data);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
@@ -172,10 +237,93 @@ static void test_rescan_takes_up_a_new_size(void)
 	CU_ASSERT_EQUAL(bdev_num_blocks(bdev_find("u0")) * bdev_block_size(bdev_find("u0")), 2 * FILE_BYTES);
 	/* Cut behind the bdev's back: an error, not silence. */
 	CU_ASSERT_EQUAL(truncate(path, FILE_BYTES), 0);
-	uint8_t *data = malloc(4096);
+	uint8_t *data = malloc(8192);
 	uint64_t last = bdev_num_blocks(bdev_find("u0")) - 1;
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, last, 1), NVME_SC_INTERNAL);
+	CU_ASSERT_EQUAL(truncate(path, FILE_BYTES + 100), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, (last + 1) / 2 - 1, 2), NVME_SC_INTERNAL);
+	CU_ASSERT_EQUAL(truncate(path, FILE_BYTES), 0);
 	free(data);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
+}
+
+/* What the kernel has left is done then, wherever in the memory it begins. */
+static void test_transfers_that_stop_short_go_on(void)
+{
+	uint8_t *out = aligned_alloc(4096, 1 << 20), *in = aligned_alloc(4096, 1 << 20);
+	struct iovec iovs[3] = {{in, 65536}, {in + 65536, 131072}, {in + 65536 + 131072, (1 << 20) - 65536 - 131072}};
+	struct bdev_uring_opts o = opts();
+	struct request *r;
+	struct user u;
+
+	MAKE_OR_SKIP(&o);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "u0", true, fixture_thread(0)), 0);
+	uint64_t blocks = (1 << 20) / bdev_block_size(bdev_find("u0"));
+	fill(out, 1 << 20, 5);
+	cut_bytes = 98304;
+	atomic_store(&cuts, 3);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, out, 0, blocks), 0);
+	CU_ASSERT_EQUAL(atomic_load(&cuts), 0);
+	int fd = open(path, O_RDONLY);
+	CU_ASSERT_EQUAL(pread(fd, in, 1 << 20, 0), 1 << 20);
+	close(fd);
+	CU_ASSERT_EQUAL(memcmp(in, out, 1 << 20), 0);
+	memset(in, 0, 1 << 20);
+	atomic_store(&cuts, 4);
+	r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_READ, iovs, 3, 0, blocks);
+	CU_ASSERT_EQUAL(request_run(r), 0);
+	CU_ASSERT_EQUAL(atomic_load(&cuts), 0);
+	CU_ASSERT_EQUAL(memcmp(in, out, 1 << 20), 0);
+	request_free(r);
+	free(out);
+	free(in);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
+}
+
+/* The kernel writes what fits and says so; only the rest meets the error. */
+static void test_a_write_that_finds_no_more_room_says_so(void)
+{
+	struct bdev_uring_opts o = opts();
+	uint8_t *data = aligned_alloc(4096, 1 << 20);
+	struct rlimit before, small;
+	struct user u;
+
+	MAKE_OR_SKIP(&o);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "u0", true, fixture_thread(0)), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &before);
+	small = before;
+	small.rlim_cur = 1 << 19;
+	CU_ASSERT_EQUAL(setrlimit(RLIMIT_FSIZE, &small), 0);
+	fill(data, 1 << 20, 6);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, (1 << 20) / bdev_block_size(bdev_find("u0"))),
+			NVME_SC_CAP_EXCEEDED | NVME_SC_DNR);
+	setrlimit(RLIMIT_FSIZE, &before);
+	signal(SIGXFSZ, SIG_DFL);
+	free(data);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
+}
+
+/* The kernel tells of data that it could not write once, to the first who asks: a host that tried again would be told that all is well. */
+static void test_a_flush_that_failed_is_not_to_be_retried(void)
+{
+	struct bdev_uring_opts o = opts();
+	uint8_t data[4096] = {0};
+	struct user u;
+
+	MAKE_OR_SKIP(&o);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "u0", true, fixture_thread(0)), 0);
+	atomic_store(&next_result, -EIO);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), NVME_SC_INTERNAL | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	atomic_store(&next_result, -EIO);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), NVME_SC_INTERNAL);
+	atomic_store(&next_result, -EAGAIN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0); /* by the layer */
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
 }
@@ -204,6 +352,47 @@ static void test_more_io_than_the_ring_holds_gets_through(void)
 	free(data);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
+}
+
+/* Of this process, to the file. */
+static unsigned descriptors(void)
+{
+	char link[64], target[256];
+	unsigned n = 0;
+
+	for (unsigned fd = 0; fd < 1024; fd++) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%u", fd);
+		ssize_t bytes = readlink(link, target, sizeof(target) - 1);
+		target[bytes > 0 ? bytes : 0] = '\0';
+		n += strcmp(target, path) == 0;
+	}
+	return n;
+}
+
+struct deletion {
+	atomic_bool done;
+	unsigned open;
+};
+
+static void deleted(void *arg, int rc)
+{
+	struct deletion *d = arg;
+
+	CU_ASSERT_EQUAL(rc, 0);
+	d->open = descriptors();
+	set_done(&d->done);
+}
+
+static void test_the_file_is_closed_when_the_deletion_ends(void)
+{
+	struct bdev_uring_opts o = opts();
+	struct deletion d = {0};
+
+	MAKE_OR_SKIP(&o);
+	CU_ASSERT_EQUAL(descriptors(), 1);
+	bdev_uring_delete("u0", deleted, &d);
+	CU_ASSERT_TRUE(fixture_wait(&d.done));
+	CU_ASSERT_EQUAL(d.open, 0);
 }
 
 static void test_creation_says_what_is_wrong(void)
@@ -235,9 +424,14 @@ static const struct unit_test tests[] = {
 	UNIT(test_data_written_is_in_the_file),
 	UNIT(test_aio_names_work_alike),
 	UNIT(test_fallocate_punches_holes_that_read_as_zeroes),
+	UNIT(test_where_no_holes_are_punched_zeroes_are_written),
 	UNIT(test_read_only_file_is_not_written),
 	UNIT(test_rescan_takes_up_a_new_size),
+	UNIT(test_transfers_that_stop_short_go_on),
+	UNIT(test_a_write_that_finds_no_more_room_says_so),
+	UNIT(test_a_flush_that_failed_is_not_to_be_retried),
 	UNIT(test_more_io_than_the_ring_holds_gets_through),
+	UNIT(test_the_file_is_closed_when_the_deletion_ends),
 	UNIT(test_creation_says_what_is_wrong),
 	UNIT_END,
 };

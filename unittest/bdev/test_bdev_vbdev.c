@@ -116,15 +116,6 @@ static struct request *submit(struct user *u, enum bdev_io_type type, struct iov
 	return r;
 }
 
-static uint16_t finish(struct request *r)
-{
-	uint16_t status = request_wait(r) ? r->status : 0xffff;
-	if (status != 0xffff) {
-		request_free(r);
-	}
-	return status;
-}
-
 static struct iovec one_block = {buf, 512};
 
 static bool is_with_module(void *arg)
@@ -148,9 +139,9 @@ static void test_reset_and_abort_reach_io_that_is_held_back(void)
 	CU_ASSERT_EQUAL(request_run(abort), 0);
 	CU_ASSERT_EQUAL(abort->cdw0, 0);
 	request_free(abort);
-	CU_ASSERT_EQUAL(finish(a), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(a), NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_RESET, NULL, 0, 0), 0);
-	CU_ASSERT_EQUAL(finish(b), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(b), NVME_SC_ABORT_REQ);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
@@ -200,7 +191,7 @@ static void test_a_crowd_waits_for_children(void)
 		r[i] = submit(&u, BDEV_IO_READ, &one_block);
 	}
 	for (unsigned i = 0; i < 300; i++) {
-		CU_ASSERT_EQUAL(finish(r[i]), 0);
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
 	}
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d1"), 0);
@@ -307,11 +298,11 @@ static void test_pending_io_hangs_until_resumed_or_reset(void)
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buf, 1, 1), 0);
 	CU_ASSERT_FALSE(atomic_load(&r->done));
 	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
-	CU_ASSERT_EQUAL(finish(r), 0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
 	r = submit(&u, BDEV_IO_READ, &one_block);
 	CU_ASSERT_TRUE(fixture_poll(is_with_module, r));
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_RESET, NULL, 0, 0), 0);
-	CU_ASSERT_EQUAL(finish(r), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(bdev_error_resume_pending("m0", error), -ENODEV);
 	unmake_error(&u);
 }

@@ -205,6 +205,58 @@ static void test_lifting_a_limit_lets_waiting_io_go(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
+static void test_writes_that_wait_do_not_hold_up_reads(void)
+{
+	struct iovec iov = {buf, 4096};
+	struct request *w[3];
+	struct user u;
+
+	make_null("n0", 4096, 1000);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.w_bytes_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		w[i] = request_new(&u);
+		bdev_io_set_rw(w[i]->io, BDEV_IO_WRITE, &iov, 1, 0, 1);
+		request_submit(w[i]);
+	}
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_READ, &iov, 1, 0, 1);
+	request_submit(r);
+	CU_ASSERT_TRUE(request_wait(r));
+	CU_ASSERT_FALSE(atomic_load(&w[2]->done));
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_TRUE_FATAL(request_wait(r));
+	request_free(r);
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_TRUE_FATAL(request_wait(w[i]));
+		CU_ASSERT_EQUAL(w[i]->status, 0);
+		request_free(w[i]);
+	}
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+static bool both_have_done_some(void *arg)
+{
+	struct load *l = arg;
+
+	return atomic_load(&l[0].done) >= 100 && atomic_load(&l[1].done) >= 100;
+}
+
+static void test_reads_and_writes_share_a_limit_of_both(void)
+{
+	static struct load l[2];
+
+	make_null("n0", 4096, 1000);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_ios_per_sec = 1000}), 0);
+	load_start(&l[0], "n0", BDEV_IO_READ, 0, 1);
+	load_start(&l[1], "n0", BDEV_IO_WRITE, 0, 1);
+	CU_ASSERT_TRUE(fixture_poll(both_have_done_some, l));
+	load_stop(&l[0]);
+	load_stop(&l[1]);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
 /* What #3606 is about: many changes while four cores do I/O. */
 static void test_limits_may_be_changed_often_under_load(void)
 {
@@ -383,6 +435,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_rate_is_limited_over_all_threads),
 	UNIT(test_byte_rates_are_limited_by_direction),
 	UNIT(test_lifting_a_limit_lets_waiting_io_go),
+	UNIT(test_writes_that_wait_do_not_hold_up_reads),
+	UNIT(test_reads_and_writes_share_a_limit_of_both),
 	UNIT(test_limits_may_be_changed_often_under_load),
 	UNIT(test_histogram_counts_every_io_of_its_type),
 	UNIT(test_histogram_buckets_join_without_gap),

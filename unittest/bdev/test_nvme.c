@@ -142,6 +142,23 @@ static void test_drive_that_is_there_already_is_attached_if_so_wanted(void)
 	drive_end();
 }
 
+static void test_drive_whose_news_was_lost_is_attached_if_so_wanted(void)
+{
+	char folder[64];
+
+	drive_begin();
+	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
+	make_machine(folder);
+	pcie_hotplug_lost();
+	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
+	pcie_hotplug_lost(); /* not once more */
+	CU_ASSERT_PTR_NULL(bdev_nvme_next(nvme));
+	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
+	pcie_hotplug_lost(); /* and nobody wants to know */
+	drop_machine(folder);
+	drive_end();
+}
+
 static struct {
 	unsigned warnings;
 	char why[NVME_HEALTH_TEXT_MAX];
@@ -800,6 +817,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_is_split_at_a_boundary_that_is_no_power_of_two),
 	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),
 	UNIT(test_drive_that_is_there_already_is_attached_if_so_wanted),
+	UNIT(test_drive_whose_news_was_lost_is_attached_if_so_wanted),
 	UNIT(test_what_a_drive_tells_of_its_health_is_told),
 	UNIT(test_wrong_arguments_are_refused_with_the_reason),
 	UNIT(test_controller_that_does_not_come_up_is_an_error),
