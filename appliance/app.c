@@ -18,6 +18,7 @@
 #include "appliance/signals.h"
 #include "bdev/bdev_modules.h"
 #include "dhchap/dhchap.h"
+#include "rdma/pd.h"
 #include "rpc/rpc.h"
 #include "usdt/usdt.h"
 
@@ -348,6 +349,7 @@ static void take_down(void)
 		metrics_stop();
 		blackbox_stop();
 		bdev_malloc_wait();
+		rdma_pd_wait();
 		rooms_stop();
 		dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
 		thread_timer_stop(&app.clock_timer);

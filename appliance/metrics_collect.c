@@ -538,11 +538,13 @@ static void collect_requests(struct metrics_text *m)
 	struct state_count states[MAX_STATES] = {0};
 	struct nvmf_inflight *list = NULL;
 	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
-	size_t n = 0;
-
 	/* The default target: others are a test's. */
-	if (tgt != NULL) {
-		n = nvmf_tgt_get_inflight(tgt, &list);
+	ssize_t got = tgt != NULL ? nvmf_tgt_get_inflight(tgt, &list) : 0;
+	size_t n = (size_t)got;
+
+	if (got < 0) {
+		log_limited(LOG_LEVEL_WARNING, "metrics: no memory for the outstanding commands, which are left out");
+		return;
 	}
 	write_states(m, states, count_states(list, n, states));
 	if (tgt != NULL) {

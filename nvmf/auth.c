@@ -112,6 +112,7 @@ int nvmf_auth_create(struct nvmf_qpair *qpair)
 	struct nvmf_auth *auth = calloc(1, sizeof(*auth));
 
 	if (auth == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "no memory for a host's authentication");
 		return -ENOMEM;
 	}
 	auth->qpair = qpair;
@@ -152,6 +153,11 @@ static void restart_timer(struct nvmf_auth *auth)
 void nvmf_auth_begin(struct nvmf_qpair *qpair)
 {
 	restart_timer(qpair->auth);
+}
+
+bool nvmf_auth_computes(const struct nvmf_qpair *qpair)
+{
+	return qpair->auth != NULL && qpair->auth->req != NULL;
 }
 
 void nvmf_auth_get_info(const struct nvmf_qpair *qpair, struct nvmf_auth_info *info)
@@ -214,6 +220,8 @@ static void answered(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
+	/* The host's silence begins now: it may have waited for longer than it may be silent. */
+	atomic_store_explicit(&req->qpair->last_command_ticks, thread_now(), memory_order_relaxed);
 	if (req->phase != 0 && req->qpair->state == NVMF_QPAIR_AUTHENTICATING) {
 		nvmf_qpair_set_state(req->qpair, NVMF_QPAIR_ENABLED);
 	}
@@ -225,8 +233,8 @@ static void answer_at(struct nvmf_auth *auth, struct nvmf_request *req, uint16_t
 	req->phase = auth->state == NVMF_AUTH_COMPLETED;
 	req->error_where = where;
 	req->cqe.status = status;
-	if (auth->state != NVMF_AUTH_COMPLETED && auth->state != NVMF_AUTH_ERROR) {
-		restart_timer(auth);
+	if (status == NVME_ST_SUCCESS && auth->state != NVMF_AUTH_COMPLETED && auth->state != NVMF_AUTH_ERROR) {
+		restart_timer(auth); /* a command that fails is no step */
 	}
 	thread_post(req->qpair->group->thread, &req->msg, answered);
 }

@@ -3,39 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 #include "nvmf/decode.h"
-
-/* Bytes of the UTF-8 character at s (RFC 3629), 0 if it is none. Stops at the terminator, which is no
- * continuation byte. */
-static size_t utf8_length(const uint8_t *s)
-{
-	static const struct {
-		uint8_t first_min, first_max, second_min, second_max;
-		uint8_t length;
-	} forms[] = {
-		{0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-		{0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
-		{0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-	};
-
-	if (s[0] < 0x80) {
-		return 1;
-	}
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		if (s[0] < forms[i].first_min || s[0] > forms[i].first_max) {
-			continue;
-		}
-		if (s[1] < forms[i].second_min || s[1] > forms[i].second_max) {
-			return 0;
-		}
-		for (size_t n = 2; n < forms[i].length; n++) {
-			if ((s[n] & 0xc0) != 0x80) {
-				return 0;
-			}
-		}
-		return forms[i].length;
-	}
-	return 0;
-}
+#include "util/parse.h"
 
 bool nvmf_nqn_is_printable(const char *nqn, size_t size)
 {
@@ -44,10 +12,9 @@ bool nvmf_nqn_is_printable(const char *nqn, size_t size)
 	if (len == 0 || len == size || len > NVMF_NQN_MAX) {
 		return false;
 	}
-	const uint8_t *s = (const uint8_t *)nqn;
-	for (size_t n; *s != 0; s += n) {
-		n = utf8_length(s);
-		if (n == 0 || (n == 1 && iscntrl(*s))) {
+	for (size_t i = 0, n; i < len; i += n) {
+		n = utf8_printable(nqn + i, len - i);
+		if (n == 0) {
 			return false;
 		}
 	}

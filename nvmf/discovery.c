@@ -31,10 +31,9 @@ static void put_entry(struct log_writer *lw, const struct nvmf_disc_log_entry *e
 	lw->numrec++;
 }
 
-static void fill_address(struct nvmf_disc_log_entry *e, const struct nvmf_transport_ops *ops,
-			 const struct nvmf_address *address)
+static void fill_address(struct nvmf_disc_log_entry *e, const struct nvmf_address *address)
 {
-	e->trtype = ops->trtype;
+	e->trtype = (uint8_t)nvmf_trtype_number(address->trtype);
 	e->adrfam = address->adrfam;
 	put_text(e->trsvcid, sizeof(e->trsvcid), address->trsvcid);
 	put_text(e->traddr, sizeof(e->traddr), address->traddr);
@@ -51,7 +50,7 @@ static void put_listener(struct log_writer *lw, const struct nvmf_subsystem *s, 
 		.asqsz = htole16((uint16_t)t->opts.max_aq_depth),
 	};
 
-	fill_address(&e, t->ops, &l->listen->address);
+	fill_address(&e, &l->listen->address);
 	snprintf(e.subnqn, sizeof(e.subnqn), "%s", s->nqn);
 	t->ops->discover(t, &l->listen->address, &e);
 	put_entry(lw, &e);
@@ -67,12 +66,11 @@ static void put_referral(struct log_writer *lw, const struct nvmf_referral *r)
 		.asqsz = htole16(32), /* the least that an admin queue may have (Base 6.3) */
 	};
 	struct nvmf_transport *t = nvmf_transport_find(lw->ctrlr->subsystem->tgt, r->address.trtype);
-	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(r->address.trtype);
 
-	fill_address(&e, ops, &r->address);
+	fill_address(&e, &r->address);
 	snprintf(e.subnqn, sizeof(e.subnqn), "%s", r->subnqn);
 	if (t != NULL) {
-		ops->discover(t, &r->address, &e);
+		t->ops->discover(t, &r->address, &e);
 	}
 	put_entry(lw, &e);
 }

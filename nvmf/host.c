@@ -114,17 +114,6 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 	return 0;
 }
 
-int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn)
-{
-	int rc = nvmf_hosts_add(&s->hosts, hostnqn);
-
-	if (rc == 0) {
-		USDT(nvmf_subsystem_add_host, s->nqn, hostnqn);
-		nvmf_tgt_discovery_changed(s->tgt);
-	}
-	return rc;
-}
-
 /* A key of the ring by its name. */
 static int get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
 {
@@ -136,35 +125,90 @@ static int get_key(const char *what, const char *name, struct keyring_key **key,
 	return 0;
 }
 
+struct keys {
+	struct keyring_key *host, *ctrlr;
+};
+
+static void put_keys(const struct keys *keys)
+{
+	keyring_put(keys->host);
+	keyring_put(keys->ctrlr);
+}
+
+static int get_keys(const char *host, const char *ctrlr, struct keys *keys, char why[NVMF_ERROR_MAX])
+{
+	*keys = (struct keys){0};
+	if (host == NULL && ctrlr != NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"dhchap_ctrlr_key\" is given without \"dhchap_key\": a controller proves who it "
+			 "is only to a host that does the same");
+		return -EINVAL;
+	}
+	int rc = get_key("dhchap_key", host, &keys->host, why);
+	if (rc == 0) {
+		rc = get_key("dhchap_ctrlr_key", ctrlr, &keys->ctrlr, why);
+	}
+	if (rc != 0) {
+		put_keys(keys);
+	}
+	return rc;
+}
+
+static void set_keys(struct nvmf_host *host, const struct keys *keys)
+{
+	put_keys(&(struct keys){host->key, host->ctrlr_key});
+	host->key = keys->host;
+	host->ctrlr_key = keys->ctrlr;
+}
+
+static void tell_not_added(const char *hostnqn, int rc, char why[NVMF_ERROR_MAX])
+{
+	if (rc == -EINVAL) {
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name], at most %d bytes",
+			 hostnqn, NVMF_NQN_MAX);
+	} else if (rc == -EEXIST) {
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is among the subsystem's hosts already", hostnqn);
+	} else {
+		snprintf(why, NVMF_ERROR_MAX, "%s", strerror(-rc));
+	}
+}
+
+/* A host that has to prove who it is must not be among the others for a moment, nor stay there for want of memory: first come its keys. */
+int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name, const char *ctrlr_key_name,
+			    char why[NVMF_ERROR_MAX])
+{
+	struct keys keys;
+	int rc = get_keys(key_name, ctrlr_key_name, &keys, why);
+
+	if (rc != 0) {
+		return rc;
+	}
+	rc = nvmf_hosts_add(&s->hosts, hostnqn);
+	if (rc != 0) {
+		put_keys(&keys);
+		tell_not_added(hostnqn, rc, why);
+		return rc;
+	}
+	set_keys(nvmf_hosts_find(&s->hosts, hostnqn), &keys);
+	USDT(nvmf_subsystem_add_host, s->nqn, hostnqn);
+	nvmf_tgt_discovery_changed(s->tgt);
+	return 0;
+}
+
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name, const char *ctrlr_key_name,
 			    char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
-	struct keyring_key *key, *ctrlr_key;
+	struct keys keys;
 
 	if (host == NULL) {
 		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is not among the subsystem's hosts", hostnqn);
 		return -ENOENT;
 	}
-	if (key_name == NULL && ctrlr_key_name != NULL) {
-		snprintf(why, NVMF_ERROR_MAX, "parameter \"dhchap_ctrlr_key\" is given without \"dhchap_key\": a controller proves who it "
-			 "is only to a host that does the same");
-		return -EINVAL;
+	int rc = get_keys(key_name, ctrlr_key_name, &keys, why);
+	if (rc == 0) {
+		set_keys(host, &keys);
 	}
-	int rc = get_key("dhchap_key", key_name, &key, why);
-	if (rc != 0) {
-		return rc;
-	}
-	rc = get_key("dhchap_ctrlr_key", ctrlr_key_name, &ctrlr_key, why);
-	if (rc != 0) {
-		keyring_put(key);
-		return rc;
-	}
-	keyring_put(host->key);
-	keyring_put(host->ctrlr_key);
-	host->key = key;
-	host->ctrlr_key = ctrlr_key;
-	return 0;
+	return rc;
 }
 
 const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every outstanding command, for whoever asks why something takes so long. The groups are called one after the other, so that
  * none of them can change what is being looked at. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
@@ -132,7 +133,7 @@ static void list_on_group(void *arg)
 	}
 }
 
-size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
+ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 {
 	struct inflight_call call = {0};
 
@@ -143,7 +144,7 @@ size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 	call.room += 64; /* some more may come before we look again */
 	call.list = calloc(call.room, sizeof(*call.list));
 	if (call.list == NULL) {
-		return 0;
+		return -ENOMEM;
 	}
 	TAILQ_FOREACH (call.group, &tgt->groups, link) {
 		thread_call(call.group->thread, list_on_group, &call);
@@ -153,7 +154,7 @@ size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 		call.list = NULL;
 	}
 	*list = call.list;
-	return call.count;
+	return (ssize_t)call.count;
 }
 
 struct late_call {

@@ -227,6 +227,8 @@ void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt);
 void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt);
 void nvmf_tgt_destroyed(void); /* nvmf.c */
 const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype);
+/* As discovery log entries have it (enum nvmf_trtype), also of transports that only others have; -1: there is none of that name. */
+int nvmf_trtype_number(const char *trtype);
 void nvmf_transport_destroy(struct nvmf_transport *transport);
 /* One more, or one fewer, subsystem wants an address. */
 int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address,
@@ -354,8 +356,6 @@ void nvmf_subsystem_view_drained(struct nvmf_subsystem *s);
 void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s);
 /* Frees an INACTIVE subsystem. */
 void nvmf_subsystem_free(struct nvmf_subsystem *s);
-struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s,
-						   const struct nvmf_address *address);
 void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l);
 /* Ends the associations that match; w->done when they are gone. w is consumed. */
 void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waiter *w, const char *why);
@@ -637,6 +637,8 @@ int nvmf_auth_create(struct nvmf_qpair *qpair);
 void nvmf_auth_begin(struct nvmf_qpair *qpair);
 /* No command of the queue pair is left. */
 void nvmf_auth_destroy(struct nvmf_qpair *qpair);
+/* Whether it is us that the host waits for. */
+bool nvmf_auth_computes(const struct nvmf_qpair *qpair);
 void nvmf_auth_get_info(const struct nvmf_qpair *qpair, struct nvmf_auth_info *info);
 /* Group: Authentication Send or Receive arrives, on any queue. */
 enum nvmf_next nvmf_auth_start(struct nvmf_request *req);

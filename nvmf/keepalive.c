@@ -44,10 +44,12 @@ static void expired(void *arg)
 	uint64_t timeout_us = patience_us(ctrlr);
 	uint64_t now = env_ticks(), last = last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
-	bool away = thread_timer_was_away(&ctrlr->kato_timer, timeout_us);
+	/* A host that has to authenticate has nothing to send while we compute, and there may be a queue of others before it. */
+	bool ours = thread_timer_was_away(&ctrlr->kato_timer, timeout_us) ||
+		    (ctrlr->admin_qpair != NULL && nvmf_auth_computes(ctrlr->admin_qpair));
 
-	if (silent_us < timeout_us || away) {
-		thread_timer_start(&ctrlr->kato_timer, away ? timeout_us : timeout_us - silent_us);
+	if (silent_us < timeout_us || ours) {
+		thread_timer_start(&ctrlr->kato_timer, ours ? timeout_us : timeout_us - silent_us);
 		return;
 	}
 	char why[128];

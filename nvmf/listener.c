@@ -89,6 +89,17 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 	return 0;
 }
 
+void nvmf_subsystem_settle_listeners(struct nvmf_subsystem *s, const char *trtype, nvmf_done_fn done, void *arg)
+{
+	struct nvmf_transport *t = nvmf_transport_find(s->tgt, trtype);
+
+	if (t != NULL && t->ops->settle != NULL) {
+		t->ops->settle(t, done, arg);
+	} else {
+		done(arg, 0);
+	}
+}
+
 void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l)
 {
 	nvmf_notice(NVMF_NOTICE_LISTENER_REMOVE, NULL, "%s %s %s %s", s->nqn, l->listen->address.trtype,
@@ -164,8 +175,8 @@ int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *refe
 		log_error("subnqn \"%s\" is not an NQN", subnqn);
 		return -EINVAL;
 	}
-	if (nvmf_transport_ops_find(referral->address.trtype) == NULL) {
-		log_error("trtype \"%s\" is no transport of this program", referral->address.trtype);
+	if (nvmf_trtype_number(referral->address.trtype) < 0) { /* it is for hosts: we need not have it */
+		log_error("trtype \"%s\" is no transport of NVMe over fabrics", referral->address.trtype);
 		return -EINVAL;
 	}
 	if (find_referral(tgt, &referral->address, subnqn) != NULL) {

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "nvme/spec.h"
 #include "nvmf/decode.h"
 
@@ -234,11 +235,12 @@ bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s);
 bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s);
 /* Hosts that are connected and no longer allowed are disconnected. -ENOMEM: nothing has changed. */
 int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
-/* -EINVAL (not an NQN), -EEXIST. */
-int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn);
-/* Names of the keyring's keys that a host has to prove it knows, and that proves to it who the subsystem is; in place of those before. NULL, NULL:
- * it need not authenticate any more. They count from the next authentication on. -ENOENT (no such host), -ENOKEY (no such key; error says
- * which), -EINVAL (a controller's key without a host's: nobody could ask for it). error: NVMF_ERROR_MAX. */
+/* key and ctrlr_key are names of the keyring's keys: that which the host has to prove it knows, and that which proves to it who the subsystem is.
+ * NULL, NULL: it need not authenticate. -EINVAL (not an NQN; or a controller's key without a host's: nobody could ask for it), -EEXIST, -ENOKEY
+ * (no such key), -ENOMEM: nothing has changed, and why says what is wrong. */
+int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
+			    char why[NVMF_ERROR_MAX]);
+/* Other keys in place of those before. They count from the next authentication on. -ENOENT (no such host), -ENOKEY, -EINVAL, as above. */
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
 /* Their names; NULL: none. hostnqn: an allowed host. */
@@ -257,9 +259,15 @@ int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_addr
  * ana_reporting. */
 int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    enum nvme_ana_state state);
+/* done, with status 0 and perhaps before it returns, when what makes the transport ready to serve hosts at the addresses it listens at is
+ * over: memory is registered with a device in a thread beside. Hosts that come earlier wait. */
+void nvmf_subsystem_settle_listeners(struct nvmf_subsystem *s, const char *trtype, nvmf_done_fn done, void *arg);
 /* Hosts connected through it are disconnected; done when they are. -ENOENT. */
 void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    nvmf_done_fn done, void *arg);
+/* The one at an address; NULL: the subsystem does not listen there. */
+struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s,
+						   const struct nvmf_address *address);
 struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
 /* The state of an ANA group (0: all) as hosts see it through a listener (Base 8.1.3). When it returns, commands that begin
@@ -431,8 +439,8 @@ struct nvmf_inflight {
 	uint8_t object_type;  /* TRACE_OBJECT_*: the kind that the trace gives object */
 };
 /* All commands that are somewhere between arrival and the end of their response, in a new array for free():
- * its length. 0 with NULL when there are none, or no memory. */
-size_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
+ * its length, or -ENOMEM. NULL when there are none. */
+ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
 
 /* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none. Groups without
  * queue pairs are not asked, and so not woken. */

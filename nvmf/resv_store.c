@@ -174,9 +174,11 @@ static int write_all(int fd, const char *text, size_t len)
 	return 0;
 }
 
+/* What has the name is of a save that a crash has ended, or somebody else's, who could go on writing to it: it is not written to. */
 static int write_new(const char *path, const char *text, size_t len)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	unlink(path);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0) {
 		return -errno;

@@ -117,6 +117,17 @@ static int create_groups(struct nvmf_tgt *tgt)
 	return TAILQ_EMPTY(&tgt->groups) ? -ENODEV : 0;
 }
 
+/* Without it hosts find nothing, but those that know where to go are served. */
+static void discovery_started(void *arg, int status)
+{
+	struct nvmf_tgt *tgt = arg;
+
+	if (status != 0) {
+		log_error("target %s: its discovery subsystem cannot be started: %s", tgt->name,
+			  strerror(-status));
+	}
+}
+
 /* Subsystems that were started before there were groups. */
 static int start_subsystems(struct nvmf_tgt *tgt)
 {
@@ -128,7 +139,7 @@ static int start_subsystems(struct nvmf_tgt *tgt)
 			return rc;
 		}
 	}
-	nvmf_subsystem_start(tgt->discovery, NULL, NULL);
+	nvmf_subsystem_start(tgt->discovery, discovery_started, tgt);
 	return 0;
 }
 

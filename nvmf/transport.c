@@ -28,6 +28,25 @@ const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype)
 	return NULL;
 }
 
+int nvmf_trtype_number(const char *trtype)
+{
+	static const struct {
+		const char *name;
+		uint8_t number;
+	} known[] = {{"RDMA", NVMF_TRTYPE_RDMA}, {"FC", NVMF_TRTYPE_FC}, {"TCP", NVMF_TRTYPE_TCP}};
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
+
+	if (ops != NULL) {
+		return ops->trtype;
+	}
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strcasecmp(known[i].name, trtype) == 0) {
+			return known[i].number;
+		}
+	}
+	return -1;
+}
+
 const char *nvmf_transport_type(unsigned index)
 {
 	const struct nvmf_transport_ops *ops;

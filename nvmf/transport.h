@@ -55,6 +55,9 @@ struct nvmf_transport_ops {
 	void (*destroy)(struct nvmf_transport *t); /* no groups, listeners or queue pairs are left */
 	int (*listen)(struct nvmf_transport *t, const struct nvmf_address *address);
 	void (*stop_listen)(struct nvmf_transport *t, const struct nvmf_address *address);
+	/* NULL: listen() leaves nothing to wait for. done, perhaps before it returns, when all that listening began is over, in
+	 * whatever way; at the latest in destroy(). */
+	void (*settle)(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 	/* Fills in what is particular to the transport: treq, tsas. The rest is filled in. */
 	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
 			 struct nvmf_disc_log_entry *entry);

@@ -2,11 +2,15 @@
 /* Data buffers of requests: pieces of io_unit_size, of the buffers that all share (env_dpdk/iobuf.h). A piece lies in a
  * small one if it fits, in a large one otherwise, so its length tells which. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
 static struct iobuf_module module = {.name = "nvmf_RDMA"};
+
+/* Pieces, and work requests, of a request are counted in 16 bits. */
+#define PIECES_MOST 32768u
 
 int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error)
 {
@@ -14,6 +18,10 @@ int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts
 	*b = (struct rdma_buffers){.size = (opts->io_unit_size + IOBUF_ALIGN - 1) & ~(IOBUF_ALIGN - 1)};
 	b->class = b->size <= iobuf_size(IOBUF_SMALL) ? IOBUF_SMALL : IOBUF_LARGE;
 	b->most = (opts->max_io_size + b->size - 1) / b->size;
+	if (b->most > PIECES_MOST) {
+		snprintf(error, ENV_ERROR_MAX, "max_io_size, %u, is %u pieces of that: allowed are %u", opts->max_io_size, b->most, PIECES_MOST);
+		return -EINVAL;
+	}
 	return iobuf_limit_create(&b->limit, b->class, opts->num_shared_buffers, error);
 }
 

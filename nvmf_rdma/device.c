@@ -178,7 +178,61 @@ static void set_limits(struct rdma_device *d)
 	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
-struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs)
+static bool all_ready(const struct rdma_transport *t)
+{
+	const struct rdma_device *d;
+
+	TAILQ_FOREACH(d, &t->devices, link) {
+		if (!d->ready) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void rdma_op_settle(struct nvmf_transport *base, nvmf_done_fn done, void *arg)
+{
+	struct rdma_transport *t = to_rdma_transport(base);
+	struct rdma_settler *s = all_ready(t) ? NULL : malloc(sizeof(*s));
+
+	if (s == NULL) { /* they are, or there is no memory to remember the question */
+		done(arg, 0);
+		return;
+	}
+	*s = (struct rdma_settler){.done = done, .arg = arg};
+	STAILQ_INSERT_TAIL(&t->settlers, s, link);
+}
+
+static void tell_settlers(struct rdma_transport *t)
+{
+	struct rdma_settler *s;
+
+	while (all_ready(t) && (s = STAILQ_FIRST(&t->settlers)) != NULL) {
+		STAILQ_REMOVE_HEAD(&t->settlers, link);
+		s->done(s->arg, 0);
+		free(s);
+	}
+}
+
+/* Its memory is registered; or it could not be, and it serves nobody. */
+static void device_ready(void *arg, int status)
+{
+	struct rdma_device *d = arg;
+	struct rdma_transport *t = d->transport;
+
+	d->ready = true;
+	if (status != 0) {
+		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", rdma_device_name(d), strerror(-status));
+		d->removed = true;
+	} else if (fcntl(d->verbs->async_fd, F_SETFL, O_NONBLOCK) == 0) {
+		d->async = fd_source_add(d->verbs->async_fd, EPOLLIN, async_readable, d, "nvmf_rdma_async");
+	}
+	rdma_qps_go_on(d);
+	rdma_device_release(d);
+	tell_settlers(t);
+}
+
+static struct rdma_device *find(const struct rdma_transport *t, const struct ibv_context *verbs)
 {
 	struct rdma_device *d;
 
@@ -187,30 +241,54 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 			return d;
 		}
 	}
+	return NULL;
+}
+
+void rdma_device_settle(struct rdma_transport *t, const struct ibv_context *verbs)
+{
+	struct rdma_device *d = find(t, verbs);
+
+	if (d != NULL) {
+		rdma_pd_settle(d->pd);
+	}
+}
+
+struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs)
+{
+	struct rdma_device *d = find(t, verbs);
+
+	if (d != NULL) {
+		return d;
+	}
 	d = calloc(1, sizeof(*d));
 	if (d == NULL) {
 		return NULL;
 	}
 	d->verbs = verbs;
 	d->transport = t;
+	d->waiter = (struct rdma_pd_waiter){.fn = device_ready, .arg = d};
 	TAILQ_INIT(&d->pollers);
-	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get(verbs, RDMA_SIDE_TARGET)) == NULL) {
+	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get_beside(verbs, RDMA_SIDE_TARGET, &d->waiter)) == NULL) {
 		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", ibv_get_device_name(verbs->device), strerror(errno));
 		free(d);
 		return NULL;
 	}
 	set_limits(d);
-	if (fcntl(verbs->async_fd, F_SETFL, O_NONBLOCK) == 0) {
-		d->async = fd_source_add(verbs->async_fd, EPOLLIN, async_readable, d, "nvmf_rdma_async");
-	}
 	TAILQ_INSERT_TAIL(&t->devices, d, link);
-	return d;
+	if (!rdma_pd_is_registering(d->pd)) { /* another target has it already */
+		device_ready(d, d->pd->error);
+	}
+	return find(t, verbs);
 }
 
 void rdma_devices_destroy(struct rdma_transport *t)
 {
-	struct rdma_device *d;
+	struct rdma_device *d, *next;
 
+	for (d = TAILQ_FIRST(&t->devices); d != NULL; d = next) {
+		next = TAILQ_NEXT(d, link);
+		rdma_pd_settle(d->pd); /* turns those away that wait, and answers who asked */
+	}
 	while ((d = TAILQ_FIRST(&t->devices)) != NULL) {
 		TAILQ_REMOVE(&t->devices, d, link);
 		if (d->async != NULL) {

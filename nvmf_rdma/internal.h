@@ -137,6 +137,8 @@ struct rdma_qp {
 	uint32_t completions;	/* entries of the completion queue that are kept for it */
 	bool broken;		/* connection lost, or never made */
 	bool leaving;		/* the group has been told */
+	bool waits;		/* for its device to be ready */
+	uint16_t qid;		/* as its host says when it connects */
 	struct thread_timer flush_timer; /* closing: how long its work may take to end */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
 	struct thread_msg leave_msg, error_msg, unmade_msg;		  /* control thread to group */
@@ -199,6 +201,8 @@ struct rdma_device {
 	int sges, read_sges; /* pieces of our memory in one work request, and in an RDMA READ */
 	bool iwarp;
 	bool removed; /* gone or dead: goes with its last connection */
+	bool ready;   /* its memory is registered: until then connections wait */
+	struct rdma_pd_waiter waiter; /* for that */
 	uint32_t qps; /* connections */
 	TAILQ_HEAD(, rdma_poller) pollers;
 	TAILQ_ENTRY(rdma_device) link;
@@ -219,6 +223,13 @@ struct rdma_transport {
 	TAILQ_HEAD(, rdma_listener) listeners;
 	struct thread_timer relisten_timer;
 	struct rdma_qp_list qps;
+	STAILQ_HEAD(, rdma_settler) settlers; /* for all devices to be ready */
+};
+
+struct rdma_settler {
+	nvmf_done_fn done;
+	void *arg;
+	STAILQ_ENTRY(rdma_settler) link;
 };
 
 static inline struct rdma_qp *to_rdma_qp(struct nvmf_qpair *q)
@@ -328,6 +339,8 @@ void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_re
 /* qp.c: connections. */
 void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event);	 /* control thread */
 void rdma_qp_broken(struct rdma_qp *qp, const char *why);			 /* control thread */
+/* The device is ready, or of no use (removed): hands those that wait for it over to the target, or rejects them. Control thread. */
+void rdma_qps_go_on(struct rdma_device *d);
 int rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
 void rdma_op_qpair_close(struct nvmf_qpair *qpair);
 void rdma_op_qpair_destroy(struct nvmf_qpair *qpair);
@@ -336,7 +349,12 @@ void rdma_qp_describe(struct rdma_qp *qp); /* group: has the trace owner renamed
 void rdma_qp_check_closed(struct rdma_qp *qp);
 
 /* device.c. Control thread. */
+/* The device, made at the first call: it may not be ready then. NULL: it is of no use. */
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs);
+/* Waits until the device is ready, if there is such a one: before it is closed. */
+void rdma_device_settle(struct rdma_transport *t, const struct ibv_context *verbs);
+/* done when all devices are. */
+void rdma_op_settle(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 void rdma_devices_destroy(struct rdma_transport *t);
 /* It is gone or dead: its connections end, no new ones come. what: for the log. Safe to repeat. */
 void rdma_device_lost(struct rdma_device *d, const char *what);
@@ -349,5 +367,7 @@ const char *rdma_device_name(const struct rdma_device *d);
 int rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 void rdma_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 void rdma_cm_readable(void *arg, uint32_t events);
+/* The listener that a connection request came in through, or NULL: it is gone. */
+const struct rdma_listener *rdma_listener_find(const struct rdma_transport *t, const struct rdma_cm_id *id);
 
 #endif

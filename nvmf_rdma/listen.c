@@ -39,8 +39,8 @@ static int open_listener(struct rdma_transport *t, struct rdma_listener *l, stru
 		return rc;
 	}
 	/* Registering all memory takes seconds where there is much of it or the device is software. The first host would
-	 * wait for that, and give up (iWARP: after 10 s). Listening at any address says nothing about devices, and if it
-	 * fails, the first host is refused, with the reason in the log. */
+	 * wait for that, and give up (iWARP: after 10 s). It is done beside: rdma_op_settle() tells when it is over. Listening at any
+	 * address says nothing about devices, and if it fails, the first host is refused, with the reason in the log. */
 	if (l->id->verbs != NULL) {
 		rdma_device_get(t, l->id->verbs);
 	}
@@ -99,6 +99,18 @@ static void relisten(void *arg)
 	}
 }
 
+const struct rdma_listener *rdma_listener_find(const struct rdma_transport *t, const struct rdma_cm_id *id)
+{
+	const struct rdma_listener *l;
+
+	TAILQ_FOREACH(l, &t->listeners, link) {
+		if (l->id != NULL && l->id == id) {
+			return l;
+		}
+	}
+	return NULL;
+}
+
 void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address *address)
 {
 	struct rdma_transport *t = to_rdma_transport(base);
@@ -141,16 +153,22 @@ static void listener_removed(struct rdma_transport *t, struct rdma_listener *l)
 static void device_removal(struct rdma_transport *t, struct rdma_cm_id *id)
 {
 	struct rdma_listener *l;
-	struct rdma_qp *qp = id->context;
+	struct rdma_qp *qp;
 
+	/* The device is closed with its last id, which must not be while memory is registered with it. This may turn away who waited for it,
+	 * so that from here on the id is but a name. */
+	rdma_device_settle(t, id->verbs);
 	TAILQ_FOREACH(l, &t->listeners, link) {
 		if (l->id == id) {
 			listener_removed(t, l);
 			return;
 		}
 	}
-	if (qp != NULL) {
-		rdma_device_lost(qp->device, "removed"); /* let go when the last of its connections, of which this is one, is unmade */
+	TAILQ_FOREACH(qp, &t->qps, link) {
+		if (qp->id == id) {
+			rdma_device_lost(qp->device, "removed"); /* let go when the last of its connections, of which this is one, is unmade */
+			return;
+		}
 	}
 }
 

@@ -45,8 +45,24 @@ void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_re
 
 /* Posting: the work requests from `bad` on never will be, so their requests end here. */
 
+/* The first of them may be in the middle of a request's: of those before it the device still reads or writes the buffers. It ends when the
+ * queue pair is destroyed (flush_timeout()). Returns where to go on. */
+static struct ibv_send_wr *skip_begun(struct ibv_send_wr *bad)
+{
+	struct ibv_send_wr *last = bad;
+
+	while (last->wr_id == 0 && last->next != NULL) {
+		last = last->next;
+	}
+	const struct rdma_request *r = (const struct rdma_request *)(uintptr_t)last->wr_id;
+	bool with_data = r != NULL && (r->read_posted || r->state == RDMA_REQ_COMPLETING_C2H);
+
+	return with_data && bad != &r->data_wr ? last->next : bad;
+}
+
 static void sends_not_posted(struct rdma_qp *qp, struct ibv_send_wr *bad)
 {
+	bad = skip_begun(bad);
 	while (bad != NULL) {
 		struct ibv_send_wr *next = bad->next;
 		struct rdma_request *r = (struct rdma_request *)(uintptr_t)bad->wr_id;
@@ -248,12 +264,23 @@ static void send_done(struct rdma_request *r, const struct ibv_wc *wc)
 	rdma_qp_check_closed(qp);
 }
 
+/* The signalled one behind it is flushed and ends its request, but does not say why. */
+static void __attribute__((noinline, cold)) unsignalled_failed(struct rdma_poller *p, const struct ibv_wc *wc)
+{
+	struct rdma_qp *qp = find_qp(p, wc->qp_num);
+
+	if (qp != NULL && qp->state == RDMA_QP_LIVE) {
+		end_qp(qp, wc);
+	}
+}
+
 static void completion(struct rdma_poller *p, const struct ibv_wc *wc)
 {
 	struct rdma_request *r = (struct rdma_request *)(uintptr_t)wc->wr_id;
 
 	if (r == NULL) {
-		return; /* an unsignalled work request, flushed: the signalled one behind it will be too */
+		unsignalled_failed(p, wc);
+		return;
 	}
 	if (r->state == RDMA_REQ_FREE) {
 		receive_done(p, r, wc);

@@ -421,6 +421,19 @@ static void name_address(struct nvmf_address *a, const struct sockaddr *sa)
 	}
 }
 
+/* The address of the listener, as it was given: subsystems, ANA states and the removal of listeners go by it. The one that the host has
+ * connected to may be another (the listener's is 0.0.0.0 or ::), or be written in another way (::1 and 0::1). */
+static void name_listener(struct nvmf_address *a, const struct rdma_transport *t, const struct rdma_cm_event *event)
+{
+	const struct rdma_listener *l = rdma_listener_find(t, event->listen_id);
+
+	if (l != NULL) {
+		*a = l->address;
+	} else {
+		name_address(a, rdma_get_local_addr(event->id));
+	}
+}
+
 static struct rdma_qp *make_qp(struct rdma_transport *t, struct rdma_device *d, const struct rdma_cm_event *event,
 			       const struct rdma_cm_request *req)
 {
@@ -443,13 +456,49 @@ static struct rdma_qp *make_qp(struct rdma_transport *t, struct rdma_device *d, 
 		qp->max_reads = 1; /* reads would never go otherwise; a host that allows none gets its error from the device */
 	}
 	STAILQ_INIT(&qp->pending);
-	name_address(&qp->base.listen_address, rdma_get_local_addr(qp->id));
+	name_listener(&qp->base.listen_address, t, event);
 	name_address(&qp->base.peer_address, rdma_get_peer_addr(qp->id));
+	qp->qid = req->qid;
 	qp->base.qid = req->qid;
 	describe_owner(qp, text, sizeof(text));
 	qp->base.qid = 0;
 	qp->owner = trace_owner_register(TRACE_OWNER_NVMF_RDMA_QP, text);
 	return qp;
+}
+
+/* To the target, or nowhere. */
+static void hand_over(struct rdma_qp *qp)
+{
+	qp->waits = false;
+	if (!qp->device->removed && nvmf_qpair_accept(&qp->base, qp->qid) == 0) {
+		return;
+	}
+	reject(qp->id, NVMF_RDMA_CM_NO_RSC);
+	TAILQ_REMOVE(&transport_of(qp)->qps, qp, link);
+	qp->device->qps--;
+	rdma_destroy_id(qp->id);
+	trace_owner_release(qp->owner);
+	free(qp);
+}
+
+void rdma_qps_go_on(struct rdma_device *d)
+{
+	struct rdma_qp *qp, *next;
+
+	for (qp = TAILQ_FIRST(&d->transport->qps); qp != NULL; qp = next) {
+		next = TAILQ_NEXT(qp, link);
+		if (qp->device == d && qp->waits) {
+			hand_over(qp);
+		}
+	}
+}
+
+/* Connection requests that may wait for a device: it takes no more than seconds, and who is rejected tries again. */
+#define WAITING_MOST 128
+
+static bool is_usable(const struct rdma_device *d)
+{
+	return d != NULL && !d->removed && (d->ready || d->qps < WAITING_MOST);
 }
 
 void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event)
@@ -460,7 +509,7 @@ void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event)
 	enum nvmf_rdma_cm_status status =
 		rdma_cm_decode(conn->private_data, conn->private_data_len, o->max_aq_depth, o->max_queue_depth, &req);
 	struct rdma_device *d = status == 0 ? rdma_device_get(t, event->id->verbs) : NULL;
-	struct rdma_qp *qp = d != NULL && !d->removed ? make_qp(t, d, event, &req) : NULL;
+	struct rdma_qp *qp = is_usable(d) ? make_qp(t, d, event, &req) : NULL;
 
 	if (qp == NULL) {
 		reject(event->id, status ? status : NVMF_RDMA_CM_NO_RSC);
@@ -472,12 +521,8 @@ void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event)
 	TAILQ_INSERT_TAIL(&t->qps, qp, link);
 	d->qps++;
 	TRACE(RDMA_QP_CREATE, qp->owner, 0, (uintptr_t)qp);
-	if (nvmf_qpair_accept(&qp->base, req.qid) != 0) {
-		reject(qp->id, NVMF_RDMA_CM_NO_RSC);
-		rdma_destroy_id(qp->id);
-		TAILQ_REMOVE(&t->qps, qp, link);
-		d->qps--;
-		trace_owner_release(qp->owner);
-		free(qp);
+	qp->waits = !d->ready;
+	if (d->ready) {
+		hand_over(qp);
 	}
 }

@@ -42,18 +42,20 @@ static void init_request(struct rdma_request *r, uint8_t *command, uint32_t comm
 	r->req.iov = r->iov;
 }
 
-static uint32_t lkey_of(struct rdma_poller *p, const void *addr, size_t len)
+/* False: the device did not take the memory: said when it was to be registered. */
+static bool find_lkey(struct rdma_poller *p, const void *addr, size_t len, uint32_t *lkey)
 {
 	const struct rdma_region *region = rdma_region_find(p->device->pd, addr, len, &p->region_hint);
 
-	return region ? region->mr->lkey : 0;
+	*lkey = region != NULL ? region->mr->lkey : 0;
+	return region != NULL;
 }
 
 int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t, struct rdma_poller *p)
 {
 	uint32_t icd = t->base.opts.in_capsule_data_size;
 	size_t icd_stride = (icd + 4095u) & ~4095u;
-	const struct rdma_region *m;
+	uint32_t request_lkey, command_lkey, icd_lkey = 0;
 
 	*a = (struct rdma_requests){.count = count,
 				    .stride = align64(offsetof(struct rdma_request, req) + nvmf_request_size())};
@@ -66,18 +68,19 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 		rdma_requests_destroy(a);
 		return -ENOMEM;
 	}
-	m = rdma_region_find(p->device->pd, a->memory, count * a->stride, &p->region_hint);
-	if (m == NULL) {
+	/* each in one region, but perhaps each in another */
+	if (!find_lkey(p, a->memory, count * a->stride, &request_lkey) ||
+	    !find_lkey(p, a->commands, count * sizeof(struct nvme_sqe), &command_lkey) ||
+	    (icd != 0 && !find_lkey(p, a->icd, count * icd_stride, &icd_lkey))) {
 		rdma_requests_destroy(a);
-		return -ENOMEM; /* the device did not take the memory: said when it was registered */
+		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		struct rdma_request *r = rdma_requests_at(a, i);
 		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe), *data = icd ? a->icd + i * icd_stride : NULL;
 
 		r->iov = &a->iovs[(size_t)i * t->buffers.most];
-		init_request(r, command, lkey_of(p, command, sizeof(struct nvme_sqe)), data, icd ? lkey_of(p, data, icd) : 0, icd,
-			     m->mr->lkey, response_pieces(p->device));
+		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_pieces(p->device));
 	}
 	return 0;
 }

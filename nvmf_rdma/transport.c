@@ -46,6 +46,7 @@ static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_tra
 	TAILQ_INIT(&t->devices);
 	TAILQ_INIT(&t->listeners);
 	TAILQ_INIT(&t->qps);
+	STAILQ_INIT(&t->settlers);
 	t->base.sgl_rules = (struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = RDMA_MAX_DESCRIPTORS};
 	t->channel = rdma_create_event_channel();
 	if (t->channel == NULL || fcntl(t->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
@@ -169,6 +170,7 @@ static struct nvmf_transport_ops rdma_ops = {
 	.destroy = destroy,
 	.listen = rdma_op_listen,
 	.stop_listen = rdma_op_stop_listen,
+	.settle = rdma_op_settle,
 	.discover = discover,
 	.group_create = group_create,
 	.group_destroy = group_destroy,

@@ -14,6 +14,7 @@
 #define RETRY_MAX_US UINT64_C(4000000)
 
 static struct rdma_pd *pds;
+static unsigned jobs; /* under way; control thread */
 
 /* Of memory that devices did not take. */
 static struct {
@@ -62,7 +63,8 @@ static void retry_all(void *arg)
 
 	retry.waits = false;
 	for (struct rdma_pd *pd = pds; pd != NULL; pd = pd->next) {
-		if (atomic_exchange(&pd->lacks, false)) {
+		/* one that is being registered would keep us waiting: its end comes back here */
+		if (!pd->registering && atomic_exchange(&pd->lacks, false)) {
 			atomic_store(&pd->repeating, true);
 			env_mem_repeat(&pd->listener);
 			atomic_store(&pd->repeating, false);
@@ -72,15 +74,20 @@ static void retry_all(void *arg)
 	retry.delay_us = !lacking ? 0 : next_us < RETRY_MAX_US ? next_us : RETRY_MAX_US;
 }
 
-static void retry_start(struct thread_msg *msg)
+static void retry_later(void)
 {
-	atomic_store(&retry.asked, false);
 	if (pds != NULL && !retry.waits) {
 		retry.waits = true;
 		retry.delay_us = retry.delay_us != 0 ? retry.delay_us : RETRY_US;
 		retry.timer.fn = retry_all;
 		thread_timer_start(&retry.timer, retry.delay_us);
 	}
+}
+
+static void retry_start(struct thread_msg *msg)
+{
+	atomic_store(&retry.asked, false);
+	retry_later();
 }
 
 static void region_refused(struct rdma_pd *pd, void *addr, size_t len)
@@ -164,7 +171,7 @@ static void region_remove(void *ctx, void *addr, size_t len)
 	ibv_dereg_mr(mr);
 }
 
-static void pd_free(struct rdma_pd *pd)
+static void pd_close(struct rdma_pd *pd)
 {
 	for (uint32_t i = 0; pd->table != NULL && i < pd->table->count; i++) {
 		ibv_dereg_mr(pd->table->regions[i].mr);
@@ -173,6 +180,11 @@ static void pd_free(struct rdma_pd *pd)
 	if (pd->pd != NULL) {
 		ibv_dealloc_pd(pd->pd);
 	}
+}
+
+static void pd_free(struct rdma_pd *pd)
+{
+	sem_destroy(&pd->registered);
 	free(pd);
 }
 
@@ -185,46 +197,132 @@ static struct rdma_pd *pd_make(struct ibv_context *verbs, enum rdma_side side)
 	}
 	pd->verbs = verbs;
 	pd->side = side;
+	pd->registering = true;
+	sem_init(&pd->registered, 0, 0);
+	STAILQ_INIT(&pd->waiters);
+	pd->listener = (struct env_mem_listener){.add = region_add, .remove = region_remove, .ctx = pd};
 	pd->table = calloc(1, table_size(0));
 	pd->pd = pd->table ? ibv_alloc_pd(verbs) : NULL;
 	if (pd->pd == NULL) {
+		int saved = errno;
+
+		pd_close(pd);
 		pd_free(pd);
+		errno = saved;
 		return NULL;
 	}
-	pd->listener = (struct env_mem_listener){.add = region_add, .remove = region_remove, .ctx = pd};
-	int rc = env_mem_listen(&pd->listener);
-	if (rc != 0) {
+	pd->next = pds;
+	pds = pd;
+	return pd;
+}
+
+/* The first registration: beside, or on the control thread where somebody waits for it. */
+static void register_all(struct beside_job *job)
+{
+	struct rdma_pd *pd = (struct rdma_pd *)((char *)job - offsetof(struct rdma_pd, job));
+
+	pd->error = env_mem_listen(&pd->listener);
+	sem_post(&pd->registered);
+}
+
+static void job_done(struct beside_job *job)
+{
+	struct rdma_pd *pd = (struct rdma_pd *)((char *)job - offsetof(struct rdma_pd, job));
+
+	jobs--;
+	pd->job_left = false;
+	if (pd->refs == 0) { /* given back meanwhile */
 		pd_free(pd);
-		errno = -rc;
-		return NULL;
+	} else {
+		rdma_pd_settle(pd);
+	}
+}
+
+static void start_job(struct rdma_pd *pd)
+{
+	pd->job = (struct beside_job){.work = register_all, .done = job_done};
+	pd->job_left = true;
+	jobs++;
+	beside_run(NULL, &pd->job);
+	if (pd->job.error != 0) { /* no thread: then here */
+		register_all(&pd->job);
+	}
+}
+
+void rdma_pd_settle(struct rdma_pd *pd)
+{
+	struct rdma_pd_waiter *w;
+
+	if (!pd->registering) {
+		return;
+	}
+	while (sem_wait(&pd->registered) != 0) { /* EINTR */
+	}
+	pd->registering = false;
+	pd->refs++; /* a waiter may give it back */
+	if (atomic_load(&pd->lacks)) {
+		retry_later();
+	}
+	while ((w = STAILQ_FIRST(&pd->waiters)) != NULL) {
+		STAILQ_REMOVE_HEAD(&pd->waiters, link);
+		w->fn(w->arg, pd->error);
+	}
+	rdma_pd_put(pd);
+}
+
+static struct rdma_pd *find(const struct ibv_context *verbs, enum rdma_side side)
+{
+	struct rdma_pd *pd;
+
+	for (pd = pds; pd != NULL && (pd->verbs != verbs || pd->side != side); pd = pd->next) {
 	}
 	return pd;
 }
 
 struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side)
 {
-	struct rdma_pd *pd;
+	struct rdma_pd *pd = find(verbs, side);
 
-	for (pd = pds; pd != NULL && (pd->verbs != verbs || pd->side != side); pd = pd->next) {
-	}
 	if (pd == NULL) {
 		pd = pd_make(verbs, side);
 		if (pd == NULL) {
 			return NULL;
 		}
-		pd->next = pds;
-		pds = pd;
+		register_all(&pd->job);
 	}
 	pd->refs++;
+	rdma_pd_settle(pd);
+	int rc = pd->error;
+	if (rc != 0) {
+		rdma_pd_put(pd);
+		errno = -rc;
+		return NULL;
+	}
 	return pd;
 }
 
-void rdma_pd_put(struct rdma_pd *pd)
+struct rdma_pd *rdma_pd_get_beside(struct ibv_context *verbs, enum rdma_side side, struct rdma_pd_waiter *waiter)
 {
-	if (--pd->refs != 0) {
-		return;
+	struct rdma_pd *pd = find(verbs, side);
+
+	if (pd == NULL) {
+		pd = pd_make(verbs, side);
+		if (pd == NULL) {
+			return NULL;
+		}
+		start_job(pd);
 	}
+	pd->refs++;
+	if (pd->registering) {
+		STAILQ_INSERT_TAIL(&pd->waiters, waiter, link);
+	}
+	return pd;
+}
+
+static void unlink_pd(const struct rdma_pd *pd)
+{
 	struct rdma_pd **link = &pds;
+
 	while (*link != pd) {
 		link = &(*link)->next;
 	}
@@ -234,8 +332,32 @@ void rdma_pd_put(struct rdma_pd *pd)
 		retry.waits = false;
 		retry.delay_us = 0;
 	}
+}
+
+void rdma_pd_put(struct rdma_pd *pd)
+{
+	rdma_pd_settle(pd);
+	if (--pd->refs != 0) {
+		return;
+	}
+	unlink_pd(pd);
 	env_mem_unlisten(&pd->listener);
-	pd_free(pd);
+	pd_close(pd);
+	if (!pd->job_left) {
+		pd_free(pd);
+	}
+}
+
+static bool no_job(void *arg)
+{
+	return jobs == 0;
+}
+
+void rdma_pd_wait(void)
+{
+	if (jobs != 0) {
+		thread_control_wait(no_job, NULL, UINT64_MAX);
+	}
 }
 
 const struct rdma_pd *rdma_pd_next(const struct rdma_pd *after)

@@ -8,12 +8,14 @@
 #define RDMA_PD_H
 
 #include <infiniband/verbs.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "env_dpdk/env.h"
+#include "thread/beside.h"
 #include "thread/thread.h"
 
 /* Registered regions, by ascending address; replaced as a whole when memory comes or goes. */
@@ -30,6 +32,13 @@ struct rdma_region_table {
 
 enum rdma_side { RDMA_SIDE_TARGET, RDMA_SIDE_HOST };
 
+/* Who wants to know when a domain's memory is registered: the owner's, until fn has been called or rdma_pd_put() has returned. */
+struct rdma_pd_waiter {
+	void (*fn)(void *arg, int status); /* control thread; 0 or a negative errno: the domain is of no use */
+	void *arg;
+	STAILQ_ENTRY(rdma_pd_waiter) link;
+};
+
 struct rdma_pd {
 	struct ibv_pd *pd;
 	enum rdma_side side;
@@ -38,6 +47,13 @@ struct rdma_pd {
 	struct ibv_context *verbs;
 	uint32_t refs;
 	uint64_t registered_bytes;
+	/* Of the first registration. */
+	struct beside_job job;
+	sem_t registered; /* posted when its work is over; error is valid then */
+	int error;
+	bool registering; /* control thread: nobody has been told yet */
+	bool job_left;	  /* control thread: the job's end has yet to arrive, and frees the domain if it was given back */
+	STAILQ_HEAD(, rdma_pd_waiter) waiters;
 	atomic_bool lacks;     /* a region that the device did not take: it is offered again, less and less often */
 	atomic_bool repeating; /* all regions are offered: those that are registered stay so */
 	struct rdma_pd *next;
@@ -47,7 +63,18 @@ struct rdma_pd {
  * (it has no more room for regions, or memory cannot be locked) cannot be used with it until it does. NULL and errno on failure. Control
  * thread. */
 struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side);
-/* Undoes one rdma_pd_get(); the last one deregisters all. Control thread. */
+/* The same, but registers in a thread beside, for that takes long: up to seconds where there is much memory or the device is software. If
+ * rdma_pd_is_registering() then, the waiter is told when it is over, and until then the domain serves nobody. */
+struct rdma_pd *rdma_pd_get_beside(struct ibv_context *verbs, enum rdma_side side, struct rdma_pd_waiter *waiter);
+static inline bool rdma_pd_is_registering(const struct rdma_pd *pd)
+{
+	return pd->registering;
+}
+/* Waits for the end of a registration, for who cannot go on before it, and tells the waiters. Control thread, which stands still meanwhile. */
+void rdma_pd_settle(struct rdma_pd *pd);
+/* Returns when no registration is under way, for the end of the program. Control thread, outside of its loop. */
+void rdma_pd_wait(void);
+/* Undoes one rdma_pd_get() or rdma_pd_get_beside(); the last one waits for a registration and deregisters all. Control thread. */
 void rdma_pd_put(struct rdma_pd *pd);
 /* The domains there are, for statistics: NULL first. Control thread. */
 const struct rdma_pd *rdma_pd_next(const struct rdma_pd *after);

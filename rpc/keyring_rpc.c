@@ -52,7 +52,8 @@ static void rpc_remove_key(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params,
-	   RPC_STARTUP | RPC_RUNTIME, "Forget a key; who uses it keeps it until it is given another")
+	   RPC_STARTUP | RPC_RUNTIME,
+	   "Forget a key; who uses it keeps it until it is given another, and a saved configuration has it until then, unless another was added by its name")
 
 static json_t *key_json(const struct keyring_key *key)
 {
@@ -82,10 +83,27 @@ RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STA
 
 /* ---- Configuration: names and paths ---- */
 
+/* Who uses a key is saved with its name, so a key that was removed is saved too as long as somebody uses it. Of several by one name, all but one
+ * removed, one can be saved: that of the ring, which is what whoever added it wants the name to mean; else the last. */
+static bool is_saved(const struct keyring_key *key)
+{
+	for (struct keyring_key *k = keyring_next(NULL); k != NULL; k = keyring_next(k)) {
+		if (!keyring_key_removed(k) && strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
+			return k == key;
+		}
+	}
+	for (struct keyring_key *k = keyring_next(key); k != NULL; k = keyring_next(k)) {
+		if (strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static void write_config(json_t *methods)
 {
 	for (struct keyring_key *key = keyring_next(NULL); key != NULL; key = keyring_next(key)) {
-		if (!keyring_key_removed(key)) {
+		if (is_saved(key)) {
 			json_t *params = json_object();
 			json_object_set_new(params, "name", rpc_string(keyring_key_name(key)));
 			json_object_set_new(params, "path", rpc_string(keyring_key_path(key)));

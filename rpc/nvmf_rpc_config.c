@@ -138,6 +138,18 @@ static void write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const struct 
 	write_listeners(methods, tgt, s);
 }
 
+/* It is there by itself, and lets every host in. */
+static void write_discovery(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+{
+	if (!nvmf_subsystem_allow_any_host(s)) {
+		json_t *params = subsystem_params(tgt, s);
+		json_object_set_new(params, "allow_any_host", json_false());
+		rpc_config_add(methods, "nvmf_subsystem_allow_any_host", params);
+	}
+	write_hosts(methods, tgt, s);
+	write_listeners(methods, tgt, s);
+}
+
 static void write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 {
 	const struct nvmf_referral *r;
@@ -169,7 +181,7 @@ static void write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 		if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_NVME) {
 			write_subsystem(methods, tgt, s);
 		} else {
-			write_listeners(methods, tgt, s);
+			write_discovery(methods, tgt, s);
 		}
 	}
 	write_referrals(methods, tgt);

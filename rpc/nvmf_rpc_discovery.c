@@ -31,6 +31,12 @@ static const struct rpc_param remove_referral_params[] = {
 	RPC_PARAM_END,
 };
 
+static void answer_referral(struct rpc_request *req, int rc, const struct nvmf_address *a, const char *subnqn, const char *what)
+{
+	rpc_error(req, rc, "parameters \"address\" and \"subnqn\": %.256s on %s %s %s %s", subnqn != NULL ? subnqn : NVMF_DISCOVERY_NQN,
+		  a->trtype, a->traddr, a->trsvcid, what);
+}
+
 static void rpc_add_referral(struct rpc_request *req, void *params)
 {
 	const struct referral_params *p = params;
@@ -52,8 +58,10 @@ static void rpc_add_referral(struct rpc_request *req, void *params)
 	int rc = nvmf_tgt_add_referral(tgt, &r);
 	if (rc == -EINVAL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"address.trtype\" is \"%s\": no transport of this program",
+			  "parameter \"address.trtype\" is \"%s\": allowed are RDMA, TCP and FC",
 			  p->address.trtype);
+	} else if (rc == -EEXIST) {
+		answer_referral(req, rc, &r.address, p->subnqn, "is referred to already");
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}
@@ -70,7 +78,12 @@ static void rpc_remove_referral(struct rpc_request *req, void *params)
 	if (tgt == NULL || !rpc_nvmf_address_decode(req, "address", &p->address, &address)) {
 		return;
 	}
-	rpc_nvmf_answer(req, nvmf_tgt_remove_referral(tgt, &address, p->subnqn));
+	int rc = nvmf_tgt_remove_referral(tgt, &address, p->subnqn);
+	if (rc == -ENOENT) {
+		answer_referral(req, rc, &address, p->subnqn, "is not referred to");
+	} else {
+		rpc_nvmf_answer(req, rc);
+	}
 }
 RPC_METHOD("nvmf_discovery_remove_referral", rpc_remove_referral, struct referral_params,
 	   remove_referral_params, RPC_RUNTIME, "Stop telling hosts of another discovery service")

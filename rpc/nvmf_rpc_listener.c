@@ -66,6 +66,11 @@ static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const str
 		       : NULL;
 }
 
+static void answer_not_there(struct rpc_request *req, const char *nqn, const struct nvmf_address *address)
+{
+	rpc_error(req, -ENOENT, "%s does not listen on %s %s %s", nqn, address->trtype, address->traddr, address->trsvcid);
+}
+
 static void answer_no_ana(struct rpc_request *req, const struct listener_params *p)
 {
 	rpc_error(req, -ENOTSUP,
@@ -95,7 +100,7 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype,
 			  address.traddr, address.trsvcid, strerror(-rc));
 	} else {
-		rpc_reply_true(req);
+		nvmf_subsystem_settle_listeners(s, address.trtype, rpc_nvmf_answer, req);
 	}
 }
 RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params,
@@ -119,8 +124,7 @@ static void rpc_set_ana_state(struct rpc_request *req, void *params)
 			  "parameter \"anagrpid\" is %u: allowed are 1 to %u (max_namespaces)", p->anagrpid,
 			  nvmf_subsystem_max_namespaces(s));
 	} else if (rc == -ENOENT) {
-		rpc_error(req, rc, "%s does not listen on %s %s %s", p->where.nqn, address.trtype,
-			  address.traddr, address.trsvcid);
+		answer_not_there(req, p->where.nqn, &address);
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}
@@ -131,10 +135,13 @@ RPC_METHOD("nvmf_subsystem_listener_set_ana_state", rpc_set_ana_state, struct li
 
 static void rpc_remove_listener(struct rpc_request *req, void *params)
 {
+	const struct listener_params *p = params;
 	struct nvmf_address address;
-	struct nvmf_subsystem *s = decode_listener(req, params, &address);
+	struct nvmf_subsystem *s = decode_listener(req, p, &address);
 
-	if (s != NULL) {
+	if (s != NULL && nvmf_subsystem_find_listener(s, &address) == NULL) {
+		answer_not_there(req, p->where.nqn, &address);
+	} else if (s != NULL) {
 		nvmf_subsystem_remove_listener(s, &address, rpc_nvmf_answer, req);
 	}
 }

@@ -167,6 +167,10 @@ static void rpc_add_ns(struct rpc_request *req, void *params)
 	if (s == NULL || !decode_ns(req, &p->namespace, &opts)) {
 		return;
 	}
+	if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"nqn\" is \"%s\": a discovery subsystem has no namespaces", p->where.nqn);
+		return;
+	}
 	int rc = nvmf_subsystem_add_ns(s, p->namespace.bdev_name, &opts, &nsid);
 	if (rc != 0) {
 		answer_add_error(req, s, &p->namespace, rc);
@@ -261,6 +265,10 @@ static void answer_ns_host(struct rpc_request *req, const struct nsid_params *p,
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name]",
 			  p->host);
+	} else if (rc == -EEXIST) {
+		rpc_error(req, rc, "parameter \"host\" is \"%s\": namespace %u is visible to it already", p->host, p->nsid);
+	} else if (rc == -ENOENT) {
+		rpc_error(req, rc, "parameter \"host\" is \"%.256s\": it is not among the hosts that namespace %u is visible to", p->host, p->nsid);
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}

@@ -217,12 +217,16 @@ static void rpc_get_inflight(struct rpc_request *req, void *params)
 	if (tgt == NULL) {
 		return;
 	}
-	size_t n = nvmf_tgt_get_inflight(tgt, &found);
+	ssize_t n = nvmf_tgt_get_inflight(tgt, &found);
+	if (n < 0) {
+		rpc_error(req, (int)n, "%s", strerror((int)-n));
+		return;
+	}
 	if (n != 0) {
-		qsort(found, n, sizeof(*found), oldest_first);
+		qsort(found, (size_t)n, sizeof(*found), oldest_first);
 	}
 	list = json_array();
-	for (size_t i = 0; i < n; i++) {
+	for (ssize_t i = 0; i < n; i++) {
 		if (is_wanted(p, &found[i])) {
 			json_array_append_new(list, inflight_json(&found[i]));
 		}

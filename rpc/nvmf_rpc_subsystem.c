@@ -90,7 +90,9 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 	const struct subsystem_only *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
-	if (s != NULL) {
+	if (s != NULL && nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
+		rpc_error(req, -EPERM, "parameter \"nqn\" is \"%s\": a target keeps its discovery subsystem", p->where.nqn);
+	} else if (s != NULL) {
 		nvmf_subsystem_destroy(s, rpc_nvmf_answer, req);
 	}
 }
@@ -319,7 +321,11 @@ static void rpc_get_subsystems(struct rpc_request *req, void *params)
 	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
 	json_t *list;
 
-	if (tgt == NULL || (p->nqn != NULL && rpc_nvmf_subsystem(req, p->tgt_name, p->nqn) == NULL)) {
+	if (tgt == NULL) {
+		return;
+	}
+	if (p->nqn != NULL && nvmf_subsystem_find(tgt, p->nqn) == NULL) { /* not the code that other methods give it */
+		rpc_error(req, -ENODEV, "parameter \"nqn\" is \"%s\": there is no such subsystem", p->nqn);
 		return;
 	}
 	list = json_array();
@@ -373,42 +379,29 @@ static const struct rpc_param remove_host_params[] = {
 	RPC_PARAM_END,
 };
 
-static void ignore(void *arg, int status)
+static bool has_host(const struct nvmf_subsystem *s, const char *hostnqn)
 {
-}
+	const char *h = NULL;
 
-static void add_host_with_keys(struct rpc_request *req, struct nvmf_subsystem *s, const struct keyed_host_params *p)
-{
-	char why[NVMF_ERROR_MAX];
-	int rc = nvmf_subsystem_set_keys(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
-
-	if (rc == 0) {
-		rpc_reply_true(req);
-	} else {
-		nvmf_subsystem_remove_host(s, p->host, ignore, NULL); /* it has not had the time to connect */
-		rpc_error(req, rc, "%s", why);
+	while ((h = nvmf_subsystem_next_host(s, h)) != NULL && strcmp(h, hostnqn) != 0) {
 	}
+	return h != NULL;
 }
 
 static void rpc_add_host(struct rpc_request *req, void *params)
 {
 	const struct keyed_host_params *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	char why[NVMF_ERROR_MAX];
 
 	if (s == NULL) {
 		return;
 	}
-	int rc = nvmf_subsystem_add_host(s, p->host);
-	if (rc == -EINVAL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name], at "
-			  "most %d "
-			  "bytes",
-			  p->host, NVMF_NQN_MAX);
-	} else if (rc == 0) {
-		add_host_with_keys(req, s, p);
+	int rc = nvmf_subsystem_add_host(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+	if (rc == 0) {
+		rpc_reply_true(req);
 	} else {
-		rpc_nvmf_answer(req, rc);
+		rpc_error(req, rc == -EINVAL ? RPC_ERROR_INVALID_PARAMS : rc, "%s", why);
 	}
 }
 RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, add_host_params, RPC_RUNTIME,
@@ -438,7 +431,9 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 	const struct host_params *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
-	if (s != NULL) {
+	if (s != NULL && !has_host(s, p->host)) {
+		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts", p->host);
+	} else if (s != NULL) {
 		nvmf_subsystem_remove_host(s, p->host, rpc_nvmf_answer, req);
 	}
 }

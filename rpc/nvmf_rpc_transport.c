@@ -148,9 +148,12 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 		return;
 	}
 	int rc = nvmf_transport_create(tgt, p->trtype, &opts);
+	if (rc == -EEXIST) { /* in these words: clients that make one in any case look for them */
+		rpc_error(req, rc, "Transport type '%s' already exists", p->trtype);
+		return;
+	}
 	if (rc != 0) {
-		rpc_error(req, rc, "transport %s cannot be made: %s%s", p->trtype, strerror(-rc),
-			  rc == -EEXIST ? "" : "; the log says more");
+		rpc_error(req, rc, "transport %s cannot be made: %s; the log says more", p->trtype, strerror(-rc));
 		return;
 	}
 	rpc_reply_true(req);

@@ -6,12 +6,13 @@
 host of ours sends are in unittest/nvmf/test_auth.c.)"""
 import base64
 import json
+import pathlib
 import struct
 import sys
 import zlib
 
 from appliance_lib import Daemon, Failure, RpcError, check, main
-from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Target, preload, verifying, wait_io
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Host as Perf, Target, preload, verifying, wait_io
 
 DIGESTS = ["sha256", "sha384", "sha512"]
 GROUPS = ["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"]
@@ -170,6 +171,66 @@ def test_keys_are_saved_by_name_and_loaded():
             with Host(dhchap_dhgroups=["null"]) as h:
                 h.attach(dhchap_key="key", dhchap_ctrlr_key="ctrlr")
             check(again.stop() == 0, again.log())
+
+
+def saved_path(daemon, name):
+    """The files that a saved configuration has a key of that name read from."""
+    return [m["params"]["path"] for m in daemon.call("framework_get_config", name="keyring") if m["params"]["name"] == name]
+
+
+def test_a_removed_key_is_saved_as_long_as_it_is_used():
+    with AuthTarget() as t:
+        first, second = (str(t.folder / f"{name}.key") for name in ("key", "other"))
+        t.allow(dhchap_key="key", dhchap_ctrlr_key="ctrlr")
+        for name in ("key", "ctrlr", "new"):
+            t.call("keyring_file_remove_key", name=name)
+        check(saved_path(t, "key") == [first] and len(saved_path(t, "ctrlr")) == 1 and not saved_path(t, "new"), "removed, and used or not")
+        file = t.folder / "saved.json"
+        saved = {x["subsystem"]: t.call("framework_get_config", name=x["subsystem"]) for x in t.call("framework_get_subsystems")}
+        t.call("keyring_file_add_key", name="key", path=second)
+        check(saved_path(t, "key") == [second], "the one that has the name now")
+        t.call("keyring_file_remove_key", name="key")
+        check(saved_path(t, "key") == [first], "nobody uses the second one")
+        t.call("keyring_file_add_key", name="key", path=second)
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN + ":second", dhchap_key="key")
+        t.call("keyring_file_remove_key", name="key")
+        check(saved_path(t, "key") == [second], "both are removed and used: the last one")
+        t.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOSTNQN + ":second")
+        t.set_keys()
+        check(not saved_path(t, "key") and not saved_path(t, "ctrlr"), "nobody uses them")
+        file.write_text(json.dumps({"subsystems": [{"subsystem": name, "config": config} for name, config in saved.items()]}))
+        check(t.stop() == 0, t.log())
+        with Daemon("-m", "[0]", "-s", "512", "-c", str(file), env=preload()) as again:
+            check({name: again.call("framework_get_config", name=name) for name in saved} == saved, "saved again")
+            with Host(dhchap_dhgroups=["null"]) as h:
+                h.attach(dhchap_key="key", dhchap_ctrlr_key="ctrlr")
+            check(again.stop() == 0, again.log())
+
+
+def test_varve_perf_authenticates():
+    with AuthTarget() as t:
+        file = {name: str(t.folder / f"{name}.key") for name in (*SECRETS, "loose")}
+        pathlib.Path(file["loose"]).touch()
+        pathlib.Path(file["loose"]).chmod(0o640)
+        t.allow(dhchap_key="key", dhchap_ctrlr_key="ctrlr")
+        right = ("--dhchap-key", file["key"], "--dhchap-ctrlr-key", file["ctrlr"])
+        with verifying(t, 1, "--ios", "2000", *right) as load:
+            load.check_perfect(load.result())
+        with Perf(t, "-t", "600", *right) as load:
+            wait_io(t, [load])
+            qpairs = t.call("nvmf_subsystem_get_qpairs", nqn=NQN)
+            check(len(qpairs) == 2 and all(q["auth"]["state"] == "completed" for q in qpairs), qpairs)
+            load.stop()
+        for what, args in (("there is no dhchap_key", ()),
+                           ("authenticate: the controller says: authentication failed", ("--dhchap-key", file["other"])),
+                           ("the controller does not know its key", (*right[:3], file["new"])),
+                           ("has mode 0640", (*right[:3], file["loose"]))):
+            with Perf(t, "--ios", "10", *args) as load:
+                check(load.wait() == 1, f"{args}: it ended with {load.process.returncode}")
+                errors = load.errors.read_text()
+                check(what in errors and not any(s.split(":")[2] in errors for s in SECRETS.values()), f"{args}: {errors}")
+        t.wait_empty()
+        t.stop_clean("authentication with", "leaves controller")
 
 
 if __name__ == "__main__":

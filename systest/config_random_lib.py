@@ -433,6 +433,11 @@ class Subsystems(Bdevs, Keys):
         tgt = self.some_target()
         self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, tgt_name=tgt, listen_address=where(self.port_of(tgt)))
 
+    def discovery_hosts(self):
+        s = {"nqn": DISCOVERY, "tgt_name": self.some_target()}
+        self.call("nvmf_subsystem_allow_any_host", **s, allow_any_host=self.chance(0.2))
+        self.call("nvmf_subsystem_add_host", **s, host=f"{DOMAIN}:{self.name('h')}", **self.some_keys())
+
     def referral(self):
         r = {"tgt_name": self.some_target(), "address": {**where(4420), "traddr": f"192.0.2.{self.rng.randint(1, 254)}"}}
         if self.call("nvmf_discovery_add_referral", **self.optional("nvmf_discovery_add_referral", **r)):
@@ -568,7 +573,7 @@ class Maker(Subsystems, Remotes, Watching):
     STEPS = ("malloc", "null", "uring", "aio", "delay", "error", "resize", "new_latency", "tune", "delete_malloc", "delete_null", "delete_uring", "delete_aio",
              "delete_delay", "delete_error", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "host", "host_keys",
              "remove_host", "new_namespace", "namespace", "hidden_namespace", "hide", "move_namespace", "remove_namespace", "listener", "ana", "remove_listener",
-             "discovery_listener", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
+             "discovery_listener", "discovery_hosts", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
              "stop_discovery", "hotplug", "trigger", "remove_trigger", "blackbox", "stop_metrics")
 
     def run(self):

@@ -6,6 +6,7 @@ gdb that was started last; elsewhere a line is a command if it begins with a pro
 # needs: root gdb
 # limit: 900
 import os
+import pathlib
 import re
 import resource
 import shlex
@@ -187,6 +188,21 @@ def test_gdb_md():
 
 def test_the_tree_of_operations_md():
     run_page("operations.md", "## When something is wrong", "## After a crash")
+
+
+def left_out(pid):
+    """MB of a process's own memory that a core of it will not have."""
+    blocks = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", (pathlib.Path("/proc") / str(pid) / "smaps").read_text(), flags=re.M)
+    return sum(int(re.search(r"^Size: +(\d+) kB", b, re.M)[1]) for b in blocks
+               if re.search(r"^VmFlags:.* dd\b", b, re.M) and "memfd:softverbs" not in b) >> 10
+
+
+def test_ram_disks_and_data_buffers_are_left_out_of_a_core():
+    with Target() as t:
+        before = left_out(t.pid)
+        check(before >= 32, f"{before} MB: the transport's data buffers are not among them")
+        t.add_malloc("M0", 64)
+        check(left_out(t.pid) >= before + 60, f"{before} MB, then {left_out(t.pid)} MB")
 
 
 def test_the_kernel_is_asked_for_what_a_core_should_have():

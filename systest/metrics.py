@@ -244,6 +244,7 @@ def test_addresses_and_configuration():
     with Daemon() as d:
         path = d.folder / "metrics.sock"
         check(d.call("metrics_start", address=f"unix:{path}") == f"unix:{path}", "unix")
+        check(path.stat().st_mode & 0o777 == 0o660, "for others, too")
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(DEADLINE)
             s.connect(str(path))

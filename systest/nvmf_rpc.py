@@ -9,6 +9,7 @@ import sys
 from appliance_lib import BUILD, Daemon, RpcError, check, main, wait_for
 
 NQN = "nqn.2016-06.io.spdk:cnode1"
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:0a7b6f7c-0b5e-4d8c-b13a-6b0d0d0d0d0d"
 PORT = 40000 + os.getpid() % 1250 * 16      # tests run beside each other
 ADDRESS = {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(PORT)}
@@ -46,7 +47,7 @@ def test_lists_have_the_shapes_that_clients_decode():
     with daemon() as d:
         fill(d)
         discovery, s = d.call("nvmf_get_subsystems")
-        check(discovery["nqn"] == "nqn.2014-08.org.nvmexpress.discovery" and discovery["subtype"] == "Discovery", discovery)
+        check(discovery["nqn"] == DISCOVERY and discovery["subtype"] == "Discovery", discovery)
         check(s["nqn"] == NQN and s["subtype"] == "NVMe" and s["state"] == "active", s)
         check(s["listen_addresses"] == [ADDRESS] and s["hosts"] == [{"nqn": HOST}] and s["allow_any_host"] is False, s)
         check(s["serial_number"] == "0001" and s["model_number"] == "Model" and s["max_namespaces"] == 8, s)
@@ -75,7 +76,7 @@ def test_lists_have_the_shapes_that_clients_decode():
         check(d.call("nvmf_get_targets") == ["nvmf_tgt"], "targets")
         r, = d.call("nvmf_discovery_get_referrals")
         check(r["address"] == {"trtype": "RDMA", "adrfam": "IPv4", "traddr": "192.0.2.7", "trsvcid": "8009"}, r)
-        check(r["subnqn"] == "nqn.2014-08.org.nvmexpress.discovery" and r["secure_channel"] is False, r)
+        check(r["subnqn"] == DISCOVERY and r["secure_channel"] is False, r)
         kinds = [n["type"] for n in d.call("notify_get_notifications")]
         check("nvmf_ns_add" in kinds and "nvmf_subsystem_create" in kinds, kinds)
 
@@ -101,15 +102,23 @@ def test_what_is_wrong_is_named_with_what_is_allowed():
         refuses(d, "nvmf_subsystem_add_ns", ["nsid", "9", "1 to 8"], nqn=NQN, namespace={"bdev_name": "N1", "nsid": 9})
         refuses(d, "nvmf_subsystem_remove_ns", ["nsid", "7"], nqn=NQN, nsid=7)
         refuses(d, "nvmf_ns_add_host", ["nsid", "1", "visible"], nqn=NQN, nsid=1, host=HOST)
-        refuses(d, "nvmf_subsystem_add_host", ["exists"], nqn=NQN, host=HOST)
+        refuses(d, "nvmf_subsystem_add_host", ["host", HOST, "already", "exists"], nqn=NQN, host=HOST)
         refuses(d, "nvmf_subsystem_add_host", ["host", "nonsense", "nqn."], nqn=NQN, host="nonsense")
-        refuses(d, "nvmf_subsystem_remove_host", ["No such"], nqn=NQN, host=HOST + "0")
+        refuses(d, "nvmf_subsystem_remove_host", ["host", HOST + "0", "No such"], nqn=NQN, host=HOST + "0")
+        refuses(d, "nvmf_ns_add_host", ["host", HOST, "namespace 5", "already"], nqn=NQN, nsid=5, host=HOST)
+        refuses(d, "nvmf_ns_remove_host", ["host", HOST + "0", "namespace 5"], nqn=NQN, nsid=5, host=HOST + "0")
+        refuses(d, "nvmf_get_subsystems", [NQN + "x", "No such device"], nqn=NQN + "x")
+        refuses(d, "nvmf_delete_subsystem", [NQN + "x", "Invalid parameters"], nqn=NQN + "x")
+        refuses(d, "nvmf_subsystem_add_ns", ["nqn", DISCOVERY, "namespaces"], nqn=DISCOVERY, namespace={"bdev_name": "N1"})
+        refuses(d, "nvmf_subsystem_remove_listener", [NQN, "RDMA 127.0.0.1 1"], nqn=NQN, listen_address={**ADDRESS, "trsvcid": "1"})
         refuses(d, "nvmf_subsystem_add_listener", ["exists"], nqn=NQN, listen_address=ADDRESS)
         refuses(d, "nvmf_subsystem_add_listener", ["adrfam", "IPv5"], nqn=NQN, listen_address={**ADDRESS, "adrfam": "IPv5"})
         refuses(d, "nvmf_subsystem_add_listener", ["trtype", "TCP", "nvmf_create_transport"], nqn=NQN,
                 listen_address={**ADDRESS, "trtype": "TCP"})
         refuses(d, "nvmf_subsystem_add_listener", ["192.0.2.1"], nqn=NQN, listen_address={**ADDRESS, "traddr": "192.0.2.1"})
-        refuses(d, "nvmf_discovery_add_referral", ["exists"], address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"})
+        refuses(d, "nvmf_discovery_remove_referral", ["address", DISCOVERY, "RDMA 192.0.2.8 8009"],
+                address={"trtype": "RDMA", "traddr": "192.0.2.8", "trsvcid": "8009"})
+        refuses(d, "nvmf_discovery_add_referral", ["address", DISCOVERY, "RDMA 192.0.2.7 8009", "exists"], address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"})
         refuses(d, "nvmf_set_max_subsystems", [], max_subsystems=5)
         check(len(d.call("nvmf_get_subsystems")) == 2, "nothing of this has changed anything")
 
@@ -127,7 +136,7 @@ def test_what_was_made_can_be_removed():
         check(d.call("nvmf_discovery_remove_referral", address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"}), "referral")
         check(d.call("nvmf_delete_subsystem", nqn=NQN) is True, "delete_subsystem")
         check(len(d.call("nvmf_get_subsystems")) == 1, "the discovery subsystem stays")
-        refuses(d, "nvmf_delete_subsystem", ["permitted"], nqn="nqn.2014-08.org.nvmexpress.discovery")
+        refuses(d, "nvmf_delete_subsystem", ["nqn", DISCOVERY, "keeps"], nqn=DISCOVERY)
         check(d.call("nvmf_create_target", name="second") == "second", "create_target")
         check(d.call("nvmf_create_subsystem", nqn=NQN, tgt_name="second") is True, "in the second target")
         check(len(d.call("nvmf_get_subsystems")) == 1, "not in the first")
@@ -224,12 +233,18 @@ def test_saving_loading_and_saving_gives_the_same_bytes():
         fill_ana(a)
         a.call("nvmf_create_target", name="second", max_subsystems=4)
         a.call("nvmf_create_subsystem", nqn=NQN, tgt_name="second", allow_any_host=True)
+        for tgt in ("nvmf_tgt", "second"):
+            a.call("nvmf_subsystem_allow_any_host", nqn=DISCOVERY, tgt_name=tgt, allow_any_host=False)
+            a.call("nvmf_subsystem_add_host", nqn=DISCOVERY, tgt_name=tgt, host=HOST)
         first = save(a)
         path = a.folder / "saved.json"
         path.write_text(first)
         check(a.stop() == 0, a.log())
         with daemon("-c", path) as b:
             check(save(b) == first, f"{first}\n{save(b)}")
+            for tgt in ("nvmf_tgt", "second"):
+                discovery, = b.call("nvmf_get_subsystems", nqn=DISCOVERY, tgt_name=tgt)
+                check(discovery["allow_any_host"] is False and discovery["hosts"] == [{"nqn": HOST}], discovery)
             names = [x["subsystem"] for x in json.loads(first)["subsystems"]]
             check(names.index("nvmf") > names.index("bdev"), names)
 

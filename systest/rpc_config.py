@@ -4,6 +4,8 @@
 # sanitize
 """The JSON configuration, varve-rpc, and that the documentation knows every method."""
 import json
+import os
+import stat
 import subprocess
 import sys
 
@@ -57,6 +59,29 @@ def test_saving_loading_and_saving_gives_the_same_bytes():
         check(b.rpc("save_config", str(path))[0] == 0 and path.read_text() == first, "save_config FILE")
         with Daemon("-c", path) as c:
             check(save(c) == first, f"-c: {first}\n{save(c)}")
+
+
+def test_saving_takes_the_place_of_files_and_of_nothing_else():
+    with Daemon() as d:
+        text, real, link, fifo = save(d), d.folder / "real.json", d.folder / "link.json", d.folder / "fifo"
+        real.write_text("old")
+        real.chmod(0o640)
+        link.symlink_to("real.json")
+        status, _, err = d.rpc("save_config", str(link))
+        check(status == 0 and link.is_symlink() and real.read_text() == text, err)
+        check(stat.S_IMODE(real.stat().st_mode) == 0o640, oct(real.stat().st_mode))
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDWR)  # holds what is written
+        status, _, err = d.rpc("save_config", str(fifo))
+        check(status == 0 and fifo.is_fifo() and os.read(reader, 1 << 20).decode() == text, err)
+        os.close(reader)
+        check(d.rpc("save_config", "/dev/stdout") == (0, text, ""), "to a pipe by name")
+        (d.folder / "void").symlink_to("nowhere/at/all")
+        for path in ("void", "nowhere/file", "."):
+            status, _, err = d.rpc("save_config", str(d.folder / path))
+            check(status == 4 and str(d.folder / path) in err, err)
+        check((d.folder / "void").is_symlink(), "a link that leads nowhere was replaced")
+        check(sorted(p.name for p in d.folder.glob("*json*")) == ["link.json", "real.json"], "something is left beside the file")
 
 
 def test_loading_into_a_running_daemon_leaves_out_what_is_for_the_start():
@@ -120,6 +145,11 @@ def test_varve_rpc_prints_results_and_errors():
         status, _, err = d.rpc("log_set_level", "level")
         check(status == 2 and "key=value" in err, err)
         check(d.rpc("nosuch")[0] == 1, "an unknown method")
+        for words in (["--list", "log"], ["--markdown", "x"], ["save_config", "a", "b"], ["load_config", "a", "b"], ["-", "x"],
+                      ["log_get_level", "--help", "x"]):
+            status, _, err = d.rpc(*words)
+            check(status == 2 and f'"{words[-1]}": nothing more' in err, f"{words}: {status} {err}")
+        check(d.rpc("load_config", "/no/such") == (2, "", "varve-rpc: unable to open /no/such: No such file or directory\n"), "no file")
 
 
 def test_varve_rpc_knows_the_methods_from_the_daemon():
@@ -135,6 +165,12 @@ def test_varve_rpc_passes_raw_json():
     with Daemon() as d:
         status, out, _ = d.rpc("-", input='{"method":"log_get_level","id":7}[{"method":"log_get_level","id":8}]')
         check(status == 0 and '"id":7' in out.splitlines()[0] and out.splitlines()[1].startswith("["), out)
+        # More than the daemon takes from who takes no answers.
+        status, out, err = d.rpc("-", input="".join('{"method":"rpc_get_methods","id":%d}' % n for n in range(6000)))
+        check(status == 0, err)
+        check([json.loads(a)["id"] for a in out.splitlines()] == list(range(6000)), "the answers")
+        status, out, _ = d.rpc("-", input="nonsense" * 100000)
+        check(status in (0, 3) and '"code":-32700' in out, out)
 
 
 def test_varve_rpc_says_when_nobody_answers():

@@ -715,7 +715,7 @@ static void test_reserved_lane_waits_for_nothing(void)
 static bool has_inflight(void *arg)
 {
 	struct nvmf_inflight *list;
-	size_t n = nvmf_tgt_get_inflight(loop_tgt(), &list);
+	size_t n = (size_t)nvmf_tgt_get_inflight(loop_tgt(), &list);
 
 	free(list);
 	return n == *(size_t *)arg;
@@ -745,7 +745,7 @@ static void test_inflight_tells_what_each_command_waits_for(void)
 	loop_submit(&held);
 	arm(&aer);
 	CU_ASSERT_TRUE(loop_until(has_inflight, &three));
-	size_t n = nvmf_tgt_get_inflight(loop_tgt(), &list);
+	size_t n = (size_t)nvmf_tgt_get_inflight(loop_tgt(), &list);
 	unsigned seen = 0;
 	for (size_t i = 0; i < n; i++) {
 		const struct nvmf_inflight *f = &list[i];
@@ -828,6 +828,15 @@ static void test_discovery_log(void)
 			NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(nvmf_tgt_remove_referral(loop_tgt(), &referral.address, NULL), 0);
 	CU_ASSERT_EQUAL(nvmf_tgt_remove_referral(loop_tgt(), &referral.address, NULL), -ENOENT);
+
+	/* A referral by a transport that we do not have: hosts may. */
+	strcpy(referral.address.trtype, "tcp");
+	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(loop_tgt(), &referral), 0);
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 2048, data, 1024), 0);
+	CU_ASSERT_EQUAL(data[0], NVMF_TRTYPE_TCP);
+	CU_ASSERT_EQUAL(nvmf_tgt_remove_referral(loop_tgt(), &referral.address, NULL), 0);
+	strcpy(referral.address.trtype, "pigeon");
+	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(loop_tgt(), &referral), -EINVAL);
 
 	/* Only what the host may connect to, and what the filter passes. */
 	nvmf_subsystem_set_allow_any_host(loop_subsystem(), false);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* In-band authentication: a whole target, and a host here that does as it should, or does not. */
 #include <fcntl.h>
+#include <semaphore.h>
 #include <unistd.h>
 #include "unittest/nvmf/loop.h"
 
@@ -45,9 +46,10 @@ static int setup(void)
 	    add_key("other", KEY_OTHER) != 0) {
 		return 1;
 	}
+	char why[NVMF_ERROR_MAX];
 	int rc = loop_start();
 	nvmf_set_notice_fn(on_notice);
-	return rc != 0 ? rc : nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN);
+	return rc != 0 ? rc : nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN, NULL, NULL, why);
 }
 
 static int teardown(void)
@@ -611,6 +613,25 @@ static void test_a_transaction_that_stalls_ends(void)
 	}
 }
 
+static void test_commands_that_fail_do_not_keep_a_transaction_alive(void)
+{
+	struct host h = new_host("host", NULL);
+	uint16_t status;
+
+	set_keys("host", NULL);
+	loop_tgt()->auth_timeout_us = 60 * UINT64_C(1000000);
+	connect_admin(&h);
+	loop_tgt()->auth_timeout_us = 100000;
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, DHCHAP_ALL_HASHES, 1)), 0);
+	uint64_t end = env_ticks() + env_us_to_ticks(20 * UINT64_C(1000000));
+	do {
+		status = receive_message(&h, 8); /* too little for the challenge */
+	} while (!loop_given_up(status) && env_ticks() < end);
+	CU_ASSERT(loop_given_up(status));
+	expect_end(&h);
+	loop_tgt()->auth_timeout_us = 0;
+}
+
 /* Is asked before the first round, and after it. */
 static bool after_a_round(void *asked)
 {
@@ -657,6 +678,54 @@ static void test_a_host_that_goes_while_we_compute_leaves_nothing(void)
 		host_close(&h);
 		loop_wait(&cmd);
 	}
+}
+
+/* What the helper thread has to do before it comes to our host. */
+struct others {
+	struct beside_job job;
+	sem_t end;
+	uint64_t until; /* ticks */
+};
+
+static void be_busy(struct beside_job *job)
+{
+	sem_wait(&container_of(job, struct others, job)->end);
+}
+
+static void others_done(struct beside_job *job)
+{
+	container_of(job, struct others, job)->until = 0;
+}
+
+static bool is_time(void *arg)
+{
+	return env_ticks() >= ((const struct others *)arg)->until;
+}
+
+static void test_a_host_that_waits_for_us_is_not_silent(void)
+{
+	struct host h = new_host("host", NULL);
+	struct others others = {.job = {.work = be_busy, .done = others_done}};
+
+	set_keys("host", NULL);
+	h.conn = loop_open(&loop_address, 0);
+	loop_connect_init(&cmd, h.conn, &data, 0, NVMF_CNTLID_DYNAMIC);
+	((struct nvmf_connect_sqe *)&cmd.sqe)->kato = htole32(300);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	sem_init(&others.end, 0, 0);
+	dhchap_run(&others.job);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, 1u << DHCHAP_GROUP_2048)), 0);
+	make_transfer(&h, nvme_fabrics_type_auth_receive, buf, sizeof(buf));
+	loop_submit(&cmd);
+	others.until = env_ticks() + env_us_to_ticks(1000000); /* its keep-alive timer runs out twice */
+	CU_ASSERT(loop_until(is_time, &others));
+	others.until = UINT64_MAX;
+	sem_post(&others.end);
+	CU_ASSERT_EQUAL(loop_wait(&cmd), 0);
+	CU_ASSERT_EQUAL(failure_in_buf(&h, DHCHAP_ID_CHALLENGE), DHCHAP_OK);
+	CU_ASSERT(loop_until(is_time, &others));
+	sem_destroy(&others.end);
+	host_close(&h);
 }
 
 /* ---- I/O queues, and again ---- */
@@ -810,6 +879,40 @@ static void test_keys_that_are_not_there_are_refused(void)
 	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_key(loop_subsystem(), LOOP_HOSTNQN, true), "ctrlr");
 }
 
+/* Also for a moment: it is not added and taken away again, which hosts that look at the discovery log could tell, and want of memory prevent. */
+static void test_a_host_whose_keys_are_not_there_is_not_let_in(void)
+{
+	static const char host[] = "nqn.2024-01.io.varve:new";
+	static const struct {
+		const char *nqn, *key, *ctrlr_key;
+		int rc;
+		const char *named;
+	} refused[] = {
+		{host, "nothing", NULL, -ENOKEY, "nothing"},          {host, "host", "nothing", -ENOKEY, "nothing"},
+		{host, NULL, "ctrlr", -EINVAL, "dhchap_ctrlr_key"},   {"nonsense", "host", "ctrlr", -EINVAL, "nonsense"},
+		{LOOP_HOSTNQN, "host", "ctrlr", -EEXIST, "already"},
+	};
+	uint64_t generation = loop_tgt()->generation;
+	char why[NVMF_ERROR_MAX];
+
+	set_keys(NULL, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		why[0] = 0;
+		CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), refused[i].nqn, refused[i].key, refused[i].ctrlr_key, why),
+				refused[i].rc);
+		CU_ASSERT_PTR_NOT_NULL(strstr(why, refused[i].named));
+		CU_ASSERT_EQUAL(loop_tgt()->generation, generation);
+		CU_ASSERT_PTR_NULL(nvmf_hosts_find(&loop_subsystem()->hosts, host));
+	}
+	CU_ASSERT_EQUAL(keyring_key_refs(keyring_next(NULL)), 1); /* the ring's: nothing is held */
+	CU_ASSERT_PTR_NULL(nvmf_subsystem_host_key(loop_subsystem(), LOOP_HOSTNQN, false));
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), host, "host", "ctrlr", why), 0);
+	CU_ASSERT(loop_tgt()->generation != generation && nvmf_auth_required(loop_subsystem(), host));
+	struct loop_wait wait = LOOP_WAIT;
+	nvmf_subsystem_remove_host(loop_subsystem(), host, loop_done, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_host_without_a_key_need_not_authenticate),
 	UNIT(test_before_authentication_nothing_else_is_accepted),
@@ -829,8 +932,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_commands_of_a_wrong_form_are_refused),
 	UNIT(test_before_connect_there_is_no_authentication),
 	UNIT(test_a_transaction_that_stalls_ends),
+	UNIT(test_commands_that_fail_do_not_keep_a_transaction_alive),
 	UNIT(test_a_host_does_not_stall_while_the_target_is_away),
 	UNIT(test_a_host_that_goes_while_we_compute_leaves_nothing),
+	UNIT(test_a_host_that_waits_for_us_is_not_silent),
 	UNIT(test_io_queues_authenticate_too),
 	UNIT(test_an_io_queue_that_fails_goes_alone),
 	UNIT(test_a_host_authenticates_again_beside_its_io),
@@ -838,6 +943,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_failing_again_ends_the_association),
 	UNIT(test_keys_that_come_later_can_be_used),
 	UNIT(test_keys_that_are_not_there_are_refused),
+	UNIT(test_a_host_whose_keys_are_not_there_is_not_let_in),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_auth", tests, setup, teardown)

@@ -166,12 +166,13 @@ static void test_connect_data_in_the_capsule_is_taken(void)
 static void test_host_that_is_not_allowed_is_rejected(void)
 {
 	struct loop_conn *c = prepare(0, NVMF_CNTLID_DYNAMIC);
+	char why[NVMF_ERROR_MAX];
 
 	nvmf_subsystem_set_allow_any_host(loop_subsystem(), false);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST));
-	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN), 0);
-	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN), -EEXIST);
-	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), "nonsense"), -EINVAL);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN, NULL, NULL, why), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN, NULL, NULL, why), -EEXIST);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), "nonsense", NULL, NULL, why), -EINVAL);
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 
 	/* Taken off the list again, it is disconnected. */

@@ -435,8 +435,13 @@ static void test_connect_with_bad_host_name_is_rejected(void)
 	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
 	connect_data.hostnqn[NVMF_NQN_MAX] = 0;
 	CU_ASSERT_EQUAL(decode_connect(), 0);
-	strcpy(connect_data.hostnqn, "h\xc3\x28");
-	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
+	static const char *const bad[] = {"h\xc3\x28", "h\x1b[31m", "h\x7f", "h\xc2\x9b" "31m", "h\xc2\x80"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		strcpy(connect_data.hostnqn, bad[i]);
+		EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
+	}
+	strcpy(connect_data.hostnqn, "h\xc2\xa0");
+	CU_ASSERT_EQUAL(decode_connect(), 0);
 }
 
 static void test_nqn_forms(void)
@@ -447,6 +452,7 @@ static void test_nqn_forms(void)
 		"nqn.2016-06.io.spdk:cnode1",
 		"nqn.2016-06.io.xn--spdk-8qa:a", /* two hyphens */
 		"nqn.2016-06.io.a-b.c3:\xc3\xa9t\xc3\xa9",
+		"nqn.2016-06.io.spdk:\xe2\x82\xac\xf0\x9f\x92\xbe", /* three bytes, and four */
 	};
 	static const char *const bad[] = {
 		"",

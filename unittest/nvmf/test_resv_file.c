@@ -346,6 +346,25 @@ static void write_file(const char *text)
 	fclose(f);
 }
 
+/* Somebody who has put a file there first, or holds it open, has no part in the reservation. */
+static void test_what_has_the_new_name_already_is_not_written_to(void)
+{
+	char new[80];
+	struct stat theirs, ours;
+
+	snprintf(new, sizeof(new), "%s.new", file);
+	attach(true);
+	int fd = open(new, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	CU_ASSERT_FATAL(fd >= 0);
+	CU_ASSERT_EQUAL(reg(&a, 3u << 30), 0);
+	CU_ASSERT_EQUAL(fstat(fd, &theirs), 0);
+	CU_ASSERT(theirs.st_size == 0 && theirs.st_nlink == 0);
+	CU_ASSERT_EQUAL_FATAL(stat(file, &ours), 0);
+	CU_ASSERT(ours.st_size != 0 && (ours.st_mode & 0777) == 0600);
+	close(fd);
+	detach();
+}
+
 static void test_files_that_cannot_be_are_refused(void)
 {
 	char other[96];
@@ -452,6 +471,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_first_change_with_a_step_that_fails_is_none),
 	UNIT(test_disk_that_breaks_leaves_a_whole_file),
 	UNIT(test_text_that_is_written_in_pieces_is_whole),
+	UNIT(test_what_has_the_new_name_already_is_not_written_to),
 	UNIT(test_files_that_cannot_be_are_refused),
 	UNIT(test_one_file_is_not_that_of_two_namespaces_by_whatever_name),
 	UNIT(test_file_that_is_being_written_is_not_another_namespaces_yet),

@@ -105,7 +105,7 @@ static void test_registrant_is_a_host_and_not_a_controller(void)
 static bool waits_for_data(void *arg)
 {
 	struct nvmf_inflight *list;
-	size_t n = nvmf_tgt_get_inflight(loop_tgt(), &list), held = 0;
+	size_t n = (size_t)nvmf_tgt_get_inflight(loop_tgt(), &list), held = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		held += list[i].waits_for != NULL && strcmp(list[i].waits_for, "data buffer") == 0;

@@ -248,7 +248,7 @@ static void test_namespace_replaced_by_one_with_other_blocks(void)
 	loop_cmd_data(&cmd, buf, 512);
 	loop_submit(&cmd);
 	struct nvmf_inflight *list = NULL;
-	while (nvmf_tgt_get_inflight(loop_tgt(), &list) != one) {
+	while (nvmf_tgt_get_inflight(loop_tgt(), &list) != (ssize_t)one) {
 		free(list);
 	}
 	free(list);

@@ -143,12 +143,29 @@ static void test_too_few_shared_buffers_for_the_groups_are_refused(void)
 	rdma_buffers_destroy(&few);
 }
 
+static void test_more_pieces_than_can_be_counted_are_refused(void)
+{
+	struct nvmf_transport_opts o = opts;
+	struct rdma_buffers many;
+
+	o.io_unit_size = 4096;
+	o.max_io_size = 1u << 28;
+	CU_ASSERT_EQUAL(rdma_buffers_create(&many, &o, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "65536 pieces"));
+	rdma_buffers_destroy(&many);
+	o.max_io_size = 1u << 27;
+	CU_ASSERT_EQUAL(rdma_buffers_create(&many, &o, error), 0);
+	CU_ASSERT_EQUAL(many.most, 32768);
+	rdma_buffers_destroy(&many);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_transfer_gets_as_many_buffers_as_it_needs),
 	UNIT(test_large_pieces_come_from_the_large_pool_and_their_rest_from_the_small_one),
 	UNIT(test_an_empty_pool_gives_all_or_nothing_but_the_reserved_lane_goes_on),
 	UNIT(test_each_group_can_do_its_largest_command_whatever_others_hold),
 	UNIT(test_too_few_shared_buffers_for_the_groups_are_refused),
+	UNIT(test_more_pieces_than_can_be_counted_are_refused),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_rdma_buffers", tests, setup, teardown)

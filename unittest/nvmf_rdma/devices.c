@@ -5,6 +5,7 @@
 #include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/transport.h"
+#include "rdma/pd.h"
 #include "unittest/bdev/fixture.h"
 #include "unittest/nvmf_rdma/fake_verbs.h"
 #include "util/log.h"
@@ -22,6 +23,7 @@ struct host {
 };
 
 static struct nvmf_tgt *tgt;
+static struct nvmf_subsystem *subsystem;
 static struct thread *group_thread;
 static struct testdev *disk;
 static unsigned hosts_made;
@@ -68,6 +70,11 @@ static uint16_t do_command(struct host *h, struct fake_conn *conn, const void *s
 static bool is_accepted(void *arg)
 {
 	return __atomic_load_n(&((struct fake_conn *)arg)->accepted, __ATOMIC_ACQUIRE);
+}
+
+static bool is_rejected(void *arg)
+{
+	return __atomic_load_n(&((struct fake_conn *)arg)->rejected, __ATOMIC_ACQUIRE);
 }
 
 static uint16_t connect_queue(struct host *h, struct fake_conn *conn, uint16_t qid, uint16_t cntlid)
@@ -220,6 +227,26 @@ static void test_no_host_has_a_right_to_the_targets_memory(void)
 {
 	CU_ASSERT_NOT_EQUAL(fake_live.mrs, 0);
 	CU_ASSERT_EQUAL(fake_live.open_mrs, 0);
+}
+
+/* A target that we attach gets keys of the host side's domain, and of no other memory region. */
+static void test_the_keys_that_an_attached_target_gets_are_of_another_domain(void)
+{
+	const struct rdma_pd *target = rdma_pd_next(NULL);
+	unsigned mrs = fake_live.mrs, open = fake_live.open_mrs;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(target);
+	CU_ASSERT_EQUAL(target->side, RDMA_SIDE_TARGET);
+	struct rdma_pd *host = rdma_pd_get(target->verbs, RDMA_SIDE_HOST);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(host);
+	CU_ASSERT_PTR_NOT_EQUAL(host->pd, target->pd);
+	CU_ASSERT(fake_live.mrs > mrs);
+	CU_ASSERT_EQUAL(fake_live.open_mrs - open, fake_live.mrs - mrs);
+	for (uint32_t i = 0; i < host->table->count; i++) {
+		CU_ASSERT_PTR_EQUAL(host->table->regions[i].mr->pd, host->pd);
+	}
+	rdma_pd_put(host);
+	CU_ASSERT_EQUAL(fake_live.mrs, mrs);
 }
 
 static bool has_regions(void *arg)
@@ -505,6 +532,246 @@ static void test_queue_pairs_that_break_do_not_fill_the_log(void)
 	CU_ASSERT(log_was_limited());
 }
 
+static bool have_same_regions(void *arg)
+{
+	const struct rdma_pd *first = rdma_pd_next(NULL);
+
+	return first->table->count == rdma_pd_next(first)->table->count;
+}
+
+/* Requests, commands and in-capsule data may lie in different regions, of which the device may lack any. */
+static void test_a_device_that_lacks_the_memory_of_the_commands_serves_nobody(void)
+{
+	struct fake_conn conn = {.arg = &near[0], .on_response = on_answer};
+	void *neighbour = env_dma_malloc(4096, 64, -1); /* small, as are all commands */
+
+	pull();
+	fake_refuses_at = neighbour;
+	put_back();
+	fake_connect(&conn, 0, ENTRIES);
+	CU_ASSERT(fixture_poll(is_rejected, &conn));
+	CU_ASSERT(wait_left(2, 1, 2));
+	CU_ASSERT_FALSE(have_same_regions(NULL));
+	fake_refuses_at = NULL;
+	CU_ASSERT(fixture_poll(have_same_regions, NULL));
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	env_dma_free(neighbour);
+}
+
+static char fault[64];
+
+static void keep_fault(const struct nvmf_fault *f)
+{
+	snprintf(fault, sizeof(fault), "%s", f->why);
+}
+
+static void send_with_other_key(void *arg)
+{
+	struct nvme_sqe sqe = rw(*(uint8_t *)arg, 1);
+
+	sqe.sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY + 1, NVME_SGL_SUBTYPE_ADDRESS);
+	CU_ASSERT(fake_send(&near[0].io, &sqe, NULL, 0));
+}
+
+/* Of a read, the work request that fails is one that is not signalled. */
+static void test_a_key_that_does_not_fit_is_told_as_the_reason(void)
+{
+	static uint8_t opcodes[] = {nvme_cmd_read, nvme_cmd_write};
+
+	nvmf_set_fault_fn(keep_fault);
+	for (unsigned i = 0; i < sizeof(opcodes); i++) {
+		connect_host(&near[0], 0);
+		fault[0] = '\0';
+		thread_call(group_thread, send_with_other_key, &opcodes[i]);
+		CU_ASSERT(wait_left(3, 2, 2));
+		CU_ASSERT_STRING_EQUAL(fault, "no such key");
+		fake_disconnect(&near[0].admin);
+		CU_ASSERT(wait_left(2, 2, 2));
+	}
+	nvmf_set_fault_fn(NULL);
+}
+
+static void count(void *arg, int status)
+{
+	*(unsigned *)arg += status == 0;
+}
+
+static bool is_counted(void *arg)
+{
+	return *(unsigned *)arg != 0;
+}
+
+static bool is_fault_told(void *arg)
+{
+	return fault[0] != '\0';
+}
+
+static void read_with_half_posted(void *arg)
+{
+	struct nvme_sqe sqe = rw(nvme_cmd_read, 1);
+
+	fake_fail_behind = 1; /* the WRITE of the data; the response is not posted any more */
+	fake_fail_post_send = ENOMEM;
+	CU_ASSERT(fake_send(&near[0].io, &sqe, NULL, 0));
+}
+
+/* The device may read the buffers until its queue pair is destroyed: so long the command has them. */
+static void test_what_is_posted_in_part_keeps_its_buffers_until_the_queue_pair_is_gone(void)
+{
+	struct nvmf_inflight late[2];
+
+	nvmf_set_fault_fn(keep_fault);
+	connect_host(&near[0], 0);
+	fault[0] = '\0';
+	thread_call(group_thread, read_with_half_posted, NULL);
+	CU_ASSERT(fixture_poll(is_fault_told, NULL));
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_get_late(tgt, 0, 2, late), 1);
+	CU_ASSERT_STRING_EQUAL(late[0].state, "completing with data");
+	CU_ASSERT(wait_left(3, 2, 2));
+	CU_ASSERT_EQUAL(nvmf_tgt_get_late(tgt, 0, 2, late), 0);
+	nvmf_set_fault_fn(NULL);
+	fake_disconnect(&near[0].admin);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+/* What counts is the listener that a host came through; its connections end with it. */
+static void test_a_listener_at_any_address_or_of_another_spelling_is_connected_through(void)
+{
+	static const char *const addresses[] = {"0.0.0.0", "127.1"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct nvmf_address at = {.trtype = "RDMA", .adrfam = 1, .trsvcid = "4422"};
+		unsigned removed = 0;
+
+		strcpy(at.traddr, addresses[i]);
+		CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_listener(subsystem, &at), 0);
+		near[0].admin.port = near[0].io.port = 4422;
+		connect_host(&near[0], 0);
+		CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+		nvmf_subsystem_remove_listener(subsystem, &at, count, &removed);
+		CU_ASSERT(fixture_poll(is_counted, &removed));
+		CU_ASSERT(wait_left(2, 2, 2));
+		near[0].admin.port = near[0].io.port = 0;
+	}
+}
+
+/* ---- Memory is registered beside ---- */
+
+int __real_sem_wait(sem_t *sem);
+int __wrap_sem_wait(sem_t *sem);
+int __wrap_sem_wait(sem_t *sem)
+{
+	fake_hold_memory(false); /* who cannot go on before the registration has ended: now it may */
+	return __real_sem_wait(sem);
+}
+
+static bool is_held(void *arg)
+{
+	return atomic_load(&fake_held) != 0;
+}
+
+/* Device 0 has come back, and its memory is being registered until fake_hold_memory(false). */
+static void put_back_slowly(void)
+{
+	fake_hold_memory(true);
+	fake_return(0);
+	CU_ASSERT_FATAL(fixture_poll(is_held, NULL));
+	CU_ASSERT(fake_listens(0));
+}
+
+static void test_others_are_served_while_memory_is_registered_and_who_connects_waits(void)
+{
+	struct fake_conn early = {.arg = &near[0], .on_response = on_answer};
+	unsigned settled = 0;
+
+	pull();
+	put_back_slowly();
+	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
+	fake_connect(&early, 0, ENTRIES);
+	connect_host(&near[1], 1); /* commands of this the control thread answers */
+	CU_ASSERT_EQUAL(read_one(&near[1]), 0);
+	CU_ASSERT_FALSE(early.accepted);
+	CU_ASSERT_FALSE(early.rejected);
+	CU_ASSERT_EQUAL(settled, 0);
+	CU_ASSERT_EQUAL(atomic_load(&fake_held), 1);
+	fake_hold_memory(false);
+	CU_ASSERT_FATAL(fixture_poll(is_accepted, &early));
+	CU_ASSERT_EQUAL(settled, 1);
+	fake_disconnect(&early);
+	disconnect(&near[1]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	CU_ASSERT_EQUAL(atomic_load(&fake_held_there), 0);
+}
+
+/* Two on one device at once; and one is removed again before the device is ready. */
+static void test_listeners_come_and_go_while_memory_is_registered(void)
+{
+	struct nvmf_address at = {.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = "4421"};
+	unsigned settled = 0, removed = 0;
+
+	pull();
+	put_back_slowly();
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_listener(subsystem, &at), 0);
+	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
+	nvmf_subsystem_remove_listener(subsystem, &at, count, &removed);
+	CU_ASSERT(fixture_poll(is_counted, &removed));
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_listener(subsystem, &at), 0);
+	CU_ASSERT_EQUAL(settled, 0);
+	CU_ASSERT_EQUAL(fake_live.pds, 2);
+	fake_hold_memory(false);
+	CU_ASSERT(fixture_poll(is_counted, &settled));
+	CU_ASSERT_EQUAL(settled, 1);
+	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled); /* nothing is left to wait for */
+	CU_ASSERT_EQUAL(settled, 2);
+	removed = 0;
+	nvmf_subsystem_remove_listener(subsystem, &at, count, &removed);
+	CU_ASSERT(fixture_poll(is_counted, &removed));
+	CU_ASSERT_EQUAL(fake_live.pds, 2);
+	CU_ASSERT_EQUAL(atomic_load(&fake_held_there), 0);
+}
+
+static void test_a_device_that_goes_while_its_memory_is_registered_is_let_go(void)
+{
+	struct fake_conn early = {.arg = &near[0], .on_response = on_answer};
+	unsigned settled = 0;
+
+	pull();
+	put_back_slowly();
+	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
+	fake_connect(&early, 0, ENTRIES);
+	pull();
+	CU_ASSERT_EQUAL(settled, 1);
+	put_back();
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+static void test_a_device_that_takes_no_memory_serves_nobody_until_it_does(void)
+{
+	struct fake_conn conn = {.arg = &near[0], .on_response = on_answer};
+	unsigned settled = 0;
+
+	pull();
+	fake_refuses_memory = true;
+	put_back();
+	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
+	CU_ASSERT(fixture_poll(is_counted, &settled));
+	fake_connect(&conn, 0, ENTRIES);
+	CU_ASSERT(fixture_poll(is_rejected, &conn));
+	CU_ASSERT(wait_left(2, 1, 2));
+	fake_refuses_memory = false;
+	CU_ASSERT(fixture_poll(have_same_regions, NULL));
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
 /* ---- Set-up ---- */
 
 static atomic_int state;
@@ -535,7 +802,6 @@ static int setup(void)
 	struct nvmf_address addresses[] = {{.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = "4420"},
 					   {.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.2", .trsvcid = "4420"}};
 	struct nvmf_transport_opts topts;
-	struct nvmf_subsystem *s;
 	cpu_set_t cores;
 	uint32_t nsid;
 	int rc = fixture_start();
@@ -555,15 +821,15 @@ static int setup(void)
 	rc = nvmf_tgt_create(&opts, &tgt);
 	rc = rc != 0 ? rc : nvmf_transport_create(tgt, "RDMA", &topts);
 	rc = rc != 0 ? rc : nvmf_tgt_start(tgt);
-	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, NQN, &sopts, &s);
-	rc = rc != 0 ? rc : nvmf_subsystem_add_ns(s, "T0", &(struct nvmf_ns_opts){0}, &nsid);
-	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(s, &addresses[0]);
-	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(s, &addresses[1]);
+	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, NQN, &sopts, &subsystem);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_ns(subsystem, "T0", &(struct nvmf_ns_opts){0}, &nsid);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(subsystem, &addresses[0]);
+	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(subsystem, &addresses[1]);
 	if (rc != 0) {
 		printf("no target: %s\n", strerror(-rc));
 		return rc;
 	}
-	nvmf_subsystem_start(s, set_state, NULL);
+	nvmf_subsystem_start(subsystem, set_state, NULL);
 	rc = wait_state();
 	for (struct thread *t = thread_next(NULL); t != NULL; t = thread_next(t)) {
 		group_thread = strstr(thread_name(t), nvmf_poll_group_name(nvmf_poll_group_next(tgt, NULL))) ? t : group_thread;
@@ -574,12 +840,28 @@ static int setup(void)
 	return -1;
 }
 
+/* It ends while memory is registered, while a host waits for that, and while somebody wants to know. */
 static int teardown(void)
 {
+	struct fake_conn early = {0};
+	unsigned settled = 0;
+
+	fake_remove(0);
+	fixture_poll(listens_no_more, NULL);
+	fake_hold_memory(true);
+	fake_return(0);
+	int rc = fixture_poll(is_held, NULL) ? 0 : -1;
+	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
+	fake_connect(&early, 0, ENTRIES);
 	nvmf_tgt_stop(tgt, set_state, NULL);
-	int rc = wait_state();
+	rc |= wait_state();
 
 	nvmf_tgt_destroy(tgt);
+	rdma_pd_wait();
+	if (settled != 1 || !early.rejected) {
+		printf("%u were told that the device is ready, and the host that waited for it was %srejected\n", settled, early.rejected ? "" : "not ");
+		rc = -1;
+	}
 	if (fake_live.qps + fake_live.cqs + fake_live.srqs + fake_live.pds + fake_live.mrs + fake_live.ids != 0) {
 		printf("left behind: %u queue pairs, %u completion queues, %u shared receive queues, %u domains, %u regions, %u ids\n",
 		       fake_live.qps, fake_live.cqs, fake_live.srqs, fake_live.pds, fake_live.mrs, fake_live.ids);
@@ -593,6 +875,7 @@ static int teardown(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_no_host_has_a_right_to_the_targets_memory),
+	UNIT(test_the_keys_that_an_attached_target_gets_are_of_another_domain),
 	UNIT(test_memory_that_devices_did_not_take_is_offered_again),
 	UNIT(test_a_removed_device_without_connections_is_let_go),
 	UNIT(test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again),
@@ -608,6 +891,14 @@ static const struct unit_test tests[] = {
 	UNIT(test_hosts_that_vanish_do_not_fill_the_log),
 	UNIT(test_queue_pairs_that_break_do_not_fill_the_log),
 	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),
+	UNIT(test_a_device_that_lacks_the_memory_of_the_commands_serves_nobody),
+	UNIT(test_a_key_that_does_not_fit_is_told_as_the_reason),
+	UNIT(test_what_is_posted_in_part_keeps_its_buffers_until_the_queue_pair_is_gone),
+	UNIT(test_a_listener_at_any_address_or_of_another_spelling_is_connected_through),
+	UNIT(test_others_are_served_while_memory_is_registered_and_who_connects_waits),
+	UNIT(test_listeners_come_and_go_while_memory_is_registered),
+	UNIT(test_a_device_that_goes_while_its_memory_is_registered_is_let_go),
+	UNIT(test_a_device_that_takes_no_memory_serves_nobody_until_it_does),
 	UNIT_END,
 };
 

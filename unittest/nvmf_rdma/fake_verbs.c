@@ -56,7 +56,9 @@ struct fake_event {
 struct fake_stats fake_stats;
 bool fake_has_srq = true;
 int fake_fail_post_send;
+unsigned fake_fail_behind;
 bool fake_refuses_memory;
+const void *fake_refuses_at;
 bool fake_iwarp;
 
 /* A device as long as it is there; when it is removed and comes back it is another. */
@@ -201,6 +203,12 @@ static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
 	struct ibv_wc wc = {.wr_id = wr->wr_id, .status = qp->error ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS,
 			    .opcode = wr->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_SEND, .qp_num = qp->ibv.qp_num};
 
+	if (!qp->error && (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) && wr->wr.rdma.rkey != FAKE_RKEY) {
+		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+		wc.status = IBV_WC_REM_ACCESS_ERR;
+		ibv_modify_qp(&qp->ibv, &attr, IBV_QP_STATE);
+	}
 	if (wr->send_flags & IBV_SEND_SIGNALED || qp->error) {
 		complete(qp->cq, &wc);
 	}
@@ -232,6 +240,9 @@ static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send
 	if (fake_fail_post_send != 0) {
 		int rc = fake_fail_post_send;
 		fake_fail_post_send = 0;
+		for (; fake_fail_behind != 0; fake_fail_behind--, wr = wr->next) {
+			do_send((struct fake_qp *)ibv, wr);
+		}
 		*bad = wr;
 		return rc;
 	}
@@ -290,10 +301,44 @@ int ibv_dealloc_pd(struct ibv_pd *p)
 	return 0;
 }
 
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool on;
+} hold = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+atomic_uint fake_held, fake_held_there;
+static pthread_t maker; /* of the event channel */
+
+void fake_hold_memory(bool on)
+{
+	pthread_mutex_lock(&hold.lock);
+	hold.on = on;
+	pthread_cond_broadcast(&hold.ended);
+	pthread_mutex_unlock(&hold.lock);
+}
+
+static void wait_while_held(void)
+{
+	pthread_mutex_lock(&hold.lock);
+	if (hold.on && pthread_equal(pthread_self(), maker)) {
+		atomic_fetch_add(&fake_held_there, 1);
+	} else if (hold.on) {
+		atomic_fetch_add(&fake_held, 1);
+		while (hold.on) {
+			pthread_cond_wait(&hold.ended, &hold.lock);
+		}
+		atomic_fetch_sub(&fake_held, 1);
+	}
+	pthread_mutex_unlock(&hold.lock);
+}
+
 #undef ibv_reg_mr
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t length, int access)
 {
-	if (fake_refuses_memory) {
+	wait_while_held();
+	const uint8_t *at = fake_refuses_at, *start = addr;
+
+	if (fake_refuses_memory || (at != NULL && at >= start && at < start + length)) {
 		errno = ENOMEM;
 		return NULL;
 	}
@@ -428,7 +473,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 
 const char *ibv_wc_status_str(enum ibv_wc_status status)
 {
-	return "a fake status";
+	return status == IBV_WC_REM_ACCESS_ERR ? "no such key" : "a fake status";
 }
 
 const char *ibv_event_type_str(enum ibv_event_type event)
@@ -444,6 +489,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 		devices[i] = make_device(i);
 	}
 	channel.fd = eventfd(0, EFD_NONBLOCK);
+	maker = pthread_self();
 	return &channel;
 }
 
@@ -486,6 +532,10 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
 	uint32_t number = ntohl(((struct sockaddr_in *)addr)->sin_addr.s_addr) - INADDR_LOOPBACK;
 
+	id->route.addr.src_sin = *(struct sockaddr_in *)addr;
+	if (id->route.addr.src_sin.sin_addr.s_addr == INADDR_ANY) {
+		return 0; /* of no device */
+	}
 	if (number >= FAKE_DEVICES || atomic_load(&devices[number]->removed)) {
 		errno = ENODEV;
 		return -1;
@@ -605,6 +655,17 @@ int rdma_disconnect(struct rdma_cm_id *id)
 
 /* The host. */
 
+static struct rdma_cm_id *find_listener(const struct fake_conn *conn)
+{
+	for (unsigned i = 0; i < 256; i++) {
+		if (ids[i] != NULL && conn_of(ids[i]) == NULL && ids[i]->route.addr.src_sin.sin_port == htons(conn->port ? conn->port : 4420) &&
+		    (ids[i]->verbs == NULL || ids[i]->verbs == &devices[conn->device]->context)) {
+			return ids[i];
+		}
+	}
+	return NULL;
+}
+
 void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
 {
 	struct fake_event *e = calloc(1, sizeof(*e));
@@ -617,11 +678,11 @@ void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
 	conn->id->recv_cq_channel = (struct ibv_comp_channel *)conn;
 	for (unsigned i = 0; i < 2; i++) {
 		sin = i ? &conn->id->route.addr.src_sin : &conn->id->route.addr.dst_sin;
-		*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(4420), .sin_addr.s_addr = htonl(INADDR_LOOPBACK + conn->device)};
+		*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(conn->port ? conn->port : 4420), .sin_addr.s_addr = htonl(INADDR_LOOPBACK + conn->device)};
 	}
 	e->data = (struct nvmf_rdma_cm_req){.qid = htole16(qid), .hrqsize = htole16(entries), .hsqsize = htole16(entries - 1u),
 					    .cntlid = htole16(conn->cntlid)};
-	e->cm = (struct rdma_cm_event){.id = conn->id, .event = RDMA_CM_EVENT_CONNECT_REQUEST,
+	e->cm = (struct rdma_cm_event){.id = conn->id, .listen_id = find_listener(conn), .event = RDMA_CM_EVENT_CONNECT_REQUEST,
 				       .param.conn = {.private_data = &e->data, .private_data_len = sizeof(e->data),
 						      .responder_resources = 16, .initiator_depth = 16}};
 	push_event(e);

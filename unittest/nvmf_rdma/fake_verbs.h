@@ -23,6 +23,7 @@ struct fake_conn {
 	void *arg;
 	uint16_t cntlid;
 	unsigned device; /* it comes in through */
+	uint16_t port;	 /* 0: 4420 */
 	bool vanishes;	 /* asks for a connection, and is gone when it is accepted */
 	/* private */
 	struct rdma_cm_id *id;
@@ -40,7 +41,12 @@ extern struct fake_stats fake_stats;
 extern bool fake_has_srq;	/* before the device is used; default true */
 extern bool fake_iwarp;		/* before the device is there; default false */
 extern bool fake_refuses_memory; /* ibv_reg_mr() fails */
+extern const void *fake_refuses_at; /* the same, for the memory that has this in it */
+/* From now on ibv_reg_mr() takes as long as this lasts. On the thread that made the event channel it does not wait, but is counted. */
+void fake_hold_memory(bool on);
+extern atomic_uint fake_held, fake_held_there; /* calls that wait; calls that did not */
 extern int fake_fail_post_send; /* errno that the next ibv_post_send() gives, once; 0: none */
+extern unsigned fake_fail_behind; /* so many of its work requests are posted before it does */
 
 #define FAKE_DEVICES 2
 /* What the target has made and not destroyed. */
@@ -69,7 +75,7 @@ void fake_withhold(unsigned device, bool on);
 void fake_remove(unsigned device);
 void fake_return(unsigned device);
 bool fake_listens(unsigned device);
-/* Memory of the host that keyed descriptors may name. */
+/* Memory of the host that keyed descriptors may name: what reads or writes with another key fails. */
 #define FAKE_RKEY 0x4711u
 /* For benchmarks: nanoseconds that the fake itself takes for the calls of one 4 KiB read. */
 double fake_verbs_cost_ns(unsigned ios);
