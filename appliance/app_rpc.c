@@ -9,11 +9,15 @@
 #include "rpc/rpc.h"
 #include "util/build_id.h"
 
+/* By name, or by number as kill(1) takes it. */
 static const struct rpc_enum kill_signals[] = {
-	{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGQUIT", SIGQUIT},
-	{"SIGHUP", SIGHUP}, {"SIGKILL", SIGKILL}, {"SIGUSR1", SIGUSR1},
+	/* clang-format off */
+	{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGQUIT", SIGQUIT}, {"SIGHUP", SIGHUP}, {"SIGKILL", SIGKILL}, {"SIGUSR1", SIGUSR1},
+	{"2", SIGINT},      {"15", SIGTERM},      {"3", SIGQUIT},       {"1", SIGHUP},      {"9", SIGKILL},       {"10", SIGUSR1},
+	/* clang-format on */
 	{NULL, 0},
 };
+_Static_assert(SIGINT == 2 && SIGTERM == 15 && SIGQUIT == 3 && SIGHUP == 1 && SIGKILL == 9 && SIGUSR1 == 10, "numbers of signals");
 
 struct kill_params {
 	int sig_name;

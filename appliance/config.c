@@ -103,13 +103,66 @@ static int parse_subsystem(struct config *c, size_t index, const json_t *o, char
 	return parse_list(c, name, list, false, error);
 }
 
+/* Where the comment that begins at text[i] ends; i: there is none, or it has no end. */
+static size_t comment_end(const char *text, size_t i, size_t len)
+{
+	const char *end = NULL;
+
+	if (len - i < 2 || text[i] != '/') {
+		return i;
+	}
+	if (text[i + 1] == '/') {
+		end = memchr(text + i, '\n', len - i);
+		return end != NULL ? (size_t)(end - text) : len;
+	}
+	if (text[i + 1] == '*') {
+		end = memmem(text + i + 2, len - i - 2, "*/", 2);
+	}
+	return end != NULL ? (size_t)(end - text) + 2 : i;
+}
+
+/* Comments become blanks, so that what is wrong elsewhere is still told with its place. */
+static void blank_comments(char *text, size_t len)
+{
+	bool in_string = false;
+
+	for (size_t i = 0, end; i < len; i = end) {
+		end = in_string ? i : comment_end(text, i, len);
+		for (size_t k = i; k < end; k++) {
+			text[k] = text[k] == '\n' ? '\n' : ' ';
+		}
+		if (end == i && !in_string && text[i] == '/') {
+			return; /* no JSON: the parser will tell where */
+		}
+		if (end == i) {
+			end = i + 1 + (in_string && text[i] == '\\');
+			in_string ^= text[i] == '"';
+		}
+	}
+}
+
+static json_t *load_json(const char *text, size_t len, json_error_t *error)
+{
+	char *copy = malloc(len + 1);
+
+	if (copy == NULL) {
+		*error = (json_error_t){.text = "no memory"};
+		return NULL;
+	}
+	memcpy(copy, text, len);
+	blank_comments(copy, len);
+	json_t *tree = rpc_json_load(copy, len, error);
+	free(copy);
+	return tree;
+}
+
 int config_parse(const char *file, const char *text, size_t len, struct config *c, char *error)
 {
 	json_error_t parse_error;
 	const json_t *o;
 	size_t i;
 
-	*c = (struct config){.file = file, .tree = rpc_json_load(text, len, &parse_error)};
+	*c = (struct config){.file = file, .tree = load_json(text, len, &parse_error)};
 	if (c->tree == NULL) {
 		return complain(error, -EINVAL, "%s: line %d, column %d: %s", file, parse_error.line,
 				parse_error.column, parse_error.text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The JSON configuration: {"subsystems": [{"subsystem": "bdev", "config": [{"method": ..., "params": {...}}, ...]}]}, as
- * save_config writes it. It is understood and checked whole before any of it is done. */
+ * save_config writes it, and with comments as C has them, which stock programs allow there. It is understood and checked whole before any
+ * of it is done. */
 #ifndef APPLIANCE_CONFIG_H
 #define APPLIANCE_CONFIG_H
 

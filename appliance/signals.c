@@ -85,7 +85,8 @@ int signals_install(void)
 	for (size_t i = 0; rc == 0 && i < sizeof(stops) / sizeof(stops[0]); i++) {
 		rc = handle(stops[i], stop_handler);
 	}
-	return rc == 0 ? handle(SIGPIPE, SIG_IGN) : rc;
+	rc = rc == 0 ? handle(SIGPIPE, SIG_IGN) : rc;
+	return rc == 0 ? handle(SIGXFSZ, SIG_IGN) : rc; /* a write beyond RLIMIT_FSIZE fails, and that is enough */
 }
 
 static void signals_event(void *arg, uint32_t events)

@@ -61,6 +61,8 @@ def faults(sweep, sums):
     if "trust.faults" not in found:
         print(f"{sweep.name} told no figures:\n{p.stdout[-2000:]}", file=sys.stderr)
         return False, 0
+    if p.returncode != 0:
+        print(f"{sweep.name} failed:\n{p.stdout[-5000:]}", file=sys.stderr)
     for name in sums:
         sums[name] += int(found.get(f"trust.{name}", 0))
     return p.returncode == 0, int(found["trust.faults"]) + int(found.get("trust.start_faults", 0))

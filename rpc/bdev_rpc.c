@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Methods for all bdevs: what there is, examination, options, and the events of their coming and going. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,10 +184,14 @@ struct get_bdevs {
 static const struct rpc_param get_bdevs_params[] = {
 	RPC_PARAM(struct get_bdevs, name, RPC_STRING, RPC_OPTIONAL, "only this one: name, alias or UUID"),
 	RPC_PARAM(struct get_bdevs, timeout, RPC_UINT64, RPC_OPTIONAL,
-		  "how long to wait for it to come, milliseconds", .max = 86400000),
+		  "how long to wait for it to come, milliseconds; up to 1024 calls may wait", .max = 86400000),
 	RPC_PARAM_END};
 
-/* A call that waits for a bdev to come. */
+/* Calls that wait for a bdev to come. They outlast the clients that made them, so there is an end to how many. */
+#define WAITING_MAX 1024
+#define NAME_MAX_BYTES 255 /* what has a longer name than a bdev can have never comes */
+static unsigned n_waiting;
+
 struct waiting_call {
 	struct rpc_request *req;
 	const char *name; /* the params', which live until the answer */
@@ -204,6 +209,7 @@ static void reply_with(struct rpc_request *req, const struct bdev *b)
 
 static void end_waiting(struct waiting_call *w, const struct bdev *b)
 {
+	n_waiting--;
 	bdev_unobserve(&w->observer);
 	thread_timer_stop(&w->timer);
 	if (b != NULL) {
@@ -235,12 +241,16 @@ static void waited_in_vain(void *arg)
 
 static void wait_for_bdev(struct rpc_request *req, const struct get_bdevs *p)
 {
+	if (n_waiting == WAITING_MAX) {
+		rpc_error(req, -EAGAIN, "timeout %" PRIu64 ": %d calls are waiting for bdevs already, and no more can", p->timeout, WAITING_MAX);
+		return;
+	}
 	struct waiting_call *w = calloc(1, sizeof(*w));
-
 	if (w == NULL) {
 		rpc_error(req, -ENOMEM, "out of memory");
 		return;
 	}
+	n_waiting++;
 	w->req = req;
 	w->name = p->name;
 	w->timer.fn = waited_in_vain;
@@ -265,7 +275,7 @@ static void rpc_bdev_get_bdevs(struct rpc_request *req, void *params)
 		rpc_reply(req, list);
 	} else if ((b = bdev_find(p->name)) != NULL) {
 		reply_with(req, b);
-	} else if (p->timeout != 0) {
+	} else if (p->timeout != 0 && strlen(p->name) <= NAME_MAX_BYTES) {
 		wait_for_bdev(req, p);
 	} else {
 		rpc_error(req, -ENODEV, "name: there is no bdev '%s'", p->name);

@@ -75,22 +75,19 @@ size_t rpc_outstanding(void)
 	return n_outstanding;
 }
 
-bool rpc_call_info(size_t index, struct rpc_call_info *info)
+void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), void *arg)
 {
 	struct rpc_request *req;
+	uint64_t now = now_ns();
 
 	TAILQ_FOREACH (req, &outstanding, link) {
-		if (index-- == 0) {
-			*info = (struct rpc_call_info){
+		fn(arg, &(struct rpc_call_info){
 				.method = req->method->name,
 				.client = req->client,
-				.age_us = (now_ns() - req->begin_ns) / 1000,
+				.age_us = (now - req->begin_ns) / 1000,
 				.timed_out = req->timed_out,
-			};
-			return true;
-		}
+			});
 	}
-	return false;
 }
 
 static void request_unlink(struct rpc_request *req)
@@ -209,7 +206,7 @@ void rpc_reply_true(struct rpc_request *req)
 static bool is_shortage(int code)
 {
 	return code == -ENOMEM || code == -ENOSPC || code == -EMFILE || code == -ENFILE || code == -EIO ||
-	       code == -EAGAIN;
+	       code == -EROFS || code == -EAGAIN;
 }
 
 void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)

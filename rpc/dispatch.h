@@ -14,7 +14,7 @@ struct rpc_origin {
 void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
 		  void *arg);
 
-/* Calls that have not ended: how many; and the index-th, oldest first (false: no more). */
+/* Calls that have not ended: how many; and each of them, the oldest first. */
 size_t rpc_outstanding(void);
 struct rpc_call_info {
 	const char *method;
@@ -22,7 +22,7 @@ struct rpc_call_info {
 	uint64_t age_us;
 	bool timed_out; /* its client has been told that it goes on */
 };
-bool rpc_call_info(size_t index, struct rpc_call_info *info);
+void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), void *arg);
 /* To be called about once a second while there are any: one log line for each that has been waiting longer than it should,
  * and an answer for each that is past its deadline. */
 void rpc_check_calls(void);

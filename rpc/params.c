@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "rpc/message.h"
 #include "util/parse.h"
@@ -213,12 +214,13 @@ static void enum_names(const struct rpc_enum *e, char *out, size_t size)
 	}
 }
 
+/* Any case: clients that know names of levels and signals let people write them. */
 static int decode_enum(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
 	char names[320] = "";
 
 	for (const struct rpc_enum *e = p->enums; json_is_string(value) && e->name != NULL; e++) {
-		if (strcmp(e->name, json_string_value(value)) == 0) {
+		if (strcasecmp(e->name, json_string_value(value)) == 0) {
 			*(int *)at = e->value;
 			return 0;
 		}

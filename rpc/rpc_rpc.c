@@ -71,24 +71,33 @@ static void rpc_describe_methods(struct rpc_request *req, void *params)
 RPC_METHOD("rpc_describe_methods", rpc_describe_methods, struct describe_methods, describe_methods_params,
 	   RPC_STARTUP | RPC_RUNTIME, "Describe methods: parameters with types, allowed values and help")
 
+struct listed_calls {
+	json_t *list;
+	size_t left; /* how many are to be listed yet */
+};
+
+static void add_call(void *arg, const struct rpc_call_info *info)
+{
+	struct listed_calls *calls = arg;
+
+	if (calls->left == 0) {
+		return;
+	}
+	calls->left--;
+	json_t *o = json_object();
+	json_object_set_new(o, "method", json_string(info->method));
+	json_object_set_new(o, "client", json_integer(info->client));
+	json_object_set_new(o, "age_us", rpc_uint(info->age_us));
+	json_object_set_new(o, "timed_out", json_boolean(info->timed_out));
+	json_array_append_new(calls->list, o);
+}
+
 static void rpc_get_calls(struct rpc_request *req, void *params)
 {
-	struct rpc_call_info info;
-	json_t *list = json_array();
+	struct listed_calls calls = {json_array(), rpc_outstanding() - 1}; /* the last one is this call itself */
 
-	/* This call is one of them itself; it is left out. */
-	for (size_t i = 0; rpc_call_info(i, &info); i++) {
-		if (i + 1 == rpc_outstanding()) {
-			break;
-		}
-		json_t *o = json_object();
-		json_object_set_new(o, "method", json_string(info.method));
-		json_object_set_new(o, "client", json_integer(info.client));
-		json_object_set_new(o, "age_us", rpc_uint(info.age_us));
-		json_object_set_new(o, "timed_out", json_boolean(info.timed_out));
-		json_array_append_new(list, o);
-	}
-	rpc_reply(req, list);
+	rpc_for_each_call(add_call, &calls);
+	rpc_reply(req, calls.list);
 }
 RPC_METHOD("rpc_get_calls", rpc_get_calls, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
 	   "List the calls that have not ended, with their age")

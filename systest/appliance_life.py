@@ -48,9 +48,18 @@ def test_the_state_and_its_age_are_told():
 
 
 def test_spdk_kill_instance_answers_and_stops():
+    for sig_name in ("SIGTERM", "15"):
+        with Daemon() as d:
+            check(d.call("spdk_kill_instance", sig_name=sig_name) is True, "the answer")
+            check(d.wait_exit() == 0, d.log())
+
+
+def test_the_signal_of_a_file_that_may_not_grow_does_not_end_it():
     with Daemon() as d:
-        check(d.call("spdk_kill_instance", sig_name="SIGTERM") is True, "the answer")
-        check(d.wait_exit() == 0, d.log())
+        d.process.send_signal(signal.SIGXFSZ)
+        d.process.send_signal(signal.SIGUSR1)  # comes after it
+        wait_for(lambda: "state RUNNING" in d.log(), "the state in the log")
+        check(d.stop() == 0, d.log())
 
 
 def test_sigusr1_logs_the_state():
@@ -89,6 +98,16 @@ def test_rpc_calls_states_and_the_log_are_in_the_trace():
         for word in ("RPC_BEGIN", "RPC_END", "log_get_flags", "APPLIANCE_STATE",
                      "LOG_LINE", "Tracepoint Group Mask rpc,appliance specified."):
             check(word in p.stdout, f"{word} is not in\n{p.stdout}")
+
+
+def test_a_clean_stop_is_in_the_trace_to_the_last_state():
+    with Daemon("-e", "appliance") as d:
+        check(d.stop() == 0, d.log())
+        p = subprocess.run([BUILD / "bin" / "varve-trace", "-f", d.trace_file], capture_output=True, text=True, timeout=DEADLINE)
+        check(p.returncode == 0, p.stderr)
+        states = [line for line in p.stdout.splitlines() if "APPLIANCE_STATE" in line]
+        check(re.search(r"old: +8 +new: +9\b", states[-1]), f"STOPPING, STOPPED is not the last state in\n{p.stdout}")
+        check("Not recorded" not in p.stdout, p.stdout)
 
 
 def crash_and_check(d, number):

@@ -124,6 +124,21 @@ def test_get_bdevs_waits_for_a_bdev_to_come():
         check(answers and answers[0][0]["name"] == "Late0", answers)
 
 
+def test_clients_that_leave_cannot_let_calls_wait_without_end():
+    with Daemon() as d:
+        call = {"jsonrpc": "2.0", "method": "bdev_get_bdevs", "id": 1, "params": {"name": "late", "timeout": 86400000}}
+        gone = d.connect()
+        gone.send(json.dumps(call).encode() * 1024)
+        wait_for(lambda: len(d.call("rpc_get_calls")) == 1024, "1024 calls to wait")
+        gone.close()
+        code = fails(d, ["timeout 1", "1024"], "bdev_get_bdevs", name="late", timeout=1)
+        check(code == -11, code)
+        check(fails(d, ["no bdev"], "bdev_get_bdevs", name="x" * 256, timeout=86400000) == -19, "no bdev has such a name")
+        check(d.call("bdev_null_create", name="late", num_blocks=8, block_size=512) == "late", "others are served")
+        check(d.call("rpc_get_calls") == [], "what was waited for has come")
+        fails(d, ["later", "has come"], "bdev_get_bdevs", name="later", timeout=1)
+
+
 def test_iostat_has_the_stock_shape():
     with Daemon() as d:
         for name in ["a", "b"]:

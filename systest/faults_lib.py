@@ -125,7 +125,7 @@ def name_sites(sites):
 # The sweep. VARVE_FAULTS_SECONDS bounds its time (0: every site of every scenario), VARVE_FAULTS_ONLY is a text that a site's name must
 # contain. Each kind of site is tried once at first, always the same one. VARVE_SEED makes the order of all others, and so what time cuts off:
 # by default it is the day, so that in time all are tried.
-SECONDS = float(os.environ.get("VARVE_FAULTS_SECONDS", "100"))
+SECONDS = float(os.environ.get("VARVE_FAULTS_SECONDS", "400"))
 SEED = int(os.environ.get("VARVE_SEED", "0")) or int(time.time() // 86400)
 ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
 STATE = re.compile(r"(nvme|nvmf|bdev_nvme)_[a-z_]+( |$)")
@@ -142,12 +142,15 @@ TRACE = ("-e", "appliance,nvmf,nvme,bdev:BDEV_IO_DONE+BDEV_STATE+BDEV_DIF_ERROR,
 SILENT = (
     (r"^nvmf_\w+_(state|state_done)\b|^nvmf_(poll_group|transport)_|^nvme_ctrlr_state \[0x(e0f|f10)\]",
      "a queue pair that comes into the error state by itself, with nothing but flushed work, is what a host leaves behind that goes: the line is the same"),
-    (r"^nvme_ctrlr_state \[0x111\]|^bdev_nvme_path_state \[0x203\]",
-     "an attempt that has failed (CONNECT to BACK_OFF) and a path that is being stopped (UP to STOPPING) have nothing left to lose"),
+    (r"^nvme_ctrlr_state \[0x111\]|^bdev_nvme_path_state \[0x(203|300)\]|^bdev_nvme_state \[0x104\]",
+     "an attempt that has failed (CONNECT to BACK_OFF), a path that is being or has just been stopped (UP, STOPPING, IDLE: its controller is being "
+     "reset or detached) and a controller that is being detached (UP to DETACHING) have nothing left to lose"),
     (r"^ibv_get_cq_event |^rdma_get_cm_event |^ibv_get_async_event ", "there is none: what it says each time at the end"),
     (r"^rdma_disconnect |^rdma_destroy_id |^rdma_destroy_qp ", "it has ended already, or ends in any case"),
     (r"^(recv|read) in conn_|^(sendmsg|send|write) in rpc_outq_send ", "a client has left, as clients do: log flag rpc_conn"),
     (r"^(write|epoll_pwait2|epoll_wait) in (reactor_notify|epoll_wait_ns) ", "a signal: it is done again"),
+    (r"^write in write_all resv_store", "a signal: it is done again (the test of the reservation's file has the other errors)"),
+    (r"^unlink in write_new resv_store", "there is nothing in its place, or the new file cannot be made, and that is told"),
     (r"^write in log_write ", "the log itself"),
     (r"^rte_malloc_socket in heap_alloc", "a heap that is full grows"),
     (r"^calloc in fd_source_add_for \S+ < poller_enter ", "what has no descriptor to wait for is polled all the time: its reactor stays awake"),
@@ -157,7 +160,7 @@ SILENT = (
      "in each row, and is carried out by another; one that ends with an error is told of"),
     (r"^madvise ", "an advice: without it a dump is larger, or pages are small"),
     (r"^getnameinfo in name_address ", "the address is left out where it would be shown"),
-    (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|read_number|cgroup_available|env_available_bytes|env_mem_stats) ",
+    (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|read_number|cgroup_available|env_cgroup_available|cgroup_file_pages|env_available_bytes|env_mem_stats) ",
      "how much memory there is is for a refusal in time only: the allocation tells as well"),
     (r"^io_uring_submit in hand_over ", "it is done again"),
     (r"^access in blackbox_set_opts ", "a parameter that cannot be: the caller is told"),
@@ -351,6 +354,7 @@ class Plan:
         self.lock, self.starting = threading.Lock(), threading.Lock()
         self.ready = threading.Event()
         self.names, self.work, self.tried = {}, [], set()
+        self.planned = 0        # sites that the scenarios come by: the others are those of the start, which has a sweep of its own, and of clean()
         self.problems, self.silent = [], {where: set() for where in SILENT_IN}
         self.cut = set()        # sites that time left no fault for
         self.injected = self.verified = self.deaths = 0
@@ -371,6 +375,7 @@ class Plan:
                             self.work.append([fault])
                         else:
                             chains.setdefault((scenario, step), []).append(fault)
+        self.planned = len(seen)
         mixed = random.Random(1)
         for (scenario, _), faults in chains.items():
             mixed.shuffle(faults)
@@ -412,7 +417,7 @@ class Plan:
     def report(self):
         silent = "; ".join(f"silent in the {where} {len(found)} ({len(self.unexplained(where))} of them unexplained)"
                            for where, found in self.silent.items())
-        print(f"# sites {len(self.names)}, tried {len(self.tried)}, {silent}; cut off by time {len(self.cut - self.tried)} sites; "
+        print(f"# sites {len(self.names)}, in scenarios {self.planned}, tried {len(self.tried)}, {silent}; cut off by time {len(self.cut - self.tried)} sites; "
               f"VARVE_SEED={SEED}")
         if os.environ.get("VARVE_FAULTS_SILENT"):
             print("\n".join(f"# silent in the {where}: {x}" for where, found in self.silent.items() for x in sorted(found)))

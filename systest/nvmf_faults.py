@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# limit: 900
+# limit: 1200
 # once
 # long
 # beside

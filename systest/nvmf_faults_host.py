@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# limit: 900
+# limit: 1200
 # long
 """The sweep of nvmf_faults.py, of a varve that is a host: its controllers are at two other varves, over the software RDMA device. A fault at
 every call, completion and state on the way: the process lives, other bdevs of it and their I/O notice nothing, all that was taken is given back."""

@@ -165,6 +165,7 @@ class Soak:
         self.undisturbed = True     # since the hostile host came: what it is told is what the specification says
         self.armed = False
         self.faults = 0
+        self.hits = {}          # of the sites for faults, when one was last chosen
         self.refused = 0
 
     def say(self, method, **params):
@@ -258,9 +259,12 @@ class Soak:
                  num=self.rng.randint(1, 20))
 
     def fault(self):
-        """The next call at a site that has been seen, of a random kind, fails."""
+        """The next call at a site, of a random kind, fails: mostly at one that was come by since the last time, for it will be again."""
         sites = [s for s in self.t.area.sites().values() if s.name.startswith(FAULTS)]
+        busy = [s for s in sites if s.hits > self.hits.get(s.key, 0)]
+        self.hits = {s.key: s.hits for s in sites}
         if sites:
+            sites = busy if busy and self.rng.random() < 0.8 else sites
             victims = [h.process.pid for h in self.hosts if h.is_running()]
             self.undisturbed, self.armed = False, True
             action = self.rng.choice([BREAK, KILL]) if victims else BREAK

@@ -123,6 +123,26 @@ static void test_a_wrong_shape_is_named(void)
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[[[]]]}]}", "config[0]");
 }
 
+static void test_comments_are_passed_over(void)
+{
+	struct config c;
+
+	CU_ASSERT_EQUAL_FATAL(parse("// the\"first\n{/* {* \n ** */\"subsystems\"/**/:[{\"subsystem\":\"a/*b*/\\\"//c\",\"config\":[//\n"
+				    "{\"method\":\"m\",\"params\":{\"x\":1/*\xff*/}}]}/**\\\"*/]}//",
+				    &c),
+			      0);
+	CU_ASSERT_EQUAL_FATAL(c.n_entries, 1);
+	CU_ASSERT_STRING_EQUAL(c.entries[0].subsystem, "a/*b*/\"//c");
+	CU_ASSERT_EQUAL(json_integer_value(json_object_get(c.entries[0].params, "x")), 1);
+	config_free(&c);
+	check_malformed("{\n/*\n*/ /* */ nonsense}", "line 3, column ");
+	check_malformed("{\"subsystems\":[]} /* never closed", "line 1");
+	check_malformed("{\"subsystems\":[]} /*/", "line 1");
+	check_malformed("{\"subsystems\":[]} /", "line 1");
+	check_malformed("{\"subsystems\":[]} /x", "line 1");
+	check_malformed("//", "line ");
+}
+
 #define ENTRY(method_, params_) "{\"method\":\"" method_ "\",\"params\":{" params_ "}}"
 #define FILE_OF(entries_)       "{\"subsystems\":[{\"subsystem\":\"s\",\"config\":[" entries_ "]}]}"
 
@@ -238,6 +258,7 @@ static int quiet(void)
 static const struct unit_test tests[] = {
 	UNIT(test_entries_come_in_order),
 	UNIT(test_a_wrong_shape_is_named),
+	UNIT(test_comments_are_passed_over),
 	UNIT(test_unknown_methods_and_parameters_are_found_before_any_is_called),
 	UNIT(test_phases_run_what_belongs_to_them),
 	UNIT(test_a_failing_method_ends_the_loading_unless_errors_are_ignored),

@@ -176,16 +176,30 @@ static void test_an_alias_works(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"result\":\"x\""));
 }
 
+static void take_call(void *arg, const struct rpc_call_info *info)
+{
+	struct rpc_call_info *only = arg;
+
+	CU_ASSERT_PTR_NULL(only->method);
+	*only = *info;
+}
+
+/* What has not ended, which is one call. */
+static struct rpc_call_info only_call(void)
+{
+	struct rpc_call_info only = {.method = NULL};
+
+	rpc_for_each_call(take_call, &only);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(only.method);
+	return only;
+}
+
 static void test_a_deferred_answer_comes_later(void)
 {
-	struct rpc_call_info info;
-
 	call("test_later", NULL);
 	CU_ASSERT_EQUAL(answers, 0);
 	CU_ASSERT_EQUAL(rpc_outstanding(), 1);
-	CU_ASSERT_TRUE(rpc_call_info(0, &info));
-	CU_ASSERT_STRING_EQUAL(info.method, "test_later");
-	CU_ASSERT_FALSE(rpc_call_info(1, &info));
+	CU_ASSERT_STRING_EQUAL(only_call().method, "test_later");
 	rpc_reply_true(deferred);
 	CU_ASSERT_EQUAL(answers, 1);
 	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"result\":true"));
@@ -213,12 +227,9 @@ static void wait_a_second(void)
 
 static void test_a_call_past_its_deadline_is_answered_and_goes_on(void)
 {
-	struct rpc_call_info info;
-
 	rpc_set_deadline(1);
 	call_of_a_client("test_waits", "{\"text\":\"\"}");
-	CU_ASSERT_TRUE(rpc_call_info(0, &info));
-	CU_ASSERT_FALSE(info.timed_out);
+	CU_ASSERT_FALSE(only_call().timed_out);
 	wait_a_second();
 	rpc_check_calls();
 	CU_ASSERT_EQUAL(answers, 1);
@@ -227,9 +238,8 @@ static void test_a_call_past_its_deadline_is_answered_and_goes_on(void)
 	rpc_check_calls();
 	CU_ASSERT_EQUAL(answers, 1);
 	CU_ASSERT_EQUAL(rpc_outstanding(), 1);
-	CU_ASSERT_TRUE(rpc_call_info(0, &info));
-	CU_ASSERT_TRUE(info.timed_out);
-	CU_ASSERT_EQUAL(info.client, 5);
+	CU_ASSERT_TRUE(only_call().timed_out);
+	CU_ASSERT_EQUAL(only_call().client, 5);
 	rpc_reply_true(deferred); /* nobody hears it */
 	CU_ASSERT_EQUAL(answers, 1);
 	CU_ASSERT_EQUAL(rpc_outstanding(), 0);

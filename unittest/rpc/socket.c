@@ -105,6 +105,16 @@ static void test_what_is_no_socket_is_never_removed(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, "not a socket"));
 	CU_ASSERT_EQUAL(unlink(path), 0);
 	CU_ASSERT_NOT_EQUAL(access(lock, F_OK), 0);
+	/* nor a link, to whatever it leads */
+	CU_ASSERT_EQUAL(symlink(lock, path), 0);
+	CU_ASSERT_EQUAL(rpc_socket_listen(&s, path, 0600, error, sizeof(error)), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "not a socket"));
+	CU_ASSERT_EQUAL(unlink(path), 0);
+	/* nor is a link followed where the lock is made */
+	CU_ASSERT_EQUAL(symlink(path, lock), 0);
+	CU_ASSERT_EQUAL(rpc_socket_listen(&s, path, 0600, error, sizeof(error)), -ELOOP);
+	CU_ASSERT_NOT_EQUAL(access(path, F_OK), 0);
+	CU_ASSERT_EQUAL(unlink(lock), 0);
 }
 
 static void test_wrong_paths_are_refused(void)
