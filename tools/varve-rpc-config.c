@@ -63,6 +63,23 @@ static int dress(int fd, const struct stat *old)
 	return fchmod(fd, old->st_mode & 07777) == 0 ? 0 : -errno;
 }
 
+/* The new name is on the disk when the folder is; where folders cannot be written back (EINVAL), the file system looks after that. */
+static int sync_folder_of(const char *file)
+{
+	char folder[PATH_MAX];
+	const char *slash = strrchr(file, '/');
+	int length = slash != NULL ? (int)(slash - file) + 1 : 0;
+
+	snprintf(folder, sizeof(folder), "%.*s", length, file);
+	int fd = open(length != 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		return errno == EACCES ? 0 : -errno; /* one may write to a folder that one cannot read */
+	}
+	int rc = fsync(fd) != 0 && errno != EINVAL ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
 /* To a file beside it first: a reader sees the old configuration or the new one. */
 static int replace_file(const json_t *config, const char *file, const struct stat *old)
 {
@@ -82,8 +99,9 @@ static int replace_file(const json_t *config, const char *file, const struct sta
 	}
 	if (rc != 0) {
 		unlink(beside);
+		return rc;
 	}
-	return rc;
+	return sync_folder_of(file);
 }
 
 /* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a file in its
