@@ -637,13 +637,14 @@ static void give_message(struct nvmf_auth *auth, struct nvmf_request *req)
 static struct nvmf_auth *find_auth(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
-	struct nvmf_auth *auth = qpair->auth;
 	const struct nvmf_ctrlr *ctrlr = qpair->ctl_ctrlr;
 
-	if (auth == NULL && nvmf_auth_required(ctrlr->subsystem, ctrlr->hostnqn) &&
-	    nvmf_auth_create(qpair) == 0) {
-		auth = qpair->auth; /* its keys came after it was connected */
+	if (qpair->auth == NULL && nvmf_auth_required(ctrlr->subsystem, ctrlr->hostnqn) &&
+	    nvmf_auth_create(qpair) != 0) { /* its keys came after it was connected */
+		nvmf_request_answer_at(req, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+		return NULL;
 	}
+	struct nvmf_auth *auth = qpair->auth;
 	if (auth == NULL || auth->req != NULL || auth->state == NVMF_AUTH_ERROR ||
 	    ctrlr->state == NVMF_CTRLR_DESTROYING) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);

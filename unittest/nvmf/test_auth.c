@@ -862,6 +862,30 @@ static void test_keys_that_come_later_can_be_used(void)
 	host_close(&h);
 }
 
+static __thread bool no_memory;
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	return no_memory ? NULL : __real_calloc(count, bytes);
+}
+
+static void test_a_host_may_try_again_where_there_was_no_memory(void)
+{
+	struct host h = new_host("host", NULL);
+
+	set_keys(NULL, NULL);
+	CU_ASSERT(!connect_admin(&h));
+	set_keys("host", NULL);
+	no_memory = true;
+	uint16_t status = send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, h.groups));
+	no_memory = false;
+	CU_ASSERT_EQUAL(status, NVME_ST(GENERIC, INTERNAL));
+	CU_ASSERT_EQUAL(authenticate(&h), DHCHAP_OK);
+	host_close(&h);
+}
+
 static void test_keys_that_are_not_there_are_refused(void)
 {
 	char why[NVMF_ERROR_MAX];
@@ -942,6 +966,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_authentication_is_no_half_of_a_fused_pair),
 	UNIT(test_failing_again_ends_the_association),
 	UNIT(test_keys_that_come_later_can_be_used),
+	UNIT(test_a_host_may_try_again_where_there_was_no_memory),
 	UNIT(test_keys_that_are_not_there_are_refused),
 	UNIT(test_a_host_whose_keys_are_not_there_is_not_let_in),
 	UNIT_END,
