@@ -351,6 +351,7 @@ static void take_down(void)
 		bdev_malloc_wait();
 		rdma_pd_wait();
 		rooms_stop();
+		rdma_pd_wait(); /* a host that came meanwhile may have had memory registered */
 		dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
 		thread_timer_stop(&app.clock_timer);
 		service_watchdog_stop();
