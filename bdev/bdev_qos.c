@@ -110,16 +110,21 @@ static bool take(struct bdev_qos *q, const struct bdev_channel *ch, const struct
 	return true;
 }
 
-static bool is_dry(const struct bucket *b)
+static bool has_limit(const struct bucket *b)
 {
-	return atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0 &&
-	       atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
+	return atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0;
 }
 
-/* Whether who comes now may go past those of a kind: nobody waits, or they wait for what is theirs alone. */
+static bool is_dry(const struct bucket *b)
+{
+	return has_limit(b) && atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
+}
+
+/* Whether who comes now may go past those of a kind: nobody waits, or what they wait for is theirs alone. */
 static bool may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum bdev_qos_kind kind)
 {
 	return STAILQ_EMPTY(&ch->qos_wait[kind]) ||
+	       (!has_limit(&q->buckets[BUCKET_RW_IOS]) && !has_limit(&q->buckets[BUCKET_RW_BYTES])) ||
 	       is_dry(&q->buckets[kind == QOS_READS ? BUCKET_R_BYTES : BUCKET_W_BYTES]);
 }
 
