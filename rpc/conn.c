@@ -449,8 +449,8 @@ static void conn_event(void *arg, uint32_t events)
 	}
 	if (events & EPOLLIN) {
 		conn_read(c);
-	} else if (events & (EPOLLHUP | EPOLLERR)) {
-		c->broken = true; /* both directions are closed: nobody is left to answer */
+	} else if ((events & (EPOLLHUP | EPOLLERR)) && !c->more) {
+		c->broken = true; /* both directions are closed: nobody is left to answer. What came before the end of a turn is read first. */
 	}
 	conn_settle(c);
 }
