@@ -60,6 +60,7 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	ctrlr->subsystem = s;
 	ctrlr->transport = admin->transport;
 	ctrlr->listen_address = admin->listen_address;
+	ctrlr->local_address = admin->local_address;
 	ctrlr->cntlid = cntlid;
 	ctrlr->state_ticks = env_ticks();
 	ctrlr->max_io_qpairs =

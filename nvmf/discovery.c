@@ -80,9 +80,11 @@ static bool passes_filter(const struct log_writer *lw, const struct nvmf_address
 {
 	uint32_t filter = lw->ctrlr->subsystem->tgt->discovery_filter;
 	const struct nvmf_address *via = &lw->ctrlr->listen_address;
+	bool same_traddr = strcasecmp(a->traddr, via->traddr) == 0 ||
+			   strcasecmp(a->traddr, lw->ctrlr->local_address.traddr) == 0;
 
 	return (!(filter & NVMF_DISCOVERY_MATCH_TRTYPE) || strcasecmp(a->trtype, via->trtype) == 0) &&
-	       (!(filter & NVMF_DISCOVERY_MATCH_TRADDR) || strcasecmp(a->traddr, via->traddr) == 0) &&
+	       (!(filter & NVMF_DISCOVERY_MATCH_TRADDR) || same_traddr) &&
 	       (!(filter & NVMF_DISCOVERY_MATCH_TRSVCID) || strcmp(a->trsvcid, via->trsvcid) == 0);
 }
 

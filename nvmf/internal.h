@@ -415,7 +415,7 @@ struct nvmf_features {
 struct nvmf_ctrlr {
 	struct nvmf_subsystem *subsystem;
 	struct nvmf_transport *transport;
-	struct nvmf_address listen_address;
+	struct nvmf_address listen_address, local_address;
 	uint16_t cntlid;
 	enum nvmf_ctrlr_state state;
 	uint64_t state_ticks;

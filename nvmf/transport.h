@@ -162,6 +162,7 @@ struct nvmf_qpair {
 	uint16_t ctl_qid;                   /* control thread */
 	bool auth_required;                 /* set by the control thread before Connect is answered */
 	struct nvmf_address listen_address; /* set by the transport: the one it listens on ... */
+	struct nvmf_address local_address;  /* ... the one that the host connected to, which is another where that is 0.0.0.0 ... */
 	struct nvmf_address peer_address;   /* ... and the host's */
 	char hostnqn[NVMF_NQN_MAX + 1];     /* empty until connected */
 };

@@ -457,6 +457,7 @@ static struct rdma_qp *make_qp(struct rdma_transport *t, struct rdma_device *d, 
 	}
 	STAILQ_INIT(&qp->pending);
 	name_listener(&qp->base.listen_address, t, event);
+	name_address(&qp->base.local_address, rdma_get_local_addr(qp->id));
 	name_address(&qp->base.peer_address, rdma_get_peer_addr(qp->id));
 	qp->qid = req->qid;
 	qp->base.qid = req->qid;

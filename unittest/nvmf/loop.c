@@ -538,6 +538,7 @@ struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
 	qp->conn = c;
 	qp->q.transport = nvmf_transport_find(tgt, "LOOP");
 	qp->q.listen_address = *address;
+	qp->q.local_address = *address;
 	qp->q.peer_address = *address;
 	atomic_fetch_add(&loop_qpairs, 1);
 	if (nvmf_qpair_accept(&qp->q, qid) != 0) {

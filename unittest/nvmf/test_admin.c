@@ -849,6 +849,13 @@ static void test_discovery_log(void)
 	nvmf_tgt_set_discovery_filter(loop_tgt(), NVMF_DISCOVERY_MATCH_TRADDR);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
 	CU_ASSERT_EQUAL(le(8, 8), 1);
+	/* Through a listener at any address: the one that the host has connected to. */
+	struct nvmf_ctrlr *ctrlr = TAILQ_FIRST(&nvmf_subsystem_find(loop_tgt(), NVMF_DISCOVERY_NQN)->ctrlrs);
+	struct nvmf_address listens = ctrlr->listen_address;
+	strcpy(ctrlr->listen_address.traddr, "0.0.0.0");
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
+	CU_ASSERT_EQUAL(le(8, 8), 1);
+	ctrlr->listen_address = listens;
 	nvmf_tgt_set_discovery_filter(loop_tgt(), NVMF_DISCOVERY_MATCH_ANY);
 	struct loop_wait wait = LOOP_WAIT;
 	nvmf_subsystem_remove_listener(loop_subsystem(), &loop_other_address, loop_done, &wait);
