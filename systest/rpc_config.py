@@ -76,6 +76,11 @@ def test_saving_takes_the_place_of_files_and_of_nothing_else():
         check(status == 0 and fifo.is_fifo() and os.read(reader, 1 << 20).decode() == text, err)
         os.close(reader)
         check(d.rpc("save_config", "/dev/stdout") == (0, text, ""), "to a pipe by name")
+        behind = d.folder / "behind"
+        behind.write_text("what was there\n")
+        with open(behind, "a", encoding="utf-8") as f:
+            subprocess.run([VARVE_RPC, "-s", d.path, "save_config", "/dev/stdout"], stdout=f, timeout=DEADLINE, check=True)
+        check(behind.read_text() == "what was there\n" + text, "to a file by that name")
         (d.folder / "void").symlink_to("nowhere/at/all")
         for path in ("void", "nowhere/file", "."):
             status, _, err = d.rpc("save_config", str(d.folder / path))

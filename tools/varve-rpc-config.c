@@ -104,6 +104,13 @@ static int replace_file(const json_t *config, const char *file, const struct sta
 	return sync_folder_of(file);
 }
 
+static bool is_stdout(const struct stat *st)
+{
+	struct stat out;
+
+	return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev && out.st_ino == st->st_ino;
+}
+
 /* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a file in its
  * place would break the machine for others. */
 static int write_file(const json_t *config, const char *file)
@@ -117,6 +124,9 @@ static int write_file(const json_t *config, const char *file)
 		if (rc == -ENOENT && lstat(file, &st) != 0) { /* not even a link that leads nowhere */
 			rc = replace_file(config, file, NULL);
 		}
+	} else if (is_stdout(&st)) { /* a file, too: the shell may have sent us there, behind what others wrote */
+		rpc_print_json(config, stdout);
+		rc = 0;
 	} else if (S_ISREG(st.st_mode)) {
 		rc = realpath(file, target) != NULL ? replace_file(config, target, &st) : -errno;
 	} else {
