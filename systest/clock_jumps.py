@@ -175,18 +175,24 @@ def test_a_pause_of_everybody_is_nobody_elses_silence():
         check(idle.stop()["reconnects"] == 0, idle.errors.read_text())
 
 
+def stop_and_go_on(t, waits, leaves):
+    wait_io(t, [waits, leaves])
+    there = t.cntlids(BUSY)
+    t.process.send_signal(signal.SIGSTOP)
+    wait_seconds(4)
+    t.process.send_signal(signal.SIGCONT)
+    wait_io(t, [waits, leaves], 2000)
+    wait_for(lambda: len(t.cntlids(IDLE)) == 1, "it to come back")
+    check(t.cntlids(BUSY) == there, t.controllers())
+    waits.check_perfect(waits.stop())
+    check(leaves.stop()["errors"] == 0, leaves.errors.read_text())
+
+
 def test_a_target_that_was_stopped_goes_on_with_who_waited_and_takes_in_who_left():
-    with Jumping() as t, t.verifying("--kato", "0", hostnqn=BUSY) as waits, t.reading("--kato", "1000", "--loss-timeout", "-1", hostnqn=IDLE) as leaves:
-        wait_io(t, [waits, leaves])
-        there = t.cntlids(BUSY)
-        t.process.send_signal(signal.SIGSTOP)
-        wait_seconds(4)
-        t.process.send_signal(signal.SIGCONT)
-        wait_io(t, [waits, leaves], 2000)
-        wait_for(lambda: len(t.cntlids(IDLE)) == 1, "it to come back")
-        check(t.cntlids(BUSY) == there, t.controllers())
-        waits.check_perfect(waits.stop())
-        check(leaves.stop()["errors"] == 0, leaves.errors.read_text())
+    with Jumping() as t, t.verifying("--kato", "0", hostnqn=BUSY) as waits:
+        wait_io(t, [waits], 1200)       # 1024 of them fill its region
+        with t.reading("--kato", "1000", "--loss-timeout", "-1", hostnqn=IDLE) as leaves:
+            stop_and_go_on(t, waits, leaves)
 
 
 if __name__ == "__main__":

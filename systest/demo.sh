@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=0
-out=$(VARVE_DEMO_PORT=$((20000 + $$ % 20000)) scripts/demo.sh 1 2>&1)
+out=$(VARVE_DEMO_PORT=$((20000 + $$ % 20000)) scripts/demo.sh 2 2>&1)
 status=$?
 
 shows() {
