@@ -72,9 +72,17 @@ is_attaching() { # SCRIPT
   grep -q Attaching "/tmp/out.$1" || ! runs "$1"
 }
 
-ends() { # SCRIPT: by Ctrl-C
-  kill -INT "$(cat "/tmp/pid.$1")"
-  await 300 has_ended "$1"
+# By Ctrl-C, again until it is heard: bpftrace 0.17 misses one that comes while it handles an event, unless another event follows.
+ends() { # SCRIPT
+  local pid
+  pid=$(cat "/tmp/pid.$1")
+  for _ in {1..20}; do
+    kill -INT "$pid" 2> /dev/null || : # it may have ended by now
+    ! await 15 has_ended "$1" || return 0
+  done
+  grep -E 'State|Sig' "/proc/$pid/status"
+  cat "/proc/$pid/stack"
+  fail "$1 goes on"
 }
 
 # PATTERN WORK SCRIPT [ARGUMENT...]: the script prints the pattern while the work is done again and again
