@@ -17,7 +17,7 @@
 #   -S       process 1 is systemd, with few units (lab/systemd.sh); the command is one of them
 #   --setup  only make the state folder ready     --modules  that, and the kernel's modules that Debian leaves out
 #
-# Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr);
+# Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr: at 124 with what ran);
 # 69: something is missing on this machine (stderr names the packages).
 # Environment: VARVE_LAB, the state folder (default: .lab in the tree); KVER, the kernel's version; VM_ACCEL (default
 # kvm where it runs an ordinary guest, else tcg,thread=multi), VM_CPU (default max). VARVE_BUILD and the working directory are the same in the guest.
@@ -81,7 +81,7 @@ rm -f "$SHARE/rc"
 printf '%s\n' "$*" > "$SHARE/cmd"
 cp "$HERE/lab/run-in-guest.sh" "$SHARE/run"
 printf '%s=%q\n' MODULES "$LAB_KERNEL/lib/modules" CWD "$PWD" TREE "$TREE" VARVE_LAB "$LAB" EXTRA "$LAB_EXTRA" \
-  SYSTEMD "$SYSTEMD" VARVE_BUILD "${VARVE_BUILD:-$TREE/build}" ADDR "${LINK:+10.9.0.${LINK##*:}}" > "$SHARE/vars"
+  SYSTEMD "$SYSTEMD" VARVE_BUILD "${VARVE_BUILD:-$TREE/build}" ADDR "${LINK:+10.9.0.${LINK##*:}}" LIMIT "$LIMIT" > "$SHARE/vars"
 
 # --- QEMU's arguments
 # The result goes through a virtio-serial port: 20 MB/s and byte-exact, where a UART would add CRs and kernel messages.
@@ -138,7 +138,7 @@ setpriv --pdeathsig TERM timeout --foreground -k 5 "$LIMIT" \
 q=${PIPESTATUS[0]}
 [ -s "$SHARE/rc" ] && exit "$(cat "$SHARE/rc")"
 if [ -z "$VERBOSE" ]; then # the console's tail without registers and code bytes
-  grep -av '^\[[^]]*\]  [? ]\|\] R[A-Z0-9]*: \|\] Code:' "$W/console" 2>&1 | tail -n 25 >&2
+  grep -av '^\[[^]]*\]  [? ]\|\] R[A-Z0-9]*: \|\] Code:' "$W/console" 2>&1 | tail -n 50 >&2
 fi
 if [ "$q" = 124 ]; then
   echo "vm.sh: the limit of $LIMIT s has passed (-t)" >&2

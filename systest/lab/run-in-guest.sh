@@ -11,6 +11,20 @@ ulimit -c 0
 if [ -n "$SYSTEMD" ] && [ $$ = 1 ]; then
   . "$TREE/systest/lab/systemd.sh" # does not come back
 fi
+# For who is cut off and wants to know where: that the guest came as far as this, and what runs shortly before the limit.
+tell_what_runs() {
+  local d command up
+  echo "lab: the command begins"
+  read -r up _ < /proc/uptime
+  sleep $((LIMIT - 30 - ${up%.*}))
+  echo "lab: 30 s before the limit; process, state, where in the kernel, command:"
+  for d in /proc/[0-9]*; do
+    command=$(tr '\0' ' ' < "$d/cmdline")
+    [ -z "$command" ] || # a thread of the kernel's
+      echo "lab: ${d#/proc/} $(sed -n 's/^State:\t//p' "$d/status") $(cat "$d/wchan") ${command:0:100}"
+  done
+}
+[ "$LIMIT" -lt 60 ] || tell_what_runs > /dev/console 2> /dev/null < /dev/null &
 exec {PAUSE}<> <(:) # for await: a pipe into which nobody writes
 export PAUSE
 cd "$CWD" || cd /
