@@ -783,13 +783,15 @@ static void test_inflight_tells_what_each_command_waits_for(void)
 
 /* ---- Discovery ---- */
 
-static void test_discovery_log(void)
+static void attach_discovery(void)
 {
-	struct nvmf_referral referral = {.address = {"LOOP", NVMF_ADDR_FAMILY_IP4, "10.0.0.1", "8009"}};
-	struct loop_cmd aer;
-
 	c = loop_attach(NVMF_DISCOVERY_NQN, LOOP_HOSTNQN, 0);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+}
+
+static void test_discovery_log(void)
+{
+	attach_discovery();
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
 	CU_ASSERT_EQUAL(data[111], NVME_CTRL_CNTRLTYPE_DISCOVERY);
 	CU_ASSERT_EQUAL(le(92, 4), 1u << 31);
@@ -798,7 +800,6 @@ static void test_discovery_log(void)
 			NVME_ST_DNR(GENERIC, INVALID_FIELD));
 
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 2048), 0);
-	uint64_t generation = le(0, 8);
 	CU_ASSERT_EQUAL(le(8, 8), 1);
 	CU_ASSERT_EQUAL(le(16, 2), 0);
 	CU_ASSERT_EQUAL(data[1024], NVMF_TRTYPE_LOOP);
@@ -810,8 +811,18 @@ static void test_discovery_log(void)
 	CU_ASSERT_STRING_EQUAL((char *)data + 1024 + 256, LOOP_SUBNQN);
 	CU_ASSERT_EQUAL(memcmp(data + 1024 + 512, "here    ", 8), 0);
 	CU_ASSERT_EQUAL(data[1024 + 768], 'L'); /* TSAS: the transport's */
+	loop_close(c);
+}
 
-	/* A change: another generation, and an event for hosts that want it. */
+/* A change: another generation, and an event for hosts that want it. */
+static void test_discovery_log_changes_with_referrals(void)
+{
+	struct nvmf_referral referral = {.address = {"LOOP", NVMF_ADDR_FAMILY_IP4, "10.0.0.1", "8009"}};
+	struct loop_cmd aer;
+
+	attach_discovery();
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 2048), 0);
+	uint64_t generation = le(0, 8);
 	CU_ASSERT_EQUAL(loop_set_feature(c, NVME_FEAT_FID_ASYNC_EVENT, 1u << 31, NULL), 0);
 	arm(&aer);
 	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(loop_tgt(), &referral), 0);
@@ -837,8 +848,12 @@ static void test_discovery_log(void)
 	CU_ASSERT_EQUAL(nvmf_tgt_remove_referral(loop_tgt(), &referral.address, NULL), 0);
 	strcpy(referral.address.trtype, "pigeon");
 	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(loop_tgt(), &referral), -EINVAL);
+	loop_close(c);
+}
 
-	/* Only what the host may connect to, and what the filter passes. */
+static void test_discovery_log_has_what_the_host_may_use_and_the_filter_passes(void)
+{
+	attach_discovery();
 	nvmf_subsystem_set_allow_any_host(loop_subsystem(), false);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
 	CU_ASSERT_EQUAL(le(8, 8), 0);
@@ -860,9 +875,14 @@ static void test_discovery_log(void)
 	struct loop_wait wait = LOOP_WAIT;
 	nvmf_subsystem_remove_listener(loop_subsystem(), &loop_other_address, loop_done, &wait);
 	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+	loop_close(c);
+}
 
-	/* What a discovery controller does not have. */
+static void test_a_discovery_controller_has_no_more_than_that(void)
+{
 	struct loop_cmd cmd;
+
+	attach_discovery();
 	loop_cmd_init(&cmd, c, nvme_admin_abort_cmd, 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	CU_ASSERT_EQUAL(loop_get_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0, NULL),
@@ -904,6 +924,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_reserved_lane_waits_for_nothing),
 	UNIT(test_inflight_tells_what_each_command_waits_for),
 	UNIT(test_discovery_log),
+	UNIT(test_discovery_log_changes_with_referrals),
+	UNIT(test_discovery_log_has_what_the_host_may_use_and_the_filter_passes),
+	UNIT(test_a_discovery_controller_has_no_more_than_that),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_admin", tests, loop_start, loop_stop)
