@@ -108,6 +108,7 @@ struct bdev_io {
 		} abort;
 		struct {
 			uint64_t src_offset_blocks; /* COPY: where from; num_blocks of them */
+			uint32_t pieces_read;       /* private, of an emulated one: pieces that are being read */
 		} copy;
 		struct {
 			void *md; /* private: what a module whose bdev has md.separate moves beside iovs, which then are the data alone */

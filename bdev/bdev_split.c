@@ -466,6 +466,9 @@ static void submit_piece(struct bdev_io *io, struct bdev_piece *piece)
 	piece->io.desc = io->desc;
 	piece->io.cb_arg = io;
 	io->pieces++;
+	if (io->phase == PHASE_COPY) {
+		io->copy.pieces_read++;
+	}
 	if (ch->slow & SLOW_DIF) {
 		bdev_dif_pass_on(io, first, &piece->io);
 		bool is_plain = piece->buffer == NULL && bdev_dif_is_plain_below(io, piece->io.type);
@@ -557,6 +560,7 @@ void bdev_split_start(struct bdev_io *io)
 	} else if (io->type == BDEV_IO_VERIFY && !own) {
 		start_phase(io, PHASE_VERIFY);
 	} else if (io->type == BDEV_IO_COPY && !own) {
+		io->copy.pieces_read = 0;
 		start_phase(io, PHASE_COPY);
 	} else {
 		start_phase(io, PHASE_SPLIT);
@@ -618,18 +622,19 @@ static uint16_t take_data(struct bdev_piece *piece)
 	return along_buffer(piece, piece->parent->phase == PHASE_COMPARE ? compare : copy_out);
 }
 
-/* Whether a piece has been read that is now to be written. */
-static bool is_half_copied(const struct bdev_piece *piece, uint16_t status)
+/* Whether it is one that is written next. */
+static bool is_half_copied(const struct bdev_piece *piece)
 {
-	return piece->parent->phase == PHASE_COPY && piece->io.type == BDEV_IO_READ && status == 0;
+	return piece->parent->phase == PHASE_COPY && piece->io.type == BDEV_IO_READ;
 }
 
-/* False: there is no sense in it any more. */
-static bool write_copied(struct bdev_piece *piece)
+/* False: it could not be read, or there is no sense in it any more. */
+static bool write_copied(struct bdev_piece *piece, uint16_t status)
 {
 	struct bdev_io *parent = piece->parent;
 
-	if (parent->piece_status != 0 || (parent->flags & IO_ABORTED)) {
+	parent->copy.pieces_read--;
+	if (status != 0 || parent->piece_status != 0 || (parent->flags & IO_ABORTED)) {
 		return false;
 	}
 	piece->io.type = BDEV_IO_WRITE;
@@ -653,11 +658,11 @@ void bdev_piece_done(struct bdev_io *io)
 	uint16_t status = take_data(piece);
 
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, parent, ch->qd, status);
-	if (unlikely(is_half_copied(piece, status))) {
-		if (write_copied(piece)) {
+	if (unlikely(is_half_copied(piece))) {
+		if (write_copied(piece, status)) {
 			return;
 		}
-		status = STATUS_ABORTED;
+		status = status != 0 ? status : STATUS_ABORTED;
 	}
 	if (parent->piece_status == 0) {
 		parent->piece_status = status;
@@ -691,10 +696,10 @@ static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
 	return false;
 }
 
-/* A copy's pieces that have been read are written later. */
+/* A copy's pieces that are being read are to be written later. */
 static bool can_be_stopped(const struct bdev_io *io)
 {
-	return io->piece_next < io->num_blocks || io->phase == PHASE_COPY ||
+	return io->piece_next < io->num_blocks || (io->phase == PHASE_COPY && io->copy.pieces_read != 0) ||
 	       (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE);
 }
 

@@ -145,6 +145,18 @@ static void nothing(void *arg)
 {
 }
 
+/* Handed to where its target is; r ends with it, or goes on. */
+static struct request *submit_abort(struct user *u, struct request *r)
+{
+	struct request *a = request_new(u);
+
+	bdev_io_set_rw(a->io, BDEV_IO_ABORT, NULL, 0, 0, 0);
+	a->io->abort.target = r->io;
+	request_submit(a);
+	thread_call(u->thread, nothing, NULL); /* it has got there */
+	return a;
+}
+
 /* Aborted while its read is under way: the write is left out. */
 static void test_a_copy_is_seen_and_can_be_aborted(void)
 {
@@ -162,18 +174,45 @@ static void test_a_copy_is_seen_and_can_be_aborted(void)
 	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 1));
 	bdev_for_each_inflight(&t->bdev, is_split, &seen);
 	CU_ASSERT_TRUE(seen);
-	a = request_new(&u);
-	bdev_io_set_rw(a->io, BDEV_IO_ABORT, NULL, 0, 0, 0);
-	a->io->abort.target = r->io;
-	request_submit(a);
-	thread_call(u.thread, nothing, NULL); /* the abort has got there */
+	a = submit_abort(&u, r);
 	testdev_release(t, &u, 0);
 	CU_ASSERT_TRUE_FATAL(request_wait(r));
 	CU_ASSERT_TRUE_FATAL(request_wait(a));
 	CU_ASSERT_EQUAL(a->status, 0);
+	CU_ASSERT_EQUAL(a->cdw0, 0);
 	CU_ASSERT_EQUAL(r->status, NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 1);
 	CU_ASSERT_TRUE(holds(t, 1000, 1000, 8));
+	request_free(r);
+	request_free(a);
+	t->hold = false;
+	close_testdev(t, &u);
+}
+
+/* All that is left of it is a write, which goes on: "aborted" would not be true. */
+static void test_a_copy_that_is_being_written_is_not_aborted(void)
+{
+	struct testdev *t = testdev_new("t0", BS, BLOCKS);
+	struct user u;
+	struct request *r, *a;
+
+	t->bdev.io_types &= ~(1u << BDEV_IO_ABORT);
+	open_testdev(t, &u);
+	t->hold = true;
+	r = request_new(&u);
+	bdev_io_set_copy(r->io, 0, 1000, 8);
+	request_submit(r);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 1));
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 2));
+	a = submit_abort(&u, r);
+	CU_ASSERT_TRUE_FATAL(request_wait(a));
+	CU_ASSERT_EQUAL(a->status, 0);
+	CU_ASSERT_EQUAL(a->cdw0, 1);
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE_FATAL(request_wait(r));
+	CU_ASSERT_EQUAL(r->status, 0);
+	CU_ASSERT_TRUE(holds(t, 1000, 0, 8));
 	request_free(r);
 	request_free(a);
 	t->hold = false;
@@ -262,6 +301,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_error_of_the_read_is_the_copys_and_nothing_is_written),
 	UNIT(test_an_error_of_the_write_is_the_copys),
 	UNIT(test_a_copy_is_seen_and_can_be_aborted),
+	UNIT(test_a_copy_that_is_being_written_is_not_aborted),
 	UNIT(test_uncorrectable_blocks_fail_to_be_read_until_they_are_written),
 	UNIT(test_only_the_module_can_make_blocks_uncorrectable),
 	UNIT(test_bad_blocks_are_counted_bit_by_bit),
