@@ -244,12 +244,17 @@ static struct rdma_device *find(const struct rdma_transport *t, const struct ibv
 	return NULL;
 }
 
-void rdma_device_settle(struct rdma_transport *t, const struct ibv_context *verbs)
+void rdma_device_removed(struct rdma_transport *t, const struct ibv_context *verbs)
 {
 	struct rdma_device *d = find(t, verbs);
 
 	if (d != NULL) {
 		rdma_pd_settle(d->pd);
+		d = find(t, verbs); /* one that took no memory is let go then */
+	}
+	if (d != NULL) {
+		rdma_device_lost(d, "removed");
+		rdma_device_release(d);
 	}
 }
 

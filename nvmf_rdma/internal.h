@@ -351,8 +351,9 @@ void rdma_qp_check_closed(struct rdma_qp *qp);
 /* device.c. Control thread. */
 /* The device, made at the first call: it may not be ready then. NULL: it is of no use. */
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs);
-/* Waits until the device is ready, if there is such a one: before it is closed. */
-void rdma_device_settle(struct rdma_transport *t, const struct ibv_context *verbs);
+/* The kernel has taken it away, if there is such a one. Waits until it is ready, for it is closed with its last id, which must not be while
+ * memory is registered with it; lets it go at once where no connection is left on it. */
+void rdma_device_removed(struct rdma_transport *t, const struct ibv_context *verbs);
 /* done when all devices are. */
 void rdma_op_settle(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 void rdma_devices_destroy(struct rdma_transport *t);

@@ -132,17 +132,8 @@ void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address 
 
 static void listener_removed(struct rdma_transport *t, struct rdma_listener *l)
 {
-	struct rdma_device *d, *next;
-
 	log_warning("the device of listen address %s port %s is gone; varve listens there again when a device has it",
 		    l->address.traddr, l->address.trsvcid);
-	for (d = TAILQ_FIRST(&t->devices); d != NULL; d = next) {
-		next = TAILQ_NEXT(d, link);
-		if (d->verbs == l->id->verbs) {
-			rdma_device_lost(d, "removed");
-			rdma_device_release(d);
-		}
-	}
 	rdma_destroy_id(l->id);
 	l->id = NULL;
 	t->relisten_timer.fn = relisten;
@@ -153,20 +144,11 @@ static void listener_removed(struct rdma_transport *t, struct rdma_listener *l)
 static void device_removal(struct rdma_transport *t, struct rdma_cm_id *id)
 {
 	struct rdma_listener *l;
-	struct rdma_qp *qp;
 
-	/* The device is closed with its last id, which must not be while memory is registered with it. This may turn away who waited for it,
-	 * so that from here on the id is but a name. */
-	rdma_device_settle(t, id->verbs);
+	rdma_device_removed(t, id->verbs); /* this may turn away who waited for it, so that from here on the id is but a name */
 	TAILQ_FOREACH(l, &t->listeners, link) {
 		if (l->id == id) {
 			listener_removed(t, l);
-			return;
-		}
-	}
-	TAILQ_FOREACH(qp, &t->qps, link) {
-		if (qp->id == id) {
-			rdma_device_lost(qp->device, "removed"); /* let go when the last of its connections, of which this is one, is unmade */
 			return;
 		}
 	}
