@@ -62,7 +62,7 @@ no_connections() {
 }
 
 test_namespaces_of_the_kernels_target_are_bdevs() {
-  await 30 rpc framework_wait_init
+  await 60 rpc framework_wait_init
   rpc bdev_nvme_attach_controller name=K trtype=RDMA traddr=10.7.0.1 adrfam=IPv4 trsvcid=4420 subnqn=$BACK \
     fabrics_connect_timeout_us=60000000 ctrlr_loss_timeout_sec=-1 reconnect_delay_sec=1 > /tmp/names
   cat /tmp/names
@@ -92,7 +92,7 @@ test_reset_under_io_loses_nothing() {
   "${PERF[@]}" --ios 3000 -q 8 -w randrw --verify --region 1M > /tmp/r 2> /tmp/e &
   perf=$!
   for _ in 1 2 3; do
-    await 30 packets_came "$n" 1500
+    await 60 packets_came "$n" 1500
     n=$(packets)
     rpc bdev_nvme_reset_controller name=K
   done
@@ -106,11 +106,11 @@ test_kernels_target_that_comes_back_loses_nothing() {
   n=$(packets)
   "${PERF[@]}" --ios 3000 -q 8 -w randrw --verify --region 1M > /tmp/r 2> /tmp/e &
   perf=$!
-  await 30 packets_came "$n" 2500
+  await 60 packets_came "$n" 2500
   rm $NVMET/ports/4420/subsystems/$BACK
-  await 30 is_not_up
+  await 60 is_not_up
   ln -s $NVMET/subsystems/$BACK $NVMET/ports/4420/subsystems/
-  await 30 is_in_state enabled
+  await 60 is_in_state enabled
   wait $perf || { cat /tmp/e; fail "varve-perf failed"; }
   same miscompares "$(value /tmp/r miscompares)" 0
   same errors "$(value /tmp/r errors)" 0
@@ -118,17 +118,17 @@ test_kernels_target_that_comes_back_loses_nothing() {
 
 test_namespace_comes_and_goes() {
   echo 0 > $NVMET/subsystems/$BACK/namespaces/2/enable
-  await 20 has_no_bdev Kn2
+  await 60 has_no_bdev Kn2
   echo 1 > $NVMET/subsystems/$BACK/namespaces/2/enable
-  await 20 has_bdev Kn2
+  await 60 has_bdev Kn2
 }
 
 test_everything_is_gone_after_detach_and_end() {
   rpc bdev_nvme_detach_controller name=K
   refused has_bdev Kn1
   kill $VARVE
-  await 20 refused kill -0 $VARVE
-  await 20 no_connections
+  await 60 refused kill -0 $VARVE
+  await 60 no_connections
 }
 
 run_tests

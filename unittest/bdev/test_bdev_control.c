@@ -294,7 +294,7 @@ static void test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ev
 
 	bdev_get_opts(&before);
 	opts = before;
-	opts.nomem_timeout_ms = 300;
+	opts.nomem_timeout_ms = 1000;
 	CU_ASSERT_EQUAL(bdev_set_opts(&opts), 0);
 	t->nomem_type = BDEV_IO_WRITE;
 	t->slots = 1; /* the good ones have to wait too */

@@ -278,13 +278,13 @@ static void clockwork_fire(void *arg)
 		thread_send(thread_control(), clockwork_ended, &clockwork_done);
 		return;
 	}
-	thread_timer_start(&clockwork.timer, 300);
+	thread_timer_start(&clockwork.timer, 3000);
 }
 
 static void clockwork_begin(void *arg)
 {
 	clockwork.timer = (struct thread_timer){.fn = clockwork_fire};
-	thread_timer_start(&clockwork.timer, 300);
+	thread_timer_start(&clockwork.timer, 3000);
 }
 
 static bool is_true(void *arg)
