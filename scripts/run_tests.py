@@ -38,6 +38,7 @@ SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
 }
+DEFAULT_SIGNALS = ["env", "--default-signal=HUP,INT,QUIT,TERM"]      # whatever nohup or a shell's & ignores: programs go by it
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--fair-sched=yes",
             "--errors-for-leak-kinds=definite,indirect", "--show-leak-kinds=definite,indirect",
             f"--suppressions={TOP}/unittest/valgrind.supp"]
@@ -75,7 +76,7 @@ class Job:
         log = self.log()
         start = time.monotonic()
         with open(log, "wb") as out:
-            p = subprocess.Popen([str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
+            p = subprocess.Popen(DEFAULT_SIGNALS + [str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
                                  stdin=subprocess.DEVNULL, env={**os.environ, **self.env}, start_new_session=True)
             try:
                 status = p.wait(timeout=self.limit)
