@@ -294,6 +294,7 @@ static void peer_channel(struct sv_peer *peer, const struct sv_link_msg *m, int 
 		if (c->id == m->id && c->fd < 0 && num_fds == 1) {
 			c->fd = fds[0];
 			fds[0] = -1;
+			atomic_store(&g_sweep, true); /* the queue pair that it was asked for may have gone */
 			return;
 		}
 	}
