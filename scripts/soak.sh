@@ -27,6 +27,13 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$seconds" ] || usage 2 >&2
 [ -x build/systest/varve-faults ] || { echo "build/systest/varve-faults is missing: scripts/build.sh" >&2; exit 2; }
+# As scripts/run_tests.py does, and for the same reason.
+autogroups=/proc/sys/kernel/sched_autogroup_enabled
+if [ -w $autogroups ]; then
+	before=$(cat $autogroups)
+	trap 'echo "$before" >$autogroups' EXIT
+	echo 0 >$autogroups
+fi
 export VARVE_SOAK_SECONDS=$seconds VARVE_SEED=${VARVE_SEED:-$RANDOM}
 if python3 systest/soak.py 2>&1 | tee build/soak.log; then
 	echo "soak: passed, $seconds s"

@@ -9,8 +9,9 @@ that change, hostile hosts on a subsystem of their own, snapshots of the trace a
 calls. One of the hosts has its namespace from another varve, which has it from this one. At the end memory, descriptors, queue pairs and buffers are
 as at the beginning.
 
-Threads move where there are more than two CPUs. It has the machine to itself: beside it, on two CPUs, the reactors of all programs together have kept
-the kernel's own threads from running for most of a minute.
+Threads move where there are more than two CPUs. It has the machine to itself, and the scheduler is to have no
+autogroups (scripts/run_tests.py, scripts/soak.sh): on two CPUs, the reactors of all programs together have kept the kernel's own threads from running
+for more than a minute.
 
 VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
 import base64
