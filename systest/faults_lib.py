@@ -607,7 +607,7 @@ class Sweep:
             status = self.t.process.wait(5 if isinstance(e, OSError) or "closed" in str(e) else 0.1)
         except subprocess.TimeoutExpired:
             status = None
-        print("# the process ended with" if status is not None else "# the process is there,", status or "and last said",
+        print("# the process", "is there" if status is None else f"ended with {status}", "and last said",
               "\n# " + "\n# ".join(self.t.log().splitlines()[-60:]), flush=True)
         with self.plan.lock:
             self.plan.problems.append(what)

@@ -108,6 +108,20 @@ static void test_an_error_of_the_read_is_the_copys_and_nothing_is_written(void)
 	close_testdev(t, &u);
 }
 
+/* A copy that has been read, and whose write is held. */
+static struct request *copy_until_it_writes(struct testdev *t, struct user *u)
+{
+	struct request *r = request_new(u);
+
+	t->hold = true;
+	bdev_io_set_copy(r->io, 0, 1000, 8);
+	request_submit(r);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 1));
+	testdev_release(t, u, 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 2));
+	return r;
+}
+
 static void test_an_error_of_the_write_is_the_copys(void)
 {
 	struct testdev *t = testdev_new("t0", BS, BLOCKS);
@@ -115,13 +129,7 @@ static void test_an_error_of_the_write_is_the_copys(void)
 	struct request *r;
 
 	open_testdev(t, &u);
-	t->hold = true;
-	r = request_new(&u);
-	bdev_io_set_copy(r->io, 0, 1000, 8);
-	request_submit(r);
-	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 1));
-	testdev_release(t, &u, 0);
-	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 2));
+	r = copy_until_it_writes(t, &u);
 	CU_ASSERT_FALSE(atomic_load(&r->done));
 	testdev_release(t, &u, NVME_SC_INTERNAL);
 	CU_ASSERT_TRUE_FATAL(request_wait(r));
@@ -198,13 +206,7 @@ static void test_a_copy_that_is_being_written_is_not_aborted(void)
 
 	t->bdev.io_types &= ~(1u << BDEV_IO_ABORT);
 	open_testdev(t, &u);
-	t->hold = true;
-	r = request_new(&u);
-	bdev_io_set_copy(r->io, 0, 1000, 8);
-	request_submit(r);
-	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 1));
-	testdev_release(t, &u, 0);
-	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->submitted, 2));
+	r = copy_until_it_writes(t, &u);
 	a = submit_abort(&u, r);
 	CU_ASSERT_TRUE_FATAL(request_wait(a));
 	CU_ASSERT_EQUAL(a->status, 0);
