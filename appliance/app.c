@@ -159,8 +159,7 @@ static enum appliance_event do_tracing(void)
 	app.tracing = trace_is_on();
 	if (!app.tracing) {
 		if (app.options->tracepoints != NULL) {
-			log_warning("-e %s records nothing: --num-trace-entries is 0",
-				    app.options->tracepoints);
+			log_warning("-e %s records nothing: --num-trace-entries is 0", app.options->tracepoints);
 		}
 		return APPLIANCE_DONE;
 	}
@@ -189,14 +188,13 @@ static void wake_up(void)
 
 static void tell_state(void)
 {
-	log_notice("state %s, process %d, RPC socket %s, trace file %s", appliance_state_name(app.state),
-		   getpid(), app.options->rpc_path, app.tracing ? trace_file_path() : "none");
+	log_notice("state %s, process %d, RPC socket %s, trace file %s", appliance_state_name(app.state), getpid(),
+		   app.options->rpc_path, app.tracing ? trace_file_path() : "none");
 }
 
 static enum appliance_event do_threads(void)
 {
-	struct thread_lib_opts opts = {.poll_mode = app.options->poll_mode,
-				       .reactor_started = crash_thread_init};
+	struct thread_lib_opts opts = {.poll_mode = app.options->poll_mode, .reactor_started = crash_thread_init};
 	int rc = thread_lib_start(&opts);
 
 	if (rc != 0) {
@@ -327,8 +325,7 @@ bool app_start_init(void)
 static enum appliance_event do_running(void)
 {
 	rpc_set_state(RPC_RUNTIME);
-	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(),
-		   app.options->rpc_path);
+	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(), app.options->rpc_path);
 	service_ready();
 	service_status("running, RPC socket %s", app.options->rpc_path);
 	call_waiters();
@@ -352,7 +349,7 @@ static void take_down(void)
 		rdma_pd_wait();
 		rooms_stop();
 		rdma_pd_wait(); /* a host that came meanwhile may have had memory registered */
-		dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
+		dhchap_stop();  /* a controller that went in the middle of it has left a job behind */
 		thread_timer_stop(&app.clock_timer);
 		service_watchdog_stop();
 		signals_unlisten();
@@ -391,11 +388,10 @@ static enum appliance_event do_failed(void)
 
 /* What is done in each state; the event it returns leads on, by the table in lifecycle.c. */
 static enum appliance_event (*const actions[APPLIANCE_STATES])(void) = {
-	[APPLIANCE_INIT] = do_init,         [APPLIANCE_ENV] = do_env,
-	[APPLIANCE_TRACING] = do_tracing,   [APPLIANCE_THREADS] = do_threads,
-	[APPLIANCE_RPC] = do_rpc,           [APPLIANCE_WAIT] = do_wait,
-	[APPLIANCE_CONFIG] = do_config,     [APPLIANCE_RUNNING] = do_running,
-	[APPLIANCE_STOPPING] = do_stopping, [APPLIANCE_FAILED] = do_failed,
+	[APPLIANCE_INIT] = do_init,       [APPLIANCE_ENV] = do_env,         [APPLIANCE_TRACING] = do_tracing,
+	[APPLIANCE_THREADS] = do_threads, [APPLIANCE_RPC] = do_rpc,         [APPLIANCE_WAIT] = do_wait,
+	[APPLIANCE_CONFIG] = do_config,   [APPLIANCE_RUNNING] = do_running, [APPLIANCE_STOPPING] = do_stopping,
+	[APPLIANCE_FAILED] = do_failed,
 };
 
 int app_run(const struct appliance_options *options)

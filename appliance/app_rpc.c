@@ -17,7 +17,8 @@ static const struct rpc_enum kill_signals[] = {
 	/* clang-format on */
 	{NULL, 0},
 };
-_Static_assert(SIGINT == 2 && SIGTERM == 15 && SIGQUIT == 3 && SIGHUP == 1 && SIGKILL == 9 && SIGUSR1 == 10, "numbers of signals");
+_Static_assert(SIGINT == 2 && SIGTERM == 15 && SIGQUIT == 3 && SIGHUP == 1 && SIGKILL == 9 && SIGUSR1 == 10,
+	       "numbers of signals");
 
 struct kill_params {
 	int sig_name;
@@ -36,8 +37,7 @@ static void rpc_kill_instance(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 	kill(getpid(), number);
 }
-RPC_METHOD("spdk_kill_instance", rpc_kill_instance, struct kill_params, kill_params,
-	   RPC_STARTUP | RPC_RUNTIME,
+RPC_METHOD("spdk_kill_instance", rpc_kill_instance, struct kill_params, kill_params, RPC_STARTUP | RPC_RUNTIME,
 	   "Send the daemon a signal: INT, TERM, HUP stop it, USR1 logs its state, QUIT dumps core")
 
 static void rpc_appliance_get_state(struct rpc_request *req, void *params)
@@ -54,12 +54,10 @@ static void rpc_appliance_get_state(struct rpc_request *req, void *params)
 	json_object_set_new(o, "rpc_socket", rpc_string(options->rpc_path));
 	json_object_set_new(o, "trace_file", rpc_string(trace_file_path()));
 	json_object_set_new(o, "hugepages", json_boolean(env_has_hugepages()));
-	json_object_set_new(o, "poll_mode",
-			    json_string(options->poll_mode == POLL_MODE_BUSY ? "busy" : "adaptive"));
+	json_object_set_new(o, "poll_mode", json_string(options->poll_mode == POLL_MODE_BUSY ? "busy" : "adaptive"));
 	rpc_reply(req, o);
 }
-RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params, NULL,
-	   RPC_STARTUP | RPC_RUNTIME,
+RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
 	   "Tell the daemon's state, how long it has been in it, and how it was started")
 
 static void answer_when_running(void *arg)
@@ -69,8 +67,7 @@ static void answer_when_running(void *arg)
 	if (app_state() == APPLIANCE_RUNNING) {
 		rpc_reply_true(req);
 	} else {
-		rpc_error(req, -ECANCELED, "the start-up ended in the state %s",
-			  appliance_state_name(app_state()));
+		rpc_error(req, -ECANCELED, "the start-up ended in the state %s", appliance_state_name(app_state()));
 	}
 }
 
@@ -97,5 +94,5 @@ static void rpc_framework_wait_init(struct rpc_request *req, void *params)
 {
 	app_when_running(answer_when_running, req);
 }
-RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL,
-	   RPC_STARTUP | RPC_RUNTIME, "Answer when the start-up is over", .has_own_time = is_for_waiting)
+RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
+	   "Answer when the start-up is over", .has_own_time = is_for_waiting)

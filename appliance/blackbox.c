@@ -148,8 +148,7 @@ static void keep_copy(struct blackbox_trigger *t, const struct trace_file_cause 
 	stats.copies_failed += rc != 0 && rc != -EBUSY && rc != -ENODEV;
 }
 
-static void fire(struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us,
-		 struct trace_file_cause *cause)
+static void fire(struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us, struct trace_file_cause *cause)
 {
 	char text[600];
 
@@ -166,8 +165,8 @@ static void fire(struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_
 	keep_copy(t, cause);
 }
 
-static bool fits(const struct blackbox_trigger *t, enum blackbox_type type, uint64_t now_us,
-		 uint64_t measured_us, const struct trace_file_cause *cause)
+static bool fits(const struct blackbox_trigger *t, enum blackbox_type type, uint64_t now_us, uint64_t measured_us,
+		 const struct trace_file_cause *cause)
 {
 	return t->opts.type == type && blackbox_trigger_is_news(t, now_us, measured_us) &&
 	       (t->opts.state[0] == '\0' || strcmp(t->opts.state, cause->state) == 0);

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The black box: triggers that keep a copy of the trace rings, with the cause in it, when something goes wrong. All on the control
- * thread. What it watches for costs the data path nothing: ages are looked up by a timer of the control thread, errors and lost hosts
- * come from places that are never reached while all is well.
+/* The black box: triggers that keep a copy of the trace rings, with the cause in it, when something goes wrong. All on
+ * the control thread. What it watches for costs the data path nothing: ages are looked up by a timer of the control
+ * thread, errors and lost hosts come from places that are never reached while all is well.
  *
- *	blackbox.c          the triggers, and what happens when one fires
- *	blackbox_watch.c    what sets them off
- *	blackbox_copy.c     the copy, a piece at a time
- *	blackbox_files.c    names of files, and that they stay few
- *	blackbox_trigger.c  the list of triggers, and the arithmetic
- *	blackbox_rpc.c      trace_set_trigger and its like, and what save_config writes */
+ *     blackbox.c          the triggers, and what happens when one fires
+ *     blackbox_watch.c    what sets them off
+ *     blackbox_copy.c     the copy, a piece at a time
+ *     blackbox_files.c    names of files, and that they stay few
+ *     blackbox_trigger.c  the list of triggers, and the arithmetic
+ *     blackbox_rpc.c      trace_set_trigger and its like, and what save_config writes */
 #ifndef APPLIANCE_BLACKBOX_H
 #define APPLIANCE_BLACKBOX_H
 
 #include "appliance/blackbox_trigger.h"
 #include "trace/trace_file.h"
 
-/* app: the beginning of the files' names. After the rooms are up, and before they stop. A copy that is under way then is given up. */
+/* app: the beginning of the files' names. After the rooms are up, and before they stop. A copy that is under way then
+ * is given up. */
 void blackbox_start(const char *app);
 void blackbox_stop(void);
 
@@ -46,8 +47,8 @@ void blackbox_get_stats(struct blackbox_stats *stats);
 
 /* For blackbox_watch.c. */
 
-/* Fires every trigger of the type that fits: has no state to wait for or this one, a limit of at most measured_us, and has not just
- * fired. cause holds the culprit and the text; the rest is filled in. */
+/* Fires every trigger of the type that fits: has no state to wait for or this one, a limit of at most measured_us, and
+ * has not just fired. cause holds the culprit and the text; the rest is filled in. */
 void blackbox_fire(enum blackbox_type type, uint64_t measured_us, struct trace_file_cause *cause);
 /* Starts, changes or stops watching, after a change of the triggers. */
 void blackbox_watch_update(const struct blackbox_triggers *list);

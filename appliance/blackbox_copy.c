@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One copy at a time, a piece in each turn of the control thread's loop, so that RPCs and keep-alives go on meanwhile. */
+/* One copy at a time, a piece in each turn of the control thread's loop, so that RPCs and keep-alives go on
+ * meanwhile. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,13 +46,12 @@ int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const
 	if (size == 0) {
 		return -ENODEV; /* nothing is recorded, and the start has said so */
 	}
-	int rc = blackbox_make_room(opts->dir, app, opts->max_files, opts->max_bytes, size, cause->realtime_ns,
-				    NULL);
+	int rc = blackbox_make_room(opts->dir, app, opts->max_files, opts->max_bytes, size, cause->realtime_ns, NULL);
 	if (rc != 0) {
 		log_error("black box: no room for a copy of %llu bytes in %s, with max_files %u and "
 			  "max_bytes %llu: %s",
-			  (unsigned long long)size, opts->dir, opts->max_files,
-			  (unsigned long long)opts->max_bytes, strerror(-rc));
+			  (unsigned long long)size, opts->dir, opts->max_files, (unsigned long long)opts->max_bytes,
+			  strerror(-rc));
 		return rc;
 	}
 	rc = blackbox_file_name_unused(path, sizeof(path), opts->dir, app, cause->realtime_ns, cause->type, getpid());

@@ -31,8 +31,8 @@ static void put_time(char *to, size_t size, const char *start, uint64_t realtime
 	snprintf(to, size, "%s%s.%06uZ", start, when, (unsigned)(realtime_ns % NS_S / 1000));
 }
 
-int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
-		       const char *cause, int pid)
+int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns, const char *cause,
+		       int pid)
 {
 	char when[40];
 
@@ -96,7 +96,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The oldest first. A name with a time to come was given before the clock was set back, so such files come before all others. */
+/* The oldest first. A name with a time to come was given before the clock was set back, so such files come before all
+ * others. */
 static void sort(struct listing *l, const char *now)
 {
 	size_t future = 0;
@@ -143,9 +144,7 @@ static uint64_t file_bytes(int dir_fd, const char *name)
 {
 	struct stat st;
 
-	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)
-		       ? (uint64_t)st.st_size
-		       : 0;
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
 }
 
 static void remove_oldest(int dir_fd, const struct listing *l, uint32_t max_files, uint64_t max_bytes,
@@ -155,8 +154,7 @@ static void remove_oldest(int dir_fd, const struct listing *l, uint32_t max_file
 		left->files++;
 		left->bytes += file_bytes(dir_fd, l->names[i]);
 	}
-	for (size_t i = 0; i < l->n && (left->files + 1 > max_files || left->bytes + new_bytes > max_bytes);
-	     i++) {
+	for (size_t i = 0; i < l->n && (left->files + 1 > max_files || left->bytes + new_bytes > max_bytes); i++) {
 		uint64_t bytes = file_bytes(dir_fd, l->names[i]);
 		if (unlinkat(dir_fd, l->names[i], 0) == 0) {
 			left->files--;
@@ -165,8 +163,8 @@ static void remove_oldest(int dir_fd, const struct listing *l, uint32_t max_file
 	}
 }
 
-int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uint64_t max_bytes,
-		       uint64_t new_bytes, uint64_t now_ns, struct blackbox_usage *left)
+int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uint64_t max_bytes, uint64_t new_bytes,
+		       uint64_t now_ns, struct blackbox_usage *left)
 {
 	struct blackbox_usage usage = {0};
 	struct listing l = {0};

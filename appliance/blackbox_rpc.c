@@ -32,8 +32,7 @@ struct set_trigger {
 };
 
 static const struct rpc_param set_trigger_params[] = {
-	RPC_PARAM(struct set_trigger, name, RPC_STRING, RPC_REQUIRED,
-		  "of the trigger; one that exists is replaced"),
+	RPC_PARAM(struct set_trigger, name, RPC_STRING, RPC_REQUIRED, "of the trigger; one that exists is replaced"),
 	RPC_PARAM(struct set_trigger, type, RPC_ENUM, RPC_REQUIRED, "what sets it off", .enums = types),
 	RPC_PARAM(struct set_trigger, limit_us, RPC_UINT64, RPC_OPTIONAL,
 		  "microseconds: how old a request may become (request_age), how long it may stay in a state "
@@ -60,8 +59,7 @@ static bool take_text(struct rpc_request *req, const char *what, const char *tex
 {
 	if (text != NULL && strlen(text) >= size) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"%s\" is \"%.100s...\": at most %zu bytes are possible", what, text,
-			  size - 1);
+			  "parameter \"%s\" is \"%.100s...\": at most %zu bytes are possible", what, text, size - 1);
 		return false;
 	}
 	snprintf(to, size, "%s", text != NULL ? text : "");
@@ -100,8 +98,7 @@ static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 	};
 
 	if (!take_text(req, "name", p->name, opts.name, sizeof(opts.name)) ||
-	    !take_text(req, "state", p->state, opts.state, sizeof(opts.state)) ||
-	    !state_exists(req, opts.state)) {
+	    !take_text(req, "state", p->state, opts.state, sizeof(opts.state)) || !state_exists(req, opts.state)) {
 		return;
 	}
 	int rc = blackbox_set(&opts, why);
@@ -131,14 +128,14 @@ static void rpc_trace_remove_trigger(struct rpc_request *req, void *params)
 	const struct remove_trigger *p = params;
 
 	if (blackbox_remove(p->name) != 0) {
-		rpc_error(req, -ENOENT,
-			  "there is no trigger \"%s\"; trace_get_triggers lists those there are", p->name);
+		rpc_error(req, -ENOENT, "there is no trigger \"%s\"; trace_get_triggers lists those there are",
+			  p->name);
 	} else {
 		rpc_reply_true(req);
 	}
 }
-RPC_METHOD("trace_remove_trigger", rpc_trace_remove_trigger, struct remove_trigger, remove_trigger_params,
-	   ALWAYS, "Remove a trigger; the files it has made stay")
+RPC_METHOD("trace_remove_trigger", rpc_trace_remove_trigger, struct remove_trigger, remove_trigger_params, ALWAYS,
+	   "Remove a trigger; the files it has made stay")
 
 /* ---- Where files go ---- */
 
@@ -152,8 +149,7 @@ static const struct rpc_param set_blackbox_params[] = {
 	RPC_PARAM(struct set_blackbox, directory, RPC_STRING, RPC_OPTIONAL,
 		  "where triggers put their files; default: /var/tmp"),
 	RPC_PARAM(struct set_blackbox, max_files, RPC_UINT32, RPC_OPTIONAL,
-		  "how many there may be: the oldest is removed for a new one; default: 8", .min = 1,
-		  .max = 1000),
+		  "how many there may be: the oldest is removed for a new one; default: 8", .min = 1, .max = 1000),
 	RPC_PARAM(struct set_blackbox, max_bytes, RPC_UINT64, RPC_OPTIONAL,
 		  "how many bytes they may have together; default: 256 MiB"),
 	RPC_PARAM_END,
@@ -184,8 +180,7 @@ static void rpc_trace_set_blackbox(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_set_blackbox", rpc_trace_set_blackbox, struct set_blackbox, set_blackbox_params, ALWAYS,
-	   "Choose where the files of triggers go, and how many there may be",
-	   .defaults = set_blackbox_defaults)
+	   "Choose where the files of triggers go, and how many there may be", .defaults = set_blackbox_defaults)
 
 /* ---- Showing and saving ---- */
 
@@ -228,8 +223,7 @@ static json_t *trigger_json(const struct blackbox_trigger *t)
 	if (t->fired != 0) {
 		json_object_set_new(o, "last_time", when(t->last_realtime_ns));
 		json_object_set_new(o, "last_cause", rpc_string(t->last_text));
-		json_object_set_new(o, "last_file",
-				    t->last_file[0] != '\0' ? rpc_string(t->last_file) : json_null());
+		json_object_set_new(o, "last_file", t->last_file[0] != '\0' ? rpc_string(t->last_file) : json_null());
 	}
 	return o;
 }

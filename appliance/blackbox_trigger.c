@@ -46,16 +46,14 @@ int blackbox_opts_check(const struct blackbox_trigger_opts *o, char *why)
 	if (o->name[0] == '\0') {
 		snprintf(why, BLACKBOX_ERROR_MAX, "the name is empty");
 	} else if (types[o->type].has_limit && (o->limit_us < MIN_LIMIT_US || o->limit_us > MAX_LIMIT_US)) {
-		snprintf(why, BLACKBOX_ERROR_MAX,
-			 "limit_us is %llu: a trigger of the type %s takes %d to %llu",
+		snprintf(why, BLACKBOX_ERROR_MAX, "limit_us is %llu: a trigger of the type %s takes %d to %llu",
 			 (unsigned long long)o->limit_us, types[o->type].name, MIN_LIMIT_US,
 			 (unsigned long long)MAX_LIMIT_US);
 	} else if (!types[o->type].has_limit && o->limit_us != 0) {
 		snprintf(why, BLACKBOX_ERROR_MAX, "limit_us is %llu: a trigger of the type %s takes none",
 			 (unsigned long long)o->limit_us, types[o->type].name);
 	} else if (o->state[0] != '\0' && o->type != BLACKBOX_STATE_AGE) {
-		snprintf(why, BLACKBOX_ERROR_MAX, "state is \"%s\": only the type state_age takes one",
-			 o->state);
+		snprintf(why, BLACKBOX_ERROR_MAX, "state is \"%s\": only the type state_age takes one", o->state);
 	} else if (o->holdoff_us > MAX_LIMIT_US) {
 		snprintf(why, BLACKBOX_ERROR_MAX, "holdoff_us is %llu: at most %llu is possible",
 			 (unsigned long long)o->holdoff_us, (unsigned long long)MAX_LIMIT_US);
@@ -97,8 +95,7 @@ int blackbox_trigger_set(struct blackbox_triggers *list, const struct blackbox_t
 		return rc;
 	}
 	if (old == NULL && count(list) == BLACKBOX_TRIGGERS_MAX) {
-		snprintf(why, BLACKBOX_ERROR_MAX, "there are %d triggers, and may be no more",
-			 BLACKBOX_TRIGGERS_MAX);
+		snprintf(why, BLACKBOX_ERROR_MAX, "there are %d triggers, and may be no more", BLACKBOX_TRIGGERS_MAX);
 		return -ENOSPC;
 	}
 	struct blackbox_trigger *t = calloc(1, sizeof(*t));
@@ -149,8 +146,7 @@ bool blackbox_trigger_is_news(const struct blackbox_trigger *t, uint64_t now_us,
 	if (measured_us < t->opts.limit_us) {
 		return false;
 	}
-	return t->fired == 0 || !types[t->opts.type].has_limit ||
-	       measured_us - t->opts.limit_us < now_us - t->last_us;
+	return t->fired == 0 || !types[t->opts.type].has_limit || measured_us - t->opts.limit_us < now_us - t->last_us;
 }
 
 uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned mask)

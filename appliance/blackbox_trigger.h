@@ -64,8 +64,8 @@ struct blackbox_trigger *blackbox_trigger_find(const struct blackbox_triggers *l
 
 /* Whether it may fire now, as far as the time since it last did is concerned. */
 bool blackbox_trigger_ready(const struct blackbox_trigger *t, uint64_t now_us);
-/* Whether what is measured now went over the limit after the trigger last fired: so that one request that is stuck for ever, or a
- * hundred, do not fire it again and again, and in the end push out the file that shows how it began. */
+/* Whether what is measured now went over the limit after the trigger last fired: so that one request that is stuck for
+ * ever, or a hundred, do not fire it again and again, and in the end push out the file that shows how it began. */
 bool blackbox_trigger_is_news(const struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us);
 /* The smallest limit of any trigger of these types (a mask of 1 << type), or UINT64_MAX if there is none. */
 uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned types);

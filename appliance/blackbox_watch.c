@@ -27,15 +27,13 @@ static uint64_t ticks_to_us(uint64_t ticks)
 
 /* ---- Requests that are too old ---- */
 
-static void describe_request(const struct nvmf_inflight *f, uint64_t us, const char *what,
-			     struct trace_file_cause *c)
+static void describe_request(const struct nvmf_inflight *f, uint64_t us, const char *what, struct trace_file_cause *c)
 {
 	const char *host = f->hostnqn[0] != '\0' ? f->hostnqn : "a host that is not connected yet";
 	char command[48] = "";
 
 	if (!f->admin && !f->fabrics) {
-		snprintf(command, sizeof(command), ", %u blocks at %llu", f->num_blocks,
-			 (unsigned long long)f->slba);
+		snprintf(command, sizeof(command), ", %u blocks at %llu", f->num_blocks, (unsigned long long)f->slba);
 	}
 	*c = (struct trace_file_cause){
 		.lcore = -1,
@@ -49,9 +47,8 @@ static void describe_request(const struct nvmf_inflight *f, uint64_t us, const c
 	snprintf(c->text, sizeof(c->text),
 		 "%s for %llu us: command %u of queue %u of %.120s, opcode 0x%02x of namespace %u of "
 		 "%.120s%s, state %s%s%s",
-		 what, (unsigned long long)us, f->cid, f->qid, host, f->opcode, f->nsid, f->subnqn,
-		 command, f->state, f->waits_for != NULL ? ", waits for " : "",
-		 f->waits_for != NULL ? f->waits_for : "");
+		 what, (unsigned long long)us, f->cid, f->qid, host, f->opcode, f->nsid, f->subnqn, command, f->state,
+		 f->waits_for != NULL ? ", waits for " : "", f->waits_for != NULL ? f->waits_for : "");
 }
 
 static void check_request(const struct nvmf_inflight *f)
@@ -76,8 +73,7 @@ static void check_ages(void *arg)
 {
 	struct nvmf_inflight *late = calloc(MAX_LATE, sizeof(*late));
 
-	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); late != NULL && tgt != NULL;
-	     tgt = nvmf_tgt_next(tgt)) {
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); late != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
 		size_t n = nvmf_tgt_get_late(tgt, env_us_to_ticks(ages_limit_us), MAX_LATE, late);
 		if (n > 0) {
 			qsort(late, n, sizeof(*late), oldest_first);
@@ -142,9 +138,8 @@ static uint64_t errors_wanted_in_us(void)
 
 	TAILQ_FOREACH (t, triggers, link) {
 		if (t->opts.type == BLACKBOX_IO_ERROR) {
-			uint64_t wait = blackbox_trigger_ready(t, now_us)
-						? 0
-						: t->last_us + t->opts.holdoff_us - now_us;
+			uint64_t wait =
+				blackbox_trigger_ready(t, now_us) ? 0 : t->last_us + t->opts.holdoff_us - now_us;
 			in_us = wait < in_us ? wait : in_us;
 		}
 	}
@@ -175,13 +170,13 @@ static void on_error(const struct bdev_error *e)
 
 	snprintf(cause.owner, sizeof(cause.owner), "%s", e->bdev);
 	snprintf(cause.state, sizeof(cause.state), "DONE");
-	snprintf(cause.text, sizeof(cause.text),
-		 "bdev %s: %s of %llu blocks at %llu failed with status 0x%03x (type %u, code 0x%02x) after "
-		 "%llu us",
-		 e->bdev, type != NULL ? type : "?", (unsigned long long)e->num_blocks,
-		 (unsigned long long)e->offset_blocks, e->status, e->status >> 8, e->status & 0xff,
-		 (unsigned long long)ticks_to_us(
-			 e->done_ticks > e->submit_ticks ? e->done_ticks - e->submit_ticks : 0));
+	snprintf(
+		cause.text, sizeof(cause.text),
+		"bdev %s: %s of %llu blocks at %llu failed with status 0x%03x (type %u, code 0x%02x) after "
+		"%llu us",
+		e->bdev, type != NULL ? type : "?", (unsigned long long)e->num_blocks,
+		(unsigned long long)e->offset_blocks, e->status, e->status >> 8, e->status & 0xff,
+		(unsigned long long)ticks_to_us(e->done_ticks > e->submit_ticks ? e->done_ticks - e->submit_ticks : 0));
 	blackbox_fire(BLACKBOX_IO_ERROR, 0, &cause);
 	errors_arm(NULL);
 }
@@ -202,10 +197,8 @@ static void on_fault(const struct nvmf_fault *f)
 			 f->hostnqn, f->cntlid, f->subnqn, (unsigned long long)us,
 			 (unsigned long long)ticks_to_us(f->limit_ticks));
 	} else {
-		snprintf(cause.text, sizeof(cause.text),
-			 "queue %u of %.160s, controller %u of %.160s, broke: %.120s", f->qid,
-			 f->hostnqn[0] != '\0' ? f->hostnqn : "an unknown host", f->cntlid, f->subnqn,
-			 f->why);
+		snprintf(cause.text, sizeof(cause.text), "queue %u of %.160s, controller %u of %.160s, broke: %.120s",
+			 f->qid, f->hostnqn[0] != '\0' ? f->hostnqn : "an unknown host", f->cntlid, f->subnqn, f->why);
 	}
 	blackbox_fire(silent ? BLACKBOX_KEEP_ALIVE_LOSS : BLACKBOX_QPAIR_ERROR, us, &cause);
 }
@@ -230,8 +223,7 @@ void blackbox_watch_update(const struct blackbox_triggers *list)
 	bool faults = false;
 
 	triggers = list;
-	timer_update(&ages_timer, check_ages, blackbox_min_limit_us(list, AGES), &ages_limit_us,
-		     &ages_period_us);
+	timer_update(&ages_timer, check_ages, blackbox_min_limit_us(list, AGES), &ages_limit_us, &ages_period_us);
 	timer_update(&stalls_timer, check_stalls, blackbox_min_limit_us(list, 1u << BLACKBOX_REACTOR_STALL),
 		     &stalls_limit_us, &stalls_period_us);
 	memset(seen, 0, sizeof(seen));

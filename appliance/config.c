@@ -35,9 +35,9 @@ complain_entry(char *error, const struct config *c, const struct config_entry *e
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	return complain(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s: %s", c->file, e->subsystem,
-			e->index, e->method != NULL ? " (" : "", e->method != NULL ? e->method : "",
-			e->method != NULL ? ")" : "", what);
+	return complain(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s: %s", c->file, e->subsystem, e->index,
+			e->method != NULL ? " (" : "", e->method != NULL ? e->method : "", e->method != NULL ? ")" : "",
+			what);
 }
 
 static int parse_entry(struct config *c, const char *subsystem, size_t index, const json_t *o, char *error)
@@ -89,16 +89,14 @@ static int parse_subsystem(struct config *c, size_t index, const json_t *o, char
 	const json_t *list = json_object_get(o, "config");
 
 	if (name == NULL) {
-		return complain(error, -EINVAL,
-				"%s: subsystems[%zu]: \"subsystem\" is missing or not a string", c->file,
-				index);
+		return complain(error, -EINVAL, "%s: subsystems[%zu]: \"subsystem\" is missing or not a string",
+				c->file, index);
 	}
 	if (list == NULL || json_is_null(list)) { /* a stock subsystem that has nothing to save */
 		return 0;
 	}
 	if (!json_is_array(list)) {
-		return complain(error, -EINVAL, "%s: subsystem \"%s\": \"config\" must be an array", c->file,
-				name);
+		return complain(error, -EINVAL, "%s: subsystem \"%s\": \"config\" must be an array", c->file, name);
 	}
 	return parse_list(c, name, list, false, error);
 }
@@ -277,8 +275,7 @@ static bool call_is_over(void *arg)
 	return call->answered || call->cancelled();
 }
 
-static int run_entry(const struct config *c, const struct config_entry *e, bool (*cancelled)(void),
-		     char *error)
+static int run_entry(const struct config *c, const struct config_entry *e, bool (*cancelled)(void), char *error)
 {
 	struct call *call = calloc(1, sizeof(*call));
 	int rc = 0;

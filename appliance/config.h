@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The JSON configuration: {"subsystems": [{"subsystem": "bdev", "config": [{"method": ..., "params": {...}}, ...]}]}, as
- * save_config writes it, and with comments as C has them, which stock programs allow there. It is understood and checked whole before any
- * of it is done. */
+/* The JSON configuration: {"subsystems": [{"subsystem": "bdev", "config": [{"method": ..., "params": {...}}, ...]}]},
+ * as save_config writes it, and with comments as C has them, which stock programs allow there. It is understood and
+ * checked whole before any of it is done. */
 #ifndef APPLIANCE_CONFIG_H
 #define APPLIANCE_CONFIG_H
 
@@ -33,14 +33,13 @@ int config_parse(const char *file, const char *text, size_t len, struct config *
 int config_read(const char *file, struct config *c, char *error);
 void config_free(struct config *c);
 
-/* Looks each method and its parameters up in the registry. 0, or -EINVAL for the first that is wrong; with ignore_errors
- * those are only logged, and will be left out. */
+/* Looks each method and its parameters up in the registry. 0, or -EINVAL for the first that is wrong; with
+ * ignore_errors those are only logged, and will be left out. */
 int config_check(struct config *c, bool ignore_errors, char *error);
 
-/* Calls the methods that belong to the phase: those that may only be called at start-up, or (runtime) all others. Each is answered
- * before the next one begins. Control thread, outside of callbacks. 0; -EINVAL if one failed (with ignore_errors it is
- * logged); -ECANCELED as soon as cancelled() is true. */
-int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void),
-	       char *error);
+/* Calls the methods that belong to the phase: those that may only be called at start-up, or (runtime) all others. Each
+ * is answered before the next one begins. Control thread, outside of callbacks. 0; -EINVAL if one failed (with
+ * ignore_errors it is logged); -ECANCELED as soon as cancelled() is true. */
+int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error);
 
 #endif

@@ -203,8 +203,7 @@ void crash_set_trace_file(const char *path)
 static int use_own_stack(void)
 {
 	/* A thread that runs over its stack has none left for the handler. */
-	void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
-			   -1, 0);
+	void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	stack_t s = {.ss_sp = stack, .ss_size = STACK_BYTES};
 
 	return stack != MAP_FAILED && sigaltstack(&s, NULL) == 0 ? 0 : -errno;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is said when the process dies of a signal: which, where, in which thread, of which build, and where the trace is. The
- * core dump is left to the kernel. */
+/* What is said when the process dies of a signal: which, where, in which thread, of which build, and where the trace
+ * is. The core dump is left to the kernel. */
 #ifndef APPLIANCE_CRASH_H
 #define APPLIANCE_CRASH_H
 

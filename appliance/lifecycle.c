@@ -42,12 +42,10 @@ int appliance_next_state(enum appliance_state state, enum appliance_event event)
 const char *appliance_state_name(enum appliance_state state)
 {
 	static const char *const names[APPLIANCE_STATES] = {
-		[APPLIANCE_INIT] = "INIT",         [APPLIANCE_ENV] = "ENV",
-		[APPLIANCE_TRACING] = "TRACING",   [APPLIANCE_THREADS] = "THREADS",
-		[APPLIANCE_RPC] = "RPC",           [APPLIANCE_WAIT] = "WAIT",
-		[APPLIANCE_CONFIG] = "CONFIG",     [APPLIANCE_RUNNING] = "RUNNING",
-		[APPLIANCE_STOPPING] = "STOPPING", [APPLIANCE_STOPPED] = "STOPPED",
-		[APPLIANCE_FAILED] = "FAILED",
+		[APPLIANCE_INIT] = "INIT",       [APPLIANCE_ENV] = "ENV",         [APPLIANCE_TRACING] = "TRACING",
+		[APPLIANCE_THREADS] = "THREADS", [APPLIANCE_RPC] = "RPC",         [APPLIANCE_WAIT] = "WAIT",
+		[APPLIANCE_CONFIG] = "CONFIG",   [APPLIANCE_RUNNING] = "RUNNING", [APPLIANCE_STOPPING] = "STOPPING",
+		[APPLIANCE_STOPPED] = "STOPPED", [APPLIANCE_FAILED] = "FAILED",
 	};
 	return names[state];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections: one request each. Whoever asks, however slowly, much or wrong, gets a small part of the control thread: a connection
- * has a deadline for all of it and a buffer of fixed size, the oldest makes room when there are too many, and metrics are collected
- * anew ten times a second at most. */
+/* Connections: one request each. Whoever asks, however slowly, much or wrong, gets a small part of the control thread:
+ * a connection has a deadline for all of it and a buffer of fixed size, the oldest makes room when there are too many,
+ * and metrics are collected anew ten times a second at most. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
@@ -162,8 +162,7 @@ static bool send_some(struct connection *c)
 	}
 	/* What the peer has sent beyond its request would make close() a reset, and the peer might lose the answer. */
 	shutdown(c->fd, SHUT_WR);
-	for (int i = 0; i < MAX_DRAINS && recv(c->fd, c->request, sizeof(c->request), MSG_DONTWAIT) > 0;
-	     i++) {
+	for (int i = 0; i < MAX_DRAINS && recv(c->fd, c->request, sizeof(c->request), MSG_DONTWAIT) > 0; i++) {
 	}
 	close_connection(c);
 	return false;
@@ -173,8 +172,7 @@ static bool send_some(struct connection *c)
 
 static void receive(struct connection *c)
 {
-	ssize_t n =
-		recv(c->fd, c->request + c->request_len, sizeof(c->request) - c->request_len, MSG_DONTWAIT);
+	ssize_t n = recv(c->fd, c->request + c->request_len, sizeof(c->request) - c->request_len, MSG_DONTWAIT);
 	struct metrics_request request;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -246,8 +244,7 @@ static void accept_some(void *arg, uint32_t events)
 			add_connection(fd);
 		} else if (errno != ECONNABORTED && errno != EINTR) {
 			if (errno != EAGAIN) { /* out of descriptors: it would wake us for ever */
-				log_limited(LOG_LEVEL_ERROR, "cannot accept who asks for metrics: %s",
-					    strerror(errno));
+				log_limited(LOG_LEVEL_ERROR, "cannot accept who asks for metrics: %s", strerror(errno));
 				fd_source_modify(server.source, 0);
 				thread_timer_start(&server.accept_again, ACCEPT_RETRY_US);
 			}
@@ -316,8 +313,8 @@ int metrics_start(const char *text, bool saved, char *error)
 		return rc;
 	}
 	if (server.on) {
-		snprintf(error, METRICS_ERROR_MAX,
-			 "metrics are served already, on %s; metrics_stop ends that", server.address);
+		snprintf(error, METRICS_ERROR_MAX, "metrics are served already, on %s; metrics_stop ends that",
+			 server.address);
 		return -EALREADY;
 	}
 	memset(&server, 0, sizeof(server));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics in the Prometheus text format, over HTTP on a Unix socket or on the loopback address. Off unless asked for. Control
- * thread.
+/* Metrics in the Prometheus text format, over HTTP on a Unix socket or on the loopback address. Off unless asked for.
+ * Control thread.
  *
- *	metrics_http.c, metrics_text.c	the protocol and the format: pure
- *	metrics_collect.c, metrics_qpairs.c	what is told
- *	metrics.c			connections
- *	metrics_rpc.c			metrics_start and its like */
+ *     metrics_http.c, metrics_text.c	the protocol and the format: pure
+ *     metrics_collect.c, metrics_qpairs.c	what is told
+ *     metrics.c			connections
+ *     metrics_rpc.c			metrics_start and its like */
 #ifndef APPLIANCE_METRICS_H
 #define APPLIANCE_METRICS_H
 
@@ -17,8 +17,8 @@
 #include "appliance/metrics_text.h"
 #include "nvmf/nvmf.h"
 
-/* Listens. saved: it is part of what save_config writes. 0, or a negative errno and error (METRICS_ERROR_MAX bytes): -EINVAL: no such
- * address, -EALREADY: it listens, -EADDRINUSE ... */
+/* Listens. saved: it is part of what save_config writes. 0, or a negative errno and error (METRICS_ERROR_MAX bytes):
+ * -EINVAL: no such address, -EALREADY: it listens, -EADDRINUSE ... */
 int metrics_start(const char *address, bool saved, char *error);
 /* -ENOENT: it does not listen. */
 int metrics_stop(void);
@@ -29,7 +29,7 @@ struct metrics_status {
 	const char *saved_address; /* as it was given */
 	unsigned connections;
 	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */
-	uint64_t dropped; /* connections ended since they took too long, or were too many */
+	uint64_t dropped;                    /* connections ended since they took too long, or were too many */
 };
 void metrics_get_status(struct metrics_status *status);
 

@@ -16,8 +16,7 @@ static bool parse_ip4(const char *host, in_port_t port, struct metrics_address *
 {
 	struct sockaddr_in *in = (struct sockaddr_in *)&a->tcp;
 
-	if (inet_pton(AF_INET, host, &in->sin_addr) != 1 ||
-	    ntohl(in->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
+	if (inet_pton(AF_INET, host, &in->sin_addr) != 1 || ntohl(in->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
 		return false;
 	}
 	in->sin_family = AF_INET;

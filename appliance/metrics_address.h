@@ -13,8 +13,8 @@ struct metrics_address {
 	struct sockaddr_storage tcp;
 	socklen_t tcp_len;
 };
-/* "unix:/run/varve/metrics.sock", "127.0.0.1:9464", "[::1]:9464"; port 0 takes any. 0, or -EINVAL and error. Other hosts' way in is
- * a proxy that knows whom to let in: who may see these numbers is not for varve to decide. */
+/* "unix:/run/varve/metrics.sock", "127.0.0.1:9464", "[::1]:9464"; port 0 takes any. 0, or -EINVAL and error. Other
+ * hosts' way in is a proxy that knows whom to let in: who may see these numbers is not for varve to decide. */
 int metrics_address_parse(const char *text, struct metrics_address *address, char *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is told, room by room. A family's samples must stand together, so a room's objects are collected first, and then written once
- * per family. Names and units follow the conventions of Prometheus: seconds and bytes, _total for what only grows. */
+/* What is told, room by room. A family's samples must stand together, so a room's objects are collected first, and then
+ * written once per family. Names and units follow the conventions of Prometheus: seconds and bytes, _total for what
+ * only grows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +62,7 @@ static void collect_reactors(struct metrics_text *m)
 			number(lcore[n++], id);
 		}
 	}
-	metrics_family(m, "varve_reactor_busy_seconds_total", METRICS_COUNTER,
-		       "Time in which the reactor found work.");
+	metrics_family(m, "varve_reactor_busy_seconds_total", METRICS_COUNTER, "Time in which the reactor found work.");
 	for (unsigned i = 0; i < n; i++) {
 		metrics_ns(m, env_ticks_to_ns(list[i].busy_ticks), "lcore", lcore[i], NULL);
 	}
@@ -100,19 +100,15 @@ struct one_thread {
 
 static void write_threads(struct metrics_text *m, const struct one_thread *t, size_t n)
 {
-	metrics_family(m, "varve_thread_busy_seconds_total", METRICS_COUNTER,
-		       "Time in which the thread had work.");
+	metrics_family(m, "varve_thread_busy_seconds_total", METRICS_COUNTER, "Time in which the thread had work.");
 	for (size_t i = 0; i < n; i++) {
-		metrics_ns(m, env_ticks_to_ns(t[i].stats.busy_ticks), "thread", t[i].stats.name, "id",
-			   t[i].id, NULL);
+		metrics_ns(m, env_ticks_to_ns(t[i].stats.busy_ticks), "thread", t[i].stats.name, "id", t[i].id, NULL);
 	}
 	metrics_family(m, "varve_thread_idle_seconds_total", METRICS_COUNTER, "Time in which it had none.");
 	for (size_t i = 0; i < n; i++) {
-		metrics_ns(m, env_ticks_to_ns(t[i].stats.idle_ticks), "thread", t[i].stats.name, "id",
-			   t[i].id, NULL);
+		metrics_ns(m, env_ticks_to_ns(t[i].stats.idle_ticks), "thread", t[i].stats.name, "id", t[i].id, NULL);
 	}
-	metrics_family(m, "varve_thread_pending_messages", METRICS_GAUGE,
-		       "Messages that it has not run yet.");
+	metrics_family(m, "varve_thread_pending_messages", METRICS_GAUGE, "Messages that it has not run yet.");
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, t[i].stats.pending_messages, "thread", t[i].stats.name, "id", t[i].id, NULL);
 	}
@@ -125,7 +121,8 @@ static void write_threads(struct metrics_text *m, const struct one_thread *t, si
 /* Where it runs, and how much it has to look after. */
 static void write_thread_places(struct metrics_text *m, const struct one_thread *t, size_t n)
 {
-	metrics_family(m, "varve_thread_lcore", METRICS_GAUGE, "The reactor that it is on; the control thread is on none.");
+	metrics_family(m, "varve_thread_lcore", METRICS_GAUGE,
+		       "The reactor that it is on; the control thread is on none.");
 	for (size_t i = 0; i < n; i++) {
 		if (t[i].stats.lcore != ENV_LCORE_NONE) {
 			metrics_uint(m, t[i].stats.lcore, "thread", t[i].stats.name, "id", t[i].id, NULL);
@@ -150,7 +147,8 @@ static void write_poller_periods(struct metrics_text *m, const struct one_thread
 		[POLLER_KIND_ACTIVE] = "active", [POLLER_KIND_TIMED] = "timed", [POLLER_KIND_PAUSED] = "paused"};
 	char id[NUMBER_MAX];
 
-	metrics_family(m, "varve_poller_period_seconds", METRICS_GAUGE, "How often the poller is to run; 0: in every round.");
+	metrics_family(m, "varve_poller_period_seconds", METRICS_GAUGE,
+		       "How often the poller is to run; 0: in every round.");
 	for (size_t i = 0; i < n; i++) {
 		for (int k = 0; k < t[i].n_pollers; k++) {
 			const struct poller_stats *p = &t[i].pollers[k];
@@ -178,12 +176,12 @@ static void write_pollers(struct metrics_text *m, const struct one_thread *t, si
 				char id[NUMBER_MAX];
 				number(id, p->id);
 				if (f == 2) {
-					metrics_ns(m, env_ticks_to_ns(p->ticks), "thread", t[i].stats.name,
-						   "thread_id", t[i].id, "poller", p->name, "id", id, NULL);
+					metrics_ns(m, env_ticks_to_ns(p->ticks), "thread", t[i].stats.name, "thread_id",
+						   t[i].id, "poller", p->name, "id", id, NULL);
 				} else {
 					metrics_uint(m, f == 0 ? p->run_count : p->busy_count, "thread",
-						     t[i].stats.name, "thread_id", t[i].id, "poller", p->name,
-						     "id", id, NULL);
+						     t[i].stats.name, "thread_id", t[i].id, "poller", p->name, "id", id,
+						     NULL);
 				}
 			}
 		}
@@ -244,11 +242,11 @@ static void write_bdev_ops(struct metrics_text *m, const struct one_bdev *list, 
 				const struct bdev_stat_ops *ops = &list[i].stat.class[c];
 				const char *name = bdev_name(list[i].b);
 				if (f == 2) {
-					metrics_ns(m, env_ticks_to_ns(ops->ticks), "bdev", name, "op",
-						   op_names[c], NULL);
+					metrics_ns(m, env_ticks_to_ns(ops->ticks), "bdev", name, "op", op_names[c],
+						   NULL);
 				} else {
-					metrics_uint(m, f == 0 ? ops->ops : ops->bytes, "bdev", name, "op",
-						     op_names[c], NULL);
+					metrics_uint(m, f == 0 ? ops->ops : ops->bytes, "bdev", name, "op", op_names[c],
+						     NULL);
 				}
 			}
 		}
@@ -257,9 +255,8 @@ static void write_bdev_ops(struct metrics_text *m, const struct one_bdev *list, 
 
 static void write_bdev_errors(struct metrics_text *m, const struct one_bdev *list, size_t n)
 {
-	metrics_family(
-		m, "varve_bdev_errors_total", METRICS_COUNTER,
-		"I/O that failed, by NVMe status (type and code, hexadecimal); other: of further kinds.");
+	metrics_family(m, "varve_bdev_errors_total", METRICS_COUNTER,
+		       "I/O that failed, by NVMe status (type and code, hexadecimal); other: of further kinds.");
 	for (size_t i = 0; i < n; i++) {
 		for (unsigned e = 0; e < BDEV_STAT_ERRORS; e++) {
 			const struct bdev_stat_error *error = &list[i].stat.errors[e];
@@ -275,9 +272,8 @@ static void write_bdev_errors(struct metrics_text *m, const struct one_bdev *lis
 
 static void write_bdev_waits(struct metrics_text *m, const struct one_bdev *list, size_t n)
 {
-	metrics_family(
-		m, "varve_bdev_waits_total", METRICS_COUNTER,
-		"I/O that had to wait: for the module's resources, a rate limit, or a piece of a split one.");
+	metrics_family(m, "varve_bdev_waits_total", METRICS_COUNTER,
+		       "I/O that had to wait: for the module's resources, a rate limit, or a piece of a split one.");
 	for (size_t i = 0; i < n; i++) {
 		const struct bdev_stat *s = &list[i].stat;
 		const char *name = bdev_name(list[i].b);
@@ -301,11 +297,10 @@ static void collect_bdevs(struct metrics_text *m)
 	}
 	metrics_family(m, "varve_bdev_size_bytes", METRICS_GAUGE, "Size of the block device.");
 	for (size_t i = 0; i < n; i++) {
-		metrics_uint(m, bdev_num_blocks(list[i].b) * bdev_block_size(list[i].b), "bdev",
-			     bdev_name(list[i].b), "product", bdev_product_name(list[i].b), NULL);
+		metrics_uint(m, bdev_num_blocks(list[i].b) * bdev_block_size(list[i].b), "bdev", bdev_name(list[i].b),
+			     "product", bdev_product_name(list[i].b), NULL);
 	}
-	metrics_family(m, "varve_bdev_queue_depth", METRICS_GAUGE,
-		       "I/O in flight, that which waits included.");
+	metrics_family(m, "varve_bdev_queue_depth", METRICS_GAUGE, "I/O in flight, that which waits included.");
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, list[i].stat.queue_depth, "bdev", bdev_name(list[i].b), NULL);
 	}
@@ -317,9 +312,9 @@ static void collect_bdevs(struct metrics_text *m)
 
 /* ---- The target ---- */
 
-#define FOR_SUBSYSTEMS(tgt_, s_)                                                                             \
-	for (struct nvmf_tgt *tgt_ = nvmf_tgt_next(NULL); tgt_ != NULL; tgt_ = nvmf_tgt_next(tgt_))          \
-		for (struct nvmf_subsystem *s_ = nvmf_subsystem_next(tgt_, NULL); s_ != NULL;                \
+#define FOR_SUBSYSTEMS(tgt_, s_)                                                                                       \
+	for (struct nvmf_tgt *tgt_ = nvmf_tgt_next(NULL); tgt_ != NULL; tgt_ = nvmf_tgt_next(tgt_))                    \
+		for (struct nvmf_subsystem *s_ = nvmf_subsystem_next(tgt_, NULL); s_ != NULL;                          \
 		     s_ = nvmf_subsystem_next(tgt_, s_))
 
 static uint64_t count_namespaces(const struct nvmf_subsystem *s)
@@ -343,8 +338,8 @@ static void collect_subsystems(struct metrics_text *m)
 	metrics_family(m, "varve_nvmf_subsystem_namespaces", METRICS_GAUGE, "Its namespaces.");
 	FOR_SUBSYSTEMS(tgt, s)
 	{
-		metrics_uint(m, count_namespaces(s), "target", nvmf_tgt_name(tgt), "subsystem",
-			     nvmf_subsystem_nqn(s), NULL);
+		metrics_uint(m, count_namespaces(s), "target", nvmf_tgt_name(tgt), "subsystem", nvmf_subsystem_nqn(s),
+			     NULL);
 	}
 }
 
@@ -356,10 +351,8 @@ static void collect_controllers(struct metrics_text *m)
 		enum metrics_type type;
 	} families[] = {
 		{"varve_nvmf_host_io_queue_pairs", "I/O queue pairs of a host's controller.", METRICS_GAUGE},
-		{"varve_nvmf_host_errors_total", "Entries that were added to its error log.",
-		 METRICS_COUNTER},
-		{"varve_nvmf_host_keep_alive_timeout_seconds", "Its keep-alive timeout; 0: none.",
-		 METRICS_GAUGE},
+		{"varve_nvmf_host_errors_total", "Entries that were added to its error log.", METRICS_COUNTER},
+		{"varve_nvmf_host_keep_alive_timeout_seconds", "Its keep-alive timeout; 0: none.", METRICS_GAUGE},
 	};
 	struct nvmf_ctrlr_info info;
 	char cntlid[NUMBER_MAX];
@@ -368,18 +361,16 @@ static void collect_controllers(struct metrics_text *m)
 		metrics_family(m, families[f].name, families[f].type, families[f].help);
 		FOR_SUBSYSTEMS(tgt, s)
 		{
-			for (struct nvmf_ctrlr *c = nvmf_ctrlr_next(s, NULL); c != NULL;
-			     c = nvmf_ctrlr_next(s, c)) {
+			for (struct nvmf_ctrlr *c = nvmf_ctrlr_next(s, NULL); c != NULL; c = nvmf_ctrlr_next(s, c)) {
 				nvmf_ctrlr_get_info(c, &info);
 				number(cntlid, info.cntlid);
 				if (f == 2) {
 					metrics_ns(m, info.kato_ms * UINT64_C(1000000), "subsystem",
-						   nvmf_subsystem_nqn(s), "host", info.hostnqn, "cntlid",
-						   cntlid, NULL);
+						   nvmf_subsystem_nqn(s), "host", info.hostnqn, "cntlid", cntlid, NULL);
 				} else {
-					metrics_uint(m, f == 0 ? info.num_io_qpairs : info.errors,
-						     "subsystem", nvmf_subsystem_nqn(s), "host", info.hostnqn,
-						     "cntlid", cntlid, NULL);
+					metrics_uint(m, f == 0 ? info.num_io_qpairs : info.errors, "subsystem",
+						     nvmf_subsystem_nqn(s), "host", info.hostnqn, "cntlid", cntlid,
+						     NULL);
 				}
 			}
 		}
@@ -406,17 +397,15 @@ static void write_groups(struct metrics_text *m, const struct one_group *g, size
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, g[i].stats.failed_nvme_io, "group", g[i].name, NULL);
 	}
-	metrics_family(m, "varve_nvmf_held_commands", METRICS_GAUGE,
-		       "Commands held back by a paused subsystem.");
+	metrics_family(m, "varve_nvmf_held_commands", METRICS_GAUGE, "Commands held back by a paused subsystem.");
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, g[i].stats.pending_bdev_io, "group", g[i].name, NULL);
 	}
-	metrics_family(m, "varve_nvmf_buffer_waits_total", METRICS_COUNTER,
-		       "Commands that found no data buffer free.");
+	metrics_family(m, "varve_nvmf_buffer_waits_total", METRICS_COUNTER, "Commands that found no data buffer free.");
 	for (size_t i = 0; i < n; i++) {
 		for (unsigned t = 0; t < g[i].stats.num_transports; t++) {
-			metrics_uint(m, g[i].stats.transports[t].pending_data_buffer, "group", g[i].name,
-				     "transport", g[i].stats.transports[t].trtype, NULL);
+			metrics_uint(m, g[i].stats.transports[t].pending_data_buffer, "group", g[i].name, "transport",
+				     g[i].stats.transports[t].trtype, NULL);
 		}
 	}
 }
@@ -427,8 +416,7 @@ static void write_devices(struct metrics_text *m, const struct one_group *g, siz
 		const char *name, *help;
 		size_t offset;
 	} families[] = {
-#define DEVICE(name_, field_, help_)                                                                         \
-	{"varve_nvmf_device_" name_, help_, offsetof(struct nvmf_device_stats, field_)}
+#define DEVICE(name_, field_, help_) {"varve_nvmf_device_" name_, help_, offsetof(struct nvmf_device_stats, field_)}
 		DEVICE("polls_total", polls, "How often the device's completion queue was polled."),
 		DEVICE("idle_polls_total", idle_polls, "Polls that found nothing."),
 		DEVICE("completions_total", completions, "Completions."),
@@ -450,8 +438,8 @@ static void write_devices(struct metrics_text *m, const struct one_group *g, siz
 					uint64_t value;
 					memcpy(&value, (const char *)&ts->devices[d] + families[f].offset,
 					       sizeof(value));
-					metrics_uint(m, value, "group", g[i].name, "transport", ts->trtype,
-						     "device", ts->devices[d].name, NULL);
+					metrics_uint(m, value, "group", g[i].name, "transport", ts->trtype, "device",
+						     ts->devices[d].name, NULL);
 				}
 			}
 		}
@@ -469,8 +457,7 @@ static void collect_groups(struct metrics_text *m)
 		}
 	}
 	struct one_group *list = array(room, sizeof(*list));
-	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); list != NULL && tgt != NULL;
-	     tgt = nvmf_tgt_next(tgt)) {
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); list != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
 		for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL && n < room;
 		     g = nvmf_poll_group_next(tgt, g), n++) {
 			list[n].name = nvmf_poll_group_name(g);
@@ -509,8 +496,7 @@ static size_t count_states(const struct nvmf_inflight *list, size_t n, struct st
 		s->state = f->state;
 		s->count++;
 		s->oldest_ticks = f->age_ticks > s->oldest_ticks ? f->age_ticks : s->oldest_ticks;
-		s->longest_ticks =
-			f->state_age_ticks > s->longest_ticks ? f->state_age_ticks : s->longest_ticks;
+		s->longest_ticks = f->state_age_ticks > s->longest_ticks ? f->state_age_ticks : s->longest_ticks;
 	}
 	return n_states;
 }
@@ -576,16 +562,14 @@ static void collect_buffers(struct metrics_text *m)
 {
 	struct buffer_family f = {.m = m};
 
-	metrics_family(m, "varve_buffer_gets_at_hand_total", METRICS_COUNTER,
-		       "Data buffers got from a thread's own.");
+	metrics_family(m, "varve_buffer_gets_at_hand_total", METRICS_COUNTER, "Data buffers got from a thread's own.");
 	f.offset = offsetof(struct iobuf_stat, cache);
 	iobuf_for_each_module(write_module, &f);
 	metrics_family(m, "varve_buffer_gets_fetched_total", METRICS_COUNTER,
 		       "Data buffers for which the main pool was asked.");
 	f.offset = offsetof(struct iobuf_stat, main);
 	iobuf_for_each_module(write_module, &f);
-	metrics_family(m, "varve_buffer_waits_total", METRICS_COUNTER,
-		       "Requests that found no buffer, and waited.");
+	metrics_family(m, "varve_buffer_waits_total", METRICS_COUNTER, "Requests that found no buffer, and waited.");
 	f.offset = offsetof(struct iobuf_stat, retry);
 	iobuf_for_each_module(write_module, &f);
 }
@@ -600,14 +584,13 @@ static void collect_trace(struct metrics_text *m)
 	char lcore[NUMBER_MAX];
 
 	for (unsigned f = 0; f < 2; f++) {
-		metrics_family(m, f == 0 ? "varve_trace_slots_total" : "varve_trace_overwritten_slots_total",
-			       METRICS_COUNTER,
-			       f == 0 ? "Slots of a trace ring that were recorded."
-				      : "Those of them that were overwritten.");
+		metrics_family(
+			m, f == 0 ? "varve_trace_slots_total" : "varve_trace_overwritten_slots_total", METRICS_COUNTER,
+			f == 0 ? "Slots of a trace ring that were recorded." : "Those of them that were overwritten.");
 		for (unsigned i = 0; i < trace_num_slots(); i++) {
 			if (trace_get_slot_stats(i, &s)) {
-				metrics_uint(m, f == 0 ? s.recorded : s.wrapped, "slot", number(lcore, i),
-					     "thread", s.name, NULL);
+				metrics_uint(m, f == 0 ? s.recorded : s.wrapped, "slot", number(lcore, i), "thread",
+					     s.name, NULL);
 			}
 		}
 	}
@@ -619,14 +602,12 @@ static void collect_trace(struct metrics_text *m)
 		}
 	}
 	trace_get_loss(&loss);
-	metrics_family(m, "varve_trace_lost_events_total", METRICS_COUNTER,
-		       "Events of threads that have no ring.");
+	metrics_family(m, "varve_trace_lost_events_total", METRICS_COUNTER, "Events of threads that have no ring.");
 	metrics_uint(m, loss.no_slot, NULL);
 	metrics_family(m, "varve_trace_triggers_fired_total", METRICS_COUNTER,
 		       "How often a trigger of the black box fired.");
 	TAILQ_FOREACH (t, blackbox_triggers(), link) {
-		metrics_uint(m, t->fired, "trigger", t->opts.name, "type", blackbox_type_name(t->opts.type),
-			     NULL);
+		metrics_uint(m, t->fired, "trigger", t->opts.name, "type", blackbox_type_name(t->opts.type), NULL);
 	}
 }
 

@@ -21,8 +21,7 @@ static struct outstanding outstanding_of(const struct nvmf_inflight *list, size_
 
 	for (size_t i = 0; i < n; i++) {
 		const struct nvmf_inflight *f = &list[i];
-		if (strcmp(f->subnqn, subnqn) != 0 ||
-		    (q != NULL && (f->cntlid != q->cntlid || f->qid != q->qid))) {
+		if (strcmp(f->subnqn, subnqn) != 0 || (q != NULL && (f->cntlid != q->cntlid || f->qid != q->qid))) {
 			continue;
 		}
 		o.count++;

@@ -41,8 +41,7 @@ static void rpc_metrics_stop(struct rpc_request *req, void *params)
 		rpc_reply_true(req);
 	}
 }
-RPC_METHOD("metrics_stop", rpc_metrics_stop, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "Serve no metrics any more")
+RPC_METHOD("metrics_stop", rpc_metrics_stop, struct rpc_no_params, NULL, RPC_RUNTIME, "Serve no metrics any more")
 
 static void rpc_metrics_get_status(struct rpc_request *req, void *params)
 {

@@ -111,8 +111,7 @@ void metrics_ns(struct metrics_text *m, uint64_t ns, ...)
 	va_start(labels, ns);
 	add_labels(m, labels);
 	va_end(labels);
-	snprintf(number, sizeof(number), " %" PRIu64 ".%09" PRIu64 "\n", ns / NS_PER_SECOND,
-		 ns % NS_PER_SECOND);
+	snprintf(number, sizeof(number), " %" PRIu64 ".%09" PRIu64 "\n", ns / NS_PER_SECOND, ns % NS_PER_SECOND);
 	add_text(m, number);
 }
 

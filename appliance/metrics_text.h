@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Text in the Prometheus exposition format 0.0.4, written a family at a time. Pure.
  *
- *	metrics_family(m, "varve_bdev_ios_total", METRICS_COUNTER, "I/O that succeeded.");
- *	metrics_uint(m, 17, "bdev", "Malloc0", "op", "read", NULL);
+ *     metrics_family(m, "varve_bdev_ios_total", METRICS_COUNTER, "I/O that succeeded.");
+ *     metrics_uint(m, 17, "bdev", "Malloc0", "op", "read", NULL);
  *
- * Names and help are ours and plain; label values may be anything: what is not UTF-8 becomes U+FFFD, and what would end the value is
- * escaped. When memory runs out nothing more is added, and metrics_take() says so. */
+ * Names and help are ours and plain; label values may be anything: what is not UTF-8 becomes U+FFFD, and what would end
+ * the value is escaped. When memory runs out nothing more is added, and metrics_take() says so. */
 #ifndef APPLIANCE_METRICS_TEXT_H
 #define APPLIANCE_METRICS_TEXT_H
 

@@ -31,8 +31,8 @@ static int __attribute__((format(printf, 2, 3))) reject(struct parser *p, const 
 static int take_number(struct parser *p, const char *arg, uint64_t min, uint64_t max, uint64_t *value)
 {
 	if (parse_uint64(arg, min, max, value) != 0) {
-		return reject(p, "%s: \"%s\" is not a number from %llu to %llu", p->given, arg,
-			      (unsigned long long)min, (unsigned long long)max);
+		return reject(p, "%s: \"%s\" is not a number from %llu to %llu", p->given, arg, (unsigned long long)min,
+			      (unsigned long long)max);
 	}
 	return 0;
 }
@@ -86,12 +86,10 @@ static int set_instance(struct parser *p, const char *arg)
 
 static int add_pci(struct parser *p, const char *arg, const char *const **list)
 {
-	const char *const **other =
-		list == &p->o->env.pci_allowed ? &p->o->env.pci_blocked : &p->o->env.pci_allowed;
+	const char *const **other = list == &p->o->env.pci_allowed ? &p->o->env.pci_blocked : &p->o->env.pci_allowed;
 
 	if (*other != NULL) {
-		return reject(p, "%s: PCI devices are either allowed (-A) or blocked (-B), not both",
-			      p->given);
+		return reject(p, "%s: PCI devices are either allowed (-A) or blocked (-B), not both", p->given);
 	}
 	if (p->n_pci == APPLIANCE_PCI_MAX) {
 		return reject(p, "%s: at most %d PCI devices may be named", p->given, APPLIANCE_PCI_MAX);
@@ -153,8 +151,8 @@ static int set_rpc_mode(struct parser *p, const char *arg)
 	unsigned mode;
 	int end = 0;
 
-	if (sscanf(arg, "%7[0-7]%n", octal, &end) != 1 || arg[end] != '\0' ||
-	    sscanf(octal, "%o", &mode) != 1 || mode == 0 || mode > 0777) {
+	if (sscanf(arg, "%7[0-7]%n", octal, &end) != 1 || arg[end] != '\0' || sscanf(octal, "%o", &mode) != 1 ||
+	    mode == 0 || mode > 0777) {
 		return reject(p, "%s: \"%s\" is not a file mode in octal, such as 0660", p->given, arg);
 	}
 	p->o->rpc_mode = mode;
@@ -199,8 +197,7 @@ static int set_trace_entries(struct parser *p, const char *arg)
 	uint64_t n;
 
 	if (parse_uint64(arg, 0, 1 << 24, &n) != 0 || (n & (n - 1)) != 0 || (n != 0 && n < 64)) {
-		return reject(p,
-			      "%s: \"%s\" is neither a power of two from 64 to 16777216 nor 0 (no tracing)",
+		return reject(p, "%s: \"%s\" is neither a power of two from 64 to 16777216 nor 0 (no tracing)",
 			      p->given, arg);
 	}
 	p->o->trace_entries = (uint32_t)n;
@@ -246,8 +243,7 @@ static int set_limit_coredump(struct parser *p, const char *arg)
 static int set_log_level(struct parser *p, const char *arg)
 {
 	if (log_level_parse(arg, &p->o->print_level) != 0) {
-		return reject(p, "%s: \"%s\" is none of DISABLED, ERROR, WARNING, NOTICE, INFO, DEBUG",
-			      p->given, arg);
+		return reject(p, "%s: \"%s\" is none of DISABLED, ERROR, WARNING, NOTICE, INFO, DEBUG", p->given, arg);
 	}
 	return 0;
 }
@@ -267,8 +263,7 @@ static int add_log_flag(struct parser *p, const char *arg)
 	char names[APPLIANCE_ERROR_MAX / 2] = "";
 	size_t used = 0;
 
-	for (const struct log_flag *f = log_first_flag(); f != NULL && used < sizeof(names);
-	     f = SLIST_NEXT(f, link)) {
+	for (const struct log_flag *f = log_first_flag(); f != NULL && used < sizeof(names); f = SLIST_NEXT(f, link)) {
 		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", f->name);
 	}
 	if (!log_flag_exists(arg)) {
@@ -303,8 +298,7 @@ static const struct option_spec {
 	int (*set)(struct parser *p, const char *arg);
 	const char *help; /* NULL: another name of the one before */
 } specs[] = {
-	{'c', "config", "FILE", set_config,
-	 "load this JSON configuration (as varve-rpc save_config writes it)"},
+	{'c', "config", "FILE", set_config, "load this JSON configuration (as varve-rpc save_config writes it)"},
 	{0, "json", "FILE", set_config, NULL},
 	{0, "json-ignore-init-errors", NULL, set_ignore_errors,
 	 "go on when something in the configuration is unknown or fails"},
@@ -313,16 +307,14 @@ static const struct option_spec {
 	{0, "rpc-deadline", "SECONDS", set_rpc_deadline,
 	 "tell a client after so long that what it asked for goes on (default 50; 0: never)"},
 	{0, "wait-for-rpc", NULL, set_wait, "do not start subsystems before framework_start_init is called"},
-	{'m', "cpumask", "CORES", set_cores,
-	 "run reactors on these CPUs: 0x3, [0,2-3] or 0-1 (default: the first)"},
+	{'m', "cpumask", "CORES", set_cores, "run reactors on these CPUs: 0x3, [0,2-3] or 0-1 (default: the first)"},
 	{'s', "mem-size", "MB", set_memory, "memory to take at the start; also 512M, 2G"},
 	{0, "no-huge", NULL, set_no_huge, "do without hugepages even where there are some"},
 	{'i', "shm-id", "ID", set_instance, "name shared files by this number instead of the process id"},
 	{'u', "no-pci", NULL, set_no_pci, "use no PCI device"},
 	{'A', "pci-allowed", "BDF", allow_pci, "use this PCI device only (may be repeated)"},
 	{'B', "pci-blocked", "BDF", block_pci, "do not use this PCI device (may be repeated)"},
-	{0, "poll-mode", "MODE", set_poll_mode,
-	 "adaptive: reactors sleep when idle (default); busy: they never do"},
+	{0, "poll-mode", "MODE", set_poll_mode, "adaptive: reactors sleep when idle (default); busy: they never do"},
 	{0, "oversubscribe", NULL, set_oversubscribe, "for tests: allow more reactors than there are CPUs"},
 	{'e', "tpoint-group", "SPEC", set_tracepoints, "record these tracepoints; -e help lists them"},
 	{0, "num-trace-entries", "N", set_trace_entries,
@@ -377,8 +369,7 @@ static int parse_one(struct parser *p, int value, char **argv)
 		if (optopt != 0 && optopt < LONG_BASE) {
 			return reject(p, "-%c: there is no such option; see --help", optopt);
 		}
-		return reject(p, "%s: there is no such option, or it takes no argument; see --help",
-			      argv[optind - 1]);
+		return reject(p, "%s: there is no such option, or it takes no argument; see --help", argv[optind - 1]);
 	}
 	if (value == ':') {
 		return reject(p, "%s: an argument is missing; see --help", argv[optind - 1]);

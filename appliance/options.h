@@ -45,8 +45,8 @@ struct appliance_options {
 	const char *log_flags[APPLIANCE_FLAGS_MAX + 1];
 };
 
-/* Reads the command line into o. 0, or -EINVAL: error (APPLIANCE_ERROR_MAX bytes) names the option, what it was given, and
- * what it takes. */
+/* Reads the command line into o. 0, or -EINVAL: error (APPLIANCE_ERROR_MAX bytes) names the option, what it was given,
+ * and what it takes. */
 int appliance_options_parse(int argc, char **argv, struct appliance_options *o, char *error);
 void appliance_options_help(FILE *out);
 

@@ -49,8 +49,7 @@ void rooms_stop(void)
 		bool stopped = false;
 		r->stop(set_true, &stopped);
 		while (!thread_control_wait(is_true, &stopped, STOP_REPORT_US)) {
-			log_warning("still waiting for %s to stop (a second signal ends the process at once)",
-				    r->name);
+			log_warning("still waiting for %s to stop (a second signal ends the process at once)", r->name);
 		}
 	}
 }

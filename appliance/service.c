@@ -21,7 +21,8 @@
 
 #define MESSAGE_MAX 512
 #define SEND_WAIT_S 2 /* how long a manager that takes no messages may hold us up, at a change of state */
-/* Looks per watchdog time. systemd advises two at least; more, since one in which a reactor had no CPU tells nothing. */
+/* Looks per watchdog time. systemd advises two at least; more, since one in which a reactor had no CPU tells
+ * nothing. */
 #define LOOKS        4
 #define MAX_REACTORS CPU_SETSIZE
 
@@ -33,7 +34,7 @@ static struct service {
 	uint64_t watchdog_us;
 	struct thread_timer timer;
 	uint64_t seen[MAX_REACTORS]; /* round_ticks at the last look */
-	bool stuck; /* has been told */
+	bool stuck;                  /* has been told */
 } service = {.fd = -1};
 
 /* flags: MSG_DONTWAIT for what may get lost. */
@@ -41,7 +42,8 @@ static void tell(int flags, const char *message)
 {
 	if (service.fd >= 0 && sendto(service.fd, message, strlen(message), flags | MSG_NOSIGNAL,
 				      (const struct sockaddr *)&service.to, service.to_len) < 0) {
-		log_limited(LOG_LEVEL_WARNING, "the service manager could not be told \"%.40s\": %s", message, strerror(errno));
+		log_limited(LOG_LEVEL_WARNING, "the service manager could not be told \"%.40s\": %s", message,
+			    strerror(errno));
 	}
 }
 
@@ -57,7 +59,9 @@ static uint64_t watchdog_wanted(void)
 		return 0; /* meant for another process */
 	}
 	if (parse_uint64(us, LOOKS * 1000, UINT64_C(86400000000), &value) != 0) {
-		log_warning("WATCHDOG_USEC=%.32s is not a number of microseconds that can be kept: there is no watchdog", us);
+		log_warning(
+			"WATCHDOG_USEC=%.32s is not a number of microseconds that can be kept: there is no watchdog",
+			us);
 		return 0;
 	}
 	return value;
@@ -73,7 +77,8 @@ void service_init(void)
 		return;
 	}
 	if ((path[0] != '/' && path[0] != '@') || len < 2 || len >= sizeof(service.to.sun_path)) {
-		log_warning("NOTIFY_SOCKET is neither a path nor an abstract name (@...) of a socket: the service manager is told nothing");
+		log_warning("NOTIFY_SOCKET is neither a path nor an abstract name (@...) of a socket: the service "
+			    "manager is told nothing");
 		return;
 	}
 	service.to = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -124,7 +129,9 @@ void service_stopping(void)
 static void tell_stuck(const struct reactor_progress *p)
 {
 	if (!service.stuck) {
-		log_error("the reactor on lcore %u (OS thread %d) makes no rounds: the watchdog is not served until it does", p->lcore, p->tid);
+		log_error("the reactor on lcore %u (OS thread %d) makes no rounds: the watchdog is not served until it "
+			  "does",
+			  p->lcore, p->tid);
 		service_status("the reactor on lcore %u (OS thread %d) makes no rounds", p->lcore, p->tid);
 		service.stuck = true;
 	}

@@ -37,8 +37,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The first asks; the control thread stops everything in order. Whoever asks again does not want to wait for that, and it
- * works even if the control thread hangs. */
+/* The first asks; the control thread stops everything in order. Whoever asks again does not want to wait for that, and
+ * it works even if the control thread hangs. */
 static void stop_handler(int number)
 {
 	static const char text[] = "varve: a second signal: exit at once\n";

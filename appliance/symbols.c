@@ -51,9 +51,8 @@ static void find_symbols(const uint8_t *file, size_t size)
 			continue;
 		}
 		const ElfW(Shdr) *names = &sections[s->sh_link];
-		if (!in_file(s->sh_offset, s->sh_size, size) ||
-		    !in_file(names->sh_offset, names->sh_size, size) || names->sh_size == 0 ||
-		    file[names->sh_offset + names->sh_size - 1] != '\0') {
+		if (!in_file(s->sh_offset, s->sh_size, size) || !in_file(names->sh_offset, names->sh_size, size) ||
+		    names->sh_size == 0 || file[names->sh_offset + names->sh_size - 1] != '\0') {
 			continue;
 		}
 		table.symbols = (const void *)(file + s->sh_offset);
@@ -94,8 +93,8 @@ const char *symbols_find(const void *address, uint64_t *offset)
 
 	for (size_t i = 0; at != 0 && i < table.n_symbols; i++) {
 		const ElfW(Sym) *s = &table.symbols[i];
-		if (ELF64_ST_TYPE(s->st_info) == STT_FUNC && at >= s->st_value &&
-		    at - s->st_value < s->st_size && s->st_name < table.names_size) {
+		if (ELF64_ST_TYPE(s->st_info) == STT_FUNC && at >= s->st_value && at - s->st_value < s->st_size &&
+		    s->st_name < table.names_size) {
 			*offset = at - s->st_value;
 			return table.names + s->st_name;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names of the executable's functions, static ones too, for a crash handler: looked up in the file's symbol table, which is mapped
- * beforehand. */
+/* Names of the executable's functions, static ones too, for a crash handler: looked up in the file's symbol table,
+ * which is mapped beforehand. */
 #ifndef APPLIANCE_SYMBOLS_H
 #define APPLIANCE_SYMBOLS_H
 

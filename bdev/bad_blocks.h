@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which blocks of a bdev in memory cannot be read (WRITE_UNCORRECTABLE), a bit each. Any thread, at any time; who reads and writes a
- * block at once sees it either way. There is no bitmap before the first block goes bad. */
+/* Which blocks of a bdev in memory cannot be read (WRITE_UNCORRECTABLE), a bit each. Any thread, at any time; who reads
+ * and writes a block at once sees it either way. There is no bitmap before the first block goes bad. */
 #ifndef BDEV_BAD_BLOCKS_H
 #define BDEV_BAD_BLOCKS_H
 

@@ -28,8 +28,8 @@ static LIST_HEAD(, bdev_observer) observers = LIST_HEAD_INITIALIZER(observers);
 
 /* --- Modules --- */
 
-/* The modules of this folder register themselves; naming them here makes the linker take them out of the archive, into every
- * program alike. */
+/* The modules of this folder register themselves; naming them here makes the linker take them out of the archive, into
+ * every program alike. */
 const struct bdev_module *const bdev_own_modules[] = {
 	&bdev_delay_module, &bdev_error_module, &bdev_malloc_module, &bdev_null_module, &bdev_uring_module,
 };
@@ -264,21 +264,22 @@ static bool name_is_fit(const char *name)
 	return n > 0 && n <= NAME_MAX_BYTES;
 }
 
-#define REJECT(...)                                                                                          \
-	do {                                                                                                 \
-		log_error(__VA_ARGS__);                                                                      \
-		return -EINVAL;                                                                              \
+#define REJECT(...)                                                                                                    \
+	do {                                                                                                           \
+		log_error(__VA_ARGS__);                                                                                \
+		return -EINVAL;                                                                                        \
 	} while (0)
 
 static int check_metadata(const struct bdev *b)
 {
 	if (b->md.size >= b->block_size || b->md.dif_type > 3 || (b->md.dif_type != 0 && b->md.size < DIF_BYTES)) {
-		REJECT("bdev %s: %u bytes of metadata with protection information of type %u do not fit blocks of %u bytes", b->name,
-		       b->md.size, b->md.dif_type, b->block_size);
+		REJECT("bdev %s: %u bytes of metadata with protection information of type %u do not fit blocks of %u "
+		       "bytes",
+		       b->name, b->md.size, b->md.dif_type, b->block_size);
 	}
 	if (b->md.size != 0 && b->buf_align > 1 && b->block_size % b->buf_align != 0) {
-		REJECT("bdev %s: buf_align %u: blocks of %u bytes, metadata included, are no multiple of it", b->name, b->buf_align,
-		       b->block_size);
+		REJECT("bdev %s: buf_align %u: blocks of %u bytes, metadata included, are no multiple of it", b->name,
+		       b->buf_align, b->block_size);
 	}
 	return 0;
 }
@@ -293,8 +294,7 @@ static int check_properties(const struct bdev *b)
 		       BDEV_BLOCK_SIZE_MAX + b->md.size);
 	}
 	if (b->num_blocks == 0 || b->num_blocks > INT64_MAX / b->block_size) {
-		REJECT("bdev %s: num_blocks %lu: must be 1 to %lu", b->name, b->num_blocks,
-		       INT64_MAX / b->block_size);
+		REJECT("bdev %s: num_blocks %lu: must be 1 to %lu", b->name, b->num_blocks, INT64_MAX / b->block_size);
 	}
 	if (b->buf_align != 0 && (!is_power_of_2(b->buf_align) || b->buf_align > 4096)) {
 		REJECT("bdev %s: buf_align %u: must be a power of two up to 4096", b->name, b->buf_align);

@@ -5,11 +5,11 @@
  * (control thread); a `bdev_channel` is a thread's private path to it (that thread). I/O is one struct,
  * embedded in the user's own request, and one call:
  *
- *	struct my_request { ...; struct bdev_io io; };	<- last member: bdev_io_size() bytes belong to it
+ *     struct my_request { ...; struct bdev_io io; };	<- last member: bdev_io_size() bytes belong to it
  *
- *	bdev_io_init(&req->io, desc, ch, my_done, req);	once per request, or whenever one of them changes
- *	bdev_io_set_rw(&req->io, BDEV_IO_READ, iovs, iovcnt, lba, nblocks);
- *	bdev_submit(&req->io);	always ends in my_done(io, req), perhaps before it returns
+ *     bdev_io_init(&req->io, desc, ch, my_done, req);	once per request, or whenever one of them changes
+ *     bdev_io_set_rw(&req->io, BDEV_IO_READ, iovs, iovcnt, lba, nblocks);
+ *     bdev_submit(&req->io);	always ends in my_done(io, req), perhaps before it returns
  *
  * my_done finds the result in io->status (an NVMe status; 0 is success) and may submit the same io again. */
 #ifndef BDEV_BDEV_H
@@ -111,7 +111,8 @@ struct bdev_io {
 			uint32_t pieces_read;       /* private, of an emulated one: pieces that are being read */
 		} copy;
 		struct {
-			void *md; /* private: what a module whose bdev has md.separate moves beside iovs, which then are the data alone */
+			void *md; /* private: what a module whose bdev has md.separate moves beside iovs, which then are
+				     the data alone */
 		} apart;
 		struct {
 			void *cmd; /* NVME_*: 64 bytes, struct nvme_sqe of nvme/spec.h; cid and data pointers
@@ -142,8 +143,8 @@ _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before a
 size_t bdev_io_size(void);
 
 /* Sets what lasts. io: zeroed before its first use. desc, ch: open for as long as it is in flight. */
-static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, struct bdev_channel *ch,
-				bdev_io_cb cb, void *cb_arg)
+static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, struct bdev_channel *ch, bdev_io_cb cb,
+				void *cb_arg)
 {
 	io->desc = desc;
 	io->ch = ch;
@@ -153,8 +154,8 @@ static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, stru
 
 /* Sets what one I/O needs. iovs must cover num_blocks exactly; types without data (UNMAP, FLUSH,
  * WRITE_ZEROES, VERIFY, WRITE_UNCORRECTABLE) take none. */
-static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, struct iovec *iovs,
-				  uint32_t iovcnt, uint64_t offset_blocks, uint64_t num_blocks)
+static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, struct iovec *iovs, uint32_t iovcnt,
+				  uint64_t offset_blocks, uint64_t num_blocks)
 {
 	io->type = type;
 	io->iovs = iovs;
@@ -173,21 +174,23 @@ static inline void bdev_io_set_copy(struct bdev_io *io, uint64_t src_offset_bloc
 
 /* --- Metadata --- */
 
-/* A block of a bdev with metadata is data and metadata, one after the other (an "extended block"); bdev_block_size() is the
- * length of both. Part of the metadata may be protection information: 8 bytes that say whether the block is what was written, and
- * where. The layer checks it in what is written and in what was read, as the bdev's `checks` say; types without data leave
- * blocks that pass the checks. An I/O may want it otherwise. */
+/* A block of a bdev with metadata is data and metadata, one after the other (an "extended block"); bdev_block_size() is
+ * the length of both. Part of the metadata may be protection information: 8 bytes that say whether the block is what
+ * was written, and where. The layer checks it in what is written and in what was read, as the bdev's `checks` say;
+ * types without data leave blocks that pass the checks. An I/O may want it otherwise. */
 enum bdev_dif_flag {
 	BDEV_DIF_GUARD = 1, /* check it; these three are enum dif_check */
 	BDEV_DIF_APP = 2,
 	BDEV_DIF_REF = 4,
-	BDEV_DIF_TAGS = 8,   /* the three above and the tags count, not the bdev's own; without it: ref is the LBA, app 0 */
-	BDEV_DIF_PLAIN = 16, /* iovs are data only: metadata is made when it is written, checked and left out when it is read */
-	BDEV_DIF_MAKE = 32,  /* a write's protection information is made, in its iovs, whatever is there */
+	BDEV_DIF_TAGS =
+		8, /* the three above and the tags count, not the bdev's own; without it: ref is the LBA, app 0 */
+	BDEV_DIF_PLAIN =
+		16, /* iovs are data only: metadata is made when it is written, checked and left out when it is read */
+	BDEV_DIF_MAKE = 32, /* a write's protection information is made, in its iovs, whatever is there */
 };
 
-/* How one I/O of a bdev with metadata has it; stays until it is set anew (zeroed: as the bdev wants it). ref: the first block's
- * reference tag, made or expected; app: the application tag, of which the bits of app_mask are checked. */
+/* How one I/O of a bdev with metadata has it; stays until it is set anew (zeroed: as the bdev wants it). ref: the first
+ * block's reference tag, made or expected; app: the application tag, of which the bits of app_mask are checked. */
 static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t ref, uint16_t app, uint16_t app_mask)
 {
 	io->dif_flags = flags;
@@ -201,22 +204,23 @@ static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t r
  * submits does not recurse: completions made inside submit are queued and run by the outermost frame.
  *
  * Errors the layer itself makes (all with DNR unless noted):
- *	LBA Out of Range		beyond the end, or no blocks at all
- *	Data SGL Length Invalid		iovs do not add up to num_blocks
- *	Invalid Command Opcode		neither the module nor an emulation does this type
- *	Operation Denied		a type that writes, on a descriptor opened for reading
- *	Namespace is Write Protected	a type that writes, on a read-only bdev
- *	Invalid Namespace or Format	the bdev is being removed
- *	Command Abort Requested		(no DNR) aborted, or queued when a reset came
- *	Command Interrupted		(no DNR) the module was out of resources for too long
- *	Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
- *	Overlapping I/O Range		COPY: from and to have blocks in common
- *	End-to-end Guard, Application Tag, Reference Tag Check Error
- *					the protection information is not what it should be; the log says more
+ *     LBA Out of Range		beyond the end, or no blocks at all
+ *     Data SGL Length Invalid		iovs do not add up to num_blocks
+ *     Invalid Command Opcode		neither the module nor an emulation does this type
+ *     Operation Denied		a type that writes, on a descriptor opened for reading
+ *     Namespace is Write Protected	a type that writes, on a read-only bdev
+ *     Invalid Namespace or Format	the bdev is being removed
+ *     Command Abort Requested		(no DNR) aborted, or queued when a reset came
+ *     Command Interrupted		(no DNR) the module was out of resources for too long
+ *     Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
+ *     Overlapping I/O Range		COPY: from and to have blocks in common
+ *     End-to-end Guard, Application Tag, Reference Tag Check Error
+ *     the protection information is not what it should be; the log says more
  * What the module lacks is emulated: WRITE_ZEROES by writes, COMPARE by a read, COMPARE_AND_WRITE by both
  * under a lock on its blocks (atomic against all other users of the bdev); COPY by reads and writes (not atomic: some
- * blocks may have been copied when it fails), VERIFY by reads, both by way of data buffers that they wait for; UNMAP and
- * FLUSH succeed without doing anything where the module has no notion of them. WRITE_UNCORRECTABLE only the module can do. */
+ * blocks may have been copied when it fails), VERIFY by reads, both by way of data buffers that they wait for; UNMAP
+ * and FLUSH succeed without doing anything where the module has no notion of them. WRITE_UNCORRECTABLE only the module
+ * can do. */
 void bdev_submit(struct bdev_io *io);
 
 /* Lending: a bdev whose blocks are memory (malloc) hands out that memory, so that a transport moves data
@@ -264,8 +268,8 @@ uint32_t bdev_data_block_size(const struct bdev *b); /* bytes, metadata apart */
 uint32_t bdev_physical_block_size(const struct bdev *b);
 uint64_t bdev_num_blocks(const struct bdev *b);          /* may change: BDEV_EVENT_RESIZE */
 uint32_t bdev_optimal_io_boundary(const struct bdev *b); /* blocks; 0: none */
-uint32_t bdev_buf_align(const struct bdev *b); /* bytes; less aligned buffers work, by way of a copy */
-bool bdev_write_cache(const struct bdev *b);   /* FLUSH means something */
+uint32_t bdev_buf_align(const struct bdev *b);           /* bytes; less aligned buffers work, by way of a copy */
+bool bdev_write_cache(const struct bdev *b);             /* FLUSH means something */
 bool bdev_read_only(const struct bdev *b);
 enum bdev_state bdev_get_state(const struct bdev *b);
 uint64_t bdev_state_ticks(const struct bdev *b); /* when it entered it */
@@ -283,7 +287,8 @@ struct bdev_md {
 	bool dif_is_first; /* it is the first 8 bytes of the metadata, not the last */
 	/* How the module has it; the layer does what it leaves. */
 	bool by_device;       /* its device makes the checks: `checks`, or those that an I/O asks for */
-	bool plain_by_device; /* READ and WRITE with BDEV_DIF_PLAIN are for the module: its device makes metadata, and leaves it out */
+	bool plain_by_device; /* READ and WRITE with BDEV_DIF_PLAIN are for the module: its device makes metadata, and
+				 leaves it out */
 	bool separate;        /* its device wants metadata apart from the data: io->apart.md */
 };
 const struct bdev_md *bdev_get_md(const struct bdev *b);
@@ -387,8 +392,7 @@ enum bdev_stat_reset {
 };
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what);
 /* fn(arg, thread id, stat) for each channel, the control thread waiting meanwhile. */
-void bdev_for_each_channel_stat(struct bdev *b,
-				void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
+void bdev_for_each_channel_stat(struct bdev *b, void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
 				void *arg);
 
 /* Queue depth by sampling; period 0 stops. */
@@ -402,8 +406,8 @@ void bdev_set_qd_sampling_period(struct bdev *b, uint64_t period_us);
 void bdev_get_qd_sampling(const struct bdev *b, struct bdev_qd_sampling *s);
 
 /* Latency histogram: log-linear, 2^granularity buckets per power of two of ticks. type BDEV_IO_INVALID: all
- * types. min_ns, max_ns: the times that matter (0: no bound); shorter ones get coarser buckets, longer ones share the last
- * one. */
+ * types. min_ns, max_ns: the times that matter (0: no bound); shorter ones get coarser buckets, longer ones share the
+ * last one. */
 struct bdev_histogram_opts {
 	enum bdev_io_type type;
 	uint8_t granularity; /* 0: the default, 7; at most 9 */
@@ -411,9 +415,8 @@ struct bdev_histogram_opts {
 };
 struct bdev_histogram {
 	struct bdev_histogram_opts opts;
-	uint8_t shift; /* the granularity in use */
-	uint8_t min_range,
-		max_range; /* powers of two of ticks beyond the granularity; see bdev_histogram.c */
+	uint8_t shift;                /* the granularity in use */
+	uint8_t min_range, max_range; /* powers of two of ticks beyond the granularity; see bdev_histogram.c */
 	uint32_t num_buckets;
 	uint64_t *buckets;
 };
@@ -452,8 +455,7 @@ struct bdev_inflight {
 };
 /* fn(arg, one) for each, oldest first per channel, the control thread waiting meanwhile; false ends the walk
  * of a channel. */
-void bdev_for_each_inflight(struct bdev *b, bool (*fn)(void *arg, const struct bdev_inflight *one),
-			    void *arg);
+void bdev_for_each_inflight(struct bdev *b, bool (*fn)(void *arg, const struct bdev_inflight *one), void *arg);
 
 /* Calls fn(arg, b, one) on the control thread for each I/O that has been in flight for timeout_us, again
  * every time that much more has passed; a line in the log names it too. 0 stops. One setting per bdev: the
@@ -462,7 +464,8 @@ uint64_t bdev_get_timeout(const struct bdev *b);
 void bdev_set_timeout(struct bdev *b, uint64_t timeout_us,
 		      void (*fn)(void *arg, struct bdev *b, const struct bdev_inflight *one), void *arg);
 
-/* An I/O that failed for what the device or the path to it did; not one that was wrong itself, compared unequal, or was aborted. */
+/* An I/O that failed for what the device or the path to it did; not one that was wrong itself, compared unequal, or was
+ * aborted. */
 struct bdev_error {
 	char bdev[128];
 	const struct bdev_io *io; /* an identity, as in struct bdev_inflight */
@@ -472,15 +475,16 @@ struct bdev_error {
 	enum bdev_io_type type;
 	uint16_t status;
 };
-/* Has the next such error of any bdev reported, by one call of fn on the control thread; those after it are not, until this is called
- * again. So errors, however many there are, cost who has them nothing more than before. NULL: none is reported. Control thread. */
+/* Has the next such error of any bdev reported, by one call of fn on the control thread; those after it are not, until
+ * this is called again. So errors, however many there are, cost who has them nothing more than before. NULL: none is
+ * reported. Control thread. */
 void bdev_report_next_error(void (*fn)(const struct bdev_error *e));
 /* Whether a status is of that kind. Pure. */
 bool bdev_status_is_fault(uint16_t status);
 
 /* Process-wide options. */
 struct bdev_opts {
-	bool auto_examine; /* modules look at every new bdev by themselves; otherwise at bdev_examine() */
+	bool auto_examine;         /* modules look at every new bdev by themselves; otherwise at bdev_examine() */
 	uint32_t nomem_timeout_ms; /* how long an I/O may wait for a module's resources */
 	uint32_t children;         /* pieces a channel may have with its module at a time */
 	/* Buffers for bouncing and comparing that a thread keeps at hand; of threads that have none yet. */

@@ -40,8 +40,8 @@ static int thread_create_ctx(struct io_device *dev, void *ctx)
 	STAILQ_INIT(&t->buffer_waiters[IOBUF_SMALL]);
 	STAILQ_INIT(&t->buffer_waiters[IOBUF_LARGE]);
 	t->thread = thread_current();
-	t->poller = poller_register(
-		&(struct poller_opts){.name = "bdev_thread", .fn = thread_poll, .ctx = t, .fd = -1});
+	t->poller =
+		poller_register(&(struct poller_opts){.name = "bdev_thread", .fn = thread_poll, .ctx = t, .fd = -1});
 	if (t->poller == NULL) {
 		return -ENOMEM;
 	}
@@ -87,7 +87,8 @@ int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b)
 	char error[ENV_ERROR_MAX];
 
 	if (b->block_size > iobuf_size(IOBUF_LARGE)) {
-		log_error("bdev %s: blocks of %u bytes do not fit into data buffers of %u: raise large_bufsize (iobuf_set_options)",
+		log_error("bdev %s: blocks of %u bytes do not fit into data buffers of %u: raise large_bufsize "
+			  "(iobuf_set_options)",
 			  b->name, b->block_size, iobuf_size(IOBUF_LARGE));
 		return -EINVAL;
 	}
@@ -112,7 +113,8 @@ static struct bdev_core *core_of(struct io_device *dev)
 	return (struct bdev_core *)((uint8_t *)dev - offsetof(struct bdev_core, dev));
 }
 
-/* For bouncing, which only limits and metadata make necessary, and for comparing, copying and verifying in place of the module. */
+/* For bouncing, which only limits and metadata make necessary, and for comparing, copying and verifying in place of the
+ * module. */
 static bool needs_buffers(const struct bdev *b)
 {
 	const uint32_t own = 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
@@ -141,9 +143,9 @@ static void init_channel(struct bdev_channel *ch, struct bdev *b)
 	ch->bdev = b;
 	ch->submit = b->ops->submit;
 	TAILQ_INIT(&ch->inflight);
-	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES],
-					  &ch->lock_wait, &ch->nomem,               &ch->locks_wait,
-					  &ch->resets_wait};
+	struct bdev_io_queue *queues[] = {
+		&ch->frozen, &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES], &ch->lock_wait,
+		&ch->nomem,  &ch->locks_wait,          &ch->resets_wait};
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
 		STAILQ_INIT(queues[i]);
 	}
@@ -238,7 +240,8 @@ struct bdev_channel *bdev_channel_get(struct bdev_desc *desc)
 	return ch;
 }
 
-/* Inside a frame, say from an I/O's callback, the frame still needs what might go: it puts the channel as its last act. */
+/* Inside a frame, say from an I/O's callback, the frame still needs what might go: it puts the channel as its last
+ * act. */
 void bdev_channel_put(struct bdev_channel *ch)
 {
 	struct bdev_thread *t = ch->thread;
@@ -372,8 +375,7 @@ static void visit_module(struct bdev_channel *ch, void *arg)
 	v->fn(ch->bdev, ch->module, v->arg);
 }
 
-void bdev_visit_module_channels(struct bdev *b, void (*fn)(struct bdev *b, void *channel, void *arg),
-				void *arg)
+void bdev_visit_module_channels(struct bdev *b, void (*fn)(struct bdev *b, void *channel, void *arg), void *arg)
 {
 	struct module_visit v = {.fn = fn, .arg = arg};
 	bdev_visit_channels(b, visit_module, &v);

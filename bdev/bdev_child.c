@@ -74,8 +74,7 @@ static void submit(struct bdev_child *c, struct bdev_io *parent)
 {
 	c->parent = parent;
 	c->io.cb_arg = parent;
-	bdev_io_set_rw(&c->io, parent->type, parent->iovs, parent->iovcnt, parent->offset_blocks,
-		       parent->num_blocks);
+	bdev_io_set_rw(&c->io, parent->type, parent->iovs, parent->iovcnt, parent->offset_blocks, parent->num_blocks);
 	if (parent->type == BDEV_IO_COMPARE_AND_WRITE) {
 		c->io.compare = parent->compare;
 	} else if (parent->type == BDEV_IO_COPY) {
@@ -198,12 +197,12 @@ void bdev_inherit(struct bdev *b, const struct bdev *base)
 	b->write_cache = base->write_cache;
 	b->hints = base->hints;
 	b->md = base->md;
-	b->md.by_device = b->md.plain_by_device = b->md.separate = false; /* for the base these are; what stands on it checks by itself */
+	b->md.by_device = b->md.plain_by_device = b->md.separate =
+		false; /* for the base these are; what stands on it checks by itself */
 	b->read_only = base->read_only;
 	b->io_types = 0;
 	for (enum bdev_io_type type = 0; type < BDEV_IO_TYPES; type++) {
-		bool nvme =
-			type == BDEV_IO_NVME_ADMIN || type == BDEV_IO_NVME_IO || type == BDEV_IO_NVME_IO_MD;
+		bool nvme = type == BDEV_IO_NVME_ADMIN || type == BDEV_IO_NVME_IO || type == BDEV_IO_NVME_IO_MD;
 		if (!nvme && bdev_io_type_supported(base, type)) {
 			b->io_types |= 1u << type;
 		}

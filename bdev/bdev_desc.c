@@ -114,14 +114,13 @@ int bdev_claim(struct bdev_desc *desc, enum bdev_claim_type type, uint64_t key, 
 	TAILQ_FOREACH (d, &b->core->descs, link) {
 		if (d != desc && d->claim_type != BDEV_CLAIM_NONE && !compatible(d, type, key)) {
 			log_error("bdev %s: %s cannot claim it (%s): claimed (%s) by %s", b->name, owner,
-				  bdev_claim_type_name(type), bdev_claim_type_name(d->claim_type),
-				  d->claim_owner);
+				  bdev_claim_type_name(type), bdev_claim_type_name(d->claim_type), d->claim_owner);
 			return -EPERM;
 		}
 	}
 	if (other_writer(b, desc)) {
-		log_error("bdev %s: %s cannot claim it (%s): somebody else has it open for writing", b->name,
-			  owner, bdev_claim_type_name(type));
+		log_error("bdev %s: %s cannot claim it (%s): somebody else has it open for writing", b->name, owner,
+			  bdev_claim_type_name(type));
 		return -EPERM;
 	}
 	desc->claim_type = type;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata and protection information on an I/O's way: checked at the last gate (what is written) and at completion (what was
- * read). What is written into plain blocks, or read out of them, goes by pieces: bdev_split.c. */
+/* Metadata and protection information on an I/O's way: checked at the last gate (what is written) and at completion
+ * (what was read). What is written into plain blocks, or read out of them, goes by pieces: bdev_split.c. */
 #include <string.h>
 
 #include "bdev/bdev_internal.h"
@@ -26,10 +26,8 @@ static struct dif_tags tags_of(const struct bdev *b, const struct bdev_io *io)
 		return (struct dif_tags){.ref = b->md.dif_type == 3 ? 0 : (uint32_t)io->offset_blocks,
 					 .checks = b->md.checks};
 	}
-	return (struct dif_tags){.ref = io->dif_ref,
-				 .app = io->dif_app,
-				 .app_mask = io->dif_app_mask,
-				 .checks = io->dif_flags & CHECKS};
+	return (struct dif_tags){
+		.ref = io->dif_ref, .app = io->dif_app, .app_mask = io->dif_app_mask, .checks = io->dif_flags & CHECKS};
 }
 
 static uint16_t status_of(const struct bdev *b, const struct bdev_io *io, const struct dif_error *e)
@@ -167,8 +165,7 @@ void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_
 		return;
 	}
 	bdev_io_set_dif(child, parent->dif_flags & (CHECKS | BDEV_DIF_TAGS),
-			parent->dif_ref + (counts ? (uint32_t)first : 0), parent->dif_app,
-			parent->dif_app_mask);
+			parent->dif_ref + (counts ? (uint32_t)first : 0), parent->dif_app, parent->dif_app_mask);
 }
 
 void bdev_dif_move(const struct bdev_io *io)
@@ -189,22 +186,19 @@ void bdev_dif_insert(const struct bdev_io *piece, const struct iovec *iovs, size
 	dif_insert(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended);
 }
 
-uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip,
-			const void *extended)
+uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended)
 {
 	const struct bdev *b = piece->ch->bdev;
 	struct dif_format f = format_of(b);
 	struct dif_tags tags = tags_of(b, piece);
 	struct dif_error e;
 
-	return dif_strip(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended, &e)
-		       ? 0
-		       : status_of(b, piece, &e);
+	return dif_strip(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended, &e) ? 0
+											   : status_of(b, piece, &e);
 }
 
 /* The block is checked before it is compared: what is not what was written is an error, not a difference. */
-uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip,
-			  const void *extended)
+uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended)
 {
 	const struct bdev *b = piece->ch->bdev;
 	const uint8_t *block = extended;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Latency histograms: log-linear, in the shape that clients decode. Range 0 covers [0, 2^(g + min_range)) ticks in 2^g equal
- * buckets; each range r above it the power of two [2^(g + min_range + r - 1), 2^(g + min_range + r)), in as many. g is the
- * granularity; there are max_range - min_range ranges; what is longer is counted in the last bucket. */
+/* Latency histograms: log-linear, in the shape that clients decode. Range 0 covers [0, 2^(g + min_range)) ticks in 2^g
+ * equal buckets; each range r above it the power of two [2^(g + min_range + r - 1), 2^(g + min_range + r)), in as many.
+ * g is the granularity; there are max_range - min_range ranges; what is longer is counted in the last bucket. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,7 @@ uint64_t bdev_histogram_start(const struct bdev_histogram *h, uint32_t i)
 	uint32_t range = i >> h->shift;
 	uint64_t within = i & ((1u << h->shift) - 1);
 
-	return range == 0 ? within << h->min_range
-			  : ((1ull << h->shift) + within) << (h->min_range + range - 1);
+	return range == 0 ? within << h->min_range : ((1ull << h->shift) + within) << (h->min_range + range - 1);
 }
 
 void bdev_histogram_tally(struct bdev_histogram *h, const struct bdev_io *io, uint64_t ticks)
@@ -100,8 +99,7 @@ static int shape(struct bdev_histogram *h, const struct bdev_histogram_opts *opt
 	}
 	/* The linear range ends at or below the shortest time that matters, the last one above the longest. */
 	h->min_range = (uint8_t)(min_bits > h->shift + 1u ? min_bits - h->shift - 1u : 0);
-	h->max_range =
-		(uint8_t)(max_bits > h->shift + h->min_range ? max_bits - h->shift + 1u : h->min_range + 1u);
+	h->max_range = (uint8_t)(max_bits > h->shift + h->min_range ? max_bits - h->shift + 1u : h->min_range + 1u);
 	h->num_buckets = (uint32_t)(h->max_range - h->min_range) << h->shift;
 	return 0;
 }

@@ -71,7 +71,8 @@ enum {
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
-/* What waits for a rate limit, by the limits that it is under: some are for one kind only, and must not hold up the other. */
+/* What waits for a rate limit, by the limits that it is under: some are for one kind only, and must not hold up the
+ * other. */
 enum bdev_qos_kind {
 	QOS_READS,
 	QOS_WRITES,
@@ -107,7 +108,7 @@ struct bdev_lock {
 	/* Control thread. */
 	enum bdev_lock_state { LOCK_FREE, LOCK_QUEUED, LOCK_CLOSING, LOCK_HELD } state;
 	atomic_uint acks_missing; /* of channels; the control thread's visit to them counts as one more */
-	struct thread_msg msg;	  /* one is under way at a time, and the I/O has not ended when it arrives */
+	struct thread_msg msg;    /* one is under way at a time, and the I/O has not ended when it arrives */
 	TAILQ_ENTRY(bdev_lock) link;
 };
 #define BDEV_LOCKS_ACTIVE      16 /* per bdev */
@@ -192,14 +193,14 @@ struct bdev_core {
 	uint64_t state_ticks;
 	TAILQ_HEAD(, bdev_alias) aliases;
 	TAILQ_HEAD(, bdev_desc) descs;
-	/* The mutex is taken where channels come and go, and by the control thread; never on the path of an I/O. It makes
-	 * "set a flag for new channels and visit the old ones" leave none out. */
+	/* The mutex is taken where channels come and go, and by the control thread; never on the path of an I/O. It
+	 * makes "set a flag for new channels and visit the old ones" leave none out. */
 	pthread_mutex_t mutex;
 	TAILQ_HEAD(, bdev_channel) channels;
-	uint64_t visits;                  /* bdev_visit_channels() begun */
-	uint32_t new_channel_slow;        /* SLOW_* that channels start with */
-	struct bdev_stat closed_stat;     /* of channels that are gone */
-	struct bdev_histogram *histogram; /* settings, and the sum of channels that are gone; NULL: off */
+	uint64_t visits;                              /* bdev_visit_channels() begun */
+	uint32_t new_channel_slow;                    /* SLOW_* that channels start with */
+	struct bdev_stat closed_stat;                 /* of channels that are gone */
+	struct bdev_histogram *histogram;             /* settings, and the sum of channels that are gone; NULL: off */
 	struct bdev_lock *closing[BDEV_LOCKS_ACTIVE]; /* locks that new channels must know */
 
 	TAILQ_HEAD(, bdev_lock) locks;   /* all, in order of arrival */
@@ -291,9 +292,11 @@ static inline bool bdev_io_is_plain(const struct bdev_io *io)
 /* The module takes type of a plain I/O as it is. */
 static inline bool bdev_dif_is_plain_below(const struct bdev_io *io, enum bdev_io_type type)
 {
-	return bdev_io_is_plain(io) && io->ch->bdev->md.plain_by_device && (type == BDEV_IO_READ || type == BDEV_IO_WRITE);
+	return bdev_io_is_plain(io) && io->ch->bdev->md.plain_by_device &&
+	       (type == BDEV_IO_READ || type == BDEV_IO_WRITE);
 }
-/* Extended blocks in a buffer become all data, one after the other, with their metadata behind num_blocks * block_size bytes; and back. */
+/* Extended blocks in a buffer become all data, one after the other, with their metadata behind num_blocks * block_size
+ * bytes; and back. */
 void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks);
 void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks);
 /* From parent to a piece of it, or to its child on the base: from its `first` block on, the tags go on. */

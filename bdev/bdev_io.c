@@ -17,18 +17,17 @@ const uint8_t bdev_io_traits[BDEV_IO_TYPES] = {
 	[BDEV_IO_NVME_IO_MD] = TRAIT_WRITES,
 	[BDEV_IO_WRITE_ZEROES] = TRAIT_RANGE | TRAIT_WRITES,
 	[BDEV_IO_COMPARE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_LIMITED | TRAIT_RW_LIMITS,
-	[BDEV_IO_COMPARE_AND_WRITE] =
-		TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
+	[BDEV_IO_COMPARE_AND_WRITE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
 	[BDEV_IO_COPY] = TRAIT_RANGE | TRAIT_SOURCE | TRAIT_WRITES | TRAIT_LIMITED,
 	[BDEV_IO_VERIFY] = TRAIT_RANGE | TRAIT_LIMITED,
 	[BDEV_IO_WRITE_UNCORRECTABLE] = TRAIT_RANGE | TRAIT_WRITES,
 };
 
 /* Done by the layer where the module has nothing of its own. */
-#define EMULATED                                                                                             \
-	(1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |      \
-	 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT |                     \
-	 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY)
+#define EMULATED                                                                                                       \
+	(1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |                \
+	 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |          \
+	 1u << BDEV_IO_VERIFY)
 
 bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type)
 {
@@ -47,8 +46,7 @@ static size_t iov_bytes(const struct iovec *iovs, uint32_t iovcnt)
 static inline uint16_t check_range(const struct bdev *b, const struct bdev_io *io)
 {
 	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED); /* pairs with bdev_resize() */
-	if (unlikely(io->num_blocks == 0 || io->offset_blocks >= size ||
-		     io->num_blocks > size - io->offset_blocks)) {
+	if (unlikely(io->num_blocks == 0 || io->offset_blocks >= size || io->num_blocks > size - io->offset_blocks)) {
 		return STATUS_OUT_OF_RANGE;
 	}
 	return 0;
@@ -96,15 +94,15 @@ static inline uint16_t check(const struct bdev *b, const struct bdev_io *io)
 		if (unlikely(given != bytes) && !bdev_dif_length_is_good(b, io, given)) {
 			return STATUS_BAD_LENGTH;
 		}
-		if (io->type == BDEV_IO_COMPARE_AND_WRITE &&
-		    iov_bytes(io->compare.iovs, io->compare.iovcnt) != given) {
+		if (io->type == BDEV_IO_COMPARE_AND_WRITE && iov_bytes(io->compare.iovs, io->compare.iovcnt) != given) {
 			return STATUS_BAD_LENGTH;
 		}
 	}
 	return 0;
 }
 
-/* The round's time stands for the moment, unless somebody wants to know exactly: a histogram, or a tracer at the probe. */
+/* The round's time stands for the moment, unless somebody wants to know exactly: a histogram, or a tracer at the
+ * probe. */
 static inline uint64_t channel_now(const struct bdev_channel *ch)
 {
 	return unlikely((ch->slow & SLOW_EXACT) || USDT_ENABLED(bdev_io_done)) ? env_ticks() : thread_now();
@@ -127,8 +125,8 @@ static inline void begin(struct bdev_channel *ch, struct bdev_io *io)
 
 static inline void announce(const struct bdev_channel *ch, const struct bdev_io *io)
 {
-	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type,
-	      io->cb_arg, io->offset_blocks, ch->qd);
+	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type, io->cb_arg,
+	      io->offset_blocks, ch->qd);
 	USDT(bdev_io_submit, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
 }
 
@@ -341,8 +339,7 @@ static inline void finish(struct bdev_io *io)
 	ch->qd--;
 	TAILQ_REMOVE(&ch->inflight, io, link);
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg, ch->qd, io->status);
-	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks,
-	     usdt_result(io->status, ticks));
+	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks, usdt_result(io->status, ticks));
 	account(ch, io, ticks); /* after the trace: an error may have it copied */
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
@@ -384,7 +381,8 @@ static unsigned drain(struct bdev_thread *t, unsigned budget)
 	return budget;
 }
 
-/* True if nothing is left for the poller. Callbacks submit, and unplugging completes: until nothing more comes of it. */
+/* True if nothing is left for the poller. Callbacks submit, and unplugging completes: until nothing more comes of
+ * it. */
 static bool settle(struct bdev_thread *t)
 {
 	unsigned budget = DRAIN_BUDGET;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Range locks: they make an emulated COMPARE_AND_WRITE atomic against every other user of its blocks, on whatever thread.
+/* Range locks: they make an emulated COMPARE_AND_WRITE atomic against every other user of its blocks, on whatever
+ * thread.
  *
- *	channel of the initiator	control thread			every channel
- *	bdev_lock_take() --post-->	queue; once no lock before it
- *					overlaps: visit	----------->	note the range: new writes to it wait;
- *									writes in flight there must end first
- *						<-------post----------	the last one to acknowledge, at once or then
- *	locked: compare, write <--post--
- *	bdev_lock_release() --post-->	visit ------------------------>	forget the range, continue what waits
- *					(in the initiator's visit, the I/O completes)
+ *     channel of the initiator	control thread			every channel
+ *     bdev_lock_take() --post-->	queue; once no lock before it
+ *     overlaps: visit	----------->	note the range: new writes to it wait;
+ *     writes in flight there must end first
+ *     <-------post----------	the last one to acknowledge, at once or then
+ *     locked: compare, write <--post--
+ *     bdev_lock_release() --post-->	visit ------------------------>	forget the range, continue what waits
+ *     (in the initiator's visit, the I/O completes)
  *
- * The I/O is rare (VMware's ATS, cluster locks), so its price is two trips through the control thread, and the price for all
- * others is one bit test. */
+ * The I/O is rare (VMware's ATS, cluster locks), so its price is two trips through the control thread, and the price
+ * for all others is one bit test. */
 #include <assert.h>
 
 #include "bdev/bdev_internal.h"
@@ -35,8 +36,7 @@ static bool takes_lock(const struct bdev_io *io)
 
 bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io)
 {
-	if (io->type == BDEV_IO_COMPARE_AND_WRITE &&
-	    !(ch->bdev->io_types & 1u << BDEV_IO_COMPARE_AND_WRITE)) {
+	if (io->type == BDEV_IO_COMPARE_AND_WRITE && !(ch->bdev->io_types & 1u << BDEV_IO_COMPARE_AND_WRITE)) {
 		return false; /* queues with the control thread */
 	}
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {

@@ -30,8 +30,8 @@ struct bdev_module {
 	size_t (*io_ctx_room)(void);
 	/* Looks at a bdev that came: may register others on top of it. Control thread; or NULL. */
 	void (*examine)(struct bdev *b);
-	/* The layer is about to stop: make no bdevs any more, and let go of what yours stand on. Or NULL; otherwise `is_idle` says when that
-	 * has happened, and bdev_module_is_idle() is called then. */
+	/* The layer is about to stop: make no bdevs any more, and let go of what yours stand on. Or NULL; otherwise
+	 * `is_idle` says when that has happened, and bdev_module_is_idle() is called then. */
 	void (*stop)(void);
 	bool (*is_idle)(void);
 	/* Frees what is left when all bdevs are gone; or NULL. */
@@ -39,10 +39,10 @@ struct bdev_module {
 	SLIST_ENTRY(bdev_module) link;
 };
 /* Once per module, at file scope: makes bdev_io_size() count it before main(). */
-#define BDEV_MODULE_REGISTER(module_)                                                                        \
-	__attribute__((constructor)) static void bdev_module_register_##module_(void)                        \
-	{                                                                                                    \
-		bdev_module_register(&module_);                                                              \
+#define BDEV_MODULE_REGISTER(module_)                                                                                  \
+	__attribute__((constructor)) static void bdev_module_register_##module_(void)                                  \
+	{                                                                                                              \
+		bdev_module_register(&module_);                                                                        \
 	}
 void bdev_module_register(struct bdev_module *m);
 /* Control thread: a module's is_idle() has become true. */
@@ -51,8 +51,8 @@ void bdev_module_is_idle(void);
 struct bdev_ops {
 	/* The hot path. channel: the module's context of the I/O's channel. */
 	void (*submit)(void *channel, struct bdev_io *io);
-	/* For modules that gather what they are given: runs once, before the outermost frame is left, after submit called
-	 * bdev_channel_plug(). On the channel's thread; NULL otherwise. */
+	/* For modules that gather what they are given: runs once, before the outermost frame is left, after submit
+	 * called bdev_channel_plug(). On the channel's thread; NULL otherwise. */
 	void (*unplug)(void *channel);
 	/* A thread's channel comes and goes; channel is channel_size zeroed bytes. On that thread; create:
 	 * negative errno. NULL where there is nothing to do. */
@@ -64,8 +64,8 @@ struct bdev_ops {
 	 * submitted on one channel, where io_types has it; otherwise the layer waits for what is in flight.
 	 */
 	void (*reset_channel)(struct bdev *b, void *channel);
-	/* Takes the device down; no channel or descriptor is left. Ends, now or later, in bdev_destruct_done(b), after which b's
-	 * memory is the module's to free. Control thread. */
+	/* Takes the device down; no channel or descriptor is left. Ends, now or later, in bdev_destruct_done(b), after
+	 * which b's memory is the module's to free. Control thread. */
 	void (*destruct)(struct bdev *b);
 	/* Address of blocks in memory of its own, contiguous, or NULL. Any thread; NULL if never. */
 	void *(*lend)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
@@ -86,9 +86,9 @@ struct bdev {
 	uint32_t optimal_io_boundary; /* blocks; a power of two is cheaper; 0: none */
 	uint32_t max_segments;        /* iovs; 0: no limit */
 	uint32_t max_segment_bytes;   /* 0: no limit */
-	uint32_t buf_align;   /* of each iov's address and length, bytes, a power of two up to 4096; 0: any */
-	uint16_t trace_owner; /* set by bdev_register() */
-	bool split_on_boundary; /* no READ or WRITE may cross optimal_io_boundary */
+	uint32_t buf_align;           /* of each iov's address and length, bytes, a power of two up to 4096; 0: any */
+	uint16_t trace_owner;         /* set by bdev_register() */
+	bool split_on_boundary;       /* no READ or WRITE may cross optimal_io_boundary */
 	bool read_only;
 	bool limited; /* private: any of the limits is set */
 
@@ -102,11 +102,11 @@ struct bdev {
 	uint64_t max_unmap_blocks;    /* per UNMAP, WRITE_ZEROES; 0: no limit */
 	/* Of the module's own; 0: no limit. */
 	uint32_t max_copy_blocks, max_verify_blocks, max_uncorrectable_blocks;
-	int numa_node;                /* -1: none in particular (0 is a node) */
+	int numa_node; /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	struct bdev_hints hints;
 	struct bdev_md md; /* of WRITE_ZEROES and UNMAP, what the module does it does with the functions below */
-	void *lend_addr; /* what ops->lend lends from */
+	void *lend_addr;   /* what ops->lend lends from */
 	size_t lend_len;
 
 	struct bdev_core *core; /* private to the layer */
@@ -132,10 +132,9 @@ int bdev_resize(struct bdev *b, uint64_t num_blocks);
 /* 0 and 16 bytes, or -EINVAL. */
 int bdev_uuid_parse(const char *text, uint8_t uuid[16]);
 
-/* Control thread: runs fn(b, module's channel context, arg) on the thread of each channel, one after the other, and waits. I/O
- * may be completed and submitted there. */
-void bdev_visit_module_channels(struct bdev *b, void (*fn)(struct bdev *b, void *channel, void *arg),
-				void *arg);
+/* Control thread: runs fn(b, module's channel context, arg) on the thread of each channel, one after the other, and
+ * waits. I/O may be completed and submitted there. */
+void bdev_visit_module_channels(struct bdev *b, void (*fn)(struct bdev *b, void *channel, void *arg), void *arg);
 
 /* --- I/O. The channel's thread. --- */
 
@@ -152,8 +151,8 @@ struct bdev *bdev_channel_bdev(const struct bdev_channel *ch);
 /* The module's context of a channel, and back. */
 void *bdev_channel_ctx(struct bdev_channel *ch);
 
-/* From submit: has ops->unplug run when the outermost frame is about to be left, so that what was submitted in it can be
- * handed over in one go. While a module has an I/O, its `queue` link is the module's. */
+/* From submit: has ops->unplug run when the outermost frame is about to be left, so that what was submitted in it can
+ * be handed over in one go. While a module has an I/O, its `queue` link is the module's. */
 void bdev_channel_plug(struct bdev_channel *ch);
 
 /* Ends io with an NVMe status; inside submit or later. The callback runs when the outermost frame of the
@@ -168,18 +167,19 @@ uint16_t bdev_status_from_errno(int rc);
  * moment later. */
 void bdev_io_nomem(struct bdev_io *io);
 
-/* For modules that keep metadata. Blocks of zeroes with protection information as io wants it; blocks that were never written, or
- * unmapped: zeroes, whose protection information is all ones, as that of deallocated blocks, which says not to check them; and
- * protection information for what io has read, where nothing was stored. */
+/* For modules that keep metadata. Blocks of zeroes with protection information as io wants it; blocks that were never
+ * written, or unmapped: zeroes, whose protection information is all ones, as that of deallocated blocks, which says not
+ * to check them; and protection information for what io has read, where nothing was stored. */
 void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks);
 void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks);
 void bdev_dif_make(const struct bdev_io *io);
 
-/* For modules on top of another bdev: I/O for it comes from a pool of the module's channel, so that a stack of modules needs no
- * more room in a request than one does. Make it in channel_create (the base's channel is its own), destroy it in
- * channel_destroy. */
+/* For modules on top of another bdev: I/O for it comes from a pool of the module's channel, so that a stack of modules
+ * needs no more room in a request than one does. Make it in channel_create (the base's channel is its own), destroy it
+ * in channel_destroy. */
 struct bdev_child_pool;
-/* done(child, parent) is every child's callback: it completes parent from child->status and child->cdw0. NULL and errno. */
+/* done(child, parent) is every child's callback: it completes parent from child->status and child->cdw0. NULL and
+ * errno. */
 struct bdev_child_pool *bdev_child_pool_create(struct bdev_desc *base, uint32_t count, bdev_io_cb done);
 void bdev_child_pool_destroy(struct bdev_child_pool *pool);
 /* Submits a copy of parent (type, range, iovs) to the base. Waits in the pool, in order, while all children are out. */

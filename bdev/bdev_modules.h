@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the bdevs that come with varve are made. Control thread. All creators return 0 and register the bdev, or a negative errno
- * with the reason in error (BDEV_ERROR_MAX bytes): the field, its value, what is allowed. Names are copied. A uuid of NULL
- * means a random one. The deletes: as bdev_unregister(), or cb(arg, -ENODEV) where no bdev of that name and kind is. */
+/* How the bdevs that come with varve are made. Control thread. All creators return 0 and register the bdev, or a
+ * negative errno with the reason in error (BDEV_ERROR_MAX bytes): the field, its value, what is allowed. Names are
+ * copied. A uuid of NULL means a random one. The deletes: as bdev_unregister(), or cb(arg, -ENODEV) where no bdev of
+ * that name and kind is. */
 #ifndef BDEV_BDEV_MODULES_H
 #define BDEV_BDEV_MODULES_H
 
@@ -11,7 +12,8 @@
 
 typedef void (*bdev_delete_cb)(void *arg, int rc);
 
-/* null: completes everything, stores nothing; what is read is whatever the buffer held, with protection information that fits. */
+/* null: completes everything, stores nothing; what is read is whatever the buffer held, with protection information
+ * that fits. */
 struct bdev_null_opts {
 	const char *name;
 	const uint8_t *uuid;
@@ -19,7 +21,8 @@ struct bdev_null_opts {
 	uint32_t physical_block_size;
 	uint64_t num_blocks;
 	struct bdev_hints hints;
-	struct bdev_md md; /* size, dif_type, dif_is_first; the checks follow from the type: guard, and for types 1 and 2 the reference tag */
+	struct bdev_md md; /* size, dif_type, dif_is_first; the checks follow from the type: guard, and for types 1 and
+			      2 the reference tag */
 };
 int bdev_null_create(const struct bdev_null_opts *opts, char *error);
 void bdev_null_delete(const char *name, bdev_delete_cb cb, void *arg);
@@ -39,9 +42,9 @@ struct bdev_malloc_opts {
 };
 /* name (256 bytes) receives the name it got. */
 int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error);
-/* The same for a control thread with other things to do: the memory of a large one is got, zeroed and entered with devices in a thread of its
- * own, one bdev after the other. opts is copied. cb runs on the control thread, from inside the call if the bdev is small or cannot be; text is
- * the name it got, or with rc != 0 what is wrong. */
+/* The same for a control thread with other things to do: the memory of a large one is got, zeroed and entered with
+ * devices in a thread of its own, one bdev after the other. opts is copied. cb runs on the control thread, from inside
+ * the call if the bdev is small or cannot be; text is the name it got, or with rc != 0 what is wrong. */
 typedef void (*bdev_malloc_cb)(void *arg, int rc, const char *text);
 void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg);
 /* Returns when none is being created, for the end of the process. Control thread, not from a callback. */
@@ -73,8 +76,7 @@ struct bdev_delay_opts {
 int bdev_delay_create(const struct bdev_delay_opts *opts, char *error);
 void bdev_delay_delete(const char *name, bdev_delete_cb cb, void *arg);
 /* For I/O completed from now on. -ENODEV, -EINVAL. */
-int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, uint64_t latency_us,
-			      char *error);
+int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, uint64_t latency_us, char *error);
 bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts);
 
 /* error: EE_<base> on top of another bdev, which it claims; passes everything on until an error is injected. */
@@ -103,8 +105,8 @@ int bdev_error_inject(const char *name, const struct bdev_error_injection *opts,
 int bdev_error_resume_pending(const char *name, char *error);
 const char *bdev_error_base(const struct bdev *b); /* its base's name; NULL if b is of another kind */
 
-/* uring: a file or block device, read and written through io_uring, past the page cache where the file system allows it. A
- * FLUSH is an fdatasync: what was written before it outlives the machine. */
+/* uring: a file or block device, read and written through io_uring, past the page cache where the file system allows
+ * it. A FLUSH is an fdatasync: what was written before it outlives the machine. */
 struct bdev_uring_opts {
 	const char *name;
 	const char *filename;
@@ -112,8 +114,8 @@ struct bdev_uring_opts {
 	uint32_t block_size; /* bytes; 0: the device's, or what the file system wants for direct I/O */
 	bool readonly;
 	bool fallocate; /* UNMAP and WRITE_ZEROES punch holes; otherwise UNMAP does nothing and WRITE_ZEROES writes */
-	bool nowait; /* no effect: io_uring never blocks its caller; kept for the configuration */
-	bool aio;    /* made by a bdev_aio_* method: product name "AIO disk" */
+	bool nowait;    /* no effect: io_uring never blocks its caller; kept for the configuration */
+	bool aio;       /* made by a bdev_aio_* method: product name "AIO disk" */
 };
 int bdev_uring_create(const struct bdev_uring_opts *opts, char *error);
 /* Names of the other kind are -ENODEV. */

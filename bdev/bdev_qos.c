@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rate limits: one token bucket per limit and bdev, shared by all its channels.
  *
- * A channel takes from the buckets with atomics, and whichever comes by when a millisecond has passed refills them in proportion to the
- * time that went by: no owner thread, no messages, and the rate holds however many cores take part. An I/O goes when
- * every bucket it counts for is above zero, and may overdraw it, so that one larger than a bucket goes too and is paid
- * for by those that follow. What may not go waits on its channel, reads and writes each in order, and the channel looks again by
- * a timer, at both in turn. */
+ * A channel takes from the buckets with atomics, and whichever comes by when a millisecond has passed refills them in
+ * proportion to the time that went by: no owner thread, no messages, and the rate holds however many cores take part.
+ * An I/O goes when every bucket it counts for is above zero, and may overdraw it, so that one larger than a bucket goes
+ * too and is paid for by those that follow. What may not go waits on its channel, reads and writes each in order, and
+ * the channel looks again by a timer, at both in turn. */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdlib.h>
@@ -63,8 +63,8 @@ static void refill_bucket(struct bucket *bucket, uint64_t ticks, uint64_t hz)
 	unsigned __int128 exact = (unsigned __int128)per_sec * TOKEN * ticks / hz;
 	int64_t add = (int64_t)RTE_MIN(exact, (unsigned __int128)(INT64_MAX / 4));
 	/* At least one I/O or a block may go after any wait. */
-	int64_t cap = (int64_t)RTE_MAX((unsigned __int128)per_sec * TOKEN * BURST_US / 1000000,
-				       (unsigned __int128)TOKEN);
+	int64_t cap =
+		(int64_t)RTE_MAX((unsigned __int128)per_sec * TOKEN * BURST_US / 1000000, (unsigned __int128)TOKEN);
 	int64_t old = atomic_load_explicit(&bucket->tokens, memory_order_relaxed), filled;
 	/* In one step: were the excess taken out later, all that idle time had saved up could be spent meanwhile. */
 	do {
@@ -227,8 +227,8 @@ int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits)
 {
 	struct bdev_core *core = b->core;
 	struct bdev_qos *q = get_qos(core);
-	bool on = limits->rw_ios_per_sec != 0 || limits->rw_bytes_per_sec != 0 ||
-		  limits->r_bytes_per_sec != 0 || limits->w_bytes_per_sec != 0;
+	bool on = limits->rw_ios_per_sec != 0 || limits->rw_bytes_per_sec != 0 || limits->r_bytes_per_sec != 0 ||
+		  limits->w_bytes_per_sec != 0;
 
 	if (q == NULL) {
 		return -ENOMEM;
@@ -239,8 +239,7 @@ int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits)
 	set_bucket(&q->buckets[BUCKET_R_BYTES], limits->r_bytes_per_sec);
 	set_bucket(&q->buckets[BUCKET_W_BYTES], limits->w_bytes_per_sec);
 	pthread_mutex_lock(&core->mutex);
-	core->new_channel_slow =
-		on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;
+	core->new_channel_slow = on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;
 	pthread_mutex_unlock(&core->mutex);
 	bdev_visit_channels(b, visit_limits, &on);
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* RESET and ABORT.
  *
- * A reset freezes every channel (new I/O waits), ends what waits in the layer and what the module holds back, has the module
- * reset the device or else waits until everything in flight is done, and lets the channels go on. The control thread
- * leads it; resets of one bdev run one after the other. */
+ * A reset freezes every channel (new I/O waits), ends what waits in the layer and what the module holds back, has the
+ * module reset the device or else waits until everything in flight is done, and lets the channels go on. The control
+ * thread leads it; resets of one bdev run one after the other. */
 #include <errno.h>
 
 #include "bdev/bdev_internal.h"
@@ -126,8 +126,8 @@ static void drain(struct bdev_core *core)
 	if (busy == 0) {
 		finish_first(core, 0);
 	} else if (env_ticks() - r->started_ticks > DRAIN_LIMIT_S * env_ticks_hz()) {
-		log_error("bdev %s: reset failed: %lu I/Os still in flight after %u s", core->bdev->name,
-			  busy, DRAIN_LIMIT_S);
+		log_error("bdev %s: reset failed: %lu I/Os still in flight after %u s", core->bdev->name, busy,
+			  DRAIN_LIMIT_S);
 		finish_first(core, NVME_SC_INTERNAL);
 	} else {
 		thread_timer_start(&core->reset_timer, DRAIN_CHECK_US);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O that the module cannot take as it is: carved into pieces that keep the module's limits, copied into aligned memory
- * where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE and VERIFY of reads, COMPARE_AND_WRITE
- * and COPY of both).
+/* I/O that the module cannot take as it is: carved into pieces that keep the module's limits, copied into aligned
+ * memory where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE and VERIFY of reads,
+ * COMPARE_AND_WRITE and COPY of both).
  *
  * A piece goes straight to the module and is never carved again, so that one pool per channel cannot run dry of itself;
- * in a stack of modules each has channels, and pools, of its own. Buffers are shared by all channels of a thread, which is safe
- * in a stack too: they are aligned to a page, so no channel further down needs another one for the same data. */
+ * in a stack of modules each has channels, and pools, of its own. Buffers are shared by all channels of a thread, which
+ * is safe in a stack too: they are aligned to a page, so no channel further down needs another one for the same data.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <rte_common.h>
@@ -106,8 +107,8 @@ static bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t io
 	return true;
 }
 
-/* How far behind a boundary it is. The division is for drives that have chosen a boundary that is no power of two, and to which a crossing
- * costs far more. */
+/* How far behind a boundary it is. The division is for drives that have chosen a boundary that is no power of two, and
+ * to which a crossing costs far more. */
 static uint64_t behind_boundary(const struct bdev *b, uint64_t offset)
 {
 	uint32_t boundary = b->optimal_io_boundary, mask = boundary - 1;
@@ -142,10 +143,8 @@ bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 {
 	if (bdev_io_traits[io->type] & TRAIT_RW_LIMITS) {
 		return (b->max_rw_blocks == 0 || io->num_blocks <= b->max_rw_blocks) &&
-		       !crosses_boundary(b, io->offset_blocks, io->num_blocks) &&
-		       iovs_fit(b, io->iovs, io->iovcnt) &&
-		       (io->type != BDEV_IO_COMPARE_AND_WRITE ||
-			iovs_fit(b, io->compare.iovs, io->compare.iovcnt));
+		       !crosses_boundary(b, io->offset_blocks, io->num_blocks) && iovs_fit(b, io->iovs, io->iovcnt) &&
+		       (io->type != BDEV_IO_COMPARE_AND_WRITE || iovs_fit(b, io->compare.iovs, io->compare.iovcnt));
 	}
 	uint64_t max = max_blocks(b, io->type);
 	return max == 0 || io->num_blocks <= max;
@@ -153,9 +152,7 @@ bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 
 static uint64_t up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
 {
-	return crosses_boundary(b, offset, n)
-		       ? b->optimal_io_boundary - behind_boundary(b, offset)
-		       : n;
+	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - behind_boundary(b, offset) : n;
 }
 
 /* How many blocks the next piece of io may have, its data apart. */
@@ -171,8 +168,7 @@ static uint64_t piece_blocks(const struct bdev *b, const struct bdev_io *io, enu
 		n = RTE_MIN(n, b->max_rw_blocks);
 	}
 	n = up_to_boundary(b, io->offset_blocks + io->piece_next, n);
-	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->piece_next, n)
-				       : n;
+	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->piece_next, n) : n;
 }
 
 /* --- The cursor in the parent's iovs --- */
@@ -291,8 +287,8 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 	return have / block;
 }
 
-/* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none now, or
- * others wait for one and it is not io's turn. */
+/* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none
+ * now, or others wait for one and it is not io's turn. */
 static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks, bool turn)
 {
 	const struct bdev *b = io->ch->bdev;
@@ -319,8 +315,7 @@ static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 {
 	const struct bdev *b = io->ch->bdev;
 	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
-	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_ZEROES_BYTES)
-					       : BDEV_ZEROES_BYTES;
+	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_ZEROES_BYTES) : BDEV_ZEROES_BYTES;
 	uint64_t per_iov = max / b->block_size, done = 0;
 	uint32_t n;
 
@@ -334,9 +329,9 @@ static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 	piece->io.iovcnt = n;
 }
 
-/* Its pieces are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is computed on
- * its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block and compute it in a
- * pass of its own. Or they are there to be taken apart for the device. */
+/* Its pieces are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is
+ * computed on its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block
+ * and compute it in a pass of its own. Or they are there to be taken apart for the device. */
 static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
 {
 	return (bdev_io_is_plain(io) || io->ch->bdev->md.separate) && !bdev_dif_is_plain_below(io, type) &&
@@ -348,7 +343,7 @@ static enum bdev_io_type piece_type(const struct bdev_io *io)
 	switch ((enum phase)io->phase) {
 	case PHASE_COMPARE:
 		return (io->ch->bdev->io_types & 1u << BDEV_IO_COMPARE) && !bdev_io_is_plain(io) ? BDEV_IO_COMPARE
-												   : BDEV_IO_READ;
+												 : BDEV_IO_READ;
 	case PHASE_ZEROES:
 	case PHASE_WRITE:
 		return BDEV_IO_WRITE;
@@ -361,8 +356,8 @@ static enum bdev_io_type piece_type(const struct bdev_io *io)
 	return io->type;
 }
 
-/* Makes piece the next one of io. False: there is no buffer of piece->class for it now, and nothing has changed. turn: it has waited
- * longest. */
+/* Makes piece the next one of io. False: there is no buffer of piece->class for it now, and nothing has changed. turn:
+ * it has waited longest. */
 static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 {
 	enum bdev_io_type type = piece_type(io);
@@ -383,7 +378,8 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 	}
 	if (io->phase == PHASE_ZEROES && io->ch->bdev->md.size == 0) {
 		carve_zeroes(io, piece, blocks);
-	} else if (io->phase == PHASE_ZEROES || (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) || is_remade(io, type)) {
+	} else if (io->phase == PHASE_ZEROES || (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) ||
+		   is_remade(io, type)) {
 		if (!carve_buffer(io, piece, blocks, turn)) {
 			return false;
 		}
@@ -446,7 +442,8 @@ static void fill_buffer(struct bdev_piece *piece)
 	if (piece->parent->phase == PHASE_ZEROES) {
 		bdev_dif_put_zeroes(&piece->io, piece->buffer);
 	} else if (bdev_io_is_plain(piece->parent)) {
-		bdev_dif_insert(&piece->io, source(piece->parent, &iovcnt) + piece->iov_index, piece->iov_offset, piece->buffer);
+		bdev_dif_insert(&piece->io, source(piece->parent, &iovcnt) + piece->iov_index, piece->iov_offset,
+				piece->buffer);
 	} else {
 		along_buffer(piece, copy_in);
 	}
@@ -507,8 +504,8 @@ static void wait_in(struct bdev_io_queue *q, struct bdev_io *io)
 	STAILQ_INSERT_TAIL(q, io, queue);
 }
 
-/* Issues what can be issued; ends io when there is nothing more to issue or to wait for. turn: the first buffer it needs is its
- * own, although others wait. Inside a frame. */
+/* Issues what can be issued; ends io when there is nothing more to issue or to wait for. turn: the first buffer it
+ * needs is its own, although others wait. Inside a frame. */
 static void run(struct bdev_io *io, bool turn)
 {
 	struct bdev_pieces *pool = io->ch->pieces;
@@ -584,7 +581,7 @@ static struct bdev_io *pop(struct bdev_io_queue *q)
 /* One that waits gets its turn for each thing that is free; whoever runs dry goes to the end. */
 static void wake(struct bdev_thread *t, struct bdev_pieces *pool)
 {
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		while (!STAILQ_EMPTY(&t->buffer_waiters[class]) && iobuf_has(&t->buffers, class, 1)) {
 			run(pop(&t->buffer_waiters[class]), true);
 		}
@@ -600,8 +597,9 @@ static uint16_t take_plain(const struct bdev_piece *piece)
 	uint32_t iovcnt;
 	const struct iovec *iovs = source(piece->parent, &iovcnt) + piece->iov_index;
 
-	return piece->parent->phase == PHASE_COMPARE ? bdev_dif_compare(&piece->io, iovs, piece->iov_offset, piece->buffer)
-						     : bdev_dif_strip(&piece->io, iovs, piece->iov_offset, piece->buffer);
+	return piece->parent->phase == PHASE_COMPARE
+		       ? bdev_dif_compare(&piece->io, iovs, piece->iov_offset, piece->buffer)
+		       : bdev_dif_strip(&piece->io, iovs, piece->iov_offset, piece->buffer);
 }
 
 /* The data of a piece that came back: to where it belongs. */
@@ -638,8 +636,7 @@ static bool write_copied(struct bdev_piece *piece, uint16_t status)
 		return false;
 	}
 	piece->io.type = BDEV_IO_WRITE;
-	piece->io.offset_blocks =
-		parent->offset_blocks + (piece->io.offset_blocks - parent->copy.src_offset_blocks);
+	piece->io.offset_blocks = parent->offset_blocks + (piece->io.offset_blocks - parent->copy.src_offset_blocks);
 	if (piece->io.ch->slow & SLOW_DIF) {
 		bdev_dif_move(&piece->io);
 	}

@@ -119,8 +119,7 @@ static void visit_each(struct bdev_channel *ch, void *arg)
 	p->fn(p->arg, thread_id(ch->thread->thread), &stat);
 }
 
-void bdev_for_each_channel_stat(struct bdev *b,
-				void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
+void bdev_for_each_channel_stat(struct bdev *b, void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
 				void *arg)
 {
 	struct per_channel p = {.fn = fn, .arg = arg};
@@ -306,8 +305,8 @@ bool bdev_status_is_fault(uint16_t status)
 	switch ((status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT) {
 	case NVME_SCT_GENERIC:
 		return sc == NVME_SC_DATA_XFER_ERROR || sc == NVME_SC_POWER_LOSS || sc == NVME_SC_INTERNAL ||
-		       sc == NVME_SC_CMD_INTERRUPTED || sc == NVME_SC_TRAN_TPORT_ERROR ||
-		       sc == NVME_SC_CAP_EXCEEDED || sc == NVME_SC_NS_NOT_READY;
+		       sc == NVME_SC_CMD_INTERRUPTED || sc == NVME_SC_TRAN_TPORT_ERROR || sc == NVME_SC_CAP_EXCEEDED ||
+		       sc == NVME_SC_NS_NOT_READY;
 	case NVME_SCT_MEDIA:
 		return sc != NVME_SC_COMPARE_FAILED && sc != NVME_SC_ACCESS_DENIED;
 	case NVME_SCT_PATH:
@@ -357,8 +356,8 @@ void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io)
 
 	if (atomic_load_explicit(&report_next.state, memory_order_relaxed) != REPORT_ARMED ||
 	    !bdev_status_is_fault(io->status) ||
-	    !atomic_compare_exchange_strong_explicit(&report_next.state, &armed, REPORT_TAKEN,
-						     memory_order_acquire, memory_order_relaxed)) {
+	    !atomic_compare_exchange_strong_explicit(&report_next.state, &armed, REPORT_TAKEN, memory_order_acquire,
+						     memory_order_relaxed)) {
 		return;
 	}
 	*e = (struct bdev_error){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bdev that makes another one slower: every I/O of the base is held back for its average latency, one in a hundred for its
- * 99th percentile, one in a thousand for its 99.9th if there is one. */
+/* A bdev that makes another one slower: every I/O of the base is held back for its average latency, one in a hundred
+ * for its 99th percentile, one in a thousand for its 99.9th if there is one. */
 #include <errno.h>
 #include <jansson.h>
 #include <rte_common.h>
@@ -152,9 +152,9 @@ static void delay_channel_destroy(struct bdev *b, void *channel)
 }
 
 static const char *const latency_names[BDEV_DELAY_LATENCIES] = {
-	[BDEV_DELAY_AVG_READ] = "avg_read_latency",     [BDEV_DELAY_P99_READ] = "p99_read_latency",
-	[BDEV_DELAY_P999_READ] = "p999_read_latency",   [BDEV_DELAY_AVG_WRITE] = "avg_write_latency",
-	[BDEV_DELAY_P99_WRITE] = "p99_write_latency",   [BDEV_DELAY_P999_WRITE] = "p999_write_latency",
+	[BDEV_DELAY_AVG_READ] = "avg_read_latency",   [BDEV_DELAY_P99_READ] = "p99_read_latency",
+	[BDEV_DELAY_P999_READ] = "p999_read_latency", [BDEV_DELAY_AVG_WRITE] = "avg_write_latency",
+	[BDEV_DELAY_P99_WRITE] = "p99_write_latency", [BDEV_DELAY_P999_WRITE] = "p999_write_latency",
 };
 
 static bool is_p999(enum bdev_delay_latency which)
@@ -189,7 +189,8 @@ static const struct bdev_ops delay_ops = {
 static int check_maximum(unsigned which, uint64_t us, char *error)
 {
 	if (us > MAX_LATENCY_US) {
-		return bdev_error(error, -EINVAL, "%s %lu: at most %lu us are allowed", latency_names[which], us, MAX_LATENCY_US);
+		return bdev_error(error, -EINVAL, "%s %lu: at most %lu us are allowed", latency_names[which], us,
+				  MAX_LATENCY_US);
 	}
 	return 0;
 }
@@ -246,8 +247,7 @@ int bdev_delay_create(const struct bdev_delay_opts *opts, char *error)
 	return vbdev_register(&d->v, error);
 }
 
-int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, uint64_t latency_us,
-			      char *error)
+int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, uint64_t latency_us, char *error)
 {
 	struct delay_bdev *d = (struct delay_bdev *)bdev_find_of(name, &bdev_delay_module);
 
@@ -273,8 +273,7 @@ bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
 		return false;
 	}
 	const struct delay_bdev *d = (const struct delay_bdev *)b;
-	*opts = (struct bdev_delay_opts){
-		.name = b->name, .uuid = b->uuid, .base_bdev_name = vbdev_base_name(&d->v)};
+	*opts = (struct bdev_delay_opts){.name = b->name, .uuid = b->uuid, .base_bdev_name = vbdev_base_name(&d->v)};
 	memcpy(opts->latency_us, d->latency_us, sizeof(d->latency_us));
 	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += BDEV_DELAY_AVG_WRITE) {
 		uint64_t *us = &opts->latency_us[avg];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CRC is ISA-L's, which picks what the processor does best: carry-less multiplication, some 10 bytes per cycle. DPDK's
- * rte_net_crc has no T10-DIF. Where data moves anyway it is computed on the way: one pass instead of two. */
+/* The CRC is ISA-L's, which picks what the processor does best: carry-less multiplication, some 10 bytes per cycle.
+ * DPDK's rte_net_crc has no T10-DIF. Where data moves anyway it is computed on the way: one pass instead of two. */
 #include "bdev/dif.h"
 
 #include <endian.h>
@@ -100,8 +100,7 @@ static uint32_t ref_of(const struct dif_format *f, const struct dif_tags *tags, 
 	return f->type == 3 ? tags->ref : tags->ref + block;
 }
 
-static struct tuple make(const struct dif_format *f, const struct dif_tags *tags, uint32_t block,
-			 uint16_t guard)
+static struct tuple make(const struct dif_format *f, const struct dif_tags *tags, uint32_t block, uint16_t guard)
 {
 	return (struct tuple){
 		.guard = htobe16(guard), .app = htobe16(tags->app), .ref = htobe32(ref_of(f, tags, block))};
@@ -112,8 +111,7 @@ static bool is_escaped(const struct dif_format *f, const struct tuple *t)
 	return t->app == UINT16_MAX && (f->type != 3 || t->ref == UINT32_MAX);
 }
 
-static bool fail(struct dif_error *error, enum dif_check check, uint32_t block, uint32_t expected,
-		 uint32_t found)
+static bool fail(struct dif_error *error, enum dif_check check, uint32_t block, uint32_t expected, uint32_t found)
 {
 	*error = (struct dif_error){.check = check, .block = block, .expected = expected, .found = found};
 	return false;
@@ -129,8 +127,7 @@ static bool is_good(const struct dif_format *f, const struct dif_tags *tags, uin
 		return fail(error, DIF_CHECK_GUARD, block, guard, be16toh(t->guard));
 	}
 	if ((tags->checks & DIF_CHECK_APP) && ((be16toh(t->app) ^ tags->app) & tags->app_mask) != 0) {
-		return fail(error, DIF_CHECK_APP, block, tags->app & tags->app_mask,
-			    be16toh(t->app) & tags->app_mask);
+		return fail(error, DIF_CHECK_APP, block, tags->app & tags->app_mask, be16toh(t->app) & tags->app_mask);
 	}
 	if ((tags->checks & DIF_CHECK_REF) && f->type != 3 && be32toh(t->ref) != ref_of(f, tags, block)) {
 		return fail(error, DIF_CHECK_REF, block, ref_of(f, tags, block), be32toh(t->ref));
@@ -140,8 +137,7 @@ static bool is_good(const struct dif_format *f, const struct dif_tags *tags, uin
 
 /* ---- In place ---- */
 
-void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs,
-		  uint32_t blocks)
+void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks)
 {
 	struct cursor c = cursor_at(iovs, 0);
 
@@ -152,8 +148,8 @@ void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const
 	}
 }
 
-bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs,
-		uint32_t blocks, struct dif_error *error)
+bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks,
+		struct dif_error *error)
 {
 	bool guard_counts = (tags->checks & DIF_CHECK_GUARD) != 0;
 	struct cursor c = cursor_at(iovs, 0);
@@ -228,8 +224,8 @@ static uint16_t give_crc(struct cursor *c, const uint8_t *from, size_t bytes)
 	return crc;
 }
 
-void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs,
-		size_t skip, uint32_t blocks, void *extended)
+void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
+		uint32_t blocks, void *extended)
 {
 	struct cursor c = cursor_at(iovs, skip);
 	uint8_t *to = extended;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Protection information with a 16-bit guard (NVM 5.2, "16b Guard Protection Information"): 8 bytes in a block's metadata.
+/* Protection information with a 16-bit guard (NVM 5.2, "16b Guard Protection Information"): 8 bytes in a block's
+ * metadata.
  *
- *	guard	CRC-16 T10-DIF of the data, and of the metadata in front of the protection information
- *	app	the application's; ffffh (type 3: and a reference tag of ffffffffh) says: do not check this block
- *	ref	types 1 and 2: one more with each block; type 3: the application's
+ *     guard	CRC-16 T10-DIF of the data, and of the metadata in front of the protection information
+ *     app	the application's; ffffh (type 3: and a reference tag of ffffffffh) says: do not check this block
+ *     ref	types 1 and 2: one more with each block; type 3: the application's
  *
- * Pure functions over blocks whose metadata follows their data (extended blocks), wherever iovs cut them. Any thread. */
+ * Pure functions over blocks whose metadata follows their data (extended blocks), wherever iovs cut them. Any thread.
+ */
 #ifndef BDEV_DIF_H
 #define BDEV_DIF_H
 
@@ -47,18 +49,18 @@ struct dif_error {
 uint16_t dif_crc(uint16_t crc, const void *data, size_t bytes);
 
 /* Writes the protection information of blocks in place; iovs hold at least that many, whole. type 0: does nothing. */
-void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs,
-		  uint32_t blocks);
+void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks);
 /* False and *error for the first one that fails. */
-bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs,
-		uint32_t blocks, struct dif_error *error);
+bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks,
+		struct dif_error *error);
 
 /* Types 1 and 2: gives blocks the reference tags from ref on, but for those that say not to be checked. */
 void dif_move(const struct dif_format *f, uint32_t ref, const struct iovec *iovs, uint32_t blocks);
 
-/* Insert: copies the data of blocks from iovs, `skip` bytes into them, to extended blocks, one after the other, and makes their metadata. */
-void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs,
-		size_t skip, uint32_t blocks, void *extended);
+/* Insert: copies the data of blocks from iovs, `skip` bytes into them, to extended blocks, one after the other, and
+ * makes their metadata. */
+void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
+		uint32_t blocks, void *extended);
 /* Strip: checks extended blocks and copies their data to iovs. What was in a block that fails is copied too. */
 bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
 	       uint32_t blocks, const void *extended, struct dif_error *error);

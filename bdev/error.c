@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bdev that passes I/O through to another one until it is told to go wrong: so many I/Os of a type fail, hang, find no
- * resources, or have a byte of their data changed. */
+/* A bdev that passes I/O through to another one until it is told to go wrong: so many I/Os of a type fail, hang, find
+ * no resources, or have a byte of their data changed. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdatomic.h>
@@ -12,8 +12,8 @@
 
 #define CHILDREN 128 /* per channel */
 
-/* What is to go wrong with a type. Reactors read it while `left` is above zero; the control thread changes it only while
- * that is zero. */
+/* What is to go wrong with a type. Reactors read it while `left` is above zero; the control thread changes it only
+ * while that is zero. */
 struct injection {
 	_Atomic uint32_t left; /* I/Os */
 	enum bdev_error_kind kind;
@@ -76,8 +76,7 @@ static void pass_on(struct error_channel *c, struct bdev_io *io)
 
 static bool hits(struct injection *in, const struct bdev_io *io)
 {
-	uint32_t left = atomic_load_explicit(&in->left,
-					     memory_order_acquire); /* pairs with the release in inject() */
+	uint32_t left = atomic_load_explicit(&in->left, memory_order_acquire); /* pairs with the release in inject() */
 
 	if (left == 0 || bdev_channel_qd(io->ch) < in->queue_depth) {
 		return false;
@@ -176,9 +175,9 @@ static void error_channel_destroy(struct bdev *b, void *channel)
 
 static void error_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
-	json_object_set_new(driver_specific, "error",
-			    json_pack("{s:s, s:s}", "name", b->name, "base_bdev",
-				      vbdev_base_name((const struct vbdev *)b)));
+	json_object_set_new(
+		driver_specific, "error",
+		json_pack("{s:s, s:s}", "name", b->name, "base_bdev", vbdev_base_name((const struct vbdev *)b)));
 }
 
 static const struct bdev_ops error_ops = {
@@ -256,8 +255,7 @@ static void arm(struct injection *in, const struct bdev_error_injection *opts)
 	in->queue_depth = opts->queue_depth;
 	in->corrupt_offset = opts->corrupt_offset;
 	in->corrupt_value = opts->corrupt_value;
-	in->status =
-		opts->kind == BDEV_ERROR_NVME_FAILURE ? BDEV_STATUS(opts->sct, opts->sc) : NVME_SC_INTERNAL;
+	in->status = opts->kind == BDEV_ERROR_NVME_FAILURE ? BDEV_STATUS(opts->sct, opts->sc) : NVME_SC_INTERNAL;
 	atomic_store_explicit(&in->left, opts->num, memory_order_release); /* pairs with hits() */
 }
 
@@ -272,8 +270,8 @@ static int check_injection(const struct bdev_error_injection *opts, char *error)
 	if (opts->kind == BDEV_ERROR_NVME_FAILURE &&
 	    (opts->sct > 7 || opts->sc > 0xff || (opts->sct == 0 && opts->sc == 0))) {
 		return bdev_error(error, -EINVAL,
-				  "nvme_sct %u, nvme_sc %u: must be 0 to 7 and 0 to 255, and no success",
-				  opts->sct, opts->sc);
+				  "nvme_sct %u, nvme_sc %u: must be 0 to 7 and 0 to 255, and no success", opts->sct,
+				  opts->sc);
 	}
 	return 0;
 }

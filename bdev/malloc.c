@@ -86,8 +86,7 @@ static inline void clear_bad(struct malloc_bdev *m, const struct bdev_io *io)
 
 static uint16_t mark_bad(struct malloc_bdev *m, const struct bdev_io *io)
 {
-	return bdev_status_from_errno(
-		bad_blocks_mark(&m->bad, m->bdev.num_blocks, io->offset_blocks, io->num_blocks));
+	return bdev_status_from_errno(bad_blocks_mark(&m->bad, m->bdev.num_blocks, io->offset_blocks, io->num_blocks));
 }
 
 static uint16_t copy(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *disk)
@@ -95,8 +94,7 @@ static uint16_t copy(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *d
 	uint16_t status = check_bad(m, io->copy.src_offset_blocks, io->num_blocks);
 
 	if (status == 0) {
-		memcpy(disk, address(&m->bdev, io->copy.src_offset_blocks),
-		       io->num_blocks * m->bdev.block_size);
+		memcpy(disk, address(&m->bdev, io->copy.src_offset_blocks), io->num_blocks * m->bdev.block_size);
 		clear_bad(m, io);
 	}
 	return status;
@@ -154,8 +152,8 @@ static void execute(struct bdev_io *io)
 
 /* ---- Long ones ---- */
 
-/* No data bound these: one may be the whole disk, which is seconds of work, and a Dataset Management may ask for that 256 times. So they are carried
- * out in steps, one per round of the reactor, and others have their turn between. */
+/* No data bound these: one may be the whole disk, which is seconds of work, and a Dataset Management may ask for that
+ * 256 times. So they are carried out in steps, one per round of the reactor, and others have their turn between. */
 #define STEP_BYTES (1u << 18)
 
 static bool is_long(const struct bdev_io *io)
@@ -245,8 +243,8 @@ static void malloc_reset_channel(struct bdev *b, void *channel)
 /* ---- The path of reads and writes ---- */
 
 /* A random block of a large disk is in no cache, and its page in no TLB: the processor waits for the first lines, then
- * streams. So reads and writes of a frame are gathered, and while one is copied the first lines of the next are on their
- * way: a quarter less time per 4 KiB than copying one after the other. */
+ * streams. So reads and writes of a frame are gathered, and while one is copied the first lines of the next are on
+ * their way: a quarter less time per 4 KiB than copying one after the other. */
 #define PREFETCH_LINES 8u
 
 static void prefetch(const struct bdev_io *io)
@@ -296,8 +294,8 @@ static int malloc_channel_create(struct bdev *b, void *channel)
 
 	STAILQ_INIT(&c->gathered);
 	STAILQ_INIT(&c->long_ones);
-	c->poller = poller_register(
-		&(struct poller_opts){.name = "bdev_malloc", .fn = malloc_poll, .ctx = c, .fd = -1});
+	c->poller =
+		poller_register(&(struct poller_opts){.name = "bdev_malloc", .fn = malloc_poll, .ctx = c, .fd = -1});
 	if (c->poller == NULL) {
 		return -ENOMEM;
 	}
@@ -346,8 +344,7 @@ static int check(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *
 	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0;
 
 	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->md.size, opts->num_blocks, error);
-	rc = rc != 0 ? rc
-		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
+	rc = rc != 0 ? rc : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
 	rc = rc != 0 ? rc : bdev_check_md(md, error);
 	if (rc == 0 && (opts->optimal_io_boundary & (opts->optimal_io_boundary - 1)) != 0) {
 		return bdev_error(error, -EINVAL, "optimal_io_boundary %u: must be 0 or a power of two",
@@ -374,7 +371,8 @@ static uint64_t bytes_of(const struct bdev_malloc_opts *opts)
 	return opts->num_blocks * (opts->block_size + opts->md.size);
 }
 
-/* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay. Any thread. */
+/* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay.
+ * Any thread. */
 static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
 {
 	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
@@ -404,7 +402,8 @@ static int check_available(const struct bdev_malloc_opts *opts, char *error)
 
 	return bytes <= available
 		       ? 0
-		       : bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: that is %lu MB, and %lu MB of memory are available",
+		       : bdev_error(error, -ENOMEM,
+				    "num_blocks %lu of %u bytes: that is %lu MB, and %lu MB of memory are available",
 				    opts->num_blocks, opts->block_size, bytes >> 20, available >> 20);
 }
 
@@ -422,10 +421,10 @@ static void describe(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
 		m->bdev.lend_addr = m->memory;
 		m->bdev.lend_len = bytes_of(opts);
 	}
-	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
-			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
-			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |
-			   1u << BDEV_IO_VERIFY | 1u << BDEV_IO_WRITE_UNCORRECTABLE;
+	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
+			   1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE |
+			   1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY |
+			   1u << BDEV_IO_WRITE_UNCORRECTABLE;
 	if (opts->uuid != NULL) {
 		memcpy(m->bdev.uuid, opts->uuid, sizeof(m->bdev.uuid));
 	}
@@ -461,7 +460,8 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 
 /* ---- Beside the control thread ---- */
 
-/* Up to this size (some milliseconds' work) it is done at once: who sends a batch of calls may use what an earlier one of them made. */
+/* Up to this size (some milliseconds' work) it is done at once: who sends a batch of calls may use what an earlier one
+ * of them made. */
 #define AT_ONCE_BYTES ((uint64_t)16 << 20)
 
 struct creation {

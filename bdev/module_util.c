@@ -24,8 +24,7 @@ int bdev_check_name(const char *name, char *error)
 		return bdev_error(error, -EINVAL, "name: must not be empty");
 	}
 	if (strlen(name) > 255) {
-		return bdev_error(error, -EINVAL, "name: %zu bytes long, at most 255 are allowed",
-				  strlen(name));
+		return bdev_error(error, -EINVAL, "name: %zu bytes long, at most 255 are allowed", strlen(name));
 	}
 	if (bdev_find(name) != NULL) {
 		return bdev_error(error, -EEXIST, "name: a bdev '%.200s' exists already", name);
@@ -36,8 +35,7 @@ int bdev_check_name(const char *name, char *error)
 int bdev_check_blocks(uint32_t block_size, uint32_t md_size, uint64_t num_blocks, char *error)
 {
 	if (block_size < 512 || block_size > 65536 || block_size % 512 != 0) {
-		return bdev_error(error, -EINVAL, "block_size %u: must be a multiple of 512, up to 65536",
-				  block_size);
+		return bdev_error(error, -EINVAL, "block_size %u: must be a multiple of 512, up to 65536", block_size);
 	}
 	uint64_t max = INT64_MAX / ((uint64_t)block_size + md_size);
 	if (num_blocks == 0 || num_blocks > max) {
@@ -55,7 +53,8 @@ int bdev_check_md(struct bdev_md *md, char *error)
 		return bdev_error(error, -EINVAL, "dif_type %u: must be 0 (none) to 3", md->dif_type);
 	}
 	if (md->dif_type != 0 && md->size == 0) {
-		return bdev_error(error, -EINVAL, "dif_type %u: protection information is metadata, and md_size is 0", md->dif_type);
+		return bdev_error(error, -EINVAL, "dif_type %u: protection information is metadata, and md_size is 0",
+				  md->dif_type);
 	}
 	md->checks = md->dif_type == 0 ? 0 : md->dif_type == 3 ? BDEV_DIF_GUARD : BDEV_DIF_GUARD | BDEV_DIF_REF;
 	return 0;
@@ -64,8 +63,7 @@ int bdev_check_md(struct bdev_md *md, char *error)
 int bdev_check_physical_block_size(uint32_t physical_block_size, uint32_t block_size, char *error)
 {
 	if (physical_block_size != 0 && physical_block_size % block_size != 0) {
-		return bdev_error(error, -EINVAL,
-				  "physical_block_size %u: must be a multiple of block_size (%u)",
+		return bdev_error(error, -EINVAL, "physical_block_size %u: must be a multiple of block_size (%u)",
 				  physical_block_size, block_size);
 	}
 	return 0;

@@ -7,8 +7,7 @@
 #include "bdev/bdev_modules.h"
 
 /* Named by the layer, so that they are linked: see bdev.c. */
-extern struct bdev_module bdev_delay_module, bdev_error_module, bdev_malloc_module, bdev_null_module,
-	bdev_uring_module;
+extern struct bdev_module bdev_delay_module, bdev_error_module, bdev_malloc_module, bdev_null_module, bdev_uring_module;
 
 /* Writes the reason and returns rc: `return bdev_error(error, -EINVAL, "block_size %u: ...", n);` */
 int bdev_error(char *error, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -16,7 +15,8 @@ int bdev_error(char *error, int rc, const char *fmt, ...) __attribute__((format(
 /* The checks that all creators make; 0, or as above. */
 int bdev_check_name(const char *name, char *error);
 int bdev_check_blocks(uint32_t block_size, uint32_t md_size, uint64_t num_blocks, char *error);
-/* md as the creators have it: its size is 0, 8, 16, 32, 64 or 128. Fills in the checks: guard, and for types 1 and 2 the reference tag. */
+/* md as the creators have it: its size is 0, 8, 16, 32, 64 or 128. Fills in the checks: guard, and for types 1 and 2
+ * the reference tag. */
 int bdev_check_md(struct bdev_md *md, char *error);
 int bdev_check_physical_block_size(uint32_t physical_block_size, uint32_t block_size, char *error);
 /* bdev_register(), with its reason in words. */

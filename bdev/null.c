@@ -47,8 +47,7 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	int rc = bdev_check_name(opts->name, error);
 
 	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->md.size, opts->num_blocks, error);
-	rc = rc != 0 ? rc
-		     : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
+	rc = rc != 0 ? rc : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
 	struct bdev_md md = opts->md;
 	rc = rc != 0 ? rc : bdev_check_md(&md, error);
 	if (rc != 0) {
@@ -71,10 +70,10 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	n->bdev.num_blocks = opts->num_blocks;
 	n->bdev.numa_node = -1;
 	n->bdev.hints = opts->hints;
-	n->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP |
-			   1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |
-			   1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT |
-			   1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
+	n->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
+			   1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE |
+			   1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |
+			   1u << BDEV_IO_VERIFY;
 	if (opts->uuid != NULL) {
 		memcpy(n->bdev.uuid, opts->uuid, sizeof(n->bdev.uuid));
 	}
@@ -97,7 +96,8 @@ int bdev_null_resize(const char *name, uint64_t new_size_mb, char *error)
 	if (b == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no null bdev '%.200s'", name);
 	}
-	uint64_t max_mb = INT64_MAX / b->block_size * bdev_data_block_size(b) >> 20; /* metadata counts, but not as size */
+	uint64_t max_mb =
+		INT64_MAX / b->block_size * bdev_data_block_size(b) >> 20; /* metadata counts, but not as size */
 	if (new_size_mb == 0 || new_size_mb > max_mb) {
 		return bdev_error(error, -EINVAL, "new_size %lu: must be 1 to %lu MiB", new_size_mb, max_mb);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* NVMe controllers as the bdev layer has them: options, attach, what the driver's events lead to, reset, detach. All on the
- * control thread. */
+/* NVMe controllers as the bdev layer has them: options, attach, what the driver's events lead to, reset, detach. All on
+ * the control thread. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,11 +22,11 @@ static bdev_nvme_news_fn observer;
 
 /* --- Options --- */
 
-#define DEFAULT_OPTIONS                                                                                      \
-	{                                                                                                    \
-		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,  \
-		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},           \
-		.rdma_retry_count = 7, .enable_flush = true,                                                 \
+#define DEFAULT_OPTIONS                                                                                                \
+	{                                                                                                              \
+		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,           \
+		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},                     \
+		.rdma_retry_count = 7, .enable_flush = true,                                                           \
 	}
 struct bdev_nvme_options bdev_nvme_options = DEFAULT_OPTIONS;
 
@@ -47,19 +47,23 @@ int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *
 	}
 	if (loss == 0 && (delay != 0 || fast != 0)) {
 		return bdev_error(error, -EINVAL,
-				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must be 0 when ctrlr_loss_timeout_sec is 0", delay,
-				  fast);
+				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must be 0 when "
+				  "ctrlr_loss_timeout_sec is 0",
+				  delay, fast);
 	}
 	if (loss != 0 && delay == 0) {
-		return bdev_error(error, -EINVAL, "reconnect_delay_sec 0: must not be 0 when ctrlr_loss_timeout_sec is %d", loss);
+		return bdev_error(error, -EINVAL,
+				  "reconnect_delay_sec 0: must not be 0 when ctrlr_loss_timeout_sec is %d", loss);
 	}
 	if (loss > 0 && (delay > (uint32_t)loss || fast > (uint32_t)loss)) {
 		return bdev_error(error, -EINVAL,
-				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must not be more than ctrlr_loss_timeout_sec (%d)",
+				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must not be more than "
+				  "ctrlr_loss_timeout_sec (%d)",
 				  delay, fast, loss);
 	}
 	if (fast != 0 && fast < delay) {
-		return bdev_error(error, -EINVAL, "fast_io_fail_timeout_sec %u: must be 0 or at least reconnect_delay_sec (%u)", fast,
+		return bdev_error(error, -EINVAL,
+				  "fast_io_fail_timeout_sec %u: must be 0 or at least reconnect_delay_sec (%u)", fast,
 				  delay);
 	}
 	return 0;
@@ -68,10 +72,13 @@ int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *
 static int check_command_timeouts(const struct bdev_nvme_options *o, char *error)
 {
 	if (o->timeout_us > BDEV_NVME_TIMEOUT_MAX_US) {
-		return bdev_error(error, -EINVAL, "timeout_us %lu: must be 0 to %lu", o->timeout_us, BDEV_NVME_TIMEOUT_MAX_US);
+		return bdev_error(error, -EINVAL, "timeout_us %lu: must be 0 to %lu", o->timeout_us,
+				  BDEV_NVME_TIMEOUT_MAX_US);
 	}
-	if (o->timeout_admin_us != 0 && (o->timeout_admin_us < 1000 || o->timeout_admin_us > BDEV_NVME_TIMEOUT_MAX_US)) {
-		return bdev_error(error, -EINVAL, "timeout_admin_us %lu: must be 0 or 1000 to %lu", o->timeout_admin_us, BDEV_NVME_TIMEOUT_MAX_US);
+	if (o->timeout_admin_us != 0 &&
+	    (o->timeout_admin_us < 1000 || o->timeout_admin_us > BDEV_NVME_TIMEOUT_MAX_US)) {
+		return bdev_error(error, -EINVAL, "timeout_admin_us %lu: must be 0 or 1000 to %lu", o->timeout_admin_us,
+				  BDEV_NVME_TIMEOUT_MAX_US);
 	}
 	return 0;
 }
@@ -79,18 +86,21 @@ static int check_command_timeouts(const struct bdev_nvme_options *o, char *error
 int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERROR_MAX])
 {
 	if (!TAILQ_EMPTY(&controllers)) {
-		return bdev_error(error, -EBUSY, "the options cannot be changed while controllers are attached ('%s' is)",
+		return bdev_error(error, -EBUSY,
+				  "the options cannot be changed while controllers are attached ('%s' is)",
 				  TAILQ_FIRST(&controllers)->name);
 	}
 	if (o->bdev_retry_count < -1 || o->bdev_retry_count > 255) {
-		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255", o->bdev_retry_count);
+		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255",
+				  o->bdev_retry_count);
 	}
 	if (o->policy.rr_min_io == 0) {
 		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
 	}
 	int rc = check_command_timeouts(o, error);
 	if (rc == 0) {
-		rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
+		rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec,
+					      o->fast_io_fail_timeout_sec, error);
 	}
 	if (rc == 0) {
 		bdev_nvme_options = *o;
@@ -105,7 +115,8 @@ struct bdev_nvme *bdev_nvme_find(const char *name)
 	struct bdev_nvme *c, *first = NULL;
 
 	TAILQ_FOREACH (c, &controllers, link) {
-		if (strcmp(c->name, name) == 0 && (first == NULL || (first->state != BDEV_NVME_UP && c->state == BDEV_NVME_UP))) {
+		if (strcmp(c->name, name) == 0 &&
+		    (first == NULL || (first->state != BDEV_NVME_UP && c->state == BDEV_NVME_UP))) {
 			first = c;
 		}
 	}
@@ -227,8 +238,9 @@ static void tell_not_attached(const struct bdev_nvme_attach *a, const char *why)
 	const struct nvme_trid *t = &a->trid;
 
 	if (!a->discovered) {
-		log_notice("%s: %s at %s%s%s cannot be attached: %s", a->name, t->subnqn[0] != '\0' ? t->subnqn : "the drive", t->traddr,
-			   t->trsvcid[0] != '\0' ? ":" : "", t->trsvcid, why);
+		log_notice("%s: %s at %s%s%s cannot be attached: %s", a->name,
+			   t->subnqn[0] != '\0' ? t->subnqn : "the drive", t->traddr, t->trsvcid[0] != '\0' ? ":" : "",
+			   t->trsvcid, why);
 	}
 }
 
@@ -258,8 +270,8 @@ static void ctrlr_gone(void *arg)
 	bdev_nvme_is_idle_now();
 }
 
-/* Bdevs that have other legs stay, and what is under way by this controller ends before its queue pairs go: first by itself, for a
- * while, then as what is lost with a queue pair is. */
+/* Bdevs that have other legs stay, and what is under way by this controller ends before its queue pairs go: first by
+ * itself, for a while, then as what is lost with a queue pair is. */
 #define DRAIN_TURN_US 2000
 #define DRAIN_TURNS   1000
 
@@ -408,7 +420,8 @@ static void attached(struct bdev_nvme *c)
 	}
 	if (c->opts.max_bdevs != 0 && n > c->opts.max_bdevs) {
 		char why[NVME_ERROR_MAX];
-		snprintf(why, sizeof(why), "the controller has %u namespaces, and max_bdevs is %u", n, c->opts.max_bdevs);
+		snprintf(why, sizeof(why), "the controller has %u namespaces, and max_bdevs is %u", n,
+			 c->opts.max_bdevs);
 		attach_failed(c, why);
 		return;
 	}
@@ -437,10 +450,11 @@ static void arbitration_set(void *arg, const struct nvme_cqe *cqe)
 static void set_arbitration(struct bdev_nvme *c)
 {
 	const struct bdev_nvme_options *o = &bdev_nvme_options;
-	uint32_t value = o->arbitration_burst | (uint32_t)o->low_priority_weight << 8 | (uint32_t)o->medium_priority_weight << 16 |
-			 (uint32_t)o->high_priority_weight << 24;
-	struct nvme_sqe cmd = {
-		.opcode = nvme_admin_set_features, .cdw10 = htole32(NVME_FEAT_FID_ARBITRATION), .cdw11 = htole32(value)};
+	uint32_t value = o->arbitration_burst | (uint32_t)o->low_priority_weight << 8 |
+			 (uint32_t)o->medium_priority_weight << 16 | (uint32_t)o->high_priority_weight << 24;
+	struct nvme_sqe cmd = {.opcode = nvme_admin_set_features,
+			       .cdw10 = htole32(NVME_FEAT_FID_ARBITRATION),
+			       .cdw11 = htole32(value)};
 
 	if (value != 0 && nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, arbitration_set, c) != 0) {
 		log_warning("%s: Set Features, Arbitration, could not be sent", c->name);
@@ -459,8 +473,8 @@ static void refuse_other(struct bdev_nvme *c)
 	const struct nvme_trid *t = nvme_ctrlr_trid(c->ctrlr);
 	char why[NVME_ERROR_MAX];
 
-	snprintf(why, sizeof(why), "at %.80s:%.20s is a subsystem of serial number '%.20s' instead of '%s'", t->traddr, t->trsvcid,
-		 nvme_ctrlr_identify(c->ctrlr)->sn, c->serial);
+	snprintf(why, sizeof(why), "at %.80s:%.20s is a subsystem of serial number '%.20s' instead of '%s'", t->traddr,
+		 t->trsvcid, nvme_ctrlr_identify(c->ctrlr)->sn, c->serial);
 	log_error("%s: %s", c->name, why);
 	nvme_ctrlr_refuse(c->ctrlr, why);
 }
@@ -523,7 +537,8 @@ static void on_down(struct bdev_nvme *c)
 			bdev_nvme_tell(c, BDEV_NVME_PATH_LOST, &c->opts.trid, why);
 			bdev_nvme_tell(c, BDEV_NVME_LOST, NULL, why);
 			if (c->opts.fast_io_fail_timeout_sec != 0) {
-				thread_timer_start(&c->fast_fail_timer, c->opts.fast_io_fail_timeout_sec * UINT64_C(1000000));
+				thread_timer_start(&c->fast_fail_timer,
+						   c->opts.fast_io_fail_timeout_sec * UINT64_C(1000000));
 			}
 		}
 	} else if (c->state == BDEV_NVME_DETACHING) {
@@ -620,8 +635,9 @@ void bdev_nvme_recover(struct bdev_nvme *c, const char *why)
 void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 {
 	if (c->state == BDEV_NVME_ATTACHING || c->state == BDEV_NVME_DETACHING) {
-		cb(arg, -EBUSY, c->state == BDEV_NVME_ATTACHING ? "the controller is still being attached" :
-								   "the controller is being detached");
+		cb(arg, -EBUSY,
+		   c->state == BDEV_NVME_ATTACHING ? "the controller is still being attached"
+						   : "the controller is being detached");
 		return;
 	}
 	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: one is under way, whose end will do */
@@ -633,7 +649,9 @@ void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *
 	int rc = c->state == BDEV_NVME_UP ? nvme_ctrlr_reset_subsystem(c->ctrlr) : -EBUSY;
 
 	if (rc != 0) {
-		cb(arg, rc, rc == -ENOTSUP ? "the controller has no NVM subsystem reset (CAP.NSSRS)" : "the controller is not connected, or being reset");
+		cb(arg, rc,
+		   rc == -ENOTSUP ? "the controller has no NVM subsystem reset (CAP.NSSRS)"
+				  : "the controller is not connected, or being reset");
 		return;
 	}
 	add_waiter(&c->reset_waiters, cb, arg);
@@ -668,20 +686,29 @@ bool bdev_nvme_has_address(const struct bdev_nvme *c, const struct nvme_trid *tr
 static int check_beside(const struct bdev_nvme_attach *a, const struct bdev_nvme *c, char *error)
 {
 	if (c->state == BDEV_NVME_DETACHING) {
-		return TAILQ_FIRST(&c->multi->ctrlrs) == c && TAILQ_NEXT(c, multi_link) == NULL ? bdev_error(error, -EEXIST,
-				"name '%s': a controller of that name exists already, and is being detached", a->name) : 0;
+		return TAILQ_FIRST(&c->multi->ctrlrs) == c && TAILQ_NEXT(c, multi_link) == NULL
+			       ? bdev_error(
+					 error, -EEXIST,
+					 "name '%s': a controller of that name exists already, and is being detached",
+					 a->name)
+			       : 0;
 	}
 	if (bdev_nvme_has_address(c, &a->trid)) {
-		return bdev_error(error, -EALREADY, "name '%s': a controller of that name exists already, by the same path", a->name);
+		return bdev_error(error, -EALREADY,
+				  "name '%s': a controller of that name exists already, by the same path", a->name);
 	}
 	if (a->multipath == BDEV_NVME_DISABLE || c->opts.multipath == BDEV_NVME_DISABLE) {
-		return bdev_error(error, -EALREADY, "name '%s': a controller of that name exists already, and multipath is disabled", a->name);
+		return bdev_error(error, -EALREADY,
+				  "name '%s': a controller of that name exists already, and multipath is disabled",
+				  a->name);
 	}
 	if (strcmp(a->trid.subnqn, c->opts.trid.subnqn) != 0) {
-		return bdev_error(error, -EINVAL, "subnqn '%s': the controller of the name '%s' is of '%s'", a->trid.subnqn, a->name, c->opts.trid.subnqn);
+		return bdev_error(error, -EINVAL, "subnqn '%s': the controller of the name '%s' is of '%s'",
+				  a->trid.subnqn, a->name, c->opts.trid.subnqn);
 	}
 	if (strcmp(a->hostnqn, c->opts.hostnqn) != 0) {
-		return bdev_error(error, -EINVAL, "hostnqn '%s': the controller of the name '%s' has '%s'", a->hostnqn, a->name, c->opts.hostnqn);
+		return bdev_error(error, -EINVAL, "hostnqn '%s': the controller of the name '%s' has '%s'", a->hostnqn,
+				  a->name, c->opts.hostnqn);
 	}
 	return 0;
 }
@@ -705,9 +732,11 @@ static int check(const struct bdev_nvme_attach *a, char *error)
 		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
 	}
 	if (a->num_io_queues == 0 || a->num_io_queues > BDEV_NVME_IO_QUEUES_MAX) {
-		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues, BDEV_NVME_IO_QUEUES_MAX);
+		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues,
+				  BDEV_NVME_IO_QUEUES_MAX);
 	}
-	return bdev_nvme_check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec, error);
+	return bdev_nvme_check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec,
+					error);
 }
 
 static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
@@ -727,7 +756,9 @@ static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
 	TAILQ_INIT(&c->paths);
 	STAILQ_INIT(&c->reset_waiters);
 	STAILQ_INIT(&c->detach_waiters);
-	c->device = (struct io_device){.name = c->name, .channel_size = sizeof(void *), .channel_create = nvme_path_create,
+	c->device = (struct io_device){.name = c->name,
+				       .channel_size = sizeof(void *),
+				       .channel_create = nvme_path_create,
 				       .channel_destroy = nvme_path_destroy};
 	return c;
 }
@@ -741,7 +772,8 @@ static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 	o->io_queues = (uint16_t)a->num_io_queues;
 	o->keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
 	o->io_timeout_ms = bdev_nvme_options.action_on_timeout == BDEV_NVME_TIMEOUT_NONE
-				   ? 0 : (uint32_t)((bdev_nvme_options.timeout_us + 999) / 1000);
+				   ? 0
+				   : (uint32_t)((bdev_nvme_options.timeout_us + 999) / 1000);
 	o->io_timeout_resets = bdev_nvme_options.action_on_timeout == BDEV_NVME_TIMEOUT_RESET;
 	if (bdev_nvme_options.timeout_admin_us != 0) {
 		o->admin_timeout_ms = (uint32_t)(bdev_nvme_options.timeout_admin_us / 1000);
@@ -751,7 +783,9 @@ static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 	}
 	o->loss_timeout_s = a->ctrlr_loss_timeout_sec;
 	o->reconnect_delay_s = a->reconnect_delay_sec;
-	o->admin_poll_us = bdev_nvme_options.adminq_poll_period_us < UINT32_MAX ? (uint32_t)bdev_nvme_options.adminq_poll_period_us : UINT32_MAX;
+	o->admin_poll_us = bdev_nvme_options.adminq_poll_period_us < UINT32_MAX
+				   ? (uint32_t)bdev_nvme_options.adminq_poll_period_us
+				   : UINT32_MAX;
 	o->rdma_retry_count = bdev_nvme_options.rdma_retry_count;
 	o->rdma_ack_timeout = bdev_nvme_options.rdma_ack_timeout;
 	o->rdma_tos = bdev_nvme_options.rdma_tos;
@@ -764,11 +798,12 @@ static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 static int add_address(struct bdev_nvme *c, const struct bdev_nvme_attach *a, char *error)
 {
 	if (bdev_nvme_sibling(c) != NULL || TAILQ_FIRST(&c->multi->ctrlrs) != c) {
-		return bdev_error(error, -EINVAL, "multipath failover: '%s' has several controllers (multipath)", c->name);
+		return bdev_error(error, -EINVAL, "multipath failover: '%s' has several controllers (multipath)",
+				  c->name);
 	}
 	if (a->trid.trtype != c->opts.trid.trtype) {
-		return bdev_error(error, -EINVAL, "trtype %s: the controller of the name '%s' has %s", nvme_trtype_name(a->trid.trtype), c->name,
-				  nvme_trtype_name(c->opts.trid.trtype));
+		return bdev_error(error, -EINVAL, "trtype %s: the controller of the name '%s' has %s",
+				  nvme_trtype_name(a->trid.trtype), c->name, nvme_trtype_name(c->opts.trid.trtype));
 	}
 	if (c->state == BDEV_NVME_ATTACHING) {
 		return bdev_error(error, -EBUSY, "name '%s': the controller is still being attached", c->name);

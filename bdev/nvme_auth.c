@@ -17,8 +17,8 @@ static int get_key(const char *what, const char *name, struct keyring_key **key,
 		       : 0;
 }
 
-static int get_keys(const char *name, const char *ctrlr_name, struct keyring_key **key,
-		    struct keyring_key **ctrlr_key, char *error)
+static int get_keys(const char *name, const char *ctrlr_name, struct keyring_key **key, struct keyring_key **ctrlr_key,
+		    char *error)
 {
 	if (name[0] == '\0' && ctrlr_name[0] != '\0') {
 		return bdev_error(error, -EINVAL,
@@ -119,7 +119,8 @@ static bool can_be_given_keys(const struct bdev_nvme *c)
 	return c->ctrlr != NULL && c->state != BDEV_NVME_ATTACHING && c->state != BDEV_NVME_DETACHING;
 }
 
-void bdev_nvme_set_keys(struct bdev_nvme *first, const char *key_name, const char *ctrlr_key_name, bdev_nvme_done_cb cb, void *arg)
+void bdev_nvme_set_keys(struct bdev_nvme *first, const char *key_name, const char *ctrlr_key_name, bdev_nvme_done_cb cb,
+			void *arg)
 {
 	char error[BDEV_ERROR_MAX];
 	struct keyring_key *key = NULL, *ctrlr_key = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Commands that go by way of the control thread, which owns the admin queue: admin commands passed through, aborts, resets; and raw
- * commands of the RPC.
+/* Commands that go by way of the control thread, which owns the admin queue: admin commands passed through, aborts,
+ * resets; and raw commands of the RPC.
  *
- * A message to the control thread and one back, both in the I/O itself, which stays in flight meanwhile and keeps its channel. */
+ * A message to the control thread and one back, both in the I/O itself, which stays in flight meanwhile and keeps its
+ * channel. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static struct nvme_io *of_message(struct thread_msg *msg)
 
 /* --- What may be passed through --- */
 
-/* Features that are more than a dword. Of vendors' we do not know: they get a page, and no more goes by the one address. */
+/* Features that are more than a dword. Of vendors' we do not know: they get a page, and no more goes by the one
+ * address. */
 static uint64_t feature_amount(uint8_t fid)
 {
 	switch (fid) {
@@ -133,8 +135,8 @@ uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, boo
 	return fabrics ? 0 : check_admin_amount(cmd, data_len);
 }
 
-/* Bits 1:0 of an opcode are its data's direction (Base 3.3.3.1). In the standard's format for vendor specific commands (Base figure 88)
- * dword 10 is the number of dwords of data (NDT), dword 11 that of metadata (NDM). */
+/* Bits 1:0 of an opcode are its data's direction (Base 3.3.3.1). In the standard's format for vendor specific commands
+ * (Base figure 88) dword 10 is the number of dwords of data (NDT), dword 11 that of metadata (NDM). */
 uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size)
 {
 	unsigned direction = cmd->opcode & 3;
@@ -156,14 +158,14 @@ uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bo
 		       : NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 }
 
-/* How many bytes a command moves, as the controller will understand it: what the caller's buffers must have, or the controller would
- * go on behind them. */
+/* How many bytes a command moves, as the controller will understand it: what the caller's buffers must have, or the
+ * controller would go on behind them. */
 struct amount {
 	uint64_t data, md;
 };
 
-/* Metadata moves with the data (as part of it, or beside it), unless it is nothing but protection information that the controller
- * generates and strips (NVM 5.2.2.1). */
+/* Metadata moves with the data (as part of it, or beside it), unless it is nothing but protection information that the
+ * controller generates and strips (NVM 5.2.2.1). */
 static struct amount of_blocks(const struct nvme_sqe *cmd, const struct nvme_ns *ns)
 {
 	uint32_t cdw12 = le32toh(cmd->cdw12);
@@ -171,8 +173,8 @@ static struct amount of_blocks(const struct nvme_sqe *cmd, const struct nvme_ns 
 	bool stripped = ns->pi_type != 0 && ns->md_size == NVME_PI_BYTES && (cdw12 & NVME_PI_ACT);
 	uint64_t md = stripped ? 0 : blocks * ns->md_size;
 
-	return ns->md_interleaved ? (struct amount){blocks * ns->block_size + md, 0} :
-				    (struct amount){blocks * ns->block_size, md};
+	return ns->md_interleaved ? (struct amount){blocks * ns->block_size + md, 0}
+				  : (struct amount){blocks * ns->block_size, md};
 }
 
 /* False: we do not know. */
@@ -358,8 +360,10 @@ static struct bdev_nvme *controller_of(struct nvme_io *n)
 	const struct nvme_leg *l, *found = TAILQ_FIRST(&d->legs);
 
 	TAILQ_FOREACH (l, &d->legs, link) {
-		bool up = l->c->state == BDEV_NVME_UP && !l->leaving, found_up = found->c->state == BDEV_NVME_UP && !found->leaving;
-		if (up && (!found_up || (l->ana == NVME_ANA_STATE_OPTIMIZED && found->ana != NVME_ANA_STATE_OPTIMIZED))) {
+		bool up = l->c->state == BDEV_NVME_UP && !l->leaving,
+		     found_up = found->c->state == BDEV_NVME_UP && !found->leaving;
+		if (up &&
+		    (!found_up || (l->ana == NVME_ANA_STATE_OPTIMIZED && found->ana != NVME_ANA_STATE_OPTIMIZED))) {
 			found = l;
 		}
 	}
@@ -425,7 +429,8 @@ static void abort_done(void *arg, const struct nvme_cqe *cqe)
 	bdev_nvme_detach_step(a.c);
 }
 
-void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted), void *arg)
+void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
+			 void *arg)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32((uint32_t)cid << 16 | sqid)};
 	struct abort_cmd *a = NULL;
@@ -481,7 +486,8 @@ void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target)
 
 /* --- Reset --- */
 
-/* All connected controllers of the bdev are reset: what each has under way ends. It has worked if one is there again. */
+/* All connected controllers of the bdev are reset: what each has under way ends. It has worked if one is there
+ * again. */
 struct resets {
 	struct nvme_io *n;
 	unsigned left;
@@ -632,7 +638,12 @@ static int send_admin(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev
 	if (a == NULL) {
 		return -ENOMEM;
 	}
-	*a = (struct admin){.cb = cb, .cb_arg = arg, .c = c, .to_device = raw->to_device, .len = raw->data_len, .iovcnt = 1,
+	*a = (struct admin){.cb = cb,
+			    .cb_arg = arg,
+			    .c = c,
+			    .to_device = raw->to_device,
+			    .len = raw->data_len,
+			    .iovcnt = 1,
 			    .iov = {.iov_base = raw->data, .iov_len = raw->data_len}};
 	a->iovs = &a->iov;
 	return admin_send(a, &raw->cmd);

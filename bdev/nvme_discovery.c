@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Discovery services: a discovery controller stays connected; what its log lists is attached, and what disappears from it is
- * detached. Control thread.
+/* Discovery services: a discovery controller stays connected; what its log lists is attached, and what disappears from
+ * it is detached. Control thread.
  *
- * A service has sources: the controller that was named, and those that it refers to. It has entries: the subsystems that are listed,
- * each with a place of its own in the table of states below. Several sources may list the same subsystem, or refer to the same source: it
- * stays until none does. */
+ * A service has sources: the controller that was named, and those that it refers to. It has entries: the subsystems
+ * that are listed, each with a place of its own in the table of states below. Several sources may list the same
+ * subsystem, or refer to the same source: it stays until none does. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
-#define LOOK_US	     2000000 /* how often what could not be attached, or was given up, is tried again */
-#define ENTRIES_MAX  256
-#define SOURCES_MAX  16
+#define LOOK_US          2000000 /* how often what could not be attached, or was given up, is tried again */
+#define ENTRIES_MAX      256
+#define SOURCES_MAX      16
 #define SUBTYPE_REFERRAL 1
-#define SUBTYPE_NVM	 2
+#define SUBTYPE_NVM      2
 
 enum entry_state {
 	ENTRY_ATTACHING,
@@ -50,13 +50,13 @@ struct entry {
 struct source {
 	struct bdev_nvme_discovery *s;
 	unsigned number;      /* below SOURCES_MAX; no other has it while this one exists */
-	bool named;	      /* it was, so nobody has to refer to it */
+	bool named;           /* it was, so nobody has to refer to it */
 	uint32_t referred_by; /* a bit per source, by its number */
 	struct nvme_trid trid;
 	struct nvme_ctrlr *ctrlr;
 	bool reading, again, leaving;
-	bool seen; /* in the log that is being looked at */
-	bool unread; /* its log could not be read: later again */
+	bool seen;     /* in the log that is being looked at */
+	bool unread;   /* its log could not be read: later again */
 	bool answered; /* its log has been read, or could not be */
 	TAILQ_ENTRY(source) link;
 };
@@ -102,8 +102,8 @@ static struct bdev_nvme *controller_at(const struct nvme_trid *trid, const char 
 	struct bdev_nvme *c = NULL;
 
 	while ((c = bdev_nvme_next(c)) != NULL) {
-		if (strcmp(c->opts.trid.subnqn, trid->subnqn) == 0 && c->state != BDEV_NVME_DETACHING && bdev_nvme_has_address(c, trid) &&
-		    (name == NULL || strcmp(c->name, name) == 0)) {
+		if (strcmp(c->opts.trid.subnqn, trid->subnqn) == 0 && c->state != BDEV_NVME_DETACHING &&
+		    bdev_nvme_has_address(c, trid) && (name == NULL || strcmp(c->name, name) == 0)) {
 			return c;
 		}
 	}
@@ -126,7 +126,8 @@ static void detach(struct entry *e)
 	struct bdev_nvme *c = controller_at(&e->trid, e->name);
 
 	if (c != NULL) {
-		log_notice("%s: %s at %s:%s is not listed any more: detached", e->s->name, e->trid.subnqn, e->trid.traddr, e->trid.trsvcid);
+		log_notice("%s: %s at %s:%s is not listed any more: detached", e->s->name, e->trid.subnqn,
+			   e->trid.traddr, e->trid.trsvcid);
 		e->s->uses++;
 		bdev_nvme_detach(c, detached, e->s);
 	}
@@ -152,9 +153,11 @@ static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 	struct bdev_nvme_discovery *s = e->s;
 
 	if (rc != 0) {
-		log_warning("%s: %s at %s:%s cannot be attached: %s", s->name, e->trid.subnqn, e->trid.traddr, e->trid.trsvcid, error);
+		log_warning("%s: %s at %s:%s cannot be attached: %s", s->name, e->trid.subnqn, e->trid.traddr,
+			    e->trid.trsvcid, error);
 	} else {
-		log_notice("%s: %s at %s:%s is attached as %s", s->name, e->trid.subnqn, e->trid.traddr, e->trid.trsvcid, e->name);
+		log_notice("%s: %s at %s:%s is attached as %s", s->name, e->trid.subnqn, e->trid.traddr,
+			   e->trid.trsvcid, e->name);
 	}
 	set_state(e, rc == 0 ? ENTRY_ATTACHED : ENTRY_FAILED);
 	if (e->listed_by == 0) {
@@ -164,8 +167,8 @@ static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 	step(s);
 }
 
-/* src does not list its entries any more, but those that have been seen in its log just now, unless that does not count. Entries that
- * nobody else lists go. */
+/* src does not list its entries any more, but those that have been seen in its log just now, unless that does not
+ * count. Entries that nobody else lists go. */
 static void unlist(struct source *src, bool seen_counts)
 {
 	struct entry *e, *next;
@@ -254,7 +257,8 @@ static void look(void *arg)
 
 /* --- Sources --- */
 
-static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by, char *error);
+static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
+				 char *error);
 
 static void source_gone(void *arg)
 {
@@ -279,7 +283,8 @@ static void leave(struct source *src)
 	nvme_ctrlr_destroy(src->ctrlr, source_gone, src);
 }
 
-/* A bit for each source that references lead to from the one that was named: two that refer to each other do not hold each other. */
+/* A bit for each source that references lead to from the one that was named: two that refer to each other do not hold
+ * each other. */
 static uint32_t reached(const struct bdev_nvme_discovery *s)
 {
 	uint32_t found = 0, before;
@@ -324,7 +329,9 @@ static void found_subsystem(struct source *src, const struct nvme_discovered *d)
 	}
 	e = n < ENTRIES_MAX ? calloc(1, sizeof(*e)) : NULL;
 	if (e == NULL) {
-		log_limited(LOG_LEVEL_ERROR, "%s: more than %d subsystems are listed, or there is no memory for another one", s->name, ENTRIES_MAX);
+		log_limited(LOG_LEVEL_ERROR,
+			    "%s: more than %d subsystems are listed, or there is no memory for another one", s->name,
+			    ENTRIES_MAX);
 		return;
 	}
 	*e = (struct entry){.s = s, .listed_by = bit(src), .trid = d->trid, .state = ENTRY_FAILED, .seen = true};
@@ -348,9 +355,11 @@ static void found_referral(struct source *src, const struct nvme_discovered *d)
 		}
 	}
 	if (n == SOURCES_MAX) {
-		log_limited(LOG_LEVEL_ERROR, "%s: more than %d discovery services refer to each other", s->name, SOURCES_MAX);
+		log_limited(LOG_LEVEL_ERROR, "%s: more than %d discovery services refer to each other", s->name,
+			    SOURCES_MAX);
 	} else if (add_source(s, &d->trid, src, error) == NULL) {
-		log_warning("%s: the discovery service at %s:%s cannot be asked: %s", s->name, d->trid.traddr, d->trid.trsvcid, error);
+		log_warning("%s: the discovery service at %s:%s cannot be asked: %s", s->name, d->trid.traddr,
+			    d->trid.trsvcid, error);
 	}
 }
 
@@ -381,7 +390,8 @@ static void log_read(void *arg, int error, const struct nvme_discovered *found, 
 	}
 	s->uses++;
 	if (error != 0) {
-		log_warning("%s: the discovery log of %s:%s cannot be read: %s", s->name, src->trid.traddr, src->trid.trsvcid, strerror(-error));
+		log_warning("%s: the discovery log of %s:%s cannot be read: %s", s->name, src->trid.traddr,
+			    src->trid.trsvcid, strerror(-error));
 	} else {
 		TAILQ_FOREACH (e, &s->entries, link) {
 			e->seen = false;
@@ -445,7 +455,8 @@ static unsigned free_number(const struct bdev_nvme_discovery *s)
 }
 
 /* by: NULL for the one that was named. */
-static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by, char *error)
+static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
+				 char *error)
 {
 	struct source *src = calloc(1, sizeof(*src));
 	struct nvme_ctrlr_opts o;
@@ -455,8 +466,12 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		return NULL; /* with errno, as nvme_ctrlr_create() */
 	}
-	*src = (struct source){
-		.s = s, .number = free_number(s), .named = by == NULL, .referred_by = by != NULL ? bit(by) : 0, .trid = *trid, .seen = true};
+	*src = (struct source){.s = s,
+			       .number = free_number(s),
+			       .named = by == NULL,
+			       .referred_by = by != NULL ? bit(by) : 0,
+			       .trid = *trid,
+			       .seen = true};
 	nvme_ctrlr_opts_default(&o);
 	memcpy(o.hostnqn, s->opts.hostnqn, sizeof(o.hostnqn));
 	o.discovery = true;
@@ -578,14 +593,17 @@ static int check(const struct bdev_nvme_discovery_opts *o, char *error)
 	}
 	TAILQ_FOREACH (s, &services, link) {
 		if (strcmp(s->name, o->name) == 0) {
-			return bdev_error(error, -EEXIST, "name '%s': a discovery service of that name exists already", o->name);
+			return bdev_error(error, -EEXIST, "name '%s': a discovery service of that name exists already",
+					  o->name);
 		}
 		if (nvme_trid_is_same_place(&s->opts.trid, &o->trid)) {
-			return bdev_error(error, -EEXIST, "traddr '%s', trsvcid '%s': the discovery service '%s' is there already", o->trid.traddr,
-					  o->trid.trsvcid, s->name);
+			return bdev_error(error, -EEXIST,
+					  "traddr '%s', trsvcid '%s': the discovery service '%s' is there already",
+					  o->trid.traddr, o->trid.trsvcid, s->name);
 		}
 	}
-	return bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec, error);
+	return bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec,
+					error);
 }
 
 void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *o, bdev_nvme_done_cb cb, void *arg)
@@ -659,7 +677,9 @@ const struct bdev_nvme_discovery_opts *bdev_nvme_discovery_opts(const struct bde
 }
 
 void bdev_nvme_discovery_for_each_source(const struct bdev_nvme_discovery *s,
-					 void (*fn)(void *arg, const struct nvme_trid *trid, const struct nvme_ctrlr *ctrlr, bool referral), void *arg)
+					 void (*fn)(void *arg, const struct nvme_trid *trid,
+						    const struct nvme_ctrlr *ctrlr, bool referral),
+					 void *arg)
 {
 	const struct source *src;
 
@@ -671,10 +691,14 @@ void bdev_nvme_discovery_for_each_source(const struct bdev_nvme_discovery *s,
 }
 
 void bdev_nvme_discovery_for_each_entry(const struct bdev_nvme_discovery *s,
-					void (*fn)(void *arg, const struct nvme_trid *trid, const char *name, const char *state), void *arg)
+					void (*fn)(void *arg, const struct nvme_trid *trid, const char *name,
+						   const char *state),
+					void *arg)
 {
-	static const char *const names[] = {
-		[ENTRY_ATTACHING] = "attaching", [ENTRY_ATTACHED] = "attached", [ENTRY_FAILED] = "failed", [ENTRY_FOREIGN] = "attached by others"};
+	static const char *const names[] = {[ENTRY_ATTACHING] = "attaching",
+					    [ENTRY_ATTACHED] = "attached",
+					    [ENTRY_FAILED] = "failed",
+					    [ENTRY_FOREIGN] = "attached by others"};
 	const struct entry *e;
 
 	TAILQ_FOREACH (e, &s->entries, link) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What controllers tell of errors and of their health, by asynchronous events and the log pages that these name. Control thread. */
+/* What controllers tell of errors and of their health, by asynchronous events and the log pages that these name.
+ * Control thread. */
 #include "bdev/nvme_internal.h"
 #include "util/log.h"
 
@@ -39,7 +40,8 @@ void nvme_health_event(struct bdev_nvme *c, uint32_t aer)
 	} else if (page != NULL && lid == NVME_LOG_LID_SMART) {
 		tell_health(c, page);
 	} else {
-		log_limited(LOG_LEVEL_WARNING, "%s: asynchronous event of type %u, information 0x%02x, log page 0x%02x%s", c->name, aer & 7,
-			    aer >> 8 & 0xff, lid, page != NULL ? "" : ", which cannot be read");
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s: asynchronous event of type %u, information 0x%02x, log page 0x%02x%s", c->name,
+			    aer & 7, aer >> 8 & 0xff, lid, page != NULL ? "" : ", which cannot be read");
 	}
 }

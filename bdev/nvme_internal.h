@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Private to the NVMe bdev module.
  *
- *	nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
- *	nvme_discovery.c what discovery services list is attached, and detached when they list it no more
- *	nvme_health.c	errors and warnings that controllers tell of
- *	nvme_hotplug.c	drives that are plugged in are attached
- *	nvme_multi.c	controllers of one name: a namespace's legs, one by each; their states of access; policies
- *	nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
- *	nvme_auth.c	keys for in-band authentication
- *	nvme_ns.c	a namespace's bdev
- *	nvme_md.c	metadata and protection information of its blocks
- *	nvme_path.c	queue pairs, as the control thread sees them
- *	nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
- *	nvme_io.c	commands of bdev I/O, and what their completions mean
- *	nvme_cmd.c	commands that go by way of the control thread: admin, abort, reset; raw commands */
+ *     nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
+ *     nvme_discovery.c what discovery services list is attached, and detached when they list it no more
+ *     nvme_health.c	errors and warnings that controllers tell of
+ *     nvme_hotplug.c	drives that are plugged in are attached
+ *     nvme_multi.c	controllers of one name: a namespace's legs, one by each; their states of access; policies
+ *     nvme_leg.c	which leg an I/O goes by, as the thread that has the channel sees it
+ *     nvme_auth.c	keys for in-band authentication
+ *     nvme_ns.c	a namespace's bdev
+ *     nvme_md.c	metadata and protection information of its blocks
+ *     nvme_path.c	queue pairs, as the control thread sees them
+ *     nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
+ *     nvme_io.c	commands of bdev I/O, and what their completions mean
+ *     nvme_cmd.c	commands that go by way of the control thread: admin, abort, reset; raw commands */
 #ifndef BDEV_NVME_INTERNAL_H
 #define BDEV_NVME_INTERNAL_H
 
@@ -27,7 +27,7 @@
 enum bdev_nvme_state {
 	BDEV_NVME_ATTACHING, /* the first attempt to connect */
 	BDEV_NVME_UP,
-	BDEV_NVME_DOWN,	     /* lost or reset; the driver is at it */
+	BDEV_NVME_DOWN,      /* lost or reset; the driver is at it */
 	BDEV_NVME_GIVEN_UP,  /* failed; a reset starts anew */
 	BDEV_NVME_DETACHING, /* its bdevs and queue pairs go */
 	BDEV_NVME_STATES,
@@ -45,13 +45,13 @@ struct nvme_ns_bdev;
 struct nvme_path;
 struct nvme_leg;
 
-/* What goes by one name: controllers of one subsystem, and the bdevs of its namespaces. Comes with the first controller, goes with
- * the last. */
+/* What goes by one name: controllers of one subsystem, and the bdevs of its namespaces. Comes with the first
+ * controller, goes with the last. */
 struct nvme_multi {
 	char name[BDEV_NVME_NAME_MAX];
 	TAILQ_HEAD(bdev_nvme_list, bdev_nvme) ctrlrs; /* in the order in which they were attached */
-	TAILQ_HEAD(, nvme_ns_bdev) namespaces; /* by ascending nsid */
-	struct bdev_nvme_policy policy;	       /* of bdevs to come */
+	TAILQ_HEAD(, nvme_ns_bdev) namespaces;        /* by ascending nsid */
+	struct bdev_nvme_policy policy;               /* of bdevs to come */
 };
 
 struct bdev_nvme {
@@ -61,25 +61,26 @@ struct bdev_nvme {
 	enum bdev_nvme_state state;
 	uint64_t state_ticks;
 	struct nvme_multi *multi;
-	bool io_fails;	     /* I/O is not to wait: given up, or fast_io_fail */
-	bool ending;	     /* detached: what its queue pairs have goes elsewhere */
+	bool io_fails; /* I/O is not to wait: given up, or fast_io_fail */
+	bool ending;   /* detached: what its queue pairs have goes elsewhere */
 	uint32_t drain_turns;
-	char serial[21];     /* as it was attached */
+	char serial[21];          /* as it was attached */
 	bool syncing, sync_again; /* nvme_ns_sync() */
-	bool ctrlr_leaving; /* nvme_ctrlr_destroy() was called */
-	uint16_t crdt[3]; /* Identify; changes only while no I/O is outstanding */
+	bool ctrlr_leaving;       /* nvme_ctrlr_destroy() was called */
+	uint16_t crdt[3];         /* Identify; changes only while no I/O is outstanding */
 	bool sizes_vendor_io; /* Identify, the same: vendor specific I/O commands say in dword 10 how much they move */
-	bool has_ana;	  /* likewise */
-	uint8_t anatt_s;  /* likewise; never 0 */
+	bool has_ana;         /* likewise */
+	uint8_t anatt_s;      /* likewise; never 0 */
 	uint32_t resets;
-	uint64_t errors_seen; /* the count of the newest entry of the Error Information log that was told of; 0: none was */
-	uint32_t aborts; /* Abort commands outstanding */
-	uint32_t uses;	 /* what else is under way and needs this structure */
+	uint64_t errors_seen; /* the count of the newest entry of the Error Information log that was told of; 0: none
+				 was */
+	uint32_t aborts;      /* Abort commands outstanding */
+	uint32_t uses;        /* what else is under way and needs this structure */
 	char error[NVME_ERROR_MAX];
 	struct thread_timer fast_fail_timer, drain_timer;
-	TAILQ_HEAD(, nvme_leg) legs;	       /* of the bdevs it has a part in */
-	struct io_device device;	       /* its channels are paths */
-	uint32_t num_paths;		       /* made and not yet freed; atomic, since threads make them */
+	TAILQ_HEAD(, nvme_leg) legs; /* of the bdevs it has a part in */
+	struct io_device device;     /* its channels are paths */
+	uint32_t num_paths;          /* made and not yet freed; atomic, since threads make them */
 	TAILQ_HEAD(, nvme_path) paths;
 	bdev_nvme_attached_cb attached;
 	void *attached_arg;
@@ -109,8 +110,8 @@ void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const s
 /* Something went wrong that a reset may put right. */
 void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
 
-/* References to the keys that an attachment names, and what it offers, in the driver's options: 0, or -ENOKEY, -EINVAL and error. The driver takes
- * references of its own. */
+/* References to the keys that an attachment names, and what it offers, in the driver's options: 0, or -ENOKEY, -EINVAL
+ * and error. The driver takes references of its own. */
 int nvme_keys_get(const struct bdev_nvme_attach *a, struct nvme_ctrlr_opts *o, char error[BDEV_ERROR_MAX]);
 void nvme_keys_put(const struct nvme_ctrlr_opts *o);
 
@@ -121,9 +122,9 @@ struct nvme_leg {
 	struct bdev_nvme *c;
 	struct nvme_ns_bdev *d;
 	enum nvme_ana_state ana;
-	bool hopeless;	/* without access, for longer than a transition may take */
-	bool away;	/* its controller was, since ana was told */
-	bool leaving;	/* no new I/O */
+	bool hopeless;  /* without access, for longer than a transition may take */
+	bool away;      /* its controller was, since ana was told */
+	bool leaving;   /* no new I/O */
 	bool preferred; /* by bdev_nvme_set_preferred_path */
 	struct thread_timer anatt_timer;
 	TAILQ_ENTRY(nvme_leg) link, c_link;
@@ -139,7 +140,8 @@ struct nvme_ns_bdev {
 	struct nvme_multi *multi;
 	struct bdev_nvme_attach attach; /* as its first controller was attached */
 	struct bdev_nvme_policy policy;
-	/* Guards what threads that make and end channels look at: the legs, and the list of channels. Never taken by I/O. */
+	/* Guards what threads that make and end channels look at: the legs, and the list of channels. Never taken by
+	 * I/O. */
 	pthread_mutex_t mutex;
 	TAILQ_HEAD(, nvme_leg) legs; /* in the order in which they came; at least one until it leaves */
 	TAILQ_HEAD(, nvme_ns_channel) channels;
@@ -191,8 +193,8 @@ struct nvme_leg_channel {
 	struct nvme_ns_channel *ch;
 	enum nvme_ana_state ana;
 	bool hopeless, leaving, preferred;
-	bool stale; /* a command was told that ana is wrong; until the log has been read */
-	bool dirty; /* something has changed that may let I/O go on */
+	bool stale;                        /* a command was told that ana is wrong; until the log has been read */
+	bool dirty;                        /* something has changed that may let I/O go on */
 	LIST_ENTRY(nvme_leg_channel) link; /* path->legs */
 };
 
@@ -200,12 +202,12 @@ struct nvme_leg_channel {
 struct nvme_ns_channel {
 	struct nvme_path *path; /* what I/O goes by; NULL: nvme_leg_pick() knows */
 	uint32_t nsid;
-	bool has_md;	/* blocks carry metadata: nvme_md_set() */
-	bool resetting; /* what is lost is not tried again */
-	bool spread;	/* there is a choice to be made for each I/O */
+	bool has_md;      /* blocks carry metadata: nvme_md_set() */
+	bool resetting;   /* what is lost is not tried again */
+	bool spread;      /* there is a choice to be made for each I/O */
 	uint8_t num_legs; /* places in use, free ones among them */
-	uint8_t at;	  /* the leg that was chosen last */
-	uint32_t turns;	  /* I/Os that it gets yet */
+	uint8_t at;       /* the leg that was chosen last */
+	uint32_t turns;   /* I/Os that it gets yet */
 	struct bdev_nvme_policy policy;
 	struct nvme_io_list waiting; /* for a leg that can be used */
 	struct thread *thread;
@@ -219,7 +221,7 @@ enum nvme_io_place {
 	NVME_IO_NOWHERE,
 	NVME_IO_WAITING, /* for a queue pair, or room in it */
 	NVME_IO_DELAYED, /* until due_ticks */
-	NVME_IO_QUEUED,	 /* with the driver */
+	NVME_IO_QUEUED,  /* with the driver */
 	NVME_IO_CONTROL, /* with the control thread */
 };
 
@@ -228,9 +230,11 @@ struct nvme_io {
 	STAILQ_ENTRY(nvme_io) link;
 	struct nvme_path *path;
 	union {
-		struct iovec iov;                      /* DSM, Copy: the range */
-		struct { uint16_t sqid, cid; } target; /* ABORT */
-		uint32_t cdw0;			       /* ABORT, ADMIN: on the way back */
+		struct iovec iov; /* DSM, Copy: the range */
+		struct {
+			uint16_t sqid, cid;
+		} target;      /* ABORT */
+		uint32_t cdw0; /* ABORT, ADMIN: on the way back */
 	};
 	union {
 		struct thread_msg msg; /* NVME_IO_CONTROL */
@@ -239,9 +243,9 @@ struct nvme_io {
 	uint8_t place; /* enum nvme_io_place */
 	uint8_t lost;  /* times it was lost with its queue pair */
 	uint8_t retries;
-	uint8_t parts;	    /* commands of a fused pair that are outstanding */
-	uint16_t status;    /* of a fused pair, of an admin command */
-	bool raw;	    /* not of a bdev I/O: struct raw_io, nvme_cmd.c */
+	uint8_t parts;   /* commands of a fused pair that are outstanding */
+	uint16_t status; /* of a fused pair, of an admin command */
+	bool raw;        /* not of a bdev I/O: struct raw_io, nvme_cmd.c */
 	bool fused : 1;
 	bool wants_range : 1;
 	bool repeatable : 1; /* doing it twice is doing it once */
@@ -282,7 +286,8 @@ const char *nvme_md_unusable(const struct nvme_ns *ns, bool fabrics);
 struct bdev_md nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a);
 /* The rest of a command on a namespace with metadata. */
 void nvme_md_set(struct nvme_io *n, const struct bdev_io *io);
-/* PRINFO and tags (NVM 5.2, and dwords 12, 14 and 15 of the commands) as io wants them; dword 12 has its other bits already. Pure. */
+/* PRINFO and tags (NVM 5.2, and dwords 12, 14 and 15 of the commands) as io wants them; dword 12 has its other bits
+ * already. Pure. */
 void nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act);
 
 /* nvme_cmd.c */
@@ -290,12 +295,14 @@ void nvme_cmd_admin(struct nvme_io *n);
 void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target);
 void nvme_cmd_reset(struct nvme_io *n);
 /* Control thread: has the controller abort a command. done(arg, aborted) may come at once. */
-void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted), void *arg);
-/* 0 or the status that a passed-through command is refused with. fabrics: the controller cannot move more than it is given. Pure. */
+void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
+			 void *arg);
+/* 0 or the status that a passed-through command is refused with. fabrics: the controller cannot move more than it is
+ * given. Pure. */
 uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics);
 uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns);
-/* A vendor specific command, admin or I/O, for which we cannot know how much it moves. fabrics: the controller cannot move more than it is
- * given; otherwise it has to keep to the standard's format for such commands (has_size). Pure. */
+/* A vendor specific command, admin or I/O, for which we cannot know how much it moves. fabrics: the controller cannot
+ * move more than it is given; otherwise it has to keep to the standard's format for such commands (has_size). Pure. */
 uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size);
 #define NVME_CMD_VENDOR_IO    0x80 /* opcodes from here on (NVM 3.2, Base 5) */
 #define NVME_CMD_VENDOR_ADMIN 0xc0
@@ -321,22 +328,22 @@ union nvme_path_range {
 struct nvme_path {
 	/* The using thread's. First what every I/O touches. */
 	struct nvme_qpair *qpair; /* NULL: not connected */
-	bool broken;		  /* its queue pair takes nothing any more */
+	bool broken;              /* its queue pair takes nothing any more */
 	struct nvme_io_list waiting;
 	struct poller *poller;
 	uint32_t outstanding; /* commands */
-	bool fails;	      /* without a queue pair, I/O fails */
-	bool pausable;	      /* its poller would keep the reactor awake: paused while nothing is outstanding */
+	bool fails;           /* without a queue pair, I/O fails */
+	bool pausable;        /* its poller would keep the reactor awake: paused while nothing is outstanding */
 	bool paused;
-	uint8_t in_use;	 /* frames of ours on the stack that go on with it */
-	bool closing;	 /* the channel is gone; leave when in_use is 0 */
+	uint8_t in_use; /* frames of ours on the stack that go on with it */
+	bool closing;   /* the channel is gone; leave when in_use is 0 */
 	uint64_t polls, idle_polls, completions, queued, retries;
 	struct nvme_io_list delayed;
 	struct thread_timer delay_timer;
 	union nvme_path_range *ranges; /* DMA memory; the control thread's to make and free */
 	uint8_t ranges_free[NVME_PATH_RANGES], num_ranges_free;
 	LIST_HEAD(, nvme_leg_channel) legs; /* of channels that use it */
-	struct nvme_request *fused;   /* the second command of a fused pair */
+	struct nvme_request *fused;         /* the second command of a fused pair */
 	struct nvme_io *fused_io;
 
 	/* Both. */
@@ -364,7 +371,8 @@ struct nvme_path *nvme_path_of(struct io_channel *ch);
 void nvme_path_post_leave(struct nvme_path *p); /* its thread, when it is done with it */
 /* Control thread: takes every path of c towards what c's state wants. */
 void nvme_paths_step(struct bdev_nvme *c);
-/* Control thread: how many commands of c are with the driver or held for it, on all threads; whether all queue pairs are gone. */
+/* Control thread: how many commands of c are with the driver or held for it, on all threads; whether all queue pairs
+ * are gone. */
 uint32_t nvme_paths_outstanding(struct bdev_nvme *c);
 bool nvme_paths_are_idle(const struct bdev_nvme *c);
 /* On its thread: has the control thread read the ANA log. */

@@ -8,8 +8,8 @@
 #include "trace/trace.h"
 #include "util/log.h"
 
-#define LOST_MAX	 16 /* queue pairs that one I/O may take with it before it is suspected to be the reason */
-#define RETRY_DELAY_MS	 10 /* for a controller that says no time of its own */
+#define LOST_MAX       16 /* queue pairs that one I/O may take with it before it is suspected to be the reason */
+#define RETRY_DELAY_MS 10 /* for a controller that says no time of its own */
 
 /* --- What a completion means --- */
 
@@ -32,7 +32,8 @@ static bool may_pass(uint16_t code)
 /* What a controller says that has no access to the namespace (Base 8.1.4). */
 static bool is_no_access(uint16_t code)
 {
-	return code == NVME_ST(PATH, ANA_INACCESSIBLE) || code == NVME_ST(PATH, ANA_TRANSITION) || code == NVME_ST(PATH, ANA_PERSISTENT_LOSS);
+	return code == NVME_ST(PATH, ANA_INACCESSIBLE) || code == NVME_ST(PATH, ANA_TRANSITION) ||
+	       code == NVME_ST(PATH, ANA_PERSISTENT_LOSS);
 }
 
 enum nvme_verdict nvme_io_verdict(uint16_t status, const struct nvme_verdict_facts *f, uint32_t *delay_ms)
@@ -80,15 +81,15 @@ static uint16_t as_path_error(uint16_t status)
 	return (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? NVME_IO_PATH_ERROR : status;
 }
 
-/* Between the n-th round without access and the next one: longer and longer, and as long as a transition may take when all have been
- * made. Base 8.1.4 wants the host not to be back at once. */
+/* Between the n-th round without access and the next one: longer and longer, and as long as a transition may take when
+ * all have been made. Base 8.1.4 wants the host not to be back at once. */
 static uint32_t no_access_delay_ms(const struct bdev_nvme *c, uint32_t round)
 {
 	return c->anatt_s * 1000u * round / (LOST_MAX * (LOST_MAX + 1) / 2);
 }
 
-/* Each other leg is asked at once; this one when its log has been read. Where the log grants what commands are refused, as while a
- * namespace moves from one group to another, the same legs come round again: then it takes time. */
+/* Each other leg is asked at once; this one when its log has been read. Where the log grants what commands are refused,
+ * as while a namespace moves from one group to another, the same legs come round again: then it takes time. */
 static void go_elsewhere(struct nvme_ns_channel *ch, struct nvme_io *n, uint16_t status)
 {
 	struct nvme_path *p = n->path;
@@ -107,7 +108,8 @@ static void go_elsewhere(struct nvme_ns_channel *ch, struct nvme_io *n, uint16_t
 /* What it ends with does not tell of it. */
 static void tell_again(const struct nvme_io *n, uint16_t status)
 {
-	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is tried again", n->path->c->name, n->req.cmd.opcode, nvme_status_text(status));
+	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is tried again", n->path->c->name, n->req.cmd.opcode,
+		    nvme_status_text(status));
 }
 
 static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
@@ -135,8 +137,8 @@ static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t del
 	if (ch != NULL && ch->resetting) {
 		nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
 	} else if (++n->lost > LOST_MAX) {
-		log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x was lost with its queue pair %u times: it fails", p->c->name,
-			    n->req.cmd.opcode, LOST_MAX);
+		log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x was lost with its queue pair %u times: it fails",
+			    p->c->name, n->req.cmd.opcode, LOST_MAX);
 		nvme_io_complete(n, NVME_IO_PATH_ERROR, 0);
 	} else if (ch == NULL) {
 		nvme_queue_submit(p, n);
@@ -153,7 +155,9 @@ void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 		nvme_io_complete(n, 0, cdw0);
 		return;
 	}
-	struct nvme_verdict_facts f = {.aborting = n->aborting, .repeatable = n->repeatable, .retries = n->retries,
+	struct nvme_verdict_facts f = {.aborting = n->aborting,
+				       .repeatable = n->repeatable,
+				       .retries = n->retries,
 				       .retry_limit = bdev_nvme_options.bdev_retry_count};
 	memcpy(f.crdt, n->path->c->crdt, sizeof(f.crdt));
 	if (!n->raw) {
@@ -202,7 +206,8 @@ static uint16_t check_vendor(const struct nvme_ns_channel *ch, const struct nvme
 	for (unsigned i = 0; i < ch->num_legs && status == 0; i++) {
 		const struct bdev_nvme *c = ch->legs[i].leg != NULL ? ch->legs[i].path->c : NULL;
 		if (c != NULL) {
-			status = nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, c->sizes_vendor_io);
+			status = nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE,
+						       c->sizes_vendor_io);
 		}
 	}
 	return status;
@@ -216,10 +221,9 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, const str
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status =
-		n->req.cmd.opcode >= NVME_CMD_VENDOR_IO
-			? check_vendor(ch, &n->req.cmd, len)
-			: nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
+	uint16_t status = n->req.cmd.opcode >= NVME_CMD_VENDOR_IO
+				  ? check_vendor(ch, &n->req.cmd, len)
+				  : nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
 	if (status != 0) {
 		return status;
 	}
@@ -229,8 +233,9 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, const str
 	n->req.iovs = io->iovs;
 	n->req.iovcnt = (uint16_t)io->iovcnt;
 	n->req.data_len = (uint32_t)len;
-	n->req.to_device = (n->req.cmd.opcode & 1) != 0; /* Base 3.3.3.1: bits 1:0 of an opcode are its data's direction */
-	n->repeatable = false; /* we do not know what it does */
+	n->req.to_device =
+		(n->req.cmd.opcode & 1) != 0; /* Base 3.3.3.1: bits 1:0 of an opcode are its data's direction */
+	n->repeatable = false;                /* we do not know what it does */
 	return 0;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which leg an I/O goes by: which of the controllers that have its namespace. Everything here runs on the channel's thread; a channel
- * has all it needs to choose, so that nobody is asked and nothing is locked.
+/* Which leg an I/O goes by: which of the controllers that have its namespace. Everything here runs on the channel's
+ * thread; a channel has all it needs to choose, so that nobody is asked and nothing is locked.
  *
- * Where there is nothing to choose for each I/O (one controller, or active-passive), the choice is made when something changes and
- * stands in ch->path. An I/O for which no leg can be used waits in the channel if one may come back, and fails otherwise. */
+ * Where there is nothing to choose for each I/O (one controller, or active-passive), the choice is made when something
+ * changes and stands in ch->path. An I/O for which no leg can be used waits in the channel if one may come back, and
+ * fails otherwise. */
 #include <errno.h>
 #include <rte_branch_prediction.h>
 
@@ -47,8 +48,8 @@ static struct nvme_leg_channel *best(struct nvme_ns_channel *ch)
 	return found;
 }
 
-/* With disable_auto_failback, I/O stays where it is while access there is as good as by l. The options do not change while there are
- * controllers. */
+/* With disable_auto_failback, I/O stays where it is while access there is as good as by l. The options do not change
+ * while there are controllers. */
 static struct nvme_leg_channel *stay(struct nvme_ns_channel *ch, struct nvme_leg_channel *l)
 {
 	if (!bdev_nvme_options.disable_auto_failback) {
@@ -140,7 +141,8 @@ void nvme_leg_choose(struct nvme_ns_channel *ch)
 	ch->spread = ch->policy.active_active && usable > 1;
 	ch->path = ch->spread || l == NULL ? NULL : l->path;
 	if (ch->path != before && ch->path != NULL) {
-		USDT(bdev_nvme_io_path, ch->path->c->name, ch->nsid, ch->path->c->opts.trid.traddr, ch->path->c->opts.trid.trsvcid);
+		USDT(bdev_nvme_io_path, ch->path->c->name, ch->nsid, ch->path->c->opts.trid.traddr,
+		     ch->path->c->opts.trid.trsvcid);
 	}
 }
 
@@ -173,7 +175,8 @@ void nvme_leg_submit(struct nvme_ns_channel *ch, struct nvme_io *n)
 	}
 }
 
-/* What waits in ch goes on, waits again, or fails. A channel stays while it has I/O: after the last one it is not touched. */
+/* What waits in ch goes on, waits again, or fails. A channel stays while it has I/O: after the last one it is not
+ * touched. */
 static void go_on(struct nvme_ns_channel *ch)
 {
 	struct nvme_io_list taken = STAILQ_HEAD_INITIALIZER(taken);
@@ -278,8 +281,14 @@ int nvme_leg_channel_open(struct nvme_ns_channel *ch, struct nvme_leg *leg)
 		return -ENOMEM;
 	}
 	struct nvme_leg_channel *l = &ch->legs[i];
-	*l = (struct nvme_leg_channel){.leg = leg, .path_channel = pch, .path = nvme_path_of(pch), .ch = ch, .ana = leg->ana,
-				       .hopeless = leg->hopeless, .leaving = leg->leaving, .preferred = leg->preferred};
+	*l = (struct nvme_leg_channel){.leg = leg,
+				       .path_channel = pch,
+				       .path = nvme_path_of(pch),
+				       .ch = ch,
+				       .ana = leg->ana,
+				       .hopeless = leg->hopeless,
+				       .leaving = leg->leaving,
+				       .preferred = leg->preferred};
 	LIST_INSERT_HEAD(&l->path->legs, l, link);
 	ch->num_legs = (uint8_t)(i == ch->num_legs ? i + 1 : ch->num_legs);
 	nvme_leg_choose(ch);

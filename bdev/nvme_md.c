@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces whose blocks carry metadata: what a bdev says of them, and what becomes of their commands. Out of the way of the others. */
+/* Namespaces whose blocks carry metadata: what a bdev says of them, and what becomes of their commands. Out of the way
+ * of the others. */
 #include "bdev/nvme_internal.h"
 
 /* --- Control thread --- */
@@ -30,7 +31,8 @@ struct bdev_md nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attac
 	md.separate = !ns->md_interleaved;
 	if (md.dif_type != 0) {
 		md.dif_is_first = (ns->id.dps & NVME_NS_DPS_PI_FIRST) != 0;
-		/* NVM 5.2.2.1: metadata that is nothing else is made and left out by the controller; the rest of it is not */
+		/* NVM 5.2.2.1: metadata that is nothing else is made and left out by the controller; the rest of it is
+		 * not */
 		md.plain_by_device = md.size == NVME_PI_BYTES;
 		md.checks = a->prchk_guard ? BDEV_DIF_GUARD : 0;
 		md.checks |= a->prchk_reftag && md.dif_type != 3 ? BDEV_DIF_REF : 0;
@@ -52,7 +54,8 @@ void nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct
 	uint32_t ref = has_tags ? io->dif_ref : md->dif_type == 3 ? 0 : (uint32_t)io->offset_blocks;
 	uint8_t checks = has_tags ? io->dif_flags : md->checks;
 
-	/* There is nothing that a tag of type 3 could be checked against: the controller would refuse the command (NVM 5.2.3). */
+	/* There is nothing that a tag of type 3 could be checked against: the controller would refuse the command
+	 * (NVM 5.2.3). */
 	checks &= md->dif_type == 3 ? (uint8_t)~BDEV_DIF_REF : UINT8_MAX;
 	cmd->cdw12 |= htole32(prinfo_of(checks) | (act ? NVME_PI_ACT : 0));
 	cmd->cdw14 = htole32(ref);
@@ -88,7 +91,7 @@ void nvme_md_set(struct nvme_io *n, const struct bdev_io *io)
 		}
 		break;
 	case BDEV_IO_WRITE_ZEROES: /* without PRACT it would be zeroes too, which do not pass */
-	case BDEV_IO_VERIFY:	   /* what is there, as it is */
+	case BDEV_IO_VERIFY:       /* what is there, as it is */
 		if (has_pi) {
 			nvme_md_set_pi(&n->req.cmd, &b->md, io, io->type == BDEV_IO_WRITE_ZEROES);
 		}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several controllers of one name: the legs of a namespace, one by each; what asymmetric access says of them; policies. All on the control
- * thread, which changes a leg and then tells the channels, one after the other, each on its thread. */
+/* Several controllers of one name: the legs of a namespace, one by each; what asymmetric access says of them; policies.
+ * All on the control thread, which changes a leg and then tells the channels, one after the other, each on its thread.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,16 +74,18 @@ bool nvme_multi_fits(const struct bdev_nvme *c, char *why, size_t size)
 		}
 		const struct nvme_id_ctrl *other = nvme_ctrlr_identify(o->ctrlr);
 		if (memcmp(mine->sn, other->sn, sizeof(mine->sn)) != 0) {
-			snprintf(why, size, "multipath: the serial number is '%.20s', and that of '%s' is '%.20s'", mine->sn, o->name, other->sn);
+			snprintf(why, size, "multipath: the serial number is '%.20s', and that of '%s' is '%.20s'",
+				 mine->sn, o->name, other->sn);
 			return false;
 		}
 		if ((mine->cmic & other->cmic & NVME_CTRL_CMIC_MULTI_CTRL) == 0) {
-			snprintf(why, size, "multipath: the subsystem does not allow several controllers (Identify, CMIC)");
+			snprintf(why, size,
+				 "multipath: the subsystem does not allow several controllers (Identify, CMIC)");
 			return false;
 		}
 		if (nvme_ctrlr_cntlid(c->ctrlr) == nvme_ctrlr_cntlid(o->ctrlr)) {
-			snprintf(why, size, "multipath: the controller id %u is that of the controller at %s too", nvme_ctrlr_cntlid(c->ctrlr),
-				 o->opts.trid.traddr);
+			snprintf(why, size, "multipath: the controller id %u is that of the controller at %s too",
+				 nvme_ctrlr_cntlid(c->ctrlr), o->opts.trid.traddr);
 			return false;
 		}
 	}
@@ -123,7 +126,8 @@ static struct thread *next_thread(struct nvme_ns_bdev *d, const struct thread *a
 
 	pthread_mutex_lock(&d->mutex);
 	TAILQ_FOREACH (ch, &d->channels, link) {
-		if ((after == NULL || thread_id(ch->thread) > thread_id(after)) && (found == NULL || thread_id(ch->thread) < thread_id(found))) {
+		if ((after == NULL || thread_id(ch->thread) > thread_id(after)) &&
+		    (found == NULL || thread_id(ch->thread) < thread_id(found))) {
 			found = ch->thread;
 		}
 	}
@@ -201,7 +205,8 @@ static void add_to_channel(struct nvme_ns_channel *ch, void *leg)
 	struct nvme_leg *l = leg;
 
 	if (in_channel(ch, l) == NULL && nvme_leg_channel_open(ch, l) != 0) {
-		log_error("%s: thread '%s' goes without its path by %s: out of memory", l->d->name, thread_name(ch->thread), l->c->opts.trid.traddr);
+		log_error("%s: thread '%s' goes without its path by %s: out of memory", l->d->name,
+			  thread_name(ch->thread), l->c->opts.trid.traddr);
 	}
 	nvme_leg_changed(ch);
 }
@@ -229,8 +234,8 @@ static void anatt_timer_fired(void *arg)
 {
 	struct nvme_leg *l = arg;
 
-	log_warning("%s: no access by %s for %u s, the time of a transition: I/O does not wait for it any more", l->d->name, l->c->opts.trid.traddr,
-		    l->c->anatt_s);
+	log_warning("%s: no access by %s for %u s, the time of a transition: I/O does not wait for it any more",
+		    l->d->name, l->c->opts.trid.traddr, l->c->anatt_s);
 	l->hopeless = true;
 	nvme_multi_visit(l->d, tell_channel, l);
 }
@@ -321,7 +326,8 @@ void nvme_multi_ana(struct bdev_nvme *c)
 		if (ns != NULL && ns->nsid == l->d->ns.nsid) {
 			enum nvme_ana_state ana = nvme_ctrlr_ana_state(c->ctrlr, ns->anagrpid);
 			if (ana != l->ana) {
-				log_notice("%s: access by %s:%s is %s", l->d->name, c->opts.trid.traddr, c->opts.trid.trsvcid, bdev_nvme_ana_name(ana));
+				log_notice("%s: access by %s:%s is %s", l->d->name, c->opts.trid.traddr,
+					   c->opts.trid.trsvcid, bdev_nvme_ana_name(ana));
 			}
 			if (ana != l->ana || l->away) {
 				pthread_mutex_lock(&l->d->mutex);
@@ -424,7 +430,8 @@ int bdev_nvme_set_preferred(struct bdev *b, uint16_t cntlid, char error[BDEV_ERR
 		}
 	}
 	if (wanted == NULL) {
-		return bdev_error(error, -ENODEV, "cntlid %u: '%s' is not reached by a controller of that id", cntlid, bdev_name(b));
+		return bdev_error(error, -ENODEV, "cntlid %u: '%s' is not reached by a controller of that id", cntlid,
+				  bdev_name(b));
 	}
 	TAILQ_FOREACH (l, &d->legs, link) {
 		if (l->preferred != (l == wanted)) {
@@ -456,10 +463,16 @@ static void collect(struct nvme_ns_channel *ch, void *arg)
 	for (unsigned i = 0; i < ch->num_legs; i++) {
 		const struct nvme_leg_channel *l = &ch->legs[i];
 		if (l->leg != NULL && call->n < NVME_LEGS_MAX) {
-			call->found[call->n++] = (struct bdev_nvme_io_path){
-				.bdev = &call->d->bdev, .ctrlr = l->leg->c, .thread_name = thread_name(ch->thread), .thread_id = thread_id(ch->thread),
-				.current = ch->spread ? nvme_leg_can_use(l) : ch->path == l->path, .connected = l->path->qpair != NULL,
-				.accessible = nvme_leg_can_use(l), .preferred = l->preferred, .ana = l->ana};
+			call->found[call->n++] = (struct bdev_nvme_io_path){.bdev = &call->d->bdev,
+									    .ctrlr = l->leg->c,
+									    .thread_name = thread_name(ch->thread),
+									    .thread_id = thread_id(ch->thread),
+									    .current = ch->spread ? nvme_leg_can_use(l)
+												  : ch->path == l->path,
+									    .connected = l->path->qpair != NULL,
+									    .accessible = nvme_leg_can_use(l),
+									    .preferred = l->preferred,
+									    .ana = l->ana};
 		}
 	}
 	for (unsigned i = 0; i < call->n; i++) { /* the control thread waits: what it is told may allocate */

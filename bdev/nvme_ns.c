@@ -193,8 +193,9 @@ static json_t *leg_json(const struct nvme_leg *l)
 		json_t *version = json_object();
 
 		json_object_set_new(o, "ctrlr_data", ctrlr_json(c->ctrlr));
-		json_object_set_new(version, "nvme_version",
-				    json_sprintf(vs & 0xff ? "%u.%u.%u" : "%u.%u", vs >> 16, vs >> 8 & 0xff, vs & 0xff));
+		json_object_set_new(
+			version, "nvme_version",
+			json_sprintf(vs & 0xff ? "%u.%u.%u" : "%u.%u", vs >> 16, vs >> 8 & 0xff, vs & 0xff));
 		json_object_set_new(o, "vs", version);
 	}
 	json_t *ns = ns_json(&d->ns);
@@ -217,9 +218,11 @@ static void dump_info(const struct bdev *b, struct json_t *driver_specific)
 		}
 	}
 	json_object_set_new(driver_specific, "nvme", list);
-	json_object_set_new(driver_specific, "mp_policy", json_string(d->policy.active_active ? "active_active" : "active_passive"));
+	json_object_set_new(driver_specific, "mp_policy",
+			    json_string(d->policy.active_active ? "active_active" : "active_passive"));
 	if (d->policy.active_active) {
-		json_object_set_new(driver_specific, "selector", json_string(d->policy.queue_depth ? "queue_depth" : "round_robin"));
+		json_object_set_new(driver_specific, "selector",
+				    json_string(d->policy.queue_depth ? "queue_depth" : "round_robin"));
 		json_object_set_new(driver_specific, "rr_min_io", json_integer(d->policy.rr_min_io));
 	}
 }
@@ -249,7 +252,8 @@ static void destruct(struct bdev *b)
 			nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
 		}
 	}
-	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = next) { /* none is gone before the next turn of the control loop */
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL;
+	     c = next) { /* none is gone before the next turn of the control loop */
 		next = TAILQ_NEXT(c, multi_link);
 		c->uses--;
 		bdev_nvme_detach_step(c);
@@ -275,8 +279,9 @@ static uint32_t max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme
 	return !(le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) || !has_format_0 ? 0 : range < all ? range : all;
 }
 
-/* What a controller does otherwise where there is protection information: Compare leaves it out (NVM 3.2.1), where the layer compares
- * whole blocks; and a Copy that gives blocks the reference tags of their new place gives them one application tag, too (NVM 3.2.2). */
+/* What a controller does otherwise where there is protection information: Compare leaves it out (NVM 3.2.1), where the
+ * layer compares whole blocks; and a Copy that gives blocks the reference tags of their new place gives them one
+ * application tag, too (NVM 3.2.2). */
 #define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_COPY)
 
 static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
@@ -312,11 +317,13 @@ static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
-	/* NLB has 16 bits. Never 0, which would be no limit: unusable() refuses such a controller, but it may be one of several, and down. */
+	/* NLB has 16 bits. Never 0, which would be no limit: unusable() refuses such a controller, but it may be one of
+	 * several, and down. */
 	b->max_rw_blocks = blocks == 0 ? 1 : blocks < 65536 ? blocks : 65536;
 	b->max_unmap_blocks = 65536;
 	b->max_copy_blocks = max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
-	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within them. */
+	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within
+	 * them. */
 	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
 	b->max_segments = nvme_ctrlr_max_segments(ctrlr);
 	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
@@ -335,7 +342,8 @@ static void set_uuid(struct bdev *b, const struct nvme_ns *ns)
 
 	bdev_uuid_format(uuid, text);
 	if (memcmp(uuid, zeroes, 16) != 0 && bdev_find(text) != NULL) {
-		log_notice("%s: its namespace has the UUID %s, which another bdev has already: it gets a random one", b->name, text);
+		log_notice("%s: its namespace has the UUID %s, which another bdev has already: it gets a random one",
+			   b->name, text);
 	} else {
 		memcpy(b->uuid, uuid, 16);
 	}
@@ -394,8 +402,13 @@ static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
 	TAILQ_INIT(&d->legs);
 	TAILQ_INIT(&d->channels);
 	snprintf(d->name, sizeof(d->name), "%sn%u", c->name, ns->nsid);
-	d->bdev = (struct bdev){.name = d->name, .product_name = "NVMe disk", .ops = &nvme_ops, .module = &nvme_module,
-				.num_blocks = ns->num_blocks, .block_size = ns->block_size + ns->md_size, .numa_node = -1,
+	d->bdev = (struct bdev){.name = d->name,
+				.product_name = "NVMe disk",
+				.ops = &nvme_ops,
+				.module = &nvme_module,
+				.num_blocks = ns->num_blocks,
+				.block_size = ns->block_size + ns->md_size,
+				.numa_node = -1,
 				.md = nvme_md_of(ns, &c->opts)};
 	set_limits(&d->bdev, ns, c->ctrlr);
 	set_uuid(&d->bdev, ns);
@@ -429,8 +442,8 @@ static const struct nvme_ns *find(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
 
 static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 {
-	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type && a->md_interleaved == b->md_interleaved &&
-	       a->id.dps == b->id.dps && a->csi == b->csi &&
+	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type &&
+	       a->md_interleaved == b->md_interleaved && a->id.dps == b->id.dps && a->csi == b->csi &&
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
@@ -546,7 +559,8 @@ static void join(struct bdev_nvme *c, struct nvme_ns_bdev *d, const struct nvme_
 		why = "there are too many of them";
 	}
 	if (why != NULL) {
-		log_error("%s: namespace %u at %s does not become a path: %s", c->name, ns->nsid, c->opts.trid.traddr, why);
+		log_error("%s: namespace %u at %s does not become a path: %s", c->name, ns->nsid, c->opts.trid.traddr,
+			  why);
 		return;
 	}
 	set_common_limits(d);
@@ -607,7 +621,8 @@ void nvme_ns_leave(struct bdev_nvme *c)
 
 const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after)
 {
-	const struct nvme_ns_bdev *d = after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->multi->namespaces);
+	const struct nvme_ns_bdev *d =
+		after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->multi->namespaces);
 
 	return d != NULL ? &d->bdev : NULL;
 }

@@ -2,9 +2,9 @@
 /* Queue pairs as the control thread sees them: a path is a thread's way to a controller, and has a queue pair while the
  * controller is up.
  *
- * A path is made on its thread, when a channel is, and announces itself here by a message; it says good-bye by another one, and is
- * freed here. Between the two this thread may call that thread. One that has been closed may have lost its thread:
- * nobody calls it, and its queue pair is this thread's to end. */
+ * A path is made on its thread, when a channel is, and announces itself here by a message; it says good-bye by another
+ * one, and is freed here. Between the two this thread may call that thread. One that has been closed may have lost its
+ * thread: nobody calls it, and its queue pair is this thread's to end. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,8 @@ static const struct {
 static void set_state(struct nvme_path *p, enum nvme_path_state state)
 {
 	if ((states[p->state].next & 1u << state) == 0) {
-		log_error("%s: a path may not go from '%s' to '%s'", p->c->name, states[p->state].name, states[state].name);
+		log_error("%s: a path may not go from '%s' to '%s'", p->c->name, states[p->state].name,
+			  states[state].name);
 		abort(); /* a fault in this file */
 	}
 	USDT(bdev_nvme_path_state, p->c->name, thread_id(p->thread), p->state, state);
@@ -74,8 +75,9 @@ static void set_no_queue(struct nvme_path *p, bool none)
 	if (none != p->no_queue_told) {
 		p->no_queue_told = none;
 		if (none) {
-			log_warning("%s: the controller grants %u I/O queues, and all are in use: I/O of thread '%s' fails", p->c->name,
-				    nvme_ctrlr_io_queues(p->c->ctrlr), thread_name(p->thread));
+			log_warning(
+				"%s: the controller grants %u I/O queues, and all are in use: I/O of thread '%s' fails",
+				p->c->name, nvme_ctrlr_io_queues(p->c->ctrlr), thread_name(p->thread));
 		}
 		call(p, nvme_queue_set_fails);
 	}
@@ -141,7 +143,8 @@ static bool wanted(const struct nvme_path *p)
 {
 	bool up = p->c->state == BDEV_NVME_UP || (p->c->state == BDEV_NVME_DETACHING && !p->c->io_fails);
 
-	return up && !p->left && !p->c->ending && p->c->ctrlr != NULL && nvme_ctrlr_state(p->c->ctrlr) == NVME_CTRLR_READY;
+	return up && !p->left && !p->c->ending && p->c->ctrlr != NULL &&
+	       nvme_ctrlr_state(p->c->ctrlr) == NVME_CTRLR_READY;
 }
 
 /* Takes p one step towards what is wanted. p may be gone afterwards. */
@@ -153,7 +156,8 @@ static void step(struct nvme_path *p)
 			free_path(p);
 		} else if (wanted(p)) {
 			struct nvme_qpair_opts opts = {
-				.lcore = p->lcore, .numa_node = p->lcore == ENV_LCORE_NONE ? -1 : env_lcore_numa_node(p->lcore)};
+				.lcore = p->lcore,
+				.numa_node = p->lcore == ENV_LCORE_NONE ? -1 : env_lcore_numa_node(p->lcore)};
 			set_state(p, NVME_PATH_CONNECTING);
 			nvme_qpair_create(p->c->ctrlr, &opts, connected, p);
 		}
@@ -344,8 +348,12 @@ static void collect(void *arg)
 	const struct nvme_path *p = s->p;
 	const struct nvme_io *n;
 
-	*s->stat = (struct bdev_nvme_path_stat){.polls = p->polls, .idle_polls = p->idle_polls, .completions = p->completions,
-						.queued_requests = p->queued, .retries = p->retries, .outstanding = p->outstanding};
+	*s->stat = (struct bdev_nvme_path_stat){.polls = p->polls,
+						.idle_polls = p->idle_polls,
+						.completions = p->completions,
+						.queued_requests = p->queued,
+						.retries = p->retries,
+						.outstanding = p->outstanding};
 	STAILQ_FOREACH (n, &p->waiting, link) {
 		s->stat->waiting++;
 	}
@@ -354,7 +362,8 @@ static void collect(void *arg)
 	}
 }
 
-void bdev_nvme_for_each_path(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_path_stat *stat), void *arg)
+void bdev_nvme_for_each_path(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_path_stat *stat),
+			     void *arg)
 {
 	struct nvme_path *p;
 

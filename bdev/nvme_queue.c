@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A queue pair as the thread that uses it sees it. Everything here runs on that thread.
  *
- * An I/O is with the driver, or it waits here: for a queue pair, for room in it, or for the time of its retry. So nothing is
- * lost when a queue pair goes: the driver completes what it had as aborted, and that is put among what waits. */
+ * An I/O is with the driver, or it waits here: for a queue pair, for room in it, or for the time of its retry. So
+ * nothing is lost when a queue pair goes: the driver completes what it had as aborted, and that is put among what
+ * waits. */
 #include <errno.h>
 #include <rte_branch_prediction.h>
 
@@ -30,8 +31,7 @@ void nvme_queue_exit(struct nvme_path *p)
 static void give_back_range(struct nvme_path *p, struct nvme_io *n)
 {
 	if (n->wants_range && n->iov.iov_base != NULL) {
-		p->ranges_free[p->num_ranges_free++] =
-			(uint8_t)((union nvme_path_range *)n->iov.iov_base - p->ranges);
+		p->ranges_free[p->num_ranges_free++] = (uint8_t)((union nvme_path_range *)n->iov.iov_base - p->ranges);
 		n->iov.iov_base = NULL;
 	}
 }
@@ -171,7 +171,9 @@ static void cannot(struct nvme_path *p, struct nvme_io *n, int rc)
 {
 	log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x with %u bytes in %u pieces cannot be sent: %s", p->c->name,
 		    n->req.cmd.opcode, n->req.data_len, n->req.iovcnt,
-		    rc == -EFAULT ? "the memory is not DMA-able" : rc == -E2BIG ? "too many pieces" : "out of resources");
+		    rc == -EFAULT  ? "the memory is not DMA-able"
+		    : rc == -E2BIG ? "too many pieces"
+				   : "out of resources");
 	nvme_io_complete(n, NVME_ST(GENERIC, DATA_XFER_ERROR), 0);
 }
 

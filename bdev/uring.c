@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files and block devices through io_uring: the bdevs of bdev_uring_create and bdev_aio_create.
  *
- * A channel has a ring. What is submitted in a round of its reactor goes to the kernel with one system call, made by the
- * channel's poller, which also reaps. A reactor that wants to sleep watches the ring's descriptor, which is readable while
- * there are completions. */
+ * A channel has a ring. What is submitted in a round of its reactor goes to the kernel with one system call, made by
+ * the channel's poller, which also reaps. A reactor that wants to sleep watches the ring's descriptor, which is
+ * readable while there are completions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -38,8 +38,8 @@ struct uring_channel {
 	uint32_t in_flight;
 };
 
-/* In the user data, beside the I/O's address: what completes was not the first that was tried for it, but the rest of a transfer that stopped
- * short, or zeroes where no hole could be punched. */
+/* In the user data, beside the I/O's address: what completes was not the first that was tried for it, but the rest of a
+ * transfer that stopped short, or zeroes where no hole could be punched. */
 #define AGAIN 1u
 
 /* Of a transfer that stopped short; others do not touch it. */
@@ -103,8 +103,7 @@ static void uring_submit(void *channel, struct bdev_io *io)
 }
 
 /* One iov at a time, so that no list of iovs has to be kept for what is rare. */
-static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io,
-			 uint64_t moved)
+static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io, uint64_t moved)
 {
 	uint64_t offset = io->offset_blocks * u->bdev.block_size + moved;
 	const struct iovec *iov = io->iovs;
@@ -122,7 +121,8 @@ static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, s
 	io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
 }
 
-/* A signal, the end of the space or an error further on can end a transfer early: what is left then meets it, or is moved. */
+/* A signal, the end of the space or an error further on can end a transfer early: what is left then meets it, or is
+ * moved. */
 static void go_on(struct uring_channel *c, struct bdev_io *io, uint64_t moved)
 {
 	struct io_uring_sqe *sqe = take_sqe(c, io);
@@ -147,7 +147,8 @@ static void write_zeroes(struct uring_channel *c, struct bdev_io *io)
 	}
 }
 
-/* That data could not be written the kernel tells once, to the flush that asks first: the next one succeeds, so who was told must not try again. */
+/* That data could not be written the kernel tells once, to the flush that asks first: the next one succeeds, so who was
+ * told must not try again. */
 static void fail(struct bdev_io *io, int rc)
 {
 	uint16_t final = io->type == BDEV_IO_FLUSH ? NVME_SC_DNR : 0;
@@ -171,8 +172,7 @@ static void complete_transfer(struct uring_channel *c, struct bdev_io *io, int r
 	uint64_t moved = again ? ((const struct uring_ctx *)bdev_io_ctx(io))->moved_bytes : 0;
 
 	if (is_at_end(io, result, moved)) {
-		log_limited(LOG_LEVEL_ERROR,
-			    "bdev %s: %s of %lu blocks at %lu moved only %lu bytes: was the file cut?",
+		log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu moved only %lu bytes: was the file cut?",
 			    b->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks, moved);
 		bdev_io_complete(io, NVME_SC_INTERNAL);
 	} else if (result < 0) {
@@ -298,8 +298,8 @@ static void uring_destruct(struct bdev *b)
 static void uring_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
 	const struct uring_bdev *u = (const struct uring_bdev *)b;
-	json_t *info = json_pack("{s:s?, s:b, s:b}", "filename", u->filename, "readonly", b->read_only,
-				 "fallocate", u->fallocate);
+	json_t *info = json_pack("{s:s?, s:b, s:b}", "filename", u->filename, "readonly", b->read_only, "fallocate",
+				 u->fallocate);
 
 	if (u->aio && info != NULL) {
 		json_object_set_new(info, "block_size_override", json_boolean(u->block_size_override != 0));
@@ -371,7 +371,8 @@ static int check_kind(const char *filename, char *error)
 		return bdev_error(error, -EISDIR, "filename '%.150s': %s", filename, strerror(EISDIR));
 	}
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
-		return bdev_error(error, -EINVAL, "filename '%.150s': neither a regular file nor a block device", filename);
+		return bdev_error(error, -EINVAL, "filename '%.150s': neither a regular file nor a block device",
+				  filename);
 	}
 	return 0;
 }
@@ -385,21 +386,19 @@ static int look_at(const char *filename, int fd, struct geometry *g, char *error
 		return bdev_error(error, -errno, "filename '%.150s': %s", filename, strerror(errno));
 	}
 	if (S_ISBLK(st.st_mode) && ioctl(fd, BLKSSZGET, &logical) != 0) {
-		return bdev_error(error, -errno, "filename '%.150s': its block size cannot be read: %s",
-				  filename, strerror(errno));
+		return bdev_error(error, -errno, "filename '%.150s': its block size cannot be read: %s", filename,
+				  strerror(errno));
 	}
 	g->logical_block = (uint32_t)logical;
 	int rc = size_of(fd, &st, &g->bytes);
 	if (rc != 0) {
-		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", filename,
-				  strerror(-rc));
+		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", filename, strerror(-rc));
 	}
 	find_alignment(filename, fd, g);
 	return 0;
 }
 
-static int choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts, const struct geometry *g,
-			     char *error)
+static int choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts, const struct geometry *g, char *error)
 {
 	uint32_t least = g->logical_block != 0             ? g->logical_block
 			 : g->offset_align > DEFAULT_BLOCK ? g->offset_align
@@ -411,14 +410,13 @@ static int choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts,
 				  b->block_size);
 	}
 	if (g->logical_block != 0 && b->block_size < g->logical_block) {
-		return bdev_error(error, -EINVAL, "block_size %u: must be at least the device's, %u",
-				  b->block_size, g->logical_block);
+		return bdev_error(error, -EINVAL, "block_size %u: must be at least the device's, %u", b->block_size,
+				  g->logical_block);
 	}
 	if (g->bytes < b->block_size || g->bytes % b->block_size != 0) {
-		return bdev_error(
-			error, -EINVAL,
-			"filename '%.120s': its size, %lu bytes, is not a multiple of the block size, %u",
-			opts->filename, g->bytes, b->block_size);
+		return bdev_error(error, -EINVAL,
+				  "filename '%.120s': its size, %lu bytes, is not a multiple of the block size, %u",
+				  opts->filename, g->bytes, b->block_size);
 	}
 	b->num_blocks = g->bytes / b->block_size;
 	return 0;
@@ -430,13 +428,11 @@ static void choose_direct(struct uring_bdev *u, const struct geometry *g)
 	int flags = fcntl(u->fd, F_GETFL);
 
 	if (g->offset_align == 0 || u->bdev.block_size % g->offset_align != 0) {
-		log_notice(
-			"bdev %s: %s goes through the page cache: its file system %s", u->name, u->filename,
-			g->offset_align == 0 ? "has no direct I/O" : "has direct I/O for larger blocks only");
+		log_notice("bdev %s: %s goes through the page cache: its file system %s", u->name, u->filename,
+			   g->offset_align == 0 ? "has no direct I/O" : "has direct I/O for larger blocks only");
 		u->bdev.buf_align = 1;
 	} else if (flags < 0 || fcntl(u->fd, F_SETFL, flags | O_DIRECT) != 0) {
-		log_notice("bdev %s: %s goes through the page cache: %s", u->name, u->filename,
-			   strerror(errno));
+		log_notice("bdev %s: %s goes through the page cache: %s", u->name, u->filename, strerror(errno));
 		u->bdev.buf_align = 1;
 	} else {
 		u->bdev.buf_align = g->memory_align > 1 ? g->memory_align : 4;
@@ -465,11 +461,10 @@ static int probe_ring(char *error)
 	int rc = io_uring_queue_init(2, &ring, 0);
 
 	if (rc != 0) {
-		return bdev_error(
-			error, rc,
-			"io_uring is not available: %s (sysctl kernel.io_uring_disabled, or a seccomp "
-			"filter of a container?)",
-			strerror(-rc));
+		return bdev_error(error, rc,
+				  "io_uring is not available: %s (sysctl kernel.io_uring_disabled, or a seccomp "
+				  "filter of a container?)",
+				  strerror(-rc));
 	}
 	io_uring_queue_exit(&ring);
 	return 0;
@@ -584,8 +579,7 @@ int bdev_uring_rescan(const char *name, bool aio, char *error)
 	struct stat st;
 
 	if (u == NULL) {
-		return bdev_error(error, -ENODEV, "name: there is no %s bdev '%.200s'", aio ? "aio" : "uring",
-				  name);
+		return bdev_error(error, -ENODEV, "name: there is no %s bdev '%.200s'", aio ? "aio" : "uring", name);
 	}
 	int rc = fstat(u->fd, &st) != 0 ? -errno : size_of(u->fd, &st, &bytes);
 	if (rc != 0) {
@@ -593,8 +587,7 @@ int bdev_uring_rescan(const char *name, bool aio, char *error)
 				  strerror(-rc));
 	}
 	if (bytes < u->bdev.block_size) {
-		return bdev_error(error, -EINVAL,
-				  "filename '%.150s': its size, %lu bytes, is less than a block, %u",
+		return bdev_error(error, -EINVAL, "filename '%.150s': its size, %lu bytes, is less than a block, %u",
 				  u->filename, bytes, u->bdev.block_size);
 	}
 	return bdev_resize(&u->bdev, bytes / u->bdev.block_size);

@@ -31,13 +31,11 @@ int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const c
 	const struct bdev *base = bdev_desc_bdev(v->base);
 	const char *owner;
 	bool claimed = bdev_get_claim(base, &owner) != BDEV_CLAIM_NONE;
-	rc = bdev_claim(v->base, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0,
-			claimer);
+	rc = bdev_claim(v->base, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0, claimer);
 	if (rc != 0) {
 		bdev_close(v->base);
 		return bdev_error(error, rc, "bdev '%.150s' cannot be claimed: %s%.60s", base_name,
-				  claimed ? "it is claimed by " : "it is open for writing",
-				  claimed ? owner : "");
+				  claimed ? "it is claimed by " : "it is open for writing", claimed ? owner : "");
 	}
 	snprintf(v->name, sizeof(v->name), "%s", name);
 	v->bdev.name = v->name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What bdevs on top of exactly one other have in common: a name, a base that is claimed, going when it goes. A module embeds it
- * first in its own struct. Control thread. */
+/* What bdevs on top of exactly one other have in common: a name, a base that is claimed, going when it goes. A module
+ * embeds it first in its own struct. Control thread. */
 #ifndef BDEV_VBDEV_H
 #define BDEV_VBDEV_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts the heap allocations of a benchmark: it takes the place of malloc() and its like, so one file of a program includes it. */
+/* Counts the heap allocations of a benchmark: it takes the place of malloc() and its like, so one file of a program
+ * includes it. */
 #ifndef BENCH_ALLOCATIONS_H
 #define BENCH_ALLOCATIONS_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the bdev layer costs: 4 KiB reads at queue depth 128 on one core.
  *
- *	bdev.null_ns		a null bdev, tracing off
- *	bdev.null_traced_ns	the same with every tracepoint of the bdev group on
- *	bdev.malloc_ns		a RAM disk of 64 MiB, random blocks
- *	bdev.memcpy_ns		memcpy of the same blocks in the same order, no layer at all
- *	bdev.allocs_per_io	calls of malloc and its kin per I/O, while the above ran */
+ *     bdev.null_ns		a null bdev, tracing off
+ *     bdev.null_traced_ns	the same with every tracepoint of the bdev group on
+ *     bdev.malloc_ns		a RAM disk of 64 MiB, random blocks
+ *     bdev.memcpy_ns		memcpy of the same blocks in the same order, no layer at all
+ *     bdev.allocs_per_io	calls of malloc and its kin per I/O, while the above ran */
 #include <errno.h>
 #include <string.h>
 
@@ -135,8 +135,7 @@ static void copy_run(void *arg)
 	}
 	uint64_t start = env_ticks();
 	for (unsigned i = 0; i < COPIES; i++) {
-		memcpy(r->buffers + (size_t)(i % QD) * BLOCK, (uint8_t *)disk + (size_t)next_block(r) * BLOCK,
-		       BLOCK);
+		memcpy(r->buffers + (size_t)(i % QD) * BLOCK, (uint8_t *)disk + (size_t)next_block(r) * BLOCK, BLOCK);
 	}
 	r->ticks = env_ticks() - start;
 }
@@ -238,8 +237,7 @@ int main(void)
 
 	check(env_init(&env, error), "env_init", error);
 	check(trace_start(&trace, error), "trace_start", error);
-	check(thread_lib_start(&(struct thread_lib_opts){.poll_mode = POLL_MODE_BUSY}), "thread_lib_start",
-	      "failed");
+	check(thread_lib_start(&(struct thread_lib_opts){.poll_mode = POLL_MODE_BUSY}), "thread_lib_start", "failed");
 	make_bdevs();
 	struct thread *t = thread_create("bench", NULL);
 	uint8_t *buffers = env_dma_zmalloc((size_t)QD * BLOCK, 4096, -1);

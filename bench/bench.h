@@ -42,7 +42,8 @@ static inline void bench_print(const char *name, double value, const char *unit)
 	fflush(stdout);
 }
 
-/* Runs all variants `turns` times in turns, after one turn each to warm up; medians[] (or NULL) receives the medians. */
+/* Runs all variants `turns` times in turns, after one turn each to warm up; medians[] (or NULL) receives the
+ * medians. */
 static inline void bench_run(const struct bench_variant *v, unsigned n, unsigned turns, double *medians)
 {
 	double *values = calloc((size_t)n * turns, sizeof(*values));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the NVMe driver costs on PCIe: 4 KiB reads at queue depth 128 on one core, against the model controller of the tests.
+/* What the NVMe driver costs on PCIe: 4 KiB reads at queue depth 128 on one core, against the model controller of the
+ * tests.
  *
- *	nvme.model_ns		the model alone: its doorbells written by a loop that does nothing else
- *	nvme.driver_ns		submission and completion, beyond that
- *	nvme.traced_ns		the same with every tracepoint of the group nvme_pcie on
- *	nvme.bdev_ns		what the block device layer and its NVMe module add to driver_ns
- *	nvme.doorbells_per_io	writes to the device's registers
- *	nvme.allocs_per_io	calls of malloc and its kin */
+ *     nvme.model_ns		the model alone: its doorbells written by a loop that does nothing else
+ *     nvme.driver_ns		submission and completion, beyond that
+ *     nvme.traced_ns		the same with every tracepoint of the group nvme_pcie on
+ *     nvme.bdev_ns		what the block device layer and its NVMe module add to driver_ns
+ *     nvme.doorbells_per_io	writes to the device's registers
+ *     nvme.allocs_per_io	calls of malloc and its kin */
 #include <errno.h>
 #include <string.h>
 
@@ -101,8 +102,8 @@ static void run_driver(void *arg)
 	b.counted_ios += IOS;
 }
 
-/* The submission queue is full of valid commands from the run before: the doorbells alone make the model work through them. What it
- * does is undone at the end, so that driver and device agree again. */
+/* The submission queue is full of valid commands from the run before: the doorbells alone make the model work through
+ * them. What it does is undone at the end, so that driver and device agree again. */
 static void run_model(void *arg)
 {
 	struct pcie_qpair *q = to_pcie_qpair(b.qpair);
@@ -284,8 +285,7 @@ static bool is_true(void *arg)
 static void wait_for(bool *condition)
 {
 	if (!thread_control_wait(is_true, condition, 20000000)) {
-		fprintf(stderr, "bench nvme: the model does not come up: %s\n",
-			nvme_ctrlr_last_error(b.ctrlr));
+		fprintf(stderr, "bench nvme: the model does not come up: %s\n", nvme_ctrlr_last_error(b.ctrlr));
 		exit(EXIT_FAILURE);
 	}
 }
@@ -312,8 +312,7 @@ static void attach(void)
 	opts.event = on_event;
 	b.ctrlr = nvme_ctrlr_create(&trid, &opts, error);
 	wait_for(&b.ready);
-	nvme_qpair_create(b.ctrlr, &(struct nvme_qpair_opts){.entries = QD, .numa_node = -1}, qpair_ready,
-			  NULL);
+	nvme_qpair_create(b.ctrlr, &(struct nvme_qpair_opts){.entries = QD, .numa_node = -1}, qpair_ready, NULL);
 	wait_for(&b.created);
 	poller_pause(b.poller); /* from now on the reactor runs it */
 }
@@ -358,8 +357,7 @@ static void attach_bdev(void)
 
 static void detach_bdev(void)
 {
-	d.control_poller =
-		poll_bdev_model(); /* the reactor's is on its way out: nothing else of the model is in use */
+	d.control_poller = poll_bdev_model(); /* the reactor's is on its way out: nothing else of the model is in use */
 	thread_call(b.thread, close_on_reactor, NULL);
 	bdev_close(d.desc);
 	bdev_nvme_detach(d.nvme, bdev_detached, NULL);
@@ -413,15 +411,13 @@ static void reactor_detach(void *arg)
 
 int main(void)
 {
-	const struct env_opts env = {
-		.name = "bench_nvme", .instance_id = -1, .no_huge = true, .no_pci = true};
+	const struct env_opts env = {.name = "bench_nvme", .instance_id = -1, .no_huge = true, .no_pci = true};
 	const struct trace_opts trace = {.name = "bench_nvme",
 					 .version = VARVE_VERSION,
 					 .instance_id = -1,
 					 .num_entries = TRACE_DEFAULT_ENTRIES,
 					 .num_user_threads = 1};
-	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE,
-					     .reactor_started = reactor_started};
+	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE, .reactor_started = reactor_started};
 	char error[TRACE_ERROR_MAX];
 	double medians[4];
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the target itself costs per command: the real target, RDMA transport, block devices and threads, on verbs that cost nothing
- * (unittest/nvmf_rdma/fake_verbs.c) and that move no data. 4 KiB random reads of a null device, hosts with 128 commands outstanding
- * in all (one each where there are more hosts). What remains of the fake is measured and taken off.
+/* What the target itself costs per command: the real target, RDMA transport, block devices and threads, on verbs that
+ * cost nothing (unittest/nvmf_rdma/fake_verbs.c) and that move no data. 4 KiB random reads of a null device, hosts with
+ * 128 commands outstanding in all (one each where there are more hosts). What remains of the fake is measured and taken
+ * off.
  *
- *	nvmf_rdma.own_ns		one connection, tracing off
- *	nvmf_rdma.own_ns_conn1 ...	the same with so many connections, each with its own controller
- *	nvmf_rdma.traced_own_ns		the groups nvmf_rdma and bdev recorded
- *	nvmf_rdma.events_per_io		records of one command then
- *	nvmf_rdma.ns_per_event		what each of them added
- *	nvmf_rdma.doorbells_per_io	calls of ibv_post_send */
+ *     nvmf_rdma.own_ns		one connection, tracing off
+ *     nvmf_rdma.own_ns_conn1 ...	the same with so many connections, each with its own controller
+ *     nvmf_rdma.traced_own_ns		the groups nvmf_rdma and bdev recorded
+ *     nvmf_rdma.events_per_io		records of one command then
+ *     nvmf_rdma.ns_per_event		what each of them added
+ *     nvmf_rdma.doorbells_per_io	calls of ibv_post_send */
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,12 +25,12 @@
 #include "unittest/nvmf_rdma/fake_verbs.h"
 #include "util/log.h"
 
-#define NQN	  "nqn.2026-11.io.varve:bench"
+#define NQN       "nqn.2026-11.io.varve:bench"
 #define HOSTS_MAX 256
 #define IN_FLIGHT 128
-#define IOS	  200000
-#define TURNS	  11
-#define BLOCKS	  (UINT32_C(1) << 22)
+#define IOS       200000
+#define TURNS     11
+#define BLOCKS    (UINT32_C(1) << 22)
 
 struct host {
 	struct fake_conn admin, io;
@@ -119,12 +120,17 @@ static uint32_t do_command(struct host *h, struct fake_conn *conn, const void *s
 	return le32toh(h->cqe.dw0);
 }
 
-static uint32_t connect_queue(struct host *h, struct fake_conn *conn, unsigned number, uint16_t qid, uint16_t cntlid, uint16_t entries)
+static uint32_t connect_queue(struct host *h, struct fake_conn *conn, unsigned number, uint16_t qid, uint16_t cntlid,
+			      uint16_t entries)
 {
 	struct nvmf_connect_data data = {.cntlid = htole16(cntlid)};
-	struct nvmf_connect_sqe sqe = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
-				       .fctype = nvme_fabrics_type_connect, .qid = htole16(qid), .sqsize = htole16(entries - 1u),
-				       .sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
+	struct nvmf_connect_sqe sqe = {
+		.opcode = nvme_admin_fabrics,
+		.flags = NVME_CMD_FLAGS_PSDT_SGL,
+		.fctype = nvme_fabrics_type_connect,
+		.qid = htole16(qid),
+		.sqsize = htole16(entries - 1u),
+		.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
 
 	conn->arg = h;
 	conn->on_response = on_answer;
@@ -142,8 +148,10 @@ static uint32_t connect_queue(struct host *h, struct fake_conn *conn, unsigned n
 
 static void connect_host(struct host *h, unsigned number)
 {
-	struct nvmf_property_set_sqe enable = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
-					       .fctype = nvme_fabrics_type_property_set, .ofst = htole32(NVME_REG_CC),
+	struct nvmf_property_set_sqe enable = {.opcode = nvme_admin_fabrics,
+					       .flags = NVME_CMD_FLAGS_PSDT_SGL,
+					       .fctype = nvme_fabrics_type_property_set,
+					       .ofst = htole32(NVME_REG_CC),
 					       .value = htole64(1 | 6 << 16 | 4 << 20)};
 	uint16_t cntlid = (uint16_t)connect_queue(h, &h->admin, number, 0, NVMF_CNTLID_DYNAMIC, 32);
 
@@ -287,15 +295,18 @@ static void start_target(void)
 	uint32_t nsid;
 
 	if (bdev_init() != 0 || bdev_null_create(&disk, error) != 0 || nvmf_tgt_create(&opts, &tgt) != 0 ||
-	    nvmf_transport_opts_init("RDMA", &topts) != 0 || (topts.max_queue_depth = 2 * IN_FLIGHT) == 0 || nvmf_transport_create(tgt, "RDMA", &topts) != 0 ||
-	    nvmf_tgt_start(tgt) != 0 || nvmf_subsystem_create(tgt, NQN, &sopts, &s) != 0 ||
-	    nvmf_subsystem_add_ns(s, "Null0", &nopts, &nsid) != 0 || nvmf_subsystem_add_listener(s, &address) != 0) {
+	    nvmf_transport_opts_init("RDMA", &topts) != 0 || (topts.max_queue_depth = 2 * IN_FLIGHT) == 0 ||
+	    nvmf_transport_create(tgt, "RDMA", &topts) != 0 || nvmf_tgt_start(tgt) != 0 ||
+	    nvmf_subsystem_create(tgt, NQN, &sopts, &s) != 0 || nvmf_subsystem_add_ns(s, "Null0", &nopts, &nsid) != 0 ||
+	    nvmf_subsystem_add_listener(s, &address) != 0) {
 		fail("the target could not be made");
 	}
 	nvmf_subsystem_start(s, set_state, NULL);
 	wait_state("the subsystem does not start");
 	group_thread = thread_next(thread_next(NULL));
-	read_sqe = (struct nvme_sqe){.opcode = nvme_cmd_read, .flags = NVME_CMD_FLAGS_PSDT_SGL, .nsid = htole32(nsid),
+	read_sqe = (struct nvme_sqe){.opcode = nvme_cmd_read,
+				     .flags = NVME_CMD_FLAGS_PSDT_SGL,
+				     .nsid = htole32(nsid),
 				     .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
 }
 
@@ -310,17 +321,17 @@ static void stop_target(void)
 
 int main(void)
 {
-	static const char *const names[] = {"nvmf_rdma.own_ns_conn1", "nvmf_rdma.own_ns_conn8", "nvmf_rdma.own_ns_conn64",
-					    "nvmf_rdma.own_ns_conn256"};
-	struct bench_variant v[] = {{NULL, "ns", turn_fake, NULL},
-				    {NULL, "ns", turn_off, (void *)1},
-				    {NULL, "ns", turn_off, (void *)8},
-				    {NULL, "ns", turn_off, (void *)64},
-				    {NULL, "ns", turn_off, (void *)256},
-				    {NULL, "ns", turn_traced, NULL}};
+	static const char *const names[] = {"nvmf_rdma.own_ns_conn1", "nvmf_rdma.own_ns_conn8",
+					    "nvmf_rdma.own_ns_conn64", "nvmf_rdma.own_ns_conn256"};
+	struct bench_variant v[] = {{NULL, "ns", turn_fake, NULL},       {NULL, "ns", turn_off, (void *)1},
+				    {NULL, "ns", turn_off, (void *)8},   {NULL, "ns", turn_off, (void *)64},
+				    {NULL, "ns", turn_off, (void *)256}, {NULL, "ns", turn_traced, NULL}};
 	struct env_opts e = {.name = "bench", .instance_id = -1, .no_huge = true, .no_pci = true};
 	struct thread_lib_opts t = {.poll_mode = POLL_MODE_BUSY};
-	struct trace_opts trace = {.name = "bench", .version = "1", .instance_id = -1, .num_entries = TRACE_DEFAULT_ENTRIES,
+	struct trace_opts trace = {.name = "bench",
+				   .version = "1",
+				   .instance_id = -1,
+				   .num_entries = TRACE_DEFAULT_ENTRIES,
 				   .num_user_threads = TRACE_DEFAULT_USER_THREADS};
 	char error[1024], path[256];
 	double medians[6];
@@ -332,7 +343,8 @@ int main(void)
 	if (thread_lib_start(&t) != 0) {
 		fail("no threads");
 	}
-	struct poller *ticker = poller_register(&(struct poller_opts){.name = "tick", .fn = tick, .period_us = 1000, .fd = -1});
+	struct poller *ticker =
+		poller_register(&(struct poller_opts){.name = "tick", .fn = tick, .period_us = 1000, .fd = -1});
 	start_target();
 	for (unsigned i = 0; i < HOSTS_MAX; i++) {
 		connect_host(&hosts[i], i);

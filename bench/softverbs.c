@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two processes over softverbs, each on a CPU of its own: latency of a small polled SEND, rates of 4 KiB WRITEs and READs
- * (also where the far memory is a memfd, which is mapped) and of 64-byte SENDs, beside what the bare copies reach that any such library is made of, in turns. Started without a
- * softverbs library preloaded it starts itself again with the one of its build. */
+/* Two processes over softverbs, each on a CPU of its own: latency of a small polled SEND, rates of 4 KiB WRITEs and
+ * READs (also where the far memory is a memfd, which is mapped) and of 64-byte SENDs, beside what the bare copies reach
+ * that any such library is made of, in turns. Started without a softverbs library preloaded it starts itself again with
+ * the one of its build. */
 #include "bench/bench.h"
 
 #include <infiniband/verbs.h>
@@ -83,8 +84,7 @@ static void open_side(int control, int cpu)
 	me.pd = ibv_alloc_pd(me.context);
 	me.channel = ibv_create_comp_channel(me.context);
 	me.cq = ibv_create_cq(me.context, 4 * QUEUE, NULL, me.channel, 0);
-	me.buf = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
-		      -1, 0);
+	me.buf = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	check(me.pd != NULL && me.cq != NULL && me.buf != MAP_FAILED, "opening");
 	me.mr = ibv_reg_mr(me.pd, me.buf, BUFFER_BYTES,
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
@@ -110,17 +110,19 @@ static void open_side(int control, int cpu)
 
 static void connect_side(void)
 {
-	struct endpoint self = {
-		.qpn = me.qp->qp_num, .rkey = me.mr->rkey, .addr = (uintptr_t)me.buf, .pid = getpid(),
-		.memfd_rkey = me.memfd_mr->rkey, .memfd_addr = (uintptr_t)me.memfd_buf};
+	struct endpoint self = {.qpn = me.qp->qp_num,
+				.rkey = me.mr->rkey,
+				.addr = (uintptr_t)me.buf,
+				.pid = getpid(),
+				.memfd_rkey = me.memfd_mr->rkey,
+				.memfd_addr = (uintptr_t)me.memfd_buf};
 	check(ibv_query_gid(me.context, 1, 0, &self.gid) == 0, "ibv_query_gid");
 	check(write(me.control, &self, sizeof(self)) == sizeof(self), "control socket");
 	check(read(me.control, &me.other, sizeof(me.other)) == sizeof(me.other), "control socket");
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
 				.port_num = 1,
 				.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-	check(ibv_modify_qp(me.qp, &a,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
+	check(ibv_modify_qp(me.qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
 	      "INIT");
 	a = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
@@ -136,8 +138,8 @@ static void connect_side(void)
 	a = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 16};
 	check(ibv_modify_qp(me.qp, &a,
-			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				    IBV_QP_MAX_QP_RD_ATOMIC) == 0,
 	      "RTS");
 }
 
@@ -146,8 +148,7 @@ static void post_recvs(uint32_t count)
 	struct ibv_sge sge = {.addr = (uintptr_t)me.buf, .length = 64, .lkey = me.mr->lkey};
 	struct ibv_recv_wr wr[BATCH], *bad;
 	for (uint32_t i = 0; i < BATCH; i++) {
-		wr[i] = (struct ibv_recv_wr){
-			.sg_list = &sge, .num_sge = 1, .next = i + 1 < BATCH ? &wr[i + 1] : NULL};
+		wr[i] = (struct ibv_recv_wr){.sg_list = &sge, .num_sge = 1, .next = i + 1 < BATCH ? &wr[i + 1] : NULL};
 	}
 	for (; count >= BATCH; count -= BATCH) {
 		check(ibv_post_recv(me.qp, wr, &bad) == 0, "ibv_post_recv");
@@ -356,13 +357,12 @@ static double send64_kops(void *unused)
 	return kops(start, SENDS);
 }
 
-static void bare_vm(ssize_t (*copy)(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-				    unsigned long, unsigned long))
+static void bare_vm(ssize_t (*copy)(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long,
+				    unsigned long))
 {
 	for (uint32_t i = 0; i < COPIES; i++) {
 		uint32_t off = i % BLOCKS * BLOCK;
-		struct iovec here = {me.buf + off, BLOCK},
-			     there = {(void *)(uintptr_t)(me.other.addr + off), BLOCK};
+		struct iovec here = {me.buf + off, BLOCK}, there = {(void *)(uintptr_t)(me.other.addr + off), BLOCK};
 		check(copy(me.other.pid, &here, 1, &there, 1, 0) == BLOCK, "process_vm copy");
 	}
 }
@@ -452,8 +452,7 @@ static void start_far(void)
 	connect_side();
 	post_recvs(QUEUE / 2);
 	check(read(me.control, &ready, 1) == 1, "the other process");
-	me.shared = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	me.shared = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	check(me.shared != MAP_FAILED, "mmap");
 }
 

@@ -93,8 +93,8 @@ static void rounds_start(void *arg)
 	rounds = 0;
 	rounds_done = 0;
 	for (unsigned i = 0; i < poller_count; i++) {
-		pollers[i] = poller_register(&(struct poller_opts){
-			.name = "bench", .fn = i == 0 ? poll_counting : poll_nothing, .fd = -1});
+		pollers[i] = poller_register(
+			&(struct poller_opts){.name = "bench", .fn = i == 0 ? poll_counting : poll_nothing, .fd = -1});
 	}
 }
 

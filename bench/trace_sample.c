@@ -8,15 +8,7 @@
 #include "trace/file_writer.h"
 #include "trace/trace_def.h"
 
-enum {
-	DEPTH = 32,
-	TICKS_PER_US = 2000,
-	SLOW_US = 20000,
-	OWNER_BDEV = 1,
-	OWNER_DRIVE = 3,
-	OWNER_HOST = 4,
-	HOSTS = 4
-};
+enum { DEPTH = 32, TICKS_PER_US = 2000, SLOW_US = 20000, OWNER_BDEV = 1, OWNER_DRIVE = 3, OWNER_HOST = 4, HOSTS = 4 };
 
 /* One request under way. */
 struct flight {
@@ -74,8 +66,7 @@ static void flight_begin(const struct trace_sample *s, struct lcore *l, struct f
 }
 
 /* The packed arguments of a step; returns their number of bytes. */
-static size_t args_make(const struct trace_sample *s, const struct lcore *l, const struct flight *f,
-			uint8_t *to)
+static size_t args_make(const struct trace_sample *s, const struct lcore *l, const struct flight *f, uint8_t *to)
 {
 	const struct trace_file_tpoint *t = &trace_tpoint_info(steps[f->step].tpoint)->def;
 	uint64_t io = f->object + 0x100, nvme = f->object + 0x200;
@@ -83,9 +74,8 @@ static size_t args_make(const struct trace_sample *s, const struct lcore *l, con
 
 	for (unsigned i = 0; i < t->num_args; i++) {
 		const char *name = t->args[i].name;
-		uint64_t value = strcmp(name, "qd") == 0 ? DEPTH
-				 : strcmp(name, "qpair") == 0
-					 ? 0x600000 + 0x1000 * (l->number * HOSTS + f->host)
+		uint64_t value = strcmp(name, "qd") == 0       ? DEPTH
+				 : strcmp(name, "qpair") == 0  ? 0x600000 + 0x1000 * (l->number * HOSTS + f->host)
 				 : strcmp(name, "type") == 0   ? 1
 				 : strcmp(name, "offset") == 0 ? f->number * 8ull
 				 : strcmp(name, "cid") == 0    ? f->number % 128
@@ -104,8 +94,7 @@ static size_t args_make(const struct trace_sample *s, const struct lcore *l, con
 	return n;
 }
 
-static int step_write(struct trace_file_writer *w, const struct trace_sample *s, struct lcore *l,
-		      struct flight *f)
+static int step_write(struct trace_file_writer *w, const struct trace_sample *s, struct lcore *l, struct flight *f)
 {
 	const struct trace_file_tpoint *t = &trace_tpoint_info(steps[f->step].tpoint)->def;
 	uint8_t args[TRACE_FILE_MAX_ARG_BYTES];
@@ -149,8 +138,7 @@ static void flight_step(const struct trace_sample *s, struct lcore *l, struct fl
 		f->step = TRACE_SAMPLE_EVENTS;
 		return;
 	}
-	f->when +=
-		mean / 2 + random_next(l) % (mean + 1) + (in_drive && f->slow ? SLOW_US * TICKS_PER_US : 0);
+	f->when += mean / 2 + random_next(l) % (mean + 1) + (in_drive && f->slow ? SLOW_US * TICKS_PER_US : 0);
 	f->step++;
 	if (f->step == TRACE_SAMPLE_EVENTS && l->begun < s->requests) {
 		flight_begin(s, l, f, f->when);
@@ -184,8 +172,8 @@ static void owners_write(struct trace_file_writer *w, const struct trace_sample 
 	trace_file_owner(w, OWNER_DRIVE, 1, TRACE_OWNER_NVME_PCIE_QP, "0000:01:00.0 qid:1");
 	for (unsigned i = 0; i < s->lcores * HOSTS; i++) {
 		snprintf(text, sizeof(text),
-			 "nqn.2026-11.io.varve:host%u 192.0.2.%u:%u nqn.2026-11.io.varve:sub qid:%u",
-			 i % HOSTS, 10 + i % HOSTS, 50000 + i, 1 + i / HOSTS);
+			 "nqn.2026-11.io.varve:host%u 192.0.2.%u:%u nqn.2026-11.io.varve:sub qid:%u", i % HOSTS,
+			 10 + i % HOSTS, 50000 + i, 1 + i / HOSTS);
 		trace_file_owner(w, (uint16_t)(OWNER_HOST + i), 1, TRACE_OWNER_NVMF_RDMA_QP, text);
 	}
 }

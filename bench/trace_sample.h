@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Made-up traces of a busy target: RDMA reads served by a local NVMe drive, many at a time, one in so many slow in the drive.
- * The same arguments give the same file. */
+/* Made-up traces of a busy target: RDMA reads served by a local NVMe drive, many at a time, one in so many slow in the
+ * drive. The same arguments give the same file. */
 #ifndef BENCH_TRACE_SAMPLE_H
 #define BENCH_TRACE_SAMPLE_H
 

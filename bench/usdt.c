@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a probe costs where it is fired, over a loop without one:
  *
- *	usdt.loop_ns		the loop
- *	usdt.detached_ns	nobody is attached: how much more than the loop, per probe
- *	usdt.evaluated_ns	the semaphore is up, but no tracer: the TSC, the arguments, the call
- *	usdt.attached_ns	bpftrace counts them (needs root and bpftrace; left out without)
- *	usdt.detached_percent	of an I/O at 10 million per second, which fires two probes */
+ *     usdt.loop_ns		the loop
+ *     usdt.detached_ns	nobody is attached: how much more than the loop, per probe
+ *     usdt.evaluated_ns	the semaphore is up, but no tracer: the TSC, the arguments, the call
+ *     usdt.attached_ns	bpftrace counts them (needs root and bpftrace; left out without)
+ *     usdt.detached_percent	of an I/O at 10 million per second, which fires two probes */
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>

@@ -19,8 +19,7 @@ static EVP_PKEY *generate(unsigned group)
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, "DH", NULL);
 	EVP_PKEY *key = NULL;
 	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)dhchap_group_name(group),
-						 0),
+		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)dhchap_group_name(group), 0),
 		OSSL_PARAM_construct_end(),
 	};
 
@@ -64,15 +63,16 @@ int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX])
 	size_t len;
 
 	/* "encoded": with all of its leading zeroes */
-	if (EVP_PKEY_get_octet_string_param(dh->key, OSSL_PKEY_PARAM_ENCODED_PUBLIC_KEY, value, DHCHAP_DH_MAX,
-					    &len) != 1) {
+	if (EVP_PKEY_get_octet_string_param(dh->key, OSSL_PKEY_PARAM_ENCODED_PUBLIC_KEY, value, DHCHAP_DH_MAX, &len) !=
+	    1) {
 		ERR_clear_error();
 		return -EIO;
 	}
 	return len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
 }
 
-/* OpenSSL takes what lies in [2, p - 2] only. The groups' primes are safe ones, so that is enough: what is left has an order of q or 2q. */
+/* OpenSSL takes what lies in [2, p - 2] only. The groups' primes are safe ones, so that is enough: what is left has an
+ * order of q or 2q. */
 static EVP_PKEY *peer_key(const struct dhchap_dh *dh, const uint8_t *value, size_t len)
 {
 	EVP_PKEY *key = EVP_PKEY_new();
@@ -101,8 +101,7 @@ static int derive(const struct dhchap_dh *dh, EVP_PKEY *peer, uint8_t *secret)
 	return ok && len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
 }
 
-int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len,
-		     uint8_t secret[DHCHAP_DH_MAX])
+int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len, uint8_t secret[DHCHAP_DH_MAX])
 {
 	if (peer_len == 0 || peer_len > dhchap_group_bytes(dh->group)) {
 		return -EINVAL;

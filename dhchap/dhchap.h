@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DH-HMAC-CHAP (NVM Express Base Specification 2.0c, 8.13.5), for hosts and targets: secrets, the arithmetic, the messages, and a
- * helper thread for what is slow. Who sends what when is not here: that is nvme/auth.c and nvmf/auth.c.
+/* DH-HMAC-CHAP (NVM Express Base Specification 2.0c, 8.13.5), for hosts and targets: secrets, the arithmetic, the
+ * messages, and a helper thread for what is slow. Who sends what when is not here: that is nvme/auth.c and nvmf/auth.c.
  *
- * All but the helper thread is pure: bytes in, bytes or an error out, on any thread. What fails leaves nothing in OpenSSL's list of the
- * thread's errors. Secrets never reach a log or a trace; who holds
- * one in memory of its own cleanses it. */
+ * All but the helper thread is pure: bytes in, bytes or an error out, on any thread. What fails leaves nothing in
+ * OpenSSL's list of the thread's errors. Secrets never reach a log or a trace; who holds one in memory of its own
+ * cleanses it. */
 #ifndef DHCHAP_DHCHAP_H
 #define DHCHAP_DHCHAP_H
 
@@ -64,19 +64,18 @@ struct dhchap_secret {
 	uint8_t len;  /* 32, 48 or 64 */
 	uint8_t bytes[DHCHAP_HASH_MAX];
 };
-/* Reads "DHHC-1:XX:BASE64:", white space around it allowed. 0, or -EINVAL and why: which part is wrong and what is allowed, without
- * any of the secret. */
-int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret,
-			char why[DHCHAP_ERROR_MAX]);
+/* Reads "DHHC-1:XX:BASE64:", white space around it allowed. 0, or -EINVAL and why: which part is wrong and what is
+ * allowed, without any of the secret. */
+int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX]);
 void dhchap_cleanse(void *secret, size_t len);
 /* Secrets, or what is made from them: in a time that does not depend on where they differ. */
 bool dhchap_equal(const void *a, const void *b, size_t len);
 
 /* ---- The arithmetic: 8.13.5.4 to 8.13.5.6 ---- */
 
-/* The key that a secret stands for, of the one who is called nqn: *len bytes. 0, or -EIO (OpenSSL has no such function). */
-int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX],
-		     size_t *len);
+/* The key that a secret stands for, of the one who is called nqn: *len bytes. 0, or -EIO (OpenSSL has no such
+ * function). */
+int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX], size_t *len);
 
 struct dhchap_challenge_in {
 	const struct dhchap_secret *secret; /* of who answers */
@@ -102,9 +101,9 @@ struct dhchap_dh;
 int dhchap_dh_generate(unsigned group, struct dhchap_dh **dh);
 /* The public one, big-endian, dhchap_group_bytes() long. 0 or -EIO. */
 int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX]);
-/* What both sides have, dhchap_group_bytes() long. -EINVAL: the other's value is none of the group (0, 1, p - 1 and above). */
-int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len,
-		     uint8_t secret[DHCHAP_DH_MAX]);
+/* What both sides have, dhchap_group_bytes() long. -EINVAL: the other's value is none of the group (0, 1, p - 1 and
+ * above). */
+int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t peer_len, uint8_t secret[DHCHAP_DH_MAX]);
 void dhchap_dh_free(struct dhchap_dh *dh); /* NULL: nothing */
 
 /* ---- Messages: 8.13.5.2, 8.13.5.3; little-endian, packed by layout ---- */
@@ -178,12 +177,9 @@ struct dhchap_failure_wire {
 	uint8_t reason, why;
 };
 _Static_assert(sizeof(struct dhchap_header) == 6 && sizeof(struct dhchap_protocol_wire) == 64, "Base 8.13.5");
-_Static_assert(sizeof(struct dhchap_negotiate_wire) == 8 && sizeof(struct dhchap_challenge_wire) == 16,
-	       "Base 8.13.5");
-_Static_assert(sizeof(struct dhchap_reply_wire) == 16 && sizeof(struct dhchap_success1_wire) == 16,
-	       "Base 8.13.5");
-_Static_assert(sizeof(struct dhchap_success2_wire) == 16 && sizeof(struct dhchap_failure_wire) == 8,
-	       "Base 8.13.5");
+_Static_assert(sizeof(struct dhchap_negotiate_wire) == 8 && sizeof(struct dhchap_challenge_wire) == 16, "Base 8.13.5");
+_Static_assert(sizeof(struct dhchap_reply_wire) == 16 && sizeof(struct dhchap_success1_wire) == 16, "Base 8.13.5");
+_Static_assert(sizeof(struct dhchap_success2_wire) == 16 && sizeof(struct dhchap_failure_wire) == 8, "Base 8.13.5");
 _Static_assert(offsetof(struct dhchap_challenge_wire, seqnum) == 12, "Base 8.13.5");
 
 /* What the messages say, once decoded. Pointers are into the message. */
@@ -214,15 +210,15 @@ struct dhchap_failure {
 bool dhchap_decode_header(const void *data, size_t len, struct dhchap_header *header);
 /* The rest, of a message whose header fits: DHCHAP_OK, or what is wrong with it (enum dhchap_why). Target: */
 uint8_t dhchap_decode_negotiate(const void *data, size_t len, struct dhchap_negotiate *out);
-uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group,
-			    struct dhchap_reply *out);
+uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, struct dhchap_reply *out);
 uint8_t dhchap_decode_success2(const void *data, size_t len);
 uint8_t dhchap_decode_failure(const void *data, size_t len, struct dhchap_failure *out);
 /* Host; data may be followed by bytes that belong to no message. */
 uint8_t dhchap_decode_challenge(const void *data, size_t len, struct dhchap_challenge *out);
 uint8_t dhchap_decode_success1(const void *data, size_t len, unsigned hash, struct dhchap_success1 *out);
 
-/* Write a message into DHCHAP_MESSAGE_MAX bytes: its length. Hash and group are known ones; a NULL challenge or response: none. */
+/* Write a message into DHCHAP_MESSAGE_MAX bytes: its length. Hash and group are known ones; a NULL challenge or
+ * response: none. */
 size_t dhchap_encode_negotiate(void *to, uint16_t t_id, unsigned hashes, unsigned groups);
 size_t dhchap_encode_challenge(void *to, uint16_t t_id, const struct dhchap_challenge *m);
 size_t dhchap_encode_reply(void *to, uint16_t t_id, unsigned hash, const struct dhchap_reply *m);
@@ -234,7 +230,8 @@ size_t dhchap_encode_failure(void *to, uint16_t t_id, uint8_t id, uint8_t why);
 
 /* Control thread. One job at a time: a crowd of hosts that all want to be authenticated takes one core and no more. */
 void dhchap_run(struct beside_job *job);
-/* The process ends, and nobody is left who would run one: waits for what is under way. Control thread, outside of its loop. */
+/* The process ends, and nobody is left who would run one: waits for what is under way. Control thread, outside of its
+ * loop. */
 void dhchap_stop(void);
 
 #endif

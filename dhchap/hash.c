@@ -15,8 +15,8 @@ struct piece {
 	size_t len;
 };
 
-static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size_t key_len,
-		       const struct piece *pieces, size_t n, uint8_t *out)
+static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces,
+		       size_t n, uint8_t *out)
 {
 	OSSL_PARAM params[] = {
 		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)dhchap_hash_name(hash), 0),
@@ -35,8 +35,7 @@ static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size
 	return EVP_MAC_final(ctx, out, &len, DHCHAP_HASH_MAX) && len == dhchap_hash_bytes(hash) ? 0 : -EIO;
 }
 
-static int hmac(unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces, size_t n,
-		uint8_t *out)
+static int hmac(unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces, size_t n, uint8_t *out)
 {
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	EVP_MAC_CTX *ctx = mac != NULL ? EVP_MAC_CTX_new(mac) : NULL;
@@ -50,8 +49,7 @@ static int hmac(unsigned hash, const uint8_t *key, size_t key_len, const struct 
 	return rc;
 }
 
-int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX],
-		     size_t *len)
+int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX], size_t *len)
 {
 	static const char text[] = "NVMe-over-Fabrics";
 	const struct piece pieces[] = {{nqn, strlen(nqn)}, {text, strlen(text)}};
@@ -76,8 +74,7 @@ static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHA
 		memcpy(challenge, in->challenge, piece.len);
 		return 0;
 	}
-	int rc = EVP_Q_digest(NULL, dhchap_hash_name(in->hash), NULL, in->dh_secret, in->dh_secret_len, key,
-			      &len)
+	int rc = EVP_Q_digest(NULL, dhchap_hash_name(in->hash), NULL, in->dh_secret, in->dh_secret_len, key, &len)
 			 ? 0
 			 : -EIO;
 	if (rc == 0) {
@@ -89,13 +86,12 @@ static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHA
 	return rc;
 }
 
-static int respond(const struct dhchap_challenge_in *in, const uint8_t *key, size_t key_len,
-		   const uint8_t *challenge, uint8_t *response)
+static int respond(const struct dhchap_challenge_in *in, const uint8_t *key, size_t key_len, const uint8_t *challenge,
+		   uint8_t *response)
 {
 	static const uint8_t zero; /* SC_C: no secure channel is asked for; and what ends the first name */
 	const char *who = in->of_host ? "HostHost" : "Controller";
-	const char *first = in->of_host ? in->hostnqn : in->subnqn,
-		   *second = in->of_host ? in->subnqn : in->hostnqn;
+	const char *first = in->of_host ? in->hostnqn : in->subnqn, *second = in->of_host ? in->subnqn : in->hostnqn;
 	__le32 seqnum = htole32(in->seqnum);
 	__le16 t_id = htole16(in->t_id);
 	const struct piece pieces[] = {
@@ -116,10 +112,9 @@ int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP
 {
 	uint8_t key[DHCHAP_HASH_MAX], challenge[DHCHAP_HASH_MAX];
 	size_t key_len;
-	int rc =
-		dhchap_hash_bytes(in->hash) == 0
-			? -EIO
-			: dhchap_transform(in->secret, in->of_host ? in->hostnqn : in->subnqn, key, &key_len);
+	int rc = dhchap_hash_bytes(in->hash) == 0
+			 ? -EIO
+			 : dhchap_transform(in->secret, in->of_host ? in->hostnqn : in->subnqn, key, &key_len);
 
 	if (rc == 0) {
 		rc = augment(in, challenge);

@@ -60,14 +60,12 @@ static bool dh_len_is_good(unsigned group, size_t dh_len)
 	return group == DHCHAP_GROUP_NULL ? dh_len == 0 : dh_len != 0 && dh_len <= dhchap_group_bytes(group);
 }
 
-uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group,
-			    struct dhchap_reply *out)
+uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, struct dhchap_reply *out)
 {
 	const struct dhchap_reply_wire *m = data;
 	size_t hash_len = dhchap_hash_bytes(hash);
 
-	if (len < sizeof(*m) || m->hash_len != hash_len ||
-	    len != sizeof(*m) + 2 * hash_len + le16toh(m->dh_len) ||
+	if (len < sizeof(*m) || m->hash_len != hash_len || len != sizeof(*m) + 2 * hash_len + le16toh(m->dh_len) ||
 	    !dh_len_is_good(group, le16toh(m->dh_len)) || m->challenge_valid > 1 ||
 	    (m->challenge_valid && m->seqnum == 0)) {
 		return DHCHAP_INCORRECT_PAYLOAD;

@@ -77,10 +77,10 @@ static int decode(const char *text, size_t len, struct dhchap_secret *secret, ch
 	uint32_t crc;
 	int rc = 0;
 
-	/* decoded_length() has seen all there is to see, and EVP_DecodeBlock() adds nothing to OpenSSL's list of errors */
+	/* decoded_length() has seen all there is to see, and EVP_DecodeBlock() adds nothing to OpenSSL's list of
+	 * errors */
 	if (bytes_len == 0 || EVP_DecodeBlock(bytes, (const uint8_t *)text, (int)len) < 0) {
-		return complain(
-			why, "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");
+		return complain(why, "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");
 	}
 	memcpy(&crc, bytes + bytes_len - CRC_LEN, CRC_LEN);
 	if (le32toh(crc) != crc32_of(bytes, bytes_len - CRC_LEN)) {
@@ -93,8 +93,7 @@ static int decode(const char *text, size_t len, struct dhchap_secret *secret, ch
 	return rc;
 }
 
-int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret,
-			char why[DHCHAP_ERROR_MAX])
+int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX])
 {
 	const size_t prefix = strlen(PREFIX);
 
@@ -106,10 +105,8 @@ int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secr
 	while (len != 0 && isspace((unsigned char)text[len - 1])) {
 		len--;
 	}
-	if (len <= prefix + 3 || memcmp(text, PREFIX, prefix) != 0 || text[prefix + 2] != ':' ||
-	    text[len - 1] != ':') {
-		return complain(
-			why, "it does not have the form DHHC-1:XX:BASE64:, as nvme gen-dhchap-key makes it");
+	if (len <= prefix + 3 || memcmp(text, PREFIX, prefix) != 0 || text[prefix + 2] != ':' || text[len - 1] != ':') {
+		return complain(why, "it does not have the form DHHC-1:XX:BASE64:, as nvme gen-dhchap-key makes it");
 	}
 	if (text[prefix] != '0' || text[prefix + 1] < '0' || text[prefix + 1] > '3') {
 		return complain(why, "its second part is not 00, 01, 02 or 03");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An exponentiation with ffdhe8192 takes tens of milliseconds: on a reactor it would hold up everybody's I/O, on the control thread Connect,
- * RPCs and timers. So it is done beside both. */
+/* An exponentiation with ffdhe8192 takes tens of milliseconds: on a reactor it would hold up everybody's I/O, on the
+ * control thread Connect, RPCs and timers. So it is done beside both. */
 #include "dhchap/dhchap.h"
 
 #define STOP_WAIT_US (60 * UINT64_C(1000000))

@@ -15,9 +15,8 @@ static int cores_parse_mask(const char *text, cpu_set_t *cores, char *error)
 
 	for (size_t i = 0; i < n; i++) {
 		if (!isxdigit((unsigned char)digits[i])) {
-			return env_fail(
-				error, EINVAL,
-				"cores '%.64s': neither a hexadecimal mask (0x3) nor a list ([0,2-3])", text);
+			return env_fail(error, EINVAL,
+					"cores '%.64s': neither a hexadecimal mask (0x3) nor a list ([0,2-3])", text);
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -30,8 +29,8 @@ static int cores_parse_mask(const char *text, cpu_set_t *cores, char *error)
 			}
 			if (core >= CPU_SETSIZE) {
 				return env_fail(error, EINVAL,
-						"cores '%.64s': core %zu is above the highest possible, %d",
-						text, core, CPU_SETSIZE - 1);
+						"cores '%.64s': core %zu is above the highest possible, %d", text, core,
+						CPU_SETSIZE - 1);
 			}
 			CPU_SET(core, cores);
 		}
@@ -50,9 +49,8 @@ static int cores_parse_number(const char *text, const char **p, unsigned *number
 	for (; isdigit((unsigned char)**p); (*p)++) {
 		value = value * 10 + (unsigned)(**p - '0');
 		if (value >= CPU_SETSIZE) {
-			return env_fail(error, EINVAL,
-					"cores '%.64s': a core number above the highest possible, %d", text,
-					CPU_SETSIZE - 1);
+			return env_fail(error, EINVAL, "cores '%.64s': a core number above the highest possible, %d",
+					text, CPU_SETSIZE - 1);
 		}
 	}
 	*number = value;
@@ -76,8 +74,7 @@ static int cores_parse_range(const char *text, const char **p, cpu_set_t *cores,
 		}
 	}
 	if (last < first) {
-		return env_fail(error, EINVAL, "cores '%.64s': the range %u-%u runs backwards", text, first,
-				last);
+		return env_fail(error, EINVAL, "cores '%.64s': the range %u-%u runs backwards", text, first, last);
 	}
 	for (unsigned core = first; core <= last; core++) {
 		CPU_SET(core, cores);
@@ -104,8 +101,7 @@ static int cores_parse_list(const char *text, cpu_set_t *cores, char *error)
 		return env_fail(error, EINVAL, "cores '%.64s': the closing ] is missing", text);
 	}
 	if (p[bracket] != '\0') {
-		return env_fail(error, EINVAL, "cores '%.64s': '%.16s' does not belong there", text,
-				p + bracket);
+		return env_fail(error, EINVAL, "cores '%.64s': '%.16s' does not belong there", text, p + bracket);
 	}
 	return 0;
 }
@@ -139,8 +135,8 @@ void env_cores_format(const cpu_set_t *cores, char *buf)
 		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cores)) {
 			last++;
 		}
-		n += (size_t)snprintf(buf + n, ENV_CORES_MAX - n, last > core ? "%s%d-%d" : "%s%d",
-				      n > 0 ? "," : "", core, last);
+		n += (size_t)snprintf(buf + n, ENV_CORES_MAX - n, last > core ? "%s%d-%d" : "%s%d", n > 0 ? "," : "",
+				      core, last);
 		core = last;
 	}
 }
@@ -171,10 +167,9 @@ int env_cores_check(const cpu_set_t *cores, const cpu_set_t *allowed, const cpu_
 		}
 		if (!CPU_ISSET(core, present)) {
 			env_cores_format(present, list);
-			return env_fail(
-				error, EINVAL,
-				"core %u does not exist: this machine has %.200s; choose among those with -m",
-				core, list);
+			return env_fail(error, EINVAL,
+					"core %u does not exist: this machine has %.200s; choose among those with -m",
+					core, list);
 		}
 		if (!CPU_ISSET(core, allowed)) {
 			env_cores_format(allowed, list);

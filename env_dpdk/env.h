@@ -44,21 +44,21 @@ bool env_has_hugepages(void);
  * error (ENV_ERROR_MAX bytes). */
 int env_cores_parse(const char *text, cpu_set_t *cores, char *error);
 #define ENV_CORES_MAX 512
-/* Writes the set as a list ("0,2-3") or as a hexadecimal mask without 0x ("d"); buf has ENV_CORES_MAX bytes.
- */
+/* Writes the set as a list ("0,2-3") or as a hexadecimal mask without 0x ("d"); buf has ENV_CORES_MAX
+ * bytes. */
 void env_cores_format(const cpu_set_t *cores, char *buf);
 void env_cores_format_mask(const cpu_set_t *cores, char *buf);
 
 /* lcores. ENV_FOREACH_LCORE visits all of them, the EAL's main one included. An lcore's id is its CPU's
  * number, except with oversubscribe. */
 unsigned env_lcore_count(void);
-/* The CPUs that this process may use and no lcore does; if there are none, all that it may use. False before env_init(). */
+/* The CPUs that this process may use and no lcore does; if there are none, all that it may use. False before
+ * env_init(). */
 bool env_cpus_beside(cpu_set_t *cpus);
 #define ENV_LCORE_NONE UINT32_MAX
 unsigned env_lcore_next(unsigned after); /* ENV_LCORE_NONE in: the first; out: no more */
-#define ENV_FOREACH_LCORE(lcore)                                                                             \
-	for ((lcore) = env_lcore_next(ENV_LCORE_NONE); (lcore) != ENV_LCORE_NONE;                            \
-	     (lcore) = env_lcore_next(lcore))
+#define ENV_FOREACH_LCORE(lcore)                                                                                       \
+	for ((lcore) = env_lcore_next(ENV_LCORE_NONE); (lcore) != ENV_LCORE_NONE; (lcore) = env_lcore_next(lcore))
 unsigned env_lcore_current(void); /* ENV_LCORE_NONE when not an lcore */
 int env_lcore_numa_node(unsigned lcore);
 /* True if several lcores may share a CPU: whoever polls without finding work should then yield. */
@@ -97,13 +97,14 @@ void env_time_pair_read(struct env_time_pair *pair);
  * ordinary pages are used, with a warning. */
 void *env_dma_malloc(size_t size, size_t align, int numa_node);
 void *env_dma_zmalloc(size_t size, size_t align, int numa_node);
-/* Zeroed, and every page is there: large blocks are touched before devices are told of them, since what a device is told of it pins, and
- * what else wants to tell it something waits for that. Takes a good part of a second per GB: not for a thread that others wait for. */
+/* Zeroed, and every page is there: large blocks are touched before devices are told of them, since what a device is
+ * told of it pins, and what else wants to tell it something waits for that. Takes a good part of a second per GB: not
+ * for a thread that others wait for. */
 void *env_dma_zmalloc_touched(size_t size, size_t align, int numa_node);
 void env_dma_free(void *buf);
-/* How much memory can be had without another process losing some: what this machine and the control group have left, free
- * hugepages included if they are used; UINT64_MAX: unknown. Allocating does not check it, since memory counts when it is touched;
- * who touches much at once had better ask. Any thread; reads files. */
+/* How much memory can be had without another process losing some: what this machine and the control group have left,
+ * free hugepages included if they are used; UINT64_MAX: unknown. Allocating does not check it, since memory counts when
+ * it is touched; who touches much at once had better ask. Any thread; reads files. */
 uint64_t env_available_bytes(void);
 /* Leaves the whole pages of [buf, buf + len) out of core dumps: for data, not for structures. */
 void env_dma_nodump(void *buf, size_t len);
@@ -117,8 +118,8 @@ uint64_t env_iova(const void *buf, size_t *len);
  * power of two; 0: cache line; each object takes size + 64 bytes, rounded up to align), in DMA-able memory
  * that is left out of core dumps. NULL and errno. env_mempool_free: when all objects are back. Control
  * thread. */
-struct rte_mempool *env_mempool_create(const char *name, unsigned n, size_t size, size_t align,
-				       unsigned cache, int numa_node);
+struct rte_mempool *env_mempool_create(const char *name, unsigned n, size_t size, size_t align, unsigned cache,
+				       int numa_node);
 void env_mempool_free(struct rte_mempool *mp);
 
 /* Regions of DMA-able memory, for transports that register memory with a device: add is called for each
@@ -134,14 +135,14 @@ struct env_mem_listener {
  * remove for all. */
 int env_mem_listen(const struct env_mem_listener *l);
 void env_mem_unlisten(const struct env_mem_listener *l);
-/* Calls l's add once more for each region there is: for one that could not do what it does with all of them, and knows which it did. Control
- * thread. */
+/* Calls l's add once more for each region there is: for one that could not do what it does with all of them, and knows
+ * which it did. Control thread. */
 void env_mem_repeat(const struct env_mem_listener *l);
 
 struct env_mem_stats {
 	bool hugepages;
 	uint64_t heap_bytes, heap_free_bytes, heap_largest_free_bytes; /* DMA heaps */
-	uint64_t mapped_bytes; /* large blocks with a mapping of their own */
+	uint64_t mapped_bytes;                                         /* large blocks with a mapping of their own */
 	uint32_t heap_blocks, mapped_blocks, regions;
 	uint64_t dma_bytes;      /* all regions together */
 	uint64_t resident_bytes; /* of the whole process; hugepages are not in it */

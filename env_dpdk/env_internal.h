@@ -36,8 +36,8 @@ struct env_memory_plan {
 	char why[192];
 };
 /* Decides between hugepages and ordinary memory; pure. 0, or a negative errno with the reason in error. */
-int env_memory_plan(const struct env_opts *opts, const struct env_hugepages *h, uint64_t total,
-		    uint64_t available, struct env_memory_plan *plan, char *error);
+int env_memory_plan(const struct env_opts *opts, const struct env_hugepages *h, uint64_t total, uint64_t available,
+		    struct env_memory_plan *plan, char *error);
 
 /* CPUs: `allowed` is what sched_getaffinity says, `present` what the machine has. Pure. */
 int env_cores_check(const cpu_set_t *cores, const cpu_set_t *allowed, const cpu_set_t *present, char *error);
@@ -72,8 +72,8 @@ void env_region_dump(FILE *f);
 void env_region_set_unreachable(void *addr, bool unreachable);
 /* As env_iova(), for devices behind the IOMMU. */
 uint64_t env_iova_iommu(const void *buf, size_t *len);
-/* Physical addresses, for devices that no IOMMU translates for: from now on regions of hugepages have them. -ENOTSUP: there
- * are no hugepages; -EPERM: the kernel does not tell them to us. */
+/* Physical addresses, for devices that no IOMMU translates for: from now on regions of hugepages have them. -ENOTSUP:
+ * there are no hugepages; -EPERM: the kernel does not tell them to us. */
 int env_phys_start(void);
 /* As env_iova(), with the physical address. */
 uint64_t env_phys(const void *buf, size_t *len);

@@ -86,7 +86,8 @@ void env_memory_read(const char *meminfo, uint64_t *total, uint64_t *available)
 	}
 }
 
-/* Pages of files, which the kernel gives up before it refuses memory: they count as in use, and grow until a group's limit is reached. */
+/* Pages of files, which the kernel gives up before it refuses memory: they count as in use, and grow until a group's
+ * limit is reached. */
 static uint64_t cgroup_file_pages(const char *folder)
 {
 	char path[512], line[128];
@@ -95,7 +96,8 @@ static uint64_t cgroup_file_pages(const char *folder)
 	snprintf(path, sizeof(path), "%s/memory.stat", folder);
 	FILE *f = fopen(path, "re");
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-		if (sscanf(line, "inactive_file %" SCNu64, &bytes) == 1 || sscanf(line, "active_file %" SCNu64, &bytes) == 1) {
+		if (sscanf(line, "inactive_file %" SCNu64, &bytes) == 1 ||
+		    sscanf(line, "active_file %" SCNu64, &bytes) == 1) {
 			sum += bytes;
 		}
 	}
@@ -150,22 +152,20 @@ uint64_t env_available_bytes(void)
 	return (available < limit ? available : limit) + h.free_bytes;
 }
 
-static bool hugepages_suffice(const struct env_opts *opts, const struct env_hugepages *h,
-			      struct env_memory_plan *plan)
+static bool hugepages_suffice(const struct env_opts *opts, const struct env_hugepages *h, struct env_memory_plan *plan)
 {
 	uint64_t wanted_mb = opts->mem_mb != 0 ? opts->mem_mb : HUGE_MIN_MB;
 
 	if (opts->no_huge) {
 		snprintf(plan->why, sizeof(plan->why), "as asked for");
 	} else if (h->error != 0) {
-		snprintf(plan->why, sizeof(plan->why), "the kernel's hugepages cannot be read: %s",
-			 strerror(h->error));
+		snprintf(plan->why, sizeof(plan->why), "the kernel's hugepages cannot be read: %s", strerror(h->error));
 	} else if (h->total_bytes == 0) {
 		snprintf(plan->why, sizeof(plan->why), "this machine has no hugepages set aside");
 	} else if (h->free_bytes < wanted_mb * MB) {
 		snprintf(plan->why, sizeof(plan->why),
-			 "%" PRIu64 " MB of hugepages are needed, %" PRIu64 " of %" PRIu64 " MB are free",
-			 wanted_mb, h->free_bytes / MB, h->total_bytes / MB);
+			 "%" PRIu64 " MB of hugepages are needed, %" PRIu64 " of %" PRIu64 " MB are free", wanted_mb,
+			 h->free_bytes / MB, h->total_bytes / MB);
 	} else {
 		snprintf(plan->why, sizeof(plan->why), "%" PRIu64 " of %" PRIu64 " MB of hugepages are free",
 			 h->free_bytes / MB, h->total_bytes / MB);
@@ -174,13 +174,12 @@ static bool hugepages_suffice(const struct env_opts *opts, const struct env_huge
 	return false;
 }
 
-int env_memory_plan(const struct env_opts *opts, const struct env_hugepages *h, uint64_t total,
-		    uint64_t available, struct env_memory_plan *plan, char *error)
+int env_memory_plan(const struct env_opts *opts, const struct env_hugepages *h, uint64_t total, uint64_t available,
+		    struct env_memory_plan *plan, char *error)
 {
 	if (opts->mem_mb != 0 && opts->mem_mb < MEM_MIN_MB) {
-		return env_fail(error, EINVAL,
-				"%u MB of memory (-s) is too little: at least %u MB are needed", opts->mem_mb,
-				MEM_MIN_MB);
+		return env_fail(error, EINVAL, "%u MB of memory (-s) is too little: at least %u MB are needed",
+				opts->mem_mb, MEM_MIN_MB);
 	}
 	plan->hugepages = hugepages_suffice(opts, h, plan);
 	plan->mem_mb = opts->mem_mb;
@@ -192,8 +191,8 @@ int env_memory_plan(const struct env_opts *opts, const struct env_hugepages *h, 
 	}
 	if (available != 0 && plan->mem_mb * MB > available) {
 		return env_fail(error, ENOMEM,
-				"%u MB of memory asked for (-s), but only %" PRIu64
-				" of this machine's %" PRIu64 " MB are available, and no hugepages are used "
+				"%u MB of memory asked for (-s), but only %" PRIu64 " of this machine's %" PRIu64
+				" MB are available, and no hugepages are used "
 				"(%s): ask for less, or set hugepages aside "
 				"(sysctl vm.nr_hugepages)",
 				plan->mem_mb, available / MB, total / MB, plan->why);

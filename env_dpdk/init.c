@@ -165,8 +165,7 @@ static int args_add_cores(struct eal_args *args, const struct env_opts *opts, ch
 static int args_add_pci(struct eal_args *args, const struct env_opts *opts, char *error)
 {
 	if (opts->pci_allowed != NULL && opts->pci_blocked != NULL) {
-		return env_fail(error, EINVAL,
-				"PCI devices: give a list of allowed ones or of blocked ones, not both");
+		return env_fail(error, EINVAL, "PCI devices: give a list of allowed ones or of blocked ones, not both");
 	}
 	if (opts->no_pci) {
 		args_add(args, "--no-pci");
@@ -176,8 +175,7 @@ static int args_add_pci(struct eal_args *args, const struct env_opts *opts, char
 		char bdf[16];
 		if (env_pci_parse(*list, bdf) != 0) {
 			return env_fail(error, EINVAL,
-					"PCI device '%.32s': not an address like 0000:5e:00.0 or 5e:00.0",
-					*list);
+					"PCI device '%.32s': not an address like 0000:5e:00.0 or 5e:00.0", *list);
 		}
 		args_add(args, opts->pci_allowed != NULL ? "--allow=%s" : "--block=%s", bdf);
 	}
@@ -289,19 +287,18 @@ static int eal_explain(const struct eal_start *start, char *error)
 	const char *advice = "";
 
 	if (err == ENOMEM) {
-		advice = start->plan.hugepages
-				 ? "; set more hugepages aside (sysctl vm.nr_hugepages), or use --no-huge"
-				 : "; ask for less memory (-s)";
+		advice = start->plan.hugepages ? "; set more hugepages aside (sysctl vm.nr_hugepages), or use --no-huge"
+					       : "; ask for less memory (-s)";
 	} else if (start->plan.hugepages) {
 		advice = "; --no-huge does without hugepages";
 	}
 	return env_fail(error, err, "DPDK's EAL does not start%s%s (%s memory, %u MB)%s",
-			complaint[0] != '\0' ? ": " : "", complaint,
-			start->plan.hugepages ? "hugepage" : "ordinary", start->plan.mem_mb, advice);
+			complaint[0] != '\0' ? ": " : "", complaint, start->plan.hugepages ? "hugepage" : "ordinary",
+			start->plan.mem_mb, advice);
 }
 
-/* Bits of coredump_filter(5): 3, files that are mapped shared, for the recorder's memory, so that a core tells what happened without the file
- * in /dev/shm; 6, shared hugepages. */
+/* Bits of coredump_filter(5): 3, files that are mapped shared, for the recorder's memory, so that a core tells what
+ * happened without the file in /dev/shm; 6, shared hugepages. */
 #define COREDUMP_WANTED (1 << 3 | 1 << 6)
 
 static void coredump_include_memory(void)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The main pools and the channels' dealings with them. A main pool is a DPDK ring of buffers, not an rte_mempool: that puts a header in
- * front of each object, which costs a page per buffer where data must begin at a page (O_DIRECT, most drives), all of them
- * touched at the start. Nor are the channels' stacks rte_mempool's caches, which cannot be filled beforehand or kept filled.
+/* The main pools and the channels' dealings with them. A main pool is a DPDK ring of buffers, not an rte_mempool: that
+ * puts a header in front of each object, which costs a page per buffer where data must begin at a page (O_DIRECT, most
+ * drives), all of them touched at the start. Nor are the channels' stacks rte_mempool's caches, which cannot be filled
+ * beforehand or kept filled.
  *
- * Memory comes in slabs, as users declare what they will keep at hand, up to the pool's count, and goes when the last one goes.
- * Nothing of it is resident before it is used. */
+ * Memory comes in slabs, as users declare what they will keep at hand, up to the pool's count, and goes when the last
+ * one goes. Nothing of it is resident before it is used. */
 #include "env_dpdk/iobuf.h"
 
 #include <errno.h>
@@ -29,8 +30,8 @@ struct iobuf_pool {
 	struct rte_ring *ring;
 	struct slab *slabs;
 	uint64_t demand; /* what users have declared, in buffers */
-	uint64_t count;	 /* buffers there are */
-	int node;	 /* -1: any */
+	uint64_t count;  /* buffers there are */
+	int node;        /* -1: any */
 };
 
 /* Guards what follows, and the modules' lists. */
@@ -91,14 +92,14 @@ static int check_opts(const struct iobuf_opts *o, char *error)
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
 		if (checks[i].value < checks[i].min || checks[i].value > checks[i].max) {
-			snprintf(error, ENV_ERROR_MAX, "%s is %" PRIu64 ": allowed are %" PRIu64 " to %" PRIu64, checks[i].name,
-				 checks[i].value, checks[i].min, checks[i].max);
+			snprintf(error, ENV_ERROR_MAX, "%s is %" PRIu64 ": allowed are %" PRIu64 " to %" PRIu64,
+				 checks[i].name, checks[i].value, checks[i].min, checks[i].max);
 			return -EINVAL;
 		}
 	}
 	if (o->small_bufsize > o->large_bufsize) {
-		snprintf(error, ENV_ERROR_MAX, "small_bufsize is %u: allowed are at most large_bufsize, %u bytes", o->small_bufsize,
-			 o->large_bufsize);
+		snprintf(error, ENV_ERROR_MAX, "small_bufsize is %u: allowed are at most large_bufsize, %u bytes",
+			 o->small_bufsize, o->large_bufsize);
 		return -EINVAL;
 	}
 	return 0;
@@ -110,7 +111,8 @@ int iobuf_set_opts(const struct iobuf_opts *opts, char *error)
 
 	pthread_mutex_lock(&lock);
 	if (rc == 0 && users != 0) {
-		snprintf(error, ENV_ERROR_MAX, "the buffers are in use: they can be changed only before anything uses them");
+		snprintf(error, ENV_ERROR_MAX,
+			 "the buffers are in use: they can be changed only before anything uses them");
 		rc = -EBUSY;
 	}
 	if (rc == 0) {
@@ -122,9 +124,9 @@ int iobuf_set_opts(const struct iobuf_opts *opts, char *error)
 
 /* --- Pools. The lock is held. --- */
 
-/* A thread that is stopped in the midst of a fetch keeps the places of what it fetches, and of all that others fetch meanwhile: they get
- * ahead of it by an eighth of the ring and one fetch (DPDK's default), which may be as long as the pool. What is given back then has to find
- * room besides, or it would be lost. */
+/* A thread that is stopped in the midst of a fetch keeps the places of what it fetches, and of all that others fetch
+ * meanwhile: they get ahead of it by an eighth of the ring and one fetch (DPDK's default), which may be as long as the
+ * pool. What is given back then has to find room besides, or it would be lost. */
 static unsigned ring_entries(enum iobuf_class class)
 {
 	return rte_align32pow2(3 * (uint32_t)pool_max(class));
@@ -197,8 +199,8 @@ static int pool_demand(struct iobuf_pool *pool, enum iobuf_class class, uint64_t
 static void pool_end(struct iobuf_pool *pool)
 {
 	if (pool->ring != NULL && rte_ring_count(pool->ring) != pool->count) {
-		log_error("%" PRIu64 " of %" PRIu64 " data buffers were not given back", pool->count - rte_ring_count(pool->ring),
-			  pool->count);
+		log_error("%" PRIu64 " of %" PRIu64 " data buffers were not given back",
+			  pool->count - rte_ring_count(pool->ring), pool->count);
 	}
 	while (pool->slabs != NULL) {
 		struct slab *s = pool->slabs;
@@ -215,7 +217,7 @@ static void user_gone(void)
 	if (--users != 0) {
 		return;
 	}
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		for (unsigned node = 0; node < NODES_MAX; node++) {
 			pool_end(&pools[class][node]);
 		}
@@ -243,12 +245,13 @@ static int limit_demand(struct iobuf_limit *limit, int node, char *error)
 	}
 	limit->nodes |= 1u << node;
 	if (pool_demand(pool, limit->class, limit->total, options.enable_numa ? node : -1) != 0) {
-		snprintf(error, ENV_ERROR_MAX, "no memory for %u data buffers of %u bytes", limit->total, buffer_size(limit->class));
+		snprintf(error, ENV_ERROR_MAX, "no memory for %u data buffers of %u bytes", limit->total,
+			 buffer_size(limit->class));
 		return -ENOMEM;
 	}
 	if (pool->count < limit->total) {
-		log_notice("of the %u data buffers wanted there are %" PRIu64 ": that is %s (iobuf_set_options)", limit->total,
-			   pool->count, count_names[limit->class]);
+		log_notice("of the %u data buffers wanted there are %" PRIu64 ": that is %s (iobuf_set_options)",
+			   limit->total, pool->count, count_names[limit->class]);
 	}
 	return 0;
 }
@@ -299,7 +302,8 @@ static uint32_t limit_take(struct iobuf_limit *limit, uint32_t want)
 	left = __atomic_load_n(&limit->left, __ATOMIC_RELAXED);
 	do {
 		take = RTE_MIN(left, want);
-	} while (!__atomic_compare_exchange_n(&limit->left, &left, left - take, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(&limit->left, &left, left - take, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 	return take;
 }
 
@@ -353,19 +357,23 @@ void iobuf_drain(struct iobuf_channel *ch, enum iobuf_class class)
 	c->count = c->keep;
 }
 
-static int complain_few(const struct iobuf_channel *ch, enum iobuf_class class, uint32_t wanted, uint32_t had, char *error)
+static int complain_few(const struct iobuf_channel *ch, enum iobuf_class class, uint32_t wanted, uint32_t had,
+			char *error)
 {
 	const struct iobuf_pool *pool = ch->cache[class].pool;
 
 	snprintf(error, ENV_ERROR_MAX,
-		 "a thread of %s needs %u data buffers of %u bytes for itself and got %u: %s of %" PRIu64 " (of which there is memory for "
+		 "a thread of %s needs %u data buffers of %u bytes for itself and got %u: %s of %" PRIu64
+		 " (of which there is memory for "
 		 "%" PRIu64 ") or the user's own limit is too small",
-		 ch->module->name, wanted, ch->cache[class].size, had, count_names[class], pool_max(class), pool->count);
+		 ch->module->name, wanted, ch->cache[class].size, had, count_names[class], pool_max(class),
+		 pool->count);
 	return -ENOMEM;
 }
 
 /* The lock is held. */
-static int open_cache(struct iobuf_channel *ch, enum iobuf_class class, const struct iobuf_channel_opts *o, int node, char *error)
+static int open_cache(struct iobuf_channel *ch, enum iobuf_class class, const struct iobuf_channel_opts *o, int node,
+		      char *error)
 {
 	struct iobuf_cache *c = &ch->cache[class];
 	uint32_t floor = o->class[class].floor, reserve = class == IOBUF_SMALL ? o->reserve : 0;
@@ -421,7 +429,7 @@ static void stat_add(struct iobuf_stat *sum, const struct iobuf_cache *c)
 
 static void close_channel(struct iobuf_channel *ch)
 {
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		close_cache(ch, class);
 	}
 	user_gone();
@@ -437,7 +445,7 @@ int iobuf_channel_create(struct iobuf_channel *ch, const struct iobuf_channel_op
 	if (ch->limit != NULL) {
 		rc = limit_demand(ch->limit, numa_node(), error);
 	}
-	for (unsigned class = 0; class < IOBUF_CLASSES && rc == 0; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES && rc == 0; class ++) {
 		rc = open_cache(ch, class, opts, numa_node(), error);
 	}
 	if (rc == 0) {
@@ -456,7 +464,7 @@ void iobuf_channel_destroy(struct iobuf_channel *ch)
 	}
 	pthread_mutex_lock(&lock);
 	LIST_REMOVE(ch, link);
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		stat_add(&ch->module->closed[class], &ch->cache[class]);
 	}
 	close_channel(ch);
@@ -503,8 +511,8 @@ void iobuf_for_each_module(void (*fn)(void *arg, const char *module, const struc
 	pthread_mutex_unlock(&lock);
 }
 
-/* What channels have taken out of a pool and not given to anybody. Threads that are at work go on meanwhile: it is true when they are idle. The lock is
- * held. */
+/* What channels have taken out of a pool and not given to anybody. Threads that are at work go on meanwhile: it is true
+ * when they are idle. The lock is held. */
 static uint64_t at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
 {
 	const struct iobuf_module *m;
@@ -513,7 +521,9 @@ static uint64_t at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
 
 	LIST_FOREACH (m, &modules, link) {
 		LIST_FOREACH (ch, &m->channels, link) {
-			n += ch->cache[class].pool != pool ? 0 : ch->cache[class].count + (class == IOBUF_SMALL ? ch->reserved_count : 0);
+			n += ch->cache[class].pool != pool
+				     ? 0
+				     : ch->cache[class].count + (class == IOBUF_SMALL ? ch->reserved_count : 0);
 		}
 	}
 	return n;
@@ -522,19 +532,20 @@ static uint64_t at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
 void iobuf_dump(FILE *f)
 {
 	pthread_mutex_lock(&lock);
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		for (unsigned node = 0; node < NODES_MAX; node++) {
 			const struct iobuf_pool *p = &pools[class][node];
 			if (p->ring == NULL) {
 				continue;
 			}
 			unsigned idle = rte_ring_count(p->ring);
-			uint64_t ready = at_hand(p, class), used = p->count > idle + ready ? p->count - idle - ready : 0;
+			uint64_t ready = at_hand(p, class),
+				 used = p->count > idle + ready ? p->count - idle - ready : 0;
 			fprintf(f,
-				"  %s of %u bytes, node %d: %" PRIu64 " (at most %" PRIu64 "), %u in the main pool, %" PRIu64
-				" at hand of threads, %" PRIu64 " in use\n",
-				class == IOBUF_SMALL ? "small" : "large", buffer_size(class), p->node, p->count, pool_max(class), idle,
-				ready, used);
+				"  %s of %u bytes, node %d: %" PRIu64 " (at most %" PRIu64
+				"), %u in the main pool, %" PRIu64 " at hand of threads, %" PRIu64 " in use\n",
+				class == IOBUF_SMALL ? "small" : "large", buffer_size(class), p->node, p->count,
+				pool_max(class), idle, ready, used);
 		}
 	}
 	pthread_mutex_unlock(&lock);

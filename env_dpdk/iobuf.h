@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Data buffers: DMA-able memory of two sizes, aligned to 4 KiB, shared by all who move data. A user (the bdev layer, a
- * transport of the target) has a channel per thread, which keeps some buffers at hand; what it has not it fetches from the main
- * pool, and gives back there what it has too many of.
+ * transport of the target) has a channel per thread, which keeps some buffers at hand; what it has not it fetches from
+ * the main pool, and gives back there what it has too many of.
  *
- * A channel owns a few buffers for good (`floor`, `reserve`), so that whoever waits, waits for an I/O of its own channel that
- * will end: users on top of each other cannot starve each other, however small the pools are. */
+ * A channel owns a few buffers for good (`floor`, `reserve`), so that whoever waits, waits for an I/O of its own
+ * channel that will end: users on top of each other cannot starve each other, however small the pools are. */
 #ifndef ENV_DPDK_IOBUF_H
 #define ENV_DPDK_IOBUF_H
 
@@ -14,29 +14,30 @@
 #include <stdio.h>
 #include <sys/queue.h>
 
-#define IOBUF_ALIGN	  4096u
+#define IOBUF_ALIGN       4096u
 #define IOBUF_RESERVE_MAX 16u
 
 enum iobuf_class { IOBUF_SMALL, IOBUF_LARGE, IOBUF_CLASSES };
 
 /* Counts are the most there will be (on each NUMA node, with enable_numa): memory is taken as users come. */
-#define IOBUF_COUNT_MAX	      (UINT64_C(1) << 22)
+#define IOBUF_COUNT_MAX       (UINT64_C(1) << 22)
 #define IOBUF_SMALL_COUNT_MIN 64u
 #define IOBUF_LARGE_COUNT_MIN 8u
 #define IOBUF_SMALL_SIZE_MIN  4096u
 #define IOBUF_LARGE_SIZE_MIN  8192u
-#define IOBUF_SIZE_MAX	      (UINT32_C(16) << 20)
+#define IOBUF_SIZE_MAX        (UINT32_C(16) << 20)
 struct iobuf_opts {
 	uint64_t small_pool_count, large_pool_count;
 	uint32_t small_bufsize, large_bufsize; /* bytes */
-	bool enable_numa;		       /* pools of their own for each NUMA node */
+	bool enable_numa;                      /* pools of their own for each NUMA node */
 };
 void iobuf_get_opts(struct iobuf_opts *opts);
-/* 0; -EINVAL (out of range) or -EBUSY (there are users), and error (ENV_ERROR_MAX bytes) says what is wrong. Control thread. */
+/* 0; -EINVAL (out of range) or -EBUSY (there are users), and error (ENV_ERROR_MAX bytes) says what is wrong. Control
+ * thread. */
 int iobuf_set_opts(const struct iobuf_opts *opts, char *error);
 
-/* Gets of a class: served from what the channel had at hand; for which the main pool had to be asked; that found nothing and
- * waited. Buffers are counted, except `retry`, which counts requests. */
+/* Gets of a class: served from what the channel had at hand; for which the main pool had to be asked; that found
+ * nothing and waited. Buffers are counted, except `retry`, which counts requests. */
 struct iobuf_stat {
 	uint64_t cache, main, retry;
 };
@@ -47,7 +48,7 @@ uint32_t iobuf_size(enum iobuf_class class);
 struct iobuf_channel;
 /* A user, for the statistics; a static variable of its. */
 struct iobuf_module {
-	const char *name; /* "bdev" */
+	const char *name;                        /* "bdev" */
 	struct iobuf_stat closed[IOBUF_CLASSES]; /* of channels that are gone */
 	LIST_HEAD(, iobuf_channel) channels;
 	bool registered;
@@ -65,7 +66,8 @@ struct iobuf_limit {
 	enum iobuf_class class;
 	uint32_t nodes; /* bits: where memory was seen to */
 };
-/* Sees that there is memory for `count` buffers of the class, as far as the pool's count allows. 0, or -ENOMEM and error. */
+/* Sees that there is memory for `count` buffers of the class, as far as the pool's count allows. 0, or -ENOMEM and
+ * error. */
 int iobuf_limit_create(struct iobuf_limit *limit, enum iobuf_class class, uint32_t count, char *error);
 /* All channels under it must be gone. */
 void iobuf_limit_destroy(struct iobuf_limit *limit);
@@ -74,7 +76,7 @@ struct iobuf_pool;
 struct iobuf_cache {
 	void **free;
 	uint32_t count, keep, capacity; /* buffers */
-	uint32_t size;			/* bytes of one */
+	uint32_t size;                  /* bytes of one */
 	uint64_t gets, main, retry;
 	struct iobuf_pool *pool;
 };
@@ -94,7 +96,7 @@ struct iobuf_channel_opts {
 	struct iobuf_limit *limit; /* or NULL; counts for all of the channel's buffers, of either class */
 	struct {
 		uint32_t floor; /* buffers it owns: the most that one request needs. 0: the class is not used */
-		uint32_t keep;	/* buffers to keep at hand: given back from twice as many on */
+		uint32_t keep;  /* buffers to keep at hand: given back from twice as many on */
 	} class[IOBUF_CLASSES];
 	uint32_t reserve; /* small buffers for iobuf_take_reserved() only, at most IOBUF_RESERVE_MAX */
 };

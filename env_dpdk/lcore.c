@@ -62,8 +62,7 @@ int env_lcores_start(void)
 	ENV_FOREACH_LCORE (lcore) {
 		pthread_cond_init(&lcores[lcore].changed, NULL);
 	}
-	RTE_LCORE_FOREACH_WORKER(lcore)
-	{
+	RTE_LCORE_FOREACH_WORKER (lcore) {
 		int rc = rte_eal_remote_launch(env_lcore_loop, NULL, lcore);
 		if (rc != 0) {
 			return rc;

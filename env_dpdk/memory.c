@@ -37,8 +37,8 @@ static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
 static int heap_socket = -1; /* of the external heap; -1: not made yet. Atomic. */
 static size_t heap_step = HEAP_STEP_MIN;
 
-/* IOMMUs may translate no more than 39 bits (Intel's with three levels), and device addresses are ours: so mappings are looked for from
- * 64 GB on, below that limit, and elsewhere only when that is full. */
+/* IOMMUs may translate no more than 39 bits (Intel's with three levels), and device addresses are ours: so mappings are
+ * looked for from 64 GB on, below that limit, and elsewhere only when that is full. */
 #define LOW_START ((uintptr_t)64 << 30)
 #define LOW_END   ((uintptr_t)1 << 39)
 
@@ -233,8 +233,7 @@ void env_dma_free(void *buf)
 void env_dma_nodump(void *buf, size_t len)
 {
 	uintptr_t page = hugepages ? HUGE_2M : (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t start = ((uintptr_t)buf + page - 1) & ~(page - 1),
-		  end = ((uintptr_t)buf + len) & ~(page - 1);
+	uintptr_t start = ((uintptr_t)buf + page - 1) & ~(page - 1), end = ((uintptr_t)buf + len) & ~(page - 1);
 
 	if (end > start) {
 		madvise((void *)start, end - start,
@@ -258,8 +257,7 @@ static void eal_memory_event(enum rte_mem_event type, const void *addr, size_t l
 	}
 }
 
-static int eal_memory_walk(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t len,
-			   void *arg)
+static int eal_memory_walk(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t len, void *arg)
 {
 	return msl->external ? 0 : env_region_add(ms->addr, len, ENV_REGION_EAL);
 }
@@ -308,8 +306,8 @@ static int pool_populate(struct rte_mempool *mp, unsigned n, size_t align, int n
 	return (unsigned)rc == n ? 0 : -ENOMEM;
 }
 
-struct rte_mempool *env_mempool_create(const char *name, unsigned n, size_t size, size_t align,
-				       unsigned cache, int numa_node)
+struct rte_mempool *env_mempool_create(const char *name, unsigned n, size_t size, size_t align, unsigned cache,
+				       int numa_node)
 {
 	if ((align & (align - 1)) != 0 || n == 0 || size == 0 || size > UINT32_MAX / 2 || align > HUGE_2M) {
 		errno = EINVAL;
@@ -399,8 +397,8 @@ static void memzone_dump(const struct rte_memzone *mz, void *f)
 
 static void mempool_dump(struct rte_mempool *mp, void *f)
 {
-	fprintf(f, "  %s: %u objects of %u bytes, %u free, cache of %u per lcore\n", mp->name, mp->size,
-		mp->elt_size, rte_mempool_avail_count(mp), mp->cache_size);
+	fprintf(f, "  %s: %u objects of %u bytes, %u free, cache of %u per lcore\n", mp->name, mp->size, mp->elt_size,
+		rte_mempool_avail_count(mp), mp->cache_size);
 }
 
 void env_mem_dump(FILE *f)

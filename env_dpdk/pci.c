@@ -39,8 +39,7 @@ int env_pci_parse(const char *text, char *bdf)
 	unsigned domain = 0, bus, device, function;
 	int end = -1;
 
-	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 ||
-	    text[end] != '\0') {
+	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 || text[end] != '\0') {
 		domain = 0;
 		end = -1;
 		if (sscanf(text, "%2x:%2x.%1x%n", &bus, &device, &function, &end) != 3 || text[end] != '\0') {
@@ -193,8 +192,7 @@ static int lock_holder(int fd)
 		return 0;
 	}
 	while (fgets(line, sizeof(line), f) != NULL) {
-		if (sscanf(line, "%*d: FLOCK ADVISORY WRITE %d %x:%x:%" SCNu64, &pid, &major_, &minor_,
-			   &inode) == 4 &&
+		if (sscanf(line, "%*d: FLOCK ADVISORY WRITE %d %x:%x:%" SCNu64, &pid, &major_, &minor_, &inode) == 4 &&
 		    inode == st.st_ino && major_ == major(st.st_dev) && minor_ == minor(st.st_dev)) {
 			holder = pid;
 		}

@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ENV_PCI_CLASS_NVME                                                                                   \
-	0x010802 /* class, subclass, programming interface: mass storage, NVM, NVM Express */
+#define ENV_PCI_CLASS_NVME 0x010802 /* class, subclass, programming interface: mass storage, NVM, NVM Express */
 
 struct env_pci_device {
 	char bdf[16];        /* "0000:5e:00.0" */

@@ -19,8 +19,8 @@
 static int refuse(const struct env_pci_device *d, char *error)
 {
 	if (d->driver[0] == '\0') {
-		snprintf(error, ENV_PCI_ERROR_MAX,
-			 "%s has no driver: bind it to vfio-pci: scripts/setup.sh bind %s", d->bdf, d->bdf);
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s has no driver: bind it to vfio-pci: scripts/setup.sh bind %s",
+			 d->bdf, d->bdf);
 	} else {
 		snprintf(error, ENV_PCI_ERROR_MAX,
 			 "%s belongs to the kernel's driver '%s' and is left alone: scripts/setup.sh bind %s "
@@ -59,8 +59,7 @@ static int claim(struct env_pci *dev, char *error)
 		snprintf(error, ENV_PCI_ERROR_MAX, "%s is left out by this program's options for PCI devices",
 			 dev->info.bdf);
 	} else {
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s cannot be claimed: %s", dev->info.bdf,
-			 strerror(-dev->claim));
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s cannot be claimed: %s", dev->info.bdf, strerror(-dev->claim));
 	}
 	return dev->claim;
 }
@@ -90,8 +89,8 @@ int env_pci_open(const char *bdf, struct env_pci **out, char *error)
 	dev->fd = dev->config_fd = dev->request_fd = dev->claim = -1;
 	rc = env_pci_get(bdf, &dev->info);
 	if (rc != 0) {
-		snprintf(error, ENV_PCI_ERROR_MAX,
-			 "there is no PCI device '%.32s' (an address is like 0000:5e:00.0)", bdf);
+		snprintf(error, ENV_PCI_ERROR_MAX, "there is no PCI device '%.32s' (an address is like 0000:5e:00.0)",
+			 bdf);
 		goto fail;
 	}
 	dev->kind = kind_of(&dev->info);
@@ -109,8 +108,8 @@ int env_pci_open(const char *bdf, struct env_pci **out, char *error)
 	}
 	rc = command_change(dev, PCI_COMMAND_MEMORY | PCI_COMMAND_NO_INTX, PCI_COMMAND_MASTER);
 	if (rc != 0) {
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s: its configuration space cannot be written: %s",
-			 dev->info.bdf, strerror(-rc));
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: its configuration space cannot be written: %s", dev->info.bdf,
+			 strerror(-rc));
 		goto fail;
 	}
 	*out = dev;
@@ -123,8 +122,7 @@ fail:
 void env_pci_close(struct env_pci *dev)
 {
 	if (dev->registers != NULL) {
-		command_change(dev, 0,
-			       PCI_COMMAND_MASTER); /* fails for a device that is gone: no harm in it */
+		command_change(dev, 0, PCI_COMMAND_MASTER); /* fails for a device that is gone: no harm in it */
 		env_pci_vectors_close(dev);
 		munmap(dev->registers, dev->registers_len);
 		env_pci_window_remove(dev->registers);

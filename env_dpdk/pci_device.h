@@ -13,8 +13,8 @@ struct env_pci;
 
 #define ENV_PCI_ERROR_MAX 256
 
-/* Claims the device at bdf, maps its BAR 0 and lets it reach our memory (but not master the bus yet). A negative errno, and what
- * is wrong and what to do about it in error (ENV_PCI_ERROR_MAX bytes). */
+/* Claims the device at bdf, maps its BAR 0 and lets it reach our memory (but not master the bus yet). A negative errno,
+ * and what is wrong and what to do about it in error (ENV_PCI_ERROR_MAX bytes). */
 int env_pci_open(const char *bdf, struct env_pci **dev, char *error);
 /* The device can reach no memory any more after this. */
 void env_pci_close(struct env_pci *dev);
@@ -22,7 +22,8 @@ const struct env_pci_device *env_pci_info(const struct env_pci *dev);
 /* "vfio", "vfio (no IOMMU)", "uio" */
 const char *env_pci_access(const struct env_pci *dev);
 
-/* BAR 0. Once the device is gone, reads of it are all ones and writes go nowhere: a SIGBUS from these addresses is handled. */
+/* BAR 0. Once the device is gone, reads of it are all ones and writes go nowhere: a SIGBUS from these addresses is
+ * handled. */
 volatile void *env_pci_registers(const struct env_pci *dev, size_t *len);
 /* Translates addresses for this device, as env_iova() does. Without an IOMMU they are physical ones,
  * and *len ends where memory stops being contiguous; only hugepages have such. */
@@ -61,7 +62,8 @@ struct env_pci_uevent {
 };
 /* The next event that is about a PCI device, or that some were lost: 1; 0 if there is none left. */
 int env_pci_uevent_read(int fd, struct env_pci_uevent *event);
-/* Pure: a uevent as the kernel sends it, "action@path" and KEY=VALUE, each ended by a NUL. True if it is about a PCI device. */
+/* Pure: a uevent as the kernel sends it, "action@path" and KEY=VALUE, each ended by a NUL. True if it is about a PCI
+ * device. */
 bool env_pci_uevent_parse(const char *text, size_t len, struct env_pci_uevent *event);
 
 #endif

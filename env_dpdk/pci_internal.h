@@ -20,8 +20,8 @@ struct env_pci_kind {
 	void (*close)(struct env_pci *dev);
 	int (*config)(struct env_pci *dev, bool write, unsigned offset, void *data, unsigned size);
 	int (*reset)(struct env_pci *dev); /* NULL: cannot */
-	/* Connects n vectors from `first` on to descriptors (-1: to none); the first call is for all there will be. With n 0:
-	 * no interrupts any more. NULL: has none. */
+	/* Connects n vectors from `first` on to descriptors (-1: to none); the first call is for all there will be.
+	 * With n 0: no interrupts any more. NULL: has none. */
 	int (*vectors_set)(struct env_pci *dev, unsigned first, unsigned n, const int *fds);
 };
 extern const struct env_pci_kind env_pci_vfio, env_pci_vfio_noiommu, env_pci_uio;

@@ -21,7 +21,8 @@ int env_pci_uevent_open(void)
 	if (fd < 0) {
 		return -errno;
 	}
-	/* A burst of other devices' events should not lose ours; the second is what those get who may not have the first. */
+	/* A burst of other devices' events should not lose ours; the second is what those get who may not have the
+	 * first. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) != 0) {
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	}
@@ -51,9 +52,8 @@ static const char *value_of(const char *text, size_t len, const char *key)
 
 bool env_pci_uevent_parse(const char *text, size_t len, struct env_pci_uevent *event)
 {
-	const char *subsystem = value_of(text, len, "SUBSYSTEM"),
-		   *slot = value_of(text, len, "PCI_SLOT_NAME"), *action = value_of(text, len, "ACTION"),
-		   *driver = value_of(text, len, "DRIVER");
+	const char *subsystem = value_of(text, len, "SUBSYSTEM"), *slot = value_of(text, len, "PCI_SLOT_NAME"),
+		   *action = value_of(text, len, "ACTION"), *driver = value_of(text, len, "DRIVER");
 
 	memset(event, 0, sizeof(*event));
 	if (subsystem == NULL || slot == NULL || action == NULL || strcmp(subsystem, "pci") != 0 ||
@@ -78,8 +78,7 @@ int env_pci_uevent_read(int fd, struct env_pci_uevent *event)
 	struct iovec iov = {.iov_base = text, .iov_len = sizeof(text)};
 
 	for (;;) {
-		struct msghdr msg = {
-			.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1};
+		struct msghdr msg = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1};
 		ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
 
 		if (n < 0 && errno == ENOBUFS) {

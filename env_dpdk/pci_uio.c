@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* uio_pci_generic: registers by sysfs, physical addresses, no interrupts. /dev/uioN is kept open: the kernel stops the device's
- * bus mastering when it is closed, also by the death of the process. */
+/* uio_pci_generic: registers by sysfs, physical addresses, no interrupts. /dev/uioN is kept open: the kernel stops the
+ * device's bus mastering when it is closed, also by the death of the process. */
 #include "env_dpdk/env_internal.h"
 #include "env_dpdk/pci_internal.h"
 
@@ -55,8 +55,7 @@ static int map_registers(struct env_pci *dev, char *error)
 		if (p != MAP_FAILED) {
 			munmap(p, (size_t)st.st_size);
 		}
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s: BAR 0 cannot be mapped: %s", dev->info.bdf,
-			 strerror(-rc));
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: BAR 0 cannot be mapped: %s", dev->info.bdf, strerror(-rc));
 		return rc;
 	}
 	dev->registers = p;
@@ -70,8 +69,7 @@ static int uio_open(struct env_pci *dev, char *error)
 	int rc = env_phys_start(), n = uio_number(dev->info.bdf);
 
 	if (rc != 0) {
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s: uio_pci_generic needs physical addresses: %s",
-			 dev->info.bdf,
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: uio_pci_generic needs physical addresses: %s", dev->info.bdf,
 			 rc == -ENOTSUP ? "run with hugepages, or bind it to vfio-pci"
 					: "run as root, or bind it to vfio-pci");
 		return rc;
@@ -103,8 +101,7 @@ static void uio_close(struct env_pci *dev)
 
 static int uio_config(struct env_pci *dev, bool write, unsigned offset, void *data, unsigned size)
 {
-	ssize_t n = write ? pwrite(dev->config_fd, data, size, offset)
-			  : pread(dev->config_fd, data, size, offset);
+	ssize_t n = write ? pwrite(dev->config_fd, data, size, offset) : pread(dev->config_fd, data, size, offset);
 
 	return n == (ssize_t)size ? 0 : -EIO;
 }

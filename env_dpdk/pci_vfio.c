@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* VFIO, through the EAL's public calls: they keep the container, give the device to it, and map the EAL's memory for
- * devices as it comes and goes. What the EAL does not know of (regions of ours) is mapped here, by a listener. The device itself is
- * then driven by the kernel's interface, <linux/vfio.h>: no DPDK structure is touched (see doc/architecture.md). */
+ * devices as it comes and goes. What the EAL does not know of (regions of ours) is mapped here, by a listener. The
+ * device itself is then driven by the kernel's interface, <linux/vfio.h>: no DPDK structure is touched (see
+ * doc/architecture.md). */
 #include "env_dpdk/env_internal.h"
 #include "env_dpdk/pci_internal.h"
 
@@ -28,8 +29,7 @@ static bool is_eals(const void *addr)
 static void region_added(void *ctx, void *addr, size_t len)
 {
 	uint64_t va = (uintptr_t)addr;
-	bool mapped =
-		is_eals(addr) || rte_vfio_container_dma_map(RTE_VFIO_DEFAULT_CONTAINER_FD, va, va, len) == 0;
+	bool mapped = is_eals(addr) || rte_vfio_container_dma_map(RTE_VFIO_DEFAULT_CONTAINER_FD, va, va, len) == 0;
 
 	env_region_set_unreachable(addr, !mapped);
 	if (!mapped) {
@@ -60,11 +60,11 @@ static int map_registers(struct env_pci *dev, char *error)
 		snprintf(error, ENV_PCI_ERROR_MAX, "%s: BAR 0 cannot be mapped", dev->info.bdf);
 		return -ENODEV;
 	}
-	/* also when MSI-X tables lie in it: the kernel says by flags whether the whole may be mapped, and refuses otherwise */
+	/* also when MSI-X tables lie in it: the kernel says by flags whether the whole may be mapped, and refuses
+	 * otherwise */
 	void *p = mmap(NULL, region.size, PROT_READ | PROT_WRITE, MAP_SHARED, dev->fd, (off_t)region.offset);
 	if (p == MAP_FAILED) {
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s: BAR 0 cannot be mapped: %s", dev->info.bdf,
-			 strerror(errno));
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: BAR 0 cannot be mapped: %s", dev->info.bdf, strerror(errno));
 		return -errno;
 	}
 	int rc = env_pci_window_add(p, region.size);
@@ -83,15 +83,13 @@ static int set_irqs(struct env_pci *dev, unsigned index, unsigned first, unsigne
 {
 	/* one vector goes on and off as a reactor falls asleep and wakes: nothing is allocated for that */
 	uint64_t small[(sizeof(struct vfio_irq_set) + sizeof(int)) / sizeof(uint64_t) + 1] = {0};
-	struct vfio_irq_set *set =
-		n <= 1 ? (struct vfio_irq_set *)small : calloc(1, sizeof(*set) + n * sizeof(int));
+	struct vfio_irq_set *set = n <= 1 ? (struct vfio_irq_set *)small : calloc(1, sizeof(*set) + n * sizeof(int));
 
 	if (set == NULL) {
 		return -ENOMEM;
 	}
 	set->argsz = (uint32_t)(sizeof(*set) + n * sizeof(int));
-	set->flags =
-		(n != 0 ? VFIO_IRQ_SET_DATA_EVENTFD : VFIO_IRQ_SET_DATA_NONE) | VFIO_IRQ_SET_ACTION_TRIGGER;
+	set->flags = (n != 0 ? VFIO_IRQ_SET_DATA_EVENTFD : VFIO_IRQ_SET_DATA_NONE) | VFIO_IRQ_SET_ACTION_TRIGGER;
 	set->index = index;
 	set->start = first;
 	set->count = n;
@@ -115,8 +113,7 @@ static unsigned count_irqs(struct env_pci *dev, unsigned index)
 {
 	struct vfio_irq_info info = {.argsz = sizeof(info), .index = index};
 
-	if (ioctl(dev->fd, VFIO_DEVICE_GET_IRQ_INFO, &info) != 0 ||
-	    (info.flags & VFIO_IRQ_INFO_EVENTFD) == 0) {
+	if (ioctl(dev->fd, VFIO_DEVICE_GET_IRQ_INFO, &info) != 0 || (info.flags & VFIO_IRQ_INFO_EVENTFD) == 0) {
 		return 0;
 	}
 	return info.count < ENV_PCI_VECTORS_MAX ? info.count : ENV_PCI_VECTORS_MAX;
@@ -140,8 +137,8 @@ static int setup_device(struct env_pci *dev, char *error)
 
 	/* the modules may have been loaded after the EAL's start */
 	if (!rte_vfio_is_enabled("vfio") && rte_vfio_enable("vfio") != 0) {
-		snprintf(error, ENV_PCI_ERROR_MAX,
-			 "%s: VFIO cannot be used (is /dev/vfio/vfio there, and accessible?)", dev->info.bdf);
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: VFIO cannot be used (is /dev/vfio/vfio there, and accessible?)",
+			 dev->info.bdf);
 		return -ENODEV;
 	}
 	int rc = rte_vfio_setup_device(env_pci_folder(), dev->info.bdf, &dev->fd, &info);
@@ -181,12 +178,13 @@ static int vfio_open(struct env_pci *dev, char *error)
 		return rc;
 	}
 	if (dev->kind == &env_pci_vfio && open_devices++ == 0 && (rc = env_mem_listen(&listener)) != 0) {
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s: memory cannot be mapped for it: too many devices want to know of all memory", dev->info.bdf);
+		snprintf(error, ENV_PCI_ERROR_MAX,
+			 "%s: memory cannot be mapped for it: too many devices want to know of all memory",
+			 dev->info.bdf);
 		return rc;
 	}
 	if (ioctl(dev->fd, VFIO_DEVICE_GET_REGION_INFO, &config) != 0) {
-		snprintf(error, ENV_PCI_ERROR_MAX, "%s: no configuration space: %s", dev->info.bdf,
-			 strerror(errno));
+		snprintf(error, ENV_PCI_ERROR_MAX, "%s: no configuration space: %s", dev->info.bdf, strerror(errno));
 		return -EIO;
 	}
 	dev->config_base = config.offset;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registers of a device that may be pulled out. The kernel takes the mapping away then, and the next access is a SIGBUS. The
- * handler here puts memory full of ones in its place, as the bus itself would answer, and the access goes on: the driver finds
- * out by what it reads. Everything in the handler is async-signal-safe, and it looks at atomics only. */
+/* Registers of a device that may be pulled out. The kernel takes the mapping away then, and the next access is a
+ * SIGBUS. The handler here puts memory full of ones in its place, as the bus itself would answer, and the access goes
+ * on: the driver finds out by what it reads. Everything in the handler is async-signal-safe, and it looks at atomics
+ * only. */
 #include "env_dpdk/pci_internal.h"
 
 #include <errno.h>
@@ -31,8 +32,8 @@ static bool replace_by_ones(uintptr_t addr)
 			continue;
 		}
 		int saved = errno;
-		void *p = mmap((void *)start, windows[i].len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-			       ones_fd, 0);
+		void *p = mmap((void *)start, windows[i].len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, ones_fd,
+			       0);
 		errno = saved;
 		return p != MAP_FAILED;
 	}

@@ -26,7 +26,7 @@ struct region {
 	uintptr_t start, end;
 	enum env_region_kind kind;
 	bool unreachable; /* by devices behind an IOMMU: it has no mapping for it */
-	uint64_t *phys; /* of each 2 MB step, once env_phys_start was called; NULL: it has none */
+	uint64_t *phys;   /* of each 2 MB step, once env_phys_start was called; NULL: it has none */
 	TAILQ_ENTRY(region) link;
 };
 
@@ -35,8 +35,7 @@ struct lower {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions),
-				       spare = TAILQ_HEAD_INITIALIZER(spare);
+static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions), spare = TAILQ_HEAD_INITIALIZER(spare);
 static struct lower *upper[1 << UPPER_BITS];
 static const struct env_mem_listener *listeners[LISTENERS];
 static int pagemap_fd = -1; /* open once physical addresses are wanted */
@@ -286,8 +285,8 @@ int env_region_remove(void *addr)
 	return r != NULL ? 0 : -ENOENT;
 }
 
-/* Without the lock, which is held while memory is registered with a device, and that takes long: who asks has memory there, so that the
- * region does not go meanwhile. */
+/* Without the lock, which is held while memory is registered with a device, and that takes long: who asks has memory
+ * there, so that the region does not go meanwhile. */
 size_t env_region_len(const void *addr, enum env_region_kind kind)
 {
 	const struct region *r = region_find(addr);
@@ -363,9 +362,8 @@ void env_region_stats(struct env_mem_stats *stats)
 
 void env_region_dump(FILE *f)
 {
-	static const char *const kinds[] = {[ENV_REGION_EAL] = "the EAL's",
-					    [ENV_REGION_HEAP] = "heap",
-					    [ENV_REGION_MAPPED] = "mapped block"};
+	static const char *const kinds[] = {
+		[ENV_REGION_EAL] = "the EAL's", [ENV_REGION_HEAP] = "heap", [ENV_REGION_MAPPED] = "mapped block"};
 	struct region *r;
 
 	pthread_mutex_lock(&lock);

@@ -24,8 +24,7 @@ struct keyring_key {
 
 static TAILQ_HEAD(, keyring_key) keys = TAILQ_HEAD_INITIALIZER(keys);
 
-static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
 {
 	va_list args;
@@ -62,16 +61,17 @@ static int check_file(int fd, const char *path, char error[KEYRING_ERROR_MAX])
 	}
 	if ((st.st_mode & 077) != 0) {
 		return complain(error, -EPERM,
-				"%s has mode %04o: group and others may have no access to it (chmod 0600)",
-				path, st.st_mode & 07777);
+				"%s has mode %04o: group and others may have no access to it (chmod 0600)", path,
+				st.st_mode & 07777);
 	}
 	if (st.st_uid != geteuid() && st.st_uid != 0) { /* who owns it may read and write it, whatever its mode */
-		return complain(error, -EPERM, "%s belongs to user %u: allowed are the user that varve runs as, %u, and root", path, st.st_uid,
-				geteuid());
+		return complain(error, -EPERM,
+				"%s belongs to user %u: allowed are the user that varve runs as, %u, and root", path,
+				st.st_uid, geteuid());
 	}
 	if (st.st_size > FILE_SIZE_MAX) {
-		return complain(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path,
-				(long long)st.st_size, FILE_SIZE_MAX);
+		return complain(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path, (long long)st.st_size,
+				FILE_SIZE_MAX);
 	}
 	return 0;
 }
@@ -92,8 +92,7 @@ static int read_secret(int fd, const char *path, struct dhchap_secret *secret, c
 
 static int load(const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK |
-				    O_NOCTTY); /* whatever it is: it is not waited for */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* whatever it is: it is not waited for */
 
 	if (fd < 0) {
 		return complain(error, -errno, "%s: %s", path, strerror(errno));
@@ -124,14 +123,13 @@ static int check_names(const char *name, const char *path, char error[KEYRING_ER
 {
 	if (!name_is_good(name)) {
 		return complain(error, -EINVAL,
-				"parameter \"name\" is \"%.80s\": allowed are 1 to %d printable characters",
-				name, KEYRING_NAME_MAX - 1);
+				"parameter \"name\" is \"%.80s\": allowed are 1 to %d printable characters", name,
+				KEYRING_NAME_MAX - 1);
 	}
 	if (path[0] != '/' || strlen(path) >= KEYRING_PATH_MAX) {
-		return complain(
-			error, -EINVAL,
-			"parameter \"path\" is \"%.80s\": allowed is an absolute path of at most %d bytes",
-			path, KEYRING_PATH_MAX - 1);
+		return complain(error, -EINVAL,
+				"parameter \"path\" is \"%.80s\": allowed is an absolute path of at most %d bytes",
+				path, KEYRING_PATH_MAX - 1);
 	}
 	if (find(name) != NULL) {
 		return complain(error, -EEXIST, "there is a key \"%s\" already", name);

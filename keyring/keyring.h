@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets for DH-HMAC-CHAP by name. A key comes from a file that only its owner can read; its secret is in memory until the key has been
- * removed and nobody uses it any more, and is cleansed then. What is logged, traced, shown and saved of a key is its name and its path.
- * Control thread. */
+/* Secrets for DH-HMAC-CHAP by name. A key comes from a file that only its owner can read; its secret is in memory until
+ * the key has been removed and nobody uses it any more, and is cleansed then. What is logged, traced, shown and saved
+ * of a key is its name and its path. Control thread. */
 #ifndef KEYRING_KEYRING_H
 #define KEYRING_KEYRING_H
 
@@ -15,9 +15,9 @@
 
 struct keyring_key;
 
-/* Reads a key: path is absolute, of a regular file of the process's user or root that neither group nor others may read or write, and that
- * holds one secret (dhchap_secret_parse()). Or a negative errno and error: -EINVAL, -EEXIST, -EPERM (its mode or owner), -ENOMEM, or what
- * open says. */
+/* Reads a key: path is absolute, of a regular file of the process's user or root that neither group nor others may read
+ * or write, and that holds one secret (dhchap_secret_parse()). Or a negative errno and error: -EINVAL, -EEXIST, -EPERM
+ * (its mode or owner), -ENOMEM, or what open says. */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
 /* Takes it out of the ring: its name is free. Who uses it keeps it. -ENOENT. */
 int keyring_file_remove(const char *name);

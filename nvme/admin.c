@@ -28,15 +28,16 @@ static void admin_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 	free(a);
 }
 
-int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t data_len, bool to_device,
-		     void (*cb)(void *arg, const struct nvme_cqe *cqe), void *arg)
+int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t data_len,
+		     bool to_device, void (*cb)(void *arg, const struct nvme_cqe *cqe), void *arg)
 {
 	if (ctrlr->admin == NULL) {
 		return -ENXIO;
 	}
 	struct admin *a = calloc(1, offsetof(struct admin, req) + nvme_request_size());
 	if (a == NULL) {
-		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for admin command 0x%02x", ctrlr->trid.traddr, cmd->opcode);
+		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for admin command 0x%02x", ctrlr->trid.traddr,
+			    cmd->opcode);
 		return -ENOMEM;
 	}
 	a->cb = cb;
@@ -58,8 +59,9 @@ int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void 
 	return 0;
 }
 
-/* Asynchronous events (Base 5.2). The controller sends no further event of a kind before the log page that its answer names has been read.
- * So an answer is kept until that page has been asked for, and the request that brought it is not sent again before: there is room for all. */
+/* Asynchronous events (Base 5.2). The controller sends no further event of a kind before the log page that its answer
+ * names has been read. So an answer is kept until that page has been asked for, and the request that brought it is not
+ * sent again before: there is room for all. */
 
 static void aer_done(void *arg, const struct nvme_cqe *cqe);
 
@@ -87,7 +89,8 @@ static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
 
 static void rescan_done(struct nvme_ctrlr *ctrlr, int error)
 {
-	if (error == -ENOMEM || error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
+	if (error == -ENOMEM ||
+	    error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
 		ctrlr->rescan_due = true;
 		return;
 	}
@@ -130,7 +133,8 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 			rescan_if_due(ctrlr);
 		} else if (info == NVME_AER_NOTICE_ANA) {
 			nvme_ctrlr_read_ana(ctrlr);
-			ctrlr->rescan_due = true; /* a namespace may have moved to another group, which only its Identify says */
+			ctrlr->rescan_due =
+				true; /* a namespace may have moved to another group, which only its Identify says */
 			rescan_if_due(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
 			emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
@@ -149,7 +153,8 @@ const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr)
 static bool ask_for_log(struct nvme_ctrlr *ctrlr, uint32_t aer)
 {
 	uint8_t lid = (uint8_t)(aer >> 16);
-	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it has */
+	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it
+	 * has */
 	uint32_t len = lid == NVME_LOG_LID_CHANGED_NS ? 4096 : NVME_EVENT_LOG_BYTES;
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_get_log_page,
@@ -191,13 +196,15 @@ static void aer_done(void *arg, const struct nvme_cqe *cqe)
 	}
 	if (status != 0) { /* a controller that refuses them (limit exceeded) gets no more */
 		ctrlr->aers_wanted--;
-		if ((status & STATUS_MASK) != NVME_ST(GENERIC, ABORT_QUEUE)) { /* which is the end of the queue, and told of as that */
+		if ((status & STATUS_MASK) !=
+		    NVME_ST(GENERIC, ABORT_QUEUE)) { /* which is the end of the queue, and told of as that */
 			log_notice("%s: a request for events was refused: %s; %u are left", ctrlr->trid.traddr,
 				   nvme_status_text(status), ctrlr->aers_wanted);
 		}
 		return;
 	}
-	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff, (aer >> 16) & 0xff);
+	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff,
+		 (aer >> 16) & 0xff);
 	ctrlr->unread[ctrlr->num_unread++] = aer;
 	read_unread(ctrlr);
 	submit_aers(ctrlr);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Other addresses of the same controller: when one does not answer the next is tried, at once until all have had their turn, then as
- * after any failure. Control thread. */
+/* Other addresses of the same controller: when one does not answer the next is tried, at once until all have had their
+ * turn, then as after any failure. Control thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,9 @@ int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *t
 
 bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b)
 {
-	return a->trtype == b->trtype && a->adrfam == b->adrfam && strcasecmp(a->traddr, b->traddr) == 0 && strcmp(a->trsvcid, b->trsvcid) == 0 &&
-	       strcasecmp(a->host_traddr, b->host_traddr) == 0 && strcmp(a->host_trsvcid, b->host_trsvcid) == 0;
+	return a->trtype == b->trtype && a->adrfam == b->adrfam && strcasecmp(a->traddr, b->traddr) == 0 &&
+	       strcmp(a->trsvcid, b->trsvcid) == 0 && strcasecmp(a->host_traddr, b->host_traddr) == 0 &&
+	       strcmp(a->host_trsvcid, b->host_trsvcid) == 0;
 }
 
 int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid)
@@ -59,7 +60,8 @@ void nvme_ctrlr_switch(struct nvme_ctrlr *ctrlr)
 		a->trid = last;
 		TAILQ_REMOVE(&ctrlr->alternates, a, link);
 		TAILQ_INSERT_TAIL(&ctrlr->alternates, a, link);
-		log_notice("NVMe controller %s: %s:%s is tried instead", ctrlr->trid.subnqn, ctrlr->trid.traddr, ctrlr->trid.trsvcid);
+		log_notice("NVMe controller %s: %s:%s is tried instead", ctrlr->trid.subnqn, ctrlr->trid.traddr,
+			   ctrlr->trid.trsvcid);
 	}
 }
 

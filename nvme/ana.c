@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asymmetric namespace access (Base 2.16, 8.1): what the controller's log says of each group, read when it is connected, when it says
- * that something has changed, and when somebody asks. Control thread; the decoding is pure.
+/* Asymmetric namespace access (Base 2.16, 8.1): what the controller's log says of each group, read when it is
+ * connected, when it says that something has changed, and when somebody asks. Control thread; the decoding is pure.
  *
- * The log is asked for without the namespaces in it (Return Groups Only): which group a namespace is in is said by Identify, which is why
- * a notice has the namespaces read again, too (admin.c). */
+ * The log is asked for without the namespaces in it (Return Groups Only): which group a namespace is in is said by
+ * Identify, which is why a notice has the namespaces read again, too (admin.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,8 @@ enum nvme_ana_state nvme_ctrlr_ana_state(const struct nvme_ctrlr *ctrlr, uint32_
 
 static bool is_state(uint8_t state)
 {
-	return (state >= NVME_ANA_STATE_OPTIMIZED && state <= NVME_ANA_STATE_PERSISTENT_LOSS) || state == NVME_ANA_STATE_CHANGE;
+	return (state >= NVME_ANA_STATE_OPTIMIZED && state <= NVME_ANA_STATE_PERSISTENT_LOSS) ||
+	       state == NVME_ANA_STATE_CHANGE;
 }
 
 int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *groups, uint32_t max)
@@ -70,7 +71,8 @@ int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *group
 		if (!is_state(d.state & 0xf) || d.grpid == 0) {
 			return -EINVAL;
 		}
-		groups[n++] = (struct nvme_ana_group){.anagrpid = le32toh(d.grpid), .state = (enum nvme_ana_state)(d.state & 0xf)};
+		groups[n++] = (struct nvme_ana_group){.anagrpid = le32toh(d.grpid),
+						      .state = (enum nvme_ana_state)(d.state & 0xf)};
 	}
 	return (int)n;
 }
@@ -143,12 +145,14 @@ static void reread_done(struct nvme_ctrlr *ctrlr, int error)
 	if (ctrlr->in_failure) {
 		return;
 	}
-	if (error == -ENOMEM || error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
+	if (error == -ENOMEM ||
+	    error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
 		ctrlr->ana_due = true;
 		return;
 	}
 	if (error != 0) {
-		nvme_ctrlr_lost(ctrlr, "the log of asymmetric namespace access could not be read: %s", strerror(-error));
+		nvme_ctrlr_lost(ctrlr, "the log of asymmetric namespace access could not be read: %s",
+				strerror(-error));
 		return;
 	}
 	if (ctrlr->ana_read_again) {

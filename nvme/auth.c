@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In-band authentication, the host's side: DH-HMAC-CHAP (Base 8.13.5) on a queue pair that has just been connected, or again on the admin
- * queue. Control thread; what is slow is done by dhchap/'s helper thread.
+/* In-band authentication, the host's side: DH-HMAC-CHAP (Base 8.13.5) on a queue pair that has just been connected, or
+ * again on the admin queue. Control thread; what is slow is done by dhchap/'s helper thread.
  *
- * A transaction is a row of commands, each sent when the one before has been answered; states[] says what each answer leads to. */
+ * A transaction is a row of commands, each sent when the one before has been answered; states[] says what each answer
+ * leads to. */
 #include "nvme/transport.h"
 
 #include <errno.h>
@@ -132,8 +133,7 @@ static bool is_due(struct nvme_auth *auth, uint8_t id)
 	dhchap_decode_header(auth->buf, DHCHAP_MESSAGE_MAX, &header);
 	if (header.type == DHCHAP_TYPE_COMMON && header.id == DHCHAP_ID_FAILURE1) {
 		dhchap_decode_failure(auth->buf, DHCHAP_MESSAGE_MAX, &failure);
-		snprintf(auth->why, sizeof(auth->why), "the controller says: %s",
-			 dhchap_why_text(failure.why));
+		snprintf(auth->why, sizeof(auth->why), "the controller says: %s", dhchap_why_text(failure.why));
 		end(auth, -EACCES);
 		return false;
 	}
@@ -175,7 +175,8 @@ static void reply(struct nvme_auth *auth)
 		.dh_len = (uint16_t)dhchap_group_bytes(auth->challenge.group),
 	};
 
-	/* Also where the controller is asked nothing: 0 says that there is a challenge, but for the key of a secure channel (Base 8.13.5.4). */
+	/* Also where the controller is asked nothing: 0 says that there is a challenge, but for the key of a secure
+	 * channel (Base 8.13.5.4). */
 	m.seqnum = auth->seqnum = dhchap_seqnum();
 	if (respond(auth, true, response) != 0 ||
 	    dhchap_random(auth->our_challenge, sizeof(auth->our_challenge)) != 0) {
@@ -197,8 +198,7 @@ static void compute(struct beside_job *job)
 	}
 	auth->job_rc = dhchap_dh_public(dh, auth->value);
 	if (auth->job_rc == 0) {
-		auth->job_rc =
-			dhchap_dh_secret(dh, auth->challenge.dh_value, auth->challenge.dh_len, auth->secret);
+		auth->job_rc = dhchap_dh_secret(dh, auth->challenge.dh_value, auth->challenge.dh_len, auth->secret);
 	}
 	dhchap_dh_free(dh);
 }
@@ -276,8 +276,7 @@ static void success1_got(struct nvme_auth *auth)
 	if (!is_due(auth, DHCHAP_ID_SUCCESS1)) {
 		return;
 	}
-	if (dhchap_decode_success1(auth->buf, DHCHAP_MESSAGE_MAX, auth->challenge.hash, &success) !=
-	    DHCHAP_OK) {
+	if (dhchap_decode_success1(auth->buf, DHCHAP_MESSAGE_MAX, auth->challenge.hash, &success) != DHCHAP_OK) {
 		refuse(auth, DHCHAP_INCORRECT_PAYLOAD, "the controller sent a message of a wrong form");
 	} else if (auth->ctrlr_key == NULL) {
 		succeed(auth);
@@ -315,8 +314,7 @@ static void command_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 	if (auth->qpair == NULL) {
 		end(auth, -ECANCELED);
 	} else if (status != 0 && auth->state != SEND_FAILURE2) {
-		snprintf(auth->why, sizeof(auth->why), "%s: %s", states[auth->state].name,
-			 nvme_status_text(status));
+		snprintf(auth->why, sizeof(auth->why), "%s: %s", states[auth->state].name, nvme_status_text(status));
 		end(auth, -EIO);
 	} else {
 		states[auth->state].answered(auth);
@@ -330,8 +328,7 @@ bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *con
 	uint16_t authreq = (uint16_t)(le32toh(connect->dw0) >> 16);
 
 	/* who wants to know whom it talks to cannot leave it to the other side whether that is to be shown */
-	return (authreq & (NVMF_AUTHREQ_ATR | NVMF_AUTHREQ_ASCR)) != 0 ||
-	       ctrlr->opts.dhchap_ctrlr_key != NULL;
+	return (authreq & (NVMF_AUTHREQ_ATR | NVMF_AUTHREQ_ASCR)) != 0 || ctrlr->opts.dhchap_ctrlr_key != NULL;
 }
 
 static int alloc(struct nvme_qpair *qpair, struct nvme_auth **auth)
@@ -348,8 +345,8 @@ static int alloc(struct nvme_qpair *qpair, struct nvme_auth **auth)
 	return 0;
 }
 
-int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct keyring_key *ctrlr_key,
-		    nvme_auth_fn done, void *arg)
+int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct keyring_key *ctrlr_key, nvme_auth_fn done,
+		    void *arg)
 {
 	static uint16_t last_t_id;
 	const struct nvme_ctrlr_opts *opts = &qpair->ctrlr->opts;

@@ -8,7 +8,7 @@
 
 #include "util/log.h"
 
-#define MAX_TRANSPORTS	4
+#define MAX_TRANSPORTS  4
 #define CONNECT_POLL_US 1000 /* queue pairs without a descriptor */
 
 static const struct nvme_transport_ops *transports[MAX_TRANSPORTS];
@@ -57,12 +57,13 @@ static uint16_t take_qid(struct nvme_ctrlr *ctrlr)
 	return 0;
 }
 
-/* From the transport's connection to the hand-over a queue pair is polled here, by its own descriptor: what is answered to Connect and to
- * authentication does not show at any other. */
+/* From the transport's connection to the hand-over a queue pair is polled here, by its own descriptor: what is answered
+ * to Connect and to authentication does not show at any other. */
 
 static void connect_ended(struct nvme_qpair *qpair, int error)
 {
-	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or destroy. */
+	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or
+	 * destroy. */
 	poller_unregister(&qpair->connect_poller);
 	qpair->connected = error == 0;
 	qpair->failed = error != 0;
@@ -75,8 +76,9 @@ static int poll_connecting(void *arg)
 	int n = nvme_qpair_poll(qpair, 0);
 
 	if (n < 0 && qpair->connect_poller != NULL) { /* else the end is on its way already */
-		log_warning("%s: queue pair %u: its connection was lost before it was ready%s%s", qpair->ctrlr->trid.traddr, qpair->id,
-			    qpair->why != NULL ? ": " : "", qpair->why != NULL ? qpair->why : "");
+		log_warning("%s: queue pair %u: its connection was lost before it was ready%s%s",
+			    qpair->ctrlr->trid.traddr, qpair->id, qpair->why != NULL ? ": " : "",
+			    qpair->why != NULL ? qpair->why : "");
 		connect_ended(qpair, -ENXIO);
 	}
 	return n != 0 ? POLLER_BUSY : POLLER_IDLE;
@@ -91,9 +93,12 @@ static int start_polling(struct nvme_qpair *qpair)
 {
 	int fd = nvme_qpair_fd(qpair);
 
-	qpair->connect_poller = poller_register(&(struct poller_opts){
-		.name = "nvme_connect", .fn = poll_connecting, .ctx = qpair, .fd = fd, .arm = fd >= 0 ? arm_connecting : NULL,
-		.period_us = fd >= 0 ? 0 : CONNECT_POLL_US});
+	qpair->connect_poller = poller_register(&(struct poller_opts){.name = "nvme_connect",
+								      .fn = poll_connecting,
+								      .ctx = qpair,
+								      .fd = fd,
+								      .arm = fd >= 0 ? arm_connecting : NULL,
+								      .period_us = fd >= 0 ? 0 : CONNECT_POLL_US});
 	return qpair->connect_poller != NULL ? 0 : -errno;
 }
 
@@ -119,7 +124,8 @@ static void connect_timer_fired(void *arg)
 		return;
 	}
 	if (!qpair->failed) {
-		log_warning("%s: queue pair %u was not connected within %u ms", qpair->ctrlr->trid.traddr, qpair->id, qpair->connect_ms);
+		log_warning("%s: queue pair %u was not connected within %u ms", qpair->ctrlr->trid.traddr, qpair->id,
+			    qpair->connect_ms);
 	}
 	nvme_qpair_fail(qpair);
 	qpair->ready(qpair->ready_arg, NULL, -ECONNREFUSED);
@@ -134,7 +140,8 @@ static void authenticated(void *arg, int error, const char *why)
 		return;
 	}
 	if (error != 0) {
-		log_warning("%s: authentication of queue pair %u failed: %s", qpair->ctrlr->trid.traddr, qpair->id, why);
+		log_warning("%s: authentication of queue pair %u failed: %s", qpair->ctrlr->trid.traddr, qpair->id,
+			    why);
 	}
 	connect_ended(qpair, error);
 }
@@ -146,7 +153,9 @@ static void authenticate(struct nvme_qpair *qpair)
 	start_timer(qpair, opts->admin_timeout_ms); /* it is more than one command */
 	int rc = nvme_auth_start(qpair, opts->dhchap_key, opts->dhchap_ctrlr_key, authenticated, qpair);
 	if (rc != 0) {
-		authenticated(qpair, rc, rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key" : "it could not be begun");
+		authenticated(qpair, rc,
+			      rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key"
+					    : "it could not be begun");
 	}
 }
 
@@ -179,8 +188,8 @@ void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
 		if (error == 0) {
 			return;
 		}
-		log_limited(LOG_LEVEL_WARNING, "%s: Connect of queue pair %u could not be sent: %s", qpair->ctrlr->trid.traddr, qpair->id,
-			    strerror(-error));
+		log_limited(LOG_LEVEL_WARNING, "%s: Connect of queue pair %u could not be sent: %s",
+			    qpair->ctrlr->trid.traddr, qpair->id, strerror(-error));
 	}
 	connect_ended(qpair, error);
 }
@@ -201,9 +210,11 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 		ready(arg, NULL, -ENOSPC);
 		return;
 	}
-	struct nvme_qpair *qpair = ctrlr->ops->qpair_alloc(ctrlr, qid, (uint16_t)(entries < most ? entries : most), opts);
+	struct nvme_qpair *qpair =
+		ctrlr->ops->qpair_alloc(ctrlr, qid, (uint16_t)(entries < most ? entries : most), opts);
 	if (qpair == NULL) {
-		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for queue pair %u", ctrlr->trid.traddr, qid); /* its user tries again */
+		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for queue pair %u", ctrlr->trid.traddr,
+			    qid); /* its user tries again */
 		ctrlr->qids[qid / 64] &= ~(UINT64_C(1) << qid % 64);
 		ready(arg, NULL, -ENOMEM);
 		return;

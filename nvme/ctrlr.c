@@ -2,7 +2,8 @@
 /* The life of a controller: one table of states, one function that changes the state. All on the control thread.
  *
  * Entering a state starts one operation; its completion enters the next. A failure anywhere goes through fail(), which
- * lets go of the connection from a timer, outside of the callbacks of what it frees, and leads to BACK_OFF or to an end. */
+ * lets go of the connection from a timer, outside of the callbacks of what it frees, and leads to BACK_OFF or to an
+ * end. */
 #include "nvme/transport.h"
 
 #include <errno.h>
@@ -18,18 +19,18 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
-#define CSTS_LOOK_US	    1000
+#define CSTS_LOOK_US        1000
 #define SHUTDOWN_TIMEOUT_MS 10000 /* or what RTD3E asks for */
-#define SHUTDOWN_MAX_MS	    60000
-#define ADMIN_POLL_US	    2000 /* admin queues without a descriptor */
+#define SHUTDOWN_MAX_MS     60000
+#define ADMIN_POLL_US       2000 /* admin queues without a descriptor */
 #define BACK_OFF_MAX_FACTOR 8
-#define NSSR_MAGIC	    UINT32_C(0x4e564d65) /* "NVMe" (Base 3.1.3.7) */
+#define NSSR_MAGIC          UINT32_C(0x4e564d65) /* "NVMe" (Base 3.1.3.7) */
 
 enum deadline {
 	DEADLINE_NONE,
-	DEADLINE_ADMIN,	   /* opts.admin_timeout_ms */
+	DEADLINE_ADMIN,    /* opts.admin_timeout_ms */
 	DEADLINE_CONNECT,  /* opts.connect_timeout_ms */
-	DEADLINE_READY,	   /* CAP.TO, in units of 500 ms (Base 3.1.3.1) */
+	DEADLINE_READY,    /* CAP.TO, in units of 500 ms (Base 3.1.3.1) */
 	DEADLINE_SHUTDOWN, /* RTD3 Entry Latency (Base 5.17.2.1), and no less than ten seconds */
 };
 
@@ -346,7 +347,8 @@ static void start_attempt(struct nvme_ctrlr *ctrlr)
 /* The loss timeout is looked at when an attempt has failed: the last one begins when it is over. */
 uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t away_us)
 {
-	uint64_t delay_us = opts->reconnect_delay_s * UINT64_C(1000000), loss_us = (uint64_t)opts->loss_timeout_s * 1000000;
+	uint64_t delay_us = opts->reconnect_delay_s * UINT64_C(1000000),
+		 loss_us = (uint64_t)opts->loss_timeout_s * 1000000;
 	uint32_t factor = 1;
 
 	for (uint32_t i = 1; i < attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
@@ -363,9 +365,11 @@ static void enter_back_off(struct nvme_ctrlr *ctrlr)
 {
 	uint64_t away_us = env_ticks_to_ns(env_ticks() - ctrlr->down_since) / 1000;
 
-	/* attempts is 0 after a reset that somebody asked for: no delay then; nor for an address that has not been tried yet */
-	thread_timer_start(&ctrlr->step_timer,
-			   ctrlr->attempts && !ctrlr->attempt_due ? nvme_back_off_us(&ctrlr->opts, ctrlr->attempts, away_us) : 0);
+	/* attempts is 0 after a reset that somebody asked for: no delay then; nor for an address that has not been
+	 * tried yet */
+	thread_timer_start(&ctrlr->step_timer, ctrlr->attempts && !ctrlr->attempt_due
+						       ? nvme_back_off_us(&ctrlr->opts, ctrlr->attempts, away_us)
+						       : 0);
 }
 
 /* The steps. A completion that finds the attempt failed leads nowhere. */
@@ -425,7 +429,8 @@ static void csts_read(struct nvme_ctrlr *ctrlr, int error, uint64_t csts)
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
 }
 
-/* A controller that was not ready in the first place says so before it has noticed that it was disabled: it is given time. */
+/* A controller that was not ready in the first place says so before it has noticed that it was disabled: it is given
+ * time. */
 static void enter_wait_disabled(struct nvme_ctrlr *ctrlr)
 {
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
@@ -452,7 +457,8 @@ static void step_is_late(struct nvme_ctrlr *ctrlr)
 			enter_wait_csts(ctrlr);
 		}
 	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY_OLD) {
-		set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become ready by itself */
+		set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become ready by
+							 itself */
 	} else {
 		snprintf(what, sizeof(what), "no answer within %llu ms", (unsigned long long)ms);
 		step_failed(ctrlr, what);
@@ -497,7 +503,8 @@ static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (status != 0) {
-		nvme_ctrlr_lost(ctrlr, "Connect was refused: %s (dword 0: 0x%08x)", nvme_status_text(status), le32toh(cqe->dw0));
+		nvme_ctrlr_lost(ctrlr, "Connect was refused: %s (dword 0: 0x%08x)", nvme_status_text(status),
+				le32toh(cqe->dw0));
 		return;
 	}
 	ctrlr->cntlid = (uint16_t)le32toh(cqe->dw0);
@@ -520,10 +527,12 @@ static void authenticated(void *arg, int error, const char *why)
 
 static void enter_authenticate(struct nvme_ctrlr *ctrlr)
 {
-	int rc = nvme_auth_start(ctrlr->admin, ctrlr->opts.dhchap_key, ctrlr->opts.dhchap_ctrlr_key, authenticated, ctrlr);
+	int rc = nvme_auth_start(ctrlr->admin, ctrlr->opts.dhchap_key, ctrlr->opts.dhchap_ctrlr_key, authenticated,
+				 ctrlr);
 
 	if (rc != 0) {
-		step_failed(ctrlr, rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key" : strerror(-rc));
+		step_failed(ctrlr,
+			    rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key" : strerror(-rc));
 	}
 }
 
@@ -544,10 +553,14 @@ void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why)
 	nvme_qpair_set_state(ctrlr->admin, NVME_QPAIR_READY);
 	int fd = nvme_qpair_fd(ctrlr->admin);
 	uint32_t poll_us = ctrlr->opts.admin_poll_us;
-	poll_us = poll_us == 0 || poll_us > ADMIN_POLL_US ? ADMIN_POLL_US : poll_us; /* commands would end late, not only events */
-	ctrlr->admin_poller = poller_register(&(struct poller_opts){
-		.name = "nvme_admin", .fn = poll_admin, .ctx = ctrlr, .fd = fd, .arm = fd >= 0 ? admin_arm : NULL,
-		.period_us = fd >= 0 ? 0 : poll_us});
+	poll_us = poll_us == 0 || poll_us > ADMIN_POLL_US ? ADMIN_POLL_US
+							  : poll_us; /* commands would end late, not only events */
+	ctrlr->admin_poller = poller_register(&(struct poller_opts){.name = "nvme_admin",
+								    .fn = poll_admin,
+								    .ctx = ctrlr,
+								    .fd = fd,
+								    .arm = fd >= 0 ? admin_arm : NULL,
+								    .period_us = fd >= 0 ? 0 : poll_us});
 	if (ctrlr->admin_poller == NULL) {
 		step_failed(ctrlr, "out of memory");
 	} else if (!ctrlr->ops->fabrics) {
@@ -736,7 +749,8 @@ static void aer_set(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (status != 0) { /* it does I/O all the same, and may send what it sends by default */
-		log_warning("%s: the event configuration was refused: %s", ctrlr->trid.traddr, nvme_status_text(status));
+		log_warning("%s: the event configuration was refused: %s", ctrlr->trid.traddr,
+			    nvme_status_text(status));
 	}
 	nvme_ctrlr_start_aers(ctrlr);
 	events_set(ctrlr);
@@ -818,7 +832,7 @@ static void enter_shutdown(struct nvme_ctrlr *ctrlr)
 void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts)
 {
 	*opts = (struct nvme_ctrlr_opts){
-		.io_queue_entries = 128, /* capped by what the controller takes */
+		.io_queue_entries = 128,   /* capped by what the controller takes */
 		.admin_queue_entries = 31, /* 32 with the one that stays free: what every target takes */
 		.keep_alive_ms = 10000,
 		.connect_timeout_ms = 10000,
@@ -875,7 +889,8 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	o.dhchap_hashes = o.dhchap_hashes != 0 ? o.dhchap_hashes : DHCHAP_ALL_HASHES;
 	o.dhchap_groups = o.dhchap_groups != 0 ? o.dhchap_groups : DHCHAP_ALL_GROUPS;
 	if (ops->fabrics && (!nvme_nqn_is_valid(trid->subnqn) || !nvme_nqn_is_valid(o.hostnqn))) {
-		snprintf(error, NVME_ERROR_MAX, "subnqn '%.90s' and hostnqn '%.90s' must both be NQNs", trid->subnqn, o.hostnqn);
+		snprintf(error, NVME_ERROR_MAX, "subnqn '%.90s' and hostnqn '%.90s' must both be NQNs", trid->subnqn,
+			 o.hostnqn);
 		errno = EINVAL;
 		return NULL;
 	}

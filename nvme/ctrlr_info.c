@@ -41,8 +41,7 @@ uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr)
 {
 	uint64_t transport = ctrlr->ops->max_transfer((struct nvme_ctrlr *)ctrlr);
 	/* MDTS is in units of CAP.MPSMIN, which is 4 KiB here; 0: no limit (Base 5.17.2.1) */
-	uint64_t mdts =
-		ctrlr->id.mdts ? UINT64_C(4096) << (ctrlr->id.mdts < 20 ? ctrlr->id.mdts : 20) : UINT32_MAX;
+	uint64_t mdts = ctrlr->id.mdts ? UINT64_C(4096) << (ctrlr->id.mdts < 20 ? ctrlr->id.mdts : 20) : UINT32_MAX;
 
 	return (uint32_t)(mdts < transport ? mdts : transport);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading a discovery log (Base 5.16.1.23): the header for the number of records, then all of them, then the header again: when the
- * generation has changed meanwhile, from the start. Control thread; the decoding is pure. */
+/* Reading a discovery log (Base 5.16.1.23): the header for the number of records, then all of them, then the header
+ * again: when the generation has changed meanwhile, from the start. Control thread; the decoding is pure. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +10,15 @@
 #include "util/log.h"
 
 #define RECORDS_MAX 4096 /* more than a host can use; a log that claims more is cut */
-#define CHUNK	    (64 * sizeof(struct nvmf_disc_log_entry)) /* bytes of one Get Log Page */
-#define TRIES	    5
+#define CHUNK       (64 * sizeof(struct nvmf_disc_log_entry)) /* bytes of one Get Log Page */
+#define TRIES       5
 
 struct discovery {
 	struct nvme_ctrlr *ctrlr;
 	nvme_discovery_fn done;
 	void *arg;
 	struct nvmf_discovery_log *header; /* DMA memory */
-	uint8_t *chunk;			   /* DMA memory, CHUNK bytes */
+	uint8_t *chunk;                    /* DMA memory, CHUNK bytes */
 	struct nvme_discovered *found;
 	uint32_t count, records, read;
 	uint64_t generation;
@@ -134,7 +134,8 @@ static void chunk_read(void *arg, const struct nvme_cqe *cqe)
 		if (rc == 0) {
 			d->count++;
 		} else if (rc == -EINVAL) {
-			log_warning("%s: a record of the discovery log has no valid address or NQN", d->ctrlr->trid.traddr);
+			log_warning("%s: a record of the discovery log has no valid address or NQN",
+				    d->ctrlr->trid.traddr);
 		}
 	}
 	d->read += n;

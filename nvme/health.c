@@ -31,8 +31,11 @@ void nvme_smart_text(const struct nvme_smart_log *smart, char *text, size_t size
 		}
 	}
 	if (n < size) {
-		snprintf(text + n, size - n, "%scritical warning 0x%02x, %d degrees Celsius, %u %% of the spare blocks left (threshold %u %%), %u %% worn",
-			 n != 0 ? ": " : "", smart->critical_warning, (smart->temperature[0] | smart->temperature[1] << 8) - 273, smart->avail_spare,
+		snprintf(text + n, size - n,
+			 "%scritical warning 0x%02x, %d degrees Celsius, %u %% of the spare blocks left (threshold %u "
+			 "%%), %u %% worn",
+			 n != 0 ? ": " : "", smart->critical_warning,
+			 (smart->temperature[0] | smart->temperature[1] << 8) - 273, smart->avail_spare,
 			 smart->spare_thresh, smart->percent_used);
 	}
 }
@@ -65,6 +68,6 @@ void nvme_error_log_text(const struct nvme_error_log_page *e, char *text, size_t
 			snprintf(of + n, sizeof(of) - (size_t)n, " (opcode 0x%02x)", e->rsvd[1]);
 		}
 	}
-	snprintf(text, size, "error %llu: %s, namespace %u, LBA %llu: %s", (unsigned long long)le64toh(e->error_count), of, le32toh(e->nsid),
-		 (unsigned long long)le64toh(e->lba), nvme_status_text(status));
+	snprintf(text, size, "error %llu: %s, namespace %u, LBA %llu: %s", (unsigned long long)le64toh(e->error_count),
+		 of, le32toh(e->nsid), (unsigned long long)le64toh(e->lba), nvme_status_text(status));
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who this host is, for controllers of fabrics that are not told otherwise: what nvme-cli has written for the machine, or else
- * made from its machine id; the same at each start, so that targets can allow it. */
+/* Who this host is, for controllers of fabrics that are not told otherwise: what nvme-cli has written for the machine,
+ * or else made from its machine id; the same at each start, so that targets can allow it. */
 #include "nvme/nvme.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#define HOSTNQN_FILE	"/etc/nvme/hostnqn"
-#define HOSTID_FILE	"/etc/nvme/hostid"
+#define HOSTNQN_FILE    "/etc/nvme/hostnqn"
+#define HOSTID_FILE     "/etc/nvme/hostid"
 #define MACHINE_ID_FILE "/etc/machine-id"
-#define UUID_TEXT	36
+#define UUID_TEXT       36
 
 /* The first line without its end; false if there is none. */
 static bool read_line(const char *file, char *buf, size_t size)
@@ -46,7 +46,8 @@ static bool parse_uuid(const char *text, uint8_t uuid[16])
 	return digits == 32;
 }
 
-/* The machine id is not to be shown to others (machine-id(5)): FNV-1a, 128 bits, of it, as a UUID of version 8 (RFC 9562). */
+/* The machine id is not to be shown to others (machine-id(5)): FNV-1a, 128 bits, of it, as a UUID of version 8 (RFC
+ * 9562). */
 static void hash_to_uuid(const char *text, uint8_t uuid[16])
 {
 	const unsigned __int128 prime = (unsigned __int128)1 << 88 | 0x13b;
@@ -66,7 +67,8 @@ static void hash_to_uuid(const char *text, uint8_t uuid[16])
 
 static void format_nqn(const uint8_t u[16], char nqn[NVME_NQN_MAX])
 {
-	snprintf(nqn, NVME_NQN_MAX, "nqn.2014-08.org.nvmexpress:uuid:%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+	snprintf(nqn, NVME_NQN_MAX,
+		 "nqn.2014-08.org.nvmexpress:uuid:%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
 		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
@@ -87,7 +89,8 @@ void nvme_host_default(char hostnqn[NVME_NQN_MAX], uint8_t hostid[16])
 			snprintf(nqn, sizeof(nqn), "%s", line);
 		}
 		uint8_t parsed[16];
-		if (read_line(HOSTID_FILE, line, sizeof(line)) && strlen(line) <= UUID_TEXT && parse_uuid(line, parsed)) {
+		if (read_line(HOSTID_FILE, line, sizeof(line)) && strlen(line) <= UUID_TEXT &&
+		    parse_uuid(line, parsed)) {
 			memcpy(id, parsed, sizeof(id));
 		}
 	}

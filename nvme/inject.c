@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Errors on demand: completions that are forged, with or without the command having been sent.
  *
- * The control thread says what is to happen to commands of an opcode; each queue pair's using thread carries it out. A rule is a number of
- * times and one word, both atomic, so nothing is locked; rules live as long as the controller. */
+ * The control thread says what is to happen to commands of an opcode; each queue pair's using thread carries it out. A
+ * rule is a number of times and one word, both atomic, so nothing is locked; rules live as long as the controller. */
 #include "nvme/transport.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 struct rule {
 	uint32_t times; /* atomic; 0: none */
-	uint64_t what;	/* atomic: status, HOLD_BIT, delay in us from DELAY_SHIFT on */
+	uint64_t what;  /* atomic: status, HOLD_BIT, delay in us from DELAY_SHIFT on */
 };
 
 struct nvme_faults {
@@ -39,7 +39,8 @@ int nvme_ctrlr_inject(struct nvme_ctrlr *ctrlr, const struct nvme_injection *i)
 		return -ENOMEM;
 	}
 	struct rule *r = i->io ? &ctrlr->faults->io[i->opcode] : &ctrlr->faults->admin[i->opcode];
-	uint64_t what = (i->status & ((UINT64_C(1) << STATUS_BITS) - 1)) | (i->hold ? HOLD_BIT : 0) | i->delay_us << DELAY_SHIFT;
+	uint64_t what = (i->status & ((UINT64_C(1) << STATUS_BITS) - 1)) | (i->hold ? HOLD_BIT : 0) |
+			i->delay_us << DELAY_SHIFT;
 	__atomic_store_n(&r->times, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->what, what, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->times, i->times, __ATOMIC_RELEASE); /* pairs with take() */
@@ -68,7 +69,8 @@ static bool take(struct rule *r, uint64_t *what)
 	uint32_t times = __atomic_load_n(&r->times, __ATOMIC_ACQUIRE);
 
 	while (times != 0) {
-		if (__atomic_compare_exchange_n(&r->times, &times, times - 1, true, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+		if (__atomic_compare_exchange_n(&r->times, &times, times - 1, true, __ATOMIC_ACQUIRE,
+						__ATOMIC_ACQUIRE)) {
 			*what = __atomic_load_n(&r->what, __ATOMIC_RELAXED);
 			return true;
 		}

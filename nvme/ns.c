@@ -9,11 +9,11 @@
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
-#define NSIDS_PER_LIST	  1024
-#define NAMESPACES_MAX	  4096 /* what we take of a controller: each costs 4 KiB, and the list is the target's to make */
-#define VERSION_1_3	  0x10300u
+#define NSIDS_PER_LIST    1024
+#define NAMESPACES_MAX    4096 /* what we take of a controller: each costs 4 KiB, and the list is the target's to make */
+#define VERSION_1_3       0x10300u
 #define NSID_INVALID_FROM UINT32_C(0xfffffffe) /* a list's place to go on from (Base 5.17.2.2); all namespaces */
-#define STATUS_MASK	  0x7ff /* SCT and SC */
+#define STATUS_MASK       0x7ff                /* SCT and SC */
 
 struct nvme_ns_scan {
 	struct nvme_ctrlr *ctrlr;
@@ -62,7 +62,8 @@ static bool is_over(struct nvme_ns_scan *s)
 	return true;
 }
 
-static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid, void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
+		     void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
 	int rc = nvme_ctrlr_admin(s->ctrlr, &cmd, s->buf, NVME_IDENTIFY_DATA_SIZE, false, cb, s);
@@ -148,7 +149,8 @@ static bool is_cut_off(const struct nvme_ns_scan *s)
 	return s->ctrlr->admin == NULL || s->ctrlr->admin->failed;
 }
 
-/* As Identify Namespace says it. Without any there, only what has been told apart on this connection is taken for the same. */
+/* As Identify Namespace says it. Without any there, only what has been told apart on this connection is taken for the
+ * same. */
 static bool has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns *a, const struct nvme_id_ns *b)
 {
 	static const uint8_t none[sizeof(a->nguid)];
@@ -158,8 +160,9 @@ static bool has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
-/* A namespace that is known keeps the identity it has: with another one it would be taken from its users. Otherwise Identify's own identifiers
- * stand if the controller has no descriptors, as before 1.3, and will not have any when it is asked again. */
+/* A namespace that is known keeps the identity it has: with another one it would be taken from its users. Otherwise
+ * Identify's own identifiers stand if the controller has no descriptors, as before 1.3, and will not have any when it
+ * is asked again. */
 static void descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 {
 	struct nvme_ctrlr *ctrlr = s->ctrlr;
@@ -176,8 +179,8 @@ static void descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 		memcpy(ns->uuid, old->uuid, sizeof(ns->uuid));
 		ns->csi = old->csi;
 	} else if ((status & STATUS_MASK) != NVME_SC_INVALID_FIELD && (status & NVME_SC_DNR) == 0) {
-		log_limited(LOG_LEVEL_WARNING, "%s: namespace %u: its descriptors could not be read: %s", ctrlr->trid.traddr, ns->nsid,
-			    nvme_status_text(status));
+		log_limited(LOG_LEVEL_WARNING, "%s: namespace %u: its descriptors could not be read: %s",
+			    ctrlr->trid.traddr, ns->nsid, nvme_status_text(status));
 		scan_end(s, ctrlr->state == NVME_CTRLR_READY ? -EAGAIN : -EIO); /* EAGAIN: read again, beside the I/O */
 		return;
 	}
@@ -199,16 +202,16 @@ static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
 	identify_next(s);
 }
 
-/* A namespace that does not say what it is: the others are none the worse for it. One that was in use stays as it was known, unless the
- * controller says that it is gone. */
+/* A namespace that does not say what it is: the others are none the worse for it. One that was in use stays as it was
+ * known, unless the controller says that it is gone. */
 static void identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t status)
 {
 	const struct nvme_ctrlr *ctrlr = s->ctrlr;
 	const struct nvme_ns *old = ctrlr->state == NVME_CTRLR_READY ? known(ctrlr, nsid) : NULL;
 	bool stays = old != NULL && (status & STATUS_MASK) != NVME_SC_INVALID_NS;
 
-	log_warning("%s: namespace %u is %s: its Identify failed: %s", ctrlr->trid.traddr, nsid, stays ? "taken to be as it was" : "left out",
-		    nvme_status_text(status));
+	log_warning("%s: namespace %u is %s: its Identify failed: %s", ctrlr->trid.traddr, nsid,
+		    stays ? "taken to be as it was" : "left out", nvme_status_text(status));
 	if (stays) {
 		s->table->ns[s->table->count++] = *old;
 	}
@@ -290,7 +293,8 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
-		log_warning("%s: the list of namespaces could not be read: %s", s->ctrlr->trid.traddr, nvme_status_text(nvme_cqe_status(cqe)));
+		log_warning("%s: the list of namespaces could not be read: %s", s->ctrlr->trid.traddr,
+			    nvme_status_text(nvme_cqe_status(cqe)));
 		scan_end(s, -EIO);
 		return;
 	}
@@ -299,9 +303,11 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 	for (n = 0; n < NSIDS_PER_LIST && list[n] != 0 && s->num_nsids < NAMESPACES_MAX; n++) {
 		uint32_t nsid = le32toh(list[n]);
 
-		/* ascending, as the specification has it, or the list would never end. NN may have grown since it was read. */
+		/* ascending, as the specification has it, or the list would never end. NN may have grown since it was
+		 * read. */
 		if (nsid <= last || nsid >= NSID_INVALID_FROM) {
-			log_limited(LOG_LEVEL_WARNING, "%s: the list of namespaces has %u after %u", s->ctrlr->trid.traddr, nsid, last);
+			log_limited(LOG_LEVEL_WARNING, "%s: the list of namespaces has %u after %u",
+				    s->ctrlr->trid.traddr, nsid, last);
 			scan_end(s, -EPROTO);
 			return;
 		}
@@ -312,8 +318,8 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 		last = nsid;
 	}
 	if (s->num_nsids == NAMESPACES_MAX) {
-		log_limited(LOG_LEVEL_WARNING, "%s: %u namespaces are used, those after namespace %u are left out", s->ctrlr->trid.traddr,
-			    NAMESPACES_MAX, last);
+		log_limited(LOG_LEVEL_WARNING, "%s: %u namespaces are used, those after namespace %u are left out",
+			    s->ctrlr->trid.traddr, NAMESPACES_MAX, last);
 	} else if (n == NSIDS_PER_LIST) {
 		identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, last, list_done);
 		return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The PCIe transport of the NVMe host (NVMe over PCIe Transport Specification 1.0c): the controller. Control thread.
  *
- * The registers are memory of the device, mapped: reads and writes take effect at once, so each ends within its call. The device
- * reads and writes our memory by itself. That is why nothing is given back after a failure before the controller has been
- * quiesced: disabled, or else cut off the bus. */
+ * The registers are memory of the device, mapped: reads and writes take effect at once, so each ends within its call.
+ * The device reads and writes our memory by itself. That is why nothing is given back after a failure before the
+ * controller has been quiesced: disabled, or else cut off the bus. */
 #include "nvme/pcie.h"
 
 #include <errno.h>
@@ -55,8 +55,7 @@ static void delayed_write_ended(void *arg)
 	c->write_fn(&c->base, 0, 0);
 }
 
-static void pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value,
-			   nvme_reg_fn fn)
+static void pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn)
 {
 	struct pcie_ctrlr *c = to_pcie(ctrlr);
 
@@ -94,9 +93,8 @@ static struct nvme_ctrlr *pcie_ctrlr_alloc(const struct nvme_trid *trid, char er
 		return NULL;
 	}
 	if (c->dev.regs_len < PCIE_DOORBELLS + 8) {
-		snprintf(error, NVME_ERROR_MAX,
-			 "%s: BAR 0 has %zu bytes, too few for an NVMe controller's registers", c->dev.bdf,
-			 c->dev.regs_len);
+		snprintf(error, NVME_ERROR_MAX, "%s: BAR 0 has %zu bytes, too few for an NVMe controller's registers",
+			 c->dev.bdf, c->dev.regs_len);
 		border->close(&c->dev);
 		free(c);
 		errno = ENODEV;
@@ -140,8 +138,7 @@ static void pcie_connect(struct nvme_ctrlr *ctrlr)
 	}
 	c->doorbell_stride = UINT32_C(4) << NVME_CAP_DSTRD(reg_read8(c, NVME_REG_CAP));
 	c->shadow_on = false;
-	ctrlr->admin =
-		pcie_qpair_alloc(ctrlr, 0, entries < ADMIN_SIZE_MAX ? entries : ADMIN_SIZE_MAX - 1, NULL);
+	ctrlr->admin = pcie_qpair_alloc(ctrlr, 0, entries < ADMIN_SIZE_MAX ? entries : ADMIN_SIZE_MAX - 1, NULL);
 	if (ctrlr->admin == NULL) {
 		nvme_ctrlr_connected(ctrlr, -ENOMEM, "no memory for the admin queue");
 		return;
@@ -247,8 +244,7 @@ static void pcie_quiesce(struct nvme_ctrlr *ctrlr)
 		pcie_reg_write4(c, NVME_REG_CC, cc & ~UINT32_C(1));
 	}
 	c->quiesce_deadline =
-		env_ticks() +
-		env_us_to_ticks(ms * 1000 + DISABLE_DELAY_US * !!(c->quirks & PCIE_QUIRK_DISABLE_DELAY));
+		env_ticks() + env_us_to_ticks(ms * 1000 + DISABLE_DELAY_US * !!(c->quirks & PCIE_QUIRK_DISABLE_DELAY));
 	thread_timer_start(&c->quiesce_timer, (c->quirks & PCIE_QUIRK_DISABLE_DELAY) ? DISABLE_DELAY_US : 0);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files of the PCIe transport and its tests.
  *
- * pcie.c: the controller: registers, admin queue, life and removal. pcie_qpair.c: making and ending queues. pcie_io.c: commands
- * and completions. pcie_data.c: PRPs and SGLs. pcie_border.c: the real device. pcie_quirks.c: what drives get wrong. */
+ * pcie.c: the controller: registers, admin queue, life and removal. pcie_qpair.c: making and ending queues. pcie_io.c:
+ * commands and completions. pcie_data.c: PRPs and SGLs. pcie_border.c: the real device. pcie_quirks.c: what drives get
+ * wrong. */
 #ifndef NVME_PCIE_H
 #define NVME_PCIE_H
 
@@ -16,8 +17,9 @@
 #define PCIE_LIST_MIN     256    /* bytes for PRP entries or SGL descriptors, per command id */
 #define PCIE_MAX_TRANSFER (UINT32_C(1) << 20)
 
-/* What stands between the driver and the hardware. The real one is pcie_real (pcie_border.c); tests put a model of a controller in
- * its place, which shares the registers as plain memory. Everything else of the driver is the same code. */
+/* What stands between the driver and the hardware. The real one is pcie_real (pcie_border.c); tests put a model of a
+ * controller in its place, which shares the registers as plain memory. Everything else of the driver is the same code.
+ */
 struct pcie_device;
 struct pcie_border {
 	/* Fills in *dev. 0, or a negative errno and error (NVME_ERROR_MAX bytes). */
@@ -51,8 +53,7 @@ void pcie_set_border(const struct pcie_border *border);
 /* Quirks. */
 enum pcie_quirk {
 	PCIE_QUIRK_STRIPE =
-		1
-		<< 0, /* I/O that crosses a stripe is slow; its size stands in the vendor's part of Identify */
+		1 << 0, /* I/O that crosses a stripe is slow; its size stands in the vendor's part of Identify */
 	PCIE_QUIRK_DISABLE_DELAY = 1 << 1, /* CSTS must not be read for a while after CC.EN was cleared */
 };
 uint32_t pcie_quirks(uint16_t vendor, uint16_t device); /* a set of enum pcie_quirk; pure */
@@ -69,15 +70,13 @@ struct pcie_ctrlr {
 	bool quiet; /* disabled, off the bus or gone: it reaches no memory of ours */
 	struct thread_timer quiesce_timer;
 	uint64_t quiesce_deadline;
-	struct thread_timer
-		write_timer; /* a register write whose end is put off (PCIE_QUIRK_DISABLE_DELAY) */
+	struct thread_timer write_timer; /* a register write whose end is put off (PCIE_QUIRK_DISABLE_DELAY) */
 	nvme_reg_fn write_fn;
 	struct fd_source *request_source;
 	/* Shadow doorbells (Base 5.8), two pages; used for I/O queues once `shadow_on`. */
 	uint32_t *shadow, *event_idx;
 	bool shadow_on;
-	struct pcie_qpair_list
-		limbo; /* freed by their users while the device may still know them: until it is quiet */
+	struct pcie_qpair_list limbo; /* freed by their users while the device may still know them: until it is quiet */
 	TAILQ_ENTRY(pcie_ctrlr) link; /* of all */
 };
 
@@ -95,9 +94,9 @@ struct pcie_qpair {
 	uint16_t sq_size, cq_size;
 	uint16_t sq_tail, sq_rung; /* the tail, and what the device has been told of it */
 	uint16_t cq_head, cq_unrung;
-	uint16_t
-		cq_slack; /* the completion queue has room for so many more than can be outstanding: the doorbell may wait that long */
-	uint16_t owner; /* in the trace */
+	uint16_t cq_slack; /* the completion queue has room for so many more than can be outstanding: the doorbell may
+			      wait that long */
+	uint16_t owner;    /* in the trace */
 	bool phase;
 	uint8_t sgl;        /* enum pcie_sgl */
 	bool interrupting;  /* the vector is enabled */
@@ -146,8 +145,9 @@ struct pcie_data {
 	uint32_t list_bytes;
 	enum pcie_sgl sgl;
 };
-/* Fills in the data pointer and PSDT of cmd for the iovs (len bytes together). 0; -EFAULT: memory that the device cannot reach; -E2BIG: too
- * many pieces; -EINVAL: neither PRPs nor this drive's SGLs can say it (pieces that end or begin within a page). */
+/* Fills in the data pointer and PSDT of cmd for the iovs (len bytes together). 0; -EFAULT: memory that the device
+ * cannot reach; -E2BIG: too many pieces; -EINVAL: neither PRPs nor this drive's SGLs can say it (pieces that end or
+ * begin within a page). */
 int pcie_data_pointer(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, uint32_t len,
 		      struct nvme_sqe *cmd);
 
@@ -173,7 +173,8 @@ void pcie_hotplug_add(struct pcie_ctrlr *c);
 void pcie_hotplug_remove(struct pcie_ctrlr *c);
 /* The device at bdf has become bound to a driver that lends it to processes. */
 void pcie_hotplug_arrived(const char *bdf);
-/* Some of the kernel's news were lost: looks for what they may have told of. (That a device is gone shows in its registers, too.) */
+/* Some of the kernel's news were lost: looks for what they may have told of. (That a device is gone shows in its
+ * registers, too.) */
 void pcie_hotplug_lost(void);
 
 #endif

@@ -20,8 +20,8 @@ static int real_open(const char *traddr, struct pcie_device *dev, char *error)
 	}
 	const struct env_pci_device *info = env_pci_info(pci);
 	if (info->class_code != ENV_PCI_CLASS_NVME) {
-		snprintf(error, NVME_ERROR_MAX, "%s is no NVMe controller: its class is 0x%06x, not 0x%06x",
-			 info->bdf, info->class_code, ENV_PCI_CLASS_NVME);
+		snprintf(error, NVME_ERROR_MAX, "%s is no NVMe controller: its class is 0x%06x, not 0x%06x", info->bdf,
+			 info->class_code, ENV_PCI_CLASS_NVME);
 		env_pci_close(pci);
 		return -ENODEV;
 	}
@@ -33,8 +33,8 @@ static int real_open(const char *traddr, struct pcie_device *dev, char *error)
 	dev->regs = env_pci_registers(pci, &dev->regs_len);
 	dev->translate = env_pci_translator(pci);
 	dev->request_fd = env_pci_request_fd(pci);
-	log_notice("NVMe controller %s: %04x:%04x by %s, %u interrupt vectors", info->bdf, info->vendor,
-		   info->device, env_pci_access(pci), env_pci_num_vectors(pci));
+	log_notice("NVMe controller %s: %04x:%04x by %s, %u interrupt vectors", info->bdf, info->vendor, info->device,
+		   env_pci_access(pci), env_pci_num_vectors(pci));
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data pointers: Physical Region Pages (Base 4.1.1) where they can say it, SGLs (Base 4.1.2) where not, and for large contiguous
- * data, which they say shorter. */
+/* Data pointers: Physical Region Pages (Base 4.1.1) where they can say it, SGLs (Base 4.1.2) where not, and for large
+ * contiguous data, which they say shorter. */
 #include "nvme/pcie.h"
 
 #include <errno.h>
@@ -8,10 +8,9 @@
 #define SGL_WORTH_IT 32768 /* bytes per piece from which an SGL spares the drive more than it costs */
 #define NOT_PRP      1
 
-/* PRPs. The first entry may begin anywhere in a page (at a dword); all others at the start of one, and all but the last end
- * with one. list[i] is entry 1 + i; with two in all, the second goes to PRP2 itself. */
-static int build_prps(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt,
-		      struct nvme_sqe *cmd)
+/* PRPs. The first entry may begin anywhere in a page (at a dword); all others at the start of one, and all but the last
+ * end with one. list[i] is entry 1 + i; with two in all, the second goes to PRP2 itself. */
+static int build_prps(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
 {
 	__le64 *list = d->list;
 	uint32_t n = 0, most = d->list_bytes / (uint32_t)sizeof(*list);
@@ -77,14 +76,12 @@ static int build_descriptors(const struct pcie_data *d, const struct iovec *iovs
 				return -EINVAL;
 			}
 			if (n > 0 && addr == end) {
-				list[n - 1].plain.length =
-					htole32(le32toh(list[n - 1].plain.length) + (uint32_t)len);
+				list[n - 1].plain.length = htole32(le32toh(list[n - 1].plain.length) + (uint32_t)len);
 			} else if (n == most) {
 				return -E2BIG;
 			} else {
-				list[n++] =
-					nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK,
-							    NVME_SGL_SUBTYPE_ADDRESS, addr, (uint32_t)len);
+				list[n++] = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_ADDRESS,
+								addr, (uint32_t)len);
 			}
 			end = addr + len;
 			va += len;
@@ -94,8 +91,7 @@ static int build_descriptors(const struct pcie_data *d, const struct iovec *iovs
 	return (int)n;
 }
 
-static int build_sgl(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt,
-		     struct nvme_sqe *cmd)
+static int build_sgl(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
 {
 	const union nvme_sgl_desc *list = d->list;
 	int n = build_descriptors(d, iovs, iovcnt);
@@ -104,8 +100,8 @@ static int build_sgl(const struct pcie_data *d, const struct iovec *iovs, unsign
 		return n;
 	}
 	cmd->sgl1 = n == 1 ? list[0]
-			   : nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_ADDRESS,
-						 d->list_iova, (uint32_t)n * (uint32_t)sizeof(*list));
+			   : nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_ADDRESS, d->list_iova,
+						 (uint32_t)n * (uint32_t)sizeof(*list));
 	cmd->flags = (uint8_t)((cmd->flags & ~NVME_CMD_FLAGS_PSDT_MASK) | NVME_CMD_FLAGS_PSDT_SGL);
 	return 0;
 }

@@ -31,7 +31,8 @@ static void device_gone(const char *bdf)
 
 static bool is_ours(const struct env_pci_device *d)
 {
-	return d->class_code == ENV_PCI_CLASS_NVME && (strcmp(d->driver, "vfio-pci") == 0 || strcmp(d->driver, "uio_pci_generic") == 0);
+	return d->class_code == ENV_PCI_CLASS_NVME &&
+	       (strcmp(d->driver, "vfio-pci") == 0 || strcmp(d->driver, "uio_pci_generic") == 0);
 }
 
 void pcie_hotplug_arrived(const char *bdf)
@@ -120,8 +121,7 @@ void pcie_hotplug_add(struct pcie_ctrlr *c)
 		log_warning("%s: no news of its removal from the kernel: %s", c->dev.bdf, strerror(-rc));
 	}
 	if (c->dev.request_fd >= 0) {
-		c->request_source =
-			fd_source_add(c->dev.request_fd, EPOLLIN, kernel_wants_it, c, "nvme_request");
+		c->request_source = fd_source_add(c->dev.request_fd, EPOLLIN, kernel_wants_it, c, "nvme_request");
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The data path: commands into the submission queue, completions out of the completion queue, doorbells. One thread per queue
- * pair; no lock, no allocation, no system call but for interrupts going on and off as the thread falls asleep and wakes. */
+/* The data path: commands into the submission queue, completions out of the completion queue, doorbells. One thread per
+ * queue pair; no lock, no allocation, no system call but for interrupts going on and off as the thread falls asleep and
+ * wakes. */
 #include "nvme/pcie.h"
 
 #include <errno.h>
@@ -12,24 +13,26 @@
 #include "trace/trace.h"
 #include "util/log.h"
 
-/* Interrupts cost the machine more than polling while there is work: they go off when so many completions have been found without
- * the thread falling asleep in between. One that sleeps and wakes all the time never pays for the switch. */
+/* Interrupts cost the machine more than polling while there is work: they go off when so many completions have been
+ * found without the thread falling asleep in between. One that sleeps and wakes all the time never pays for the switch.
+ */
 #define AWAKE_COMPLETIONS 64
 
-/* Shadow doorbells (Base 5.8): the device has said by its event index how far it looks by itself; it wants to be told when that is
- * passed. True if the register must be written too. */
+/* Shadow doorbells (Base 5.8): the device has said by its event index how far it looks by itself; it wants to be told
+ * when that is passed. True if the register must be written too. */
 static bool shadow_write(volatile uint32_t *shadow, volatile uint32_t *event, uint16_t value)
 {
 	uint16_t old = (uint16_t)le32toh(*shadow);
 
 	*shadow = htole32(value);
-	rte_mb(); /* the device reads the shadow after it has written the event index: one of the two sides sees the other */
+	rte_mb(); /* the device reads the shadow after it has written the event index: one of the two sides sees the
+		     other */
 	uint16_t wanted = (uint16_t)le32toh(*event);
 	return (uint16_t)(value - wanted - 1) < (uint16_t)(value - old);
 }
 
-static void ring(struct pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow,
-		 volatile uint32_t *event, uint16_t value)
+static void ring(struct pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow, volatile uint32_t *event,
+		 uint16_t value)
 {
 	rte_io_wmb(); /* the entries before the doorbell that tells of them */
 	if (__atomic_load_n(&q->stopped, __ATOMIC_RELAXED)) {
@@ -68,8 +71,9 @@ static int point_to_metadata(struct pcie_qpair *q, struct nvme_request *req)
 	return 0;
 }
 
-/* The command was put together a moment ago, in pieces of one to eight bytes. Wider loads of such bytes wait until these stores have
- * left the store buffer; loads of the same width are served from it. (Relaxed atomics, so that the compiler does not widen them.) */
+/* The command was put together a moment ago, in pieces of one to eight bytes. Wider loads of such bytes wait until
+ * these stores have left the store buffer; loads of the same width are served from it. (Relaxed atomics, so that the
+ * compiler does not widen them.) */
 static void copy_command(struct nvme_sqe *to, const struct nvme_sqe *from)
 {
 	__le32 *t = (__le32 *)to;
@@ -142,8 +146,7 @@ static void trace_completion(const struct pcie_qpair *q, const struct nvme_cqe *
 
 	if (req != NULL) {
 		TRACE(NVME_PCIE_COMPLETE, q->owner, req->data_len, (uintptr_t)req, req->cb_arg, cid,
-		      (uint32_t)cid | (uint32_t)le16toh(cqe->status) << 16,
-		      q->base.entries - q->base.num_free - 1u);
+		      (uint32_t)cid | (uint32_t)le16toh(cqe->status) << 16, q->base.entries - q->base.num_free - 1u);
 	}
 }
 
@@ -161,7 +164,8 @@ static void take_completion(struct pcie_qpair *q)
 	if (TRACE_ENABLED(NVME_PCIE_COMPLETE)) {
 		trace_completion(q, &cqe);
 	}
-	/* SQHD and SQID are not looked at: a slot is free when its command has been completed, and this queue serves one other */
+	/* SQHD and SQID are not looked at: a slot is free when its command has been completed, and this queue serves
+	 * one other */
 	nvme_qpair_complete(&q->base, &cqe);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The coming and going of queues on a PCIe controller: memory, Create and Delete I/O Queue. All on the control thread.
  *
- * Memory that the device knows of is given back only after it has confirmed the deletion, or after the whole controller is quiet:
- * until then a queue that its user has freed waits in limbo. */
+ * Memory that the device knows of is given back only after it has confirmed the deletion, or after the whole controller
+ * is quiet: until then a queue that its user has freed waits in limbo. */
 #include "nvme/pcie.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ static size_t power_of_two(size_t n)
 	return p;
 }
 
-/* Memory that is contiguous for the device. A power of two as its alignment keeps it within a hugepage, where that matters. */
+/* Memory that is contiguous for the device. A power of two as its alignment keeps it within a hugepage, where that
+ * matters. */
 static void *queue_memory(const struct pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
 {
 	size_t align = power_of_two(size < PCIE_PAGE ? PCIE_PAGE : size),
@@ -51,8 +52,7 @@ static void *queue_memory(const struct pcie_ctrlr *c, size_t size, int numa_node
 /* A completion queue somewhat longer than what can be outstanding: then its doorbell may wait for several polls. */
 static uint16_t cq_size(const struct pcie_ctrlr *c, uint16_t id, uint16_t entries)
 {
-	uint32_t most = (uint32_t)NVME_CAP_MQES(c->base.cap) + 1,
-		 wanted = entries + 1u + entries / CQ_SLACK_DIVISOR;
+	uint32_t most = (uint32_t)NVME_CAP_MQES(c->base.cap) + 1, wanted = entries + 1u + entries / CQ_SLACK_DIVISOR;
 
 	if (id == 0) {
 		most = 4096; /* Base 3.1.3.6, ACQS */
@@ -68,9 +68,8 @@ static int make_queues(struct pcie_ctrlr *c, struct pcie_qpair *q, int numa_node
 	q->cq_size = cq_size(c, q->base.id, q->base.entries);
 	q->cq_slack = (uint16_t)(q->cq_size - q->sq_size);
 	/* a power of two up to a page: so that no list crosses a page, as the specification has it (Base 4.1.1) */
-	q->list_bytes = (uint32_t)power_of_two((transfer / PCIE_PAGE + 1) * sizeof(uint64_t) > 256
-						       ? transfer / PCIE_PAGE * sizeof(uint64_t)
-						       : 256);
+	q->list_bytes = (uint32_t)power_of_two(
+		(transfer / PCIE_PAGE + 1) * sizeof(uint64_t) > 256 ? transfer / PCIE_PAGE * sizeof(uint64_t) : 256);
 	q->sq = queue_memory(c, q->sq_size * sizeof(*q->sq), numa_node, &q->sq_iova);
 	q->cq = queue_memory(c, q->cq_size * sizeof(*q->cq), numa_node, &q->cq_iova);
 	q->lists = queue_memory(c, (size_t)q->base.entries * q->list_bytes, numa_node, &q->lists_iova);
@@ -101,8 +100,7 @@ static int find_doorbells(struct pcie_ctrlr *c, struct pcie_qpair *q)
 		q->cq_shadow = c->shadow + cq * words;
 		q->sq_event = c->event_idx + sq * words;
 		q->cq_event = c->event_idx + cq * words;
-		*q->sq_shadow = *q->cq_shadow = *q->sq_event = *q->cq_event =
-			0; /* of whoever had this id before */
+		*q->sq_shadow = *q->cq_shadow = *q->sq_event = *q->cq_event = 0; /* of whoever had this id before */
 	}
 	return 0;
 }
@@ -216,8 +214,7 @@ void pcie_qpair_connect(struct nvme_qpair *base)
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_create_cq,
 		.cdw10 = htole32(base->id | (q->cq_size - 1u) << 16),
-		.cdw11 = htole32(PHYS_CONTIGUOUS |
-				 (q->vector >= 0 ? IRQ_ENABLED | (uint32_t)q->vector << 16 : 0)),
+		.cdw11 = htole32(PHYS_CONTIGUOUS | (q->vector >= 0 ? IRQ_ENABLED | (uint32_t)q->vector << 16 : 0)),
 	};
 
 	q->has_cq = true;

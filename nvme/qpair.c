@@ -37,7 +37,8 @@ void nvme_qpair_set_state(struct nvme_qpair *qpair, enum nvme_qpair_state state)
 		if ((states[old].next & 1u << state) == 0) {
 			return;
 		}
-	} while (!__atomic_compare_exchange_n(&qpair->state, &old, (uint8_t)state, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(&qpair->state, &old, (uint8_t)state, false, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 	USDT(nvme_qpair_state, qpair->ctrlr->trid.traddr, qpair->id, old, state);
 }
 
@@ -179,7 +180,8 @@ void nvme_qpair_fail(struct nvme_qpair *qpair)
 
 	qpair->failed = true; /* first: callbacks that submit again get -ENXIO */
 	if (qpair->ops->shut != NULL) {
-		qpair->ops->shut(qpair); /* a target that is late, or hostile, must not write into memory that others use by then */
+		qpair->ops->shut(qpair); /* a target that is late, or hostile, must not write into memory that others
+					    use by then */
 	}
 	nvme_qpair_set_state(qpair, NVME_QPAIR_FAILED);
 	nvme_fault_forget(qpair);

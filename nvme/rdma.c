@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The RDMA transport of the NVMe host (NVMe RDMA Transport Specification 1.0b).
  *
- * Connections are made on the control thread, from the events of one rdma_cm channel per controller. Each queue pair has
- * its own completion queue, so that after it is handed out nobody but its user touches it. A command is complete when both
- * its response has arrived and its capsule's send has completed: before that, the device may still read the capsule. */
+ * Connections are made on the control thread, from the events of one rdma_cm channel per controller. Each queue pair
+ * has its own completion queue, so that after it is handed out nobody but its user touches it. A command is complete
+ * when both its response has arrived and its capsule's send has completed: before that, the device may still read the
+ * capsule. */
 #include "nvme/transport.h"
 
 #include <errno.h>
@@ -19,10 +20,10 @@
 #include "rdma/pd.h"
 #include "util/log.h"
 
-#define MAX_DESCRIPTORS	 16 /* SGL descriptors, and so pieces of data, of one command */
-#define MAX_TRANSFER	 (UINT32_C(1) << 20)
-#define CM_TIMEOUT_MS	 2000
-#define POLL_BATCH	 32
+#define MAX_DESCRIPTORS  16 /* SGL descriptors, and so pieces of data, of one command */
+#define MAX_TRANSFER     (UINT32_C(1) << 20)
+#define CM_TIMEOUT_MS    2000
+#define POLL_BATCH       32
 #define CAPSULE_DATA_MAX 8192
 
 /* One command id's place: the capsule to send, and what of the command is still to come. */
@@ -54,7 +55,7 @@ struct rdma_qpair {
 	struct ibv_send_wr *send_first, *send_last; /* to be posted at the next flush */
 	struct ibv_recv_wr *recv_first, *recv_last;
 	uint32_t region_hint;
-	uint32_t send_sges;	 /* that the queue pair has for a capsule and the data behind it */
+	uint32_t send_sges;      /* that the queue pair has for a capsule and the data behind it */
 	uint32_t in_capsule_max; /* bytes of data that may follow the command in its capsule */
 	uint32_t max_descriptors;
 	bool told; /* how the connecting ended; control thread */
@@ -99,7 +100,8 @@ static int gather(struct rdma_qpair *q, const struct nvme_request *req, struct i
 		if (r == NULL) {
 			return -EFAULT; /* memory that is not DMA-able */
 		}
-		if (n > 0 && sge[n - 1].addr + sge[n - 1].length == (uintptr_t)v->iov_base && sge[n - 1].lkey == r->mr->lkey) {
+		if (n > 0 && sge[n - 1].addr + sge[n - 1].length == (uintptr_t)v->iov_base &&
+		    sge[n - 1].lkey == r->mr->lkey) {
 			sge[n - 1].length += (uint32_t)v->iov_len;
 			continue;
 		}
@@ -114,9 +116,11 @@ static int gather(struct rdma_qpair *q, const struct nvme_request *req, struct i
 
 static uint32_t rkey_of(struct rdma_qpair *q, const struct ibv_sge *sge)
 {
-	const struct rdma_region *r = rdma_region_find(q->pd, (void *)(uintptr_t)sge->addr, sge->length, &q->region_hint);
+	const struct rdma_region *r =
+		rdma_region_find(q->pd, (void *)(uintptr_t)sge->addr, sge->length, &q->region_hint);
 
-	return r->mr->rkey; /* gather() found it a moment ago, and memory goes only on the control thread after a stop */
+	return r->mr
+		->rkey; /* gather() found it a moment ago, and memory goes only on the control thread after a stop */
 }
 
 /* Keyed descriptors: one in the command itself, or a last segment of several behind it in the capsule. */
@@ -270,7 +274,8 @@ static void shut(struct rdma_qpair *q)
 	int rc = q->id != NULL && q->id->qp != NULL ? ibv_modify_qp(q->id->qp, &attr, IBV_QP_STATE) : 0;
 
 	if (rc != 0) {
-		log_limited(LOG_LEVEL_WARNING, "queue pair %u: not put into the error state: %s", q->base.id, strerror(rc));
+		log_limited(LOG_LEVEL_WARNING, "queue pair %u: not put into the error state: %s", q->base.id,
+			    strerror(rc));
 	}
 }
 
@@ -411,7 +416,8 @@ static int make_buffers(struct rdma_qpair *q)
 			.wr_id = i, .sg_list = q->slots[i].sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
 	}
 	for (uint32_t i = 0; i < receives; i++) {
-		q->recv_sges[i] = (struct ibv_sge){.addr = (uintptr_t)&q->responses[i], .length = sizeof(struct nvme_cqe),
+		q->recv_sges[i] = (struct ibv_sge){.addr = (uintptr_t)&q->responses[i],
+						   .length = sizeof(struct nvme_cqe),
 						   .lkey = q->response_lkey};
 		q->recvs[i] = (struct ibv_recv_wr){.wr_id = WR_RECV | i, .sg_list = &q->recv_sges[i], .num_sge = 1};
 	}
@@ -523,7 +529,8 @@ static const char *reject_reason(const struct rdma_cm_event *event)
 	if (sts == 0) { /* not from a target: zeroes from the connection manager */
 		return "nobody listens there";
 	}
-	if (le16toh(data.recfmt) != NVMF_RDMA_CM_RECFMT || sts >= sizeof(reasons) / sizeof(reasons[0]) || !reasons[sts]) {
+	if (le16toh(data.recfmt) != NVMF_RDMA_CM_RECFMT || sts >= sizeof(reasons) / sizeof(reasons[0]) ||
+	    !reasons[sts]) {
 		return "rejected for an unknown reason";
 	}
 	return reasons[sts];
@@ -617,7 +624,8 @@ static struct nvme_ctrlr *rdma_ctrlr_alloc(const struct nvme_trid *trid, char er
 	c->channel = rdma_create_event_channel();
 	if (c->channel == NULL || fcntl(c->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
 		rc = errno;
-		snprintf(error, NVME_ERROR_MAX, "no rdma_cm event channel: %s (is there an RDMA device? `softverbs` provides one)",
+		snprintf(error, NVME_ERROR_MAX,
+			 "no rdma_cm event channel: %s (is there an RDMA device? `softverbs` provides one)",
 			 strerror(rc));
 		goto fail;
 	}
@@ -679,7 +687,9 @@ static struct nvme_qpair *rdma_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id
 static int resolve(const char *traddr, const char *trsvcid, uint8_t adrfam, struct addrinfo **out)
 {
 	struct addrinfo hints = {
-		.ai_family = adrfam == NVMF_ADDR_FAMILY_IP6 ? AF_INET6 : adrfam == NVMF_ADDR_FAMILY_IP4 ? AF_INET : 0,
+		.ai_family = adrfam == NVMF_ADDR_FAMILY_IP6   ? AF_INET6
+			     : adrfam == NVMF_ADDR_FAMILY_IP4 ? AF_INET
+							      : 0,
 		.ai_socktype = SOCK_STREAM,
 		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, /* a name would be looked up on the network */
 	};

@@ -52,13 +52,11 @@ static void authenticated(void *arg, int error, const char *why)
 void nvme_rekey_cancel(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->rekey != NULL) {
-		end(ctrlr->rekey, -ECONNRESET,
-		    "the connection was lost meanwhile; the keys are as they were");
+		end(ctrlr->rekey, -ECONNRESET, "the connection was lost meanwhile; the keys are as they were");
 	}
 }
 
-static struct nvme_rekey *rekey_alloc(struct nvme_ctrlr *ctrlr, struct keyring_key *key,
-				      struct keyring_key *ctrlr_key)
+static struct nvme_rekey *rekey_alloc(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyring_key *ctrlr_key)
 {
 	struct nvme_rekey *r = calloc(1, sizeof(*r));
 

@@ -25,8 +25,8 @@
 _Static_assert(sizeof(struct nvme_copy_range) == 32, "NVM 3.2.2, source ranges of format 0");
 
 /* Protection information (NVM 5.2): what dword 12 of a command says of it. */
-#define NVME_PI_BYTES	    8 /* of guard, application tag and reference tag, for 16-bit guards */
-#define NVME_PI_ACT	    (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
+#define NVME_PI_BYTES       8                   /* of guard, application tag and reference tag, for 16-bit guards */
+#define NVME_PI_ACT         (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
 #define NVME_PI_CHECK_GUARD (UINT32_C(1) << 28)
 #define NVME_PI_CHECK_APP   (UINT32_C(1) << 27)
 #define NVME_PI_CHECK_REF   (UINT32_C(1) << 26)
@@ -44,10 +44,9 @@ enum nvme_sgl_type {
 
 enum nvme_sgl_subtype {
 	NVME_SGL_SUBTYPE_ADDRESS = 0x0,
-	NVME_SGL_SUBTYPE_OFFSET = 0x1,    /* address is an offset into the capsule's data */
-	NVME_SGL_SUBTYPE_TRANSPORT = 0xa, /* transport data block (TCP) */
-	NVME_SGL_SUBTYPE_INVALIDATE_KEY =
-		0xf, /* keyed: the target is to invalidate the key remotely, RDMA 3.4 */
+	NVME_SGL_SUBTYPE_OFFSET = 0x1,         /* address is an offset into the capsule's data */
+	NVME_SGL_SUBTYPE_TRANSPORT = 0xa,      /* transport data block (TCP) */
+	NVME_SGL_SUBTYPE_INVALIDATE_KEY = 0xf, /* keyed: the target is to invalidate the key remotely, RDMA 3.4 */
 };
 
 /* Data block, segment, last segment and transport data block, Base figures 98 to 104. */
@@ -104,8 +103,7 @@ static inline union nvme_sgl_desc nvme_sgl_make_keyed(uint64_t address, uint32_t
 		.keyed = {
 			.address = htole64(address),
 			.length = {(uint8_t)length, (uint8_t)(length >> 8), (uint8_t)(length >> 16)},
-			.key = {(uint8_t)key, (uint8_t)(key >> 8), (uint8_t)(key >> 16),
-				(uint8_t)(key >> 24)},
+			.key = {(uint8_t)key, (uint8_t)(key >> 8), (uint8_t)(key >> 16), (uint8_t)(key >> 24)},
 			.type = (uint8_t)(NVME_SGL_TYPE_KEYED_DATA_BLOCK << 4 | subtype),
 		}};
 }
@@ -243,8 +241,7 @@ struct nvmf_connect_rsp_invalid {
 	uint8_t iattr; /* ... in the command (0) or in the data (1) */
 	uint8_t rsvd3;
 };
-_Static_assert(sizeof(struct nvmf_connect_rsp_ok) == 4 && sizeof(struct nvmf_connect_rsp_invalid) == 4,
-	       "Base 6.3");
+_Static_assert(sizeof(struct nvmf_connect_rsp_ok) == 4 && sizeof(struct nvmf_connect_rsp_invalid) == 4, "Base 6.3");
 
 /* Base 6.6. */
 struct nvmf_property_set_sqe {

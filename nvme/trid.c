@@ -105,12 +105,14 @@ int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ER
 		size_t token = strcspn(text, " \t\n"), name = strcspn(text, ": \t\n");
 
 		if (name == 0 || name == token || name >= sizeof(key)) {
-			snprintf(error, NVME_ERROR_MAX, "'%.*s' is not key:value", (int)(token < 80 ? token : 80), text);
+			snprintf(error, NVME_ERROR_MAX, "'%.*s' is not key:value", (int)(token < 80 ? token : 80),
+				 text);
 			return -EINVAL;
 		}
 		if (token - name - 1 >= sizeof(value)) {
-			snprintf(error, NVME_ERROR_MAX, "the value of '%.*s' has %zu characters; at most %zu are allowed",
-				 (int)name, text, token - name - 1, sizeof(value) - 1);
+			snprintf(error, NVME_ERROR_MAX,
+				 "the value of '%.*s' has %zu characters; at most %zu are allowed", (int)name, text,
+				 token - name - 1, sizeof(value) - 1);
 			return -EINVAL;
 		}
 		snprintf(key, sizeof(key), "%.*s", (int)name, text);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Commands without an answer, and queue pairs that have failed: what the using thread finds out, and what the control thread does
- * about it.
+/* Commands without an answer, and queue pairs that have failed: what the using thread finds out, and what the control
+ * thread does about it.
  *
- * A command that has had no answer for io_timeout_ms is aborted by an Abort command; one that still has none after as long again
- * breaks its queue pair, and that resets the controller: then everything outstanding is completed, with a status. */
+ * A command that has had no answer for io_timeout_ms is aborted by an Abort command; one that still has none after as
+ * long again breaks its queue pair, and that resets the controller: then everything outstanding is completed, with a
+ * status. */
 #include "nvme/transport.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 #define LOOK_MAX_US   UINT64_C(1000000)
 #define FORMAT_NVM_OP 0x80 /* takes as long as it takes */
 
-/* How a command without an answer goes on. It is seen twice before anything is done: a thread that did not run for a while finds the
- * answers it missed in between. */
+/* How a command without an answer goes on. It is seen twice before anything is done: a thread that did not run for a
+ * while finds the answers it missed in between. */
 enum nvme_late { LATE_NOT, LATE_SEEN, LATE_ABORTED };
 
 /* Four looks per limit: precise enough, and rare. */
@@ -94,8 +95,7 @@ static void look_at(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t
 static void watch(void *arg)
 {
 	struct nvme_qpair *qpair = arg;
-	uint64_t now = env_ticks(),
-		 limit = env_us_to_ticks(qpair->ctrlr->opts.io_timeout_ms * UINT64_C(1000));
+	uint64_t now = env_ticks(), limit = env_us_to_ticks(qpair->ctrlr->opts.io_timeout_ms * UINT64_C(1000));
 
 	if (nvme_qpair_outstanding(qpair) == 0 || (qpair->failed && qpair->reported)) {
 		qpair->watched = qpair->failed; /* the next submission starts it again */
@@ -164,11 +164,9 @@ static void abort_command(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t cid, 
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32(qid | (uint32_t)cid << 16)};
 
-	log_warning(
-		"%s: queue pair %u: command %u (opcode 0x%02x) has had no answer for %u ms: it is aborted",
-		ctrlr->trid.traddr, qid, cid, opcode, ctrlr->opts.io_timeout_ms);
-	if (ctrlr->aborts <= ctrlr->id.acl &&
-	    nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, abort_done, ctrlr) == 0) {
+	log_warning("%s: queue pair %u: command %u (opcode 0x%02x) has had no answer for %u ms: it is aborted",
+		    ctrlr->trid.traddr, qid, cid, opcode, ctrlr->opts.io_timeout_ms);
+	if (ctrlr->aborts <= ctrlr->id.acl && nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, abort_done, ctrlr) == 0) {
 		ctrlr->aborts++;
 	}
 }
@@ -207,8 +205,7 @@ static void watch_admin(struct nvme_ctrlr *ctrlr)
 	for (uint16_t slot = 0; slot < q->entries; slot++) {
 		const struct nvme_request *req = q->by_slot[slot];
 
-		if (req != NULL && !may_wait(req) && now > req->submitted_ticks &&
-		    now - req->submitted_ticks > limit) {
+		if (req != NULL && !may_wait(req) && now > req->submitted_ticks && now - req->submitted_ticks > limit) {
 			nvme_ctrlr_lost(ctrlr, "admin command with opcode 0x%02x: no answer within %u ms",
 					req->cmd.opcode, ctrlr->opts.admin_timeout_ms);
 			return;

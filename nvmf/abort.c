@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Abort (Base 5.1): from the control thread to the group that has the command, wherever it is there, and back. Dword 0 of the
- * completion is 0 if the command was aborted, 1 if not. */
+/* Abort (Base 5.1): from the control thread to the group that has the command, wherever it is there, and back. Dword 0
+ * of the completion is 0 if the command was aborted, 1 if not. */
 #include "nvmf/internal.h"
 
 enum { ABORTED = 0, NOT_ABORTED = 1 };
@@ -77,8 +77,7 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 	}
 }
 
-static struct nvmf_request *find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort,
-					uint16_t cid)
+static struct nvmf_request *find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort, uint16_t cid)
 {
 	const struct nvmf_transport_ops *ops = qpair->transport->ops;
 
@@ -98,8 +97,7 @@ static void abort_on_group(struct thread_msg *msg)
 	struct nvmf_abort cmd;
 
 	nvmf_decode_abort(abort->sqe, &cmd);
-	struct nvmf_request *victim =
-		qpair->state != NVMF_QPAIR_CLOSED ? find_victim(qpair, abort, cmd.cid) : NULL;
+	struct nvmf_request *victim = qpair->state != NVMF_QPAIR_CLOSED ? find_victim(qpair, abort, cmd.cid) : NULL;
 	if (victim == NULL) {
 		answer(abort, NOT_ABORTED);
 	} else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Admin and fabrics commands: what arrives on admin queues and on queues that are not connected yet. They are started on the
- * poll group and carried out on the control thread; Keep Alive is answered at once. None of them waits for a namespace, and
- * those of the reserved lane do not wait for buffers either. */
+/* Admin and fabrics commands: what arrives on admin queues and on queues that are not connected yet. They are started
+ * on the poll group and carried out on the control thread; Keep Alive is answered at once. None of them waits for a
+ * namespace, and those of the reserved lane do not wait for buffers either. */
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -75,8 +75,7 @@ static enum nvmf_next fabrics_start(struct nvmf_request *req)
 	switch (sqe->fctype) {
 	case nvme_fabrics_type_connect:
 		if (connected) {
-			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR),
-						   NVMF_WHERE_FCTYPE);
+			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
 		}
 		return reserved(req, NVME_DATA_TFR_HOST_TO_CTRL, sizeof(struct nvmf_connect_data));
 	case nvme_fabrics_type_property_get:
@@ -85,8 +84,7 @@ static enum nvmf_next fabrics_start(struct nvmf_request *req)
 			return nvmf_request_reject(req, NVME_ST_DNR(CMD_SPECIFIC, AUTH_REQUIRED), NVMF_WHERE_FCTYPE);
 		}
 		if (!connected) {
-			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR),
-						   NVMF_WHERE_FCTYPE);
+			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
 		}
 		return reserved(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
 	case nvme_fabrics_type_auth_send:
@@ -161,8 +159,7 @@ static enum nvmf_next command_start(struct nvmf_request *req)
 	default:
 		return req->sqe->opcode >= NVMF_VENDOR_ADMIN
 			       ? nvmf_passthru_admin_start(req)
-			       : nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE),
-						     NVMF_WHERE_OPCODE);
+			       : nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 	}
 }
 

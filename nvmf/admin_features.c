@@ -69,8 +69,7 @@ static uint32_t *plain_value(struct nvmf_features *features, uint8_t fid)
 	}
 }
 
-static uint16_t get_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			  uint16_t *where)
+static uint16_t get_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	*value = *plain_value(&nvmf_request_ctrlr(req)->features, f->fid);
 	return NVME_ST_SUCCESS;
@@ -91,8 +90,8 @@ static uint16_t set_write_cache(struct nvmf_request *req, const struct nvmf_feat
 	return NVME_ST_SUCCESS;
 }
 
-/* Error Recovery is a namespace's; what is set of one has no effect, and is kept for all. DULBE needs a namespace that can tell
- * deallocated blocks, which ours do not (NSFEAT bit 2). */
+/* Error Recovery is a namespace's; what is set of one has no effect, and is kept for all. DULBE needs a namespace that
+ * can tell deallocated blocks, which ours do not (NSFEAT bit 2). */
 static uint16_t set_error_recovery(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 				   uint16_t *where)
 {
@@ -110,8 +109,7 @@ static uint16_t set_error_recovery(struct nvmf_request *req, const struct nvmf_f
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			  uint16_t *where)
+static uint16_t set_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	*plain_value(&nvmf_request_ctrlr(req)->features, f->fid) = f->cdw11;
 	return NVME_ST_SUCCESS;
@@ -119,15 +117,13 @@ static uint16_t set_plain(struct nvmf_request *req, const struct nvmf_feature *f
 
 /* ---- Power: one state ---- */
 
-static uint16_t get_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			  uint16_t *where)
+static uint16_t get_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	*value = nvmf_request_ctrlr(req)->features.power_management;
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			  uint16_t *where)
+static uint16_t set_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	if (NVME_GET(f->cdw11, FEAT_PWRMGMT_PS) != 0) {
 		return bad_field(where, NVMF_WHERE_CDW11);
@@ -187,16 +183,14 @@ static uint32_t num_queues(const struct nvmf_ctrlr *ctrlr)
 	return n | n << 16;
 }
 
-static uint16_t get_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			       uint16_t *where)
+static uint16_t get_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	*value = num_queues(nvmf_request_ctrlr(req));
 	return NVME_ST_SUCCESS;
 }
 
 /* Not once there are I/O queues; FFFFh would be 65536, which cannot be (Base 5.27.1.5). */
-static uint16_t set_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			       uint16_t *where)
+static uint16_t set_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
@@ -234,15 +228,13 @@ static uint16_t set_async_events(struct nvmf_request *req, const struct nvmf_fea
 
 /* ---- Keep-alive timer ---- */
 
-static uint16_t get_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			 uint16_t *where)
+static uint16_t get_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	*value = atomic_load_explicit(&nvmf_request_ctrlr(req)->kato_ms, memory_order_relaxed);
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			 uint16_t *where)
+static uint16_t set_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	nvmf_keepalive_set(nvmf_request_ctrlr(req), f->cdw11);
 	return NVME_ST_SUCCESS;
@@ -250,8 +242,7 @@ static uint16_t set_kato(struct nvmf_request *req, const struct nvmf_feature *f,
 
 /* ---- Host identifier: given with Connect, and not to be changed (Base 5.27.1.25) ---- */
 
-static uint16_t get_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			    uint16_t *where)
+static uint16_t get_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	struct nvmf_window w = {.req = req};
 
@@ -262,8 +253,7 @@ static uint16_t get_host_id(struct nvmf_request *req, const struct nvmf_feature 
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			    uint16_t *where)
+static uint16_t set_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	*where = WHERE_FID;
 	return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
@@ -271,8 +261,7 @@ static uint16_t set_host_id(struct nvmf_request *req, const struct nvmf_feature 
 
 /* ---- Host behavior support ---- */
 
-static uint16_t get_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			     uint16_t *where)
+static uint16_t get_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	struct nvme_feat_host_behavior behavior = {.acre = nvmf_request_ctrlr(req)->features.host_behavior};
 	struct nvmf_window w = {.req = req};
@@ -281,8 +270,7 @@ static uint16_t get_behavior(struct nvmf_request *req, const struct nvmf_feature
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			     uint16_t *where)
+static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	struct nvme_feat_host_behavior behavior = {0};
 
@@ -296,8 +284,7 @@ static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature
 
 /* ---- Reservations: of a namespace (Base 5.27.1.26 and 27) ---- */
 
-#define RESV_MASK_BITS                                                                                       \
-	(NVME_FEAT_RESV_NOTIFY_REGPRE | NVME_FEAT_RESV_NOTIFY_RESREL | NVME_FEAT_RESV_NOTIFY_RESPRE)
+#define RESV_MASK_BITS (NVME_FEAT_RESV_NOTIFY_REGPRE | NVME_FEAT_RESV_NOTIFY_RESREL | NVME_FEAT_RESV_NOTIFY_RESPRE)
 
 static struct nvmf_ns *visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
 {
@@ -307,8 +294,8 @@ static struct nvmf_ns *visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
 }
 
 /* Not through a path that the namespace cannot be reached through (Base 8.1.3). */
-static uint16_t find_resv_ns(const struct nvmf_request *req, const struct nvmf_feature *f,
-			     struct nvmf_ns **ns, uint16_t *where)
+static uint16_t find_resv_ns(const struct nvmf_request *req, const struct nvmf_feature *f, struct nvmf_ns **ns,
+			     uint16_t *where)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
@@ -320,8 +307,7 @@ static uint16_t find_resv_ns(const struct nvmf_request *req, const struct nvmf_f
 	return *ns == NULL ? NVME_ST_DNR(GENERIC, INVALID_NS) : nvmf_ana_status(nvmf_ana_of(ctrlr, *ns));
 }
 
-static uint16_t get_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			      uint16_t *where)
+static uint16_t get_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	struct nvmf_ns *ns;
@@ -333,8 +319,7 @@ static uint16_t get_resv_mask(struct nvmf_request *req, const struct nvmf_featur
 	return status;
 }
 
-static uint16_t set_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-			      uint16_t *where)
+static uint16_t set_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	uint8_t mask = f->cdw11 & RESV_MASK_BITS;
@@ -437,8 +422,7 @@ static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct featu
 	case NVME_FEAT_FID_ASYNC_EVENT:
 		return default_async_events(ctrlr);
 	case NVME_FEAT_FID_TEMP_THRESH:
-		return NVME_GET(f->cdw11, FEAT_TT_THSEL) == 0 ? DEFAULT_TEMPERATURE_OVER
-							      : DEFAULT_TEMPERATURE_UNDER;
+		return NVME_GET(f->cdw11, FEAT_TT_THSEL) == 0 ? DEFAULT_TEMPERATURE_OVER : DEFAULT_TEMPERATURE_UNDER;
 	default:
 		return feature->initial;
 	}
@@ -452,8 +436,8 @@ static uint32_t capabilities(const struct nvmf_feature *f)
 	return f->fid == NVME_FEAT_FID_HOST_ID ? 0 : 1 << 2 | per_ns;
 }
 
-static uint16_t get_feature(struct nvmf_request *req, const struct feature *feature,
-			    const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t get_feature(struct nvmf_request *req, const struct feature *feature, const struct nvmf_feature *f,
+			    uint32_t *value, uint16_t *where)
 {
 	struct nvmf_window w = {.req = req};
 

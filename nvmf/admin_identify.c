@@ -27,8 +27,7 @@ static uint8_t mdts(const struct nvmf_ctrlr *ctrlr)
 
 static uint32_t sgls(const struct nvmf_transport *t)
 {
-	return 1 /* any alignment */ | NVME_CTRL_SGLS_OVERSIZE |
-	       (t->sgl_rules.keyed ? NVME_CTRL_SGLS_KEYED : 0) |
+	return 1 /* any alignment */ | NVME_CTRL_SGLS_OVERSIZE | (t->sgl_rules.keyed ? NVME_CTRL_SGLS_KEYED : 0) |
 	       (t->sgl_rules.in_capsule ? NVME_CTRL_SGLS_OFFSET : 0) |
 	       (t->sgl_rules.transport ? NVME_CTRL_SGLS_TPORT : 0);
 }
@@ -83,7 +82,8 @@ static void fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctrl *id)
 	id->nanagrpid = htole32(s->max_nsid);
 }
 
-/* Copy and Verify every bdev can; to make blocks uncorrectable, only some: the command is there if it is of use with any namespace. */
+/* Copy and Verify every bdev can; to make blocks uncorrectable, only some: the command is there if it is of use with
+ * any namespace. */
 uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr)
 {
 	const struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -165,9 +165,9 @@ static void invalid_ns(struct nvmf_request *req)
 /* All types; and an existing key cannot be ignored by Acquire and Release. */
 static uint8_t rescap(const struct nvmf_ns *ns)
 {
-	return (uint8_t)((ns->ptpl_file != NULL ? NVME_NS_RESCAP_PTPL : 0) | NVME_NS_RESCAP_WE |
-			 NVME_NS_RESCAP_EA | NVME_NS_RESCAP_WERO | NVME_NS_RESCAP_EARO | NVME_NS_RESCAP_WEAR |
-			 NVME_NS_RESCAP_EAAR | NVME_NS_RESCAP_IEK_13);
+	return (uint8_t)((ns->ptpl_file != NULL ? NVME_NS_RESCAP_PTPL : 0) | NVME_NS_RESCAP_WE | NVME_NS_RESCAP_EA |
+			 NVME_NS_RESCAP_WERO | NVME_NS_RESCAP_EARO | NVME_NS_RESCAP_WEAR | NVME_NS_RESCAP_EAAR |
+			 NVME_NS_RESCAP_IEK_13);
 }
 
 static void fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
@@ -246,8 +246,8 @@ static void identify_active_list(struct nvmf_request *req, const struct nvmf_ide
 		invalid_ns(req);
 		return;
 	}
-	for (uint64_t nsid = (uint64_t)cmd->nsid + 1;
-	     nsid <= ctrlr->subsystem->max_nsid && n < NVME_ID_NS_LIST_MAX; nsid++) {
+	for (uint64_t nsid = (uint64_t)cmd->nsid + 1; nsid <= ctrlr->subsystem->max_nsid && n < NVME_ID_NS_LIST_MAX;
+	     nsid++) {
 		if (visible_ns(ctrlr, (uint32_t)nsid) != NULL) {
 			list.ns[n++] = htole32((uint32_t)nsid);
 		}
@@ -421,9 +421,8 @@ void nvmf_identify_run(struct nvmf_request *req)
 	uint16_t where;
 	uint16_t status = nvmf_decode_identify(req->sqe, &cmd, &where);
 
-	if (status == NVME_ST_SUCCESS &&
-	    (cmd.cns >= ARRAY_SIZE(structures) || structures[cmd.cns].fn == NULL ||
-	     (discovery && !structures[cmd.cns].discovery))) {
+	if (status == NVME_ST_SUCCESS && (cmd.cns >= ARRAY_SIZE(structures) || structures[cmd.cns].fn == NULL ||
+					  (discovery && !structures[cmd.cns].discovery))) {
 		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
 		where = WHERE_CNS;
 	}

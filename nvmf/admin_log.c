@@ -10,19 +10,18 @@ struct log_page {
 	/* Writes the page; its length in bytes (an offset beyond it is an error). The window is zeroed before. */
 	uint64_t (*put)(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
 	int event; /* enum nvmf_event that reading it clears, or -1 */
-	void (*consume)(struct nvmf_ctrlr *ctrlr); /* what else reading it does, unless the event is to be kept; NULL: nothing */
+	void (*consume)(struct nvmf_ctrlr
+				*ctrlr); /* what else reading it does, unless the event is to be kept; NULL: nothing */
 	bool discovery, io;
 };
 
-static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
-			      struct nvmf_window *w);
+static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
 
 static uint64_t put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_error_log_page entry;
 
-	for (unsigned n = 0; n < NVMF_ERROR_LOG_SIZE && nvmf_error_log_get(&ctrlr->error_log, n, &entry);
-	     n++) {
+	for (unsigned n = 0; n < NVMF_ERROR_LOG_SIZE && nvmf_error_log_get(&ctrlr->error_log, n, &entry); n++) {
 		nvmf_window_put(w, n * sizeof(entry), &entry, sizeof(entry));
 	}
 	return NVMF_ERROR_LOG_SIZE * sizeof(entry);
@@ -42,8 +41,9 @@ static uint64_t data_units(uint64_t blocks)
 	return (blocks + 999) / 1000;
 }
 
-/* The composite temperature is 0 K: not reported. There is no one temperature of what a subsystem has namespaces of, and a made-up one
- * would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h, Base 5.17.2.1), so no host expects any. */
+/* The composite temperature is 0 K: not reported. There is no one temperature of what a subsystem has namespaces of,
+ * and a made-up one would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h,
+ * Base 5.17.2.1), so no host expects any. */
 static uint64_t put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -59,8 +59,7 @@ static uint64_t put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *c
 	put_counter(smart.host_reads, sum.read_ops);
 	put_counter(smart.host_writes, sum.write_ops);
 	put_counter(smart.power_on_hours, hours);
-	put_counter(smart.num_err_log_entries,
-		    atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
+	put_counter(smart.num_err_log_entries, atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
 	nvmf_window_put(w, 0, &smart, sizeof(smart));
 	return sizeof(smart);
 }
@@ -75,8 +74,7 @@ static uint64_t put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log
 	return sizeof(slots);
 }
 
-static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
-			       struct nvmf_window *w)
+static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_ns_list list = {0};
 
@@ -106,8 +104,7 @@ static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log 
 	return sizeof(log);
 }
 
-static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
-				    struct nvmf_window *w)
+static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	uint32_t log[256];
 
@@ -169,7 +166,8 @@ static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_lo
 	return sizeof(log);
 }
 
-/* SMART is of the controller (LPA bit 0): no single namespace. Where the page has no namespace, NSID is not looked at. */
+/* SMART is of the controller (LPA bit 0): no single namespace. Where the page has no namespace, NSID is not looked
+ * at. */
 static bool nsid_is_good(const struct nvmf_get_log *cmd)
 {
 	return cmd->lid != NVME_LOG_LID_SMART || cmd->nsid == 0 || cmd->nsid == NVME_NSID_ALL;

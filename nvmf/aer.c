@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous events (Base 5.2): requests that wait for one, and events that wait for a request. An event is sent once, then
- * not again before its log page was read. Control thread. */
+/* Asynchronous events (Base 5.2): requests that wait for one, and events that wait for a request. An event is sent
+ * once, then not again before its log page was read. Control thread. */
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -12,8 +12,7 @@ static const struct {
 				   NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES},
 	[NVMF_EVENT_ANA_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_ANA, NVME_LOG_LID_ANA,
 				    NVME_FEATURE_AENCFG_NOTICE_ANA_CHANGE},
-	[NVMF_EVENT_DISCOVERY_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
-					  NVME_LOG_LID_DISCOVER,
+	[NVMF_EVENT_DISCOVERY_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED, NVME_LOG_LID_DISCOVER,
 					  (uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE},
 	/* Always enabled; what a host does not want is masked for each namespace (Base 5.27.1.26). */
 	[NVMF_EVENT_RESERVATION] = {NVME_AER_CSS, NVME_AER_CSS_NVM_RESERVATION, NVME_LOG_LID_RESERVATION, 0},
@@ -37,8 +36,7 @@ static void send_pending(struct nvmf_ctrlr *ctrlr)
 		struct nvmf_request *req = take_request(ctrlr);
 		ctrlr->event_pending[e] = false;
 		ctrlr->event_masked[e] = true;
-		req->cqe.dw0 = htole32(events[e].type | (uint32_t)events[e].info << 8 |
-				       (uint32_t)events[e].lid << 16);
+		req->cqe.dw0 = htole32(events[e].type | (uint32_t)events[e].info << 8 | (uint32_t)events[e].lid << 16);
 		nvmf_request_answer(req, NVME_ST_SUCCESS);
 	}
 }
@@ -89,8 +87,7 @@ bool nvmf_event_abort(struct nvmf_ctrlr *ctrlr, uint16_t cid)
 		struct nvmf_request *req = ctrlr->aers[i];
 		if (nvmf_request_cid(req) == cid) {
 			ctrlr->num_aers--;
-			memmove(&ctrlr->aers[i], &ctrlr->aers[i + 1],
-				(ctrlr->num_aers - i) * sizeof(ctrlr->aers[0]));
+			memmove(&ctrlr->aers[i], &ctrlr->aers[i + 1], (ctrlr->num_aers - i) * sizeof(ctrlr->aers[0]));
 			nvmf_request_answer(req, NVME_ST(GENERIC, ABORT_REQ));
 			return true;
 		}

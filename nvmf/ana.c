@@ -126,8 +126,8 @@ static void publish(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint64
 	}
 }
 
-int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address,
-				uint32_t anagrpid, enum nvme_ana_state state)
+int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address, uint32_t anagrpid,
+				enum nvme_ana_state state)
 {
 	struct nvmf_listener *l = nvmf_subsystem_find_listener(s, address);
 	uint32_t first = anagrpid != 0 ? anagrpid : 1;
@@ -148,8 +148,8 @@ int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_addr
 	}
 	if (l->ana->change_count != since) {
 		publish(s, l->ana, since);
-		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, NULL, "%s %s %s %s %u %s", s->nqn, address->trtype,
-			    address->traddr, address->trsvcid, anagrpid, nvmf_ana_state_name(state));
+		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, NULL, "%s %s %s %s %u %s", s->nqn, address->trtype, address->traddr,
+			    address->trsvcid, anagrpid, nvmf_ana_state_name(state));
 	}
 	return 0;
 }
@@ -259,8 +259,8 @@ int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uin
 /* ---- The log page ---- */
 
 /* A group's descriptor and, unless only groups are wanted, its namespaces: where the next begins. */
-static uint64_t put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid, bool groups_only,
-			  struct nvmf_window *w, uint64_t at)
+static uint64_t put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid, bool groups_only, struct nvmf_window *w,
+			  uint64_t at)
 {
 	struct nvme_ana_group_desc desc = {
 		.grpid = htole32(anagrpid),

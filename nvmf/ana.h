@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asymmetric namespace access (Base 8.1): the state of each ANA group through each listener. Group ids are 1 to max_namespaces
- * of the subsystem. The control thread is the only writer; poll groups read the states of their controllers' listener. */
+/* Asymmetric namespace access (Base 8.1): the state of each ANA group through each listener. Group ids are 1 to
+ * max_namespaces of the subsystem. The control thread is the only writer; poll groups read the states of their
+ * controllers' listener. */
 #ifndef NVMF_ANA_H
 #define NVMF_ANA_H
 
@@ -31,8 +32,7 @@ TAILQ_HEAD(nvmf_ana_members, nvmf_ns); /* of one group, sorted by nsid */
 
 static inline enum nvme_ana_state nvmf_ana_get(const struct nvmf_ana *ana, uint32_t anagrpid)
 {
-	return (enum nvme_ana_state)atomic_load_explicit(&ana->groups[anagrpid - 1].state,
-							 memory_order_relaxed);
+	return (enum nvme_ana_state)atomic_load_explicit(&ana->groups[anagrpid - 1].state, memory_order_relaxed);
 }
 
 /* The status for commands to namespaces in a state; success for the two optimized ones (Base 8.1.3). */

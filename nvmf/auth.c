@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* In-band authentication of hosts, and to hosts: DH-HMAC-CHAP (Base 8.13.5), per queue pair.
  *
- * A transaction is a table of what the host may send (Authentication Send) and fetch (Authentication Receive) in each state. All of it is on
- * the control thread: it is seldom, and has to look at keys. Its HMACs take microseconds there; Diffie-Hellman, which takes up to a tenth of
- * a second, is done by dhchap/'s helper thread, and the command waits for it. Of all this the poll group knows whether a queue pair is
- * AUTHENTICATING, when it takes these two commands only, or ENABLED, when they do not end what else goes on: a host may authenticate
- * again at any time. */
+ * A transaction is a table of what the host may send (Authentication Send) and fetch (Authentication Receive) in each
+ * state. All of it is on the control thread: it is seldom, and has to look at keys. Its HMACs take microseconds there;
+ * Diffie-Hellman, which takes up to a tenth of a second, is done by dhchap/'s helper thread, and the command waits for
+ * it. Of all this the poll group knows whether a queue pair is AUTHENTICATING, when it takes these two commands only,
+ * or ENABLED, when they do not end what else goes on: a host may authenticate again at any time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 
 LOG_FLAG(nvmf)
 
-#define DEFAULT_TIMEOUT_US                                                                                   \
-	(120 * UINT64_C(1000000)) /* a step of a transaction, without a keep-alive timeout (Base 8.13.5.1) */
+#define DEFAULT_TIMEOUT_US                                                                                             \
+	(120 * UINT64_C(1000000))        /* a step of a transaction, without a keep-alive timeout (Base 8.13.5.1) */
 #define LINGER_US (200 * UINT64_C(1000)) /* a host that has failed reads why, before its queue pair ends */
 
 struct nvmf_auth {
@@ -40,9 +40,8 @@ struct nvmf_auth {
 };
 
 static const char *const state_names[NVMF_AUTH_STATES] = {
-	[NVMF_AUTH_NEGOTIATE] = "negotiate", [NVMF_AUTH_CHALLENGE] = "challenge",
-	[NVMF_AUTH_REPLY] = "reply",         [NVMF_AUTH_SUCCESS1] = "success1",
-	[NVMF_AUTH_SUCCESS2] = "success2",   [NVMF_AUTH_FAILURE1] = "failure1",
+	[NVMF_AUTH_NEGOTIATE] = "negotiate", [NVMF_AUTH_CHALLENGE] = "challenge", [NVMF_AUTH_REPLY] = "reply",
+	[NVMF_AUTH_SUCCESS1] = "success1",   [NVMF_AUTH_SUCCESS2] = "success2",   [NVMF_AUTH_FAILURE1] = "failure1",
 	[NVMF_AUTH_COMPLETED] = "completed", [NVMF_AUTH_ERROR] = "error",
 };
 
@@ -54,26 +53,22 @@ const char *nvmf_auth_state_name(enum nvmf_auth_state state)
 static void set_state(struct nvmf_auth *auth, enum nvmf_auth_state state)
 {
 	static const uint16_t allowed[NVMF_AUTH_STATES] = {
-		[NVMF_AUTH_NEGOTIATE] =
-			1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_NEGOTIATE] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
 		[NVMF_AUTH_CHALLENGE] = 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
 		[NVMF_AUTH_REPLY] = 1 << NVMF_AUTH_SUCCESS1 | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_SUCCESS1] = 1 << NVMF_AUTH_SUCCESS2 | 1 << NVMF_AUTH_COMPLETED |
-				       1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_SUCCESS2] =
-			1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_SUCCESS1] = 1 << NVMF_AUTH_SUCCESS2 | 1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 |
+				       1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_SUCCESS2] = 1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
 		[NVMF_AUTH_FAILURE1] = 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_COMPLETED] =
-			1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+		[NVMF_AUTH_COMPLETED] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
 		[NVMF_AUTH_ERROR] = 0,
 	};
 	const struct nvmf_qpair *qpair = auth->qpair;
 
 	nvmf_state_check("authentication", allowed, auth->state, state);
-	TRACE(NVMF_AUTH_STATE, qpair->trace_owner, 0, (uintptr_t)qpair, auth->state, state, qpair->ctl_qid,
-	      auth->why);
-	USDT(nvmf_auth_state, qpair, qpair->ctl_qid, qpair->ctl_ctrlr->hostnqn,
-	     usdt_states(auth->state, state), auth->why);
+	TRACE(NVMF_AUTH_STATE, qpair->trace_owner, 0, (uintptr_t)qpair, auth->state, state, qpair->ctl_qid, auth->why);
+	USDT(nvmf_auth_state, qpair, qpair->ctl_qid, qpair->ctl_ctrlr->hostnqn, usdt_states(auth->state, state),
+	     auth->why);
 	auth->state = state;
 }
 
@@ -179,9 +174,8 @@ static void tell_failure(const struct nvmf_auth *auth, const char *why)
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
 	log_limited(LOG_LEVEL_WARNING,
-		    "%s from %s: authentication with %s failed on queue pair %u of controller %u: %s",
-		    ctrlr->hostnqn, auth->qpair->peer_address.traddr, ctrlr->subsystem->nqn,
-		    auth->qpair->ctl_qid, ctrlr->cntlid, why);
+		    "%s from %s: authentication with %s failed on queue pair %u of controller %u: %s", ctrlr->hostnqn,
+		    auth->qpair->peer_address.traddr, ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid, why);
 	nvmf_notice_refused(NVMF_NOTICE_AUTH_FAILED, ctrlr->subsystem->nqn, ctrlr->hostnqn, why);
 }
 
@@ -259,16 +253,16 @@ static void complete(struct nvmf_auth *auth)
 
 	thread_timer_stop(&auth->timer);
 	set_state(auth, NVMF_AUTH_COMPLETED);
-	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s",
-		 ctrlr->hostnqn, ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid,
-		 dhchap_hash_name(auth->hash), dhchap_group_name(auth->group),
-		 auth->answers ? ", both ways" : "");
+	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s", ctrlr->hostnqn,
+		 ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid, dhchap_hash_name(auth->hash),
+		 dhchap_group_name(auth->group), auth->answers ? ", both ways" : "");
 	forget(auth);
 }
 
 /* ---- What the host sends ---- */
 
-/* The host is gone from the list, or its key is: what it has proved before still holds, but it cannot prove anything now. */
+/* The host is gone from the list, or its key is: what it has proved before still holds, but it cannot prove anything
+ * now. */
 static uint8_t take_keys(struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
@@ -470,8 +464,7 @@ static const struct {
 	 take_negotiate},
 	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY, 1 << NVMF_AUTH_REPLY, false, take_reply},
 	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS2, 1 << NVMF_AUTH_SUCCESS2, false, take_success2},
-	{DHCHAP_TYPE_COMMON, DHCHAP_ID_FAILURE2, 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_SUCCESS2, false,
-	 take_failure2},
+	{DHCHAP_TYPE_COMMON, DHCHAP_ID_FAILURE2, 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_SUCCESS2, false, take_failure2},
 };
 
 static void take_message(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
@@ -580,8 +573,8 @@ static void generated(struct beside_job *job)
 
 static void give_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 {
-	size_t len = sizeof(struct dhchap_challenge_wire) + dhchap_hash_bytes(auth->hash) +
-		     dhchap_group_bytes(auth->group);
+	size_t len =
+		sizeof(struct dhchap_challenge_wire) + dhchap_hash_bytes(auth->hash) + dhchap_group_bytes(auth->group);
 
 	if (!has_room(auth, req, len)) {
 		return;
@@ -595,15 +588,13 @@ static void give_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 
 static void give_success1(struct nvmf_auth *auth, struct nvmf_request *req)
 {
-	size_t len =
-		sizeof(struct dhchap_success1_wire) + (auth->answers ? dhchap_hash_bytes(auth->hash) : 0);
+	size_t len = sizeof(struct dhchap_success1_wire) + (auth->answers ? dhchap_hash_bytes(auth->hash) : 0);
 
 	if (!has_room(auth, req, len)) {
 		return;
 	}
 	give(req, auth->message,
-	     dhchap_encode_success1(auth->message, auth->t_id, auth->hash,
-				    auth->answers ? auth->response : NULL));
+	     dhchap_encode_success1(auth->message, auth->t_id, auth->hash, auth->answers ? auth->response : NULL));
 	if (auth->answers) {
 		set_state(auth, NVMF_AUTH_SUCCESS2);
 	} else {
@@ -633,7 +624,8 @@ static void give_message(struct nvmf_auth *auth, struct nvmf_request *req)
 
 /* ---- The commands ---- */
 
-/* NULL after the command was refused: nothing to prove here, the queue pair is ending, or another such command is under way. */
+/* NULL after the command was refused: nothing to prove here, the queue pair is ending, or another such command is under
+ * way. */
 static struct nvmf_auth *find_auth(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;

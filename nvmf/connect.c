@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connect (Base 6.3): who is let in. Decoding is in decode_fabrics.c; here the parameters meet the target. Control thread,
- * but for the last step. */
+/* Connect (Base 6.3): who is let in. Decoding is in decode_fabrics.c; here the parameters meet the target. Control
+ * thread, but for the last step. */
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
@@ -51,8 +51,7 @@ static uint16_t pick_static_cntlid(struct nvmf_subsystem *s, uint16_t wanted, ui
 		return invalid(fault, IN_DATA, IPO_CNTLID);
 	}
 	*cntlid = wanted;
-	return nvmf_ctrlr_find(s, wanted) == NULL ? NVME_ST_SUCCESS
-						  : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	return nvmf_ctrlr_find(s, wanted) == NULL ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 }
 
 static uint16_t pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
@@ -70,8 +69,8 @@ static uint16_t pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t 
 
 /* ---- The two kinds of queue ---- */
 
-static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair,
-			      const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
+static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, const struct nvmf_connect *c,
+			      struct nvmf_connect_fault *fault)
 {
 	uint16_t cntlid;
 
@@ -84,8 +83,8 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 	}
 	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_create(s, qpair, c, cntlid);
 	if (ctrlr == NULL) {
-		log_limited(LOG_LEVEL_WARNING, "%s from %s cannot connect to %s: no memory for a controller", c->hostnqn,
-			    qpair->peer_address.traddr, s->nqn);
+		log_limited(LOG_LEVEL_WARNING, "%s from %s cannot connect to %s: no memory for a controller",
+			    c->hostnqn, qpair->peer_address.traddr, s->nqn);
 		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 	}
 	nvmf_notice(NVMF_NOTICE_HOST_CONNECT, NULL, "%s %s %u", s->nqn, c->hostnqn, cntlid);
@@ -134,8 +133,7 @@ static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, c
 }
 
 /* A subsystem that cannot be reached where the host asks does not exist for it. */
-static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c,
-		      struct nvmf_connect_fault *fault)
+static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
 {
 	struct nvmf_subsystem *s = nvmf_subsystem_find(qpair->transport->tgt, c->subnqn);
 
@@ -144,7 +142,8 @@ static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c,
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
 		log_limited(LOG_LEVEL_WARNING, "%s is not allowed to connect to %s", c->hostnqn, s->nqn);
-		nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, s->nqn, c->hostnqn, "it is not among the subsystem's hosts");
+		nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, s->nqn, c->hostnqn,
+				    "it is not among the subsystem's hosts");
 		return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST);
 	}
 	if (!s->connectable) {

@@ -14,10 +14,10 @@
 void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state)
 {
 	static const uint16_t allowed[NVMF_CTRLR_STATES] = {
-		[NVMF_CTRLR_DISABLED] = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_FAILED |
-					1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_READY] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_SHUTTING_DOWN |
-				     1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_DISABLED] = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_FAILED | 1 << NVMF_CTRLR_SHUT_DOWN |
+					1 << NVMF_CTRLR_DESTROYING,
+		[NVMF_CTRLR_READY] =
+			1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_SHUTTING_DOWN | 1 << NVMF_CTRLR_DESTROYING,
 		[NVMF_CTRLR_RESETTING] = 1 << NVMF_CTRLR_DISABLED | 1 << NVMF_CTRLR_DESTROYING,
 		[NVMF_CTRLR_SHUTTING_DOWN] =
 			1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
@@ -40,15 +40,16 @@ static void idle_timeout(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
 
-	if (thread_timer_was_away(&ctrlr->idle_timer, IDLE_TIMEOUT_US)) { /* it may have been enabled, and we have not heard */
+	if (thread_timer_was_away(&ctrlr->idle_timer,
+				  IDLE_TIMEOUT_US)) { /* it may have been enabled, and we have not heard */
 		thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
 		return;
 	}
 	nvmf_ctrlr_destroy(ctrlr, "it was left disabled or shut down for too long");
 }
 
-struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin,
-				     const struct nvmf_connect *c, uint16_t cntlid)
+struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin, const struct nvmf_connect *c,
+				     uint16_t cntlid)
 {
 	size_t words = s->max_nsid / 64 + 1;
 	struct nvmf_ctrlr *ctrlr = calloc(1, sizeof(*ctrlr) + words * sizeof(ctrlr->visible[0]));
@@ -63,8 +64,7 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	ctrlr->local_address = admin->local_address;
 	ctrlr->cntlid = cntlid;
 	ctrlr->state_ticks = env_ticks();
-	ctrlr->max_io_qpairs =
-		s->subtype == NVMF_SUBTYPE_NVME ? admin->transport->opts.max_io_qpairs_per_ctrlr : 0;
+	ctrlr->max_io_qpairs = s->subtype == NVMF_SUBTYPE_NVME ? admin->transport->opts.max_io_qpairs_per_ctrlr : 0;
 	memcpy(ctrlr->hostid, c->hostid, sizeof(ctrlr->hostid));
 	strcpy(ctrlr->hostnqn, c->hostnqn);
 	TAILQ_INIT(&ctrlr->qpairs);
@@ -120,8 +120,7 @@ uint64_t nvmf_ctrlr_cap(const struct nvmf_ctrlr *ctrlr)
 	uint64_t mqes = ctrlr->transport->opts.max_queue_depth - 1;
 
 	return mqes << NVME_CAP_MQES_SHIFT | (uint64_t)1 << NVME_CAP_CQR_SHIFT |
-	       (uint64_t)CAP_TIMEOUT_500MS << NVME_CAP_TO_SHIFT |
-	       (uint64_t)NVME_CAP_CSS_NVM << NVME_CAP_CSS_SHIFT |
+	       (uint64_t)CAP_TIMEOUT_500MS << NVME_CAP_TO_SHIFT | (uint64_t)NVME_CAP_CSS_NVM << NVME_CAP_CSS_SHIFT |
 	       (uint64_t)NVME_CAP_CRWMS << NVME_CAP_CRMS_SHIFT;
 }
 
@@ -155,22 +154,20 @@ static void disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
 	}
 }
 
-/* We have one page size, one arbitration and the NVM command set; queue entries have the sizes that fabrics prescribe. A
- * discovery controller has no I/O queues. */
+/* We have one page size, one arbitration and the NVM command set; queue entries have the sizes that fabrics prescribe.
+ * A discovery controller has no I/O queues. */
 static bool cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
 {
 	bool sizes = NVME_CC_IOSQES(cc) == 6 && NVME_CC_IOCQES(cc) == 4;
 
-	return NVME_CC_CSS(cc) == NVME_CC_CSS_NVM && NVME_CC_MPS(cc) == 0 &&
-	       NVME_CC_AMS(cc) == NVME_CC_AMS_RR &&
+	return NVME_CC_CSS(cc) == NVME_CC_CSS_NVM && NVME_CC_MPS(cc) == 0 && NVME_CC_AMS(cc) == NVME_CC_AMS_RR &&
 	       (sizes || ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY);
 }
 
 static void enable(struct nvmf_ctrlr *ctrlr)
 {
 	if (!cc_is_good(ctrlr, ctrlr->cc)) {
-		log_limited(LOG_LEVEL_WARNING,
-			    "%s wants controller %u of %s with CC 0x%08x, which is not possible",
+		log_limited(LOG_LEVEL_WARNING, "%s wants controller %u of %s with CC 0x%08x, which is not possible",
 			    ctrlr->hostnqn, ctrlr->cntlid, ctrlr->subsystem->nqn, ctrlr->cc);
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_FAILED);
 		return;
@@ -181,7 +178,8 @@ static void enable(struct nvmf_ctrlr *ctrlr)
 
 static void shut_down(struct nvmf_ctrlr *ctrlr);
 
-/* The I/O queues that a reset or shutdown waits for may all be gone. What was written to CC meanwhile holds from now on. */
+/* The I/O queues that a reset or shutdown waits for may all be gone. What was written to CC meanwhile holds from now
+ * on. */
 static void check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->num_io_qpairs != 0) {
@@ -258,8 +256,7 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 
 static void disconnect_on_group(struct thread_msg *msg)
 {
-	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, disconnect_msg),
-			      "the controller lets it go");
+	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, disconnect_msg), "the controller lets it go");
 }
 
 void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair)

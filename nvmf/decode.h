@@ -48,8 +48,8 @@ enum nvmf_sgl_kind {
 	NVMF_SGL_TRANSPORT,  /* the transport knows where */
 };
 
-/* A command's checked data pointer. Refers to the capsule's bytes, which stay in place as long as it is used.
- */
+/* A command's checked data pointer. Refers to the capsule's bytes, which stay in place as long as it is
+ * used. */
 struct nvmf_sgl {
 	enum nvmf_sgl_kind kind;
 	uint16_t num_descs; /* data descriptors */
@@ -62,13 +62,13 @@ struct nvmf_sgl {
 /* Decodes the data pointer of a command that transfers `need` bytes (not 0), from the host if to_target.
  * icd, icd_len: the capsule's data behind the 64 bytes of the command. */
 uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
-			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need,
-			 struct nvmf_sgl *sgl, uint16_t *where);
+			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need, struct nvmf_sgl *sgl,
+			 uint16_t *where);
 
-/* How many bytes the data pointer describes, for a command that does not say so itself: any number of dwords, none included. */
+/* How many bytes the data pointer describes, for a command that does not say so itself: any number of dwords, none
+ * included. */
 uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
-			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length,
-			       uint16_t *where);
+			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length, uint16_t *where);
 
 /* One piece of host memory. */
 struct nvmf_sgl_block {
@@ -108,7 +108,8 @@ struct nvmf_connect {
 	char hostnqn[NVMF_NQN_MAX + 1];
 };
 
-/* Authentication Send or Receive: how many bytes are sent, or may be fetched; more than max, or none, is a bad field. */
+/* Authentication Send or Receive: how many bytes are sent, or may be fetched; more than max, or none, is a bad
+ * field. */
 uint16_t nvmf_decode_auth(const struct nvmf_auth_sqe *sqe, uint32_t max, uint32_t *length, uint16_t *where);
 
 /* A bad parameter of Connect, for dword 0 of its response. */
@@ -117,8 +118,8 @@ struct nvmf_connect_fault {
 	uint8_t iattr; /* ... in the command (0) or the data (1) */
 };
 
-/* Checks what can be checked of Connect without knowing the target. data: the 1024 bytes that came with it.
- */
+/* Checks what can be checked of Connect without knowing the target. data: the 1024 bytes that came with
+ * it. */
 uint16_t nvmf_decode_connect(const struct nvmf_connect_sqe *sqe, const void *data, size_t data_len,
 			     struct nvmf_connect *out, struct nvmf_connect_fault *fault);
 
@@ -127,10 +128,8 @@ struct nvmf_property {
 	uint32_t size;  /* 4 or 8 bytes */
 	uint64_t value; /* Property Set */
 };
-uint16_t nvmf_decode_property_get(const struct nvmf_property_get_sqe *sqe, struct nvmf_property *out,
-				  uint16_t *where);
-uint16_t nvmf_decode_property_set(const struct nvmf_property_set_sqe *sqe, struct nvmf_property *out,
-				  uint16_t *where);
+uint16_t nvmf_decode_property_get(const struct nvmf_property_get_sqe *sqe, struct nvmf_property *out, uint16_t *where);
+uint16_t nvmf_decode_property_set(const struct nvmf_property_set_sqe *sqe, struct nvmf_property *out, uint16_t *where);
 
 /* ---- Admin commands ---- */
 
@@ -200,8 +199,8 @@ static inline uint64_t nvmf_rw_length(const struct nvme_sqe *sqe, uint8_t block_
 }
 
 /* Read, Write, Compare: within the namespace, and not longer than MDTS. */
-uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			struct nvmf_lba_range *out, uint16_t *where);
+uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			uint16_t *where);
 /* What a command wants of protection information: PRINFO, and the tags of dwords 14 and 15. */
 struct nvmf_pi {
 	bool act; /* PRACT: the controller makes it, or strips it */
@@ -209,21 +208,24 @@ struct nvmf_pi {
 	uint32_t ref;
 	uint16_t app, app_mask;
 };
-/* Invalid Protection Information (NVM 5.2.2.1): a check of the reference tag that cannot be. Without protection information: nothing is wanted. */
-uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_pi *out, uint16_t *where);
-/* As nvmf_decode_rw() for blocks with metadata; bytes: what is transferred, metadata included where it is (which MDTS counts too). */
-uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			   struct nvmf_lba_range *out, struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where);
+/* Invalid Protection Information (NVM 5.2.2.1): a check of the reference tag that cannot be. Without protection
+ * information: nothing is wanted. */
+uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_pi *out,
+			uint16_t *where);
+/* As nvmf_decode_rw() for blocks with metadata; bytes: what is transferred, metadata included where it is (which MDTS
+ * counts too). */
+uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			   struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where);
 /* Write Zeroes: within the namespace; no data, so no MDTS. */
 uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
 				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where);
 
 /* Verify, Write Uncorrectable: within the namespace; no data. */
-uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			    struct nvmf_lba_range *out, uint16_t *where);
+uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			    uint16_t *where);
 
-/* The most that one Copy may have (NVM 4.1.5.1: MSSRL, MCL, MSRC): so much that it is worth its while, and so little that it ends while its
- * host still waits. */
+/* The most that one Copy may have (NVM 4.1.5.1: MSSRL, MCL, MSRC): so much that it is worth its while, and so little
+ * that it ends while its host still waits. */
 #define NVMF_COPY_RANGES_MAX 128
 struct nvmf_copy_limits {
 	uint16_t range_blocks;
@@ -236,9 +238,10 @@ struct nvmf_copy {
 	uint16_t num_ranges; /* 1 to NVMF_COPY_RANGES_MAX, each a struct nvme_copy_range of data */
 };
 uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uint16_t *where);
-/* All source ranges, which the caller has in one piece: the limits, the namespace, that nothing is copied onto what is copied from. */
-uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
-				 const struct nvmf_geometry *geo, uint16_t *where);
+/* All source ranges, which the caller has in one piece: the limits, the namespace, that nothing is copied onto what is
+ * copied from. */
+uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
+				 uint16_t *where);
 /* One of them. */
 void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba_range *out);
 
@@ -264,8 +267,8 @@ struct nvmf_resv_register {
 	uint8_t change_ptpl; /* enum nvme_resv_cptpl */
 	uint64_t crkey, nrkey;
 };
-uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data,
-				   struct nvmf_resv_register *out, uint16_t *where);
+uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_register *out,
+				   uint16_t *where);
 
 struct nvmf_resv_acquire {
 	uint8_t action; /* enum nvme_resv_racqa */

@@ -79,8 +79,8 @@ struct segment {
 };
 
 /* A (last) segment descriptor whose descriptors must lie in the capsule's data. */
-static uint16_t segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, size_t icd_len,
-			     struct segment *seg, uint16_t *where)
+static uint16_t segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, size_t icd_len, struct segment *seg,
+			     uint16_t *where)
 {
 	uint64_t offset = le64toh(d->plain.address);
 	uint32_t length = le32toh(d->plain.length);
@@ -130,8 +130,8 @@ static uint16_t segment_add(const struct segment *seg, unsigned max_descs, struc
 	return seg->last ? NVME_ST_SUCCESS : bad_segment(where, NVMF_WHERE_SGL_TYPE);
 }
 
-static uint16_t decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, unsigned max_descs,
-			    struct nvmf_sgl *sgl, uint16_t *where)
+static uint16_t decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, unsigned max_descs, struct nvmf_sgl *sgl,
+			    uint16_t *where)
 {
 	union nvme_sgl_desc link = *sgl1;
 	struct segment seg = {.last = false};
@@ -152,8 +152,7 @@ static uint16_t decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, uns
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t decode_in_capsule(const union nvme_sgl_desc *d, size_t icd_len, struct nvmf_sgl *sgl,
-				  uint16_t *where)
+static uint16_t decode_in_capsule(const union nvme_sgl_desc *d, size_t icd_len, struct nvmf_sgl *sgl, uint16_t *where)
 {
 	uint64_t offset = le64toh(d->plain.address);
 	uint32_t length = le32toh(d->plain.length);
@@ -205,8 +204,8 @@ static uint16_t decode_sgl1(const union nvme_sgl_desc *d, size_t icd_len, const 
 }
 
 uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
-			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need,
-			 struct nvmf_sgl *sgl, uint16_t *where)
+			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need, struct nvmf_sgl *sgl,
+			 uint16_t *where)
 {
 	sgl->kind = NVMF_SGL_NONE;
 	sgl->num_descs = 0;
@@ -223,8 +222,7 @@ uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd
 }
 
 uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
-			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length,
-			       uint16_t *where)
+			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length, uint16_t *where)
 {
 	struct nvmf_sgl sgl;
 	uint16_t status = nvmf_decode_sgl(sqe, icd, icd_len, rules, to_target, 0, &sgl, where);

@@ -148,16 +148,14 @@ static uint16_t decode_property_size(uint8_t attrib, struct nvmf_property *out, 
 	}
 }
 
-uint16_t nvmf_decode_property_get(const struct nvmf_property_get_sqe *sqe, struct nvmf_property *out,
-				  uint16_t *where)
+uint16_t nvmf_decode_property_get(const struct nvmf_property_get_sqe *sqe, struct nvmf_property *out, uint16_t *where)
 {
 	out->offset = le32toh(sqe->ofst);
 	out->value = 0;
 	return decode_property_size(sqe->attrib, out, where);
 }
 
-uint16_t nvmf_decode_property_set(const struct nvmf_property_set_sqe *sqe, struct nvmf_property *out,
-				  uint16_t *where)
+uint16_t nvmf_decode_property_set(const struct nvmf_property_set_sqe *sqe, struct nvmf_property *out, uint16_t *where)
 {
 	out->offset = le32toh(sqe->ofst);
 	out->value = le64toh(sqe->value);

@@ -11,8 +11,8 @@ static bool range_fits(uint64_t slba, uint64_t count, const struct nvmf_geometry
 	return count <= geo->num_blocks && slba <= geo->num_blocks - count;
 }
 
-static uint16_t decode_range(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			     struct nvmf_lba_range *out, uint16_t *where)
+static uint16_t decode_range(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			     uint16_t *where)
 {
 	out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
 	out->num_blocks = (le32toh(sqe->cdw12) & 0xffff) + 1;
@@ -23,13 +23,12 @@ static uint16_t decode_range(const struct nvme_sqe *sqe, const struct nvmf_geome
 	return NVME_ST_SUCCESS;
 }
 
-uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			struct nvmf_lba_range *out, uint16_t *where)
+uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			uint16_t *where)
 {
 	uint16_t status = decode_range(sqe, geo, out, where);
 
-	if (status == NVME_ST_SUCCESS &&
-	    ((uint64_t)out->num_blocks << geo->block_shift) > geo->max_transfer_bytes) {
+	if (status == NVME_ST_SUCCESS && ((uint64_t)out->num_blocks << geo->block_shift) > geo->max_transfer_bytes) {
 		*where = WHERE_NLB;
 		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
 	}
@@ -43,8 +42,8 @@ uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_
 	return decode_range(sqe, geo, out, where);
 }
 
-uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			    struct nvmf_lba_range *out, uint16_t *where)
+uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			    uint16_t *where)
 {
 	return decode_range(sqe, geo, out, where);
 }
@@ -97,8 +96,8 @@ static struct nvmf_lba_range nth_range(const void *data, unsigned n)
 }
 
 /* The sizes first: they are the command's, whatever the namespace. */
-static uint16_t check_copy_sizes(const void *data, const struct nvmf_copy *copy,
-				 const struct nvmf_geometry *geo, uint64_t *total)
+static uint16_t check_copy_sizes(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
+				 uint64_t *total)
 {
 	struct nvmf_copy_limits limits = nvmf_copy_limits(geo->block_shift);
 
@@ -113,8 +112,8 @@ static uint16_t check_copy_sizes(const void *data, const struct nvmf_copy *copy,
 	return NVME_ST_SUCCESS;
 }
 
-uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
-				 const struct nvmf_geometry *geo, uint16_t *where)
+uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
+				 uint16_t *where)
 {
 	uint64_t total;
 	uint16_t status = check_copy_sizes(data, copy, geo, &total);

@@ -33,8 +33,8 @@ uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *
 	return NVME_ST_SUCCESS;
 }
 
-uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
-			   struct nvmf_lba_range *out, struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where)
+uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
+			   struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where)
 {
 	uint32_t md = geo->md_eighths * UINT32_C(8);
 	uint16_t status = nvmf_decode_rw(sqe, geo, out, where);

@@ -37,8 +37,8 @@ static uint8_t type_of(const struct nvme_sqe *sqe)
 	return (uint8_t)(le32toh(sqe->cdw10) >> 8);
 }
 
-uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data,
-				   struct nvmf_resv_register *out, uint16_t *where)
+uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_register *out,
+				   uint16_t *where)
 {
 	*out = (struct nvmf_resv_register){
 		.action = action_of(sqe),

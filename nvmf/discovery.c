@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The discovery log: where a host finds what it may connect to (Base 5.16.1.23). Made anew for each read, only as far as the
- * host's window shows it; a host that reads it in pieces notices a change in between by the generation counter. */
+/* The discovery log: where a host finds what it may connect to (Base 5.16.1.23). Made anew for each read, only as far
+ * as the host's window shows it; a host that reads it in pieces notices a change in between by the generation counter.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -80,8 +81,8 @@ static bool passes_filter(const struct log_writer *lw, const struct nvmf_address
 {
 	uint32_t filter = lw->ctrlr->subsystem->tgt->discovery_filter;
 	const struct nvmf_address *via = &lw->ctrlr->listen_address;
-	bool same_traddr = strcasecmp(a->traddr, via->traddr) == 0 ||
-			   strcasecmp(a->traddr, lw->ctrlr->local_address.traddr) == 0;
+	bool same_traddr =
+		strcasecmp(a->traddr, via->traddr) == 0 || strcasecmp(a->traddr, lw->ctrlr->local_address.traddr) == 0;
 
 	return (!(filter & NVMF_DISCOVERY_MATCH_TRTYPE) || strcasecmp(a->trtype, via->trtype) == 0) &&
 	       (!(filter & NVMF_DISCOVERY_MATCH_TRADDR) || same_traddr) &&
@@ -108,8 +109,7 @@ uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w)
 	struct log_writer lw = {.ctrlr = ctrlr, .w = w};
 	const struct nvmf_referral *r;
 
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-	     s = nvmf_subsystem_next(tgt, s)) {
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		put_subsystem(&lw, s);
 	}
 	for (r = nvmf_referral_next(tgt, NULL); r != NULL; r = nvmf_referral_next(tgt, r)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The last errors of a controller (Base 5.16.1.2). Groups write without waiting for anybody; the control thread takes what is
- * whole. */
+/* The last errors of a controller (Base 5.16.1.2). Groups write without waiting for anybody; the control thread takes
+ * what is whole. */
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -9,8 +9,7 @@ static uint64_t lba_of(const struct nvmf_request *req)
 	return le32toh(req->sqe->cdw10) | (uint64_t)le32toh(req->sqe->cdw11) << 32;
 }
 
-static void fill(struct nvme_error_log_page *entry, const struct nvmf_request *req, uint16_t status,
-		 uint64_t count)
+static void fill(struct nvme_error_log_page *entry, const struct nvmf_request *req, uint16_t status, uint64_t count)
 {
 	bool io = req->qpair->qid != 0;
 
@@ -26,8 +25,8 @@ static void fill(struct nvme_error_log_page *entry, const struct nvmf_request *r
 	};
 }
 
-/* Entry number n (from 1 on, the error count that hosts see) is in slot n mod 64. A slot that another thread is writing at this
- * very moment, 64 errors late, is left to it: the entry is lost, its number shows that. */
+/* Entry number n (from 1 on, the error count that hosts see) is in slot n mod 64. A slot that another thread is writing
+ * at this very moment, 64 errors late, is left to it: the entry is lost, its number shows that. */
 void nvmf_error_log_add(struct nvmf_error_log *log, const struct nvmf_request *req, uint16_t status)
 {
 	uint64_t count = atomic_fetch_add_explicit(&log->count, 1, memory_order_relaxed) + 1;

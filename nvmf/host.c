@@ -21,8 +21,8 @@ struct nvmf_host *nvmf_hosts_find(const struct nvmf_hosts *hosts, const char *nq
 int nvmf_hosts_add(struct nvmf_hosts *hosts, const char *nqn)
 {
 	if (!nvmf_nqn_is_valid(nqn)) {
-		log_error("host \"%s\" is not an NQN (nqn.yyyy-mm.reverse.domain[:name], at most %d bytes)",
-			  nqn, NVMF_NQN_MAX);
+		log_error("host \"%s\" is not an NQN (nqn.yyyy-mm.reverse.domain[:name], at most %d bytes)", nqn,
+			  NVMF_NQN_MAX);
 		return -EINVAL;
 	}
 	if (nvmf_hosts_find(hosts, nqn) != NULL) {
@@ -139,7 +139,8 @@ static int get_keys(const char *host, const char *ctrlr, struct keys *keys, char
 {
 	*keys = (struct keys){0};
 	if (host == NULL && ctrlr != NULL) {
-		snprintf(why, NVMF_ERROR_MAX, "parameter \"dhchap_ctrlr_key\" is given without \"dhchap_key\": a controller proves who it "
+		snprintf(why, NVMF_ERROR_MAX,
+			 "parameter \"dhchap_ctrlr_key\" is given without \"dhchap_key\": a controller proves who it "
 			 "is only to a host that does the same");
 		return -EINVAL;
 	}
@@ -163,18 +164,22 @@ static void set_keys(struct nvmf_host *host, const struct keys *keys)
 static void tell_not_added(const char *hostnqn, int rc, char why[NVMF_ERROR_MAX])
 {
 	if (rc == -EINVAL) {
-		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name], at most %d bytes",
+		snprintf(why, NVMF_ERROR_MAX,
+			 "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name], at most %d "
+			 "bytes",
 			 hostnqn, NVMF_NQN_MAX);
 	} else if (rc == -EEXIST) {
-		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is among the subsystem's hosts already", hostnqn);
+		snprintf(why, NVMF_ERROR_MAX,
+			 "parameter \"host\" is \"%.80s\": it is among the subsystem's hosts already", hostnqn);
 	} else {
 		snprintf(why, NVMF_ERROR_MAX, "%s", strerror(-rc));
 	}
 }
 
-/* A host that has to prove who it is must not be among the others for a moment, nor stay there for want of memory: first come its keys. */
-int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name, const char *ctrlr_key_name,
-			    char why[NVMF_ERROR_MAX])
+/* A host that has to prove who it is must not be among the others for a moment, nor stay there for want of memory:
+ * first come its keys. */
+int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
+			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
 {
 	struct keys keys;
 	int rc = get_keys(key_name, ctrlr_key_name, &keys, why);
@@ -194,14 +199,15 @@ int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const
 	return 0;
 }
 
-int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name, const char *ctrlr_key_name,
-			    char why[NVMF_ERROR_MAX])
+int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
+			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
 	struct keys keys;
 
 	if (host == NULL) {
-		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is not among the subsystem's hosts", hostnqn);
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is not among the subsystem's hosts",
+			 hostnqn);
 		return -ENOENT;
 	}
 	int rc = get_keys(key_name, ctrlr_key_name, &keys, why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every outstanding command, for whoever asks why something takes so long. The groups are called one after the other, so that
- * none of them can change what is being looked at. */
+/* Every outstanding command, for whoever asks why something takes so long. The groups are called one after the other,
+ * so that none of them can change what is being looked at. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

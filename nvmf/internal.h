@@ -50,8 +50,8 @@ enum nvmf_notice {
 void nvmf_tell_fault(const struct nvmf_fault *fault);
 /* Control thread. why: NULL if it goes without saying. */
 void nvmf_notice(enum nvmf_notice notice, const char *why, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* A host that was not let in: NVMF_NOTICE_HOST_REFUSED or NVMF_NOTICE_AUTH_FAILED. Limited in number, since anybody on the
- * fabric can cause them and they must not push out what else is kept. */
+/* A host that was not let in: NVMF_NOTICE_HOST_REFUSED or NVMF_NOTICE_AUTH_FAILED. Limited in number, since anybody on
+ * the fabric can cause them and they must not push out what else is kept. */
 void nvmf_notice_refused(enum nvmf_notice notice, const char *subnqn, const char *hostnqn, const char *why);
 
 /* ---- Poll groups and their views of subsystems: poll_group.c, view.c ---- */
@@ -83,9 +83,9 @@ struct nvmf_ns_view {
 	uint32_t outstanding; /* commands in the bdev, or using memory that it lends */
 	uint32_t nsid;
 	uint32_t anagrpid;
-	bool closed;      /* new commands wait */
-	uint8_t limits;   /* enum nvmf_ns_limit: what to look at before a command goes through; mostly 0 */
-	bool write_cache; /* FUA needs a flush */
+	bool closed;                  /* new commands wait */
+	uint8_t limits;               /* enum nvmf_ns_limit: what to look at before a command goes through; mostly 0 */
+	bool write_cache;             /* FUA needs a flush */
 	const struct nvmf_resv *resv; /* NVMF_NS_RESV; never changes: another takes its place */
 	/* Counters, the second. */
 	uint64_t read_ops __attribute__((aligned(64)));
@@ -227,12 +227,12 @@ void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt);
 void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt);
 void nvmf_tgt_destroyed(void); /* nvmf.c */
 const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype);
-/* As discovery log entries have it (enum nvmf_trtype), also of transports that only others have; -1: there is none of that name. */
+/* As discovery log entries have it (enum nvmf_trtype), also of transports that only others have; -1: there is none of
+ * that name. */
 int nvmf_trtype_number(const char *trtype);
 void nvmf_transport_destroy(struct nvmf_transport *transport);
 /* One more, or one fewer, subsystem wants an address. */
-int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address,
-			  struct nvmf_listen **listen);
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_listen **listen);
 void nvmf_transport_unlisten(struct nvmf_transport *t, struct nvmf_listen *listen);
 void nvmf_referrals_free(struct nvmf_tgt *tgt);
 
@@ -316,9 +316,9 @@ struct nvmf_subsystem {
 	uint64_t drain_us;
 	bool drain_given_up; /* views are active again; what drained before that is still told */
 	STAILQ_HEAD(, nvmf_op) ops;
-	struct nvmf_op *op; /* under way; no longer in the list */
+	struct nvmf_op *op;      /* under way; no longer in the list */
 	struct nvmf_op *stop_op; /* until the target stops: that has to work without memory too */
-	bool views_open;    /* every group has a view of it */
+	bool views_open;         /* every group has a view of it */
 	TAILQ_HEAD(, nvmf_ctrlr_waiter) waiters;
 	uint16_t trace_owner;
 
@@ -344,9 +344,9 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 		       const struct nvmf_subsystem_opts *opts, struct nvmf_subsystem **subsystem);
 /* Queues a change whose memory, from malloc(), the caller has: it is the queue's from now on. */
 void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
-/* Queues a change that a host's command waits for, which may not keep its connection when the subsystem stops: done(arg, what apply returned,
- * -ENOMEM, or -ESHUTDOWN). draining: is called if commands are under way that have to end first. If they do not within NVMF_DRAIN_US, nothing
- * is changed: -ETIMEDOUT. */
+/* Queues a change that a host's command waits for, which may not keep its connection when the subsystem stops:
+ * done(arg, what apply returned, -ENOMEM, or -ESHUTDOWN). draining: is called if commands are under way that have to
+ * end first. If they do not within NVMF_DRAIN_US, nothing is changed: -ETIMEDOUT. */
 #define NVMF_DRAIN_US 10000000 /* before the kernel's hosts give a command up, which is after 30 s */
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
@@ -454,8 +454,8 @@ static inline bool nvmf_ctrlr_sees(const struct nvmf_ctrlr *ctrlr, uint32_t nsid
 	return word >> ((nsid - 1) % 64) & 1;
 }
 
-struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin,
-				     const struct nvmf_connect *c, uint16_t cntlid);
+struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin, const struct nvmf_connect *c,
+				     uint16_t cntlid);
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid);
 void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, uint16_t qid);
 /* Ends the association; it is freed when its last queue pair is gone. why: for the log. */
@@ -472,7 +472,8 @@ void nvmf_ctrlr_set_visible(struct nvmf_ctrlr *ctrlr, uint32_t nsid, bool visibl
 /* Has the group disconnect a queue pair. */
 void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair);
 
-/* A feature's entry of the log page FID Supported and Effects: bit 0: supported; 20: of a namespace; 21: of the controller (Base 5.16.1.19). */
+/* A feature's entry of the log page FID Supported and Effects: bit 0: supported; 20: of a namespace; 21: of the
+ * controller (Base 5.16.1.19). */
 uint32_t nvmf_feature_effects(const struct nvmf_ctrlr *ctrlr, uint8_t fid);
 void nvmf_features_reset(struct nvmf_ctrlr *ctrlr);
 void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms);
@@ -508,8 +509,8 @@ uint64_t nvmf_resv_log(const struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);
 /* That notice has been read. */
 void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr);
 
-/* preempt.c: Preempt and Abort. Control thread: aborts what the hosts that lost their registrations have under way on a namespace; then
- * calls done, also on the control thread. Its owner's until then, and the request's bdev_io with it. */
+/* preempt.c: Preempt and Abort. Control thread: aborts what the hosts that lost their registrations have under way on a
+ * namespace; then calls done, also on the control thread. Its owner's until then, and the request's bdev_io with it. */
 struct nvmf_preempt {
 	/* Set by the caller. */
 	struct nvmf_request *req; /* that asks for it */
@@ -524,14 +525,15 @@ struct nvmf_preempt {
 };
 void nvmf_preempt_start(struct nvmf_preempt *p);
 
-/* Reservations of two namespaces cannot be kept in these files, for one is the other, or is where the other's new text is until it is
- * on the disk. Absolute paths. */
+/* Reservations of two namespaces cannot be kept in these files, for one is the other, or is where the other's new text
+ * is until it is on the disk. Absolute paths. */
 bool nvmf_resv_files_clash(const char *path, const char *other);
 /* -EINVAL, or why no file can be made there; the log says more. */
 int nvmf_resv_check_path(const char *path);
 /* A text for it, or for one that clashes with it, is on its way to the disk. Control thread. */
 bool nvmf_resv_is_being_saved(const char *path);
-/* A checked path. A file that is not there is nobody's registration. -EBADMSG, -EINVAL, or what the system says; the log says more. */
+/* A checked path. A file that is not there is nobody's registration. -EBADMSG, -EINVAL, or what the system says; the
+ * log says more. */
 int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r);
 /* 0: done follows, on the control thread, when it is on the disk or cannot be. */
 int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_resv *r,
@@ -557,8 +559,8 @@ static inline void nvmf_request_set_where(struct nvmf_request *req, enum nvmf_re
 
 /* Metadata: md.c. The namespace as hosts of a transport see it: its metadata may be hidden. */
 struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct nvmf_geometry *geo);
-uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range, uint64_t *bytes,
-			   uint16_t *where);
+uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
+			   uint64_t *bytes, uint16_t *where);
 /* Of commands that move no blocks: their protection information fields. */
 uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
 /* Tells the bdev how the command wants the metadata. */
@@ -614,8 +616,8 @@ void nvmf_get_features_run(struct nvmf_request *req);
 void nvmf_set_features_run(struct nvmf_request *req);
 void nvmf_aer_run(struct nvmf_request *req);
 void nvmf_abort_run(struct nvmf_request *req);
-/* Group: asks the bdev to abort the victim's I/O, with the bdev_io of another command, which counts as under way on that namespace until
- * done() has called nvmf_ns_view_leave(). */
+/* Group: asks the bdev to abort the victim's I/O, with the bdev_io of another command, which counts as under way on
+ * that namespace until done() has called nvmf_ns_view_leave(). */
 void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg);
 /* Writes the discovery log as a controller's host sees it: its length in bytes. */
 uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);

@@ -8,12 +8,12 @@
 
 static bool is_reservation(uint8_t opcode)
 {
-	return opcode == nvme_cmd_resv_register || opcode == nvme_cmd_resv_report ||
-	       opcode == nvme_cmd_resv_acquire || opcode == nvme_cmd_resv_release;
+	return opcode == nvme_cmd_resv_register || opcode == nvme_cmd_resv_report || opcode == nvme_cmd_resv_acquire ||
+	       opcode == nvme_cmd_resv_release;
 }
 
-/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1), and Copy. Of a fused pair both
- * do: the Write may wait where nobody sees it, and what its Compare may, it may. */
+/* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1), and
+ * Copy. Of a fused pair both do: the Write may wait where nobody sees it, and what its Compare may, it may. */
 static bool conflicts(const struct nvmf_request *req, const struct nvmf_resv *resv)
 {
 	uint8_t opcode = req->sqe->opcode;
@@ -116,8 +116,7 @@ static enum nvmf_next dsm_start(struct nvmf_request *req)
 	struct nvmf_dsm dsm;
 
 	nvmf_decode_dsm(req->sqe, &dsm);
-	return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL,
-				 dsm.num_ranges * sizeof(struct nvme_dsm_range));
+	return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, dsm.num_ranges * sizeof(struct nvme_dsm_range));
 }
 
 static enum nvmf_next copy_start(struct nvmf_request *req)
@@ -213,9 +212,8 @@ static enum nvmf_next unknown_start(struct nvmf_request *req)
 		return nvmf_auth_start(req);
 	}
 	return nvmf_request_reject(req,
-				   fabrics->fctype == nvme_fabrics_type_connect
-					   ? NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR)
-					   : NVME_ST_DNR(GENERIC, INVALID_OPCODE),
+				   fabrics->fctype == nvme_fabrics_type_connect ? NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR)
+										: NVME_ST_DNR(GENERIC, INVALID_OPCODE),
 				   NVMF_WHERE_FCTYPE);
 }
 
@@ -262,7 +260,8 @@ static void submit(struct nvmf_request *req)
 	bdev_submit(&req->bdev_io);
 }
 
-/* Whether it has to be on the medium when it ends: the host said so, of the command or of all (Set Features, Volatile Write Cache). */
+/* Whether it has to be on the medium when it ends: the host said so, of the command or of all (Set Features, Volatile
+ * Write Cache). */
 static bool wants_flush(const struct nvmf_request *req)
 {
 	switch (req->sqe->opcode) {
@@ -315,8 +314,8 @@ static void enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io_cb
 }
 
 /* Read, Write and Compare: the range, if it is the one that the data were transferred for. */
-static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
-			 struct nvmf_lba_range *range, uint16_t *where)
+static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
+			 uint16_t *where)
 {
 	uint64_t bytes;
 	uint16_t status = decode_rw(req, nsv, range, &bytes, where);
@@ -583,8 +582,7 @@ static void pair_exec(struct nvmf_request *first, struct nvmf_request *second, s
 	enter(second, nsv, pair_done);
 	second->bdev_io.compare.iovs = first->iov;
 	second->bdev_io.compare.iovcnt = first->iovcnt;
-	bdev_io_set_rw(&second->bdev_io, BDEV_IO_COMPARE_AND_WRITE, second->iov, second->iovcnt, b.slba,
-		       b.num_blocks);
+	bdev_io_set_rw(&second->bdev_io, BDEV_IO_COMPARE_AND_WRITE, second->iov, second->iovcnt, b.slba, b.num_blocks);
 	nvmf_request_set_where(first, NVMF_REQUEST_BDEV);
 	submit(second);
 }
@@ -595,8 +593,7 @@ static void fused_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	struct nvmf_request *peer = req->fuse_peer;
 
 	if (req->fuse_failed != 0) {
-		nvmf_request_finish_at(req, (uint16_t)(req->fuse_failed | NVME_SC_DNR),
-				       NVMF_WHERE_FLAGS_FUSE);
+		nvmf_request_finish_at(req, (uint16_t)(req->fuse_failed | NVME_SC_DNR), NVMF_WHERE_FLAGS_FUSE);
 	} else if (peer == NULL || peer->where != NVMF_REQUEST_FUSED) {
 		nvmf_request_set_where(req, NVMF_REQUEST_FUSED);
 	} else if (req->fuse == NVME_FUSE_FIRST) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The keep-alive timer, traffic-based (Base 3.9.4.2): any command of any of the controller's queues shows that the host lives.
- * Groups note the time of the last command of each queue pair; when the timer runs out, it looks there and starts again
- * for what is left. Time is the TSC's: the clock of the day may be set as one likes. */
+/* The keep-alive timer, traffic-based (Base 3.9.4.2): any command of any of the controller's queues shows that the host
+ * lives. Groups note the time of the last command of each queue pair; when the timer runs out, it looks there and
+ * starts again for what is left. Time is the TSC's: the clock of the day may be set as one likes. */
 #include <inttypes.h>
 
 #include "nvmf/internal.h"
@@ -31,8 +31,9 @@ static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
 	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
 }
 
-/* A quarter more than the timeout. Hosts that count on traffic look twice in that time whether there was any, and send a Keep Alive if not: one
- * that saw the answer to a command just after a look sends it as late as the timeout, and its timers, and the way here, are late too. */
+/* A quarter more than the timeout. Hosts that count on traffic look twice in that time whether there was any, and send
+ * a Keep Alive if not: one that saw the answer to a command just after a look sends it as late as the timeout, and its
+ * timers, and the way here, are late too. */
 static uint64_t patience_us(const struct nvmf_ctrlr *ctrlr)
 {
 	return timeout_ms(ctrlr) * UINT64_C(1250);
@@ -44,7 +45,8 @@ static void expired(void *arg)
 	uint64_t timeout_us = patience_us(ctrlr);
 	uint64_t now = env_ticks(), last = last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
-	/* A host that has to authenticate has nothing to send while we compute, and there may be a queue of others before it. */
+	/* A host that has to authenticate has nothing to send while we compute, and there may be a queue of others
+	 * before it. */
 	bool ours = thread_timer_was_away(&ctrlr->kato_timer, timeout_us) ||
 		    (ctrlr->admin_qpair != NULL && nvmf_auth_computes(ctrlr->admin_qpair));
 
@@ -53,9 +55,10 @@ static void expired(void *arg)
 		return;
 	}
 	char why[128];
-	snprintf(why, sizeof(why), "nothing was heard for %" PRIu64 " ms; the keep-alive timeout is %u ms", silent_us / 1000,
-		 timeout_ms(ctrlr));
-	nvmf_notice(NVMF_NOTICE_KEEP_ALIVE_EXPIRED, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->cntlid);
+	snprintf(why, sizeof(why), "nothing was heard for %" PRIu64 " ms; the keep-alive timeout is %u ms",
+		 silent_us / 1000, timeout_ms(ctrlr));
+	nvmf_notice(NVMF_NOTICE_KEEP_ALIVE_EXPIRED, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn,
+		    ctrlr->cntlid);
 	nvmf_tell_fault(&(struct nvmf_fault){
 		.kind = NVMF_FAULT_KEEP_ALIVE,
 		.qpair = ctrlr->admin_qpair,

@@ -5,8 +5,7 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
-struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s,
-						   const struct nvmf_address *address)
+struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s, const struct nvmf_address *address)
 {
 	struct nvmf_listener *l;
 
@@ -60,8 +59,7 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 	struct nvmf_transport *t = nvmf_transport_find(s->tgt, address->trtype);
 
 	if (t == NULL) {
-		log_error("listen_address: there is no transport %s; nvmf_create_transport makes one",
-			  address->trtype);
+		log_error("listen_address: there is no transport %s; nvmf_create_transport makes one", address->trtype);
 		return -EINVAL;
 	}
 	if (nvmf_subsystem_find_listener(s, address) != NULL) {
@@ -83,7 +81,8 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 	if (s->views_open && nvmf_ana_status(state) != NVME_ST_SUCCESS) {
 		nvmf_views_update_all(s);
 	}
-	nvmf_notice(NVMF_NOTICE_LISTENER_ADD, NULL, "%s %s %s %s", s->nqn, address->trtype, address->traddr, address->trsvcid);
+	nvmf_notice(NVMF_NOTICE_LISTENER_ADD, NULL, "%s %s %s %s", s->nqn, address->trtype, address->traddr,
+		    address->trsvcid);
 	USDT(nvmf_subsystem_add_listener, s->nqn, address->trtype, address->traddr, address->trsvcid);
 	nvmf_tgt_discovery_changed(s->tgt);
 	return 0;
@@ -116,8 +115,8 @@ static bool came_through(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr
 	return nvmf_address_equal(&ctrlr->listen_address, &w->address);
 }
 
-void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address,
-				    nvmf_done_fn done, void *arg)
+void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address, nvmf_done_fn done,
+				    void *arg)
 {
 	struct nvmf_listener *l = nvmf_subsystem_find_listener(s, address);
 	struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));

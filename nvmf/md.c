@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O commands on namespaces whose blocks have metadata; out of the way of the others. A host sees extended blocks, or, where the
- * transport or the namespace hides the metadata, plain ones. The poll group's thread. */
+/* I/O commands on namespaces whose blocks have metadata; out of the way of the others. A host sees extended blocks, or,
+ * where the transport or the namespace hides the metadata, plain ones. The poll group's thread. */
 #include <errno.h>
 #include "nvmf/internal.h"
 
@@ -19,8 +19,8 @@ struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct n
 	return seen;
 }
 
-uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
-			   struct nvmf_lba_range *range, uint64_t *bytes, uint16_t *where)
+uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
+			   uint64_t *bytes, uint16_t *where)
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
@@ -33,18 +33,18 @@ uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
 
-	/* Copy has a reference tag per range, and what is copied gets the tags of its new place: which are others with type 2. */
+	/* Copy has a reference tag per range, and what is copied gets the tags of its new place: which are others with
+	 * type 2. */
 	if (req->sqe->opcode == nvme_cmd_copy && nsv->geo.pi_type == 2 && seen.pi_type == 2) {
 		*where = NVMF_WHERE_OPCODE;
 		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
 	}
-	return req->sqe->opcode == nvme_cmd_copy ? NVME_ST_SUCCESS
-						 : nvmf_decode_pi(req->sqe, &seen, &pi, where);
+	return req->sqe->opcode == nvme_cmd_copy ? NVME_ST_SUCCESS : nvmf_decode_pi(req->sqe, &seen, &pi, where);
 }
 
-/* What makes the protection information, where the command does not: what is written is made, what is read is checked. */
-static uint8_t action(const struct nvmf_request *req, const struct nvmf_geometry *geo,
-		      const struct nvmf_pi *pi)
+/* What makes the protection information, where the command does not: what is written is made, what is read is
+ * checked. */
+static uint8_t action(const struct nvmf_request *req, const struct nvmf_geometry *geo, const struct nvmf_pi *pi)
 {
 	if (!pi->act) {
 		return 0;
@@ -74,8 +74,8 @@ void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 	}
 	uint8_t checks = (uint8_t)((pi.check_guard ? BDEV_DIF_GUARD : 0) | (pi.check_app ? BDEV_DIF_APP : 0) |
 				   (pi.check_ref ? BDEV_DIF_REF : 0));
-	bdev_io_set_dif(&req->bdev_io, (uint8_t)(BDEV_DIF_TAGS | checks | action(req, geo, &pi)), pi.ref,
-			pi.app, pi.app_mask);
+	bdev_io_set_dif(&req->bdev_io, (uint8_t)(BDEV_DIF_TAGS | checks | action(req, geo, &pi)), pi.ref, pi.app,
+			pi.app_mask);
 }
 
 void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_id_ns *id)
@@ -90,8 +90,7 @@ void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, 
 	id->flbas |= NVME_NS_FLBAS_META_EXT; /* fabrics have no other way (Base 3.3.1.2) */
 	id->mc = NVME_NS_MC_EXTENDED;
 	if (seen.pi_type != 0) {
-		id->dpc = (uint8_t)(1u << (seen.pi_type - 1) |
-				    (first ? NVME_NS_DPC_PI_FIRST : NVME_NS_DPC_PI_LAST));
+		id->dpc = (uint8_t)(1u << (seen.pi_type - 1) | (first ? NVME_NS_DPC_PI_FIRST : NVME_NS_DPC_PI_LAST));
 		id->dps = (uint8_t)(seen.pi_type | (first ? NVME_NS_DPS_PI_FIRST : 0));
 	}
 }

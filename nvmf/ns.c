@@ -61,13 +61,12 @@ static int ns_open(struct nvmf_ns *ns, const char *bdev_name_)
 		return rc;
 	}
 	ns->bdev = bdev_desc_bdev(ns->desc);
-	rc = bdev_claim(ns->desc,
-			bdev_read_only(ns->bdev) ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0,
+	rc = bdev_claim(ns->desc, bdev_read_only(ns->bdev) ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0,
 			"nvmf");
 	uint32_t block_size = bdev_data_block_size(ns->bdev);
 	if (rc == 0 && (block_size < 512 || (block_size & (block_size - 1)) != 0)) {
-		log_error("bdev %s has blocks of %u bytes; a namespace needs a power of two from 512 on",
-			  bdev_name_, block_size);
+		log_error("bdev %s has blocks of %u bytes; a namespace needs a power of two from 512 on", bdev_name_,
+			  block_size);
 		rc = -EINVAL;
 	}
 	if (rc == 0) {
@@ -105,8 +104,7 @@ static int check_passthru(const struct nvmf_ns *ns)
 
 	if (((p->io[0] | p->io[1]) != 0 && !bdev_io_type_supported(ns->bdev, BDEV_IO_NVME_IO)) ||
 	    (p->admin != 0 && !bdev_io_type_supported(ns->bdev, BDEV_IO_NVME_ADMIN))) {
-		log_error("bdev %s is not on an NVMe controller that commands could be passed to",
-			  bdev_name(ns->bdev));
+		log_error("bdev %s is not on an NVMe controller that commands could be passed to", bdev_name(ns->bdev));
 		return -ENOTSUP;
 	}
 	return 0;
@@ -179,8 +177,7 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 	int rc = s->subtype == NVMF_SUBTYPE_NVME ? pick_nsid(s, opts->nsid, &picked) : -EINVAL;
 
 	if (rc == 0 && opts->anagrpid > s->max_nsid) {
-		log_error("subsystem %s: anagrpid %u is beyond max_namespaces %u", s->nqn, opts->anagrpid,
-			  s->max_nsid);
+		log_error("subsystem %s: anagrpid %u is beyond max_namespaces %u", s->nqn, opts->anagrpid, s->max_nsid);
 		rc = -EINVAL;
 	}
 	if (rc != 0) {
@@ -244,7 +241,8 @@ static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
 {
 	struct nvmf_op *op = ns->remove_op;
 
-	*op = (struct nvmf_op){.kind = NVMF_OP_CHANGE, .nsid = ns->nsid, .apply = remove_apply, .done = done, .arg = arg};
+	*op = (struct nvmf_op){
+		.kind = NVMF_OP_CHANGE, .nsid = ns->nsid, .apply = remove_apply, .done = done, .arg = arg};
 	ns->remove_op = NULL;
 	ns->removing = true;
 	nvmf_subsystem_add_op(ns->subsystem, op);

@@ -64,8 +64,8 @@ int nvmf_init(void);
 /* Stops and destroys all targets. */
 void nvmf_fini(void (*done)(void *arg), void *arg);
 
-/* What happens to hosts and namespaces is told to one listener, as a type, a line of text that says to what, and why (NULL: that
- * goes without saying). NULL after the last type. */
+/* What happens to hosts and namespaces is told to one listener, as a type, a line of text that says to what, and why
+ * (NULL: that goes without saying). NULL after the last type. */
 typedef void (*nvmf_notice_fn)(const char *type, const char *text, const char *why);
 void nvmf_set_notice_fn(nvmf_notice_fn fn);
 const char *nvmf_notice_type(unsigned index);
@@ -136,9 +136,9 @@ struct nvmf_transport_opts {
 	uint32_t io_unit_size;            /* bytes of one data buffer */
 	uint32_t max_aq_depth;            /* entries of an admin queue */
 	uint32_t num_shared_buffers;      /* data buffers of all poll groups together */
-	uint32_t buf_cache_size; /* what the next two are where they are not given */
+	uint32_t buf_cache_size;          /* what the next two are where they are not given */
 	uint32_t iobuf_small_cache_size, iobuf_large_cache_size; /* buffers that each poll group keeps at hand */
-	bool zcopy;              /* move data straight to and from bdevs that lend memory */
+	bool zcopy; /* move data straight to and from bdevs that lend memory */
 	int32_t acceptor_backlog;
 	uint32_t acceptor_poll_rate_us;
 	uint32_t abort_timeout_sec;
@@ -150,7 +150,8 @@ struct nvmf_transport_opts {
 	bool no_srq;                /* RDMA */
 	bool no_wr_batching;        /* RDMA */
 	uint32_t data_wr_pool_size; /* RDMA */
-	bool dif_insert_or_strip;   /* hosts see namespaces without their metadata: it is made when they write, and checked when they read */
+	bool dif_insert_or_strip;   /* hosts see namespaces without their metadata: it is made when they write, and
+				       checked when they read */
 };
 
 /* The names of the transports linked in; NULL after the last. */
@@ -160,8 +161,8 @@ int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opt
 /* Whether options are possible at all: 0, or -EINVAL and why: the name, the value, what is allowed. */
 #define NVMF_ERROR_MAX 256
 int nvmf_transport_opts_check(const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
-/* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport says.
- */
+/* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport
+ * says. */
 int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts);
 struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trtype);
 struct nvmf_transport *nvmf_transport_next(struct nvmf_tgt *tgt, const struct nvmf_transport *after);
@@ -196,8 +197,7 @@ struct nvmf_subsystem_opts {
 };
 
 /* Whether these are possible: 0, or -EINVAL and why: the name, the value, what is allowed. */
-int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts *opts,
-			      char why[NVMF_ERROR_MAX]);
+int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts *opts, char why[NVMF_ERROR_MAX]);
 /* In state INACTIVE. -EINVAL (the log names the field, the value and what is allowed), -EEXIST, -ENOSPC
  * (max_subsystems). */
 int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nvmf_subsystem_opts *opts,
@@ -214,7 +214,8 @@ void nvmf_subsystem_pause(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn 
 void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 /* Disconnects its hosts. */
 void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
-/* Stops it if need be and frees it with its namespaces, hosts and listeners. -EALREADY: that is under way; -ENOMEM: it is as it was. */
+/* Stops it if need be and frees it with its namespaces, hosts and listeners. -EALREADY: that is under way; -ENOMEM: it
+ * is as it was. */
 void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);
@@ -235,12 +236,14 @@ bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s);
 bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s);
 /* Hosts that are connected and no longer allowed are disconnected. -ENOMEM: nothing has changed. */
 int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
-/* key and ctrlr_key are names of the keyring's keys: that which the host has to prove it knows, and that which proves to it who the subsystem is.
- * NULL, NULL: it need not authenticate. -EINVAL (not an NQN; or a controller's key without a host's: nobody could ask for it), -EEXIST, -ENOKEY
- * (no such key), -ENOMEM: nothing has changed, and why says what is wrong. */
+/* key and ctrlr_key are names of the keyring's keys: that which the host has to prove it knows, and that which proves
+ * to it who the subsystem is. NULL, NULL: it need not authenticate. -EINVAL (not an NQN; or a controller's key without
+ * a host's: nobody could ask for it), -EEXIST, -ENOKEY (no such key), -ENOMEM: nothing has changed, and why says what
+ * is wrong. */
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
-/* Other keys in place of those before. They count from the next authentication on. -ENOENT (no such host), -ENOKEY, -EINVAL, as above. */
+/* Other keys in place of those before. They count from the next authentication on. -ENOENT (no such host), -ENOKEY,
+ * -EINVAL, as above. */
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
 /* Their names; NULL: none. hostnqn: an allowed host. */
@@ -259,29 +262,30 @@ int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_addr
  * ana_reporting. */
 int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    enum nvme_ana_state state);
-/* done, with status 0 and perhaps before it returns, when what makes the transport ready to serve hosts at the addresses it listens at is
- * over: memory is registered with a device in a thread beside. Hosts that come earlier wait. */
+/* done, with status 0 and perhaps before it returns, when what makes the transport ready to serve hosts at the
+ * addresses it listens at is over: memory is registered with a device in a thread beside. Hosts that come earlier wait.
+ */
 void nvmf_subsystem_settle_listeners(struct nvmf_subsystem *s, const char *trtype, nvmf_done_fn done, void *arg);
 /* Hosts connected through it are disconnected; done when they are. -ENOENT. */
-void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address,
-				    nvmf_done_fn done, void *arg);
+void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address, nvmf_done_fn done,
+				    void *arg);
 /* The one at an address; NULL: the subsystem does not listen there. */
-struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s,
-						   const struct nvmf_address *address);
+struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s, const struct nvmf_address *address);
 struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
-/* The state of an ANA group (0: all) as hosts see it through a listener (Base 8.1.3). When it returns, commands that begin
- * are treated by the new state, and hosts have been sent the event; those under way end as they would. -ENOENT (no such
- * listener), -ENOTSUP (the subsystem was made without ana_reporting), -EINVAL (beyond max_namespaces). */
-int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address,
-				uint32_t anagrpid, enum nvme_ana_state state);
+/* The state of an ANA group (0: all) as hosts see it through a listener (Base 8.1.3). When it returns, commands that
+ * begin are treated by the new state, and hosts have been sent the event; those under way end as they would. -ENOENT
+ * (no such listener), -ENOTSUP (the subsystem was made without ana_reporting), -EINVAL (beyond max_namespaces). */
+int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address, uint32_t anagrpid,
+				enum nvme_ana_state state);
 /* anagrpid: 1 to max_namespaces. */
 enum nvme_ana_state nvmf_listener_ana_state(const struct nvmf_listener *l, uint32_t anagrpid);
 const char *nvmf_ana_state_name(enum nvme_ana_state state); /* "non_optimized" */
 
 /* ---- Namespaces ---- */
 
-/* Vendor specific commands that hosts may send to the NVMe controller under a namespace (NVM 3.2, Base 5): a bit for each opcode. */
+/* Vendor specific commands that hosts may send to the NVMe controller under a namespace (NVM 3.2, Base 5): a bit for
+ * each opcode. */
 #define NVMF_VENDOR_IO    0x80
 #define NVMF_VENDOR_ADMIN 0xc0
 struct nvmf_passthru {
@@ -307,8 +311,9 @@ struct nvmf_ns_opts {
 	struct nvmf_passthru passthru; /* none by default */
 };
 /* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
- * another), -ENOTSUP (passthru, and the bdev is none on an NVMe controller), -EBUSY (ptpl_file is another namespace's, or one's that is still
- * being written), -EBADMSG (it is damaged; the log says where), or what opening that file says. Hosts are told with an event. */
+ * another), -ENOTSUP (passthru, and the bdev is none on an NVMe controller), -EBUSY (ptpl_file is another namespace's,
+ * or one's that is still being written), -EBADMSG (it is damaged; the log says where), or what opening that file says.
+ * Hosts are told with an event. */
 int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
 			  uint32_t *nsid);
 /* Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */
@@ -359,17 +364,19 @@ enum nvmf_ctrlr_state {
 const char *nvmf_ctrlr_state_name(enum nvmf_ctrlr_state state);
 
 enum nvmf_qpair_state {
-	NVMF_QPAIR_NEW = 0,       /* from the transport, not yet on a poll group */
-	NVMF_QPAIR_CONNECTING,    /* on a poll group; Connect has not been answered */
-	NVMF_QPAIR_ENABLED,       /* belongs to a controller */
-	NVMF_QPAIR_DISCONNECTING, /* commands are ending */
-	NVMF_QPAIR_CLOSED,        /* nothing left; being taken apart */
-	NVMF_QPAIR_AUTHENTICATING, /* between CONNECTING and ENABLED: the host has to prove who it is. Last, for recorded numbers stay */
+	NVMF_QPAIR_NEW = 0,        /* from the transport, not yet on a poll group */
+	NVMF_QPAIR_CONNECTING,     /* on a poll group; Connect has not been answered */
+	NVMF_QPAIR_ENABLED,        /* belongs to a controller */
+	NVMF_QPAIR_DISCONNECTING,  /* commands are ending */
+	NVMF_QPAIR_CLOSED,         /* nothing left; being taken apart */
+	NVMF_QPAIR_AUTHENTICATING, /* between CONNECTING and ENABLED: the host has to prove who it is. Last, for
+				      recorded numbers stay */
 	NVMF_QPAIR_STATES,
 };
 const char *nvmf_qpair_state_name(enum nvmf_qpair_state state);
 
-/* In-band authentication of a queue pair (Base 8.13.5): which message is next. The names are those that clients know. */
+/* In-band authentication of a queue pair (Base 8.13.5): which message is next. The names are those that clients
+ * know. */
 enum nvmf_auth_state {
 	NVMF_AUTH_NEGOTIATE = 0, /* from the host, the first */
 	NVMF_AUTH_CHALLENGE,     /* to the host */
@@ -383,7 +390,7 @@ enum nvmf_auth_state {
 };
 const char *nvmf_auth_state_name(enum nvmf_auth_state state);
 struct nvmf_auth_info {
-	bool present; /* or the host has not been asked to */
+	bool present;                         /* or the host has not been asked to */
 	const char *state, *digest, *dhgroup; /* "unknown": not agreed on yet */
 };
 
@@ -442,11 +449,11 @@ struct nvmf_inflight {
  * its length, or -ENOMEM. NULL when there are none. */
 ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
 
-/* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none. Groups without
- * queue pairs are not asked, and so not woken. */
+/* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none.
+ * Groups without queue pairs are not asked, and so not woken. */
 size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t max, struct nvmf_inflight *list);
-/* The names of all states that an outstanding command may be in, of every transport, one by one from n = 0 on; NULL: there are no more.
- * Any thread. */
+/* The names of all states that an outstanding command may be in, of every transport, one by one from n = 0 on; NULL:
+ * there are no more. Any thread. */
 const char *nvmf_request_state(unsigned n);
 
 /* ---- What goes wrong ---- */
@@ -479,9 +486,10 @@ struct nvmf_device_stats {
 struct nvmf_transport_stats {
 	const char *trtype;
 	uint64_t pending_data_buffer;
-	uint64_t group_bytes;	   /* the transport's memory for the group: shared receives, work requests */
-	uint64_t connections;	   /* now, and */
-	uint64_t connection_bytes; /* the transport's memory for them; what the device keeps for a queue pair comes on top */
+	uint64_t group_bytes;      /* the transport's memory for the group: shared receives, work requests */
+	uint64_t connections;      /* now, and */
+	uint64_t connection_bytes; /* the transport's memory for them; what the device keeps for a queue pair comes on
+				      top */
 	unsigned num_devices;
 	struct nvmf_device_stats devices[NVMF_STATS_DEVICES_MAX];
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vendor specific commands, handed to the NVMe controller under a namespace. Only those that the operator has listed for the namespace; the
- * direction of the data is what the opcode says, its length what the host has described, and the bdev module sees to it that the
- * controller moves no more than that.
+/* Vendor specific commands, handed to the NVMe controller under a namespace. Only those that the operator has listed
+ * for the namespace; the direction of the data is what the opcode says, its length what the host has described, and the
+ * bdev module sees to it that the controller moves no more than that.
  *
- * I/O commands run like others. Admin commands go by way of the control thread, which knows whether the host's controller is ready, and
- * back; they do not wait for a namespace that is paused. */
+ * I/O commands run like others. Admin commands go by way of the control thread, which knows whether the host's
+ * controller is ready, and back; they do not wait for a namespace that is paused. */
 #include "nvmf/internal.h"
 
 /* An opcode's data goes both ways (Base 3.3.3.1): nobody's buffers can do that. */
@@ -49,9 +49,8 @@ static enum nvmf_next data(struct nvmf_request *req)
 	if (direction == NVME_DATA_TFR_NO_DATA_TFR) {
 		return NVMF_NEXT_EXEC;
 	}
-	uint16_t status =
-		nvmf_decode_described(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
-				      direction == NVME_DATA_TFR_HOST_TO_CTRL, &length, &where);
+	uint16_t status = nvmf_decode_described(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
+						direction == NVME_DATA_TFR_HOST_TO_CTRL, &length, &where);
 	if (status == NVME_ST_SUCCESS && length > req->qpair->transport->opts.max_io_size) {
 		status = NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 		where = NVMF_WHERE_SGL_LENGTH;
@@ -84,8 +83,8 @@ void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	}
 	nvmf_ns_view_enter(nsv, req);
 	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
-	bdev_io_set_rw(&req->bdev_io, is_admin(req) ? BDEV_IO_NVME_ADMIN : BDEV_IO_NVME_IO, req->iov,
-		       req->iovcnt, 0, 0);
+	bdev_io_set_rw(&req->bdev_io, is_admin(req) ? BDEV_IO_NVME_ADMIN : BDEV_IO_NVME_IO, req->iov, req->iovcnt, 0,
+		       0);
 	req->bdev_io.nvme.cmd = (void *)req->sqe; /* copied from there, not written to */
 	nvmf_request_set_where(req, NVMF_REQUEST_BDEV);
 	bdev_submit(&req->bdev_io);
@@ -100,8 +99,7 @@ static uint32_t count_listing(const struct nvmf_request *req, struct nvmf_ns_vie
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < view->max_nsid; i++) {
-		if (view->ns[i] != NULL &&
-		    nvmf_passthru_has(&view->ns[i]->passthru, req->sqe->opcode, true)) {
+		if (view->ns[i] != NULL && nvmf_passthru_has(&view->ns[i]->passthru, req->sqe->opcode, true)) {
 			*found = view->ns[i];
 			n++;
 		}
@@ -115,7 +113,8 @@ static struct nvmf_ns_view *find(const struct nvmf_request *req, uint16_t *statu
 	struct nvmf_ns_view *nsv = NULL;
 	uint32_t listing = count_listing(req, &nsv);
 
-	if (listing == 0 || (nsid == 0 && listing != 1)) { /* a command of no namespace is for the only one that lists it */
+	if (listing == 0 ||
+	    (nsid == 0 && listing != 1)) { /* a command of no namespace is for the only one that lists it */
 		*status = NVME_ST_DNR(GENERIC, INVALID_OPCODE);
 		return NULL;
 	}
@@ -134,9 +133,8 @@ enum nvmf_next nvmf_passthru_admin_start(struct nvmf_request *req)
 
 	return nsv != NULL ? nvmf_passthru_start(req, nsv)
 			   : nvmf_request_reject(req, status,
-						 (status & NVME_SC_MASK) == NVME_SC_INVALID_OPCODE
-							 ? NVMF_WHERE_OPCODE
-							 : NVMF_WHERE_NSID);
+						 (status & NVME_SC_MASK) == NVME_SC_INVALID_OPCODE ? NVMF_WHERE_OPCODE
+												   : NVMF_WHERE_NSID);
 }
 
 static void run_on_group(struct thread_msg *msg)
@@ -164,8 +162,8 @@ void nvmf_passthru_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effec
 {
 	for (struct nvmf_ns *ns = nvmf_ns_next(ctrlr->subsystem, NULL); ns != NULL;
 	     ns = nvmf_ns_next(ctrlr->subsystem, ns)) {
-		for (unsigned opcode = NVMF_VENDOR_IO;
-		     opcode <= UINT8_MAX && nvmf_ctrlr_sees(ctrlr, ns->nsid); opcode++) {
+		for (unsigned opcode = NVMF_VENDOR_IO; opcode <= UINT8_MAX && nvmf_ctrlr_sees(ctrlr, ns->nsid);
+		     opcode++) {
 			if (nvmf_passthru_has(&ns->opts.passthru, (uint8_t)opcode, false)) {
 				log->iocs[opcode] = htole32(NVME_CMD_EFFECTS_CSUPP);
 			}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preempt and Abort (Base 8.1.22.7): what the preempted hosts have under way on the namespace is aborted, one command after the other,
- * group after group, with the message and the bdev_io of the command that asks for it. The namespace is being paused meanwhile, so
- * nothing comes after it. */
+/* Preempt and Abort (Base 8.1.22.7): what the preempted hosts have under way on the namespace is aborted, one command
+ * after the other, group after group, with the message and the bdev_io of the command that asks for it. The namespace
+ * is being paused meanwhile, so nothing comes after it. */
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -80,7 +80,8 @@ static void next_group(struct thread_msg *msg)
 		return;
 	}
 	if (p->aborted != 0) {
-		log_limited(LOG_LEVEL_NOTICE, "Preempt and Abort of namespace %u of %s by %s: %u commands of others were under way",
+		log_limited(LOG_LEVEL_NOTICE,
+			    "Preempt and Abort of namespace %u of %s by %s: %u commands of others were under way",
 			    p->nsid, p->subsystem->nqn, nvmf_request_ctrlr(p->req)->hostnqn, p->aborted);
 	}
 	p->done(p);

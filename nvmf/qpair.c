@@ -2,13 +2,13 @@
 /* The life of a queue pair on its poll group. Its controller, on the control thread, learns of its end in two steps
  * (closing, gone) and answers the second, so that neither side ever holds a pointer to what the other has freed:
  *
- *	control thread			poll group
- *	nvmf_qpair_accept	->	accepted: qpair_add
- *	(Connect)		<->	CONNECTING to ENABLED, or to AUTHENTICATING
- *	(Authentication)	<->	AUTHENTICATING to ENABLED
- *	closing			<-	nvmf_qpair_disconnect: qpair_close
- *	gone			<-	nvmf_qpair_closed
- *				->	finished: qpair_destroy
+ *     control thread			poll group
+ *     nvmf_qpair_accept	->	accepted: qpair_add
+ *     (Connect)		<->	CONNECTING to ENABLED, or to AUTHENTICATING
+ *     (Authentication)	<->	AUTHENTICATING to ENABLED
+ *     closing			<-	nvmf_qpair_disconnect: qpair_close
+ *     gone			<-	nvmf_qpair_closed
+ *     ->	finished: qpair_destroy
  */
 #include <errno.h>
 #include "nvmf/internal.h"
@@ -19,8 +19,8 @@ void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state)
 {
 	static const uint16_t allowed[NVMF_QPAIR_STATES] = {
 		[NVMF_QPAIR_NEW] = 1 << NVMF_QPAIR_CONNECTING,
-		[NVMF_QPAIR_CONNECTING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_AUTHENTICATING |
-					  1 << NVMF_QPAIR_DISCONNECTING,
+		[NVMF_QPAIR_CONNECTING] =
+			1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_AUTHENTICATING | 1 << NVMF_QPAIR_DISCONNECTING,
 		[NVMF_QPAIR_AUTHENTICATING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
 		[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_DISCONNECTING,
 		[NVMF_QPAIR_DISCONNECTING] = 1 << NVMF_QPAIR_CLOSED,
@@ -58,8 +58,7 @@ static void connect_timeout(void *arg)
 	nvmf_qpair_disconnect(qpair, "no Connect command came in time");
 }
 
-static struct nvmf_transport_group *find_tgroup(const struct nvmf_poll_group *group,
-						const struct nvmf_transport *t)
+static struct nvmf_transport_group *find_tgroup(const struct nvmf_poll_group *group, const struct nvmf_transport *t)
 {
 	struct nvmf_transport_group *tgroup;
 
@@ -91,9 +90,8 @@ static void accepted(struct thread_msg *msg)
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CONNECTING);
 	TAILQ_INSERT_TAIL(&group->qpairs, qpair, group_link);
 	qpair->tgroup = find_tgroup(group, qpair->transport);
-	int rc = qpair->tgroup != NULL && !group->stopping
-			 ? qpair->transport->ops->qpair_add(qpair->tgroup, qpair)
-			 : -ENODEV;
+	int rc = qpair->tgroup != NULL && !group->stopping ? qpair->transport->ops->qpair_add(qpair->tgroup, qpair)
+							   : -ENODEV;
 	if (rc != 0) {
 		nvmf_qpair_set_state(qpair, NVMF_QPAIR_DISCONNECTING);
 		nvmf_qpair_closed(qpair);
@@ -169,7 +167,8 @@ static void closing(struct thread_msg *msg)
 	nvmf_ctrlr_qpair_closing(qpair);
 }
 
-/* What waits for the other half of a fused pair, which will not come. Each time from the start: the end of one may end others. */
+/* What waits for the other half of a fused pair, which will not come. Each time from the start: the end of one may end
+ * others. */
 static void drain_fused(struct nvmf_qpair *qpair)
 {
 	const struct nvmf_transport_ops *ops = qpair->transport->ops;
@@ -243,8 +242,7 @@ void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CLOSED);
 	TAILQ_REMOVE(&qpair->group->qpairs, qpair, group_link);
 	if (was_connected) {
-		*(qpair->qid == 0 ? &qpair->group->current_admin_qpairs : &qpair->group->current_io_qpairs) -=
-			1;
+		*(qpair->qid == 0 ? &qpair->group->current_admin_qpairs : &qpair->group->current_io_qpairs) -= 1;
 	}
 	USDT(nvmf_transport_poll_group_remove, qpair, qpair->qid, here());
 	USDT(nvmf_poll_group_remove_qpair, qpair, here());

@@ -111,9 +111,8 @@ enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_
 	if (length > req->qpair->transport->opts.max_io_size) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW12);
 	}
-	uint16_t status =
-		nvmf_decode_sgl(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
-				xfer == NVME_DATA_TFR_HOST_TO_CTRL, (uint32_t)length, &req->sgl, &where);
+	uint16_t status = nvmf_decode_sgl(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
+					  xfer == NVME_DATA_TFR_HOST_TO_CTRL, (uint32_t)length, &req->sgl, &where);
 	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
 		return nvmf_request_reject(req, status, where);
 	}

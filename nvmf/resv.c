@@ -48,8 +48,7 @@ static void notice(struct nvmf_resv_notices *notices, const struct nvmf_registra
 	notices->num++;
 }
 
-static void notice_others(const struct nvmf_resv *r, unsigned but, struct nvmf_resv_notices *notices,
-			  uint8_t what)
+static void notice_others(const struct nvmf_resv *r, unsigned but, struct nvmf_resv_notices *notices, uint8_t what)
 {
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		if (i != but) {
@@ -61,8 +60,7 @@ static void notice_others(const struct nvmf_resv *r, unsigned but, struct nvmf_r
 static void drop(struct nvmf_resv *r, unsigned i)
 {
 	r->num_registrants--;
-	memmove(&r->registrants[i], &r->registrants[i + 1],
-		(r->num_registrants - i) * sizeof(r->registrants[0]));
+	memmove(&r->registrants[i], &r->registrants[i + 1], (r->num_registrants - i) * sizeof(r->registrants[0]));
 	if (r->holder > i) {
 		r->holder--;
 	}
@@ -126,8 +124,7 @@ static uint16_t do_register(struct nvmf_resv *r, const uint8_t *hostid, const st
 }
 
 uint16_t nvmf_resv_register(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
-			    const struct nvmf_resv_register *cmd, struct nvmf_resv_notices *notices,
-			    uint16_t *where)
+			    const struct nvmf_resv_register *cmd, struct nvmf_resv_notices *notices, uint16_t *where)
 {
 	notices->num = 0;
 	uint16_t status = do_register(r, hostid, cmd, notices);
@@ -214,8 +211,7 @@ static uint16_t preempt(struct nvmf_resv *r, unsigned me, const struct nvmf_resv
 }
 
 uint16_t nvmf_resv_acquire(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
-			   const struct nvmf_resv_acquire *cmd, struct nvmf_resv_notices *notices,
-			   uint16_t *where)
+			   const struct nvmf_resv_acquire *cmd, struct nvmf_resv_notices *notices, uint16_t *where)
 {
 	unsigned me = find(r, hostid);
 
@@ -224,8 +220,7 @@ uint16_t nvmf_resv_acquire(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID
 	if (me == NOBODY || r->registrants[me].key != cmd->crkey) {
 		return conflict;
 	}
-	return cmd->action == NVME_RESERVATION_RACQA_ACQUIRE ? acquire(r, me, cmd->type)
-							     : preempt(r, me, cmd, notices);
+	return cmd->action == NVME_RESERVATION_RACQA_ACQUIRE ? acquire(r, me, cmd->type) : preempt(r, me, cmd, notices);
 }
 
 /* ---- Release ---- */
@@ -255,8 +250,7 @@ static void clear(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *no
 }
 
 uint16_t nvmf_resv_release(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
-			   const struct nvmf_resv_release *cmd, struct nvmf_resv_notices *notices,
-			   uint16_t *where)
+			   const struct nvmf_resv_release *cmd, struct nvmf_resv_notices *notices, uint16_t *where)
 {
 	unsigned me = find(r, hostid);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reservations of a namespace (Base 8.19): who is registered, who holds it, and what each command does to that. Pure functions;
- * they read and write nothing but their arguments. Hosts are told apart by their host identifiers. */
+/* Reservations of a namespace (Base 8.19): who is registered, who holds it, and what each command does to that. Pure
+ * functions; they read and write nothing but their arguments. Hosts are told apart by their host identifiers. */
 #ifndef NVMF_RESV_H
 #define NVMF_RESV_H
 
@@ -36,17 +36,14 @@ struct nvmf_resv_notices {
 	} hosts[NVMF_RESV_REGISTRANTS_MAX];
 };
 
-/* Each returns the status. If it is not success, nothing has changed, and *where is the bad field; if it is, notices says who
- * is to be told. Internal Error from register: there are NVMF_RESV_REGISTRANTS_MAX already. */
+/* Each returns the status. If it is not success, nothing has changed, and *where is the bad field; if it is, notices
+ * says who is to be told. Internal Error from register: there are NVMF_RESV_REGISTRANTS_MAX already. */
 uint16_t nvmf_resv_register(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
-			    const struct nvmf_resv_register *cmd, struct nvmf_resv_notices *notices,
-			    uint16_t *where);
+			    const struct nvmf_resv_register *cmd, struct nvmf_resv_notices *notices, uint16_t *where);
 uint16_t nvmf_resv_acquire(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
-			   const struct nvmf_resv_acquire *cmd, struct nvmf_resv_notices *notices,
-			   uint16_t *where);
+			   const struct nvmf_resv_acquire *cmd, struct nvmf_resv_notices *notices, uint16_t *where);
 uint16_t nvmf_resv_release(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
-			   const struct nvmf_resv_release *cmd, struct nvmf_resv_notices *notices,
-			   uint16_t *where);
+			   const struct nvmf_resv_release *cmd, struct nvmf_resv_notices *notices, uint16_t *where);
 
 /* Whether a reservation keeps a host from reading, or from changing anything. */
 bool nvmf_resv_conflicts(const struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE], bool writes);
@@ -59,11 +56,9 @@ bool nvmf_resv_equal(const struct nvmf_resv *a, const struct nvmf_resv *b);
 
 #define NVMF_RESV_FILE_MAX 8192
 /* Writes the text: its length. uuid: the namespace's. */
-size_t nvmf_resv_file_encode(const struct nvmf_resv *r, const uint8_t uuid[16],
-			     char text[NVMF_RESV_FILE_MAX]);
-/* 0; -EBADMSG: no such text, *line is the first line that is wrong (from 1); -EINVAL: it is another namespace's. No text is
- * needed to end with a zero. */
-int nvmf_resv_file_decode(const char *text, size_t len, const uint8_t uuid[16], struct nvmf_resv *r,
-			  unsigned *line);
+size_t nvmf_resv_file_encode(const struct nvmf_resv *r, const uint8_t uuid[16], char text[NVMF_RESV_FILE_MAX]);
+/* 0; -EBADMSG: no such text, *line is the first line that is wrong (from 1); -EINVAL: it is another namespace's. No
+ * text is needed to end with a zero. */
+int nvmf_resv_file_decode(const char *text, size_t len, const uint8_t uuid[16], struct nvmf_resv *r, unsigned *line);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a namespace's reservation: lines that can be read, in one order and one spelling only, so that anything else is
- * an error. The last line tells that none is missing.
+/* The file of a namespace's reservation: lines that can be read, in one order and one spelling only, so that anything
+ * else is an error. The last line tells that none is missing.
  *
- *	varve-reservation 1
- *	namespace 11111111222233334444555555555555
- *	persist 1
- *	type 3
- *	registrant 0123456789abcdef0123456789abcdef 00000000000000a1 holder
- *	end
+ *     varve-reservation 1
+ *     namespace 11111111222233334444555555555555
+ *     persist 1
+ *     type 3
+ *     registrant 0123456789abcdef0123456789abcdef 00000000000000a1 holder
+ *     end
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,20 +32,18 @@ size_t nvmf_resv_file_encode(const struct nvmf_resv *r, const uint8_t uuid[16], 
 	int at;
 
 	put_hex(hex, uuid, 16);
-	at = snprintf(text, NVMF_RESV_FILE_MAX, "varve-reservation 1\nnamespace %s\npersist %u\ntype %u\n",
-		      hex, r->ptpl, r->type);
+	at = snprintf(text, NVMF_RESV_FILE_MAX, "varve-reservation 1\nnamespace %s\npersist %u\ntype %u\n", hex,
+		      r->ptpl, r->type);
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		put_hex(hex, r->registrants[i].hostid, NVMF_HOSTID_SIZE);
 		at += snprintf(text + at, NVMF_RESV_FILE_MAX - (size_t)at, "registrant %s %016llx%s\n", hex,
-			       (unsigned long long)r->registrants[i].key,
-			       nvmf_resv_holds(r, i) ? " holder" : "");
+			       (unsigned long long)r->registrants[i].key, nvmf_resv_holds(r, i) ? " holder" : "");
 	}
 	at += snprintf(text + at, NVMF_RESV_FILE_MAX - (size_t)at, "end\n");
 	return (size_t)at;
 }
 
-_Static_assert(20 + 43 + 10 + 7 + 4 + NVMF_RESV_REGISTRANTS_MAX * 68 < NVMF_RESV_FILE_MAX,
-	       "the longest text");
+_Static_assert(20 + 43 + 10 + 7 + 4 + NVMF_RESV_REGISTRANTS_MAX * 68 < NVMF_RESV_FILE_MAX, "the longest text");
 
 /* ---- Reading ---- */
 
@@ -153,8 +151,7 @@ static bool holders_are_good(const struct nvmf_resv *r, unsigned holders)
 	return holders == 1;
 }
 
-int nvmf_resv_file_decode(const char *text, size_t len, const uint8_t uuid[16], struct nvmf_resv *r,
-			  unsigned *line)
+int nvmf_resv_file_decode(const char *text, size_t len, const uint8_t uuid[16], struct nvmf_resv *r, unsigned *line)
 {
 	struct text t = {.at = text, .end = text + len, .line = 1};
 	uint8_t whose[16];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reservation commands of hosts: they arrive as I/O commands and are carried out here, on the control thread, one after the other
- * per namespace. A change is on the disk, if it is to survive there, and in every group's view before its command ends. */
+/* Reservation commands of hosts: they arrive as I/O commands and are carried out here, on the control thread, one after
+ * the other per namespace. A change is on the disk, if it is to survive there, and in every group's view before its
+ * command ends. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,8 +115,8 @@ void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr)
 
 static void run_waiting(struct nvmf_ns_resv *rn);
 
-/* Set Features, Reservation Persistence of all namespaces: one after the other. Each comes from the loop, so that the stack does
- * not grow with their number. Where we are stands in dword 0 of the response meanwhile. */
+/* Set Features, Reservation Persistence of all namespaces: one after the other. Each comes from the loop, so that the
+ * stack does not grow with their number. Where we are stands in dword 0 of the response meanwhile. */
 static void persist_next(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
@@ -276,7 +277,8 @@ static void not_saved(void *arg, int status)
 	}
 }
 
-/* What could not be made to last may be in the file nevertheless, if the folder was the trouble: then that says again what holds. */
+/* What could not be made to last may be in the file nevertheless, if the folder was the trouble: then that says again
+ * what holds. */
 static void saved(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
@@ -296,7 +298,8 @@ static bool prepare_view(struct nvmf_ns_resv *rn)
 	}
 	rn->next_published = malloc(sizeof(rn->next));
 	if (rn->next_published == NULL) {
-		log_limited(LOG_LEVEL_ERROR, "out of memory for a reservation of namespace %u of %s", rn->ns->nsid, rn->ns->subsystem->nqn);
+		log_limited(LOG_LEVEL_ERROR, "out of memory for a reservation of namespace %u of %s", rn->ns->nsid,
+			    rn->ns->subsystem->nqn);
 		return false;
 	}
 	*rn->next_published = rn->next;
@@ -321,8 +324,7 @@ static void change(struct nvmf_ns_resv *rn)
 	}
 	int rc = nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->next, saved, rn);
 	if (rc != 0) {
-		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", rn->ns->ptpl_file,
-			    strerror(-rc));
+		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", rn->ns->ptpl_file, strerror(-rc));
 		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 	}
 }
@@ -345,8 +347,8 @@ static uint16_t run_register(struct nvmf_ns_resv *rn, uint16_t *where)
 	}
 	if (status == NVME_ST_DNR(GENERIC, INTERNAL)) {
 		log_limited(LOG_LEVEL_WARNING,
-			    "%s cannot register with namespace %u of %s: it has %d registrants already",
-			    ctrlr->hostnqn, rn->ns->nsid, rn->ns->subsystem->nqn, NVMF_RESV_REGISTRANTS_MAX);
+			    "%s cannot register with namespace %u of %s: it has %d registrants already", ctrlr->hostnqn,
+			    rn->ns->nsid, rn->ns->subsystem->nqn, NVMF_RESV_REGISTRANTS_MAX);
 	}
 	return status;
 }
@@ -362,8 +364,7 @@ static uint16_t run_acquire(struct nvmf_ns_resv *rn, uint16_t *where)
 		return status;
 	}
 	rn->aborts = cmd.action == NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT;
-	return nvmf_resv_acquire(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd, &rn->notices,
-				 where);
+	return nvmf_resv_acquire(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd, &rn->notices, where);
 }
 
 static uint16_t run_release(struct nvmf_ns_resv *rn, uint16_t *where)
@@ -373,10 +374,9 @@ static uint16_t run_release(struct nvmf_ns_resv *rn, uint16_t *where)
 
 	nvmf_request_copy_data(rn->running, data, sizeof(data));
 	uint16_t status = nvmf_decode_resv_release(rn->running->sqe, data, &cmd, where);
-	return status != NVME_ST_SUCCESS
-		       ? status
-		       : nvmf_resv_release(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd,
-					   &rn->notices, where);
+	return status != NVME_ST_SUCCESS ? status
+					 : nvmf_resv_release(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd,
+							     &rn->notices, where);
 }
 
 /* Set Features, Reservation Persistence (Base 5.27.1.27). */
@@ -475,8 +475,7 @@ static void report(struct nvmf_request *req, const struct nvmf_ns *ns)
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
-_Static_assert(sizeof(struct nvme_resv_status) == 64 && sizeof(struct nvme_registered_ctrl_ext) == 64,
-	       "Base 7.5.1");
+_Static_assert(sizeof(struct nvme_resv_status) == 64 && sizeof(struct nvme_registered_ctrl_ext) == 64, "Base 7.5.1");
 
 void nvmf_resv_run(struct thread_msg *msg)
 {
@@ -521,16 +520,21 @@ static const struct nvmf_ns *clashing_ns_of_any(const char *path)
 	return ns;
 }
 
-/* A Set Features does not keep a namespace from being removed. What it has on its way to the disk is not what a new one would read. */
+/* A Set Features does not keep a namespace from being removed. What it has on its way to the disk is not what a new one
+ * would read. */
 static bool file_is_in_use(const char *path)
 {
 	const struct nvmf_ns *ns = clashing_ns_of_any(path);
 
 	if (ns != NULL) {
-		log_error("ptpl_file \"%s\": namespace %u of %s has \"%s\", which is written under that name with .new first; "
-			  "allowed is a file of its own", path, ns->nsid, ns->subsystem->nqn, ns->ptpl_file);
+		log_error("ptpl_file \"%s\": namespace %u of %s has \"%s\", which is written under that name with .new "
+			  "first; "
+			  "allowed is a file of its own",
+			  path, ns->nsid, ns->subsystem->nqn, ns->ptpl_file);
 	} else if (nvmf_resv_is_being_saved(path)) {
-		log_error("ptpl_file \"%s\" is still being written for a namespace that was removed; try again when it is", path);
+		log_error("ptpl_file \"%s\" is still being written for a namespace that was removed; try again when it "
+			  "is",
+			  path);
 	} else {
 		return false;
 	}

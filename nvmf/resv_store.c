@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a namespace's reservation, on its way to the disk and back. A new text never takes the place of the old one before it
- * is on the disk as a whole. */
+/* The file of a namespace's reservation, on its way to the disk and back. A new text never takes the place of the old
+ * one before it is on the disk as a whole. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -27,7 +27,8 @@ static void folder_of(const char *path, char folder[PATH_MAX])
 /* A new text is in a file of this name until it is on the disk. */
 static const char new_suffix[] = ".new";
 
-/* The same for all paths of a file, whatever links and dots are in its folder's. A folder that is not there is what it is called. */
+/* The same for all paths of a file, whatever links and dots are in its folder's. A folder that is not there is what it
+ * is called. */
 static void real_name(const char *path, char name[PATH_MAX])
 {
 	const char *base = strrchr(path, '/') + 1;
@@ -60,7 +61,8 @@ bool nvmf_resv_files_clash(const char *path, const char *other)
 
 /* ---- Reading: once, when the namespace is made ---- */
 
-/* The text, at most NVMF_RESV_FILE_MAX + 1 bytes of it: how many, or a negative errno. Never waits for what is no file. */
+/* The text, at most NVMF_RESV_FILE_MAX + 1 bytes of it: how many, or a negative errno. Never waits for what is no
+ * file. */
 static ssize_t read_text(const char *path, char *text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -74,8 +76,7 @@ static ssize_t read_text(const char *path, char *text)
 		close(fd);
 		return -EINVAL;
 	}
-	while (len <= NVMF_RESV_FILE_MAX &&
-	       (n = read(fd, text + len, NVMF_RESV_FILE_MAX + 1 - (size_t)len)) != 0) {
+	while (len <= NVMF_RESV_FILE_MAX && (n = read(fd, text + len, NVMF_RESV_FILE_MAX + 1 - (size_t)len)) != 0) {
 		if (n < 0 && errno != EINTR) {
 			len = -errno;
 			break;
@@ -174,7 +175,8 @@ static int write_all(int fd, const char *text, size_t len)
 	return 0;
 }
 
-/* What has the name is of a save that a crash has ended, or somebody else's, who could go on writing to it: it is not written to. */
+/* What has the name is of a save that a crash has ended, or somebody else's, who could go on writing to it: it is not
+ * written to. */
 static int write_new(const char *path, const char *text, size_t len)
 {
 	unlink(path);

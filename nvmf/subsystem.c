@@ -18,14 +18,13 @@ static int check_ascii(const char *what, const char *text, size_t max, char *why
 	size_t len = strlen(text);
 
 	if (len == 0 || len > max) {
-		snprintf(why, NVMF_ERROR_MAX, "\"%s\" has %zu characters: allowed are 1 to %zu", what, len,
-			 max);
+		snprintf(why, NVMF_ERROR_MAX, "\"%s\" has %zu characters: allowed are 1 to %zu", what, len, max);
 		return -EINVAL;
 	}
 	for (const char *c = text; *c != 0; c++) {
 		if (!isascii((unsigned char)*c) || !isprint((unsigned char)*c)) {
-			snprintf(why, NVMF_ERROR_MAX, "\"%s\" has byte 0x%02x: allowed is printable ASCII",
-				 what, (unsigned char)*c);
+			snprintf(why, NVMF_ERROR_MAX, "\"%s\" has byte 0x%02x: allowed is printable ASCII", what,
+				 (unsigned char)*c);
 			return -EINVAL;
 		}
 	}
@@ -44,8 +43,8 @@ int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts 
 		return -EINVAL;
 	}
 	if (o->max_namespaces > MAX_NAMESPACES) {
-		snprintf(why, NVMF_ERROR_MAX, "\"max_namespaces\" is %u: allowed are 1 to %u",
-			 o->max_namespaces, MAX_NAMESPACES);
+		snprintf(why, NVMF_ERROR_MAX, "\"max_namespaces\" is %u: allowed are 1 to %u", o->max_namespaces,
+			 MAX_NAMESPACES);
 		return -EINVAL;
 	}
 	if (max > NVME_CNTLID_MAX || o->min_cntlid > max) {
@@ -54,16 +53,14 @@ int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts 
 			 o->min_cntlid, max, NVME_CNTLID_MAX);
 		return -EINVAL;
 	}
-	int rc = o->serial_number != NULL ? check_ascii("serial_number", o->serial_number, NVMF_SN_MAX, why)
-					  : 0;
+	int rc = o->serial_number != NULL ? check_ascii("serial_number", o->serial_number, NVMF_SN_MAX, why) : 0;
 	if (rc == 0 && o->model_number != NULL) {
 		rc = check_ascii("model_number", o->model_number, NVMF_MN_MAX, why);
 	}
 	return rc;
 }
 
-static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf_subsystem_opts *o,
-					      uint32_t max_nsid)
+static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf_subsystem_opts *o, uint32_t max_nsid)
 {
 	struct nvmf_subsystem *s = calloc(1, sizeof(*s));
 
@@ -107,8 +104,7 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype subtype,
 		       const struct nvmf_subsystem_opts *opts, struct nvmf_subsystem **subsystem)
 {
-	uint32_t index = 0,
-		 max_nsid = opts->max_namespaces != 0 ? opts->max_namespaces : DEFAULT_MAX_NAMESPACES;
+	uint32_t index = 0, max_nsid = opts->max_namespaces != 0 ? opts->max_namespaces : DEFAULT_MAX_NAMESPACES;
 
 	while (index < tgt->max_subsystems && tgt->subsystems[index] != NULL) {
 		index++;
@@ -118,8 +114,7 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 			  tgt->max_subsystems);
 		return -ENOSPC;
 	}
-	struct nvmf_subsystem *s =
-		subsystem_alloc(nqn, opts, subtype == NVMF_SUBTYPE_DISCOVERY ? 0 : max_nsid);
+	struct nvmf_subsystem *s = subsystem_alloc(nqn, opts, subtype == NVMF_SUBTYPE_DISCOVERY ? 0 : max_nsid);
 	if (s == NULL) {
 		return -ENOMEM;
 	}
@@ -218,8 +213,7 @@ struct nvmf_subsystem *nvmf_subsystem_next(struct nvmf_tgt *tgt, const struct nv
 
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn)
 {
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-	     s = nvmf_subsystem_next(tgt, s)) {
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		if (strcmp(s->nqn, nqn) == 0) {
 			return s;
 		}

@@ -190,14 +190,15 @@ void nvmf_subsystem_view_drained(struct nvmf_subsystem *s)
 	}
 }
 
-/* One host's wish may not stop the others for ever because a bdev does not let go of an I/O. Groups that have drained meanwhile say so
- * once more; the others never will. */
+/* One host's wish may not stop the others for ever because a bdev does not let go of an I/O. Groups that have drained
+ * meanwhile say so once more; the others never will. */
 static void drain_give_up(void *arg)
 {
 	struct nvmf_subsystem *s = arg;
 
 	log_limited(LOG_LEVEL_ERROR,
-		    "namespace %u of %s was paused for a host's command for %llu s, and commands are still under way: it goes on without "
+		    "namespace %u of %s was paused for a host's command for %llu s, and commands are still under way: "
+		    "it goes on without "
 		    "the change",
 		    s->paused_nsid, s->nqn, (unsigned long long)(s->drain_us / 1000000));
 	s->drain_given_up = true;
@@ -270,9 +271,8 @@ static bool op_can_run(const struct nvmf_subsystem *s, const struct nvmf_op *op)
 static void ops_run(struct nvmf_subsystem *s)
 {
 	static void (*const begin[])(struct nvmf_subsystem *) = {
-		[NVMF_OP_START] = start_begin,   [NVMF_OP_PAUSE] = pause_begin,
-		[NVMF_OP_RESUME] = resume_begin, [NVMF_OP_STOP] = stop_begin,
-		[NVMF_OP_CHANGE] = change_begin,
+		[NVMF_OP_START] = start_begin, [NVMF_OP_PAUSE] = pause_begin,   [NVMF_OP_RESUME] = resume_begin,
+		[NVMF_OP_STOP] = stop_begin,   [NVMF_OP_CHANGE] = change_begin,
 	};
 	struct nvmf_op *op;
 

@@ -80,8 +80,7 @@ int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgtp)
 	if (tgt == NULL) {
 		return -ENOMEM;
 	}
-	int rc = nvmf_subsystem_new(tgt, NVMF_DISCOVERY_NQN, NVMF_SUBTYPE_DISCOVERY, &discovery_opts,
-				&tgt->discovery);
+	int rc = nvmf_subsystem_new(tgt, NVMF_DISCOVERY_NQN, NVMF_SUBTYPE_DISCOVERY, &discovery_opts, &tgt->discovery);
 	if (rc != 0) {
 		tgt_free(tgt);
 		return rc;
@@ -123,18 +122,15 @@ static void discovery_started(void *arg, int status)
 	struct nvmf_tgt *tgt = arg;
 
 	if (status != 0) {
-		log_error("target %s: its discovery subsystem cannot be started: %s", tgt->name,
-			  strerror(-status));
+		log_error("target %s: its discovery subsystem cannot be started: %s", tgt->name, strerror(-status));
 	}
 }
 
 /* Subsystems that were started before there were groups. */
 static int start_subsystems(struct nvmf_tgt *tgt)
 {
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-	     s = nvmf_subsystem_next(tgt, s)) {
-		int rc = s->state != NVMF_SUBSYSTEM_INACTIVE && !s->views_open ? nvmf_subsystem_open_views(s)
-									       : 0;
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+		int rc = s->state != NVMF_SUBSYSTEM_INACTIVE && !s->views_open ? nvmf_subsystem_open_views(s) : 0;
 		if (rc != 0) {
 			return rc;
 		}
@@ -224,8 +220,7 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	tgt->stop_arg = arg;
 	tgt_set_state(tgt, NVMF_TGT_STOP_SUBSYSTEMS);
 	tgt->stopping_subsystems = 1; /* ours, until all have been asked */
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-	     s = nvmf_subsystem_next(tgt, s)) {
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		struct nvmf_op *op = s->stop_op;
 		s->stop_op = NULL;
 		*op = (struct nvmf_op){.kind = NVMF_OP_STOP, .done = subsystem_stopped, .arg = tgt};

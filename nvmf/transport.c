@@ -71,8 +71,8 @@ int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opt
 	return 0;
 }
 
-/* What holds for every transport. Queues have 2 to 65536 entries (CAP.MQES), but 65536 does not fit the type; MDTS counts in
- * powers of two of 4096 bytes; in-capsule data is announced in units of 16 bytes (IOCCSZ). */
+/* What holds for every transport. Queues have 2 to 65536 entries (CAP.MQES), but 65536 does not fit the type; MDTS
+ * counts in powers of two of 4096 bytes; in-capsule data is announced in units of 16 bytes (IOCCSZ). */
 int nvmf_transport_opts_check(const struct nvmf_transport_opts *o, char why[NVMF_ERROR_MAX])
 {
 	const struct {
@@ -92,10 +92,9 @@ int nvmf_transport_opts_check(const struct nvmf_transport_opts *o, char why[NVMF
 		uint64_t v = checks[i].value;
 		bool odd = checks[i].power_of_two && (v & (v - 1)) != 0;
 		if (v < checks[i].min || v > checks[i].max || odd) {
-			snprintf(why, NVMF_ERROR_MAX,
-				 "\"%s\" is %" PRIu64 ": allowed are %s%" PRIu64 " to %" PRIu64,
-				 checks[i].name, v, checks[i].power_of_two ? "powers of two from " : "",
-				 checks[i].min, checks[i].max);
+			snprintf(why, NVMF_ERROR_MAX, "\"%s\" is %" PRIu64 ": allowed are %s%" PRIu64 " to %" PRIu64,
+				 checks[i].name, v, checks[i].power_of_two ? "powers of two from " : "", checks[i].min,
+				 checks[i].max);
 			return -EINVAL;
 		}
 	}
@@ -207,8 +206,7 @@ static struct nvmf_listen *find_listen(struct nvmf_transport *t, const struct nv
 	return NULL;
 }
 
-int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address,
-			  struct nvmf_listen **listen)
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_listen **listen)
 {
 	struct nvmf_listen *l = find_listen(t, address);
 

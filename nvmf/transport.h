@@ -5,17 +5,17 @@
  * with struct nvmf_qpair and hands it over with nvmf_qpair_accept(); from then on it lives on one poll group's
  * thread. For every capsule it receives:
  *
- *	req->qpair, sqe, icd, icd_len, iov are set by the transport
- *	switch (nvmf_request_start(req)) {
- *	case NVMF_NEXT_BUFFER:	 get req->length bytes of buffers into req->iov (from the reserve if
- *				 req->reserved_lane), or try nvmf_request_lend(); fetch the host's data if
- *				 req->xfer says so; then nvmf_request_exec(req)
- *	case NVMF_NEXT_EXEC:	 nvmf_request_exec(req)
- *	case NVMF_NEXT_COMPLETE: as if ops->request_complete(req) had been called
- *	case NVMF_NEXT_WAIT:	 nothing; ops->request_continue(req, next) comes later
- *	}
- *	ops->request_complete(req): send the data if req->xfer says so and the status is 0, and req->cqe;
- *				    nvmf_request_release(req) when the buffers are no longer needed
+ *     req->qpair, sqe, icd, icd_len, iov are set by the transport
+ *     switch (nvmf_request_start(req)) {
+ *     case NVMF_NEXT_BUFFER:	 get req->length bytes of buffers into req->iov (from the reserve if
+ *      req->reserved_lane), or try nvmf_request_lend(); fetch the host's data if
+ *      req->xfer says so; then nvmf_request_exec(req)
+ *     case NVMF_NEXT_EXEC:	 nvmf_request_exec(req)
+ *     case NVMF_NEXT_COMPLETE: as if ops->request_complete(req) had been called
+ *     case NVMF_NEXT_WAIT:	 nothing; ops->request_continue(req, next) comes later
+ *     }
+ *     ops->request_complete(req): send the data if req->xfer says so and the status is 0, and req->cqe;
+ *         nvmf_request_release(req) when the buffers are no longer needed
  *
  * No function here takes a lock, allocates, or waits. What is said to run on "the group's thread" does so always. */
 #ifndef NVMF_TRANSPORT_H
@@ -43,8 +43,8 @@ enum nvmf_next {
 };
 
 struct nvmf_transport_ops {
-	const char *name; /* "RDMA" */
-	uint8_t trtype;   /* enum nvmf_trtype, for the discovery log */
+	const char *name;          /* "RDMA" */
+	uint8_t trtype;            /* enum nvmf_trtype, for the discovery log */
 	uint8_t trace_object_type; /* TRACE_OBJECT_*: of its requests; 0: they are none */
 
 	/* Control thread. */
@@ -55,8 +55,8 @@ struct nvmf_transport_ops {
 	void (*destroy)(struct nvmf_transport *t); /* no groups, listeners or queue pairs are left */
 	int (*listen)(struct nvmf_transport *t, const struct nvmf_address *address);
 	void (*stop_listen)(struct nvmf_transport *t, const struct nvmf_address *address);
-	/* NULL: listen() leaves nothing to wait for. done, perhaps before it returns, when all that listening began is over, in
-	 * whatever way; at the latest in destroy(). */
+	/* NULL: listen() leaves nothing to wait for. done, perhaps before it returns, when all that listening began is
+	 * over, in whatever way; at the latest in destroy(). */
 	void (*settle)(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 	/* Fills in what is particular to the transport: treq, tsas. The rest is filled in. */
 	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
@@ -99,10 +99,10 @@ struct nvmf_transport_ops {
 };
 void nvmf_transport_register(struct nvmf_transport_ops *ops);
 /* Makes a transport known by its name before main(). */
-#define NVMF_TRANSPORT(ops_)                                                                                 \
-	__attribute__((constructor)) static void nvmf_transport_register_##ops_(void)                        \
-	{                                                                                                    \
-		nvmf_transport_register(&ops_);                                                              \
+#define NVMF_TRANSPORT(ops_)                                                                                           \
+	__attribute__((constructor)) static void nvmf_transport_register_##ops_(void)                                  \
+	{                                                                                                              \
+		nvmf_transport_register(&ops_);                                                                        \
 	}
 
 struct nvmf_transport {
@@ -139,11 +139,11 @@ struct nvmf_qpair {
 	uint16_t sq_head;
 	uint8_t state; /* enum nvmf_qpair_state; see nvmf_qpair_get_state() */
 	bool sq_flow_control;
-	bool fused_first_failed; /* the last command was a first that has failed: its second fails too */
-	bool disconnect_posted;  /* control thread: told the group to disconnect it */
-	bool accepted_as_io;     /* control thread: how it was counted */
-	bool linked;             /* control thread: in its controller's list */
-	_Atomic bool faulty;     /* its end is a fault; see nvmf_qpair_fail() */
+	bool fused_first_failed;    /* the last command was a first that has failed: its second fails too */
+	bool disconnect_posted;     /* control thread: told the group to disconnect it */
+	bool accepted_as_io;        /* control thread: how it was counted */
+	bool linked;                /* control thread: in its controller's list */
+	_Atomic bool faulty;        /* its end is a fault; see nvmf_qpair_fail() */
 	_Atomic bool write_through; /* its host has switched the write cache off; set by the control thread */
 
 	/* Rare. */
@@ -153,18 +153,19 @@ struct nvmf_qpair {
 	struct thread_timer connect_timer;
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
-	struct thread_msg disconnect_msg;     /* control thread to group */
-	struct thread_msg closing_msg;        /* group to control thread */
-	struct thread_msg lifecycle_msg;      /* accept; closed; gone */
-	const char *why; /* it is disconnected; the control thread reads it from closing_msg on */
+	struct thread_msg disconnect_msg;   /* control thread to group */
+	struct thread_msg closing_msg;      /* group to control thread */
+	struct thread_msg lifecycle_msg;    /* accept; closed; gone */
+	const char *why;                    /* it is disconnected; the control thread reads it from closing_msg on */
 	struct nvmf_ctrlr *ctl_ctrlr;       /* control thread: its controller */
 	struct nvmf_auth *auth;             /* control thread: NULL: it need not, and did not, authenticate */
 	uint16_t ctl_qid;                   /* control thread */
 	bool auth_required;                 /* set by the control thread before Connect is answered */
 	struct nvmf_address listen_address; /* set by the transport: the one it listens on ... */
-	struct nvmf_address local_address;  /* ... the one that the host connected to, which is another where that is 0.0.0.0 ... */
-	struct nvmf_address peer_address;   /* ... and the host's */
-	char hostnqn[NVMF_NQN_MAX + 1];     /* empty until connected */
+	struct nvmf_address
+		local_address; /* ... the one that the host connected to, which is another where that is 0.0.0.0 ... */
+	struct nvmf_address peer_address; /* ... and the host's */
+	char hostnqn[NVMF_NQN_MAX + 1];   /* empty until connected */
 };
 
 /* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: if the transport
@@ -198,7 +199,8 @@ enum nvmf_request_where {
 	NVMF_REQUEST_CONTROL,       /* the control thread */
 	NVMF_REQUEST_HELD,          /* an Asynchronous Event Request, waiting for an event */
 	NVMF_REQUEST_BDEV,
-	NVMF_REQUEST_PREEMPTED,     /* still the bdev, which has been asked to abort it for another host's Preempt and Abort */
+	NVMF_REQUEST_PREEMPTED, /* still the bdev, which has been asked to abort it for another host's Preempt and Abort
+				 */
 	NVMF_REQUEST_WHERES,
 };
 
@@ -237,7 +239,7 @@ struct nvmf_request {
 	uint64_t start_ticks;            /* arrival */
 	uint64_t where_ticks;            /* since when `where` */
 	STAILQ_ENTRY(nvmf_request) link; /* private: the one list it waits in */
-	struct thread_msg msg;             /* private */
+	struct thread_msg msg;           /* private */
 
 	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
 	struct nvmf_sgl sgl;
@@ -246,8 +248,7 @@ struct nvmf_request {
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };
 
-_Static_assert(offsetof(struct nvmf_request, cqe) == 64,
-	       "what arrival and submission touch is one cache line");
+_Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submission touch is one cache line");
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,
 	       "three cache lines; count before adding one");
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How poll groups see subsystems. The control thread changes views by calling into each group; commands run on the groups
- * meanwhile and never wait for it, except in the queue of a namespace that is paused. */
+/* How poll groups see subsystems. The control thread changes views by calling into each group; commands run on the
+ * groups meanwhile and never wait for it, except in the queue of a namespace that is paused. */
 #include <errno.h>
 #include <stdlib.h>
 #include "nvmf/internal.h"
@@ -32,8 +32,7 @@ static bool view_pauses(const struct nvmf_subsystem_view *view, uint32_t nsid)
 
 bool nvmf_view_hold(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req, bool gated)
 {
-	if ((view->state != NVMF_VIEW_PAUSING && view->state != NVMF_VIEW_PAUSED) ||
-	    !view_pauses(view, nsid)) {
+	if ((view->state != NVMF_VIEW_PAUSING && view->state != NVMF_VIEW_PAUSED) || !view_pauses(view, nsid)) {
 		return false;
 	}
 	req->gated = gated;
@@ -189,8 +188,8 @@ static void add_ns_on_group(void *arg)
 
 	view->coming = NULL;
 	ns_view_fill(nsv, call->ns);
-	nsv->closed = (view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) &&
-		      view_pauses(view, nsv->nsid);
+	nsv->closed =
+		(view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) && view_pauses(view, nsv->nsid);
 	view->ns[nsv->nsid - 1] = nsv;
 }
 
@@ -280,8 +279,7 @@ static void activate_on_group(void *arg)
 {
 	struct view_call *call = arg;
 
-	USDT(nvmf_pg_change_state, call->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE,
-	     thread_id(call->group->thread));
+	USDT(nvmf_pg_change_state, call->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(call->group->thread));
 	view_set_state(call_view(call), NVMF_VIEW_ACTIVE);
 }
 
@@ -326,8 +324,7 @@ static void pause_on_group(void *arg)
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *view = call_view(call);
 
-	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED,
-	     thread_id(view->group->thread));
+	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED, thread_id(view->group->thread));
 	view->paused_nsid = call->nsid;
 	set_gates(view, true);
 	call->draining = !view_is_drained(view);
@@ -352,8 +349,7 @@ static void resume_on_group(void *arg)
 	struct nvmf_subsystem_view *view = call_view(call);
 	struct nvmf_request_queue held = STAILQ_HEAD_INITIALIZER(held);
 
-	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE,
-	     thread_id(view->group->thread));
+	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(view->group->thread));
 	call->num_pausing += view->state == NVMF_VIEW_PAUSING;
 	set_gates(view, false);
 	view_set_state(view, NVMF_VIEW_ACTIVE);

@@ -19,7 +19,8 @@ int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts
 	b->class = b->size <= iobuf_size(IOBUF_SMALL) ? IOBUF_SMALL : IOBUF_LARGE;
 	b->most = (opts->max_io_size + b->size - 1) / b->size;
 	if (b->most > PIECES_MOST) {
-		snprintf(error, ENV_ERROR_MAX, "max_io_size, %u, is %u pieces of that: allowed are %u", opts->max_io_size, b->most, PIECES_MOST);
+		snprintf(error, ENV_ERROR_MAX, "max_io_size, %u, is %u pieces of that: allowed are %u",
+			 opts->max_io_size, b->most, PIECES_MOST);
 		return -EINVAL;
 	}
 	return iobuf_limit_create(&b->limit, b->class, opts->num_shared_buffers, error);
@@ -30,7 +31,8 @@ void rdma_buffers_destroy(struct rdma_buffers *b)
 	iobuf_limit_destroy(&b->limit);
 }
 
-int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error)
+int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts,
+			       char *error)
 {
 	struct iobuf_channel_opts o = {.module = &module, .limit = &b->limit, .reserve = RDMA_RESERVED_BUFFERS};
 
@@ -52,7 +54,8 @@ uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec 
 		whole++;
 	}
 	tail = iobuf_class_of(ch, left);
-	bool enough = unit == tail ? iobuf_has(ch, unit, whole + 1) : iobuf_has(ch, unit, whole) && iobuf_has(ch, tail, 1);
+	bool enough =
+		unit == tail ? iobuf_has(ch, unit, whole + 1) : iobuf_has(ch, unit, whole) && iobuf_has(ch, tail, 1);
 	if (__builtin_expect(!enough, 0)) {
 		if (!reserved || whole != 0 || tail != IOBUF_SMALL || ch->reserved_count == 0) {
 			return 0;

@@ -3,8 +3,8 @@
 
 #include "nvmf_rdma/internal.h"
 
-enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries, uint32_t max_io_entries,
-					struct rdma_cm_request *out)
+enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
+					uint32_t max_io_entries, struct rdma_cm_request *out)
 {
 	struct nvmf_rdma_cm_req req;
 

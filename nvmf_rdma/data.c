@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* RDMA READs and WRITEs for a command's data: host memory as its keyed descriptors have it, ours as its buffers have it.
- * Nearly always that is one work request, which the request holds itself; further ones come from the group's pool. */
+/* RDMA READs and WRITEs for a command's data: host memory as its keyed descriptors have it, ours as its buffers have
+ * it. Nearly always that is one work request, which the request holds itself; further ones come from the group's pool.
+ */
 #include <errno.h>
 
 #include "nvmf_rdma/internal.h"
@@ -58,7 +59,8 @@ static struct ibv_send_wr *next_wr(struct rdma_request *r)
 	return &m->wr;
 }
 
-/* Adds pieces of our memory to wr until `length` bytes or its last scatter/gather element. Bytes added; 0: not registered. */
+/* Adds pieces of our memory to wr until `length` bytes or its last scatter/gather element. Bytes added; 0: not
+ * registered. */
 static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct cursor *c, uint32_t length)
 {
 	int most = wr->opcode == IBV_WR_RDMA_READ ? p->device->read_sges : p->device->sges;
@@ -90,8 +92,8 @@ static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct
 }
 
 /* One host descriptor: one work request, or several when our side is in too many pieces. */
-static int build_block(struct rdma_request *r, enum ibv_wr_opcode opcode, struct cursor *c, uint64_t address, uint32_t key,
-		       uint32_t length)
+static int build_block(struct rdma_request *r, enum ibv_wr_opcode opcode, struct cursor *c, uint64_t address,
+		       uint32_t key, uint32_t length)
 {
 	while (length > 0) {
 		struct ibv_send_wr *wr = next_wr(r);

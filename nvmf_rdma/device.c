@@ -12,7 +12,7 @@ static struct rdma_qp *find_qp(struct rdma_transport *t, const struct ibv_qp *ve
 {
 	struct rdma_qp *qp;
 
-	TAILQ_FOREACH(qp, &t->qps, link) {
+	TAILQ_FOREACH (qp, &t->qps, link) {
 		if (qp->id != NULL && qp->id->qp == verbs) {
 			return qp;
 		}
@@ -30,7 +30,7 @@ static void break_all(struct rdma_device *d, const struct rdma_poller *only, con
 {
 	struct rdma_qp *qp;
 
-	TAILQ_FOREACH(qp, &d->transport->qps, link) {
+	TAILQ_FOREACH (qp, &d->transport->qps, link) {
 		if (qp->device == d && (only == NULL || qp->device_poller == only)) {
 			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
 			rdma_qp_broken(qp, why);
@@ -70,13 +70,13 @@ void rdma_device_release(struct rdma_device *d)
 	free(d);
 }
 
-/* A completion queue or a shared receive queue broke: what hangs on it ends, and the next connection gets new ones. The other poll
- * groups, and who else uses the device, have their own. */
+/* A completion queue or a shared receive queue broke: what hangs on it ends, and the next connection gets new ones. The
+ * other poll groups, and who else uses the device, have their own. */
 static void poller_failed(struct rdma_device *d, const struct ibv_async_event *event)
 {
 	struct rdma_poller *p;
 
-	TAILQ_FOREACH(p, &d->pollers, device_link) {
+	TAILQ_FOREACH (p, &d->pollers, device_link) {
 		if (event->event_type == IBV_EVENT_CQ_ERR ? p->cq == event->element.cq : p->srq == event->element.srq) {
 			break;
 		}
@@ -87,7 +87,9 @@ static void poller_failed(struct rdma_device *d, const struct ibv_async_event *e
 	p->failed = true;
 	log_limited(LOG_LEVEL_ERROR, "%s: %s; the %u connections of one poll group on it end, new ones get new queues",
 		    rdma_device_name(d), ibv_event_type_str(event->event_type), p->qps);
-	break_all(d, p, event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed" : "its shared receive queue failed");
+	break_all(d, p,
+		  event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed"
+							: "its shared receive queue failed");
 }
 
 /* Events that end nothing: what follows from them, for the log. */
@@ -144,8 +146,8 @@ static void handle(struct rdma_device *d, const struct ibv_async_event *event)
 	default:
 		follows = port_event(event->event_type);
 		if (follows != NULL) {
-			log_limited(LOG_LEVEL_NOTICE, "%s port %d: %s; %s", rdma_device_name(d), event->element.port_num,
-				    ibv_event_type_str(event->event_type), follows);
+			log_limited(LOG_LEVEL_NOTICE, "%s port %d: %s; %s", rdma_device_name(d),
+				    event->element.port_num, ibv_event_type_str(event->event_type), follows);
 		}
 		break;
 	}
@@ -167,8 +169,8 @@ static void async_readable(void *arg, uint32_t events)
 	rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
 }
 
-/* What one work request may have of our memory. An RDMA READ may have less than others: over iWARP, which names its sink
- * to the other side, it is one piece (0: the device's driver says nothing about it). */
+/* What one work request may have of our memory. An RDMA READ may have less than others: over iWARP, which names its
+ * sink to the other side, it is one piece (0: the device's driver says nothing about it). */
 static void set_limits(struct rdma_device *d)
 {
 	int any = d->attr.max_sge > 0 ? d->attr.max_sge : 1, reads = d->attr.max_sge_rd;
@@ -182,7 +184,7 @@ static bool all_ready(const struct rdma_transport *t)
 {
 	const struct rdma_device *d;
 
-	TAILQ_FOREACH(d, &t->devices, link) {
+	TAILQ_FOREACH (d, &t->devices, link) {
 		if (!d->ready) {
 			return false;
 		}
@@ -236,7 +238,7 @@ static struct rdma_device *find(const struct rdma_transport *t, const struct ibv
 {
 	struct rdma_device *d;
 
-	TAILQ_FOREACH(d, &t->devices, link) {
+	TAILQ_FOREACH (d, &t->devices, link) {
 		if (d->verbs == verbs) {
 			return d;
 		}
@@ -273,8 +275,10 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 	d->transport = t;
 	d->waiter = (struct rdma_pd_waiter){.fn = device_ready, .arg = d};
 	TAILQ_INIT(&d->pollers);
-	if (ibv_query_device(verbs, &d->attr) != 0 || (d->pd = rdma_pd_get_beside(verbs, RDMA_SIDE_TARGET, &d->waiter)) == NULL) {
-		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", ibv_get_device_name(verbs->device), strerror(errno));
+	if (ibv_query_device(verbs, &d->attr) != 0 ||
+	    (d->pd = rdma_pd_get_beside(verbs, RDMA_SIDE_TARGET, &d->waiter)) == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", ibv_get_device_name(verbs->device),
+			    strerror(errno));
 		free(d);
 		return NULL;
 	}

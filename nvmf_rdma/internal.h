@@ -5,8 +5,8 @@
  * queue pairs; a poll group's thread owns everything that moves. What belongs to the group is marked so. They talk by
  * thread_post(), and the control thread by thread_call(), so neither ever waits for the network.
  *
- * A receive and a request are one object: while it is posted as a receive it is FREE, and the capsule that lands in it is
- * its command. With a shared receive queue the objects are the poller's, otherwise the queue pair's. */
+ * A receive and a request are one object: while it is posted as a receive it is FREE, and the capsule that lands in it
+ * is its command. With a shared receive queue the objects are the poller's, otherwise the queue pair's. */
 #ifndef NVMF_RDMA_INTERNAL_H
 #define NVMF_RDMA_INTERNAL_H
 
@@ -21,9 +21,9 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
-#define RDMA_MAX_SGE	     16 /* pieces of local memory in one work request */
-#define RDMA_MAX_DESCRIPTORS 16 /* SGL descriptors of one command: MSDBD */
-#define RDMA_POLL_BATCH	     32
+#define RDMA_MAX_SGE          16 /* pieces of local memory in one work request */
+#define RDMA_MAX_DESCRIPTORS  16 /* SGL descriptors of one command: MSDBD */
+#define RDMA_POLL_BATCH       32
 #define RDMA_RESERVED_BUFFERS 16 /* of each group, for the reserved lane */
 
 struct rdma_qp;
@@ -46,7 +46,7 @@ enum rdma_req_state {
 	RDMA_REQ_RDY2COMPL_PEND = 18, /* no data, no room in the send queue */
 	RDMA_REQ_HAVE_BUFFER = 19,
 	RDMA_REQ_NEED_DATA_WR = 20, /* the pool of data work requests is empty */
-	RDMA_REQ_FREE = 31,	    /* posted as a receive; no tracepoint: COMPLETED was the last */
+	RDMA_REQ_FREE = 31,         /* posted as a receive; no tracepoint: COMPLETED was the last */
 	RDMA_REQ_STATES
 };
 
@@ -59,14 +59,14 @@ struct rdma_data_wr {
 
 struct rdma_request {
 	struct rdma_qp *qp;
-	uint8_t state;	     /* enum rdma_req_state; set by req_set_state() only */
-	bool read_posted;    /* its data are being fetched */
-	uint16_t data_wrs;   /* work requests of its transfer */
-	uint16_t send_slots; /* of the send queue, in use by it */
-	uint16_t buffers;    /* of the pool, in iov */
-	uint64_t state_ticks; /* thread_now() when the state was entered */
+	uint8_t state;                   /* enum rdma_req_state; set by req_set_state() only */
+	bool read_posted;                /* its data are being fetched */
+	uint16_t data_wrs;               /* work requests of its transfer */
+	uint16_t send_slots;             /* of the send queue, in use by it */
+	uint16_t buffers;                /* of the pool, in iov */
+	uint64_t state_ticks;            /* thread_now() when the state was entered */
 	STAILQ_ENTRY(rdma_request) wait; /* the one queue it waits in */
-	struct rdma_data_wr *more;	 /* data work requests beyond the first */
+	struct rdma_data_wr *more;       /* data work requests beyond the first */
 
 	struct ibv_recv_wr recv_wr;
 	struct ibv_sge recv_sge[2];
@@ -96,10 +96,10 @@ static inline struct rdma_request *rdma_requests_at(const struct rdma_requests *
 
 /* Where a connection is, as its group sees it. */
 enum rdma_qp_state {
-	RDMA_QP_SETUP,	 /* the control thread is making it */
+	RDMA_QP_SETUP, /* the control thread is making it */
 	RDMA_QP_LIVE,
 	RDMA_QP_CLOSING, /* its work is ending */
-	RDMA_QP_CLOSED,	 /* nothing is left; the control thread unmakes it */
+	RDMA_QP_CLOSED,  /* nothing is left; the control thread unmakes it */
 };
 
 struct rdma_qp {
@@ -108,40 +108,40 @@ struct rdma_qp {
 	struct ibv_qp *verbs;
 	struct rdma_poller *poller;
 	enum rdma_qp_state state;
-	bool in_error;	      /* the control thread has put it into the error state */
-	bool dirty;	      /* in its poller's list of those with something to post */
-	bool described;	      /* its trace owner names host and subsystem */
-	bool forsaken;	      /* its work did not end in time: completions are not waited for any more */
-	uint16_t owner;	      /* of trace records */
-	uint16_t depth;	      /* commands the host may have outstanding */
+	bool in_error;             /* the control thread has put it into the error state */
+	bool dirty;                /* in its poller's list of those with something to post */
+	bool described;            /* its trace owner names host and subsystem */
+	bool forsaken;             /* its work did not end in time: completions are not waited for any more */
+	uint16_t owner;            /* of trace records */
+	uint16_t depth;            /* commands the host may have outstanding */
 	uint16_t max_reads, reads; /* RDMA READs: credits, outstanding */
-	uint32_t in_use;      /* requests that are not FREE */
-	uint32_t receives;    /* posted; without a shared receive queue */
-	uint32_t send_room;   /* free entries of the send queue */
-	uint32_t sends_done;  /* that completed, modulo 2^32 */
+	uint32_t in_use;           /* requests that are not FREE */
+	uint32_t receives;         /* posted; without a shared receive queue */
+	uint32_t send_room;        /* free entries of the send queue */
+	uint32_t sends_done;       /* that completed, modulo 2^32 */
 	struct ibv_send_wr *send_first, *send_last;
 	struct ibv_recv_wr *recv_first, *recv_last;
 	struct rdma_request_queue pending; /* wait for READ credits or room, in order */
 	STAILQ_ENTRY(rdma_qp) dirty_link;
 	SLIST_ENTRY(rdma_qp) number_link;
 	struct rdma_requests requests; /* without a shared receive queue */
-	uint32_t send_entries;	       /* of the send queue */
-	uint32_t sends_seen;	       /* sends_done at the last look for stalled ones, and */
-	uint32_t stalled;	       /* how many looks ago that changed */
+	uint32_t send_entries;         /* of the send queue */
+	uint32_t sends_seen;           /* sends_done at the last look for stalled ones, and */
+	uint32_t stalled;              /* how many looks ago that changed */
 
 	/* Control thread. */
 	struct rdma_device *device;
 	struct rdma_cm_id *id;
-	uint16_t receive_queue; /* entries */
+	uint16_t receive_queue;            /* entries */
 	struct rdma_poller *device_poller; /* as poller, but from the start */
-	uint32_t completions;	/* entries of the completion queue that are kept for it */
-	bool broken;		/* connection lost, or never made */
-	bool leaving;		/* the group has been told */
-	bool waits;		/* for its device to be ready */
-	uint16_t qid;		/* as its host says when it connects */
-	struct thread_timer flush_timer; /* closing: how long its work may take to end */
+	uint32_t completions;              /* entries of the completion queue that are kept for it */
+	bool broken;                       /* connection lost, or never made */
+	bool leaving;                      /* the group has been told */
+	bool waits;                        /* for its device to be ready */
+	uint16_t qid;                      /* as its host says when it connects */
+	struct thread_timer flush_timer;   /* closing: how long its work may take to end */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
-	struct thread_msg leave_msg, error_msg, unmade_msg;		  /* control thread to group */
+	struct thread_msg leave_msg, error_msg, unmade_msg;               /* control thread to group */
 	TAILQ_ENTRY(rdma_qp) link;
 };
 TAILQ_HEAD(rdma_qp_list, rdma_qp);
@@ -159,13 +159,13 @@ struct rdma_poller {
 	struct rdma_qp_dirty dirty;
 	struct ibv_recv_wr *recv_first, *recv_last; /* of the shared receive queue */
 	uint32_t region_hint;
-	bool no_wr_batching; /* a doorbell for each send */
+	bool no_wr_batching;           /* a doorbell for each send */
 	struct rdma_requests requests; /* with a shared receive queue */
 	struct nvmf_device_stats stats;
 	/* Control thread. */
 	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner */
-	uint32_t qps;		       /* connections it is kept for */
-	bool failed;		       /* a queue of it broke: goes with its last connection */
+	uint32_t qps;                  /* connections it is kept for */
+	bool failed;                   /* a queue of it broke: goes with its last connection */
 	TAILQ_ENTRY(rdma_poller) device_link;
 	SLIST_HEAD(, rdma_qp) by_number[RDMA_QP_BUCKETS];
 	TAILQ_ENTRY(rdma_poller) link;
@@ -173,22 +173,22 @@ struct rdma_poller {
 
 /* Where the data of the transport's commands goes. */
 struct rdma_buffers {
-	uint32_t size; /* bytes of a piece: io_unit_size, rounded up to whole pages */
-	uint32_t most; /* pieces of one command */
-	enum iobuf_class class; /* of a whole piece */
+	uint32_t size;            /* bytes of a piece: io_unit_size, rounded up to whole pages */
+	uint32_t most;            /* pieces of one command */
+	enum iobuf_class class;   /* of a whole piece */
 	struct iobuf_limit limit; /* num_shared_buffers */
 };
 
 struct rdma_tgroup {
 	struct nvmf_transport_group base;
 	struct iobuf_channel buffers;
-	uint32_t buffer_size; /* rdma_buffers.size */
+	uint32_t buffer_size;              /* rdma_buffers.size */
 	struct rdma_request_queue waiting; /* for buffers, in order */
 	struct rdma_data_wr *data_wrs, *free_data_wrs;
 	struct rdma_request_queue waiting_wrs;
 	uint64_t pending_data_buffer;
-	uint32_t connections;	   /* of its pollers, and */
-	uint64_t connection_bytes; /* what we have allocated for them; the device's own queues come on top */
+	uint32_t connections;              /* of its pollers, and */
+	uint64_t connection_bytes;         /* what we have allocated for them; the device's own queues come on top */
 	TAILQ_HEAD(, rdma_poller) pollers; /* changed by the control thread, in thread_call() */
 };
 
@@ -200,10 +200,10 @@ struct rdma_device {
 	struct fd_source *async;
 	int sges, read_sges; /* pieces of our memory in one work request, and in an RDMA READ */
 	bool iwarp;
-	bool removed; /* gone or dead: goes with its last connection */
-	bool ready;   /* its memory is registered: until then connections wait */
+	bool removed;                 /* gone or dead: goes with its last connection */
+	bool ready;                   /* its memory is registered: until then connections wait */
 	struct rdma_pd_waiter waiter; /* for that */
-	uint32_t qps; /* connections */
+	uint32_t qps;                 /* connections */
 	TAILQ_HEAD(, rdma_poller) pollers;
 	TAILQ_ENTRY(rdma_device) link;
 };
@@ -242,8 +242,9 @@ static inline struct rdma_transport *to_rdma_transport(struct nvmf_transport *t)
 	return (struct rdma_transport *)t;
 }
 
-/* Work requests of a group's pool: data_wr_pool_size, but never fewer than one command can need at once, for it would wait for them
- * for ever. Each of the host's descriptors begins one, and so does each piece of our memory where a work request takes a single one. */
+/* Work requests of a group's pool: data_wr_pool_size, but never fewer than one command can need at once, for it would
+ * wait for them for ever. Each of the host's descriptors begins one, and so does each piece of our memory where a work
+ * request takes a single one. */
 static inline uint32_t rdma_transport_data_wrs(const struct rdma_transport *t)
 {
 	uint32_t least = RDMA_MAX_DESCRIPTORS + t->buffers.most;
@@ -266,26 +267,29 @@ static inline struct thread *rdma_group_thread(const struct rdma_tgroup *g)
 	return nvmf_poll_group_thread(g->base.group);
 }
 
-/* cm_decode.c: the checks of a connection request's private data (RDMA 3.2). Pure. Returns 0 or the status to reject with. */
+/* cm_decode.c: the checks of a connection request's private data (RDMA 3.2). Pure. Returns 0 or the status to reject
+ * with. */
 struct rdma_cm_request {
 	uint16_t qid;
 	uint16_t host_send_queue;    /* entries: capsules the host may have under way */
 	uint16_t host_receive_queue; /* entries */
 };
-enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries, uint32_t max_io_entries,
-					struct rdma_cm_request *out);
+enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
+					uint32_t max_io_entries, struct rdma_cm_request *out);
 
 /* buffers.c. Creation: 0 or a negative errno and error (ENV_ERROR_MAX bytes); a channel on its group's thread. */
 int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error);
 void rdma_buffers_destroy(struct rdma_buffers *b);
 int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts,
 			       char *error);
-/* Fills iov with pieces of size bytes for length bytes; all or nothing. reserved: may take what is kept back. The number, or 0. */
+/* Fills iov with pieces of size bytes for length bytes; all or nothing. reserved: may take what is kept back. The
+ * number, or 0. */
 uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length, bool reserved);
 void rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count);
 
 /* requests.c: making arrays of requests. Control thread. */
-int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t, struct rdma_poller *p);
+int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t,
+			 struct rdma_poller *p);
 void rdma_requests_destroy(struct rdma_requests *a);
 
 /* request.c: the request's states. Group. */
@@ -313,7 +317,8 @@ struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_
 void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out);
 const char *rdma_op_request_state(unsigned n);
 
-/* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not registered. */
+/* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not
+ * registered. */
 int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode);
 void rdma_data_release(struct rdma_request *r);
 struct ibv_send_wr *rdma_data_last(struct rdma_request *r);
@@ -324,22 +329,24 @@ struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d
 void rdma_poller_destroy(struct rdma_poller *p);
 /* The same from the control thread. */
 void rdma_poller_release(struct rdma_poller *p);
-/* Keeps n entries of the completion queue, which grows where it must: one that overflows ends all of its connections. 0 or a negative
- * errno. Control thread. */
+/* Keeps n entries of the completion queue, which grows where it must: one that overflows ends all of its connections. 0
+ * or a negative errno. Control thread. */
 int rdma_poller_reserve(struct rdma_poller *p, uint32_t n);
 /* Group. */
 void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp);
 void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp);
-/* Takes what has come, posts what was queued; from then on no completion is attributed to the queue pair by its number. */
+/* Takes what has come, posts what was queued; from then on no completion is attributed to the queue pair by its
+ * number. */
 void rdma_poller_forget_qp(struct rdma_poller *p, struct rdma_qp *qp);
 void rdma_poller_drain(struct rdma_poller *p);
 void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
 void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr);
 
 /* qp.c: connections. */
-void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event);	 /* control thread */
-void rdma_qp_broken(struct rdma_qp *qp, const char *why);			 /* control thread */
-/* The device is ready, or of no use (removed): hands those that wait for it over to the target, or rejects them. Control thread. */
+void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event); /* control thread */
+void rdma_qp_broken(struct rdma_qp *qp, const char *why);                         /* control thread */
+/* The device is ready, or of no use (removed): hands those that wait for it over to the target, or rejects them.
+ * Control thread. */
 void rdma_qps_go_on(struct rdma_device *d);
 int rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
 void rdma_op_qpair_close(struct nvmf_qpair *qpair);
@@ -351,16 +358,16 @@ void rdma_qp_check_closed(struct rdma_qp *qp);
 /* device.c. Control thread. */
 /* The device, made at the first call: it may not be ready then. NULL: it is of no use. */
 struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs);
-/* The kernel has taken it away, if there is such a one. Waits until it is ready, for it is closed with its last id, which must not be while
- * memory is registered with it; lets it go at once where no connection is left on it. */
+/* The kernel has taken it away, if there is such a one. Waits until it is ready, for it is closed with its last id,
+ * which must not be while memory is registered with it; lets it go at once where no connection is left on it. */
 void rdma_device_removed(struct rdma_transport *t, const struct ibv_context *verbs);
 /* done when all devices are. */
 void rdma_op_settle(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 void rdma_devices_destroy(struct rdma_transport *t);
 /* It is gone or dead: its connections end, no new ones come. what: for the log. Safe to repeat. */
 void rdma_device_lost(struct rdma_device *d, const char *what);
-/* Frees queues that broke, and what we have of a lost device, once no connection is left. Before the last connection manager id on it is
- * destroyed: with that, librdmacm closes the device. */
+/* Frees queues that broke, and what we have of a lost device, once no connection is left. Before the last connection
+ * manager id on it is destroyed: with that, librdmacm closes the device. */
 void rdma_device_release(struct rdma_device *d);
 const char *rdma_device_name(const struct rdma_device *d);
 

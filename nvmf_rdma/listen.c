@@ -38,9 +38,10 @@ static int open_listener(struct rdma_transport *t, struct rdma_listener *l, stru
 		l->id = NULL;
 		return rc;
 	}
-	/* Registering all memory takes seconds where there is much of it or the device is software. The first host would
-	 * wait for that, and give up (iWARP: after 10 s). It is done beside: rdma_op_settle() tells when it is over. Listening at any
-	 * address says nothing about devices, and if it fails, the first host is refused, with the reason in the log. */
+	/* Registering all memory takes seconds where there is much of it or the device is software. The first host
+	 * would wait for that, and give up (iWARP: after 10 s). It is done beside: rdma_op_settle() tells when it is
+	 * over. Listening at any address says nothing about devices, and if it fails, the first host is refused, with
+	 * the reason in the log. */
 	if (l->id->verbs != NULL) {
 		rdma_device_get(t, l->id->verbs);
 	}
@@ -62,7 +63,9 @@ int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *addre
 	rc = open_listener(t, l, at->ai_addr);
 	if (rc != 0) {
 		log_error("cannot listen at %s port %s: %s%s", address->traddr, address->trsvcid, strerror(-rc),
-			  rc == -ENODEV || rc == -EADDRNOTAVAIL ? " (no RDMA device has that address; `rdma link` lists them)" : "");
+			  rc == -ENODEV || rc == -EADDRNOTAVAIL
+				  ? " (no RDMA device has that address; `rdma link` lists them)"
+				  : "");
 		free(l);
 	} else {
 		TAILQ_INSERT_TAIL(&t->listeners, l, link);
@@ -71,7 +74,8 @@ int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *addre
 	return rc;
 }
 
-/* A device that is taken away may come back, as another device that has the same address: after a driver's reset, say. */
+/* A device that is taken away may come back, as another device that has the same address: after a driver's reset,
+ * say. */
 #define RELISTEN_US 1000000
 
 static void relisten(void *arg)
@@ -80,14 +84,15 @@ static void relisten(void *arg)
 	struct rdma_listener *l;
 	bool again = false;
 
-	TAILQ_FOREACH(l, &t->listeners, link) {
+	TAILQ_FOREACH (l, &t->listeners, link) {
 		struct addrinfo *at;
 
 		if (l->id != NULL || resolve(&l->address, &at) != 0) {
 			continue;
 		}
 		if (open_listener(t, l, at->ai_addr) == 0) {
-			log_notice("listening at %s port %s again%s%s", l->address.traddr, l->address.trsvcid, l->id->verbs ? ", on " : "",
+			log_notice("listening at %s port %s again%s%s", l->address.traddr, l->address.trsvcid,
+				   l->id->verbs ? ", on " : "",
 				   l->id->verbs ? ibv_get_device_name(l->id->verbs->device) : "");
 		} else {
 			again = true;
@@ -103,7 +108,7 @@ const struct rdma_listener *rdma_listener_find(const struct rdma_transport *t, c
 {
 	const struct rdma_listener *l;
 
-	TAILQ_FOREACH(l, &t->listeners, link) {
+	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (l->id != NULL && l->id == id) {
 			return l;
 		}
@@ -116,7 +121,7 @@ void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address 
 	struct rdma_transport *t = to_rdma_transport(base);
 	struct rdma_listener *l;
 
-	TAILQ_FOREACH(l, &t->listeners, link) {
+	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (nvmf_address_equal(&l->address, address)) {
 			TAILQ_REMOVE(&t->listeners, l, link);
 			if (l->id != NULL) {
@@ -128,7 +133,8 @@ void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address 
 	}
 }
 
-/* The device of an id is going: that of a listener, or of a connection. The kernel waits until its ids are destroyed. */
+/* The device of an id is going: that of a listener, or of a connection. The kernel waits until its ids are
+ * destroyed. */
 
 static void listener_removed(struct rdma_transport *t, struct rdma_listener *l)
 {
@@ -145,8 +151,9 @@ static void device_removal(struct rdma_transport *t, struct rdma_cm_id *id)
 {
 	struct rdma_listener *l;
 
-	rdma_device_removed(t, id->verbs); /* this may turn away who waited for it, so that from here on the id is but a name */
-	TAILQ_FOREACH(l, &t->listeners, link) {
+	rdma_device_removed(
+		t, id->verbs); /* this may turn away who waited for it, so that from here on the id is but a name */
+	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (l->id == id) {
 			listener_removed(t, l);
 			return;
@@ -187,7 +194,8 @@ void rdma_cm_readable(void *arg, uint32_t events)
 	struct rdma_cm_event *event;
 
 	while (rdma_get_cm_event(t->channel, &event) == 0) {
-		/* acknowledged after a copy: destroying an id waits until its events are, and handling one may destroy it */
+		/* acknowledged after a copy: destroying an id waits until its events are, and handling one may destroy
+		 * it */
 		struct rdma_cm_event copy = *event;
 		uint8_t private_data[UINT8_MAX];
 

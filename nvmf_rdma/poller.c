@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device's queues in a poll group: one completion queue, a shared receive queue where the device has them. What is posted
- * during a poll is chained and posted once at its end. */
+/* A device's queues in a poll group: one completion queue, a shared receive queue where the device has them. What is
+ * posted during a poll is chained and posted once at its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ib
 
 void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr)
 {
-	struct ibv_recv_wr **first = qp ? &qp->recv_first : &p->recv_first, **last = qp ? &qp->recv_last : &p->recv_last;
+	struct ibv_recv_wr **first = qp ? &qp->recv_first : &p->recv_first,
+			   **last = qp ? &qp->recv_last : &p->recv_last;
 
 	wr->next = NULL;
 	if (*last != NULL) {
@@ -45,8 +46,8 @@ void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_re
 
 /* Posting: the work requests from `bad` on never will be, so their requests end here. */
 
-/* The first of them may be in the middle of a request's: of those before it the device still reads or writes the buffers. It ends when the
- * queue pair is destroyed (flush_timeout()). Returns where to go on. */
+/* The first of them may be in the middle of a request's: of those before it the device still reads or writes the
+ * buffers. It ends when the queue pair is destroyed (flush_timeout()). Returns where to go on. */
 static struct ibv_send_wr *skip_begun(struct ibv_send_wr *bad)
 {
 	struct ibv_send_wr *last = bad;
@@ -180,7 +181,7 @@ static struct rdma_qp *find_qp(const struct rdma_poller *p, uint32_t number)
 {
 	struct rdma_qp *qp;
 
-	SLIST_FOREACH(qp, &p->by_number[number % RDMA_QP_BUCKETS], number_link) {
+	SLIST_FOREACH (qp, &p->by_number[number % RDMA_QP_BUCKETS], number_link) {
 		if (qp->verbs->qp_num == number) {
 			return qp;
 		}
@@ -196,7 +197,8 @@ static void drop_receive(struct rdma_poller *p, struct rdma_request *r)
 	}
 }
 
-/* Flushed work is what a connection that ends leaves behind, in whatever way it ended; other errors are its end's cause. */
+/* Flushed work is what a connection that ends leaves behind, in whatever way it ended; other errors are its end's
+ * cause. */
 static void end_qp(struct rdma_qp *qp, const struct ibv_wc *wc)
 {
 	const char *why = ibv_wc_status_str(wc->status);
@@ -225,12 +227,13 @@ static void receive_done(struct rdma_poller *p, struct rdma_request *r, const st
 		}
 		return;
 	}
-	/* What was sent and not yet acknowledged counts too, so twice the depth is what a host that keeps to its depth can reach. */
+	/* What was sent and not yet acknowledged counts too, so twice the depth is what a host that keeps to its depth
+	 * can reach. */
 	if (wc->byte_len < sizeof(struct nvme_sqe) || qp->in_use >= 2u * qp->depth) {
 		drop_receive(p, r);
 		nvmf_qpair_fail(&qp->base, wc->byte_len < sizeof(struct nvme_sqe)
-							 ? "a capsule of less than 64 bytes"
-							 : "more commands than its queue has entries");
+						   ? "a capsule of less than 64 bytes"
+						   : "more commands than its queue has entries");
 		return;
 	}
 	p->stats.requests++;
@@ -298,7 +301,8 @@ static unsigned drain(struct rdma_poller *p)
 	do {
 		n = ibv_poll_cq(p->cq, RDMA_POLL_BATCH, wc);
 		if (__builtin_expect(n < 0, 0)) { /* the next round tries again */
-			log_limited(LOG_LEVEL_ERROR, "a completion queue of RDMA could not be read: ibv_poll_cq returned %d", n);
+			log_limited(LOG_LEVEL_ERROR,
+				    "a completion queue of RDMA could not be read: ibv_poll_cq returned %d", n);
 			break;
 		}
 		for (int i = 0; i < n; i++) {
@@ -326,8 +330,9 @@ static int poll(void *ctx)
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
-/* Hosts that take nothing of what they are sent: that post no receive for a response, so that the device tries for ever, or whose device is
- * silent and ours does not notice. Their commands hold receives, buffers and work requests that others could use. */
+/* Hosts that take nothing of what they are sent: that post no receive for a response, so that the device tries for
+ * ever, or whose device is silent and ours does not notice. Their commands hold receives, buffers and work requests
+ * that others could use. */
 #define STALL_LOOKS 4
 
 static bool is_stalled(struct rdma_qp *qp)
@@ -346,7 +351,7 @@ static int look_for_stalled(void *ctx)
 	struct rdma_qp *qp;
 
 	for (unsigned i = 0; i < RDMA_QP_BUCKETS; i++) {
-		SLIST_FOREACH(qp, &p->by_number[i], number_link) {
+		SLIST_FOREACH (qp, &p->by_number[i], number_link) {
 			if (is_stalled(qp) && qp->state == RDMA_QP_LIVE) {
 				nvmf_qpair_fail(&qp->base, "it acknowledges nothing of what it is sent");
 			}
@@ -423,7 +428,9 @@ int rdma_poller_reserve(struct rdma_poller *p, uint32_t n)
 		int rc = needed <= most ? ibv_resize_cq(p->cq, (int)size) : ENOSPC;
 
 		if (rc != 0) {
-			log_limited(LOG_LEVEL_WARNING, "%s: a completion queue of %u entries cannot grow to %u: %s (fewer connections, or a smaller max_srq_depth or max_queue_depth, need less)",
+			log_limited(LOG_LEVEL_WARNING,
+				    "%s: a completion queue of %u entries cannot grow to %u: %s (fewer connections, or "
+				    "a smaller max_srq_depth or max_queue_depth, need less)",
 				    p->stats.name, p->cq_size, needed, strerror(rc > 0 ? rc : errno));
 			return -ENOSPC;
 		}
@@ -459,7 +466,8 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 	struct ibv_srq_init_attr init = {.srq_context = p, .attr = {.max_wr = depth, .max_sge = 2}};
 	p->srq = ibv_create_srq(p->device->pd->pd, &init);
 	if (p->srq == NULL) {
-		log_limited(LOG_LEVEL_WARNING, "%s: no shared receive queue of %u entries (%s); each connection gets its own receives",
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s: no shared receive queue of %u entries (%s); each connection gets its own receives",
 			    ibv_get_device_name(p->device->verbs->device), depth, strerror(errno));
 		return 0;
 	}
@@ -493,8 +501,11 @@ static void attach(void *arg)
 {
 	struct rdma_poller *p = arg;
 
-	p->stall_poller = poller_register(
-		&(struct poller_opts){.name = "nvmf_rdma_stalled", .fn = look_for_stalled, .ctx = p, .fd = -1, .period_us = stall_look_us(p)});
+	p->stall_poller = poller_register(&(struct poller_opts){.name = "nvmf_rdma_stalled",
+								.fn = look_for_stalled,
+								.ctx = p,
+								.fd = -1,
+								.period_us = stall_look_us(p)});
 	if (p->stall_poller == NULL) {
 		return;
 	}
@@ -560,7 +571,8 @@ static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device
 	p->cq = p->comp ? make_cq(p, cqes) : NULL;
 	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;
 	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receives(p, t) != 0) {
-		log_limited(LOG_LEVEL_ERROR, "%s: no completion queue of %d entries for a poll group: %s", p->stats.name, cqes, strerror(errno));
+		log_limited(LOG_LEVEL_ERROR, "%s: no completion queue of %d entries for a poll group: %s",
+			    p->stats.name, cqes, strerror(errno));
 		destroy_verbs(p);
 		return NULL;
 	}
@@ -576,7 +588,7 @@ struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d
 {
 	struct rdma_poller *p;
 
-	TAILQ_FOREACH(p, &g->pollers, link) {
+	TAILQ_FOREACH (p, &g->pollers, link) {
 		if (p->device == d && !p->failed) {
 			return p;
 		}

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections from request to end.
  *
- *	control thread				poll group's thread
- *	rdma_qp_accept: checks, chooses group
- *						rdma_op_qpair_add: setup_msg
- *	setup: queue pair, receives, accept
- *	rdma_qp_broken: leave_msg
- *						leave: nvmf_qpair_disconnect
- *						rdma_op_qpair_close: SETUP or LIVE -> CLOSING, close_msg
- *	close: disconnects, error state; error_msg
- *						in_error: work flushes; CLOSING -> CLOSED when none is left, unmake_msg
- *	flush_timer: the device does not end it;
- *	destroys the queue pair			forsake, reclaim: takes back what the device still had
- *	unmake: all that was made; unmade_msg
- *						nvmf_qpair_closed(); freed: no message is under way any more
+ *     control thread				poll group's thread
+ *     rdma_qp_accept: checks, chooses group
+ *     rdma_op_qpair_add: setup_msg
+ *     setup: queue pair, receives, accept
+ *     rdma_qp_broken: leave_msg
+ *     leave: nvmf_qpair_disconnect
+ *     rdma_op_qpair_close: SETUP or LIVE -> CLOSING, close_msg
+ *     close: disconnects, error state; error_msg
+ *     in_error: work flushes; CLOSING -> CLOSED when none is left, unmake_msg
+ *     flush_timer: the device does not end it;
+ *     destroys the queue pair			forsake, reclaim: takes back what the device still had
+ *     unmake: all that was made; unmade_msg
+ *     nvmf_qpair_closed(); freed: no message is under way any more
  */
 #include <errno.h>
 #include <netdb.h>
@@ -105,7 +105,8 @@ static void to_error_state(struct rdma_qp *qp)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
 	if (ibv_modify_qp(qp->id->qp, &attr, IBV_QP_STATE) != 0 && errno != EINVAL && !qp->device->removed) {
-		log_limited(LOG_LEVEL_WARNING, "a queue pair could not be put into the error state: %s", strerror(errno));
+		log_limited(LOG_LEVEL_WARNING, "a queue pair could not be put into the error state: %s",
+			    strerror(errno));
 	}
 }
 
@@ -115,8 +116,8 @@ static void disconnect(struct rdma_qp *qp)
 	if (qp->id->qp == NULL) {
 		return;
 	}
-	/* Over iWARP the connection manager would let the work under way end first (Closing). siw then forgets RDMA READs that wait for
-	 * their data: they never complete, not even when the error state follows. */
+	/* Over iWARP the connection manager would let the work under way end first (Closing). siw then forgets RDMA
+	 * READs that wait for their data: they never complete, not even when the error state follows. */
 	if (qp->device->iwarp) {
 		to_error_state(qp);
 	}
@@ -125,9 +126,9 @@ static void disconnect(struct rdma_qp *qp)
 	to_error_state(qp);
 }
 
-/* How long a device may take to flush the work of a queue pair in the error state: a working one needs milliseconds. One that is
- * known to be broken gets the chance to hand out what it has flushed already. */
-#define FLUSH_WAIT_US	   5000000
+/* How long a device may take to flush the work of a queue pair in the error state: a working one needs milliseconds.
+ * One that is known to be broken gets the chance to hand out what it has flushed already. */
+#define FLUSH_WAIT_US      5000000
 #define DEAD_FLUSH_WAIT_US 100000
 
 struct forsake {
@@ -152,13 +153,15 @@ static void reclaim(void *arg)
 {
 	struct rdma_qp *qp = arg;
 
-	rdma_poller_drain(qp->device_poller); /* what came before the queue pair was destroyed; afterwards nothing does */
+	rdma_poller_drain(
+		qp->device_poller); /* what came before the queue pair was destroyed; afterwards nothing does */
 	rdma_qp_reclaim(qp);
 	rdma_qp_check_closed(qp);
 }
 
-/* The device owes completions that do not come. When the queue pair is destroyed it will neither give them nor touch memory any more,
- * so that buffers can be used again. What block devices still have of it ends as ever, and with the last of it the queue pair. */
+/* The device owes completions that do not come. When the queue pair is destroyed it will neither give them nor touch
+ * memory any more, so that buffers can be used again. What block devices still have of it ends as ever, and with the
+ * last of it the queue pair. */
 static void flush_timeout(void *arg)
 {
 	struct rdma_qp *qp = arg;
@@ -172,7 +175,8 @@ static void flush_timeout(void *arg)
 		return;
 	}
 	log_limited(LOG_LEVEL_WARNING,
-		    "%s: %u work requests of the connection from %s did not end; its queue pair is destroyed, and their buffers are taken back",
+		    "%s: %u work requests of the connection from %s did not end; its queue pair is destroyed, and "
+		    "their buffers are taken back",
 		    rdma_device_name(qp->device), f.owed, qp->base.peer_address.traddr);
 	rdma_destroy_qp(qp->id);
 	thread_call(thread_of(qp), reclaim, qp);
@@ -248,7 +252,8 @@ static void unmake(struct thread_msg *msg)
 
 void rdma_qp_check_closed(struct rdma_qp *qp)
 {
-	/* receives that were posted are flushed by the error state; with a shared queue they are not the queue pair's */
+	/* receives that were posted are flushed by the error state; with a shared queue they are not the queue
+	 * pair's */
 	if (qp->state == RDMA_QP_CLOSING && qp->in_error && qp->in_use == 0 && qp->receives == 0 && !qp->dirty) {
 		set_state(qp, RDMA_QP_CLOSED);
 		thread_post(thread_control(), &qp->unmake_msg, unmake);
@@ -262,8 +267,8 @@ void rdma_op_qpair_destroy(struct nvmf_qpair *base)
 
 /* The beginning. */
 
-/* Entries of the send queue: three for each command, and never fewer than one transfer and its response can need, for it
- * would wait for them for ever. */
+/* Entries of the send queue: three for each command, and never fewer than one transfer and its response can need, for
+ * it would wait for them for ever. */
 static uint32_t send_queue(const struct rdma_qp *qp)
 {
 	uint32_t most = RDMA_MAX_DESCRIPTORS + transport_of(qp)->buffers.most / (uint32_t)qp->device->read_sges + 1;
@@ -279,14 +284,19 @@ static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
 		.send_cq = p->cq,
 		.recv_cq = p->cq,
 		.srq = p->srq,
-		.cap = {.max_send_wr = sends < limit ? sends : limit, .max_recv_wr = p->srq ? 0 : receives < limit ? receives : limit,
-			.max_send_sge = (uint32_t)qp->device->sges, .max_recv_sge = 2},
+		.cap = {.max_send_wr = sends < limit ? sends : limit,
+			.max_recv_wr = p->srq             ? 0
+				       : receives < limit ? receives
+							  : limit,
+			.max_send_sge = (uint32_t)qp->device->sges,
+			.max_recv_sge = 2},
 		.qp_type = IBV_QPT_RC,
 	};
 
 	qp->receive_queue = (uint16_t)(receives < limit ? receives : limit);
 	if (p->srq == NULL) {
-		/* all that can be flushed at once; with a shared receive queue its requests are the bound, see make_shared_receives() */
+		/* all that can be flushed at once; with a shared receive queue its requests are the bound, see
+		 * make_shared_receives() */
 		uint32_t all = init.cap.max_send_wr + init.cap.max_recv_wr;
 		int rc = rdma_poller_reserve(p, all);
 
@@ -361,7 +371,8 @@ static void go_live(void *arg)
 
 static int make_connection(struct rdma_qp *qp)
 {
-	struct rdma_poller *p = qp->device->removed ? NULL : rdma_poller_get(to_rdma_tgroup(qp->base.tgroup), qp->device);
+	struct rdma_poller *p =
+		qp->device->removed ? NULL : rdma_poller_get(to_rdma_tgroup(qp->base.tgroup), qp->device);
 	struct go_live g = {.qp = qp, .poller = p};
 	int rc;
 
@@ -390,10 +401,12 @@ static void setup(struct thread_msg *msg)
 	int rc = make_connection(qp);
 
 	if (rc == -ECONNABORTED) {
-		log_limited(LOG_LEVEL_NOTICE, "a host at %s went before its connection was accepted", qp->base.peer_address.traddr);
+		log_limited(LOG_LEVEL_NOTICE, "a host at %s went before its connection was accepted",
+			    qp->base.peer_address.traddr);
 		rdma_qp_broken(qp, strerror(-rc));
 	} else if (rc != 0) {
-		log_limited(LOG_LEVEL_ERROR, "a connection from %s could not be made: %s", qp->base.peer_address.traddr, strerror(-rc));
+		log_limited(LOG_LEVEL_ERROR, "a connection from %s could not be made: %s", qp->base.peer_address.traddr,
+			    strerror(-rc));
 		reject(qp->id, NVMF_RDMA_CM_NO_RSC);
 		rdma_qp_broken(qp, strerror(-rc));
 	} else if (qp->broken) { /* it was lost while it was being made, before the group could be told */
@@ -415,14 +428,15 @@ static void name_address(struct nvmf_address *a, const struct sockaddr *sa)
 
 	snprintf(a->trtype, sizeof(a->trtype), "RDMA");
 	a->adrfam = sa->sa_family == AF_INET6 ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
-	if (getnameinfo(sa, sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), a->traddr,
-			sizeof(a->traddr), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+	if (getnameinfo(sa, sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
+			a->traddr, sizeof(a->traddr), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
 		snprintf(a->trsvcid, sizeof(a->trsvcid), "%s", port);
 	}
 }
 
-/* The address of the listener, as it was given: subsystems, ANA states and the removal of listeners go by it. The one that the host has
- * connected to may be another (the listener's is 0.0.0.0 or ::), or be written in another way (::1 and 0::1). */
+/* The address of the listener, as it was given: subsystems, ANA states and the removal of listeners go by it. The one
+ * that the host has connected to may be another (the listener's is 0.0.0.0 or ::), or be written in another way (::1
+ * and 0::1). */
 static void name_listener(struct nvmf_address *a, const struct rdma_transport *t, const struct rdma_cm_event *event)
 {
 	const struct rdma_listener *l = rdma_listener_find(t, event->listen_id);
@@ -453,7 +467,8 @@ static struct rdma_qp *make_qp(struct rdma_transport *t, struct rdma_device *d, 
 		qp->max_reads = (uint16_t)d->attr.max_qp_init_rd_atom;
 	}
 	if (qp->max_reads == 0) {
-		qp->max_reads = 1; /* reads would never go otherwise; a host that allows none gets its error from the device */
+		qp->max_reads =
+			1; /* reads would never go otherwise; a host that allows none gets its error from the device */
 	}
 	STAILQ_INIT(&qp->pending);
 	name_listener(&qp->base.listen_address, t, event);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a request, on its poll group's thread. The table says which state may follow which; req_set_state() is the
- * only place that changes one, and where tracepoint and probe are. */
+/* The life of a request, on its poll group's thread. The table says which state may follow which; req_set_state() is
+ * the only place that changes one, and where tracepoint and probe are. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,14 +16,17 @@ static const struct {
 	[RDMA_REQ_FREE] = {"free", TO(NEW)},
 	[RDMA_REQ_NEW] = {"new", TO(NEED_BUFFER) | TO(HAVE_BUFFER) | TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
 	[RDMA_REQ_NEED_BUFFER] = {"need buffer", TO(HAVE_BUFFER) | TO(EXECUTED)},
-	[RDMA_REQ_HAVE_BUFFER] = {"have buffer", TO(NEED_DATA_WR) | TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
-	[RDMA_REQ_NEED_DATA_WR] = {"need data work request", TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(EXECUTED) | TO(TX_PENDING_C2H) |
-								    TO(RDY2COMPL_PEND) | TO(RDY_TO_COMPL) | TO(COMPLETED)},
+	[RDMA_REQ_HAVE_BUFFER] = {"have buffer", TO(NEED_DATA_WR) | TO(TX_PENDING_H2C) | TO(TX_H2C) |
+							 TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
+	[RDMA_REQ_NEED_DATA_WR] = {"need data work request", TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(EXECUTED) |
+								     TO(TX_PENDING_C2H) | TO(RDY2COMPL_PEND) |
+								     TO(RDY_TO_COMPL) | TO(COMPLETED)},
 	[RDMA_REQ_TX_PENDING_H2C] = {"transfer host to controller pending", TO(TX_H2C) | TO(EXECUTED)},
 	[RDMA_REQ_TX_H2C] = {"transferring host to controller", TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
 	[RDMA_REQ_RDY_TO_EXECUTE] = {"ready to execute", TO(EXECUTING)},
 	[RDMA_REQ_EXECUTING] = {"executing", TO(EXECUTED)},
-	[RDMA_REQ_EXECUTED] = {"executed", TO(NEED_DATA_WR) | TO(TX_PENDING_C2H) | TO(RDY2COMPL_PEND) | TO(RDY_TO_COMPL) | TO(COMPLETED)},
+	[RDMA_REQ_EXECUTED] = {"executed", TO(NEED_DATA_WR) | TO(TX_PENDING_C2H) | TO(RDY2COMPL_PEND) |
+						   TO(RDY_TO_COMPL) | TO(COMPLETED)},
 	[RDMA_REQ_TX_PENDING_C2H] = {"transfer controller to host pending", TO(RDY_TO_COMPL) | TO(COMPLETED)},
 	[RDMA_REQ_RDY2COMPL_PEND] = {"response pending", TO(RDY_TO_COMPL) | TO(COMPLETED)},
 	[RDMA_REQ_RDY_TO_COMPL] = {"ready to complete", TO(COMPLETING_C2H) | TO(COMPLETING)},
@@ -56,9 +59,9 @@ static inline __attribute__((always_inline)) void record_state(const struct rdma
 	uint32_t size = r->req.length;
 
 	switch (new) {
-#define RECORD(s)                                                                                            \
-	case RDMA_REQ_##s:                                                                                   \
-		TRACE(RDMA_REQ_##s, qp->owner, size, id, qp);                                                \
+#define RECORD(s)                                                                                                      \
+	case RDMA_REQ_##s:                                                                                             \
+		TRACE(RDMA_REQ_##s, qp->owner, size, id, qp);                                                          \
 		break
 		RECORD(NEED_BUFFER);
 		RECORD(HAVE_BUFFER);
@@ -387,7 +390,8 @@ static void need_buffer(struct rdma_request *r)
 	}
 	req_set_state(r, RDMA_REQ_NEED_BUFFER);
 	g->pending_data_buffer++;
-	iobuf_waits(&g->buffers, iobuf_class_of(&g->buffers, r->req.length < g->buffer_size ? r->req.length : g->buffer_size));
+	iobuf_waits(&g->buffers,
+		    iobuf_class_of(&g->buffers, r->req.length < g->buffer_size ? r->req.length : g->buffer_size));
 	USDT(buffer_wait, "nvmf_RDMA", r->qp->base.hostnqn, r->req.length);
 	STAILQ_INSERT_TAIL(&g->waiting, r, wait);
 }
@@ -525,7 +529,8 @@ void rdma_qp_fail_waiting(struct rdma_qp *qp)
 	}
 }
 
-/* A request of a queue pair that takes no new work is the device's while it reads or sends; any other ends by itself. */
+/* A request of a queue pair that takes no new work is the device's while it reads or sends; any other ends by
+ * itself. */
 static bool is_owed(const struct rdma_request *r)
 {
 	return r->state == RDMA_REQ_TX_H2C || r->state == RDMA_REQ_COMPLETING || r->state == RDMA_REQ_COMPLETING_C2H;

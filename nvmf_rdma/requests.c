@@ -13,29 +13,34 @@ static size_t align64(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
-/* Over iWARP a response is two pieces. One piece of up to 32 bytes is what siw makes a short message of, and if the queue pair's flag
- * `in_syscall` is set, it takes the bytes from the process whose system call it believes to be in. But a thread of its own may have
- * taken over the queue before that system call has cleared the flag: the bytes cannot be had, and the connection ends (siw_try_1seg()
- * and siw_post_send() in the kernel). Inline data would do as well, but not with IBV_WR_SEND_WITH_INV. */
+/* Over iWARP a response is two pieces. One piece of up to 32 bytes is what siw makes a short message of, and if the
+ * queue pair's flag `in_syscall` is set, it takes the bytes from the process whose system call it believes to be in.
+ * But a thread of its own may have taken over the queue before that system call has cleared the flag: the bytes cannot
+ * be had, and the connection ends (siw_try_1seg() and siw_post_send() in the kernel). Inline data would do as well, but
+ * not with IBV_WR_SEND_WITH_INV. */
 static uint32_t response_pieces(const struct rdma_device *d)
 {
 	return d->iwarp && d->sges > 1 ? 2 : 1;
 }
 
-static void init_request(struct rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd, uint32_t icd_lkey,
-			 uint32_t icd_size, uint32_t request_lkey, uint32_t rsp_pieces)
+static void init_request(struct rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd,
+			 uint32_t icd_lkey, uint32_t icd_size, uint32_t request_lkey, uint32_t rsp_pieces)
 {
 	uint32_t piece = (uint32_t)sizeof(struct nvme_cqe) / rsp_pieces;
 
 	r->state = RDMA_REQ_FREE;
-	r->recv_sge[0] = (struct ibv_sge){.addr = (uintptr_t)command, .length = sizeof(struct nvme_sqe), .lkey = command_lkey};
+	r->recv_sge[0] =
+		(struct ibv_sge){.addr = (uintptr_t)command, .length = sizeof(struct nvme_sqe), .lkey = command_lkey};
 	r->recv_sge[1] = (struct ibv_sge){.addr = (uintptr_t)icd, .length = icd_size, .lkey = icd_lkey};
 	r->recv_wr = (struct ibv_recv_wr){.wr_id = (uintptr_t)r, .sg_list = r->recv_sge, .num_sge = icd_size ? 2 : 1};
 	for (uint32_t i = 0; i < rsp_pieces; i++) {
-		r->rsp_sge[i] = (struct ibv_sge){.addr = (uintptr_t)&r->req.cqe + i * piece, .length = piece, .lkey = request_lkey};
+		r->rsp_sge[i] = (struct ibv_sge){
+			.addr = (uintptr_t)&r->req.cqe + i * piece, .length = piece, .lkey = request_lkey};
 	}
-	r->rsp_wr = (struct ibv_send_wr){
-		.wr_id = (uintptr_t)r, .sg_list = r->rsp_sge, .num_sge = (int)rsp_pieces, .send_flags = IBV_SEND_SIGNALED};
+	r->rsp_wr = (struct ibv_send_wr){.wr_id = (uintptr_t)r,
+					 .sg_list = r->rsp_sge,
+					 .num_sge = (int)rsp_pieces,
+					 .send_flags = IBV_SEND_SIGNALED};
 	r->data_wr.sg_list = r->data_sge;
 	r->req.sqe = (const struct nvme_sqe *)command;
 	r->req.icd = icd;
@@ -63,7 +68,8 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
 	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
 	a->iovs = calloc((size_t)count * t->buffers.most, sizeof(*a->iovs));
-	a->bytes = count * (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->buffers.most * sizeof(*a->iovs));
+	a->bytes = count *
+		   (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->buffers.most * sizeof(*a->iovs));
 	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
 		rdma_requests_destroy(a);
 		return -ENOMEM;
@@ -77,7 +83,8 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		struct rdma_request *r = rdma_requests_at(a, i);
-		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe), *data = icd ? a->icd + i * icd_stride : NULL;
+		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe),
+			*data = icd ? a->icd + i * icd_stride : NULL;
 
 		r->iov = &a->iovs[(size_t)i * t->buffers.most];
 		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_pieces(p->device));

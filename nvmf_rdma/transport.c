@@ -47,15 +47,18 @@ static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_tra
 	TAILQ_INIT(&t->listeners);
 	TAILQ_INIT(&t->qps);
 	STAILQ_INIT(&t->settlers);
-	t->base.sgl_rules = (struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = RDMA_MAX_DESCRIPTORS};
+	t->base.sgl_rules =
+		(struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = RDMA_MAX_DESCRIPTORS};
 	t->channel = rdma_create_event_channel();
 	if (t->channel == NULL || fcntl(t->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
-		log_error("no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)", strerror(errno));
+		log_error("no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)",
+			  strerror(errno));
 		goto fail;
 	}
 	rc = rdma_buffers_create(&t->buffers, opts, error);
 	if (rc != 0) {
-		log_error("num_shared_buffers %u of io_unit_size %u bytes: %s", opts->num_shared_buffers, opts->io_unit_size, error);
+		log_error("num_shared_buffers %u of io_unit_size %u bytes: %s", opts->num_shared_buffers,
+			  opts->io_unit_size, error);
 		errno = -rc;
 		goto fail;
 	}
@@ -147,8 +150,9 @@ static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport
 	stats->pending_data_buffer = g->pending_data_buffer;
 	stats->connections = g->connections;
 	stats->connection_bytes = g->connection_bytes;
-	stats->group_bytes = sizeof(*g) + rdma_transport_data_wrs(to_rdma_transport(g->base.transport)) * sizeof(*g->data_wrs);
-	TAILQ_FOREACH(p, &g->pollers, link) {
+	stats->group_bytes =
+		sizeof(*g) + rdma_transport_data_wrs(to_rdma_transport(g->base.transport)) * sizeof(*g->data_wrs);
+	TAILQ_FOREACH (p, &g->pollers, link) {
 		stats->group_bytes += sizeof(*p) + p->requests.bytes;
 		if (stats->num_devices < NVMF_STATS_DEVICES_MAX) {
 			struct nvmf_device_stats *d = &stats->devices[stats->num_devices++];

@@ -19,7 +19,7 @@ static unsigned jobs; /* under way; control thread */
 /* Of memory that devices did not take. */
 static struct {
 	struct thread_timer timer;
-	bool waits; /* for the timer; control thread */
+	bool waits;        /* for the timer; control thread */
 	uint64_t delay_us; /* of the next time; 0: RETRY_US. Control thread */
 	struct thread_msg msg;
 	atomic_bool asked; /* the message is under way */
@@ -36,7 +36,8 @@ static void free_retired(struct thread_msg *msg)
 	free((char *)msg - offsetof(struct rdma_region_table, retired));
 }
 
-/* On whatever thread got or gave back memory, one at a time: the wait for readers of the old table is the control thread's. */
+/* On whatever thread got or gave back memory, one at a time: the wait for readers of the old table is the control
+ * thread's. */
 static void publish(struct rdma_pd *pd, struct rdma_region_table *table)
 {
 	struct rdma_region_table *old = pd->table;
@@ -51,8 +52,9 @@ static int access_of(const struct rdma_pd *pd)
 	if (pd->side == RDMA_SIDE_HOST) {
 		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	}
-	return pd->verbs->device->transport_type == IBV_TRANSPORT_IWARP ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
-									: IBV_ACCESS_LOCAL_WRITE;
+	return pd->verbs->device->transport_type == IBV_TRANSPORT_IWARP
+		       ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+		       : IBV_ACCESS_LOCAL_WRITE;
 }
 
 /* What keeps a device from taking memory may pass: another gives back its regions, or somebody raises a limit. */
@@ -94,7 +96,8 @@ static void region_refused(struct rdma_pd *pd, void *addr, size_t len)
 {
 	if (!pd->repeating) { /* a connection request may bring it about, and the next one again */
 		log_limited(LOG_LEVEL_ERROR,
-			    "%s: %zu bytes at %p could not be registered, and are offered again: %s (a limit on locked memory? see ulimit -l)",
+			    "%s: %zu bytes at %p could not be registered, and are offered again: %s (a limit on locked "
+			    "memory? see ulimit -l)",
 			    ibv_get_device_name(pd->verbs->device), len, addr, strerror(errno));
 	}
 	atomic_store(&pd->lacks, true);

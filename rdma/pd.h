@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the RDMA host and the RDMA target share: protection domains, with all of our DMA-able memory registered in them.
  *
- * A device has one for each side. The target's memory is for its own device only: no peer gets a right to it, whatever key it tries, for keys
- * can be guessed. The host driver hands keys to the targets that it is told to attach, so its memory can be reached with them, on its
- * connections and on no others: the keys of one domain open nothing on the queue pairs of the other. */
+ * A device has one for each side. The target's memory is for its own device only: no peer gets a right to it, whatever
+ * key it tries, for keys can be guessed. The host driver hands keys to the targets that it is told to attach, so its
+ * memory can be reached with them, on its connections and on no others: the keys of one domain open nothing on the
+ * queue pairs of the other. */
 #ifndef RDMA_PD_H
 #define RDMA_PD_H
 
@@ -32,7 +33,8 @@ struct rdma_region_table {
 
 enum rdma_side { RDMA_SIDE_TARGET, RDMA_SIDE_HOST };
 
-/* Who wants to know when a domain's memory is registered: the owner's, until fn has been called or rdma_pd_put() has returned. */
+/* Who wants to know when a domain's memory is registered: the owner's, until fn has been called or rdma_pd_put() has
+ * returned. */
 struct rdma_pd_waiter {
 	void (*fn)(void *arg, int status); /* control thread; 0 or a negative errno: the domain is of no use */
 	void *arg;
@@ -52,35 +54,38 @@ struct rdma_pd {
 	sem_t registered; /* posted when its work is over; error is valid then */
 	int error;
 	bool registering; /* control thread: nobody has been told yet */
-	bool job_left;	  /* control thread: the job's end has yet to arrive, and frees the domain if it was given back */
+	bool job_left; /* control thread: the job's end has yet to arrive, and frees the domain if it was given back */
 	STAILQ_HEAD(, rdma_pd_waiter) waiters;
 	atomic_bool lacks;     /* a region that the device did not take: it is offered again, less and less often */
 	atomic_bool repeating; /* all regions are offered: those that are registered stay so */
 	struct rdma_pd *next;
 };
 
-/* A side's domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. What the device does not take
- * (it has no more room for regions, or memory cannot be locked) cannot be used with it until it does. NULL and errno on failure. Control
- * thread. */
+/* A side's domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. What the
+ * device does not take (it has no more room for regions, or memory cannot be locked) cannot be used with it until it
+ * does. NULL and errno on failure. Control thread. */
 struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side);
-/* The same, but registers in a thread beside, for that takes long: up to seconds where there is much memory or the device is software. If
- * rdma_pd_is_registering() then, the waiter is told when it is over, and until then the domain serves nobody. */
+/* The same, but registers in a thread beside, for that takes long: up to seconds where there is much memory or the
+ * device is software. If rdma_pd_is_registering() then, the waiter is told when it is over, and until then the domain
+ * serves nobody. */
 struct rdma_pd *rdma_pd_get_beside(struct ibv_context *verbs, enum rdma_side side, struct rdma_pd_waiter *waiter);
 static inline bool rdma_pd_is_registering(const struct rdma_pd *pd)
 {
 	return pd->registering;
 }
-/* Waits for the end of a registration, for who cannot go on before it, and tells the waiters. Control thread, which stands still meanwhile. */
+/* Waits for the end of a registration, for who cannot go on before it, and tells the waiters. Control thread, which
+ * stands still meanwhile. */
 void rdma_pd_settle(struct rdma_pd *pd);
 /* Returns when no registration is under way, for the end of the program. Control thread, outside of its loop. */
 void rdma_pd_wait(void);
-/* Undoes one rdma_pd_get() or rdma_pd_get_beside(); the last one waits for a registration and deregisters all. Control thread. */
+/* Undoes one rdma_pd_get() or rdma_pd_get_beside(); the last one waits for a registration and deregisters all. Control
+ * thread. */
 void rdma_pd_put(struct rdma_pd *pd);
 /* The domains there are, for statistics: NULL first. Control thread. */
 const struct rdma_pd *rdma_pd_next(const struct rdma_pd *after);
 
-/* The region that holds [addr, addr + len), or NULL. Any lcore; *hint (zero-initialised by its owner) remembers the last
- * hit, which is nearly always the next one too. */
+/* The region that holds [addr, addr + len), or NULL. Any lcore; *hint (zero-initialised by its owner) remembers the
+ * last hit, which is nearly always the next one too. */
 static inline const struct rdma_region *rdma_region_find(const struct rdma_pd *pd, const void *addr, size_t len,
 							 uint32_t *hint)
 {

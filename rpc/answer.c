@@ -10,8 +10,8 @@
 #include "rpc/dispatch.h"
 #include "util/parse.h"
 
-/* A tree with parts missing looks like any other: whoever builds one does not look at each call. So it is noted here that memory was
- * refused, and rpc_reply() gives no answer that was built meanwhile. */
+/* A tree with parts missing looks like any other: whoever builds one does not look at each call. So it is noted here
+ * that memory was refused, and rpc_reply() gives no answer that was built meanwhile. */
 static _Atomic bool refused;
 
 static void *json_memory(size_t bytes)
@@ -85,8 +85,8 @@ json_t *rpc_uint(uint64_t value)
 	return value <= INT64_MAX ? json_integer((json_int_t)value) : rpc_hex(value);
 }
 
-/* What SPDK says of a code: clients look for these words in the message. strerrordesc_np() says it in English whatever our language
- * is. NULL: nothing. */
+/* What SPDK says of a code: clients look for these words in the message. strerrordesc_np() says it in English whatever
+ * our language is. NULL: nothing. */
 static const char *words_of(int code)
 {
 	switch (code) {
@@ -134,8 +134,7 @@ char *rpc_answer_text(const char *id, const struct rpc_answer *answer, size_t *l
 		free(body);
 		return NULL;
 	}
-	int n = asprintf(&text, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":%s}", id, ok ? "result" : "error",
-			 body);
+	int n = asprintf(&text, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":%s}", id, ok ? "result" : "error", body);
 	free(body);
 	if (n < 0) {
 		return NULL;

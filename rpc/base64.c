@@ -47,7 +47,8 @@ uint8_t *base64url_decode(const char *text, size_t *len)
 	uint32_t v = 0;
 
 	/* one digit left over is half a byte; padding fills up to a multiple of four, or is left out */
-	if (n % 4 == 1 || (padding != 0 && (padding > 2 || (n + padding) % 4 != 0 || strspn(text + n, "=") != padding))) {
+	if (n % 4 == 1 ||
+	    (padding != 0 && (padding > 2 || (n + padding) % 4 != 0 || strspn(text + n, "=") != padding))) {
 		return NULL;
 	}
 	uint8_t *data = malloc(n / 4 * 3 + 3), *out = data;

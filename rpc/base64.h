@@ -8,8 +8,8 @@
 
 /* Text with padding, to be freed; NULL: out of memory. */
 char *base64url_encode(const void *data, size_t len);
-/* Takes the standard alphabet as well, and text without its padding. Bytes to be freed (at least one, also for *len 0); NULL: not
- * base64, or out of memory. */
+/* Takes the standard alphabet as well, and text without its padding. Bytes to be freed (at least one, also for *len 0);
+ * NULL: not base64, or out of memory. */
 uint8_t *base64url_decode(const char *text, size_t *len);
 
 #endif

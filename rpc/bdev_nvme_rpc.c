@@ -29,8 +29,10 @@ void rpc_bdev_nvme_answer(void *req, int rc, const char *error)
 
 /* --- Attach --- */
 
-static const struct rpc_enum multipath_modes[] = {
-	{"multipath", BDEV_NVME_MULTIPATH}, {"failover", BDEV_NVME_FAILOVER}, {"disable", BDEV_NVME_DISABLE}, {NULL, 0}};
+static const struct rpc_enum multipath_modes[] = {{"multipath", BDEV_NVME_MULTIPATH},
+						  {"failover", BDEV_NVME_FAILOVER},
+						  {"disable", BDEV_NVME_DISABLE},
+						  {NULL, 0}};
 
 struct attach {
 	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostnqn;
@@ -45,39 +47,54 @@ struct attach {
 	char *dhchap_key, *dhchap_ctrlr_key;
 };
 
-#define ATTACH(field_, type_, required_, help_, ...) RPC_PARAM(struct attach, field_, type_, required_, help_, ##__VA_ARGS__)
+#define ATTACH(field_, type_, required_, help_, ...)                                                                   \
+	RPC_PARAM(struct attach, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param attach_params[] = {
-	ATTACH(name, RPC_STRING, RPC_REQUIRED, "of the controller; its bdevs are called NAMEn1, NAMEn2 ... by namespace id"),
+	ATTACH(name, RPC_STRING, RPC_REQUIRED,
+	       "of the controller; its bdevs are called NAMEn1, NAMEn2 ... by namespace id"),
 	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "RDMA or PCIe"),
 	ATTACH(traddr, RPC_STRING, RPC_REQUIRED, "an IP address, or a PCI address"),
 	ATTACH(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: as traddr looks)"),
 	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
 	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
-	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL, "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
-	ATTACH(hostaddr, RPC_STRING, RPC_OPTIONAL, "RDMA: the address of this machine to connect from (default: the one that leads there)"),
+	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL,
+	       "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
+	ATTACH(hostaddr, RPC_STRING, RPC_OPTIONAL,
+	       "RDMA: the address of this machine to connect from (default: the one that leads there)"),
 	ATTACH(hostsvcid, RPC_STRING, RPC_OPTIONAL, "RDMA: the port to connect from, with hostaddr (default: any)"),
 	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL,
-	       "if there is a controller of that name: use both (default); use this address when the other does not answer; or refuse",
+	       "if there is a controller of that name: use both (default); use this address when the other does not "
+	       "answer; or refuse",
 	       .enums = multipath_modes),
-	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL, "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
+	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL,
+	       "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
 	       .object = rpc_bdev_nvme_multipath_opts_params),
-	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL, "for one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
-	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL, "I/O queues to ask for; each thread with I/O needs one (default 128)"),
+	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL,
+	       "for one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
+	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL,
+	       "I/O queues to ask for; each thread with I/O needs one (default 128)"),
 	ATTACH(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
 	       "how long to try to reconnect before the controller is detached; -1: for ever; 0: one attempt"),
 	ATTACH(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "between attempts to reconnect"),
-	ATTACH(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL, "how long I/O waits for a lost controller before it fails; 0: no limit"),
-	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL, "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
-	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL, "have the controller check reference tags, where blocks carry protection information"),
+	ATTACH(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL,
+	       "how long I/O waits for a lost controller before it fails; 0: no limit"),
+	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL,
+	       "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
+	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL,
+	       "have the controller check reference tags, where blocks carry protection information"),
 	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL, "have the controller check guards, likewise"),
-	ATTACH(dhchap_key, RPC_STRING, RPC_OPTIONAL, "name of a key of the keyring: proves to the controller who this host is"),
-	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL, "name of a key of the keyring: the controller has to prove that it has it"),
+	ATTACH(dhchap_key, RPC_STRING, RPC_OPTIONAL,
+	       "name of a key of the keyring: proves to the controller who this host is"),
+	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
+	       "name of a key of the keyring: the controller has to prove that it has it"),
 	RPC_ONLY(hdgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
 	RPC_ONLY(ddgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
 	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's"),
 	RPC_ONLY(priority, RPC_STRING, "\"0\"", "priorities are of NVMe/TCP's sockets"),
-	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "namespaces of other command sets than the NVM one are left out"),
-	RPC_ONLY(disable_sq_flow_control, RPC_BOOL, "false", "how full a submission queue is goes by the controller's SQHD"),
+	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false",
+		 "namespaces of other command sets than the NVM one are left out"),
+	RPC_ONLY(disable_sq_flow_control, RPC_BOOL, "false",
+		 "how full a submission queue is goes by the controller's SQHD"),
 	RPC_PARAM_END,
 };
 
@@ -99,7 +116,8 @@ static void attach_defaults(void *params)
 static bool put(struct rpc_request *req, const char *what, char *to, size_t size, const char *text)
 {
 	if (text != NULL && strlen(text) >= size) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%.100s...': has %zu bytes, at most %zu are allowed", what, text, strlen(text), size - 1);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%.100s...': has %zu bytes, at most %zu are allowed", what,
+			  text, strlen(text), size - 1);
 		return false;
 	}
 	snprintf(to, size, "%s", text ? text : "");
@@ -125,12 +143,14 @@ static bool decode_adrfam(struct rpc_request *req, struct nvme_trid *t, const ch
 static bool decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
 {
 	if (t->trtype == NVME_TRTYPE_PCIE && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%s': must not be given for trtype PCIe, a drive is not reached from an address",
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "%s '%s': must not be given for trtype PCIe, a drive is not reached from an address",
 			  p->hostaddr ? "hostaddr" : "hostsvcid", p->hostaddr ? p->hostaddr : p->hostsvcid);
 		return false;
 	}
 	if (p->hostaddr == NULL && p->hostsvcid != NULL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "hostsvcid '%s': must not be given without hostaddr", p->hostsvcid);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "hostsvcid '%s': must not be given without hostaddr",
+			  p->hostsvcid);
 		return false;
 	}
 	return put(req, "hostaddr", t->host_traddr, sizeof(t->host_traddr), p->hostaddr) &&
@@ -151,7 +171,8 @@ static bool decode_trid(struct rpc_request *req, const struct attach *p, struct 
 	}
 	bool fabrics = t->trtype != NVME_TRTYPE_PCIE;
 	if (fabrics && (p->subnqn == NULL || !nvme_nqn_is_valid(p->subnqn))) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "subnqn '%s': must be the NQN of a subsystem", p->subnqn ? p->subnqn : "");
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "subnqn '%s': must be the NQN of a subsystem",
+			  p->subnqn ? p->subnqn : "");
 		return false;
 	}
 	if (p->hostnqn != NULL && !nvme_nqn_is_valid(p->hostnqn)) {
@@ -159,23 +180,32 @@ static bool decode_trid(struct rpc_request *req, const struct attach *p, struct 
 		return false;
 	}
 	return put(req, "traddr", t->traddr, sizeof(t->traddr), p->traddr) &&
-	       put(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid), p->trsvcid ? p->trsvcid : fabrics ? "4420" : NULL) &&
+	       put(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid),
+		   p->trsvcid ? p->trsvcid
+		   : fabrics  ? "4420"
+			      : NULL) &&
 	       put(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
-	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) && (!fabrics || decode_adrfam(req, t, p->adrfam)) && decode_host(req, p, t);
+	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) &&
+	       (!fabrics || decode_adrfam(req, t, p->adrfam)) && decode_host(req, p, t);
 }
 
-bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam, const char *trsvcid,
-				    const char *hostnqn, struct bdev_nvme_attach *a)
+bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
+				    const char *trsvcid, const char *hostnqn, struct bdev_nvme_attach *a)
 {
-	const struct attach p = {.trtype = (char *)trtype, .traddr = (char *)traddr, .adrfam = (char *)adrfam, .trsvcid = (char *)trsvcid,
-				 .hostnqn = (char *)hostnqn, .subnqn = BDEV_NVME_DISCOVERY_NQN};
+	const struct attach p = {.trtype = (char *)trtype,
+				 .traddr = (char *)traddr,
+				 .adrfam = (char *)adrfam,
+				 .trsvcid = (char *)trsvcid,
+				 .hostnqn = (char *)hostnqn,
+				 .subnqn = BDEV_NVME_DISCOVERY_NQN};
 
 	bdev_nvme_attach_default(a);
 	if (!decode_trid(req, &p, a)) {
 		return false;
 	}
 	if (a->trid.trtype == NVME_TRTYPE_PCIE) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA, local drives are not discovered", trtype);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA, local drives are not discovered",
+			  trtype);
 		return false;
 	}
 	return true;
@@ -217,7 +247,8 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	}
 }
 RPC_METHOD("bdev_nvme_attach_controller", rpc_bdev_nvme_attach_controller, struct attach, attach_params, RPC_RUNTIME,
-	   "Attach an NVMe controller; answered with the names of its bdevs when it is ready", .defaults = attach_defaults)
+	   "Attach an NVMe controller; answered with the names of its bdevs when it is ready",
+	   .defaults = attach_defaults)
 
 /* --- Detach, reset --- */
 
@@ -250,8 +281,9 @@ static bool is(const char *given, const char *has)
 
 static bool matches(const struct detach *p, const struct nvme_trid *t)
 {
-	return is(p->trtype, nvme_trtype_name(t->trtype)) && is(p->traddr, t->traddr) && is(p->adrfam, adrfam_name(t)) &&
-	       is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn) && is(p->hostaddr, t->host_traddr) && is(p->hostsvcid, t->host_trsvcid);
+	return is(p->trtype, nvme_trtype_name(t->trtype)) && is(p->traddr, t->traddr) &&
+	       is(p->adrfam, adrfam_name(t)) && is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn) &&
+	       is(p->hostaddr, t->host_traddr) && is(p->hostsvcid, t->host_trsvcid);
 }
 
 /* What is answered when all of several things have ended. */
@@ -319,22 +351,26 @@ static bool drop_alternates(struct bdev_nvme *c, const struct detach *p, struct 
 	return true;
 }
 
-/* What was asked for that no controller has; in the order of how much it tells. False: nothing was, so all are meant. */
+/* What was asked for that no controller has; in the order of how much it tells. False: nothing was, so all are
+ * meant. */
 static bool say_difference(const struct detach *p, const struct nvme_trid *t, char error[NVME_ERROR_MAX])
 {
 	const struct {
 		const char *name, *given, *has;
 	} fields[] = {
-		{"traddr", p->traddr, t->traddr},	{"trsvcid", p->trsvcid, t->trsvcid},
-		{"subnqn", p->subnqn, t->subnqn},	{"trtype", p->trtype, nvme_trtype_name(t->trtype)},
-		{"adrfam", p->adrfam, adrfam_name(t)},	{"hostaddr", p->hostaddr, t->host_traddr},
+		{"traddr", p->traddr, t->traddr},
+		{"trsvcid", p->trsvcid, t->trsvcid},
+		{"subnqn", p->subnqn, t->subnqn},
+		{"trtype", p->trtype, nvme_trtype_name(t->trtype)},
+		{"adrfam", p->adrfam, adrfam_name(t)},
+		{"hostaddr", p->hostaddr, t->host_traddr},
 		{"hostsvcid", p->hostsvcid, t->host_trsvcid},
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		if (fields[i].given != NULL) {
-			snprintf(error, NVME_ERROR_MAX, "%s '%.90s': the controller of that name has '%.90s'", fields[i].name, fields[i].given,
-				 fields[i].has);
+			snprintf(error, NVME_ERROR_MAX, "%s '%.90s': the controller of that name has '%.90s'",
+				 fields[i].name, fields[i].given, fields[i].has);
 			return true;
 		}
 	}
@@ -365,7 +401,8 @@ static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *param
 	several_begun(s);
 }
 RPC_METHOD("bdev_nvme_detach_controller", rpc_bdev_nvme_detach_controller, struct detach, detach_params, RPC_RUNTIME,
-	   "Detach an NVMe controller, or some of the paths of its name; answered when they, and bdevs without a path, are gone")
+	   "Detach an NVMe controller, or some of the paths of its name; answered when they, and bdevs without a path, "
+	   "are gone")
 
 struct reset {
 	char *name;
@@ -392,7 +429,8 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 		return;
 	}
 	s->rc = -ENODEV;
-	snprintf(s->error, sizeof(s->error), "cntlid %u: the controller has %u", p->cntlid, nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c)));
+	snprintf(s->error, sizeof(s->error), "cntlid %u: the controller has %u", p->cntlid,
+		 nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c)));
 	while (!bdev_nvme_is_first(c)) {
 		c = bdev_nvme_previous(c);
 	}
@@ -428,8 +466,8 @@ static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
 	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
 
 	if (c != NULL) {
-		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "", p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", rpc_bdev_nvme_answer,
-				   req);
+		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "",
+				   p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", rpc_bdev_nvme_answer, req);
 	}
 }
 RPC_METHOD("bdev_nvme_set_keys", rpc_bdev_nvme_set_keys, struct set_keys, set_keys_params, RPC_RUNTIME,
@@ -443,8 +481,10 @@ struct set_hotplug {
 };
 
 static const struct rpc_param set_hotplug_params[] = {
-	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED, "attach drives that are bound to vfio-pci or uio_pci_generic, now and later"),
-	RPC_PARAM(struct set_hotplug, period_us, RPC_UINT64, RPC_OPTIONAL, "for clients that know a period: not used, the kernel tells at once"),
+	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED,
+		  "attach drives that are bound to vfio-pci or uio_pci_generic, now and later"),
+	RPC_PARAM(struct set_hotplug, period_us, RPC_UINT64, RPC_OPTIONAL,
+		  "for clients that know a period: not used, the kernel tells at once"),
 	RPC_PARAM_END,
 };
 
@@ -453,7 +493,8 @@ static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
 	const struct set_hotplug *p = params;
 	int rc = bdev_nvme_set_hotplug(p->enable);
 
-	rpc_bdev_nvme_answer(req, rc, rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
+	rpc_bdev_nvme_answer(req, rc,
+			     rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
 }
 RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
 	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...")
@@ -486,7 +527,8 @@ static const char *multipath_name(enum bdev_nvme_multipath mode)
 	return e->name;
 }
 
-static void write_controller(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid, enum bdev_nvme_multipath mode)
+static void write_controller(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid,
+			     enum bdev_nvme_multipath mode)
 {
 	const struct bdev_nvme_attach *a = bdev_nvme_attached(c);
 	json_t *params = rpc_bdev_nvme_trid_json(trid);
@@ -508,7 +550,8 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 		json_object_set_new(params, "hostsvcid", rpc_string(trid->host_trsvcid));
 	}
 	if (a->connect_timeout_ms != 0) {
-		json_object_set_new(params, "fabrics_connect_timeout_us", rpc_uint(a->connect_timeout_ms * UINT64_C(1000)));
+		json_object_set_new(params, "fabrics_connect_timeout_us",
+				    rpc_uint(a->connect_timeout_ms * UINT64_C(1000)));
 	}
 	json_object_set_new(params, "num_io_queues", rpc_uint(a->num_io_queues));
 	json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(a->ctrlr_loss_timeout_sec));
@@ -534,9 +577,11 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 {
 	rpc_bdev_nvme_write_options(methods);
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
-		if (!bdev_nvme_attached(c)->discovered && strcmp(bdev_nvme_state_name(c), "deleting") != 0 && strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
+		if (!bdev_nvme_attached(c)->discovered && strcmp(bdev_nvme_state_name(c), "deleting") != 0 &&
+		    strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
 			const struct nvme_trid *t = NULL;
-			write_controller(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), bdev_nvme_attached(c)->multipath);
+			write_controller(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)),
+					 bdev_nvme_attached(c)->multipath);
 			while ((t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t)) != NULL) {
 				write_controller(methods, c, t, BDEV_NVME_FAILOVER);
 			}
@@ -554,12 +599,9 @@ void rpc_bdev_nvme_write_config(json_t *methods)
 /* --- Events --- */
 
 static const char *const news_types[] = {
-	[BDEV_NVME_CONNECTED] = "bdev_nvme_connected",
-	[BDEV_NVME_LOST] = "bdev_nvme_lost",
-	[BDEV_NVME_FAILED] = "bdev_nvme_failed",
-	[BDEV_NVME_DETACHED] = "bdev_nvme_detached",
-	[BDEV_NVME_PATH_LOST] = "bdev_nvme_path_lost",
-	[BDEV_NVME_PATH_REGAINED] = "bdev_nvme_path_regained",
+	[BDEV_NVME_CONNECTED] = "bdev_nvme_connected", [BDEV_NVME_LOST] = "bdev_nvme_lost",
+	[BDEV_NVME_FAILED] = "bdev_nvme_failed",       [BDEV_NVME_DETACHED] = "bdev_nvme_detached",
+	[BDEV_NVME_PATH_LOST] = "bdev_nvme_path_lost", [BDEV_NVME_PATH_REGAINED] = "bdev_nvme_path_regained",
 	[BDEV_NVME_HEALTH] = "bdev_nvme_health",
 };
 

@@ -10,8 +10,8 @@
 struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name);
 json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t);
 /* Decodes what names a discovery controller, or answers what is wrong with it. */
-bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam, const char *trsvcid,
-				    const char *hostnqn, struct bdev_nvme_attach *a);
+bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
+				    const char *trsvcid, const char *hostnqn, struct bdev_nvme_attach *a);
 void rpc_bdev_nvme_write_discovery(json_t *methods);
 /* multipath_opts and bdev_nvme_set_multipath_policy. */
 extern const struct rpc_enum rpc_bdev_nvme_policies[], rpc_bdev_nvme_selectors[];
@@ -23,7 +23,8 @@ struct rpc_bdev_nvme_multipath_opts {
 	bool policy_given, selector_given, min_io_given;
 };
 extern const struct rpc_param rpc_bdev_nvme_multipath_opts_params[];
-void rpc_bdev_nvme_multipath_opts_default(struct rpc_bdev_nvme_multipath_opts *m, const struct bdev_nvme_policy *policy);
+void rpc_bdev_nvme_multipath_opts_default(struct rpc_bdev_nvme_multipath_opts *m,
+					  const struct bdev_nvme_policy *policy);
 /* Adds multipath_opts to params. */
 void rpc_bdev_nvme_add_multipath_opts(json_t *params, const struct bdev_nvme_policy *policy);
 /* Whether anything was given. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_send_cmd: a raw command to a controller. Command, data and completion travel as base64 for URLs (RFC 4648, 5).
- * bdev_nvme_add_error_injection, bdev_nvme_remove_error_injection: errors on demand. */
+/* bdev_nvme_send_cmd: a raw command to a controller. Command, data and completion travel as base64 for URLs (RFC 4648,
+ * 5). bdev_nvme_add_error_injection, bdev_nvme_remove_error_injection: errors on demand. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +21,21 @@ struct send_cmd {
 	uint32_t data_len, metadata_len, timeout_ms;
 };
 
-#define SEND_CMD(field_, type_, required_, help_, ...) RPC_PARAM(struct send_cmd, field_, type_, required_, help_, ##__VA_ARGS__)
+#define SEND_CMD(field_, type_, required_, help_, ...)                                                                 \
+	RPC_PARAM(struct send_cmd, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param send_cmd_params[] = {
 	SEND_CMD(name, RPC_STRING, RPC_REQUIRED, "of the controller"),
 	SEND_CMD(cmd_type, RPC_ENUM, RPC_REQUIRED, "which queue it goes through", .enums = cmd_types),
 	SEND_CMD(data_direction, RPC_ENUM, RPC_REQUIRED, "h2c: to the controller, c2h: from it", .enums = directions),
-	SEND_CMD(cmdbuf, RPC_STRING, RPC_REQUIRED, "the 64 bytes of the command, as base64url; command id and data pointers are filled in"),
+	SEND_CMD(cmdbuf, RPC_STRING, RPC_REQUIRED,
+		 "the 64 bytes of the command, as base64url; command id and data pointers are filled in"),
 	SEND_CMD(data, RPC_STRING, RPC_OPTIONAL, "h2c: the data, as base64url"),
 	SEND_CMD(data_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of data to read", .max = BDEV_NVME_RAW_MAX),
 	SEND_CMD(metadata, RPC_STRING, RPC_OPTIONAL, "h2c: separate metadata, as base64url (io, on PCIe)"),
-	SEND_CMD(metadata_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of separate metadata to read", .max = BDEV_NVME_RAW_MAX),
-	SEND_CMD(timeout_ms, RPC_UINT32, RPC_OPTIONAL, "after how long this call fails if the controller has not answered; the command "
+	SEND_CMD(metadata_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of separate metadata to read",
+		 .max = BDEV_NVME_RAW_MAX),
+	SEND_CMD(timeout_ms, RPC_UINT32, RPC_OPTIONAL,
+		 "after how long this call fails if the controller has not answered; the command "
 		 "itself goes on, until the controller's own timeouts end it (default 0: only they count)"),
 	RPC_PARAM_END,
 };
@@ -69,8 +73,10 @@ static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (rc != 0) {
-		rpc_error(c->req, rc, "the command cannot be sent: %s", rc == -ENXIO ? "the controller is not connected" :
-			  rc == -ENOTSUP ? "separate metadata is for I/O commands on PCIe" : strerror(-rc));
+		rpc_error(c->req, rc, "the command cannot be sent: %s",
+			  rc == -ENXIO     ? "the controller is not connected"
+			  : rc == -ENOTSUP ? "separate metadata is for I/O commands on PCIe"
+					   : strerror(-rc));
 		call_free(c);
 		return;
 	}
@@ -91,11 +97,13 @@ static void timed_out(void *arg)
 {
 	struct call *c = arg;
 
-	rpc_error(c->req, -ETIMEDOUT, "no completion within the %u ms of timeout_ms; the command is still under way", c->timeout_ms);
+	rpc_error(c->req, -ETIMEDOUT, "no completion within the %u ms of timeout_ms; the command is still under way",
+		  c->timeout_ms);
 	c->req = NULL;
 }
 
-/* One of the two buffers: what text says, or as many zeroes as are to be read. False: text is no base64url of a length that is allowed. */
+/* One of the two buffers: what text says, or as many zeroes as are to be read. False: text is no base64url of a length
+ * that is allowed. */
 static bool decode_buffer(bool to_device, const char *text, uint32_t wanted, void **buffer, uint32_t *buffer_len)
 {
 	size_t len = wanted;
@@ -128,10 +136,12 @@ static const char *decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
 	raw->io = p->cmd_type == CMD_IO;
 	raw->to_device = p->data_direction == DATA_H2C;
 	if (!decode_buffer(raw->to_device, p->data, p->data_len, &raw->data, &raw->data_len)) {
-		return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 MiB";
+		return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 "
+		       "MiB";
 	}
 	if (!decode_buffer(raw->to_device, p->metadata, p->metadata_len, &raw->md, &raw->md_len)) {
-		return "metadata: must be base64url, of as many bytes as metadata_len says if it is given, and of at most 1 MiB";
+		return "metadata: must be base64url, of as many bytes as metadata_len says if it is given, and of at "
+		       "most 1 MiB";
 	}
 	return NULL;
 }
@@ -167,7 +177,8 @@ static bool send_cmd_has_own_time(const void *params)
 	return ((const struct send_cmd *)params)->timeout_ms != 0;
 }
 RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
-	   "Send a raw command to an NVMe controller; answered with its completion", .has_own_time = send_cmd_has_own_time)
+	   "Send a raw command to an NVMe controller; answered with its completion",
+	   .has_own_time = send_cmd_has_own_time)
 
 /* --- Error injection --- */
 
@@ -180,13 +191,16 @@ struct add_injection {
 	uint32_t err_count;
 };
 
-#define INJECTION(field_, type_, required_, help_, ...) RPC_PARAM(struct add_injection, field_, type_, required_, help_, ##__VA_ARGS__)
+#define INJECTION(field_, type_, required_, help_, ...)                                                                \
+	RPC_PARAM(struct add_injection, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param add_injection_params[] = {
 	INJECTION(name, RPC_STRING, RPC_REQUIRED, "of the controller"),
 	INJECTION(cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands", .enums = cmd_types),
 	INJECTION(opc, RPC_UINT8, RPC_REQUIRED, "their opcode; takes the place of what was said of it before"),
-	INJECTION(do_not_submit, RPC_BOOL, RPC_OPTIONAL, "do not send them at all (default false: they are carried out, and their status is replaced)"),
-	INJECTION(timeout_in_us, RPC_UINT64, RPC_OPTIONAL, "with do_not_submit: after how long they are completed (default 0)",
+	INJECTION(do_not_submit, RPC_BOOL, RPC_OPTIONAL,
+		  "do not send them at all (default false: they are carried out, and their status is replaced)"),
+	INJECTION(timeout_in_us, RPC_UINT64, RPC_OPTIONAL,
+		  "with do_not_submit: after how long they are completed (default 0)",
 		  .max = NVME_INJECTION_DELAY_MAX_US),
 	INJECTION(err_count, RPC_UINT32, RPC_OPTIONAL, "how many of them (default 1)"),
 	INJECTION(sct, RPC_UINT8, RPC_OPTIONAL, "status code type (default 0)", .max = 7),
@@ -227,7 +241,8 @@ static void rpc_bdev_nvme_add_error_injection(struct rpc_request *req, void *par
 		return;
 	}
 	if (p->timeout_in_us != 0 && !p->do_not_submit) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "timeout_in_us %lu: only with do_not_submit", p->timeout_in_us);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "timeout_in_us %lu: only with do_not_submit",
+			  p->timeout_in_us);
 		return;
 	}
 	int rc = nvme_ctrlr_inject(ctrlr, &i);
@@ -237,8 +252,9 @@ static void rpc_bdev_nvme_add_error_injection(struct rpc_request *req, void *par
 		rpc_error(req, rc, "%s", strerror(-rc));
 	}
 }
-RPC_METHOD("bdev_nvme_add_error_injection", rpc_bdev_nvme_add_error_injection, struct add_injection, add_injection_params, RPC_RUNTIME,
-	   "Have commands to an NVMe controller end with a status of your choice", .defaults = add_injection_defaults)
+RPC_METHOD("bdev_nvme_add_error_injection", rpc_bdev_nvme_add_error_injection, struct add_injection,
+	   add_injection_params, RPC_RUNTIME, "Have commands to an NVMe controller end with a status of your choice",
+	   .defaults = add_injection_defaults)
 
 struct remove_injection {
 	char *name;
@@ -248,7 +264,8 @@ struct remove_injection {
 
 static const struct rpc_param remove_injection_params[] = {
 	RPC_PARAM(struct remove_injection, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
-	RPC_PARAM(struct remove_injection, cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands", .enums = cmd_types),
+	RPC_PARAM(struct remove_injection, cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands",
+		  .enums = cmd_types),
 	RPC_PARAM(struct remove_injection, opc, RPC_UINT8, RPC_REQUIRED, "their opcode"),
 	RPC_PARAM_END,
 };
@@ -267,5 +284,5 @@ static void rpc_bdev_nvme_remove_error_injection(struct rpc_request *req, void *
 		rpc_error(req, -ENOENT, "opc %u: no error is injected for it, or it has been used up", p->opc);
 	}
 }
-RPC_METHOD("bdev_nvme_remove_error_injection", rpc_bdev_nvme_remove_error_injection, struct remove_injection, remove_injection_params,
-	   RPC_RUNTIME, "End what bdev_nvme_add_error_injection has begun")
+RPC_METHOD("bdev_nvme_remove_error_injection", rpc_bdev_nvme_remove_error_injection, struct remove_injection,
+	   remove_injection_params, RPC_RUNTIME, "End what bdev_nvme_add_error_injection has begun")

@@ -22,16 +22,20 @@ struct start {
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec;
 };
 
-#define START(field_, type_, required_, help_, ...) RPC_PARAM(struct start, field_, type_, required_, help_, ##__VA_ARGS__)
+#define START(field_, type_, required_, help_, ...)                                                                    \
+	RPC_PARAM(struct start, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param start_params[] = {
 	START(name, RPC_STRING, RPC_REQUIRED, "of the service; what it lists is attached as NAME0, NAME1 ..."),
 	START(trtype, RPC_STRING, RPC_REQUIRED, "RDMA"),
 	START(traddr, RPC_STRING, RPC_REQUIRED, "an IP address"),
 	START(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: as traddr looks)"),
 	START(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
-	START(hostnqn, RPC_STRING, RPC_OPTIONAL, "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
-	START(wait_for_attach, RPC_BOOL, RPC_OPTIONAL, "answer when all that is listed has been attached, or could not be (default false: at once)"),
-	START(attach_timeout_ms, RPC_UINT64, RPC_OPTIONAL, "the same, and give the service up after so long; 0: no limit (default)", .max = UINT64_C(1) << 42),
+	START(hostnqn, RPC_STRING, RPC_OPTIONAL,
+	      "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
+	START(wait_for_attach, RPC_BOOL, RPC_OPTIONAL,
+	      "answer when all that is listed has been attached, or could not be (default false: at once)"),
+	START(attach_timeout_ms, RPC_UINT64, RPC_OPTIONAL,
+	      "the same, and give the service up after so long; 0: no limit (default)", .max = UINT64_C(1) << 42),
 	START(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL, "of what is attached: see bdev_nvme_attach_controller"),
 	START(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "likewise"),
 	START(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL, "likewise"),
@@ -75,14 +79,15 @@ static bool start_has_own_time(const void *params)
 	return ((const struct start *)params)->attach_timeout_ms != 0;
 }
 RPC_METHOD("bdev_nvme_start_discovery", rpc_bdev_nvme_start_discovery, struct start, start_params, RPC_RUNTIME,
-	   "Attach what a discovery controller lists, and detach what it lists no more, from now on", .defaults = start_defaults,
-	   .has_own_time = start_has_own_time)
+	   "Attach what a discovery controller lists, and detach what it lists no more, from now on",
+	   .defaults = start_defaults, .has_own_time = start_has_own_time)
 
 struct by_name {
 	char *name;
 };
 
-static const struct rpc_param stop_params[] = {RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the service"), RPC_PARAM_END};
+static const struct rpc_param stop_params[] = {
+	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the service"), RPC_PARAM_END};
 
 static void rpc_bdev_nvme_stop_discovery(struct rpc_request *req, void *params)
 {

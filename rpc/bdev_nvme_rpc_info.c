@@ -104,8 +104,8 @@ static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("bdev_nvme_get_controllers", rpc_bdev_nvme_get_controllers, struct by_name, get_controllers_params, RPC_RUNTIME,
-	   "List the NVMe controllers that are attached")
+RPC_METHOD("bdev_nvme_get_controllers", rpc_bdev_nvme_get_controllers, struct by_name, get_controllers_params,
+	   RPC_RUNTIME, "List the NVMe controllers that are attached")
 
 /* --- bdev_nvme_get_transport_statistics --- */
 
@@ -120,7 +120,7 @@ static json_t *array_of(json_t *list, const char *name_key, const char *name, co
 	json_t *o;
 	size_t i;
 
-	json_array_foreach(list, i, o) {
+	json_array_foreach (list, i, o) {
 		if (strcmp(json_string_value(json_object_get(o, name_key)), name) == 0) {
 			return json_object_get(o, key);
 		}
@@ -136,7 +136,8 @@ static void add_statistics(void *arg, const struct bdev_nvme_path_stat *s)
 {
 	const struct statistics *st = arg;
 	json_t *transports = array_of(st->groups, "thread", s->thread_name, "transports");
-	json_t *devices = array_of(transports, "trname", nvme_trtype_name(bdev_nvme_attached(st->c)->trid.trtype), "devices");
+	json_t *devices =
+		array_of(transports, "trname", nvme_trtype_name(bdev_nvme_attached(st->c)->trid.trtype), "devices");
 	json_t *o = json_object();
 
 	json_object_set_new(o, "dev_name", rpc_string(bdev_nvme_name(st->c)));
@@ -161,8 +162,8 @@ static void rpc_bdev_nvme_get_transport_statistics(struct rpc_request *req, void
 	json_object_set_new(o, "poll_groups", st.groups);
 	rpc_reply(req, o);
 }
-RPC_METHOD("bdev_nvme_get_transport_statistics", rpc_bdev_nvme_get_transport_statistics, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "Tell what the queue pairs of each thread have done")
+RPC_METHOD("bdev_nvme_get_transport_statistics", rpc_bdev_nvme_get_transport_statistics, struct rpc_no_params, NULL,
+	   RPC_RUNTIME, "Tell what the queue pairs of each thread have done")
 
 /* --- bdev_nvme_get_controller_health_info --- */
 
@@ -233,9 +234,11 @@ static void health_read(void *arg, int rc, const struct nvme_cqe *cqe)
 	struct health *h = arg;
 
 	if (rc != 0) {
-		rpc_error(h->req, rc, "the SMART log cannot be asked for: %s", rc == -ENXIO ? "the controller is not connected" : strerror(-rc));
+		rpc_error(h->req, rc, "the SMART log cannot be asked for: %s",
+			  rc == -ENXIO ? "the controller is not connected" : strerror(-rc));
 	} else if (nvme_cqe_status(cqe) != 0) {
-		rpc_error(h->req, -EIO, "the controller refuses the SMART log: %s", nvme_status_text(nvme_cqe_status(cqe)));
+		rpc_error(h->req, -EIO, "the controller refuses the SMART log: %s",
+			  nvme_status_text(nvme_cqe_status(cqe)));
 	} else {
 		rpc_reply(h->req, health_json(h));
 	}
@@ -265,5 +268,5 @@ static void rpc_bdev_nvme_get_controller_health_info(struct rpc_request *req, vo
 	};
 	bdev_nvme_send(c, &raw, health_read, h);
 }
-RPC_METHOD("bdev_nvme_get_controller_health_info", rpc_bdev_nvme_get_controller_health_info, struct by_name, health_params, RPC_RUNTIME,
-	   "Tell what a controller's SMART log says")
+RPC_METHOD("bdev_nvme_get_controller_health_info", rpc_bdev_nvme_get_controller_health_info, struct by_name,
+	   health_params, RPC_RUNTIME, "Tell what a controller's SMART log says")

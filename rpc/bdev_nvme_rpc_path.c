@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_get_io_paths, bdev_nvme_set_multipath_policy, bdev_nvme_set_preferred_path: bdevs with several controllers. */
+/* bdev_nvme_get_io_paths, bdev_nvme_set_multipath_policy, bdev_nvme_set_preferred_path: bdevs with several
+ * controllers. */
 #include <errno.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static void add_io_path(void *arg, const struct bdev_nvme_io_path *p)
 	json_t *groups = arg, *group = NULL, *g, *o = json_object();
 	size_t i;
 
-	json_array_foreach(groups, i, g) {
+	json_array_foreach (groups, i, g) {
 		if (strcmp(json_string_value(json_object_get(g, "thread")), p->thread_name) == 0) {
 			group = g;
 		}
@@ -85,12 +86,14 @@ struct set_policy {
 
 static const struct rpc_param set_policy_params[] = {
 	RPC_PARAM(struct set_policy, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
-	RPC_PARAM(struct set_policy, policy, RPC_ENUM, RPC_REQUIRED, "active_passive: one path at a time; active_active: all that are best",
+	RPC_PARAM(struct set_policy, policy, RPC_ENUM, RPC_REQUIRED,
+		  "active_passive: one path at a time; active_active: all that are best",
 		  .enums = rpc_bdev_nvme_policies),
 	RPC_PARAM(struct set_policy, selector, RPC_ENUM, RPC_OPTIONAL,
-		  "active_active: one after the other (default), or the one with the fewest commands outstanding", .enums = rpc_bdev_nvme_selectors,
-		  .given_offset = offsetof(struct set_policy, selector_given)),
-	RPC_PARAM(struct set_policy, rr_min_io, RPC_UINT32, RPC_OPTIONAL, "round_robin: I/Os in a row by the same path (default 1)",
+		  "active_active: one after the other (default), or the one with the fewest commands outstanding",
+		  .enums = rpc_bdev_nvme_selectors, .given_offset = offsetof(struct set_policy, selector_given)),
+	RPC_PARAM(struct set_policy, rr_min_io, RPC_UINT32, RPC_OPTIONAL,
+		  "round_robin: I/Os in a row by the same path (default 1)",
 		  .given_offset = offsetof(struct set_policy, rr_min_io_given)),
 	RPC_PARAM_END,
 };
@@ -105,23 +108,27 @@ static void rpc_bdev_nvme_set_multipath_policy(struct rpc_request *req, void *pa
 		return;
 	}
 	if (p->policy == 0 && (p->selector_given || p->rr_min_io_given)) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s: is for policy active_active", p->selector_given ? "selector" : "rr_min_io");
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s: is for policy active_active",
+			  p->selector_given ? "selector" : "rr_min_io");
 		return;
 	}
 	if (p->selector == 1 && p->rr_min_io_given) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "rr_min_io: is for selector round_robin");
 		return;
 	}
-	int rc = bdev_nvme_set_policy(b, &(struct bdev_nvme_policy){.active_active = p->policy, .queue_depth = p->selector,
-								    .rr_min_io = p->rr_min_io_given ? p->rr_min_io : 1}, error);
+	int rc = bdev_nvme_set_policy(b,
+				      &(struct bdev_nvme_policy){.active_active = p->policy,
+								 .queue_depth = p->selector,
+								 .rr_min_io = p->rr_min_io_given ? p->rr_min_io : 1},
+				      error);
 	if (rc == 0) {
 		rpc_reply_true(req);
 	} else {
 		rpc_error(req, rc, "%s", error);
 	}
 }
-RPC_METHOD("bdev_nvme_set_multipath_policy", rpc_bdev_nvme_set_multipath_policy, struct set_policy, set_policy_params, RPC_RUNTIME,
-	   "Set how the I/O of a bdev is spread over its paths")
+RPC_METHOD("bdev_nvme_set_multipath_policy", rpc_bdev_nvme_set_multipath_policy, struct set_policy, set_policy_params,
+	   RPC_RUNTIME, "Set how the I/O of a bdev is spread over its paths")
 
 /* --- bdev_nvme_set_preferred_path --- */
 
@@ -132,7 +139,8 @@ struct set_preferred {
 
 static const struct rpc_param set_preferred_params[] = {
 	RPC_PARAM(struct set_preferred, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
-	RPC_PARAM(struct set_preferred, cntlid, RPC_UINT16, RPC_REQUIRED, "id of the controller, as bdev_nvme_get_io_paths tells it"),
+	RPC_PARAM(struct set_preferred, cntlid, RPC_UINT16, RPC_REQUIRED,
+		  "id of the controller, as bdev_nvme_get_io_paths tells it"),
 	RPC_PARAM_END,
 };
 
@@ -149,8 +157,8 @@ static void rpc_bdev_nvme_set_preferred_path(struct rpc_request *req, void *para
 		rpc_error(req, rc, "%s", error);
 	}
 }
-RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, struct set_preferred, set_preferred_params, RPC_RUNTIME,
-	   "Have a bdev's I/O go by one controller as long as that can be used (active_passive)")
+RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, struct set_preferred, set_preferred_params,
+	   RPC_RUNTIME, "Have a bdev's I/O go by one controller as long as that can be used (active_passive)")
 
 /* --- Configuration --- */
 

@@ -59,8 +59,7 @@ static json_t *io_types_json(const struct bdev *b)
 	json_t *o = json_object();
 
 	for (size_t i = 0; i < sizeof(io_types) / sizeof(io_types[0]); i++) {
-		json_object_set_new(o, io_types[i].name,
-				    json_boolean(bdev_io_type_supported(b, io_types[i].type)));
+		json_object_set_new(o, io_types[i].name, json_boolean(bdev_io_type_supported(b, io_types[i].type)));
 	}
 	return o;
 }
@@ -169,8 +168,7 @@ static json_t *bdev_json(const struct bdev *b)
 	json_object_set_new(o, "zoned", json_false());
 	json_object_set_new(o, "supported_io_types", io_types_json(b));
 	json_object_set_new(o, "state", json_string(bdev_state_name(bdev_get_state(b))));
-	json_object_set_new(o, "state_us",
-			    rpc_uint(env_ticks_to_ns(env_ticks() - bdev_state_ticks(b)) / 1000));
+	json_object_set_new(o, "state_us", rpc_uint(env_ticks_to_ns(env_ticks() - bdev_state_ticks(b)) / 1000));
 	bdev_dump_info(b, driver_specific);
 	json_object_set_new(o, "driver_specific", driver_specific);
 	return o;
@@ -188,7 +186,7 @@ static const struct rpc_param get_bdevs_params[] = {
 	RPC_PARAM_END};
 
 /* Calls that wait for a bdev to come. They outlast the clients that made them, so there is an end to how many. */
-#define WAITING_MAX 1024
+#define WAITING_MAX    1024
 #define NAME_MAX_BYTES 255 /* what has a longer name than a bdev can have never comes */
 static unsigned n_waiting;
 
@@ -242,7 +240,8 @@ static void waited_in_vain(void *arg)
 static void wait_for_bdev(struct rpc_request *req, const struct get_bdevs *p)
 {
 	if (n_waiting == WAITING_MAX) {
-		rpc_error(req, -EAGAIN, "timeout %" PRIu64 ": %d calls are waiting for bdevs already, and no more can", p->timeout, WAITING_MAX);
+		rpc_error(req, -EAGAIN, "timeout %" PRIu64 ": %d calls are waiting for bdevs already, and no more can",
+			  p->timeout, WAITING_MAX);
 		return;
 	}
 	struct waiting_call *w = calloc(1, sizeof(*w));
@@ -339,19 +338,17 @@ static const struct rpc_param options_params[] = {
 		  NO_EFFECT "an I/O is part of its submitter's request, not of a pool"),
 	RPC_PARAM(struct rpc_bdev_options, bdev_io_cache_size, RPC_UINT32, RPC_OPTIONAL,
 		  NO_EFFECT "as bdev_io_pool_size"),
-	RPC_PARAM(struct rpc_bdev_options, bdev_auto_examine, RPC_BOOL, RPC_OPTIONAL,
-		  "modules look at every new bdev"),
+	RPC_PARAM(struct rpc_bdev_options, bdev_auto_examine, RPC_BOOL, RPC_OPTIONAL, "modules look at every new bdev"),
 	RPC_PARAM(struct rpc_bdev_options, iobuf_small_cache_size, RPC_UINT32, RPC_OPTIONAL,
 		  "small data buffers that each thread keeps at hand, for what has to be copied or compared",
 		  .max = IOBUF_COUNT_MAX),
 	RPC_PARAM(struct rpc_bdev_options, iobuf_large_cache_size, RPC_UINT32, RPC_OPTIONAL,
 		  "large ones; both are of threads that use their first bdev later", .max = IOBUF_COUNT_MAX),
 	RPC_PARAM(struct rpc_bdev_options, nomem_timeout_ms, RPC_UINT32, RPC_OPTIONAL,
-		  "how long an I/O waits for a module that has no room before it fails", .min = 1,
-		  .max = UINT32_MAX),
+		  "how long an I/O waits for a module that has no room before it fails", .min = 1, .max = UINT32_MAX),
 	RPC_PARAM(struct rpc_bdev_options, split_children, RPC_UINT32, RPC_OPTIONAL,
-		  "pieces of split I/Os a channel has with its module at a time; before the first bdev",
-		  .min = 1, .max = 4096),
+		  "pieces of split I/Os a channel has with its module at a time; before the first bdev", .min = 1,
+		  .max = 4096),
 	RPC_PARAM_END};
 
 static void rpc_bdev_set_options(struct rpc_request *req, void *params)
@@ -372,9 +369,8 @@ static void rpc_bdev_set_options(struct rpc_request *req, void *params)
 	rpc_bdev_options = *p;
 	rpc_reply_true(req);
 }
-RPC_METHOD("bdev_set_options", rpc_bdev_set_options, struct rpc_bdev_options, options_params,
-	   RPC_STARTUP | RPC_RUNTIME, "Set options of the bdev layer; what is not given stays as it is",
-	   .defaults = options_defaults)
+RPC_METHOD("bdev_set_options", rpc_bdev_set_options, struct rpc_bdev_options, options_params, RPC_STARTUP | RPC_RUNTIME,
+	   "Set options of the bdev layer; what is not given stays as it is", .defaults = options_defaults)
 
 /* --- Events --- */
 

@@ -172,8 +172,7 @@ static void write_qos(json_t *methods, struct bdev *b)
 	struct bdev_qos_limits l;
 
 	bdev_get_qos_limits(b, &l);
-	if (l.rw_ios_per_sec == 0 && l.rw_bytes_per_sec == 0 && l.r_bytes_per_sec == 0 &&
-	    l.w_bytes_per_sec == 0) {
+	if (l.rw_ios_per_sec == 0 && l.rw_bytes_per_sec == 0 && l.r_bytes_per_sec == 0 && l.w_bytes_per_sec == 0) {
 		return;
 	}
 	json_t *params = params_named("name", bdev_name(b));
@@ -261,8 +260,8 @@ static void write_all_settings(json_t *methods)
 /* In the order they were made: what is on top of another one comes after it. */
 static void write_bdevs(json_t *methods)
 {
-	static bool (*const writers[])(json_t *, const struct bdev *) = {
-		write_null, write_malloc, write_delay, write_error, write_uring};
+	static bool (*const writers[])(json_t *, const struct bdev *) = {write_null, write_malloc, write_delay,
+									 write_error, write_uring};
 
 	write_options(methods);
 	rpc_bdev_nvme_write_config(methods); /* nothing is below these, and others may be on top of them */

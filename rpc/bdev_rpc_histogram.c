@@ -44,15 +44,13 @@ static void rpc_bdev_enable_histogram(struct rpc_request *req, void *params)
 {
 	const struct enable_histogram *p = params;
 	struct bdev *b = rpc_bdev_find(req, p->name);
-	struct bdev_histogram_opts opts = {
-		.granularity = p->granularity, .min_ns = p->min_nsec, .max_ns = p->max_nsec};
+	struct bdev_histogram_opts opts = {.granularity = p->granularity, .min_ns = p->min_nsec, .max_ns = p->max_nsec};
 
 	if (b == NULL) {
 		return;
 	}
 	if (p->opc != NULL && !type_by_name(p->opc, &opts.type)) {
-		rpc_error(req, -EINVAL,
-			  "opc '%s': must be all, or a type of supported_io_types, such as read", p->opc);
+		rpc_error(req, -EINVAL, "opc '%s': must be all, or a type of supported_io_types, such as read", p->opc);
 		return;
 	}
 	if (!p->enable) {
@@ -64,14 +62,13 @@ static void rpc_bdev_enable_histogram(struct rpc_request *req, void *params)
 	if (rc == 0) {
 		rpc_reply_true(req);
 	} else if (rc == -EINVAL) {
-		rpc_error(req, rc, "min_nsec %lu: must be less than max_nsec (%lu)", p->min_nsec,
-			  p->max_nsec);
+		rpc_error(req, rc, "min_nsec %lu: must be less than max_nsec (%lu)", p->min_nsec, p->max_nsec);
 	} else {
 		rpc_error(req, rc, "out of memory");
 	}
 }
-RPC_METHOD("bdev_enable_histogram", rpc_bdev_enable_histogram, struct enable_histogram,
-	   enable_histogram_params, RPC_RUNTIME, "Count a bdev's I/O by how long it took, or stop that")
+RPC_METHOD("bdev_enable_histogram", rpc_bdev_enable_histogram, struct enable_histogram, enable_histogram_params,
+	   RPC_RUNTIME, "Count a bdev's I/O by how long it took, or stop that")
 
 /* RFC 4648, section 4. The caller frees it; NULL: out of memory. */
 static char *base64(const uint8_t *in, size_t n)
@@ -103,8 +100,7 @@ static struct bdev_histogram *histogram_of(struct rpc_request *req, const char *
 		return NULL;
 	}
 	if (bdev_histogram_settings(b) == NULL) {
-		rpc_error(req, -EINVAL, "name '%s': its histogram is not enabled (bdev_enable_histogram)",
-			  name);
+		rpc_error(req, -EINVAL, "name '%s': its histogram is not enabled (bdev_enable_histogram)", name);
 		return NULL;
 	}
 	struct bdev_histogram *h = bdev_get_histogram(b);
@@ -146,8 +142,8 @@ static void rpc_bdev_get_histogram(struct rpc_request *req, void *params)
 	bdev_histogram_free(h);
 	rpc_reply(req, o);
 }
-RPC_METHOD("bdev_get_histogram", rpc_bdev_get_histogram, struct get_histogram, get_histogram_params,
-	   RPC_RUNTIME, "Tell a bdev's latency histogram, in base64")
+RPC_METHOD("bdev_get_histogram", rpc_bdev_get_histogram, struct get_histogram, get_histogram_params, RPC_RUNTIME,
+	   "Tell a bdev's latency histogram, in base64")
 
 /* --- Histograms with the caller's borders --- */
 
@@ -158,8 +154,7 @@ struct get_borders {
 
 static const struct rpc_param get_borders_params[] = {
 	RPC_PARAM(struct get_borders, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
-	RPC_PARAM(struct get_borders, borders, RPC_ARRAY, RPC_REQUIRED,
-		  "microseconds, ascending, at most 256 of them"),
+	RPC_PARAM(struct get_borders, borders, RPC_ARRAY, RPC_REQUIRED, "microseconds, ascending, at most 256 of them"),
 	RPC_PARAM_END};
 
 #define BORDER_MAX_US 86400000000ll /* a day, which nanoseconds hold */
@@ -177,7 +172,8 @@ static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t
 		const json_t *v = json_array_get(list, i);
 		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > BORDER_MAX_US ||
 		    (i > 0 && json_integer_value(v) <= json_integer_value(json_array_get(list, i - 1)))) {
-			rpc_wrong_element(req, "borders", i, v, "is a number of microseconds larger than the one before, at most %lld",
+			rpc_wrong_element(req, "borders", i, v,
+					  "is a number of microseconds larger than the one before, at most %lld",
 					  BORDER_MAX_US);
 			return false;
 		}
@@ -186,7 +182,8 @@ static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t
 	return true;
 }
 
-/* How many were below each border, and after the last border all of them. A bucket counts as a whole, by where it begins. */
+/* How many were below each border, and after the last border all of them. A bucket counts as a whole, by where it
+ * begins. */
 static json_t *counts_below(const struct bdev_histogram *h, const uint64_t *borders, size_t n)
 {
 	json_t *list = json_array();
@@ -221,6 +218,5 @@ static void rpc_bdev_get_histogram_borders(struct rpc_request *req, void *params
 		rpc_reply(req, o);
 	}
 }
-RPC_METHOD("bdev_get_histogram_borders", rpc_bdev_get_histogram_borders, struct get_borders,
-	   get_borders_params, RPC_RUNTIME,
-	   "Count a bdev's I/O below each of given latencies, and all of it")
+RPC_METHOD("bdev_get_histogram_borders", rpc_bdev_get_histogram_borders, struct get_borders, get_borders_params,
+	   RPC_RUNTIME, "Count a bdev's I/O below each of given latencies, and all of it")

@@ -32,8 +32,8 @@ static void answer_true(struct rpc_request *req, int rc, const char *error)
 }
 
 /* What null and malloc have in common. Sizes and types that do not fit their fields are told as they came. */
-static bool decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_type, bool dif_is_head_of_md, uint32_t dif_pi_format,
-		      struct bdev_md *md)
+static bool decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_type, bool dif_is_head_of_md,
+		      uint32_t dif_pi_format, struct bdev_md *md)
 {
 	if (md_size > 128) {
 		rpc_error(req, -EINVAL, "md_size %u: must be 0, 8, 16, 32, 64 or 128", md_size);
@@ -44,11 +44,13 @@ static bool decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_typ
 		return false;
 	}
 	if (dif_pi_format != 0) {
-		rpc_error(req, -ENOTSUP, "dif_pi_format %u: guards of 32 and 64 bits are not supported, only 0 (16 bits) is allowed",
+		rpc_error(req, -ENOTSUP,
+			  "dif_pi_format %u: guards of 32 and 64 bits are not supported, only 0 (16 bits) is allowed",
 			  dif_pi_format);
 		return false;
 	}
-	*md = (struct bdev_md){.size = (uint16_t)md_size, .dif_type = (uint8_t)dif_type, .dif_is_first = dif_is_head_of_md};
+	*md = (struct bdev_md){
+		.size = (uint16_t)md_size, .dif_type = (uint8_t)dif_type, .dif_is_first = dif_is_head_of_md};
 	return true;
 }
 
@@ -75,15 +77,15 @@ static void deletion_done(void *arg, int rc)
 static const struct rpc_param by_name_params[] = {
 	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the bdev"), RPC_PARAM_END};
 
-#define DELETE_METHOD(kind_, what_)                                                                          \
-	static void rpc_bdev_##kind_##_delete(struct rpc_request *req, void *params)                         \
-	{                                                                                                    \
-		struct by_name *p = params;                                                                  \
-		p->req = req;                                                                                \
-		bdev_##kind_##_delete(p->name, deletion_done, p);                                            \
-	}                                                                                                    \
-	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct by_name, by_name_params,      \
-		   RPC_RUNTIME, "Delete " what_ "; answered when its users have let go of it")
+#define DELETE_METHOD(kind_, what_)                                                                                    \
+	static void rpc_bdev_##kind_##_delete(struct rpc_request *req, void *params)                                   \
+	{                                                                                                              \
+		struct by_name *p = params;                                                                            \
+		p->req = req;                                                                                          \
+		bdev_##kind_##_delete(p->name, deletion_done, p);                                                      \
+	}                                                                                                              \
+	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct by_name, by_name_params, RPC_RUNTIME,   \
+		   "Delete " what_ "; answered when its users have let go of it")
 DELETE_METHOD(null, "a null bdev")
 DELETE_METHOD(malloc, "a RAM disk")
 DELETE_METHOD(delay, "a delay bdev")
@@ -103,16 +105,17 @@ struct null_create {
 	uint32_t preferred_unmap_granularity, preferred_unmap_alignment;
 };
 
-#define NULL_PARAM(field_, type_, required_, help_)                                                          \
-	RPC_PARAM(struct null_create, field_, type_, required_, help_)
+#define NULL_PARAM(field_, type_, required_, help_) RPC_PARAM(struct null_create, field_, type_, required_, help_)
 static const struct rpc_param null_create_params[] = {
 	NULL_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),
 	NULL_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536"),
 	NULL_PARAM(num_blocks, RPC_UINT64, RPC_REQUIRED, "blocks"),
 	NULL_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	NULL_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
-	NULL_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
-	NULL_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL, "protection information in the metadata: 1 to 3; default: 0, none"),
+	NULL_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL,
+		   "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
+	NULL_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL,
+		   "protection information in the metadata: 1 to 3; default: 0, none"),
 	NULL_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "0: its guard has 16 bits; others are not supported"),
 	NULL_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL, "it is the first 8 bytes of the metadata, not the last"),
 	NULL_PARAM(preferred_write_granularity, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
@@ -180,8 +183,7 @@ struct malloc_create {
 	uint64_t num_blocks;
 };
 
-#define MALLOC_PARAM(field_, type_, required_, help_)                                                        \
-	RPC_PARAM(struct malloc_create, field_, type_, required_, help_)
+#define MALLOC_PARAM(field_, type_, required_, help_) RPC_PARAM(struct malloc_create, field_, type_, required_, help_)
 static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(name, RPC_STRING, RPC_OPTIONAL, "of the new bdev; default: Malloc0, Malloc1 ..."),
 	MALLOC_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536"),
@@ -189,10 +191,14 @@ static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	MALLOC_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
 	MALLOC_PARAM(optimal_io_boundary, RPC_UINT32, RPC_OPTIONAL, "blocks, a power of two; default: none"),
-	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
-	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL, "metadata follows each block's data: must be true with md_size"),
-	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL, "protection information in the metadata: 1 to 3; default: 0, none"),
-	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL, "it is the first 8 bytes of the metadata, not the last"),
+	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL,
+		     "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
+	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL,
+		     "metadata follows each block's data: must be true with md_size"),
+	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL,
+		     "protection information in the metadata: 1 to 3; default: 0, none"),
+	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL,
+		     "it is the first 8 bytes of the metadata, not the last"),
 	MALLOC_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "0: its guard has 16 bits; others are not supported"),
 	MALLOC_PARAM(numa_id, RPC_INT32, RPC_OPTIONAL, "node its memory comes from; default: -1, any"),
 	RPC_PARAM_END};
@@ -218,7 +224,9 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 		return;
 	}
 	if (p->md_size != 0 && !p->md_interleave) {
-		rpc_error(req, -ENOTSUP, "md_interleave false: metadata apart from the data is not supported, md_size %u needs true", p->md_size);
+		rpc_error(req, -ENOTSUP,
+			  "md_interleave false: metadata apart from the data is not supported, md_size %u needs true",
+			  p->md_size);
 		return;
 	}
 	const struct bdev_malloc_opts opts = {
@@ -233,8 +241,8 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 	};
 	bdev_malloc_create_beside(&opts, malloc_created, req);
 }
-RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, malloc_create_params,
-	   RPC_RUNTIME, "Create a RAM disk", .defaults = malloc_create_defaults, .in_turn = true)
+RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, malloc_create_params, RPC_RUNTIME,
+	   "Create a RAM disk", .defaults = malloc_create_defaults, .in_turn = true)
 
 /* --- delay --- */
 
@@ -244,8 +252,7 @@ struct delay_create {
 	uint64_t p999_read_latency, p999_write_latency;
 };
 
-#define DELAY_PARAM(field_, type_, required_, help_)                                                         \
-	RPC_PARAM(struct delay_create, field_, type_, required_, help_)
+#define DELAY_PARAM(field_, type_, required_, help_) RPC_PARAM(struct delay_create, field_, type_, required_, help_)
 static const struct rpc_param delay_create_params[] = {
 	DELAY_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),
 	DELAY_PARAM(base_bdev_name, RPC_STRING, RPC_REQUIRED, "the bdev to make slower, which it claims"),
@@ -253,8 +260,10 @@ static const struct rpc_param delay_create_params[] = {
 	DELAY_PARAM(p99_read_latency, RPC_UINT64, RPC_REQUIRED, "microseconds, of one in a hundred"),
 	DELAY_PARAM(avg_write_latency, RPC_UINT64, RPC_REQUIRED, "microseconds"),
 	DELAY_PARAM(p99_write_latency, RPC_UINT64, RPC_REQUIRED, "microseconds, of one in a hundred"),
-	DELAY_PARAM(p999_read_latency, RPC_UINT64, RPC_OPTIONAL, "microseconds, of one in a thousand (default 0: as the 99th)"),
-	DELAY_PARAM(p999_write_latency, RPC_UINT64, RPC_OPTIONAL, "microseconds, of one in a thousand (default 0: as the 99th)"),
+	DELAY_PARAM(p999_read_latency, RPC_UINT64, RPC_OPTIONAL,
+		    "microseconds, of one in a thousand (default 0: as the 99th)"),
+	DELAY_PARAM(p999_write_latency, RPC_UINT64, RPC_OPTIONAL,
+		    "microseconds, of one in a thousand (default 0: as the 99th)"),
 	DELAY_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	RPC_PARAM_END};
 
@@ -309,8 +318,8 @@ static void rpc_bdev_delay_update_latency(struct rpc_request *req, void *params)
 					      p->latency_us, error),
 		    error);
 }
-RPC_METHOD("bdev_delay_update_latency", rpc_bdev_delay_update_latency, struct delay_update,
-	   delay_update_params, RPC_RUNTIME, "Change a latency of a delay bdev")
+RPC_METHOD("bdev_delay_update_latency", rpc_bdev_delay_update_latency, struct delay_update, delay_update_params,
+	   RPC_RUNTIME, "Change a latency of a delay bdev")
 
 /* --- error --- */
 
@@ -319,8 +328,7 @@ struct error_create {
 };
 
 static const struct rpc_param error_create_params[] = {
-	RPC_PARAM(struct error_create, base_name, RPC_STRING, RPC_REQUIRED,
-		  "the bdev to make fail, which it claims"),
+	RPC_PARAM(struct error_create, base_name, RPC_STRING, RPC_REQUIRED, "the bdev to make fail, which it claims"),
 	RPC_PARAM(struct error_create, uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"), RPC_PARAM_END};
 
 static void rpc_bdev_error_create(struct rpc_request *req, void *params)
@@ -329,8 +337,7 @@ static void rpc_bdev_error_create(struct rpc_request *req, void *params)
 	char error[BDEV_ERROR_MAX], name[256];
 	uint8_t uuid[16];
 
-	answer_name(req, bdev_error_create(p->base_name, uuid_or_null(p->uuid, uuid), name, error), name,
-		    error);
+	answer_name(req, bdev_error_create(p->base_name, uuid_or_null(p->uuid, uuid), name, error), name, error);
 }
 RPC_METHOD("bdev_error_create", rpc_bdev_error_create, struct error_create, error_create_params, RPC_RUNTIME,
 	   "Create EE_<base_name>, a bdev whose I/O can be made to fail")
@@ -356,7 +363,7 @@ struct inject_error {
 	uint8_t corrupt_value;
 };
 
-#define INJECT_PARAM(field_, type_, required_, help_, ...)                                                   \
+#define INJECT_PARAM(field_, type_, required_, help_, ...)                                                             \
 	RPC_PARAM(struct inject_error, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param inject_error_params[] = {
 	INJECT_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the error bdev"),
@@ -366,8 +373,7 @@ static const struct rpc_param inject_error_params[] = {
 	INJECT_PARAM(num, RPC_UINT32, RPC_OPTIONAL, "to so many I/Os; default: 1"),
 	INJECT_PARAM(queue_depth, RPC_UINT64, RPC_OPTIONAL,
 		     "only while so many are in flight on the channel; default: any"),
-	INJECT_PARAM(corrupt_offset, RPC_UINT64, RPC_OPTIONAL,
-		     "corrupt_data: which byte of the I/O; default: 0"),
+	INJECT_PARAM(corrupt_offset, RPC_UINT64, RPC_OPTIONAL, "corrupt_data: which byte of the I/O; default: 0"),
 	INJECT_PARAM(corrupt_value, RPC_UINT8, RPC_OPTIONAL, "corrupt_data: is xored to it; default: 255"),
 	INJECT_PARAM(nvme_sct, RPC_UINT32, RPC_OPTIONAL, "nvme_failure: status code type, 0 to 7"),
 	INJECT_PARAM(nvme_sc, RPC_UINT32, RPC_OPTIONAL, "nvme_failure: status code, 0 to 255"),
@@ -401,8 +407,7 @@ static void rpc_bdev_error_inject_error(struct rpc_request *req, void *params)
 	answer_true(req, bdev_error_inject(p->name, &in, error), error);
 }
 RPC_METHOD("bdev_error_inject_error", rpc_bdev_error_inject_error, struct inject_error, inject_error_params,
-	   RPC_RUNTIME, "Make I/O of an error bdev fail, hang, wait or lie",
-	   .defaults = inject_error_defaults)
+	   RPC_RUNTIME, "Make I/O of an error bdev fail, hang, wait or lie", .defaults = inject_error_defaults)
 
 static void rpc_bdev_error_resume_pending(struct rpc_request *req, void *params)
 {
@@ -410,8 +415,8 @@ static void rpc_bdev_error_resume_pending(struct rpc_request *req, void *params)
 
 	answer_true(req, bdev_error_resume_pending(((const struct by_name *)params)->name, error), error);
 }
-RPC_METHOD("bdev_error_resume_pending", rpc_bdev_error_resume_pending, struct by_name, by_name_params,
-	   RPC_RUNTIME, "Let I/O go on that an injected 'pending' holds")
+RPC_METHOD("bdev_error_resume_pending", rpc_bdev_error_resume_pending, struct by_name, by_name_params, RPC_RUNTIME,
+	   "Let I/O go on that an injected 'pending' holds")
 
 /* --- uring and aio --- */
 
@@ -421,22 +426,20 @@ struct file_create {
 	bool readonly, fallocate, nowait;
 };
 
-#define FILE_PARAM(field_, type_, required_, help_)                                                          \
-	RPC_PARAM(struct file_create, field_, type_, required_, help_)
-#define FILE_PARAMS                                                                                          \
-	FILE_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),                                       \
-		FILE_PARAM(filename, RPC_STRING, RPC_REQUIRED, "a regular file or block device"),            \
-		FILE_PARAM(block_size, RPC_UINT32, RPC_OPTIONAL,                                             \
-			   "bytes, a power of two; default: the device's, or what direct I/O needs"),        \
-		FILE_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),                           \
-		FILE_PARAM(readonly, RPC_BOOL, RPC_OPTIONAL, "refuse what changes data"),                    \
-		FILE_PARAM(fallocate, RPC_BOOL, RPC_OPTIONAL,                                                \
+#define FILE_PARAM(field_, type_, required_, help_) RPC_PARAM(struct file_create, field_, type_, required_, help_)
+#define FILE_PARAMS                                                                                                    \
+	FILE_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),                                                 \
+		FILE_PARAM(filename, RPC_STRING, RPC_REQUIRED, "a regular file or block device"),                      \
+		FILE_PARAM(block_size, RPC_UINT32, RPC_OPTIONAL,                                                       \
+			   "bytes, a power of two; default: the device's, or what direct I/O needs"),                  \
+		FILE_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),                                     \
+		FILE_PARAM(readonly, RPC_BOOL, RPC_OPTIONAL, "refuse what changes data"),                              \
+		FILE_PARAM(fallocate, RPC_BOOL, RPC_OPTIONAL,                                                          \
 			   "unmap and write zeroes punch holes; default: unmap does nothing")
 static const struct rpc_param uring_create_params[] = {FILE_PARAMS, RPC_PARAM_END};
 static const struct rpc_param aio_create_params[] = {
 	FILE_PARAMS,
-	FILE_PARAM(nowait, RPC_BOOL, RPC_OPTIONAL,
-		   "saved for clients that set it; no effect: submitting never blocks"),
+	FILE_PARAM(nowait, RPC_BOOL, RPC_OPTIONAL, "saved for clients that set it; no effect: submitting never blocks"),
 	RPC_PARAM_END};
 
 static void file_create(struct rpc_request *req, const struct file_create *p, bool aio)

@@ -24,14 +24,11 @@ struct get_iostat {
 };
 
 static const struct rpc_param get_iostat_params[] = {
-	RPC_PARAM(struct get_iostat, name, RPC_STRING, RPC_OPTIONAL,
-		  "one bdev; the same as names with one name"),
-	RPC_PARAM(struct get_iostat, names, RPC_ARRAY, RPC_OPTIONAL,
-		  "strings: these bdevs; all, if neither is given"),
-	RPC_PARAM(struct get_iostat, per_channel, RPC_BOOL, RPC_OPTIONAL,
-		  "each channel by itself; for one bdev"),
-	RPC_PARAM(struct get_iostat, reset_mode, RPC_ENUM, RPC_OPTIONAL,
-		  "what to set back afterwards; default: none", .enums = reset_modes),
+	RPC_PARAM(struct get_iostat, name, RPC_STRING, RPC_OPTIONAL, "one bdev; the same as names with one name"),
+	RPC_PARAM(struct get_iostat, names, RPC_ARRAY, RPC_OPTIONAL, "strings: these bdevs; all, if neither is given"),
+	RPC_PARAM(struct get_iostat, per_channel, RPC_BOOL, RPC_OPTIONAL, "each channel by itself; for one bdev"),
+	RPC_PARAM(struct get_iostat, reset_mode, RPC_ENUM, RPC_OPTIONAL, "what to set back afterwards; default: none",
+		  .enums = reset_modes),
 	RPC_PARAM_END};
 
 static void get_iostat_defaults(void *params)
@@ -39,8 +36,7 @@ static void get_iostat_defaults(void *params)
 	((struct get_iostat *)params)->reset_mode = BDEV_STAT_RESET_NONE;
 }
 
-static void add_ops(json_t *o, const char *bytes, const char *ops, const char *kind,
-		    const struct bdev_stat_ops *s)
+static void add_ops(json_t *o, const char *bytes, const char *ops, const char *kind, const struct bdev_stat_ops *s)
 {
 	char key[64];
 
@@ -63,8 +59,7 @@ static json_t *errors_json(const struct bdev_stat *s)
 		char key[16];
 		snprintf(key, sizeof(key), "0x%03x", s->errors[i].status);
 		if (s->errors[i].count != 0) {
-			json_object_set_new(o, i == BDEV_STAT_ERRORS - 1 ? "other" : key,
-					    rpc_uint(s->errors[i].count));
+			json_object_set_new(o, i == BDEV_STAT_ERRORS - 1 ? "other" : key, rpc_uint(s->errors[i].count));
 		}
 	}
 	return o;
@@ -212,8 +207,7 @@ struct reset_iostat {
 
 static const struct rpc_param reset_iostat_params[] = {
 	RPC_PARAM(struct reset_iostat, name, RPC_STRING, RPC_OPTIONAL, "of the bdev; all, if not given"),
-	RPC_PARAM(struct reset_iostat, mode, RPC_ENUM, RPC_OPTIONAL, "what; default: all",
-		  .enums = reset_modes),
+	RPC_PARAM(struct reset_iostat, mode, RPC_ENUM, RPC_OPTIONAL, "what; default: all", .enums = reset_modes),
 	RPC_PARAM_END};
 
 static void reset_iostat_defaults(void *params)
@@ -267,8 +261,8 @@ static void rpc_bdev_set_qd_sampling_period(struct rpc_request *req, void *param
 		rpc_reply_true(req);
 	}
 }
-RPC_METHOD("bdev_set_qd_sampling_period", rpc_bdev_set_qd_sampling_period, struct set_qd_period,
-	   set_qd_period_params, RPC_RUNTIME, "Sample how many I/Os are in flight, for bdev_get_iostat")
+RPC_METHOD("bdev_set_qd_sampling_period", rpc_bdev_set_qd_sampling_period, struct set_qd_period, set_qd_period_params,
+	   RPC_RUNTIME, "Sample how many I/Os are in flight, for bdev_get_iostat")
 
 /* --- Rate limits --- */
 
@@ -281,14 +275,14 @@ struct set_qos {
 #define MAX_MBYTES 1000000
 static const struct rpc_param set_qos_params[] = {
 	RPC_PARAM(struct set_qos, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
-	RPC_PARAM(struct set_qos, rw_ios_per_sec, RPC_UINT64, RPC_OPTIONAL,
-		  "reads and writes per second; 0: no limit", .max = UINT64_MAX),
+	RPC_PARAM(struct set_qos, rw_ios_per_sec, RPC_UINT64, RPC_OPTIONAL, "reads and writes per second; 0: no limit",
+		  .max = UINT64_MAX),
 	RPC_PARAM(struct set_qos, rw_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL,
 		  "MiB read and written per second; 0: no limit", .max = UINT64_MAX),
-	RPC_PARAM(struct set_qos, r_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL,
-		  "MiB read per second; 0: no limit", .max = UINT64_MAX),
-	RPC_PARAM(struct set_qos, w_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL,
-		  "MiB written per second; 0: no limit", .max = UINT64_MAX),
+	RPC_PARAM(struct set_qos, r_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL, "MiB read per second; 0: no limit",
+		  .max = UINT64_MAX),
+	RPC_PARAM(struct set_qos, w_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL, "MiB written per second; 0: no limit",
+		  .max = UINT64_MAX),
 	RPC_PARAM_END};
 
 #define KEEP UINT64_MAX /* not given: as it is */
@@ -300,8 +294,8 @@ static void set_qos_defaults(void *params)
 	p->rw_ios_per_sec = p->rw_mbytes_per_sec = p->r_mbytes_per_sec = p->w_mbytes_per_sec = KEEP;
 }
 
-static bool take_limit(struct rpc_request *req, const char *field, uint64_t value, uint64_t max,
-		       unsigned shift, uint64_t *limit)
+static bool take_limit(struct rpc_request *req, const char *field, uint64_t value, uint64_t max, unsigned shift,
+		       uint64_t *limit)
 {
 	if (value != KEEP && value > max) {
 		rpc_error(req, -EINVAL, "%s %lu: at most %lu is allowed", field, value, max);
@@ -395,8 +389,8 @@ struct get_inflight {
 
 static const struct rpc_param get_inflight_params[] = {
 	RPC_PARAM(struct get_inflight, name, RPC_STRING, RPC_OPTIONAL, "of the bdev; all, if not given"),
-	RPC_PARAM(struct get_inflight, max, RPC_UINT32, RPC_OPTIONAL,
-		  "at most so many per bdev; default: 1000", .min = 1, .max = 100000),
+	RPC_PARAM(struct get_inflight, max, RPC_UINT32, RPC_OPTIONAL, "at most so many per bdev; default: 1000",
+		  .min = 1, .max = 100000),
 	RPC_PARAM_END};
 
 static void get_inflight_defaults(void *params)
@@ -474,5 +468,4 @@ static void rpc_bdev_get_inflight(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("bdev_get_inflight", rpc_bdev_get_inflight, struct get_inflight, get_inflight_params, RPC_RUNTIME,
-	   "List the I/Os in flight: what, where, in which state, for how long",
-	   .defaults = get_inflight_defaults)
+	   "List the I/Os in flight: what, where, in which state, for how long", .defaults = get_inflight_defaults)

@@ -39,11 +39,11 @@ struct rpc_conn {
 	size_t in_len, in_size;
 	struct rpc_outq out;
 	unsigned n_calls;
-	bool eof;     /* the client will send nothing more */
-	bool closing; /* we will read nothing more */
-	bool broken;  /* close as soon as nothing is using it */
-	bool more;    /* messages may be waiting in the buffer for the next turn */
-	bool busy;    /* its input is being worked on; that settles it in the end */
+	bool eof;                  /* the client will send nothing more */
+	bool closing;              /* we will read nothing more */
+	bool broken;               /* close as soon as nothing is using it */
+	bool more;                 /* messages may be waiting in the buffer for the next turn */
+	bool busy;                 /* its input is being worked on; that settles it in the end */
 	struct conn_call *in_turn; /* is waited for before more is begun */
 	/* The message that is being worked on, if there is one. */
 	bool in_message;
@@ -223,8 +223,7 @@ static void call_done(void *arg, struct rpc_answer *answer)
 	conn_release(c);
 }
 
-static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct conn_batch *batch,
-			    size_t bytes)
+static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct conn_batch *batch, size_t bytes)
 {
 	struct conn_call *call = calloc(1, sizeof(*call));
 
@@ -246,8 +245,8 @@ static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct
 	} else {
 		const struct rpc_method *m = rpc_method_find(decoded->method);
 		c->in_turn = m != NULL && m->in_turn ? call : NULL; /* none is: or we would not be here */
-		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method,
-			     decoded->params, call_done, call);
+		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method, decoded->params,
+			     call_done, call);
 	}
 }
 
@@ -305,8 +304,7 @@ static void conn_too_long(struct rpc_conn *c)
 {
 	char why[96];
 
-	snprintf(why, sizeof(why), "the message is too long: at most %zu bytes are allowed",
-		 c->opts->max_message_size);
+	snprintf(why, sizeof(why), "the message is too long: at most %zu bytes are allowed", c->opts->max_message_size);
 	conn_give_up(c, RPC_ERROR_INVALID_REQUEST, why);
 }
 
@@ -450,7 +448,8 @@ static void conn_event(void *arg, uint32_t events)
 	if (events & EPOLLIN) {
 		conn_read(c);
 	} else if ((events & (EPOLLHUP | EPOLLERR)) && !c->more) {
-		c->broken = true; /* both directions are closed: nobody is left to answer. What came before the end of a turn is read first. */
+		c->broken = true; /* both directions are closed: nobody is left to answer. What came before the end of a
+				     turn is read first. */
 	}
 	conn_settle(c);
 }

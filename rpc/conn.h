@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One client's connection: bytes in, calls run, answers out. Nothing a client does, or fails to do, holds up another: it
- * is read from only while it takes its answers, and dropped when it does not. */
+/* One client's connection: bytes in, calls run, answers out. Nothing a client does, or fails to do, holds up another:
+ * it is read from only while it takes its answers, and dropped when it does not. */
 #ifndef RPC_CONN_H
 #define RPC_CONN_H
 

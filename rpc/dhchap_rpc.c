@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rpc/dhchap_rpc.h"
 
-static bool decode(struct rpc_request *req, const char *what, const json_t *given,
-		   int (*by_name)(const char *), const char *allowed, unsigned *set)
+static bool decode(struct rpc_request *req, const char *what, const json_t *given, int (*by_name)(const char *),
+		   const char *allowed, unsigned *set)
 {
 	unsigned found = 0;
 	size_t i;
@@ -21,8 +21,8 @@ static bool decode(struct rpc_request *req, const char *what, const json_t *give
 		found |= 1u << id;
 	}
 	if (found == 0) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"%s\" is empty: allowed are one or more of %s", what, allowed);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"%s\" is empty: allowed are one or more of %s",
+			  what, allowed);
 		return false;
 	}
 	*set = found;

@@ -7,8 +7,8 @@
 #include "rpc/rpc.h"
 
 #define RPC_DHCHAP_DIGESTS_HELP "hash functions for DH-HMAC-CHAP: sha256, sha384, sha512; by default all"
-#define RPC_DHCHAP_DHGROUPS_HELP                                                                             \
-	"groups for DH-HMAC-CHAP: null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192; by default "  \
+#define RPC_DHCHAP_DHGROUPS_HELP                                                                                       \
+	"groups for DH-HMAC-CHAP: null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192; by default "            \
 	"all"
 
 /* False after answering what is wrong with parameter "dhchap_digests" or "dhchap_dhgroups". given NULL: set stays. */

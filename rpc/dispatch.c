@@ -22,8 +22,8 @@ LOG_FLAG(rpc)
 #define SLOW_RUN_NS    (100 * 1000 * 1000ULL)
 #define SLOW_ANSWER_NS (10 * 1000 * 1000 * 1000ULL)
 
-/* Calls past their deadline that are kept until they end. With so many the next ones stay unanswered, as without a deadline:
- * then their connections are read no more, and a client that asks again and again takes no more memory. */
+/* Calls past their deadline that are kept until they end. With so many the next ones stay unanswered, as without a
+ * deadline: then their connections are read no more, and a client that asks again and again takes no more memory. */
 #define TIMED_OUT_MAX 1024
 
 struct rpc_request {
@@ -35,7 +35,7 @@ struct rpc_request {
 	bool slow;      /* has been reported */
 	bool timed_out; /* answered at the deadline: stays in the list until its method ends it */
 	bool in_method; /* its method is running ... */
-	bool answered; /* ... and has answered: freed when it returns, for it may look at its parameters until then */
+	bool answered;  /* ... and has answered: freed when it returns, for it may look at its parameters until then */
 	rpc_done_fn done;
 	void *arg;
 	TAILQ_ENTRY(rpc_request) link;
@@ -128,8 +128,7 @@ static void request_end(struct rpc_request *req, struct rpc_answer *answer)
 		return;
 	}
 	if (req->slow) {
-		log_notice("RPC %s answered after %llu ms", req->method->name,
-			   (unsigned long long)(took_ns / 1000000));
+		log_notice("RPC %s answered after %llu ms", req->method->name, (unsigned long long)(took_ns / 1000000));
 	}
 	request_answer(req, answer, took_ns);
 	request_unlink(req);
@@ -138,8 +137,8 @@ static void request_end(struct rpc_request *req, struct rpc_answer *answer)
 	}
 }
 
-/* What the method does cannot be called off: only the client stops waiting for it. The request, and the parameters in it, are
- * the method's until it answers. */
+/* What the method does cannot be called off: only the client stops waiting for it. The request, and the parameters in
+ * it, are the method's until it answers. */
 static void request_time_out(struct rpc_request *req, uint64_t took_ns)
 {
 	char message[RPC_ERROR_TEXT_MAX];
@@ -264,8 +263,7 @@ static struct rpc_request *request_create(const struct rpc_method *m, json_t *gi
 	return req;
 }
 
-static void __attribute__((format(printf, 4, 5)))
-refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
+static void __attribute__((format(printf, 4, 5))) refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
 {
 	char message[RPC_ERROR_TEXT_MAX];
 	struct rpc_answer answer = {.code = code, .message = message};
@@ -286,8 +284,7 @@ static void no_method(const char *name, char *why)
 	char clean[128];
 
 	utf8_sanitize(name, clean, sizeof(clean));
-	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists those there are",
-		 clean);
+	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists those there are", clean);
 }
 
 static void run(const struct rpc_origin *origin, const struct rpc_method *m, json_t *params, rpc_done_fn done,
@@ -345,8 +342,7 @@ void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void 
 	run_by_name(&(struct rpc_origin){0}, method, params, done, arg);
 }
 
-void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
-		  void *arg)
+void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done, void *arg)
 {
 	const struct rpc_method *m = rpc_method_find(method);
 

@@ -11,8 +11,7 @@ struct rpc_origin {
 	uint32_t bytes;  /* of the message */
 };
 /* As rpc_call_method(), for a client: refuses what the state does not allow. */
-void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
-		  void *arg);
+void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done, void *arg);
 
 /* Calls that have not ended: how many; and each of them, the oldest first. */
 size_t rpc_outstanding(void);
@@ -23,8 +22,8 @@ struct rpc_call_info {
 	bool timed_out; /* its client has been told that it goes on */
 };
 void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), void *arg);
-/* To be called about once a second while there are any: one log line for each that has been waiting longer than it should,
- * and an answer for each that is past its deadline. */
+/* To be called about once a second while there are any: one log line for each that has been waiting longer than it
+ * should, and an answer for each that is past its deadline. */
 void rpc_check_calls(void);
 
 /* True once after jansson, or a helper of answer.c, got no memory: a tree that was built since may lack parts. */

@@ -50,8 +50,7 @@ static enum rpc_frame_result scan_inside(struct rpc_frame *f, char c)
 	}
 }
 
-enum rpc_frame_result rpc_frame_scan(struct rpc_frame *f, const char *buf, size_t len, size_t *begin,
-				     size_t *end)
+enum rpc_frame_result rpc_frame_scan(struct rpc_frame *f, const char *buf, size_t len, size_t *begin, size_t *end)
 {
 	size_t i = f->scanned;
 

@@ -18,8 +18,8 @@
 enum rpc_frame_result {
 	RPC_FRAME_MORE,    /* no message is complete; come back with more bytes */
 	RPC_FRAME_MESSAGE, /* one is: [*begin, *end) */
-	RPC_FRAME_JUNK, /* something that is neither an object nor an array, at *begin: the stream is lost */
-	RPC_FRAME_DEEP, /* nested deeper than RPC_FRAME_DEPTH_MAX */
+	RPC_FRAME_JUNK,    /* something that is neither an object nor an array, at *begin: the stream is lost */
+	RPC_FRAME_DEEP,    /* nested deeper than RPC_FRAME_DEPTH_MAX */
 };
 
 /* All zeroes at the beginning of a stream. */
@@ -32,8 +32,7 @@ struct rpc_frame {
 
 /* Goes on in buf, which holds len bytes: those of the earlier calls, that were not dropped, and new ones.
  * After a message the next call looks for the next one. */
-enum rpc_frame_result rpc_frame_scan(struct rpc_frame *f, const char *buf, size_t len, size_t *begin,
-				     size_t *end);
+enum rpc_frame_result rpc_frame_scan(struct rpc_frame *f, const char *buf, size_t len, size_t *begin, size_t *end);
 
 /* How many bytes at the front of the buffer are of no more use; the caller moves the rest down and calls
  * rpc_frame_dropped(). */

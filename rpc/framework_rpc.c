@@ -38,8 +38,7 @@ struct get_config {
 };
 
 static const struct rpc_param get_config_params[] = {
-	RPC_PARAM(struct get_config, name, RPC_STRING, RPC_REQUIRED,
-		  "a subsystem of framework_get_subsystems"),
+	RPC_PARAM(struct get_config, name, RPC_STRING, RPC_REQUIRED, "a subsystem of framework_get_subsystems"),
 	RPC_PARAM(struct get_config, with_batches, RPC_BOOL, RPC_OPTIONAL,
 		  "the caller understands arrays of methods that may run at once (there are none)"),
 	RPC_PARAM_END,
@@ -62,5 +61,5 @@ static void rpc_framework_get_config(struct rpc_request *req, void *params)
 	c->write(methods);
 	rpc_reply(req, methods);
 }
-RPC_METHOD("framework_get_config", rpc_framework_get_config, struct get_config, get_config_params,
-	   RPC_RUNTIME, "List the method calls that rebuild a subsystem's configuration")
+RPC_METHOD("framework_get_config", rpc_framework_get_config, struct get_config, get_config_params, RPC_RUNTIME,
+	   "List the method calls that rebuild a subsystem's configuration")

@@ -51,9 +51,9 @@ static void rpc_remove_key(struct rpc_request *req, void *params)
 		rpc_error(req, rc, "parameter \"name\" is \"%.80s\": there is no such key", p->name);
 	}
 }
-RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params,
-	   RPC_STARTUP | RPC_RUNTIME,
-	   "Forget a key; who uses it keeps it until it is given another, and a saved configuration has it until then, unless another was added by its name")
+RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params, RPC_STARTUP | RPC_RUNTIME,
+	   "Forget a key; who uses it keeps it until it is given another, and a saved configuration has it until then, "
+	   "unless another was added by its name")
 
 static json_t *key_json(const struct keyring_key *key)
 {
@@ -62,8 +62,7 @@ static json_t *key_json(const struct keyring_key *key)
 	json_object_set_new(o, "name", rpc_string(keyring_key_name(key)));
 	json_object_set_new(o, "module", json_string("keyring_file"));
 	json_object_set_new(o, "removed", json_boolean(keyring_key_removed(key)));
-	json_object_set_new(o, "probed",
-			    json_false()); /* found by asking the module for it: keys of files never are */
+	json_object_set_new(o, "probed", json_false()); /* found by asking the module for it: keys of files never are */
 	json_object_set_new(o, "refcnt", json_integer(keyring_key_refs(key)));
 	json_object_set_new(o, "path", rpc_string(keyring_key_path(key)));
 	return o;
@@ -83,8 +82,9 @@ RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STA
 
 /* ---- Configuration: names and paths ---- */
 
-/* Who uses a key is saved with its name, so a key that was removed is saved too as long as somebody uses it. Of several by one name, all but one
- * removed, one can be saved: that of the ring, which is what whoever added it wants the name to mean; else the last. */
+/* Who uses a key is saved with its name, so a key that was removed is saved too as long as somebody uses it. Of several
+ * by one name, all but one removed, one can be saved: that of the ring, which is what whoever added it wants the name
+ * to mean; else the last. */
 static bool is_saved(const struct keyring_key *key)
 {
 	for (struct keyring_key *k = keyring_next(NULL); k != NULL; k = keyring_next(k)) {

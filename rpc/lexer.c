@@ -136,6 +136,5 @@ bool rpc_lexer_key_is(const struct rpc_lexer *l, const char *key)
 {
 	size_t len = strlen(key);
 
-	return l->string_end - l->string_begin == len + 2 &&
-	       memcmp(l->text + l->string_begin + 1, key, len) == 0;
+	return l->string_end - l->string_begin == len + 2 && memcmp(l->text + l->string_begin + 1, key, len) == 0;
 }

@@ -45,8 +45,7 @@ static void rpc_log_set_level(struct rpc_request *req, void *params)
 	log_set_level((enum log_level)((struct level_params *)params)->level);
 	rpc_reply_true(req);
 }
-RPC_METHOD("log_set_level", rpc_log_set_level, struct level_params, level_params, ALWAYS,
-	   "Choose what goes to syslog")
+RPC_METHOD("log_set_level", rpc_log_set_level, struct level_params, level_params, ALWAYS, "Choose what goes to syslog")
 
 static void rpc_log_get_level(struct rpc_request *req, void *params)
 {
@@ -106,8 +105,7 @@ struct timestamps_params {
 };
 
 static const struct rpc_param timestamps_params[] = {
-	RPC_PARAM(struct timestamps_params, enabled, RPC_BOOL, RPC_REQUIRED,
-		  "whether lines begin with the time"),
+	RPC_PARAM(struct timestamps_params, enabled, RPC_BOOL, RPC_REQUIRED, "whether lines begin with the time"),
 	RPC_PARAM_END,
 };
 
@@ -116,5 +114,5 @@ static void rpc_log_enable_timestamps(struct rpc_request *req, void *params)
 	log_enable_timestamps(((struct timestamps_params *)params)->enabled);
 	rpc_reply_true(req);
 }
-RPC_METHOD("log_enable_timestamps", rpc_log_enable_timestamps, struct timestamps_params, timestamps_params,
-	   ALWAYS, "Print the time in front of each log line, or not")
+RPC_METHOD("log_enable_timestamps", rpc_log_enable_timestamps, struct timestamps_params, timestamps_params, ALWAYS,
+	   "Print the time in front of each log line, or not")

@@ -12,8 +12,7 @@
 #include "rpc/lexer.h"
 #include "rpc/rpc.h"
 
-static void __attribute__((format(printf, 3, 4)))
-call_fail(struct rpc_call *c, int error, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4))) call_fail(struct rpc_call *c, int error, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -47,8 +46,8 @@ static bool number_is_big(const struct rpc_lexer *lexer, const struct rpc_token 
 	return t->end < lexer->len && isinf(strtod(t->text + t->begin, NULL));
 }
 
-/* The message with its big numbers quoted, or NULL: there are none (*len unchanged), or no memory (*failed).
- */
+/* The message with its big numbers quoted, or NULL: there are none (*len unchanged), or no memory
+ * (*failed). */
 static char *quote_big_numbers(const char *text, size_t *len, bool *failed)
 {
 	struct rpc_lexer lexer;
@@ -115,8 +114,7 @@ static int find_ids(const char *text, size_t len, struct rpc_message *m)
 		if (!rpc_lexer_next(&lexer, &t)) {
 			break;
 		}
-		bool scalar =
-			t.type == RPC_TOKEN_STRING || t.type == RPC_TOKEN_NUMBER || t.type == RPC_TOKEN_WORD;
+		bool scalar = t.type == RPC_TOKEN_STRING || t.type == RPC_TOKEN_NUMBER || t.type == RPC_TOKEN_WORD;
 		struct rpc_call *c = &m->calls[index];
 		if (scalar && c->id == NULL) {
 			c->id = strndup(text + t.begin, t.end - t.begin);
@@ -149,8 +147,7 @@ static int check_id(struct rpc_call *c, const json_t *id)
 
 static void check_params(struct rpc_call *c, json_t *params)
 {
-	if (params == NULL || (json_is_array(params) && json_array_size(params) == 0) ||
-	    json_is_null(params)) {
+	if (params == NULL || (json_is_array(params) && json_array_size(params) == 0) || json_is_null(params)) {
 		return;
 	}
 	if (json_is_array(params)) {
@@ -207,8 +204,7 @@ static int decode_call(struct rpc_call *c, const json_t *request)
 }
 
 /* The whole message is one error. */
-static int __attribute__((format(printf, 3, 4)))
-message_fail(struct rpc_message *m, int error, const char *fmt, ...)
+static int __attribute__((format(printf, 3, 4))) message_fail(struct rpc_message *m, int error, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -239,9 +235,8 @@ static int decode_calls(const char *text, size_t len, struct rpc_message *m)
 		return message_fail(m, RPC_ERROR_INVALID_REQUEST, "a batch must hold at least one request");
 	}
 	if (m->n_calls > RPC_BATCH_MAX) {
-		return message_fail(m, RPC_ERROR_INVALID_REQUEST,
-				    "a batch of %zu requests: at most %d are allowed", m->n_calls,
-				    RPC_BATCH_MAX);
+		return message_fail(m, RPC_ERROR_INVALID_REQUEST, "a batch of %zu requests: at most %d are allowed",
+				    m->n_calls, RPC_BATCH_MAX);
 	}
 	m->calls = calloc(m->n_calls, sizeof(*m->calls));
 	int rc = m->calls == NULL ? -ENOMEM : find_ids(text, len, m);
@@ -262,8 +257,7 @@ json_t *rpc_json_load(const char *text, size_t len, json_error_t *error)
 
 	if (failed) {
 		*error = (json_error_t){.text = "no memory"};
-		error->text[JSON_ERROR_TEXT_LENGTH - 1] =
-			json_error_out_of_memory; /* where the library has the code */
+		error->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory; /* where the library has the code */
 		return NULL;
 	}
 	json_t *tree = json_loadb(copy != NULL ? copy : text, parse_len, JSON_REJECT_DUPLICATES, error);
@@ -288,11 +282,10 @@ int rpc_message_decode(const char *text, size_t len, struct rpc_message *m)
 	case json_error_out_of_memory:
 		return -ENOMEM;
 	case json_error_duplicate_key:
-		return message_fail(m, RPC_ERROR_INVALID_REQUEST, "line %d, column %d: %s", error.line,
-				    error.column, error.text);
-	default:
-		return message_fail(m, RPC_ERROR_PARSE, "line %d, column %d: %s", error.line, error.column,
+		return message_fail(m, RPC_ERROR_INVALID_REQUEST, "line %d, column %d: %s", error.line, error.column,
 				    error.text);
+	default:
+		return message_fail(m, RPC_ERROR_PARSE, "line %d, column %d: %s", error.line, error.column, error.text);
 	}
 }
 

@@ -15,8 +15,8 @@
 #define RPC_BATCH_MAX 1024
 
 struct rpc_call {
-	char *id; /* the id's JSON text as it came, to be echoed; NULL: a notification, which is never
-		     answered */
+	char *id;           /* the id's JSON text as it came, to be echoed; NULL: a notification, which is never
+			       answered */
 	const char *method; /* owned by the message, like params */
 	json_t *params;     /* an object, or NULL when there are none */
 	int error;          /* 0, or the RPC_ERROR_* to answer with */
@@ -26,8 +26,7 @@ struct rpc_call {
 struct rpc_message {
 	bool batch; /* answered by one array */
 	size_t n_calls;
-	struct rpc_call
-		*calls; /* a message that cannot be understood is one call with an error and the id null */
+	struct rpc_call *calls; /* a message that cannot be understood is one call with an error and the id null */
 	json_t *tree;
 };
 

@@ -51,6 +51,6 @@ static void rpc_notify_get_notifications(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("notify_get_notifications", rpc_notify_get_notifications, struct get_notifications,
-	   get_notifications_params, RPC_STARTUP | RPC_RUNTIME,
-	   "List notifications from an id on, oldest first", .defaults = get_notifications_defaults)
+RPC_METHOD("notify_get_notifications", rpc_notify_get_notifications, struct get_notifications, get_notifications_params,
+	   RPC_STARTUP | RPC_RUNTIME, "List notifications from an id on, oldest first",
+	   .defaults = get_notifications_defaults)

@@ -26,12 +26,12 @@ __attribute__((constructor)) static void register_notices(void)
 /* ---- Addresses ---- */
 
 const struct rpc_param rpc_nvmf_address_params[] = {
-	RPC_PARAM(struct rpc_nvmf_address, trtype, RPC_STRING, RPC_REQUIRED, "transport: RDMA; of a referral also TCP or FC"),
+	RPC_PARAM(struct rpc_nvmf_address, trtype, RPC_STRING, RPC_REQUIRED,
+		  "transport: RDMA; of a referral also TCP or FC"),
 	RPC_PARAM(struct rpc_nvmf_address, adrfam, RPC_STRING, RPC_OPTIONAL,
 		  "IPv4, IPv6, IB, FC or intra-host; by default what traddr looks like"),
 	RPC_PARAM(struct rpc_nvmf_address, traddr, RPC_STRING, RPC_REQUIRED, "address, e.g. 192.0.2.1"),
-	RPC_PARAM(struct rpc_nvmf_address, trsvcid, RPC_STRING, RPC_OPTIONAL,
-		  "service: the port; by default 4420"),
+	RPC_PARAM(struct rpc_nvmf_address, trsvcid, RPC_STRING, RPC_OPTIONAL, "service: the port; by default 4420"),
 	RPC_PARAM_END,
 };
 
@@ -50,15 +50,13 @@ static bool is_plain(const char *text, size_t max)
 	return true;
 }
 
-static bool check_plain(struct rpc_request *req, const char *what, const char *field, const char *text,
-			size_t max)
+static bool check_plain(struct rpc_request *req, const char *what, const char *field, const char *text, size_t max)
 {
 	if (is_plain(text, max)) {
 		return true;
 	}
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-		  "parameter \"%s.%s\" is \"%s\": allowed are 1 to %zu printable characters", what, field,
-		  text, max);
+		  "parameter \"%s.%s\" is \"%s\": allowed are 1 to %zu printable characters", what, field, text, max);
 	return false;
 }
 
@@ -77,8 +75,8 @@ bool rpc_nvmf_address_decode(struct rpc_request *req, const char *what, const st
 		a->adrfam = strchr(given->traddr, ':') != NULL ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
 	} else if (nvmf_adrfam_parse(given->adrfam, &a->adrfam) != 0) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"%s.adrfam\" is \"%s\": allowed are IPv4, IPv6, IB, FC and intra-host",
-			  what, given->adrfam);
+			  "parameter \"%s.adrfam\" is \"%s\": allowed are IPv4, IPv6, IB, FC and intra-host", what,
+			  given->adrfam);
 		return false;
 	}
 	strcpy(a->traddr, given->traddr);
@@ -122,7 +120,8 @@ struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *t
 	}
 	struct nvmf_subsystem *s = nvmf_subsystem_find(tgt, nqn);
 	if (s == NULL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"nqn\" is \"%s\": there is no such subsystem", nqn);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"nqn\" is \"%s\": there is no such subsystem",
+			  nqn);
 	}
 	return s;
 }
@@ -208,8 +207,7 @@ json_t *rpc_nvmf_discovery_filter_json(uint32_t filter)
 	return json_string(text[0] != 0 ? text : "match_any");
 }
 
-#define FILTER_HELP                                                                                          \
-	"match_any, or transport, address and svcid joined by commas: which ports the discovery log shows"
+#define FILTER_HELP "match_any, or transport, address and svcid joined by commas: which ports the discovery log shows"
 
 #define FILTERS_HELP "the same as an array of names: transport, address, svcid"
 
@@ -222,7 +220,8 @@ static void bad_filter(struct rpc_request *req, const char *text)
 		  text);
 }
 
-/* discovery_filter and discovery_filters, of which one may be given, or neither: then *filter stays. False after answering what is wrong. */
+/* discovery_filter and discovery_filters, of which one may be given, or neither: then *filter stays. False after
+ * answering what is wrong. */
 static bool decode_filter(struct rpc_request *req, const char *text, const json_t *names, uint32_t *filter)
 {
 	uint32_t bits = 0;
@@ -230,7 +229,8 @@ static bool decode_filter(struct rpc_request *req, const char *text, const json_
 	size_t i;
 
 	if (text != NULL && names != NULL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameters \"discovery_filter\" and \"discovery_filters\": one of them is allowed");
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameters \"discovery_filter\" and \"discovery_filters\": one of them is allowed");
 		return false;
 	}
 	if (text != NULL && rpc_nvmf_discovery_filter_parse(text, &bits) != 0) {
@@ -339,8 +339,7 @@ static void rpc_get_targets(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_get_targets", rpc_get_targets, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "List the names of targets")
+RPC_METHOD("nvmf_get_targets", rpc_get_targets, struct rpc_no_params, NULL, RPC_RUNTIME, "List the names of targets")
 
 /* ---- Before the default target is made ---- */
 
@@ -349,8 +348,8 @@ struct set_max_subsystems {
 };
 
 static const struct rpc_param set_max_subsystems_params[] = {
-	RPC_PARAM(struct set_max_subsystems, max_subsystems, RPC_UINT32, RPC_REQUIRED,
-		  "of the default target", .min = 1, .max = 65536),
+	RPC_PARAM(struct set_max_subsystems, max_subsystems, RPC_UINT32, RPC_REQUIRED, "of the default target",
+		  .min = 1, .max = 65536),
 	RPC_PARAM_END,
 };
 
@@ -361,16 +360,15 @@ static void rpc_set_max_subsystems(struct rpc_request *req, void *params)
 	nvmf_config()->max_subsystems = p->max_subsystems;
 	rpc_reply_true(req);
 }
-RPC_METHOD("nvmf_set_max_subsystems", rpc_set_max_subsystems, struct set_max_subsystems,
-	   set_max_subsystems_params, RPC_STARTUP, "Set how many subsystems the default target may have")
+RPC_METHOD("nvmf_set_max_subsystems", rpc_set_max_subsystems, struct set_max_subsystems, set_max_subsystems_params,
+	   RPC_STARTUP, "Set how many subsystems the default target may have")
 
 struct set_crdt {
 	uint16_t crdt1, crdt2, crdt3;
 };
 
 static const struct rpc_param set_crdt_params[] = {
-	RPC_PARAM(struct set_crdt, crdt1, RPC_UINT16, RPC_OPTIONAL,
-		  "command retry delay time 1, units of 100 ms"),
+	RPC_PARAM(struct set_crdt, crdt1, RPC_UINT16, RPC_OPTIONAL, "command retry delay time 1, units of 100 ms"),
 	RPC_PARAM(struct set_crdt, crdt2, RPC_UINT16, RPC_OPTIONAL, "command retry delay time 2"),
 	RPC_PARAM(struct set_crdt, crdt3, RPC_UINT16, RPC_OPTIONAL, "command retry delay time 3"),
 	RPC_PARAM_END,
@@ -406,7 +404,8 @@ static const struct rpc_param admin_cmd_passthru_params[] = {
 	RPC_ONLY(security_send_recv, RPC_BOOL, "false", PASSTHRU_WHY),
 	RPC_ONLY(fw_update, RPC_BOOL, "false", PASSTHRU_WHY),
 	RPC_ONLY(nvme_mi, RPC_BOOL, "false", PASSTHRU_WHY),
-	RPC_ONLY(vendor_specific, RPC_BOOL, "false", "namespace.passthru_admin of nvmf_subsystem_add_ns names what is passed on"),
+	RPC_ONLY(vendor_specific, RPC_BOOL, "false",
+		 "namespace.passthru_admin of nvmf_subsystem_add_ns names what is passed on"),
 	RPC_PARAM_END,
 };
 
@@ -417,8 +416,8 @@ static const struct rpc_param set_config_params[] = {
 	RPC_PARAM(struct set_config, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP),
 	RPC_PARAM(struct set_config, dhchap_digests, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DIGESTS_HELP),
 	RPC_PARAM(struct set_config, dhchap_dhgroups, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DHGROUPS_HELP),
-	RPC_PARAM(struct set_config, admin_cmd_passthru, RPC_OBJECT, RPC_OPTIONAL, "what admin commands reach an NVMe drive: none of these",
-		  .object = admin_cmd_passthru_params),
+	RPC_PARAM(struct set_config, admin_cmd_passthru, RPC_OBJECT, RPC_OPTIONAL,
+		  "what admin commands reach an NVMe drive: none of these", .object = admin_cmd_passthru_params),
 	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
 	RPC_PARAM_END,
 };
@@ -439,7 +438,8 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"poll_groups_mask\": %s", why);
 		return;
 	}
-	if (!rpc_dhchap_digests(req, p->dhchap_digests, &digests) || !rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &dhgroups)) {
+	if (!rpc_dhchap_digests(req, p->dhchap_digests, &digests) ||
+	    !rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &dhgroups)) {
 		return;
 	}
 	config->dhchap_hashes = digests;

@@ -24,17 +24,17 @@ struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *t
 struct rpc_nvmf_where {
 	char *nqn, *tgt_name;
 };
-#define RPC_NVMF_WHERE_PARAMS(type_)                                                                         \
-	{.name = "nqn",                                                                                      \
-	 .type = RPC_STRING,                                                                                 \
-	 .offset = offsetof(type_, where.nqn),                                                               \
-	 .size = sizeof(char *),                                                                             \
-	 .required = RPC_REQUIRED,                                                                           \
-	 .help = "NQN of the subsystem"},                                                                    \
-	{                                                                                                    \
-		.name = "tgt_name", .type = RPC_STRING, .offset = offsetof(type_, where.tgt_name),           \
-		.size = sizeof(char *), .required = RPC_OPTIONAL,                                            \
-		.help = "name of the target; the default one if not given"                                   \
+#define RPC_NVMF_WHERE_PARAMS(type_)                                                                                   \
+	{.name = "nqn",                                                                                                \
+	 .type = RPC_STRING,                                                                                           \
+	 .offset = offsetof(type_, where.nqn),                                                                         \
+	 .size = sizeof(char *),                                                                                       \
+	 .required = RPC_REQUIRED,                                                                                     \
+	 .help = "NQN of the subsystem"},                                                                              \
+	{                                                                                                              \
+		.name = "tgt_name", .type = RPC_STRING, .offset = offsetof(type_, where.tgt_name),                     \
+		.size = sizeof(char *), .required = RPC_OPTIONAL,                                                      \
+		.help = "name of the target; the default one if not given"                                             \
 	}
 
 /* An nvmf_done_fn that answers a request: true, or the error. */

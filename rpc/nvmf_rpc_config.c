@@ -26,8 +26,7 @@ static void write_startup(json_t *methods)
 	json_t *params = json_object();
 	char cores[ENV_CORES_MAX];
 
-	json_object_set_new(params, "discovery_filter",
-			    rpc_nvmf_discovery_filter_json(config->discovery_filter));
+	json_object_set_new(params, "discovery_filter", rpc_nvmf_discovery_filter_json(config->discovery_filter));
 	if (!config->all_cores) {
 		env_cores_format_mask(&config->cores, cores);
 		json_object_set_new(params, "poll_groups_mask", json_string(cores));
@@ -48,8 +47,7 @@ static void write_startup(json_t *methods)
 				 config->crdt[2]));
 }
 
-static json_t *listener_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
-			       const struct nvmf_listener *l)
+static json_t *listener_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s, const struct nvmf_listener *l)
 {
 	json_t *params = subsystem_params(tgt, s);
 
@@ -91,8 +89,7 @@ static void write_listeners(json_t *methods, struct nvmf_tgt *tgt, const struct 
 
 static void write_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
-	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL;
-	     h = nvmf_subsystem_next_host(s, h)) {
+	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL; h = nvmf_subsystem_next_host(s, h)) {
 		json_t *params = subsystem_params(tgt, s);
 		json_object_set_new(params, "host", rpc_string(h));
 		rpc_nvmf_add_key_names(params, s, h);
@@ -166,18 +163,16 @@ static void write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 static void write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 {
 	if (strcmp(nvmf_tgt_name(tgt), NVMF_DEFAULT_TGT) != 0) {
-		json_t *params = json_pack("{s:o,s:i}", "name", rpc_string(nvmf_tgt_name(tgt)),
-					   "max_subsystems", (int)nvmf_tgt_max_subsystems(tgt));
+		json_t *params = json_pack("{s:o,s:i}", "name", rpc_string(nvmf_tgt_name(tgt)), "max_subsystems",
+					   (int)nvmf_tgt_max_subsystems(tgt));
 		json_object_set_new(params, "discovery_filter",
 				    rpc_nvmf_discovery_filter_json(nvmf_tgt_discovery_filter(tgt)));
 		rpc_config_add(methods, "nvmf_create_target", params);
 	}
-	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL;
-	     t = nvmf_transport_next(tgt, t)) {
+	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL; t = nvmf_transport_next(tgt, t)) {
 		rpc_config_add(methods, "nvmf_create_transport", with_tgt(tgt, rpc_nvmf_transport_json(t)));
 	}
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-	     s = nvmf_subsystem_next(tgt, s)) {
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_NVME) {
 			write_subsystem(methods, tgt, s);
 		} else {

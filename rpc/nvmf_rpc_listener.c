@@ -21,9 +21,9 @@ struct listener_params {
 	uint32_t anagrpid;
 };
 
-#define LISTENER_PARAMS                                                                                      \
-	RPC_NVMF_WHERE_PARAMS(struct listener_params),                                                       \
-		RPC_PARAM(struct listener_params, listen_address, RPC_OBJECT, RPC_REQUIRED, "where",         \
+#define LISTENER_PARAMS                                                                                                \
+	RPC_NVMF_WHERE_PARAMS(struct listener_params),                                                                 \
+		RPC_PARAM(struct listener_params, listen_address, RPC_OBJECT, RPC_REQUIRED, "where",                   \
 			  .object = rpc_nvmf_address_params)
 
 static const struct rpc_param add_listener_params[] = {
@@ -31,8 +31,8 @@ static const struct rpc_param add_listener_params[] = {
 	RPC_ONLY(secure_channel, RPC_BOOL, "false", "secure channels are NVMe/TCP's"),
 	RPC_ONLY(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
 	RPC_ONLY(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
-	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL,
-		  "of all ANA groups; by default optimized", .enums = ana_states),
+	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
+		  .enums = ana_states),
 	RPC_PARAM_END,
 };
 
@@ -45,8 +45,7 @@ static const struct rpc_param set_ana_state_params[] = {
 	LISTENER_PARAMS,
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_REQUIRED, "what hosts are told",
 		  .enums = ana_states),
-	RPC_PARAM(struct listener_params, anagrpid, RPC_UINT32, RPC_OPTIONAL,
-		  "the ANA group; by default all"),
+	RPC_PARAM(struct listener_params, anagrpid, RPC_UINT32, RPC_OPTIONAL, "the ANA group; by default all"),
 	RPC_PARAM_END,
 };
 
@@ -61,14 +60,13 @@ static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const str
 {
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
-	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address)
-		       ? s
-		       : NULL;
+	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address) ? s : NULL;
 }
 
 static void answer_not_there(struct rpc_request *req, const char *nqn, const struct nvmf_address *address)
 {
-	rpc_error(req, -ENOENT, "%s does not listen on %s %s %s", nqn, address->trtype, address->traddr, address->trsvcid);
+	rpc_error(req, -ENOENT, "%s does not listen on %s %s %s", nqn, address->trtype, address->traddr,
+		  address->trsvcid);
 }
 
 static void answer_no_ana(struct rpc_request *req, const struct listener_params *p)
@@ -97,15 +95,14 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 			  "nvmf_create_transport makes one",
 			  p->listen_address.trtype);
 	} else if (rc != 0) {
-		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype,
-			  address.traddr, address.trsvcid, strerror(-rc));
+		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype, address.traddr,
+			  address.trsvcid, strerror(-rc));
 	} else {
 		nvmf_subsystem_settle_listeners(s, address.trtype, rpc_nvmf_answer, req);
 	}
 }
-RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params,
-	   RPC_RUNTIME, "Let hosts connect to a subsystem through an address",
-	   .defaults = add_listener_defaults)
+RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params, RPC_RUNTIME,
+	   "Let hosts connect to a subsystem through an address", .defaults = add_listener_defaults)
 
 static void rpc_set_ana_state(struct rpc_request *req, void *params)
 {
@@ -129,9 +126,8 @@ static void rpc_set_ana_state(struct rpc_request *req, void *params)
 		rpc_nvmf_answer(req, rc);
 	}
 }
-RPC_METHOD("nvmf_subsystem_listener_set_ana_state", rpc_set_ana_state, struct listener_params,
-	   set_ana_state_params, RPC_RUNTIME,
-	   "Set the ANA state of a group, or of all, through a listener, and tell its hosts")
+RPC_METHOD("nvmf_subsystem_listener_set_ana_state", rpc_set_ana_state, struct listener_params, set_ana_state_params,
+	   RPC_RUNTIME, "Set the ANA state of a group, or of all, through a listener, and tell its hosts")
 
 static void rpc_remove_listener(struct rpc_request *req, void *params)
 {
@@ -145,9 +141,8 @@ static void rpc_remove_listener(struct rpc_request *req, void *params)
 		nvmf_subsystem_remove_listener(s, &address, rpc_nvmf_answer, req);
 	}
 }
-RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params,
-	   remove_listener_params, RPC_RUNTIME,
-	   "Disconnect the hosts that came through an address, and let no more of them in")
+RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params, remove_listener_params,
+	   RPC_RUNTIME, "Disconnect the hosts that came through an address, and let no more of them in")
 
 struct get_listeners {
 	struct rpc_nvmf_where where;
@@ -195,5 +190,5 @@ static void rpc_get_listeners(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct get_listeners, get_listeners_params,
-	   RPC_RUNTIME, "List the addresses of a subsystem, with the state of each ANA group there")
+RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct get_listeners, get_listeners_params, RPC_RUNTIME,
+	   "List the addresses of a subsystem, with the state of each ANA group there")

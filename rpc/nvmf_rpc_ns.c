@@ -18,13 +18,11 @@ struct ns_params {
 static const struct rpc_param ns_object[] = {
 	RPC_PARAM(struct ns_params, nsid, RPC_UINT32, RPC_OPTIONAL, "by default the lowest that is free"),
 	RPC_PARAM(struct ns_params, bdev_name, RPC_STRING, RPC_REQUIRED, "what holds its data"),
-	RPC_PARAM(struct ns_params, nguid, RPC_STRING, RPC_OPTIONAL,
-		  "32 hexadecimal digits; by default the UUID's"),
+	RPC_PARAM(struct ns_params, nguid, RPC_STRING, RPC_OPTIONAL, "32 hexadecimal digits; by default the UUID's"),
 	RPC_PARAM(struct ns_params, eui64, RPC_STRING, RPC_OPTIONAL, "16 hexadecimal digits"),
 	RPC_PARAM(struct ns_params, uuid, RPC_UUID, RPC_OPTIONAL, "by default the bdev's"),
-	RPC_PARAM(
-		struct ns_params, ptpl_file, RPC_STRING, RPC_OPTIONAL,
-		"absolute path of a file that keeps reservations over restarts; by default they end with us"),
+	RPC_PARAM(struct ns_params, ptpl_file, RPC_STRING, RPC_OPTIONAL,
+		  "absolute path of a file that keeps reservations over restarts; by default they end with us"),
 	RPC_PARAM(struct ns_params, anagrpid, RPC_UINT32, RPC_OPTIONAL, "ANA group; by default the nsid"),
 	RPC_PARAM(struct ns_params, no_auto_visible, RPC_BOOL, RPC_OPTIONAL,
 		  "hosts see it only after nvmf_ns_add_host"),
@@ -60,8 +58,7 @@ static int hex_digit(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static bool decode_hex(struct rpc_request *req, const char *name, const char *text, uint8_t *bytes,
-		       size_t len)
+static bool decode_hex(struct rpc_request *req, const char *name, const char *text, uint8_t *bytes, size_t len)
 {
 	size_t i = 0;
 
@@ -70,8 +67,8 @@ static bool decode_hex(struct rpc_request *req, const char *name, const char *te
 	}
 	if (i != 2 * len || text[i] != 0) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"namespace.%s\" is \"%.64s\": allowed are %zu hexadecimal digits", name,
-			  text, 2 * len);
+			  "parameter \"namespace.%s\" is \"%.64s\": allowed are %zu hexadecimal digits", name, text,
+			  2 * len);
 		return false;
 	}
 	for (i = 0; i < len; i++) {
@@ -89,7 +86,8 @@ static bool decode_opcodes(struct rpc_request *req, const char *name, const json
 	json_array_foreach (list, i, one) {
 		json_int_t opcode = json_is_integer(one) ? json_integer_value(one) : -1;
 		if (opcode < 0 || opcode > UINT8_MAX || !nvmf_passthru_can_list((uint8_t)opcode, admin)) {
-			rpc_wrong_element(req, name, i, one, "are opcodes %u to 255 whose data go one way (bits 1:0 are not 3)",
+			rpc_wrong_element(req, name, i, one,
+					  "are opcodes %u to 255 whose data go one way (bits 1:0 are not 3)",
 					  admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO);
 			return false;
 		}
@@ -116,14 +114,12 @@ static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct
 	       (p->eui64 == NULL || decode_hex(req, "eui64", p->eui64, opts->eui64, sizeof(opts->eui64)));
 }
 
-static void answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s,
-			     const struct ns_params *p, int rc)
+static void answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s, const struct ns_params *p, int rc)
 {
 	uint32_t max = nvmf_subsystem_max_namespaces(s);
 
 	if (rc == -ENODEV) {
-		rpc_error(req, rc, "parameter \"namespace.bdev_name\" is \"%s\": there is no such bdev",
-			  p->bdev_name);
+		rpc_error(req, rc, "parameter \"namespace.bdev_name\" is \"%s\": there is no such bdev", p->bdev_name);
 	} else if (rc == -EPERM) {
 		rpc_error(req, rc,
 			  "parameter \"namespace.bdev_name\" is \"%s\": somebody else uses it; the log says "
@@ -132,11 +128,10 @@ static void answer_add_error(struct rpc_request *req, const struct nvmf_subsyste
 	} else if (rc == -EEXIST) {
 		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: in use", p->nsid);
 	} else if (rc == -EINVAL && p->nsid > max) {
-		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: allowed are 1 to %u (max_namespaces)",
-			  p->nsid, max);
+		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: allowed are 1 to %u (max_namespaces)", p->nsid,
+			  max);
 	} else if (rc == -EINVAL && p->anagrpid > max) {
-		rpc_error(req, rc,
-			  "parameter \"namespace.anagrpid\" is %u: allowed are 1 to %u (max_namespaces)",
+		rpc_error(req, rc, "parameter \"namespace.anagrpid\" is %u: allowed are 1 to %u (max_namespaces)",
 			  p->anagrpid, max);
 	} else if (rc == -ENOSPC) {
 		rpc_error(req, rc, "the subsystem has its %u namespaces (max_namespaces)", max);
@@ -152,8 +147,7 @@ static void answer_add_error(struct rpc_request *req, const struct nvmf_subsyste
 			  "%s; the log says more",
 			  p->bdev_name, p->ptpl_file, strerror(-rc));
 	} else {
-		rpc_error(req, rc, "bdev %s cannot be a namespace: %s; the log says more", p->bdev_name,
-			  strerror(-rc));
+		rpc_error(req, rc, "bdev %s cannot be a namespace: %s; the log says more", p->bdev_name, strerror(-rc));
 	}
 }
 
@@ -168,7 +162,8 @@ static void rpc_add_ns(struct rpc_request *req, void *params)
 		return;
 	}
 	if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"nqn\" is \"%s\": a discovery subsystem has no namespaces", p->where.nqn);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"nqn\" is \"%s\": a discovery subsystem has no namespaces", p->where.nqn);
 		return;
 	}
 	int rc = nvmf_subsystem_add_ns(s, p->namespace.bdev_name, &opts, &nsid);
@@ -188,8 +183,8 @@ struct nsid_params {
 	char *host;
 };
 
-#define NSID_PARAMS                                                                                          \
-	RPC_NVMF_WHERE_PARAMS(struct nsid_params),                                                           \
+#define NSID_PARAMS                                                                                                    \
+	RPC_NVMF_WHERE_PARAMS(struct nsid_params),                                                                     \
 		RPC_PARAM(struct nsid_params, nsid, RPC_UINT32, RPC_REQUIRED, "the namespace")
 
 static const struct rpc_param remove_ns_params[] = {
@@ -199,8 +194,7 @@ static const struct rpc_param remove_ns_params[] = {
 
 static const struct rpc_param ns_ana_group_params[] = {
 	NSID_PARAMS,
-	RPC_PARAM(struct nsid_params, anagrpid, RPC_UINT32, RPC_REQUIRED,
-		  "its new ANA group, 1 to max_namespaces"),
+	RPC_PARAM(struct nsid_params, anagrpid, RPC_UINT32, RPC_REQUIRED, "its new ANA group, 1 to max_namespaces"),
 	RPC_PARAM_END,
 };
 
@@ -216,8 +210,7 @@ static struct nvmf_subsystem *find_ns(struct rpc_request *req, const struct nsid
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL && nvmf_ns_find(s, p->nsid) == NULL) {
-		rpc_error(req, -ENOENT, "parameter \"nsid\" is %u: the subsystem has no such namespace",
-			  p->nsid);
+		rpc_error(req, -ENOENT, "parameter \"nsid\" is %u: the subsystem has no such namespace", p->nsid);
 		return NULL;
 	}
 	return s;
@@ -258,17 +251,18 @@ RPC_METHOD("nvmf_subsystem_set_ns_ana_group", rpc_set_ns_ana_group, struct nsid_
 static void answer_ns_host(struct rpc_request *req, const struct nsid_params *p, int rc)
 {
 	if (rc == -EPERM) {
-		rpc_error(req, rc,
-			  "parameter \"nsid\" is %u: it is visible to every host (no_auto_visible is false)",
+		rpc_error(req, rc, "parameter \"nsid\" is %u: it is visible to every host (no_auto_visible is false)",
 			  p->nsid);
 	} else if (rc == -EINVAL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name]",
-			  p->host);
+			  "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name]", p->host);
 	} else if (rc == -EEXIST) {
-		rpc_error(req, rc, "parameter \"host\" is \"%s\": namespace %u is visible to it already", p->host, p->nsid);
+		rpc_error(req, rc, "parameter \"host\" is \"%s\": namespace %u is visible to it already", p->host,
+			  p->nsid);
 	} else if (rc == -ENOENT) {
-		rpc_error(req, rc, "parameter \"host\" is \"%.256s\": it is not among the hosts that namespace %u is visible to", p->host, p->nsid);
+		rpc_error(req, rc,
+			  "parameter \"host\" is \"%.256s\": it is not among the hosts that namespace %u is visible to",
+			  p->host, p->nsid);
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}

@@ -22,7 +22,8 @@ void rpc_nvmf_add_auth(json_t *o, const struct nvmf_auth_info *auth)
 {
 	if (auth->present) {
 		json_object_set_new(o, "auth",
-				    json_pack("{s:s,s:s,s:s}", "state", auth->state, "digest", auth->digest, "dhgroup", auth->dhgroup));
+				    json_pack("{s:s,s:s,s:s}", "state", auth->state, "digest", auth->digest, "dhgroup",
+					      auth->dhgroup));
 	}
 }
 
@@ -61,8 +62,8 @@ static void rpc_get_controllers(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_subsystem_get_controllers", rpc_get_controllers, struct subsystem_only,
-	   subsystem_only_params, RPC_RUNTIME, "List a subsystem's controllers: the hosts that are connected")
+RPC_METHOD("nvmf_subsystem_get_controllers", rpc_get_controllers, struct subsystem_only, subsystem_only_params,
+	   RPC_RUNTIME, "List a subsystem's controllers: the hosts that are connected")
 
 /* The words that clients know. */
 static const char *qpair_state(enum nvmf_qpair_state state)
@@ -116,8 +117,7 @@ static void rpc_get_qpairs(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_subsystem_get_qpairs", rpc_get_qpairs, struct subsystem_only, subsystem_only_params,
-	   RPC_RUNTIME,
+RPC_METHOD("nvmf_subsystem_get_qpairs", rpc_get_qpairs, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
 	   "List a subsystem's queue pairs: where each comes from, and the thread that serves it")
 
 /* ---- Outstanding commands ---- */
@@ -194,8 +194,7 @@ static json_t *inflight_json(const struct nvmf_inflight *f)
 
 static int oldest_first(const void *a, const void *b)
 {
-	uint64_t x = ((const struct nvmf_inflight *)a)->age_ticks,
-		 y = ((const struct nvmf_inflight *)b)->age_ticks;
+	uint64_t x = ((const struct nvmf_inflight *)a)->age_ticks, y = ((const struct nvmf_inflight *)b)->age_ticks;
 
 	return x > y ? -1 : x < y;
 }
@@ -310,8 +309,7 @@ static void rpc_get_stats(struct rpc_request *req, void *params)
 	}
 	o = json_object();
 	groups = json_array();
-	for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL;
-	     g = nvmf_poll_group_next(tgt, g)) {
+	for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL; g = nvmf_poll_group_next(tgt, g)) {
 		json_array_append_new(groups, group_json(g));
 	}
 	json_object_set_new(o, "tick_rate", rpc_uint(env_ticks_hz()));

@@ -19,20 +19,18 @@ struct create_subsystem {
 
 static const struct rpc_param create_subsystem_params[] = {
 	RPC_NVMF_WHERE_PARAMS(struct create_subsystem),
-	RPC_PARAM(struct create_subsystem, serial_number, RPC_STRING, RPC_OPTIONAL,
-		  "up to 20 ASCII characters"),
-	RPC_PARAM(struct create_subsystem, model_number, RPC_STRING, RPC_OPTIONAL,
-		  "up to 40 ASCII characters"),
+	RPC_PARAM(struct create_subsystem, serial_number, RPC_STRING, RPC_OPTIONAL, "up to 20 ASCII characters"),
+	RPC_PARAM(struct create_subsystem, model_number, RPC_STRING, RPC_OPTIONAL, "up to 40 ASCII characters"),
 	RPC_PARAM(struct create_subsystem, max_namespaces, RPC_UINT32, RPC_OPTIONAL,
 		  "also the highest nsid; by default 32"),
 	RPC_PARAM(struct create_subsystem, allow_any_host, RPC_BOOL, RPC_OPTIONAL, "let every host connect"),
 	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL,
 		  "tell hosts the state of each ANA group through each listener"),
-	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL,
-		  "lowest controller id; by default 1"),
+	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL, "lowest controller id; by default 1"),
 	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
 		  "highest controller id; by default 65519"),
-	RPC_ONLY(passthrough, RPC_BOOL, "false", "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
+	RPC_ONLY(passthrough, RPC_BOOL, "false",
+		 "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
 	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
 	RPC_ONLY(dmrsl, RPC_UINT32, "0", "the blocks of one deallocation are not limited"),
 	RPC_ONLY(wzsl, RPC_UINT8, "0", "the blocks of one Write Zeroes are not limited"),
@@ -73,8 +71,8 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	}
 	nvmf_subsystem_start(s, rpc_nvmf_answer, req);
 }
-RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params,
-	   RPC_RUNTIME, "Make an NVM subsystem")
+RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params, RPC_RUNTIME,
+	   "Make an NVM subsystem")
 
 struct subsystem_only {
 	struct rpc_nvmf_where where;
@@ -91,13 +89,14 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL && nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
-		rpc_error(req, -EPERM, "parameter \"nqn\" is \"%s\": a target keeps its discovery subsystem", p->where.nqn);
+		rpc_error(req, -EPERM, "parameter \"nqn\" is \"%s\": a target keeps its discovery subsystem",
+			  p->where.nqn);
 	} else if (s != NULL) {
 		nvmf_subsystem_destroy(s, rpc_nvmf_answer, req);
 	}
 }
-RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params,
-	   RPC_RUNTIME, "Disconnect a subsystem's hosts and remove it")
+RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
+	   "Disconnect a subsystem's hosts and remove it")
 
 /* ---- Listing ---- */
 
@@ -246,7 +245,8 @@ static json_t *listen_addresses_json(const struct nvmf_subsystem *s)
 
 void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn)
 {
-	const char *key = nvmf_subsystem_host_key(s, hostnqn, false), *ctrlr_key = nvmf_subsystem_host_key(s, hostnqn, true);
+	const char *key = nvmf_subsystem_host_key(s, hostnqn, false),
+		   *ctrlr_key = nvmf_subsystem_host_key(s, hostnqn, true);
 
 	if (key != NULL) {
 		json_object_set_new(o, "dhchap_key", rpc_string(key));
@@ -260,8 +260,7 @@ static json_t *hosts_json(const struct nvmf_subsystem *s)
 {
 	json_t *list = json_array();
 
-	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL;
-	     h = nvmf_subsystem_next_host(s, h)) {
+	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL; h = nvmf_subsystem_next_host(s, h)) {
 		json_t *o = json_pack("{s:o}", "nqn", rpc_string(h));
 		rpc_nvmf_add_key_names(o, s, h);
 		json_array_append_new(list, o);
@@ -295,8 +294,7 @@ static json_t *subsystem_json(const struct nvmf_subsystem *s)
 	json_object_set_new(o, "listen_addresses", listen_addresses_json(s));
 	json_object_set_new(o, "allow_any_host", json_boolean(nvmf_subsystem_allow_any_host(s)));
 	json_object_set_new(o, "hosts", hosts_json(s));
-	json_object_set_new(o, "state",
-			    rpc_nvmf_lower(nvmf_subsystem_state_name(nvmf_subsystem_get_state(s))));
+	json_object_set_new(o, "state", rpc_nvmf_lower(nvmf_subsystem_state_name(nvmf_subsystem_get_state(s))));
 	json_object_set_new(o, "state_us", rpc_nvmf_since_us(nvmf_subsystem_state_ticks(s)));
 	if (!discovery) {
 		add_nvme_fields(o, s);
@@ -329,16 +327,14 @@ static void rpc_get_subsystems(struct rpc_request *req, void *params)
 		return;
 	}
 	list = json_array();
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-	     s = nvmf_subsystem_next(tgt, s)) {
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		if (p->nqn == NULL || strcmp(p->nqn, nvmf_subsystem_nqn(s)) == 0) {
 			json_array_append_new(list, subsystem_json(s));
 		}
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get_subsystems_params,
-	   RPC_RUNTIME,
+RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get_subsystems_params, RPC_RUNTIME,
 	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first")
 
 /* ---- Hosts ---- */
@@ -353,12 +349,12 @@ struct keyed_host_params {
 	char *host, *dhchap_key, *dhchap_ctrlr_key;
 };
 
-#define KEYED_HOST_PARAMS                                                                                    \
-	RPC_NVMF_WHERE_PARAMS(struct keyed_host_params),                                                     \
-		RPC_PARAM(struct keyed_host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),      \
-		RPC_PARAM(struct keyed_host_params, dhchap_key, RPC_STRING, RPC_OPTIONAL,                    \
-			  "name of a key of the keyring: the host has to prove that it has it"),             \
-		RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,              \
+#define KEYED_HOST_PARAMS                                                                                              \
+	RPC_NVMF_WHERE_PARAMS(struct keyed_host_params),                                                               \
+		RPC_PARAM(struct keyed_host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),                \
+		RPC_PARAM(struct keyed_host_params, dhchap_key, RPC_STRING, RPC_OPTIONAL,                              \
+			  "name of a key of the keyring: the host has to prove that it has it"),                       \
+		RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,                        \
 			  "name of a key of the keyring: proves to the host who the subsystem is")
 
 static const struct rpc_param keyed_host_params[] = {
@@ -432,7 +428,8 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL && !has_host(s, p->host)) {
-		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts", p->host);
+		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts",
+			  p->host);
 	} else if (s != NULL) {
 		nvmf_subsystem_remove_host(s, p->host, rpc_nvmf_answer, req);
 	}
@@ -447,8 +444,7 @@ struct allow_any_host {
 
 static const struct rpc_param allow_any_host_params[] = {
 	RPC_NVMF_WHERE_PARAMS(struct allow_any_host),
-	RPC_PARAM(struct allow_any_host, allow_any_host, RPC_BOOL, RPC_REQUIRED,
-		  "every host, or only those added"),
+	RPC_PARAM(struct allow_any_host, allow_any_host, RPC_BOOL, RPC_REQUIRED, "every host, or only those added"),
 	RPC_PARAM_END,
 };
 

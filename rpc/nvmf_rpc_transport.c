@@ -15,19 +15,19 @@ struct create_transport {
 	uint32_t sock_priority;
 	uint16_t control_msg_num;
 	struct {
-		bool max_queue_depth, max_io_qpairs_per_ctrlr, in_capsule_data_size, max_io_size,
-			io_unit_size, max_aq_depth, num_shared_buffers, buf_cache_size, iobuf_small_cache_size,
-			iobuf_large_cache_size, zcopy, dif_insert_or_strip,
-			acceptor_backlog, abort_timeout_sec, kas, ack_timeout, num_cqe, max_srq_depth, no_srq,
-			no_wr_batching, data_wr_pool_size, acceptor_poll_rate, min_kato;
+		bool max_queue_depth, max_io_qpairs_per_ctrlr, in_capsule_data_size, max_io_size, io_unit_size,
+			max_aq_depth, num_shared_buffers, buf_cache_size, iobuf_small_cache_size,
+			iobuf_large_cache_size, zcopy, dif_insert_or_strip, acceptor_backlog, abort_timeout_sec, kas,
+			ack_timeout, num_cqe, max_srq_depth, no_srq, no_wr_batching, data_wr_pool_size,
+			acceptor_poll_rate, min_kato;
 	} given;
 };
 
-#define OPT(field_, type_, help_)                                                                            \
-	{                                                                                                    \
-		.name = #field_, .type = type_, .offset = offsetof(struct create_transport, opts.field_),    \
-		.size = sizeof(((struct nvmf_transport_opts *)0)->field_), .required = RPC_OPTIONAL,         \
-		.help = help_, .given_offset = offsetof(struct create_transport, given.field_)               \
+#define OPT(field_, type_, help_)                                                                                      \
+	{                                                                                                              \
+		.name = #field_, .type = type_, .offset = offsetof(struct create_transport, opts.field_),              \
+		.size = sizeof(((struct nvmf_transport_opts *)0)->field_), .required = RPC_OPTIONAL, .help = help_,    \
+		.given_offset = offsetof(struct create_transport, given.field_)                                        \
 	}
 
 /* TCP's, which files saved by other programs may contain for any transport. */
@@ -57,14 +57,16 @@ static const struct rpc_param create_transport_params[] = {
 	OPT(max_srq_depth, RPC_UINT32, "RDMA: entries of a shared receive queue"),
 	OPT(no_srq, RPC_BOOL, "RDMA: a receive queue for each connection"),
 	OPT(no_wr_batching, RPC_BOOL, "RDMA: ring the doorbell for every send"),
-	OPT(data_wr_pool_size, RPC_UINT32, "RDMA: work requests for scattered data; never fewer than one command can need"),
+	OPT(data_wr_pool_size, RPC_UINT32,
+	    "RDMA: work requests for scattered data; never fewer than one command can need"),
 	RPC_PARAM(struct create_transport, acceptor_poll_rate, RPC_UINT32, RPC_OPTIONAL,
 		  "of transports that look for connections now and then; not looked at: they are taken as they come",
 		  .given_offset = offsetof(struct create_transport, given.acceptor_poll_rate)),
 	RPC_PARAM(struct create_transport, min_kato, RPC_UINT32, RPC_OPTIONAL,
 		  "milliseconds that a host's keep-alive timeout is rounded up to",
 		  .given_offset = offsetof(struct create_transport, given.min_kato)),
-	OPT(dif_insert_or_strip, RPC_BOOL, "hosts see blocks without metadata: made when they write, checked when they read"),
+	OPT(dif_insert_or_strip, RPC_BOOL,
+	    "hosts see blocks without metadata: made when they write, checked when they read"),
 	RPC_PARAM(struct create_transport, c2h_success, RPC_BOOL, RPC_OPTIONAL, UNUSED_HELP),
 	RPC_PARAM(struct create_transport, sock_priority, RPC_UINT32, RPC_OPTIONAL, UNUSED_HELP),
 	RPC_PARAM(struct create_transport, control_msg_num, RPC_UINT16, RPC_OPTIONAL, UNUSED_HELP),
@@ -78,9 +80,9 @@ static const struct rpc_param create_transport_params[] = {
 	RPC_PARAM_END,
 };
 
-#define TAKE(field_)                                                                                         \
-	if (p->given.field_) {                                                                               \
-		opts->field_ = p->opts.field_;                                                               \
+#define TAKE(field_)                                                                                                   \
+	if (p->given.field_) {                                                                                         \
+		opts->field_ = p->opts.field_;                                                                         \
 	}
 
 static void take_given(const struct create_transport *p, struct nvmf_transport_opts *opts)
@@ -121,11 +123,10 @@ static void answer_unknown_type(struct rpc_request *req, const char *trtype)
 
 	for (unsigned i = 0; nvmf_transport_type(i) != NULL; i++) {
 		size_t len = strlen(known);
-		snprintf(known + len, sizeof(known) - len, "%s%s", i != 0 ? ", " : "",
-			 nvmf_transport_type(i));
+		snprintf(known + len, sizeof(known) - len, "%s%s", i != 0 ? ", " : "", nvmf_transport_type(i));
 	}
-	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"trtype\" is \"%s\": this program has %s",
-		  trtype, known[0] != 0 ? known : "no transport");
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"trtype\" is \"%s\": this program has %s", trtype,
+		  known[0] != 0 ? known : "no transport");
 }
 
 static void rpc_create_transport(struct rpc_request *req, void *params)
@@ -158,8 +159,8 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 	}
 	rpc_reply_true(req);
 }
-RPC_METHOD("nvmf_create_transport", rpc_create_transport, struct create_transport, create_transport_params,
-	   RPC_RUNTIME, "Make a transport, so that subsystems can listen")
+RPC_METHOD("nvmf_create_transport", rpc_create_transport, struct create_transport, create_transport_params, RPC_RUNTIME,
+	   "Make a transport, so that subsystems can listen")
 
 struct get_transports {
 	char *tgt_name, *trtype;
@@ -214,18 +215,16 @@ static void rpc_get_transports(struct rpc_request *req, void *params)
 		return;
 	}
 	if (p->trtype != NULL && nvmf_transport_find(tgt, p->trtype) == NULL) {
-		rpc_error(req, -ENODEV, "parameter \"trtype\" is \"%s\": the target has no such transport",
-			  p->trtype);
+		rpc_error(req, -ENODEV, "parameter \"trtype\" is \"%s\": the target has no such transport", p->trtype);
 		return;
 	}
 	list = json_array();
-	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL;
-	     t = nvmf_transport_next(tgt, t)) {
+	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL; t = nvmf_transport_next(tgt, t)) {
 		if (p->trtype == NULL || nvmf_transport_find(tgt, p->trtype) == t) {
 			json_array_append_new(list, rpc_nvmf_transport_json(t));
 		}
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_get_transports", rpc_get_transports, struct get_transports, get_transports_params,
-	   RPC_RUNTIME, "List a target's transports and their options")
+RPC_METHOD("nvmf_get_transports", rpc_get_transports, struct get_transports, get_transports_params, RPC_RUNTIME,
+	   "List a target's transports and their options")

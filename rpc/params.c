@@ -26,10 +26,9 @@ struct decode {
 const char *rpc_type_name(enum rpc_type type)
 {
 	static const char *const names[] = {
-		[RPC_STRING] = "string", [RPC_BOOL] = "boolean", [RPC_UINT8] = "uint8",
-		[RPC_UINT16] = "uint16", [RPC_INT32] = "int32",  [RPC_UINT32] = "uint32",
-		[RPC_UINT64] = "uint64", [RPC_ENUM] = "enum",    [RPC_UUID] = "uuid",
-		[RPC_OBJECT] = "object", [RPC_ARRAY] = "array",
+		[RPC_STRING] = "string", [RPC_BOOL] = "boolean",  [RPC_UINT8] = "uint8",   [RPC_UINT16] = "uint16",
+		[RPC_INT32] = "int32",   [RPC_UINT32] = "uint32", [RPC_UINT64] = "uint64", [RPC_ENUM] = "enum",
+		[RPC_UUID] = "uuid",     [RPC_OBJECT] = "object", [RPC_ARRAY] = "array",
 	};
 	return names[type];
 }
@@ -98,20 +97,17 @@ static struct range integer_range(const struct rpc_param *p)
 	return r;
 }
 
-static int wrong_integer(struct decode *d, const struct rpc_param *p, const json_t *value,
-			 const struct range *r)
+static int wrong_integer(struct decode *d, const struct rpc_param *p, const json_t *value, const struct range *r)
 {
 	if (r->negative_allowed) {
-		return wrong_value(d, p, value, "an integer from %" PRId64 " to %" PRId64, r->min,
-				   (int64_t)r->max);
+		return wrong_value(d, p, value, "an integer from %" PRId64 " to %" PRId64, r->min, (int64_t)r->max);
 	}
-	return wrong_value(d, p, value, "an integer from %" PRIu64 " to %" PRIu64 "%s", (uint64_t)r->min,
-			   r->max, p->type == RPC_UINT64 ? " (or as a string, \"0x...\")" : "");
+	return wrong_value(d, p, value, "an integer from %" PRIu64 " to %" PRIu64 "%s", (uint64_t)r->min, r->max,
+			   p->type == RPC_UINT64 ? " (or as a string, \"0x...\")" : "");
 }
 
 /* An integer above INT64_MAX, or a string "0x...", for the 64-bit type. */
-static int decode_wide_integer(const struct rpc_param *p, const json_t *value, const struct range *r,
-			       uint64_t *out)
+static int decode_wide_integer(const struct rpc_param *p, const json_t *value, const struct range *r, uint64_t *out)
 {
 	const char *text = rpc_big_number(value);
 
@@ -309,11 +305,9 @@ static int unknown_parameter(struct decode *d, const struct rpc_param *table, co
 		snprintf(d->why, d->why_size, "parameter \"%s%s\" is unknown: none is taken", d->path, text);
 		return -EINVAL;
 	}
-	used = (size_t)snprintf(d->why, d->why_size, "parameter \"%s%s\" is unknown: known ones are", d->path,
-				text);
+	used = (size_t)snprintf(d->why, d->why_size, "parameter \"%s%s\" is unknown: known ones are", d->path, text);
 	for (const struct rpc_param *p = table; p->name != NULL && used < d->why_size; p++) {
-		used += (size_t)snprintf(d->why + used, d->why_size - used, "%s %s", p == table ? "" : ",",
-					 p->name);
+		used += (size_t)snprintf(d->why + used, d->why_size - used, "%s %s", p == table ? "" : ",", p->name);
 	}
 	return -EINVAL;
 }
@@ -332,8 +326,8 @@ static int decode_object(struct decode *d, const struct rpc_param *table, json_t
 		value = json_object_get(given, p->name);
 		if (value == NULL) {
 			if (p->required) {
-				snprintf(d->why, d->why_size, "parameter \"%s%s\" (%s) is missing", d->path,
-					 p->name, rpc_type_name(p->type));
+				snprintf(d->why, d->why_size, "parameter \"%s%s\" (%s) is missing", d->path, p->name,
+					 rpc_type_name(p->type));
 				return -EINVAL;
 			}
 			continue;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What methods answer. One table: shapes are read, compared and changed together, and clients are written against them.
  *
- * int, string, bool, null, any; {key: shape}, with key? for what may be missing, *: for keys that are names of something, and ...
- * where there may be more; [shape]; alternatives by |. An int beyond 2^63 - 1 is a string "0x...". systest/rpc_results.py holds
- * answers against it. */
+ * int, string, bool, null, any; {key: shape}, with key? for what may be missing, *: for keys that are names of
+ * something, and ... where there may be more; [shape]; alternatives by |. An int beyond 2^63 - 1 is a string "0x...".
+ * systest/rpc_results.py holds answers against it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,19 +11,19 @@
 
 #define ADDRESS "{trtype: string, adrfam: string, traddr: string, trsvcid: string}"
 #define TRID    "{trtype: string, adrfam?: string, traddr: string, trsvcid?: string, subnqn?: string}"
-#define POLLERS                                                                                              \
-	"[{name: string, id: int, state: string, run_count: int, busy_count: int, ticks?: int, "              \
+#define POLLERS                                                                                                        \
+	"[{name: string, id: int, state: string, run_count: int, busy_count: int, ticks?: int, "                       \
 	"period_ticks?: int}]"
-#define IOSTAT                                                                                               \
-	"bytes_read: int, num_read_ops: int, read_latency_ticks: int, max_read_latency_ticks: int, "         \
-	"min_read_latency_ticks: int, "                                                                      \
-	"bytes_written: int, num_write_ops: int, write_latency_ticks: int, max_write_latency_ticks: int, "   \
-	"min_write_latency_ticks: "                                                                          \
-	"int, bytes_unmapped: int, num_unmap_ops: int, unmap_latency_ticks: int, max_unmap_latency_ticks: "  \
-	"int, "                                                                                              \
-	"min_unmap_latency_ticks: int, bytes_copied: int, num_copy_ops: int, copy_latency_ticks: int, "      \
-	"max_copy_latency_ticks: int, "                                                                      \
-	"min_copy_latency_ticks: int, io_error: {*: any}, in_flight: int, num_nomem_waits: int, "            \
+#define IOSTAT                                                                                                         \
+	"bytes_read: int, num_read_ops: int, read_latency_ticks: int, max_read_latency_ticks: int, "                   \
+	"min_read_latency_ticks: int, "                                                                                \
+	"bytes_written: int, num_write_ops: int, write_latency_ticks: int, max_write_latency_ticks: int, "             \
+	"min_write_latency_ticks: "                                                                                    \
+	"int, bytes_unmapped: int, num_unmap_ops: int, unmap_latency_ticks: int, max_unmap_latency_ticks: "            \
+	"int, "                                                                                                        \
+	"min_unmap_latency_ticks: int, bytes_copied: int, num_copy_ops: int, copy_latency_ticks: int, "                \
+	"max_copy_latency_ticks: int, "                                                                                \
+	"min_copy_latency_ticks: int, io_error: {*: any}, in_flight: int, num_nomem_waits: int, "                      \
 	"num_qos_waits: int, num_split_waits: int"
 #define POOL "{cache: int, main: int, retry: int}"
 
@@ -71,10 +71,12 @@ static const struct result {
 	{"bdev_nvme_attach_controller", "[string]"},
 	{"bdev_nvme_detach_controller", "true"},
 	{"bdev_nvme_get_controller_health_info",
-	 "{model_number: string, serial_number: string, firmware_revision: string, traddr: string, critical_warning: int, "
+	 "{model_number: string, serial_number: string, firmware_revision: string, traddr: string, critical_warning: "
+	 "int, "
 	 "temperature_celsius: int, available_spare_percentage: int, available_spare_threshold_percentage: int, "
 	 "percentage_used: int, data_units_read: int, data_units_written: int, host_read_commands: int, "
-	 "host_write_commands: int, controller_busy_time: int, power_cycles: int, power_on_hours: int, unsafe_shutdowns: int, "
+	 "host_write_commands: int, controller_busy_time: int, power_cycles: int, power_on_hours: int, "
+	 "unsafe_shutdowns: int, "
 	 "media_errors: int, num_err_log_entries: int, warning_temperature_time_minutes: int, "
 	 "critical_composite_temperature_time_minutes: int, ...}"},
 	{"bdev_nvme_get_controllers",
@@ -84,19 +86,19 @@ static const struct result {
 	 "int, io_queues: int, bdevs: [string], "
 	 "queue_pairs: [{thread: string, qid: int, outstanding: int, waiting: int, ...}], ...}], ...}]"},
 	{"bdev_nvme_get_discovery_info",
-	 "[{name: string, trid?: " TRID ", state?: string, last_error?: string|null, referrals: [{trid: " TRID ", state: string}], "
+	 "[{name: string, trid?: " TRID ", state?: string, last_error?: string|null, referrals: [{trid: " TRID
+	 ", state: string}], "
 	 "entries: [{trid: " TRID ", controller: string|null, state: string}], ...}]"},
-	{"bdev_nvme_get_io_paths",
-	 "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, current: bool, connected: bool, accessible: bool, "
-	 "preferred: bool, ana_state?: string, transport: " TRID ", ...}]}]}"},
+	{"bdev_nvme_get_io_paths", "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, "
+				   "current: bool, connected: bool, accessible: bool, "
+				   "preferred: bool, ana_state?: string, transport: " TRID ", ...}]}]}"},
 	{"bdev_nvme_get_transport_statistics",
 	 "{poll_groups: [{thread: string, transports: [{trname: string, devices: [{dev_name: string, qid: "
 	 "int, polls: int, idle_polls: int, completions: "
 	 "int, queued_requests: int, retries: int, ...}]}]}]}"},
 	{"bdev_nvme_remove_error_injection", "true"},
 	{"bdev_nvme_reset_controller", "true"},
-	{"bdev_nvme_send_cmd",
-	 "{cpl: string, data?: string, metadata?: string}"},
+	{"bdev_nvme_send_cmd", "{cpl: string, data?: string, metadata?: string}"},
 	{"bdev_nvme_set_hotplug", "true"},
 	{"bdev_nvme_set_keys", "true"},
 	{"bdev_nvme_set_multipath_policy", "true"},
@@ -118,9 +120,9 @@ static const struct result {
 	 "heap_free_bytes: int, heap_largest_free_bytes: int, "
 	 "heap_blocks: int, mapped_bytes: int, mapped_blocks: int, regions: int, ...}"},
 	{"framework_get_config", "[{method: string, params?: {*: any}}]"},
-	{"framework_get_pci_devices",
-	 "[{address: string, vendor_id: string, device_id: string, subvendor_id: string, subdevice_id: string, class: string, "
-	 "driver: string|null, numa_node: int, iommu_group: int, ...}]"},
+	{"framework_get_pci_devices", "[{address: string, vendor_id: string, device_id: string, subvendor_id: string, "
+				      "subdevice_id: string, class: string, "
+				      "driver: string|null, numa_node: int, iommu_group: int, ...}]"},
 	{"framework_get_reactors", "{tick_rate: int, pid: int, reactors: [{lcore: int, tid: int, busy: int, "
 				   "idle: int, in_interrupt: bool, irq: int, sys: int, sleeps?: int, "
 				   "lw_threads: [{name: string, id: int, cpumask: string, elapsed: int}]}]}"},
@@ -132,7 +134,8 @@ static const struct result {
 	{"iobuf_set_options", "true"},
 	{"keyring_file_add_key", "true"},
 	{"keyring_file_remove_key", "true"},
-	{"keyring_get_keys", "[{name: string, module: string, removed: bool, probed: bool, refcnt: int, path: string}]"},
+	{"keyring_get_keys",
+	 "[{name: string, module: string, removed: bool, probed: bool, refcnt: int, path: string}]"},
 	{"log_clear_flag", "true"},
 	{"log_enable_timestamps", "true"},
 	{"log_get_flags", "{*: bool}"},
@@ -190,27 +193,29 @@ static const struct result {
 	{"nvmf_subsystem_add_listener", "true"},
 	{"nvmf_subsystem_add_ns", "int"},
 	{"nvmf_subsystem_allow_any_host", "true"},
-	{"nvmf_subsystem_get_controllers", "[{cntlid: int, hostnqn: string, hostid: string, num_io_qpairs: "
-					   "int, state: string, state_us: int, kato_ms: "
-					   "int, errors: int, auth?: {state: string, digest: string, dhgroup: string}, ...}]"},
+	{"nvmf_subsystem_get_controllers",
+	 "[{cntlid: int, hostnqn: string, hostid: string, num_io_qpairs: "
+	 "int, state: string, state_us: int, kato_ms: "
+	 "int, errors: int, auth?: {state: string, digest: string, dhgroup: string}, ...}]"},
 	{"nvmf_subsystem_get_listeners",
 	 "[{address: " ADDRESS ", ana_states?: [{ana_group: int, ana_state: string}], ...}]"},
 	{"nvmf_subsystem_get_qpairs",
 	 "[{cntlid: int, qid: int, state: string, state_us: int, thread: string, hostnqn: string, "
-	 "listen_address: " ADDRESS ", peer_address: " ADDRESS ", auth?: {state: string, digest: string, dhgroup: string}, ...}]"},
+	 "listen_address: " ADDRESS ", peer_address: " ADDRESS
+	 ", auth?: {state: string, digest: string, dhgroup: string}, ...}]"},
 	{"nvmf_subsystem_listener_set_ana_state", "true"},
 	{"nvmf_subsystem_remove_host", "true"},
 	{"nvmf_subsystem_remove_listener", "true"},
 	{"nvmf_subsystem_remove_ns", "true"},
 	{"nvmf_subsystem_set_keys", "true"},
 	{"nvmf_subsystem_set_ns_ana_group", "true"},
-	{"rpc_describe_methods",
-	 "[{name: string, help: string, alias?: string, states: [string], params: [{name: string, type: string, required: bool, "
-	 "help?: string, values?: [string], only?: any, min?: int, max?: int, fields?: [{name: string, ...}]}], result: string, ...}]"},
+	{"rpc_describe_methods", "[{name: string, help: string, alias?: string, states: [string], params: [{name: "
+				 "string, type: string, required: bool, "
+				 "help?: string, values?: [string], only?: any, min?: int, max?: int, fields?: [{name: "
+				 "string, ...}]}], result: string, ...}]"},
 	{"rpc_get_calls", "[{method: string, client: int, age_us: int, timed_out: bool, ...}]"},
 	{"rpc_get_methods", "[string]"},
-	{"spdk_get_version",
-	 "{version: string, fields: {major: int, minor: int, patch: int, suffix: string, ...}}"},
+	{"spdk_get_version", "{version: string, fields: {major: int, minor: int, patch: int, suffix: string, ...}}"},
 	{"spdk_kill_instance", "true"},
 	{"thread_get_io_channels",
 	 "{tick_rate: int, threads: [{name: string, id: int, io_channels: [{name: string, ref: int}]}]}"},
@@ -229,13 +234,16 @@ static const struct result {
 	 "{tpoint_shm_path: string, tpoint_group_mask: string, *: {mask: string, tpoint_mask: string}}"},
 	{"trace_get_stats",
 	 "{slots: [{lcore: int, thread: string, attached: bool, num_entries: int, recorded: int, overwritten: int, "
-	 "strings_truncated: int}], no_slot: int, threads_refused: int, owner_table_full: int, mask_changes: int, off_count: int}"},
+	 "strings_truncated: int}], no_slot: int, threads_refused: int, owner_table_full: int, mask_changes: int, "
+	 "off_count: int}"},
 	{"trace_get_tpoint_group_mask", "{tpoint_group_mask: string, *: {enabled: bool, mask: string, "
 					"tpoint_mask: string, tpoints: [{name: string, "
 					"tpoint_id: int, enabled: bool}]}}"},
 	{"trace_get_triggers",
-	 "{directory: string, max_files: int, max_bytes: int, copies: int, copies_failed: int, copies_missed: int, copying: bool, "
-	 "frozen: bool, triggers: [{name: string, type: string, limit_us?: int, state?: string, action: string, holdoff_us: int, "
+	 "{directory: string, max_files: int, max_bytes: int, copies: int, copies_failed: int, copies_missed: int, "
+	 "copying: bool, "
+	 "frozen: bool, triggers: [{name: string, type: string, limit_us?: int, state?: string, action: string, "
+	 "holdoff_us: int, "
 	 "fired: int, held_off: int, last_time?: string|null, last_cause?: string, last_file?: string|null}]}"},
 	{"trace_remove_trigger", "true"},
 	{"trace_set_blackbox", "true"},

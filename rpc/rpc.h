@@ -4,19 +4,19 @@
  * A method declares its parameters as a table, so that decoding, the error for a bad one, --help and
  * rpc_get_methods come from one place:
  *
- *	struct malloc_create { char *name; uint32_t block_size; uint64_t num_blocks; };
- *	static const struct rpc_param malloc_create_params[] = {
- *		RPC_PARAM(struct malloc_create, name, RPC_STRING, RPC_OPTIONAL, "name of the new bdev"),
- *		RPC_PARAM(struct malloc_create, block_size, RPC_UINT32, RPC_REQUIRED, "bytes"),
- *		...
- *		RPC_PARAM_END };
- *	static void rpc_malloc_create(struct rpc_request *req, void *params)
- *	{
- *		...
- *		rpc_reply(req, rpc_string(name));
- *	}
- *	RPC_METHOD("bdev_malloc_create", rpc_malloc_create, struct malloc_create, malloc_create_params,
- *		   RPC_RUNTIME, "Create a RAM disk")
+ *     struct malloc_create { char *name; uint32_t block_size; uint64_t num_blocks; };
+ *     static const struct rpc_param malloc_create_params[] = {
+ *     RPC_PARAM(struct malloc_create, name, RPC_STRING, RPC_OPTIONAL, "name of the new bdev"),
+ *     RPC_PARAM(struct malloc_create, block_size, RPC_UINT32, RPC_REQUIRED, "bytes"),
+ *     ...
+ *     RPC_PARAM_END };
+ *     static void rpc_malloc_create(struct rpc_request *req, void *params)
+ *     {
+ *     ...
+ *     rpc_reply(req, rpc_string(name));
+ *     }
+ *     RPC_METHOD("bdev_malloc_create", rpc_malloc_create, struct malloc_create, malloc_create_params,
+ *        RPC_RUNTIME, "Create a RAM disk")
  */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H
@@ -62,20 +62,20 @@ struct rpc_param {
 	size_t given_offset; /* of a bool that is set when the parameter is given; 0: none */
 	const char *only;    /* the one value that may be given, as JSON: RPC_ONLY */
 };
-#define RPC_PARAM(type_, field_, rpc_type_, required_, help_, ...)                                           \
-	{                                                                                                    \
-		.name = #field_, .type = rpc_type_, .offset = offsetof(type_, field_),                       \
-		.size = sizeof(((type_ *)0)->field_), .required = required_, .help = help_, ##__VA_ARGS__    \
+#define RPC_PARAM(type_, field_, rpc_type_, required_, help_, ...)                                                     \
+	{                                                                                                              \
+		.name = #field_, .type = rpc_type_, .offset = offsetof(type_, field_),                                 \
+		.size = sizeof(((type_ *)0)->field_), .required = required_, .help = help_, ##__VA_ARGS__              \
 	}
-/* What clients send that know more than there is here: only the value that says what is done anyway is taken, and goes nowhere. why_ says
- * what another one would need. */
-#define RPC_ONLY(name_, rpc_type_, only_, why_)                                                              \
-	{                                                                                                    \
-		.name = #name_, .type = rpc_type_, .only = only_, .help = why_                               \
+/* What clients send that know more than there is here: only the value that says what is done anyway is taken, and goes
+ * nowhere. why_ says what another one would need. */
+#define RPC_ONLY(name_, rpc_type_, only_, why_)                                                                        \
+	{                                                                                                              \
+		.name = #name_, .type = rpc_type_, .only = only_, .help = why_                                         \
 	}
-#define RPC_PARAM_END                                                                                        \
-	{                                                                                                    \
-		.name = NULL                                                                                 \
+#define RPC_PARAM_END                                                                                                  \
+	{                                                                                                              \
+		.name = NULL                                                                                           \
 	}
 
 /* When a method may be called. */
@@ -100,17 +100,17 @@ struct rpc_method {
 };
 void rpc_method_register(struct rpc_method *m);
 
-#define RPC_METHOD(name_, fn_, params_type_, params_, states_, help_, ...)                                   \
-	static struct rpc_method rpc_method_##fn_ = {.name = name_,                                          \
-						     .fn = fn_,                                              \
-						     .params_size = sizeof(params_type_),                    \
-						     .params = params_,                                      \
-						     .states = states_,                                      \
-						     .help = help_,                                          \
-						     ##__VA_ARGS__};                                         \
-	__attribute__((constructor)) static void rpc_method_register_##fn_(void)                             \
-	{                                                                                                    \
-		rpc_method_register(&rpc_method_##fn_);                                                      \
+#define RPC_METHOD(name_, fn_, params_type_, params_, states_, help_, ...)                                             \
+	static struct rpc_method rpc_method_##fn_ = {.name = name_,                                                    \
+						     .fn = fn_,                                                        \
+						     .params_size = sizeof(params_type_),                              \
+						     .params = params_,                                                \
+						     .states = states_,                                                \
+						     .help = help_,                                                    \
+						     ##__VA_ARGS__};                                                   \
+	__attribute__((constructor)) static void rpc_method_register_##fn_(void)                                       \
+	{                                                                                                              \
+		rpc_method_register(&rpc_method_##fn_);                                                                \
 	}
 struct rpc_no_params {
 	char none;
@@ -124,7 +124,8 @@ void rpc_reply_true(struct rpc_request *req);
 /* code: an RPC_ERROR_* or a negative errno. The message names the parameter, its value and what is
  * allowed. */
 void rpc_error(struct rpc_request *req, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* The same for element i of the array parameter name: RPC_ERROR_INVALID_PARAMS, with value as the client wrote it; fmt says what is allowed. */
+/* The same for element i of the array parameter name: RPC_ERROR_INVALID_PARAMS, with value as the client wrote it; fmt
+ * says what is allowed. */
 void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, const json_t *value, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 enum {
@@ -204,7 +205,8 @@ struct rpc_server_opts {
 };
 #define RPC_DEFAULT_PATH "/var/tmp/varve.sock"
 #define RPC_SERVICE_PATH "/run/varve/varve.sock" /* of varve.service: nobody else can make a file there first */
-/* Where a client looks that was told nothing: $VARVE_RPC_SOCKET, the service's socket if there is one, RPC_DEFAULT_PATH. */
+/* Where a client looks that was told nothing: $VARVE_RPC_SOCKET, the service's socket if there is one,
+ * RPC_DEFAULT_PATH. */
 const char *rpc_client_path(void);
 /* Listens. 0, or a negative errno and error (RPC_ERROR_TEXT_MAX bytes) says why: -EADDRINUSE when another
  * process listens there. */

@@ -33,8 +33,8 @@ static void rpc_get_methods(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, names);
 }
-RPC_METHOD("rpc_get_methods", rpc_get_methods, struct get_methods, get_methods_params,
-	   RPC_STARTUP | RPC_RUNTIME, "List the methods there are")
+RPC_METHOD("rpc_get_methods", rpc_get_methods, struct get_methods, get_methods_params, RPC_STARTUP | RPC_RUNTIME,
+	   "List the methods there are")
 
 struct describe_methods {
 	char *method;
@@ -107,8 +107,8 @@ static void rpc_get_version(struct rpc_request *req, void *params)
 	unsigned major = 0, minor = 0, patch = 0;
 
 	sscanf(VARVE_VERSION, "%u.%u.%u", &major, &minor, &patch);
-	rpc_reply(req, json_pack("{s:s, s:{s:i, s:i, s:i, s:s}}", "version", "varve v" VARVE_VERSION,
-				 "fields", "major", major, "minor", minor, "patch", patch, "suffix", ""));
+	rpc_reply(req, json_pack("{s:s, s:{s:i, s:i, s:i, s:s}}", "version", "varve v" VARVE_VERSION, "fields", "major",
+				 major, "minor", minor, "patch", patch, "suffix", ""));
 }
 RPC_METHOD("spdk_get_version", rpc_get_version, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
 	   "Tell the version of varve")

@@ -71,8 +71,7 @@ static void client_refuse(int fd)
 	struct rpc_answer answer = {.code = -EMFILE, .message = why};
 	size_t len;
 
-	snprintf(why, sizeof(why), "there are %u clients already, and no more are served at once",
-		 server.max_clients);
+	snprintf(why, sizeof(why), "there are %u clients already, and no more are served at once", server.max_clients);
 	char *text = rpc_answer_text("null", &answer, &len);
 	if (text != NULL && send(fd, text, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		/* It has gone already. */
@@ -99,8 +98,8 @@ static void client_add(int fd)
 	}
 }
 
-/* Nobody is waiting, or the process has run out of something: then the connection stays in the backlog, and would wake us for
- * ever. */
+/* Nobody is waiting, or the process has run out of something: then the connection stays in the backlog, and would wake
+ * us for ever. */
 static void server_cannot_accept(int why)
 {
 	if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM) {
@@ -132,8 +131,7 @@ int rpc_server_start(const struct rpc_server_opts *opts, char *error)
 	memset(&server, 0, sizeof(server));
 	server.max_clients = opts->max_clients != 0 ? opts->max_clients : DEFAULT_CLIENTS;
 	server.conn_opts = (struct rpc_conn_opts){
-		.max_message_size =
-			opts->max_message_size != 0 ? opts->max_message_size : DEFAULT_MESSAGE_SIZE,
+		.max_message_size = opts->max_message_size != 0 ? opts->max_message_size : DEFAULT_MESSAGE_SIZE,
 		.closed = client_closed,
 		.called = client_called,
 	};
@@ -144,8 +142,8 @@ int rpc_server_start(const struct rpc_server_opts *opts, char *error)
 		snprintf(error, RPC_ERROR_TEXT_MAX, "no memory for %u clients", server.max_clients);
 		return -ENOMEM;
 	}
-	int rc = rpc_socket_listen(&server.socket, opts->path, opts->mode != 0 ? opts->mode : DEFAULT_MODE,
-				   error, RPC_ERROR_TEXT_MAX);
+	int rc = rpc_socket_listen(&server.socket, opts->path, opts->mode != 0 ? opts->mode : DEFAULT_MODE, error,
+				   RPC_ERROR_TEXT_MAX);
 	if (rc == 0) {
 		server.source = fd_source_add(server.socket.fd, EPOLLIN, server_accept, NULL, "rpc_server");
 		if (server.source == NULL) {

@@ -101,23 +101,19 @@ static int remove_stale(int fd, const struct sockaddr_un *addr, struct complaint
 
 	if (lstat(addr->sun_path, &st) != 0) {
 		return errno == ENOENT ? 0
-				       : complain(c, -errno, "cannot look at %s: %s", addr->sun_path,
-						  strerror(errno));
+				       : complain(c, -errno, "cannot look at %s: %s", addr->sun_path, strerror(errno));
 	}
 	if (!S_ISSOCK(st.st_mode)) {
-		return complain(c, -EEXIST,
-				"%s exists and is not a socket: remove it, or choose another path with -r",
+		return complain(c, -EEXIST, "%s exists and is not a socket: remove it, or choose another path with -r",
 				addr->sun_path);
 	}
 	if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0) {
-		return complain(
-			c, -EADDRINUSE,
-			"the RPC socket %s is in use by another process: stop it, or choose another with -r",
-			addr->sun_path);
+		return complain(c, -EADDRINUSE,
+				"the RPC socket %s is in use by another process: stop it, or choose another with -r",
+				addr->sun_path);
 	}
 	if (unlink(addr->sun_path) != 0) {
-		return complain(c, -errno, "cannot remove the stale socket %s: %s", addr->sun_path,
-				strerror(errno));
+		return complain(c, -errno, "cannot remove the stale socket %s: %s", addr->sun_path, strerror(errno));
 	}
 	return 0;
 }
@@ -133,8 +129,7 @@ static int bind_and_listen(int fd, const struct sockaddr_un *addr, unsigned mode
 {
 	/* The file is created with the mode that the socket itself has, so that it is never open to others. */
 	if (fchmod(fd, mode) != 0 || bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) != 0) {
-		return complain(c, -errno, "cannot make the RPC socket %s: %s", addr->sun_path,
-				strerror(errno));
+		return complain(c, -errno, "cannot make the RPC socket %s: %s", addr->sun_path, strerror(errno));
 	}
 	/* And what the umask took from it is given back. */
 	if (chmod(addr->sun_path, mode) != 0 || listen(fd, BACKLOG) != 0) {
@@ -176,8 +171,7 @@ int rpc_socket_listen(struct rpc_socket *s, const char *path, unsigned mode, cha
 
 	*s = (struct rpc_socket){.fd = -1, .lock_fd = -1};
 	if (path[0] != '/' || strlen(path) >= sizeof(addr.sun_path)) {
-		return complain(&c, -EINVAL,
-				"the RPC socket path \"%s\" must be absolute and shorter than %zu bytes",
+		return complain(&c, -EINVAL, "the RPC socket path \"%s\" must be absolute and shorter than %zu bytes",
 				path, sizeof(addr.sun_path));
 	}
 	strcpy(addr.sun_path, path);

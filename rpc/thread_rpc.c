@@ -11,7 +11,8 @@
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
 
-/* A stock spdk_top gives up on an object with a member that it does not know, so what it does not know is told on demand only. */
+/* A stock spdk_top gives up on an object with a member that it does not know, so what it does not know is told on
+ * demand only. */
 struct detail {
 	bool detail;
 };
@@ -182,8 +183,7 @@ struct set_cpumask {
 
 static const struct rpc_param set_cpumask_params[] = {
 	RPC_PARAM(struct set_cpumask, id, RPC_UINT64, RPC_REQUIRED, "of the thread, as in thread_get_stats"),
-	RPC_PARAM(struct set_cpumask, cpumask, RPC_STRING, RPC_REQUIRED,
-		  "cores it may run on: 0x3, [0,2-3] or 0-1"),
+	RPC_PARAM(struct set_cpumask, cpumask, RPC_STRING, RPC_REQUIRED, "cores it may run on: 0x3, [0,2-3] or 0-1"),
 	RPC_PARAM_END,
 };
 
@@ -229,8 +229,8 @@ static void rpc_thread_set_cpumask(struct rpc_request *req, void *params)
 		return;
 	}
 	available_cores(cores);
-	rpc_error(req, rc, "parameter \"cpumask\" is \"%s\": %s; the reactors are on %s", p->cpumask,
-		  strerror(-rc), cores);
+	rpc_error(req, rc, "parameter \"cpumask\" is \"%s\": %s; the reactors are on %s", p->cpumask, strerror(-rc),
+		  cores);
 }
 RPC_METHOD("thread_set_cpumask", rpc_thread_set_cpumask, struct set_cpumask, set_cpumask_params, RPC_RUNTIME,
 	   "Choose the cores that a thread may run on; it moves if need be")
@@ -294,7 +294,8 @@ static void rpc_framework_get_reactors(struct rpc_request *req, void *params)
 RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, detail_params, ALWAYS,
 	   "List the reactors with their busy, idle and interrupted time, and the threads on them")
 
-/* What a stock spdk_top asks for at each look. There is one way of placing threads here: they stay where they were put. */
+/* What a stock spdk_top asks for at each look. There is one way of placing threads here: they stay where they were
+ * put. */
 static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
 {
 	json_t *o = json_object();
@@ -304,4 +305,5 @@ static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("framework_get_scheduler", rpc_framework_get_scheduler, struct rpc_no_params, NULL, ALWAYS,
-	   "Say how threads are placed on reactors: static, each stays where it was put unless thread_set_cpumask moves it")
+	   "Say how threads are placed on reactors: static, each stays where it was put unless thread_set_cpumask "
+	   "moves it")

@@ -32,8 +32,7 @@ static bool spec_decode(struct rpc_request *req, const char *spec, struct trace_
 
 	if (rc == TRACE_SPEC_HELP) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"name\" is \"%s\": trace_get_tpoint_group_mask lists what there is",
-			  spec);
+			  "parameter \"name\" is \"%s\": trace_get_tpoint_group_mask lists what there is", spec);
 	} else if (rc != 0) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"name\" is \"%s\": %s", spec, error);
 	}
@@ -59,8 +58,8 @@ static void rpc_trace_enable_tpoint_group(struct rpc_request *req, void *params)
 		reply_changed(req, trace_set_masks(&masks));
 	}
 }
-RPC_METHOD("trace_enable_tpoint_group", rpc_trace_enable_tpoint_group, struct group_params, group_params,
-	   ALWAYS, "Start recording the tracepoints of a group")
+RPC_METHOD("trace_enable_tpoint_group", rpc_trace_enable_tpoint_group, struct group_params, group_params, ALWAYS,
+	   "Start recording the tracepoints of a group")
 
 static void rpc_trace_disable_tpoint_group(struct rpc_request *req, void *params)
 {
@@ -70,8 +69,8 @@ static void rpc_trace_disable_tpoint_group(struct rpc_request *req, void *params
 		reply_changed(req, trace_clear_masks(&masks));
 	}
 }
-RPC_METHOD("trace_disable_tpoint_group", rpc_trace_disable_tpoint_group, struct group_params, group_params,
-	   ALWAYS, "Stop recording the tracepoints of a group")
+RPC_METHOD("trace_disable_tpoint_group", rpc_trace_disable_tpoint_group, struct group_params, group_params, ALWAYS,
+	   "Stop recording the tracepoints of a group")
 
 struct mask_params {
 	char *name;
@@ -80,8 +79,7 @@ struct mask_params {
 
 static const struct rpc_param mask_params[] = {
 	RPC_PARAM(struct mask_params, name, RPC_STRING, RPC_REQUIRED, "a group of tracepoints"),
-	RPC_PARAM(struct mask_params, tpoint_mask, RPC_UINT64, RPC_REQUIRED,
-		  "bit n is the group's tracepoint n"),
+	RPC_PARAM(struct mask_params, tpoint_mask, RPC_UINT64, RPC_REQUIRED, "bit n is the group's tracepoint n"),
 	RPC_PARAM_END,
 };
 
@@ -97,12 +95,12 @@ static int group_decode(struct rpc_request *req, const char *name)
 	}
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 		if (trace_group_info(g) != NULL && used < sizeof(names)) {
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-						 used > 0 ? ", " : "", trace_group_info(g)->name);
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used > 0 ? ", " : "",
+						 trace_group_info(g)->name);
 		}
 	}
-	rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-		  "parameter \"name\" is \"%s\": the groups of tracepoints are %s", name, names);
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"name\" is \"%s\": the groups of tracepoints are %s", name,
+		  names);
 	return -1;
 }
 
@@ -137,9 +135,8 @@ static json_t *group_tpoints(unsigned group, uint64_t mask)
 	for (unsigned n = 0; n < TRACE_TPOINTS_PER_GROUP; n++) {
 		const struct trace_tpoint_info *t = trace_tpoint_info(group * TRACE_TPOINTS_PER_GROUP + n);
 		if (t != NULL) {
-			json_array_append_new(list,
-					      json_pack("{s:s, s:i, s:b}", "name", t->def.name, "tpoint_id",
-							(int)n, "enabled", (int)(mask >> n & 1)));
+			json_array_append_new(list, json_pack("{s:s, s:i, s:b}", "name", t->def.name, "tpoint_id",
+							      (int)n, "enabled", (int)(mask >> n & 1)));
 		}
 	}
 	return list;
@@ -155,8 +152,8 @@ static void rpc_trace_get_tpoint_group_mask(struct rpc_request *req, void *param
 		if (trace_group_info(g) != NULL) {
 			json_object_set_new(result, trace_group_info(g)->name,
 					    json_pack("{s:b, s:o, s:o, s:o}", "enabled", mask != 0, "mask",
-						      hex(UINT64_C(1) << g), "tpoint_mask", hex(mask),
-						      "tpoints", group_tpoints(g, mask)));
+						      hex(UINT64_C(1) << g), "tpoint_mask", hex(mask), "tpoints",
+						      group_tpoints(g, mask)));
 		}
 	}
 	rpc_reply(req, result);
@@ -173,8 +170,8 @@ static void rpc_trace_get_info(struct rpc_request *req, void *params)
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 		if (trace_group_info(g) != NULL) {
 			json_object_set_new(result, trace_group_info(g)->name,
-					    json_pack("{s:o, s:o}", "mask", hex(UINT64_C(1) << g),
-						      "tpoint_mask", hex(trace_get_tpoint_mask(g))));
+					    json_pack("{s:o, s:o}", "mask", hex(UINT64_C(1) << g), "tpoint_mask",
+						      hex(trace_get_tpoint_mask(g))));
 		}
 	}
 	rpc_reply(req, result);
@@ -196,10 +193,9 @@ static json_t *slot_stats(unsigned slot)
 	if (!trace_get_slot_stats(slot, &s)) {
 		return NULL;
 	}
-	return json_pack("{s:i, s:s, s:b, s:I, s:I, s:I, s:I}", "lcore", s.lcore, "thread", s.name,
-			 "attached", s.attached, "num_entries", (json_int_t)s.num_entries, "recorded",
-			 (json_int_t)s.recorded, "overwritten", (json_int_t)s.wrapped, "strings_truncated",
-			 (json_int_t)s.strings_truncated);
+	return json_pack("{s:i, s:s, s:b, s:I, s:I, s:I, s:I}", "lcore", s.lcore, "thread", s.name, "attached",
+			 s.attached, "num_entries", (json_int_t)s.num_entries, "recorded", (json_int_t)s.recorded,
+			 "overwritten", (json_int_t)s.wrapped, "strings_truncated", (json_int_t)s.strings_truncated);
 }
 
 static void rpc_trace_get_stats(struct rpc_request *req, void *params)
@@ -214,11 +210,10 @@ static void rpc_trace_get_stats(struct rpc_request *req, void *params)
 		}
 	}
 	trace_get_loss(&loss);
-	rpc_reply(req,
-		  json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "slots", slots, "no_slot",
-			    (json_int_t)loss.no_slot, "threads_refused", (json_int_t)loss.threads_refused,
-			    "owner_table_full", (json_int_t)loss.owner_table_full, "mask_changes",
-			    (json_int_t)loss.mask_changes, "off_count", (json_int_t)loss.off_count));
+	rpc_reply(req, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "slots", slots, "no_slot", (json_int_t)loss.no_slot,
+				 "threads_refused", (json_int_t)loss.threads_refused, "owner_table_full",
+				 (json_int_t)loss.owner_table_full, "mask_changes", (json_int_t)loss.mask_changes,
+				 "off_count", (json_int_t)loss.off_count));
 }
 RPC_METHOD("trace_get_stats", rpc_trace_get_stats, struct rpc_no_params, NULL, ALWAYS,
 	   "Tell per ring how many slots were recorded and overwritten, and what else was lost")

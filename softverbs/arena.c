@@ -29,8 +29,8 @@ static uint64_t arena_size_wanted(void)
 	if (text != NULL) {
 		mb = strtoull(text, NULL, 10);
 		if (mb < ARENA_MIN_MB || mb > ARENA_MAX_MB) {
-			sv_warn("SOFTVERBS_ARENA_MB=%s: must be %llu to %llu; %llu is used", text,
-				ARENA_MIN_MB, ARENA_MAX_MB, ARENA_DEFAULT_MB);
+			sv_warn("SOFTVERBS_ARENA_MB=%s: must be %llu to %llu; %llu is used", text, ARENA_MIN_MB,
+				ARENA_MAX_MB, ARENA_DEFAULT_MB);
 			mb = ARENA_DEFAULT_MB;
 		}
 	}
@@ -48,8 +48,7 @@ int sv_arena_create(void)
 		goto fail;
 	}
 	/* Sealed, so that no peer can make our pages vanish. */
-	if (ftruncate(fd, (off_t)size) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+	if (ftruncate(fd, (off_t)size) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		goto fail;
 	}
 	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -130,8 +129,7 @@ void sv_heap_free(void *memory, size_t size)
 	offset = sv_heap_offset(memory);
 	size = round_pages(size);
 	/* Give the pages back; they read as zeros when they are used again. */
-	if (fallocate(sv.arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) <
-	    0) {
+	if (fallocate(sv.arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) < 0) {
 		memset(memory, 0, size);
 	}
 	fresh = malloc(sizeof(*fresh));
@@ -165,8 +163,7 @@ uint64_t sv_heap_offset(const void *memory)
 
 bool sv_heap_contains(uint64_t arena_size, uint64_t offset, uint64_t length)
 {
-	return offset >= SV_HEAP_OFFSET && offset % 64 == 0 && offset <= arena_size &&
-	       length <= arena_size - offset;
+	return offset >= SV_HEAP_OFFSET && offset % 64 == 0 && offset <= arena_size && length <= arena_size - offset;
 }
 
 uint32_t sv_pow2(uint32_t n)

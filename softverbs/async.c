@@ -47,8 +47,7 @@ static bool counters_of(struct ibv_async_event *event, struct counters *c)
 	case IBV_EVENT_SRQ_LIMIT_REACHED: {
 		struct sv_srq *srq = (struct sv_srq *)event->element.srq;
 
-		*c = (struct counters){&srq->events_lock, &srq->events_cond, &srq->events_got,
-				       &srq->events_acked};
+		*c = (struct counters){&srq->events_lock, &srq->events_cond, &srq->events_got, &srq->events_acked};
 		return true;
 	}
 	case IBV_EVENT_QP_FATAL:
@@ -59,8 +58,7 @@ static bool counters_of(struct ibv_async_event *event, struct counters *c)
 	case IBV_EVENT_QP_LAST_WQE_REACHED: {
 		struct sv_qp *qp = sv_qp(event->element.qp);
 
-		*c = (struct counters){&qp->events_lock, &qp->events_cond, &qp->events_got,
-				       &qp->events_acked};
+		*c = (struct counters){&qp->events_lock, &qp->events_cond, &qp->events_got, &qp->events_acked};
 		return true;
 	}
 	default:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The connection manager. A connection is a Unix socket between the two processes, on which the messages of InfiniBand's
- * communication management travel (chapter 12: REQ, REP, RTU, REJ, DREQ, DREP) as packets; its end stands for the death
- * of the other side. A listener is a socket with a name made of port space, address and port. Everything here is under
- * sv.lock.
+ * The connection manager. A connection is a Unix socket between the two processes, on which the messages of
+ * InfiniBand's communication management travel (chapter 12: REQ, REP, RTU, REJ, DREQ, DREP) as packets; its end stands
+ * for the death of the other side. A listener is a socket with a name made of port space, address and port. Everything
+ * here is under sv.lock.
  */
 #ifndef SOFTVERBS_CM_H
 #define SOFTVERBS_CM_H
@@ -107,8 +107,7 @@ socklen_t sv_cm_address_length(const struct sockaddr *address);
 bool sv_cm_address_is_any(const struct sockaddr *address);
 uint16_t sv_cm_port(const struct sockaddr *address);
 void sv_cm_set_port(struct sockaddr *address, uint16_t port);
-void sv_cm_address_from_gid(struct sockaddr_storage *address, uint8_t family, const uint8_t gid[16],
-			    uint16_t port);
+void sv_cm_address_from_gid(struct sockaddr_storage *address, uint8_t family, const uint8_t gid[16], uint16_t port);
 /* Give the id's source address a socket name; chooses a port if it is 0. 0 or an errno. */
 int sv_cm_bind(struct sv_cm_id *id);
 /* Connect the id's socket to whoever listens at its destination. 0 or an errno. */
@@ -117,8 +116,8 @@ int sv_cm_connect(struct sv_cm_id *id);
 /* cm_event.c */
 
 /* Queue an event; private_data is padded with zeros to size. sv.lock held. */
-struct sv_cm_event *sv_cm_raise(struct sv_cm_id *id, enum rdma_cm_event_type type, int status,
-				const void *private_data, uint8_t length, uint8_t size);
+struct sv_cm_event *sv_cm_raise(struct sv_cm_id *id, enum rdma_cm_event_type type, int status, const void *private_data,
+				uint8_t length, uint8_t size);
 /* Drop the events that the program has not got yet. sv.lock held. */
 void sv_cm_forget_events(struct sv_cm_id *id);
 void sv_cm_wait_acked(struct sv_cm_id *id);

@@ -70,8 +70,7 @@ void sv_cm_set_port(struct sockaddr *a, uint16_t port)
 	}
 }
 
-void sv_cm_address_from_gid(struct sockaddr_storage *address, uint8_t family, const uint8_t gid[16],
-			    uint16_t port)
+void sv_cm_address_from_gid(struct sockaddr_storage *address, uint8_t family, const uint8_t gid[16], uint16_t port)
 {
 	memset(address, 0, sizeof(*address));
 	if (family == 4) {
@@ -146,8 +145,7 @@ static bool port_is_taken(uint32_t ps, const char *address, uint16_t port)
 		char *at = strstr(line, prefix), theirs[INET6_ADDRSTRLEN];
 		unsigned their_port, socket_state;
 
-		taken = at != NULL && sscanf(line, "%*s %*s %*s %*s %*s %x", &socket_state) == 1 &&
-			socket_state == 1 &&
+		taken = at != NULL && sscanf(line, "%*s %*s %*s %*s %*s %x", &socket_state) == 1 && socket_state == 1 &&
 			sscanf(at + strlen(prefix), "%45[^/]/%u", theirs, &their_port) == 2 &&
 			their_port == ntohs(port) && overlap(address, theirs);
 	}

@@ -7,9 +7,8 @@
 
 #include "softverbs/cm.h"
 
-#define RESPONSE_NS                                                                                          \
-	64000000000ull /* until a request without an answer is given up; as long as with real devices */
-#define DREQ_NS     8000000000ull /* until a disconnection that the other program ignores is over */
+#define RESPONSE_NS 64000000000ull /* until a request without an answer is given up; as long as with real devices */
+#define DREQ_NS     8000000000ull  /* until a disconnection that the other program ignores is over */
 #define TIMEWAIT_NS 1000000000ull
 /*
  * A request that finds no listener is tried again for a moment. Programs that listen again between two connections
@@ -96,8 +95,7 @@ static void on_req(struct sv_cm_id *id, const struct sv_cm_msg *m)
 	sv_cm_address_from_gid(&a->dst_storage, m->family, m->source, m->source_port);
 	sv_cm_bind_device(id);
 	id->state = CM_REQ_RECEIVED;
-	e = sv_cm_raise(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, m->private_data, m->private_data_len,
-			SV_CM_REQ_PRIVATE);
+	e = sv_cm_raise(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, m->private_data, m->private_data_len, SV_CM_REQ_PRIVATE);
 	if (e == NULL) {
 		sv_cm_id_free(id);
 		return;
@@ -127,8 +125,7 @@ static void on_rep(struct sv_cm_id *id, const struct sv_cm_msg *m)
 	if (id->initiator_depth > m->responder_resources) {
 		id->initiator_depth = m->responder_resources;
 	}
-	e = sv_cm_raise(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, m->private_data, m->private_data_len,
-			SV_CM_REP_PRIVATE);
+	e = sv_cm_raise(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, m->private_data, m->private_data_len, SV_CM_REP_PRIVATE);
 	if (e != NULL) {
 		e->rdma.param.conn.responder_resources = m->initiator_depth;
 		e->rdma.param.conn.initiator_depth = m->responder_resources;
@@ -262,8 +259,7 @@ static void connection_ready(struct sv_source *source, uint32_t events)
 
 void sv_cm_accept_ready(struct sv_source *source, uint32_t events)
 {
-	struct sv_cm_id *listener =
-		(struct sv_cm_id *)((uint8_t *)source - offsetof(struct sv_cm_id, source));
+	struct sv_cm_id *listener = (struct sv_cm_id *)((uint8_t *)source - offsetof(struct sv_cm_id, source));
 	struct ucred cred;
 	socklen_t size = sizeof(cred);
 	struct sv_cm_id *id;
@@ -353,8 +349,7 @@ static int result(int rc)
 /* RDMA_MAX_* stands for as much as the device can. */
 static bool depths(const struct rdma_conn_param *p, uint8_t *responder_resources, uint8_t *initiator_depth)
 {
-	*responder_resources =
-		p->responder_resources == RDMA_MAX_RESP_RES ? SV_MAX_RD_ATOM : p->responder_resources;
+	*responder_resources = p->responder_resources == RDMA_MAX_RESP_RES ? SV_MAX_RD_ATOM : p->responder_resources;
 	*initiator_depth = p->initiator_depth == RDMA_MAX_INIT_DEPTH ? SV_MAX_RD_ATOM : p->initiator_depth;
 	return *responder_resources <= SV_MAX_RD_ATOM && *initiator_depth <= SV_MAX_RD_ATOM;
 }
@@ -425,8 +420,7 @@ int sv_cm_finish_connect(struct sv_cm_id *id)
 	}
 	pthread_mutex_lock(&sv.lock);
 	if (rc != 0) {
-		struct sv_cm_msg m = {
-			.magic = SV_ARENA_MAGIC, .type = SV_CM_REJ, .reason = SV_CM_REJ_CONSUMER_DEFINED};
+		struct sv_cm_msg m = {.magic = SV_ARENA_MAGIC, .type = SV_CM_REJ, .reason = SV_CM_REJ_CONSUMER_DEFINED};
 
 		send_message(id, &m);
 		close_socket(id);
@@ -493,9 +487,8 @@ static int accept_check(struct sv_cm_id *id, const struct rdma_conn_param *p)
 
 SV_EXPORT int rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 {
-	struct rdma_conn_param all = {.responder_resources = RDMA_MAX_RESP_RES,
-				      .initiator_depth = RDMA_MAX_INIT_DEPTH,
-				      .rnr_retry_count = 7};
+	struct rdma_conn_param all = {
+		.responder_resources = RDMA_MAX_RESP_RES, .initiator_depth = RDMA_MAX_INIT_DEPTH, .rnr_retry_count = 7};
 	const struct rdma_conn_param *p = param != NULL ? param : &all;
 	struct sv_cm_id *id = sv_cm_id(rdma);
 	int rc;
@@ -517,8 +510,7 @@ SV_EXPORT int rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *param
 
 SV_EXPORT int rdma_reject(struct rdma_cm_id *rdma, const void *private_data, uint8_t private_data_len)
 {
-	struct sv_cm_msg m = {
-		.magic = SV_ARENA_MAGIC, .type = SV_CM_REJ, .reason = SV_CM_REJ_CONSUMER_DEFINED};
+	struct sv_cm_msg m = {.magic = SV_ARENA_MAGIC, .type = SV_CM_REJ, .reason = SV_CM_REJ_CONSUMER_DEFINED};
 	struct sv_cm_id *id = sv_cm_id(rdma);
 	int rc = EINVAL;
 
@@ -607,8 +599,7 @@ SV_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *rdma, struct ibv_qp_attr *att
 		attr->port_num = 1;
 		attr->qp_access_flags =
 			IBV_ACCESS_REMOTE_WRITE |
-			(id->responder_resources != 0 ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
-						      : 0);
+			(id->responder_resources != 0 ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC : 0);
 		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 		break;
 	case IBV_QPS_RTR:

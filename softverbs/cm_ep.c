@@ -5,8 +5,7 @@
 
 #include "softverbs/cm.h"
 
-static int address_copy(const struct sockaddr *from, socklen_t length, struct sockaddr **to,
-			socklen_t *to_length)
+static int address_copy(const struct sockaddr *from, socklen_t length, struct sockaddr **to, socklen_t *to_length)
 {
 	*to = malloc(length);
 	if (*to == NULL) {
@@ -17,8 +16,7 @@ static int address_copy(const struct sockaddr *from, socklen_t length, struct so
 	return 0;
 }
 
-static int address_to_rai(struct rdma_addrinfo *rai, const struct addrinfo *ai,
-			  const struct rdma_addrinfo *hints)
+static int address_to_rai(struct rdma_addrinfo *rai, const struct addrinfo *ai, const struct rdma_addrinfo *hints)
 {
 	rai->ai_family = ai->ai_family;
 	if ((rai->ai_flags & RAI_PASSIVE) != 0) {
@@ -61,8 +59,8 @@ SV_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const stru
 	if (node == NULL && service == NULL) {
 		return EAI_NONAME;
 	}
-	want.ai_flags = ((flags & RAI_PASSIVE) != 0 ? AI_PASSIVE : 0) |
-			((flags & RAI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0);
+	want.ai_flags =
+		((flags & RAI_PASSIVE) != 0 ? AI_PASSIVE : 0) | ((flags & RAI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0);
 	want.ai_family = (flags & RAI_FAMILY) != 0 ? hints->ai_family : AF_UNSPEC;
 	rc = getaddrinfo(node, service, &want, &found);
 	if (rc != 0) {
@@ -98,8 +96,7 @@ static int ep_prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct i
 		}
 		return rdma_bind_addr(id, res->ai_src_addr);
 	}
-	if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, 2000) != 0 ||
-	    rdma_resolve_route(id, 2000) != 0) {
+	if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, 2000) != 0 || rdma_resolve_route(id, 2000) != 0) {
 		return -1;
 	}
 	if (attr == NULL) {
@@ -139,7 +136,8 @@ SV_EXPORT void rdma_destroy_ep(struct rdma_cm_id *id)
 	rdma_destroy_id(id);
 }
 
-/* Make a connection that came in behave as its listener: no channel of its own, and a queue pair if one was asked for. */
+/* Make a connection that came in behave as its listener: no channel of its own, and a queue pair if one was asked
+ * for. */
 static int adopt(struct rdma_cm_id *listen, struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr attr;

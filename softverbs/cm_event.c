@@ -56,8 +56,8 @@ static void event_queue(struct sv_cm_channel *channel, struct sv_cm_event *e)
 	sv_kick(channel->rdma.fd);
 }
 
-struct sv_cm_event *sv_cm_raise(struct sv_cm_id *id, enum rdma_cm_event_type type, int status,
-				const void *private_data, uint8_t length, uint8_t size)
+struct sv_cm_event *sv_cm_raise(struct sv_cm_id *id, enum rdma_cm_event_type type, int status, const void *private_data,
+				uint8_t length, uint8_t size)
 {
 	struct sv_cm_event *e = calloc(1, sizeof(*e));
 

@@ -194,8 +194,7 @@ int sv_cm_complete(struct sv_cm_id *id)
 		return -1;
 	}
 	if (rdma->event->status != 0) {
-		errno = rdma->event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED
-								     : abs(rdma->event->status);
+		errno = rdma->event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : abs(rdma->event->status);
 		return -1;
 	}
 	return 0;
@@ -321,8 +320,7 @@ static int source_choose(struct sv_cm_id *id)
 	return bind_locked(id, (struct sockaddr *)&source);
 }
 
-static int resolve_addr_locked(struct sv_cm_id *id, const struct sockaddr *source,
-			       const struct sockaddr *dest)
+static int resolve_addr_locked(struct sv_cm_id *id, const struct sockaddr *source, const struct sockaddr *dest)
 {
 	union ibv_gid gid;
 	int rc = 0;
@@ -353,8 +351,7 @@ static int resolve_addr_locked(struct sv_cm_id *id, const struct sockaddr *sourc
 	return 0;
 }
 
-SV_EXPORT int rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source, struct sockaddr *dest,
-				int timeout_ms)
+SV_EXPORT int rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source, struct sockaddr *dest, int timeout_ms)
 {
 	int rc;
 

@@ -43,8 +43,7 @@ static void destroy_cqs(struct rdma_cm_id *id)
 static struct ibv_cq *create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_comp_channel **channel)
 {
 	*channel = ibv_create_comp_channel(id->verbs);
-	return *channel == NULL ? NULL
-				: ibv_create_cq(id->verbs, (int)(size == 0 ? 1 : size), id, *channel, 0);
+	return *channel == NULL ? NULL : ibv_create_cq(id->verbs, (int)(size == 0 ? 1 : size), id, *channel, 0);
 }
 
 static int fill_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr *attr)
@@ -185,8 +184,7 @@ SV_EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, 
 	return -1;
 }
 
-SV_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
-				     void *context)
+SV_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
 {
 	errno = EOPNOTSUPP;
 	return -1;

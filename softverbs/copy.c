@@ -85,12 +85,11 @@ static enum sv_copy_result blame(const struct cursor *local)
 	struct iovec to = {&byte, 1};
 	struct iovec from = {(void *)(uintptr_t)(local->spans[local->index].addr + local->offset), 1};
 
-	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 ? SV_COPY_REMOTE_FAULT
-								    : SV_COPY_LOCAL_FAULT;
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 ? SV_COPY_REMOTE_FAULT : SV_COPY_LOCAL_FAULT;
 }
 
-enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local,
-			    uint32_t num_local, const struct sv_span *remote, uint32_t num_remote)
+enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local, uint32_t num_local,
+			    const struct sv_span *remote, uint32_t num_remote)
 {
 	struct cursor l = {.spans = local, .count = num_local}, r = {.spans = remote, .count = num_remote};
 	struct iovec liov[SV_MAX_SGE], riov[SV_MAX_SGE];

@@ -313,8 +313,7 @@ static void progress_blocked(struct sv_cq *cq)
 	for (uint32_t i = 0; i < end; i++) {
 		struct sv_qp *qp = sv.qp[i];
 
-		if (qp != NULL && qp->ex.qp_base.send_cq == sv_ibv_cq(cq) &&
-		    pthread_mutex_trylock(&qp->lock) == 0) {
+		if (qp != NULL && qp->ex.qp_base.send_cq == sv_ibv_cq(cq) && pthread_mutex_trylock(&qp->lock) == 0) {
 			sv_send_progress(qp);
 			pthread_mutex_unlock(&qp->lock);
 		}
@@ -359,8 +358,7 @@ void sv_cq_absorb(struct sv_cq *cq, struct sv_qp *qp)
 
 	pthread_mutex_lock(&cq->lock);
 	/* There is room: what is published was counted against the capacity. A buggy peer may have forgotten that. */
-	while ((tail = atomic_load(&cq->tail)) - atomic_load(&cq->head) < cq->ring_size &&
-	       sv_recv_next(qp, &cqe)) {
+	while ((tail = atomic_load(&cq->tail)) - atomic_load(&cq->head) < cq->ring_size && sv_recv_next(qp, &cqe)) {
 		cq_append(cq, &cqe);
 	}
 	pthread_mutex_unlock(&cq->lock);

@@ -62,8 +62,7 @@ static enum sv_block take_shared(struct sv_remote *rem, uint32_t *slot)
 			continue; /* head is old, or this is nonsense */
 		}
 		/* Claims carry the position of the posting, so that an old head wins nothing. */
-		if (atomic_compare_exchange_strong(&sv_ring_slot(&rem->ring, i)->claim, &free,
-						   free | rem->qpn)) {
+		if (atomic_compare_exchange_strong(&sv_ring_slot(&rem->ring, i)->claim, &free, free | rem->qpn)) {
 			atomic_compare_exchange_strong(&srq->head, &head, head + 1);
 			check_limit(rem, tail - (uint32_t)(free >> 32) - 1);
 			*slot = i;
@@ -97,9 +96,8 @@ bool sv_deliver_publish(struct sv_qp *qp, const struct sv_rcqe *rcqe, bool solic
 		return false;
 	}
 	rem->rcq[tail & (rem->rcq_size - 1)] = *rcqe;
-	atomic_store_explicit(&rem->qp->rcq_tail, tail + 1,
-			      memory_order_release);   /* pairs with sv_recv_next() */
-	atomic_fetch_or(&rem->cq->ready, rem->cq_bit); /* pairs with poll_remote() */
+	atomic_store_explicit(&rem->qp->rcq_tail, tail + 1, memory_order_release); /* pairs with sv_recv_next() */
+	atomic_fetch_or(&rem->cq->ready, rem->cq_bit);                             /* pairs with poll_remote() */
 	sv_cq_notify(rem->cq, solicited || rcqe->status != IBV_WC_SUCCESS, rem->channel_fd);
 	return true;
 }

@@ -118,9 +118,9 @@ SV_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 		.max_qp = SV_MAX_QP - 1,
 		.max_qp_wr = SV_MAX_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
-				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_MEM_WINDOW |
-				    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |
-				    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_RESIZE_MAX_WR,
+				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+				    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_PORT_ACTIVE_EVENT |
+				    IBV_DEVICE_RESIZE_MAX_WR,
 		.max_sge = SV_MAX_SGE,
 		.max_sge_rd = SV_MAX_SGE,
 		.max_cq = SV_MAX_CQ - 1,
@@ -154,8 +154,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
 	return 0;
 }
 
-static int query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
-		      size_t attr_len)
+static int query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr, size_t attr_len)
 {
 	struct ibv_port_attr all = {
 		.state = IBV_PORT_ACTIVE,
@@ -181,12 +180,10 @@ static int query_port(struct ibv_context *context, uint8_t port_num, struct ibv_
 }
 
 int ibv_query_port(struct ibv_context *context, uint8_t port_num, struct _compat_ibv_port_attr *attr);
-SV_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
-			     struct _compat_ibv_port_attr *attr)
+SV_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num, struct _compat_ibv_port_attr *attr)
 {
 	/* The old form ends where flags and port_cap_flags2 begin. */
-	return query_port(context, port_num, (struct ibv_port_attr *)attr,
-			  offsetof(struct ibv_port_attr, flags));
+	return query_port(context, port_num, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, flags));
 }
 
 SV_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
@@ -262,7 +259,8 @@ SV_EXPORT int ibv_close_device(struct ibv_context *context)
 	struct sv_context *c = sv_context(context);
 	struct sv_event *e;
 
-	/* As with a real device: who closes it with objects left will not use them, and the rest ends with the process. */
+	/* As with a real device: who closes it with objects left will not use them, and the rest ends with the
+	 * process. */
 	if (atomic_load(&c->objects) != 0) {
 		return 0;
 	}
@@ -304,8 +302,8 @@ SV_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc 
 	return NULL;
 }
 
-SV_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
-				  struct ibv_grh *grh, struct ibv_ah_attr *attr)
+SV_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
+				  struct ibv_ah_attr *attr)
 {
 	errno = EOPNOTSUPP;
 	return -1;

@@ -163,8 +163,7 @@ static int exec_send(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_le
 }
 
 /* What a one-sided request names in the responder's memory. */
-static int remote_span(struct sv_qp *qp, const struct sv_op *op, uint32_t access, uint64_t length,
-		       struct sv_span *span)
+static int remote_span(struct sv_qp *qp, const struct sv_op *op, uint32_t access, uint64_t length, struct sv_span *span)
 {
 	*span = (struct sv_span){.length = length};
 	/* InfiniBand 9.7.4.1.5: the queue pair has to allow it, or the request is invalid. */
@@ -172,15 +171,14 @@ static int remote_span(struct sv_qp *qp, const struct sv_op *op, uint32_t access
 		return refuse(qp, IBV_WC_REM_INV_REQ_ERR);
 	}
 	/* Without data the key does not matter (C9-88). */
-	if (length != 0 && !sv_key_check(qp->rem.keys, op->rkey, qp->rem.qp_pd, qp->rem.qpn, access,
-					 op->remote_addr, length, span)) {
+	if (length != 0 &&
+	    !sv_key_check(qp->rem.keys, op->rkey, qp->rem.qp_pd, qp->rem.qpn, access, op->remote_addr, length, span)) {
 		return refuse(qp, IBV_WC_REM_ACCESS_ERR);
 	}
 	return IBV_WC_SUCCESS;
 }
 
-static int copy_one_sided(struct sv_qp *qp, bool to_remote, const struct spans *local,
-			  const struct sv_span *remote)
+static int copy_one_sided(struct sv_qp *qp, bool to_remote, const struct spans *local, const struct sv_span *remote)
 {
 	if (local->total == 0) {
 		return IBV_WC_SUCCESS;
@@ -277,8 +275,7 @@ static uint64_t atomic_lock(_Atomic uint64_t *lock)
 			seen = current;
 			since = now;
 		} else if (now - since > ATOMIC_LOCK_STEAL_NS ||
-			   (now - since > ATOMIC_LOCK_CHECK_NS &&
-			    !sv_slot_alive((uint32_t)seen % SV_MAX_SLOTS))) {
+			   (now - since > ATOMIC_LOCK_CHECK_NS && !sv_slot_alive((uint32_t)seen % SV_MAX_SLOTS))) {
 			mine = ((seen >> 32) + 1) << 32 | sv.slot;
 			if (atomic_compare_exchange_strong(lock, &seen, mine)) {
 				return mine;
@@ -344,8 +341,7 @@ static int exec_atomic(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_
 		return refuse(qp, IBV_WC_REM_ACCESS_ERR);
 	}
 	for (uint32_t i = 0, done = 0; i < local.count; i++) {
-		memcpy((void *)(uintptr_t)local.span[i].addr, (uint8_t *)&before + done,
-		       local.span[i].length);
+		memcpy((void *)(uintptr_t)local.span[i].addr, (uint8_t *)&before + done, local.span[i].length);
 		done += (uint32_t)local.span[i].length;
 	}
 	*byte_len = sizeof(before);

@@ -122,8 +122,8 @@ SV_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, 
 	return rc;
 }
 
-SV_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
-				       size_t max_entries, uint32_t flags, size_t entry_size)
+SV_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max_entries,
+				       uint32_t flags, size_t entry_size)
 {
 	struct ibv_gid_entry table[SV_MAX_GIDS];
 	uint32_t n = sv_gid_table(table, max_entries < SV_MAX_GIDS ? (uint32_t)max_entries : SV_MAX_GIDS);
@@ -140,8 +140,7 @@ SV_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 
 /* Not in the public headers: what ibv_devinfo asks. The values are those of its own enumeration. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, unsigned int *type);
-SV_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
-				 unsigned int *type)
+SV_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, unsigned int *type)
 {
 	enum { SYSFS_GID_TYPE_ROCE_V2 = 1 };
 

@@ -7,10 +7,9 @@
 #include "softverbs/softverbs.h"
 
 #define REMOTE_CHANGES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define REGION_ACCESS                                                                                        \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |        \
-	 IBV_ACCESS_OPTIONAL_RANGE)
+#define REGION_ACCESS                                                                                                  \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |        \
+	 IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
 
 static _Atomic uint32_t g_next_pd = 1;
 
@@ -175,8 +174,7 @@ static int region_check(const void *addr, size_t length, unsigned int access)
 	if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
 		return EOPNOTSUPP;
 	}
-	if ((access & ~(unsigned)REGION_ACCESS) != 0 || length == 0 ||
-	    (uintptr_t)addr + length < (uintptr_t)addr) {
+	if ((access & ~(unsigned)REGION_ACCESS) != 0 || length == 0 || (uintptr_t)addr + length < (uintptr_t)addr) {
 		return EINVAL;
 	}
 	/* InfiniBand 10.6.3.1: a peer may change only what the owner may. */
@@ -234,8 +232,7 @@ SV_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t 
 		errno = ENOMEM;
 		return NULL;
 	}
-	mr->ibv = (struct ibv_mr){
-		.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = index};
+	mr->ibv = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = index};
 	mr->ibv.lkey = mr->ibv.rkey = key_next(index);
 	mr->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 	mr->access = access;
@@ -251,21 +248,19 @@ SV_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length
 }
 
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
-SV_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-					 int access)
+SV_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
 	return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned)access);
 }
 
-SV_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
-					   int fd, int access)
+SV_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+					   int access)
 {
 	errno = EOPNOTSUPP;
 	return NULL;
 }
 
-SV_EXPORT int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,
-			   int access)
+SV_EXPORT int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct sv_mr *mr = (struct sv_mr *)ibv;
 	bool move = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
@@ -378,8 +373,7 @@ static bool window_bind_ok(const struct sv_qp *qp, const struct sv_mw *mw, uint3
 		return false; /* has to be invalidated first */
 	}
 	return mr->ibv.pd == mw->ibv.pd && (mr->access & IBV_ACCESS_MW_BIND) != 0 &&
-	       ((info->mw_access_flags & REMOTE_CHANGES) == 0 ||
-		(mr->access & IBV_ACCESS_LOCAL_WRITE) != 0) &&
+	       ((info->mw_access_flags & REMOTE_CHANGES) == 0 || (mr->access & IBV_ACCESS_LOCAL_WRITE) != 0) &&
 	       info->addr >= mr->iova && info->addr - mr->iova <= mr->ibv.length &&
 	       info->length <= mr->ibv.length - (info->addr - mr->iova);
 }
@@ -434,10 +428,7 @@ int sv_key_invalidate(struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint32
 /* A window of type 1 is bound by a work request of its own, whose key the library chooses. */
 int sv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
-	struct ibv_send_wr wr = {.wr_id = bind->wr_id,
-				 .opcode = IBV_WR_BIND_MW,
-				 .send_flags = bind->send_flags},
-			   *bad;
+	struct ibv_send_wr wr = {.wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW, .send_flags = bind->send_flags}, *bad;
 	uint32_t key = ibv_inc_rkey(mw->rkey);
 	int rc;
 

@@ -181,8 +181,7 @@ static void channel_free(struct sv_peer_channel *c)
 static void qp_lost_peer(struct sv_qp *qp)
 {
 	uint32_t state = atomic_load(&qp->rem.qp->state);
-	bool in_use = atomic_load(&qp->rem.qp->gen) == qp->rem.gen && state != IBV_QPS_RESET &&
-		      state != IBV_QPS_ERR;
+	bool in_use = atomic_load(&qp->rem.qp->gen) == qp->rem.gen && state != IBV_QPS_RESET && state != IBV_QPS_ERR;
 
 	sv_peer_detach(qp);
 	qp->peer_died = true;
@@ -443,8 +442,7 @@ static struct sv_peer *peer_get(uint32_t slot)
 		return NULL;
 	}
 	peer = calloc(1, sizeof(*peer));
-	if (peer == NULL || !same_user(fd, &peer->pid) ||
-	    sv_wire_send(fd, &hello, sizeof(hello), NULL, 0) != 0) {
+	if (peer == NULL || !same_user(fd, &peer->pid) || sv_wire_send(fd, &hello, sizeof(hello), NULL, 0) != 0) {
 		free(peer);
 		close(fd);
 		return NULL;
@@ -464,8 +462,7 @@ static struct sv_peer *peer_get(uint32_t slot)
 /* The descriptor of a peer's channel: NULL while it is on its way. */
 static struct sv_peer_channel *channel_get(struct sv_peer *peer, uint32_t id)
 {
-	struct sv_link_msg ask = {
-		.magic = SV_ARENA_MAGIC, .type = SV_LINK_CHANNEL, .slot = sv.slot, .id = id};
+	struct sv_link_msg ask = {.magic = SV_ARENA_MAGIC, .type = SV_LINK_CHANNEL, .slot = sv.slot, .id = id};
 	struct sv_peer_channel *c;
 
 	LIST_FOREACH (c, &peer->channels, link) {
@@ -490,8 +487,7 @@ static struct sv_peer_channel *channel_get(struct sv_peer *peer, uint32_t id)
 }
 
 /* A ring as a peer describes it: every slot of it must lie in its arena. */
-static bool ring_ok(const struct sv_peer *peer, uint64_t offset, uint32_t size, uint32_t stride,
-		    uint32_t max_sge)
+static bool ring_ok(const struct sv_peer *peer, uint64_t offset, uint32_t size, uint32_t stride, uint32_t max_sge)
 {
 	return size != 0 && (size & (size - 1)) == 0 && size <= SV_MAX_WR && max_sge <= SV_MAX_SGE &&
 	       stride % 64 == 0 && stride >= sv_ring_stage_off(max_sge) &&
@@ -500,8 +496,7 @@ static bool ring_ok(const struct sv_peer *peer, uint64_t offset, uint32_t size, 
 
 static bool remote_rings(const struct sv_peer *peer, const struct sv_qp_shm *qp, struct sv_remote *rem)
 {
-	uint32_t size = qp->rq_size, stride = qp->rq_stride, max_sge = qp->rq_max_sge,
-		 rcq_size = qp->rcq_size;
+	uint32_t size = qp->rq_size, stride = qp->rq_stride, max_sge = qp->rq_max_sge, rcq_size = qp->rcq_size;
 	uint64_t off = qp->rq_off, rcq_off = qp->rcq_off;
 
 	if (!ring_ok(peer, off, size, stride, max_sge) || rcq_size == 0 || (rcq_size & (rcq_size - 1)) != 0 ||
@@ -556,8 +551,8 @@ static bool remote_fill(struct sv_peer *peer, uint32_t qpn, struct sv_remote *re
 	rem->qp_pd = rem->pd = qp->pd;
 	cq = qp->cq;
 	srq = qp->srq;
-	if (cq >= SV_MAX_CQ || srq > SV_MAX_SRQ || qp->cq_bit >= SV_CQ_BUCKETS ||
-	    !remote_rings(peer, qp, rem) || (srq != 0 && !remote_srq(peer, srq - 1, rem))) {
+	if (cq >= SV_MAX_CQ || srq > SV_MAX_SRQ || qp->cq_bit >= SV_CQ_BUCKETS || !remote_rings(peer, qp, rem) ||
+	    (srq != 0 && !remote_srq(peer, srq - 1, rem))) {
 		return false;
 	}
 	rem->cq = &peer->arena->cq[cq];
@@ -626,7 +621,8 @@ static void want_mapping(struct sv_peer *peer, uint64_t id)
 {
 	uint64_t none = 0;
 
-	if (atomic_load(&peer->num_mappings) < SV_MAX_MAPPINGS && atomic_compare_exchange_strong(&peer->mapping_wanted, &none, id)) {
+	if (atomic_load(&peer->num_mappings) < SV_MAX_MAPPINGS &&
+	    atomic_compare_exchange_strong(&peer->mapping_wanted, &none, id)) {
 		atomic_store(&g_mapping_wanted, true);
 		sv_kick_self();
 	}

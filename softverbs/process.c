@@ -137,8 +137,7 @@ static void source_dispatch(const struct epoll_event *e)
 {
 	uint32_t fd = (uint32_t)e->data.u64;
 
-	if (fd < g_num_sources && g_sources[fd] != NULL &&
-	    g_sources[fd]->gen == (uint32_t)(e->data.u64 >> 32)) {
+	if (fd < g_num_sources && g_sources[fd] != NULL && g_sources[fd]->gen == (uint32_t)(e->data.u64 >> 32)) {
 		g_sources[fd]->ready(g_sources[fd], e->events);
 	}
 }
@@ -149,8 +148,7 @@ static void attend_srq(struct sv_srq *srq)
 		sv_async_raise(srq->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
 	}
 	/* Who waits for a receive? It does not say; ask everybody to look. */
-	if (atomic_load(&srq->shm->tail) != atomic_load(&srq->shm->head) &&
-	    atomic_exchange(&srq->shm->want, 0) != 0) {
+	if (atomic_load(&srq->shm->tail) != atomic_load(&srq->shm->head) && atomic_exchange(&srq->shm->want, 0) != 0) {
 		sv_peer_kick_all();
 		sv_kick_self();
 	}
@@ -173,8 +171,7 @@ static uint64_t attend_all(void)
 		}
 	}
 	for (uint32_t i = 0; i < SV_MAX_CQ; i++) {
-		if (sv.cq[i] != NULL && atomic_load(&sv.cq[i]->shm->overrun) != 0 &&
-		    !sv.cq[i]->overrun_reported) {
+		if (sv.cq[i] != NULL && atomic_load(&sv.cq[i]->shm->overrun) != 0 && !sv.cq[i]->overrun_reported) {
 			sv.cq[i]->overrun_reported = true;
 			sv_async_raise(sv.cq[i]->ex.context, IBV_EVENT_CQ_ERR, sv.cq[i]);
 		}

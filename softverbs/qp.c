@@ -20,8 +20,7 @@ bool sv_qp_quiesce(uint32_t index)
 		sched_yield();
 		now = sv_now_ns();
 		start = start == 0 ? now : start;
-		if (now - start > QUIESCE_CHECK_NS &&
-		    !sv_slot_alive(SV_QPN_SLOT(atomic_load(&shm->dest_qpn)))) {
+		if (now - start > QUIESCE_CHECK_NS && !sv_slot_alive(SV_QPN_SLOT(atomic_load(&shm->dest_qpn)))) {
 			return true;
 		}
 		if (now - start > QUIESCE_GIVEUP_NS) {
@@ -80,9 +79,8 @@ void sv_qp_publish(struct sv_qp *qp, uint32_t gen)
 
 static bool caps_ok(const struct ibv_qp_cap *cap)
 {
-	return cap->max_send_wr <= SV_MAX_WR && cap->max_recv_wr <= SV_MAX_WR &&
-	       cap->max_send_sge <= SV_MAX_SGE && cap->max_recv_sge <= SV_MAX_SGE &&
-	       cap->max_inline_data <= SV_MAX_INLINE;
+	return cap->max_send_wr <= SV_MAX_WR && cap->max_recv_wr <= SV_MAX_WR && cap->max_send_sge <= SV_MAX_SGE &&
+	       cap->max_recv_sge <= SV_MAX_SGE && cap->max_inline_data <= SV_MAX_INLINE;
 }
 
 /* The receive ring (one slot if there is a shared queue) and the ring of receive completions, in one piece. */
@@ -238,8 +236,7 @@ SV_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 
 struct ibv_qp *sv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	const uint32_t known =
-		IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	struct ibv_qp *ibv;
 	int rc = 0;
 
@@ -300,8 +297,7 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 		sv_srq_reclaim((struct sv_srq *)ibv->srq, qp, false);
 	}
 	sv_cq_detach(sv_cq(ibv->recv_cq), qp);
-	sv_async_forget(ibv->context, qp, &qp->events_lock, &qp->events_cond, &qp->events_got,
-			&qp->events_acked);
+	sv_async_forget(ibv->context, qp, &qp->events_lock, &qp->events_cond, &qp->events_got, &qp->events_acked);
 	if (clean) {
 		pthread_mutex_lock(&sv.table_lock);
 		sv.qp_quarantine[qp->index] = false;

@@ -80,15 +80,13 @@ bool sv_qp_transition_ok(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 /* Ranges of the attributes that the mask names; each is looked at only there. */
 static bool values_ok(const struct ibv_qp_attr *a, int mask)
 {
-	const unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |
-				    IBV_ACCESS_OPTIONAL_RANGE;
+	const unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_OPTIONAL_RANGE;
 
 	return !((mask & IBV_QP_PORT) != 0 && a->port_num != 1) &&
 	       !((mask & IBV_QP_PKEY_INDEX) != 0 && a->pkey_index != 0) &&
 	       !((mask & IBV_QP_ACCESS_FLAGS) != 0 && (a->qp_access_flags & ~access) != 0) &&
-	       !((mask & IBV_QP_PATH_MTU) != 0 &&
-		 (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096)) &&
+	       !((mask & IBV_QP_PATH_MTU) != 0 && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096)) &&
 	       !((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && a->max_rd_atomic > SV_MAX_RD_ATOM) &&
 	       !((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && a->max_dest_rd_atomic > SV_MAX_RD_ATOM) &&
 	       !((mask & IBV_QP_MIN_RNR_TIMER) != 0 && a->min_rnr_timer > 31) &&
@@ -118,11 +116,11 @@ static void store_attributes(struct sv_qp *qp, const struct ibv_qp_attr *a, int 
 {
 	struct ibv_qp_attr *to = &qp->attr;
 
-#define TAKE(bit, field)                                                                                     \
-	do {                                                                                                 \
-		if ((mask & (bit)) != 0) {                                                                   \
-			to->field = a->field;                                                                \
-		}                                                                                            \
+#define TAKE(bit, field)                                                                                               \
+	do {                                                                                                           \
+		if ((mask & (bit)) != 0) {                                                                             \
+			to->field = a->field;                                                                          \
+		}                                                                                                      \
 	} while (0)
 	TAKE(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);
@@ -229,9 +227,8 @@ SV_EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int ma
 	pthread_mutex_lock(&qp->lock);
 	from = sv_qp_state(qp);
 	to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
-	if (((mask & IBV_QP_CUR_STATE) == 0 || attr->cur_qp_state == from) &&
-	    sv_qp_transition_ok(from, to, mask) && values_ok(attr, mask) &&
-	    path_ok(ibv->context, attr, mask)) {
+	if (((mask & IBV_QP_CUR_STATE) == 0 || attr->cur_qp_state == from) && sv_qp_transition_ok(from, to, mask) &&
+	    values_ok(attr, mask) && path_ok(ibv->context, attr, mask)) {
 		store_attributes(qp, attr, mask);
 		rc = enter_state(qp, from, to);
 		if (to == IBV_QPS_RTS) {
@@ -243,8 +240,7 @@ SV_EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int ma
 	return rc;
 }
 
-SV_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
-			   struct ibv_qp_init_attr *init)
+SV_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct sv_qp *qp = sv_qp(ibv);
 

@@ -21,8 +21,7 @@ static int post_one(struct sv_qp *qp, const struct ibv_recv_wr *wr)
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_recv_sge) {
 		return EINVAL;
 	}
-	if (qp->rq_posted - atomic_load_explicit(&qp->rq_polled, memory_order_acquire) >=
-	    qp->cap.max_recv_wr) {
+	if (qp->rq_posted - atomic_load_explicit(&qp->rq_polled, memory_order_acquire) >= qp->cap.max_recv_wr) {
 		return ENOMEM;
 	}
 	if (qp->rq_flushed) {
@@ -82,8 +81,8 @@ static bool scatter(const struct sv_recv *recv, uint32_t pd, const uint8_t *data
 		struct sv_span where;
 
 		/* The sender checked the key; if it is gone since then, the memory may be gone too. */
-		if (sv_key_check(sv.keys, recv->sge[i].lkey, pd, 0, IBV_ACCESS_LOCAL_WRITE, recv->sge[i].addr,
-				 n, &where)) {
+		if (sv_key_check(sv.keys, recv->sge[i].lkey, pd, 0, IBV_ACCESS_LOCAL_WRITE, recv->sge[i].addr, n,
+				 &where)) {
 			memcpy((void *)(uintptr_t)where.addr, data, n);
 		}
 		data += n;
@@ -92,8 +91,7 @@ static bool scatter(const struct sv_recv *recv, uint32_t pd, const uint8_t *data
 	return length == 0;
 }
 
-static struct sv_recv *recv_of(struct sv_qp *qp, uint32_t index, struct sv_slot **slot,
-			       struct sv_srq **srq_out)
+static struct sv_recv *recv_of(struct sv_qp *qp, uint32_t index, struct sv_slot **slot, struct sv_srq **srq_out)
 {
 	struct sv_srq *srq = (struct sv_srq *)qp->ex.qp_base.srq;
 
@@ -108,8 +106,7 @@ static struct sv_recv *recv_of(struct sv_qp *qp, uint32_t index, struct sv_slot 
 		return sv_qp_recv(qp, index);
 	}
 	/* The tail orders this after the posting, by another thread perhaps. */
-	if (index >= srq->ring.size || atomic_load(&srq->shm->tail) == 0 ||
-	    sv_srq_recv(srq, index)->posted == 0) {
+	if (index >= srq->ring.size || atomic_load(&srq->shm->tail) == 0 || sv_srq_recv(srq, index)->posted == 0) {
 		return NULL;
 	}
 	*slot = sv_ring_slot(&srq->ring, index);
@@ -129,8 +126,7 @@ static bool entry_to_cqe(struct sv_qp *qp, const struct sv_rcqe *e, struct sv_cq
 		return false;
 	}
 	if ((e->flags & SV_RCQE_STAGED) != 0 &&
-	    (e->byte_len > sv_ring_stage_size(ring) ||
-	     !scatter(recv, pd, sv_ring_stage(ring, slot), e->byte_len))) {
+	    (e->byte_len > sv_ring_stage_size(ring) || !scatter(recv, pd, sv_ring_stage(ring, slot), e->byte_len))) {
 		return false;
 	}
 	*cqe = (struct sv_cqe){
@@ -151,8 +147,7 @@ static bool entry_to_cqe(struct sv_qp *qp, const struct sv_rcqe *e, struct sv_cq
 
 bool sv_recv_next(struct sv_qp *qp, struct sv_cqe *cqe)
 {
-	uint32_t tail =
-		atomic_load_explicit(&qp->shm->rcq_tail, memory_order_acquire); /* sv_deliver_publish() */
+	uint32_t tail = atomic_load_explicit(&qp->shm->rcq_tail, memory_order_acquire); /* sv_deliver_publish() */
 	struct sv_rcqe e;
 
 	if (tail == qp->rcq_head) {

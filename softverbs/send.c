@@ -12,9 +12,9 @@
 #define ACK_TIMEOUT_NS(t) (4096ull << (t))
 
 /* InfiniBand table 46, in units of 10 us. */
-static const uint32_t g_rnr_timer_10us[32] = {
-	65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+static const uint32_t g_rnr_timer_10us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+					      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+					      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 /* What an opcode may carry, and what its completion says. */
 static const struct {
@@ -47,8 +47,7 @@ static struct waiting *waiting_at(const struct sv_qp *qp, uint32_t position)
 
 size_t sv_send_stride(const struct ibv_qp_cap *cap)
 {
-	size_t size =
-		sizeof(struct waiting) + cap->max_send_sge * sizeof(struct ibv_sge) + cap->max_inline_data;
+	size_t size = sizeof(struct waiting) + cap->max_send_sge * sizeof(struct ibv_sge) + cap->max_inline_data;
 
 	return (size + 63) & ~(size_t)63;
 }
@@ -73,8 +72,7 @@ static int check_wr(const struct sv_qp *qp, const struct ibv_send_wr *wr)
 	    (!g_ops[wr->opcode].can_inline || inline_length(wr) > qp->cap.max_inline_data)) {
 		return EINVAL;
 	}
-	if (qp->sq_posted - atomic_load_explicit(&qp->sq_retired, memory_order_acquire) >=
-	    qp->cap.max_send_wr) {
+	if (qp->sq_posted - atomic_load_explicit(&qp->sq_retired, memory_order_acquire) >= qp->cap.max_send_wr) {
 		return ENOMEM;
 	}
 	return 0;
@@ -156,8 +154,8 @@ static uint64_t peer_wait_ns(const struct sv_qp *qp)
 {
 	uint64_t wait = ACK_TIMEOUT_NS(qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 
-	/* Not attached: two control threads have to do something first, which no network would ask for, and which takes its time on a machine that is
-	 * busy. A peer that dies meanwhile is noticed at once. */
+	/* Not attached: two control threads have to do something first, which no network would ask for, and which takes
+	 * its time on a machine that is busy. A peer that dies meanwhile is noticed at once. */
 	return qp->rem.peer == NULL && wait < ATTACH_NS ? ATTACH_NS : wait;
 }
 
@@ -233,8 +231,7 @@ static bool may_execute(const struct sv_qp *qp)
 {
 	enum ibv_qp_state state = sv_qp_state(qp);
 
-	return !qp->failed &&
-	       (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp->sq_exec != qp->drain_end));
+	return !qp->failed && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp->sq_exec != qp->drain_end));
 }
 
 static void report_drained(struct sv_qp *qp)
@@ -249,8 +246,7 @@ static void report_drained(struct sv_qp *qp)
 
 void sv_send_progress(struct sv_qp *qp)
 {
-	while (qp->sq_exec != qp->sq_posted && may_execute(qp) &&
-	       attempt(qp, &waiting_at(qp, qp->sq_exec)->op)) {
+	while (qp->sq_exec != qp->sq_posted && may_execute(qp) && attempt(qp, &waiting_at(qp, qp->sq_exec)->op)) {
 	}
 	report_drained(qp);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory that is shared memory already: a program that keeps its data in a memfd (as DPDK does where it has no
- * hugepages) is reached by mapping that memfd, which for 4 KiB is some twenty times cheaper than a system call per transfer.
+ * Registered memory that is shared memory already: a program that keeps its data in a memfd (as DPDK does where it has
+ * no hugepages) is reached by mapping that memfd, which for 4 KiB is some twenty times cheaper than a system call per
+ * transfer.
  *
- * The owner finds out at registration, and gives the mapping a number that is never used again; the number stands beside
- * the key. A peer that meets the number asks for the memfd over the link, and goes on with system calls until it has come.
+ * The owner finds out at registration, and gives the mapping a number that is never used again; the number stands
+ * beside the key. A peer that meets the number asks for the memfd over the link, and goes on with system calls until it
+ * has come.
  *
- * A mapping must never be a trap: only memfds in ordinary pages count, and they are sealed against shrinking when they are registered, so
- * that no access can raise SIGBUS. (A program that makes them cannot seal them by itself if it did not ask for it; that is why
- * memfd_create() is here.) What a key allows is checked before, as always; beyond that, what a peer says its addresses are is
- * checked against the mapping.
+ * A mapping must never be a trap: only memfds in ordinary pages count, and they are sealed against shrinking when they
+ * are registered, so that no access can raise SIGBUS. (A program that makes them cannot seal them by itself if it did
+ * not ask for it; that is why memfd_create() is here.) What a key allows is checked before, as always; beyond that,
+ * what a peer says its addresses are is checked against the mapping.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -69,8 +71,8 @@ static bool parse_line(const char *line, struct run *r)
 	char perms[5], path[16];
 	uint64_t ino;
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %15s", &r->start, &r->end, perms, &r->offset,
-		   &major, &minor, &ino, path) != 8) {
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %15s", &r->start, &r->end, perms,
+		   &r->offset, &major, &minor, &ino, path) != 8) {
 		return false;
 	}
 	r->dev = makedev(major, minor);
@@ -80,7 +82,8 @@ static bool parse_line(const char *line, struct run *r)
 
 static bool follows(const struct run *r, const struct run *next)
 {
-	return r->end == next->start && r->dev == next->dev && r->ino == next->ino && r->offset + (r->end - r->start) == next->offset;
+	return r->end == next->start && r->dev == next->dev && r->ino == next->ino &&
+	       r->offset + (r->end - r->start) == next->offset;
 }
 
 /* The run that holds all of [start, end). */
@@ -124,7 +127,8 @@ static int find_fd(const struct run *r)
 
 		if (e->d_name[0] != '.' && fstat(fd, &st) == 0 && st.st_ino == r->ino && st.st_dev == r->dev &&
 		    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) {
-			fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* whether it is sealed is looked at, not whether this did it */
+			fcntl(fd, F_ADD_SEALS,
+			      F_SEAL_SHRINK); /* whether it is sealed is looked at, not whether this did it */
 			found = is_safe(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 		}
 	}
@@ -136,7 +140,8 @@ static int find_fd(const struct run *r)
 
 static bool same_run(const struct run *a, const struct run *b)
 {
-	return a->start == b->start && a->end == b->end && a->offset == b->offset && a->dev == b->dev && a->ino == b->ino;
+	return a->start == b->start && a->end == b->end && a->offset == b->offset && a->dev == b->dev &&
+	       a->ino == b->ino;
 }
 
 static struct shared *enter(const struct run *r)

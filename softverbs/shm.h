@@ -117,9 +117,8 @@ enum { SV_CQ_UNARMED = 0, SV_CQ_ARMED_SOLICITED = 1, SV_CQ_ARMED_ANY = 2 };
 
 /* The one line that everybody who completes something on the queue touches. */
 struct sv_cq_shm {
-	_Alignas(64) _Atomic uint64_t
-		ready;          /* bit cq_bit: a queue pair of that bucket has receive completions */
-	_Atomic uint32_t count; /* completions that are not polled yet */
+	_Alignas(64) _Atomic uint64_t ready; /* bit cq_bit: a queue pair of that bucket has receive completions */
+	_Atomic uint32_t count;              /* completions that are not polled yet */
 	_Atomic uint32_t armed;
 	_Atomic uint32_t fired;    /* events that ibv_get_cq_event has not returned yet */
 	_Atomic uint32_t overrun;  /* a completion found no room */
@@ -186,8 +185,7 @@ struct sv_arena {
 	uint32_t version;
 	uint32_t slot;
 	uint64_t size;
-	_Alignas(64) _Atomic uint64_t
-		atomic_lock; /* sequence << 32 | slot of the holder, 0 in the low half: free */
+	_Alignas(64) _Atomic uint64_t atomic_lock; /* sequence << 32 | slot of the holder, 0 in the low half: free */
 	struct sv_mr_shm mr[SV_MAX_MR];
 	struct sv_qp_shm qp[SV_MAX_QP];
 	struct sv_cq_shm cq[SV_MAX_CQ];

@@ -36,16 +36,15 @@
 #define SV_EXPORT __attribute__((visibility("default")))
 
 #define SV_DEVICE_NAME "softverbs0"
-#define SV_MIN_INLINE                                                                                        \
-	64 /* granted to everybody; many devices round up like that, and some programs count on it */
-#define SV_MAX_INLINE 1024
+#define SV_MIN_INLINE  64 /* granted to everybody; many devices round up like that, and some programs count on it */
+#define SV_MAX_INLINE  1024
 /* Messages up to here travel through the receiver's ring, where that much memory per receive is bearable. */
-#define SV_STAGE_MAX   4096
-#define SV_STAGE_MIN   256
-#define SV_STAGE_TOTAL (16u << 20) /* bytes per receive queue, at most */
-#define SV_MAX_MSG     (1u << 31)
-#define SV_MAX_RD_ATOM 128
-#define SV_MAX_GIDS    64
+#define SV_STAGE_MAX    4096
+#define SV_STAGE_MIN    256
+#define SV_STAGE_TOTAL  (16u << 20) /* bytes per receive queue, at most */
+#define SV_MAX_MSG      (1u << 31)
+#define SV_MAX_RD_ATOM  128
+#define SV_MAX_GIDS     64
 #define SV_MAX_MAPPINGS 64 /* of one process's memory */
 
 struct sv_context;
@@ -177,8 +176,7 @@ struct sv_cq {
 	struct sv_cqe *ring; /* local completions */
 	uint32_t ring_size;  /* power of two */
 	_Atomic uint32_t head, tail;
-	_Atomic uint64_t
-		carried; /* buckets that still have completions after a poll that returned as many as it may */
+	_Atomic uint64_t carried; /* buckets that still have completions after a poll that returned as many as it may */
 	LIST_HEAD(, sv_qp) buckets[SV_CQ_BUCKETS];
 	uint32_t qps;             /* users as receive queue */
 	_Atomic uint32_t users;   /* queue pairs */
@@ -392,8 +390,8 @@ void sv_source_remove(struct sv_source *source);
 uint64_t sv_now_ns(void);
 __attribute__((format(printf, 1, 2))) void sv_warn(const char *format, ...);
 /* The abstract socket name "softverbs/VERSION/UID/..."; returns the length of the address. */
-__attribute__((format(printf, 2, 3))) socklen_t sv_socket_name(struct sockaddr_storage *address,
-							       const char *format, ...);
+__attribute__((format(printf, 2, 3))) socklen_t sv_socket_name(struct sockaddr_storage *address, const char *format,
+							       ...);
 
 /* arena.c: memory that peers see */
 
@@ -426,7 +424,8 @@ bool sv_slot_alive(uint32_t slot);
 
 /* Tells all who have a link to us. */
 void sv_peer_tell_forget(uint64_t map);
-/* Where a span of a peer's memory is in ours: NULL if that memory is not mapped (yet). Under the lock of rem's queue pair. */
+/* Where a span of a peer's memory is in ours: NULL if that memory is not mapped (yet). Under the lock of rem's queue
+ * pair. */
 void *sv_peer_mapped(struct sv_remote *rem, const struct sv_span *span);
 
 /* shared.c: shared memory that is registered */
@@ -467,7 +466,8 @@ void sv_async_forget(struct ibv_context *context, void *element, pthread_mutex_t
 
 /* mr.c */
 
-/* Is [addr, addr + length) allowed for that key of a table: sv.keys, or a peer's? On success *where is where it is in its owner's memory. */
+/* Is [addr, addr + length) allowed for that key of a table: sv.keys, or a peer's? On success *where is where it is in
+ * its owner's memory. */
 bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint32_t qpn, uint32_t access,
 		  uint64_t addr, uint64_t length, struct sv_span *where);
 /* Bind a window as a work request of that queue pair asks; an enum ibv_wc_status. */
@@ -556,8 +556,8 @@ int sv_exec(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_len);
 
 enum sv_copy_result { SV_COPY_OK, SV_COPY_LOCAL_FAULT, SV_COPY_REMOTE_FAULT };
 /* Copy between our spans and a peer's; both lists have the same total. */
-enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local,
-			    uint32_t num_local, const struct sv_span *remote, uint32_t num_remote);
+enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local, uint32_t num_local,
+			    const struct sv_span *remote, uint32_t num_remote);
 
 /* Take the receiver's next receive. SV_BLOCK_NONE, or SV_BLOCK_RNR. */
 enum sv_block sv_deliver_take(struct sv_qp *qp, uint32_t *slot);

@@ -122,8 +122,7 @@ SV_EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 	sv.srq[srq->index] = NULL;
 	atomic_fetch_and(&srq->shm->gen, ~1u); /* gone: no receive is taken any more */
 	pthread_mutex_unlock(&sv.table_lock);
-	sv_async_forget(ibv->context, srq, &srq->events_lock, &srq->events_cond, &srq->events_got,
-			&srq->events_acked);
+	sv_async_forget(ibv->context, srq, &srq->events_lock, &srq->events_cond, &srq->events_got, &srq->events_acked);
 	atomic_fetch_sub(&((struct sv_pd *)ibv->pd)->users, 1);
 	atomic_fetch_sub(&sv_context(ibv->context)->objects, 1);
 	srq_free(srq);
@@ -224,8 +223,8 @@ void sv_srq_reclaim(struct sv_srq *srq, struct sv_qp *qp, bool flush)
 			continue;
 		}
 		/*
-		 * Its taker may have died before it moved the head. Senders would do that for it, but only as long as the order's entry
-		 * is this posting's: a queue that is posted full again overwrites it.
+		 * Its taker may have died before it moved the head. Senders would do that for it, but only as long as
+		 * the order's entry is this posting's: a queue that is posted full again overwrites it.
 		 */
 		atomic_compare_exchange_strong(&srq->shm->head, &position, position + 1);
 		atomic_store(&slot->claim, (uint64_t)SV_CLAIM_OWNER);

@@ -72,8 +72,8 @@ void sv_wire_close_fds(const int *fds, int num_fds)
 
 bool sv_link_msg_ok(const struct sv_link_msg *m, size_t size)
 {
-	return size == sizeof(*m) && m->magic == SV_ARENA_MAGIC && m->type >= SV_LINK_HELLO && m->type <= SV_LINK_FORGET && m->slot != 0 &&
-	       m->slot < SV_MAX_SLOTS;
+	return size == sizeof(*m) && m->magic == SV_ARENA_MAGIC && m->type >= SV_LINK_HELLO &&
+	       m->type <= SV_LINK_FORGET && m->slot != 0 && m->slot < SV_MAX_SLOTS;
 }
 
 bool sv_cm_msg_ok(const struct sv_cm_msg *m, size_t size)
@@ -87,8 +87,8 @@ bool sv_cm_msg_ok(const struct sv_cm_msg *m, size_t size)
 		[SV_CM_DREP] = 0,
 	};
 
-	return size == sizeof(*m) && m->magic == SV_ARENA_MAGIC && m->type >= SV_CM_REQ &&
-	       m->type <= SV_CM_DREP && m->private_data_len <= max_private[m->type] && m->qpn <= 0xffffff &&
-	       m->psn <= 0xffffff && m->retry_count <= 7 && m->rnr_retry_count <= 7 &&
+	return size == sizeof(*m) && m->magic == SV_ARENA_MAGIC && m->type >= SV_CM_REQ && m->type <= SV_CM_DREP &&
+	       m->private_data_len <= max_private[m->type] && m->qpn <= 0xffffff && m->psn <= 0xffffff &&
+	       m->retry_count <= 7 && m->rnr_retry_count <= 7 &&
 	       (m->type != SV_CM_REQ || m->family == 4 || m->family == 6);
 }

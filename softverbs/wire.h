@@ -29,7 +29,8 @@ struct sv_link_msg {
 	uint32_t reserved;
 	uint64_t arena_size;
 	uint64_t probe; /* address of a word SV_ARENA_MAGIC in the sender's private memory */
-	uint64_t map;   /* of the mapping: its number; and in the answer where it is in the sender's memory and in the file */
+	uint64_t map;   /* of the mapping: its number; and in the answer where it is in the sender's memory and in the
+			   file */
 	uint64_t map_addr;
 	uint64_t map_length;
 	uint64_t map_offset;

@@ -7,10 +7,10 @@
 
 #include "softverbs/softverbs.h"
 
-#define ALL_OPS                                                                                              \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |              \
-	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |       \
-	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |           \
+#define ALL_OPS                                                                                                        \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |                        \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                 \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |                     \
 	 IBV_QP_EX_WITH_SEND_WITH_INV)
 
 struct sv_wr_builder {
@@ -89,8 +89,7 @@ static struct ibv_send_wr *wr_current(struct ibv_qp_ex *ex)
 	return &b->wr[b->count - 1];
 }
 
-static void wr_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
-		    __be32 imm)
+static void wr_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr, __be32 imm)
 {
 	struct ibv_send_wr *wr = wr_begin(ex, opcode);
 
@@ -134,8 +133,7 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 	wr_begin(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
 }
 
-static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
-		       const struct ibv_mw_bind_info *info)
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	struct ibv_send_wr *wr = wr_begin(ex, IBV_WR_BIND_MW);
 

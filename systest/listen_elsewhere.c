@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For a target that lists what is another one's: a library to preload, before the software RDMA device. Who is to listen at port
- * $VARVE_LISTED_PORT listens at $VARVE_LISTEN_PORT instead, and does not know. */
+/* For a target that lists what is another one's: a library to preload, before the software RDMA device. Who is to
+ * listen at port $VARVE_LISTED_PORT listens at $VARVE_LISTEN_PORT instead, and does not know. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,8 @@ static uint16_t port_of(const char *variable)
 
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
 {
-	int (*real)(struct rdma_cm_id *, struct sockaddr *) = (int (*)(struct rdma_cm_id *, struct sockaddr *))dlsym(RTLD_NEXT, "rdma_bind_addr");
+	int (*real)(struct rdma_cm_id *, struct sockaddr *) =
+		(int (*)(struct rdma_cm_id *, struct sockaddr *))dlsym(RTLD_NEXT, "rdma_bind_addr");
 	struct sockaddr_in elsewhere = *(const struct sockaddr_in *)address;
 
 	if (real == NULL) {

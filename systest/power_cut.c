@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* power-cut DEVICE LOG: a writer that is killed.
  *
- * DEVICE is uring:FILE or pcie:ADDRESS. Blocks are written without end, each with its number and a generation that counts up; from time to
- * time a flush is sent, while writes go on. LOG is a file of 64-bit generations: those whose write was complete before a flush was
- * submitted that is complete too, and which must therefore be there whenever this process ends. A dot goes to standard output for each
- * flush that has been logged.
+ * DEVICE is uring:FILE or pcie:ADDRESS. Blocks are written without end, each with its number and a generation that
+ * counts up; from time to time a flush is sent, while writes go on. LOG is a file of 64-bit generations: those whose
+ * write was complete before a flush was submitted that is complete too, and which must therefore be there whenever this
+ * process ends. A dot goes to standard output for each flush that has been logged.
  *
- * At its start it reads every block, and holds it against LOG: a block that is older than what was promised, or that is not whole, is
- * an error (status 1). With a third argument, "check", it ends after that. The block of a generation follows from it alone, and a block
- * is never written twice at a time, so that the generation says which of two contents is the newer one. */
+ * At its start it reads every block, and holds it against LOG: a block that is older than what was promised, or that is
+ * not whole, is an error (status 1). With a third argument, "check", it ends after that. The block of a generation
+ * follows from it alone, and a block is never written twice at a time, so that the generation says which of two
+ * contents is the newer one. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,11 +25,11 @@
 #include "thread/thread.h"
 #include "util/log.h"
 
-#define BLOCK	    4096u
-#define BLOCKS	    512u
-#define DEPTH	    32
+#define BLOCK       4096u
+#define BLOCKS      512u
+#define DEPTH       32
 #define FLUSH_EVERY 48 /* writes */
-#define LOG_MAX	    (DEPTH + FLUSH_EVERY * 64)
+#define LOG_MAX     (DEPTH + FLUSH_EVERY * 64)
 #define DEADLINE_US UINT64_C(120000000)
 
 struct stamp {
@@ -95,15 +96,16 @@ static void check_block(uint64_t block, const uint8_t *buf)
 
 	for (unsigned i = 0; i < BLOCK / sizeof(*stamps); i++) {
 		if (stamps[i].generation != g || (g != 0 && stamps[i].block != block)) {
-			fprintf(stderr, "block %" PRIu64 " is not whole: generations %" PRIu64 " and %" PRIu64 "\n", block, g,
-				stamps[i].generation);
+			fprintf(stderr, "block %" PRIu64 " is not whole: generations %" PRIu64 " and %" PRIu64 "\n",
+				block, g, stamps[i].generation);
 			s.failed = true;
 			return;
 		}
 	}
 	if (g < s.promised[block] || (g != 0 && block_of(g) != block)) {
-		fprintf(stderr, "block %" PRIu64 " has generation %" PRIu64 ", and %" PRIu64 " was acknowledged and flushed\n", block, g,
-			s.promised[block]);
+		fprintf(stderr,
+			"block %" PRIu64 " has generation %" PRIu64 ", and %" PRIu64 " was acknowledged and flushed\n",
+			block, g, s.promised[block]);
 		s.failed = true;
 	}
 	s.newest = g > s.newest ? g : s.newest;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A clock of the day that tests can set for one program: a library to preload. The first 8 bytes of the file $VARVE_CLOCK_FILE are the
- * nanoseconds it is ahead of the kernel's; whoever writes other ones there sets it. CLOCK_MONOTONIC is left alone. */
+/* A clock of the day that tests can set for one program: a library to preload. The first 8 bytes of the file
+ * $VARVE_CLOCK_FILE are the nanoseconds it is ahead of the kernel's; whoever writes other ones there sets it.
+ * CLOCK_MONOTONIC is left alone. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

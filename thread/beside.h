@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What takes long, beside the control thread: in an OS thread that lives as long as one job, on CPUs where no reactor is, if the process has
- * such. What is slow is seldom, and a thread that does not exist need not be stopped. */
+/* What takes long, beside the control thread: in an OS thread that lives as long as one job, on CPUs where no reactor
+ * is, if the process has such. What is slow is seldom, and a thread that does not exist need not be stopped. */
 #ifndef THREAD_BESIDE_H
 #define THREAD_BESIDE_H
 
@@ -24,7 +24,10 @@ struct beside_job {
 struct beside_queue {
 	STAILQ_HEAD(, beside_job) jobs; /* the first is being worked on */
 };
-#define BESIDE_QUEUE_INITIALIZER(q) {STAILQ_HEAD_INITIALIZER((q).jobs)}
+#define BESIDE_QUEUE_INITIALIZER(q)                                                                                    \
+	{                                                                                                              \
+		STAILQ_HEAD_INITIALIZER((q).jobs)                                                                      \
+	}
 
 /* q: NULL: it waits for no other. done follows in any case, never from inside the call. Control thread. */
 void beside_run(struct beside_queue *q, struct beside_job *job);

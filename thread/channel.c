@@ -19,8 +19,8 @@ void io_device_register(struct io_device *dev)
 	__atomic_store_n(&dev->registered, true, __ATOMIC_SEQ_CST);
 }
 
-/* A thread that is just getting a channel counts first and looks second; here it is the other way round, so one of the two gives
- * way. (Sequentially consistent on both sides.) */
+/* A thread that is just getting a channel counts first and looks second; here it is the other way round, so one of the
+ * two gives way. (Sequentially consistent on both sides.) */
 int io_device_unregister(struct io_device *dev)
 {
 	assert(thread_self == thread_control());

@@ -128,8 +128,7 @@ static int epoll_wait_ns(int epoll_fd, struct epoll_event *events, int max, uint
 		return epoll_wait(epoll_fd, events, max, 0);
 	}
 	if (!__atomic_load_n(&missing, __ATOMIC_RELAXED)) {
-		struct timespec t = {.tv_sec = (time_t)(timeout_ns / NS_IN_S),
-				     .tv_nsec = (long)(timeout_ns % NS_IN_S)};
+		struct timespec t = {.tv_sec = (time_t)(timeout_ns / NS_IN_S), .tv_nsec = (long)(timeout_ns % NS_IN_S)};
 		int n = epoll_pwait2(epoll_fd, events, max, timeout_ns == UINT64_MAX ? NULL : &t, NULL);
 		if (n >= 0 || errno != ENOSYS) {
 			return n;

@@ -20,8 +20,8 @@
 enum { CALL_PENDING, CALL_WAITED_FOR, CALL_DONE };
 
 /* Producers use DPDK's relaxed tail sync: one that is preempted in the middle of its enqueue does not make the others
- * wait for it, which on a shared CPU would take a time slice. ThreadSanitizer cannot follow it, since the producers' 64-bit
- * tail is read as 32 bits by the consumer; for it, the ordinary kind. */
+ * wait for it, which on a shared CPU would take a time slice. ThreadSanitizer cannot follow it, since the producers'
+ * 64-bit tail is read as 32 bits by the consumer; for it, the ordinary kind. */
 #ifdef __SANITIZE_THREAD__
 #define RING_FLAGS RING_F_SC_DEQ
 #else
@@ -62,8 +62,7 @@ void thread_post(struct thread *t, struct thread_msg *msg, void (*fn)(struct thr
 	msg->fn = fn;
 	msg->next = __atomic_load_n(&t->posted, __ATOMIC_RELAXED);
 	/* Release pairs with the acquire in posted_run. */
-	while (!__atomic_compare_exchange_n(&t->posted, &msg->next, msg, true, __ATOMIC_RELEASE,
-					    __ATOMIC_RELAXED)) {
+	while (!__atomic_compare_exchange_n(&t->posted, &msg->next, msg, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
 	}
 	reactor_notify_thread(t);
 }
@@ -71,8 +70,7 @@ void thread_post(struct thread *t, struct thread_msg *msg, void (*fn)(struct thr
 /* Takes the whole stack, and turns it round: first posted, first run. */
 static unsigned posted_run(struct thread *t)
 {
-	struct thread_msg *msg = __atomic_exchange_n(&t->posted, NULL, __ATOMIC_ACQUIRE), *in_order = NULL,
-			  *next;
+	struct thread_msg *msg = __atomic_exchange_n(&t->posted, NULL, __ATOMIC_ACQUIRE), *in_order = NULL, *next;
 	unsigned n = 0;
 
 	for (; msg != NULL; msg = next) {
@@ -88,8 +86,8 @@ static unsigned posted_run(struct thread *t)
 	return n;
 }
 
-/* Runs a bounded number of t's messages, on t. What was posted is looked for after the ring and run first: so it comes before
- * what the same sender sent later. */
+/* Runs a bounded number of t's messages, on t. What was posted is looked for after the ring and run first: so it comes
+ * before what the same sender sent later. */
 unsigned messages_run(struct thread *t)
 {
 	struct message batch[MESSAGE_BATCH];
@@ -137,7 +135,8 @@ void call_init(struct call *c, thread_fn fn, void *arg)
 	c->state = CALL_PENDING;
 }
 
-/* c is on the waiter's stack, and may be gone as soon as the state is CALL_DONE; the wake-up then only uses its address. */
+/* c is on the waiter's stack, and may be gone as soon as the state is CALL_DONE; the wake-up then only uses its
+ * address. */
 void call_serve(struct call *c)
 {
 	c->fn(c->arg);
@@ -157,8 +156,7 @@ void call_wait(struct call *c)
 		}
 		rte_pause();
 	}
-	__atomic_compare_exchange_n(&c->state, &pending, CALL_WAITED_FOR, false, __ATOMIC_ACQ_REL,
-				    __ATOMIC_ACQUIRE);
+	__atomic_compare_exchange_n(&c->state, &pending, CALL_WAITED_FOR, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 	while (__atomic_load_n(&c->state, __ATOMIC_ACQUIRE) != CALL_DONE) {
 		if (futex(&c->state, FUTEX_WAIT, CALL_WAITED_FOR, wait_hook != NULL ? &wait_period : NULL) != 0 &&
 		    errno == ETIMEDOUT && wait_hook != NULL) {

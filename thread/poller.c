@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pollers. Those that run every round are on their thread's active list; those with a period are timers. While the loop is on
- * the active list nothing leaves it (a poller may unregister or pause itself or any other): the loop skips what is not
- * active, and afterwards pollers_sweep moves it where it belongs. */
+/* Pollers. Those that run every round are on their thread's active list; those with a period are timers. While the loop
+ * is on the active list nothing leaves it (a poller may unregister or pause itself or any other): the loop skips what
+ * is not active, and afterwards pollers_sweep moves it where it belongs. */
 #include "thread/thread_internal.h"
 
 #include <assert.h>
@@ -63,8 +63,10 @@ static void poller_enter(struct poller *p)
 	if (p->fd >= 0) {
 		p->source = fd_source_add_for(t, p->fd, EPOLLIN, poller_source_fired, p, p->name, false);
 		if (p->source == NULL) {
-			log_limited(LOG_LEVEL_WARNING, "poller %s: its descriptor cannot be watched: thread %s polls for it without sleeping", p->name,
-				    t->name);
+			log_limited(
+				LOG_LEVEL_WARNING,
+				"poller %s: its descriptor cannot be watched: thread %s polls for it without sleeping",
+				p->name, t->name);
 			p->fd = -1;
 		}
 	}

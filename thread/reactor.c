@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reactors: the loop that runs an lcore's threads. The control thread's loop is a reactor too, one that sleeps as soon as it
- * has nothing to do. Sleeping and waking: sleep.c. */
+/* Reactors: the loop that runs an lcore's threads. The control thread's loop is a reactor too, one that sleeps as soon
+ * as it has nothing to do. Sleeping and waking: sleep.c. */
 #include "thread/thread_internal.h"
 
 #include "trace/trace.h"
@@ -181,8 +181,9 @@ static void reactor_begin(struct reactor *r)
 	}
 }
 
-/* Somebody else may need this CPU to get on. A sleep and not sched_yield(): where four processes spin on two CPUs (Linux 6.18) twice as many
- * changes of a target's configuration are made in the same time beside verified I/O (systest/nvmf_integrity_full.py, interleaved runs). */
+/* Somebody else may need this CPU to get on. A sleep and not sched_yield(): where four processes spin on two CPUs
+ * (Linux 6.18) twice as many changes of a target's configuration are made in the same time beside verified I/O
+ * (systest/nvmf_integrity_full.py, interleaved runs). */
 static void let_others_run(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = TIMER_SLACK_NS}, NULL);
@@ -215,8 +216,8 @@ static int reactor_loop(void *arg)
 	return 0;
 }
 
-/* The control thread's loop, until done says so or the deadline has passed, or without done until it is told to stop. Returns
- * whether done said so. */
+/* The control thread's loop, until done says so or the deadline has passed, or without done until it is told to stop.
+ * Returns whether done said so. */
 static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 {
 	struct reactor *r = reactor_control();
@@ -307,8 +308,8 @@ void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next)
 
 static int reactor_init(struct reactor *r, unsigned index, unsigned lcore)
 {
-	struct epoll_event e = {
-		.events = EPOLLIN | EPOLLET}; /* edge-triggered: it is never read, each write is an edge */
+	struct epoll_event e = {.events = EPOLLIN |
+					  EPOLLET}; /* edge-triggered: it is never read, each write is an edge */
 
 	TAILQ_INIT(&r->threads);
 	TAILQ_INIT(&r->dead);
@@ -367,8 +368,7 @@ int reactors_start(const struct thread_lib_opts *opts)
 
 	busy_mode = opts->poll_mode == POLL_MODE_BUSY;
 	reactor_started = opts->reactor_started;
-	idle_spell_ticks =
-		env_us_to_ticks(opts->idle_spell_us != 0 ? opts->idle_spell_us : IDLE_SPELL_DEFAULT_US);
+	idle_spell_ticks = env_us_to_ticks(opts->idle_spell_us != 0 ? opts->idle_spell_us : IDLE_SPELL_DEFAULT_US);
 	fd_poll_ticks = env_us_to_ticks(FD_POLL_US);
 	if (rc != 0) {
 		reactors_free();

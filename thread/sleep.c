@@ -2,12 +2,12 @@
 /* A reactor's sleep, and how it is woken.
  *
  * No wake-up is lost: whoever puts work where a reactor looks for it (a message, a request, stop) does
- *	store work; fence; load sleeping; if set, clear it and write the eventfd
+ *     store work; fence; load sleeping; if set, clear it and write the eventfd
  * and the reactor, before it waits,
- *	store sleeping = 1; fence; load work; if there is any, do not wait.
- * The fences are sequentially consistent, so at least one side sees the other's store. Sending to a reactor that is awake
- * is no system call, and of several senders to a sleeping one, one makes it. Descriptors are level-triggered: what happens
- * between arming and waiting ends the wait at once. */
+ *     store sleeping = 1; fence; load work; if there is any, do not wait.
+ * The fences are sequentially consistent, so at least one side sees the other's store. Sending to a reactor that is
+ * awake is no system call, and of several senders to a sleeping one, one makes it. Descriptors are level-triggered:
+ * what happens between arming and waiting ends the wait at once. */
 #include "thread/thread_internal.h"
 
 #include <errno.h>
@@ -26,9 +26,9 @@ void reactor_notify(struct reactor *r)
 	}
 }
 
-/* While t moves, its reactor may be the old one, which is then woken for nothing; the new one looks at t's ring when it gets
- * it, and after a fence before it sleeps, so it sees a message whose sender still read the old reactor here. The reactor is
- * changed on the old one (reactor_detach), so one that finds itself here really is to run t. */
+/* While t moves, its reactor may be the old one, which is then woken for nothing; the new one looks at t's ring when it
+ * gets it, and after a fence before it sleeps, so it sees a message whose sender still read the old reactor here. The
+ * reactor is changed on the old one (reactor_detach), so one that finds itself here really is to run t. */
 void reactor_notify_thread(struct thread *t)
 {
 	if (__atomic_load_n(&t->reactor, __ATOMIC_RELAXED) == reactor_self && reactor_self != NULL) {

@@ -11,7 +11,8 @@
 
 #include "util/log.h"
 
-/* An answer of unknown length: filled up to capacity, counted to the end; the control thread makes room and asks again. */
+/* An answer of unknown length: filled up to capacity, counted to the end; the control thread makes room and asks
+ * again. */
 struct answer {
 	void *items;
 	size_t capacity, count;
@@ -146,8 +147,8 @@ static void cpu_collect(uint32_t cpu, struct reactor_stats *stats)
 			    strerror(errno), cpu);
 	}
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-		if (sscanf(line, "cpu%u %*u %*u %" SCNu64 " %*u %*u %" SCNu64 " %" SCNu64, &number, &sys,
-			   &irq, &softirq) == 4 &&
+		if (sscanf(line, "cpu%u %*u %*u %" SCNu64 " %*u %*u %" SCNu64 " %" SCNu64, &number, &sys, &irq,
+			   &softirq) == 4 &&
 		    number == cpu) {
 			stats->sys_ticks = sys * (env_ticks_hz() / hz);
 			stats->irq_ticks = (irq + softirq) * (env_ticks_hz() / hz);

@@ -172,8 +172,7 @@ int thread_destroy(struct thread *t)
 	assert(thread_self == control && t != control);
 	reactor_call(m.from, thread_retire, &m);
 	if (m.leak != NULL) {
-		log_error("thread %s cannot be destroyed: it still has a %s %s", t->name, m.leak,
-			  m.leak_name);
+		log_error("thread %s cannot be destroyed: it still has a %s %s", t->name, m.leak, m.leak_name);
 		return -EBUSY;
 	}
 	m.from->assigned--;

@@ -161,8 +161,8 @@ void reactor_notify_thread(struct thread *t);
 bool reactor_must_stop(const struct reactor *r);
 /* False while there is a poller that no descriptor can wake. */
 bool reactor_may_sleep(const struct reactor *r);
-/* Arms all pollers, and waits for a descriptor, a message or the next timer or deadline. Returns what was done on descriptors, or
- * WORK_AWAKE if there is work and it did not wait. */
+/* Arms all pollers, and waits for a descriptor, a message or the next timer or deadline. Returns what was done on
+ * descriptors, or WORK_AWAKE if there is work and it did not wait. */
 unsigned reactor_sleep(struct reactor *r, uint64_t deadline);
 
 /* message.c */
@@ -171,8 +171,8 @@ unsigned messages_run(struct thread *t);
 void call_init(struct call *c, thread_fn fn, void *arg);
 void call_serve(struct call *c);
 void call_wait(struct call *c);
-/* For loops in which the control thread waits: runs the hook of thread_set_wait_hook() if its period has passed since. Returns since when it
- * counts from now on; at first, when the loop began. */
+/* For loops in which the control thread waits: runs the hook of thread_set_wait_hook() if its period has passed since.
+ * Returns since when it counts from now on; at first, when the loop began. */
 uint64_t wait_look(uint64_t since);
 
 /* timer.c */

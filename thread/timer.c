@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One-shot timers: a pairing heap per thread, of links in the timers themselves. So starting one takes no memory, and cannot fail. */
+/* One-shot timers: a pairing heap per thread, of links in the timers themselves. So starting one takes no memory, and
+ * cannot fail. */
 #include "thread/thread_internal.h"
 
 #include "usdt/usdt.h"

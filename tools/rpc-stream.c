@@ -39,7 +39,8 @@ uint64_t rpc_stream_deadline(uint64_t timeout_ms)
 struct rpc_stream *rpc_stream_open(const char *path, uint64_t timeout_ms, char *why, size_t why_size)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct timeval wait = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_usec = (suseconds_t)(timeout_ms % 1000 * 1000)};
+	struct timeval wait = {.tv_sec = (time_t)(timeout_ms / 1000),
+			       .tv_usec = (suseconds_t)(timeout_ms % 1000 * 1000)};
 
 	if (strlen(path) >= sizeof(addr.sun_path)) {
 		snprintf(why, why_size, "the path \"%.200s\" is longer than %zu bytes", path,
@@ -53,7 +54,8 @@ struct rpc_stream *rpc_stream_open(const char *path, uint64_t timeout_ms, char *
 	if (s == NULL || fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) != 0 ||
 	    connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
 		snprintf(why, why_size, "%.200s: %s", path,
-			 errno == EAGAIN ? "nobody takes the connections that wait there: its control thread is held up, varve-doctor tells by what"
+			 errno == EAGAIN ? "nobody takes the connections that wait there: its control thread is held "
+					   "up, varve-doctor tells by what"
 					 : strerror(errno));
 		if (fd >= 0) {
 			close(fd);

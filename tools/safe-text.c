@@ -18,7 +18,8 @@ void safe_text_print(FILE *out, const char *text, size_t len)
 		if (n == 0 || text[i] == '\n' || text[i] == '\t') {
 			fputc(text[i++], out);
 		} else {
-			fprintf(out, "\\u%04x", (unsigned char)text[i + n - 1]); /* C1: the second byte is the character's number */
+			fprintf(out, "\\u%04x",
+				(unsigned char)text[i + n - 1]); /* C1: the second byte is the character's number */
 			i += n;
 		}
 	}

@@ -43,8 +43,7 @@ static bool is_text(const json_t *description)
 {
 	const char *type = json_string_value(json_object_get(description, "type"));
 
-	return type != NULL &&
-	       (strcmp(type, "string") == 0 || strcmp(type, "uuid") == 0 || strcmp(type, "enum") == 0);
+	return type != NULL && (strcmp(type, "string") == 0 || strcmp(type, "uuid") == 0 || strcmp(type, "enum") == 0);
 }
 
 /* An integer beyond int64_t, which the JSON library refuses, as the daemon takes it: a hexadecimal string. */
@@ -125,8 +124,7 @@ static int add_argument(json_t *params, const char *arg, const json_t *list, str
 	}
 	json_t *value = value_parse(equals + 1, describe(list, key));
 	if (value == NULL || json_object_set_new(o, key, value) != 0) {
-		return complain(c, "\"%s\": neither the key nor the value may be anything but UTF-8 text",
-				arg);
+		return complain(c, "\"%s\": neither the key nor the value may be anything but UTF-8 text", arg);
 	}
 	return 0;
 }

@@ -30,9 +30,7 @@ struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s)
 	c->timeout_s = timeout_s;
 	c->stream = rpc_stream_open(path, 1000 * (uint64_t)timeout_s, why, sizeof(why));
 	if (c->stream == NULL) {
-		fprintf(stderr,
-			"varve-rpc: cannot connect to %s (is varve running? -s chooses another socket)\n",
-			why);
+		fprintf(stderr, "varve-rpc: cannot connect to %s (is varve running? -s chooses another socket)\n", why);
 		rpc_client_close(c);
 		return NULL;
 	}
@@ -72,9 +70,11 @@ static void print_timeout(const struct rpc_client *c, const char *method)
 {
 	fprintf(stderr, "varve-rpc: %s: no answer within %u s (-t waits longer). ", method, c->timeout_s);
 	if (answers_others(c)) {
-		fprintf(stderr, "The daemon answers other calls and goes on with this one: rpc_get_calls lists it until it has ended\n");
+		fprintf(stderr, "The daemon answers other calls and goes on with this one: rpc_get_calls lists it "
+				"until it has ended\n");
 	} else {
-		fprintf(stderr, "The daemon answers no other call either: its control thread is held up, varve-doctor tells by what. "
+		fprintf(stderr, "The daemon answers no other call either: its control thread is held up, varve-doctor "
+				"tells by what. "
 				"The call may yet be carried out\n");
 	}
 }

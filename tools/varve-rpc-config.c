@@ -18,9 +18,8 @@ static int collect(struct rpc_client *c, json_t *subsystems, json_t *list)
 	json_array_foreach (subsystems, i, o) {
 		const char *name = json_string_value(json_object_get(o, "subsystem"));
 		json_t *config;
-		int rc =
-			rpc_client_call(c, "framework_get_config",
-					json_pack("{s:s}", "name", name != NULL ? name : ""), false, &config);
+		int rc = rpc_client_call(c, "framework_get_config",
+					 json_pack("{s:s}", "name", name != NULL ? name : ""), false, &config);
 		if (rc != RPC_TOOL_OK) {
 			return rc;
 		}
@@ -40,7 +39,8 @@ static int write_to(int fd, const json_t *config, bool keep)
 		return -ENOMEM;
 	}
 	errno = 0;
-	if (json_dumpf(config, f, JSON_INDENT(2)) != 0 || fputc('\n', f) == EOF || fflush(f) != 0 || (keep && fsync(fd) != 0)) {
+	if (json_dumpf(config, f, JSON_INDENT(2)) != 0 || fputc('\n', f) == EOF || fflush(f) != 0 ||
+	    (keep && fsync(fd) != 0)) {
 		rc = errno != 0 ? -errno : -EIO;
 	}
 	if (fclose(f) != 0 && rc == 0) {
@@ -63,7 +63,8 @@ static int dress(int fd, const struct stat *old)
 	return fchmod(fd, old->st_mode & 07777) == 0 ? 0 : -errno;
 }
 
-/* The new name is on the disk when the folder is; where folders cannot be written back (EINVAL), the file system looks after that. */
+/* The new name is on the disk when the folder is; where folders cannot be written back (EINVAL), the file system looks
+ * after that. */
 static int sync_folder_of(const char *file)
 {
 	char folder[PATH_MAX];
@@ -111,8 +112,8 @@ static bool is_stdout(const struct stat *st)
 	return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev && out.st_ino == st->st_ino;
 }
 
-/* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a file in its
- * place would break the machine for others. */
+/* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a
+ * file in its place would break the machine for others. */
 static int write_file(const json_t *config, const char *file)
 {
 	char target[PATH_MAX];
@@ -234,9 +235,8 @@ static int load_round(struct loader *l, size_t *done, bool *starting)
 {
 	json_t *allowed, *o, *result;
 	size_t i;
-	int rc =
-		rpc_client_call(l->client, "rpc_get_methods",
-				json_pack("{s:b, s:b}", "current", 1, "include_aliases", 1), false, &allowed);
+	int rc = rpc_client_call(l->client, "rpc_get_methods",
+				 json_pack("{s:b, s:b}", "current", 1, "include_aliases", 1), false, &allowed);
 
 	if (rc != RPC_TOOL_OK) {
 		return rc;
@@ -260,8 +260,8 @@ static int load_round(struct loader *l, size_t *done, bool *starting)
 	return rc;
 }
 
-/* What is left is no method of this daemon, which is an error, or belongs before its start, which is over: as stock clients have it, that is
- * only said, so that a configuration can be loaded again. */
+/* What is left is no method of this daemon, which is an error, or belongs before its start, which is over: as stock
+ * clients have it, that is only said, so that a configuration can be loaded again. */
 static int report_left(const struct loader *l)
 {
 	const json_t *o, *entry;
@@ -300,8 +300,8 @@ static int load(struct rpc_client *c, const json_t *subsystems)
 		const char *name = json_string_value(json_object_get(o, "subsystem"));
 		json_t *flat = json_array();
 		flatten(json_object_get(o, "config"), flat);
-		json_array_append_new(l.lists, json_pack("{s:s, s:o}", "subsystem", name != NULL ? name : "?",
-							 "entries", flat));
+		json_array_append_new(l.lists,
+				      json_pack("{s:s, s:o}", "subsystem", name != NULL ? name : "?", "entries", flat));
 	}
 	do {
 		rc = load_round(&l, &done, &starting);
@@ -318,7 +318,8 @@ static void complain_of(const char *file, const json_error_t *error)
 	if (error->line < 0) { /* no place in the text: it could not be opened or read, and the sentence names it */
 		fprintf(stderr, "varve-rpc: %s\n", error->text);
 	} else {
-		fprintf(stderr, "varve-rpc: %s: line %d, column %d: %s\n", file, error->line, error->column, error->text);
+		fprintf(stderr, "varve-rpc: %s: line %d, column %d: %s\n", file, error->line, error->column,
+			error->text);
 	}
 }
 

@@ -38,15 +38,15 @@ static void type_text(const json_t *p, const char *separator, char *out)
 		used = append(out, used, i == 0 ? " " : separator);
 		used = append(out, used, json_is_string(v) ? json_string_value(v) : "?");
 	}
-	char *only = json_dumps(json_object_get(p, "only"), JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII); /* NULL where there is none */
+	char *only = json_dumps(json_object_get(p, "only"),
+				JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII); /* NULL where there is none */
 	if (only != NULL) {
 		used = append(out, used, ", only ");
 		used = append(out, used, only);
 		free(only);
 	}
 	if (json_is_integer(max)) {
-		snprintf(range, sizeof(range), " %lld..%lld",
-			 (long long)json_integer_value(json_object_get(p, "min")),
+		snprintf(range, sizeof(range), " %lld..%lld", (long long)json_integer_value(json_object_get(p, "min")),
 			 (long long)json_integer_value(max));
 		append(out, used, range);
 	}

@@ -21,28 +21,28 @@ struct command_line {
 
 static void usage(FILE *out)
 {
-	fprintf(out,
-		"Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
-		"       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
-		"       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
-		"       varve-rpc [OPTION...] save_config [FILE]\n"
-		"       varve-rpc [OPTION...] load_config [FILE]\n"
-		"       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
-		"\n"
-		"A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
-		"string it is one in\n"
-		"any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
-		"\n"
-		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
-		"                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
-		"  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
-		"  -j, --json             print a result that is a string as JSON, in quotes\n"
-		"      --markdown         print all methods as the reference in doc/rpc.md has them\n"
-		"  -h, --help             print this, or help for a method\n"
-		"  -v, --version          print the version\n"
-		"\n"
-		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, but the output could not\n"
-		"be written.\n");
+	fprintf(out, "Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
+		     "       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
+		     "       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
+		     "       varve-rpc [OPTION...] save_config [FILE]\n"
+		     "       varve-rpc [OPTION...] load_config [FILE]\n"
+		     "       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
+		     "\n"
+		     "A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
+		     "string it is one in\n"
+		     "any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
+		     "\n"
+		     "  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
+		     "                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
+		     "  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
+		     "  -j, --json             print a result that is a string as JSON, in quotes\n"
+		     "      --markdown         print all methods as the reference in doc/rpc.md has them\n"
+		     "  -h, --help             print this, or help for a method\n"
+		     "  -v, --version          print the version\n"
+		     "\n"
+		     "Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
+		     "but the output could not\n"
+		     "be written.\n");
 }
 
 static int parse_options(int argc, char **argv, struct command_line *cl)
@@ -124,8 +124,8 @@ static json_t *describe(struct rpc_client *c, const char *method, bool quiet, in
 {
 	json_t *list = NULL;
 
-	*rc = rpc_client_call(c, "rpc_describe_methods",
-			      method != NULL ? json_pack("{s:s}", "method", method) : NULL, quiet, &list);
+	*rc = rpc_client_call(c, "rpc_describe_methods", method != NULL ? json_pack("{s:s}", "method", method) : NULL,
+			      quiet, &list);
 	return list;
 }
 
@@ -165,8 +165,8 @@ static int call_method(struct rpc_client *c, const struct command_line *cl, int 
 	if (rc == RPC_TOOL_NO_ANSWER) {
 		return rc;
 	}
-	json_t *params = rpc_args_parse(
-		argc - 1, argv + 1, json_object_get(json_array_get(list, 0), "params"), error, sizeof(error));
+	json_t *params = rpc_args_parse(argc - 1, argv + 1, json_object_get(json_array_get(list, 0), "params"), error,
+					sizeof(error));
 	json_decref(list);
 	if (params == NULL) {
 		fprintf(stderr, "varve-rpc: %s: %s\n", argv[0], error);

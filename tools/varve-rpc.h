@@ -14,7 +14,7 @@ enum {
 	RPC_TOOL_REFUSED = 1, /* the daemon answered with an error */
 	RPC_TOOL_USAGE = 2,
 	RPC_TOOL_NO_ANSWER = 3, /* nobody there, or no answer in time */
-	RPC_TOOL_LOST = 4, /* what came back could not be written */
+	RPC_TOOL_LOST = 4,      /* what came back could not be written */
 };
 
 struct rpc_client;
@@ -24,11 +24,12 @@ void rpc_client_close(struct rpc_client *c);
 /* Calls method; params is consumed, NULL for none. Returns an RPC_TOOL_*; *result is the caller's, and set when it is
  * RPC_TOOL_OK. Otherwise the reason is on stderr, unless quiet. */
 int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bool quiet, json_t **result);
-/* Sends text as it is, says that no more follows, and prints whatever comes back, meanwhile and until the daemon closes. */
+/* Sends text as it is, says that no more follows, and prints whatever comes back, meanwhile and until the daemon
+ * closes. */
 int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out);
 
-/* Parameters from key=value arguments. Pure. description: of the parameters, as rpc_describe_methods has them, or NULL if
- * they are not known. NULL: error says what is wrong. The object is the caller's. */
+/* Parameters from key=value arguments. Pure. description: of the parameters, as rpc_describe_methods has them, or NULL
+ * if they are not known. NULL: error says what is wrong. The object is the caller's. */
 json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *error, size_t error_size);
 
 /* Both return an RPC_TOOL_*. file: NULL for stdout or stdin. */

@@ -15,14 +15,14 @@ static void line(struct out *out, const char *head, const char *text)
 	}
 }
 
-/* The culprit's id in this trace ("r41"), into OUT_NUMBER_MAX + 1 bytes; false if it is no object, or its birth is not in the rings any more. */
+/* The culprit's id in this trace ("r41"), into OUT_NUMBER_MAX + 1 bytes; false if it is no object, or its birth is not
+ * in the rings any more. */
 static bool culprit_id(const struct trace_view *v, const struct trace_batch *b, char *id)
 {
 	for (size_t i = 0; i < b->num_events; i++) {
 		const struct trace_event *e = &b->events[i];
 		const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
-		if (e->object_index != TRACE_NO_OBJECT && t->object_type != 0 &&
-		    trace_event_is_culprit(v->r, e)) {
+		if (e->object_index != TRACE_NO_OBJECT && t->object_type != 0 && trace_event_is_culprit(v->r, e)) {
 			id[object_id_format(v->r, t->object_type, e->object_index, id)] = '\0';
 			return true;
 		}
@@ -58,8 +58,7 @@ void text_cause(const struct trace_view *v, const struct trace_snapshot *s)
 	} else if (culprit_id(v, &s->batch, id)) {
 		out_printf(v->out, "Culprit: %s; see --life %s\n", id, id);
 	} else if (c->object_id != 0) {
-		out_printf(v->out, "Culprit: 0x%" PRIx64 "; see -l object=0x%" PRIx64 "\n", c->object_id,
-			   c->object_id);
+		out_printf(v->out, "Culprit: 0x%" PRIx64 "; see -l object=0x%" PRIx64 "\n", c->object_id, c->object_id);
 	}
 }
 
@@ -78,8 +77,7 @@ void json_cause(const struct trace_view *v)
 	if (c == NULL) {
 		return;
 	}
-	out_printf(v->out, ",\"cause\":{\"tsc\":%" PRIu64 ",\"realtime_ns\":%" PRIu64, c->tsc,
-		   c->realtime_ns);
+	out_printf(v->out, ",\"cause\":{\"tsc\":%" PRIu64 ",\"realtime_ns\":%" PRIu64, c->tsc, c->realtime_ns);
 	member(v->out, "trigger", c->trigger);
 	member(v->out, "type", c->type);
 	member(v->out, "text", c->text);
@@ -87,16 +85,14 @@ void json_cause(const struct trace_view *v)
 	member(v->out, "state", c->state);
 	member(v->out, "waits_for", c->waits_for);
 	if (c->object_id != 0) {
-		out_printf(v->out,
-			   ",\"object\":{\"value\":%" PRIu64 ",\"type\":%u,\"start_tsc\":%" PRIu64 "}",
+		out_printf(v->out, ",\"object\":{\"value\":%" PRIu64 ",\"type\":%u,\"start_tsc\":%" PRIu64 "}",
 			   c->object_id, c->object_type, c->object_start_tsc);
 	}
 	if (c->lcore >= 0) {
 		out_printf(v->out, ",\"lcore\":%d", c->lcore);
 	}
 	if (c->limit_ticks != 0) {
-		out_printf(v->out, ",\"measured\":%" PRIu64 ",\"limit\":%" PRIu64, c->measured_ticks,
-			   c->limit_ticks);
+		out_printf(v->out, ",\"measured\":%" PRIu64 ",\"limit\":%" PRIu64, c->measured_ticks, c->limit_ticks);
 	}
 	if (c->status != 0) {
 		out_printf(v->out, ",\"status\":%u", c->status);

@@ -46,21 +46,18 @@ static bool life_is_wanted(const struct trace_view *v, const struct trace_lives 
 	if (v->opt->age_ns == 0 && !v->opt->unfinished) {
 		return true;
 	}
-	return n != TRACE_NO_LIFE && l->lives[n].index != TRACE_NO_OBJECT &&
-	       trace_life_ticks(l, &l->lives[n]) >= age &&
+	return n != TRACE_NO_LIFE && l->lives[n].index != TRACE_NO_OBJECT && trace_life_ticks(l, &l->lives[n]) >= age &&
 	       (!v->opt->unfinished || trace_life_is_unfinished(&l->lives[n]));
 }
 
-bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
-		 bool *keep)
+bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, bool *keep)
 {
 	const struct trace_options *opt = v->opt;
 	struct window w = window_of(v, b);
 	uint64_t age = trace_ns_to_ticks(opt->age_ns, v->tsc_rate);
 	size_t start;
 
-	if (opt->life_prefix != 0 &&
-	    trace_life_mark(v->r, b, opt->life_prefix, opt->life_index, keep, &start) != 0) {
+	if (opt->life_prefix != 0 && trace_life_mark(v->r, b, opt->life_prefix, opt->life_index, keep, &start) != 0) {
 		complain("--life: no object %c%" PRIu64 " was created in this trace", opt->life_prefix,
 			 opt->life_index);
 		return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --ctf DIR: the Common Trace Format, version 1.8 (diamon.org/ctf/v1.8.3): a file of metadata, and one stream per lcore in packets.
- * All fields are aligned to bytes. */
+/* --ctf DIR: the Common Trace Format, version 1.8 (diamon.org/ctf/v1.8.3): a file of metadata, and one stream per lcore
+ * in packets. All fields are aligned to bytes. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -83,9 +83,8 @@ static void tpoint_print(struct out *o, const struct trace_tpoint *t)
 	}
 	out_text(o, "\t\tuint32_t _size;\n\t\thex64_t _object;\n");
 	if (t->object_type != 0) {
-		out_text(o,
-			 "\t\tstring { encoding = UTF8; } _id;\n\t\tstring { encoding = UTF8; } _related;\n"
-			 "\t\tuint64_t _state_ticks;\n");
+		out_text(o, "\t\tstring { encoding = UTF8; } _id;\n\t\tstring { encoding = UTF8; } _related;\n"
+			    "\t\tuint64_t _state_ticks;\n");
 	}
 	for (unsigned i = 0; i < t->num_args; i++) {
 		const struct trace_tpoint_arg *a = &t->args[i];
@@ -108,8 +107,8 @@ static void clock_print(const struct trace_view *v, const struct trace_snapshot 
 	uint64_t ns = trace_snapshot_realtime_ns(s, v->base_tsc);
 
 	out_printf(o,
-		   "clock {\n\tname = tsc;\n\tfreq = %" PRIu64 ";\n\toffset_s = %" PRIu64
-		   ";\n\toffset = %" PRIu64 ";\n};\n",
+		   "clock {\n\tname = tsc;\n\tfreq = %" PRIu64 ";\n\toffset_s = %" PRIu64 ";\n\toffset = %" PRIu64
+		   ";\n};\n",
 		   v->tsc_rate, ns / 1000000000u, trace_ns_to_ticks(ns % 1000000000u, v->tsc_rate));
 }
 
@@ -186,8 +185,7 @@ static void args_put(struct stream *s, const struct trace_batch *b, const struct
 	}
 }
 
-static void event_put(struct trace_view *v, struct stream *s, const struct trace_batch *b,
-		      const struct trace_event *e)
+static void event_put(struct trace_view *v, struct stream *s, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
 	uint64_t tsc = e->tsc - v->base_tsc, state = e->state_ticks == TRACE_NO_TIME ? 0 : e->state_ticks;
@@ -243,8 +241,8 @@ static bool file_finish(struct out *o, const char *dir)
 	return o->error == 0;
 }
 
-static bool stream_write(struct trace_view *v, const char *dir, const struct trace_snapshot *s,
-			 uint32_t lcore, const bool *keep)
+static bool stream_write(struct trace_view *v, const char *dir, const struct trace_snapshot *s, uint32_t lcore,
+			 const bool *keep)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
 	char name[32];

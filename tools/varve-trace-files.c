@@ -93,8 +93,8 @@ int files_list(const struct trace_options *opt)
 		printf("%-10s %8d %12" PRIu64 " %-19s %s", writer_name(&files[i]), (int)files[i].pid,
 		       files[i].size_bytes, when, files[i].path);
 		if (files[i].error != 0) {
-			printf(" (%s)", files[i].error == -EINVAL ? "not a valid trace file"
-								  : strerror(-files[i].error));
+			printf(" (%s)",
+			       files[i].error == -EINVAL ? "not a valid trace file" : strerror(-files[i].error));
 		}
 		putchar('\n');
 	}

@@ -48,8 +48,7 @@ bool object_id_parse(const char *text, char *prefix, uint64_t *index)
 {
 	char *end;
 
-	if (!isgraph((unsigned char)text[0]) || !isdigit((unsigned char)text[1]) ||
-	    isdigit((unsigned char)text[0])) {
+	if (!isgraph((unsigned char)text[0]) || !isdigit((unsigned char)text[1]) || isdigit((unsigned char)text[0])) {
 		return false;
 	}
 	errno = 0;
@@ -74,8 +73,7 @@ static void group_complain(const char *text)
 	size_t used = 0;
 
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && used < sizeof(names); i++) {
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "",
-					 groups[i].name);
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", groups[i].name);
 	}
 	complain("-l: group \"%s\" is unknown; give one of %s, or a number from 0 to %d", text, names,
 		 TRACE_NUM_GROUPS - 1);
@@ -182,8 +180,7 @@ static bool match_owner(const struct filter_term *t, struct trace_reader *r, con
 	size_t n;
 
 	return (owner != NULL && strstr(owner, t->text) != NULL) ||
-	       ((n = event_poller(r, e, poller)) > 0 && n == strlen(t->text) &&
-		memcmp(poller, t->text, n) == 0);
+	       ((n = event_poller(r, e, poller)) > 0 && n == strlen(t->text) && memcmp(poller, t->text, n) == 0);
 }
 
 /* The object itself, or one that this event was done for. */

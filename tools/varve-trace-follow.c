@@ -78,7 +78,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* How long this thread ran, and how long it could have run and had no CPU, since it began; zeros if the kernel does not say. */
+/* How long this thread ran, and how long it could have run and had no CPU, since it began; zeros if the kernel does not
+ * say. */
 struct effort {
 	uint64_t ran_ns, waited_ns;
 };
@@ -97,9 +98,9 @@ static struct effort effort_now(void)
 	return e;
 }
 
-/* How long to rest after a step that began at `before` and found a ring lapped. Where there was no CPU for a third of the time, somebody
- * else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does not insist on all that it can get.
- * After a step that had its CPU it rests half as long as the last time. */
+/* How long to rest after a step that began at `before` and found a ring lapped. Where there was no CPU for a third of
+ * the time, somebody else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does
+ * not insist on all that it can get. After a step that had its CPU it rests half as long as the last time. */
 static unsigned rest_adapt(unsigned rest_us, const struct effort *before)
 {
 	struct effort now = effort_now();
@@ -108,7 +109,8 @@ static unsigned rest_adapt(unsigned rest_us, const struct effort *before)
 	if (2 * waited_us <= ran_us) {
 		return rest_us / 2;
 	}
-	return ran_us + waited_us < REST_MAX_US / REST_FACTOR ? (unsigned)(ran_us + waited_us) * REST_FACTOR : REST_MAX_US;
+	return ran_us + waited_us < REST_MAX_US / REST_FACTOR ? (unsigned)(ran_us + waited_us) * REST_FACTOR
+							      : REST_MAX_US;
 }
 
 /* Sleeps, but not beyond the time that was asked for. */
@@ -121,8 +123,8 @@ static void sleep_us(uint64_t us, uint64_t left_ns)
 }
 
 /* Prints what a step gave, or writes it into the capture. */
-static bool step_take(struct trace_view *v, struct trace_follow *f, struct capture *c,
-		      struct trace_lcore *before, const struct trace_batch *b)
+static bool step_take(struct trace_view *v, struct trace_follow *f, struct capture *c, struct trace_lcore *before,
+		      const struct trace_batch *b)
 {
 	size_t n;
 	const struct trace_lcore *lcores = trace_follow_lcores(f, &n);
@@ -150,8 +152,7 @@ static const char *why_not(int rc)
 	}
 }
 
-static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trace_lcore *before,
-		       struct capture *c)
+static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trace_lcore *before, struct capture *c)
 {
 	bool was_live = trace_reader_writer(v->r) == TRACE_WRITER_LIVE, last = false;
 	unsigned period_us = PERIOD_MIN_US, rest_us = 0, since_check_us = LIVENESS_US;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --html FILE: one page with the data as JSON in it; tools/html/ is the page. Times in it are nanoseconds. Of very many requests it
- * carries the slowest and an even choice of the others: a browser shall still turn it about. The tables count all. */
+/* --html FILE: one page with the data as JSON in it; tools/html/ is the page. Times in it are nanoseconds. Of very many
+ * requests it carries the slowest and an even choice of the others: a browser shall still turn it about. The tables
+ * count all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,8 +50,7 @@ static int slowest_first(const void *a, const void *b, void *arg)
 /* A life that began before the trace, or whose end is missing, has no length to draw. */
 static bool life_is_drawable(const struct trace_life *life)
 {
-	return life->type != 0 && life->index != TRACE_NO_OBJECT &&
-	       (life->ended || trace_life_is_unfinished(life));
+	return life->type != 0 && life->index != TRACE_NO_OBJECT && (life->ended || trace_life_is_unfinished(life));
 }
 
 static bool roots_choose(struct page *p)
@@ -67,8 +67,7 @@ static bool roots_choose(struct page *p)
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (wanted[i] && p->l->lives[i].parent == TRACE_NO_LIFE &&
-		    life_is_drawable(&p->l->lives[i])) {
+		if (wanted[i] && p->l->lives[i].parent == TRACE_NO_LIFE && life_is_drawable(&p->l->lives[i])) {
 			p->slowest[p->num_roots++] = (uint32_t)i;
 		}
 	}
@@ -131,14 +130,12 @@ static void states_print(struct page *p, const struct trace_report *t)
 	for (size_t i = 0; i < t->num_rows[TRACE_BY_STATE]; i++) {
 		const struct trace_dwell *d = &t->rows[TRACE_BY_STATE][i];
 		bool any = false;
-		out_printf(p->out, "%s\n{\"tpoint\":%u,\"type\":%u", i > 0 ? "," : "", d->tpoint_id,
-			   d->object_type);
+		out_printf(p->out, "%s\n{\"tpoint\":%u,\"type\":%u", i > 0 ? "," : "", d->tpoint_id, d->object_type);
 		times_print(p, d);
 		out_text(p->out, ",\"histogram\":[");
 		for (unsigned k = 0; k < BUCKETS; k++) {
 			if (p->histogram[d->tpoint_id][k] > 0) {
-				out_printf(p->out, "%s[%u,%u]", any ? "," : "", k,
-					   p->histogram[d->tpoint_id][k]);
+				out_printf(p->out, "%s[%u,%u]", any ? "," : "", k, p->histogram[d->tpoint_id][k]);
 				any = true;
 			}
 		}
@@ -159,13 +156,11 @@ static void owners_print(struct page *p, const struct trace_report *t)
 		const struct trace_dwell *d = &t->rows[TRACE_BY_OWNER_TYPE][i], *worst = NULL;
 		uint64_t all = 0;
 		/* Both tables have the same order. */
-		while (k < n &&
-		       (states[k].owner_id < d->owner_id ||
-			(states[k].owner_id == d->owner_id && states[k].object_type < d->object_type))) {
+		while (k < n && (states[k].owner_id < d->owner_id ||
+				 (states[k].owner_id == d->owner_id && states[k].object_type < d->object_type))) {
 			k++;
 		}
-		for (; k < n && states[k].owner_id == d->owner_id && states[k].object_type == d->object_type;
-		     k++) {
+		for (; k < n && states[k].owner_id == d->owner_id && states[k].object_type == d->object_type; k++) {
 			worst = worst == NULL || states[k].total > worst->total ? &states[k] : worst;
 			all += to_ns(p, states[k].total);
 		}
@@ -188,8 +183,8 @@ static void owners_print(struct page *p, const struct trace_report *t)
 
 static void life_print(struct page *p, const struct trace_life *life)
 {
-	uint32_t parent = life->parent != TRACE_NO_LIFE && p->shown[life->parent] ? p->number[life->parent]
-										  : UINT32_MAX;
+	uint32_t parent =
+		life->parent != TRACE_NO_LIFE && p->shown[life->parent] ? p->number[life->parent] : UINT32_MAX;
 
 	p->owners[life->owner_id] = true;
 	out_printf(p->out, "[%u,%" PRIu64 ",%u,", life->type, life->index, life->owner_id);
@@ -292,8 +287,7 @@ static void title_print(struct page *p, const struct trace_snapshot *s)
 	}
 	uint64_t duration = at_ns(p, p->l->end_tsc > p->v->base_tsc ? p->l->end_tsc : p->v->base_tsc);
 	snprintf(text, sizeof(text), "%s%s%" PRIu64 ".%03" PRIu64 " ms, %zu events, %zu objects", when,
-		 ns != 0 ? ", " : "", duration / 1000000, duration / 1000 % 1000, p->b->num_events,
-		 p->l->num_lives);
+		 ns != 0 ? ", " : "", duration / 1000000, duration / 1000 % 1000, p->b->num_events, p->l->num_lives);
 	out_text(p->out, ",\"subtitle\":");
 	json_text(p->out, text);
 	json_member(p->out, "duration_ns", duration);
@@ -320,8 +314,8 @@ static int page_print(struct page *p, const struct trace_snapshot *s)
 	return 0;
 }
 
-int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-	     const bool *keep, struct out *out)
+int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
+	     struct out *out)
 {
 	struct page *p = calloc(1, sizeof(*p));
 	int rc = -ENOMEM;

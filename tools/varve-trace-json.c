@@ -17,8 +17,7 @@ size_t json_escape(char *to, const char *text, size_t length)
 	*at++ = '"';
 	for (size_t i = 0; i < length;) {
 		size_t n = utf8_printable(text + i, length - i);
-		if (s[i] == '<' ||
-		    (n == 0 && s[i] < 0x80)) { /* '<': so that no text can end a script of a page */
+		if (s[i] == '<' || (n == 0 && s[i] < 0x80)) { /* '<': so that no text can end a script of a page */
 			at += snprintf(at, 7, "\\u%04x", s[i++]);
 		} else if (n == 0) {
 			memcpy(at, "\\ufffd", 6); /* not UTF-8 */
@@ -62,8 +61,7 @@ void json_member(struct out *out, const char *key, uint64_t value)
 
 /* ---- An entry ---- */
 
-static void object_print(const struct trace_view *v, const struct trace_event *e,
-			 const struct trace_tpoint *t)
+static void object_print(const struct trace_view *v, const struct trace_event *e, const struct trace_tpoint *t)
 {
 	bool known = t->object_type != 0 && e->object_index != TRACE_NO_OBJECT;
 
@@ -166,8 +164,7 @@ static void tpoints_print(const struct trace_view *v)
 		out_text(v->out, any ? ",\n{\"name\":" : "\n{\"name\":");
 		any = true;
 		json_text(v->out, t->name);
-		out_printf(v->out, ",\"id\":%u,\"new_object\":%s,\"args\":[", id,
-			   t->new_object ? "true" : "false");
+		out_printf(v->out, ",\"id\":%u,\"new_object\":%s,\"args\":[", id, t->new_object ? "true" : "false");
 		for (unsigned i = 0; i < t->num_args; i++) {
 			out_text(v->out, i > 0 ? ",{\"name\":" : "{\"name\":");
 			json_text(v->out, t->args[i].name);
@@ -245,8 +242,7 @@ static void snapshot_print(const struct trace_view *v, const struct trace_snapsh
 		json_text(v->out, writer_state_name(trace_reader_writer(v->r), info));
 		if (info->crash_tsc != 0) {
 			out_printf(v->out,
-				   ",\"crash\":{\"tsc\":%" PRIu64 ",\"signal\":%d,\"address\":%" PRIu64
-				   ",\"thread\":",
+				   ",\"crash\":{\"tsc\":%" PRIu64 ",\"signal\":%d,\"address\":%" PRIu64 ",\"thread\":",
 				   info->crash_tsc, info->crash_signal, info->crash_address);
 			json_text(v->out, info->crash_thread);
 			out_char(v->out, '}');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffered output for the printers: text, numbers and columns without the cost of printf, which would be most of the time of
- * printing a million events. An error of the descriptor is remembered; what comes after it is dropped. */
+/* Buffered output for the printers: text, numbers and columns without the cost of printf, which would be most of the
+ * time of printing a million events. An error of the descriptor is remembered; what comes after it is dropped. */
 #ifndef TOOLS_VARVE_TRACE_OUT_H
 #define TOOLS_VARVE_TRACE_OUT_H
 
@@ -39,8 +39,8 @@ static inline void out_text(struct out *o, const char *text)
 {
 	out_bytes(o, text, strlen(text));
 }
-/* So many spaces; none if n is negative. Half of what is printed are spaces: they are stored by the piece, too many rather than one by
- * one, and what comes next is written over the rest. */
+/* So many spaces; none if n is negative. Half of what is printed are spaces: they are stored by the piece, too many
+ * rather than one by one, and what comes next is written over the rest. */
 static inline void out_spaces(struct out *o, int n)
 {
 	enum { PIECE = 32 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --perfetto FILE: Chrome's trace event format, which ui.perfetto.dev opens. Each type of object is a process and its objects lie in
- * lanes (threads) in which they do not overlap; within an object's slice lie those of its states. A flow leads from the state of the
- * parent in which an object was created to that object. Events without an object are instants. */
+/* --perfetto FILE: Chrome's trace event format, which ui.perfetto.dev opens. Each type of object is a process and its
+ * objects lie in lanes (threads) in which they do not overlap; within an object's slice lie those of its states. A flow
+ * leads from the state of the parent in which an object was created to that object. Events without an object are
+ * instants. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -177,8 +178,7 @@ static void owner_member(struct perfetto *p, uint16_t id)
 	}
 }
 
-static void state_print(struct perfetto *p, const struct trace_life *life, uint32_t lane, uint32_t at,
-			uint64_t end)
+static void state_print(struct perfetto *p, const struct trace_life *life, uint32_t lane, uint32_t at, uint64_t end)
 {
 	const struct trace_event *e = &p->b->events[at];
 	const struct trace_tpoint *t = trace_reader_tpoint(p->v->r, e->tpoint_id);
@@ -201,8 +201,7 @@ static void state_print(struct perfetto *p, const struct trace_life *life, uint3
 		} else {
 			/* As text: these numbers may be larger than a double holds. */
 			char hex[OUT_NUMBER_MAX];
-			n = a.type == TRACE_ARG_PTR ? format_hex(hex, a.number)
-						    : format_number(hex, a.number);
+			n = a.type == TRACE_ARG_PTR ? format_hex(hex, a.number) : format_number(hex, a.number);
 			json_string(p->out, hex, n);
 		}
 	}
@@ -319,8 +318,8 @@ bool *lives_wanted(const struct trace_batch *b, const struct trace_lives *l, con
 	return wanted;
 }
 
-int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-		 const bool *keep, struct out *out)
+int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
+		 struct out *out)
 {
 	struct perfetto p = {.v = v, .out = out, .b = &s->batch, .l = l};
 	bool *wanted = lives_wanted(&s->batch, l, keep);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --record FILE: follows the rings and writes what they get into a trace file of its own, with rings as large as asked for. What the
- * capture did not get in time stands in the file as TRACE_LOST, where it happened. */
+/* --record FILE: follows the rings and writes what they get into a trace file of its own, with rings as large as asked
+ * for. What the capture did not get in time stands in the file as TRACE_LOST, where it happened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +76,7 @@ static int event_write(struct capture *c, const struct trace_batch *b, const str
 	}
 	ring->last_tsc = e->tsc;
 	if (rc != 0 || t->lost_mark || !filter_match(&c->v->opt->filter, c->v->r, e)) {
-		ring->lost +=
-			t->lost_mark ? trace_event_arg(b, e, t, 0).number : 0; /* a capture of a capture */
+		ring->lost += t->lost_mark ? trace_event_arg(b, e, t, 0).number : 0; /* a capture of a capture */
 		return rc;
 	}
 	rc = owner_write(c, e);
@@ -85,8 +84,7 @@ static int event_write(struct capture *c, const struct trace_batch *b, const str
 	return rc != 0 ? rc : trace_file_put(c->w, e->lcore, &head, b->arg_bytes + e->args, t->arg_bytes);
 }
 
-int capture_batch(struct capture *c, const struct trace_batch *b, const struct trace_lcore *lcores,
-		  size_t num_lcores)
+int capture_batch(struct capture *c, const struct trace_batch *b, const struct trace_lcore *lcores, size_t num_lcores)
 {
 	int rc = 0;
 
@@ -108,8 +106,7 @@ int capture_batch(struct capture *c, const struct trace_batch *b, const struct t
 	return rc;
 }
 
-int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t num_lcores,
-		  struct capture **out)
+int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t num_lcores, struct capture **out)
 {
 	struct trace_file_tables *t = malloc(sizeof(*t));
 	struct capture *c = calloc(1, sizeof(*c));

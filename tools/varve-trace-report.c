@@ -13,8 +13,7 @@ static unsigned __int128 rows_total(const struct trace_dwell *rows, size_t n)
 {
 	unsigned __int128 sum = 0;
 
-	for (size_t i = 0;
-	     i < n && rows[i].object_type == rows[0].object_type && rows[i].owner_id == rows[0].owner_id;
+	for (size_t i = 0; i < n && rows[i].object_type == rows[0].object_type && rows[i].owner_id == rows[0].owner_id;
 	     i++) {
 		sum += rows[i].total;
 	}
@@ -77,14 +76,12 @@ static const struct trace_dwell *row_find(const struct trace_dwell *rows, size_t
 }
 
 /* The states of one type (of one owner), with their shares; returns how many rows these were. */
-static size_t states_print(const struct trace_view *v, const struct trace_dwell *rows, size_t n,
-			   const char *indent)
+static size_t states_print(const struct trace_view *v, const struct trace_dwell *rows, size_t n, const char *indent)
 {
 	unsigned __int128 sum = rows_total(rows, n);
 	size_t i = 0;
 
-	for (; i < n && rows[i].object_type == rows[0].object_type && rows[i].owner_id == rows[0].owner_id;
-	     i++) {
+	for (; i < n && rows[i].object_type == rows[0].object_type && rows[i].owner_id == rows[0].owner_id; i++) {
 		out_text(v->out, indent);
 		out_text_wide(v->out, trace_reader_tpoint(v->r, rows[i].tpoint_id)->name, -24);
 		times_print(v, &rows[i]);
@@ -120,14 +117,12 @@ static void types_print(const struct trace_view *v, const struct trace_report *t
 }
 
 /* The rows of an owner and type among those by owner and state. */
-static const struct trace_dwell *owner_states(const struct trace_report *t, const struct trace_dwell *whole,
-					      size_t *n)
+static const struct trace_dwell *owner_states(const struct trace_report *t, const struct trace_dwell *whole, size_t *n)
 {
 	const struct trace_dwell *rows = t->rows[TRACE_BY_OWNER_STATE];
 	size_t count = t->num_rows[TRACE_BY_OWNER_STATE], i = 0;
 
-	while (i < count &&
-	       (rows[i].owner_id != whole->owner_id || rows[i].object_type != whole->object_type)) {
+	while (i < count && (rows[i].owner_id != whole->owner_id || rows[i].object_type != whole->object_type)) {
 		i++;
 	}
 	*n = 0;
@@ -194,8 +189,7 @@ static void unfinished_print(const struct trace_view *v, const struct trace_live
 		char name[48];
 		if (count[type] > 0) {
 			type_name(v, (uint8_t)type, name, sizeof(name));
-			out_printf(v->out, "Not finished: %zu %s; --unfinished shows them\n", count[type],
-				   name);
+			out_printf(v->out, "Not finished: %zu %s; --unfinished shows them\n", count[type], name);
 		}
 	}
 }

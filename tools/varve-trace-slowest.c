@@ -51,8 +51,7 @@ static bool candidates_find(const struct trace_batch *b, const struct trace_live
 	for (size_t i = 0; i < l->num_lives; i++) {
 		const struct trace_life *life = &l->lives[i];
 		/* One whose end is missing was not slow for certain. */
-		bool known =
-			life->index != TRACE_NO_OBJECT && (life->ended || trace_life_is_unfinished(life));
+		bool known = life->index != TRACE_NO_OBJECT && (life->ended || trace_life_is_unfinished(life));
 		if (wanted[i] && known && life->parent == TRACE_NO_LIFE) {
 			out->c[out->n++] = (struct candidate){(uint32_t)i, trace_life_ticks(l, life)};
 		}
@@ -118,8 +117,7 @@ static void id_print(const struct trace_view *v, const struct trace_life *life)
 	}
 }
 
-static void text_slow(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
-		      uint32_t root)
+static void text_slow(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, uint32_t root)
 {
 	const struct trace_life *life = &l->lives[root];
 	const struct trace_life *culprit = &l->lives[trace_life_culprit(l, root)];
@@ -157,8 +155,7 @@ static void text_slow(struct trace_view *v, const struct trace_batch *b, const s
 
 /* ---- JSON ---- */
 
-static void json_slow(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
-		      uint32_t root)
+static void json_slow(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, uint32_t root)
 {
 	const struct trace_life *life = &l->lives[root];
 	const struct trace_life *culprit = &l->lives[trace_life_culprit(l, root)];
@@ -194,8 +191,7 @@ static void json_slow(struct trace_view *v, const struct trace_batch *b, const s
 	free(positions);
 }
 
-int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-		const bool *keep)
+int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep)
 {
 	struct candidates found;
 

@@ -53,8 +53,7 @@ size_t object_id_format(const struct trace_reader *r, uint8_t type, uint64_t ind
 
 size_t time_format(const struct trace_view *v, uint64_t ticks, char *to)
 {
-	return v->opt->ticks ? format_number(to, ticks)
-			     : format_milli(to, trace_ticks_to_ns(ticks, v->tsc_rate));
+	return v->opt->ticks ? format_number(to, ticks) : format_milli(to, trace_ticks_to_ns(ticks, v->tsc_rate));
 }
 
 void time_print(const struct trace_view *v, uint64_t ticks, int width)
@@ -162,8 +161,7 @@ void owners_free(struct trace_view *v)
 
 /* ---- An event ---- */
 
-static void object_print(const struct trace_view *v, const struct trace_event *e,
-			 const struct trace_tpoint *t)
+static void object_print(const struct trace_view *v, const struct trace_event *e, const struct trace_tpoint *t)
 {
 	char text[2 * OUT_NUMBER_MAX + 4];
 	size_t n;
@@ -225,8 +223,7 @@ static void args_print(const struct trace_view *v, const struct trace_batch *b, 
 void text_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
-	const struct printed_owner *owner =
-		t->owner_type != 0 ? owner_printed(v, e->owner_id, e->tsc) : &no_owner;
+	const struct printed_owner *owner = t->owner_type != 0 ? owner_printed(v, e->owner_id, e->tsc) : &no_owner;
 
 	if ((int)owner->text_length > v->owner_width) {
 		v->owner_width = (int)owner->text_length;
@@ -331,12 +328,11 @@ static void origin_print(const struct trace_view *v, const struct trace_snapshot
 	text_escape(name, sizeof(name), info->app_name, strlen(info->app_name));
 	text_escape(version, sizeof(version), info->app_version, strlen(info->app_version));
 	bool named = strncmp(version, name, strlen(name)) == 0;
-	out_printf(v->out, "Written by: %s%s%s, process %u (%s)\n", named ? "" : name, named ? "" : " ",
-		   version, info->pid, writer_state_name(trace_reader_writer(v->r), info));
+	out_printf(v->out, "Written by: %s%s%s, process %u (%s)\n", named ? "" : name, named ? "" : " ", version,
+		   info->pid, writer_state_name(trace_reader_writer(v->r), info));
 	if (info->crash_tsc != 0) {
 		text_escape(thread, sizeof(thread), info->crash_thread, strlen(info->crash_thread));
-		time[time_format(v, v->opt->ticks ? info->crash_tsc : info->crash_tsc - v->base_tsc, time)] =
-			'\0';
+		time[time_format(v, v->opt->ticks ? info->crash_tsc : info->crash_tsc - v->base_tsc, time)] = '\0';
 		out_printf(v->out, "Crashed: signal %d in thread %s (%u) at address 0x%" PRIx64 ", time %s\n",
 			   info->crash_signal, thread, info->crash_tid, info->crash_address,
 			   info->crash_tsc < v->base_tsc ? "unknown" : time);
@@ -360,8 +356,7 @@ void text_header(const struct trace_view *v, const struct trace_snapshot *s)
 		text_lost(v, &s->lcores[i], NULL);
 	}
 	if (s->loss.no_slot > 0) {
-		out_printf(v->out, "Not recorded: %" PRIu64 " events of threads without a ring\n",
-			   s->loss.no_slot);
+		out_printf(v->out, "Not recorded: %" PRIu64 " events of threads without a ring\n", s->loss.no_slot);
 	}
 	text_cause(v, s);
 }

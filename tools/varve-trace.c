@@ -169,8 +169,7 @@ static bool time_parse(const char *option, const char *text, uint64_t *ns)
 		u++;
 	}
 	if (whole == 0 || whole > 9 || u == 4 || (fraction == 0 && text[whole] == '.')) {
-		complain("%s: \"%s\" is not a time; give a number with ns, us, ms or s, such as 2.5ms",
-			 option, text);
+		complain("%s: \"%s\" is not a time; give a number with ns, us, ms or s, such as 2.5ms", option, text);
 		return false;
 	}
 	*ns = strtoull(text, NULL, 10) * units[u].ns;
@@ -311,10 +310,9 @@ static bool options_agree(const struct trace_options *o)
 	bool until = o->since_ns != UINT64_MAX || o->until_ns != UINT64_MAX;
 	bool window = until || o->last_ns != UINT64_MAX, numbered = o->pid >= 0 || o->instance >= 0;
 	bool chosen = o->slowest > 0 || o->life_prefix != 0 || window || o->age_ns != 0 || o->unfinished;
-	bool written = o->perfetto != NULL || o->ctf != NULL || o->html != NULL,
-	     listed = o->list || o->remove_dead;
-	int views = o->summary + (o->slowest > 0) + (o->perfetto != NULL) + (o->ctf != NULL) +
-		    (o->html != NULL) + (o->record != NULL);
+	bool written = o->perfetto != NULL || o->ctf != NULL || o->html != NULL, listed = o->list || o->remove_dead;
+	int views = o->summary + (o->slowest > 0) + (o->perfetto != NULL) + (o->ctf != NULL) + (o->html != NULL) +
+		    (o->record != NULL);
 	const struct {
 		bool wrong;
 		const char *why;
@@ -322,7 +320,8 @@ static bool options_agree(const struct trace_options *o)
 		{(o->file != NULL) + (o->pid >= 0) + (o->instance >= 0) > 1,
 		 "-f, -p and -i each name a file; give one of them"},
 		{o->file != NULL && o->name != NULL, "-f names the file; -s only means something without it"},
-		{listed && (o->file != NULL || numbered), "--list and --remove-dead look at a folder (-d), not at one file"},
+		{listed && (o->file != NULL || numbered),
+		 "--list and --remove-dead look at a folder (-d), not at one file"},
 		{listed && (o->json || o->follow || chosen || views > 0),
 		 "--list and --remove-dead read no events: no other view goes with them"},
 		{o->follow && (o->summary || chosen),
@@ -332,7 +331,8 @@ static bool options_agree(const struct trace_options *o)
 			    "give one of them"},
 		{o->follow && written, "-F goes with neither --perfetto, --ctf nor --html: they need the whole trace"},
 		{o->json && (written || o->record != NULL), "-j only means something where something is printed"},
-		{o->ticks && (o->json || written || o->record != NULL), "-t only means something where text is printed"},
+		{o->ticks && (o->json || written || o->record != NULL),
+		 "-t only means something where text is printed"},
 		{o->duration_ns != UINT64_MAX && !o->follow, "--for only means something with -F or --record"},
 		{o->from_start && !o->follow, "--from-start only means something with -F or --record"},
 		{o->entries != 0 && o->record == NULL, "--entries only means something with --record"},
@@ -423,8 +423,8 @@ static void problems_print(const struct trace_reader *r, size_t from)
 /* Runs an exporter that writes one file. */
 static int file_write(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
 		      const bool *keep, const char *path,
-		      int (*run)(struct trace_view *, const struct trace_snapshot *,
-				 const struct trace_lives *, const bool *, struct out *))
+		      int (*run)(struct trace_view *, const struct trace_snapshot *, const struct trace_lives *,
+				 const bool *, struct out *))
 {
 	static struct out out;
 
@@ -448,8 +448,7 @@ static int file_write(struct trace_view *v, const struct trace_snapshot *s, cons
 	return status;
 }
 
-static int view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-		    const bool *keep)
+static int view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep)
 {
 	if (v->opt->slowest > 0) {
 		return slowest_run(v, s, l, keep);
@@ -477,8 +476,8 @@ static int snapshot_show(struct trace_view *v, const struct trace_snapshot *s)
 	bool *keep = NULL;
 	int status = 1;
 
-	if ((opt->summary || opt->slowest > 0 || opt->age_ns != 0 || opt->unfinished ||
-	     opt->perfetto != NULL || opt->html != NULL) &&
+	if ((opt->summary || opt->slowest > 0 || opt->age_ns != 0 || opt->unfinished || opt->perfetto != NULL ||
+	     opt->html != NULL) &&
 	    trace_lives_make(v->r, &s->batch, &lives) != 0) {
 		complain("out of memory");
 		return 1;
@@ -509,15 +508,16 @@ static int snapshot_run(struct trace_view *v)
 	return status;
 }
 
-/* Half of the time of a short run went into page faults. The arrays come from one heap that stays, in huge pages where the kernel gives
- * them; a heap that cannot have them works as well. Called before anything is allocated. */
+/* Half of the time of a short run went into page faults. The arrays come from one heap that stays, in huge pages where
+ * the kernel gives them; a heap that cannot have them works as well. Called before anything is allocated. */
 static void heap_prepare(void)
 {
 	enum { HEAP = 64 << 20, HUGE_PAGE = 2 << 20, LARGEST_IN_HEAP = 32 << 20 };
 
 	mallopt(M_MMAP_THRESHOLD, LARGEST_IN_HEAP);
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
-	mallopt(M_TOP_PAD, HEAP); /* the first malloc() takes as much address space; what is not touched takes no memory */
+	mallopt(M_TOP_PAD,
+		HEAP); /* the first malloc() takes as much address space; what is not touched takes no memory */
 	uintptr_t first = (uintptr_t)malloc(1);
 	if (first != 0) {
 		free((void *)first);

@@ -90,7 +90,8 @@ void owners_free(struct trace_view *v);
 void text_escape(char *to, size_t size, const char *from, size_t length);
 /* Quotes included; `to` has 6 * length + 2 bytes; the number of characters. */
 size_t json_escape(char *to, const char *text, size_t length);
-/* Microseconds with three decimals, or ticks if -t: into OUT_NUMBER_MAX bytes, not terminated; the number of characters. */
+/* Microseconds with three decimals, or ticks if -t: into OUT_NUMBER_MAX bytes, not terminated; the number of
+ * characters. */
 size_t time_format(const struct trace_view *v, uint64_t ticks, char *to);
 void time_print(const struct trace_view *v, uint64_t ticks, int width);
 /* A time since 1970 as local date and time, without fractions; size at least 20. */
@@ -126,32 +127,28 @@ void text_report(struct trace_view *v, const struct trace_report *t, const struc
 void json_report(struct trace_view *v, const struct trace_snapshot *s, const struct trace_report *t,
 		 const struct trace_lives *l);
 /* --slowest; keep may be NULL. The exit status. */
-int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-		const bool *keep);
+int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep);
 
 /* Exports; keep may be NULL. The exit status. */
-int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-		 const bool *keep, struct out *out);
-int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-	     const bool *keep, struct out *out);
+int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
+		 struct out *out);
+int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
+	     struct out *out);
 int ctf_run(struct trace_view *v, const struct trace_snapshot *s, const bool *keep, const char *dir);
 /* Per life: whether one of its events is kept. free() it; NULL: out of memory. */
 bool *lives_wanted(const struct trace_batch *b, const struct trace_lives *l, const bool *keep);
 
 /* --record. Errors have been printed. */
 struct capture;
-int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t num_lcores,
-		  struct capture **out);
+int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t num_lcores, struct capture **out);
 /* What one step of following gave, and the counters after it. */
-int capture_batch(struct capture *c, const struct trace_batch *b, const struct trace_lcore *lcores,
-		  size_t num_lcores);
+int capture_batch(struct capture *c, const struct trace_batch *b, const struct trace_lcore *lcores, size_t num_lcores);
 int capture_end(struct capture *c);
 
 /* Whether not all events are wanted. */
 bool events_are_chosen(const struct trace_options *opt);
 /* Sets keep[] for those that are; false, with a message printed, if an option names what is not there. */
-bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
-		 bool *keep);
+bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, bool *keep);
 
 /* -F; the exit status. */
 int follow_run(struct trace_view *v);

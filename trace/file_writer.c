@@ -72,8 +72,7 @@ static uint64_t sections_place(struct trace_file_writer *w, const struct trace_f
 	return (at + 4095) / 4096 * 4096;
 }
 
-static void table_write(struct trace_file_writer *w, unsigned section, unsigned count, const void *rows,
-			size_t size)
+static void table_write(struct trace_file_writer *w, unsigned section, unsigned count, const void *rows, size_t size)
 {
 	struct trace_file_table head = {.count = (uint16_t)count};
 
@@ -109,8 +108,7 @@ static void sections_write(struct trace_file_writer *w, const struct trace_file_
 	types_write(w, TRACE_SECTION_OBJECT, t->object_prefix);
 	table_write(w, TRACE_SECTION_TPOINT, TRACE_NUM_TPOINTS, t->tpoints, sizeof(t->tpoints));
 	write_at(w,
-		 w->section[TRACE_SECTION_TPOINT] + sizeof(struct trace_file_table) +
-			 TRACE_LOST_TPOINT * sizeof(lost),
+		 w->section[TRACE_SECTION_TPOINT] + sizeof(struct trace_file_table) + TRACE_LOST_TPOINT * sizeof(lost),
 		 &lost, sizeof(lost));
 	if (w->section[TRACE_SECTION_INFO] != 0) {
 		write_at(w, w->section[TRACE_SECTION_INFO], &t->info, sizeof(t->info));
@@ -131,10 +129,8 @@ static void offsets_write(struct trace_file_writer *w)
 
 static void layout_write(struct trace_file_writer *w, const struct trace_file_tables *t)
 {
-	uint64_t at = sections_place(w, t),
-		 ring_size = sizeof(struct trace_file_history) + t->num_entries * 32;
-	struct trace_file_header h = {.file_size = at + t->num_rings * ring_size,
-				      .num_sections = NUM_SECTIONS};
+	uint64_t at = sections_place(w, t), ring_size = sizeof(struct trace_file_history) + t->num_entries * 32;
+	struct trace_file_header h = {.file_size = at + t->num_rings * ring_size, .num_sections = NUM_SECTIONS};
 
 	memcpy(h.section_offset, w->section, sizeof(w->section));
 	write_at(w, 0, &h, offsetof(struct trace_file_header, section_offset) + sizeof(w->section));
@@ -173,8 +169,7 @@ int trace_file_create(const char *path, const struct trace_file_tables *t, struc
 		free(w);
 		return rc;
 	}
-	flock(w->fd,
-	      LOCK_EX | LOCK_NB); /* as the recorder does: readers tell by it that it is being written */
+	flock(w->fd, LOCK_EX | LOCK_NB); /* as the recorder does: readers tell by it that it is being written */
 	layout_write(w, t);
 	if (w->error != 0) {
 		unlink(path);
@@ -184,18 +179,16 @@ int trace_file_create(const char *path, const struct trace_file_tables *t, struc
 	return 0;
 }
 
-int trace_file_owner(struct trace_file_writer *w, uint16_t id, uint64_t tsc, uint8_t type,
-		     const char *description)
+int trace_file_owner(struct trace_file_writer *w, uint16_t id, uint64_t tsc, uint8_t type, const char *description)
 {
 	struct trace_file_owner o = {.tsc = tsc, .type = type};
 
 	strncpy(o.description, description, sizeof(o.description) - 1);
-	return id >= TRACE_NUM_OWNERS
-		       ? -EINVAL
-		       : write_at(w,
-				  w->section[TRACE_SECTION_OWNER] + sizeof(struct trace_file_owner_section) +
-					  id * sizeof(o),
-				  &o, sizeof(o));
+	return id >= TRACE_NUM_OWNERS ? -EINVAL
+				      : write_at(w,
+						 w->section[TRACE_SECTION_OWNER] +
+							 sizeof(struct trace_file_owner_section) + id * sizeof(o),
+						 &o, sizeof(o));
 }
 
 /* ---- Entries ---- */
@@ -247,8 +240,8 @@ static int slot_put(struct trace_file_writer *w, struct ring *ring, const void *
 	return ring->head->next_entry - ring->written == BUFFER_ENTRIES ? ring_flush(w, ring) : w->error;
 }
 
-int trace_file_put(struct trace_file_writer *w, unsigned ring, const struct trace_file_entry *head,
-		   const void *args, size_t arg_bytes)
+int trace_file_put(struct trace_file_writer *w, unsigned ring, const struct trace_file_entry *head, const void *args,
+		   size_t arg_bytes)
 {
 	struct ring *to = &w->rings[ring];
 	struct trace_file_entry e = *head;
@@ -327,8 +320,7 @@ static void tpoint_copy(const struct trace_tpoint *from, struct trace_file_tpoin
 		to->args[i].size = from->args[i].size;
 	}
 	for (unsigned i = 0; i < from->num_related; i++) {
-		to->related[i] =
-			(struct trace_file_relation){from->related[i].object_type, from->related[i].arg};
+		to->related[i] = (struct trace_file_relation){from->related[i].object_type, from->related[i].arg};
 	}
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writing a trace file event by event, where time does not matter: captures (varve-trace --record), and files made up for
- * benchmarks and tests. The recorder of a running process is trace.h. Needs no DPDK.
+/* Writing a trace file event by event, where time does not matter: captures (varve-trace --record), and files made up
+ * for benchmarks and tests. The recorder of a running process is trace.h. Needs no DPDK.
  *
- * The file has the layout of trace_file.h with sections 0 to 6 and 8, and no stamps: its writer is one that readers need not fear,
- * since next_entry is only moved on when the entries before it are in the file. It is sparse: rings take room as they
- * fill, and overwrite their oldest entries when they are full. */
+ * The file has the layout of trace_file.h with sections 0 to 6 and 8, and no stamps: its writer is one that readers
+ * need not fear, since next_entry is only moved on when the entries before it are in the file. It is sparse: rings take
+ * room as they fill, and overwrite their oldest entries when they are full. */
 #ifndef TRACE_FILE_WRITER_H
 #define TRACE_FILE_WRITER_H
 
@@ -29,16 +29,16 @@ void trace_file_tables_copy(struct trace_reader *r, struct trace_file_tables *t)
 
 struct trace_file_writer;
 
-/* Makes a new file, which must not exist. Errors: those of open() and write(); -EINVAL: num_entries is no power of two, or
- * tsc_rate is 0. */
+/* Makes a new file, which must not exist. Errors: those of open() and write(); -EINVAL: num_entries is no power of two,
+ * or tsc_rate is 0. */
 int trace_file_create(const char *path, const struct trace_file_tables *t, struct trace_file_writer **out);
 /* Sets an owner. id < TRACE_NUM_OWNERS; a description that is too long is cut. */
-int trace_file_owner(struct trace_file_writer *w, uint16_t id, uint64_t tsc, uint8_t type,
-		     const char *description);
+int trace_file_owner(struct trace_file_writer *w, uint16_t id, uint64_t tsc, uint8_t type, const char *description);
 void trace_file_ring_name(struct trace_file_writer *w, unsigned ring, const char *name);
-/* Appends an event with its packed arguments; `args` has as many bytes as the tracepoint's arguments. Errors: those of write(). */
-int trace_file_put(struct trace_file_writer *w, unsigned ring, const struct trace_file_entry *head,
-		   const void *args, size_t arg_bytes);
+/* Appends an event with its packed arguments; `args` has as many bytes as the tracepoint's arguments. Errors: those of
+ * write(). */
+int trace_file_put(struct trace_file_writer *w, unsigned ring, const struct trace_file_entry *head, const void *args,
+		   size_t arg_bytes);
 /* Appends a TRACE_LOST. */
 int trace_file_lost(struct trace_file_writer *w, unsigned ring, uint64_t tsc, uint64_t entries);
 /* Writes out what is buffered, and the rings' heads. */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading trace files: of a running process, of one that died, or copied. A library of its own, without DPDK.
  *
- *	trace_reader_open() -> struct trace_reader     the file's tables, every field checked
- *	trace_snapshot_take() -> struct trace_snapshot what the rings held at one moment, merged by time
- *	trace_follow_start(), trace_follow_next()      the same events as they are recorded
- *	trace_summary_make()                           how long objects stayed in each state
+ *     trace_reader_open() -> struct trace_reader     the file's tables, every field checked
+ *     trace_snapshot_take() -> struct trace_snapshot what the rings held at one moment, merged by time
+ *     trace_follow_start(), trace_follow_next()      the same events as they are recorded
+ *     trace_summary_make()                           how long objects stayed in each state
  *
  * A file is never trusted. What cannot be used is left out and reported as a problem (a line of text); only a
- *file without a readable header, main section, tracepoints or rings is refused. Memory is bounded by the size
- *of the file. Files are read with pread(), never mapped, so that one which shrinks meanwhile ends in an error
- *and not in SIGBUS, and so that reading costs the writer nothing: it never waits, and its cache lines are
- *fetched once per copy.
+ * file without a readable header, main section, tracepoints or rings is refused. Memory is bounded by the size
+ * of the file. Files are read with pread(), never mapped, so that one which shrinks meanwhile ends in an error
+ * and not in SIGBUS, and so that reading costs the writer nothing: it never waits, and its cache lines are
+ * fetched once per copy.
  *
  * Nothing here may be used by two threads at once with the same object. Times are ticks of the writer's TSC
- *(`tsc`) or nanoseconds (`_ns`), both integers. Functions return 0 or a negative errno; where a `struct
- *trace_error` is passed, it then says in words what was wrong, with the value found and what would be right.
-*/
+ * (`tsc`) or nanoseconds (`_ns`), both integers. Functions return 0 or a negative errno; where a `struct
+ * trace_error` is passed, it then says in words what was wrong, with the value found and what would be right.
+ */
 #ifndef TRACE_READER_H
 #define TRACE_READER_H
 
@@ -26,8 +26,8 @@
 
 #include "trace/trace_file.h"
 
-/* Ring entries that one snapshot takes in at most (512 MB of rings); more are refused, lcores can be chosen.
- */
+/* Ring entries that one snapshot takes in at most (512 MB of rings); more are refused, lcores can be
+ * chosen. */
 #define TRACE_READER_MAX_ENTRIES (1u << 24)
 #define TRACE_NO_OBJECT          UINT64_MAX
 #define TRACE_NO_TIME            UINT64_MAX
@@ -65,8 +65,8 @@ struct trace_tpoint {
 	uint8_t owner_type;  /* 0: none */
 	uint8_t object_type; /* 0: none */
 	bool new_object;     /* the event begins an object's life */
-	bool lost_mark;  /* in a capture: stands for entries that were lost, their number is the argument */
-	bool end_object; /* the event ends it, going by its name: ..._DONE, _COMPLETE, _COMPLETED, _END */
+	bool lost_mark;      /* in a capture: stands for entries that were lost, their number is the argument */
+	bool end_object;     /* the event ends it, going by its name: ..._DONE, _COMPLETE, _COMPLETED, _END */
 	uint8_t num_args;
 	uint8_t num_related;
 	uint16_t arg_bytes; /* of all arguments */
@@ -82,8 +82,7 @@ struct trace_reader;
  */
 int trace_reader_open(const char *path, struct trace_reader **out, struct trace_error *err);
 /* The same for bytes in memory (a section of a core, a test), which must stay until the reader is closed. */
-int trace_reader_open_memory(const void *bytes, size_t size, struct trace_reader **out,
-			     struct trace_error *err);
+int trace_reader_open_memory(const void *bytes, size_t size, struct trace_reader **out, struct trace_error *err);
 void trace_reader_close(struct trace_reader *r);
 
 /* Whether a process is still writing; asks the kernel for the file's lock each time. */
@@ -114,8 +113,8 @@ const struct trace_tpoint *trace_reader_tpoint(const struct trace_reader *r, uns
 unsigned trace_reader_num_tpoints(const struct trace_reader *r);
 /* Lcores (numbers of rings) are below this. */
 unsigned trace_reader_num_lcores(const struct trace_reader *r);
-/* The mask of enabled tracepoints of a group as the file had it when it was opened; 0 for an unknown group.
- */
+/* The mask of enabled tracepoints of a group as the file had it when it was opened; 0 for an unknown
+ * group. */
 uint64_t trace_reader_tpoint_mask(const struct trace_reader *r, unsigned group);
 /* The letter that ids of this type begin with, or 0. */
 char trace_reader_object_prefix(const struct trace_reader *r, uint8_t type);
@@ -141,9 +140,9 @@ struct trace_event {
 	uint64_t state_ticks;   /* since the object's previous event; TRACE_NO_TIME for its first one, or if
 				   events are missing */
 	uint64_t related_index; /* of the parent object, or TRACE_NO_OBJECT */
-	uint32_t life; /* of the object: counted over all types, also for objects created before the trace;
-				* TRACE_NO_LIFE without an object */
-	uint32_t related_life; /* of the parent, or TRACE_NO_LIFE */
+	uint32_t life;          /* of the object: counted over all types, also for objects created before the trace;
+				 * TRACE_NO_LIFE without an object */
+	uint32_t related_life;  /* of the parent, or TRACE_NO_LIFE */
 	uint32_t size;
 	uint32_t lcore;       /* number of the ring */
 	uint32_t args;        /* where the argument bytes are, in the batch's `arg_bytes` */
@@ -171,8 +170,8 @@ struct trace_arg {
 };
 
 /* Argument n (below the tracepoint's num_args) of an event of this batch. */
-struct trace_arg trace_event_arg(const struct trace_batch *b, const struct trace_event *e,
-				 const struct trace_tpoint *t, unsigned n);
+struct trace_arg trace_event_arg(const struct trace_batch *b, const struct trace_event *e, const struct trace_tpoint *t,
+				 unsigned n);
 
 /* What happened to one ring's entries. An event takes one ring slot and, when it has more than 8 bytes of
  * arguments, one more for each further 22. */
@@ -211,8 +210,8 @@ struct trace_snapshot {
 	struct trace_file_loss loss; /* section 9, all zeroes if absent */
 };
 
-/* The time of day of a tsc, in nanoseconds since 1970 (CLOCK_REALTIME), or 0 if the file carries no clocks.
- */
+/* The time of day of a tsc, in nanoseconds since 1970 (CLOCK_REALTIME), or 0 if the file carries no
+ * clocks. */
 uint64_t trace_snapshot_realtime_ns(const struct trace_snapshot *s, uint64_t tsc);
 
 #define TRACE_ALL_LCORES (-1)
@@ -221,8 +220,7 @@ uint64_t trace_snapshot_realtime_ns(const struct trace_snapshot *s, uint64_t tsc
  * left out and counted. lcore: one ring only, or TRACE_ALL_LCORES. The snapshot is the caller's, until
  * trace_snapshot_free(). Errors: -ENOENT no such lcore, -E2BIG more than TRACE_READER_MAX_ENTRIES, -ENOMEM.
  */
-int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out,
-			struct trace_error *err);
+int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out, struct trace_error *err);
 void trace_snapshot_free(struct trace_snapshot *s);
 
 /* ---- Following ---- */
@@ -243,9 +241,9 @@ const struct trace_lcore *trace_follow_lcores(const struct trace_follow *f, size
 /* How full the fullest ring got between the last two calls, in percent of its length; over 100: events were
  * lost. */
 unsigned trace_follow_fill(const struct trace_follow *f);
-/* From now on, or no longer: of a ring that was lapped since the step before, only the newest eighth is read, and the rest, which
- * most likely could not be handed out in time either, is counted as skipped. For a follower that gets too little CPU time to keep
- * up: it disturbs the writer less, and begins anew closer to what happens now. */
+/* From now on, or no longer: of a ring that was lapped since the step before, only the newest eighth is read, and the
+ * rest, which most likely could not be handed out in time either, is counted as skipped. For a follower that gets too
+ * little CPU time to keep up: it disturbs the writer less, and begins anew closer to what happens now. */
 void trace_follow_skip(struct trace_follow *f, bool skip);
 void trace_follow_stop(struct trace_follow *f);
 
@@ -253,13 +251,12 @@ void trace_follow_stop(struct trace_follow *f);
 
 /* One object's life, as far as the batch has it. Lives are numbered as in struct trace_event. */
 struct trace_life {
-	uint64_t value; /* the object's value (its address) */
-	uint64_t index; /* r12: 12; TRACE_NO_OBJECT if it was created before the batch */
-	uint64_t start; /* tsc of its creation, or of its first event here */
-	uint64_t last;  /* tsc of its last event */
-	uint64_t
-		slowest_ticks; /* the longest time between two of its events; for an unfinished object also the time since
-				   the last one */
+	uint64_t value;         /* the object's value (its address) */
+	uint64_t index;         /* r12: 12; TRACE_NO_OBJECT if it was created before the batch */
+	uint64_t start;         /* tsc of its creation, or of its first event here */
+	uint64_t last;          /* tsc of its last event */
+	uint64_t slowest_ticks; /* the longest time between two of its events; for an unfinished object also the time
+				   since the last one */
 	uint32_t first_event, last_event; /* in the batch */
 	uint32_t parent;                  /* the object that it was created for, or TRACE_NO_LIFE */
 	uint32_t first_child, next_sibling;
@@ -275,8 +272,7 @@ struct trace_lives {
 	struct trace_life *lives;
 	size_t num_lives;
 	uint32_t *next_event; /* per event of the batch: the next one of the same object, or UINT32_MAX */
-	uint64_t
-		end_tsc; /* of the last event of all: until when unfinished objects are known to have waited */
+	uint64_t end_tsc;     /* of the last event of all: until when unfinished objects are known to have waited */
 };
 
 /* The batch must be a whole snapshot's. Errors: -ENOMEM. */
@@ -321,8 +317,8 @@ struct trace_report {
 };
 
 /* All tables at once, over the events with keep[i] (all if NULL): a state counts when the event that ends it is
- * kept, a life when its last event is. served: by owner, a request (what was done for nothing else) counts also for the bdev that
- * served it, the owner of the first thing that was done for it. Errors: -ENOMEM. */
+ * kept, a life when its last event is. served: by owner, a request (what was done for nothing else) counts also for the
+ * bdev that served it, the owner of the first thing that was done for it. Errors: -ENOMEM. */
 int trace_report_make(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
 		      const bool *keep, bool served, struct trace_report *out);
 void trace_report_clear(struct trace_report *t);
@@ -330,8 +326,8 @@ void trace_report_clear(struct trace_report *t);
 /* Marks, in keep[num_events], the events of an object and of all that is related to it: its parents, and
  * everything done on behalf of the topmost of them. prefix and index are those of its id ('r', 12). *start
  * gets the index of the first marked event. Errors: -ENOENT no such object in this batch, -ENOMEM. */
-int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, char prefix, uint64_t index,
-		    bool *keep, size_t *start);
+int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, char prefix, uint64_t index, bool *keep,
+		    size_t *start);
 
 /* ---- Files in a directory ---- */
 
@@ -345,8 +341,8 @@ struct trace_found_file {
 	int error; /* why its state could not be found out (a negative errno), or 0 */
 };
 
-/* As trace_reader_writer(), but of a stock target's file, which no lock tells of, the process id in its name does. path: the one that r
- * was opened by. */
+/* As trace_reader_writer(), but of a stock target's file, which no lock tells of, the process id in its name does.
+ * path: the one that r was opened by. */
 enum trace_writer trace_file_writer(struct trace_reader *r, const char *path);
 /* The trace files (NAME_trace.pidN, NAME_trace.N) of a directory, the most recent first; free() the array. */
 int trace_files_find(const char *dir, struct trace_found_file **files, size_t *num_files);

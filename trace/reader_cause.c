@@ -32,8 +32,9 @@ const struct trace_file_cause *trace_reader_cause(const struct trace_reader *r)
 	return r->has_cause ? &r->cause : NULL;
 }
 
-/* Objects are known by their addresses, which are used again and again: only the life that was under way when the trigger fired
- * counts, up to and after that moment until the next one begins with the tracepoint that creates such objects. */
+/* Objects are known by their addresses, which are used again and again: only the life that was under way when the
+ * trigger fired counts, up to and after that moment until the next one begins with the tracepoint that creates such
+ * objects. */
 bool trace_event_is_culprit(const struct trace_reader *r, const struct trace_event *e)
 {
 	const struct trace_file_cause *c = &r->cause;

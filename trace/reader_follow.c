@@ -138,8 +138,7 @@ static int ring_step(struct trace_follow *f, size_t i, bool skip, uint64_t clear
 		return -ESTALE;
 	}
 	uint64_t percent = (next - ring->next) * 100 / h->num_entries;
-	f->fill_percent =
-		percent > f->fill_percent ? (unsigned)(percent > 10000 ? 10000 : percent) : f->fill_percent;
+	f->fill_percent = percent > f->fill_percent ? (unsigned)(percent > 10000 ? 10000 : percent) : f->fill_percent;
 	if (skip && next - ring->next > h->num_entries) {
 		lapped_skip(ring, h->num_entries, next, &f->lcores[i]);
 	}

@@ -97,8 +97,8 @@ struct trace_stretch {
 };
 void trace_stretch_free(struct trace_stretch *s);
 
-/* malloc() for arrays that may be large: those are in huge pages where the kernel gives them, which spares most of the time that
- * page faults take. */
+/* malloc() for arrays that may be large: those are in huge pages where the kernel gives them, which spares most of the
+ * time that page faults take. */
 void *trace_large_alloc(size_t count, size_t size);
 
 /* reader_ring.c */
@@ -107,13 +107,12 @@ int trace_history_next(const struct trace_reader *r, const struct trace_history 
 int trace_stretch_copy(struct trace_reader *r, const struct trace_history *h, uint64_t from, bool live,
 		       struct trace_stretch *s, struct trace_lcore *lc);
 /* Fills s->accepted with the entries that are whole and in order; counts the others in lc. Pure. */
-void trace_stretch_vet(const struct trace_reader *r, const struct trace_history *h, bool live,
-		       struct trace_stretch *s, struct trace_lcore *lc);
-/* Appends the events among the accepted entries to the batch. `gaps` is the lcore's running number of holes.
- */
-int trace_stretch_decode(const struct trace_reader *r, const struct trace_history *h,
-			 const struct trace_stretch *s, uint64_t clear_tsc, uint32_t *gaps,
-			 struct trace_growing_batch *out, struct trace_lcore *lc);
+void trace_stretch_vet(const struct trace_reader *r, const struct trace_history *h, bool live, struct trace_stretch *s,
+		       struct trace_lcore *lc);
+/* Appends the events among the accepted entries to the batch. `gaps` is the lcore's running number of
+ * holes. */
+int trace_stretch_decode(const struct trace_reader *r, const struct trace_history *h, const struct trace_stretch *s,
+			 uint64_t clear_tsc, uint32_t *gaps, struct trace_growing_batch *out, struct trace_lcore *lc);
 
 /* reader_merge.c: sorts runs of events, each in order already (run k is [ends[k-1], ends[k])), into one. */
 int trace_merge_runs(struct trace_growing_batch *g, const size_t *ends, size_t num_runs);
@@ -130,8 +129,7 @@ struct trace_objects {
 int trace_objects_track(struct trace_objects *o, const struct trace_reader *r, const struct trace_batch *b,
 			struct trace_event *e);
 /* Makes `life` the latest life of a value; *before gets the one until now, if any. Errors: -ENOMEM. */
-int trace_objects_replace(struct trace_objects *o, uint8_t type, uint64_t value, uint32_t life,
-			  uint32_t *before);
+int trace_objects_replace(struct trace_objects *o, uint8_t type, uint64_t value, uint32_t life, uint32_t *before);
 void trace_objects_clear(struct trace_objects *o);
 
 /* reader_snapshot.c, for following too */
@@ -139,7 +137,6 @@ uint64_t trace_clear_tsc(const struct trace_reader *r);
 /* Fills in all but the counters. */
 void trace_lcore_begin(struct trace_reader *r, struct trace_history *h, struct trace_lcore *lc);
 /* The rings asked for are histories [*first, *first + *n). */
-int trace_select_histories(const struct trace_reader *r, int lcore, size_t *first, size_t *n,
-			   struct trace_error *err);
+int trace_select_histories(const struct trace_reader *r, int lcore, size_t *first, size_t *n, struct trace_error *err);
 
 #endif

@@ -150,8 +150,7 @@ static int family_find(const struct trace_reader *r, const struct trace_batch *b
 	for (size_t i = 0; i < b->num_events && rc == 0; i++) {
 		const struct trace_event *e = &b->events[i];
 		if (e->object_index == index &&
-		    trace_reader_object_prefix(r, trace_reader_tpoint(r, e->tpoint_id)->object_type) ==
-			    prefix) {
+		    trace_reader_object_prefix(r, trace_reader_tpoint(r, e->tpoint_id)->object_type) == prefix) {
 			rc = set_add(family, own_key(r, e));
 		}
 	}
@@ -166,8 +165,8 @@ static int family_find(const struct trace_reader *r, const struct trace_batch *b
 	return rc;
 }
 
-int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, char prefix, uint64_t index,
-		    bool *keep, size_t *start)
+int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, char prefix, uint64_t index, bool *keep,
+		    size_t *start)
 {
 	struct key_set family = {0};
 	int rc = index > UINT64_MAX >> 8 ? -ENOENT : family_find(r, b, prefix, index, &family);
@@ -177,8 +176,7 @@ int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, c
 	}
 	*start = SIZE_MAX;
 	for (size_t i = 0; rc == 0 && i < b->num_events; i++) {
-		keep[i] = set_has(&family, own_key(r, &b->events[i])) ||
-			  set_has(&family, parent_key(&b->events[i]));
+		keep[i] = set_has(&family, own_key(r, &b->events[i])) || set_has(&family, parent_key(&b->events[i]));
 		if (keep[i] && *start == SIZE_MAX) {
 			*start = i;
 		}

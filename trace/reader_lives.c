@@ -5,8 +5,7 @@
 
 #include "trace/reader_internal.h"
 
-static void life_begin(struct trace_life *life, const struct trace_tpoint *t, const struct trace_event *e,
-		       uint32_t at)
+static void life_begin(struct trace_life *life, const struct trace_tpoint *t, const struct trace_event *e, uint32_t at)
 {
 	*life = (struct trace_life){
 		.value = e->object_id,
@@ -49,8 +48,7 @@ static int superseded_mark(struct trace_lives *l)
 	for (size_t i = 0; i < l->num_lives && rc == 0; i++) {
 		uint32_t before = TRACE_NO_LIFE;
 		if (l->lives[i].type != 0) {
-			rc = trace_objects_replace(&latest, l->lives[i].type, l->lives[i].value, (uint32_t)i,
-						   &before);
+			rc = trace_objects_replace(&latest, l->lives[i].type, l->lives[i].value, (uint32_t)i, &before);
 		}
 		if (before != TRACE_NO_LIFE) {
 			l->lives[before].superseded = true;
@@ -62,8 +60,7 @@ static int superseded_mark(struct trace_lives *l)
 
 static void family_link(struct trace_lives *l)
 {
-	for (size_t i = l->num_lives;
-	     i-- > 0;) { /* backwards: children come out in the order of their creation */
+	for (size_t i = l->num_lives; i-- > 0;) { /* backwards: children come out in the order of their creation */
 		struct trace_life *life = &l->lives[i];
 		if (life->parent != TRACE_NO_LIFE) {
 			life->next_sibling = l->lives[life->parent].first_child;

@@ -76,11 +76,8 @@ static struct trace_object *object_add(struct trace_objects *o, uint8_t type, ui
 		return NULL;
 	}
 	struct trace_object *obj = object_place(o, type, value);
-	*obj = (struct trace_object){.value = value,
-				     .type = type,
-				     .index = TRACE_NO_OBJECT,
-				     .last = TRACE_NO_TIME,
-				     .life = o->num_lives++};
+	*obj = (struct trace_object){
+		.value = value, .type = type, .index = TRACE_NO_OBJECT, .last = TRACE_NO_TIME, .life = o->num_lives++};
 	o->used++;
 	return obj;
 }
@@ -121,8 +118,8 @@ static int own_object_track(struct trace_objects *o, const struct trace_tpoint *
 }
 
 /* The first relation whose argument is the value of an object that was created within the trace. */
-static void parent_find(const struct trace_objects *o, const struct trace_tpoint *t,
-			const struct trace_batch *b, struct trace_event *e)
+static void parent_find(const struct trace_objects *o, const struct trace_tpoint *t, const struct trace_batch *b,
+			struct trace_event *e)
 {
 	for (unsigned i = 0; i < t->num_related; i++) {
 		const struct trace_relation *rel = &t->related[i];
@@ -150,8 +147,7 @@ int trace_objects_track(struct trace_objects *o, const struct trace_reader *r, c
 	return 0;
 }
 
-int trace_objects_replace(struct trace_objects *o, uint8_t type, uint64_t value, uint32_t life,
-			  uint32_t *before)
+int trace_objects_replace(struct trace_objects *o, uint8_t type, uint64_t value, uint32_t life, uint32_t *before)
 {
 	struct trace_object *obj = object_find(o, type, value);
 

@@ -133,8 +133,7 @@ static uint64_t stamp_number(uint64_t stamp, uint64_t near)
 
 /* The first entry that the writer had certainly left alone when the copy was complete. Without stamps, or
  * with a CPU that reorders stores, an event of max_slots may have been under way. */
-static uint64_t first_stable(const struct trace_reader *r, const struct trace_history *h,
-			     const struct trace_stretch *s)
+static uint64_t first_stable(const struct trace_reader *r, const struct trace_history *h, const struct trace_stretch *s)
 {
 	uint64_t reserve = 0;
 
@@ -153,8 +152,8 @@ enum slot_verdict {
 };
 
 /* Judges slot n of the stretch. *number is the entry that should be there, and gets the one that is. */
-static enum slot_verdict slot_judge(const struct trace_history *h, const struct trace_stretch *s,
-				    uint64_t stable, bool live, size_t n, uint64_t *number)
+static enum slot_verdict slot_judge(const struct trace_history *h, const struct trace_stretch *s, uint64_t stable,
+				    bool live, size_t n, uint64_t *number)
 {
 	uint64_t expected = *number, tsc = s->entries[n].tsc;
 	bool published = expected < s->next_before;
@@ -198,8 +197,7 @@ static size_t keep_in_order(const struct trace_history *h, struct trace_stretch 
 {
 	size_t sorted = 1, length = 0;
 
-	while (sorted < n &&
-	       entry_of(h, s, s->accepted[sorted - 1])->tsc <= entry_of(h, s, s->accepted[sorted])->tsc) {
+	while (sorted < n && entry_of(h, s, s->accepted[sorted - 1])->tsc <= entry_of(h, s, s->accepted[sorted])->tsc) {
 		sorted++;
 	}
 	if (sorted >= n) {
@@ -240,8 +238,8 @@ static size_t keep_in_order(const struct trace_history *h, struct trace_stretch 
 	return length;
 }
 
-void trace_stretch_vet(const struct trace_reader *r, const struct trace_history *h, bool live,
-		       struct trace_stretch *s, struct trace_lcore *lc)
+void trace_stretch_vet(const struct trace_reader *r, const struct trace_history *h, bool live, struct trace_stretch *s,
+		       struct trace_lcore *lc)
 {
 	uint64_t stable = first_stable(r, h, s), published = s->next_before - s->from;
 	bool ascending = true;
@@ -313,8 +311,7 @@ void trace_batch_clear(struct trace_growing_batch *g)
 
 /* Whether all slots of the event at accepted entry `at` are there: consecutive continuations with the same
  * tsc. */
-static bool event_is_whole(const struct trace_history *h, const struct trace_stretch *s, size_t at,
-			   unsigned num_slots)
+static bool event_is_whole(const struct trace_history *h, const struct trace_stretch *s, size_t at, unsigned num_slots)
 {
 	const struct trace_file_entry *e = entry_of(h, s, s->accepted[at]);
 
@@ -323,8 +320,8 @@ static bool event_is_whole(const struct trace_history *h, const struct trace_str
 	}
 	for (unsigned k = 1; k < num_slots; k++) {
 		const struct trace_file_entry *c = entry_of(h, s, s->accepted[at + k]);
-		if (s->accepted[at + k] != s->accepted[at] + k ||
-		    c->tpoint_id != TRACE_TPOINT_ID_CONTINUATION || c->tsc != e->tsc) {
+		if (s->accepted[at + k] != s->accepted[at] + k || c->tpoint_id != TRACE_TPOINT_ID_CONTINUATION ||
+		    c->tsc != e->tsc) {
 			return false;
 		}
 	}
@@ -332,8 +329,7 @@ static bool event_is_whole(const struct trace_history *h, const struct trace_str
 }
 
 /* How many continuations follow at `at`, without a hole, that have this tsc. */
-static size_t continuations_at(const struct trace_history *h, const struct trace_stretch *s, size_t at,
-			       uint64_t tsc)
+static size_t continuations_at(const struct trace_history *h, const struct trace_stretch *s, size_t at, uint64_t tsc)
 {
 	size_t n = 0;
 
@@ -348,8 +344,8 @@ static size_t continuations_at(const struct trace_history *h, const struct trace
 	return n;
 }
 
-static void args_gather(const struct trace_history *h, const struct trace_stretch *s, size_t at,
-			size_t length, uint8_t *to)
+static void args_gather(const struct trace_history *h, const struct trace_stretch *s, size_t at, size_t length,
+			uint8_t *to)
 {
 	size_t part = length < TRACE_ENTRY_ARG_BYTES ? length : TRACE_ENTRY_ARG_BYTES;
 
@@ -387,12 +383,10 @@ static void event_append(const struct trace_history *h, const struct trace_stret
 	b->num_arg_bytes += t->arg_bytes;
 }
 
-int trace_stretch_decode(const struct trace_reader *r, const struct trace_history *h,
-			 const struct trace_stretch *s, uint64_t clear_tsc, uint32_t *gaps,
-			 struct trace_growing_batch *out, struct trace_lcore *lc)
+int trace_stretch_decode(const struct trace_reader *r, const struct trace_history *h, const struct trace_stretch *s,
+			 uint64_t clear_tsc, uint32_t *gaps, struct trace_growing_batch *out, struct trace_lcore *lc)
 {
-	size_t arg_bytes =
-		s->num_accepted * TRACE_CONTINUATION_ARG_BYTES; /* an entry brings 8, a continuation 22 */
+	size_t arg_bytes = s->num_accepted * TRACE_CONTINUATION_ARG_BYTES; /* an entry brings 8, a continuation 22 */
 	size_t slots;
 
 	if (out->b.num_arg_bytes + arg_bytes > UINT32_MAX ||
@@ -405,8 +399,7 @@ int trace_stretch_decode(const struct trace_reader *r, const struct trace_histor
 		const struct trace_tpoint *t = trace_reader_tpoint(r, e->tpoint_id);
 		uint64_t *left_out = NULL;
 		if (e->tpoint_id == TRACE_TPOINT_ID_CONTINUATION) {
-			slots = continuations_at(h, s, at,
-						 e->tsc); /* those of an event whose entry is lost */
+			slots = continuations_at(h, s, at, e->tsc); /* those of an event whose entry is lost */
 			left_out = &lc->cut;
 		} else if (t == NULL) {
 			slots = 1 + continuations_at(h, s, at + 1, e->tsc);
@@ -438,8 +431,8 @@ int trace_stretch_decode(const struct trace_reader *r, const struct trace_histor
 	return 0;
 }
 
-struct trace_arg trace_event_arg(const struct trace_batch *b, const struct trace_event *e,
-				 const struct trace_tpoint *t, unsigned n)
+struct trace_arg trace_event_arg(const struct trace_batch *b, const struct trace_event *e, const struct trace_tpoint *t,
+				 unsigned n)
 {
 	const struct trace_tpoint_arg *a = &t->args[n];
 	const uint8_t *bytes = b->arg_bytes + e->args + a->offset;

@@ -23,8 +23,8 @@ static uint64_t recorded_read(const struct trace_reader *r, const struct trace_h
 	uint64_t counts[TRACE_NUM_TPOINTS], sum = 0;
 	size_t n = h->num_tpoint_ids < TRACE_NUM_TPOINTS ? (size_t)h->num_tpoint_ids : TRACE_NUM_TPOINTS;
 
-	if (trace_source_read(&r->source, h->offset + offsetof(struct trace_file_history, tpoint_count),
-			      counts, n * sizeof(counts[0])) != 0) {
+	if (trace_source_read(&r->source, h->offset + offsetof(struct trace_file_history, tpoint_count), counts,
+			      n * sizeof(counts[0])) != 0) {
 		return 0;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -41,8 +41,7 @@ void trace_lcore_begin(struct trace_reader *r, struct trace_history *h, struct t
 }
 
 /* The rings asked for: histories [first, first + n). */
-int trace_select_histories(const struct trace_reader *r, int lcore, size_t *first, size_t *n,
-			   struct trace_error *err)
+int trace_select_histories(const struct trace_reader *r, int lcore, size_t *first, size_t *n, struct trace_error *err)
 {
 	*first = 0;
 	*n = r->num_histories;
@@ -71,8 +70,7 @@ static int size_check(const struct trace_reader *r, size_t first, size_t n, stru
 	}
 	if (entries > TRACE_READER_MAX_ENTRIES) {
 		trace_fail(err,
-			   "the rings have %" PRIu64
-			   " entries, at most %u can be taken in at a time: choose one lcore",
+			   "the rings have %" PRIu64 " entries, at most %u can be taken in at a time: choose one lcore",
 			   entries, TRACE_READER_MAX_ENTRIES);
 		return -E2BIG;
 	}
@@ -85,28 +83,28 @@ static int size_check(const struct trace_reader *r, size_t first, size_t n, stru
 
 static bool clock_is_sane(const struct trace_file_clock *c)
 {
-	return c->tsc != 0 && c->realtime_ns != 0 && c->tsc < (uint64_t)1 << 63 &&
-	       c->realtime_ns < (uint64_t)1 << 63;
+	return c->tsc != 0 && c->realtime_ns != 0 && c->tsc < (uint64_t)1 << 63 && c->realtime_ns < (uint64_t)1 << 63;
 }
 
-/* Whether the time of day was set between two readings: then it has moved on by something else than the monotonic clock, which
- * follows the same corrections of its rate. (A file without monotonic readings cannot tell.) */
+/* Whether the time of day was set between two readings: then it has moved on by something else than the monotonic
+ * clock, which follows the same corrections of its rate. (A file without monotonic readings cannot tell.) */
 static bool clock_was_set(const struct trace_file_clock *a, const struct trace_file_clock *b)
 {
-	int64_t real = (int64_t)(b->realtime_ns - a->realtime_ns), monotonic = (int64_t)(b->monotonic_ns - a->monotonic_ns);
+	int64_t real = (int64_t)(b->realtime_ns - a->realtime_ns),
+		monotonic = (int64_t)(b->monotonic_ns - a->monotonic_ns);
 
 	return a->monotonic_ns != 0 && b->monotonic_ns != 0 &&
 	       (real > monotonic + CLOCK_SET_NS || real < monotonic - CLOCK_SET_NS);
 }
 
-/* Takes a reading as the second one if it is later than the one there is, and agrees with tsc_rate within 1 %: the time of
- * day may have been set meanwhile. So times are those of the clock at the start, moved on: they never jump. */
+/* Takes a reading as the second one if it is later than the one there is, and agrees with tsc_rate within 1 %: the time
+ * of day may have been set meanwhile. So times are those of the clock at the start, moved on: they never jump. */
 static void clock_consider(struct trace_snapshot *s, const struct trace_file_clock *c)
 {
 	const struct trace_file_clock *start = &s->clocks[0];
 
-	if (!clock_is_sane(c) || c->tsc <= s->clocks[s->num_clocks - 1].tsc ||
-	    c->realtime_ns < start->realtime_ns || clock_was_set(start, c)) {
+	if (!clock_is_sane(c) || c->tsc <= s->clocks[s->num_clocks - 1].tsc || c->realtime_ns < start->realtime_ns ||
+	    clock_was_set(start, c)) {
 		return;
 	}
 	uint64_t real = c->realtime_ns - start->realtime_ns;
@@ -121,8 +119,7 @@ static void clocks_read(struct trace_reader *r, struct trace_snapshot *s)
 {
 	struct trace_file_info info;
 
-	if (!r->has_info ||
-	    trace_source_read(&r->source, r->section[TRACE_SECTION_INFO], &info, sizeof(info)) != 0 ||
+	if (!r->has_info || trace_source_read(&r->source, r->section[TRACE_SECTION_INFO], &info, sizeof(info)) != 0 ||
 	    !clock_is_sane(&info.start)) {
 		return;
 	}
@@ -143,8 +140,7 @@ uint64_t trace_snapshot_realtime_ns(const struct trace_snapshot *s, uint64_t tsc
 		return 0;
 	}
 	if (s->num_clocks == 2) {
-		ns = ticks * (__int128)(c[1].realtime_ns - c[0].realtime_ns) /
-		     (__int128)(c[1].tsc - c[0].tsc);
+		ns = ticks * (__int128)(c[1].realtime_ns - c[0].realtime_ns) / (__int128)(c[1].tsc - c[0].tsc);
 	} else {
 		ns = ticks * 1000000000 / (__int128)s->tsc_rate;
 	}
@@ -208,8 +204,7 @@ static int snapshot_fill(struct trace_reader *r, size_t first, size_t n, struct 
 	return rc;
 }
 
-int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out,
-			struct trace_error *err)
+int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out, struct trace_error *err)
 {
 	size_t first, n;
 	int rc = trace_select_histories(r, lcore, &first, &n, err);

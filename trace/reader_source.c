@@ -124,8 +124,7 @@ int trace_reader_open(const char *path, struct trace_reader **out, struct trace_
 	return rc;
 }
 
-int trace_reader_open_memory(const void *bytes, size_t size, struct trace_reader **out,
-			     struct trace_error *err)
+int trace_reader_open_memory(const void *bytes, size_t size, struct trace_reader **out, struct trace_error *err)
 {
 	return reader_new((struct trace_source){.fd = -1, .bytes = bytes, .size = size}, out, err);
 }

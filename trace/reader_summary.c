@@ -24,14 +24,11 @@ enum sort_key { KEY_TICKS, KEY_TPOINT, KEY_TYPE, KEY_OWNER };
 
 static inline uint64_t key_of(const struct sample *s, enum sort_key key)
 {
-	return key == KEY_TICKS    ? s->ticks
-	       : key == KEY_TPOINT ? s->tpoint
-	       : key == KEY_TYPE   ? s->type
-				   : s->owner;
+	return key == KEY_TICKS ? s->ticks : key == KEY_TPOINT ? s->tpoint : key == KEY_TYPE ? s->type : s->owner;
 }
 
-/* Sorts by one key and leaves equal ones as they are: 11 bits at a time, from the lowest that differ anywhere. Durations are
- * small numbers and the other keys smaller, so there are few passes, each linear. */
+/* Sorts by one key and leaves equal ones as they are: 11 bits at a time, from the lowest that differ anywhere.
+ * Durations are small numbers and the other keys smaller, so there are few passes, each linear. */
 static inline __attribute__((always_inline)) void samples_sort(struct samples *a, enum sort_key key)
 {
 	uint64_t differ = 0;
@@ -133,8 +130,8 @@ static void samples_clear(struct samples *a)
 	*a = (struct samples){0};
 }
 
-/* For whom a life counts in the tables by owner: for its own owner, and, if asked, a request also for the bdev that served it, which is
- * the owner of what was done for it first. 0: for nobody. */
+/* For whom a life counts in the tables by owner: for its own owner, and, if asked, a request also for the bdev that
+ * served it, which is the owner of what was done for it first. 0: for nobody. */
 enum counted_for { FOR_OWNER, FOR_SERVER };
 
 static uint16_t owner_of(const struct trace_lives *l, uint32_t n, enum counted_for whom)
@@ -153,9 +150,8 @@ static uint16_t owner_of(const struct trace_lives *l, uint32_t n, enum counted_f
 	return server != life->owner_id ? server : 0;
 }
 
-static void states_collect(const struct trace_reader *r, const struct trace_batch *b,
-			   const struct trace_lives *l, const bool *keep, enum counted_for whom,
-			   struct samples *a)
+static void states_collect(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
+			   const bool *keep, enum counted_for whom, struct samples *a)
 {
 	for (size_t i = 0; i < b->num_events; i++) {
 		const struct trace_event *e = &b->events[i];
@@ -170,8 +166,7 @@ static void states_collect(const struct trace_reader *r, const struct trace_batc
 	}
 }
 
-static void lives_collect(const struct trace_lives *l, const bool *keep, enum counted_for whom,
-			  struct samples *a)
+static void lives_collect(const struct trace_lives *l, const bool *keep, enum counted_for whom, struct samples *a)
 {
 	for (size_t i = 0; i < l->num_lives; i++) {
 		const struct trace_life *life = &l->lives[i];
@@ -206,8 +201,8 @@ int trace_summary_make(const struct trace_reader *r, const struct trace_batch *b
 	return rc;
 }
 
-static int states_report(const struct trace_reader *r, const struct trace_batch *b,
-			 const struct trace_lives *l, const bool *keep, bool served, struct trace_report *out)
+static int states_report(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
+			 const bool *keep, bool served, struct trace_report *out)
 {
 	struct samples a;
 	int rc = samples_reserve(&a, b->num_events * (served ? 2 : 1));
@@ -223,8 +218,7 @@ static int states_report(const struct trace_reader *r, const struct trace_batch 
 			by_state_sort(&a);
 		}
 		samples_sort(&a, KEY_OWNER);
-		rc = rows_make(&a, true, &out->rows[TRACE_BY_OWNER_STATE],
-			       &out->num_rows[TRACE_BY_OWNER_STATE]);
+		rc = rows_make(&a, true, &out->rows[TRACE_BY_OWNER_STATE], &out->num_rows[TRACE_BY_OWNER_STATE]);
 	}
 	samples_clear(&a);
 	return rc;
@@ -246,8 +240,7 @@ static int lives_report(const struct trace_lives *l, const bool *keep, bool serv
 			by_state_sort(&a);
 		}
 		samples_sort(&a, KEY_OWNER);
-		rc = rows_make(&a, true, &out->rows[TRACE_BY_OWNER_TYPE],
-			       &out->num_rows[TRACE_BY_OWNER_TYPE]);
+		rc = rows_make(&a, true, &out->rows[TRACE_BY_OWNER_TYPE], &out->num_rows[TRACE_BY_OWNER_TYPE]);
 	}
 	samples_clear(&a);
 	return rc;

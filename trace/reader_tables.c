@@ -12,9 +12,8 @@
 #include "trace/reader_internal.h"
 
 static const char *const section_names[TRACE_NUM_SECTIONS] = {
-	"MAIN",   "OWNER",         "TPOINT_MASK", "OWNER_TYPE", "OBJECT",
-	"TPOINT", "LCORE_OFFSETS", "STAMPS",      "INFO",       "LOSS",
-	"CAUSE",
+	"MAIN",          "OWNER",  "TPOINT_MASK", "OWNER_TYPE", "OBJECT", "TPOINT",
+	"LCORE_OFFSETS", "STAMPS", "INFO",        "LOSS",       "CAUSE",
 };
 
 /* ---- Header and section table ---- */
@@ -36,13 +35,12 @@ static int header_load(struct trace_reader *r, struct trace_error *err)
 	}
 	unsigned known = h.num_sections < TRACE_NUM_SECTIONS ? h.num_sections : TRACE_NUM_SECTIONS;
 	if (trace_source_read(&r->source, fixed, h.section_offset, known * sizeof(uint64_t)) != 0) {
-		trace_fail(err, "the file ends within its section table (at byte %" PRIu64 ")",
-			   r->source.size);
+		trace_fail(err, "the file ends within its section table (at byte %" PRIu64 ")", r->source.size);
 		return -EINVAL;
 	}
 	if (h.file_size > r->source.size) {
-		trace_problem(r, "the file is truncated: it has %" PRIu64 " bytes of %" PRIu64,
-			      r->source.size, h.file_size);
+		trace_problem(r, "the file is truncated: it has %" PRIu64 " bytes of %" PRIu64, r->source.size,
+			      h.file_size);
 	} else if (h.file_size != r->source.size) {
 		trace_problem(r, "file_size is %" PRIu64 ", but the file has %" PRIu64 " bytes", h.file_size,
 			      r->source.size);
@@ -51,9 +49,8 @@ static int header_load(struct trace_reader *r, struct trace_error *err)
 	for (unsigned i = 0; i < known; i++) {
 		uint64_t at = h.section_offset[i];
 		if (at != 0 && (at < table_end || at >= r->source.size)) {
-			trace_problem(
-				r, "section %s: offset %" PRIu64 " is not between %" PRIu64 " and %" PRIu64,
-				section_names[i], at, table_end, r->source.size);
+			trace_problem(r, "section %s: offset %" PRIu64 " is not between %" PRIu64 " and %" PRIu64,
+				      section_names[i], at, table_end, r->source.size);
 			at = 0;
 		}
 		r->section[i] = at;
@@ -79,8 +76,7 @@ static int main_load(struct trace_reader *r, struct trace_error *err)
 }
 
 /* How many rows of a table there are and fit into the file. *at gets the offset of the first. */
-static unsigned table_rows(struct trace_reader *r, unsigned section, unsigned max_rows, size_t row_size,
-			   uint64_t *at)
+static unsigned table_rows(struct trace_reader *r, unsigned section, unsigned max_rows, size_t row_size, uint64_t *at)
 {
 	uint16_t count;
 
@@ -94,13 +90,13 @@ static unsigned table_rows(struct trace_reader *r, unsigned section, unsigned ma
 	*at = r->section[section] + sizeof(struct trace_file_table);
 	uint64_t room = *at < r->source.size ? (r->source.size - *at) / row_size : 0;
 	if (count > max_rows) {
-		trace_problem(r, "section %s: count is %u, at most %u are possible", section_names[section],
-			      count, max_rows);
+		trace_problem(r, "section %s: count is %u, at most %u are possible", section_names[section], count,
+			      max_rows);
 		count = (uint16_t)max_rows;
 	}
 	if (count > room) {
-		trace_problem(r, "section %s: only %" PRIu64 " of its %u rows are in the file",
-			      section_names[section], room, count);
+		trace_problem(r, "section %s: only %" PRIu64 " of its %u rows are in the file", section_names[section],
+			      room, count);
 		count = (uint16_t)room;
 	}
 	return count;
@@ -132,11 +128,8 @@ static void types_load(struct trace_reader *r, unsigned section, char *prefix)
 			continue;
 		}
 		if (types[i].type != i || !isgraph((unsigned char)types[i].id_prefix)) {
-			trace_problem(
-				r,
-				"section %s: row %u has type %u and prefix 0x%02x; must be %u and a letter",
-				section_names[section], i, types[i].type, (unsigned char)types[i].id_prefix,
-				i);
+			trace_problem(r, "section %s: row %u has type %u and prefix 0x%02x; must be %u and a letter",
+				      section_names[section], i, types[i].type, (unsigned char)types[i].id_prefix, i);
 			continue;
 		}
 		prefix[i] = types[i].id_prefix;
@@ -179,15 +172,13 @@ static bool arg_size_is_valid(const struct trace_file_arg *a)
 static bool args_decode(const struct trace_file_tpoint *f, struct trace_tpoint *t, char *why, size_t why_size)
 {
 	if (f->num_args > TRACE_MAX_ARGS) {
-		snprintf(why, why_size, "num_args is %u, at most %u are possible", f->num_args,
-			 TRACE_MAX_ARGS);
+		snprintf(why, why_size, "num_args is %u, at most %u are possible", f->num_args, TRACE_MAX_ARGS);
 		return false;
 	}
 	for (unsigned i = 0; i < f->num_args; i++) {
 		const struct trace_file_arg *a = &f->args[i];
 		if (!name_copy(t->args[i].name, a->name, sizeof(a->name))) {
-			snprintf(why, why_size,
-				 "the name of argument %u is empty, unprintable or unterminated", i);
+			snprintf(why, why_size, "the name of argument %u is empty, unprintable or unterminated", i);
 			return false;
 		}
 		if (!arg_size_is_valid(a)) {
@@ -206,19 +197,18 @@ static bool args_decode(const struct trace_file_tpoint *f, struct trace_tpoint *
 	return true;
 }
 
-static bool relations_decode(const struct trace_file_tpoint *f, struct trace_tpoint *t, char *why,
-			     size_t why_size)
+static bool relations_decode(const struct trace_file_tpoint *f, struct trace_tpoint *t, char *why, size_t why_size)
 {
 	for (unsigned i = 0; i < TRACE_MAX_RELATIONS && f->related[i].object_type != 0; i++) {
 		unsigned arg = f->related[i].arg_index;
 		if (arg >= t->num_args || t->args[arg].type == TRACE_ARG_STR) {
 			snprintf(why, why_size,
-				 "relation %u names argument %u, which is not one of its %u, or a string", i,
-				 arg, t->num_args);
+				 "relation %u names argument %u, which is not one of its %u, or a string", i, arg,
+				 t->num_args);
 			return false;
 		}
-		t->related[t->num_related++] = (struct trace_relation){
-			.object_type = f->related[i].object_type, .arg = (uint8_t)arg};
+		t->related[t->num_related++] =
+			(struct trace_relation){.object_type = f->related[i].object_type, .arg = (uint8_t)arg};
 	}
 	return true;
 }
@@ -242,8 +232,7 @@ static bool name_says_end(const char *name)
 static bool tpoint_decode(const struct trace_file_tpoint *f, unsigned id, struct trace_tpoint *t, char *why,
 			  size_t why_size)
 {
-	*t = (struct trace_tpoint){
-		.id = (uint16_t)id, .owner_type = f->owner_type, .object_type = f->object_type};
+	*t = (struct trace_tpoint){.id = (uint16_t)id, .owner_type = f->owner_type, .object_type = f->object_type};
 	if (!name_copy(t->name, f->name, sizeof(f->name))) {
 		snprintf(why, why_size, "its name is unprintable or unterminated");
 		return false;
@@ -262,19 +251,17 @@ static bool tpoint_decode(const struct trace_file_tpoint *f, unsigned id, struct
 	if (!args_decode(f, t, why, why_size) || !relations_decode(f, t, why, why_size)) {
 		return false;
 	}
-	t->lost_mark = strcmp(t->name, TRACE_LOST_NAME) == 0 && t->num_args == 1 &&
-		       t->args[0].type == TRACE_ARG_INT && t->args[0].size == sizeof(uint64_t);
+	t->lost_mark = strcmp(t->name, TRACE_LOST_NAME) == 0 && t->num_args == 1 && t->args[0].type == TRACE_ARG_INT &&
+		       t->args[0].size == sizeof(uint64_t);
 	unsigned beyond = t->arg_bytes > TRACE_ENTRY_ARG_BYTES ? t->arg_bytes - TRACE_ENTRY_ARG_BYTES : 0;
-	t->num_slots =
-		(uint16_t)(1 + (beyond + TRACE_CONTINUATION_ARG_BYTES - 1) / TRACE_CONTINUATION_ARG_BYTES);
+	t->num_slots = (uint16_t)(1 + (beyond + TRACE_CONTINUATION_ARG_BYTES - 1) / TRACE_CONTINUATION_ARG_BYTES);
 	return true;
 }
 
 static int tpoints_load(struct trace_reader *r, struct trace_error *err)
 {
 	uint64_t at = 0;
-	unsigned n =
-		table_rows(r, TRACE_SECTION_TPOINT, TRACE_NUM_TPOINTS, sizeof(struct trace_file_tpoint), &at);
+	unsigned n = table_rows(r, TRACE_SECTION_TPOINT, TRACE_NUM_TPOINTS, sizeof(struct trace_file_tpoint), &at);
 
 	if (n == 0) {
 		trace_fail(err, "section TPOINT is missing, empty or cut off: without definitions no event "
@@ -283,8 +270,7 @@ static int tpoints_load(struct trace_reader *r, struct trace_error *err)
 	}
 	struct trace_file_tpoint *rows = malloc(n * sizeof(*rows));
 	r->tpoints = calloc(n, sizeof(*r->tpoints));
-	if (rows == NULL || r->tpoints == NULL ||
-	    trace_source_read(&r->source, at, rows, n * sizeof(*rows)) != 0) {
+	if (rows == NULL || r->tpoints == NULL || trace_source_read(&r->source, at, rows, n * sizeof(*rows)) != 0) {
 		trace_fail(err, "section TPOINT cannot be read");
 		free(rows);
 		return -EIO;
@@ -333,8 +319,7 @@ static void owner_table_find(struct trace_reader *r)
 	uint64_t room = (r->source.size - at - sizeof(s)) / r->owner_stride;
 	r->num_owners = s.num_owners;
 	if (s.num_owners > room) {
-		trace_problem(r, "section OWNER: only %" PRIu64 " of its %u rows are in the file", room,
-			      s.num_owners);
+		trace_problem(r, "section OWNER: only %" PRIu64 " of its %u rows are in the file", room, s.num_owners);
 		r->num_owners = (unsigned)room;
 	}
 }
@@ -347,8 +332,8 @@ static uint64_t owner_tsc(const struct trace_reader *r, const uint8_t *owners, u
 	return tsc;
 }
 
-/* Takes the rows that are in use out of one piece of the table, read twice: the writer sets a row's tsc to 0, rewrites it, and sets the tsc
- * last, so a row whose tsc is the same before and after was not being rewritten. */
+/* Takes the rows that are in use out of one piece of the table, read twice: the writer sets a row's tsc to 0, rewrites
+ * it, and sets the tsc last, so a row whose tsc is the same before and after was not being rewritten. */
 static int owners_load_piece(const struct trace_reader *r, uint64_t at, unsigned n, uint8_t *first, uint8_t *second,
 			     uint8_t *rows)
 {
@@ -411,8 +396,8 @@ const char *trace_reader_owner(struct trace_reader *r, uint16_t id, uint64_t tsc
 	if (since == 0 || since > tsc) {
 		return NULL;
 	}
-	const char *from = (const char *)r->owners + id * r->owner_stride +
-			   offsetof(struct trace_file_owner, description);
+	const char *from =
+		(const char *)r->owners + id * r->owner_stride + offsetof(struct trace_file_owner, description);
 	size_t n = strnlen(from, r->owner_stride - offsetof(struct trace_file_owner, description));
 	if (n == 0) {
 		return NULL;
@@ -445,12 +430,11 @@ static uint64_t attach_tsc_read(const struct trace_reader *r, uint32_t lcore)
 	struct trace_file_loss loss;
 	uint64_t at = r->section[TRACE_SECTION_LOSS], tsc = 0;
 
-	if (at == 0 || trace_source_read(&r->source, at, &loss, sizeof(loss)) != 0 ||
-	    lcore >= loss.num_slots || loss.slot_size < sizeof(struct trace_file_slot_loss)) {
+	if (at == 0 || trace_source_read(&r->source, at, &loss, sizeof(loss)) != 0 || lcore >= loss.num_slots ||
+	    loss.slot_size < sizeof(struct trace_file_slot_loss)) {
 		return 0;
 	}
-	at += sizeof(loss) + (uint64_t)lcore * loss.slot_size +
-	      offsetof(struct trace_file_slot_loss, attach_tsc);
+	at += sizeof(loss) + (uint64_t)lcore * loss.slot_size + offsetof(struct trace_file_slot_loss, attach_tsc);
 	return trace_source_read(&r->source, at, &tsc, sizeof(tsc)) == 0 ? tsc : 0;
 }
 
@@ -459,14 +443,13 @@ void trace_history_name(struct trace_reader *r, struct trace_history *h)
 	char name[TRACE_THREAD_NAME_SIZE];
 
 	h->name[0] = '\0';
-	if (trace_source_read(&r->source, h->offset + offsetof(struct trace_file_history, tname), name,
-			      sizeof(name)) != 0 ||
+	if (trace_source_read(&r->source, h->offset + offsetof(struct trace_file_history, tname), name, sizeof(name)) !=
+		    0 ||
 	    name[0] == '\0') {
 		return;
 	}
 	if (!name_copy(h->name, name, sizeof(name))) {
-		trace_problem(r, "ring of lcore %u: its thread name is unprintable or unterminated",
-			      h->lcore);
+		trace_problem(r, "ring of lcore %u: its thread name is unprintable or unterminated", h->lcore);
 		h->name[0] = '\0';
 	}
 	h->attach_tsc = attach_tsc_read(r, h->lcore);
@@ -484,8 +467,7 @@ const char *trace_reader_thread_name(const struct trace_reader *r, uint32_t lcor
 			high = middle;
 		}
 	}
-	bool found = low < r->num_histories && r->histories[low].lcore == lcore &&
-		     tsc >= r->histories[low].attach_tsc;
+	bool found = low < r->num_histories && r->histories[low].lcore == lcore && tsc >= r->histories[low].attach_tsc;
 	return found ? r->histories[low].name : "";
 }
 
@@ -496,16 +478,14 @@ static bool history_load(struct trace_reader *r, unsigned lcore, uint64_t at, st
 	size_t head_size = offsetof(struct trace_file_history, tpoint_count);
 
 	if (trace_source_read(&r->source, at, &head, head_size) != 0) {
-		trace_problem(
-			r, "ring of lcore %u: its offset %" PRIu64 " is not in the file (%" PRIu64 " bytes)",
-			lcore, at, r->source.size);
+		trace_problem(r, "ring of lcore %u: its offset %" PRIu64 " is not in the file (%" PRIu64 " bytes)",
+			      lcore, at, r->source.size);
 		return false;
 	}
 	if (head.num_entries == 0 || (head.num_entries & (head.num_entries - 1)) != 0 ||
 	    head.num_entries > UINT32_MAX) {
-		trace_problem(
-			r, "ring of lcore %u: num_entries is %" PRIu64 ", must be a power of two below 2^32",
-			lcore, head.num_entries);
+		trace_problem(r, "ring of lcore %u: num_entries is %" PRIu64 ", must be a power of two below 2^32",
+			      lcore, head.num_entries);
 		return false;
 	}
 	if (head.num_tpoint_ids != r->num_tpoints && head.num_tpoint_ids != TRACE_NUM_TPOINTS) {
@@ -513,22 +493,18 @@ static bool history_load(struct trace_reader *r, unsigned lcore, uint64_t at, st
 			      head.num_tpoint_ids, r->num_tpoints);
 		return false;
 	}
-	*h = (struct trace_history){.lcore = lcore,
-				    .offset = at,
-				    .num_entries = head.num_entries,
-				    .num_tpoint_ids = head.num_tpoint_ids};
+	*h = (struct trace_history){
+		.lcore = lcore, .offset = at, .num_entries = head.num_entries, .num_tpoint_ids = head.num_tpoint_ids};
 	if (head.lcore < 0 || (unsigned)head.lcore != lcore) {
 		trace_problem(r, "ring of lcore %u says that it is lcore %d", lcore, head.lcore);
 	}
 	h->entries_at = at + head_size + head.num_tpoint_ids * sizeof(uint64_t);
-	uint64_t room = h->entries_at < r->source.size
-				? (r->source.size - h->entries_at) / sizeof(struct trace_file_entry)
-				: 0;
+	uint64_t room =
+		h->entries_at < r->source.size ? (r->source.size - h->entries_at) / sizeof(struct trace_file_entry) : 0;
 	h->readable = room < h->num_entries ? room : h->num_entries;
 	if (h->readable < h->num_entries) {
-		trace_problem(r,
-			      "ring of lcore %u: only %" PRIu64 " of its %" PRIu64 " entries are in the file",
-			      lcore, h->readable, h->num_entries);
+		trace_problem(r, "ring of lcore %u: only %" PRIu64 " of its %" PRIu64 " entries are in the file", lcore,
+			      h->readable, h->num_entries);
 	}
 	return true;
 }
@@ -558,8 +534,8 @@ static void overlaps_remove(struct trace_reader *r)
 	for (size_t i = 0; i < r->num_histories; i++) {
 		const struct trace_history *h = &r->histories[i];
 		if (h->offset < end) {
-			trace_problem(r, "ring of lcore %u is left out: it overlaps that of lcore %u",
-				      h->lcore, r->histories[kept - 1].lcore);
+			trace_problem(r, "ring of lcore %u is left out: it overlaps that of lcore %u", h->lcore,
+				      r->histories[kept - 1].lcore);
 			continue;
 		}
 		end = h->entries_at + h->readable * sizeof(struct trace_file_entry);
@@ -578,17 +554,14 @@ static void stamps_find(struct trace_reader *r)
 		struct trace_history *h = &r->histories[i];
 		uint64_t offset = 0;
 		if (h->lcore >= n ||
-		    trace_source_read(&r->source, at + h->lcore * sizeof(offset), &offset, sizeof(offset)) !=
-			    0 ||
+		    trace_source_read(&r->source, at + h->lcore * sizeof(offset), &offset, sizeof(offset)) != 0 ||
 		    offset == 0) {
 			continue;
 		}
-		if (offset > r->source.size ||
-		    h->num_entries > (r->source.size - offset) / sizeof(uint64_t)) {
-			trace_problem(r,
-				      "stamps of lcore %u: %" PRIu64 " of them at offset %" PRIu64
-				      " are not in the file",
-				      h->lcore, h->num_entries, offset);
+		if (offset > r->source.size || h->num_entries > (r->source.size - offset) / sizeof(uint64_t)) {
+			trace_problem(
+				r, "stamps of lcore %u: %" PRIu64 " of them at offset %" PRIu64 " are not in the file",
+				h->lcore, h->num_entries, offset);
 			continue;
 		}
 		h->stamps_at = offset;
@@ -601,8 +574,7 @@ static int histories_load(struct trace_reader *r, struct trace_error *err)
 	unsigned n = table_rows(r, TRACE_SECTION_LCORE_OFFSETS, UINT16_MAX, sizeof(uint64_t), &at);
 
 	if (n == 0) {
-		trace_fail(err,
-			   "section LCORE_OFFSETS is missing, empty or cut off: there is no ring to read");
+		trace_fail(err, "section LCORE_OFFSETS is missing, empty or cut off: there is no ring to read");
 		return -EINVAL;
 	}
 	r->histories = calloc(n, sizeof(r->histories[0]));

@@ -35,7 +35,7 @@ enum trace_object_type {
 };
 
 enum trace_tpoint_id {
-#define TRACE_TPOINT(group_, number_, name_, ...)                                                            \
+#define TRACE_TPOINT(group_, number_, name_, ...)                                                                      \
 	TRACE_TPOINT_##name_ = TRACE_GROUP_##group_ * TRACE_TPOINTS_PER_GROUP + number_,
 #include "trace/tracepoints.def"
 };
@@ -67,10 +67,10 @@ struct trace_open_event {
 };
 
 /* Slots of an event with so many bytes of arguments. */
-#define TRACE_SLOTS(arg_bytes)                                                                               \
-	((arg_bytes) <= TRACE_ENTRY_ARG_BYTES                                                                \
-		 ? 1u                                                                                        \
-		 : 1u + ((arg_bytes)-TRACE_ENTRY_ARG_BYTES + TRACE_CONTINUATION_ARG_BYTES - 1) /             \
+#define TRACE_SLOTS(arg_bytes)                                                                                         \
+	((arg_bytes) <= TRACE_ENTRY_ARG_BYTES                                                                          \
+		 ? 1u                                                                                                  \
+		 : 1u + ((arg_bytes)-TRACE_ENTRY_ARG_BYTES + TRACE_CONTINUATION_ARG_BYTES - 1) /                       \
 				   TRACE_CONTINUATION_ARG_BYTES)
 
 TRACE_INLINE struct trace_file_entry *trace_event_slot(const struct trace_open_event *e, unsigned k)
@@ -91,20 +91,20 @@ TRACE_INLINE void trace_event_end_slot(const struct trace_open_event *e, unsigne
 }
 
 /* The first slots by name, so that they are unrolled at every level of optimisation that the build uses. */
-#define TRACE_EACH_SLOT(fn_, e_, from_, n_)                                                                  \
-	do {                                                                                                 \
-		if ((from_) < 1) {                                                                           \
-			fn_(e_, 0);                                                                          \
-		}                                                                                            \
-		if ((n_) > 1) {                                                                              \
-			fn_(e_, 1);                                                                          \
-		}                                                                                            \
-		if ((n_) > 2) {                                                                              \
-			fn_(e_, 2);                                                                          \
-		}                                                                                            \
-		for (unsigned k_ = 3; k_ < (n_); k_++) {                                                     \
-			fn_(e_, k_);                                                                         \
-		}                                                                                            \
+#define TRACE_EACH_SLOT(fn_, e_, from_, n_)                                                                            \
+	do {                                                                                                           \
+		if ((from_) < 1) {                                                                                     \
+			fn_(e_, 0);                                                                                    \
+		}                                                                                                      \
+		if ((n_) > 1) {                                                                                        \
+			fn_(e_, 1);                                                                                    \
+		}                                                                                                      \
+		if ((n_) > 2) {                                                                                        \
+			fn_(e_, 2);                                                                                    \
+		}                                                                                                      \
+		for (unsigned k_ = 3; k_ < (n_); k_++) {                                                               \
+			fn_(e_, k_);                                                                                   \
+		}                                                                                                      \
 	} while (0)
 
 TRACE_INLINE void trace_event_mark_continuation(const struct trace_open_event *e, unsigned k)
@@ -112,8 +112,8 @@ TRACE_INLINE void trace_event_mark_continuation(const struct trace_open_event *e
 	trace_event_slot(e, k)->tpoint_id = TRACE_TPOINT_ID_CONTINUATION;
 }
 
-TRACE_INLINE bool trace_event_begin(struct trace_open_event *e, unsigned slots, uint16_t tpoint_id,
-				    uint16_t owner_id, uint32_t size, uint64_t object_id)
+TRACE_INLINE bool trace_event_begin(struct trace_open_event *e, unsigned slots, uint16_t tpoint_id, uint16_t owner_id,
+				    uint32_t size, uint64_t object_id)
 {
 	struct trace_file_history *h = trace_ring.history;
 
@@ -151,17 +151,14 @@ TRACE_INLINE void trace_event_end(const struct trace_open_event *e, unsigned slo
 /* Where byte `offset` of the packed arguments lies, and how many from there lie in the same slot. */
 TRACE_INLINE unsigned trace_arg_slot(unsigned offset)
 {
-	return offset < TRACE_ENTRY_ARG_BYTES
-		       ? 0
-		       : 1 + (offset - TRACE_ENTRY_ARG_BYTES) / TRACE_CONTINUATION_ARG_BYTES;
+	return offset < TRACE_ENTRY_ARG_BYTES ? 0 : 1 + (offset - TRACE_ENTRY_ARG_BYTES) / TRACE_CONTINUATION_ARG_BYTES;
 }
 
 TRACE_INLINE unsigned trace_arg_room(unsigned offset)
 {
 	return offset < TRACE_ENTRY_ARG_BYTES
 		       ? TRACE_ENTRY_ARG_BYTES - offset
-		       : TRACE_CONTINUATION_ARG_BYTES -
-				 (offset - TRACE_ENTRY_ARG_BYTES) % TRACE_CONTINUATION_ARG_BYTES;
+		       : TRACE_CONTINUATION_ARG_BYTES - (offset - TRACE_ENTRY_ARG_BYTES) % TRACE_CONTINUATION_ARG_BYTES;
 }
 
 TRACE_INLINE uint8_t *trace_arg_address(const struct trace_open_event *e, unsigned offset)
@@ -194,8 +191,7 @@ TRACE_INLINE void trace_store(uint8_t *to, uint64_t value, unsigned n)
 	}
 }
 
-TRACE_INLINE void trace_put_number(const struct trace_open_event *e, unsigned offset, unsigned size,
-				   uint64_t value)
+TRACE_INLINE void trace_put_number(const struct trace_open_event *e, unsigned offset, unsigned size, uint64_t value)
 {
 	unsigned room = trace_arg_room(offset);
 
@@ -227,30 +223,29 @@ void trace_put_string(const struct trace_open_event *e, unsigned offset, uint8_t
 
 /* struct trace_args_NAME: the packed arguments' sizes and offsets (all members are bytes: no padding). */
 #define TRACE_ARG_MEMBER(c_, kind_, size_, name_) uint8_t name_[size_];
-#define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                              \
-	struct trace_args_##name_ {                                                                          \
-		FOR_ARGS(TRACE_ARG_MEMBER, , ##__VA_ARGS__)                                                  \
-	};                                                                                                   \
-	_Static_assert(sizeof(struct trace_args_##name_) <= TRACE_FILE_MAX_ARG_BYTES, #name_ ": arguments"); \
-	_Static_assert(sizeof(#name_) <= TRACE_TPOINT_NAME_SIZE, #name_ ": name");                           \
+#define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                                        \
+	struct trace_args_##name_ {                                                                                    \
+		FOR_ARGS(TRACE_ARG_MEMBER, , ##__VA_ARGS__)                                                            \
+	};                                                                                                             \
+	_Static_assert(sizeof(struct trace_args_##name_) <= TRACE_FILE_MAX_ARG_BYTES, #name_ ": arguments");           \
+	_Static_assert(sizeof(#name_) <= TRACE_TPOINT_NAME_SIZE, #name_ ": name");                                     \
 	_Static_assert(number_ < TRACE_TPOINTS_PER_GROUP, #name_ ": number");
 #include "trace/tracepoints.def"
 
 /* void trace_record_NAME(owner_id, size, object_id, arguments ...) */
 #define TRACE_ARG_PARAM(c_, kind_, size_, name_) , TRACE_CTYPE_##kind_##_##size_ arg_##name_
-#define TRACE_ARG_PUT(tpoint_, kind_, size_, name_)                                                          \
+#define TRACE_ARG_PUT(tpoint_, kind_, size_, name_)                                                                    \
 	TRACE_PUT_##kind_(&e_, offsetof(struct trace_args_##tpoint_, name_), size_, arg_##name_);
-#define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                              \
-	TRACE_INLINE void trace_record_##name_(                                                              \
-		uint16_t owner_id_, uint32_t size_,                                                          \
-		uint64_t object_id_ FOR_ARGS(TRACE_ARG_PARAM, , ##__VA_ARGS__))                              \
-	{                                                                                                    \
-		enum { slots_ = TRACE_SLOTS(sizeof(struct trace_args_##name_)) };                            \
-		struct trace_open_event e_;                                                                  \
-		if (trace_event_begin(&e_, slots_, TRACE_TPOINT_##name_, owner_id_, size_, object_id_)) {    \
-			FOR_ARGS(TRACE_ARG_PUT, name_, ##__VA_ARGS__)                                        \
-			trace_event_end(&e_, slots_, TRACE_TPOINT_##name_);                                  \
-		}                                                                                            \
+#define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                                        \
+	TRACE_INLINE void trace_record_##name_(uint16_t owner_id_, uint32_t size_,                                     \
+					       uint64_t object_id_ FOR_ARGS(TRACE_ARG_PARAM, , ##__VA_ARGS__))         \
+	{                                                                                                              \
+		enum { slots_ = TRACE_SLOTS(sizeof(struct trace_args_##name_)) };                                      \
+		struct trace_open_event e_;                                                                            \
+		if (trace_event_begin(&e_, slots_, TRACE_TPOINT_##name_, owner_id_, size_, object_id_)) {              \
+			FOR_ARGS(TRACE_ARG_PUT, name_, ##__VA_ARGS__)                                                  \
+			trace_event_end(&e_, slots_, TRACE_TPOINT_##name_);                                            \
+		}                                                                                                      \
 	}
 #include "trace/tracepoints.def"
 

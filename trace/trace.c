@@ -42,16 +42,14 @@ static void layout_slots(struct layout *l, const struct trace_opts *opts)
 {
 	unsigned lcore;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH (lcore) {
 		l->slot[lcore].num_entries = opts->num_entries;
 		l->first_user_slot = lcore + 1;
 		l->num_reactors++;
 	}
 	l->num_slots = l->first_user_slot + opts->num_user_threads;
 	for (unsigned i = l->first_user_slot; i < l->num_slots; i++) {
-		l->slot[i].num_entries =
-			opts->num_user_entries != 0 ? opts->num_user_entries : opts->num_entries;
+		l->slot[i].num_entries = opts->num_user_entries != 0 ? opts->num_user_entries : opts->num_entries;
 	}
 }
 
@@ -62,18 +60,16 @@ static void layout_sections(struct layout *l)
 		uint64_t size;
 	} sizes[] = {
 		{TRACE_SECTION_MAIN, sizeof(struct trace_file_main)},
-		{TRACE_SECTION_OWNER, sizeof(struct trace_file_owner_section) +
-					      TRACE_NUM_OWNERS * sizeof(struct trace_file_owner)},
-		{TRACE_SECTION_TPOINT_MASK,
-		 sizeof(struct trace_file_table) + TRACE_NUM_GROUPS * sizeof(uint64_t)},
+		{TRACE_SECTION_OWNER,
+		 sizeof(struct trace_file_owner_section) + TRACE_NUM_OWNERS * sizeof(struct trace_file_owner)},
+		{TRACE_SECTION_TPOINT_MASK, sizeof(struct trace_file_table) + TRACE_NUM_GROUPS * sizeof(uint64_t)},
 		{TRACE_SECTION_OWNER_TYPE,
 		 sizeof(struct trace_file_table) + TRACE_NUM_TYPES * sizeof(struct trace_file_type)},
 		{TRACE_SECTION_OBJECT,
 		 sizeof(struct trace_file_table) + TRACE_NUM_TYPES * sizeof(struct trace_file_type)},
 		{TRACE_SECTION_TPOINT,
 		 sizeof(struct trace_file_table) + TRACE_NUM_TPOINTS * sizeof(struct trace_file_tpoint)},
-		{TRACE_SECTION_LCORE_OFFSETS,
-		 sizeof(struct trace_file_table) + l->num_slots * sizeof(uint64_t)},
+		{TRACE_SECTION_LCORE_OFFSETS, sizeof(struct trace_file_table) + l->num_slots * sizeof(uint64_t)},
 		{TRACE_SECTION_STAMPS, sizeof(struct trace_file_table) + l->num_slots * sizeof(uint64_t)},
 		{TRACE_SECTION_INFO, sizeof(struct trace_file_info)},
 		{TRACE_SECTION_LOSS,
@@ -204,15 +200,12 @@ static int opts_check(const struct trace_opts *o, char *error)
 		return -EINVAL;
 	}
 	if (!entries_valid(o->num_entries)) {
-		trace_errorf(
-			error,
-			"number of trace entries %u: not a power of two from 64 to %u (or 0: no tracing)",
-			o->num_entries, 1u << 24);
+		trace_errorf(error, "number of trace entries %u: not a power of two from 64 to %u (or 0: no tracing)",
+			     o->num_entries, 1u << 24);
 		return -EINVAL;
 	}
 	if (o->num_user_entries != 0 && !entries_valid(o->num_user_entries)) {
-		trace_errorf(error,
-			     "number of trace entries of user threads %u: not a power of two from 64 to %u",
+		trace_errorf(error, "number of trace entries of user threads %u: not a power of two from 64 to %u",
 			     o->num_user_entries, 1u << 24);
 		return -EINVAL;
 	}
@@ -255,8 +248,7 @@ static int start_locked(const struct trace_opts *opts, const struct layout *l, c
 	} else {
 		snprintf(id, sizeof(id), "pid%d", getpid());
 	}
-	snprintf(path, sizeof(path), "%s/%s_trace.%s", opts->dir != NULL ? opts->dir : "/dev/shm", opts->name,
-		 id);
+	snprintf(path, sizeof(path), "%s/%s_trace.%s", opts->dir != NULL ? opts->dir : "/dev/shm", opts->name, id);
 	snprintf(zone, sizeof(zone), "%s_trace", opts->name);
 
 	s->slots = calloc(l->num_slots, sizeof(*s->slots));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The flight recorder. Tracepoints are declared once, in trace/tracepoints.def, and recorded by
  *
- *	TRACE(BDEV_IO_START, owner_id, size, object_id, type, ctx, offset, qd);
+ *     TRACE(BDEV_IO_START, owner_id, size, object_id, type, ctx, offset, qd);
  *
  * with the arguments that the .def file lists, in that order and with those C types (a wrong number does not
- *compile). A disabled tracepoint evaluates nothing: one load, one test, a branch never taken. An enabled one
- *costs the TSC read and a few stores into the calling thread's ring in /dev/shm/<name>_trace.pid<N>, a file
- *that outlives the process; its layout is trace/trace_file.h. object_id may be a pointer or a number.
+ * compile). A disabled tracepoint evaluates nothing: one load, one test, a branch never taken. An enabled one
+ * costs the TSC read and a few stores into the calling thread's ring in /dev/shm/<name>_trace.pid<N>, a file
+ * that outlives the process; its layout is trace/trace_file.h. object_id may be a pointer or a number.
  *
  * Recording is for threads that have a ring: reactors (trace_thread_attach) and registered user threads.
- *Everything else here may be called from any thread and takes a lock: it is for control paths, never for a
- *reactor's data path. */
+ * Everything else here may be called from any thread and takes a lock: it is for control paths, never for a
+ * reactor's data path. */
 #ifndef TRACE_TRACE_H
 #define TRACE_TRACE_H
 
@@ -20,27 +20,26 @@
 
 /* True if the tracepoint is on: for computing arguments that cost something. */
 #define TRACE_ENABLED(tpoint) TRACE_ID_ENABLED(TRACE_TPOINT_##tpoint)
-#define TRACE_ID_ENABLED(id_)                                                                                \
-	__builtin_expect(                                                                                    \
-		(__atomic_load_n(&trace_group_mask[(id_) / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &     \
-		 (1ull << ((id_) % TRACE_TPOINTS_PER_GROUP))) != 0,                                          \
-		0)
+#define TRACE_ID_ENABLED(id_)                                                                                          \
+	__builtin_expect((__atomic_load_n(&trace_group_mask[(id_) / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &      \
+			  (1ull << ((id_) % TRACE_TPOINTS_PER_GROUP))) != 0,                                           \
+			 0)
 
-#define TRACE(tpoint, owner_id, size, object_id, ...)                                                        \
-	do {                                                                                                 \
-		if (TRACE_ID_ENABLED(TRACE_TPOINT_##tpoint)) {                                               \
-			trace_record_##tpoint((owner_id), (size), (uint64_t)(object_id), ##__VA_ARGS__);     \
-		}                                                                                            \
+#define TRACE(tpoint, owner_id, size, object_id, ...)                                                                  \
+	do {                                                                                                           \
+		if (TRACE_ID_ENABLED(TRACE_TPOINT_##tpoint)) {                                                         \
+			trace_record_##tpoint((owner_id), (size), (uint64_t)(object_id), ##__VA_ARGS__);               \
+		}                                                                                                      \
 	} while (0)
 
 #define TRACE_ERROR_MAX 1024
 
 struct trace_opts {
-	const char *name;     /* "varve": names the file and the memzone */
-	const char *version;  /* of the program, for the file */
-	int instance_id;      /* -1: the file is <name>_trace.pid<N>, otherwise <name>_trace.<id> */
-	uint32_t num_entries; /* slots of a reactor's ring: a power of two from 64 to 2^24, or 0: no tracing,
-				 no file */
+	const char *name;          /* "varve": names the file and the memzone */
+	const char *version;       /* of the program, for the file */
+	int instance_id;           /* -1: the file is <name>_trace.pid<N>, otherwise <name>_trace.<id> */
+	uint32_t num_entries;      /* slots of a reactor's ring: a power of two from 64 to 2^24, or 0: no tracing,
+				      no file */
 	uint32_t num_user_threads; /* slots for threads that are not reactors, the control thread included */
 	uint32_t num_user_entries; /* slots of their rings; 0: like num_entries */
 	uint64_t tsc_hz;           /* 0: DPDK's, which is rounded */
@@ -52,10 +51,9 @@ struct trace_opts {
 #define TRACE_DEFAULT_USER_ENTRIES 4096
 
 /* Makes the file, a ring for every lcore of the EAL (which must run) and for user threads. Nothing is enabled
- * yet. A file of the same name left by a dead process is kept as <file>.old. 0, also when num_entries is 0; error is then
- * empty, or a warning (the file is not locked in memory).
- * On failure a negative errno, and error (TRACE_ERROR_MAX bytes) says what is wrong and what to do; the
- * program may go on, with every tracepoint off. */
+ * yet. A file of the same name left by a dead process is kept as <file>.old. 0, also when num_entries is 0; error is
+ * then empty, or a warning (the file is not locked in memory). On failure a negative errno, and error (TRACE_ERROR_MAX
+ * bytes) says what is wrong and what to do; the program may go on, with every tracepoint off. */
 int trace_start(const struct trace_opts *opts, char *error);
 
 /* Disables everything and lets go of the file, which stays unless nothing was ever recorded. No other thread
@@ -75,9 +73,9 @@ int trace_register_user_thread(const char *name);
 void trace_thread_detach(void);
 
 /* What to enable, as -e and configuration files say it: comma-separated items
- *	all | GROUP | GROUP:HEXMASK | GROUP:NAME+NAME... | 0xGROUPMASK | help
+ *     all | GROUP | GROUP:HEXMASK | GROUP:NAME+NAME... | 0xGROUPMASK | help
  * Pure. 0 and the union in masks, TRACE_SPEC_HELP if help was asked for, -EINVAL and what is wrong, with what
- *is right, in error (TRACE_ERROR_MAX bytes). */
+ * is right, in error (TRACE_ERROR_MAX bytes). */
 struct trace_masks {
 	uint64_t group[TRACE_NUM_GROUPS];
 };
@@ -96,15 +94,15 @@ uint64_t trace_get_group_mask(void); /* bit g: something of group g is enabled *
 /* Readers are to ignore what was recorded before now. -ENODEV */
 int trace_clear(void);
 
-/* A copy of the live file with a cause in it, made in steps so that who makes it can do other things between them; recording goes
- * on meanwhile. (See trace_file.h: a copy is consistent however long it takes.) By the thread that calls trace_stop(), before
- * that. It is written under a hidden name beside path (a dot before the name, ".part" behind it), locked, and gets its name when
- * it is whole. trace_copy_begin(): 0 and *copy, -ENODEV: tracing is off, or what the file system says, with the reason in error
- * (TRACE_ERROR_MAX bytes). trace_copy_step(): 1: there is more to do; 0: done; or a negative errno, and the file is gone; after 0
- * and errors *copy is freed. trace_copy_abandon() is for one that is no longer wanted. */
+/* A copy of the live file with a cause in it, made in steps so that who makes it can do other things between them;
+ * recording goes on meanwhile. (See trace_file.h: a copy is consistent however long it takes.) By the thread that calls
+ * trace_stop(), before that. It is written under a hidden name beside path (a dot before the name, ".part" behind it),
+ * locked, and gets its name when it is whole. trace_copy_begin(): 0 and *copy, -ENODEV: tracing is off, or what the
+ * file system says, with the reason in error (TRACE_ERROR_MAX bytes). trace_copy_step(): 1: there is more to do; 0:
+ * done; or a negative errno, and the file is gone; after 0 and errors *copy is freed. trace_copy_abandon() is for one
+ * that is no longer wanted. */
 struct trace_copy;
-int trace_copy_begin(const char *path, const struct trace_file_cause *cause, struct trace_copy **copy,
-		     char *error);
+int trace_copy_begin(const char *path, const struct trace_file_cause *cause, struct trace_copy **copy, char *error);
 int trace_copy_step(struct trace_copy *copy, size_t max_bytes, char *error);
 void trace_copy_abandon(struct trace_copy *copy);
 /* How many bytes a copy has; 0: tracing is off. */

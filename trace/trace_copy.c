@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A copy of the live file, with the cause that it was made for behind it. The rings are not stopped: write() copies upwards from the
- * mapping, and the stamps at the end tell a reader which entries are whole, see (a) in trace_file.h. */
+/* A copy of the live file, with the cause that it was made for behind it. The rings are not stopped: write() copies
+ * upwards from the mapping, and the stamps at the end tell a reader which entries are whole, see (a) in trace_file.h.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -43,8 +44,7 @@ uint64_t trace_copy_size(void)
 	return trace_is_on() ? trace_state.map.size + sizeof(struct trace_file_cause) : 0;
 }
 
-int trace_copy_begin(const char *path, const struct trace_file_cause *cause, struct trace_copy **copy,
-		     char *error)
+int trace_copy_begin(const char *path, const struct trace_file_cause *cause, struct trace_copy **copy, char *error)
 {
 	struct stat st = {0};
 
@@ -75,8 +75,7 @@ int trace_copy_begin(const char *path, const struct trace_file_cause *cause, str
 	}
 	flock(c->fd, LOCK_EX | LOCK_NB);
 	/* Whoever may read the live file may read its copies. */
-	if (fstat(trace_state.map.fd, &st) == 0 && (st.st_mode & S_IRGRP) &&
-	    fchown(c->fd, (uid_t)-1, st.st_gid) == 0) {
+	if (fstat(trace_state.map.fd, &st) == 0 && (st.st_mode & S_IRGRP) && fchown(c->fd, (uid_t)-1, st.st_gid) == 0) {
 		fchmod(c->fd, 0640);
 	}
 	int rc = posix_fallocate(c->fd, 0, (off_t)(c->size + sizeof(c->cause)));

@@ -24,19 +24,19 @@ const struct trace_type_info trace_object_types[TRACE_NUM_TYPES] = {
 #define OLD                          0
 #define ARG(c_, kind_, size_, name_) {.name = #name_, .type = TRACE_ARG_##kind_, .size = size_},
 static const struct trace_tpoint_info tpoints[TRACE_NUM_TPOINTS] = {
-#define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                              \
-	[TRACE_TPOINT_##name_] = {                                                                           \
-		.help = help_,                                                                               \
-		.def =                                                                                       \
-			{                                                                                    \
-				.name = #name_,                                                              \
-				.tpoint_id = TRACE_TPOINT_##name_,                                           \
-				.owner_type = TRACE_OWNER_##owner_,                                          \
-				.object_type = TRACE_OBJECT_##object_,                                       \
-				.new_object = new_,                                                          \
-				.num_args = 0 FOR_ARGS(PLUS_ONE, , ##__VA_ARGS__),                           \
-				.args = {FOR_ARGS(ARG, , ##__VA_ARGS__)},                                    \
-			},                                                                                   \
+#define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                                        \
+	[TRACE_TPOINT_##name_] = {                                                                                     \
+		.help = help_,                                                                                         \
+		.def =                                                                                                 \
+			{                                                                                              \
+				.name = #name_,                                                                        \
+				.tpoint_id = TRACE_TPOINT_##name_,                                                     \
+				.owner_type = TRACE_OWNER_##owner_,                                                    \
+				.object_type = TRACE_OBJECT_##object_,                                                 \
+				.new_object = new_,                                                                    \
+				.num_args = 0 FOR_ARGS(PLUS_ONE, , ##__VA_ARGS__),                                     \
+				.args = {FOR_ARGS(ARG, , ##__VA_ARGS__)},                                              \
+			},                                                                                             \
 	},
 #define PLUS_ONE(...) +1
 #include "trace/tracepoints.def"

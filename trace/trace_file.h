@@ -8,18 +8,19 @@
  *
  * How a reader tells a whole entry from a torn one
  * ------------------------------------------------
- * Each history is a ring with one writer. Entry number i (counted from 0, ever growing) lies in slot i & (num_entries - 1).
- * A slot also has a stamp, stamp(i) = low32(tsc of the entry) << 32 | low32(i + 1), in an array of its own (section 7).
- * All stamp arrays lie behind all histories. For each slot the writer stores, in this order:
+ * Each history is a ring with one writer. Entry number i (counted from 0, ever growing) lies in slot i & (num_entries -
+ * 1). A slot also has a stamp, stamp(i) = low32(tsc of the entry) << 32 | low32(i + 1), in an array of its own (section
+ * 7). All stamp arrays lie behind all histories. For each slot the writer stores, in this order:
  *
- *	1. the stamp      2. the entry's other bytes      3. the entry's tsc      and, after all slots of the event:
- *	4. next_entry, by a store with release order
+ *     1. the stamp      2. the entry's other bytes      3. the entry's tsc      and, after all slots of the event:
+ *     4. next_entry, by a store with release order
  *
- * (a) A copy that goes up in address (cp, read(), dd) reads next_entry = w first, then the entries, then the stamps. Take
- * slot s, and say the copy has stamp(i) for it, with i mod num_entries == s, and the copied tsc agrees with the stamp.
+ * (a) A copy that goes up in address (cp, read(), dd) reads next_entry = w first, then the entries, then the stamps.
+ * Take slot s, and say the copy has stamp(i) for it, with i mod num_entries == s, and the copied tsc agrees with the
+ * stamp.
  *
- *   No byte is newer than entry i. A byte of entry i + num_entries (or later) is stored after that entry's stamp; had the
- *   copy seen such a byte, it would have seen that stamp or a later one when it came to the stamps.
+ *   No byte is newer than entry i. A byte of entry i + num_entries (or later) is stored after that entry's stamp; had
+ * the copy seen such a byte, it would have seen that stamp or a later one when it came to the stamps.
  *
  *   No byte is older than entry i. If i < w: next_entry was stored after all bytes of entry i, and it was seen before
  *   any byte of the slot was read, so this holds in whatever order the bytes of the slot were read. If i >= w (written
@@ -29,12 +30,12 @@
  *   than one ring turn of the copy's reading time between them: the reader also demands that the tscs it accepts never
  *   decrease with i, which leaves an exact multiple of 2^32 ticks, within the nanoseconds between two loads.
  *
- * So an accepted slot is exactly entry i. Anything else is dropped and counted. It does not matter how long the copy pauses
- * and where. What the copy must do is (1) read pages in ascending order and (2), for entries with i >= w only, read the
- * first word of 32 aligned bytes not later than the rest. The kernel's copy loops and rep movs do. A memcpy() in user
- * space may load the tail of its range first, and glibc's interleaves up to four pages when the range is large: hence
- * TRACE_FILE_GAP bytes lie between the last entry and the first stamp, and behind the last stamp; for (2) such a copier
- * must drop i >= w, or check next_entry afterwards as in (b).
+ * So an accepted slot is exactly entry i. Anything else is dropped and counted. It does not matter how long the copy
+ * pauses and where. What the copy must do is (1) read pages in ascending order and (2), for entries with i >= w only,
+ * read the first word of 32 aligned bytes not later than the rest. The kernel's copy loops and rep movs do. A memcpy()
+ * in user space may load the tail of its range first, and glibc's interleaves up to four pages when the range is large:
+ * hence TRACE_FILE_GAP bytes lie between the last entry and the first stamp, and behind the last stamp; for (2) such a
+ * copier must drop i >= w, or check next_entry afterwards as in (b).
  *
  * (b) A reader that has the live file mapped reads next_entry (acquire), copies, fences (acquire), reads next_entry
  * again = w2, and keeps i < w with i >= w2 + reserve - num_entries. Entries at w2 and up may be under way: at most one
@@ -46,9 +47,9 @@
  *
  * On x86 stores become visible in program order and loads are performed in order (TSO), so the order above only binds
  * the compiler. On arm64 the writer has a store barrier between 1 and 2 and store-release in 3 and 4; the library's
- * snapshot (b) has load barriers and holds; a copier's plain loads may be reordered by the CPU, so (a) is only as good as the
- * distance between entry and stamp makes it likely. An event of several slots is whole if all its slots are accepted, with
- * consecutive i and the same tsc.
+ * snapshot (b) has load barriers and holds; a copier's plain loads may be reordered by the CPU, so (a) is only as good
+ * as the distance between entry and stamp makes it likely. An event of several slots is whole if all its slots are
+ * accepted, with consecutive i and the same tsc.
  *
  * Owner descriptions are rewritten when an id is reused: the writer sets tsc to 0, writes, and stores the tsc last. A
  * live reader reads the tsc before and after; in a copy a description may be torn, but it is never unterminated. */
@@ -88,10 +89,10 @@ enum {
 	TRACE_TPOINT_NAME_SIZE = 24,
 	TRACE_ARG_NAME_SIZE = 14,
 	TRACE_THREAD_NAME_SIZE = 16,
-	TRACE_ENTRY_ARG_BYTES = 8,	   /* packed arguments in the entry itself */
+	TRACE_ENTRY_ARG_BYTES = 8,         /* packed arguments in the entry itself */
 	TRACE_CONTINUATION_ARG_BYTES = 22, /* and in each continuation */
-	TRACE_FILE_MAX_ARG_BYTES = 255,	   /* all arguments of one event that this recorder writes */
-	TRACE_FILE_MAX_SLOTS = 13,	   /* ... and so the slots one event takes: 1 + (255 - 8) / 22, rounded up */
+	TRACE_FILE_MAX_ARG_BYTES = 255,    /* all arguments of one event that this recorder writes */
+	TRACE_FILE_MAX_SLOTS = 13,         /* ... and so the slots one event takes: 1 + (255 - 8) / 22, rounded up */
 	TRACE_FILE_GAP = 65536,
 };
 
@@ -178,8 +179,8 @@ _Static_assert(offsetof(struct trace_file_tpoint, tpoint_id) == 24, "tracepoint 
 _Static_assert(offsetof(struct trace_file_tpoint, args) == 30, "tracepoint args");
 _Static_assert(offsetof(struct trace_file_tpoint, related) == 158, "tracepoint relations");
 
-/* In captures (file_writer.h) only: a tracepoint of this name that stands for entries which were lost there; its one argument,
- * of 8 bytes, says how many. It has the last id, which no other tracepoint uses. */
+/* In captures (file_writer.h) only: a tracepoint of this name that stands for entries which were lost there; its one
+ * argument, of 8 bytes, says how many. It has the last id, which no other tracepoint uses. */
 #define TRACE_LOST_NAME "TRACE_LOST"
 enum { TRACE_LOST_TPOINT = TRACE_NUM_TPOINTS - 1 };
 
@@ -201,13 +202,14 @@ _Static_assert(offsetof(struct trace_file_entry, args) == 24, "entry args");
 /* ... or a continuation of the entry before it. Arguments are packed back to back, without alignment: the first 8 bytes
  * in the entry, the next 22 in the first continuation, and so on. */
 struct trace_file_continuation {
-	uint64_t tsc;	    /* its entry's */
+	uint64_t tsc;       /* its entry's */
 	uint16_t tpoint_id; /* TRACE_TPOINT_ID_CONTINUATION */
 	uint8_t args[TRACE_CONTINUATION_ARG_BYTES];
 };
 _Static_assert(sizeof(struct trace_file_continuation) == 32, "continuation");
 
-/* A ring. num_tpoint_ids counters, then num_entries slots; the entries' offset within is fixed for a file of this recorder. */
+/* A ring. num_tpoint_ids counters, then num_entries slots; the entries' offset within is fixed for a file of this
+ * recorder. */
 struct trace_file_history {
 	int32_t lcore;
 	char tname[TRACE_THREAD_NAME_SIZE];
@@ -223,7 +225,8 @@ _Static_assert(offsetof(struct trace_file_history, next_entry) == 40, "history")
 _Static_assert(offsetof(struct trace_file_history, tpoint_count) == 48, "history");
 _Static_assert(sizeof(struct trace_file_history) == 48 + 8 * TRACE_NUM_TPOINTS, "history");
 
-/* Section 7: a table head, then count uint64_t offsets, parallel to section 6, of arrays of num_entries stamps (uint64_t). */
+/* Section 7: a table head, then count uint64_t offsets, parallel to section 6, of arrays of num_entries stamps
+ * (uint64_t). */
 #define TRACE_FILE_STAMP(tsc, index) ((uint64_t)(tsc) << 32 | (uint32_t)((index) + 1))
 
 /* Section 8 */
@@ -243,7 +246,8 @@ enum trace_info_state {
 };
 
 enum trace_info_flags {
-	TRACE_INFO_TSO = 1 << 0,    /* the writer's CPU makes stores visible in program order: (a) above holds for any cp */
+	TRACE_INFO_TSO =
+		1 << 0, /* the writer's CPU makes stores visible in program order: (a) above holds for any cp */
 	TRACE_INFO_LOCKED = 1 << 1, /* the file is locked in memory */
 };
 
@@ -256,7 +260,7 @@ struct trace_file_info {
 	uint64_t start_time_ticks; /* field 22 of /proc/PID/stat: with boot_id it names the process for ever */
 	uint32_t num_reactors;
 	uint32_t num_user_slots; /* the last ones of section 6 */
-	char boot_id[40]; /* strings end with a NUL within their size */
+	char boot_id[40];        /* strings end with a NUL within their size */
 	char app_name[32];
 	char app_version[32];
 	char build_id[64]; /* the GNU build id in hexadecimal */
@@ -285,13 +289,13 @@ struct trace_file_loss {
 	uint16_t num_slots;
 	uint16_t slot_size; /* bytes of one struct trace_file_slot_loss */
 	uint32_t reserved0;
-	uint64_t no_slot;	   /* events from threads that are neither a reactor nor registered */
+	uint64_t no_slot;          /* events from threads that are neither a reactor nor registered */
 	uint64_t owner_table_full; /* owners that got no id */
-	uint64_t mask_changes;	   /* how often the masks changed, */
+	uint64_t mask_changes;     /* how often the masks changed, */
 	uint64_t mask_change_tsc;  /* the last time */
-	uint64_t off_count;	   /* how often all masks were 0 after having been otherwise, */
-	uint64_t off_ticks;	   /* how long in all (without the current time), */
-	uint64_t off_since_tsc;	   /* since when; 0: something is enabled */
+	uint64_t off_count;        /* how often all masks were 0 after having been otherwise, */
+	uint64_t off_ticks;        /* how long in all (without the current time), */
+	uint64_t off_since_tsc;    /* since when; 0: something is enabled */
 	uint64_t threads_refused;  /* user threads that found no free slot */
 	uint8_t reserved[56];
 };
@@ -299,35 +303,35 @@ _Static_assert(sizeof(struct trace_file_loss) == 128, "LOSS");
 
 struct trace_file_slot_loss {
 	uint64_t strings_truncated; /* string arguments longer than their size */
-	uint64_t attach_tsc;	    /* events older than this are of an earlier thread in this slot */
+	uint64_t attach_tsc;        /* events older than this are of an earlier thread in this slot */
 	uint64_t attaches;
 	uint8_t reserved[40]; /* one cache line each */
 };
 _Static_assert(sizeof(struct trace_file_slot_loss) == 64, "slot loss");
 
-/* Section 10, only in a copy that a trigger made, behind everything else: why it was made, and who is to blame. Texts end with a
- * NUL within their size; an empty one says nothing. */
+/* Section 10, only in a copy that a trigger made, behind everything else: why it was made, and who is to blame. Texts
+ * end with a NUL within their size; an empty one says nothing. */
 enum { TRACE_CAUSE_VERSION = 1 };
 
 struct trace_file_cause {
-	uint16_t version; /* TRACE_CAUSE_VERSION; larger ones only add in the reserved bytes */
+	uint16_t version;    /* TRACE_CAUSE_VERSION; larger ones only add in the reserved bytes */
 	uint8_t object_type; /* of the culprit; 0: it is no object of the trace */
 	uint8_t reserved0;
 	int32_t lcore; /* the culprit is this reactor; -1: it is none */
-	uint64_t tsc; /* when the trigger fired */
+	uint64_t tsc;  /* when the trigger fired */
 	uint64_t realtime_ns;
-	uint64_t object_id; /* the culprit's value in the rings, or 0 */
+	uint64_t object_id;        /* the culprit's value in the rings, or 0 */
 	uint64_t object_start_tsc; /* its life began then or a moment later; earlier events of this value are others' */
-	uint64_t measured_ticks; /* how old it was, how long it had been in its state, how long silent; or 0 */
-	uint64_t limit_ticks; /* what it was held against, or 0 */
-	uint32_t status; /* NVMe status of an I/O error, or 0 */
+	uint64_t measured_ticks;   /* how old it was, how long it had been in its state, how long silent; or 0 */
+	uint64_t limit_ticks;      /* what it was held against, or 0 */
+	uint32_t status;           /* NVMe status of an I/O error, or 0 */
 	uint32_t reserved1;
 	char trigger[32]; /* the trigger's name ... */
-	char type[24]; /* ... and type: "request_age" */
-	char state[32]; /* of the culprit */
+	char type[24];    /* ... and type: "request_age" */
+	char state[32];   /* of the culprit */
 	char waits_for[40];
 	char owner[256]; /* whose it is: a host's NQN, a bdev, a thread */
-	char text[512]; /* all of it in a sentence */
+	char text[512];  /* all of it in a sentence */
 	uint8_t reserved[64];
 };
 _Static_assert(offsetof(struct trace_file_cause, trigger) == 64, "CAUSE");

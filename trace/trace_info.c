@@ -75,8 +75,7 @@ void trace_info_init(struct trace_file_info *info, const struct trace_opts *opts
 	read_file("/proc/sys/kernel/random/boot_id", info->boot_id, sizeof(info->boot_id));
 	info->boot_id[strcspn(info->boot_id, "\n")] = '\0';
 	snprintf(info->app_name, sizeof(info->app_name), "%s", opts->name);
-	snprintf(info->app_version, sizeof(info->app_version), "%s",
-		 opts->version != NULL ? opts->version : "");
+	snprintf(info->app_version, sizeof(info->app_version), "%s", opts->version != NULL ? opts->version : "");
 	snprintf(info->build_id, sizeof(info->build_id), "%s", build_id());
 #ifdef __x86_64__
 	info->flags |= TRACE_INFO_TSO;
@@ -114,8 +113,7 @@ void trace_note_crash(int signal_number, const void *address, const char *thread
 	info->crash_signal = signal_number;
 	info->crash_address = (uint64_t)(uintptr_t)address;
 	info->crash_tid = (uint32_t)syscall(SYS_gettid);
-	for (size_t i = 0;
-	     thread_name != NULL && i < sizeof(info->crash_thread) - 1 && thread_name[i] != '\0'; i++) {
+	for (size_t i = 0; thread_name != NULL && i < sizeof(info->crash_thread) - 1 && thread_name[i] != '\0'; i++) {
 		info->crash_thread[i] = thread_name[i];
 	}
 	info->crash_tsc = info->end.tsc;

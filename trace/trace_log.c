@@ -22,8 +22,7 @@ void trace_log_line(enum log_level level, const char *file, int line, const char
 			n--;
 		}
 		snprintf(piece, sizeof(piece), "%.*s", (int)n, text + at);
-		TRACE(LOG_LINE, 0, (uint32_t)length, 0, (uint32_t)level, (uint32_t)line, file, (uint32_t)at,
-		      piece);
+		TRACE(LOG_LINE, 0, (uint32_t)length, 0, (uint32_t)level, (uint32_t)line, file, (uint32_t)at, piece);
 		at += n;
 	} while (at < length);
 }

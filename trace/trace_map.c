@@ -132,8 +132,8 @@ static int map_file(struct trace_map *m, char *error)
 	if (lead == MAP_FAILED) {
 		goto failed;
 	}
-	if (mmap(lead + LEAD_SIZE, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
-		 m->fd, 0) == MAP_FAILED) {
+	if (mmap(lead + LEAD_SIZE, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, m->fd, 0) ==
+	    MAP_FAILED) {
 		err = errno;
 		munmap(lead, LEAD_SIZE + m->size);
 		errno = err;
@@ -145,8 +145,10 @@ static int map_file(struct trace_map *m, char *error)
 	m->locked = mlock(m->file, m->size) == 0;
 	if (!m->locked) {
 		trace_errorf(error,
-			     "the trace file %s of %zu KiB cannot be locked in memory: %s. Recording goes on, but may wait where "
-			     "memory is swapped; raise the limit (ulimit -l, LimitMEMLOCK= in a systemd unit), or take fewer entries "
+			     "the trace file %s of %zu KiB cannot be locked in memory: %s. Recording goes on, but may "
+			     "wait where "
+			     "memory is swapped; raise the limit (ulimit -l, LimitMEMLOCK= in a systemd unit), or take "
+			     "fewer entries "
 			     "(--num-trace-entries)",
 			     m->path, m->size >> 10, strerror(errno));
 	}
@@ -154,11 +156,10 @@ static int map_file(struct trace_map *m, char *error)
 
 failed:
 	err = errno;
-	trace_errorf(
-		error,
-		"cannot map the trace file %s of %zu KiB: %s. If memory is limited by a lock limit, raise it "
-		"(ulimit -l, LimitMEMLOCK= in a systemd unit), or take fewer entries (--num-trace-entries)",
-		m->path, m->size >> 10, strerror(err));
+	trace_errorf(error,
+		     "cannot map the trace file %s of %zu KiB: %s. If memory is limited by a lock limit, raise it "
+		     "(ulimit -l, LimitMEMLOCK= in a systemd unit), or take fewer entries (--num-trace-entries)",
+		     m->path, m->size >> 10, strerror(err));
 	return -err;
 }
 
@@ -181,8 +182,7 @@ static int make_zone(struct trace_map *m, const char *zone_name, char *error)
 		rc = heap_failed("adding memory to the heap", m->path, error);
 		goto destroy;
 	}
-	m->zone = rte_memzone_reserve_aligned(zone_name, m->size, rte_malloc_heap_get_socket(m->heap), 0,
-					      LEAD_SIZE);
+	m->zone = rte_memzone_reserve_aligned(zone_name, m->size, rte_malloc_heap_get_socket(m->heap), 0, LEAD_SIZE);
 	if (m->zone == NULL) {
 		rc = heap_failed("reserving the zone", m->path, error);
 		goto remove;
@@ -254,8 +254,8 @@ void trace_map_destroy(struct trace_map *m, bool keep)
 		unlink(m->path);
 	}
 	/* Freeing a memzone zeroes it: first put other memory in the file's place. */
-	if (mmap(m->file, m->size, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
+	if (mmap(m->file, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+		 0) == MAP_FAILED) {
 		close(m->fd);
 		return; /* everything stays mapped, to the end of the process */
 	}

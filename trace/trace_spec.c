@@ -126,8 +126,8 @@ static int tpoints_parse(struct piece which, unsigned group, uint64_t *mask, cha
 
 	if (hex_parse(which, mask)) {
 		if ((*mask & trace_group_tpoints(group)) == 0) {
-			trace_errorf(error, "'%.*s' has no tracepoint of group %s; their mask is %llx",
-				     shown(which), which.at, trace_group_info(group)->name,
+			trace_errorf(error, "'%.*s' has no tracepoint of group %s; their mask is %llx", shown(which),
+				     which.at, trace_group_info(group)->name,
 				     (unsigned long long)trace_group_tpoints(group));
 			return -EINVAL;
 		}
@@ -150,8 +150,7 @@ static int group_mask_parse(struct piece item, struct trace_masks *masks, char *
 	uint64_t groups, known = 0;
 
 	if (!hex_parse(item, &groups)) {
-		trace_errorf(error,
-			     "'%.*s' is not a mask of tracepoint groups: 0x and up to 16 hexadecimal digits",
+		trace_errorf(error, "'%.*s' is not a mask of tracepoint groups: 0x and up to 16 hexadecimal digits",
 			     shown(item), item.at);
 		return -EINVAL;
 	}
@@ -224,11 +223,9 @@ void trace_print_help(FILE *out)
 		if (trace_group_info(g) == NULL) {
 			continue;
 		}
-		fprintf(out, "\n%s (0x%x): %s\n", trace_group_info(g)->name, 1u << g,
-			trace_group_info(g)->help);
+		fprintf(out, "\n%s (0x%x): %s\n", trace_group_info(g)->name, 1u << g, trace_group_info(g)->help);
 		for (unsigned n = 0; n < TRACE_TPOINTS_PER_GROUP; n++) {
-			const struct trace_tpoint_info *t =
-				trace_tpoint_info(g * TRACE_TPOINTS_PER_GROUP + n);
+			const struct trace_tpoint_info *t = trace_tpoint_info(g * TRACE_TPOINTS_PER_GROUP + n);
 			if (t != NULL) {
 				fprintf(out, "  %-24s %-7llx %s\n", t->def.name, 1ull << n, t->help);
 			}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every unit test program is made of: CUnit suites, run by UNIT_MAIN, one `PASS suite.test`, `FAIL suite.test: where`
- * or `SKIP suite.test: why` line each. The exit status is 0 when nothing failed. `PROGRAM PATTERN...` runs the tests whose
- * names contain a pattern.
+/* What every unit test program is made of: CUnit suites, run by UNIT_MAIN, one `PASS suite.test`, `FAIL suite.test:
+ * where` or `SKIP suite.test: why` line each. The exit status is 0 when nothing failed. `PROGRAM PATTERN...` runs the
+ * tests whose names contain a pattern.
  *
- *	static void test_connect_with_unknown_nqn_is_rejected(void) { ... CU_ASSERT_EQUAL(...) ... }
- *	static const struct unit_test tests[] = { UNIT(test_connect_with_unknown_nqn_is_rejected), UNIT_END };
- *	UNIT_MAIN("nvmf_connect", tests, setup, teardown)      setup and teardown run once, or NULL; setup returns 0
+ *     static void test_connect_with_unknown_nqn_is_rejected(void) { ... CU_ASSERT_EQUAL(...) ... }
+ *     static const struct unit_test tests[] = { UNIT(test_connect_with_unknown_nqn_is_rejected), UNIT_END };
+ *     UNIT_MAIN("nvmf_connect", tests, setup, teardown)      setup and teardown run once, or NULL; setup returns 0
  */
 #ifndef UNITTEST_UNIT_H
 #define UNITTEST_UNIT_H
@@ -20,15 +20,21 @@ struct unit_test {
 	const char *name;
 	void (*fn)(void);
 };
-#define UNIT(fn_) {#fn_, fn_}
-#define UNIT_END  {NULL, NULL}
+#define UNIT(fn_)                                                                                                      \
+	{                                                                                                              \
+#fn_, fn_                                                                                              \
+	}
+#define UNIT_END                                                                                                       \
+	{                                                                                                              \
+		NULL, NULL                                                                                             \
+	}
 
 static const char *unit_skip_reason;
 /* Ends this test as skipped. */
-#define UNIT_SKIP(why)                                                                                       \
-	do {                                                                                                 \
-		unit_skip_reason = (why);                                                                    \
-		return;                                                                                      \
+#define UNIT_SKIP(why)                                                                                                 \
+	do {                                                                                                           \
+		unit_skip_reason = (why);                                                                              \
+		return;                                                                                                \
 	} while (0)
 
 static inline void unit_test_begins(const CU_pTest test, const CU_pSuite suite)
@@ -79,10 +85,10 @@ static inline int unit_run(const char *name, const struct unit_test *tests, int 
 	return failed != 0;
 }
 
-#define UNIT_MAIN(name_, tests_, setup_, teardown_)                                                          \
-	int main(int argc, char **argv)                                                                      \
-	{                                                                                                    \
-		return unit_run(name_, tests_, setup_, teardown_, argc, argv);                               \
+#define UNIT_MAIN(name_, tests_, setup_, teardown_)                                                                    \
+	int main(int argc, char **argv)                                                                                \
+	{                                                                                                              \
+		return unit_run(name_, tests_, setup_, teardown_, argc, argv);                                         \
 	}
 
 #endif

@@ -59,8 +59,7 @@ static void print_probe(FILE *out, const struct probe *p)
 		fputs("\n| argument | type | name | what it is |\n| --- | --- | --- | --- |\n", out);
 	}
 	for (unsigned i = 0; p->args[i].name != NULL; i++) {
-		fprintf(out, "| arg%u | %s | %s | %s |\n", i + 1, p->args[i].type, p->args[i].name,
-			p->args[i].help);
+		fprintf(out, "| arg%u | %s | %s | %s |\n", i + 1, p->args[i].type, p->args[i].name, p->args[i].help);
 	}
 }
 

@@ -11,20 +11,20 @@
 /* A nop of five bytes instead of one: kernels from 6.18 on replace the trap there by a call, which halves the cost of a
  * fire; older ones do not mind. No commas: sdt.h makes a string of it as one macro argument. */
 #undef _SDT_NOP
-#define _SDT_NOP .4byte 0x00441f0f; .byte 0x00
+#define _SDT_NOP                                                                                                       \
+	.4byte 0x00441f0f;                                                                                             \
+	.byte 0x00
 #endif
 
 #include "usdt/usdt.h"
 
 #define USDT_NAME(c_, type_, name_, help_) , name_
-#define USDT_STAP(...)			   STAP_PROBEV(__VA_ARGS__)
-#define USDT_PROBE(name_, help_, ...)                                                                        \
-	unsigned short varve_##name_##_semaphore                                                             \
-		__attribute__((section(".probes"), used, visibility("hidden")));                             \
-	__attribute__((noinline, cold)) void usdt_fire_##name_(                                              \
-		uint64_t tsc_ FOR_ARGS(USDT_PARAM, , ##__VA_ARGS__))                                         \
-	{                                                                                                    \
-		USDT_STAP(varve, name_, tsc_ FOR_ARGS(USDT_NAME, , ##__VA_ARGS__));                          \
+#define USDT_STAP(...)                     STAP_PROBEV(__VA_ARGS__)
+#define USDT_PROBE(name_, help_, ...)                                                                                  \
+	unsigned short varve_##name_##_semaphore __attribute__((section(".probes"), used, visibility("hidden")));      \
+	__attribute__((noinline, cold)) void usdt_fire_##name_(uint64_t tsc_ FOR_ARGS(USDT_PARAM, , ##__VA_ARGS__))    \
+	{                                                                                                              \
+		USDT_STAP(varve, name_, tsc_ FOR_ARGS(USDT_NAME, , ##__VA_ARGS__));                                    \
 	}
 #include "usdt/probes.def"
 

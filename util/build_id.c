@@ -19,8 +19,7 @@ static int find_in_notes(const uint8_t *p, size_t size)
 {
 	while (size >= sizeof(ElfW(Nhdr))) {
 		const ElfW(Nhdr) *n = (const ElfW(Nhdr) *)(const void *)p;
-		size_t name = sizeof(*n), desc = name + note_align(n->n_namesz),
-		       next = desc + note_align(n->n_descsz);
+		size_t name = sizeof(*n), desc = name + note_align(n->n_namesz), next = desc + note_align(n->n_descsz);
 		if (next > size) {
 			return 0;
 		}

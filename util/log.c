@@ -94,8 +94,7 @@ static size_t log_format_prefix(char *line, size_t size, enum log_level level, c
 		n = strftime(line, size, "[%F %T", &tm);
 		n += (size_t)snprintf(line + n, size - n, ".%06ld] ", now.tv_nsec / 1000);
 	}
-	n += (size_t)snprintf(line + n, size - n, "%s:%4d:%s: *%s*: ", file, line_no, func,
-			      log_level_name(level));
+	n += (size_t)snprintf(line + n, size - n, "%s:%4d:%s: *%s*: ", file, line_no, func, log_level_name(level));
 	return n < size ? n : size - 1;
 }
 

@@ -18,11 +18,13 @@ static void finish(void)
 		return;
 	}
 	/* a write that failed earlier has taken its reason with it */
-	fprintf(stderr, "%s: writing failed: %s\n", guarded, errno != 0 ? strerror(errno) : "not all of the output was taken");
+	fprintf(stderr, "%s: writing failed: %s\n", guarded,
+		errno != 0 ? strerror(errno) : "not all of the output was taken");
 	_exit(status_if_lost);
 }
 
-/* Lower numbers are taken first, so that each open() gets the one that is missing. The wrong direction keeps the error: EBADF. */
+/* Lower numbers are taken first, so that each open() gets the one that is missing. The wrong direction keeps the error:
+ * EBADF. */
 static void take_closed(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

@@ -21,8 +21,7 @@ static int parse_digits(const char *s, unsigned base, uint64_t *value, const cha
 	const char *p = s;
 
 	for (; digit_value(*p) < (int)base; p++) {
-		if (__builtin_mul_overflow(v, base, &v) ||
-		    __builtin_add_overflow(v, (uint64_t)digit_value(*p), &v)) {
+		if (__builtin_mul_overflow(v, base, &v) || __builtin_add_overflow(v, (uint64_t)digit_value(*p), &v)) {
 			return -ERANGE;
 		}
 	}

@@ -97,8 +97,8 @@ FAULTY(int, rte_malloc_heap_create, -1, ENOMEM, (const char *name), (name))
 FAULTY(int, rte_malloc_heap_memory_add, -1, ENOMEM,
        (const char *heap, void *at, size_t bytes, rte_iova_t iovas[], unsigned pages, size_t page),
        (heap, at, bytes, iovas, pages, page))
-FAULTY(int, rte_mem_event_callback_register, -1, ENOMEM,
-       (const char *name, rte_mem_event_callback_t fn, void *arg), (name, fn, arg))
+FAULTY(int, rte_mem_event_callback_register, -1, ENOMEM, (const char *name, rte_mem_event_callback_t fn, void *arg),
+       (name, fn, arg))
 
 FAULTY(int, rte_mempool_populate_iova, -ENOMEM, ENOMEM,
        (struct rte_mempool * mp, char *at, rte_iova_t iova, size_t bytes, rte_mempool_memchunk_free_cb_t *fn,
@@ -129,7 +129,8 @@ void __wrap_rte_mempool_free(struct rte_mempool *m)
 	__real_rte_mempool_free(m);
 }
 
-/* OpenSSL. Its sites are the calls of ours that it is in: what it keeps for itself from its first use on is there before any fault. */
+/* OpenSSL. Its sites are the calls of ours that it is in: what it keeps for itself from its first use on is there
+ * before any fault. */
 FAULTY(int, RAND_bytes, 0, EIO, (unsigned char *to, int n), (to, n))
 
 static void *ssl_malloc(size_t bytes, const char *file, int line)

@@ -39,9 +39,8 @@ __attribute__((constructor(101))) static void faults_init(void)
 {
 	const char *path = getenv("VARVE_FAULTS");
 	int fd = path ? __real_open64(path, O_RDWR | O_CLOEXEC) : -1;
-	void *at =
-		fd >= 0 ? __real_mmap64(NULL, sizeof(*fault_area), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-			: MAP_FAILED;
+	void *at = fd >= 0 ? __real_mmap64(NULL, sizeof(*fault_area), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+			   : MAP_FAILED;
 
 	if (fd >= 0) {
 		close(fd);
@@ -68,8 +67,8 @@ static void find_stack(void)
 	}
 }
 
-/* From the i-th caller on it is a library, called by us again: one of ours is enough to tell sites apart there. (Callers that are no
- * matter are NULL.) */
+/* From the i-th caller on it is a library, called by us again: one of ours is enough to tell sites apart there.
+ * (Callers that are no matter are NULL.) */
 static void beyond_library(uint64_t pc[FAULT_DEPTH], int i)
 {
 	void *all[24];
@@ -159,7 +158,8 @@ static bool is_armed(const struct fault_site *s)
 	uint64_t key = atomic_load_explicit(&fault_area->key, memory_order_acquire);
 
 	if (key == FAULT_BY_NAME) {
-		return strncmp(s->name, fault_area->by_name, strnlen(fault_area->by_name, sizeof(fault_area->by_name))) == 0;
+		return strncmp(s->name, fault_area->by_name,
+			       strnlen(fault_area->by_name, sizeof(fault_area->by_name))) == 0;
 	}
 	return key == atomic_load_explicit(&s->key, memory_order_relaxed);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Changes of state and completions of block device I/O. A state machine announces each change to its USDT probe, from the one
- * function that makes it: there the connections break, or the host dies, in exactly that state. */
+/* Changes of state and completions of block device I/O. A state machine announces each change to its USDT probe, from
+ * the one function that makes it: there the connections break, or the host dies, in exactly that state. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -33,17 +33,17 @@ static void state(const char *machine, uint64_t detail)
 	}
 }
 
-#define STATE(name, detail, args, ...)                                                                       \
-	void __real_usdt_fire_##name(uint64_t tsc, ##__VA_ARGS__);                                           \
-	void __wrap_usdt_fire_##name(uint64_t tsc, ##__VA_ARGS__);                                           \
-	void __wrap_usdt_fire_##name(uint64_t tsc, ##__VA_ARGS__)                                            \
-	{                                                                                                    \
-		state(#name, detail);                                                                        \
-		__real_usdt_fire_##name args;                                                                \
-	}                                                                                                    \
-	__attribute__((constructor)) static void enable_##name(void)                                         \
-	{                                                                                                    \
-		varve_##name##_semaphore += fault_area != NULL;                                              \
+#define STATE(name, detail, args, ...)                                                                                 \
+	void __real_usdt_fire_##name(uint64_t tsc, ##__VA_ARGS__);                                                     \
+	void __wrap_usdt_fire_##name(uint64_t tsc, ##__VA_ARGS__);                                                     \
+	void __wrap_usdt_fire_##name(uint64_t tsc, ##__VA_ARGS__)                                                      \
+	{                                                                                                              \
+		state(#name, detail);                                                                                  \
+		__real_usdt_fire_##name args;                                                                          \
+	}                                                                                                              \
+	__attribute__((constructor)) static void enable_##name(void)                                                   \
+	{                                                                                                              \
+		varve_##name##_semaphore += fault_area != NULL;                                                        \
 	}
 
 /* Requests by state, and whether they are admin commands; hosts whose name ends in :steady are left alone. */
@@ -54,12 +54,12 @@ static bool is_steady(const char *nqn)
 	return n >= 7 && strcmp(nqn + n - 7, ":steady") == 0;
 }
 
-void __real_usdt_fire_nvmf_req_state(uint64_t tsc, const char *host, uint32_t qid, uint32_t cid,
-				     uint32_t opcode, uint32_t states);
-void __wrap_usdt_fire_nvmf_req_state(uint64_t tsc, const char *host, uint32_t qid, uint32_t cid,
-				     uint32_t opcode, uint32_t states);
-void __wrap_usdt_fire_nvmf_req_state(uint64_t tsc, const char *host, uint32_t qid, uint32_t cid,
-				     uint32_t opcode, uint32_t states)
+void __real_usdt_fire_nvmf_req_state(uint64_t tsc, const char *host, uint32_t qid, uint32_t cid, uint32_t opcode,
+				     uint32_t states);
+void __wrap_usdt_fire_nvmf_req_state(uint64_t tsc, const char *host, uint32_t qid, uint32_t cid, uint32_t opcode,
+				     uint32_t states);
+void __wrap_usdt_fire_nvmf_req_state(uint64_t tsc, const char *host, uint32_t qid, uint32_t cid, uint32_t opcode,
+				     uint32_t states)
 {
 	if (!is_steady(host)) {
 		/* an admin command, a fabrics command, a read, a write: they go different ways */
@@ -74,32 +74,31 @@ __attribute__((constructor)) static void enable_nvmf_req_state(void)
 	varve_nvmf_req_state_semaphore += fault_area != NULL;
 }
 
-STATE(nvmf_ctrlr_state, old << 8 | now, (tsc, c, nqn, host, old, now), const void *c, const char *nqn,
+STATE(nvmf_ctrlr_state, old << 8 | now, (tsc, c, nqn, host, old, now), const void *c, const char *nqn, const char *host,
+      uint32_t old, uint32_t now)
+STATE(nvmf_qpair_state, old << 8 | now | (qid != 0) << 16, (tsc, q, qid, host, old, now), const void *q, uint32_t qid,
       const char *host, uint32_t old, uint32_t now)
-STATE(nvmf_qpair_state, old << 8 | now | (qid != 0) << 16, (tsc, q, qid, host, old, now), const void *q,
-      uint32_t qid, const char *host, uint32_t old, uint32_t now)
-STATE(nvme_ctrlr_state, old << 8 | now, (tsc, at, nqn, old, now), const char *at, const char *nqn,
-      uint32_t old, uint32_t now)
-STATE(bdev_nvme_state, old << 8 | now, (tsc, name, at, old, now), const char *name, const char *at,
-      uint32_t old, uint32_t now)
+STATE(nvme_ctrlr_state, old << 8 | now, (tsc, at, nqn, old, now), const char *at, const char *nqn, uint32_t old,
+      uint32_t now)
+STATE(bdev_nvme_state, old << 8 | now, (tsc, name, at, old, now), const char *name, const char *at, uint32_t old,
+      uint32_t now)
 STATE(bdev_nvme_path_state, old << 8 | now, (tsc, name, thread, old, now), const char *name, uint64_t thread,
       uint32_t old, uint32_t now)
-STATE(bdev_nvme_discovery_state, old << 8 | now, (tsc, name, nqn, old, now), const char *name,
-      const char *nqn, uint32_t old, uint32_t now)
-STATE(nvmf_auth_state, states, (tsc, q, qid, host, states, why), const void *q, uint32_t qid,
-      const char *host, uint32_t states, uint32_t why)
-STATE(nvmf_subsystem_change_state, wanted << 8 | now, (tsc, nqn, wanted, now), const char *nqn,
-      uint32_t wanted, uint32_t now)
-STATE(nvmf_pg_change_state, wanted, (tsc, nqn, wanted, thread), const char *nqn, uint32_t wanted,
-      uint64_t thread)
+STATE(bdev_nvme_discovery_state, old << 8 | now, (tsc, name, nqn, old, now), const char *name, const char *nqn,
+      uint32_t old, uint32_t now)
+STATE(nvmf_auth_state, states, (tsc, q, qid, host, states, why), const void *q, uint32_t qid, const char *host,
+      uint32_t states, uint32_t why)
+STATE(nvmf_subsystem_change_state, wanted << 8 | now, (tsc, nqn, wanted, now), const char *nqn, uint32_t wanted,
+      uint32_t now)
+STATE(nvmf_pg_change_state, wanted, (tsc, nqn, wanted, thread), const char *nqn, uint32_t wanted, uint64_t thread)
 STATE(nvmf_pg_change_state_done, now, (tsc, nqn, now, thread), const char *nqn, uint32_t now, uint64_t thread)
 STATE(nvmf_poll_group_add_qpair, 0, (tsc, q, thread), const void *q, uint64_t thread)
 STATE(nvmf_poll_group_remove_qpair, 0, (tsc, q, thread), const void *q, uint64_t thread)
 STATE(nvmf_poll_group_drain_qpair, 0, (tsc, q, thread), const void *q, uint64_t thread)
 STATE(nvmf_transport_qpair_fini, 0, (tsc, q), const void *q)
 
-/* Commands of the driver, by what they are for: their steps are state machines' too. One ends with an error instead, or is never
- * answered. Controllers of subsystems whose names end in :steady are left alone. */
+/* Commands of the driver, by what they are for: their steps are state machines' too. One ends with an error instead, or
+ * is never answered. Controllers of subsystems whose names end in :steady are left alone. */
 static uint64_t purpose(const struct nvme_request *req, uint16_t qid)
 {
 	const struct nvme_sqe *cmd = &req->cmd;
@@ -140,8 +139,7 @@ static uint16_t judged(struct bdev_io *io, uint16_t status, void *pc, void *fram
 {
 	const char *name = bdev_name(bdev_desc_bdev(io->desc));
 
-	return status == 0 && strncmp(name, "Steady", 6) != 0 &&
-			       fault_here("bdev completion", pc, frame, io->type)
+	return status == 0 && strncmp(name, "Steady", 6) != 0 && fault_here("bdev completion", pc, frame, io->type)
 		       ? INTERNAL_ERROR
 		       : status;
 }

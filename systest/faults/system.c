@@ -27,23 +27,23 @@ bool __wrap_log_limit_pass(struct log_limit *limit, uint32_t *left_out)
 }
 
 /* Files. */
-#define FAULTY_OPEN(name, params, args)                                                                      \
-	int __real_##name params;                                                                            \
-	int __wrap_##name params;                                                                            \
-	int __wrap_##name params                                                                             \
-	{                                                                                                    \
-		va_list rest;                                                                                \
-		mode_t mode = 0;                                                                             \
-		if (FAULT_HERE(#name, 0)) {                                                                  \
-			errno = EMFILE;                                                                      \
-			return -1;                                                                           \
-		}                                                                                            \
-		if (__OPEN_NEEDS_MODE(flags)) {                                                              \
-			va_start(rest, flags);                                                               \
-			mode = va_arg(rest, mode_t);                                                         \
-			va_end(rest);                                                                        \
-		}                                                                                            \
-		return __real_##name args;                                                                   \
+#define FAULTY_OPEN(name, params, args)                                                                                \
+	int __real_##name params;                                                                                      \
+	int __wrap_##name params;                                                                                      \
+	int __wrap_##name params                                                                                       \
+	{                                                                                                              \
+		va_list rest;                                                                                          \
+		mode_t mode = 0;                                                                                       \
+		if (FAULT_HERE(#name, 0)) {                                                                            \
+			errno = EMFILE;                                                                                \
+			return -1;                                                                                     \
+		}                                                                                                      \
+		if (__OPEN_NEEDS_MODE(flags)) {                                                                        \
+			va_start(rest, flags);                                                                         \
+			mode = va_arg(rest, mode_t);                                                                   \
+			va_end(rest);                                                                                  \
+		}                                                                                                      \
+		return __real_##name args;                                                                             \
 	}
 FAULTY_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
 FAULTY_OPEN(openat64, (int dir, const char *path, int flags, ...), (dir, path, flags, mode))
@@ -67,8 +67,7 @@ FAULTY(int, fchown, -1, EPERM, (int fd, uid_t uid, gid_t gid), (fd, uid, gid))
 FAULTY(int, unlink, -1, EROFS, (const char *path), (path))
 FAULTY(int, unlinkat, -1, EROFS, (int dir, const char *path, int flags), (dir, path, flags))
 FAULTY(ssize_t, readlink, -1, EIO, (const char *path, char *to, size_t n), (path, to, n))
-FAULTY(int, getgrnam_r, EIO, EIO,
-       (const char *name, struct group *g, char *buf, size_t n, struct group **found),
+FAULTY(int, getgrnam_r, EIO, EIO, (const char *name, struct group *g, char *buf, size_t n, struct group **found),
        (name, g, buf, n, found))
 FAULTY(int, mlock, -1, ENOMEM, (const void *at, size_t n), (at, n))
 
@@ -93,16 +92,15 @@ FAULTY(ssize_t, pread64, -1, EIO, (int fd, void *to, size_t n, off64_t at), (fd,
 FAULTY(ssize_t, pwrite64, -1, ENOSPC, (int fd, const void *from, size_t n, off64_t at), (fd, from, n, at))
 FAULTY(ssize_t, read, -1, EIO, (int fd, void *to, size_t n), (fd, to, n))
 FAULTY(ssize_t, write, -1, EINTR, (int fd, const void *from, size_t n), (fd, from, n))
-FAULTY(void *, mmap64, MAP_FAILED, ENOMEM,
-       (void *at, size_t n, int protection, int flags, int fd, off64_t offset),
+FAULTY(void *, mmap64, MAP_FAILED, ENOMEM, (void *at, size_t n, int protection, int flags, int fd, off64_t offset),
        (at, n, protection, flags, fd, offset))
 FAULTY(int, madvise, -1, ENOMEM, (void *at, size_t n, int advice), (at, n, advice))
 
 /* Descriptors to wait for. */
 FAULTY(int, eventfd, -1, EMFILE, (unsigned n, int flags), (n, flags))
 FAULTY(int, timerfd_create, -1, EMFILE, (int clock, int flags), (clock, flags))
-FAULTY(int, timerfd_settime, -1, EINVAL,
-       (int fd, int flags, const struct itimerspec *t, struct itimerspec *old), (fd, flags, t, old))
+FAULTY(int, timerfd_settime, -1, EINVAL, (int fd, int flags, const struct itimerspec *t, struct itimerspec *old),
+       (fd, flags, t, old))
 FAULTY(int, epoll_create1, -1, EMFILE, (int flags), (flags))
 FAULTY(int, epoll_ctl, -1, ENOMEM, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
 FAULTY(int, epoll_wait, -1, EINTR, (int ep, struct epoll_event *e, int most, int ms), (ep, e, most, ms))
@@ -130,12 +128,12 @@ FAULTY(int, getaddrinfo, EAI_MEMORY, ENOMEM,
        (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out),
        (node, service, hints, out))
 FAULTY(int, getnameinfo, EAI_MEMORY, ENOMEM,
-       (const struct sockaddr *at, socklen_t n, char *host, socklen_t hosts, char *service,
-	socklen_t services, int flags),
+       (const struct sockaddr *at, socklen_t n, char *host, socklen_t hosts, char *service, socklen_t services,
+	int flags),
        (at, n, host, hosts, service, services, flags))
 
-FAULTY(int, pthread_create, EAGAIN, EAGAIN,
-       (pthread_t * t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg), (t, attr, fn, arg))
+FAULTY(int, pthread_create, EAGAIN, EAGAIN, (pthread_t * t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg),
+       (t, attr, fn, arg))
 FAULTY(int, io_uring_queue_init, -ENOMEM, ENOMEM, (unsigned entries, struct io_uring *ring, unsigned flags),
        (entries, ring, flags))
 FAULTY(int, io_uring_submit, -EAGAIN, EAGAIN, (struct io_uring * ring), (ring))

@@ -69,8 +69,7 @@ int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 	if (rc == 0) {
 		fault_track(id->qp, site);
 		pthread_mutex_lock(&qps_lock);
-		unprotected[id->qp->qp_num % 65536] =
-			fault_area != NULL && atomic_load(&fault_area->generation) != 0;
+		unprotected[id->qp->qp_num % 65536] = fault_area != NULL && atomic_load(&fault_area->generation) != 0;
 		for (int i = 0; i < QPS; i++) {
 			if (qps[i] == NULL) {
 				qps[i] = id->qp;
@@ -132,7 +131,8 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited)
 	return FAULT_HERE("ibv_req_notify_cq", 0) ? EINVAL : real.req_notify_cq(cq, solicited);
 }
 
-/* A call that fails, or a completion that becomes an error, with its queue pair in the error state as a device leaves it. */
+/* A call that fails, or a completion that becomes an error, with its queue pair in the error state as a device leaves
+ * it. */
 static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 {
 	if (FAULT_HERE("ibv_poll_cq", 0)) {
@@ -163,12 +163,12 @@ static void take_ops(struct ibv_context *verbs)
 	verbs->ops.poll_cq = poll_cq;
 }
 
-struct ibv_cq *__real_ibv_create_cq(struct ibv_context *verbs, int cqe, void *context,
-				    struct ibv_comp_channel *ch, int vector);
-struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *context,
-				    struct ibv_comp_channel *ch, int vector);
-struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *context,
-				    struct ibv_comp_channel *ch, int vector)
+struct ibv_cq *__real_ibv_create_cq(struct ibv_context *verbs, int cqe, void *context, struct ibv_comp_channel *ch,
+				    int vector);
+struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *context, struct ibv_comp_channel *ch,
+				    int vector);
+struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *context, struct ibv_comp_channel *ch,
+				    int vector)
 {
 	struct fault_site *site;
 
@@ -186,27 +186,22 @@ struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *verbs, int cqe, void *co
 FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr, ENOMEM, (struct ibv_pd * pd, void *at, size_t n, int access),
 	     (pd, at, n, access))
 /* What the macro ibv_reg_mr() calls for rights that the compiler does not know. */
-FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr_iova2, ENOMEM, (struct ibv_pd * pd, void *at, size_t n, uint64_t iova, unsigned access),
-	     (pd, at, n, iova, access))
+FAULTY_GIVES(struct ibv_mr *, ibv_reg_mr_iova2, ENOMEM,
+	     (struct ibv_pd * pd, void *at, size_t n, uint64_t iova, unsigned access), (pd, at, n, iova, access))
 FAULTY_GIVES(struct ibv_pd *, ibv_alloc_pd, ENOMEM, (struct ibv_context * verbs), (verbs))
-FAULTY_GIVES(struct ibv_comp_channel *, ibv_create_comp_channel, EMFILE, (struct ibv_context * verbs),
-	     (verbs))
-FAULTY_GIVES(struct ibv_srq *, ibv_create_srq, ENOMEM, (struct ibv_pd * pd, struct ibv_srq_init_attr *attr),
-	     (pd, attr))
+FAULTY_GIVES(struct ibv_comp_channel *, ibv_create_comp_channel, EMFILE, (struct ibv_context * verbs), (verbs))
+FAULTY_GIVES(struct ibv_srq *, ibv_create_srq, ENOMEM, (struct ibv_pd * pd, struct ibv_srq_init_attr *attr), (pd, attr))
 FAULTY_TAKES(ibv_dereg_mr, EBUSY, struct ibv_mr *, mr)
 FAULTY_TAKES(ibv_dealloc_pd, EBUSY, struct ibv_pd *, pd)
 FAULTY_TAKES(ibv_destroy_comp_channel, EBUSY, struct ibv_comp_channel *, channel)
 FAULTY_TAKES(ibv_destroy_srq, EBUSY, struct ibv_srq *, srq)
 FAULTY_TAKES(ibv_destroy_cq, EBUSY, struct ibv_cq *, cq)
-FAULTY(int, ibv_query_device, EIO, EIO, (struct ibv_context * verbs, struct ibv_device_attr *attr),
-       (verbs, attr))
+FAULTY(int, ibv_query_device, EIO, EIO, (struct ibv_context * verbs, struct ibv_device_attr *attr), (verbs, attr))
 FAULTY(int, ibv_resize_cq, ENOMEM, ENOMEM, (struct ibv_cq * cq, int cqe), (cq, cqe))
-FAULTY(int, ibv_modify_qp, EIO, EIO, (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask),
-       (qp, attr, mask))
+FAULTY(int, ibv_modify_qp, EIO, EIO, (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask), (qp, attr, mask))
 FAULTY(int, ibv_get_cq_event, -1, EAGAIN, (struct ibv_comp_channel * ch, struct ibv_cq **cq, void **context),
        (ch, cq, context))
-FAULTY(int, ibv_get_async_event, -1, EAGAIN, (struct ibv_context * verbs, struct ibv_async_event *e),
-       (verbs, e))
+FAULTY(int, ibv_get_async_event, -1, EAGAIN, (struct ibv_context * verbs, struct ibv_async_event *e), (verbs, e))
 
 FAULTY_GIVES(struct rdma_event_channel *, rdma_create_event_channel, EMFILE, (void), ())
 void __real_rdma_destroy_event_channel(struct rdma_event_channel *c);
@@ -217,12 +212,9 @@ void __wrap_rdma_destroy_event_channel(struct rdma_event_channel *c)
 	__real_rdma_destroy_event_channel(c);
 }
 
-int __real_rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context,
-			  enum rdma_port_space ps);
-int __wrap_rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context,
-			  enum rdma_port_space ps);
-int __wrap_rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context,
-			  enum rdma_port_space ps)
+int __real_rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context, enum rdma_port_space ps);
+int __wrap_rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context, enum rdma_port_space ps);
+int __wrap_rdma_create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
 {
 	struct fault_site *site;
 
@@ -244,8 +236,7 @@ int __wrap_rdma_get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event 
 {
 	struct fault_site *site;
 
-	if (fault_gives("rdma_get_cm_event", __builtin_return_address(0), __builtin_frame_address(0),
-			&site)) {
+	if (fault_gives("rdma_get_cm_event", __builtin_return_address(0), __builtin_frame_address(0), &site)) {
 		errno = EAGAIN;
 		return -1;
 	}
@@ -265,6 +256,6 @@ FAULTY(int, rdma_reject, -1, EINVAL, (struct rdma_cm_id * id, const void *data, 
 FAULTY(int, rdma_disconnect, -1, EINVAL, (struct rdma_cm_id * id), (id))
 FAULTY(int, rdma_set_option, -1, EINVAL, (struct rdma_cm_id * id, int level, int name, void *value, size_t n),
        (id, level, name, value, n))
-FAULTY(int, rdma_resolve_addr, -1, ENOMEM,
-       (struct rdma_cm_id * id, struct sockaddr *from, struct sockaddr *to, int ms), (id, from, to, ms))
+FAULTY(int, rdma_resolve_addr, -1, ENOMEM, (struct rdma_cm_id * id, struct sockaddr *from, struct sockaddr *to, int ms),
+       (id, from, to, ms))
 FAULTY(int, rdma_resolve_route, -1, ENOMEM, (struct rdma_cm_id * id, int ms), (id, ms))

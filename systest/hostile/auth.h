@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The host's side of DH-HMAC-CHAP (Base 8.13.5), step by step, so that each step can be spoilt. Of the DH groups it can finish only
- * with the null group. */
+/* The host's side of DH-HMAC-CHAP (Base 8.13.5), step by step, so that each step can be spoilt. Of the DH groups it can
+ * finish only with the null group. */
 #ifndef HOSTILE_AUTH_H
 #define HOSTILE_AUTH_H
 

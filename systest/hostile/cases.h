@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cases: what is sent, and what the specification says must come back. Case n of a seed is always the same, and depends on no other. */
+/* Cases: what is sent, and what the specification says must come back. Case n of a seed is always the same, and depends
+ * on no other. */
 #ifndef HOSTILE_CASES_H
 #define HOSTILE_CASES_H
 
@@ -60,12 +61,12 @@ struct facts {
 	uint32_t aer_max;
 	uint32_t admin_ok[256], io_ok[256]; /* the Commands Supported and Effects log page */
 	bool log_ok[256], feature_ok[256];
-	uint32_t copy_range_blocks, copy_blocks,
-		copy_ranges; /* the most that one Copy may have (MSSRL, MCL, MSRC) */
+	uint32_t copy_range_blocks, copy_blocks, copy_ranges; /* the most that one Copy may have (MSSRL, MCL, MSRC) */
 	struct md_ns md[MD_NS_MAX];
 	unsigned num_md;
-	bool has_pair; /* Compare and Write, fused */
-	struct page page[2]; /* of a discovery subsystem: its log; of one with asymmetric access: that log, and groups only */
+	bool has_pair;       /* Compare and Write, fused */
+	struct page page[2]; /* of a discovery subsystem: its log; of one with asymmetric access: that log, and groups
+				only */
 	struct {
 		uint32_t nsid;
 		uint8_t state; /* of its group */
@@ -95,8 +96,8 @@ struct step {
 	} window[WINDOWS]; /* where the target may write, in the link's memory */
 	unsigned num_windows;
 	unsigned slot;
-	uint8_t *data; /* the slot's memory */
-	bool dw0_bit0; /* a success has it set */
+	uint8_t *data;          /* the slot's memory */
+	bool dw0_bit0;          /* a success has it set */
 	const uint8_t *content; /* a success has this as its data */
 	uint32_t content_len;
 	/* Set when it is run. */
@@ -120,7 +121,8 @@ struct kase {
 	unsigned slot;
 };
 
-/* Cases that share a connection are generated, then sent together with others; the rest (LANE_OWN) run by themselves and report by kase_fail(). */
+/* Cases that share a connection are generated, then sent together with others; the rest (LANE_OWN) run by themselves
+ * and report by kase_fail(). */
 enum lane {
 	LANE_IO,
 	LANE_ADMIN,

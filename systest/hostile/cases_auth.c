@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In-band authentication (Base 6.1, 6.2 and 8.13.5): a transaction is led to some step, on an admin or an I/O queue, and there something is
- * wrong: with the command, which is refused, and the transaction goes on; or with the message, which ends it with AUTH_Failure1. */
+/* In-band authentication (Base 6.1, 6.2 and 8.13.5): a transaction is led to some step, on an admin or an I/O queue,
+ * and there something is wrong: with the command, which is refused, and the transaction goes on; or with the message,
+ * which ends it with AUTH_Failure1. */
 #include <stdio.h>
 
 #include "systest/hostile/auth.h"
@@ -26,8 +27,7 @@ static void want(struct kase *k, const char *what, uint16_t got, uint16_t a, uin
 
 /* ---- Queues ---- */
 
-static bool connect_queue(struct kase *k, struct link **l, const struct address *at, uint16_t qid,
-			  uint16_t *cntlid)
+static bool connect_queue(struct kase *k, struct link **l, const struct address *at, uint16_t qid, uint16_t *cntlid)
 {
 	struct cm_request r = cm_request(qid, ADMIN_ENTRIES);
 	uint8_t sqe[SQE_SIZE], cqe[CQE_SIZE];
@@ -109,8 +109,8 @@ static void too_much(struct kase *k, struct auth *a)
 static void short_list(struct kase *k, struct auth *a)
 {
 	fill_command(a);
-	put_keyed(a->sqe + AT_SGL, (uintptr_t)a->in, pick(k, get32(a->sqe + AT_AUTH_LEN)),
-		  memory.remote->rkey, SUB_ADDRESS);
+	put_keyed(a->sqe + AT_SGL, (uintptr_t)a->in, pick(k, get32(a->sqe + AT_AUTH_LEN)), memory.remote->rkey,
+		  SUB_ADDRESS);
 	want(k, "a data pointer that is too short", auth_run(a), ST_SGL_LENGTH, ST_SGL_LENGTH);
 }
 
@@ -155,8 +155,7 @@ static void another_command(struct kase *k, struct auth *a)
 	auth_fill_receive(a, AUTH_MESSAGE_MAX);
 	switch (pick(k, 3)) {
 	case 0:
-		want(k, "Property Set", property_set(a->link), ST_AUTH_REQUIRED,
-		     is_io ? ST_OPCODE : ST_AUTH_REQUIRED);
+		want(k, "Property Set", property_set(a->link), ST_AUTH_REQUIRED, is_io ? ST_OPCODE : ST_AUTH_REQUIRED);
 		break;
 	case 1:
 		a->sqe[AT_FCTYPE] = FC_CONNECT;
@@ -329,8 +328,7 @@ static void expect_failure(struct kase *k, struct auth *a, uint8_t why, bool fet
 
 	if (!fetched) {
 		if (pick(k, 4) == 0) {
-			want(k, "to send when there is something to fetch", auth_send(a), ST_SEQUENCE,
-			     ST_SEQUENCE);
+			want(k, "to send when there is something to fetch", auth_send(a), ST_SEQUENCE, ST_SEQUENCE);
 		}
 		want(k, "the failure", auth_receive(a), ST_OK, ST_OK);
 	}
@@ -437,9 +435,9 @@ static void flood(struct kase *k, struct auth *a)
 /* What ends a transaction, and what does not. */
 static void spoil(struct kase *k, struct auth *a)
 {
-	static void (*const refused[])(struct kase *, struct auth *) = {
-		wrong_field, no_length,       too_much,       short_list,
-		bad_flags,   too_little_room, bad_descriptor, another_command};
+	static void (*const refused[])(struct kase *, struct auth *) = {wrong_field,    no_length,      too_much,
+									short_list,     bad_flags,      too_little_room,
+									bad_descriptor, another_command};
 	static void (*const fatal[])(struct kase *, struct auth *) = {
 		bad_message, bad_message, bad_message, fetch_out_of_turn, own_failure, random_message, flood};
 	unsigned how = pick(k, 16);
@@ -472,8 +470,7 @@ static void without_key(struct kase *k)
 		auth_begin(&a, k->link, k->facts);
 		for (unsigned i = 0, n = 1 + pick(k, 4); i < n; i++) {
 			auth_compose(&a, pick(k, 2) ? STAGE_NEGOTIATE : STAGE_SUCCESS2);
-			want(k, "a message", pick(k, 2) ? auth_send(&a) : auth_receive(&a), ST_SEQUENCE,
-			     ST_SEQUENCE);
+			want(k, "a message", pick(k, 2) ? auth_send(&a) : auth_receive(&a), ST_SEQUENCE, ST_SEQUENCE);
 		}
 		wrong_field(k, &a);
 		want(k, "to enable", property_set(k->link), ST_OK, ST_OK);
@@ -514,8 +511,7 @@ void run_auth(struct kase *k)
 	if (stage == STAGE_SUCCESS2) {
 		both = true;
 	}
-	kase_describe(k, "step %d of an %s queue%s", stage, is_io ? "I/O" : "admin",
-		      both ? ", both ways" : "");
+	kase_describe(k, "step %d of an %s queue%s", stage, is_io ? "I/O" : "admin", both ? ", both ways" : "");
 	if (connect_queue(k, &k->link, &k->facts->keyed, 0, &cntlid)) {
 		auth_begin(&a, k->link, k->facts);
 		a.both = both;

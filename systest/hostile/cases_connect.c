@@ -32,8 +32,7 @@ static uint32_t cm_reasons(const struct facts *f, const struct cm_request *r)
 
 void run_cm(struct kase *k)
 {
-	struct cm_request r =
-		cm_request(pick(k, 2) ? 0 : (uint16_t)pick(k, 65536), (uint16_t)(2 + pick(k, 127)));
+	struct cm_request r = cm_request(pick(k, 2) ? 0 : (uint16_t)pick(k, 65536), (uint16_t)(2 + pick(k, 127)));
 	struct link *l;
 
 	switch (pick(k, 7)) {
@@ -44,10 +43,9 @@ void run_cm(struct kase *k)
 		put16(r.data + 4, 0);
 		break;
 	case 2:
-		put16(r.data + 6,
-		      (uint16_t)(pick(k, 2) ? 0
-					    : k->facts->max_entries +
-						      pick(k, (uint32_t)(65536 - k->facts->max_entries))));
+		put16(r.data + 6, (uint16_t)(pick(k, 2) ? 0
+							: k->facts->max_entries +
+								  pick(k, (uint32_t)(65536 - k->facts->max_entries))));
 		break;
 	case 3:
 		r.len = (uint8_t)pick(k, 32);
@@ -75,8 +73,8 @@ void run_cm(struct kase *k)
 		r.initiator_depth %= 17;
 	}
 	uint32_t reasons = cm_reasons(k->facts, &r);
-	kase_describe(k, "%u bytes, format %u queue %u receives %u sends %u", r.len, get16(r.data),
-		      get16(r.data + 2), get16(r.data + 4), get16(r.data + 6));
+	kase_describe(k, "%u bytes, format %u queue %u receives %u sends %u", r.len, get16(r.data), get16(r.data + 2),
+		      get16(r.data + 4), get16(r.data + 6));
 	if (link_open(&l, &k->facts->at, &r) != 0) {
 		kase_fail(k, "the request was not answered");
 		return;
@@ -229,10 +227,9 @@ static void nothing(struct kase *k, struct step *s)
 static void spoil_connect(struct kase *k, struct step *s)
 {
 	static void (*const spoil[])(struct kase *, struct step *) = {
-		bad_format,     unknown_controller, no_entries,        too_many_entries, bad_subnqn,
-		bad_hostnqn,    bad_hostnqn,        own_controller_id, short_data,       bad_flags,
-		bad_descriptor, data_in_capsule,    any_timeout,       reserved_fields,  random_data,
-		nothing,        another_hosts_queue};
+		bad_format,  unknown_controller, no_entries,  too_many_entries, bad_subnqn,         bad_hostnqn,
+		bad_hostnqn, own_controller_id,  short_data,  bad_flags,        bad_descriptor,     data_in_capsule,
+		any_timeout, reserved_fields,    random_data, nothing,          another_hosts_queue};
 	unsigned how = pick(k, sizeof(spoil) / sizeof(spoil[0]));
 
 	step_expect(s, ST_CONNECT_PARAM, -1);
@@ -260,8 +257,7 @@ void run_connect(struct kase *k)
 	if (!link_command(k->link, s->bytes, s->len, cqe)) {
 		kase_fail(k, "no answer (%s)", k->link->ended ? k->link->why : "in time");
 	} else if (!expected(s, get16(cqe + 14) >> 1 & 0x7ff)) {
-		kase_fail(k, "%s, expected %s", status_text(get16(cqe + 14) >> 1 & 0x7ff),
-			  status_text(s->ok[0]));
+		kase_fail(k, "%s, expected %s", status_text(get16(cqe + 14) >> 1 & 0x7ff), status_text(s->ok[0]));
 	} else if (memcmp(before, s->data, CONNECT_DATA) != 0) {
 		kase_fail(k, "the target wrote over Connect's data");
 	}
@@ -324,8 +320,8 @@ out:
 
 void run_order(struct kase *k)
 {
-	static const uint8_t admin[] = {
-		ADM_IDENTIFY, ADM_GET_LOG, ADM_KEEP_ALIVE, ADM_ASYNC, ADM_GET_FEATURES, ADM_ABORT, 0x55};
+	static const uint8_t admin[] = {ADM_IDENTIFY, ADM_GET_LOG, ADM_KEEP_ALIVE, ADM_ASYNC, ADM_GET_FEATURES,
+					ADM_ABORT,    0x55};
 	static const uint8_t io[] = {IO_READ, IO_WRITE, IO_FLUSH, IO_DSM, IO_COMPARE, IO_RESV_REGISTER, 0x55};
 	static const uint8_t fabrics[] = {FC_PROPERTY_SET, FC_PROPERTY_GET, 5, 6, 8, 0xc0};
 	bool is_io = pick(k, 2);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copy (NVM 3.2.2): how many source ranges there are and how they are described, where they lie, and how long their list is. */
+/* Copy (NVM 3.2.2): how many source ranges there are and how they are described, where they lie, and how long their
+ * list is. */
 #include "systest/hostile/cases.h"
 
 #define RANGE_BYTES 32
@@ -7,7 +8,8 @@
 #define RANGE_NLB   16
 #define BLOCKS_MAX  8 /* of a range, if it is well */
 
-/* A good Copy, until it is spoilt: what is read lies in the lower half of the namespace, what is written in the upper. */
+/* A good Copy, until it is spoilt: what is read lies in the lower half of the namespace, what is written in the
+ * upper. */
 struct copy {
 	struct kase *k;
 	struct step *s;
@@ -68,7 +70,8 @@ static void as_it_is(struct copy *c)
 {
 }
 
-/* Sources may overlap each other; reserved fields, and those of protection information that is not there, mean nothing. */
+/* Sources may overlap each other; reserved fields, and those of protection information that is not there, mean
+ * nothing. */
 static void harmless(struct copy *c)
 {
 	for (uint32_t i = 1; i < c->ranges; i++) {

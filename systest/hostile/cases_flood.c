@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Too much at once: of the commands that an admin queue limits (AERL, ACL: Base 5.2, 5.1), of commands to it at all, of connections that come
- * to nothing. */
+/* Too much at once: of the commands that an admin queue limits (AERL, ACL: Base 5.2, 5.1), of commands to it at all, of
+ * connections that come to nothing. */
 #include "systest/hostile/cases.h"
 
 #include <stdio.h>
@@ -31,7 +31,8 @@ static uint32_t answers(struct kase *k, struct link *l, uint32_t n, uint16_t sta
 	uint32_t right = 0;
 
 	if (!link_wait(l, n) || l->inbox_len != n) {
-		kase_fail(k, "%u answers instead of %u%s%s", l->inbox_len, n, l->ended ? ": " : "", l->ended ? l->why : "");
+		kase_fail(k, "%u answers instead of %u%s%s", l->inbox_len, n, l->ended ? ": " : "",
+			  l->ended ? l->why : "");
 	}
 	for (uint32_t i = 0; i < l->inbox_len; i++) {
 		right += status_at(l, i) == status;
@@ -40,7 +41,8 @@ static uint32_t answers(struct kase *k, struct link *l, uint32_t n, uint16_t sta
 	return right;
 }
 
-/* The queue is full of requests for events again and again: none beyond the limit is held, and each that is can be aborted. */
+/* The queue is full of requests for events again and again: none beyond the limit is held, and each that is can be
+ * aborted. */
 static void flood_events(struct kase *k, struct link *l)
 {
 	uint32_t held = k->facts->aer_max < FULL ? k->facts->aer_max : FULL, waves = 1 + pick(k, 6);
@@ -68,7 +70,8 @@ static void flood_events(struct kase *k, struct link *l)
 	}
 }
 
-/* Of commands that are not there, or long since answered: each says that it found nothing, or that they are too many (ACL). */
+/* Of commands that are not there, or long since answered: each says that it found nothing, or that they are too many
+ * (ACL). */
 static void flood_aborts(struct kase *k, struct link *l)
 {
 	uint32_t waves = 1 + pick(k, 6);
@@ -85,7 +88,8 @@ static void flood_aborts(struct kase *k, struct link *l)
 		for (uint32_t i = 0; i < l->inbox_len; i++) {
 			uint16_t status = status_at(l, i);
 			if (status != ST_ABORT_LIMIT && (status != ST_OK || (get32(l->inbox[i]) & 1) == 0)) {
-				kase_fail(k, "an Abort of nothing: %s, dword 0 %x", status_text(status), get32(l->inbox[i]));
+				kase_fail(k, "an Abort of nothing: %s, dword 0 %x", status_text(status),
+					  get32(l->inbox[i]));
 				return;
 			}
 		}

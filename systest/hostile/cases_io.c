@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O commands: their header, ranges, Dataset Management, fused pairs, reservations, and fabrics commands where they do not belong. */
+/* I/O commands: their header, ranges, Dataset Management, fused pairs, reservations, and fabrics commands where they do
+ * not belong. */
 #include "systest/hostile/cases.h"
 
 void make_io_good(struct kase *k)
@@ -58,9 +59,9 @@ void make_io_header(struct kase *k)
 		break;
 	case 3: /* invalid ids; the broadcast one is for commands that say so */
 		nsid = pick(k, 3) == 0 ? 0
-		       : pick(k, 2)    ? UINT32_MAX
-				       : k->facts->nn + 1 +
-					      (uint32_t)(rng_next(&k->rng) % (UINT32_MAX - k->facts->nn - 1));
+		       : pick(k, 2)
+			       ? UINT32_MAX
+			       : k->facts->nn + 1 + (uint32_t)(rng_next(&k->rng) % (UINT32_MAX - k->facts->nn - 1));
 		put32(s->bytes + AT_NSID, nsid);
 		s->bytes[AT_OPCODE] = pick(k, 4) == 0 ? IO_FLUSH : s->bytes[AT_OPCODE];
 		step_expect(s, ST_NAMESPACE, -1);
@@ -70,8 +71,7 @@ void make_io_header(struct kase *k)
 		step_expect(s, ST_NAMESPACE, ST_FIELD, -1);
 		break;
 	}
-	kase_describe(k, "opcode %02x flags %02x nsid %x", s->bytes[0], s->bytes[1],
-		      get32(s->bytes + AT_NSID));
+	kase_describe(k, "opcode %02x flags %02x nsid %x", s->bytes[0], s->bytes[1], get32(s->bytes + AT_NSID));
 }
 
 void make_io_range(struct kase *k)
@@ -92,8 +92,8 @@ void make_io_range(struct kase *k)
 	}
 	put64(s->bytes + AT_CDW10, slba);
 	put32(s->bytes + AT_CDW12, (blocks - 1) | (pick(k, 4) == 0 ? UINT32_C(1) << 30 : 0));
-	put_keyed(s->bytes + AT_SGL, (uintptr_t)s->data, blocks * k->facts->block_size & 0xffffff,
-		  memory.remote->rkey, SUB_ADDRESS);
+	put_keyed(s->bytes + AT_SGL, (uintptr_t)s->data, blocks * k->facts->block_size & 0xffffff, memory.remote->rkey,
+		  SUB_ADDRESS);
 	s->num_windows = 0;
 	kase_describe(k, "opcode %02x, %u blocks from %llx", op, blocks, (unsigned long long)slba);
 }
@@ -142,8 +142,7 @@ static struct step *fused(struct kase *k, uint8_t opcode, uint64_t slba, unsigne
 
 static void whole_pair(struct kase *k, uint64_t slba)
 {
-	struct step *first = fused(k, IO_COMPARE, slba, FUSE_FIRST),
-		    *second = fused(k, IO_WRITE, slba, FUSE_SECOND);
+	struct step *first = fused(k, IO_COMPARE, slba, FUSE_FIRST), *second = fused(k, IO_WRITE, slba, FUSE_SECOND);
 
 	step_expect(first, ST_OK, ST_COMPARE, -1);
 	step_expect(second, ST_OK, ST_FUSED_FAILED, -1);
@@ -172,8 +171,8 @@ void make_io_fused(struct kase *k)
 		break;
 	case 2: /* its first is missing */
 		flush_ok(k);
-		step_expect(fused(k, pick(k, 2) ? IO_WRITE : IO_READ, slba, FUSE_SECOND), ST_FUSED_MISSING,
-			    ST_FIELD, -1);
+		step_expect(fused(k, pick(k, 2) ? IO_WRITE : IO_READ, slba, FUSE_SECOND), ST_FUSED_MISSING, ST_FIELD,
+			    -1);
 		break;
 	case 3: /* two firsts */
 		first = fused(k, IO_COMPARE, slba, FUSE_FIRST);

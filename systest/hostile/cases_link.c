@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What takes a connection of its own, since it may end it: keys, messages that are no capsules, floods, silence, death, one-sided access. */
+/* What takes a connection of its own, since it may end it: keys, messages that are no capsules, floods, silence, death,
+ * one-sided access. */
 #include "systest/hostile/cases.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ static bool untouched(const uint8_t *p, size_t len)
 	return true;
 }
 
-/* Keys that do not open what the descriptor names: the command fails or the connection ends, and nothing is written anywhere. */
+/* Keys that do not open what the descriptor names: the command fails or the connection ends, and nothing is written
+ * anywhere. */
 void run_key(struct kase *k)
 {
 	static const uint8_t opcodes[] = {IO_READ, IO_WRITE, IO_COMPARE, IO_DSM};
@@ -55,7 +57,8 @@ void run_key(struct kase *k)
 	case 3: /* wherever */
 		address = rng_next(&k->rng);
 		break;
-	default: /* good, but not to be invalidated, which the descriptor asks for: the response may end the connection */
+	default: /* good, but not to be invalidated, which the descriptor asks for: the response may end the connection
+		  */
 		break;
 	}
 	memset(l->local, CANARY, 4096);
@@ -75,7 +78,8 @@ void run_key(struct kase *k)
 	session_close(&s, pick(k, 2));
 }
 
-/* Messages that are no capsules: they end the connection (RDMA 3.5: a transport error), at the worst they are answered with an error. */
+/* Messages that are no capsules: they end the connection (RDMA 3.5: a transport error), at the worst they are answered
+ * with an error. */
 void run_send(struct kase *k)
 {
 	struct session s;
@@ -97,8 +101,8 @@ void run_send(struct kase *k)
 		wr.num_sge = sge.length != 0;
 		break;
 	case 1: /* longer than any capsule */
-		sge.length = SQE_SIZE + k->facts->icd_max + 1 +
-			     pick(k, CAPSULE_SIZE - SQE_SIZE - k->facts->icd_max - 1);
+		sge.length =
+			SQE_SIZE + k->facts->icd_max + 1 + pick(k, CAPSULE_SIZE - SQE_SIZE - k->facts->icd_max - 1);
 		break;
 	case 2: /* wants a key of the target's invalidated */
 		sge.length = SQE_SIZE;
@@ -150,8 +154,8 @@ void run_flood(struct kase *k)
 	bool one_id = pick(k, 4) == 0; /* all with the same command id */
 	uint32_t sent = 0;
 	for (; sent < n; sent++) {
-		fill_rw(k->facts, sqe, pick(k, 2) ? IO_READ : IO_WRITE, one_id ? 9 : (uint16_t)sent,
-			any_lba(k, 1), (uintptr_t)link_slot(l, sent % SLOTS), memory.remote->rkey);
+		fill_rw(k->facts, sqe, pick(k, 2) ? IO_READ : IO_WRITE, one_id ? 9 : (uint16_t)sent, any_lba(k, 1),
+			(uintptr_t)link_slot(l, sent % SLOTS), memory.remote->rkey);
 		if (!link_send(l, sent, sqe, SQE_SIZE)) {
 			break; /* it has ended */
 		}
@@ -253,19 +257,18 @@ void run_midway(struct kase *k)
 /* Access to the target's memory: it has given out no key, so none may be right. */
 void run_one_sided(struct kase *k)
 {
-	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-						     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP,
-						     IBV_WR_ATOMIC_FETCH_AND_ADD};
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+						     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD};
 	struct session s;
 
 	if (!open_for(k, &s)) {
 		return;
 	}
 	struct link *l = pick(k, 2) ? s.io : s.admin;
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)l->local, .length = 8 + 8 * pick(k, 500), .lkey = memory.local->lkey};
+	struct ibv_sge sge = {.addr = (uintptr_t)l->local, .length = 8 + 8 * pick(k, 500), .lkey = memory.local->lkey};
 	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = opcodes[pick(k, 5)]};
-	/* where DPDK puts its memory unless told otherwise, where ours is, or anywhere; keys small, like ours, or anything */
+	/* where DPDK puts its memory unless told otherwise, where ours is, or anywhere; keys small, like ours, or
+	 * anything */
 	uint64_t address = pick(k, 3) == 0 ? UINT64_C(0x100000000) + pick(k, 1u << 30)
 			   : pick(k, 2)    ? (uintptr_t)l->local
 					   : rng_next(&k->rng);

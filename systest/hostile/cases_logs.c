@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A discovery controller (Base 3.1.2.3), and a subsystem that reports asymmetric access (Base 8.1): which commands there are, and log pages in
- * pieces of any size and place. */
+/* A discovery controller (Base 3.1.2.3), and a subsystem that reports asymmetric access (Base 8.1): which commands
+ * there are, and log pages in pieces of any size and place. */
 #include "systest/hostile/cases.h"
 
 #include <stdio.h>
@@ -46,7 +46,8 @@ static void log_piece(struct kase *k, uint8_t lid, uint8_t lsp, const struct pag
 	put32(s->bytes + AT_CDW11, (dwords - 1) >> 16 | pick(k, 65536) << 16);
 	put64(s->bytes + AT_CDW12, offset);
 	put32(s->bytes + AT_CDW14, cdw14);
-	kase_describe(k, "page %02x (%02x) from %llx, %u dwords, way %u", lid, lsp, (unsigned long long)offset, dwords, how);
+	kase_describe(k, "page %02x (%02x) from %llx, %u dwords, way %u", lid, lsp, (unsigned long long)offset, dwords,
+		      how);
 }
 
 /* ---- Discovery ---- */
@@ -167,7 +168,8 @@ static void refuses_queue(struct kase *k, uint16_t cntlid)
 /* Events that are held, and those too many; a reset ends all that are held. */
 static void event_requests(struct kase *k, struct link *l)
 {
-	uint8_t off[SQE_SIZE] = {FABRICS, FLAG_SGL, [AT_FCTYPE] = FC_PROPERTY_SET}, sqe[SQE_SIZE] = {ADM_ASYNC, FLAG_SGL};
+	uint8_t off[SQE_SIZE] = {FABRICS, FLAG_SGL, [AT_FCTYPE] = FC_PROPERTY_SET},
+		sqe[SQE_SIZE] = {ADM_ASYNC, FLAG_SGL};
 	uint32_t n = 1 + pick(k, 20), most = k->facts->aer_max, more = n > most ? n - most : 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -238,7 +240,8 @@ static uint16_t access_status(uint8_t state)
 /* Commands that are good by themselves: their namespace's group says what comes of them. */
 void make_ana_io(struct kase *k)
 {
-	static const uint8_t ops[] = {IO_READ, IO_WRITE, IO_COMPARE, IO_WRITE_ZEROES, IO_VERIFY, IO_FLUSH, IO_DSM, IO_RESV_REPORT};
+	static const uint8_t ops[] = {IO_READ,   IO_WRITE, IO_COMPARE, IO_WRITE_ZEROES,
+				      IO_VERIFY, IO_FLUSH, IO_DSM,     IO_RESV_REPORT};
 	uint8_t op = ops[pick(k, sizeof(ops))];
 	uint32_t at = pick(k, k->facts->num_ana), blocks = 1 + pick(k, 8);
 	uint16_t status = access_status(k->facts->ana[at].state);
@@ -260,7 +263,8 @@ void make_ana_io(struct kase *k)
 		step_window(s, 0, 64);
 	}
 	step_expect(s, status, status == ST_OK && op == IO_COMPARE ? ST_COMPARE : -1, -1);
-	kase_describe(k, "opcode %02x to namespace %u in state %x", op, k->facts->ana[at].nsid, k->facts->ana[at].state);
+	kase_describe(k, "opcode %02x to namespace %u in state %x", op, k->facts->ana[at].nsid,
+		      k->facts->ana[at].state);
 }
 
 void make_ana_admin(struct kase *k)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces whose blocks have metadata, with protection information in it or without: NVM 5.2. Over fabrics, metadata lie behind the data of
- * each block (Base 3.3.1.2), and the metadata pointer means nothing. No bad block is ever stored, so that checks of what is read pass. */
+/* Namespaces whose blocks have metadata, with protection information in it or without: NVM 5.2. Over fabrics, metadata
+ * lie behind the data of each block (Base 3.3.1.2), and the metadata pointer means nothing. No bad block is ever
+ * stored, so that checks of what is read pass. */
 #include "systest/hostile/cases.h"
 
 #define PI_BYTES 8
@@ -220,8 +221,8 @@ static void wrong_ref_in_command(struct md *m)
 	} else if (m->ns->pi_type == 2 && op == IO_WRITE) {
 		step_expect(m->s, ST_REF, -1);
 	} else {
-		step_expect(m->s, ST_OK, m->ns->pi_type == 2 ? ST_REF : ST_COMPARE,
-			    op == IO_COMPARE ? ST_COMPARE : -1, -1);
+		step_expect(m->s, ST_OK, m->ns->pi_type == 2 ? ST_REF : ST_COMPARE, op == IO_COMPARE ? ST_COMPARE : -1,
+			    -1);
 	}
 }
 
@@ -244,18 +245,15 @@ static void short_list(struct md *m)
 {
 	uint32_t whole;
 
-	set_command(m, pick(m->k, 2) ? IO_READ : IO_WRITE,
-		    some_checks(m) | (pick(m->k, 3) == 0 ? PI_ACT : 0));
+	set_command(m, pick(m->k, 2) ? IO_READ : IO_WRITE, some_checks(m) | (pick(m->k, 3) == 0 ? PI_ACT : 0));
 	whole = m->blocks * block_bytes(m);
-	step_keyed(m->s,
-		   pick(m->k, 2) && !is_stripped(m) ? m->blocks * m->ns->block_size : pick(m->k, whole));
+	step_keyed(m->s, pick(m->k, 2) && !is_stripped(m) ? m->blocks * m->ns->block_size : pick(m->k, whole));
 	step_expect(m->s, ST_SGL_LENGTH, -1);
 }
 
 static void long_list(struct md *m)
 {
-	set_command(m, pick(m->k, 2) ? IO_READ : IO_WRITE,
-		    some_checks(m) | (pick(m->k, 3) == 0 ? PI_ACT : 0));
+	set_command(m, pick(m->k, 2) ? IO_READ : IO_WRITE, some_checks(m) | (pick(m->k, 3) == 0 ? PI_ACT : 0));
 	uint32_t whole = m->blocks * block_bytes(m);
 	step_keyed(m->s, whole + pick(m->k, SLOT_SIZE - whole));
 }
@@ -343,6 +341,6 @@ void make_io_md(struct kase *k)
 	}
 	struct md m = some_md(k);
 	spoil[how](&m);
-	kase_describe(k, "way %u, opcode %02x of namespace %u: %u+%u bytes, type %u", how, m.s->bytes[0],
-		      m.ns->nsid, m.ns->block_size, m.ns->md, m.ns->pi_type);
+	kase_describe(k, "way %u, opcode %02x of namespace %u: %u+%u bytes, type %u", how, m.s->bytes[0], m.ns->nsid,
+		      m.ns->block_size, m.ns->md, m.ns->pi_type);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reservations (Base 8.19, NVM 2.1.1): three hosts register, acquire, preempt and release in any order, with any keys, on a namespace that
- * nobody else uses. A model of it says what each command must end with, and who may read and write. */
+/* Reservations (Base 8.19, NVM 2.1.1): three hosts register, acquire, preempt and release in any order, with any keys,
+ * on a namespace that nobody else uses. A model of it says what each command must end with, and who may read and write.
+ */
 #include "systest/hostile/cases.h"
 
 #include <stdio.h>
@@ -68,7 +69,8 @@ static uint16_t model_register(struct model *m, unsigned me, uint32_t cdw10, uin
 /* prkey is another host's, or nobody's (0 only where all hold it). */
 static uint16_t model_preempt(struct model *m, unsigned me, uint32_t type, uint64_t prkey)
 {
-	bool all = all_hold(m) && prkey == 0, from_holder = m->type != 0 && !all_hold(m) && m->key[m->holder] == prkey, any = all;
+	bool all = all_hold(m) && prkey == 0, from_holder = m->type != 0 && !all_hold(m) && m->key[m->holder] == prkey,
+	     any = all;
 
 	for (unsigned i = 0; i < HOSTS; i++) {
 		if (i != me && m->key[i] != 0 && (all || m->key[i] == prkey)) {
@@ -201,7 +203,8 @@ static void change(struct kase *k, struct model *m, unsigned me)
 	default:
 		cdw10 = (pick(k, 5) == 0 ? CLEAR : RELEASE) | (pick(k, 3) && m->type ? m->type : 1 + pick(k, 6)) << 8;
 		kase_describe(k, " %u:l%x", me, cdw10);
-		expect(k, me, "release", run(k, me, IO_RESV_RELEASE, cdw10, crkey, 0), model_release(m, me, cdw10, crkey));
+		expect(k, me, "release", run(k, me, IO_RESV_RELEASE, cdw10, crkey, 0),
+		       model_release(m, me, cdw10, crkey));
 		break;
 	}
 }
@@ -222,8 +225,8 @@ static void look(struct kase *k, const struct model *m, unsigned me)
 		const uint8_t *report = link_slot(sessions[me].io, 0);
 		expect(k, me, "report", run(k, me, IO_RESV_REPORT, 0, 0, 0), ST_OK);
 		if (report[4] != m->type || get16(report + 5) != registered) {
-			kase_fail(k, "the report has type %u of %u registrants, not %u of %u", report[4], get16(report + 5), m->type,
-				  registered);
+			kase_fail(k, "the report has type %u of %u registrants, not %u of %u", report[4],
+				  get16(report + 5), m->type, registered);
 		}
 	}
 }

@@ -10,8 +10,8 @@ static struct step *some_rw(struct kase *k, uint32_t blocks)
 	return step_rw(k, opcodes[pick(k, 3)], any_lba(k, blocks), blocks);
 }
 
-/* Type and subtype of the descriptor in the command: over RDMA there are keyed data blocks (address, or address and invalidation), data
- * blocks with an offset for data from the host, and segments with an offset. */
+/* Type and subtype of the descriptor in the command: over RDMA there are keyed data blocks (address, or address and
+ * invalidation), data blocks with an offset for data from the host, and segments with an offset. */
 void make_sgl_type(struct kase *k)
 {
 	struct step *s = some_rw(k, 1);
@@ -61,12 +61,8 @@ void make_sgl_capsule(struct kase *k)
 	uint32_t block = k->facts->block_size, room = k->facts->icd_max;
 	struct step *s = step_rw(k, pick(k, 2) ? IO_WRITE : IO_COMPARE, any_lba(k, 1), 1);
 	uint32_t here = pick(k, 3) == 0 ? block : pick(k, room + 1);
-	uint64_t offset = pick(k, 3)   ? pick(k, room + 1)
-			  : pick(k, 2) ? rng_next(&k->rng)
-				       : UINT64_MAX - pick(k, 5000);
-	uint32_t len = pick(k, 3) == 0   ? block
-		       : pick(k, 4) == 0 ? UINT32_MAX - pick(k, 8)
-					 : pick(k, room + 1);
+	uint64_t offset = pick(k, 3) ? pick(k, room + 1) : pick(k, 2) ? rng_next(&k->rng) : UINT64_MAX - pick(k, 5000);
+	uint32_t len = pick(k, 3) == 0 ? block : pick(k, 4) == 0 ? UINT32_MAX - pick(k, 8) : pick(k, room + 1);
 
 	if (room < block) {
 		here = 0;
@@ -108,8 +104,8 @@ static void add_pieces(struct list *l, uint32_t pieces, uint32_t bytes)
 	for (uint32_t i = 0; i < pieces; i++) {
 		uint32_t len = i + 1 == pieces ? bytes - at : pick(l->k, (bytes - at) / (pieces - i) + 1);
 
-		put_keyed(l->s->bytes + SQE_SIZE + l->place, (uintptr_t)l->s->data + at, len,
-			  memory.remote->rkey, SUB_ADDRESS);
+		put_keyed(l->s->bytes + SQE_SIZE + l->place, (uintptr_t)l->s->data + at, len, memory.remote->rkey,
+			  SUB_ADDRESS);
 		if (l->s->bytes[0] == IO_READ) {
 			step_window(l->s, at, len);
 		}
@@ -139,9 +135,8 @@ static struct list good_list(struct kase *k, struct step *s, uint32_t bytes)
 
 static void bad_place(struct list *l)
 {
-	uint64_t offset =
-		l->k->facts->icd_max + 16 +
-		(pick(l->k, 2) ? pick(l->k, 100000) * UINT64_C(16) : rng_next(&l->k->rng) & ~UINT64_C(15));
+	uint64_t offset = l->k->facts->icd_max + 16 +
+			  (pick(l->k, 2) ? pick(l->k, 100000) * UINT64_C(16) : rng_next(&l->k->rng) & ~UINT64_C(15));
 
 	point(l->s, SGL_LAST, offset, l->place);
 	step_expect(l->s, ST_SGL_OFFSET, ST_SGL_SEGMENT, ST_SGL_COUNT, -1);
@@ -153,8 +148,7 @@ static void bad_length(struct list *l)
 	uint32_t len = pick(l->k, 3) == 0 ? 0 : l->place - 1 - pick(l->k, 15);
 
 	point(l->s, SGL_LAST, 0, len);
-	step_expect(l->s, ST_SGL_SEGMENT,
-		    -1); /* Base figure 95: "a length of 0h or ... not a multiple of 16" */
+	step_expect(l->s, ST_SGL_SEGMENT, -1); /* Base figure 95: "a length of 0h or ... not a multiple of 16" */
 	kase_describe(l->k, ", segment of %u bytes", len);
 }
 
@@ -179,8 +173,7 @@ static void unaligned(struct list *l)
 /* In a last segment there is no segment descriptor; elsewhere it is the last of its segment. */
 static void link_in_last(struct list *l)
 {
-	put_plain(l->s->bytes + SQE_SIZE + l->place - 16, pick(l->k, 2) ? SGL_LAST : SGL_SEGMENT, SUB_OFFSET,
-		  0, 16);
+	put_plain(l->s->bytes + SQE_SIZE + l->place - 16, pick(l->k, 2) ? SGL_LAST : SGL_SEGMENT, SUB_OFFSET, 0, 16);
 	step_expect(l->s, ST_SGL_SEGMENT, -1);
 	kase_describe(l->k, ", a segment descriptor at the end of a last segment");
 }
@@ -190,8 +183,8 @@ static void link_too_early(struct list *l)
 	if (l->count < 2) {
 		return;
 	}
-	put_plain(l->s->bytes + SQE_SIZE + pick(l->k, l->count - 1) * 16u,
-		  pick(l->k, 2) ? SGL_LAST : SGL_SEGMENT, SUB_OFFSET, 0, 16);
+	put_plain(l->s->bytes + SQE_SIZE + pick(l->k, l->count - 1) * 16u, pick(l->k, 2) ? SGL_LAST : SGL_SEGMENT,
+		  SUB_OFFSET, 0, 16);
 	point(l->s, SGL_SEGMENT, 0, l->place);
 	step_expect(l->s, ST_SGL_COUNT, -1);
 	kase_describe(l->k, ", a segment descriptor before the end");
@@ -270,9 +263,9 @@ static void nothing(struct list *l)
 
 void make_sgl_list(struct kase *k)
 {
-	static void (*const spoil[])(struct list *) = {
-		bad_place, bad_length, too_long, unaligned, link_in_last, link_too_early, no_link,
-		loop,      too_many,   bad_type, too_short, two_segments, nothing};
+	static void (*const spoil[])(struct list *) = {bad_place,      bad_length,   too_long, unaligned, link_in_last,
+						       link_too_early, no_link,      loop,     too_many,  bad_type,
+						       too_short,      two_segments, nothing};
 	struct step *s = step_rw(k, pick(k, 2) ? IO_READ : IO_WRITE, any_lba(k, 4), 1 + pick(k, 4));
 	struct list l = good_list(k, s, (get16(s->bytes + AT_CDW12) + 1u) * k->facts->block_size);
 

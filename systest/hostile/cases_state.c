@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a controller (Base 3.6, 3.5.3): anything written to CC at any time, with I/O under way and queues being connected. What the
- * registers must say afterwards is modelled; a controller can always be had back by a reset. */
+/* The life of a controller (Base 3.6, 3.5.3): anything written to CC at any time, with I/O under way and queues being
+ * connected. What the registers must say afterwards is modelled; a controller can always be had back by a reset. */
 #include "systest/hostile/cases.h"
 
 #include <stdio.h>
@@ -33,7 +33,8 @@ struct life {
 	/* The model. */
 	enum state state;
 	uint32_t cc;
-	bool vague; /* until the next reset: CC.SHN was set without CC.EN, or other fields were changed with it; what that does is not said */
+	bool vague; /* until the next reset: CC.SHN was set without CC.EN, or other fields were changed with it; what
+		       that does is not said */
 	bool queues_lost;
 };
 
@@ -97,9 +98,11 @@ static void judge(struct life *l, struct op *op, const uint8_t *cqe)
 		right = status == ST_OK;
 		break;
 	case GET_CC:
-	case GET_CSTS: /* all other bits are reserved, or of what is not supported; nor is there a state 3 of shutting down */
+	case GET_CSTS: /* all other bits are reserved, or of what is not supported; nor is there a state 3 of shutting
+			  down */
 		l->result = get64(cqe);
-		right = status == ST_OK && (op->what == GET_CC || ((l->result & ~UINT64_C(0xf)) == 0 && (l->result & 0xc) != 0xc));
+		right = status == ST_OK &&
+			(op->what == GET_CC || ((l->result & ~UINT64_C(0xf)) == 0 && (l->result & 0xc) != 0xc));
 		break;
 	case KEEP_ALIVE:
 		right = status == alive || status == ST_SEQUENCE;
@@ -167,7 +170,8 @@ static void ask(struct life *l, enum what what, uint32_t value)
 		put_keyed(sqe + AT_SGL, (uintptr_t)link_slot(l->admin, 1), 4096, memory.remote->rkey, SUB_ADDRESS);
 	}
 	l->ops[l->num_ops] = (struct op){.what = what};
-	link_send(l->admin, l->num_ops++, sqe, SQE_SIZE); /* fails if the connection has ended, which is seen otherwise */
+	link_send(l->admin, l->num_ops++, sqe,
+		  SQE_SIZE); /* fails if the connection has ended, which is seen otherwise */
 	l->num_open += what != ASYNC;
 	if (what == SET_CC) {
 		model_write(l, value);
@@ -200,8 +204,13 @@ static bool write_and_settle(struct life *l, uint32_t cc)
 
 static uint32_t any_cc(struct kase *k)
 {
-	static const uint32_t impossible[] = {1, CC_ENABLE | 1 << 4, CC_ENABLE | 7 << 4, CC_ENABLE | 1 << 7, CC_ENABLE | 7 << 11,
-					      CC_ENABLE ^ 1 << 16, CC_ENABLE ^ 1 << 20};
+	static const uint32_t impossible[] = {1,
+					      CC_ENABLE | 1 << 4,
+					      CC_ENABLE | 7 << 4,
+					      CC_ENABLE | 1 << 7,
+					      CC_ENABLE | 7 << 11,
+					      CC_ENABLE ^ 1 << 16,
+					      CC_ENABLE ^ 1 << 20};
 
 	switch (pick(k, 12)) {
 	case 0:
@@ -282,15 +291,19 @@ static bool status_is_one_of(uint16_t status, const uint16_t *ok, unsigned n)
 	return false;
 }
 
-/* Queues of a controller that was reset end, after answers or without. A late Connect is answered: before the end of what it made, too. */
+/* Queues of a controller that was reset end, after answers or without. A late Connect is answered: before the end of
+ * what it made, too. */
 static void judge_queues(struct life *l)
 {
-	static const uint16_t io[] = {ST_OK, ST_SQ_DELETED, ST_ABORTED}, late[] = {ST_OK, ST_SEQUENCE, ST_CONNECT_PARAM, ST_CONNECT_BUSY};
+	static const uint16_t io[] = {ST_OK, ST_SQ_DELETED, ST_ABORTED},
+			      late[] = {ST_OK, ST_SEQUENCE, ST_CONNECT_PARAM, ST_CONNECT_BUSY};
 
 	for (unsigned q = 0; q < IO_QUEUES && !l->bad; q++) {
 		struct link *link = l->io[q];
 		if (l->queues_lost ? !link_wait_end(link) : !link_wait(link, link->sent - 1) || link->ended) {
-			fail(l, l->queues_lost ? "a queue outlived a reset:" : "a queue ended without one, or is silent:", q + 1);
+			fail(l,
+			     l->queues_lost ? "a queue outlived a reset:" : "a queue ended without one, or is silent:",
+			     q + 1);
 		}
 		for (uint32_t i = 0; i < link->inbox_len && !l->bad; i++) {
 			uint16_t status = get16(link->inbox[i] + 14) >> 1 & 0x7ff;
@@ -302,7 +315,8 @@ static void judge_queues(struct life *l)
 	if (l->late_sent && !l->bad) {
 		if (!link_wait(l->io[LATE], 1)) {
 			fail(l, "a Connect was not answered", 0);
-		} else if (l->io[LATE]->inbox_len != 0 && !status_is_one_of(get16(l->io[LATE]->inbox[0] + 14) >> 1 & 0x7ff, late, 4)) {
+		} else if (l->io[LATE]->inbox_len != 0 &&
+			   !status_is_one_of(get16(l->io[LATE]->inbox[0] + 14) >> 1 & 0x7ff, late, 4)) {
 			fail(l, "a Connect ended with", get16(l->io[LATE]->inbox[0] + 14) >> 1 & 0x7ff);
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Anything at all: bytes at random, and good commands with some bits turned. What comes back cannot be foretold, but for what cannot be
- * a success; and nobody may write where no descriptor points. */
+/* Anything at all: bytes at random, and good commands with some bits turned. What comes back cannot be foretold, but
+ * for what cannot be a success; and nobody may write where no descriptor points. */
 #include "systest/hostile/cases.h"
 
 static void random_bytes(struct kase *k, uint8_t *p, uint32_t len)
@@ -23,8 +23,7 @@ static void turn_bits(struct kase *k, struct step *s)
 		if (at >= AT_SGL + 11 && at < AT_SGL + 15 && pick(k, 16)) {
 			continue;
 		}
-		s->bytes[at] =
-			pick(k, 2) ? (uint8_t)(s->bytes[at] ^ 1u << pick(k, 8)) : (uint8_t)pick(k, 256);
+		s->bytes[at] = pick(k, 2) ? (uint8_t)(s->bytes[at] ^ 1u << pick(k, 8)) : (uint8_t)pick(k, 256);
 	}
 }
 
@@ -38,10 +37,8 @@ static void open_windows(struct kase *k, struct step *s)
 		const uint8_t *d = s->bytes + at;
 		uint64_t address = get64(d), end = address + (get32(d + 8) & 0xffffff);
 
-		if (d[15] >> 4 == SGL_KEYED && address < base + size && end > base &&
-		    s->num_windows < WINDOWS) {
-			uint64_t from = address > base ? address - base : 0,
-				 to = end - base < size ? end - base : size;
+		if (d[15] >> 4 == SGL_KEYED && address < base + size && end > base && s->num_windows < WINDOWS) {
+			uint64_t from = address > base ? address - base : 0, to = end - base < size ? end - base : size;
 			s->window[s->num_windows].at = (uint32_t)from;
 			s->window[s->num_windows++].len = (uint32_t)(to - from);
 		}
@@ -63,8 +60,7 @@ static void finish(struct kase *k, struct step *s)
 	keep_off_metadata(k, s);
 	s->any = true;
 	open_windows(k, s);
-	kase_describe(k, "opcode %02x flags %02x nsid %x", s->bytes[0], s->bytes[1],
-		      get32(s->bytes + AT_NSID));
+	kase_describe(k, "opcode %02x flags %02x nsid %x", s->bytes[0], s->bytes[1], get32(s->bytes + AT_NSID));
 }
 
 void make_wild_io(struct kase *k)
@@ -140,6 +136,5 @@ bool wild_must_fail(const struct facts *f, const struct step *s, bool io)
 	    get32(s->bytes + AT_NSID) == f->hidden) {
 		return true;
 	}
-	return (op == IO_READ || op == IO_WRITE || op == IO_COMPARE || op == IO_WRITE_ZEROES) &&
-	       rw_must_fail(f, s);
+	return (op == IO_READ || op == IO_WRITE || op == IO_COMPARE || op == IO_WRITE_ZEROES) && rw_must_fail(f, s);
 }

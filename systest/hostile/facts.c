@@ -11,7 +11,8 @@ static bool ask(struct session *s, uint8_t op, uint32_t nsid, uint32_t cdw10, ui
 
 	put32(sqe + AT_NSID, nsid);
 	put32(sqe + AT_CDW10, cdw10);
-	put_keyed(sqe + AT_SGL, (uintptr_t)link_slot(s->admin, 1), op == ADM_GET_LOG ? SLOT_SIZE : 4096, memory.remote->rkey, SUB_ADDRESS);
+	put_keyed(sqe + AT_SGL, (uintptr_t)link_slot(s->admin, 1), op == ADM_GET_LOG ? SLOT_SIZE : 4096,
+		  memory.remote->rkey, SUB_ADDRESS);
 	return link_command(s->admin, sqe, SQE_SIZE, cqe) && get16(cqe + 14) >> 1 == ST_OK;
 }
 
@@ -136,7 +137,8 @@ static bool parse_ana(struct facts *f, struct page *page)
 
 	for (unsigned groups = get16(page->bytes + 8); groups != 0 && at + 32 <= sizeof(page->bytes); groups--) {
 		const uint8_t *group = page->bytes + at;
-		for (at += 32; at < (uint32_t)(group - page->bytes) + 32 + get32(group + 4) * 4 && f->num_ana < ANA_MAX; at += 4) {
+		for (at += 32; at < (uint32_t)(group - page->bytes) + 32 + get32(group + 4) * 4 && f->num_ana < ANA_MAX;
+		     at += 4) {
 			f->ana[f->num_ana].nsid = get32(page->bytes + at);
 			f->ana[f->num_ana++].state = group[16] & 0xf;
 		}

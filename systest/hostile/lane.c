@@ -102,7 +102,8 @@ static void open_windows(const struct step *s, const struct link *link)
 
 static void judge_content(struct kase *k, const struct step *s, unsigned i)
 {
-	if (s->content != NULL && s->status == ST_OK && memcmp(link_slot(k->link, s->slot), s->content, s->content_len) != 0) {
+	if (s->content != NULL && s->status == ST_OK &&
+	    memcmp(link_slot(k->link, s->slot), s->content, s->content_len) != 0) {
 		kase_fail(k, "command %u: success, with other data", i);
 	}
 }
@@ -117,8 +118,8 @@ static void judge_memory(struct kase *k, struct step *s, unsigned i)
 		while (was[at] == is[at]) {
 			at++;
 		}
-		kase_fail(k, "command %u (%s): memory was written at byte %zu of its slot", i,
-			  status_text(s->status), at);
+		kase_fail(k, "command %u (%s): memory was written at byte %zu of its slot", i, status_text(s->status),
+			  at);
 	}
 	memset(link_slot(k->link, s->slot), CANARY, SLOT_SIZE);
 }
@@ -138,8 +139,7 @@ static void judge(struct kase *k, bool io, bool ended)
 		judge_memory(k, s, i);
 	}
 	if (k->together && (k->step[0]->status == ST_OK) != (k->step[1]->status == ST_OK)) {
-		kase_fail(k, "%s, and the other %s", status_text(k->step[0]->status),
-			  status_text(k->step[1]->status));
+		kase_fail(k, "%s, and the other %s", status_text(k->step[0]->status), status_text(k->step[1]->status));
 	}
 }
 
@@ -238,9 +238,8 @@ void lane_run(enum lane lane)
 	for (unsigned c = 0; c < l->num_cases; c++) {
 		judge(&l->cases[c], is_io(lane), link->ended);
 	}
-	next_cid =
-		(uint16_t)((next_cid + 1) %
-			   2047); /* ids below those that a good host would find odd; ffffh is the last command's */
+	next_cid = (uint16_t)((next_cid + 1) %
+			      2047); /* ids below those that a good host would find odd; ffffh is the last command's */
 	l->num_cases = l->num_steps = 0;
 	if (link->ended || (l->session.io != NULL && l->session.admin->ended)) {
 		session_close(&l->session, false);

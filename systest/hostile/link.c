@@ -49,8 +49,7 @@ static uint8_t *response_at(struct link *l, uint32_t index)
 
 static void post_receive(struct link *l, uint32_t index)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)response_at(l, index), .length = 64, .lkey = memory.local->lkey};
+	struct ibv_sge sge = {.addr = (uintptr_t)response_at(l, index), .length = 64, .lkey = memory.local->lkey};
 	struct ibv_recv_wr *bad, wr = {.wr_id = RECV_ID | index, .sg_list = &sge, .num_sge = 1};
 
 	ibv_post_recv(l->id->qp, &wr, &bad); /* fails when the link has ended, which is seen otherwise */
@@ -58,11 +57,8 @@ static void post_receive(struct link *l, uint32_t index)
 
 struct cm_request cm_request(uint16_t qid, uint16_t entries)
 {
-	struct cm_request r = {.len = 32,
-			       .initiator_depth = 8,
-			       .responder_resources = 8,
-			       .receives = entries + 4u,
-			       .repost = true};
+	struct cm_request r = {
+		.len = 32, .initiator_depth = 8, .responder_resources = 8, .receives = entries + 4u, .repost = true};
 
 	put16(r.data + 2, qid);
 	put16(r.data + 4, entries);
@@ -88,9 +84,8 @@ static void cm_event(struct link *l, const struct rdma_cm_event *e)
 		l->up = true;
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		l->reject = e->param.conn.private_data_len >= 4
-				    ? get16((const uint8_t *)e->param.conn.private_data + 2)
-				    : 0;
+		l->reject = e->param.conn.private_data_len >= 4 ? get16((const uint8_t *)e->param.conn.private_data + 2)
+								: 0;
 		end(l, "rejected");
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -248,10 +243,8 @@ static int resolve(struct link *l, const struct address *at)
 	if (getaddrinfo(at->ip, at->port, &hints, &a) != 0) {
 		return -EINVAL;
 	}
-	int rc = rdma_resolve_addr(l->id, NULL, a->ai_addr, 5000) == 0 &&
-				 wait_event(l, RDMA_CM_EVENT_ADDR_RESOLVED) &&
-				 rdma_resolve_route(l->id, 5000) == 0 &&
-				 wait_event(l, RDMA_CM_EVENT_ROUTE_RESOLVED)
+	int rc = rdma_resolve_addr(l->id, NULL, a->ai_addr, 5000) == 0 && wait_event(l, RDMA_CM_EVENT_ADDR_RESOLVED) &&
+				 rdma_resolve_route(l->id, 5000) == 0 && wait_event(l, RDMA_CM_EVENT_ROUTE_RESOLVED)
 			 ? 0
 			 : -EHOSTUNREACH;
 	freeaddrinfo(a);
@@ -261,10 +254,7 @@ static int resolve(struct link *l, const struct address *at)
 static int make_queues(struct link *l, const struct cm_request *req)
 {
 	struct ibv_qp_init_attr init = {
-		.cap = {.max_send_wr = CAPSULES,
-			.max_recv_wr = CAPSULES,
-			.max_send_sge = 2,
-			.max_recv_sge = 1},
+		.cap = {.max_send_wr = CAPSULES, .max_recv_wr = CAPSULES, .max_send_sge = 2, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
@@ -427,8 +417,8 @@ bool link_command(struct link *l, const void *sqe, uint32_t len, uint8_t cqe[CQE
 
 /* ---- Sessions ---- */
 
-void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_t cid, uint16_t qid,
-		  uint16_t sqsize, uint16_t cntlid)
+void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_t cid, uint16_t qid, uint16_t sqsize,
+		  uint16_t cntlid)
 {
 	memset(sqe, 0, SQE_SIZE);
 	memset(data, 0, CONNECT_DATA);
@@ -445,7 +435,8 @@ void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_
 	strcpy((char *)data + DATA_HOSTNQN, at->hostnqn);
 }
 
-bool link_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries, uint32_t kato_ms, uint16_t *cntlid)
+bool link_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries, uint32_t kato_ms,
+		uint16_t *cntlid)
 {
 	struct cm_request req = cm_request(qid, entries);
 	uint8_t sqe[SQE_SIZE], cqe[CQE_SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A connection to an NVMe-oF target over plain verbs, and the queues and controllers made of them: nothing is checked that a host may do
- * wrong. One thread. */
+/* A connection to an NVMe-oF target over plain verbs, and the queues and controllers made of them: nothing is checked
+ * that a host may do wrong. One thread. */
 #ifndef HOSTILE_LINK_H
 #define HOSTILE_LINK_H
 
@@ -61,8 +61,8 @@ struct cm_request {
 /* What a well-behaved host sends: sizes are numbers of entries. */
 struct cm_request cm_request(uint16_t qid, uint16_t entries);
 
-/* Makes a connection. 0: l->up, or the target refused: l->reject, or it ended at once: l->ended. A negative errno: no such thing can be
- * tried here at all (said on stderr). */
+/* Makes a connection. 0: l->up, or the target refused: l->reject, or it ended at once: l->ended. A negative errno: no
+ * such thing can be tried here at all (said on stderr). */
 int link_open(struct link **l, const struct address *at, const struct cm_request *req);
 /* Its first half: asks for a connection. 0 or, said on stderr, a negative errno. */
 int link_begin(struct link **l, const struct address *at, const struct cm_request *req);
@@ -91,13 +91,14 @@ static inline uint8_t *link_slot(struct link *l, unsigned slot)
 /* ---- Queues ---- */
 
 /* Fills in Connect and its data, in slot memory, as it should be. */
-void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_t cid, uint16_t qid,
-		  uint16_t sqsize, uint16_t cntlid);
+void fill_connect(uint8_t *sqe, uint8_t *data, const struct address *at, uint16_t cid, uint16_t qid, uint16_t sqsize,
+		  uint16_t cntlid);
 /* One command and its response; false: it ended, or there was none. */
 bool link_command(struct link *l, const void *sqe, uint32_t len, uint8_t cqe[CQE_SIZE]);
-/* Makes a connection and a queue of it, with a good Connect; an admin queue's (0) *cntlid is given, an I/O queue's is taken. *l may be there even if
- * it fails. */
-bool link_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries, uint32_t kato_ms, uint16_t *cntlid);
+/* Makes a connection and a queue of it, with a good Connect; an admin queue's (0) *cntlid is given, an I/O queue's is
+ * taken. *l may be there even if it fails. */
+bool link_queue(struct link **l, const struct address *at, uint16_t qid, uint16_t entries, uint32_t kato_ms,
+		uint16_t *cntlid);
 /* Property Set of CC.EN, likewise. */
 bool link_enable(struct link *admin, uint8_t cqe[CQE_SIZE]);
 

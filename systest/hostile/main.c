@@ -44,8 +44,8 @@ void kase_fail(struct kase *k, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(why, sizeof(why), format, ap);
 	va_end(ap);
-	fprintf(stderr, "seed %llu case %llu, %s (%s): %s\n", (unsigned long long)seed,
-		(unsigned long long)k->number, k->kind->name, k->what, why);
+	fprintf(stderr, "seed %llu case %llu, %s (%s): %s\n", (unsigned long long)seed, (unsigned long long)k->number,
+		k->kind->name, k->what, why);
 	for (unsigned i = 0; i < k->num_steps; i++) {
 		fprintf(stderr, "\tcommand %u, %u bytes:", i, k->step[i]->len);
 		for (unsigned b = 0; b < SQE_SIZE; b++) {
@@ -55,7 +55,8 @@ void kase_fail(struct kase *k, const char *format, ...)
 	}
 }
 
-/* Commands at random may reserve a namespace, or change what the others' answers depend on: another host sends them, to a namespace of its own. */
+/* Commands at random may reserve a namespace, or change what the others' answers depend on: another host sends them, to
+ * a namespace of its own. */
 struct targets {
 	struct facts tame, wild, discovery, ana, reserved;
 };
@@ -192,11 +193,11 @@ static bool too_long(const char *nqn)
 static void parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{"address", 1, NULL, 'a'}, {"port", 1, NULL, 'p'},    {"nqn", 1, NULL, 'n'},
-		{"cases", 1, NULL, 'c'},   {"seed", 1, NULL, 'S'},    {"only", 1, NULL, 'o'},
-		{"kind", 1, NULL, 'k'},    {"nsid", 1, NULL, 'i'},    {"hidden", 1, NULL, 'H'},
-		{"help", 0, NULL, 'h'},    {"hostnqn", 1, NULL, 256}, {"deadline", 1, NULL, 257},
-		{"keyed", 1, NULL, 258},   {"key", 1, NULL, 259},     {"ana", 1, NULL, 260},
+		{"address", 1, NULL, 'a'},   {"port", 1, NULL, 'p'},     {"nqn", 1, NULL, 'n'},
+		{"cases", 1, NULL, 'c'},     {"seed", 1, NULL, 'S'},     {"only", 1, NULL, 'o'},
+		{"kind", 1, NULL, 'k'},      {"nsid", 1, NULL, 'i'},     {"hidden", 1, NULL, 'H'},
+		{"help", 0, NULL, 'h'},      {"hostnqn", 1, NULL, 256},  {"deadline", 1, NULL, 257},
+		{"keyed", 1, NULL, 258},     {"key", 1, NULL, 259},      {"ana", 1, NULL, 260},
 		{"discovery", 1, NULL, 261}, {"reserved", 1, NULL, 262}, {NULL, 0, NULL, 0},
 	};
 	int c;
@@ -258,9 +259,9 @@ static void parse(int argc, char **argv, struct options *o)
 			exit(2);
 		}
 	}
-	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || too_long(o->at.subnqn) || too_long(o->at.hostnqn) ||
-	    too_long(o->keyed) || too_long(o->ana) || too_long(o->discovery) || too_long(o->reserved) ||
-	    (o->keyed == NULL) != (o->key_len == 0)) {
+	if (o->at.ip == NULL || o->at.port == NULL || o->at.subnqn == NULL || too_long(o->at.subnqn) ||
+	    too_long(o->at.hostnqn) || too_long(o->keyed) || too_long(o->ana) || too_long(o->discovery) ||
+	    too_long(o->reserved) || (o->keyed == NULL) != (o->key_len == 0)) {
 		fputs(usage, stderr);
 		exit(2);
 	}
@@ -268,11 +269,11 @@ static void parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = {.at = {.hostnqn = "nqn.2026-11.io.varve:hostile",
-				   .hostid = {0x68, 0x6f, 0x73, 0x74, [15] = 1}},
-			    .cases = 5000,
-			    .nsid = 2,
-			    .hidden = 1};
+	struct options o = {
+		.at = {.hostnqn = "nqn.2026-11.io.varve:hostile", .hostid = {0x68, 0x6f, 0x73, 0x74, [15] = 1}},
+		.cases = 5000,
+		.nsid = 2,
+		.hidden = 1};
 	static struct targets t;
 	double start = now();
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the specifications say, for who tests a target by them: numbers and places in wire structures, written down here a second time on
- * purpose. A mistake in the target's own headers must not hide itself.
+/* What the specifications say, for who tests a target by them: numbers and places in wire structures, written down here
+ * a second time on purpose. A mistake in the target's own headers must not hide itself.
  *
- * "Base" is the NVM Express Base Specification 2.0c, "NVM" the NVM Command Set Specification 1.0c, "RDMA" the NVMe RDMA Transport
- * Specification 1.0b. */
+ * "Base" is the NVM Express Base Specification 2.0c, "NVM" the NVM Command Set Specification 1.0c, "RDMA" the NVMe RDMA
+ * Transport Specification 1.0b. */
 #ifndef HOSTILE_SPEC_H
 #define HOSTILE_SPEC_H
 

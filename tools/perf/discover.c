@@ -33,7 +33,8 @@ static void on_log(void *arg, int error, const struct nvme_discovered *found, ui
 			continue;
 		}
 		if (d->opts->num_targets == PERF_MAX_TARGETS) {
-			fprintf(stderr, "varve-perf: more than %d subsystems were found; the rest is left out\n", PERF_MAX_TARGETS);
+			fprintf(stderr, "varve-perf: more than %d subsystems were found; the rest is left out\n",
+				PERF_MAX_TARGETS);
 			return;
 		}
 		d->opts->targets[d->opts->num_targets++] = found[i].trid;
@@ -93,8 +94,8 @@ static bool ask(struct perf_options *o, const struct nvme_trid *at)
 		fprintf(stderr, "varve-perf: the discovery service at %s port %s: %s\n", trid.traddr, trid.trsvcid,
 			d.error ? strerror(-d.error) : nvme_ctrlr_last_error(d.ctrlr));
 	} else if (o->num_targets == before) {
-		fprintf(stderr, "varve-perf: the discovery service at %s port %s shows no subsystem to %s\n", trid.traddr,
-			trid.trsvcid, o->hostnqn);
+		fprintf(stderr, "varve-perf: the discovery service at %s port %s shows no subsystem to %s\n",
+			trid.traddr, trid.trsvcid, o->hostnqn);
 	}
 	nvme_ctrlr_destroy(d.ctrlr, on_gone, &d);
 	thread_control_wait(is_gone, &d, WAIT_US);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define HISTOGRAM_BITS	  7
+#define HISTOGRAM_BITS    7
 #define HISTOGRAM_BUCKETS ((64 - HISTOGRAM_BITS + 1) << HISTOGRAM_BITS)
 
 struct histogram {

@@ -36,7 +36,8 @@ bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o)
 	if (o->dhchap_ctrlr_key != NULL) {
 		c->dhchap_ctrlr_key = get_key("--dhchap-ctrlr-key", o->dhchap_ctrlr_key);
 	}
-	return (o->dhchap_key == NULL || c->dhchap_key != NULL) && (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);
+	return (o->dhchap_key == NULL || c->dhchap_key != NULL) &&
+	       (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);
 }
 
 void perf_keys_put(const struct nvme_ctrlr_opts *c)

@@ -17,11 +17,15 @@ static int make(const struct perf_bdev *b, const char *name, char *error)
 {
 	switch (b->kind) {
 	case PERF_BDEV_NULL:
-		return bdev_null_create(
-			&(struct bdev_null_opts){.name = name, .block_size = BLOCK_SIZE, .num_blocks = b->bytes / BLOCK_SIZE}, error);
+		return bdev_null_create(&(struct bdev_null_opts){.name = name,
+								 .block_size = BLOCK_SIZE,
+								 .num_blocks = b->bytes / BLOCK_SIZE},
+					error);
 	case PERF_BDEV_MALLOC:
-		return bdev_malloc_create(&(struct bdev_malloc_opts){.name = name, .block_size = BLOCK_SIZE,
-								     .num_blocks = b->bytes / BLOCK_SIZE, .numa_id = -1},
+		return bdev_malloc_create(&(struct bdev_malloc_opts){.name = name,
+								     .block_size = BLOCK_SIZE,
+								     .num_blocks = b->bytes / BLOCK_SIZE,
+								     .numa_id = -1},
 					  NULL, error);
 	case PERF_BDEV_FILE:
 		return bdev_uring_create(&(struct bdev_uring_opts){.name = name, .filename = b->path}, error);
@@ -64,7 +68,8 @@ struct nvme_ns perf_local_ns(const struct perf_target *t)
 {
 	const struct bdev *b = bdev_desc_bdev(t->desc);
 
-	return (struct nvme_ns){.nsid = t->index + 1, .num_blocks = bdev_num_blocks(b), .block_size = bdev_block_size(b)};
+	return (struct nvme_ns){
+		.nsid = t->index + 1, .num_blocks = bdev_num_blocks(b), .block_size = bdev_block_size(b)};
 }
 
 static void gone(void *arg)

@@ -13,8 +13,8 @@
 #include "util/log.h"
 #include "util/output.h"
 
-#define OPENING_MAX 32 /* queue pairs that are being connected at a time */
-#define SETTLE_US 10000000 /* for outstanding I/O to come back at the end */
+#define OPENING_MAX 32       /* queue pairs that are being connected at a time */
+#define SETTLE_US   10000000 /* for outstanding I/O to come back at the end */
 
 struct perf {
 	struct perf_options opts;
@@ -40,7 +40,7 @@ static void for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, vo
 {
 	for (unsigned i = 0; i < p->num_workers; i++) {
 		struct perf_stream *s;
-		TAILQ_FOREACH(s, &p->workers[i].streams, link) {
+		TAILQ_FOREACH (s, &p->workers[i].streams, link) {
 			fn(s, arg);
 		}
 	}
@@ -161,7 +161,8 @@ static bool connect_targets(struct perf *p)
 	o.loss_timeout_s = p->opts.loss_timeout_s;
 	o.reconnect_delay_s = 1;
 	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
-					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) : 1024);
+					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16)
+					 : 1024);
 	o.event = on_event;
 	bool created = perf_keys_get(&o, &p->opts) && create_ctrlrs(p, &o);
 	perf_keys_put(&o);
@@ -191,23 +192,29 @@ static bool add_streams(struct perf *p, struct perf_target *t, const struct nvme
 	uint32_t largest = t->ctrlr ? nvme_ctrlr_max_transfer(t->ctrlr) : UINT32_MAX;
 
 	if (p->opts.io_size % ns->block_size != 0 || p->opts.io_size > largest) {
-		fprintf(stderr, "varve-perf: --io-size %u: namespace %u wants a multiple of %u, at most %u\n", p->opts.io_size,
-			ns->nsid, ns->block_size, largest);
+		fprintf(stderr, "varve-perf: --io-size %u: namespace %u wants a multiple of %u, at most %u\n",
+			p->opts.io_size, ns->nsid, ns->block_size, largest);
 		return false;
 	}
-	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the controller would move it with the data */
-		fprintf(stderr, "varve-perf: namespace %u: its blocks carry %u bytes of metadata; only 8, of protection information, are possible\n",
+	if (ns->md_size != 0 &&
+	    (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the controller would move it with the data */
+		fprintf(stderr,
+			"varve-perf: namespace %u: its blocks carry %u bytes of metadata; only 8, of protection "
+			"information, are possible\n",
 			ns->nsid, ns->md_size);
 		return false;
 	}
 	if (units < p->opts.queue_depth) {
-		fprintf(stderr, "varve-perf: namespace %u: %llu bytes are too few for %u queue pairs with %u I/Os of %u bytes each\n",
+		fprintf(stderr,
+			"varve-perf: namespace %u: %llu bytes are too few for %u queue pairs with %u I/Os of %u bytes "
+			"each\n",
 			ns->nsid, (unsigned long long)region, n, p->opts.queue_depth, p->opts.io_size);
 		return false;
 	}
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t first = i * units * (p->opts.io_size / ns->block_size);
-		struct perf_stream *s = perf_stream_create(&p->opts, t, &p->workers[i % p->num_workers], ns, first, units);
+		struct perf_stream *s =
+			perf_stream_create(&p->opts, t, &p->workers[i % p->num_workers], ns, first, units);
 
 		if (s == NULL) {
 			fprintf(stderr, "varve-perf: out of memory; --mem gives more\n");
@@ -234,7 +241,8 @@ static bool make_streams(struct perf *p)
 			}
 		}
 		if (found == 0) {
-			fprintf(stderr, "varve-perf: %s has no %snamespace\n", p->opts.targets[i].subnqn, p->opts.nsid ? "such " : "");
+			fprintf(stderr, "varve-perf: %s has no %snamespace\n", p->opts.targets[i].subnqn,
+				p->opts.nsid ? "such " : "");
 			return false;
 		}
 	}
@@ -347,9 +355,13 @@ static void show_progress(void *arg)
 
 	/* on a terminal in one place, elsewhere a line each */
 	bool terminal = isatty(STDERR_FILENO);
-	fprintf(stderr, "%s%4llu s  %9llu IOPS  %llu errors%s%s", terminal ? "\r" : "", (unsigned long long)((env_ticks() - p->run_start) / env_ticks_hz()),
+	fprintf(stderr, "%s%4llu s  %9llu IOPS  %llu errors%s%s", terminal ? "\r" : "",
+		(unsigned long long)((env_ticks() - p->run_start) / env_ticks_hz()),
 		(unsigned long long)(ios - p->progress_ios), (unsigned long long)c.stats.errors,
-		c.unconnected ? "  (reconnecting)" : terminal ? "               " : "", terminal ? "" : "\n");
+		c.unconnected ? "  (reconnecting)"
+		: terminal    ? "               "
+			      : "",
+		terminal ? "" : "\n");
 	p->progress_ios = ios;
 	thread_timer_start(&p->progress, 1000000);
 }
@@ -361,7 +373,7 @@ static void run(struct perf *p)
 
 	for (unsigned i = 0; i < p->num_workers; i++) {
 		struct perf_stream *s;
-		TAILQ_FOREACH(s, &p->workers[i].streams, link) {
+		TAILQ_FOREACH (s, &p->workers[i].streams, link) {
 			n++;
 		}
 		if (p->opts.rate != 0) {
@@ -491,7 +503,7 @@ static bool make_workers(struct perf *p)
 	if (p->workers == NULL) {
 		return false;
 	}
-	ENV_FOREACH_LCORE(lcore) {
+	ENV_FOREACH_LCORE (lcore) {
 		struct perf_worker *w = &p->workers[p->num_workers];
 		char name[32];
 		cpu_set_t mask;
@@ -520,10 +532,11 @@ static int tick(void *ctx)
 static int measure(struct perf *p)
 {
 	int status = EXIT_FAILURE;
-	struct poller *ticker = poller_register(&(struct poller_opts){.name = "perf_tick", .fn = tick, .ctx = p, .period_us = 10000, .fd = -1});
+	struct poller *ticker = poller_register(
+		&(struct poller_opts){.name = "perf_tick", .fn = tick, .ctx = p, .period_us = 10000, .fd = -1});
 
-	if (make_workers(p) && perf_discover(&p->opts) && connect_targets(p) && perf_locals_open(&p->locals, &p->opts) &&
-	    make_streams(p)) {
+	if (make_workers(p) && perf_discover(&p->opts) && connect_targets(p) &&
+	    perf_locals_open(&p->locals, &p->opts) && make_streams(p)) {
 		thread_control_wait(streams_open, p, UINT64_MAX);
 		thread_control_wait(streams_filled, p, UINT64_MAX);
 		if (!any_failed(p) && !interrupted) {
@@ -534,8 +547,10 @@ static int measure(struct perf *p)
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		const struct perf_target *t = &p->targets[i];
 
-		if (t->ctrlr != NULL && t->failed && nvme_ctrlr_last_error(t->ctrlr)[0] != 0) { /* else the log has said it */
-			fprintf(stderr, "varve-perf: %s: %s\n", p->opts.targets[i].subnqn, nvme_ctrlr_last_error(t->ctrlr));
+		if (t->ctrlr != NULL && t->failed &&
+		    nvme_ctrlr_last_error(t->ctrlr)[0] != 0) { /* else the log has said it */
+			fprintf(stderr, "varve-perf: %s: %s\n", p->opts.targets[i].subnqn,
+				nvme_ctrlr_last_error(t->ctrlr));
 		}
 	}
 	close_all(p);
@@ -597,9 +612,13 @@ int main(int argc, char **argv)
 	}
 	log_set_print_level(LOG_LEVEL_WARNING);
 	make_room(&p->opts);
-	struct env_opts e = {.name = "varve-perf", .cores = p->opts.cores ? p->opts.cores : default_cores(cores, sizeof(cores)),
-			     .oversubscribe = p->opts.oversubscribe, .mem_mb = p->opts.mem_mb, .instance_id = -1,
-			     .no_huge = p->opts.no_huge, .no_pci = !any_local(&p->opts)};
+	struct env_opts e = {.name = "varve-perf",
+			     .cores = p->opts.cores ? p->opts.cores : default_cores(cores, sizeof(cores)),
+			     .oversubscribe = p->opts.oversubscribe,
+			     .mem_mb = p->opts.mem_mb,
+			     .instance_id = -1,
+			     .no_huge = p->opts.no_huge,
+			     .no_pci = !any_local(&p->opts)};
 	if (env_init(&e, error) != 0) {
 		fprintf(stderr, "varve-perf: %s\n", error);
 		return EXIT_FAILURE;
@@ -615,7 +634,7 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	rc = measure(p);
-	dhchap_stop(); /* a controller that went in the middle of it has left a job behind */
+	dhchap_stop();           /* a controller that went in the middle of it has left a job behind */
 	signal(SIGINT, SIG_IGN); /* the handler needs the control thread, and all is done */
 	signal(SIGTERM, SIG_IGN);
 	thread_lib_stop();

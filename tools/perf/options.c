@@ -15,11 +15,15 @@ static const char help[] =
 	"       varve-perf -b null:SIZE|malloc:SIZE|file:PATH [option...]\n"
 	"Drives NVMe-oF targets, local NVMe drives or block devices, and reports throughput and latency.\n"
 	"\n"
-	"  -r, --target TRID      a target, as 'key:value ...' of trtype adrfam traddr trsvcid subnqn; may be repeated;\n"
-	"                         without subnqn: all that the discovery service there shows; a drive of this machine that varve\n"
+	"  -r, --target TRID      a target, as 'key:value ...' of trtype adrfam traddr trsvcid subnqn; may be "
+	"repeated;\n"
+	"                         without subnqn: all that the discovery service there shows; a drive of this machine "
+	"that varve\n"
 	"                         may use: 'trtype:PCIe traddr:0000:5e:00.0'\n"
-	"  -b, --bdev SPEC        a block device inside this process, without any network: null:SIZE, malloc:SIZE (a RAM disk), or\n"
-	"                         file:PATH (a file or block device, by io_uring; with writes it is overwritten); may be repeated\n"
+	"  -b, --bdev SPEC        a block device inside this process, without any network: null:SIZE, malloc:SIZE (a "
+	"RAM disk), or\n"
+	"                         file:PATH (a file or block device, by io_uring; with writes it is overwritten); may "
+	"be repeated\n"
 	"  -n, --nsid N           only this namespace of each target (default: all)\n"
 	"  -q, --queue-depth N    I/Os outstanding per queue pair (default 32)\n"
 	"  -o, --io-size BYTES    bytes per I/O; k and M are understood (default 4k)\n"
@@ -50,24 +54,53 @@ static const char help[] =
 	"  -h, --help\n";
 
 enum {
-	OPT_IOS = 256, OPT_RATE, OPT_REGION, OPT_VERIFY, OPT_SEED, OPT_HOSTNQN, OPT_KATO, OPT_LOSS, OPT_QUIET,
-	OPT_PROGRESS, OPT_NO_HUGE, OPT_BUSY, OPT_OVERSUBSCRIBE, OPT_DHCHAP_KEY, OPT_DHCHAP_CTRLR_KEY,
+	OPT_IOS = 256,
+	OPT_RATE,
+	OPT_REGION,
+	OPT_VERIFY,
+	OPT_SEED,
+	OPT_HOSTNQN,
+	OPT_KATO,
+	OPT_LOSS,
+	OPT_QUIET,
+	OPT_PROGRESS,
+	OPT_NO_HUGE,
+	OPT_BUSY,
+	OPT_OVERSUBSCRIBE,
+	OPT_DHCHAP_KEY,
+	OPT_DHCHAP_CTRLR_KEY,
 };
 
 static const struct option long_options[] = {
-	{"target", required_argument, NULL, 'r'}, {"bdev", required_argument, NULL, 'b'}, {"nsid", required_argument, NULL, 'n'},
-	{"queue-depth", required_argument, NULL, 'q'}, {"io-size", required_argument, NULL, 'o'},
-	{"workload", required_argument, NULL, 'w'}, {"read-percent", required_argument, NULL, 'M'},
-	{"time", required_argument, NULL, 't'}, {"ios", required_argument, NULL, OPT_IOS},
-	{"qpairs", required_argument, NULL, 'P'}, {"rate", required_argument, NULL, OPT_RATE},
-	{"region", required_argument, NULL, OPT_REGION}, {"verify", no_argument, NULL, OPT_VERIFY},
-	{"seed", required_argument, NULL, OPT_SEED}, {"hostnqn", required_argument, NULL, OPT_HOSTNQN},
-	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY}, {"dhchap-ctrlr-key", required_argument, NULL, OPT_DHCHAP_CTRLR_KEY},
-	{"kato", required_argument, NULL, OPT_KATO}, {"loss-timeout", required_argument, NULL, OPT_LOSS},
-	{"json", no_argument, NULL, 'j'}, {"quiet", no_argument, NULL, OPT_QUIET},
-	{"progress", no_argument, NULL, OPT_PROGRESS}, {"cores", required_argument, NULL, 'm'}, {"oversubscribe", no_argument, NULL, OPT_OVERSUBSCRIBE},
-	{"mem", required_argument, NULL, 's'}, {"no-huge", no_argument, NULL, OPT_NO_HUGE},
-	{"busy", no_argument, NULL, OPT_BUSY}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
+	{"target", required_argument, NULL, 'r'},
+	{"bdev", required_argument, NULL, 'b'},
+	{"nsid", required_argument, NULL, 'n'},
+	{"queue-depth", required_argument, NULL, 'q'},
+	{"io-size", required_argument, NULL, 'o'},
+	{"workload", required_argument, NULL, 'w'},
+	{"read-percent", required_argument, NULL, 'M'},
+	{"time", required_argument, NULL, 't'},
+	{"ios", required_argument, NULL, OPT_IOS},
+	{"qpairs", required_argument, NULL, 'P'},
+	{"rate", required_argument, NULL, OPT_RATE},
+	{"region", required_argument, NULL, OPT_REGION},
+	{"verify", no_argument, NULL, OPT_VERIFY},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"hostnqn", required_argument, NULL, OPT_HOSTNQN},
+	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY},
+	{"dhchap-ctrlr-key", required_argument, NULL, OPT_DHCHAP_CTRLR_KEY},
+	{"kato", required_argument, NULL, OPT_KATO},
+	{"loss-timeout", required_argument, NULL, OPT_LOSS},
+	{"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, OPT_QUIET},
+	{"progress", no_argument, NULL, OPT_PROGRESS},
+	{"cores", required_argument, NULL, 'm'},
+	{"oversubscribe", no_argument, NULL, OPT_OVERSUBSCRIBE},
+	{"mem", required_argument, NULL, 's'},
+	{"no-huge", no_argument, NULL, OPT_NO_HUGE},
+	{"busy", no_argument, NULL, OPT_BUSY},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
 };
 
 static const struct {
@@ -76,8 +109,9 @@ static const struct {
 	uint32_t read_percent;
 	bool idle;
 } workloads[] = {
-	{"read", false, true, 100}, {"write", false, true, 0}, {"rw", false, false, 50},
-	{"randread", true, true, 100}, {"randwrite", true, true, 0}, {"randrw", true, false, 50}, {"none", false, true, 0, true},
+	{"read", false, true, 100},     {"write", false, true, 0},    {"rw", false, false, 50},
+	{"randread", true, true, 100},  {"randwrite", true, true, 0}, {"randrw", true, false, 50},
+	{"none", false, true, 0, true},
 };
 
 static bool complain(const char *option, const char *value, const char *allowed)
@@ -93,7 +127,8 @@ static bool number(const char *option, const char *text, uint64_t min, uint64_t 
 	if (parse_size(text, min, max, out) == 0) {
 		return true;
 	}
-	snprintf(allowed, sizeof(allowed), "a number from %llu to %llu", (unsigned long long)min, (unsigned long long)max);
+	snprintf(allowed, sizeof(allowed), "a number from %llu to %llu", (unsigned long long)min,
+		 (unsigned long long)max);
 	return complain(option, text, allowed);
 }
 
@@ -148,7 +183,8 @@ static bool add_bdev(struct perf_options *o, const char *text)
 		*b = (struct perf_bdev){.kind = PERF_BDEV_FILE, .path = text + 5};
 	} else if (strncmp(text, "null:", 5) == 0 && parse_size(text + 5, 1 << 20, UINT64_C(1) << 60, &b->bytes) == 0) {
 		b->kind = PERF_BDEV_NULL;
-	} else if (strncmp(text, "malloc:", 7) == 0 && parse_size(text + 7, 1 << 20, UINT64_C(1) << 40, &b->bytes) == 0) {
+	} else if (strncmp(text, "malloc:", 7) == 0 &&
+		   parse_size(text + 7, 1 << 20, UINT64_C(1) << 40, &b->bytes) == 0) {
 		b->kind = PERF_BDEV_MALLOC;
 	} else {
 		return complain("--bdev", text, "null:SIZE, malloc:SIZE (1M or more) or file:PATH");
@@ -189,34 +225,74 @@ struct parse {
 static bool one_option(struct perf_options *o, int c, const char *arg, struct parse *p)
 {
 	switch (c) {
-	case 'r': return add_target(o, arg);
-	case 'b': return add_bdev(o, arg);
-	case 'n': return number32("--nsid", arg, 1, UINT32_MAX - 1, &o->nsid);
-	case 'q': return number32("--queue-depth", arg, 1, 4096, &o->queue_depth);
-	case 'o': return number32("--io-size", arg, 512, 1 << 24, &o->io_size);
-	case 'w': return set_workload(o, arg, &p->workload_fixed);
-	case 'M': p->has_mix = true; return number32("--read-percent", arg, 0, 100, &p->mix);
-	case 't': return number32("--time", arg, 1, 1 << 30, &o->seconds);
-	case OPT_IOS: o->seconds = 0; return number("--ios", arg, 1, UINT64_MAX >> 1, &o->ios);
-	case 'P': return number32("--qpairs", arg, 1, 1024, &o->qpairs);
-	case OPT_RATE: return number("--rate", arg, 1, UINT32_MAX, &o->rate);
-	case OPT_REGION: return number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
-	case OPT_VERIFY: o->verify = true; return true;
-	case OPT_SEED: return number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
-	case OPT_HOSTNQN: return set_hostnqn(o, arg);
-	case OPT_DHCHAP_KEY: o->dhchap_key = arg; return true;
-	case OPT_DHCHAP_CTRLR_KEY: o->dhchap_ctrlr_key = arg; return true;
-	case OPT_KATO: return number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
-	case OPT_LOSS: return set_loss_timeout(o, arg);
-	case 'j': o->json = true; return true;
-	case OPT_QUIET: o->quiet = true; return true;
-	case OPT_PROGRESS: o->progress = true; return true;
-	case 'm': o->cores = arg; return true;
-	case OPT_OVERSUBSCRIBE: o->oversubscribe = true; return true;
-	case 's': return number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
-	case OPT_NO_HUGE: o->no_huge = true; return true;
-	case OPT_BUSY: o->busy = true; return true;
-	default: return false; /* getopt_long has said what is wrong */
+	case 'r':
+		return add_target(o, arg);
+	case 'b':
+		return add_bdev(o, arg);
+	case 'n':
+		return number32("--nsid", arg, 1, UINT32_MAX - 1, &o->nsid);
+	case 'q':
+		return number32("--queue-depth", arg, 1, 4096, &o->queue_depth);
+	case 'o':
+		return number32("--io-size", arg, 512, 1 << 24, &o->io_size);
+	case 'w':
+		return set_workload(o, arg, &p->workload_fixed);
+	case 'M':
+		p->has_mix = true;
+		return number32("--read-percent", arg, 0, 100, &p->mix);
+	case 't':
+		return number32("--time", arg, 1, 1 << 30, &o->seconds);
+	case OPT_IOS:
+		o->seconds = 0;
+		return number("--ios", arg, 1, UINT64_MAX >> 1, &o->ios);
+	case 'P':
+		return number32("--qpairs", arg, 1, 1024, &o->qpairs);
+	case OPT_RATE:
+		return number("--rate", arg, 1, UINT32_MAX, &o->rate);
+	case OPT_REGION:
+		return number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
+	case OPT_VERIFY:
+		o->verify = true;
+		return true;
+	case OPT_SEED:
+		return number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
+	case OPT_HOSTNQN:
+		return set_hostnqn(o, arg);
+	case OPT_DHCHAP_KEY:
+		o->dhchap_key = arg;
+		return true;
+	case OPT_DHCHAP_CTRLR_KEY:
+		o->dhchap_ctrlr_key = arg;
+		return true;
+	case OPT_KATO:
+		return number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
+	case OPT_LOSS:
+		return set_loss_timeout(o, arg);
+	case 'j':
+		o->json = true;
+		return true;
+	case OPT_QUIET:
+		o->quiet = true;
+		return true;
+	case OPT_PROGRESS:
+		o->progress = true;
+		return true;
+	case 'm':
+		o->cores = arg;
+		return true;
+	case OPT_OVERSUBSCRIBE:
+		o->oversubscribe = true;
+		return true;
+	case 's':
+		return number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
+	case OPT_NO_HUGE:
+		o->no_huge = true;
+		return true;
+	case OPT_BUSY:
+		o->busy = true;
+		return true;
+	default:
+		return false; /* getopt_long has said what is wrong */
 	}
 }
 
@@ -230,7 +306,8 @@ static bool check_whole(struct perf_options *o, const struct parse *p)
 		o->read_percent = p->mix;
 	}
 	if (o->dhchap_ctrlr_key != NULL && o->dhchap_key == NULL) {
-		fprintf(stderr, "varve-perf: --dhchap-ctrlr-key goes with --dhchap-key: a controller proves who it is only to a host that does the same\n");
+		fprintf(stderr, "varve-perf: --dhchap-ctrlr-key goes with --dhchap-key: a controller proves who it is "
+				"only to a host that does the same\n");
 		return false;
 	}
 	for (unsigned i = 0; i < o->num_bdevs; i++) {
@@ -240,7 +317,8 @@ static bool check_whole(struct perf_options *o, const struct parse *p)
 		}
 	}
 	if (o->num_targets + o->num_bdevs == 0) {
-		fprintf(stderr, "varve-perf: no target; --target 'trtype:RDMA traddr:... trsvcid:4420 subnqn:...' names one, or --bdev\n");
+		fprintf(stderr, "varve-perf: no target; --target 'trtype:RDMA traddr:... trsvcid:4420 subnqn:...' "
+				"names one, or --bdev\n");
 		return false;
 	}
 	return true;
@@ -251,8 +329,14 @@ enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv
 	struct parse p = {.workload_fixed = true};
 	int c;
 
-	*o = (struct perf_options){.queue_depth = 32, .io_size = 4096, .random = true, .read_percent = 100, .seconds = 10,
-				   .qpairs = 1, .keep_alive_ms = 10000, .seed = (uint64_t)time(NULL)};
+	*o = (struct perf_options){.queue_depth = 32,
+				   .io_size = 4096,
+				   .random = true,
+				   .read_percent = 100,
+				   .seconds = 10,
+				   .qpairs = 1,
+				   .keep_alive_ms = 10000,
+				   .seed = (uint64_t)time(NULL)};
 	snprintf(o->hostnqn, sizeof(o->hostnqn), "nqn.2026-11.io.varve:perf");
 	while ((c = getopt_long(argc, argv, "r:b:n:q:o:w:M:t:P:jm:s:h", long_options, NULL)) != -1) {
 		if (c == 'h') {

@@ -8,14 +8,14 @@
 #include "nvme/nvme.h"
 
 #define PERF_MAX_TARGETS 64
-#define PERF_MAX_BDEVS	 16
+#define PERF_MAX_BDEVS   16
 
 enum perf_bdev_kind { PERF_BDEV_NULL, PERF_BDEV_MALLOC, PERF_BDEV_FILE };
 
 /* A block device that is made inside this process. */
 struct perf_bdev {
 	enum perf_bdev_kind kind;
-	uint64_t bytes;	  /* null, malloc */
+	uint64_t bytes;   /* null, malloc */
 	const char *path; /* file */
 };
 
@@ -24,21 +24,21 @@ struct perf_options {
 	unsigned num_targets;
 	struct perf_bdev bdevs[PERF_MAX_BDEVS]; /* -b */
 	unsigned num_bdevs;
-	uint32_t nsid;		   /* -n; 0: every namespace */
-	uint32_t queue_depth;	   /* -q: outstanding per queue pair */
-	uint32_t io_size;	   /* -o: bytes */
-	bool random;		   /* of -w */
-	uint32_t read_percent;	   /* of -w and -M */
-	bool idle;		   /* of -w: connects and sends nothing but keep-alives */
-	uint32_t seconds;	   /* -t; 0: until --ios */
-	uint64_t ios;		   /* --ios: in all; 0: until -t */
-	uint32_t qpairs;	   /* -P: per core and namespace */
-	uint64_t rate;		   /* --rate: I/O per second in all; 0: as fast as they complete */
-	uint64_t region_bytes;	   /* --region: the first bytes of each namespace; 0: all of it */
-	bool verify;		   /* --verify */
-	uint64_t seed;		   /* --seed */
-	uint32_t keep_alive_ms;	   /* --kato */
-	int32_t loss_timeout_s;	   /* --loss-timeout */
+	uint32_t nsid;          /* -n; 0: every namespace */
+	uint32_t queue_depth;   /* -q: outstanding per queue pair */
+	uint32_t io_size;       /* -o: bytes */
+	bool random;            /* of -w */
+	uint32_t read_percent;  /* of -w and -M */
+	bool idle;              /* of -w: connects and sends nothing but keep-alives */
+	uint32_t seconds;       /* -t; 0: until --ios */
+	uint64_t ios;           /* --ios: in all; 0: until -t */
+	uint32_t qpairs;        /* -P: per core and namespace */
+	uint64_t rate;          /* --rate: I/O per second in all; 0: as fast as they complete */
+	uint64_t region_bytes;  /* --region: the first bytes of each namespace; 0: all of it */
+	bool verify;            /* --verify */
+	uint64_t seed;          /* --seed */
+	uint32_t keep_alive_ms; /* --kato */
+	int32_t loss_timeout_s; /* --loss-timeout */
 	bool json, quiet, progress;
 	char hostnqn[NVME_NQN_MAX];
 	const char *dhchap_key, *dhchap_ctrlr_key; /* files; NULL: none */

@@ -40,8 +40,10 @@ bool pattern_check(const void *block, uint32_t block_size, uint64_t lba, uint32_
 	for (uint32_t i = 0; i < block_size / sizeof(*cell); i++) {
 		if (cell[i].lba != lba || cell[i].generation != generation ||
 		    cell[i].mark != mark_of(lba, generation, i, seed)) {
-			*fault = (struct pattern_fault){.lba = lba, .offset = (uint32_t)(i * sizeof(*cell)),
-							.found_lba = cell[i].lba, .found_generation = cell[i].generation};
+			*fault = (struct pattern_fault){.lba = lba,
+							.offset = (uint32_t)(i * sizeof(*cell)),
+							.found_lba = cell[i].lba,
+							.found_generation = cell[i].generation};
 			return false;
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Verified data: each block says where it belongs and which write it is from, in every 16 bytes of it, so that a block that
- * is stale, misplaced, torn or mixed is told from a good one. */
+/* Verified data: each block says where it belongs and which write it is from, in every 16 bytes of it, so that a block
+ * that is stale, misplaced, torn or mixed is told from a good one. */
 #ifndef PERF_PATTERN_H
 #define PERF_PATTERN_H
 
@@ -11,7 +11,7 @@
 void pattern_fill(void *buf, uint32_t block_size, uint32_t blocks, uint64_t lba, uint32_t generation, uint64_t seed);
 
 struct pattern_fault {
-	uint64_t lba;	 /* of the block that is wrong */
+	uint64_t lba;    /* of the block that is wrong */
 	uint32_t offset; /* in that block, bytes */
 	uint64_t found_lba;
 	uint32_t found_generation;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair, or channel of a block device.
+/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair, or channel of a block
+ * device.
  *
- * A stream owns its share of a namespace, `units` pieces of io_size bytes, so that verification needs no lock: nobody else
- * writes there. The control thread opens and closes queue pairs; the worker's thread does the rest. */
+ * A stream owns its share of a namespace, `units` pieces of io_size bytes, so that verification needs no lock: nobody
+ * else writes there. The control thread opens and closes queue pairs; the worker's thread does the rest. */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
@@ -57,16 +58,17 @@ struct perf_stream {
 	uint32_t prinfo; /* of dword 12: the controller makes and strips protection information; 0: there is none */
 	uint64_t first_lba, units;
 	/* the worker's thread */
-	struct nvme_qpair *qpair; /* NULL: no connection */
+	struct nvme_qpair *qpair;     /* NULL: no connection */
 	struct bdev_channel *channel; /* instead */
 	struct poller *poller;
 	struct perf_io_list idle, retry; /* retry: lost with their connection */
 	uint32_t outstanding;
-	enum stream_phase phase; /* written by the control thread with thread_call(); STREAM_FILLED by the worker: atomic */
+	enum stream_phase
+		phase; /* written by the control thread with thread_call(); STREAM_FILLED by the worker: atomic */
 	uint64_t cursor, random;
-	uint64_t budget;	/* I/Os still to be submitted */
-	uint32_t *generation;	/* --verify: by unit; 0: not written */
-	uint64_t *busy;		/* --verify: bitmap of units with I/O outstanding */
+	uint64_t budget;      /* I/Os still to be submitted */
+	uint32_t *generation; /* --verify: by unit; 0: not written */
+	uint64_t *busy;       /* --verify: bitmap of units with I/O outstanding */
 	struct perf_stats stats;
 	uint64_t miscompares;
 	/* the control thread */
@@ -82,16 +84,16 @@ struct perf_worker {
 	struct thread *thread;
 	unsigned lcore;
 	struct poller *rate_poller;
-	double rate;	      /* I/Os per tick; 0: no limit */
-	uint64_t rate_start;  /* ticks */
+	double rate;         /* I/Os per tick; 0: no limit */
+	uint64_t rate_start; /* ticks */
 	uint64_t rate_issued;
 	struct perf_stream_list streams;
 };
 
 /* worker.c. Each runs on the worker's thread (thread_call). */
-void perf_stream_attach(void *stream);	/* its qpair is set: starts to work */
-void perf_stream_detach(void *stream);	/* stops to use its qpair */
-void perf_stream_abort(void *stream);	/* closing is stopped: what was outstanding goes to retry */
+void perf_stream_attach(void *stream); /* its qpair is set: starts to work */
+void perf_stream_detach(void *stream); /* stops to use its qpair */
+void perf_stream_abort(void *stream);  /* closing is stopped: what was outstanding goes to retry */
 void perf_worker_start_rate(void *worker);
 void perf_worker_stop_rate(void *worker);
 
@@ -104,22 +106,26 @@ struct perf_locals {
 	unsigned num;
 	bool started;
 };
-bool perf_locals_open(struct perf_locals *l, const struct perf_options *o); /* false: said on stderr; close it all the same */
-void perf_locals_close(struct perf_locals *l);	/* its streams are closed */
+bool perf_locals_open(struct perf_locals *l,
+		      const struct perf_options *o); /* false: said on stderr; close it all the same */
+void perf_locals_close(struct perf_locals *l);       /* its streams are closed */
 struct nvme_ns perf_local_ns(const struct perf_target *t);
 
-/* stream.c. Control thread. A stream on worker for `units` units of a namespace from first_lba; NULL when out of memory. */
-struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target, struct perf_worker *worker,
-				       const struct nvme_ns *ns, uint64_t first_lba, uint64_t units);
+/* stream.c. Control thread. A stream on worker for `units` units of a namespace from first_lba; NULL when out of
+ * memory. */
+struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target,
+				       struct perf_worker *worker, const struct nvme_ns *ns, uint64_t first_lba,
+				       uint64_t units);
 void perf_stream_free(struct perf_stream *s);
 void perf_stream_open(struct perf_stream *s); /* its target is ready */
 void perf_stream_close(struct perf_stream *s);
 
-/* discover.c. Control thread. Puts the subsystems that discovery services show in the place of the services; false: none, or no answer
- * (said on stderr). */
+/* discover.c. Control thread. Puts the subsystems that discovery services show in the place of the services; false:
+ * none, or no answer (said on stderr). */
 bool perf_discover(struct perf_options *o);
 
-/* keys.c. Control thread. Reads what the options name, for controllers that hold it from then on; false: said on stderr. put in any case. */
+/* keys.c. Control thread. Reads what the options name, for controllers that hold it from then on; false: said on
+ * stderr. put in any case. */
 bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o);
 void perf_keys_put(const struct nvme_ctrlr_opts *c);
 

@@ -22,8 +22,8 @@ static void line(const struct perf_options *o, const struct perf_result *r, cons
 	}
 	printf("%-7s %12.0f %10.1f %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n", what, (double)ios / r->seconds,
 	       (double)ios * o->io_size / r->seconds / 1048576.0, to_us(histogram_mean(h)), to_us(h->min),
-	       to_us(histogram_percentile(h, 50)), to_us(histogram_percentile(h, 90)), to_us(histogram_percentile(h, 99)),
-	       to_us(histogram_percentile(h, 99.9)), to_us(h->max));
+	       to_us(histogram_percentile(h, 50)), to_us(histogram_percentile(h, 90)),
+	       to_us(histogram_percentile(h, 99)), to_us(histogram_percentile(h, 99.9)), to_us(h->max));
 }
 
 void perf_report_text(const struct perf_options *o, const struct perf_result *r)
@@ -31,11 +31,12 @@ void perf_report_text(const struct perf_options *o, const struct perf_result *r)
 	const struct perf_stats *s = &r->stats;
 
 	printf("                                            latency, us\n");
-	printf("%-7s %12s %10s %9s %9s %9s %9s %9s %9s %9s\n", "", "IOPS", "MiB/s", "mean", "min", "50 %", "90 %", "99 %",
-	       "99.9 %", "max");
+	printf("%-7s %12s %10s %9s %9s %9s %9s %9s %9s %9s\n", "", "IOPS", "MiB/s", "mean", "min", "50 %", "90 %",
+	       "99 %", "99.9 %", "max");
 	line(o, r, "reads", s->reads, &s->read_ticks);
 	line(o, r, "writes", s->writes, &s->write_ticks);
-	printf("%" PRIu64 " reads, %" PRIu64 " writes in %.2f s; %" PRIu64 " errors", s->reads, s->writes, r->seconds, s->errors);
+	printf("%" PRIu64 " reads, %" PRIu64 " writes in %.2f s; %" PRIu64 " errors", s->reads, s->writes, r->seconds,
+	       s->errors);
 	if (o->verify) {
 		printf("; %" PRIu64 " miscompares", r->miscompares);
 	}
@@ -48,7 +49,8 @@ void perf_report_text(const struct perf_options *o, const struct perf_result *r)
 static void json_latency(const char *name, const struct perf_result *r, const struct perf_options *o, uint64_t ios,
 			 const struct histogram *h)
 {
-	printf("  \"%s\": {\"ios\": %" PRIu64 ", \"iops\": %.1f, \"bytes_per_s\": %.1f, \"latency_us\": {\"mean\": %.3f, \"min\": %.3f, "
+	printf("  \"%s\": {\"ios\": %" PRIu64
+	       ", \"iops\": %.1f, \"bytes_per_s\": %.1f, \"latency_us\": {\"mean\": %.3f, \"min\": %.3f, "
 	       "\"max\": %.3f",
 	       name, ios, (double)ios / r->seconds, (double)ios * o->io_size / r->seconds, to_us(histogram_mean(h)),
 	       to_us(h->total ? h->min : 0), to_us(h->max));
@@ -62,10 +64,12 @@ void perf_report_json(const struct perf_options *o, const struct perf_result *r)
 {
 	const struct perf_stats *s = &r->stats;
 
-	printf("{\n  \"seconds\": %.3f,\n  \"io_size\": %u,\n  \"queue_depth\": %u,\n", r->seconds, o->io_size, o->queue_depth);
+	printf("{\n  \"seconds\": %.3f,\n  \"io_size\": %u,\n  \"queue_depth\": %u,\n", r->seconds, o->io_size,
+	       o->queue_depth);
 	json_latency("read", r, o, s->reads, &s->read_ticks);
 	json_latency("write", r, o, s->writes, &s->write_ticks);
-	printf("  \"errors\": %" PRIu64 ",\n  \"miscompares\": %" PRIu64 ",\n  \"verified\": %s,\n  \"reconnects\": %u,\n"
+	printf("  \"errors\": %" PRIu64 ",\n  \"miscompares\": %" PRIu64
+	       ",\n  \"verified\": %s,\n  \"reconnects\": %u,\n"
 	       "  \"repeated\": %" PRIu64 "\n}\n",
 	       s->errors, r->miscompares, o->verify ? "true" : "false", r->reconnects, s->retries);
 }

@@ -53,8 +53,9 @@ static bool make_verification(struct perf_stream *s)
 	return s->generation != NULL && s->busy != NULL;
 }
 
-struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target, struct perf_worker *worker,
-				       const struct nvme_ns *ns, uint64_t first_lba, uint64_t units)
+struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target,
+				       struct perf_worker *worker, const struct nvme_ns *ns, uint64_t first_lba,
+				       uint64_t units)
 {
 	static uint64_t serial;
 	struct perf_stream *s = calloc(1, sizeof(*s));
@@ -62,11 +63,18 @@ struct perf_stream *perf_stream_create(const struct perf_options *opts, struct p
 	if (s == NULL) {
 		return NULL;
 	}
-	*s = (struct perf_stream){.target = target, .worker = worker, .opts = opts, .nsid = ns->nsid, .block_size = ns->block_size,
-				  .blocks_per_unit = opts->io_size / ns->block_size, .first_lba = first_lba, .units = units,
+	*s = (struct perf_stream){.target = target,
+				  .worker = worker,
+				  .opts = opts,
+				  .nsid = ns->nsid,
+				  .block_size = ns->block_size,
+				  .blocks_per_unit = opts->io_size / ns->block_size,
+				  .first_lba = first_lba,
+				  .units = units,
 				  .random = (opts->seed + ++serial) * UINT64_C(0x9e3779b97f4a7c15) | 1};
 	if (ns->pi_type != 0) { /* type 3 has no reference tag to check */
-		s->prinfo = NVME_PI_ACT | NVME_PI_CHECK_GUARD | (ns->pi_type != NVME_NS_DPS_PI_TYPE3 ? NVME_PI_CHECK_REF : 0);
+		s->prinfo = NVME_PI_ACT | NVME_PI_CHECK_GUARD |
+			    (ns->pi_type != NVME_NS_DPS_PI_TYPE3 ? NVME_PI_CHECK_REF : 0);
 	}
 	s->phase = opts->verify ? STREAM_PREFILL : STREAM_FILLED;
 	s->budget = opts->verify ? units : 0;
@@ -122,7 +130,8 @@ static void opened(void *arg, struct nvme_qpair *qpair, int error)
 void perf_stream_open(struct perf_stream *s)
 {
 	struct nvme_qpair_opts q = {.entries = (uint16_t)(s->opts->queue_depth < 16 ? 16 : s->opts->queue_depth),
-				    .numa_node = env_lcore_numa_node(s->worker->lcore), .lcore = s->worker->lcore};
+				    .numa_node = env_lcore_numa_node(s->worker->lcore),
+				    .lcore = s->worker->lcore};
 
 	s->wanted = false;
 	if (s->target->desc != NULL) {

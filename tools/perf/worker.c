@@ -79,8 +79,8 @@ static void local_done(struct bdev_io *bio, void *arg);
 static int submit_local(struct perf_stream *s, struct perf_io *io)
 {
 	bdev_io_init(&io->bio, s->target->desc, s->channel, local_done, io);
-	bdev_io_set_rw(&io->bio, io->is_read ? BDEV_IO_READ : BDEV_IO_WRITE, &io->iov, 1, s->first_lba + io->unit * s->blocks_per_unit,
-		       s->blocks_per_unit);
+	bdev_io_set_rw(&io->bio, io->is_read ? BDEV_IO_READ : BDEV_IO_WRITE, &io->iov, 1,
+		       s->first_lba + io->unit * s->blocks_per_unit, s->blocks_per_unit);
 	s->outstanding++;
 	bdev_submit(&io->bio);
 	return 0;
@@ -117,8 +117,8 @@ static void prepare(struct perf_stream *s, struct perf_io *io, uint64_t unit)
 	set_busy(s, unit, true);
 	if (s->opts->verify && !io->is_read) {
 		s->generation[unit]++;
-		pattern_fill(io->iov.iov_base, s->block_size, s->blocks_per_unit, s->first_lba + unit * s->blocks_per_unit,
-			     s->generation[unit], s->opts->seed);
+		pattern_fill(io->iov.iov_base, s->block_size, s->blocks_per_unit,
+			     s->first_lba + unit * s->blocks_per_unit, s->generation[unit], s->opts->seed);
 	}
 }
 
@@ -144,7 +144,8 @@ static void refill(struct perf_stream *s)
 	resubmit(s);
 	/* bounded, because what a block device ends at once is idle again */
 	for (uint32_t n = s->opts->queue_depth; n > 0; n--) {
-		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !may_issue(s->worker) || !choose_unit(s, &unit)) {
+		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !may_issue(s->worker) ||
+		    !choose_unit(s, &unit)) {
 			return;
 		}
 		STAILQ_REMOVE_HEAD(&s->idle, link);
@@ -168,7 +169,8 @@ static void check_data(struct perf_stream *s, struct perf_io *io)
 				   s->generation[io->unit], s->opts->seed, &f)) {
 			s->miscompares++;
 			log_limited(LOG_LEVEL_ERROR,
-				    "miscompare: namespace %u LBA %lu offset %u: expected generation %u, found LBA %lu generation %u",
+				    "miscompare: namespace %u LBA %lu offset %u: expected generation %u, found LBA %lu "
+				    "generation %u",
 				    s->nsid, lba, f.offset, s->generation[io->unit], f.found_lba, f.found_generation);
 			return;
 		}
@@ -299,7 +301,8 @@ void perf_stream_attach_local(void *arg)
 
 	s->channel = bdev_channel_get(s->target->desc);
 	if (s->channel != NULL) {
-		s->poller = poller_register(&(struct poller_opts){.name = "perf_local", .fn = local_poll, .ctx = s, .fd = -1});
+		s->poller = poller_register(
+			&(struct poller_opts){.name = "perf_local", .fn = local_poll, .ctx = s, .fd = -1});
 	}
 }
 
@@ -323,7 +326,7 @@ static int rate_poll(void *ctx)
 	struct perf_worker *w = ctx;
 	struct perf_stream *s;
 
-	TAILQ_FOREACH(s, &w->streams, link) {
+	TAILQ_FOREACH (s, &w->streams, link) {
 		if (s->qpair != NULL && may_issue(w)) { /* streams of block devices never sleep */
 			stream_poll(s);
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables to stdout. Each turn has two looks, an interval apart, since most of what is told are rates; the second is the next turn's
- * first. */
+/* Tables to stdout. Each turn has two looks, an interval apart, since most of what is told are rates; the second is the
+ * next turn's first. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -56,22 +56,19 @@ static json_t *table_json(const struct top_table *t)
 	for (size_t i = 0; i < t->n_rows; i++) {
 		json_t *o = json_object();
 		for (unsigned c = 0; c < t->n_columns; c++) {
-			json_object_set_new(o, t->columns[c].key,
-					    cell_json(&t->rows[i].cells[c], t->columns[c].kind));
+			json_object_set_new(o, t->columns[c].key, cell_json(&t->rows[i].cells[c], t->columns[c].kind));
 		}
 		json_array_append_new(list, o);
 	}
 	return list;
 }
 
-static void print_json(const struct top_options *opt, const struct top_sample *now,
-		       const struct top_sample *before)
+static void print_json(const struct top_options *opt, const struct top_sample *now, const struct top_sample *before)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "time", json_real((double)now->realtime_ns / 1e9));
-	json_object_set_new(o, "interval_s",
-			    before != NULL ? json_real(top_seconds(now, before)) : json_null());
+	json_object_set_new(o, "interval_s", before != NULL ? json_real(top_seconds(now, before)) : json_null());
 	json_object_set_new(o, "pid", json_integer(now->pid));
 	json_object_set_new(o, "state", now->state != NULL ? json_string(now->state) : json_null());
 	json_object_set_new(o, "version", now->version != NULL ? json_string(now->version) : json_null());
@@ -110,8 +107,7 @@ static void print_table(const char *title, const struct top_table *t)
 	}
 }
 
-static void print_text(const struct top_options *opt, const struct top_sample *now,
-		       const struct top_sample *before)
+static void print_text(const struct top_options *opt, const struct top_sample *now, const struct top_sample *before)
 {
 	time_t seconds = (time_t)(now->realtime_ns / 1000000000u);
 	struct tm tm;
@@ -120,8 +116,8 @@ static void print_text(const struct top_options *opt, const struct top_sample *n
 	if (localtime_r(&seconds, &tm) != NULL) {
 		strftime(when, sizeof(when), "%F %T", &tm);
 	}
-	printf("%s  %s  process %lld  %s\n", when, now->version != NULL ? now->version : "?",
-	       (long long)now->pid, now->state != NULL ? now->state : "?");
+	printf("%s  %s  process %lld  %s\n", when, now->version != NULL ? now->version : "?", (long long)now->pid,
+	       now->state != NULL ? now->state : "?");
 	for (unsigned v = 0; v < top_n_views; v++) {
 		struct top_table t;
 		if (opt->view < 0 || opt->view == (int)v) {
@@ -167,8 +163,7 @@ int top_batch_run(const struct top_options *opt)
 		now = take(opt, &c, why);
 		if (now == NULL) {
 			fprintf(stderr, "varve-top: %s\n", why);
-			status = opt->iterations == 0 || n + 1 < opt->iterations ? TOP_EXIT_OK
-										 : TOP_EXIT_NO_ANSWER;
+			status = opt->iterations == 0 || n + 1 < opt->iterations ? TOP_EXIT_OK : TOP_EXIT_NO_ANSWER;
 			continue;
 		}
 		(opt->json ? print_json : print_text)(opt, now, same_daemon(now, before) ? before : NULL);

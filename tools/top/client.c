@@ -41,8 +41,8 @@ static char *batch_text(size_t n, const char *const *methods, json_t **params)
 	json_t *batch = json_array();
 
 	for (size_t i = 0; i < n; i++) {
-		json_t *call = json_pack("{s:s, s:s, s:I}", "jsonrpc", "2.0", "method", methods[i], "id",
-					 (json_int_t)i);
+		json_t *call =
+			json_pack("{s:s, s:s, s:I}", "jsonrpc", "2.0", "method", methods[i], "id", (json_int_t)i);
 		if (params != NULL && params[i] != NULL) {
 			json_object_set_new(call, "params", params[i]);
 		}
@@ -60,15 +60,14 @@ static void sort_out(const json_t *answer, size_t n, json_t **results)
 
 	json_array_foreach (answer, i, one) {
 		json_int_t id = json_integer_value(json_object_get(one, "id"));
-		if (json_is_integer(json_object_get(one, "id")) && id >= 0 && (size_t)id < n &&
-		    results[id] == NULL) {
+		if (json_is_integer(json_object_get(one, "id")) && id >= 0 && (size_t)id < n && results[id] == NULL) {
 			results[id] = json_incref(json_object_get(one, "result"));
 		}
 	}
 }
 
-int top_client_call(struct top_client *c, size_t n, const char *const *methods, json_t **params,
-		    json_t **results, char *why)
+int top_client_call(struct top_client *c, size_t n, const char *const *methods, json_t **params, json_t **results,
+		    char *why)
 {
 	uint64_t deadline = rpc_stream_deadline(c->timeout_ms);
 	char *text = batch_text(n, methods, params);

@@ -46,8 +46,7 @@ static bool parse_number(const char *option, const char *text, double min, doubl
 	errno = 0;
 	*value = strtod(text, &end);
 	if (end == text || *end != '\0' || errno != 0 || !(*value >= min && *value <= max)) {
-		fprintf(stderr, "varve-top: %s: \"%s\" is not a number from %g to %g\n", option, text, min,
-			max);
+		fprintf(stderr, "varve-top: %s: \"%s\" is not a number from %g to %g\n", option, text, min, max);
 		return false;
 	}
 	return true;
@@ -148,8 +147,7 @@ int main(int argc, char **argv)
 		{"help", 0, NULL, 'h'},   {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0},
 	};
 	const char *sort = NULL;
-	struct top_options o = {
-		.socket = rpc_client_path(), .interval_s = 2, .view = -1};
+	struct top_options o = {.socket = rpc_client_path(), .interval_s = 2, .view = -1};
 	bool iterations_given = false;
 	int option;
 
@@ -171,7 +169,8 @@ int main(int argc, char **argv)
 		return top_batch_run(&o);
 	}
 	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
-		fprintf(stderr, "varve-top: %s is no terminal; --batch or --json print\n", isatty(STDOUT_FILENO) ? "stdin" : "stdout");
+		fprintf(stderr, "varve-top: %s is no terminal; --batch or --json print\n",
+			isatty(STDOUT_FILENO) ? "stdin" : "stdout");
 		return TOP_EXIT_USAGE;
 	}
 	return top_screen_run(&o);

@@ -35,8 +35,8 @@ static uint64_t clock_ns(clockid_t id)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Two calls for each subsystem: its controllers, and its queue pairs. A subsystem that has gone meanwhile answers with an error,
- * and is left out. */
+/* Two calls for each subsystem: its controllers, and its queue pairs. A subsystem that has gone meanwhile answers with
+ * an error, and is left out. */
 static int take_hosts(struct top_client *c, struct top_sample *s, char *why)
 {
 	size_t n = json_array_size(s->answers[TOP_SUBSYSTEMS]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables on a terminal. A daemon that is not there, restarts or does not answer is shown as such and asked again; what was shown last
- * stays. */
+/* Tables on a terminal. A daemon that is not there, restarts or does not answer is shown as such and asked again; what
+ * was shown last stays. */
 #include <ctype.h>
 #include <limits.h>
 #include <locale.h>
@@ -151,8 +151,7 @@ static void draw_rows(const struct top_table *t, struct view_state *s)
 	for (size_t i = 0; i < room && s->first + i < t->n_rows; i++) {
 		int x = 0;
 		for (unsigned c = 0; c < t->n_columns; c++) {
-			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text,
-					sizeof(text));
+			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text, sizeof(text));
 			draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
 		}
 	}

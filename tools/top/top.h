@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The parts of varve-top.
  *
- *	client.c	the connection to the daemon
- *	sample.c	all that one look at it gives
- *	views_cpu.c, views_io.c		tables made of two samples
- *	table.c		tables: sorting, filtering, texts of cells
- *	batch.c		tables to stdout, as text or JSON
- *	screen.c	tables on a terminal */
+ *     client.c	the connection to the daemon
+ *     sample.c	all that one look at it gives
+ *     views_cpu.c, views_io.c		tables made of two samples
+ *     table.c		tables: sorting, filtering, texts of cells
+ *     batch.c		tables to stdout, as text or JSON
+ *     screen.c	tables on a terminal */
 #ifndef TOOLS_TOP_TOP_H
 #define TOOLS_TOP_TOP_H
 
@@ -24,10 +24,11 @@ struct top_client;
 /* NULL and why (TOP_WHY_MAX bytes). timeout_ms: for each answer. */
 struct top_client *top_client_open(const char *path, unsigned timeout_ms, char *why);
 void top_client_close(struct top_client *c);
-/* Calls n methods in one message. results[i] is the caller's, or NULL where the daemon answered with an error (it may be an older
- * one, or not running yet). params[i], or NULL, is consumed. 0, or a negative errno and why: then the connection is of no more use. */
-int top_client_call(struct top_client *c, size_t n, const char *const *methods, json_t **params,
-		    json_t **results, char *why);
+/* Calls n methods in one message. results[i] is the caller's, or NULL where the daemon answered with an error (it may
+ * be an older one, or not running yet). params[i], or NULL, is consumed. 0, or a negative errno and why: then the
+ * connection is of no more use. */
+int top_client_call(struct top_client *c, size_t n, const char *const *methods, json_t **params, json_t **results,
+		    char *why);
 
 /* ---- sample.c ---- */
 
@@ -50,8 +51,8 @@ enum top_answer {
 struct top_sample {
 	uint64_t monotonic_ns, realtime_ns;
 	uint64_t tick_rate;
-	json_int_t pid;        /* 0: not told */
-	char *version, *state; /* fit for a terminal; NULL: not told */
+	json_int_t pid;               /* 0: not told */
+	char *version, *state;        /* fit for a terminal; NULL: not told */
 	json_t *answers[TOP_ANSWERS]; /* NULL: none */
 	json_t *controllers, *qpairs; /* by NQN */
 };
@@ -122,8 +123,8 @@ extern const struct top_view *const top_views[];
 extern const unsigned top_n_views;
 /* The index, or -1. */
 int top_view_find(const char *name);
-extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs,
-	top_view_subsystems, top_view_hosts, top_view_requests, top_view_buffers, top_view_trace;
+extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs, top_view_subsystems,
+	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace;
 
 /* For views. Of members that are missing or of another type: 0, and NULL. */
 double top_number(const json_t *o, const char *key);

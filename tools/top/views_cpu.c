@@ -30,8 +30,8 @@ static const struct top_column reactor_columns[] = {
 	{"NAMES", "thread_names", TOP_TEXT, 40},
 };
 
-static double ticks_percent(const json_t *now, const json_t *before, const char *key,
-			    const struct top_sample *s, double seconds)
+static double ticks_percent(const json_t *now, const json_t *before, const char *key, const struct top_sample *s,
+			    double seconds)
 {
 	double rate = top_rate(now, before, key, seconds);
 
@@ -54,8 +54,8 @@ static void thread_names(const json_t *threads, char *to, size_t size)
 
 static void build_reactors(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_REACTORS, "reactors"),
-		     *old = list_of(before, TOP_REACTORS, "reactors"), *r;
+	const json_t *list = list_of(now, TOP_REACTORS, "reactors"), *old = list_of(before, TOP_REACTORS, "reactors"),
+		     *r;
 	double seconds = top_seconds(now, before);
 	char names[512];
 	size_t i;
@@ -93,16 +93,14 @@ static const struct top_column thread_columns[] = {
 
 static void build_threads(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_THREADS, "threads"),
-		     *old = list_of(before, TOP_THREADS, "threads"), *one;
+	const json_t *list = list_of(now, TOP_THREADS, "threads"), *old = list_of(before, TOP_THREADS, "threads"), *one;
 	size_t i;
 
 	json_array_foreach (list, i, one) {
 		struct top_row *row = top_table_row(t);
 		top_set_text(row, 0, top_text(one, "name"));
 		top_set(row, 1, top_number(one, "id"));
-		top_set(row, 2,
-			json_is_integer(json_object_get(one, "lcore")) ? top_number(one, "lcore") : -1);
+		top_set(row, 2, json_is_integer(json_object_get(one, "lcore")) ? top_number(one, "lcore") : -1);
 		top_set(row, 3, busy_percent(one, top_same(old, one, "id")));
 		top_set(row, 4, top_number(one, "active_pollers_count"));
 		top_set(row, 5, top_number(one, "timed_pollers_count"));
@@ -114,8 +112,7 @@ static void build_threads(struct top_table *t, const struct top_sample *now, con
 	}
 }
 
-const struct top_view top_view_threads = {"threads",         "Threads", thread_columns,
-					  N(thread_columns), 3,         build_threads};
+const struct top_view top_view_threads = {"threads", "Threads", thread_columns, N(thread_columns), 3, build_threads};
 
 /* ---- Pollers ---- */
 
@@ -143,8 +140,7 @@ static void add_pollers(struct top_table *t, const json_t *thread, const json_t 
 		for (unsigned k = 0; b == NULL && k < 3; k++) { /* it may have been paused meanwhile */
 			b = top_same(json_object_get(old_thread, lists[k]), p, "id");
 		}
-		double runs = top_rate(p, b, "run_count", seconds),
-		       busy = top_rate(p, b, "busy_count", seconds);
+		double runs = top_rate(p, b, "run_count", seconds), busy = top_rate(p, b, "busy_count", seconds);
 		double period = top_number(p, "period_ticks");
 		struct top_row *row = top_table_row(t);
 		top_set_text(row, 0, top_text(p, "name"));
@@ -154,16 +150,14 @@ static void add_pollers(struct top_table *t, const json_t *thread, const json_t 
 		top_set(row, 4, runs);
 		top_set(row, 5, busy);
 		top_set(row, 6, runs > 0 && busy >= 0 ? 100 * busy / runs : -1);
-		top_set(row, 7,
-			period > 0 && now->tick_rate > 0 ? 1e6 * period / (double)now->tick_rate : -1);
+		top_set(row, 7, period > 0 && now->tick_rate > 0 ? 1e6 * period / (double)now->tick_rate : -1);
 		top_set(row, 8, top_number(p, "run_count"));
 	}
 }
 
 static void build_pollers(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_POLLERS, "threads"),
-		     *old = list_of(before, TOP_POLLERS, "threads"), *one;
+	const json_t *list = list_of(now, TOP_POLLERS, "threads"), *old = list_of(before, TOP_POLLERS, "threads"), *one;
 	double seconds = top_seconds(now, before);
 	size_t i;
 
@@ -175,5 +169,4 @@ static void build_pollers(struct top_table *t, const struct top_sample *now, con
 	}
 }
 
-const struct top_view top_view_pollers = {"pollers",         "Pollers", poller_columns,
-					  N(poller_columns), 3,         build_pollers};
+const struct top_view top_view_pollers = {"pollers", "Pollers", poller_columns, N(poller_columns), 3, build_pollers};

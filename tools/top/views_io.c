@@ -36,8 +36,7 @@ static const struct top_column bdev_columns[] = {
 };
 
 /* The mean of those that ended between the samples. */
-static double latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops,
-			 uint64_t rate)
+static double latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
 {
 	double n = top_number(now, ops) - top_number(before, ops);
 	double t = top_number(now, ticks) - top_number(before, ticks);
@@ -67,8 +66,7 @@ static void build_bdevs(struct top_table *t, const struct top_sample *now, const
 		const json_t *b = top_same(old, d, "name");
 		double reads = top_rate(d, b, "num_read_ops", seconds),
 		       writes = top_rate(d, b, "num_write_ops", seconds);
-		double other = sum(top_rate(d, b, "num_unmap_ops", seconds),
-				   top_rate(d, b, "num_copy_ops", seconds));
+		double other = sum(top_rate(d, b, "num_unmap_ops", seconds), top_rate(d, b, "num_copy_ops", seconds));
 		struct top_row *row = top_table_row(t);
 		top_set_text(row, 0, top_text(d, "name"));
 		top_set(row, 1, sum(sum(reads, writes), other));
@@ -97,9 +95,9 @@ static const struct top_column subsystem_columns[] = {
 	{"LISTENERS", "listeners", TOP_COUNT, 9},
 };
 
-/* Commands of a subsystem, or (q not NULL) of one of its queue pairs. What waits for an event for its host is not late. */
-static void count_inflight(const struct top_sample *s, const char *nqn, const json_t *q, double *n,
-			   double *oldest_us)
+/* Commands of a subsystem, or (q not NULL) of one of its queue pairs. What waits for an event for its host is not
+ * late. */
+static void count_inflight(const struct top_sample *s, const char *nqn, const json_t *q, double *n, double *oldest_us)
 {
 	const json_t *f;
 	size_t i;
@@ -119,8 +117,7 @@ static void count_inflight(const struct top_sample *s, const char *nqn, const js
 	}
 }
 
-static void build_subsystems(struct top_table *t, const struct top_sample *now,
-			     const struct top_sample *before)
+static void build_subsystems(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
 	const json_t *s;
 	size_t i;
@@ -151,11 +148,10 @@ const struct top_view top_view_subsystems = {"subsystems",         "Subsystems",
 /* ---- Hosts and queue pairs ---- */
 
 static const struct top_column host_columns[] = {
-	{"HOST", "hostnqn", TOP_TEXT, 36},   {"SUBSYSTEM", "subnqn", TOP_TEXT, 28},
-	{"CNTLID", "cntlid", TOP_COUNT, 6},  {"QID", "qid", TOP_COUNT, 4},
-	{"STATE", "state", TOP_TEXT, 11},    {"SINCE", "state_us", TOP_US, 10},
-	{"PEER", "peer", TOP_TEXT, 22},      {"INFLIGHT", "inflight", TOP_COUNT, 8},
-	{"OLDEST", "oldest_us", TOP_US, 10}, {"THREAD", "thread", TOP_TEXT, 24},
+	{"HOST", "hostnqn", TOP_TEXT, 36},  {"SUBSYSTEM", "subnqn", TOP_TEXT, 28},  {"CNTLID", "cntlid", TOP_COUNT, 6},
+	{"QID", "qid", TOP_COUNT, 4},       {"STATE", "state", TOP_TEXT, 11},       {"SINCE", "state_us", TOP_US, 10},
+	{"PEER", "peer", TOP_TEXT, 22},     {"INFLIGHT", "inflight", TOP_COUNT, 8}, {"OLDEST", "oldest_us", TOP_US, 10},
+	{"THREAD", "thread", TOP_TEXT, 24},
 };
 
 static void add_qpair(struct top_table *t, const struct top_sample *now, const char *nqn, const json_t *q)
@@ -165,8 +161,7 @@ static void add_qpair(struct top_table *t, const struct top_sample *now, const c
 	char address[320];
 	double inflight, oldest;
 
-	snprintf(address, sizeof(address), "%s:%s", traddr != NULL ? traddr : "?",
-		 trsvcid != NULL ? trsvcid : "?");
+	snprintf(address, sizeof(address), "%s:%s", traddr != NULL ? traddr : "?", trsvcid != NULL ? trsvcid : "?");
 	count_inflight(now, nqn, q, &inflight, &oldest);
 	struct top_row *row = top_table_row(t);
 	top_set_text(row, 0, top_text(q, "hostnqn"));
@@ -195,8 +190,7 @@ static void build_hosts(struct top_table *t, const struct top_sample *now, const
 	}
 }
 
-const struct top_view top_view_hosts = {"hosts",         "Hosts",  host_columns,
-					N(host_columns), UINT_MAX, build_hosts};
+const struct top_view top_view_hosts = {"hosts", "Hosts", host_columns, N(host_columns), UINT_MAX, build_hosts};
 
 /* ---- Outstanding commands by state ---- */
 
@@ -282,8 +276,7 @@ static void add_waits(struct top_table *t, const char *who, const char *resource
 static void add_pool(struct top_table *t, const json_t *module, const json_t *old, const char *pool,
 		     const char *resource, double seconds)
 {
-	const json_t *now = json_object_get(module, pool),
-		     *before = old != NULL ? json_object_get(old, pool) : NULL;
+	const json_t *now = json_object_get(module, pool), *before = old != NULL ? json_object_get(old, pool) : NULL;
 
 	add_waits(t, top_text(module, "module"), resource, now, before, "retry", seconds);
 	struct top_row *row = &t->rows[t->n_rows - 1];
@@ -303,8 +296,7 @@ static void add_group(struct top_table *t, const json_t *group, const json_t *ol
 		add_waits(t, name, "data buffer", transport, b, "pending_data_buffer", seconds);
 		json_array_foreach (json_object_get(transport, "devices"), k, device) {
 			const json_t *d = top_same(json_object_get(b, "devices"), device, "name");
-			add_waits(t, name, "RDMA READ credit or room", device, d, "pending_rdma_read",
-				  seconds);
+			add_waits(t, name, "RDMA READ credit or room", device, d, "pending_rdma_read", seconds);
 			add_waits(t, name, "room to send", device, d, "pending_rdma_write", seconds);
 			add_waits(t, name, "free request", device, d, "pending_free_request", seconds);
 		}
@@ -323,13 +315,11 @@ static void build_buffers(struct top_table *t, const struct top_sample *now, con
 		add_pool(t, module, b, "large_pool", "large buffer", seconds);
 	}
 	json_array_foreach (list_of(now, TOP_TARGET, "poll_groups"), i, group) {
-		add_group(t, group, top_same(list_of(before, TOP_TARGET, "poll_groups"), group, "name"),
-			  seconds);
+		add_group(t, group, top_same(list_of(before, TOP_TARGET, "poll_groups"), group, "name"), seconds);
 	}
 }
 
-const struct top_view top_view_buffers = {"buffers",         "Buffers", buffer_columns,
-					  N(buffer_columns), 4,         build_buffers};
+const struct top_view top_view_buffers = {"buffers", "Buffers", buffer_columns, N(buffer_columns), 4, build_buffers};
 
 /* ---- The trace ---- */
 
@@ -385,8 +375,7 @@ static void build_trace(struct top_table *t, const struct top_sample *now, const
 	}
 }
 
-const struct top_view top_view_trace = {"trace",          "Trace",  trace_columns,
-					N(trace_columns), UINT_MAX, build_trace};
+const struct top_view top_view_trace = {"trace", "Trace", trace_columns, N(trace_columns), UINT_MAX, build_trace};
 
 /* ---- All of them ---- */
 

@@ -67,16 +67,14 @@ static void test_what_is_stuck_for_ever_fires_once(void)
 	set("a", BLACKBOX_REQUEST_AGE, 5000000);
 	struct blackbox_trigger *t = TAILQ_FIRST(&list);
 	CU_ASSERT_FALSE(blackbox_trigger_is_news(t, 100000000, 4999999));
-	CU_ASSERT_TRUE(blackbox_trigger_is_news(t, 100000000,
-						60000000)); /* it was stuck before the trigger was set */
+	CU_ASSERT_TRUE(blackbox_trigger_is_news(t, 100000000, 60000000)); /* it was stuck before the trigger was set */
 	CU_ASSERT_TRUE(blackbox_trigger_ready(t, 100000000));
 	t->fired = 1;
 	t->last_us = 100000000;
 	CU_ASSERT_FALSE(blackbox_trigger_ready(t, 100500000));
 	CU_ASSERT_TRUE(blackbox_trigger_ready(t, 101000000));
 	CU_ASSERT_FALSE(blackbox_trigger_is_news(t, 110000000, 70000000)); /* the same request */
-	CU_ASSERT_TRUE(
-		blackbox_trigger_is_news(t, 110000000, 8000000)); /* one that came over the limit later */
+	CU_ASSERT_TRUE(blackbox_trigger_is_news(t, 110000000, 8000000));   /* one that came over the limit later */
 	blackbox_triggers_clear(&list);
 }
 

@@ -90,7 +90,8 @@ static void test_entries_come_in_order(void)
 	CU_ASSERT_EQUAL_FATAL(
 		parse("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m1\",\"params\":{"
 		      "\"x\":1}},"
-		      "{\"method\":\"m2\"}]},{\"subsystem\":\"b\",\"config\":null},{\"subsystem\":\"n\"},{\"subsystem\":\"c\","
+		      "{\"method\":\"m2\"}]},{\"subsystem\":\"b\",\"config\":null},{\"subsystem\":\"n\"},{"
+		      "\"subsystem\":\"c\","
 		      "\"config\":"
 		      "[[{\"method\":\"m3\"},{\"method\":\"m4\",\"params\":null}],{\"method\":\"m5\"}]}]}",
 		      &c),
@@ -117,9 +118,8 @@ static void test_a_wrong_shape_is_named(void)
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[5]}]}", "\"a\"|config[0]");
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\"},{}]}]}",
 			"\"a\"|config[1]|method");
-	check_malformed(
-		"{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\",\"params\":[]}]}]}",
-		"config[0]|(m)|params");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\",\"params\":[]}]}]}",
+			"config[0]|(m)|params");
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[[[]]]}]}", "config[0]");
 }
 
@@ -127,7 +127,8 @@ static void test_comments_are_passed_over(void)
 {
 	struct config c;
 
-	CU_ASSERT_EQUAL_FATAL(parse("// the\"first\n{/* {* \n ** */\"subsystems\"/**/:[{\"subsystem\":\"a/*b*/\\\"//c\",\"config\":[//\n"
+	CU_ASSERT_EQUAL_FATAL(parse("// the\"first\n{/* {* \n ** "
+				    "*/\"subsystems\"/**/:[{\"subsystem\":\"a/*b*/\\\"//c\",\"config\":[//\n"
 				    "{\"method\":\"m\",\"params\":{\"x\":1/*\xff*/}}]}/**\\\"*/]}//",
 				    &c),
 			      0);
@@ -167,11 +168,10 @@ static void test_phases_run_what_belongs_to_them(void)
 	struct config c;
 
 	calls[0] = '\0';
-	CU_ASSERT_EQUAL(
-		parse(FILE_OF(ENTRY("test_runtime", "\"value\":1") "," ENTRY(
-			      "test_startup", "\"value\":2") "," ENTRY("test_runtime", "\"value\":3")),
-		      &c),
-		0);
+	CU_ASSERT_EQUAL(parse(FILE_OF(ENTRY("test_runtime", "\"value\":1") "," ENTRY(
+				      "test_startup", "\"value\":2") "," ENTRY("test_runtime", "\"value\":3")),
+			      &c),
+			0);
 	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
 	CU_ASSERT_EQUAL(config_run(&c, false, false, never, error), 0);
 	CU_ASSERT_STRING_EQUAL(calls, "startup(2) ");
@@ -186,9 +186,7 @@ static void test_a_failing_method_ends_the_loading_unless_errors_are_ignored(voi
 
 	calls[0] = '\0';
 	CU_ASSERT_EQUAL(
-		parse(FILE_OF(ENTRY("test_runtime", "\"value\":13") "," ENTRY("test_runtime", "\"value\":2")),
-		      &c),
-		0);
+		parse(FILE_OF(ENTRY("test_runtime", "\"value\":13") "," ENTRY("test_runtime", "\"value\":2")), &c), 0);
 	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
 	CU_ASSERT_EQUAL(config_run(&c, true, false, never, error), -EINVAL);
 	check_error_holds("x.json|\"s\"|config[0]|test_runtime|13 is taken");

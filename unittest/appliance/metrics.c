@@ -79,8 +79,7 @@ static void test_a_scrape_is_understood(void)
 	struct metrics_request r;
 	static const char text[] = "HEAD /metrics?x=1 HTTP/1.0\r\n\r\n";
 
-	CU_ASSERT_EQUAL(
-		status_of("GET /metrics HTTP/1.1\r\nHost: x:1\r\nAccept: text/plain;q=0.5,*/*\r\n\r\n"), 200);
+	CU_ASSERT_EQUAL(status_of("GET /metrics HTTP/1.1\r\nHost: x:1\r\nAccept: text/plain;q=0.5,*/*\r\n\r\n"), 200);
 	CU_ASSERT_EQUAL(status_of("GET /metrics HTTP/1.1\nHost: x\n\n"), 200);
 	CU_ASSERT_TRUE(metrics_request_parse(text, strlen(text), &r));
 	CU_ASSERT(r.status == 200 && r.head);
@@ -159,8 +158,7 @@ static void test_every_answer_has_a_head_that_fits(void)
 
 static void test_addresses_are_of_this_host(void)
 {
-	static const char *const good[] = {"unix:/run/m.sock", "127.0.0.1:9464", "127.1.2.3:0",
-					   "[::1]:65535"};
+	static const char *const good[] = {"unix:/run/m.sock", "127.0.0.1:9464", "127.1.2.3:0", "[::1]:65535"};
 	static const char *const bad[] = {"",
 					  "unix:",
 					  "unix:m.sock",

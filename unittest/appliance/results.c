@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every method that the daemon has says what it answers (rpc/results.c). Linked with all of the daemon but its main(). */
+/* Every method that the daemon has says what it answers (rpc/results.c). Linked with all of the daemon but its
+ * main(). */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ static void test_every_method_says_what_it_answers(void)
 	}
 	CU_ASSERT_TRUE(n > 100);
 	CU_ASSERT_PTR_NOT_NULL(rpc_method_find("spdk_kill_instance")); /* appliance */
-	CU_ASSERT_PTR_NOT_NULL(rpc_method_find("bdev_malloc_create"));  /* rpc */
+	CU_ASSERT_PTR_NOT_NULL(rpc_method_find("bdev_malloc_create")); /* rpc */
 }
 
 static const struct unit_test tests[] = {

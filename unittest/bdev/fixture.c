@@ -261,8 +261,7 @@ static bool keeps_limits(const struct bdev *b, const struct bdev_io *io)
 	uint32_t align = b->buf_align != 0 ? b->buf_align : 1;
 	uint32_t length_align = align < b->block_size ? align : b->block_size;
 
-	if (io->type == BDEV_IO_COPY || io->type == BDEV_IO_VERIFY ||
-	    io->type == BDEV_IO_WRITE_UNCORRECTABLE) {
+	if (io->type == BDEV_IO_COPY || io->type == BDEV_IO_VERIFY || io->type == BDEV_IO_WRITE_UNCORRECTABLE) {
 		uint64_t max = io->type == BDEV_IO_COPY     ? b->max_copy_blocks
 			       : io->type == BDEV_IO_VERIFY ? b->max_verify_blocks
 							    : b->max_uncorrectable_blocks;
@@ -430,8 +429,8 @@ static int testdev_channel_create(struct bdev *b, void *channel)
 	}
 	STAILQ_INIT(&c->held);
 	c->random = thread_id(thread_current());
-	c->poller = poller_register(&(struct poller_opts){
-		.name = "testdev", .fn = shuffle_poll, .ctx = c, .period_us = 20, .fd = -1});
+	c->poller = poller_register(
+		&(struct poller_opts){.name = "testdev", .fn = shuffle_poll, .ctx = c, .period_us = 20, .fd = -1});
 	return c->poller != NULL ? 0 : -ENOMEM;
 }
 

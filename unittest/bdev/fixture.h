@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of bdev/ share: reactors on four lcores, without hugepages, that share the CPUs there are; users of bdevs on
- * threads; and a bdev of the tests' own, whose limits and moods are set by the test. */
+/* What the tests of bdev/ share: reactors on four lcores, without hugepages, that share the CPUs there are; users of
+ * bdevs on threads; and a bdev of the tests' own, whose limits and moods are set by the test. */
 #ifndef UNITTEST_BDEV_FIXTURE_H
 #define UNITTEST_BDEV_FIXTURE_H
 
@@ -63,17 +63,16 @@ struct testdev {
 	struct bdev bdev;
 	uint8_t *memory;
 	/* Moods; set them while nothing is in flight. */
-	bool hold;            /* keeps every I/O until testdev_release() */
-	bool deaf;            /* aborts nothing */
-	unsigned slots;       /* > 0: a channel takes that many at a time, and more is NOMEM */
-	bool shuffle;         /* completes later, in an order of its own */
-	uint32_t nomem_type;  /* this type never finds room */
-	uint16_t fail_status; /* every I/O ends so */
+	bool hold;                        /* keeps every I/O until testdev_release() */
+	bool deaf;                        /* aborts nothing */
+	unsigned slots;                   /* > 0: a channel takes that many at a time, and more is NOMEM */
+	bool shuffle;                     /* completes later, in an order of its own */
+	uint32_t nomem_type;              /* this type never finds room */
+	uint16_t fail_status;             /* every I/O ends so */
 	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
 	/* What happened. */
 	atomic_uint submitted, held, resets, max_depth;
-	struct nvme_sqe
-		passed; /* the last NVME_IO or NVME_ADMIN; the opcode's direction moves data to or from: */
+	struct nvme_sqe passed; /* the last NVME_IO or NVME_ADMIN; the opcode's direction moves data to or from: */
 	uint8_t scratch[4096];
 	bool limits_broken; /* an I/O came that the layer should have split or bounced */
 };

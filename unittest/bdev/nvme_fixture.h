@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of bdevs on NVMe controllers share: the driver and the bdev layer are the real ones, the controllers are models, run by a
- * poller of the control thread while users' threads submit I/O. All of it is called on the control thread. */
+/* What the tests of bdevs on NVMe controllers share: the driver and the bdev layer are the real ones, the controllers
+ * are models, run by a poller of the control thread while users' threads submit I/O. All of it is called on the control
+ * thread. */
 #ifndef UNITTEST_BDEV_NVME_FIXTURE_H
 #define UNITTEST_BDEV_NVME_FIXTURE_H
 

@@ -103,8 +103,7 @@ static void test_reset_without_module_support_waits_for_io_in_flight(void)
 	struct user u;
 	struct lending l;
 	char error[BDEV_ERROR_MAX];
-	const struct bdev_malloc_opts opts = {
-		.name = "m0", .block_size = 512, .num_blocks = 64, .numa_id = -1};
+	const struct bdev_malloc_opts opts = {.name = "m0", .block_size = 512, .num_blocks = 64, .numa_id = -1};
 
 	CU_ASSERT_EQUAL_FATAL(bdev_malloc_create(&opts, NULL, error), 0);
 	bdev_find("m0")->io_types &= ~(1u << BDEV_IO_RESET);
@@ -332,14 +331,13 @@ static void test_compare_and_write_writes_only_when_equal(void)
 	CU_ASSERT_EQUAL(request_run(r), 0);
 	CU_ASSERT_EQUAL(t->memory[4 * 512] & t->memory[6 * 512 - 1], 9);
 	CU_ASSERT_EQUAL(t->memory[4 * 512 - 1] | t->memory[6 * 512], 0);
-	CU_ASSERT_EQUAL(request_run(r) & BDEV_STATUS_MASK,
-			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
+	CU_ASSERT_EQUAL(request_run(r) & BDEV_STATUS_MASK, BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
 	request_free(r);
 	unmake(t, &u, 1);
 }
 
-/* Four threads add one to the same block, a counter, by compare-and-write, while a fifth user's writes go to other blocks:
- * a lost update would leave the sum short. */
+/* Four threads add one to the same block, a counter, by compare-and-write, while a fifth user's writes go to other
+ * blocks: a lost update would leave the sum short. */
 struct adder {
 	struct user user;
 	struct bdev_io *io;
@@ -487,11 +485,8 @@ struct behind {
 
 static void submit_behind(struct testdev *t, struct user u[2], uint8_t early, struct behind *b)
 {
-	*b = (struct behind){.ones = {1},
-			     .early = {early},
-			     .cmp = {b->zero, 512},
-			     .data = {b->ones, 512},
-			     .first = {b->early, 512}};
+	*b = (struct behind){
+		.ones = {1}, .early = {early}, .cmp = {b->zero, 512}, .data = {b->ones, 512}, .first = {b->early, 512}};
 	b->caw = request_new(&u[0]);
 	b->w = request_new(&u[1]);
 	t->hold = true;
@@ -515,8 +510,7 @@ static void test_lock_waits_for_writes_in_flight(void)
 	t->hold = false;
 	testdev_release(t, &u[1], 0);
 	CU_ASSERT_EQUAL(request_finish(b.w), 0);
-	CU_ASSERT_EQUAL(request_finish(b.caw) & BDEV_STATUS_MASK,
-			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
+	CU_ASSERT_EQUAL(request_finish(b.caw) & BDEV_STATUS_MASK, BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
 	CU_ASSERT_EQUAL(t->memory[4 * 512], 2);
 	unmake(t, u, 2);
 }

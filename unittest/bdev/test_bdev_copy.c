@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* COPY, VERIFY and WRITE_UNCORRECTABLE: what is wrong with them, what happens when their parts fail, blocks that cannot be read. */
+/* COPY, VERIFY and WRITE_UNCORRECTABLE: what is wrong with them, what happens when their parts fail, blocks that cannot
+ * be read. */
 #include "unittest/bdev/fixture.h"
 
 #include "bdev/bad_blocks.h"
@@ -257,8 +258,7 @@ static void test_only_the_module_can_make_blocks_uncorrectable(void)
 	make_null("n0", BS, 100);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
 	CU_ASSERT_FALSE(bdev_io_type_supported(bdev_find("n0"), BDEV_IO_WRITE_UNCORRECTABLE));
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 0, 1),
-			NVME_SC_INVALID_OPCODE | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 0, 1), NVME_SC_INVALID_OPCODE | NVME_SC_DNR);
 	CU_ASSERT_EQUAL(copy(&u, 0, 50, 50), 0);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
@@ -274,8 +274,7 @@ static void test_bad_blocks_are_counted_bit_by_bit(void)
 	CU_ASSERT_FALSE(bad_blocks_any(&b, 0, 300));
 	bad_blocks_clear(&b, 0, 300);
 	for (unsigned n = 0; n < 2000; n++) {
-		uint64_t first = fixture_random(&rnd) % 300,
-			 num = fixture_random(&rnd) % (300 - first) % 140 + 1;
+		uint64_t first = fixture_random(&rnd) % 300, num = fixture_random(&rnd) % (300 - first) % 140 + 1;
 		bool mark = fixture_random(&rnd) % 2, any = false;
 		uint64_t count = 0;
 		for (uint64_t i = first; i < first + num; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bdevs whose blocks carry metadata: what is checked, made, left out, and where; on malloc, null and what stands on them. */
+/* Bdevs whose blocks carry metadata: what is checked, made, left out, and where; on malloc, null and what stands on
+ * them. */
 #include "unittest/bdev/fixture.h"
 
 #include <errno.h>
@@ -39,8 +40,8 @@ static void close_and_delete(struct user *u)
 }
 
 /* One I/O with flags and tags: iov lengths are the plain or the extended ones. */
-static uint16_t run(struct user *u, enum bdev_io_type type, void *buf, uint64_t lba, uint64_t blocks,
-		    uint8_t flags, uint32_t ref, uint16_t app, uint16_t mask)
+static uint16_t run(struct user *u, enum bdev_io_type type, void *buf, uint64_t lba, uint64_t blocks, uint8_t flags,
+		    uint32_t ref, uint16_t app, uint16_t mask)
 {
 	const struct bdev *dev = bdev_desc_bdev(u->desc);
 	size_t bytes = blocks * (flags & BDEV_DIF_PLAIN ? bdev_data_block_size(dev) : bdev_block_size(dev)),
@@ -96,8 +97,7 @@ static void test_what_is_written_is_checked_before_it_changes_anything(void)
 	b[2 * EXT + 7] ^= 1;
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_WRITE, b, 20, 4, 0, 0, 0, 0), GUARD_ERROR);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_WRITE, a, 21, 4, 0, 0, 0, 0), REF_ERROR); /* it is not for there */
-	CU_ASSERT_EQUAL(run(&u, BDEV_IO_WRITE, a, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 0, 3, 0xffff),
-			APP_ERROR);
+	CU_ASSERT_EQUAL(run(&u, BDEV_IO_WRITE, a, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 0, 3, 0xffff), APP_ERROR);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, c, 20, 4, 0, 0, 0, 0), 0);
 	CU_ASSERT_EQUAL(memcmp(a, c, 4 * EXT), 0);
 	close_and_delete(&u);
@@ -118,8 +118,7 @@ static void test_what_was_stored_bad_is_found_when_it_is_read(void)
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, b, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_REF, 20, 0, 0), 0);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, b, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_REF, 21, 0, 0), REF_ERROR);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, b, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 0, 0x7f, 0xf0), 0);
-	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, b, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 0, 0x7f, 0xff),
-			APP_ERROR);
+	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, b, 20, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 0, 0x7f, 0xff), APP_ERROR);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_COMPARE, b, 20, 4, BDEV_DIF_PLAIN, 0, 0, 0), GUARD_ERROR);
 	close_and_delete(&u);
 }
@@ -365,8 +364,7 @@ static void refused(uint32_t block_size, struct bdev_md md, const char *why)
 {
 	const struct bdev_malloc_opts opts = {
 		.name = "x", .block_size = block_size, .num_blocks = 10, .numa_id = -1, .md = md};
-	const struct bdev_null_opts null = {
-		.name = "x", .block_size = block_size, .num_blocks = 10, .md = md};
+	const struct bdev_null_opts null = {.name = "x", .block_size = block_size, .num_blocks = 10, .md = md};
 
 	CU_ASSERT_EQUAL(bdev_malloc_create(&opts, NULL, error), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, why));

@@ -7,7 +7,8 @@
 
 static uint8_t data[BLOCKS * BS] __attribute__((aligned(4096)));
 
-/* A long I/O and a read of one block, submitted one right after the other; whether each had ended when both were submitted. */
+/* A long I/O and a read of one block, submitted one right after the other; whether each had ended when both were
+ * submitted. */
 struct pair {
 	struct request *first, *second;
 	bool first_ended, second_ended;
@@ -128,7 +129,8 @@ static void test_long_commands_can_be_aborted(void)
 	struct user u;
 
 	open_new(&u);
-	struct pair p = {.first = request_of(&u, BDEV_IO_UNMAP, 0, BLOCKS), .second = request_of(&u, BDEV_IO_ABORT, 0, 0)};
+	struct pair p = {.first = request_of(&u, BDEV_IO_UNMAP, 0, BLOCKS),
+			 .second = request_of(&u, BDEV_IO_ABORT, 0, 0)};
 	p.second->io->abort.target = p.first->io;
 	thread_call(u.thread, submit_pair, &p);
 	CU_ASSERT_TRUE(p.first_ended && p.second_ended);

@@ -55,8 +55,7 @@ static void discard(struct testdev *t)
 
 static void test_taken_names_and_uuids_are_refused(void)
 {
-	struct testdev *a = testdev_new("t0", 512, 8), *b = testdev_new("t0", 512, 8),
-		       *c = testdev_new("t1", 512, 8);
+	struct testdev *a = testdev_new("t0", 512, 8), *b = testdev_new("t0", 512, 8), *c = testdev_new("t1", 512, 8);
 
 	CU_ASSERT_EQUAL_FATAL(testdev_register(a), 0);
 	CU_ASSERT_EQUAL(testdev_register(b), -EEXIST);
@@ -76,11 +75,9 @@ static void test_impossible_properties_are_refused(void)
 		uint64_t blocks;
 		const char *name;
 	} bad[] = {
-		{0, 0, 0, 0, 8, "t"},      {131072, 0, 0, 0, 8, "t"},
-		{512, 3, 0, 0, 8, "t"},    {512, 8192, 0, 0, 8, "t"},
-		{512, 0, 0, 511, 8, "t"},
-		{512, 0, 0, 0, 0, "t"},    {512, 0, 0, 0, 8, ""},
-		{512, 0, 0, 0, 8, "a\nb"}, {512, 0, 0, 0, UINT64_MAX / 512, "t"},
+		{0, 0, 0, 0, 8, "t"},      {131072, 0, 0, 0, 8, "t"}, {512, 3, 0, 0, 8, "t"},
+		{512, 8192, 0, 0, 8, "t"}, {512, 0, 0, 511, 8, "t"},  {512, 0, 0, 0, 0, "t"},
+		{512, 0, 0, 0, 8, ""},     {512, 0, 0, 0, 8, "a\nb"}, {512, 0, 0, 0, UINT64_MAX / 512, "t"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -155,8 +152,7 @@ static void test_shared_claims_go_together_when_they_agree(void)
 	CU_ASSERT_EQUAL(bdev_claim(u[2].desc, BDEV_CLAIM_READ_MANY_WRITE_SHARED, 8, "c"), -EPERM);
 	bdev_unclaim(u[0].desc);
 	bdev_unclaim(u[1].desc);
-	CU_ASSERT_EQUAL(bdev_claim(u[2].desc, BDEV_CLAIM_READ_MANY_WRITE_NONE, 0, "c"),
-			-EPERM); /* 0 and 1 may write */
+	CU_ASSERT_EQUAL(bdev_claim(u[2].desc, BDEV_CLAIM_READ_MANY_WRITE_NONE, 0, "c"), -EPERM); /* 0 and 1 may write */
 	user_close(&u[0]);
 	user_close(&u[1]);
 	CU_ASSERT_EQUAL(bdev_claim(u[2].desc, BDEV_CLAIM_READ_MANY_WRITE_NONE, 0, "c"), 0);
@@ -167,7 +163,8 @@ static void test_shared_claims_go_together_when_they_agree(void)
 /* With 64 bytes more per block the largest size in MiB has more bytes than are addressed. */
 static void test_sizes_too_large_with_metadata_are_told(void)
 {
-	struct bdev_null_opts opts = {.name = "n0", .block_size = 512, .num_blocks = INT64_MAX / 512, .md = {.size = 64}};
+	struct bdev_null_opts opts = {
+		.name = "n0", .block_size = 512, .num_blocks = INT64_MAX / 512, .md = {.size = 64}};
 	char error[BDEV_ERROR_MAX] = "";
 
 	CU_ASSERT_EQUAL(bdev_null_create(&opts, error), -EINVAL);
@@ -284,8 +281,7 @@ static void storm_start(void *arg)
 static bool storm_is_over(void *arg)
 {
 	struct storm *s = arg;
-	return atomic_load(&s[0].in_flight) + atomic_load(&s[1].in_flight) + atomic_load(&s[2].in_flight) ==
-	       0;
+	return atomic_load(&s[0].in_flight) + atomic_load(&s[1].in_flight) + atomic_load(&s[2].in_flight) == 0;
 }
 
 static void test_hot_removal_under_load_ends_every_io(void)

@@ -108,8 +108,7 @@ static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
 	struct data *arg = type == BDEV_IO_COMPARE ? &cmp : &d;
 	uint64_t from = fixture_random(rnd) % (BLOCKS - num + 1);
 	bool overlaps = (from > offset ? from - offset : offset - from) < num;
-	bdev_io_set_rw(r->io, type, has_data(type) ? arg->iovs : NULL, has_data(type) ? arg->n : 0, offset,
-		       num);
+	bdev_io_set_rw(r->io, type, has_data(type) ? arg->iovs : NULL, has_data(type) ? arg->n : 0, offset, num);
 	if (type == BDEV_IO_COPY) {
 		bdev_io_set_copy(r->io, from, offset, num);
 	} else {
@@ -141,8 +140,7 @@ static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
 		}
 		break;
 	default:
-		ok = differs ? (status & BDEV_STATUS_MASK) ==
-				       BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED)
+		ok = differs ? (status & BDEV_STATUS_MASK) == BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED)
 			     : status == 0;
 		if (type == BDEV_IO_COMPARE_AND_WRITE && status == 0) {
 			data_to(&d, at);
@@ -313,7 +311,8 @@ static void test_a_crowd_of_split_io_gets_through(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
-/* The bdev layer's channel of a thread owns four buffers of each size, which are enough to go on with, one after the other. */
+/* The bdev layer's channel of a thread owns four buffers of each size, which are enough to go on with, one after the
+ * other. */
 #define OWNED 4
 #define QUEUE (5 * OWNED)
 static void take_all_others(struct iobuf_channel *hog, void **taken, unsigned *n)

@@ -35,7 +35,8 @@ static struct bdev_uring_opts opts(void)
 	return (struct bdev_uring_opts){.name = "u0", .filename = path};
 }
 
-/* So many transfers are told to have moved only this much, as those do that a signal or the end of the space interrupts. */
+/* So many transfers are told to have moved only this much, as those do that a signal or the end of the space
+ * interrupts. */
 static atomic_uint cuts;
 static unsigned cut_bytes;
 /* Other than 0: what the next one is told to have ended with. */
@@ -72,9 +73,9 @@ static bool make(const struct bdev_uring_opts *o)
 	CU_ASSERT_TRUE_FATAL(rc == 0 || no_ring);
 	return rc == 0;
 }
-#define MAKE_OR_SKIP(opts_)                                                                                  \
-	if (!make(opts_)) {                                                                                  \
-		UNIT_SKIP("no io_uring here");                                                               \
+#define MAKE_OR_SKIP(opts_)                                                                                            \
+	if (!make(opts_)) {                                                                                            \
+		UNIT_SKIP("no io_uring here");                                                                         \
 	}
 
 static void fill(uint8_t *p, size_t n, uint64_t seed)
@@ -186,7 +187,8 @@ static void test_fallocate_punches_holes_that_read_as_zeroes(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
 }
 
-/* As with a block device that cannot zero by itself: its kernel then writes zeroes, if it is asked to, and to deallocate is a wish. */
+/* As with a block device that cannot zero by itself: its kernel then writes zeroes, if it is asked to, and to
+ * deallocate is a wish. */
 static void test_where_no_holes_are_punched_zeroes_are_written(void)
 {
 	struct bdev_uring_opts o = opts_with_fallocate();
@@ -308,7 +310,8 @@ static void test_a_write_that_finds_no_more_room_says_so(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
 }
 
-/* The kernel tells of data that it could not write once, to the first who asks: a host that tried again would be told that all is well. */
+/* The kernel tells of data that it could not write once, to the first who asks: a host that tried again would be told
+ * that all is well. */
 static void test_a_flush_that_failed_is_not_to_be_retried(void)
 {
 	struct bdev_uring_opts o = opts();

@@ -9,14 +9,14 @@
 static uint8_t buf[8192] __attribute__((aligned(4096)));
 static char error[BDEV_ERROR_MAX];
 
-static struct bdev_delay_opts delay_opts(const char *name, const char *base, uint64_t read_us,
-					 uint64_t write_us)
+static struct bdev_delay_opts delay_opts(const char *name, const char *base, uint64_t read_us, uint64_t write_us)
 {
-	return (struct bdev_delay_opts){
-		.name = name,
-		.base_bdev_name = base,
-		.latency_us = {[BDEV_DELAY_AVG_READ] = read_us, [BDEV_DELAY_P99_READ] = read_us,
-			       [BDEV_DELAY_AVG_WRITE] = write_us, [BDEV_DELAY_P99_WRITE] = write_us}};
+	return (struct bdev_delay_opts){.name = name,
+					.base_bdev_name = base,
+					.latency_us = {[BDEV_DELAY_AVG_READ] = read_us,
+						       [BDEV_DELAY_P99_READ] = read_us,
+						       [BDEV_DELAY_AVG_WRITE] = write_us,
+						       [BDEV_DELAY_P99_WRITE] = write_us}};
 }
 
 static uint64_t timed_us(struct user *u, enum bdev_io_type type)
@@ -182,8 +182,7 @@ static void test_a_crowd_waits_for_children(void)
 	struct user u;
 
 	make_null("n0", 512, 100);
-	struct bdev_delay_opts opts = delay_opts("d0", "n0", 100, 100),
-			       opts2 = delay_opts("d1", "d0", 200, 200);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 100, 100), opts2 = delay_opts("d1", "d0", 200, 200);
 	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
 	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts2, error), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d1", true, fixture_thread(0)), 0);
@@ -242,8 +241,7 @@ static void test_injected_failures_hit_so_many_of_their_type(void)
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), NVME_SC_INTERNAL);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), 0);
 	inject(BDEV_IO_READ, BDEV_ERROR_NVME_FAILURE, 1);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1),
-			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buf, 0, 1), BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR));
 	inject(BDEV_IO_INVALID, BDEV_ERROR_FAILURE, 1); /* all types, one each */
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), NVME_SC_INTERNAL);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 1), NVME_SC_INTERNAL);

@@ -40,8 +40,7 @@ static void load_go(void *arg)
 	}
 }
 
-static void load_start(struct load *l, const char *bdev, enum bdev_io_type type, unsigned thread,
-		       uint64_t blocks)
+static void load_start(struct load *l, const char *bdev, enum bdev_io_type type, unsigned thread, uint64_t blocks)
 {
 	memset(l, 0, sizeof(*l));
 	CU_ASSERT_EQUAL_FATAL(user_open(&l->user, bdev, true, fixture_thread(thread)), 0);
@@ -113,8 +112,8 @@ static double timed(const char *bdev, enum bdev_io_type type, uint64_t blocks, u
 	return (double)(end - start) / (double)env_ticks_hz();
 }
 
-/* So many I/Os must not take less time than the limit gives them, but for a bucket full at the start and one overdrawn by each of those
- * outstanding. How much longer they take depends on what else the machine does. */
+/* So many I/Os must not take less time than the limit gives them, but for a bucket full at the start and one overdrawn
+ * by each of those outstanding. How much longer they take depends on what else the machine does. */
 static void check_limit(const char *bdev, enum bdev_io_type type, uint64_t blocks, double limit, unsigned ios)
 {
 	unsigned done;
@@ -171,9 +170,9 @@ static void test_byte_rates_are_limited_by_direction(void)
 	check_unlimited("n0", BDEV_IO_WRITE, 16);
 	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.w_bytes_per_sec = 40 << 20}), 0);
 	check_limit("n0", BDEV_IO_WRITE, 16, 640, 250);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_bytes_per_sec = 40 << 20,
-									 .rw_ios_per_sec = 500}),
-			0);
+	CU_ASSERT_EQUAL(
+		bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_bytes_per_sec = 40 << 20, .rw_ios_per_sec = 500}),
+		0);
 	check_limit("n0", BDEV_IO_READ, 16, 500, 200);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
@@ -185,8 +184,7 @@ static void test_lifting_a_limit_lets_waiting_io_go(void)
 	struct request *r[3];
 
 	make_null("n0", 4096, 1000);
-	CU_ASSERT_EQUAL(
-		bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_bytes_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_bytes_per_sec = 1}), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		r[i] = request_new(&u);
@@ -268,8 +266,7 @@ static void test_limits_may_be_changed_often_under_load(void)
 	}
 	for (unsigned i = 0; i < 100; i++) {
 		CU_ASSERT_EQUAL(
-			bdev_set_qos_limits(bdev_find("n0"),
-					    &(struct bdev_qos_limits){.rw_ios_per_sec = i % 3 * 1000}),
+			bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_ios_per_sec = i % 3 * 1000}),
 			0);
 	}
 	for (unsigned i = 0; i < 4; i++) {

@@ -78,8 +78,7 @@ static void test_what_is_made_passes_and_is_where_it_belongs(void)
 		for (unsigned i = 0; i < BLOCKS; i++) {
 			const uint8_t *t = m + i * block + f->data_size + f->offset;
 			uint32_t ref = f->type == 3 ? 0xfffffffe : 0xfffffffe + i;
-			CU_ASSERT_EQUAL(t[0] << 8 | t[1],
-					dif_crc(0, m + i * block, f->data_size + f->offset));
+			CU_ASSERT_EQUAL(t[0] << 8 | t[1], dif_crc(0, m + i * block, f->data_size + f->offset));
 			CU_ASSERT_EQUAL(t[2] << 8 | t[3], 0x1234);
 			CU_ASSERT_EQUAL((uint32_t)t[4] << 24 | t[5] << 16 | t[6] << 8 | t[7], ref);
 		}
@@ -123,8 +122,7 @@ static void test_the_check_that_fails_is_named_with_its_block(void)
 			*byte ^= 0x10;
 		}
 		tags.checks = 7;
-		m[3 * block + f->data_size + f->offset + 2] ^=
-			0x10; /* a bit of app that the mask leaves out */
+		m[3 * block + f->data_size + f->offset + 2] ^= 0x10; /* a bit of app that the mask leaves out */
 		CU_ASSERT_TRUE(dif_verify(f, &tags, iovs, BLOCKS, &e));
 		m[4 * block + 100] ^= 1; /* data */
 		CU_ASSERT_FALSE(dif_verify(f, &tags, iovs, BLOCKS, &e));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bdevs on an NVMe controller: the driver and the bdev layer are the real ones, the controller is a model, run by a poller of the
- * control thread while users' threads submit I/O. */
+/* Bdevs on an NVMe controller: the driver and the bdev layer are the real ones, the controller is a model, run by a
+ * poller of the control thread while users' threads submit I/O. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -394,8 +394,7 @@ static void test_verify_reads_where_the_controller_has_none(void)
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_verify], 0);
 	CU_ASSERT_TRUE(model.commands[nvme_cmd_read] >= 4);
 	CU_ASSERT_FALSE(bdev_io_type_supported(bdev_find("Nvme0n1"), BDEV_IO_WRITE_UNCORRECTABLE));
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 0, 1),
-			NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 0, 1), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	user_close(&u);
 	drive_end();
 }
@@ -443,7 +442,8 @@ static void test_more_io_than_a_queue_holds_waits(void)
 	for (unsigned i = 0; i < N; i++) { /* the first ones before the queue pair is connected */
 		r[i] = request_new(&u);
 		iovs[i] = (struct iovec){buffer + i * 512, 512};
-		bdev_io_set_rw(r[i]->io, i % 50 == 49 ? BDEV_IO_COMPARE : BDEV_IO_WRITE, &iovs[i], 1, i - (i % 50 == 49), 1);
+		bdev_io_set_rw(r[i]->io, i % 50 == 49 ? BDEV_IO_COMPARE : BDEV_IO_WRITE, &iovs[i], 1,
+			       i - (i % 50 == 49), 1);
 		if (i % 50 == 49) {
 			bdev_io_set_rw(r[i]->io, BDEV_IO_UNMAP, NULL, 0, 1000 + i, 1);
 		}
@@ -648,7 +648,8 @@ static uint16_t read_with_fault(enum bdev_nvme_timeout_action action, enum model
 
 static void test_io_without_an_answer_is_aborted(void)
 {
-	CU_ASSERT_EQUAL(read_with_fault(BDEV_NVME_TIMEOUT_ABORT, MODEL_FAULT_NO_ANSWER, 0), NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(read_with_fault(BDEV_NVME_TIMEOUT_ABORT, MODEL_FAULT_NO_ANSWER, 0),
+			NVME_ST(GENERIC, ABORT_REQ));
 }
 
 static void test_io_that_an_abort_does_not_end_is_done_after_a_reset(void)

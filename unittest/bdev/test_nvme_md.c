@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bdevs on namespaces with metadata and protection information: what is passed, made, stripped and checked, and by whom. The model checks as
- * a drive does; a status with DNR would be the bdev layer's, which leaves the checks to it. */
+/* Bdevs on namespaces with metadata and protection information: what is passed, made, stripped and checked, and by
+ * whom. The model checks as a drive does; a status with DNR would be the bdev layer's, which leaves the checks to it.
+ */
 #include "unittest/bdev/nvme_fixture.h"
 
 #include "bdev/dif.h"
 #include "bdev/nvme_internal.h"
 
-#define DATA	4096u
-#define EXT	(DATA + format.md_size)
-#define GUARD	NVME_ST(MEDIA, GUARD_CHECK)
-#define APP	NVME_ST(MEDIA, APPTAG_CHECK)
-#define REF	NVME_ST(MEDIA, REFTAG_CHECK)
+#define DATA    4096u
+#define EXT     (DATA + format.md_size)
+#define GUARD   NVME_ST(MEDIA, GUARD_CHECK)
+#define APP     NVME_ST(MEDIA, APPTAG_CHECK)
+#define REF     NVME_ST(MEDIA, REFTAG_CHECK)
 #define CHECKED (BDEV_DIF_TAGS | BDEV_DIF_GUARD | BDEV_DIF_APP | BDEV_DIF_REF)
 
 static struct dif_format format; /* of the namespace under test */
@@ -40,7 +41,8 @@ static void end(void)
 }
 
 /* iovs of odd lengths, but for a drive's dwords, so that some of it is copied and some is not. */
-static uint16_t run_tagged(enum bdev_io_type type, uint8_t *buf, uint64_t lba, uint64_t blocks, uint8_t flags, uint32_t ref, uint32_t app)
+static uint16_t run_tagged(enum bdev_io_type type, uint8_t *buf, uint64_t lba, uint64_t blocks, uint8_t flags,
+			   uint32_t ref, uint32_t app)
 {
 	size_t bytes = blocks * (flags & BDEV_DIF_PLAIN ? DATA : EXT), part = (bytes / 3) & ~(size_t)3;
 	struct iovec iovs[2] = {{buf, part}, {buf + part, bytes - part}};
@@ -78,7 +80,8 @@ static bool has_stored(const uint8_t *ext, uint64_t lba, uint32_t blocks)
 	return same;
 }
 
-/* The data of extended blocks, and what is stored of them, where the drive or the layer makes metadata: nothing but PI, of app 0. */
+/* The data of extended blocks, and what is stored of them, where the drive or the layer makes metadata: nothing but PI,
+ * of app 0. */
 static void make_plain(uint8_t *plain, uint8_t *ext, uint32_t blocks, uint32_t ref)
 {
 	for (uint32_t i = 0; i < blocks; i++) {
@@ -93,22 +96,26 @@ static const struct shape {
 	uint16_t md_size;
 	bool interleaved, first;
 } shapes[] = {
-	{1, 8, true, false},  {2, 8, true, true},    {3, 8, true, false},  {1, 8, false, false}, {2, 8, false, false}, {3, 8, false, true},
-	{1, 16, true, true},  {1, 16, true, false},  {2, 16, false, true}, {2, 16, false, false}, {3, 16, true, false}, {0, 8, true, false},
-	{0, 16, false, false},
+	{1, 8, true, false},  {2, 8, true, true},  {3, 8, true, false},   {1, 8, false, false}, {2, 8, false, false},
+	{3, 8, false, true},  {1, 16, true, true}, {1, 16, true, false},  {2, 16, false, true}, {2, 16, false, false},
+	{3, 16, true, false}, {0, 8, true, false}, {0, 16, false, false},
 };
-#define FOR_EACH_SHAPE(s_) \
-	for (const struct shape *s_ = shapes; s_ < shapes + sizeof(shapes) / sizeof(shapes[0]) && (begin(s_->type, s_->md_size, s_->interleaved, s_->first), true); end(), s_++)
+#define FOR_EACH_SHAPE(s_)                                                                                             \
+	for (const struct shape *s_ = shapes; s_ < shapes + sizeof(shapes) / sizeof(shapes[0]) &&                      \
+					      (begin(s_->type, s_->md_size, s_->interleaved, s_->first), true);        \
+	     end(), s_++)
 
 static void test_a_bdev_says_what_its_blocks_carry(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		const struct bdev *b = bdev_find("Nvme0n2");
 		const struct bdev_md *md = bdev_get_md(b);
 		uint8_t ref = s->type == 3 ? 0 : BDEV_DIF_REF;
 		CU_ASSERT_EQUAL(bdev_block_size(b), EXT);
 		CU_ASSERT_EQUAL(bdev_data_block_size(b), DATA);
-		CU_ASSERT(md->size == s->md_size && md->dif_type == s->type && md->separate == !s->interleaved && md->by_device);
+		CU_ASSERT(md->size == s->md_size && md->dif_type == s->type && md->separate == !s->interleaved &&
+			  md->by_device);
 		CU_ASSERT_EQUAL(md->checks, s->type == 0 ? 0 : BDEV_DIF_GUARD | ref);
 		CU_ASSERT_EQUAL(md->plain_by_device, s->type != 0 && s->md_size == 8);
 		CU_ASSERT_EQUAL(md->dif_is_first, s->first);
@@ -117,10 +124,13 @@ static void test_a_bdev_says_what_its_blocks_carry(void)
 
 static void test_blocks_pass_with_their_metadata(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		fill(buffer, 9 * EXT, (uint8_t)s->type);
 		protect(buffer, 9, 20, 0x1234);
-		CU_ASSERT_EQUAL(run_tagged(BDEV_IO_WRITE, buffer, 20, 9, s->type == 3 ? CHECKED & ~BDEV_DIF_REF : CHECKED, 20, 0xffff1234), 0);
+		CU_ASSERT_EQUAL(run_tagged(BDEV_IO_WRITE, buffer, 20, 9,
+					   s->type == 3 ? CHECKED & ~BDEV_DIF_REF : CHECKED, 20, 0xffff1234),
+				0);
 		CU_ASSERT(has_stored(buffer, 20, 9));
 		memset(other, 0, 9 * EXT);
 		CU_ASSERT_EQUAL(run(BDEV_IO_READ, other, 20, 9, 0), 0);
@@ -132,7 +142,8 @@ static void test_blocks_pass_with_their_metadata(void)
 
 static void test_metadata_is_made_and_left_out(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		uint8_t *plain = other, *back = other + 16 * DATA;
 		uint64_t before = model.commands[nvme_cmd_write];
 		fill(buffer, 9 * EXT, 77);
@@ -144,7 +155,8 @@ static void test_metadata_is_made_and_left_out(void)
 		CU_ASSERT_EQUAL(memcmp(plain, back, 9 * DATA), 0);
 		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, plain, 40, 9, BDEV_DIF_PLAIN), 0);
 		plain[5 * DATA] ^= 1;
-		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, plain, 40, 9, BDEV_DIF_PLAIN) & BDEV_STATUS_MASK, NVME_ST(MEDIA, COMPARE_FAILED));
+		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, plain, 40, 9, BDEV_DIF_PLAIN) & BDEV_STATUS_MASK,
+				NVME_ST(MEDIA, COMPARE_FAILED));
 		CU_ASSERT_EQUAL(run(BDEV_IO_WRITE, plain + 1, 41, 3, BDEV_DIF_PLAIN), 0); /* by way of a buffer */
 		CU_ASSERT_EQUAL(run(BDEV_IO_READ, back + 3, 41, 3, BDEV_DIF_PLAIN), 0);
 		CU_ASSERT_EQUAL(memcmp(plain + 1, back + 3, 3 * DATA), 0);
@@ -164,7 +176,8 @@ static void test_the_drive_makes_and_strips_what_is_nothing_else(void)
 
 static void test_what_the_host_sends_is_checked_by_the_drive(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		uint8_t no_ref = s->type == 3 ? (uint8_t)~BDEV_DIF_REF : UINT8_MAX;
 		if (s->type == 0) {
 			continue;
@@ -185,7 +198,8 @@ static void test_what_the_host_sends_is_checked_by_the_drive(void)
 		CU_ASSERT_EQUAL(run(BDEV_IO_VERIFY, NULL, 60, 4, 0), GUARD);
 		CU_ASSERT_EQUAL(run(BDEV_IO_VERIFY, NULL, 60, 2, 0), 0);
 		CU_ASSERT_EQUAL(run_tagged(BDEV_IO_READ, other, 60, 4, BDEV_DIF_TAGS, 0, 0), 0);
-		CU_ASSERT_EQUAL(run_tagged(BDEV_IO_READ, other, 60, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 60, 0xffff0006), APP);
+		CU_ASSERT_EQUAL(run_tagged(BDEV_IO_READ, other, 60, 4, BDEV_DIF_TAGS | BDEV_DIF_APP, 60, 0xffff0006),
+				APP);
 	}
 }
 
@@ -207,10 +221,12 @@ static void test_the_right_block_in_the_wrong_place_is_found(void)
 	}
 }
 
-/* MDTS is 128 KiB, and there is a boundary every 16 blocks: 100 of them are many commands, whose reference tags go on. */
+/* MDTS is 128 KiB, and there is a boundary every 16 blocks: 100 of them are many commands, whose reference tags go
+ * on. */
 static void test_reference_tags_go_on_from_piece_to_piece(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		uint32_t ref = s->type == 1 ? 10 : 0xfffffff0; /* which only type 1 has to be the address */
 		uint8_t checks = s->type == 3 ? CHECKED & ~BDEV_DIF_REF : CHECKED;
 		struct bdev *b = bdev_find("Nvme0n2");
@@ -245,7 +261,8 @@ static void test_reference_tags_go_on_across_a_boundary(void)
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n2", true, fixture_thread(0)), 0);
 	fill(buffer, 20 * EXT, 6);
 	protect(buffer, 20, 1000, 0);
-	CU_ASSERT_EQUAL(run_tagged(BDEV_IO_WRITE, buffer, 5, 20, BDEV_DIF_TAGS | BDEV_DIF_REF | BDEV_DIF_GUARD, 1000, 0), 0);
+	CU_ASSERT_EQUAL(
+		run_tagged(BDEV_IO_WRITE, buffer, 5, 20, BDEV_DIF_TAGS | BDEV_DIF_REF | BDEV_DIF_GUARD, 1000, 0), 0);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write], 4); /* 3, 8, 8, 1 */
 	CU_ASSERT(has_stored(buffer, 5, 20));
 	buffer[10 * EXT + DATA + 7] ^= 1; /* of the third piece */
@@ -255,7 +272,8 @@ static void test_reference_tags_go_on_across_a_boundary(void)
 
 static void test_other_commands_keep_the_protection(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		uint32_t ref = s->type == 3 ? 0 : 200;
 		memset(buffer, 0, 8 * EXT);
 		protect(buffer, 8, ref, 0);
@@ -263,7 +281,8 @@ static void test_other_commands_keep_the_protection(void)
 		CU_ASSERT(has_stored(buffer, 200, 8));
 		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, buffer, 200, 8, 0), 0);
 		buffer[EXT] = 1;
-		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, buffer, 200, 8, 0) & BDEV_STATUS_MASK, NVME_ST(MEDIA, COMPARE_FAILED));
+		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, buffer, 200, 8, 0) & BDEV_STATUS_MASK,
+				NVME_ST(MEDIA, COMPARE_FAILED));
 		buffer[EXT] = 0;
 		struct request *r = request_new(&u);
 		bdev_io_set_copy(r->io, 200, 300, 8);
@@ -279,7 +298,8 @@ static void test_other_commands_keep_the_protection(void)
 
 static void test_compare_and_write_is_whole(void)
 {
-	FOR_EACH_SHAPE(s) {
+	FOR_EACH_SHAPE(s)
+	{
 		struct request *r = request_new(&u);
 		struct iovec old = {other, 2 * EXT}, new = {buffer, 2 * EXT};
 		fill(other, 2 * EXT, 1);
@@ -377,7 +397,8 @@ static void test_dwords_of_a_command(void)
 		bool act;
 		uint32_t prinfo, ref, app;
 	} cases[] = {
-		{1, BDEV_DIF_GUARD | BDEV_DIF_REF, 0, true, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 0x23456789, 0},
+		{1, BDEV_DIF_GUARD | BDEV_DIF_REF, 0, true, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF,
+		 0x23456789, 0},
 		{1, BDEV_DIF_GUARD, BDEV_DIF_TAGS, false, 0, 77, 0x00ff1234},
 		{2, 0, CHECKED, false, NVME_PI_CHECK_GUARD | NVME_PI_CHECK_APP | NVME_PI_CHECK_REF, 77, 0x00ff1234},
 		{3, BDEV_DIF_GUARD, 0, false, NVME_PI_CHECK_GUARD, 0, 0},

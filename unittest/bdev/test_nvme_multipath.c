@@ -249,7 +249,9 @@ static void test_without_failback_io_stays_until_it_is_told(void)
 	wait_usable(2);
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2); /* the first one is there again */
-	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(bdev_find("Nvme0n1"), nvme_ctrlr_cntlid(bdev_nvme_ctrlr(bdev_nvme_next(NULL))), error), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(bdev_find("Nvme0n1"),
+						nvme_ctrlr_cntlid(bdev_nvme_ctrlr(bdev_nvme_next(NULL))), error),
+			0);
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 2);
 	lose(&model, true);
@@ -434,8 +436,8 @@ static void test_controller_whose_addresses_are_anothers_stays_away(void)
 
 static void test_status_that_is_final_is_not_tried_by_the_other(void)
 {
-	static const uint16_t final[] = {NVME_ST_DNR(PATH, CTRL_PATH_ERROR), NVME_ST_DNR(PATH, ANA_INACCESSIBLE), NVME_ST_DNR(GENERIC, INTERNAL),
-					 NVME_ST(MEDIA, READ_ERROR)};
+	static const uint16_t final[] = {NVME_ST_DNR(PATH, CTRL_PATH_ERROR), NVME_ST_DNR(PATH, ANA_INACCESSIBLE),
+					 NVME_ST_DNR(GENERIC, INTERNAL), NVME_ST(MEDIA, READ_ERROR)};
 	struct bdev_nvme_attach a = path_opts();
 	struct user u;
 
@@ -448,7 +450,8 @@ static void test_status_that_is_final_is_not_tried_by_the_other(void)
 	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 1, NVME_ST(PATH, CTRL_PATH_ERROR));
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
-	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 1, NVME_ST(GENERIC, CMD_INTERRUPTED)); /* that of the drive, not of the path */
+	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 1,
+		  NVME_ST(GENERIC, CMD_INTERRUPTED)); /* that of the drive, not of the path */
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
@@ -492,7 +495,8 @@ static void wait_state(enum nvme_ana_state state)
 
 static void test_io_that_is_refused_for_want_of_access_goes_by_the_other(void)
 {
-	static const enum nvme_ana_state states[] = {NVME_ANA_STATE_INACCESSIBLE, NVME_ANA_STATE_CHANGE, NVME_ANA_STATE_PERSISTENT_LOSS};
+	static const enum nvme_ana_state states[] = {NVME_ANA_STATE_INACCESSIBLE, NVME_ANA_STATE_CHANGE,
+						     NVME_ANA_STATE_PERSISTENT_LOSS};
 	struct bdev_nvme_attach a = path_opts();
 	struct user u;
 
@@ -534,7 +538,9 @@ static bool all_answered(void *sent)
 /* Until the admin queue takes no more. */
 static unsigned fill_admin_queue(void)
 {
-	struct bdev_nvme_raw raw = {.data = buffer, .data_len = 4096, .cmd = {.opcode = nvme_admin_identify, .cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL)}};
+	struct bdev_nvme_raw raw = {.data = buffer,
+				    .data_len = 4096,
+				    .cmd = {.opcode = nvme_admin_identify, .cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL)}};
 	unsigned sent = 0;
 
 	set_fault(MODEL_FAULT_LATE, nvme_admin_identify, 256, 0);
@@ -692,7 +698,7 @@ static void test_without_access_io_fails_when_there_is_no_hope(void)
 	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
 	wait_usable(2);
-	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);	  /* for no longer than ANATT */
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);     /* for no longer than ANATT */
 	set_ana(&second, NVME_ANA_STATE_PERSISTENT_LOSS); /* at once */
 	wait_usable(0);
 	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));

@@ -28,9 +28,11 @@ static void test_commands_are_passed_through(void)
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_ADMIN, &identify, 4096), 0);
 	CU_ASSERT_EQUAL(memcmp(((struct nvme_id_ctrl *)buffer)->sn, "MODEL0", 6), 0);
 	fill(buffer, 1024, 40);
-	struct nvme_sqe write = {.opcode = nvme_cmd_write, .nsid = htole32(2), .cdw10 = htole32(9), .cdw12 = htole32(1)};
+	struct nvme_sqe write = {
+		.opcode = nvme_cmd_write, .nsid = htole32(2), .cdw10 = htole32(9), .cdw12 = htole32(1)};
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_IO, &write, 1024), 0);
-	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 9 * 512, buffer, 1024), 0); /* the bdev's namespace, not the one it names */
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 9 * 512, buffer, 1024),
+			0); /* the bdev's namespace, not the one it names */
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_IO, &write, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	struct nvme_sqe delete = {.opcode = nvme_admin_delete_sq, .cdw10 = htole32(1)};
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_ADMIN, &delete, 0), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
@@ -134,16 +136,22 @@ static uint16_t send_raw(struct bdev_nvme_raw *raw)
 
 static void test_raw_commands_verify_and_copy(void)
 {
-	uint64_t ranges[2][4] = {{0, htole64(8), htole64(3), 0}, {0, htole64(20), htole64(0), 0}}; /* blocks 8 to 11, and 20 */
-	struct bdev_nvme_raw raw = {.io = true, .cmd = {.opcode = nvme_cmd_verify, .nsid = htole32(1), .cdw12 = htole32(7)}};
+	uint64_t ranges[2][4] = {{0, htole64(8), htole64(3), 0},
+				 {0, htole64(20), htole64(0), 0}}; /* blocks 8 to 11, and 20 */
+	struct bdev_nvme_raw raw = {.io = true,
+				    .cmd = {.opcode = nvme_cmd_verify, .nsid = htole32(1), .cdw12 = htole32(7)}};
 
 	drive_begin_attached();
 	fill(model.ns[0].data, 32 * 512, 60);
 	CU_ASSERT_EQUAL(send_raw(&raw), 0);
 	raw.cmd.cdw11 = htole32(1); /* far beyond the end */
 	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, LBA_RANGE));
-	raw = (struct bdev_nvme_raw){.io = true, .to_device = true, .data = ranges, .data_len = sizeof(ranges),
-				     .cmd = {.opcode = nvme_cmd_copy, .nsid = htole32(1), .cdw10 = htole32(100), .cdw12 = htole32(1)}};
+	raw = (struct bdev_nvme_raw){
+		.io = true,
+		.to_device = true,
+		.data = ranges,
+		.data_len = sizeof(ranges),
+		.cmd = {.opcode = nvme_cmd_copy, .nsid = htole32(1), .cdw10 = htole32(100), .cdw12 = htole32(1)}};
 	CU_ASSERT_EQUAL(send_raw(&raw), 0);
 	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 100 * 512, model.ns[0].data + 8 * 512, 4 * 512), 0);
 	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 104 * 512, model.ns[0].data + 20 * 512, 512), 0);
@@ -153,8 +161,14 @@ static void test_raw_commands_verify_and_copy(void)
 static void test_raw_commands_carry_metadata(void)
 {
 	uint8_t md[2 * 16];
-	struct bdev_nvme_raw raw = {.io = true, .to_device = true, .data = buffer, .data_len = 8192, .md = md, .md_len = sizeof(md),
-				    .cmd = {.opcode = nvme_cmd_write, .nsid = htole32(2), .cdw10 = htole32(5), .cdw12 = htole32(1)}};
+	struct bdev_nvme_raw raw = {
+		.io = true,
+		.to_device = true,
+		.data = buffer,
+		.data_len = 8192,
+		.md = md,
+		.md_len = sizeof(md),
+		.cmd = {.opcode = nvme_cmd_write, .nsid = htole32(2), .cdw10 = htole32(5), .cdw12 = htole32(1)}};
 	struct bdev_nvme_attach a = attach_opts();
 
 	drive_begin();
@@ -183,7 +197,9 @@ static void test_raw_commands_go_through_either_queue(void)
 {
 	drive_begin_attached();
 	fill(model.ns[0].data, 1024, 60);
-	struct bdev_nvme_raw raw = {.io = true, .data = buffer, .data_len = 1024,
+	struct bdev_nvme_raw raw = {.io = true,
+				    .data = buffer,
+				    .data_len = 1024,
 				    .cmd = {.opcode = nvme_cmd_read, .nsid = htole32(1), .cdw12 = htole32(1)}};
 	raw_result.done = false;
 	bdev_nvme_send(nvme, &raw, raw_done, NULL);
@@ -195,15 +211,19 @@ static void test_raw_commands_go_through_either_queue(void)
 	raw_result.done = false;
 	bdev_nvme_send(nvme, &raw, raw_done, NULL);
 	CU_ASSERT_EQUAL(raw_result.status, NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-	raw = (struct bdev_nvme_raw){.data = buffer, .data_len = 4096,
-				     .cmd = {.opcode = nvme_admin_identify, .nsid = htole32(2), .cdw10 = htole32(NVME_IDENTIFY_CNS_NS)}};
+	raw = (struct bdev_nvme_raw){
+		.data = buffer,
+		.data_len = 4096,
+		.cmd = {.opcode = nvme_admin_identify, .nsid = htole32(2), .cdw10 = htole32(NVME_IDENTIFY_CNS_NS)}};
 	raw_result.done = false;
 	bdev_nvme_send(nvme, &raw, raw_done, NULL);
 	CU_ASSERT(thread_control_wait(raw_is_done, NULL, WAIT_US));
 	CU_ASSERT_EQUAL(le64toh(((struct nvme_id_ns *)buffer)->nsze), model.ns[1].blocks);
 	raw.data_len = 64;
 	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-	raw.cmd = (struct nvme_sqe){.opcode = nvme_admin_get_log_page, .nsid = htole32(NVME_NSID_ALL), .cdw10 = htole32(NVME_LOG_LID_SMART | 127 << 16)};
+	raw.cmd = (struct nvme_sqe){.opcode = nvme_admin_get_log_page,
+				    .nsid = htole32(NVME_NSID_ALL),
+				    .cdw10 = htole32(NVME_LOG_LID_SMART | 127 << 16)};
 	CU_ASSERT_EQUAL(send_raw(&raw), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	raw.data_len = 512;
 	CU_ASSERT_EQUAL(send_raw(&raw), 0);
@@ -211,11 +231,8 @@ static void test_raw_commands_go_through_either_queue(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_commands_are_passed_through),
-	UNIT(test_vendor_specific_commands_move_what_they_say),
-	UNIT(test_raw_commands_verify_and_copy),
-	UNIT(test_raw_commands_carry_metadata),
-	UNIT(test_raw_commands_go_through_either_queue),
-	UNIT_END,
+	UNIT(test_commands_are_passed_through),          UNIT(test_vendor_specific_commands_move_what_they_say),
+	UNIT(test_raw_commands_verify_and_copy),         UNIT(test_raw_commands_carry_metadata),
+	UNIT(test_raw_commands_go_through_either_queue), UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_pass", tests, drive_setup, drive_teardown)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fault at each change of state of a controller with bdevs and of its queue pairs' ways to it, under verified I/O on three threads: it
- * is up again in the end, or gone with its bdevs, and nothing is lost or spoilt. The probes of the state machines are where faults come from. */
+/* A fault at each change of state of a controller with bdevs and of its queue pairs' ways to it, under verified I/O on
+ * three threads: it is up again in the end, or gone with its bdevs, and nothing is lost or spoilt. The probes of the
+ * state machines are where faults come from. */
 #include <string.h>
 
 #include "bdev/nvme_internal.h"
@@ -91,9 +92,9 @@ static const struct change {
 	enum machine machine;
 	uint32_t old, now;
 } changes[] = {
-	{CTRLR, BDEV_NVME_UP, BDEV_NVME_DOWN},		 {CTRLR, BDEV_NVME_DOWN, BDEV_NVME_UP},
-	{PATH, NVME_PATH_UP, NVME_PATH_STOPPING},	 {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE},
-	{PATH, NVME_PATH_IDLE, NVME_PATH_CONNECTING},	 {PATH, NVME_PATH_CONNECTING, NVME_PATH_UP},
+	{CTRLR, BDEV_NVME_UP, BDEV_NVME_DOWN},        {CTRLR, BDEV_NVME_DOWN, BDEV_NVME_UP},
+	{PATH, NVME_PATH_UP, NVME_PATH_STOPPING},     {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE},
+	{PATH, NVME_PATH_IDLE, NVME_PATH_CONNECTING}, {PATH, NVME_PATH_CONNECTING, NVME_PATH_UP},
 };
 #define CHANGES (sizeof(changes) / sizeof(changes[0]))
 
@@ -193,7 +194,8 @@ static void test_faults_of_a_controller_that_is_being_detached_do_not_keep_it(vo
 	static const struct change ends[] = {{CTRLR, BDEV_NVME_UP, BDEV_NVME_DETACHING},
 					     {PATH, NVME_PATH_UP, NVME_PATH_STOPPING},
 					     {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE}};
-	static void (*const strikes[])(void) = {strike_nothing, strike_refused, strike_deaf, strike_fatal, strike_removed};
+	static void (*const strikes[])(void) = {strike_nothing, strike_refused, strike_deaf, strike_fatal,
+						strike_removed};
 
 	for (unsigned s = 0; s < sizeof(strikes) / sizeof(strikes[0]); s++) {
 		for (unsigned i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {

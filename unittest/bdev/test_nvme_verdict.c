@@ -39,10 +39,10 @@ static void test_what_is_lost_with_its_queue_pair_goes_again(void)
 
 static void test_passing_errors_are_tried_again_so_often(void)
 {
-	static const uint16_t passing[] = {
-		NVME_ST(GENERIC, CMD_INTERRUPTED), NVME_ST(GENERIC, NS_NOT_READY),  NVME_ST(GENERIC, INTERNAL),
-		NVME_ST(PATH, ANA_INACCESSIBLE),   NVME_ST(PATH, ANA_TRANSITION),   NVME_ST(PATH, CTRL_PATH_ERROR),
-		NVME_ST(GENERIC, TRAN_TPORT_ERROR)};
+	static const uint16_t passing[] = {NVME_ST(GENERIC, CMD_INTERRUPTED), NVME_ST(GENERIC, NS_NOT_READY),
+					   NVME_ST(GENERIC, INTERNAL),        NVME_ST(PATH, ANA_INACCESSIBLE),
+					   NVME_ST(PATH, ANA_TRANSITION),     NVME_ST(PATH, CTRL_PATH_ERROR),
+					   NVME_ST(GENERIC, TRAN_TPORT_ERROR)};
 	struct nvme_verdict_facts f = facts;
 
 	for (unsigned i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
@@ -58,7 +58,8 @@ static void test_passing_errors_are_tried_again_so_often(void)
 
 static void test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is(void)
 {
-	static const uint16_t no_access[] = {NVME_ST(PATH, ANA_INACCESSIBLE), NVME_ST(PATH, ANA_TRANSITION), NVME_ST(PATH, ANA_PERSISTENT_LOSS)};
+	static const uint16_t no_access[] = {NVME_ST(PATH, ANA_INACCESSIBLE), NVME_ST(PATH, ANA_TRANSITION),
+					     NVME_ST(PATH, ANA_PERSISTENT_LOSS)};
 	struct nvme_verdict_facts f = facts;
 
 	f.ana = true;
@@ -84,7 +85,8 @@ static void test_path_errors_go_elsewhere_at_once_so_often(void)
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), NVME_VERDICT_ELSEWHERE);
 	CU_ASSERT_EQUAL(delay_ms, 0);
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), f, NULL), NVME_VERDICT_ELSEWHERE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL), NVME_VERDICT_RETRY); /* another path has the same drive */
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL),
+			NVME_VERDICT_RETRY); /* another path has the same drive */
 	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
 	f.retries = 3;
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
@@ -138,7 +140,8 @@ static void test_controller_says_how_long_to_wait(void)
 	uint32_t delay_ms;
 
 	for (uint16_t crd = 1; crd <= 3; crd++) {
-		CU_ASSERT_EQUAL(verdict((uint16_t)(NVME_SC_CMD_INTERRUPTED | crd << 11), facts, &delay_ms), NVME_VERDICT_RETRY);
+		CU_ASSERT_EQUAL(verdict((uint16_t)(NVME_SC_CMD_INTERRUPTED | crd << 11), facts, &delay_ms),
+				NVME_VERDICT_RETRY);
 		CU_ASSERT_EQUAL(delay_ms, facts.crdt[crd - 1] * 100u);
 	}
 	CU_ASSERT_EQUAL(verdict(NVME_SC_CMD_INTERRUPTED, facts, &delay_ms), NVME_VERDICT_RETRY);
@@ -147,8 +150,9 @@ static void test_controller_says_how_long_to_wait(void)
 
 static void test_commands_of_the_driver_are_not_passed_through(void)
 {
-	static const uint8_t own[] = {nvme_admin_delete_sq, nvme_admin_create_sq,  nvme_admin_delete_cq, nvme_admin_create_cq,
-				      nvme_admin_abort_cmd, nvme_admin_async_event, nvme_admin_dbbuf,	 nvme_admin_fabrics};
+	static const uint8_t own[] = {nvme_admin_delete_sq, nvme_admin_create_sq, nvme_admin_delete_cq,
+				      nvme_admin_create_cq, nvme_admin_abort_cmd, nvme_admin_async_event,
+				      nvme_admin_dbbuf,     nvme_admin_fabrics};
 	static const uint8_t features[] = {NVME_FEAT_FID_NUM_QUEUES, NVME_FEAT_FID_ASYNC_EVENT, NVME_FEAT_FID_KATO};
 	struct nvme_sqe cmd = {0};
 
@@ -204,8 +208,11 @@ static void test_admin_commands_that_move_more_than_they_have_are_refused(void)
 	const struct nvme_sqe unknown = {.opcode = nvme_admin_nvme_mi_recv};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		check_admin_length((struct nvme_sqe){.opcode = rows[i].opcode, .cdw10 = htole32(rows[i].cdw10), .cdw11 = htole32(rows[i].cdw11),
-						     .cdw12 = htole32(rows[i].cdw12)}, rows[i].need);
+		check_admin_length((struct nvme_sqe){.opcode = rows[i].opcode,
+						     .cdw10 = htole32(rows[i].cdw10),
+						     .cdw11 = htole32(rows[i].cdw11),
+						     .cdw12 = htole32(rows[i].cdw12)},
+				   rows[i].need);
 	}
 	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&unknown, 4096, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&unknown, 4096, true), 0);
@@ -253,7 +260,8 @@ static void check_md(const struct nvme_ns *ns, uint32_t cdw12, uint64_t data, ui
 
 static void test_metadata_of_a_passed_command_is_counted_too(void)
 {
-	struct nvme_ns separate = {.block_size = 512, .md_size = 16}, joined = {.block_size = 512, .md_size = 16, .md_interleaved = true},
+	struct nvme_ns separate = {.block_size = 512, .md_size = 16},
+		       joined = {.block_size = 512, .md_size = 16, .md_interleaved = true},
 		       protected = {.block_size = 512, .md_size = 8, .pi_type = 1};
 
 	check_md(&separate, 3, 2048, 64);
@@ -275,14 +283,11 @@ static void test_vendor_commands_are_bounded(void)
 	struct nvme_sqe cmd = {.opcode = 0xc2, .cdw10 = htole32(99)};
 
 	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, true, false), 0);
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, false),
-			NVME_ST_DNR(GENERIC, INVALID_OPCODE));
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, true),
-			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, true), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true), 0);
 	cmd.cdw10 = htole32(1u << 30 | 99); /* as if it were 396 in 32 bits */
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true),
-			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	cmd.opcode = 0x83;
 	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, true, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets, keys, responses and Diffie-Hellman, against what Python computes (vectors.py), nvme-cli prints and the specification has. */
+/* Secrets, keys, responses and Diffie-Hellman, against what Python computes (vectors.py), nvme-cli prints and the
+ * specification has. */
 #include <openssl/bn.h>
 #include <openssl/err.h>
 #include "dhchap/dhchap.h"
@@ -82,14 +83,14 @@ static void test_what_is_no_secret_is_refused_without_being_repeated(void)
 		CU_ASSERT_EQUAL(ERR_peek_error(), 0);
 	}
 	CU_ASSERT_NOT_EQUAL(
-		dhchap_secret_parse("DHHC-1:00\0ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", 59,
-				    &secret, why),
+		dhchap_secret_parse("DHHC-1:00\0ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", 59, &secret, why),
 		0);
 }
 
 /* ---- Keys and responses ---- */
 
-/* nvme gen-dhchap-key --hmac=1 --key-length=32 --secret=0011..ff0011..ff --nqn=... prints the transformed key as a secret. */
+/* nvme gen-dhchap-key --hmac=1 --key-length=32 --secret=0011..ff0011..ff --nqn=... prints the transformed key as a
+ * secret. */
 static void test_keys_are_transformed_as_nvme_cli_does(void)
 {
 	uint8_t key[DHCHAP_HASH_MAX];
@@ -125,8 +126,7 @@ static void test_keys_and_responses_are_those_of_python(void)
 		size_t len;
 
 		CU_ASSERT_EQUAL(parse(v->text), 0);
-		CU_ASSERT_EQUAL(
-			dhchap_transform(&secret, v->of_host ? VECTOR_HOSTNQN : VECTOR_SUBNQN, key, &len), 0);
+		CU_ASSERT_EQUAL(dhchap_transform(&secret, v->of_host ? VECTOR_HOSTNQN : VECTOR_SUBNQN, key, &len), 0);
 		CU_ASSERT_EQUAL(len, v->key_len);
 		CU_ASSERT_EQUAL(memcmp(key, v->key, len), 0);
 		CU_ASSERT_EQUAL(dhchap_respond(&in, response), 0);
@@ -140,8 +140,7 @@ static void test_an_unknown_hash_is_an_error(void)
 {
 	uint8_t response[DHCHAP_HASH_MAX];
 
-	CU_ASSERT_NOT_EQUAL(
-		dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret, .hash = 7}, response), 0);
+	CU_ASSERT_NOT_EQUAL(dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret, .hash = 7}, response), 0);
 	secret.hash = 7;
 	CU_ASSERT_NOT_EQUAL(dhchap_respond(&(struct dhchap_challenge_in){.secret = &secret,
 									 .hash = DHCHAP_HASH_SHA256,

@@ -128,8 +128,7 @@ static void test_reply(void)
 		CU_ASSERT_EQUAL(dhchap_decode_reply(buf, n, hash, group, &r),
 				n == len ? DHCHAP_OK : DHCHAP_INCORRECT_PAYLOAD);
 	}
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA384, group, &r),
-			DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA384, group, &r), DHCHAP_INCORRECT_PAYLOAD);
 	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_6144, &r), DHCHAP_INCORRECT_PAYLOAD);
 	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_NULL, &r), DHCHAP_INCORRECT_PAYLOAD);
 	m->challenge_valid = 2;
@@ -177,11 +176,9 @@ static void test_success1(void)
 	CU_ASSERT_EQUAL(len, 48);
 	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len, DHCHAP_HASH_SHA256, &s), DHCHAP_OK);
 	CU_ASSERT(s.response_valid && memcmp(s.response, bytes, 32) == 0);
-	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len - 1, DHCHAP_HASH_SHA256, &s),
-			DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len - 1, DHCHAP_HASH_SHA256, &s), DHCHAP_INCORRECT_PAYLOAD);
 	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, 15, DHCHAP_HASH_SHA256, &s), DHCHAP_INCORRECT_PAYLOAD);
-	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, sizeof(buf), DHCHAP_HASH_SHA512, &s),
-			DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, sizeof(buf), DHCHAP_HASH_SHA512, &s), DHCHAP_INCORRECT_PAYLOAD);
 	m->response_valid = 2;
 	CU_ASSERT_EQUAL(dhchap_decode_success1(buf, len, DHCHAP_HASH_SHA256, &s), DHCHAP_INCORRECT_PAYLOAD);
 }

@@ -17,12 +17,12 @@
 
 /* In a child: says what is wrong, and the child's exit status tells. */
 static int child_failures;
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			printf("in a child: %s:%d: %s\n", __FILE__, __LINE__, #cond);                        \
-			child_failures++;                                                                    \
-		}                                                                                            \
+#define CHECK(cond)                                                                                                    \
+	do {                                                                                                           \
+		if (!(cond)) {                                                                                         \
+			printf("in a child: %s:%d: %s\n", __FILE__, __LINE__, #cond);                                  \
+			child_failures++;                                                                              \
+		}                                                                                                      \
 	} while (0)
 
 static pid_t child_start(void (*fn)(void))
@@ -254,7 +254,8 @@ static void test_a_control_group_leaves_what_its_files_take_up(void)
 	CU_ASSERT_EQUAL(env_cgroup_available(folder), UINT64_MAX);
 	write_file(folder, "memory.max", "1000\n");
 	CU_ASSERT_EQUAL(env_cgroup_available(folder), 100);
-	write_file(folder, "memory.stat", "anon 80\nfile 820\nshmem 20\ninactive_anon 60\ninactive_file 500\nactive_file 300\n");
+	write_file(folder, "memory.stat",
+		   "anon 80\nfile 820\nshmem 20\ninactive_anon 60\ninactive_file 500\nactive_file 300\n");
 	CU_ASSERT_EQUAL(env_cgroup_available(folder), 900);
 	write_file(folder, "memory.current", "1200\n"); /* the two are read one after the other */
 	CU_ASSERT_EQUAL(env_cgroup_available(folder), 600);
@@ -310,7 +311,8 @@ static void child_ticks(void)
 	struct env_time_pair a, b;
 
 	CHECK(starts(&opts));
-	/* Over a pause, what the ticks say and what the clock says differ by less than 100 ppm and the cost of reading. */
+	/* Over a pause, what the ticks say and what the clock says differ by less than 100 ppm and the cost of
+	 * reading. */
 	env_time_pair_read(&a);
 	poll(NULL, 0, 20);
 	env_time_pair_read(&b);
@@ -318,8 +320,7 @@ static void child_ticks(void)
 		by_clock = (int64_t)(b.monotonic_ns - a.monotonic_ns);
 	CHECK(by_clock >= 20000000);
 	CHECK(llabs(by_ticks - by_clock) < by_clock / 10000 + 20000);
-	CHECK(env_us_to_ticks(1000000) >= env_ticks_hz() - 2 &&
-	      env_us_to_ticks(1000000) <= env_ticks_hz() + 2);
+	CHECK(env_us_to_ticks(1000000) >= env_ticks_hz() - 2 && env_us_to_ticks(1000000) <= env_ticks_hz() + 2);
 	CHECK(env_us_to_ticks(UINT64_MAX) == UINT64_MAX);
 	/* A year, in which 64-bit arithmetic would have overflowed. */
 	uint64_t year_us = 31556952000000;

@@ -82,7 +82,8 @@ static void test_options_out_of_range_are_refused_by_name_and_value(void)
 		{{UINT64_MAX, 1024, 8192, 135168, false}, "small_pool_count is 18446744073709551615"},
 		{{8192, 1024, 4095, 135168, false}, "small_bufsize is 4095: allowed are 4096 to 16777216"},
 		{{8192, 1024, 8192, 8191, false}, "large_bufsize is 8191: allowed are 8192 to 16777216"},
-		{{8192, 1024, 16384, 8192, false}, "small_bufsize is 16384: allowed are at most large_bufsize, 8192 bytes"},
+		{{8192, 1024, 16384, 8192, false},
+		 "small_bufsize is 16384: allowed are at most large_bufsize, 8192 bytes"},
 	};
 	struct iobuf_opts before, after;
 
@@ -107,7 +108,7 @@ static void test_buffers_are_aligned_apart_and_can_be_written(void)
 	CU_ASSERT_EQUAL_FATAL(iobuf_channel_create(&ch, &o, error), 0);
 	CU_ASSERT_EQUAL(iobuf_class_of(&ch, 8192), IOBUF_SMALL);
 	CU_ASSERT_EQUAL(iobuf_class_of(&ch, 8193), IOBUF_LARGE);
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		for (unsigned i = 0; i < 8; i++) {
 			CU_ASSERT_FATAL(iobuf_has(&ch, class, 1));
 			taken[class][i] = iobuf_take(&ch, class);
@@ -115,7 +116,7 @@ static void test_buffers_are_aligned_apart_and_can_be_written(void)
 			memset(taken[class][i], (int)(class * 8 + i), iobuf_size(class));
 		}
 	}
-	for (unsigned class = 0; class < IOBUF_CLASSES; class++) {
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		for (unsigned i = 0; i < 8; i++) {
 			const uint8_t *b = taken[class][i];
 			CU_ASSERT(b[0] == class * 8 + i && b[iobuf_size(class) - 1] == class * 8 + i);
@@ -219,7 +220,8 @@ static void test_a_pool_that_is_too_small_says_which_option(void)
 	set_counts(64, 8);
 	CU_ASSERT_EQUAL_FATAL(iobuf_channel_create(&a, &o, error), 0);
 	CU_ASSERT_EQUAL(iobuf_channel_create(&b, &o, error), -ENOMEM);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, "unit needs 40 data buffers of 8192 bytes for itself and got 24: small_pool_count of 64"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(
+		error, "unit needs 40 data buffers of 8192 bytes for itself and got 24: small_pool_count of 64"));
 	/* and what the failed one had got is back */
 	static void *taken[64];
 	unsigned n = take_all(&a, taken);
@@ -253,8 +255,10 @@ static void test_options_are_fixed_while_there_are_users_and_memory_goes_with_th
 
 static void test_more_than_there_is_memory_for_is_refused(void)
 {
-	struct iobuf_opts o = {.small_pool_count = IOBUF_COUNT_MAX, .large_pool_count = IOBUF_COUNT_MAX,
-			       .small_bufsize = IOBUF_SIZE_MAX, .large_bufsize = IOBUF_SIZE_MAX};
+	struct iobuf_opts o = {.small_pool_count = IOBUF_COUNT_MAX,
+			       .large_pool_count = IOBUF_COUNT_MAX,
+			       .small_bufsize = IOBUF_SIZE_MAX,
+			       .large_bufsize = IOBUF_SIZE_MAX};
 	struct iobuf_limit limit;
 
 	CU_ASSERT_EQUAL_FATAL(iobuf_set_opts(&o, error), 0);
@@ -265,7 +269,8 @@ static void test_more_than_there_is_memory_for_is_refused(void)
 	struct iobuf_channel ch;
 	CU_ASSERT_EQUAL(iobuf_channel_create(&ch, &co, error), -ENOMEM);
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, "(of which there is memory for 0)"));
-	o = (struct iobuf_opts){.small_pool_count = 8192, .large_pool_count = 1024, .small_bufsize = 8192, .large_bufsize = 135168};
+	o = (struct iobuf_opts){
+		.small_pool_count = 8192, .large_pool_count = 1024, .small_bufsize = 8192, .large_bufsize = 135168};
 	CU_ASSERT_EQUAL(iobuf_set_opts(&o, error), 0);
 }
 
@@ -379,7 +384,8 @@ static void test_pools_per_numa_node_work_with_one_node_too(void)
 	CU_ASSERT_EQUAL(iobuf_set_opts(&o, error), 0);
 }
 
-/* What a thread has done to a main pool's ring when it is stopped in the midst of fetching a buffer, which it returns; and what is missing. */
+/* What a thread has done to a main pool's ring when it is stopped in the midst of fetching a buffer, which it returns;
+ * and what is missing. */
 static void *fetch_begins(struct rte_ring *ring)
 {
 	volatile union __rte_ring_rts_poscnt *head = &ring->rts_cons.head;

@@ -25,8 +25,7 @@ static void write_file(const char *bdf, const char *name, const char *text)
 	fclose(f);
 }
 
-static void make_device(const char *bdf, const char *class, const char *vendor, const char *device,
-			const char *node)
+static void make_device(const char *bdf, const char *class, const char *vendor, const char *device, const char *node)
 {
 	char path[256];
 

@@ -97,8 +97,7 @@ static void test_uevents_of_pci_devices_are_understood(void)
 	CU_ASSERT(PARSE("remove@/devices/x\0ACTION=remove\0SUBSYSTEM=pci\0PCI_SLOT_NAME=0000:00:04.0\0", &e));
 	CU_ASSERT_EQUAL(e.action, ENV_PCI_UEVENT_REMOVE);
 	CU_ASSERT_STRING_EQUAL(e.bdf, "0000:00:04.0");
-	CU_ASSERT(PARSE("bind@/x\0ACTION=bind\0DRIVER=vfio-pci\0SUBSYSTEM=pci\0PCI_SLOT_NAME=0000:5e:00.1\0",
-			&e));
+	CU_ASSERT(PARSE("bind@/x\0ACTION=bind\0DRIVER=vfio-pci\0SUBSYSTEM=pci\0PCI_SLOT_NAME=0000:5e:00.1\0", &e));
 	CU_ASSERT_EQUAL(e.action, ENV_PCI_UEVENT_BIND);
 	CU_ASSERT_STRING_EQUAL(e.driver, "vfio-pci");
 	CU_ASSERT(PARSE("add@/x\0ACTION=add\0SUBSYSTEM=pci\0PCI_SLOT_NAME=0000:5e:00.1\0", &e));
@@ -141,8 +140,8 @@ static int setup(void)
 		return -1;
 	}
 	env_pci_set_folder(folder);
-	for (const char *const *bdf = (const char *const[]){"0000:00:04.0", "0000:00:05.0", NULL};
-	     *bdf != NULL; bdf++) {
+	for (const char *const *bdf = (const char *const[]){"0000:00:04.0", "0000:00:05.0", NULL}; *bdf != NULL;
+	     bdf++) {
 		snprintf(path, sizeof(path), "%s/%s", folder, *bdf);
 		if (mkdir(path, 0700) != 0) {
 			return -1;
@@ -191,7 +190,8 @@ static void test_no_such_device_is_named(void)
 	CU_ASSERT_EQUAL(env_pci_open("../../etc", &dev, error), -ENODEV);
 }
 
-/* Sends what a process may send to all that listen, which they pass over, until it has been too much for the one at fd. */
+/* Sends what a process may send to all that listen, which they pass over, until it has been too much for the one at
+ * fd. */
 static bool overflow(int fd)
 {
 	struct sockaddr_nl all = {.nl_family = AF_NETLINK, .nl_groups = 1};
@@ -202,7 +202,8 @@ static bool overflow(int fd)
 		    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len) == 0;
 
 	for (int n = 0; sent && n < size + 2 * (int)sizeof(text); n += (int)sizeof(text)) {
-		sent = sendto(s, text, sizeof(text), 0, (struct sockaddr *)&all, sizeof(all)) == sizeof(text) || errno == ENOBUFS;
+		sent = sendto(s, text, sizeof(text), 0, (struct sockaddr *)&all, sizeof(all)) == sizeof(text) ||
+		       errno == ENOBUFS;
 	}
 	close(s);
 	return sent;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A hostile drive with block devices on it: the input's bytes spoil the data of every admin answer and every completion of the model
- * controller. What is registered must have limits that make sense, what it says of itself must be JSON, and it must go when it is detached.
- * Everything runs on the control thread and time is virtual: the same input is the same run. */
+/* A hostile drive with block devices on it: the input's bytes spoil the data of every admin answer and every completion
+ * of the model controller. What is registered must have limits that make sense, what it says of itself must be JSON,
+ * and it must go when it is detached. Everything runs on the control thread and time is virtual: the same input is the
+ * same run. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,10 +16,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define NS_BYTES (256 << 10)
-#define STEP_US	 3000000 /* more than any of the driver's own deadlines here */
-#define IDLE_US	 500	 /* what passes with a round of the control thread */
-#define BUSY_US	 1
-#define EVENTS	 2
+#define STEP_US  3000000 /* more than any of the driver's own deadlines here */
+#define IDLE_US  500     /* what passes with a round of the control thread */
+#define BUSY_US  1
+#define EVENTS   2
 
 static struct input {
 	const uint8_t *data;
@@ -52,8 +53,12 @@ static int run_model(void *ctx)
 static void start(void)
 {
 	static bool started;
-	const struct env_opts env = {
-		.name = "fuzz", .cores = "[0]", .oversubscribe = true, .instance_id = -1, .no_huge = true, .no_pci = true};
+	const struct env_opts env = {.name = "fuzz",
+				     .cores = "[0]",
+				     .oversubscribe = true,
+				     .instance_id = -1,
+				     .no_huge = true,
+				     .no_pci = true};
 	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE};
 	char error[BDEV_ERROR_MAX > ENV_ERROR_MAX ? BDEV_ERROR_MAX : ENV_ERROR_MAX];
 	struct bdev_nvme_options o;
@@ -117,7 +122,8 @@ static void wait_for(bool (*condition)(void *arg), void *arg)
 static void check_limits(const struct bdev *b)
 {
 	const struct nvme_ctrlr *ctrlr = bdev_nvme_ctrlr(nvme);
-	/* One that comes back may say something else by now: the bdev has that when it is ready, and no I/O goes there before. */
+	/* One that comes back may say something else by now: the bdev has that when it is ready, and no I/O goes there
+	 * before. */
 	uint64_t most = nvme_ctrlr_state(ctrlr) == NVME_CTRLR_READY ? nvme_ctrlr_max_transfer(ctrlr) : UINT64_MAX;
 
 	if (b->num_blocks == 0 || b->max_rw_blocks == 0 || b->max_rw_blocks > 65536 || b->max_segments == 0 ||

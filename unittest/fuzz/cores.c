@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Core sets and PCI addresses, as people write them: never out of bounds, and what is accepted survives being written and
- * read again. */
+/* Core sets and PCI addresses, as people write them: never out of bounds, and what is accepted survives being written
+ * and read again. */
 #include "env_dpdk/env.h"
 #include "env_dpdk/pci.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets and messages of any form: nothing is read beyond them, and what is accepted keeps its promises. The first byte says what the rest
- * is: a secret (even), or a message for the hash and group in the next two. */
+/* Secrets and messages of any form: nothing is read beyond them, and what is accepted keeps its promises. The first
+ * byte says what the rest is: a secret (even), or a message for the hash and group in the next two. */
 #include <stdlib.h>
 #include <string.h>
 #include "dhchap/dhchap.h"
@@ -22,8 +22,7 @@ static void fuzz_secret(const char *text, size_t len)
 	char why[DHCHAP_ERROR_MAX];
 
 	if (dhchap_secret_parse(text, len, &secret, why) == 0 &&
-	    (secret.hash > DHCHAP_HASH_SHA512 ||
-	     (secret.len != 32 && secret.len != 48 && secret.len != 64))) {
+	    (secret.hash > DHCHAP_HASH_SHA512 || (secret.len != 32 && secret.len != 48 && secret.len != 64))) {
 		abort();
 	}
 }
@@ -75,8 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	size_t len = size - 3;
-	uint8_t *copy =
-		malloc(len + 1); /* of its own, so that a byte too many is noticed; aligned as a buffer is */
+	uint8_t *copy = malloc(len + 1); /* of its own, so that a byte too many is noticed; aligned as a buffer is */
 	memcpy(copy, data + 3, len);
 	uint8_t *exact = realloc(copy, len != 0 ? len : 1);
 	if (data[0] % 2 == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests for metrics: whatever comes, there is one answer, and it does not depend on how it came in pieces. Label values: whatever
- * they are, a sample stays one line. */
+/* Requests for metrics: whatever comes, there is one answer, and it does not depend on how it came in pieces. Label
+ * values: whatever they are, a sample stays one line. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,7 @@ static void check_label(const char *value)
 		return;
 	}
 	const char *sample = strstr(text, "\nm{l=\"");
-	if (sample == NULL || strchr(sample + 1, '\n') != text + len - 1 ||
-	    memcmp(text + len - 5, "\"} 7\n", 5) != 0) {
+	if (sample == NULL || strchr(sample + 1, '\n') != text + len - 1 || memcmp(text + len - 5, "\"} 7\n", 5) != 0) {
 		abort();
 	}
 	free(text);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A hostile drive: the input's bytes spoil the registers, the data of every admin answer, and every field of every completion of
- * the model controller. The driver must neither crash nor write where it should not (the buffers here are malloc's, so that
- * AddressSanitizer sees), and must complete what it took exactly once. Time is virtual: the same input is the same run. */
+/* A hostile drive: the input's bytes spoil the registers, the data of every admin answer, and every field of every
+ * completion of the model controller. The driver must neither crash nor write where it should not (the buffers here are
+ * malloc's, so that AddressSanitizer sees), and must complete what it took exactly once. Time is virtual: the same
+ * input is the same run. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define IOS     8
+#define IOS      8
 #define NS_BYTES (256 << 10) /* large blocks of memory cost a run more than all the rest */
-#define STEP_US 3000000 /* more than any of the driver's own deadlines here */
-#define IDLE_US 500     /* what passes with a round of the control thread */
-#define BUSY_US 1
+#define STEP_US  3000000     /* more than any of the driver's own deadlines here */
+#define IDLE_US  500         /* what passes with a round of the control thread */
+#define BUSY_US  1
 
 struct input {
 	const uint8_t *data;
@@ -141,8 +142,7 @@ static void qpair_ready(void *arg, struct nvme_qpair *q, int error)
 	qpair = q;
 	created = true;
 	if (q != NULL) {
-		qpair_poller =
-			poller_register(&(struct poller_opts){.name = "qpair", .fn = run_qpair, .fd = -1});
+		qpair_poller = poller_register(&(struct poller_opts){.name = "qpair", .fn = run_qpair, .fd = -1});
 	}
 }
 
@@ -185,8 +185,7 @@ static bool ios_done(void *arg)
 static void do_io(void)
 {
 	created = false;
-	nvme_qpair_create(ctrlr, &(struct nvme_qpair_opts){.entries = 15, .numa_node = -1}, qpair_ready,
-			  NULL);
+	nvme_qpair_create(ctrlr, &(struct nvme_qpair_opts){.entries = 15, .numa_node = -1}, qpair_ready, NULL);
 	wait_for(&created);
 	for (unsigned i = 0; i < IOS && qpair != NULL; i++) {
 		submit(&ios[i], next_bits(&input, 8));

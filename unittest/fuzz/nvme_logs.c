@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a log that a remote controller sends: of its asymmetric namespace access, or records of its discovery log. Nothing outside them is
- * read, and what is accepted may be relied on.
- * Input: one byte says which log (its lowest bit) and how many groups there is room for (the others), then the log. */
+/* Any bytes as a log that a remote controller sends: of its asymmetric namespace access, or records of its discovery
+ * log. Nothing outside them is read, and what is accepted may be relied on. Input: one byte says which log (its lowest
+ * bit) and how many groups there is room for (the others), then the log. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,7 @@ static bool is_state(enum nvme_ana_state state)
 
 static void decode_ana(const uint8_t *log, size_t len, uint32_t max)
 {
-	struct nvme_ana_group *groups =
-		malloc(max * sizeof(*groups)); /* exactly so many: one too much is seen */
+	struct nvme_ana_group *groups = malloc(max * sizeof(*groups)); /* exactly so many: one too much is seen */
 	struct nvme_ana_log header;
 	int n = nvme_ana_decode(log, len, groups, max);
 
@@ -70,8 +69,7 @@ static void decode_record(const struct nvmf_disc_log_entry *entry)
 	}
 	expect(d.subtype == entry->subtype && d.port_id == le16toh(entry->portid));
 	expect(d.trid.trtype == NVME_TRTYPE_RDMA && d.trid.traddr[0] != '\0');
-	expect(is_word(d.trid.traddr, sizeof(d.trid.traddr)) &&
-	       is_word(d.trid.trsvcid, sizeof(d.trid.trsvcid)) &&
+	expect(is_word(d.trid.traddr, sizeof(d.trid.traddr)) && is_word(d.trid.trsvcid, sizeof(d.trid.trsvcid)) &&
 	       is_word(d.trid.subnqn, sizeof(d.trid.subnqn)));
 	expect(nvme_nqn_is_valid(d.trid.subnqn));
 	expect(strncmp(d.trid.traddr, entry->traddr, strlen(d.trid.traddr)) == 0);

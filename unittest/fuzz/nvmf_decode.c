@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a capsule, and as a reservation's file: no decoder reads outside them, and what they accept keeps its promises.
- * Input: one byte of rules, then the command (64 bytes), then the capsule's data. */
+/* Any bytes as a capsule, and as a reservation's file: no decoder reads outside them, and what they accept keeps its
+ * promises. Input: one byte of rules, then the command (64 bytes), then the capsule's data. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,11 @@ static void decode_md(const struct nvme_sqe *sqe)
 {
 	for (uint8_t type = 0; type <= 3; type++) {
 		for (uint8_t md = 1; md <= 16; md = (uint8_t)(md * 4)) {
-			const struct nvmf_geometry geo = {
-				.num_blocks = 1000, .max_transfer_bytes = 1 << 17, .block_shift = 9, .md_eighths = md, .pi_type = type};
+			const struct nvmf_geometry geo = {.num_blocks = 1000,
+							  .max_transfer_bytes = 1 << 17,
+							  .block_shift = 9,
+							  .md_eighths = md,
+							  .pi_type = type};
 			struct nvmf_lba_range range;
 			struct nvmf_pi pi;
 			uint64_t bytes;
@@ -48,7 +51,8 @@ static void decode_md(const struct nvme_sqe *sqe)
 			if (nvmf_decode_rw_md(sqe, &geo, &range, &pi, &bytes, &where) != 0) {
 				continue;
 			}
-			uint64_t data = (uint64_t)range.num_blocks << 9, all = range.num_blocks * (512 + md * UINT64_C(8));
+			uint64_t data = (uint64_t)range.num_blocks << 9,
+				 all = range.num_blocks * (512 + md * UINT64_C(8));
 			expect(range.slba + range.num_blocks <= geo.num_blocks && bytes <= geo.max_transfer_bytes);
 			expect(bytes == all || (bytes == data && pi.act && type != 0 && md == 1));
 			expect(!pi.check_ref || type == 2 || (type == 1 && pi.ref == (uint32_t)range.slba));
@@ -56,8 +60,7 @@ static void decode_md(const struct nvme_sqe *sqe)
 	}
 }
 
-static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t icd_len,
-			const struct nvmf_geometry *geo)
+static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t icd_len, const struct nvmf_geometry *geo)
 {
 	struct nvmf_copy_limits limits = nvmf_copy_limits(geo->block_shift);
 	struct nvmf_lba_range range;
@@ -65,8 +68,7 @@ static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t i
 	uint64_t total = 0;
 	uint16_t where;
 
-	if (nvmf_decode_copy(sqe, &copy, &where) != 0 ||
-	    copy.num_ranges * sizeof(struct nvme_copy_range) > icd_len ||
+	if (nvmf_decode_copy(sqe, &copy, &where) != 0 || copy.num_ranges * sizeof(struct nvme_copy_range) > icd_len ||
 	    nvmf_decode_copy_ranges(icd, &copy, geo, &where) != 0) {
 		return;
 	}
@@ -75,8 +77,7 @@ static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t i
 		struct nvme_copy_range entry;
 		memcpy(&entry, icd + i * sizeof(entry), sizeof(entry));
 		nvmf_decode_copy_range(&entry, &range);
-		expect(range.num_blocks <= limits.range_blocks &&
-		       range.slba + range.num_blocks <= geo->num_blocks);
+		expect(range.num_blocks <= limits.range_blocks && range.slba + range.num_blocks <= geo->num_blocks);
 		total += range.num_blocks;
 	}
 	expect(total <= limits.blocks && copy.to + total <= geo->num_blocks);
@@ -148,8 +149,7 @@ static void expect_sound(const struct nvmf_resv *r)
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		holders += nvmf_resv_holds(r, i);
 		for (unsigned j = 0; j < i; j++) {
-			expect(memcmp(r->registrants[i].hostid, r->registrants[j].hostid, NVMF_HOSTID_SIZE) !=
-			       0);
+			expect(memcmp(r->registrants[i].hostid, r->registrants[j].hostid, NVMF_HOSTID_SIZE) != 0);
 		}
 	}
 	expect(r->type == 0 ? holders == 0 : holders == 1 || holders == r->num_registrants);
@@ -173,8 +173,7 @@ static void run_reservations(const uint8_t *data, size_t size)
 		before = r;
 		if (data[1] % 3 == 0) {
 			status = nvmf_decode_resv_register(&sqe, data + 10, &reg, &where);
-			status =
-				status != 0 ? status : nvmf_resv_register(&r, hostid, &reg, &notices, &where);
+			status = status != 0 ? status : nvmf_resv_register(&r, hostid, &reg, &notices, &where);
 		} else if (data[1] % 3 == 1) {
 			status = nvmf_decode_resv_acquire(&sqe, data + 10, &acq, &where);
 			status = status != 0 ? status : nvmf_resv_acquire(&r, hostid, &acq, &notices, &where);
@@ -221,10 +220,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t icd_len = size - 1 - sizeof(struct nvme_sqe);
 	struct nvme_sqe *sqe = malloc(sizeof(*sqe));
 	uint8_t *icd = malloc(icd_len);
-	struct nvmf_sgl_rules rules = {.in_capsule = data[0] & 1,
-				       .keyed = data[0] & 2,
-				       .transport = data[0] & 4,
-				       .max_descs = data[0] >> 3};
+	struct nvmf_sgl_rules rules = {
+		.in_capsule = data[0] & 1, .keyed = data[0] & 2, .transport = data[0] & 4, .max_descs = data[0] >> 3};
 	struct nvmf_sgl sgl;
 
 	memcpy(sqe, data + 1, sizeof(*sqe));

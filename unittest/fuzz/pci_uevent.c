@@ -15,8 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = malloc(size ? size : 1); /* exactly as long: reads beyond it are seen */
 
 	memcpy(text, data, size);
-	if (env_pci_uevent_parse(text, size, &e) &&
-	    (env_pci_parse(e.bdf, full) != 0 || strcmp(full, e.bdf) != 0)) {
+	if (env_pci_uevent_parse(text, size, &e) && (env_pci_parse(e.bdf, full) != 0 || strcmp(full, e.bdf) != 0)) {
 		abort();
 	}
 	free(text);

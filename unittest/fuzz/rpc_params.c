@@ -36,8 +36,7 @@ static const struct rpc_param inner_params[] = {
 static const struct rpc_param outer_params[] = {
 	RPC_PARAM(struct outer, s, RPC_STRING, RPC_OPTIONAL, ""),
 	RPC_PARAM(struct outer, uuid, RPC_UUID, RPC_OPTIONAL, ""),
-	RPC_PARAM(struct outer, b, RPC_BOOL, RPC_OPTIONAL, "",
-		  .given_offset = offsetof(struct outer, b_given)),
+	RPC_PARAM(struct outer, b, RPC_BOOL, RPC_OPTIONAL, "", .given_offset = offsetof(struct outer, b_given)),
 	RPC_PARAM(struct outer, u8, RPC_UINT8, RPC_OPTIONAL, "", .min = 3, .max = 200),
 	RPC_PARAM(struct outer, i32, RPC_INT32, RPC_OPTIONAL, "", .min = (uint64_t)-7, .max = 7),
 	RPC_PARAM(struct outer, u32, RPC_UINT32, RPC_OPTIONAL, ""),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a trace file: an error in words, or events that are in order, with everything about them within bounds. */
+/* Any bytes as a trace file: an error in words, or events that are in order, with everything about them within
+ * bounds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,16 +75,15 @@ static void check_lives(struct trace_reader *r, const struct trace_batch *b)
 		}
 		require(events > 0);
 		const struct trace_life *culprit = &l.lives[trace_life_culprit(&l, (uint32_t)i)];
-		require(culprit->slowest_ticks == 0 ||
-			trace_reader_tpoint(r, culprit->slowest_tpoint) != NULL);
+		require(culprit->slowest_ticks == 0 || trace_reader_tpoint(r, culprit->slowest_tpoint) != NULL);
 		trace_life_ticks(&l, life);
 	}
 	require(trace_report_make(r, b, &l, NULL, true, &t) == 0);
 	for (int k = 0; k < TRACE_NUM_TABLES; k++) {
 		for (size_t i = 0; i < t.num_rows[k]; i++) {
 			const struct trace_dwell *d = &t.rows[k][i];
-			require(d->count > 0 && d->min <= d->median && d->median <= d->p90 &&
-				d->p90 <= d->p99 && d->p99 <= d->p999 && d->p999 <= d->max);
+			require(d->count > 0 && d->min <= d->median && d->median <= d->p90 && d->p90 <= d->p99 &&
+				d->p99 <= d->p999 && d->p999 <= d->max);
 			require(k == TRACE_BY_TYPE || k == TRACE_BY_OWNER_TYPE ||
 				trace_reader_tpoint(r, d->tpoint_id) != NULL);
 		}
@@ -102,8 +102,7 @@ static void check_snapshot(struct trace_reader *r, const struct trace_snapshot *
 	check_batch(r, &s->batch);
 	require(keep != NULL && trace_summary_make(r, &s->batch, &rows, &n) == 0);
 	for (size_t i = 0; i < n; i++) {
-		require(rows[i].min <= rows[i].median && rows[i].median <= rows[i].p99 &&
-			rows[i].p99 <= rows[i].max);
+		require(rows[i].min <= rows[i].median && rows[i].median <= rows[i].p99 && rows[i].p99 <= rows[i].max);
 	}
 	free(rows);
 	for (size_t i = 0; i < s->batch.num_events && i < 4; i++) {
@@ -111,8 +110,7 @@ static void check_snapshot(struct trace_reader *r, const struct trace_snapshot *
 		uint8_t type = trace_reader_tpoint(r, e->tpoint_id)->object_type;
 		char prefix = trace_reader_object_prefix(r, type);
 		if (e->object_index != TRACE_NO_OBJECT && prefix != 0) {
-			require(trace_life_mark(r, &s->batch, prefix, e->object_index, keep, &start) == 0 &&
-				keep[i]);
+			require(trace_life_mark(r, &s->batch, prefix, e->object_index, keep, &start) == 0 && keep[i]);
 		}
 		trace_snapshot_realtime_ns(s, e->tsc);
 	}

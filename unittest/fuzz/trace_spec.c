@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* -e and the RPCs that enable tracepoints: any string gives masks of groups that exist, help, or an error with words. */
+/* -e and the RPCs that enable tracepoints: any string gives masks of groups that exist, help, or an error with
+ * words. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a trace file through varve-trace's printers and exporters: what they write has no bounds but those of the buffer, and
- * nothing of the file may lead them outside. What they write goes nowhere. */
+/* Any bytes as a trace file through varve-trace's printers and exporters: what they write has no bounds but those of
+ * the buffer, and nothing of the file may lead them outside. What they write goes nowhere. */
 #include <fcntl.h>
 #include <stdlib.h>
 

@@ -84,8 +84,8 @@ static void test_files_that_others_can_reach_are_refused(void)
 	}
 }
 
-/* Whoever they belong to can read them. Only root can give a file away, and only root reads one of mode 0600 that belongs to another: for anybody
- * else there is nothing to test. */
+/* Whoever they belong to can read them. Only root can give a file away, and only root reads one of mode 0600 that
+ * belongs to another: for anybody else there is nothing to test. */
 static void test_files_of_other_users_are_refused(void)
 {
 	write_file(SECRET, 0600);

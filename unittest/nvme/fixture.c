@@ -150,16 +150,14 @@ static void qpair_ready(void *arg, struct nvme_qpair *qpair, int error)
 	fx.qpair = qpair;
 	if (qpair != NULL) {
 		fx.stopped = false;
-		fx.qpair_poller =
-			poller_register(&(struct poller_opts){.name = "qpair", .fn = run_qpair, .fd = -1});
+		fx.qpair_poller = poller_register(&(struct poller_opts){.name = "qpair", .fn = run_qpair, .fd = -1});
 	}
 }
 
 void fx_create_qpair(uint16_t entries)
 {
 	fx.created = false;
-	nvme_qpair_create(fx.ctrlr, &(struct nvme_qpair_opts){.entries = entries, .numa_node = -1},
-			  qpair_ready, NULL);
+	nvme_qpair_create(fx.ctrlr, &(struct nvme_qpair_opts){.entries = entries, .numa_node = -1}, qpair_ready, NULL);
 	CU_ASSERT(FX_WAIT(fx.created));
 }
 
@@ -204,8 +202,7 @@ static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 	io->status = nvme_cqe_status(cqe);
 }
 
-int fx_submit_pieces(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks,
-		     unsigned iovcnt)
+int fx_submit_pieces(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks, unsigned iovcnt)
 {
 	struct fx_io *io = &fx.io[i];
 	struct nvme_request *req = io->req;
@@ -230,8 +227,8 @@ int fx_submit_pieces(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, ui
 
 int fx_submit(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks)
 {
-	fx.io[i].iov[0] = (struct iovec){.iov_base = fx.io[i].buf,
-					 .iov_len = blocks << fx.model.ns[nsid - 1].block_shift};
+	fx.io[i].iov[0] =
+		(struct iovec){.iov_base = fx.io[i].buf, .iov_len = blocks << fx.model.ns[nsid - 1].block_shift};
 	return fx_submit_pieces(i, opcode, nsid, lba, blocks, opcode != nvme_cmd_flush);
 }
 

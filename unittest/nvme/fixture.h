@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the driver's tests share: a model, a controller of the driver on it, and the events it sent. Everything runs on the control
- * thread, which is the using thread of the queue pairs too: what happens is the same at each run. */
+/* What the driver's tests share: a model, a controller of the driver on it, and the events it sent. Everything runs on
+ * the control thread, which is the using thread of the queue pairs too: what happens is the same at each run. */
 #ifndef UNITTEST_NVME_FIXTURE_H
 #define UNITTEST_NVME_FIXTURE_H
 
@@ -47,24 +47,23 @@ void fx_connect(void);
 /* fx_begin, fx_connect, a queue pair of n entries on the control thread. */
 void fx_begin_ready(uint16_t entries);
 void fx_create_qpair(uint16_t entries);
-/* Ends the queue pair and the controller as users do, checks that the driver kept to the specification, and that each I/O that was
- * submitted has been completed exactly once. */
+/* Ends the queue pair and the controller as users do, checks that the driver kept to the specification, and that each
+ * I/O that was submitted has been completed exactly once. */
 void fx_end(void);
 /* Until the condition holds; false after WAIT_US. */
-#define FX_WAIT(condition_)                                                                                  \
-	({                                                                                                   \
-		uint64_t end_ = env_ticks() + env_us_to_ticks(WAIT_US);                                      \
-		while (!(condition_) && env_ticks() < end_) {                                                \
-			fx_round();                                                                          \
-		}                                                                                            \
-		(condition_);                                                                                \
+#define FX_WAIT(condition_)                                                                                            \
+	({                                                                                                             \
+		uint64_t end_ = env_ticks() + env_us_to_ticks(WAIT_US);                                                \
+		while (!(condition_) && env_ticks() < end_) {                                                          \
+			fx_round();                                                                                    \
+		}                                                                                                      \
+		(condition_);                                                                                          \
 	})
 /* One round of the control thread. */
 void fx_round(void);
 /* Submits an I/O of `blocks` blocks at lba to namespace nsid. The result of the submission. */
 int fx_submit(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks);
-int fx_submit_pieces(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks,
-		     unsigned iovcnt);
+int fx_submit_pieces(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks, unsigned iovcnt);
 /* Runs model and queue pair until there is nothing to do. */
 void fx_run(void);
 

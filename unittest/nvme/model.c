@@ -112,8 +112,7 @@ static void complete_raw(struct model *m, unsigned qid, struct nvme_cqe cqe, boo
 	slot->sqhd = cqe.sqhd;
 	slot->sqid = cqe.sqid;
 	slot->cid = cqe.cid;
-	__atomic_store_n(&slot->status, htole16((uint16_t)(le16toh(cqe.status) << 1 | phase)),
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->status, htole16((uint16_t)(le16toh(cqe.status) << 1 | phase)), __ATOMIC_RELEASE);
 	if (!wrong_phase && ++q->cq_tail == q->cq_size) {
 		q->cq_tail = 0;
 		q->phase = !q->phase;
@@ -175,8 +174,8 @@ static bool fault_fits(struct model_fault *f, unsigned qid, uint8_t opcode)
 static void hold(struct model *m, unsigned qid, const struct nvme_sqe *sqe, enum model_fault_kind kind)
 {
 	if (m->num_held < sizeof(m->held) / sizeof(m->held[0])) {
-		m->held[m->num_held++] = (struct model_held){
-			.qid = (uint16_t)qid, .cid = le16toh(sqe->cid), .sqe = *sqe, .kind = kind};
+		m->held[m->num_held++] =
+			(struct model_held){.qid = (uint16_t)qid, .cid = le16toh(sqe->cid), .sqe = *sqe, .kind = kind};
 	}
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model of an NVMe controller, for the driver's tests: registers in memory, admin and I/O commands, completion queues with their
- * phase, and faults on demand. The driver under test is the real one; only the border to the hardware (nvme/pcie.h) is the model's.
+/* A model of an NVMe controller, for the driver's tests: registers in memory, admin and I/O commands, completion queues
+ * with their phase, and faults on demand. The driver under test is the real one; only the border to the hardware
+ * (nvme/pcie.h) is the model's.
  *
- * The model runs when model_step() is called: from a poller of the thread that drives the queues, or from a loop of the test.
- * It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in our address space, which the
- * border's translation gives away as they are. */
+ * The model runs when model_step() is called: from a poller of the thread that drives the queues, or from a loop of the
+ * test. It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in our
+ * address space, which the border's translation gives away as they are. */
 #ifndef UNITTEST_NVME_MODEL_H
 #define UNITTEST_NVME_MODEL_H
 
@@ -42,7 +43,7 @@ struct model_queue {
 	uint16_t sq_size, cq_size, sq_head, cq_tail;
 	bool phase;
 	uint32_t last_tail, last_head; /* of the doorbells */
-	bool fused;		       /* the first of a pair came: its status and command id */
+	bool fused;                    /* the first of a pair came: its status and command id */
 	uint16_t fused_status, fused_cid;
 };
 
@@ -57,40 +58,38 @@ struct model_ns {
 	uint64_t blocks;
 	uint8_t block_shift;
 	uint16_t md_size;
-	bool interleaved; /* metadata is moved as part of the data */
-	uint8_t pi_type;  /* protection information: 0: none */
-	bool pi_first;	  /* at the beginning of the metadata, not at its end */
-	uint16_t noiob;	  /* blocks: a boundary that I/O should not cross; 0: none */
-	uint16_t mssrl; /* Copy: blocks of a range; 0: the limits are not told */
-	uint32_t mcl;   /* of all ranges together */
-	uint8_t msrc;   /* ranges, 0's based */
-	bool shared;    /* NMIC: with other controllers */
-	uint32_t anagrpid; /* 0: its id */
-	enum nvme_ana_state ana; /* of the group of its id; 0: optimized. Read if the controller's cmic says so */
-	uint64_t bad_first,
-		bad_end;    /* the last Write Uncorrectable, unless it was written over; fails to be read */
-	uint8_t *data, *md; /* NULL: reads give what lies there, writes go nowhere */
+	bool interleaved;            /* metadata is moved as part of the data */
+	uint8_t pi_type;             /* protection information: 0: none */
+	bool pi_first;               /* at the beginning of the metadata, not at its end */
+	uint16_t noiob;              /* blocks: a boundary that I/O should not cross; 0: none */
+	uint16_t mssrl;              /* Copy: blocks of a range; 0: the limits are not told */
+	uint32_t mcl;                /* of all ranges together */
+	uint8_t msrc;                /* ranges, 0's based */
+	bool shared;                 /* NMIC: with other controllers */
+	uint32_t anagrpid;           /* 0: its id */
+	enum nvme_ana_state ana;     /* of the group of its id; 0: optimized. Read if the controller's cmic says so */
+	uint64_t bad_first, bad_end; /* the last Write Uncorrectable, unless it was written over; fails to be read */
+	uint8_t *data, *md;          /* NULL: reads give what lies there, writes go nowhere */
 };
 
 struct model {
 	volatile uint8_t *regs; /* a page of registers and one of doorbells */
 	size_t regs_len;
 	bool open, removed, bus_master, ready;
-	bool refuse_disable; /* CSTS.RDY stays set */
-	bool refuse_enable;  /* ... stays clear */
+	bool refuse_disable;  /* CSTS.RDY stays set */
+	bool refuse_enable;   /* ... stays clear */
 	bool refuse_shutdown; /* CSTS.SHST stays what it is */
 	bool shadow_offered, sgl_offered, no_open;
 	uint8_t mdts;
-	uint16_t oncs, ocfs;                                        /* Identify Controller */
+	uint16_t oncs, ocfs; /* Identify Controller */
 	uint16_t cntlid;
 	uint8_t cmic, anatt;
 	const char *serial;
 	bool no_vendor_sizes; /* vendor specific commands do not say how much they move */
-	uint8_t vendor
-		[4096]; /* what they write (admin C1h, I/O 81h) and read (C2h, 82h); C4h and 84h clear it */
+	uint8_t vendor[4096]; /* what they write (admin C1h, I/O 81h) and read (C2h, 82h); C4h and 84h clear it */
 	struct nvme_sqe last_vendor;
-	struct nvme_error_log_page errors[8]; /* log page 1 */
-	struct nvme_smart_log smart;	      /* log page 2 */
+	struct nvme_error_log_page errors[8];                       /* log page 1 */
+	struct nvme_smart_log smart;                                /* log page 2 */
 	unsigned subsystem_resets, resets, vectors_wanted, vectors; /* vectors: how many there are */
 	int vector_fds[MODEL_QUEUES];
 	bool vector_on[MODEL_QUEUES];
@@ -113,7 +112,8 @@ struct model {
 	uint32_t vendor_device;
 };
 
-/* A fresh one, as after power-on: 2 namespaces of 512 and 4096 bytes per block, each with model_ns_bytes (4 MiB) of data. */
+/* A fresh one, as after power-on: 2 namespaces of 512 and 4096 bytes per block, each with model_ns_bytes (4 MiB) of
+ * data. */
 extern size_t model_ns_bytes;
 void model_init(struct model *m);
 void model_fini(struct model *m);

@@ -309,8 +309,7 @@ void model_admin_command(struct model *m, const struct nvme_sqe *sqe)
 		status = set_shadow(m, sqe);
 		break;
 	case nvme_admin_abort_cmd:
-		dw0 = !model_abort_held(m, (uint16_t)le32toh(sqe->cdw10),
-					(uint16_t)(le32toh(sqe->cdw10) >> 16));
+		dw0 = !model_abort_held(m, (uint16_t)le32toh(sqe->cdw10), (uint16_t)(le32toh(sqe->cdw10) >> 16));
 		break;
 	case nvme_admin_async_event:
 		if (m->num_aers == MODEL_AERS) {
@@ -369,8 +368,7 @@ static uint16_t move_blocks(struct model *m, const struct nvme_sqe *sqe, struct 
 	return status;
 }
 
-static uint16_t compare(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba,
-			uint32_t blocks)
+static uint16_t compare(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks)
 {
 	uint8_t data[65536];
 	size_t len = (size_t)blocks << ns->block_shift;
@@ -437,7 +435,8 @@ static uint16_t copy(struct model *m, const struct nvme_sqe *sqe, struct model_n
 			return NVME_ST_DNR(GENERIC, LBA_RANGE);
 		}
 		if (ns->data != NULL) {
-			memmove(ns->data + (to << ns->block_shift), ns->data + (from << ns->block_shift), blocks << ns->block_shift);
+			memmove(ns->data + (to << ns->block_shift), ns->data + (from << ns->block_shift),
+				blocks << ns->block_shift);
 		}
 		if (ns->data != NULL && ns->md_size != 0) {
 			memmove(ns->md + to * ns->md_size, ns->md + from * ns->md_size, blocks * ns->md_size);
@@ -488,8 +487,7 @@ static uint16_t io(struct model *m, const struct nvme_sqe *sqe)
 	if (lba >= ns->blocks || blocks > ns->blocks - lba) {
 		return NVME_ST_DNR(GENERIC, LBA_RANGE);
 	}
-	bool reads = sqe->opcode == nvme_cmd_read || sqe->opcode == nvme_cmd_compare ||
-		     sqe->opcode == nvme_cmd_verify;
+	bool reads = sqe->opcode == nvme_cmd_read || sqe->opcode == nvme_cmd_compare || sqe->opcode == nvme_cmd_verify;
 	if (reads && is_bad(ns, lba, blocks)) {
 		return NVME_ST_DNR(MEDIA, READ_ERROR);
 	}

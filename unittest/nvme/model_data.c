@@ -91,8 +91,7 @@ static uint16_t move_by_sgl(struct model *m, const struct nvme_sqe *sqe, struct 
 		status = move_by_descriptor(m, d, mv);
 	} else {
 		uint32_t n = le32toh(d->plain.length) / 16;
-		const union nvme_sgl_desc *list =
-			(const union nvme_sgl_desc *)(uintptr_t)le64toh(d->plain.address);
+		const union nvme_sgl_desc *list = (const union nvme_sgl_desc *)(uintptr_t)le64toh(d->plain.address);
 		for (uint32_t i = 0; i < n && status == 0; i++) {
 			status = move_by_descriptor(m, &list[i], mv);
 		}

@@ -15,8 +15,8 @@ void model_drop_held(struct model *m, uint16_t qid);
 /* Its doorbells begin at 0 when it is created again. */
 void model_queue_gone(struct model *m, unsigned qid);
 
-/* Moves len bytes between buf and what the command's data pointer says, checking that as strictly as the specification allows. An NVMe
- * status. */
+/* Moves len bytes between buf and what the command's data pointer says, checking that as strictly as the specification
+ * allows. An NVMe status. */
 uint16_t model_move(struct model *m, const struct nvme_sqe *sqe, void *buf, size_t len, bool to_host);
 
 /* Protection information. The CRC of T10 (check value of "123456789": d0dbh). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model's metadata and protection information (NVM 5.2): 16-bit guards of types 1 to 3, generated and checked by the controller; blocks
- * moved with their metadata behind them, or beside them. */
+/* The model's metadata and protection information (NVM 5.2): 16-bit guards of types 1 to 3, generated and checked by
+ * the controller; blocks moved with their metadata behind them, or beside them. */
 #include "unittest/nvme/model_internal.h"
 
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static uint32_t ref_of(const struct nvme_sqe *sqe, const struct model_ns *ns, ui
 	return le32toh(sqe->cdw14) + (ns->pi_type == 3 ? 0 : i);
 }
 
-static void generate(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, uint8_t *md, uint32_t blocks)
+static void generate(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, uint8_t *md,
+		     uint32_t blocks)
 {
 	for (uint32_t i = 0; i < blocks; i++, data += block_bytes(ns), md += ns->md_size) {
 		struct tuple t = {.guard = htobe16(guard_of(ns, data, md)),
@@ -60,7 +61,8 @@ static void generate(const struct nvme_sqe *sqe, const struct model_ns *ns, cons
 	}
 }
 
-static uint16_t check_block(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, const uint8_t *md, uint32_t i)
+static uint16_t check_block(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data,
+			    const uint8_t *md, uint32_t i)
 {
 	uint32_t how = le32toh(sqe->cdw12), app = le32toh(sqe->cdw15);
 	struct tuple t;
@@ -78,7 +80,8 @@ static uint16_t check_block(const struct nvme_sqe *sqe, const struct model_ns *n
 	return (how & NVME_PI_CHECK_REF) && be32toh(t.ref) != ref_of(sqe, ns, i) ? NVME_ST(MEDIA, REFTAG_CHECK) : 0;
 }
 
-static uint16_t check(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, const uint8_t *md, uint32_t blocks)
+static uint16_t check(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, const uint8_t *md,
+		      uint32_t blocks)
 {
 	uint16_t status = 0;
 
@@ -102,7 +105,8 @@ uint16_t model_pi_check(const struct nvme_sqe *sqe, const struct model_ns *ns, u
 		return 0;
 	}
 	uint16_t status = check_prinfo(sqe, ns, lba);
-	return status != 0 ? status : check(sqe, ns, ns->data + (lba << ns->block_shift), ns->md + lba * ns->md_size, blocks);
+	return status != 0 ? status
+			   : check(sqe, ns, ns->data + (lba << ns->block_shift), ns->md + lba * ns->md_size, blocks);
 }
 
 void model_pi_zeroed(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks)
@@ -127,13 +131,15 @@ static void interleave(const struct model_ns *ns, const struct staged *s, bool t
 	size_t in_block = block_bytes(ns), stride = in_block + s->md_moved;
 
 	for (uint32_t i = 0; i < s->blocks; i++) {
-		uint8_t *x = s->extended + i * stride, *d = s->data + i * in_block, *md = s->md + (size_t)i * ns->md_size;
+		uint8_t *x = s->extended + i * stride, *d = s->data + i * in_block,
+			*md = s->md + (size_t)i * ns->md_size;
 		memcpy(to_host ? x : d, to_host ? d : x, in_block);
 		memcpy(to_host ? x + in_block : md, to_host ? md : x + in_block, s->md_moved);
 	}
 }
 
-static uint16_t move(struct model *m, const struct nvme_sqe *sqe, const struct model_ns *ns, struct staged *s, bool to_host)
+static uint16_t move(struct model *m, const struct nvme_sqe *sqe, const struct model_ns *ns, struct staged *s,
+		     bool to_host)
 {
 	size_t data_len = s->blocks * block_bytes(ns), md_len = s->blocks * s->md_moved;
 
@@ -157,7 +163,8 @@ static uint16_t move(struct model *m, const struct nvme_sqe *sqe, const struct m
 	return model_move(m, sqe, s->data, data_len, to_host);
 }
 
-static uint16_t move_staged(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, struct staged *s)
+static uint16_t move_staged(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba,
+			    struct staged *s)
 {
 	size_t data_len = s->blocks * block_bytes(ns), md_len = (size_t)s->blocks * ns->md_size;
 	uint8_t *data = ns->data + (lba << ns->block_shift), *md = ns->md + lba * ns->md_size;
@@ -171,7 +178,8 @@ static uint16_t move_staged(struct model *m, const struct nvme_sqe *sqe, struct 
 		return status;
 	}
 	if (sqe->opcode == nvme_cmd_compare) {
-		bool same = memcmp(s->data, data, data_len) == 0 && (ns->pi_type != 0 || memcmp(s->md, md, md_len) == 0);
+		bool same =
+			memcmp(s->data, data, data_len) == 0 && (ns->pi_type != 0 || memcmp(s->md, md, md_len) == 0);
 		return same ? 0 : NVME_ST(MEDIA, COMPARE_FAILED);
 	}
 	if (act) {

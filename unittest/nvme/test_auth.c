@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In-band authentication, the host's side: what it sends, and what it makes of a controller that lies. The controller is a function call. */
+/* In-band authentication, the host's side: what it sends, and what it makes of a controller that lies. The controller
+ * is a function call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,14 +14,14 @@
 #include "util/log.h"
 
 #define KEY_HOST "DHHC-1:01:Ri/aOmYf2dlR6skXAxhXB9TG90MtSxXxfeVxBOhYCRGHzziV:"
-#define KEY_CTRLR                                                                                            \
-	"DHHC-1:03:wX+rrb7CNu6eP33j6zVkFZfhVr1LMDDO3PPqlJV+Ih8TQfE/7w/HYypHdgclJuLUxePSGAg9SaZyHBp0/"        \
+#define KEY_CTRLR                                                                                                      \
+	"DHHC-1:03:wX+rrb7CNu6eP33j6zVkFZfhVr1LMDDO3PPqlJV+Ih8TQfE/7w/HYypHdgclJuLUxePSGAg9SaZyHBp0/"                  \
 	"IP2Hz21o80=:"
-#define HOSTNQN "nqn.2026-11.io.varve:here"
-#define SUBNQN	"nqn.2026-11.io.varve:there"
-#define WAIT_US UINT64_C(20000000)
-#define SEQNUM	UINT32_C(0x12345678)
-#define ENTRIES 4
+#define HOSTNQN        "nqn.2026-11.io.varve:here"
+#define SUBNQN         "nqn.2026-11.io.varve:there"
+#define WAIT_US        UINT64_C(20000000)
+#define SEQNUM         UINT32_C(0x12345678)
+#define ENTRIES        4
 #define ARRAY_SIZE(a_) (sizeof(a_) / sizeof((a_)[0]))
 
 static const uint8_t our_challenge[DHCHAP_HASH_MAX] = {9, 8, 7};
@@ -29,7 +30,7 @@ static struct {
 	struct nvme_ctrlr ctrlr;
 	struct nvme_qpair qpair;
 	struct keyring_key *host, *other; /* the host's key, and the controller's */
-	struct nvme_request *due;	  /* the command that waits for an answer */
+	struct nvme_request *due;         /* the command that waits for an answer */
 	unsigned commands, ends;
 	int error; /* of the end */
 	char why[NVME_ERROR_MAX];
@@ -53,7 +54,8 @@ static void flush(struct nvme_qpair *qpair)
 {
 }
 
-static const struct nvme_transport_ops fake = {.trtype = (enum nvme_trtype)7, .fabrics = true, .submit = submit, .flush = flush};
+static const struct nvme_transport_ops fake = {
+	.trtype = (enum nvme_trtype)7, .fabrics = true, .submit = submit, .flush = flush};
 
 static void answer(uint16_t status)
 {
@@ -61,7 +63,8 @@ static void answer(uint16_t status)
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(req);
 	fx.due = NULL;
-	nvme_qpair_complete(&fx.qpair, &(struct nvme_cqe){.cid = req->cmd.cid, .status = htole16((uint16_t)(status << 1))});
+	nvme_qpair_complete(&fx.qpair,
+			    &(struct nvme_cqe){.cid = req->cmd.cid, .status = htole16((uint16_t)(status << 1))});
 }
 
 static bool is_send_due(void)
@@ -94,8 +97,12 @@ static void give(void)
 static void make_challenge(unsigned hash, unsigned group)
 {
 	uint8_t value[DHCHAP_DH_MAX] = {0};
-	struct dhchap_challenge c = {.hash = (uint8_t)hash, .group = (uint8_t)group, .seqnum = SEQNUM, .challenge = our_challenge,
-				     .dh_value = value, .dh_len = (uint16_t)dhchap_group_bytes(group)};
+	struct dhchap_challenge c = {.hash = (uint8_t)hash,
+				     .group = (uint8_t)group,
+				     .seqnum = SEQNUM,
+				     .challenge = our_challenge,
+				     .dh_value = value,
+				     .dh_len = (uint16_t)dhchap_group_bytes(group)};
 
 	if (group != DHCHAP_GROUP_NULL) {
 		CU_ASSERT_EQUAL_FATAL(dhchap_dh_generate(group, &fx.dh), 0);
@@ -106,18 +113,19 @@ static void make_challenge(unsigned hash, unsigned group)
 
 static void respond(bool of_host, uint32_t seqnum, const uint8_t *challenge, uint8_t *response)
 {
-	CU_ASSERT_EQUAL(dhchap_respond(&(struct dhchap_challenge_in){.secret = keyring_key_secret(of_host ? fx.host : fx.other),
-								     .hash = DHCHAP_HASH_SHA256,
-								     .of_host = of_host,
-								     .hostnqn = HOSTNQN,
-								     .subnqn = SUBNQN,
-								     .seqnum = seqnum,
-								     .t_id = fx.t_id,
-								     .challenge = challenge,
-								     .dh_secret = fx.dh_secret,
-								     .dh_secret_len = fx.dh_len},
-				       response),
-			0);
+	CU_ASSERT_EQUAL(
+		dhchap_respond(&(struct dhchap_challenge_in){.secret = keyring_key_secret(of_host ? fx.host : fx.other),
+							     .hash = DHCHAP_HASH_SHA256,
+							     .of_host = of_host,
+							     .hostnqn = HOSTNQN,
+							     .subnqn = SUBNQN,
+							     .seqnum = seqnum,
+							     .t_id = fx.t_id,
+							     .challenge = challenge,
+							     .dh_secret = fx.dh_secret,
+							     .dh_secret_len = fx.dh_len},
+			       response),
+		0);
 }
 
 /* Looks at the Reply, and makes the response to the challenge in it. */
@@ -256,7 +264,8 @@ static void test_a_challenge_that_was_not_asked_for_is_refused(void)
 		unsigned hash, group;
 		uint8_t why;
 	} bad[] = {
-		{DHCHAP_HASH_SHA512, DHCHAP_GROUP_NULL, DHCHAP_HASH_UNUSABLE},	  /* there is such a one, but it was not offered */
+		{DHCHAP_HASH_SHA512, DHCHAP_GROUP_NULL,
+		 DHCHAP_HASH_UNUSABLE}, /* there is such a one, but it was not offered */
 		{DHCHAP_HASH_SHA256, DHCHAP_GROUP_3072, DHCHAP_GROUP_UNUSABLE}, /* likewise */
 	};
 
@@ -273,27 +282,51 @@ static void spoil_challenge(unsigned what)
 	struct dhchap_challenge_wire *m = (void *)fx.message;
 
 	switch (what) {
-	case 0: m->hash = 0; break;
-	case 1: m->hash = 0xff; break;
-	case 2: m->group = 0xff; break;
-	case 3: m->hash_len = 0xff; break;
-	case 4: m->dh_len = 0xffff; break;
-	case 5: m->dh_len = 0; break;
-	case 6: memset(m->values + 32, 0, 256); break;
-	case 7: memset(m->values + 32, 0xff, 256); break;
-	case 8: m->header.id = DHCHAP_ID_SUCCESS1; break;
-	case 9: m->header.type = DHCHAP_TYPE_COMMON; break;
-	case 10: m->header.t_id ^= htole16(1); break;
-	default: memset(fx.message, 0xff, sizeof(fx.message)); break;
+	case 0:
+		m->hash = 0;
+		break;
+	case 1:
+		m->hash = 0xff;
+		break;
+	case 2:
+		m->group = 0xff;
+		break;
+	case 3:
+		m->hash_len = 0xff;
+		break;
+	case 4:
+		m->dh_len = 0xffff;
+		break;
+	case 5:
+		m->dh_len = 0;
+		break;
+	case 6:
+		memset(m->values + 32, 0, 256);
+		break;
+	case 7:
+		memset(m->values + 32, 0xff, 256);
+		break;
+	case 8:
+		m->header.id = DHCHAP_ID_SUCCESS1;
+		break;
+	case 9:
+		m->header.type = DHCHAP_TYPE_COMMON;
+		break;
+	case 10:
+		m->header.t_id ^= htole16(1);
+		break;
+	default:
+		memset(fx.message, 0xff, sizeof(fx.message));
+		break;
 	}
 }
 
 static void test_a_challenge_of_a_wrong_form_is_refused(void)
 {
 	static const uint8_t whys[] = {
-		DHCHAP_HASH_UNUSABLE, DHCHAP_HASH_UNUSABLE, DHCHAP_GROUP_UNUSABLE, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD,
-		DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_MESSAGE,
-		DHCHAP_INCORRECT_MESSAGE, DHCHAP_INCORRECT_MESSAGE, DHCHAP_INCORRECT_MESSAGE,
+		DHCHAP_HASH_UNUSABLE,     DHCHAP_HASH_UNUSABLE,     DHCHAP_GROUP_UNUSABLE,    DHCHAP_INCORRECT_PAYLOAD,
+		DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD,
+		DHCHAP_INCORRECT_MESSAGE, DHCHAP_INCORRECT_MESSAGE, DHCHAP_INCORRECT_MESSAGE, DHCHAP_INCORRECT_MESSAGE,
 	};
 
 	for (unsigned what = 0; what < ARRAY_SIZE(whys); what++) {
@@ -307,7 +340,8 @@ static void test_a_challenge_of_a_wrong_form_is_refused(void)
 
 static void test_a_success_of_a_wrong_form_is_refused(void)
 {
-	static const uint8_t whys[] = {DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_MESSAGE, DHCHAP_INCORRECT_MESSAGE};
+	static const uint8_t whys[] = {DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_PAYLOAD, DHCHAP_INCORRECT_MESSAGE,
+				       DHCHAP_INCORRECT_MESSAGE};
 
 	for (unsigned what = 0; what < ARRAY_SIZE(whys); what++) {
 		uint8_t response[DHCHAP_HASH_MAX];
@@ -349,8 +383,8 @@ static void walk(unsigned to)
 
 static void test_a_command_that_fails_ends_it_and_is_named(void)
 {
-	static const char *const names[] = {"AUTH_Negotiate", "DH-HMAC-CHAP_Challenge", "DH-HMAC-CHAP_Reply", "DH-HMAC-CHAP_Success1",
-					    "DH-HMAC-CHAP_Success2"};
+	static const char *const names[] = {"AUTH_Negotiate", "DH-HMAC-CHAP_Challenge", "DH-HMAC-CHAP_Reply",
+					    "DH-HMAC-CHAP_Success1", "DH-HMAC-CHAP_Success2"};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		walk(i);
@@ -404,8 +438,12 @@ static struct keyring_key *add_key(const char *name, const char *text)
 
 static int setup(void)
 {
-	const struct env_opts env = {
-		.name = "unit", .cores = "[0]", .oversubscribe = true, .instance_id = -1, .no_huge = true, .no_pci = true};
+	const struct env_opts env = {.name = "unit",
+				     .cores = "[0]",
+				     .oversubscribe = true,
+				     .instance_id = -1,
+				     .no_huge = true,
+				     .no_pci = true};
 	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE};
 	char error[ENV_ERROR_MAX];
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fault in each state of a local controller's life: it comes up at the next attempt, or is told as removed, whatever struck it and
- * whenever. The probe of the state machine, which is called in the midst of each change, is where the faults come from.
+/* A fault in each state of a local controller's life: it comes up at the next attempt, or is told as removed, whatever
+ * struck it and whenever. The probe of the state machine, which is called in the midst of each change, is where the
+ * faults come from.
  *
  * AUTHENTICATE, and the steps of a controller that is reached over a fabric, are the fault sweep's (doc/faults.md). */
 #include "unittest/nvme/fixture.h"
@@ -12,7 +13,7 @@
 
 #define ALL(s) (UINT32_C(1) << NVME_CTRLR_##s)
 /* States that wait for CSTS, for a command, and for neither. */
-#define WAITS	  (ALL(WAIT_READY_OLD) | ALL(WAIT_DISABLED) | ALL(WAIT_READY))
+#define WAITS     (ALL(WAIT_READY_OLD) | ALL(WAIT_DISABLED) | ALL(WAIT_READY))
 #define COMMANDS  (ALL(IDENTIFY) | ALL(SET_QUEUES) | ALL(SET_AER) | ALL(SCAN_NS))
 #define REGISTERS (ALL(CONNECT) | ALL(READ_CAP) | ALL(READ_VS) | ALL(CHECK_CC) | ALL(DISABLE) | ALL(ENABLE))
 #define COMING_UP (WAITS | COMMANDS | REGISTERS)
@@ -46,7 +47,7 @@ void __wrap_usdt_fire_nvme_ctrlr_state(uint64_t tsc, const char *at, const char 
 		plan.failures++;
 		CU_ASSERT(fx.ctrlr == NULL || nvme_ctrlr_last_error(fx.ctrlr)[0] != '\0');
 		fx.model.refuse_enable = fx.model.refuse_disable = false; /* the next attempt is to succeed, */
-		be_slow();						  /* and a busy machine not to make it fail */
+		be_slow();                                                /* and a busy machine not to make it fail */
 	}
 	if (now == plan.at && strike != NULL) {
 		plan.strike = NULL;
@@ -162,7 +163,8 @@ static void check_io(void)
 	CU_ASSERT_EQUAL(fx.io[0].status, 0);
 }
 
-/* In each of the states: it is ready in the end, and does I/O. fails: an attempt, or a connection, has ended before that. */
+/* In each of the states: it is ready in the end, and does I/O. fails: an attempt, or a connection, has ended before
+ * that. */
 static void sweep(uint32_t at, void (*strike)(void), bool fails)
 {
 	for (enum nvme_ctrlr_state s = 0; s < NVME_CTRLR_STATES; s++) {
@@ -351,7 +353,8 @@ void __wrap_usdt_fire_nvme_qpair_state(uint64_t tsc, const char *at, uint32_t qi
 
 	CU_ASSERT_STRING_EQUAL(at, "0000:00:04.0");
 	if (qid == steps.qid) {
-		snprintf(steps.text + n, sizeof(steps.text) - n, "%s>%s ", nvme_qpair_state_name(old), nvme_qpair_state_name(now));
+		snprintf(steps.text + n, sizeof(steps.text) - n, "%s>%s ", nvme_qpair_state_name(old),
+			 nvme_qpair_state_name(now));
 	}
 	__real_usdt_fire_nvme_qpair_state(tsc, at, qid, old, now);
 }
@@ -377,10 +380,14 @@ static void test_states_of_a_queue_pair_are_told_by_its_probe(void)
 	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 8), 0);
 	CU_ASSERT(FX_WAIT(fx.ready == 2));
 	fx_end();
-	CU_ASSERT_STRING_EQUAL(steps.text, "none>connecting connecting>ready ready>failed failed>stopping stopping>freed ");
+	CU_ASSERT_STRING_EQUAL(steps.text,
+			       "none>connecting connecting>ready ready>failed failed>stopping stopping>freed ");
 	follow(1);
-	fx.model.fault = (struct model_fault){
-		.kind = MODEL_FAULT_STATUS, .qid = 0, .opcode = nvme_admin_create_sq, .count = 1, .status = NVME_ST(GENERIC, INTERNAL)};
+	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS,
+					      .qid = 0,
+					      .opcode = nvme_admin_create_sq,
+					      .count = 1,
+					      .status = NVME_ST(GENERIC, INTERNAL)};
 	fx_create_qpair(15);
 	CU_ASSERT_PTR_NULL(fx.qpair);
 	fx_end();
@@ -395,8 +402,8 @@ static void test_the_last_delay_ends_with_the_loss_timeout(void)
 	static const struct {
 		uint32_t attempts;
 		uint64_t away_us, delay_us;
-	} rows[] = {{1, 0, 2000000},	     {2, 2500000, 4000000}, {3, 7000000, 3000000}, {9, 9999999, 1},
-		    {9, 10000000, 0}, {9, 11000000, 0}};
+	} rows[] = {{1, 0, 2000000}, {2, 2500000, 4000000}, {3, 7000000, 3000000},
+		    {9, 9999999, 1}, {9, 10000000, 0},      {9, 11000000, 0}};
 	struct nvme_ctrlr_opts opts = {.loss_timeout_s = 10, .reconnect_delay_s = 2};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

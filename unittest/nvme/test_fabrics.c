@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A controller that is reached over a fabric, which here is a function call: what the host makes of a target that answers late, never, or
- * while this thread is away. */
+/* A controller that is reached over a fabric, which here is a function call: what the host makes of a target that
+ * answers late, never, or while this thread is away. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,37 +12,37 @@
 #include "unittest/unit.h"
 #include "util/log.h"
 
-#define FAKE		((enum nvme_trtype)7)
-#define WAIT_US		UINT64_C(20000000)
-#define TIMEOUT_MS	200u
-#define ENTRIES		31
-#define CAP_TO(half_s)	((uint64_t)(half_s) << 24)
-#define MUTE		UINT32_MAX
-#define UUID_0		0x5a
-#define DELAY_S		UINT64_C(1000) /* between attempts, where that is what is looked at */
-#define DELAYS_MAX	16
+#define FAKE           ((enum nvme_trtype)7)
+#define WAIT_US        UINT64_C(20000000)
+#define TIMEOUT_MS     200u
+#define ENTRIES        31
+#define CAP_TO(half_s) ((uint64_t)(half_s) << 24)
+#define MUTE           UINT32_MAX
+#define UUID_0         0x5a
+#define DELAY_S        UINT64_C(1000) /* between attempts, where that is what is looked at */
+#define DELAYS_MAX     16
 
 /* The target: answers commands in their order when it is polled. */
 static struct {
 	uint32_t cc;
 	uint16_t mqes;
 	uint32_t looks_until_ready; /* at CSTS, after each enable; MUTE: the second look has no answer */
-	int mute_at;		    /* the command that has no answer, counted from 0; -1: none */
-	int slow_at;		    /* the command whose answer takes until the host's thread was away; -1: none */
-	uint32_t slow_polls;	    /* and so many polls longer, for timers may be asked first */
-	bool tells_once_armed;	    /* I/O queues have a descriptor, and answers only after it has been armed */
-	uint16_t broken_qid;	    /* its connection is broken whenever it is polled */
+	int mute_at;                /* the command that has no answer, counted from 0; -1: none */
+	int slow_at;                /* the command whose answer takes until the host's thread was away; -1: none */
+	uint32_t slow_polls;        /* and so many polls longer, for timers may be asked first */
+	bool tells_once_armed;      /* I/O queues have a descriptor, and answers only after it has been armed */
+	uint16_t broken_qid;        /* its connection is broken whenever it is polled */
 	uint32_t connect_timeout_ms, admin_poll_us;
-	uint32_t refusals;	    /* so many Connects are refused */
+	uint32_t refusals; /* so many Connects are refused */
 	uint32_t looks, commands;
-	uint32_t namespaces;	    /* with ids from 1 on */
+	uint32_t namespaces; /* with ids from 1 on */
 	bool has_nguid;
-	uint16_t desc_status;	    /* of the answer to Identify, CNS 03h */
-	bool breaks_at_desc;	    /* there is none: the connection breaks */
+	uint16_t desc_status; /* of the answer to Identify, CNS 03h */
+	bool breaks_at_desc;  /* there is none: the connection breaks */
 	bool broken;
 	unsigned given_back, given_back_open; /* commands, and those on a queue that the target still reaches */
-	uint16_t aer_cid;	    /* of a request for events */
-	bool refuses_events;	    /* their configuration */
+	uint16_t aer_cid;                     /* of a request for events */
+	bool refuses_events;                  /* their configuration */
 	bool discovery;
 	unsigned event_configurations, event_requests;
 	unsigned ready, down, retry, failed, ns_changed;
@@ -79,7 +79,8 @@ static uint64_t property(uint32_t offset, bool *mute)
 	default:
 		fx.looks++;
 		*mute = fx.looks_until_ready == MUTE && fx.looks > 1;
-		return ((fx.cc & 1) != 0 && fx.looks > fx.looks_until_ready) | ((fx.cc >> 14 & 3) != 0 ? 2 << 2 : 0); /* RDY, SHST */
+		return ((fx.cc & 1) != 0 && fx.looks > fx.looks_until_ready) |
+		       ((fx.cc >> 14 & 3) != 0 ? 2 << 2 : 0); /* RDY, SHST */
 	}
 }
 
@@ -177,7 +178,8 @@ static void notice_that_namespaces_changed(void)
 {
 	struct fake_qpair *q = (struct fake_qpair *)fx.ctrlr->admin;
 
-	q->answers[q->num++] = (struct nvme_cqe){.cid = fx.aer_cid, .dw0 = htole32(NVME_AER_NOTICE | NVME_LOG_LID_CHANGED_NS << 16)};
+	q->answers[q->num++] =
+		(struct nvme_cqe){.cid = fx.aer_cid, .dw0 = htole32(NVME_AER_NOTICE | NVME_LOG_LID_CHANGED_NS << 16)};
 }
 
 static void flush(struct nvme_qpair *base)
@@ -242,7 +244,8 @@ static bool arm(struct nvme_qpair *base)
 	return false;
 }
 
-static struct nvme_qpair *qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries, const struct nvme_qpair_opts *opts)
+static struct nvme_qpair *qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
+				      const struct nvme_qpair_opts *opts)
 {
 	struct fake_qpair *q = calloc(1, sizeof(*q));
 
@@ -369,7 +372,8 @@ static void count_delay(struct nvme_ctrlr *ctrlr)
 {
 	CU_ASSERT_EQUAL_FATAL(nvme_ctrlr_state(ctrlr), NVME_CTRLR_BACK_OFF);
 	CU_ASSERT_FATAL(fx.num_delays < DELAYS_MAX);
-	fx.delays[fx.num_delays++] = (uint32_t)((ctrlr->step_timer.deadline - ctrlr->state_ticks) / env_ticks_hz() / DELAY_S);
+	fx.delays[fx.num_delays++] =
+		(uint32_t)((ctrlr->step_timer.deadline - ctrlr->state_ticks) / env_ticks_hz() / DELAY_S);
 	thread_timer_start(&ctrlr->step_timer, 0);
 }
 
@@ -658,7 +662,9 @@ static void test_a_reset_gives_no_memory_back_that_the_target_reaches(void)
 
 	attach_with_a_queue();
 	fx.mute_at = (int)fx.commands;
-	CU_ASSERT_EQUAL(nvme_ctrlr_admin(fx.ctrlr, &cmd, identify_data, sizeof(identify_data), false, admin_given_back, NULL), 0);
+	CU_ASSERT_EQUAL(
+		nvme_ctrlr_admin(fx.ctrlr, &cmd, identify_data, sizeof(identify_data), false, admin_given_back, NULL),
+		0);
 	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0);
 	CU_ASSERT(wait(is_down));
 	CU_ASSERT_EQUAL(fx.given_back, 1);
@@ -821,8 +827,9 @@ static void test_a_capsule_has_room_for_what_the_controller_takes_there(void)
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct nvme_id_ctrl id = {
-			.ioccsz = htole32(cases[i].ioccsz), .sgls = htole32(cases[i].sgls), .icdoff = htole16(cases[i].icdoff)};
+		const struct nvme_id_ctrl id = {.ioccsz = htole32(cases[i].ioccsz),
+						.sgls = htole32(cases[i].sgls),
+						.icdoff = htole16(cases[i].icdoff)};
 		CU_ASSERT_EQUAL(nvme_capsule_room(&id), cases[i].room);
 	}
 }
@@ -866,8 +873,12 @@ static void test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_succe
 
 static int setup(void)
 {
-	const struct env_opts env = {
-		.name = "unit", .cores = "[0]", .oversubscribe = true, .instance_id = -1, .no_huge = true, .no_pci = true};
+	const struct env_opts env = {.name = "unit",
+				     .cores = "[0]",
+				     .oversubscribe = true,
+				     .instance_id = -1,
+				     .no_huge = true,
+				     .no_pci = true};
 	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE};
 	char error[ENV_ERROR_MAX];
 

@@ -7,13 +7,14 @@
 
 static void test_new_errors_are_those_after_the_last_one_that_was_seen(void)
 {
-	struct nvme_error_log_page e[4] = {{.error_count = htole64(9)}, {.error_count = htole64(8)}, {.error_count = htole64(5)}};
+	struct nvme_error_log_page e[4] = {
+		{.error_count = htole64(9)}, {.error_count = htole64(8)}, {.error_count = htole64(5)}};
 
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 0), 1); /* the others may be years old */
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 9), 0);
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 8), 1);
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 5), 2);
-	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 1), 3);  /* the fourth is none */
+	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 1), 3); /* the fourth is none */
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 2, 1), 2);
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 20), 1); /* it counts from the start again */
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 0, 1), 0);
@@ -32,9 +33,10 @@ static void test_error_names_its_command_block_and_status(void)
 	char text[NVME_HEALTH_TEXT_MAX], small[12];
 
 	nvme_error_log_text(&e, text, sizeof(text));
-	CU_ASSERT_STRING_EQUAL(text, "error 7: queue pair 2, command 33, namespace 1, LBA 4096: unrecovered read error");
-	e.rsvd[1] = 2;	   /* of Base 2.0: the opcode */
-	e.rsvd2[21] = 1;   /* ... which the page's version says */
+	CU_ASSERT_STRING_EQUAL(text,
+			       "error 7: queue pair 2, command 33, namespace 1, LBA 4096: unrecovered read error");
+	e.rsvd[1] = 2;   /* of Base 2.0: the opcode */
+	e.rsvd2[21] = 1; /* ... which the page's version says */
 	nvme_error_log_text(&e, text, sizeof(text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "command 33 (opcode 0x02), "));
 	e.sqid = htole16(0xffff);
@@ -54,8 +56,10 @@ static void test_critical_warning_is_in_words(void)
 	char text[NVME_HEALTH_TEXT_MAX], small[40];
 
 	nvme_smart_text(&smart, text, sizeof(text));
-	CU_ASSERT_STRING_EQUAL(text, "the spare blocks are below their threshold, the media have become read-only: critical warning 0x09, "
-				     "27 degrees Celsius, 4 % of the spare blocks left (threshold 10 %), 99 % worn");
+	CU_ASSERT_STRING_EQUAL(
+		text,
+		"the spare blocks are below their threshold, the media have become read-only: critical warning 0x09, "
+		"27 degrees Celsius, 4 % of the spare blocks left (threshold 10 %), 99 % worn");
 	smart.critical_warning = 0;
 	nvme_smart_text(&smart, text, sizeof(text));
 	CU_ASSERT_EQUAL(strncmp(text, "critical warning 0x00, ", 23), 0);

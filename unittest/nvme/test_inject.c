@@ -8,8 +8,12 @@
 
 static struct nvme_injection on_reads(bool hold, uint64_t delay_us, uint32_t times)
 {
-	return (struct nvme_injection){
-		.io = true, .opcode = nvme_cmd_read, .hold = hold, .delay_us = delay_us, .times = times, .status = MEDIA};
+	return (struct nvme_injection){.io = true,
+				       .opcode = nvme_cmd_read,
+				       .hold = hold,
+				       .delay_us = delay_us,
+				       .times = times,
+				       .status = MEDIA};
 }
 
 static int inject(struct nvme_injection i)
@@ -42,7 +46,8 @@ static void test_held_commands_are_completed_without_being_sent(void)
 		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
 	}
 	CU_ASSERT_EQUAL(fx.io[0].completions, 0); /* never within the submission */
-	CU_ASSERT(FX_WAIT(fx.io[0].completions && fx.io[1].completions && fx.io[2].completions && fx.io[3].completions));
+	CU_ASSERT(
+		FX_WAIT(fx.io[0].completions && fx.io[1].completions && fx.io[2].completions && fx.io[3].completions));
 	CU_ASSERT_EQUAL(fx.io[0].status, MEDIA);
 	CU_ASSERT_EQUAL(fx.io[2].status, MEDIA);
 	CU_ASSERT_EQUAL(fx.io[3].status, 0);

@@ -13,8 +13,8 @@ static volatile uint32_t *reg(uint32_t offset)
 
 static void set_fault(enum model_fault_kind kind, int qid, int opcode, unsigned count, uint16_t status)
 {
-	fx.model.fault = (struct model_fault){
-		.kind = kind, .qid = qid, .opcode = opcode, .count = count, .status = status};
+	fx.model.fault =
+		(struct model_fault){.kind = kind, .qid = qid, .opcode = opcode, .count = count, .status = status};
 }
 
 static void test_controller_becomes_ready_with_its_namespaces(void)
@@ -155,7 +155,11 @@ static void begin_step(const struct step *s, enum model_fault_kind kind)
 {
 	fx_begin();
 	fx.model.shadow_offered = true;
-	fx.model.fault = (struct model_fault){.kind = kind, .qid = 0, .opcode = s->opcode, .skip = s->skip, .count = 1,
+	fx.model.fault = (struct model_fault){.kind = kind,
+					      .qid = 0,
+					      .opcode = s->opcode,
+					      .skip = s->skip,
+					      .count = 1,
 					      .status = NVME_ST(GENERIC, INTERNAL)};
 }
 
@@ -257,8 +261,7 @@ static void test_failed_attempt_is_repeated_while_there_is_time(void)
 
 static void test_garbage_on_the_admin_queue_fails_the_attempt(void)
 {
-	static const enum model_fault_kind kinds[] = {MODEL_FAULT_HUGE_CID, MODEL_FAULT_DUPLICATE,
-						      MODEL_FAULT_CFS};
+	static const enum model_fault_kind kinds[] = {MODEL_FAULT_HUGE_CID, MODEL_FAULT_DUPLICATE, MODEL_FAULT_CFS};
 
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		fx_begin();
@@ -380,7 +383,7 @@ static void test_event_whose_log_could_not_be_read_is_not_lost(void)
 	uint64_t (*translate)(const void *, size_t *) = admin_queue->translate;
 	admin_queue->translate = out_of_reach;
 	fx.model.ns[2] = (struct model_ns){.active = true, .blocks = 100, .block_shift = 12};
-	CU_ASSERT(model_event(&fx.model, 2 | 4 << 16));		 /* notice, namespaces changed */
+	CU_ASSERT(model_event(&fx.model, 2 | 4 << 16));          /* notice, namespaces changed */
 	CU_ASSERT(model_event(&fx.model, 1 | 1 << 8 | 2 << 16)); /* SMART */
 	CU_ASSERT(FX_WAIT(fx.ctrlr->num_unread == 2));
 	fx_round();
@@ -463,8 +466,12 @@ static void test_namespace_whose_identify_fails_is_left_out(void)
 {
 	fx_begin();
 	/* Identify Controller, the list, the first namespace */
-	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS, .qid = 0, .opcode = nvme_admin_identify,
-					      .skip = 2, .count = 1, .status = NVME_ST(GENERIC, INTERNAL)};
+	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS,
+					      .qid = 0,
+					      .opcode = nvme_admin_identify,
+					      .skip = 2,
+					      .count = 1,
+					      .status = NVME_ST(GENERIC, INTERNAL)};
 	fx_connect();
 	CU_ASSERT_EQUAL(fx.ready, 1);
 	CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 0)->nsid, 2);
@@ -479,8 +486,12 @@ static void test_namespace_in_use_whose_identify_fails_stays_unless_it_is_gone(v
 	for (unsigned i = 0; i < 2; i++) {
 		fx_begin();
 		fx_connect();
-		fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS, .qid = 0, .opcode = nvme_admin_identify,
-						      .skip = 1, .count = 1, .status = statuses[i]};
+		fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS,
+						      .qid = 0,
+						      .opcode = nvme_admin_identify,
+						      .skip = 1,
+						      .count = 1,
+						      .status = statuses[i]};
 		CU_ASSERT(model_event(&fx.model, 2 | 4 << 16));
 		CU_ASSERT(FX_WAIT(fx.ns_changed == 1));
 		CU_ASSERT_EQUAL(nvme_ctrlr_next_ns(fx.ctrlr, 0)->nsid, i == 0 ? 1 : 2);

@@ -11,7 +11,8 @@
 static uint64_t list[512];
 static struct nvme_sqe cmd;
 
-/* The device's view: addresses are shifted by 16 MB, the memory from 8 MB to 10 MB lies elsewhere, and beyond 64 MB there is none. */
+/* The device's view: addresses are shifted by 16 MB, the memory from 8 MB to 10 MB lies elsewhere, and beyond 64 MB
+ * there is none. */
 static uint64_t translate(const void *buf, size_t *len)
 {
 	uint64_t va = (uintptr_t)buf;
@@ -28,11 +29,8 @@ static uint64_t translate(const void *buf, size_t *len)
 
 static int point(enum pcie_sgl sgl, uint32_t list_bytes, unsigned iovcnt, const struct iovec *iovs)
 {
-	struct pcie_data d = {.translate = translate,
-			      .list = list,
-			      .list_iova = LIST_IOVA,
-			      .list_bytes = list_bytes,
-			      .sgl = sgl};
+	struct pcie_data d = {
+		.translate = translate, .list = list, .list_iova = LIST_IOVA, .list_bytes = list_bytes, .sgl = sgl};
 	uint32_t len = 0;
 
 	memset(&cmd, 0, sizeof(cmd));
@@ -43,13 +41,12 @@ static int point(enum pcie_sgl sgl, uint32_t list_bytes, unsigned iovcnt, const 
 	return pcie_data_pointer(&d, iovs, iovcnt, len, &cmd);
 }
 
-#define PIECE(addr_, len_)                                                                                   \
-	{                                                                                                    \
-		.iov_base = (void *)(uintptr_t)(addr_), .iov_len = (len_)                                    \
+#define PIECE(addr_, len_)                                                                                             \
+	{                                                                                                              \
+		.iov_base = (void *)(uintptr_t)(addr_), .iov_len = (len_)                                              \
 	}
-#define POINT(sgl_, bytes_, ...)                                                                             \
-	point(sgl_, bytes_, sizeof((struct iovec[]){__VA_ARGS__}) / sizeof(struct iovec),                    \
-	      (struct iovec[]){__VA_ARGS__})
+#define POINT(sgl_, bytes_, ...)                                                                                       \
+	point(sgl_, bytes_, sizeof((struct iovec[]){__VA_ARGS__}) / sizeof(struct iovec), (struct iovec[]){__VA_ARGS__})
 #define IS_PRP() (CU_ASSERT_EQUAL(cmd.flags & NVME_CMD_FLAGS_PSDT_MASK, 0))
 
 static void test_part_of_a_page_needs_prp1_only(void)
@@ -86,9 +83,7 @@ static void test_offset_needs_one_entry_more(void)
 
 static void test_pieces_that_meet_at_page_borders_are_prps(void)
 {
-	CU_ASSERT_EQUAL(
-		POINT(PCIE_SGL_NONE, 512, PIECE(MB + 2048, 2048), PIECE(3 * MB, 8192), PIECE(5 * MB, 512)),
-		0);
+	CU_ASSERT_EQUAL(POINT(PCIE_SGL_NONE, 512, PIECE(MB + 2048, 2048), PIECE(3 * MB, 8192), PIECE(5 * MB, 512)), 0);
 	IS_PRP();
 	CU_ASSERT_EQUAL(cmd.prp1, 17 * MB + 2048);
 	CU_ASSERT_EQUAL(list[0], 19 * MB);
@@ -98,8 +93,7 @@ static void test_pieces_that_meet_at_page_borders_are_prps(void)
 
 static void test_adjacent_pieces_may_meet_anywhere(void)
 {
-	CU_ASSERT_EQUAL(
-		POINT(PCIE_SGL_NONE, 512, PIECE(MB, 512), PIECE(MB + 512, 3584), PIECE(MB + 4096, 100)), 0);
+	CU_ASSERT_EQUAL(POINT(PCIE_SGL_NONE, 512, PIECE(MB, 512), PIECE(MB + 512, 3584), PIECE(MB + 4096, 100)), 0);
 	CU_ASSERT_EQUAL(cmd.prp1, 17 * MB);
 	CU_ASSERT_EQUAL(cmd.prp2, 17 * MB + 4096);
 }

@@ -171,13 +171,13 @@ static void test_doorbell_is_rung_once_for_many_commands(void)
 static bool counting;
 static unsigned allocations;
 
-#define COUNTED(name_, params_, ...)                                                                         \
-	void *__real_##name_ params_;                                                                        \
-	void *__wrap_##name_ params_;                                                                        \
-	void *__wrap_##name_ params_                                                                         \
-	{                                                                                                    \
-		allocations += counting;                                                                     \
-		return __real_##name_(__VA_ARGS__);                                                          \
+#define COUNTED(name_, params_, ...)                                                                                   \
+	void *__real_##name_ params_;                                                                                  \
+	void *__wrap_##name_ params_;                                                                                  \
+	void *__wrap_##name_ params_                                                                                   \
+	{                                                                                                              \
+		allocations += counting;                                                                               \
+		return __real_##name_(__VA_ARGS__);                                                                    \
 	}
 COUNTED(malloc, (size_t size), size)
 COUNTED(calloc, (size_t n, size_t size), n, size)
@@ -465,15 +465,13 @@ static void test_queue_ids_are_used_again_in_turn(void)
 
 static void fault_admin(enum model_fault_kind kind, int opcode, uint16_t status)
 {
-	fx.model.fault =
-		(struct model_fault){.kind = kind, .qid = 0, .opcode = opcode, .count = 1, .status = status};
+	fx.model.fault = (struct model_fault){.kind = kind, .qid = 0, .opcode = opcode, .count = 1, .status = status};
 }
 
 static void test_queue_that_cannot_be_deleted_resets_the_controller(void)
 {
 	static const uint8_t opcodes[] = {nvme_admin_delete_sq, nvme_admin_delete_cq};
-	static const enum model_fault_kind kinds[] = {MODEL_FAULT_STATUS, MODEL_FAULT_DEAF,
-						      MODEL_FAULT_REMOVED};
+	static const enum model_fault_kind kinds[] = {MODEL_FAULT_STATUS, MODEL_FAULT_DEAF, MODEL_FAULT_REMOVED};
 
 	for (unsigned i = 0; i < 6; i++) {
 		fx_begin_ready(15);

@@ -88,8 +88,7 @@ static void stop_listen(struct nvmf_transport *t, const struct nvmf_address *add
 {
 }
 
-static void discover(struct nvmf_transport *t, const struct nvmf_address *address,
-		     struct nvmf_disc_log_entry *entry)
+static void discover(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_disc_log_entry *entry)
 {
 	entry->tsas.common[0] = 'L';
 }
@@ -190,9 +189,8 @@ static bool is_host_memory(const struct nvmf_sgl_block *b)
 {
 	uint64_t start = (uintptr_t)loop_memory;
 
-	return b->key == LOOP_KEY &&
-	       (loop_memory == NULL || (b->address >= start && b->length <= loop_memory_len &&
-					b->address - start <= loop_memory_len - b->length));
+	return b->key == LOOP_KEY && (loop_memory == NULL || (b->address >= start && b->length <= loop_memory_len &&
+							      b->address - start <= loop_memory_len - b->length));
 }
 
 /* The "RDMA" between the pieces and what the keyed descriptors say is the host's memory. */
@@ -632,8 +630,8 @@ bool loop_given_up(uint16_t status)
 	return status == LOOP_STATUS_GONE || status == NVME_ST(GENERIC, ABORT_QUEUE);
 }
 
-void loop_connect_init(struct loop_cmd *cmd, struct loop_conn *c, struct nvmf_connect_data *data,
-		       uint16_t qid, uint16_t cntlid)
+void loop_connect_init(struct loop_cmd *cmd, struct loop_conn *c, struct nvmf_connect_data *data, uint16_t qid,
+		       uint16_t cntlid)
 {
 	struct nvmf_connect_sqe *sqe = (void *)&cmd->sqe;
 

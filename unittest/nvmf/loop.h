@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A transport inside the test: the host's side runs on the control thread, its memory is the process's. Together with the
- * fixture of bdev/ it gives a whole target, with nothing faked but the wire. */
+/* A transport inside the test: the host's side runs on the control thread, its memory is the process's. Together with
+ * the fixture of bdev/ it gives a whole target, with nothing faked but the wire. */
 #ifndef UNITTEST_NVMF_LOOP_H
 #define UNITTEST_NVMF_LOOP_H
 
@@ -54,8 +54,8 @@ extern atomic_uint loop_lent;      /* requests served from bdev memory */
 extern void *loop_memory;
 extern size_t loop_memory_len;
 
-/* Suite setup and teardown: reactors, bdevs, a target "t" with the transport, two poll groups, one subsystem (any host) that
- * listens on loop_address. Teardown checks that nothing is left. */
+/* Suite setup and teardown: reactors, bdevs, a target "t" with the transport, two poll groups, one subsystem (any host)
+ * that listens on loop_address. Teardown checks that nothing is left. */
 int loop_start(void);
 int loop_stop(void);
 struct nvmf_tgt *loop_tgt(void);
@@ -69,9 +69,9 @@ void loop_release_data(struct loop_conn *c);
 struct loop_wait {
 	atomic_int status;
 };
-#define LOOP_WAIT                                                                                            \
-	{                                                                                                    \
-		LOOP_PENDING                                                                                 \
+#define LOOP_WAIT                                                                                                      \
+	{                                                                                                              \
+		LOOP_PENDING                                                                                           \
 	}
 void loop_done(void *wait, int status);
 int loop_wait_for(struct loop_wait *wait);
@@ -98,8 +98,8 @@ uint16_t loop_run(struct loop_cmd *cmd);
 /* A status of a command whose queue ended: no answer, or "aborted with its queue". */
 bool loop_given_up(uint16_t status);
 
-void loop_connect_init(struct loop_cmd *cmd, struct loop_conn *c, struct nvmf_connect_data *data,
-		       uint16_t qid, uint16_t cntlid);
+void loop_connect_init(struct loop_cmd *cmd, struct loop_conn *c, struct nvmf_connect_data *data, uint16_t qid,
+		       uint16_t cntlid);
 uint16_t loop_property_get(struct loop_conn *c, uint32_t offset, uint8_t size, uint64_t *value);
 uint16_t loop_property_set(struct loop_conn *c, uint32_t offset, uint8_t size, uint64_t value);
 #define LOOP_CC_ENABLE (1u | 6u << NVME_CC_IOSQES_SHIFT | 4u << NVME_CC_IOCQES_SHIFT)

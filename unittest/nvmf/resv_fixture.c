@@ -58,8 +58,8 @@ void detach(void)
 	unlink(file);
 }
 
-void make_cmd(struct loop_cmd *cmd, const struct host *h, uint8_t opcode, uint32_t cdw10, uint64_t key,
-		     uint64_t second, uint64_t keys[2])
+void make_cmd(struct loop_cmd *cmd, const struct host *h, uint8_t opcode, uint32_t cdw10, uint64_t key, uint64_t second,
+	      uint64_t keys[2])
 {
 	keys[0] = htole64(key);
 	keys[1] = htole64(second);

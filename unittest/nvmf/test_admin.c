@@ -48,23 +48,23 @@ static void test_identify_controller(void)
 	CU_ASSERT_EQUAL(data[76] & 0x3, 3); /* CMIC: several ports, several controllers */
 	CU_ASSERT_EQUAL(data[77], 5);       /* MDTS: 128 KiB */
 	CU_ASSERT_EQUAL(le(78, 2), c->cntlid);
-	CU_ASSERT_EQUAL(le(80, 4), 0x20000);         /* VER */
-	CU_ASSERT_EQUAL(le(92, 4), 1u << 8);         /* OAES: namespace attribute notices */
-	CU_ASSERT_EQUAL(le(96, 4) & 0x41, 0x41);     /* CTRATT: 128-bit host id, TBKAS */
-	CU_ASSERT_EQUAL(data[111], 1);               /* CNTRLTYPE: I/O */
-	CU_ASSERT_EQUAL(data[258], 3);               /* ACL */
-	CU_ASSERT_EQUAL(data[259], 3);               /* AERL */
-	CU_ASSERT_EQUAL(data[261], 0x6);             /* LPA: effects, extended */
-	CU_ASSERT_EQUAL(data[262], 63);              /* ELPE */
-	CU_ASSERT_EQUAL(data[512], 0x66);            /* SQES */
-	CU_ASSERT_EQUAL(data[513], 0x44);            /* CQES */
-	CU_ASSERT_EQUAL(le(514, 2), LOOP_QUEUE);     /* MAXCMD */
-	CU_ASSERT_EQUAL(le(516, 4), 32);             /* NN */
+	CU_ASSERT_EQUAL(le(80, 4), 0x20000);     /* VER */
+	CU_ASSERT_EQUAL(le(92, 4), 1u << 8);     /* OAES: namespace attribute notices */
+	CU_ASSERT_EQUAL(le(96, 4) & 0x41, 0x41); /* CTRATT: 128-bit host id, TBKAS */
+	CU_ASSERT_EQUAL(data[111], 1);           /* CNTRLTYPE: I/O */
+	CU_ASSERT_EQUAL(data[258], 3);           /* ACL */
+	CU_ASSERT_EQUAL(data[259], 3);           /* AERL */
+	CU_ASSERT_EQUAL(data[261], 0x6);         /* LPA: effects, extended */
+	CU_ASSERT_EQUAL(data[262], 63);          /* ELPE */
+	CU_ASSERT_EQUAL(data[512], 0x66);        /* SQES */
+	CU_ASSERT_EQUAL(data[513], 0x44);        /* CQES */
+	CU_ASSERT_EQUAL(le(514, 2), LOOP_QUEUE); /* MAXCMD */
+	CU_ASSERT_EQUAL(le(516, 4), 32);         /* NN */
 	/* ONCS: Compare, Write Uncorrectable (malloc can), DSM, Write Zeroes, reservations, Verify, Copy */
 	CU_ASSERT_EQUAL(le(520, 2), 1 | 2 | 4 | 8 | 32 | 128 | 256);
-	CU_ASSERT_EQUAL(le(534, 2), 1);              /* OCFS: format 0 */
-	CU_ASSERT_EQUAL(le(522, 2), 1);              /* FUSES */
-	CU_ASSERT_EQUAL(data[525], 0x5);             /* VWC: present, no broadcast flush */
+	CU_ASSERT_EQUAL(le(534, 2), 1);                              /* OCFS: format 0 */
+	CU_ASSERT_EQUAL(le(522, 2), 1);                              /* FUSES */
+	CU_ASSERT_EQUAL(data[525], 0x5);                             /* VWC: present, no broadcast flush */
 	CU_ASSERT_EQUAL(le(536, 4), 1 | 1 << 2 | 1 << 18 | 1 << 20); /* SGLS */
 	CU_ASSERT_STRING_EQUAL((char *)data + 768, LOOP_SUBNQN);
 	CU_ASSERT_EQUAL(le(1792, 4), (64 + LOOP_ICD_MAX) / 16); /* IOCCSZ */
@@ -134,8 +134,7 @@ static void test_identify_descriptors(void)
 	CU_ASSERT_EQUAL(memcmp(data + 32, "\x03\x10\0\0", 4), 0);
 	CU_ASSERT_EQUAL(memcmp(data + 36, uuid, 16), 0);
 	CU_ASSERT_EQUAL(memcmp(data + 52, "\x04\x01\0\0\0\0\0\0", 8), 0);
-	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_NS_DESC_LIST, 1, 0, data),
-			NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_NS_DESC_LIST, 1, 0, data), NVME_ST_DNR(GENERIC, INVALID_NS));
 	detach();
 }
 
@@ -148,14 +147,13 @@ static void test_identify_command_set_structures(void)
 	CU_ASSERT_EQUAL(le(0, 8) | le(268, 8), 0);
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_CTRL, 0, 0, data), 0);
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS, nsid, 0, data), 0);
-	CU_ASSERT_EQUAL(data[1], 1);  /* NMIC */
-	CU_ASSERT_EQUAL(data[14], 1); /* NSTAT: ready */
+	CU_ASSERT_EQUAL(data[1], 1);                                                                /* NMIC */
+	CU_ASSERT_EQUAL(data[14], 1);                                                               /* NSTAT: ready */
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS, 20, 0, data), 0); /* inactive */
 	CU_ASSERT(data[1] == 0 && data[14] == 0);
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS, NVME_NSID_ALL, 0, data),
 			NVME_ST_DNR(GENERIC, INVALID_NS));
-	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_NS, nsid, 2u << 24, data),
-			bad_field); /* ZNS */
+	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_NS, nsid, 2u << 24, data), bad_field); /* ZNS */
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_CSI_CTRL, 0, 1u << 24, data), bad_field);
 	CU_ASSERT_EQUAL(loop_identify(c, NVME_IDENTIFY_CNS_ALLOCATED_NS_LIST, 0, 0, data), bad_field);
 	CU_ASSERT_EQUAL(loop_identify(c, 0xff, 0, 0, data), bad_field);
@@ -225,8 +223,7 @@ static void test_errors_are_logged(void)
 	struct loop_conn *io = loop_io_queue(c, 2);
 	struct loop_cmd cmd;
 
-	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 256, 0, data, 4096),
-			NVME_ST_DNR(GENERIC, LBA_RANGE));
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 256, 0, data, 4096), NVME_ST_DNR(GENERIC, LBA_RANGE));
 	loop_cmd_init(&cmd, c, 0xc5, 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_ERROR, true, 0, data, 4096), 0);
@@ -329,19 +326,16 @@ static void test_wrong_log_requests_are_rejected(void)
 	struct loop_cmd cmd;
 
 	attach();
-	CU_ASSERT_EQUAL(loop_get_log(c, 0xc0, false, 0, data, 512),
-			NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE));
+	CU_ASSERT_EQUAL(loop_get_log(c, 0xc0, false, 0, data, 512), NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 512),
 			NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 516, data, 512),
 			NVME_ST_DNR(GENERIC, INVALID_FIELD));
-	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 2, data, 512),
-			NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 2, data, 512), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 0, data, LOOP_MAX_IO + 4),
 			NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	memset(data, 0xa5, sizeof(data));
-	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 508, data, 8192),
-			0); /* what is beyond is zero */
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 508, data, 8192), 0); /* what is beyond is zero */
 	CU_ASSERT(data[0] == 0 && data[8191] == 0);
 	loop_cmd_init(&cmd, c, nvme_admin_get_log_page, 3); /* SMART of one namespace */
 	cmd.sqe.cdw10 = htole32(NVME_LOG_LID_SMART | 127 << 16);
@@ -375,7 +369,8 @@ static void test_features_are_kept(void)
 		CU_ASSERT_EQUAL(loop_get_feature(c, cases[i].fid, 0, &value), 0);
 		CU_ASSERT_EQUAL(value, cases[i].get);
 		CU_ASSERT_EQUAL(loop_get_feature(c, 3 << 8 | cases[i].fid, 0, &value), 0);
-		CU_ASSERT_EQUAL(value, cases[i].fid == NVME_FEAT_FID_ERR_RECOVERY ? 6 : 4); /* changeable, and per namespace */
+		CU_ASSERT_EQUAL(value,
+				cases[i].fid == NVME_FEAT_FID_ERR_RECOVERY ? 6 : 4); /* changeable, and per namespace */
 	}
 	CU_ASSERT_EQUAL(loop_get_feature(c, 1 << 8 | NVME_FEAT_FID_VOLATILE_WC, 0, &value), 0); /* default */
 	CU_ASSERT_EQUAL(value, 1);
@@ -416,8 +411,7 @@ static void test_number_of_queues(void)
 	CU_ASSERT_EQUAL(loop_set_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0x0000ffff, NULL),
 			NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	struct loop_conn *io = loop_io_queue(c, 1);
-	CU_ASSERT_EQUAL(loop_set_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0, NULL),
-			NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR));
+	CU_ASSERT_EQUAL(loop_set_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0, NULL), NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR));
 	CU_ASSERT_EQUAL(loop_get_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0, &value), 0);
 	CU_ASSERT_EQUAL(value, 0x00030003);
 	loop_close(io);
@@ -493,7 +487,8 @@ static void test_namespace_changes_raise_one_event_until_read(void)
 	CU_ASSERT(le(0, 4) == 5 && le(4, 4) == 12 && le(8, 4) == 0);
 	CU_ASSERT_FALSE(atomic_load(&next.done));
 	/* what is refused has not been read */
-	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, false, 8192, data, 4096), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, false, 8192, data, 4096),
+			NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, false, 0, data, 4096), 0);
 	CU_ASSERT_EQUAL(le(4, 4), 12);
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CHANGED_NS, true, 0, data, 4096), 0);
@@ -885,8 +880,7 @@ static void test_a_discovery_controller_has_no_more_than_that(void)
 	attach_discovery();
 	loop_cmd_init(&cmd, c, nvme_admin_abort_cmd, 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
-	CU_ASSERT_EQUAL(loop_get_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0, NULL),
-			NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	CU_ASSERT_EQUAL(loop_get_feature(c, NVME_FEAT_FID_NUM_QUEUES, 0, NULL), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SMART, false, 0, data, 512),
 			NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE));
 	loop_close(c);

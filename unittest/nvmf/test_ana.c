@@ -40,16 +40,14 @@ static struct loop_conn *attach_at(const struct nvmf_address *address, struct lo
 /* Namespaces 1 and 4 in group 1, 2 in group 2, hidden 3 in group 3. */
 static void setup(void)
 {
-	struct nvmf_subsystem_opts opts = {
-		.max_namespaces = 8, .allow_any_host = true, .ana_reporting = true};
+	struct nvmf_subsystem_opts opts = {.max_namespaces = 8, .allow_any_host = true, .ana_reporting = true};
 	struct loop_wait wait = LOOP_WAIT;
 
 	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(loop_tgt(), ANA_SUBNQN, &opts, &s), 0);
 	nvmf_subsystem_start(s, loop_done, &wait);
 	CU_ASSERT_EQUAL_FATAL(loop_wait_for(&wait), 0);
 	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_listener(s, &loop_address), 0);
-	CU_ASSERT_EQUAL_FATAL(
-		nvmf_subsystem_add_listener_ana(s, &loop_other_address, NVME_ANA_STATE_NONOPTIMIZED), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_listener_ana(s, &loop_other_address, NVME_ANA_STATE_NONOPTIMIZED), 0);
 	add_ns("a4", 4, 1, false);
 	add_ns("a1", 1, 1, false);
 	add_ns("a2", 2, 0, false);
@@ -68,8 +66,7 @@ static void teardown(void)
 	loop_close(there);
 	nvmf_subsystem_destroy(s, loop_done, &wait);
 	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
-	for (const char *const *name = (const char *const[]){"a1", "a2", "a3", "a4", NULL}; *name != NULL;
-	     name++) {
+	for (const char *const *name = (const char *const[]){"a1", "a2", "a3", "a4", NULL}; *name != NULL; name++) {
 		CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, *name), 0);
 	}
 }
@@ -85,8 +82,8 @@ static uint16_t ana_log(struct loop_conn *c, bool groups_only, bool rae, uint64_
 
 	memset(data, 0xa5, sizeof(data));
 	loop_cmd_init(&cmd, c, nvme_admin_get_log_page, NVME_NSID_ALL);
-	cmd.sqe.cdw10 = htole32(NVME_LOG_LID_ANA | (uint32_t)groups_only << 8 | (uint32_t)rae << 15 |
-				(len / 4 - 1) << 16);
+	cmd.sqe.cdw10 =
+		htole32(NVME_LOG_LID_ANA | (uint32_t)groups_only << 8 | (uint32_t)rae << 15 | (len / 4 - 1) << 16);
 	cmd.sqe.cdw12 = htole32((uint32_t)offset);
 	loop_cmd_data(&cmd, data, len);
 	return loop_run(&cmd);
@@ -129,12 +126,11 @@ static void test_subsystem_without_ana_has_neither_log_nor_event(void)
 	CU_ASSERT_EQUAL(loop_get_feature(c, NVME_FEAT_FID_ASYNC_EVENT, 0, &value), 0);
 	CU_ASSERT_EQUAL(value, 0);
 	loop_close(c);
-	CU_ASSERT_EQUAL(
-		nvmf_listener_set_ana_state(loop_subsystem(), &loop_address, 0, NVME_ANA_STATE_INACCESSIBLE),
-		-ENOTSUP);
-	CU_ASSERT_EQUAL(nvmf_subsystem_add_listener_ana(loop_subsystem(), &loop_other_address,
-							NVME_ANA_STATE_INACCESSIBLE),
+	CU_ASSERT_EQUAL(nvmf_listener_set_ana_state(loop_subsystem(), &loop_address, 0, NVME_ANA_STATE_INACCESSIBLE),
 			-ENOTSUP);
+	CU_ASSERT_EQUAL(
+		nvmf_subsystem_add_listener_ana(loop_subsystem(), &loop_other_address, NVME_ANA_STATE_INACCESSIBLE),
+		-ENOTSUP);
 }
 
 static void test_log_lists_the_groups_that_the_host_sees(void)

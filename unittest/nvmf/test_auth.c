@@ -6,8 +6,8 @@
 #include "unittest/nvmf/loop.h"
 
 #define KEY_HOST "DHHC-1:01:Ri/aOmYf2dlR6skXAxhXB9TG90MtSxXxfeVxBOhYCRGHzziV:"
-#define KEY_CTRLR                                                                                            \
-	"DHHC-1:03:wX+rrb7CNu6eP33j6zVkFZfhVr1LMDDO3PPqlJV+Ih8TQfE/7w/HYypHdgclJuLUxePSGAg9SaZyHBp0/"        \
+#define KEY_CTRLR                                                                                                      \
+	"DHHC-1:03:wX+rrb7CNu6eP33j6zVkFZfhVr1LMDDO3PPqlJV+Ih8TQfE/7w/HYypHdgclJuLUxePSGAg9SaZyHBp0/"                  \
 	"IP2Hz21o80=:"
 #define KEY_OTHER "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:"
 
@@ -165,8 +165,7 @@ static uint8_t negotiate(struct host *h)
 	return why;
 }
 
-static void respond(const struct host *h, bool of_host, uint32_t seqnum, const uint8_t *challenge,
-		    uint8_t *response)
+static void respond(const struct host *h, bool of_host, uint32_t seqnum, const uint8_t *challenge, uint8_t *response)
 {
 	struct keyring_key *key = keyring_get(of_host ? h->key : h->ctrlr_key);
 
@@ -191,8 +190,7 @@ static void exchange(struct host *h)
 		dhchap_dh_free(h->dh);
 		CU_ASSERT_EQUAL_FATAL(dhchap_dh_generate(h->challenge.group, &h->dh), 0);
 		CU_ASSERT_EQUAL(dhchap_dh_public(h->dh, h->value), 0);
-		CU_ASSERT_EQUAL(
-			dhchap_dh_secret(h->dh, h->challenge.dh_value, h->challenge.dh_len, h->secret), 0);
+		CU_ASSERT_EQUAL(dhchap_dh_secret(h->dh, h->challenge.dh_value, h->challenge.dh_len, h->secret), 0);
 	}
 }
 
@@ -231,8 +229,7 @@ static uint8_t finish(struct host *h)
 		respond(h, false, SEQNUM, our_challenge, expected);
 		if (!dhchap_equal(expected, success.response, dhchap_hash_bytes(h->challenge.hash))) {
 			CU_ASSERT_EQUAL(
-				send_message(h, dhchap_encode_failure(buf, h->t_id, DHCHAP_ID_FAILURE2,
-								      DHCHAP_FAILED)),
+				send_message(h, dhchap_encode_failure(buf, h->t_id, DHCHAP_ID_FAILURE2, DHCHAP_FAILED)),
 				0);
 			return DHCHAP_FAILED;
 		}
@@ -274,8 +271,7 @@ static void test_a_host_without_a_key_need_not_authenticate(void)
 	set_keys(NULL, NULL);
 	CU_ASSERT(!connect_admin(&h));
 	CU_ASSERT_EQUAL(get_cap(&h), 0);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)),
-			OUT_OF_PLACE);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
 	CU_ASSERT_EQUAL(receive_message(&h, 100), OUT_OF_PLACE);
 	host_close(&h);
 }
@@ -329,8 +325,7 @@ static void test_the_strongest_that_both_have_is_taken(void)
 	struct host h = new_host("host", NULL);
 
 	set_keys("host", NULL);
-	loop_tgt()->dhchap_groups =
-		1u << DHCHAP_GROUP_NULL | 1u << DHCHAP_GROUP_2048 | 1u << DHCHAP_GROUP_8192;
+	loop_tgt()->dhchap_groups = 1u << DHCHAP_GROUP_NULL | 1u << DHCHAP_GROUP_2048 | 1u << DHCHAP_GROUP_8192;
 	h.hashes = 1u << DHCHAP_HASH_SHA256 | 1u << DHCHAP_HASH_SHA384;
 	h.groups = 1u << DHCHAP_GROUP_NULL | 1u << DHCHAP_GROUP_2048 | 1u << DHCHAP_GROUP_3072;
 	connect_admin(&h);
@@ -371,8 +366,7 @@ static void test_a_wrong_key_is_told_and_ends_the_connection(void)
 		CU_ASSERT_EQUAL(authenticate(&h), DHCHAP_FAILED);
 		CU_ASSERT(told > before || told != 0); /* they are limited in number */
 		CU_ASSERT_EQUAL(get_cap(&h), AUTH_REQUIRED);
-		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)),
-				OUT_OF_PLACE);
+		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
 		expect_end(&h);
 		CU_ASSERT_PTR_NULL(nvmf_ctrlr_next(loop_subsystem(), NULL));
 	}
@@ -406,8 +400,7 @@ static void test_a_host_may_refuse_the_challenge(void)
 	set_keys("host", NULL);
 	connect_admin(&h);
 	CU_ASSERT_EQUAL(negotiate(&h), DHCHAP_OK);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_failure(buf, h.t_id, DHCHAP_ID_FAILURE2,
-							       DHCHAP_GROUP_UNUSABLE)),
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_failure(buf, h.t_id, DHCHAP_ID_FAILURE2, DHCHAP_GROUP_UNUSABLE)),
 			0);
 	expect_end(&h);
 }
@@ -540,9 +533,8 @@ static void test_a_host_without_room_may_come_again(void)
 
 	set_keys("host", NULL);
 	connect_admin(&h);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, DHCHAP_ALL_HASHES,
-								 1u << DHCHAP_GROUP_2048)),
-			0);
+	CU_ASSERT_EQUAL(
+		send_message(&h, dhchap_encode_negotiate(buf, h.t_id, DHCHAP_ALL_HASHES, 1u << DHCHAP_GROUP_2048)), 0);
 	CU_ASSERT_EQUAL(receive_message(&h, 16 + 64 + 255), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(receive_message(&h, 16 + 64 + 256), 0);
 	CU_ASSERT_EQUAL(failure_in_buf(&h, DHCHAP_ID_CHALLENGE), DHCHAP_OK);
@@ -579,8 +571,7 @@ static void test_before_connect_there_is_no_authentication(void)
 	struct host h = new_host("host", NULL);
 
 	h.conn = loop_open(&loop_address, 0);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)),
-			OUT_OF_PLACE);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
 	CU_ASSERT_EQUAL(receive_message(&h, 100), OUT_OF_PLACE);
 	host_close(&h);
 }
@@ -599,8 +590,7 @@ static void test_a_transaction_that_stalls_ends(void)
 			loop_tgt()->auth_timeout_us = 1000;
 			connect_admin(&h);
 		} else if (step == 1) {
-			CU_ASSERT_EQUAL(
-				send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), 0);
+			CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), 0);
 		} else {
 			loop_tgt()->auth_timeout_us = 60 * UINT64_C(1000000);
 			CU_ASSERT_EQUAL(negotiate(&h), DHCHAP_OK);
@@ -665,8 +655,7 @@ static void test_a_host_that_goes_while_we_compute_leaves_nothing(void)
 		set_keys("host", NULL);
 		h.groups = 1u << DHCHAP_GROUP_8192;
 		connect_admin(&h);
-		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, h.groups)),
-				0);
+		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, h.groups)), 0);
 		loop_cmd_init(&cmd, h.conn, nvme_admin_fabrics, 0);
 		struct nvmf_auth_sqe *sqe = (struct nvmf_auth_sqe *)&cmd.sqe;
 		loop_cmd_data(&cmd, buf, sizeof(buf));
@@ -812,7 +801,8 @@ static uint16_t send_fused(struct host *h, uint8_t half)
 	return loop_run(&cmd);
 }
 
-static void make_half(struct loop_cmd *c, const struct host *h, uint8_t opcode, uint32_t nsid, uint8_t half, void *block)
+static void make_half(struct loop_cmd *c, const struct host *h, uint8_t opcode, uint32_t nsid, uint8_t half,
+		      void *block)
 {
 	loop_cmd_init(c, h->conn, opcode, nsid);
 	loop_cmd_data(c, block, 512);
@@ -890,20 +880,18 @@ static void test_keys_that_are_not_there_are_refused(void)
 {
 	char why[NVMF_ERROR_MAX];
 
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(loop_subsystem(), LOOP_HOSTNQN, "nothing", NULL, why),
-			-ENOKEY);
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(loop_subsystem(), LOOP_HOSTNQN, "host", "nothing", why),
-			-ENOKEY);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(loop_subsystem(), LOOP_HOSTNQN, "nothing", NULL, why), -ENOKEY);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(loop_subsystem(), LOOP_HOSTNQN, "host", "nothing", why), -ENOKEY);
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(loop_subsystem(), LOOP_HOSTNQN, NULL, "ctrlr", why), -EINVAL);
-	CU_ASSERT_EQUAL(
-		nvmf_subsystem_set_keys(loop_subsystem(), "nqn.2024-01.io.varve:nobody", "host", NULL, why),
-		-ENOENT);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(loop_subsystem(), "nqn.2024-01.io.varve:nobody", "host", NULL, why),
+			-ENOENT);
 	set_keys("host", "ctrlr");
 	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_key(loop_subsystem(), LOOP_HOSTNQN, false), "host");
 	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_key(loop_subsystem(), LOOP_HOSTNQN, true), "ctrlr");
 }
 
-/* Also for a moment: it is not added and taken away again, which hosts that look at the discovery log could tell, and want of memory prevent. */
+/* Also for a moment: it is not added and taken away again, which hosts that look at the discovery log could tell, and
+ * want of memory prevent. */
 static void test_a_host_whose_keys_are_not_there_is_not_let_in(void)
 {
 	static const char host[] = "nqn.2024-01.io.varve:new";
@@ -912,8 +900,8 @@ static void test_a_host_whose_keys_are_not_there_is_not_let_in(void)
 		int rc;
 		const char *named;
 	} refused[] = {
-		{host, "nothing", NULL, -ENOKEY, "nothing"},          {host, "host", "nothing", -ENOKEY, "nothing"},
-		{host, NULL, "ctrlr", -EINVAL, "dhchap_ctrlr_key"},   {"nonsense", "host", "ctrlr", -EINVAL, "nonsense"},
+		{host, "nothing", NULL, -ENOKEY, "nothing"},         {host, "host", "nothing", -ENOKEY, "nothing"},
+		{host, NULL, "ctrlr", -EINVAL, "dhchap_ctrlr_key"},  {"nonsense", "host", "ctrlr", -EINVAL, "nonsense"},
 		{LOOP_HOSTNQN, "host", "ctrlr", -EEXIST, "already"},
 	};
 	uint64_t generation = loop_tgt()->generation;
@@ -922,7 +910,8 @@ static void test_a_host_whose_keys_are_not_there_is_not_let_in(void)
 	set_keys(NULL, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		why[0] = 0;
-		CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), refused[i].nqn, refused[i].key, refused[i].ctrlr_key, why),
+		CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), refused[i].nqn, refused[i].key,
+							refused[i].ctrlr_key, why),
 				refused[i].rc);
 		CU_ASSERT_PTR_NOT_NULL(strstr(why, refused[i].named));
 		CU_ASSERT_EQUAL(loop_tgt()->generation, generation);

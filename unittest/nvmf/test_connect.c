@@ -17,10 +17,10 @@ static struct loop_conn *prepare(uint16_t qid, uint16_t cntlid)
 	return c;
 }
 
-#define EXPECT_INVALID(iattr_, ipo_)                                                                         \
-	do {                                                                                                 \
-		CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_PARAM));           \
-		CU_ASSERT_EQUAL(le32toh(cmd.cqe.dw0), (uint32_t)(ipo_) | (uint32_t)(iattr_) << 16);          \
+#define EXPECT_INVALID(iattr_, ipo_)                                                                                   \
+	do {                                                                                                           \
+		CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_PARAM));                     \
+		CU_ASSERT_EQUAL(le32toh(cmd.cqe.dw0), (uint32_t)(ipo_) | (uint32_t)(iattr_) << 16);                    \
 	} while (0)
 
 static void test_connect_makes_a_controller(void)
@@ -157,8 +157,7 @@ static void test_connect_data_in_the_capsule_is_taken(void)
 
 	memcpy(cmd.icd, &data, sizeof(data));
 	cmd.icd_len = sizeof(data);
-	cmd.sqe.sgl1 =
-		nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data));
+	cmd.sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data));
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	loop_close(c);
 }
@@ -255,9 +254,8 @@ static void test_io_queue_connects_to_its_controller(void)
 	struct nvmf_qpair_info info;
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
-	struct nvmf_qpair *qpair =
-		nvmf_qpair_next(nvmf_ctrlr_next(loop_subsystem(), NULL),
-				nvmf_qpair_next(nvmf_ctrlr_next(loop_subsystem(), NULL), NULL));
+	struct nvmf_qpair *qpair = nvmf_qpair_next(nvmf_ctrlr_next(loop_subsystem(), NULL),
+						   nvmf_qpair_next(nvmf_ctrlr_next(loop_subsystem(), NULL), NULL));
 	CU_ASSERT_PTR_NOT_NULL_FATAL(qpair);
 	nvmf_qpair_get_info(qpair, &info);
 	CU_ASSERT_EQUAL(info.qid, 1);

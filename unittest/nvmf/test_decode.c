@@ -25,10 +25,10 @@ static uint16_t decode_sgl(bool to_target, uint32_t need)
 	return nvmf_decode_sgl(&sqe, icd, 4096, &rdma_rules, to_target, need, &sgl, &where);
 }
 
-#define EXPECT_FAULT(call_, sct_, sc_, where_)                                                               \
-	do {                                                                                                 \
-		CU_ASSERT_EQUAL(call_, NVME_ST_DNR(sct_, sc_));                                              \
-		CU_ASSERT_EQUAL(where, where_);                                                              \
+#define EXPECT_FAULT(call_, sct_, sc_, where_)                                                                         \
+	do {                                                                                                           \
+		CU_ASSERT_EQUAL(call_, NVME_ST_DNR(sct_, sc_));                                                        \
+		CU_ASSERT_EQUAL(where, where_);                                                                        \
 	} while (0)
 
 /* ---- header ---- */
@@ -55,8 +55,7 @@ static void test_prp_command_is_rejected(void)
 	for (size_t i = 0; i < sizeof(bad); i++) {
 		sqe_reset(nvme_cmd_read);
 		sqe.flags = bad[i];
-		EXPECT_FAULT(nvmf_decode_header(&sqe, sizeof(sqe), &where), GENERIC, INVALID_FIELD,
-			     NVMF_WHERE(1, 6));
+		EXPECT_FAULT(nvmf_decode_header(&sqe, sizeof(sqe), &where), GENERIC, INVALID_FIELD, NVMF_WHERE(1, 6));
 	}
 }
 
@@ -81,8 +80,7 @@ static void test_keyed_block_is_decoded(void)
 	struct nvmf_sgl_block b;
 
 	sqe_reset(nvme_cmd_read);
-	sqe.sgl1 = nvme_sgl_make_keyed(0x1122334455667788, 0x00abcdef, 0xdeadbeef,
-				       NVME_SGL_SUBTYPE_INVALIDATE_KEY);
+	sqe.sgl1 = nvme_sgl_make_keyed(0x1122334455667788, 0x00abcdef, 0xdeadbeef, NVME_SGL_SUBTYPE_INVALIDATE_KEY);
 	CU_ASSERT_EQUAL(decode_sgl(false, 4096), 0);
 	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_KEYED);
 	CU_ASSERT_EQUAL(sgl.length, 0xabcdef);
@@ -112,8 +110,7 @@ static void test_in_capsule_data_beyond_the_capsule_is_rejected(void)
 	EXPECT_FAULT(decode_sgl(true, 512), GENERIC, SGL_INVALID_DATA, NVMF_WHERE_SGL_LENGTH);
 	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 4097, 0);
 	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_OFFSET, NVMF_WHERE_SGL_ADDRESS);
-	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, UINT64_MAX,
-				       UINT32_MAX);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, UINT64_MAX, UINT32_MAX);
 	EXPECT_FAULT(decode_sgl(true, 1), GENERIC, SGL_INVALID_OFFSET, NVMF_WHERE_SGL_ADDRESS);
 }
 
@@ -151,13 +148,12 @@ static void test_transport_block_is_for_transports_that_have_it(void)
 	struct nvmf_sgl_rules tcp = {.in_capsule = true, .transport = true, .max_descs = 1};
 
 	sqe_reset(nvme_cmd_read);
-	sqe.sgl1 =
-		nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_TRANSPORT, 0, 4096);
+	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_TRANSPORT, 0, 4096);
 	CU_ASSERT_EQUAL(nvmf_decode_sgl(&sqe, icd, 0, &tcp, false, 4096, &sgl, &where), 0);
 	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_TRANSPORT);
 	sqe.sgl1 = nvme_sgl_make_keyed(0, 4096, 1, NVME_SGL_SUBTYPE_ADDRESS);
-	EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 0, &tcp, false, 4096, &sgl, &where), GENERIC,
-		     SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+	EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 0, &tcp, false, 4096, &sgl, &where), GENERIC, SGL_INVALID_TYPE,
+		     NVMF_WHERE_SGL_TYPE);
 }
 
 static void put_desc(size_t offset, union nvme_sgl_desc d)
@@ -254,17 +250,21 @@ static void test_list_outside_the_capsule_is_rejected(void)
 /* What a transport does not have is no type of it. */
 static void test_each_transport_takes_its_own_descriptors_only(void)
 {
-	static const struct nvmf_sgl_rules none = {.max_descs = 16}, tcp = {.in_capsule = true, .transport = true, .max_descs = 1};
-	static const enum nvme_sgl_type types[] = {NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_TYPE_SEGMENT, NVME_SGL_TYPE_LAST_SEGMENT,
-						   NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_TYPE_KEYED_DATA_BLOCK};
+	static const struct nvmf_sgl_rules none = {.max_descs = 16},
+					   tcp = {.in_capsule = true, .transport = true, .max_descs = 1};
+	static const enum nvme_sgl_type types[] = {NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_TYPE_SEGMENT,
+						   NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK,
+						   NVME_SGL_TYPE_KEYED_DATA_BLOCK};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		sqe.sgl1 = nvme_sgl_make_plain(types[i], types[i] == NVME_SGL_TYPE_KEYED_DATA_BLOCK ? 0 : NVME_SGL_SUBTYPE_OFFSET, 0, 16);
+		sqe.sgl1 = nvme_sgl_make_plain(
+			types[i], types[i] == NVME_SGL_TYPE_KEYED_DATA_BLOCK ? 0 : NVME_SGL_SUBTYPE_OFFSET, 0, 16);
 		EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 4096, &none, true, 1, &sgl, &where), GENERIC, SGL_INVALID_TYPE,
 			     NVMF_WHERE_SGL_TYPE);
 	}
 	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_ADDRESS, 0, 512);
-	EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 0, &tcp, true, 512, &sgl, &where), GENERIC, SGL_INVALID_TYPE, NVMF_WHERE_SGL_TYPE);
+	EXPECT_FAULT(nvmf_decode_sgl(&sqe, icd, 0, &tcp, true, 512, &sgl, &where), GENERIC, SGL_INVALID_TYPE,
+		     NVMF_WHERE_SGL_TYPE);
 	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK, NVME_SGL_SUBTYPE_TRANSPORT, 0, 512);
 	CU_ASSERT_EQUAL(nvmf_decode_sgl(&sqe, icd, 0, &tcp, true, 512, &sgl, &where), 0);
 	CU_ASSERT_EQUAL(sgl.kind, NVMF_SGL_TRANSPORT);
@@ -328,8 +328,7 @@ static void test_more_descriptors_than_msdbd_are_rejected(void)
 		if (count == 16) {
 			CU_ASSERT_EQUAL(decode_sgl(true, 8192), 0);
 		} else {
-			EXPECT_FAULT(decode_sgl(true, 8192), GENERIC, SGL_INVALID_COUNT,
-				     NVMF_WHERE_SGL_LENGTH);
+			EXPECT_FAULT(decode_sgl(true, 8192), GENERIC, SGL_INVALID_COUNT, NVMF_WHERE_SGL_LENGTH);
 		}
 	}
 }
@@ -338,8 +337,7 @@ static void test_lengths_of_a_list_do_not_wrap(void)
 {
 	sgl1_list(NVME_SGL_TYPE_LAST_SEGMENT, 0, 16 * 16);
 	for (unsigned i = 0; i < 16; i++) {
-		put_desc(i * 16,
-			 nvme_sgl_make_keyed(i, NVME_SGL_KEYED_LENGTH_MAX, i, NVME_SGL_SUBTYPE_ADDRESS));
+		put_desc(i * 16, nvme_sgl_make_keyed(i, NVME_SGL_KEYED_LENGTH_MAX, i, NVME_SGL_SUBTYPE_ADDRESS));
 	}
 	CU_ASSERT_EQUAL(decode_sgl(true, 1), 0);
 	CU_ASSERT_EQUAL(sgl.length, 16 * (uint64_t)NVME_SGL_KEYED_LENGTH_MAX);
@@ -371,11 +369,11 @@ static uint16_t decode_connect(void)
 	return nvmf_decode_connect(&connect_sqe, &connect_data, sizeof(connect_data), &connect_out, &fault);
 }
 
-#define EXPECT_CONNECT_FAULT(sc_, iattr_, ipo_)                                                              \
-	do {                                                                                                 \
-		CU_ASSERT_EQUAL(decode_connect(), NVME_ST_DNR(CMD_SPECIFIC, sc_));                           \
-		CU_ASSERT_EQUAL(fault.iattr, iattr_);                                                        \
-		CU_ASSERT_EQUAL(fault.ipo, ipo_);                                                            \
+#define EXPECT_CONNECT_FAULT(sc_, iattr_, ipo_)                                                                        \
+	do {                                                                                                           \
+		CU_ASSERT_EQUAL(decode_connect(), NVME_ST_DNR(CMD_SPECIFIC, sc_));                                     \
+		CU_ASSERT_EQUAL(fault.iattr, iattr_);                                                                  \
+		CU_ASSERT_EQUAL(fault.ipo, ipo_);                                                                      \
 	} while (0)
 
 static void test_good_connect_is_decoded(void)
@@ -435,7 +433,10 @@ static void test_connect_with_bad_host_name_is_rejected(void)
 	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
 	connect_data.hostnqn[NVMF_NQN_MAX] = 0;
 	CU_ASSERT_EQUAL(decode_connect(), 0);
-	static const char *const bad[] = {"h\xc3\x28", "h\x1b[31m", "h\x7f", "h\xc2\x9b" "31m", "h\xc2\x80"};
+	static const char *const bad[] = {"h\xc3\x28", "h\x1b[31m", "h\x7f",
+					  "h\xc2\x9b"
+					  "31m",
+					  "h\xc2\x80"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		strcpy(connect_data.hostnqn, bad[i]);
 		EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
@@ -489,9 +490,8 @@ static void test_nqn_forms(void)
 
 static void test_properties_are_decoded(void)
 {
-	struct nvmf_property_set_sqe set = {.attrib = NVMF_PROPERTY_SIZE_8,
-					    .ofst = htole32(NVME_REG_CC),
-					    .value = htole64(0x1122334455667788)};
+	struct nvmf_property_set_sqe set = {
+		.attrib = NVMF_PROPERTY_SIZE_8, .ofst = htole32(NVME_REG_CC), .value = htole64(0x1122334455667788)};
 	struct nvmf_property_get_sqe get = {.attrib = NVMF_PROPERTY_SIZE_4, .ofst = htole32(NVME_REG_CSTS)};
 	struct nvmf_property p;
 
@@ -525,8 +525,7 @@ static void test_identify_is_decoded(void)
 	sqe.cdw10 = htole32(0x12340006);
 	sqe.cdw11 = htole32(0x02000045);
 	CU_ASSERT_EQUAL(nvmf_decode_identify(&sqe, &id, &where), 0);
-	CU_ASSERT(id.cns == 6 && id.cntid == 0x1234 && id.csi == 2 && id.cns_specific == 0x45 &&
-		  id.nsid == 7);
+	CU_ASSERT(id.cns == 6 && id.cntid == 0x1234 && id.csi == 2 && id.cns_specific == 0x45 && id.nsid == 7);
 	sqe.cdw14 = htole32(1);
 	EXPECT_FAULT(nvmf_decode_identify(&sqe, &id, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(56, 0));
 }
@@ -650,8 +649,7 @@ static void test_dsm_ranges_are_checked(void)
 	CU_ASSERT(dsm.num_ranges == 256 && dsm.deallocate);
 	CU_ASSERT_EQUAL(nvmf_decode_dsm_range(ranges, 0, &geo, &r, &where), 0);
 	CU_ASSERT(r.slba == 990 && r.num_blocks == 10);
-	EXPECT_FAULT(nvmf_decode_dsm_range(ranges, 1, &geo, &r, &where), GENERIC, LBA_RANGE,
-		     NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_dsm_range(ranges, 1, &geo, &r, &where), GENERIC, LBA_RANGE, NVMF_WHERE_NOWHERE);
 }
 
 static void test_blocks_without_data_are_checked_against_the_end_alone(void)
@@ -678,12 +676,10 @@ static void test_copy_is_decoded(void)
 	CU_ASSERT_EQUAL(nvmf_decode_copy(&sqe, &copy, &where), 0);
 	CU_ASSERT(copy.to == UINT64_C(0x189abcdef) && copy.num_ranges == 128);
 	sqe.cdw12 = htole32(128);
-	EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED,
-		     NVMF_WHERE(48, 0));
+	EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE(48, 0));
 	for (unsigned format = 1; format < 16; format++) {
 		sqe.cdw12 = htole32(format << 8);
-		EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), GENERIC, INVALID_FIELD,
-			     NVMF_WHERE(49, 0));
+		EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(49, 0));
 	}
 }
 
@@ -700,8 +696,7 @@ static void test_ranges_of_a_copy_are_checked(void)
 {
 	static const struct nvmf_geometry large = {
 		.num_blocks = 100000, .max_transfer_bytes = 131072, .block_shift = 12};
-	struct nvme_copy_range ranges[16] = {{.slba = htole64(10), .nlb = htole16(9)},
-					     {.slba = htole64(99), .nlb = 0}};
+	struct nvme_copy_range ranges[16] = {{.slba = htole64(10), .nlb = htole16(9)}, {.slba = htole64(99), .nlb = 0}};
 	struct nvmf_copy copy = {.to = 500, .num_ranges = 2};
 	struct nvmf_lba_range r;
 
@@ -711,24 +706,20 @@ static void test_ranges_of_a_copy_are_checked(void)
 	copy.to = 989; /* exactly to the end */
 	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
 	copy.to = 990;
-	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
-		     NVMF_WHERE(40, 0));
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE, NVMF_WHERE(40, 0));
 	copy.to = UINT64_MAX - 5;
-	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
-		     NVMF_WHERE(40, 0));
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE, NVMF_WHERE(40, 0));
 	copy.to = 500;
 	ranges[1].slba = htole64(1000);
-	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
-		     NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE, NVMF_WHERE_NOWHERE);
 	ranges[1].slba = htole64(UINT64_MAX);
-	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE,
-		     NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), GENERIC, LBA_RANGE, NVMF_WHERE_NOWHERE);
 	/* onto what is copied from, be it another range's place */
 	static const uint64_t bad[] = {500, 505, 510};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ranges[1].slba = htole64(bad[i]);
-		EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), CMD_SPECIFIC,
-			     OVERLAPPING_IO_RANGE, NVMF_WHERE_NOWHERE);
+		EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), CMD_SPECIFIC, OVERLAPPING_IO_RANGE,
+			     NVMF_WHERE_NOWHERE);
 	}
 	ranges[1].slba = htole64(511);
 	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
@@ -736,16 +727,16 @@ static void test_ranges_of_a_copy_are_checked(void)
 	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
 	/* sizes come before the namespace's end */
 	ranges[1].nlb = htole16(2048);
-	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), CMD_SPECIFIC,
-		     CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED,
+		     NVMF_WHERE_NOWHERE);
 	for (unsigned i = 0; i < 16; i++) {
 		ranges[i] = (struct nvme_copy_range){.slba = htole64(i * 2048), .nlb = htole16(2047)};
 	}
 	copy = (struct nvmf_copy){.to = 50000, .num_ranges = 8};
 	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), 0);
 	copy.num_ranges = 9;
-	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), CMD_SPECIFIC,
-		     CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED,
+		     NVMF_WHERE_NOWHERE);
 }
 
 /* ---- Metadata ---- */
@@ -753,11 +744,11 @@ static void test_ranges_of_a_copy_are_checked(void)
 static void md_sqe(uint64_t slba, uint32_t cdw12, uint32_t ref)
 {
 	sqe = (struct nvme_sqe){.opcode = nvme_cmd_read,
-				 .cdw10 = htole32((uint32_t)slba),
-				 .cdw11 = htole32((uint32_t)(slba >> 32)),
-				 .cdw12 = htole32(cdw12),
-				 .cdw14 = htole32(ref),
-				 .cdw15 = htole32(0xff0f1234)};
+				.cdw10 = htole32((uint32_t)slba),
+				.cdw11 = htole32((uint32_t)(slba >> 32)),
+				.cdw12 = htole32(cdw12),
+				.cdw14 = htole32(ref),
+				.cdw15 = htole32(0xff0f1234)};
 }
 
 static void test_metadata_counts_among_the_bytes_unless_the_controller_makes_it(void)
@@ -767,13 +758,20 @@ static void test_metadata_counts_among_the_bytes_unless_the_controller_makes_it(
 		uint32_t cdw12;
 		uint64_t bytes;
 	} cases[] = {
-		{1, 1, 3, 4 * 4104},		   {1, 1, 3 | NVME_PI_ACT, 4 * 4096}, {1, 0, 3 | NVME_PI_ACT, 4 * 4104},
-		{2, 1, 3 | NVME_PI_ACT, 4 * 4112}, {16, 3, 3, 4 * 4224},	      {1, 2, 0, 4104},
+		{1, 1, 3, 4 * 4104},
+		{1, 1, 3 | NVME_PI_ACT, 4 * 4096},
+		{1, 0, 3 | NVME_PI_ACT, 4 * 4104},
+		{2, 1, 3 | NVME_PI_ACT, 4 * 4112},
+		{16, 3, 3, 4 * 4224},
+		{1, 2, 0, 4104},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct nvmf_geometry g = {
-			.num_blocks = 1000, .max_transfer_bytes = 131072, .block_shift = 12, .md_eighths = cases[i].md, .pi_type = cases[i].type};
+		const struct nvmf_geometry g = {.num_blocks = 1000,
+						.max_transfer_bytes = 131072,
+						.block_shift = 12,
+						.md_eighths = cases[i].md,
+						.pi_type = cases[i].type};
 		struct nvmf_lba_range r;
 		struct nvmf_pi pi;
 		uint64_t bytes;
@@ -783,9 +781,11 @@ static void test_metadata_counts_among_the_bytes_unless_the_controller_makes_it(
 		CU_ASSERT_EQUAL(bytes, cases[i].bytes);
 		CU_ASSERT_EQUAL(r.slba, 7);
 		md_sqe(997, cases[i].cdw12 | 3, 0);
-		EXPECT_FAULT(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), GENERIC, LBA_RANGE, NVMF_WHERE(40, 0));
+		EXPECT_FAULT(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), GENERIC, LBA_RANGE,
+			     NVMF_WHERE(40, 0));
 		md_sqe(0, 31, 0); /* as much as MDTS without the metadata */
-		EXPECT_FAULT(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(48, 0));
+		EXPECT_FAULT(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), GENERIC, INVALID_FIELD,
+			     NVMF_WHERE(48, 0));
 	}
 }
 
@@ -829,13 +829,13 @@ static void test_described_length_is_what_the_host_says(void)
 		CU_ASSERT_EQUAL(length, len);
 	}
 	sqe.sgl1 = nvme_sgl_make_keyed(0x1000, 6, 1, NVME_SGL_SUBTYPE_ADDRESS);
-	EXPECT_FAULT(nvmf_decode_described(&sqe, NULL, 0, &rules, false, &length, &where), GENERIC,
-		     SGL_INVALID_DATA, NVMF_WHERE(32, 0));
+	EXPECT_FAULT(nvmf_decode_described(&sqe, NULL, 0, &rules, false, &length, &where), GENERIC, SGL_INVALID_DATA,
+		     NVMF_WHERE(32, 0));
 	sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, 64);
 	CU_ASSERT_EQUAL(nvmf_decode_described(&sqe, icd, 64, &rules, true, &length, &where), 0);
 	CU_ASSERT_EQUAL(length, 64);
-	EXPECT_FAULT(nvmf_decode_described(&sqe, icd, 60, &rules, true, &length, &where), GENERIC,
-		     SGL_INVALID_DATA, NVMF_WHERE(32, 0));
+	EXPECT_FAULT(nvmf_decode_described(&sqe, icd, 60, &rules, true, &length, &where), GENERIC, SGL_INVALID_DATA,
+		     NVMF_WHERE(32, 0));
 }
 
 static const struct unit_test tests[] = {

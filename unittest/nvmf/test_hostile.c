@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hosts that send anything at any time, while the target is being changed: every command ends, nothing is left behind, and
- * a host that behaves is still served. The random numbers are the same each time. */
+/* Hosts that send anything at any time, while the target is being changed: every command ends, nothing is left behind,
+ * and a host that behaves is still served. The random numbers are the same each time. */
 #include "unittest/nvmf/loop.h"
 
 #define CONNS    8
@@ -70,8 +70,8 @@ static void rnd_sgl(struct loop_cmd *cmd)
 	}
 	switch (rnd(8)) {
 	case 0:
-		cmd->sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET,
-						    rnd_field(64), rnd_field(LOOP_ICD_MAX));
+		cmd->sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, rnd_field(64),
+						    rnd_field(LOOP_ICD_MAX));
 		break;
 	case 1: /* a list */
 		cmd->icd_len = n * sizeof(d);
@@ -79,9 +79,8 @@ static void rnd_sgl(struct loop_cmd *cmd)
 			d = rnd_keyed();
 			memcpy(cmd->icd + i * sizeof(d), &d, sizeof(d));
 		}
-		cmd->sqe.sgl1 =
-			nvme_sgl_make_plain(rnd(8) == 0 ? NVME_SGL_TYPE_SEGMENT : NVME_SGL_TYPE_LAST_SEGMENT,
-					    NVME_SGL_SUBTYPE_OFFSET, 0, cmd->icd_len);
+		cmd->sqe.sgl1 = nvme_sgl_make_plain(rnd(8) == 0 ? NVME_SGL_TYPE_SEGMENT : NVME_SGL_TYPE_LAST_SEGMENT,
+						    NVME_SGL_SUBTYPE_OFFSET, 0, cmd->icd_len);
 		break;
 	case 2:
 		cmd->sqe.sgl1.bytes[15] = (uint8_t)rnd64();
@@ -94,8 +93,7 @@ static void rnd_sgl(struct loop_cmd *cmd)
 
 static void rnd_connect(struct slot *s, struct host *h)
 {
-	loop_connect_init(&s->cmd, h->conn, s->connect, h->qid,
-			  h->qid == 0 ? NVMF_CNTLID_DYNAMIC : (uint16_t)rnd(40));
+	loop_connect_init(&s->cmd, h->conn, s->connect, h->qid, h->qid == 0 ? NVMF_CNTLID_DYNAMIC : (uint16_t)rnd(40));
 	struct nvmf_connect_sqe *sqe = (void *)&s->cmd.sqe;
 	sqe->kato = htole32(rnd(3) == 0 ? 1 + rnd(400) : 0);
 	if (rnd(5) == 0) {
@@ -112,12 +110,8 @@ static void rnd_connect(struct slot *s, struct host *h)
 static void rnd_fabrics(struct slot *s, struct host *h)
 {
 	struct nvmf_property_set_sqe *sqe = (void *)&s->cmd.sqe;
-	static const uint32_t ccs[] = {LOOP_CC_ENABLE,
-				       LOOP_CC_ENABLE,
-				       LOOP_CC_ENABLE,
-				       0,
-				       LOOP_CC_ENABLE | 1u << NVME_CC_SHN_SHIFT,
-				       1};
+	static const uint32_t ccs[] = {
+		LOOP_CC_ENABLE, LOOP_CC_ENABLE, LOOP_CC_ENABLE, 0, LOOP_CC_ENABLE | 1u << NVME_CC_SHN_SHIFT, 1};
 
 	if (rnd(3) != 0) {
 		rnd_connect(s, h);
@@ -137,9 +131,8 @@ static void rnd_fabrics(struct slot *s, struct host *h)
 
 static void rnd_command(struct slot *s, struct host *h)
 {
-	static const uint8_t admin[] = {nvme_admin_get_log_page, nvme_admin_identify,
-					nvme_admin_abort_cmd,    nvme_admin_set_features,
-					nvme_admin_get_features, nvme_admin_async_event,
+	static const uint8_t admin[] = {nvme_admin_get_log_page, nvme_admin_identify,     nvme_admin_abort_cmd,
+					nvme_admin_set_features, nvme_admin_get_features, nvme_admin_async_event,
 					nvme_admin_keep_alive};
 	static const uint8_t io[] = {nvme_cmd_flush,         nvme_cmd_write,        nvme_cmd_read,
 				     nvme_cmd_compare,       nvme_cmd_write_zeroes, nvme_cmd_dsm,
@@ -209,8 +202,7 @@ static void host_connect(struct host *h)
 		if (cntlid != NVMF_CNTLID_DYNAMIC) {
 			memcpy(h->slots[0].connect->hostid, ctrlr->hostid, sizeof(ctrlr->hostid));
 		} else {
-			h->slots[0].connect->hostid[15] =
-				(uint8_t)rnd(3); /* some have reservations of others */
+			h->slots[0].connect->hostid[15] = (uint8_t)rnd(3); /* some have reservations of others */
 		}
 		loop_run(cmd);
 		if (nvme_cqe_status(&cmd->cqe) != 0) {

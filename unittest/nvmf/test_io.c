@@ -71,8 +71,7 @@ static uint16_t rw(uint8_t opcode, uint64_t slba, uint16_t nlb, void *buf)
 static bool disk_is(uint64_t slba, uint16_t nlb, const uint8_t *expected)
 {
 	memset(in, 0, sizeof(in));
-	return rw(nvme_cmd_read, slba, nlb, in) == 0 &&
-	       memcmp(in, expected, (nlb + UINT32_C(1)) * BLOCK) == 0;
+	return rw(nvme_cmd_read, slba, nlb, in) == 0 && memcmp(in, expected, (nlb + UINT32_C(1)) * BLOCK) == 0;
 }
 
 static void test_what_is_written_is_read(void)
@@ -113,13 +112,11 @@ static void test_scattered_host_memory_is_gathered(void)
 	fill(out, sizeof(out), 6);
 	list[0] = nvme_sgl_make_keyed((uintptr_t)out, 1000, LOOP_KEY, NVME_SGL_SUBTYPE_ADDRESS);
 	list[1] = nvme_sgl_make_keyed((uintptr_t)out + 1000, 96, LOOP_KEY, NVME_SGL_SUBTYPE_INVALIDATE_KEY);
-	list[2] = nvme_sgl_make_keyed((uintptr_t)out + 1096, 2 * BLOCK - 1096, LOOP_KEY,
-				      NVME_SGL_SUBTYPE_ADDRESS);
+	list[2] = nvme_sgl_make_keyed((uintptr_t)out + 1096, 2 * BLOCK - 1096, LOOP_KEY, NVME_SGL_SUBTYPE_ADDRESS);
 	rw_init(&cmd, nvme_cmd_write, 20, 1);
 	memcpy(cmd.icd, list, sizeof(list));
 	cmd.icd_len = sizeof(list);
-	cmd.sqe.sgl1 =
-		nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(list));
+	cmd.sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(list));
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	CU_ASSERT_TRUE(disk_is(20, 1, out));
 	detach();
@@ -132,8 +129,7 @@ static void test_wrong_io_is_rejected(void)
 	CU_ASSERT_EQUAL(rw(nvme_cmd_write, BLOCKS - 1, 1, out), NVME_ST_DNR(GENERIC, LBA_RANGE));
 	CU_ASSERT_EQUAL(rw(nvme_cmd_read, UINT64_MAX, 0, in), NVME_ST_DNR(GENERIC, LBA_RANGE));
 	CU_ASSERT_EQUAL(rw(nvme_cmd_read, 0, MAX_BLKS, in), NVME_ST_DNR(GENERIC, INVALID_FIELD));
-	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 0, 1, in, BLOCK),
-			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 0, 1, in, BLOCK), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	static const uint32_t nsids[] = {0, 2, 32, 33, 0x80000000, NVME_NSID_ALL};
 	for (size_t i = 0; i < ARRAY_SIZE(nsids); i++) {
 		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsids[i], 0, 0, in, BLOCK),
@@ -294,8 +290,7 @@ static void test_copy_gathers_its_ranges(void)
 	memcpy(cmd.icd, ranges, sizeof(ranges[0]));
 	cmd.icd_len = sizeof(ranges[0]);
 	cmd.sqe.cdw12 = 0;
-	cmd.sqe.sgl1 =
-		nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(ranges[0]));
+	cmd.sqe.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(ranges[0]));
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	CU_ASSERT_TRUE(disk_is(200, 3, out + 10 * BLOCK));
 	detach();

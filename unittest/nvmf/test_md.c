@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces whose blocks have metadata: extended blocks, protection information by the host and by the controller, and hidden. */
+/* Namespaces whose blocks have metadata: extended blocks, protection information by the host and by the controller, and
+ * hidden. */
 #include "bdev/dif.h"
 #include "unittest/nvmf/loop.h"
 
@@ -17,8 +18,7 @@ static struct loop_cmd cmd, second;
 
 static bool *transport_strips(void)
 {
-	const struct nvmf_transport_opts *opts =
-		nvmf_transport_get_opts(nvmf_transport_next(loop_tgt(), NULL));
+	const struct nvmf_transport_opts *opts = nvmf_transport_get_opts(nvmf_transport_next(loop_tgt(), NULL));
 	return (bool *)(uintptr_t)&opts->dif_insert_or_strip;
 }
 
@@ -59,8 +59,8 @@ static void protect(uint8_t *blocks, uint32_t n, uint8_t type, uint32_t ref, uin
 }
 
 /* prinfo: NVME_PI_*; len: bytes of the data pointer. */
-static void md_init(struct loop_cmd *c, uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo,
-		    uint32_t ref, uint32_t app, void *buf, uint32_t len)
+static void md_init(struct loop_cmd *c, uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo, uint32_t ref,
+		    uint32_t app, void *buf, uint32_t len)
 {
 	loop_cmd_init(c, io, opcode, nsid);
 	c->sqe.cdw10 = htole32((uint32_t)slba);
@@ -72,8 +72,8 @@ static void md_init(struct loop_cmd *c, uint8_t opcode, uint64_t slba, uint16_t 
 	}
 }
 
-static uint16_t run(uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo, uint32_t ref,
-		    uint32_t app, void *buf, uint32_t len)
+static uint16_t run(uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo, uint32_t ref, uint32_t app,
+		    void *buf, uint32_t len)
 {
 	md_init(&cmd, opcode, slba, blocks, prinfo, ref, app, buf, len);
 	return loop_run(&cmd);
@@ -152,10 +152,8 @@ static void test_each_check_has_its_status(void)
 	CU_ASSERT_EQUAL(run(nvme_cmd_write, 8, 4, 0, 0, 0, out, 4 * EXT),
 			0); /* unchecked: the bad block is stored ... */
 	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, 0, 0, 0, in, 4 * EXT), 0);
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_CHECK_GUARD, 0, 0, in, 4 * EXT),
-			GUARD); /* ... and found */
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_ACT | NVME_PI_CHECK_GUARD, 0, 0, in, 4 * DATA),
-			GUARD);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_CHECK_GUARD, 0, 0, in, 4 * EXT), GUARD); /* ... and found */
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_ACT | NVME_PI_CHECK_GUARD, 0, 0, in, 4 * DATA), GUARD);
 	CU_ASSERT_EQUAL(run(nvme_cmd_verify, 8, 4, NVME_PI_CHECK_GUARD, 0, 0, NULL, 0), GUARD);
 	CU_ASSERT_EQUAL(run(nvme_cmd_verify, 8, 2, NVME_PI_CHECK_GUARD, 0, 0, NULL, 0), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 4, NVME_PI_CHECK_REF, 1000, 0, in, 4 * EXT), 0);
@@ -172,8 +170,7 @@ static void test_the_controller_makes_and_strips_what_it_is_asked_to(void)
 	attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, false);
 	fill(out, 200 * DATA, 3);
 	CU_ASSERT_EQUAL(run(nvme_cmd_write, 20, 200, act, 20, 0x4321, out, 200 * DATA), 0);
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 20, 200, act | NVME_PI_CHECK_APP, 20, 0xffff4321, in, 200 * DATA),
-			0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 20, 200, act | NVME_PI_CHECK_APP, 20, 0xffff4321, in, 200 * DATA), 0);
 	CU_ASSERT_EQUAL(memcmp(in, out, 200 * DATA), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_compare, 20, 200, act, 20, 0, out, 200 * DATA), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_read, 21, 1, 0, 0, 0, ext, EXT), 0);
@@ -183,8 +180,7 @@ static void test_the_controller_makes_and_strips_what_it_is_asked_to(void)
 	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 22, 4, act, 22, 0x77, NULL, 0), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_read, 22, 4, act | NVME_PI_CHECK_APP, 22, 0xffff0077, in, 4 * DATA), 0);
 	CU_ASSERT_EQUAL(in[0] | in[4 * DATA - 1], 0);
-	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 22, 4, act, 23, 0, NULL, 0),
-			NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
+	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 22, 4, act, 23, 0, NULL, 0), NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
 	detach();
 }
 
@@ -196,9 +192,8 @@ static void test_longer_metadata_is_always_transferred(void)
 	CU_ASSERT_EQUAL(run(nvme_cmd_write, 4, 4, NVME_PI_ACT, 4, 0, out, 4 * DATA),
 			NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	CU_ASSERT_EQUAL(run(nvme_cmd_write, 4, 4, NVME_PI_ACT, 4, 0, out, 4 * 528), 0);
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 4, 4, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 4, 0,
-			    in, 4 * 528),
-			0);
+	CU_ASSERT_EQUAL(
+		run(nvme_cmd_read, 4, 4, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 4, 0, in, 4 * 528), 0);
 	CU_ASSERT_EQUAL(in[527], 4);
 	CU_ASSERT_EQUAL(memcmp(in + 528, out + 528, 520), 0);
 	detach();
@@ -218,8 +213,7 @@ static void test_hidden_metadata_is_made_and_checked(void)
 		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_compare, nsid, 0, 255, out, LOOP_MAX_IO),
 				NVME_ST_DNR(MEDIA, COMPARE_FAILED));
 		/* bits that would mean something if there were metadata to be seen */
-		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, NVME_PI_ACT | NVME_PI_CHECK_REF, 99, 0, in, DATA),
-				0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, NVME_PI_ACT | NVME_PI_CHECK_REF, 99, 0, in, DATA), 0);
 		*transport_strips() = false;
 		detach();
 	}
@@ -260,9 +254,8 @@ static void test_fused_compare_and_write_with_protection(void)
 		CU_ASSERT_EQUAL(loop_wait(&cmd), round == 0 ? 0 : NVME_ST_DNR(MEDIA, COMPARE_FAILED));
 		CU_ASSERT_EQUAL(loop_wait(&second), round == 0 ? 0 : NVME_ST_DNR(GENERIC, FUSED_FAIL));
 	}
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 9, 1, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 9, 0,
-			    ext, DATA),
-			0);
+	CU_ASSERT_EQUAL(
+		run(nvme_cmd_read, 9, 1, NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 9, 0, ext, DATA), 0);
 	CU_ASSERT_EQUAL(memcmp(in, ext, DATA), 0);
 	detach();
 }
@@ -272,15 +265,12 @@ static void test_blocks_of_64_kib(void)
 	attach(65536, (struct bdev_md){.size = 8, .dif_type = 1}, false);
 	fill(out, LOOP_MAX_IO, 9);
 	CU_ASSERT_EQUAL(run(nvme_cmd_write, 7, 2, NVME_PI_ACT, 7, 0, out, LOOP_MAX_IO), 0);
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, NVME_PI_ACT | NVME_PI_CHECK_GUARD, 7, 0, in, LOOP_MAX_IO),
-			0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, NVME_PI_ACT | NVME_PI_CHECK_GUARD, 7, 0, in, LOOP_MAX_IO), 0);
 	CU_ASSERT_EQUAL(memcmp(in, out, LOOP_MAX_IO), 0);
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 1, NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 8, 0, ext, 65544),
-			0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 1, NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 8, 0, ext, 65544), 0);
 	CU_ASSERT_EQUAL(memcmp(ext, out + 65536, 65536), 0);
 	/* MDTS counts metadata that is transferred. */
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, 0, 0, 0, in, LOOP_MAX_IO),
-			NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, 0, 0, 0, in, LOOP_MAX_IO), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	detach();
 	attach(65536, (struct bdev_md){.size = 0}, false);
 	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 254, 1, out, LOOP_MAX_IO), 0);

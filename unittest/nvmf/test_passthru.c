@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vendor specific commands to what is under a namespace: only those listed, and no more data than the host has described. */
+/* Vendor specific commands to what is under a namespace: only those listed, and no more data than the host has
+ * described. */
 #include "unittest/nvmf/loop.h"
 
 #define BLOCK   4096
@@ -108,8 +109,7 @@ static void test_others_are_not(void)
 	CU_ASSERT_EQUAL(vendor(io, 0x82, NVME_NSID_ALL, 4), NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(vendor(io, 0x82, nsid, 6), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	loop_cmd_init(&cmd, io, 0x82, nsid);
-	cmd.sqe.sgl1 =
-		nvme_sgl_make_keyed((uintptr_t)data, LOOP_MAX_IO + 4, LOOP_KEY, NVME_SGL_SUBTYPE_ADDRESS);
+	cmd.sqe.sgl1 = nvme_sgl_make_keyed((uintptr_t)data, LOOP_MAX_IO + 4, LOOP_KEY, NVME_SGL_SUBTYPE_ADDRESS);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	CU_ASSERT_EQUAL(atomic_load(&dev->submitted), before);
 	detach();
@@ -165,10 +165,8 @@ static void test_they_are_in_the_effects_log(void)
 
 	attach();
 	CU_ASSERT_EQUAL(loop_get_log(admin, NVME_LOG_LID_CMD_EFFECTS, true, 0, &log, sizeof(log)), 0);
-	CU_ASSERT(log.iocs[0x81] == htole32(1) && log.iocs[0x82] == htole32(1) &&
-		  log.iocs[0xfe] == htole32(1));
-	CU_ASSERT(log.iocs[0x80] == 0 && log.iocs[0xc1] == 0 && log.acs[0xc1] == htole32(1) &&
-		  log.acs[0xc3] == 0);
+	CU_ASSERT(log.iocs[0x81] == htole32(1) && log.iocs[0x82] == htole32(1) && log.iocs[0xfe] == htole32(1));
+	CU_ASSERT(log.iocs[0x80] == 0 && log.iocs[0xc1] == 0 && log.acs[0xc1] == htole32(1) && log.acs[0xc3] == 0);
 	detach();
 }
 

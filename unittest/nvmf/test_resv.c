@@ -23,8 +23,7 @@ static const uint8_t *host(uint8_t who)
 
 static uint16_t reg(uint8_t who, uint8_t action, bool ignore, uint64_t crkey, uint64_t nrkey)
 {
-	struct nvmf_resv_register cmd = {
-		.action = action, .ignore_key = ignore, .crkey = crkey, .nrkey = nrkey};
+	struct nvmf_resv_register cmd = {.action = action, .ignore_key = ignore, .crkey = crkey, .nrkey = nrkey};
 
 	return nvmf_resv_register(&r, host(who), &cmd, &notices, &where);
 }
@@ -421,9 +420,8 @@ static void test_damaged_files_are_refused_with_the_line(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		line = 0;
-		CU_ASSERT_EQUAL(
-			nvmf_resv_file_decode(cases[i].text, strlen(cases[i].text), uuid, &got, &line),
-			-EBADMSG);
+		CU_ASSERT_EQUAL(nvmf_resv_file_decode(cases[i].text, strlen(cases[i].text), uuid, &got, &line),
+				-EBADMSG);
 		CU_ASSERT_EQUAL(line, cases[i].line);
 		if (line != cases[i].line) {
 			printf("case %zu: line %u\n", i, line);

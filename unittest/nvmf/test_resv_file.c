@@ -47,8 +47,7 @@ static void test_persistence_is_a_feature_too(void)
 	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST, nsid, &value), 0);
 	CU_ASSERT_EQUAL(value, 1);
 	value = 0;
-	CU_ASSERT_EQUAL(
-		feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST | 3 << 8, nsid, &value), 0);
+	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST | 3 << 8, nsid, &value), 0);
 	CU_ASSERT_EQUAL(value, 6); /* changeable, of a namespace */
 	restart();
 	CU_ASSERT_EQUAL(report(&b, 128, true), 0);
@@ -60,14 +59,12 @@ static void test_persistence_is_a_feature_too(void)
 	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST, nsid, &value), 0);
 	CU_ASSERT_EQUAL(value, 0);
 	value = 1;
-	CU_ASSERT_EQUAL(
-		feature(&a, nvme_admin_set_features, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, &value), 0);
+	CU_ASSERT_EQUAL(feature(&a, nvme_admin_set_features, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, &value), 0);
 	CU_ASSERT_EQUAL(value, 0); /* dword 0 of the answer */
 	CU_ASSERT_EQUAL(feature(&a, nvme_admin_get_features, NVME_FEAT_FID_RESV_PERSIST, nsid, &value), 0);
 	CU_ASSERT_EQUAL(value, 1);
 	CU_ASSERT_EQUAL(rename(folder, away), 0);
-	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, 0),
-			NVME_ST(GENERIC, INTERNAL));
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_PERSIST, NVME_NSID_ALL, 0), NVME_ST(GENERIC, INTERNAL));
 	CU_ASSERT_EQUAL(rename(away, folder), 0);
 	loop_remove_malloc_ns(other, "m2");
 	detach();
@@ -94,8 +91,8 @@ static void test_change_that_cannot_be_written_fails(void)
 	detach();
 }
 
-/* The steps in which the file is written: the calls that are about what is in the folder, in their order, while they are watched. They
- * come from one thread at a time, which the command waits for. */
+/* The steps in which the file is written: the calls that are about what is in the folder, in their order, while they
+ * are watched. They come from one thread at a time, which the command waits for. */
 static struct {
 	bool watched, broken, slow; /* broken: all calls fail from the one that fails on; slow: see __wrap_write() */
 	unsigned fails, calls;      /* the call that fails, from 1; 0: none */
@@ -236,7 +233,8 @@ static bool is_alone(void)
 	return others == 0;
 }
 
-/* The power may go at any moment: the new text is on the disk before it is the file, and its name before the command ends. */
+/* The power may go at any moment: the new text is on the disk before it is the file, and its name before the command
+ * ends. */
 static void test_text_is_on_the_disk_before_it_is_the_file(void)
 {
 	attach(true);
@@ -290,7 +288,8 @@ static void test_first_change_with_a_step_that_fails_is_none(void)
 	}
 }
 
-/* From some step on nothing works any more: the file is the old one or the new one, as a whole, and the disk's return is enough. */
+/* From some step on nothing works any more: the file is the old one or the new one, as a whole, and the disk's return
+ * is enough. */
 static void test_disk_that_breaks_leaves_a_whole_file(void)
 {
 	char old[4096], new[4096], now[4096];
@@ -378,8 +377,7 @@ static void test_files_that_cannot_be_are_refused(void)
 	detach_host(&a);
 	detach_host(&b);
 	loop_remove_ns(nsid);
-	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m2", &opts, &second),
-			-EINVAL); /* another's */
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m2", &opts, &second), -EINVAL); /* another's */
 	write_file("varve-reservation 1\nnonsense\n");
 	CU_ASSERT_EQUAL(add_ns(file), -EBADMSG);
 	CU_ASSERT_EQUAL(add_ns("relative"), -EINVAL);
@@ -403,7 +401,7 @@ static void test_one_file_is_not_that_of_two_namespaces_by_whatever_name(void)
 {
 	/* of the first, and of the second; what makes them one is the folder */
 	static const char *const clashes[][2] = {
-		{"/resv", "/resv"},   {"/resv", "//resv"},    {"/resv", "/./resv"}, {"/link/resv", "/resv"},
+		{"/resv", "/resv"},     {"/resv", "//resv"},    {"/resv", "/./resv"},         {"/link/resv", "/resv"},
 		{"/resv", "/resv.new"}, {"/resv.new", "/resv"}, {"/link/resv.new", "//resv"},
 	};
 	char link[96], first[96], second[96];
@@ -436,7 +434,8 @@ static bool is_held(void *arg)
 	return atomic_load(&held);
 }
 
-/* What a Set Features has on its way to the disk is not waited for by a removal; it would be lost on, or mixed with, what comes next. */
+/* What a Set Features has on its way to the disk is not waited for by a removal; it would be lost on, or mixed with,
+ * what comes next. */
 static void test_file_that_is_being_written_is_not_another_namespaces_yet(void)
 {
 	struct loop_cmd cmd;

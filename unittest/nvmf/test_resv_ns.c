@@ -28,8 +28,7 @@ static void test_report_shows_registrants(void)
 	CU_ASSERT_EQUAL(acquire(&b, 0, WE, 0), 0);
 	CU_ASSERT_EQUAL(report(&a, 4096, true), 0);
 	CU_ASSERT(le(0, 4) == 2 && data[4] == WE && le(5, 2) == 2 && data[9] == 0);
-	CU_ASSERT(le(64, 2) == 0xffff && data[66] == 0 && le(72, 8) == 'a' && data[80] == 'a' &&
-		  data[95] == 'a');
+	CU_ASSERT(le(64, 2) == 0xffff && data[66] == 0 && le(72, 8) == 'a' && data[80] == 'a' && data[95] == 'a');
 	CU_ASSERT(le(128, 2) == 0xffff && data[130] == 1 && le(136, 8) == 'b' && data[144] == 'b');
 	CU_ASSERT(data[192] == 0 && data[4095] == 0 && data[4096] == 0xa5);
 	CU_ASSERT_EQUAL(report(&a, 76, true), 0); /* a part of it */
@@ -388,7 +387,8 @@ static void test_preempt_and_abort_that_cannot_changes_nothing(void)
 	detach_slow(t);
 }
 
-/* While one is under way, a Preempt and Abort waits in the subsystem's queue: it may not keep a subsystem from stopping. */
+/* While one is under way, a Preempt and Abort waits in the subsystem's queue: it may not keep a subsystem from
+ * stopping. */
 static void test_subsystem_stops_with_a_preempt_and_abort_in_its_queue(void)
 {
 	struct loop_wait pause = LOOP_WAIT, stop = LOOP_WAIT, start = LOOP_WAIT;
@@ -508,10 +508,8 @@ static void test_masked_notices_are_not_sent(void)
 	CU_ASSERT_EQUAL(notices(&b, false), 0);
 	CU_ASSERT(le(0, 8) == 1 && data[8] == NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED);
 	value = 0;
-	CU_ASSERT_EQUAL(feature(&b, nvme_admin_get_features, NVME_FEAT_FID_RESV_MASK, NVME_NSID_ALL, &value),
-			INVALID);
-	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, nsid + 1, 0),
-			NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(feature(&b, nvme_admin_get_features, NVME_FEAT_FID_RESV_MASK, NVME_NSID_ALL, &value), INVALID);
+	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, nsid + 1, 0), NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(set_feature(&b, NVME_FEAT_FID_RESV_MASK, 0, 0), NVME_ST_DNR(GENERIC, INVALID_NS));
 	detach();
 }

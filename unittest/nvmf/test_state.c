@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Subsystems and namespaces that change while hosts use them: nothing is lost, nothing is left behind, nothing is wrong. */
+/* Subsystems and namespaces that change while hosts use them: nothing is lost, nothing is left behind, nothing is
+ * wrong. */
 #include <sched.h>
 
 #include "unittest/nvmf/loop.h"
@@ -600,7 +601,8 @@ static bool second_does_not_open(struct testdev *t)
 	return ++channels % 2 != 0;
 }
 
-/* On the second group: the first one has the namespace, or has not, and a host asks it for that namespace at this very moment. */
+/* On the second group: the first one has the namespace, or has not, and a host asks it for that namespace at this very
+ * moment. */
 static bool second_does_not_open_after_a_read(struct testdev *t)
 {
 	if (second_does_not_open(t)) {

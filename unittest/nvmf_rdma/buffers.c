@@ -11,8 +11,11 @@
 #define SIZE   8192
 
 static char error[ENV_ERROR_MAX];
-static struct nvmf_transport_opts opts = {.io_unit_size = SIZE, .max_io_size = 131072, .num_shared_buffers = SHARED,
-					  .iobuf_small_cache_size = 16, .iobuf_large_cache_size = 16};
+static struct nvmf_transport_opts opts = {.io_unit_size = SIZE,
+					  .max_io_size = 131072,
+					  .num_shared_buffers = SHARED,
+					  .iobuf_small_cache_size = 16,
+					  .iobuf_large_cache_size = 16};
 static struct rdma_buffers buffers;
 static struct iobuf_channel a, b;
 
@@ -64,7 +67,8 @@ static void test_large_pieces_come_from_the_large_pool_and_their_rest_from_the_s
 		uint32_t length;
 		uint16_t buffers;
 		uint16_t large;
-	} cases[] = {{4096, 1, 0}, {SIZE, 1, 0}, {SIZE + 1, 1, 1}, {131072, 1, 1}, {131073, 2, 1}, {262144, 2, 2}, {1048576, 8, 8}};
+	} cases[] = {{4096, 1, 0},   {SIZE, 1, 0},   {SIZE + 1, 1, 1}, {131072, 1, 1},
+		     {131073, 2, 1}, {262144, 2, 2}, {1048576, 8, 8}};
 	struct rdma_buffers large;
 	struct iobuf_channel ch;
 	struct iovec iov[16];

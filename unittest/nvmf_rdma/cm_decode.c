@@ -4,12 +4,15 @@
 #include "nvmf_rdma/internal.h"
 
 #define ADMIN_MAX 32
-#define IO_MAX	  128
+#define IO_MAX    128
 
 static struct nvmf_rdma_cm_req good(uint16_t qid, uint16_t hsqsize)
 {
-	return (struct nvmf_rdma_cm_req){
-		.recfmt = 0, .qid = htole16(qid), .hrqsize = htole16(hsqsize + 1), .hsqsize = htole16(hsqsize), .cntlid = 0xffff};
+	return (struct nvmf_rdma_cm_req){.recfmt = 0,
+					 .qid = htole16(qid),
+					 .hrqsize = htole16(hsqsize + 1),
+					 .hsqsize = htole16(hsqsize),
+					 .cntlid = 0xffff};
 }
 
 static enum nvmf_rdma_cm_status decode(const void *data, size_t len, struct rdma_cm_request *out)

@@ -73,8 +73,7 @@ static int build(enum ibv_wr_opcode opcode, int sges, int read_sges, unsigned in
 	r->req.iov = iov;
 	r->req.iovcnt = PIECES;
 	r->req.length = PIECES * PIECE;
-	r->req.sgl = (struct nvmf_sgl){
-		.kind = NVMF_SGL_KEYED, .num_descs = 1, .length = r->req.length, .sgl1 = &keyed};
+	r->req.sgl = (struct nvmf_sgl){.kind = NVMF_SGL_KEYED, .num_descs = 1, .length = r->req.length, .sgl1 = &keyed};
 	return rdma_data_build(r, opcode);
 }
 

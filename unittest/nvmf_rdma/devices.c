@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices that fail, go and come back, and ports and queue pairs that have events: the whole target on two devices without a wire. */
+/* Devices that fail, go and come back, and ports and queue pairs that have events: the whole target on two devices
+ * without a wire. */
 #include <stdatomic.h>
 
 #include "env_dpdk/env.h"
@@ -10,11 +11,11 @@
 #include "unittest/nvmf_rdma/fake_verbs.h"
 #include "util/log.h"
 
-#define NQN	"nqn.2026-11.io.varve:devices"
+#define NQN     "nqn.2026-11.io.varve:devices"
 #define ENTRIES 32
-#define LBAS	64
+#define LBAS    64
 #define BUFFERS 64 /* of the transport; what is lost of them is soon missed */
-#define EACH	4  /* writes and reads under way when something happens */
+#define EACH    4  /* writes and reads under way when something happens */
 
 struct host {
 	struct fake_conn admin, io;
@@ -80,9 +81,13 @@ static bool is_rejected(void *arg)
 static uint16_t connect_queue(struct host *h, struct fake_conn *conn, uint16_t qid, uint16_t cntlid)
 {
 	struct nvmf_connect_data data = {.cntlid = htole16(cntlid), .hostid = {1}};
-	struct nvmf_connect_sqe sqe = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
-				       .fctype = nvme_fabrics_type_connect, .qid = htole16(qid), .sqsize = htole16(ENTRIES - 1u),
-				       .sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
+	struct nvmf_connect_sqe sqe = {
+		.opcode = nvme_admin_fabrics,
+		.flags = NVME_CMD_FLAGS_PSDT_SGL,
+		.fctype = nvme_fabrics_type_connect,
+		.qid = htole16(qid),
+		.sqsize = htole16(ENTRIES - 1u),
+		.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
 
 	conn->arg = h;
 	conn->on_response = on_answer;
@@ -96,8 +101,10 @@ static uint16_t connect_queue(struct host *h, struct fake_conn *conn, uint16_t q
 
 static uint16_t enable(struct host *h)
 {
-	struct nvmf_property_set_sqe sqe = {.opcode = nvme_admin_fabrics, .flags = NVME_CMD_FLAGS_PSDT_SGL,
-					    .fctype = nvme_fabrics_type_property_set, .ofst = htole32(NVME_REG_CC),
+	struct nvmf_property_set_sqe sqe = {.opcode = nvme_admin_fabrics,
+					    .flags = NVME_CMD_FLAGS_PSDT_SGL,
+					    .fctype = nvme_fabrics_type_property_set,
+					    .ofst = htole32(NVME_REG_CC),
 					    .value = htole64(1 | 6 << 16 | 4 << 20)};
 
 	return do_command(h, &h->admin, &sqe, NULL, 0);
@@ -122,8 +129,12 @@ static void connect_host(struct host *h, unsigned device)
 
 static struct nvme_sqe rw(uint8_t opcode, unsigned lba)
 {
-	return (struct nvme_sqe){.opcode = opcode, .flags = NVME_CMD_FLAGS_PSDT_SGL, .cid = htole16((uint16_t)lba), .nsid = htole32(1),
-				 .cdw10 = htole32(lba), .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
+	return (struct nvme_sqe){.opcode = opcode,
+				 .flags = NVME_CMD_FLAGS_PSDT_SGL,
+				 .cid = htole16((uint16_t)lba),
+				 .nsid = htole32(1),
+				 .cdw10 = htole32(lba),
+				 .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
 }
 
 static uint16_t read_one(struct host *h)
@@ -133,7 +144,8 @@ static uint16_t read_one(struct host *h)
 	return do_command(h, &h->io, &sqe, NULL, 0);
 }
 
-/* Writes and reads arrive, and from then on the device completes nothing: the target's READs and responses stay with it. */
+/* Writes and reads arrive, and from then on the device completes nothing: the target's READs and responses stay with
+ * it. */
 static void send_and_withhold(void *arg)
 {
 	struct host *h = arg;
@@ -175,7 +187,8 @@ static bool has_left(void *arg)
 {
 	const struct wanted *w = arg;
 
-	return fake_live.qps == w->qps && fake_live.cqs == w->cqs && fake_live.pds == w->pds && stats().connections == w->qps;
+	return fake_live.qps == w->qps && fake_live.cqs == w->cqs && fake_live.pds == w->pds &&
+	       stats().connections == w->qps;
 }
 
 static bool wait_left(unsigned qps, unsigned cqs, unsigned pds)
@@ -371,9 +384,9 @@ static bool all_acked(void *arg)
 
 static void test_events_of_ports_and_addresses_end_nothing(void)
 {
-	static const enum ibv_event_type types[] = {IBV_EVENT_PORT_ERR, IBV_EVENT_LID_CHANGE, IBV_EVENT_GID_CHANGE,
-						    IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE, IBV_EVENT_CLIENT_REREGISTER,
-						    IBV_EVENT_PORT_ACTIVE};
+	static const enum ibv_event_type types[] = {
+		IBV_EVENT_PORT_ERR,  IBV_EVENT_LID_CHANGE,        IBV_EVENT_GID_CHANGE, IBV_EVENT_PKEY_CHANGE,
+		IBV_EVENT_SM_CHANGE, IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_PORT_ACTIVE};
 	uint64_t acked = fake_stats.async_acked + sizeof(types) / sizeof(types[0]);
 
 	connect_host(&near[0], 0);
@@ -832,7 +845,9 @@ static int setup(void)
 	nvmf_subsystem_start(subsystem, set_state, NULL);
 	rc = wait_state();
 	for (struct thread *t = thread_next(NULL); t != NULL; t = thread_next(t)) {
-		group_thread = strstr(thread_name(t), nvmf_poll_group_name(nvmf_poll_group_next(tgt, NULL))) ? t : group_thread;
+		group_thread = strstr(thread_name(t), nvmf_poll_group_name(nvmf_poll_group_next(tgt, NULL)))
+				       ? t
+				       : group_thread;
 	}
 	if (rc == 0 && group_thread != NULL) {
 		return try_connect_host(&far, 1) ? 0 : -1;
@@ -859,11 +874,13 @@ static int teardown(void)
 	nvmf_tgt_destroy(tgt);
 	rdma_pd_wait();
 	if (settled != 1 || !early.rejected) {
-		printf("%u were told that the device is ready, and the host that waited for it was %srejected\n", settled, early.rejected ? "" : "not ");
+		printf("%u were told that the device is ready, and the host that waited for it was %srejected\n",
+		       settled, early.rejected ? "" : "not ");
 		rc = -1;
 	}
 	if (fake_live.qps + fake_live.cqs + fake_live.srqs + fake_live.pds + fake_live.mrs + fake_live.ids != 0) {
-		printf("left behind: %u queue pairs, %u completion queues, %u shared receive queues, %u domains, %u regions, %u ids\n",
+		printf("left behind: %u queue pairs, %u completion queues, %u shared receive queues, %u domains, %u "
+		       "regions, %u ids\n",
 		       fake_live.qps, fake_live.cqs, fake_live.srqs, fake_live.pds, fake_live.mrs, fake_live.ids);
 		rc = -1;
 	}

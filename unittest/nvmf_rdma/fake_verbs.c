@@ -73,7 +73,7 @@ struct fake_device {
 struct fake_live fake_live;
 static struct fake_device *devices[FAKE_DEVICES];
 static struct rdma_cm_id *ids[256]; /* those there are */
-static struct fake_qp *qps;	    /* the same */
+static struct fake_qp *qps;         /* the same */
 static struct rdma_event_channel channel = {.fd = -1};
 static struct fake_event *events, **events_end = &events;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the events, and of qps */
@@ -123,7 +123,8 @@ static int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	int i = 0;
 
 	fake_stats.poll_calls++;
-	if (__builtin_expect(atomic_load_explicit(&cq->qp_failed, memory_order_relaxed), 0) && atomic_exchange(&cq->qp_failed, false)) {
+	if (__builtin_expect(atomic_load_explicit(&cq->qp_failed, memory_order_relaxed), 0) &&
+	    atomic_exchange(&cq->qp_failed, false)) {
 		flush_failed(cq);
 	}
 	for (; i < n && cq->head != cq->tail; i++) {
@@ -152,7 +153,8 @@ static void put_receive(struct fake_rq *rq, const struct ibv_recv_wr *wr)
 static void flush_receives(struct fake_qp *qp)
 {
 	while (qp->rq == &qp->own && qp->own.head != qp->own.tail) {
-		struct ibv_wc wc = {.wr_id = qp->own.ring[qp->own.head++ % QUEUE].wr_id, .status = IBV_WC_WR_FLUSH_ERR,
+		struct ibv_wc wc = {.wr_id = qp->own.ring[qp->own.head++ % QUEUE].wr_id,
+				    .status = IBV_WC_WR_FLUSH_ERR,
 				    .qp_num = qp->ibv.qp_num};
 		complete(qp->cq, &wc);
 	}
@@ -191,8 +193,11 @@ bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *d
 	if (data_len != 0) {
 		memcpy((void *)(uintptr_t)rq->ring[at].sge[1].addr, data, data_len);
 	}
-	struct ibv_wc wc = {.wr_id = rq->ring[at].wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
-			    .byte_len = (uint32_t)sizeof(*sqe) + data_len, .qp_num = conn->qp->ibv.qp_num};
+	struct ibv_wc wc = {.wr_id = rq->ring[at].wr_id,
+			    .status = IBV_WC_SUCCESS,
+			    .opcode = IBV_WC_RECV,
+			    .byte_len = (uint32_t)sizeof(*sqe) + data_len,
+			    .qp_num = conn->qp->ibv.qp_num};
 	complete(conn->qp->cq, &wc);
 	return true;
 }
@@ -200,10 +205,13 @@ bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *d
 /* Sends: a response goes to the host at once, and its completion into the queue before what the host answers. */
 static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
 {
-	struct ibv_wc wc = {.wr_id = wr->wr_id, .status = qp->error ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS,
-			    .opcode = wr->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_SEND, .qp_num = qp->ibv.qp_num};
+	struct ibv_wc wc = {.wr_id = wr->wr_id,
+			    .status = qp->error ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS,
+			    .opcode = wr->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_SEND,
+			    .qp_num = qp->ibv.qp_num};
 
-	if (!qp->error && (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) && wr->wr.rdma.rkey != FAKE_RKEY) {
+	if (!qp->error && (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) &&
+	    wr->wr.rdma.rkey != FAKE_RKEY) {
 		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
 		wc.status = IBV_WC_REM_ACCESS_ERR;
@@ -224,7 +232,8 @@ static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
 		break;
 	default:
 		fake_stats.sends++;
-		if (wr->num_sge == 1 && wr->sg_list[0].length <= 32 && qp->ibv.context->device->transport_type == IBV_TRANSPORT_IWARP) {
+		if (wr->num_sge == 1 && wr->sg_list[0].length <= 32 &&
+		    qp->ibv.context->device->transport_type == IBV_TRANSPORT_IWARP) {
 			fake_stats.short_sends++;
 		}
 		if (qp->conn->on_response != NULL) {
@@ -262,8 +271,11 @@ static struct fake_device *make_device(unsigned number)
 	d->ibv.transport_type = fake_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	d->context.device = &d->ibv;
 	d->context.async_fd = eventfd(0, EFD_NONBLOCK);
-	d->context.ops = (struct ibv_context_ops){.poll_cq = poll_cq, .req_notify_cq = req_notify_cq, .post_send = post_send,
-						  .post_recv = post_recv, .post_srq_recv = post_srq_recv};
+	d->context.ops = (struct ibv_context_ops){.poll_cq = poll_cq,
+						  .req_notify_cq = req_notify_cq,
+						  .post_send = post_send,
+						  .post_recv = post_recv,
+						  .post_srq_recv = post_srq_recv};
 	return d;
 }
 
@@ -280,8 +292,13 @@ const char *ibv_get_device_name(struct ibv_device *d)
 
 int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 {
-	*attr = (struct ibv_device_attr){.max_qp_wr = 8192, .max_sge = 16, .max_cqe = QUEUE, .max_srq = fake_has_srq ? 16 : 0,
-					 .max_srq_wr = QUEUE / 2, .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16};
+	*attr = (struct ibv_device_attr){.max_qp_wr = 8192,
+					 .max_sge = 16,
+					 .max_cqe = QUEUE,
+					 .max_srq = fake_has_srq ? 16 : 0,
+					 .max_srq_wr = QUEUE / 2,
+					 .max_qp_rd_atom = 16,
+					 .max_qp_init_rd_atom = 16};
 	return 0;
 }
 
@@ -380,7 +397,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *comp)
 	return 0;
 }
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context, struct ibv_comp_channel *comp, int vector)
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context, struct ibv_comp_channel *comp,
+			     int vector)
 {
 	struct fake_cq *cq = calloc(1, sizeof(*cq));
 
@@ -658,7 +676,8 @@ int rdma_disconnect(struct rdma_cm_id *id)
 static struct rdma_cm_id *find_listener(const struct fake_conn *conn)
 {
 	for (unsigned i = 0; i < 256; i++) {
-		if (ids[i] != NULL && conn_of(ids[i]) == NULL && ids[i]->route.addr.src_sin.sin_port == htons(conn->port ? conn->port : 4420) &&
+		if (ids[i] != NULL && conn_of(ids[i]) == NULL &&
+		    ids[i]->route.addr.src_sin.sin_port == htons(conn->port ? conn->port : 4420) &&
 		    (ids[i]->verbs == NULL || ids[i]->verbs == &devices[conn->device]->context)) {
 			return ids[i];
 		}
@@ -678,13 +697,21 @@ void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
 	conn->id->recv_cq_channel = (struct ibv_comp_channel *)conn;
 	for (unsigned i = 0; i < 2; i++) {
 		sin = i ? &conn->id->route.addr.src_sin : &conn->id->route.addr.dst_sin;
-		*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(conn->port ? conn->port : 4420), .sin_addr.s_addr = htonl(INADDR_LOOPBACK + conn->device)};
+		*sin = (struct sockaddr_in){.sin_family = AF_INET,
+					    .sin_port = htons(conn->port ? conn->port : 4420),
+					    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + conn->device)};
 	}
-	e->data = (struct nvmf_rdma_cm_req){.qid = htole16(qid), .hrqsize = htole16(entries), .hsqsize = htole16(entries - 1u),
+	e->data = (struct nvmf_rdma_cm_req){.qid = htole16(qid),
+					    .hrqsize = htole16(entries),
+					    .hsqsize = htole16(entries - 1u),
 					    .cntlid = htole16(conn->cntlid)};
-	e->cm = (struct rdma_cm_event){.id = conn->id, .listen_id = find_listener(conn), .event = RDMA_CM_EVENT_CONNECT_REQUEST,
-				       .param.conn = {.private_data = &e->data, .private_data_len = sizeof(e->data),
-						      .responder_resources = 16, .initiator_depth = 16}};
+	e->cm = (struct rdma_cm_event){.id = conn->id,
+				       .listen_id = find_listener(conn),
+				       .event = RDMA_CM_EVENT_CONNECT_REQUEST,
+				       .param.conn = {.private_data = &e->data,
+						      .private_data_len = sizeof(e->data),
+						      .responder_resources = 16,
+						      .initiator_depth = 16}};
 	push_event(e);
 }
 
@@ -765,8 +792,8 @@ bool fake_listens(unsigned device)
 	return false;
 }
 
-/* One command's worth of calls, as the target makes them, in batches of 32: receive posted, capsule sent, polled, WRITE and SEND
- * posted, the SEND's completion polled. */
+/* One command's worth of calls, as the target makes them, in batches of 32: receive posted, capsule sent, polled, WRITE
+ * and SEND posted, the SEND's completion polled. */
 double fake_verbs_cost_ns(unsigned ios)
 {
 	enum { BATCH = 32 };
@@ -790,9 +817,14 @@ double fake_verbs_cost_ns(unsigned ios)
 
 		for (unsigned i = 0; i < BATCH; i++) {
 			sge[i] = (struct ibv_sge){.addr = (uintptr_t)memory[i], .length = 64};
-			recv[i] = (struct ibv_recv_wr){.wr_id = i, .sg_list = &sge[i], .num_sge = 1, .next = i < BATCH - 1 ? &recv[i + 1] : NULL};
+			recv[i] = (struct ibv_recv_wr){.wr_id = i,
+						       .sg_list = &sge[i],
+						       .num_sge = 1,
+						       .next = i < BATCH - 1 ? &recv[i + 1] : NULL};
 			send[2 * i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE, .next = &send[2 * i + 1]};
-			send[2 * i + 1] = (struct ibv_send_wr){.opcode = IBV_WR_SEND, .sg_list = &sge[i], .send_flags = IBV_SEND_SIGNALED,
+			send[2 * i + 1] = (struct ibv_send_wr){.opcode = IBV_WR_SEND,
+							       .sg_list = &sge[i],
+							       .send_flags = IBV_SEND_SIGNALED,
 							       .next = i < BATCH - 1 ? &send[2 * i + 2] : NULL};
 		}
 		ibv_post_recv(id.qp, recv, &bad_recv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device without a wire: the calls of libibverbs and librdmacm that the target makes, and a host behind them that a test or
- * a benchmark plays. Everything above the verbs is the real thing. Two devices, fake0 at 127.0.0.1 and fake1 at
+/* A device without a wire: the calls of libibverbs and librdmacm that the target makes, and a host behind them that a
+ * test or a benchmark plays. Everything above the verbs is the real thing. Two devices, fake0 at 127.0.0.1 and fake1 at
  * 127.0.0.2; post and poll are a few stores each. */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -15,7 +15,8 @@
 
 struct fake_conn;
 
-/* What the host does when a response arrives: on the thread that posted it. May call fake_send() for the same connection. */
+/* What the host does when a response arrives: on the thread that posted it. May call fake_send() for the same
+ * connection. */
 typedef void (*fake_response_fn)(struct fake_conn *conn, const struct nvme_cqe *cqe);
 
 struct fake_conn {
@@ -23,8 +24,8 @@ struct fake_conn {
 	void *arg;
 	uint16_t cntlid;
 	unsigned device; /* it comes in through */
-	uint16_t port;	 /* 0: 4420 */
-	bool vanishes;	 /* asks for a connection, and is gone when it is accepted */
+	uint16_t port;   /* 0: 4420 */
+	bool vanishes;   /* asks for a connection, and is gone when it is accepted */
 	/* private */
 	struct rdma_cm_id *id;
 	struct fake_qp *qp;
@@ -38,15 +39,16 @@ struct fake_stats {
 	uint64_t early_ends;  /* iWARP: connections ended while their queue pair was not in the error state */
 };
 extern struct fake_stats fake_stats;
-extern bool fake_has_srq;	/* before the device is used; default true */
-extern bool fake_iwarp;		/* before the device is there; default false */
-extern bool fake_refuses_memory; /* ibv_reg_mr() fails */
+extern bool fake_has_srq;           /* before the device is used; default true */
+extern bool fake_iwarp;             /* before the device is there; default false */
+extern bool fake_refuses_memory;    /* ibv_reg_mr() fails */
 extern const void *fake_refuses_at; /* the same, for the memory that has this in it */
-/* From now on ibv_reg_mr() takes as long as this lasts. On the thread that made the event channel it does not wait, but is counted. */
+/* From now on ibv_reg_mr() takes as long as this lasts. On the thread that made the event channel it does not wait, but
+ * is counted. */
 void fake_hold_memory(bool on);
 extern atomic_uint fake_held, fake_held_there; /* calls that wait; calls that did not */
-extern int fake_fail_post_send; /* errno that the next ibv_post_send() gives, once; 0: none */
-extern unsigned fake_fail_behind; /* so many of its work requests are posted before it does */
+extern int fake_fail_post_send;                /* errno that the next ibv_post_send() gives, once; 0: none */
+extern unsigned fake_fail_behind;              /* so many of its work requests are posted before it does */
 
 #define FAKE_DEVICES 2
 /* What the target has made and not destroyed. */
@@ -60,18 +62,18 @@ extern struct fake_live fake_live;
 void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries);
 /* The host ends it. */
 void fake_disconnect(struct fake_conn *conn);
-/* Sends a capsule: lands in the oldest receive, completes at the target's next poll. False: no receive is posted (the device would
- * wait for one). */
+/* Sends a capsule: lands in the oldest receive, completes at the target's next poll. False: no receive is posted (the
+ * device would wait for one). */
 bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *data, uint32_t data_len);
-/* What happens to devices; on the control thread. An event of a port; of a connection's queue pair, completion queue or shared receive
- * queue, as the type has it; of a connection's address. */
+/* What happens to devices; on the control thread. An event of a port; of a connection's queue pair, completion queue or
+ * shared receive queue, as the type has it; of a connection's address. */
 void fake_port_event(unsigned device, enum ibv_event_type type);
 void fake_conn_event(struct fake_conn *conn, enum ibv_event_type type);
 void fake_addr_change(struct fake_conn *conn);
 /* From now on no completion comes: not of what is posted, and of nothing that is flushed. */
 void fake_withhold(unsigned device, bool on);
-/* The device is pulled: all its ids are told, and nobody can listen there until it returns, as another device of the same address; then
- * nothing of the old one may be left. */
+/* The device is pulled: all its ids are told, and nobody can listen there until it returns, as another device of the
+ * same address; then nothing of the old one may be left. */
 void fake_remove(unsigned device);
 void fake_return(unsigned device);
 bool fake_listens(unsigned device);

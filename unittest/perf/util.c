@@ -86,7 +86,11 @@ static void test_a_whole_transport_id_is_read(void)
 	struct nvme_trid t;
 	char error[NVME_ERROR_MAX];
 
-	CU_ASSERT_EQUAL(nvme_trid_parse(&t, " trtype:rdma  adrfam:IPv4 traddr:10.0.0.1 trsvcid:4420 subnqn:nqn.2026-11.io.varve:a\n", error), 0);
+	CU_ASSERT_EQUAL(
+		nvme_trid_parse(
+			&t, " trtype:rdma  adrfam:IPv4 traddr:10.0.0.1 trsvcid:4420 subnqn:nqn.2026-11.io.varve:a\n",
+			error),
+		0);
 	CU_ASSERT_EQUAL(t.trtype, NVME_TRTYPE_RDMA);
 	CU_ASSERT_EQUAL(t.adrfam, 1);
 	CU_ASSERT_STRING_EQUAL(t.traddr, "10.0.0.1");
@@ -140,7 +144,8 @@ static void test_nqns(void)
 	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\x7f"));
 	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\xc3("));
 	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\x1b[2J"));
-	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\xc2\x9b" "2J")); /* what a terminal takes for the same */
+	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:\xc2\x9b"
+				     "2J")); /* what a terminal takes for the same */
 	CU_ASSERT(!nvme_nqn_is_valid("nqn.2014-08.org.x:a\xc2"));
 	memset(longest + strlen(longest), 'x', 223 - strlen(longest));
 	CU_ASSERT(nvme_nqn_is_valid(longest));
@@ -150,7 +155,9 @@ static void test_nqns(void)
 
 static struct nvmf_disc_log_entry record(void)
 {
-	struct nvmf_disc_log_entry e = {.trtype = NVMF_TRTYPE_RDMA, .adrfam = NVMF_ADDR_FAMILY_IP4, .subtype = NVME_NQN_NVME,
+	struct nvmf_disc_log_entry e = {.trtype = NVMF_TRTYPE_RDMA,
+					.adrfam = NVMF_ADDR_FAMILY_IP4,
+					.subtype = NVME_NQN_NVME,
 					.portid = htole16(7)};
 
 	memset(e.trsvcid, ' ', sizeof(e.trsvcid));

@@ -50,8 +50,7 @@ static void test_other_values_are_strings(void)
 static void test_a_string_parameter_gets_a_string_in_any_case(void)
 {
 	check("name=123 size=123 id=1", true, "{\"id\":\"1\",\"name\":\"123\",\"size\":123}");
-	check("address.traddr=127 address.port=4420", true,
-	      "{\"address\":{\"port\":4420,\"traddr\":\"127\"}}");
+	check("address.traddr=127 address.port=4420", true, "{\"address\":{\"port\":4420,\"traddr\":\"127\"}}");
 }
 
 static void test_dots_make_objects(void)

@@ -42,7 +42,8 @@ static void test_other_spellings_are_taken(void)
 
 static void test_what_is_not_base64_is_refused(void)
 {
-	static const char *const wrong[] = {"A", "AAAAA", "A===", "=", "====", "AA=", "AA=A", "AAAA=", "A A=", "AA\n=", "\xc3\xa9qu", "AA==AA", "AAA{", "A~AA"};
+	static const char *const wrong[] = {"A",     "AAAAA", "A===",  "=",          "====",   "AA=",  "AA=A",
+					    "AAAA=", "A A=",  "AA\n=", "\xc3\xa9qu", "AA==AA", "AAA{", "A~AA"};
 	size_t n;
 
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {

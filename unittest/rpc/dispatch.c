@@ -22,8 +22,7 @@ static void rpc_echo(struct rpc_request *req, void *params)
 {
 	rpc_reply(req, rpc_string(((struct echo *)params)->text));
 }
-RPC_METHOD("test_echo", rpc_echo, struct echo, echo_params, RPC_RUNTIME, "Says it again",
-	   .alias = "test_old_echo")
+RPC_METHOD("test_echo", rpc_echo, struct echo, echo_params, RPC_RUNTIME, "Says it again", .alias = "test_old_echo")
 
 static void rpc_later(struct rpc_request *req, void *params)
 {
@@ -83,8 +82,8 @@ static bool waits_on_request(const void *params)
 {
 	return ((const struct echo *)params)->text[0] != '\0';
 }
-RPC_METHOD("test_waits", rpc_waits, struct echo, echo_params, RPC_RUNTIME, "Answers later, with its own time if there is a text",
-	   .has_own_time = waits_on_request)
+RPC_METHOD("test_waits", rpc_waits, struct echo, echo_params, RPC_RUNTIME,
+	   "Answers later, with its own time if there is a text", .has_own_time = waits_on_request)
 
 static struct rpc_origin origin;
 static char answer_text[2048];
@@ -138,7 +137,8 @@ static void test_an_error_is_whole_or_there_is_none(void)
 	for (int i = 0; i < 30; i++) {
 		left = i;
 		char *text = rpc_answer_text("7", &answer, &len);
-		CU_ASSERT(text == NULL || (strstr(text, "\"code\":-19") != NULL && strstr(text, "\"message\":\"no bdev") != NULL));
+		CU_ASSERT(text == NULL ||
+			  (strstr(text, "\"code\":-19") != NULL && strstr(text, "\"message\":\"no bdev") != NULL));
 		missing += text == NULL;
 		free(text);
 	}

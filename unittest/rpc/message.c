@@ -61,11 +61,9 @@ static void test_ids_are_kept_as_they_were_written(void)
 	char text[256];
 
 	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
-		snprintf(text, sizeof(text), "{\"method\":\"m\", \"params\":{\"id\":7}, \"id\" :\n%s }",
-			 ids[i]);
+		snprintf(text, sizeof(text), "{\"method\":\"m\", \"params\":{\"id\":7}, \"id\" :\n%s }", ids[i]);
 		check_id(text, ids[i], 0);
-		snprintf(text, sizeof(text), "{\"id\":%s,\"method\":\"m\",\"params\":{\"id\":\"id\"}}",
-			 ids[i]);
+		snprintf(text, sizeof(text), "{\"id\":%s,\"method\":\"m\",\"params\":{\"id\":\"id\"}}", ids[i]);
 		check_id(text, ids[i], 0);
 	}
 }
@@ -121,9 +119,8 @@ static void test_empty_params_are_none(void)
 
 static void test_a_batch_keeps_order_and_ids(void)
 {
-	struct rpc_message m =
-		decode("[{\"method\":\"a\",\"id\":1,\"params\":{\"x\":[1,2,{\"id\":9}]}},"
-		       "{\"method\":\"b\"}, 7, {\"id\":\"x,\",\"method\":\"c\"},[{\"id\":4}]]");
+	struct rpc_message m = decode("[{\"method\":\"a\",\"id\":1,\"params\":{\"x\":[1,2,{\"id\":9}]}},"
+				      "{\"method\":\"b\"}, 7, {\"id\":\"x,\",\"method\":\"c\"},[{\"id\":4}]]");
 
 	CU_ASSERT_TRUE(m.batch);
 	CU_ASSERT_EQUAL_FATAL(m.n_calls, 5);
@@ -162,8 +159,7 @@ static void test_big_numbers_do_not_void_a_message(void)
 
 	CU_ASSERT_EQUAL_FATAL(m.calls[0].error, 0);
 	CU_ASSERT_STRING_EQUAL(rpc_big_number(json_object_get(p, "a")), "18446744073709551615");
-	CU_ASSERT_STRING_EQUAL(rpc_big_number(json_array_get(json_object_get(p, "b"), 0)),
-			       "-9223372036854775809");
+	CU_ASSERT_STRING_EQUAL(rpc_big_number(json_array_get(json_object_get(p, "b"), 0)), "-9223372036854775809");
 	CU_ASSERT_EQUAL(json_integer_value(json_array_get(json_object_get(p, "b"), 1)), INT64_MAX);
 	CU_ASSERT_EQUAL(json_integer_value(json_array_get(json_object_get(p, "b"), 2)), INT64_MIN);
 	CU_ASSERT_STRING_EQUAL(rpc_big_number(json_object_get(p, "c")), "1e999");

@@ -196,8 +196,7 @@ static void test_missing_and_unknown_parameters_are_named(void)
 	check_refused("{\"name\":\"\",\"nmae\":1}", "\"nmae\"|unknown|name, flag, small");
 	check_refused("{\"name\":\"\",\"address\":{}}", "\"address.traddr\"|missing");
 	check_refused("{\"name\":\"\",\"address\":{\"traddr\":\"\",\"x\":1}}", "\"address.x\"|traddr, port");
-	check_refused("{\"name\":\"\",\"address\":{\"traddr\":\"\",\"port\":70000}}",
-		      "\"address.port\"|70000");
+	check_refused("{\"name\":\"\",\"address\":{\"traddr\":\"\",\"port\":70000}}", "\"address.port\"|70000");
 }
 
 static void test_of_what_others_have_only_one_value_is_taken(void)
@@ -205,7 +204,8 @@ static void test_of_what_others_have_only_one_value_is_taken(void)
 	char why[RPC_ERROR_TEXT_MAX];
 	struct sample s;
 
-	CU_ASSERT_EQUAL(decode("{\"name\":\"n\",\"digest\":false,\"secret\":null,\"mode\":\"any\",\"masks\":[ ]}", &s, why), 0);
+	CU_ASSERT_EQUAL(
+		decode("{\"name\":\"n\",\"digest\":false,\"secret\":null,\"mode\":\"any\",\"masks\":[ ]}", &s, why), 0);
 	CU_ASSERT_STRING_EQUAL(s.name, "n");
 	rpc_params_free(sample_params, &s);
 	check_refused("{\"name\":\"\",\"digest\":true}", "\"digest\" is true|expected false: there are none");

@@ -332,12 +332,12 @@ bool cm_ok(const char *what, int line, long rc)
 	return rc == 0;
 }
 
-#define STEP(call)                                                                                           \
-	do {                                                                                                 \
-		if (!cm_ok(#call, __LINE__, (call))) {                                                       \
-			CU_FAIL(#call);                                                                      \
-			return false;                                                                        \
-		}                                                                                            \
+#define STEP(call)                                                                                                     \
+	do {                                                                                                           \
+		if (!cm_ok(#call, __LINE__, (call))) {                                                                 \
+			CU_FAIL(#call);                                                                                \
+			return false;                                                                                  \
+		}                                                                                                      \
 	} while (0)
 
 static long far_begins_to_serve(const struct cm_step *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Steps over rdma_cm. Each process has one event channel, one listener and a few numbered identifiers (slots); the queue
- * pairs of all slots share the objects of `me`, made on the device that the first identifier came to. */
+/* Steps over rdma_cm. Each process has one event channel, one listener and a few numbered identifiers (slots); the
+ * queue pairs of all slots share the objects of `me`, made on the device that the first identifier came to. */
 #ifndef UNITTEST_SOFTVERBS_CM_H
 #define UNITTEST_SOFTVERBS_CM_H
 

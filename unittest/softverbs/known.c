@@ -4,8 +4,8 @@
 #include "unittest/softverbs/sides.h"
 
 #define RXE_LKEY "rxe reports a wrong lkey as a local QP operation error"
-#define RXE_LENGTH                                                                                           \
-	"rxe reports a short receive as a local QP operation error, and a remote operation error to the "    \
+#define RXE_LENGTH                                                                                                     \
+	"rxe reports a short receive as a local QP operation error, and a remote operation error to the "              \
 	"sender"
 #define RXE_EVENTS "rxe tells of such errors only where the queue pair has a shared receive queue"
 #define RXE_RANGE  "rxe does not look at this value"
@@ -24,8 +24,7 @@ static const struct {
 	{"rxe", "test_receive_beyond_the_region_is_a_local_protection_error_there", RXE_LKEY},
 	{"rxe", "test_send_longer_than_the_receive_is_a_local_length_error_there", RXE_LENGTH},
 	{"rxe", "test_long_send_longer_than_the_receive_is_a_local_length_error_there", RXE_LENGTH},
-	{"rxe", "test_read_with_no_initiator_depth_is_a_local_qp_operation_error",
-	 "rxe lets the read wait for ever"},
+	{"rxe", "test_read_with_no_initiator_depth_is_a_local_qp_operation_error", "rxe lets the read wait for ever"},
 	{"rxe", "test_write_with_immediate_and_a_bad_rkey_is_a_remote_access_error",
 	 "rxe completes the receive with a remote access error; no receive is touched by a request that is "
 	 "refused"},
@@ -39,8 +38,7 @@ static const struct {
 	{"rxe", "test_value_out_of_range_is_refused: rnr timer 32", RXE_RANGE},
 	{"rxe", "test_value_out_of_range_is_refused: retry count 8", RXE_RANGE},
 	{"rxe", "test_value_out_of_range_is_refused: rnr retry 8", RXE_RANGE},
-	{"rxe", "test_drained_send_queue_goes_on_after_rts",
-	 "rxe goes on only when the next request is posted"},
+	{"rxe", "test_drained_send_queue_goes_on_after_rts", "rxe goes on only when the next request is posted"},
 	{"rxe", "test_messages_that_nobody_polled_give_their_room_back_with_the_queue_pair",
 	 "rxe leaves the completions of a queue pair that is gone in the completion queue"},
 	{"rxe", "test_last_work_reached_is_an_event",

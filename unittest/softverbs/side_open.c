@@ -97,8 +97,8 @@ static void *map_buffer(void)
 
 static int register_buffer(void)
 {
-	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-		     IBV_ACCESS_REMOTE_ATOMIC;
+	int access =
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	access &= ~(int)me.options.no_mr_access;
 	if (me.options.mr_is_readonly) {
 		access = 0;
@@ -132,8 +132,7 @@ long side_open_device(struct side_options *o)
 		return -errno;
 	}
 	if (me.options.srq) {
-		struct ibv_srq_init_attr a = {
-			.attr = {.max_wr = me.options.srq_wr, .max_sge = me.options.recv_sge}};
+		struct ibv_srq_init_attr a = {.attr = {.max_wr = me.options.srq_wr, .max_sge = me.options.recv_sge}};
 		me.srq = ibv_create_srq(me.pd, &a);
 		if (me.srq == NULL) {
 			return -errno;
@@ -160,8 +159,8 @@ void qp_init_attr(struct ibv_qp_init_attr *a, const struct side_options *o)
 
 int qp_attr_init(struct ibv_qp_attr *a, const struct side_options *o)
 {
-	unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-			  IBV_ACCESS_REMOTE_ATOMIC;
+	unsigned access =
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	*a = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
@@ -267,10 +266,10 @@ long side_connect(struct endpoint *other)
 long side_close(int *unused)
 {
 	int first = 0, rc;
-#define DESTROY(object, call)                                                                                \
-	do {                                                                                                 \
-		rc = (object) != NULL ? (call) : 0;                                                          \
-		first = first != 0 ? first : rc;                                                             \
+#define DESTROY(object, call)                                                                                          \
+	do {                                                                                                           \
+		rc = (object) != NULL ? (call) : 0;                                                                    \
+		first = first != 0 ? first : rc;                                                                       \
 	} while (0)
 	DESTROY(me.extra_qp, ibv_destroy_qp(me.extra_qp));
 	DESTROY(me.qp, me.rdma_cm ? 0 : ibv_destroy_qp(me.qp));
@@ -297,14 +296,14 @@ bool pair_open(const struct side_options *near, const struct side_options *far)
 	struct side_options near_options = *near, far_options = far != NULL ? *far : *near;
 	struct endpoint here, there;
 	long rc;
-#define STEP(call)                                                                                           \
-	do {                                                                                                 \
-		rc = (call);                                                                                 \
-		if (rc != 0) {                                                                               \
-			printf("# %s: %s\n", #call, strerror((int)-rc));                                     \
-			CU_FAIL("pair_open: " #call);                                                        \
-			return false;                                                                        \
-		}                                                                                            \
+#define STEP(call)                                                                                                     \
+	do {                                                                                                           \
+		rc = (call);                                                                                           \
+		if (rc != 0) {                                                                                         \
+			printf("# %s: %s\n", #call, strerror((int)-rc));                                               \
+			CU_FAIL("pair_open: " #call);                                                                  \
+			return false;                                                                                  \
+		}                                                                                                      \
 	} while (0)
 	if (far_pid() == 0) {
 		STEP(far_start());

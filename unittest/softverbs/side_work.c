@@ -129,8 +129,7 @@ static const char *status_name(int status)
 
 void status_say(int line, int got, int wanted)
 {
-	printf("# line %d: %s (%d), expected %s (%d)\n", line, status_name(got), got, status_name(wanted),
-	       wanted);
+	printf("# line %d: %s (%d), expected %s (%d)\n", line, status_name(got), got, status_name(wanted), wanted);
 }
 
 static uint8_t pattern(uint32_t seed, uint32_t i)

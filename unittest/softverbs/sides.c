@@ -198,8 +198,7 @@ static void test_hangs(int signal_number)
 static int find_runtime(struct dl_phdr_info *info, size_t size, void *path)
 {
 	const char *file = strrchr(info->dlpi_name, '/');
-	if (file != NULL &&
-	    (strncmp(file, "/libasan.so", 11) == 0 || strncmp(file, "/libtsan.so", 11) == 0)) {
+	if (file != NULL && (strncmp(file, "/libasan.so", 11) == 0 || strncmp(file, "/libtsan.so", 11) == 0)) {
 		snprintf(path, PATH_MAX, "%s:", info->dlpi_name);
 	}
 	return 0;

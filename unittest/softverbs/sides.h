@@ -5,8 +5,8 @@
  * The test runs in the first process, the near side. The second, the far side, executes what the test asks
  *for, one step at a time, so that a test reads from top to bottom:
  *
- *	post_recv(&(struct rr){.wr_id = 1, ...})		here
- *	FAR(post_send, &(struct sr){.opcode = IBV_WR_SEND, ...})	the same function there
+ *     post_recv(&(struct rr){.wr_id = 1, ...})		here
+ *     FAR(post_send, &(struct sr){.opcode = IBV_WR_SEND, ...})	the same function there
  *
  * A step is a function `long f(struct something *)`; its argument is copied there and back, its result comes
  *back. Each process has one struct side, `me`, which the steps work on. Steps run on the main thread. Every
@@ -77,8 +77,8 @@ extern struct side me;
 
 /* --- the far side */
 
-/* Runs fn there. Returns its result, -EPIPE when the far process is gone, -ETIMEDOUT when it does not answer.
- */
+/* Runs fn there. Returns its result, -EPIPE when the far process is gone, -ETIMEDOUT when it does not
+ * answer. */
 long far_call(void (*fn)(void), void *arg, size_t bytes);
 /* The two halves of it, so that both sides can work at once. */
 int far_begin(void (*fn)(void), const void *arg, size_t bytes);
@@ -98,23 +98,23 @@ int far_start(void);
 /* Runs argv's program as the far side, or under the softverbs library of the build when no device was named
  * by VERBS_SUITE_IP; returns when the tests are to run here. */
 void sides_main(int argc, char **argv);
-#define SIDES_MAIN(name_, tests_)                                                                            \
-	int main(int argc, char **argv)                                                                      \
-	{                                                                                                    \
-		sides_main(argc, argv);                                                                      \
-		return unit_run(name_, tests_, sides_setup, sides_teardown, argc, argv);                     \
+#define SIDES_MAIN(name_, tests_)                                                                                      \
+	int main(int argc, char **argv)                                                                                \
+	{                                                                                                              \
+		sides_main(argc, argv);                                                                                \
+		return unit_run(name_, tests_, sides_setup, sides_teardown, argc, argv);                               \
 	}
 int sides_setup(void);
 int sides_teardown(void);
 
 /* First statement of each test: starts its alarm; skips where the device is known to differ from the
  * specification. */
-#define TEST_BEGIN()                                                                                         \
-	do {                                                                                                 \
-		const char *why_ = sides_test_begins(__func__);                                              \
-		if (why_ != NULL) {                                                                          \
-			UNIT_SKIP(why_);                                                                     \
-		}                                                                                            \
+#define TEST_BEGIN()                                                                                                   \
+	do {                                                                                                           \
+		const char *why_ = sides_test_begins(__func__);                                                        \
+		if (why_ != NULL) {                                                                                    \
+			UNIT_SKIP(why_);                                                                               \
+		}                                                                                                      \
 	} while (0)
 const char *sides_test_begins(const char *test);
 /* The reason why this device differs in this test (or row of one), or NULL. */
@@ -220,13 +220,13 @@ long async_event_of(int *wanted);
 
 /* Asserts a completion's status, and says what it was instead. */
 void status_say(int line, int got, int wanted);
-#define ASSERT_STATUS(got_, wanted_)                                                                         \
-	do {                                                                                                 \
-		int got__ = (int)(got_), wanted__ = (int)(wanted_);                                          \
-		if (got__ != wanted__) {                                                                     \
-			status_say(__LINE__, got__, wanted__);                                               \
-		}                                                                                            \
-		CU_ASSERT_EQUAL(got__, wanted__);                                                            \
+#define ASSERT_STATUS(got_, wanted_)                                                                                   \
+	do {                                                                                                           \
+		int got__ = (int)(got_), wanted__ = (int)(wanted_);                                                    \
+		if (got__ != wanted__) {                                                                               \
+			status_say(__LINE__, got__, wanted__);                                                         \
+		}                                                                                                      \
+		CU_ASSERT_EQUAL(got__, wanted__);                                                                      \
 	} while (0)
 
 /* --- small things */

@@ -87,8 +87,7 @@ static void test_receives_posted_before_accept_are_used(void)
 	near.event = far.event = RDMA_CM_EVENT_ESTABLISHED;
 	DO(cm_next(&near));
 	DO(FAR(cm_next, &far));
-	DO(FAR(post_send,
-	       &((struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 8, 0}}})));
+	DO(FAR(post_send, &((struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 8, 0}}})));
 	CU_ASSERT_EQUAL(wait_recv_wc().wr_id, 5);
 	ASSERT_STATUS(far_send_wc().status, IBV_WC_SUCCESS);
 	close_both();
@@ -159,8 +158,7 @@ static void test_connections_are_independent(void)
 
 static void test_one_process_connects_to_itself(void)
 {
-	struct cm_step l = {0}, client = {.slot = 0},
-		       server = {.slot = 1, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
+	struct cm_step l = {0}, client = {.slot = 0}, server = {.slot = 1, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
 	TEST_BEGIN();
 	DO(cm_listen(&l));
 	client.port = l.port;
@@ -178,8 +176,7 @@ static void test_one_process_connects_to_itself(void)
 	DO(post_recv(&(struct rr){.n = 1, .p = {{4096, 64, 0}}}));
 	fill(&(struct area){.len = 64, .seed = 5});
 	DO(cm_use(&client));
-	DO(post_send(
-		&(struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}}));
+	DO(post_send(&(struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}}));
 	ASSERT_STATUS(wait_recv_wc().status, IBV_WC_SUCCESS);
 	ASSERT_STATUS(wait_send_wc().status, IBV_WC_SUCCESS);
 	DO(check(&(struct area){.off = 4096, .len = 64, .seed = 5}));
@@ -201,9 +198,8 @@ static void test_identifier_without_a_channel_waits_itself(void)
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *info = NULL;
 	struct rdma_conn_param p = {
 		.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
-	struct ibv_qp_init_attr a = {
-		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC,
+				     .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
 	char port[8];
 	TEST_BEGIN();
 	DO(FAR(cm_listen, &l));
@@ -262,8 +258,7 @@ static void test_private_data_and_depths_reach_the_other_side(void)
 	DO(FAR(cm_next, &far));
 	CU_ASSERT_EQUAL(far.private_len, 56); /* all that the message has room for, as IB reports it */
 	CU_ASSERT_TRUE(has_pattern(&far, 56, 10));
-	CU_ASSERT_EQUAL(far.responder_resources,
-			5); /* seen from the server: what it must have for the client */
+	CU_ASSERT_EQUAL(far.responder_resources, 5); /* seen from the server: what it must have for the client */
 	CU_ASSERT_EQUAL(far.initiator_depth, 3);
 	DO(FAR(cm_qp, &far));
 	pattern(&far, 196, 40);
@@ -450,8 +445,7 @@ static void test_message_before_the_disconnection_arrives(void)
 		return;
 	}
 	DO(post_recv(&(struct rr){.n = 1, .p = {{0, 64, 0}}}));
-	DO(FAR(post_send,
-	       &((struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 8, 0}}})));
+	DO(FAR(post_send, &((struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 8, 0}}})));
 	ASSERT_STATUS(far_send_wc().status, IBV_WC_SUCCESS);
 	DO(FAR(cm_disconnect, &far));
 	DO(cm_next(&near));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rdma_cm: connections to nobody, addresses that cannot be had, calls in the wrong state, identifiers that go away early
- * or move to another channel. */
+/* rdma_cm: connections to nobody, addresses that cannot be had, calls in the wrong state, identifiers that go away
+ * early or move to another channel. */
 #include "unittest/softverbs/cm.h"
 
 #include <arpa/inet.h>
@@ -22,8 +22,7 @@ static bool requested(struct cm_step *near, struct cm_step *far)
 	near->port = l.port;
 	far->event = RDMA_CM_EVENT_CONNECT_REQUEST;
 	bool good = cm_ok("resolve", __LINE__, cm_resolve(near)) && cm_ok("qp", __LINE__, cm_qp(near)) &&
-		    cm_ok("connect", __LINE__, cm_connect(near)) &&
-		    cm_ok("request", __LINE__, FAR(cm_next, far));
+		    cm_ok("connect", __LINE__, cm_connect(near)) && cm_ok("request", __LINE__, FAR(cm_next, far));
 	CU_ASSERT_TRUE(good);
 	return good;
 }
@@ -69,8 +68,7 @@ static void test_address_of_nobody_does_not_connect(void)
 		if (type == RDMA_CM_EVENT_ADDR_RESOLVED) { /* by a default route, which knows no better */
 			CU_ASSERT_EQUAL(rdma_resolve_route(cm.id[0], 1000), 0);
 			type = cm_next_any(&near);
-			CU_ASSERT_TRUE(type == RDMA_CM_EVENT_ROUTE_RESOLVED ||
-				       type == RDMA_CM_EVENT_ROUTE_ERROR);
+			CU_ASSERT_TRUE(type == RDMA_CM_EVENT_ROUTE_RESOLVED || type == RDMA_CM_EVENT_ROUTE_ERROR);
 		} else {
 			CU_ASSERT_EQUAL(type, RDMA_CM_EVENT_ADDR_ERROR);
 			CU_ASSERT_NOT_EQUAL(near.status, 0);
@@ -132,8 +130,7 @@ static void test_client_that_gives_up_does_not_hang_the_server(void)
 		if (FAR(cm_qp, &far) == 0 && FAR(cm_accept, &far) == 0) {
 			long type = FAR(cm_next_any, &far);
 			CU_ASSERT_TRUE(type == RDMA_CM_EVENT_REJECTED || type == RDMA_CM_EVENT_UNREACHABLE ||
-				       type == RDMA_CM_EVENT_CONNECT_ERROR ||
-				       type == RDMA_CM_EVENT_DISCONNECTED);
+				       type == RDMA_CM_EVENT_CONNECT_ERROR || type == RDMA_CM_EVENT_DISCONNECTED);
 		}
 	}
 	DO(FAR(cm_close, &(int){0}));
@@ -165,13 +162,11 @@ static void test_rejected_client_can_try_again(void)
 
 static int try_bind(const char *ip, uint16_t port, bool listen)
 {
-	struct sockaddr_in a = {
-		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = inet_addr(ip)};
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = inet_addr(ip)};
 	struct rdma_cm_id *id;
 	struct rdma_event_channel *ch = rdma_create_event_channel();
 	CU_ASSERT_EQUAL_FATAL(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), 0);
-	int rc = rdma_bind_addr(id, (struct sockaddr *)&a) != 0 || (listen && rdma_listen(id, 1) != 0) ? errno
-												       : 0;
+	int rc = rdma_bind_addr(id, (struct sockaddr *)&a) != 0 || (listen && rdma_listen(id, 1) != 0) ? errno : 0;
 	rdma_destroy_id(id);
 	rdma_destroy_event_channel(ch);
 	return rc;
@@ -346,12 +341,9 @@ static void test_options_are_accepted(void)
 	TEST_BEGIN();
 	DO(cm_create(&s));
 	CU_ASSERT_EQUAL(rdma_set_option(cm.id[0], RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)), 0);
+	CU_ASSERT_EQUAL(rdma_set_option(cm.id[0], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &reuse, sizeof(reuse)), 0);
 	CU_ASSERT_EQUAL(
-		rdma_set_option(cm.id[0], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &reuse, sizeof(reuse)),
-		0);
-	CU_ASSERT_EQUAL(rdma_set_option(cm.id[0], RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
-					sizeof(timeout)),
-			0);
+		rdma_set_option(cm.id[0], RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)), 0);
 	CU_ASSERT_EQUAL(rdma_set_option(cm.id[0], RDMA_OPTION_ID, 999, &tos, sizeof(tos)), -1);
 	DO(cm_close(&(int){0}));
 }

@@ -137,8 +137,7 @@ static void receive_armed(uint32_t wanted)
 		if (n == 0) {
 			CU_ASSERT_EQUAL_FATAL(channel_ready(SIDE_DEADLINE_MS), 0);
 			CU_ASSERT_PTR_EQUAL_FATAL(take_event(), me.rcq);
-			n = poll_wc(
-				&w); /* none, if the event was of messages that were polled before it was seen */
+			n = poll_wc(&w); /* none, if the event was of messages that were polled before it was seen */
 		}
 		CU_ASSERT_TRUE_FATAL(n >= 0);
 		wanted -= (uint32_t)n;
@@ -269,8 +268,8 @@ static bool second_connection(void)
 	struct endpoint here, there;
 	side_endpoint(&here);
 	there = me.other;
-	bool good = make_extra_qp(&here) == 0 && FAR(make_extra_qp, &there) == 0 &&
-		    connect_extra_qp(&there) == 0 && FAR(connect_extra_qp, &here) == 0;
+	bool good = make_extra_qp(&here) == 0 && FAR(make_extra_qp, &there) == 0 && connect_extra_qp(&there) == 0 &&
+		    FAR(connect_extra_qp, &here) == 0;
 	CU_ASSERT_TRUE(good);
 	return good;
 }

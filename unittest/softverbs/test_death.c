@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The other process dies, by kill -9 or by an exit that cleans nothing up, at every stage of a connection: this side hears
- * of it, all its work completes, no call hangs, and the next connection is as good as any. */
+/* The other process dies, by kill -9 or by an exit that cleans nothing up, at every stage of a connection: this side
+ * hears of it, all its work completes, no call hangs, and the next connection is as good as any. */
 #include "unittest/softverbs/cm.h"
 
 #include <errno.h>
@@ -14,8 +14,7 @@ enum { BY_EXIT = 0, BY_KILL = SIGKILL };
 static const int deaths[] = {BY_KILL, BY_EXIT};
 #define EACH_DEATH(d_) for (size_t d_ = 0; d_ < sizeof(deaths) / sizeof(deaths[0]); d_++)
 
-static const struct sr one_send = {
-	.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}};
+static const struct sr one_send = {.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}};
 
 /* Events of the slot until one that ends the connection attempt or the connection; -ETIMEDOUT if none does. */
 static long wait_for_the_end(void)
@@ -299,8 +298,7 @@ static void test_peer_dies_with_its_own_work_outstanding(void)
 	EACH_DEATH(d)
 	{
 		struct endpoint here;
-		struct sr s = one_send,
-			  r = {.opcode = IBV_WR_RDMA_READ, .n = 1, .p = {{0, 1 << 20, 0}}, .count = 16};
+		struct sr s = one_send, r = {.opcode = IBV_WR_RDMA_READ, .n = 1, .p = {{0, 1 << 20, 0}}, .count = 16};
 		if (!connected()) {
 			return;
 		}
@@ -328,8 +326,8 @@ static bool sleeps(pid_t tid)
 	char path[64], line[512], *state;
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
 	FILE *f = fopen(path, "r");
-	bool yes = f != NULL && fgets(line, sizeof(line), f) != NULL &&
-		   (state = strrchr(line, ')')) != NULL && state[2] == 'S';
+	bool yes = f != NULL && fgets(line, sizeof(line), f) != NULL && (state = strrchr(line, ')')) != NULL &&
+		   state[2] == 'S';
 	if (f != NULL) {
 		fclose(f);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A peer that writes nonsense all over what it can reach of us: our arena. It may spoil connections, but it must neither
- * crash us nor make us wait for ever. Knows the layout (softverbs/shm.h), so it runs under softverbs only. */
+/* A peer that writes nonsense all over what it can reach of us: our arena. It may spoil connections, but it must
+ * neither crash us nor make us wait for ever. Knows the layout (softverbs/shm.h), so it runs under softverbs only. */
 #include "unittest/softverbs/sides.h"
 
 #include <signal.h>
@@ -11,10 +11,10 @@
 
 #include "softverbs/shm.h"
 
-#define HOSTILE_BEGIN()                                                                                      \
-	TEST_BEGIN();                                                                                        \
-	if (!sides_device_is("softverbs")) {                                                                 \
-		UNIT_SKIP("only softverbs has an arena");                                                    \
+#define HOSTILE_BEGIN()                                                                                                \
+	TEST_BEGIN();                                                                                                  \
+	if (!sides_device_is("softverbs")) {                                                                           \
+		UNIT_SKIP("only softverbs has an arena");                                                              \
 	}
 
 enum target_area { AREA_QP, AREA_CQ, AREA_SRQ, AREA_KEYS, AREA_HEAP, AREA_ALL };
@@ -135,16 +135,14 @@ static void survive(enum target_area area, bool srq, uint32_t seed)
 	CU_ASSERT_EQUAL(post_recv(&(struct rr){.count = 8, .n = 1, .p = {{0, 4096, 0}}}), 0);
 	CU_ASSERT_EQUAL(
 		FAR(post_send,
-		    &((struct sr){
-			    .opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}})),
+		    &((struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}})),
 		0);
 	ASSERT_STATUS(wait_recv_wc().status, IBV_WC_SUCCESS);
 	for (uint32_t round = 0; round < 8; round++) {
 		struct scribble s = {.area = area, .seed = seed * 100 + round, .words = 64};
 		CU_ASSERT_EQUAL(FAR(scribble, &s), 0);
 		FAR(post_send,
-		    &((struct sr){
-			    .opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}}));
+		    &((struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}}));
 		use_everything();
 	}
 	/* The bystander's turn: everything goes in good order, or says why not; a new pair works afterwards. */
@@ -198,7 +196,8 @@ static void test_nonsense_everywhere_is_survived(void)
 	}
 }
 
-/* As a sender does it, up to the point where a kill may end it: the next receive is its, and the queue still shows it as the next. */
+/* As a sender does it, up to the point where a kill may end it: the next receive is its, and the queue still shows it
+ * as the next. */
 static long take_a_receive_and_no_more(int *unused)
 {
 	struct sv_arena *a = find_near_arena();
@@ -249,7 +248,7 @@ static void test_shared_receives_go_on_after_a_sender_died_taking_one(void)
 	CU_ASSERT_EQUAL(FAR(take_a_receive_and_no_more, &(int){0}), 0);
 	far_kill(SIGKILL);
 	ASSERT_STATUS(wait_recv_wc().status, IBV_WC_WR_FLUSH_ERR); /* the owner has it back */
-	CU_ASSERT_EQUAL(post_recv(&one), 0);			   /* and the queue is full */
+	CU_ASSERT_EQUAL(post_recv(&one), 0);                       /* and the queue is full */
 	CU_ASSERT_EQUAL(ibv_destroy_qp(me.qp), 0);
 	CU_ASSERT_TRUE_FATAL(pair_again(&o));
 	far_sends(1);
@@ -264,8 +263,7 @@ static void test_a_new_connection_works_after_all_that(void)
 	}
 	CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.n = 1, .p = {{0, 64, 0}}})), 0);
 	CU_ASSERT_EQUAL(
-		post_send(&(struct sr){
-			.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}}),
+		post_send(&(struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 64, 0}}}),
 		0);
 	ASSERT_STATUS(wait_send_wc().status, IBV_WC_SUCCESS);
 	ASSERT_STATUS(far_recv_wc().status, IBV_WC_SUCCESS);

@@ -32,15 +32,12 @@ static const struct step {
 	 IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
 	{IBV_QPS_RTR, IBV_QPS_RTS,
 	 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-	 IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
-		 IBV_QP_PATH_MIG_STATE},
+	 IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
 	{IBV_QPS_RTS, IBV_QPS_RTS, 0,
-	 IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
-		 IBV_QP_MIN_RNR_TIMER},
+	 IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER},
 	{IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
 	{IBV_QPS_SQD, IBV_QPS_RTS, 0,
-	 IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
-		 IBV_QP_MIN_RNR_TIMER},
+	 IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER},
 };
 enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
 
@@ -85,8 +82,7 @@ static int modify(enum ibv_qp_state to, int mask)
 /* Walks me.qp from RESET to the state. */
 static int walk_to(enum ibv_qp_state to)
 {
-	static const enum ibv_qp_state path[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
-						 IBV_QPS_SQD};
+	static const enum ibv_qp_state path[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD};
 	int rc = modify(IBV_QPS_RESET, 0);
 	for (int i = 1; rc == 0 && path[i - 1] != to; i++) {
 		if (to == IBV_QPS_ERR && path[i - 1] == IBV_QPS_INIT) {
@@ -135,16 +131,15 @@ static void test_each_step_is_allowed_or_refused_as_specified(void)
 			}
 			CU_ASSERT_EQUAL_FATAL(walk_to(from), 0);
 			CU_ASSERT_EQUAL_FATAL(qp_state(&(int){0}), from);
-			/* From a state without this step, the attributes that it needs from where it exists.
-			 */
+			/* From a state without this step, the attributes that it needs from where it
+			 * exists. */
 			int mask = required_of(from, to);
 			for (int i = 0; mask == 0 && i < STEPS; i++) {
 				mask = steps[i].to == to && !legal[from][to] ? steps[i].required : 0;
 			}
 			int rc = modify(to, mask);
 			long now = qp_state(&(int){0});
-			if (legal[from][to] ? rc != 0 || now != (long)to
-					    : rc != EINVAL || now != (long)from) {
+			if (legal[from][to] ? rc != 0 || now != (long)to : rc != EINVAL || now != (long)from) {
 				snprintf(row, sizeof(row), "%s to %s", state_name[from], state_name[to]);
 				row_failed(__func__, row);
 			}
@@ -327,8 +322,7 @@ static void test_each_state_lets_post_what_it_should(void)
 	}
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		CU_ASSERT_EQUAL_FATAL(walk_to(rows[i].state), 0);
-		struct sr s = {
-			.opcode = IBV_WR_RDMA_WRITE, .remote_addr = (uintptr_t)me.buf, .rkey = me.mr->rkey};
+		struct sr s = {.opcode = IBV_WR_RDMA_WRITE, .remote_addr = (uintptr_t)me.buf, .rkey = me.mr->rkey};
 		long send = post_send(&s), recv = post_recv(&(struct rr){.n = 0});
 		if ((send == 0) != rows[i].send) {
 			snprintf(row, sizeof(row), "send in %s", state_name[rows[i].state]);
@@ -400,8 +394,7 @@ static void test_queue_pair_works_again_after_error_and_reset(void)
 		CU_ASSERT_EQUAL(side_connect(&there), 0);
 		CU_ASSERT_EQUAL(FAR(side_connect, &here), 0);
 		CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.n = 1, .p = {{0, 64, 0}}})), 0);
-		CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED}),
-				0);
+		CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED}), 0);
 		ASSERT_STATUS(wait_send_wc().status, IBV_WC_SUCCESS);
 		ASSERT_STATUS(far_recv_wc().status, IBV_WC_SUCCESS);
 	}
@@ -411,11 +404,7 @@ static void test_queue_pair_works_again_after_error_and_reset(void)
 static void test_drained_send_queue_goes_on_after_rts(void)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
-	struct sr w = {.opcode = IBV_WR_RDMA_WRITE,
-		       .flags = IBV_SEND_SIGNALED,
-		       .wr_id = 1,
-		       .n = 1,
-		       .p = {{0, 64, 0}}};
+	struct sr w = {.opcode = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED, .wr_id = 1, .n = 1, .p = {{0, 64, 0}}};
 	TEST_BEGIN();
 	if (!pair_open_plain()) {
 		return;
@@ -472,9 +461,7 @@ static void test_query_says_what_was_set(void)
 static void test_creation_returns_at_least_what_was_asked(void)
 {
 	TEST_BEGIN();
-	CU_ASSERT_EQUAL(
-		side_open_device(&(struct side_options){.send_wr = 100, .send_sge = 3, .inline_bytes = 50}),
-		0);
+	CU_ASSERT_EQUAL(side_open_device(&(struct side_options){.send_wr = 100, .send_sge = 3, .inline_bytes = 50}), 0);
 	struct ibv_qp_init_attr a;
 	qp_init_attr(&a, &me.options);
 	a.cap.max_inline_data = 50;
@@ -524,8 +511,7 @@ static void test_queue_pairs_have_numbers_of_their_own(void)
 		qp_init_attr(&a, &me.options);
 		qp[i] = ibv_create_qp(me.pd, &a);
 		CU_ASSERT_PTR_NOT_NULL_FATAL(qp[i]);
-		CU_ASSERT_TRUE(qp[i]->qp_num > 1 &&
-			       qp[i]->qp_num < 1 << 24); /* 0 and 1 are the management ones */
+		CU_ASSERT_TRUE(qp[i]->qp_num > 1 && qp[i]->qp_num < 1 << 24); /* 0 and 1 are the management ones */
 		for (int j = 0; j < i; j++) {
 			CU_ASSERT_NOT_EQUAL(qp[i]->qp_num, qp[j]->qp_num);
 		}

@@ -63,8 +63,7 @@ static void test_mixed_requests_complete_in_order(void)
 		return;
 	}
 	for (int round = 0; round < 4; round++) {
-		CU_ASSERT_EQUAL(
-			FAR(post_recv, &((struct rr){.count = 2, .n = 1, .p = {{1 << 20, 65536, 0}}})), 0);
+		CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.count = 2, .n = 1, .p = {{1 << 20, 65536, 0}}})), 0);
 		for (uint32_t i = 0; i < 8; i++) {
 			s = i % 3 == 0   ? read_from(0, 2 << 20, len[i])
 			    : i % 3 == 1 ? write_to(0, 0, len[i])
@@ -133,8 +132,7 @@ static void fenced(struct sr after, uint32_t far_result)
 	for (uint32_t i = 0; i < 20; i++) {
 		FAR(fill, &((struct area){.len = 40000, .seed = i}));
 		if (after.opcode == IBV_WR_SEND) {
-			CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.n = 1, .p = {{far_result, 40000, 0}}})),
-					0);
+			CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.n = 1, .p = {{far_result, 40000, 0}}})), 0);
 		}
 		struct sr r = read_from(0, 0, 40000);
 		r.flags = 0;
@@ -176,8 +174,7 @@ static void test_receives_are_used_in_the_order_of_posting(void)
 		return;
 	}
 	for (uint32_t i = 0; i < 8; i++) {
-		CU_ASSERT_EQUAL(
-			FAR(post_recv, &((struct rr){.wr_id = 90 - i, .n = 1, .p = {{i * 64, 64, 0}}})), 0);
+		CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.wr_id = 90 - i, .n = 1, .p = {{i * 64, 64, 0}}})), 0);
 	}
 	for (uint32_t i = 0; i < 8; i++) {
 		fill(&(struct area){.off = i * 64, .len = 64, .seed = 40 + i});
@@ -368,21 +365,19 @@ static long long_open(struct long_area *a)
 		return -errno;
 	}
 	long_region.bytes = (a->bytes + LONG_MAPPED_BYTES - 1) / LONG_MAPPED_BYTES * LONG_MAPPED_BYTES;
-	long_region.at =
-		mmap(NULL, long_region.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	long_region.at = mmap(NULL, long_region.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (long_region.at == MAP_FAILED) {
 		return -errno;
 	}
 	for (size_t off = 0; off < long_region.bytes; off += LONG_MAPPED_BYTES) {
-		if (mmap(long_region.at + off, LONG_MAPPED_BYTES, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		if (mmap(long_region.at + off, LONG_MAPPED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+			 0) == MAP_FAILED) {
 			return -errno;
 		}
 	}
 	close(fd);
-	long_region.mr =
-		ibv_reg_mr(me.pd, long_region.at, long_region.bytes,
-			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	long_region.mr = ibv_reg_mr(me.pd, long_region.at, long_region.bytes,
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	if (long_region.mr == NULL) {
 		return -errno;
 	}
@@ -401,9 +396,7 @@ static long long_close(int *unused)
 static int long_post(enum ibv_wr_opcode opcode, uint64_t bytes, const struct long_area *far)
 {
 	struct ibv_sge sge[2] = {
-		{.addr = (uintptr_t)long_region.at,
-		 .length = (uint32_t)(bytes / 2),
-		 .lkey = long_region.mr->lkey},
+		{.addr = (uintptr_t)long_region.at, .length = (uint32_t)(bytes / 2), .lkey = long_region.mr->lkey},
 		{.addr = (uintptr_t)long_region.at + bytes / 2,
 		 .length = (uint32_t)(bytes - bytes / 2),
 		 .lkey = long_region.mr->lkey},

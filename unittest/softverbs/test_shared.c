@@ -25,8 +25,12 @@ static long count_mappings(int *unused)
 
 static struct ibv_wc do_write(uint32_t off, uint32_t len, uint64_t remote)
 {
-	struct sr s = {.opcode = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED, .remote_addr = FAR_ADDR(remote), .rkey = FAR_RKEY,
-		       .n = 1, .p = {{off, len, 0}}};
+	struct sr s = {.opcode = IBV_WR_RDMA_WRITE,
+		       .flags = IBV_SEND_SIGNALED,
+		       .remote_addr = FAR_ADDR(remote),
+		       .rkey = FAR_RKEY,
+		       .n = 1,
+		       .p = {{off, len, 0}}};
 
 	CU_ASSERT_EQUAL(post_send(&s), 0);
 	return wait_send_wc();
@@ -58,10 +62,10 @@ static bool open_mapped(void)
 	return true;
 }
 
-#define SHARED_BEGIN()                                                                                       \
-	TEST_BEGIN();                                                                                        \
-	if (!sides_device_is("softverbs")) {                                                                 \
-		UNIT_SKIP("only softverbs moves data through a mapping");                                    \
+#define SHARED_BEGIN()                                                                                                 \
+	TEST_BEGIN();                                                                                                  \
+	if (!sides_device_is("softverbs")) {                                                                           \
+		UNIT_SKIP("only softverbs moves data through a mapping");                                              \
 	}
 
 static void test_write_changes_exactly_its_bytes(void)
@@ -86,14 +90,22 @@ static void test_read_scatters_and_write_gathers(void)
 		return;
 	}
 	FAR(fill, &((struct area){.off = 4000, .len = 9000, .seed = 3}));
-	CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED, .remote_addr = FAR_ADDR(4000),
-					       .rkey = FAR_RKEY, .n = 3, .p = {{100, 3000, 0}, {10000, 1, 0}, {20000, 5999, 0}}}),
+	CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_RDMA_READ,
+					       .flags = IBV_SEND_SIGNALED,
+					       .remote_addr = FAR_ADDR(4000),
+					       .rkey = FAR_RKEY,
+					       .n = 3,
+					       .p = {{100, 3000, 0}, {10000, 1, 0}, {20000, 5999, 0}}}),
 			0);
 	ASSERT_STATUS(wait_send_wc().status, IBV_WC_SUCCESS);
 	CU_ASSERT_EQUAL(check(&(struct area){.off = 100, .len = 3000, .seed = 3}), 0);
 	CU_ASSERT_EQUAL(check(&(struct area){.off = 20000, .len = 5999, .seed = 3, .from = 3001}), 0);
-	CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED, .remote_addr = FAR_ADDR(40000),
-					       .rkey = FAR_RKEY, .n = 2, .p = {{100, 3000, 0}, {10000, 1, 0}}}),
+	CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_RDMA_WRITE,
+					       .flags = IBV_SEND_SIGNALED,
+					       .remote_addr = FAR_ADDR(40000),
+					       .rkey = FAR_RKEY,
+					       .n = 2,
+					       .p = {{100, 3000, 0}, {10000, 1, 0}}}),
 			0);
 	ASSERT_STATUS(wait_send_wc().status, IBV_WC_SUCCESS);
 	CU_ASSERT_EQUAL(FAR(check, &((struct area){.off = 40000, .len = 3001, .seed = 3})), 0);
@@ -108,7 +120,9 @@ static void test_a_long_send_arrives_whole(void)
 	}
 	fill(&(struct area){.len = 1 << 20, .seed = 4});
 	CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.n = 1, .p = {{128, 1 << 20, 0}}})), 0);
-	CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 1 << 20, 0}}}), 0);
+	CU_ASSERT_EQUAL(post_send(&(struct sr){
+				.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .n = 1, .p = {{0, 1 << 20, 0}}}),
+			0);
 	ASSERT_STATUS(wait_send_wc().status, IBV_WC_SUCCESS);
 	CU_ASSERT_EQUAL(far_recv_wc().byte_len, 1 << 20);
 	CU_ASSERT_EQUAL(FAR(check, &((struct area){.off = 128, .len = 1 << 20, .seed = 4})), 0);

@@ -50,8 +50,7 @@ static void fault_far_side(const struct fault *f)
 /* Posts the faulty request between a good one and two that must be flushed. */
 static void fault(const struct fault *f)
 {
-	struct sr s = f->send,
-		  good = {.opcode = IBV_WR_RDMA_WRITE, .wr_id = 1, .n = 1, .flags = IBV_SEND_SIGNALED};
+	struct sr s = f->send, good = {.opcode = IBV_WR_RDMA_WRITE, .wr_id = 1, .n = 1, .flags = IBV_SEND_SIGNALED};
 	if (!fault_open(f)) {
 		return;
 	}
@@ -77,30 +76,29 @@ static void fault(const struct fault *f)
 	}
 	CU_ASSERT_EQUAL(qp_state(&(int){0}), IBV_QPS_ERR);
 	fault_far_side(f);
-	CU_ASSERT_EQUAL(FAR(check, &((struct area){.len = SIDE_BUFFER_BYTES, .seed = 1})),
-			0); /* nothing changed */
+	CU_ASSERT_EQUAL(FAR(check, &((struct area){.len = SIDE_BUFFER_BYTES, .seed = 1})), 0); /* nothing changed */
 	pair_close();
 }
 
-#define SEND_OF(...)                                                                                         \
-	{                                                                                                    \
-		.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, __VA_ARGS__                               \
+#define SEND_OF(...)                                                                                                   \
+	{                                                                                                              \
+		.opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, __VA_ARGS__                                         \
 	}
-#define WRITE_OF(...)                                                                                        \
-	{                                                                                                    \
-		.opcode = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED, __VA_ARGS__                         \
+#define WRITE_OF(...)                                                                                                  \
+	{                                                                                                              \
+		.opcode = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED, __VA_ARGS__                                   \
 	}
-#define READ_OF(...)                                                                                         \
-	{                                                                                                    \
-		.opcode = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED, __VA_ARGS__                          \
+#define READ_OF(...)                                                                                                   \
+	{                                                                                                              \
+		.opcode = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED, __VA_ARGS__                                    \
 	}
 #define PIECE(off_, len_) .n = 1, .p = {{off_, len_, 0}}
 #define RECEIVE           .recvs = 3, .recv = {.wr_id = 70, PIECE(0, 64)}
-#define FAULT(name, ...)                                                                                     \
-	static void name(void)                                                                               \
-	{                                                                                                    \
-		TEST_BEGIN();                                                                                \
-		fault(&(struct fault){__VA_ARGS__});                                                         \
+#define FAULT(name, ...)                                                                                               \
+	static void name(void)                                                                                         \
+	{                                                                                                              \
+		TEST_BEGIN();                                                                                          \
+		fault(&(struct fault){__VA_ARGS__});                                                                   \
 	}
 
 /* --- found by the requester, before anything leaves it: the far side knows nothing */
@@ -108,8 +106,8 @@ static void fault(const struct fault *f)
 
 FAULT(test_send_with_a_bad_lkey_is_a_local_protection_error, .send = SEND_OF(.n = 1, .p = {{0, 8, BAD_KEY}}),
       .near_status = IBV_WC_LOC_PROT_ERR, FAR_SIDE_IS_FINE)
-FAULT(test_send_beyond_the_region_is_a_local_protection_error,
-      .send = SEND_OF(PIECE(SIDE_BUFFER_BYTES - 7, 8)), .near_status = IBV_WC_LOC_PROT_ERR, FAR_SIDE_IS_FINE)
+FAULT(test_send_beyond_the_region_is_a_local_protection_error, .send = SEND_OF(PIECE(SIDE_BUFFER_BYTES - 7, 8)),
+      .near_status = IBV_WC_LOC_PROT_ERR, FAR_SIDE_IS_FINE)
 FAULT(test_send_before_the_region_is_a_local_protection_error, .send = SEND_OF(PIECE(0u - 1u, 8)),
       .near_status = IBV_WC_LOC_PROT_ERR, FAR_SIDE_IS_FINE)
 FAULT(test_write_with_a_bad_lkey_is_a_local_protection_error,
@@ -117,9 +115,9 @@ FAULT(test_write_with_a_bad_lkey_is_a_local_protection_error,
       .far_status = NOTHING, .far_state = IBV_QPS_RTS)
 FAULT(test_read_with_a_bad_lkey_is_a_local_protection_error, .send = READ_OF(.n = 1, .p = {{0, 8, BAD_KEY}}),
       .near_status = IBV_WC_LOC_PROT_ERR, .far_status = NOTHING, .far_state = IBV_QPS_RTS)
-FAULT(test_read_into_a_region_without_local_write_is_a_local_protection_error,
-      .near = {.mr_is_readonly = true}, .send = READ_OF(PIECE(0, 64)), .near_status = IBV_WC_LOC_PROT_ERR,
-      .far_status = NOTHING, .far_state = IBV_QPS_RTS)
+FAULT(test_read_into_a_region_without_local_write_is_a_local_protection_error, .near = {.mr_is_readonly = true},
+      .send = READ_OF(PIECE(0, 64)), .near_status = IBV_WC_LOC_PROT_ERR, .far_status = NOTHING,
+      .far_state = IBV_QPS_RTS)
 FAULT(test_read_with_no_initiator_depth_is_a_local_qp_operation_error, .near = {.initiator_depth = 255},
       .send = READ_OF(PIECE(0, 64)), .near_status = IBV_WC_LOC_QP_OP_ERR, .far_status = NOTHING,
       .far_state = IBV_QPS_RTS)
@@ -127,33 +125,28 @@ FAULT(test_read_with_no_initiator_depth_is_a_local_qp_operation_error, .near = {
 /* --- the receive is at fault */
 FAULT(test_send_longer_than_the_receive_is_a_local_length_error_there, .send = SEND_OF(PIECE(0, 65)), RECEIVE,
       .near_status = IBV_WC_REM_INV_REQ_ERR, .far_status = IBV_WC_LOC_LEN_ERR, .far_state = IBV_QPS_ERR)
-FAULT(test_long_send_longer_than_the_receive_is_a_local_length_error_there,
-      .send = SEND_OF(PIECE(0, 1 << 20)), .recvs = 2, .recv = {.wr_id = 70},
-      .near_status = IBV_WC_REM_INV_REQ_ERR, .far_status = IBV_WC_LOC_LEN_ERR, .far_state = IBV_QPS_ERR)
-FAULT(test_receive_with_a_bad_lkey_is_a_local_protection_error_there, .send = SEND_OF(PIECE(0, 64)),
-      .recvs = 2, .recv = {.wr_id = 70, .n = 1, .p = {{0, 64, BAD_KEY}}}, .near_status = IBV_WC_REM_OP_ERR,
+FAULT(test_long_send_longer_than_the_receive_is_a_local_length_error_there, .send = SEND_OF(PIECE(0, 1 << 20)),
+      .recvs = 2, .recv = {.wr_id = 70}, .near_status = IBV_WC_REM_INV_REQ_ERR, .far_status = IBV_WC_LOC_LEN_ERR,
+      .far_state = IBV_QPS_ERR)
+FAULT(test_receive_with_a_bad_lkey_is_a_local_protection_error_there, .send = SEND_OF(PIECE(0, 64)), .recvs = 2,
+      .recv = {.wr_id = 70, .n = 1, .p = {{0, 64, BAD_KEY}}}, .near_status = IBV_WC_REM_OP_ERR,
       .far_status = IBV_WC_LOC_PROT_ERR, .far_state = IBV_QPS_ERR)
-FAULT(test_receive_into_a_region_without_local_write_is_a_local_protection_error_there,
-      .far = {.mr_is_readonly = true}, .send = SEND_OF(PIECE(0, 64)), RECEIVE,
-      .near_status = IBV_WC_REM_OP_ERR, .far_status = IBV_WC_LOC_PROT_ERR, .far_state = IBV_QPS_ERR)
-FAULT(test_receive_beyond_the_region_is_a_local_protection_error_there, .send = SEND_OF(PIECE(0, 64)),
-      .recvs = 2, .recv = {.wr_id = 70, PIECE(SIDE_BUFFER_BYTES - 63, 64)}, .near_status = IBV_WC_REM_OP_ERR,
+FAULT(test_receive_into_a_region_without_local_write_is_a_local_protection_error_there, .far = {.mr_is_readonly = true},
+      .send = SEND_OF(PIECE(0, 64)), RECEIVE, .near_status = IBV_WC_REM_OP_ERR, .far_status = IBV_WC_LOC_PROT_ERR,
+      .far_state = IBV_QPS_ERR)
+FAULT(test_receive_beyond_the_region_is_a_local_protection_error_there, .send = SEND_OF(PIECE(0, 64)), .recvs = 2,
+      .recv = {.wr_id = 70, PIECE(SIDE_BUFFER_BYTES - 63, 64)}, .near_status = IBV_WC_REM_OP_ERR,
       .far_status = IBV_WC_LOC_PROT_ERR, .far_state = IBV_QPS_ERR)
 
 /* --- remote access: an error here, the error state there (IBTA volume 1, 9.9.3 class C) */
-#define ACCESS_ERROR                                                                                         \
-	RECEIVE, .near_status = IBV_WC_REM_ACCESS_ERR, .far_status = IBV_WC_WR_FLUSH_ERR,                    \
-		 .far_state = IBV_QPS_ERR
+#define ACCESS_ERROR                                                                                                   \
+	RECEIVE, .near_status = IBV_WC_REM_ACCESS_ERR, .far_status = IBV_WC_WR_FLUSH_ERR, .far_state = IBV_QPS_ERR
 
 FAULT(test_write_with_a_bad_rkey_is_a_remote_access_error, .send = WRITE_OF(.rkey = BAD_KEY, PIECE(0, 64)),
       ACCESS_ERROR)
-FAULT(test_read_with_a_bad_rkey_is_a_remote_access_error, .send = READ_OF(.rkey = BAD_KEY, PIECE(0, 64)),
-      ACCESS_ERROR)
+FAULT(test_read_with_a_bad_rkey_is_a_remote_access_error, .send = READ_OF(.rkey = BAD_KEY, PIECE(0, 64)), ACCESS_ERROR)
 FAULT(test_write_with_immediate_and_a_bad_rkey_is_a_remote_access_error,
-      .send = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-	       .flags = IBV_SEND_SIGNALED,
-	       .rkey = BAD_KEY,
-	       PIECE(0, 64)},
+      .send = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .flags = IBV_SEND_SIGNALED, .rkey = BAD_KEY, PIECE(0, 64)},
       ACCESS_ERROR)
 FAULT(test_write_one_byte_beyond_the_region_is_a_remote_access_error,
       .send = WRITE_OF(.remote_addr = SIDE_BUFFER_BYTES - 63, PIECE(0, 64)), ACCESS_ERROR)
@@ -169,22 +162,20 @@ FAULT(test_read_of_a_region_without_remote_read_is_a_remote_access_error,
       .far = {.no_mr_access = IBV_ACCESS_REMOTE_READ}, .send = READ_OF(PIECE(0, 64)), ACCESS_ERROR)
 
 /* --- what the far queue pair does not offer is an invalid request */
-#define INVALID_REQUEST                                                                                      \
-	RECEIVE, .near_status = IBV_WC_REM_INV_REQ_ERR, .far_status = IBV_WC_WR_FLUSH_ERR,                   \
-		 .far_state = IBV_QPS_ERR
+#define INVALID_REQUEST                                                                                                \
+	RECEIVE, .near_status = IBV_WC_REM_INV_REQ_ERR, .far_status = IBV_WC_WR_FLUSH_ERR, .far_state = IBV_QPS_ERR
 
 FAULT(test_read_from_a_queue_pair_without_remote_read_is_an_invalid_request,
       .far = {.no_qp_access = IBV_ACCESS_REMOTE_READ}, .send = READ_OF(PIECE(0, 64)), INVALID_REQUEST)
-FAULT(test_read_from_a_queue_pair_without_responder_resources_is_an_invalid_request,
-      .far = {.responder_depth = 255}, .send = READ_OF(PIECE(0, 64)), INVALID_REQUEST)
+FAULT(test_read_from_a_queue_pair_without_responder_resources_is_an_invalid_request, .far = {.responder_depth = 255},
+      .send = READ_OF(PIECE(0, 64)), INVALID_REQUEST)
 
 /* Not by fault(): its first request is a write. */
 static void test_write_to_a_queue_pair_without_remote_write_is_an_invalid_request(void)
 {
 	struct sr w = WRITE_OF(PIECE(0, 64));
 	TEST_BEGIN();
-	if (!pair_open(&(struct side_options){0},
-		       &(struct side_options){.no_qp_access = IBV_ACCESS_REMOTE_WRITE})) {
+	if (!pair_open(&(struct side_options){0}, &(struct side_options){.no_qp_access = IBV_ACCESS_REMOTE_WRITE})) {
 		return;
 	}
 	w.remote_addr = FAR_ADDR(0);
@@ -255,8 +246,7 @@ static struct {
 static long region_of_other_domain(struct endpoint *e)
 {
 	other_domain.pd = ibv_alloc_pd(me.context);
-	other_domain.mr =
-		ibv_reg_mr(other_domain.pd, me.buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	other_domain.mr = ibv_reg_mr(other_domain.pd, me.buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (other_domain.mr == NULL) {
 		return -errno;
 	}

@@ -15,8 +15,7 @@ static void test_send_arrives_whole(void)
 	}
 	for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		fill(&(struct area){.len = sizes[i], .seed = i});
-		CU_ASSERT_EQUAL(
-			FAR(post_recv, &((struct rr){.wr_id = 7 + i, .n = 1, .p = {{128, 1 << 20, 0}}})), 0);
+		CU_ASSERT_EQUAL(FAR(post_recv, &((struct rr){.wr_id = 7 + i, .n = 1, .p = {{128, 1 << 20, 0}}})), 0);
 		CU_ASSERT_EQUAL(post_send(&(struct sr){.opcode = IBV_WR_SEND,
 						       .flags = IBV_SEND_SIGNALED,
 						       .wr_id = 100 + i,
@@ -369,7 +368,8 @@ static void test_local_invalidate_ends_the_windows_rkey(void)
 	pair_close();
 }
 
-/* A key that is nobody's, and that of a region: what ibv_reg_mr() registers cannot be invalidated (IBTA volume 1, 10.6.5). */
+/* A key that is nobody's, and that of a region: what ibv_reg_mr() registers cannot be invalidated (IBTA volume
+ * 1, 10.6.5). */
 static void invalidate_in_vain(uint32_t key_change)
 {
 	if (!pair_open_plain()) {
@@ -402,8 +402,7 @@ static void test_send_with_invalidate_of_a_region_is_an_error_there(void)
 
 /* --- scatter, gather, and nothing at all */
 
-static const struct piece split_a[] = {
-	{0, 1, 0}, {100, 4095, 0}, {9000, 0, 0}, {10000, 4000, 0}}; /* 8096 bytes */
+static const struct piece split_a[] = {{0, 1, 0}, {100, 4095, 0}, {9000, 0, 0}, {10000, 4000, 0}}; /* 8096 bytes */
 static const struct piece split_b[] = {{50000, 3000, 0}, {60000, 2, 0}, {70000, 5000, 0}, {80000, 1000, 0}};
 enum { SPLIT_BYTES = 8096 };
 

@@ -87,11 +87,8 @@ static void set_begin(void *arg)
 
 	for (size_t i = 0; i < 4; i++) {
 		set.runs[i] = 0;
-		set.p[i] = poller_register(&(struct poller_opts){.name = "set",
-								 .fn = set_poll,
-								 .ctx = (void *)(uintptr_t)i,
-								 .period_us = period,
-								 .fd = -1});
+		set.p[i] = poller_register(&(struct poller_opts){
+			.name = "set", .fn = set_poll, .ctx = (void *)(uintptr_t)i, .period_us = period, .fd = -1});
 	}
 }
 
@@ -124,8 +121,8 @@ static void act_pause_and_unregister(struct poller **p)
 	poller_unregister(p);
 }
 
-/* The second poller does something to another, or to itself, from inside: afterwards the target has run at most once more, and all
- * the others go on. */
+/* The second poller does something to another, or to itself, from inside: afterwards the target has run at most once
+ * more, and all the others go on. */
 static void check_act(void (*act)(struct poller **p), int target, bool goes_on, uint64_t period)
 {
 	set.act_on = target;
@@ -427,8 +424,7 @@ static void bad_descriptor(void *arg)
 	bool *refused = arg;
 
 	errno = 0;
-	*refused = fd_source_add(987654, EPOLLIN, fd_ready, NULL, "no such descriptor") == NULL &&
-		   errno == EBADF;
+	*refused = fd_source_add(987654, EPOLLIN, fd_ready, NULL, "no such descriptor") == NULL && errno == EBADF;
 }
 
 static void test_bad_descriptor_is_refused(void)

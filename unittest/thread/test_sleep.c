@@ -188,8 +188,8 @@ static bool source_arm(void *ctx)
 
 static void source_begin(void *arg)
 {
-	source.poller = poller_register(&(struct poller_opts){
-		.name = "source", .fn = source_poll, .fd = source.fd, .arm = source_arm});
+	source.poller = poller_register(
+		&(struct poller_opts){.name = "source", .fn = source_poll, .fd = source.fd, .arm = source_arm});
 }
 
 static void source_end(void *arg)

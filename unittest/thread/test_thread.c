@@ -29,8 +29,7 @@ static void send_numbers(void *arg)
 	uint64_t sender = (uint64_t)(uintptr_t)arg;
 
 	for (uint64_t n = 0; n < NUMBERS; n++) {
-		while (thread_send(order.receiver, receive_number, (void *)(uintptr_t)(sender << 32 | n)) !=
-		       0) {
+		while (thread_send(order.receiver, receive_number, (void *)(uintptr_t)(sender << 32 | n)) != 0) {
 			sched_yield();
 		}
 	}
@@ -392,8 +391,7 @@ static struct poller *leaked;
 
 static void leak_poller(void *arg)
 {
-	const struct poller_opts opts = {
-		.name = "leaked poller", .fn = moving_every_round, .period_us = 1000000};
+	const struct poller_opts opts = {.name = "leaked poller", .fn = moving_every_round, .period_us = 1000000};
 
 	leaked = poller_register(&opts);
 }
@@ -629,7 +627,8 @@ static void test_who_waits_for_a_stuck_reactor_looks_at_it(void)
 /* Stops all and starts it again. */
 static void test_the_control_thread_keeps_the_ring_it_had_before_the_reactors(void)
 {
-	struct trace_opts opts = {.name = "unit_thread", .version = "", .instance_id = -1, .num_entries = 64, .num_user_threads = 2};
+	struct trace_opts opts = {
+		.name = "unit_thread", .version = "", .instance_id = -1, .num_entries = 64, .num_user_threads = 2};
 	const struct thread_lib_opts lib = {.idle_spell_us = 50};
 	char error[TRACE_ERROR_MAX];
 
@@ -637,7 +636,8 @@ static void test_the_control_thread_keeps_the_ring_it_had_before_the_reactors(vo
 	CU_ASSERT_EQUAL_FATAL(trace_start(&opts, error), 0);
 	CU_ASSERT_EQUAL(thread_lib_start(&lib), 0);
 	thread_lib_stop();
-	CU_ASSERT_EQUAL(trace_register_user_thread("control"), 0); /* what the reactors' start took has been given back */
+	CU_ASSERT_EQUAL(trace_register_user_thread("control"),
+			0); /* what the reactors' start took has been given back */
 	CU_ASSERT_EQUAL(thread_lib_start(&lib), 0);
 	thread_lib_stop();
 	CU_ASSERT_EQUAL(trace_register_user_thread("control"), -EEXIST);

@@ -146,8 +146,7 @@ static void test_the_first_seven_sections_are_where_a_stock_reader_looks(void)
 	CU_ASSERT_EQUAL(h->file_size, size);
 	CU_ASSERT_EQUAL(size, live_size + sizeof(struct trace_file_cause));
 	CU_ASSERT_EQUAL(h->num_sections, l->num_sections);
-	CU_ASSERT_EQUAL(memcmp(h->section_offset, l->section_offset, TRACE_SECTION_CAUSE * sizeof(uint64_t)),
-			0);
+	CU_ASSERT_EQUAL(memcmp(h->section_offset, l->section_offset, TRACE_SECTION_CAUSE * sizeof(uint64_t)), 0);
 	CU_ASSERT_EQUAL(h->section_offset[TRACE_SECTION_CAUSE], live_size);
 	free(live);
 	free(bytes);

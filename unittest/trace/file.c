@@ -99,8 +99,7 @@ static void test_tables_hold_what_was_declared(void)
 	fixture_start(64);
 	look(trace_file_path());
 	const struct trace_file_tpoint *t =
-		(const void *)((const struct trace_file_table *)fixture_section(file, TRACE_SECTION_TPOINT) +
-			       1);
+		(const void *)((const struct trace_file_table *)fixture_section(file, TRACE_SECTION_TPOINT) + 1);
 	for (unsigned id = 0; id < TRACE_NUM_TPOINTS; id++) {
 		const struct trace_tpoint_info *info = trace_tpoint_info(id);
 		CU_ASSERT_STRING_EQUAL(t[id].name, info != NULL ? info->def.name : "");
@@ -109,15 +108,13 @@ static void test_tables_hold_what_was_declared(void)
 	CU_ASSERT_EQUAL(t[TRACE_TPOINT_BDEV_IO_START].related[0].arg_index, 1);
 	CU_ASSERT_EQUAL(t[TRACE_TPOINT_BDEV_IO_DONE].related[0].arg_index, 0);
 	CU_ASSERT_EQUAL(t[TRACE_TPOINT_NVME_PCIE_COMPLETE].related[0].object_type, 5);
-	const struct trace_file_type *owner = (const void *)((const struct trace_file_table *)fixture_section(
-								     file, TRACE_SECTION_OWNER_TYPE) +
-							     1);
+	const struct trace_file_type *owner =
+		(const void *)((const struct trace_file_table *)fixture_section(file, TRACE_SECTION_OWNER_TYPE) + 1);
 	CU_ASSERT_EQUAL(owner[2].type, 2);
 	CU_ASSERT_EQUAL(owner[2].id_prefix, 'b');
 	CU_ASSERT_EQUAL(owner[1].type, 0);
 	const struct trace_file_type *object =
-		(const void *)((const struct trace_file_table *)fixture_section(file, TRACE_SECTION_OBJECT) +
-			       1);
+		(const void *)((const struct trace_file_table *)fixture_section(file, TRACE_SECTION_OBJECT) + 1);
 	CU_ASSERT_EQUAL(object[0x40].type, 0x40);
 	CU_ASSERT_EQUAL(object[0x40].id_prefix, 'r');
 	done();

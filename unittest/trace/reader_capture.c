@@ -99,7 +99,8 @@ static void test_a_full_ring_keeps_the_newest(void)
 	CU_ASSERT_EQUAL(trace_file_close(w), 0);
 	struct opened o = reopen();
 	size_t n = o.s->batch.num_events;
-	/* A file without stamps: the reader leaves the oldest slots, one event's worth, to a writer that might be there. */
+	/* A file without stamps: the reader leaves the oldest slots, one event's worth, to a writer that might be
+	 * there. */
 	CU_ASSERT_FATAL(n >= 4096 - TRACE_FILE_MAX_SLOTS && n <= 4096);
 	CU_ASSERT_EQUAL(o.s->batch.events[n - 1].size, 9999);
 	CU_ASSERT_EQUAL(o.s->batch.events[0].size, 10000 - n);

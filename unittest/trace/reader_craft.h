@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small trace files made by hand for the reader's tests: a few tracepoints, two owners, rings of some entries, written in the order
- * in which the recorder writes. */
+/* Small trace files made by hand for the reader's tests: a few tracepoints, two owners, rings of some entries, written
+ * in the order in which the recorder writes. */
 #ifndef UNITTEST_TRACE_READER_CRAFT_H
 #define UNITTEST_TRACE_READER_CRAFT_H
 
@@ -76,9 +76,8 @@ static inline void craft_arg(struct trace_file_tpoint *t, const char *name, uint
 	a->size = size;
 }
 
-static inline struct trace_file_tpoint *craft_define(struct craft *c, unsigned id, const char *name,
-						     uint8_t owner_type, uint8_t object_type,
-						     uint8_t new_object)
+static inline struct trace_file_tpoint *craft_define(struct craft *c, unsigned id, const char *name, uint8_t owner_type,
+						     uint8_t object_type, uint8_t new_object)
 {
 	struct trace_file_tpoint *t = craft_tpoint(c, id);
 
@@ -145,8 +144,7 @@ static inline void craft_histories(struct craft *c, size_t *end)
 
 	*(uint16_t *)craft_section(c, TRACE_SECTION_LCORE_OFFSETS) = (uint16_t)c->lcores;
 	for (unsigned i = 0; i < c->lcores; i++) {
-		offsets[i] = craft_place(end, 48 + 8 * CRAFT_TPOINTS +
-						      c->entries * sizeof(struct trace_file_entry));
+		offsets[i] = craft_place(end, 48 + 8 * CRAFT_TPOINTS + c->entries * sizeof(struct trace_file_entry));
 		struct trace_file_history *h = craft_history(c, i);
 		h->lcore = (int32_t)i;
 		h->num_entries = c->entries;
@@ -186,15 +184,13 @@ static inline struct craft craft_new(unsigned lcores, unsigned entries, bool our
 		[TRACE_SECTION_TPOINT_MASK] = craft_place(&end, table + 8),
 		[TRACE_SECTION_OWNER_TYPE] = craft_place(&end, table + 2 * CRAFT_TYPES),
 		[TRACE_SECTION_OBJECT] = craft_place(&end, table + 2 * CRAFT_TYPES),
-		[TRACE_SECTION_TPOINT] =
-			craft_place(&end, table + CRAFT_TPOINTS * sizeof(struct trace_file_tpoint)),
+		[TRACE_SECTION_TPOINT] = craft_place(&end, table + CRAFT_TPOINTS * sizeof(struct trace_file_tpoint)),
 		[TRACE_SECTION_LCORE_OFFSETS] = craft_place(&end, table + 8 * lcores),
 	};
 	if (ours) {
 		at[TRACE_SECTION_STAMPS] = craft_place(&end, table + 8 * lcores);
 		at[TRACE_SECTION_INFO] = craft_place(&end, sizeof(struct trace_file_info));
-		at[TRACE_SECTION_LOSS] =
-			craft_place(&end, 128 + lcores * sizeof(struct trace_file_slot_loss));
+		at[TRACE_SECTION_LOSS] = craft_place(&end, 128 + lcores * sizeof(struct trace_file_slot_loss));
 	}
 	size_t room = end + lcores * (64 + 8 * CRAFT_TPOINTS + entries * 40);
 	c.bytes = calloc(1, room);
@@ -233,8 +229,7 @@ static inline uint8_t *craft_cut(const struct craft *c, size_t n)
 	return p;
 }
 
-static inline void craft_slot(struct craft *c, unsigned lcore, uint64_t number, uint64_t tsc,
-			      const void *rest)
+static inline void craft_slot(struct craft *c, unsigned lcore, uint64_t number, uint64_t tsc, const void *rest)
 {
 	struct trace_file_entry *e = &craft_entries(c, lcore)[number & (c->entries - 1)];
 
@@ -275,18 +270,15 @@ static inline void craft_plain(struct craft *c, unsigned lcore, uint64_t tsc)
 	craft_record(c, lcore, tsc, (struct trace_file_entry){.tpoint_id = CRAFT_PLAIN}, NULL, 0);
 }
 
-static inline void craft_req(struct craft *c, unsigned lcore, uint64_t tsc, enum craft_tpoint id,
-			     uint64_t object)
+static inline void craft_req(struct craft *c, unsigned lcore, uint64_t tsc, enum craft_tpoint id, uint64_t object)
 {
 	uint32_t qd = 9;
 
-	craft_record(c, lcore, tsc,
-		     (struct trace_file_entry){.tpoint_id = id, .owner_id = 1, .object_id = object}, &qd,
+	craft_record(c, lcore, tsc, (struct trace_file_entry){.tpoint_id = id, .owner_id = 1, .object_id = object}, &qd,
 		     id == CRAFT_REQ_BUSY ? 4 : 0);
 }
 
-static inline void craft_io_start(struct craft *c, unsigned lcore, uint64_t tsc, uint64_t object,
-				  uint64_t ctx)
+static inline void craft_io_start(struct craft *c, unsigned lcore, uint64_t tsc, uint64_t object, uint64_t ctx)
 {
 	struct {
 		uint64_t ctx, offset;
@@ -294,15 +286,14 @@ static inline void craft_io_start(struct craft *c, unsigned lcore, uint64_t tsc,
 	} args = {ctx, 4096 + tsc, "some words"};
 
 	craft_record(c, lcore, tsc,
-		     (struct trace_file_entry){.tpoint_id = CRAFT_IO_START, .size = 8, .object_id = object},
-		     &args, sizeof(args));
+		     (struct trace_file_entry){.tpoint_id = CRAFT_IO_START, .size = 8, .object_id = object}, &args,
+		     sizeof(args));
 }
 
-static inline void craft_child(struct craft *c, unsigned lcore, uint64_t tsc, enum craft_tpoint id,
-			       uint64_t object, uint64_t ctx)
+static inline void craft_child(struct craft *c, unsigned lcore, uint64_t tsc, enum craft_tpoint id, uint64_t object,
+			       uint64_t ctx)
 {
-	craft_record(c, lcore, tsc, (struct trace_file_entry){.tpoint_id = id, .object_id = object}, &ctx,
-		     sizeof(ctx));
+	craft_record(c, lcore, tsc, (struct trace_file_entry){.tpoint_id = id, .object_id = object}, &ctx, sizeof(ctx));
 }
 
 /* A file with a bit of everything in two rings that have not wrapped. */

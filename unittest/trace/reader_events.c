@@ -386,9 +386,8 @@ static void test_a_life_is_the_whole_family_and_nobody_else(void)
 		uint64_t index;
 	} members[] = {{'r', 0}, {'i', 0}, {'N', 0}, {'i', 2}};
 	for (size_t k = 0; k < sizeof(members) / sizeof(members[0]); k++) {
-		CU_ASSERT_EQUAL(
-			trace_life_mark(o.r, &o.s->batch, members[k].prefix, members[k].index, keep, &start),
-			0);
+		CU_ASSERT_EQUAL(trace_life_mark(o.r, &o.s->batch, members[k].prefix, members[k].index, keep, &start),
+				0);
 		CU_ASSERT(memcmp(keep, family, sizeof(family)) == 0);
 		CU_ASSERT_EQUAL(start, 0);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that are cut off, scrambled, or wrong in one field: the reader reports what is wrong and yields what is left. */
+/* Files that are cut off, scrambled, or wrong in one field: the reader reports what is wrong and yields what is
+ * left. */
 #include <errno.h>
 
 #include "unittest/trace/reader_use.h"

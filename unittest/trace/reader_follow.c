@@ -84,8 +84,7 @@ static void test_following_several_lcores_keeps_the_order(void)
 	CU_ASSERT_EQUAL_FATAL(follow_step(&w, true), 2);
 	CU_ASSERT_EQUAL(w.b->events[0].tsc, 130);
 	const struct trace_event *e = &w.b->events[1];
-	CU_ASSERT_EQUAL(trace_event_arg(w.b, e, trace_reader_tpoint(w.r, e->tpoint_id), 1).number,
-			4096 + 140);
+	CU_ASSERT_EQUAL(trace_event_arg(w.b, e, trace_reader_tpoint(w.r, e->tpoint_id), 1).number, 4096 + 140);
 	follow_end(&w);
 }
 
@@ -253,8 +252,7 @@ static void test_the_lock_tells_live_from_dead(void)
 {
 	struct trace_found_file *files;
 	size_t n;
-	const char *path =
-		file_write("varve_trace.pid1", true, 1000); /* process 1 runs, but did not write this */
+	const char *path = file_write("varve_trace.pid1", true, 1000); /* process 1 runs, but did not write this */
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	CU_ASSERT_EQUAL(flock(fd, LOCK_EX | LOCK_NB), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The reader on the recorder's file while two threads record as fast as they can, on copies of it, and after a kill -9. The events carry
- * arguments that must agree with each other, so that a torn one would show. */
+/* The reader on the recorder's file while two threads record as fast as they can, on copies of it, and after a kill -9.
+ * The events carry arguments that must agree with each other, so that a torn one would show. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -58,8 +58,8 @@ static void *record_at_full_rate(void *lcore)
 	return NULL;
 }
 
-/* Under valgrind threads take turns, two of three of them writers', and a turn is long enough to write a ring over: there, half a ring is
- * written during each snapshot, so that each finds something. */
+/* Under valgrind threads take turns, two of three of them writers', and a turn is long enough to write a ring over:
+ * there, half a ring is written during each snapshot, so that each finds something. */
 static void allow_more(bool valgrind)
 {
 	if (valgrind) {
@@ -71,23 +71,21 @@ static void allow_more(bool valgrind)
 
 /* ---- What a snapshot must be ---- */
 
-static bool event_agrees(const struct trace_reader *r, const struct trace_batch *b,
-			 const struct trace_event *e)
+static bool event_agrees(const struct trace_reader *r, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(r, e->tpoint_id);
 	uint64_t seq = trace_event_arg(b, e, t, 0).number;
 
-	return e->tpoint_id == TRACE_TPOINT_TEST_AGREE && e->size == (uint32_t)seq &&
-	       e->object_id == 3 * seq && trace_event_arg(b, e, t, 1).number == ~seq &&
-	       trace_event_arg(b, e, t, 2).number == (uint32_t)seq &&
+	return e->tpoint_id == TRACE_TPOINT_TEST_AGREE && e->size == (uint32_t)seq && e->object_id == 3 * seq &&
+	       trace_event_arg(b, e, t, 1).number == ~seq && trace_event_arg(b, e, t, 2).number == (uint32_t)seq &&
 	       trace_event_arg(b, e, t, 3).number == seq + 1;
 }
 
 /* Every slot ever written is accounted for. */
 static bool counters_add_up(const struct trace_lcore *lc)
 {
-	return lc->written == lc->overwritten + lc->unstable + lc->torn + lc->out_of_order + lc->cut +
-				      lc->events * SLOTS_PER_EVENT;
+	return lc->written ==
+	       lc->overwritten + lc->unstable + lc->torn + lc->out_of_order + lc->cut + lc->events * SLOTS_PER_EVENT;
 }
 
 static void check_snapshot(struct trace_reader *r, bool live, uint64_t *events)
@@ -164,8 +162,7 @@ static void test_a_hundred_snapshots_under_load_are_whole_and_in_order(void)
 	atomic_store(&allowed, 0);
 	for (unsigned i = 0; i < LCORES; i++) {
 		CU_ASSERT_EQUAL_FATAL(
-			pthread_create(&threads[i], NULL, record_at_full_rate, (void *)(uintptr_t)lcores[i]),
-			0);
+			pthread_create(&threads[i], NULL, record_at_full_rate, (void *)(uintptr_t)lcores[i]), 0);
 	}
 	CU_ASSERT_EQUAL_FATAL(trace_reader_open(path, &r, &err), 0);
 	CU_ASSERT_EQUAL(trace_reader_num_problems(r), 0);

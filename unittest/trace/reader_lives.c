@@ -206,8 +206,7 @@ static void test_many_objects_at_a_time_keep_their_lives_apart(void)
 	CU_ASSERT_EQUAL_FATAL(a.l.num_lives, OBJECTS);
 	size_t right = 0;
 	for (size_t i = 0; i < OBJECTS; i++) {
-		right += a.l.lives[i].index == i && a.l.lives[i].ended &&
-			 trace_life_ticks(&a.l, &a.l.lives[i]) == 9000;
+		right += a.l.lives[i].index == i && a.l.lives[i].ended && trace_life_ticks(&a.l, &a.l.lives[i]) == 9000;
 	}
 	CU_ASSERT_EQUAL(right, OBJECTS);
 	analysed_close(&a);

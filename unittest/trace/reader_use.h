@@ -44,8 +44,8 @@ static inline bool has_problem(const struct trace_reader *r, const char *text)
 /* Whether two files' events are the same in what was recorded. */
 static inline bool same_event(const struct trace_event *a, const struct trace_event *b)
 {
-	return a->tsc == b->tsc && a->lcore == b->lcore && a->tpoint_id == b->tpoint_id &&
-	       a->owner_id == b->owner_id && a->size == b->size && a->object_id == b->object_id;
+	return a->tsc == b->tsc && a->lcore == b->lcore && a->tpoint_id == b->tpoint_id && a->owner_id == b->owner_id &&
+	       a->size == b->size && a->object_id == b->object_id;
 }
 
 /* Whether all events of `a` occur in `b`, in the same order. */

@@ -68,10 +68,8 @@ static void gather(const struct trace_file_history *h, uint64_t at, uint8_t *arg
 
 	memcpy(args, e->args, have);
 	for (uint64_t k = 1; have < size; k++) {
-		const struct trace_file_continuation *c =
-			(const void *)&h->entries[(at + k) & (h->num_entries - 1)];
-		size_t n = size - have < TRACE_CONTINUATION_ARG_BYTES ? size - have
-								      : TRACE_CONTINUATION_ARG_BYTES;
+		const struct trace_file_continuation *c = (const void *)&h->entries[(at + k) & (h->num_entries - 1)];
+		size_t n = size - have < TRACE_CONTINUATION_ARG_BYTES ? size - have : TRACE_CONTINUATION_ARG_BYTES;
 		CU_ASSERT_EQUAL(c->tpoint_id, TRACE_TPOINT_ID_CONTINUATION);
 		CU_ASSERT_EQUAL(c->tsc, e->tsc);
 		memcpy(args + have, c->args, n);
@@ -84,8 +82,7 @@ static void test_arguments_continue_22_bytes_per_slot(void)
 	uint8_t args[32];
 
 	fixture_start(64);
-	TRACE(TEST_FOUR, 0, 0, 0, 0x0102030405060708, 0x1112131415161718, 0x2122232425262728,
-	      0x3132333435363738);
+	TRACE(TEST_FOUR, 0, 0, 0, 0x0102030405060708, 0x1112131415161718, 0x2122232425262728, 0x3132333435363738);
 	look();
 	CU_ASSERT_EQUAL(ring->next_entry, 3);
 	gather(ring, 0, args, sizeof(args));
@@ -105,8 +102,8 @@ static void test_four_byte_argument_across_two_slots_is_whole(void)
 	uint32_t v[6];
 
 	fixture_start(64);
-	TRACE(NVME_PCIE_SUBMIT, 1, 0, 2, (void *)0xc0ffee, 0x11111111, 0x22222222, 0x33333333, 0x44444444,
-	      0x55555555, 0x66778899);
+	TRACE(NVME_PCIE_SUBMIT, 1, 0, 2, (void *)0xc0ffee, 0x11111111, 0x22222222, 0x33333333, 0x44444444, 0x55555555,
+	      0x66778899);
 	look();
 	gather(ring, 0, args, sizeof(args));
 	memcpy(v, args + 8, sizeof(v));

@@ -201,8 +201,8 @@ static void test_known_tracepoints_keep_their_ids_and_arguments(void)
 		CU_ASSERT(t->def.num_args >= known[i].stock_args);
 		for (unsigned a = 0; a < known[i].stock_args; a++) {
 			size_t n = strlen(args);
-			snprintf(args + n, sizeof(args) - n, "%s:%u%u ", t->def.args[a].name,
-				 t->def.args[a].type, t->def.args[a].size);
+			snprintf(args + n, sizeof(args) - n, "%s:%u%u ", t->def.args[a].name, t->def.args[a].type,
+				 t->def.args[a].size);
 		}
 		CU_ASSERT_STRING_EQUAL(args, known[i].args);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A copy of the live file, made by read() while the writer records as fast as it can, yields whole events and nothing else. The
- * reader here is another process and knows only what trace_file.h says. */
+/* A copy of the live file, made by read() while the writer records as fast as it can, yields whole events and nothing
+ * else. The reader here is another process and knows only what trace_file.h says. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -50,8 +50,8 @@ static bool agrees(const struct trace_file_entry *e, const struct trace_file_con
 	memcpy(&low, c->args + 8, 4);
 	memcpy(&last, c->args + 12, 8);
 	return e->tpoint_id == TRACE_TPOINT_TEST_AGREE && c->tpoint_id == TRACE_TPOINT_ID_CONTINUATION &&
-	       e->object_id == 3 * seq && e->size == (uint32_t)seq && inverse == ~seq &&
-	       low == (uint32_t)seq && last == seq + 1;
+	       e->object_id == 3 * seq && e->size == (uint32_t)seq && inverse == ~seq && low == (uint32_t)seq &&
+	       last == seq + 1;
 }
 
 /* Slot s holds the whole of the entry that its stamp says. */
@@ -73,8 +73,7 @@ static void check_event(const struct trace_file_history *h, const uint64_t *stam
 	if (e->tsc != 0 && e->tsc == c->tsc && !agrees(e, c)) {
 		r->naive_torn++;
 	}
-	if (!whole(h, stamps, s) || !whole(h, stamps, next) ||
-	    (uint32_t)stamps[next] != (uint32_t)stamps[s] + 1) {
+	if (!whole(h, stamps, s) || !whole(h, stamps, next) || (uint32_t)stamps[next] != (uint32_t)stamps[s] + 1) {
 		return;
 	}
 	r->events++;
@@ -114,7 +113,8 @@ static void read_in_child(const char *path, size_t piece, struct shared *r)
 	if (file == NULL) {
 		_exit(2);
 	}
-	/* Until there was something in one, too: the writer may be slow to begin, and a copy of what is all being written over has nothing whole. */
+	/* Until there was something in one, too: the writer may be slow to begin, and a copy of what is all being
+	 * written over has nothing whole. */
 	while ((r->copies < COPIES && now_ms() < deadline) || (r->events == 0 && now_ms() < deadline + PATIENCE_MS)) {
 		copy(fd, file, (size_t)st.st_size, piece);
 		check_copy(file, r);

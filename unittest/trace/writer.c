@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace-writer: records TEST_AGREE on two lcores as fast as it can, until it is killed, and says where. For tests of readers. */
+/* trace-writer: records TEST_AGREE on two lcores as fast as it can, until it is killed, and says where. For tests of
+ * readers. */
 #include <stdio.h>
 
 #include <rte_eal.h>
@@ -23,9 +24,8 @@ static int record(void *arg)
 
 int main(void)
 {
-	char *argv[] = {
-		"trace-writer", "--no-huge",      "--no-shconf",          "--no-telemetry", "--no-pci", "-m",
-		"32",           "--iova-mode=va", "--lcores=(0,1)@(0-1)", "--log-level=4",  NULL};
+	char *argv[] = {"trace-writer", "--no-huge",      "--no-shconf",          "--no-telemetry", "--no-pci", "-m",
+			"32",           "--iova-mode=va", "--lcores=(0,1)@(0-1)", "--log-level=4",  NULL};
 	struct trace_opts opts = {.name = "writer", .instance_id = -1, .num_entries = 16384};
 	char error[TRACE_ERROR_MAX];
 

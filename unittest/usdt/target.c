@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* usdt-target PROBE...: says `ready`, waits for a line on its standard input, fires the probes that shipped scripts use a known number of
- * times with known arguments, says `fired`, and ends when its standard input does. For tests of tracers and scripts. A tracer must be attached to each of
- * the probes named by then, or it says so. */
+/* usdt-target PROBE...: says `ready`, waits for a line on its standard input, fires the probes that shipped scripts use
+ * a known number of times with known arguments, says `fired`, and ends when its standard input does. For tests of
+ * tracers and scripts. A tracer must be attached to each of the probes named by then, or it says so. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -106,8 +106,7 @@ static void test_each_probe_is_one_place_with_a_semaphore_and_its_arguments(void
 	const ElfW(Ehdr) *eh = (const void *)elf;
 	const ElfW(Shdr) *sh = (const void *)(elf + eh->e_shoff);
 	for (unsigned i = 0; i < eh->e_shnum; i++) {
-		if (strcmp((const char *)elf + sh[eh->e_shstrndx].sh_offset + sh[i].sh_name,
-			   ".note.stapsdt") == 0) {
+		if (strcmp((const char *)elf + sh[eh->e_shstrndx].sh_offset + sh[i].sh_name, ".note.stapsdt") == 0) {
 			see_section(elf + sh[i].sh_offset, sh[i].sh_size);
 		}
 	}

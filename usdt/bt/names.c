@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* varve-usdt-names: what scripts/bpftrace.sh puts around a script, from the definitions that the daemon is built of.
  *
- *	varve-usdt-names TABLE...	a BEGIN block that fills bpftrace maps of these names with the names of numbers, and
- *					an END block that empties them, and those of names that begin with _; other words
- *				are ignored
- *	varve-usdt-names		the tables there are
- *	varve-usdt-names --tsc-khz	the rate of the TSC, the unit of every probe's arg0 */
+ *     varve-usdt-names TABLE...	a BEGIN block that fills bpftrace maps of these names with the names of numbers,
+ * and an END block that empties them, and those of names that begin with _; other words are ignored varve-usdt-names
+ * the tables there are varve-usdt-names --tsc-khz	the rate of the TSC, the unit of every probe's arg0 */
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,9 +23,8 @@
 /* The numbers of a request's states are those of their tracepoints: "RDMA_REQ_EXECUTING". */
 static const char *rdma_req_state_name(unsigned n)
 {
-	const struct trace_tpoint_info *t = trace_tpoint_info(TRACE_TPOINT_RDMA_REQ_NEW / TRACE_TPOINTS_PER_GROUP *
-								      TRACE_TPOINTS_PER_GROUP +
-							      n);
+	const struct trace_tpoint_info *t =
+		trace_tpoint_info(TRACE_TPOINT_RDMA_REQ_NEW / TRACE_TPOINTS_PER_GROUP * TRACE_TPOINTS_PER_GROUP + n);
 
 	if (t == NULL) {
 		return n == RDMA_REQ_FREE_NUMBER ? "FREE" : NULL;
@@ -36,22 +33,22 @@ static const char *rdma_req_state_name(unsigned n)
 }
 
 /* table, function that names a number (or gives NULL), how many numbers */
-#define TABLES(TABLE)                                                                                        \
-	TABLE(bdev_io_type, bdev_io_type_name, BDEV_IO_TYPES)                                                \
-	TABLE(nvme_ctrlr, nvme_ctrlr_state_name, NVME_CTRLR_STATES)                                          \
-	TABLE(nvme_qpair, nvme_qpair_state_name, NVME_QPAIR_STATES)                                          \
-	TABLE(nvmf_tgt, nvmf_tgt_state_name, NVMF_TGT_STATES)                                                \
-	TABLE(nvmf_subsystem, nvmf_subsystem_state_name, NVMF_SUBSYSTEM_STATES)                              \
-	TABLE(nvmf_ctrlr, nvmf_ctrlr_state_name, NVMF_CTRLR_STATES)                                          \
-	TABLE(rdma_req_state, rdma_req_state_name, TRACE_TPOINTS_PER_GROUP)                                  \
-	TABLE(nvmf_auth, nvmf_auth_state_name, NVMF_AUTH_STATES)                                             \
-	TABLE(nvmf_qpair, nvmf_qpair_state_name, NVMF_QPAIR_STATES)                                          \
+#define TABLES(TABLE)                                                                                                  \
+	TABLE(bdev_io_type, bdev_io_type_name, BDEV_IO_TYPES)                                                          \
+	TABLE(nvme_ctrlr, nvme_ctrlr_state_name, NVME_CTRLR_STATES)                                                    \
+	TABLE(nvme_qpair, nvme_qpair_state_name, NVME_QPAIR_STATES)                                                    \
+	TABLE(nvmf_tgt, nvmf_tgt_state_name, NVMF_TGT_STATES)                                                          \
+	TABLE(nvmf_subsystem, nvmf_subsystem_state_name, NVMF_SUBSYSTEM_STATES)                                        \
+	TABLE(nvmf_ctrlr, nvmf_ctrlr_state_name, NVMF_CTRLR_STATES)                                                    \
+	TABLE(rdma_req_state, rdma_req_state_name, TRACE_TPOINTS_PER_GROUP)                                            \
+	TABLE(nvmf_auth, nvmf_auth_state_name, NVMF_AUTH_STATES)                                                       \
+	TABLE(nvmf_qpair, nvmf_qpair_state_name, NVMF_QPAIR_STATES)                                                    \
 	TABLE(appliance, appliance_state_name, APPLIANCE_STATES)
 
-#define TABLE_NAME(table_, name_, count_)                                                                    \
-	static const char *table_name_##table_(unsigned n)                                                   \
-	{                                                                                                    \
-		return name_(n);                                                                             \
+#define TABLE_NAME(table_, name_, count_)                                                                              \
+	static const char *table_name_##table_(unsigned n)                                                             \
+	{                                                                                                              \
+		return name_(n);                                                                                       \
 	}
 TABLES(TABLE_NAME)
 
