@@ -16,7 +16,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
-#include "bdev/bdev_modules.h"
+#include "bdev_modules/bdev_modules.h"
 #include "dhchap/dhchap.h"
 #include "rdma/pd.h"
 #include "rpc/rpc.h"

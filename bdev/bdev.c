@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "bdev/bdev_internal.h"
+#include "bdev/internal.h"
 #include "bdev/dif.h"
 #include "bdev/module_util.h"
 
@@ -27,12 +27,6 @@ static TAILQ_HEAD(, bdev_core) bdevs = TAILQ_HEAD_INITIALIZER(bdevs);
 static LIST_HEAD(, bdev_observer) observers = LIST_HEAD_INITIALIZER(observers);
 
 /* --- Modules --- */
-
-/* The modules of this folder register themselves; naming them here makes the linker take them out of the archive, into
- * every program alike. */
-const struct bdev_module *const bdev_own_modules[] = {
-	&bdev_delay_module, &bdev_error_module, &bdev_malloc_module, &bdev_null_module, &bdev_uring_module,
-};
 
 void bdev_module_register(struct bdev_module *m)
 {

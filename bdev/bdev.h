@@ -26,6 +26,12 @@ struct bdev_desc;
 struct bdev_channel;
 struct bdev_io;
 
+/* Room for the reason that functions with an `error` parameter write. */
+#define BDEV_ERROR_MAX 256
+
+/* The end of a deletion: 0 or a negative errno. Control thread. */
+typedef void (*bdev_delete_cb)(void *arg, int rc);
+
 /* The numbers are those that scripts know from the `type` argument of BDEV_IO_START. */
 enum bdev_io_type {
 	BDEV_IO_INVALID = 0,

@@ -3,11 +3,7 @@
 #ifndef BDEV_MODULE_UTIL_H
 #define BDEV_MODULE_UTIL_H
 
-#include "bdev/bdev_module.h"
-#include "bdev/bdev_modules.h"
-
-/* Named by the layer, so that they are linked: see bdev.c. */
-extern struct bdev_module bdev_delay_module, bdev_error_module, bdev_malloc_module, bdev_null_module, bdev_uring_module;
+#include "bdev/module.h"
 
 /* Writes the reason and returns rc: `return bdev_error(error, -EINVAL, "block_size %u: ...", n);` */
 int bdev_error(char *error, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

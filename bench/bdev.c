@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
-#include "bdev/bdev_modules.h"
+#include "bdev_modules/bdev_modules.h"
 #include "bench/allocations.h"
 #include "bench/bench.h"
 #include "env_dpdk/env.h"

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
-#include "bdev/bdev_modules.h"
-#include "bdev/bdev_nvme.h"
+#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/nvme/bdev_nvme.h"
 #include "bench/allocations.h"
 #include "bench/bench.h"
 #include "trace/trace.h"

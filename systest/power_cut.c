@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "bdev/bdev.h"
-#include "bdev/bdev_modules.h"
-#include "bdev/bdev_nvme.h"
+#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/nvme/bdev_nvme.h"
 #include "env_dpdk/env.h"
 #include "thread/thread.h"
 #include "util/log.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
-#include "bdev/bdev_module.h"
+#include "bdev/module.h"
 #include "nvme/transport.h"
 #include "systest/faults/faults.h"
 #include "systest/faults/verbs.h"

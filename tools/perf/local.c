@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bdev/bdev_modules.h"
+#include "bdev_modules/bdev_modules.h"
 #include "tools/perf/perf.h"
 
 #define BLOCK_SIZE 512

@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-#include "bdev/bdev_module.h"
-#include "bdev/bdev_modules.h"
+#include "bdev/module.h"
+#include "bdev_modules/bdev_modules.h"
 #include "nvme/spec.h"
 #include "unittest/unit.h"
 

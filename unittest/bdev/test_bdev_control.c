@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reset, abort, waiting for resources, range locks. */
-#include "bdev/bdev_internal.h"
+#include "bdev/internal.h"
 #include "unittest/bdev/fixture.h"
 
 static uint8_t buf[4096] __attribute__((aligned(4096)));

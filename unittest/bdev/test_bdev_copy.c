@@ -3,7 +3,7 @@
  * be read. */
 #include "unittest/bdev/fixture.h"
 
-#include "bdev/bad_blocks.h"
+#include "bdev_modules/malloc/bad_blocks.h"
 #include "nvme/spec.h"
 
 #define BS     512u

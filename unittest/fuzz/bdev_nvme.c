@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bdev/bdev_nvme.h"
-#include "bdev/nvme_internal.h"
+#include "bdev_modules/nvme/bdev_nvme.h"
+#include "bdev_modules/nvme/internal.h"
 #include "unittest/nvme/model.h"
 #include "util/log.h"
 

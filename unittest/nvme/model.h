@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A model of an NVMe controller, for the driver's tests: registers in memory, admin and I/O commands, completion queues
  * with their phase, and faults on demand. The driver under test is the real one; only the border to the hardware
- * (nvme/pcie.h) is the model's.
+ * (nvme/pcie/pcie.h) is the model's.
  *
  * The model runs when model_step() is called: from a poller of the thread that drives the queues, or from a loop of the
  * test. It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in our
@@ -9,7 +9,7 @@
 #ifndef UNITTEST_NVME_MODEL_H
 #define UNITTEST_NVME_MODEL_H
 
-#include "nvme/pcie.h"
+#include "nvme/pcie/pcie.h"
 
 #define MODEL_QUEUES     5 /* admin and four for I/O */
 #define MODEL_NAMESPACES 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Data pointers: what PRPs and SGLs are made of given pieces of memory. */
-#include "nvme/pcie.h"
+#include "nvme/pcie/pcie.h"
 #include "unittest/unit.h"
 
 #include <errno.h>

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Channels: a thread's private path to a bdev, and what all channels of a thread share. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bdev/internal.h"
+
+static struct iobuf_module iobuf_module = {.name = "bdev"};
+
+/* --- Per thread --- */
+
+static int thread_poll(void *ctx)
+{
+	struct bdev_thread *t = ctx;
+
+	if (STAILQ_EMPTY(&t->done)) {
+		t->polling = false;
+		poller_pause(t->poller);
+		return POLLER_IDLE;
+	}
+	bdev_enter(t);
+	bdev_leave(t);
+	return POLLER_BUSY;
+}
+
+void bdev_thread_kick(struct bdev_thread *t)
+{
+	if (!t->polling) {
+		t->polling = true;
+		poller_resume(t->poller);
+	}
+}
+
+static int thread_create_ctx(struct io_device *dev, void *ctx)
+{
+	struct bdev_thread *t = ctx;
+
+	STAILQ_INIT(&t->done);
+	STAILQ_INIT(&t->buffer_waiters[IOBUF_SMALL]);
+	STAILQ_INIT(&t->buffer_waiters[IOBUF_LARGE]);
+	t->thread = thread_current();
+	t->poller =
+		poller_register(&(struct poller_opts){.name = "bdev_thread", .fn = thread_poll, .ctx = t, .fd = -1});
+	if (t->poller == NULL) {
+		return -ENOMEM;
+	}
+	poller_pause(t->poller);
+	return 0;
+}
+
+static void thread_destroy_ctx(struct io_device *dev, void *ctx)
+{
+	struct bdev_thread *t = ctx;
+
+	poller_unregister(&t->poller);
+	iobuf_channel_destroy(&t->buffers);
+}
+
+static struct io_device thread_device = {
+	.name = "bdev_thread",
+	.channel_size = sizeof(struct bdev_thread),
+	.channel_create = thread_create_ctx,
+	.channel_destroy = thread_destroy_ctx,
+};
+
+void bdev_channels_init(void)
+{
+	iobuf_module_register(&iobuf_module);
+	io_device_register(&thread_device);
+}
+
+void bdev_channels_fini(void)
+{
+	int rc = io_device_unregister(&thread_device);
+	if (rc != 0) {
+		log_error("some thread still has a bdev channel: %d", rc);
+	}
+}
+
+/* A piece takes one buffer, so that a few are enough to go on whatever others do. */
+#define BUFFERS_FLOOR 4
+
+int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b)
+{
+	struct iobuf_channel_opts opts = {.module = &iobuf_module};
+	char error[ENV_ERROR_MAX];
+
+	if (b->block_size > iobuf_size(IOBUF_LARGE)) {
+		log_error("bdev %s: blocks of %u bytes do not fit into data buffers of %u: raise large_bufsize "
+			  "(iobuf_set_options)",
+			  b->name, b->block_size, iobuf_size(IOBUF_LARGE));
+		return -EINVAL;
+	}
+	if (t->has_buffers) {
+		return 0;
+	}
+	opts.class[IOBUF_SMALL].floor = opts.class[IOBUF_LARGE].floor = BUFFERS_FLOOR;
+	opts.class[IOBUF_SMALL].keep = bdev_options.iobuf_small_cache_size;
+	opts.class[IOBUF_LARGE].keep = bdev_options.iobuf_large_cache_size;
+	int rc = iobuf_channel_create(&t->buffers, &opts, error);
+	if (rc != 0) {
+		log_error("bdev %s: %s", b->name, error);
+	}
+	t->has_buffers = rc == 0;
+	return rc;
+}
+
+/* --- Channels --- */
+
+static struct bdev_core *core_of(struct io_device *dev)
+{
+	return (struct bdev_core *)((uint8_t *)dev - offsetof(struct bdev_core, dev));
+}
+
+/* For bouncing, which only limits and metadata make necessary, and for comparing, copying and verifying in place of the
+ * module. */
+static bool needs_buffers(const struct bdev *b)
+{
+	const uint32_t own = 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
+
+	return b->limited || b->md.size != 0 || (b->io_types & own) != own;
+}
+
+/* What new channels learn and visits change. Under the mutex. */
+static int join(struct bdev_core *core, struct bdev_channel *ch)
+{
+	ch->slow = core->new_channel_slow;
+	if (core->histogram != NULL) {
+		ch->histogram = bdev_histogram_copy(core->histogram);
+		if (ch->histogram == NULL) {
+			return -ENOMEM;
+		}
+	}
+	bdev_lock_inherit(ch);
+	ch->visit = core->visits;
+	TAILQ_INSERT_TAIL(&core->channels, ch, link);
+	return 0;
+}
+
+static void init_channel(struct bdev_channel *ch, struct bdev *b)
+{
+	ch->bdev = b;
+	ch->submit = b->ops->submit;
+	TAILQ_INIT(&ch->inflight);
+	struct bdev_io_queue *queues[] = {
+		&ch->frozen, &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES], &ch->lock_wait,
+		&ch->nomem,  &ch->locks_wait,          &ch->resets_wait};
+	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
+		STAILQ_INIT(queues[i]);
+	}
+	ch->qos_timer = (struct thread_timer){.fn = bdev_qos_timer, .arg = ch};
+	ch->nomem_timer = (struct thread_timer){.fn = bdev_nomem_timer, .arg = ch};
+	bdev_stat_init(&ch->stat);
+}
+
+static int channel_create(struct io_device *dev, void *ctx)
+{
+	struct bdev_core *core = core_of(dev);
+	struct bdev *b = core->bdev;
+	struct bdev_channel *ch = ctx;
+	int rc = -ENOMEM;
+
+	init_channel(ch, b);
+	struct io_channel *thread_channel = io_channel_get(&thread_device);
+	if (thread_channel == NULL) {
+		return rc;
+	}
+	ch->thread = io_channel_ctx(thread_channel);
+	ch->thread->io_channel = thread_channel;
+	if (needs_buffers(b) && (rc = bdev_thread_need_buffers(ch->thread, b)) != 0) {
+		goto put_thread;
+	}
+	ch->pieces = bdev_pieces_create(ch);
+	if (ch->pieces == NULL) {
+		rc = -ENOMEM;
+		goto put_thread;
+	}
+	rc = b->ops->channel_create != NULL ? b->ops->channel_create(b, ch->module) : 0;
+	if (rc != 0) {
+		goto free_pieces;
+	}
+	pthread_mutex_lock(&core->mutex);
+	rc = join(core, ch);
+	pthread_mutex_unlock(&core->mutex);
+	if (rc != 0) {
+		goto destroy_module;
+	}
+	TRACE(BDEV_IOCH_CREATE, b->trace_owner, 0, (uintptr_t)ch, thread_id(thread_current()));
+	return 0;
+
+destroy_module:
+	if (b->ops->channel_destroy != NULL) {
+		b->ops->channel_destroy(b, ch->module);
+	}
+free_pieces:
+	bdev_pieces_destroy(ch->pieces);
+put_thread:
+	io_channel_put(thread_channel);
+	return rc;
+}
+
+static void channel_destroy(struct io_device *dev, void *ctx)
+{
+	struct bdev_core *core = core_of(dev);
+	struct bdev *b = core->bdev;
+	struct bdev_channel *ch = ctx;
+
+	if (ch->qd != 0) {
+		log_error("bdev %s: a channel was put with %u I/Os in flight", b->name, ch->qd);
+		abort(); /* their completions would write to freed memory */
+	}
+	TRACE(BDEV_IOCH_DESTROY, b->trace_owner, 0, (uintptr_t)ch, thread_id(thread_current()));
+	pthread_mutex_lock(&core->mutex);
+	TAILQ_REMOVE(&core->channels, ch, link);
+	bdev_stat_add(&core->closed_stat, &ch->stat);
+	if (ch->histogram != NULL && core->histogram != NULL) {
+		bdev_histogram_sum(core->histogram, ch->histogram);
+	}
+	pthread_mutex_unlock(&core->mutex);
+
+	thread_timer_stop(&ch->qos_timer);
+	thread_timer_stop(&ch->nomem_timer);
+	if (b->ops->channel_destroy != NULL) {
+		b->ops->channel_destroy(b, ch->module);
+	}
+	bdev_histogram_free(ch->histogram);
+	bdev_pieces_destroy(ch->pieces);
+	io_channel_put(ch->thread->io_channel);
+}
+
+struct bdev_channel *bdev_channel_get(struct bdev_desc *desc)
+{
+	struct io_channel *c = io_channel_get(&desc->bdev->core->dev);
+	if (c == NULL) {
+		return NULL;
+	}
+	struct bdev_channel *ch = io_channel_ctx(c);
+	ch->io_channel = c;
+	return ch;
+}
+
+/* Inside a frame, say from an I/O's callback, the frame still needs what might go: it puts the channel as its last
+ * act. */
+void bdev_channel_put(struct bdev_channel *ch)
+{
+	struct bdev_thread *t = ch->thread;
+
+	if (t->depth == 0) {
+		io_channel_put(ch->io_channel);
+	} else if (ch->puts++ == 0) {
+		SLIST_INSERT_HEAD(&t->puts, ch, put_link);
+	}
+}
+
+void bdev_put_channels(struct bdev_thread *t)
+{
+	bool last;
+
+	do {
+		struct bdev_channel *ch = SLIST_FIRST(&t->puts);
+		if (--ch->puts == 0) {
+			SLIST_REMOVE_HEAD(&t->puts, put_link);
+		}
+		last = SLIST_EMPTY(&t->puts);
+		io_channel_put(ch->io_channel); /* the last one may take t with it */
+	} while (!last);
+}
+
+/* --- The control thread's side --- */
+
+int bdev_core_init(struct bdev *b)
+{
+	struct bdev_core *core = calloc(1, sizeof(*core));
+
+	if (core == NULL) {
+		return -ENOMEM;
+	}
+	core->bdev = b;
+	core->dev = (struct io_device){
+		.name = b->name,
+		.channel_size = sizeof(struct bdev_channel) + b->ops->channel_size,
+		.channel_create = channel_create,
+		.channel_destroy = channel_destroy,
+	};
+	TAILQ_INIT(&core->aliases);
+	TAILQ_INIT(&core->descs);
+	TAILQ_INIT(&core->channels);
+	TAILQ_INIT(&core->locks);
+	TAILQ_INIT(&core->resets);
+	pthread_mutex_init(&core->mutex, NULL);
+	bdev_stat_init(&core->closed_stat);
+	core->new_channel_slow = b->md.size != 0 ? SLOW_DIF : 0;
+	core->reset_timer = (struct thread_timer){.fn = bdev_reset_timer, .arg = core};
+	b->core = core;
+	return 0;
+}
+
+void bdev_core_free(struct bdev *b)
+{
+	struct bdev_core *core = b->core;
+
+	bdev_qos_free(core);
+	bdev_histogram_free(core->histogram);
+	pthread_mutex_destroy(&core->mutex);
+	free(core);
+	b->core = NULL;
+}
+
+struct visit {
+	struct bdev_core *core;
+	void (*fn)(struct bdev_channel *ch, void *arg);
+	void *arg;
+};
+
+/* On a thread that had a channel when it was chosen: it may be gone by now, but cannot go meanwhile. */
+static void visit_here(void *arg)
+{
+	const struct visit *v = arg;
+	struct bdev_channel *ch;
+
+	pthread_mutex_lock(&v->core->mutex);
+	TAILQ_FOREACH (ch, &v->core->channels, link) {
+		if (ch->thread->thread == thread_current()) {
+			break;
+		}
+	}
+	pthread_mutex_unlock(&v->core->mutex);
+	if (ch != NULL) {
+		bdev_enter(ch->thread);
+		v->fn(ch, v->arg);
+		bdev_leave(ch->thread);
+	}
+}
+
+static struct bdev_channel *not_visited(const struct bdev_core *core, uint64_t visit)
+{
+	struct bdev_channel *ch;
+
+	TAILQ_FOREACH (ch, &core->channels, link) {
+		if (ch->visit < visit) {
+			break;
+		}
+	}
+	return ch;
+}
+
+void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg)
+{
+	struct visit v = {.core = b->core, .fn = fn, .arg = arg};
+	struct bdev_channel *ch;
+
+	assert(thread_current() == thread_control());
+	pthread_mutex_lock(&v.core->mutex);
+	uint64_t visit = ++v.core->visits; /* what joins from now on has it, and is left out */
+	while ((ch = not_visited(v.core, visit)) != NULL) {
+		struct thread *thread = ch->thread->thread;
+
+		ch->visit = visit;
+		pthread_mutex_unlock(&v.core->mutex);
+		thread_call(thread, visit_here, &v);
+		pthread_mutex_lock(&v.core->mutex);
+	}
+	pthread_mutex_unlock(&v.core->mutex);
+}
+
+struct module_visit {
+	void (*fn)(struct bdev *b, void *channel, void *arg);
+	void *arg;
+};
+
+static void visit_module(struct bdev_channel *ch, void *arg)
+{
+	const struct module_visit *v = arg;
+	v->fn(ch->bdev, ch->module, v->arg);
+}
+
+void bdev_visit_module_channels(struct bdev *b, void (*fn)(struct bdev *b, void *channel, void *arg), void *arg)
+{
+	struct module_visit v = {.fn = fn, .arg = arg};
+	bdev_visit_channels(b, visit_module, &v);
+}
+
+struct slow_change {
+	uint32_t set, clear;
+};
+
+static void change_slow(struct bdev_channel *ch, void *arg)
+{
+	const struct slow_change *c = arg;
+	ch->slow = (ch->slow | c->set) & ~c->clear;
+}
+
+void bdev_set_slow(struct bdev *b, uint32_t set, uint32_t clear)
+{
+	struct slow_change c = {.set = set, .clear = clear};
+
+	pthread_mutex_lock(&b->core->mutex);
+	b->core->new_channel_slow = (b->core->new_channel_slow | set) & ~clear;
+	pthread_mutex_unlock(&b->core->mutex);
+	bdev_visit_channels(b, change_slow, &c);
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metadata and protection information on an I/O's way: checked at the last gate (what is written) and at completion
+ * (what was read). What is written into plain blocks, or read out of them, goes by pieces: bdev_split.c. */
+#include <string.h>
+
+#include "bdev/internal.h"
+#include "bdev/dif.h"
+
+_Static_assert(BDEV_DIF_GUARD == (int)DIF_CHECK_GUARD && BDEV_DIF_APP == (int)DIF_CHECK_APP &&
+		       BDEV_DIF_REF == (int)DIF_CHECK_REF,
+	       "flags are checks");
+#define CHECKS (BDEV_DIF_GUARD | BDEV_DIF_APP | BDEV_DIF_REF)
+
+static struct dif_format format_of(const struct bdev *b)
+{
+	return (struct dif_format){
+		.data_size = b->block_size - b->md.size,
+		.md_size = b->md.size,
+		.offset = b->md.dif_type == 0 || b->md.dif_is_first ? 0 : (uint16_t)(b->md.size - DIF_BYTES),
+		.type = b->md.dif_type};
+}
+
+static struct dif_tags tags_of(const struct bdev *b, const struct bdev_io *io)
+{
+	if (!(io->dif_flags & BDEV_DIF_TAGS)) {
+		return (struct dif_tags){.ref = b->md.dif_type == 3 ? 0 : (uint32_t)io->offset_blocks,
+					 .checks = b->md.checks};
+	}
+	return (struct dif_tags){
+		.ref = io->dif_ref, .app = io->dif_app, .app_mask = io->dif_app_mask, .checks = io->dif_flags & CHECKS};
+}
+
+static uint16_t status_of(const struct bdev *b, const struct bdev_io *io, const struct dif_error *e)
+{
+	static const struct {
+		const char *name;
+		uint16_t status;
+	} checks[] = {
+		[DIF_CHECK_GUARD] = {"guard", NVME_SC_GUARD_CHECK},
+		[DIF_CHECK_APP] = {"application tag", NVME_SC_APPTAG_CHECK},
+		[DIF_CHECK_REF] = {"reference tag", NVME_SC_REFTAG_CHECK},
+	};
+	uint64_t lba = io->offset_blocks + e->block;
+
+	TRACE(BDEV_DIF_ERROR, b->trace_owner, 1, (uintptr_t)io, lba, e->check, e->expected, e->found);
+	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of block %lu: the %s is 0x%x and should be 0x%x", b->name,
+		    bdev_io_type_name(io->type), lba, checks[e->check].name, e->found, e->expected);
+	return BDEV_STATUS(NVME_SCT_MEDIA, checks[e->check].status) | NVME_SC_DNR;
+}
+
+/* ---- Whole I/Os ---- */
+
+static bool has_plain_length(const struct bdev *b, const struct bdev_io *io, size_t bytes)
+{
+	return bytes == io->num_blocks * (b->block_size - b->md.size);
+}
+
+bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, size_t bytes)
+{
+	return b->md.size != 0 && (io->dif_flags & BDEV_DIF_PLAIN) && has_plain_length(b, io, bytes);
+}
+
+static uint16_t check(const struct bdev *b, const struct bdev_io *io)
+{
+	struct dif_format f = format_of(b);
+	struct dif_tags tags = tags_of(b, io);
+	struct dif_error e;
+
+	return dif_verify(&f, &tags, io->iovs, (uint32_t)io->num_blocks, &e) ? 0 : status_of(b, io, &e);
+}
+
+/* Plain blocks in iovs as long as extended ones are. */
+static bool plain_is_too_long(const struct bdev *b, const struct bdev_io *io)
+{
+	size_t bytes = 0;
+
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		bytes += io->iovs[i].iov_len;
+	}
+	return !has_plain_length(b, io, bytes);
+}
+
+static bool pass_plain(const struct bdev *b, struct bdev_io *io)
+{
+	if (plain_is_too_long(b, io)) {
+		bdev_io_complete(io, STATUS_BAD_LENGTH);
+		return false;
+	}
+	if (bdev_dif_is_plain_below(io, io->type)) {
+		return true;
+	}
+	bdev_split_start(io);
+	return false;
+}
+
+/* The device makes the checks. */
+static bool pass_unchecked(const struct bdev *b, struct bdev_io *io)
+{
+	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits[io->type] & TRAIT_WRITES)) {
+		bdev_dif_make(io);
+	}
+	if (b->md.separate) {
+		bdev_split_start(io);
+		return false;
+	}
+	return true;
+}
+
+bool bdev_dif_is_ours(const struct bdev_io *io)
+{
+	switch (io->type) {
+	case BDEV_IO_COMPARE:
+		return bdev_io_is_plain(io);
+	case BDEV_IO_VERIFY:
+		return io->ch->bdev->md.dif_type != 0 && !io->ch->bdev->md.by_device;
+	case BDEV_IO_COPY:
+		return io->ch->bdev->md.dif_type != 0;
+	default:
+		return false;
+	}
+}
+
+bool bdev_dif_pass(struct bdev_io *io)
+{
+	const struct bdev *b = io->ch->bdev;
+	uint16_t status;
+
+	if (!(bdev_io_traits[io->type] & TRAIT_DATA)) {
+		if (bdev_dif_is_ours(io)) {
+			bdev_split_start(io);
+			return false;
+		}
+		return true;
+	}
+	if (io->dif_flags & BDEV_DIF_PLAIN) {
+		return pass_plain(b, io);
+	}
+	if (b->md.by_device) {
+		return pass_unchecked(b, io);
+	}
+	if (io->type == BDEV_IO_READ) {
+		io->flags |= IO_DIF;
+		return true;
+	}
+	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits[io->type] & TRAIT_WRITES)) {
+		bdev_dif_make(io);
+	} else if ((status = check(b, io)) != 0) {
+		bdev_io_complete(io, status);
+		return false;
+	}
+	return true;
+}
+
+uint16_t bdev_dif_check_read(const struct bdev_io *io)
+{
+	return check(io->ch->bdev, io);
+}
+
+void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child)
+{
+	bool counts = parent->ch->bdev->md.dif_type != 3;
+
+	if (parent->type == BDEV_IO_COPY) { /* from one place to another: the tags are those of the places */
+		bdev_io_set_dif(child, 0, 0, 0, 0);
+		return;
+	}
+	bdev_io_set_dif(child, parent->dif_flags & (CHECKS | BDEV_DIF_TAGS),
+			parent->dif_ref + (counts ? (uint32_t)first : 0), parent->dif_app, parent->dif_app_mask);
+}
+
+void bdev_dif_move(const struct bdev_io *io)
+{
+	struct dif_format f = format_of(io->ch->bdev);
+
+	dif_move(&f, (uint32_t)io->offset_blocks, io->iovs, (uint32_t)io->num_blocks);
+}
+
+/* ---- Pieces of plain ones ---- */
+
+void bdev_dif_insert(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, void *extended)
+{
+	const struct bdev *b = piece->ch->bdev;
+	struct dif_format f = format_of(b);
+	struct dif_tags tags = tags_of(b, piece);
+
+	dif_insert(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended);
+}
+
+uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended)
+{
+	const struct bdev *b = piece->ch->bdev;
+	struct dif_format f = format_of(b);
+	struct dif_tags tags = tags_of(b, piece);
+	struct dif_error e;
+
+	return dif_strip(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended, &e) ? 0
+											   : status_of(b, piece, &e);
+}
+
+/* The block is checked before it is compared: what is not what was written is an error, not a difference. */
+uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended)
+{
+	const struct bdev *b = piece->ch->bdev;
+	const uint8_t *block = extended;
+	struct bdev_io whole = *piece;
+	struct iovec iov = {(void *)(uintptr_t)extended, piece->num_blocks * b->block_size};
+	size_t in_block = b->block_size - b->md.size, left = piece->num_blocks * in_block, at = 0;
+
+	whole.iovs = &iov;
+	whole.iovcnt = 1;
+	uint16_t status = check(b, &whole);
+	for (; status == 0 && left > 0; iovs++, skip = 0) {
+		for (size_t done = skip, n; done < iovs->iov_len && left > 0; done += n, left -= n, at += n) {
+			if (at == in_block) {
+				at = 0;
+				block += b->block_size;
+			}
+			n = iovs->iov_len - done < in_block - at ? iovs->iov_len - done : in_block - at;
+			if (memcmp((const uint8_t *)iovs->iov_base + done, block + at, n) != 0) {
+				return STATUS_COMPARE_FAILED;
+			}
+		}
+	}
+	return status;
+}
+
+/* ---- Devices that want metadata apart ---- */
+
+/* The buffer has room for the metadata behind its blocks. */
+void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks)
+{
+	size_t data = b->block_size - b->md.size;
+	const uint8_t *from = blocks;
+	uint8_t *to = blocks, *md = to + num_blocks * b->block_size;
+
+	for (uint64_t i = 0; i < num_blocks; i++, from += b->block_size, to += data, md += b->md.size) {
+		memcpy(md, from + data, b->md.size);
+		memmove(to, from, data);
+	}
+}
+
+void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks)
+{
+	size_t data = b->block_size - b->md.size;
+	uint8_t *base = blocks, *md = base + num_blocks * b->block_size;
+
+	for (uint64_t i = num_blocks; i-- > 0;) { /* backwards: what moves up does not overwrite what has yet to move */
+		memmove(base + i * b->block_size, base + i * data, data);
+		memcpy(base + i * b->block_size + data, md + i * b->md.size, b->md.size);
+	}
+}
+
+/* ---- For modules ---- */
+
+void bdev_dif_make(const struct bdev_io *io)
+{
+	const struct bdev *b = io->ch->bdev;
+	struct dif_format f = format_of(b);
+	struct dif_tags tags = tags_of(b, io);
+
+	dif_generate(&f, &tags, io->iovs, (uint32_t)io->num_blocks);
+}
+
+void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks)
+{
+	const struct bdev *b = io->ch->bdev;
+	struct dif_format f = format_of(b);
+	struct dif_tags tags = tags_of(b, io);
+	size_t bytes = io->num_blocks * b->block_size;
+
+	memset(blocks, 0, bytes);
+	dif_generate(&f, &tags, &(struct iovec){blocks, bytes}, (uint32_t)io->num_blocks);
+}
+
+void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks)
+{
+	struct dif_format f = format_of(b);
+	uint8_t *tuple = (uint8_t *)blocks + f.data_size + f.offset;
+
+	memset(blocks, 0, num_blocks * b->block_size);
+	for (uint64_t i = 0; f.type != 0 && i < num_blocks; i++, tuple += b->block_size) {
+		memset(tuple, 0xff, DIF_BYTES);
+	}
+}

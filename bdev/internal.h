@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the bdev layer share, modules excepted. */
+#ifndef BDEV_BDEV_INTERNAL_H
+#define BDEV_BDEV_INTERNAL_H
+
+#include <pthread.h>
+#include <rte_branch_prediction.h>
+#include <stdatomic.h>
+
+#include "bdev/module.h"
+#include "env_dpdk/env.h"
+#include "env_dpdk/iobuf.h"
+#include "nvme/spec.h"
+#include "thread/thread.h"
+#include "trace/trace.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+STAILQ_HEAD(bdev_io_queue, bdev_io);
+
+/* Statuses the layer makes. */
+#define STATUS_INVALID_TYPE   (NVME_SC_INVALID_OPCODE | NVME_SC_DNR)
+#define STATUS_BAD_LENGTH     (NVME_SC_SGL_INVALID_DATA | NVME_SC_DNR)
+#define STATUS_OUT_OF_RANGE   (NVME_SC_LBA_RANGE | NVME_SC_DNR)
+#define STATUS_DENIED         (NVME_SC_OP_DENIED | NVME_SC_DNR)
+#define STATUS_READ_ONLY      (NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR)
+#define STATUS_REMOVED        (NVME_SC_INVALID_NS | NVME_SC_DNR)
+#define STATUS_ABORTED        (NVME_SC_ABORT_REQ)
+#define STATUS_NO_RESOURCES   (NVME_SC_CMD_INTERRUPTED)
+#define STATUS_OVERLAP        (BDEV_STATUS(NVME_SCT_CMD_SPECIFIC, NVME_SC_OVERLAPPING_IO_RANGE) | NVME_SC_DNR)
+#define STATUS_COMPARE_FAILED (BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR)
+
+/* What a type is like (bdev_io_traits). */
+enum {
+	TRAIT_RANGE = 1,      /* has offset_blocks and num_blocks */
+	TRAIT_DATA = 2,       /* has iovs that cover them */
+	TRAIT_WRITES = 4,     /* changes data: needs a writing descriptor, waits for range locks */
+	TRAIT_LIMITED = 8,    /* counts for rate limits */
+	TRAIT_RW_LIMITS = 16, /* the module's limits on READ and WRITE hold for it */
+	TRAIT_SOURCE = 32,    /* has another range, copy.src_offset_blocks */
+};
+extern const uint8_t bdev_io_traits[BDEV_IO_TYPES];
+
+/* bdev_io.flags */
+enum {
+	IO_PIECE = 1,   /* part of a split or emulated I/O: ends in bdev_piece_done() */
+	IO_RESET = 2,   /* a RESET whose module part ends in bdev_reset_module_done() */
+	IO_LENT = 4,    /* in flight since bdev_lend() */
+	IO_ABORTED = 8, /* split: issue no more pieces */
+	IO_NOMEM = 16,  /* has waited for the module's resources: nomem_ticks is valid */
+	IO_DIF = 32,    /* what it reads is to be checked */
+};
+
+/* bdev_io.gate: what an I/O has to pass on its way to the module, in this order. */
+enum {
+	GATE_FREEZE,
+	GATE_QOS,
+	GATE_LOCK,
+	GATE_DIF,
+	GATE_OPEN,
+};
+
+/* bdev_channel.slow: any bit takes an I/O off the straight path, either at submit or at completion. */
+enum {
+	SLOW_REMOVED = 1, /* the bdev is going: new I/O fails */
+	SLOW_FROZEN = 2,  /* a reset is going on: new I/O waits */
+	SLOW_QOS = 4,     /* there are rate limits */
+	SLOW_LOCKED = 8,  /* some range is locked */
+	SLOW_NOMEM = 16,  /* some I/O waits for the module's resources */
+	SLOW_EXACT = 32,  /* times are to be exact: a histogram is on */
+	SLOW_DIF = 64,    /* blocks have metadata */
+};
+
+/* What waits for a rate limit, by the limits that it is under: some are for one kind only, and must not hold up the
+ * other. */
+enum bdev_qos_kind {
+	QOS_READS,
+	QOS_WRITES,
+	QOS_KINDS,
+};
+
+#define BDEV_BLOCK_SIZE_MAX 65536u
+#define BDEV_ZEROES_BYTES   65536u
+
+/* What the channels of one thread share; the context of a channel of its own io_device. */
+struct bdev_thread {
+	/* Completions that came inside a frame of the layer, and how many frames there are. */
+	struct bdev_io_queue done;
+	uint32_t depth;
+	bool polling;
+	SLIST_HEAD(, bdev_channel) plugged; /* to be unplugged before it is left */
+	SLIST_HEAD(, bdev_channel) puts;    /* to be put when the outermost frame is left */
+	struct poller *poller;              /* runs what the frames' budget left over */
+	struct thread *thread;
+	struct io_channel *io_channel; /* the one that holds this */
+	/* For bouncing and comparing; opened with the first channel that may need it. */
+	bool has_buffers;
+	struct iobuf_channel buffers;
+	struct bdev_io_queue buffer_waiters[IOBUF_CLASSES]; /* split I/Os, in order */
+};
+
+/* A range lock, while some channel of the bdev needs it: the initiator's, living in its channel. */
+struct bdev_lock {
+	struct bdev_channel *ch;
+	struct bdev_io *io;
+	struct bdev *bdev;
+	uint64_t first, last; /* blocks, inclusive */
+	/* Control thread. */
+	enum bdev_lock_state { LOCK_FREE, LOCK_QUEUED, LOCK_CLOSING, LOCK_HELD } state;
+	atomic_uint acks_missing; /* of channels; the control thread's visit to them counts as one more */
+	struct thread_msg msg;    /* one is under way at a time, and the I/O has not ended when it arrives */
+	TAILQ_ENTRY(bdev_lock) link;
+};
+#define BDEV_LOCKS_ACTIVE      16 /* per bdev */
+#define BDEV_LOCKS_PER_CHANNEL 4
+
+/* A channel's view of a lock that is closing or held. */
+struct bdev_locked {
+	struct bdev_lock *lock; /* NULL: slot is free */
+	uint64_t first, last;
+	bool acked;
+};
+
+struct bdev_reset {
+	struct bdev_channel *ch;
+	struct bdev_io *io;
+	struct bdev *bdev;
+	uint16_t status;
+	bool busy;
+	uint64_t started_ticks;
+	struct thread_msg msg; /* the I/O has not ended when it arrives */
+	TAILQ_ENTRY(bdev_reset) link;
+};
+
+struct bdev_pieces; /* bdev_split.c: a channel's pool */
+
+struct bdev_channel {
+	/* What every I/O touches. */
+	void (*submit)(void *module_channel, struct bdev_io *io);
+	struct bdev *bdev;
+	struct bdev_thread *thread;
+	uint32_t slow;                                    /* SLOW_* */
+	uint32_t qd;                                      /* in flight, waiting ones included */
+	TAILQ_HEAD(bdev_inflight_list, bdev_io) inflight; /* oldest first */
+	struct bdev_histogram *histogram;
+	bool plugged;
+	/* Statistics. */
+	struct bdev_stat stat __attribute__((aligned(64)));
+	/* Rare. */
+	struct bdev_io_queue frozen, lock_wait, nomem;
+	struct bdev_io_queue qos_wait[QOS_KINDS];
+	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
+	struct bdev_pieces *pieces;
+	uint8_t qos_turn; /* the kind that goes first next time */
+	struct thread_timer qos_timer, nomem_timer;
+	struct bdev_lock locks[BDEV_LOCKS_PER_CHANNEL];
+	struct bdev_locked locked[BDEV_LOCKS_ACTIVE];
+	struct bdev_reset reset;
+	struct io_channel *io_channel;
+	TAILQ_ENTRY(bdev_channel) link;
+	SLIST_ENTRY(bdev_channel) put_link, plug_link;
+	uint32_t puts;
+	uint64_t visit; /* the last that it was part of; under the core's mutex */
+	uint8_t module[] __attribute__((aligned(64)));
+};
+_Static_assert(offsetof(struct bdev_channel, stat) == 64, "the hot part is one cache line");
+
+struct bdev_alias {
+	char *name;
+	struct bdev *bdev;
+	TAILQ_ENTRY(bdev_alias) link;
+};
+
+struct bdev_desc {
+	struct bdev *bdev;
+	bool write;
+	bool removing; /* told to go */
+	bdev_event_cb event_cb;
+	void *event_arg;
+	enum bdev_claim_type claim_type;
+	uint64_t claim_key;
+	char claim_owner[64];
+	TAILQ_ENTRY(bdev_desc) link;
+};
+
+struct bdev_qos;
+
+/* The layer's own part of a bdev. The control thread's, but for what the mutex guards and qos's atomics. */
+struct bdev_core {
+	struct bdev *bdev;
+	struct io_device dev;
+	enum bdev_state state;
+	uint64_t state_ticks;
+	TAILQ_HEAD(, bdev_alias) aliases;
+	TAILQ_HEAD(, bdev_desc) descs;
+	/* The mutex is taken where channels come and go, and by the control thread; never on the path of an I/O. It
+	 * makes "set a flag for new channels and visit the old ones" leave none out. */
+	pthread_mutex_t mutex;
+	TAILQ_HEAD(, bdev_channel) channels;
+	uint64_t visits;                              /* bdev_visit_channels() begun */
+	uint32_t new_channel_slow;                    /* SLOW_* that channels start with */
+	struct bdev_stat closed_stat;                 /* of channels that are gone */
+	struct bdev_histogram *histogram;             /* settings, and the sum of channels that are gone; NULL: off */
+	struct bdev_lock *closing[BDEV_LOCKS_ACTIVE]; /* locks that new channels must know */
+
+	TAILQ_HEAD(, bdev_lock) locks;   /* all, in order of arrival */
+	TAILQ_HEAD(, bdev_reset) resets; /* the first one is running */
+	struct thread_timer reset_timer;
+	struct bdev_qos *qos; /* set once, freed with the bdev */
+	struct bdev_qd_sampling qd;
+	uint64_t qd_last_ticks;
+	struct thread_timer qd_timer;
+	uint64_t timeout_us;
+	uint64_t timeout_last_ticks;
+	struct thread_timer timeout_timer;
+	void (*timeout_fn)(void *arg, struct bdev *b, const struct bdev_inflight *one);
+	void *timeout_arg;
+	struct thread_timer close_timer;
+	void (*unregister_cb)(void *arg, int rc);
+	void *unregister_arg;
+	TAILQ_ENTRY(bdev_core) link;
+};
+
+/* --- bdev.c --- */
+extern struct bdev_opts bdev_options;
+void bdev_check_close(struct bdev *b); /* a descriptor went */
+
+/* --- bdev_channel.c --- */
+void bdev_channels_init(void);
+void bdev_channels_fini(void);
+int bdev_core_init(struct bdev *b); /* allocates b->core */
+void bdev_core_free(struct bdev *b);
+/* Control thread: runs fn(ch, arg) on the thread of each channel, one after the other, and waits. */
+void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg);
+/* Control thread: sets and clears SLOW_* bits of all channels, those to come included. */
+void bdev_set_slow(struct bdev *b, uint32_t set, uint32_t clear);
+void bdev_put_channels(struct bdev_thread *t);
+void bdev_thread_kick(struct bdev_thread *t); /* has its poller run */
+int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b);
+
+/* --- bdev_io.c --- */
+static inline void bdev_io_set_state(struct bdev_io *io, enum bdev_io_state state)
+{
+	io->state = (uint8_t)state;
+}
+/* A frame: completions made inside are run when the outermost one is left. */
+static inline void bdev_enter(struct bdev_thread *t)
+{
+	t->depth++;
+}
+void bdev_leave(struct bdev_thread *t);
+/* Continues at io->gate. */
+void bdev_io_pass_gates(struct bdev_io *io);
+/* Hands io to the module, or starts splitting it. */
+void bdev_io_dispatch(struct bdev_io *io);
+/* Takes all of q and continues them at their gates. */
+void bdev_io_requeue(struct bdev_io_queue *q);
+/* Completes all of q with status. */
+void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status);
+void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);
+void bdev_nomem_timer(void *channel);
+
+/* --- bdev_split.c --- */
+struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch);
+void bdev_pieces_destroy(struct bdev_pieces *p);
+bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io);
+void bdev_split_start(struct bdev_io *io);
+void bdev_piece_done(struct bdev_io *piece);
+/* Issues no more pieces; inside a frame. False: all have been issued, and io goes on. */
+bool bdev_split_abort(struct bdev_io *io);
+int bdev_split_init(void);
+void bdev_split_fini(void);
+/* The second half of an emulated COMPARE_AND_WRITE, called with the lock held. */
+void bdev_caw_locked(struct bdev_io *io);
+
+/* --- bdev_dif.c --- */
+/* Whether the iovs of an I/O of a bdev with metadata are as long as they should be. */
+bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, size_t bytes);
+/* The last gate: checks what is written. True: go on. False: io has ended, or is being carried out in pieces. */
+bool bdev_dif_pass(struct bdev_io *io);
+/* What the layer does in pieces, whatever the module can: its blocks are to be looked at on the way. */
+bool bdev_dif_is_ours(const struct bdev_io *io);
+/* What was read from elsewhere is about to be written: its reference tags become those of where it goes. */
+void bdev_dif_move(const struct bdev_io *io);
+/* An I/O that has read (IO_DIF): its status. */
+uint16_t bdev_dif_check_read(const struct bdev_io *io);
+static inline bool bdev_io_is_plain(const struct bdev_io *io)
+{
+	return io->ch->bdev->md.size != 0 && (io->dif_flags & BDEV_DIF_PLAIN) != 0;
+}
+/* The module takes type of a plain I/O as it is. */
+static inline bool bdev_dif_is_plain_below(const struct bdev_io *io, enum bdev_io_type type)
+{
+	return bdev_io_is_plain(io) && io->ch->bdev->md.plain_by_device &&
+	       (type == BDEV_IO_READ || type == BDEV_IO_WRITE);
+}
+/* Extended blocks in a buffer become all data, one after the other, with their metadata behind num_blocks * block_size
+ * bytes; and back. */
+void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks);
+void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks);
+/* From parent to a piece of it, or to its child on the base: from its `first` block on, the tags go on. */
+void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child);
+/* A piece of a plain I/O: between the parent's memory, skip bytes into iovs, and the piece's extended blocks. */
+void bdev_dif_insert(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, void *extended);
+uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended);
+uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended);
+
+/* --- bdev_lock.c --- */
+void bdev_lock_take(struct bdev_io *io);                     /* ends in bdev_caw_locked() */
+void bdev_lock_release(struct bdev_io *io, uint16_t status); /* ends in bdev_io_complete() */
+bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io);
+void bdev_lock_check_acks(struct bdev_channel *ch); /* an I/O ended while SLOW_LOCKED */
+void bdev_lock_inherit(struct bdev_channel *ch);    /* a new channel, under the mutex */
+
+/* --- bdev_reset.c --- */
+void bdev_reset_start(struct bdev_io *io);
+void bdev_reset_module_done(struct bdev_io *io);
+void bdev_reset_timer(void *core);
+void bdev_abort_start(struct bdev_io *io);
+
+/* --- bdev_qos.c --- */
+/* True: go on. False: io waits, in its kind's queue. */
+bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
+enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io);
+void bdev_qos_timer(void *channel);
+void bdev_qos_free(struct bdev_core *core);
+
+/* --- bdev_watch.c, bdev_histogram.c --- */
+void bdev_stat_init(struct bdev_stat *s);
+void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
+void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);
+void bdev_stat_error(struct bdev_stat *s, uint16_t status);
+void bdev_watch_stop(struct bdev_core *core);
+struct bdev_histogram *bdev_histogram_copy(const struct bdev_histogram *h); /* settings and shape; zeroed */
+void bdev_histogram_sum(struct bdev_histogram *sum, const struct bdev_histogram *h);
+void bdev_histogram_tally(struct bdev_histogram *h, const struct bdev_io *io, uint64_t ticks);
+
+#endif

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The path of an I/O: submit, gates, module, completion. Everything here runs on the channel's thread. */
+#include <assert.h>
+#include <errno.h>
+
+#include "bdev/internal.h"
+
+/* How many completions one frame, or one round of the thread's poller, runs before others get their turn. */
+#define DRAIN_BUDGET 64
+
+const uint8_t bdev_io_traits[BDEV_IO_TYPES] = {
+	[BDEV_IO_READ] = TRAIT_RANGE | TRAIT_DATA | TRAIT_LIMITED | TRAIT_RW_LIMITS,
+	[BDEV_IO_WRITE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
+	[BDEV_IO_UNMAP] = TRAIT_RANGE | TRAIT_WRITES,
+	[BDEV_IO_NVME_ADMIN] = TRAIT_WRITES,
+	[BDEV_IO_NVME_IO] = TRAIT_WRITES,
+	[BDEV_IO_NVME_IO_MD] = TRAIT_WRITES,
+	[BDEV_IO_WRITE_ZEROES] = TRAIT_RANGE | TRAIT_WRITES,
+	[BDEV_IO_COMPARE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_LIMITED | TRAIT_RW_LIMITS,
+	[BDEV_IO_COMPARE_AND_WRITE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
+	[BDEV_IO_COPY] = TRAIT_RANGE | TRAIT_SOURCE | TRAIT_WRITES | TRAIT_LIMITED,
+	[BDEV_IO_VERIFY] = TRAIT_RANGE | TRAIT_LIMITED,
+	[BDEV_IO_WRITE_UNCORRECTABLE] = TRAIT_RANGE | TRAIT_WRITES,
+};
+
+/* Done by the layer where the module has nothing of its own. */
+#define EMULATED                                                                                                       \
+	(1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |                \
+	 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |          \
+	 1u << BDEV_IO_VERIFY)
+
+bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type)
+{
+	return (unsigned)type < BDEV_IO_TYPES && ((b->io_types | EMULATED) & 1u << type) != 0;
+}
+
+static size_t iov_bytes(const struct iovec *iovs, uint32_t iovcnt)
+{
+	size_t n = 0;
+	for (uint32_t i = 0; i < iovcnt; i++) {
+		n += iovs[i].iov_len;
+	}
+	return n;
+}
+
+static inline uint16_t check_range(const struct bdev *b, const struct bdev_io *io)
+{
+	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED); /* pairs with bdev_resize() */
+	if (unlikely(io->num_blocks == 0 || io->offset_blocks >= size || io->num_blocks > size - io->offset_blocks)) {
+		return STATUS_OUT_OF_RANGE;
+	}
+	return 0;
+}
+
+/* Of a COPY, whose other range is good. */
+static uint16_t check_source(const struct bdev *b, const struct bdev_io *io)
+{
+	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED);
+	uint64_t from = io->copy.src_offset_blocks, to = io->offset_blocks;
+
+	if (from >= size || io->num_blocks > size - from) {
+		return STATUS_OUT_OF_RANGE;
+	}
+	return (from > to ? from - to : to - from) < io->num_blocks ? STATUS_OVERLAP : 0;
+}
+
+static inline uint16_t check_permission(const struct bdev *b, const struct bdev_io *io)
+{
+	if (unlikely(!io->desc->write)) {
+		return STATUS_DENIED;
+	}
+	return unlikely(b->read_only) ? STATUS_READ_ONLY : 0;
+}
+
+/* Everything that is wrong with an I/O in itself: 0 or a status. Touches no state. */
+static inline uint16_t check(const struct bdev *b, const struct bdev_io *io)
+{
+	if (unlikely(!bdev_io_type_supported(b, io->type))) {
+		return STATUS_INVALID_TYPE;
+	}
+	uint8_t traits = bdev_io_traits[io->type];
+	uint16_t status;
+	if ((traits & TRAIT_RANGE) && unlikely((status = check_range(b, io)) != 0)) {
+		return status;
+	}
+	if ((traits & TRAIT_WRITES) && unlikely((status = check_permission(b, io)) != 0)) {
+		return status;
+	}
+	if (unlikely(traits & TRAIT_SOURCE) && (status = check_source(b, io)) != 0) {
+		return status;
+	}
+	if (traits & TRAIT_DATA) {
+		size_t bytes = io->num_blocks * b->block_size, given = iov_bytes(io->iovs, io->iovcnt);
+		if (unlikely(given != bytes) && !bdev_dif_length_is_good(b, io, given)) {
+			return STATUS_BAD_LENGTH;
+		}
+		if (io->type == BDEV_IO_COMPARE_AND_WRITE && iov_bytes(io->compare.iovs, io->compare.iovcnt) != given) {
+			return STATUS_BAD_LENGTH;
+		}
+	}
+	return 0;
+}
+
+/* The round's time stands for the moment, unless somebody wants to know exactly: a histogram, or a tracer at the
+ * probe. */
+static inline uint64_t channel_now(const struct bdev_channel *ch)
+{
+	return unlikely((ch->slow & SLOW_EXACT) || USDT_ENABLED(bdev_io_done)) ? env_ticks() : thread_now();
+}
+
+/* Never negative: the exact time of a submission may be later than the start of the round in which it ends. */
+static inline uint64_t elapsed(const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	int64_t ticks = (int64_t)(channel_now(ch) - io->submit_ticks);
+	return ticks > 0 ? (uint64_t)ticks : 0;
+}
+
+static inline void begin(struct bdev_channel *ch, struct bdev_io *io)
+{
+	io->submit_ticks = channel_now(ch);
+	io->gate = GATE_FREEZE;
+	ch->qd++;
+	TAILQ_INSERT_TAIL(&ch->inflight, io, link);
+}
+
+static inline void announce(const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type, io->cb_arg,
+	      io->offset_blocks, ch->qd);
+	USDT(bdev_io_submit, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+}
+
+void bdev_submit(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+	struct bdev_thread *t = ch->thread;
+
+	if (likely(!(io->flags & IO_LENT))) {
+		begin(ch, io);
+	}
+	io->cdw0 = 0;
+	announce(ch, io);
+	bdev_enter(t);
+	uint16_t error = check(ch->bdev, io);
+	if (unlikely(error != 0)) {
+		bdev_io_complete(io, error);
+	} else if (likely((ch->slow & ~SLOW_EXACT) == 0)) {
+		bdev_io_dispatch(io);
+	} else {
+		bdev_io_pass_gates(io);
+	}
+	bdev_leave(t);
+}
+
+static void wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io_state state)
+{
+	bdev_io_set_state(io, state);
+	STAILQ_INSERT_TAIL(q, io, queue);
+}
+
+/* True: go on. A lent I/O's data is already there: nobody may wait for it and hold it back at once. */
+static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
+{
+	/* An abort may be what those need who are to let go of the bdev. */
+	if ((ch->slow & SLOW_REMOVED) && io->type != BDEV_IO_ABORT) {
+		bdev_io_complete(io, STATUS_REMOVED);
+		return false;
+	}
+	/* An abort goes for what a reset has not ended; the reset itself queues behind the one that runs. */
+	if ((ch->slow & SLOW_FROZEN) && !(io->flags & IO_LENT) && io->type != BDEV_IO_ABORT &&
+	    io->type != BDEV_IO_RESET) {
+		wait_in(&ch->frozen, io, BDEV_IO_WAIT_FREEZE);
+		return false;
+	}
+	return true;
+}
+
+static bool pass_qos(struct bdev_channel *ch, struct bdev_io *io)
+{
+	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_LENT) || !(bdev_io_traits[io->type] & TRAIT_LIMITED) ||
+	    bdev_qos_pass(ch, io)) {
+		return true;
+	}
+	ch->stat.qos_waits++;
+	USDT(qos_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+	wait_in(&ch->qos_wait[bdev_qos_kind_of(io)], io, BDEV_IO_WAIT_QOS);
+	return false;
+}
+
+static bool pass_lock(struct bdev_channel *ch, struct bdev_io *io)
+{
+	if (!(ch->slow & SLOW_LOCKED) || (io->flags & IO_LENT) || !bdev_lock_blocks(ch, io)) {
+		return true;
+	}
+	wait_in(&ch->lock_wait, io, BDEV_IO_WAIT_LOCK);
+	return false;
+}
+
+static bool pass_dif(struct bdev_channel *ch, struct bdev_io *io)
+{
+	return !(ch->slow & SLOW_DIF) || bdev_dif_pass(io);
+}
+
+void bdev_io_pass_gates(struct bdev_io *io)
+{
+	static bool (*const gates[GATE_OPEN])(struct bdev_channel *, struct bdev_io *) = {
+		[GATE_FREEZE] = pass_freeze,
+		[GATE_QOS] = pass_qos,
+		[GATE_LOCK] = pass_lock,
+		[GATE_DIF] = pass_dif,
+	};
+	while (io->gate < GATE_OPEN) {
+		if (!gates[io->gate](io->ch, io)) {
+			return;
+		}
+		io->gate++;
+	}
+	bdev_io_dispatch(io);
+}
+
+void bdev_io_requeue(struct bdev_io_queue *q)
+{
+	struct bdev_io_queue taken = STAILQ_HEAD_INITIALIZER(taken);
+	struct bdev_io *io;
+	STAILQ_CONCAT(&taken, q);
+	while ((io = STAILQ_FIRST(&taken)) != NULL) {
+		STAILQ_REMOVE_HEAD(&taken, queue);
+		bdev_io_pass_gates(io);
+	}
+}
+
+void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status)
+{
+	struct bdev_io *io;
+	while ((io = STAILQ_FIRST(q)) != NULL) {
+		STAILQ_REMOVE_HEAD(q, queue);
+		bdev_io_complete(io, status);
+	}
+}
+
+static void dispatch_other(struct bdev_io *io)
+{
+	switch (io->type) {
+	case BDEV_IO_RESET:
+		bdev_reset_start(io);
+		break;
+	case BDEV_IO_ABORT:
+		bdev_abort_start(io);
+		break;
+	case BDEV_IO_UNMAP: /* advisory */
+	case BDEV_IO_FLUSH: /* no cache to flush */
+		if (!(io->ch->bdev->io_types & 1u << io->type)) {
+			bdev_io_complete(io, 0);
+			break;
+		}
+		/* fall through */
+	default:
+		bdev_split_start(io);
+	}
+}
+
+void bdev_io_dispatch(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+	const struct bdev *b = ch->bdev;
+	const uint32_t own = b->io_types & ~(1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT);
+
+	if (likely((own & 1u << io->type) && (!b->limited || bdev_io_fits(b, io)))) {
+		bdev_io_set_state(io, BDEV_IO_MODULE);
+		ch->submit(ch->module, io);
+	} else {
+		dispatch_other(io);
+	}
+}
+
+/* --- Completion --- */
+
+static const uint8_t stat_classes[BDEV_IO_TYPES] = {
+	[BDEV_IO_READ] = BDEV_STAT_READ,
+	[BDEV_IO_WRITE] = BDEV_STAT_WRITE,
+	[BDEV_IO_COMPARE_AND_WRITE] = BDEV_STAT_WRITE,
+	[BDEV_IO_UNMAP] = BDEV_STAT_UNMAP,
+	[BDEV_IO_WRITE_ZEROES] = BDEV_STAT_UNMAP,
+	[BDEV_IO_COPY] = BDEV_STAT_COPY,
+};
+
+static inline void account(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
+{
+	if (unlikely(io->status != 0)) {
+		bdev_stat_error(&ch->stat, io->status);
+		bdev_report_error(ch, io);
+		return;
+	}
+	struct bdev_stat_ops *s = &ch->stat.class[stat_classes[io->type]];
+	s->ops++;
+	s->bytes += io->num_blocks * ch->bdev->block_size;
+	s->ticks += ticks;
+	s->max_ticks = ticks > s->max_ticks ? ticks : s->max_ticks;
+	s->min_ticks = ticks < s->min_ticks ? ticks : s->min_ticks;
+}
+
+static void finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
+{
+	if (ch->histogram != NULL) {
+		bdev_histogram_tally(ch->histogram, io, ticks);
+	}
+	if (ch->slow & SLOW_LOCKED) {
+		bdev_lock_check_acks(ch);
+	}
+	if (ch->slow & SLOW_NOMEM) {
+		bdev_nomem_retry(ch, 4);
+	}
+}
+
+/* True: that was all. */
+__attribute__((noinline)) static bool finish_otherwise(struct bdev_io *io)
+{
+	if (io->flags & IO_PIECE) {
+		bdev_piece_done(io);
+		return true;
+	}
+	if (io->flags & IO_RESET) {
+		bdev_reset_module_done(io);
+		return true;
+	}
+	io->status = io->status != 0 ? io->status : bdev_dif_check_read(io);
+	return false;
+}
+
+/* Runs inside a frame. The callback comes last: afterwards io is its owner's. */
+static inline void finish(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+
+	if (unlikely(io->flags & (IO_PIECE | IO_RESET | IO_DIF)) && finish_otherwise(io)) {
+		return;
+	}
+	uint64_t ticks = elapsed(ch, io);
+	ch->qd--;
+	TAILQ_REMOVE(&ch->inflight, io, link);
+	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg, ch->qd, io->status);
+	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks, usdt_result(io->status, ticks));
+	account(ch, io, ticks); /* after the trace: an error may have it copied */
+	io->flags = 0;
+	bdev_io_set_state(io, BDEV_IO_IDLE);
+	if (unlikely(ch->slow != 0)) {
+		finish_slow(ch, io, ticks);
+	}
+	io->cb(io, io->cb_arg);
+}
+
+void bdev_channel_plug(struct bdev_channel *ch)
+{
+	if (!ch->plugged) {
+		ch->plugged = true;
+		SLIST_INSERT_HEAD(&ch->thread->plugged, ch, plug_link);
+	}
+}
+
+static void unplug(struct bdev_thread *t)
+{
+	struct bdev_channel *ch;
+
+	while ((ch = SLIST_FIRST(&t->plugged)) != NULL) {
+		SLIST_REMOVE_HEAD(&t->plugged, plug_link);
+		ch->plugged = false;
+		ch->bdev->ops->unplug(ch->module);
+	}
+}
+
+/* Returns what is left of the budget. */
+static unsigned drain(struct bdev_thread *t, unsigned budget)
+{
+	struct bdev_io *io;
+
+	while (budget > 0 && (io = STAILQ_FIRST(&t->done)) != NULL) {
+		STAILQ_REMOVE_HEAD(&t->done, queue);
+		finish(io);
+		budget--;
+	}
+	return budget;
+}
+
+/* True if nothing is left for the poller. Callbacks submit, and unplugging completes: until nothing more comes of
+ * it. */
+static bool settle(struct bdev_thread *t)
+{
+	unsigned budget = DRAIN_BUDGET;
+
+	do {
+		budget = drain(t, budget);
+		unplug(t);
+	} while (budget > 0 && !STAILQ_EMPTY(&t->done));
+	return STAILQ_EMPTY(&t->done);
+}
+
+void bdev_leave(struct bdev_thread *t)
+{
+	if (likely(t->depth == 1) && !settle(t)) {
+		bdev_thread_kick(t);
+	}
+	if (--t->depth == 0 && unlikely(!SLIST_EMPTY(&t->puts))) {
+		bdev_put_channels(t);
+	}
+}
+
+void bdev_io_complete(struct bdev_io *io, uint16_t status)
+{
+	struct bdev_thread *t = io->ch->thread;
+
+	assert(io->state != BDEV_IO_DONE);
+	io->status = status;
+	bdev_io_set_state(io, BDEV_IO_DONE);
+	if (t->depth > 0) {
+		STAILQ_INSERT_TAIL(&t->done, io, queue);
+		return;
+	}
+	bdev_enter(t);
+	finish(io);
+	bdev_leave(t);
+}
+
+void bdev_io_complete_cdw0(struct bdev_io *io, uint16_t status, uint32_t cdw0)
+{
+	io->cdw0 = cdw0;
+	bdev_io_complete(io, status);
+}
+
+uint16_t bdev_status_from_errno(int rc)
+{
+	switch (-rc) {
+	case 0:
+		return 0;
+	case EIO:
+		return NVME_SC_INTERNAL;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG: /* RLIMIT_FSIZE, or the file system's largest file */
+		return NVME_SC_CAP_EXCEEDED | NVME_SC_DNR;
+	case EROFS:
+	case EPERM:
+	case EACCES:
+		return STATUS_READ_ONLY;
+	case EINVAL:
+		return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
+	case EOPNOTSUPP:
+		return STATUS_INVALID_TYPE;
+	case ENODEV:
+	case ENXIO:
+	case ENOENT:
+		return STATUS_REMOVED;
+	case ECANCELED:
+		return STATUS_ABORTED;
+	case EAGAIN:
+	case ENOMEM:
+	case EINTR:
+		return STATUS_NO_RESOURCES;
+	case ENODATA: /* block devices: a medium error on read */
+	case EBADMSG:
+		return BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR);
+	case EILSEQ:
+		return BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_GUARD_CHECK);
+	default:
+		return NVME_SC_INTERNAL;
+	}
+}
+
+void bdev_io_complete_errno(struct bdev_io *io, int rc)
+{
+	bdev_io_complete(io, bdev_status_from_errno(rc));
+}
+
+/* --- The module's resources --- */
+
+#define NOMEM_RETRY_US 1000
+
+void bdev_io_nomem(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+
+	if (!(io->flags & IO_NOMEM)) {
+		io->flags |= IO_NOMEM;
+		io->nomem_ticks = thread_now();
+		ch->stat.nomem_waits++;
+		USDT(nomem_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+	}
+	wait_in(&ch->nomem, io, BDEV_IO_WAIT_NOMEM);
+	if (!(ch->slow & SLOW_NOMEM)) {
+		ch->slow |= SLOW_NOMEM;
+		thread_timer_start(&ch->nomem_timer, NOMEM_RETRY_US);
+	}
+}
+
+/* Tries those that wait, in order; one that fails goes to the end, so that it cannot hold up others for ever, and one
+ * that has waited too long ends. Inside a frame. */
+void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
+{
+	uint64_t limit = (uint64_t)bdev_options.nomem_timeout_ms * (env_ticks_hz() / 1000);
+	uint32_t failures = 0;
+	struct bdev_io *io;
+
+	while (failures < failures_allowed && (io = STAILQ_FIRST(&ch->nomem)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ch->nomem, queue);
+		if (thread_now() - io->nomem_ticks > limit) {
+			bdev_io_complete(io, STATUS_NO_RESOURCES);
+			continue;
+		}
+		bdev_io_set_state(io, BDEV_IO_MODULE);
+		ch->submit(ch->module, io);
+		failures += io->state == BDEV_IO_WAIT_NOMEM;
+	}
+	if (STAILQ_EMPTY(&ch->nomem)) {
+		ch->slow &= ~(uint32_t)SLOW_NOMEM;
+		thread_timer_stop(&ch->nomem_timer);
+	}
+}
+
+static uint32_t queue_length(const struct bdev_io_queue *q)
+{
+	const struct bdev_io *io;
+	uint32_t n = 0;
+	STAILQ_FOREACH (io, q, queue) {
+		n++;
+	}
+	return n;
+}
+
+/* For when nothing of the channel is in flight whose completion would wake the others. */
+void bdev_nomem_timer(void *channel)
+{
+	struct bdev_channel *ch = channel;
+
+	bdev_enter(ch->thread);
+	bdev_nomem_retry(ch, queue_length(&ch->nomem));
+	if (ch->slow & SLOW_NOMEM) {
+		thread_timer_start(&ch->nomem_timer, NOMEM_RETRY_US);
+	}
+	bdev_leave(ch->thread);
+}
+
+/* --- Lending --- */
+
+void *bdev_lend(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+	struct bdev *b = ch->bdev;
+
+	/* What would have to wait or fail goes the ordinary way. */
+	if (b->ops->lend == NULL || (ch->slow & ~SLOW_EXACT) != 0 ||
+	    (io->type != BDEV_IO_READ && io->type != BDEV_IO_WRITE) || check_range(b, io) != 0 ||
+	    (io->type == BDEV_IO_WRITE && check_permission(b, io) != 0)) {
+		return NULL;
+	}
+	void *addr = b->ops->lend(b, io->offset_blocks, io->num_blocks);
+	if (addr != NULL) {
+		begin(ch, io);
+		io->flags |= IO_LENT;
+		bdev_io_set_state(io, BDEV_IO_LENT);
+	}
+	return addr;
+}
+
+void bdev_lend_return(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+
+	assert(io->state == BDEV_IO_LENT);
+	ch->qd--;
+	TAILQ_REMOVE(&ch->inflight, io, link);
+	io->flags = 0;
+	bdev_io_set_state(io, BDEV_IO_IDLE);
+	if (ch->slow & SLOW_LOCKED) {
+		bdev_lock_check_acks(ch);
+	}
+}
+
+/* --- What modules ask --- */
+
+struct bdev *bdev_channel_bdev(const struct bdev_channel *ch)
+{
+	return ch->bdev;
+}
+
+void *bdev_channel_ctx(struct bdev_channel *ch)
+{
+	return ch->module;
+}
+
+uint32_t bdev_channel_qd(const struct bdev_channel *ch)
+{
+	return ch->qd;
+}

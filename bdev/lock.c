@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Range locks: they make an emulated COMPARE_AND_WRITE atomic against every other user of its blocks, on whatever
+ * thread.
+ *
+ *     channel of the initiator	control thread			every channel
+ *     bdev_lock_take() --post-->	queue; once no lock before it
+ *     overlaps: visit	----------->	note the range: new writes to it wait;
+ *     writes in flight there must end first
+ *     <-------post----------	the last one to acknowledge, at once or then
+ *     locked: compare, write <--post--
+ *     bdev_lock_release() --post-->	visit ------------------------>	forget the range, continue what waits
+ *     (in the initiator's visit, the I/O completes)
+ *
+ * The I/O is rare (VMware's ATS, cluster locks), so its price is two trips through the control thread, and the price
+ * for all others is one bit test. */
+#include <assert.h>
+
+#include "bdev/internal.h"
+
+static bool overlap(uint64_t first, uint64_t last, uint64_t other_first, uint64_t other_last)
+{
+	return first <= other_last && other_first <= last;
+}
+
+static bool io_overlaps(const struct bdev_io *io, uint64_t first, uint64_t last)
+{
+	return (bdev_io_traits[io->type] & TRAIT_WRITES) && (bdev_io_traits[io->type] & TRAIT_RANGE) &&
+	       overlap(io->offset_blocks, io->offset_blocks + io->num_blocks - 1, first, last);
+}
+
+/* An emulated COMPARE_AND_WRITE, which takes a lock of its own. */
+static bool takes_lock(const struct bdev_io *io)
+{
+	return io->type == BDEV_IO_COMPARE_AND_WRITE && io->lock != NULL;
+}
+
+bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	if (io->type == BDEV_IO_COMPARE_AND_WRITE && !(ch->bdev->io_types & 1u << BDEV_IO_COMPARE_AND_WRITE)) {
+		return false; /* queues with the control thread */
+	}
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		const struct bdev_locked *l = &ch->locked[i];
+		if (l->lock != NULL && io_overlaps(io, l->first, l->last)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Some I/O that has passed the gate may still change blocks of the range. */
+static bool in_flight(const struct bdev_channel *ch, const struct bdev_locked *l)
+{
+	const struct bdev_io *io;
+
+	TAILQ_FOREACH (io, &ch->inflight, link) {
+		switch ((enum bdev_io_state)io->state) {
+		case BDEV_IO_IDLE:
+		case BDEV_IO_WAIT_FREEZE:
+		case BDEV_IO_WAIT_QOS:
+		case BDEV_IO_WAIT_LOCK:
+		case BDEV_IO_STATES:
+			break;
+		case BDEV_IO_LENT:
+		case BDEV_IO_WAIT_NOMEM:
+		case BDEV_IO_WAIT_CHILD:
+		case BDEV_IO_SPLIT:
+		case BDEV_IO_MODULE:
+		case BDEV_IO_DONE:
+			if (!takes_lock(io) && io_overlaps(io, l->first, l->last)) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* --- Control thread --- */
+
+static void locked_message(struct thread_msg *msg)
+{
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
+
+	bdev_enter(lock->ch->thread);
+	bdev_caw_locked(lock->io);
+	bdev_leave(lock->ch->thread);
+}
+
+static void held_message(struct thread_msg *msg)
+{
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
+
+	lock->state = LOCK_HELD;
+	thread_post(lock->ch->thread->thread, &lock->msg, locked_message);
+}
+
+/* On any thread. The message is the lock's, not the channel's, which may go as soon as it has acknowledged. */
+static void acknowledge(struct bdev_lock *lock)
+{
+	/* acquire and release: what the others wrote before theirs is seen by who goes on */
+	if (atomic_fetch_sub_explicit(&lock->acks_missing, 1, memory_order_acq_rel) == 1) {
+		thread_post(thread_control(), &lock->msg, held_message);
+	}
+}
+
+static void note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
+{
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		struct bdev_locked *l = &ch->locked[i];
+		if (l->lock == lock) {
+			return; /* inherited */
+		}
+	}
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		struct bdev_locked *l = &ch->locked[i];
+		if (l->lock == NULL) {
+			l->lock = lock;
+			l->first = lock->first;
+			l->last = lock->last;
+			l->acked = is_acked || !in_flight(ch, l);
+			if (!l->acked) {
+				/* the control thread is waiting for this visit, which counts too */
+				atomic_fetch_add_explicit(&lock->acks_missing, 1, memory_order_relaxed);
+			}
+			ch->slow |= SLOW_LOCKED;
+			return;
+		}
+	}
+	abort(); /* run_queue() lets no more than BDEV_LOCKS_ACTIVE be active */
+}
+
+static void visit_note(struct bdev_channel *ch, void *arg)
+{
+	note(ch, arg, false);
+}
+
+void bdev_lock_inherit(struct bdev_channel *ch)
+{
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		struct bdev_lock *lock = ch->bdev->core->closing[i];
+		if (lock != NULL) {
+			note(ch, lock, true); /* nothing is in flight on a new channel */
+		}
+	}
+}
+
+/* Makes room for lock among the active ones, where new channels find it; false: there is none. */
+static bool activate(struct bdev_core *core, struct bdev_lock *lock)
+{
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		if (core->closing[i] == NULL) {
+			pthread_mutex_lock(&core->mutex);
+			core->closing[i] = lock;
+			pthread_mutex_unlock(&core->mutex);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void deactivate(struct bdev_core *core, struct bdev_lock *lock)
+{
+	pthread_mutex_lock(&core->mutex);
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		if (core->closing[i] == lock) {
+			core->closing[i] = NULL;
+		}
+	}
+	pthread_mutex_unlock(&core->mutex);
+}
+
+static bool behind_another(const struct bdev_lock *lock)
+{
+	const struct bdev_lock *l;
+
+	TAILQ_FOREACH (l, &lock->bdev->core->locks, link) {
+		if (l == lock) {
+			return false;
+		}
+		if (overlap(l->first, l->last, lock->first, lock->last)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void run_queue(struct bdev *b)
+{
+	struct bdev_lock *lock;
+
+	TAILQ_FOREACH (lock, &b->core->locks, link) {
+		if (lock->state != LOCK_QUEUED || behind_another(lock)) {
+			continue;
+		}
+		if (!activate(b->core, lock)) {
+			return;
+		}
+		lock->state = LOCK_CLOSING;
+		atomic_store_explicit(&lock->acks_missing, 1, memory_order_relaxed); /* this visit's own */
+		bdev_visit_channels(b, visit_note, lock);
+		acknowledge(lock);
+	}
+}
+
+static void take_message(struct thread_msg *msg)
+{
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
+
+	lock->state = LOCK_QUEUED;
+	TAILQ_INSERT_TAIL(&lock->bdev->core->locks, lock, link);
+	run_queue(lock->bdev);
+}
+
+static void start_next(struct bdev_channel *ch);
+
+struct forget {
+	struct bdev_lock *lock;
+	const struct bdev_channel *ch; /* the initiator; both may be gone once it has been visited */
+};
+
+static void visit_forget(struct bdev_channel *ch, void *arg)
+{
+	const struct forget *forget = arg;
+	struct bdev_lock *lock = forget->lock;
+	uint32_t left = 0;
+
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		if (ch->locked[i].lock == lock) {
+			ch->locked[i].lock = NULL;
+		}
+		left += ch->locked[i].lock != NULL;
+	}
+	if (left == 0) {
+		ch->slow &= ~(uint32_t)SLOW_LOCKED;
+	}
+	bdev_io_requeue(&ch->lock_wait);
+	if (ch == forget->ch) {
+		struct bdev_io *io = lock->io;
+		lock->state = LOCK_FREE;
+		lock->io = NULL;
+		io->lock = NULL;
+		bdev_io_complete(io, io->piece_status);
+		start_next(ch);
+	}
+}
+
+static void release_message(struct thread_msg *msg)
+{
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
+	struct bdev *b = lock->bdev;
+
+	TAILQ_REMOVE(&b->core->locks, lock, link);
+	deactivate(b->core, lock);
+	bdev_visit_channels(b, visit_forget, &(struct forget){.lock = lock, .ch = lock->ch});
+	/* The initiator, and with it the lock, may be gone now. */
+	run_queue(b);
+}
+
+/* --- The channels' threads --- */
+
+static struct bdev_lock *free_lock(struct bdev_channel *ch)
+{
+	for (unsigned i = 0; i < BDEV_LOCKS_PER_CHANNEL; i++) {
+		if (ch->locks[i].io == NULL) {
+			return &ch->locks[i];
+		}
+	}
+	return NULL;
+}
+
+void bdev_lock_take(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+	struct bdev_lock *lock = free_lock(ch);
+
+	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
+	io->lock = lock;
+	if (lock == NULL) {
+		STAILQ_INSERT_TAIL(&ch->locks_wait, io, queue);
+		return;
+	}
+	lock->ch = ch;
+	lock->io = io;
+	lock->bdev = ch->bdev;
+	lock->first = io->offset_blocks;
+	lock->last = io->offset_blocks + io->num_blocks - 1;
+	thread_post(thread_control(), &lock->msg, take_message);
+}
+
+static void start_next(struct bdev_channel *ch)
+{
+	struct bdev_io *io = STAILQ_FIRST(&ch->locks_wait);
+
+	if (io != NULL) {
+		STAILQ_REMOVE_HEAD(&ch->locks_wait, queue);
+		bdev_lock_take(io);
+	}
+}
+
+void bdev_lock_release(struct bdev_io *io, uint16_t status)
+{
+	struct bdev_lock *lock = io->lock;
+
+	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
+	io->piece_status = status;
+	thread_post(thread_control(), &lock->msg, release_message);
+}
+
+void bdev_lock_check_acks(struct bdev_channel *ch)
+{
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		struct bdev_locked *l = &ch->locked[i];
+		if (l->lock != NULL && !l->acked && !in_flight(ch, l)) {
+			l->acked = true;
+			acknowledge(l->lock);
+		}
+	}
+}

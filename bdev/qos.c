@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rate limits: one token bucket per limit and bdev, shared by all its channels.
+ *
+ * A channel takes from the buckets with atomics, and whichever comes by when a millisecond has passed refills them in
+ * proportion to the time that went by: no owner thread, no messages, and the rate holds however many cores take part.
+ * An I/O goes when every bucket it counts for is above zero, and may overdraw it, so that one larger than a bucket goes
+ * too and is paid for by those that follow. What may not go waits on its channel, reads and writes each in order, and
+ * the channel looks again by a timer, at both in turn. */
+#include <errno.h>
+#include <rte_common.h>
+#include <stdlib.h>
+
+#include "bdev/internal.h"
+
+#define REFILL_US 1000
+/* A bucket holds what comes in this time: idle time is not saved up for longer. */
+#define BURST_US 20000
+
+enum {
+	BUCKET_RW_IOS,
+	BUCKET_RW_BYTES,
+	BUCKET_R_BYTES,
+	BUCKET_W_BYTES,
+	BUCKETS,
+};
+
+struct bucket {
+	_Atomic int64_t tokens;   /* millionths of an I/O or byte, so that slow rates refill evenly */
+	_Atomic uint64_t per_sec; /* 0: no limit */
+};
+#define TOKEN 1000000
+
+struct bdev_qos {
+	struct bucket buckets[BUCKETS];
+	_Atomic uint64_t refilled_ticks;
+	uint64_t refill_interval_ticks;
+	struct bdev_qos_limits limits; /* control thread */
+};
+
+enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io)
+{
+	return bdev_io_traits[io->type] & TRAIT_WRITES ? QOS_WRITES : QOS_READS;
+}
+
+/* What an I/O takes from each bucket. */
+static void costs(const struct bdev_channel *ch, const struct bdev_io *io, int64_t cost[BUCKETS])
+{
+	int64_t bytes = (int64_t)(io->num_blocks * ch->bdev->block_size);
+	bool writes = bdev_qos_kind_of(io) == QOS_WRITES;
+
+	cost[BUCKET_RW_IOS] = 1;
+	cost[BUCKET_RW_BYTES] = bytes;
+	cost[BUCKET_R_BYTES] = writes ? 0 : bytes;
+	cost[BUCKET_W_BYTES] = writes ? bytes : 0;
+}
+
+static void refill_bucket(struct bucket *bucket, uint64_t ticks, uint64_t hz)
+{
+	uint64_t per_sec = atomic_load_explicit(&bucket->per_sec, memory_order_relaxed);
+	if (per_sec == 0) {
+		return;
+	}
+	unsigned __int128 exact = (unsigned __int128)per_sec * TOKEN * ticks / hz;
+	int64_t add = (int64_t)RTE_MIN(exact, (unsigned __int128)(INT64_MAX / 4));
+	/* At least one I/O or a block may go after any wait. */
+	int64_t cap =
+		(int64_t)RTE_MAX((unsigned __int128)per_sec * TOKEN * BURST_US / 1000000, (unsigned __int128)TOKEN);
+	int64_t old = atomic_load_explicit(&bucket->tokens, memory_order_relaxed), filled;
+	/* In one step: were the excess taken out later, all that idle time had saved up could be spent meanwhile. */
+	do {
+		filled = RTE_MIN(old + add, cap);
+	} while (!atomic_compare_exchange_weak_explicit(&bucket->tokens, &old, filled, memory_order_relaxed,
+							memory_order_relaxed));
+}
+
+/* Relaxed throughout: the buckets order nothing but themselves, and the exchange lets one channel refill. */
+static void refill(struct bdev_qos *q)
+{
+	uint64_t now = thread_now();
+	uint64_t last = atomic_load_explicit(&q->refilled_ticks, memory_order_relaxed);
+
+	if ((int64_t)(now - last) < (int64_t)q->refill_interval_ticks ||
+	    !atomic_compare_exchange_strong_explicit(&q->refilled_ticks, &last, now, memory_order_relaxed,
+						     memory_order_relaxed)) {
+		return;
+	}
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		refill_bucket(&q->buckets[i], now - last, env_ticks_hz());
+	}
+}
+
+static bool take(struct bdev_qos *q, const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	int64_t cost[BUCKETS];
+
+	costs(ch, io, cost);
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		struct bucket *b = &q->buckets[i];
+		if (cost[i] != 0 && atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0 &&
+		    atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0) {
+			return false;
+		}
+	}
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		struct bucket *b = &q->buckets[i];
+		if (cost[i] != 0 && atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0) {
+			atomic_fetch_sub_explicit(&b->tokens, cost[i] * TOKEN, memory_order_relaxed);
+		}
+	}
+	return true;
+}
+
+static bool has_limit(const struct bucket *b)
+{
+	return atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0;
+}
+
+static bool is_dry(const struct bucket *b)
+{
+	return has_limit(b) && atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
+}
+
+/* Whether who comes now may go past those of a kind: nobody waits, or what they wait for is theirs alone. */
+static bool may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum bdev_qos_kind kind)
+{
+	return STAILQ_EMPTY(&ch->qos_wait[kind]) ||
+	       (!has_limit(&q->buckets[BUCKET_RW_IOS]) && !has_limit(&q->buckets[BUCKET_RW_BYTES])) ||
+	       is_dry(&q->buckets[kind == QOS_READS ? BUCKET_R_BYTES : BUCKET_W_BYTES]);
+}
+
+static bool nobody_waits(const struct bdev_channel *ch)
+{
+	return STAILQ_EMPTY(&ch->qos_wait[QOS_READS]) && STAILQ_EMPTY(&ch->qos_wait[QOS_WRITES]);
+}
+
+static enum bdev_qos_kind other(enum bdev_qos_kind kind)
+{
+	return kind == QOS_READS ? QOS_WRITES : QOS_READS;
+}
+
+bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
+{
+	struct bdev_qos *q = ch->bdev->core->qos;
+	enum bdev_qos_kind kind = bdev_qos_kind_of(io);
+
+	refill(q);
+	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && may_be_passed(ch, q, other(kind)) && take(q, ch, io)) {
+		return true;
+	}
+	if (nobody_waits(ch)) {
+		thread_timer_start(&ch->qos_timer, REFILL_US);
+	}
+	return false;
+}
+
+/* Lets the first of a kind go, if it may; the other kind's turn is next. */
+static bool let_go(struct bdev_channel *ch, enum bdev_qos_kind kind)
+{
+	struct bdev_io *io = STAILQ_FIRST(&ch->qos_wait[kind]);
+
+	if (io == NULL || !take(ch->bdev->core->qos, ch, io)) {
+		return false;
+	}
+	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
+	ch->qos_turn = (uint8_t)other(kind);
+	io->gate = GATE_QOS + 1;
+	bdev_io_pass_gates(io);
+	return true;
+}
+
+static void run_waiting(struct bdev_channel *ch)
+{
+	refill(ch->bdev->core->qos);
+	while (let_go(ch, ch->qos_turn) || let_go(ch, other(ch->qos_turn))) {
+	}
+	if (!nobody_waits(ch)) {
+		thread_timer_start(&ch->qos_timer, REFILL_US);
+	}
+}
+
+void bdev_qos_timer(void *channel)
+{
+	struct bdev_channel *ch = channel;
+
+	bdev_enter(ch->thread);
+	run_waiting(ch);
+	bdev_leave(ch->thread);
+}
+
+/* --- Control thread --- */
+
+static void visit_limits(struct bdev_channel *ch, void *arg)
+{
+	if (*(const bool *)arg) {
+		ch->slow |= SLOW_QOS;
+		run_waiting(ch);
+	} else {
+		ch->slow &= ~(uint32_t)SLOW_QOS;
+		thread_timer_stop(&ch->qos_timer);
+		bdev_io_requeue(&ch->qos_wait[QOS_READS]);
+		bdev_io_requeue(&ch->qos_wait[QOS_WRITES]);
+	}
+}
+
+static struct bdev_qos *get_qos(struct bdev_core *core)
+{
+	if (core->qos == NULL) {
+		struct bdev_qos *q = calloc(1, sizeof(*q));
+		if (q == NULL) {
+			return NULL;
+		}
+		atomic_store_explicit(&q->refilled_ticks, env_ticks(), memory_order_relaxed);
+		q->refill_interval_ticks = env_ticks_hz() * REFILL_US / 1000000;
+		core->qos = q;
+	}
+	return core->qos;
+}
+
+static void set_bucket(struct bucket *b, uint64_t per_sec)
+{
+	if (atomic_exchange_explicit(&b->per_sec, per_sec, memory_order_relaxed) != per_sec) {
+		atomic_store_explicit(&b->tokens, 0, memory_order_relaxed);
+	}
+}
+
+int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits)
+{
+	struct bdev_core *core = b->core;
+	struct bdev_qos *q = get_qos(core);
+	bool on = limits->rw_ios_per_sec != 0 || limits->rw_bytes_per_sec != 0 || limits->r_bytes_per_sec != 0 ||
+		  limits->w_bytes_per_sec != 0;
+
+	if (q == NULL) {
+		return -ENOMEM;
+	}
+	q->limits = *limits;
+	set_bucket(&q->buckets[BUCKET_RW_IOS], limits->rw_ios_per_sec);
+	set_bucket(&q->buckets[BUCKET_RW_BYTES], limits->rw_bytes_per_sec);
+	set_bucket(&q->buckets[BUCKET_R_BYTES], limits->r_bytes_per_sec);
+	set_bucket(&q->buckets[BUCKET_W_BYTES], limits->w_bytes_per_sec);
+	pthread_mutex_lock(&core->mutex);
+	core->new_channel_slow = on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;
+	pthread_mutex_unlock(&core->mutex);
+	bdev_visit_channels(b, visit_limits, &on);
+	return 0;
+}
+
+void bdev_get_qos_limits(const struct bdev *b, struct bdev_qos_limits *limits)
+{
+	*limits = b->core->qos != NULL ? b->core->qos->limits : (struct bdev_qos_limits){0};
+}
+
+void bdev_qos_free(struct bdev_core *core)
+{
+	free(core->qos);
+	core->qos = NULL;
+}

@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O that the module cannot take as it is: carved into pieces that keep the module's limits, copied into aligned
+ * memory where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE and VERIFY of reads,
+ * COMPARE_AND_WRITE and COPY of both).
+ *
+ * A piece goes straight to the module and is never carved again, so that one pool per channel cannot run dry of itself;
+ * in a stack of modules each has channels, and pools, of its own. Buffers are shared by all channels of a thread, which
+ * is safe in a stack too: they are aligned to a page, so no channel further down needs another one for the same data.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <rte_common.h>
+#include <string.h>
+
+#include "bdev/internal.h"
+
+#define PIECE_IOVS 16u
+
+struct bdev_piece {
+	struct iovec iovs[PIECE_IOVS];
+	struct bdev_io *parent;
+	void *buffer;      /* bounced, compared, verified or copied, or NULL */
+	uint8_t class;     /* of buffer */
+	size_t iov_offset; /* where in the parent's iovs the piece starts */
+	uint32_t iov_index;
+	STAILQ_ENTRY(bdev_piece) link;
+	struct bdev_io io __attribute__((aligned(64)));
+};
+
+struct bdev_pieces {
+	STAILQ_HEAD(, bdev_piece) free;
+	struct bdev_io_queue waiters; /* parents */
+	uint8_t *memory;
+};
+
+/* What the pieces of a parent are. */
+enum phase {
+	PHASE_SPLIT,   /* smaller ones of the same type */
+	PHASE_ZEROES,  /* writes of zeroes */
+	PHASE_COMPARE, /* reads into a buffer, compared; or compares, where the module has them */
+	PHASE_WRITE,   /* COMPARE_AND_WRITE, after PHASE_COMPARE */
+	PHASE_VERIFY,  /* reads into a buffer, and nothing more */
+	PHASE_COPY,    /* reads into a buffer, each of which then is a write from there */
+};
+
+static uint8_t *zeroes; /* BDEV_ZEROES_BYTES of them; DMA memory */
+
+int bdev_split_init(void)
+{
+	zeroes = env_dma_zmalloc(BDEV_ZEROES_BYTES, 4096, -1);
+	return zeroes != NULL ? 0 : -ENOMEM;
+}
+
+void bdev_split_fini(void)
+{
+	env_dma_free(zeroes);
+	zeroes = NULL;
+}
+
+struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch)
+{
+	/* A bdev without limits and metadata needs pieces for rare types only. */
+	bool often = ch->bdev->limited || ch->bdev->md.size != 0;
+	uint32_t count = often ? bdev_options.children : RTE_MIN(4u, bdev_options.children);
+	size_t stride = offsetof(struct bdev_piece, io) + bdev_io_size();
+	struct bdev_pieces *p = calloc(1, sizeof(*p));
+
+	if (p == NULL || (p->memory = aligned_alloc(64, count * stride)) == NULL) {
+		free(p);
+		return NULL;
+	}
+	STAILQ_INIT(&p->free);
+	STAILQ_INIT(&p->waiters);
+	memset(p->memory, 0, count * stride);
+	for (uint32_t i = 0; i < count; i++) {
+		struct bdev_piece *piece = (struct bdev_piece *)(p->memory + i * stride);
+		STAILQ_INSERT_TAIL(&p->free, piece, link);
+	}
+	return p;
+}
+
+void bdev_pieces_destroy(struct bdev_pieces *p)
+{
+	if (p != NULL) {
+		free(p->memory);
+		free(p);
+	}
+}
+
+/* --- Limits --- */
+
+static bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t iovcnt)
+{
+	uintptr_t address_mask = b->buf_align != 0 ? b->buf_align - 1 : 0;
+	size_t length_mask = b->buf_align != 0 ? RTE_MIN(b->buf_align, b->block_size) - 1 : 0;
+	size_t max = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
+
+	if (b->max_segments != 0 && iovcnt > b->max_segments) {
+		return false;
+	}
+	for (uint32_t i = 0; i < iovcnt; i++) {
+		if (((uintptr_t)iovs[i].iov_base & address_mask) || (iovs[i].iov_len & length_mask) ||
+		    iovs[i].iov_len > max) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* How far behind a boundary it is. The division is for drives that have chosen a boundary that is no power of two, and
+ * to which a crossing costs far more. */
+static uint64_t behind_boundary(const struct bdev *b, uint64_t offset)
+{
+	uint32_t boundary = b->optimal_io_boundary, mask = boundary - 1;
+
+	return (boundary & mask) == 0 ? offset & mask : offset % boundary;
+}
+
+static bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blocks)
+{
+	return b->split_on_boundary && behind_boundary(b, offset) + blocks > b->optimal_io_boundary;
+}
+
+/* Of types that move no data of ours; 0: none. */
+static uint64_t max_blocks(const struct bdev *b, enum bdev_io_type type)
+{
+	switch (type) {
+	case BDEV_IO_UNMAP:
+	case BDEV_IO_WRITE_ZEROES:
+		return b->max_unmap_blocks;
+	case BDEV_IO_COPY:
+		return b->max_copy_blocks;
+	case BDEV_IO_VERIFY:
+		return b->max_verify_blocks;
+	case BDEV_IO_WRITE_UNCORRECTABLE:
+		return b->max_uncorrectable_blocks;
+	default:
+		return 0;
+	}
+}
+
+bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
+{
+	if (bdev_io_traits[io->type] & TRAIT_RW_LIMITS) {
+		return (b->max_rw_blocks == 0 || io->num_blocks <= b->max_rw_blocks) &&
+		       !crosses_boundary(b, io->offset_blocks, io->num_blocks) && iovs_fit(b, io->iovs, io->iovcnt) &&
+		       (io->type != BDEV_IO_COMPARE_AND_WRITE || iovs_fit(b, io->compare.iovs, io->compare.iovcnt));
+	}
+	uint64_t max = max_blocks(b, io->type);
+	return max == 0 || io->num_blocks <= max;
+}
+
+static uint64_t up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
+{
+	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - behind_boundary(b, offset) : n;
+}
+
+/* How many blocks the next piece of io may have, its data apart. */
+static uint64_t piece_blocks(const struct bdev *b, const struct bdev_io *io, enum bdev_io_type type)
+{
+	uint64_t n = io->num_blocks - io->piece_next;
+
+	if (!(bdev_io_traits[type] & TRAIT_RW_LIMITS)) {
+		uint64_t max = max_blocks(b, type);
+		return max != 0 ? RTE_MIN(n, max) : n;
+	}
+	if (b->max_rw_blocks != 0) {
+		n = RTE_MIN(n, b->max_rw_blocks);
+	}
+	n = up_to_boundary(b, io->offset_blocks + io->piece_next, n);
+	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->piece_next, n) : n;
+}
+
+/* --- The cursor in the parent's iovs --- */
+
+static struct iovec *source(struct bdev_io *io, uint32_t *iovcnt)
+{
+	if (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE) {
+		*iovcnt = io->compare.iovcnt;
+		return io->compare.iovs;
+	}
+	*iovcnt = io->iovcnt;
+	return io->iovs;
+}
+
+static void cursor_advance(struct bdev_io *io, size_t bytes)
+{
+	uint32_t iovcnt;
+	const struct iovec *iovs = source(io, &iovcnt);
+
+	while (bytes > 0) {
+		size_t n = RTE_MIN(bytes, iovs[io->iov_index].iov_len - io->iov_offset);
+		io->iov_offset += n;
+		bytes -= n;
+		if (io->iov_offset == iovs[io->iov_index].iov_len) {
+			io->iov_index++;
+			io->iov_offset = 0;
+		}
+	}
+}
+
+/* Walks the parent's memory of a piece alongside its buffer, n bytes at a time; stops when fn says a status. */
+static uint16_t along_buffer(struct bdev_piece *piece, uint16_t (*fn)(void *memory, void *buffer, size_t n))
+{
+	uint32_t iovcnt;
+	const struct iovec *iovs = source(piece->parent, &iovcnt);
+	size_t left = piece->io.num_blocks * piece->io.ch->bdev->block_size;
+	uint8_t *buffer = piece->buffer;
+	size_t offset = piece->iov_offset;
+
+	for (uint32_t i = piece->iov_index; left > 0; i++) {
+		size_t n = RTE_MIN(left, iovs[i].iov_len - offset);
+		uint16_t status = n != 0 ? fn((uint8_t *)iovs[i].iov_base + offset, buffer, n) : 0;
+		if (status != 0) {
+			return status;
+		}
+		buffer += n;
+		left -= n;
+		offset = 0;
+	}
+	return 0;
+}
+
+static uint16_t copy_in(void *memory, void *buffer, size_t n)
+{
+	memcpy(buffer, memory, n);
+	return 0;
+}
+
+static uint16_t copy_out(void *memory, void *buffer, size_t n)
+{
+	memcpy(memory, buffer, n);
+	return 0;
+}
+
+static uint16_t compare(void *memory, void *buffer, size_t n)
+{
+	return memcmp(memory, buffer, n) == 0 ? 0 : STATUS_COMPARE_FAILED;
+}
+
+/* --- Carving --- */
+
+/* Bytes of the parent's memory that a block takes. */
+static size_t memory_per_block(const struct bdev_io *io)
+{
+	const struct bdev *b = io->ch->bdev;
+	return bdev_io_is_plain(io) ? b->block_size - b->md.size : b->block_size;
+}
+
+/* Points the piece's iovs at the next blocks of the parent's memory, whole ones, at most `blocks`; returns how many. 0:
+ * the memory there is misaligned, or in too many parts. */
+static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks)
+{
+	const struct bdev *b = io->ch->bdev;
+	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
+	size_t max_bytes = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
+	size_t block = memory_per_block(io), want = blocks * block, have = 0;
+	size_t offset = io->iov_offset;
+	uint32_t iovcnt, n = 0;
+	const struct iovec *iovs = source(io, &iovcnt);
+
+	for (uint32_t i = io->iov_index; have < want && n < max_iovs;) {
+		size_t part = RTE_MIN(RTE_MIN(iovs[i].iov_len - offset, want - have), max_bytes);
+		piece->iovs[n] = (struct iovec){(uint8_t *)iovs[i].iov_base + offset, part};
+		if (part != 0 && !iovs_fit(b, &piece->iovs[n], 1)) {
+			break;
+		}
+		n += part != 0;
+		have += part;
+		offset += part;
+		if (offset == iovs[i].iov_len) {
+			i++;
+			offset = 0;
+		}
+	}
+	/* Give back what is not a whole block. */
+	size_t excess = have % block;
+	have -= excess;
+	while (excess > 0) {
+		size_t part = RTE_MIN(excess, piece->iovs[n - 1].iov_len);
+		piece->iovs[n - 1].iov_len -= part;
+		excess -= part;
+		n -= piece->iovs[n - 1].iov_len == 0;
+	}
+	piece->io.iovs = piece->iovs;
+	piece->io.iovcnt = n;
+	return have / block;
+}
+
+/* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none
+ * now, or others wait for one and it is not io's turn. */
+static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks, bool turn)
+{
+	const struct bdev *b = io->ch->bdev;
+	struct bdev_thread *t = io->ch->thread;
+	size_t max = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
+
+	assert(t->has_buffers); /* needs_buffers() said so when the channel was made */
+	size_t room = b->block_size + (b->md.separate ? b->md.size : 0u); /* where metadata goes that is taken apart */
+
+	blocks = RTE_MIN(blocks, RTE_MIN(max, t->buffers.cache[IOBUF_LARGE].size) / room);
+	piece->class = (uint8_t)iobuf_class_of(&t->buffers, blocks * room);
+	if ((!turn && !STAILQ_EMPTY(&t->buffer_waiters[piece->class])) || !iobuf_has(&t->buffers, piece->class, 1)) {
+		return false;
+	}
+	piece->buffer = iobuf_take(&t->buffers, piece->class);
+	piece->io.num_blocks = blocks;
+	piece->iovs[0] = (struct iovec){piece->buffer, blocks * b->block_size};
+	piece->io.iovs = piece->iovs;
+	piece->io.iovcnt = 1;
+	return true;
+}
+
+static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks)
+{
+	const struct bdev *b = io->ch->bdev;
+	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
+	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_ZEROES_BYTES) : BDEV_ZEROES_BYTES;
+	uint64_t per_iov = max / b->block_size, done = 0;
+	uint32_t n;
+
+	for (n = 0; n < max_iovs && done < blocks; n++) {
+		uint64_t part = RTE_MIN(per_iov, blocks - done);
+		piece->iovs[n] = (struct iovec){zeroes, part * b->block_size};
+		done += part;
+	}
+	piece->io.num_blocks = done;
+	piece->io.iovs = piece->iovs;
+	piece->io.iovcnt = n;
+}
+
+/* Its pieces are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is
+ * computed on its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block
+ * and compute it in a pass of its own. Or they are there to be taken apart for the device. */
+static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
+{
+	return (bdev_io_is_plain(io) || io->ch->bdev->md.separate) && !bdev_dif_is_plain_below(io, type) &&
+	       (bdev_io_traits[type] & TRAIT_DATA);
+}
+
+static enum bdev_io_type piece_type(const struct bdev_io *io)
+{
+	switch ((enum phase)io->phase) {
+	case PHASE_COMPARE:
+		return (io->ch->bdev->io_types & 1u << BDEV_IO_COMPARE) && !bdev_io_is_plain(io) ? BDEV_IO_COMPARE
+												 : BDEV_IO_READ;
+	case PHASE_ZEROES:
+	case PHASE_WRITE:
+		return BDEV_IO_WRITE;
+	case PHASE_VERIFY:
+	case PHASE_COPY:
+		return BDEV_IO_READ;
+	case PHASE_SPLIT:
+		break;
+	}
+	return io->type;
+}
+
+/* Makes piece the next one of io. False: there is no buffer of piece->class for it now, and nothing has changed. turn:
+ * it has waited longest. */
+static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
+{
+	enum bdev_io_type type = piece_type(io);
+	uint64_t blocks = piece_blocks(io->ch->bdev, io, type);
+
+	piece->buffer = NULL;
+	piece->iov_index = io->iov_index;
+	piece->iov_offset = io->iov_offset;
+	piece->io.type = (uint8_t)type;
+	piece->io.offset_blocks = io->offset_blocks + io->piece_next;
+	piece->io.num_blocks = blocks;
+	piece->io.iovs = NULL;
+	piece->io.iovcnt = 0;
+	if (io->type == BDEV_IO_COPY) {
+		piece->io.copy.src_offset_blocks = io->copy.src_offset_blocks + io->piece_next;
+		piece->io.offset_blocks =
+			io->phase == PHASE_COPY ? piece->io.copy.src_offset_blocks : piece->io.offset_blocks;
+	}
+	if (io->phase == PHASE_ZEROES && io->ch->bdev->md.size == 0) {
+		carve_zeroes(io, piece, blocks);
+	} else if (io->phase == PHASE_ZEROES || (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) ||
+		   is_remade(io, type)) {
+		if (!carve_buffer(io, piece, blocks, turn)) {
+			return false;
+		}
+	} else if (bdev_io_traits[type] & TRAIT_DATA) {
+		piece->io.num_blocks = carve_memory(io, piece, blocks);
+		if (piece->io.num_blocks == 0 && !carve_buffer(io, piece, blocks, turn)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Between a buffer of extended blocks and a device that wants metadata apart. */
+static bool is_apart(const struct bdev_piece *piece)
+{
+	return piece->io.ch->bdev->md.separate && piece->buffer != NULL;
+}
+
+static void take_apart(struct bdev_piece *piece)
+{
+	const struct bdev *b = piece->io.ch->bdev;
+
+	if (piece->io.type != BDEV_IO_READ) {
+		bdev_dif_take_apart(b, piece->buffer, piece->io.num_blocks);
+	}
+	piece->iovs[0].iov_len = piece->io.num_blocks * (b->block_size - b->md.size);
+	piece->io.apart.md = (uint8_t *)piece->buffer + piece->io.num_blocks * b->block_size;
+}
+
+static void put_together(struct bdev_piece *piece)
+{
+	const struct bdev *b = piece->io.ch->bdev;
+
+	piece->iovs[0].iov_len = piece->io.num_blocks * b->block_size;
+	if (piece->io.type == BDEV_IO_READ && piece->io.status == 0) {
+		bdev_dif_put_together(b, piece->buffer, piece->io.num_blocks);
+	}
+}
+
+static void hand_over(struct bdev_io *io, struct bdev_piece *piece)
+{
+	struct bdev_channel *ch = io->ch;
+
+	if (is_apart(piece)) {
+		take_apart(piece);
+	}
+	piece->io.flags = IO_PIECE;
+	piece->io.status = 0;
+	piece->io.submit_ticks = thread_now();
+	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)piece->io.num_blocks, (uintptr_t)&piece->io,
+	      piece->io.type, io, piece->io.offset_blocks, ch->qd);
+	bdev_io_set_state(&piece->io, BDEV_IO_MODULE);
+	ch->submit(ch->module, &piece->io);
+}
+
+static void fill_buffer(struct bdev_piece *piece)
+{
+	uint32_t iovcnt;
+
+	if (piece->parent->phase == PHASE_ZEROES) {
+		bdev_dif_put_zeroes(&piece->io, piece->buffer);
+	} else if (bdev_io_is_plain(piece->parent)) {
+		bdev_dif_insert(&piece->io, source(piece->parent, &iovcnt) + piece->iov_index, piece->iov_offset,
+				piece->buffer);
+	} else {
+		along_buffer(piece, copy_in);
+	}
+}
+
+static void submit_piece(struct bdev_io *io, struct bdev_piece *piece)
+{
+	struct bdev_channel *ch = io->ch;
+	uint64_t first = io->piece_next;
+
+	io->piece_next += piece->io.num_blocks;
+	if (bdev_io_traits[io->type] & TRAIT_DATA) {
+		cursor_advance(io, piece->io.num_blocks * memory_per_block(io));
+	}
+	piece->parent = io;
+	piece->io.ch = ch;
+	piece->io.desc = io->desc;
+	piece->io.cb_arg = io;
+	io->pieces++;
+	if (io->phase == PHASE_COPY) {
+		io->copy.pieces_read++;
+	}
+	if (ch->slow & SLOW_DIF) {
+		bdev_dif_pass_on(io, first, &piece->io);
+		bool is_plain = piece->buffer == NULL && bdev_dif_is_plain_below(io, piece->io.type);
+		piece->io.dif_flags |= is_plain ? BDEV_DIF_PLAIN : 0;
+	}
+	if (piece->buffer != NULL && piece->io.type != BDEV_IO_READ) {
+		fill_buffer(piece);
+	}
+	hand_over(io, piece);
+}
+
+/* --- The parent --- */
+
+static void start_phase(struct bdev_io *io, enum phase phase);
+
+static void end(struct bdev_io *io)
+{
+	uint16_t status = io->piece_status;
+
+	if (status == 0 && (io->flags & IO_ABORTED) && io->piece_next < io->num_blocks) {
+		status = STATUS_ABORTED;
+	}
+	if (io->type != BDEV_IO_COMPARE_AND_WRITE) {
+		bdev_io_complete(io, status);
+	} else if (status == 0 && io->phase == PHASE_COMPARE) {
+		start_phase(io, PHASE_WRITE);
+	} else {
+		bdev_lock_release(io, status);
+	}
+}
+
+static void wait_in(struct bdev_io_queue *q, struct bdev_io *io)
+{
+	io->ch->stat.child_waits++;
+	bdev_io_set_state(io, BDEV_IO_WAIT_CHILD);
+	STAILQ_INSERT_TAIL(q, io, queue);
+}
+
+/* Issues what can be issued; ends io when there is nothing more to issue or to wait for. turn: the first buffer it
+ * needs is its own, although others wait. Inside a frame. */
+static void run(struct bdev_io *io, bool turn)
+{
+	struct bdev_pieces *pool = io->ch->pieces;
+	struct bdev_thread *t = io->ch->thread;
+
+	bdev_io_set_state(io, BDEV_IO_SPLIT);
+	while (io->piece_next < io->num_blocks && io->piece_status == 0 && !(io->flags & IO_ABORTED)) {
+		struct bdev_piece *piece = STAILQ_FIRST(&pool->free);
+		if (piece == NULL) {
+			wait_in(&pool->waiters, io);
+			return;
+		}
+		if (!carve(io, piece, turn)) {
+			iobuf_waits(&t->buffers, piece->class);
+			USDT(buffer_wait, "bdev", io->ch->bdev->name, iobuf_size(piece->class));
+			wait_in(&t->buffer_waiters[piece->class], io);
+			return;
+		}
+		turn = turn && piece->buffer == NULL;
+		STAILQ_REMOVE_HEAD(&pool->free, link);
+		submit_piece(io, piece);
+	}
+	if (io->pieces == 0) {
+		end(io);
+	}
+}
+
+static void start_phase(struct bdev_io *io, enum phase phase)
+{
+	io->phase = (uint8_t)phase;
+	io->piece_next = 0;
+	io->pieces = 0;
+	io->piece_status = 0;
+	io->iov_index = 0;
+	io->iov_offset = 0;
+	run(io, false);
+}
+
+void bdev_split_start(struct bdev_io *io)
+{
+	bool own = (io->ch->bdev->io_types & 1u << io->type) && !bdev_dif_is_ours(io);
+
+	if (io->type == BDEV_IO_COMPARE_AND_WRITE) {
+		bdev_lock_take(io);
+	} else if (io->type == BDEV_IO_WRITE_ZEROES && !own) {
+		start_phase(io, PHASE_ZEROES);
+	} else if (io->type == BDEV_IO_COMPARE && !own) {
+		start_phase(io, PHASE_COMPARE);
+	} else if (io->type == BDEV_IO_VERIFY && !own) {
+		start_phase(io, PHASE_VERIFY);
+	} else if (io->type == BDEV_IO_COPY && !own) {
+		io->copy.pieces_read = 0;
+		start_phase(io, PHASE_COPY);
+	} else {
+		start_phase(io, PHASE_SPLIT);
+	}
+}
+
+void bdev_caw_locked(struct bdev_io *io)
+{
+	start_phase(io, PHASE_COMPARE);
+}
+
+static struct bdev_io *pop(struct bdev_io_queue *q)
+{
+	struct bdev_io *io = STAILQ_FIRST(q);
+	if (io != NULL) {
+		STAILQ_REMOVE_HEAD(q, queue);
+	}
+	return io;
+}
+
+/* One that waits gets its turn for each thing that is free; whoever runs dry goes to the end. */
+static void wake(struct bdev_thread *t, struct bdev_pieces *pool)
+{
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
+		while (!STAILQ_EMPTY(&t->buffer_waiters[class]) && iobuf_has(&t->buffers, class, 1)) {
+			run(pop(&t->buffer_waiters[class]), true);
+		}
+	}
+	while (!STAILQ_EMPTY(&pool->free) && !STAILQ_EMPTY(&pool->waiters)) {
+		run(pop(&pool->waiters), false);
+	}
+}
+
+/* The same for plain blocks. */
+static uint16_t take_plain(const struct bdev_piece *piece)
+{
+	uint32_t iovcnt;
+	const struct iovec *iovs = source(piece->parent, &iovcnt) + piece->iov_index;
+
+	return piece->parent->phase == PHASE_COMPARE
+		       ? bdev_dif_compare(&piece->io, iovs, piece->iov_offset, piece->buffer)
+		       : bdev_dif_strip(&piece->io, iovs, piece->iov_offset, piece->buffer);
+}
+
+/* The data of a piece that came back: to where it belongs. */
+static uint16_t take_data(struct bdev_piece *piece)
+{
+	if (piece->io.status != 0) {
+		return piece->io.status;
+	}
+	if (piece->buffer == NULL || piece->io.type != BDEV_IO_READ) {
+		return 0;
+	}
+	if (!(bdev_io_traits[piece->parent->type] & TRAIT_DATA)) {
+		return piece->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&piece->io) : 0;
+	}
+	if (bdev_io_is_plain(piece->parent)) {
+		return take_plain(piece);
+	}
+	return along_buffer(piece, piece->parent->phase == PHASE_COMPARE ? compare : copy_out);
+}
+
+/* Whether it is one that is written next. */
+static bool is_half_copied(const struct bdev_piece *piece)
+{
+	return piece->parent->phase == PHASE_COPY && piece->io.type == BDEV_IO_READ;
+}
+
+/* False: it could not be read, or there is no sense in it any more. */
+static bool write_copied(struct bdev_piece *piece, uint16_t status)
+{
+	struct bdev_io *parent = piece->parent;
+
+	parent->copy.pieces_read--;
+	if (status != 0 || parent->piece_status != 0 || (parent->flags & IO_ABORTED)) {
+		return false;
+	}
+	piece->io.type = BDEV_IO_WRITE;
+	piece->io.offset_blocks = parent->offset_blocks + (piece->io.offset_blocks - parent->copy.src_offset_blocks);
+	if (piece->io.ch->slow & SLOW_DIF) {
+		bdev_dif_move(&piece->io);
+	}
+	hand_over(parent, piece);
+	return true;
+}
+
+void bdev_piece_done(struct bdev_io *io)
+{
+	struct bdev_piece *piece = (struct bdev_piece *)((uint8_t *)io - offsetof(struct bdev_piece, io));
+	struct bdev_io *parent = piece->parent;
+	struct bdev_channel *ch = io->ch;
+	if (is_apart(piece)) {
+		put_together(piece);
+	}
+	uint16_t status = take_data(piece);
+
+	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, parent, ch->qd, status);
+	if (unlikely(is_half_copied(piece))) {
+		if (write_copied(piece, status)) {
+			return;
+		}
+		status = status != 0 ? status : STATUS_ABORTED;
+	}
+	if (parent->piece_status == 0) {
+		parent->piece_status = status;
+	}
+	parent->pieces--;
+	if (piece->buffer != NULL) {
+		iobuf_put(&ch->thread->buffers, piece->class, piece->buffer);
+	}
+	io->flags = 0;
+	bdev_io_set_state(io, BDEV_IO_IDLE);
+	STAILQ_INSERT_HEAD(&ch->pieces->free, piece, link);
+	if (ch->slow & SLOW_NOMEM) {
+		bdev_nomem_retry(ch, 4);
+	}
+	wake(ch->thread, ch->pieces);
+	/* One that waits in a queue is run, and ended, by whoever wakes it. */
+	if (parent->state == BDEV_IO_SPLIT && parent->pieces == 0) {
+		run(parent, false);
+	}
+}
+
+static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
+{
+	struct bdev_io *i;
+	STAILQ_FOREACH (i, q, queue) {
+		if (i == io) {
+			STAILQ_REMOVE(q, io, bdev_io, queue);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A copy's pieces that are being read are to be written later. */
+static bool can_be_stopped(const struct bdev_io *io)
+{
+	return io->piece_next < io->num_blocks || (io->phase == PHASE_COPY && io->copy.pieces_read != 0) ||
+	       (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE);
+}
+
+bool bdev_split_abort(struct bdev_io *io)
+{
+	if (!can_be_stopped(io)) {
+		return false;
+	}
+	io->flags |= IO_ABORTED;
+	if (io->state == BDEV_IO_WAIT_CHILD) {
+		(void)(remove_from(&io->ch->pieces->waiters, io) ||
+		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
+		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
+		run(io, false);
+	}
+	return true;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bdev/vbdev/vbdev.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static void base_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
+{
+	struct vbdev *v = arg;
+
+	switch (event) {
+	case BDEV_EVENT_REMOVE:
+		bdev_unregister(&v->bdev, NULL, NULL);
+		break;
+	case BDEV_EVENT_RESIZE:
+		bdev_resize(&v->bdev, bdev_num_blocks(bdev_desc_bdev(desc)));
+		break;
+	}
+}
+
+int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error)
+{
+	int rc = bdev_open(base_name, false, base_event, v, &v->base);
+
+	if (rc == -ENODEV) {
+		return bdev_error(error, rc, "there is no bdev '%.200s' to build on", base_name);
+	}
+	if (rc != 0) {
+		return bdev_error(error, rc, "bdev '%.200s' cannot be opened: error %d", base_name, -rc);
+	}
+	const struct bdev *base = bdev_desc_bdev(v->base);
+	const char *owner;
+	bool claimed = bdev_get_claim(base, &owner) != BDEV_CLAIM_NONE;
+	rc = bdev_claim(v->base, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0, claimer);
+	if (rc != 0) {
+		bdev_close(v->base);
+		return bdev_error(error, rc, "bdev '%.150s' cannot be claimed: %s%.60s", base_name,
+				  claimed ? "it is claimed by " : "it is open for writing", claimed ? owner : "");
+	}
+	snprintf(v->name, sizeof(v->name), "%s", name);
+	v->bdev.name = v->name;
+	bdev_inherit(&v->bdev, base);
+	return 0;
+}
+
+int vbdev_register(struct vbdev *v, char *error)
+{
+	int rc = bdev_register_or_say(&v->bdev, error);
+
+	if (rc != 0) {
+		bdev_close(v->base);
+		v->free(v);
+	}
+	return rc;
+}
+
+void vbdev_destruct(struct bdev *b)
+{
+	struct vbdev *v = (struct vbdev *)b;
+	struct bdev_desc *base = v->base;
+
+	bdev_destruct_done(b);
+	v->free(v);
+	bdev_close(base); /* last: it may be all that a base waits for that is being removed */
+}
+
+const char *vbdev_base_name(const struct vbdev *v)
+{
+	return bdev_name(bdev_desc_bdev(v->base));
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Statistics, queue-depth sampling, what is in flight, and what has been for too long. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "bdev/internal.h"
+
+/* --- Statistics --- */
+
+void bdev_stat_init(struct bdev_stat *s)
+{
+	memset(s, 0, sizeof(*s));
+	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
+		s->class[i].min_ticks = UINT64_MAX;
+	}
+}
+
+static void add_errors(struct bdev_stat *s, uint16_t status, uint64_t count)
+{
+	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
+		struct bdev_stat_error *e = &s->errors[i];
+		if (e->count == 0 || e->status == status || i == BDEV_STAT_ERRORS - 1) {
+			e->status = e->count == 0 ? status : e->status;
+			e->count += count;
+			return;
+		}
+	}
+}
+
+void bdev_stat_error(struct bdev_stat *s, uint16_t status)
+{
+	add_errors(s, status & BDEV_STATUS_MASK, 1);
+}
+
+void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s)
+{
+	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
+		struct bdev_stat_ops *to = &sum->class[i];
+		const struct bdev_stat_ops *from = &s->class[i];
+		to->ops += from->ops;
+		to->bytes += from->bytes;
+		to->ticks += from->ticks;
+		to->max_ticks = from->max_ticks > to->max_ticks ? from->max_ticks : to->max_ticks;
+		to->min_ticks = from->min_ticks < to->min_ticks ? from->min_ticks : to->min_ticks;
+	}
+	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
+		if (s->errors[i].count != 0) {
+			add_errors(sum, s->errors[i].status, s->errors[i].count);
+		}
+	}
+	sum->queue_depth += s->queue_depth;
+	sum->nomem_waits += s->nomem_waits;
+	sum->qos_waits += s->qos_waits;
+	sum->child_waits += s->child_waits;
+}
+
+static void visit_add(struct bdev_channel *ch, void *arg)
+{
+	bdev_stat_add(arg, &ch->stat);
+	((struct bdev_stat *)arg)->queue_depth += ch->qd;
+}
+
+void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
+{
+	bdev_stat_init(stat);
+	bdev_visit_channels(b, visit_add, stat);
+	pthread_mutex_lock(&b->core->mutex);
+	bdev_stat_add(stat, &b->core->closed_stat);
+	pthread_mutex_unlock(&b->core->mutex);
+}
+
+static void reset(struct bdev_stat *s, enum bdev_stat_reset what)
+{
+	switch (what) {
+	case BDEV_STAT_RESET_NONE:
+		break;
+	case BDEV_STAT_RESET_ALL:
+		bdev_stat_init(s);
+		break;
+	case BDEV_STAT_RESET_MAXMIN:
+		for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
+			s->class[i].max_ticks = 0;
+			s->class[i].min_ticks = UINT64_MAX;
+		}
+		break;
+	case BDEV_STAT_RESET_ERROR:
+		memset(s->errors, 0, sizeof(s->errors));
+		break;
+	}
+}
+
+static void visit_reset(struct bdev_channel *ch, void *arg)
+{
+	reset(&ch->stat, *(const enum bdev_stat_reset *)arg);
+}
+
+void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what)
+{
+	bdev_visit_channels(b, visit_reset, &what);
+	pthread_mutex_lock(&b->core->mutex);
+	reset(&b->core->closed_stat, what);
+	pthread_mutex_unlock(&b->core->mutex);
+}
+
+struct per_channel {
+	void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat);
+	void *arg;
+};
+
+static void visit_each(struct bdev_channel *ch, void *arg)
+{
+	const struct per_channel *p = arg;
+	struct bdev_stat stat = ch->stat;
+
+	stat.queue_depth = ch->qd;
+	p->fn(p->arg, thread_id(ch->thread->thread), &stat);
+}
+
+void bdev_for_each_channel_stat(struct bdev *b, void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
+				void *arg)
+{
+	struct per_channel p = {.fn = fn, .arg = arg};
+	bdev_visit_channels(b, visit_each, &p);
+}
+
+/* --- Queue-depth sampling --- */
+
+static void visit_qd(struct bdev_channel *ch, void *arg)
+{
+	*(uint64_t *)arg += ch->qd;
+}
+
+static void sample(void *arg)
+{
+	struct bdev_core *core = arg;
+	struct bdev_qd_sampling *s = &core->qd;
+	uint64_t now = env_ticks();
+	uint64_t elapsed_us = env_ticks_to_ns(now - core->qd_last_ticks) / 1000;
+	uint64_t qd = 0;
+
+	bdev_visit_channels(core->bdev, visit_qd, &qd);
+	s->queue_depth = qd;
+	s->io_time_us += qd != 0 ? elapsed_us : 0;
+	s->weighted_io_time_us += qd * elapsed_us;
+	core->qd_last_ticks = now;
+	thread_timer_start(&core->qd_timer, s->period_us);
+}
+
+void bdev_set_qd_sampling_period(struct bdev *b, uint64_t period_us)
+{
+	struct bdev_core *core = b->core;
+
+	thread_timer_stop(&core->qd_timer);
+	core->qd = (struct bdev_qd_sampling){.period_us = period_us};
+	if (period_us != 0) {
+		core->qd_last_ticks = env_ticks();
+		core->qd_timer.fn = sample;
+		core->qd_timer.arg = core;
+		thread_timer_start(&core->qd_timer, period_us);
+	}
+}
+
+void bdev_get_qd_sampling(const struct bdev *b, struct bdev_qd_sampling *s)
+{
+	*s = b->core->qd;
+}
+
+/* --- In flight --- */
+
+struct inflight_walk {
+	bool (*fn)(void *arg, const struct bdev_inflight *one);
+	void *arg;
+};
+
+static void visit_inflight(struct bdev_channel *ch, void *arg)
+{
+	const struct inflight_walk *w = arg;
+	const struct bdev_io *io;
+	uint64_t now = env_ticks();
+
+	TAILQ_FOREACH (io, &ch->inflight, link) {
+		bool split = io->state == BDEV_IO_SPLIT || io->state == BDEV_IO_WAIT_CHILD;
+		struct bdev_inflight one = {
+			.io = io,
+			.ctx = io->cb_arg,
+			.thread_id = thread_id(ch->thread->thread),
+			.age_ticks = now > io->submit_ticks ? now - io->submit_ticks : 0,
+			.offset_blocks = io->offset_blocks,
+			.num_blocks = io->num_blocks,
+			.type = io->type,
+			.state = io->state,
+			.pieces = split ? io->pieces : 0,
+		};
+		if (!w->fn(w->arg, &one)) {
+			return;
+		}
+	}
+}
+
+void bdev_for_each_inflight(struct bdev *b, bool (*fn)(void *arg, const struct bdev_inflight *one), void *arg)
+{
+	struct inflight_walk w = {.fn = fn, .arg = arg};
+	bdev_visit_channels(b, visit_inflight, &w);
+}
+
+/* --- Timeouts --- */
+
+#define TIMEOUT_REPORTS 64 /* per check */
+
+struct timeout_check {
+	uint64_t timeout_ticks, since_ticks;
+	uint32_t n;
+	struct bdev_inflight late[TIMEOUT_REPORTS];
+};
+
+/* Collects what passed a multiple of the limit since the last check. Runs on the channels' threads. */
+static bool collect(void *arg, const struct bdev_inflight *one)
+{
+	struct timeout_check *c = arg;
+
+	if (one->age_ticks < c->timeout_ticks) {
+		return false; /* so are all younger ones */
+	}
+	uint64_t then = one->age_ticks > c->since_ticks ? one->age_ticks - c->since_ticks : 0;
+	if (one->age_ticks / c->timeout_ticks > then / c->timeout_ticks && c->n < TIMEOUT_REPORTS) {
+		c->late[c->n++] = *one;
+	}
+	return true;
+}
+
+static void report(struct bdev_core *core, const struct bdev_inflight *one)
+{
+	const struct thread *t = thread_by_id(one->thread_id);
+
+	log_warning("bdev %s: %s of %lu blocks at %lu has been in flight for %lu ms: io %p for %p on thread "
+		    "%s, state %s",
+		    core->bdev->name, bdev_io_type_name(one->type), one->num_blocks, one->offset_blocks,
+		    env_ticks_to_ns(one->age_ticks) / 1000000, (const void *)one->io, one->ctx,
+		    t != NULL ? thread_name(t) : "?", bdev_io_state_name(one->state));
+	USDT(slow_io, core->bdev->name, one->type, one->offset_blocks, one->num_blocks, one->age_ticks);
+	if (core->timeout_fn != NULL) {
+		core->timeout_fn(core->timeout_arg, core->bdev, one);
+	}
+}
+
+static void check_timeouts(void *arg)
+{
+	struct bdev_core *core = arg;
+	struct timeout_check *c = calloc(1, sizeof(*c));
+	uint64_t now = env_ticks();
+
+	if (c != NULL) {
+		c->timeout_ticks = env_us_to_ticks(core->timeout_us);
+		c->since_ticks = now - core->timeout_last_ticks;
+		core->timeout_last_ticks = now;
+		bdev_for_each_inflight(core->bdev, collect, c);
+		for (uint32_t i = 0; i < c->n; i++) {
+			report(core, &c->late[i]);
+		}
+		free(c);
+	}
+	if (core->timeout_us != 0) { /* its function may have stopped it */
+		thread_timer_start(&core->timeout_timer, core->timeout_us / 4 + 1);
+	}
+}
+
+uint64_t bdev_get_timeout(const struct bdev *b)
+{
+	return b->core->timeout_us;
+}
+
+void bdev_set_timeout(struct bdev *b, uint64_t timeout_us,
+		      void (*fn)(void *arg, struct bdev *b, const struct bdev_inflight *one), void *arg)
+{
+	struct bdev_core *core = b->core;
+
+	thread_timer_stop(&core->timeout_timer);
+	core->timeout_us = timeout_us;
+	core->timeout_fn = fn;
+	core->timeout_arg = arg;
+	if (timeout_us != 0) {
+		core->timeout_last_ticks = env_ticks();
+		core->timeout_timer.fn = check_timeouts;
+		core->timeout_timer.arg = core;
+		thread_timer_start(&core->timeout_timer, timeout_us / 4 + 1);
+	}
+}
+
+void bdev_watch_stop(struct bdev_core *core)
+{
+	thread_timer_stop(&core->qd_timer);
+	thread_timer_stop(&core->timeout_timer);
+	core->timeout_us = 0;
+}
+
+/* --- The next error --- */
+
+bool bdev_status_is_fault(uint16_t status)
+{
+	unsigned sc = status & NVME_SC_MASK;
+
+	switch ((status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT) {
+	case NVME_SCT_GENERIC:
+		return sc == NVME_SC_DATA_XFER_ERROR || sc == NVME_SC_POWER_LOSS || sc == NVME_SC_INTERNAL ||
+		       sc == NVME_SC_CMD_INTERRUPTED || sc == NVME_SC_TRAN_TPORT_ERROR || sc == NVME_SC_CAP_EXCEEDED ||
+		       sc == NVME_SC_NS_NOT_READY;
+	case NVME_SCT_MEDIA:
+		return sc != NVME_SC_COMPARE_FAILED && sc != NVME_SC_ACCESS_DENIED;
+	case NVME_SCT_PATH:
+		return sc != NVME_SC_CMD_ABORTED_BY_HOST;
+	default:
+		return sc != 0 && (status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT == NVME_SCT_VS;
+	}
+}
+
+enum { REPORT_OFF, REPORT_ARMED, REPORT_TAKEN };
+
+static struct {
+	_Atomic uint32_t state; /* REPORT_*; whoever turns ARMED into TAKEN owns the rest until msg has run */
+	void (*fn)(const struct bdev_error *e); /* the control thread's */
+	struct bdev_error error;
+	struct thread_msg msg;
+} report_next;
+
+static void deliver_error(struct thread_msg *msg)
+{
+	struct bdev_error e = report_next.error;
+
+	/* Release: pairs with the acquire in bdev_report_error; from here on it may be armed, and taken, anew. */
+	atomic_store_explicit(&report_next.state, REPORT_OFF, memory_order_release);
+	if (report_next.fn != NULL) {
+		report_next.fn(&e);
+	}
+}
+
+void bdev_report_next_error(void (*fn)(const struct bdev_error *e))
+{
+	uint32_t now = atomic_load_explicit(&report_next.state, memory_order_relaxed);
+
+	report_next.fn = fn;
+	if (now == REPORT_TAKEN) {
+		return; /* it is on its way, and is the next */
+	}
+	uint32_t want = fn != NULL ? REPORT_ARMED : REPORT_OFF;
+	atomic_compare_exchange_strong_explicit(&report_next.state, &now, want, memory_order_release,
+						memory_order_relaxed);
+}
+
+void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	struct bdev_error *e = &report_next.error;
+	uint32_t armed = REPORT_ARMED;
+
+	if (atomic_load_explicit(&report_next.state, memory_order_relaxed) != REPORT_ARMED ||
+	    !bdev_status_is_fault(io->status) ||
+	    !atomic_compare_exchange_strong_explicit(&report_next.state, &armed, REPORT_TAKEN, memory_order_acquire,
+						     memory_order_relaxed)) {
+		return;
+	}
+	*e = (struct bdev_error){
+		.io = io,
+		.ctx = io->cb_arg,
+		.thread_id = thread_id(ch->thread->thread),
+		.submit_ticks = io->submit_ticks,
+		.done_ticks = env_ticks(),
+		.offset_blocks = io->offset_blocks,
+		.num_blocks = io->num_blocks,
+		.type = io->type,
+		.status = io->status & BDEV_STATUS_MASK,
+	};
+	snprintf(e->bdev, sizeof(e->bdev), "%s", ch->bdev->name);
+	thread_post(thread_control(), &report_next.msg, deliver_error);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A bdev that makes another one slower: every I/O of the base is held back for its average latency, one in a hundred
+ * for its 99th percentile, one in a thousand for its 99.9th if there is one. */
+#include <errno.h>
+#include <jansson.h>
+#include <rte_common.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/bdev_modules.h"
+
+#define CHILDREN       128 /* per channel */
+#define MAX_LATENCY_US 3600000000ul
+
+struct delay_bdev {
+	struct vbdev v;
+	/* Read by reactors, written by the control thread: relaxed, each stands for itself. */
+	uint64_t latency_us[BDEV_DELAY_LATENCIES];
+};
+
+struct delay_channel {
+	struct bdev_child_pool *pool;
+	TAILQ_HEAD(, delay_ctx) held;
+	uint32_t random;
+};
+
+struct delay_ctx {
+	struct thread_timer timer;
+	TAILQ_ENTRY(delay_ctx) link;
+};
+
+static struct bdev_module bdev_delay_module = {.name = "delay", .io_ctx_size = sizeof(struct delay_ctx)};
+BDEV_MODULE_REGISTER(bdev_delay_module)
+
+static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, enum bdev_io_type type)
+{
+	c->random = c->random * 1664525 + 1013904223;
+	unsigned thousandth = c->random / (UINT32_MAX / 1000), beyond = thousandth == 0 ? 2 : thousandth < 10;
+	enum bdev_delay_latency first;
+
+	switch (type) {
+	case BDEV_IO_READ:
+	case BDEV_IO_COMPARE:
+	case BDEV_IO_VERIFY:
+		first = BDEV_DELAY_AVG_READ;
+		break;
+	case BDEV_IO_WRITE:
+	case BDEV_IO_WRITE_ZEROES:
+	case BDEV_IO_COMPARE_AND_WRITE:
+	case BDEV_IO_UNMAP:
+	case BDEV_IO_FLUSH:
+	case BDEV_IO_COPY:
+	case BDEV_IO_WRITE_UNCORRECTABLE:
+		first = BDEV_DELAY_AVG_WRITE;
+		break;
+	default:
+		return 0;
+	}
+	uint64_t us = 0;
+	for (unsigned i = 0; i <= beyond; i++) {
+		us = RTE_MAX(us, __atomic_load_n(&d->latency_us[first + i], __ATOMIC_RELAXED));
+	}
+	return us;
+}
+
+static void let_go(struct bdev_io *io, uint16_t status)
+{
+	struct delay_channel *c = bdev_channel_ctx(io->ch);
+	struct delay_ctx *ctx = bdev_io_ctx(io);
+
+	thread_timer_stop(&ctx->timer);
+	TAILQ_REMOVE(&c->held, ctx, link);
+	bdev_io_complete(io, status);
+}
+
+static void timer_fired(void *arg)
+{
+	struct bdev_io *io = arg;
+	let_go(io, io->status);
+}
+
+/* The base is done; io->status and cdw0 keep its result meanwhile. */
+static void child_done(struct bdev_io *child, void *arg)
+{
+	struct bdev_io *io = arg;
+	struct delay_channel *c = bdev_channel_ctx(io->ch);
+	struct delay_ctx *ctx = bdev_io_ctx(io);
+	uint64_t us = latency_of((struct delay_bdev *)bdev_channel_bdev(io->ch), c, io->type);
+
+	if (us == 0) {
+		bdev_io_complete_cdw0(io, child->status, child->cdw0);
+		return;
+	}
+	io->status = child->status;
+	io->cdw0 = child->cdw0;
+	memset(&ctx->timer, 0, sizeof(ctx->timer));
+	ctx->timer.fn = timer_fired;
+	ctx->timer.arg = io;
+	TAILQ_INSERT_TAIL(&c->held, ctx, link);
+	thread_timer_start(&ctx->timer, us);
+}
+
+static void delay_abort(struct delay_channel *c, struct bdev_io *io)
+{
+	struct delay_ctx *target = bdev_io_ctx(io->abort.target), *ctx;
+
+	TAILQ_FOREACH (ctx, &c->held, link) {
+		if (ctx == target) {
+			let_go(io->abort.target, NVME_SC_ABORT_REQ);
+			bdev_io_complete_cdw0(io, 0, 0);
+			return;
+		}
+	}
+	bdev_child_abort(c->pool, io);
+}
+
+static void delay_submit(void *channel, struct bdev_io *io)
+{
+	struct delay_channel *c = channel;
+
+	if (io->type == BDEV_IO_ABORT) {
+		delay_abort(c, io);
+	} else {
+		bdev_child_submit(c->pool, io);
+	}
+}
+
+static void delay_reset_channel(struct bdev *b, void *channel)
+{
+	struct delay_channel *c = channel;
+
+	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
+	while (!TAILQ_EMPTY(&c->held)) {
+		let_go(bdev_io_from_ctx(TAILQ_FIRST(&c->held)), NVME_SC_ABORT_REQ);
+	}
+}
+
+static int delay_channel_create(struct bdev *b, void *channel)
+{
+	struct delay_channel *c = channel;
+
+	TAILQ_INIT(&c->held);
+	c->random = (uint32_t)thread_id(thread_current());
+	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, child_done);
+	return c->pool != NULL ? 0 : -errno;
+}
+
+static void delay_channel_destroy(struct bdev *b, void *channel)
+{
+	struct delay_channel *c = channel;
+	bdev_child_pool_destroy(c->pool);
+}
+
+static const char *const latency_names[BDEV_DELAY_LATENCIES] = {
+	[BDEV_DELAY_AVG_READ] = "avg_read_latency",   [BDEV_DELAY_P99_READ] = "p99_read_latency",
+	[BDEV_DELAY_P999_READ] = "p999_read_latency", [BDEV_DELAY_AVG_WRITE] = "avg_write_latency",
+	[BDEV_DELAY_P99_WRITE] = "p99_write_latency", [BDEV_DELAY_P999_WRITE] = "p999_write_latency",
+};
+
+static bool is_p999(enum bdev_delay_latency which)
+{
+	return which == BDEV_DELAY_P999_READ || which == BDEV_DELAY_P999_WRITE;
+}
+
+static void delay_dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct delay_bdev *d = (const struct delay_bdev *)b;
+
+	json_t *o = json_pack("{s:s, s:s}", "name", b->name, "base_bdev_name", vbdev_base_name(&d->v));
+
+	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
+		if (d->latency_us[i] != 0 || !is_p999(i)) { /* stock clients know four */
+			json_object_set_new(o, latency_names[i], json_integer((json_int_t)d->latency_us[i]));
+		}
+	}
+	json_object_set_new(driver_specific, "delay", o);
+}
+
+static const struct bdev_ops delay_ops = {
+	.submit = delay_submit,
+	.channel_create = delay_channel_create,
+	.channel_destroy = delay_channel_destroy,
+	.channel_size = sizeof(struct delay_channel),
+	.reset_channel = delay_reset_channel,
+	.destruct = vbdev_destruct,
+	.dump_info = delay_dump_info,
+};
+
+static int check_maximum(unsigned which, uint64_t us, char *error)
+{
+	if (us > MAX_LATENCY_US) {
+		return bdev_error(error, -EINVAL, "%s %lu: at most %lu us are allowed", latency_names[which], us,
+				  MAX_LATENCY_US);
+	}
+	return 0;
+}
+
+static int check_latencies(const uint64_t us[BDEV_DELAY_LATENCIES], char *error)
+{
+	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
+		int rc = check_maximum(i, us[i], error);
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
+		bool first = i == BDEV_DELAY_AVG_READ || i == BDEV_DELAY_AVG_WRITE, unset = is_p999(i) && us[i] == 0;
+		if (!first && !unset && us[i] < us[i - 1]) {
+			return bdev_error(error, -EINVAL, "%s %lu: must be at least %s (%lu)", latency_names[i], us[i],
+					  latency_names[i - 1], us[i - 1]);
+		}
+	}
+	return 0;
+}
+
+static void delay_free(struct vbdev *v)
+{
+	free(v);
+}
+
+int bdev_delay_create(const struct bdev_delay_opts *opts, char *error)
+{
+	int rc = bdev_check_name(opts->name, error);
+
+	rc = rc != 0 ? rc : check_latencies(opts->latency_us, error);
+	if (rc != 0) {
+		return rc;
+	}
+	struct delay_bdev *d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
+	if (d == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	memset(d, 0, sizeof(*d));
+	d->v.free = delay_free;
+	rc = vbdev_open(&d->v, opts->name, opts->base_bdev_name, opts->name, error);
+	if (rc != 0) {
+		free(d);
+		return rc;
+	}
+	d->v.bdev.product_name = "delay";
+	d->v.bdev.module = &bdev_delay_module;
+	d->v.bdev.ops = &delay_ops;
+	memcpy(d->latency_us, opts->latency_us, sizeof(d->latency_us));
+	if (opts->uuid != NULL) {
+		memcpy(d->v.bdev.uuid, opts->uuid, sizeof(d->v.bdev.uuid));
+	}
+	return vbdev_register(&d->v, error);
+}
+
+int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, uint64_t latency_us, char *error)
+{
+	struct delay_bdev *d = (struct delay_bdev *)bdev_find_of(name, &bdev_delay_module);
+
+	if (d == NULL) {
+		return bdev_error(error, -ENODEV, "delay_bdev_name: there is no delay bdev '%.200s'", name);
+	}
+	/* Clients raise an average before its p99, one by one: meanwhile the larger of the two counts (latency_of). */
+	int rc = check_maximum(which, latency_us, error);
+	if (rc == 0) {
+		__atomic_store_n(&d->latency_us[which], latency_us, __ATOMIC_RELAXED);
+	}
+	return rc;
+}
+
+void bdev_delay_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	bdev_delete_of(name, &bdev_delay_module, cb, arg);
+}
+
+bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
+{
+	if (b->module != &bdev_delay_module) {
+		return false;
+	}
+	const struct delay_bdev *d = (const struct delay_bdev *)b;
+	*opts = (struct bdev_delay_opts){.name = b->name, .uuid = b->uuid, .base_bdev_name = vbdev_base_name(&d->v)};
+	memcpy(opts->latency_us, d->latency_us, sizeof(d->latency_us));
+	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += BDEV_DELAY_AVG_WRITE) {
+		uint64_t *us = &opts->latency_us[avg];
+		us[1] = RTE_MAX(us[1], us[0]);
+		us[2] = us[2] > us[1] ? us[2] : 0; /* no more than the 99th: as if it were not there */
+	}
+	return true;
+}

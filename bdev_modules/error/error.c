@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A bdev that passes I/O through to another one until it is told to go wrong: so many I/Os of a type fail, hang, find
+ * no resources, or have a byte of their data changed. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/bdev_modules.h"
+
+#define CHILDREN 128 /* per channel */
+
+/* What is to go wrong with a type. Reactors read it while `left` is above zero; the control thread changes it only
+ * while that is zero. */
+struct injection {
+	_Atomic uint32_t left; /* I/Os */
+	enum bdev_error_kind kind;
+	uint64_t queue_depth; /* only when this many are in flight on the channel */
+	uint64_t corrupt_offset;
+	uint8_t corrupt_value;
+	uint16_t status;
+};
+
+struct error_bdev {
+	struct vbdev v;
+	struct injection injections[BDEV_IO_TYPES];
+};
+
+struct error_channel {
+	struct bdev_child_pool *pool;
+	TAILQ_HEAD(, error_ctx) pending;
+};
+
+struct error_ctx {
+	TAILQ_ENTRY(error_ctx) link;
+	uint64_t corrupt_offset;
+	uint8_t corrupt_value; /* 0: none */
+};
+
+static struct bdev_module bdev_error_module = {.name = "error", .io_ctx_size = sizeof(struct error_ctx)};
+BDEV_MODULE_REGISTER(bdev_error_module)
+
+/* Flips bits of the byte at `offset` of io's data, if it has that many. */
+static void corrupt(struct bdev_io *io, const struct error_ctx *ctx)
+{
+	uint64_t offset = ctx->corrupt_offset;
+
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		if (offset < io->iovs[i].iov_len) {
+			((uint8_t *)io->iovs[i].iov_base)[offset] ^= ctx->corrupt_value;
+			return;
+		}
+		offset -= io->iovs[i].iov_len;
+	}
+}
+
+/* A read's data is changed on its way up; a write's on its way down, and given back as it was. */
+static void child_done(struct bdev_io *child, void *arg)
+{
+	struct bdev_io *io = arg;
+	struct error_ctx *ctx = bdev_io_ctx(io);
+
+	if (ctx->corrupt_value != 0) {
+		corrupt(io, ctx);
+	}
+	bdev_io_complete_cdw0(io, child->status, child->cdw0);
+}
+
+static void pass_on(struct error_channel *c, struct bdev_io *io)
+{
+	((struct error_ctx *)bdev_io_ctx(io))->corrupt_value = 0;
+	bdev_child_submit(c->pool, io);
+}
+
+static bool hits(struct injection *in, const struct bdev_io *io)
+{
+	uint32_t left = atomic_load_explicit(&in->left, memory_order_acquire); /* pairs with the release in inject() */
+
+	if (left == 0 || bdev_channel_qd(io->ch) < in->queue_depth) {
+		return false;
+	}
+	while (!atomic_compare_exchange_weak_explicit(&in->left, &left, left - 1, memory_order_acq_rel,
+						      memory_order_acquire)) {
+		if (left == 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void go_wrong(struct error_channel *c, struct bdev_io *io, const struct injection *in)
+{
+	struct error_ctx *ctx = bdev_io_ctx(io);
+
+	switch (in->kind) {
+	case BDEV_ERROR_FAILURE:
+	case BDEV_ERROR_NVME_FAILURE:
+		bdev_io_complete(io, in->status);
+		break;
+	case BDEV_ERROR_NOMEM:
+		bdev_io_nomem(io);
+		break;
+	case BDEV_ERROR_PENDING:
+		TAILQ_INSERT_TAIL(&c->pending, ctx, link);
+		break;
+	case BDEV_ERROR_CORRUPT_DATA:
+		ctx->corrupt_offset = in->corrupt_offset;
+		ctx->corrupt_value = in->corrupt_value;
+		if (io->type != BDEV_IO_READ) {
+			corrupt(io, ctx);
+		}
+		bdev_child_submit(c->pool, io);
+		break;
+	}
+}
+
+static void error_abort(struct error_channel *c, struct bdev_io *io)
+{
+	struct error_ctx *target = bdev_io_ctx(io->abort.target), *ctx;
+
+	TAILQ_FOREACH (ctx, &c->pending, link) {
+		if (ctx == target) {
+			TAILQ_REMOVE(&c->pending, ctx, link);
+			bdev_io_complete(io->abort.target, NVME_SC_ABORT_REQ);
+			bdev_io_complete_cdw0(io, 0, 0);
+			return;
+		}
+	}
+	bdev_child_abort(c->pool, io);
+}
+
+static void error_submit(void *channel, struct bdev_io *io)
+{
+	struct error_bdev *e = (struct error_bdev *)bdev_channel_bdev(io->ch);
+	struct error_channel *c = channel;
+	struct injection *in = &e->injections[io->type];
+
+	if (io->type == BDEV_IO_ABORT) {
+		error_abort(c, io);
+	} else if (hits(in, io)) {
+		go_wrong(c, io, in);
+	} else {
+		pass_on(c, io);
+	}
+}
+
+static void error_reset_channel(struct bdev *b, void *channel)
+{
+	struct error_channel *c = channel;
+	struct error_ctx *ctx;
+
+	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
+	while ((ctx = TAILQ_FIRST(&c->pending)) != NULL) {
+		TAILQ_REMOVE(&c->pending, ctx, link);
+		bdev_io_complete(bdev_io_from_ctx(ctx), NVME_SC_ABORT_REQ);
+	}
+}
+
+static int error_channel_create(struct bdev *b, void *channel)
+{
+	struct error_channel *c = channel;
+
+	TAILQ_INIT(&c->pending);
+	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, child_done);
+	return c->pool != NULL ? 0 : -errno;
+}
+
+static void error_channel_destroy(struct bdev *b, void *channel)
+{
+	struct error_channel *c = channel;
+	bdev_child_pool_destroy(c->pool);
+}
+
+static void error_dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	json_object_set_new(
+		driver_specific, "error",
+		json_pack("{s:s, s:s}", "name", b->name, "base_bdev", vbdev_base_name((const struct vbdev *)b)));
+}
+
+static const struct bdev_ops error_ops = {
+	.submit = error_submit,
+	.channel_create = error_channel_create,
+	.channel_destroy = error_channel_destroy,
+	.channel_size = sizeof(struct error_channel),
+	.reset_channel = error_reset_channel,
+	.destruct = vbdev_destruct,
+	.dump_info = error_dump_info,
+};
+
+static void error_free(struct vbdev *v)
+{
+	free(v);
+}
+
+int bdev_error_create(const char *base_name, const uint8_t *uuid, char *name, char *error)
+{
+	char wanted[300];
+
+	snprintf(wanted, sizeof(wanted), "EE_%s", base_name);
+	int rc = bdev_check_name(wanted, error);
+	if (rc != 0) {
+		return rc;
+	}
+	struct error_bdev *e = aligned_alloc(64, (sizeof(*e) + 63) & ~(size_t)63);
+	if (e == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	memset(e, 0, sizeof(*e));
+	e->v.free = error_free;
+	rc = vbdev_open(&e->v, wanted, base_name, wanted, error);
+	if (rc != 0) {
+		free(e);
+		return rc;
+	}
+	e->v.bdev.product_name = "Error Injection Disk";
+	e->v.bdev.module = &bdev_error_module;
+	e->v.bdev.ops = &error_ops;
+	if (uuid != NULL) {
+		memcpy(e->v.bdev.uuid, uuid, sizeof(e->v.bdev.uuid));
+	}
+	rc = vbdev_register(&e->v, error);
+	if (rc == 0 && name != NULL) {
+		strcpy(name, wanted);
+	}
+	return rc;
+}
+
+void bdev_error_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	bdev_delete_of(name, &bdev_error_module, cb, arg);
+}
+
+const char *bdev_error_base(const struct bdev *b)
+{
+	return b->module == &bdev_error_module ? vbdev_base_name((const struct vbdev *)b) : NULL;
+}
+
+/* --- Injections --- */
+
+static const enum bdev_io_type injectable[] = {BDEV_IO_READ, BDEV_IO_WRITE, BDEV_IO_UNMAP, BDEV_IO_FLUSH};
+#define INJECTABLE (sizeof(injectable) / sizeof(injectable[0]))
+
+/* Whoever saw `left` above zero may still be reading the rest: after this, nobody is. */
+static void disarm(struct injection *in)
+{
+	atomic_store_explicit(&in->left, 0, memory_order_release);
+}
+
+static void arm(struct injection *in, const struct bdev_error_injection *opts)
+{
+	in->kind = opts->kind;
+	in->queue_depth = opts->queue_depth;
+	in->corrupt_offset = opts->corrupt_offset;
+	in->corrupt_value = opts->corrupt_value;
+	in->status = opts->kind == BDEV_ERROR_NVME_FAILURE ? BDEV_STATUS(opts->sct, opts->sc) : NVME_SC_INTERNAL;
+	atomic_store_explicit(&in->left, opts->num, memory_order_release); /* pairs with hits() */
+}
+
+static int check_injection(const struct bdev_error_injection *opts, char *error)
+{
+	if (opts->num == 0) {
+		return bdev_error(error, -EINVAL, "num 0: must be at least 1");
+	}
+	if (opts->kind == BDEV_ERROR_CORRUPT_DATA && opts->corrupt_value == 0) {
+		return bdev_error(error, -EINVAL, "corrupt_value 0: must be 1 to 255, to change anything");
+	}
+	if (opts->kind == BDEV_ERROR_NVME_FAILURE &&
+	    (opts->sct > 7 || opts->sc > 0xff || (opts->sct == 0 && opts->sc == 0))) {
+		return bdev_error(error, -EINVAL,
+				  "nvme_sct %u, nvme_sc %u: must be 0 to 7 and 0 to 255, and no success", opts->sct,
+				  opts->sc);
+	}
+	return 0;
+}
+
+int bdev_error_inject(const char *name, const struct bdev_error_injection *opts, char *error)
+{
+	struct error_bdev *e = (struct error_bdev *)bdev_find_of(name, &bdev_error_module);
+
+	if (e == NULL) {
+		return bdev_error(error, -ENODEV, "name: there is no error bdev '%.200s'", name);
+	}
+	int rc = opts->clear ? 0 : check_injection(opts, error);
+	if (rc != 0) {
+		return rc;
+	}
+	for (unsigned i = 0; i < INJECTABLE; i++) {
+		if (opts->clear || opts->type == BDEV_IO_INVALID || opts->type == injectable[i]) {
+			disarm(&e->injections[injectable[i]]);
+		}
+	}
+	if (opts->clear) {
+		return 0;
+	}
+	thread_synchronize();
+	for (unsigned i = 0; i < INJECTABLE; i++) {
+		if (opts->type == BDEV_IO_INVALID || opts->type == injectable[i]) {
+			arm(&e->injections[injectable[i]], opts);
+		}
+	}
+	return 0;
+}
+
+static void resume_channel(struct bdev *b, void *channel, void *arg)
+{
+	struct error_channel *c = channel;
+	struct error_ctx *ctx;
+
+	while ((ctx = TAILQ_FIRST(&c->pending)) != NULL) {
+		TAILQ_REMOVE(&c->pending, ctx, link);
+		pass_on(c, bdev_io_from_ctx(ctx));
+	}
+}
+
+int bdev_error_resume_pending(const char *name, char *error)
+{
+	struct bdev *b = bdev_find_of(name, &bdev_error_module);
+
+	if (b == NULL) {
+		return bdev_error(error, -ENODEV, "name: there is no error bdev '%.200s'", name);
+	}
+	bdev_visit_module_channels(b, resume_channel, NULL);
+	return 0;
+}

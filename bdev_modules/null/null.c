@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A bdev that completes everything at once and keeps nothing: for measuring what is above it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/module_util.h"
+#include "bdev_modules/bdev_modules.h"
+
+struct null_bdev {
+	struct bdev bdev;
+	char name[];
+};
+
+static struct bdev_module bdev_null_module = {.name = "null"};
+BDEV_MODULE_REGISTER(bdev_null_module)
+
+static void null_submit(void *channel, struct bdev_io *io)
+{
+	if (io->type == BDEV_IO_ABORT) {
+		io->cdw0 = 1; /* nothing is ever left to abort */
+	}
+	bdev_io_complete(io, 0);
+}
+
+/* With protection information. */
+static void null_submit_dif(void *channel, struct bdev_io *io)
+{
+	if (io->type == BDEV_IO_READ) {
+		bdev_dif_make(io);
+	}
+	null_submit(channel, io);
+}
+
+static void null_destruct(struct bdev *b)
+{
+	struct null_bdev *n = (struct null_bdev *)b;
+
+	bdev_destruct_done(b);
+	free(n);
+}
+
+static const struct bdev_ops null_ops = {.submit = null_submit, .destruct = null_destruct};
+static const struct bdev_ops null_ops_dif = {.submit = null_submit_dif, .destruct = null_destruct};
+
+int bdev_null_create(const struct bdev_null_opts *opts, char *error)
+{
+	int rc = bdev_check_name(opts->name, error);
+
+	rc = rc != 0 ? rc : bdev_check_blocks(opts->block_size, opts->md.size, opts->num_blocks, error);
+	rc = rc != 0 ? rc : bdev_check_physical_block_size(opts->physical_block_size, opts->block_size, error);
+	struct bdev_md md = opts->md;
+	rc = rc != 0 ? rc : bdev_check_md(&md, error);
+	if (rc != 0) {
+		return rc;
+	}
+	size_t name_bytes = strlen(opts->name) + 1;
+	struct null_bdev *n = aligned_alloc(64, (sizeof(*n) + name_bytes + 63) & ~(size_t)63);
+	if (n == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	memset(n, 0, sizeof(*n));
+	memcpy(n->name, opts->name, name_bytes);
+	n->bdev.name = n->name;
+	n->bdev.product_name = "Null disk";
+	n->bdev.module = &bdev_null_module;
+	n->bdev.ops = md.dif_type != 0 ? &null_ops_dif : &null_ops;
+	n->bdev.block_size = opts->block_size + md.size;
+	n->bdev.md = md;
+	n->bdev.physical_block_size = opts->physical_block_size;
+	n->bdev.num_blocks = opts->num_blocks;
+	n->bdev.numa_node = -1;
+	n->bdev.hints = opts->hints;
+	n->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
+			   1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE |
+			   1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |
+			   1u << BDEV_IO_VERIFY;
+	if (opts->uuid != NULL) {
+		memcpy(n->bdev.uuid, opts->uuid, sizeof(n->bdev.uuid));
+	}
+	rc = bdev_register_or_say(&n->bdev, error);
+	if (rc != 0) {
+		free(n);
+	}
+	return rc;
+}
+
+void bdev_null_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	bdev_delete_of(name, &bdev_null_module, cb, arg);
+}
+
+int bdev_null_resize(const char *name, uint64_t new_size_mb, char *error)
+{
+	struct bdev *b = bdev_find_of(name, &bdev_null_module);
+
+	if (b == NULL) {
+		return bdev_error(error, -ENODEV, "name: there is no null bdev '%.200s'", name);
+	}
+	uint64_t max_mb =
+		INT64_MAX / b->block_size * bdev_data_block_size(b) >> 20; /* metadata counts, but not as size */
+	if (new_size_mb == 0 || new_size_mb > max_mb) {
+		return bdev_error(error, -EINVAL, "new_size %lu: must be 1 to %lu MiB", new_size_mb, max_mb);
+	}
+	return bdev_resize(b, (new_size_mb << 20) / bdev_data_block_size(b));
+}
+
+bool bdev_null_get(const struct bdev *b, struct bdev_null_opts *opts)
+{
+	if (b->module != &bdev_null_module) {
+		return false;
+	}
+	*opts = (struct bdev_null_opts){.name = b->name,
+					.uuid = b->uuid,
+					.block_size = bdev_data_block_size(b),
+					.md = b->md,
+					.physical_block_size = b->physical_block_size,
+					.num_blocks = b->num_blocks,
+					.hints = b->hints};
+	return true;
+}

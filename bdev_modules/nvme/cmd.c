@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands that go by way of the control thread, which owns the admin queue: admin commands passed through, aborts,
+ * resets; and raw commands of the RPC.
+ *
+ * A message to the control thread and one back, both in the I/O itself, which stays in flight meanwhile and keeps its
+ * channel. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/nvme/internal.h"
+#include "env_dpdk/env.h"
+#include "util/log.h"
+
+static struct nvme_io *of_message(struct thread_msg *msg)
+{
+	return (struct nvme_io *)((uint8_t *)msg - offsetof(struct nvme_io, msg));
+}
+
+/* --- What may be passed through --- */
+
+/* Features that are more than a dword. Of vendors' we do not know: they get a page, and no more goes by the one
+ * address. */
+static uint64_t feature_amount(uint8_t fid)
+{
+	switch (fid) {
+	case NVME_FEAT_FID_FDP_EVENTS:
+	case NVME_FEAT_FID_LBA_RANGE:
+	case NVME_FEAT_FID_HOST_MEM_BUF:
+	case NVME_FEAT_FID_ENH_CTRL_METADATA:
+	case NVME_FEAT_FID_CTRL_METADATA:
+	case NVME_FEAT_FID_NS_METADATA:
+		return 4096;
+	case NVME_FEAT_FID_AUTO_PST:
+		return 256;
+	case NVME_FEAT_FID_TIMESTAMP:
+		return 8;
+	case NVME_FEAT_FID_HOST_BEHAVIOR:
+	case NVME_FEAT_FID_PLM_CONFIG:
+		return 512;
+	case NVME_FEAT_FID_HOST_ID:
+		return 16;
+	default:
+		return fid >= 0xc0 ? 4096 : 0;
+	}
+}
+
+/* The most that a command may move, as the controller will understand it. False: we do not know. */
+static bool admin_amount_of(const struct nvme_sqe *cmd, uint64_t *amount)
+{
+	uint32_t cdw10 = le32toh(cmd->cdw10), cdw11 = le32toh(cmd->cdw11);
+
+	*amount = 0;
+	switch (cmd->opcode) {
+	case nvme_admin_fw_commit:
+	case nvme_admin_dev_self_test:
+	case nvme_admin_virtual_mgmt:
+	case nvme_admin_capacity_mgmt:
+	case nvme_admin_lockdown:
+	case nvme_admin_format_nvm:
+	case nvme_admin_sanitize_nvm:
+		return true;
+	case nvme_admin_identify:
+	case nvme_admin_ns_attach:
+		*amount = 4096;
+		return true;
+	case nvme_admin_ns_mgmt: /* SEL: 0 is Create */
+		*amount = (cdw10 & 0xf) == 0 ? 4096 : 0;
+		return true;
+	case nvme_admin_get_log_page: /* NUMDL and NUMDU, 0's based */
+		*amount = ((cdw10 >> 16 | (uint64_t)(cdw11 & 0xffff) << 16) + 1) * 4;
+		return true;
+	case nvme_admin_get_features: /* SEL: 3 are its capabilities, a dword */
+		*amount = (cdw10 >> 8 & 7) == 3 ? 0 : feature_amount((uint8_t)cdw10);
+		return true;
+	case nvme_admin_set_features:
+		*amount = feature_amount((uint8_t)cdw10);
+		return true;
+	case nvme_admin_fw_download:
+	case nvme_admin_directive_send:
+	case nvme_admin_directive_recv:
+		*amount = (cdw10 + UINT64_C(1)) * 4;
+		return true;
+	case nvme_admin_security_send:
+	case nvme_admin_security_recv:
+		*amount = cdw11;
+		return true;
+	case nvme_admin_get_lba_status:
+		*amount = (le32toh(cmd->cdw12) + UINT64_C(1)) * 4;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* What it moves by way of addresses must have its place, or the controller would go on behind it. */
+static uint16_t check_admin_amount(const struct nvme_sqe *cmd, uint64_t data_len)
+{
+	uint64_t need;
+
+	if (!admin_amount_of(cmd, &need)) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	if (data_len < need) {
+		return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	return 0;
+}
+
+/* The driver's own business: queues, events, aborts by id, doorbells. */
+uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics)
+{
+	uint8_t fid = (uint8_t)le32toh(cmd->cdw10);
+
+	switch (cmd->opcode) {
+	case nvme_admin_delete_sq:
+	case nvme_admin_create_sq:
+	case nvme_admin_delete_cq:
+	case nvme_admin_create_cq:
+	case nvme_admin_abort_cmd:
+	case nvme_admin_async_event:
+	case nvme_admin_keep_alive:
+	case nvme_admin_dbbuf:
+	case nvme_admin_fabrics:
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	case nvme_admin_set_features:
+		if (fid == NVME_FEAT_FID_NUM_QUEUES || fid == NVME_FEAT_FID_ASYNC_EVENT || fid == NVME_FEAT_FID_KATO ||
+		    fid == NVME_FEAT_FID_HOST_MEM_BUF || fid == NVME_FEAT_FID_HOST_BEHAVIOR) {
+			return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+		}
+		break;
+	default:
+		break;
+	}
+	return fabrics ? 0 : check_admin_amount(cmd, data_len);
+}
+
+/* Bits 1:0 of an opcode are its data's direction (Base 3.3.3.1). In the standard's format for vendor specific commands
+ * (Base figure 88) dword 10 is the number of dwords of data (NDT), dword 11 that of metadata (NDM). */
+uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size)
+{
+	unsigned direction = cmd->opcode & 3;
+
+	if (direction == 3) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	if (direction == 0) {
+		return data_len == 0 ? 0 : NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	if (fabrics) {
+		return 0;
+	}
+	if (!has_size) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	return le32toh(cmd->cdw10) * UINT64_C(4) == data_len && cmd->cdw11 == 0
+		       ? 0
+		       : NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+}
+
+/* How many bytes a command moves, as the controller will understand it: what the caller's buffers must have, or the
+ * controller would go on behind them. */
+struct amount {
+	uint64_t data, md;
+};
+
+/* Metadata moves with the data (as part of it, or beside it), unless it is nothing but protection information that the
+ * controller generates and strips (NVM 5.2.2.1). */
+static struct amount of_blocks(const struct nvme_sqe *cmd, const struct nvme_ns *ns)
+{
+	uint32_t cdw12 = le32toh(cmd->cdw12);
+	uint64_t blocks = (cdw12 & 0xffff) + UINT64_C(1);
+	bool stripped = ns->pi_type != 0 && ns->md_size == NVME_PI_BYTES && (cdw12 & NVME_PI_ACT);
+	uint64_t md = stripped ? 0 : blocks * ns->md_size;
+
+	return ns->md_interleaved ? (struct amount){blocks * ns->block_size + md, 0}
+				  : (struct amount){blocks * ns->block_size, md};
+}
+
+/* False: we do not know. */
+static bool amount_of(const struct nvme_sqe *cmd, const struct nvme_ns *ns, struct amount *amount)
+{
+	*amount = (struct amount){0, 0};
+	switch (cmd->opcode) {
+	case nvme_cmd_flush:
+	case nvme_cmd_write_uncor:
+	case nvme_cmd_write_zeroes:
+	case nvme_cmd_verify:
+		return true;
+	case nvme_cmd_write:
+	case nvme_cmd_read:
+	case nvme_cmd_compare:
+		*amount = of_blocks(cmd, ns);
+		return true;
+	case nvme_cmd_dsm:
+		amount->data = ((le32toh(cmd->cdw10) & 0xff) + 1) * sizeof(struct nvme_dsm_range);
+		return true;
+	case nvme_cmd_copy: /* NVM 3.2.2: source ranges of 32 bytes in every format */
+		amount->data = ((le32toh(cmd->cdw12) & 0xff) + 1) * UINT64_C(32);
+		return true;
+	case nvme_cmd_resv_register:
+	case nvme_cmd_resv_acquire:
+		amount->data = 16;
+		return true;
+	case nvme_cmd_resv_release:
+		amount->data = 8;
+		return true;
+	case nvme_cmd_resv_report:
+		amount->data = (le32toh(cmd->cdw10) + UINT64_C(1)) * 4;
+		return true;
+	default:
+		return false;
+	}
+}
+
+uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns)
+{
+	struct amount need;
+
+	if (!amount_of(cmd, ns, &need)) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	if (need.data != data_len) {
+		return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	if (need.md != md_len) {
+		return NVME_ST_DNR(GENERIC, SGL_INVALID_METADATA);
+	}
+	return 0;
+}
+
+/* --- Back on the channel's thread --- */
+
+static void finished(struct thread_msg *msg)
+{
+	struct nvme_io *n = of_message(msg);
+
+	n->place = NVME_IO_NOWHERE;
+	nvme_io_complete(n, n->status, n->cdw0);
+}
+
+/* Control thread: ends n, on its own thread. */
+static void finish(struct nvme_io *n, uint16_t status, uint32_t cdw0)
+{
+	n->status = status;
+	n->cdw0 = cdw0;
+	thread_post(nvme_io_channel(n)->thread, &n->msg, finished);
+}
+
+static void hand_over(struct nvme_io *n, void (*fn)(struct thread_msg *msg))
+{
+	n->place = NVME_IO_CONTROL;
+	thread_post(thread_control(), &n->msg, fn);
+}
+
+/* --- Admin commands. The data goes by way of a buffer: it is one piece, and DMA-able. --- */
+
+struct admin {
+	struct nvme_io *n; /* NULL: raw */
+	bdev_nvme_raw_cb cb;
+	void *cb_arg;
+	struct bdev_nvme *c;
+	bool to_device;
+	void *bounce;
+	uint32_t len;
+	const struct iovec *iovs;
+	uint32_t iovcnt;
+	struct iovec iov; /* raw */
+};
+
+static void copy_iovs(struct admin *a, bool to_bounce)
+{
+	uint8_t *at = a->bounce;
+
+	for (uint32_t i = 0; i < a->iovcnt; i++) {
+		size_t n = a->iovs[i].iov_len;
+		if (to_bounce) {
+			memcpy(at, a->iovs[i].iov_base, n);
+		} else {
+			memcpy(a->iovs[i].iov_base, at, n);
+		}
+		at += n;
+	}
+}
+
+static void admin_free(struct admin *a)
+{
+	struct bdev_nvme *c = a->c;
+
+	env_dma_free(a->bounce);
+	free(a);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+static void admin_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct admin *a = arg;
+	uint16_t status = nvme_cqe_status(cqe);
+
+	if (status == 0 && !a->to_device && a->len != 0) {
+		copy_iovs(a, false);
+	}
+	if (a->n != NULL) {
+		finish(a->n, (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? NVME_IO_PATH_ERROR : status,
+		       le32toh(cqe->dw0));
+	} else {
+		a->cb(a->cb_arg, 0, cqe);
+	}
+	admin_free(a);
+}
+
+/* 0, or a negative errno and a is gone. */
+static int admin_send(struct admin *a, const struct nvme_sqe *cmd)
+{
+	int rc = 0;
+
+	a->c->uses++;
+	if (a->len != 0) {
+		a->bounce = env_dma_zmalloc(a->len, 4096, -1);
+		rc = a->bounce != NULL ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && a->to_device) {
+		copy_iovs(a, true);
+	}
+	if (rc == 0) {
+		rc = a->c->ctrlr != NULL && a->c->state == BDEV_NVME_UP ? 0 : -ENXIO;
+	}
+	rc = rc != 0 ? rc : nvme_ctrlr_admin(a->c->ctrlr, cmd, a->bounce, a->len, a->to_device, admin_done, a);
+	if (rc != 0) {
+		admin_free(a);
+	}
+	return rc;
+}
+
+static uint16_t check_passed_admin(const struct bdev_nvme *c, const struct nvme_sqe *cmd, uint64_t len)
+{
+	if (cmd->opcode < NVME_CMD_VENDOR_ADMIN) {
+		return nvme_cmd_check_admin(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE);
+	}
+	bool has_size = c->ctrlr != NULL && (nvme_ctrlr_identify(c->ctrlr)->avscc & 1) != 0;
+	return nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
+}
+
+/* Of a namespace it is the bdev's, whoever sends it; and what stood in its data pointers is no address of ours. */
+static struct nvme_sqe passed_admin(const struct bdev_io *io)
+{
+	struct nvme_sqe cmd = *(const struct nvme_sqe *)io->nvme.cmd;
+
+	cmd.nsid = cmd.nsid != 0 ? htole32(bdev_nvme_ns(bdev_channel_bdev(io->ch))->nsid) : 0;
+	cmd.flags = 0;
+	cmd.mptr = cmd.prp1 = cmd.prp2 = 0;
+	return cmd;
+}
+
+/* The one to ask: connected, with access if any has. */
+static struct bdev_nvme *controller_of(struct nvme_io *n)
+{
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
+	const struct nvme_leg *l, *found = TAILQ_FIRST(&d->legs);
+
+	TAILQ_FOREACH (l, &d->legs, link) {
+		bool up = l->c->state == BDEV_NVME_UP && !l->leaving,
+		     found_up = found->c->state == BDEV_NVME_UP && !found->leaving;
+		if (up &&
+		    (!found_up || (l->ana == NVME_ANA_STATE_OPTIMIZED && found->ana != NVME_ANA_STATE_OPTIMIZED))) {
+			found = l;
+		}
+	}
+	return found->c;
+}
+
+static void admin_message(struct thread_msg *msg)
+{
+	struct nvme_io *n = of_message(msg);
+	const struct bdev_io *io = bdev_io_from_ctx(n);
+	const struct nvme_sqe cmd = passed_admin(io);
+	struct bdev_nvme *c = controller_of(n);
+	uint64_t len = 0;
+
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		len += io->iovs[i].iov_len;
+	}
+	uint16_t status = check_passed_admin(c, &cmd, len);
+	if (status == 0 && len > BDEV_NVME_RAW_MAX) {
+		status = NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
+	}
+	if (status != 0) {
+		finish(n, status, 0);
+		return;
+	}
+	struct admin *a = calloc(1, sizeof(*a));
+	int rc = -ENOMEM;
+	if (a != NULL) {
+		*a = (struct admin){.n = n,
+				    .c = c,
+				    .to_device = (cmd.opcode & 1) != 0,
+				    .len = (uint32_t)len,
+				    .iovs = io->iovs,
+				    .iovcnt = io->iovcnt};
+		rc = admin_send(a, &cmd);
+	}
+	if (rc != 0) {
+		finish(n, rc == -ENXIO ? NVME_IO_PATH_ERROR : NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
+	}
+}
+
+void nvme_cmd_admin(struct nvme_io *n)
+{
+	hand_over(n, admin_message);
+}
+
+/* --- Abort --- */
+
+struct abort_cmd {
+	struct bdev_nvme *c;
+	void (*done)(void *arg, bool aborted);
+	void *arg;
+};
+
+static void abort_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct abort_cmd a = *(struct abort_cmd *)arg;
+
+	free(arg);
+	a.c->aborts--;
+	a.done(a.arg, nvme_cqe_status(cqe) == 0 && (le32toh(cqe->dw0) & 1) == 0); /* Base 5.1: bit 0 clear: aborted */
+	a.c->uses--;
+	bdev_nvme_detach_step(a.c);
+}
+
+void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
+			 void *arg)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32((uint32_t)cid << 16 | sqid)};
+	struct abort_cmd *a = NULL;
+
+	/* ACL, 0's based, is how many a controller takes at a time: one more would be refused */
+	if (c->state == BDEV_NVME_UP && c->aborts <= nvme_ctrlr_identify(c->ctrlr)->acl) {
+		a = malloc(sizeof(*a));
+	}
+	if (a == NULL) {
+		done(arg, false);
+		return;
+	}
+	*a = (struct abort_cmd){.c = c, .done = done, .arg = arg};
+	c->aborts++;
+	c->uses++;
+	if (nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, abort_done, a) != 0) {
+		c->aborts--;
+		c->uses--;
+		free(a);
+		done(arg, false);
+	}
+}
+
+static void abort_answered(void *arg, bool aborted)
+{
+	finish(arg, 0, aborted ? 0 : 1);
+}
+
+static void abort_message(struct thread_msg *msg)
+{
+	struct nvme_io *n = of_message(msg);
+
+	nvme_cmd_send_abort(n->path->c, n->target.sqid, n->target.cid, abort_answered, n);
+}
+
+void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target)
+{
+	struct nvme_path *p = target->path;
+
+	if (nvme_leg_take_back(nvme_io_channel(target), target)) {
+		nvme_io_complete(target, NVME_ST(GENERIC, ABORT_REQ), 0);
+		nvme_io_complete(n, 0, 0);
+	} else if (target->place == NVME_IO_QUEUED && p->qpair != NULL) {
+		target->aborting = true;
+		n->path = p;
+		n->target.sqid = nvme_qpair_id(p->qpair);
+		n->target.cid = le16toh(target->req.cmd.cid);
+		hand_over(n, abort_message);
+	} else {
+		nvme_io_complete(n, 0, 1);
+	}
+}
+
+/* --- Reset --- */
+
+/* All connected controllers of the bdev are reset: what each has under way ends. It has worked if one is there
+ * again. */
+struct resets {
+	struct nvme_io *n;
+	unsigned left;
+	bool worked;
+};
+
+static void reset_done(void *arg, int rc, const char *error)
+{
+	struct resets *r = arg;
+
+	r->worked |= rc == 0;
+	if (--r->left == 0) {
+		finish(r->n, r->worked ? 0 : NVME_IO_PATH_ERROR, 0);
+		free(r);
+	}
+}
+
+static void reset_message(struct thread_msg *msg)
+{
+	struct nvme_io *n = of_message(msg);
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
+	struct resets *r = malloc(sizeof(*r));
+	const struct nvme_leg *l;
+	bool any_up = false;
+
+	if (r == NULL) {
+		finish(n, NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
+		return;
+	}
+	*r = (struct resets){.n = n, .left = 1};
+	TAILQ_FOREACH (l, &d->legs, link) {
+		any_up |= l->c->state == BDEV_NVME_UP;
+	}
+	TAILQ_FOREACH (l, &d->legs, link) { /* nothing of this is gone before the next turn of the control loop */
+		if (!l->leaving && (l->c->state == BDEV_NVME_UP || !any_up)) { /* one that is away holds nothing */
+			r->left++;
+			bdev_nvme_reset(l->c, reset_done, r);
+		}
+	}
+	reset_done(r, -ENODEV, NULL);
+}
+
+void nvme_cmd_reset(struct nvme_io *n)
+{
+	hand_over(n, reset_message);
+}
+
+/* --- Raw commands, of the control thread --- */
+
+struct raw_io {
+	struct bdev_nvme *c;
+	struct io_channel *ch;
+	bdev_nvme_raw_cb cb;
+	void *cb_arg;
+	void *data, *bounce, *md;
+	struct nvme_io n __attribute__((aligned(64))); /* last: the transport's room follows */
+};
+
+static void raw_free(struct raw_io *r)
+{
+	struct bdev_nvme *c = r->c;
+
+	env_dma_free(r->bounce);
+	env_dma_free(r->n.req.md);
+	if (r->ch != NULL) {
+		io_channel_put(r->ch);
+	}
+	free(r);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0)
+{
+	struct raw_io *r = (struct raw_io *)((uint8_t *)n - offsetof(struct raw_io, n));
+	struct nvme_cqe cqe = {.dw0 = htole32(cdw0), .cid = n->req.cmd.cid, .status = htole16((uint16_t)(status << 1))};
+
+	if (status == 0 && !n->req.to_device && n->req.data_len != 0) {
+		memcpy(r->data, r->bounce, n->req.data_len);
+	}
+	if (status == 0 && !n->req.to_device && n->req.md_len != 0) {
+		memcpy(r->md, n->req.md, n->req.md_len);
+	}
+	r->cb(r->cb_arg, 0, &cqe);
+	raw_free(r);
+}
+
+static int raw_prepare(struct raw_io *r, const struct bdev_nvme_raw *raw)
+{
+	r->ch = io_channel_get(&r->c->device);
+	if (r->ch == NULL) {
+		return -ENOMEM;
+	}
+	if (raw->data_len != 0) {
+		r->bounce = env_dma_zmalloc(raw->data_len, 4096, -1);
+		if (r->bounce == NULL) {
+			return -ENOMEM;
+		}
+	}
+	if (raw->to_device && raw->data_len != 0) {
+		memcpy(r->bounce, raw->data, raw->data_len);
+	}
+	if (raw->md_len != 0) {
+		r->n.req.md = env_dma_zmalloc(raw->md_len, 4096, -1);
+		if (r->n.req.md == NULL) {
+			return -ENOMEM;
+		}
+		r->n.req.md_len = raw->md_len;
+		if (raw->to_device) {
+			memcpy(r->n.req.md, raw->md, raw->md_len);
+		}
+	}
+	r->n.raw = true;
+	r->n.iov = (struct iovec){.iov_base = r->bounce, .iov_len = raw->data_len};
+	r->n.req.cmd = raw->cmd;
+	r->n.req.cmd.flags = 0;
+	r->n.req.iovs = &r->n.iov;
+	r->n.req.iovcnt = raw->data_len != 0;
+	r->n.req.data_len = raw->data_len;
+	r->n.req.to_device = raw->to_device;
+	return 0;
+}
+
+static int send_io(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
+{
+	size_t size = (offsetof(struct raw_io, n.req) + nvme_request_size() + 63) & ~(size_t)63;
+	struct raw_io *r = aligned_alloc(64, size);
+
+	if (r == NULL) {
+		return -ENOMEM;
+	}
+	memset(r, 0, size);
+	c->uses++;
+	*r = (struct raw_io){.c = c, .cb = cb, .cb_arg = arg, .data = raw->data, .md = raw->md};
+	int rc = raw_prepare(r, raw);
+	if (rc != 0) {
+		raw_free(r);
+		return rc;
+	}
+	nvme_queue_submit(nvme_path_of(r->ch), &r->n);
+	return 0;
+}
+
+static int send_admin(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
+{
+	struct admin *a = calloc(1, sizeof(*a));
+
+	if (a == NULL) {
+		return -ENOMEM;
+	}
+	*a = (struct admin){.cb = cb,
+			    .cb_arg = arg,
+			    .c = c,
+			    .to_device = raw->to_device,
+			    .len = raw->data_len,
+			    .iovcnt = 1,
+			    .iov = {.iov_base = raw->data, .iov_len = raw->data_len}};
+	a->iovs = &a->iov;
+	return admin_send(a, &raw->cmd);
+}
+
+/* The format that an I/O command's lengths are held against. */
+static const struct nvme_ns *ns_of(const struct bdev_nvme *c, const struct nvme_sqe *cmd)
+{
+	static const struct nvme_ns none;
+	uint32_t nsid = le32toh(cmd->nsid);
+	const struct nvme_ns *ns = nsid != 0 ? nvme_ctrlr_next_ns(c->ctrlr, nsid - 1) : NULL;
+
+	return ns != NULL && ns->nsid == nsid ? ns : &none;
+}
+
+void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
+{
+	int rc = c->state == BDEV_NVME_UP ? 0 : -ENXIO;
+	uint16_t status = 0;
+
+	if (rc == 0 && (raw->data_len > BDEV_NVME_RAW_MAX || raw->md_len > BDEV_NVME_RAW_MAX)) {
+		rc = -E2BIG;
+	}
+	if (rc == 0 && raw->md_len != 0 && (!raw->io || c->opts.trid.trtype != NVME_TRTYPE_PCIE)) {
+		rc = -ENOTSUP; /* fabrics have no metadata pointer (Base 3.3.1.2) */
+	}
+	if (rc == 0) {
+		status = raw->io ? nvme_cmd_check_io(&raw->cmd, raw->data_len, raw->md_len, ns_of(c, &raw->cmd))
+				 : check_passed_admin(c, &raw->cmd, raw->data_len);
+	}
+	if (status != 0) {
+		struct nvme_cqe cqe = {.status = htole16((uint16_t)(status << 1))};
+		cb(arg, 0, &cqe);
+		return;
+	}
+	rc = rc != 0 ? rc : raw->io ? send_io(c, raw, cb, arg) : send_admin(c, raw, cb, arg);
+	if (rc != 0) {
+		cb(arg, rc, NULL);
+	}
+}

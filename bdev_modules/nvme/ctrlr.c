@@ -1,0 +1,869 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* NVMe controllers as the bdev layer has them: options, attach, what the driver's events lead to, reset, detach. All on
+ * the control thread. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bdev/module_util.h"
+#include "bdev_modules/nvme/internal.h"
+#include "env_dpdk/env.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+#define DEFAULT_ANATT_S 10 /* of a controller that has states of access and gives no time for their transitions */
+
+static TAILQ_HEAD(, bdev_nvme) controllers = TAILQ_HEAD_INITIALIZER(controllers);
+static bool stopping;
+static bdev_nvme_news_fn observer;
+
+/* --- Options --- */
+
+#define DEFAULT_OPTIONS                                                                                                \
+	{                                                                                                              \
+		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,           \
+		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},                     \
+		.rdma_retry_count = 7, .enable_flush = true,                                                           \
+	}
+struct bdev_nvme_options bdev_nvme_options = DEFAULT_OPTIONS;
+
+void bdev_nvme_default_options(struct bdev_nvme_options *opts)
+{
+	*opts = (struct bdev_nvme_options)DEFAULT_OPTIONS;
+}
+
+void bdev_nvme_get_options(struct bdev_nvme_options *opts)
+{
+	*opts = bdev_nvme_options;
+}
+
+int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error)
+{
+	if (loss < -1) {
+		return bdev_error(error, -EINVAL, "ctrlr_loss_timeout_sec %d: must be -1 (no limit) or more", loss);
+	}
+	if (loss == 0 && (delay != 0 || fast != 0)) {
+		return bdev_error(error, -EINVAL,
+				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must be 0 when "
+				  "ctrlr_loss_timeout_sec is 0",
+				  delay, fast);
+	}
+	if (loss != 0 && delay == 0) {
+		return bdev_error(error, -EINVAL,
+				  "reconnect_delay_sec 0: must not be 0 when ctrlr_loss_timeout_sec is %d", loss);
+	}
+	if (loss > 0 && (delay > (uint32_t)loss || fast > (uint32_t)loss)) {
+		return bdev_error(error, -EINVAL,
+				  "reconnect_delay_sec %u, fast_io_fail_timeout_sec %u: must not be more than "
+				  "ctrlr_loss_timeout_sec (%d)",
+				  delay, fast, loss);
+	}
+	if (fast != 0 && fast < delay) {
+		return bdev_error(error, -EINVAL,
+				  "fast_io_fail_timeout_sec %u: must be 0 or at least reconnect_delay_sec (%u)", fast,
+				  delay);
+	}
+	return 0;
+}
+
+static int check_command_timeouts(const struct bdev_nvme_options *o, char *error)
+{
+	if (o->timeout_us > BDEV_NVME_TIMEOUT_MAX_US) {
+		return bdev_error(error, -EINVAL, "timeout_us %lu: must be 0 to %lu", o->timeout_us,
+				  BDEV_NVME_TIMEOUT_MAX_US);
+	}
+	if (o->timeout_admin_us != 0 &&
+	    (o->timeout_admin_us < 1000 || o->timeout_admin_us > BDEV_NVME_TIMEOUT_MAX_US)) {
+		return bdev_error(error, -EINVAL, "timeout_admin_us %lu: must be 0 or 1000 to %lu", o->timeout_admin_us,
+				  BDEV_NVME_TIMEOUT_MAX_US);
+	}
+	return 0;
+}
+
+int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERROR_MAX])
+{
+	if (!TAILQ_EMPTY(&controllers)) {
+		return bdev_error(error, -EBUSY,
+				  "the options cannot be changed while controllers are attached ('%s' is)",
+				  TAILQ_FIRST(&controllers)->name);
+	}
+	if (o->bdev_retry_count < -1 || o->bdev_retry_count > 255) {
+		return bdev_error(error, -EINVAL, "bdev_retry_count %d: must be -1 (no limit) to 255",
+				  o->bdev_retry_count);
+	}
+	if (o->policy.rr_min_io == 0) {
+		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
+	}
+	int rc = check_command_timeouts(o, error);
+	if (rc == 0) {
+		rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec,
+					      o->fast_io_fail_timeout_sec, error);
+	}
+	if (rc == 0) {
+		bdev_nvme_options = *o;
+	}
+	return rc;
+}
+
+/* --- Lookup --- */
+
+struct bdev_nvme *bdev_nvme_find(const char *name)
+{
+	struct bdev_nvme *c, *first = NULL;
+
+	TAILQ_FOREACH (c, &controllers, link) {
+		if (strcmp(c->name, name) == 0 &&
+		    (first == NULL || (first->state != BDEV_NVME_UP && c->state == BDEV_NVME_UP))) {
+			first = c;
+		}
+	}
+	return first;
+}
+
+struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after)
+{
+	return after ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&controllers);
+}
+
+const char *bdev_nvme_name(const struct bdev_nvme *c)
+{
+	return c->name;
+}
+
+const char *bdev_nvme_state_name(const struct bdev_nvme *c)
+{
+	switch (c->state) {
+	case BDEV_NVME_ATTACHING:
+		return "attaching";
+	case BDEV_NVME_UP:
+		return "enabled";
+	case BDEV_NVME_DOWN:
+		return nvme_ctrlr_state(c->ctrlr) == NVME_CTRLR_BACK_OFF ? "reconnect_is_delayed" : "resetting";
+	case BDEV_NVME_GIVEN_UP:
+		return "failed";
+	default:
+		return "deleting";
+	}
+}
+
+uint64_t bdev_nvme_state_ticks(const struct bdev_nvme *c)
+{
+	return c->state_ticks;
+}
+
+const struct bdev_nvme_attach *bdev_nvme_attached(const struct bdev_nvme *c)
+{
+	return &c->opts;
+}
+
+struct nvme_ctrlr *bdev_nvme_ctrlr(const struct bdev_nvme *c)
+{
+	return c->ctrlr;
+}
+
+bool bdev_nvme_is_first(const struct bdev_nvme *c)
+{
+	return TAILQ_FIRST(&c->multi->ctrlrs) == c;
+}
+
+uint32_t bdev_nvme_resets(const struct bdev_nvme *c)
+{
+	return c->resets;
+}
+
+void bdev_nvme_observe(bdev_nvme_news_fn fn)
+{
+	observer = fn;
+}
+
+void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)
+{
+	if (observer != NULL) {
+		observer(c, news, path, why);
+	}
+}
+
+/* --- The state --- */
+
+static const uint32_t next_states[BDEV_NVME_STATES] = {
+	[BDEV_NVME_ATTACHING] = 1u << BDEV_NVME_UP | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_UP] = 1u << BDEV_NVME_DOWN | 1u << BDEV_NVME_GIVEN_UP | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_DOWN] = 1u << BDEV_NVME_UP | 1u << BDEV_NVME_GIVEN_UP | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_GIVEN_UP] = 1u << BDEV_NVME_DOWN | 1u << BDEV_NVME_DETACHING,
+	[BDEV_NVME_DETACHING] = 0,
+};
+
+static void set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
+{
+	if ((next_states[c->state] & 1u << state) == 0) {
+		log_error("%s: no way from state %d to %d", c->name, c->state, state);
+		abort(); /* a fault in this file */
+	}
+	USDT(bdev_nvme_state, c->name, c->opts.trid.traddr, c->state, state);
+	c->state = state;
+	c->state_ticks = env_ticks();
+}
+
+static void add_waiter(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, void *arg)
+{
+	struct bdev_nvme_waiter *w = malloc(sizeof(*w));
+
+	if (w == NULL) {
+		cb(arg, -ENOMEM, "out of memory");
+		return;
+	}
+	*w = (struct bdev_nvme_waiter){.cb = cb, .arg = arg};
+	STAILQ_INSERT_TAIL(list, w, link);
+}
+
+static void end_waiters(struct bdev_nvme_waiters *list, int rc, const char *error)
+{
+	struct bdev_nvme_waiters taken = STAILQ_HEAD_INITIALIZER(taken);
+	struct bdev_nvme_waiter *w;
+
+	STAILQ_CONCAT(&taken, list);
+	while ((w = STAILQ_FIRST(&taken)) != NULL) {
+		STAILQ_REMOVE_HEAD(&taken, link);
+		w->cb(w->arg, rc, error);
+		free(w);
+	}
+}
+
+/* Whoever asked is told as well; what was discovered is told of by whoever discovered it. */
+static void tell_not_attached(const struct bdev_nvme_attach *a, const char *why)
+{
+	const struct nvme_trid *t = &a->trid;
+
+	if (!a->discovered) {
+		log_notice("%s: %s at %s%s%s cannot be attached: %s", a->name,
+			   t->subnqn[0] != '\0' ? t->subnqn : "the drive", t->traddr, t->trsvcid[0] != '\0' ? ":" : "",
+			   t->trsvcid, why);
+	}
+}
+
+/* --- Detach: the bdevs go, then the paths, then the controller --- */
+
+static void ctrlr_gone(void *arg)
+{
+	struct bdev_nvme *c = arg;
+	struct bdev_nvme_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
+
+	c->ctrlr = NULL;
+	USDT(bdev_nvme_ctrlr_release, c->name, c->uses);
+	io_device_unregister(&c->device);
+	TAILQ_REMOVE(&controllers, c, link);
+	nvme_multi_part(c);
+	if (c->attached == NULL) {
+		bdev_nvme_tell(c, BDEV_NVME_DETACHED, NULL, NULL);
+	} else {
+		tell_not_attached(&c->opts, c->error);
+		c->attached(c->attached_arg, -EIO, NULL, c->error);
+	}
+	STAILQ_CONCAT(&waiters, &c->detach_waiters);
+	thread_timer_stop(&c->fast_fail_timer);
+	thread_timer_stop(&c->drain_timer);
+	free(c);
+	end_waiters(&waiters, 0, NULL);
+	bdev_nvme_is_idle_now();
+}
+
+/* Bdevs that have other legs stay, and what is under way by this controller ends before its queue pairs go: first by
+ * itself, for a while, then as what is lost with a queue pair is. */
+#define DRAIN_TURN_US 2000
+#define DRAIN_TURNS   1000
+
+static bool has_own_bdevs(const struct bdev_nvme *c)
+{
+	const struct nvme_leg *l;
+
+	TAILQ_FOREACH (l, &c->legs, c_link) {
+		if (!l->leaving || l->d->leaving) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void drain_timer_fired(void *arg)
+{
+	bdev_nvme_detach_step(arg);
+}
+
+/* False: there are legs that other bdevs may do without, and that are not yet gone. */
+static bool drop_legs(struct bdev_nvme *c)
+{
+	struct nvme_leg *l;
+
+	if (!c->ending && nvme_paths_outstanding(c) != 0 && c->drain_turns++ < DRAIN_TURNS) {
+		thread_timer_start(&c->drain_timer, DRAIN_TURN_US);
+		return false;
+	}
+	c->ending = true;
+	c->uses++; /* nvme_path.c comes back here when queue pairs have gone */
+	nvme_paths_step(c);
+	c->uses--;
+	if (!nvme_paths_are_idle(c)) {
+		return false;
+	}
+	c->uses++;
+	while ((l = TAILQ_FIRST(&c->legs)) != NULL) {
+		nvme_leg_remove(l);
+	}
+	c->uses--;
+	return true;
+}
+
+void bdev_nvme_detach_step(struct bdev_nvme *c)
+{
+	if (c->state != BDEV_NVME_DETACHING || c->ctrlr_leaving || c->uses != 0 || has_own_bdevs(c)) {
+		return;
+	}
+	if (!TAILQ_EMPTY(&c->legs) && !drop_legs(c)) {
+		return;
+	}
+	if (__atomic_load_n(&c->num_paths, __ATOMIC_RELAXED) == 0) {
+		c->ctrlr_leaving = true;
+		nvme_ctrlr_destroy(c->ctrlr, ctrlr_gone, c);
+	}
+}
+
+static void start_detach(struct bdev_nvme *c)
+{
+	bool was_up = c->state == BDEV_NVME_UP;
+
+	USDT(bdev_nvme_ctrlr_delete, c->name);
+	set_state(c, BDEV_NVME_DETACHING);
+	thread_timer_stop(&c->fast_fail_timer);
+	end_waiters(&c->reset_waiters, -ENODEV, "the controller is being detached");
+	c->uses++;
+	if (!was_up) {
+		nvme_paths_set_fails(c, true); /* nobody waits for it any more */
+	}
+	nvme_ns_leave(c);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
+{
+	if (c->state == BDEV_NVME_ATTACHING) {
+		cb(arg, -EBUSY, "the controller is still being attached");
+		return;
+	}
+	add_waiter(&c->detach_waiters, cb, arg);
+	if (c->state != BDEV_NVME_DETACHING) {
+		start_detach(c);
+	}
+}
+
+void bdev_nvme_stop(void)
+{
+	struct bdev_nvme *c = TAILQ_FIRST(&controllers), *next;
+
+	stopping = true;
+	bdev_nvme_set_hotplug(false);
+	nvme_discovery_stop_all();
+	for (; c != NULL; c = next) {
+		next = TAILQ_NEXT(c, link); /* a controller is never gone before the next turn of the control loop */
+		if (c->state == BDEV_NVME_ATTACHING) {
+			snprintf(c->error, sizeof(c->error), "the process stops");
+		}
+		if (c->state != BDEV_NVME_DETACHING) {
+			start_detach(c);
+		}
+	}
+}
+
+bool bdev_nvme_is_idle(void)
+{
+	return TAILQ_EMPTY(&controllers) && nvme_discovery_is_idle();
+}
+
+bool bdev_nvme_is_stopping(void)
+{
+	return stopping;
+}
+
+void bdev_nvme_is_idle_now(void)
+{
+	if (bdev_nvme_is_idle()) {
+		bdev_module_is_idle();
+	}
+}
+
+/* --- What the driver says --- */
+
+static void attach_failed(struct bdev_nvme *c, const char *why)
+{
+	snprintf(c->error, sizeof(c->error), "%s", why);
+	start_detach(c); /* ends in ctrlr_gone(), which answers */
+}
+
+static void fast_fail_timer_fired(void *arg)
+{
+	struct bdev_nvme *c = arg;
+
+	log_warning("%s: away for %u s: its I/O fails from now on", c->name, c->opts.fast_io_fail_timeout_sec);
+	nvme_paths_set_fails(c, true);
+}
+
+static void attached(struct bdev_nvme *c)
+{
+	uint32_t n = 0;
+	const struct nvme_ns *ns = NULL;
+
+	while ((ns = nvme_ctrlr_next_ns(c->ctrlr, ns ? ns->nsid : 0)) != NULL) {
+		n++;
+	}
+	if (c->opts.max_bdevs != 0 && n > c->opts.max_bdevs) {
+		char why[NVME_ERROR_MAX];
+		snprintf(why, sizeof(why), "the controller has %u namespaces, and max_bdevs is %u", n,
+			 c->opts.max_bdevs);
+		attach_failed(c, why);
+		return;
+	}
+	char why[NVME_ERROR_MAX];
+	if (!nvme_multi_fits(c, why, sizeof(why))) {
+		attach_failed(c, why);
+		return;
+	}
+	bdev_nvme_attached_cb cb = c->attached;
+	c->attached = NULL;
+	snprintf(c->serial, sizeof(c->serial), "%.20s", nvme_ctrlr_identify(c->ctrlr)->sn);
+	set_state(c, BDEV_NVME_UP);
+	nvme_ns_sync(c);
+	cb(c->attached_arg, 0, c, NULL);
+}
+
+static void arbitration_set(void *arg, const struct nvme_cqe *cqe)
+{
+	const struct bdev_nvme *c = arg;
+
+	if (nvme_cqe_status(cqe) != 0) {
+		log_warning("%s: Set Features, Arbitration: %s", c->name, nvme_status_text(nvme_cqe_status(cqe)));
+	}
+}
+
+static void set_arbitration(struct bdev_nvme *c)
+{
+	const struct bdev_nvme_options *o = &bdev_nvme_options;
+	uint32_t value = o->arbitration_burst | (uint32_t)o->low_priority_weight << 8 |
+			 (uint32_t)o->medium_priority_weight << 16 | (uint32_t)o->high_priority_weight << 24;
+	struct nvme_sqe cmd = {.opcode = nvme_admin_set_features,
+			       .cdw10 = htole32(NVME_FEAT_FID_ARBITRATION),
+			       .cdw11 = htole32(value)};
+
+	if (value != 0 && nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, arbitration_set, c) != 0) {
+		log_warning("%s: Set Features, Arbitration, could not be sent", c->name);
+	}
+}
+
+/* What has several addresses may find somebody else at one of them: then it is not back. */
+static bool is_other(const struct bdev_nvme *c)
+{
+	return c->state == BDEV_NVME_DOWN && nvme_ctrlr_next_alternate(c->ctrlr, NULL) != NULL &&
+	       strncmp(c->serial, nvme_ctrlr_identify(c->ctrlr)->sn, sizeof(c->serial) - 1) != 0;
+}
+
+static void refuse_other(struct bdev_nvme *c)
+{
+	const struct nvme_trid *t = nvme_ctrlr_trid(c->ctrlr);
+	char why[NVME_ERROR_MAX];
+
+	snprintf(why, sizeof(why), "at %.80s:%.20s is a subsystem of serial number '%.20s' instead of '%s'", t->traddr,
+		 t->trsvcid, nvme_ctrlr_identify(c->ctrlr)->sn, c->serial);
+	log_error("%s: %s", c->name, why);
+	nvme_ctrlr_refuse(c->ctrlr, why);
+}
+
+static void on_ready(struct bdev_nvme *c)
+{
+	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(c->ctrlr);
+
+	if (is_other(c)) {
+		refuse_other(c);
+		return;
+	}
+	c->crdt[0] = le16toh(id->crdt1);
+	c->crdt[1] = le16toh(id->crdt2);
+	c->crdt[2] = le16toh(id->crdt3);
+	c->sizes_vendor_io = (id->icsvscc & 1) != 0;
+	c->has_ana = nvme_ctrlr_has_ana(c->ctrlr);
+	c->anatt_s = nvme_ctrlr_anatt_s(c->ctrlr) != 0 ? (uint8_t)nvme_ctrlr_anatt_s(c->ctrlr) : DEFAULT_ANATT_S;
+	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have others */
+	thread_timer_stop(&c->fast_fail_timer);
+	set_arbitration(c);
+	c->uses++;
+	switch (c->state) {
+	case BDEV_NVME_ATTACHING:
+		attached(c);
+		break;
+	case BDEV_NVME_DOWN:
+		set_state(c, BDEV_NVME_UP);
+		log_notice("%s: ready again", c->name);
+		bdev_nvme_tell(c, BDEV_NVME_PATH_REGAINED, &c->opts.trid, NULL);
+		USDT(bdev_nvme_ctrlr_reconnect, c->name);
+		nvme_paths_set_fails(c, false);
+		nvme_ns_sync(c);
+		nvme_multi_ana(c);
+		break;
+	default: /* DETACHING */
+		break;
+	}
+	if (c->state == BDEV_NVME_UP) {
+		bdev_nvme_tell(c, BDEV_NVME_CONNECTED, NULL, NULL);
+	}
+	nvme_paths_step(c);
+	end_waiters(&c->reset_waiters, 0, NULL);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+/* The queue pairs have to go before the driver's next attempt. */
+static void on_down(struct bdev_nvme *c)
+{
+	c->uses++;
+	if (c->state == BDEV_NVME_UP || c->state == BDEV_NVME_GIVEN_UP) {
+		bool was_up = c->state == BDEV_NVME_UP;
+		set_state(c, BDEV_NVME_DOWN);
+		if (was_up) {
+			c->resets++;
+			USDT(bdev_nvme_ctrlr_reset, c->name);
+			nvme_multi_away(c);
+			const char *why = nvme_ctrlr_last_error(c->ctrlr);
+			bdev_nvme_tell(c, BDEV_NVME_PATH_LOST, &c->opts.trid, why);
+			bdev_nvme_tell(c, BDEV_NVME_LOST, NULL, why);
+			if (c->opts.fast_io_fail_timeout_sec != 0) {
+				thread_timer_start(&c->fast_fail_timer,
+						   c->opts.fast_io_fail_timeout_sec * UINT64_C(1000000));
+			}
+		}
+	} else if (c->state == BDEV_NVME_DETACHING) {
+		nvme_paths_set_fails(c, true);
+	}
+	nvme_paths_step(c);
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+static void on_retry(struct bdev_nvme *c)
+{
+	const char *why = nvme_ctrlr_last_error(c->ctrlr);
+
+	if (c->state == BDEV_NVME_ATTACHING) {
+		attach_failed(c, why);
+	} else {
+		USDT(bdev_nvme_ctrlr_reconnect_delay, c->name);
+		end_waiters(&c->reset_waiters, -EIO, why);
+	}
+}
+
+static void on_end(struct bdev_nvme *c, bool removed)
+{
+	const char *why = nvme_ctrlr_last_error(c->ctrlr);
+
+	if (c->state == BDEV_NVME_ATTACHING) {
+		attach_failed(c, why);
+		return;
+	}
+	log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
+	thread_timer_stop(&c->fast_fail_timer);
+	c->uses++;
+	if (c->state != BDEV_NVME_DETACHING) {
+		set_state(c, BDEV_NVME_GIVEN_UP);
+		bdev_nvme_tell(c, BDEV_NVME_FAILED, NULL, why);
+	}
+	nvme_paths_step(c);
+	nvme_paths_set_fails(c, true);
+	end_waiters(&c->reset_waiters, -EIO, why);
+	if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
+		start_detach(c);
+	}
+	c->uses--;
+	bdev_nvme_detach_step(c);
+}
+
+static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+{
+	struct bdev_nvme *c = arg;
+
+	switch (event) {
+	case NVME_EVENT_READY:
+		on_ready(c);
+		break;
+	case NVME_EVENT_DOWN:
+		on_down(c);
+		break;
+	case NVME_EVENT_RETRY:
+		on_retry(c);
+		break;
+	case NVME_EVENT_FAILED:
+	case NVME_EVENT_REMOVED:
+		on_end(c, event == NVME_EVENT_REMOVED);
+		break;
+	case NVME_EVENT_NS_CHANGED:
+		if (c->state == BDEV_NVME_UP) {
+			nvme_ns_sync(c);
+			nvme_multi_ana(c);
+		}
+		break;
+	case NVME_EVENT_ANA_CHANGED:
+		if (c->state == BDEV_NVME_UP) {
+			nvme_multi_ana(c);
+		}
+		break;
+	case NVME_EVENT_LOG:
+		nvme_health_event(c, aer);
+		break;
+	case NVME_EVENT_DISCOVERY_CHANGED:
+		break;
+	}
+}
+
+/* --- Reset --- */
+
+void bdev_nvme_recover(struct bdev_nvme *c, const char *why)
+{
+	if (c->state == BDEV_NVME_UP && nvme_ctrlr_reset(c->ctrlr) == 0) {
+		log_warning("%s: %s: the controller is reset", c->name, why);
+	}
+}
+
+void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
+{
+	if (c->state == BDEV_NVME_ATTACHING || c->state == BDEV_NVME_DETACHING) {
+		cb(arg, -EBUSY,
+		   c->state == BDEV_NVME_ATTACHING ? "the controller is still being attached"
+						   : "the controller is being detached");
+		return;
+	}
+	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: one is under way, whose end will do */
+	add_waiter(&c->reset_waiters, cb, arg);
+}
+
+void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
+{
+	int rc = c->state == BDEV_NVME_UP ? nvme_ctrlr_reset_subsystem(c->ctrlr) : -EBUSY;
+
+	if (rc != 0) {
+		cb(arg, rc,
+		   rc == -ENOTSUP ? "the controller has no NVM subsystem reset (CAP.NSSRS)"
+				  : "the controller is not connected, or being reset");
+		return;
+	}
+	add_waiter(&c->reset_waiters, cb, arg);
+}
+
+/* --- Attach --- */
+
+void bdev_nvme_attach_default(struct bdev_nvme_attach *a)
+{
+	*a = (struct bdev_nvme_attach){
+		.num_io_queues = BDEV_NVME_IO_QUEUES,
+		.policy = bdev_nvme_options.policy,
+		.ctrlr_loss_timeout_sec = bdev_nvme_options.ctrlr_loss_timeout_sec,
+		.reconnect_delay_sec = bdev_nvme_options.reconnect_delay_sec,
+		.fast_io_fail_timeout_sec = bdev_nvme_options.fast_io_fail_timeout_sec,
+	};
+}
+
+bool bdev_nvme_has_address(const struct bdev_nvme *c, const struct nvme_trid *trid)
+{
+	const struct nvme_trid *alternate = NULL;
+
+	while ((alternate = nvme_ctrlr_next_alternate(c->ctrlr, alternate)) != NULL) {
+		if (nvme_trid_is_same_place(alternate, trid)) {
+			return true;
+		}
+	}
+	return nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid);
+}
+
+/* A further controller of the name of c. */
+static int check_beside(const struct bdev_nvme_attach *a, const struct bdev_nvme *c, char *error)
+{
+	if (c->state == BDEV_NVME_DETACHING) {
+		return TAILQ_FIRST(&c->multi->ctrlrs) == c && TAILQ_NEXT(c, multi_link) == NULL
+			       ? bdev_error(
+					 error, -EEXIST,
+					 "name '%s': a controller of that name exists already, and is being detached",
+					 a->name)
+			       : 0;
+	}
+	if (bdev_nvme_has_address(c, &a->trid)) {
+		return bdev_error(error, -EALREADY,
+				  "name '%s': a controller of that name exists already, by the same path", a->name);
+	}
+	if (a->multipath == BDEV_NVME_DISABLE || c->opts.multipath == BDEV_NVME_DISABLE) {
+		return bdev_error(error, -EALREADY,
+				  "name '%s': a controller of that name exists already, and multipath is disabled",
+				  a->name);
+	}
+	if (strcmp(a->trid.subnqn, c->opts.trid.subnqn) != 0) {
+		return bdev_error(error, -EINVAL, "subnqn '%s': the controller of the name '%s' is of '%s'",
+				  a->trid.subnqn, a->name, c->opts.trid.subnqn);
+	}
+	if (strcmp(a->hostnqn, c->opts.hostnqn) != 0) {
+		return bdev_error(error, -EINVAL, "hostnqn '%s': the controller of the name '%s' has '%s'", a->hostnqn,
+				  a->name, c->opts.hostnqn);
+	}
+	return 0;
+}
+
+static int check(const struct bdev_nvme_attach *a, char *error)
+{
+	if (stopping) {
+		return bdev_error(error, -ESHUTDOWN, "no controllers are attached any more: the process stops");
+	}
+	if (a->name == NULL || a->name[0] == '\0' || strlen(a->name) >= BDEV_NVME_NAME_MAX) {
+		return bdev_error(error, -EINVAL, "name: must have 1 to %d bytes", BDEV_NVME_NAME_MAX - 1);
+	}
+	const struct bdev_nvme *c;
+	TAILQ_FOREACH (c, &controllers, link) {
+		int rc = strcmp(c->name, a->name) == 0 ? check_beside(a, c, error) : 0;
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	if (a->policy.rr_min_io == 0) {
+		return bdev_error(error, -EINVAL, "multipath_opts.min_io 0: must be at least 1");
+	}
+	if (a->num_io_queues == 0 || a->num_io_queues > BDEV_NVME_IO_QUEUES_MAX) {
+		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues,
+				  BDEV_NVME_IO_QUEUES_MAX);
+	}
+	return bdev_nvme_check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec,
+					error);
+}
+
+static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
+{
+	struct bdev_nvme *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		return NULL;
+	}
+	snprintf(c->name, sizeof(c->name), "%s", a->name);
+	c->opts = *a;
+	c->opts.name = c->name;
+	c->state_ticks = env_ticks();
+	c->fast_fail_timer = (struct thread_timer){.fn = fast_fail_timer_fired, .arg = c};
+	c->drain_timer = (struct thread_timer){.fn = drain_timer_fired, .arg = c};
+	TAILQ_INIT(&c->legs);
+	TAILQ_INIT(&c->paths);
+	STAILQ_INIT(&c->reset_waiters);
+	STAILQ_INIT(&c->detach_waiters);
+	c->device = (struct io_device){.name = c->name,
+				       .channel_size = sizeof(void *),
+				       .channel_create = nvme_path_create,
+				       .channel_destroy = nvme_path_destroy};
+	return c;
+}
+
+static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
+{
+	const struct bdev_nvme_attach *a = &c->opts;
+
+	nvme_ctrlr_opts_default(o);
+	memcpy(o->hostnqn, a->hostnqn, sizeof(o->hostnqn));
+	o->io_queues = (uint16_t)a->num_io_queues;
+	o->keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
+	o->io_timeout_ms = bdev_nvme_options.action_on_timeout == BDEV_NVME_TIMEOUT_NONE
+				   ? 0
+				   : (uint32_t)((bdev_nvme_options.timeout_us + 999) / 1000);
+	o->io_timeout_resets = bdev_nvme_options.action_on_timeout == BDEV_NVME_TIMEOUT_RESET;
+	if (bdev_nvme_options.timeout_admin_us != 0) {
+		o->admin_timeout_ms = (uint32_t)(bdev_nvme_options.timeout_admin_us / 1000);
+	}
+	if (a->connect_timeout_ms != 0) {
+		o->connect_timeout_ms = a->connect_timeout_ms;
+	}
+	o->loss_timeout_s = a->ctrlr_loss_timeout_sec;
+	o->reconnect_delay_s = a->reconnect_delay_sec;
+	o->admin_poll_us = bdev_nvme_options.adminq_poll_period_us < UINT32_MAX
+				   ? (uint32_t)bdev_nvme_options.adminq_poll_period_us
+				   : UINT32_MAX;
+	o->rdma_retry_count = bdev_nvme_options.rdma_retry_count;
+	o->rdma_ack_timeout = bdev_nvme_options.rdma_ack_timeout;
+	o->rdma_tos = bdev_nvme_options.rdma_tos;
+	o->rdma_cm_timeout_ms = bdev_nvme_options.rdma_cm_timeout_ms;
+	o->event = on_event;
+	o->event_arg = c;
+}
+
+/* Another address for the controller there is: tried when that one is lost. */
+static int add_address(struct bdev_nvme *c, const struct bdev_nvme_attach *a, char *error)
+{
+	if (bdev_nvme_sibling(c) != NULL || TAILQ_FIRST(&c->multi->ctrlrs) != c) {
+		return bdev_error(error, -EINVAL, "multipath failover: '%s' has several controllers (multipath)",
+				  c->name);
+	}
+	if (a->trid.trtype != c->opts.trid.trtype) {
+		return bdev_error(error, -EINVAL, "trtype %s: the controller of the name '%s' has %s",
+				  nvme_trtype_name(a->trid.trtype), c->name, nvme_trtype_name(c->opts.trid.trtype));
+	}
+	if (c->state == BDEV_NVME_ATTACHING) {
+		return bdev_error(error, -EBUSY, "name '%s': the controller is still being attached", c->name);
+	}
+	return nvme_ctrlr_add_alternate(c->ctrlr, &a->trid) == 0 ? 0 : bdev_error(error, -ENOMEM, "out of memory");
+}
+
+bool bdev_nvme_drop_address(struct bdev_nvme *c, const struct nvme_trid *trid)
+{
+	if (nvme_ctrlr_next_alternate(c->ctrlr, NULL) == NULL) {
+		return false;
+	}
+	if (nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid)) {
+		nvme_ctrlr_switch(c->ctrlr); /* it is an alternate from now on */
+		nvme_ctrlr_reset(c->ctrlr);  /* -EBUSY: an attempt is under way, and fails or not */
+	}
+	return nvme_ctrlr_remove_alternate(c->ctrlr, trid) == 0;
+}
+
+void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb, void *arg)
+{
+	char error[NVME_ERROR_MAX > BDEV_ERROR_MAX ? NVME_ERROR_MAX : BDEV_ERROR_MAX];
+	struct nvme_ctrlr_opts opts;
+	int rc = check(a, error);
+	struct bdev_nvme *c = rc == 0 && a->multipath == BDEV_NVME_FAILOVER ? bdev_nvme_find(a->name) : NULL;
+
+	if (c != NULL && c->state != BDEV_NVME_DETACHING) {
+		rc = add_address(c, a, error);
+		cb(arg, rc, rc == 0 ? c : NULL, rc == 0 ? NULL : error);
+		return;
+	}
+	c = rc == 0 ? make(a) : NULL;
+
+	if (rc == 0 && c == NULL) {
+		rc = bdev_error(error, -ENOMEM, "out of memory");
+		tell_not_attached(a, error);
+	}
+	if (rc != 0) { /* what is wrong with the arguments is the caller's to say */
+		cb(arg, rc, NULL, error);
+		return;
+	}
+	c->attached = cb;
+	c->attached_arg = arg;
+	fill_in(&opts, c);
+	rc = nvme_keys_get(&c->opts, &opts, error);
+	if (rc == 0) {
+		c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
+		rc = c->ctrlr != NULL ? 0 : -errno;
+		nvme_keys_put(&opts);
+	}
+	if (rc == 0 && nvme_multi_join(c) != 0) {
+		nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
+		rc = bdev_error(error, -ENOMEM, "out of memory");
+	}
+	if (rc != 0) {
+		tell_not_attached(a, error);
+		free(c);
+		cb(arg, rc, NULL, error);
+		return;
+	}
+	io_device_register(&c->device);
+	TAILQ_INSERT_TAIL(&controllers, c, link);
+}

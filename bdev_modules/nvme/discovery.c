@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Discovery services: a discovery controller stays connected; what its log lists is attached, and what disappears from
+ * it is detached. Control thread.
+ *
+ * A service has sources: the controller that was named, and those that it refers to. It has entries: the subsystems
+ * that are listed, each with a place of its own in the table of states below. Several sources may list the same
+ * subsystem, or refer to the same source: it stays until none does. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/module_util.h"
+#include "bdev_modules/nvme/internal.h"
+#include "env_dpdk/env.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+#define LOOK_US          2000000 /* how often what could not be attached, or was given up, is tried again */
+#define ENTRIES_MAX      256
+#define SOURCES_MAX      16
+#define SUBTYPE_REFERRAL 1
+#define SUBTYPE_NVM      2
+
+enum entry_state {
+	ENTRY_ATTACHING,
+	ENTRY_ATTACHED,
+	ENTRY_FAILED,  /* waits for its next turn */
+	ENTRY_FOREIGN, /* somebody else has attached it, and will detach it */
+	ENTRY_STATES,
+};
+
+static const uint32_t next_states[ENTRY_STATES] = {
+	[ENTRY_ATTACHING] = 1u << ENTRY_ATTACHED | 1u << ENTRY_FAILED,
+	[ENTRY_ATTACHED] = 1u << ENTRY_FAILED,
+	[ENTRY_FAILED] = 1u << ENTRY_ATTACHING | 1u << ENTRY_FOREIGN,
+	[ENTRY_FOREIGN] = 1u << ENTRY_FAILED,
+};
+
+struct entry {
+	struct bdev_nvme_discovery *s;
+	uint32_t listed_by; /* a bit per source, by its number; none: not wanted any more, and attaching */
+	struct nvme_trid trid;
+	char name[BDEV_NVME_NAME_MAX];
+	enum entry_state state;
+	bool seen; /* in the log that is being looked at */
+	TAILQ_ENTRY(entry) link;
+};
+
+struct source {
+	struct bdev_nvme_discovery *s;
+	unsigned number;      /* below SOURCES_MAX; no other has it while this one exists */
+	bool named;           /* it was, so nobody has to refer to it */
+	uint32_t referred_by; /* a bit per source, by its number */
+	struct nvme_trid trid;
+	struct nvme_ctrlr *ctrlr;
+	bool reading, again, leaving;
+	bool seen;     /* in the log that is being looked at */
+	bool unread;   /* its log could not be read: later again */
+	bool answered; /* its log has been read, or could not be */
+	TAILQ_ENTRY(source) link;
+};
+
+struct bdev_nvme_discovery {
+	char name[BDEV_NVME_NAME_MAX];
+	struct bdev_nvme_discovery_opts opts;
+	TAILQ_HEAD(, source) sources; /* the one that was named comes first */
+	TAILQ_HEAD(, entry) entries;
+	unsigned next_number;
+	uint32_t uses; /* what is under way and needs this structure */
+	bool stopping;
+	bdev_nvme_done_cb started, stopped;
+	void *started_arg, *stopped_arg;
+	struct thread_timer look_timer, deadline_timer;
+	TAILQ_ENTRY(bdev_nvme_discovery) link;
+};
+
+static TAILQ_HEAD(, bdev_nvme_discovery) services = TAILQ_HEAD_INITIALIZER(services);
+
+static void step(struct bdev_nvme_discovery *s);
+static void read_log(struct source *src);
+
+static void set_state(struct entry *e, enum entry_state state)
+{
+	if ((next_states[e->state] & 1u << state) == 0) {
+		log_error("%s: no way from state %d to %d of an entry", e->s->name, e->state, state);
+		abort(); /* a fault in this file */
+	}
+	USDT(bdev_nvme_discovery_state, e->s->name, e->trid.subnqn, e->state, state);
+	e->state = state;
+}
+
+/* --- Entries --- */
+
+static bool is_same(const struct nvme_trid *a, const struct nvme_trid *b)
+{
+	return nvme_trid_is_same_place(a, b) && strcmp(a->subnqn, b->subnqn) == 0;
+}
+
+static struct bdev_nvme *controller_at(const struct nvme_trid *trid, const char *name)
+{
+	struct bdev_nvme *c = NULL;
+
+	while ((c = bdev_nvme_next(c)) != NULL) {
+		if (strcmp(c->opts.trid.subnqn, trid->subnqn) == 0 && c->state != BDEV_NVME_DETACHING &&
+		    bdev_nvme_has_address(c, trid) && (name == NULL || strcmp(c->name, name) == 0)) {
+			return c;
+		}
+	}
+	return NULL;
+}
+
+static void detached(void *arg, int rc, const char *error)
+{
+	struct bdev_nvme_discovery *s = arg;
+
+	if (rc != 0) { /* it goes all the same, but this service may be gone before it */
+		log_limited(LOG_LEVEL_NOTICE, "%s: the end of a controller is not waited for: %s", s->name, error);
+	}
+	s->uses--;
+	step(s);
+}
+
+static void detach(struct entry *e)
+{
+	struct bdev_nvme *c = controller_at(&e->trid, e->name);
+
+	if (c != NULL) {
+		log_notice("%s: %s at %s:%s is not listed any more: detached", e->s->name, e->trid.subnqn,
+			   e->trid.traddr, e->trid.trsvcid);
+		e->s->uses++;
+		bdev_nvme_detach(c, detached, e->s);
+	}
+}
+
+static uint32_t bit(const struct source *src)
+{
+	return UINT32_C(1) << src->number;
+}
+
+static void forget(struct entry *e)
+{
+	TAILQ_REMOVE(&e->s->entries, e, link);
+	if (e->state == ENTRY_ATTACHED) {
+		detach(e);
+	}
+	free(e);
+}
+
+static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
+{
+	struct entry *e = arg;
+	struct bdev_nvme_discovery *s = e->s;
+
+	if (rc != 0) {
+		log_warning("%s: %s at %s:%s cannot be attached: %s", s->name, e->trid.subnqn, e->trid.traddr,
+			    e->trid.trsvcid, error);
+	} else {
+		log_notice("%s: %s at %s:%s is attached as %s", s->name, e->trid.subnqn, e->trid.traddr,
+			   e->trid.trsvcid, e->name);
+	}
+	set_state(e, rc == 0 ? ENTRY_ATTACHED : ENTRY_FAILED);
+	if (e->listed_by == 0) {
+		forget(e);
+	}
+	s->uses--;
+	step(s);
+}
+
+/* src does not list its entries any more, but those that have been seen in its log just now, unless that does not
+ * count. Entries that nobody else lists go. */
+static void unlist(struct source *src, bool seen_counts)
+{
+	struct entry *e, *next;
+
+	for (e = TAILQ_FIRST(&src->s->entries); e != NULL; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if ((e->listed_by & bit(src)) == 0 || (e->seen && seen_counts)) {
+			continue;
+		}
+		e->listed_by &= ~bit(src);
+		if (e->listed_by == 0 && e->state != ENTRY_ATTACHING) {
+			forget(e);
+		}
+	}
+}
+
+/* What has one subsystem has one name: its controllers are paths to it. */
+static void choose_name(struct entry *e)
+{
+	const struct entry *o;
+
+	if (e->name[0] != '\0') {
+		return;
+	}
+	TAILQ_FOREACH (o, &e->s->entries, link) {
+		if (o != e && o->name[0] != '\0' && strcmp(o->trid.subnqn, e->trid.subnqn) == 0) {
+			memcpy(e->name, o->name, sizeof(e->name));
+			return;
+		}
+	}
+	do {
+		snprintf(e->name, sizeof(e->name), "%.50s%u", e->s->name, e->s->next_number++);
+	} while (bdev_nvme_find(e->name) != NULL);
+}
+
+static void attach(struct entry *e)
+{
+	struct bdev_nvme_attach a;
+	const struct bdev_nvme_discovery_opts *o = &e->s->opts;
+
+	if (controller_at(&e->trid, NULL) != NULL) {
+		set_state(e, ENTRY_FOREIGN);
+		return;
+	}
+	choose_name(e);
+	bdev_nvme_attach_default(&a);
+	a.name = e->name;
+	a.trid = e->trid;
+	memcpy(a.hostnqn, o->hostnqn, sizeof(a.hostnqn));
+	a.ctrlr_loss_timeout_sec = o->ctrlr_loss_timeout_sec;
+	a.reconnect_delay_sec = o->reconnect_delay_sec;
+	a.fast_io_fail_timeout_sec = o->fast_io_fail_timeout_sec;
+	a.discovered = true;
+	set_state(e, ENTRY_ATTACHING);
+	e->s->uses++;
+	bdev_nvme_attach(&a, attached, e);
+}
+
+/* Now and then: what has failed, or was given up after its loss timeout, is tried again as long as it is listed. */
+static void look(void *arg)
+{
+	struct bdev_nvme_discovery *s = arg;
+	struct entry *e, *next;
+	struct source *src;
+
+	s->uses++;
+	TAILQ_FOREACH (src, &s->sources, link) {
+		if (src->unread && !src->leaving && nvme_ctrlr_state(src->ctrlr) == NVME_CTRLR_READY) {
+			read_log(src);
+		}
+	}
+	for (e = TAILQ_FIRST(&s->entries); e != NULL; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if ((e->state == ENTRY_ATTACHED && controller_at(&e->trid, e->name) == NULL) ||
+		    (e->state == ENTRY_FOREIGN && controller_at(&e->trid, NULL) == NULL)) {
+			set_state(e, ENTRY_FAILED);
+		}
+		if (e->state == ENTRY_FAILED) {
+			attach(e);
+		}
+	}
+	thread_timer_start(&s->look_timer, LOOK_US);
+	s->uses--;
+	step(s);
+}
+
+/* --- Sources --- */
+
+static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
+				 char *error);
+
+static void source_gone(void *arg)
+{
+	struct source *src = arg;
+	struct bdev_nvme_discovery *s = src->s;
+
+	TAILQ_REMOVE(&s->sources, src, link);
+	free(src);
+	step(s);
+}
+
+/* What it lists goes, and what it refers to is not referred to by it any more. */
+static void leave(struct source *src)
+{
+	struct source *o;
+
+	src->leaving = true;
+	unlist(src, false);
+	TAILQ_FOREACH (o, &src->s->sources, link) {
+		o->referred_by &= ~bit(src);
+	}
+	nvme_ctrlr_destroy(src->ctrlr, source_gone, src);
+}
+
+/* A bit for each source that references lead to from the one that was named: two that refer to each other do not hold
+ * each other. */
+static uint32_t reached(const struct bdev_nvme_discovery *s)
+{
+	uint32_t found = 0, before;
+	const struct source *src;
+
+	do {
+		before = found;
+		TAILQ_FOREACH (src, &s->sources, link) {
+			if (!src->leaving && (src->named || (src->referred_by & found) != 0)) {
+				found |= bit(src);
+			}
+		}
+	} while (found != before);
+	return found;
+}
+
+static void leave_unreached(struct bdev_nvme_discovery *s)
+{
+	uint32_t found = reached(s);
+	struct source *src;
+
+	TAILQ_FOREACH (src, &s->sources, link) {
+		if (!src->leaving && (found & bit(src)) == 0) {
+			leave(src);
+		}
+	}
+}
+
+static void found_subsystem(struct source *src, const struct nvme_discovered *d)
+{
+	struct bdev_nvme_discovery *s = src->s;
+	struct entry *e;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (e, &s->entries, link) {
+		n++;
+		if (is_same(&e->trid, &d->trid)) {
+			e->listed_by |= bit(src);
+			e->seen = true;
+			return;
+		}
+	}
+	e = n < ENTRIES_MAX ? calloc(1, sizeof(*e)) : NULL;
+	if (e == NULL) {
+		log_limited(LOG_LEVEL_ERROR,
+			    "%s: more than %d subsystems are listed, or there is no memory for another one", s->name,
+			    ENTRIES_MAX);
+		return;
+	}
+	*e = (struct entry){.s = s, .listed_by = bit(src), .trid = d->trid, .state = ENTRY_FAILED, .seen = true};
+	TAILQ_INSERT_TAIL(&s->entries, e, link);
+	attach(e);
+}
+
+static void found_referral(struct source *src, const struct nvme_discovered *d)
+{
+	struct bdev_nvme_discovery *s = src->s;
+	char error[NVME_ERROR_MAX];
+	struct source *o;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (o, &s->sources, link) {
+		n++;
+		if (!o->leaving && nvme_trid_is_same_place(&o->trid, &d->trid)) {
+			o->referred_by |= bit(src);
+			o->seen = true;
+			return; /* known; among others, if two refer to each other */
+		}
+	}
+	if (n == SOURCES_MAX) {
+		log_limited(LOG_LEVEL_ERROR, "%s: more than %d discovery services refer to each other", s->name,
+			    SOURCES_MAX);
+	} else if (add_source(s, &d->trid, src, error) == NULL) {
+		log_warning("%s: the discovery service at %s:%s cannot be asked: %s", s->name, d->trid.traddr,
+			    d->trid.trsvcid, error);
+	}
+}
+
+static void drop_unseen(struct source *src)
+{
+	struct source *o;
+
+	unlist(src, true);
+	TAILQ_FOREACH (o, &src->s->sources, link) {
+		if (!o->seen) {
+			o->referred_by &= ~bit(src);
+		}
+	}
+	leave_unreached(src->s);
+}
+
+static void log_read(void *arg, int error, const struct nvme_discovered *found, uint32_t n)
+{
+	struct source *src = arg;
+	struct bdev_nvme_discovery *s = src->s;
+	struct entry *e;
+	struct source *o;
+
+	src->reading = false;
+	src->unread = error != 0;
+	if (src->leaving) {
+		return; /* its end is on its way */
+	}
+	s->uses++;
+	if (error != 0) {
+		log_warning("%s: the discovery log of %s:%s cannot be read: %s", s->name, src->trid.traddr,
+			    src->trid.trsvcid, strerror(-error));
+	} else {
+		TAILQ_FOREACH (e, &s->entries, link) {
+			e->seen = false;
+		}
+		TAILQ_FOREACH (o, &s->sources, link) {
+			o->seen = false;
+		}
+		for (uint32_t i = 0; i < n; i++) {
+			if (found[i].subtype == SUBTYPE_NVM) {
+				found_subsystem(src, &found[i]);
+			} else if (found[i].subtype == SUBTYPE_REFERRAL) {
+				found_referral(src, &found[i]);
+			}
+		}
+		drop_unseen(src);
+		src->answered = true;
+	}
+	if (src->again && !src->leaving) {
+		read_log(src);
+	}
+	s->uses--;
+	step(s);
+}
+
+static void read_log(struct source *src)
+{
+	src->again = src->reading;
+	if (!src->reading) {
+		src->reading = true;
+		nvme_discovery_read(src->ctrlr, log_read, src);
+	}
+}
+
+static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+{
+	struct source *src = arg;
+
+	switch (event) {
+	case NVME_EVENT_READY: /* for the first time, or again: what has changed meanwhile has not been told */
+	case NVME_EVENT_DISCOVERY_CHANGED:
+		read_log(src);
+		break;
+	case NVME_EVENT_RETRY:
+		src->answered |= !src->named; /* nobody waits for one that was only referred to */
+		step(src->s);
+		break;
+	default: /* DOWN: the driver connects it again; FAILED: it never does, without a limit */
+		break;
+	}
+}
+
+static unsigned free_number(const struct bdev_nvme_discovery *s)
+{
+	const struct source *src;
+	uint32_t taken = 0;
+
+	TAILQ_FOREACH (src, &s->sources, link) {
+		taken |= bit(src);
+	}
+	return (unsigned)__builtin_ctz(~taken); /* there are no more than SOURCES_MAX */
+}
+
+/* by: NULL for the one that was named. */
+static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
+				 char *error)
+{
+	struct source *src = calloc(1, sizeof(*src));
+	struct nvme_ctrlr_opts o;
+	int rc;
+
+	if (src == NULL) {
+		snprintf(error, NVME_ERROR_MAX, "out of memory");
+		return NULL; /* with errno, as nvme_ctrlr_create() */
+	}
+	*src = (struct source){.s = s,
+			       .number = free_number(s),
+			       .named = by == NULL,
+			       .referred_by = by != NULL ? bit(by) : 0,
+			       .trid = *trid,
+			       .seen = true};
+	nvme_ctrlr_opts_default(&o);
+	memcpy(o.hostnqn, s->opts.hostnqn, sizeof(o.hostnqn));
+	o.discovery = true;
+	o.loss_timeout_s = -1;
+	o.reconnect_delay_s = s->opts.reconnect_delay_sec != 0 ? s->opts.reconnect_delay_sec : o.reconnect_delay_s;
+	if (bdev_nvme_options.keep_alive_timeout_ms != 0) { /* without one it would not be told of changes */
+		o.keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
+	}
+	o.event = on_event;
+	o.event_arg = src;
+	src->ctrlr = nvme_ctrlr_create(trid, &o, error);
+	if (src->ctrlr == NULL) {
+		rc = errno;
+		free(src);
+		errno = rc;
+		return NULL;
+	}
+	TAILQ_INSERT_TAIL(&s->sources, src, link);
+	return src;
+}
+
+/* --- Services --- */
+
+static bool is_settled(const struct bdev_nvme_discovery *s)
+{
+	const struct source *src;
+	const struct entry *e;
+
+	TAILQ_FOREACH (src, &s->sources, link) {
+		if (!src->answered) {
+			return false;
+		}
+	}
+	TAILQ_FOREACH (e, &s->entries, link) {
+		if (e->state == ENTRY_ATTACHING) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Whether something can be answered, or the service is gone, whatever it was that ended. s may be gone afterwards. */
+static void step(struct bdev_nvme_discovery *s)
+{
+	if (s->started != NULL && !s->stopping && is_settled(s)) {
+		bdev_nvme_done_cb cb = s->started;
+		s->started = NULL;
+		thread_timer_stop(&s->deadline_timer);
+		s->uses++;
+		cb(s->started_arg, 0, NULL);
+		s->uses--;
+	}
+	if (!s->stopping || s->uses != 0 || !TAILQ_EMPTY(&s->sources)) {
+		return;
+	}
+	bdev_nvme_done_cb cb = s->stopped;
+	void *arg = s->stopped_arg;
+	TAILQ_REMOVE(&services, s, link);
+	free(s);
+	if (cb != NULL) {
+		cb(arg, 0, NULL);
+	}
+	bdev_nvme_is_idle_now();
+}
+
+static void stop(struct bdev_nvme_discovery *s, const char *why)
+{
+	s->stopping = true;
+	thread_timer_stop(&s->look_timer);
+	thread_timer_stop(&s->deadline_timer);
+	s->uses++;
+	if (s->started != NULL) {
+		bdev_nvme_done_cb cb = s->started;
+		s->started = NULL;
+		cb(s->started_arg, -ETIMEDOUT, why);
+	}
+	TAILQ_FIRST(&s->sources)->named = false; /* nothing leads to any of them any more */
+	leave_unreached(s);
+	s->uses--;
+	step(s);
+}
+
+static void deadline_passed(void *arg)
+{
+	struct bdev_nvme_discovery *s = arg;
+	char why[NVME_ERROR_MAX + 64];
+
+	snprintf(why, sizeof(why), "not attached within attach_timeout_ms %lu: %s", s->opts.attach_timeout_ms,
+		 nvme_ctrlr_last_error(TAILQ_FIRST(&s->sources)->ctrlr));
+	stop(s, why);
+}
+
+struct bdev_nvme_discovery *bdev_nvme_discovery_find(const char *name)
+{
+	struct bdev_nvme_discovery *s;
+
+	TAILQ_FOREACH (s, &services, link) {
+		if (strcmp(s->name, name) == 0) {
+			return s;
+		}
+	}
+	return NULL;
+}
+
+struct bdev_nvme_discovery *bdev_nvme_discovery_next(const struct bdev_nvme_discovery *after)
+{
+	return after != NULL ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&services);
+}
+
+static int check(const struct bdev_nvme_discovery_opts *o, char *error)
+{
+	const struct bdev_nvme_discovery *s;
+
+	if (bdev_nvme_is_stopping()) {
+		return bdev_error(error, -ESHUTDOWN, "no discovery services are started any more: the process stops");
+	}
+	if (o->name[0] == '\0' || strlen(o->name) > 50) {
+		return bdev_error(error, -EINVAL, "name: must have 1 to 50 bytes");
+	}
+	TAILQ_FOREACH (s, &services, link) {
+		if (strcmp(s->name, o->name) == 0) {
+			return bdev_error(error, -EEXIST, "name '%s': a discovery service of that name exists already",
+					  o->name);
+		}
+		if (nvme_trid_is_same_place(&s->opts.trid, &o->trid)) {
+			return bdev_error(error, -EEXIST,
+					  "traddr '%s', trsvcid '%s': the discovery service '%s' is there already",
+					  o->trid.traddr, o->trid.trsvcid, s->name);
+		}
+	}
+	return bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec, o->fast_io_fail_timeout_sec,
+					error);
+}
+
+void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *o, bdev_nvme_done_cb cb, void *arg)
+{
+	char error[NVME_ERROR_MAX > BDEV_ERROR_MAX ? NVME_ERROR_MAX : BDEV_ERROR_MAX];
+	int rc = check(o, error);
+	struct bdev_nvme_discovery *s = rc == 0 ? calloc(1, sizeof(*s)) : NULL;
+
+	if (s == NULL) {
+		cb(arg, rc != 0 ? rc : -ENOMEM, rc != 0 ? error : "out of memory");
+		return;
+	}
+	snprintf(s->name, sizeof(s->name), "%s", o->name);
+	s->opts = *o;
+	s->opts.name = s->name;
+	TAILQ_INIT(&s->sources);
+	TAILQ_INIT(&s->entries);
+	s->look_timer = (struct thread_timer){.fn = look, .arg = s};
+	s->deadline_timer = (struct thread_timer){.fn = deadline_passed, .arg = s};
+	if (add_source(s, &o->trid, NULL, error) == NULL) {
+		rc = -errno;
+		log_error("discovery service %s: %s", s->name, error);
+		free(s);
+		cb(arg, rc, error);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&services, s, link);
+	thread_timer_start(&s->look_timer, LOOK_US);
+	if (o->attach_timeout_ms != 0) {
+		thread_timer_start(&s->deadline_timer, o->attach_timeout_ms * 1000);
+	}
+	s->started = cb;
+	s->started_arg = arg;
+	if (!o->wait_for_attach && o->attach_timeout_ms == 0) {
+		s->started = NULL;
+		cb(arg, 0, NULL);
+	}
+}
+
+void bdev_nvme_discovery_stop(struct bdev_nvme_discovery *s, bdev_nvme_done_cb cb, void *arg)
+{
+	if (s->stopping) {
+		cb(arg, -EBUSY, "the discovery service is being stopped already");
+		return;
+	}
+	s->stopped = cb;
+	s->stopped_arg = arg;
+	stop(s, "the discovery service was stopped");
+}
+
+void nvme_discovery_stop_all(void)
+{
+	struct bdev_nvme_discovery *s = TAILQ_FIRST(&services), *next;
+
+	for (; s != NULL; s = next) {
+		next = TAILQ_NEXT(s, link);
+		if (!s->stopping) {
+			stop(s, "the process stops");
+		}
+	}
+}
+
+bool nvme_discovery_is_idle(void)
+{
+	return TAILQ_EMPTY(&services);
+}
+
+const struct bdev_nvme_discovery_opts *bdev_nvme_discovery_opts(const struct bdev_nvme_discovery *s)
+{
+	return &s->opts;
+}
+
+void bdev_nvme_discovery_for_each_source(const struct bdev_nvme_discovery *s,
+					 void (*fn)(void *arg, const struct nvme_trid *trid,
+						    const struct nvme_ctrlr *ctrlr, bool referral),
+					 void *arg)
+{
+	const struct source *src;
+
+	TAILQ_FOREACH (src, &s->sources, link) {
+		if (!src->leaving) {
+			fn(arg, &src->trid, src->ctrlr, !src->named);
+		}
+	}
+}
+
+void bdev_nvme_discovery_for_each_entry(const struct bdev_nvme_discovery *s,
+					void (*fn)(void *arg, const struct nvme_trid *trid, const char *name,
+						   const char *state),
+					void *arg)
+{
+	static const char *const names[] = {[ENTRY_ATTACHING] = "attaching",
+					    [ENTRY_ATTACHED] = "attached",
+					    [ENTRY_FAILED] = "failed",
+					    [ENTRY_FOREIGN] = "attached by others"};
+	const struct entry *e;
+
+	TAILQ_FOREACH (e, &s->entries, link) {
+		fn(arg, &e->trid, e->name, names[e->state]);
+	}
+}

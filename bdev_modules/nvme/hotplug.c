@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Drives that nobody has named: attached as soon as a driver that lends them to processes has them. Control thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bdev_modules/nvme/internal.h"
+#include "util/log.h"
+
+#define NAME_PREFIX "HotInNvme" /* the name that control software knows from SPDK */
+
+static bool enabled;
+static unsigned next_number;
+
+static bool is_attached(const char *traddr)
+{
+	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
+		if (c->opts.trid.trtype == NVME_TRTYPE_PCIE && strcasecmp(c->opts.trid.traddr, traddr) == 0 &&
+		    c->state != BDEV_NVME_DETACHING) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
+{
+	if (rc == 0) {
+		log_notice("%s: %s is there, and is attached", bdev_nvme_name(c), c->opts.trid.traddr);
+	} else {
+		log_error("a drive that is there cannot be attached: %s", error);
+	}
+}
+
+static void arrived(const char *traddr, void *arg)
+{
+	char name[BDEV_NVME_NAME_MAX];
+	struct bdev_nvme_attach a;
+
+	if (is_attached(traddr)) {
+		return;
+	}
+	do {
+		snprintf(name, sizeof(name), NAME_PREFIX "%u", next_number++);
+	} while (bdev_nvme_find(name) != NULL);
+	bdev_nvme_attach_default(&a);
+	a.name = name;
+	a.trid.trtype = NVME_TRTYPE_PCIE;
+	snprintf(a.trid.traddr, sizeof(a.trid.traddr), "%s", traddr);
+	bdev_nvme_attach(&a, attached, NULL);
+}
+
+int bdev_nvme_set_hotplug(bool enable)
+{
+	int rc = nvme_hotplug_listen(enable ? arrived : NULL, NULL);
+
+	if (rc == 0) {
+		enabled = enable;
+		next_number = 0;
+	} else {
+		nvme_hotplug_listen(NULL, NULL);
+		enabled = false;
+	}
+	return rc;
+}
+
+bool bdev_nvme_hotplug(void)
+{
+	return enabled;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Namespaces whose blocks carry metadata: what a bdev says of them, and what becomes of their commands. Out of the way
+ * of the others. */
+#include "bdev_modules/nvme/internal.h"
+
+/* --- Control thread --- */
+
+const char *nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
+{
+	if (ns->md_size == 0) {
+		return NULL;
+	}
+	if (ns->md_size % 8 != 0 || ns->pi_type > 3) {
+		return "its metadata is no multiple of 8 bytes, or its protection information of no known type";
+	}
+	/* Base 3.3.1.2: on fabrics there is no other buffer than that of the data */
+	if (fabrics && !ns->md_interleaved) {
+		return "its metadata is separate from the data, which fabrics do not have";
+	}
+	return NULL;
+}
+
+struct bdev_md nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a)
+{
+	struct bdev_md md = {.size = ns->md_size, .dif_type = ns->pi_type};
+
+	if (md.size == 0) {
+		return md;
+	}
+	md.by_device = true;
+	md.separate = !ns->md_interleaved;
+	if (md.dif_type != 0) {
+		md.dif_is_first = (ns->id.dps & NVME_NS_DPS_PI_FIRST) != 0;
+		/* NVM 5.2.2.1: metadata that is nothing else is made and left out by the controller; the rest of it is
+		 * not */
+		md.plain_by_device = md.size == NVME_PI_BYTES;
+		md.checks = a->prchk_guard ? BDEV_DIF_GUARD : 0;
+		md.checks |= a->prchk_reftag && md.dif_type != 3 ? BDEV_DIF_REF : 0;
+	}
+	return md;
+}
+
+/* --- I/O. The channel's thread. --- */
+
+static uint32_t prinfo_of(uint8_t checks)
+{
+	return (checks & BDEV_DIF_GUARD ? NVME_PI_CHECK_GUARD : 0) | (checks & BDEV_DIF_APP ? NVME_PI_CHECK_APP : 0) |
+	       (checks & BDEV_DIF_REF ? NVME_PI_CHECK_REF : 0);
+}
+
+void nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act)
+{
+	bool has_tags = (io->dif_flags & BDEV_DIF_TAGS) != 0;
+	uint32_t ref = has_tags ? io->dif_ref : md->dif_type == 3 ? 0 : (uint32_t)io->offset_blocks;
+	uint8_t checks = has_tags ? io->dif_flags : md->checks;
+
+	/* There is nothing that a tag of type 3 could be checked against: the controller would refuse the command
+	 * (NVM 5.2.3). */
+	checks &= md->dif_type == 3 ? (uint8_t)~BDEV_DIF_REF : UINT8_MAX;
+	cmd->cdw12 |= htole32(prinfo_of(checks) | (act ? NVME_PI_ACT : 0));
+	cmd->cdw14 = htole32(ref);
+	cmd->cdw15 = has_tags ? htole32((uint32_t)io->dif_app_mask << 16 | io->dif_app) : 0;
+}
+
+/* What is transferred, and where. */
+static void set_data(struct nvme_io *n, const struct bdev *b, const struct bdev_io *io, bool plain)
+{
+	uint32_t blocks = (uint32_t)io->num_blocks;
+
+	if (plain || b->md.separate) {
+		n->req.data_len = blocks * (b->block_size - b->md.size);
+	}
+	if (!plain && b->md.separate) {
+		n->req.md = io->apart.md;
+		n->req.md_len = blocks * b->md.size;
+	}
+}
+
+void nvme_md_set(struct nvme_io *n, const struct bdev_io *io)
+{
+	const struct bdev *b = bdev_channel_bdev(io->ch);
+	bool plain = (io->dif_flags & BDEV_DIF_PLAIN) != 0, has_pi = b->md.dif_type != 0;
+
+	switch (io->type) {
+	case BDEV_IO_READ:
+	case BDEV_IO_WRITE:
+	case BDEV_IO_COMPARE:
+		set_data(n, b, io, plain);
+		if (has_pi) {
+			nvme_md_set_pi(&n->req.cmd, &b->md, io, plain);
+		}
+		break;
+	case BDEV_IO_WRITE_ZEROES: /* without PRACT it would be zeroes too, which do not pass */
+	case BDEV_IO_VERIFY:       /* what is there, as it is */
+		if (has_pi) {
+			nvme_md_set_pi(&n->req.cmd, &b->md, io, io->type == BDEV_IO_WRITE_ZEROES);
+		}
+		break;
+	default:
+		break;
+	}
+}

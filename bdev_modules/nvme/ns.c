@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A namespace's bdev. Control thread, but for channels. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/module_util.h"
+#include "bdev_modules/nvme/internal.h"
+#include "usdt/usdt.h"
+#include "util/log.h"
+
+static size_t io_ctx_room(void)
+{
+	return offsetof(struct nvme_io, req) + nvme_request_size();
+}
+
+static struct bdev_module nvme_module = {
+	.name = "nvme", .io_ctx_room = io_ctx_room, .stop = bdev_nvme_stop, .is_idle = bdev_nvme_is_idle};
+BDEV_MODULE_REGISTER(nvme_module)
+
+bool bdev_nvme_is(const struct bdev *b)
+{
+	return b->module == &nvme_module;
+}
+
+uint32_t bdev_nvme_nsid(const struct bdev *b)
+{
+	return ((const struct nvme_ns_bdev *)b)->ns.nsid;
+}
+
+/* --- Channels --- */
+
+static void close_legs(struct nvme_ns_channel *ch)
+{
+	for (unsigned i = 0; i < ch->num_legs; i++) {
+		if (ch->legs[i].leg != NULL) {
+			nvme_leg_channel_close(&ch->legs[i]);
+		}
+	}
+}
+
+/* Under the mutex, so that a leg that comes meanwhile is either seen here, or its maker sees this channel. */
+static int open_legs(struct nvme_ns_bdev *d, struct nvme_ns_channel *ch)
+{
+	struct nvme_leg *l;
+	int rc = 0;
+
+	pthread_mutex_lock(&d->mutex);
+	ch->policy = d->policy;
+	TAILQ_FOREACH (l, &d->legs, link) {
+		if (rc == 0 && !l->leaving) {
+			rc = nvme_leg_channel_open(ch, l);
+		}
+	}
+	if (rc == 0) {
+		TAILQ_INSERT_TAIL(&d->channels, ch, link);
+	}
+	pthread_mutex_unlock(&d->mutex);
+	if (rc != 0) {
+		close_legs(ch);
+	}
+	return rc;
+}
+
+static int channel_create(struct bdev *b, void *channel)
+{
+	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
+	struct nvme_ns_channel *ch = channel;
+
+	ch->nsid = d->ns.nsid;
+	ch->thread = thread_current();
+	STAILQ_INIT(&ch->waiting);
+	int rc = open_legs(d, ch);
+	if (rc != 0) {
+		return rc;
+	}
+	ch->has_md = d->ns.md_size != 0;
+	return 0;
+}
+
+static void channel_destroy(struct bdev *b, void *channel)
+{
+	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
+	struct nvme_ns_channel *ch = channel;
+
+	pthread_mutex_lock(&d->mutex);
+	TAILQ_REMOVE(&d->channels, ch, link);
+	pthread_mutex_unlock(&d->mutex);
+	close_legs(ch);
+}
+
+static void reset_channel(struct bdev *b, void *channel)
+{
+	struct nvme_ns_channel *ch = channel;
+
+	ch->resetting = true;
+	nvme_leg_fail_waiting(ch, NVME_ST(GENERIC, ABORT_REQ));
+}
+
+/* --- What it says of itself --- */
+
+static json_t *trid_json(const struct nvme_trid *t)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "trtype", json_string(nvme_trtype_name(t->trtype)));
+	json_object_set_new(o, "traddr", json_string(t->traddr));
+	if (t->trtype != NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "adrfam", json_string(t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4"));
+		json_object_set_new(o, "trsvcid", json_string(t->trsvcid));
+		json_object_set_new(o, "subnqn", json_string(t->subnqn));
+	}
+	return o;
+}
+
+/* Fixed-width fields of Identify: padded with blanks, and whatever bytes a controller likes. */
+static json_t *text_json(const char *field, size_t size)
+{
+	char buf[64];
+	size_t n = 0;
+
+	for (; n < size && n < sizeof(buf) - 1 && field[n] != '\0'; n++) {
+		buf[n] = field[n] >= 0x20 && field[n] < 0x7f ? field[n] : '?';
+	}
+	while (n > 0 && buf[n - 1] == ' ') {
+		n--;
+	}
+	return json_stringn(buf, n);
+}
+
+static json_t *ctrlr_json(const struct nvme_ctrlr *ctrlr)
+{
+	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(ctrlr);
+	uint16_t oacs = le16toh(id->oacs);
+	json_t *o = json_object(), *oacs_json = json_object();
+	char vendor[16];
+
+	snprintf(vendor, sizeof(vendor), "0x%04x", le16toh(id->vid));
+	json_object_set_new(o, "cntlid", json_integer(nvme_ctrlr_cntlid(ctrlr)));
+	json_object_set_new(o, "vendor_id", json_string(vendor));
+	json_object_set_new(o, "model_number", text_json(id->mn, sizeof(id->mn)));
+	json_object_set_new(o, "serial_number", text_json(id->sn, sizeof(id->sn)));
+	json_object_set_new(o, "firmware_revision", text_json(id->fr, sizeof(id->fr)));
+	json_object_set_new(oacs_json, "security", json_integer(oacs & 1));
+	json_object_set_new(oacs_json, "format", json_integer(oacs >> 1 & 1));
+	json_object_set_new(oacs_json, "firmware", json_integer(oacs >> 2 & 1));
+	json_object_set_new(oacs_json, "ns_manage", json_integer(oacs >> 3 & 1));
+	json_object_set_new(o, "oacs", oacs_json);
+	json_object_set_new(o, "multi_ctrlr", json_boolean(id->cmic & NVME_CTRL_CMIC_MULTI_CTRL));
+	json_object_set_new(o, "ana_reporting", json_boolean(id->cmic & NVME_CTRL_CMIC_MULTI_ANA_REPORTING));
+	return o;
+}
+
+static json_t *ns_json(const struct nvme_ns *ns)
+{
+	static const uint8_t zeroes[16];
+	json_t *o = json_object();
+	char hex[2 * 16 + 1];
+
+	json_object_set_new(o, "id", json_integer(ns->nsid));
+	json_object_set_new(o, "can_share", json_boolean(ns->id.nmic & NVME_NS_NMIC_SHARED));
+	if (memcmp(ns->nguid, zeroes, sizeof(ns->nguid)) != 0) {
+		for (unsigned i = 0; i < sizeof(ns->nguid); i++) {
+			snprintf(hex + 2 * i, 3, "%02X", ns->nguid[i]);
+		}
+		json_object_set_new(o, "nguid", json_string(hex));
+	}
+	if (memcmp(ns->eui64, zeroes, sizeof(ns->eui64)) != 0) {
+		for (unsigned i = 0; i < sizeof(ns->eui64); i++) {
+			snprintf(hex + 2 * i, 3, "%02X", ns->eui64[i]);
+		}
+		json_object_set_new(o, "eui64", json_string(hex));
+	}
+	return o;
+}
+
+static json_t *leg_json(const struct nvme_leg *l)
+{
+	const struct nvme_ns_bdev *d = l->d;
+	const struct bdev_nvme *c = l->c;
+	json_t *o = json_object();
+
+	if (c->opts.trid.trtype == NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "pci_address", json_string(c->opts.trid.traddr));
+	}
+	json_object_set_new(o, "trid", trid_json(&c->opts.trid));
+	json_object_set_new(o, "controller", json_string(c->name));
+	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(c)));
+	if (c->ctrlr != NULL) {
+		uint32_t vs = nvme_ctrlr_vs(c->ctrlr);
+		json_t *version = json_object();
+
+		json_object_set_new(o, "ctrlr_data", ctrlr_json(c->ctrlr));
+		json_object_set_new(
+			version, "nvme_version",
+			json_sprintf(vs & 0xff ? "%u.%u.%u" : "%u.%u", vs >> 16, vs >> 8 & 0xff, vs & 0xff));
+		json_object_set_new(o, "vs", version);
+	}
+	json_t *ns = ns_json(&d->ns);
+	if (c->ctrlr != NULL && nvme_ctrlr_has_ana(c->ctrlr)) {
+		json_object_set_new(ns, "ana_state", json_string(bdev_nvme_ana_name(l->ana)));
+	}
+	json_object_set_new(o, "ns_data", ns);
+	return o;
+}
+
+static void dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)b;
+	json_t *list = json_array();
+	const struct nvme_leg *l;
+
+	TAILQ_FOREACH (l, &d->legs, link) {
+		if (!l->leaving) {
+			json_array_append_new(list, leg_json(l));
+		}
+	}
+	json_object_set_new(driver_specific, "nvme", list);
+	json_object_set_new(driver_specific, "mp_policy",
+			    json_string(d->policy.active_active ? "active_active" : "active_passive"));
+	if (d->policy.active_active) {
+		json_object_set_new(driver_specific, "selector",
+				    json_string(d->policy.queue_depth ? "queue_depth" : "round_robin"));
+		json_object_set_new(driver_specific, "rr_min_io", json_integer(d->policy.rr_min_io));
+	}
+}
+
+/* --- Coming and going --- */
+
+static void destruct(struct bdev *b)
+{
+	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
+	struct nvme_multi *m = d->multi;
+	struct bdev_nvme *c, *next;
+	struct nvme_leg *l;
+
+	USDT(bdev_nvme_destruct, m->name, d->ns.nsid);
+	TAILQ_REMOVE(&m->namespaces, d, link);
+	TAILQ_FOREACH (c, &m->ctrlrs, multi_link) {
+		c->uses++; /* what is told of the end may detach them */
+	}
+	while ((l = TAILQ_FIRST(&d->legs)) != NULL) {
+		nvme_leg_free(l);
+	}
+	bdev_destruct_done(b);
+	pthread_mutex_destroy(&d->mutex);
+	free(d);
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = TAILQ_NEXT(c, multi_link)) {
+		if (c->state == BDEV_NVME_UP) {
+			nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
+		}
+	}
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL;
+	     c = next) { /* none is gone before the next turn of the control loop */
+		next = TAILQ_NEXT(c, multi_link);
+		c->uses--;
+		bdev_nvme_detach_step(c);
+	}
+}
+
+static const struct bdev_ops nvme_ops = {
+	.submit = nvme_io_submit,
+	.channel_create = channel_create,
+	.channel_destroy = channel_destroy,
+	.channel_size = sizeof(struct nvme_ns_channel),
+	.reset_channel = reset_channel,
+	.destruct = destruct,
+	.dump_info = dump_info,
+};
+
+/* The most that a Copy of one range may have (NVM 4.1.5.1, MSSRL and MCL); 0: it cannot be used. */
+static uint32_t max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
+{
+	uint32_t range = le16toh(ns->id.mssrl), all = le32toh(ns->id.mcl);
+	bool has_format_0 = (le16toh(id->ocfs) & 1) != 0;
+
+	return !(le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) || !has_format_0 ? 0 : range < all ? range : all;
+}
+
+/* What a controller does otherwise where there is protection information: Compare leaves it out (NVM 3.2.1), where the
+ * layer compares whole blocks; and a Copy that gives blocks the reference tags of their new place gives them one
+ * application tag, too (NVM 3.2.2). */
+#define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_COPY)
+
+static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
+{
+	uint16_t oncs = le16toh(id->oncs) & (uint16_t) ~(ns->pi_type != 0 ? UNPROTECTED : 0);
+	uint32_t types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT |
+			 1u << BDEV_IO_NVME_ADMIN | 1u << BDEV_IO_NVME_IO;
+
+	types |= id->vwc & NVME_CTRL_VWC_PRESENT ? 1u << BDEV_IO_FLUSH : 0;
+	types |= oncs & NVME_CTRL_ONCS_DSM ? 1u << BDEV_IO_UNMAP : 0;
+	types |= oncs & NVME_CTRL_ONCS_WRITE_ZEROES ? 1u << BDEV_IO_WRITE_ZEROES : 0;
+	types |= oncs & NVME_CTRL_ONCS_COMPARE ? 1u << BDEV_IO_COMPARE : 0;
+	types |= oncs & NVME_CTRL_ONCS_VERIFY ? 1u << BDEV_IO_VERIFY : 0;
+	types |= oncs & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE ? 1u << BDEV_IO_WRITE_UNCORRECTABLE : 0;
+	types |= (oncs & NVME_CTRL_ONCS_COPY) && max_copy_blocks(id, ns) != 0 ? 1u << BDEV_IO_COPY : 0;
+	if ((oncs & NVME_CTRL_ONCS_COMPARE) && (le16toh(id->fuses) & NVME_CTRL_FUSES_COMPARE_AND_WRITE)) {
+		types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
+	}
+	return types;
+}
+
+/* Bytes of a block that count for MDTS (Base 5.17.2.1): metadata with them, where it is moved with the data. */
+static uint32_t transfer_size(const struct nvme_ns *ns)
+{
+	return ns->block_size + (ns->md_interleaved ? ns->md_size : 0u);
+}
+
+/* What the controller can take; after a reconnect it may be another one. */
+static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+{
+	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / transfer_size(ns);
+
+	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns);
+	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
+	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
+	/* NLB has 16 bits. Never 0, which would be no limit: unusable() refuses such a controller, but it may be one of
+	 * several, and down. */
+	b->max_rw_blocks = blocks == 0 ? 1 : blocks < 65536 ? blocks : 65536;
+	b->max_unmap_blocks = 65536;
+	b->max_copy_blocks = max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
+	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within
+	 * them. */
+	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
+	b->max_segments = nvme_ctrlr_max_segments(ctrlr);
+	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
+	b->optimal_io_boundary = ns->optimal_boundary_blocks;
+	b->split_on_boundary = ns->optimal_boundary_blocks != 0;
+	if (ns->id.nsfeat & NVME_NS_FEAT_IO_OPT) {
+		b->physical_block_size = (le16toh(ns->id.npwg) + UINT32_C(1)) * ns->block_size;
+	}
+}
+
+static void set_uuid(struct bdev *b, const struct nvme_ns *ns)
+{
+	static const uint8_t zeroes[16];
+	const uint8_t *uuid = memcmp(ns->uuid, zeroes, 16) != 0 ? ns->uuid : ns->nguid;
+	char text[BDEV_UUID_STRLEN];
+
+	bdev_uuid_format(uuid, text);
+	if (memcmp(uuid, zeroes, 16) != 0 && bdev_find(text) != NULL) {
+		log_notice("%s: its namespace has the UUID %s, which another bdev has already: it gets a random one",
+			   b->name, text);
+	} else {
+		memcpy(b->uuid, uuid, 16);
+	}
+}
+
+/* Why we cannot use a namespace, or NULL. */
+static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+{
+	const char *why = nvme_md_unusable(ns, nvme_ctrlr_trid(ctrlr)->trtype != NVME_TRTYPE_PCIE);
+
+	if (why != NULL) {
+		return why;
+	}
+	if (ns->csi != 0) {
+		return "its command set is not the NVM one";
+	}
+	if (nvme_ctrlr_max_transfer(ctrlr) < transfer_size(ns)) {
+		return "its blocks are larger than a transfer may be";
+	}
+	return NULL;
+}
+
+static void insert(struct nvme_multi *m, struct nvme_ns_bdev *d)
+{
+	struct nvme_ns_bdev *before;
+
+	TAILQ_FOREACH (before, &m->namespaces, link) {
+		if (before->ns.nsid > d->ns.nsid) {
+			TAILQ_INSERT_BEFORE(before, d, link);
+			return;
+		}
+	}
+	TAILQ_INSERT_TAIL(&m->namespaces, d, link);
+}
+
+static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
+{
+	const char *why = unusable(ns, c->ctrlr);
+	char error[BDEV_ERROR_MAX];
+
+	if (why != NULL) {
+		log_warning("%s: namespace %u is left out: %s", c->name, ns->nsid, why);
+		return;
+	}
+	struct nvme_ns_bdev *d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
+	if (d == NULL) {
+		log_error("%s: namespace %u is left out: out of memory", c->name, ns->nsid);
+		return;
+	}
+	memset(d, 0, sizeof(*d));
+	d->multi = c->multi;
+	d->attach = c->opts;
+	d->policy = c->multi->policy;
+	d->ns = *ns;
+	pthread_mutex_init(&d->mutex, NULL);
+	TAILQ_INIT(&d->legs);
+	TAILQ_INIT(&d->channels);
+	snprintf(d->name, sizeof(d->name), "%sn%u", c->name, ns->nsid);
+	d->bdev = (struct bdev){.name = d->name,
+				.product_name = "NVMe disk",
+				.ops = &nvme_ops,
+				.module = &nvme_module,
+				.num_blocks = ns->num_blocks,
+				.block_size = ns->block_size + ns->md_size,
+				.numa_node = -1,
+				.md = nvme_md_of(ns, &c->opts)};
+	set_limits(&d->bdev, ns, c->ctrlr);
+	set_uuid(&d->bdev, ns);
+	insert(c->multi, d);
+	struct nvme_leg *l = nvme_leg_add(d, c, ns);
+	if (l == NULL || bdev_register_or_say(&d->bdev, error) != 0) {
+		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid, l == NULL ? "out of memory" : error);
+		if (l != NULL) {
+			nvme_leg_free(l);
+		}
+		TAILQ_REMOVE(&c->multi->namespaces, d, link);
+		pthread_mutex_destroy(&d->mutex);
+		free(d);
+	}
+}
+
+static void remove_one(struct nvme_ns_bdev *d)
+{
+	if (!d->leaving) {
+		d->leaving = true;
+		bdev_unregister(&d->bdev, NULL, NULL);
+	}
+}
+
+static const struct nvme_ns *find(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
+{
+	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
+
+	return ns != NULL && ns->nsid == nsid ? ns : NULL;
+}
+
+static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
+{
+	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type &&
+	       a->md_interleaved == b->md_interleaved && a->id.dps == b->id.dps && a->csi == b->csi &&
+	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
+	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
+}
+
+static void narrow(struct bdev *b, const struct bdev *one)
+{
+	b->io_types &= one->io_types;
+	b->write_cache |= one->write_cache;
+	b->max_rw_blocks = one->max_rw_blocks < b->max_rw_blocks ? one->max_rw_blocks : b->max_rw_blocks;
+	b->max_copy_blocks = one->max_copy_blocks < b->max_copy_blocks ? one->max_copy_blocks : b->max_copy_blocks;
+	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
+	b->max_segments = one->max_segments < b->max_segments ? one->max_segments : b->max_segments;
+	b->buf_align = one->buf_align > b->buf_align ? one->buf_align : b->buf_align;
+}
+
+/* What set_limits() sets. Reactors read it meanwhile: each value is stored once. */
+static void store_limits(struct bdev *b, const struct bdev *from)
+{
+	b->io_types = from->io_types;
+	b->write_cache = from->write_cache;
+	b->read_only = from->read_only;
+	b->max_rw_blocks = from->max_rw_blocks;
+	b->max_unmap_blocks = from->max_unmap_blocks;
+	b->max_copy_blocks = from->max_copy_blocks;
+	b->max_verify_blocks = from->max_verify_blocks;
+	b->max_uncorrectable_blocks = from->max_uncorrectable_blocks;
+	b->max_segments = from->max_segments;
+	b->buf_align = from->buf_align;
+	b->optimal_io_boundary = from->optimal_io_boundary;
+	b->split_on_boundary = from->split_on_boundary;
+	b->physical_block_size = from->physical_block_size;
+}
+
+/* What all legs can take; after a reconnect it may be another controller. */
+static void set_common_limits(struct nvme_ns_bdev *d)
+{
+	struct bdev one = d->bdev, all = d->bdev;
+	const struct nvme_leg *l;
+	bool first = true;
+
+	TAILQ_FOREACH (l, &d->legs, link) {
+		if (l->leaving || l->c->ctrlr == NULL || l->c->state == BDEV_NVME_ATTACHING) {
+			continue;
+		}
+		set_limits(&one, &d->ns, l->c->ctrlr);
+		if (first) {
+			store_limits(&all, &one);
+		} else {
+			narrow(&all, &one);
+		}
+		first = false;
+	}
+	store_limits(&d->bdev, &all);
+}
+
+/* c does not have d any more, or something else under its id. */
+static void lose(struct bdev_nvme *c, struct nvme_ns_bdev *d, const char *what)
+{
+	struct nvme_leg *l = nvme_leg_find(d, c);
+
+	if (!l->leaving) {
+		log_notice("%s: namespace %u %s", c->name, d->ns.nsid, what);
+	}
+	if (nvme_leg_count(d) > !l->leaving) {
+		nvme_leg_set_leaving(l, true);
+	} else {
+		remove_one(d);
+	}
+}
+
+static void update(struct bdev_nvme *c, struct nvme_ns_bdev *d)
+{
+	const struct nvme_ns *ns = find(c->ctrlr, d->ns.nsid);
+
+	if (ns == NULL || !is_same(ns, &d->ns) || unusable(ns, c->ctrlr) != NULL) {
+		lose(c, d, ns == NULL ? "is gone" : "is another one now");
+		return;
+	}
+	d->ns = *ns;
+	nvme_leg_set_leaving(nvme_leg_find(d, c), false);
+	set_common_limits(d);
+	if (d->bdev.num_blocks != ns->num_blocks) {
+		log_notice("%s: namespace %u has %lu blocks now", c->name, ns->nsid, ns->num_blocks);
+		bdev_resize(&d->bdev, ns->num_blocks);
+	}
+}
+
+static struct nvme_ns_bdev *known(const struct bdev_nvme *c, uint32_t nsid)
+{
+	struct nvme_ns_bdev *d;
+
+	TAILQ_FOREACH (d, &c->multi->namespaces, link) {
+		if (d->ns.nsid == nsid) {
+			return d;
+		}
+	}
+	return NULL;
+}
+
+/* A namespace that another controller of the name has is a further way to it, if it is the same one. */
+static void join(struct bdev_nvme *c, struct nvme_ns_bdev *d, const struct nvme_ns *ns)
+{
+	const char *why = unusable(ns, c->ctrlr);
+
+	if (d->leaving || nvme_leg_find(d, c) != NULL) {
+		return; /* when it has gone, there is another round */
+	}
+	if (why == NULL && !is_same(ns, &d->ns)) {
+		why = "it is not the one that the other controllers have";
+	} else if (why == NULL && !(ns->id.nmic & d->ns.id.nmic & NVME_NS_NMIC_SHARED)) {
+		why = "it is not one that controllers share (Identify, NMIC)";
+	} else if (why == NULL && nvme_leg_add(d, c, ns) == NULL) {
+		why = "there are too many of them";
+	}
+	if (why != NULL) {
+		log_error("%s: namespace %u at %s does not become a path: %s", c->name, ns->nsid, c->opts.trid.traddr,
+			  why);
+		return;
+	}
+	set_common_limits(d);
+	log_notice("%s: %s:%s is a path to it, %s", d->name, c->opts.trid.traddr, c->opts.trid.trsvcid,
+		   bdev_nvme_ana_name(nvme_leg_find(d, c)->ana));
+}
+
+static void sync_once(struct bdev_nvme *c)
+{
+	struct nvme_leg *l = TAILQ_FIRST(&c->legs), *next;
+	const struct nvme_ns *ns = NULL;
+
+	for (; l != NULL; l = next) {
+		next = TAILQ_NEXT(l, c_link);
+		if (!l->d->leaving) {
+			update(c, l->d);
+		}
+	}
+	while ((ns = nvme_ctrlr_next_ns(c->ctrlr, ns ? ns->nsid : 0)) != NULL) {
+		struct nvme_ns_bdev *d = known(c, ns->nsid);
+		if (d == NULL) {
+			add(c, ns);
+		} else {
+			join(c, d, ns);
+		}
+	}
+}
+
+void nvme_ns_sync(struct bdev_nvme *c)
+{
+	if (c->syncing) { /* from inside: a bdev that is removed may be gone at once */
+		c->sync_again = true;
+		return;
+	}
+	c->syncing = true;
+	c->uses++;
+	do {
+		c->sync_again = false;
+		sync_once(c);
+	} while (c->sync_again);
+	c->syncing = false;
+	c->uses--;
+}
+
+void nvme_ns_leave(struct bdev_nvme *c)
+{
+	struct nvme_leg *l = TAILQ_FIRST(&c->legs), *next;
+
+	for (; l != NULL; l = next) {
+		next = TAILQ_NEXT(l, c_link);
+		if (nvme_leg_count(l->d) > !l->leaving && !l->d->leaving) {
+			nvme_leg_set_leaving(l, true);
+		} else {
+			remove_one(l->d);
+		}
+	}
+}
+
+const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after)
+{
+	const struct nvme_ns_bdev *d =
+		after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->multi->namespaces);
+
+	return d != NULL ? &d->bdev : NULL;
+}

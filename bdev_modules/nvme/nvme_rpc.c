@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bdev_nvme_*: attaching, detaching and resetting them; their configuration. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bdev_modules/nvme/nvme_rpc.h"
+
+struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name)
+{
+	struct bdev_nvme *c = bdev_nvme_find(name);
+
+	if (c == NULL) {
+		rpc_error(req, -ENODEV, "name: there is no NVMe controller '%s'", name);
+	}
+	return c;
+}
+
+void rpc_bdev_nvme_answer(void *req, int rc, const char *error)
+{
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, rc, "%s", error);
+	}
+}
+
+/* --- Attach --- */
+
+static const struct rpc_enum multipath_modes[] = {{"multipath", BDEV_NVME_MULTIPATH},
+						  {"failover", BDEV_NVME_FAILOVER},
+						  {"disable", BDEV_NVME_DISABLE},
+						  {NULL, 0}};
+
+struct attach {
+	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostnqn;
+	char *hostaddr, *hostsvcid;
+	int multipath;
+	struct rpc_bdev_nvme_multipath_opts multipath_opts;
+	uint64_t fabrics_connect_timeout_us;
+	uint32_t num_io_queues;
+	int32_t ctrlr_loss_timeout_sec;
+	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec, max_bdevs;
+	bool prchk_reftag, prchk_guard;
+	char *dhchap_key, *dhchap_ctrlr_key;
+};
+
+#define ATTACH(field_, type_, required_, help_, ...)                                                                   \
+	RPC_PARAM(struct attach, field_, type_, required_, help_, ##__VA_ARGS__)
+static const struct rpc_param attach_params[] = {
+	ATTACH(name, RPC_STRING, RPC_REQUIRED,
+	       "of the controller; its bdevs are called NAMEn1, NAMEn2 ... by namespace id"),
+	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "RDMA or PCIe"),
+	ATTACH(traddr, RPC_STRING, RPC_REQUIRED, "an IP address, or a PCI address"),
+	ATTACH(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: as traddr looks)"),
+	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
+	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
+	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL,
+	       "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
+	ATTACH(hostaddr, RPC_STRING, RPC_OPTIONAL,
+	       "RDMA: the address of this machine to connect from (default: the one that leads there)"),
+	ATTACH(hostsvcid, RPC_STRING, RPC_OPTIONAL, "RDMA: the port to connect from, with hostaddr (default: any)"),
+	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL,
+	       "if there is a controller of that name: use both (default); use this address when the other does not "
+	       "answer; or refuse",
+	       .enums = multipath_modes),
+	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL,
+	       "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
+	       .object = rpc_bdev_nvme_multipath_opts_params),
+	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL,
+	       "for one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
+	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL,
+	       "I/O queues to ask for; each thread with I/O needs one (default 128)"),
+	ATTACH(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
+	       "how long to try to reconnect before the controller is detached; -1: for ever; 0: one attempt"),
+	ATTACH(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "between attempts to reconnect"),
+	ATTACH(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL,
+	       "how long I/O waits for a lost controller before it fails; 0: no limit"),
+	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL,
+	       "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
+	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL,
+	       "have the controller check reference tags, where blocks carry protection information"),
+	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL, "have the controller check guards, likewise"),
+	ATTACH(dhchap_key, RPC_STRING, RPC_OPTIONAL,
+	       "name of a key of the keyring: proves to the controller who this host is"),
+	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
+	       "name of a key of the keyring: the controller has to prove that it has it"),
+	RPC_ONLY(hdgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
+	RPC_ONLY(ddgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
+	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's"),
+	RPC_ONLY(priority, RPC_STRING, "\"0\"", "priorities are of NVMe/TCP's sockets"),
+	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false",
+		 "namespaces of other command sets than the NVM one are left out"),
+	RPC_ONLY(disable_sq_flow_control, RPC_BOOL, "false",
+		 "how full a submission queue is goes by the controller's SQHD"),
+	RPC_PARAM_END,
+};
+
+static void attach_defaults(void *params)
+{
+	struct attach *p = params;
+	struct bdev_nvme_attach a;
+
+	bdev_nvme_attach_default(&a);
+	p->num_io_queues = a.num_io_queues;
+	p->ctrlr_loss_timeout_sec = a.ctrlr_loss_timeout_sec;
+	p->reconnect_delay_sec = a.reconnect_delay_sec;
+	p->fast_io_fail_timeout_sec = a.fast_io_fail_timeout_sec;
+	p->max_bdevs = 128;
+	rpc_bdev_nvme_multipath_opts_default(&p->multipath_opts, &a.policy);
+}
+
+/* Copies a string into its place, or answers that it does not fit. */
+static bool put(struct rpc_request *req, const char *what, char *to, size_t size, const char *text)
+{
+	if (text != NULL && strlen(text) >= size) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%.100s...': has %zu bytes, at most %zu are allowed", what,
+			  text, strlen(text), size - 1);
+		return false;
+	}
+	snprintf(to, size, "%s", text ? text : "");
+	return true;
+}
+
+static bool decode_adrfam(struct rpc_request *req, struct nvme_trid *t, const char *adrfam)
+{
+	if (adrfam == NULL) {
+		t->adrfam = strchr(t->traddr, ':') != NULL ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
+	} else if (strcasecmp(adrfam, "ipv4") == 0) {
+		t->adrfam = NVMF_ADDR_FAMILY_IP4;
+	} else if (strcasecmp(adrfam, "ipv6") == 0) {
+		t->adrfam = NVMF_ADDR_FAMILY_IP6;
+	} else {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "adrfam '%s': must be IPv4 or IPv6", adrfam);
+		return false;
+	}
+	return true;
+}
+
+/* Where we come from. */
+static bool decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
+{
+	if (t->trtype == NVME_TRTYPE_PCIE && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "%s '%s': must not be given for trtype PCIe, a drive is not reached from an address",
+			  p->hostaddr ? "hostaddr" : "hostsvcid", p->hostaddr ? p->hostaddr : p->hostsvcid);
+		return false;
+	}
+	if (p->hostaddr == NULL && p->hostsvcid != NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "hostsvcid '%s': must not be given without hostaddr",
+			  p->hostsvcid);
+		return false;
+	}
+	return put(req, "hostaddr", t->host_traddr, sizeof(t->host_traddr), p->hostaddr) &&
+	       put(req, "hostsvcid", t->host_trsvcid, sizeof(t->host_trsvcid), p->hostsvcid);
+}
+
+static bool decode_trid(struct rpc_request *req, const struct attach *p, struct bdev_nvme_attach *a)
+{
+	struct nvme_trid *t = &a->trid;
+
+	if (strcasecmp(p->trtype, "rdma") == 0) {
+		t->trtype = NVME_TRTYPE_RDMA;
+	} else if (strcasecmp(p->trtype, "pcie") == 0) {
+		t->trtype = NVME_TRTYPE_PCIE;
+	} else {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA or PCIe", p->trtype);
+		return false;
+	}
+	bool fabrics = t->trtype != NVME_TRTYPE_PCIE;
+	if (fabrics && (p->subnqn == NULL || !nvme_nqn_is_valid(p->subnqn))) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "subnqn '%s': must be the NQN of a subsystem",
+			  p->subnqn ? p->subnqn : "");
+		return false;
+	}
+	if (p->hostnqn != NULL && !nvme_nqn_is_valid(p->hostnqn)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "hostnqn '%s': must be an NQN", p->hostnqn);
+		return false;
+	}
+	return put(req, "traddr", t->traddr, sizeof(t->traddr), p->traddr) &&
+	       put(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid),
+		   p->trsvcid ? p->trsvcid
+		   : fabrics  ? "4420"
+			      : NULL) &&
+	       put(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
+	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) &&
+	       (!fabrics || decode_adrfam(req, t, p->adrfam)) && decode_host(req, p, t);
+}
+
+bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
+				    const char *trsvcid, const char *hostnqn, struct bdev_nvme_attach *a)
+{
+	const struct attach p = {.trtype = (char *)trtype,
+				 .traddr = (char *)traddr,
+				 .adrfam = (char *)adrfam,
+				 .trsvcid = (char *)trsvcid,
+				 .hostnqn = (char *)hostnqn,
+				 .subnqn = BDEV_NVME_DISCOVERY_NQN};
+
+	bdev_nvme_attach_default(a);
+	if (!decode_trid(req, &p, a)) {
+		return false;
+	}
+	if (a->trid.trtype == NVME_TRTYPE_PCIE) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA, local drives are not discovered",
+			  trtype);
+		return false;
+	}
+	return true;
+}
+
+static void attached(void *req, int rc, struct bdev_nvme *c, const char *error)
+{
+	if (rc != 0) {
+		rpc_error(req, rc, "%s", error);
+		return;
+	}
+	json_t *names = json_array();
+	for (const struct bdev *b = NULL; (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
+		json_array_append_new(names, rpc_string(bdev_name(b)));
+	}
+	rpc_reply(req, names);
+}
+
+static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *params)
+{
+	const struct attach *p = params;
+	struct bdev_nvme_attach a;
+
+	bdev_nvme_attach_default(&a);
+	a.name = p->name;
+	a.num_io_queues = p->num_io_queues;
+	a.connect_timeout_ms = (uint32_t)((p->fabrics_connect_timeout_us + 999) / 1000);
+	a.ctrlr_loss_timeout_sec = p->ctrlr_loss_timeout_sec;
+	a.reconnect_delay_sec = p->reconnect_delay_sec;
+	a.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec;
+	a.max_bdevs = p->max_bdevs;
+	a.multipath = (enum bdev_nvme_multipath)p->multipath;
+	a.policy_given = rpc_bdev_nvme_multipath_opts_decode(&p->multipath_opts, &a.policy);
+	a.prchk_reftag = p->prchk_reftag;
+	a.prchk_guard = p->prchk_guard;
+	if (decode_trid(req, p, &a) && put(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
+	    put(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
+		bdev_nvme_attach(&a, attached, req);
+	}
+}
+RPC_METHOD("bdev_nvme_attach_controller", rpc_bdev_nvme_attach_controller, struct attach, attach_params, RPC_RUNTIME,
+	   "Attach an NVMe controller; answered with the names of its bdevs when it is ready",
+	   .defaults = attach_defaults)
+
+/* --- Detach, reset --- */
+
+struct detach {
+	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostaddr, *hostsvcid;
+};
+
+#define DETACH(field_, required_, help_) RPC_PARAM(struct detach, field_, RPC_STRING, required_, help_)
+static const struct rpc_param detach_params[] = {
+	DETACH(name, RPC_REQUIRED, "of the controller"),
+	DETACH(trtype, RPC_OPTIONAL, "only paths of this transport"),
+	DETACH(traddr, RPC_OPTIONAL, "only paths to this address"),
+	DETACH(adrfam, RPC_OPTIONAL, "only paths of this address family"),
+	DETACH(trsvcid, RPC_OPTIONAL, "only paths to this port"),
+	DETACH(subnqn, RPC_OPTIONAL, "only if this is its subsystem"),
+	DETACH(hostaddr, RPC_OPTIONAL, "only paths that were attached from this address"),
+	DETACH(hostsvcid, RPC_OPTIONAL, "only paths that were attached from this port"),
+	RPC_PARAM_END,
+};
+
+static const char *adrfam_name(const struct nvme_trid *t)
+{
+	return t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4";
+}
+
+static bool is(const char *given, const char *has)
+{
+	return given == NULL || strcasecmp(given, has) == 0;
+}
+
+static bool matches(const struct detach *p, const struct nvme_trid *t)
+{
+	return is(p->trtype, nvme_trtype_name(t->trtype)) && is(p->traddr, t->traddr) &&
+	       is(p->adrfam, adrfam_name(t)) && is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn) &&
+	       is(p->hostaddr, t->host_traddr) && is(p->hostsvcid, t->host_trsvcid);
+}
+
+/* What is answered when all of several things have ended. */
+struct several {
+	struct rpc_request *req;
+	unsigned left, worked;
+	int rc;
+	char error[NVME_ERROR_MAX];
+};
+
+static void one_ended(void *arg, int rc, const char *error)
+{
+	struct several *s = arg;
+
+	s->worked += rc == 0;
+	if (rc != 0) {
+		s->rc = rc;
+		snprintf(s->error, sizeof(s->error), "%s", error);
+	}
+	if (--s->left == 0) {
+		rpc_bdev_nvme_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		free(s);
+	}
+}
+
+static struct several *begin_several(struct rpc_request *req)
+{
+	struct several *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		rpc_error(req, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	s->req = req;
+	s->left = 1;
+	return s;
+}
+
+/* All have been asked for: what is left of the reason not to is that there were none. */
+static void several_begun(struct several *s)
+{
+	if (--s->left == 0) {
+		rpc_bdev_nvme_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		free(s);
+	}
+}
+
+/* Other addresses of c that match are given up; whether the one in use is one of those. */
+static bool drop_alternates(struct bdev_nvme *c, const struct detach *p, struct several *s)
+{
+	const struct nvme_trid *t = NULL, *next;
+
+	for (t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), NULL); t != NULL; t = next) {
+		next = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t);
+		s->worked += matches(p, t) && bdev_nvme_drop_address(c, t);
+	}
+	if (!matches(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)))) {
+		return false;
+	}
+	struct nvme_trid mine = *nvme_ctrlr_trid(bdev_nvme_ctrlr(c));
+	if (bdev_nvme_drop_address(c, &mine)) {
+		s->worked++;
+		return false;
+	}
+	return true;
+}
+
+/* What was asked for that no controller has; in the order of how much it tells. False: nothing was, so all are
+ * meant. */
+static bool say_difference(const struct detach *p, const struct nvme_trid *t, char error[NVME_ERROR_MAX])
+{
+	const struct {
+		const char *name, *given, *has;
+	} fields[] = {
+		{"traddr", p->traddr, t->traddr},
+		{"trsvcid", p->trsvcid, t->trsvcid},
+		{"subnqn", p->subnqn, t->subnqn},
+		{"trtype", p->trtype, nvme_trtype_name(t->trtype)},
+		{"adrfam", p->adrfam, adrfam_name(t)},
+		{"hostaddr", p->hostaddr, t->host_traddr},
+		{"hostsvcid", p->hostsvcid, t->host_trsvcid},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		if (fields[i].given != NULL) {
+			snprintf(error, NVME_ERROR_MAX, "%s '%.90s': the controller of that name has '%.90s'",
+				 fields[i].name, fields[i].given, fields[i].has);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *params)
+{
+	const struct detach *p = params;
+	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name), *next;
+	struct several *s = c != NULL ? begin_several(req) : NULL;
+
+	if (s == NULL) {
+		return;
+	}
+	s->rc = -ENODEV;
+	bool all = !say_difference(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), s->error);
+	while (!bdev_nvme_is_first(c)) {
+		c = bdev_nvme_previous(c);
+	}
+	for (; c != NULL; c = next) { /* none is gone before the next turn of the control loop */
+		next = bdev_nvme_sibling(c);
+		if (all || drop_alternates(c, p, s)) {
+			s->left++;
+			bdev_nvme_detach(c, one_ended, s);
+		}
+	}
+	several_begun(s);
+}
+RPC_METHOD("bdev_nvme_detach_controller", rpc_bdev_nvme_detach_controller, struct detach, detach_params, RPC_RUNTIME,
+	   "Detach an NVMe controller, or some of the paths of its name; answered when they, and bdevs without a path, "
+	   "are gone")
+
+struct reset {
+	char *name;
+	uint16_t cntlid;
+	bool cntlid_given, subsystem;
+};
+
+static const struct rpc_param reset_params[] = {
+	RPC_PARAM(struct reset, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	RPC_PARAM(struct reset, cntlid, RPC_UINT16, RPC_OPTIONAL, "only if this is its controller id",
+		  .given_offset = offsetof(struct reset, cntlid_given)),
+	RPC_PARAM(struct reset, subsystem, RPC_BOOL, RPC_OPTIONAL,
+		  "by an NVM subsystem reset, which resets all of its controllers, other hosts' too (default false)"),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params)
+{
+	const struct reset *p = params;
+	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
+	struct several *s = c != NULL ? begin_several(req) : NULL;
+
+	if (s == NULL) {
+		return;
+	}
+	s->rc = -ENODEV;
+	snprintf(s->error, sizeof(s->error), "cntlid %u: the controller has %u", p->cntlid,
+		 nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c)));
+	while (!bdev_nvme_is_first(c)) {
+		c = bdev_nvme_previous(c);
+	}
+	for (; c != NULL; c = bdev_nvme_sibling(c)) {
+		if (!p->cntlid_given || p->cntlid == nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c))) {
+			s->left++;
+			(p->subsystem ? bdev_nvme_reset_subsystem : bdev_nvme_reset)(c, one_ended, s);
+		}
+	}
+	several_begun(s);
+}
+RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
+	   "Reset an NVMe controller; answered when it is ready again, or has failed to be")
+
+/* --- Other keys --- */
+
+struct set_keys {
+	char *name, *dhchap_key, *dhchap_ctrlr_key;
+};
+
+static const struct rpc_param set_keys_params[] = {
+	RPC_PARAM(struct set_keys, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	RPC_PARAM(struct set_keys, dhchap_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key of the keyring: proves to the controller who this host is; none if not given"),
+	RPC_PARAM(struct set_keys, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key of the keyring: the controller has to prove that it has it; none if not given"),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
+{
+	const struct set_keys *p = params;
+	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
+
+	if (c != NULL) {
+		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "",
+				   p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", rpc_bdev_nvme_answer, req);
+	}
+}
+RPC_METHOD("bdev_nvme_set_keys", rpc_bdev_nvme_set_keys, struct set_keys, set_keys_params, RPC_RUNTIME,
+	   "Give a controller other keys and authenticate with them, beside its I/O")
+
+/* --- Hotplug --- */
+
+struct set_hotplug {
+	bool enable;
+	uint64_t period_us;
+};
+
+static const struct rpc_param set_hotplug_params[] = {
+	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED,
+		  "attach drives that are bound to vfio-pci or uio_pci_generic, now and later"),
+	RPC_PARAM(struct set_hotplug, period_us, RPC_UINT64, RPC_OPTIONAL,
+		  "for clients that know a period: not used, the kernel tells at once"),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
+{
+	const struct set_hotplug *p = params;
+	int rc = bdev_nvme_set_hotplug(p->enable);
+
+	rpc_bdev_nvme_answer(req, rc,
+			     rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
+}
+RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
+	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...")
+
+/* --- Configuration --- */
+
+json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "trtype", json_string(nvme_trtype_name(t->trtype)));
+	if (t->trtype != NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "adrfam", json_string(adrfam_name(t)));
+	}
+	json_object_set_new(o, "traddr", rpc_string(t->traddr));
+	if (t->trtype != NVME_TRTYPE_PCIE) {
+		json_object_set_new(o, "trsvcid", rpc_string(t->trsvcid));
+		json_object_set_new(o, "subnqn", rpc_string(t->subnqn));
+	}
+	return o;
+}
+
+static const char *multipath_name(enum bdev_nvme_multipath mode)
+{
+	const struct rpc_enum *e = multipath_modes;
+
+	while (e->value != (int)mode) {
+		e++;
+	}
+	return e->name;
+}
+
+static void write_controller(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid,
+			     enum bdev_nvme_multipath mode)
+{
+	const struct bdev_nvme_attach *a = bdev_nvme_attached(c);
+	json_t *params = rpc_bdev_nvme_trid_json(trid);
+	struct bdev_nvme_options o;
+
+	json_object_set_new(params, "name", rpc_string(bdev_nvme_name(c)));
+	json_object_set_new(params, "multipath", json_string(multipath_name(mode)));
+	if (a->hostnqn[0] != '\0') {
+		json_object_set_new(params, "hostnqn", rpc_string(a->hostnqn));
+	}
+	bdev_nvme_get_options(&o);
+	if (!bdev_nvme_policy_equal(bdev_nvme_policy_to_come(c), &o.policy)) {
+		rpc_bdev_nvme_add_multipath_opts(params, bdev_nvme_policy_to_come(c));
+	}
+	if (trid->host_traddr[0] != '\0') {
+		json_object_set_new(params, "hostaddr", rpc_string(trid->host_traddr));
+	}
+	if (trid->host_trsvcid[0] != '\0') {
+		json_object_set_new(params, "hostsvcid", rpc_string(trid->host_trsvcid));
+	}
+	if (a->connect_timeout_ms != 0) {
+		json_object_set_new(params, "fabrics_connect_timeout_us",
+				    rpc_uint(a->connect_timeout_ms * UINT64_C(1000)));
+	}
+	json_object_set_new(params, "num_io_queues", rpc_uint(a->num_io_queues));
+	json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(a->ctrlr_loss_timeout_sec));
+	json_object_set_new(params, "reconnect_delay_sec", rpc_uint(a->reconnect_delay_sec));
+	json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(a->fast_io_fail_timeout_sec));
+	json_object_set_new(params, "max_bdevs", rpc_uint(a->max_bdevs));
+	if (a->prchk_reftag) {
+		json_object_set_new(params, "prchk_reftag", json_true());
+	}
+	if (a->prchk_guard) {
+		json_object_set_new(params, "prchk_guard", json_true());
+	}
+	if (a->dhchap_key[0] != '\0') {
+		json_object_set_new(params, "dhchap_key", rpc_string(a->dhchap_key));
+	}
+	if (a->dhchap_ctrlr_key[0] != '\0') {
+		json_object_set_new(params, "dhchap_ctrlr_key", rpc_string(a->dhchap_ctrlr_key));
+	}
+	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
+}
+
+void rpc_bdev_nvme_write_config(json_t *methods)
+{
+	rpc_bdev_nvme_write_options(methods);
+	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
+		if (!bdev_nvme_attached(c)->discovered && strcmp(bdev_nvme_state_name(c), "deleting") != 0 &&
+		    strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
+			const struct nvme_trid *t = NULL;
+			write_controller(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)),
+					 bdev_nvme_attached(c)->multipath);
+			while ((t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t)) != NULL) {
+				write_controller(methods, c, t, BDEV_NVME_FAILOVER);
+			}
+		}
+	}
+	rpc_bdev_nvme_write_policies(methods);
+	rpc_bdev_nvme_write_discovery(methods);
+	if (bdev_nvme_hotplug()) {
+		json_t *params = json_object();
+		json_object_set_new(params, "enable", json_true());
+		rpc_config_add(methods, "bdev_nvme_set_hotplug", params);
+	}
+}
+
+/* --- Events --- */
+
+static const char *const news_types[] = {
+	[BDEV_NVME_CONNECTED] = "bdev_nvme_connected", [BDEV_NVME_LOST] = "bdev_nvme_lost",
+	[BDEV_NVME_FAILED] = "bdev_nvme_failed",       [BDEV_NVME_DETACHED] = "bdev_nvme_detached",
+	[BDEV_NVME_PATH_LOST] = "bdev_nvme_path_lost", [BDEV_NVME_PATH_REGAINED] = "bdev_nvme_path_regained",
+	[BDEV_NVME_HEALTH] = "bdev_nvme_health",
+};
+
+static void on_news(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)
+{
+	char text[768];
+
+	if (path == NULL) {
+		notify_send_reason(news_types[news], bdev_nvme_name(c), why);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s %s %s%s%s", bdev_nvme_name(c), nvme_trtype_name(path->trtype), path->traddr,
+		 path->trsvcid[0] != '\0' ? " " : "", path->trsvcid);
+	notify_send_reason(news_types[news], text, why);
+}
+
+__attribute__((constructor)) static void notify_of_controllers(void)
+{
+	for (size_t i = 0; i < sizeof(news_types) / sizeof(news_types[0]); i++) {
+		notify_type_register(news_types[i]);
+	}
+	bdev_nvme_observe(on_news);
+}

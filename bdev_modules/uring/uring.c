@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files and block devices through io_uring: the bdevs of bdev_uring_create and bdev_aio_create.
+ *
+ * A channel has a ring. What is submitted in a round of its reactor goes to the kernel with one system call, made by
+ * the channel's poller, which also reaps. A reactor that wants to sleep watches the ring's descriptor, which is
+ * readable while there are completions. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <liburing.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bdev/module_util.h"
+#include "bdev_modules/bdev_modules.h"
+#include "util/log.h"
+
+#define RING_ENTRIES  256u /* in flight per channel */
+#define MAX_SEGMENTS  128u
+#define MAX_RW_BYTES  (16u << 20)
+#define DEFAULT_BLOCK 512u
+
+struct uring_bdev {
+	struct bdev bdev;
+	int fd;
+	bool aio, fallocate, nowait;
+	uint32_t block_size_override; /* as given; 0: found out */
+	char name[256];
+	char filename[];
+};
+
+struct uring_channel {
+	struct io_uring ring;
+	struct poller *poller;
+	uint32_t in_flight;
+};
+
+/* In the user data, beside the I/O's address: what completes was not the first that was tried for it, but the rest of a
+ * transfer that stopped short, or zeroes where no hole could be punched. */
+#define AGAIN 1u
+
+/* Of a transfer that stopped short; others do not touch it. */
+struct uring_ctx {
+	uint64_t moved_bytes;
+};
+
+static struct bdev_module bdev_uring_module = {.name = "uring", .io_ctx_size = sizeof(struct uring_ctx)};
+BDEV_MODULE_REGISTER(bdev_uring_module)
+
+/* --- I/O --- */
+
+static void prepare(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io)
+{
+	uint64_t offset = io->offset_blocks * u->bdev.block_size;
+	uint64_t bytes = io->num_blocks * u->bdev.block_size;
+
+	switch (io->type) {
+	case BDEV_IO_READ:
+		io_uring_prep_readv(sqe, u->fd, io->iovs, io->iovcnt, offset);
+		break;
+	case BDEV_IO_WRITE:
+		io_uring_prep_writev(sqe, u->fd, io->iovs, io->iovcnt, offset);
+		break;
+	case BDEV_IO_FLUSH:
+		io_uring_prep_fsync(sqe, u->fd, IORING_FSYNC_DATASYNC);
+		break;
+	default: /* UNMAP, WRITE_ZEROES: a hole reads as zeroes */
+		io_uring_prep_fallocate(sqe, u->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+					(off_t)bytes);
+		break;
+	}
+	io_uring_sqe_set_data64(sqe, (uintptr_t)io);
+}
+
+static const struct uring_bdev *uring_of(const struct bdev_io *io)
+{
+	return (const struct uring_bdev *)bdev_channel_bdev(io->ch);
+}
+
+/* NULL: io waits, and begins anew. */
+static inline struct io_uring_sqe *take_sqe(struct uring_channel *c, struct bdev_io *io)
+{
+	struct io_uring_sqe *sqe = c->in_flight < RING_ENTRIES ? io_uring_get_sqe(&c->ring) : NULL;
+
+	if (sqe == NULL) {
+		bdev_io_nomem(io);
+	} else {
+		c->in_flight++;
+	}
+	return sqe;
+}
+
+static void uring_submit(void *channel, struct bdev_io *io)
+{
+	struct io_uring_sqe *sqe = take_sqe(channel, io);
+
+	if (sqe != NULL) {
+		prepare(uring_of(io), sqe, io);
+	}
+}
+
+/* One iov at a time, so that no list of iovs has to be kept for what is rare. */
+static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io, uint64_t moved)
+{
+	uint64_t offset = io->offset_blocks * u->bdev.block_size + moved;
+	const struct iovec *iov = io->iovs;
+
+	for (; moved >= iov->iov_len; iov++) {
+		moved -= iov->iov_len;
+	}
+	void *at = (uint8_t *)iov->iov_base + moved;
+	unsigned bytes = (unsigned)(iov->iov_len - moved);
+	if (io->type == BDEV_IO_READ) {
+		io_uring_prep_read(sqe, u->fd, at, bytes, offset);
+	} else {
+		io_uring_prep_write(sqe, u->fd, at, bytes, offset);
+	}
+	io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
+}
+
+/* A signal, the end of the space or an error further on can end a transfer early: what is left then meets it, or is
+ * moved. */
+static void go_on(struct uring_channel *c, struct bdev_io *io, uint64_t moved)
+{
+	struct io_uring_sqe *sqe = take_sqe(c, io);
+
+	if (sqe != NULL) {
+		((struct uring_ctx *)bdev_io_ctx(io))->moved_bytes = moved;
+		prepare_rest(uring_of(io), sqe, io, moved);
+	}
+}
+
+/* Of a block device that cannot zero by itself: this the kernel does even if it has to write them. */
+static void write_zeroes(struct uring_channel *c, struct bdev_io *io)
+{
+	const struct uring_bdev *u = uring_of(io);
+	struct io_uring_sqe *sqe = take_sqe(c, io);
+
+	if (sqe != NULL) {
+		io_uring_prep_fallocate(sqe, u->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+					(off_t)(io->offset_blocks * u->bdev.block_size),
+					(off_t)(io->num_blocks * u->bdev.block_size));
+		io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
+	}
+}
+
+/* That data could not be written the kernel tells once, to the flush that asks first: the next one succeeds, so who was
+ * told must not try again. */
+static void fail(struct bdev_io *io, int rc)
+{
+	uint16_t final = io->type == BDEV_IO_FLUSH ? NVME_SC_DNR : 0;
+
+	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu failed: %s",
+		    bdev_name(bdev_channel_bdev(io->ch)), bdev_io_type_name(io->type), io->num_blocks,
+		    io->offset_blocks, strerror(-rc));
+	bdev_io_complete(io, bdev_status_from_errno(rc) | final);
+}
+
+/* The end of a file that was cut; direct I/O cannot even ask for what is behind it if that is no whole sector. */
+static bool is_at_end(const struct bdev_io *io, int result, uint64_t moved)
+{
+	return result == 0 || (result == -EINVAL && moved % bdev_channel_bdev(io->ch)->block_size != 0);
+}
+
+/* A READ or WRITE. */
+static void complete_transfer(struct uring_channel *c, struct bdev_io *io, int result, bool again)
+{
+	const struct bdev *b = bdev_channel_bdev(io->ch);
+	uint64_t moved = again ? ((const struct uring_ctx *)bdev_io_ctx(io))->moved_bytes : 0;
+
+	if (is_at_end(io, result, moved)) {
+		log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu moved only %lu bytes: was the file cut?",
+			    b->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks, moved);
+		bdev_io_complete(io, NVME_SC_INTERNAL);
+	} else if (result < 0) {
+		fail(io, result);
+	} else if (moved + (uint64_t)result < io->num_blocks * b->block_size) {
+		go_on(c, io, moved + (uint64_t)result);
+	} else {
+		bdev_io_complete(io, 0);
+	}
+}
+
+static void complete(struct uring_channel *c, uint64_t data, int result)
+{
+	struct bdev_io *io = (struct bdev_io *)(uintptr_t)(data & ~(uint64_t)AGAIN);
+	bool again = (data & AGAIN) != 0;
+
+	if (result == -EAGAIN || result == -EINTR) {
+		bdev_io_nomem(io);
+	} else if (io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE) {
+		complete_transfer(c, io, result, again);
+	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_UNMAP) {
+		bdev_io_complete(io, 0); /* advisory, as without fallocate */
+	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_WRITE_ZEROES && !again) {
+		write_zeroes(c, io);
+	} else if (result < 0) {
+		fail(io, result);
+	} else {
+		bdev_io_complete(io, 0);
+	}
+}
+
+/* Hands over what was prepared. What the kernel cannot take now stays in the ring for the next round. */
+static void hand_over(struct uring_channel *c)
+{
+	if (io_uring_sq_ready(&c->ring) != 0) {
+		int rc = io_uring_submit(&c->ring);
+		if (rc < 0 && rc != -EAGAIN && rc != -EBUSY && rc != -EINTR) {
+			log_limited(LOG_LEVEL_ERROR, "io_uring_submit failed: %s", strerror(-rc));
+		}
+	}
+}
+
+static int uring_poll(void *ctx)
+{
+	struct uring_channel *c = ctx;
+	struct io_uring_cqe *cqes[64];
+
+	hand_over(c);
+	unsigned n = io_uring_peek_batch_cqe(&c->ring, cqes, 64);
+	if (n == 0) {
+		return POLLER_IDLE;
+	}
+	struct {
+		uint64_t data;
+		int result;
+	} done[64];
+	for (unsigned i = 0; i < n; i++) {
+		done[i].data = io_uring_cqe_get_data64(cqes[i]);
+		done[i].result = cqes[i]->res;
+	}
+	io_uring_cq_advance(&c->ring, n); /* before callbacks, which submit and may look at the ring again */
+	c->in_flight -= n;
+	for (unsigned i = 0; i < n; i++) {
+		complete(c, done[i].data, done[i].result);
+	}
+	return POLLER_BUSY;
+}
+
+static bool uring_arm(void *ctx)
+{
+	struct uring_channel *c = ctx;
+
+	hand_over(c);
+	return io_uring_cq_ready(&c->ring) != 0 || io_uring_sq_ready(&c->ring) != 0;
+}
+
+static int uring_channel_create(struct bdev *b, void *channel)
+{
+	struct uring_channel *c = channel;
+	int rc = io_uring_queue_init(RING_ENTRIES, &c->ring, 0);
+
+	if (rc != 0) {
+		log_error("bdev %s: no io_uring: %s", b->name, strerror(-rc));
+		return rc;
+	}
+	c->poller = poller_register(&(struct poller_opts){
+		.name = "bdev_uring", .fn = uring_poll, .ctx = c, .fd = c->ring.ring_fd, .arm = uring_arm});
+	if (c->poller == NULL) {
+		io_uring_queue_exit(&c->ring);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void uring_channel_destroy(struct bdev *b, void *channel)
+{
+	struct uring_channel *c = channel;
+
+	poller_unregister(&c->poller);
+	io_uring_queue_exit(&c->ring);
+}
+
+/* --- Making one --- */
+
+static void uring_free(struct uring_bdev *u)
+{
+	if (u->fd >= 0) {
+		close(u->fd);
+	}
+	free(u);
+}
+
+/* Whoever waits for the end may want the file, or to unmount what it is on: it is closed before they are told. */
+static void uring_destruct(struct bdev *b)
+{
+	struct uring_bdev *u = (struct uring_bdev *)b;
+
+	close(u->fd);
+	bdev_destruct_done(b);
+	free(u);
+}
+
+static void uring_dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct uring_bdev *u = (const struct uring_bdev *)b;
+	json_t *info = json_pack("{s:s?, s:b, s:b}", "filename", u->filename, "readonly", b->read_only, "fallocate",
+				 u->fallocate);
+
+	if (u->aio && info != NULL) {
+		json_object_set_new(info, "block_size_override", json_boolean(u->block_size_override != 0));
+	}
+	if (info != NULL) {
+		json_object_set_new(info, "direct", json_boolean(b->buf_align > 1));
+	}
+	json_object_set_new(driver_specific, u->aio ? "aio" : "uring", info);
+}
+
+static const struct bdev_ops uring_ops = {
+	.submit = uring_submit,
+	.channel_create = uring_channel_create,
+	.channel_destroy = uring_channel_destroy,
+	.channel_size = sizeof(struct uring_channel),
+	.destruct = uring_destruct,
+	.dump_info = uring_dump_info,
+};
+
+/* What the file is like. */
+struct geometry {
+	uint64_t bytes;
+	uint32_t logical_block;              /* of a block device; 0: a regular file */
+	uint32_t memory_align, offset_align; /* for direct I/O; 0: not possible */
+};
+
+static int size_of(int fd, const struct stat *st, uint64_t *bytes)
+{
+	if (S_ISBLK(st->st_mode)) {
+		return ioctl(fd, BLKGETSIZE64, bytes) == 0 ? 0 : -errno;
+	}
+	*bytes = (uint64_t)st->st_size;
+	return 0;
+}
+
+static void find_alignment(const char *filename, int fd, struct geometry *g)
+{
+	struct statx sx = {0};
+
+#ifdef STATX_DIOALIGN
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 && (sx.stx_mask & STATX_DIOALIGN)) {
+		g->memory_align = sx.stx_dio_mem_align;
+		g->offset_align = sx.stx_dio_offset_align;
+		return;
+	}
+#else
+	(void)sx;
+#endif
+	/* An older kernel or C library: a logical block always is enough; 4096 where nobody says. */
+	g->memory_align = g->offset_align = g->logical_block != 0 ? g->logical_block : 4096;
+	/* A file system that cannot do it says so at open. */
+	int direct = open(filename, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	if (direct < 0) {
+		g->memory_align = g->offset_align = 0;
+	} else {
+		close(direct);
+	}
+}
+
+/* Before it is opened: that alone would wait for somebody at the other end of a FIFO, and rewind a tape. */
+static int check_kind(const char *filename, char *error)
+{
+	struct stat st;
+
+	if (stat(filename, &st) != 0) {
+		return bdev_error(error, -errno, "filename '%.150s': %s", filename, strerror(errno));
+	}
+	if (S_ISDIR(st.st_mode)) {
+		return bdev_error(error, -EISDIR, "filename '%.150s': %s", filename, strerror(EISDIR));
+	}
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
+		return bdev_error(error, -EINVAL, "filename '%.150s': neither a regular file nor a block device",
+				  filename);
+	}
+	return 0;
+}
+
+static int look_at(const char *filename, int fd, struct geometry *g, char *error)
+{
+	struct stat st;
+	int logical = 0;
+
+	if (fstat(fd, &st) != 0) {
+		return bdev_error(error, -errno, "filename '%.150s': %s", filename, strerror(errno));
+	}
+	if (S_ISBLK(st.st_mode) && ioctl(fd, BLKSSZGET, &logical) != 0) {
+		return bdev_error(error, -errno, "filename '%.150s': its block size cannot be read: %s", filename,
+				  strerror(errno));
+	}
+	g->logical_block = (uint32_t)logical;
+	int rc = size_of(fd, &st, &g->bytes);
+	if (rc != 0) {
+		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", filename, strerror(-rc));
+	}
+	find_alignment(filename, fd, g);
+	return 0;
+}
+
+static int choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts, const struct geometry *g, char *error)
+{
+	uint32_t least = g->logical_block != 0             ? g->logical_block
+			 : g->offset_align > DEFAULT_BLOCK ? g->offset_align
+							   : DEFAULT_BLOCK;
+
+	b->block_size = opts->block_size != 0 ? opts->block_size : least;
+	if (b->block_size < 512 || b->block_size > 65536 || (b->block_size & (b->block_size - 1)) != 0) {
+		return bdev_error(error, -EINVAL, "block_size %u: must be a power of two from 512 to 65536",
+				  b->block_size);
+	}
+	if (g->logical_block != 0 && b->block_size < g->logical_block) {
+		return bdev_error(error, -EINVAL, "block_size %u: must be at least the device's, %u", b->block_size,
+				  g->logical_block);
+	}
+	if (g->bytes < b->block_size || g->bytes % b->block_size != 0) {
+		return bdev_error(error, -EINVAL,
+				  "filename '%.120s': its size, %lu bytes, is not a multiple of the block size, %u",
+				  opts->filename, g->bytes, b->block_size);
+	}
+	b->num_blocks = g->bytes / b->block_size;
+	return 0;
+}
+
+/* Past the page cache if that goes with these blocks; says so if not. */
+static void choose_direct(struct uring_bdev *u, const struct geometry *g)
+{
+	int flags = fcntl(u->fd, F_GETFL);
+
+	if (g->offset_align == 0 || u->bdev.block_size % g->offset_align != 0) {
+		log_notice("bdev %s: %s goes through the page cache: its file system %s", u->name, u->filename,
+			   g->offset_align == 0 ? "has no direct I/O" : "has direct I/O for larger blocks only");
+		u->bdev.buf_align = 1;
+	} else if (flags < 0 || fcntl(u->fd, F_SETFL, flags | O_DIRECT) != 0) {
+		log_notice("bdev %s: %s goes through the page cache: %s", u->name, u->filename, strerror(errno));
+		u->bdev.buf_align = 1;
+	} else {
+		u->bdev.buf_align = g->memory_align > 1 ? g->memory_align : 4;
+	}
+}
+
+static int check(const struct bdev_uring_opts *opts, char *error)
+{
+	int rc = bdev_check_name(opts->name, error);
+
+	if (rc != 0) {
+		return rc;
+	}
+	if (opts->filename == NULL || opts->filename[0] == '\0') {
+		return bdev_error(error, -EINVAL, "filename: must not be empty");
+	}
+	if (opts->readonly && opts->fallocate) {
+		return bdev_error(error, -EINVAL, "fallocate: not together with readonly");
+	}
+	return 0;
+}
+
+static int probe_ring(char *error)
+{
+	struct io_uring ring;
+	int rc = io_uring_queue_init(2, &ring, 0);
+
+	if (rc != 0) {
+		return bdev_error(error, rc,
+				  "io_uring is not available: %s (sysctl kernel.io_uring_disabled, or a seccomp "
+				  "filter of a container?)",
+				  strerror(-rc));
+	}
+	io_uring_queue_exit(&ring);
+	return 0;
+}
+
+static void fill_in(struct uring_bdev *u, const struct bdev_uring_opts *opts, const struct geometry *g)
+{
+	struct bdev *b = &u->bdev;
+
+	b->product_name = opts->aio ? "AIO disk" : "URING bdev";
+	b->module = &bdev_uring_module;
+	b->ops = &uring_ops;
+	b->numa_node = -1;
+	b->write_cache = true;
+	b->read_only = opts->readonly;
+	b->max_segments = MAX_SEGMENTS;
+	b->max_rw_blocks = MAX_RW_BYTES / b->block_size;
+	b->io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_FLUSH;
+	if (opts->fallocate) {
+		b->io_types |= 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_WRITE_ZEROES;
+	}
+	if (opts->uuid != NULL) {
+		memcpy(b->uuid, opts->uuid, sizeof(b->uuid));
+	}
+	choose_direct(u, g);
+}
+
+static struct uring_bdev *allocate(const struct bdev_uring_opts *opts)
+{
+	size_t name_bytes = strlen(opts->name) + 1, file_bytes = strlen(opts->filename) + 1;
+	struct uring_bdev *u = aligned_alloc(64, (sizeof(*u) + file_bytes + 63) & ~(size_t)63);
+
+	if (u == NULL) {
+		return NULL;
+	}
+	memset(u, 0, sizeof(*u));
+	memcpy(u->name, opts->name, name_bytes);
+	memcpy(u->filename, opts->filename, file_bytes);
+	u->bdev.name = u->name;
+	u->aio = opts->aio;
+	u->fallocate = opts->fallocate;
+	u->nowait = opts->nowait;
+	u->block_size_override = opts->block_size;
+	return u;
+}
+
+int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
+{
+	struct geometry g = {0};
+	int rc = check(opts, error);
+
+	rc = rc != 0 ? rc : check_kind(opts->filename, error);
+	rc = rc != 0 ? rc : probe_ring(error);
+	if (rc != 0) {
+		return rc;
+	}
+	struct uring_bdev *u = allocate(opts);
+	if (u == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	u->fd = open(u->filename, (opts->readonly ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	if (u->fd < 0) {
+		rc = bdev_error(error, -errno, "filename '%.150s': %s", u->filename, strerror(errno));
+		goto fail;
+	}
+	rc = look_at(u->filename, u->fd, &g, error);
+	rc = rc != 0 ? rc : choose_block_size(&u->bdev, opts, &g, error);
+	if (rc != 0) {
+		goto fail;
+	}
+	fill_in(u, opts, &g);
+	rc = bdev_register_or_say(&u->bdev, error);
+	if (rc == 0) {
+		return 0;
+	}
+fail:
+	uring_free(u);
+	return rc;
+}
+
+static struct uring_bdev *find(const char *name, bool aio)
+{
+	struct uring_bdev *u = (struct uring_bdev *)bdev_find_of(name, &bdev_uring_module);
+	return u != NULL && u->aio == aio ? u : NULL;
+}
+
+static void delete_of_kind(const char *name, bool aio, bdev_delete_cb cb, void *arg)
+{
+	struct uring_bdev *u = find(name, aio);
+
+	if (u != NULL) {
+		bdev_unregister(&u->bdev, cb, arg);
+	} else {
+		cb(arg, -ENODEV);
+	}
+}
+
+void bdev_uring_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	delete_of_kind(name, false, cb, arg);
+}
+
+void bdev_aio_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	delete_of_kind(name, true, cb, arg);
+}
+
+int bdev_uring_rescan(const char *name, bool aio, char *error)
+{
+	struct uring_bdev *u = find(name, aio);
+	uint64_t bytes = 0;
+	struct stat st;
+
+	if (u == NULL) {
+		return bdev_error(error, -ENODEV, "name: there is no %s bdev '%.200s'", aio ? "aio" : "uring", name);
+	}
+	int rc = fstat(u->fd, &st) != 0 ? -errno : size_of(u->fd, &st, &bytes);
+	if (rc != 0) {
+		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", u->filename,
+				  strerror(-rc));
+	}
+	if (bytes < u->bdev.block_size) {
+		return bdev_error(error, -EINVAL, "filename '%.150s': its size, %lu bytes, is less than a block, %u",
+				  u->filename, bytes, u->bdev.block_size);
+	}
+	return bdev_resize(&u->bdev, bytes / u->bdev.block_size);
+}
+
+bool bdev_uring_get(const struct bdev *b, struct bdev_uring_opts *opts)
+{
+	if (b->module != &bdev_uring_module) {
+		return false;
+	}
+	const struct uring_bdev *u = (const struct uring_bdev *)b;
+	*opts = (struct bdev_uring_opts){.name = b->name,
+					 .filename = u->filename,
+					 .uuid = b->uuid,
+					 .block_size = u->block_size_override,
+					 .readonly = b->read_only,
+					 .fallocate = u->fallocate,
+					 .nowait = u->nowait,
+					 .aio = u->aio};
+	return true;
+}

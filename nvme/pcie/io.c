@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The data path: commands into the submission queue, completions out of the completion queue, doorbells. One thread per
+ * queue pair; no lock, no allocation, no system call but for interrupts going on and off as the thread falls asleep and
+ * wakes. */
+#include "nvme/pcie/pcie.h"
+
+#include <errno.h>
+#include <rte_atomic.h>
+#include <rte_io.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trace/trace.h"
+#include "util/log.h"
+
+/* Interrupts cost the machine more than polling while there is work: they go off when so many completions have been
+ * found without the thread falling asleep in between. One that sleeps and wakes all the time never pays for the switch.
+ */
+#define AWAKE_COMPLETIONS 64
+
+/* Shadow doorbells (Base 5.8): the device has said by its event index how far it looks by itself; it wants to be told
+ * when that is passed. True if the register must be written too. */
+static bool shadow_write(volatile uint32_t *shadow, volatile uint32_t *event, uint16_t value)
+{
+	uint16_t old = (uint16_t)le32toh(*shadow);
+
+	*shadow = htole32(value);
+	rte_mb(); /* the device reads the shadow after it has written the event index: one of the two sides sees the
+		     other */
+	uint16_t wanted = (uint16_t)le32toh(*event);
+	return (uint16_t)(value - wanted - 1) < (uint16_t)(value - old);
+}
+
+static void ring(struct pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow, volatile uint32_t *event,
+		 uint16_t value)
+{
+	rte_io_wmb(); /* the entries before the doorbell that tells of them */
+	if (__atomic_load_n(&q->stopped, __ATOMIC_RELAXED)) {
+		return; /* the control thread is deleting the queue: its doorbell may not be written any more */
+	}
+	if (shadow == NULL || shadow_write(shadow, event, value)) {
+		*doorbell = htole32(value);
+		q->doorbells++;
+	}
+}
+
+static int point_to_data(struct pcie_qpair *q, struct nvme_request *req, uint16_t slot)
+{
+	struct pcie_data d = {.translate = q->translate,
+			      .list = q->lists + (size_t)slot * q->list_bytes,
+			      .list_iova = q->lists_iova + (uint64_t)slot * q->list_bytes,
+			      .list_bytes = q->list_bytes,
+			      .sgl = (enum pcie_sgl)q->sgl};
+
+	return pcie_data_pointer(&d, req->iovs, req->iovcnt, req->data_len, &req->cmd);
+}
+
+/* Separate metadata: one contiguous buffer, with PRPs and with SGLs (Base 4.1.1, MPTR; PSDT 01b). */
+static int point_to_metadata(struct pcie_qpair *q, struct nvme_request *req)
+{
+	size_t len = req->md_len;
+	uint64_t addr = q->translate(req->md, &len);
+
+	if (addr == ENV_IOVA_BAD || len < req->md_len) {
+		return -EFAULT;
+	}
+	if (addr & 3) {
+		return -EINVAL;
+	}
+	req->cmd.mptr = htole64(addr);
+	return 0;
+}
+
+/* The command was put together a moment ago, in pieces of one to eight bytes. Wider loads of such bytes wait until
+ * these stores have left the store buffer; loads of the same width are served from it. (Relaxed atomics, so that the
+ * compiler does not widen them.) */
+static void copy_command(struct nvme_sqe *to, const struct nvme_sqe *from)
+{
+	__le32 *t = (__le32 *)to;
+	const __le32 *f = (const __le32 *)from;
+
+	t[0] = htole32(__atomic_load_n(&from->opcode, __ATOMIC_RELAXED) |
+		       (uint32_t)__atomic_load_n(&from->flags, __ATOMIC_RELAXED) << 8 |
+		       (uint32_t)le16toh(__atomic_load_n(&from->cid, __ATOMIC_RELAXED)) << 16);
+	for (unsigned i = 1; i < 4; i++) {
+		t[i] = __atomic_load_n(&f[i], __ATOMIC_RELAXED);
+	}
+	to->mptr = from->mptr;
+	to->prp1 = __atomic_load_n(&from->prp1, __ATOMIC_RELAXED);
+	to->prp2 = __atomic_load_n(&from->prp2, __ATOMIC_RELAXED);
+	for (unsigned i = 10; i < 16; i++) {
+		t[i] = __atomic_load_n(&f[i], __ATOMIC_RELAXED);
+	}
+}
+
+int pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+	int rc = 0;
+
+	req->cmd.mptr = 0;
+	if (req->data_len != 0) {
+		rc = point_to_data(q, req, le16toh(req->cmd.cid) & base->slot_mask);
+	} else {
+		req->cmd.flags &= (uint8_t)~NVME_CMD_FLAGS_PSDT_MASK;
+		req->cmd.prp1 = req->cmd.prp2 = 0;
+	}
+	if (rc == 0 && req->md != NULL) {
+		rc = point_to_metadata(q, req);
+	}
+	if (__builtin_expect(rc != 0, 0)) {
+		log_limited(LOG_LEVEL_ERROR, "%s queue pair %u: opcode 0x%02x with %u bytes in %u pieces: %s",
+			    base->ctrlr->trid.traddr, base->id, req->cmd.opcode, req->data_len, req->iovcnt,
+			    rc == -EFAULT ? "the device cannot reach this memory (it must come from env_dpdk)"
+					  : "this drive cannot take pieces of that number or alignment");
+		return rc;
+	}
+	/* there is room: at most `entries` are outstanding, one less than the queue holds */
+	copy_command(&q->sq[q->sq_tail], &req->cmd);
+	q->sq_tail = q->sq_tail + 1 == q->sq_size ? 0 : (uint16_t)(q->sq_tail + 1);
+	TRACE(NVME_PCIE_SUBMIT, q->owner, req->data_len, (uintptr_t)req, req->cb_arg, le16toh(req->cmd.cid),
+	      req->cmd.opcode, le32toh(req->cmd.cdw10), le32toh(req->cmd.cdw11), le32toh(req->cmd.cdw12),
+	      base->entries - base->num_free + 1u);
+	return 0;
+}
+
+void pcie_flush(struct nvme_qpair *base)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+
+	if (q->sq_tail != q->sq_rung) {
+		q->sq_rung = q->sq_tail;
+		ring(q, q->sq_doorbell, q->sq_shadow, q->sq_event, q->sq_tail);
+	}
+}
+
+static bool has_completion(const struct pcie_qpair *q)
+{
+	return (le16toh(*(volatile __le16 *)&q->cq[q->cq_head].status) & 1) == q->phase;
+}
+
+static void trace_completion(const struct pcie_qpair *q, const struct nvme_cqe *cqe)
+{
+	uint16_t cid = le16toh(cqe->cid);
+	const struct nvme_request *req = nvme_qpair_request(&q->base, cid);
+
+	if (req != NULL) {
+		TRACE(NVME_PCIE_COMPLETE, q->owner, req->data_len, (uintptr_t)req, req->cb_arg, cid,
+		      (uint32_t)cid | (uint32_t)le16toh(cqe->status) << 16, q->base.entries - q->base.num_free - 1u);
+	}
+}
+
+static void take_completion(struct pcie_qpair *q)
+{
+	struct nvme_cqe cqe;
+
+	rte_io_rmb(); /* the phase was read: now the rest of the entry */
+	memcpy(&cqe, &q->cq[q->cq_head], sizeof(cqe));
+	if (++q->cq_head == q->cq_size) {
+		q->cq_head = 0;
+		q->phase = !q->phase;
+	}
+	q->cq_unrung++;
+	if (TRACE_ENABLED(NVME_PCIE_COMPLETE)) {
+		trace_completion(q, &cqe);
+	}
+	/* SQHD and SQID are not looked at: a slot is free when its command has been completed, and this queue serves
+	 * one other */
+	nvme_qpair_complete(&q->base, &cqe);
+}
+
+static void ring_cq(struct pcie_qpair *q)
+{
+	q->cq_unrung = 0;
+	ring(q, q->cq_doorbell, q->cq_shadow, q->cq_event, q->cq_head);
+}
+
+static void interrupts_set(struct pcie_qpair *q, bool on)
+{
+	struct pcie_ctrlr *c = to_pcie(q->base.ctrlr);
+
+	q->polled = 0;
+	if (q->interrupting != on && c->dev.border->vector_enable(&c->dev, (unsigned)q->vector, on) == 0) {
+		q->interrupting = on;
+	}
+}
+
+int pcie_poll(struct nvme_qpair *base, uint32_t max)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+	/* a drive that completes as fast as its commands are replaced must not keep this thread for ever */
+	uint32_t n = 0, most = max != 0 ? max : q->cq_size;
+
+	while (n < most && has_completion(q) && !base->failed) {
+		take_completion(q);
+		n++;
+	}
+	if (q->cq_unrung > q->cq_slack) {
+		ring_cq(q);
+	}
+	pcie_flush(base);
+	if (q->interrupting && (q->polled += n) > AWAKE_COMPLETIONS) {
+		interrupts_set(q, false);
+	}
+	return (int)n;
+}
+
+int pcie_fd(const struct nvme_qpair *base)
+{
+	return to_pcie_qpair(base)->fd;
+}
+
+bool pcie_arm(struct nvme_qpair *base)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+	uint64_t count;
+	ssize_t ignored = read(q->fd, &count, sizeof(count));
+
+	(void)ignored; /* nothing to read: nothing was signalled */
+	if (q->cq_unrung != 0) {
+		ring_cq(q); /* some drives interrupt only when the queue has been read empty */
+	}
+	pcie_flush(base);
+	interrupts_set(q, true);
+	/* without its interrupt, the thread stays awake; what came before it was enabled is found here */
+	return !q->interrupting || has_completion(q);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The PCIe transport of the NVMe host (NVMe over PCIe Transport Specification 1.0c): the controller. Control thread.
+ *
+ * The registers are memory of the device, mapped: reads and writes take effect at once, so each ends within its call.
+ * The device reads and writes our memory by itself. That is why nothing is given back after a failure before the
+ * controller has been quiesced: disabled, or else cut off the bus. */
+#include "nvme/pcie/pcie.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+
+#define QUIESCE_LOOK_US  1000
+#define DISABLE_DELAY_US UINT64_C(2300000)
+#define ADMIN_SIZE_MAX   4096
+#define OACS_DBBUF       (1 << 8)
+#define ALL_ONES         UINT32_MAX /* what reads of a device that is gone give */
+
+static const struct pcie_border *border = &pcie_real;
+
+void pcie_set_border(const struct pcie_border *b)
+{
+	border = b != NULL ? b : &pcie_real;
+}
+
+/* Registers. */
+
+static uint64_t reg_read8(const struct pcie_ctrlr *c, uint32_t offset)
+{
+	uint64_t low = pcie_reg_read4(c, offset);
+
+	return low | (uint64_t)pcie_reg_read4(c, offset + 4) << 32;
+}
+
+static void reg_write8(const struct pcie_ctrlr *c, uint32_t offset, uint64_t value)
+{
+	pcie_reg_write4(c, offset, (uint32_t)value);
+	pcie_reg_write4(c, offset + 4, (uint32_t)(value >> 32));
+}
+
+static void pcie_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+
+	fn(ctrlr, 0, size == 8 ? reg_read8(c, offset) : pcie_reg_read4(c, offset));
+}
+
+static void delayed_write_ended(void *arg)
+{
+	struct pcie_ctrlr *c = arg;
+
+	c->write_fn(&c->base, 0, 0);
+}
+
+static void pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+
+	if (size == 8) {
+		reg_write8(c, offset, value);
+	} else {
+		pcie_reg_write4(c, offset, (uint32_t)value);
+	}
+	if (offset == NVME_REG_CC && !NVME_CC_EN(value) && (c->quirks & PCIE_QUIRK_DISABLE_DELAY)) {
+		c->write_fn = fn;
+		thread_timer_start(&c->write_timer, DISABLE_DELAY_US);
+		return;
+	}
+	fn(ctrlr, 0, 0);
+}
+
+/* Coming: the device is opened with its controller, and stays open through all resets. */
+
+static void quiesce_look(void *arg);
+
+static struct nvme_ctrlr *pcie_ctrlr_alloc(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
+{
+	struct pcie_ctrlr *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		snprintf(error, NVME_ERROR_MAX, "out of memory");
+		return NULL;
+	}
+	c->dev.border = border;
+	c->dev.request_fd = -1;
+	int rc = border->open(trid->traddr, &c->dev, error);
+	if (rc != 0) {
+		free(c);
+		errno = -rc;
+		return NULL;
+	}
+	if (c->dev.regs_len < PCIE_DOORBELLS + 8) {
+		snprintf(error, NVME_ERROR_MAX, "%s: BAR 0 has %zu bytes, too few for an NVMe controller's registers",
+			 c->dev.bdf, c->dev.regs_len);
+		border->close(&c->dev);
+		free(c);
+		errno = ENODEV;
+		return NULL;
+	}
+	c->quirks = pcie_quirks(c->dev.vendor, c->dev.device);
+	c->quiet = true;
+	c->quiesce_timer.fn = quiesce_look;
+	c->quiesce_timer.arg = c;
+	c->write_timer.fn = delayed_write_ended;
+	c->write_timer.arg = c;
+	TAILQ_INIT(&c->limbo);
+	pcie_hotplug_add(c);
+	return &c->base;
+}
+
+static void pcie_ctrlr_free(struct nvme_ctrlr *ctrlr)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+
+	pcie_hotplug_remove(c);
+	thread_timer_stop(&c->quiesce_timer);
+	thread_timer_stop(&c->write_timer);
+	pcie_limbo_free(c);
+	c->dev.border->close(&c->dev);
+	env_dma_free(c->shadow);
+	free(c);
+}
+
+static void pcie_connect(struct nvme_ctrlr *ctrlr)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	uint16_t entries = ctrlr->opts.admin_queue_entries;
+
+	if (pcie_reg_read4(c, NVME_REG_CSTS) == ALL_ONES) {
+		nvme_ctrlr_removed(ctrlr);
+		return;
+	}
+	if (c->vectors == 0) {
+		c->vectors = c->dev.border->vectors_open(&c->dev, 1u + ctrlr->opts.io_queues);
+	}
+	c->doorbell_stride = UINT32_C(4) << NVME_CAP_DSTRD(reg_read8(c, NVME_REG_CAP));
+	c->shadow_on = false;
+	ctrlr->admin = pcie_qpair_alloc(ctrlr, 0, entries < ADMIN_SIZE_MAX ? entries : ADMIN_SIZE_MAX - 1, NULL);
+	if (ctrlr->admin == NULL) {
+		nvme_ctrlr_connected(ctrlr, -ENOMEM, "no memory for the admin queue");
+		return;
+	}
+	nvme_ctrlr_connected(ctrlr, 0, "");
+}
+
+/* The controller is disabled: it may be given memory, and the bus. */
+static int pcie_before_enable(struct nvme_ctrlr *ctrlr)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	const struct pcie_qpair *q = to_pcie_qpair(ctrlr->admin);
+	int rc = c->dev.border->set_bus_master(&c->dev, true);
+
+	if (rc != 0) {
+		return rc;
+	}
+	c->quiet = false;
+	pcie_reg_write4(c, NVME_REG_AQA, (q->sq_size - 1u) | (q->cq_size - 1u) << 16);
+	reg_write8(c, NVME_REG_ASQ, q->sq_iova);
+	reg_write8(c, NVME_REG_ACQ, q->cq_iova);
+	return 0;
+}
+
+/* After Identify: the stripe of drives that have one, and shadow doorbells where they are offered (virtual drives). */
+
+static void shadow_set(void *arg, const struct nvme_cqe *cqe)
+{
+	struct pcie_ctrlr *c = arg;
+
+	c->shadow_on = nvme_cqe_status(cqe) == 0; /* without them it works as well */
+	nvme_ctrlr_configured(&c->base, 0);
+}
+
+static bool shadow_start(struct pcie_ctrlr *c)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_dbbuf};
+
+	/* one buffer of two pages: PRP1 and PRP2 */
+	if (c->shadow == NULL) {
+		c->shadow = env_dma_zmalloc(2 * PCIE_PAGE, 2 * PCIE_PAGE, c->dev.numa_node);
+	}
+	if (c->shadow == NULL) {
+		return false;
+	}
+	c->event_idx = c->shadow + PCIE_PAGE / sizeof(*c->shadow);
+	memset(c->shadow, 0, 2 * PCIE_PAGE);
+	return nvme_ctrlr_admin(&c->base, &cmd, c->shadow, 2 * PCIE_PAGE, true, shadow_set, c) == 0;
+}
+
+static void pcie_identified(struct nvme_ctrlr *ctrlr)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+
+	ctrlr->stripe_bytes = 0;
+	if ((c->quirks & PCIE_QUIRK_STRIPE) && ctrlr->id.vs[3] != 0 && ctrlr->id.vs[3] < 16) {
+		ctrlr->stripe_bytes = UINT32_C(4096) << ctrlr->id.vs[3];
+	}
+	if ((le16toh(ctrlr->id.oacs) & OACS_DBBUF) == 0 || !shadow_start(c)) {
+		nvme_ctrlr_configured(ctrlr, 0);
+	}
+}
+
+/* Going: quiet, whatever it takes. */
+
+static void quiesce_ended(struct pcie_ctrlr *c)
+{
+	c->quiet = true;
+	c->shadow_on = false;
+	pcie_qpairs_quiet(c);
+	nvme_ctrlr_quiesced(&c->base);
+}
+
+static void quiesce_look(void *arg)
+{
+	struct pcie_ctrlr *c = arg;
+	uint32_t csts = pcie_reg_read4(c, NVME_REG_CSTS);
+
+	if (csts == ALL_ONES || !NVME_CSTS_RDY(csts)) {
+		quiesce_ended(c);
+	} else if (env_ticks() < c->quiesce_deadline) {
+		thread_timer_start(&c->quiesce_timer, QUIESCE_LOOK_US);
+	} else {
+		log_error("%s does not become disabled: it is cut off from memory and reset", c->dev.bdf);
+		c->dev.border->set_bus_master(&c->dev, false);
+		c->dev.border->reset(&c->dev); /* where it can be; off the bus it does no harm either */
+		quiesce_ended(c);
+	}
+}
+
+static void pcie_quiesce(struct nvme_ctrlr *ctrlr)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	uint32_t cc = pcie_reg_read4(c, NVME_REG_CC);
+	uint64_t ms = (NVME_CAP_TO(ctrlr->cap) + 1) * UINT64_C(500); /* Base 3.1.3.1 */
+
+	thread_timer_stop(&c->write_timer);
+	if (c->quiet) { /* it was never given any memory */
+		quiesce_ended(c);
+		return;
+	}
+	if (cc != ALL_ONES && NVME_CC_EN(cc)) {
+		pcie_reg_write4(c, NVME_REG_CC, cc & ~UINT32_C(1));
+	}
+	c->quiesce_deadline =
+		env_ticks() + env_us_to_ticks(ms * 1000 + DISABLE_DELAY_US * !!(c->quirks & PCIE_QUIRK_DISABLE_DELAY));
+	thread_timer_start(&c->quiesce_timer, (c->quirks & PCIE_QUIRK_DISABLE_DELAY) ? DISABLE_DELAY_US : 0);
+}
+
+static void pcie_disconnect(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->admin != NULL) {
+		pcie_qpair_free(ctrlr->admin);
+	}
+	pcie_limbo_free(to_pcie(ctrlr));
+}
+
+static void pcie_check(struct nvme_ctrlr *ctrlr)
+{
+	uint32_t csts = pcie_reg_read4(to_pcie(ctrlr), NVME_REG_CSTS);
+
+	if (csts == ALL_ONES) {
+		nvme_ctrlr_removed(ctrlr);
+	} else if (NVME_CSTS_CFS(csts)) {
+		nvme_ctrlr_lost(ctrlr, "the controller reports a fatal status (CSTS.CFS)");
+	} else if (!NVME_CSTS_RDY(csts)) {
+		nvme_ctrlr_lost(ctrlr, "the controller is not ready any more (CSTS.RDY)");
+	}
+}
+
+static uint32_t pcie_max_transfer(struct nvme_ctrlr *ctrlr)
+{
+	return PCIE_MAX_TRANSFER;
+}
+
+/* SGLs say any pieces; PRPs one contiguous buffer for sure, and more only if these meet at page borders. */
+static uint16_t pcie_max_segments(const struct nvme_ctrlr *ctrlr)
+{
+	uint32_t list = nvme_ctrlr_max_transfer(ctrlr) / PCIE_PAGE * sizeof(uint64_t);
+
+	if ((le32toh(ctrlr->id.sgls) & 3) == 0) {
+		return 1;
+	}
+	return (uint16_t)((list > PCIE_LIST_MIN ? list : PCIE_LIST_MIN) / sizeof(union nvme_sgl_desc));
+}
+
+static const struct nvme_transport_ops pcie_ops = {
+	.trtype = NVME_TRTYPE_PCIE,
+	.writes_alone = true,
+	.ctrlr_alloc = pcie_ctrlr_alloc,
+	.ctrlr_free = pcie_ctrlr_free,
+	.connect = pcie_connect,
+	.quiesce = pcie_quiesce,
+	.disconnect = pcie_disconnect,
+	.before_enable = pcie_before_enable,
+	.identified = pcie_identified,
+	.check = pcie_check,
+	.reg_read = pcie_reg_read,
+	.reg_write = pcie_reg_write,
+	.max_transfer = pcie_max_transfer,
+	.max_segments = pcie_max_segments,
+	.buf_align = 4,
+	.qpair_alloc = pcie_qpair_alloc,
+	.qpair_connect = pcie_qpair_connect,
+	.qpair_stop = pcie_qpair_stop,
+	.qpair_free = pcie_qpair_free,
+	.submit = pcie_submit,
+	.flush = pcie_flush,
+	.poll = pcie_poll,
+	.fd = pcie_fd,
+	.arm = pcie_arm,
+};
+
+__attribute__((constructor)) static void register_pcie(void)
+{
+	nvme_transport_register(&pcie_ops);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The coming and going of queues on a PCIe controller: memory, Create and Delete I/O Queue. All on the control thread.
+ *
+ * Memory that the device knows of is given back only after it has confirmed the deletion, or after the whole controller
+ * is quiet: until then a queue that its user has freed waits in limbo. */
+#include "nvme/pcie/pcie.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/trace.h"
+#include "util/log.h"
+
+#define HUGE_STEP        ((size_t)2 << 20)
+#define IRQ_ENABLED      UINT32_C(0x2) /* Create I/O CQ, dword 11 (Base 5.5) */
+#define PHYS_CONTIGUOUS  UINT32_C(0x1)
+#define CQ_SLACK_DIVISOR 4
+
+static size_t power_of_two(size_t n)
+{
+	size_t p = 64;
+
+	while (p < n) {
+		p *= 2;
+	}
+	return p;
+}
+
+/* Memory that is contiguous for the device. A power of two as its alignment keeps it within a hugepage, where that
+ * matters. */
+static void *queue_memory(const struct pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
+{
+	size_t align = power_of_two(size < PCIE_PAGE ? PCIE_PAGE : size),
+	       len = size = (size + PCIE_PAGE - 1) & ~(size_t)(PCIE_PAGE - 1);
+	void *p = env_dma_zmalloc(size, align > HUGE_STEP ? HUGE_STEP : align, numa_node);
+
+	if (p == NULL) {
+		return NULL;
+	}
+	*iova = c->dev.translate(p, &len);
+	if (*iova == ENV_IOVA_BAD || len < size) {
+		log_error("%s: %zu bytes of DMA memory for a queue are not contiguous, or out of the "
+			  "device's reach",
+			  c->dev.bdf, size);
+		env_dma_free(p);
+		return NULL;
+	}
+	return p;
+}
+
+/* A completion queue somewhat longer than what can be outstanding: then its doorbell may wait for several polls. */
+static uint16_t cq_size(const struct pcie_ctrlr *c, uint16_t id, uint16_t entries)
+{
+	uint32_t most = (uint32_t)NVME_CAP_MQES(c->base.cap) + 1, wanted = entries + 1u + entries / CQ_SLACK_DIVISOR;
+
+	if (id == 0) {
+		most = 4096; /* Base 3.1.3.6, ACQS */
+	}
+	return (uint16_t)(wanted < most ? wanted : most < entries + 1u ? entries + 1u : most);
+}
+
+static int make_queues(struct pcie_ctrlr *c, struct pcie_qpair *q, int numa_node)
+{
+	uint32_t transfer = q->base.id == 0 ? PCIE_MAX_TRANSFER : nvme_ctrlr_max_transfer(&c->base);
+
+	q->sq_size = (uint16_t)(q->base.entries + 1);
+	q->cq_size = cq_size(c, q->base.id, q->base.entries);
+	q->cq_slack = (uint16_t)(q->cq_size - q->sq_size);
+	/* a power of two up to a page: so that no list crosses a page, as the specification has it (Base 4.1.1) */
+	q->list_bytes = (uint32_t)power_of_two(
+		(transfer / PCIE_PAGE + 1) * sizeof(uint64_t) > 256 ? transfer / PCIE_PAGE * sizeof(uint64_t) : 256);
+	q->sq = queue_memory(c, q->sq_size * sizeof(*q->sq), numa_node, &q->sq_iova);
+	q->cq = queue_memory(c, q->cq_size * sizeof(*q->cq), numa_node, &q->cq_iova);
+	q->lists = queue_memory(c, (size_t)q->base.entries * q->list_bytes, numa_node, &q->lists_iova);
+	return q->sq != NULL && q->cq != NULL && q->lists != NULL ? 0 : -ENOMEM;
+}
+
+static volatile uint32_t *doorbell(const struct pcie_ctrlr *c, uint32_t index)
+{
+	return (volatile uint32_t *)(c->dev.regs + PCIE_DOORBELLS + (size_t)index * c->doorbell_stride);
+}
+
+static int find_doorbells(struct pcie_ctrlr *c, struct pcie_qpair *q)
+{
+	uint32_t sq = 2u * q->base.id, cq = sq + 1;
+	size_t end = PCIE_DOORBELLS + (size_t)(cq + 1) * c->doorbell_stride,
+	       words = c->doorbell_stride / sizeof(uint32_t);
+
+	if (end > c->dev.regs_len) {
+		log_error("%s: BAR 0 has %zu bytes: the doorbells of queue pair %u, up to byte %zu, are not "
+			  "in it",
+			  c->dev.bdf, c->dev.regs_len, q->base.id, end);
+		return -ERANGE;
+	}
+	q->sq_doorbell = doorbell(c, sq);
+	q->cq_doorbell = doorbell(c, cq);
+	if (c->shadow_on && q->base.id != 0 && (cq + 1) * c->doorbell_stride <= PCIE_PAGE) {
+		q->sq_shadow = c->shadow + sq * words;
+		q->cq_shadow = c->shadow + cq * words;
+		q->sq_event = c->event_idx + sq * words;
+		q->cq_event = c->event_idx + cq * words;
+		*q->sq_shadow = *q->cq_shadow = *q->sq_event = *q->cq_event = 0; /* of whoever had this id before */
+	}
+	return 0;
+}
+
+static void release(struct pcie_qpair *q)
+{
+	trace_owner_release(q->owner);
+	env_dma_free(q->sq);
+	env_dma_free(q->cq);
+	env_dma_free(q->lists);
+	nvme_qpair_fini(&q->base);
+	free(q);
+}
+
+struct nvme_qpair *pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
+				    const struct nvme_qpair_opts *opts)
+{
+	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	struct pcie_qpair *q = aligned_alloc(64, (sizeof(*q) + 63) / 64 * 64);
+	char name[64];
+
+	if (q == NULL) {
+		return NULL;
+	}
+	memset(q, 0, sizeof(*q));
+	if (nvme_qpair_init(&q->base, ctrlr, id, entries) != 0) {
+		free(q);
+		return NULL;
+	}
+	int numa_node = opts != NULL && opts->numa_node >= 0 ? opts->numa_node : c->dev.numa_node;
+	q->translate = c->dev.translate;
+	q->phase = true;
+	/* SGLs in admin commands are for fabrics (Base 4.1.2) */
+	uint32_t sgls = id == 0 ? 0 : le32toh(ctrlr->id.sgls) & 3;
+	q->sgl = sgls == 1 ? PCIE_SGL_BYTES : sgls == 2 ? PCIE_SGL_DWORDS : PCIE_SGL_NONE;
+	q->vector = id < c->vectors ? id : -1;
+	q->fd = q->vector >= 0 ? c->dev.border->vector_fd(&c->dev, id) : -1;
+	if (make_queues(c, q, numa_node) != 0 || find_doorbells(c, q) != 0) {
+		release(q);
+		return NULL;
+	}
+	snprintf(name, sizeof(name), "%s qid %u", c->dev.bdf, id);
+	q->owner = trace_owner_register(TRACE_OWNER_NVME_PCIE_QP, name);
+	return &q->base;
+}
+
+/* queue: memory that PRP1 is to point to, as if it were a page of data; or NULL. */
+static int send(struct pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
+		void (*cb)(void *arg, const struct nvme_cqe *cqe))
+{
+	int rc = nvme_ctrlr_admin(q->base.ctrlr, cmd, queue, queue != NULL ? PCIE_PAGE : 0, true, cb, q);
+
+	q->commands += rc == 0;
+	return rc;
+}
+
+/* Creating: the completion queue, then the submission queue (Base 5.5, 5.6). */
+
+static bool creation_goes_on(struct pcie_qpair *q, const struct nvme_cqe *cqe, const char *what)
+{
+	uint16_t status = nvme_cqe_status(cqe);
+
+	if (q->dead || q->base.failed) { /* its end has come meanwhile */
+		return false;
+	}
+	if (status != 0) {
+		log_warning("%s: %s %u was refused: %s", q->base.ctrlr->trid.traddr, what, q->base.id,
+			    nvme_status_text(status));
+		nvme_qpair_transport_connected(&q->base, -EIO);
+		return false;
+	}
+	return true;
+}
+
+static void sq_created(void *arg, const struct nvme_cqe *cqe)
+{
+	struct pcie_qpair *q = arg;
+
+	q->commands--;
+	q->has_sq = nvme_cqe_status(cqe) == 0;
+	if (creation_goes_on(q, cqe, "Create I/O Submission Queue")) {
+		nvme_qpair_transport_connected(&q->base, 0);
+	}
+}
+
+static void cq_created(void *arg, const struct nvme_cqe *cqe)
+{
+	struct pcie_qpair *q = arg;
+	struct nvme_sqe cmd = {
+		.opcode = nvme_admin_create_sq,
+		.cdw10 = htole32(q->base.id | (q->sq_size - 1u) << 16),
+		.cdw11 = htole32(PHYS_CONTIGUOUS | (uint32_t)q->base.id << 16),
+	};
+
+	q->commands--;
+	q->has_cq = nvme_cqe_status(cqe) == 0;
+	if (!creation_goes_on(q, cqe, "Create I/O Completion Queue")) {
+		return;
+	}
+	q->has_sq = true; /* from the moment that the device may have read the command */
+	int rc = send(q, &cmd, q->sq, sq_created);
+	if (rc != 0) {
+		q->has_sq = false;
+		nvme_qpair_transport_connected(&q->base, rc);
+	}
+}
+
+void pcie_qpair_connect(struct nvme_qpair *base)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_sqe cmd = {
+		.opcode = nvme_admin_create_cq,
+		.cdw10 = htole32(base->id | (q->cq_size - 1u) << 16),
+		.cdw11 = htole32(PHYS_CONTIGUOUS | (q->vector >= 0 ? IRQ_ENABLED | (uint32_t)q->vector << 16 : 0)),
+	};
+
+	q->has_cq = true;
+	int rc = send(q, &cmd, q->cq, cq_created);
+	if (rc != 0) {
+		q->has_cq = false;
+		nvme_qpair_transport_connected(base, rc);
+	}
+}
+
+/* Ending: the submission queue, then the completion queue (Base 5.7, 5.4). */
+
+static void stop_ended(struct pcie_qpair *q)
+{
+	void (*done)(void *) = q->stop_done;
+
+	if (done != NULL) {
+		q->stop_done = NULL;
+		done(q->stop_arg);
+	}
+}
+
+/* A queue that cannot be deleted: the reset that follows ends the stop, by pcie_qpairs_quiet(). */
+static void deletion_failed(struct pcie_qpair *q, const char *what, const char *why)
+{
+	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
+}
+
+static void delete (struct pcie_qpair *q, uint8_t opcode, const char *what,
+		    void (*cb)(void *arg, const struct nvme_cqe *cqe))
+{
+	struct nvme_sqe cmd = {.opcode = opcode, .cdw10 = htole32(q->base.id)};
+	int rc = send(q, &cmd, NULL, cb);
+
+	if (rc != 0) {
+		deletion_failed(q, what, strerror(-rc));
+	}
+}
+
+static void cq_deleted(void *arg, const struct nvme_cqe *cqe)
+{
+	struct pcie_qpair *q = arg;
+
+	q->commands--;
+	if (to_pcie(q->base.ctrlr)->quiet || q->dead) { /* a reset has come between */
+		return;
+	}
+	if (nvme_cqe_status(cqe) != 0) {
+		deletion_failed(q, "Delete I/O Completion Queue", nvme_status_text(nvme_cqe_status(cqe)));
+		return;
+	}
+	q->has_cq = false;
+	stop_ended(q);
+}
+
+static void sq_deleted(void *arg, const struct nvme_cqe *cqe)
+{
+	struct pcie_qpair *q = arg;
+
+	q->commands--;
+	if (to_pcie(q->base.ctrlr)->quiet || q->dead) {
+		return;
+	}
+	if (nvme_cqe_status(cqe) != 0) {
+		deletion_failed(q, "Delete I/O Submission Queue", nvme_status_text(nvme_cqe_status(cqe)));
+		return;
+	}
+	q->has_sq = false;
+	delete (q, nvme_admin_delete_cq, "Delete I/O Completion Queue", cq_deleted);
+}
+
+void pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+
+	__atomic_store_n(&q->stopped, true, __ATOMIC_RELAXED);
+	q->stop_done = done;
+	q->stop_arg = arg;
+	if (to_pcie(base->ctrlr)->quiet) {
+		q->has_cq = q->has_sq = false;
+		stop_ended(q);
+	} else if (!base->ctrlr->in_failure) {
+		delete (q, nvme_admin_delete_sq, "Delete I/O Submission Queue", sq_deleted);
+	} /* else: the controller is on its way to being quiet, which ends this */
+}
+
+void pcie_qpair_free(struct nvme_qpair *base)
+{
+	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct pcie_ctrlr *c = to_pcie(base->ctrlr);
+
+	if (q->commands != 0 || ((q->has_cq || q->has_sq) && !c->quiet)) {
+		q->dead = true;
+		nvme_qpair_alarm_fini(base);
+		TAILQ_INSERT_TAIL(&c->limbo, q, limbo_link);
+		return;
+	}
+	release(q);
+}
+
+void pcie_qpairs_quiet(struct pcie_ctrlr *c)
+{
+	struct nvme_qpair *base = TAILQ_FIRST(&c->base.qpairs), *next;
+
+	for (; base != NULL; base = next) {
+		next = TAILQ_NEXT(base, link); /* done() destroys the queue pair */
+		to_pcie_qpair(base)->has_cq = to_pcie_qpair(base)->has_sq = false;
+		stop_ended(to_pcie_qpair(base));
+	}
+}
+
+void pcie_limbo_free(struct pcie_ctrlr *c)
+{
+	struct pcie_qpair *q;
+
+	while ((q = TAILQ_FIRST(&c->limbo)) != NULL) {
+		TAILQ_REMOVE(&c->limbo, q, limbo_link);
+		release(q);
+	}
+}

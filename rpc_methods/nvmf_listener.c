@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where subsystems listen, and the ANA states that hosts see there. */
+#include <errno.h>
+#include <string.h>
+
+#include "rpc_methods/nvmf.h"
+
+static const struct rpc_enum ana_states[] = {
+	{"optimized", NVME_ANA_STATE_OPTIMIZED},
+	{"non_optimized", NVME_ANA_STATE_NONOPTIMIZED},
+	{"inaccessible", NVME_ANA_STATE_INACCESSIBLE},
+	{"persistent_loss", NVME_ANA_STATE_PERSISTENT_LOSS},
+	{"change", NVME_ANA_STATE_CHANGE},
+	{NULL, 0},
+};
+
+struct listener_params {
+	struct rpc_nvmf_where where;
+	struct rpc_nvmf_address listen_address;
+	int ana_state;
+	uint32_t anagrpid;
+};
+
+#define LISTENER_PARAMS                                                                                                \
+	RPC_NVMF_WHERE_PARAMS(struct listener_params),                                                                 \
+		RPC_PARAM(struct listener_params, listen_address, RPC_OBJECT, RPC_REQUIRED, "where",                   \
+			  .object = rpc_nvmf_address_params)
+
+static const struct rpc_param add_listener_params[] = {
+	LISTENER_PARAMS,
+	RPC_ONLY(secure_channel, RPC_BOOL, "false", "secure channels are NVMe/TCP's"),
+	RPC_ONLY(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
+	RPC_ONLY(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
+	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
+		  .enums = ana_states),
+	RPC_PARAM_END,
+};
+
+static void add_listener_defaults(void *params)
+{
+	((struct listener_params *)params)->ana_state = NVME_ANA_STATE_OPTIMIZED;
+}
+
+static const struct rpc_param set_ana_state_params[] = {
+	LISTENER_PARAMS,
+	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_REQUIRED, "what hosts are told",
+		  .enums = ana_states),
+	RPC_PARAM(struct listener_params, anagrpid, RPC_UINT32, RPC_OPTIONAL, "the ANA group; by default all"),
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param remove_listener_params[] = {
+	LISTENER_PARAMS,
+	RPC_PARAM_END,
+};
+
+/* The subsystem and the address, or NULL after an answer. */
+static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const struct listener_params *p,
+					      struct nvmf_address *address)
+{
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address) ? s : NULL;
+}
+
+static void answer_not_there(struct rpc_request *req, const char *nqn, const struct nvmf_address *address)
+{
+	rpc_error(req, -ENOENT, "%s does not listen on %s %s %s", nqn, address->trtype, address->traddr,
+		  address->trsvcid);
+}
+
+static void answer_no_ana(struct rpc_request *req, const struct listener_params *p)
+{
+	rpc_error(req, -ENOTSUP,
+		  "parameter \"ana_state\" is \"%s\": %s was made without ana_reporting, so all it can be is "
+		  "optimized",
+		  nvmf_ana_state_name((enum nvme_ana_state)p->ana_state), p->where.nqn);
+}
+
+static void rpc_add_listener(struct rpc_request *req, void *params)
+{
+	const struct listener_params *p = params;
+	struct nvmf_address address;
+	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_subsystem_add_listener_ana(s, &address, (enum nvme_ana_state)p->ana_state);
+	if (rc == -ENOTSUP) {
+		answer_no_ana(req, p);
+	} else if (rc == -EINVAL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"listen_address.trtype\" is \"%s\": the target has no such transport; "
+			  "nvmf_create_transport makes one",
+			  p->listen_address.trtype);
+	} else if (rc != 0) {
+		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype, address.traddr,
+			  address.trsvcid, strerror(-rc));
+	} else {
+		nvmf_subsystem_settle_listeners(s, address.trtype, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params, RPC_RUNTIME,
+	   "Let hosts connect to a subsystem through an address", .defaults = add_listener_defaults)
+
+static void rpc_set_ana_state(struct rpc_request *req, void *params)
+{
+	const struct listener_params *p = params;
+	struct nvmf_address address;
+	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_listener_set_ana_state(s, &address, p->anagrpid, (enum nvme_ana_state)p->ana_state);
+	if (rc == -ENOTSUP) {
+		answer_no_ana(req, p);
+	} else if (rc == -EINVAL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"anagrpid\" is %u: allowed are 1 to %u (max_namespaces)", p->anagrpid,
+			  nvmf_subsystem_max_namespaces(s));
+	} else if (rc == -ENOENT) {
+		answer_not_there(req, p->where.nqn, &address);
+	} else {
+		rpc_nvmf_answer(req, rc);
+	}
+}
+RPC_METHOD("nvmf_subsystem_listener_set_ana_state", rpc_set_ana_state, struct listener_params, set_ana_state_params,
+	   RPC_RUNTIME, "Set the ANA state of a group, or of all, through a listener, and tell its hosts")
+
+static void rpc_remove_listener(struct rpc_request *req, void *params)
+{
+	const struct listener_params *p = params;
+	struct nvmf_address address;
+	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+
+	if (s != NULL && nvmf_subsystem_find_listener(s, &address) == NULL) {
+		answer_not_there(req, p->where.nqn, &address);
+	} else if (s != NULL) {
+		nvmf_subsystem_remove_listener(s, &address, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params, remove_listener_params,
+	   RPC_RUNTIME, "Disconnect the hosts that came through an address, and let no more of them in")
+
+struct get_listeners {
+	struct rpc_nvmf_where where;
+};
+
+static const struct rpc_param get_listeners_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct get_listeners),
+	RPC_PARAM_END,
+};
+
+/* Of every group that there can be. */
+static json_t *ana_states_json(const struct nvmf_subsystem *s, const struct nvmf_listener *l)
+{
+	json_t *list = json_array();
+
+	for (uint32_t g = 1; g <= nvmf_subsystem_max_namespaces(s); g++) {
+		const char *state = nvmf_ana_state_name(nvmf_listener_ana_state(l, g));
+		json_array_append_new(list, json_pack("{s:i,s:s}", "ana_group", (int)g, "ana_state", state));
+	}
+	return list;
+}
+
+static json_t *listener_json(const struct nvmf_subsystem *s, const struct nvmf_listener *l)
+{
+	json_t *o = json_pack("{s:o}", "address", rpc_nvmf_address_json(nvmf_listener_address(l)));
+
+	if (nvmf_subsystem_ana_reporting(s)) {
+		json_object_set_new(o, "ana_states", ana_states_json(s, l));
+	}
+	return o;
+}
+
+static void rpc_get_listeners(struct rpc_request *req, void *params)
+{
+	const struct get_listeners *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	json_t *list;
+
+	if (s == NULL) {
+		return;
+	}
+	list = json_array();
+	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
+		json_array_append_new(list, listener_json(s, l));
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct get_listeners, get_listeners_params, RPC_RUNTIME,
+	   "List the addresses of a subsystem, with the state of each ANA group there")

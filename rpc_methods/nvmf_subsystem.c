@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Subsystems, who may connect to them, and where. */
+#include <errno.h>
+#include <string.h>
+
+#include "bdev/bdev.h"
+#include "nvmf/resv.h"
+#include "rpc_methods/nvmf.h"
+
+/* ---- Making and removing ---- */
+
+struct create_subsystem {
+	struct rpc_nvmf_where where;
+	char *serial_number, *model_number;
+	uint32_t max_namespaces;
+	bool allow_any_host, ana_reporting;
+	uint16_t min_cntlid, max_cntlid;
+};
+
+static const struct rpc_param create_subsystem_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct create_subsystem),
+	RPC_PARAM(struct create_subsystem, serial_number, RPC_STRING, RPC_OPTIONAL, "up to 20 ASCII characters"),
+	RPC_PARAM(struct create_subsystem, model_number, RPC_STRING, RPC_OPTIONAL, "up to 40 ASCII characters"),
+	RPC_PARAM(struct create_subsystem, max_namespaces, RPC_UINT32, RPC_OPTIONAL,
+		  "also the highest nsid; by default 32"),
+	RPC_PARAM(struct create_subsystem, allow_any_host, RPC_BOOL, RPC_OPTIONAL, "let every host connect"),
+	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL,
+		  "tell hosts the state of each ANA group through each listener"),
+	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL, "lowest controller id; by default 1"),
+	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
+		  "highest controller id; by default 65519"),
+	RPC_ONLY(passthrough, RPC_BOOL, "false",
+		 "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
+	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
+	RPC_ONLY(dmrsl, RPC_UINT32, "0", "the blocks of one deallocation are not limited"),
+	RPC_ONLY(wzsl, RPC_UINT8, "0", "the blocks of one Write Zeroes are not limited"),
+	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "the blocks of one deallocation are not limited"),
+	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "the blocks of one Write Zeroes are not limited"),
+	RPC_ONLY(admin_label, RPC_STRING, "\"\"", "subsystems have no label"),
+	RPC_PARAM_END,
+};
+
+static void rpc_create_subsystem(struct rpc_request *req, void *params)
+{
+	const struct create_subsystem *p = params;
+	const struct nvmf_subsystem_opts opts = {
+		.serial_number = p->serial_number,
+		.model_number = p->model_number,
+		.max_namespaces = p->max_namespaces,
+		.allow_any_host = p->allow_any_host,
+		.ana_reporting = p->ana_reporting,
+		.min_cntlid = p->min_cntlid,
+		.max_cntlid = p->max_cntlid,
+	};
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->where.tgt_name);
+	struct nvmf_subsystem *s;
+	char why[NVMF_ERROR_MAX];
+
+	if (tgt == NULL) {
+		return;
+	}
+	if (nvmf_subsystem_opts_check(p->where.nqn, &opts, why) != 0) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter %s", why);
+		return;
+	}
+	int rc = nvmf_subsystem_create(tgt, p->where.nqn, &opts, &s);
+	if (rc != 0) {
+		rpc_error(req, rc, "subsystem %s cannot be made: %s", p->where.nqn,
+			  rc == -EEXIST ? "there is one of that name" : strerror(-rc));
+		return;
+	}
+	nvmf_subsystem_start(s, rpc_nvmf_answer, req);
+}
+RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params, RPC_RUNTIME,
+	   "Make an NVM subsystem")
+
+struct subsystem_only {
+	struct rpc_nvmf_where where;
+};
+
+static const struct rpc_param subsystem_only_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct subsystem_only),
+	RPC_PARAM_END,
+};
+
+static void rpc_delete_subsystem(struct rpc_request *req, void *params)
+{
+	const struct subsystem_only *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s != NULL && nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
+		rpc_error(req, -EPERM, "parameter \"nqn\" is \"%s\": a target keeps its discovery subsystem",
+			  p->where.nqn);
+	} else if (s != NULL) {
+		nvmf_subsystem_destroy(s, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
+	   "Disconnect a subsystem's hosts and remove it")
+
+/* ---- Listing ---- */
+
+static json_t *hex_json(const uint8_t *bytes, size_t len)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	char text[33];
+
+	for (size_t i = 0; i < len; i++) {
+		text[2 * i] = digits[bytes[i] >> 4];
+		text[2 * i + 1] = digits[bytes[i] & 0xf];
+	}
+	text[2 * len] = 0;
+	return json_string(text);
+}
+
+static bool any_byte(const uint8_t *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (bytes[i] != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static json_t *hosts_of_ns_json(const struct nvmf_ns *ns)
+{
+	json_t *list = json_array();
+
+	for (const char *h = nvmf_ns_next_host(ns, NULL); h != NULL; h = nvmf_ns_next_host(ns, h)) {
+		json_array_append_new(list, json_pack("{s:o}", "nqn", rpc_string(h)));
+	}
+	return list;
+}
+
+/* Only where there are any. */
+static void add_opcodes(json_t *o, const char *name, const struct nvmf_passthru *p, bool admin)
+{
+	json_t *list = json_array();
+
+	for (int opcode = NVMF_VENDOR_IO; opcode <= UINT8_MAX; opcode++) {
+		if (nvmf_passthru_has(p, (uint8_t)opcode, admin)) {
+			json_array_append_new(list, json_integer(opcode));
+		}
+	}
+	if (json_array_size(list) != 0) {
+		json_object_set(o, name, list);
+	}
+	json_decref(list);
+}
+
+static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
+{
+	const struct nvmf_ns_opts *opts = nvmf_ns_get_opts(ns);
+	char uuid[BDEV_UUID_STRLEN];
+
+	bdev_uuid_format(opts->uuid, uuid);
+	json_object_set_new(o, "nguid", hex_json(opts->nguid, sizeof(opts->nguid)));
+	if (any_byte(opts->eui64, sizeof(opts->eui64))) {
+		json_object_set_new(o, "eui64", hex_json(opts->eui64, sizeof(opts->eui64)));
+	}
+	json_object_set_new(o, "uuid", json_string(uuid));
+	json_object_set_new(o, "anagrpid", json_integer(opts->anagrpid));
+	json_object_set_new(o, "no_auto_visible", json_boolean(opts->no_auto_visible));
+	if (opts->hide_metadata) {
+		json_object_set_new(o, "hide_metadata", json_true());
+	}
+	if (opts->ptpl_file != NULL) {
+		json_object_set_new(o, "ptpl_file", rpc_string(opts->ptpl_file));
+	}
+	add_opcodes(o, "passthru_io", &opts->passthru, false);
+	add_opcodes(o, "passthru_admin", &opts->passthru, true);
+}
+
+json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
+	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
+	add_ns_names(o, ns);
+	return o;
+}
+
+static json_t *registrants_json(const struct nvmf_resv *r)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < r->num_registrants; i++) {
+		json_t *o = json_object();
+		json_object_set_new(o, "hostid", hex_json(r->registrants[i].hostid, NVMF_HOSTID_SIZE));
+		json_object_set_new(o, "key", rpc_hex(r->registrants[i].key));
+		json_object_set_new(o, "holder", json_boolean(nvmf_resv_holds(r, i)));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *reservation_json(const struct nvmf_resv *r)
+{
+	static const char *const types[] = {
+		[0] = "none",
+		[NVME_RESERVATION_RTYPE_WE] = "write_exclusive",
+		[NVME_RESERVATION_RTYPE_EA] = "exclusive_access",
+		[NVME_RESERVATION_RTYPE_WERO] = "write_exclusive_registrants_only",
+		[NVME_RESERVATION_RTYPE_EARO] = "exclusive_access_registrants_only",
+		[NVME_RESERVATION_RTYPE_WEAR] = "write_exclusive_all_registrants",
+		[NVME_RESERVATION_RTYPE_EAAR] = "exclusive_access_all_registrants",
+	};
+	json_t *o = json_pack("{s:s}", "type", types[r->type]);
+
+	json_object_set_new(o, "generation", json_integer(r->generation));
+	json_object_set_new(o, "persistent", json_boolean(r->ptpl));
+	json_object_set_new(o, "registrants", registrants_json(r));
+	return o;
+}
+
+static json_t *ns_json(const struct nvmf_ns *ns)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
+	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
+	json_object_set_new(o, "name", rpc_string(nvmf_ns_bdev_name(ns)));
+	add_ns_names(o, ns);
+	if (nvmf_ns_get_opts(ns)->no_auto_visible) {
+		json_object_set_new(o, "hosts", hosts_of_ns_json(ns));
+	}
+	const struct nvmf_resv *resv = nvmf_ns_resv_state(ns);
+	if (resv->num_registrants != 0) {
+		json_object_set_new(o, "reservation", reservation_json(resv));
+	}
+	return o;
+}
+
+static json_t *listen_addresses_json(const struct nvmf_subsystem *s)
+{
+	json_t *list = json_array();
+
+	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
+		json_array_append_new(list, rpc_nvmf_address_json(nvmf_listener_address(l)));
+	}
+	return list;
+}
+
+void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	const char *key = nvmf_subsystem_host_key(s, hostnqn, false),
+		   *ctrlr_key = nvmf_subsystem_host_key(s, hostnqn, true);
+
+	if (key != NULL) {
+		json_object_set_new(o, "dhchap_key", rpc_string(key));
+	}
+	if (ctrlr_key != NULL) {
+		json_object_set_new(o, "dhchap_ctrlr_key", rpc_string(ctrlr_key));
+	}
+}
+
+static json_t *hosts_json(const struct nvmf_subsystem *s)
+{
+	json_t *list = json_array();
+
+	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL; h = nvmf_subsystem_next_host(s, h)) {
+		json_t *o = json_pack("{s:o}", "nqn", rpc_string(h));
+		rpc_nvmf_add_key_names(o, s, h);
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static void add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
+{
+	json_t *namespaces = json_array();
+
+	json_object_set_new(o, "serial_number", rpc_string(nvmf_subsystem_serial_number(s)));
+	json_object_set_new(o, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
+	json_object_set_new(o, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
+	json_object_set_new(o, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
+	json_object_set_new(o, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
+	json_object_set_new(o, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
+	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		json_array_append_new(namespaces, ns_json(ns));
+	}
+	json_object_set_new(o, "namespaces", namespaces);
+}
+
+static json_t *subsystem_json(const struct nvmf_subsystem *s)
+{
+	bool discovery = nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY;
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nqn", rpc_string(nvmf_subsystem_nqn(s)));
+	json_object_set_new(o, "subtype", json_string(discovery ? "Discovery" : "NVMe"));
+	json_object_set_new(o, "listen_addresses", listen_addresses_json(s));
+	json_object_set_new(o, "allow_any_host", json_boolean(nvmf_subsystem_allow_any_host(s)));
+	json_object_set_new(o, "hosts", hosts_json(s));
+	json_object_set_new(o, "state", rpc_nvmf_lower(nvmf_subsystem_state_name(nvmf_subsystem_get_state(s))));
+	json_object_set_new(o, "state_us", rpc_nvmf_since_us(nvmf_subsystem_state_ticks(s)));
+	if (!discovery) {
+		add_nvme_fields(o, s);
+	}
+	return o;
+}
+
+struct get_subsystems {
+	char *nqn, *tgt_name;
+};
+
+static const struct rpc_param get_subsystems_params[] = {
+	RPC_PARAM(struct get_subsystems, nqn, RPC_STRING, RPC_OPTIONAL, "only this one"),
+	RPC_PARAM(struct get_subsystems, tgt_name, RPC_STRING, RPC_OPTIONAL,
+		  "name of the target; the default one if not given"),
+	RPC_PARAM_END,
+};
+
+static void rpc_get_subsystems(struct rpc_request *req, void *params)
+{
+	const struct get_subsystems *p = params;
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
+	json_t *list;
+
+	if (tgt == NULL) {
+		return;
+	}
+	if (p->nqn != NULL && nvmf_subsystem_find(tgt, p->nqn) == NULL) { /* not the code that other methods give it */
+		rpc_error(req, -ENODEV, "parameter \"nqn\" is \"%s\": there is no such subsystem", p->nqn);
+		return;
+	}
+	list = json_array();
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+		if (p->nqn == NULL || strcmp(p->nqn, nvmf_subsystem_nqn(s)) == 0) {
+			json_array_append_new(list, subsystem_json(s));
+		}
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get_subsystems_params, RPC_RUNTIME,
+	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first")
+
+/* ---- Hosts ---- */
+
+struct host_params {
+	struct rpc_nvmf_where where;
+	char *host;
+};
+
+struct keyed_host_params {
+	struct rpc_nvmf_where where;
+	char *host, *dhchap_key, *dhchap_ctrlr_key;
+};
+
+#define KEYED_HOST_PARAMS                                                                                              \
+	RPC_NVMF_WHERE_PARAMS(struct keyed_host_params),                                                               \
+		RPC_PARAM(struct keyed_host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),                \
+		RPC_PARAM(struct keyed_host_params, dhchap_key, RPC_STRING, RPC_OPTIONAL,                              \
+			  "name of a key of the keyring: the host has to prove that it has it"),                       \
+		RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,                        \
+			  "name of a key of the keyring: proves to the host who the subsystem is")
+
+static const struct rpc_param keyed_host_params[] = {
+	KEYED_HOST_PARAMS,
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param add_host_params[] = {
+	KEYED_HOST_PARAMS,
+	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's"),
+	RPC_PARAM_END,
+};
+
+static const struct rpc_param remove_host_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct host_params),
+	RPC_PARAM(struct host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
+	RPC_ONLY(timeout_ms, RPC_UINT64, "0", "the call is answered when the host's connections have ended"),
+	RPC_PARAM_END,
+};
+
+static bool has_host(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	const char *h = NULL;
+
+	while ((h = nvmf_subsystem_next_host(s, h)) != NULL && strcmp(h, hostnqn) != 0) {
+	}
+	return h != NULL;
+}
+
+static void rpc_add_host(struct rpc_request *req, void *params)
+{
+	const struct keyed_host_params *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	char why[NVMF_ERROR_MAX];
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_subsystem_add_host(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, rc == -EINVAL ? RPC_ERROR_INVALID_PARAMS : rc, "%s", why);
+	}
+}
+RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, add_host_params, RPC_RUNTIME,
+	   "Let a host connect to a subsystem")
+
+static void rpc_set_keys(struct rpc_request *req, void *params)
+{
+	const struct keyed_host_params *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	char why[NVMF_ERROR_MAX];
+
+	if (s == NULL) {
+		return;
+	}
+	int rc = nvmf_subsystem_set_keys(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+	if (rc == 0) {
+		rpc_reply_true(req);
+	} else {
+		rpc_error(req, rc, "%s", why);
+	}
+}
+RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
+	   "Give a host other keys, or none; they count from its next authentication on")
+
+static void rpc_remove_host(struct rpc_request *req, void *params)
+{
+	const struct host_params *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s != NULL && !has_host(s, p->host)) {
+		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts",
+			  p->host);
+	} else if (s != NULL) {
+		nvmf_subsystem_remove_host(s, p->host, rpc_nvmf_answer, req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, remove_host_params, RPC_RUNTIME,
+	   "Disconnect a host and let it connect no more; answers when its connections have ended")
+
+struct allow_any_host {
+	struct rpc_nvmf_where where;
+	bool allow_any_host;
+};
+
+static const struct rpc_param allow_any_host_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct allow_any_host),
+	RPC_PARAM(struct allow_any_host, allow_any_host, RPC_BOOL, RPC_REQUIRED, "every host, or only those added"),
+	RPC_PARAM_END,
+};
+
+static void rpc_allow_any_host(struct rpc_request *req, void *params)
+{
+	const struct allow_any_host *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s != NULL) {
+		rpc_nvmf_answer(req, nvmf_subsystem_set_allow_any_host(s, p->allow_any_host));
+	}
+}
+RPC_METHOD("nvmf_subsystem_allow_any_host", rpc_allow_any_host, struct allow_any_host, allow_any_host_params,
+	   RPC_RUNTIME, "Let every host connect, or only those that were added")

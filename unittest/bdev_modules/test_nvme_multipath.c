@@ -1,0 +1,821 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A namespace that two controllers share: `model`, which is attached first, and `second`. Both have the same blocks. */
+#include <errno.h>
+
+#include "unittest/bdev_modules/nvme_fixture.h"
+
+#define HELD 4
+
+/* --- Two controllers --- */
+
+static void begin_apart(void)
+{
+	struct model *both[] = {&model, &second};
+
+	drive_begin();
+	model_init(&second);
+	second.cntlid = 2;
+	for (unsigned i = 0; i < 2; i++) {
+		both[i]->cmic = NVME_CTRL_CMIC_MULTI_CTRL | NVME_CTRL_CMIC_MULTI_ANA_REPORTING;
+		both[i]->anatt = 200; /* longer than any test */
+		both[i]->ns[0].shared = true;
+		both[i]->ns[1].active = false;
+	}
+	free(second.ns[0].data);
+	second.ns[0].data = model.ns[0].data;
+}
+
+/* For ever tried again, so that it is the test that says when one is back. */
+static struct bdev_nvme_attach path_opts(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+
+	a.ctrlr_loss_timeout_sec = -1;
+	a.reconnect_delay_sec = 1;
+	return a;
+}
+
+static int attach_first(struct bdev_nvme_attach a)
+{
+	model_current = &model;
+	return attach_with(&a);
+}
+
+static int attach_second(struct bdev_nvme_attach a)
+{
+	model_current = &second;
+	a.trid.traddr[strlen(a.trid.traddr) - 3] = '5';
+	return attach_with(&a);
+}
+
+struct ways {
+	unsigned wanted, found;
+};
+
+static void count_way(void *arg, const struct bdev_nvme_io_path *path)
+{
+	((struct ways *)arg)->found += path->connected && path->accessible;
+}
+
+static bool are_usable(void *arg)
+{
+	struct ways *w = arg;
+
+	w->found = 0;
+	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), count_way, w);
+	return w->found == w->wanted;
+}
+
+/* So many ways, of all threads, can be used. */
+static void wait_usable(unsigned n)
+{
+	CU_ASSERT_FATAL(fixture_poll(are_usable, &(struct ways){.wanted = n}));
+}
+
+static void begin_two(const struct bdev_nvme_attach *a, struct user *u)
+{
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(*a), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_second(*a), 0);
+	if (u != NULL) {
+		CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
+		wait_usable(2);
+	}
+}
+
+static void end_two(void)
+{
+	while ((nvme = bdev_nvme_next(NULL)) != NULL) {
+		CU_ASSERT_EQUAL(drive_detach(), 0);
+	}
+	CU_ASSERT_STRING_EQUAL(second.violation, "");
+	CU_ASSERT(!second.open);
+	second.ns[0].data = NULL; /* the other's */
+	model_fini(&second);
+	drive_end();
+}
+
+/* Fatal, at once; if so wanted, it does not come back either. */
+static void lose(struct model *m, bool for_long)
+{
+	m->refuse_enable = for_long;
+	*(volatile uint32_t *)(m->regs + NVME_REG_CSTS) |= htole32(2); /* CFS */
+}
+
+static bool is_only_one_there(void *arg)
+{
+	const struct bdev_nvme *c = bdev_nvme_next(NULL);
+
+	return c != NULL && bdev_nvme_next(c) == NULL;
+}
+
+static uint16_t read_one(struct user *u)
+{
+	return user_io(u, BDEV_IO_READ, other, 0, 1);
+}
+
+/* --- I/O that the first controller does not answer --- */
+
+static struct request *held[HELD];
+static struct iovec held_iov[HELD];
+
+static void hold_writes(struct user *u)
+{
+	fill(buffer, HELD * 512, 77);
+	set_fault(MODEL_FAULT_NO_ANSWER, nvme_cmd_write, HELD, 0);
+	for (unsigned i = 0; i < HELD; i++) {
+		held[i] = request_new(u);
+		held_iov[i] = (struct iovec){buffer + i * 512, 512};
+		bdev_io_set_rw(held[i]->io, BDEV_IO_WRITE, &held_iov[i], 1, i, 1);
+		request_submit(held[i]);
+	}
+	CU_ASSERT_FATAL(fixture_poll(model_holds, &(unsigned){HELD}));
+}
+
+static void expect_written_by_second(void)
+{
+	for (unsigned i = 0; i < HELD; i++) {
+		CU_ASSERT(request_wait(held[i]));
+		CU_ASSERT_EQUAL(held[i]->status, 0);
+		request_free(held[i]);
+	}
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_write], HELD);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write], 0);
+	CU_ASSERT_EQUAL(memcmp(second.ns[0].data, buffer, HELD * 512), 0);
+}
+
+/* --- Tests --- */
+
+static void test_second_controller_of_a_name_is_a_path(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	struct bdev *b = bdev_find("Nvme0n1");
+	CU_ASSERT_PTR_NULL(bdev_nvme_bdev_next(nvme, b)); /* one bdev */
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1); /* the first one */
+	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(b, 2, last_error), 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(b, 3, last_error), -ENODEV);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	user_close(&u);
+	end_two();
+}
+
+static void expect_refused(struct bdev_nvme_attach a, int rc, const char *why)
+{
+	CU_ASSERT_EQUAL(attach_second(a), rc);
+	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, why));
+	CU_ASSERT(!second.open);
+}
+
+static void test_controller_that_does_not_fit_is_refused(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	second.serial = "MODEL1";
+	expect_refused(a, -EIO, "the serial number is 'MODEL1");
+	second.serial = "MODEL0";
+	second.cntlid = 1;
+	expect_refused(a, -EIO, "the controller id 1 is that of the controller at 0000:00:04.0");
+	second.cntlid = 2;
+	second.cmic = 0;
+	expect_refused(a, -EIO, "CMIC");
+	second.cmic = model.cmic;
+	a.multipath = BDEV_NVME_DISABLE;
+	expect_refused(a, -EALREADY, "multipath is disabled");
+	a.multipath = BDEV_NVME_MULTIPATH;
+	a.policy.rr_min_io = 0;
+	expect_refused(a, -EINVAL, "min_io 0");
+	a = path_opts();
+	CU_ASSERT_EQUAL(attach_first(a), -EALREADY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "by the same path"));
+	second.ns[0].shared = false; /* the controller is right, but its namespace is not */
+	CU_ASSERT_EQUAL(attach_second(a), 0);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+static void test_io_in_flight_on_a_lost_path_goes_by_the_other(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	hold_writes(&u);
+	lose(&model, true);
+	expect_written_by_second();
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	model.refuse_enable = false;
+	wait_usable(2);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1); /* back to the first one */
+	user_close(&u);
+	end_two();
+}
+
+static void test_without_failback_io_stays_until_it_is_told(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct bdev_nvme_options o;
+	char error[BDEV_ERROR_MAX];
+	struct user u;
+
+	begin_apart();
+	bdev_nvme_default_options(&o);
+	o.disable_auto_failback = true;
+	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_options(&o, error), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1); /* I/O goes by the one that is connected first */
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
+	wait_usable(2);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	lose(&model, true);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	model.refuse_enable = false;
+	wait_usable(2);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2); /* the first one is there again */
+	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(bdev_find("Nvme0n1"),
+						nvme_ctrlr_cntlid(bdev_nvme_ctrlr(bdev_nvme_next(NULL))), error),
+			0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 2);
+	lose(&model, true);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 3);
+	model.refuse_enable = false;
+	wait_usable(2);
+	user_close(&u);
+	end_two();
+}
+
+static void test_io_in_flight_on_a_removed_device_goes_by_the_other(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	hold_writes(&u);
+	model_remove(&model);
+	expect_written_by_second();
+	CU_ASSERT(fixture_poll(is_only_one_there, NULL));
+	CU_ASSERT_EQUAL(u.removes, 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+static void test_io_in_flight_on_a_detached_path_goes_by_the_other(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	hold_writes(&u);
+	nvme = bdev_nvme_next(NULL);
+	CU_ASSERT_EQUAL(drive_detach(), 0);
+	expect_written_by_second();
+	CU_ASSERT_EQUAL(u.removes, 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+static void test_detach_does_not_wait_for_a_queue_pair_that_is_refused(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct wait w = {0};
+	struct user u;
+
+	begin_two(&a, NULL);
+	set_fault(MODEL_FAULT_LATE, nvme_admin_create_cq, 1, 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_FATAL(thread_control_wait(model_holds, &(unsigned){1}, WAIT_US));
+	bdev_nvme_detach(bdev_nvme_next(NULL), ended, &w);
+	CU_ASSERT(!w.done);
+	set_fault(MODEL_FAULT_STATUS, nvme_admin_create_sq, 1, NVME_ST(GENERIC, INTERNAL));
+	model_release(&model);
+	CU_ASSERT_FATAL(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(w.rc, 0);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+static bool were_lost(void *times)
+{
+	const struct bdev_nvme *c = bdev_nvme_next(NULL);
+
+	return bdev_nvme_resets(c) + bdev_nvme_resets(bdev_nvme_next(c)) >= *(unsigned *)times;
+}
+
+static void lose_in_turn(const struct bdev_nvme_attach *a)
+{
+	begin_two(a, NULL);
+	workers_start();
+	wait_usable(6);
+	for (unsigned i = 0; i < 4; i++) {
+		workers_progress(40);
+		lose(i % 2 ? &second : &model, false);
+		CU_ASSERT(fixture_poll(were_lost, &(unsigned){i + 1}));
+		wait_usable(6);
+	}
+	workers_progress(40);
+	workers_stop();
+	CU_ASSERT_EQUAL(count_errors(), 0);
+	end_two();
+}
+
+static void test_paths_that_are_lost_in_turn_lose_and_spoil_nothing(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+
+	lose_in_turn(&a);
+	a.policy_given = a.policy.active_active = true;
+	lose_in_turn(&a);
+}
+
+static struct request *submit_read(struct user *u)
+{
+	static struct iovec iov;
+	struct request *r = request_new(u);
+
+	iov = (struct iovec){other, 512};
+	bdev_io_set_rw(r->io, BDEV_IO_READ, &iov, 1, 0, 1);
+	request_submit(r);
+	return r;
+}
+
+static void expect_read(struct request *r)
+{
+	CU_ASSERT(request_wait(r));
+	CU_ASSERT_EQUAL(r->status, 0);
+	request_free(r);
+}
+
+static void test_without_a_path_io_waits_for_one(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	lose(&model, true);
+	lose(&second, true);
+	wait_usable(0);
+	struct request *r = submit_read(&u);
+	wait_usable(0); /* on the thread of r, and so after its submission */
+	CU_ASSERT(!atomic_load(&r->done));
+	second.refuse_enable = false;
+	expect_read(r);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 0);
+	user_close(&u);
+	end_two();
+}
+
+static void test_without_a_path_io_fails_after_fast_io_fail(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	a.fast_io_fail_timeout_sec = 1;
+	begin_two(&a, &u);
+	lose(&model, true);
+	lose(&second, true);
+	wait_usable(0);
+	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));
+	second.refuse_enable = false;
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	user_close(&u);
+	end_two();
+}
+
+/* Each of its addresses leads to somebody else now. */
+static void test_controller_whose_addresses_are_anothers_stays_away(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	a.ctrlr_loss_timeout_sec = 3;
+	a.fast_io_fail_timeout_sec = 1;
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	a.multipath = BDEV_NVME_FAILOVER;
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	model_current = &model;
+	model.serial = "OTHER0";
+	CU_ASSERT_EQUAL(drive_reset(), -EIO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "serial number 'OTHER0"));
+	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT(fixture_poll(is_told, &u));
+	user_close(&u);
+	nvme = NULL;
+	CU_ASSERT(thread_control_wait(all_detached, NULL, WAIT_US));
+	end_two();
+}
+
+static void test_status_that_is_final_is_not_tried_by_the_other(void)
+{
+	static const uint16_t final[] = {NVME_ST_DNR(PATH, CTRL_PATH_ERROR), NVME_ST_DNR(PATH, ANA_INACCESSIBLE),
+					 NVME_ST_DNR(GENERIC, INTERNAL), NVME_ST(MEDIA, READ_ERROR)};
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	for (unsigned i = 0; i < sizeof(final) / sizeof(final[0]); i++) {
+		set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 1, final[i]);
+		CU_ASSERT_EQUAL(read_one(&u), final[i]);
+	}
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 0);
+	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 1, NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 1,
+		  NVME_ST(GENERIC, CMD_INTERRUPTED)); /* that of the drive, not of the path */
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	user_close(&u);
+	end_two();
+}
+
+/* --- Asymmetric access --- */
+
+static void set_ana(struct model *m, enum nvme_ana_state state)
+{
+	m->ns[0].ana = state;
+	CU_ASSERT(model_event(m, NVME_AER_NOTICE | NVME_AER_NOTICE_ANA << 8 | NVME_LOG_LID_ANA << 16));
+}
+
+struct state {
+	enum nvme_ana_state wanted;
+	bool found;
+};
+
+static void compare_state(void *arg, const struct bdev_nvme_io_path *path)
+{
+	struct state *s = arg;
+
+	s->found |= path->ana == s->wanted;
+}
+
+static bool is_known(void *arg)
+{
+	struct state *s = arg;
+
+	s->found = false;
+	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), compare_state, s);
+	return s->found;
+}
+
+static void wait_state(enum nvme_ana_state state)
+{
+	CU_ASSERT_FATAL(fixture_poll(is_known, &(struct state){.wanted = state}));
+}
+
+static void test_io_that_is_refused_for_want_of_access_goes_by_the_other(void)
+{
+	static const enum nvme_ana_state states[] = {NVME_ANA_STATE_INACCESSIBLE, NVME_ANA_STATE_CHANGE,
+						     NVME_ANA_STATE_PERSISTENT_LOSS};
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	for (unsigned i = 0; i < 3; i++) {
+		memset(model.commands, 0, sizeof(model.commands));
+		memset(second.commands, 0, sizeof(second.commands));
+		model.ns[0].ana = states[i]; /* which nobody is told */
+		CU_ASSERT_EQUAL(read_one(&u), 0);
+		CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+		CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+		wait_state(states[i]); /* its log is read by itself */
+		CU_ASSERT_EQUAL(read_one(&u), 0);
+		CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+		CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2);
+		set_ana(&model, NVME_ANA_STATE_OPTIMIZED);
+		wait_usable(2);
+		CU_ASSERT_EQUAL(read_one(&u), 0);
+		CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 2);
+	}
+	user_close(&u);
+	end_two();
+}
+
+static unsigned raw_answers;
+static int raw_error;
+
+static void raw_done(void *arg, int rc, const struct nvme_cqe *cqe)
+{
+	raw_answers++;
+	raw_error = rc;
+}
+
+static bool all_answered(void *sent)
+{
+	return raw_answers == *(unsigned *)sent;
+}
+
+/* Until the admin queue takes no more. */
+static unsigned fill_admin_queue(void)
+{
+	struct bdev_nvme_raw raw = {.data = buffer,
+				    .data_len = 4096,
+				    .cmd = {.opcode = nvme_admin_identify, .cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL)}};
+	unsigned sent = 0;
+
+	set_fault(MODEL_FAULT_LATE, nvme_admin_identify, 256, 0);
+	for (raw_error = 0, raw_answers = 0; raw_answers == 0; sent++) {
+		bdev_nvme_send(nvme, &raw, raw_done, NULL);
+	}
+	CU_ASSERT_EQUAL(raw_error, -EAGAIN);
+	return sent;
+}
+
+static void test_log_that_finds_no_room_in_the_queue_is_read_later(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	unsigned sent = fill_admin_queue();
+	model.ns[0].ana = NVME_ANA_STATE_NONOPTIMIZED;
+	nvme_ctrlr_read_ana(bdev_nvme_ctrlr(nvme));
+	CU_ASSERT_FATAL(thread_control_wait(model_holds, &(unsigned){sent - 1}, WAIT_US));
+	model.fault.kind = MODEL_FAULT_NONE;
+	model_release(&model);
+	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
+	CU_ASSERT_FATAL(thread_control_wait(all_answered, &sent, WAIT_US));
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 0);
+	user_close(&u);
+	end_two();
+}
+
+static void add_retries(void *arg, const struct bdev_nvme_path_stat *stat)
+{
+	*(uint64_t *)arg += stat->retries; /* those that waited for their time */
+}
+
+static void test_refusals_that_the_log_does_not_explain_are_outlasted(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	uint64_t retries = 0;
+	struct user u;
+
+	begin_apart();
+	model.anatt = 2;
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 4, NVME_ST(PATH, ANA_TRANSITION));
+	model.fault.qid = 1; /* the log is read by the same opcode */
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	bdev_nvme_for_each_path(nvme, add_retries, &retries);
+	CU_ASSERT_EQUAL(retries, 3); /* all but the first, which is sent again when the log has been read */
+	user_close(&u);
+	end_two();
+}
+
+/* Which is told by an ANA event alone (Base 5.2.1). */
+static void test_namespace_that_moves_to_another_group_is_followed(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	model.ns[2].ana = NVME_ANA_STATE_NONOPTIMIZED;
+	model.ns[0].anagrpid = 3;
+	second.ns[2].ana = NVME_ANA_STATE_INACCESSIBLE;
+	second.ns[0].anagrpid = 3;
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE); /* the group that it was in */
+	set_ana(&second, NVME_ANA_STATE_OPTIMIZED);
+	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
+	wait_state(NVME_ANA_STATE_INACCESSIBLE);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(u.removes, 0);
+	user_close(&u);
+	end_two();
+}
+
+static bool has_identified(void *times)
+{
+	return model.admin_commands[nvme_admin_identify] >= *(uint64_t *)times;
+}
+
+static void test_namespace_without_access_and_size_is_not_gone(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	uint64_t blocks = model.ns[0].blocks, scanned = model.admin_commands[nvme_admin_identify] + 3;
+	model.ns[0].blocks = 0;
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);
+	CU_ASSERT_FATAL(thread_control_wait(has_identified, &scanned, WAIT_US)); /* list, namespace, descriptors */
+	wait_state(NVME_ANA_STATE_INACCESSIBLE);
+	model.ns[0].blocks = blocks;
+	set_ana(&model, NVME_ANA_STATE_OPTIMIZED);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(u.removes, 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+static void test_optimized_access_comes_first(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	set_ana(&model, NVME_ANA_STATE_NONOPTIMIZED);
+	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 0);
+	set_ana(&second, NVME_ANA_STATE_INACCESSIBLE);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	user_close(&u);
+	end_two();
+}
+
+static void test_without_access_io_waits_for_it(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);
+	set_ana(&second, NVME_ANA_STATE_CHANGE);
+	wait_usable(0);
+	struct request *r = submit_read(&u);
+	wait_usable(0);
+	CU_ASSERT(!atomic_load(&r->done));
+	set_ana(&second, NVME_ANA_STATE_NONOPTIMIZED);
+	expect_read(r);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 0);
+	user_close(&u);
+	end_two();
+}
+
+static void test_without_access_io_fails_when_there_is_no_hope(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	model.anatt = 1;
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(2);
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);     /* for no longer than ANATT */
+	set_ana(&second, NVME_ANA_STATE_PERSISTENT_LOSS); /* at once */
+	wait_usable(0);
+	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));
+	set_ana(&model, NVME_ANA_STATE_OPTIMIZED);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+static bool was_lost(void *ctrlr)
+{
+	return bdev_nvme_resets(ctrlr) == 1;
+}
+
+/* How long a transition may take is only asked of a controller that is there. */
+static void test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_apart();
+	model.anatt = 1;
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	set_ana(&model, NVME_ANA_STATE_CHANGE);
+	wait_usable(0);
+	CU_ASSERT_EQUAL(read_one(&u), NVME_ST(PATH, CTRL_PATH_ERROR));
+	lose(&model, true);
+	CU_ASSERT_FATAL(thread_control_wait(was_lost, nvme, WAIT_US));
+	struct request *r = submit_read(&u);
+	wait_usable(0); /* on the thread of r, and so after its submission */
+	CU_ASSERT(!atomic_load(&r->done));
+	model.refuse_enable = false;
+	CU_ASSERT(request_wait(r)); /* there again, and as it was: for no longer than ANATT */
+	CU_ASSERT_EQUAL(r->status, NVME_ST(PATH, CTRL_PATH_ERROR));
+	request_free(r);
+	set_ana(&model, NVME_ANA_STATE_OPTIMIZED);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	user_close(&u);
+	end_two();
+}
+
+/* --- Policies --- */
+
+static void test_round_robin_spreads(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	a.policy_given = true;
+	a.policy = (struct bdev_nvme_policy){.active_active = true, .rr_min_io = 2};
+	begin_two(&a, &u);
+	for (unsigned i = 0; i < 8; i++) {
+		CU_ASSERT_EQUAL(read_one(&u), 0);
+	}
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 4);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 4);
+	set_ana(&second, NVME_ANA_STATE_NONOPTIMIZED);
+	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
+	for (unsigned i = 0; i < 4; i++) {
+		CU_ASSERT_EQUAL(read_one(&u), 0);
+	}
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 8);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 4);
+	user_close(&u);
+	end_two();
+}
+
+static void test_queue_depth_takes_the_less_busy_one(void)
+{
+	const struct bdev_nvme_policy policy = {.active_active = true, .queue_depth = true, .rr_min_io = 1};
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	CU_ASSERT_EQUAL(bdev_nvme_set_policy(bdev_find("Nvme0n1"), &policy, last_error), 0);
+	set_fault(MODEL_FAULT_LATE, nvme_cmd_read, 1, 0);
+	struct request *r = submit_read(&u); /* by the first of two that are idle */
+	CU_ASSERT_FATAL(fixture_poll(model_holds, &(unsigned){1}));
+	for (unsigned i = 0; i < 4; i++) {
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	}
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 4);
+	model_release(&model);
+	expect_read(r);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
+	user_close(&u);
+	end_two();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_second_controller_of_a_name_is_a_path),
+	UNIT(test_controller_that_does_not_fit_is_refused),
+	UNIT(test_io_in_flight_on_a_lost_path_goes_by_the_other),
+	UNIT(test_without_failback_io_stays_until_it_is_told),
+	UNIT(test_io_in_flight_on_a_removed_device_goes_by_the_other),
+	UNIT(test_io_in_flight_on_a_detached_path_goes_by_the_other),
+	UNIT(test_detach_does_not_wait_for_a_queue_pair_that_is_refused),
+	UNIT(test_paths_that_are_lost_in_turn_lose_and_spoil_nothing),
+	UNIT(test_without_a_path_io_waits_for_one),
+	UNIT(test_without_a_path_io_fails_after_fast_io_fail),
+	UNIT(test_controller_whose_addresses_are_anothers_stays_away),
+	UNIT(test_status_that_is_final_is_not_tried_by_the_other),
+	UNIT(test_io_that_is_refused_for_want_of_access_goes_by_the_other),
+	UNIT(test_log_that_finds_no_room_in_the_queue_is_read_later),
+	UNIT(test_refusals_that_the_log_does_not_explain_are_outlasted),
+	UNIT(test_namespace_that_moves_to_another_group_is_followed),
+	UNIT(test_namespace_without_access_and_size_is_not_gone),
+	UNIT(test_optimized_access_comes_first),
+	UNIT(test_without_access_io_waits_for_it),
+	UNIT(test_without_access_io_fails_when_there_is_no_hope),
+	UNIT(test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost),
+	UNIT(test_round_robin_spreads),
+	UNIT(test_queue_depth_takes_the_less_busy_one),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_nvme_multipath", tests, drive_setup, drive_teardown)

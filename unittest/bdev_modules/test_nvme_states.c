@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A fault at each change of state of a controller with bdevs and of its queue pairs' ways to it, under verified I/O on
+ * three threads: it is up again in the end, or gone with its bdevs, and nothing is lost or spoilt. The probes of the
+ * state machines are where faults come from. */
+#include <string.h>
+
+#include "bdev_modules/nvme/internal.h"
+#include "unittest/bdev_modules/nvme_fixture.h"
+#include "usdt/usdt.h"
+
+enum machine { CTRLR, PATH };
+
+static struct {
+	enum machine machine;
+	uint32_t old, now;
+	void (*strike)(void); /* once, at that change; NULL: has struck */
+	struct thread_timer timer;
+	struct wait detached;
+	bool detaching;
+} plan;
+
+static void look(enum machine machine, uint32_t old, uint32_t now)
+{
+	void (*strike)(void) = plan.strike;
+
+	if (machine == plan.machine && old == plan.old && now == plan.now && strike != NULL) {
+		plan.strike = NULL;
+		strike();
+	}
+}
+
+void __real_usdt_fire_bdev_nvme_state(uint64_t tsc, const char *name, const char *at, uint32_t old, uint32_t now);
+void __wrap_usdt_fire_bdev_nvme_state(uint64_t tsc, const char *name, const char *at, uint32_t old, uint32_t now);
+void __wrap_usdt_fire_bdev_nvme_state(uint64_t tsc, const char *name, const char *at, uint32_t old, uint32_t now)
+{
+	look(CTRLR, old, now);
+	__real_usdt_fire_bdev_nvme_state(tsc, name, at, old, now);
+}
+
+void __real_usdt_fire_bdev_nvme_path_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now);
+void __wrap_usdt_fire_bdev_nvme_path_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now);
+void __wrap_usdt_fire_bdev_nvme_path_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now)
+{
+	look(PATH, old, now);
+	__real_usdt_fire_bdev_nvme_path_state(tsc, name, thread, old, now);
+}
+
+/* --- What strikes --- */
+
+static void strike_nothing(void)
+{
+}
+
+static void strike_refused(void)
+{
+	model.fault = (struct model_fault){
+		.kind = MODEL_FAULT_STATUS, .opcode = -1, .count = 1, .status = NVME_ST(GENERIC, INTERNAL)};
+}
+
+static void strike_deaf(void)
+{
+	model.fault = (struct model_fault){.kind = MODEL_FAULT_DEAF, .opcode = -1, .count = 1};
+}
+
+static void strike_fatal(void)
+{
+	*(volatile uint32_t *)(model.regs + NVME_REG_CSTS) |= 2;
+}
+
+static void strike_removed(void)
+{
+	model_remove(&model);
+}
+
+/* Asked for as soon as the change is over: users do not call from within one. */
+static void detach_now(void *arg)
+{
+	bdev_nvme_detach(nvme, ended, &plan.detached);
+}
+
+static void strike_detach(void)
+{
+	plan.detaching = true;
+	plan.timer = (struct thread_timer){.fn = detach_now};
+	thread_timer_start(&plan.timer, 0);
+}
+
+/* --- Runs --- */
+
+/* What a controller that is reset comes by. */
+static const struct change {
+	enum machine machine;
+	uint32_t old, now;
+} changes[] = {
+	{CTRLR, BDEV_NVME_UP, BDEV_NVME_DOWN},        {CTRLR, BDEV_NVME_DOWN, BDEV_NVME_UP},
+	{PATH, NVME_PATH_UP, NVME_PATH_STOPPING},     {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE},
+	{PATH, NVME_PATH_IDLE, NVME_PATH_CONNECTING}, {PATH, NVME_PATH_CONNECTING, NVME_PATH_UP},
+};
+#define CHANGES (sizeof(changes) / sizeof(changes[0]))
+
+static void begin(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct bdev_nvme_options o;
+
+	memset(&plan, 0, sizeof(plan));
+	drive_begin();
+	bdev_nvme_default_options(&o);
+	o.timeout_us = o.timeout_admin_us = 1000000;
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
+	a.ctrlr_loss_timeout_sec = -1;
+	a.reconnect_delay_sec = 1;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	workers_start();
+	workers_progress(10);
+}
+
+static void strike_at(const struct change *c, void (*strike)(void))
+{
+	plan.machine = c->machine;
+	plan.old = c->old;
+	plan.now = c->now;
+	plan.strike = strike;
+}
+
+static bool has_struck(void *unused)
+{
+	return plan.strike == NULL;
+}
+
+static void test_controller_is_up_again_after_a_fault_at_any_change(void)
+{
+	static void (*const strikes[])(void) = {strike_nothing, strike_refused, strike_deaf, strike_fatal};
+
+	for (unsigned s = 0; s < sizeof(strikes) / sizeof(strikes[0]); s++) {
+		for (unsigned i = 0; i < CHANGES; i++) {
+			struct wait w = {0};
+
+			begin();
+			strike_at(&changes[i], strikes[s]);
+			bdev_nvme_reset(nvme, ended, &w);
+			CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+			CU_ASSERT(thread_control_wait(has_struck, NULL, WAIT_US));
+			CU_ASSERT(fixture_poll(is_up, NULL));
+			workers_progress(10);
+			CU_ASSERT_EQUAL(count_errors(), 0);
+			workers_stop();
+			model.fault.kind = MODEL_FAULT_NONE; /* where nothing came by to be struck */
+			drive_end();
+		}
+	}
+}
+
+static void test_controller_that_is_pulled_out_at_any_change_takes_its_bdevs_along(void)
+{
+	for (unsigned i = 0; i < CHANGES; i++) {
+		struct wait w = {0};
+
+		begin();
+		strike_at(&changes[i], strike_removed);
+		bdev_nvme_reset(nvme, ended, &w);
+		CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+		CU_ASSERT(fixture_poll(workers_told, NULL));
+		workers_stop();
+		CU_ASSERT_PTR_NULL(plan.strike);
+		nvme = NULL;
+		drive_end();
+		CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
+	}
+}
+
+static void test_controller_is_detached_at_any_change(void)
+{
+	for (unsigned i = 0; i < CHANGES; i++) {
+		struct wait w = {0};
+
+		begin();
+		strike_at(&changes[i], strike_detach);
+		bdev_nvme_reset(nvme, ended, &w);
+		CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+		CU_ASSERT(fixture_poll(workers_told, NULL));
+		workers_stop();
+		CU_ASSERT(plan.detaching && thread_control_wait(is_done, &plan.detached, WAIT_US));
+		CU_ASSERT_EQUAL(plan.detached.rc, 0);
+		nvme = NULL;
+		drive_end();
+		CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
+	}
+}
+
+/* Queue pairs stop while a controller is detached; what strikes then does not keep it. */
+static void test_faults_of_a_controller_that_is_being_detached_do_not_keep_it(void)
+{
+	static const struct change ends[] = {{CTRLR, BDEV_NVME_UP, BDEV_NVME_DETACHING},
+					     {PATH, NVME_PATH_UP, NVME_PATH_STOPPING},
+					     {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE}};
+	static void (*const strikes[])(void) = {strike_nothing, strike_refused, strike_deaf, strike_fatal,
+						strike_removed};
+
+	for (unsigned s = 0; s < sizeof(strikes) / sizeof(strikes[0]); s++) {
+		for (unsigned i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+			struct wait w = {0};
+
+			begin();
+			strike_at(&ends[i], strikes[s]);
+			bdev_nvme_detach(nvme, ended, &w);
+			CU_ASSERT(fixture_poll(workers_told, NULL));
+			workers_stop();
+			CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+			CU_ASSERT_PTR_NULL(plan.strike);
+			nvme = NULL;
+			drive_end();
+			CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
+		}
+	}
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_controller_is_up_again_after_a_fault_at_any_change),
+	UNIT(test_controller_that_is_pulled_out_at_any_change_takes_its_bdevs_along),
+	UNIT(test_controller_is_detached_at_any_change),
+	UNIT(test_faults_of_a_controller_that_is_being_detached_do_not_keep_it),
+	UNIT_END,
+};
+
+static int setup(void)
+{
+	varve_bdev_nvme_state_semaphore++;
+	varve_bdev_nvme_path_state_semaphore++;
+	return drive_setup();
+}
+
+UNIT_MAIN("bdev_nvme_states", tests, setup, drive_teardown)
