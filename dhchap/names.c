@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define ARRAY_SIZE(a_) (sizeof(a_) / sizeof((a_)[0]))
+#include "util/compiler.h"
 
 static const struct {
 	const char *name;

@@ -19,9 +19,8 @@
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
+#include "util/compiler.h"
 #include "util/log.h"
-
-#define ARRAY_SIZE(a_) (sizeof(a_) / sizeof((a_)[0]))
 
 /* ---- State machines ---- */
 

@@ -29,6 +29,9 @@ struct unit_test {
 		NULL, NULL                                                                                             \
 	}
 
+/* util/state_machine.h, where the program links it: a transition that must not be ends the test. */
+extern _Bool state_machine_abort __attribute__((weak));
+
 static const char *unit_skip_reason;
 /* Ends this test as skipped. */
 #define UNIT_SKIP(why)                                                                                                 \
@@ -60,6 +63,9 @@ static inline void unit_test_ended(const CU_pTest test, const CU_pSuite suite, c
 static inline int unit_run(const char *name, const struct unit_test *tests, int (*setup)(void), int (*teardown)(void),
 			   int argc, char **argv)
 {
+	if (&state_machine_abort != NULL) {
+		state_machine_abort = 1;
+	}
 	if (CU_initialize_registry() != CUE_SUCCESS) {
 		return 2;
 	}

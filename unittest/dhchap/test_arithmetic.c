@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include "dhchap/dhchap.h"
 #include "unittest/unit.h"
+#include "util/compiler.h"
 
 struct response_vector {
 	const char *text;
@@ -25,8 +26,6 @@ struct group_vector {
 	const char *prime, *private, *public;
 };
 #include "dhchap_vectors.h"
-
-#define ARRAY_SIZE(a_) (sizeof(a_) / sizeof((a_)[0]))
 
 static struct dhchap_secret secret;
 static char why[DHCHAP_ERROR_MAX];

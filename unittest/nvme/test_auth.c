@@ -11,18 +11,18 @@
 #include "nvme/transport.h"
 #include "thread/thread.h"
 #include "unittest/unit.h"
+#include "util/compiler.h"
 #include "util/log.h"
 
 #define KEY_HOST "DHHC-1:01:Ri/aOmYf2dlR6skXAxhXB9TG90MtSxXxfeVxBOhYCRGHzziV:"
 #define KEY_CTRLR                                                                                                      \
 	"DHHC-1:03:wX+rrb7CNu6eP33j6zVkFZfhVr1LMDDO3PPqlJV+Ih8TQfE/7w/HYypHdgclJuLUxePSGAg9SaZyHBp0/"                  \
 	"IP2Hz21o80=:"
-#define HOSTNQN        "nqn.2026-11.io.varve:here"
-#define SUBNQN         "nqn.2026-11.io.varve:there"
-#define WAIT_US        UINT64_C(20000000)
-#define SEQNUM         UINT32_C(0x12345678)
-#define ENTRIES        4
-#define ARRAY_SIZE(a_) (sizeof(a_) / sizeof((a_)[0]))
+#define HOSTNQN "nqn.2026-11.io.varve:here"
+#define SUBNQN  "nqn.2026-11.io.varve:there"
+#define WAIT_US UINT64_C(20000000)
+#define SEQNUM  UINT32_C(0x12345678)
+#define ENTRIES 4
 
 static const uint8_t our_challenge[DHCHAP_HASH_MAX] = {9, 8, 7};
 
