@@ -18,7 +18,7 @@
 #include "appliance/signals.h"
 #include "bdev_modules/bdev_modules.h"
 #include "dhchap/dhchap.h"
-#include "rdma/pd.h"
+#include "verbs/pd.h"
 #include "rpc/rpc.h"
 #include "usdt/usdt.h"
 
@@ -346,10 +346,10 @@ static void take_down(void)
 		metrics_stop();
 		blackbox_stop();
 		bdev_malloc_wait();
-		rdma_pd_wait();
+		verbs_pd_wait();
 		rooms_stop();
-		rdma_pd_wait(); /* a host that came meanwhile may have had memory registered */
-		dhchap_stop();  /* a controller that went in the middle of it has left a job behind */
+		verbs_pd_wait(); /* a host that came meanwhile may have had memory registered */
+		dhchap_stop();   /* a controller that went in the middle of it has left a job behind */
 		thread_timer_stop(&app.clock_timer);
 		service_watchdog_stop();
 		signals_unlisten();

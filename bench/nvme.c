@@ -81,7 +81,7 @@ static struct io *io_at(unsigned i)
 
 static void run_driver(void *arg)
 {
-	struct pcie_qpair *q = to_pcie_qpair(b.qpair);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(b.qpair);
 	uint64_t doorbells = q->doorbells, start;
 
 	b.to_submit = IOS - QD;
@@ -106,7 +106,7 @@ static void run_driver(void *arg)
  * them. What it does is undone at the end, so that driver and device agree again. */
 static void run_model(void *arg)
 {
-	struct pcie_qpair *q = to_pcie_qpair(b.qpair);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(b.qpair);
 	struct model_queue saved = b.model.queues[b.qpair->id], *mq = &b.model.queues[b.qpair->id];
 	uint32_t tail = *q->sq_doorbell, head = *q->cq_doorbell;
 	static struct nvme_cqe cq[256];
@@ -306,7 +306,7 @@ static void attach(void)
 	free(b.model.ns[1].data); /* what moves data is the drive, not the driver */
 	b.model.ns[1].data = NULL;
 	model_current = &b.model;
-	pcie_set_border(&model_border);
+	nvme_pcie_set_access(&model_access);
 	b.poller = poller_register(&(struct poller_opts){.name = "model", .fn = step_model, .fd = -1});
 	nvme_ctrlr_opts_default(&opts);
 	opts.event = on_event;

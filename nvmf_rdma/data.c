@@ -69,12 +69,12 @@ static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct
 	while (added < length && wr->num_sge < most && c->left > 0) {
 		uint8_t *at = (uint8_t *)c->iov->iov_base + c->offset;
 		size_t piece = c->iov->iov_len - c->offset;
-		const struct rdma_region *region;
+		const struct verbs_region *region;
 
 		if (piece > length - added) {
 			piece = length - added;
 		}
-		region = rdma_region_find(p->device->pd, at, piece, &p->region_hint);
+		region = verbs_region_find(p->device->pd, at, piece, &p->region_hint);
 		if (region == NULL) {
 			return 0;
 		}

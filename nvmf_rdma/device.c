@@ -66,7 +66,7 @@ void rdma_device_release(struct rdma_device *d)
 	}
 	log_notice("%s: let go; no connection is left on it", rdma_device_name(d));
 	TAILQ_REMOVE(&d->transport->devices, d, link);
-	rdma_pd_put(d->pd);
+	verbs_pd_put(d->pd);
 	free(d);
 }
 
@@ -251,7 +251,7 @@ void rdma_device_removed(struct rdma_transport *t, const struct ibv_context *ver
 	struct rdma_device *d = find(t, verbs);
 
 	if (d != NULL) {
-		rdma_pd_settle(d->pd);
+		verbs_pd_settle(d->pd);
 		d = find(t, verbs); /* one that took no memory is let go then */
 	}
 	if (d != NULL) {
@@ -273,10 +273,10 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 	}
 	d->verbs = verbs;
 	d->transport = t;
-	d->waiter = (struct rdma_pd_waiter){.fn = device_ready, .arg = d};
+	d->waiter = (struct verbs_pd_waiter){.fn = device_ready, .arg = d};
 	TAILQ_INIT(&d->pollers);
 	if (ibv_query_device(verbs, &d->attr) != 0 ||
-	    (d->pd = rdma_pd_get_beside(verbs, RDMA_SIDE_TARGET, &d->waiter)) == NULL) {
+	    (d->pd = verbs_pd_get_beside(verbs, VERBS_SIDE_TARGET, &d->waiter)) == NULL) {
 		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", ibv_get_device_name(verbs->device),
 			    strerror(errno));
 		free(d);
@@ -284,7 +284,7 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 	}
 	set_limits(d);
 	TAILQ_INSERT_TAIL(&t->devices, d, link);
-	if (!rdma_pd_is_registering(d->pd)) { /* another target has it already */
+	if (!verbs_pd_is_registering(d->pd)) { /* another target has it already */
 		device_ready(d, d->pd->error);
 	}
 	return find(t, verbs);
@@ -296,14 +296,14 @@ void rdma_devices_destroy(struct rdma_transport *t)
 
 	for (d = TAILQ_FIRST(&t->devices); d != NULL; d = next) {
 		next = TAILQ_NEXT(d, link);
-		rdma_pd_settle(d->pd); /* turns those away that wait, and answers who asked */
+		verbs_pd_settle(d->pd); /* turns those away that wait, and answers who asked */
 	}
 	while ((d = TAILQ_FIRST(&t->devices)) != NULL) {
 		TAILQ_REMOVE(&t->devices, d, link);
 		if (d->async != NULL) {
 			fd_source_remove(&d->async);
 		}
-		rdma_pd_put(d->pd);
+		verbs_pd_put(d->pd);
 		free(d);
 	}
 }

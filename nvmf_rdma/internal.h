@@ -15,7 +15,7 @@
 
 #include "env_dpdk/iobuf.h"
 #include "nvmf/transport.h"
-#include "rdma/pd.h"
+#include "verbs/pd.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
@@ -196,14 +196,14 @@ struct rdma_device {
 	struct rdma_transport *transport;
 	struct ibv_context *verbs;
 	struct ibv_device_attr attr;
-	struct rdma_pd *pd;
+	struct verbs_pd *pd;
 	struct fd_source *async;
 	int sges, read_sges; /* pieces of our memory in one work request, and in an RDMA READ */
 	bool iwarp;
-	bool removed;                 /* gone or dead: goes with its last connection */
-	bool ready;                   /* its memory is registered: until then connections wait */
-	struct rdma_pd_waiter waiter; /* for that */
-	uint32_t qps;                 /* connections */
+	bool removed;                  /* gone or dead: goes with its last connection */
+	bool ready;                    /* its memory is registered: until then connections wait */
+	struct verbs_pd_waiter waiter; /* for that */
+	uint32_t qps;                  /* connections */
 	TAILQ_HEAD(, rdma_poller) pollers;
 	TAILQ_ENTRY(rdma_device) link;
 };

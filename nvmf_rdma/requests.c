@@ -50,7 +50,7 @@ static void init_request(struct rdma_request *r, uint8_t *command, uint32_t comm
 /* False: the device did not take the memory: said when it was to be registered. */
 static bool find_lkey(struct rdma_poller *p, const void *addr, size_t len, uint32_t *lkey)
 {
-	const struct rdma_region *region = rdma_region_find(p->device->pd, addr, len, &p->region_hint);
+	const struct verbs_region *region = verbs_region_find(p->device->pd, addr, len, &p->region_hint);
 
 	*lkey = region != NULL ? region->mr->lkey : 0;
 	return region != NULL;

@@ -158,7 +158,7 @@ static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport
 			struct nvmf_device_stats *d = &stats->devices[stats->num_devices++];
 
 			*d = p->stats;
-			/* on the group's thread: the table is read as rdma_region_find() does */
+			/* on the group's thread: the table is read as verbs_region_find() does */
 			d->memory_regions = __atomic_load_n(&p->device->pd->table, __ATOMIC_ACQUIRE)->count;
 			d->registered_bytes = __atomic_load_n(&p->device->pd->registered_bytes, __ATOMIC_RELAXED);
 		}

@@ -10,7 +10,7 @@
 
 /* PRPs. The first entry may begin anywhere in a page (at a dword); all others at the start of one, and all but the last
  * end with one. list[i] is entry 1 + i; with two in all, the second goes to PRP2 itself. */
-static int build_prps(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
+static int build_prps(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
 {
 	__le64 *list = d->list;
 	uint32_t n = 0, most = d->list_bytes / (uint32_t)sizeof(*list);
@@ -32,15 +32,15 @@ static int build_prps(const struct pcie_data *d, const struct iovec *iovs, unsig
 				}
 				cmd->prp1 = htole64(addr);
 				n = 1;
-				page = (addr | (PCIE_PAGE - 1)) + 1;
+				page = (addr | (NVME_PCIE_PAGE - 1)) + 1;
 			} else if (addr == end) {
-				page = (addr + PCIE_PAGE - 1) & ~(uint64_t)(PCIE_PAGE - 1);
-			} else if ((addr | end) & (PCIE_PAGE - 1)) {
+				page = (addr + NVME_PCIE_PAGE - 1) & ~(uint64_t)(NVME_PCIE_PAGE - 1);
+			} else if ((addr | end) & (NVME_PCIE_PAGE - 1)) {
 				return NOT_PRP;
 			} else {
 				page = addr;
 			}
-			for (end = addr + len; page < end; page += PCIE_PAGE) {
+			for (end = addr + len; page < end; page += NVME_PCIE_PAGE) {
 				if (n > most) {
 					return -E2BIG;
 				}
@@ -56,7 +56,7 @@ static int build_prps(const struct pcie_data *d, const struct iovec *iovs, unsig
 }
 
 /* The descriptors of the pieces, adjacent ones as one. Their number, or a negative errno. */
-static int build_descriptors(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt)
+static int build_descriptors(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt)
 {
 	union nvme_sgl_desc *list = d->list;
 	uint32_t n = 0, most = d->list_bytes / (uint32_t)sizeof(*list);
@@ -72,7 +72,7 @@ static int build_descriptors(const struct pcie_data *d, const struct iovec *iovs
 			if (addr == ENV_IOVA_BAD || len == 0) {
 				return -EFAULT;
 			}
-			if (d->sgl == PCIE_SGL_DWORDS && ((addr | len) & 3) != 0) {
+			if (d->sgl == NVME_PCIE_SGL_DWORDS && ((addr | len) & 3) != 0) {
 				return -EINVAL;
 			}
 			if (n > 0 && addr == end) {
@@ -91,7 +91,7 @@ static int build_descriptors(const struct pcie_data *d, const struct iovec *iovs
 	return (int)n;
 }
 
-static int build_sgl(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
+static int build_sgl(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
 {
 	const union nvme_sgl_desc *list = d->list;
 	int n = build_descriptors(d, iovs, iovcnt);
@@ -106,10 +106,10 @@ static int build_sgl(const struct pcie_data *d, const struct iovec *iovs, unsign
 	return 0;
 }
 
-int pcie_data_pointer(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, uint32_t len,
-		      struct nvme_sqe *cmd)
+int nvme_pcie_data_pointer(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, uint32_t len,
+			   struct nvme_sqe *cmd)
 {
-	if (d->sgl != PCIE_SGL_NONE && len >= SGL_WORTH_IT * iovcnt) {
+	if (d->sgl != NVME_PCIE_SGL_NONE && len >= SGL_WORTH_IT * iovcnt) {
 		int rc = build_sgl(d, iovs, iovcnt, cmd);
 		if (rc != -EINVAL && rc != -E2BIG) {
 			return rc;
@@ -119,5 +119,5 @@ int pcie_data_pointer(const struct pcie_data *d, const struct iovec *iovs, unsig
 	if (rc != NOT_PRP) {
 		return rc;
 	}
-	return d->sgl != PCIE_SGL_NONE ? build_sgl(d, iovs, iovcnt, cmd) : -EINVAL;
+	return d->sgl != NVME_PCIE_SGL_NONE ? build_sgl(d, iovs, iovcnt, cmd) : -EINVAL;
 }

@@ -11,7 +11,7 @@
 #include "env_dpdk/pci_device.h"
 #include "util/log.h"
 
-static TAILQ_HEAD(, pcie_ctrlr) all = TAILQ_HEAD_INITIALIZER(all);
+static TAILQ_HEAD(, nvme_pcie_ctrlr) all = TAILQ_HEAD_INITIALIZER(all);
 static int uevent_fd = -1;
 static struct fd_source *uevent_source;
 static void (*arrived_fn)(const char *traddr, void *arg);
@@ -19,7 +19,7 @@ static void *arrived_arg;
 
 static void device_gone(const char *bdf)
 {
-	struct pcie_ctrlr *c;
+	struct nvme_pcie_ctrlr *c;
 
 	TAILQ_FOREACH (c, &all, link) {
 		if (strcmp(c->dev.bdf, bdf) == 0) {
@@ -35,7 +35,7 @@ static bool is_ours(const struct env_pci_device *d)
 	       (strcmp(d->driver, "vfio-pci") == 0 || strcmp(d->driver, "uio_pci_generic") == 0);
 }
 
-void pcie_hotplug_arrived(const char *bdf)
+void nvme_pcie_hotplug_arrived(const char *bdf)
 {
 	if (arrived_fn != NULL) {
 		arrived_fn(bdf, arrived_arg);
@@ -50,13 +50,13 @@ static void look_for(const char *bdf)
 
 	for (int i = 0; i < n; i++) {
 		if (is_ours(&list[i]) && (bdf == NULL || strcmp(list[i].bdf, bdf) == 0)) {
-			pcie_hotplug_arrived(list[i].bdf);
+			nvme_pcie_hotplug_arrived(list[i].bdf);
 		}
 	}
 	free(list);
 }
 
-void pcie_hotplug_lost(void)
+void nvme_pcie_hotplug_lost(void)
 {
 	if (arrived_fn != NULL) {
 		look_for(NULL);
@@ -73,7 +73,7 @@ static void uevents_readable(void *arg, uint32_t events)
 		} else if (e.action == ENV_PCI_UEVENT_BIND) {
 			look_for(e.bdf);
 		} else if (e.action == ENV_PCI_UEVENT_LOST) {
-			pcie_hotplug_lost();
+			nvme_pcie_hotplug_lost();
 		}
 	}
 }
@@ -105,7 +105,7 @@ static int update_listening(void)
 /* The device cannot be unbound, nor leave its slot in good order, before we let go of it. */
 static void kernel_wants_it(void *arg, uint32_t events)
 {
-	struct pcie_ctrlr *c = arg;
+	struct nvme_pcie_ctrlr *c = arg;
 	uint64_t count;
 	ssize_t ignored = read(c->dev.request_fd, &count, sizeof(count));
 
@@ -113,7 +113,7 @@ static void kernel_wants_it(void *arg, uint32_t events)
 	nvme_ctrlr_removed(&c->base);
 }
 
-void pcie_hotplug_add(struct pcie_ctrlr *c)
+void nvme_pcie_hotplug_add(struct nvme_pcie_ctrlr *c)
 {
 	TAILQ_INSERT_TAIL(&all, c, link);
 	int rc = update_listening();
@@ -125,7 +125,7 @@ void pcie_hotplug_add(struct pcie_ctrlr *c)
 	}
 }
 
-void pcie_hotplug_remove(struct pcie_ctrlr *c)
+void nvme_pcie_hotplug_remove(struct nvme_pcie_ctrlr *c)
 {
 	TAILQ_REMOVE(&all, c, link);
 	update_listening();

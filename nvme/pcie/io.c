@@ -31,8 +31,8 @@ static bool shadow_write(volatile uint32_t *shadow, volatile uint32_t *event, ui
 	return (uint16_t)(value - wanted - 1) < (uint16_t)(value - old);
 }
 
-static void ring(struct pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow, volatile uint32_t *event,
-		 uint16_t value)
+static void ring(struct nvme_pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow,
+		 volatile uint32_t *event, uint16_t value)
 {
 	rte_io_wmb(); /* the entries before the doorbell that tells of them */
 	if (__atomic_load_n(&q->stopped, __ATOMIC_RELAXED)) {
@@ -44,19 +44,19 @@ static void ring(struct pcie_qpair *q, volatile uint32_t *doorbell, volatile uin
 	}
 }
 
-static int point_to_data(struct pcie_qpair *q, struct nvme_request *req, uint16_t slot)
+static int point_to_data(struct nvme_pcie_qpair *q, struct nvme_request *req, uint16_t slot)
 {
-	struct pcie_data d = {.translate = q->translate,
-			      .list = q->lists + (size_t)slot * q->list_bytes,
-			      .list_iova = q->lists_iova + (uint64_t)slot * q->list_bytes,
-			      .list_bytes = q->list_bytes,
-			      .sgl = (enum pcie_sgl)q->sgl};
+	struct nvme_pcie_data d = {.translate = q->translate,
+				   .list = q->lists + (size_t)slot * q->list_bytes,
+				   .list_iova = q->lists_iova + (uint64_t)slot * q->list_bytes,
+				   .list_bytes = q->list_bytes,
+				   .sgl = (enum nvme_pcie_sgl)q->sgl};
 
-	return pcie_data_pointer(&d, req->iovs, req->iovcnt, req->data_len, &req->cmd);
+	return nvme_pcie_data_pointer(&d, req->iovs, req->iovcnt, req->data_len, &req->cmd);
 }
 
 /* Separate metadata: one contiguous buffer, with PRPs and with SGLs (Base 4.1.1, MPTR; PSDT 01b). */
-static int point_to_metadata(struct pcie_qpair *q, struct nvme_request *req)
+static int point_to_metadata(struct nvme_pcie_qpair *q, struct nvme_request *req)
 {
 	size_t len = req->md_len;
 	uint64_t addr = q->translate(req->md, &len);
@@ -93,9 +93,9 @@ static void copy_command(struct nvme_sqe *to, const struct nvme_sqe *from)
 	}
 }
 
-int pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
+int nvme_pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
 	int rc = 0;
 
 	req->cmd.mptr = 0;
@@ -124,9 +124,9 @@ int pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 	return 0;
 }
 
-void pcie_flush(struct nvme_qpair *base)
+void nvme_pcie_flush(struct nvme_qpair *base)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
 
 	if (q->sq_tail != q->sq_rung) {
 		q->sq_rung = q->sq_tail;
@@ -134,12 +134,12 @@ void pcie_flush(struct nvme_qpair *base)
 	}
 }
 
-static bool has_completion(const struct pcie_qpair *q)
+static bool has_completion(const struct nvme_pcie_qpair *q)
 {
 	return (le16toh(*(volatile __le16 *)&q->cq[q->cq_head].status) & 1) == q->phase;
 }
 
-static void trace_completion(const struct pcie_qpair *q, const struct nvme_cqe *cqe)
+static void trace_completion(const struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe)
 {
 	uint16_t cid = le16toh(cqe->cid);
 	const struct nvme_request *req = nvme_qpair_request(&q->base, cid);
@@ -150,7 +150,7 @@ static void trace_completion(const struct pcie_qpair *q, const struct nvme_cqe *
 	}
 }
 
-static void take_completion(struct pcie_qpair *q)
+static void take_completion(struct nvme_pcie_qpair *q)
 {
 	struct nvme_cqe cqe;
 
@@ -169,25 +169,25 @@ static void take_completion(struct pcie_qpair *q)
 	nvme_qpair_complete(&q->base, &cqe);
 }
 
-static void ring_cq(struct pcie_qpair *q)
+static void ring_cq(struct nvme_pcie_qpair *q)
 {
 	q->cq_unrung = 0;
 	ring(q, q->cq_doorbell, q->cq_shadow, q->cq_event, q->cq_head);
 }
 
-static void interrupts_set(struct pcie_qpair *q, bool on)
+static void interrupts_set(struct nvme_pcie_qpair *q, bool on)
 {
-	struct pcie_ctrlr *c = to_pcie(q->base.ctrlr);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(q->base.ctrlr);
 
 	q->polled = 0;
-	if (q->interrupting != on && c->dev.border->vector_enable(&c->dev, (unsigned)q->vector, on) == 0) {
+	if (q->interrupting != on && c->dev.access->vector_enable(&c->dev, (unsigned)q->vector, on) == 0) {
 		q->interrupting = on;
 	}
 }
 
-int pcie_poll(struct nvme_qpair *base, uint32_t max)
+int nvme_pcie_poll(struct nvme_qpair *base, uint32_t max)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
 	/* a drive that completes as fast as its commands are replaced must not keep this thread for ever */
 	uint32_t n = 0, most = max != 0 ? max : q->cq_size;
 
@@ -198,21 +198,21 @@ int pcie_poll(struct nvme_qpair *base, uint32_t max)
 	if (q->cq_unrung > q->cq_slack) {
 		ring_cq(q);
 	}
-	pcie_flush(base);
+	nvme_pcie_flush(base);
 	if (q->interrupting && (q->polled += n) > AWAKE_COMPLETIONS) {
 		interrupts_set(q, false);
 	}
 	return (int)n;
 }
 
-int pcie_fd(const struct nvme_qpair *base)
+int nvme_pcie_fd(const struct nvme_qpair *base)
 {
-	return to_pcie_qpair(base)->fd;
+	return nvme_pcie_qpair_of(base)->fd;
 }
 
-bool pcie_arm(struct nvme_qpair *base)
+bool nvme_pcie_arm(struct nvme_qpair *base)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
 	uint64_t count;
 	ssize_t ignored = read(q->fd, &count, sizeof(count));
 
@@ -220,7 +220,7 @@ bool pcie_arm(struct nvme_qpair *base)
 	if (q->cq_unrung != 0) {
 		ring_cq(q); /* some drives interrupt only when the queue has been read empty */
 	}
-	pcie_flush(base);
+	nvme_pcie_flush(base);
 	interrupts_set(q, true);
 	/* without its interrupt, the thread stays awake; what came before it was enabled is found here */
 	return !q->interrupting || has_completion(q);

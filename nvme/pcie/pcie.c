@@ -19,52 +19,53 @@
 #define OACS_DBBUF       (1 << 8)
 #define ALL_ONES         UINT32_MAX /* what reads of a device that is gone give */
 
-static const struct pcie_border *border = &pcie_real;
+static const struct nvme_pcie_access *device_access = &nvme_pcie_dpdk_access;
 
-void pcie_set_border(const struct pcie_border *b)
+void nvme_pcie_set_access(const struct nvme_pcie_access *access)
 {
-	border = b != NULL ? b : &pcie_real;
+	device_access = access != NULL ? access : &nvme_pcie_dpdk_access;
 }
 
 /* Registers. */
 
-static uint64_t reg_read8(const struct pcie_ctrlr *c, uint32_t offset)
+static uint64_t reg_read8(const struct nvme_pcie_ctrlr *c, uint32_t offset)
 {
-	uint64_t low = pcie_reg_read4(c, offset);
+	uint64_t low = nvme_pcie_reg_read4(c, offset);
 
-	return low | (uint64_t)pcie_reg_read4(c, offset + 4) << 32;
+	return low | (uint64_t)nvme_pcie_reg_read4(c, offset + 4) << 32;
 }
 
-static void reg_write8(const struct pcie_ctrlr *c, uint32_t offset, uint64_t value)
+static void reg_write8(const struct nvme_pcie_ctrlr *c, uint32_t offset, uint64_t value)
 {
-	pcie_reg_write4(c, offset, (uint32_t)value);
-	pcie_reg_write4(c, offset + 4, (uint32_t)(value >> 32));
+	nvme_pcie_reg_write4(c, offset, (uint32_t)value);
+	nvme_pcie_reg_write4(c, offset + 4, (uint32_t)(value >> 32));
 }
 
-static void pcie_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn)
+static void nvme_pcie_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 
-	fn(ctrlr, 0, size == 8 ? reg_read8(c, offset) : pcie_reg_read4(c, offset));
+	fn(ctrlr, 0, size == 8 ? reg_read8(c, offset) : nvme_pcie_reg_read4(c, offset));
 }
 
 static void delayed_write_ended(void *arg)
 {
-	struct pcie_ctrlr *c = arg;
+	struct nvme_pcie_ctrlr *c = arg;
 
 	c->write_fn(&c->base, 0, 0);
 }
 
-static void pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn)
+static void nvme_pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value,
+				nvme_reg_fn fn)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 
 	if (size == 8) {
 		reg_write8(c, offset, value);
 	} else {
-		pcie_reg_write4(c, offset, (uint32_t)value);
+		nvme_pcie_reg_write4(c, offset, (uint32_t)value);
 	}
-	if (offset == NVME_REG_CC && !NVME_CC_EN(value) && (c->quirks & PCIE_QUIRK_DISABLE_DELAY)) {
+	if (offset == NVME_REG_CC && !NVME_CC_EN(value) && (c->quirks & NVME_PCIE_QUIRK_DISABLE_DELAY)) {
 		c->write_fn = fn;
 		thread_timer_start(&c->write_timer, DISABLE_DELAY_US);
 		return;
@@ -76,69 +77,69 @@ static void pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned s
 
 static void quiesce_look(void *arg);
 
-static struct nvme_ctrlr *pcie_ctrlr_alloc(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
+static struct nvme_ctrlr *nvme_pcie_ctrlr_alloc(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
 {
-	struct pcie_ctrlr *c = calloc(1, sizeof(*c));
+	struct nvme_pcie_ctrlr *c = calloc(1, sizeof(*c));
 
 	if (c == NULL) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		return NULL;
 	}
-	c->dev.border = border;
+	c->dev.access = device_access;
 	c->dev.request_fd = -1;
-	int rc = border->open(trid->traddr, &c->dev, error);
+	int rc = device_access->open(trid->traddr, &c->dev, error);
 	if (rc != 0) {
 		free(c);
 		errno = -rc;
 		return NULL;
 	}
-	if (c->dev.regs_len < PCIE_DOORBELLS + 8) {
+	if (c->dev.regs_len < NVME_PCIE_DOORBELLS + 8) {
 		snprintf(error, NVME_ERROR_MAX, "%s: BAR 0 has %zu bytes, too few for an NVMe controller's registers",
 			 c->dev.bdf, c->dev.regs_len);
-		border->close(&c->dev);
+		device_access->close(&c->dev);
 		free(c);
 		errno = ENODEV;
 		return NULL;
 	}
-	c->quirks = pcie_quirks(c->dev.vendor, c->dev.device);
+	c->quirks = nvme_pcie_quirks(c->dev.vendor, c->dev.device);
 	c->quiet = true;
 	c->quiesce_timer.fn = quiesce_look;
 	c->quiesce_timer.arg = c;
 	c->write_timer.fn = delayed_write_ended;
 	c->write_timer.arg = c;
 	TAILQ_INIT(&c->limbo);
-	pcie_hotplug_add(c);
+	nvme_pcie_hotplug_add(c);
 	return &c->base;
 }
 
-static void pcie_ctrlr_free(struct nvme_ctrlr *ctrlr)
+static void nvme_pcie_ctrlr_free(struct nvme_ctrlr *ctrlr)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 
-	pcie_hotplug_remove(c);
+	nvme_pcie_hotplug_remove(c);
 	thread_timer_stop(&c->quiesce_timer);
 	thread_timer_stop(&c->write_timer);
-	pcie_limbo_free(c);
-	c->dev.border->close(&c->dev);
+	nvme_pcie_limbo_free(c);
+	c->dev.access->close(&c->dev);
 	env_dma_free(c->shadow);
 	free(c);
 }
 
-static void pcie_connect(struct nvme_ctrlr *ctrlr)
+static void nvme_pcie_connect(struct nvme_ctrlr *ctrlr)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 	uint16_t entries = ctrlr->opts.admin_queue_entries;
 
-	if (pcie_reg_read4(c, NVME_REG_CSTS) == ALL_ONES) {
+	if (nvme_pcie_reg_read4(c, NVME_REG_CSTS) == ALL_ONES) {
 		nvme_ctrlr_removed(ctrlr);
 		return;
 	}
 	if (c->vectors == 0) {
-		c->vectors = c->dev.border->vectors_open(&c->dev, 1u + ctrlr->opts.io_queues);
+		c->vectors = c->dev.access->vectors_open(&c->dev, 1u + ctrlr->opts.io_queues);
 	}
 	c->doorbell_stride = UINT32_C(4) << NVME_CAP_DSTRD(reg_read8(c, NVME_REG_CAP));
 	c->shadow_on = false;
-	ctrlr->admin = pcie_qpair_alloc(ctrlr, 0, entries < ADMIN_SIZE_MAX ? entries : ADMIN_SIZE_MAX - 1, NULL);
+	ctrlr->admin = nvme_pcie_qpair_alloc(ctrlr, 0, entries < ADMIN_SIZE_MAX ? entries : ADMIN_SIZE_MAX - 1, NULL);
 	if (ctrlr->admin == NULL) {
 		nvme_ctrlr_connected(ctrlr, -ENOMEM, "no memory for the admin queue");
 		return;
@@ -147,17 +148,17 @@ static void pcie_connect(struct nvme_ctrlr *ctrlr)
 }
 
 /* The controller is disabled: it may be given memory, and the bus. */
-static int pcie_before_enable(struct nvme_ctrlr *ctrlr)
+static int nvme_pcie_before_enable(struct nvme_ctrlr *ctrlr)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
-	const struct pcie_qpair *q = to_pcie_qpair(ctrlr->admin);
-	int rc = c->dev.border->set_bus_master(&c->dev, true);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
+	const struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(ctrlr->admin);
+	int rc = c->dev.access->set_bus_master(&c->dev, true);
 
 	if (rc != 0) {
 		return rc;
 	}
 	c->quiet = false;
-	pcie_reg_write4(c, NVME_REG_AQA, (q->sq_size - 1u) | (q->cq_size - 1u) << 16);
+	nvme_pcie_reg_write4(c, NVME_REG_AQA, (q->sq_size - 1u) | (q->cq_size - 1u) << 16);
 	reg_write8(c, NVME_REG_ASQ, q->sq_iova);
 	reg_write8(c, NVME_REG_ACQ, q->cq_iova);
 	return 0;
@@ -167,34 +168,34 @@ static int pcie_before_enable(struct nvme_ctrlr *ctrlr)
 
 static void shadow_set(void *arg, const struct nvme_cqe *cqe)
 {
-	struct pcie_ctrlr *c = arg;
+	struct nvme_pcie_ctrlr *c = arg;
 
 	c->shadow_on = nvme_cqe_status(cqe) == 0; /* without them it works as well */
 	nvme_ctrlr_configured(&c->base, 0);
 }
 
-static bool shadow_start(struct pcie_ctrlr *c)
+static bool shadow_start(struct nvme_pcie_ctrlr *c)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_dbbuf};
 
 	/* one buffer of two pages: PRP1 and PRP2 */
 	if (c->shadow == NULL) {
-		c->shadow = env_dma_zmalloc(2 * PCIE_PAGE, 2 * PCIE_PAGE, c->dev.numa_node);
+		c->shadow = env_dma_zmalloc(2 * NVME_PCIE_PAGE, 2 * NVME_PCIE_PAGE, c->dev.numa_node);
 	}
 	if (c->shadow == NULL) {
 		return false;
 	}
-	c->event_idx = c->shadow + PCIE_PAGE / sizeof(*c->shadow);
-	memset(c->shadow, 0, 2 * PCIE_PAGE);
-	return nvme_ctrlr_admin(&c->base, &cmd, c->shadow, 2 * PCIE_PAGE, true, shadow_set, c) == 0;
+	c->event_idx = c->shadow + NVME_PCIE_PAGE / sizeof(*c->shadow);
+	memset(c->shadow, 0, 2 * NVME_PCIE_PAGE);
+	return nvme_ctrlr_admin(&c->base, &cmd, c->shadow, 2 * NVME_PCIE_PAGE, true, shadow_set, c) == 0;
 }
 
-static void pcie_identified(struct nvme_ctrlr *ctrlr)
+static void nvme_pcie_identified(struct nvme_ctrlr *ctrlr)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 
 	ctrlr->stripe_bytes = 0;
-	if ((c->quirks & PCIE_QUIRK_STRIPE) && ctrlr->id.vs[3] != 0 && ctrlr->id.vs[3] < 16) {
+	if ((c->quirks & NVME_PCIE_QUIRK_STRIPE) && ctrlr->id.vs[3] != 0 && ctrlr->id.vs[3] < 16) {
 		ctrlr->stripe_bytes = UINT32_C(4096) << ctrlr->id.vs[3];
 	}
 	if ((le16toh(ctrlr->id.oacs) & OACS_DBBUF) == 0 || !shadow_start(c)) {
@@ -204,18 +205,18 @@ static void pcie_identified(struct nvme_ctrlr *ctrlr)
 
 /* Going: quiet, whatever it takes. */
 
-static void quiesce_ended(struct pcie_ctrlr *c)
+static void quiesce_ended(struct nvme_pcie_ctrlr *c)
 {
 	c->quiet = true;
 	c->shadow_on = false;
-	pcie_qpairs_quiet(c);
+	nvme_pcie_qpairs_stopped(c);
 	nvme_ctrlr_quiesced(&c->base);
 }
 
 static void quiesce_look(void *arg)
 {
-	struct pcie_ctrlr *c = arg;
-	uint32_t csts = pcie_reg_read4(c, NVME_REG_CSTS);
+	struct nvme_pcie_ctrlr *c = arg;
+	uint32_t csts = nvme_pcie_reg_read4(c, NVME_REG_CSTS);
 
 	if (csts == ALL_ONES || !NVME_CSTS_RDY(csts)) {
 		quiesce_ended(c);
@@ -223,16 +224,16 @@ static void quiesce_look(void *arg)
 		thread_timer_start(&c->quiesce_timer, QUIESCE_LOOK_US);
 	} else {
 		log_error("%s does not become disabled: it is cut off from memory and reset", c->dev.bdf);
-		c->dev.border->set_bus_master(&c->dev, false);
-		c->dev.border->reset(&c->dev); /* where it can be; off the bus it does no harm either */
+		c->dev.access->set_bus_master(&c->dev, false);
+		c->dev.access->reset(&c->dev); /* where it can be; off the bus it does no harm either */
 		quiesce_ended(c);
 	}
 }
 
-static void pcie_quiesce(struct nvme_ctrlr *ctrlr)
+static void nvme_pcie_quiesce(struct nvme_ctrlr *ctrlr)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
-	uint32_t cc = pcie_reg_read4(c, NVME_REG_CC);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
+	uint32_t cc = nvme_pcie_reg_read4(c, NVME_REG_CC);
 	uint64_t ms = (NVME_CAP_TO(ctrlr->cap) + 1) * UINT64_C(500); /* Base 3.1.3.1 */
 
 	thread_timer_stop(&c->write_timer);
@@ -241,24 +242,25 @@ static void pcie_quiesce(struct nvme_ctrlr *ctrlr)
 		return;
 	}
 	if (cc != ALL_ONES && NVME_CC_EN(cc)) {
-		pcie_reg_write4(c, NVME_REG_CC, cc & ~UINT32_C(1));
+		nvme_pcie_reg_write4(c, NVME_REG_CC, cc & ~UINT32_C(1));
 	}
 	c->quiesce_deadline =
-		env_ticks() + env_us_to_ticks(ms * 1000 + DISABLE_DELAY_US * !!(c->quirks & PCIE_QUIRK_DISABLE_DELAY));
-	thread_timer_start(&c->quiesce_timer, (c->quirks & PCIE_QUIRK_DISABLE_DELAY) ? DISABLE_DELAY_US : 0);
+		env_ticks() +
+		env_us_to_ticks(ms * 1000 + DISABLE_DELAY_US * !!(c->quirks & NVME_PCIE_QUIRK_DISABLE_DELAY));
+	thread_timer_start(&c->quiesce_timer, (c->quirks & NVME_PCIE_QUIRK_DISABLE_DELAY) ? DISABLE_DELAY_US : 0);
 }
 
-static void pcie_disconnect(struct nvme_ctrlr *ctrlr)
+static void nvme_pcie_disconnect(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->admin != NULL) {
-		pcie_qpair_free(ctrlr->admin);
+		nvme_pcie_qpair_free(ctrlr->admin);
 	}
-	pcie_limbo_free(to_pcie(ctrlr));
+	nvme_pcie_limbo_free(nvme_pcie_ctrlr_of(ctrlr));
 }
 
-static void pcie_check(struct nvme_ctrlr *ctrlr)
+static void nvme_pcie_check(struct nvme_ctrlr *ctrlr)
 {
-	uint32_t csts = pcie_reg_read4(to_pcie(ctrlr), NVME_REG_CSTS);
+	uint32_t csts = nvme_pcie_reg_read4(nvme_pcie_ctrlr_of(ctrlr), NVME_REG_CSTS);
 
 	if (csts == ALL_ONES) {
 		nvme_ctrlr_removed(ctrlr);
@@ -269,50 +271,50 @@ static void pcie_check(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-static uint32_t pcie_max_transfer(struct nvme_ctrlr *ctrlr)
+static uint32_t nvme_pcie_max_transfer(struct nvme_ctrlr *ctrlr)
 {
-	return PCIE_MAX_TRANSFER;
+	return NVME_PCIE_MAX_TRANSFER;
 }
 
 /* SGLs say any pieces; PRPs one contiguous buffer for sure, and more only if these meet at page borders. */
-static uint16_t pcie_max_segments(const struct nvme_ctrlr *ctrlr)
+static uint16_t nvme_pcie_max_segments(const struct nvme_ctrlr *ctrlr)
 {
-	uint32_t list = nvme_ctrlr_max_transfer(ctrlr) / PCIE_PAGE * sizeof(uint64_t);
+	uint32_t list = nvme_ctrlr_max_transfer(ctrlr) / NVME_PCIE_PAGE * sizeof(uint64_t);
 
 	if ((le32toh(ctrlr->id.sgls) & 3) == 0) {
 		return 1;
 	}
-	return (uint16_t)((list > PCIE_LIST_MIN ? list : PCIE_LIST_MIN) / sizeof(union nvme_sgl_desc));
+	return (uint16_t)((list > NVME_PCIE_LIST_MIN ? list : NVME_PCIE_LIST_MIN) / sizeof(union nvme_sgl_desc));
 }
 
-static const struct nvme_transport_ops pcie_ops = {
+static const struct nvme_transport_ops nvme_pcie_ops = {
 	.trtype = NVME_TRTYPE_PCIE,
 	.writes_alone = true,
-	.ctrlr_alloc = pcie_ctrlr_alloc,
-	.ctrlr_free = pcie_ctrlr_free,
-	.connect = pcie_connect,
-	.quiesce = pcie_quiesce,
-	.disconnect = pcie_disconnect,
-	.before_enable = pcie_before_enable,
-	.identified = pcie_identified,
-	.check = pcie_check,
-	.reg_read = pcie_reg_read,
-	.reg_write = pcie_reg_write,
-	.max_transfer = pcie_max_transfer,
-	.max_segments = pcie_max_segments,
+	.ctrlr_alloc = nvme_pcie_ctrlr_alloc,
+	.ctrlr_free = nvme_pcie_ctrlr_free,
+	.connect = nvme_pcie_connect,
+	.quiesce = nvme_pcie_quiesce,
+	.disconnect = nvme_pcie_disconnect,
+	.before_enable = nvme_pcie_before_enable,
+	.identified = nvme_pcie_identified,
+	.check = nvme_pcie_check,
+	.reg_read = nvme_pcie_reg_read,
+	.reg_write = nvme_pcie_reg_write,
+	.max_transfer = nvme_pcie_max_transfer,
+	.max_segments = nvme_pcie_max_segments,
 	.buf_align = 4,
-	.qpair_alloc = pcie_qpair_alloc,
-	.qpair_connect = pcie_qpair_connect,
-	.qpair_stop = pcie_qpair_stop,
-	.qpair_free = pcie_qpair_free,
-	.submit = pcie_submit,
-	.flush = pcie_flush,
-	.poll = pcie_poll,
-	.fd = pcie_fd,
-	.arm = pcie_arm,
+	.qpair_alloc = nvme_pcie_qpair_alloc,
+	.qpair_connect = nvme_pcie_qpair_connect,
+	.qpair_stop = nvme_pcie_qpair_stop,
+	.qpair_free = nvme_pcie_qpair_free,
+	.submit = nvme_pcie_submit,
+	.flush = nvme_pcie_flush,
+	.poll = nvme_pcie_poll,
+	.fd = nvme_pcie_fd,
+	.arm = nvme_pcie_arm,
 };
 
 __attribute__((constructor)) static void register_pcie(void)
 {
-	nvme_transport_register(&pcie_ops);
+	nvme_transport_register(&nvme_pcie_ops);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files of the PCIe transport and its tests.
  *
- * pcie.c: the controller: registers, admin queue, life and removal. pcie_qpair.c: making and ending queues. pcie_io.c:
- * commands and completions. pcie_data.c: PRPs and SGLs. pcie_border.c: the real device. pcie_quirks.c: what drives get
+ * pcie.c: the controller: registers, admin queue, life and removal. qpair.c: making and ending queues. io.c:
+ * commands and completions. data.c: PRPs and SGLs. access.c: the real device. quirks.c: what drives get
  * wrong. */
 #ifndef NVME_PCIE_H
 #define NVME_PCIE_H
@@ -12,30 +12,31 @@
 #include "env_dpdk/env.h"
 #include "nvme/transport.h"
 
-#define PCIE_PAGE         4096   /* CC.MPS is 0 */
-#define PCIE_DOORBELLS    0x1000 /* PCIe Transport 3.1.2 */
-#define PCIE_LIST_MIN     256    /* bytes for PRP entries or SGL descriptors, per command id */
-#define PCIE_MAX_TRANSFER (UINT32_C(1) << 20)
+#define NVME_PCIE_PAGE         4096   /* CC.MPS is 0 */
+#define NVME_PCIE_DOORBELLS    0x1000 /* PCIe Transport 3.1.2 */
+#define NVME_PCIE_LIST_MIN     256    /* bytes for PRP entries or SGL descriptors, per command id */
+#define NVME_PCIE_MAX_TRANSFER (UINT32_C(1) << 20)
 
-/* What stands between the driver and the hardware. The real one is pcie_real (pcie_border.c); tests put a model of a
- * controller in its place, which shares the registers as plain memory. Everything else of the driver is the same code.
+/* What stands between the driver and the hardware. The real one is nvme_pcie_dpdk_access (access.c); tests put a model
+ * of a controller in its place, which shares the registers as plain memory. Everything else of the driver is the same
+ * code.
  */
-struct pcie_device;
-struct pcie_border {
+struct nvme_pcie_device;
+struct nvme_pcie_access {
 	/* Fills in *dev. 0, or a negative errno and error (NVME_ERROR_MAX bytes). */
-	int (*open)(const char *traddr, struct pcie_device *dev, char *error);
-	void (*close)(struct pcie_device *dev);
-	int (*set_bus_master)(struct pcie_device *dev, bool on);
-	int (*reset)(struct pcie_device *dev);
+	int (*open)(const char *traddr, struct nvme_pcie_device *dev, char *error);
+	void (*close)(struct nvme_pcie_device *dev);
+	int (*set_bus_master)(struct nvme_pcie_device *dev, bool on);
+	int (*reset)(struct nvme_pcie_device *dev);
 	/* Interrupt vectors: how many of the n wanted there are (0: none, all queues are polled). */
-	unsigned (*vectors_open)(struct pcie_device *dev, unsigned n);
-	int (*vector_fd)(const struct pcie_device *dev, unsigned vector);
-	int (*vector_enable)(struct pcie_device *dev, unsigned vector, bool on); /* any thread */
+	unsigned (*vectors_open)(struct nvme_pcie_device *dev, unsigned n);
+	int (*vector_fd)(const struct nvme_pcie_device *dev, unsigned vector);
+	int (*vector_enable)(struct nvme_pcie_device *dev, unsigned vector, bool on); /* any thread */
 };
 
-struct pcie_device {
-	const struct pcie_border *border;
-	void *handle; /* the border's */
+struct nvme_pcie_device {
+	const struct nvme_pcie_access *access;
+	void *handle; /* for `access` */
 	char bdf[16];
 	uint16_t vendor, device;
 	int numa_node;
@@ -46,41 +47,42 @@ struct pcie_device {
 	int request_fd; /* readable: the kernel wants it back; -1: none */
 };
 
-extern const struct pcie_border pcie_real;
+extern const struct nvme_pcie_access nvme_pcie_dpdk_access;
 /* Tests: for controllers made from now on. NULL: the real one. */
-void pcie_set_border(const struct pcie_border *border);
+void nvme_pcie_set_access(const struct nvme_pcie_access *access);
 
 /* Quirks. */
-enum pcie_quirk {
-	PCIE_QUIRK_STRIPE =
+enum nvme_pcie_quirk {
+	NVME_PCIE_QUIRK_STRIPE =
 		1 << 0, /* I/O that crosses a stripe is slow; its size stands in the vendor's part of Identify */
-	PCIE_QUIRK_DISABLE_DELAY = 1 << 1, /* CSTS must not be read for a while after CC.EN was cleared */
+	NVME_PCIE_QUIRK_DISABLE_DELAY = 1 << 1, /* CSTS must not be read for a while after CC.EN was cleared */
 };
-uint32_t pcie_quirks(uint16_t vendor, uint16_t device); /* a set of enum pcie_quirk; pure */
+uint32_t nvme_pcie_quirks(uint16_t vendor, uint16_t device); /* a set of enum nvme_pcie_quirk; pure */
 
-struct pcie_qpair;
-TAILQ_HEAD(pcie_qpair_list, pcie_qpair);
+struct nvme_pcie_qpair;
+TAILQ_HEAD(nvme_pcie_qpair_list, nvme_pcie_qpair);
 
-struct pcie_ctrlr {
+struct nvme_pcie_ctrlr {
 	struct nvme_ctrlr base;
-	struct pcie_device dev;
+	struct nvme_pcie_device dev;
 	uint32_t quirks;
 	uint32_t doorbell_stride; /* bytes */
 	unsigned vectors;
 	bool quiet; /* disabled, off the bus or gone: it reaches no memory of ours */
 	struct thread_timer quiesce_timer;
 	uint64_t quiesce_deadline;
-	struct thread_timer write_timer; /* a register write whose end is put off (PCIE_QUIRK_DISABLE_DELAY) */
+	struct thread_timer write_timer; /* a register write whose end is put off (NVME_PCIE_QUIRK_DISABLE_DELAY) */
 	nvme_reg_fn write_fn;
 	struct fd_source *request_source;
 	/* Shadow doorbells (Base 5.8), two pages; used for I/O queues once `shadow_on`. */
 	uint32_t *shadow, *event_idx;
 	bool shadow_on;
-	struct pcie_qpair_list limbo; /* freed by their users while the device may still know them: until it is quiet */
-	TAILQ_ENTRY(pcie_ctrlr) link; /* of all */
+	struct nvme_pcie_qpair_list
+		limbo; /* freed by their users while the device may still know them: until it is quiet */
+	TAILQ_ENTRY(nvme_pcie_ctrlr) link; /* of all */
 };
 
-struct pcie_qpair {
+struct nvme_pcie_qpair {
 	struct nvme_qpair base;
 	/* used per command; one thread */
 	struct nvme_sqe *sq;
@@ -98,7 +100,7 @@ struct pcie_qpair {
 			      wait that long */
 	uint16_t owner;    /* in the trace */
 	bool phase;
-	uint8_t sgl;        /* enum pcie_sgl */
+	uint8_t sgl;        /* enum nvme_pcie_sgl */
 	bool interrupting;  /* the vector is enabled */
 	bool stopped;       /* atomic: no doorbell is rung any more */
 	uint32_t polled;    /* completions since the vector was enabled */
@@ -112,69 +114,69 @@ struct pcie_qpair {
 	uint8_t commands;    /* Create or Delete, outstanding: their callbacks need this structure */
 	void (*stop_done)(void *arg);
 	void *stop_arg;
-	TAILQ_ENTRY(pcie_qpair) limbo_link;
+	TAILQ_ENTRY(nvme_pcie_qpair) limbo_link;
 };
 
-static inline struct pcie_ctrlr *to_pcie(const struct nvme_ctrlr *ctrlr)
+static inline struct nvme_pcie_ctrlr *nvme_pcie_ctrlr_of(const struct nvme_ctrlr *ctrlr)
 {
-	return (struct pcie_ctrlr *)ctrlr;
+	return (struct nvme_pcie_ctrlr *)ctrlr;
 }
 
-static inline struct pcie_qpair *to_pcie_qpair(const struct nvme_qpair *qpair)
+static inline struct nvme_pcie_qpair *nvme_pcie_qpair_of(const struct nvme_qpair *qpair)
 {
-	return (struct pcie_qpair *)qpair;
+	return (struct nvme_pcie_qpair *)qpair;
 }
 
-static inline uint32_t pcie_reg_read4(const struct pcie_ctrlr *c, uint32_t offset)
+static inline uint32_t nvme_pcie_reg_read4(const struct nvme_pcie_ctrlr *c, uint32_t offset)
 {
 	return le32toh(*(volatile uint32_t *)(c->dev.regs + offset));
 }
 
-static inline void pcie_reg_write4(const struct pcie_ctrlr *c, uint32_t offset, uint32_t value)
+static inline void nvme_pcie_reg_write4(const struct nvme_pcie_ctrlr *c, uint32_t offset, uint32_t value)
 {
 	*(volatile uint32_t *)(c->dev.regs + offset) = htole32(value);
 }
 
-/* pcie_data.c. How a drive takes SGLs (Identify Controller, SGLS bits 1:0). */
-enum pcie_sgl { PCIE_SGL_NONE = 0, PCIE_SGL_BYTES = 1, PCIE_SGL_DWORDS = 2 };
+/* data.c. How a drive takes SGLs (Identify Controller, SGLS bits 1:0). */
+enum nvme_pcie_sgl { NVME_PCIE_SGL_NONE = 0, NVME_PCIE_SGL_BYTES = 1, NVME_PCIE_SGL_DWORDS = 2 };
 
-struct pcie_data {
+struct nvme_pcie_data {
 	uint64_t (*translate)(const void *buf, size_t *len);
 	void *list; /* list_bytes of memory, at list_iova for the device */
 	uint64_t list_iova;
 	uint32_t list_bytes;
-	enum pcie_sgl sgl;
+	enum nvme_pcie_sgl sgl;
 };
 /* Fills in the data pointer and PSDT of cmd for the iovs (len bytes together). 0; -EFAULT: memory that the device
  * cannot reach; -E2BIG: too many pieces; -EINVAL: neither PRPs nor this drive's SGLs can say it (pieces that end or
  * begin within a page). */
-int pcie_data_pointer(const struct pcie_data *d, const struct iovec *iovs, unsigned iovcnt, uint32_t len,
-		      struct nvme_sqe *cmd);
+int nvme_pcie_data_pointer(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, uint32_t len,
+			   struct nvme_sqe *cmd);
 
-/* pcie_io.c */
-int pcie_submit(struct nvme_qpair *qpair, struct nvme_request *req);
-void pcie_flush(struct nvme_qpair *qpair);
-int pcie_poll(struct nvme_qpair *qpair, uint32_t max);
-int pcie_fd(const struct nvme_qpair *qpair);
-bool pcie_arm(struct nvme_qpair *qpair);
+/* io.c */
+int nvme_pcie_submit(struct nvme_qpair *qpair, struct nvme_request *req);
+void nvme_pcie_flush(struct nvme_qpair *qpair);
+int nvme_pcie_poll(struct nvme_qpair *qpair, uint32_t max);
+int nvme_pcie_fd(const struct nvme_qpair *qpair);
+bool nvme_pcie_arm(struct nvme_qpair *qpair);
 
-/* pcie_qpair.c */
-struct nvme_qpair *pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
-				    const struct nvme_qpair_opts *opts);
-void pcie_qpair_connect(struct nvme_qpair *qpair);
-void pcie_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
-void pcie_qpair_free(struct nvme_qpair *qpair);
+/* qpair.c */
+struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
+					 const struct nvme_qpair_opts *opts);
+void nvme_pcie_qpair_connect(struct nvme_qpair *qpair);
+void nvme_pcie_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
+void nvme_pcie_qpair_free(struct nvme_qpair *qpair);
 /* The controller is quiet: ends the stops that wait, and frees what was in limbo. */
-void pcie_qpairs_quiet(struct pcie_ctrlr *c);
-void pcie_limbo_free(struct pcie_ctrlr *c);
+void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c);
+void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c);
 
-/* pcie_hotplug.c */
-void pcie_hotplug_add(struct pcie_ctrlr *c);
-void pcie_hotplug_remove(struct pcie_ctrlr *c);
+/* hotplug.c */
+void nvme_pcie_hotplug_add(struct nvme_pcie_ctrlr *c);
+void nvme_pcie_hotplug_remove(struct nvme_pcie_ctrlr *c);
 /* The device at bdf has become bound to a driver that lends it to processes. */
-void pcie_hotplug_arrived(const char *bdf);
+void nvme_pcie_hotplug_arrived(const char *bdf);
 /* Some of the kernel's news were lost: looks for what they may have told of. (That a device is gone shows in its
  * registers, too.) */
-void pcie_hotplug_lost(void);
+void nvme_pcie_hotplug_lost(void);
 
 #endif

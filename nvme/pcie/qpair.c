@@ -29,10 +29,10 @@ static size_t power_of_two(size_t n)
 
 /* Memory that is contiguous for the device. A power of two as its alignment keeps it within a hugepage, where that
  * matters. */
-static void *queue_memory(const struct pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
+static void *queue_memory(const struct nvme_pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
 {
-	size_t align = power_of_two(size < PCIE_PAGE ? PCIE_PAGE : size),
-	       len = size = (size + PCIE_PAGE - 1) & ~(size_t)(PCIE_PAGE - 1);
+	size_t align = power_of_two(size < NVME_PCIE_PAGE ? NVME_PCIE_PAGE : size),
+	       len = size = (size + NVME_PCIE_PAGE - 1) & ~(size_t)(NVME_PCIE_PAGE - 1);
 	void *p = env_dma_zmalloc(size, align > HUGE_STEP ? HUGE_STEP : align, numa_node);
 
 	if (p == NULL) {
@@ -50,7 +50,7 @@ static void *queue_memory(const struct pcie_ctrlr *c, size_t size, int numa_node
 }
 
 /* A completion queue somewhat longer than what can be outstanding: then its doorbell may wait for several polls. */
-static uint16_t cq_size(const struct pcie_ctrlr *c, uint16_t id, uint16_t entries)
+static uint16_t cq_size(const struct nvme_pcie_ctrlr *c, uint16_t id, uint16_t entries)
 {
 	uint32_t most = (uint32_t)NVME_CAP_MQES(c->base.cap) + 1, wanted = entries + 1u + entries / CQ_SLACK_DIVISOR;
 
@@ -60,31 +60,32 @@ static uint16_t cq_size(const struct pcie_ctrlr *c, uint16_t id, uint16_t entrie
 	return (uint16_t)(wanted < most ? wanted : most < entries + 1u ? entries + 1u : most);
 }
 
-static int make_queues(struct pcie_ctrlr *c, struct pcie_qpair *q, int numa_node)
+static int make_queues(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q, int numa_node)
 {
-	uint32_t transfer = q->base.id == 0 ? PCIE_MAX_TRANSFER : nvme_ctrlr_max_transfer(&c->base);
+	uint32_t transfer = q->base.id == 0 ? NVME_PCIE_MAX_TRANSFER : nvme_ctrlr_max_transfer(&c->base);
 
 	q->sq_size = (uint16_t)(q->base.entries + 1);
 	q->cq_size = cq_size(c, q->base.id, q->base.entries);
 	q->cq_slack = (uint16_t)(q->cq_size - q->sq_size);
 	/* a power of two up to a page: so that no list crosses a page, as the specification has it (Base 4.1.1) */
-	q->list_bytes = (uint32_t)power_of_two(
-		(transfer / PCIE_PAGE + 1) * sizeof(uint64_t) > 256 ? transfer / PCIE_PAGE * sizeof(uint64_t) : 256);
+	q->list_bytes = (uint32_t)power_of_two((transfer / NVME_PCIE_PAGE + 1) * sizeof(uint64_t) > 256
+						       ? transfer / NVME_PCIE_PAGE * sizeof(uint64_t)
+						       : 256);
 	q->sq = queue_memory(c, q->sq_size * sizeof(*q->sq), numa_node, &q->sq_iova);
 	q->cq = queue_memory(c, q->cq_size * sizeof(*q->cq), numa_node, &q->cq_iova);
 	q->lists = queue_memory(c, (size_t)q->base.entries * q->list_bytes, numa_node, &q->lists_iova);
 	return q->sq != NULL && q->cq != NULL && q->lists != NULL ? 0 : -ENOMEM;
 }
 
-static volatile uint32_t *doorbell(const struct pcie_ctrlr *c, uint32_t index)
+static volatile uint32_t *doorbell(const struct nvme_pcie_ctrlr *c, uint32_t index)
 {
-	return (volatile uint32_t *)(c->dev.regs + PCIE_DOORBELLS + (size_t)index * c->doorbell_stride);
+	return (volatile uint32_t *)(c->dev.regs + NVME_PCIE_DOORBELLS + (size_t)index * c->doorbell_stride);
 }
 
-static int find_doorbells(struct pcie_ctrlr *c, struct pcie_qpair *q)
+static int find_doorbells(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 {
 	uint32_t sq = 2u * q->base.id, cq = sq + 1;
-	size_t end = PCIE_DOORBELLS + (size_t)(cq + 1) * c->doorbell_stride,
+	size_t end = NVME_PCIE_DOORBELLS + (size_t)(cq + 1) * c->doorbell_stride,
 	       words = c->doorbell_stride / sizeof(uint32_t);
 
 	if (end > c->dev.regs_len) {
@@ -95,7 +96,7 @@ static int find_doorbells(struct pcie_ctrlr *c, struct pcie_qpair *q)
 	}
 	q->sq_doorbell = doorbell(c, sq);
 	q->cq_doorbell = doorbell(c, cq);
-	if (c->shadow_on && q->base.id != 0 && (cq + 1) * c->doorbell_stride <= PCIE_PAGE) {
+	if (c->shadow_on && q->base.id != 0 && (cq + 1) * c->doorbell_stride <= NVME_PCIE_PAGE) {
 		q->sq_shadow = c->shadow + sq * words;
 		q->cq_shadow = c->shadow + cq * words;
 		q->sq_event = c->event_idx + sq * words;
@@ -105,7 +106,7 @@ static int find_doorbells(struct pcie_ctrlr *c, struct pcie_qpair *q)
 	return 0;
 }
 
-static void release(struct pcie_qpair *q)
+static void release(struct nvme_pcie_qpair *q)
 {
 	trace_owner_release(q->owner);
 	env_dma_free(q->sq);
@@ -115,11 +116,11 @@ static void release(struct pcie_qpair *q)
 	free(q);
 }
 
-struct nvme_qpair *pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
-				    const struct nvme_qpair_opts *opts)
+struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
+					 const struct nvme_qpair_opts *opts)
 {
-	struct pcie_ctrlr *c = to_pcie(ctrlr);
-	struct pcie_qpair *q = aligned_alloc(64, (sizeof(*q) + 63) / 64 * 64);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
+	struct nvme_pcie_qpair *q = aligned_alloc(64, (sizeof(*q) + 63) / 64 * 64);
 	char name[64];
 
 	if (q == NULL) {
@@ -135,9 +136,9 @@ struct nvme_qpair *pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint1
 	q->phase = true;
 	/* SGLs in admin commands are for fabrics (Base 4.1.2) */
 	uint32_t sgls = id == 0 ? 0 : le32toh(ctrlr->id.sgls) & 3;
-	q->sgl = sgls == 1 ? PCIE_SGL_BYTES : sgls == 2 ? PCIE_SGL_DWORDS : PCIE_SGL_NONE;
+	q->sgl = sgls == 1 ? NVME_PCIE_SGL_BYTES : sgls == 2 ? NVME_PCIE_SGL_DWORDS : NVME_PCIE_SGL_NONE;
 	q->vector = id < c->vectors ? id : -1;
-	q->fd = q->vector >= 0 ? c->dev.border->vector_fd(&c->dev, id) : -1;
+	q->fd = q->vector >= 0 ? c->dev.access->vector_fd(&c->dev, id) : -1;
 	if (make_queues(c, q, numa_node) != 0 || find_doorbells(c, q) != 0) {
 		release(q);
 		return NULL;
@@ -148,10 +149,10 @@ struct nvme_qpair *pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint1
 }
 
 /* queue: memory that PRP1 is to point to, as if it were a page of data; or NULL. */
-static int send(struct pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
+static int send(struct nvme_pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
 		void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
-	int rc = nvme_ctrlr_admin(q->base.ctrlr, cmd, queue, queue != NULL ? PCIE_PAGE : 0, true, cb, q);
+	int rc = nvme_ctrlr_admin(q->base.ctrlr, cmd, queue, queue != NULL ? NVME_PCIE_PAGE : 0, true, cb, q);
 
 	q->commands += rc == 0;
 	return rc;
@@ -159,7 +160,7 @@ static int send(struct pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
 
 /* Creating: the completion queue, then the submission queue (Base 5.5, 5.6). */
 
-static bool creation_goes_on(struct pcie_qpair *q, const struct nvme_cqe *cqe, const char *what)
+static bool creation_goes_on(struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe, const char *what)
 {
 	uint16_t status = nvme_cqe_status(cqe);
 
@@ -177,7 +178,7 @@ static bool creation_goes_on(struct pcie_qpair *q, const struct nvme_cqe *cqe, c
 
 static void sq_created(void *arg, const struct nvme_cqe *cqe)
 {
-	struct pcie_qpair *q = arg;
+	struct nvme_pcie_qpair *q = arg;
 
 	q->commands--;
 	q->has_sq = nvme_cqe_status(cqe) == 0;
@@ -188,7 +189,7 @@ static void sq_created(void *arg, const struct nvme_cqe *cqe)
 
 static void cq_created(void *arg, const struct nvme_cqe *cqe)
 {
-	struct pcie_qpair *q = arg;
+	struct nvme_pcie_qpair *q = arg;
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_create_sq,
 		.cdw10 = htole32(q->base.id | (q->sq_size - 1u) << 16),
@@ -208,9 +209,9 @@ static void cq_created(void *arg, const struct nvme_cqe *cqe)
 	}
 }
 
-void pcie_qpair_connect(struct nvme_qpair *base)
+void nvme_pcie_qpair_connect(struct nvme_qpair *base)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_create_cq,
 		.cdw10 = htole32(base->id | (q->cq_size - 1u) << 16),
@@ -227,7 +228,7 @@ void pcie_qpair_connect(struct nvme_qpair *base)
 
 /* Ending: the submission queue, then the completion queue (Base 5.7, 5.4). */
 
-static void stop_ended(struct pcie_qpair *q)
+static void stop_ended(struct nvme_pcie_qpair *q)
 {
 	void (*done)(void *) = q->stop_done;
 
@@ -237,13 +238,13 @@ static void stop_ended(struct pcie_qpair *q)
 	}
 }
 
-/* A queue that cannot be deleted: the reset that follows ends the stop, by pcie_qpairs_quiet(). */
-static void deletion_failed(struct pcie_qpair *q, const char *what, const char *why)
+/* A queue that cannot be deleted: the reset that follows ends the stop, by nvme_pcie_qpairs_stopped(). */
+static void deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
 {
 	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
 }
 
-static void delete (struct pcie_qpair *q, uint8_t opcode, const char *what,
+static void delete (struct nvme_pcie_qpair *q, uint8_t opcode, const char *what,
 		    void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	struct nvme_sqe cmd = {.opcode = opcode, .cdw10 = htole32(q->base.id)};
@@ -256,10 +257,10 @@ static void delete (struct pcie_qpair *q, uint8_t opcode, const char *what,
 
 static void cq_deleted(void *arg, const struct nvme_cqe *cqe)
 {
-	struct pcie_qpair *q = arg;
+	struct nvme_pcie_qpair *q = arg;
 
 	q->commands--;
-	if (to_pcie(q->base.ctrlr)->quiet || q->dead) { /* a reset has come between */
+	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet || q->dead) { /* a reset has come between */
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
@@ -272,10 +273,10 @@ static void cq_deleted(void *arg, const struct nvme_cqe *cqe)
 
 static void sq_deleted(void *arg, const struct nvme_cqe *cqe)
 {
-	struct pcie_qpair *q = arg;
+	struct nvme_pcie_qpair *q = arg;
 
 	q->commands--;
-	if (to_pcie(q->base.ctrlr)->quiet || q->dead) {
+	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet || q->dead) {
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
@@ -286,14 +287,14 @@ static void sq_deleted(void *arg, const struct nvme_cqe *cqe)
 	delete (q, nvme_admin_delete_cq, "Delete I/O Completion Queue", cq_deleted);
 }
 
-void pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)
+void nvme_pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
 
 	__atomic_store_n(&q->stopped, true, __ATOMIC_RELAXED);
 	q->stop_done = done;
 	q->stop_arg = arg;
-	if (to_pcie(base->ctrlr)->quiet) {
+	if (nvme_pcie_ctrlr_of(base->ctrlr)->quiet) {
 		q->has_cq = q->has_sq = false;
 		stop_ended(q);
 	} else if (!base->ctrlr->in_failure) {
@@ -301,10 +302,10 @@ void pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg
 	} /* else: the controller is on its way to being quiet, which ends this */
 }
 
-void pcie_qpair_free(struct nvme_qpair *base)
+void nvme_pcie_qpair_free(struct nvme_qpair *base)
 {
-	struct pcie_qpair *q = to_pcie_qpair(base);
-	struct pcie_ctrlr *c = to_pcie(base->ctrlr);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(base->ctrlr);
 
 	if (q->commands != 0 || ((q->has_cq || q->has_sq) && !c->quiet)) {
 		q->dead = true;
@@ -315,20 +316,20 @@ void pcie_qpair_free(struct nvme_qpair *base)
 	release(q);
 }
 
-void pcie_qpairs_quiet(struct pcie_ctrlr *c)
+void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c)
 {
 	struct nvme_qpair *base = TAILQ_FIRST(&c->base.qpairs), *next;
 
 	for (; base != NULL; base = next) {
 		next = TAILQ_NEXT(base, link); /* done() destroys the queue pair */
-		to_pcie_qpair(base)->has_cq = to_pcie_qpair(base)->has_sq = false;
-		stop_ended(to_pcie_qpair(base));
+		nvme_pcie_qpair_of(base)->has_cq = nvme_pcie_qpair_of(base)->has_sq = false;
+		stop_ended(nvme_pcie_qpair_of(base));
 	}
 }
 
-void pcie_limbo_free(struct pcie_ctrlr *c)
+void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c)
 {
-	struct pcie_qpair *q;
+	struct nvme_pcie_qpair *q;
 
 	while ((q = TAILQ_FIRST(&c->limbo)) != NULL) {
 		TAILQ_REMOVE(&c->limbo, q, limbo_link);

@@ -17,7 +17,7 @@
 #include <sys/epoll.h>
 
 #include "env_dpdk/env.h"
-#include "rdma/pd.h"
+#include "verbs/pd.h"
 #include "util/log.h"
 
 #define MAX_DESCRIPTORS  16 /* SGL descriptors, and so pieces of data, of one command */
@@ -40,7 +40,7 @@ enum link_state { LINK_RESOLVING, LINK_ROUTING, LINK_CONNECTING, LINK_UP, LINK_D
 struct rdma_qpair {
 	struct nvme_qpair base;
 	struct rdma_cm_id *id;
-	struct rdma_pd *pd;
+	struct verbs_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *comp;
 	enum link_state link; /* DOWN is stored by the control thread and read by the user: atomic */
@@ -96,7 +96,7 @@ static int gather(struct rdma_qpair *q, const struct nvme_request *req, struct i
 		if (v->iov_len == 0) {
 			continue;
 		}
-		const struct rdma_region *r = rdma_region_find(q->pd, v->iov_base, v->iov_len, &q->region_hint);
+		const struct verbs_region *r = verbs_region_find(q->pd, v->iov_base, v->iov_len, &q->region_hint);
 		if (r == NULL) {
 			return -EFAULT; /* memory that is not DMA-able */
 		}
@@ -116,8 +116,8 @@ static int gather(struct rdma_qpair *q, const struct nvme_request *req, struct i
 
 static uint32_t rkey_of(struct rdma_qpair *q, const struct ibv_sge *sge)
 {
-	const struct rdma_region *r =
-		rdma_region_find(q->pd, (void *)(uintptr_t)sge->addr, sge->length, &q->region_hint);
+	const struct verbs_region *r =
+		verbs_region_find(q->pd, (void *)(uintptr_t)sge->addr, sge->length, &q->region_hint);
 
 	return r->mr
 		->rkey; /* gather() found it a moment ago, and memory goes only on the control thread after a stop */
@@ -380,7 +380,7 @@ static void free_verbs(struct rdma_qpair *q)
 	q->recvs = NULL;
 	q->recv_sges = NULL;
 	if (q->pd != NULL) {
-		rdma_pd_put(q->pd);
+		verbs_pd_put(q->pd);
 		q->pd = NULL;
 	}
 }
@@ -394,7 +394,7 @@ static uint32_t num_receives(const struct rdma_qpair *q)
 static int make_buffers(struct rdma_qpair *q)
 {
 	uint32_t n = q->base.entries, receives = num_receives(q), hint = 0;
-	const struct rdma_region *c, *r;
+	const struct verbs_region *c, *r;
 
 	q->capsules = env_dma_zmalloc((size_t)n * q->capsule_size, 64, -1);
 	q->responses = env_dma_zmalloc(receives * sizeof(struct nvme_cqe), 64, -1);
@@ -404,8 +404,8 @@ static int make_buffers(struct rdma_qpair *q)
 	if (!q->capsules || !q->responses || !q->slots || !q->recvs || !q->recv_sges) {
 		return -ENOMEM;
 	}
-	c = rdma_region_find(q->pd, q->capsules, (size_t)n * q->capsule_size, &hint);
-	r = rdma_region_find(q->pd, q->responses, receives * sizeof(struct nvme_cqe), &hint);
+	c = verbs_region_find(q->pd, q->capsules, (size_t)n * q->capsule_size, &hint);
+	r = verbs_region_find(q->pd, q->responses, receives * sizeof(struct nvme_cqe), &hint);
 	if (c == NULL || r == NULL) {
 		return -ENOMEM; /* the device did not take our memory: said when it was registered */
 	}
@@ -428,7 +428,7 @@ static int make_qp(struct rdma_qpair *q, const struct ibv_device_attr *attr)
 {
 	uint32_t n = q->base.entries;
 
-	q->pd = rdma_pd_get(q->id->verbs, RDMA_SIDE_HOST);
+	q->pd = verbs_pd_get(q->id->verbs, VERBS_SIDE_HOST);
 	if (q->pd == NULL) {
 		return -errno;
 	}

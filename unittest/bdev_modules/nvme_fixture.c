@@ -24,7 +24,7 @@ int drive_setup(void)
 {
 	int rc = fixture_start();
 
-	pcie_set_border(&model_border);
+	nvme_pcie_set_access(&model_access);
 	buffer = env_dma_zmalloc(BUFFER, 4096, -1);
 	other = env_dma_zmalloc(BUFFER, 4096, -1);
 	return rc;

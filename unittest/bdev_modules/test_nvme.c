@@ -75,19 +75,19 @@ static void test_io_is_split_at_a_boundary_that_is_no_power_of_two(void)
 static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 {
 	drive_begin();
-	pcie_hotplug_arrived("0000:00:04.0");
+	nvme_pcie_hotplug_arrived("0000:00:04.0");
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL)); /* nobody wants it */
 	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
 	CU_ASSERT(bdev_nvme_hotplug());
-	pcie_hotplug_arrived("0000:00:04.0");
+	nvme_pcie_hotplug_arrived("0000:00:04.0");
 	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
 	CU_ASSERT_PTR_NOT_NULL(bdev_find("HotInNvme0n1"));
-	pcie_hotplug_arrived("0000:00:04.0"); /* told twice */
+	nvme_pcie_hotplug_arrived("0000:00:04.0"); /* told twice */
 	CU_ASSERT_PTR_NULL(bdev_nvme_find("HotInNvme1"));
 	model_remove(&model);
 	CU_ASSERT(thread_control_wait(all_detached, NULL, WAIT_US));
 	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
-	pcie_hotplug_arrived("0000:00:04.0");
+	nvme_pcie_hotplug_arrived("0000:00:04.0");
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL));
 	CU_ASSERT(!bdev_nvme_hotplug());
 	nvme = NULL;
@@ -149,12 +149,12 @@ static void test_drive_whose_news_was_lost_is_attached_if_so_wanted(void)
 	drive_begin();
 	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
 	make_machine(folder);
-	pcie_hotplug_lost();
+	nvme_pcie_hotplug_lost();
 	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
-	pcie_hotplug_lost(); /* not once more */
+	nvme_pcie_hotplug_lost(); /* not once more */
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(nvme));
 	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
-	pcie_hotplug_lost(); /* and nobody wants to know */
+	nvme_pcie_hotplug_lost(); /* and nobody wants to know */
 	drop_machine(folder);
 	drive_end();
 }

@@ -71,7 +71,7 @@ static void start(void)
 	if (env_init(&env, error) != 0 || thread_lib_start(&opts) != 0 || bdev_init() != 0) {
 		abort();
 	}
-	pcie_set_border(&model_border);
+	nvme_pcie_set_access(&model_access);
 	model_ns_bytes = NS_BYTES;
 	bdev_nvme_default_options(&o);
 	o.timeout_admin_us = 4000;

@@ -83,7 +83,7 @@ static void start(void)
 	if (env_init(&env, error) != 0 || thread_lib_start(&opts) != 0) {
 		abort();
 	}
-	pcie_set_border(&model_border);
+	nvme_pcie_set_access(&model_access);
 	model_ns_bytes = NS_BYTES;
 	idle_ticks = env_us_to_ticks(IDLE_US);
 	busy_ticks = env_us_to_ticks(BUSY_US);

@@ -23,7 +23,7 @@ int fx_setup(void)
 		printf("%s\n", error);
 		return rc;
 	}
-	pcie_set_border(&model_border);
+	nvme_pcie_set_access(&model_access);
 	for (unsigned i = 0; i < FX_IOS; i++) {
 		fx.io[i].buf = env_dma_zmalloc(16384, 4096, -1);
 		fx.io[i].req = calloc(1, nvme_request_size());
@@ -56,7 +56,7 @@ void fx_round(void)
 	thread_control_wait(asked_twice, &asked, WAIT_US);
 }
 
-/* The border's errors and the model's work come by polling: the control thread stays awake for it. */
+/* The PCI access layer's errors and the model's work come by polling: the control thread stays awake for it. */
 static int run_model(void *ctx)
 {
 	model_step(&fx.model);

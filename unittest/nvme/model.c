@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model's registers, queues, faults and border. */
+/* The model's registers, queues, faults, and PCI access layer. */
 #include "unittest/nvme/model_internal.h"
 
 #include <errno.h>
@@ -275,7 +275,7 @@ static void forget_everything(struct model *m)
 
 static void clear_doorbells(struct model *m)
 {
-	memset((void *)(m->regs + PCIE_DOORBELLS), 0, m->regs_len - PCIE_DOORBELLS);
+	memset((void *)(m->regs + NVME_PCIE_DOORBELLS), 0, m->regs_len - NVME_PCIE_DOORBELLS);
 }
 
 static void enable(struct model *m)
@@ -341,7 +341,7 @@ static void look_at_cc(struct model *m)
 
 static uint32_t doorbell(struct model *m, unsigned index)
 {
-	uint32_t value = reg4(m, PCIE_DOORBELLS + index * 4);
+	uint32_t value = reg4(m, NVME_PCIE_DOORBELLS + index * 4);
 
 	if (m->shadow != 0 && index >= 2) {
 		value = *(volatile uint32_t *)(uintptr_t)(m->shadow + index * 4);
@@ -421,21 +421,21 @@ unsigned model_step(struct model *m)
 
 void model_queue_gone(struct model *m, unsigned qid)
 {
-	*(volatile uint32_t *)(m->regs + PCIE_DOORBELLS + qid * 8) = 0;
-	*(volatile uint32_t *)(m->regs + PCIE_DOORBELLS + qid * 8 + 4) = 0;
+	*(volatile uint32_t *)(m->regs + NVME_PCIE_DOORBELLS + qid * 8) = 0;
+	*(volatile uint32_t *)(m->regs + NVME_PCIE_DOORBELLS + qid * 8 + 4) = 0;
 	if (m->shadow != 0) {
 		*(volatile uint64_t *)(uintptr_t)(m->shadow + qid * 8) = 0;
 	}
 }
 
-/* The border. */
+/* The PCI access layer. */
 
 static uint64_t same_address(const void *buf, size_t *len)
 {
 	return (uintptr_t)buf;
 }
 
-static int border_open(const char *traddr, struct pcie_device *dev, char *error)
+static int model_access_open(const char *traddr, struct nvme_pcie_device *dev, char *error)
 {
 	struct model *m = model_current;
 
@@ -455,7 +455,7 @@ static int border_open(const char *traddr, struct pcie_device *dev, char *error)
 	return 0;
 }
 
-static void border_close(struct pcie_device *dev)
+static void model_access_close(struct nvme_pcie_device *dev)
 {
 	struct model *m = dev->handle;
 
@@ -467,13 +467,13 @@ static void border_close(struct pcie_device *dev)
 	m->bus_master = false;
 }
 
-static int border_set_bus_master(struct pcie_device *dev, bool on)
+static int model_access_set_bus_master(struct nvme_pcie_device *dev, bool on)
 {
 	((struct model *)dev->handle)->bus_master = on;
 	return 0;
 }
 
-static int border_reset(struct pcie_device *dev)
+static int model_access_reset(struct nvme_pcie_device *dev)
 {
 	struct model *m = dev->handle;
 
@@ -485,7 +485,7 @@ static int border_reset(struct pcie_device *dev)
 	return 0;
 }
 
-static unsigned border_vectors_open(struct pcie_device *dev, unsigned n)
+static unsigned model_access_vectors_open(struct nvme_pcie_device *dev, unsigned n)
 {
 	struct model *m = dev->handle;
 
@@ -496,14 +496,14 @@ static unsigned border_vectors_open(struct pcie_device *dev, unsigned n)
 	return m->vectors;
 }
 
-static int border_vector_fd(const struct pcie_device *dev, unsigned vector)
+static int model_access_vector_fd(const struct nvme_pcie_device *dev, unsigned vector)
 {
 	const struct model *m = dev->handle;
 
 	return vector < m->vectors ? m->vector_fds[vector] : -1;
 }
 
-static int border_vector_enable(struct pcie_device *dev, unsigned vector, bool on)
+static int model_access_vector_enable(struct nvme_pcie_device *dev, unsigned vector, bool on)
 {
 	struct model *m = dev->handle;
 
@@ -512,12 +512,12 @@ static int border_vector_enable(struct pcie_device *dev, unsigned vector, bool o
 	return 0;
 }
 
-const struct pcie_border model_border = {
-	.open = border_open,
-	.close = border_close,
-	.set_bus_master = border_set_bus_master,
-	.reset = border_reset,
-	.vectors_open = border_vectors_open,
-	.vector_fd = border_vector_fd,
-	.vector_enable = border_vector_enable,
+const struct nvme_pcie_access model_access = {
+	.open = model_access_open,
+	.close = model_access_close,
+	.set_bus_master = model_access_set_bus_master,
+	.reset = model_access_reset,
+	.vectors_open = model_access_vectors_open,
+	.vector_fd = model_access_vector_fd,
+	.vector_enable = model_access_vector_enable,
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A model of an NVMe controller, for the driver's tests: registers in memory, admin and I/O commands, completion queues
- * with their phase, and faults on demand. The driver under test is the real one; only the border to the hardware
+ * with their phase, and faults on demand. The driver under test is the real one; only the PCI access layer
  * (nvme/pcie/pcie.h) is the model's.
  *
  * The model runs when model_step() is called: from a poller of the thread that drives the queues, or from a loop of the
  * test. It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in our
- * address space, which the border's translation gives away as they are. */
+ * address space, which the PCI access layer's translation gives away as they are. */
 #ifndef UNITTEST_NVME_MODEL_H
 #define UNITTEST_NVME_MODEL_H
 
@@ -117,8 +117,8 @@ struct model {
 extern size_t model_ns_bytes;
 void model_init(struct model *m);
 void model_fini(struct model *m);
-extern struct model *model_current; /* what the border opens */
-extern const struct pcie_border model_border;
+extern struct model *model_current; /* what model_access opens */
+extern const struct nvme_pcie_access model_access;
 
 /* Does what there is to do; the number of commands taken and answered. */
 unsigned model_step(struct model *m);

@@ -96,7 +96,7 @@ static void test_controller_that_cannot_be_disabled_is_cut_off_the_bus(void)
 	CU_ASSERT(FX_WAIT(fx.down == 1));
 	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
 	CU_ASSERT_EQUAL(fx.io[0].status & 0x7ff, NVME_SC_ABORT_QUEUE);
-	CU_ASSERT(fx.model.resets >= 1); /* by the border's reset */
+	CU_ASSERT(fx.model.resets >= 1); /* by the PCI access layer's reset */
 	fx.model.refuse_disable = false;
 	CU_ASSERT(FX_WAIT(fx.ready == 2));
 	fx_end();
@@ -379,7 +379,7 @@ static void test_event_whose_log_could_not_be_read_is_not_lost(void)
 {
 	fx_begin();
 	fx_connect();
-	struct pcie_qpair *admin_queue = to_pcie_qpair(fx.ctrlr->admin);
+	struct nvme_pcie_qpair *admin_queue = nvme_pcie_qpair_of(fx.ctrlr->admin);
 	uint64_t (*translate)(const void *, size_t *) = admin_queue->translate;
 	admin_queue->translate = out_of_reach;
 	fx.model.ns[2] = (struct model_ns){.active = true, .blocks = 100, .block_shift = 12};

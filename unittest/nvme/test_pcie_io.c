@@ -152,7 +152,7 @@ static void test_doorbell_is_rung_once_for_many_commands(void)
 {
 	fx_begin_ready(63);
 	poller_pause(fx.model_poller);
-	struct pcie_qpair *q = to_pcie_qpair(fx.qpair);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(fx.qpair);
 	uint64_t before = q->doorbells;
 	for (unsigned i = 0; i < 60; i++) {
 		CU_ASSERT_EQUAL(fx_submit(i, nvme_cmd_read, 1, i, 1), 0);
@@ -190,7 +190,7 @@ static void test_full_queue_costs_no_allocation_and_few_doorbells(void)
 	unsigned rounds = 200;
 
 	fx_begin_ready(128);
-	struct pcie_qpair *q = to_pcie_qpair(fx.qpair);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(fx.qpair);
 	uint64_t before = q->doorbells;
 
 	counting = true;
@@ -237,7 +237,7 @@ static void test_shadow_doorbells_spare_the_registers(void)
 	fx.model.shadow_offered = true;
 	fx_connect();
 	fx_create_qpair(15);
-	struct pcie_qpair *q = to_pcie_qpair(fx.qpair);
+	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(fx.qpair);
 	uint64_t before = q->doorbells;
 	for (unsigned round = 0; round < 50; round++) {
 		for (unsigned i = 0; i < 10; i++) {
@@ -409,7 +409,7 @@ static void test_nothing_is_given_back_before_the_drive_is_disabled(void)
 	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
 	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
 	nvme_qpair_flush(fx.qpair);
-	struct nvme_cqe *cqe = &to_pcie_qpair(fx.qpair)->cq[0];
+	struct nvme_cqe *cqe = &nvme_pcie_qpair_of(fx.qpair)->cq[0];
 	*cqe = (struct nvme_cqe){.cid = 0x7777, .status = 1}; /* a forged completion */
 	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), -ENXIO);
 	CU_ASSERT_EQUAL(nvme_qpair_submit(fx.qpair, fx.io[2].req), -ENXIO);

@@ -15,7 +15,7 @@
 
 /* Host memory is told by descriptors that the test makes; ours is told by address only and never touched. */
 static struct ibv_mr mr = {.lkey = 7};
-static struct rdma_pd pd;
+static struct verbs_pd pd;
 static struct rdma_device device = {.pd = &pd};
 static struct rdma_tgroup group;
 static struct rdma_poller poller = {.device = &device, .tgroup = &group};
@@ -33,7 +33,7 @@ static int setup(void)
 		return 1;
 	}
 	pd.table->count = 1;
-	pd.table->regions[0] = (struct rdma_region){.start = 0, .end = UINTPTR_MAX, .mr = &mr};
+	pd.table->regions[0] = (struct verbs_region){.start = 0, .end = UINTPTR_MAX, .mr = &mr};
 	/* every second piece of memory, so that no two are next to each other */
 	for (uintptr_t i = 0; i < PIECES; i++) {
 		iov[i] = (struct iovec){.iov_base = (void *)((2 * i + 1) * PIECE), .iov_len = PIECE};

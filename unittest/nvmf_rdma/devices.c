@@ -6,7 +6,7 @@
 #include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/transport.h"
-#include "rdma/pd.h"
+#include "verbs/pd.h"
 #include "unittest/bdev/fixture.h"
 #include "unittest/nvmf_rdma/fake_verbs.h"
 #include "util/log.h"
@@ -245,12 +245,12 @@ static void test_no_host_has_a_right_to_the_targets_memory(void)
 /* A target that we attach gets keys of the host side's domain, and of no other memory region. */
 static void test_the_keys_that_an_attached_target_gets_are_of_another_domain(void)
 {
-	const struct rdma_pd *target = rdma_pd_next(NULL);
+	const struct verbs_pd *target = verbs_pd_next(NULL);
 	unsigned mrs = fake_live.mrs, open = fake_live.open_mrs;
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(target);
-	CU_ASSERT_EQUAL(target->side, RDMA_SIDE_TARGET);
-	struct rdma_pd *host = rdma_pd_get(target->verbs, RDMA_SIDE_HOST);
+	CU_ASSERT_EQUAL(target->side, VERBS_SIDE_TARGET);
+	struct verbs_pd *host = verbs_pd_get(target->verbs, VERBS_SIDE_HOST);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(host);
 	CU_ASSERT_PTR_NOT_EQUAL(host->pd, target->pd);
 	CU_ASSERT(fake_live.mrs > mrs);
@@ -258,7 +258,7 @@ static void test_the_keys_that_an_attached_target_gets_are_of_another_domain(voi
 	for (uint32_t i = 0; i < host->table->count; i++) {
 		CU_ASSERT_PTR_EQUAL(host->table->regions[i].mr->pd, host->pd);
 	}
-	rdma_pd_put(host);
+	verbs_pd_put(host);
 	CU_ASSERT_EQUAL(fake_live.mrs, mrs);
 }
 
@@ -547,9 +547,9 @@ static void test_queue_pairs_that_break_do_not_fill_the_log(void)
 
 static bool have_same_regions(void *arg)
 {
-	const struct rdma_pd *first = rdma_pd_next(NULL);
+	const struct verbs_pd *first = verbs_pd_next(NULL);
 
-	return first->table->count == rdma_pd_next(first)->table->count;
+	return first->table->count == verbs_pd_next(first)->table->count;
 }
 
 /* Requests, commands and in-capsule data may lie in different regions, of which the device may lack any. */
@@ -872,7 +872,7 @@ static int teardown(void)
 	rc |= wait_state();
 
 	nvmf_tgt_destroy(tgt);
-	rdma_pd_wait();
+	verbs_pd_wait();
 	if (settled != 1 || !early.rejected) {
 		printf("%u were told that the device is ready, and the host that waited for it was %srejected\n",
 		       settled, early.rejected ? "" : "not ");

@@ -9,7 +9,7 @@
 #include "env_dpdk/pci_device.h"
 #include "util/log.h"
 
-static int real_open(const char *traddr, struct pcie_device *dev, char *error)
+static int access_open(const char *traddr, struct nvme_pcie_device *dev, char *error)
 {
 	struct env_pci *pci;
 	int rc = env_pci_open(traddr, &pci, error);
@@ -38,22 +38,22 @@ static int real_open(const char *traddr, struct pcie_device *dev, char *error)
 	return 0;
 }
 
-static void real_close(struct pcie_device *dev)
+static void access_close(struct nvme_pcie_device *dev)
 {
 	env_pci_close(dev->handle);
 }
 
-static int real_set_bus_master(struct pcie_device *dev, bool on)
+static int access_set_bus_master(struct nvme_pcie_device *dev, bool on)
 {
 	return env_pci_set_bus_master(dev->handle, on);
 }
 
-static int real_reset(struct pcie_device *dev)
+static int access_reset(struct nvme_pcie_device *dev)
 {
 	return env_pci_reset(dev->handle);
 }
 
-static unsigned real_vectors_open(struct pcie_device *dev, unsigned n)
+static unsigned access_vectors_open(struct nvme_pcie_device *dev, unsigned n)
 {
 	unsigned there = env_pci_num_vectors(dev->handle);
 
@@ -69,22 +69,22 @@ static unsigned real_vectors_open(struct pcie_device *dev, unsigned n)
 	return n;
 }
 
-static int real_vector_fd(const struct pcie_device *dev, unsigned vector)
+static int access_vector_fd(const struct nvme_pcie_device *dev, unsigned vector)
 {
 	return env_pci_vector_fd(dev->handle, vector);
 }
 
-static int real_vector_enable(struct pcie_device *dev, unsigned vector, bool on)
+static int access_vector_enable(struct nvme_pcie_device *dev, unsigned vector, bool on)
 {
 	return env_pci_vector_enable(dev->handle, vector, on);
 }
 
-const struct pcie_border pcie_real = {
-	.open = real_open,
-	.close = real_close,
-	.set_bus_master = real_set_bus_master,
-	.reset = real_reset,
-	.vectors_open = real_vectors_open,
-	.vector_fd = real_vector_fd,
-	.vector_enable = real_vector_enable,
+const struct nvme_pcie_access nvme_pcie_dpdk_access = {
+	.open = access_open,
+	.close = access_close,
+	.set_bus_master = access_set_bus_master,
+	.reset = access_reset,
+	.vectors_open = access_vectors_open,
+	.vector_fd = access_vector_fd,
+	.vector_enable = access_vector_enable,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "rdma/pd.h"
+#include "verbs/pd.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define RETRY_US     UINT64_C(1000000)
 #define RETRY_MAX_US UINT64_C(4000000)
 
-static struct rdma_pd *pds;
+static struct verbs_pd *pds;
 static unsigned jobs; /* under way; control thread */
 
 /* Of memory that devices did not take. */
@@ -25,31 +25,31 @@ static struct {
 	atomic_bool asked; /* the message is under way */
 } retry;
 
-static size_t table_size(uint32_t count)
+static size_t region_table_size(uint32_t count)
 {
-	return sizeof(struct rdma_region_table) + count * sizeof(struct rdma_region);
+	return sizeof(struct verbs_region_table) + count * sizeof(struct verbs_region);
 }
 
-static void free_retired(struct thread_msg *msg)
+static void region_table_free_retired(struct thread_msg *msg)
 {
 	thread_synchronize();
-	free((char *)msg - offsetof(struct rdma_region_table, retired));
+	free((char *)msg - offsetof(struct verbs_region_table, retired));
 }
 
 /* On whatever thread got or gave back memory, one at a time: the wait for readers of the old table is the control
  * thread's. */
-static void publish(struct rdma_pd *pd, struct rdma_region_table *table)
+static void region_table_publish(struct verbs_pd *pd, struct verbs_region_table *table)
 {
-	struct rdma_region_table *old = pd->table;
+	struct verbs_region_table *old = pd->table;
 
-	__atomic_store_n(&pd->table, table, __ATOMIC_RELEASE); /* pairs with rdma_region_find() */
-	thread_post(thread_control(), &old->retired, free_retired);
+	__atomic_store_n(&pd->table, table, __ATOMIC_RELEASE); /* pairs with verbs_region_find() */
+	thread_post(thread_control(), &old->retired, region_table_free_retired);
 }
 
 /* iWARP carries the answer to an RDMA READ as an RDMA WRITE, so there what is read into must be remotely writable. */
-static int access_of(const struct rdma_pd *pd)
+static int pd_access_flags(const struct verbs_pd *pd)
 {
-	if (pd->side == RDMA_SIDE_HOST) {
+	if (pd->side == VERBS_SIDE_HOST) {
 		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	}
 	return pd->verbs->device->transport_type == IBV_TRANSPORT_IWARP
@@ -58,13 +58,13 @@ static int access_of(const struct rdma_pd *pd)
 }
 
 /* What keeps a device from taking memory may pass: another gives back its regions, or somebody raises a limit. */
-static void retry_all(void *arg)
+static void regions_offer_again(void *arg)
 {
 	uint64_t next_us = 2 * retry.delay_us;
 	bool lacking = false;
 
 	retry.waits = false;
-	for (struct rdma_pd *pd = pds; pd != NULL; pd = pd->next) {
+	for (struct verbs_pd *pd = pds; pd != NULL; pd = pd->next) {
 		/* one that is being registered would keep us waiting: its end comes back here */
 		if (!pd->registering && atomic_exchange(&pd->lacks, false)) {
 			atomic_store(&pd->repeating, true);
@@ -76,23 +76,23 @@ static void retry_all(void *arg)
 	retry.delay_us = !lacking ? 0 : next_us < RETRY_MAX_US ? next_us : RETRY_MAX_US;
 }
 
-static void retry_later(void)
+static void regions_schedule_retry(void)
 {
 	if (pds != NULL && !retry.waits) {
 		retry.waits = true;
 		retry.delay_us = retry.delay_us != 0 ? retry.delay_us : RETRY_US;
-		retry.timer.fn = retry_all;
+		retry.timer.fn = regions_offer_again;
 		thread_timer_start(&retry.timer, retry.delay_us);
 	}
 }
 
-static void retry_start(struct thread_msg *msg)
+static void regions_retry_requested(struct thread_msg *msg)
 {
 	atomic_store(&retry.asked, false);
-	retry_later();
+	regions_schedule_retry();
 }
 
-static void region_refused(struct rdma_pd *pd, void *addr, size_t len)
+static void region_refused(struct verbs_pd *pd, void *addr, size_t len)
 {
 	if (!pd->repeating) { /* a connection request may bring it about, and the next one again */
 		log_limited(LOG_LEVEL_ERROR,
@@ -102,13 +102,13 @@ static void region_refused(struct rdma_pd *pd, void *addr, size_t len)
 	}
 	atomic_store(&pd->lacks, true);
 	if (!atomic_exchange(&retry.asked, true)) {
-		thread_post(thread_control(), &retry.msg, retry_start);
+		thread_post(thread_control(), &retry.msg, regions_retry_requested);
 	}
 }
 
-static bool is_registered(const struct rdma_pd *pd, const void *addr)
+static bool region_is_registered(const struct verbs_pd *pd, const void *addr)
 {
-	const struct rdma_region_table *t = pd->table;
+	const struct verbs_region_table *t = pd->table;
 	uint32_t at = 0;
 
 	while (at < t->count && t->regions[at].start != (uintptr_t)addr) {
@@ -119,14 +119,14 @@ static bool is_registered(const struct rdma_pd *pd, const void *addr)
 
 static void region_add(void *ctx, void *addr, size_t len)
 {
-	struct rdma_pd *pd = ctx;
-	const struct rdma_region_table *old = pd->table;
+	struct verbs_pd *pd = ctx;
+	const struct verbs_region_table *old = pd->table;
 
-	if (pd->repeating && is_registered(pd, addr)) {
+	if (pd->repeating && region_is_registered(pd, addr)) {
 		return;
 	}
-	struct rdma_region_table *table = malloc(table_size(old->count + 1));
-	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, access_of(pd)) : NULL;
+	struct verbs_region_table *table = malloc(region_table_size(old->count + 1));
+	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, pd_access_flags(pd)) : NULL;
 	uint32_t at = 0;
 
 	if (mr == NULL) {
@@ -142,16 +142,16 @@ static void region_add(void *ctx, void *addr, size_t len)
 	}
 	table->count = old->count + 1;
 	memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
-	table->regions[at] = (struct rdma_region){.start = (uintptr_t)addr, .end = (uintptr_t)addr + len, .mr = mr};
+	table->regions[at] = (struct verbs_region){.start = (uintptr_t)addr, .end = (uintptr_t)addr + len, .mr = mr};
 	memcpy(&table->regions[at + 1], &old->regions[at], (old->count - at) * sizeof(old->regions[0]));
 	pd->registered_bytes += len;
-	publish(pd, table);
+	region_table_publish(pd, table);
 }
 
 static void region_remove(void *ctx, void *addr, size_t len)
 {
-	struct rdma_pd *pd = ctx;
-	const struct rdma_region_table *old = pd->table;
+	struct verbs_pd *pd = ctx;
+	const struct verbs_region_table *old = pd->table;
 	uint32_t at = 0;
 
 	while (at < old->count && old->regions[at].start != (uintptr_t)addr) {
@@ -160,7 +160,7 @@ static void region_remove(void *ctx, void *addr, size_t len)
 	if (at == old->count) {
 		return; /* one that the device had not taken */
 	}
-	struct rdma_region_table *table = malloc(table_size(old->count - 1));
+	struct verbs_region_table *table = malloc(region_table_size(old->count - 1));
 	struct ibv_mr *mr = old->regions[at].mr;
 	if (table == NULL) {
 		log_error("out of memory: a region of %zu bytes stays registered", len);
@@ -170,11 +170,11 @@ static void region_remove(void *ctx, void *addr, size_t len)
 	memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
 	memcpy(&table->regions[at], &old->regions[at + 1], (old->count - at - 1) * sizeof(old->regions[0]));
 	pd->registered_bytes -= len;
-	publish(pd, table);
+	region_table_publish(pd, table);
 	ibv_dereg_mr(mr);
 }
 
-static void pd_close(struct rdma_pd *pd)
+static void pd_close(struct verbs_pd *pd)
 {
 	for (uint32_t i = 0; pd->table != NULL && i < pd->table->count; i++) {
 		ibv_dereg_mr(pd->table->regions[i].mr);
@@ -185,15 +185,15 @@ static void pd_close(struct rdma_pd *pd)
 	}
 }
 
-static void pd_free(struct rdma_pd *pd)
+static void pd_free(struct verbs_pd *pd)
 {
 	sem_destroy(&pd->registered);
 	free(pd);
 }
 
-static struct rdma_pd *pd_make(struct ibv_context *verbs, enum rdma_side side)
+static struct verbs_pd *pd_make(struct ibv_context *verbs, enum verbs_side side)
 {
-	struct rdma_pd *pd = calloc(1, sizeof(*pd));
+	struct verbs_pd *pd = calloc(1, sizeof(*pd));
 
 	if (pd == NULL) {
 		return NULL;
@@ -204,7 +204,7 @@ static struct rdma_pd *pd_make(struct ibv_context *verbs, enum rdma_side side)
 	sem_init(&pd->registered, 0, 0);
 	STAILQ_INIT(&pd->waiters);
 	pd->listener = (struct env_mem_listener){.add = region_add, .remove = region_remove, .ctx = pd};
-	pd->table = calloc(1, table_size(0));
+	pd->table = calloc(1, region_table_size(0));
 	pd->pd = pd->table ? ibv_alloc_pd(verbs) : NULL;
 	if (pd->pd == NULL) {
 		int saved = errno;
@@ -220,41 +220,41 @@ static struct rdma_pd *pd_make(struct ibv_context *verbs, enum rdma_side side)
 }
 
 /* The first registration: beside, or on the control thread where somebody waits for it. */
-static void register_all(struct beside_job *job)
+static void pd_register_memory(struct beside_job *job)
 {
-	struct rdma_pd *pd = (struct rdma_pd *)((char *)job - offsetof(struct rdma_pd, job));
+	struct verbs_pd *pd = (struct verbs_pd *)((char *)job - offsetof(struct verbs_pd, job));
 
 	pd->error = env_mem_listen(&pd->listener);
 	sem_post(&pd->registered);
 }
 
-static void job_done(struct beside_job *job)
+static void pd_job_done(struct beside_job *job)
 {
-	struct rdma_pd *pd = (struct rdma_pd *)((char *)job - offsetof(struct rdma_pd, job));
+	struct verbs_pd *pd = (struct verbs_pd *)((char *)job - offsetof(struct verbs_pd, job));
 
 	jobs--;
 	pd->job_left = false;
 	if (pd->refs == 0) { /* given back meanwhile */
 		pd_free(pd);
 	} else {
-		rdma_pd_settle(pd);
+		verbs_pd_settle(pd);
 	}
 }
 
-static void start_job(struct rdma_pd *pd)
+static void pd_start_job(struct verbs_pd *pd)
 {
-	pd->job = (struct beside_job){.work = register_all, .done = job_done};
+	pd->job = (struct beside_job){.work = pd_register_memory, .done = pd_job_done};
 	pd->job_left = true;
 	jobs++;
 	beside_run(NULL, &pd->job);
 	if (pd->job.error != 0) { /* no thread: then here */
-		register_all(&pd->job);
+		pd_register_memory(&pd->job);
 	}
 }
 
-void rdma_pd_settle(struct rdma_pd *pd)
+void verbs_pd_settle(struct verbs_pd *pd)
 {
-	struct rdma_pd_waiter *w;
+	struct verbs_pd_waiter *w;
 
 	if (!pd->registering) {
 		return;
@@ -264,56 +264,56 @@ void rdma_pd_settle(struct rdma_pd *pd)
 	pd->registering = false;
 	pd->refs++; /* a waiter may give it back */
 	if (atomic_load(&pd->lacks)) {
-		retry_later();
+		regions_schedule_retry();
 	}
 	while ((w = STAILQ_FIRST(&pd->waiters)) != NULL) {
 		STAILQ_REMOVE_HEAD(&pd->waiters, link);
 		w->fn(w->arg, pd->error);
 	}
-	rdma_pd_put(pd);
+	verbs_pd_put(pd);
 }
 
-static struct rdma_pd *find(const struct ibv_context *verbs, enum rdma_side side)
+static struct verbs_pd *pd_find(const struct ibv_context *verbs, enum verbs_side side)
 {
-	struct rdma_pd *pd;
+	struct verbs_pd *pd;
 
 	for (pd = pds; pd != NULL && (pd->verbs != verbs || pd->side != side); pd = pd->next) {
 	}
 	return pd;
 }
 
-struct rdma_pd *rdma_pd_get(struct ibv_context *verbs, enum rdma_side side)
+struct verbs_pd *verbs_pd_get(struct ibv_context *verbs, enum verbs_side side)
 {
-	struct rdma_pd *pd = find(verbs, side);
+	struct verbs_pd *pd = pd_find(verbs, side);
 
 	if (pd == NULL) {
 		pd = pd_make(verbs, side);
 		if (pd == NULL) {
 			return NULL;
 		}
-		register_all(&pd->job);
+		pd_register_memory(&pd->job);
 	}
 	pd->refs++;
-	rdma_pd_settle(pd);
+	verbs_pd_settle(pd);
 	int rc = pd->error;
 	if (rc != 0) {
-		rdma_pd_put(pd);
+		verbs_pd_put(pd);
 		errno = -rc;
 		return NULL;
 	}
 	return pd;
 }
 
-struct rdma_pd *rdma_pd_get_beside(struct ibv_context *verbs, enum rdma_side side, struct rdma_pd_waiter *waiter)
+struct verbs_pd *verbs_pd_get_beside(struct ibv_context *verbs, enum verbs_side side, struct verbs_pd_waiter *waiter)
 {
-	struct rdma_pd *pd = find(verbs, side);
+	struct verbs_pd *pd = pd_find(verbs, side);
 
 	if (pd == NULL) {
 		pd = pd_make(verbs, side);
 		if (pd == NULL) {
 			return NULL;
 		}
-		start_job(pd);
+		pd_start_job(pd);
 	}
 	pd->refs++;
 	if (pd->registering) {
@@ -322,9 +322,9 @@ struct rdma_pd *rdma_pd_get_beside(struct ibv_context *verbs, enum rdma_side sid
 	return pd;
 }
 
-static void unlink_pd(const struct rdma_pd *pd)
+static void pd_unlink(const struct verbs_pd *pd)
 {
-	struct rdma_pd **link = &pds;
+	struct verbs_pd **link = &pds;
 
 	while (*link != pd) {
 		link = &(*link)->next;
@@ -337,13 +337,13 @@ static void unlink_pd(const struct rdma_pd *pd)
 	}
 }
 
-void rdma_pd_put(struct rdma_pd *pd)
+void verbs_pd_put(struct verbs_pd *pd)
 {
-	rdma_pd_settle(pd);
+	verbs_pd_settle(pd);
 	if (--pd->refs != 0) {
 		return;
 	}
-	unlink_pd(pd);
+	pd_unlink(pd);
 	env_mem_unlisten(&pd->listener);
 	pd_close(pd);
 	if (!pd->job_left) {
@@ -351,19 +351,19 @@ void rdma_pd_put(struct rdma_pd *pd)
 	}
 }
 
-static bool no_job(void *arg)
+static bool no_job_runs(void *arg)
 {
 	return jobs == 0;
 }
 
-void rdma_pd_wait(void)
+void verbs_pd_wait(void)
 {
 	if (jobs != 0) {
-		thread_control_wait(no_job, NULL, UINT64_MAX);
+		thread_control_wait(no_job_runs, NULL, UINT64_MAX);
 	}
 }
 
-const struct rdma_pd *rdma_pd_next(const struct rdma_pd *after)
+const struct verbs_pd *verbs_pd_next(const struct verbs_pd *after)
 {
 	return after == NULL ? pds : after->next;
 }
