@@ -42,7 +42,7 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
  * devices in a thread of its own, one bdev after the other. opts is copied. cb runs on the control thread, from inside
  * the call if the bdev is small or cannot be; text is the name it got, or with rc != 0 what is wrong. */
 typedef void (*bdev_malloc_cb)(void *arg, int rc, const char *text);
-void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg);
+void bdev_malloc_create_async(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg);
 /* Returns when none is being created, for the end of the process. Control thread, not from a callback. */
 void bdev_malloc_wait(void);
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg);

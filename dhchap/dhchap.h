@@ -15,7 +15,7 @@
 #include <sys/queue.h>
 
 #include <nvme/types.h>
-#include "thread/beside.h"
+#include "thread/worker.h"
 
 #define DHCHAP_ERROR_MAX 160
 
@@ -229,7 +229,7 @@ size_t dhchap_encode_failure(void *to, uint16_t t_id, uint8_t id, uint8_t why);
 /* ---- What is slow ---- */
 
 /* Control thread. One job at a time: a crowd of hosts that all want to be authenticated takes one core and no more. */
-void dhchap_run(struct beside_job *job);
+void dhchap_run(struct worker_job *job);
 /* The process ends, and nobody is left who would run one: waits for what is under way. Control thread, outside of its
  * loop. */
 void dhchap_stop(void);

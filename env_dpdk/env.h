@@ -52,9 +52,9 @@ void env_cores_format_mask(const cpu_set_t *cores, char *buf);
 /* lcores. ENV_FOREACH_LCORE visits all of them, the EAL's main one included. An lcore's id is its CPU's
  * number, except with oversubscribe. */
 unsigned env_lcore_count(void);
-/* The CPUs that this process may use and no lcore does; if there are none, all that it may use. False before
- * env_init(). */
-bool env_cpus_beside(cpu_set_t *cpus);
+/* Writes into *cpus the CPUs for worker threads: those that this process may use and that have no lcore; if there are
+ * none, all that it may use. False, and an empty set, before env_init(). Any thread. */
+bool env_worker_cpus(cpu_set_t *cpus);
 #define ENV_LCORE_NONE UINT32_MAX
 unsigned env_lcore_next(unsigned after); /* ENV_LCORE_NONE in: the first; out: no more */
 #define ENV_FOREACH_LCORE(lcore)                                                                                       \

@@ -40,7 +40,7 @@ static pthread_t main_lcore_thread;
 static struct eal_args eal_args;
 static struct env_memory_plan memory_plan;
 static bool oversubscribed;
-static cpu_set_t cpus_beside; /* none: not started */
+static cpu_set_t worker_cpus; /* none: not started */
 
 int env_fail(char *error, int err, const char *fmt, ...)
 {
@@ -57,20 +57,20 @@ bool env_has_hugepages(void)
 	return memory_plan.hugepages;
 }
 
-bool env_cpus_beside(cpu_set_t *cpus)
+bool env_worker_cpus(cpu_set_t *cpus)
 {
-	*cpus = cpus_beside;
+	*cpus = worker_cpus;
 	return CPU_COUNT(cpus) != 0;
 }
 
-static void cpus_beside_set(const cpu_set_t *allowed, const cpu_set_t *used)
+static void worker_cpus_set(const cpu_set_t *allowed, const cpu_set_t *used)
 {
 	cpu_set_t both;
 
 	CPU_AND(&both, allowed, used);
-	CPU_XOR(&cpus_beside, allowed, &both);
-	if (CPU_COUNT(&cpus_beside) == 0) {
-		cpus_beside = *allowed;
+	CPU_XOR(&worker_cpus, allowed, &both);
+	if (CPU_COUNT(&worker_cpus) == 0) {
+		worker_cpus = *allowed;
 	}
 }
 
@@ -158,7 +158,7 @@ static int args_add_cores(struct eal_args *args, const struct env_opts *opts, ch
 		args_add(args, "--lcores=%s", list);
 	}
 	oversubscribed = CPU_COUNT(&cores) > CPU_COUNT(&allowed);
-	cpus_beside_set(&allowed, opts->oversubscribe ? &allowed : &cores); /* oversubscribed lcores are anywhere */
+	worker_cpus_set(&allowed, opts->oversubscribe ? &allowed : &cores); /* oversubscribed lcores are anywhere */
 	return 0;
 }
 

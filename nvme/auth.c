@@ -40,7 +40,7 @@ struct nvme_auth {
 	uint32_t seqnum;                   /* of our challenge */
 	struct dhchap_challenge challenge; /* points into kept */
 	uint8_t our_challenge[DHCHAP_HASH_MAX];
-	struct beside_job job;
+	struct worker_job job;
 	int job_rc;
 	uint8_t value[DHCHAP_DH_MAX], secret[DHCHAP_DH_MAX];
 	uint8_t kept[DHCHAP_MESSAGE_MAX]; /* the Challenge */
@@ -187,7 +187,7 @@ static void reply(struct nvme_auth *auth)
 }
 
 /* Helper thread. */
-static void compute(struct beside_job *job)
+static void compute(struct worker_job *job)
 {
 	struct nvme_auth *auth = container_of(job, struct nvme_auth, job);
 	struct dhchap_dh *dh;
@@ -203,7 +203,7 @@ static void compute(struct beside_job *job)
 	dhchap_dh_free(dh);
 }
 
-static void computed(struct beside_job *job)
+static void computed(struct worker_job *job)
 {
 	struct nvme_auth *auth = container_of(job, struct nvme_auth, job);
 
@@ -241,7 +241,7 @@ static void challenge_got(struct nvme_auth *auth)
 	} else {
 		auth->state = COMPUTE;
 		auth->waits = true;
-		auth->job = (struct beside_job){.work = compute, .done = computed};
+		auth->job = (struct worker_job){.work = compute, .done = computed};
 		dhchap_run(&auth->job);
 	}
 }

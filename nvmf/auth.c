@@ -31,7 +31,7 @@ struct nvmf_auth {
 	struct thread_timer timer;           /* of a step; after a failure, until the end */
 	/* What the helper thread has while req waits for it. */
 	struct nvmf_request *req;
-	struct beside_job job;
+	struct worker_job job;
 	int job_rc;
 	struct dhchap_dh *dh;
 	struct dhchap_reply reply;    /* points into message */
@@ -365,7 +365,7 @@ static void finish_reply(struct nvmf_auth *auth, struct nvmf_request *req)
 }
 
 /* Helper thread. */
-static void derive(struct beside_job *job)
+static void derive(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 
@@ -380,7 +380,7 @@ static struct nvmf_request *take_request(struct nvmf_auth *auth)
 	return req;
 }
 
-static void derived(struct beside_job *job)
+static void derived(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 	struct nvmf_request *req = take_request(auth);
@@ -393,8 +393,8 @@ static void derived(struct beside_job *job)
 	}
 }
 
-static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct beside_job *),
-		    void (*done)(struct beside_job *))
+static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct worker_job *),
+		    void (*done)(struct worker_job *))
 {
 	auth->req = req;
 	auth->job_rc = 0;
@@ -546,7 +546,7 @@ static void finish_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 }
 
 /* Helper thread. */
-static void generate(struct beside_job *job)
+static void generate(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 
@@ -558,7 +558,7 @@ static void generate(struct beside_job *job)
 	auth->job_rc = dhchap_dh_public(auth->dh, auth->value);
 }
 
-static void generated(struct beside_job *job)
+static void generated(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 	struct nvmf_request *req = take_request(auth);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "nvmf/internal.h"
-#include "thread/beside.h"
+#include "thread/worker.h"
 
 /* The folder that a file is in. */
 static void folder_of(const char *path, char folder[PATH_MAX])
@@ -138,7 +138,7 @@ int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r
 /* ---- Writing: in a thread of its own, for disks take their time ---- */
 
 struct nvmf_resv_save {
-	struct beside_job job;
+	struct worker_job job;
 	void (*done)(void *arg, int status);
 	void *arg;
 	int status;
@@ -226,14 +226,14 @@ static int replace_file(const struct nvmf_resv_save *save)
 	return sync_folder(save->path);
 }
 
-static void save(struct beside_job *job)
+static void save(struct worker_job *job)
 {
 	struct nvmf_resv_save *s = container_of(job, struct nvmf_resv_save, job);
 
 	s->status = replace_file(s);
 }
 
-static void saved(struct beside_job *job)
+static void saved(struct worker_job *job)
 {
 	struct nvmf_resv_save *s = container_of(job, struct nvmf_resv_save, job);
 	int status = job->error != 0 ? job->error : s->status;
@@ -254,12 +254,12 @@ int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_r
 	if (s == NULL) {
 		return -ENOMEM;
 	}
-	s->job = (struct beside_job){.work = save, .done = saved};
+	s->job = (struct worker_job){.work = save, .done = saved};
 	s->done = done;
 	s->arg = arg;
 	snprintf(s->path, sizeof(s->path), "%s", path);
 	s->len = nvmf_resv_file_encode(r, uuid, s->text);
 	TAILQ_INSERT_TAIL(&saves, s, link);
-	beside_run(NULL, &s->job);
+	worker_run(NULL, &s->job);
 	return 0;
 }

@@ -239,7 +239,7 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 		.num_blocks = p->num_blocks,
 		.numa_id = p->numa_id,
 	};
-	bdev_malloc_create_beside(&opts, malloc_created, req);
+	bdev_malloc_create_async(&opts, malloc_created, req);
 }
 RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, malloc_create_params, RPC_RUNTIME,
 	   "Create a RAM disk", .defaults = malloc_create_defaults, .in_turn = true)

@@ -220,7 +220,7 @@ static struct verbs_pd *pd_make(struct ibv_context *verbs, enum verbs_side side)
 }
 
 /* The first registration: beside, or on the control thread where somebody waits for it. */
-static void pd_register_memory(struct beside_job *job)
+static void pd_register_memory(struct worker_job *job)
 {
 	struct verbs_pd *pd = (struct verbs_pd *)((char *)job - offsetof(struct verbs_pd, job));
 
@@ -228,7 +228,7 @@ static void pd_register_memory(struct beside_job *job)
 	sem_post(&pd->registered);
 }
 
-static void pd_job_done(struct beside_job *job)
+static void pd_job_done(struct worker_job *job)
 {
 	struct verbs_pd *pd = (struct verbs_pd *)((char *)job - offsetof(struct verbs_pd, job));
 
@@ -243,10 +243,10 @@ static void pd_job_done(struct beside_job *job)
 
 static void pd_start_job(struct verbs_pd *pd)
 {
-	pd->job = (struct beside_job){.work = pd_register_memory, .done = pd_job_done};
+	pd->job = (struct worker_job){.work = pd_register_memory, .done = pd_job_done};
 	pd->job_left = true;
 	jobs++;
-	beside_run(NULL, &pd->job);
+	worker_run(NULL, &pd->job);
 	if (pd->job.error != 0) { /* no thread: then here */
 		pd_register_memory(&pd->job);
 	}

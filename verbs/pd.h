@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "env_dpdk/env.h"
-#include "thread/beside.h"
+#include "thread/worker.h"
 #include "thread/thread.h"
 
 /* Registered regions, by ascending address; replaced as a whole when memory comes or goes. */
@@ -50,7 +50,7 @@ struct verbs_pd {
 	uint32_t refs;
 	uint64_t registered_bytes;
 	/* Of the first registration. */
-	struct beside_job job;
+	struct worker_job job;
 	sem_t registered; /* posted when its work is over; error is valid then */
 	int error;
 	bool registering; /* control thread: nobody has been told yet */

@@ -11,7 +11,7 @@
 #include "bdev/module_util.h"
 #include "bdev_modules/bdev_modules.h"
 #include "env_dpdk/env.h"
-#include "thread/beside.h"
+#include "thread/worker.h"
 
 struct malloc_bdev {
 	struct bdev bdev;
@@ -467,7 +467,7 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 #define AT_ONCE_BYTES ((uint64_t)16 << 20)
 
 struct creation {
-	struct beside_job job;
+	struct worker_job job;
 	struct bdev_malloc_opts opts;
 	struct malloc_bdev *m;
 	int rc;
@@ -478,9 +478,9 @@ struct creation {
 };
 
 /* One after the other, so that each knows how much memory the one before has left. */
-static struct beside_queue creations = BESIDE_QUEUE_INITIALIZER(creations);
+static struct worker_queue creations = WORKER_QUEUE_INITIALIZER(creations);
 
-static void creation_work(struct beside_job *job)
+static void creation_work(struct worker_job *job)
 {
 	struct creation *c = container_of(job, struct creation, job);
 
@@ -488,7 +488,7 @@ static void creation_work(struct beside_job *job)
 	c->m = c->rc == 0 ? allocate(&c->opts) : NULL;
 }
 
-static void creation_done(struct beside_job *job)
+static void creation_done(struct worker_job *job)
 {
 	struct creation *c = container_of(job, struct creation, job);
 	char name[256];
@@ -523,10 +523,10 @@ static void creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb c
 	}
 	c->job.work = creation_work;
 	c->job.done = creation_done;
-	beside_run(&creations, &c->job);
+	worker_run(&creations, &c->job);
 }
 
-void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
+void bdev_malloc_create_async(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
 {
 	struct bdev_malloc_opts o = *opts;
 	char error[BDEV_ERROR_MAX], name[256];
@@ -542,7 +542,7 @@ void bdev_malloc_create_beside(const struct bdev_malloc_opts *opts, bdev_malloc_
 
 void bdev_malloc_wait(void)
 {
-	beside_wait(&creations, UINT64_MAX);
+	worker_wait(&creations, UINT64_MAX);
 }
 
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg)

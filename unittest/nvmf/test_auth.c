@@ -671,17 +671,17 @@ static void test_a_host_that_goes_while_we_compute_leaves_nothing(void)
 
 /* What the helper thread has to do before it comes to our host. */
 struct others {
-	struct beside_job job;
+	struct worker_job job;
 	sem_t end;
 	uint64_t until; /* ticks */
 };
 
-static void be_busy(struct beside_job *job)
+static void be_busy(struct worker_job *job)
 {
 	sem_wait(&container_of(job, struct others, job)->end);
 }
 
-static void others_done(struct beside_job *job)
+static void others_done(struct worker_job *job)
 {
 	container_of(job, struct others, job)->until = 0;
 }

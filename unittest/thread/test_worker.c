@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs beside the control thread: their order, their CPUs, and their end. */
+/* Jobs on worker threads: their order, their CPUs, and their end. */
 #include "unittest/unit.h"
 
 #include <rte_common.h>
@@ -7,19 +7,19 @@
 #include <semaphore.h>
 
 #include "env_dpdk/env.h"
-#include "thread/beside.h"
+#include "thread/worker.h"
 #include "util/log.h"
 
 #define JOBS    4
 #define WAIT_US (60 * UINT64_C(1000000))
 
-static struct beside_queue queue = BESIDE_QUEUE_INITIALIZER(queue);
+static struct worker_queue queue = WORKER_QUEUE_INITIALIZER(queue);
 static cpu_set_t allowed;
-static cpu_set_t beside;
+static cpu_set_t spare;
 static sem_t go;
 
 struct numbered {
-	struct beside_job job;
+	struct worker_job job;
 	int number;
 	bool worked;
 	cpu_set_t cpus;
@@ -35,7 +35,7 @@ static int setup(void)
 	sem_init(&go, 0, 0);
 	log_set_print_level(LOG_LEVEL_DISABLED);
 	sched_getaffinity(0, sizeof(allowed), &allowed);
-	if (env_cpus_beside(&beside)) { /* not started */
+	if (env_worker_cpus(&spare)) { /* not started */
 		return -1;
 	}
 	return env_init(&env, error) != 0 ? -1 : thread_lib_start(&opts);
@@ -48,7 +48,7 @@ static int teardown(void)
 	return 0;
 }
 
-static void work(struct beside_job *job)
+static void job_work(struct worker_job *job)
 {
 	struct numbered *n = container_of(job, struct numbered, job);
 
@@ -58,7 +58,7 @@ static void work(struct beside_job *job)
 	sched_getaffinity(0, sizeof(n->cpus), &n->cpus);
 }
 
-static void done(struct beside_job *job)
+static void job_done(struct worker_job *job)
 {
 	struct numbered *n = container_of(job, struct numbered, job);
 
@@ -72,17 +72,17 @@ static bool all_done(void *arg)
 	return num_done == JOBS;
 }
 
-static void run(struct beside_queue *q, struct numbered jobs[JOBS])
+static void jobs_run(struct worker_queue *q, struct numbered jobs[JOBS])
 {
 	num_done = 0;
 	for (int i = 0; i < JOBS; i++) {
-		jobs[i] = (struct numbered){.job = {.work = work, .done = done}, .number = i};
-		beside_run(q, &jobs[i].job);
+		jobs[i] = (struct numbered){.job = {.work = job_work, .done = job_done}, .number = i};
+		worker_run(q, &jobs[i].job);
 	}
 	CU_ASSERT_EQUAL(num_done, 0);
 }
 
-static void let_go(int n)
+static void jobs_release(int n)
 {
 	while (n-- > 0) {
 		sem_post(&go);
@@ -93,16 +93,16 @@ static void test_jobs_of_a_queue_are_done_in_turn(void)
 {
 	struct numbered jobs[JOBS];
 
-	run(&queue, jobs);
-	beside_wait(&queue, 1000);
+	jobs_run(&queue, jobs);
+	worker_wait(&queue, 1000);
 	CU_ASSERT_EQUAL(num_done, 0); /* the time is over, they are not */
-	let_go(JOBS);
-	beside_wait(&queue, WAIT_US);
+	jobs_release(JOBS);
+	worker_wait(&queue, WAIT_US);
 	thread_control_wait(all_done, NULL, WAIT_US);
 	for (int i = 0; i < JOBS; i++) {
 		CU_ASSERT_EQUAL(order[i], i);
 	}
-	beside_wait(&queue, WAIT_US); /* of nothing */
+	worker_wait(&queue, WAIT_US); /* of nothing */
 }
 
 static void test_jobs_without_a_queue_wait_for_no_other(void)
@@ -110,8 +110,8 @@ static void test_jobs_without_a_queue_wait_for_no_other(void)
 	struct numbered jobs[JOBS];
 	int waiting = 0;
 
-	run(NULL, jobs);
-	let_go(JOBS);
+	jobs_run(NULL, jobs);
+	jobs_release(JOBS);
 	thread_control_wait(all_done, NULL, WAIT_US);
 	CU_ASSERT_EQUAL(num_done, JOBS);
 	sem_getvalue(&go, &waiting);
@@ -130,10 +130,10 @@ static void test_jobs_keep_off_the_reactors(void)
 	if (CPU_COUNT(&allowed) > 1) { /* otherwise there is no other place */
 		CPU_CLR(first, &expected);
 	}
-	CU_ASSERT_TRUE(env_cpus_beside(&beside));
-	CU_ASSERT_TRUE(CPU_EQUAL(&beside, &expected));
-	run(NULL, jobs);
-	let_go(JOBS);
+	CU_ASSERT_TRUE(env_worker_cpus(&spare));
+	CU_ASSERT_TRUE(CPU_EQUAL(&spare, &expected));
+	jobs_run(NULL, jobs);
+	jobs_release(JOBS);
 	thread_control_wait(all_done, NULL, WAIT_US);
 	for (int i = 0; i < JOBS; i++) {
 		CU_ASSERT_TRUE(CPU_EQUAL(&jobs[i].cpus, &expected));
@@ -146,4 +146,4 @@ static const struct unit_test tests[] = {
 	UNIT(test_jobs_keep_off_the_reactors),
 	UNIT_END,
 };
-UNIT_MAIN("beside", tests, setup, teardown)
+UNIT_MAIN("worker", tests, setup, teardown)
