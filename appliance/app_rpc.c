@@ -38,7 +38,7 @@ static void rpc_kill_instance(struct rpc_request *req, void *params)
 	kill(getpid(), number);
 }
 RPC_METHOD("spdk_kill_instance", rpc_kill_instance, struct kill_params, kill_params, RPC_STARTUP | RPC_RUNTIME,
-	   "Send the daemon a signal: INT, TERM, HUP stop it, USR1 logs its state, QUIT dumps core")
+	   "Send the daemon a signal: INT, TERM, HUP stop it, USR1 logs its state, QUIT dumps core", .result = "true")
 
 static void rpc_appliance_get_state(struct rpc_request *req, void *params)
 {
@@ -58,7 +58,10 @@ static void rpc_appliance_get_state(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "Tell the daemon's state, how long it has been in it, and how it was started")
+	   "Tell the daemon's state, how long it has been in it, and how it was started",
+	   .result = "{state: string, age_us: int, pid: int, version: string, build_id: string, config_file: "
+		     "string|null, rpc_socket: string, trace_file: string|null, hugepages: bool, poll_mode: "
+		     "string, ...}")
 
 static void answer_when_running(void *arg)
 {
@@ -88,11 +91,12 @@ static void rpc_framework_start_init(struct rpc_request *req, void *params)
 	app_when_running(answer_when_running, req);
 }
 RPC_METHOD("framework_start_init", rpc_framework_start_init, struct rpc_no_params, NULL, RPC_STARTUP,
-	   "Start the subsystems, after --wait-for-rpc; answers when everything runs", .has_own_time = is_for_waiting)
+	   "Start the subsystems, after --wait-for-rpc; answers when everything runs", .has_own_time = is_for_waiting,
+	   .result = "true")
 
 static void rpc_framework_wait_init(struct rpc_request *req, void *params)
 {
 	app_when_running(answer_when_running, req);
 }
 RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "Answer when the start-up is over", .has_own_time = is_for_waiting)
+	   "Answer when the start-up is over", .has_own_time = is_for_waiting, .result = "true")

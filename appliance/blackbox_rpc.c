@@ -112,7 +112,7 @@ static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 }
 RPC_METHOD("trace_set_trigger", rpc_trace_set_trigger, struct set_trigger, set_trigger_params, ALWAYS,
 	   "Have the trace kept, in a file that names the culprit, when something goes wrong",
-	   .defaults = set_trigger_defaults)
+	   .defaults = set_trigger_defaults, .result = "true")
 
 struct remove_trigger {
 	char *name;
@@ -135,7 +135,7 @@ static void rpc_trace_remove_trigger(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_remove_trigger", rpc_trace_remove_trigger, struct remove_trigger, remove_trigger_params, ALWAYS,
-	   "Remove a trigger; the files it has made stay")
+	   "Remove a trigger; the files it has made stay", .result = "true")
 
 /* ---- Where files go ---- */
 
@@ -180,7 +180,8 @@ static void rpc_trace_set_blackbox(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_set_blackbox", rpc_trace_set_blackbox, struct set_blackbox, set_blackbox_params, ALWAYS,
-	   "Choose where the files of triggers go, and how many there may be", .defaults = set_blackbox_defaults)
+	   "Choose where the files of triggers go, and how many there may be", .defaults = set_blackbox_defaults,
+	   .result = "true")
 
 /* ---- Showing and saving ---- */
 
@@ -257,7 +258,11 @@ static void rpc_trace_get_triggers(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("trace_get_triggers", rpc_trace_get_triggers, struct rpc_no_params, NULL, ALWAYS,
-	   "List the triggers, how often each has fired, why it last did, and the file that it made")
+	   "List the triggers, how often each has fired, why it last did, and the file that it made",
+	   .result = "{directory: string, max_files: int, max_bytes: int, copies: int, copies_failed: int, "
+		     "copies_missed: int, copying: bool, frozen: bool, triggers: [{name: string, type: "
+		     "string, limit_us?: int, state?: string, action: string, holdoff_us: int, fired: int, "
+		     "held_off: int, last_time?: string|null, last_cause?: string, last_file?: string|null}]}")
 
 static void write_config(json_t *methods)
 {

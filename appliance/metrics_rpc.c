@@ -31,7 +31,7 @@ static void rpc_metrics_start(struct rpc_request *req, void *params)
 	rpc_reply(req, rpc_string(s.address));
 }
 RPC_METHOD("metrics_start", rpc_metrics_start, struct start_params, start_params, RPC_RUNTIME,
-	   "Serve metrics in the Prometheus text format; answers with the address")
+	   "Serve metrics in the Prometheus text format; answers with the address", .result = "string")
 
 static void rpc_metrics_stop(struct rpc_request *req, void *params)
 {
@@ -41,7 +41,8 @@ static void rpc_metrics_stop(struct rpc_request *req, void *params)
 		rpc_reply_true(req);
 	}
 }
-RPC_METHOD("metrics_stop", rpc_metrics_stop, struct rpc_no_params, NULL, RPC_RUNTIME, "Serve no metrics any more")
+RPC_METHOD("metrics_stop", rpc_metrics_stop, struct rpc_no_params, NULL, RPC_RUNTIME, "Serve no metrics any more",
+	   .result = "true")
 
 static void rpc_metrics_get_status(struct rpc_request *req, void *params)
 {
@@ -58,7 +59,9 @@ static void rpc_metrics_get_status(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("metrics_get_status", rpc_metrics_get_status, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "Tell where metrics are served (null: nowhere), and how often they were asked for")
+	   "Tell where metrics are served (null: nowhere), and how often they were asked for",
+	   .result = "{address: string|null, connections: int, requests: int, scrapes: int, refused: int, "
+		     "dropped: int, ...}")
 
 static void write_config(json_t *methods)
 {

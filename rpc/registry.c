@@ -21,6 +21,11 @@ void rpc_method_register(struct rpc_method *m)
 {
 	struct rpc_method *before = NULL, *at;
 
+	if (m->result == NULL) {
+		fprintf(stderr, "RPC method \"%s\" does not say what it answers: RPC_METHOD(..., .result = ...)\n",
+			m->name);
+		abort();
+	}
 	if (rpc_method_find(m->name) != NULL || (m->alias != NULL && rpc_method_find(m->alias) != NULL)) {
 		registered_twice("RPC method", m->name);
 	}
@@ -199,8 +204,6 @@ json_t *rpc_method_describe(const struct rpc_method *m)
 	}
 	json_object_set_new(o, "states", states);
 	json_object_set_new(o, "params", describe_table(m->params));
-	if (rpc_method_result(m) != NULL) {
-		json_object_set_new(o, "result", json_string(rpc_method_result(m)));
-	}
+	json_object_set_new(o, "result", json_string(m->result));
 	return o;
 }

@@ -15,9 +15,6 @@ const struct rpc_config *rpc_config_find(const char *name);
  * memory. */
 const struct rpc_config **rpc_config_in_order(size_t *n);
 
-/* The shape of what a method answers (results.c explains the notation); NULL: not written down. */
-const char *rpc_method_result(const struct rpc_method *m);
-
 /* One method as rpc_describe_methods shows it. */
 json_t *rpc_method_describe(const struct rpc_method *m);
 

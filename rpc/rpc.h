@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON-RPC 2.0 on a Unix stream socket. All on the control thread.
  *
- * A method declares its parameters as a table, so that decoding, the error for a bad one, --help and
- * rpc_get_methods come from one place:
+ * A method declares its parameters as a table, and the shape of its answer, so that decoding, the error
+ * for a bad parameter, --help, rpc_describe_methods and doc/rpc.md come from one place:
  *
  *     struct malloc_create { char *name; uint32_t block_size; uint64_t num_blocks; };
  *     static const struct rpc_param malloc_create_params[] = {
@@ -16,7 +16,7 @@
  *     rpc_reply(req, rpc_string(name));
  *     }
  *     RPC_METHOD("bdev_malloc_create", rpc_malloc_create, struct malloc_create, malloc_create_params,
- *        RPC_RUNTIME, "Create a RAM disk")
+ *        RPC_RUNTIME, "Create a RAM disk", .result = "string")
  */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H
@@ -89,7 +89,8 @@ struct rpc_method {
 	const struct rpc_param *params; /* NULL: none allowed */
 	unsigned states;
 	const char *help;
-	const char *alias; /* an older name that still works, or NULL */
+	const char *result; /* the shape of its answer, in the notation below; must be given */
+	const char *alias;  /* an older name that still works, or NULL */
 	/* Fills in defaults (strings by strdup()) before decoding; NULL: zeroes. */
 	void (*defaults)(void *params);
 	/* True: these params say how long the call may take, or to wait is what it is for, so rpc_set_deadline() does
@@ -98,7 +99,17 @@ struct rpc_method {
 	bool in_turn; /* what its client sent behind it waits until it is answered: that may use what it makes */
 	SLIST_ENTRY(rpc_method) link;
 };
+/* Before main(); a method that is registered twice, or without its result, ends the process. */
 void rpc_method_register(struct rpc_method *m);
+
+/* The notation of .result, which clients are written against and systest/rpc_results.py holds answers against:
+ *
+ *     int, string, bool, null, true, any    a value of that type; an int beyond 2^63 - 1 is a string "0x..."
+ *     {key: shape, key?: shape}             an object; a key with ? may be missing
+ *     {*: shape}                            an object whose other keys are names of something
+ *     {key: shape, ...}                     there may be more keys
+ *     [shape]                               an array
+ *     shape|shape                           either */
 
 #define RPC_METHOD(name_, fn_, params_type_, params_, states_, help_, ...)                                             \
 	static struct rpc_method rpc_method_##fn_ = {.name = name_,                                                    \

@@ -286,7 +286,15 @@ static bool get_bdevs_has_own_time(const void *params)
 	return ((const struct get_bdevs *)params)->timeout != 0;
 }
 RPC_METHOD("bdev_get_bdevs", rpc_bdev_get_bdevs, struct get_bdevs, get_bdevs_params, RPC_RUNTIME,
-	   "List block devices, or wait for one to come", .alias = "get_bdevs", .has_own_time = get_bdevs_has_own_time)
+	   "List block devices, or wait for one to come", .alias = "get_bdevs", .has_own_time = get_bdevs_has_own_time,
+	   .result = "[{name: string, aliases: [string], product_name: string, block_size: int, "
+		     "physical_block_size: int, num_blocks: int, uuid: string, numa_id: int, "
+		     "assigned_rate_limits: {rw_ios_per_sec: int, rw_mbytes_per_sec: int, r_mbytes_per_sec: "
+		     "int, w_mbytes_per_sec: int}, md_size?: int, md_interleave?: bool, dif_type?: int, "
+		     "dif_is_head_of_md?: bool, enabled_dif_check_types?: {reftag: bool, apptag: bool, guard: "
+		     "bool}, dif_pi_format?: int, claimed: bool, claim_type?: string, claimed_by?: string, "
+		     "zoned: bool, supported_io_types: {*: bool}, state: string, state_us: int, "
+		     "driver_specific: {*: any}, ...}]")
 
 /* --- Examination --- */
 
@@ -307,7 +315,7 @@ static void rpc_bdev_examine(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_examine", rpc_bdev_examine, struct bdev_by_name, examine_params, RPC_RUNTIME,
-	   "Have modules look at a bdev, as they do by themselves while bdev_auto_examine is on")
+	   "Have modules look at a bdev, as they do by themselves while bdev_auto_examine is on", .result = "true")
 
 /* Modules look at a bdev while it is registered: when a call can be made, they have. */
 static void rpc_bdev_wait_for_examine(struct rpc_request *req, void *params)
@@ -315,7 +323,7 @@ static void rpc_bdev_wait_for_examine(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("bdev_wait_for_examine", rpc_bdev_wait_for_examine, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "Answer when all bdevs there are have been examined")
+	   "Answer when all bdevs there are have been examined", .result = "true")
 
 /* --- Options --- */
 
@@ -370,7 +378,8 @@ static void rpc_bdev_set_options(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("bdev_set_options", rpc_bdev_set_options, struct rpc_bdev_options, options_params, RPC_STARTUP | RPC_RUNTIME,
-	   "Set options of the bdev layer; what is not given stays as it is", .defaults = options_defaults)
+	   "Set options of the bdev layer; what is not given stays as it is", .defaults = options_defaults,
+	   .result = "true")
 
 /* --- Events --- */
 

@@ -68,7 +68,7 @@ static void rpc_bdev_enable_histogram(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_enable_histogram", rpc_bdev_enable_histogram, struct enable_histogram, enable_histogram_params,
-	   RPC_RUNTIME, "Count a bdev's I/O by how long it took, or stop that")
+	   RPC_RUNTIME, "Count a bdev's I/O by how long it took, or stop that", .result = "true")
 
 /* RFC 4648, section 4. The caller frees it; NULL: out of memory. */
 static char *base64(const uint8_t *in, size_t n)
@@ -143,7 +143,9 @@ static void rpc_bdev_get_histogram(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("bdev_get_histogram", rpc_bdev_get_histogram, struct get_histogram, get_histogram_params, RPC_RUNTIME,
-	   "Tell a bdev's latency histogram, in base64")
+	   "Tell a bdev's latency histogram, in base64",
+	   .result = "{histogram: string, granularity: int, bucket_shift: int, min_range: int, max_range: "
+		     "int, tsc_rate: int}")
 
 /* --- Histograms with the caller's borders --- */
 
@@ -219,4 +221,5 @@ static void rpc_bdev_get_histogram_borders(struct rpc_request *req, void *params
 	}
 }
 RPC_METHOD("bdev_get_histogram_borders", rpc_bdev_get_histogram_borders, struct get_borders, get_borders_params,
-	   RPC_RUNTIME, "Count a bdev's I/O below each of given latencies, and all of it")
+	   RPC_RUNTIME, "Count a bdev's I/O below each of given latencies, and all of it",
+	   .result = "{borders: [int], borders_count: [int]}")

@@ -85,7 +85,7 @@ static const struct rpc_param by_name_params[] = {
 		bdev_##kind_##_delete(p->name, deletion_done, p);                                                      \
 	}                                                                                                              \
 	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct by_name, by_name_params, RPC_RUNTIME,   \
-		   "Delete " what_ "; answered when its users have let go of it")
+		   "Delete " what_ "; answered when its users have let go of it", .result = "true")
 DELETE_METHOD(null, "a null bdev")
 DELETE_METHOD(malloc, "a RAM disk")
 DELETE_METHOD(delay, "a delay bdev")
@@ -152,7 +152,7 @@ static void rpc_bdev_null_create(struct rpc_request *req, void *params)
 	answer_name(req, bdev_null_create(&opts, error), p->name, error);
 }
 RPC_METHOD("bdev_null_create", rpc_bdev_null_create, struct null_create, null_create_params, RPC_RUNTIME,
-	   "Create a bdev that stores nothing and takes no time")
+	   "Create a bdev that stores nothing and takes no time", .result = "string")
 
 struct resize {
 	char *name;
@@ -171,7 +171,7 @@ static void rpc_bdev_null_resize(struct rpc_request *req, void *params)
 	answer_true(req, bdev_null_resize(p->name, p->new_size, error), error);
 }
 RPC_METHOD("bdev_null_resize", rpc_bdev_null_resize, struct resize, resize_params, RPC_RUNTIME,
-	   "Change the size of a null bdev")
+	   "Change the size of a null bdev", .result = "true")
 
 /* --- malloc --- */
 
@@ -242,7 +242,7 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 	bdev_malloc_create_async(&opts, malloc_created, req);
 }
 RPC_METHOD("bdev_malloc_create", rpc_bdev_malloc_create, struct malloc_create, malloc_create_params, RPC_RUNTIME,
-	   "Create a RAM disk", .defaults = malloc_create_defaults, .in_turn = true)
+	   "Create a RAM disk", .defaults = malloc_create_defaults, .in_turn = true, .result = "string")
 
 /* --- delay --- */
 
@@ -287,7 +287,7 @@ static void rpc_bdev_delay_create(struct rpc_request *req, void *params)
 	answer_name(req, bdev_delay_create(&opts, error), p->name, error);
 }
 RPC_METHOD("bdev_delay_create", rpc_bdev_delay_create, struct delay_create, delay_create_params, RPC_RUNTIME,
-	   "Create a bdev that makes another one slower")
+	   "Create a bdev that makes another one slower", .result = "string")
 
 struct delay_update {
 	char *delay_bdev_name;
@@ -319,7 +319,7 @@ static void rpc_bdev_delay_update_latency(struct rpc_request *req, void *params)
 		    error);
 }
 RPC_METHOD("bdev_delay_update_latency", rpc_bdev_delay_update_latency, struct delay_update, delay_update_params,
-	   RPC_RUNTIME, "Change a latency of a delay bdev")
+	   RPC_RUNTIME, "Change a latency of a delay bdev", .result = "true")
 
 /* --- error --- */
 
@@ -340,7 +340,7 @@ static void rpc_bdev_error_create(struct rpc_request *req, void *params)
 	answer_name(req, bdev_error_create(p->base_name, uuid_or_null(p->uuid, uuid), name, error), name, error);
 }
 RPC_METHOD("bdev_error_create", rpc_bdev_error_create, struct error_create, error_create_params, RPC_RUNTIME,
-	   "Create EE_<base_name>, a bdev whose I/O can be made to fail")
+	   "Create EE_<base_name>, a bdev whose I/O can be made to fail", .result = "true|string")
 
 enum { INJECT_CLEAR = -1 };
 static const struct rpc_enum inject_io_types[] = {{"clear", INJECT_CLEAR},
@@ -407,7 +407,8 @@ static void rpc_bdev_error_inject_error(struct rpc_request *req, void *params)
 	answer_true(req, bdev_error_inject(p->name, &in, error), error);
 }
 RPC_METHOD("bdev_error_inject_error", rpc_bdev_error_inject_error, struct inject_error, inject_error_params,
-	   RPC_RUNTIME, "Make I/O of an error bdev fail, hang, wait or lie", .defaults = inject_error_defaults)
+	   RPC_RUNTIME, "Make I/O of an error bdev fail, hang, wait or lie", .defaults = inject_error_defaults,
+	   .result = "true")
 
 static void rpc_bdev_error_resume_pending(struct rpc_request *req, void *params)
 {
@@ -416,7 +417,7 @@ static void rpc_bdev_error_resume_pending(struct rpc_request *req, void *params)
 	answer_true(req, bdev_error_resume_pending(((const struct by_name *)params)->name, error), error);
 }
 RPC_METHOD("bdev_error_resume_pending", rpc_bdev_error_resume_pending, struct by_name, by_name_params, RPC_RUNTIME,
-	   "Let I/O go on that an injected 'pending' holds")
+	   "Let I/O go on that an injected 'pending' holds", .result = "true")
 
 /* --- uring and aio --- */
 
@@ -465,7 +466,7 @@ static void rpc_bdev_uring_create(struct rpc_request *req, void *params)
 	file_create(req, params, false);
 }
 RPC_METHOD("bdev_uring_create", rpc_bdev_uring_create, struct file_create, uring_create_params, RPC_RUNTIME,
-	   "Create a bdev from a file or block device, through io_uring")
+	   "Create a bdev from a file or block device, through io_uring", .result = "string")
 
 static void rpc_bdev_aio_create(struct rpc_request *req, void *params)
 {
@@ -473,7 +474,8 @@ static void rpc_bdev_aio_create(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_aio_create", rpc_bdev_aio_create, struct file_create, aio_create_params, RPC_RUNTIME,
 	   "Create a bdev from a file or block device; the same as bdev_uring_create, for clients that know "
-	   "this name")
+	   "this name",
+	   .result = "string")
 
 static void rpc_bdev_uring_rescan(struct rpc_request *req, void *params)
 {
@@ -482,7 +484,7 @@ static void rpc_bdev_uring_rescan(struct rpc_request *req, void *params)
 	answer_true(req, bdev_uring_rescan(((const struct by_name *)params)->name, false, error), error);
 }
 RPC_METHOD("bdev_uring_rescan", rpc_bdev_uring_rescan, struct by_name, by_name_params, RPC_RUNTIME,
-	   "Take up a new size of the file or device")
+	   "Take up a new size of the file or device", .result = "true")
 
 static void rpc_bdev_aio_rescan(struct rpc_request *req, void *params)
 {
@@ -491,4 +493,4 @@ static void rpc_bdev_aio_rescan(struct rpc_request *req, void *params)
 	answer_true(req, bdev_uring_rescan(((const struct by_name *)params)->name, true, error), error);
 }
 RPC_METHOD("bdev_aio_rescan", rpc_bdev_aio_rescan, struct by_name, by_name_params, RPC_RUNTIME,
-	   "Take up a new size of the file or device")
+	   "Take up a new size of the file or device", .result = "true")

@@ -197,8 +197,20 @@ static void rpc_bdev_get_iostat(struct rpc_request *req, void *params)
 		reply_stat(req, p);
 	}
 }
+#define IOSTAT_SHAPE                                                                                                   \
+	"bytes_read: int, num_read_ops: int, read_latency_ticks: int, max_read_latency_ticks: "                        \
+	"int, min_read_latency_ticks: int, bytes_written: int, num_write_ops: int, "                                   \
+	"write_latency_ticks: int, max_write_latency_ticks: int, min_write_latency_ticks: int, "                       \
+	"bytes_unmapped: int, num_unmap_ops: int, unmap_latency_ticks: int, "                                          \
+	"max_unmap_latency_ticks: int, min_unmap_latency_ticks: int, bytes_copied: int, "                              \
+	"num_copy_ops: int, copy_latency_ticks: int, max_copy_latency_ticks: int, "                                    \
+	"min_copy_latency_ticks: int, io_error: {*: any}, in_flight: int, num_nomem_waits: int, "                      \
+	"num_qos_waits: int, num_split_waits: int"
 RPC_METHOD("bdev_get_iostat", rpc_bdev_get_iostat, struct get_iostat, get_iostat_params, RPC_RUNTIME,
-	   "Tell what bdevs have done: I/Os, bytes, times, errors", .defaults = get_iostat_defaults)
+	   "Tell what bdevs have done: I/Os, bytes, times, errors", .defaults = get_iostat_defaults,
+	   .result = "{tick_rate: int, ticks: int, bdevs: [{name: string, " IOSTAT_SHAPE
+		     ", driver_specific?: {*: any}, ...}]}|{tick_rate: int, ticks: int, name: string, "
+		     "channels: [{thread_id: int, " IOSTAT_SHAPE ", ...}]}")
 
 struct reset_iostat {
 	char *name;
@@ -234,7 +246,7 @@ static void rpc_bdev_reset_iostat(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("bdev_reset_iostat", rpc_bdev_reset_iostat, struct reset_iostat, reset_iostat_params, RPC_RUNTIME,
-	   "Set statistics back to zero", .defaults = reset_iostat_defaults)
+	   "Set statistics back to zero", .defaults = reset_iostat_defaults, .result = "true")
 
 /* --- Queue depth --- */
 
@@ -262,7 +274,7 @@ static void rpc_bdev_set_qd_sampling_period(struct rpc_request *req, void *param
 	}
 }
 RPC_METHOD("bdev_set_qd_sampling_period", rpc_bdev_set_qd_sampling_period, struct set_qd_period, set_qd_period_params,
-	   RPC_RUNTIME, "Sample how many I/Os are in flight, for bdev_get_iostat")
+	   RPC_RUNTIME, "Sample how many I/Os are in flight, for bdev_get_iostat", .result = "true")
 
 /* --- Rate limits --- */
 
@@ -335,7 +347,7 @@ static void rpc_bdev_set_qos_limit(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_set_qos_limit", rpc_bdev_set_qos_limit, struct set_qos, set_qos_params, RPC_RUNTIME,
-	   "Limit the rate of a bdev's I/O, over all cores together", .defaults = set_qos_defaults)
+	   "Limit the rate of a bdev's I/O, over all cores together", .defaults = set_qos_defaults, .result = "true")
 
 /* --- Time limits, and what is in flight --- */
 
@@ -375,7 +387,7 @@ static void rpc_bdev_set_timeout(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_set_timeout", rpc_bdev_set_timeout, struct set_timeout, set_timeout_params, RPC_RUNTIME,
-	   "Report I/O that has been in flight for too long")
+	   "Report I/O that has been in flight for too long", .result = "true")
 
 __attribute__((constructor)) static void register_slow_io(void)
 {
@@ -468,4 +480,5 @@ static void rpc_bdev_get_inflight(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("bdev_get_inflight", rpc_bdev_get_inflight, struct get_inflight, get_inflight_params, RPC_RUNTIME,
-	   "List the I/Os in flight: what, where, in which state, for how long", .defaults = get_inflight_defaults)
+	   "List the I/Os in flight: what, where, in which state, for how long", .defaults = get_inflight_defaults,
+	   .result = "[{name: string, inflight: [{...}]}]")

@@ -61,7 +61,10 @@ static void rpc_env_dpdk_get_mem_stats(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("env_dpdk_get_mem_stats", rpc_env_dpdk_get_mem_stats, struct rpc_no_params, NULL, ALWAYS,
-	   "Tell how much memory is used, and write all details into a file")
+	   "Tell how much memory is used, and write all details into a file",
+	   .result = "{filename: string, hugepages: bool, resident_bytes: int, dma_bytes: int, heap_bytes: "
+		     "int, heap_free_bytes: int, heap_largest_free_bytes: int, heap_blocks: int, "
+		     "mapped_bytes: int, mapped_blocks: int, regions: int, ...}")
 
 static json_t *pci_json(const struct env_pci_device *d)
 {
@@ -96,4 +99,7 @@ static void rpc_framework_get_pci_devices(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("framework_get_pci_devices", rpc_framework_get_pci_devices, struct rpc_no_params, NULL, ALWAYS,
-	   "List the PCI devices that may be used")
+	   "List the PCI devices that may be used",
+	   .result = "[{address: string, vendor_id: string, device_id: string, subvendor_id: string, "
+		     "subdevice_id: string, class: string, driver: string|null, numa_node: int, iommu_group: "
+		     "int, ...}]")

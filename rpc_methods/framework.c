@@ -30,7 +30,8 @@ static void rpc_framework_get_subsystems(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("framework_get_subsystems", rpc_framework_get_subsystems, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "List the subsystems that have a configuration, in the order of loading")
+	   "List the subsystems that have a configuration, in the order of loading",
+	   .result = "[{subsystem: string, depends_on: [string]}]")
 
 struct get_config {
 	char *name;
@@ -62,4 +63,5 @@ static void rpc_framework_get_config(struct rpc_request *req, void *params)
 	rpc_reply(req, methods);
 }
 RPC_METHOD("framework_get_config", rpc_framework_get_config, struct get_config, get_config_params, RPC_RUNTIME,
-	   "List the method calls that rebuild a subsystem's configuration")
+	   "List the method calls that rebuild a subsystem's configuration",
+	   .result = "[{method: string, params?: {*: any}}]")

@@ -37,7 +37,8 @@ static void rpc_iobuf_set_options(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("iobuf_set_options", rpc_iobuf_set_options, struct iobuf_opts, options_params, RPC_STARTUP,
-	   "Set sizes and numbers of the data buffers; what is not given stays as it is", .defaults = options_defaults)
+	   "Set sizes and numbers of the data buffers; what is not given stays as it is", .defaults = options_defaults,
+	   .result = "true")
 
 static json_t *stat_json(const struct iobuf_stat *s)
 {
@@ -66,8 +67,10 @@ static void rpc_iobuf_get_stats(struct rpc_request *req, void *params)
 	iobuf_for_each_module(add_module, list);
 	rpc_reply(req, list);
 }
+#define POOL_SHAPE "{cache: int, main: int, retry: int}"
 RPC_METHOD("iobuf_get_stats", rpc_iobuf_get_stats, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "Tell how users of data buffers got them: at hand, from the main pool, after waiting")
+	   "Tell how users of data buffers got them: at hand, from the main pool, after waiting",
+	   .result = "[{module: string, small_pool: " POOL_SHAPE ", large_pool: " POOL_SHAPE ", ...}]")
 
 static void write_options(json_t *methods)
 {

@@ -29,7 +29,7 @@ static void rpc_add_key(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("keyring_file_add_key", rpc_add_key, struct add_key, add_key_params, RPC_STARTUP | RPC_RUNTIME,
-	   "Read a secret from a file")
+	   "Read a secret from a file", .result = "true")
 
 struct remove_key {
 	char *name;
@@ -53,7 +53,8 @@ static void rpc_remove_key(struct rpc_request *req, void *params)
 }
 RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params, RPC_STARTUP | RPC_RUNTIME,
 	   "Forget a key; who uses it keeps it until it is given another, and a saved configuration has it until then, "
-	   "unless another was added by its name")
+	   "unless another was added by its name",
+	   .result = "true")
 
 static json_t *key_json(const struct keyring_key *key)
 {
@@ -78,7 +79,8 @@ static void rpc_get_keys(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "List the keys, without their secrets")
+	   "List the keys, without their secrets",
+	   .result = "[{name: string, module: string, removed: bool, probed: bool, refcnt: int, path: string}]")
 
 /* ---- Configuration: names and paths ---- */
 

@@ -31,27 +31,29 @@ static void rpc_log_set_print_level(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("log_set_print_level", rpc_log_set_print_level, struct level_params, level_params, ALWAYS,
-	   "Choose what is printed to stderr")
+	   "Choose what is printed to stderr", .result = "true")
 
 static void rpc_log_get_print_level(struct rpc_request *req, void *params)
 {
 	rpc_reply(req, json_string(log_level_name(log_get_print_level())));
 }
 RPC_METHOD("log_get_print_level", rpc_log_get_print_level, struct rpc_no_params, NULL, ALWAYS,
-	   "Tell what is printed to stderr")
+	   "Tell what is printed to stderr", .result = "string")
 
 static void rpc_log_set_level(struct rpc_request *req, void *params)
 {
 	log_set_level((enum log_level)((struct level_params *)params)->level);
 	rpc_reply_true(req);
 }
-RPC_METHOD("log_set_level", rpc_log_set_level, struct level_params, level_params, ALWAYS, "Choose what goes to syslog")
+RPC_METHOD("log_set_level", rpc_log_set_level, struct level_params, level_params, ALWAYS, "Choose what goes to syslog",
+	   .result = "true")
 
 static void rpc_log_get_level(struct rpc_request *req, void *params)
 {
 	rpc_reply(req, json_string(log_level_name(log_get_level())));
 }
-RPC_METHOD("log_get_level", rpc_log_get_level, struct rpc_no_params, NULL, ALWAYS, "Tell what goes to syslog")
+RPC_METHOD("log_get_level", rpc_log_get_level, struct rpc_no_params, NULL, ALWAYS, "Tell what goes to syslog",
+	   .result = "string")
 
 struct flag_params {
 	char *flag;
@@ -79,14 +81,14 @@ static void rpc_log_set_flag(struct rpc_request *req, void *params)
 	flag_switch(req, ((struct flag_params *)params)->flag, true);
 }
 RPC_METHOD("log_set_flag", rpc_log_set_flag, struct flag_params, flag_params, ALWAYS,
-	   "Let a component's INFO and DEBUG lines through, as far as the levels do")
+	   "Let a component's INFO and DEBUG lines through, as far as the levels do", .result = "true")
 
 static void rpc_log_clear_flag(struct rpc_request *req, void *params)
 {
 	flag_switch(req, ((struct flag_params *)params)->flag, false);
 }
 RPC_METHOD("log_clear_flag", rpc_log_clear_flag, struct flag_params, flag_params, ALWAYS,
-	   "Suppress a component's INFO and DEBUG lines")
+	   "Suppress a component's INFO and DEBUG lines", .result = "true")
 
 static void rpc_log_get_flags(struct rpc_request *req, void *params)
 {
@@ -98,7 +100,7 @@ static void rpc_log_get_flags(struct rpc_request *req, void *params)
 	rpc_reply(req, flags);
 }
 RPC_METHOD("log_get_flags", rpc_log_get_flags, struct rpc_no_params, NULL, ALWAYS,
-	   "List the flags and whether they are on")
+	   "List the flags and whether they are on", .result = "{*: bool}")
 
 struct timestamps_params {
 	bool enabled;
@@ -115,4 +117,4 @@ static void rpc_log_enable_timestamps(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("log_enable_timestamps", rpc_log_enable_timestamps, struct timestamps_params, timestamps_params, ALWAYS,
-	   "Print the time in front of each log line, or not")
+	   "Print the time in front of each log line, or not", .result = "true")

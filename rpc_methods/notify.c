@@ -13,7 +13,7 @@ static void rpc_notify_get_types(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("notify_get_types", rpc_notify_get_types, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "List the types of notifications")
+	   "List the types of notifications", .result = "[string]")
 
 struct get_notifications {
 	uint64_t id;
@@ -53,4 +53,5 @@ static void rpc_notify_get_notifications(struct rpc_request *req, void *params)
 }
 RPC_METHOD("notify_get_notifications", rpc_notify_get_notifications, struct get_notifications, get_notifications_params,
 	   RPC_STARTUP | RPC_RUNTIME, "List notifications from an id on, oldest first",
-	   .defaults = get_notifications_defaults)
+	   .defaults = get_notifications_defaults,
+	   .result = "[{type: string, ctx: string, id: int, time_us: int, reason?: string}]")

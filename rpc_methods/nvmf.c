@@ -292,7 +292,7 @@ static void rpc_create_target(struct rpc_request *req, void *params)
 	rpc_reply(req, rpc_string(p->name));
 }
 RPC_METHOD("nvmf_create_target", rpc_create_target, struct create_target, create_target_params, RPC_RUNTIME,
-	   "Make another NVMe-oF target")
+	   "Make another NVMe-oF target", .result = "string")
 
 struct delete_target {
 	char *name;
@@ -328,7 +328,7 @@ static void rpc_delete_target(struct rpc_request *req, void *params)
 	nvmf_tgt_stop(p->tgt, target_stopped, p);
 }
 RPC_METHOD("nvmf_delete_target", rpc_delete_target, struct delete_target, delete_target_params, RPC_RUNTIME,
-	   "Disconnect the hosts of a target and remove it with all that belongs to it")
+	   "Disconnect the hosts of a target and remove it with all that belongs to it", .result = "true")
 
 static void rpc_get_targets(struct rpc_request *req, void *params)
 {
@@ -339,7 +339,8 @@ static void rpc_get_targets(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_get_targets", rpc_get_targets, struct rpc_no_params, NULL, RPC_RUNTIME, "List the names of targets")
+RPC_METHOD("nvmf_get_targets", rpc_get_targets, struct rpc_no_params, NULL, RPC_RUNTIME, "List the names of targets",
+	   .result = "[string]")
 
 /* ---- Before the default target is made ---- */
 
@@ -361,7 +362,7 @@ static void rpc_set_max_subsystems(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("nvmf_set_max_subsystems", rpc_set_max_subsystems, struct set_max_subsystems, set_max_subsystems_params,
-	   RPC_STARTUP, "Set how many subsystems the default target may have")
+	   RPC_STARTUP, "Set how many subsystems the default target may have", .result = "true")
 
 struct set_crdt {
 	uint16_t crdt1, crdt2, crdt3;
@@ -385,7 +386,7 @@ static void rpc_set_crdt(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("nvmf_set_crdt", rpc_set_crdt, struct set_crdt, set_crdt_params, RPC_STARTUP,
-	   "Set the command retry delay times that controllers announce")
+	   "Set the command retry delay times that controllers announce", .result = "true")
 
 #define PASSTHRU_WHY "controllers of subsystems answer for themselves"
 
@@ -452,4 +453,5 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("nvmf_set_config", rpc_set_config, struct set_config, set_config_params, RPC_STARTUP,
-	   "Choose the cores that serve NVMe-oF, what discovery shows, and what hosts may authenticate with")
+	   "Choose the cores that serve NVMe-oF, what discovery shows, and what hosts may authenticate with",
+	   .result = "true")

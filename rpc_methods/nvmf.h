@@ -16,6 +16,9 @@ bool rpc_nvmf_address_decode(struct rpc_request *req, const char *what, const st
 			     struct nvmf_address *address);
 json_t *rpc_nvmf_address_json(const struct nvmf_address *address);
 
+/* The shape of what it makes, for RPC_METHOD's .result. */
+#define RPC_NVMF_ADDRESS_SHAPE "{trtype: string, adrfam: string, traddr: string, trsvcid: string}"
+
 /* The target, or NULL after answering that there is none. name NULL: the default one. */
 struct nvmf_tgt *rpc_nvmf_tgt(struct rpc_request *req, const char *name);
 struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *tgt_name, const char *nqn);

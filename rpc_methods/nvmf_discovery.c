@@ -65,7 +65,7 @@ static void rpc_add_referral(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_discovery_add_referral", rpc_add_referral, struct referral_params, add_referral_params, RPC_RUNTIME,
-	   "Tell hosts of another discovery service")
+	   "Tell hosts of another discovery service", .result = "true")
 
 static void rpc_remove_referral(struct rpc_request *req, void *params)
 {
@@ -84,7 +84,7 @@ static void rpc_remove_referral(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_discovery_remove_referral", rpc_remove_referral, struct referral_params, remove_referral_params,
-	   RPC_RUNTIME, "Stop telling hosts of another discovery service")
+	   RPC_RUNTIME, "Stop telling hosts of another discovery service", .result = "true")
 
 struct get_referrals {
 	char *tgt_name;
@@ -115,4 +115,5 @@ static void rpc_get_referrals(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_discovery_get_referrals", rpc_get_referrals, struct get_referrals, get_referrals_params, RPC_RUNTIME,
-	   "List the other discovery services that hosts are told of")
+	   "List the other discovery services that hosts are told of",
+	   .result = "[{address: " RPC_NVMF_ADDRESS_SHAPE ", secure_channel: bool, subnqn: string}]")

@@ -102,7 +102,7 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params, RPC_RUNTIME,
-	   "Let hosts connect to a subsystem through an address", .defaults = add_listener_defaults)
+	   "Let hosts connect to a subsystem through an address", .defaults = add_listener_defaults, .result = "true")
 
 static void rpc_set_ana_state(struct rpc_request *req, void *params)
 {
@@ -127,7 +127,8 @@ static void rpc_set_ana_state(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_listener_set_ana_state", rpc_set_ana_state, struct listener_params, set_ana_state_params,
-	   RPC_RUNTIME, "Set the ANA state of a group, or of all, through a listener, and tell its hosts")
+	   RPC_RUNTIME, "Set the ANA state of a group, or of all, through a listener, and tell its hosts",
+	   .result = "true")
 
 static void rpc_remove_listener(struct rpc_request *req, void *params)
 {
@@ -142,7 +143,8 @@ static void rpc_remove_listener(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params, remove_listener_params,
-	   RPC_RUNTIME, "Disconnect the hosts that came through an address, and let no more of them in")
+	   RPC_RUNTIME, "Disconnect the hosts that came through an address, and let no more of them in",
+	   .result = "true")
 
 struct get_listeners {
 	struct rpc_nvmf_where where;
@@ -191,4 +193,5 @@ static void rpc_get_listeners(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct get_listeners, get_listeners_params, RPC_RUNTIME,
-	   "List the addresses of a subsystem, with the state of each ANA group there")
+	   "List the addresses of a subsystem, with the state of each ANA group there",
+	   .result = "[{address: " RPC_NVMF_ADDRESS_SHAPE ", ana_states?: [{ana_group: int, ana_state: string}], ...}]")

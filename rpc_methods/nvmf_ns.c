@@ -174,7 +174,7 @@ static void rpc_add_ns(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_add_ns", rpc_add_ns, struct add_ns, add_ns_params, RPC_RUNTIME,
-	   "Add a bdev to a subsystem as a namespace; answers with its nsid")
+	   "Add a bdev to a subsystem as a namespace; answers with its nsid", .result = "int")
 
 struct nsid_params {
 	struct rpc_nvmf_where where;
@@ -226,7 +226,7 @@ static void rpc_remove_ns(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_remove_ns", rpc_remove_ns, struct nsid_params, remove_ns_params, RPC_RUNTIME,
-	   "Remove a namespace; answers when its commands have ended")
+	   "Remove a namespace; answers when its commands have ended", .result = "true")
 
 static void rpc_set_ns_ana_group(struct rpc_request *req, void *params)
 {
@@ -246,7 +246,7 @@ static void rpc_set_ns_ana_group(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_set_ns_ana_group", rpc_set_ns_ana_group, struct nsid_params, ns_ana_group_params,
-	   RPC_RUNTIME, "Move a namespace to another ANA group, and tell hosts")
+	   RPC_RUNTIME, "Move a namespace to another ANA group, and tell hosts", .result = "true")
 
 static void answer_ns_host(struct rpc_request *req, const struct nsid_params *p, int rc)
 {
@@ -278,7 +278,7 @@ static void rpc_ns_add_host(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_ns_add_host", rpc_ns_add_host, struct nsid_params, ns_host_params, RPC_RUNTIME,
-	   "Show a namespace to a host")
+	   "Show a namespace to a host", .result = "true")
 
 static void rpc_ns_remove_host(struct rpc_request *req, void *params)
 {
@@ -290,4 +290,4 @@ static void rpc_ns_remove_host(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_ns_remove_host", rpc_ns_remove_host, struct nsid_params, ns_host_params, RPC_RUNTIME,
-	   "Hide a namespace from a host")
+	   "Hide a namespace from a host", .result = "true")

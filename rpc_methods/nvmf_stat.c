@@ -63,7 +63,10 @@ static void rpc_get_controllers(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_subsystem_get_controllers", rpc_get_controllers, struct subsystem_only, subsystem_only_params,
-	   RPC_RUNTIME, "List a subsystem's controllers: the hosts that are connected")
+	   RPC_RUNTIME, "List a subsystem's controllers: the hosts that are connected",
+	   .result = "[{cntlid: int, hostnqn: string, hostid: string, num_io_qpairs: int, state: string, "
+		     "state_us: int, kato_ms: int, errors: int, auth?: {state: string, digest: string, "
+		     "dhgroup: string}, ...}]")
 
 /* The words that clients know. */
 static const char *qpair_state(enum nvmf_qpair_state state)
@@ -118,7 +121,10 @@ static void rpc_get_qpairs(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_subsystem_get_qpairs", rpc_get_qpairs, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
-	   "List a subsystem's queue pairs: where each comes from, and the thread that serves it")
+	   "List a subsystem's queue pairs: where each comes from, and the thread that serves it",
+	   .result = "[{cntlid: int, qid: int, state: string, state_us: int, thread: string, hostnqn: string, "
+		     "listen_address: " RPC_NVMF_ADDRESS_SHAPE ", peer_address: " RPC_NVMF_ADDRESS_SHAPE
+		     ", auth?: {state: string, digest: string, dhgroup: string}, ...}]")
 
 /* ---- Outstanding commands ---- */
 
@@ -234,7 +240,10 @@ static void rpc_get_inflight(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_get_inflight", rpc_get_inflight, struct get_inflight, get_inflight_params, RPC_RUNTIME,
-	   "List every outstanding command, the oldest first: whose, what, since when, and what it waits for")
+	   "List every outstanding command, the oldest first: whose, what, since when, and what it waits for",
+	   .result = "[{hostnqn: string, subnqn: string, cntlid: int, qid: int, cid: int, opcode: int, "
+		     "command: string, nsid: int, lba: int, num_blocks: int, state: string, state_us: int, "
+		     "waits_for: string|null, age_us: int, object: string, ...}]")
 
 /* ---- Statistics ---- */
 
@@ -317,4 +326,13 @@ static void rpc_get_stats(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("nvmf_get_stats", rpc_get_stats, struct tgt_only, tgt_only_params, RPC_RUNTIME,
-	   "Tell how much each poll group has done")
+	   "Tell how much each poll group has done",
+	   .result = "{tick_rate: int, poll_groups: [{name: string, admin_qpairs: int, io_qpairs: int, "
+		     "current_admin_qpairs: int, current_io_qpairs: int, pending_bdev_io: int, "
+		     "completed_nvme_io: int, failed_nvme_io: int, transports: [{trtype: string, "
+		     "pending_data_buffer: int, group_bytes: int, connections: int, connection_bytes: int, "
+		     "devices: [{name: string, polls: int, idle_polls: int, completions: int, requests: int, "
+		     "request_latency: int, pending_free_request: int, pending_rdma_read: int, "
+		     "pending_rdma_write: int, total_send_wrs: int, send_doorbell_updates: int, "
+		     "total_recv_wrs: int, recv_doorbell_updates: int, memory_regions: int, registered_bytes: "
+		     "int, ...}], ...}], ...}]}")

@@ -72,7 +72,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	nvmf_subsystem_start(s, rpc_nvmf_answer, req);
 }
 RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params, RPC_RUNTIME,
-	   "Make an NVM subsystem")
+	   "Make an NVM subsystem", .result = "true")
 
 struct subsystem_only {
 	struct rpc_nvmf_where where;
@@ -96,7 +96,7 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
-	   "Disconnect a subsystem's hosts and remove it")
+	   "Disconnect a subsystem's hosts and remove it", .result = "true")
 
 /* ---- Listing ---- */
 
@@ -335,7 +335,12 @@ static void rpc_get_subsystems(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get_subsystems_params, RPC_RUNTIME,
-	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first")
+	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first",
+	   .result = "[{nqn: string, subtype: string, listen_addresses: [" RPC_NVMF_ADDRESS_SHAPE
+		     "], allow_any_host: bool, hosts: [{nqn: string, ...}], state: string, state_us: int, "
+		     "serial_number?: string, model_number?: string, max_namespaces?: int, min_cntlid?: int, "
+		     "max_cntlid?: int, ana_reporting?: bool, namespaces?: [{nsid: int, bdev_name: string, "
+		     "name: string, nguid: string, eui64?: string, uuid: string, anagrpid: int, ...}], ...}]")
 
 /* ---- Hosts ---- */
 
@@ -401,7 +406,7 @@ static void rpc_add_host(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, add_host_params, RPC_RUNTIME,
-	   "Let a host connect to a subsystem")
+	   "Let a host connect to a subsystem", .result = "true")
 
 static void rpc_set_keys(struct rpc_request *req, void *params)
 {
@@ -420,7 +425,7 @@ static void rpc_set_keys(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
-	   "Give a host other keys, or none; they count from its next authentication on")
+	   "Give a host other keys, or none; they count from its next authentication on", .result = "true")
 
 static void rpc_remove_host(struct rpc_request *req, void *params)
 {
@@ -435,7 +440,7 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, remove_host_params, RPC_RUNTIME,
-	   "Disconnect a host and let it connect no more; answers when its connections have ended")
+	   "Disconnect a host and let it connect no more; answers when its connections have ended", .result = "true")
 
 struct allow_any_host {
 	struct rpc_nvmf_where where;
@@ -458,4 +463,4 @@ static void rpc_allow_any_host(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_allow_any_host", rpc_allow_any_host, struct allow_any_host, allow_any_host_params,
-	   RPC_RUNTIME, "Let every host connect, or only those that were added")
+	   RPC_RUNTIME, "Let every host connect, or only those that were added", .result = "true")

@@ -160,7 +160,7 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("nvmf_create_transport", rpc_create_transport, struct create_transport, create_transport_params, RPC_RUNTIME,
-	   "Make a transport, so that subsystems can listen")
+	   "Make a transport, so that subsystems can listen", .result = "true")
 
 struct get_transports {
 	char *tgt_name, *trtype;
@@ -227,4 +227,7 @@ static void rpc_get_transports(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("nvmf_get_transports", rpc_get_transports, struct get_transports, get_transports_params, RPC_RUNTIME,
-	   "List a target's transports and their options")
+	   "List a target's transports and their options",
+	   .result = "[{trtype: string, max_queue_depth: int, max_io_qpairs_per_ctrlr: int, "
+		     "in_capsule_data_size: int, max_io_size: int, io_unit_size: int, max_aq_depth: int, "
+		     "num_shared_buffers: int, buf_cache_size: int, ...}]")

@@ -34,7 +34,7 @@ static void rpc_get_methods(struct rpc_request *req, void *params)
 	rpc_reply(req, names);
 }
 RPC_METHOD("rpc_get_methods", rpc_get_methods, struct get_methods, get_methods_params, RPC_STARTUP | RPC_RUNTIME,
-	   "List the methods there are")
+	   "List the methods there are", .result = "[string]")
 
 struct describe_methods {
 	char *method;
@@ -69,7 +69,10 @@ static void rpc_describe_methods(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("rpc_describe_methods", rpc_describe_methods, struct describe_methods, describe_methods_params,
-	   RPC_STARTUP | RPC_RUNTIME, "Describe methods: parameters with types, allowed values and help")
+	   RPC_STARTUP | RPC_RUNTIME, "Describe methods: parameters with types, allowed values and help",
+	   .result = "[{name: string, help: string, alias?: string, states: [string], params: [{name: string, "
+		     "type: string, required: bool, help?: string, values?: [string], only?: any, min?: int, "
+		     "max?: int, fields?: [{name: string, ...}]}], result: string, ...}]")
 
 struct listed_calls {
 	json_t *list;
@@ -100,7 +103,8 @@ static void rpc_get_calls(struct rpc_request *req, void *params)
 	rpc_reply(req, calls.list);
 }
 RPC_METHOD("rpc_get_calls", rpc_get_calls, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "List the calls that have not ended, with their age")
+	   "List the calls that have not ended, with their age",
+	   .result = "[{method: string, client: int, age_us: int, timed_out: bool, ...}]")
 
 static void rpc_get_version(struct rpc_request *req, void *params)
 {
@@ -111,4 +115,5 @@ static void rpc_get_version(struct rpc_request *req, void *params)
 				 major, "minor", minor, "patch", patch, "suffix", ""));
 }
 RPC_METHOD("spdk_get_version", rpc_get_version, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "Tell the version of varve")
+	   "Tell the version of varve",
+	   .result = "{version: string, fields: {major: int, minor: int, patch: int, suffix: string, ...}}")

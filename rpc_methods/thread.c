@@ -81,7 +81,11 @@ static void rpc_thread_get_stats(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("thread_get_stats", rpc_thread_get_stats, struct detail, detail_params, ALWAYS,
-	   "List threads with their busy and idle time")
+	   "List threads with their busy and idle time",
+	   .result = "{tick_rate: int, threads: [{name: string, id: int, cpumask: string, busy: int, idle: "
+		     "int, active_pollers_count: int, timed_pollers_count: int, paused_pollers_count: int, "
+		     "lcore?: int|null, timers_count?: int, descriptors_count?: int, channels_count?: int, "
+		     "pending_messages?: int}]}")
 
 static const char *const kind_states[] = {
 	[POLLER_KIND_ACTIVE] = "waiting", [POLLER_KIND_TIMED] = "waiting", [POLLER_KIND_PAUSED] = "paused"};
@@ -137,8 +141,13 @@ static void rpc_thread_get_pollers(struct rpc_request *req, void *params)
 	json_object_set_new(o, "threads", list);
 	rpc_reply(req, o);
 }
+#define POLLERS_SHAPE                                                                                                  \
+	"[{name: string, id: int, state: string, run_count: int, busy_count: int, ticks?: int, "                       \
+	"period_ticks?: int}]"
 RPC_METHOD("thread_get_pollers", rpc_thread_get_pollers, struct detail, detail_params, ALWAYS,
-	   "List each thread's pollers: how often they ran and found work, and the time spent in them")
+	   "List each thread's pollers: how often they ran and found work, and the time spent in them",
+	   .result = "{tick_rate: int, threads: [{name: string, id: int, active_pollers: " POLLERS_SHAPE
+		     ", timed_pollers: " POLLERS_SHAPE ", paused_pollers: " POLLERS_SHAPE "}]}")
 
 static json_t *channels_json(struct thread *t)
 {
@@ -174,7 +183,9 @@ static void rpc_thread_get_io_channels(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("thread_get_io_channels", rpc_thread_get_io_channels, struct rpc_no_params, NULL, ALWAYS,
-	   "List each thread's channels to I/O devices with their reference counts")
+	   "List each thread's channels to I/O devices with their reference counts",
+	   .result = "{tick_rate: int, threads: [{name: string, id: int, io_channels: [{name: string, ref: "
+		     "int}]}]}")
 
 struct set_cpumask {
 	uint64_t id;
@@ -233,7 +244,7 @@ static void rpc_thread_set_cpumask(struct rpc_request *req, void *params)
 		  cores);
 }
 RPC_METHOD("thread_set_cpumask", rpc_thread_set_cpumask, struct set_cpumask, set_cpumask_params, RPC_RUNTIME,
-	   "Choose the cores that a thread may run on; it moves if need be")
+	   "Choose the cores that a thread may run on; it moves if need be", .result = "true")
 
 /* The threads on a reactor. */
 static json_t *reactor_threads_json(unsigned lcore)
@@ -292,7 +303,10 @@ static void rpc_framework_get_reactors(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, detail_params, ALWAYS,
-	   "List the reactors with their busy, idle and interrupted time, and the threads on them")
+	   "List the reactors with their busy, idle and interrupted time, and the threads on them",
+	   .result = "{tick_rate: int, pid: int, reactors: [{lcore: int, tid: int, busy: int, idle: int, "
+		     "in_interrupt: bool, irq: int, sys: int, sleeps?: int, lw_threads: [{name: string, id: "
+		     "int, cpumask: string, elapsed: int}]}]}")
 
 /* What a stock spdk_top asks for at each look. There is one way of placing threads here: they stay where they were
  * put. */
@@ -306,4 +320,5 @@ static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
 }
 RPC_METHOD("framework_get_scheduler", rpc_framework_get_scheduler, struct rpc_no_params, NULL, ALWAYS,
 	   "Say how threads are placed on reactors: static, each stays where it was put unless thread_set_cpumask "
-	   "moves it")
+	   "moves it",
+	   .result = "{scheduler_name: string, scheduler_period: int}")

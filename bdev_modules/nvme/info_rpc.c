@@ -105,7 +105,12 @@ static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 	rpc_reply(req, list);
 }
 RPC_METHOD("bdev_nvme_get_controllers", rpc_bdev_nvme_get_controllers, struct by_name, get_controllers_params,
-	   RPC_RUNTIME, "List the NVMe controllers that are attached")
+	   RPC_RUNTIME, "List the NVMe controllers that are attached",
+	   .result = "[{name: string, ctrlrs: [{state: string, state_us: int, trid: {trtype: string, traddr: "
+		     "string, ...}, cntlid: int, host: {nqn: string, addr: string, svcid: string}, "
+		     "driver_state: string, driver_state_us: int, last_error: string, resets: int, io_queues: "
+		     "int, bdevs: [string], queue_pairs: [{thread: string, qid: int, outstanding: int, "
+		     "waiting: int, ...}], ...}], ...}]")
 
 /* --- bdev_nvme_get_transport_statistics --- */
 
@@ -163,7 +168,10 @@ static void rpc_bdev_nvme_get_transport_statistics(struct rpc_request *req, void
 	rpc_reply(req, o);
 }
 RPC_METHOD("bdev_nvme_get_transport_statistics", rpc_bdev_nvme_get_transport_statistics, struct rpc_no_params, NULL,
-	   RPC_RUNTIME, "Tell what the queue pairs of each thread have done")
+	   RPC_RUNTIME, "Tell what the queue pairs of each thread have done",
+	   .result = "{poll_groups: [{thread: string, transports: [{trname: string, devices: [{dev_name: "
+		     "string, qid: int, polls: int, idle_polls: int, completions: int, queued_requests: int, "
+		     "retries: int, ...}]}]}]}")
 
 /* --- bdev_nvme_get_controller_health_info --- */
 
@@ -269,4 +277,11 @@ static void rpc_bdev_nvme_get_controller_health_info(struct rpc_request *req, vo
 	bdev_nvme_send(c, &raw, health_read, h);
 }
 RPC_METHOD("bdev_nvme_get_controller_health_info", rpc_bdev_nvme_get_controller_health_info, struct by_name,
-	   health_params, RPC_RUNTIME, "Tell what a controller's SMART log says")
+	   health_params, RPC_RUNTIME, "Tell what a controller's SMART log says",
+	   .result = "{model_number: string, serial_number: string, firmware_revision: string, traddr: "
+		     "string, critical_warning: int, temperature_celsius: int, available_spare_percentage: "
+		     "int, available_spare_threshold_percentage: int, percentage_used: int, data_units_read: "
+		     "int, data_units_written: int, host_read_commands: int, host_write_commands: int, "
+		     "controller_busy_time: int, power_cycles: int, power_on_hours: int, unsafe_shutdowns: "
+		     "int, media_errors: int, num_err_log_entries: int, warning_temperature_time_minutes: "
+		     "int, critical_composite_temperature_time_minutes: int, ...}")

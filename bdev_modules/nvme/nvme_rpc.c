@@ -248,7 +248,7 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 }
 RPC_METHOD("bdev_nvme_attach_controller", rpc_bdev_nvme_attach_controller, struct attach, attach_params, RPC_RUNTIME,
 	   "Attach an NVMe controller; answered with the names of its bdevs when it is ready",
-	   .defaults = attach_defaults)
+	   .defaults = attach_defaults, .result = "[string]")
 
 /* --- Detach, reset --- */
 
@@ -402,7 +402,8 @@ static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *param
 }
 RPC_METHOD("bdev_nvme_detach_controller", rpc_bdev_nvme_detach_controller, struct detach, detach_params, RPC_RUNTIME,
 	   "Detach an NVMe controller, or some of the paths of its name; answered when they, and bdevs without a path, "
-	   "are gone")
+	   "are gone",
+	   .result = "true")
 
 struct reset {
 	char *name;
@@ -443,7 +444,7 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 	several_begun(s);
 }
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
-	   "Reset an NVMe controller; answered when it is ready again, or has failed to be")
+	   "Reset an NVMe controller; answered when it is ready again, or has failed to be", .result = "true")
 
 /* --- Other keys --- */
 
@@ -471,7 +472,7 @@ static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_nvme_set_keys", rpc_bdev_nvme_set_keys, struct set_keys, set_keys_params, RPC_RUNTIME,
-	   "Give a controller other keys and authenticate with them, beside its I/O")
+	   "Give a controller other keys and authenticate with them, beside its I/O", .result = "true")
 
 /* --- Hotplug --- */
 
@@ -497,7 +498,7 @@ static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
 			     rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
 }
 RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
-	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...")
+	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...", .result = "true")
 
 /* --- Configuration --- */
 

@@ -9,6 +9,8 @@
 /* The controller, or NULL after answering that there is none. */
 struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name);
 json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t);
+/* The shape of what it makes, for RPC_METHOD's .result. */
+#define RPC_BDEV_NVME_TRID_SHAPE "{trtype: string, adrfam?: string, traddr: string, trsvcid?: string, subnqn?: string}"
 /* Decodes what names a discovery controller, or answers what is wrong with it. */
 bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
 				    const char *trsvcid, const char *hostnqn, struct bdev_nvme_attach *a);

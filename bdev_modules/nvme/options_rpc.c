@@ -137,7 +137,7 @@ static void rpc_bdev_nvme_set_options(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_nvme_set_options", rpc_bdev_nvme_set_options, struct set_options, set_options_params,
 	   RPC_STARTUP | RPC_RUNTIME, "Set options of the NVMe controllers that will be attached",
-	   .defaults = set_options_defaults)
+	   .defaults = set_options_defaults, .result = "true")
 
 /* --- Configuration --- */
 

@@ -73,7 +73,10 @@ static void rpc_bdev_nvme_get_io_paths(struct rpc_request *req, void *params)
 	rpc_reply(req, result);
 }
 RPC_METHOD("bdev_nvme_get_io_paths", rpc_bdev_nvme_get_io_paths, struct by_name, get_io_paths_params, RPC_RUNTIME,
-	   "List the ways by which I/O of NVMe bdevs may go, by thread")
+	   "List the ways by which I/O of NVMe bdevs may go, by thread",
+	   .result = "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, current: "
+		     "bool, connected: bool, accessible: bool, preferred: bool, ana_state?: string, "
+		     "transport: " RPC_BDEV_NVME_TRID_SHAPE ", ...}]}]}")
 
 /* --- bdev_nvme_set_multipath_policy --- */
 
@@ -128,7 +131,7 @@ static void rpc_bdev_nvme_set_multipath_policy(struct rpc_request *req, void *pa
 	}
 }
 RPC_METHOD("bdev_nvme_set_multipath_policy", rpc_bdev_nvme_set_multipath_policy, struct set_policy, set_policy_params,
-	   RPC_RUNTIME, "Set how the I/O of a bdev is spread over its paths")
+	   RPC_RUNTIME, "Set how the I/O of a bdev is spread over its paths", .result = "true")
 
 /* --- bdev_nvme_set_preferred_path --- */
 
@@ -158,7 +161,8 @@ static void rpc_bdev_nvme_set_preferred_path(struct rpc_request *req, void *para
 	}
 }
 RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, struct set_preferred, set_preferred_params,
-	   RPC_RUNTIME, "Have a bdev's I/O go by one controller as long as that can be used (active_passive)")
+	   RPC_RUNTIME, "Have a bdev's I/O go by one controller as long as that can be used (active_passive)",
+	   .result = "true")
 
 /* --- Configuration --- */
 

@@ -29,7 +29,7 @@ static void rpc_startup(struct rpc_request *req, void *params)
 	note("startup", ((struct set *)params)->value);
 	rpc_reply_true(req);
 }
-RPC_METHOD("test_startup", rpc_startup, struct set, set_params, RPC_STARTUP, "Start-up only")
+RPC_METHOD("test_startup", rpc_startup, struct set, set_params, RPC_STARTUP, "Start-up only", .result = "any")
 
 static void rpc_runtime(struct rpc_request *req, void *params)
 {
@@ -42,7 +42,7 @@ static void rpc_runtime(struct rpc_request *req, void *params)
 		rpc_reply_true(req);
 	}
 }
-RPC_METHOD("test_runtime", rpc_runtime, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time")
+RPC_METHOD("test_runtime", rpc_runtime, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time", .result = "any")
 
 static char error[CONFIG_ERROR_MAX];
 

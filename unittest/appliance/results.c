@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every method that the daemon has says what it answers (rpc/results.c). Linked with all of the daemon but its
- * main(). */
+/* Every method that the daemon has says what it answers (RPC_METHOD's .result), in the notation of rpc/rpc.h. Linked
+ * with all of the daemon but its main(). */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,17 +26,13 @@ static bool is_balanced(const char *shape)
 	return depth == 0;
 }
 
-static void test_every_method_says_what_it_answers(void)
+static void test_every_result_has_a_shape_that_can_be_read(void)
 {
 	unsigned n = 0;
 
 	for (const struct rpc_method *m = NULL; (m = rpc_method_next(m)) != NULL; n++) {
-		const char *shape = rpc_method_result(m);
-		if (shape == NULL) {
-			fprintf(stderr, "%s is not in rpc/results.c, or that is not sorted\n", m->name);
-			CU_FAIL("a method without the shape of its result");
-		} else if (!is_balanced(shape)) {
-			fprintf(stderr, "%s: brackets do not match: %s\n", m->name, shape);
+		if (!is_balanced(m->result)) {
+			fprintf(stderr, "%s: brackets do not match: %s\n", m->name, m->result);
 			CU_FAIL("a shape that cannot be read");
 		}
 	}
@@ -46,7 +42,7 @@ static void test_every_method_says_what_it_answers(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_every_method_says_what_it_answers),
+	UNIT(test_every_result_has_a_shape_that_can_be_read),
 	UNIT_END,
 };
 

@@ -25,7 +25,7 @@ static void rpc_set(struct rpc_request *req, void *params)
 {
 	abort(); /* checking must not call anything */
 }
-RPC_METHOD("set", rpc_set, struct set, set_params, RPC_RUNTIME, "Never called")
+RPC_METHOD("set", rpc_set, struct set, set_params, RPC_RUNTIME, "Never called", .result = "any")
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -22,25 +22,27 @@ static void rpc_echo(struct rpc_request *req, void *params)
 {
 	rpc_reply(req, rpc_string(((struct echo *)params)->text));
 }
-RPC_METHOD("test_echo", rpc_echo, struct echo, echo_params, RPC_RUNTIME, "Says it again", .alias = "test_old_echo")
+RPC_METHOD("test_echo", rpc_echo, struct echo, echo_params, RPC_RUNTIME, "Says it again", .alias = "test_old_echo",
+	   .result = "any")
 
 static void rpc_later(struct rpc_request *req, void *params)
 {
 	deferred = req;
 }
-RPC_METHOD("test_later", rpc_later, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers later")
+RPC_METHOD("test_later", rpc_later, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers later", .result = "any")
 
 static void rpc_startup_only(struct rpc_request *req, void *params)
 {
 	rpc_reply_true(req);
 }
-RPC_METHOD("test_a_startup", rpc_startup_only, struct rpc_no_params, NULL, RPC_STARTUP, "Start-up only")
+RPC_METHOD("test_a_startup", rpc_startup_only, struct rpc_no_params, NULL, RPC_STARTUP, "Start-up only",
+	   .result = "any")
 
 static void rpc_fails(struct rpc_request *req, void *params)
 {
 	rpc_error(req, -17, "\"%s\" exists", "na\xffme");
 }
-RPC_METHOD("test_fails", rpc_fails, struct rpc_no_params, NULL, RPC_RUNTIME, "Fails")
+RPC_METHOD("test_fails", rpc_fails, struct rpc_no_params, NULL, RPC_RUNTIME, "Fails", .result = "any")
 
 static json_t *wrong;
 
@@ -48,13 +50,14 @@ static void rpc_dislikes(struct rpc_request *req, void *params)
 {
 	rpc_wrong_element(req, "list", 3, wrong, "are %d kinds", 2);
 }
-RPC_METHOD("test_dislikes", rpc_dislikes, struct rpc_no_params, NULL, RPC_RUNTIME, "Takes no element")
+RPC_METHOD("test_dislikes", rpc_dislikes, struct rpc_no_params, NULL, RPC_RUNTIME, "Takes no element", .result = "any")
 
 static void rpc_broken(struct rpc_request *req, void *params)
 {
 	rpc_reply(req, NULL);
 }
-RPC_METHOD("test_broken", rpc_broken, struct rpc_no_params, NULL, RPC_RUNTIME, "Cannot build its result")
+RPC_METHOD("test_broken", rpc_broken, struct rpc_no_params, NULL, RPC_RUNTIME, "Cannot build its result",
+	   .result = "any")
 
 static char seen_after[16];
 
@@ -64,14 +67,14 @@ static void rpc_looks_back(struct rpc_request *req, void *params)
 	snprintf(seen_after, sizeof(seen_after), "%s", ((struct echo *)params)->text);
 }
 RPC_METHOD("test_looks_back", rpc_looks_back, struct echo, echo_params, RPC_RUNTIME,
-	   "Looks at its parameters after the answer")
+	   "Looks at its parameters after the answer", .result = "any")
 
 static void rpc_twice(struct rpc_request *req, void *params)
 {
 	rpc_error(req, -22, "no");
 	rpc_reply_true(req);
 }
-RPC_METHOD("test_twice", rpc_twice, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers twice")
+RPC_METHOD("test_twice", rpc_twice, struct rpc_no_params, NULL, RPC_RUNTIME, "Answers twice", .result = "any")
 
 static void rpc_waits(struct rpc_request *req, void *params)
 {
@@ -83,7 +86,7 @@ static bool waits_on_request(const void *params)
 	return ((const struct echo *)params)->text[0] != '\0';
 }
 RPC_METHOD("test_waits", rpc_waits, struct echo, echo_params, RPC_RUNTIME,
-	   "Answers later, with its own time if there is a text", .has_own_time = waits_on_request)
+	   "Answers later, with its own time if there is a text", .has_own_time = waits_on_request, .result = "any")
 
 static struct rpc_origin origin;
 static char answer_text[2048];
@@ -347,7 +350,8 @@ static void starved(struct rpc_request *req, void *params)
 	json_object_set_new(o, "text", json_stringn_nocheck("x", (size_t)1 << 60));
 	rpc_reply(req, o);
 }
-RPC_METHOD("test_starved", starved, struct rpc_no_params, NULL, RPC_RUNTIME, "Has no memory for its result")
+RPC_METHOD("test_starved", starved, struct rpc_no_params, NULL, RPC_RUNTIME, "Has no memory for its result",
+	   .result = "any")
 
 static void test_a_result_that_lacks_a_part_for_want_of_memory_is_an_error(void)
 {
