@@ -7,15 +7,15 @@
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
-static struct iobuf_module module = {.name = "nvmf_RDMA"};
+static struct iobuf_module buffers_module = {.name = "nvmf_RDMA"};
 
 /* Pieces, and work requests, of a request are counted in 16 bits. */
 #define PIECES_MOST 32768u
 
-int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error)
+int nvmf_rdma_buffers_create(struct nvmf_rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error)
 {
-	iobuf_module_register(&module);
-	*b = (struct rdma_buffers){.size = (opts->io_unit_size + IOBUF_ALIGN - 1) & ~(IOBUF_ALIGN - 1)};
+	iobuf_module_register(&buffers_module);
+	*b = (struct nvmf_rdma_buffers){.size = (opts->io_unit_size + IOBUF_ALIGN - 1) & ~(IOBUF_ALIGN - 1)};
 	b->class = b->size <= iobuf_size(IOBUF_SMALL) ? IOBUF_SMALL : IOBUF_LARGE;
 	b->most = (opts->max_io_size + b->size - 1) / b->size;
 	if (b->most > PIECES_MOST) {
@@ -26,15 +26,16 @@ int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts
 	return iobuf_limit_create(&b->limit, b->class, opts->num_shared_buffers, error);
 }
 
-void rdma_buffers_destroy(struct rdma_buffers *b)
+void nvmf_rdma_buffers_destroy(struct nvmf_rdma_buffers *b)
 {
 	iobuf_limit_destroy(&b->limit);
 }
 
-int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts,
-			       char *error)
+int nvmf_rdma_buffer_channel_create(struct iobuf_channel *ch, struct nvmf_rdma_buffers *b,
+				    const struct nvmf_transport_opts *opts, char *error)
 {
-	struct iobuf_channel_opts o = {.module = &module, .limit = &b->limit, .reserve = RDMA_RESERVED_BUFFERS};
+	struct iobuf_channel_opts o = {
+		.module = &buffers_module, .limit = &b->limit, .reserve = NVMF_RDMA_RESERVED_BUFFERS};
 
 	o.class[IOBUF_SMALL].keep = opts->iobuf_small_cache_size;
 	o.class[IOBUF_LARGE].keep = opts->iobuf_large_cache_size;
@@ -44,7 +45,8 @@ int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b,
 	return iobuf_channel_create(ch, &o, error);
 }
 
-uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length, bool reserved)
+uint16_t nvmf_rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length,
+			       bool reserved)
 {
 	uint32_t left = length, whole = 0;
 	enum iobuf_class unit = iobuf_class_of(ch, size), tail;
@@ -56,7 +58,7 @@ uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec 
 	tail = iobuf_class_of(ch, left);
 	bool enough =
 		unit == tail ? iobuf_has(ch, unit, whole + 1) : iobuf_has(ch, unit, whole) && iobuf_has(ch, tail, 1);
-	if (__builtin_expect(!enough, 0)) {
+	if (unlikely(!enough)) {
 		if (!reserved || whole != 0 || tail != IOBUF_SMALL || ch->reserved_count == 0) {
 			return 0;
 		}
@@ -70,7 +72,7 @@ uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec 
 	return (uint16_t)(whole + 1);
 }
 
-void rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count)
+void nvmf_rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count)
 {
 	for (uint16_t i = 0; i < count; i++) {
 		iobuf_put(ch, iobuf_class_of(ch, iov[i].iov_len), iov[i].iov_base);

@@ -3,8 +3,8 @@
 
 #include "nvmf_rdma/internal.h"
 
-enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
-					uint32_t max_io_entries, struct rdma_cm_request *out)
+enum nvmf_rdma_cm_status nvmf_rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
+					     uint32_t max_io_entries, struct nvmf_rdma_cm_params *out)
 {
 	struct nvmf_rdma_cm_req req;
 
@@ -24,7 +24,7 @@ enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t m
 	if (le16toh(req.hrqsize) == 0) {
 		return NVMF_RDMA_CM_INVALID_HRQSIZE;
 	}
-	*out = (struct rdma_cm_request){
+	*out = (struct nvmf_rdma_cm_params){
 		.qid = qid, .host_send_queue = (uint16_t)entries, .host_receive_queue = le16toh(req.hrqsize)};
 	return 0;
 }

@@ -6,28 +6,28 @@
 
 #include "nvmf_rdma/internal.h"
 
-struct cursor {
+struct local_cursor {
 	const struct iovec *iov;
 	uint16_t left; /* iovs, this one included */
 	size_t offset;
 };
 
-struct ibv_send_wr *rdma_data_last(struct rdma_request *r)
+struct ibv_send_wr *nvmf_rdma_data_last(struct nvmf_rdma_request *r)
 {
 	struct ibv_send_wr *wr = &r->data_wr;
 
-	for (struct rdma_data_wr *m = r->more; m != NULL; m = m->next_free) {
+	for (struct nvmf_rdma_data_wr *m = r->more; m != NULL; m = m->next_free) {
 		wr = &m->wr;
 	}
 	return wr;
 }
 
-void rdma_data_release(struct rdma_request *r)
+void nvmf_rdma_data_release(struct nvmf_rdma_request *r)
 {
-	struct rdma_tgroup *g = r->qp->poller->tgroup;
+	struct nvmf_rdma_group *g = r->qp->poller->tgroup;
 
 	while (r->more != NULL) {
-		struct rdma_data_wr *m = r->more;
+		struct nvmf_rdma_data_wr *m = r->more;
 
 		r->more = m->next_free;
 		m->next_free = g->free_data_wrs;
@@ -37,21 +37,21 @@ void rdma_data_release(struct rdma_request *r)
 }
 
 /* The next work request, chained to the last: NULL when the pool is empty. */
-static struct ibv_send_wr *next_wr(struct rdma_request *r)
+static struct ibv_send_wr *take_data_wr(struct nvmf_rdma_request *r)
 {
-	struct rdma_tgroup *g = r->qp->poller->tgroup;
+	struct nvmf_rdma_group *g = r->qp->poller->tgroup;
 
-	if (__builtin_expect(r->data_wrs++ == 0, 1)) {
+	if (likely(r->data_wrs++ == 0)) {
 		return &r->data_wr;
 	}
-	struct rdma_data_wr *m = g->free_data_wrs, **link = &r->more;
+	struct nvmf_rdma_data_wr *m = g->free_data_wrs, **link = &r->more;
 	if (m == NULL) {
 		return NULL;
 	}
 	g->free_data_wrs = m->next_free;
 	m->next_free = NULL;
 	m->wr.sg_list = m->sge;
-	rdma_data_last(r)->next = &m->wr;
+	nvmf_rdma_data_last(r)->next = &m->wr;
 	while (*link != NULL) {
 		link = &(*link)->next_free;
 	}
@@ -61,7 +61,8 @@ static struct ibv_send_wr *next_wr(struct rdma_request *r)
 
 /* Adds pieces of our memory to wr until `length` bytes or its last scatter/gather element. Bytes added; 0: not
  * registered. */
-static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct cursor *c, uint32_t length)
+static uint32_t add_local_memory(struct nvmf_rdma_poller *p, struct ibv_send_wr *wr, struct local_cursor *c,
+				 uint32_t length)
 {
 	int most = wr->opcode == IBV_WR_RDMA_READ ? p->device->read_sges : p->device->sges;
 	uint32_t added = 0;
@@ -92,11 +93,11 @@ static uint32_t add_pieces(struct rdma_poller *p, struct ibv_send_wr *wr, struct
 }
 
 /* One host descriptor: one work request, or several when our side is in too many pieces. */
-static int build_block(struct rdma_request *r, enum ibv_wr_opcode opcode, struct cursor *c, uint64_t address,
-		       uint32_t key, uint32_t length)
+static int build_descriptor(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode, struct local_cursor *c,
+			    uint64_t address, uint32_t key, uint32_t length)
 {
 	while (length > 0) {
-		struct ibv_send_wr *wr = next_wr(r);
+		struct ibv_send_wr *wr = take_data_wr(r);
 		if (wr == NULL) {
 			return -EAGAIN;
 		}
@@ -107,7 +108,7 @@ static int build_block(struct rdma_request *r, enum ibv_wr_opcode opcode, struct
 		wr->send_flags = 0;
 		wr->wr.rdma.remote_addr = address;
 		wr->wr.rdma.rkey = key;
-		uint32_t added = add_pieces(r->qp->poller, wr, c, length);
+		uint32_t added = add_local_memory(r->qp->poller, wr, c, length);
 		if (added == 0) {
 			return -EFAULT;
 		}
@@ -117,11 +118,11 @@ static int build_block(struct rdma_request *r, enum ibv_wr_opcode opcode, struct
 	return 0;
 }
 
-int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode)
+int nvmf_rdma_data_build(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode)
 {
 	struct nvmf_sgl_iter it = nvmf_sgl_iter(&r->req.sgl);
 	struct nvmf_sgl_block block;
-	struct cursor c = {.iov = r->req.iov, .left = r->req.iovcnt};
+	struct local_cursor c = {.iov = r->req.iov, .left = r->req.iovcnt};
 	uint32_t left = r->req.length;
 	int rc = 0;
 
@@ -129,11 +130,11 @@ int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode)
 	while (rc == 0 && left > 0 && nvmf_sgl_next(&it, &block)) {
 		uint32_t length = block.length < left ? block.length : left;
 
-		rc = build_block(r, opcode, &c, block.address, block.key, length);
+		rc = build_descriptor(r, opcode, &c, block.address, block.key, length);
 		left -= length;
 	}
 	if (rc != 0) {
-		rdma_data_release(r);
+		nvmf_rdma_data_release(r);
 	}
 	return rc;
 }

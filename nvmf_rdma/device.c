@@ -8,9 +8,9 @@
 
 #include "nvmf_rdma/internal.h"
 
-static struct rdma_qp *find_qp(struct rdma_transport *t, const struct ibv_qp *verbs)
+static struct nvmf_rdma_qpair *device_find_qpair(struct nvmf_rdma_transport *t, const struct ibv_qp *verbs)
 {
-	struct rdma_qp *qp;
+	struct nvmf_rdma_qpair *qp;
 
 	TAILQ_FOREACH (qp, &t->qps, link) {
 		if (qp->id != NULL && qp->id->qp == verbs) {
@@ -20,51 +20,52 @@ static struct rdma_qp *find_qp(struct rdma_transport *t, const struct ibv_qp *ve
 	return NULL;
 }
 
-const char *rdma_device_name(const struct rdma_device *d)
+const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d)
 {
 	return ibv_get_device_name(d->verbs->device);
 }
 
 /* Of the device, or of one poll group's queues on it. */
-static void break_all(struct rdma_device *d, const struct rdma_poller *only, const char *why)
+static void device_break_qpairs(struct nvmf_rdma_device *d, const struct nvmf_rdma_poller *only, const char *why)
 {
-	struct rdma_qp *qp;
+	struct nvmf_rdma_qpair *qp;
 
 	TAILQ_FOREACH (qp, &d->transport->qps, link) {
 		if (qp->device == d && (only == NULL || qp->device_poller == only)) {
 			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
-			rdma_qp_broken(qp, why);
+			nvmf_rdma_qpair_broken(qp, why);
 		}
 	}
 }
 
-void rdma_device_lost(struct rdma_device *d, const char *what)
+void nvmf_rdma_device_lost(struct nvmf_rdma_device *d, const char *what)
 {
 	if (d->removed) {
 		return;
 	}
 	d->removed = true;
-	log_error("%s: %s; its %u connections end, and it is let go when they have", rdma_device_name(d), what, d->qps);
+	log_error("%s: %s; its %u connections end, and it is let go when they have", nvmf_rdma_device_name(d), what,
+		  d->qps);
 	if (d->async != NULL) {
 		fd_source_remove(&d->async); /* it tells nothing more, but stays readable */
 	}
-	break_all(d, NULL, "the device is gone");
+	device_break_qpairs(d, NULL, "the device is gone");
 }
 
-void rdma_device_release(struct rdma_device *d)
+void nvmf_rdma_device_release(struct nvmf_rdma_device *d)
 {
-	struct rdma_poller *p, *next;
+	struct nvmf_rdma_poller *p, *next;
 
 	for (p = TAILQ_FIRST(&d->pollers); p != NULL; p = next) {
 		next = TAILQ_NEXT(p, device_link);
 		if ((p->failed || d->removed) && p->qps == 0) {
-			rdma_poller_release(p);
+			nvmf_rdma_poller_release(p);
 		}
 	}
 	if (!d->removed || d->qps != 0) {
 		return;
 	}
-	log_notice("%s: let go; no connection is left on it", rdma_device_name(d));
+	log_notice("%s: let go; no connection is left on it", nvmf_rdma_device_name(d));
 	TAILQ_REMOVE(&d->transport->devices, d, link);
 	verbs_pd_put(d->pd);
 	free(d);
@@ -72,9 +73,9 @@ void rdma_device_release(struct rdma_device *d)
 
 /* A completion queue or a shared receive queue broke: what hangs on it ends, and the next connection gets new ones. The
  * other poll groups, and who else uses the device, have their own. */
-static void poller_failed(struct rdma_device *d, const struct ibv_async_event *event)
+static void device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_async_event *event)
 {
-	struct rdma_poller *p;
+	struct nvmf_rdma_poller *p;
 
 	TAILQ_FOREACH (p, &d->pollers, device_link) {
 		if (event->event_type == IBV_EVENT_CQ_ERR ? p->cq == event->element.cq : p->srq == event->element.srq) {
@@ -86,14 +87,14 @@ static void poller_failed(struct rdma_device *d, const struct ibv_async_event *e
 	}
 	p->failed = true;
 	log_limited(LOG_LEVEL_ERROR, "%s: %s; the %u connections of one poll group on it end, new ones get new queues",
-		    rdma_device_name(d), ibv_event_type_str(event->event_type), p->qps);
-	break_all(d, p,
-		  event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed"
-							: "its shared receive queue failed");
+		    nvmf_rdma_device_name(d), ibv_event_type_str(event->event_type), p->qps);
+	device_break_qpairs(d, p,
+			    event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed"
+								  : "its shared receive queue failed");
 }
 
 /* Events that end nothing: what follows from them, for the log. */
-static const char *port_event(enum ibv_event_type type)
+static const char *describe_port_event(enum ibv_event_type type)
 {
 	switch (type) {
 	case IBV_EVENT_PORT_ERR:
@@ -112,41 +113,41 @@ static const char *port_event(enum ibv_event_type type)
 	}
 }
 
-static void handle(struct rdma_device *d, const struct ibv_async_event *event)
+static void handle_async_event(struct nvmf_rdma_device *d, const struct ibv_async_event *event)
 {
-	struct rdma_qp *qp = NULL;
+	struct nvmf_rdma_qpair *qp = NULL;
 	const char *follows;
 
 	switch (event->event_type) {
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		qp = find_qp(d->transport, event->element.qp);
+		qp = device_find_qpair(d->transport, event->element.qp);
 		if (qp != NULL) {
-			log_limited(LOG_LEVEL_NOTICE, "%s: %s; the connection from %s ends", rdma_device_name(d),
+			log_limited(LOG_LEVEL_NOTICE, "%s: %s; the connection from %s ends", nvmf_rdma_device_name(d),
 				    ibv_event_type_str(event->event_type), qp->base.peer_address.traddr);
 			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
-			rdma_qp_broken(qp, ibv_event_type_str(event->event_type));
+			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
 		}
 		break;
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		/* it went into the error state: by us, which is nothing new, or because its connection broke */
-		qp = find_qp(d->transport, event->element.qp);
+		qp = device_find_qpair(d->transport, event->element.qp);
 		if (qp != NULL) {
-			rdma_qp_broken(qp, ibv_event_type_str(event->event_type));
+			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
 		}
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
-		rdma_device_lost(d, ibv_event_type_str(event->event_type));
+		nvmf_rdma_device_lost(d, ibv_event_type_str(event->event_type));
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
-		poller_failed(d, event);
+		device_queue_failed(d, event);
 		break;
 	default:
-		follows = port_event(event->event_type);
+		follows = describe_port_event(event->event_type);
 		if (follows != NULL) {
-			log_limited(LOG_LEVEL_NOTICE, "%s port %d: %s; %s", rdma_device_name(d),
+			log_limited(LOG_LEVEL_NOTICE, "%s port %d: %s; %s", nvmf_rdma_device_name(d),
 				    event->element.port_num, ibv_event_type_str(event->event_type), follows);
 		}
 		break;
@@ -154,35 +155,35 @@ static void handle(struct rdma_device *d, const struct ibv_async_event *event)
 	TRACE(RDMA_IBV_ASYNC_EVENT, qp ? qp->owner : 0, 0, (uintptr_t)d, event->event_type);
 }
 
-static void async_readable(void *arg, uint32_t events)
+static void async_event_readable(void *arg, uint32_t events)
 {
-	struct rdma_device *d = arg;
+	struct nvmf_rdma_device *d = arg;
 	struct ibv_async_event event;
 
 	while (!d->removed && ibv_get_async_event(d->verbs, &event) == 0) {
-		handle(d, &event);
+		handle_async_event(d, &event);
 		ibv_ack_async_event(&event);
 	}
 	if (!d->removed && errno != EAGAIN && errno != EINTR) {
-		rdma_device_lost(d, strerror(errno)); /* EIO: the kernel has taken it away */
+		nvmf_rdma_device_lost(d, strerror(errno)); /* EIO: the kernel has taken it away */
 	}
-	rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
+	nvmf_rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
 }
 
 /* What one work request may have of our memory. An RDMA READ may have less than others: over iWARP, which names its
  * sink to the other side, it is one piece (0: the device's driver says nothing about it). */
-static void set_limits(struct rdma_device *d)
+static void device_set_limits(struct nvmf_rdma_device *d)
 {
 	int any = d->attr.max_sge > 0 ? d->attr.max_sge : 1, reads = d->attr.max_sge_rd;
 
-	d->sges = any < RDMA_MAX_SGE ? any : RDMA_MAX_SGE;
+	d->sges = any < NVMF_RDMA_MAX_SGE ? any : NVMF_RDMA_MAX_SGE;
 	d->read_sges = reads > 0 && reads < d->sges ? reads : d->sges;
 	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
-static bool all_ready(const struct rdma_transport *t)
+static bool all_devices_ready(const struct nvmf_rdma_transport *t)
 {
-	const struct rdma_device *d;
+	const struct nvmf_rdma_device *d;
 
 	TAILQ_FOREACH (d, &t->devices, link) {
 		if (!d->ready) {
@@ -192,24 +193,24 @@ static bool all_ready(const struct rdma_transport *t)
 	return true;
 }
 
-void rdma_op_settle(struct nvmf_transport *base, nvmf_done_fn done, void *arg)
+void nvmf_rdma_op_settle(struct nvmf_transport *base, nvmf_done_fn done, void *arg)
 {
-	struct rdma_transport *t = to_rdma_transport(base);
-	struct rdma_settler *s = all_ready(t) ? NULL : malloc(sizeof(*s));
+	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
+	struct nvmf_rdma_settler *s = all_devices_ready(t) ? NULL : malloc(sizeof(*s));
 
 	if (s == NULL) { /* they are, or there is no memory to remember the question */
 		done(arg, 0);
 		return;
 	}
-	*s = (struct rdma_settler){.done = done, .arg = arg};
+	*s = (struct nvmf_rdma_settler){.done = done, .arg = arg};
 	STAILQ_INSERT_TAIL(&t->settlers, s, link);
 }
 
-static void tell_settlers(struct rdma_transport *t)
+static void answer_settlers(struct nvmf_rdma_transport *t)
 {
-	struct rdma_settler *s;
+	struct nvmf_rdma_settler *s;
 
-	while (all_ready(t) && (s = STAILQ_FIRST(&t->settlers)) != NULL) {
+	while (all_devices_ready(t) && (s = STAILQ_FIRST(&t->settlers)) != NULL) {
 		STAILQ_REMOVE_HEAD(&t->settlers, link);
 		s->done(s->arg, 0);
 		free(s);
@@ -219,24 +220,24 @@ static void tell_settlers(struct rdma_transport *t)
 /* Its memory is registered; or it could not be, and it serves nobody. */
 static void device_ready(void *arg, int status)
 {
-	struct rdma_device *d = arg;
-	struct rdma_transport *t = d->transport;
+	struct nvmf_rdma_device *d = arg;
+	struct nvmf_rdma_transport *t = d->transport;
 
 	d->ready = true;
 	if (status != 0) {
-		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", rdma_device_name(d), strerror(-status));
+		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", nvmf_rdma_device_name(d), strerror(-status));
 		d->removed = true;
 	} else if (fcntl(d->verbs->async_fd, F_SETFL, O_NONBLOCK) == 0) {
-		d->async = fd_source_add(d->verbs->async_fd, EPOLLIN, async_readable, d, "nvmf_rdma_async");
+		d->async = fd_source_add(d->verbs->async_fd, EPOLLIN, async_event_readable, d, "nvmf_rdma_async");
 	}
-	rdma_qps_go_on(d);
-	rdma_device_release(d);
-	tell_settlers(t);
+	nvmf_rdma_qpairs_device_ready(d);
+	nvmf_rdma_device_release(d);
+	answer_settlers(t);
 }
 
-static struct rdma_device *find(const struct rdma_transport *t, const struct ibv_context *verbs)
+static struct nvmf_rdma_device *device_find(const struct nvmf_rdma_transport *t, const struct ibv_context *verbs)
 {
-	struct rdma_device *d;
+	struct nvmf_rdma_device *d;
 
 	TAILQ_FOREACH (d, &t->devices, link) {
 		if (d->verbs == verbs) {
@@ -246,23 +247,23 @@ static struct rdma_device *find(const struct rdma_transport *t, const struct ibv
 	return NULL;
 }
 
-void rdma_device_removed(struct rdma_transport *t, const struct ibv_context *verbs)
+void nvmf_rdma_device_removed(struct nvmf_rdma_transport *t, const struct ibv_context *verbs)
 {
-	struct rdma_device *d = find(t, verbs);
+	struct nvmf_rdma_device *d = device_find(t, verbs);
 
 	if (d != NULL) {
 		verbs_pd_settle(d->pd);
-		d = find(t, verbs); /* one that took no memory is let go then */
+		d = device_find(t, verbs); /* one that took no memory is let go then */
 	}
 	if (d != NULL) {
-		rdma_device_lost(d, "removed");
-		rdma_device_release(d);
+		nvmf_rdma_device_lost(d, "removed");
+		nvmf_rdma_device_release(d);
 	}
 }
 
-struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs)
+struct nvmf_rdma_device *nvmf_rdma_device_get(struct nvmf_rdma_transport *t, struct ibv_context *verbs)
 {
-	struct rdma_device *d = find(t, verbs);
+	struct nvmf_rdma_device *d = device_find(t, verbs);
 
 	if (d != NULL) {
 		return d;
@@ -282,17 +283,17 @@ struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context
 		free(d);
 		return NULL;
 	}
-	set_limits(d);
+	device_set_limits(d);
 	TAILQ_INSERT_TAIL(&t->devices, d, link);
 	if (!verbs_pd_is_registering(d->pd)) { /* another target has it already */
 		device_ready(d, d->pd->error);
 	}
-	return find(t, verbs);
+	return device_find(t, verbs);
 }
 
-void rdma_devices_destroy(struct rdma_transport *t)
+void nvmf_rdma_devices_destroy(struct nvmf_rdma_transport *t)
 {
-	struct rdma_device *d, *next;
+	struct nvmf_rdma_device *d, *next;
 
 	for (d = TAILQ_FIRST(&t->devices); d != NULL; d = next) {
 		next = TAILQ_NEXT(d, link);

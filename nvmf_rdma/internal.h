@@ -19,18 +19,19 @@
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
+#include "util/compiler.h"
 #include "util/log.h"
 
-#define RDMA_MAX_SGE          16 /* pieces of local memory in one work request */
-#define RDMA_MAX_DESCRIPTORS  16 /* SGL descriptors of one command: MSDBD */
-#define RDMA_POLL_BATCH       32
-#define RDMA_RESERVED_BUFFERS 16 /* of each group, for the reserved lane */
+#define NVMF_RDMA_MAX_SGE          16 /* pieces of local memory in one work request */
+#define NVMF_RDMA_MAX_DESCRIPTORS  16 /* SGL descriptors of one command: MSDBD */
+#define NVMF_RDMA_POLL_BATCH       32
+#define NVMF_RDMA_RESERVED_BUFFERS 16 /* of each group, for the reserved lane */
 
-struct rdma_qp;
-struct rdma_poller;
+struct nvmf_rdma_qpair;
+struct nvmf_rdma_poller;
 
 /* The states of a request, with the numbers of their tracepoints. */
-enum rdma_req_state {
+enum nvmf_rdma_request_state {
 	RDMA_REQ_NEW = 0,
 	RDMA_REQ_NEED_BUFFER = 1,
 	RDMA_REQ_TX_PENDING_H2C = 2, /* no RDMA READ credit or no room in the send queue */
@@ -51,37 +52,37 @@ enum rdma_req_state {
 };
 
 /* A further work request of a transfer that does not fit into one. Group. */
-struct rdma_data_wr {
+struct nvmf_rdma_data_wr {
 	struct ibv_send_wr wr;
-	struct ibv_sge sge[RDMA_MAX_SGE];
-	struct rdma_data_wr *next_free;
+	struct ibv_sge sge[NVMF_RDMA_MAX_SGE];
+	struct nvmf_rdma_data_wr *next_free;
 };
 
-struct rdma_request {
-	struct rdma_qp *qp;
-	uint8_t state;                   /* enum rdma_req_state; set by req_set_state() only */
-	bool read_posted;                /* its data are being fetched */
-	uint16_t data_wrs;               /* work requests of its transfer */
-	uint16_t send_slots;             /* of the send queue, in use by it */
-	uint16_t buffers;                /* of the pool, in iov */
-	uint64_t state_ticks;            /* thread_now() when the state was entered */
-	STAILQ_ENTRY(rdma_request) wait; /* the one queue it waits in */
-	struct rdma_data_wr *more;       /* data work requests beyond the first */
+struct nvmf_rdma_request {
+	struct nvmf_rdma_qpair *qp;
+	uint8_t state;                        /* enum nvmf_rdma_request_state; set by req_set_state() only */
+	bool read_posted;                     /* its data are being fetched */
+	uint16_t data_wrs;                    /* work requests of its transfer */
+	uint16_t send_slots;                  /* of the send queue, in use by it */
+	uint16_t buffers;                     /* of the pool, in iov */
+	uint64_t state_ticks;                 /* thread_now() when the state was entered */
+	STAILQ_ENTRY(nvmf_rdma_request) wait; /* the one queue it waits in */
+	struct nvmf_rdma_data_wr *more;       /* data work requests beyond the first */
 
 	struct ibv_recv_wr recv_wr;
 	struct ibv_sge recv_sge[2];
 	struct ibv_send_wr rsp_wr;
 	struct ibv_sge rsp_sge[2]; /* see init_request() */
 	struct ibv_send_wr data_wr;
-	struct ibv_sge data_sge[RDMA_MAX_SGE];
+	struct ibv_sge data_sge[NVMF_RDMA_MAX_SGE];
 	struct iovec *iov; /* [buffers.most of the transport] */
 
 	struct nvmf_request req __attribute__((aligned(64))); /* last */
 };
-STAILQ_HEAD(rdma_request_queue, rdma_request);
+STAILQ_HEAD(nvmf_rdma_request_queue, nvmf_rdma_request);
 
 /* An array of requests with their capsules, in registered memory. */
-struct rdma_requests {
+struct nvmf_rdma_request_array {
 	uint32_t count;
 	size_t stride;
 	size_t bytes; /* of all of it */
@@ -89,29 +90,29 @@ struct rdma_requests {
 	struct iovec *iovs;
 };
 
-static inline struct rdma_request *rdma_requests_at(const struct rdma_requests *a, uint32_t i)
+static inline struct nvmf_rdma_request *nvmf_rdma_request_at(const struct nvmf_rdma_request_array *a, uint32_t i)
 {
-	return (struct rdma_request *)(a->memory + i * a->stride);
+	return (struct nvmf_rdma_request *)(a->memory + i * a->stride);
 }
 
 /* Where a connection is, as its group sees it. */
-enum rdma_qp_state {
-	RDMA_QP_SETUP, /* the control thread is making it */
-	RDMA_QP_LIVE,
-	RDMA_QP_CLOSING, /* its work is ending */
-	RDMA_QP_CLOSED,  /* nothing is left; the control thread unmakes it */
+enum nvmf_rdma_qpair_state {
+	NVMF_RDMA_QPAIR_SETUP, /* the control thread is making it */
+	NVMF_RDMA_QPAIR_LIVE,
+	NVMF_RDMA_QPAIR_CLOSING, /* its work is ending */
+	NVMF_RDMA_QPAIR_CLOSED,  /* nothing is left; the control thread unmakes it */
 };
 
-struct rdma_qp {
+struct nvmf_rdma_qpair {
 	struct nvmf_qpair base;
 	/* Group. */
 	struct ibv_qp *verbs;
-	struct rdma_poller *poller;
-	enum rdma_qp_state state;
+	struct nvmf_rdma_poller *poller;
+	enum nvmf_rdma_qpair_state state;
 	bool in_error;             /* the control thread has put it into the error state */
 	bool dirty;                /* in its poller's list of those with something to post */
 	bool described;            /* its trace owner names host and subsystem */
-	bool forsaken;             /* its work did not end in time: completions are not waited for any more */
+	bool abandoned;            /* its work did not end in time: completions are not waited for any more */
 	uint16_t owner;            /* of trace records */
 	uint16_t depth;            /* commands the host may have outstanding */
 	uint16_t max_reads, reads; /* RDMA READs: credits, outstanding */
@@ -121,79 +122,79 @@ struct rdma_qp {
 	uint32_t sends_done;       /* that completed, modulo 2^32 */
 	struct ibv_send_wr *send_first, *send_last;
 	struct ibv_recv_wr *recv_first, *recv_last;
-	struct rdma_request_queue pending; /* wait for READ credits or room, in order */
-	STAILQ_ENTRY(rdma_qp) dirty_link;
-	SLIST_ENTRY(rdma_qp) number_link;
-	struct rdma_requests requests; /* without a shared receive queue */
-	uint32_t send_entries;         /* of the send queue */
-	uint32_t sends_seen;           /* sends_done at the last look for stalled ones, and */
-	uint32_t stalled;              /* how many looks ago that changed */
+	struct nvmf_rdma_request_queue pending; /* wait for READ credits or room, in order */
+	STAILQ_ENTRY(nvmf_rdma_qpair) dirty_link;
+	SLIST_ENTRY(nvmf_rdma_qpair) number_link;
+	struct nvmf_rdma_request_array requests; /* without a shared receive queue */
+	uint32_t send_entries;                   /* of the send queue */
+	uint32_t sends_seen;                     /* sends_done at the last look for stalled ones, and */
+	uint32_t stalled;                        /* how many looks ago that changed */
 
 	/* Control thread. */
-	struct rdma_device *device;
+	struct nvmf_rdma_device *device;
 	struct rdma_cm_id *id;
-	uint16_t receive_queue;            /* entries */
-	struct rdma_poller *device_poller; /* as poller, but from the start */
-	uint32_t completions;              /* entries of the completion queue that are kept for it */
-	bool broken;                       /* connection lost, or never made */
-	bool leaving;                      /* the group has been told */
-	bool waits;                        /* for its device to be ready */
-	uint16_t qid;                      /* as its host says when it connects */
-	struct thread_timer flush_timer;   /* closing: how long its work may take to end */
+	uint16_t receive_queue;                 /* entries */
+	struct nvmf_rdma_poller *device_poller; /* as poller, but from the start */
+	uint32_t completions;                   /* entries of the completion queue that are kept for it */
+	bool broken;                            /* connection lost, or never made */
+	bool leaving;                           /* the group has been told */
+	bool waits;                             /* for its device to be ready */
+	uint16_t qid;                           /* as its host says when it connects */
+	struct thread_timer flush_timer;        /* closing: how long its work may take to end */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
 	struct thread_msg leave_msg, error_msg, unmade_msg;               /* control thread to group */
-	TAILQ_ENTRY(rdma_qp) link;
+	TAILQ_ENTRY(nvmf_rdma_qpair) link;
 };
-TAILQ_HEAD(rdma_qp_list, rdma_qp);
-STAILQ_HEAD(rdma_qp_dirty, rdma_qp);
+TAILQ_HEAD(nvmf_rdma_qpair_list, nvmf_rdma_qpair);
+STAILQ_HEAD(nvmf_rdma_dirty_list, nvmf_rdma_qpair);
 
 /* A device in a group: one completion queue, and one shared receive queue where the device has them. Group. */
-#define RDMA_QP_BUCKETS 1024
-struct rdma_poller {
-	struct rdma_device *device;
-	struct rdma_tgroup *tgroup;
+#define NVMF_RDMA_QPAIR_BUCKETS 1024
+struct nvmf_rdma_poller {
+	struct nvmf_rdma_device *device;
+	struct nvmf_rdma_group *tgroup;
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *comp;
 	struct ibv_srq *srq;
 	struct poller *poller, *stall_poller;
-	struct rdma_qp_dirty dirty;
+	struct nvmf_rdma_dirty_list dirty;
 	struct ibv_recv_wr *recv_first, *recv_last; /* of the shared receive queue */
 	uint32_t region_hint;
-	bool no_wr_batching;           /* a doorbell for each send */
-	struct rdma_requests requests; /* with a shared receive queue */
+	bool no_wr_batching;                     /* a doorbell for each send */
+	struct nvmf_rdma_request_array requests; /* with a shared receive queue */
 	struct nvmf_device_stats stats;
 	/* Control thread. */
 	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner */
 	uint32_t qps;                  /* connections it is kept for */
 	bool failed;                   /* a queue of it broke: goes with its last connection */
-	TAILQ_ENTRY(rdma_poller) device_link;
-	SLIST_HEAD(, rdma_qp) by_number[RDMA_QP_BUCKETS];
-	TAILQ_ENTRY(rdma_poller) link;
+	TAILQ_ENTRY(nvmf_rdma_poller) device_link;
+	SLIST_HEAD(, nvmf_rdma_qpair) by_number[NVMF_RDMA_QPAIR_BUCKETS];
+	TAILQ_ENTRY(nvmf_rdma_poller) link;
 };
 
 /* Where the data of the transport's commands goes. */
-struct rdma_buffers {
+struct nvmf_rdma_buffers {
 	uint32_t size;            /* bytes of a piece: io_unit_size, rounded up to whole pages */
 	uint32_t most;            /* pieces of one command */
 	enum iobuf_class class;   /* of a whole piece */
 	struct iobuf_limit limit; /* num_shared_buffers */
 };
 
-struct rdma_tgroup {
+struct nvmf_rdma_group {
 	struct nvmf_transport_group base;
 	struct iobuf_channel buffers;
-	uint32_t buffer_size;              /* rdma_buffers.size */
-	struct rdma_request_queue waiting; /* for buffers, in order */
-	struct rdma_data_wr *data_wrs, *free_data_wrs;
-	struct rdma_request_queue waiting_wrs;
+	uint32_t buffer_size;                   /* nvmf_rdma_buffers.size */
+	struct nvmf_rdma_request_queue waiting; /* for buffers, in order */
+	struct nvmf_rdma_data_wr *data_wrs, *free_data_wrs;
+	struct nvmf_rdma_request_queue waiting_wrs;
 	uint64_t pending_data_buffer;
-	uint32_t connections;              /* of its pollers, and */
-	uint64_t connection_bytes;         /* what we have allocated for them; the device's own queues come on top */
-	TAILQ_HEAD(, rdma_poller) pollers; /* changed by the control thread, in thread_call() */
+	uint32_t connections;      /* of its pollers, and */
+	uint64_t connection_bytes; /* what we have allocated for them; the device's own queues come on top */
+	TAILQ_HEAD(, nvmf_rdma_poller) pollers; /* changed by the control thread, in thread_call() */
 };
 
-struct rdma_device {
-	struct rdma_transport *transport;
+struct nvmf_rdma_device {
+	struct nvmf_rdma_transport *transport;
 	struct ibv_context *verbs;
 	struct ibv_device_attr attr;
 	struct verbs_pd *pd;
@@ -204,178 +205,181 @@ struct rdma_device {
 	bool ready;                    /* its memory is registered: until then connections wait */
 	struct verbs_pd_waiter waiter; /* for that */
 	uint32_t qps;                  /* connections */
-	TAILQ_HEAD(, rdma_poller) pollers;
-	TAILQ_ENTRY(rdma_device) link;
+	TAILQ_HEAD(, nvmf_rdma_poller) pollers;
+	TAILQ_ENTRY(nvmf_rdma_device) link;
 };
 
-struct rdma_listener {
+struct nvmf_rdma_listener {
 	struct nvmf_address address;
 	struct rdma_cm_id *id; /* NULL: its device is gone; tried again by relisten_timer */
-	TAILQ_ENTRY(rdma_listener) link;
+	TAILQ_ENTRY(nvmf_rdma_listener) link;
 };
 
-struct rdma_transport {
+struct nvmf_rdma_transport {
 	struct nvmf_transport base;
 	struct rdma_event_channel *channel;
 	struct fd_source *cm_source;
-	struct rdma_buffers buffers;
-	TAILQ_HEAD(, rdma_device) devices;
-	TAILQ_HEAD(, rdma_listener) listeners;
+	struct nvmf_rdma_buffers buffers;
+	TAILQ_HEAD(, nvmf_rdma_device) devices;
+	TAILQ_HEAD(, nvmf_rdma_listener) listeners;
 	struct thread_timer relisten_timer;
-	struct rdma_qp_list qps;
-	STAILQ_HEAD(, rdma_settler) settlers; /* for all devices to be ready */
+	struct nvmf_rdma_qpair_list qps;
+	STAILQ_HEAD(, nvmf_rdma_settler) settlers; /* for all devices to be ready */
 };
 
-struct rdma_settler {
+struct nvmf_rdma_settler {
 	nvmf_done_fn done;
 	void *arg;
-	STAILQ_ENTRY(rdma_settler) link;
+	STAILQ_ENTRY(nvmf_rdma_settler) link;
 };
 
-static inline struct rdma_qp *to_rdma_qp(struct nvmf_qpair *q)
+static inline struct nvmf_rdma_qpair *nvmf_rdma_qpair_of(struct nvmf_qpair *q)
 {
-	return (struct rdma_qp *)q;
+	return (struct nvmf_rdma_qpair *)q;
 }
 
-static inline struct rdma_transport *to_rdma_transport(struct nvmf_transport *t)
+static inline struct nvmf_rdma_transport *nvmf_rdma_transport_of(struct nvmf_transport *t)
 {
-	return (struct rdma_transport *)t;
+	return (struct nvmf_rdma_transport *)t;
 }
 
 /* Work requests of a group's pool: data_wr_pool_size, but never fewer than one command can need at once, for it would
  * wait for them for ever. Each of the host's descriptors begins one, and so does each piece of our memory where a work
  * request takes a single one. */
-static inline uint32_t rdma_transport_data_wrs(const struct rdma_transport *t)
+static inline uint32_t nvmf_rdma_data_wr_count(const struct nvmf_rdma_transport *t)
 {
-	uint32_t least = RDMA_MAX_DESCRIPTORS + t->buffers.most;
+	uint32_t least = NVMF_RDMA_MAX_DESCRIPTORS + t->buffers.most;
 
 	return t->base.opts.data_wr_pool_size > least ? t->base.opts.data_wr_pool_size : least;
 }
 
-static inline struct rdma_tgroup *to_rdma_tgroup(struct nvmf_transport_group *g)
+static inline struct nvmf_rdma_group *nvmf_rdma_group_of(struct nvmf_transport_group *g)
 {
-	return (struct rdma_tgroup *)g;
+	return (struct nvmf_rdma_group *)g;
 }
 
-static inline struct rdma_request *to_rdma_request(struct nvmf_request *req)
+static inline struct nvmf_rdma_request *nvmf_rdma_request_of(struct nvmf_request *req)
 {
-	return (struct rdma_request *)((char *)req - offsetof(struct rdma_request, req));
+	return container_of(req, struct nvmf_rdma_request, req);
 }
 
-static inline struct thread *rdma_group_thread(const struct rdma_tgroup *g)
+static inline struct thread *nvmf_rdma_group_thread(const struct nvmf_rdma_group *g)
 {
 	return nvmf_poll_group_thread(g->base.group);
 }
 
 /* cm_decode.c: the checks of a connection request's private data (RDMA 3.2). Pure. Returns 0 or the status to reject
  * with. */
-struct rdma_cm_request {
+struct nvmf_rdma_cm_params {
 	uint16_t qid;
 	uint16_t host_send_queue;    /* entries: capsules the host may have under way */
 	uint16_t host_receive_queue; /* entries */
 };
-enum nvmf_rdma_cm_status rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
-					uint32_t max_io_entries, struct rdma_cm_request *out);
+enum nvmf_rdma_cm_status nvmf_rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
+					     uint32_t max_io_entries, struct nvmf_rdma_cm_params *out);
 
 /* buffers.c. Creation: 0 or a negative errno and error (ENV_ERROR_MAX bytes); a channel on its group's thread. */
-int rdma_buffers_create(struct rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error);
-void rdma_buffers_destroy(struct rdma_buffers *b);
-int rdma_buffer_channel_create(struct iobuf_channel *ch, struct rdma_buffers *b, const struct nvmf_transport_opts *opts,
-			       char *error);
+int nvmf_rdma_buffers_create(struct nvmf_rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error);
+void nvmf_rdma_buffers_destroy(struct nvmf_rdma_buffers *b);
+int nvmf_rdma_buffer_channel_create(struct iobuf_channel *ch, struct nvmf_rdma_buffers *b,
+				    const struct nvmf_transport_opts *opts, char *error);
 /* Fills iov with pieces of size bytes for length bytes; all or nothing. reserved: may take what is kept back. The
  * number, or 0. */
-uint16_t rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length, bool reserved);
-void rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count);
+uint16_t nvmf_rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length,
+			       bool reserved);
+void nvmf_rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count);
 
-/* requests.c: making arrays of requests. Control thread. */
-int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t,
-			 struct rdma_poller *p);
-void rdma_requests_destroy(struct rdma_requests *a);
+/* request_array.c: making arrays of requests. Control thread. */
+int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t count,
+				   const struct nvmf_rdma_transport *t, struct nvmf_rdma_poller *p);
+void nvmf_rdma_request_array_destroy(struct nvmf_rdma_request_array *a);
 
 /* request.c: the request's states. Group. */
-void rdma_request_received(struct rdma_qp *qp, struct rdma_request *r, uint32_t bytes);
-void rdma_request_read_done(struct rdma_request *r);
-void rdma_request_sent(struct rdma_request *r);
+void nvmf_rdma_request_received(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_request *r, uint32_t bytes);
+void nvmf_rdma_request_read_done(struct nvmf_rdma_request *r);
+void nvmf_rdma_request_sent(struct nvmf_rdma_request *r);
 /* One of its work requests ended with an error, or was never posted. */
-void rdma_request_read_failed(struct rdma_request *r);
+void nvmf_rdma_request_read_failed(struct nvmf_rdma_request *r);
 /* Posts as receive again. */
-void rdma_request_repost(struct rdma_poller *p, struct rdma_request *r);
+void nvmf_rdma_request_repost(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r);
 /* What a closing queue pair's requests wait for never comes: ends those that we have. */
-void rdma_qp_fail_waiting(struct rdma_qp *qp);
+void nvmf_rdma_qpair_fail_waiting(struct nvmf_rdma_qpair *qp);
 /* Of a queue pair that is not LIVE: requests and receives whose completion the device owes. */
-uint32_t rdma_qp_owed(const struct rdma_qp *qp);
+uint32_t nvmf_rdma_qpair_owed(const struct nvmf_rdma_qpair *qp);
 /* The verbs queue pair is destroyed, so that nothing moves to or from its buffers any more: ends what was owed. */
-void rdma_qp_reclaim(struct rdma_qp *qp);
-void rdma_qp_run_pending(struct rdma_qp *qp);
-void rdma_tgroup_run_waiting(struct rdma_tgroup *g);
-const char *rdma_request_state_name(enum rdma_req_state s);
+void nvmf_rdma_qpair_reclaim(struct nvmf_rdma_qpair *qp);
+void nvmf_rdma_qpair_run_pending(struct nvmf_rdma_qpair *qp);
+void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g);
+const char *nvmf_rdma_request_state_name(enum nvmf_rdma_request_state s);
 /* The transport ops on requests. */
-void rdma_op_request_complete(struct nvmf_request *req);
-void rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
-bool rdma_op_request_abort(struct nvmf_request *req);
-struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after);
-void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out);
-const char *rdma_op_request_state(unsigned n);
+void nvmf_rdma_op_request_complete(struct nvmf_request *req);
+void nvmf_rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
+bool nvmf_rdma_op_request_abort(struct nvmf_request *req);
+struct nvmf_request *nvmf_rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after);
+void nvmf_rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out);
+const char *nvmf_rdma_op_request_state(unsigned n);
 
 /* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not
  * registered. */
-int rdma_data_build(struct rdma_request *r, enum ibv_wr_opcode opcode);
-void rdma_data_release(struct rdma_request *r);
-struct ibv_send_wr *rdma_data_last(struct rdma_request *r);
+int nvmf_rdma_data_build(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode);
+void nvmf_rdma_data_release(struct nvmf_rdma_request *r);
+struct ibv_send_wr *nvmf_rdma_data_last(struct nvmf_rdma_request *r);
 
 /* poller.c: a device's queues in a group. */
-struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d); /* control thread; NULL */
+struct nvmf_rdma_poller *nvmf_rdma_poller_get(struct nvmf_rdma_group *g,
+					      struct nvmf_rdma_device *d); /* control thread; NULL */
 /* No connection is left. Group, while the control thread waits. */
-void rdma_poller_destroy(struct rdma_poller *p);
+void nvmf_rdma_poller_destroy(struct nvmf_rdma_poller *p);
 /* The same from the control thread. */
-void rdma_poller_release(struct rdma_poller *p);
+void nvmf_rdma_poller_release(struct nvmf_rdma_poller *p);
 /* Keeps n entries of the completion queue, which grows where it must: one that overflows ends all of its connections. 0
  * or a negative errno. Control thread. */
-int rdma_poller_reserve(struct rdma_poller *p, uint32_t n);
+int nvmf_rdma_poller_reserve(struct nvmf_rdma_poller *p, uint32_t n);
 /* Group. */
-void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp);
-void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp);
+void nvmf_rdma_poller_add_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
+void nvmf_rdma_poller_remove_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
 /* Takes what has come, posts what was queued; from then on no completion is attributed to the queue pair by its
  * number. */
-void rdma_poller_forget_qp(struct rdma_poller *p, struct rdma_qp *qp);
-void rdma_poller_drain(struct rdma_poller *p);
-void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
-void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr);
+void nvmf_rdma_poller_forget_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
+void nvmf_rdma_poller_drain(struct nvmf_rdma_poller *p);
+void nvmf_rdma_qpair_queue_send(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
+void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp, struct ibv_recv_wr *wr);
 
-/* qp.c: connections. */
-void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event); /* control thread */
-void rdma_qp_broken(struct rdma_qp *qp, const char *why);                         /* control thread */
+/* qpair.c: connections. */
+void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event); /* control thread */
+void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why);                      /* control thread */
 /* The device is ready, or of no use (removed): hands those that wait for it over to the target, or rejects them.
  * Control thread. */
-void rdma_qps_go_on(struct rdma_device *d);
-int rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
-void rdma_op_qpair_close(struct nvmf_qpair *qpair);
-void rdma_op_qpair_destroy(struct nvmf_qpair *qpair);
-void rdma_qp_describe(struct rdma_qp *qp); /* group: has the trace owner renamed */
+void nvmf_rdma_qpairs_device_ready(struct nvmf_rdma_device *d);
+int nvmf_rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
+void nvmf_rdma_op_qpair_close(struct nvmf_qpair *qpair);
+void nvmf_rdma_op_qpair_destroy(struct nvmf_qpair *qpair);
+void nvmf_rdma_qpair_describe(struct nvmf_rdma_qpair *qp); /* group: has the trace owner renamed */
 /* Group: ends a closing queue pair when nothing of it is left. */
-void rdma_qp_check_closed(struct rdma_qp *qp);
+void nvmf_rdma_qpair_check_closed(struct nvmf_rdma_qpair *qp);
 
 /* device.c. Control thread. */
 /* The device, made at the first call: it may not be ready then. NULL: it is of no use. */
-struct rdma_device *rdma_device_get(struct rdma_transport *t, struct ibv_context *verbs);
+struct nvmf_rdma_device *nvmf_rdma_device_get(struct nvmf_rdma_transport *t, struct ibv_context *verbs);
 /* The kernel has taken it away, if there is such a one. Waits until it is ready, for it is closed with its last id,
  * which must not be while memory is registered with it; lets it go at once where no connection is left on it. */
-void rdma_device_removed(struct rdma_transport *t, const struct ibv_context *verbs);
+void nvmf_rdma_device_removed(struct nvmf_rdma_transport *t, const struct ibv_context *verbs);
 /* done when all devices are. */
-void rdma_op_settle(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
-void rdma_devices_destroy(struct rdma_transport *t);
+void nvmf_rdma_op_settle(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
+void nvmf_rdma_devices_destroy(struct nvmf_rdma_transport *t);
 /* It is gone or dead: its connections end, no new ones come. what: for the log. Safe to repeat. */
-void rdma_device_lost(struct rdma_device *d, const char *what);
+void nvmf_rdma_device_lost(struct nvmf_rdma_device *d, const char *what);
 /* Frees queues that broke, and what we have of a lost device, once no connection is left. Before the last connection
  * manager id on it is destroyed: with that, librdmacm closes the device. */
-void rdma_device_release(struct rdma_device *d);
-const char *rdma_device_name(const struct rdma_device *d);
+void nvmf_rdma_device_release(struct nvmf_rdma_device *d);
+const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d);
 
 /* listen.c. Control thread. */
-int rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
-void rdma_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
-void rdma_cm_readable(void *arg, uint32_t events);
+int nvmf_rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+void nvmf_rdma_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+void nvmf_rdma_cm_readable(void *arg, uint32_t events);
 /* The listener that a connection request came in through, or NULL: it is gone. */
-const struct rdma_listener *rdma_listener_find(const struct rdma_transport *t, const struct rdma_cm_id *id);
+const struct nvmf_rdma_listener *nvmf_rdma_listener_find(const struct nvmf_rdma_transport *t,
+							 const struct rdma_cm_id *id);
 
 #endif

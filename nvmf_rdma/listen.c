@@ -7,7 +7,7 @@
 
 #include "nvmf_rdma/internal.h"
 
-static int resolve(const struct nvmf_address *a, struct addrinfo **out)
+static int resolve_listen_address(const struct nvmf_address *a, struct addrinfo **out)
 {
 	struct addrinfo hints = {
 		.ai_family = a->adrfam == NVMF_ADDR_FAMILY_IP6 ? AF_INET6 : AF_INET,
@@ -24,7 +24,7 @@ static int resolve(const struct nvmf_address *a, struct addrinfo **out)
 }
 
 /* 0 and l->id, or a negative errno and NULL. */
-static int open_listener(struct rdma_transport *t, struct rdma_listener *l, struct sockaddr *at)
+static int listener_open(struct nvmf_rdma_transport *t, struct nvmf_rdma_listener *l, struct sockaddr *at)
 {
 	int rc = 0;
 
@@ -39,28 +39,28 @@ static int open_listener(struct rdma_transport *t, struct rdma_listener *l, stru
 		return rc;
 	}
 	/* Registering all memory takes seconds where there is much of it or the device is software. The first host
-	 * would wait for that, and give up (iWARP: after 10 s). It is done beside: rdma_op_settle() tells when it is
-	 * over. Listening at any address says nothing about devices, and if it fails, the first host is refused, with
-	 * the reason in the log. */
+	 * would wait for that, and give up (iWARP: after 10 s). It is done beside: nvmf_rdma_op_settle() tells when it
+	 * is over. Listening at any address says nothing about devices, and if it fails, the first host is refused,
+	 * with the reason in the log. */
 	if (l->id->verbs != NULL) {
-		rdma_device_get(t, l->id->verbs);
+		nvmf_rdma_device_get(t, l->id->verbs);
 	}
 	return 0;
 }
 
-int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *address)
+int nvmf_rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *address)
 {
-	struct rdma_transport *t = to_rdma_transport(base);
-	struct rdma_listener *l = calloc(1, sizeof(*l));
+	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
+	struct nvmf_rdma_listener *l = calloc(1, sizeof(*l));
 	struct addrinfo *at = NULL;
-	int rc = l ? resolve(address, &at) : -ENOMEM;
+	int rc = l ? resolve_listen_address(address, &at) : -ENOMEM;
 
 	if (rc != 0) {
 		free(l);
 		return rc;
 	}
 	l->address = *address;
-	rc = open_listener(t, l, at->ai_addr);
+	rc = listener_open(t, l, at->ai_addr);
 	if (rc != 0) {
 		log_error("cannot listen at %s port %s: %s%s", address->traddr, address->trsvcid, strerror(-rc),
 			  rc == -ENODEV || rc == -EADDRNOTAVAIL
@@ -78,19 +78,19 @@ int rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *addre
  * say. */
 #define RELISTEN_US 1000000
 
-static void relisten(void *arg)
+static void relisten_all(void *arg)
 {
-	struct rdma_transport *t = arg;
-	struct rdma_listener *l;
+	struct nvmf_rdma_transport *t = arg;
+	struct nvmf_rdma_listener *l;
 	bool again = false;
 
 	TAILQ_FOREACH (l, &t->listeners, link) {
 		struct addrinfo *at;
 
-		if (l->id != NULL || resolve(&l->address, &at) != 0) {
+		if (l->id != NULL || resolve_listen_address(&l->address, &at) != 0) {
 			continue;
 		}
-		if (open_listener(t, l, at->ai_addr) == 0) {
+		if (listener_open(t, l, at->ai_addr) == 0) {
 			log_notice("listening at %s port %s again%s%s", l->address.traddr, l->address.trsvcid,
 				   l->id->verbs ? ", on " : "",
 				   l->id->verbs ? ibv_get_device_name(l->id->verbs->device) : "");
@@ -104,9 +104,10 @@ static void relisten(void *arg)
 	}
 }
 
-const struct rdma_listener *rdma_listener_find(const struct rdma_transport *t, const struct rdma_cm_id *id)
+const struct nvmf_rdma_listener *nvmf_rdma_listener_find(const struct nvmf_rdma_transport *t,
+							 const struct rdma_cm_id *id)
 {
-	const struct rdma_listener *l;
+	const struct nvmf_rdma_listener *l;
 
 	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (l->id != NULL && l->id == id) {
@@ -116,10 +117,10 @@ const struct rdma_listener *rdma_listener_find(const struct rdma_transport *t, c
 	return NULL;
 }
 
-void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address *address)
+void nvmf_rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address *address)
 {
-	struct rdma_transport *t = to_rdma_transport(base);
-	struct rdma_listener *l;
+	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
+	struct nvmf_rdma_listener *l;
 
 	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (nvmf_address_equal(&l->address, address)) {
@@ -136,45 +137,45 @@ void rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address 
 /* The device of an id is going: that of a listener, or of a connection. The kernel waits until its ids are
  * destroyed. */
 
-static void listener_removed(struct rdma_transport *t, struct rdma_listener *l)
+static void listener_lost_device(struct nvmf_rdma_transport *t, struct nvmf_rdma_listener *l)
 {
 	log_warning("the device of listen address %s port %s is gone; varve listens there again when a device has it",
 		    l->address.traddr, l->address.trsvcid);
 	rdma_destroy_id(l->id);
 	l->id = NULL;
-	t->relisten_timer.fn = relisten;
+	t->relisten_timer.fn = relisten_all;
 	t->relisten_timer.arg = t;
 	thread_timer_start(&t->relisten_timer, RELISTEN_US);
 }
 
-static void device_removal(struct rdma_transport *t, struct rdma_cm_id *id)
+static void handle_device_removal(struct nvmf_rdma_transport *t, struct rdma_cm_id *id)
 {
-	struct rdma_listener *l;
+	struct nvmf_rdma_listener *l;
 
-	rdma_device_removed(
+	nvmf_rdma_device_removed(
 		t, id->verbs); /* this may turn away who waited for it, so that from here on the id is but a name */
 	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (l->id == id) {
-			listener_removed(t, l);
+			listener_lost_device(t, l);
 			return;
 		}
 	}
 }
 
-static void handle(struct rdma_transport *t, const struct rdma_cm_event *event)
+static void handle_cm_event(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event)
 {
-	struct rdma_qp *qp = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
+	struct nvmf_rdma_qpair *qp = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
 
 	TRACE(RDMA_CM_ASYNC_EVENT, qp ? qp->owner : 0, 0, (uintptr_t)event->id, event->event);
 	switch (event->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		rdma_qp_accept(t, event);
+		nvmf_rdma_qpair_accept(t, event);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		device_removal(t, event->id);
+		handle_device_removal(t, event->id);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 		log_limited(LOG_LEVEL_NOTICE, "an address of %s has changed; its connections go on while they work",
@@ -182,15 +183,15 @@ static void handle(struct rdma_transport *t, const struct rdma_cm_event *event)
 		break;
 	default: /* DISCONNECTED, CONNECT_ERROR, UNREACHABLE, REJECTED ... */
 		if (qp != NULL) {
-			rdma_qp_broken(qp, rdma_event_str(event->event));
+			nvmf_rdma_qpair_broken(qp, rdma_event_str(event->event));
 		}
 		break;
 	}
 }
 
-void rdma_cm_readable(void *arg, uint32_t events)
+void nvmf_rdma_cm_readable(void *arg, uint32_t events)
 {
-	struct rdma_transport *t = arg;
+	struct nvmf_rdma_transport *t = arg;
 	struct rdma_cm_event *event;
 
 	while (rdma_get_cm_event(t->channel, &event) == 0) {
@@ -204,6 +205,6 @@ void rdma_cm_readable(void *arg, uint32_t events)
 			copy.param.conn.private_data = private_data;
 		}
 		rdma_ack_cm_event(event);
-		handle(t, &copy);
+		handle_cm_event(t, &copy);
 	}
 }

@@ -12,7 +12,7 @@
 /* wr_id: a request, or 0 for work requests whose end nobody waits for. The opcode of a failed completion is not valid
  * (ibv_poll_cq(3)), so that a request's state tells what it was. */
 
-void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr *last)
+void nvmf_rdma_qpair_queue_send(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *first, struct ibv_send_wr *last)
 {
 	if (qp->send_last != NULL) {
 		qp->send_last->next = first;
@@ -26,7 +26,7 @@ void rdma_qp_queue_send(struct rdma_qp *qp, struct ibv_send_wr *first, struct ib
 	}
 }
 
-void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_recv_wr *wr)
+void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp, struct ibv_recv_wr *wr)
 {
 	struct ibv_recv_wr **first = qp ? &qp->recv_first : &p->recv_first,
 			   **last = qp ? &qp->recv_last : &p->recv_last;
@@ -48,30 +48,30 @@ void rdma_qp_queue_recv(struct rdma_poller *p, struct rdma_qp *qp, struct ibv_re
 
 /* The first of them may be in the middle of a request's: of those before it the device still reads or writes the
  * buffers. It ends when the queue pair is destroyed (flush_timeout()). Returns where to go on. */
-static struct ibv_send_wr *skip_begun(struct ibv_send_wr *bad)
+static struct ibv_send_wr *skip_begun_request(struct ibv_send_wr *bad)
 {
 	struct ibv_send_wr *last = bad;
 
 	while (last->wr_id == 0 && last->next != NULL) {
 		last = last->next;
 	}
-	const struct rdma_request *r = (const struct rdma_request *)(uintptr_t)last->wr_id;
+	const struct nvmf_rdma_request *r = (const struct nvmf_rdma_request *)(uintptr_t)last->wr_id;
 	bool with_data = r != NULL && (r->read_posted || r->state == RDMA_REQ_COMPLETING_C2H);
 
 	return with_data && bad != &r->data_wr ? last->next : bad;
 }
 
-static void sends_not_posted(struct rdma_qp *qp, struct ibv_send_wr *bad)
+static void end_unposted_sends(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *bad)
 {
-	bad = skip_begun(bad);
+	bad = skip_begun_request(bad);
 	while (bad != NULL) {
 		struct ibv_send_wr *next = bad->next;
-		struct rdma_request *r = (struct rdma_request *)(uintptr_t)bad->wr_id;
+		struct nvmf_rdma_request *r = (struct nvmf_rdma_request *)(uintptr_t)bad->wr_id;
 
 		if (r != NULL && r->read_posted) {
-			rdma_request_read_failed(r);
+			nvmf_rdma_request_read_failed(r);
 		} else if (r != NULL) {
-			rdma_request_sent(r);
+			nvmf_rdma_request_sent(r);
 		}
 		bad = next;
 	}
@@ -79,7 +79,7 @@ static void sends_not_posted(struct rdma_qp *qp, struct ibv_send_wr *bad)
 }
 
 /* no_wr_batching. */
-static void post_one_by_one(struct rdma_qp *qp, struct ibv_send_wr *wr)
+static void post_sends_singly(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *next, *bad;
 
@@ -90,13 +90,13 @@ static void post_one_by_one(struct rdma_qp *qp, struct ibv_send_wr *wr)
 		qp->poller->stats.total_send_wrs++;
 		if (ibv_post_send(qp->verbs, wr, &bad) != 0) {
 			wr->next = next;
-			sends_not_posted(qp, wr);
+			end_unposted_sends(qp, wr);
 			return;
 		}
 	}
 }
 
-static void flush_sends(struct rdma_qp *qp)
+static void post_qpair_sends(struct nvmf_rdma_qpair *qp)
 {
 	struct ibv_send_wr *first = qp->send_first, *bad = NULL;
 
@@ -104,20 +104,20 @@ static void flush_sends(struct rdma_qp *qp)
 		return;
 	}
 	qp->send_first = qp->send_last = NULL;
-	if (__builtin_expect(qp->poller->no_wr_batching, 0)) {
-		post_one_by_one(qp, first);
+	if (unlikely(qp->poller->no_wr_batching)) {
+		post_sends_singly(qp, first);
 		return;
 	}
 	qp->poller->stats.send_doorbell_updates++;
 	for (const struct ibv_send_wr *wr = first; wr != NULL; wr = wr->next) {
 		qp->poller->stats.total_send_wrs++;
 	}
-	if (__builtin_expect(ibv_post_send(qp->verbs, first, &bad) != 0, 0)) {
-		sends_not_posted(qp, bad);
+	if (unlikely(ibv_post_send(qp->verbs, first, &bad) != 0)) {
+		end_unposted_sends(qp, bad);
 	}
 }
 
-static void flush_qp_receives(struct rdma_qp *qp)
+static void post_qpair_receives(struct nvmf_rdma_qpair *qp)
 {
 	struct ibv_recv_wr *first = qp->recv_first, *bad = NULL;
 	uint32_t n = 0;
@@ -129,7 +129,7 @@ static void flush_qp_receives(struct rdma_qp *qp)
 	for (const struct ibv_recv_wr *wr = first; wr != NULL; wr = wr->next) {
 		n++;
 	}
-	if (__builtin_expect(ibv_post_recv(qp->verbs, first, &bad) != 0, 0)) {
+	if (unlikely(ibv_post_recv(qp->verbs, first, &bad) != 0)) {
 		for (; bad != NULL; bad = bad->next) {
 			n--;
 		}
@@ -140,7 +140,7 @@ static void flush_qp_receives(struct rdma_qp *qp)
 	qp->poller->stats.total_recv_wrs += n;
 }
 
-static void flush_shared_receives(struct rdma_poller *p)
+static void post_shared_receives(struct nvmf_rdma_poller *p)
 {
 	struct ibv_recv_wr *first = p->recv_first, *bad = NULL;
 
@@ -152,7 +152,7 @@ static void flush_shared_receives(struct rdma_poller *p)
 	for (const struct ibv_recv_wr *wr = first; wr != NULL; wr = wr->next) {
 		p->stats.total_recv_wrs++;
 	}
-	if (__builtin_expect(ibv_post_srq_recv(p->srq, first, &bad) != 0, 0)) {
+	if (unlikely(ibv_post_srq_recv(p->srq, first, &bad) != 0)) {
 		log_limited(LOG_LEVEL_WARNING, "receives could not be posted to the shared queue");
 		/* kept for the next turn: a device that refuses for good has sent a fatal event */
 		p->recv_first = bad;
@@ -161,27 +161,27 @@ static void flush_shared_receives(struct rdma_poller *p)
 	}
 }
 
-static void flush(struct rdma_poller *p)
+static void poller_post_queued(struct nvmf_rdma_poller *p)
 {
-	struct rdma_qp *qp;
+	struct nvmf_rdma_qpair *qp;
 
-	flush_shared_receives(p);
+	post_shared_receives(p);
 	while ((qp = STAILQ_FIRST(&p->dirty)) != NULL) {
 		STAILQ_REMOVE_HEAD(&p->dirty, dirty_link);
 		qp->dirty = false;
-		flush_qp_receives(qp);
-		flush_sends(qp);
-		rdma_qp_check_closed(qp);
+		post_qpair_receives(qp);
+		post_qpair_sends(qp);
+		nvmf_rdma_qpair_check_closed(qp);
 	}
 }
 
 /* Completions. */
 
-static struct rdma_qp *find_qp(const struct rdma_poller *p, uint32_t number)
+static struct nvmf_rdma_qpair *poller_find_qpair(const struct nvmf_rdma_poller *p, uint32_t number)
 {
-	struct rdma_qp *qp;
+	struct nvmf_rdma_qpair *qp;
 
-	SLIST_FOREACH (qp, &p->by_number[number % RDMA_QP_BUCKETS], number_link) {
+	SLIST_FOREACH (qp, &p->by_number[number % NVMF_RDMA_QPAIR_BUCKETS], number_link) {
 		if (qp->verbs->qp_num == number) {
 			return qp;
 		}
@@ -190,16 +190,16 @@ static struct rdma_qp *find_qp(const struct rdma_poller *p, uint32_t number)
 }
 
 /* A receive that is not to be processed: its queue pair is ending, or gone. */
-static void drop_receive(struct rdma_poller *p, struct rdma_request *r)
+static void drop_received_capsule(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r)
 {
 	if (p->srq != NULL) {
-		rdma_qp_queue_recv(p, NULL, &r->recv_wr);
+		nvmf_rdma_qpair_queue_recv(p, NULL, &r->recv_wr);
 	}
 }
 
 /* Flushed work is what a connection that ends leaves behind, in whatever way it ended; other errors are its end's
  * cause. */
-static void end_qp(struct rdma_qp *qp, const struct ibv_wc *wc)
+static void end_failed_qpair(struct nvmf_rdma_qpair *qp, const struct ibv_wc *wc)
 {
 	const char *why = ibv_wc_status_str(wc->status);
 
@@ -210,123 +210,123 @@ static void end_qp(struct rdma_qp *qp, const struct ibv_wc *wc)
 	}
 }
 
-static void receive_done(struct rdma_poller *p, struct rdma_request *r, const struct ibv_wc *wc)
+static void handle_receive(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r, const struct ibv_wc *wc)
 {
-	struct rdma_qp *qp = p->srq != NULL ? find_qp(p, wc->qp_num) : r->qp;
+	struct nvmf_rdma_qpair *qp = p->srq != NULL ? poller_find_qpair(p, wc->qp_num) : r->qp;
 
 	if (p->srq == NULL) {
 		qp->receives--;
 	}
-	if (qp == NULL || qp->state != RDMA_QP_LIVE || wc->status != IBV_WC_SUCCESS) {
-		drop_receive(p, r);
-		if (qp != NULL && qp->state == RDMA_QP_LIVE) {
-			end_qp(qp, wc);
+	if (qp == NULL || qp->state != NVMF_RDMA_QPAIR_LIVE || wc->status != IBV_WC_SUCCESS) {
+		drop_received_capsule(p, r);
+		if (qp != NULL && qp->state == NVMF_RDMA_QPAIR_LIVE) {
+			end_failed_qpair(qp, wc);
 		}
 		if (qp != NULL) {
-			rdma_qp_check_closed(qp);
+			nvmf_rdma_qpair_check_closed(qp);
 		}
 		return;
 	}
 	/* What was sent and not yet acknowledged counts too, so twice the depth is what a host that keeps to its depth
 	 * can reach. */
 	if (wc->byte_len < sizeof(struct nvme_sqe) || qp->in_use >= 2u * qp->depth) {
-		drop_receive(p, r);
+		drop_received_capsule(p, r);
 		nvmf_qpair_fail(&qp->base, wc->byte_len < sizeof(struct nvme_sqe)
 						   ? "a capsule of less than 64 bytes"
 						   : "more commands than its queue has entries");
 		return;
 	}
 	p->stats.requests++;
-	rdma_request_received(qp, r, wc->byte_len);
+	nvmf_rdma_request_received(qp, r, wc->byte_len);
 }
 
-static void send_done(struct rdma_request *r, const struct ibv_wc *wc)
+static void handle_send(struct nvmf_rdma_request *r, const struct ibv_wc *wc)
 {
-	struct rdma_qp *qp = r->qp;
+	struct nvmf_rdma_qpair *qp = r->qp;
 
 	qp->sends_done++;
-	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
+	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		bool was_read = r->read_posted;
 
-		if (qp->state == RDMA_QP_LIVE) {
-			end_qp(qp, wc);
+		if (qp->state == NVMF_RDMA_QPAIR_LIVE) {
+			end_failed_qpair(qp, wc);
 		}
 		if (was_read) {
-			rdma_request_read_failed(r);
+			nvmf_rdma_request_read_failed(r);
 		} else {
-			rdma_request_sent(r);
+			nvmf_rdma_request_sent(r);
 		}
 	} else if (r->read_posted) {
-		rdma_request_read_done(r);
+		nvmf_rdma_request_read_done(r);
 	} else {
-		rdma_request_sent(r);
+		nvmf_rdma_request_sent(r);
 	}
-	if (__builtin_expect(!STAILQ_EMPTY(&qp->pending), 0)) {
-		rdma_qp_run_pending(qp);
+	if (unlikely(!STAILQ_EMPTY(&qp->pending))) {
+		nvmf_rdma_qpair_run_pending(qp);
 	}
-	rdma_qp_check_closed(qp);
+	nvmf_rdma_qpair_check_closed(qp);
 }
 
 /* The signalled one behind it is flushed and ends its request, but does not say why. */
-static void __attribute__((noinline, cold)) unsignalled_failed(struct rdma_poller *p, const struct ibv_wc *wc)
+static void COLD handle_unsignalled_failure(struct nvmf_rdma_poller *p, const struct ibv_wc *wc)
 {
-	struct rdma_qp *qp = find_qp(p, wc->qp_num);
+	struct nvmf_rdma_qpair *qp = poller_find_qpair(p, wc->qp_num);
 
-	if (qp != NULL && qp->state == RDMA_QP_LIVE) {
-		end_qp(qp, wc);
+	if (qp != NULL && qp->state == NVMF_RDMA_QPAIR_LIVE) {
+		end_failed_qpair(qp, wc);
 	}
 }
 
-static void completion(struct rdma_poller *p, const struct ibv_wc *wc)
+static void handle_completion(struct nvmf_rdma_poller *p, const struct ibv_wc *wc)
 {
-	struct rdma_request *r = (struct rdma_request *)(uintptr_t)wc->wr_id;
+	struct nvmf_rdma_request *r = (struct nvmf_rdma_request *)(uintptr_t)wc->wr_id;
 
 	if (r == NULL) {
-		unsignalled_failed(p, wc);
+		handle_unsignalled_failure(p, wc);
 		return;
 	}
 	if (r->state == RDMA_REQ_FREE) {
-		receive_done(p, r, wc);
+		handle_receive(p, r, wc);
 	} else {
-		send_done(r, wc);
+		handle_send(r, wc);
 	}
 }
 
-static unsigned drain(struct rdma_poller *p)
+static unsigned poller_take_completions(struct nvmf_rdma_poller *p)
 {
-	struct ibv_wc wc[RDMA_POLL_BATCH];
+	struct ibv_wc wc[NVMF_RDMA_POLL_BATCH];
 	unsigned done = 0;
 	int n;
 
 	do {
-		n = ibv_poll_cq(p->cq, RDMA_POLL_BATCH, wc);
-		if (__builtin_expect(n < 0, 0)) { /* the next round tries again */
+		n = ibv_poll_cq(p->cq, NVMF_RDMA_POLL_BATCH, wc);
+		if (unlikely(n < 0)) { /* the next round tries again */
 			log_limited(LOG_LEVEL_ERROR,
 				    "a completion queue of RDMA could not be read: ibv_poll_cq returned %d", n);
 			break;
 		}
 		for (int i = 0; i < n; i++) {
-			completion(p, &wc[i]);
+			handle_completion(p, &wc[i]);
 		}
 		done += (unsigned)n;
-	} while (n == RDMA_POLL_BATCH && done < 4 * RDMA_POLL_BATCH);
+	} while (n == NVMF_RDMA_POLL_BATCH && done < 4 * NVMF_RDMA_POLL_BATCH);
 	return done;
 }
 
-static int poll(void *ctx)
+static int poll_device(void *ctx)
 {
-	struct rdma_poller *p = ctx;
-	unsigned n = drain(p);
+	struct nvmf_rdma_poller *p = ctx;
+	unsigned n = poller_take_completions(p);
 
 	p->stats.polls++;
 	if (n == 0) {
 		p->stats.idle_polls++;
 	}
 	p->stats.completions += n;
-	if (__builtin_expect(!STAILQ_EMPTY(&p->tgroup->waiting) || !STAILQ_EMPTY(&p->tgroup->waiting_wrs), 0)) {
-		rdma_tgroup_run_waiting(p->tgroup);
+	if (unlikely(!STAILQ_EMPTY(&p->tgroup->waiting) || !STAILQ_EMPTY(&p->tgroup->waiting_wrs))) {
+		nvmf_rdma_group_run_waiting(p->tgroup);
 	}
-	flush(p);
+	poller_post_queued(p);
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
@@ -335,7 +335,7 @@ static int poll(void *ctx)
  * that others could use. */
 #define STALL_LOOKS 4
 
-static bool is_stalled(struct rdma_qp *qp)
+static bool qpair_is_stalled(struct nvmf_rdma_qpair *qp)
 {
 	if (qp->send_room == qp->send_entries || qp->sends_done != qp->sends_seen) {
 		qp->sends_seen = qp->sends_done;
@@ -345,14 +345,14 @@ static bool is_stalled(struct rdma_qp *qp)
 	return ++qp->stalled >= STALL_LOOKS;
 }
 
-static int look_for_stalled(void *ctx)
+static int poll_stalled_qpairs(void *ctx)
 {
-	struct rdma_poller *p = ctx;
-	struct rdma_qp *qp;
+	struct nvmf_rdma_poller *p = ctx;
+	struct nvmf_rdma_qpair *qp;
 
-	for (unsigned i = 0; i < RDMA_QP_BUCKETS; i++) {
+	for (unsigned i = 0; i < NVMF_RDMA_QPAIR_BUCKETS; i++) {
 		SLIST_FOREACH (qp, &p->by_number[i], number_link) {
-			if (is_stalled(qp) && qp->state == RDMA_QP_LIVE) {
+			if (qpair_is_stalled(qp) && qp->state == NVMF_RDMA_QPAIR_LIVE) {
 				nvmf_qpair_fail(&qp->base, "it acknowledges nothing of what it is sent");
 			}
 		}
@@ -362,9 +362,9 @@ static int look_for_stalled(void *ctx)
 
 /* Before sleep: takes delivered events, asks for the next, and looks whether something came in between. Who waits for a
  * buffer keeps us awake, since it is another group that may give one back. */
-static bool arm(void *ctx)
+static bool arm_poller(void *ctx)
 {
-	struct rdma_poller *p = ctx;
+	struct nvmf_rdma_poller *p = ctx;
 	struct ibv_cq *cq;
 	void *cq_context;
 
@@ -379,38 +379,38 @@ static bool arm(void *ctx)
 		log_limited(LOG_LEVEL_WARNING, "ibv_req_notify_cq: %s: the reactor stays awake", strerror(rc));
 		return true;
 	}
-	return poll(p) == POLLER_BUSY;
+	return poll_device(p) == POLLER_BUSY;
 }
 
 /* Queue pairs of the poller. */
 
-void rdma_poller_drain(struct rdma_poller *p)
+void nvmf_rdma_poller_drain(struct nvmf_rdma_poller *p)
 {
-	while (drain(p) != 0) {
+	while (poller_take_completions(p) != 0) {
 	}
 }
 
-void rdma_poller_add_qp(struct rdma_poller *p, struct rdma_qp *qp)
+void nvmf_rdma_poller_add_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp)
 {
 	/* what is left of an earlier queue pair of this number is taken out first */
-	rdma_poller_drain(p);
+	nvmf_rdma_poller_drain(p);
 	qp->poller = p;
 	p->tgroup->connections++;
 	p->tgroup->connection_bytes += sizeof(*qp) + qp->requests.bytes;
-	SLIST_INSERT_HEAD(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, number_link);
+	SLIST_INSERT_HEAD(&p->by_number[qp->verbs->qp_num % NVMF_RDMA_QPAIR_BUCKETS], qp, number_link);
 }
 
-void rdma_poller_forget_qp(struct rdma_poller *p, struct rdma_qp *qp)
+void nvmf_rdma_poller_forget_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp)
 {
-	rdma_poller_drain(p);
-	flush(p);
-	SLIST_REMOVE(&p->by_number[qp->verbs->qp_num % RDMA_QP_BUCKETS], qp, rdma_qp, number_link);
+	nvmf_rdma_poller_drain(p);
+	poller_post_queued(p);
+	SLIST_REMOVE(&p->by_number[qp->verbs->qp_num % NVMF_RDMA_QPAIR_BUCKETS], qp, nvmf_rdma_qpair, number_link);
 }
 
-void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp)
+void nvmf_rdma_poller_remove_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp)
 {
-	if (!qp->forsaken) {
-		rdma_poller_forget_qp(p, qp);
+	if (!qp->abandoned) {
+		nvmf_rdma_poller_forget_qpair(p, qp);
 	}
 	p->tgroup->connections--;
 	p->tgroup->connection_bytes -= sizeof(*qp) + qp->requests.bytes;
@@ -418,7 +418,7 @@ void rdma_poller_remove_qp(struct rdma_poller *p, struct rdma_qp *qp)
 
 /* Making and unmaking. */
 
-int rdma_poller_reserve(struct rdma_poller *p, uint32_t n)
+int nvmf_rdma_poller_reserve(struct nvmf_rdma_poller *p, uint32_t n)
 {
 	uint32_t needed = p->cq_reserved + n, most = (uint32_t)p->device->attr.max_cqe;
 
@@ -440,7 +440,7 @@ int rdma_poller_reserve(struct rdma_poller *p, uint32_t n)
 	return 0;
 }
 
-static void destroy_verbs(struct rdma_poller *p)
+static void poller_free(struct nvmf_rdma_poller *p)
 {
 	if (p->srq != NULL) {
 		ibv_destroy_srq(p->srq);
@@ -451,11 +451,11 @@ static void destroy_verbs(struct rdma_poller *p)
 	if (p->comp != NULL) {
 		ibv_destroy_comp_channel(p->comp);
 	}
-	rdma_requests_destroy(&p->requests);
+	nvmf_rdma_request_array_destroy(&p->requests);
 	free(p);
 }
 
-static int make_shared_receives(struct rdma_poller *p, const struct rdma_transport *t)
+static int make_shared_receive_queue(struct nvmf_rdma_poller *p, const struct nvmf_rdma_transport *t)
 {
 	uint32_t depth = t->base.opts.max_srq_depth, limit = (uint32_t)p->device->attr.max_srq_wr;
 
@@ -472,46 +472,46 @@ static int make_shared_receives(struct rdma_poller *p, const struct rdma_transpo
 		return 0;
 	}
 	/* a request is a receive, or its work requests: data and response. All but the pool's are its own, two. */
-	int rc = rdma_poller_reserve(p, 2 * depth + rdma_transport_data_wrs(t));
+	int rc = nvmf_rdma_poller_reserve(p, 2 * depth + nvmf_rdma_data_wr_count(t));
 	if (rc == 0) {
-		rc = rdma_requests_create(&p->requests, depth, t, p);
+		rc = nvmf_rdma_request_array_create(&p->requests, depth, t, p);
 	}
 	if (rc != 0) {
 		errno = -rc;
 		return rc;
 	}
 	for (uint32_t i = 0; i < depth; i++) {
-		rdma_qp_queue_recv(p, NULL, &rdma_requests_at(&p->requests, i)->recv_wr);
+		nvmf_rdma_qpair_queue_recv(p, NULL, &nvmf_rdma_request_at(&p->requests, i)->recv_wr);
 	}
-	flush_shared_receives(p);
+	post_shared_receives(p);
 	return 0;
 }
 
 /* Milliseconds, where ack_timeout is not given: a device that notices a silent peer has done so long before. */
 #define ACK_TIMEOUT_MS 30000
 
-static uint64_t stall_look_us(const struct rdma_poller *p)
+static uint64_t stall_poll_us(const struct nvmf_rdma_poller *p)
 {
 	uint64_t timeout_ms = p->tgroup->base.transport->opts.ack_timeout;
 
 	return (timeout_ms != 0 ? timeout_ms : ACK_TIMEOUT_MS) * 1000 / STALL_LOOKS;
 }
 
-static void attach(void *arg)
+static void attach_poller(void *arg)
 {
-	struct rdma_poller *p = arg;
+	struct nvmf_rdma_poller *p = arg;
 
 	p->stall_poller = poller_register(&(struct poller_opts){.name = "nvmf_rdma_stalled",
-								.fn = look_for_stalled,
+								.fn = poll_stalled_qpairs,
 								.ctx = p,
 								.fd = -1,
-								.period_us = stall_look_us(p)});
+								.period_us = stall_poll_us(p)});
 	if (p->stall_poller == NULL) {
 		return;
 	}
 
-	p->poller = poller_register(
-		&(struct poller_opts){.name = "nvmf_rdma", .fn = poll, .ctx = p, .fd = p->comp->fd, .arm = arm});
+	p->poller = poller_register(&(struct poller_opts){
+		.name = "nvmf_rdma", .fn = poll_device, .ctx = p, .fd = p->comp->fd, .arm = arm_poller});
 	if (p->poller == NULL) {
 		poller_unregister(&p->stall_poller);
 		return;
@@ -520,9 +520,9 @@ static void attach(void *arg)
 	TAILQ_INSERT_TAIL(&p->device->pollers, p, device_link); /* the control thread waits for us */
 }
 
-static void detach(void *arg)
+static void detach_poller(void *arg)
 {
-	struct rdma_poller *p = arg;
+	struct nvmf_rdma_poller *p = arg;
 	struct ibv_cq *cq;
 	void *cq_context;
 
@@ -538,7 +538,7 @@ static void detach(void *arg)
 /* Where a completion queue cannot grow (siw), it is made for so many completions: 2 MiB at most. */
 #define FIXED_CQ_ENTRIES 65536
 
-static struct ibv_cq *make_cq(struct rdma_poller *p, int entries)
+static struct ibv_cq *make_completion_queue(struct nvmf_rdma_poller *p, int entries)
 {
 	struct ibv_context *verbs = p->device->verbs;
 	int most = p->device->attr.max_cqe;
@@ -552,10 +552,10 @@ static struct ibv_cq *make_cq(struct rdma_poller *p, int entries)
 	return ibv_create_cq(verbs, most < FIXED_CQ_ENTRIES ? most : FIXED_CQ_ENTRIES, p, p->comp, 0);
 }
 
-static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device *d)
+static struct nvmf_rdma_poller *poller_create(struct nvmf_rdma_group *g, struct nvmf_rdma_device *d)
 {
-	struct rdma_poller *p = calloc(1, sizeof(*p));
-	const struct rdma_transport *t = to_rdma_transport(g->base.transport);
+	struct nvmf_rdma_poller *p = calloc(1, sizeof(*p));
+	const struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(g->base.transport);
 	int cqes = t->base.opts.num_cqe < d->attr.max_cqe ? t->base.opts.num_cqe : d->attr.max_cqe;
 
 	if (p == NULL) {
@@ -568,43 +568,43 @@ static struct rdma_poller *make_poller(struct rdma_tgroup *g, struct rdma_device
 	STAILQ_INIT(&p->dirty);
 	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
 	p->comp = ibv_create_comp_channel(d->verbs);
-	p->cq = p->comp ? make_cq(p, cqes) : NULL;
+	p->cq = p->comp ? make_completion_queue(p, cqes) : NULL;
 	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;
-	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receives(p, t) != 0) {
+	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receive_queue(p, t) != 0) {
 		log_limited(LOG_LEVEL_ERROR, "%s: no completion queue of %d entries for a poll group: %s",
 			    p->stats.name, cqes, strerror(errno));
-		destroy_verbs(p);
+		poller_free(p);
 		return NULL;
 	}
-	thread_call(rdma_group_thread(g), attach, p);
+	thread_call(nvmf_rdma_group_thread(g), attach_poller, p);
 	if (p->poller == NULL) {
-		destroy_verbs(p);
+		poller_free(p);
 		return NULL;
 	}
 	return p;
 }
 
-struct rdma_poller *rdma_poller_get(struct rdma_tgroup *g, struct rdma_device *d)
+struct nvmf_rdma_poller *nvmf_rdma_poller_get(struct nvmf_rdma_group *g, struct nvmf_rdma_device *d)
 {
-	struct rdma_poller *p;
+	struct nvmf_rdma_poller *p;
 
 	TAILQ_FOREACH (p, &g->pollers, link) {
 		if (p->device == d && !p->failed) {
 			return p;
 		}
 	}
-	return make_poller(g, d);
+	return poller_create(g, d);
 }
 
-void rdma_poller_destroy(struct rdma_poller *p)
+void nvmf_rdma_poller_destroy(struct nvmf_rdma_poller *p)
 {
-	detach(p);
-	destroy_verbs(p);
+	detach_poller(p);
+	poller_free(p);
 }
 
-void rdma_poller_release(struct rdma_poller *p)
+void nvmf_rdma_poller_release(struct nvmf_rdma_poller *p)
 {
 	/* the device's calls, which may take their time, are not for the thread that serves other connections */
-	thread_call(rdma_group_thread(p->tgroup), detach, p);
-	destroy_verbs(p);
+	thread_call(nvmf_rdma_group_thread(p->tgroup), detach_poller, p);
+	poller_free(p);
 }

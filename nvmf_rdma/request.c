@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a request, on its poll group's thread. The table says which state may follow which; req_set_state() is
- * the only place that changes one, and where tracepoint and probe are. */
+/* The life of a request, on its poll group's thread. The table says which state may follow which; set_request_state()
+ * is the only place that changes one, and where tracepoint and probe are. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 static const struct {
 	const char *name;
 	uint32_t next;
-} states[RDMA_REQ_STATES] = {
+} request_states[RDMA_REQ_STATES] = {
 	[RDMA_REQ_FREE] = {"free", TO(NEW)},
 	[RDMA_REQ_NEW] = {"new", TO(NEED_BUFFER) | TO(HAVE_BUFFER) | TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
 	[RDMA_REQ_NEED_BUFFER] = {"need buffer", TO(HAVE_BUFFER) | TO(EXECUTED)},
@@ -35,26 +35,27 @@ static const struct {
 	[RDMA_REQ_COMPLETED] = {"completed", TO(FREE)},
 };
 
-const char *rdma_request_state_name(enum rdma_req_state s)
+const char *nvmf_rdma_request_state_name(enum nvmf_rdma_request_state s)
 {
-	return s < RDMA_REQ_STATES ? states[s].name : "unknown";
+	return s < RDMA_REQ_STATES ? request_states[s].name : "unknown";
 }
 
 static uint64_t illegal_transitions;
 
-static void __attribute__((noinline, cold)) illegal(const struct rdma_request *r, enum rdma_req_state new)
+static void COLD report_illegal_transition(const struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
 {
 	illegal_transitions++;
-	log_limited(LOG_LEVEL_ERROR, "a request went from '%s' to '%s'", states[r->state].name, states[new].name);
+	log_limited(LOG_LEVEL_ERROR, "a request went from '%s' to '%s'", request_states[r->state].name,
+		    request_states[new].name);
 #ifndef NDEBUG
 	abort(); /* a fault of ours: input chooses among the table's rows only */
 #endif
 }
 
 /* Inlined with a constant state, so that one record is left of the switch. */
-static inline __attribute__((always_inline)) void record_state(const struct rdma_request *r, enum rdma_req_state new)
+static ALWAYS_INLINE void record_request_state(const struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
 {
-	const struct rdma_qp *qp = r->qp;
+	const struct nvmf_rdma_qpair *qp = r->qp;
 	uintptr_t id = (uintptr_t)&r->req;
 	uint32_t size = r->req.length;
 
@@ -89,92 +90,92 @@ static inline __attribute__((always_inline)) void record_state(const struct rdma
 	}
 }
 
-static inline __attribute__((always_inline)) void req_set_state(struct rdma_request *r, enum rdma_req_state new)
+static ALWAYS_INLINE void set_request_state(struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
 {
-	if (__builtin_expect((states[r->state].next & UINT32_C(1) << new) == 0, 0)) {
-		illegal(r, new);
+	if (unlikely((request_states[r->state].next & UINT32_C(1) << new) == 0)) {
+		report_illegal_transition(r, new);
 	}
-	record_state(r, new);
+	record_request_state(r, new);
 	USDT(nvmf_req_state, r->qp->base.hostnqn, r->qp->base.qid, nvmf_request_cid(&r->req), r->req.sqe->opcode,
 	     usdt_states(r->state, new));
 	r->state = new;
 	r->state_ticks = thread_now();
 }
 
-static struct rdma_tgroup *group_of(const struct rdma_request *r)
+static struct nvmf_rdma_group *request_group(const struct nvmf_rdma_request *r)
 {
 	return r->qp->poller->tgroup;
 }
 
-static void exec(struct rdma_request *r)
+static void execute_request(struct nvmf_rdma_request *r)
 {
-	req_set_state(r, RDMA_REQ_RDY_TO_EXECUTE);
-	req_set_state(r, RDMA_REQ_EXECUTING);
+	set_request_state(r, RDMA_REQ_RDY_TO_EXECUTE);
+	set_request_state(r, RDMA_REQ_EXECUTING);
 	nvmf_request_exec(&r->req);
 }
 
 /* The end: the response is out, or never will be. */
 
-static void release(struct rdma_request *r)
+static void release_request(struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = r->qp;
-	struct rdma_tgroup *g = group_of(r);
+	struct nvmf_rdma_qpair *qp = r->qp;
+	struct nvmf_rdma_group *g = request_group(r);
 
-	rdma_data_release(r);
+	nvmf_rdma_data_release(r);
 	nvmf_request_release(&r->req);
 	if (r->buffers != 0) {
-		rdma_buffers_put(&g->buffers, r->iov, r->buffers);
+		nvmf_rdma_buffers_put(&g->buffers, r->iov, r->buffers);
 		r->buffers = 0;
 	}
-	req_set_state(r, RDMA_REQ_COMPLETED);
-	req_set_state(r, RDMA_REQ_FREE);
+	set_request_state(r, RDMA_REQ_COMPLETED);
+	set_request_state(r, RDMA_REQ_FREE);
 	qp->in_use--;
-	rdma_request_repost(qp->poller, r);
+	nvmf_rdma_request_repost(qp->poller, r);
 }
 
-void rdma_request_repost(struct rdma_poller *p, struct rdma_request *r)
+void nvmf_rdma_request_repost(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = p->srq != NULL ? NULL : r->qp;
+	struct nvmf_rdma_qpair *qp = p->srq != NULL ? NULL : r->qp;
 
-	if (qp != NULL && qp->state != RDMA_QP_LIVE) {
+	if (qp != NULL && qp->state != NVMF_RDMA_QPAIR_LIVE) {
 		return; /* a queue pair that ends takes no more capsules */
 	}
-	rdma_qp_queue_recv(p, qp, &r->recv_wr);
+	nvmf_rdma_qpair_queue_recv(p, qp, &r->recv_wr);
 }
 
 /* The response, with the data in front of it. */
 
-static bool closing(const struct rdma_request *r)
+static bool is_closing(const struct nvmf_rdma_request *r)
 {
-	return r->qp->state != RDMA_QP_LIVE;
+	return r->qp->state != NVMF_RDMA_QPAIR_LIVE;
 }
 
-static void send_response(struct rdma_request *r, bool with_data)
+static void send_response(struct nvmf_rdma_request *r, bool with_data)
 {
-	struct rdma_qp *qp = r->qp;
+	struct nvmf_rdma_qpair *qp = r->qp;
 	struct ibv_send_wr *first = &r->rsp_wr;
 
-	req_set_state(r, RDMA_REQ_RDY_TO_COMPL);
+	set_request_state(r, RDMA_REQ_RDY_TO_COMPL);
 	r->send_slots = (uint16_t)(1 + (with_data ? r->data_wrs : 0));
 	qp->send_room -= r->send_slots;
 	r->rsp_wr.next = NULL;
 	if (with_data) {
 		first = &r->data_wr;
-		rdma_data_last(r)->next = &r->rsp_wr;
-		req_set_state(r, RDMA_REQ_COMPLETING_C2H);
+		nvmf_rdma_data_last(r)->next = &r->rsp_wr;
+		set_request_state(r, RDMA_REQ_COMPLETING_C2H);
 	} else {
-		req_set_state(r, RDMA_REQ_COMPLETING);
+		set_request_state(r, RDMA_REQ_COMPLETING);
 	}
-	rdma_qp_queue_send(qp, first, &r->rsp_wr);
+	nvmf_rdma_qpair_queue_send(qp, first, &r->rsp_wr);
 }
 
-static bool has_data_to_send(const struct rdma_request *r)
+static bool has_data_to_send(const struct nvmf_rdma_request *r)
 {
 	return r->req.xfer == NVME_DATA_TFR_CTRL_TO_HOST && r->req.length != 0 && nvmf_request_status(&r->req) == 0;
 }
 
 /* A host that lists its keys for invalidation gets one of them invalidated with the response (RDMA 3.4). */
-static void choose_opcode(struct rdma_request *r)
+static void choose_opcode(struct nvmf_rdma_request *r)
 {
 	struct nvmf_sgl_iter it;
 	struct nvmf_sgl_block block;
@@ -191,36 +192,36 @@ static void choose_opcode(struct rdma_request *r)
 	}
 }
 
-static void give_internal_error(struct rdma_request *r)
+static void set_internal_error(struct nvmf_rdma_request *r)
 {
 	r->req.cqe.status = htole16((uint16_t)(NVME_ST_DNR(GENERIC, INTERNAL) << 1));
 }
 
 /* EXECUTED, or waiting since: builds and sends, or says what it waits for. */
-static void try_response(struct rdma_request *r)
+static void start_response(struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = r->qp;
+	struct nvmf_rdma_qpair *qp = r->qp;
 	bool with_data = has_data_to_send(r);
 
 	if (with_data && r->data_wrs == 0) {
-		int rc = rdma_data_build(r, IBV_WR_RDMA_WRITE);
+		int rc = nvmf_rdma_data_build(r, IBV_WR_RDMA_WRITE);
 		if (rc == -EAGAIN) {
 			if (r->state != RDMA_REQ_NEED_DATA_WR) {
-				req_set_state(r, RDMA_REQ_NEED_DATA_WR);
+				set_request_state(r, RDMA_REQ_NEED_DATA_WR);
 			}
-			STAILQ_INSERT_TAIL(&group_of(r)->waiting_wrs, r, wait);
+			STAILQ_INSERT_TAIL(&request_group(r)->waiting_wrs, r, wait);
 			return;
 		}
 		if (rc != 0) {
-			give_internal_error(r);
+			set_internal_error(r);
 			with_data = false;
 		}
 	}
 	if (qp->send_room < (with_data ? r->data_wrs : 0) + 1u || !STAILQ_EMPTY(&qp->pending)) {
 		if (with_data) {
-			req_set_state(r, RDMA_REQ_TX_PENDING_C2H);
+			set_request_state(r, RDMA_REQ_TX_PENDING_C2H);
 		} else {
-			req_set_state(r, RDMA_REQ_RDY2COMPL_PEND);
+			set_request_state(r, RDMA_REQ_RDY2COMPL_PEND);
 		}
 		STAILQ_INSERT_TAIL(&qp->pending, r, wait);
 		return;
@@ -228,42 +229,42 @@ static void try_response(struct rdma_request *r)
 	send_response(r, with_data);
 }
 
-void rdma_op_request_complete(struct nvmf_request *req)
+void nvmf_rdma_op_request_complete(struct nvmf_request *req)
 {
-	struct rdma_request *r = to_rdma_request(req);
+	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
 
-	req_set_state(r, RDMA_REQ_EXECUTED);
+	set_request_state(r, RDMA_REQ_EXECUTED);
 	r->qp->poller->stats.request_latency += thread_now() - req->start_ticks;
-	if (__builtin_expect(closing(r), 0)) {
-		release(r);
-		rdma_qp_check_closed(r->qp);
+	if (unlikely(is_closing(r))) {
+		release_request(r);
+		nvmf_rdma_qpair_check_closed(r->qp);
 		return;
 	}
 	choose_opcode(r);
-	try_response(r);
+	start_response(r);
 }
 
-void rdma_request_sent(struct rdma_request *r)
+void nvmf_rdma_request_sent(struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = r->qp;
+	struct nvmf_rdma_qpair *qp = r->qp;
 
 	qp->send_room += r->send_slots;
 	r->send_slots = 0;
-	release(r);
+	release_request(r);
 }
 
 /* Fetching the host's data. */
 
-static bool may_read(const struct rdma_qp *qp, const struct rdma_request *r)
+static bool has_read_credits(const struct nvmf_rdma_qpair *qp, const struct nvmf_rdma_request *r)
 {
 	/* a transfer of more reads than there are credits goes when it has them all to itself */
 	return qp->send_room >= r->data_wrs && (qp->reads == 0 || qp->reads + r->data_wrs <= qp->max_reads);
 }
 
-static void post_reads(struct rdma_request *r)
+static void post_reads(struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = r->qp;
-	struct ibv_send_wr *last = rdma_data_last(r);
+	struct nvmf_rdma_qpair *qp = r->qp;
+	struct ibv_send_wr *last = nvmf_rdma_data_last(r);
 
 	last->wr_id = (uintptr_t)r;
 	last->send_flags = IBV_SEND_SIGNALED;
@@ -271,28 +272,28 @@ static void post_reads(struct rdma_request *r)
 	qp->send_room -= r->data_wrs;
 	qp->reads += r->data_wrs;
 	r->read_posted = true;
-	req_set_state(r, RDMA_REQ_TX_H2C);
-	rdma_qp_queue_send(qp, &r->data_wr, last);
+	set_request_state(r, RDMA_REQ_TX_H2C);
+	nvmf_rdma_qpair_queue_send(qp, &r->data_wr, last);
 }
 
-static void try_read(struct rdma_request *r)
+static void start_read(struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = r->qp;
-	int rc = rdma_data_build(r, IBV_WR_RDMA_READ);
+	struct nvmf_rdma_qpair *qp = r->qp;
+	int rc = nvmf_rdma_data_build(r, IBV_WR_RDMA_READ);
 
 	if (rc == -EAGAIN) {
 		if (r->state != RDMA_REQ_NEED_DATA_WR) {
-			req_set_state(r, RDMA_REQ_NEED_DATA_WR);
+			set_request_state(r, RDMA_REQ_NEED_DATA_WR);
 		}
-		STAILQ_INSERT_TAIL(&group_of(r)->waiting_wrs, r, wait);
+		STAILQ_INSERT_TAIL(&request_group(r)->waiting_wrs, r, wait);
 		return;
 	}
 	if (rc != 0) {
 		nvmf_request_fail(&r->req, NVME_ST_DNR(GENERIC, INTERNAL));
 		return;
 	}
-	if (!STAILQ_EMPTY(&qp->pending) || !may_read(qp, r)) {
-		req_set_state(r, RDMA_REQ_TX_PENDING_H2C);
+	if (!STAILQ_EMPTY(&qp->pending) || !has_read_credits(qp, r)) {
+		set_request_state(r, RDMA_REQ_TX_PENDING_H2C);
 		qp->poller->stats.pending_rdma_read++;
 		STAILQ_INSERT_TAIL(&qp->pending, r, wait);
 		return;
@@ -300,40 +301,40 @@ static void try_read(struct rdma_request *r)
 	post_reads(r);
 }
 
-static void reads_ended(struct rdma_request *r)
+static void end_reads(struct nvmf_rdma_request *r)
 {
-	struct rdma_qp *qp = r->qp;
+	struct nvmf_rdma_qpair *qp = r->qp;
 
 	r->read_posted = false;
 	qp->reads -= r->data_wrs;
 	qp->send_room += r->send_slots;
 	r->send_slots = 0;
-	rdma_data_release(r);
+	nvmf_rdma_data_release(r);
 }
 
-void rdma_request_read_done(struct rdma_request *r)
+void nvmf_rdma_request_read_done(struct nvmf_rdma_request *r)
 {
-	reads_ended(r);
-	if (__builtin_expect(closing(r), 0)) {
+	end_reads(r);
+	if (unlikely(is_closing(r))) {
 		nvmf_request_fail(&r->req, NVME_ST(GENERIC, ABORT_QUEUE));
 		return;
 	}
-	exec(r);
+	execute_request(r);
 }
 
-void rdma_request_read_failed(struct rdma_request *r)
+void nvmf_rdma_request_read_failed(struct nvmf_rdma_request *r)
 {
-	reads_ended(r);
+	end_reads(r);
 	nvmf_request_fail(&r->req, NVME_ST(GENERIC, DATA_XFER_ERROR));
 }
 
-void rdma_qp_run_pending(struct rdma_qp *qp)
+void nvmf_rdma_qpair_run_pending(struct nvmf_rdma_qpair *qp)
 {
-	struct rdma_request *r;
+	struct nvmf_rdma_request *r;
 
 	while ((r = STAILQ_FIRST(&qp->pending)) != NULL) {
 		if (r->state == RDMA_REQ_TX_PENDING_H2C) {
-			if (!may_read(qp, r)) {
+			if (!has_read_credits(qp, r)) {
 				return;
 			}
 			STAILQ_REMOVE_HEAD(&qp->pending, wait);
@@ -352,20 +353,20 @@ void rdma_qp_run_pending(struct rdma_qp *qp)
 
 /* Buffers. */
 
-static void have_buffer(struct rdma_request *r)
+static void use_buffer(struct nvmf_rdma_request *r)
 {
-	req_set_state(r, RDMA_REQ_HAVE_BUFFER);
+	set_request_state(r, RDMA_REQ_HAVE_BUFFER);
 	if (r->req.xfer == NVME_DATA_TFR_HOST_TO_CTRL) {
-		try_read(r);
+		start_read(r);
 	} else {
-		exec(r);
+		execute_request(r);
 	}
 }
 
-static bool get_buffers(struct rdma_request *r)
+static bool take_buffers(struct nvmf_rdma_request *r)
 {
-	struct rdma_tgroup *g = group_of(r);
-	uint16_t n = rdma_buffers_get(&g->buffers, g->buffer_size, r->iov, r->req.length, r->req.reserved_lane);
+	struct nvmf_rdma_group *g = request_group(r);
+	uint16_t n = nvmf_rdma_buffers_get(&g->buffers, g->buffer_size, r->iov, r->req.length, r->req.reserved_lane);
 
 	if (n == 0) {
 		return false;
@@ -375,20 +376,20 @@ static bool get_buffers(struct rdma_request *r)
 	return true;
 }
 
-static void need_buffer(struct rdma_request *r)
+static void need_buffer(struct nvmf_rdma_request *r)
 {
-	struct rdma_tgroup *g = group_of(r);
+	struct nvmf_rdma_group *g = request_group(r);
 
 	if (g->base.transport->opts.zcopy && nvmf_request_lend(&r->req)) {
-		have_buffer(r);
+		use_buffer(r);
 		return;
 	}
 	/* who comes later does not overtake who waits - but the reserved lane has buffers of its own */
-	if ((STAILQ_EMPTY(&g->waiting) || r->req.reserved_lane) && get_buffers(r)) {
-		have_buffer(r);
+	if ((STAILQ_EMPTY(&g->waiting) || r->req.reserved_lane) && take_buffers(r)) {
+		use_buffer(r);
 		return;
 	}
-	req_set_state(r, RDMA_REQ_NEED_BUFFER);
+	set_request_state(r, RDMA_REQ_NEED_BUFFER);
 	g->pending_data_buffer++;
 	iobuf_waits(&g->buffers,
 		    iobuf_class_of(&g->buffers, r->req.length < g->buffer_size ? r->req.length : g->buffer_size));
@@ -396,14 +397,14 @@ static void need_buffer(struct rdma_request *r)
 	STAILQ_INSERT_TAIL(&g->waiting, r, wait);
 }
 
-void rdma_tgroup_run_waiting(struct rdma_tgroup *g)
+void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g)
 {
-	struct rdma_request_queue wrs = STAILQ_HEAD_INITIALIZER(wrs);
-	struct rdma_request *r;
+	struct nvmf_rdma_request_queue wrs = STAILQ_HEAD_INITIALIZER(wrs);
+	struct nvmf_rdma_request *r;
 
-	while ((r = STAILQ_FIRST(&g->waiting)) != NULL && get_buffers(r)) {
+	while ((r = STAILQ_FIRST(&g->waiting)) != NULL && take_buffers(r)) {
 		STAILQ_REMOVE_HEAD(&g->waiting, wait);
-		have_buffer(r);
+		use_buffer(r);
 	}
 	if (g->free_data_wrs == NULL) {
 		return;
@@ -412,66 +413,66 @@ void rdma_tgroup_run_waiting(struct rdma_tgroup *g)
 	while ((r = STAILQ_FIRST(&wrs)) != NULL) {
 		STAILQ_REMOVE_HEAD(&wrs, wait);
 		if (r->req.xfer == NVME_DATA_TFR_HOST_TO_CTRL) {
-			try_read(r);
+			start_read(r);
 		} else {
-			try_response(r);
+			start_response(r);
 		}
 	}
 }
 
 /* Arrival. */
 
-static void go_on(struct rdma_request *r, enum nvmf_next next)
+static void take_next_step(struct nvmf_rdma_request *r, enum nvmf_next next)
 {
 	switch (next) {
 	case NVMF_NEXT_EXEC:
-		exec(r);
+		execute_request(r);
 		break;
 	case NVMF_NEXT_BUFFER:
 		need_buffer(r);
 		break;
 	case NVMF_NEXT_COMPLETE:
-		rdma_op_request_complete(&r->req);
+		nvmf_rdma_op_request_complete(&r->req);
 		break;
 	case NVMF_NEXT_WAIT:
 		break;
 	}
 }
 
-void rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next)
+void nvmf_rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next)
 {
-	go_on(to_rdma_request(req), next);
+	take_next_step(nvmf_rdma_request_of(req), next);
 }
 
-void rdma_request_received(struct rdma_qp *qp, struct rdma_request *r, uint32_t bytes)
+void nvmf_rdma_request_received(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_request *r, uint32_t bytes)
 {
 	r->qp = qp;
 	r->req.qpair = &qp->base;
 	qp->in_use++;
-	if (__builtin_expect(!qp->described && qp->base.hostnqn[0] != '\0', 0)) {
-		rdma_qp_describe(qp);
+	if (unlikely(!qp->described && qp->base.hostnqn[0] != '\0')) {
+		nvmf_rdma_qpair_describe(qp);
 	}
-	req_set_state(r, RDMA_REQ_NEW);
+	set_request_state(r, RDMA_REQ_NEW);
 	r->req.icd_len = bytes - (uint32_t)sizeof(struct nvme_sqe);
-	go_on(r, nvmf_request_start(&r->req));
+	take_next_step(r, nvmf_request_start(&r->req));
 }
 
 /* Removing a request from the queue it waits in; false when it waits in none. */
-static bool leave_queue(struct rdma_request *r)
+static bool remove_from_wait_queue(struct nvmf_rdma_request *r)
 {
-	struct rdma_tgroup *g = group_of(r);
+	struct nvmf_rdma_group *g = request_group(r);
 
-	switch ((enum rdma_req_state)r->state) {
+	switch ((enum nvmf_rdma_request_state)r->state) {
 	case RDMA_REQ_NEED_BUFFER:
-		STAILQ_REMOVE(&g->waiting, r, rdma_request, wait);
+		STAILQ_REMOVE(&g->waiting, r, nvmf_rdma_request, wait);
 		return true;
 	case RDMA_REQ_NEED_DATA_WR:
-		STAILQ_REMOVE(&g->waiting_wrs, r, rdma_request, wait);
+		STAILQ_REMOVE(&g->waiting_wrs, r, nvmf_rdma_request, wait);
 		return true;
 	case RDMA_REQ_TX_PENDING_H2C:
 	case RDMA_REQ_TX_PENDING_C2H:
 	case RDMA_REQ_RDY2COMPL_PEND:
-		STAILQ_REMOVE(&r->qp->pending, r, rdma_request, wait);
+		STAILQ_REMOVE(&r->qp->pending, r, nvmf_rdma_request, wait);
 		return true;
 	default:
 		return false;
@@ -479,92 +480,92 @@ static bool leave_queue(struct rdma_request *r)
 }
 
 /* Whether its execution is over: what is left is its response. */
-static bool is_executed(const struct rdma_request *r)
+static bool is_executed(const struct nvmf_rdma_request *r)
 {
 	return r->state == RDMA_REQ_TX_PENDING_C2H || r->state == RDMA_REQ_RDY2COMPL_PEND ||
 	       (r->state == RDMA_REQ_NEED_DATA_WR && r->req.xfer == NVME_DATA_TFR_CTRL_TO_HOST);
 }
 
-bool rdma_op_request_abort(struct nvmf_request *req)
+bool nvmf_rdma_op_request_abort(struct nvmf_request *req)
 {
-	struct rdma_request *r = to_rdma_request(req);
+	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
 
-	if (is_executed(r) || !leave_queue(r)) {
+	if (is_executed(r) || !remove_from_wait_queue(r)) {
 		return false;
 	}
-	rdma_data_release(r);
+	nvmf_rdma_data_release(r);
 	nvmf_request_fail(req, NVME_ST(GENERIC, ABORT_REQ));
 	return true;
 }
 
-static void fail_waiting(struct rdma_request *r)
+static void fail_waiting_request(struct nvmf_rdma_request *r)
 {
 	bool executed = is_executed(r);
 
-	if (!leave_queue(r)) {
+	if (!remove_from_wait_queue(r)) {
 		return;
 	}
-	rdma_data_release(r);
+	nvmf_rdma_data_release(r);
 	if (executed) {
-		release(r);
+		release_request(r);
 	} else {
 		nvmf_request_fail(&r->req, NVME_ST(GENERIC, ABORT_QUEUE));
 	}
 }
 
-static const struct rdma_requests *requests_of(const struct rdma_qp *qp)
+static const struct nvmf_rdma_request_array *qpair_requests(const struct nvmf_rdma_qpair *qp)
 {
 	return qp->poller->srq != NULL ? &qp->poller->requests : &qp->requests;
 }
 
-void rdma_qp_fail_waiting(struct rdma_qp *qp)
+void nvmf_rdma_qpair_fail_waiting(struct nvmf_rdma_qpair *qp)
 {
-	const struct rdma_requests *all = requests_of(qp);
+	const struct nvmf_rdma_request_array *all = qpair_requests(qp);
 
 	for (uint32_t i = 0; i < all->count; i++) {
-		struct rdma_request *r = rdma_requests_at(all, i);
+		struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
 		if (r->state != RDMA_REQ_FREE && r->qp == qp) {
-			fail_waiting(r);
+			fail_waiting_request(r);
 		}
 	}
 }
 
 /* A request of a queue pair that takes no new work is the device's while it reads or sends; any other ends by
  * itself. */
-static bool is_owed(const struct rdma_request *r)
+static bool device_owes_request(const struct nvmf_rdma_request *r)
 {
 	return r->state == RDMA_REQ_TX_H2C || r->state == RDMA_REQ_COMPLETING || r->state == RDMA_REQ_COMPLETING_C2H;
 }
 
-uint32_t rdma_qp_owed(const struct rdma_qp *qp)
+uint32_t nvmf_rdma_qpair_owed(const struct nvmf_rdma_qpair *qp)
 {
 	uint32_t n = qp->receives;
 
 	if (qp->poller == NULL) {
 		return n; /* it never went live */
 	}
-	const struct rdma_requests *all = requests_of(qp);
+	const struct nvmf_rdma_request_array *all = qpair_requests(qp);
 	for (uint32_t i = 0; i < all->count; i++) {
-		const struct rdma_request *r = rdma_requests_at(all, i);
-		n += r->qp == qp && is_owed(r);
+		const struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
+		n += r->qp == qp && device_owes_request(r);
 	}
 	return n;
 }
 
-void rdma_qp_reclaim(struct rdma_qp *qp)
+void nvmf_rdma_qpair_reclaim(struct nvmf_rdma_qpair *qp)
 {
-	const struct rdma_requests *all = qp->poller != NULL ? requests_of(qp) : NULL;
+	const struct nvmf_rdma_request_array *all = qp->poller != NULL ? qpair_requests(qp) : NULL;
 
 	for (uint32_t i = 0; all != NULL && i < all->count; i++) {
-		struct rdma_request *r = rdma_requests_at(all, i);
+		struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
 
-		if (r->qp != qp || !is_owed(r)) {
+		if (r->qp != qp || !device_owes_request(r)) {
 			continue;
 		}
 		if (r->state == RDMA_REQ_TX_H2C) {
-			rdma_request_read_failed(r);
+			nvmf_rdma_request_read_failed(r);
 		} else {
-			rdma_request_sent(r);
+			nvmf_rdma_request_sent(r);
 		}
 	}
 	qp->receives = 0;
@@ -572,17 +573,17 @@ void rdma_qp_reclaim(struct rdma_qp *qp)
 
 /* For who looks on. */
 
-struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after)
+struct nvmf_request *nvmf_rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after)
 {
-	struct rdma_qp *qp = to_rdma_qp(qpair);
+	struct nvmf_rdma_qpair *qp = nvmf_rdma_qpair_of(qpair);
 
 	if (qp->poller == NULL) {
 		return NULL;
 	}
-	const struct rdma_requests *all = requests_of(qp);
-	uint32_t i = after ? (uint32_t)(((uint8_t *)to_rdma_request(after) - all->memory) / all->stride) + 1 : 0;
+	const struct nvmf_rdma_request_array *all = qpair_requests(qp);
+	uint32_t i = after ? (uint32_t)(((uint8_t *)nvmf_rdma_request_of(after) - all->memory) / all->stride) + 1 : 0;
 	for (; i < all->count; i++) {
-		struct rdma_request *r = rdma_requests_at(all, i);
+		struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
 		if (r->state != RDMA_REQ_FREE && r->qp == qp) {
 			return &r->req;
 		}
@@ -590,17 +591,17 @@ struct nvmf_request *rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_
 	return NULL;
 }
 
-const char *rdma_op_request_state(unsigned n)
+const char *nvmf_rdma_op_request_state(unsigned n)
 {
 	for (unsigned s = 0; s < RDMA_REQ_FREE; s++) { /* the numbers have gaps */
-		if (states[s].name != NULL && n-- == 0) {
-			return states[s].name;
+		if (request_states[s].name != NULL && n-- == 0) {
+			return request_states[s].name;
 		}
 	}
 	return NULL;
 }
 
-void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
+void nvmf_rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	static const char *const waits[RDMA_REQ_STATES] = {
 		[RDMA_REQ_NEED_BUFFER] = "data buffer",
@@ -612,9 +613,9 @@ void rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *ou
 		[RDMA_REQ_COMPLETING_C2H] = "the host's acknowledgement",
 		[RDMA_REQ_COMPLETING] = "the host's acknowledgement",
 	};
-	struct rdma_request *r = to_rdma_request(req);
+	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
 
-	out->state = rdma_request_state_name(r->state);
+	out->state = nvmf_rdma_request_state_name(r->state);
 	out->waits_for = waits[r->state];
 	out->state_age_ticks = env_ticks() - r->state_ticks;
 	out->object = req;

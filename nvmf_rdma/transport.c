@@ -9,7 +9,7 @@
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
-static void opts_init(struct nvmf_transport_opts *o)
+static void init_opts(struct nvmf_transport_opts *o)
 {
 	*o = (struct nvmf_transport_opts){
 		.max_queue_depth = 128,
@@ -34,9 +34,9 @@ static void opts_init(struct nvmf_transport_opts *o)
 	};
 }
 
-static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts)
+static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts)
 {
-	struct rdma_transport *t = calloc(1, sizeof(*t));
+	struct nvmf_rdma_transport *t = calloc(1, sizeof(*t));
 	char error[ENV_ERROR_MAX];
 	int rc;
 
@@ -48,21 +48,21 @@ static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_tra
 	TAILQ_INIT(&t->qps);
 	STAILQ_INIT(&t->settlers);
 	t->base.sgl_rules =
-		(struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = RDMA_MAX_DESCRIPTORS};
+		(struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = NVMF_RDMA_MAX_DESCRIPTORS};
 	t->channel = rdma_create_event_channel();
 	if (t->channel == NULL || fcntl(t->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
 		log_error("no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)",
 			  strerror(errno));
 		goto fail;
 	}
-	rc = rdma_buffers_create(&t->buffers, opts, error);
+	rc = nvmf_rdma_buffers_create(&t->buffers, opts, error);
 	if (rc != 0) {
 		log_error("num_shared_buffers %u of io_unit_size %u bytes: %s", opts->num_shared_buffers,
 			  opts->io_unit_size, error);
 		errno = -rc;
 		goto fail;
 	}
-	t->cm_source = fd_source_add(t->channel->fd, EPOLLIN, rdma_cm_readable, t, "nvmf_rdma_cm");
+	t->cm_source = fd_source_add(t->channel->fd, EPOLLIN, nvmf_rdma_cm_readable, t, "nvmf_rdma_cm");
 	if (t->cm_source == NULL) {
 		errno = ENOMEM;
 		goto fail;
@@ -70,7 +70,7 @@ static struct nvmf_transport *create(struct nvmf_tgt *tgt, const struct nvmf_tra
 	return &t->base;
 fail:;
 	int saved = errno;
-	rdma_buffers_destroy(&t->buffers);
+	nvmf_rdma_buffers_destroy(&t->buffers);
 	if (t->channel != NULL) {
 		rdma_destroy_event_channel(t->channel);
 	}
@@ -79,19 +79,20 @@ fail:;
 	return NULL;
 }
 
-static void destroy(struct nvmf_transport *base)
+static void destroy_transport(struct nvmf_transport *base)
 {
-	struct rdma_transport *t = to_rdma_transport(base);
+	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
 
 	thread_timer_stop(&t->relisten_timer);
-	rdma_devices_destroy(t);
+	nvmf_rdma_devices_destroy(t);
 	fd_source_remove(&t->cm_source);
 	rdma_destroy_event_channel(t->channel);
-	rdma_buffers_destroy(&t->buffers);
+	nvmf_rdma_buffers_destroy(&t->buffers);
 	free(t);
 }
 
-static void discover(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_disc_log_entry *entry)
+static void fill_discovery_entry(struct nvmf_transport *t, const struct nvmf_address *address,
+				 struct nvmf_disc_log_entry *entry)
 {
 	entry->treq = NVMF_TREQ_NOT_SPECIFIED;
 	entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
@@ -99,11 +100,11 @@ static void discover(struct nvmf_transport *t, const struct nvmf_address *addres
 	entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
 }
 
-static struct nvmf_transport_group *group_create(struct nvmf_transport *base, struct nvmf_poll_group *group)
+static struct nvmf_transport_group *create_group(struct nvmf_transport *base, struct nvmf_poll_group *group)
 {
-	struct rdma_transport *t = to_rdma_transport(base);
-	struct rdma_tgroup *g = calloc(1, sizeof(*g));
-	uint32_t wrs = rdma_transport_data_wrs(t);
+	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
+	struct nvmf_rdma_group *g = calloc(1, sizeof(*g));
+	uint32_t wrs = nvmf_rdma_data_wr_count(t);
 	char error[ENV_ERROR_MAX];
 
 	if (g == NULL) {
@@ -114,7 +115,7 @@ static struct nvmf_transport_group *group_create(struct nvmf_transport *base, st
 	STAILQ_INIT(&g->waiting_wrs);
 	g->buffer_size = t->buffers.size;
 	g->data_wrs = calloc(wrs, sizeof(*g->data_wrs));
-	if (g->data_wrs == NULL || rdma_buffer_channel_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
+	if (g->data_wrs == NULL || nvmf_rdma_buffer_channel_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
 		log_error("no poll group, with num_shared_buffers %u: %s", base->opts.num_shared_buffers,
 			  g->data_wrs != NULL ? error : "no memory for work requests");
 		free(g->data_wrs);
@@ -129,29 +130,29 @@ static struct nvmf_transport_group *group_create(struct nvmf_transport *base, st
 	return &g->base;
 }
 
-static void group_destroy(struct nvmf_transport_group *base)
+static void destroy_group(struct nvmf_transport_group *base)
 {
-	struct rdma_tgroup *g = to_rdma_tgroup(base);
-	struct rdma_poller *p;
+	struct nvmf_rdma_group *g = nvmf_rdma_group_of(base);
+	struct nvmf_rdma_poller *p;
 
 	while ((p = TAILQ_FIRST(&g->pollers)) != NULL) {
-		rdma_poller_destroy(p);
+		nvmf_rdma_poller_destroy(p);
 	}
 	iobuf_channel_destroy(&g->buffers);
 	free(g->data_wrs);
 	free(g);
 }
 
-static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport_stats *stats)
+static void fill_group_stats(struct nvmf_transport_group *base, struct nvmf_transport_stats *stats)
 {
-	struct rdma_tgroup *g = to_rdma_tgroup(base);
-	struct rdma_poller *p;
+	struct nvmf_rdma_group *g = nvmf_rdma_group_of(base);
+	struct nvmf_rdma_poller *p;
 
 	stats->pending_data_buffer = g->pending_data_buffer;
 	stats->connections = g->connections;
 	stats->connection_bytes = g->connection_bytes;
 	stats->group_bytes =
-		sizeof(*g) + rdma_transport_data_wrs(to_rdma_transport(g->base.transport)) * sizeof(*g->data_wrs);
+		sizeof(*g) + nvmf_rdma_data_wr_count(nvmf_rdma_transport_of(g->base.transport)) * sizeof(*g->data_wrs);
 	TAILQ_FOREACH (p, &g->pollers, link) {
 		stats->group_bytes += sizeof(*p) + p->requests.bytes;
 		if (stats->num_devices < NVMF_STATS_DEVICES_MAX) {
@@ -165,28 +166,28 @@ static void group_stats(struct nvmf_transport_group *base, struct nvmf_transport
 	}
 }
 
-static struct nvmf_transport_ops rdma_ops = {
+static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.name = "RDMA",
 	.trtype = NVMF_TRTYPE_RDMA,
 	.trace_object_type = TRACE_OBJECT_NVMF_RDMA_IO,
-	.opts_init = opts_init,
-	.create = create,
-	.destroy = destroy,
-	.listen = rdma_op_listen,
-	.stop_listen = rdma_op_stop_listen,
-	.settle = rdma_op_settle,
-	.discover = discover,
-	.group_create = group_create,
-	.group_destroy = group_destroy,
-	.group_stats = group_stats,
-	.qpair_add = rdma_op_qpair_add,
-	.qpair_close = rdma_op_qpair_close,
-	.qpair_destroy = rdma_op_qpair_destroy,
-	.request_complete = rdma_op_request_complete,
-	.request_continue = rdma_op_request_continue,
-	.request_abort = rdma_op_request_abort,
-	.request_next = rdma_op_request_next,
-	.request_describe = rdma_op_request_describe,
-	.request_state = rdma_op_request_state,
+	.opts_init = init_opts,
+	.create = create_transport,
+	.destroy = destroy_transport,
+	.listen = nvmf_rdma_op_listen,
+	.stop_listen = nvmf_rdma_op_stop_listen,
+	.settle = nvmf_rdma_op_settle,
+	.discover = fill_discovery_entry,
+	.group_create = create_group,
+	.group_destroy = destroy_group,
+	.group_stats = fill_group_stats,
+	.qpair_add = nvmf_rdma_op_qpair_add,
+	.qpair_close = nvmf_rdma_op_qpair_close,
+	.qpair_destroy = nvmf_rdma_op_qpair_destroy,
+	.request_complete = nvmf_rdma_op_request_complete,
+	.request_continue = nvmf_rdma_op_request_continue,
+	.request_abort = nvmf_rdma_op_request_abort,
+	.request_next = nvmf_rdma_op_request_next,
+	.request_describe = nvmf_rdma_op_request_describe,
+	.request_state = nvmf_rdma_op_request_state,
 };
-NVMF_TRANSPORT(rdma_ops)
+NVMF_TRANSPORT(nvmf_rdma_ops)

@@ -300,7 +300,7 @@ def damage_under_io(hung, shared):
     with which words)."""
     request = f"((struct nvmf_request *){hung['object']})"
     qpair, view, channel, io = f"{request}->qpair", f"{request}->ns_view", f"{request}->bdev_io.ch", f"(&{request}->bdev_io)"
-    rdma = f"((struct rdma_qp *){qpair})"
+    rdma = f"((struct nvmf_rdma_qpair *){qpair})"
     requests = f"{rdma}->poller->requests" if shared else f"{rdma}->requests"
     wild, unmapped = b"A" * 8, struct.pack("<Q", 0x7f00dead0000)
     drill = f"varve_bdev_io {io}"
@@ -335,7 +335,7 @@ def test_damage_of_queue_pairs_requests_controllers_and_channels():
 
 
 def check_damage_under_io(hung, core):
-    shared = core.evaluate([f"((struct rdma_qp *)((struct nvmf_request *){hung['object']})->qpair)->poller->srq"])
+    shared = core.evaluate([f"((struct nvmf_rdma_qpair *)((struct nvmf_request *){hung['object']})->qpair)->poller->srq"])
     cases = damage_under_io(hung, any(shared.values()))
     values = core.evaluate([e for _, where, what, _, _ in cases for e in (where, what) if isinstance(e, str)])
     for name, where, what, command, words in cases:

@@ -8,9 +8,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 
-	if (rdma_cm_decode(data, size, 128, 1024, &out) == 0) {
+	if (nvmf_rdma_cm_decode(data, size, 128, 1024, &out) == 0) {
 		if (out.host_send_queue < 2 || out.host_send_queue > 1024 || out.host_receive_queue == 0) {
 			abort();
 		}

@@ -16,16 +16,16 @@ static struct nvmf_transport_opts opts = {.io_unit_size = SIZE,
 					  .num_shared_buffers = SHARED,
 					  .iobuf_small_cache_size = 16,
 					  .iobuf_large_cache_size = 16};
-static struct rdma_buffers buffers;
+static struct nvmf_rdma_buffers buffers;
 static struct iobuf_channel a, b;
 
 static int setup(void)
 {
 	struct env_opts o = {.name = "unit-buffers", .instance_id = -1, .no_huge = true, .no_pci = true};
 
-	return env_init(&o, error) != 0 || rdma_buffers_create(&buffers, &opts, error) != 0 ||
-	       rdma_buffer_channel_create(&a, &buffers, &opts, error) != 0 ||
-	       rdma_buffer_channel_create(&b, &buffers, &opts, error) != 0;
+	return env_init(&o, error) != 0 || nvmf_rdma_buffers_create(&buffers, &opts, error) != 0 ||
+	       nvmf_rdma_buffer_channel_create(&a, &buffers, &opts, error) != 0 ||
+	       nvmf_rdma_buffer_channel_create(&b, &buffers, &opts, error) != 0;
 }
 
 static int teardown(void)
@@ -33,7 +33,7 @@ static int teardown(void)
 	iobuf_channel_destroy(&a);
 	iobuf_channel_destroy(&b);
 	int lost = (int)(SHARED - buffers.limit.left);
-	rdma_buffers_destroy(&buffers);
+	nvmf_rdma_buffers_destroy(&buffers);
 	env_fini();
 	return lost;
 }
@@ -49,14 +49,14 @@ static void test_a_transfer_gets_as_many_buffers_as_it_needs(void)
 
 	CU_ASSERT_EQUAL(buffers.most, 16);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint16_t n = rdma_buffers_get(&a, buffers.size, iov, cases[i].length, false);
+		uint16_t n = nvmf_rdma_buffers_get(&a, buffers.size, iov, cases[i].length, false);
 		CU_ASSERT_EQUAL_FATAL(n, cases[i].buffers);
 		CU_ASSERT_EQUAL(iov[n - 1].iov_len, cases[i].last);
 		for (uint16_t k = 0; k < n; k++) {
 			CU_ASSERT_EQUAL((uintptr_t)iov[k].iov_base % 4096, 0);
 			CU_ASSERT(k == n - 1 || iov[k].iov_len == SIZE);
 		}
-		rdma_buffers_put(&a, iov, n);
+		nvmf_rdma_buffers_put(&a, iov, n);
 	}
 }
 
@@ -69,29 +69,29 @@ static void test_large_pieces_come_from_the_large_pool_and_their_rest_from_the_s
 		uint16_t large;
 	} cases[] = {{4096, 1, 0},   {SIZE, 1, 0},   {SIZE + 1, 1, 1}, {131072, 1, 1},
 		     {131073, 2, 1}, {262144, 2, 2}, {1048576, 8, 8}};
-	struct rdma_buffers large;
+	struct nvmf_rdma_buffers large;
 	struct iobuf_channel ch;
 	struct iovec iov[16];
 
 	o.io_unit_size = 131072;
 	o.max_io_size = 1048576;
-	CU_ASSERT_EQUAL_FATAL(rdma_buffers_create(&large, &o, error), 0);
-	CU_ASSERT_EQUAL_FATAL(rdma_buffer_channel_create(&ch, &large, &o, error), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_rdma_buffers_create(&large, &o, error), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_rdma_buffer_channel_create(&ch, &large, &o, error), 0);
 	CU_ASSERT_EQUAL(large.most, 8);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint32_t gets = (uint32_t)ch.cache[IOBUF_LARGE].gets;
 		size_t bytes = 0;
-		uint16_t n = rdma_buffers_get(&ch, large.size, iov, cases[i].length, false);
+		uint16_t n = nvmf_rdma_buffers_get(&ch, large.size, iov, cases[i].length, false);
 		CU_ASSERT_EQUAL_FATAL(n, cases[i].buffers);
 		CU_ASSERT_EQUAL((uint32_t)ch.cache[IOBUF_LARGE].gets - gets, cases[i].large);
 		for (uint16_t k = 0; k < n; k++) {
 			bytes += iov[k].iov_len;
 		}
 		CU_ASSERT_EQUAL(bytes, cases[i].length);
-		rdma_buffers_put(&ch, iov, n);
+		nvmf_rdma_buffers_put(&ch, iov, n);
 	}
 	iobuf_channel_destroy(&ch);
-	rdma_buffers_destroy(&large);
+	nvmf_rdma_buffers_destroy(&large);
 }
 
 static void test_an_empty_pool_gives_all_or_nothing_but_the_reserved_lane_goes_on(void)
@@ -99,22 +99,22 @@ static void test_an_empty_pool_gives_all_or_nothing_but_the_reserved_lane_goes_o
 	static struct iovec taken[SHARED], more[16];
 	unsigned n = 0;
 
-	while (rdma_buffers_get(&a, buffers.size, &taken[n], SIZE, false) == 1) {
+	while (nvmf_rdma_buffers_get(&a, buffers.size, &taken[n], SIZE, false) == 1) {
 		n++;
 	}
 	CU_ASSERT(n < SHARED);
-	CU_ASSERT_EQUAL(rdma_buffers_get(&a, buffers.size, more, SIZE, false), 0);
-	CU_ASSERT_EQUAL(rdma_buffers_get(&a, buffers.size, more, 4096, true), 1);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_get(&a, buffers.size, more, SIZE, false), 0);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_get(&a, buffers.size, more, 4096, true), 1);
 	/* what no command of the reserved lane needs is not taken from it */
-	CU_ASSERT_EQUAL(rdma_buffers_get(&a, buffers.size, more + 1, 2 * SIZE, true), 0);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_get(&a, buffers.size, more + 1, 2 * SIZE, true), 0);
 	/* given back, what was reserved is reserved again */
-	rdma_buffers_put(&a, more, 1);
-	CU_ASSERT_EQUAL(rdma_buffers_get(&a, buffers.size, more, SIZE, false), 0);
+	nvmf_rdma_buffers_put(&a, more, 1);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_get(&a, buffers.size, more, SIZE, false), 0);
 	for (unsigned i = 0; i < n; i++) {
-		rdma_buffers_put(&a, &taken[i], 1);
+		nvmf_rdma_buffers_put(&a, &taken[i], 1);
 	}
-	CU_ASSERT_EQUAL(rdma_buffers_get(&a, buffers.size, more, 131072, false), 16);
-	rdma_buffers_put(&a, more, 16);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_get(&a, buffers.size, more, 131072, false), 16);
+	nvmf_rdma_buffers_put(&a, more, 16);
 }
 
 /* Otherwise groups that wait with half of what they need each would wait for ever. */
@@ -123,44 +123,44 @@ static void test_each_group_can_do_its_largest_command_whatever_others_hold(void
 	static struct iovec taken[SHARED], more[16];
 	unsigned n = 0;
 
-	while (rdma_buffers_get(&a, buffers.size, &taken[n], SIZE, false) == 1) {
+	while (nvmf_rdma_buffers_get(&a, buffers.size, &taken[n], SIZE, false) == 1) {
 		n++;
 	}
-	CU_ASSERT_EQUAL(rdma_buffers_get(&b, buffers.size, more, 131072, false), 16);
-	rdma_buffers_put(&b, more, 16);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_get(&b, buffers.size, more, 131072, false), 16);
+	nvmf_rdma_buffers_put(&b, more, 16);
 	for (unsigned i = 0; i < n; i++) {
-		rdma_buffers_put(&a, &taken[i], 1);
+		nvmf_rdma_buffers_put(&a, &taken[i], 1);
 	}
 }
 
 static void test_too_few_shared_buffers_for_the_groups_are_refused(void)
 {
 	struct nvmf_transport_opts o = opts;
-	struct rdma_buffers few;
+	struct nvmf_rdma_buffers few;
 	struct iobuf_channel ch;
 
 	o.num_shared_buffers = 20;
-	CU_ASSERT_EQUAL_FATAL(rdma_buffers_create(&few, &o, error), 0);
-	CU_ASSERT_EQUAL(rdma_buffer_channel_create(&ch, &few, &o, error), -ENOMEM);
+	CU_ASSERT_EQUAL_FATAL(nvmf_rdma_buffers_create(&few, &o, error), 0);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffer_channel_create(&ch, &few, &o, error), -ENOMEM);
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, "nvmf_RDMA needs 32 data buffers of 8192 bytes for itself and got 20"));
 	CU_ASSERT_EQUAL(few.limit.left, 20);
-	rdma_buffers_destroy(&few);
+	nvmf_rdma_buffers_destroy(&few);
 }
 
 static void test_more_pieces_than_can_be_counted_are_refused(void)
 {
 	struct nvmf_transport_opts o = opts;
-	struct rdma_buffers many;
+	struct nvmf_rdma_buffers many;
 
 	o.io_unit_size = 4096;
 	o.max_io_size = 1u << 28;
-	CU_ASSERT_EQUAL(rdma_buffers_create(&many, &o, error), -EINVAL);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_create(&many, &o, error), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, "65536 pieces"));
-	rdma_buffers_destroy(&many);
+	nvmf_rdma_buffers_destroy(&many);
 	o.max_io_size = 1u << 27;
-	CU_ASSERT_EQUAL(rdma_buffers_create(&many, &o, error), 0);
+	CU_ASSERT_EQUAL(nvmf_rdma_buffers_create(&many, &o, error), 0);
 	CU_ASSERT_EQUAL(many.most, 32768);
-	rdma_buffers_destroy(&many);
+	nvmf_rdma_buffers_destroy(&many);
 }
 
 static const struct unit_test tests[] = {

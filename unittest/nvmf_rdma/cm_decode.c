@@ -15,15 +15,15 @@ static struct nvmf_rdma_cm_req good(uint16_t qid, uint16_t hsqsize)
 					 .cntlid = 0xffff};
 }
 
-static enum nvmf_rdma_cm_status decode(const void *data, size_t len, struct rdma_cm_request *out)
+static enum nvmf_rdma_cm_status decode(const void *data, size_t len, struct nvmf_rdma_cm_params *out)
 {
-	return rdma_cm_decode(data, len, ADMIN_MAX, IO_MAX, out);
+	return nvmf_rdma_cm_decode(data, len, ADMIN_MAX, IO_MAX, out);
 }
 
 static void test_a_good_request_gives_its_queue_sizes(void)
 {
 	struct nvmf_rdma_cm_req r = good(3, 127);
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 
 	CU_ASSERT_EQUAL(decode(&r, sizeof(r), &out), 0);
 	CU_ASSERT_EQUAL(out.qid, 3);
@@ -35,7 +35,7 @@ static void test_padding_behind_the_data_is_accepted(void)
 {
 	uint8_t padded[56] = {0};
 	struct nvmf_rdma_cm_req r = good(0, 31);
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 
 	memcpy(padded, &r, sizeof(r));
 	memset(padded + sizeof(r), 0xa5, sizeof(padded) - sizeof(r));
@@ -45,7 +45,7 @@ static void test_padding_behind_the_data_is_accepted(void)
 static void test_data_that_is_too_short_is_rejected_at_every_length(void)
 {
 	struct nvmf_rdma_cm_req r = good(1, 31);
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 
 	for (size_t len = 0; len < sizeof(r); len++) {
 		uint8_t *exact = malloc(len ? len : 1);
@@ -59,7 +59,7 @@ static void test_data_that_is_too_short_is_rejected_at_every_length(void)
 static void test_an_unknown_format_is_rejected(void)
 {
 	struct nvmf_rdma_cm_req r = good(1, 31);
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 
 	r.recfmt = htole16(1);
 	CU_ASSERT_EQUAL(decode(&r, sizeof(r), &out), NVMF_RDMA_CM_INVALID_RECFMT);
@@ -67,7 +67,7 @@ static void test_an_unknown_format_is_rejected(void)
 
 static void test_send_queues_of_impossible_size_are_rejected(void)
 {
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 	struct nvmf_rdma_cm_req r = good(0, 0);
 
 	CU_ASSERT_EQUAL(decode(&r, sizeof(r), &out), NVMF_RDMA_CM_INVALID_HSQSIZE);
@@ -85,7 +85,7 @@ static void test_send_queues_of_impossible_size_are_rejected(void)
 static void test_a_host_without_receives_is_rejected(void)
 {
 	struct nvmf_rdma_cm_req r = good(1, 31);
-	struct rdma_cm_request out;
+	struct nvmf_rdma_cm_params out;
 
 	r.hrqsize = 0;
 	CU_ASSERT_EQUAL(decode(&r, sizeof(r), &out), NVMF_RDMA_CM_INVALID_HRQSIZE);

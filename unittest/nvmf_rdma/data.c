@@ -16,14 +16,14 @@
 /* Host memory is told by descriptors that the test makes; ours is told by address only and never touched. */
 static struct ibv_mr mr = {.lkey = 7};
 static struct verbs_pd pd;
-static struct rdma_device device = {.pd = &pd};
-static struct rdma_tgroup group;
-static struct rdma_poller poller = {.device = &device, .tgroup = &group};
-static struct rdma_qp qp = {.poller = &poller};
-static struct rdma_data_wr pool[POOL];
+static struct nvmf_rdma_device device = {.pd = &pd};
+static struct nvmf_rdma_group group;
+static struct nvmf_rdma_poller poller = {.device = &device, .tgroup = &group};
+static struct nvmf_rdma_qpair qp = {.poller = &poller};
+static struct nvmf_rdma_data_wr pool[POOL];
 static struct iovec iov[PIECES];
 static union nvme_sgl_desc keyed;
-static struct rdma_request *r;
+static struct nvmf_rdma_request *r;
 
 static int setup(void)
 {
@@ -52,7 +52,7 @@ static unsigned pool_left(void)
 {
 	unsigned n = 0;
 
-	for (const struct rdma_data_wr *m = group.free_data_wrs; m != NULL; m = m->next_free) {
+	for (const struct nvmf_rdma_data_wr *m = group.free_data_wrs; m != NULL; m = m->next_free) {
 		n++;
 	}
 	return n;
@@ -74,7 +74,7 @@ static int build(enum ibv_wr_opcode opcode, int sges, int read_sges, unsigned in
 	r->req.iovcnt = PIECES;
 	r->req.length = PIECES * PIECE;
 	r->req.sgl = (struct nvmf_sgl){.kind = NVMF_SGL_KEYED, .num_descs = 1, .length = r->req.length, .sgl1 = &keyed};
-	return rdma_data_build(r, opcode);
+	return nvmf_rdma_data_build(r, opcode);
 }
 
 struct nvmf_sgl_iter nvmf_sgl_iter(const struct nvmf_sgl *sgl)
@@ -116,8 +116,8 @@ static void check(enum ibv_wr_opcode opcode, int sges, unsigned wrs)
 
 static void test_one_work_request_where_the_device_takes_all_pieces(void)
 {
-	CU_ASSERT_EQUAL_FATAL(build(IBV_WR_RDMA_READ, RDMA_MAX_SGE, RDMA_MAX_SGE, 0), 0);
-	check(IBV_WR_RDMA_READ, RDMA_MAX_SGE, 1);
+	CU_ASSERT_EQUAL_FATAL(build(IBV_WR_RDMA_READ, NVMF_RDMA_MAX_SGE, NVMF_RDMA_MAX_SGE, 0), 0);
+	check(IBV_WR_RDMA_READ, NVMF_RDMA_MAX_SGE, 1);
 }
 
 static void test_a_read_over_iwarp_has_one_piece_and_a_write_has_more(void)
@@ -125,12 +125,12 @@ static void test_a_read_over_iwarp_has_one_piece_and_a_write_has_more(void)
 	CU_ASSERT_EQUAL_FATAL(build(IBV_WR_RDMA_READ, 6, 1, POOL), 0);
 	check(IBV_WR_RDMA_READ, 1, PIECES);
 	CU_ASSERT_EQUAL(pool_left(), POOL - (PIECES - 1));
-	rdma_data_release(r);
+	nvmf_rdma_data_release(r);
 	CU_ASSERT_EQUAL(pool_left(), POOL);
 
 	CU_ASSERT_EQUAL_FATAL(build(IBV_WR_RDMA_WRITE, 6, 1, POOL), 0);
 	check(IBV_WR_RDMA_WRITE, 6, 3);
-	rdma_data_release(r);
+	nvmf_rdma_data_release(r);
 	CU_ASSERT_EQUAL(pool_left(), POOL);
 }
 

@@ -34,7 +34,7 @@ def transport_groups():
 
 def rdma_tgroup(tgroup):
     """struct nvmf_transport_group is its first member."""
-    return tgroup.address.cast(gdb.lookup_type("struct rdma_tgroup").pointer()).dereference()
+    return tgroup.address.cast(gdb.lookup_type("struct nvmf_rdma_group").pointer()).dereference()
 
 
 def limit_text(g):

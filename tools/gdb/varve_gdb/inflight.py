@@ -28,9 +28,9 @@ class Request:
 
 def rdma_array(requests, owner):
     """The requests of an array that are in use by a queue pair. Only the state of the others is read: there are thousands."""
-    kind = gdb.lookup_type("struct rdma_request")
+    kind = gdb.lookup_type("struct nvmf_rdma_request")
     offsets = {f.name: f.bitpos // 8 for f in kind.fields()}
-    free = next(f.enumval for f in gdb.lookup_type("enum rdma_req_state").fields() if f.name == "RDMA_REQ_FREE")
+    free = next(f.enumval for f in gdb.lookup_type("enum nvmf_rdma_request_state").fields() if f.name == "RDMA_REQ_FREE")
     count, stride, memory = number(requests["count"]), number(requests["stride"]), number(requests["memory"])
     if memory == 0 or count == 0:
         return
@@ -46,7 +46,7 @@ def rdma_array(requests, owner):
 
 
 def of_qpair(qpair):
-    """The struct rdma_request of a queue pair, from its own array or the shared receive queue's."""
+    """The struct nvmf_rdma_request of a queue pair, from its own array or the shared receive queue's."""
     if not nvmf.is_rdma(qpair):
         return
     qp = nvmf.rdma_qp(qpair)
@@ -85,7 +85,7 @@ def state_of(rdma, req):
     """(state, what it waits for, since when)"""
     where = enum_name(req["where"], "enum nvmf_request_where", "NVMF_REQUEST_")
     if where == "TRANSPORT":
-        state = enum_name(rdma["state"], "enum rdma_req_state", "RDMA_REQ_")
+        state = enum_name(rdma["state"], "enum nvmf_rdma_request_state", "RDMA_REQ_")
         return state, WAITS.get(state, "-"), rdma["state_ticks"]
     if where == "BDEV":
         return where, "bdev: " + bdev.io_state(req["bdev_io"]), req["where_ticks"]

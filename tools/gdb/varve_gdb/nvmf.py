@@ -158,7 +158,7 @@ def is_rdma(qpair):
 
 def rdma_qp(qpair):
     """struct nvmf_qpair is its first member."""
-    return qpair.address.cast(gdb.lookup_type("struct rdma_qp").pointer()).dereference()
+    return qpair.address.cast(gdb.lookup_type("struct nvmf_rdma_qpair").pointer()).dereference()
 
 
 def all_qpairs():
@@ -175,7 +175,7 @@ def connection(qpair):
     if not is_rdma(qpair):
         return "-", "-", "-", "-"
     qp = rdma_qp(qpair)
-    return (enum_name(qp["state"], "enum rdma_qp_state", "RDMA_QP_"), number(qp["in_use"]), number(qp["send_room"]),
+    return (enum_name(qp["state"], "enum nvmf_rdma_qpair_state", "NVMF_RDMA_QPAIR_"), number(qp["in_use"]), number(qp["send_room"]),
             f"{number(qp['reads'])}/{number(qp['max_reads'])}")
 
 

@@ -151,7 +151,7 @@ BY_NAME = {
     "nvmf_request": with_states(where="nvmf_request_where"),
     "nvmf_qpair": with_states(state="nvmf_qpair_state"),
     "nvmf_subsystem_view": with_states(state="nvmf_view_state"),
-    "rdma_request": with_states(state="rdma_req_state"),
+    "nvmf_rdma_request": with_states(state="nvmf_rdma_request_state"),
 }
 HEADS = {"tqh_first", "stqh_first", "lh_first", "slh_first"}
 

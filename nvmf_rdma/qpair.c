@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections from request to end.
  *
- *     control thread				poll group's thread
- *     rdma_qp_accept: checks, chooses group
- *     rdma_op_qpair_add: setup_msg
- *     setup: queue pair, receives, accept
- *     rdma_qp_broken: leave_msg
- *     leave: nvmf_qpair_disconnect
- *     rdma_op_qpair_close: SETUP or LIVE -> CLOSING, close_msg
- *     close: disconnects, error state; error_msg
- *     in_error: work flushes; CLOSING -> CLOSED when none is left, unmake_msg
- *     flush_timer: the device does not end it;
- *     destroys the queue pair			forsake, reclaim: takes back what the device still had
- *     unmake: all that was made; unmade_msg
- *     nvmf_qpair_closed(); freed: no message is under way any more
+ * clang-format off
+ *
+ *     control thread                                    poll group's thread
+ *     nvmf_rdma_qpair_accept(): checks, chooses a group
+ *                                                       nvmf_rdma_op_qpair_add(): posts setup_msg
+ *     setup_connection(): queue pair, receives, accept
+ *     nvmf_rdma_qpair_broken(): posts leave_msg
+ *                                                       leave_target(): nvmf_qpair_disconnect()
+ *                                                       nvmf_rdma_op_qpair_close(): SETUP or LIVE to CLOSING;
+ *                                                           posts close_msg
+ *     close_qpair(): disconnects, moves the queue pair
+ *         to the error state; posts error_msg
+ *                                                       qpair_in_error_state(): its work flushes; CLOSING to CLOSED
+ *                                                           when none is left; posts unmake_msg
+ *     flush_timer_expired(): the device did not flush;      abandon_owed(), reclaim_owed(): what the device
+ *         destroys the queue pair                           still had is taken back
+ *     destroy_connection(): frees all that was made;
+ *         posts unmade_msg
+ *                                                       finish_close(): nvmf_qpair_closed(); no message is under
+ *                                                           way any more, so that the memory can be freed
+ *
+ * clang-format on
  */
 #include <errno.h>
 #include <netdb.h>
@@ -23,25 +32,23 @@
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
-#define FROM(ptr, member) ((struct rdma_qp *)((char *)(ptr)-offsetof(struct rdma_qp, member)))
-
-static struct thread *thread_of(const struct rdma_qp *qp)
+static struct thread *qpair_thread(const struct nvmf_rdma_qpair *qp)
 {
-	return rdma_group_thread(to_rdma_tgroup(qp->base.tgroup));
+	return nvmf_rdma_group_thread(nvmf_rdma_group_of(qp->base.tgroup));
 }
 
-static struct rdma_transport *transport_of(const struct rdma_qp *qp)
+static struct nvmf_rdma_transport *qpair_transport(const struct nvmf_rdma_qpair *qp)
 {
-	return to_rdma_transport(qp->base.transport);
+	return nvmf_rdma_transport_of(qp->base.transport);
 }
 
-static void set_state(struct rdma_qp *qp, enum rdma_qp_state new)
+static void qpair_set_state(struct nvmf_rdma_qpair *qp, enum nvmf_rdma_qpair_state new)
 {
 	static const uint8_t allowed[] = {
-		[RDMA_QP_SETUP] = 1 << RDMA_QP_LIVE | 1 << RDMA_QP_CLOSING,
-		[RDMA_QP_LIVE] = 1 << RDMA_QP_CLOSING,
-		[RDMA_QP_CLOSING] = 1 << RDMA_QP_CLOSED,
-		[RDMA_QP_CLOSED] = 0,
+		[NVMF_RDMA_QPAIR_SETUP] = 1 << NVMF_RDMA_QPAIR_LIVE | 1 << NVMF_RDMA_QPAIR_CLOSING,
+		[NVMF_RDMA_QPAIR_LIVE] = 1 << NVMF_RDMA_QPAIR_CLOSING,
+		[NVMF_RDMA_QPAIR_CLOSING] = 1 << NVMF_RDMA_QPAIR_CLOSED,
+		[NVMF_RDMA_QPAIR_CLOSED] = 0,
 	};
 	if ((allowed[qp->state] & 1 << new) == 0) {
 		log_limited(LOG_LEVEL_ERROR, "a connection went from state %d to %d", qp->state, new);
@@ -51,56 +58,56 @@ static void set_state(struct rdma_qp *qp, enum rdma_qp_state new)
 
 /* The trace owner. */
 
-static void describe_owner(const struct rdma_qp *qp, char *text, size_t size)
+static void write_trace_owner(const struct nvmf_rdma_qpair *qp, char *text, size_t size)
 {
 	snprintf(text, size, "%.60s %.40s qid %u at %.40s", qp->base.hostnqn[0] ? qp->base.hostnqn : "(connecting)",
 		 qp->base.peer_address.traddr, qp->base.qid, qp->base.listen_address.traddr);
 }
 
-static void describe(struct thread_msg *msg)
+static void update_trace_owner(struct thread_msg *msg)
 {
-	struct rdma_qp *qp = FROM(msg, describe_msg);
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, describe_msg);
 	char text[160];
 
-	describe_owner(qp, text, sizeof(text));
+	write_trace_owner(qp, text, sizeof(text));
 	trace_owner_update(qp->owner, text);
 }
 
-void rdma_qp_describe(struct rdma_qp *qp)
+void nvmf_rdma_qpair_describe(struct nvmf_rdma_qpair *qp)
 {
 	qp->described = true;
-	thread_post(thread_control(), &qp->describe_msg, describe);
+	thread_post(thread_control(), &qp->describe_msg, update_trace_owner);
 }
 
 /* The end. */
 
-static void leave(struct thread_msg *msg)
+static void leave_target(struct thread_msg *msg)
 {
-	struct rdma_qp *qp = FROM(msg, leave_msg);
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, leave_msg);
 
-	if (qp->state != RDMA_QP_CLOSED) {
+	if (qp->state != NVMF_RDMA_QPAIR_CLOSED) {
 		nvmf_qpair_disconnect(&qp->base, "the connection ended");
 	}
 }
 
-void rdma_qp_broken(struct rdma_qp *qp, const char *why)
+void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why)
 {
 	qp->broken = true;
 	if (!qp->leaving && qp->base.tgroup != NULL) {
 		qp->leaving = true;
-		thread_post(thread_of(qp), &qp->leave_msg, leave);
+		thread_post(qpair_thread(qp), &qp->leave_msg, leave_target);
 	}
 }
 
-static void error_state_reached(struct thread_msg *msg)
+static void qpair_in_error_state(struct thread_msg *msg)
 {
-	struct rdma_qp *qp = FROM(msg, error_msg);
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, error_msg);
 
 	qp->in_error = true;
-	rdma_qp_check_closed(qp);
+	nvmf_rdma_qpair_check_closed(qp);
 }
 
-static void to_error_state(struct rdma_qp *qp)
+static void move_to_error_state(struct nvmf_rdma_qpair *qp)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
@@ -110,7 +117,7 @@ static void to_error_state(struct rdma_qp *qp)
 	}
 }
 
-static void disconnect(struct rdma_qp *qp)
+static void disconnect_fabric(struct nvmf_rdma_qpair *qp)
 {
 	TRACE(RDMA_QP_DISCONNECT, qp->owner, 0, (uintptr_t)qp);
 	if (qp->id->qp == NULL) {
@@ -119,11 +126,11 @@ static void disconnect(struct rdma_qp *qp)
 	/* Over iWARP the connection manager would let the work under way end first (Closing). siw then forgets RDMA
 	 * READs that wait for their data: they never complete, not even when the error state follows. */
 	if (qp->device->iwarp) {
-		to_error_state(qp);
+		move_to_error_state(qp);
 	}
 	/* an error here means that there is no connection to end: what counts is the state of the queue pair */
 	rdma_disconnect(qp->id);
-	to_error_state(qp);
+	move_to_error_state(qp);
 }
 
 /* How long a device may take to flush the work of a queue pair in the error state: a working one needs milliseconds.
@@ -131,106 +138,106 @@ static void disconnect(struct rdma_qp *qp)
 #define FLUSH_WAIT_US      5000000
 #define DEAD_FLUSH_WAIT_US 100000
 
-struct forsake {
-	struct rdma_qp *qp;
+struct owed_check {
+	struct nvmf_rdma_qpair *qp;
 	uint32_t owed;
 };
 
-static void forsake(void *arg)
+static void abandon_owed(void *arg)
 {
-	struct forsake *f = arg;
-	struct rdma_qp *qp = f->qp;
+	struct owed_check *f = arg;
+	struct nvmf_rdma_qpair *qp = f->qp;
 
-	rdma_poller_drain(qp->device_poller);
-	f->owed = rdma_qp_owed(qp);
+	nvmf_rdma_poller_drain(qp->device_poller);
+	f->owed = nvmf_rdma_qpair_owed(qp);
 	if (f->owed != 0 && qp->poller != NULL) {
-		rdma_poller_forget_qp(qp->poller, qp);
-		qp->forsaken = true;
+		nvmf_rdma_poller_forget_qpair(qp->poller, qp);
+		qp->abandoned = true;
 	}
 }
 
-static void reclaim(void *arg)
+static void reclaim_owed(void *arg)
 {
-	struct rdma_qp *qp = arg;
+	struct nvmf_rdma_qpair *qp = arg;
 
-	rdma_poller_drain(
+	nvmf_rdma_poller_drain(
 		qp->device_poller); /* what came before the queue pair was destroyed; afterwards nothing does */
-	rdma_qp_reclaim(qp);
-	rdma_qp_check_closed(qp);
+	nvmf_rdma_qpair_reclaim(qp);
+	nvmf_rdma_qpair_check_closed(qp);
 }
 
 /* The device owes completions that do not come. When the queue pair is destroyed it will neither give them nor touch
  * memory any more, so that buffers can be used again. What block devices still have of it ends as ever, and with the
  * last of it the queue pair. */
-static void flush_timeout(void *arg)
+static void flush_timer_expired(void *arg)
 {
-	struct rdma_qp *qp = arg;
-	struct forsake f = {.qp = qp};
+	struct nvmf_rdma_qpair *qp = arg;
+	struct owed_check f = {.qp = qp};
 
 	if (qp->device_poller == NULL || qp->id->qp == NULL) {
 		return;
 	}
-	thread_call(thread_of(qp), forsake, &f);
+	thread_call(qpair_thread(qp), abandon_owed, &f);
 	if (f.owed == 0) {
 		return;
 	}
 	log_limited(LOG_LEVEL_WARNING,
 		    "%s: %u work requests of the connection from %s did not end; its queue pair is destroyed, and "
 		    "their buffers are taken back",
-		    rdma_device_name(qp->device), f.owed, qp->base.peer_address.traddr);
+		    nvmf_rdma_device_name(qp->device), f.owed, qp->base.peer_address.traddr);
 	rdma_destroy_qp(qp->id);
-	thread_call(thread_of(qp), reclaim, qp);
+	thread_call(qpair_thread(qp), reclaim_owed, qp);
 }
 
-static void start_flush_timer(struct rdma_qp *qp)
+static void start_flush_timer(struct nvmf_rdma_qpair *qp)
 {
 	bool dead = qp->device->removed || (qp->device_poller != NULL && qp->device_poller->failed);
 
-	qp->flush_timer = (struct thread_timer){.fn = flush_timeout, .arg = qp};
+	qp->flush_timer = (struct thread_timer){.fn = flush_timer_expired, .arg = qp};
 	thread_timer_start(&qp->flush_timer, dead ? DEAD_FLUSH_WAIT_US : FLUSH_WAIT_US);
 }
 
-static void close_qp(struct thread_msg *msg)
+static void close_qpair(struct thread_msg *msg)
 {
-	struct rdma_qp *qp = FROM(msg, close_msg);
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, close_msg);
 
-	disconnect(qp);
+	disconnect_fabric(qp);
 	start_flush_timer(qp);
-	thread_post(thread_of(qp), &qp->error_msg, error_state_reached);
+	thread_post(qpair_thread(qp), &qp->error_msg, qpair_in_error_state);
 }
 
-void rdma_op_qpair_close(struct nvmf_qpair *base)
+void nvmf_rdma_op_qpair_close(struct nvmf_qpair *base)
 {
-	struct rdma_qp *qp = to_rdma_qp(base);
+	struct nvmf_rdma_qpair *qp = nvmf_rdma_qpair_of(base);
 
-	set_state(qp, RDMA_QP_CLOSING);
-	thread_post(thread_control(), &qp->close_msg, close_qp);
+	qpair_set_state(qp, NVMF_RDMA_QPAIR_CLOSING);
+	thread_post(thread_control(), &qp->close_msg, close_qpair);
 	if (qp->poller != NULL) {
-		rdma_qp_fail_waiting(qp);
+		nvmf_rdma_qpair_fail_waiting(qp);
 	}
 }
 
-static void remove_from_poller(void *arg)
+static void remove_qpair_from_poller(void *arg)
 {
-	struct rdma_qp *qp = arg;
+	struct nvmf_rdma_qpair *qp = arg;
 
-	rdma_poller_remove_qp(qp->poller, qp);
+	nvmf_rdma_poller_remove_qpair(qp->poller, qp);
 }
 
 /* On the group's thread: whatever the control thread had sent before has arrived, so that it may be freed. */
-static void unmade(struct thread_msg *msg)
+static void finish_close(struct thread_msg *msg)
 {
-	nvmf_qpair_closed(&FROM(msg, unmade_msg)->base);
+	nvmf_qpair_closed(&container_of(msg, struct nvmf_rdma_qpair, unmade_msg)->base);
 }
 
-static void unmake(struct thread_msg *msg)
+static void destroy_connection(struct thread_msg *msg)
 {
-	struct rdma_qp *qp = FROM(msg, unmake_msg);
-	struct rdma_device *d = qp->device;
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, unmake_msg);
+	struct nvmf_rdma_device *d = qp->device;
 
 	thread_timer_stop(&qp->flush_timer);
 	if (qp->poller != NULL) {
-		thread_call(thread_of(qp), remove_from_poller, qp);
+		thread_call(qpair_thread(qp), remove_qpair_from_poller, qp);
 	}
 	if (qp->id->qp != NULL) {
 		rdma_destroy_qp(qp->id);
@@ -239,46 +246,49 @@ static void unmake(struct thread_msg *msg)
 		qp->device_poller->cq_reserved -= qp->completions;
 		qp->device_poller->qps--;
 	}
-	rdma_requests_destroy(&qp->requests);
+	nvmf_rdma_request_array_destroy(&qp->requests);
 	TRACE(RDMA_QP_DESTROY, qp->owner, 0, (uintptr_t)qp);
 	trace_owner_release(qp->owner);
-	TAILQ_REMOVE(&transport_of(qp)->qps, qp, link);
+	TAILQ_REMOVE(&qpair_transport(qp)->qps, qp, link);
 	d->qps--;
-	rdma_device_release(d);
+	nvmf_rdma_device_release(d);
 	rdma_destroy_id(qp->id); /* the last one of a device that is gone closes it */
 	qp->id = NULL;
-	thread_post(thread_of(qp), &qp->unmade_msg, unmade);
+	thread_post(qpair_thread(qp), &qp->unmade_msg, finish_close);
 }
 
-void rdma_qp_check_closed(struct rdma_qp *qp)
+void nvmf_rdma_qpair_check_closed(struct nvmf_rdma_qpair *qp)
 {
 	/* receives that were posted are flushed by the error state; with a shared queue they are not the queue
 	 * pair's */
-	if (qp->state == RDMA_QP_CLOSING && qp->in_error && qp->in_use == 0 && qp->receives == 0 && !qp->dirty) {
-		set_state(qp, RDMA_QP_CLOSED);
-		thread_post(thread_control(), &qp->unmake_msg, unmake);
+	if (qp->state == NVMF_RDMA_QPAIR_CLOSING && qp->in_error && qp->in_use == 0 && qp->receives == 0 &&
+	    !qp->dirty) {
+		qpair_set_state(qp, NVMF_RDMA_QPAIR_CLOSED);
+		thread_post(thread_control(), &qp->unmake_msg, destroy_connection);
 	}
 }
 
-void rdma_op_qpair_destroy(struct nvmf_qpair *base)
+void nvmf_rdma_op_qpair_destroy(struct nvmf_qpair *base)
 {
-	free(to_rdma_qp(base));
+	free(nvmf_rdma_qpair_of(base));
 }
 
 /* The beginning. */
 
 /* Entries of the send queue: three for each command, and never fewer than one transfer and its response can need, for
  * it would wait for them for ever. */
-static uint32_t send_queue(const struct rdma_qp *qp)
+static uint32_t send_queue_entries(const struct nvmf_rdma_qpair *qp)
 {
-	uint32_t most = RDMA_MAX_DESCRIPTORS + transport_of(qp)->buffers.most / (uint32_t)qp->device->read_sges + 1;
+	uint32_t most =
+		NVMF_RDMA_MAX_DESCRIPTORS + qpair_transport(qp)->buffers.most / (uint32_t)qp->device->read_sges + 1;
 
 	return 3u * qp->depth > most ? 3u * qp->depth : most;
 }
 
-static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
+static int make_verbs_qpair(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_poller *p)
 {
-	uint32_t sends = send_queue(qp), receives = 2u * qp->depth, limit = (uint32_t)qp->device->attr.max_qp_wr;
+	uint32_t sends = send_queue_entries(qp), receives = 2u * qp->depth,
+		 limit = (uint32_t)qp->device->attr.max_qp_wr;
 	struct ibv_qp_init_attr init = {
 		.qp_context = qp,
 		.send_cq = p->cq,
@@ -298,7 +308,7 @@ static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
 		/* all that can be flushed at once; with a shared receive queue its requests are the bound, see
 		 * make_shared_receives() */
 		uint32_t all = init.cap.max_send_wr + init.cap.max_recv_wr;
-		int rc = rdma_poller_reserve(p, all);
+		int rc = nvmf_rdma_poller_reserve(p, all);
 
 		if (rc != 0) {
 			return rc;
@@ -313,17 +323,17 @@ static int make_verbs(struct rdma_qp *qp, struct rdma_poller *p)
 	return 0;
 }
 
-static int make_receives(struct rdma_qp *qp, struct rdma_poller *p)
+static int make_qpair_receives(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_poller *p)
 {
 	if (p->srq != NULL) {
 		return 0;
 	}
-	int rc = rdma_requests_create(&qp->requests, qp->receive_queue, transport_of(qp), p);
+	int rc = nvmf_rdma_request_array_create(&qp->requests, qp->receive_queue, qpair_transport(qp), p);
 	if (rc != 0) {
 		return rc;
 	}
 	for (uint32_t i = 0; i < qp->requests.count; i++) {
-		struct rdma_request *r = rdma_requests_at(&qp->requests, i);
+		struct nvmf_rdma_request *r = nvmf_rdma_request_at(&qp->requests, i);
 		struct ibv_recv_wr *bad;
 
 		r->qp = qp;
@@ -336,7 +346,7 @@ static int make_receives(struct rdma_qp *qp, struct rdma_poller *p)
 	return 0;
 }
 
-static int accept_connection(struct rdma_qp *qp)
+static int accept_connection(struct nvmf_rdma_qpair *qp)
 {
 	struct nvmf_rdma_cm_accept data = {.recfmt = htole16(NVMF_RDMA_CM_RECFMT), .crqsize = htole16(qp->depth)};
 	struct rdma_conn_param param = {
@@ -352,28 +362,28 @@ static int accept_connection(struct rdma_qp *qp)
 	return rdma_accept(qp->id, &param) == 0 ? 0 : -ECONNABORTED;
 }
 
-struct go_live {
-	struct rdma_qp *qp;
-	struct rdma_poller *poller;
+struct go_live_call {
+	struct nvmf_rdma_qpair *qp;
+	struct nvmf_rdma_poller *poller;
 	bool live;
 };
 
 static void go_live(void *arg)
 {
-	struct go_live *g = arg;
+	struct go_live_call *g = arg;
 
-	rdma_poller_add_qp(g->poller, g->qp);
-	if (g->qp->state == RDMA_QP_SETUP) { /* else it was closed meanwhile: the rest undoes it */
-		set_state(g->qp, RDMA_QP_LIVE);
+	nvmf_rdma_poller_add_qpair(g->poller, g->qp);
+	if (g->qp->state == NVMF_RDMA_QPAIR_SETUP) { /* else it was closed meanwhile: the rest undoes it */
+		qpair_set_state(g->qp, NVMF_RDMA_QPAIR_LIVE);
 		g->live = true;
 	}
 }
 
-static int make_connection(struct rdma_qp *qp)
+static int make_connection(struct nvmf_rdma_qpair *qp)
 {
-	struct rdma_poller *p =
-		qp->device->removed ? NULL : rdma_poller_get(to_rdma_tgroup(qp->base.tgroup), qp->device);
-	struct go_live g = {.qp = qp, .poller = p};
+	struct nvmf_rdma_poller *p =
+		qp->device->removed ? NULL : nvmf_rdma_poller_get(nvmf_rdma_group_of(qp->base.tgroup), qp->device);
+	struct go_live_call g = {.qp = qp, .poller = p};
 	int rc;
 
 	if (p == NULL) {
@@ -381,44 +391,44 @@ static int make_connection(struct rdma_qp *qp)
 	}
 	qp->device_poller = p;
 	p->qps++;
-	if ((rc = make_verbs(qp, p)) != 0 || (rc = make_receives(qp, p)) != 0) {
+	if ((rc = make_verbs_qpair(qp, p)) != 0 || (rc = make_qpair_receives(qp, p)) != 0) {
 		return rc;
 	}
-	thread_call(thread_of(qp), go_live, &g);
+	thread_call(qpair_thread(qp), go_live, &g);
 	return g.live ? accept_connection(qp) : 0;
 }
 
-static void reject(struct rdma_cm_id *id, enum nvmf_rdma_cm_status status)
+static void reject_connection(struct rdma_cm_id *id, enum nvmf_rdma_cm_status status)
 {
 	struct nvmf_rdma_cm_reject data = {.recfmt = htole16(NVMF_RDMA_CM_RECFMT), .sts = htole16((uint16_t)status)};
 
 	rdma_reject(id, &data, sizeof(data));
 }
 
-static void setup(struct thread_msg *msg)
+static void setup_connection(struct thread_msg *msg)
 {
-	struct rdma_qp *qp = FROM(msg, setup_msg);
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, setup_msg);
 	int rc = make_connection(qp);
 
 	if (rc == -ECONNABORTED) {
 		log_limited(LOG_LEVEL_NOTICE, "a host at %s went before its connection was accepted",
 			    qp->base.peer_address.traddr);
-		rdma_qp_broken(qp, strerror(-rc));
+		nvmf_rdma_qpair_broken(qp, strerror(-rc));
 	} else if (rc != 0) {
 		log_limited(LOG_LEVEL_ERROR, "a connection from %s could not be made: %s", qp->base.peer_address.traddr,
 			    strerror(-rc));
-		reject(qp->id, NVMF_RDMA_CM_NO_RSC);
-		rdma_qp_broken(qp, strerror(-rc));
+		reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
+		nvmf_rdma_qpair_broken(qp, strerror(-rc));
 	} else if (qp->broken) { /* it was lost while it was being made, before the group could be told */
-		rdma_qp_broken(qp, "the connection was lost");
+		nvmf_rdma_qpair_broken(qp, "the connection was lost");
 	}
 }
 
-int rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *base)
+int nvmf_rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *base)
 {
-	struct rdma_qp *qp = to_rdma_qp(base);
+	struct nvmf_rdma_qpair *qp = nvmf_rdma_qpair_of(base);
 
-	thread_post(thread_control(), &qp->setup_msg, setup);
+	thread_post(thread_control(), &qp->setup_msg, setup_connection);
 	return 0;
 }
 
@@ -437,9 +447,10 @@ static void name_address(struct nvmf_address *a, const struct sockaddr *sa)
 /* The address of the listener, as it was given: subsystems, ANA states and the removal of listeners go by it. The one
  * that the host has connected to may be another (the listener's is 0.0.0.0 or ::), or be written in another way (::1
  * and 0::1). */
-static void name_listener(struct nvmf_address *a, const struct rdma_transport *t, const struct rdma_cm_event *event)
+static void name_listener(struct nvmf_address *a, const struct nvmf_rdma_transport *t,
+			  const struct rdma_cm_event *event)
 {
-	const struct rdma_listener *l = rdma_listener_find(t, event->listen_id);
+	const struct nvmf_rdma_listener *l = nvmf_rdma_listener_find(t, event->listen_id);
 
 	if (l != NULL) {
 		*a = l->address;
@@ -448,10 +459,10 @@ static void name_listener(struct nvmf_address *a, const struct rdma_transport *t
 	}
 }
 
-static struct rdma_qp *make_qp(struct rdma_transport *t, struct rdma_device *d, const struct rdma_cm_event *event,
-			       const struct rdma_cm_request *req)
+static struct nvmf_rdma_qpair *make_qpair(struct nvmf_rdma_transport *t, struct nvmf_rdma_device *d,
+					  const struct rdma_cm_event *event, const struct nvmf_rdma_cm_params *req)
 {
-	struct rdma_qp *qp = calloc(1, sizeof(*qp));
+	struct nvmf_rdma_qpair *qp = calloc(1, sizeof(*qp));
 	char text[160];
 
 	if (qp == NULL) {
@@ -476,35 +487,35 @@ static struct rdma_qp *make_qp(struct rdma_transport *t, struct rdma_device *d, 
 	name_address(&qp->base.peer_address, rdma_get_peer_addr(qp->id));
 	qp->qid = req->qid;
 	qp->base.qid = req->qid;
-	describe_owner(qp, text, sizeof(text));
+	write_trace_owner(qp, text, sizeof(text));
 	qp->base.qid = 0;
 	qp->owner = trace_owner_register(TRACE_OWNER_NVMF_RDMA_QP, text);
 	return qp;
 }
 
 /* To the target, or nowhere. */
-static void hand_over(struct rdma_qp *qp)
+static void pass_to_target(struct nvmf_rdma_qpair *qp)
 {
 	qp->waits = false;
 	if (!qp->device->removed && nvmf_qpair_accept(&qp->base, qp->qid) == 0) {
 		return;
 	}
-	reject(qp->id, NVMF_RDMA_CM_NO_RSC);
-	TAILQ_REMOVE(&transport_of(qp)->qps, qp, link);
+	reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
+	TAILQ_REMOVE(&qpair_transport(qp)->qps, qp, link);
 	qp->device->qps--;
 	rdma_destroy_id(qp->id);
 	trace_owner_release(qp->owner);
 	free(qp);
 }
 
-void rdma_qps_go_on(struct rdma_device *d)
+void nvmf_rdma_qpairs_device_ready(struct nvmf_rdma_device *d)
 {
-	struct rdma_qp *qp, *next;
+	struct nvmf_rdma_qpair *qp, *next;
 
 	for (qp = TAILQ_FIRST(&d->transport->qps); qp != NULL; qp = next) {
 		next = TAILQ_NEXT(qp, link);
 		if (qp->device == d && qp->waits) {
-			hand_over(qp);
+			pass_to_target(qp);
 		}
 	}
 }
@@ -512,23 +523,23 @@ void rdma_qps_go_on(struct rdma_device *d)
 /* Connection requests that may wait for a device: it takes no more than seconds, and who is rejected tries again. */
 #define WAITING_MOST 128
 
-static bool is_usable(const struct rdma_device *d)
+static bool device_takes_connections(const struct nvmf_rdma_device *d)
 {
 	return d != NULL && !d->removed && (d->ready || d->qps < WAITING_MOST);
 }
 
-void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event)
+void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event)
 {
 	const struct rdma_conn_param *conn = &event->param.conn;
 	const struct nvmf_transport_opts *o = &t->base.opts;
-	struct rdma_cm_request req;
-	enum nvmf_rdma_cm_status status =
-		rdma_cm_decode(conn->private_data, conn->private_data_len, o->max_aq_depth, o->max_queue_depth, &req);
-	struct rdma_device *d = status == 0 ? rdma_device_get(t, event->id->verbs) : NULL;
-	struct rdma_qp *qp = is_usable(d) ? make_qp(t, d, event, &req) : NULL;
+	struct nvmf_rdma_cm_params req;
+	enum nvmf_rdma_cm_status status = nvmf_rdma_cm_decode(conn->private_data, conn->private_data_len,
+							      o->max_aq_depth, o->max_queue_depth, &req);
+	struct nvmf_rdma_device *d = status == 0 ? nvmf_rdma_device_get(t, event->id->verbs) : NULL;
+	struct nvmf_rdma_qpair *qp = device_takes_connections(d) ? make_qpair(t, d, event, &req) : NULL;
 
 	if (qp == NULL) {
-		reject(event->id, status ? status : NVMF_RDMA_CM_NO_RSC);
+		reject_connection(event->id, status ? status : NVMF_RDMA_CM_NO_RSC);
 		log_limited(LOG_LEVEL_WARNING, "a connection request was rejected with status %d",
 			    status ? (int)status : NVMF_RDMA_CM_NO_RSC);
 		rdma_destroy_id(event->id);
@@ -539,6 +550,6 @@ void rdma_qp_accept(struct rdma_transport *t, const struct rdma_cm_event *event)
 	TRACE(RDMA_QP_CREATE, qp->owner, 0, (uintptr_t)qp);
 	qp->waits = !d->ready;
 	if (d->ready) {
-		hand_over(qp);
+		pass_to_target(qp);
 	}
 }

@@ -8,7 +8,7 @@
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
-static size_t align64(size_t n)
+static size_t align_to_line(size_t n)
 {
 	return (n + 63) & ~(size_t)63;
 }
@@ -18,12 +18,12 @@ static size_t align64(size_t n)
  * But a thread of its own may have taken over the queue before that system call has cleared the flag: the bytes cannot
  * be had, and the connection ends (siw_try_1seg() and siw_post_send() in the kernel). Inline data would do as well, but
  * not with IBV_WR_SEND_WITH_INV. */
-static uint32_t response_pieces(const struct rdma_device *d)
+static uint32_t response_sges(const struct nvmf_rdma_device *d)
 {
 	return d->iwarp && d->sges > 1 ? 2 : 1;
 }
 
-static void init_request(struct rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd,
+static void init_request(struct nvmf_rdma_request *r, uint8_t *command, uint32_t command_lkey, uint8_t *icd,
 			 uint32_t icd_lkey, uint32_t icd_size, uint32_t request_lkey, uint32_t rsp_pieces)
 {
 	uint32_t piece = (uint32_t)sizeof(struct nvme_cqe) / rsp_pieces;
@@ -48,7 +48,7 @@ static void init_request(struct rdma_request *r, uint8_t *command, uint32_t comm
 }
 
 /* False: the device did not take the memory: said when it was to be registered. */
-static bool find_lkey(struct rdma_poller *p, const void *addr, size_t len, uint32_t *lkey)
+static bool find_local_key(struct nvmf_rdma_poller *p, const void *addr, size_t len, uint32_t *lkey)
 {
 	const struct verbs_region *region = verbs_region_find(p->device->pd, addr, len, &p->region_hint);
 
@@ -56,14 +56,15 @@ static bool find_lkey(struct rdma_poller *p, const void *addr, size_t len, uint3
 	return region != NULL;
 }
 
-int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct rdma_transport *t, struct rdma_poller *p)
+int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t count,
+				   const struct nvmf_rdma_transport *t, struct nvmf_rdma_poller *p)
 {
 	uint32_t icd = t->base.opts.in_capsule_data_size;
 	size_t icd_stride = (icd + 4095u) & ~4095u;
 	uint32_t request_lkey, command_lkey, icd_lkey = 0;
 
-	*a = (struct rdma_requests){.count = count,
-				    .stride = align64(offsetof(struct rdma_request, req) + nvmf_request_size())};
+	*a = (struct nvmf_rdma_request_array){
+		.count = count, .stride = align_to_line(offsetof(struct nvmf_rdma_request, req) + nvmf_request_size())};
 	a->memory = env_dma_zmalloc(count * a->stride, 64, -1);
 	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
 	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
@@ -71,32 +72,32 @@ int rdma_requests_create(struct rdma_requests *a, uint32_t count, const struct r
 	a->bytes = count *
 		   (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->buffers.most * sizeof(*a->iovs));
 	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
-		rdma_requests_destroy(a);
+		nvmf_rdma_request_array_destroy(a);
 		return -ENOMEM;
 	}
 	/* each in one region, but perhaps each in another */
-	if (!find_lkey(p, a->memory, count * a->stride, &request_lkey) ||
-	    !find_lkey(p, a->commands, count * sizeof(struct nvme_sqe), &command_lkey) ||
-	    (icd != 0 && !find_lkey(p, a->icd, count * icd_stride, &icd_lkey))) {
-		rdma_requests_destroy(a);
+	if (!find_local_key(p, a->memory, count * a->stride, &request_lkey) ||
+	    !find_local_key(p, a->commands, count * sizeof(struct nvme_sqe), &command_lkey) ||
+	    (icd != 0 && !find_local_key(p, a->icd, count * icd_stride, &icd_lkey))) {
+		nvmf_rdma_request_array_destroy(a);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		struct rdma_request *r = rdma_requests_at(a, i);
+		struct nvmf_rdma_request *r = nvmf_rdma_request_at(a, i);
 		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe),
 			*data = icd ? a->icd + i * icd_stride : NULL;
 
 		r->iov = &a->iovs[(size_t)i * t->buffers.most];
-		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_pieces(p->device));
+		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_sges(p->device));
 	}
 	return 0;
 }
 
-void rdma_requests_destroy(struct rdma_requests *a)
+void nvmf_rdma_request_array_destroy(struct nvmf_rdma_request_array *a)
 {
 	env_dma_free(a->memory);
 	env_dma_free(a->commands);
 	env_dma_free(a->icd);
 	free(a->iovs);
-	*a = (struct rdma_requests){0};
+	*a = (struct nvmf_rdma_request_array){0};
 }
