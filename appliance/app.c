@@ -53,7 +53,7 @@ const struct appliance_options *app_options(void)
 	return app.options;
 }
 
-static uint64_t now_us(void)
+static uint64_t app_now_us(void)
 {
 	struct timespec t;
 
@@ -63,27 +63,27 @@ static uint64_t now_us(void)
 
 uint64_t app_state_age_us(void)
 {
-	return now_us() - app.state_since_us;
+	return app_now_us() - app.state_since_us;
 }
 
-static void set_state(enum appliance_state state)
+static void app_set_state(enum appliance_state state)
 {
 	enum appliance_state old = app.state;
 
 	app.state = state;
-	app.state_since_us = now_us();
+	app.state_since_us = app_now_us();
 	service_status("%s", appliance_state_name(state));
 	USDT(appliance_state, old, state);
 	TRACE(APPLIANCE_STATE, 0, 0, 0, old, state);
 }
 
-static bool stop_wanted(void)
+static bool app_stop_wanted(void)
 {
 	return signals_stop_requested() != 0;
 }
 
 /* INIT: what needs neither memory nor threads, and the checks that should fail before anything is touched. */
-static enum appliance_event do_init(void)
+static enum appliance_event app_do_init(void)
 {
 	char error[CONFIG_ERROR_MAX];
 	int rc = crash_install();
@@ -108,7 +108,7 @@ static enum appliance_event do_init(void)
 	return APPLIANCE_DONE;
 }
 
-static enum appliance_event do_env(void)
+static enum appliance_event app_do_env(void)
 {
 	char error[ENV_ERROR_MAX];
 
@@ -120,7 +120,7 @@ static enum appliance_event do_env(void)
 	return APPLIANCE_DONE;
 }
 
-static void tell_how_to_trace(void)
+static void app_log_how_to_trace(void)
 {
 	log_notice("Tracepoint Group Mask %s specified.", app.options->tracepoints);
 	if (app.options->env.instance_id >= 0) {
@@ -134,7 +134,7 @@ static void tell_how_to_trace(void)
 }
 
 /* Tracing is help, not duty: without it the daemon runs on. */
-static enum appliance_event do_tracing(void)
+static enum appliance_event app_do_tracing(void)
 {
 	char error[TRACE_ERROR_MAX];
 	struct trace_opts opts = {
@@ -167,18 +167,18 @@ static enum appliance_event do_tracing(void)
 	trace_register_user_thread("control");
 	if (app.options->tracepoints != NULL) {
 		trace_set_masks(&app.options->trace_masks);
-		tell_how_to_trace();
+		app_log_how_to_trace();
 	}
 	return APPLIANCE_DONE;
 }
 
-static void clock_refresh(void *arg)
+static void app_clock_refresh(void *arg)
 {
 	trace_clock_refresh();
 	thread_timer_start(&app.clock_timer, CLOCK_REFRESH_US);
 }
 
-static void wake_up(void)
+static void app_wake_up(void)
 {
 	/* Waits look at signals_stop_requested() themselves; RUNNING is the loop itself. */
 	if (app.state == APPLIANCE_RUNNING) {
@@ -186,13 +186,13 @@ static void wake_up(void)
 	}
 }
 
-static void tell_state(void)
+static void app_log_state(void)
 {
 	log_notice("state %s, process %d, RPC socket %s, trace file %s", appliance_state_name(app.state), getpid(),
 		   app.options->rpc_path, app.tracing ? trace_file_path() : "none");
 }
 
-static enum appliance_event do_threads(void)
+static enum appliance_event app_do_threads(void)
 {
 	struct thread_lib_opts opts = {.poll_mode = app.options->poll_mode, .reactor_started = crash_thread_init};
 	int rc = thread_lib_start(&opts);
@@ -202,20 +202,20 @@ static enum appliance_event do_threads(void)
 		return APPLIANCE_ERROR;
 	}
 	app.threads_up = true;
-	rc = signals_listen(wake_up, tell_state);
+	rc = signals_listen(app_wake_up, app_log_state);
 	if (rc != 0) {
 		log_error("cannot listen to signals: %s", strerror(-rc));
 		return APPLIANCE_ERROR;
 	}
 	service_watchdog_start();
 	if (app.tracing) {
-		app.clock_timer.fn = clock_refresh;
+		app.clock_timer.fn = app_clock_refresh;
 		thread_timer_start(&app.clock_timer, CLOCK_REFRESH_US);
 	}
 	return APPLIANCE_DONE;
 }
 
-static enum appliance_event do_rpc(void)
+static enum appliance_event app_do_rpc(void)
 {
 	char error[RPC_ERROR_TEXT_MAX];
 	struct rpc_server_opts opts = {.path = app.options->rpc_path, .mode = app.options->rpc_mode};
@@ -230,26 +230,26 @@ static enum appliance_event do_rpc(void)
 	return app.options->wait_for_rpc ? APPLIANCE_PAUSE : APPLIANCE_DONE;
 }
 
-static bool wait_is_over(void *arg)
+static bool app_wait_is_over(void *arg)
 {
-	return app.start_init || stop_wanted();
+	return app.start_init || app_stop_wanted();
 }
 
-static enum appliance_event do_wait(void)
+static enum appliance_event app_do_wait(void)
 {
 	log_notice("Waiting for framework_start_init on %s", app.options->rpc_path);
 	service_ready(); /* whoever is to call it may have been ordered after us */
 	service_status("waiting for framework_start_init on %s", app.options->rpc_path);
-	while (!wait_is_over(NULL)) {
-		thread_control_wait(wait_is_over, NULL, FOREVER_US);
+	while (!app_wait_is_over(NULL)) {
+		thread_control_wait(app_wait_is_over, NULL, FOREVER_US);
 	}
 	return app.start_init ? APPLIANCE_DONE : APPLIANCE_STOP;
 }
 
-static enum appliance_event load_config(bool runtime)
+static enum appliance_event app_load_config(bool runtime)
 {
 	char error[CONFIG_ERROR_MAX];
-	int rc = config_run(&app.config, runtime, app.options->ignore_init_errors, stop_wanted, error);
+	int rc = config_run(&app.config, runtime, app.options->ignore_init_errors, app_stop_wanted, error);
 
 	if (rc == -ECANCELED) {
 		return APPLIANCE_STOP;
@@ -261,7 +261,7 @@ static enum appliance_event load_config(bool runtime)
 	return APPLIANCE_DONE;
 }
 
-static enum appliance_event serve_metrics(void)
+static enum appliance_event app_serve_metrics(void)
 {
 	char error[METRICS_ERROR_MAX];
 
@@ -272,10 +272,10 @@ static enum appliance_event serve_metrics(void)
 	return APPLIANCE_DONE;
 }
 
-static enum appliance_event do_config(void)
+static enum appliance_event app_do_config(void)
 {
 	const char *room;
-	enum appliance_event event = load_config(false);
+	enum appliance_event event = app_load_config(false);
 
 	if (event != APPLIANCE_DONE) {
 		return event;
@@ -286,12 +286,12 @@ static enum appliance_event do_config(void)
 		return APPLIANCE_ERROR;
 	}
 	blackbox_start(app.options->env.name);
-	event = load_config(true);
+	event = app_load_config(true);
 	config_free(&app.config);
-	return event == APPLIANCE_DONE ? serve_metrics() : event;
+	return event == APPLIANCE_DONE ? app_serve_metrics() : event;
 }
 
-static void call_waiters(void)
+static void app_call_waiters(void)
 {
 	struct waiter *w;
 
@@ -322,23 +322,23 @@ bool app_start_init(void)
 	return waiting;
 }
 
-static enum appliance_event do_running(void)
+static enum appliance_event app_do_running(void)
 {
 	rpc_set_state(RPC_RUNTIME);
 	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(), app.options->rpc_path);
 	service_ready();
 	service_status("running, RPC socket %s", app.options->rpc_path);
-	call_waiters();
-	if (!stop_wanted()) {
+	app_call_waiters();
+	if (!app_stop_wanted()) {
 		thread_control_run();
 	}
 	return APPLIANCE_STOP;
 }
 
 /* Everything in reverse, as far as it was started. */
-static void take_down(void)
+static void app_take_down(void)
 {
-	call_waiters();
+	app_call_waiters();
 	if (app.rpc_up) {
 		rpc_server_stop();
 	}
@@ -359,7 +359,7 @@ static void take_down(void)
 }
 
 /* The very last: no state can be recorded after it. */
-static void take_down_env(void)
+static void app_take_down_env(void)
 {
 	if (app.tracing) {
 		trace_thread_detach();
@@ -371,32 +371,33 @@ static void take_down_env(void)
 	}
 }
 
-static enum appliance_event do_stopping(void)
+static enum appliance_event app_do_stopping(void)
 {
 	log_notice("stopping: %s", strsignal(signals_stop_requested()));
 	service_stopping();
-	take_down();
+	app_take_down();
 	return APPLIANCE_DONE;
 }
 
-static enum appliance_event do_failed(void)
+static enum appliance_event app_do_failed(void)
 {
 	app.failed = true;
-	take_down();
+	app_take_down();
 	return APPLIANCE_DONE;
 }
 
 /* What is done in each state; the event it returns leads on, by the table in lifecycle.c. */
 static enum appliance_event (*const actions[APPLIANCE_STATES])(void) = {
-	[APPLIANCE_INIT] = do_init,       [APPLIANCE_ENV] = do_env,         [APPLIANCE_TRACING] = do_tracing,
-	[APPLIANCE_THREADS] = do_threads, [APPLIANCE_RPC] = do_rpc,         [APPLIANCE_WAIT] = do_wait,
-	[APPLIANCE_CONFIG] = do_config,   [APPLIANCE_RUNNING] = do_running, [APPLIANCE_STOPPING] = do_stopping,
-	[APPLIANCE_FAILED] = do_failed,
+	[APPLIANCE_INIT] = app_do_init,         [APPLIANCE_ENV] = app_do_env,
+	[APPLIANCE_TRACING] = app_do_tracing,   [APPLIANCE_THREADS] = app_do_threads,
+	[APPLIANCE_RPC] = app_do_rpc,           [APPLIANCE_WAIT] = app_do_wait,
+	[APPLIANCE_CONFIG] = app_do_config,     [APPLIANCE_RUNNING] = app_do_running,
+	[APPLIANCE_STOPPING] = app_do_stopping, [APPLIANCE_FAILED] = app_do_failed,
 };
 
 int app_run(const struct appliance_options *options)
 {
-	app = (struct app){.options = options, .state = APPLIANCE_INIT, .state_since_us = now_us()};
+	app = (struct app){.options = options, .state = APPLIANCE_INIT, .state_since_us = app_now_us()};
 	while (actions[app.state] != NULL) {
 		enum appliance_event event = actions[app.state]();
 		if (app.state == APPLIANCE_FAILED) {
@@ -404,8 +405,8 @@ int app_run(const struct appliance_options *options)
 		}
 		int next = appliance_next_state(app.state, event);
 		assert(next >= 0);
-		set_state((enum appliance_state)next);
+		app_set_state((enum appliance_state)next);
 	}
-	take_down_env();
+	app_take_down_env();
 	return app.failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -63,7 +63,7 @@ RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params,
 		     "string|null, rpc_socket: string, trace_file: string|null, hugepages: bool, poll_mode: "
 		     "string, ...}")
 
-static void answer_when_running(void *arg)
+static void wait_init_answer(void *arg)
 {
 	struct rpc_request *req = arg;
 
@@ -74,7 +74,7 @@ static void answer_when_running(void *arg)
 	}
 }
 
-static bool is_for_waiting(const void *params)
+static bool wait_init_has_own_time(const void *params)
 {
 	return true;
 }
@@ -88,15 +88,15 @@ static void rpc_framework_start_init(struct rpc_request *req, void *params)
 			  appliance_state_name(app_state()));
 		return;
 	}
-	app_when_running(answer_when_running, req);
+	app_when_running(wait_init_answer, req);
 }
 RPC_METHOD("framework_start_init", rpc_framework_start_init, struct rpc_no_params, NULL, RPC_STARTUP,
-	   "Start the subsystems, after --wait-for-rpc; answers when everything runs", .has_own_time = is_for_waiting,
-	   .result = "true")
+	   "Start the subsystems, after --wait-for-rpc; answers when everything runs",
+	   .has_own_time = wait_init_has_own_time, .result = "true")
 
 static void rpc_framework_wait_init(struct rpc_request *req, void *params)
 {
-	app_when_running(answer_when_running, req);
+	app_when_running(wait_init_answer, req);
 }
 RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "Answer when the start-up is over", .has_own_time = is_for_waiting, .result = "true")
+	   "Answer when the start-up is over", .has_own_time = wait_init_has_own_time, .result = "true")

@@ -25,7 +25,7 @@ static struct blackbox_opts options = {
 static struct blackbox_stats stats;
 static const char *app_name; /* NULL: not started */
 
-static uint64_t clock_ns(clockid_t id)
+static uint64_t blackbox_clock_ns(clockid_t id)
 {
 	struct timespec t;
 
@@ -35,10 +35,10 @@ static uint64_t clock_ns(clockid_t id)
 
 uint64_t blackbox_now_us(void)
 {
-	return clock_ns(CLOCK_MONOTONIC) / 1000;
+	return blackbox_clock_ns(CLOCK_MONOTONIC) / 1000;
 }
 
-__attribute__((constructor)) static void register_notification(void)
+__attribute__((constructor)) static void blackbox_register_notification(void)
 {
 	notify_type_register(NOTIFICATION);
 }
@@ -78,7 +78,7 @@ int blackbox_set_opts(const struct blackbox_opts *opts, char *why)
 	return 0;
 }
 
-static void tell_if_nothing_is_recorded(void)
+static void blackbox_warn_if_nothing_is_recorded(void)
 {
 	if (trace_get_group_mask() == 0) {
 		log_warning("black box: no tracepoint is on, so a trigger will have nothing to copy; see "
@@ -91,7 +91,7 @@ int blackbox_set(const struct blackbox_trigger_opts *opts, char *why)
 	int rc = blackbox_trigger_set(&triggers, opts, why);
 
 	if (rc == 0 && opts->action != BLACKBOX_NOTIFY) {
-		tell_if_nothing_is_recorded();
+		blackbox_warn_if_nothing_is_recorded();
 	}
 	if (rc == 0 && app_name != NULL) {
 		blackbox_watch_update(&triggers);
@@ -123,7 +123,7 @@ void blackbox_get_stats(struct blackbox_stats *s)
 
 /* ---- Firing ---- */
 
-static void freeze(void)
+static void blackbox_freeze(void)
 {
 	struct trace_masks all;
 
@@ -134,21 +134,22 @@ static void freeze(void)
 	log_warning("black box: recording is stopped; trace_enable_tpoint_group starts it again");
 }
 
-static void keep_copy(struct blackbox_trigger *t, const struct trace_file_cause *cause)
+static void blackbox_keep_copy(struct blackbox_trigger *t, const struct trace_file_cause *cause)
 {
 	t->last_file[0] = '\0';
 	if (t->opts.action == BLACKBOX_NOTIFY) {
 		return;
 	}
 	if (t->opts.action == BLACKBOX_FREEZE && trace_get_group_mask() != 0) {
-		freeze();
+		blackbox_freeze();
 	}
 	int rc = blackbox_copy_begin(app_name, &options, t->opts.name, cause);
 	stats.copies_missed += rc == -EBUSY;
 	stats.copies_failed += rc != 0 && rc != -EBUSY && rc != -ENODEV;
 }
 
-static void fire(struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us, struct trace_file_cause *cause)
+static void blackbox_fire_trigger(struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us,
+				  struct trace_file_cause *cause)
 {
 	char text[600];
 
@@ -162,11 +163,11 @@ static void fire(struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_
 	log_warning("black box: trigger %s (%s): %s", t->opts.name, cause->type, cause->text);
 	snprintf(text, sizeof(text), "%s %s %s", t->opts.name, cause->type, cause->text);
 	notify_send(NOTIFICATION, text);
-	keep_copy(t, cause);
+	blackbox_keep_copy(t, cause);
 }
 
-static bool fits(const struct blackbox_trigger *t, enum blackbox_type type, uint64_t now_us, uint64_t measured_us,
-		 const struct trace_file_cause *cause)
+static bool blackbox_trigger_fits(const struct blackbox_trigger *t, enum blackbox_type type, uint64_t now_us,
+				  uint64_t measured_us, const struct trace_file_cause *cause)
 {
 	return t->opts.type == type && blackbox_trigger_is_news(t, now_us, measured_us) &&
 	       (t->opts.state[0] == '\0' || strcmp(t->opts.state, cause->state) == 0);
@@ -178,15 +179,15 @@ void blackbox_fire(enum blackbox_type type, uint64_t measured_us, struct trace_f
 	struct blackbox_trigger *t;
 
 	cause->tsc = env_ticks();
-	cause->realtime_ns = clock_ns(CLOCK_REALTIME);
+	cause->realtime_ns = blackbox_clock_ns(CLOCK_REALTIME);
 	cause->measured_ticks = env_us_to_ticks(measured_us);
 	snprintf(cause->type, sizeof(cause->type), "%s", blackbox_type_name(type));
 	TAILQ_FOREACH (t, &triggers, link) {
-		if (!fits(t, type, now_us, measured_us, cause)) {
+		if (!blackbox_trigger_fits(t, type, now_us, measured_us, cause)) {
 			continue;
 		}
 		if (blackbox_trigger_ready(t, now_us)) {
-			fire(t, now_us, measured_us, cause);
+			blackbox_fire_trigger(t, now_us, measured_us, cause);
 		} else {
 			t->held_off++;
 		}

@@ -18,7 +18,7 @@ static struct trace_copy *copy;
 static char path[BLACKBOX_FILE_MAX], trigger_name[BLACKBOX_NAME_MAX];
 static struct thread_timer timer;
 
-static void next_piece(void *arg)
+static void blackbox_copy_step(void *arg)
 {
 	char error[TRACE_ERROR_MAX];
 	int rc = trace_copy_step(copy, PIECE_BYTES, error);
@@ -68,7 +68,7 @@ int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const
 		return rc;
 	}
 	snprintf(trigger_name, sizeof(trigger_name), "%s", trigger);
-	timer.fn = next_piece;
+	timer.fn = blackbox_copy_step;
 	thread_timer_start(&timer, 0);
 	return 0;
 }
@@ -82,7 +82,7 @@ void blackbox_copy_complete(void)
 {
 	while (copy != NULL) {
 		thread_timer_stop(&timer);
-		next_piece(NULL);
+		blackbox_copy_step(NULL);
 	}
 }
 

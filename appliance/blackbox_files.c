@@ -19,7 +19,7 @@
 #define MAX_IN_DIR 4096 /* of ours; more are looked at the next time */
 
 /* "START20261121T231502.123456Z" */
-static void put_time(char *to, size_t size, const char *start, uint64_t realtime_ns)
+static void blackbox_put_time(char *to, size_t size, const char *start, uint64_t realtime_ns)
 {
 	time_t t = (time_t)(realtime_ns / NS_S);
 	struct tm tm;
@@ -36,7 +36,7 @@ int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, 
 {
 	char when[40];
 
-	put_time(when, sizeof(when), "", realtime_ns);
+	blackbox_put_time(when, sizeof(when), "", realtime_ns);
 	int n = snprintf(to, size, "%s/%s" INFIX "%s.%s.pid%d", dir, app, when, cause, pid);
 	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
@@ -66,12 +66,12 @@ static void listing_free(struct listing *l)
 	free(l->names);
 }
 
-static bool starts_with(const char *text, const char *start)
+static bool text_starts_with(const char *text, const char *start)
 {
 	return strncmp(text, start, strlen(start)) == 0;
 }
 
-static bool ends_with(const char *text, const char *end)
+static bool text_ends_with(const char *text, const char *end)
 {
 	size_t n = strlen(text), m = strlen(end);
 
@@ -79,7 +79,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* A writer holds its unfinished file's lock for as long as it lives. */
-static void remove_if_dead(int dir_fd, const char *name)
+static void listing_remove_if_dead(int dir_fd, const char *name)
 {
 	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
@@ -91,18 +91,18 @@ static void remove_if_dead(int dir_fd, const char *name)
 	}
 }
 
-static int by_name(const void *a, const void *b)
+static int listing_compare_names(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* The oldest first. A name with a time to come was given before the clock was set back, so such files come before all
  * others. */
-static void sort(struct listing *l, const char *now)
+static void listing_sort(struct listing *l, const char *now)
 {
 	size_t future = 0;
 
-	qsort(l->names, l->n, sizeof(char *), by_name);
+	qsort(l->names, l->n, sizeof(char *), listing_compare_names);
 	while (future < l->n && strcmp(l->names[l->n - 1 - future], now) > 0) {
 		future++;
 	}
@@ -113,22 +113,22 @@ static void sort(struct listing *l, const char *now)
 	}
 }
 
-static int list(DIR *dir, const char *app, uint64_t now_ns, struct listing *l)
+static int listing_read(DIR *dir, const char *app, uint64_t now_ns, struct listing *l)
 {
 	char prefix[128], hidden[129], now[256];
 	const struct dirent *e;
 
 	snprintf(prefix, sizeof(prefix), "%.100s" INFIX, app);
-	put_time(now, sizeof(now), prefix, now_ns);
+	blackbox_put_time(now, sizeof(now), prefix, now_ns);
 	snprintf(hidden, sizeof(hidden), ".%s", prefix);
 	l->names = calloc(MAX_IN_DIR, sizeof(char *));
 	if (l->names == NULL) {
 		return -ENOMEM;
 	}
 	while (l->n < MAX_IN_DIR && (e = readdir(dir)) != NULL) {
-		if (starts_with(e->d_name, hidden) && ends_with(e->d_name, PART)) {
-			remove_if_dead(dirfd(dir), e->d_name);
-		} else if (starts_with(e->d_name, prefix)) {
+		if (text_starts_with(e->d_name, hidden) && text_ends_with(e->d_name, PART)) {
+			listing_remove_if_dead(dirfd(dir), e->d_name);
+		} else if (text_starts_with(e->d_name, prefix)) {
 			l->names[l->n] = strdup(e->d_name);
 			if (l->names[l->n] == NULL) {
 				return -ENOMEM;
@@ -136,26 +136,26 @@ static int list(DIR *dir, const char *app, uint64_t now_ns, struct listing *l)
 			l->n++;
 		}
 	}
-	sort(l, now);
+	listing_sort(l, now);
 	return 0;
 }
 
-static uint64_t file_bytes(int dir_fd, const char *name)
+static uint64_t listing_file_bytes(int dir_fd, const char *name)
 {
 	struct stat st;
 
 	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
 }
 
-static void remove_oldest(int dir_fd, const struct listing *l, uint32_t max_files, uint64_t max_bytes,
-			  uint64_t new_bytes, struct blackbox_usage *left)
+static void listing_remove_oldest(int dir_fd, const struct listing *l, uint32_t max_files, uint64_t max_bytes,
+				  uint64_t new_bytes, struct blackbox_usage *left)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		left->files++;
-		left->bytes += file_bytes(dir_fd, l->names[i]);
+		left->bytes += listing_file_bytes(dir_fd, l->names[i]);
 	}
 	for (size_t i = 0; i < l->n && (left->files + 1 > max_files || left->bytes + new_bytes > max_bytes); i++) {
-		uint64_t bytes = file_bytes(dir_fd, l->names[i]);
+		uint64_t bytes = listing_file_bytes(dir_fd, l->names[i]);
 		if (unlinkat(dir_fd, l->names[i], 0) == 0) {
 			left->files--;
 			left->bytes -= bytes;
@@ -176,9 +176,9 @@ int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uin
 	if (d == NULL) {
 		return -errno;
 	}
-	int rc = list(d, app, now_ns, &l);
+	int rc = listing_read(d, app, now_ns, &l);
 	if (rc == 0) {
-		remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
+		listing_remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
 		/* What another user left there may not be ours to remove. */
 		rc = usage.files + 1 > max_files || usage.bytes + new_bytes > max_bytes ? -EPERM : 0;
 	}

@@ -49,13 +49,13 @@ static const struct rpc_param set_trigger_params[] = {
 	RPC_PARAM_END,
 };
 
-static void set_trigger_defaults(void *params)
+static void trigger_params_defaults(void *params)
 {
 	((struct set_trigger *)params)->holdoff_us = DEFAULT_HOLDOFF_US;
 }
 
 /* Copies a text that must fit; false after answering that it does not. */
-static bool take_text(struct rpc_request *req, const char *what, const char *text, char *to, size_t size)
+static bool trigger_take_text(struct rpc_request *req, const char *what, const char *text, char *to, size_t size)
 {
 	if (text != NULL && strlen(text) >= size) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
@@ -67,7 +67,7 @@ static bool take_text(struct rpc_request *req, const char *what, const char *tex
 }
 
 /* A state in which no request ever is would be waited for in vain. False after answering so. */
-static bool state_exists(struct rpc_request *req, const char *state)
+static bool trigger_state_exists(struct rpc_request *req, const char *state)
 {
 	char all[1024] = "";
 	const char *name;
@@ -97,8 +97,9 @@ static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 		.holdoff_us = p->holdoff_us,
 	};
 
-	if (!take_text(req, "name", p->name, opts.name, sizeof(opts.name)) ||
-	    !take_text(req, "state", p->state, opts.state, sizeof(opts.state)) || !state_exists(req, opts.state)) {
+	if (!trigger_take_text(req, "name", p->name, opts.name, sizeof(opts.name)) ||
+	    !trigger_take_text(req, "state", p->state, opts.state, sizeof(opts.state)) ||
+	    !trigger_state_exists(req, opts.state)) {
 		return;
 	}
 	int rc = blackbox_set(&opts, why);
@@ -112,7 +113,7 @@ static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 }
 RPC_METHOD("trace_set_trigger", rpc_trace_set_trigger, struct set_trigger, set_trigger_params, ALWAYS,
 	   "Have the trace kept, in a file that names the culprit, when something goes wrong",
-	   .defaults = set_trigger_defaults, .result = "true")
+	   .defaults = trigger_params_defaults, .result = "true")
 
 struct remove_trigger {
 	char *name;
@@ -155,7 +156,7 @@ static const struct rpc_param set_blackbox_params[] = {
 	RPC_PARAM_END,
 };
 
-static void set_blackbox_defaults(void *params)
+static void blackbox_params_defaults(void *params)
 {
 	struct set_blackbox *p = params;
 
@@ -169,8 +170,8 @@ static void rpc_trace_set_blackbox(struct rpc_request *req, void *params)
 	struct blackbox_opts opts = {.max_files = p->max_files, .max_bytes = p->max_bytes};
 	char why[BLACKBOX_ERROR_MAX];
 
-	if (!take_text(req, "directory", p->directory != NULL ? p->directory : BLACKBOX_DEFAULT_DIR, opts.dir,
-		       sizeof(opts.dir))) {
+	if (!trigger_take_text(req, "directory", p->directory != NULL ? p->directory : BLACKBOX_DEFAULT_DIR, opts.dir,
+			       sizeof(opts.dir))) {
 		return;
 	}
 	if (blackbox_set_opts(&opts, why) != 0) {
@@ -180,13 +181,13 @@ static void rpc_trace_set_blackbox(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("trace_set_blackbox", rpc_trace_set_blackbox, struct set_blackbox, set_blackbox_params, ALWAYS,
-	   "Choose where the files of triggers go, and how many there may be", .defaults = set_blackbox_defaults,
+	   "Choose where the files of triggers go, and how many there may be", .defaults = blackbox_params_defaults,
 	   .result = "true")
 
 /* ---- Showing and saving ---- */
 
 /* The parameters that set a trigger. */
-static json_t *trigger_params(const struct blackbox_trigger_opts *t)
+static json_t *trigger_params_json(const struct blackbox_trigger_opts *t)
 {
 	json_t *o = json_object();
 
@@ -203,7 +204,7 @@ static json_t *trigger_params(const struct blackbox_trigger_opts *t)
 	return o;
 }
 
-static json_t *when(uint64_t realtime_ns)
+static json_t *trigger_time_json(uint64_t realtime_ns)
 {
 	time_t t = (time_t)(realtime_ns / 1000000000u);
 	struct tm tm;
@@ -217,12 +218,12 @@ static json_t *when(uint64_t realtime_ns)
 
 static json_t *trigger_json(const struct blackbox_trigger *t)
 {
-	json_t *o = trigger_params(&t->opts);
+	json_t *o = trigger_params_json(&t->opts);
 
 	json_object_set_new(o, "fired", rpc_uint(t->fired));
 	json_object_set_new(o, "held_off", rpc_uint(t->held_off));
 	if (t->fired != 0) {
-		json_object_set_new(o, "last_time", when(t->last_realtime_ns));
+		json_object_set_new(o, "last_time", trigger_time_json(t->last_realtime_ns));
 		json_object_set_new(o, "last_cause", rpc_string(t->last_text));
 		json_object_set_new(o, "last_file", t->last_file[0] != '\0' ? rpc_string(t->last_file) : json_null());
 	}
@@ -264,7 +265,7 @@ RPC_METHOD("trace_get_triggers", rpc_trace_get_triggers, struct rpc_no_params, N
 		     "string, limit_us?: int, state?: string, action: string, holdoff_us: int, fired: int, "
 		     "held_off: int, last_time?: string|null, last_cause?: string, last_file?: string|null}]}")
 
-static void write_config(json_t *methods)
+static void blackbox_write_config(json_t *methods)
 {
 	const struct blackbox_opts *b = blackbox_get_opts();
 	const struct blackbox_trigger *t;
@@ -274,13 +275,13 @@ static void write_config(json_t *methods)
 		rpc_config_add(methods, "trace_set_blackbox", blackbox_json(b));
 	}
 	TAILQ_FOREACH (t, blackbox_triggers(), link) {
-		rpc_config_add(methods, "trace_set_trigger", trigger_params(&t->opts));
+		rpc_config_add(methods, "trace_set_trigger", trigger_params_json(&t->opts));
 	}
 }
 
-__attribute__((constructor)) static void register_config(void)
+__attribute__((constructor)) static void blackbox_register_config(void)
 {
-	static struct rpc_config config = {.name = "trace", .write = write_config};
+	static struct rpc_config config = {.name = "trace", .write = blackbox_write_config};
 
 	rpc_config_register(&config);
 }

@@ -75,7 +75,7 @@ struct blackbox_trigger *blackbox_trigger_find(const struct blackbox_triggers *l
 	return NULL;
 }
 
-static unsigned count(const struct blackbox_triggers *list)
+static unsigned blackbox_triggers_count(const struct blackbox_triggers *list)
 {
 	const struct blackbox_trigger *t;
 	unsigned n = 0;
@@ -94,7 +94,7 @@ int blackbox_trigger_set(struct blackbox_triggers *list, const struct blackbox_t
 	if (rc != 0) {
 		return rc;
 	}
-	if (old == NULL && count(list) == BLACKBOX_TRIGGERS_MAX) {
+	if (old == NULL && blackbox_triggers_count(list) == BLACKBOX_TRIGGERS_MAX) {
 		snprintf(why, BLACKBOX_ERROR_MAX, "there are %d triggers, and may be no more", BLACKBOX_TRIGGERS_MAX);
 		return -ENOSPC;
 	}

@@ -20,14 +20,15 @@ static struct thread_timer ages_timer, stalls_timer, errors_timer;
 static uint64_t ages_limit_us, ages_period_us, stalls_limit_us, stalls_period_us;
 static struct blackbox_seen seen[MAX_REACTORS];
 
-static uint64_t ticks_to_us(uint64_t ticks)
+static uint64_t watch_ticks_to_us(uint64_t ticks)
 {
 	return env_ticks_to_ns(ticks) / 1000;
 }
 
 /* ---- Requests that are too old ---- */
 
-static void describe_request(const struct nvmf_inflight *f, uint64_t us, const char *what, struct trace_file_cause *c)
+static void watch_describe_request(const struct nvmf_inflight *f, uint64_t us, const char *what,
+				   struct trace_file_cause *c)
 {
 	const char *host = f->hostnqn[0] != '\0' ? f->hostnqn : "a host that is not connected yet";
 	char command[48] = "";
@@ -51,35 +52,35 @@ static void describe_request(const struct nvmf_inflight *f, uint64_t us, const c
 		 f->waits_for != NULL ? ", waits for " : "", f->waits_for != NULL ? f->waits_for : "");
 }
 
-static void check_request(const struct nvmf_inflight *f)
+static void watch_check_request(const struct nvmf_inflight *f)
 {
-	uint64_t age_us = ticks_to_us(f->age_ticks), state_us = ticks_to_us(f->state_age_ticks);
+	uint64_t age_us = watch_ticks_to_us(f->age_ticks), state_us = watch_ticks_to_us(f->state_age_ticks);
 	struct trace_file_cause cause;
 
-	describe_request(f, age_us, "outstanding", &cause);
+	watch_describe_request(f, age_us, "outstanding", &cause);
 	blackbox_fire(BLACKBOX_REQUEST_AGE, age_us, &cause);
-	describe_request(f, state_us, "in one state", &cause);
+	watch_describe_request(f, state_us, "in one state", &cause);
 	blackbox_fire(BLACKBOX_STATE_AGE, state_us, &cause);
 }
 
-static int oldest_first(const void *a, const void *b)
+static int watch_compare_ages(const void *a, const void *b)
 {
 	const struct nvmf_inflight *x = a, *y = b;
 
 	return x->age_ticks > y->age_ticks ? -1 : x->age_ticks < y->age_ticks;
 }
 
-static void check_ages(void *arg)
+static void watch_check_ages(void *arg)
 {
 	struct nvmf_inflight *late = calloc(MAX_LATE, sizeof(*late));
 
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); late != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
 		size_t n = nvmf_tgt_get_late(tgt, env_us_to_ticks(ages_limit_us), MAX_LATE, late);
 		if (n > 0) {
-			qsort(late, n, sizeof(*late), oldest_first);
+			qsort(late, n, sizeof(*late), watch_compare_ages);
 		}
 		for (size_t i = 0; i < n; i++) {
-			check_request(&late[i]);
+			watch_check_request(&late[i]);
 		}
 	}
 	free(late);
@@ -88,7 +89,7 @@ static void check_ages(void *arg)
 
 /* ---- Reactors that do not poll ---- */
 
-static void tell_stall(const struct reactor_progress *p, uint64_t us)
+static void watch_log_stall(const struct reactor_progress *p, uint64_t us)
 {
 	struct trace_file_cause cause = {.lcore = (int32_t)p->lcore, .object_start_tsc = p->round_ticks};
 
@@ -100,7 +101,7 @@ static void tell_stall(const struct reactor_progress *p, uint64_t us)
 	blackbox_fire(BLACKBOX_REACTOR_STALL, us, &cause);
 }
 
-static void look_at_reactors(void)
+static void watch_check_reactors(void)
 {
 	uint64_t now_us = blackbox_now_us();
 	struct reactor_progress p;
@@ -108,30 +109,30 @@ static void look_at_reactors(void)
 	for (uint32_t i = 0; i < MAX_REACTORS && reactor_get_progress(i, &p) == 0; i++) {
 		uint64_t us = blackbox_stall_us(&seen[i], p.round_ticks, p.sleeping, now_us);
 		if (us >= stalls_limit_us) {
-			tell_stall(&p, us);
+			watch_log_stall(&p, us);
 		}
 	}
 }
 
 /* The control thread waits for a reactor, perhaps for the very one that is stuck: nothing else will be done anyway. */
-static void look_while_waiting(void)
+static void watch_check_while_waiting(void)
 {
-	look_at_reactors();
+	watch_check_reactors();
 	blackbox_copy_complete();
 }
 
-static void check_stalls(void *arg)
+static void watch_check_stalls(void *arg)
 {
-	look_at_reactors();
+	watch_check_reactors();
 	thread_timer_start(&stalls_timer, stalls_period_us);
 }
 
 /* ---- I/O errors ---- */
 
-static void on_error(const struct bdev_error *e);
+static void watch_on_bdev_error(const struct bdev_error *e);
 
 /* When the next one may set off a trigger; UINT64_MAX: there is none. */
-static uint64_t errors_wanted_in_us(void)
+static uint64_t watch_errors_wanted_in_us(void)
 {
 	uint64_t now_us = blackbox_now_us(), in_us = UINT64_MAX;
 	const struct blackbox_trigger *t;
@@ -146,18 +147,18 @@ static uint64_t errors_wanted_in_us(void)
 	return in_us;
 }
 
-static void errors_arm(void *arg)
+static void watch_arm_errors(void *arg)
 {
-	uint64_t in_us = errors_wanted_in_us();
+	uint64_t in_us = watch_errors_wanted_in_us();
 
 	thread_timer_stop(&errors_timer);
-	bdev_report_next_error(in_us == 0 ? on_error : NULL);
+	bdev_report_next_error(in_us == 0 ? watch_on_bdev_error : NULL);
 	if (in_us != 0 && in_us != UINT64_MAX) {
 		thread_timer_start(&errors_timer, in_us);
 	}
 }
 
-static void on_error(const struct bdev_error *e)
+static void watch_on_bdev_error(const struct bdev_error *e)
 {
 	struct trace_file_cause cause = {
 		.lcore = -1,
@@ -170,24 +171,24 @@ static void on_error(const struct bdev_error *e)
 
 	snprintf(cause.owner, sizeof(cause.owner), "%s", e->bdev);
 	snprintf(cause.state, sizeof(cause.state), "DONE");
-	snprintf(
-		cause.text, sizeof(cause.text),
-		"bdev %s: %s of %llu blocks at %llu failed with status 0x%03x (type %u, code 0x%02x) after "
-		"%llu us",
-		e->bdev, type != NULL ? type : "?", (unsigned long long)e->num_blocks,
-		(unsigned long long)e->offset_blocks, e->status, e->status >> 8, e->status & 0xff,
-		(unsigned long long)ticks_to_us(e->done_ticks > e->submit_ticks ? e->done_ticks - e->submit_ticks : 0));
+	snprintf(cause.text, sizeof(cause.text),
+		 "bdev %s: %s of %llu blocks at %llu failed with status 0x%03x (type %u, code 0x%02x) after "
+		 "%llu us",
+		 e->bdev, type != NULL ? type : "?", (unsigned long long)e->num_blocks,
+		 (unsigned long long)e->offset_blocks, e->status, e->status >> 8, e->status & 0xff,
+		 (unsigned long long)watch_ticks_to_us(e->done_ticks > e->submit_ticks ? e->done_ticks - e->submit_ticks
+										       : 0));
 	blackbox_fire(BLACKBOX_IO_ERROR, 0, &cause);
-	errors_arm(NULL);
+	watch_arm_errors(NULL);
 }
 
 /* ---- Queue pairs and hosts ---- */
 
-static void on_fault(const struct nvmf_fault *f)
+static void watch_on_nvmf_fault(const struct nvmf_fault *f)
 {
 	bool silent = f->kind == NVMF_FAULT_KEEP_ALIVE;
 	struct trace_file_cause cause = {.lcore = -1, .object_id = (uintptr_t)f->qpair};
-	uint64_t us = silent ? ticks_to_us(f->silent_ticks) : 0;
+	uint64_t us = silent ? watch_ticks_to_us(f->silent_ticks) : 0;
 
 	snprintf(cause.owner, sizeof(cause.owner), "%s", f->hostnqn);
 	if (silent) {
@@ -195,7 +196,7 @@ static void on_fault(const struct nvmf_fault *f)
 			 "%.160s, controller %u of %.160s, was silent for %llu us; its keep-alive timeout is "
 			 "%llu us",
 			 f->hostnqn, f->cntlid, f->subnqn, (unsigned long long)us,
-			 (unsigned long long)ticks_to_us(f->limit_ticks));
+			 (unsigned long long)watch_ticks_to_us(f->limit_ticks));
 	} else {
 		snprintf(cause.text, sizeof(cause.text), "queue %u of %.160s, controller %u of %.160s, broke: %.120s",
 			 f->qid, f->hostnqn[0] != '\0' ? f->hostnqn : "an unknown host", f->cntlid, f->subnqn, f->why);
@@ -205,8 +206,8 @@ static void on_fault(const struct nvmf_fault *f)
 
 /* ---- What is watched ---- */
 
-static void timer_update(struct thread_timer *timer, thread_fn fn, uint64_t limit_us, uint64_t *kept_limit_us,
-			 uint64_t *period_us)
+static void watch_timer_update(struct thread_timer *timer, thread_fn fn, uint64_t limit_us, uint64_t *kept_limit_us,
+			       uint64_t *period_us)
 {
 	thread_timer_stop(timer);
 	*kept_limit_us = limit_us;
@@ -223,17 +224,18 @@ void blackbox_watch_update(const struct blackbox_triggers *list)
 	bool faults = false;
 
 	triggers = list;
-	timer_update(&ages_timer, check_ages, blackbox_min_limit_us(list, AGES), &ages_limit_us, &ages_period_us);
-	timer_update(&stalls_timer, check_stalls, blackbox_min_limit_us(list, 1u << BLACKBOX_REACTOR_STALL),
-		     &stalls_limit_us, &stalls_period_us);
+	watch_timer_update(&ages_timer, watch_check_ages, blackbox_min_limit_us(list, AGES), &ages_limit_us,
+			   &ages_period_us);
+	watch_timer_update(&stalls_timer, watch_check_stalls, blackbox_min_limit_us(list, 1u << BLACKBOX_REACTOR_STALL),
+			   &stalls_limit_us, &stalls_period_us);
 	memset(seen, 0, sizeof(seen));
-	thread_set_wait_hook(stalls_limit_us != UINT64_MAX ? look_while_waiting : NULL, stalls_period_us);
-	errors_timer.fn = errors_arm;
-	errors_arm(NULL);
+	thread_set_wait_hook(stalls_limit_us != UINT64_MAX ? watch_check_while_waiting : NULL, stalls_period_us);
+	errors_timer.fn = watch_arm_errors;
+	watch_arm_errors(NULL);
 	TAILQ_FOREACH (t, list, link) {
 		faults |= t->opts.type == BLACKBOX_QPAIR_ERROR || t->opts.type == BLACKBOX_KEEP_ALIVE_LOSS;
 	}
-	nvmf_set_fault_fn(faults ? on_fault : NULL);
+	nvmf_set_fault_fn(faults ? watch_on_nvmf_fault : NULL);
 }
 
 void blackbox_watch_stop(void)

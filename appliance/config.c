@@ -15,7 +15,7 @@
 #define FILE_MAX_BYTES   (64 * 1024 * 1024)
 #define ANSWER_REPORT_US 10000000 /* an entry that takes longer is named in the log, again and again */
 
-static int __attribute__((format(printf, 3, 4))) complain(char *error, int rc, const char *fmt, ...)
+static int __attribute__((format(printf, 3, 4))) config_error(char *error, int rc, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -27,7 +27,7 @@ static int __attribute__((format(printf, 3, 4))) complain(char *error, int rc, c
 
 /* Which entry a message is about. */
 static int __attribute__((format(printf, 4, 5)))
-complain_entry(char *error, const struct config *c, const struct config_entry *e, const char *fmt, ...)
+config_entry_error(char *error, const struct config *c, const struct config_entry *e, const char *fmt, ...)
 {
 	char what[1536];
 	va_list ap;
@@ -35,32 +35,32 @@ complain_entry(char *error, const struct config *c, const struct config_entry *e
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	return complain(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s: %s", c->file, e->subsystem, e->index,
-			e->method != NULL ? " (" : "", e->method != NULL ? e->method : "", e->method != NULL ? ")" : "",
-			what);
+	return config_error(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s: %s", c->file, e->subsystem,
+			    e->index, e->method != NULL ? " (" : "", e->method != NULL ? e->method : "",
+			    e->method != NULL ? ")" : "", what);
 }
 
-static int parse_entry(struct config *c, const char *subsystem, size_t index, const json_t *o, char *error)
+static int config_parse_entry(struct config *c, const char *subsystem, size_t index, const json_t *o, char *error)
 {
 	struct config_entry e = {.subsystem = subsystem, .index = index};
 
 	if (!json_is_object(o)) {
-		return complain_entry(error, c, &e, "expected an object with \"method\" and \"params\"");
+		return config_entry_error(error, c, &e, "expected an object with \"method\" and \"params\"");
 	}
 	e.method = json_string_value(json_object_get(o, "method"));
 	if (e.method == NULL) {
-		return complain_entry(error, c, &e, "\"method\" is missing or not a string");
+		return config_entry_error(error, c, &e, "\"method\" is missing or not a string");
 	}
 	e.params = json_object_get(o, "params");
 	if (json_is_null(e.params)) {
 		e.params = NULL;
 	}
 	if (e.params != NULL && !json_is_object(e.params)) {
-		return complain_entry(error, c, &e, "\"params\" must be an object");
+		return config_entry_error(error, c, &e, "\"params\" must be an object");
 	}
 	struct config_entry *more = realloc(c->entries, (c->n_entries + 1) * sizeof(*more));
 	if (more == NULL) {
-		return complain(error, -ENOMEM, "%s: no memory", c->file);
+		return config_error(error, -ENOMEM, "%s: no memory", c->file);
 	}
 	c->entries = more;
 	c->entries[c->n_entries++] = e;
@@ -68,14 +68,14 @@ static int parse_entry(struct config *c, const char *subsystem, size_t index, co
 }
 
 /* A list of entries; where there could be an entry there may be an array of them, which stock programs run at once. */
-static int parse_list(struct config *c, const char *subsystem, const json_t *list, bool nested, char *error)
+static int config_parse_list(struct config *c, const char *subsystem, const json_t *list, bool nested, char *error)
 {
 	const json_t *o;
 	size_t i;
 
 	json_array_foreach (list, i, o) {
-		int rc = json_is_array(o) && !nested ? parse_list(c, subsystem, o, true, error)
-						     : parse_entry(c, subsystem, i, o, error);
+		int rc = json_is_array(o) && !nested ? config_parse_list(c, subsystem, o, true, error)
+						     : config_parse_entry(c, subsystem, i, o, error);
 		if (rc != 0) {
 			return rc;
 		}
@@ -83,26 +83,26 @@ static int parse_list(struct config *c, const char *subsystem, const json_t *lis
 	return 0;
 }
 
-static int parse_subsystem(struct config *c, size_t index, const json_t *o, char *error)
+static int config_parse_subsystem(struct config *c, size_t index, const json_t *o, char *error)
 {
 	const char *name = json_string_value(json_object_get(o, "subsystem"));
 	const json_t *list = json_object_get(o, "config");
 
 	if (name == NULL) {
-		return complain(error, -EINVAL, "%s: subsystems[%zu]: \"subsystem\" is missing or not a string",
-				c->file, index);
+		return config_error(error, -EINVAL, "%s: subsystems[%zu]: \"subsystem\" is missing or not a string",
+				    c->file, index);
 	}
 	if (list == NULL || json_is_null(list)) { /* a stock subsystem that has nothing to save */
 		return 0;
 	}
 	if (!json_is_array(list)) {
-		return complain(error, -EINVAL, "%s: subsystem \"%s\": \"config\" must be an array", c->file, name);
+		return config_error(error, -EINVAL, "%s: subsystem \"%s\": \"config\" must be an array", c->file, name);
 	}
-	return parse_list(c, name, list, false, error);
+	return config_parse_list(c, name, list, false, error);
 }
 
 /* Where the comment that begins at text[i] ends; i: there is none, or it has no end. */
-static size_t comment_end(const char *text, size_t i, size_t len)
+static size_t config_comment_end(const char *text, size_t i, size_t len)
 {
 	const char *end = NULL;
 
@@ -120,12 +120,12 @@ static size_t comment_end(const char *text, size_t i, size_t len)
 }
 
 /* Comments become blanks, so that what is wrong elsewhere is still told with its place. */
-static void blank_comments(char *text, size_t len)
+static void config_blank_comments(char *text, size_t len)
 {
 	bool in_string = false;
 
 	for (size_t i = 0, end; i < len; i = end) {
-		end = in_string ? i : comment_end(text, i, len);
+		end = in_string ? i : config_comment_end(text, i, len);
 		for (size_t k = i; k < end; k++) {
 			text[k] = text[k] == '\n' ? '\n' : ' ';
 		}
@@ -139,7 +139,7 @@ static void blank_comments(char *text, size_t len)
 	}
 }
 
-static json_t *load_json(const char *text, size_t len, json_error_t *error)
+static json_t *config_load_json(const char *text, size_t len, json_error_t *error)
 {
 	char *copy = malloc(len + 1);
 
@@ -148,7 +148,7 @@ static json_t *load_json(const char *text, size_t len, json_error_t *error)
 		return NULL;
 	}
 	memcpy(copy, text, len);
-	blank_comments(copy, len);
+	config_blank_comments(copy, len);
 	json_t *tree = rpc_json_load(copy, len, error);
 	free(copy);
 	return tree;
@@ -160,19 +160,19 @@ int config_parse(const char *file, const char *text, size_t len, struct config *
 	const json_t *o;
 	size_t i;
 
-	*c = (struct config){.file = file, .tree = load_json(text, len, &parse_error)};
+	*c = (struct config){.file = file, .tree = config_load_json(text, len, &parse_error)};
 	if (c->tree == NULL) {
-		return complain(error, -EINVAL, "%s: line %d, column %d: %s", file, parse_error.line,
-				parse_error.column, parse_error.text);
+		return config_error(error, -EINVAL, "%s: line %d, column %d: %s", file, parse_error.line,
+				    parse_error.column, parse_error.text);
 	}
 	const json_t *subsystems = json_object_get(c->tree, "subsystems");
 	int rc = 0;
 	if (!json_is_array(subsystems)) {
-		rc = complain(error, -EINVAL, "%s: expected {\"subsystems\": [...]}", file);
+		rc = config_error(error, -EINVAL, "%s: expected {\"subsystems\": [...]}", file);
 	}
 	json_array_foreach (subsystems, i, o) {
 		if (rc == 0) {
-			rc = parse_subsystem(c, i, o, error);
+			rc = config_parse_subsystem(c, i, o, error);
 		}
 	}
 	if (rc != 0) {
@@ -181,23 +181,23 @@ int config_parse(const char *file, const char *text, size_t len, struct config *
 	return rc;
 }
 
-static int read_file(const char *file, char **text, size_t *len, char *error)
+static int config_read_file(const char *file, char **text, size_t *len, char *error)
 {
 	FILE *f = fopen(file, "re");
 	struct stat st;
 
 	if (f == NULL) {
-		return complain(error, -errno, "cannot open the configuration %s: %s", file, strerror(errno));
+		return config_error(error, -errno, "cannot open the configuration %s: %s", file, strerror(errno));
 	}
 	int rc = 0;
 	if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES) {
-		rc = complain(error, -EINVAL, "the configuration %s is not a file of at most %d MB", file,
-			      FILE_MAX_BYTES >> 20);
+		rc = config_error(error, -EINVAL, "the configuration %s is not a file of at most %d MB", file,
+				  FILE_MAX_BYTES >> 20);
 	} else {
 		*text = malloc((size_t)st.st_size + 1);
 		*len = *text != NULL ? fread(*text, 1, (size_t)st.st_size, f) : 0;
 		if (*text == NULL || ferror(f)) {
-			rc = complain(error, -EIO, "cannot read the configuration %s", file);
+			rc = config_error(error, -EIO, "cannot read the configuration %s", file);
 			free(*text);
 		}
 	}
@@ -211,7 +211,7 @@ int config_read(const char *file, struct config *c, char *error)
 	size_t len = 0;
 
 	*c = (struct config){0};
-	int rc = read_file(file, &text, &len, error);
+	int rc = config_read_file(file, &text, &len, error);
 	if (rc != 0) {
 		return rc;
 	}
@@ -236,8 +236,8 @@ int config_check(struct config *c, bool ignore_errors, char *error)
 		if (rpc_check_method(e->method, e->params, &e->states, why) == 0) {
 			continue;
 		}
-		complain_entry(error, c, e, "%s%s", why,
-			       ignore_errors ? "" : " (--json-ignore-init-errors loads the rest)");
+		config_entry_error(error, c, e, "%s%s", why,
+				   ignore_errors ? "" : " (--json-ignore-init-errors loads the rest)");
 		if (!ignore_errors) {
 			return -EINVAL;
 		}
@@ -255,7 +255,7 @@ struct call {
 	char message[RPC_ERROR_TEXT_MAX];
 };
 
-static void call_done(void *arg, struct rpc_answer *answer)
+static void config_call_done(void *arg, struct rpc_answer *answer)
 {
 	struct call *call = arg;
 
@@ -268,25 +268,25 @@ static void call_done(void *arg, struct rpc_answer *answer)
 	snprintf(call->message, sizeof(call->message), "%s", answer->message != NULL ? answer->message : "");
 }
 
-static bool call_is_over(void *arg)
+static bool config_call_is_over(void *arg)
 {
 	struct call *call = arg;
 
 	return call->answered || call->cancelled();
 }
 
-static int run_entry(const struct config *c, const struct config_entry *e, bool (*cancelled)(void), char *error)
+static int config_run_entry(const struct config *c, const struct config_entry *e, bool (*cancelled)(void), char *error)
 {
 	struct call *call = calloc(1, sizeof(*call));
 	int rc = 0;
 
 	if (call == NULL) {
-		return complain(error, -ENOMEM, "%s: no memory", c->file);
+		return config_error(error, -ENOMEM, "%s: no memory", c->file);
 	}
 	call->cancelled = cancelled;
-	rpc_call_method(e->method, e->params, call_done, call);
-	while (!call_is_over(call) && !thread_control_wait(call_is_over, call, ANSWER_REPORT_US)) {
-		complain_entry(error, c, e, "still waiting for its answer");
+	rpc_call_method(e->method, e->params, config_call_done, call);
+	while (!config_call_is_over(call) && !thread_control_wait(config_call_is_over, call, ANSWER_REPORT_US)) {
+		config_entry_error(error, c, e, "still waiting for its answer");
 		log_warning("%s", error);
 	}
 	if (!call->answered) {
@@ -294,7 +294,7 @@ static int run_entry(const struct config *c, const struct config_entry *e, bool 
 		return -ECANCELED;
 	}
 	if (call->code != 0) {
-		rc = complain_entry(error, c, e, "%s (%d)", call->message, call->code);
+		rc = config_entry_error(error, c, e, "%s (%d)", call->message, call->code);
 	}
 	free(call);
 	return rc;
@@ -311,7 +311,7 @@ int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*
 		if (cancelled()) {
 			return -ECANCELED;
 		}
-		int rc = run_entry(c, e, cancelled, error);
+		int rc = config_run_entry(c, e, cancelled, error);
 		if (rc == -ECANCELED || (rc != 0 && !ignore_errors)) {
 			return rc;
 		}

@@ -42,14 +42,14 @@ struct report {
 	size_t len;
 };
 
-static void put(struct report *r, const char *s)
+static void report_text(struct report *r, const char *s)
 {
 	for (; *s != '\0' && r->len < sizeof(r->text); s++) {
 		r->text[r->len++] = *s;
 	}
 }
 
-static void put_number(struct report *r, uint64_t value, unsigned base)
+static void report_number(struct report *r, uint64_t value, unsigned base)
 {
 	char digits[24];
 	size_t i = sizeof(digits) - 1;
@@ -59,11 +59,11 @@ static void put_number(struct report *r, uint64_t value, unsigned base)
 		digits[--i] = "0123456789abcdef"[value % base];
 		value /= base;
 	} while (value != 0);
-	put(r, base == 16 ? "0x" : "");
-	put(r, &digits[i]);
+	report_text(r, base == 16 ? "0x" : "");
+	report_text(r, &digits[i]);
 }
 
-static void emit(struct report *r)
+static void report_flush(struct report *r)
 {
 	ssize_t ignored = write(STDERR_FILENO, r->text, r->len);
 
@@ -71,7 +71,7 @@ static void emit(struct report *r)
 	r->len = 0;
 }
 
-static const char *signal_name(int number)
+static const char *crash_signal_name(int number)
 {
 	for (size_t i = 0; i < N_SIGNALS; i++) {
 		if (signals[i].number == number) {
@@ -81,87 +81,87 @@ static const char *signal_name(int number)
 	return "a signal";
 }
 
-static void put_cause(struct report *r, const siginfo_t *info)
+static void report_cause(struct report *r, const siginfo_t *info)
 {
-	put(r, "varve " VARVE_VERSION " crashed: ");
-	put(r, signal_name(info->si_signo));
+	report_text(r, "varve " VARVE_VERSION " crashed: ");
+	report_text(r, crash_signal_name(info->si_signo));
 	if (info->si_code <= 0 && info->si_pid == getpid()) {
-		put(r, " raised by itself");
+		report_text(r, " raised by itself");
 	} else if (info->si_code <= 0) {
-		put(r, " sent by process ");
-		put_number(r, (uint64_t)info->si_pid, 10);
+		report_text(r, " sent by process ");
+		report_number(r, (uint64_t)info->si_pid, 10);
 	} else {
-		put(r, " at address ");
-		put_number(r, (uint64_t)(uintptr_t)info->si_addr, 16);
+		report_text(r, " at address ");
+		report_number(r, (uint64_t)(uintptr_t)info->si_addr, 16);
 	}
-	put(r, "\n  build id: ");
-	put(r, build_id()[0] != '\0' ? build_id() : "none");
+	report_text(r, "\n  build id: ");
+	report_text(r, build_id()[0] != '\0' ? build_id() : "none");
 }
 
-static void put_thread(struct report *r, const char *name)
+static void report_thread(struct report *r, const char *name)
 {
-	put(r, "\n  process:  ");
-	put_number(r, (uint64_t)getpid(), 10);
-	put(r, "\n  thread:   ");
-	put(r, name);
-	put(r, " (");
-	put_number(r, (uint64_t)syscall(SYS_gettid), 10);
-	put(r, ")\n  backtrace:\n");
+	report_text(r, "\n  process:  ");
+	report_number(r, (uint64_t)getpid(), 10);
+	report_text(r, "\n  thread:   ");
+	report_text(r, name);
+	report_text(r, " (");
+	report_number(r, (uint64_t)syscall(SYS_gettid), 10);
+	report_text(r, ")\n  backtrace:\n");
 }
 
 /* "    bdev_submit+0x12"; what is not ours the C library may name. */
-static void put_frame(struct report *r, void *frame)
+static void report_frame(struct report *r, void *frame)
 {
 	uint64_t offset;
 	const char *name = symbols_find(frame, &offset);
 
-	put(r, "    ");
+	report_text(r, "    ");
 	if (name == NULL) {
-		emit(r);
+		report_flush(r);
 		backtrace_symbols_fd(&frame, 1, STDERR_FILENO);
 		return;
 	}
-	put(r, name);
-	put(r, "+");
-	put_number(r, offset, 16);
-	put(r, "\n");
-	emit(r);
+	report_text(r, name);
+	report_text(r, "+");
+	report_number(r, offset, 16);
+	report_text(r, "\n");
+	report_flush(r);
 }
 
 /* With the command that tells the lines. */
-static void put_backtrace(struct report *r, void *const *frames, int n)
+static void report_backtrace(struct report *r, void *const *frames, int n)
 {
 	for (int i = 0; i < n; i++) {
-		put_frame(r, frames[i]);
+		report_frame(r, frames[i]);
 	}
-	put(r, "  lines:    addr2line -pfie ");
-	put(r, executable);
+	report_text(r, "  lines:    addr2line -pfie ");
+	report_text(r, executable);
 	for (int i = 0; i < n; i++) {
 		uint64_t address = symbols_file_address(frames[i]);
 		if (address != 0) {
-			put(r, " ");
-			put_number(r, address, 16);
+			report_text(r, " ");
+			report_number(r, address, 16);
 		}
 	}
-	put(r, "\n");
-	emit(r);
+	report_text(r, "\n");
+	report_flush(r);
 }
 
-static void put_trace(struct report *r)
+static void report_trace_file(struct report *r)
 {
 	if (trace_file == NULL) {
-		put(r, "  trace:    none\n");
+		report_text(r, "  trace:    none\n");
 		return;
 	}
-	put(r, "  trace:    ");
-	put(r, trace_file);
-	put(r, "\n            read it with: varve-trace -f ");
-	put(r, trace_file);
-	put(r, "\n");
+	report_text(r, "  trace:    ");
+	report_text(r, trace_file);
+	report_text(r, "\n            read it with: varve-trace -f ");
+	report_text(r, trace_file);
+	report_text(r, "\n");
 }
 
 /* A crash while another thread reports its own: waits for the end of the process. */
-static void let_only_one_report(void)
+static void crash_let_only_one_report(void)
 {
 	int none = 0, self = (int)syscall(SYS_gettid);
 
@@ -179,15 +179,15 @@ static void crash_handler(int number, siginfo_t *info, void *context)
 	char thread[16] = "";
 	void *frames[FRAMES_MAX];
 
-	let_only_one_report();
+	crash_let_only_one_report();
 	signal(number, SIG_DFL); /* a fault in here ends it */
 	prctl(PR_GET_NAME, thread);
-	put_cause(&r, info);
-	put_thread(&r, thread);
-	emit(&r);
-	put_backtrace(&r, frames, backtrace(frames, FRAMES_MAX));
-	put_trace(&r);
-	emit(&r);
+	report_cause(&r, info);
+	report_thread(&r, thread);
+	report_flush(&r);
+	report_backtrace(&r, frames, backtrace(frames, FRAMES_MAX));
+	report_trace_file(&r);
+	report_flush(&r);
 	trace_note_crash(number, info->si_code > 0 ? info->si_addr : NULL, thread);
 	/* A fault happens again on return, in its place, for the core dump; a signal that was sent does not. */
 	if (info->si_code <= 0) {
@@ -200,7 +200,7 @@ void crash_set_trace_file(const char *path)
 	trace_file = path;
 }
 
-static int use_own_stack(void)
+static int crash_use_own_stack(void)
 {
 	/* A thread that runs over its stack has none left for the handler. */
 	void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
@@ -211,7 +211,7 @@ static int use_own_stack(void)
 
 void crash_thread_init(void)
 {
-	use_own_stack(); /* without it, all crashes but a stack overflow are still reported */
+	crash_use_own_stack(); /* without it, all crashes but a stack overflow are still reported */
 }
 
 int crash_install(void)
@@ -219,7 +219,7 @@ int crash_install(void)
 	struct sigaction action = {.sa_sigaction = crash_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	void *frame;
 
-	int rc = use_own_stack();
+	int rc = crash_use_own_stack();
 	if (rc != 0) {
 		return rc;
 	}

@@ -5,7 +5,7 @@
 #include "util/build_id.h"
 #include "util/output.h"
 
-static void set_up_log(const struct appliance_options *o)
+static void main_set_up_log(const struct appliance_options *o)
 {
 	log_set_print_level(o->print_level);
 	for (const char *const *flag = o->log_flags; *flag != NULL; flag++) {
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 		trace_print_help(stdout);
 		return EXIT_SUCCESS;
 	default:
-		set_up_log(&options);
+		main_set_up_log(&options);
 		return app_run(&options);
 	}
 }

@@ -66,7 +66,7 @@ static struct {
 
 /* ---- What is sent ---- */
 
-static void body_put(struct body *b)
+static void metrics_body_put(struct body *b)
 {
 	if (b != NULL && --b->users == 0) {
 		free(b->text);
@@ -75,7 +75,7 @@ static void body_put(struct body *b)
 }
 
 /* The metrics as of now, or of a moment ago; NULL: no memory. */
-static struct body *body_get(void)
+static struct body *metrics_body_get(void)
 {
 	uint64_t now = env_ticks();
 
@@ -92,7 +92,7 @@ static struct body *body_get(void)
 			free(b);
 			return NULL;
 		}
-		body_put(server.last);
+		metrics_body_put(server.last);
 		server.last = b;
 		server.last_ticks = env_ticks();
 	}
@@ -100,24 +100,24 @@ static struct body *body_get(void)
 	return server.last;
 }
 
-static void close_connection(struct connection *c)
+static void metrics_connection_close(struct connection *c)
 {
 	TAILQ_REMOVE(&server.connections, c, link);
 	server.n_connections--;
 	thread_timer_stop(&c->deadline);
 	fd_source_remove(&c->source);
 	close(c->fd);
-	body_put(c->shared);
+	metrics_body_put(c->shared);
 	free(c);
 }
 
-static void prepare_answer(struct connection *c, const struct metrics_request *request)
+static void metrics_prepare_answer(struct connection *c, const struct metrics_request *request)
 {
 	int status = request->status;
 
 	server.requests++;
 	if (status == 200) {
-		c->shared = body_get();
+		c->shared = metrics_body_get();
 		status = c->shared != NULL ? 200 : 500;
 	}
 	c->body = c->shared != NULL ? c->shared->text : metrics_answer_text(status);
@@ -132,7 +132,7 @@ static void prepare_answer(struct connection *c, const struct metrics_request *r
 }
 
 /* What is still to be sent, from one of its two parts. */
-static const char *rest(const struct connection *c, size_t *len)
+static const char *metrics_answer_rest(const struct connection *c, size_t *len)
 {
 	if (c->sent < c->head_len) {
 		*len = c->head_len - c->sent;
@@ -143,19 +143,19 @@ static const char *rest(const struct connection *c, size_t *len)
 }
 
 /* False: the connection is gone. */
-static bool send_some(struct connection *c)
+static bool metrics_connection_send(struct connection *c)
 {
 	size_t len;
 	const char *at;
 
-	while (at = rest(c, &len), len > 0) {
+	while (at = metrics_answer_rest(c, &len), len > 0) {
 		ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 			fd_source_modify(c->source, EPOLLOUT);
 			return true;
 		}
 		if (n < 0) {
-			close_connection(c);
+			metrics_connection_close(c);
 			return false;
 		}
 		c->sent += (size_t)n;
@@ -164,13 +164,13 @@ static bool send_some(struct connection *c)
 	shutdown(c->fd, SHUT_WR);
 	for (int i = 0; i < MAX_DRAINS && recv(c->fd, c->request, sizeof(c->request), MSG_DONTWAIT) > 0; i++) {
 	}
-	close_connection(c);
+	metrics_connection_close(c);
 	return false;
 }
 
 /* ---- What comes ---- */
 
-static void receive(struct connection *c)
+static void metrics_connection_receive(struct connection *c)
 {
 	ssize_t n = recv(c->fd, c->request + c->request_len, sizeof(c->request) - c->request_len, MSG_DONTWAIT);
 	struct metrics_request request;
@@ -179,45 +179,45 @@ static void receive(struct connection *c)
 		return;
 	}
 	if (n <= 0) {
-		close_connection(c);
+		metrics_connection_close(c);
 		return;
 	}
 	c->request_len += (size_t)n;
 	if (metrics_request_parse(c->request, c->request_len, &request)) {
-		prepare_answer(c, &request);
-		send_some(c);
+		metrics_prepare_answer(c, &request);
+		metrics_connection_send(c);
 	}
 }
 
-static void event(void *arg, uint32_t events)
+static void metrics_connection_event(void *arg, uint32_t events)
 {
 	struct connection *c = arg;
 
 	if (events & EPOLLERR) {
-		close_connection(c);
+		metrics_connection_close(c);
 	} else if (c->answering) {
-		send_some(c);
+		metrics_connection_send(c);
 	} else {
-		receive(c);
+		metrics_connection_receive(c);
 	}
 }
 
-static void too_late(void *arg)
+static void metrics_connection_time_out(void *arg)
 {
 	server.dropped++;
-	close_connection(arg);
+	metrics_connection_close(arg);
 }
 
-static void add_connection(int fd)
+static void metrics_connection_add(int fd)
 {
 	struct connection *c = calloc(1, sizeof(*c));
 
 	if (server.n_connections == MAX_CONNECTIONS) {
 		server.dropped++;
-		close_connection(TAILQ_FIRST(&server.connections));
+		metrics_connection_close(TAILQ_FIRST(&server.connections));
 	}
 	if (c != NULL) {
-		c->source = fd_source_add(fd, EPOLLIN, event, c, "metrics connection");
+		c->source = fd_source_add(fd, EPOLLIN, metrics_connection_event, c, "metrics connection");
 	}
 	if (c == NULL || c->source == NULL) {
 		close(fd);
@@ -225,23 +225,23 @@ static void add_connection(int fd)
 		return;
 	}
 	c->fd = fd;
-	c->deadline = (struct thread_timer){.fn = too_late, .arg = c};
+	c->deadline = (struct thread_timer){.fn = metrics_connection_time_out, .arg = c};
 	thread_timer_start(&c->deadline, DEADLINE_US);
 	TAILQ_INSERT_TAIL(&server.connections, c, link);
 	server.n_connections++;
 }
 
-static void accept_again(void *arg)
+static void metrics_accept_again(void *arg)
 {
 	fd_source_modify(server.source, EPOLLIN);
 }
 
-static void accept_some(void *arg, uint32_t events)
+static void metrics_accept(void *arg, uint32_t events)
 {
 	for (unsigned n = 0; n < ACCEPTS_PER_EVENT; n++) {
 		int fd = accept4(server.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd >= 0) {
-			add_connection(fd);
+			metrics_connection_add(fd);
 		} else if (errno != ECONNABORTED && errno != EINTR) {
 			if (errno != EAGAIN) { /* out of descriptors: it would wake us for ever */
 				log_limited(LOG_LEVEL_ERROR, "cannot accept who asks for metrics: %s", strerror(errno));
@@ -255,7 +255,7 @@ static void accept_some(void *arg, uint32_t events)
 
 /* ---- Start and stop ---- */
 
-static int listen_tcp(const struct metrics_address *a, const char *text, char *error)
+static int metrics_listen_tcp(const struct metrics_address *a, const char *text, char *error)
 {
 	int one = 1, fd = socket(a->tcp.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -274,7 +274,7 @@ static int listen_tcp(const struct metrics_address *a, const char *text, char *e
 }
 
 /* With the port that the kernel chose. */
-static void note_address(void)
+static void metrics_note_address(void)
 {
 	struct sockaddr_storage a;
 	socklen_t len = sizeof(a);
@@ -295,7 +295,7 @@ static void note_address(void)
 	}
 }
 
-static void close_listener(void)
+static void metrics_close_listener(void)
 {
 	if (server.is_unix) {
 		rpc_socket_close(&server.unix_socket);
@@ -325,21 +325,21 @@ int metrics_start(const char *text, bool saved, char *error)
 		rc = rpc_socket_listen(&server.unix_socket, a.path, SOCKET_MODE, error, METRICS_ERROR_MAX);
 		server.fd = server.unix_socket.fd;
 	} else {
-		server.fd = listen_tcp(&a, text, error);
+		server.fd = metrics_listen_tcp(&a, text, error);
 		rc = server.fd < 0 ? server.fd : 0;
 	}
 	if (rc != 0) {
 		return rc;
 	}
-	server.source = fd_source_add(server.fd, EPOLLIN, accept_some, NULL, "metrics");
+	server.source = fd_source_add(server.fd, EPOLLIN, metrics_accept, NULL, "metrics");
 	if (server.source == NULL) {
 		snprintf(error, METRICS_ERROR_MAX, "no memory to serve metrics");
-		close_listener();
+		metrics_close_listener();
 		return -ENOMEM;
 	}
-	server.accept_again.fn = accept_again;
+	server.accept_again.fn = metrics_accept_again;
 	snprintf(server.given, sizeof(server.given), "%s", text);
-	note_address();
+	metrics_note_address();
 	server.on = true;
 	log_notice("Metrics are at %s", server.address);
 	return 0;
@@ -353,12 +353,12 @@ int metrics_stop(void)
 		return -ENOENT;
 	}
 	while ((c = TAILQ_FIRST(&server.connections)) != NULL) {
-		close_connection(c);
+		metrics_connection_close(c);
 	}
 	thread_timer_stop(&server.accept_again);
 	fd_source_remove(&server.source);
-	close_listener();
-	body_put(server.last);
+	metrics_close_listener();
+	metrics_body_put(server.last);
 	server.last = NULL;
 	server.on = false;
 	return 0;

@@ -12,7 +12,7 @@
 
 #include "util/parse.h"
 
-static bool parse_ip4(const char *host, in_port_t port, struct metrics_address *a)
+static bool metrics_parse_ip4(const char *host, in_port_t port, struct metrics_address *a)
 {
 	struct sockaddr_in *in = (struct sockaddr_in *)&a->tcp;
 
@@ -26,7 +26,7 @@ static bool parse_ip4(const char *host, in_port_t port, struct metrics_address *
 }
 
 /* With its brackets. */
-static bool parse_ip6(char *host, in_port_t port, struct metrics_address *a)
+static bool metrics_parse_ip6(char *host, in_port_t port, struct metrics_address *a)
 {
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&a->tcp;
 	size_t len = strlen(host);
@@ -44,7 +44,7 @@ static bool parse_ip6(char *host, in_port_t port, struct metrics_address *a)
 	return true;
 }
 
-static bool parse_tcp(const char *text, struct metrics_address *a)
+static bool metrics_parse_tcp(const char *text, struct metrics_address *a)
 {
 	const char *colon = strrchr(text, ':');
 	char host[METRICS_ADDRESS_MAX];
@@ -55,7 +55,7 @@ static bool parse_tcp(const char *text, struct metrics_address *a)
 		return false;
 	}
 	snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
-	return parse_ip4(host, htons((uint16_t)port), a) || parse_ip6(host, htons((uint16_t)port), a);
+	return metrics_parse_ip4(host, htons((uint16_t)port), a) || metrics_parse_ip6(host, htons((uint16_t)port), a);
 }
 
 int metrics_address_parse(const char *text, struct metrics_address *a, char *error)
@@ -73,7 +73,7 @@ int metrics_address_parse(const char *text, struct metrics_address *a, char *err
 			 sizeof(un.sun_path));
 		return -EINVAL;
 	}
-	if (parse_tcp(text, a)) {
+	if (metrics_parse_tcp(text, a)) {
 		return 0;
 	}
 	snprintf(error, METRICS_ERROR_MAX,

@@ -20,14 +20,14 @@
 
 #define NUMBER_MAX 24
 
-static const char *number(char to[NUMBER_MAX], uint64_t value)
+static const char *collect_number(char to[NUMBER_MAX], uint64_t value)
 {
 	snprintf(to, NUMBER_MAX, "%" PRIu64, value);
 	return to;
 }
 
 /* n objects; NULL when there are none, or no memory. */
-static void *array(size_t n, size_t size)
+static void *collect_array(size_t n, size_t size)
 {
 	return n > 0 ? calloc(n, size) : NULL;
 }
@@ -48,8 +48,8 @@ static void collect_appliance(struct metrics_text *m)
 
 static void collect_reactors(struct metrics_text *m)
 {
-	struct reactor_stats *list = array(env_lcore_count(), sizeof(*list));
-	char(*lcore)[NUMBER_MAX] = array(env_lcore_count(), sizeof(*lcore));
+	struct reactor_stats *list = collect_array(env_lcore_count(), sizeof(*list));
+	char(*lcore)[NUMBER_MAX] = collect_array(env_lcore_count(), sizeof(*lcore));
 	unsigned n = 0, id;
 
 	if (list == NULL || lcore == NULL) {
@@ -59,7 +59,7 @@ static void collect_reactors(struct metrics_text *m)
 	}
 	ENV_FOREACH_LCORE (id) {
 		if (n < env_lcore_count() && reactor_get_stats(id, &list[n]) == 0) {
-			number(lcore[n++], id);
+			collect_number(lcore[n++], id);
 		}
 	}
 	metrics_family(m, "varve_reactor_busy_seconds_total", METRICS_COUNTER, "Time in which the reactor found work.");
@@ -98,7 +98,7 @@ struct one_thread {
 	char id[NUMBER_MAX];
 };
 
-static void write_threads(struct metrics_text *m, const struct one_thread *t, size_t n)
+static void collect_thread_families(struct metrics_text *m, const struct one_thread *t, size_t n)
 {
 	metrics_family(m, "varve_thread_busy_seconds_total", METRICS_COUNTER, "Time in which the thread had work.");
 	for (size_t i = 0; i < n; i++) {
@@ -119,7 +119,7 @@ static void write_threads(struct metrics_text *m, const struct one_thread *t, si
 }
 
 /* Where it runs, and how much it has to look after. */
-static void write_thread_places(struct metrics_text *m, const struct one_thread *t, size_t n)
+static void collect_thread_places(struct metrics_text *m, const struct one_thread *t, size_t n)
 {
 	metrics_family(m, "varve_thread_lcore", METRICS_GAUGE,
 		       "The reactor that it is on; the control thread is on none.");
@@ -141,7 +141,7 @@ static void write_thread_places(struct metrics_text *m, const struct one_thread 
 	}
 }
 
-static void write_poller_periods(struct metrics_text *m, const struct one_thread *t, size_t n)
+static void collect_poller_periods(struct metrics_text *m, const struct one_thread *t, size_t n)
 {
 	static const char *const kinds[] = {
 		[POLLER_KIND_ACTIVE] = "active", [POLLER_KIND_TIMED] = "timed", [POLLER_KIND_PAUSED] = "paused"};
@@ -153,12 +153,12 @@ static void write_poller_periods(struct metrics_text *m, const struct one_thread
 		for (int k = 0; k < t[i].n_pollers; k++) {
 			const struct poller_stats *p = &t[i].pollers[k];
 			metrics_ns(m, env_ticks_to_ns(p->period_ticks), "thread", t[i].stats.name, "thread_id", t[i].id,
-				   "poller", p->name, "id", number(id, p->id), "kind", kinds[p->kind], NULL);
+				   "poller", p->name, "id", collect_number(id, p->id), "kind", kinds[p->kind], NULL);
 		}
 	}
 }
 
-static void write_pollers(struct metrics_text *m, const struct one_thread *t, size_t n)
+static void collect_pollers(struct metrics_text *m, const struct one_thread *t, size_t n)
 {
 	static const struct {
 		const char *name, *help;
@@ -174,7 +174,7 @@ static void write_pollers(struct metrics_text *m, const struct one_thread *t, si
 			for (int k = 0; k < t[i].n_pollers; k++) {
 				const struct poller_stats *p = &t[i].pollers[k];
 				char id[NUMBER_MAX];
-				number(id, p->id);
+				collect_number(id, p->id);
 				if (f == 2) {
 					metrics_ns(m, env_ticks_to_ns(p->ticks), "thread", t[i].stats.name, "thread_id",
 						   t[i].id, "poller", p->name, "id", id, NULL);
@@ -195,16 +195,16 @@ static void collect_threads(struct metrics_text *m)
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
 		room++;
 	}
-	struct one_thread *list = array(room, sizeof(*list));
+	struct one_thread *list = collect_array(room, sizeof(*list));
 	for (struct thread *t = NULL; list != NULL && n < room && (t = thread_next(t)) != NULL; n++) {
 		thread_get_stats(t, &list[n].stats);
 		list[n].n_pollers = thread_get_pollers(t, &list[n].pollers);
-		number(list[n].id, list[n].stats.id);
+		collect_number(list[n].id, list[n].stats.id);
 	}
-	write_threads(m, list, n);
-	write_thread_places(m, list, n);
-	write_pollers(m, list, n);
-	write_poller_periods(m, list, n);
+	collect_thread_families(m, list, n);
+	collect_thread_places(m, list, n);
+	collect_pollers(m, list, n);
+	collect_poller_periods(m, list, n);
 	for (size_t i = 0; i < n; i++) {
 		if (list[i].n_pollers > 0) {
 			free(list[i].pollers);
@@ -225,7 +225,7 @@ static const char *const op_names[BDEV_STAT_CLASSES] = {
 	[BDEV_STAT_UNMAP] = "unmap", [BDEV_STAT_COPY] = "copy",
 };
 
-static void write_bdev_ops(struct metrics_text *m, const struct one_bdev *list, size_t n)
+static void collect_bdev_ops(struct metrics_text *m, const struct one_bdev *list, size_t n)
 {
 	static const struct {
 		const char *name, *help;
@@ -253,7 +253,7 @@ static void write_bdev_ops(struct metrics_text *m, const struct one_bdev *list, 
 	}
 }
 
-static void write_bdev_errors(struct metrics_text *m, const struct one_bdev *list, size_t n)
+static void collect_bdev_errors(struct metrics_text *m, const struct one_bdev *list, size_t n)
 {
 	metrics_family(m, "varve_bdev_errors_total", METRICS_COUNTER,
 		       "I/O that failed, by NVMe status (type and code, hexadecimal); other: of further kinds.");
@@ -270,7 +270,7 @@ static void write_bdev_errors(struct metrics_text *m, const struct one_bdev *lis
 	}
 }
 
-static void write_bdev_waits(struct metrics_text *m, const struct one_bdev *list, size_t n)
+static void collect_bdev_waits(struct metrics_text *m, const struct one_bdev *list, size_t n)
 {
 	metrics_family(m, "varve_bdev_waits_total", METRICS_COUNTER,
 		       "I/O that had to wait: for the module's resources, a rate limit, or a piece of a split one.");
@@ -290,7 +290,7 @@ static void collect_bdevs(struct metrics_text *m)
 	for (struct bdev *b = bdev_next(NULL); b != NULL; b = bdev_next(b)) {
 		room++;
 	}
-	struct one_bdev *list = array(room, sizeof(*list));
+	struct one_bdev *list = collect_array(room, sizeof(*list));
 	for (struct bdev *b = bdev_next(NULL); list != NULL && n < room && b != NULL; b = bdev_next(b), n++) {
 		list[n].b = b;
 		bdev_get_stat(b, &list[n].stat);
@@ -304,9 +304,9 @@ static void collect_bdevs(struct metrics_text *m)
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, list[i].stat.queue_depth, "bdev", bdev_name(list[i].b), NULL);
 	}
-	write_bdev_ops(m, list, n);
-	write_bdev_errors(m, list, n);
-	write_bdev_waits(m, list, n);
+	collect_bdev_ops(m, list, n);
+	collect_bdev_errors(m, list, n);
+	collect_bdev_waits(m, list, n);
 	free(list);
 }
 
@@ -317,7 +317,7 @@ static void collect_bdevs(struct metrics_text *m)
 		for (struct nvmf_subsystem *s_ = nvmf_subsystem_next(tgt_, NULL); s_ != NULL;                          \
 		     s_ = nvmf_subsystem_next(tgt_, s_))
 
-static uint64_t count_namespaces(const struct nvmf_subsystem *s)
+static uint64_t collect_count_namespaces(const struct nvmf_subsystem *s)
 {
 	uint64_t n = 0;
 
@@ -338,8 +338,8 @@ static void collect_subsystems(struct metrics_text *m)
 	metrics_family(m, "varve_nvmf_subsystem_namespaces", METRICS_GAUGE, "Its namespaces.");
 	FOR_SUBSYSTEMS(tgt, s)
 	{
-		metrics_uint(m, count_namespaces(s), "target", nvmf_tgt_name(tgt), "subsystem", nvmf_subsystem_nqn(s),
-			     NULL);
+		metrics_uint(m, collect_count_namespaces(s), "target", nvmf_tgt_name(tgt), "subsystem",
+			     nvmf_subsystem_nqn(s), NULL);
 	}
 }
 
@@ -363,7 +363,7 @@ static void collect_controllers(struct metrics_text *m)
 		{
 			for (struct nvmf_ctrlr *c = nvmf_ctrlr_next(s, NULL); c != NULL; c = nvmf_ctrlr_next(s, c)) {
 				nvmf_ctrlr_get_info(c, &info);
-				number(cntlid, info.cntlid);
+				collect_number(cntlid, info.cntlid);
 				if (f == 2) {
 					metrics_ns(m, info.kato_ms * UINT64_C(1000000), "subsystem",
 						   nvmf_subsystem_nqn(s), "host", info.hostnqn, "cntlid", cntlid, NULL);
@@ -382,7 +382,7 @@ struct one_group {
 	struct nvmf_poll_group_stats stats;
 };
 
-static void write_groups(struct metrics_text *m, const struct one_group *g, size_t n)
+static void collect_group_families(struct metrics_text *m, const struct one_group *g, size_t n)
 {
 	metrics_family(m, "varve_nvmf_queue_pairs", METRICS_GAUGE, "Connected queue pairs of a poll group.");
 	for (size_t i = 0; i < n; i++) {
@@ -410,7 +410,7 @@ static void write_groups(struct metrics_text *m, const struct one_group *g, size
 	}
 }
 
-static void write_devices(struct metrics_text *m, const struct one_group *g, size_t n)
+static void collect_group_devices(struct metrics_text *m, const struct one_group *g, size_t n)
 {
 	static const struct {
 		const char *name, *help;
@@ -456,7 +456,7 @@ static void collect_groups(struct metrics_text *m)
 			room++;
 		}
 	}
-	struct one_group *list = array(room, sizeof(*list));
+	struct one_group *list = collect_array(room, sizeof(*list));
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); list != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
 		for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL && n < room;
 		     g = nvmf_poll_group_next(tgt, g), n++) {
@@ -464,8 +464,8 @@ static void collect_groups(struct metrics_text *m)
 			nvmf_poll_group_get_stats(g, &list[n].stats);
 		}
 	}
-	write_groups(m, list, n);
-	write_devices(m, list, n);
+	collect_group_families(m, list, n);
+	collect_group_devices(m, list, n);
 	free(list);
 }
 
@@ -478,7 +478,7 @@ struct state_count {
 	uint64_t count, oldest_ticks, longest_ticks;
 };
 
-static size_t count_states(const struct nvmf_inflight *list, size_t n, struct state_count *states)
+static size_t collect_count_states(const struct nvmf_inflight *list, size_t n, struct state_count *states)
 {
 	size_t n_states = 0;
 
@@ -501,7 +501,7 @@ static size_t count_states(const struct nvmf_inflight *list, size_t n, struct st
 	return n_states;
 }
 
-static void write_states(struct metrics_text *m, const struct state_count *s, size_t n)
+static void collect_request_states(struct metrics_text *m, const struct state_count *s, size_t n)
 {
 	metrics_family(m, "varve_nvmf_requests", METRICS_GAUGE, "Outstanding commands by state.");
 	for (size_t i = 0; i < n; i++) {
@@ -532,7 +532,7 @@ static void collect_requests(struct metrics_text *m)
 		log_limited(LOG_LEVEL_WARNING, "metrics: no memory for the outstanding commands, which are left out");
 		return;
 	}
-	write_states(m, states, count_states(list, n, states));
+	collect_request_states(m, states, collect_count_states(list, n, states));
 	if (tgt != NULL) {
 		metrics_collect_qpairs(m, tgt, list, n);
 	}
@@ -546,7 +546,7 @@ struct buffer_family {
 	size_t offset; /* in struct iobuf_stat */
 };
 
-static void write_module(void *arg, const char *module, const struct iobuf_stat *stat)
+static void collect_module_buffers(void *arg, const char *module, const struct iobuf_stat *stat)
 {
 	static const char *const pools[IOBUF_CLASSES] = {[IOBUF_SMALL] = "small", [IOBUF_LARGE] = "large"};
 	const struct buffer_family *f = arg;
@@ -564,14 +564,14 @@ static void collect_buffers(struct metrics_text *m)
 
 	metrics_family(m, "varve_buffer_gets_at_hand_total", METRICS_COUNTER, "Data buffers got from a thread's own.");
 	f.offset = offsetof(struct iobuf_stat, cache);
-	iobuf_for_each_module(write_module, &f);
+	iobuf_for_each_module(collect_module_buffers, &f);
 	metrics_family(m, "varve_buffer_gets_fetched_total", METRICS_COUNTER,
 		       "Data buffers for which the main pool was asked.");
 	f.offset = offsetof(struct iobuf_stat, main);
-	iobuf_for_each_module(write_module, &f);
+	iobuf_for_each_module(collect_module_buffers, &f);
 	metrics_family(m, "varve_buffer_waits_total", METRICS_COUNTER, "Requests that found no buffer, and waited.");
 	f.offset = offsetof(struct iobuf_stat, retry);
-	iobuf_for_each_module(write_module, &f);
+	iobuf_for_each_module(collect_module_buffers, &f);
 }
 
 /* ---- The recorder ---- */
@@ -589,8 +589,8 @@ static void collect_trace(struct metrics_text *m)
 			f == 0 ? "Slots of a trace ring that were recorded." : "Those of them that were overwritten.");
 		for (unsigned i = 0; i < trace_num_slots(); i++) {
 			if (trace_get_slot_stats(i, &s)) {
-				metrics_uint(m, f == 0 ? s.recorded : s.wrapped, "slot", number(lcore, i), "thread",
-					     s.name, NULL);
+				metrics_uint(m, f == 0 ? s.recorded : s.wrapped, "slot", collect_number(lcore, i),
+					     "thread", s.name, NULL);
 			}
 		}
 	}
@@ -598,7 +598,7 @@ static void collect_trace(struct metrics_text *m)
 		       "Slots that the ring holds: with the rate of varve_trace_slots_total, the time that it spans.");
 	for (unsigned i = 0; i < trace_num_slots(); i++) {
 		if (trace_get_slot_stats(i, &s)) {
-			metrics_uint(m, s.num_entries, "slot", number(lcore, i), "thread", s.name, NULL);
+			metrics_uint(m, s.num_entries, "slot", collect_number(lcore, i), "thread", s.name, NULL);
 		}
 	}
 	trace_get_loss(&loss);

@@ -9,13 +9,13 @@ struct span {
 	size_t len;
 };
 
-static bool is(struct span s, const char *text)
+static bool span_is(struct span s, const char *text)
 {
 	return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
 }
 
 /* Takes what is before c off the front of *rest, and c with it; false if there is no c. */
-static bool take_until(struct span *rest, char c, struct span *taken)
+static bool span_take_until(struct span *rest, char c, struct span *taken)
 {
 	const char *end = memchr(rest->at, c, rest->len);
 
@@ -29,9 +29,9 @@ static bool take_until(struct span *rest, char c, struct span *taken)
 }
 
 /* A line without its end; bare line feeds are taken as ends too (RFC 9112 2.2). False: it is not whole yet. */
-static bool take_line(struct span *rest, struct span *line)
+static bool span_take_line(struct span *rest, struct span *line)
 {
-	if (!take_until(rest, '\n', line)) {
+	if (!span_take_until(rest, '\n', line)) {
 		return false;
 	}
 	if (line->len > 0 && line->at[line->len - 1] == '\r') {
@@ -40,23 +40,23 @@ static bool take_line(struct span *rest, struct span *line)
 	return true;
 }
 
-static bool is_token_char(unsigned char c)
+static bool http_is_token_char(unsigned char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
 	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
 }
 
-static bool is_token(struct span s)
+static bool span_is_token(struct span s)
 {
 	for (size_t i = 0; i < s.len; i++) {
-		if (!is_token_char((unsigned char)s.at[i])) {
+		if (!http_is_token_char((unsigned char)s.at[i])) {
 			return false;
 		}
 	}
 	return s.len > 0;
 }
 
-static bool is_visible(struct span s)
+static bool span_is_visible(struct span s)
 {
 	for (size_t i = 0; i < s.len; i++) {
 		if ((unsigned char)s.at[i] <= ' ' || s.at[i] == 0x7f) {
@@ -66,47 +66,47 @@ static bool is_visible(struct span s)
 	return s.len > 0;
 }
 
-static int check_version(struct span version)
+static int http_check_version(struct span version)
 {
-	if (is(version, "HTTP/1.1") || is(version, "HTTP/1.0")) {
+	if (span_is(version, "HTTP/1.1") || span_is(version, "HTTP/1.0")) {
 		return 200;
 	}
 	return version.len == 8 && memcmp(version.at, "HTTP/", 5) == 0 ? 505 : 400;
 }
 
-static int check_target(struct span target)
+static int http_check_target(struct span target)
 {
 	struct span query = target, path;
 
-	return is(take_until(&query, '?', &path) ? path : target, "/metrics") ? 200 : 404;
+	return span_is(span_take_until(&query, '?', &path) ? path : target, "/metrics") ? 200 : 404;
 }
 
 /* METHOD SP TARGET SP VERSION */
-static int check_request_line(struct span line, bool *head)
+static int http_check_request_line(struct span line, bool *head)
 {
 	struct span method, target;
 
-	if (!take_until(&line, ' ', &method) || !take_until(&line, ' ', &target) || !is_token(method) ||
-	    !is_visible(target)) {
+	if (!span_take_until(&line, ' ', &method) || !span_take_until(&line, ' ', &target) || !span_is_token(method) ||
+	    !span_is_visible(target)) {
 		return 400;
 	}
-	int status = check_version(line);
+	int status = http_check_version(line);
 	if (status != 200) {
 		return status;
 	}
-	*head = is(method, "HEAD");
-	if (!*head && !is(method, "GET")) {
+	*head = span_is(method, "HEAD");
+	if (!*head && !span_is(method, "GET")) {
 		return 405;
 	}
-	return check_target(target);
+	return http_check_target(target);
 }
 
 /* NAME: VALUE, and no line that continues another. */
-static bool is_field(struct span line)
+static bool span_is_field(struct span line)
 {
 	struct span name;
 
-	if (!take_until(&line, ':', &name) || !is_token(name)) {
+	if (!span_take_until(&line, ':', &name) || !span_is_token(name)) {
 		return false;
 	}
 	for (size_t i = 0; i < line.len; i++) {
@@ -124,26 +124,26 @@ bool metrics_request_parse(const char *bytes, size_t len, struct metrics_request
 	bool fields_ok = true;
 
 	*request = (struct metrics_request){.status = 431};
-	if (!take_line(&rest, &line)) {
+	if (!span_take_line(&rest, &line)) {
 		return len >= METRICS_REQUEST_MAX;
 	}
-	int status = check_request_line(line, &request->head);
+	int status = http_check_request_line(line, &request->head);
 	/* What is no HTTP at all may never send the empty line. */
 	if (status == 400 || status == 505) {
 		request->status = status;
 		return true;
 	}
-	while (take_line(&rest, &line)) {
+	while (span_take_line(&rest, &line)) {
 		if (line.len == 0) {
 			request->status = fields_ok ? status : 400;
 			return true;
 		}
-		fields_ok = fields_ok && is_field(line);
+		fields_ok = fields_ok && span_is_field(line);
 	}
 	return len >= METRICS_REQUEST_MAX;
 }
 
-static const char *reason(int status)
+static const char *http_reason(int status)
 {
 	switch (status) {
 	case 200:
@@ -191,7 +191,7 @@ size_t metrics_answer_head(int status, size_t body_len, char *to, size_t size)
 			 "Cache-Control: no-store\r\n"
 			 "Connection: close\r\n"
 			 "\r\n",
-			 status, reason(status), status == 200 ? "; version=0.0.4" : "", body_len,
+			 status, http_reason(status), status == 200 ? "; version=0.0.4" : "", body_len,
 			 status == 405 ? "Allow: GET, HEAD\r\n" : "");
 
 	return n > 0 && (size_t)n < size ? (size_t)n : 0;

@@ -14,8 +14,8 @@ struct outstanding {
 };
 
 /* Of a subsystem, or (q not NULL) of one of its queue pairs. */
-static struct outstanding outstanding_of(const struct nvmf_inflight *list, size_t n, const char *subnqn,
-					 const struct nvmf_qpair_info *q)
+static struct outstanding collect_outstanding_of(const struct nvmf_inflight *list, size_t n, const char *subnqn,
+						 const struct nvmf_qpair_info *q)
 {
 	struct outstanding o = {0};
 
@@ -34,7 +34,7 @@ static struct outstanding outstanding_of(const struct nvmf_inflight *list, size_
 
 /* ---- Subsystems ---- */
 
-static uint64_t count_controllers(const struct nvmf_subsystem *s)
+static uint64_t collect_count_controllers(const struct nvmf_subsystem *s)
 {
 	uint64_t n = 0;
 
@@ -44,7 +44,7 @@ static uint64_t count_controllers(const struct nvmf_subsystem *s)
 	return n;
 }
 
-static uint64_t count_qpairs(const struct nvmf_subsystem *s)
+static uint64_t collect_count_qpairs(const struct nvmf_subsystem *s)
 {
 	uint64_t n = 0;
 
@@ -56,7 +56,7 @@ static uint64_t count_qpairs(const struct nvmf_subsystem *s)
 	return n;
 }
 
-static uint64_t count_listeners(const struct nvmf_subsystem *s)
+static uint64_t collect_count_listeners(const struct nvmf_subsystem *s)
 {
 	uint64_t n = 0;
 
@@ -66,16 +66,17 @@ static uint64_t count_listeners(const struct nvmf_subsystem *s)
 	return n;
 }
 
-static void write_subsystems(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list, size_t n)
+static void collect_subsystem_families(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list,
+				       size_t n)
 {
 	static const struct {
 		const char *name, *help;
 		uint64_t (*count)(const struct nvmf_subsystem *s);
 	} families[] = {
 		{"varve_nvmf_subsystem_controllers", "Controllers of the subsystem: hosts that are connected.",
-		 count_controllers},
-		{"varve_nvmf_subsystem_queue_pairs", "Their queue pairs.", count_qpairs},
-		{"varve_nvmf_subsystem_listeners", "Addresses on which it listens.", count_listeners},
+		 collect_count_controllers},
+		{"varve_nvmf_subsystem_queue_pairs", "Their queue pairs.", collect_count_qpairs},
+		{"varve_nvmf_subsystem_listeners", "Addresses on which it listens.", collect_count_listeners},
 		{"varve_nvmf_subsystem_requests", "Outstanding commands.", NULL},
 		{"varve_nvmf_subsystem_oldest_request_seconds",
 		 "Age of the oldest of them that does not wait for its host; 0: there is none.", NULL},
@@ -86,7 +87,7 @@ static void write_subsystems(struct metrics_text *m, struct nvmf_tgt *tgt, const
 		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
 		     s = nvmf_subsystem_next(tgt, s)) {
 			const char *nqn = nvmf_subsystem_nqn(s);
-			struct outstanding o = outstanding_of(list, n, nqn, NULL);
+			struct outstanding o = collect_outstanding_of(list, n, nqn, NULL);
 			if (f == 4) {
 				metrics_ns(m, env_ticks_to_ns(o.oldest_ticks), "subsystem", nqn, NULL);
 			} else {
@@ -117,8 +118,8 @@ static const struct {
 			  "Age of the oldest of them that does not wait for its host; 0: there is none."},
 };
 
-static void write_qpair(struct metrics_text *m, enum qpair_family family, const char *nqn,
-			const struct nvmf_qpair_info *q, const struct outstanding *o)
+static void collect_qpair(struct metrics_text *m, enum qpair_family family, const char *nqn,
+			  const struct nvmf_qpair_info *q, const struct outstanding *o)
 {
 	char cntlid[NUMBER_MAX], qid[NUMBER_MAX], peer[320];
 
@@ -138,28 +139,28 @@ static void write_qpair(struct metrics_text *m, enum qpair_family family, const 
 	metrics_ns(m, env_ticks_to_ns(ticks), "subsystem", nqn, "host", q->hostnqn, "cntlid", cntlid, "qid", qid, NULL);
 }
 
-static void write_qpairs(struct metrics_text *m, enum qpair_family family, const struct nvmf_subsystem *s,
-			 const struct nvmf_inflight *list, size_t n)
+static void collect_qpairs(struct metrics_text *m, enum qpair_family family, const struct nvmf_subsystem *s,
+			   const struct nvmf_inflight *list, size_t n)
 {
 	struct nvmf_qpair_info info;
 
 	for (struct nvmf_ctrlr *c = nvmf_ctrlr_next(s, NULL); c != NULL; c = nvmf_ctrlr_next(s, c)) {
 		for (struct nvmf_qpair *q = nvmf_qpair_next(c, NULL); q != NULL; q = nvmf_qpair_next(c, q)) {
 			nvmf_qpair_get_info(q, &info);
-			struct outstanding o = outstanding_of(list, n, nvmf_subsystem_nqn(s), &info);
-			write_qpair(m, family, nvmf_subsystem_nqn(s), &info, &o);
+			struct outstanding o = collect_outstanding_of(list, n, nvmf_subsystem_nqn(s), &info);
+			collect_qpair(m, family, nvmf_subsystem_nqn(s), &info, &o);
 		}
 	}
 }
 
 void metrics_collect_qpairs(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list, size_t n)
 {
-	write_subsystems(m, tgt, list, n);
+	collect_subsystem_families(m, tgt, list, n);
 	for (unsigned f = 0; f < QPAIR_FAMILIES; f++) {
 		metrics_family(m, qpair_families[f].name, METRICS_GAUGE, qpair_families[f].help);
 		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
 		     s = nvmf_subsystem_next(tgt, s)) {
-			write_qpairs(m, f, s, list, n);
+			collect_qpairs(m, f, s, list, n);
 		}
 	}
 }

@@ -63,7 +63,7 @@ RPC_METHOD("metrics_get_status", rpc_metrics_get_status, struct rpc_no_params, N
 	   .result = "{address: string|null, connections: int, requests: int, scrapes: int, refused: int, "
 		     "dropped: int, ...}")
 
-static void write_config(json_t *methods)
+static void metrics_write_config(json_t *methods)
 {
 	struct metrics_status s;
 
@@ -75,9 +75,9 @@ static void write_config(json_t *methods)
 	}
 }
 
-__attribute__((constructor)) static void register_config(void)
+__attribute__((constructor)) static void metrics_register_config(void)
 {
-	static struct rpc_config config = {.name = "metrics", .write = write_config};
+	static struct rpc_config config = {.name = "metrics", .write = metrics_write_config};
 
 	rpc_config_register(&config);
 }

@@ -18,7 +18,7 @@ struct parser {
 	unsigned n_pci, n_flags;
 };
 
-static int __attribute__((format(printf, 2, 3))) reject(struct parser *p, const char *fmt, ...)
+static int __attribute__((format(printf, 2, 3))) option_reject(struct parser *p, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -28,28 +28,28 @@ static int __attribute__((format(printf, 2, 3))) reject(struct parser *p, const 
 	return -EINVAL;
 }
 
-static int take_number(struct parser *p, const char *arg, uint64_t min, uint64_t max, uint64_t *value)
+static int option_take_number(struct parser *p, const char *arg, uint64_t min, uint64_t max, uint64_t *value)
 {
 	if (parse_uint64(arg, min, max, value) != 0) {
-		return reject(p, "%s: \"%s\" is not a number from %llu to %llu", p->given, arg, (unsigned long long)min,
-			      (unsigned long long)max);
+		return option_reject(p, "%s: \"%s\" is not a number from %llu to %llu", p->given, arg,
+				     (unsigned long long)min, (unsigned long long)max);
 	}
 	return 0;
 }
 
-static int set_cores(struct parser *p, const char *arg)
+static int option_set_cores(struct parser *p, const char *arg)
 {
 	char why[ENV_ERROR_MAX];
 	cpu_set_t cores;
 
 	if (env_cores_parse(arg, &cores, why) != 0) {
-		return reject(p, "%s: %s", p->given, why);
+		return option_reject(p, "%s: %s", p->given, why);
 	}
 	p->o->env.cores = arg;
 	return 0;
 }
 
-static int set_memory(struct parser *p, const char *arg)
+static int option_set_memory(struct parser *p, const char *arg)
 {
 	const uint64_t max_mb = 16 * 1024 * 1024;
 	uint64_t mb, bytes;
@@ -57,10 +57,10 @@ static int set_memory(struct parser *p, const char *arg)
 	if (parse_uint64(arg, 1, max_mb, &mb) != 0) {
 		/* a number alone is megabytes, never bytes because it is large */
 		if (arg[strspn(arg, "0123456789")] == '\0' || parse_size(arg, 1024 * 1024, max_mb << 20, &bytes) != 0) {
-			return reject(p,
-				      "%s: \"%s\" is neither a number of megabytes (1 to %" PRIu64
-				      ") nor a size such as 512M or 2G",
-				      p->given, arg, max_mb);
+			return option_reject(p,
+					     "%s: \"%s\" is neither a number of megabytes (1 to %" PRIu64
+					     ") nor a size such as 512M or 2G",
+					     p->given, arg, max_mb);
 		}
 		mb = bytes >> 20;
 	}
@@ -68,7 +68,7 @@ static int set_memory(struct parser *p, const char *arg)
 	return 0;
 }
 
-static int set_instance(struct parser *p, const char *arg)
+static int option_set_instance(struct parser *p, const char *arg)
 {
 	uint64_t id;
 
@@ -77,75 +77,75 @@ static int set_instance(struct parser *p, const char *arg)
 		p->o->env.instance_id = -1;
 		return 0;
 	}
-	int rc = take_number(p, arg, 0, INT16_MAX, &id);
+	int rc = option_take_number(p, arg, 0, INT16_MAX, &id);
 	if (rc == 0) {
 		p->o->env.instance_id = (int)id;
 	}
 	return rc;
 }
 
-static int add_pci(struct parser *p, const char *arg, const char *const **list)
+static int option_add_pci(struct parser *p, const char *arg, const char *const **list)
 {
 	const char *const **other = list == &p->o->env.pci_allowed ? &p->o->env.pci_blocked : &p->o->env.pci_allowed;
 
 	if (*other != NULL) {
-		return reject(p, "%s: PCI devices are either allowed (-A) or blocked (-B), not both", p->given);
+		return option_reject(p, "%s: PCI devices are either allowed (-A) or blocked (-B), not both", p->given);
 	}
 	if (p->n_pci == APPLIANCE_PCI_MAX) {
-		return reject(p, "%s: at most %d PCI devices may be named", p->given, APPLIANCE_PCI_MAX);
+		return option_reject(p, "%s: at most %d PCI devices may be named", p->given, APPLIANCE_PCI_MAX);
 	}
 	p->o->pci[p->n_pci++] = arg;
 	*list = p->o->pci;
 	return 0;
 }
 
-static int allow_pci(struct parser *p, const char *arg)
+static int option_allow_pci(struct parser *p, const char *arg)
 {
-	return add_pci(p, arg, &p->o->env.pci_allowed);
+	return option_add_pci(p, arg, &p->o->env.pci_allowed);
 }
 
-static int block_pci(struct parser *p, const char *arg)
+static int option_block_pci(struct parser *p, const char *arg)
 {
-	return add_pci(p, arg, &p->o->env.pci_blocked);
+	return option_add_pci(p, arg, &p->o->env.pci_blocked);
 }
 
-static int set_no_pci(struct parser *p, const char *arg)
+static int option_set_no_pci(struct parser *p, const char *arg)
 {
 	p->o->env.no_pci = true;
 	return 0;
 }
 
-static int set_no_huge(struct parser *p, const char *arg)
+static int option_set_no_huge(struct parser *p, const char *arg)
 {
 	p->o->env.no_huge = true;
 	return 0;
 }
 
-static int set_oversubscribe(struct parser *p, const char *arg)
+static int option_set_oversubscribe(struct parser *p, const char *arg)
 {
 	p->o->env.oversubscribe = true;
 	return 0;
 }
 
-static int set_config(struct parser *p, const char *arg)
+static int option_set_config(struct parser *p, const char *arg)
 {
 	p->o->config_file = arg;
 	return 0;
 }
 
-static int set_ignore_errors(struct parser *p, const char *arg)
+static int option_set_ignore_errors(struct parser *p, const char *arg)
 {
 	p->o->ignore_init_errors = true;
 	return 0;
 }
 
-static int set_rpc_path(struct parser *p, const char *arg)
+static int option_set_rpc_path(struct parser *p, const char *arg)
 {
 	p->o->rpc_path = arg;
 	return 0;
 }
 
-static int set_rpc_mode(struct parser *p, const char *arg)
+static int option_set_rpc_mode(struct parser *p, const char *arg)
 {
 	char octal[8];
 	unsigned mode;
@@ -153,16 +153,16 @@ static int set_rpc_mode(struct parser *p, const char *arg)
 
 	if (sscanf(arg, "%7[0-7]%n", octal, &end) != 1 || arg[end] != '\0' || sscanf(octal, "%o", &mode) != 1 ||
 	    mode == 0 || mode > 0777) {
-		return reject(p, "%s: \"%s\" is not a file mode in octal, such as 0660", p->given, arg);
+		return option_reject(p, "%s: \"%s\" is not a file mode in octal, such as 0660", p->given, arg);
 	}
 	p->o->rpc_mode = mode;
 	return 0;
 }
 
-static int set_rpc_deadline(struct parser *p, const char *arg)
+static int option_set_rpc_deadline(struct parser *p, const char *arg)
 {
 	uint64_t seconds;
-	int rc = take_number(p, arg, 0, RPC_MAX_DEADLINE_S, &seconds);
+	int rc = option_take_number(p, arg, 0, RPC_MAX_DEADLINE_S, &seconds);
 
 	if (rc == 0) {
 		p->o->rpc_deadline_s = (uint32_t)seconds;
@@ -170,13 +170,13 @@ static int set_rpc_deadline(struct parser *p, const char *arg)
 	return rc;
 }
 
-static int set_wait(struct parser *p, const char *arg)
+static int option_set_wait(struct parser *p, const char *arg)
 {
 	p->o->wait_for_rpc = true;
 	return 0;
 }
 
-static int set_tracepoints(struct parser *p, const char *arg)
+static int option_set_tracepoints(struct parser *p, const char *arg)
 {
 	char why[TRACE_ERROR_MAX];
 	int rc = trace_spec_parse(arg, &p->o->trace_masks, why);
@@ -186,69 +186,70 @@ static int set_tracepoints(struct parser *p, const char *arg)
 		return 0;
 	}
 	if (rc != 0) {
-		return reject(p, "%s: %s", p->given, why);
+		return option_reject(p, "%s: %s", p->given, why);
 	}
 	p->o->tracepoints = arg;
 	return 0;
 }
 
-static int set_trace_entries(struct parser *p, const char *arg)
+static int option_set_trace_entries(struct parser *p, const char *arg)
 {
 	uint64_t n;
 
 	if (parse_uint64(arg, 0, 1 << 24, &n) != 0 || (n & (n - 1)) != 0 || (n != 0 && n < 64)) {
-		return reject(p, "%s: \"%s\" is neither a power of two from 64 to 16777216 nor 0 (no tracing)",
-			      p->given, arg);
+		return option_reject(p, "%s: \"%s\" is neither a power of two from 64 to 16777216 nor 0 (no tracing)",
+				     p->given, arg);
 	}
 	p->o->trace_entries = (uint32_t)n;
 	return 0;
 }
 
-static int set_trace_group(struct parser *p, const char *arg)
+static int option_set_trace_group(struct parser *p, const char *arg)
 {
 	p->o->trace_group = arg;
 	return 0;
 }
 
-static int set_metrics(struct parser *p, const char *arg)
+static int option_set_metrics(struct parser *p, const char *arg)
 {
 	char why[METRICS_ERROR_MAX];
 	struct metrics_address address;
 
 	if (metrics_address_parse(arg, &address, why) != 0) {
-		return reject(p, "%s: %s", p->given, why);
+		return option_reject(p, "%s: %s", p->given, why);
 	}
 	p->o->metrics = arg;
 	return 0;
 }
 
-static int set_poll_mode(struct parser *p, const char *arg)
+static int option_set_poll_mode(struct parser *p, const char *arg)
 {
 	if (strcmp(arg, "adaptive") == 0) {
 		p->o->poll_mode = POLL_MODE_ADAPTIVE;
 	} else if (strcmp(arg, "busy") == 0) {
 		p->o->poll_mode = POLL_MODE_BUSY;
 	} else {
-		return reject(p, "%s: \"%s\" is neither \"adaptive\" nor \"busy\"", p->given, arg);
+		return option_reject(p, "%s: \"%s\" is neither \"adaptive\" nor \"busy\"", p->given, arg);
 	}
 	return 0;
 }
 
-static int set_limit_coredump(struct parser *p, const char *arg)
+static int option_set_limit_coredump(struct parser *p, const char *arg)
 {
 	p->o->limit_coredump = true;
 	return 0;
 }
 
-static int set_log_level(struct parser *p, const char *arg)
+static int option_set_log_level(struct parser *p, const char *arg)
 {
 	if (log_level_parse(arg, &p->o->print_level) != 0) {
-		return reject(p, "%s: \"%s\" is none of DISABLED, ERROR, WARNING, NOTICE, INFO, DEBUG", p->given, arg);
+		return option_reject(p, "%s: \"%s\" is none of DISABLED, ERROR, WARNING, NOTICE, INFO, DEBUG", p->given,
+				     arg);
 	}
 	return 0;
 }
 
-static bool log_flag_exists(const char *name)
+static bool option_log_flag_exists(const char *name)
 {
 	for (const struct log_flag *f = log_first_flag(); f != NULL; f = SLIST_NEXT(f, link)) {
 		if (strcasecmp(f->name, name) == 0) {
@@ -258,7 +259,7 @@ static bool log_flag_exists(const char *name)
 	return strcasecmp(name, "all") == 0;
 }
 
-static int add_log_flag(struct parser *p, const char *arg)
+static int option_add_log_flag(struct parser *p, const char *arg)
 {
 	char names[APPLIANCE_ERROR_MAX / 2] = "";
 	size_t used = 0;
@@ -266,25 +267,25 @@ static int add_log_flag(struct parser *p, const char *arg)
 	for (const struct log_flag *f = log_first_flag(); f != NULL && used < sizeof(names); f = SLIST_NEXT(f, link)) {
 		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", f->name);
 	}
-	if (!log_flag_exists(arg)) {
-		return reject(p, "%s: there is no log flag \"%s\"; there are: all%s", p->given, arg, names);
+	if (!option_log_flag_exists(arg)) {
+		return option_reject(p, "%s: there is no log flag \"%s\"; there are: all%s", p->given, arg, names);
 	}
 	if (p->n_flags == APPLIANCE_FLAGS_MAX) {
-		return reject(p, "%s: at most %d flags may be named; \"all\" means every one", p->given,
-			      APPLIANCE_FLAGS_MAX);
+		return option_reject(p, "%s: at most %d flags may be named; \"all\" means every one", p->given,
+				     APPLIANCE_FLAGS_MAX);
 	}
 	p->o->log_flags[p->n_flags++] = arg;
 	p->o->print_level = LOG_LEVEL_DEBUG; /* otherwise the flag would show nothing */
 	return 0;
 }
 
-static int set_help(struct parser *p, const char *arg)
+static int option_set_help(struct parser *p, const char *arg)
 {
 	p->o->command = APPLIANCE_HELP;
 	return 0;
 }
 
-static int set_version(struct parser *p, const char *arg)
+static int option_set_version(struct parser *p, const char *arg)
 {
 	p->o->command = APPLIANCE_VERSION;
 	return 0;
@@ -298,41 +299,43 @@ static const struct option_spec {
 	int (*set)(struct parser *p, const char *arg);
 	const char *help; /* NULL: another name of the one before */
 } specs[] = {
-	{'c', "config", "FILE", set_config, "load this JSON configuration (as varve-rpc save_config writes it)"},
-	{0, "json", "FILE", set_config, NULL},
-	{0, "json-ignore-init-errors", NULL, set_ignore_errors,
+	{'c', "config", "FILE", option_set_config, "load this JSON configuration (as varve-rpc save_config writes it)"},
+	{0, "json", "FILE", option_set_config, NULL},
+	{0, "json-ignore-init-errors", NULL, option_set_ignore_errors,
 	 "go on when something in the configuration is unknown or fails"},
-	{'r', "rpc-socket", "PATH", set_rpc_path, "listen for JSON-RPC here (default " RPC_DEFAULT_PATH ")"},
-	{0, "rpc-mode", "OCTAL", set_rpc_mode, "permissions of the RPC socket (default 0600)"},
-	{0, "rpc-deadline", "SECONDS", set_rpc_deadline,
+	{'r', "rpc-socket", "PATH", option_set_rpc_path, "listen for JSON-RPC here (default " RPC_DEFAULT_PATH ")"},
+	{0, "rpc-mode", "OCTAL", option_set_rpc_mode, "permissions of the RPC socket (default 0600)"},
+	{0, "rpc-deadline", "SECONDS", option_set_rpc_deadline,
 	 "tell a client after so long that what it asked for goes on (default 50; 0: never)"},
-	{0, "wait-for-rpc", NULL, set_wait, "do not start subsystems before framework_start_init is called"},
-	{'m', "cpumask", "CORES", set_cores, "run reactors on these CPUs: 0x3, [0,2-3] or 0-1 (default: the first)"},
-	{'s', "mem-size", "MB", set_memory, "memory to take at the start; also 512M, 2G"},
-	{0, "no-huge", NULL, set_no_huge, "do without hugepages even where there are some"},
-	{'i', "shm-id", "ID", set_instance, "name shared files by this number instead of the process id"},
-	{'u', "no-pci", NULL, set_no_pci, "use no PCI device"},
-	{'A', "pci-allowed", "BDF", allow_pci, "use this PCI device only (may be repeated)"},
-	{'B', "pci-blocked", "BDF", block_pci, "do not use this PCI device (may be repeated)"},
-	{0, "poll-mode", "MODE", set_poll_mode, "adaptive: reactors sleep when idle (default); busy: they never do"},
-	{0, "oversubscribe", NULL, set_oversubscribe, "for tests: allow more reactors than there are CPUs"},
-	{'e', "tpoint-group", "SPEC", set_tracepoints, "record these tracepoints; -e help lists them"},
-	{0, "num-trace-entries", "N", set_trace_entries,
+	{0, "wait-for-rpc", NULL, option_set_wait, "do not start subsystems before framework_start_init is called"},
+	{'m', "cpumask", "CORES", option_set_cores,
+	 "run reactors on these CPUs: 0x3, [0,2-3] or 0-1 (default: the first)"},
+	{'s', "mem-size", "MB", option_set_memory, "memory to take at the start; also 512M, 2G"},
+	{0, "no-huge", NULL, option_set_no_huge, "do without hugepages even where there are some"},
+	{'i', "shm-id", "ID", option_set_instance, "name shared files by this number instead of the process id"},
+	{'u', "no-pci", NULL, option_set_no_pci, "use no PCI device"},
+	{'A', "pci-allowed", "BDF", option_allow_pci, "use this PCI device only (may be repeated)"},
+	{'B', "pci-blocked", "BDF", option_block_pci, "do not use this PCI device (may be repeated)"},
+	{0, "poll-mode", "MODE", option_set_poll_mode,
+	 "adaptive: reactors sleep when idle (default); busy: they never do"},
+	{0, "oversubscribe", NULL, option_set_oversubscribe, "for tests: allow more reactors than there are CPUs"},
+	{'e', "tpoint-group", "SPEC", option_set_tracepoints, "record these tracepoints; -e help lists them"},
+	{0, "num-trace-entries", "N", option_set_trace_entries,
 	 "events kept per core (default 32768; 0: no tracing, no file)"},
-	{0, "trace-group", "GROUP", set_trace_group, "let this Unix group read the trace file"},
-	{0, "metrics", "ADDRESS", set_metrics,
+	{0, "trace-group", "GROUP", option_set_trace_group, "let this Unix group read the trace file"},
+	{0, "metrics", "ADDRESS", option_set_metrics,
 	 "serve metrics for Prometheus at unix:PATH, 127.0.0.1:PORT or [::1]:PORT"},
-	{'L', "logflag", "FLAG", add_log_flag, "print a component's debug messages (may be repeated; all)"},
-	{0, "log-level", "LEVEL", set_log_level,
+	{'L', "logflag", "FLAG", option_add_log_flag, "print a component's debug messages (may be repeated; all)"},
+	{0, "log-level", "LEVEL", option_set_log_level,
 	 "print messages down to ERROR, WARNING, NOTICE (default), INFO or DEBUG"},
-	{'d', "limit-coredump", NULL, set_limit_coredump, "leave the size limit of core dumps as it is"},
-	{'h', "help", NULL, set_help, "print this and exit"},
-	{'v', "version", NULL, set_version, "print the version and exit"},
+	{'d', "limit-coredump", NULL, option_set_limit_coredump, "leave the size limit of core dumps as it is"},
+	{'h', "help", NULL, option_set_help, "print this and exit"},
+	{'v', "version", NULL, option_set_version, "print the version and exit"},
 };
 #define N_SPECS   (sizeof(specs) / sizeof(specs[0]))
 #define LONG_BASE 256 /* getopt_long()'s value of specs[i] is LONG_BASE + i */
 
-static void make_getopt_tables(char *letters, struct option *longs)
+static void option_make_getopt_tables(char *letters, struct option *longs)
 {
 	*letters++ = '+'; /* stop at the first argument that is no option */
 	*letters++ = ':';
@@ -350,7 +353,7 @@ static void make_getopt_tables(char *letters, struct option *longs)
 	longs[N_SPECS] = (struct option){0};
 }
 
-static const struct option_spec *spec_of(int value)
+static const struct option_spec *option_spec_of(int value)
 {
 	if (value >= LONG_BASE) {
 		return &specs[value - LONG_BASE];
@@ -363,18 +366,19 @@ static const struct option_spec *spec_of(int value)
 	return NULL;
 }
 
-static int parse_one(struct parser *p, int value, char **argv)
+static int option_parse(struct parser *p, int value, char **argv)
 {
 	if (value == '?') {
 		if (optopt != 0 && optopt < LONG_BASE) {
-			return reject(p, "-%c: there is no such option; see --help", optopt);
+			return option_reject(p, "-%c: there is no such option; see --help", optopt);
 		}
-		return reject(p, "%s: there is no such option, or it takes no argument; see --help", argv[optind - 1]);
+		return option_reject(p, "%s: there is no such option, or it takes no argument; see --help",
+				     argv[optind - 1]);
 	}
 	if (value == ':') {
-		return reject(p, "%s: an argument is missing; see --help", argv[optind - 1]);
+		return option_reject(p, "%s: an argument is missing; see --help", argv[optind - 1]);
 	}
-	const struct option_spec *s = spec_of(value);
+	const struct option_spec *s = option_spec_of(value);
 	if (value >= LONG_BASE) {
 		snprintf(p->given, sizeof(p->given), "--%s", s->name);
 	} else {
@@ -398,17 +402,17 @@ int appliance_options_parse(int argc, char **argv, struct appliance_options *o, 
 		.poll_mode = POLL_MODE_ADAPTIVE,
 		.print_level = LOG_LEVEL_NOTICE,
 	};
-	make_getopt_tables(letters, longs);
+	option_make_getopt_tables(letters, longs);
 	optind = 0; /* begin anew, whatever was parsed before */
 	opterr = 0;
 	while ((value = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		rc = parse_one(&p, value, argv);
+		rc = option_parse(&p, value, argv);
 		if (rc != 0 || o->command != APPLIANCE_RUN) {
 			return rc;
 		}
 	}
 	if (optind < argc) {
-		return reject(&p, "\"%s\": only options are taken; see --help", argv[optind]);
+		return option_reject(&p, "\"%s\": only options are taken; see --help", argv[optind]);
 	}
 	return 0;
 }

@@ -32,12 +32,12 @@ int rooms_start(const char **failed)
 	return 0;
 }
 
-static void set_true(void *arg)
+static void room_set_stopped(void *arg)
 {
 	*(bool *)arg = true;
 }
 
-static bool is_true(void *arg)
+static bool room_is_stopped(void *arg)
 {
 	return *(bool *)arg;
 }
@@ -47,8 +47,8 @@ void rooms_stop(void)
 	for (; n_running > 0; n_running--) {
 		const struct room *r = &rooms[n_running - 1];
 		bool stopped = false;
-		r->stop(set_true, &stopped);
-		while (!thread_control_wait(is_true, &stopped, STOP_REPORT_US)) {
+		r->stop(room_set_stopped, &stopped);
+		while (!thread_control_wait(room_is_stopped, &stopped, STOP_REPORT_US)) {
 			log_warning("still waiting for %s to stop (a second signal ends the process at once)", r->name);
 		}
 	}

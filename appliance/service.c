@@ -38,7 +38,7 @@ static struct service {
 } service = {.fd = -1};
 
 /* flags: MSG_DONTWAIT for what may get lost. */
-static void tell(int flags, const char *message)
+static void service_send(int flags, const char *message)
 {
 	if (service.fd >= 0 && sendto(service.fd, message, strlen(message), flags | MSG_NOSIGNAL,
 				      (const struct sockaddr *)&service.to, service.to_len) < 0) {
@@ -105,14 +105,14 @@ void service_status(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
 	va_end(ap);
-	tell(MSG_DONTWAIT, text);
+	service_send(MSG_DONTWAIT, text);
 }
 
 void service_ready(void)
 {
 	if (!service.ready) {
 		service.ready = true;
-		tell(0, "READY=1");
+		service_send(0, "READY=1");
 	}
 }
 
@@ -120,13 +120,13 @@ void service_stopping(void)
 {
 	if (!service.stopping) {
 		service.stopping = true;
-		tell(0, "STOPPING=1");
+		service_send(0, "STOPPING=1");
 	}
 }
 
 /* ---- The watchdog ---- */
 
-static void tell_stuck(const struct reactor_progress *p)
+static void watchdog_log_stuck(const struct reactor_progress *p)
 {
 	if (!service.stuck) {
 		log_error("the reactor on lcore %u (OS thread %d) makes no rounds: the watchdog is not served until it "
@@ -138,7 +138,7 @@ static void tell_stuck(const struct reactor_progress *p)
 }
 
 /* For the next look; wakes those that sleep. */
-static void note_rounds(void)
+static void watchdog_note_rounds(void)
 {
 	struct reactor_progress p;
 
@@ -149,31 +149,31 @@ static void note_rounds(void)
 }
 
 /* Whether each reactor has made a round since they were noted. */
-static bool all_polled(void)
+static bool watchdog_all_polled(void)
 {
 	struct reactor_progress p;
 	bool all = true;
 
 	for (uint32_t i = 0; i < MAX_REACTORS && reactor_get_progress(i, &p) == 0; i++) {
 		if (p.round_ticks == service.seen[i]) {
-			tell_stuck(&p);
+			watchdog_log_stuck(&p);
 			all = false;
 		}
 	}
 	return all;
 }
 
-static void look(void *arg)
+static void watchdog_check(void *arg)
 {
-	if (all_polled()) {
-		tell(MSG_DONTWAIT, "WATCHDOG=1");
+	if (watchdog_all_polled()) {
+		service_send(MSG_DONTWAIT, "WATCHDOG=1");
 		if (service.stuck) {
 			log_notice("all reactors make rounds again");
 			service_status("all reactors make rounds again");
 			service.stuck = false;
 		}
 	}
-	note_rounds();
+	watchdog_note_rounds();
 	thread_timer_start(&service.timer, service.watchdog_us / LOOKS);
 }
 
@@ -183,8 +183,8 @@ void service_watchdog_start(void)
 		return;
 	}
 	log_notice("the service manager's watchdog wants a sign every %" PRIu64 " us", service.watchdog_us);
-	service.timer.fn = look;
-	note_rounds();
+	service.timer.fn = watchdog_check;
+	watchdog_note_rounds();
 	thread_timer_start(&service.timer, service.watchdog_us / LOOKS);
 }
 

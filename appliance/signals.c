@@ -21,7 +21,7 @@ static int wake_fd = -1;
 static struct fd_source *source;
 static void (*on_stop)(void), (*on_tell)(void);
 
-static void wake(void)
+static void signals_wake(void)
 {
 	uint64_t one = 1;
 
@@ -29,7 +29,7 @@ static void wake(void)
 	}
 }
 
-static uint64_t now_ns(void)
+static uint64_t signals_now_ns(void)
 {
 	struct timespec t;
 
@@ -39,16 +39,16 @@ static uint64_t now_ns(void)
 
 /* The first asks; the control thread stops everything in order. Whoever asks again does not want to wait for that, and
  * it works even if the control thread hangs. */
-static void stop_handler(int number)
+static void signals_on_stop(int number)
 {
 	static const char text[] = "varve: a second signal: exit at once\n";
 	int saved_errno = errno;
 
 	if (stop_signal == 0) {
-		stop_ns = now_ns();
+		stop_ns = signals_now_ns();
 		stop_signal = number;
-		wake();
-	} else if (now_ns() - stop_ns > SAME_REQUEST_NS) {
+		signals_wake();
+	} else if (signals_now_ns() - stop_ns > SAME_REQUEST_NS) {
 		ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
 		(void)ignored;
 		_exit(128 + number);
@@ -56,16 +56,16 @@ static void stop_handler(int number)
 	errno = saved_errno;
 }
 
-static void tell_handler(int number)
+static void signals_on_tell(int number)
 {
 	int saved_errno = errno;
 
 	tell_wanted = 1;
-	wake();
+	signals_wake();
 	errno = saved_errno;
 }
 
-static int handle(int number, void (*handler)(int))
+static int signals_set_handler(int number, void (*handler)(int))
 {
 	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
 
@@ -81,12 +81,13 @@ int signals_install(void)
 	if (wake_fd < 0) {
 		return -errno;
 	}
-	int rc = handle(SIGUSR1, tell_handler);
+	int rc = signals_set_handler(SIGUSR1, signals_on_tell);
 	for (size_t i = 0; rc == 0 && i < sizeof(stops) / sizeof(stops[0]); i++) {
-		rc = handle(stops[i], stop_handler);
+		rc = signals_set_handler(stops[i], signals_on_stop);
 	}
-	rc = rc == 0 ? handle(SIGPIPE, SIG_IGN) : rc;
-	return rc == 0 ? handle(SIGXFSZ, SIG_IGN) : rc; /* a write beyond RLIMIT_FSIZE fails, and that is enough */
+	rc = rc == 0 ? signals_set_handler(SIGPIPE, SIG_IGN) : rc;
+	return rc == 0 ? signals_set_handler(SIGXFSZ, SIG_IGN)
+		       : rc; /* a write beyond RLIMIT_FSIZE fails, and that is enough */
 }
 
 static void signals_event(void *arg, uint32_t events)

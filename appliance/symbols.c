@@ -18,7 +18,7 @@ static struct {
 	size_t names_size;
 } table;
 
-static int find_executable(struct dl_phdr_info *info, size_t size, void *arg)
+static int symbols_find_executable(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	table.base = info->dlpi_addr;
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -31,17 +31,17 @@ static int find_executable(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /* Our own file, but a file all the same: whatever it says must lie within it. */
-static bool in_file(uint64_t offset, uint64_t len, size_t size)
+static bool symbols_is_in_file(uint64_t offset, uint64_t len, size_t size)
 {
 	return offset <= size && len <= size - offset;
 }
 
-static void find_symbols(const uint8_t *file, size_t size)
+static void symbols_find_tables(const uint8_t *file, size_t size)
 {
 	const ElfW(Ehdr) *header = (const void *)file;
 
 	if (size < sizeof(*header) || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    !in_file(header->e_shoff, (uint64_t)header->e_shnum * sizeof(ElfW(Shdr)), size)) {
+	    !symbols_is_in_file(header->e_shoff, (uint64_t)header->e_shnum * sizeof(ElfW(Shdr)), size)) {
 		return;
 	}
 	const ElfW(Shdr) *sections = (const void *)(file + header->e_shoff);
@@ -51,8 +51,9 @@ static void find_symbols(const uint8_t *file, size_t size)
 			continue;
 		}
 		const ElfW(Shdr) *names = &sections[s->sh_link];
-		if (!in_file(s->sh_offset, s->sh_size, size) || !in_file(names->sh_offset, names->sh_size, size) ||
-		    names->sh_size == 0 || file[names->sh_offset + names->sh_size - 1] != '\0') {
+		if (!symbols_is_in_file(s->sh_offset, s->sh_size, size) ||
+		    !symbols_is_in_file(names->sh_offset, names->sh_size, size) || names->sh_size == 0 ||
+		    file[names->sh_offset + names->sh_size - 1] != '\0') {
 			continue;
 		}
 		table.symbols = (const void *)(file + s->sh_offset);
@@ -67,14 +68,14 @@ void symbols_load(void)
 	struct stat st;
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
-	dl_iterate_phdr(find_executable, NULL);
+	dl_iterate_phdr(symbols_find_executable, NULL);
 	if (fd < 0) {
 		return;
 	}
 	if (fstat(fd, &st) == 0 && st.st_size > 0) {
 		void *file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (file != MAP_FAILED) {
-			find_symbols(file, (size_t)st.st_size);
+			symbols_find_tables(file, (size_t)st.st_size);
 		}
 	}
 	close(fd);

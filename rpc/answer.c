@@ -14,7 +14,7 @@
  * that memory was refused, and rpc_reply() gives no answer that was built meanwhile. */
 static _Atomic bool refused;
 
-static void *json_memory(size_t bytes)
+static void *answer_json_memory(size_t bytes)
 {
 	void *p = malloc(bytes);
 
@@ -24,9 +24,9 @@ static void *json_memory(size_t bytes)
 	return p;
 }
 
-__attribute__((constructor)) static void watch_json_memory(void)
+__attribute__((constructor)) static void answer_watch_json_memory(void)
 {
-	json_set_alloc_funcs(json_memory, free);
+	json_set_alloc_funcs(answer_json_memory, free);
 }
 
 bool rpc_json_was_refused(void)
@@ -87,7 +87,7 @@ json_t *rpc_uint(uint64_t value)
 
 /* What SPDK says of a code: clients look for these words in the message. strerrordesc_np() says it in English whatever
  * our language is. NULL: nothing. */
-static const char *words_of(int code)
+static const char *answer_words_of(int code)
 {
 	switch (code) {
 	case RPC_ERROR_INVALID_PARAMS:
@@ -101,9 +101,9 @@ static const char *words_of(int code)
 	}
 }
 
-static json_t *message_json(const struct rpc_answer *answer)
+static json_t *answer_message_json(const struct rpc_answer *answer)
 {
-	const char *words = words_of(answer->code);
+	const char *words = answer_words_of(answer->code);
 
 	if (answer->message == NULL || words == NULL || strstr(answer->message, words) != NULL) {
 		return rpc_string(answer->message);
@@ -112,12 +112,12 @@ static json_t *message_json(const struct rpc_answer *answer)
 }
 
 /* The error object, as text. */
-static char *error_body(const struct rpc_answer *answer)
+static char *answer_error_body(const struct rpc_answer *answer)
 {
 	json_t *error = json_object();
 
 	json_object_set_new(error, "code", json_integer(answer->code));
-	json_object_set_new(error, "message", message_json(answer));
+	json_object_set_new(error, "message", answer_message_json(answer));
 	char *body = json_dumps(error, JSON_COMPACT);
 	json_decref(error);
 	return body;
@@ -129,7 +129,7 @@ char *rpc_answer_text(const char *id, const struct rpc_answer *answer, size_t *l
 	char *text;
 
 	rpc_json_was_refused(); /* what came before has been looked at */
-	char *body = ok ? json_dumps(answer->result, JSON_COMPACT | JSON_ENCODE_ANY) : error_body(answer);
+	char *body = ok ? json_dumps(answer->result, JSON_COMPACT | JSON_ENCODE_ANY) : answer_error_body(answer);
 	if (rpc_json_was_refused() || body == NULL) { /* jansson's text may lack a piece then, and be no JSON */
 		free(body);
 		return NULL;

@@ -27,7 +27,7 @@ char *base64url_encode(const void *data, size_t len)
 }
 
 /* 0 to 63, or -1. */
-static int digit(char c)
+static int base64url_digit(char c)
 {
 	if (c >= 'A' && c <= 'Z') {
 		return c - 'A';
@@ -53,7 +53,7 @@ uint8_t *base64url_decode(const char *text, size_t *len)
 	}
 	uint8_t *data = malloc(n / 4 * 3 + 3), *out = data;
 	for (size_t i = 0; data != NULL && i < n; i++) {
-		int d = digit(text[i]);
+		int d = base64url_digit(text[i]);
 		if (d < 0) {
 			free(data);
 			return NULL;

@@ -156,7 +156,7 @@ static void conn_send_error(struct rpc_conn *c, const char *id, int code, const 
 	conn_send(c, text, len);
 }
 
-static int batch_append(struct conn_batch *b, const char *text, size_t len)
+static int conn_batch_append(struct conn_batch *b, const char *text, size_t len)
 {
 	char *longer = realloc(b->text, b->len + len + 2);
 
@@ -171,7 +171,7 @@ static int batch_append(struct conn_batch *b, const char *text, size_t len)
 }
 
 /* One call, or the loop that starts them, is through with the batch. */
-static void batch_release(struct rpc_conn *c, struct conn_batch *b)
+static void conn_batch_release(struct rpc_conn *c, struct conn_batch *b)
 {
 	if (--b->pending > 0) {
 		return;
@@ -183,7 +183,7 @@ static void batch_release(struct rpc_conn *c, struct conn_batch *b)
 	free(b);
 }
 
-static void call_deliver(struct conn_call *call, char *text, size_t len)
+static void conn_call_deliver(struct conn_call *call, char *text, size_t len)
 {
 	struct rpc_conn *c = call->conn;
 
@@ -191,14 +191,14 @@ static void call_deliver(struct conn_call *call, char *text, size_t len)
 		conn_send(c, text, len);
 		return;
 	}
-	if (text == NULL || batch_append(call->batch, text, len) != 0) {
+	if (text == NULL || conn_batch_append(call->batch, text, len) != 0) {
 		conn_drop(c, "no memory for an answer to it");
 	}
 	free(text);
 }
 
 /* A method has answered: at once, from inside conn_work(), or later. */
-static void call_done(void *arg, struct rpc_answer *answer)
+static void conn_call_done(void *arg, struct rpc_answer *answer)
 {
 	struct conn_call *call = arg;
 	struct rpc_conn *c = call->conn;
@@ -209,10 +209,10 @@ static void call_done(void *arg, struct rpc_answer *answer)
 	if (call->id != NULL && !c->broken) {
 		char *text = rpc_answer_text(call->id, answer, &len);
 		answer->bytes = len;
-		call_deliver(call, text, len);
+		conn_call_deliver(call, text, len);
 	}
 	if (call->batch != NULL) {
-		batch_release(c, call->batch);
+		conn_batch_release(c, call->batch);
 	}
 	free(call->id);
 	free(call);
@@ -241,19 +241,19 @@ static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct
 		batch->pending++;
 	}
 	if (decoded->error != 0) {
-		call_done(call, &(struct rpc_answer){.code = decoded->error, .message = decoded->why});
+		conn_call_done(call, &(struct rpc_answer){.code = decoded->error, .message = decoded->why});
 	} else {
 		const struct rpc_method *m = rpc_method_find(decoded->method);
 		c->in_turn = m != NULL && m->in_turn ? call : NULL; /* none is: or we would not be here */
 		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method, decoded->params,
-			     call_done, call);
+			     conn_call_done, call);
 	}
 }
 
 static void conn_end_message(struct rpc_conn *c)
 {
 	if (c->batch != NULL) {
-		batch_release(c, c->batch);
+		conn_batch_release(c, c->batch);
 	}
 	c->batch = NULL;
 	c->in_message = false;
@@ -472,7 +472,7 @@ static void conn_stalled(void *arg)
 	conn_settle(c);
 }
 
-static void no_memory_for(int fd)
+static void conn_refuse_without_memory(int fd)
 {
 	log_limited(LOG_LEVEL_WARNING, "RPC client %d is turned away: no memory for its connection", fd);
 	close(fd);
@@ -484,7 +484,7 @@ struct rpc_conn *rpc_conn_open(int fd, const struct rpc_conn_opts *opts)
 	struct rpc_conn *c = calloc(1, sizeof(*c));
 
 	if (c == NULL) {
-		no_memory_for(fd);
+		conn_refuse_without_memory(fd);
 		return NULL;
 	}
 	c->opts = opts;
@@ -497,7 +497,7 @@ struct rpc_conn *rpc_conn_open(int fd, const struct rpc_conn_opts *opts)
 	c->stall = (struct thread_timer){.fn = conn_stalled, .arg = c};
 	c->source = fd_source_add(fd, c->events, conn_event, c, "rpc_client");
 	if (c->source == NULL) {
-		no_memory_for(fd);
+		conn_refuse_without_memory(fd);
 		free(c);
 		return NULL;
 	}

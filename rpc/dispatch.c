@@ -47,7 +47,7 @@ static size_t n_outstanding, n_timed_out;
 static uint64_t deadline_ns = RPC_DEFAULT_DEADLINE_S * 1000000000ULL;
 static unsigned current_state = RPC_STARTUP;
 
-static uint64_t now_ns(void)
+static uint64_t dispatch_now_ns(void)
 {
 	struct timespec t;
 
@@ -78,7 +78,7 @@ size_t rpc_outstanding(void)
 void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), void *arg)
 {
 	struct rpc_request *req;
-	uint64_t now = now_ns();
+	uint64_t now = dispatch_now_ns();
 
 	TAILQ_FOREACH (req, &outstanding, link) {
 		fn(arg, &(struct rpc_call_info){
@@ -90,21 +90,21 @@ void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), 
 	}
 }
 
-static void request_unlink(struct rpc_request *req)
+static void rpc_request_unlink(struct rpc_request *req)
 {
 	TAILQ_REMOVE(&outstanding, req, link);
 	n_outstanding--;
 	n_timed_out -= req->timed_out;
 }
 
-static void request_free(struct rpc_request *req)
+static void rpc_request_free(struct rpc_request *req)
 {
 	rpc_params_free(req->method->params, req->params);
 	json_decref(req->given);
 	free(req);
 }
 
-static void request_answer(struct rpc_request *req, struct rpc_answer *answer, uint64_t took_ns)
+static void rpc_request_answer(struct rpc_request *req, struct rpc_answer *answer, uint64_t took_ns)
 {
 	req->answered = true;
 	USDT(rpc_end, req->method->name, answer->code, took_ns / 1000);
@@ -112,15 +112,15 @@ static void request_answer(struct rpc_request *req, struct rpc_answer *answer, u
 	TRACE(RPC_END, 0, answer->bytes, req, answer->code, took_ns / 1000);
 }
 
-static void request_end(struct rpc_request *req, struct rpc_answer *answer)
+static void rpc_request_end(struct rpc_request *req, struct rpc_answer *answer)
 {
-	uint64_t took_ns = now_ns() - req->begin_ns;
+	uint64_t took_ns = dispatch_now_ns() - req->begin_ns;
 
 	if (req->timed_out) {
 		log_notice("RPC %s, whose client was told that it goes on, ended after %llu ms: %s", req->method->name,
 			   (unsigned long long)(took_ns / 1000000), answer->message != NULL ? answer->message : "done");
-		request_unlink(req);
-		request_free(req);
+		rpc_request_unlink(req);
+		rpc_request_free(req);
 		return;
 	}
 	if (req->answered) {
@@ -130,16 +130,16 @@ static void request_end(struct rpc_request *req, struct rpc_answer *answer)
 	if (req->slow) {
 		log_notice("RPC %s answered after %llu ms", req->method->name, (unsigned long long)(took_ns / 1000000));
 	}
-	request_answer(req, answer, took_ns);
-	request_unlink(req);
+	rpc_request_answer(req, answer, took_ns);
+	rpc_request_unlink(req);
 	if (!req->in_method) {
-		request_free(req);
+		rpc_request_free(req);
 	}
 }
 
 /* What the method does cannot be called off: only the client stops waiting for it. The request, and the parameters in
  * it, are the method's until it answers. */
-static void request_time_out(struct rpc_request *req, uint64_t took_ns)
+static void rpc_request_time_out(struct rpc_request *req, uint64_t took_ns)
 {
 	char message[RPC_ERROR_TEXT_MAX];
 	struct rpc_answer answer = {.code = -ETIMEDOUT, .message = message};
@@ -150,10 +150,10 @@ static void request_time_out(struct rpc_request *req, uint64_t took_ns)
 	log_limited(LOG_LEVEL_WARNING, "RPC %s", message);
 	req->timed_out = true;
 	n_timed_out++;
-	request_answer(req, &answer, took_ns);
+	rpc_request_answer(req, &answer, took_ns);
 }
 
-static void request_check(struct rpc_request *req, uint64_t now)
+static void rpc_request_check(struct rpc_request *req, uint64_t now)
 {
 	uint64_t age_ns = now - req->begin_ns;
 
@@ -163,18 +163,18 @@ static void request_check(struct rpc_request *req, uint64_t now)
 			    (unsigned long long)(age_ns / 1000000000));
 	}
 	if (!req->timed_out && req->deadline_ns != 0 && age_ns >= req->deadline_ns && n_timed_out < TIMED_OUT_MAX) {
-		request_time_out(req, age_ns);
+		rpc_request_time_out(req, age_ns);
 	}
 }
 
 void rpc_check_calls(void)
 {
 	struct rpc_request *req;
-	uint64_t now = now_ns();
+	uint64_t now = dispatch_now_ns();
 
 	/* Neither removes a request: only its method does, and none runs meanwhile. */
 	TAILQ_FOREACH (req, &outstanding, link) {
-		request_check(req, now);
+		rpc_request_check(req, now);
 	}
 }
 
@@ -192,7 +192,7 @@ void rpc_reply(struct rpc_request *req, json_t *result)
 		answer.code = RPC_ERROR_INTERNAL;
 		answer.message = "the result could not be built";
 	}
-	request_end(req, &answer);
+	rpc_request_end(req, &answer);
 	json_decref(result);
 }
 
@@ -202,7 +202,7 @@ void rpc_reply_true(struct rpc_request *req)
 }
 
 /* What the caller asked for is wrong, or the machine has not got it: the latter is for the log as well. */
-static bool is_shortage(int code)
+static bool error_is_shortage(int code)
 {
 	return code == -ENOMEM || code == -ENOSPC || code == -EMFILE || code == -ENFILE || code == -EIO ||
 	       code == -EROFS || code == -EAGAIN;
@@ -217,11 +217,11 @@ void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
-	if (is_shortage(code)) {
+	if (error_is_shortage(code)) {
 		log_limited(LOG_LEVEL_NOTICE, "RPC %s failed: %s", req->method->name, message);
 	}
 	log_info(rpc, "RPC %s: error %d: %s", req->method->name, code, message);
-	request_end(req, &answer);
+	rpc_request_end(req, &answer);
 }
 
 void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, const json_t *value, const char *fmt, ...)
@@ -237,7 +237,7 @@ void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, cons
 }
 
 /* A request with decoded parameters. NULL: *code and why say what is wrong. */
-static struct rpc_request *request_create(const struct rpc_method *m, json_t *given, int *code, char *why)
+static struct rpc_request *rpc_request_create(const struct rpc_method *m, json_t *given, int *code, char *why)
 {
 	struct rpc_request *req = calloc(1, sizeof(*req) + m->params_size);
 
@@ -256,14 +256,15 @@ static struct rpc_request *request_create(const struct rpc_method *m, json_t *gi
 	int rc = rpc_params_decode(m->params, given, req->params, why, RPC_ERROR_TEXT_MAX);
 	if (rc != 0) {
 		*code = rc == -ENOMEM ? -ENOMEM : RPC_ERROR_INVALID_PARAMS;
-		request_unlink(req);
-		request_free(req);
+		rpc_request_unlink(req);
+		rpc_request_free(req);
 		return NULL;
 	}
 	return req;
 }
 
-static void __attribute__((format(printf, 4, 5))) refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
+static void __attribute__((format(printf, 4, 5)))
+dispatch_refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
 {
 	char message[RPC_ERROR_TEXT_MAX];
 	struct rpc_answer answer = {.code = code, .message = message};
@@ -272,14 +273,14 @@ static void __attribute__((format(printf, 4, 5))) refuse(rpc_done_fn done, void 
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
-	if (is_shortage(code)) {
+	if (error_is_shortage(code)) {
 		log_limited(LOG_LEVEL_NOTICE, "an RPC was refused: %s", message);
 	}
 	log_info(rpc, "RPC refused: error %d: %s", code, message);
 	done(arg, &answer);
 }
 
-static void no_method(const char *name, char *why)
+static void method_not_found_text(const char *name, char *why)
 {
 	char clean[128];
 
@@ -287,21 +288,21 @@ static void no_method(const char *name, char *why)
 	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists those there are", clean);
 }
 
-static void run(const struct rpc_origin *origin, const struct rpc_method *m, json_t *params, rpc_done_fn done,
-		void *arg)
+static void dispatch_run(const struct rpc_origin *origin, const struct rpc_method *m, json_t *params, rpc_done_fn done,
+			 void *arg)
 {
 	char why[RPC_ERROR_TEXT_MAX];
 	int code;
-	struct rpc_request *req = request_create(m, params, &code, why);
+	struct rpc_request *req = rpc_request_create(m, params, &code, why);
 
 	if (req == NULL) {
-		refuse(done, arg, code, "%s", why);
+		dispatch_refuse(done, arg, code, "%s", why);
 		return;
 	}
 	req->done = done;
 	req->arg = arg;
 	req->client = origin->client;
-	req->begin_ns = now_ns();
+	req->begin_ns = dispatch_now_ns();
 	/* Who calls from within, as the configuration's loader does, waits for the result whenever it comes. */
 	if (origin->client != 0 && (m->has_own_time == NULL || !m->has_own_time(req->params))) {
 		req->deadline_ns = deadline_ns;
@@ -313,9 +314,9 @@ static void run(const struct rpc_origin *origin, const struct rpc_method *m, jso
 	rpc_json_was_refused(); /* whatever was before is not this call's */
 	m->fn(req, req->params);
 	req->in_method = false;
-	uint64_t ran_ns = now_ns() - req->begin_ns;
+	uint64_t ran_ns = dispatch_now_ns() - req->begin_ns;
 	if (req->answered) {
-		request_free(req);
+		rpc_request_free(req);
 	}
 	if (ran_ns >= SLOW_RUN_NS) {
 		log_warning("RPC %s held the control thread for %llu ms", m->name,
@@ -323,23 +324,23 @@ static void run(const struct rpc_origin *origin, const struct rpc_method *m, jso
 	}
 }
 
-static void run_by_name(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
-			void *arg)
+static void dispatch_run_by_name(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done,
+				 void *arg)
 {
 	const struct rpc_method *m = rpc_method_find(method);
 	char why[RPC_ERROR_TEXT_MAX];
 
 	if (m == NULL) {
-		no_method(method, why);
-		refuse(done, arg, RPC_ERROR_NO_METHOD, "%s", why);
+		method_not_found_text(method, why);
+		dispatch_refuse(done, arg, RPC_ERROR_NO_METHOD, "%s", why);
 		return;
 	}
-	run(origin, m, params, done, arg);
+	dispatch_run(origin, m, params, done, arg);
 }
 
 void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void *arg)
 {
-	run_by_name(&(struct rpc_origin){0}, method, params, done, arg);
+	dispatch_run_by_name(&(struct rpc_origin){0}, method, params, done, arg);
 }
 
 void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done, void *arg)
@@ -348,21 +349,21 @@ void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *p
 
 	if (m != NULL && (m->states & current_state) == 0) {
 		if (current_state == RPC_STARTUP) {
-			refuse(done, arg, RPC_ERROR_INVALID_STATE,
-			       "%s may be called only once the start-up is over: framework_wait_init answers "
-			       "then "
-			       "(after --wait-for-rpc, framework_start_init goes on with it)",
-			       m->name);
+			dispatch_refuse(done, arg, RPC_ERROR_INVALID_STATE,
+					"%s may be called only once the start-up is over: framework_wait_init answers "
+					"then "
+					"(after --wait-for-rpc, framework_start_init goes on with it)",
+					m->name);
 		} else {
-			refuse(done, arg, RPC_ERROR_INVALID_STATE,
-			       "%s may be called only during start-up: start with --wait-for-rpc, and call "
-			       "it before "
-			       "framework_start_init",
-			       m->name);
+			dispatch_refuse(done, arg, RPC_ERROR_INVALID_STATE,
+					"%s may be called only during start-up: start with --wait-for-rpc, and call "
+					"it before "
+					"framework_start_init",
+					m->name);
 		}
 		return;
 	}
-	run_by_name(origin, method, params, done, arg);
+	dispatch_run_by_name(origin, method, params, done, arg);
 }
 
 int rpc_check_method(const char *method, json_t *params, unsigned *states, char why[RPC_ERROR_TEXT_MAX])
@@ -371,15 +372,15 @@ int rpc_check_method(const char *method, json_t *params, unsigned *states, char 
 	int code;
 
 	if (m == NULL) {
-		no_method(method, why);
+		method_not_found_text(method, why);
 		return RPC_ERROR_NO_METHOD;
 	}
-	struct rpc_request *req = request_create(m, params, &code, why);
+	struct rpc_request *req = rpc_request_create(m, params, &code, why);
 	if (req == NULL) {
 		return code;
 	}
 	*states = m->states;
-	request_unlink(req);
-	request_free(req);
+	rpc_request_unlink(req);
+	rpc_request_free(req);
 	return 0;
 }

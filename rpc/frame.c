@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Leaves a string at its closing quote. Returns the index of that, or len. */
-static size_t skip_string(struct rpc_frame *f, const char *buf, size_t i, size_t len)
+static size_t frame_skip_string(struct rpc_frame *f, const char *buf, size_t i, size_t len)
 {
 	for (; i < len; i++) {
 		if (f->escaped) {
@@ -20,7 +20,7 @@ static size_t skip_string(struct rpc_frame *f, const char *buf, size_t i, size_t
 }
 
 /* One byte between messages: only white space and the start of a message may stand there. */
-static enum rpc_frame_result scan_between(struct rpc_frame *f, char c, size_t i)
+static enum rpc_frame_result frame_scan_between(struct rpc_frame *f, char c, size_t i)
 {
 	if (c == '{' || c == '[') {
 		f->begin = i;
@@ -31,7 +31,7 @@ static enum rpc_frame_result scan_between(struct rpc_frame *f, char c, size_t i)
 }
 
 /* One byte of a message, outside strings. */
-static enum rpc_frame_result scan_inside(struct rpc_frame *f, char c)
+static enum rpc_frame_result frame_scan_inside(struct rpc_frame *f, char c)
 {
 	switch (c) {
 	case '"':
@@ -56,11 +56,12 @@ enum rpc_frame_result rpc_frame_scan(struct rpc_frame *f, const char *buf, size_
 
 	while (i < len) {
 		if (f->in_string) {
-			i = skip_string(f, buf, i, len);
+			i = frame_skip_string(f, buf, i, len);
 			i += i < len; /* the closing quote */
 			continue;
 		}
-		enum rpc_frame_result r = f->depth == 0 ? scan_between(f, buf[i], i) : scan_inside(f, buf[i]);
+		enum rpc_frame_result r =
+			f->depth == 0 ? frame_scan_between(f, buf[i], i) : frame_scan_inside(f, buf[i]);
 		if (r == RPC_FRAME_JUNK) {
 			*begin = *end = i;
 			return r;

@@ -8,53 +8,53 @@ void rpc_lexer_init(struct rpc_lexer *l, const char *text, size_t len)
 	*l = (struct rpc_lexer){.text = text, .len = len};
 }
 
-static bool is_digit(const struct rpc_lexer *l, size_t i)
+static bool lexer_is_digit(const struct rpc_lexer *l, size_t i)
 {
 	return i < l->len && l->text[i] >= '0' && l->text[i] <= '9';
 }
 
-static bool is_any(const struct rpc_lexer *l, size_t i, char a, char b)
+static bool lexer_is_any(const struct rpc_lexer *l, size_t i, char a, char b)
 {
 	return i < l->len && (l->text[i] == a || l->text[i] == b);
 }
 
-static size_t skip_digits(const struct rpc_lexer *l, size_t i)
+static size_t lexer_skip_digits(const struct rpc_lexer *l, size_t i)
 {
-	while (is_digit(l, i)) {
+	while (lexer_is_digit(l, i)) {
 		i++;
 	}
 	return i;
 }
 
 /* The end of the number that begins at i, or 0 if there is none. */
-static size_t number_end(const struct rpc_lexer *l, size_t i, bool *real)
+static size_t lexer_number_end(const struct rpc_lexer *l, size_t i, bool *real)
 {
 	*real = false;
-	i += is_any(l, i, '-', '-');
-	if (!is_digit(l, i)) {
+	i += lexer_is_any(l, i, '-', '-');
+	if (!lexer_is_digit(l, i)) {
 		return 0;
 	}
-	i = l->text[i] == '0' ? i + 1 : skip_digits(l, i);
-	if (is_any(l, i, '.', '.')) {
-		if (!is_digit(l, i + 1)) {
+	i = l->text[i] == '0' ? i + 1 : lexer_skip_digits(l, i);
+	if (lexer_is_any(l, i, '.', '.')) {
+		if (!lexer_is_digit(l, i + 1)) {
 			return 0;
 		}
-		i = skip_digits(l, i + 1);
+		i = lexer_skip_digits(l, i + 1);
 		*real = true;
 	}
-	if (is_any(l, i, 'e', 'E')) {
+	if (lexer_is_any(l, i, 'e', 'E')) {
 		i++;
-		i += is_any(l, i, '+', '-');
-		if (!is_digit(l, i)) {
+		i += lexer_is_any(l, i, '+', '-');
+		if (!lexer_is_digit(l, i)) {
 			return 0;
 		}
-		i = skip_digits(l, i);
+		i = lexer_skip_digits(l, i);
 		*real = true;
 	}
 	return i;
 }
 
-static size_t string_end(const struct rpc_lexer *l, size_t i)
+static size_t lexer_string_end(const struct rpc_lexer *l, size_t i)
 {
 	for (i++; i < l->len && l->text[i] != '"'; i++) {
 		i += l->text[i] == '\\';
@@ -62,28 +62,28 @@ static size_t string_end(const struct rpc_lexer *l, size_t i)
 	return i < l->len ? i + 1 : l->len;
 }
 
-static bool ends_word(char c)
+static bool lexer_ends_word(char c)
 {
 	return strchr(" \t\r\n{}[]:,\"", c) != NULL; /* and the NUL, which no word may hold */
 }
 
-static size_t word_end(const struct rpc_lexer *l, size_t i)
+static size_t lexer_word_end(const struct rpc_lexer *l, size_t i)
 {
 	do {
 		i++;
-	} while (i < l->len && !ends_word(l->text[i]));
+	} while (i < l->len && !lexer_ends_word(l->text[i]));
 	return i;
 }
 
-static void take_word(struct rpc_lexer *l, struct rpc_token *t)
+static void lexer_take_word(struct rpc_lexer *l, struct rpc_token *t)
 {
-	size_t end = number_end(l, t->begin, &t->real);
+	size_t end = lexer_number_end(l, t->begin, &t->real);
 
-	l->at = word_end(l, t->begin);
+	l->at = lexer_word_end(l, t->begin);
 	t->type = end == l->at ? RPC_TOKEN_NUMBER : RPC_TOKEN_WORD;
 }
 
-static void take(struct rpc_lexer *l, struct rpc_token *t, enum rpc_token_type type, size_t end)
+static void lexer_take(struct rpc_lexer *l, struct rpc_token *t, enum rpc_token_type type, size_t end)
 {
 	t->type = type;
 	l->at = end;
@@ -103,27 +103,27 @@ bool rpc_lexer_next(struct rpc_lexer *l, struct rpc_token *t)
 	case '[':
 		l->depth++;
 		t->depth = l->depth;
-		take(l, t, RPC_TOKEN_OPEN, l->at + 1);
+		lexer_take(l, t, RPC_TOKEN_OPEN, l->at + 1);
 		break;
 	case '}':
 	case ']':
 		t->depth = l->depth;
 		l->depth -= l->depth > 0;
-		take(l, t, RPC_TOKEN_CLOSE, l->at + 1);
+		lexer_take(l, t, RPC_TOKEN_CLOSE, l->at + 1);
 		break;
 	case ':':
-		take(l, t, RPC_TOKEN_COLON, l->at + 1);
+		lexer_take(l, t, RPC_TOKEN_COLON, l->at + 1);
 		break;
 	case ',':
-		take(l, t, RPC_TOKEN_COMMA, l->at + 1);
+		lexer_take(l, t, RPC_TOKEN_COMMA, l->at + 1);
 		break;
 	case '"':
 		l->string_begin = l->at;
-		l->string_end = string_end(l, l->at);
-		take(l, t, RPC_TOKEN_STRING, l->string_end);
+		l->string_end = lexer_string_end(l, l->at);
+		lexer_take(l, t, RPC_TOKEN_STRING, l->string_end);
 		break;
 	default:
-		take_word(l, t);
+		lexer_take_word(l, t);
 	}
 	t->end = l->at;
 	if (t->type != RPC_TOKEN_OPEN && t->type != RPC_TOKEN_CLOSE) {

@@ -12,7 +12,7 @@
 #include "rpc/lexer.h"
 #include "rpc/rpc.h"
 
-static void __attribute__((format(printf, 3, 4))) call_fail(struct rpc_call *c, int error, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4))) message_call_fail(struct rpc_call *c, int error, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -23,7 +23,7 @@ static void __attribute__((format(printf, 3, 4))) call_fail(struct rpc_call *c, 
 }
 
 /* True if the JSON library would refuse the number. */
-static bool number_is_big(const struct rpc_lexer *lexer, const struct rpc_token *t)
+static bool message_number_is_big(const struct rpc_lexer *lexer, const struct rpc_token *t)
 {
 	char text[64];
 	size_t len = t->end - t->begin;
@@ -48,7 +48,7 @@ static bool number_is_big(const struct rpc_lexer *lexer, const struct rpc_token 
 
 /* The message with its big numbers quoted, or NULL: there are none (*len unchanged), or no memory
  * (*failed). */
-static char *quote_big_numbers(const char *text, size_t *len, bool *failed)
+static char *message_quote_big_numbers(const char *text, size_t *len, bool *failed)
 {
 	struct rpc_lexer lexer;
 	struct rpc_token t;
@@ -57,7 +57,7 @@ static char *quote_big_numbers(const char *text, size_t *len, bool *failed)
 	*failed = false;
 	rpc_lexer_init(&lexer, text, *len);
 	while (rpc_lexer_next(&lexer, &t)) {
-		n += t.type == RPC_TOKEN_NUMBER && number_is_big(&lexer, &t);
+		n += t.type == RPC_TOKEN_NUMBER && message_number_is_big(&lexer, &t);
 	}
 	if (n == 0) {
 		return NULL;
@@ -69,7 +69,7 @@ static char *quote_big_numbers(const char *text, size_t *len, bool *failed)
 	}
 	rpc_lexer_init(&lexer, text, *len);
 	while (rpc_lexer_next(&lexer, &t)) {
-		if (t.type != RPC_TOKEN_NUMBER || !number_is_big(&lexer, &t)) {
+		if (t.type != RPC_TOKEN_NUMBER || !message_number_is_big(&lexer, &t)) {
 			continue;
 		}
 		memcpy(copy + used, text + from, t.begin - from);
@@ -96,7 +96,7 @@ const char *rpc_big_number(const json_t *value)
 /* Copies the raw text of each call's id: for a single request a member of the outermost object, in a batch of
  * the objects in the outermost array. Where the text repeats the key or writes it with escapes, this finds
  * none. */
-static int find_ids(const char *text, size_t len, struct rpc_message *m)
+static int message_find_ids(const char *text, size_t len, struct rpc_message *m)
 {
 	struct rpc_lexer lexer;
 	struct rpc_token t;
@@ -126,8 +126,8 @@ static int find_ids(const char *text, size_t len, struct rpc_message *m)
 	return 0;
 }
 
-/* After find_ids(): makes the id agree with what the parser saw. */
-static int check_id(struct rpc_call *c, const json_t *id)
+/* After message_find_ids(): makes the id agree with what the parser saw. */
+static int message_check_id(struct rpc_call *c, const json_t *id)
 {
 	bool usable = json_is_string(id) || json_is_number(id) || json_is_null(id);
 
@@ -140,59 +140,59 @@ static int check_id(struct rpc_call *c, const json_t *id)
 		c->id = NULL;
 	}
 	if (id != NULL && !usable) {
-		call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"id\" must be a string, a number or null");
+		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"id\" must be a string, a number or null");
 	}
 	return 0;
 }
 
-static void check_params(struct rpc_call *c, json_t *params)
+static void message_check_params(struct rpc_call *c, json_t *params)
 {
 	if (params == NULL || (json_is_array(params) && json_array_size(params) == 0) || json_is_null(params)) {
 		return;
 	}
 	if (json_is_array(params)) {
-		call_fail(c, RPC_ERROR_INVALID_PARAMS,
-			  "parameters are passed by name: \"params\" must be an object, not an array");
+		message_call_fail(c, RPC_ERROR_INVALID_PARAMS,
+				  "parameters are passed by name: \"params\" must be an object, not an array");
 		return;
 	}
 	if (!json_is_object(params)) {
-		call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"params\" must be an object");
+		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"params\" must be an object");
 		return;
 	}
 	c->params = params;
 }
 
 /* Checks a request that is an object: fills in method and params, or error. */
-static void check_request(struct rpc_call *c, const json_t *request)
+static void message_check_request(struct rpc_call *c, const json_t *request)
 {
 	const json_t *version = json_object_get(request, "jsonrpc");
 	const json_t *method = json_object_get(request, "method");
 
 	if (version != NULL && (!json_is_string(version) || strcmp(json_string_value(version), "2.0") != 0)) {
-		call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"jsonrpc\" must be \"2.0\"");
+		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"jsonrpc\" must be \"2.0\"");
 	} else if (method == NULL) {
-		call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"method\" is missing");
+		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"method\" is missing");
 	} else if (!json_is_string(method)) {
-		call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"method\" must be a string");
+		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "\"method\" must be a string");
 	} else {
 		c->method = json_string_value(method);
-		check_params(c, json_object_get(request, "params"));
+		message_check_params(c, json_object_get(request, "params"));
 	}
 }
 
-static int decode_call(struct rpc_call *c, const json_t *request)
+static int message_decode_call(struct rpc_call *c, const json_t *request)
 {
 	int rc = 0;
 
 	if (json_is_object(request)) {
-		rc = check_id(c, json_object_get(request, "id"));
+		rc = message_check_id(c, json_object_get(request, "id"));
 		if (rc == 0 && c->error == 0) {
-			check_request(c, request);
+			message_check_request(c, request);
 		}
 	} else {
 		free(c->id);
 		c->id = NULL;
-		call_fail(c, RPC_ERROR_INVALID_REQUEST, "a request must be an object");
+		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "a request must be an object");
 	}
 	/* Whatever is so wrong that it is not even a notification is answered, with the id null (section 5 of
 	 * the specification). */
@@ -227,7 +227,7 @@ static int __attribute__((format(printf, 3, 4))) message_fail(struct rpc_message
 	return 0;
 }
 
-static int decode_calls(const char *text, size_t len, struct rpc_message *m)
+static int message_decode_calls(const char *text, size_t len, struct rpc_message *m)
 {
 	m->batch = json_is_array(m->tree);
 	m->n_calls = m->batch ? json_array_size(m->tree) : 1;
@@ -239,9 +239,9 @@ static int decode_calls(const char *text, size_t len, struct rpc_message *m)
 				    m->n_calls, RPC_BATCH_MAX);
 	}
 	m->calls = calloc(m->n_calls, sizeof(*m->calls));
-	int rc = m->calls == NULL ? -ENOMEM : find_ids(text, len, m);
+	int rc = m->calls == NULL ? -ENOMEM : message_find_ids(text, len, m);
 	for (size_t i = 0; rc == 0 && i < m->n_calls; i++) {
-		rc = decode_call(&m->calls[i], m->batch ? json_array_get(m->tree, i) : m->tree);
+		rc = message_decode_call(&m->calls[i], m->batch ? json_array_get(m->tree, i) : m->tree);
 	}
 	if (rc != 0) {
 		rpc_message_free(m);
@@ -253,7 +253,7 @@ json_t *rpc_json_load(const char *text, size_t len, json_error_t *error)
 {
 	size_t parse_len = len;
 	bool failed;
-	char *copy = quote_big_numbers(text, &parse_len, &failed);
+	char *copy = message_quote_big_numbers(text, &parse_len, &failed);
 
 	if (failed) {
 		*error = (json_error_t){.text = "no memory"};
@@ -273,7 +273,7 @@ int rpc_message_decode(const char *text, size_t len, struct rpc_message *m)
 	rpc_json_was_refused(); /* whatever was before is not this text's */
 	m->tree = rpc_json_load(text, len, &error);
 	if (m->tree != NULL) {
-		return decode_calls(text, len, m);
+		return message_decode_calls(text, len, m);
 	}
 	if (rpc_json_was_refused()) { /* which the library may tell as a fault of the text */
 		return -ENOMEM;

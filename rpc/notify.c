@@ -14,7 +14,7 @@ static unsigned n_types;
 static struct notify_event events[EVENTS_MAX];
 static uint64_t next_id;
 
-static const char *type_find(const char *type)
+static const char *notify_type_find(const char *type)
 {
 	for (unsigned i = 0; i < n_types; i++) {
 		if (strcmp(types[i], type) == 0) {
@@ -26,7 +26,7 @@ static const char *type_find(const char *type)
 
 void notify_type_register(const char *type)
 {
-	if (type_find(type) != NULL) {
+	if (notify_type_find(type) != NULL) {
 		return;
 	}
 	if (n_types == NOTIFY_TYPES_MAX) {
@@ -36,7 +36,7 @@ void notify_type_register(const char *type)
 	types[n_types++] = type;
 }
 
-static uint64_t wall_us(void)
+static uint64_t notify_now_us(void)
 {
 	struct timespec t;
 
@@ -46,7 +46,7 @@ static uint64_t wall_us(void)
 
 void notify_send_reason(const char *type, const char *context, const char *reason)
 {
-	const char *known = type_find(type);
+	const char *known = notify_type_find(type);
 
 	if (known == NULL) {
 		log_error("a notification of the type \"%s\", which is not registered", type);
@@ -54,7 +54,7 @@ void notify_send_reason(const char *type, const char *context, const char *reaso
 	}
 	struct notify_event *e = &events[next_id++ % EVENTS_MAX];
 	e->type = known;
-	e->time_us = wall_us();
+	e->time_us = notify_now_us();
 	snprintf(e->context, sizeof(e->context), "%s", context);
 	snprintf(e->reason, sizeof(e->reason), "%s", reason != NULL ? reason : "");
 }

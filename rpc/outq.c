@@ -33,7 +33,7 @@ int rpc_outq_add(struct rpc_outq *q, char *text, size_t len)
 	return 0;
 }
 
-static void drop_first(struct rpc_outq *q)
+static void outq_drop_first(struct rpc_outq *q)
 {
 	struct rpc_out *o = STAILQ_FIRST(&q->queue);
 
@@ -42,7 +42,7 @@ static void drop_first(struct rpc_outq *q)
 	free(o);
 }
 
-static void took(struct rpc_outq *q, size_t n)
+static void outq_drop_sent(struct rpc_outq *q, size_t n)
 {
 	q->bytes -= n;
 	while (n > 0) {
@@ -53,7 +53,7 @@ static void took(struct rpc_outq *q, size_t n)
 			return;
 		}
 		n -= left;
-		drop_first(q);
+		outq_drop_first(q);
 	}
 }
 
@@ -78,7 +78,7 @@ int rpc_outq_send(struct rpc_outq *q, int fd)
 			}
 			return errno == EAGAIN ? progress : -errno;
 		}
-		took(q, (size_t)n);
+		outq_drop_sent(q, (size_t)n);
 		progress = 1;
 	}
 	return progress;
@@ -87,7 +87,7 @@ int rpc_outq_send(struct rpc_outq *q, int fd)
 void rpc_outq_clear(struct rpc_outq *q)
 {
 	while (!STAILQ_EMPTY(&q->queue)) {
-		drop_first(q);
+		outq_drop_first(q);
 	}
 	q->bytes = 0;
 }

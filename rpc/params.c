@@ -48,7 +48,7 @@ const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX])
 
 /* "NAME is VALUE: expected what". */
 static int __attribute__((format(printf, 4, 5)))
-wrong_value(struct decode *d, const struct rpc_param *p, const json_t *value, const char *fmt, ...)
+params_wrong_value(struct decode *d, const struct rpc_param *p, const json_t *value, const char *fmt, ...)
 {
 	char expected[384], text[VALUE_MAX];
 	va_list ap;
@@ -68,7 +68,7 @@ struct range {
 	uint64_t max;
 };
 
-static struct range integer_range(const struct rpc_param *p)
+static struct range params_integer_range(const struct rpc_param *p)
 {
 	struct range r = {0};
 
@@ -97,17 +97,19 @@ static struct range integer_range(const struct rpc_param *p)
 	return r;
 }
 
-static int wrong_integer(struct decode *d, const struct rpc_param *p, const json_t *value, const struct range *r)
+static int params_wrong_integer(struct decode *d, const struct rpc_param *p, const json_t *value, const struct range *r)
 {
 	if (r->negative_allowed) {
-		return wrong_value(d, p, value, "an integer from %" PRId64 " to %" PRId64, r->min, (int64_t)r->max);
+		return params_wrong_value(d, p, value, "an integer from %" PRId64 " to %" PRId64, r->min,
+					  (int64_t)r->max);
 	}
-	return wrong_value(d, p, value, "an integer from %" PRIu64 " to %" PRIu64 "%s", (uint64_t)r->min, r->max,
-			   p->type == RPC_UINT64 ? " (or as a string, \"0x...\")" : "");
+	return params_wrong_value(d, p, value, "an integer from %" PRIu64 " to %" PRIu64 "%s", (uint64_t)r->min, r->max,
+				  p->type == RPC_UINT64 ? " (or as a string, \"0x...\")" : "");
 }
 
 /* An integer above INT64_MAX, or a string "0x...", for the 64-bit type. */
-static int decode_wide_integer(const struct rpc_param *p, const json_t *value, const struct range *r, uint64_t *out)
+static int params_decode_wide_integer(const struct rpc_param *p, const json_t *value, const struct range *r,
+				      uint64_t *out)
 {
 	const char *text = rpc_big_number(value);
 
@@ -123,7 +125,7 @@ static int decode_wide_integer(const struct rpc_param *p, const json_t *value, c
 	return parse_uint64(text, (uint64_t)r->min, r->max, out);
 }
 
-static void store_integer(const struct rpc_param *p, void *at, uint64_t value)
+static void params_store_integer(const struct rpc_param *p, void *at, uint64_t value)
 {
 	switch (p->size) {
 	case 1:
@@ -141,36 +143,36 @@ static void store_integer(const struct rpc_param *p, void *at, uint64_t value)
 	}
 }
 
-static int decode_integer(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+static int params_decode_integer(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
-	struct range r = integer_range(p);
+	struct range r = params_integer_range(p);
 	uint64_t number = 0;
 
 	if (json_is_integer(value)) {
 		int64_t v = json_integer_value(value);
 		if (v < 0 ? !r.negative_allowed || v < r.min
 			  : (uint64_t)v > r.max || (!r.negative_allowed && (uint64_t)v < (uint64_t)r.min)) {
-			return wrong_integer(d, p, value, &r);
+			return params_wrong_integer(d, p, value, &r);
 		}
 		number = (uint64_t)v;
-	} else if (decode_wide_integer(p, value, &r, &number) != 0) {
-		return wrong_integer(d, p, value, &r);
+	} else if (params_decode_wide_integer(p, value, &r, &number) != 0) {
+		return params_wrong_integer(d, p, value, &r);
 	}
-	store_integer(p, at, number);
+	params_store_integer(p, at, number);
 	return 0;
 }
 
-static int decode_bool(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+static int params_decode_bool(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
 	if (!json_is_boolean(value)) {
-		return wrong_value(d, p, value, "true or false");
+		return params_wrong_value(d, p, value, "true or false");
 	}
 	*(bool *)at = json_is_true(value);
 	return 0;
 }
 
 /* Replaces the text that a parameter owns. */
-static int store_text(struct decode *d, const struct rpc_param *p, const char *text, char **at)
+static int params_store_text(struct decode *d, const struct rpc_param *p, const char *text, char **at)
 {
 	char *copy = strdup(text);
 
@@ -183,25 +185,25 @@ static int store_text(struct decode *d, const struct rpc_param *p, const char *t
 	return 0;
 }
 
-static int decode_string(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+static int params_decode_string(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
 	if (!json_is_string(value) || rpc_big_number(value) != NULL) {
-		return wrong_value(d, p, value, "a string");
+		return params_wrong_value(d, p, value, "a string");
 	}
-	return store_text(d, p, json_string_value(value), at);
+	return params_store_text(d, p, json_string_value(value), at);
 }
 
-static int decode_uuid(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+static int params_decode_uuid(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
 	char canonical[PARSE_UUID_MAX];
 
 	if (!json_is_string(value) || parse_uuid(json_string_value(value), canonical) != 0) {
-		return wrong_value(d, p, value, "a UUID such as \"12345678-9abc-def0-1234-56789abcdef0\"");
+		return params_wrong_value(d, p, value, "a UUID such as \"12345678-9abc-def0-1234-56789abcdef0\"");
 	}
-	return store_text(d, p, canonical, at);
+	return params_store_text(d, p, canonical, at);
 }
 
-static void enum_names(const struct rpc_enum *e, char *out, size_t size)
+static void params_enum_names(const struct rpc_enum *e, char *out, size_t size)
 {
 	size_t used = 0;
 
@@ -211,7 +213,7 @@ static void enum_names(const struct rpc_enum *e, char *out, size_t size)
 }
 
 /* Any case: clients that know names of levels and signals let people write them. */
-static int decode_enum(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
+static int params_decode_enum(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
 	char names[320] = "";
 
@@ -221,71 +223,71 @@ static int decode_enum(struct decode *d, const struct rpc_param *p, const json_t
 			return 0;
 		}
 	}
-	enum_names(p->enums, names, sizeof(names));
-	return wrong_value(d, p, value, "one of %s", names);
+	params_enum_names(p->enums, names, sizeof(names));
+	return params_wrong_value(d, p, value, "one of %s", names);
 }
 
-static int decode_object(struct decode *d, const struct rpc_param *table, json_t *given, void *params);
+static int params_decode_object(struct decode *d, const struct rpc_param *table, json_t *given, void *params);
 
-static int decode_nested(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+static int params_decode_nested(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
 {
 	size_t outer = strlen(d->path);
 
 	if (!json_is_object(value)) {
-		return wrong_value(d, p, value, "an object");
+		return params_wrong_value(d, p, value, "an object");
 	}
 	if (p->object == NULL) {
 		*(json_t **)at = value;
 		return 0;
 	}
 	snprintf(d->path + outer, sizeof(d->path) - outer, "%s.", p->name);
-	int rc = decode_object(d, p->object, value, at);
+	int rc = params_decode_object(d, p->object, value, at);
 	d->path[outer] = '\0';
 	return rc;
 }
 
-static int decode_array(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+static int params_decode_array(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
 {
 	if (!json_is_array(value)) {
-		return wrong_value(d, p, value, "an array");
+		return params_wrong_value(d, p, value, "an array");
 	}
 	*(json_t **)at = value;
 	return 0;
 }
 
-static int decode_only(struct decode *d, const struct rpc_param *p, const json_t *value)
+static int params_decode_only(struct decode *d, const struct rpc_param *p, const json_t *value)
 {
 	char *dump = rpc_big_number(value) == NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
 	bool right = dump != NULL && strcmp(dump, p->only) == 0;
 
 	free(dump);
-	return right ? 0 : wrong_value(d, p, value, "%s: %s", p->only, p->help);
+	return right ? 0 : params_wrong_value(d, p, value, "%s: %s", p->only, p->help);
 }
 
-static int decode_value(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+static int params_decode_value(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
 {
 	if (p->only != NULL) {
-		return decode_only(d, p, value);
+		return params_decode_only(d, p, value);
 	}
 	switch (p->type) {
 	case RPC_STRING:
-		return decode_string(d, p, value, at);
+		return params_decode_string(d, p, value, at);
 	case RPC_BOOL:
-		return decode_bool(d, p, value, at);
+		return params_decode_bool(d, p, value, at);
 	case RPC_ENUM:
-		return decode_enum(d, p, value, at);
+		return params_decode_enum(d, p, value, at);
 	case RPC_UUID:
-		return decode_uuid(d, p, value, at);
+		return params_decode_uuid(d, p, value, at);
 	case RPC_OBJECT:
-		return decode_nested(d, p, value, at);
+		return params_decode_nested(d, p, value, at);
 	case RPC_ARRAY:
-		return decode_array(d, p, value, at);
+		return params_decode_array(d, p, value, at);
 	default:
-		return decode_integer(d, p, value, at);
+		return params_decode_integer(d, p, value, at);
 	}
 }
 
-static bool table_has(const struct rpc_param *table, const char *name)
+static bool params_table_has(const struct rpc_param *table, const char *name)
 {
 	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
 		if (strcmp(p->name, name) == 0) {
@@ -295,7 +297,7 @@ static bool table_has(const struct rpc_param *table, const char *name)
 	return false;
 }
 
-static int unknown_parameter(struct decode *d, const struct rpc_param *table, const char *name)
+static int params_unknown_parameter(struct decode *d, const struct rpc_param *table, const char *name)
 {
 	char text[VALUE_MAX];
 	size_t used;
@@ -312,14 +314,14 @@ static int unknown_parameter(struct decode *d, const struct rpc_param *table, co
 	return -EINVAL;
 }
 
-static int decode_object(struct decode *d, const struct rpc_param *table, json_t *given, void *params)
+static int params_decode_object(struct decode *d, const struct rpc_param *table, json_t *given, void *params)
 {
 	const char *name;
 	json_t *value;
 
 	json_object_foreach (given, name, value) {
-		if (!table_has(table, name)) {
-			return unknown_parameter(d, table, name);
+		if (!params_table_has(table, name)) {
+			return params_unknown_parameter(d, table, name);
 		}
 	}
 	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
@@ -332,7 +334,7 @@ static int decode_object(struct decode *d, const struct rpc_param *table, json_t
 			}
 			continue;
 		}
-		int rc = decode_value(d, p, value, (char *)params + p->offset);
+		int rc = params_decode_value(d, p, value, (char *)params + p->offset);
 		if (rc != 0) {
 			return rc;
 		}
@@ -347,7 +349,7 @@ int rpc_params_decode(const struct rpc_param *table, json_t *given, void *params
 {
 	struct decode d = {.why = why, .why_size = why_size};
 
-	return decode_object(&d, table, given, params);
+	return params_decode_object(&d, table, given, params);
 }
 
 void rpc_params_free(const struct rpc_param *table, void *params)

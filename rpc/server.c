@@ -32,7 +32,7 @@ static struct server {
 	bool slow_check_on;
 } server;
 
-static void client_closed(struct rpc_conn *c, void *arg)
+static void server_client_closed(struct rpc_conn *c, void *arg)
 {
 	for (unsigned i = 0; i < server.max_clients; i++) {
 		if (server.clients[i] == c) {
@@ -43,7 +43,7 @@ static void client_closed(struct rpc_conn *c, void *arg)
 	}
 }
 
-static void slow_check_start(void)
+static void server_start_slow_check(void)
 {
 	server.slow_check_on = rpc_outstanding() != 0;
 	if (server.slow_check_on) {
@@ -51,21 +51,21 @@ static void slow_check_start(void)
 	}
 }
 
-static void client_called(void *arg)
+static void server_client_called(void *arg)
 {
 	if (!server.slow_check_on) {
-		slow_check_start();
+		server_start_slow_check();
 	}
 }
 
-static void slow_check(void *arg)
+static void server_check_slow_calls(void *arg)
 {
 	rpc_check_calls();
-	slow_check_start();
+	server_start_slow_check();
 }
 
 /* There is no room: says so, so that the client does not wait for an answer, and hangs up. */
-static void client_refuse(int fd)
+static void server_client_refuse(int fd)
 {
 	char why[96];
 	struct rpc_answer answer = {.code = -EMFILE, .message = why};
@@ -81,12 +81,12 @@ static void client_refuse(int fd)
 	log_limited(LOG_LEVEL_WARNING, "RPC client refused: %s", why);
 }
 
-static void client_add(int fd)
+static void server_client_add(int fd)
 {
 	unsigned i = 0;
 
 	if (server.n_clients == server.max_clients) {
-		client_refuse(fd);
+		server_client_refuse(fd);
 		return;
 	}
 	while (server.clients[i] != NULL) {
@@ -117,11 +117,11 @@ static void server_accept(void *arg, uint32_t events)
 			server_cannot_accept(errno);
 			return;
 		}
-		client_add(fd);
+		server_client_add(fd);
 	}
 }
 
-static void accept_again(void *arg)
+static void server_accept_again(void *arg)
 {
 	fd_source_modify(server.source, EPOLLIN);
 }
@@ -132,11 +132,11 @@ int rpc_server_start(const struct rpc_server_opts *opts, char *error)
 	server.max_clients = opts->max_clients != 0 ? opts->max_clients : DEFAULT_CLIENTS;
 	server.conn_opts = (struct rpc_conn_opts){
 		.max_message_size = opts->max_message_size != 0 ? opts->max_message_size : DEFAULT_MESSAGE_SIZE,
-		.closed = client_closed,
-		.called = client_called,
+		.closed = server_client_closed,
+		.called = server_client_called,
 	};
-	server.accept_again = (struct thread_timer){.fn = accept_again};
-	server.slow_check = (struct thread_timer){.fn = slow_check};
+	server.accept_again = (struct thread_timer){.fn = server_accept_again};
+	server.slow_check = (struct thread_timer){.fn = server_check_slow_calls};
 	server.clients = calloc(server.max_clients, sizeof(struct rpc_conn *));
 	if (server.clients == NULL) {
 		snprintf(error, RPC_ERROR_TEXT_MAX, "no memory for %u clients", server.max_clients);

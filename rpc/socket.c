@@ -22,7 +22,7 @@ struct complaint {
 	size_t size;
 };
 
-static int __attribute__((format(printf, 3, 4))) complain(struct complaint *c, int rc, const char *fmt, ...)
+static int __attribute__((format(printf, 3, 4))) socket_error(struct complaint *c, int rc, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -32,13 +32,13 @@ static int __attribute__((format(printf, 3, 4))) complain(struct complaint *c, i
 	return rc;
 }
 
-static void lock_path(const char *path, char *lock)
+static void socket_lock_path(const char *path, char *lock)
 {
 	snprintf(lock, PATH_MAX, "%s.lock", path);
 }
 
 /* The pid that the holder of the lock has written into it; 0: none. */
-static int lock_holder(int fd)
+static int socket_lock_holder(int fd)
 {
 	char text[16] = "";
 
@@ -46,7 +46,7 @@ static int lock_holder(int fd)
 }
 
 /* True if the file that fd locks is still the one that the path names: a process that ends removes it. */
-static bool lock_is_current(int fd, const char *lock)
+static bool socket_lock_is_current(int fd, const char *lock)
 {
 	struct stat ours, named;
 
@@ -55,26 +55,26 @@ static bool lock_is_current(int fd, const char *lock)
 }
 
 /* Takes the lock. Returns its descriptor or a negative errno. */
-static int lock_take(const char *path, struct complaint *c)
+static int socket_lock_take(const char *path, struct complaint *c)
 {
 	char lock[PATH_MAX], pid[16];
 
-	lock_path(path, lock);
+	socket_lock_path(path, lock);
 	for (;;) {
 		int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0) {
-			return complain(c, -errno, "cannot open the lock file %s: %s", lock, strerror(errno));
+			return socket_error(c, -errno, "cannot open the lock file %s: %s", lock, strerror(errno));
 		}
 		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 			int rc = errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
-			complain(c, rc,
-				 "the RPC socket %s is in use by process %d: stop it, or choose another with "
-				 "-r",
-				 path, lock_holder(fd));
+			socket_error(c, rc,
+				     "the RPC socket %s is in use by process %d: stop it, or choose another with "
+				     "-r",
+				     path, socket_lock_holder(fd));
 			close(fd);
 			return rc;
 		}
-		if (lock_is_current(fd, lock)) {
+		if (socket_lock_is_current(fd, lock)) {
 			int n = snprintf(pid, sizeof(pid), "%d\n", getpid());
 			if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)n, 0) != n) {
 				/* The pid is only there for the message above. */
@@ -85,55 +85,59 @@ static int lock_take(const char *path, struct complaint *c)
 	}
 }
 
-static void lock_drop(const char *path, int fd)
+static void socket_lock_drop(const char *path, int fd)
 {
 	char lock[PATH_MAX];
 
-	lock_path(path, lock);
+	socket_lock_path(path, lock);
 	unlink(lock);
 	close(fd);
 }
 
 /* Removes what a dead process left. A live one that knows nothing of our lock still answers connect(). */
-static int remove_stale(int fd, const struct sockaddr_un *addr, struct complaint *c)
+static int socket_remove_stale(int fd, const struct sockaddr_un *addr, struct complaint *c)
 {
 	struct stat st;
 
 	if (lstat(addr->sun_path, &st) != 0) {
-		return errno == ENOENT ? 0
-				       : complain(c, -errno, "cannot look at %s: %s", addr->sun_path, strerror(errno));
+		return errno == ENOENT
+			       ? 0
+			       : socket_error(c, -errno, "cannot look at %s: %s", addr->sun_path, strerror(errno));
 	}
 	if (!S_ISSOCK(st.st_mode)) {
-		return complain(c, -EEXIST, "%s exists and is not a socket: remove it, or choose another path with -r",
-				addr->sun_path);
+		return socket_error(c, -EEXIST,
+				    "%s exists and is not a socket: remove it, or choose another path with -r",
+				    addr->sun_path);
 	}
 	if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0) {
-		return complain(c, -EADDRINUSE,
-				"the RPC socket %s is in use by another process: stop it, or choose another with -r",
-				addr->sun_path);
+		return socket_error(
+			c, -EADDRINUSE,
+			"the RPC socket %s is in use by another process: stop it, or choose another with -r",
+			addr->sun_path);
 	}
 	if (unlink(addr->sun_path) != 0) {
-		return complain(c, -errno, "cannot remove the stale socket %s: %s", addr->sun_path, strerror(errno));
+		return socket_error(c, -errno, "cannot remove the stale socket %s: %s", addr->sun_path,
+				    strerror(errno));
 	}
 	return 0;
 }
 
-static int new_socket(struct complaint *c)
+static int socket_create(struct complaint *c)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-	return fd >= 0 ? fd : complain(c, -errno, "cannot make a Unix socket: %s", strerror(errno));
+	return fd >= 0 ? fd : socket_error(c, -errno, "cannot make a Unix socket: %s", strerror(errno));
 }
 
-static int bind_and_listen(int fd, const struct sockaddr_un *addr, unsigned mode, struct complaint *c)
+static int socket_bind_and_listen(int fd, const struct sockaddr_un *addr, unsigned mode, struct complaint *c)
 {
 	/* The file is created with the mode that the socket itself has, so that it is never open to others. */
 	if (fchmod(fd, mode) != 0 || bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) != 0) {
-		return complain(c, -errno, "cannot make the RPC socket %s: %s", addr->sun_path, strerror(errno));
+		return socket_error(c, -errno, "cannot make the RPC socket %s: %s", addr->sun_path, strerror(errno));
 	}
 	/* And what the umask took from it is given back. */
 	if (chmod(addr->sun_path, mode) != 0 || listen(fd, BACKLOG) != 0) {
-		int rc = complain(c, -errno, "cannot listen on %s: %s", addr->sun_path, strerror(errno));
+		int rc = socket_error(c, -errno, "cannot listen on %s: %s", addr->sun_path, strerror(errno));
 		unlink(addr->sun_path);
 		return rc;
 	}
@@ -141,22 +145,22 @@ static int bind_and_listen(int fd, const struct sockaddr_un *addr, unsigned mode
 }
 
 /* A listening descriptor, while the lock is held. */
-static int listen_at(const struct sockaddr_un *addr, unsigned mode, struct complaint *c)
+static int socket_listen_at(const struct sockaddr_un *addr, unsigned mode, struct complaint *c)
 {
-	int fd = new_socket(c);
+	int fd = socket_create(c);
 	if (fd < 0) {
 		return fd;
 	}
-	int rc = remove_stale(fd, addr, c);
+	int rc = socket_remove_stale(fd, addr, c);
 	close(fd); /* it may have begun to connect */
 	if (rc != 0) {
 		return rc;
 	}
-	fd = new_socket(c);
+	fd = socket_create(c);
 	if (fd < 0) {
 		return fd;
 	}
-	rc = bind_and_listen(fd, addr, mode, c);
+	rc = socket_bind_and_listen(fd, addr, mode, c);
 	if (rc != 0) {
 		close(fd);
 		return rc;
@@ -171,19 +175,20 @@ int rpc_socket_listen(struct rpc_socket *s, const char *path, unsigned mode, cha
 
 	*s = (struct rpc_socket){.fd = -1, .lock_fd = -1};
 	if (path[0] != '/' || strlen(path) >= sizeof(addr.sun_path)) {
-		return complain(&c, -EINVAL, "the RPC socket path \"%s\" must be absolute and shorter than %zu bytes",
-				path, sizeof(addr.sun_path));
+		return socket_error(&c, -EINVAL,
+				    "the RPC socket path \"%s\" must be absolute and shorter than %zu bytes", path,
+				    sizeof(addr.sun_path));
 	}
 	strcpy(addr.sun_path, path);
 	s->path = strdup(path);
 	if (s->path == NULL) {
-		return complain(&c, -ENOMEM, "no memory");
+		return socket_error(&c, -ENOMEM, "no memory");
 	}
-	int rc = s->lock_fd = lock_take(path, &c);
+	int rc = s->lock_fd = socket_lock_take(path, &c);
 	if (rc >= 0) {
-		rc = s->fd = listen_at(&addr, mode, &c);
+		rc = s->fd = socket_listen_at(&addr, mode, &c);
 		if (rc < 0) {
-			lock_drop(path, s->lock_fd);
+			socket_lock_drop(path, s->lock_fd);
 		}
 	}
 	if (rc < 0) {
@@ -200,7 +205,7 @@ void rpc_socket_close(struct rpc_socket *s)
 	}
 	close(s->fd);
 	unlink(s->path);
-	lock_drop(s->path, s->lock_fd);
+	socket_lock_drop(s->path, s->lock_fd);
 	free(s->path);
 	*s = (struct rpc_socket){.fd = -1, .lock_fd = -1};
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rpc_methods/dhchap.h"
 
-static bool decode(struct rpc_request *req, const char *what, const json_t *given, int (*by_name)(const char *),
-		   const char *allowed, unsigned *set)
+static bool dhchap_names_decode(struct rpc_request *req, const char *what, const json_t *given,
+				int (*by_name)(const char *), const char *allowed, unsigned *set)
 {
 	unsigned found = 0;
 	size_t i;
@@ -31,16 +31,16 @@ static bool decode(struct rpc_request *req, const char *what, const json_t *give
 
 bool rpc_dhchap_digests(struct rpc_request *req, const json_t *given, unsigned *set)
 {
-	return decode(req, "dhchap_digests", given, dhchap_hash_by_name, "sha256, sha384, sha512", set);
+	return dhchap_names_decode(req, "dhchap_digests", given, dhchap_hash_by_name, "sha256, sha384, sha512", set);
 }
 
 bool rpc_dhchap_dhgroups(struct rpc_request *req, const json_t *given, unsigned *set)
 {
-	return decode(req, "dhchap_dhgroups", given, dhchap_group_by_name,
-		      "null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192", set);
+	return dhchap_names_decode(req, "dhchap_dhgroups", given, dhchap_group_by_name,
+				   "null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192", set);
 }
 
-static json_t *names(unsigned set, const char *(*name)(unsigned id))
+static json_t *dhchap_names_json(unsigned set, const char *(*name)(unsigned id))
 {
 	json_t *list = json_array();
 
@@ -54,10 +54,10 @@ static json_t *names(unsigned set, const char *(*name)(unsigned id))
 
 json_t *rpc_dhchap_digests_json(unsigned set)
 {
-	return names(set, dhchap_hash_name);
+	return dhchap_names_json(set, dhchap_hash_name);
 }
 
 json_t *rpc_dhchap_dhgroups_json(unsigned set)
 {
-	return names(set, dhchap_group_name);
+	return dhchap_names_json(set, dhchap_group_name);
 }

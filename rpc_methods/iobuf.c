@@ -6,7 +6,7 @@
 #include "env_dpdk/iobuf.h"
 #include "rpc/rpc.h"
 
-static void options_defaults(void *params)
+static void iobuf_options_defaults(void *params)
 {
 	iobuf_get_opts(params);
 }
@@ -37,10 +37,10 @@ static void rpc_iobuf_set_options(struct rpc_request *req, void *params)
 	rpc_reply_true(req);
 }
 RPC_METHOD("iobuf_set_options", rpc_iobuf_set_options, struct iobuf_opts, options_params, RPC_STARTUP,
-	   "Set sizes and numbers of the data buffers; what is not given stays as it is", .defaults = options_defaults,
-	   .result = "true")
+	   "Set sizes and numbers of the data buffers; what is not given stays as it is",
+	   .defaults = iobuf_options_defaults, .result = "true")
 
-static json_t *stat_json(const struct iobuf_stat *s)
+static json_t *iobuf_stat_json(const struct iobuf_stat *s)
 {
 	json_t *o = json_object();
 
@@ -50,13 +50,13 @@ static json_t *stat_json(const struct iobuf_stat *s)
 	return o;
 }
 
-static void add_module(void *arg, const char *module, const struct iobuf_stat *stat)
+static void iobuf_stats_add_module(void *arg, const char *module, const struct iobuf_stat *stat)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "module", rpc_string(module));
-	json_object_set_new(o, "small_pool", stat_json(&stat[IOBUF_SMALL]));
-	json_object_set_new(o, "large_pool", stat_json(&stat[IOBUF_LARGE]));
+	json_object_set_new(o, "small_pool", iobuf_stat_json(&stat[IOBUF_SMALL]));
+	json_object_set_new(o, "large_pool", iobuf_stat_json(&stat[IOBUF_LARGE]));
 	json_array_append_new(arg, o);
 }
 
@@ -64,7 +64,7 @@ static void rpc_iobuf_get_stats(struct rpc_request *req, void *params)
 {
 	json_t *list = json_array();
 
-	iobuf_for_each_module(add_module, list);
+	iobuf_for_each_module(iobuf_stats_add_module, list);
 	rpc_reply(req, list);
 }
 #define POOL_SHAPE "{cache: int, main: int, retry: int}"
@@ -72,7 +72,7 @@ RPC_METHOD("iobuf_get_stats", rpc_iobuf_get_stats, struct rpc_no_params, NULL, R
 	   "Tell how users of data buffers got them: at hand, from the main pool, after waiting",
 	   .result = "[{module: string, small_pool: " POOL_SHAPE ", large_pool: " POOL_SHAPE ", ...}]")
 
-static void write_options(json_t *methods)
+static void iobuf_write_options(json_t *methods)
 {
 	struct iobuf_opts o;
 	json_t *params = json_object();
@@ -86,9 +86,9 @@ static void write_options(json_t *methods)
 	rpc_config_add(methods, "iobuf_set_options", params);
 }
 
-static struct rpc_config iobuf_config = {.name = "iobuf", .after = "keyring", .write = write_options};
+static struct rpc_config iobuf_config = {.name = "iobuf", .after = "keyring", .write = iobuf_write_options};
 
-__attribute__((constructor)) static void register_config(void)
+__attribute__((constructor)) static void iobuf_register_config(void)
 {
 	rpc_config_register(&iobuf_config);
 }

@@ -87,7 +87,7 @@ RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STA
 /* Who uses a key is saved with its name, so a key that was removed is saved too as long as somebody uses it. Of several
  * by one name, all but one removed, one can be saved: that of the ring, which is what whoever added it wants the name
  * to mean; else the last. */
-static bool is_saved(const struct keyring_key *key)
+static bool key_is_saved(const struct keyring_key *key)
 {
 	for (struct keyring_key *k = keyring_next(NULL); k != NULL; k = keyring_next(k)) {
 		if (!keyring_key_removed(k) && strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
@@ -102,10 +102,10 @@ static bool is_saved(const struct keyring_key *key)
 	return true;
 }
 
-static void write_config(json_t *methods)
+static void keyring_write_config(json_t *methods)
 {
 	for (struct keyring_key *key = keyring_next(NULL); key != NULL; key = keyring_next(key)) {
-		if (is_saved(key)) {
+		if (key_is_saved(key)) {
 			json_t *params = json_object();
 			json_object_set_new(params, "name", rpc_string(keyring_key_name(key)));
 			json_object_set_new(params, "path", rpc_string(keyring_key_path(key)));
@@ -114,9 +114,9 @@ static void write_config(json_t *methods)
 	}
 }
 
-static struct rpc_config keyring_config = {.name = "keyring", .write = write_config};
+static struct rpc_config keyring_config = {.name = "keyring", .write = keyring_write_config};
 
-__attribute__((constructor)) static void register_config(void)
+__attribute__((constructor)) static void keyring_register_config(void)
 {
 	rpc_config_register(&keyring_config);
 }

@@ -26,7 +26,7 @@ static const struct rpc_param get_notifications_params[] = {
 	RPC_PARAM_END,
 };
 
-static void get_notifications_defaults(void *params)
+static void notifications_defaults(void *params)
 {
 	((struct get_notifications *)params)->max = UINT64_MAX;
 }
@@ -53,5 +53,5 @@ static void rpc_notify_get_notifications(struct rpc_request *req, void *params)
 }
 RPC_METHOD("notify_get_notifications", rpc_notify_get_notifications, struct get_notifications, get_notifications_params,
 	   RPC_STARTUP | RPC_RUNTIME, "List notifications from an id on, oldest first",
-	   .defaults = get_notifications_defaults,
+	   .defaults = notifications_defaults,
 	   .result = "[{type: string, ctx: string, id: int, time_us: int, reason?: string}]")

@@ -15,7 +15,7 @@
 
 /* ---- Notices ---- */
 
-__attribute__((constructor)) static void register_notices(void)
+__attribute__((constructor)) static void nvmf_register_notifications(void)
 {
 	for (unsigned i = 0; nvmf_notice_type(i) != NULL; i++) {
 		notify_type_register(nvmf_notice_type(i));
@@ -35,7 +35,7 @@ const struct rpc_param rpc_nvmf_address_params[] = {
 	RPC_PARAM_END,
 };
 
-static bool is_plain(const char *text, size_t max)
+static bool text_is_plain(const char *text, size_t max)
 {
 	size_t len = strlen(text);
 
@@ -50,9 +50,9 @@ static bool is_plain(const char *text, size_t max)
 	return true;
 }
 
-static bool check_plain(struct rpc_request *req, const char *what, const char *field, const char *text, size_t max)
+static bool text_check_plain(struct rpc_request *req, const char *what, const char *field, const char *text, size_t max)
 {
-	if (is_plain(text, max)) {
+	if (text_is_plain(text, max)) {
 		return true;
 	}
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS,
@@ -66,9 +66,9 @@ bool rpc_nvmf_address_decode(struct rpc_request *req, const char *what, const st
 	const char *trsvcid = given->trsvcid != NULL ? given->trsvcid : DEFAULT_TRSVCID;
 
 	memset(a, 0, sizeof(*a));
-	if (!check_plain(req, what, "trtype", given->trtype, NVMF_TRNAME_MAX) ||
-	    !check_plain(req, what, "traddr", given->traddr, NVMF_TRADDR_MAX - 1) ||
-	    !check_plain(req, what, "trsvcid", trsvcid, NVMF_TRSVCID_MAX - 1)) {
+	if (!text_check_plain(req, what, "trtype", given->trtype, NVMF_TRNAME_MAX) ||
+	    !text_check_plain(req, what, "traddr", given->traddr, NVMF_TRADDR_MAX - 1) ||
+	    !text_check_plain(req, what, "trsvcid", trsvcid, NVMF_TRSVCID_MAX - 1)) {
 		return false;
 	}
 	if (given->adrfam == NULL) {
@@ -165,7 +165,7 @@ static const struct {
 	{"svcid", NVMF_DISCOVERY_MATCH_TRSVCID},
 };
 
-static bool filter_add(const char *word, size_t len, uint32_t *filter)
+static bool discovery_filter_add(const char *word, size_t len, uint32_t *filter)
 {
 	if (len == strlen("match_any") && strncmp(word, "match_any", len) == 0) {
 		return true;
@@ -184,7 +184,7 @@ int rpc_nvmf_discovery_filter_parse(const char *text, uint32_t *filter)
 	*filter = 0;
 	for (const char *word = text;; word++) {
 		size_t len = strcspn(word, ",");
-		if (!filter_add(word, len, filter)) {
+		if (!discovery_filter_add(word, len, filter)) {
 			return -EINVAL;
 		}
 		word += len;
@@ -211,7 +211,7 @@ json_t *rpc_nvmf_discovery_filter_json(uint32_t filter)
 
 #define FILTERS_HELP "the same as an array of names: transport, address, svcid"
 
-static void bad_filter(struct rpc_request *req, const char *text)
+static void discovery_filter_refuse(struct rpc_request *req, const char *text)
 {
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 		  "parameter \"discovery_filter\" is \"%s\": allowed are match_any, or transport, address "
@@ -222,7 +222,7 @@ static void bad_filter(struct rpc_request *req, const char *text)
 
 /* discovery_filter and discovery_filters, of which one may be given, or neither: then *filter stays. False after
  * answering what is wrong. */
-static bool decode_filter(struct rpc_request *req, const char *text, const json_t *names, uint32_t *filter)
+static bool discovery_filter_decode(struct rpc_request *req, const char *text, const json_t *names, uint32_t *filter)
 {
 	uint32_t bits = 0;
 	const json_t *name;
@@ -234,12 +234,12 @@ static bool decode_filter(struct rpc_request *req, const char *text, const json_
 		return false;
 	}
 	if (text != NULL && rpc_nvmf_discovery_filter_parse(text, &bits) != 0) {
-		bad_filter(req, text);
+		discovery_filter_refuse(req, text);
 		return false;
 	}
 	json_array_foreach (names, i, name) {
 		const char *word = json_is_string(name) ? json_string_value(name) : "";
-		if (!filter_add(word, strlen(word), &bits)) {
+		if (!discovery_filter_add(word, strlen(word), &bits)) {
 			rpc_wrong_element(req, "discovery_filters", i, name, "are transport, address and svcid");
 			return false;
 		}
@@ -273,10 +273,10 @@ static void rpc_create_target(struct rpc_request *req, void *params)
 	struct nvmf_tgt_opts opts = {.name = p->name, .max_subsystems = p->max_subsystems};
 	struct nvmf_tgt *tgt;
 
-	if (!decode_filter(req, p->discovery_filter, p->discovery_filters, &opts.discovery_filter)) {
+	if (!discovery_filter_decode(req, p->discovery_filter, p->discovery_filters, &opts.discovery_filter)) {
 		return;
 	}
-	if (!is_plain(p->name, 32)) {
+	if (!text_is_plain(p->name, 32)) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"name\" is \"%s\": allowed are 1 to 32 printable characters", p->name);
 		return;
@@ -305,7 +305,7 @@ static const struct rpc_param delete_target_params[] = {
 	RPC_PARAM_END,
 };
 
-static void target_stopped(void *arg, int status)
+static void target_answer_deleted(void *arg, int status)
 {
 	struct delete_target *p = arg;
 
@@ -325,7 +325,7 @@ static void rpc_delete_target(struct rpc_request *req, void *params)
 		rpc_error(req, -ENODEV, "parameter \"name\" is \"%s\": there is no such target", p->name);
 		return;
 	}
-	nvmf_tgt_stop(p->tgt, target_stopped, p);
+	nvmf_tgt_stop(p->tgt, target_answer_deleted, p);
 }
 RPC_METHOD("nvmf_delete_target", rpc_delete_target, struct delete_target, delete_target_params, RPC_RUNTIME,
 	   "Disconnect the hosts of a target and remove it with all that belongs to it", .result = "true")
@@ -432,7 +432,7 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 	cpu_set_t cores = config->cores;
 	char why[ENV_ERROR_MAX];
 
-	if (!decode_filter(req, p->discovery_filter, p->discovery_filters, &filter)) {
+	if (!discovery_filter_decode(req, p->discovery_filter, p->discovery_filters, &filter)) {
 		return;
 	}
 	if (p->poll_groups_mask != NULL && env_cores_parse(p->poll_groups_mask, &cores, why) != 0) {

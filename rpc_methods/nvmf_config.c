@@ -7,7 +7,7 @@
 #include "rpc_methods/dhchap.h"
 #include "rpc_methods/nvmf.h"
 
-static json_t *with_tgt(struct nvmf_tgt *tgt, json_t *params)
+static json_t *config_add_tgt_name(struct nvmf_tgt *tgt, json_t *params)
 {
 	if (strcmp(nvmf_tgt_name(tgt), NVMF_DEFAULT_TGT) != 0) {
 		json_object_set_new(params, "tgt_name", rpc_string(nvmf_tgt_name(tgt)));
@@ -15,12 +15,12 @@ static json_t *with_tgt(struct nvmf_tgt *tgt, json_t *params)
 	return params;
 }
 
-static json_t *subsystem_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+static json_t *config_subsystem_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
-	return with_tgt(tgt, json_pack("{s:o}", "nqn", rpc_string(nvmf_subsystem_nqn(s))));
+	return config_add_tgt_name(tgt, json_pack("{s:o}", "nqn", rpc_string(nvmf_subsystem_nqn(s))));
 }
 
-static void write_startup(json_t *methods)
+static void config_write_startup(json_t *methods)
 {
 	const struct nvmf_config *config = nvmf_config();
 	json_t *params = json_object();
@@ -47,19 +47,20 @@ static void write_startup(json_t *methods)
 				 config->crdt[2]));
 }
 
-static json_t *listener_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s, const struct nvmf_listener *l)
+static json_t *config_listener_params(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
+				      const struct nvmf_listener *l)
 {
-	json_t *params = subsystem_params(tgt, s);
+	json_t *params = config_subsystem_params(tgt, s);
 
 	json_object_set_new(params, "listen_address", rpc_nvmf_address_json(nvmf_listener_address(l)));
 	return params;
 }
 
 /* Most groups are as the first: what differs follows. */
-static void write_listener(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
-			   const struct nvmf_listener *l)
+static void config_write_listener(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
+				  const struct nvmf_listener *l)
 {
-	json_t *params = listener_params(tgt, s, l);
+	json_t *params = config_listener_params(tgt, s, l);
 
 	if (!nvmf_subsystem_ana_reporting(s)) {
 		rpc_config_add(methods, "nvmf_subsystem_add_listener", params);
@@ -73,54 +74,54 @@ static void write_listener(json_t *methods, struct nvmf_tgt *tgt, const struct n
 		if (state == first) {
 			continue;
 		}
-		params = listener_params(tgt, s, l);
+		params = config_listener_params(tgt, s, l);
 		json_object_set_new(params, "ana_state", json_string(nvmf_ana_state_name(state)));
 		json_object_set_new(params, "anagrpid", json_integer(g));
 		rpc_config_add(methods, "nvmf_subsystem_listener_set_ana_state", params);
 	}
 }
 
-static void write_listeners(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+static void config_write_listeners(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
-		write_listener(methods, tgt, s, l);
+		config_write_listener(methods, tgt, s, l);
 	}
 }
 
-static void write_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+static void config_write_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL; h = nvmf_subsystem_next_host(s, h)) {
-		json_t *params = subsystem_params(tgt, s);
+		json_t *params = config_subsystem_params(tgt, s);
 		json_object_set_new(params, "host", rpc_string(h));
 		rpc_nvmf_add_key_names(params, s, h);
 		rpc_config_add(methods, "nvmf_subsystem_add_host", params);
 	}
 }
 
-static void write_ns_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
-			   const struct nvmf_ns *ns)
+static void config_write_ns_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
+				  const struct nvmf_ns *ns)
 {
 	for (const char *h = nvmf_ns_next_host(ns, NULL); h != NULL; h = nvmf_ns_next_host(ns, h)) {
-		json_t *params = subsystem_params(tgt, s);
+		json_t *params = config_subsystem_params(tgt, s);
 		json_object_set_new(params, "nsid", json_integer(nvmf_ns_nsid(ns)));
 		json_object_set_new(params, "host", rpc_string(h));
 		rpc_config_add(methods, "nvmf_ns_add_host", params);
 	}
 }
 
-static void write_namespaces(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+static void config_write_namespaces(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
-		json_t *params = subsystem_params(tgt, s);
+		json_t *params = config_subsystem_params(tgt, s);
 		json_object_set_new(params, "namespace", rpc_nvmf_ns_config_json(ns));
 		rpc_config_add(methods, "nvmf_subsystem_add_ns", params);
-		write_ns_hosts(methods, tgt, s, ns);
+		config_write_ns_hosts(methods, tgt, s, ns);
 	}
 }
 
-static void write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
-	json_t *params = subsystem_params(tgt, s);
+	json_t *params = config_subsystem_params(tgt, s);
 
 	json_object_set_new(params, "serial_number", rpc_string(nvmf_subsystem_serial_number(s)));
 	json_object_set_new(params, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
@@ -130,29 +131,29 @@ static void write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const struct 
 	json_object_set_new(params, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
 	json_object_set_new(params, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
 	rpc_config_add(methods, "nvmf_create_subsystem", params);
-	write_hosts(methods, tgt, s);
-	write_namespaces(methods, tgt, s);
-	write_listeners(methods, tgt, s);
+	config_write_hosts(methods, tgt, s);
+	config_write_namespaces(methods, tgt, s);
+	config_write_listeners(methods, tgt, s);
 }
 
 /* It is there by itself, and lets every host in. */
-static void write_discovery(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+static void config_write_discovery(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	if (!nvmf_subsystem_allow_any_host(s)) {
-		json_t *params = subsystem_params(tgt, s);
+		json_t *params = config_subsystem_params(tgt, s);
 		json_object_set_new(params, "allow_any_host", json_false());
 		rpc_config_add(methods, "nvmf_subsystem_allow_any_host", params);
 	}
-	write_hosts(methods, tgt, s);
-	write_listeners(methods, tgt, s);
+	config_write_hosts(methods, tgt, s);
+	config_write_listeners(methods, tgt, s);
 }
 
-static void write_referrals(json_t *methods, struct nvmf_tgt *tgt)
+static void config_write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 {
 	const struct nvmf_referral *r;
 
 	for (r = nvmf_referral_next(tgt, NULL); r != NULL; r = nvmf_referral_next(tgt, r)) {
-		json_t *params = with_tgt(tgt, json_object());
+		json_t *params = config_add_tgt_name(tgt, json_object());
 		json_object_set_new(params, "address", rpc_nvmf_address_json(&r->address));
 		json_object_set_new(params, "subnqn", rpc_string(r->subnqn));
 		json_object_set_new(params, "secure_channel", json_boolean(r->secure_channel));
@@ -160,7 +161,7 @@ static void write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 	}
 }
 
-static void write_tgt(json_t *methods, struct nvmf_tgt *tgt)
+static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 {
 	if (strcmp(nvmf_tgt_name(tgt), NVMF_DEFAULT_TGT) != 0) {
 		json_t *params = json_pack("{s:o,s:i}", "name", rpc_string(nvmf_tgt_name(tgt)), "max_subsystems",
@@ -170,29 +171,29 @@ static void write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 		rpc_config_add(methods, "nvmf_create_target", params);
 	}
 	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL; t = nvmf_transport_next(tgt, t)) {
-		rpc_config_add(methods, "nvmf_create_transport", with_tgt(tgt, rpc_nvmf_transport_json(t)));
+		rpc_config_add(methods, "nvmf_create_transport", config_add_tgt_name(tgt, rpc_nvmf_transport_json(t)));
 	}
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_NVME) {
-			write_subsystem(methods, tgt, s);
+			config_write_subsystem(methods, tgt, s);
 		} else {
-			write_discovery(methods, tgt, s);
+			config_write_discovery(methods, tgt, s);
 		}
 	}
-	write_referrals(methods, tgt);
+	config_write_referrals(methods, tgt);
 }
 
-static void write_config(json_t *methods)
+static void nvmf_write_config(json_t *methods)
 {
-	write_startup(methods);
+	config_write_startup(methods);
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
-		write_tgt(methods, tgt);
+		config_write_tgt(methods, tgt);
 	}
 }
 
-static struct rpc_config nvmf_rpc_config = {.name = "nvmf", .after = "bdev", .write = write_config};
+static struct rpc_config nvmf_rpc_config = {.name = "nvmf", .after = "bdev", .write = nvmf_write_config};
 
-__attribute__((constructor)) static void register_config(void)
+__attribute__((constructor)) static void nvmf_register_config(void)
 {
 	rpc_config_register(&nvmf_rpc_config);
 }

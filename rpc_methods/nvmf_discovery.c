@@ -30,7 +30,7 @@ static const struct rpc_param remove_referral_params[] = {
 	RPC_PARAM_END,
 };
 
-static void answer_referral(struct rpc_request *req, int rc, const struct nvmf_address *a, const char *subnqn,
+static void referral_answer(struct rpc_request *req, int rc, const struct nvmf_address *a, const char *subnqn,
 			    const char *what)
 {
 	rpc_error(req, rc, "parameters \"address\" and \"subnqn\": %.256s on %s %s %s %s",
@@ -59,7 +59,7 @@ static void rpc_add_referral(struct rpc_request *req, void *params)
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"address.trtype\" is \"%s\": allowed are RDMA, TCP and FC", p->address.trtype);
 	} else if (rc == -EEXIST) {
-		answer_referral(req, rc, &r.address, p->subnqn, "is referred to already");
+		referral_answer(req, rc, &r.address, p->subnqn, "is referred to already");
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}
@@ -78,7 +78,7 @@ static void rpc_remove_referral(struct rpc_request *req, void *params)
 	}
 	int rc = nvmf_tgt_remove_referral(tgt, &address, p->subnqn);
 	if (rc == -ENOENT) {
-		answer_referral(req, rc, &address, p->subnqn, "is not referred to");
+		referral_answer(req, rc, &address, p->subnqn, "is not referred to");
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}

@@ -36,7 +36,7 @@ static const struct rpc_param add_listener_params[] = {
 	RPC_PARAM_END,
 };
 
-static void add_listener_defaults(void *params)
+static void listener_add_defaults(void *params)
 {
 	((struct listener_params *)params)->ana_state = NVME_ANA_STATE_OPTIMIZED;
 }
@@ -55,7 +55,7 @@ static const struct rpc_param remove_listener_params[] = {
 };
 
 /* The subsystem and the address, or NULL after an answer. */
-static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const struct listener_params *p,
+static struct nvmf_subsystem *listener_decode(struct rpc_request *req, const struct listener_params *p,
 					      struct nvmf_address *address)
 {
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
@@ -63,13 +63,13 @@ static struct nvmf_subsystem *decode_listener(struct rpc_request *req, const str
 	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address) ? s : NULL;
 }
 
-static void answer_not_there(struct rpc_request *req, const char *nqn, const struct nvmf_address *address)
+static void listener_answer_not_found(struct rpc_request *req, const char *nqn, const struct nvmf_address *address)
 {
 	rpc_error(req, -ENOENT, "%s does not listen on %s %s %s", nqn, address->trtype, address->traddr,
 		  address->trsvcid);
 }
 
-static void answer_no_ana(struct rpc_request *req, const struct listener_params *p)
+static void listener_answer_no_ana(struct rpc_request *req, const struct listener_params *p)
 {
 	rpc_error(req, -ENOTSUP,
 		  "parameter \"ana_state\" is \"%s\": %s was made without ana_reporting, so all it can be is "
@@ -81,14 +81,14 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 {
 	const struct listener_params *p = params;
 	struct nvmf_address address;
-	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+	struct nvmf_subsystem *s = listener_decode(req, p, &address);
 
 	if (s == NULL) {
 		return;
 	}
 	int rc = nvmf_subsystem_add_listener_ana(s, &address, (enum nvme_ana_state)p->ana_state);
 	if (rc == -ENOTSUP) {
-		answer_no_ana(req, p);
+		listener_answer_no_ana(req, p);
 	} else if (rc == -EINVAL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"listen_address.trtype\" is \"%s\": the target has no such transport; "
@@ -102,26 +102,26 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_add_listener", rpc_add_listener, struct listener_params, add_listener_params, RPC_RUNTIME,
-	   "Let hosts connect to a subsystem through an address", .defaults = add_listener_defaults, .result = "true")
+	   "Let hosts connect to a subsystem through an address", .defaults = listener_add_defaults, .result = "true")
 
 static void rpc_set_ana_state(struct rpc_request *req, void *params)
 {
 	const struct listener_params *p = params;
 	struct nvmf_address address;
-	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+	struct nvmf_subsystem *s = listener_decode(req, p, &address);
 
 	if (s == NULL) {
 		return;
 	}
 	int rc = nvmf_listener_set_ana_state(s, &address, p->anagrpid, (enum nvme_ana_state)p->ana_state);
 	if (rc == -ENOTSUP) {
-		answer_no_ana(req, p);
+		listener_answer_no_ana(req, p);
 	} else if (rc == -EINVAL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"anagrpid\" is %u: allowed are 1 to %u (max_namespaces)", p->anagrpid,
 			  nvmf_subsystem_max_namespaces(s));
 	} else if (rc == -ENOENT) {
-		answer_not_there(req, p->where.nqn, &address);
+		listener_answer_not_found(req, p->where.nqn, &address);
 	} else {
 		rpc_nvmf_answer(req, rc);
 	}
@@ -134,10 +134,10 @@ static void rpc_remove_listener(struct rpc_request *req, void *params)
 {
 	const struct listener_params *p = params;
 	struct nvmf_address address;
-	struct nvmf_subsystem *s = decode_listener(req, p, &address);
+	struct nvmf_subsystem *s = listener_decode(req, p, &address);
 
 	if (s != NULL && nvmf_subsystem_find_listener(s, &address) == NULL) {
-		answer_not_there(req, p->where.nqn, &address);
+		listener_answer_not_found(req, p->where.nqn, &address);
 	} else if (s != NULL) {
 		nvmf_subsystem_remove_listener(s, &address, rpc_nvmf_answer, req);
 	}
@@ -156,7 +156,7 @@ static const struct rpc_param get_listeners_params[] = {
 };
 
 /* Of every group that there can be. */
-static json_t *ana_states_json(const struct nvmf_subsystem *s, const struct nvmf_listener *l)
+static json_t *listener_ana_states_json(const struct nvmf_subsystem *s, const struct nvmf_listener *l)
 {
 	json_t *list = json_array();
 
@@ -172,7 +172,7 @@ static json_t *listener_json(const struct nvmf_subsystem *s, const struct nvmf_l
 	json_t *o = json_pack("{s:o}", "address", rpc_nvmf_address_json(nvmf_listener_address(l)));
 
 	if (nvmf_subsystem_ana_reporting(s)) {
-		json_object_set_new(o, "ana_states", ana_states_json(s, l));
+		json_object_set_new(o, "ana_states", listener_ana_states_json(s, l));
 	}
 	return o;
 }

@@ -47,7 +47,7 @@ static const struct rpc_param add_ns_params[] = {
 	RPC_PARAM_END,
 };
 
-static int hex_digit(char c)
+static int ns_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9') {
 		return c - '0';
@@ -58,11 +58,11 @@ static int hex_digit(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static bool decode_hex(struct rpc_request *req, const char *name, const char *text, uint8_t *bytes, size_t len)
+static bool ns_decode_hex(struct rpc_request *req, const char *name, const char *text, uint8_t *bytes, size_t len)
 {
 	size_t i = 0;
 
-	while (i < 2 * len && hex_digit(text[i]) >= 0) {
+	while (i < 2 * len && ns_hex_digit(text[i]) >= 0) {
 		i++;
 	}
 	if (i != 2 * len || text[i] != 0) {
@@ -72,13 +72,13 @@ static bool decode_hex(struct rpc_request *req, const char *name, const char *te
 		return false;
 	}
 	for (i = 0; i < len; i++) {
-		bytes[i] = (uint8_t)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
+		bytes[i] = (uint8_t)(ns_hex_digit(text[2 * i]) << 4 | ns_hex_digit(text[2 * i + 1]));
 	}
 	return true;
 }
 
-static bool decode_opcodes(struct rpc_request *req, const char *name, const json_t *list, bool admin,
-			   struct nvmf_passthru *p)
+static bool ns_decode_opcodes(struct rpc_request *req, const char *name, const json_t *list, bool admin,
+			      struct nvmf_passthru *p)
 {
 	const json_t *one;
 	size_t i;
@@ -96,7 +96,7 @@ static bool decode_opcodes(struct rpc_request *req, const char *name, const json
 	return true;
 }
 
-static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct nvmf_ns_opts *opts)
+static bool ns_decode_options(struct rpc_request *req, const struct ns_params *p, struct nvmf_ns_opts *opts)
 {
 	*opts = (struct nvmf_ns_opts){.nsid = p->nsid,
 				      .anagrpid = p->anagrpid,
@@ -106,15 +106,16 @@ static bool decode_ns(struct rpc_request *req, const struct ns_params *p, struct
 	if (p->uuid != NULL) {
 		bdev_uuid_parse(p->uuid, opts->uuid);
 	}
-	if (!decode_opcodes(req, "namespace.passthru_io", p->passthru_io, false, &opts->passthru) ||
-	    !decode_opcodes(req, "namespace.passthru_admin", p->passthru_admin, true, &opts->passthru)) {
+	if (!ns_decode_opcodes(req, "namespace.passthru_io", p->passthru_io, false, &opts->passthru) ||
+	    !ns_decode_opcodes(req, "namespace.passthru_admin", p->passthru_admin, true, &opts->passthru)) {
 		return false;
 	}
-	return (p->nguid == NULL || decode_hex(req, "nguid", p->nguid, opts->nguid, sizeof(opts->nguid))) &&
-	       (p->eui64 == NULL || decode_hex(req, "eui64", p->eui64, opts->eui64, sizeof(opts->eui64)));
+	return (p->nguid == NULL || ns_decode_hex(req, "nguid", p->nguid, opts->nguid, sizeof(opts->nguid))) &&
+	       (p->eui64 == NULL || ns_decode_hex(req, "eui64", p->eui64, opts->eui64, sizeof(opts->eui64)));
 }
 
-static void answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s, const struct ns_params *p, int rc)
+static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s, const struct ns_params *p,
+				int rc)
 {
 	uint32_t max = nvmf_subsystem_max_namespaces(s);
 
@@ -158,7 +159,7 @@ static void rpc_add_ns(struct rpc_request *req, void *params)
 	struct nvmf_ns_opts opts;
 	uint32_t nsid;
 
-	if (s == NULL || !decode_ns(req, &p->namespace, &opts)) {
+	if (s == NULL || !ns_decode_options(req, &p->namespace, &opts)) {
 		return;
 	}
 	if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
@@ -168,7 +169,7 @@ static void rpc_add_ns(struct rpc_request *req, void *params)
 	}
 	int rc = nvmf_subsystem_add_ns(s, p->namespace.bdev_name, &opts, &nsid);
 	if (rc != 0) {
-		answer_add_error(req, s, &p->namespace, rc);
+		ns_answer_add_error(req, s, &p->namespace, rc);
 	} else {
 		rpc_reply(req, json_integer(nsid));
 	}
@@ -205,7 +206,7 @@ static const struct rpc_param ns_host_params[] = {
 };
 
 /* The subsystem that has the namespace, or NULL after an answer. */
-static struct nvmf_subsystem *find_ns(struct rpc_request *req, const struct nsid_params *p)
+static struct nvmf_subsystem *ns_find_subsystem(struct rpc_request *req, const struct nsid_params *p)
 {
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
@@ -219,7 +220,7 @@ static struct nvmf_subsystem *find_ns(struct rpc_request *req, const struct nsid
 static void rpc_remove_ns(struct rpc_request *req, void *params)
 {
 	const struct nsid_params *p = params;
-	struct nvmf_subsystem *s = find_ns(req, p);
+	struct nvmf_subsystem *s = ns_find_subsystem(req, p);
 
 	if (s != NULL) {
 		nvmf_subsystem_remove_ns(s, p->nsid, rpc_nvmf_answer, req);
@@ -231,7 +232,7 @@ RPC_METHOD("nvmf_subsystem_remove_ns", rpc_remove_ns, struct nsid_params, remove
 static void rpc_set_ns_ana_group(struct rpc_request *req, void *params)
 {
 	const struct nsid_params *p = params;
-	struct nvmf_subsystem *s = find_ns(req, p);
+	struct nvmf_subsystem *s = ns_find_subsystem(req, p);
 
 	if (s == NULL) {
 		return;
@@ -248,7 +249,7 @@ static void rpc_set_ns_ana_group(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_subsystem_set_ns_ana_group", rpc_set_ns_ana_group, struct nsid_params, ns_ana_group_params,
 	   RPC_RUNTIME, "Move a namespace to another ANA group, and tell hosts", .result = "true")
 
-static void answer_ns_host(struct rpc_request *req, const struct nsid_params *p, int rc)
+static void ns_host_answer(struct rpc_request *req, const struct nsid_params *p, int rc)
 {
 	if (rc == -EPERM) {
 		rpc_error(req, rc, "parameter \"nsid\" is %u: it is visible to every host (no_auto_visible is false)",
@@ -271,10 +272,10 @@ static void answer_ns_host(struct rpc_request *req, const struct nsid_params *p,
 static void rpc_ns_add_host(struct rpc_request *req, void *params)
 {
 	const struct nsid_params *p = params;
-	struct nvmf_subsystem *s = find_ns(req, p);
+	struct nvmf_subsystem *s = ns_find_subsystem(req, p);
 
 	if (s != NULL) {
-		answer_ns_host(req, p, nvmf_ns_add_host(s, p->nsid, p->host));
+		ns_host_answer(req, p, nvmf_ns_add_host(s, p->nsid, p->host));
 	}
 }
 RPC_METHOD("nvmf_ns_add_host", rpc_ns_add_host, struct nsid_params, ns_host_params, RPC_RUNTIME,
@@ -283,10 +284,10 @@ RPC_METHOD("nvmf_ns_add_host", rpc_ns_add_host, struct nsid_params, ns_host_para
 static void rpc_ns_remove_host(struct rpc_request *req, void *params)
 {
 	const struct nsid_params *p = params;
-	struct nvmf_subsystem *s = find_ns(req, p);
+	struct nvmf_subsystem *s = ns_find_subsystem(req, p);
 
 	if (s != NULL) {
-		answer_ns_host(req, p, nvmf_ns_remove_host(s, p->nsid, p->host));
+		ns_host_answer(req, p, nvmf_ns_remove_host(s, p->nsid, p->host));
 	}
 }
 RPC_METHOD("nvmf_ns_remove_host", rpc_ns_remove_host, struct nsid_params, ns_host_params, RPC_RUNTIME,

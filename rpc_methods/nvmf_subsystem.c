@@ -100,7 +100,7 @@ RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only,
 
 /* ---- Listing ---- */
 
-static json_t *hex_json(const uint8_t *bytes, size_t len)
+static json_t *ns_hex_json(const uint8_t *bytes, size_t len)
 {
 	static const char digits[] = "0123456789ABCDEF";
 	char text[33];
@@ -113,7 +113,7 @@ static json_t *hex_json(const uint8_t *bytes, size_t len)
 	return json_string(text);
 }
 
-static bool any_byte(const uint8_t *bytes, size_t len)
+static bool ns_name_is_set(const uint8_t *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		if (bytes[i] != 0) {
@@ -123,7 +123,7 @@ static bool any_byte(const uint8_t *bytes, size_t len)
 	return false;
 }
 
-static json_t *hosts_of_ns_json(const struct nvmf_ns *ns)
+static json_t *ns_hosts_json(const struct nvmf_ns *ns)
 {
 	json_t *list = json_array();
 
@@ -134,7 +134,7 @@ static json_t *hosts_of_ns_json(const struct nvmf_ns *ns)
 }
 
 /* Only where there are any. */
-static void add_opcodes(json_t *o, const char *name, const struct nvmf_passthru *p, bool admin)
+static void ns_add_opcodes(json_t *o, const char *name, const struct nvmf_passthru *p, bool admin)
 {
 	json_t *list = json_array();
 
@@ -149,15 +149,15 @@ static void add_opcodes(json_t *o, const char *name, const struct nvmf_passthru 
 	json_decref(list);
 }
 
-static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
+static void ns_add_names(json_t *o, const struct nvmf_ns *ns)
 {
 	const struct nvmf_ns_opts *opts = nvmf_ns_get_opts(ns);
 	char uuid[BDEV_UUID_STRLEN];
 
 	bdev_uuid_format(opts->uuid, uuid);
-	json_object_set_new(o, "nguid", hex_json(opts->nguid, sizeof(opts->nguid)));
-	if (any_byte(opts->eui64, sizeof(opts->eui64))) {
-		json_object_set_new(o, "eui64", hex_json(opts->eui64, sizeof(opts->eui64)));
+	json_object_set_new(o, "nguid", ns_hex_json(opts->nguid, sizeof(opts->nguid)));
+	if (ns_name_is_set(opts->eui64, sizeof(opts->eui64))) {
+		json_object_set_new(o, "eui64", ns_hex_json(opts->eui64, sizeof(opts->eui64)));
 	}
 	json_object_set_new(o, "uuid", json_string(uuid));
 	json_object_set_new(o, "anagrpid", json_integer(opts->anagrpid));
@@ -168,8 +168,8 @@ static void add_ns_names(json_t *o, const struct nvmf_ns *ns)
 	if (opts->ptpl_file != NULL) {
 		json_object_set_new(o, "ptpl_file", rpc_string(opts->ptpl_file));
 	}
-	add_opcodes(o, "passthru_io", &opts->passthru, false);
-	add_opcodes(o, "passthru_admin", &opts->passthru, true);
+	ns_add_opcodes(o, "passthru_io", &opts->passthru, false);
+	ns_add_opcodes(o, "passthru_admin", &opts->passthru, true);
 }
 
 json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)
@@ -178,17 +178,17 @@ json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns)
 
 	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
 	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
-	add_ns_names(o, ns);
+	ns_add_names(o, ns);
 	return o;
 }
 
-static json_t *registrants_json(const struct nvmf_resv *r)
+static json_t *reservation_registrants_json(const struct nvmf_resv *r)
 {
 	json_t *list = json_array();
 
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		json_t *o = json_object();
-		json_object_set_new(o, "hostid", hex_json(r->registrants[i].hostid, NVMF_HOSTID_SIZE));
+		json_object_set_new(o, "hostid", ns_hex_json(r->registrants[i].hostid, NVMF_HOSTID_SIZE));
 		json_object_set_new(o, "key", rpc_hex(r->registrants[i].key));
 		json_object_set_new(o, "holder", json_boolean(nvmf_resv_holds(r, i)));
 		json_array_append_new(list, o);
@@ -211,20 +211,20 @@ static json_t *reservation_json(const struct nvmf_resv *r)
 
 	json_object_set_new(o, "generation", json_integer(r->generation));
 	json_object_set_new(o, "persistent", json_boolean(r->ptpl));
-	json_object_set_new(o, "registrants", registrants_json(r));
+	json_object_set_new(o, "registrants", reservation_registrants_json(r));
 	return o;
 }
 
-static json_t *ns_json(const struct nvmf_ns *ns)
+static json_t *subsystem_ns_json(const struct nvmf_ns *ns)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "nsid", json_integer(nvmf_ns_nsid(ns)));
 	json_object_set_new(o, "bdev_name", rpc_string(nvmf_ns_bdev_name(ns)));
 	json_object_set_new(o, "name", rpc_string(nvmf_ns_bdev_name(ns)));
-	add_ns_names(o, ns);
+	ns_add_names(o, ns);
 	if (nvmf_ns_get_opts(ns)->no_auto_visible) {
-		json_object_set_new(o, "hosts", hosts_of_ns_json(ns));
+		json_object_set_new(o, "hosts", ns_hosts_json(ns));
 	}
 	const struct nvmf_resv *resv = nvmf_ns_resv_state(ns);
 	if (resv->num_registrants != 0) {
@@ -233,7 +233,7 @@ static json_t *ns_json(const struct nvmf_ns *ns)
 	return o;
 }
 
-static json_t *listen_addresses_json(const struct nvmf_subsystem *s)
+static json_t *subsystem_listeners_json(const struct nvmf_subsystem *s)
 {
 	json_t *list = json_array();
 
@@ -256,7 +256,7 @@ void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const cha
 	}
 }
 
-static json_t *hosts_json(const struct nvmf_subsystem *s)
+static json_t *subsystem_hosts_json(const struct nvmf_subsystem *s)
 {
 	json_t *list = json_array();
 
@@ -268,7 +268,7 @@ static json_t *hosts_json(const struct nvmf_subsystem *s)
 	return list;
 }
 
-static void add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
+static void subsystem_add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 {
 	json_t *namespaces = json_array();
 
@@ -279,7 +279,7 @@ static void add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 	json_object_set_new(o, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
 	json_object_set_new(o, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
-		json_array_append_new(namespaces, ns_json(ns));
+		json_array_append_new(namespaces, subsystem_ns_json(ns));
 	}
 	json_object_set_new(o, "namespaces", namespaces);
 }
@@ -291,13 +291,13 @@ static json_t *subsystem_json(const struct nvmf_subsystem *s)
 
 	json_object_set_new(o, "nqn", rpc_string(nvmf_subsystem_nqn(s)));
 	json_object_set_new(o, "subtype", json_string(discovery ? "Discovery" : "NVMe"));
-	json_object_set_new(o, "listen_addresses", listen_addresses_json(s));
+	json_object_set_new(o, "listen_addresses", subsystem_listeners_json(s));
 	json_object_set_new(o, "allow_any_host", json_boolean(nvmf_subsystem_allow_any_host(s)));
-	json_object_set_new(o, "hosts", hosts_json(s));
+	json_object_set_new(o, "hosts", subsystem_hosts_json(s));
 	json_object_set_new(o, "state", rpc_nvmf_lower(nvmf_subsystem_state_name(nvmf_subsystem_get_state(s))));
 	json_object_set_new(o, "state_us", rpc_nvmf_since_us(nvmf_subsystem_state_ticks(s)));
 	if (!discovery) {
-		add_nvme_fields(o, s);
+		subsystem_add_nvme_fields(o, s);
 	}
 	return o;
 }
@@ -380,7 +380,7 @@ static const struct rpc_param remove_host_params[] = {
 	RPC_PARAM_END,
 };
 
-static bool has_host(const struct nvmf_subsystem *s, const char *hostnqn)
+static bool subsystem_has_host(const struct nvmf_subsystem *s, const char *hostnqn)
 {
 	const char *h = NULL;
 
@@ -432,7 +432,7 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 	const struct host_params *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
 
-	if (s != NULL && !has_host(s, p->host)) {
+	if (s != NULL && !subsystem_has_host(s, p->host)) {
 		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts",
 			  p->host);
 	} else if (s != NULL) {

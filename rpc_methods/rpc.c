@@ -79,7 +79,7 @@ struct listed_calls {
 	size_t left; /* how many are to be listed yet */
 };
 
-static void add_call(void *arg, const struct rpc_call_info *info)
+static void calls_add(void *arg, const struct rpc_call_info *info)
 {
 	struct listed_calls *calls = arg;
 
@@ -99,7 +99,7 @@ static void rpc_get_calls(struct rpc_request *req, void *params)
 {
 	struct listed_calls calls = {json_array(), rpc_outstanding() - 1}; /* the last one is this call itself */
 
-	rpc_for_each_call(add_call, &calls);
+	rpc_for_each_call(calls_add, &calls);
 	rpc_reply(req, calls.list);
 }
 RPC_METHOD("rpc_get_calls", rpc_get_calls, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,

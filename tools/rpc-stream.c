@@ -23,7 +23,7 @@ struct rpc_stream {
 	size_t in_len, in_size;
 };
 
-static uint64_t now_ms(void)
+static uint64_t rpc_stream_now_ms(void)
 {
 	struct timespec t;
 
@@ -33,7 +33,7 @@ static uint64_t now_ms(void)
 
 uint64_t rpc_stream_deadline(uint64_t timeout_ms)
 {
-	return now_ms() + timeout_ms;
+	return rpc_stream_now_ms() + timeout_ms;
 }
 
 struct rpc_stream *rpc_stream_open(const char *path, uint64_t timeout_ms, char *why, size_t why_size)
@@ -78,10 +78,10 @@ void rpc_stream_close(struct rpc_stream *s)
 }
 
 /* Waits for the socket to be ready for what. 0, which may be too early, or a negative errno. */
-static int wait_for(struct rpc_stream *s, short what, uint64_t deadline)
+static int rpc_stream_wait_for(struct rpc_stream *s, short what, uint64_t deadline)
 {
 	struct pollfd p = {.fd = s->fd, .events = what};
-	uint64_t now = now_ms();
+	uint64_t now = rpc_stream_now_ms();
 	int rc = poll(&p, 1, deadline > now ? (int)(deadline - now) : 0);
 
 	if (rc < 0 && errno == EINTR) {
@@ -95,7 +95,7 @@ void rpc_stream_end(struct rpc_stream *s)
 	shutdown(s->fd, SHUT_WR);
 }
 
-static int receive_more(struct rpc_stream *s, uint64_t deadline)
+static int rpc_stream_receive_more(struct rpc_stream *s, uint64_t deadline)
 {
 	if (s->in_size - s->in_len < CHUNK) {
 		char *in = s->in_size < MESSAGE_MAX ? realloc(s->in, 2 * s->in_size + CHUNK) : NULL;
@@ -105,7 +105,7 @@ static int receive_more(struct rpc_stream *s, uint64_t deadline)
 		s->in = in;
 		s->in_size = 2 * s->in_size + CHUNK;
 	}
-	int rc = wait_for(s, POLLIN, deadline);
+	int rc = rpc_stream_wait_for(s, POLLIN, deadline);
 	if (rc != 0) {
 		return rc;
 	}
@@ -118,14 +118,14 @@ static int receive_more(struct rpc_stream *s, uint64_t deadline)
 }
 
 /* A daemon whose answers are not taken takes no more requests: what comes meanwhile is kept. */
-static int wait_for_room(struct rpc_stream *s, uint64_t deadline)
+static int rpc_stream_wait_for_room(struct rpc_stream *s, uint64_t deadline)
 {
-	int rc = wait_for(s, POLLOUT | POLLIN, deadline);
+	int rc = rpc_stream_wait_for(s, POLLOUT | POLLIN, deadline);
 
 	if (rc == 0) {
-		rc = receive_more(s, rpc_stream_deadline(0));
+		rc = rpc_stream_receive_more(s, rpc_stream_deadline(0));
 	}
-	return rc == -ETIMEDOUT && now_ms() < deadline ? 0 : rc; /* nothing had come: there is room */
+	return rc == -ETIMEDOUT && rpc_stream_now_ms() < deadline ? 0 : rc; /* nothing had come: there is room */
 }
 
 int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t deadline)
@@ -133,7 +133,7 @@ int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t
 	while (len > 0) {
 		ssize_t n = send(s->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno == EAGAIN) {
-			int rc = wait_for_room(s, deadline);
+			int rc = rpc_stream_wait_for_room(s, deadline);
 			if (rc != 0) {
 				return rc;
 			}
@@ -154,7 +154,7 @@ int rpc_stream_receive(struct rpc_stream *s, uint64_t deadline, const char **tex
 	size_t begin, end;
 
 	while ((result = rpc_frame_scan(&s->frame, s->in, s->in_len, &begin, &end)) == RPC_FRAME_MORE) {
-		int rc = receive_more(s, deadline);
+		int rc = rpc_stream_receive_more(s, deadline);
 		if (rc != 0) {
 			return rc;
 		}

@@ -6,7 +6,7 @@
 #include "util/parse.h"
 
 /* How many bytes the control character at s takes, 0 if there is none. */
-static size_t control_length(const char *s, size_t len)
+static size_t safe_text_control_length(const char *s, size_t len)
 {
 	return utf8_printable(s, len) == 0 ? utf8_sequence(s, len) : 0;
 }
@@ -14,7 +14,7 @@ static size_t control_length(const char *s, size_t len)
 void safe_text_print(FILE *out, const char *text, size_t len)
 {
 	for (size_t i = 0; i < len;) {
-		size_t n = control_length(text + i, len - i);
+		size_t n = safe_text_control_length(text + i, len - i);
 		if (n == 0 || text[i] == '\n' || text[i] == '\t') {
 			fputc(text[i++], out);
 		} else {
@@ -30,7 +30,7 @@ void safe_text_line(char *text)
 	size_t len = strlen(text);
 
 	for (size_t i = 0; i < len;) {
-		size_t n = control_length(text + i, len - i);
+		size_t n = safe_text_control_length(text + i, len - i);
 		memset(text + i, '?', n);
 		i += n > 0 ? n : 1;
 	}

@@ -14,7 +14,7 @@ struct complaint {
 	size_t size;
 };
 
-static int __attribute__((format(printf, 2, 3))) complain(struct complaint *c, const char *fmt, ...)
+static int __attribute__((format(printf, 2, 3))) rpc_args_complain(struct complaint *c, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -25,7 +25,7 @@ static int __attribute__((format(printf, 2, 3))) complain(struct complaint *c, c
 }
 
 /* The description of one parameter in a list of them, or NULL. */
-static const json_t *describe(const json_t *list, const char *name)
+static const json_t *rpc_args_describe(const json_t *list, const char *name)
 {
 	const json_t *p;
 	size_t i;
@@ -39,7 +39,7 @@ static const json_t *describe(const json_t *list, const char *name)
 	return NULL;
 }
 
-static bool is_text(const json_t *description)
+static bool rpc_args_is_text(const json_t *description)
 {
 	const char *type = json_string_value(json_object_get(description, "type"));
 
@@ -47,7 +47,7 @@ static bool is_text(const json_t *description)
 }
 
 /* An integer beyond int64_t, which the JSON library refuses, as the daemon takes it: a hexadecimal string. */
-static json_t *wide_integer(const char *text)
+static json_t *rpc_args_wide_integer(const char *text)
 {
 	char *end, hex[24];
 
@@ -64,22 +64,22 @@ static json_t *wide_integer(const char *text)
 }
 
 /* JSON if it is, otherwise a string; and a string in any case where the method wants one. */
-static json_t *value_parse(const char *text, const json_t *description)
+static json_t *rpc_args_value_parse(const char *text, const json_t *description)
 {
 	json_t *value;
 
-	if (is_text(description)) {
+	if (rpc_args_is_text(description)) {
 		return json_string(text);
 	}
 	value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
 	if (value == NULL) {
-		value = wide_integer(text);
+		value = rpc_args_wide_integer(text);
 	}
 	return value != NULL ? value : json_string(text);
 }
 
 /* The object that `key` (up to its last dot) belongs into, made if need be; *key becomes what is after the dot. */
-static json_t *object_for(json_t *params, char **key, const json_t **list, struct complaint *c)
+static json_t *rpc_args_object_for(json_t *params, char **key, const json_t **list, struct complaint *c)
 {
 	char *dot;
 
@@ -91,40 +91,41 @@ static json_t *object_for(json_t *params, char **key, const json_t **list, struc
 			json_object_set_new(params, *key, inner);
 		}
 		if (!json_is_object(inner)) {
-			complain(c, "%s is given both as a value and as an object", *key);
+			rpc_args_complain(c, "%s is given both as a value and as an object", *key);
 			return NULL;
 		}
-		*list = json_object_get(describe(*list, *key), "fields");
+		*list = json_object_get(rpc_args_describe(*list, *key), "fields");
 		params = inner;
 		*key = dot + 1;
 	}
 	return params;
 }
 
-static int add_argument(json_t *params, const char *arg, const json_t *list, struct complaint *c)
+static int rpc_args_add(json_t *params, const char *arg, const json_t *list, struct complaint *c)
 {
 	char copy[KEY_MAX], *key = copy;
 	const char *equals = strchr(arg, '=');
 	size_t len = equals != NULL ? (size_t)(equals - arg) : 0;
 
 	if (len == 0 || len >= sizeof(copy)) {
-		return complain(c, "\"%s\": expected key=value", arg);
+		return rpc_args_complain(c, "\"%s\": expected key=value", arg);
 	}
 	memcpy(copy, arg, len);
 	copy[len] = '\0';
-	json_t *o = object_for(params, &key, &list, c);
+	json_t *o = rpc_args_object_for(params, &key, &list, c);
 	if (o == NULL) {
 		return -EINVAL;
 	}
 	if (json_object_get(o, key) != NULL) {
-		return complain(c, "\"%s\": %s is given twice", arg, key);
+		return rpc_args_complain(c, "\"%s\": %s is given twice", arg, key);
 	}
 	if (key[0] == '\0') {
-		return complain(c, "\"%s\": nothing follows the dot", arg);
+		return rpc_args_complain(c, "\"%s\": nothing follows the dot", arg);
 	}
-	json_t *value = value_parse(equals + 1, describe(list, key));
+	json_t *value = rpc_args_value_parse(equals + 1, rpc_args_describe(list, key));
 	if (value == NULL || json_object_set_new(o, key, value) != 0) {
-		return complain(c, "\"%s\": neither the key nor the value may be anything but UTF-8 text", arg);
+		return rpc_args_complain(c, "\"%s\": neither the key nor the value may be anything but UTF-8 text",
+					 arg);
 	}
 	return 0;
 }
@@ -135,7 +136,7 @@ json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *e
 	json_t *params = json_object();
 
 	for (int i = 0; i < argc; i++) {
-		if (add_argument(params, argv[i], description, &c) != 0) {
+		if (rpc_args_add(params, argv[i], description, &c) != 0) {
 			json_decref(params);
 			return NULL;
 		}

@@ -43,13 +43,13 @@ void rpc_client_close(struct rpc_client *c)
 	free(c);
 }
 
-static uint64_t deadline_of(const struct rpc_client *c)
+static uint64_t rpc_client_deadline_of(const struct rpc_client *c)
 {
 	return rpc_stream_deadline(1000 * (uint64_t)c->timeout_s);
 }
 
 /* Whether the daemon answers somebody else meanwhile: a method that looks at nothing but a variable. */
-static bool answers_others(const struct rpc_client *c)
+static bool rpc_client_answers_others(const struct rpc_client *c)
 {
 	static const char request[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"appliance_get_state\"}";
 	char why[512];
@@ -66,10 +66,10 @@ static bool answers_others(const struct rpc_client *c)
 }
 
 /* The daemon's own deadline is told by its control thread: if that is held up, nobody but us can tell. */
-static void print_timeout(const struct rpc_client *c, const char *method)
+static void rpc_client_print_timeout(const struct rpc_client *c, const char *method)
 {
 	fprintf(stderr, "varve-rpc: %s: no answer within %u s (-t waits longer). ", method, c->timeout_s);
-	if (answers_others(c)) {
+	if (rpc_client_answers_others(c)) {
 		fprintf(stderr, "The daemon answers other calls and goes on with this one: rpc_get_calls lists it "
 				"until it has ended\n");
 	} else {
@@ -79,11 +79,11 @@ static void print_timeout(const struct rpc_client *c, const char *method)
 	}
 }
 
-static void print_failure(const struct rpc_client *c, const char *method, int rc)
+static void rpc_client_print_failure(const struct rpc_client *c, const char *method, int rc)
 {
 	switch (rc) {
 	case -ETIMEDOUT:
-		print_timeout(c, method);
+		rpc_client_print_timeout(c, method);
 		break;
 	case -ECONNRESET:
 	case -EPIPE:
@@ -97,7 +97,7 @@ static void print_failure(const struct rpc_client *c, const char *method, int rc
 	}
 }
 
-static int take_answer(const char *method, json_t *answer, bool quiet, json_t **result)
+static int rpc_client_take_answer(const char *method, json_t *answer, bool quiet, json_t **result)
 {
 	json_t *error = json_object_get(answer, "error");
 
@@ -132,21 +132,21 @@ int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bo
 	char *text = json_dumps(request, JSON_COMPACT);
 	json_decref(request);
 	json_t *answer = NULL;
-	if (text != NULL && (rc = rpc_stream_send(c->stream, text, strlen(text), deadline_of(c))) == 0) {
-		rc = rpc_stream_receive_json(c->stream, deadline_of(c), &answer);
+	if (text != NULL && (rc = rpc_stream_send(c->stream, text, strlen(text), rpc_client_deadline_of(c))) == 0) {
+		rc = rpc_stream_receive_json(c->stream, rpc_client_deadline_of(c), &answer);
 	}
 	free(text);
 	if (answer == NULL) {
-		print_failure(c, method, rc);
+		rpc_client_print_failure(c, method, rc);
 		return RPC_TOOL_NO_ANSWER;
 	}
-	int status = take_answer(method, answer, quiet, result);
+	int status = rpc_client_take_answer(method, answer, quiet, result);
 	json_decref(answer);
 	return status;
 }
 
 /* What comes until nothing has for so long, or the daemon closes. Returns the negative errno of that. */
-static int print_answers(struct rpc_client *c, uint64_t timeout_ms, FILE *out)
+static int rpc_client_print_answers(struct rpc_client *c, uint64_t timeout_ms, FILE *out)
 {
 	const char *text;
 	size_t n;
@@ -167,16 +167,16 @@ int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out)
 	int rc = 0;
 
 	while (rc == 0 && (n = fread(buf, 1, sizeof(buf), in)) > 0) {
-		rc = rpc_stream_send(c->stream, buf, n, deadline_of(c));
-		print_answers(c, 0, out);
+		rc = rpc_stream_send(c->stream, buf, n, rpc_client_deadline_of(c));
+		rpc_client_print_answers(c, 0, out);
 	}
 	if (rc == 0) {
 		rpc_stream_end(c->stream);
-		rc = print_answers(c, 1000 * (uint64_t)c->timeout_s, out);
+		rc = rpc_client_print_answers(c, 1000 * (uint64_t)c->timeout_s, out);
 		rc = rc == -ECONNRESET ? 0 : rc; /* the end of the stream is the end of the answers */
 	}
 	if (rc != 0) {
-		print_failure(c, "-", rc);
+		rpc_client_print_failure(c, "-", rc);
 		return RPC_TOOL_NO_ANSWER;
 	}
 	return RPC_TOOL_OK;

@@ -10,7 +10,7 @@
 
 #include "tools/varve-rpc.h"
 
-static int collect(struct rpc_client *c, json_t *subsystems, json_t *list)
+static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, json_t *list)
 {
 	const json_t *o;
 	size_t i;
@@ -29,7 +29,7 @@ static int collect(struct rpc_client *c, json_t *subsystems, json_t *list)
 }
 
 /* Consumes fd. 0 or a negative errno. */
-static int write_to(int fd, const json_t *config, bool keep)
+static int rpc_save_write_to(int fd, const json_t *config, bool keep)
 {
 	FILE *f = fdopen(fd, "w");
 	int rc = 0;
@@ -50,7 +50,7 @@ static int write_to(int fd, const json_t *config, bool keep)
 }
 
 /* A new file is as readable as the umask has it; one that takes the place of another is as readable as that. */
-static int dress(int fd, const struct stat *old)
+static int rpc_save_set_mode(int fd, const struct stat *old)
 {
 	if (old == NULL) {
 		mode_t mask = umask(0);
@@ -65,7 +65,7 @@ static int dress(int fd, const struct stat *old)
 
 /* The new name is on the disk when the folder is; where folders cannot be written back (EINVAL), the file system looks
  * after that. */
-static int sync_folder_of(const char *file)
+static int rpc_save_sync_folder_of(const char *file)
 {
 	char folder[PATH_MAX];
 	const char *slash = strrchr(file, '/');
@@ -82,7 +82,7 @@ static int sync_folder_of(const char *file)
 }
 
 /* To a file beside it first: a reader sees the old configuration or the new one. */
-static int replace_file(const json_t *config, const char *file, const struct stat *old)
+static int rpc_save_replace_file(const json_t *config, const char *file, const struct stat *old)
 {
 	char beside[PATH_MAX];
 
@@ -93,7 +93,7 @@ static int replace_file(const json_t *config, const char *file, const struct sta
 	if (fd < 0) {
 		return -errno;
 	}
-	int rc = dress(fd, old), written = write_to(fd, config, true);
+	int rc = rpc_save_set_mode(fd, old), written = rpc_save_write_to(fd, config, true);
 	rc = rc != 0 ? rc : written;
 	if (rc == 0 && rename(beside, file) != 0) {
 		rc = -errno;
@@ -102,10 +102,10 @@ static int replace_file(const json_t *config, const char *file, const struct sta
 		unlink(beside);
 		return rc;
 	}
-	return sync_folder_of(file);
+	return rpc_save_sync_folder_of(file);
 }
 
-static bool is_stdout(const struct stat *st)
+static bool rpc_save_is_stdout(const struct stat *st)
 {
 	struct stat out;
 
@@ -114,7 +114,7 @@ static bool is_stdout(const struct stat *st)
 
 /* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a
  * file in its place would break the machine for others. */
-static int write_file(const json_t *config, const char *file)
+static int rpc_save_write_file(const json_t *config, const char *file)
 {
 	char target[PATH_MAX];
 	struct stat st;
@@ -123,16 +123,17 @@ static int write_file(const json_t *config, const char *file)
 	if (stat(file, &st) != 0) {
 		rc = -errno;
 		if (rc == -ENOENT && lstat(file, &st) != 0) { /* not even a link that leads nowhere */
-			rc = replace_file(config, file, NULL);
+			rc = rpc_save_replace_file(config, file, NULL);
 		}
-	} else if (is_stdout(&st)) { /* a file, too: the shell may have sent us there, behind what others wrote */
+	} else if (rpc_save_is_stdout(
+			   &st)) { /* a file, too: the shell may have sent us there, behind what others wrote */
 		rpc_print_json(config, stdout);
 		rc = 0;
 	} else if (S_ISREG(st.st_mode)) {
-		rc = realpath(file, target) != NULL ? replace_file(config, target, &st) : -errno;
+		rc = realpath(file, target) != NULL ? rpc_save_replace_file(config, target, &st) : -errno;
 	} else {
 		int fd = open(file, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-		rc = fd >= 0 ? write_to(fd, config, false) : -errno;
+		rc = fd >= 0 ? rpc_save_write_to(fd, config, false) : -errno;
 	}
 	if (rc == 0) {
 		return RPC_TOOL_OK;
@@ -147,11 +148,11 @@ int rpc_save_config(struct rpc_client *c, const char *file)
 	int rc = rpc_client_call(c, "framework_get_subsystems", NULL, false, &subsystems);
 
 	if (rc == RPC_TOOL_OK) {
-		rc = collect(c, subsystems, list);
+		rc = rpc_save_collect(c, subsystems, list);
 		json_decref(subsystems);
 	}
 	if (rc == RPC_TOOL_OK && file != NULL) {
-		rc = write_file(config, file);
+		rc = rpc_save_write_file(config, file);
 	} else if (rc == RPC_TOOL_OK) {
 		rpc_print_json(config, stdout);
 	}
@@ -159,7 +160,7 @@ int rpc_save_config(struct rpc_client *c, const char *file)
 	return rc;
 }
 
-static bool names(const json_t *list, const char *name)
+static bool rpc_load_list_names(const json_t *list, const char *name)
 {
 	const json_t *o;
 	size_t i;
@@ -173,7 +174,7 @@ static bool names(const json_t *list, const char *name)
 	return false;
 }
 
-static int load_entry(struct rpc_client *c, const char *subsystem, json_t *entry)
+static int rpc_load_entry(struct rpc_client *c, const char *subsystem, json_t *entry)
 {
 	const char *method = json_string_value(json_object_get(entry, "method"));
 	json_t *result;
@@ -190,14 +191,14 @@ static int load_entry(struct rpc_client *c, const char *subsystem, json_t *entry
 }
 
 /* Entries and arrays of entries, in one array. */
-static void flatten(const json_t *config, json_t *flat)
+static void rpc_load_flatten(const json_t *config, json_t *flat)
 {
 	json_t *o;
 	size_t i;
 
 	json_array_foreach (config, i, o) {
 		if (json_is_array(o)) {
-			flatten(o, flat);
+			rpc_load_flatten(o, flat);
 		} else {
 			json_array_append(flat, o);
 		}
@@ -205,16 +206,16 @@ static void flatten(const json_t *config, json_t *flat)
 }
 
 /* Runs what may be called now of one subsystem, and takes it out of the list. */
-static int load_allowed(struct rpc_client *c, const char *subsystem, json_t *entries, const json_t *allowed,
-			size_t *done)
+static int rpc_load_allowed(struct rpc_client *c, const char *subsystem, json_t *entries, const json_t *allowed,
+			    size_t *done)
 {
 	for (size_t i = 0; i < json_array_size(entries);) {
 		json_t *entry = json_array_get(entries, i);
-		if (!names(allowed, json_string_value(json_object_get(entry, "method")))) {
+		if (!rpc_load_list_names(allowed, json_string_value(json_object_get(entry, "method")))) {
 			i++;
 			continue;
 		}
-		int rc = load_entry(c, subsystem, entry);
+		int rc = rpc_load_entry(c, subsystem, entry);
 		if (rc != RPC_TOOL_OK) {
 			return rc;
 		}
@@ -231,7 +232,7 @@ struct loader {
 };
 
 /* One round over all that is left. *starting: the daemon waited for framework_start_init, which it was told now. */
-static int load_round(struct loader *l, size_t *done, bool *starting)
+static int rpc_load_round(struct loader *l, size_t *done, bool *starting)
 {
 	json_t *allowed, *o, *result;
 	size_t i;
@@ -244,11 +245,11 @@ static int load_round(struct loader *l, size_t *done, bool *starting)
 	*done = 0;
 	json_array_foreach (l->lists, i, o) {
 		if (rc == RPC_TOOL_OK) {
-			rc = load_allowed(l->client, json_string_value(json_object_get(o, "subsystem")),
-					  json_object_get(o, "entries"), allowed, done);
+			rc = rpc_load_allowed(l->client, json_string_value(json_object_get(o, "subsystem")),
+					      json_object_get(o, "entries"), allowed, done);
 		}
 	}
-	*starting = !l->started && names(allowed, "framework_start_init");
+	*starting = !l->started && rpc_load_list_names(allowed, "framework_start_init");
 	l->started |= *starting;
 	json_decref(allowed);
 	if (rc == RPC_TOOL_OK && *starting) {
@@ -262,7 +263,7 @@ static int load_round(struct loader *l, size_t *done, bool *starting)
 
 /* What is left is no method of this daemon, which is an error, or belongs before its start, which is over: as stock
  * clients have it, that is only said, so that a configuration can be loaded again. */
-static int report_left(const struct loader *l)
+static int rpc_load_report_left(const struct loader *l)
 {
 	const json_t *o, *entry;
 	json_t *known;
@@ -276,7 +277,7 @@ static int report_left(const struct loader *l)
 	json_array_foreach (l->lists, i, o) {
 		json_array_foreach (json_object_get(o, "entries"), j, entry) {
 			const char *method = json_string_value(json_object_get(entry, "method"));
-			const bool late = names(known, method);
+			const bool late = rpc_load_list_names(known, method);
 			fprintf(stderr, "varve-rpc: subsystem \"%s\": %s \"%s\"%s\n",
 				json_string_value(json_object_get(o, "subsystem")),
 				late ? "left out" : "there is no method", method != NULL ? method : "?",
@@ -288,7 +289,7 @@ static int report_left(const struct loader *l)
 	return unknown == 0 ? RPC_TOOL_OK : RPC_TOOL_REFUSED;
 }
 
-static int load(struct rpc_client *c, const json_t *subsystems)
+static int rpc_load_all(struct rpc_client *c, const json_t *subsystems)
 {
 	struct loader l = {c, json_array(), false};
 	const json_t *o;
@@ -299,21 +300,21 @@ static int load(struct rpc_client *c, const json_t *subsystems)
 	json_array_foreach (subsystems, i, o) {
 		const char *name = json_string_value(json_object_get(o, "subsystem"));
 		json_t *flat = json_array();
-		flatten(json_object_get(o, "config"), flat);
+		rpc_load_flatten(json_object_get(o, "config"), flat);
 		json_array_append_new(l.lists,
 				      json_pack("{s:s, s:o}", "subsystem", name != NULL ? name : "?", "entries", flat));
 	}
 	do {
-		rc = load_round(&l, &done, &starting);
+		rc = rpc_load_round(&l, &done, &starting);
 	} while (rc == RPC_TOOL_OK && (done > 0 || starting));
 	if (rc == RPC_TOOL_OK) {
-		rc = report_left(&l);
+		rc = rpc_load_report_left(&l);
 	}
 	json_decref(l.lists);
 	return rc;
 }
 
-static void complain_of(const char *file, const json_error_t *error)
+static void rpc_load_complain_of(const char *file, const json_error_t *error)
 {
 	if (error->line < 0) { /* no place in the text: it could not be opened or read, and the sentence names it */
 		fprintf(stderr, "varve-rpc: %s\n", error->text);
@@ -332,7 +333,7 @@ int rpc_load_config(struct rpc_client *c, const char *file)
 
 	if (!json_is_array(subsystems)) {
 		if (config == NULL) {
-			complain_of(file != NULL ? file : "stdin", &error);
+			rpc_load_complain_of(file != NULL ? file : "stdin", &error);
 		} else {
 			fprintf(stderr, "varve-rpc: %s: expected {\"subsystems\": [...]}\n",
 				file != NULL ? file : "stdin");
@@ -340,7 +341,7 @@ int rpc_load_config(struct rpc_client *c, const char *file)
 		json_decref(config);
 		return RPC_TOOL_USAGE;
 	}
-	int rc = load(c, subsystems);
+	int rc = rpc_load_all(c, subsystems);
 	json_decref(config);
 	return rc;
 }

@@ -8,14 +8,14 @@
 
 #define TYPE_MAX 512
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *rpc_help_text_of(const json_t *o, const char *key)
 {
 	const char *s = json_string_value(json_object_get(o, key));
 
 	return s != NULL ? s : "";
 }
 
-static size_t append(char *out, size_t used, const char *s)
+static size_t rpc_help_append(char *out, size_t used, const char *s)
 {
 	size_t len = strlen(s);
 
@@ -28,48 +28,48 @@ static size_t append(char *out, size_t used, const char *s)
 }
 
 /* "uint32", "uint8 3..200", "enum red|green". */
-static void type_text(const json_t *p, const char *separator, char *out)
+static void rpc_help_type_text(const json_t *p, const char *separator, char *out)
 {
 	const json_t *v, *max = json_object_get(p, "max");
-	size_t i, used = append(out, 0, text_of(p, "type"));
+	size_t i, used = rpc_help_append(out, 0, rpc_help_text_of(p, "type"));
 	char range[64];
 
 	json_array_foreach (json_object_get(p, "values"), i, v) {
-		used = append(out, used, i == 0 ? " " : separator);
-		used = append(out, used, json_is_string(v) ? json_string_value(v) : "?");
+		used = rpc_help_append(out, used, i == 0 ? " " : separator);
+		used = rpc_help_append(out, used, json_is_string(v) ? json_string_value(v) : "?");
 	}
 	char *only = json_dumps(json_object_get(p, "only"),
 				JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII); /* NULL where there is none */
 	if (only != NULL) {
-		used = append(out, used, ", only ");
-		used = append(out, used, only);
+		used = rpc_help_append(out, used, ", only ");
+		used = rpc_help_append(out, used, only);
 		free(only);
 	}
 	if (json_is_integer(max)) {
 		snprintf(range, sizeof(range), " %lld..%lld", (long long)json_integer_value(json_object_get(p, "min")),
 			 (long long)json_integer_value(max));
-		append(out, used, range);
+		rpc_help_append(out, used, range);
 	}
 }
 
-static void print_params(const json_t *params, const char *prefix, FILE *out)
+static void rpc_help_print_params(const json_t *params, const char *prefix, FILE *out)
 {
 	const json_t *p, *fields;
 	char name[128], type[TYPE_MAX];
 	size_t i;
 
 	json_array_foreach (params, i, p) {
-		snprintf(name, sizeof(name), "%s%s", prefix, text_of(p, "name"));
-		type_text(p, "|", type);
+		snprintf(name, sizeof(name), "%s%s", prefix, rpc_help_text_of(p, "name"));
+		rpc_help_type_text(p, "|", type);
 		fprintf(out, "  %-28s %-10s %s\n", name,
 			json_is_true(json_object_get(p, "required")) ? "(required)" : "", type);
-		if (text_of(p, "help")[0] != '\0') {
-			fprintf(out, "  %-28s            %s\n", "", text_of(p, "help"));
+		if (rpc_help_text_of(p, "help")[0] != '\0') {
+			fprintf(out, "  %-28s            %s\n", "", rpc_help_text_of(p, "help"));
 		}
 		fields = json_object_get(p, "fields");
 		if (fields != NULL && strlen(name) < sizeof(name) - 2) {
 			strcat(name, ".");
-			print_params(fields, name, out);
+			rpc_help_print_params(fields, name, out);
 		}
 	}
 }
@@ -85,49 +85,49 @@ void rpc_print_json(const json_t *value, FILE *out)
 	free(text);
 }
 
-static void method_text(const json_t *description, FILE *out)
+static void rpc_help_method_text(const json_t *description, FILE *out)
 {
 	const json_t *params = json_object_get(description, "params");
 
-	fprintf(out, "%s: %s\n", text_of(description, "name"), text_of(description, "help"));
-	if (text_of(description, "alias")[0] != '\0') {
-		fprintf(out, "  (also known as %s)\n", text_of(description, "alias"));
+	fprintf(out, "%s: %s\n", rpc_help_text_of(description, "name"), rpc_help_text_of(description, "help"));
+	if (rpc_help_text_of(description, "alias")[0] != '\0') {
+		fprintf(out, "  (also known as %s)\n", rpc_help_text_of(description, "alias"));
 	}
 	if (json_array_size(params) == 0) {
 		fprintf(out, "  It takes no parameters.\n");
 	}
-	print_params(params, "", out);
-	if (text_of(description, "result")[0] != '\0') {
-		fprintf(out, "  It answers: %s\n", text_of(description, "result"));
+	rpc_help_print_params(params, "", out);
+	if (rpc_help_text_of(description, "result")[0] != '\0') {
+		fprintf(out, "  It answers: %s\n", rpc_help_text_of(description, "result"));
 	}
 }
 
-static void markdown_params(const json_t *params, const char *prefix, FILE *out)
+static void rpc_help_markdown_params(const json_t *params, const char *prefix, FILE *out)
 {
 	const json_t *p, *fields;
 	char name[128], type[TYPE_MAX];
 	size_t i;
 
 	json_array_foreach (params, i, p) {
-		snprintf(name, sizeof(name), "%s%s", prefix, text_of(p, "name"));
-		type_text(p, ", ", type);
+		snprintf(name, sizeof(name), "%s%s", prefix, rpc_help_text_of(p, "name"));
+		rpc_help_type_text(p, ", ", type);
 		fprintf(out, "| `%s` | %s | %s | %s |\n", name, type,
-			json_is_true(json_object_get(p, "required")) ? "yes" : "", text_of(p, "help"));
+			json_is_true(json_object_get(p, "required")) ? "yes" : "", rpc_help_text_of(p, "help"));
 		fields = json_object_get(p, "fields");
 		if (fields != NULL && strlen(name) < sizeof(name) - 2) {
 			strcat(name, ".");
-			markdown_params(fields, name, out);
+			rpc_help_markdown_params(fields, name, out);
 		}
 	}
 }
 
-static void markdown_text(const json_t *descriptions, FILE *out)
+static void rpc_help_markdown_text(const json_t *descriptions, FILE *out)
 {
 	const json_t *m, *state;
 	size_t i, j;
 
 	json_array_foreach (descriptions, i, m) {
-		fprintf(out, "### %s\n\n%s.", text_of(m, "name"), text_of(m, "help"));
+		fprintf(out, "### %s\n\n%s.", rpc_help_text_of(m, "name"), rpc_help_text_of(m, "help"));
 		if (json_array_size(json_object_get(m, "states")) == 1) {
 			json_array_foreach (json_object_get(m, "states"), j, state) {
 				fprintf(out, " Only at %s.", json_is_string(state) ? json_string_value(state) : "?");
@@ -136,17 +136,18 @@ static void markdown_text(const json_t *descriptions, FILE *out)
 		fprintf(out, "\n\n");
 		if (json_array_size(json_object_get(m, "params")) > 0) {
 			fprintf(out, "| parameter | type | required | |\n| --- | --- | --- | --- |\n");
-			markdown_params(json_object_get(m, "params"), "", out);
+			rpc_help_markdown_params(json_object_get(m, "params"), "", out);
 			fprintf(out, "\n");
 		}
-		if (text_of(m, "result")[0] != '\0') {
-			fprintf(out, "Answers `%s`.\n\n", text_of(m, "result"));
+		if (rpc_help_text_of(m, "result")[0] != '\0') {
+			fprintf(out, "Answers `%s`.\n\n", rpc_help_text_of(m, "result"));
 		}
 	}
 }
 
 /* Prints what write makes of a description: into memory first, since any text in it may be the daemon's. */
-static void print_safely(const json_t *description, void (*write)(const json_t *description, FILE *out), FILE *out)
+static void rpc_help_print_safely(const json_t *description, void (*write)(const json_t *description, FILE *out),
+				  FILE *out)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -162,10 +163,10 @@ static void print_safely(const json_t *description, void (*write)(const json_t *
 
 void rpc_print_method(const json_t *description, FILE *out)
 {
-	print_safely(description, method_text, out);
+	rpc_help_print_safely(description, rpc_help_method_text, out);
 }
 
 void rpc_print_markdown(const json_t *descriptions, FILE *out)
 {
-	print_safely(descriptions, markdown_text, out);
+	rpc_help_print_safely(descriptions, rpc_help_markdown_text, out);
 }

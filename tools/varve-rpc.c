@@ -19,7 +19,7 @@ struct command_line {
 	bool list, markdown, help;
 };
 
-static void usage(FILE *out)
+static void rpc_cli_print_usage(FILE *out)
 {
 	fprintf(out, "Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
 		     "       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
@@ -45,7 +45,7 @@ static void usage(FILE *out)
 		     "be written.\n");
 }
 
-static int parse_options(int argc, char **argv, struct command_line *cl)
+static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 {
 	static const struct option longs[] = {
 		{"socket", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},  {"json", 0, NULL, 'j'},
@@ -93,7 +93,7 @@ static int parse_options(int argc, char **argv, struct command_line *cl)
 	return RPC_TOOL_OK;
 }
 
-static void print_result(const json_t *result, bool as_json)
+static void rpc_cli_print_result(const json_t *result, bool as_json)
 {
 	if (json_is_string(result) && !as_json) {
 		safe_text_print(stdout, json_string_value(result), json_string_length(result));
@@ -103,7 +103,7 @@ static void print_result(const json_t *result, bool as_json)
 	rpc_print_json(result, stdout);
 }
 
-static int list_methods(struct rpc_client *c)
+static int rpc_cli_list_methods(struct rpc_client *c)
 {
 	json_t *methods;
 	const json_t *name;
@@ -112,7 +112,7 @@ static int list_methods(struct rpc_client *c)
 
 	if (rc == RPC_TOOL_OK) {
 		json_array_foreach (methods, i, name) {
-			print_result(name, false);
+			rpc_cli_print_result(name, false);
 		}
 		json_decref(methods);
 	}
@@ -120,7 +120,7 @@ static int list_methods(struct rpc_client *c)
 }
 
 /* What the daemon says about one method (NULL: all); NULL if it does not. */
-static json_t *describe(struct rpc_client *c, const char *method, bool quiet, int *rc)
+static json_t *rpc_cli_describe(struct rpc_client *c, const char *method, bool quiet, int *rc)
 {
 	json_t *list = NULL;
 
@@ -129,10 +129,10 @@ static json_t *describe(struct rpc_client *c, const char *method, bool quiet, in
 	return list;
 }
 
-static int help_method(struct rpc_client *c, const char *method)
+static int rpc_cli_help_method(struct rpc_client *c, const char *method)
 {
 	int rc;
-	json_t *list = describe(c, method, false, &rc);
+	json_t *list = rpc_cli_describe(c, method, false, &rc);
 
 	if (list != NULL) {
 		rpc_print_method(json_array_get(list, 0), stdout);
@@ -141,10 +141,10 @@ static int help_method(struct rpc_client *c, const char *method)
 	return rc;
 }
 
-static int print_reference(struct rpc_client *c)
+static int rpc_cli_print_reference(struct rpc_client *c)
 {
 	int rc;
-	json_t *list = describe(c, NULL, false, &rc);
+	json_t *list = rpc_cli_describe(c, NULL, false, &rc);
 
 	if (list != NULL) {
 		rpc_print_markdown(list, stdout);
@@ -153,14 +153,14 @@ static int print_reference(struct rpc_client *c)
 	return rc;
 }
 
-static int call_method(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
+static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
 {
 	char error[512];
 	int rc = RPC_TOOL_OK;
 	json_t *list = NULL, *result;
 
 	if (argc > 1) { /* a daemon that cannot describe its methods is no reason not to call them */
-		list = describe(c, argv[0], true, &rc);
+		list = rpc_cli_describe(c, argv[0], true, &rc);
 	}
 	if (rc == RPC_TOOL_NO_ANSWER) {
 		return rc;
@@ -174,20 +174,20 @@ static int call_method(struct rpc_client *c, const struct command_line *cl, int 
 	}
 	rc = rpc_client_call(c, argv[0], params, false, &result);
 	if (rc == RPC_TOOL_OK) {
-		print_result(result, cl->json);
+		rpc_cli_print_result(result, cl->json);
 		json_decref(result);
 	}
 	return rc;
 }
 
 /* Commands that the daemon knows nothing of. */
-static bool is_made_here(const char *command)
+static bool rpc_cli_is_made_here(const char *command)
 {
 	return strcmp(command, "save_config") == 0 || strcmp(command, "load_config") == 0;
 }
 
 /* What would be left unread: the first of it, or NULL. A word that is passed over is likely to be a mistake. */
-static const char *first_superfluous(const struct command_line *cl, int argc, char **argv)
+static const char *rpc_cli_first_superfluous(const struct command_line *cl, int argc, char **argv)
 {
 	int taken = argc;
 
@@ -195,22 +195,22 @@ static const char *first_superfluous(const struct command_line *cl, int argc, ch
 		taken = 0;
 	} else if (cl->help || strcmp(argv[0], "-") == 0) {
 		taken = 1;
-	} else if (is_made_here(argv[0])) {
+	} else if (rpc_cli_is_made_here(argv[0])) {
 		taken = 2;
 	}
 	return taken < argc ? argv[taken] : NULL;
 }
 
-static int run(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
+static int rpc_cli_run(struct rpc_client *c, const struct command_line *cl, int argc, char **argv)
 {
 	if (cl->list) {
-		return list_methods(c);
+		return rpc_cli_list_methods(c);
 	}
 	if (cl->markdown) {
-		return print_reference(c);
+		return rpc_cli_print_reference(c);
 	}
 	if (cl->help) {
-		return help_method(c, argv[0]);
+		return rpc_cli_help_method(c, argv[0]);
 	}
 	if (strcmp(argv[0], "-") == 0) {
 		return rpc_client_raw(c, stdin, stdout);
@@ -221,27 +221,27 @@ static int run(struct rpc_client *c, const struct command_line *cl, int argc, ch
 	if (strcmp(argv[0], "load_config") == 0) {
 		return rpc_load_config(c, argv[1]);
 	}
-	return call_method(c, cl, argc, argv);
+	return rpc_cli_call_method(c, cl, argc, argv);
 }
 
 int main(int argc, char **argv)
 {
 	struct command_line cl = {.socket = rpc_client_path(), .timeout_s = DEFAULT_TIMEOUT_S};
 	output_guard("varve-rpc", RPC_TOOL_LOST);
-	int rc = parse_options(argc, argv, &cl);
+	int rc = rpc_cli_parse_options(argc, argv, &cl);
 
 	if (rc != RPC_TOOL_OK) {
 		return rc;
 	}
-	if (cl.help && optind < argc && (is_made_here(argv[optind]) || strcmp(argv[optind], "-") == 0)) {
-		usage(stdout);
+	if (cl.help && optind < argc && (rpc_cli_is_made_here(argv[optind]) || strcmp(argv[optind], "-") == 0)) {
+		rpc_cli_print_usage(stdout);
 		return RPC_TOOL_OK;
 	}
 	if (optind == argc && !cl.list && !cl.markdown) {
-		usage(cl.help ? stdout : stderr);
+		rpc_cli_print_usage(cl.help ? stdout : stderr);
 		return cl.help ? RPC_TOOL_OK : RPC_TOOL_USAGE;
 	}
-	const char *word = first_superfluous(&cl, argc - optind, argv + optind);
+	const char *word = rpc_cli_first_superfluous(&cl, argc - optind, argv + optind);
 	if (word != NULL) {
 		fprintf(stderr, "varve-rpc: \"%s\": nothing more is taken there; see --help\n", word);
 		return RPC_TOOL_USAGE;
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
 	if (c == NULL) {
 		return RPC_TOOL_NO_ANSWER;
 	}
-	rc = run(c, &cl, argc - optind, argv + optind);
+	rc = rpc_cli_run(c, &cl, argc - optind, argv + optind);
 	rpc_client_close(c);
 	return rc;
 }

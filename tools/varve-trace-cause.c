@@ -5,7 +5,7 @@
 
 #include "tools/varve-trace.h"
 
-static void line(struct out *out, const char *head, const char *text)
+static void cause_print_line(struct out *out, const char *head, const char *text)
 {
 	char safe[4 * sizeof(((struct trace_file_cause *)0)->text)];
 
@@ -17,7 +17,7 @@ static void line(struct out *out, const char *head, const char *text)
 
 /* The culprit's id in this trace ("r41"), into OUT_NUMBER_MAX + 1 bytes; false if it is no object, or its birth is not
  * in the rings any more. */
-static bool culprit_id(const struct trace_view *v, const struct trace_batch *b, char *id)
+static bool cause_culprit_id(const struct trace_view *v, const struct trace_batch *b, char *id)
 {
 	for (size_t i = 0; i < b->num_events; i++) {
 		const struct trace_event *e = &b->events[i];
@@ -52,17 +52,17 @@ void text_cause(const struct trace_view *v, const struct trace_snapshot *s)
 		out_printf(v->out, ", time %s", text);
 	}
 	out_char(v->out, '\n');
-	line(v->out, "Cause", c->text);
+	cause_print_line(v->out, "Cause", c->text);
 	if (c->lcore >= 0) {
 		out_printf(v->out, "Culprit: the reactor on lcore %d; see -c %d\n", c->lcore, c->lcore);
-	} else if (culprit_id(v, &s->batch, id)) {
+	} else if (cause_culprit_id(v, &s->batch, id)) {
 		out_printf(v->out, "Culprit: %s; see --life %s\n", id, id);
 	} else if (c->object_id != 0) {
 		out_printf(v->out, "Culprit: 0x%" PRIx64 "; see -l object=0x%" PRIx64 "\n", c->object_id, c->object_id);
 	}
 }
 
-static void member(struct out *out, const char *key, const char *text)
+static void cause_print_member(struct out *out, const char *key, const char *text)
 {
 	if (text[0] != '\0') {
 		out_printf(out, ",\"%s\":", key);
@@ -78,12 +78,12 @@ void json_cause(const struct trace_view *v)
 		return;
 	}
 	out_printf(v->out, ",\"cause\":{\"tsc\":%" PRIu64 ",\"realtime_ns\":%" PRIu64, c->tsc, c->realtime_ns);
-	member(v->out, "trigger", c->trigger);
-	member(v->out, "type", c->type);
-	member(v->out, "text", c->text);
-	member(v->out, "owner", c->owner);
-	member(v->out, "state", c->state);
-	member(v->out, "waits_for", c->waits_for);
+	cause_print_member(v->out, "trigger", c->trigger);
+	cause_print_member(v->out, "type", c->type);
+	cause_print_member(v->out, "text", c->text);
+	cause_print_member(v->out, "owner", c->owner);
+	cause_print_member(v->out, "state", c->state);
+	cause_print_member(v->out, "waits_for", c->waits_for);
 	if (c->object_id != 0) {
 		out_printf(v->out, ",\"object\":{\"value\":%" PRIu64 ",\"type\":%u,\"start_tsc\":%" PRIu64 "}",
 			   c->object_id, c->object_type, c->object_start_tsc);

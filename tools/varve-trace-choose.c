@@ -9,24 +9,24 @@ struct window {
 	uint64_t from, to;
 };
 
-static uint64_t later(uint64_t tsc, uint64_t ns, uint64_t rate)
+static uint64_t choose_later(uint64_t tsc, uint64_t ns, uint64_t rate)
 {
 	uint64_t ticks = trace_ns_to_ticks(ns, rate);
 
 	return ticks > UINT64_MAX - tsc ? UINT64_MAX : tsc + ticks;
 }
 
-static struct window window_of(const struct trace_view *v, const struct trace_batch *b)
+static struct window choose_window_of(const struct trace_view *v, const struct trace_batch *b)
 {
 	const struct trace_options *opt = v->opt;
 	uint64_t last = b->num_events > 0 ? b->events[b->num_events - 1].tsc : 0;
 	struct window w = {0, UINT64_MAX};
 
 	if (opt->since_ns != UINT64_MAX) {
-		w.from = later(v->base_tsc, opt->since_ns, v->tsc_rate);
+		w.from = choose_later(v->base_tsc, opt->since_ns, v->tsc_rate);
 	}
 	if (opt->until_ns != UINT64_MAX) {
-		w.to = later(v->base_tsc, opt->until_ns, v->tsc_rate);
+		w.to = choose_later(v->base_tsc, opt->until_ns, v->tsc_rate);
 	}
 	if (opt->last_ns != UINT64_MAX) {
 		uint64_t ticks = trace_ns_to_ticks(opt->last_ns, v->tsc_rate);
@@ -41,7 +41,7 @@ bool events_are_chosen(const struct trace_options *opt)
 	       opt->last_ns != UINT64_MAX || opt->filter.n > 0 || opt->age_ns != 0 || opt->unfinished;
 }
 
-static bool life_is_wanted(const struct trace_view *v, const struct trace_lives *l, uint32_t n, uint64_t age)
+static bool choose_life_is_wanted(const struct trace_view *v, const struct trace_lives *l, uint32_t n, uint64_t age)
 {
 	if (v->opt->age_ns == 0 && !v->opt->unfinished) {
 		return true;
@@ -53,19 +53,19 @@ static bool life_is_wanted(const struct trace_view *v, const struct trace_lives 
 bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, bool *keep)
 {
 	const struct trace_options *opt = v->opt;
-	struct window w = window_of(v, b);
+	struct window w = choose_window_of(v, b);
 	uint64_t age = trace_ns_to_ticks(opt->age_ns, v->tsc_rate);
 	size_t start;
 
 	if (opt->life_prefix != 0 && trace_life_mark(v->r, b, opt->life_prefix, opt->life_index, keep, &start) != 0) {
-		complain("--life: no object %c%" PRIu64 " was created in this trace", opt->life_prefix,
-			 opt->life_index);
+		trace_cli_error("--life: no object %c%" PRIu64 " was created in this trace", opt->life_prefix,
+				opt->life_index);
 		return false;
 	}
 	for (size_t i = 0; i < b->num_events; i++) {
 		const struct trace_event *e = &b->events[i];
 		keep[i] = (opt->life_prefix == 0 || keep[i]) && e->tsc >= w.from && e->tsc <= w.to &&
-			  life_is_wanted(v, l, e->life, age) && filter_match(&opt->filter, v->r, e);
+			  choose_life_is_wanted(v, l, e->life, age) && filter_match(&opt->filter, v->r, e);
 	}
 	return true;
 }

@@ -53,7 +53,7 @@ static const char stream_declaration[] =
 /* ---- Metadata ---- */
 
 /* With an underscore in front, which readers take off: it keeps names from being keywords. */
-static void argument_name_print(struct out *o, const char *name)
+static void ctf_argument_name_print(struct out *o, const char *name)
 {
 	out_text(o, "_arg_");
 	for (; *name != '\0'; name++) {
@@ -61,7 +61,7 @@ static void argument_name_print(struct out *o, const char *name)
 	}
 }
 
-static bool name_is_taken(const struct trace_tpoint *t, unsigned n)
+static bool ctf_name_is_taken(const struct trace_tpoint *t, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		if (strcmp(t->args[i].name, t->args[n].name) == 0) {
@@ -71,7 +71,7 @@ static bool name_is_taken(const struct trace_tpoint *t, unsigned n)
 	return false;
 }
 
-static void tpoint_print(struct out *o, const struct trace_tpoint *t)
+static void ctf_tpoint_print(struct out *o, const struct trace_tpoint *t)
 {
 	out_text(o, "event {\n\tname = \"");
 	for (const char *c = t->name; *c != '\0'; c++) {
@@ -93,8 +93,8 @@ static void tpoint_print(struct out *o, const struct trace_tpoint *t)
 		} else {
 			out_printf(o, "\t\t%s%u_t ", a->type == TRACE_ARG_PTR ? "hex" : "uint", 8u * a->size);
 		}
-		argument_name_print(o, a->name);
-		if (name_is_taken(t, i)) {
+		ctf_argument_name_print(o, a->name);
+		if (ctf_name_is_taken(t, i)) {
 			out_printf(o, "_%u", i);
 		}
 		out_text(o, ";\n");
@@ -102,7 +102,7 @@ static void tpoint_print(struct out *o, const struct trace_tpoint *t)
 	out_text(o, "\t};\n};\n");
 }
 
-static void clock_print(const struct trace_view *v, const struct trace_snapshot *s, struct out *o)
+static void ctf_clock_print(const struct trace_view *v, const struct trace_snapshot *s, struct out *o)
 {
 	uint64_t ns = trace_snapshot_realtime_ns(s, v->base_tsc);
 
@@ -112,16 +112,16 @@ static void clock_print(const struct trace_view *v, const struct trace_snapshot 
 		   v->tsc_rate, ns / 1000000000u, trace_ns_to_ticks(ns % 1000000000u, v->tsc_rate));
 }
 
-static void metadata_print(const struct trace_view *v, const struct trace_snapshot *s, struct out *o)
+static void ctf_metadata_print(const struct trace_view *v, const struct trace_snapshot *s, struct out *o)
 {
 	out_text(o, declarations);
 	out_text(o, "env {\n\ttracer_name = \"varve\";\n};\n");
-	clock_print(v, s, o);
+	ctf_clock_print(v, s, o);
 	out_text(o, stream_declaration);
 	for (unsigned id = 0; id < trace_reader_num_tpoints(v->r); id++) {
 		const struct trace_tpoint *t = trace_reader_tpoint(v->r, id);
 		if (t != NULL) {
-			tpoint_print(o, t);
+			ctf_tpoint_print(o, t);
 		}
 	}
 }
@@ -136,7 +136,7 @@ struct stream {
 	uint8_t content[PACKET_BYTES + EVENT_MAX];
 };
 
-static void packet_write(struct stream *s)
+static void ctf_packet_write(struct stream *s)
 {
 	if (s->used == 0) {
 		return;
@@ -148,29 +148,29 @@ static void packet_write(struct stream *s)
 	s->used = 0;
 }
 
-static void put(struct stream *s, const void *bytes, size_t n)
+static void ctf_bytes_put(struct stream *s, const void *bytes, size_t n)
 {
 	memcpy(s->content + s->used, bytes, n);
 	s->used += n;
 }
 
-static void put_text(struct stream *s, const char *text, size_t n)
+static void ctf_text_put(struct stream *s, const char *text, size_t n)
 {
-	put(s, text, n);
+	ctf_bytes_put(s, text, n);
 	s->content[s->used++] = '\0';
 }
 
-static void put_object_id(const struct trace_view *v, struct stream *s, uint8_t type, uint64_t index)
+static void ctf_object_id_put(const struct trace_view *v, struct stream *s, uint8_t type, uint64_t index)
 {
 	char text[OUT_NUMBER_MAX], escaped[6 * OUT_NUMBER_MAX];
 	size_t n = index != TRACE_NO_OBJECT ? object_id_format(v->r, type, index, text) : 0;
 
 	text_escape(escaped, sizeof(escaped), text, n);
-	put_text(s, escaped, strlen(escaped));
+	ctf_text_put(s, escaped, strlen(escaped));
 }
 
-static void args_put(struct stream *s, const struct trace_batch *b, const struct trace_event *e,
-		     const struct trace_tpoint *t)
+static void ctf_args_put(struct stream *s, const struct trace_batch *b, const struct trace_event *e,
+			 const struct trace_tpoint *t)
 {
 	char text[4 * UINT8_MAX + 8];
 
@@ -178,14 +178,15 @@ static void args_put(struct stream *s, const struct trace_batch *b, const struct
 		struct trace_arg a = trace_event_arg(b, e, t, i);
 		if (a.type == TRACE_ARG_STR) {
 			text_escape(text, sizeof(text), a.text, a.length);
-			put_text(s, text, strlen(text));
+			ctf_text_put(s, text, strlen(text));
 		} else {
-			put(s, &a.number, t->args[i].size);
+			ctf_bytes_put(s, &a.number, t->args[i].size);
 		}
 	}
 }
 
-static void event_put(struct trace_view *v, struct stream *s, const struct trace_batch *b, const struct trace_event *e)
+static void ctf_event_put(struct trace_view *v, struct stream *s, const struct trace_batch *b,
+			  const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
 	uint64_t tsc = e->tsc - v->base_tsc, state = e->state_ticks == TRACE_NO_TIME ? 0 : e->state_ticks;
@@ -196,80 +197,80 @@ static void event_put(struct trace_view *v, struct stream *s, const struct trace
 	s->head.timestamp_end = tsc;
 	s->head.events_discarded += e->gaps - s->gaps; /* holes: how much was in them is not always known */
 	s->gaps = e->gaps;
-	put(s, &e->tpoint_id, sizeof(e->tpoint_id));
-	put(s, &tsc, sizeof(tsc));
+	ctf_bytes_put(s, &e->tpoint_id, sizeof(e->tpoint_id));
+	ctf_bytes_put(s, &tsc, sizeof(tsc));
 	if (t->owner_type != 0) {
 		const struct printed_owner *owner = owner_printed(v, e->owner_id, e->tsc);
-		put_text(s, owner->text, owner->text_length);
+		ctf_text_put(s, owner->text, owner->text_length);
 	}
-	put(s, &e->size, sizeof(e->size));
-	put(s, &e->object_id, sizeof(e->object_id));
+	ctf_bytes_put(s, &e->size, sizeof(e->size));
+	ctf_bytes_put(s, &e->object_id, sizeof(e->object_id));
 	if (t->object_type != 0) {
-		put_object_id(v, s, t->object_type, e->object_index);
-		put_object_id(v, s, e->related_type, e->related_index);
-		put(s, &state, sizeof(state));
+		ctf_object_id_put(v, s, t->object_type, e->object_index);
+		ctf_object_id_put(v, s, e->related_type, e->related_index);
+		ctf_bytes_put(s, &state, sizeof(state));
 	}
-	args_put(s, b, e, t);
+	ctf_args_put(s, b, e, t);
 	if (s->used >= PACKET_BYTES) {
-		packet_write(s);
+		ctf_packet_write(s);
 	}
 }
 
 /* ---- Files ---- */
 
-static int file_create(const char *dir, const char *name)
+static int ctf_file_create(const char *dir, const char *name)
 {
 	char path[4200];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		complain("%s: %s", path, strerror(errno));
+		trace_cli_error("%s: %s", path, strerror(errno));
 	}
 	return fd;
 }
 
-static bool file_finish(struct out *o, const char *dir)
+static bool ctf_file_finish(struct out *o, const char *dir)
 {
 	out_flush(o);
 	if (close(o->fd) != 0 && o->error == 0) {
 		o->error = errno;
 	}
 	if (o->error != 0) {
-		complain("%s: writing failed: %s", dir, strerror(o->error));
+		trace_cli_error("%s: writing failed: %s", dir, strerror(o->error));
 	}
 	return o->error == 0;
 }
 
-static bool stream_write(struct trace_view *v, const char *dir, const struct trace_snapshot *s, uint32_t lcore,
-			 const bool *keep)
+static bool ctf_stream_write(struct trace_view *v, const char *dir, const struct trace_snapshot *s, uint32_t lcore,
+			     const bool *keep)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
 	char name[32];
 
 	if (stream == NULL) {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 		return false;
 	}
 	snprintf(name, sizeof(name), "lcore_%u", lcore);
 	stream->head.magic = CTF_MAGIC;
 	stream->head.cpu_id = lcore;
-	stream->out.fd = file_create(dir, name);
+	stream->out.fd = ctf_file_create(dir, name);
 	bool ok = stream->out.fd >= 0;
 	for (size_t i = 0; ok && i < s->batch.num_events; i++) {
 		if (s->batch.events[i].lcore == lcore && (keep == NULL || keep[i])) {
-			event_put(v, stream, &s->batch, &s->batch.events[i]);
+			ctf_event_put(v, stream, &s->batch, &s->batch.events[i]);
 		}
 	}
 	if (ok) {
-		packet_write(stream);
-		ok = file_finish(&stream->out, dir);
+		ctf_packet_write(stream);
+		ok = ctf_file_finish(&stream->out, dir);
 	}
 	free(stream);
 	return ok;
 }
 
-static bool lcore_has_events(const struct trace_snapshot *s, uint32_t lcore, const bool *keep)
+static bool ctf_lcore_has_events(const struct trace_snapshot *s, uint32_t lcore, const bool *keep)
 {
 	for (size_t i = 0; i < s->batch.num_events; i++) {
 		if (s->batch.events[i].lcore == lcore && (keep == NULL || keep[i])) {
@@ -284,18 +285,18 @@ int ctf_run(struct trace_view *v, const struct trace_snapshot *s, const bool *ke
 	static struct out metadata;
 
 	if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
-		complain("%s: %s", dir, strerror(errno));
+		trace_cli_error("%s: %s", dir, strerror(errno));
 		return 1;
 	}
-	metadata.fd = file_create(dir, "metadata");
+	metadata.fd = ctf_file_create(dir, "metadata");
 	if (metadata.fd < 0) {
 		return 1;
 	}
-	metadata_print(v, s, &metadata);
-	bool ok = file_finish(&metadata, dir);
+	ctf_metadata_print(v, s, &metadata);
+	bool ok = ctf_file_finish(&metadata, dir);
 	for (size_t i = 0; ok && i < s->num_lcores; i++) {
-		if (lcore_has_events(s, s->lcores[i].lcore, keep)) {
-			ok = stream_write(v, dir, s, s->lcores[i].lcore, keep);
+		if (ctf_lcore_has_events(s, s->lcores[i].lcore, keep)) {
+			ok = ctf_stream_write(v, dir, s, s->lcores[i].lcore, keep);
 		}
 	}
 	return ok ? 0 : 1;

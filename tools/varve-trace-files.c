@@ -9,7 +9,7 @@
 
 #include "tools/varve-trace.h"
 
-static const char *writer_name(const struct trace_found_file *f)
+static const char *file_writer_name(const struct trace_found_file *f)
 {
 	static const char *const names[] = {
 		[TRACE_WRITER_LIVE] = "live",
@@ -21,7 +21,7 @@ static const char *writer_name(const struct trace_found_file *f)
 }
 
 /* Whether a file is one of `-s NAME`; no NAME means any. */
-static bool has_name(const char *path, const char *name)
+static bool file_has_name(const char *path, const char *name)
 {
 	const char *base = strrchr(path, '/');
 	size_t n;
@@ -34,12 +34,12 @@ static bool has_name(const char *path, const char *name)
 	return strncmp(base, name, n) == 0 && strncmp(base + n, "_trace.", strlen("_trace.")) == 0;
 }
 
-static bool files_get(const struct trace_options *opt, struct trace_found_file **files, size_t *n)
+static bool files_find(const struct trace_options *opt, struct trace_found_file **files, size_t *n)
 {
 	int rc = trace_files_find(opt->dir, files, n);
 
 	if (rc != 0) {
-		complain("%s: %s", opt->dir, strerror(-rc));
+		trace_cli_error("%s: %s", opt->dir, strerror(-rc));
 	}
 	return rc == 0;
 }
@@ -59,17 +59,17 @@ bool file_choose(const struct trace_options *opt, char *path, size_t size)
 			 opt->pid >= 0 ? opt->pid : opt->instance);
 		return true;
 	}
-	if (!files_get(opt, &files, &n)) {
+	if (!files_find(opt, &files, &n)) {
 		return false;
 	}
-	for (i = 0; i < n && (files[i].error != 0 || !has_name(files[i].path, opt->name)); i++) {
+	for (i = 0; i < n && (files[i].error != 0 || !file_has_name(files[i].path, opt->name)); i++) {
 	}
 	if (i < n) {
 		snprintf(path, size, "%s", files[i].path);
-		fprintf(stderr, "varve-trace: reading %s (%s)\n", path, writer_name(&files[i]));
+		fprintf(stderr, "varve-trace: reading %s (%s)\n", path, file_writer_name(&files[i]));
 	} else {
-		complain("%s holds no readable trace file%s%s; name one with -f FILE", opt->dir,
-			 opt->name != NULL ? " of " : "", opt->name != NULL ? opt->name : "");
+		trace_cli_error("%s holds no readable trace file%s%s; name one with -f FILE", opt->dir,
+				opt->name != NULL ? " of " : "", opt->name != NULL ? opt->name : "");
 	}
 	free(files);
 	return i < n;
@@ -81,16 +81,16 @@ int files_list(const struct trace_options *opt)
 	char when[32];
 	size_t n;
 
-	if (!files_get(opt, &files, &n)) {
+	if (!files_find(opt, &files, &n)) {
 		return 1;
 	}
 	printf("%-10s %8s %12s %-19s %s\n", "writer", "pid", "bytes", "modified", "file");
 	for (size_t i = 0; i < n; i++) {
-		if (!has_name(files[i].path, opt->name)) {
+		if (!file_has_name(files[i].path, opt->name)) {
 			continue;
 		}
 		time_of_day_format(files[i].mtime_ns, when, sizeof(when));
-		printf("%-10s %8d %12" PRIu64 " %-19s %s", writer_name(&files[i]), (int)files[i].pid,
+		printf("%-10s %8d %12" PRIu64 " %-19s %s", file_writer_name(&files[i]), (int)files[i].pid,
 		       files[i].size_bytes, when, files[i].path);
 		if (files[i].error != 0) {
 			printf(" (%s)",
@@ -108,18 +108,18 @@ int files_remove_dead(const struct trace_options *opt)
 	int status = 0;
 	size_t n;
 
-	if (!files_get(opt, &files, &n)) {
+	if (!files_find(opt, &files, &n)) {
 		return 1;
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (files[i].error != 0 || files[i].writer != TRACE_WRITER_GONE ||
-		    !has_name(files[i].path, opt->name)) {
+		    !file_has_name(files[i].path, opt->name)) {
 			continue;
 		}
 		if (unlink(files[i].path) == 0) {
 			printf("removed %s\n", files[i].path);
 		} else {
-			complain("%s: %s", files[i].path, strerror(errno));
+			trace_cli_error("%s: %s", files[i].path, strerror(errno));
 			status = 1;
 		}
 	}

@@ -24,7 +24,7 @@ static const struct {
 	{"nvmf_tcp", 0x5}, {"nvme_tcp", 0xd}, {"sock", 0xf}, {"blob", 0x10}, {"bdev_raid", 0x11},
 };
 
-static bool number_parse(const char *text, uint64_t *number)
+static bool filter_number_parse(const char *text, uint64_t *number)
 {
 	char *end;
 
@@ -33,7 +33,7 @@ static bool number_parse(const char *text, uint64_t *number)
 	return isdigit((unsigned char)text[0]) && *end == '\0' && errno == 0;
 }
 
-static bool group_parse(const char *text, uint64_t *number)
+static bool filter_group_parse(const char *text, uint64_t *number)
 {
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
 		if (strcmp(text, groups[i].name) == 0) {
@@ -41,7 +41,7 @@ static bool group_parse(const char *text, uint64_t *number)
 			return true;
 		}
 	}
-	return number_parse(text, number) && *number < TRACE_NUM_GROUPS;
+	return filter_number_parse(text, number) && *number < TRACE_NUM_GROUPS;
 }
 
 bool object_id_parse(const char *text, char *prefix, uint64_t *index)
@@ -61,13 +61,13 @@ bool object_id_parse(const char *text, char *prefix, uint64_t *index)
 	return true;
 }
 
-static bool address_parse(struct filter_term *t)
+static bool filter_address_parse(struct filter_term *t)
 {
 	t->by_address = strncmp(t->text, "0x", 2) == 0 && parse_uint64(t->text, 0, UINT64_MAX, &t->address) == 0;
 	return t->by_address;
 }
 
-static void group_complain(const char *text)
+static void filter_group_complain(const char *text)
 {
 	char names[512] = "";
 	size_t used = 0;
@@ -75,49 +75,49 @@ static void group_complain(const char *text)
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && used < sizeof(names); i++) {
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", groups[i].name);
 	}
-	complain("-l: group \"%s\" is unknown; give one of %s, or a number from 0 to %d", text, names,
-		 TRACE_NUM_GROUPS - 1);
+	trace_cli_error("-l: group \"%s\" is unknown; give one of %s, or a number from 0 to %d", text, names,
+			TRACE_NUM_GROUPS - 1);
 }
 
 /* Reads the value of a term whose key and text are set. */
-static bool term_check(struct filter_term *t)
+static bool filter_term_check(struct filter_term *t)
 {
 	char prefix;
 
 	if (t->text[0] == '\0') {
-		complain("-l: an empty filter; give TEXT, or tpoint=, group=, owner=, object= or lcore= with "
-			 "a value");
+		trace_cli_error("-l: an empty filter; give TEXT, or tpoint=, group=, owner=, object= or lcore= with "
+				"a value");
 		return false;
 	}
 	switch (t->key) {
 	case FILTER_GROUP:
-		if (!group_parse(t->text, &t->number)) {
-			group_complain(t->text);
+		if (!filter_group_parse(t->text, &t->number)) {
+			filter_group_complain(t->text);
 			return false;
 		}
 		return true;
 	case FILTER_LCORE:
-		if (!number_parse(t->text, &t->number)) {
-			complain("-l: lcore \"%s\" is not a number", t->text);
+		if (!filter_number_parse(t->text, &t->number)) {
+			trace_cli_error("-l: lcore \"%s\" is not a number", t->text);
 			return false;
 		}
 		return true;
 	case FILTER_OBJECT:
-		if (!object_id_parse(t->text, &prefix, &t->number) && !address_parse(t)) {
-			complain("-l: object \"%s\" is neither an id such as r12 nor an address such as "
-				 "0x7f00",
-				 t->text);
+		if (!object_id_parse(t->text, &prefix, &t->number) && !filter_address_parse(t)) {
+			trace_cli_error("-l: object \"%s\" is neither an id such as r12 nor an address such as "
+					"0x7f00",
+					t->text);
 			return false;
 		}
 		return true;
 	default:
 		object_id_parse(t->text, &prefix, &t->number);
-		address_parse(t);
+		filter_address_parse(t);
 		return true;
 	}
 }
 
-static void term_split(struct filter_term *t, const char *text)
+static void filter_term_split(struct filter_term *t, const char *text)
 {
 	const char *equals = strchr(text, '=');
 
@@ -131,10 +131,10 @@ static void term_split(struct filter_term *t, const char *text)
 	}
 }
 
-static struct filter_term *term_add(struct filter *f)
+static struct filter_term *filter_term_add(struct filter *f)
 {
 	if (f->n == TRACE_MAX_FILTERS) {
-		complain("-l: more than %d filters", TRACE_MAX_FILTERS);
+		trace_cli_error("-l: more than %d filters", TRACE_MAX_FILTERS);
 		return NULL;
 	}
 	return &f->terms[f->n++];
@@ -145,12 +145,12 @@ bool filter_parse(struct filter *f, char *argument)
 	char *rest = argument, *text;
 
 	while ((text = strsep(&rest, ",")) != NULL) {
-		struct filter_term *t = term_add(f);
+		struct filter_term *t = filter_term_add(f);
 		if (t == NULL) {
 			return false;
 		}
-		term_split(t, text);
-		if (!term_check(t)) {
+		filter_term_split(t, text);
+		if (!filter_term_check(t)) {
 			return false;
 		}
 	}
@@ -159,21 +159,21 @@ bool filter_parse(struct filter *f, char *argument)
 
 bool filter_add_object(struct filter *f, const char *id)
 {
-	struct filter_term *t = term_add(f);
+	struct filter_term *t = filter_term_add(f);
 
 	if (t == NULL) {
 		return false;
 	}
 	*t = (struct filter_term){.key = FILTER_OBJECT, .text = id, .number = TRACE_NO_OBJECT};
-	return term_check(t);
+	return filter_term_check(t);
 }
 
-static bool match_tpoint(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+static bool filter_match_tpoint(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
 {
 	return fnmatch(t->text, trace_reader_tpoint(r, e->tpoint_id)->name, FNM_CASEFOLD) == 0;
 }
 
-static bool match_owner(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+static bool filter_match_owner(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
 {
 	char poller[OUT_NUMBER_MAX];
 	const char *owner = trace_reader_owner(r, e->owner_id, e->tsc);
@@ -184,7 +184,7 @@ static bool match_owner(const struct filter_term *t, struct trace_reader *r, con
 }
 
 /* The object itself, or one that this event was done for. */
-static bool match_object(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+static bool filter_match_object(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
 {
 	const struct trace_tpoint *tp = trace_reader_tpoint(r, e->tpoint_id);
 	char prefix = t->text[0];
@@ -196,21 +196,21 @@ static bool match_object(const struct filter_term *t, struct trace_reader *r, co
 	       (e->related_index == t->number && trace_reader_object_prefix(r, e->related_type) == prefix);
 }
 
-static bool term_match(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
+static bool filter_term_match(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
 {
 	switch (t->key) {
 	case FILTER_TPOINT:
-		return match_tpoint(t, r, e);
+		return filter_match_tpoint(t, r, e);
 	case FILTER_GROUP:
 		return e->tpoint_id / TRACE_TPOINTS_PER_GROUP == t->number;
 	case FILTER_OWNER:
-		return match_owner(t, r, e);
+		return filter_match_owner(t, r, e);
 	case FILTER_OBJECT:
-		return match_object(t, r, e);
+		return filter_match_object(t, r, e);
 	case FILTER_LCORE:
 		return e->lcore == t->number;
 	default:
-		return match_tpoint(t, r, e) || match_owner(t, r, e) || match_object(t, r, e) ||
+		return filter_match_tpoint(t, r, e) || filter_match_owner(t, r, e) || filter_match_object(t, r, e) ||
 		       strstr(trace_reader_tpoint(r, e->tpoint_id)->name, t->text) != NULL;
 	}
 }
@@ -225,7 +225,7 @@ bool filter_match(const struct filter *f, struct trace_reader *r, const struct t
 		for (unsigned i = 0; i < f->n && !match; i++) {
 			if (f->terms[i].key == (enum filter_key)key) {
 				wanted = true;
-				match = term_match(&f->terms[i], r, e);
+				match = filter_term_match(&f->terms[i], r, e);
 			}
 		}
 		if (wanted && !match) {

@@ -22,12 +22,12 @@ enum {
 
 static volatile sig_atomic_t stopped;
 
-static void stop(int sig)
+static void follow_on_signal(int sig)
 {
 	stopped = 1;
 }
 
-static void batch_print(struct trace_view *v, const struct trace_batch *b)
+static void follow_batch_print(struct trace_view *v, const struct trace_batch *b)
 {
 	for (size_t i = 0; i < b->num_events; i++) {
 		const struct trace_event *e = &b->events[i];
@@ -47,7 +47,7 @@ static void batch_print(struct trace_view *v, const struct trace_batch *b)
 }
 
 /* Tells what was lost since the last time: in the text, or beside the JSON. */
-static void lost_print(struct trace_view *v, const struct trace_follow *f, struct trace_lcore *before)
+static void follow_lost_print(struct trace_view *v, const struct trace_follow *f, struct trace_lcore *before)
 {
 	struct trace_view beside = *v;
 	size_t n;
@@ -62,7 +62,7 @@ static void lost_print(struct trace_view *v, const struct trace_follow *f, struc
 	out_flush(beside.out);
 }
 
-static unsigned period_adapt(unsigned period_us, unsigned fill_percent)
+static unsigned follow_period_adapt(unsigned period_us, unsigned fill_percent)
 {
 	if (fill_percent > FILL_HIGH_PERCENT) {
 		return period_us / 2 > PERIOD_MIN_US ? period_us / 2 : PERIOD_MIN_US;
@@ -70,7 +70,7 @@ static unsigned period_adapt(unsigned period_us, unsigned fill_percent)
 	return period_us * 2 < PERIOD_MAX_US ? period_us * 2 : PERIOD_MAX_US;
 }
 
-static uint64_t now_ns(void)
+static uint64_t follow_now_ns(void)
 {
 	struct timespec t;
 
@@ -84,7 +84,7 @@ struct effort {
 	uint64_t ran_ns, waited_ns;
 };
 
-static struct effort effort_now(void)
+static struct effort follow_effort_now(void)
 {
 	struct effort e = {0, 0};
 	FILE *file = fopen("/proc/self/schedstat", "re");
@@ -101,9 +101,9 @@ static struct effort effort_now(void)
 /* How long to rest after a step that began at `before` and found a ring lapped. Where there was no CPU for a third of
  * the time, somebody else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does
  * not insist on all that it can get. After a step that had its CPU it rests half as long as the last time. */
-static unsigned rest_adapt(unsigned rest_us, const struct effort *before)
+static unsigned follow_rest_adapt(unsigned rest_us, const struct effort *before)
 {
-	struct effort now = effort_now();
+	struct effort now = follow_effort_now();
 	uint64_t ran_us = (now.ran_ns - before->ran_ns) / 1000, waited_us = (now.waited_ns - before->waited_ns) / 1000;
 
 	if (2 * waited_us <= ran_us) {
@@ -114,7 +114,7 @@ static unsigned rest_adapt(unsigned rest_us, const struct effort *before)
 }
 
 /* Sleeps, but not beyond the time that was asked for. */
-static void sleep_us(uint64_t us, uint64_t left_ns)
+static void follow_sleep_us(uint64_t us, uint64_t left_ns)
 {
 	uint64_t ns = us * 1000 < left_ns ? us * 1000 : left_ns;
 	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
@@ -123,8 +123,8 @@ static void sleep_us(uint64_t us, uint64_t left_ns)
 }
 
 /* Prints what a step gave, or writes it into the capture. */
-static bool step_take(struct trace_view *v, struct trace_follow *f, struct capture *c, struct trace_lcore *before,
-		      const struct trace_batch *b)
+static bool follow_step_take(struct trace_view *v, struct trace_follow *f, struct capture *c,
+			     struct trace_lcore *before, const struct trace_batch *b)
 {
 	size_t n;
 	const struct trace_lcore *lcores = trace_follow_lcores(f, &n);
@@ -132,15 +132,15 @@ static bool step_take(struct trace_view *v, struct trace_follow *f, struct captu
 	if (c != NULL) {
 		return capture_batch(c, b, lcores, n) == 0;
 	}
-	batch_print(v, b);
-	lost_print(v, f, before);
+	follow_batch_print(v, b);
+	follow_lost_print(v, f, before);
 	if (v->out->error != 0) {
 		stopped = 1; /* nobody reads any more */
 	}
 	return true;
 }
 
-static const char *why_not(int rc)
+static const char *follow_error_text(int rc)
 {
 	switch (rc) {
 	case -ENODATA:
@@ -157,34 +157,34 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 	bool was_live = trace_reader_writer(v->r) == TRACE_WRITER_LIVE, last = false;
 	unsigned period_us = PERIOD_MIN_US, rest_us = 0, since_check_us = LIVENESS_US;
 	const struct trace_batch *b;
-	uint64_t start = now_ns();
+	uint64_t start = follow_now_ns();
 
 	for (;;) {
-		struct effort before_step = effort_now();
+		struct effort before_step = follow_effort_now();
 		if (since_check_us >= LIVENESS_US) {
 			enum trace_writer writer = trace_file_writer(v->r, v->path);
 			last = writer == TRACE_WRITER_GONE || (was_live && writer != TRACE_WRITER_LIVE);
 			since_check_us = 0;
 		}
-		uint64_t passed_ns = now_ns() - start;
+		uint64_t passed_ns = follow_now_ns() - start;
 		bool end = last || stopped || passed_ns >= v->opt->duration_ns;
 		int rc = trace_follow_next(f, end, &b);
 		if (rc != 0) {
-			complain("the file cannot be followed any longer: %s", why_not(rc));
+			trace_cli_error("the file cannot be followed any longer: %s", follow_error_text(rc));
 			return 1;
 		}
-		if (!step_take(v, f, c, before, b)) {
+		if (!follow_step_take(v, f, c, before, b)) {
 			return 1;
 		}
 		if (end) {
 			break;
 		}
 		/* A capture is wanted whole. */
-		rest_us = c == NULL && trace_follow_fill(f) > 100 ? rest_adapt(rest_us, &before_step) : 0;
+		rest_us = c == NULL && trace_follow_fill(f) > 100 ? follow_rest_adapt(rest_us, &before_step) : 0;
 		trace_follow_skip(f, rest_us > PERIOD_MIN_US);
-		period_us = period_adapt(period_us, trace_follow_fill(f));
+		period_us = follow_period_adapt(period_us, trace_follow_fill(f));
 		unsigned pause_us = rest_us > period_us ? rest_us : period_us;
-		sleep_us(pause_us, v->opt->duration_ns - passed_ns);
+		follow_sleep_us(pause_us, v->opt->duration_ns - passed_ns);
 		since_check_us += pause_us;
 	}
 	if (last) {
@@ -195,7 +195,7 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 
 int follow_run(struct trace_view *v)
 {
-	struct sigaction sa = {.sa_handler = stop};
+	struct sigaction sa = {.sa_handler = follow_on_signal};
 	struct trace_follow *f;
 	struct capture *capture = NULL;
 	struct trace_error err;
@@ -203,7 +203,7 @@ int follow_run(struct trace_view *v)
 	int status = 1;
 
 	if (trace_follow_start(v->r, v->opt->lcore, v->opt->from_start, &f, &err) != 0) {
-		complain("%s", err.text);
+		trace_cli_error("%s", err.text);
 		return 1;
 	}
 	sigaction(SIGINT, &sa, NULL);

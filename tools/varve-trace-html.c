@@ -26,19 +26,19 @@ struct page {
 	uint32_t (*histogram)[BUCKETS]; /* per tracepoint */
 };
 
-static uint64_t to_ns(const struct page *p, uint64_t ticks)
+static uint64_t html_ticks_to_ns(const struct page *p, uint64_t ticks)
 {
 	return trace_ticks_to_ns(ticks, p->v->tsc_rate);
 }
 
-static uint64_t at_ns(const struct page *p, uint64_t tsc)
+static uint64_t html_time_ns(const struct page *p, uint64_t tsc)
 {
-	return to_ns(p, tsc - p->v->base_tsc);
+	return html_ticks_to_ns(p, tsc - p->v->base_tsc);
 }
 
 /* ---- Which requests ---- */
 
-static int slowest_first(const void *a, const void *b, void *arg)
+static int html_compare_slowest(const void *a, const void *b, void *arg)
 {
 	const struct trace_lives *l = arg;
 	const uint32_t *x = a, *y = b;
@@ -48,12 +48,12 @@ static int slowest_first(const void *a, const void *b, void *arg)
 }
 
 /* A life that began before the trace, or whose end is missing, has no length to draw. */
-static bool life_is_drawable(const struct trace_life *life)
+static bool html_life_is_drawable(const struct trace_life *life)
 {
 	return life->type != 0 && life->index != TRACE_NO_OBJECT && (life->ended || trace_life_is_unfinished(life));
 }
 
-static bool roots_choose(struct page *p)
+static bool html_roots_choose(struct page *p)
 {
 	bool *wanted = lives_wanted(p->b, p->l, p->keep);
 	size_t n = p->l->num_lives;
@@ -67,7 +67,7 @@ static bool roots_choose(struct page *p)
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (wanted[i] && p->l->lives[i].parent == TRACE_NO_LIFE && life_is_drawable(&p->l->lives[i])) {
+		if (wanted[i] && p->l->lives[i].parent == TRACE_NO_LIFE && html_life_is_drawable(&p->l->lives[i])) {
 			p->slowest[p->num_roots++] = (uint32_t)i;
 		}
 	}
@@ -76,7 +76,7 @@ static bool roots_choose(struct page *p)
 	for (size_t i = 0; i < p->num_roots; i += step) {
 		p->shown[p->slowest[i]] = true;
 	}
-	qsort_r(p->slowest, p->num_roots, sizeof(p->slowest[0]), slowest_first, (void *)p->l);
+	qsort_r(p->slowest, p->num_roots, sizeof(p->slowest[0]), html_compare_slowest, (void *)p->l);
 	for (size_t i = 0; i < p->num_roots && i < MAX_ROOTS / 2; i++) {
 		p->shown[p->slowest[i]] = true;
 	}
@@ -93,7 +93,7 @@ static bool roots_choose(struct page *p)
 /* ---- Tables ---- */
 
 /* A quarter of an octave; the page has the inverse. */
-static unsigned bucket_of(uint64_t ns)
+static unsigned html_bucket_of(uint64_t ns)
 {
 	if (ns < 4) {
 		return (unsigned)ns;
@@ -102,36 +102,36 @@ static unsigned bucket_of(uint64_t ns)
 	return e * 4 + (ns >> (e - 2) & 3);
 }
 
-static void histograms_fill(struct page *p)
+static void html_histograms_fill(struct page *p)
 {
 	for (size_t i = 0; i < p->b->num_events; i++) {
 		const struct trace_event *e = &p->b->events[i];
 		if (e->state_ticks != TRACE_NO_TIME && (p->keep == NULL || p->keep[i])) {
-			p->histogram[e->prev_tpoint][bucket_of(to_ns(p, e->state_ticks))]++;
+			p->histogram[e->prev_tpoint][html_bucket_of(html_ticks_to_ns(p, e->state_ticks))]++;
 		}
 	}
 }
 
-static void times_print(const struct page *p, const struct trace_dwell *d)
+static void html_times_print(const struct page *p, const struct trace_dwell *d)
 {
 	json_member(p->out, "count", d->count);
-	json_member(p->out, "min", to_ns(p, d->min));
-	json_member(p->out, "median", to_ns(p, d->median));
-	json_member(p->out, "p90", to_ns(p, d->p90));
-	json_member(p->out, "p99", to_ns(p, d->p99));
-	json_member(p->out, "p999", to_ns(p, d->p999));
-	json_member(p->out, "max", to_ns(p, d->max));
-	json_member(p->out, "total", to_ns(p, d->total));
+	json_member(p->out, "min", html_ticks_to_ns(p, d->min));
+	json_member(p->out, "median", html_ticks_to_ns(p, d->median));
+	json_member(p->out, "p90", html_ticks_to_ns(p, d->p90));
+	json_member(p->out, "p99", html_ticks_to_ns(p, d->p99));
+	json_member(p->out, "p999", html_ticks_to_ns(p, d->p999));
+	json_member(p->out, "max", html_ticks_to_ns(p, d->max));
+	json_member(p->out, "total", html_ticks_to_ns(p, d->total));
 }
 
-static void states_print(struct page *p, const struct trace_report *t)
+static void html_states_print(struct page *p, const struct trace_report *t)
 {
 	out_text(p->out, ",\n\"states\":[");
 	for (size_t i = 0; i < t->num_rows[TRACE_BY_STATE]; i++) {
 		const struct trace_dwell *d = &t->rows[TRACE_BY_STATE][i];
 		bool any = false;
 		out_printf(p->out, "%s\n{\"tpoint\":%u,\"type\":%u", i > 0 ? "," : "", d->tpoint_id, d->object_type);
-		times_print(p, d);
+		html_times_print(p, d);
 		out_text(p->out, ",\"histogram\":[");
 		for (unsigned k = 0; k < BUCKETS; k++) {
 			if (p->histogram[d->tpoint_id][k] > 0) {
@@ -145,7 +145,7 @@ static void states_print(struct page *p, const struct trace_report *t)
 }
 
 /* Owners of whole lives, with the state that most of their time went to. */
-static void owners_print(struct page *p, const struct trace_report *t)
+static void html_owners_print(struct page *p, const struct trace_report *t)
 {
 	const struct trace_dwell *states = t->rows[TRACE_BY_OWNER_STATE];
 	size_t k = 0, n = t->num_rows[TRACE_BY_OWNER_STATE];
@@ -162,7 +162,7 @@ static void owners_print(struct page *p, const struct trace_report *t)
 		}
 		for (; k < n && states[k].owner_id == d->owner_id && states[k].object_type == d->object_type; k++) {
 			worst = worst == NULL || states[k].total > worst->total ? &states[k] : worst;
-			all += to_ns(p, states[k].total);
+			all += html_ticks_to_ns(p, states[k].total);
 		}
 		if (d->owner_id == 0 || worst == NULL) {
 			continue;
@@ -170,9 +170,9 @@ static void owners_print(struct page *p, const struct trace_report *t)
 		p->owners[d->owner_id] = true;
 		out_printf(p->out, "%s\n{\"owner\":%u,\"type\":%u,\"tpoint\":%u", any ? "," : "", d->owner_id,
 			   d->object_type, worst->tpoint_id);
-		json_member(p->out, "part", to_ns(p, worst->total));
+		json_member(p->out, "part", html_ticks_to_ns(p, worst->total));
 		json_member(p->out, "all", all);
-		times_print(p, d);
+		html_times_print(p, d);
 		out_char(p->out, '}');
 		any = true;
 	}
@@ -181,7 +181,7 @@ static void owners_print(struct page *p, const struct trace_report *t)
 
 /* ---- Lives ---- */
 
-static void life_print(struct page *p, const struct trace_life *life)
+static void html_life_print(struct page *p, const struct trace_life *life)
 {
 	uint32_t parent =
 		life->parent != TRACE_NO_LIFE && p->shown[life->parent] ? p->number[life->parent] : UINT32_MAX;
@@ -193,19 +193,19 @@ static void life_print(struct page *p, const struct trace_life *life)
 	} else {
 		out_number(p->out, parent);
 	}
-	out_printf(p->out, ",%" PRIu64 ",%" PRIu64 ",%s,[", at_ns(p, life->start),
-		   at_ns(p, life->start + trace_life_ticks(p->l, life)),
+	out_printf(p->out, ",%" PRIu64 ",%" PRIu64 ",%s,[", html_time_ns(p, life->start),
+		   html_time_ns(p, life->start + trace_life_ticks(p->l, life)),
 		   trace_life_is_unfinished(life) ? "false" : "true");
 	for (uint32_t e = life->first_event; e != UINT32_MAX; e = p->l->next_event[e]) {
 		out_text(p->out, e == life->first_event ? "" : ",");
 		out_number(p->out, p->b->events[e].tpoint_id);
 		out_char(p->out, ',');
-		out_number(p->out, at_ns(p, p->b->events[e].tsc));
+		out_number(p->out, html_time_ns(p, p->b->events[e].tsc));
 	}
 	out_text(p->out, "]]");
 }
 
-static void lives_print(struct page *p)
+static void html_lives_print(struct page *p)
 {
 	uint32_t n = 0;
 
@@ -214,7 +214,7 @@ static void lives_print(struct page *p)
 		if (p->shown[i]) {
 			out_text(p->out, n > 0 ? ",\n" : "\n");
 			p->number[i] = n++;
-			life_print(p, &p->l->lives[i]);
+			html_life_print(p, &p->l->lives[i]);
 		}
 	}
 	out_text(p->out, "],\n\"slowest\":[");
@@ -225,14 +225,14 @@ static void lives_print(struct page *p)
 		uint32_t number = p->number[p->shown[culprit] ? culprit : p->slowest[i]];
 		out_printf(p->out, "%s\n{\"life\":%u,\"culprit\":%u,\"tpoint\":%u,\"ns\":%" PRIu64 "}",
 			   i > 0 ? "," : "", p->number[p->slowest[i]], number, life->slowest_tpoint,
-			   to_ns(p, life->slowest_ticks));
+			   html_ticks_to_ns(p, life->slowest_ticks));
 	}
 	out_char(p->out, ']');
 }
 
 /* ---- Names ---- */
 
-static void names_print(struct page *p)
+static void html_names_print(struct page *p)
 {
 	bool any = false;
 
@@ -267,7 +267,7 @@ static void names_print(struct page *p)
 	out_char(p->out, '}');
 }
 
-static void title_print(struct page *p, const struct trace_snapshot *s)
+static void html_title_print(struct page *p, const struct trace_snapshot *s)
 {
 	const struct trace_file_info *info = trace_reader_info(p->v->r);
 	uint64_t ns = trace_snapshot_realtime_ns(s, p->v->base_tsc);
@@ -285,7 +285,7 @@ static void title_print(struct page *p, const struct trace_snapshot *s)
 	if (ns != 0) {
 		time_of_day_format(ns, when, sizeof(when));
 	}
-	uint64_t duration = at_ns(p, p->l->end_tsc > p->v->base_tsc ? p->l->end_tsc : p->v->base_tsc);
+	uint64_t duration = html_time_ns(p, p->l->end_tsc > p->v->base_tsc ? p->l->end_tsc : p->v->base_tsc);
 	snprintf(text, sizeof(text), "%s%s%" PRIu64 ".%03" PRIu64 " ms, %zu events, %zu objects", when,
 		 ns != 0 ? ", " : "", duration / 1000000, duration / 1000 % 1000, p->b->num_events, p->l->num_lives);
 	out_text(p->out, ",\"subtitle\":");
@@ -294,20 +294,20 @@ static void title_print(struct page *p, const struct trace_snapshot *s)
 	json_member(p->out, "num_roots", p->num_roots);
 }
 
-static int page_print(struct page *p, const struct trace_snapshot *s)
+static int html_page_print(struct page *p, const struct trace_snapshot *s)
 {
 	struct trace_report t;
 
-	if (!roots_choose(p) || trace_report_make(p->v->r, p->b, p->l, p->keep, false, &t) != 0) {
+	if (!html_roots_choose(p) || trace_report_make(p->v->r, p->b, p->l, p->keep, false, &t) != 0) {
 		return -ENOMEM;
 	}
-	histograms_fill(p);
+	html_histograms_fill(p);
 	out_bytes(p->out, (const char *)html_before, html_before_size);
-	title_print(p, s);
-	states_print(p, &t);
-	owners_print(p, &t);
-	lives_print(p);
-	names_print(p);
+	html_title_print(p, s);
+	html_states_print(p, &t);
+	html_owners_print(p, &t);
+	html_lives_print(p);
+	html_names_print(p);
 	out_char(p->out, '}');
 	out_bytes(p->out, (const char *)html_after, html_after_size);
 	trace_report_clear(&t);
@@ -327,7 +327,7 @@ int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct 
 		p->slowest = calloc(l->num_lives + 1, sizeof(p->slowest[0]));
 		p->histogram = calloc(TRACE_NUM_TPOINTS, sizeof(p->histogram[0]));
 		if (p->shown != NULL && p->number != NULL && p->slowest != NULL && p->histogram != NULL) {
-			rc = page_print(p, s);
+			rc = html_page_print(p, s);
 		}
 		free(p->shown);
 		free(p->number);
@@ -336,7 +336,7 @@ int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct 
 	}
 	free(p);
 	if (rc != 0) {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 	}
 	return rc != 0;
 }

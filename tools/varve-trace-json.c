@@ -61,7 +61,7 @@ void json_member(struct out *out, const char *key, uint64_t value)
 
 /* ---- An entry ---- */
 
-static void object_print(const struct trace_view *v, const struct trace_event *e, const struct trace_tpoint *t)
+static void json_event_object(const struct trace_view *v, const struct trace_event *e, const struct trace_tpoint *t)
 {
 	bool known = t->object_type != 0 && e->object_index != TRACE_NO_OBJECT;
 
@@ -91,8 +91,8 @@ void json_object_id(const struct trace_view *v, uint8_t type, uint64_t index)
 	json_string(v->out, id, n);
 }
 
-static void args_print(const struct trace_view *v, const struct trace_batch *b, const struct trace_event *e,
-		       const struct trace_tpoint *t)
+static void json_args_print(const struct trace_view *v, const struct trace_batch *b, const struct trace_event *e,
+			    const struct trace_tpoint *t)
 {
 	for (unsigned i = 0; i < t->num_args; i++) {
 		struct trace_arg a = trace_event_arg(b, e, t, i);
@@ -131,12 +131,12 @@ void json_event(struct trace_view *v, const struct trace_batch *b, const struct 
 	if (e->size != 0) {
 		json_member(v->out, "size", e->size);
 	}
-	object_print(v, e, t);
+	json_event_object(v, e, t);
 	if (e->related_index != TRACE_NO_OBJECT) {
 		out_text(v->out, ",\"related\":");
 		json_object_id(v, e->related_type, e->related_index);
 	}
-	args_print(v, b, e, t);
+	json_args_print(v, b, e, t);
 	if (e->state_ticks != TRACE_NO_TIME) {
 		out_text(v->out, ",\"state\":{\"tpoint\":");
 		out_number(v->out, e->prev_tpoint);
@@ -151,7 +151,7 @@ void json_event(struct trace_view *v, const struct trace_batch *b, const struct 
 
 /* ---- Around the entries ---- */
 
-static void tpoints_print(const struct trace_view *v)
+static void json_tpoints_print(const struct trace_view *v)
 {
 	bool any = false;
 
@@ -175,7 +175,7 @@ static void tpoints_print(const struct trace_view *v)
 	out_char(v->out, ']');
 }
 
-static void owners_print(const struct trace_view *v)
+static void json_owners_print(const struct trace_view *v)
 {
 	bool any = false;
 
@@ -191,7 +191,7 @@ static void owners_print(const struct trace_view *v)
 	out_char(v->out, '}');
 }
 
-static void lcores_print(const struct trace_view *v, const struct trace_snapshot *s)
+static void json_lcores_print(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	out_text(v->out, ",\n\"lcores\":[");
 	for (size_t i = 0; i < s->num_lcores; i++) {
@@ -216,12 +216,12 @@ static void lcores_print(const struct trace_view *v, const struct trace_snapshot
 	out_char(v->out, ']');
 }
 
-static void snapshot_print(const struct trace_view *v, const struct trace_snapshot *s)
+static void json_snapshot_print(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	const struct trace_file_info *info = trace_reader_info(v->r);
 	const char *problem;
 
-	lcores_print(v, s);
+	json_lcores_print(v, s);
 	json_member(v->out, "first_tsc", s->first_tsc);
 	json_member(v->out, "clear_tsc", s->clear_tsc);
 	json_member(v->out, "not_recorded", s->loss.no_slot);
@@ -261,10 +261,10 @@ static void snapshot_print(const struct trace_view *v, const struct trace_snapsh
 void json_preamble(struct trace_view *v, const struct trace_snapshot *s)
 {
 	out_printf(v->out, "{\"tsc_rate\":%" PRIu64, v->tsc_rate);
-	tpoints_print(v);
-	owners_print(v);
+	json_tpoints_print(v);
+	json_owners_print(v);
 	if (s != NULL) {
-		snapshot_print(v, s);
+		json_snapshot_print(v, s);
 	}
 }
 

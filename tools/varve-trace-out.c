@@ -7,7 +7,7 @@
 
 #include "tools/varve-trace-out.h"
 
-static void write_all(struct out *o, const char *text, size_t n)
+static void out_write_all(struct out *o, const char *text, size_t n)
 {
 	while (n > 0 && o->error == 0) {
 		ssize_t done = write(o->fd, text, n);
@@ -25,7 +25,7 @@ static void write_all(struct out *o, const char *text, size_t n)
 
 void out_flush(struct out *o)
 {
-	write_all(o, o->buffer, o->used);
+	out_write_all(o, o->buffer, o->used);
 	o->used = 0;
 }
 
@@ -33,7 +33,7 @@ void out_bytes(struct out *o, const char *text, size_t n)
 {
 	if (n > OUT_BUFFER) {
 		out_flush(o);
-		write_all(o, text, n);
+		out_write_all(o, text, n);
 		return;
 	}
 	memcpy(out_room(o, n), text, n);
@@ -46,7 +46,7 @@ static const char digit_pairs[] = "000102030405060708091011121314151617181920212
 				  "75767778798081828384858687888990919293949596979899";
 
 /* Digits, ending before `end`; the first one. */
-static char *digits_before(char *end, uint64_t number)
+static char *format_digits_before(char *end, uint64_t number)
 {
 	while (number >= 100) {
 		unsigned pair = (unsigned)(number % 100);
@@ -65,7 +65,7 @@ static char *digits_before(char *end, uint64_t number)
 
 size_t format_number(char *to, uint64_t number)
 {
-	char digits[OUT_NUMBER_MAX], *end = digits + sizeof(digits), *first = digits_before(end, number);
+	char digits[OUT_NUMBER_MAX], *end = digits + sizeof(digits), *first = format_digits_before(end, number);
 
 	memcpy(to, first, (size_t)(end - first));
 	return (size_t)(end - first);
@@ -101,7 +101,7 @@ void out_number(struct out *o, uint64_t number)
 	o->used += format_number(to, number);
 }
 
-static void wide(struct out *o, const char *text, size_t n, int width)
+static void out_wide(struct out *o, const char *text, size_t n, int width)
 {
 	out_spaces(o, width - (int)n);
 	out_bytes(o, text, n);
@@ -112,12 +112,12 @@ void out_number_wide(struct out *o, uint64_t number, int width)
 {
 	char text[OUT_NUMBER_MAX];
 
-	wide(o, text, format_number(text, number), width);
+	out_wide(o, text, format_number(text, number), width);
 }
 
 void out_text_wide(struct out *o, const char *text, int width)
 {
-	wide(o, text, strlen(text), width);
+	out_wide(o, text, strlen(text), width);
 }
 
 void out_printf(struct out *o, const char *fmt, ...)

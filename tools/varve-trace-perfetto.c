@@ -36,7 +36,7 @@ struct perfetto {
 
 /* ---- Lanes ---- */
 
-static void lane_sift_down(struct lanes *s, uint32_t i)
+static void perfetto_lane_sift_down(struct lanes *s, uint32_t i)
 {
 	for (;;) {
 		uint32_t first = i;
@@ -53,7 +53,7 @@ static void lane_sift_down(struct lanes *s, uint32_t i)
 	}
 }
 
-static void lane_sift_up(struct lanes *s, uint32_t i)
+static void perfetto_lane_sift_up(struct lanes *s, uint32_t i)
 {
 	while (i > 0 && s->heap[i].free_at < s->heap[(i - 1) / 2].free_at) {
 		struct lane swap = s->heap[i];
@@ -64,12 +64,12 @@ static void lane_sift_up(struct lanes *s, uint32_t i)
 }
 
 /* A lane that is free from `start` on, taken until `end`. Lives come in the order of their starts. */
-static bool lane_take(struct lanes *s, uint64_t start, uint64_t end, uint32_t *number)
+static bool perfetto_lane_take(struct lanes *s, uint64_t start, uint64_t end, uint32_t *number)
 {
 	if (s->n > 0 && s->heap[0].free_at <= start) {
 		*number = s->heap[0].number;
 		s->heap[0].free_at = end + 1;
-		lane_sift_down(s, 0);
+		perfetto_lane_sift_down(s, 0);
 		return true;
 	}
 	if (s->n == s->max) {
@@ -83,23 +83,24 @@ static bool lane_take(struct lanes *s, uint64_t start, uint64_t end, uint32_t *n
 	}
 	*number = s->n;
 	s->heap[s->n] = (struct lane){end + 1, s->n};
-	lane_sift_up(s, s->n++);
+	perfetto_lane_sift_up(s, s->n++);
 	return true;
 }
 
-static uint64_t life_end(const struct trace_lives *l, const struct trace_life *life)
+static uint64_t perfetto_life_end(const struct trace_lives *l, const struct trace_life *life)
 {
 	return life->start + trace_life_ticks(l, life);
 }
 
-static bool lanes_assign(struct perfetto *p)
+static bool perfetto_lanes_assign(struct perfetto *p)
 {
 	bool ok = true;
 
 	for (size_t i = 0; i < p->l->num_lives && ok; i++) {
 		const struct trace_life *life = &p->l->lives[i];
 		if (p->wanted[i]) {
-			ok = lane_take(&p->lanes[life->type], life->start, life_end(p->l, life), &p->lane[i]);
+			ok = perfetto_lane_take(&p->lanes[life->type], life->start, perfetto_life_end(p->l, life),
+						&p->lane[i]);
 		}
 	}
 	return ok;
@@ -107,7 +108,7 @@ static bool lanes_assign(struct perfetto *p)
 
 /* ---- Events of the format ---- */
 
-static void event_open(struct perfetto *p, const char *phase, unsigned pid, uint32_t tid)
+static void perfetto_event_open(struct perfetto *p, const char *phase, unsigned pid, uint32_t tid)
 {
 	out_text(p->out, p->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
 	p->any = true;
@@ -118,7 +119,7 @@ static void event_open(struct perfetto *p, const char *phase, unsigned pid, uint
 }
 
 /* Microseconds, as the format has them, with the nanoseconds behind the point. */
-static void micro_member(struct perfetto *p, const char *key, uint64_t ticks)
+static void perfetto_micro_member(struct perfetto *p, const char *key, uint64_t ticks)
 {
 	char text[OUT_NUMBER_MAX];
 
@@ -129,7 +130,7 @@ static void micro_member(struct perfetto *p, const char *key, uint64_t ticks)
 }
 
 /* Start and end are rounded, not start and length: so slices that touch still do. */
-static void span_members(struct perfetto *p, uint64_t from, uint64_t to)
+static void perfetto_span_members(struct perfetto *p, uint64_t from, uint64_t to)
 {
 	uint64_t start = trace_ticks_to_ns(from - p->v->base_tsc, p->v->tsc_rate);
 	uint64_t end = trace_ticks_to_ns(to - p->v->base_tsc, p->v->tsc_rate);
@@ -141,7 +142,7 @@ static void span_members(struct perfetto *p, uint64_t from, uint64_t to)
 	out_bytes(p->out, text, format_milli(text, end - start));
 }
 
-static void name_member(struct perfetto *p, const char *key, const char *text)
+static void perfetto_name_member(struct perfetto *p, const char *key, const char *text)
 {
 	out_text(p->out, ",\"");
 	out_text(p->out, key);
@@ -149,16 +150,16 @@ static void name_member(struct perfetto *p, const char *key, const char *text)
 	json_text(p->out, text);
 }
 
-static void metadata(struct perfetto *p, const char *what, unsigned pid, uint32_t tid, const char *name)
+static void perfetto_metadata_print(struct perfetto *p, const char *what, unsigned pid, uint32_t tid, const char *name)
 {
-	event_open(p, "M", pid, tid);
-	name_member(p, "name", what);
+	perfetto_event_open(p, "M", pid, tid);
+	perfetto_name_member(p, "name", what);
 	out_text(p->out, ",\"args\":{\"name\":");
 	json_text(p->out, name);
 	out_text(p->out, "}}");
 }
 
-static const char *life_name(const struct perfetto *p, const struct trace_life *life, char *to)
+static const char *perfetto_life_name(const struct perfetto *p, const struct trace_life *life, char *to)
 {
 	if (life->index == TRACE_NO_OBJECT) {
 		snprintf(to, 32, "0x%" PRIx64, life->value);
@@ -168,7 +169,7 @@ static const char *life_name(const struct perfetto *p, const struct trace_life *
 	return to;
 }
 
-static void owner_member(struct perfetto *p, uint16_t id)
+static void perfetto_owner_member(struct perfetto *p, uint16_t id)
 {
 	const struct printed_owner *owner = owner_printed(p->v, id, UINT64_MAX);
 
@@ -178,15 +179,16 @@ static void owner_member(struct perfetto *p, uint16_t id)
 	}
 }
 
-static void state_print(struct perfetto *p, const struct trace_life *life, uint32_t lane, uint32_t at, uint64_t end)
+static void perfetto_state_print(struct perfetto *p, const struct trace_life *life, uint32_t lane, uint32_t at,
+				 uint64_t end)
 {
 	const struct trace_event *e = &p->b->events[at];
 	const struct trace_tpoint *t = trace_reader_tpoint(p->v->r, e->tpoint_id);
 
-	event_open(p, "X", life->type, lane);
-	name_member(p, "name", t->name);
+	perfetto_event_open(p, "X", life->type, lane);
+	perfetto_name_member(p, "name", t->name);
 	out_text(p->out, ",\"cat\":\"state\"");
-	span_members(p, e->tsc, end);
+	perfetto_span_members(p, e->tsc, end);
 	out_text(p->out, ",\"args\":{\"lcore\":");
 	out_number(p->out, e->lcore);
 	for (unsigned i = 0; i < t->num_args; i++) {
@@ -209,67 +211,67 @@ static void state_print(struct perfetto *p, const struct trace_life *life, uint3
 }
 
 /* Flows bind to the slice around their time on their thread: the parent's state at that time, and the child. */
-static void flow_print(struct perfetto *p, uint32_t n)
+static void perfetto_flow_print(struct perfetto *p, uint32_t n)
 {
 	const struct trace_life *life = &p->l->lives[n];
 	uint32_t parent = life->parent;
 
 	if (parent == TRACE_NO_LIFE || !p->wanted[parent] || life->start < p->l->lives[parent].start ||
-	    life->start > life_end(p->l, &p->l->lives[parent])) {
+	    life->start > perfetto_life_end(p->l, &p->l->lives[parent])) {
 		return;
 	}
-	event_open(p, "s", p->l->lives[parent].type, p->lane[parent]);
+	perfetto_event_open(p, "s", p->l->lives[parent].type, p->lane[parent]);
 	out_text(p->out, ",\"name\":\"for\",\"cat\":\"flow\"");
 	json_member(p->out, "id", n);
-	micro_member(p, "ts", life->start - p->v->base_tsc);
+	perfetto_micro_member(p, "ts", life->start - p->v->base_tsc);
 	out_char(p->out, '}');
-	event_open(p, "f", life->type, p->lane[n]);
+	perfetto_event_open(p, "f", life->type, p->lane[n]);
 	out_text(p->out, ",\"name\":\"for\",\"cat\":\"flow\",\"bp\":\"e\"");
 	json_member(p->out, "id", n);
-	micro_member(p, "ts", life->start - p->v->base_tsc);
+	perfetto_micro_member(p, "ts", life->start - p->v->base_tsc);
 	out_char(p->out, '}');
 }
 
-static void life_print(struct perfetto *p, uint32_t n)
+static void perfetto_life_print(struct perfetto *p, uint32_t n)
 {
 	const struct trace_life *life = &p->l->lives[n];
-	uint64_t end = life_end(p->l, life);
+	uint64_t end = perfetto_life_end(p->l, life);
 	char name[32];
 
-	event_open(p, "X", life->type, p->lane[n]);
-	name_member(p, "name", life_name(p, life, name));
+	perfetto_event_open(p, "X", life->type, p->lane[n]);
+	perfetto_name_member(p, "name", perfetto_life_name(p, life, name));
 	out_text(p->out, ",\"cat\":\"object\"");
-	span_members(p, life->start, end);
+	perfetto_span_members(p, life->start, end);
 	out_text(p->out, ",\"args\":{\"finished\":");
 	out_text(p->out, trace_life_is_unfinished(life) ? "false" : "true");
-	owner_member(p, life->owner_id);
+	perfetto_owner_member(p, life->owner_id);
 	out_text(p->out, "}}");
 	for (uint32_t e = life->first_event; e != UINT32_MAX; e = p->l->next_event[e]) {
 		uint32_t next = p->l->next_event[e];
-		state_print(p, life, p->lane[n], e, next != UINT32_MAX ? p->b->events[next].tsc : end);
+		perfetto_state_print(p, life, p->lane[n], e, next != UINT32_MAX ? p->b->events[next].tsc : end);
 	}
-	flow_print(p, n);
+	perfetto_flow_print(p, n);
 }
 
-static void instant_print(struct perfetto *p, const struct trace_event *e)
+static void perfetto_instant_print(struct perfetto *p, const struct trace_event *e)
 {
-	event_open(p, "i", 0, e->lcore);
-	name_member(p, "name", trace_reader_tpoint(p->v->r, e->tpoint_id)->name);
-	micro_member(p, "ts", e->tsc - p->v->base_tsc);
+	perfetto_event_open(p, "i", 0, e->lcore);
+	perfetto_name_member(p, "name", trace_reader_tpoint(p->v->r, e->tpoint_id)->name);
+	perfetto_micro_member(p, "ts", e->tsc - p->v->base_tsc);
 	out_text(p->out, ",\"s\":\"t\",\"args\":{\"size\":");
 	out_number(p->out, e->size);
-	owner_member(p, e->owner_id);
+	perfetto_owner_member(p, e->owner_id);
 	out_text(p->out, "}}");
 }
 
-static void names_print(struct perfetto *p, const struct trace_snapshot *s)
+static void perfetto_names_print(struct perfetto *p, const struct trace_snapshot *s)
 {
 	char name[64];
 
-	metadata(p, "process_name", 0, 0, "events without an object");
+	perfetto_metadata_print(p, "process_name", 0, 0, "events without an object");
 	for (size_t i = 0; i < s->num_lcores; i++) {
 		snprintf(name, sizeof(name), "lcore %u %s", s->lcores[i].lcore, s->lcores[i].name);
-		metadata(p, "thread_name", 0, s->lcores[i].lcore, name);
+		perfetto_metadata_print(p, "thread_name", 0, s->lcores[i].lcore, name);
 	}
 	for (unsigned type = 1; type < TRACE_NUM_TYPES; type++) {
 		char prefix = trace_reader_object_prefix(p->v->r, (uint8_t)type);
@@ -277,30 +279,30 @@ static void names_print(struct perfetto *p, const struct trace_snapshot *s)
 			continue;
 		}
 		snprintf(name, sizeof(name), "objects %c (type 0x%x)", prefix != 0 ? prefix : '?', type);
-		metadata(p, "process_name", type, 0, name);
+		perfetto_metadata_print(p, "process_name", type, 0, name);
 		for (uint32_t lane = 0; lane < p->lanes[type].n; lane++) {
 			snprintf(name, sizeof(name), "%c lane %u", prefix != 0 ? prefix : '?', lane);
-			metadata(p, "thread_name", type, lane, name);
+			perfetto_metadata_print(p, "thread_name", type, lane, name);
 		}
 	}
 }
 
-static void document_print(struct perfetto *p, const struct trace_snapshot *s, const bool *keep)
+static void perfetto_document_print(struct perfetto *p, const struct trace_snapshot *s, const bool *keep)
 {
 	out_text(p->out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"producer\":\"varve-trace\"");
 	json_member(p->out, "tsc_rate", p->v->tsc_rate);
 	json_member(p->out, "base_tsc", p->v->base_tsc);
 	json_member(p->out, "base_realtime_ns", trace_snapshot_realtime_ns(s, p->v->base_tsc));
 	out_text(p->out, "},\n\"traceEvents\":[");
-	names_print(p, s);
+	perfetto_names_print(p, s);
 	for (size_t i = 0; i < p->l->num_lives; i++) {
 		if (p->wanted[i]) {
-			life_print(p, (uint32_t)i);
+			perfetto_life_print(p, (uint32_t)i);
 		}
 	}
 	for (size_t i = 0; i < p->b->num_events; i++) {
 		if (p->b->events[i].life == TRACE_NO_LIFE && (keep == NULL || keep[i])) {
-			instant_print(p, &p->b->events[i]);
+			perfetto_instant_print(p, &p->b->events[i]);
 		}
 	}
 	out_text(p->out, "\n]}\n");
@@ -327,11 +329,11 @@ int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const str
 
 	p.wanted = wanted;
 	p.lane = calloc(l->num_lives + 1, sizeof(p.lane[0]));
-	if (wanted != NULL && p.lane != NULL && lanes_assign(&p)) {
-		document_print(&p, s, keep);
+	if (wanted != NULL && p.lane != NULL && perfetto_lanes_assign(&p)) {
+		perfetto_document_print(&p, s, keep);
 		status = 0;
 	} else {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 	}
 	for (int i = 0; i < TRACE_NUM_TYPES; i++) {
 		free(p.lanes[i].heap);

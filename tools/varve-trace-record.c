@@ -26,13 +26,13 @@ struct capture {
 	uint64_t events, lost;
 };
 
-static uint64_t slots_lost(const struct trace_lcore *lc)
+static uint64_t capture_slots_lost(const struct trace_lcore *lc)
 {
 	return lc->overwritten + lc->skipped + lc->unreadable + lc->unstable + lc->torn + lc->out_of_order + lc->cut +
 	       lc->unknown + lc->missed;
 }
 
-static int lost_write(struct capture *c, unsigned ring, uint64_t tsc)
+static int capture_lost_write(struct capture *c, unsigned ring, uint64_t tsc)
 {
 	uint64_t lost = c->rings[ring].lost;
 
@@ -42,7 +42,7 @@ static int lost_write(struct capture *c, unsigned ring, uint64_t tsc)
 }
 
 /* An owner is written when an event names it for the first time, and when its id was given to another. */
-static int owner_write(struct capture *c, const struct trace_event *e)
+static int capture_owner_write(struct capture *c, const struct trace_event *e)
 {
 	uint8_t type = 0;
 	uint64_t since = trace_reader_owner_since(c->v->r, e->owner_id, &type);
@@ -55,7 +55,7 @@ static int owner_write(struct capture *c, const struct trace_event *e)
 	return trace_file_owner(c->w, e->owner_id, since, type, text);
 }
 
-static int event_write(struct capture *c, const struct trace_batch *b, const struct trace_event *e)
+static int capture_event_write(struct capture *c, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(c->v->r, e->tpoint_id);
 	struct captured_ring *ring = &c->rings[e->lcore];
@@ -72,14 +72,14 @@ static int event_write(struct capture *c, const struct trace_batch *b, const str
 	}
 	if (e->gaps != ring->gaps) {
 		ring->gaps = e->gaps;
-		rc = lost_write(c, e->lcore, e->tsc);
+		rc = capture_lost_write(c, e->lcore, e->tsc);
 	}
 	ring->last_tsc = e->tsc;
 	if (rc != 0 || t->lost_mark || !filter_match(&c->v->opt->filter, c->v->r, e)) {
 		ring->lost += t->lost_mark ? trace_event_arg(b, e, t, 0).number : 0; /* a capture of a capture */
 		return rc;
 	}
-	rc = owner_write(c, e);
+	rc = capture_owner_write(c, e);
 	c->events++;
 	return rc != 0 ? rc : trace_file_put(c->w, e->lcore, &head, b->arg_bytes + e->args, t->arg_bytes);
 }
@@ -89,19 +89,19 @@ int capture_batch(struct capture *c, const struct trace_batch *b, const struct t
 	int rc = 0;
 
 	for (size_t i = 0; i < b->num_events && rc == 0; i++) {
-		rc = event_write(c, b, &b->events[i]);
+		rc = capture_event_write(c, b, &b->events[i]);
 	}
 	/* After the events: they are of the step before, the losses of this one. */
 	for (size_t i = 0; i < num_lcores; i++) {
 		struct captured_ring *ring = &c->rings[lcores[i].lcore];
-		ring->lost += slots_lost(&lcores[i]) - slots_lost(&ring->before);
+		ring->lost += capture_slots_lost(&lcores[i]) - capture_slots_lost(&ring->before);
 		ring->before = lcores[i];
 	}
 	if (rc == 0) {
 		rc = trace_file_flush(c->w);
 	}
 	if (rc != 0) {
-		complain("%s: %s", c->v->opt->record, strerror(-rc));
+		trace_cli_error("%s: %s", c->v->opt->record, strerror(-rc));
 	}
 	return rc;
 }
@@ -128,7 +128,7 @@ int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t
 	}
 	free(t);
 	if (rc != 0) {
-		complain("%s: %s", v->opt->record, strerror(-rc));
+		trace_cli_error("%s: %s", v->opt->record, strerror(-rc));
 		if (c != NULL) {
 			free(c->rings);
 			free(c->owner_since);
@@ -145,13 +145,13 @@ int capture_end(struct capture *c)
 	int rc = 0;
 
 	for (unsigned i = 0; i < c->num_rings && rc == 0; i++) {
-		rc = lost_write(c, i, c->rings[i].last_tsc > 0 ? c->rings[i].last_tsc : 1);
+		rc = capture_lost_write(c, i, c->rings[i].last_tsc > 0 ? c->rings[i].last_tsc : 1);
 	}
 	uint64_t bytes = trace_file_bytes(c->w);
 	int end = trace_file_close(c->w);
 	rc = rc != 0 ? rc : end;
 	if (rc != 0) {
-		complain("%s: %s", c->v->opt->record, strerror(-rc));
+		trace_cli_error("%s: %s", c->v->opt->record, strerror(-rc));
 	} else {
 		fprintf(stderr, "varve-trace: %llu events (%llu bytes) are in %s; %llu entries were lost\n",
 			(unsigned long long)c->events, (unsigned long long)bytes, c->v->opt->record,

@@ -9,7 +9,7 @@
 /* ---- Tables of times ---- */
 
 /* What the rows of one object type, and of one owner, have in sum: for their shares. */
-static unsigned __int128 rows_total(const struct trace_dwell *rows, size_t n)
+static unsigned __int128 report_rows_total(const struct trace_dwell *rows, size_t n)
 {
 	unsigned __int128 sum = 0;
 
@@ -20,12 +20,12 @@ static unsigned __int128 rows_total(const struct trace_dwell *rows, size_t n)
 	return sum;
 }
 
-static unsigned permille_of(uint64_t part, unsigned __int128 sum)
+static unsigned report_permille_of(uint64_t part, unsigned __int128 sum)
 {
 	return sum > 0 ? (unsigned)((unsigned __int128)part * 1000 / sum) : 0;
 }
 
-static void share_print(struct out *o, unsigned permille)
+static void report_share_print(struct out *o, unsigned permille)
 {
 	out_number_wide(o, permille / 10, 5);
 	out_char(o, '.');
@@ -33,7 +33,7 @@ static void share_print(struct out *o, unsigned permille)
 	out_char(o, '%');
 }
 
-static void head_print(struct out *o, const char *what, int width)
+static void report_head_print(struct out *o, const char *what, int width)
 {
 	static const char *const columns[] = {"count", "min", "median", "90%", "99%", "99.9%", "max"};
 
@@ -43,7 +43,7 @@ static void head_print(struct out *o, const char *what, int width)
 	}
 }
 
-static void times_print(const struct trace_view *v, const struct trace_dwell *d)
+static void report_times_print(const struct trace_view *v, const struct trace_dwell *d)
 {
 	const uint64_t ticks[] = {d->min, d->median, d->p90, d->p99, d->p999, d->max};
 
@@ -53,19 +53,19 @@ static void times_print(const struct trace_view *v, const struct trace_dwell *d)
 	}
 }
 
-static const char *unit_name(const struct trace_view *v)
+static const char *report_unit_name(const struct trace_view *v)
 {
 	return v->opt->ticks ? "ticks" : "microseconds";
 }
 
-static void type_name(const struct trace_view *v, uint8_t type, char *to, size_t size)
+static void report_type_name(const struct trace_view *v, uint8_t type, char *to, size_t size)
 {
 	char prefix = trace_reader_object_prefix(v->r, type);
 
 	snprintf(to, size, "objects %c (type 0x%x)", prefix != 0 ? prefix : '?', type);
 }
 
-static const struct trace_dwell *row_find(const struct trace_dwell *rows, size_t n, uint8_t type)
+static const struct trace_dwell *report_row_find(const struct trace_dwell *rows, size_t n, uint8_t type)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (rows[i].object_type == type) {
@@ -76,22 +76,23 @@ static const struct trace_dwell *row_find(const struct trace_dwell *rows, size_t
 }
 
 /* The states of one type (of one owner), with their shares; returns how many rows these were. */
-static size_t states_print(const struct trace_view *v, const struct trace_dwell *rows, size_t n, const char *indent)
+static size_t report_states_print(const struct trace_view *v, const struct trace_dwell *rows, size_t n,
+				  const char *indent)
 {
-	unsigned __int128 sum = rows_total(rows, n);
+	unsigned __int128 sum = report_rows_total(rows, n);
 	size_t i = 0;
 
 	for (; i < n && rows[i].object_type == rows[0].object_type && rows[i].owner_id == rows[0].owner_id; i++) {
 		out_text(v->out, indent);
 		out_text_wide(v->out, trace_reader_tpoint(v->r, rows[i].tpoint_id)->name, -24);
-		times_print(v, &rows[i]);
-		share_print(v->out, permille_of(rows[i].total, sum));
+		report_times_print(v, &rows[i]);
+		report_share_print(v->out, report_permille_of(rows[i].total, sum));
 		out_char(v->out, '\n');
 	}
 	return i;
 }
 
-static void types_print(const struct trace_view *v, const struct trace_report *t)
+static void report_types_print(const struct trace_view *v, const struct trace_report *t)
 {
 	const struct trace_dwell *rows = t->rows[TRACE_BY_STATE];
 	size_t n = t->num_rows[TRACE_BY_STATE], used;
@@ -101,23 +102,24 @@ static void types_print(const struct trace_view *v, const struct trace_report *t
 		out_text(v->out, "No object changed its state in these events.\n");
 	}
 	for (size_t i = 0; i < n; i += used) {
-		type_name(v, rows[i].object_type, name, sizeof(name));
+		report_type_name(v, rows[i].object_type, name, sizeof(name));
 		out_char(v->out, '\n');
-		head_print(v->out, "time in state", 24);
-		out_printf(v->out, "  share\n%s, times in %s\n", name, unit_name(v));
-		used = states_print(v, rows + i, n - i, "");
+		report_head_print(v->out, "time in state", 24);
+		out_printf(v->out, "  share\n%s, times in %s\n", name, report_unit_name(v));
+		used = report_states_print(v, rows + i, n - i, "");
 		const struct trace_dwell *whole =
-			row_find(t->rows[TRACE_BY_TYPE], t->num_rows[TRACE_BY_TYPE], rows[i].object_type);
+			report_row_find(t->rows[TRACE_BY_TYPE], t->num_rows[TRACE_BY_TYPE], rows[i].object_type);
 		if (whole != NULL) {
 			out_text_wide(v->out, "from beginning to end", -24);
-			times_print(v, whole);
+			report_times_print(v, whole);
 			out_char(v->out, '\n');
 		}
 	}
 }
 
 /* The rows of an owner and type among those by owner and state. */
-static const struct trace_dwell *owner_states(const struct trace_report *t, const struct trace_dwell *whole, size_t *n)
+static const struct trace_dwell *report_owner_states(const struct trace_report *t, const struct trace_dwell *whole,
+						     size_t *n)
 {
 	const struct trace_dwell *rows = t->rows[TRACE_BY_OWNER_STATE];
 	size_t count = t->num_rows[TRACE_BY_OWNER_STATE], i = 0;
@@ -133,10 +135,10 @@ static const struct trace_dwell *owner_states(const struct trace_report *t, cons
 	return rows + i;
 }
 
-static void owner_print(struct trace_view *v, const struct trace_report *t, const struct trace_dwell *whole)
+static void report_owner_print(struct trace_view *v, const struct trace_report *t, const struct trace_dwell *whole)
 {
 	size_t n, worst = 0;
-	const struct trace_dwell *states = owner_states(t, whole, &n);
+	const struct trace_dwell *states = report_owner_states(t, whole, &n);
 
 	for (size_t i = 1; i < n; i++) {
 		worst = states[i].total > states[worst].total ? i : worst;
@@ -144,22 +146,22 @@ static void owner_print(struct trace_view *v, const struct trace_report *t, cons
 	out_text(v->out, owner_printed(v, whole->owner_id, UINT64_MAX)->text);
 	out_char(v->out, '\n');
 	char name[48];
-	type_name(v, whole->object_type, name, sizeof(name));
+	report_type_name(v, whole->object_type, name, sizeof(name));
 	out_text(v->out, "  ");
 	out_text_wide(v->out, name, -24);
-	times_print(v, whole);
+	report_times_print(v, whole);
 	if (n > 0) {
 		out_text(v->out, "  ");
-		share_print(v->out, permille_of(states[worst].total, rows_total(states, n)));
+		report_share_print(v->out, report_permille_of(states[worst].total, report_rows_total(states, n)));
 		out_printf(v->out, " in %s", trace_reader_tpoint(v->r, states[worst].tpoint_id)->name);
 	}
 	out_char(v->out, '\n');
 	if (v->opt->by_owner && n > 0) {
-		states_print(v, states, n, "    ");
+		report_states_print(v, states, n, "    ");
 	}
 }
 
-static void owners_print(struct trace_view *v, const struct trace_report *t)
+static void report_owners_print(struct trace_view *v, const struct trace_report *t)
 {
 	const struct trace_dwell *rows = t->rows[TRACE_BY_OWNER_TYPE];
 	bool any = false;
@@ -170,15 +172,15 @@ static void owners_print(struct trace_view *v, const struct trace_report *t)
 		}
 		if (!any) {
 			out_char(v->out, '\n');
-			head_print(v->out, "by owner, whole lives", 26);
-			out_printf(v->out, "   most time, times in %s\n", unit_name(v));
+			report_head_print(v->out, "by owner, whole lives", 26);
+			out_printf(v->out, "   most time, times in %s\n", report_unit_name(v));
 			any = true;
 		}
-		owner_print(v, t, &rows[i]);
+		report_owner_print(v, t, &rows[i]);
 	}
 }
 
-static void unfinished_print(const struct trace_view *v, const struct trace_lives *l)
+static void report_unfinished_print(const struct trace_view *v, const struct trace_lives *l)
 {
 	size_t count[TRACE_NUM_TYPES] = {0};
 
@@ -188,7 +190,7 @@ static void unfinished_print(const struct trace_view *v, const struct trace_live
 	for (unsigned type = 0; type < TRACE_NUM_TYPES; type++) {
 		char name[48];
 		if (count[type] > 0) {
-			type_name(v, (uint8_t)type, name, sizeof(name));
+			report_type_name(v, (uint8_t)type, name, sizeof(name));
 			out_printf(v->out, "Not finished: %zu %s; --unfinished shows them\n", count[type], name);
 		}
 	}
@@ -196,14 +198,14 @@ static void unfinished_print(const struct trace_view *v, const struct trace_live
 
 void text_report(struct trace_view *v, const struct trace_report *t, const struct trace_lives *l)
 {
-	types_print(v, t);
-	owners_print(v, t);
-	unfinished_print(v, l);
+	report_types_print(v, t);
+	report_owners_print(v, t);
+	report_unfinished_print(v, l);
 }
 
 /* ---- The same as JSON ---- */
 
-static void json_times(struct out *o, const struct trace_dwell *d)
+static void report_json_times(struct out *o, const struct trace_dwell *d)
 {
 	json_member(o, "count", d->count);
 	json_member(o, "min", d->min);
@@ -215,7 +217,7 @@ static void json_times(struct out *o, const struct trace_dwell *d)
 	json_member(o, "total", d->total);
 }
 
-static void json_type(const struct trace_view *v, uint8_t type)
+static void report_json_type(const struct trace_view *v, uint8_t type)
 {
 	char prefix = trace_reader_object_prefix(v->r, type);
 
@@ -224,23 +226,23 @@ static void json_type(const struct trace_view *v, uint8_t type)
 	json_string(v->out, &prefix, prefix != 0);
 }
 
-static void json_state(const struct trace_view *v, const struct trace_dwell *d)
+static void report_json_state(const struct trace_view *v, const struct trace_dwell *d)
 {
 	out_text(v->out, "{\"tpoint\":");
 	out_number(v->out, d->tpoint_id);
 	out_text(v->out, ",\"name\":");
 	json_text(v->out, trace_reader_tpoint(v->r, d->tpoint_id)->name);
-	json_type(v, d->object_type);
-	json_times(v->out, d);
+	report_json_type(v, d->object_type);
+	report_json_times(v->out, d);
 	out_char(v->out, '}');
 }
 
-static void json_states(const struct trace_view *v, const struct trace_dwell *rows, size_t n)
+static void report_json_states(const struct trace_view *v, const struct trace_dwell *rows, size_t n)
 {
 	out_text(v->out, "\"states\":[");
 	for (size_t i = 0; i < n; i++) {
 		out_text(v->out, i > 0 ? ",\n" : "\n");
-		json_state(v, &rows[i]);
+		report_json_state(v, &rows[i]);
 	}
 	out_text(v->out, "\n]");
 }
@@ -256,13 +258,13 @@ void json_report(struct trace_view *v, const struct trace_snapshot *s, const str
 	}
 	json_preamble(v, s);
 	out_text(v->out, ",\n");
-	json_states(v, t->rows[TRACE_BY_STATE], t->num_rows[TRACE_BY_STATE]);
+	report_json_states(v, t->rows[TRACE_BY_STATE], t->num_rows[TRACE_BY_STATE]);
 	out_text(v->out, ",\n\"lives\":[");
 	for (size_t i = 0; i < t->num_rows[TRACE_BY_TYPE]; i++) {
 		out_text(v->out, i > 0 ? ",\n{\"unfinished\":" : "\n{\"unfinished\":");
 		out_number(v->out, unfinished[rows[i].object_type]);
-		json_type(v, rows[i].object_type);
-		json_times(v->out, &rows[i]);
+		report_json_type(v, rows[i].object_type);
+		report_json_times(v->out, &rows[i]);
 		out_char(v->out, '}');
 	}
 	out_text(v->out, "\n],\n\"by_owner\":[");
@@ -272,11 +274,11 @@ void json_report(struct trace_view *v, const struct trace_snapshot *s, const str
 		out_text(v->out, i > 0 ? ",\n{\"owner\":" : "\n{\"owner\":");
 		out_text(v->out, owner->json_length > 0 ? owner->json : "null");
 		json_member(v->out, "owner_id", rows[i].owner_id);
-		json_type(v, rows[i].object_type);
-		json_times(v->out, &rows[i]);
-		const struct trace_dwell *states = owner_states(t, &rows[i], &n);
+		report_json_type(v, rows[i].object_type);
+		report_json_times(v->out, &rows[i]);
+		const struct trace_dwell *states = report_owner_states(t, &rows[i], &n);
 		out_char(v->out, ',');
-		json_states(v, states, n);
+		report_json_states(v, states, n);
 		out_char(v->out, '}');
 	}
 	out_text(v->out, "\n]}\n");

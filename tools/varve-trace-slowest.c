@@ -16,7 +16,7 @@ struct candidates {
 	size_t n;
 };
 
-static int slowest_first(const void *a, const void *b)
+static int slowest_compare(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 
@@ -27,8 +27,8 @@ static int slowest_first(const void *a, const void *b)
 }
 
 /* The topmost objects that were created in the trace and of which, or of whose family, an event was chosen. */
-static bool candidates_find(const struct trace_batch *b, const struct trace_lives *l, const bool *keep,
-			    struct candidates *out)
+static bool slowest_candidates_find(const struct trace_batch *b, const struct trace_lives *l, const bool *keep,
+				    struct candidates *out)
 {
 	bool *wanted = calloc(l->num_lives + 1, sizeof(*wanted));
 
@@ -57,11 +57,11 @@ static bool candidates_find(const struct trace_batch *b, const struct trace_live
 		}
 	}
 	free(wanted);
-	qsort(out->c, out->n, sizeof(out->c[0]), slowest_first);
+	qsort(out->c, out->n, sizeof(out->c[0]), slowest_compare);
 	return true;
 }
 
-static int position_compare(const void *a, const void *b)
+static int slowest_compare_positions(const void *a, const void *b)
 {
 	const uint32_t *x = a, *y = b;
 
@@ -69,7 +69,7 @@ static int position_compare(const void *a, const void *b)
 }
 
 /* The positions of all events of an object and of what was done for it, in order. */
-static size_t chain_collect(const struct trace_lives *l, uint32_t root, uint32_t **positions)
+static size_t slowest_chain_collect(const struct trace_lives *l, uint32_t root, uint32_t **positions)
 {
 	size_t n = 0, max = 0;
 	uint32_t at = root;
@@ -100,13 +100,13 @@ static size_t chain_collect(const struct trace_lives *l, uint32_t root, uint32_t
 		}
 		at = l->lives[at].next_sibling;
 	}
-	qsort(*positions, n, sizeof(**positions), position_compare);
+	qsort(*positions, n, sizeof(**positions), slowest_compare_positions);
 	return n;
 }
 
 /* ---- Text ---- */
 
-static void id_print(const struct trace_view *v, const struct trace_life *life)
+static void slowest_id_print(const struct trace_view *v, const struct trace_life *life)
 {
 	char text[OUT_NUMBER_MAX];
 
@@ -117,17 +117,18 @@ static void id_print(const struct trace_view *v, const struct trace_life *life)
 	}
 }
 
-static void text_slow(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, uint32_t root)
+static void slowest_text_print(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
+			       uint32_t root)
 {
 	const struct trace_life *life = &l->lives[root];
 	const struct trace_life *culprit = &l->lives[trace_life_culprit(l, root)];
 	const struct trace_tpoint *state = trace_reader_tpoint(v->r, culprit->slowest_tpoint);
 	uint64_t ticks = trace_life_ticks(l, life);
 	uint32_t *positions;
-	size_t n = chain_collect(l, root, &positions);
+	size_t n = slowest_chain_collect(l, root, &positions);
 
 	out_char(v->out, '\n');
-	id_print(v, life);
+	slowest_id_print(v, life);
 	out_text(v->out, trace_life_is_unfinished(life) ? " is not finished after " : " took ");
 	time_print(v, ticks, 0);
 	out_text(v->out, v->opt->ticks ? " ticks" : " us");
@@ -140,7 +141,7 @@ static void text_slow(struct trace_view *v, const struct trace_batch *b, const s
 		out_text(v->out, "after ");
 		out_text(v->out, state->name);
 		out_text(v->out, " of ");
-		id_print(v, culprit);
+		slowest_id_print(v, culprit);
 	}
 	if (owner_printed(v, culprit->owner_id, UINT64_MAX)->text_length > 0) {
 		out_text(v->out, ", ");
@@ -155,13 +156,14 @@ static void text_slow(struct trace_view *v, const struct trace_batch *b, const s
 
 /* ---- JSON ---- */
 
-static void json_slow(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, uint32_t root)
+static void slowest_json_print(struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l,
+			       uint32_t root)
 {
 	const struct trace_life *life = &l->lives[root];
 	const struct trace_life *culprit = &l->lives[trace_life_culprit(l, root)];
 	const struct trace_tpoint *state = trace_reader_tpoint(v->r, culprit->slowest_tpoint);
 	uint32_t *positions;
-	size_t n = chain_collect(l, root, &positions);
+	size_t n = slowest_chain_collect(l, root, &positions);
 
 	out_text(v->out, v->any ? ",\n{\"id\":" : "\n{\"id\":");
 	json_object_id(v, life->type, life->index);
@@ -195,9 +197,9 @@ int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const stru
 {
 	struct candidates found;
 
-	if (!candidates_find(&s->batch, l, keep, &found)) {
+	if (!slowest_candidates_find(&s->batch, l, keep, &found)) {
 		free(found.c);
-		complain("out of memory");
+		trace_cli_error("out of memory");
 		return 1;
 	}
 	size_t n = found.n < v->opt->slowest ? found.n : v->opt->slowest;
@@ -205,7 +207,7 @@ int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const stru
 		json_preamble(v, s);
 		out_text(v->out, ",\n\"slowest\":[");
 		for (size_t i = 0; i < n; i++) {
-			json_slow(v, &s->batch, l, found.c[i].life);
+			slowest_json_print(v, &s->batch, l, found.c[i].life);
 		}
 		out_text(v->out, "\n]}\n");
 	} else {
@@ -214,7 +216,7 @@ int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const stru
 			out_text(v->out, "No object was created in these events.\n");
 		}
 		for (size_t i = 0; i < n; i++) {
-			text_slow(v, &s->batch, l, found.c[i].life);
+			slowest_text_print(v, &s->batch, l, found.c[i].life);
 		}
 	}
 	free(found.c);

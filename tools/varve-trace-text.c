@@ -66,7 +66,7 @@ void time_print(const struct trace_view *v, uint64_t ticks, int width)
 }
 
 /* "qd:    1                " */
-static void item_print(const struct trace_view *v, const char *label, const char *value, size_t n)
+static void text_item_print(const struct trace_view *v, const char *label, const char *value, size_t n)
 {
 	enum { ITEM_WIDTH = LABEL_WIDTH + VALUE_WIDTH + 1 };
 	size_t length = strlen(label);
@@ -88,25 +88,25 @@ static void item_print(const struct trace_view *v, const char *label, const char
 	out_char(v->out, ' ');
 }
 
-static void item_time(const struct trace_view *v, const char *label, uint64_t ticks)
+static void text_item_time(const struct trace_view *v, const char *label, uint64_t ticks)
 {
 	char text[OUT_NUMBER_MAX];
 
-	item_print(v, label, text, time_format(v, ticks, text));
+	text_item_print(v, label, text, time_format(v, ticks, text));
 }
 
-static void item_hex(const struct trace_view *v, const char *label, uint64_t number)
+static void text_item_hex(const struct trace_view *v, const char *label, uint64_t number)
 {
 	char text[OUT_NUMBER_MAX];
 
-	item_print(v, label, text, format_hex(text, number));
+	text_item_print(v, label, text, format_hex(text, number));
 }
 
 /* ---- Owners, as they are printed again and again ---- */
 
 static const struct printed_owner no_owner = {.text = "", .json = ""};
 
-static void owner_render(struct printed_owner *p, const char *name)
+static void printed_owner_make(struct printed_owner *p, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -117,7 +117,7 @@ static void owner_render(struct printed_owner *p, const char *name)
 	p->text = malloc(4 * n + 5);
 	p->json = malloc(6 * n + 3);
 	if (p->name == NULL || p->text == NULL || p->json == NULL) {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 		exit(EXIT_FAILURE);
 	}
 	text_escape(p->text, 4 * n + 5, name, n);
@@ -136,14 +136,14 @@ const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uin
 	if (v->owners == NULL) {
 		v->owners = calloc(trace_reader_num_owners(v->r), sizeof(v->owners[0])); /* id is less */
 		if (v->owners == NULL) {
-			complain("out of memory");
+			trace_cli_error("out of memory");
 			exit(EXIT_FAILURE);
 		}
 	}
 	/* An id may be used again while a file is followed. */
 	struct printed_owner *p = &v->owners[id];
 	if (p->name == NULL || strcmp(p->name, name) != 0) {
-		owner_render(p, name);
+		printed_owner_make(p, name);
 	}
 	return p;
 }
@@ -161,20 +161,20 @@ void owners_free(struct trace_view *v)
 
 /* ---- An event ---- */
 
-static void object_print(const struct trace_view *v, const struct trace_event *e, const struct trace_tpoint *t)
+static void text_object_print(const struct trace_view *v, const struct trace_event *e, const struct trace_tpoint *t)
 {
 	char text[2 * OUT_NUMBER_MAX + 4];
 	size_t n;
 
 	if (t->object_type == 0) {
 		if (e->object_id != 0) {
-			item_hex(v, "object", e->object_id);
+			text_item_hex(v, "object", e->object_id);
 		}
 		return;
 	}
 	if (e->object_index == TRACE_NO_OBJECT) {
-		item_print(v, "id", "N/A", 3);
-		item_hex(v, "object", e->object_id);
+		text_item_print(v, "id", "N/A", 3);
+		text_item_hex(v, "object", e->object_id);
 		return;
 	}
 	n = object_id_format(v->r, t->object_type, e->object_index, text);
@@ -183,39 +183,39 @@ static void object_print(const struct trace_view *v, const struct trace_event *e
 		n += 2 + object_id_format(v->r, e->related_type, e->related_index, text + n + 2);
 		text[n++] = ')';
 	}
-	item_print(v, "id", text, n);
+	text_item_print(v, "id", text, n);
 	if (!t->new_object) {
-		item_time(v, "time", e->tsc - e->object_start);
+		text_item_time(v, "time", e->tsc - e->object_start);
 	}
 }
 
-static void arg_print(const struct trace_view *v, const char *name, const struct trace_arg *a)
+static void text_arg_print(const struct trace_view *v, const char *name, const struct trace_arg *a)
 {
 	char text[4 * UINT8_MAX + 8];
 
 	switch (a->type) {
 	case TRACE_ARG_PTR:
-		item_hex(v, name, a->number);
+		text_item_hex(v, name, a->number);
 		break;
 	case TRACE_ARG_STR:
 		text_escape(text, sizeof(text), a->text, a->length);
-		item_print(v, name, text, strlen(text));
+		text_item_print(v, name, text, strlen(text));
 		break;
 	default:
-		item_print(v, name, text, format_number(text, a->number));
+		text_item_print(v, name, text, format_number(text, a->number));
 		break;
 	}
 }
 
-static void args_print(const struct trace_view *v, const struct trace_batch *b, const struct trace_event *e,
-		       const struct trace_tpoint *t)
+static void text_args_print(const struct trace_view *v, const struct trace_batch *b, const struct trace_event *e,
+			    const struct trace_tpoint *t)
 {
 	for (unsigned i = 0; i < t->num_args; i++) {
 		bool shown_as_parent = e->related_index != TRACE_NO_OBJECT && e->related_arg == i &&
 				       e->object_index != TRACE_NO_OBJECT;
 		if (!shown_as_parent) {
 			struct trace_arg a = trace_event_arg(b, e, t, i);
-			arg_print(v, t->args[i].name, &a);
+			text_arg_print(v, t->args[i].name, &a);
 		}
 	}
 }
@@ -245,10 +245,10 @@ void text_event(struct trace_view *v, const struct trace_batch *b, const struct 
 	} else {
 		out_spaces(v->out, 13);
 	}
-	object_print(v, e, t);
-	args_print(v, b, e, t);
+	text_object_print(v, e, t);
+	text_args_print(v, b, e, t);
 	if (e->state_ticks != TRACE_NO_TIME) {
-		item_time(v, "since", e->state_ticks);
+		text_item_time(v, "since", e->state_ticks);
 	}
 	if (trace_event_is_culprit(v->r, e)) {
 		out_text(v->out, " <== culprit");
@@ -315,7 +315,7 @@ void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const s
 }
 
 /* Who wrote the file, how that ended, and what time of day the trace begins at: for files that say so. */
-static void origin_print(const struct trace_view *v, const struct trace_snapshot *s)
+static void text_origin_print(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	const struct trace_file_info *info = trace_reader_info(v->r);
 	char name[4 * sizeof(info->app_name)], version[4 * sizeof(info->app_version)],
@@ -347,7 +347,7 @@ static void origin_print(const struct trace_view *v, const struct trace_snapshot
 void text_header(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	out_printf(v->out, "TSC Rate: %" PRIu64 "\n", s->tsc_rate);
-	origin_print(v, s);
+	text_origin_print(v, s);
 	for (size_t i = 0; i < s->num_lcores; i++) {
 		out_printf(v->out, "Trace Size of lcore (%u): %" PRIu64 "\n", s->lcores[i].lcore,
 			   s->lcores[i].num_entries);

@@ -125,7 +125,7 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-void complain(const char *fmt, ...)
+void trace_cli_error(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -138,21 +138,21 @@ void complain(const char *fmt, ...)
 
 /* ---- Options ---- */
 
-static bool number_parse(const char *option, const char *text, long max, long *number)
+static bool trace_cli_number_parse(const char *option, const char *text, long max, long *number)
 {
 	char *end;
 
 	errno = 0;
 	*number = strtol(text, &end, 10);
 	if (end == text || *end != '\0' || errno != 0 || *number < 0 || *number > max) {
-		complain("%s: \"%s\" is not a number from 0 to %ld", option, text, max);
+		trace_cli_error("%s: \"%s\" is not a number from 0 to %ld", option, text, max);
 		return false;
 	}
 	return true;
 }
 
 /* "2.5ms" is 2500000 ns. Decimal digits only: no floating point. */
-static bool time_parse(const char *option, const char *text, uint64_t *ns)
+static bool trace_cli_time_parse(const char *option, const char *text, uint64_t *ns)
 {
 	static const struct {
 		const char *unit;
@@ -169,7 +169,8 @@ static bool time_parse(const char *option, const char *text, uint64_t *ns)
 		u++;
 	}
 	if (whole == 0 || whole > 9 || u == 4 || (fraction == 0 && text[whole] == '.')) {
-		complain("%s: \"%s\" is not a time; give a number with ns, us, ms or s, such as 2.5ms", option, text);
+		trace_cli_error("%s: \"%s\" is not a time; give a number with ns, us, ms or s, such as 2.5ms", option,
+				text);
 		return false;
 	}
 	*ns = strtoull(text, NULL, 10) * units[u].ns;
@@ -211,7 +212,7 @@ static const struct plain_option {
 	{OPT_FOR, TIME, offsetof(struct trace_options, duration_ns), "--for"},
 };
 
-static bool plain_take(struct trace_options *opt, const struct plain_option *plain, const char *arg)
+static bool trace_cli_plain_take(struct trace_options *opt, const struct plain_option *plain, const char *arg)
 {
 	void *place = (char *)opt + plain->place;
 
@@ -223,52 +224,52 @@ static bool plain_take(struct trace_options *opt, const struct plain_option *pla
 		*(bool *)place = true;
 		return true;
 	default:
-		return time_parse(plain->name, arg, place);
+		return trace_cli_time_parse(plain->name, arg, place);
 	}
 }
 
-static bool entries_take(struct trace_options *opt, const char *arg)
+static bool trace_cli_entries_take(struct trace_options *opt, const char *arg)
 {
 	long n;
 
-	if (!number_parse("--entries", arg, TRACE_READER_MAX_ENTRIES, &n)) {
+	if (!trace_cli_number_parse("--entries", arg, TRACE_READER_MAX_ENTRIES, &n)) {
 		return false;
 	}
 	opt->entries = (uint64_t)n;
 	if (n == 0 || (n & (n - 1)) != 0) {
-		complain("--entries: %ld is not a power of two", n);
+		trace_cli_error("--entries: %ld is not a power of two", n);
 		return false;
 	}
 	return true;
 }
 
-static bool slowest_take(struct trace_options *opt, const char *arg)
+static bool trace_cli_slowest_take(struct trace_options *opt, const char *arg)
 {
 	long n;
 
-	if (!number_parse("--slowest", arg, 1000000, &n)) {
+	if (!trace_cli_number_parse("--slowest", arg, 1000000, &n)) {
 		return false;
 	}
 	opt->slowest = (size_t)n;
 	if (n == 0) {
-		complain("--slowest: how many? 0 is none");
+		trace_cli_error("--slowest: how many? 0 is none");
 		return false;
 	}
 	return true;
 }
 
 /* Those whose argument is checked. */
-static bool option_take_checked(struct trace_options *opt, int c, char *arg)
+static bool trace_cli_option_take_checked(struct trace_options *opt, int c, char *arg)
 {
 	long n;
 
 	switch (c) {
 	case 'p':
-		return number_parse("-p", arg, INT32_MAX, &opt->pid);
+		return trace_cli_number_parse("-p", arg, INT32_MAX, &opt->pid);
 	case 'i':
-		return number_parse("-i", arg, INT32_MAX, &opt->instance);
+		return trace_cli_number_parse("-i", arg, INT32_MAX, &opt->instance);
 	case 'c':
-		if (!number_parse("-c", arg, UINT16_MAX, &n)) {
+		if (!trace_cli_number_parse("-c", arg, UINT16_MAX, &n)) {
 			return false;
 		}
 		opt->lcore = (int)n;
@@ -279,33 +280,33 @@ static bool option_take_checked(struct trace_options *opt, int c, char *arg)
 		return filter_add_object(&opt->filter, arg);
 	case OPT_LIFE:
 		if (!object_id_parse(arg, &opt->life_prefix, &opt->life_index)) {
-			complain("--life: \"%s\" is not the id of an object, such as r12", arg);
+			trace_cli_error("--life: \"%s\" is not the id of an object, such as r12", arg);
 			return false;
 		}
 		return true;
 	case OPT_ENTRIES:
-		return entries_take(opt, arg);
+		return trace_cli_entries_take(opt, arg);
 	case OPT_SLOWEST:
-		return slowest_take(opt, arg);
+		return trace_cli_slowest_take(opt, arg);
 	default:
 		return false; /* getopt_long() has said what is wrong */
 	}
 }
 
-static bool option_take(struct trace_options *opt, int c, char *arg)
+static bool trace_cli_option_take(struct trace_options *opt, int c, char *arg)
 {
 	opt->summary = opt->summary || c == OPT_BY_OWNER;
 	opt->follow = opt->follow || c == OPT_RECORD;
 	for (size_t i = 0; i < sizeof(plain_options) / sizeof(plain_options[0]); i++) {
 		if (plain_options[i].c == c) {
-			return plain_take(opt, &plain_options[i], arg);
+			return trace_cli_plain_take(opt, &plain_options[i], arg);
 		}
 	}
-	return option_take_checked(opt, c, arg);
+	return trace_cli_option_take_checked(opt, c, arg);
 }
 
 /* Says what does not go together, or would not be looked at. */
-static bool options_agree(const struct trace_options *o)
+static bool trace_cli_options_agree(const struct trace_options *o)
 {
 	bool until = o->since_ns != UINT64_MAX || o->until_ns != UINT64_MAX;
 	bool window = until || o->last_ns != UINT64_MAX, numbered = o->pid >= 0 || o->instance >= 0;
@@ -341,7 +342,7 @@ static bool options_agree(const struct trace_options *o)
 
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
 		if (rules[i].wrong) {
-			complain("%s", rules[i].why);
+			trace_cli_error("%s", rules[i].why);
 			return false;
 		}
 	}
@@ -350,13 +351,13 @@ static bool options_agree(const struct trace_options *o)
 
 /* ---- A snapshot ---- */
 
-static int summary_print(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-			 const bool *keep)
+static int trace_cli_summary_print(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+				   const bool *keep)
 {
 	struct trace_report t;
 
 	if (trace_report_make(v->r, &s->batch, l, keep, v->opt->by_owner, &t) != 0) {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 		return 1;
 	}
 	if (v->opt->json) {
@@ -370,7 +371,7 @@ static int summary_print(struct trace_view *v, const struct trace_snapshot *s, c
 }
 
 /* The owner column is as wide as the longest description that occurs. */
-static void owner_width_find(struct trace_view *v, const struct trace_batch *b, const bool *keep)
+static void trace_cli_owner_width_find(struct trace_view *v, const struct trace_batch *b, const bool *keep)
 {
 	static bool seen[UINT16_MAX + 1];
 
@@ -384,12 +385,12 @@ static void owner_width_find(struct trace_view *v, const struct trace_batch *b, 
 	}
 }
 
-static void events_print(struct trace_view *v, const struct trace_snapshot *s, const bool *keep)
+static void trace_cli_events_print(struct trace_view *v, const struct trace_snapshot *s, const bool *keep)
 {
 	if (v->opt->json) {
 		json_begin(v, s);
 	} else {
-		owner_width_find(v, &s->batch, keep);
+		trace_cli_owner_width_find(v, &s->batch, keep);
 		text_header(v, s);
 	}
 	for (size_t i = 0; i < s->batch.num_events; i++) {
@@ -407,30 +408,30 @@ static void events_print(struct trace_view *v, const struct trace_snapshot *s, c
 	}
 }
 
-static void problems_print(const struct trace_reader *r, size_t from)
+static void trace_cli_problems_print(const struct trace_reader *r, size_t from)
 {
 	const char *problem;
 
 	for (size_t i = from; (problem = trace_reader_problem(r, i)) != NULL; i++) {
-		complain("warning: %s", problem);
+		trace_cli_error("warning: %s", problem);
 		from = i + 1;
 	}
 	if (trace_reader_num_problems(r) > from) {
-		complain("warning: and %zu more", trace_reader_num_problems(r) - from);
+		trace_cli_error("warning: and %zu more", trace_reader_num_problems(r) - from);
 	}
 }
 
 /* Runs an exporter that writes one file. */
-static int file_write(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-		      const bool *keep, const char *path,
-		      int (*run)(struct trace_view *, const struct trace_snapshot *, const struct trace_lives *,
-				 const bool *, struct out *))
+static int trace_cli_file_write(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+				const bool *keep, const char *path,
+				int (*run)(struct trace_view *, const struct trace_snapshot *,
+					   const struct trace_lives *, const bool *, struct out *))
 {
 	static struct out out;
 
 	out.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (out.fd < 0) {
-		complain("%s: %s", path, strerror(errno));
+		trace_cli_error("%s: %s", path, strerror(errno));
 		return 1;
 	}
 	struct out *stdout_of = v->out;
@@ -442,34 +443,35 @@ static int file_write(struct trace_view *v, const struct trace_snapshot *s, cons
 		out.error = errno;
 	}
 	if (out.error != 0) {
-		complain("%s: writing failed: %s", path, strerror(out.error));
+		trace_cli_error("%s: writing failed: %s", path, strerror(out.error));
 		status = 1;
 	}
 	return status;
 }
 
-static int view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep)
+static int trace_cli_view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
+			      const bool *keep)
 {
 	if (v->opt->slowest > 0) {
 		return slowest_run(v, s, l, keep);
 	}
 	if (v->opt->summary) {
-		return summary_print(v, s, l, keep);
+		return trace_cli_summary_print(v, s, l, keep);
 	}
 	if (v->opt->perfetto != NULL) {
-		return file_write(v, s, l, keep, v->opt->perfetto, perfetto_run);
+		return trace_cli_file_write(v, s, l, keep, v->opt->perfetto, perfetto_run);
 	}
 	if (v->opt->html != NULL) {
-		return file_write(v, s, l, keep, v->opt->html, html_run);
+		return trace_cli_file_write(v, s, l, keep, v->opt->html, html_run);
 	}
 	if (v->opt->ctf != NULL) {
 		return ctf_run(v, s, keep, v->opt->ctf);
 	}
-	events_print(v, s, keep);
+	trace_cli_events_print(v, s, keep);
 	return 0;
 }
 
-static int snapshot_show(struct trace_view *v, const struct trace_snapshot *s)
+static int trace_cli_snapshot_show(struct trace_view *v, const struct trace_snapshot *s)
 {
 	const struct trace_options *opt = v->opt;
 	struct trace_lives lives = {0};
@@ -479,38 +481,38 @@ static int snapshot_show(struct trace_view *v, const struct trace_snapshot *s)
 	if ((opt->summary || opt->slowest > 0 || opt->age_ns != 0 || opt->unfinished || opt->perfetto != NULL ||
 	     opt->html != NULL) &&
 	    trace_lives_make(v->r, &s->batch, &lives) != 0) {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 		return 1;
 	}
 	if (events_are_chosen(opt) && (keep = calloc(s->batch.num_events + 1, sizeof(*keep))) == NULL) {
-		complain("out of memory");
+		trace_cli_error("out of memory");
 	} else if (keep == NULL || events_mark(v, &s->batch, &lives, keep)) {
-		status = view_run(v, s, &lives, keep);
+		status = trace_cli_view_run(v, s, &lives, keep);
 	}
 	free(keep);
 	trace_lives_clear(&lives);
 	return status;
 }
 
-static int snapshot_run(struct trace_view *v)
+static int trace_cli_snapshot_run(struct trace_view *v)
 {
 	struct trace_snapshot *s;
 	struct trace_error err;
 
 	if (trace_snapshot_take(v->r, v->opt->lcore, &s, &err) != 0) {
-		complain("%s", err.text);
+		trace_cli_error("%s", err.text);
 		return 1;
 	}
-	problems_print(v->r, 0);
+	trace_cli_problems_print(v->r, 0);
 	v->base_tsc = s->first_tsc;
-	int status = snapshot_show(v, s);
+	int status = trace_cli_snapshot_show(v, s);
 	trace_snapshot_free(s);
 	return status;
 }
 
 /* Half of the time of a short run went into page faults. The arrays come from one heap that stays, in huge pages where
  * the kernel gives them; a heap that cannot have them works as well. Called before anything is allocated. */
-static void heap_prepare(void)
+static void trace_cli_heap_prepare(void)
 {
 	enum { HEAP = 64 << 20, HUGE_PAGE = 2 << 20, LARGEST_IN_HEAP = 32 << 20 };
 
@@ -530,7 +532,7 @@ static void heap_prepare(void)
 int main(int argc, char **argv)
 {
 	output_guard("varve-trace", EXIT_FAILURE);
-	heap_prepare();
+	trace_cli_heap_prepare();
 	struct trace_options opt = {.dir = "/dev/shm",
 				    .pid = -1,
 				    .instance = -1,
@@ -548,16 +550,16 @@ int main(int argc, char **argv)
 			fputs(usage_text, stdout);
 			return 0;
 		}
-		if (!option_take(&opt, c, optarg)) {
+		if (!trace_cli_option_take(&opt, c, optarg)) {
 			fputs("Try varve-trace -h.\n", stderr);
 			return EXIT_USAGE;
 		}
 	}
 	if (optind < argc) {
-		complain("\"%s\" is no option; a file is given with -f", argv[optind]);
+		trace_cli_error("\"%s\" is no option; a file is given with -f", argv[optind]);
 		return EXIT_USAGE;
 	}
-	if (!options_agree(&opt)) {
+	if (!trace_cli_options_agree(&opt)) {
 		return EXIT_USAGE;
 	}
 	if (opt.list) {
@@ -572,20 +574,20 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (trace_reader_open(path, &v.r, &err) != 0) {
-		complain("%s", err.text);
+		trace_cli_error("%s", err.text);
 		return 1;
 	}
 	v.path = path;
 	v.tsc_rate = trace_reader_tsc_rate(v.r);
 	if (opt.follow) {
-		problems_print(v.r, 0);
+		trace_cli_problems_print(v.r, 0);
 	}
-	int status = opt.follow ? follow_run(&v) : snapshot_run(&v);
+	int status = opt.follow ? follow_run(&v) : trace_cli_snapshot_run(&v);
 	owners_free(&v);
 	trace_reader_close(v.r);
 	out_flush(&out);
 	if (out.error != 0) {
-		complain("writing failed: %s", strerror(out.error));
+		trace_cli_error("writing failed: %s", strerror(out.error));
 		status = 1;
 	}
 	return status;

@@ -158,6 +158,6 @@ int files_remove_dead(const struct trace_options *opt);
 /* The file that the options name; false, with a message printed, if there is none. */
 bool file_choose(const struct trace_options *opt, char *path, size_t size);
 
-void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void trace_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -14,7 +14,7 @@ struct discover {
 	int error;
 };
 
-static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+static void perf_discover_on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
 {
 	struct discover *d = arg;
 
@@ -22,7 +22,7 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 	d->failed |= event == NVME_EVENT_FAILED || event == NVME_EVENT_REMOVED;
 }
 
-static void on_log(void *arg, int error, const struct nvme_discovered *found, uint32_t n)
+static void perf_discover_on_log(void *arg, int error, const struct nvme_discovered *found, uint32_t n)
 {
 	struct discover *d = arg;
 
@@ -41,31 +41,31 @@ static void on_log(void *arg, int error, const struct nvme_discovered *found, ui
 	}
 }
 
-static bool is_settled(void *arg)
+static bool perf_discover_is_settled(void *arg)
 {
 	struct discover *d = arg;
 
 	return d->ready || d->failed;
 }
 
-static bool is_read(void *arg)
+static bool perf_discover_is_read(void *arg)
 {
 	struct discover *d = arg;
 
 	return d->read || d->failed;
 }
 
-static void on_gone(void *arg)
+static void perf_discover_on_gone(void *arg)
 {
 	((struct discover *)arg)->gone = true;
 }
 
-static bool is_gone(void *arg)
+static bool perf_discover_is_gone(void *arg)
 {
 	return ((struct discover *)arg)->gone;
 }
 
-static bool ask(struct perf_options *o, const struct nvme_trid *at)
+static bool perf_discover_ask(struct perf_options *o, const struct nvme_trid *at)
 {
 	struct discover d = {.opts = o};
 	struct nvme_ctrlr_opts c;
@@ -78,7 +78,7 @@ static bool ask(struct perf_options *o, const struct nvme_trid *at)
 	c.hostid[0] = 0x76;
 	c.keep_alive_ms = 0;
 	c.discovery = true;
-	c.event = on_event;
+	c.event = perf_discover_on_event;
 	c.event_arg = &d;
 	strcpy(trid.subnqn, NVME_DISC_SUBSYS_NAME);
 	d.ctrlr = nvme_ctrlr_create(&trid, &c, error);
@@ -86,9 +86,9 @@ static bool ask(struct perf_options *o, const struct nvme_trid *at)
 		fprintf(stderr, "varve-perf: %s\n", error);
 		return false;
 	}
-	if (thread_control_wait(is_settled, &d, WAIT_US) && d.ready) {
-		nvme_discovery_read(d.ctrlr, on_log, &d);
-		thread_control_wait(is_read, &d, WAIT_US);
+	if (thread_control_wait(perf_discover_is_settled, &d, WAIT_US) && d.ready) {
+		nvme_discovery_read(d.ctrlr, perf_discover_on_log, &d);
+		thread_control_wait(perf_discover_is_read, &d, WAIT_US);
 	}
 	if (!d.read || d.error != 0) {
 		fprintf(stderr, "varve-perf: the discovery service at %s port %s: %s\n", trid.traddr, trid.trsvcid,
@@ -97,12 +97,12 @@ static bool ask(struct perf_options *o, const struct nvme_trid *at)
 		fprintf(stderr, "varve-perf: the discovery service at %s port %s shows no subsystem to %s\n",
 			trid.traddr, trid.trsvcid, o->hostnqn);
 	}
-	nvme_ctrlr_destroy(d.ctrlr, on_gone, &d);
-	thread_control_wait(is_gone, &d, WAIT_US);
+	nvme_ctrlr_destroy(d.ctrlr, perf_discover_on_gone, &d);
+	thread_control_wait(perf_discover_is_gone, &d, WAIT_US);
 	return o->num_targets > before;
 }
 
-static bool is_discovery(const struct nvme_trid *t)
+static bool perf_discover_is_service(const struct nvme_trid *t)
 {
 	return t->trtype == NVME_TRTYPE_RDMA && (t->subnqn[0] == '\0' || strcmp(t->subnqn, NVME_DISC_SUBSYS_NAME) == 0);
 }
@@ -110,14 +110,14 @@ static bool is_discovery(const struct nvme_trid *t)
 bool perf_discover(struct perf_options *o)
 {
 	for (unsigned i = 0; i < o->num_targets;) {
-		if (!is_discovery(&o->targets[i])) {
+		if (!perf_discover_is_service(&o->targets[i])) {
 			i++;
 			continue;
 		}
 		struct nvme_trid at = o->targets[i];
 		o->num_targets--;
 		memmove(&o->targets[i], &o->targets[i + 1], (o->num_targets - i) * sizeof(o->targets[0]));
-		if (!ask(o, &at)) {
+		if (!perf_discover_ask(o, &at)) {
 			return false;
 		}
 	}

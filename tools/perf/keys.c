@@ -8,7 +8,7 @@
 #include "keyring/keyring.h"
 #include "tools/perf/perf.h"
 
-static struct keyring_key *get_key(const char *option, const char *file)
+static struct keyring_key *perf_key_read(const char *option, const char *file)
 {
 	char error[KEYRING_ERROR_MAX];
 	char *path = realpath(file, NULL); /* the ring's paths are absolute */
@@ -31,10 +31,10 @@ static struct keyring_key *get_key(const char *option, const char *file)
 bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o)
 {
 	if (o->dhchap_key != NULL) {
-		c->dhchap_key = get_key("--dhchap-key", o->dhchap_key);
+		c->dhchap_key = perf_key_read("--dhchap-key", o->dhchap_key);
 	}
 	if (o->dhchap_ctrlr_key != NULL) {
-		c->dhchap_ctrlr_key = get_key("--dhchap-ctrlr-key", o->dhchap_ctrlr_key);
+		c->dhchap_ctrlr_key = perf_key_read("--dhchap-ctrlr-key", o->dhchap_ctrlr_key);
 	}
 	return (o->dhchap_key == NULL || c->dhchap_key != NULL) &&
 	       (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);

@@ -8,12 +8,12 @@
 
 #define BLOCK_SIZE 512
 
-static void on_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
+static void perf_local_on_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 {
 	/* the only one who takes them away is perf_locals_close(), and it has closed them before */
 }
 
-static int make(const struct perf_bdev *b, const char *name, char *error)
+static int perf_local_create(const struct perf_bdev *b, const char *name, char *error)
 {
 	switch (b->kind) {
 	case PERF_BDEV_NULL:
@@ -51,10 +51,10 @@ bool perf_locals_open(struct perf_locals *l, const struct perf_options *o)
 
 		snprintf(name, sizeof(name), "bdev%u", i);
 		*t = (struct perf_target){.opts = o, .index = i, .ready = true};
-		rc = make(&o->bdevs[i], name, error);
+		rc = perf_local_create(&o->bdevs[i], name, error);
 		if (rc == 0) {
 			l->num++;
-			rc = bdev_open(name, writes, on_event, t, &t->desc);
+			rc = bdev_open(name, writes, perf_local_on_event, t, &t->desc);
 		}
 		if (rc != 0) {
 			fprintf(stderr, "varve-perf: %s\n", error[0] ? error : strerror(-rc));
@@ -72,12 +72,12 @@ struct nvme_ns perf_local_ns(const struct perf_target *t)
 		.nsid = t->index + 1, .num_blocks = bdev_num_blocks(b), .block_size = bdev_block_size(b)};
 }
 
-static void gone(void *arg)
+static void perf_locals_on_end(void *arg)
 {
 	((struct perf_locals *)arg)->started = false;
 }
 
-static bool is_gone(void *arg)
+static bool perf_locals_are_ended(void *arg)
 {
 	return !((struct perf_locals *)arg)->started;
 }
@@ -92,6 +92,6 @@ void perf_locals_close(struct perf_locals *l)
 			bdev_close(l->targets[i].desc);
 		}
 	}
-	bdev_fini(gone, l);
-	thread_control_wait(is_gone, l, UINT64_MAX);
+	bdev_fini(perf_locals_on_end, l);
+	thread_control_wait(perf_locals_are_ended, l, UINT64_MAX);
 }

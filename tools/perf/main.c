@@ -29,14 +29,14 @@ struct perf {
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int sig)
+static void perf_on_signal(int sig)
 {
 	interrupted = 1;
 	thread_control_exit();
 }
 
 /* Goes on with fn for every stream. */
-static void for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, void *arg), void *arg)
+static void perf_for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, void *arg), void *arg)
 {
 	for (unsigned i = 0; i < p->num_workers; i++) {
 		struct perf_stream *s;
@@ -48,17 +48,17 @@ static void for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, vo
 
 /* Targets. */
 
-static void want_if_of(struct perf_stream *s, void *target)
+static void perf_stream_want_if_of(struct perf_stream *s, void *target)
 {
 	s->wanted |= s->target == target;
 }
 
-static void count_opening(struct perf_stream *s, void *n)
+static void perf_count_opening(struct perf_stream *s, void *n)
 {
 	*(unsigned *)n += s->opening;
 }
 
-static void open_in_turn(struct perf_stream *s, void *n)
+static void perf_stream_open_in_turn(struct perf_stream *s, void *n)
 {
 	if (s->wanted && *(unsigned *)n < OPENING_MAX) {
 		++*(unsigned *)n;
@@ -67,15 +67,15 @@ static void open_in_turn(struct perf_stream *s, void *n)
 }
 
 /* Not all at once: a target's listener has a backlog. */
-static void open_some(struct perf *p)
+static void perf_open_some_streams(struct perf *p)
 {
 	unsigned n = 0;
 
-	for_each_stream(p, count_opening, &n);
-	for_each_stream(p, open_in_turn, &n);
+	perf_for_each_stream(p, perf_count_opening, &n);
+	perf_for_each_stream(p, perf_stream_open_in_turn, &n);
 }
 
-static void close_if_of(struct perf_stream *s, void *target)
+static void perf_stream_close_if_of(struct perf_stream *s, void *target)
 {
 	if (s->target == target) {
 		perf_stream_close(s);
@@ -84,32 +84,32 @@ static void close_if_of(struct perf_stream *s, void *target)
 
 static struct perf perf;
 
-static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+static void perf_target_on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
 {
 	struct perf_target *t = arg;
 
 	switch (event) {
 	case NVME_EVENT_READY:
 		t->ready = true;
-		for_each_stream(&perf, want_if_of, t);
-		open_some(&perf);
+		perf_for_each_stream(&perf, perf_stream_want_if_of, t);
+		perf_open_some_streams(&perf);
 		break;
 	case NVME_EVENT_DOWN:
 		t->ready = false;
 		t->reconnects++;
-		for_each_stream(&perf, close_if_of, t);
+		perf_for_each_stream(&perf, perf_stream_close_if_of, t);
 		break;
 	case NVME_EVENT_FAILED:
 	case NVME_EVENT_REMOVED:
 		t->failed = true;
-		for_each_stream(&perf, close_if_of, t);
+		perf_for_each_stream(&perf, perf_stream_close_if_of, t);
 		break;
 	default:
 		break;
 	}
 }
 
-static bool targets_settled(void *arg)
+static bool perf_targets_are_settled(void *arg)
 {
 	struct perf *p = arg;
 
@@ -121,7 +121,7 @@ static bool targets_settled(void *arg)
 	return true;
 }
 
-static bool any_failed(const struct perf *p)
+static bool perf_any_target_failed(const struct perf *p)
 {
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		if (p->targets[i].failed) {
@@ -131,7 +131,7 @@ static bool any_failed(const struct perf *p)
 	return false;
 }
 
-static bool create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
+static bool perf_create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
 {
 	char error[NVME_ERROR_MAX];
 
@@ -149,7 +149,7 @@ static bool create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
 	return true;
 }
 
-static bool connect_targets(struct perf *p)
+static bool perf_connect_targets(struct perf *p)
 {
 	struct nvme_ctrlr_opts o;
 
@@ -163,13 +163,13 @@ static bool connect_targets(struct perf *p)
 	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
 					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16)
 					 : 1024);
-	o.event = on_event;
-	bool created = perf_keys_get(&o, &p->opts) && create_ctrlrs(p, &o);
+	o.event = perf_target_on_event;
+	bool created = perf_keys_get(&o, &p->opts) && perf_create_ctrlrs(p, &o);
 	perf_keys_put(&o);
 	if (!created) {
 		return false;
 	}
-	thread_control_wait(targets_settled, p, 60 * UINT64_C(1000000));
+	thread_control_wait(perf_targets_are_settled, p, 60 * UINT64_C(1000000));
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		if (!p->targets[i].ready) {
 			fprintf(stderr, "varve-perf: %s %s: %s\n", p->opts.targets[i].traddr, p->opts.targets[i].subnqn,
@@ -182,7 +182,7 @@ static bool connect_targets(struct perf *p)
 
 /* Streams. */
 
-static bool add_streams(struct perf *p, struct perf_target *t, const struct nvme_ns *ns)
+static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct nvme_ns *ns)
 {
 	unsigned n = p->num_workers * p->opts.qpairs;
 	uint64_t bytes = ns->num_blocks * ns->block_size;
@@ -225,7 +225,7 @@ static bool add_streams(struct perf *p, struct perf_target *t, const struct nvme
 	return true;
 }
 
-static bool make_streams(struct perf *p)
+static bool perf_create_streams(struct perf *p)
 {
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		struct perf_target *t = &p->targets[i];
@@ -235,7 +235,7 @@ static bool make_streams(struct perf *p)
 		while ((ns = nvme_ctrlr_next_ns(t->ctrlr, ns ? ns->nsid : 0)) != NULL) {
 			if (p->opts.nsid == 0 || ns->nsid == p->opts.nsid) {
 				found++;
-				if (!add_streams(p, t, ns)) {
+				if (!perf_streams_add(p, t, ns)) {
 					return false;
 				}
 			}
@@ -249,7 +249,7 @@ static bool make_streams(struct perf *p)
 	for (unsigned i = 0; i < p->locals.num; i++) {
 		struct nvme_ns ns = perf_local_ns(&p->locals.targets[i]);
 
-		if (!add_streams(p, &p->locals.targets[i], &ns)) {
+		if (!perf_streams_add(p, &p->locals.targets[i], &ns)) {
 			return false;
 		}
 	}
@@ -262,7 +262,7 @@ struct count {
 	uint64_t miscompares, budget;
 };
 
-static void count_stream(struct perf_stream *s, void *arg)
+static void perf_count_stream(struct perf_stream *s, void *arg)
 {
 	struct count *c = arg;
 
@@ -280,28 +280,28 @@ static void count_stream(struct perf_stream *s, void *arg)
 	c->budget += __atomic_load_n(&s->budget, __ATOMIC_RELAXED);
 }
 
-static struct count count_all(struct perf *p)
+static struct count perf_count(struct perf *p)
 {
 	struct count c = {0};
 
-	for_each_stream(p, count_stream, &c);
+	perf_for_each_stream(p, perf_count_stream, &c);
 	return c;
 }
 
-static bool streams_open(void *arg)
+static bool perf_streams_are_open(void *arg)
 {
 	struct perf *p = arg;
 
-	struct count c = count_all(p);
+	struct count c = perf_count(p);
 
-	return interrupted || any_failed(p) || c.opening + c.wanted == 0;
+	return interrupted || perf_any_target_failed(p) || c.opening + c.wanted == 0;
 }
 
-static bool streams_filled(void *arg)
+static bool perf_streams_are_filled(void *arg)
 {
 	struct perf *p = arg;
 
-	return interrupted || any_failed(p) || count_all(p).prefilling == 0;
+	return interrupted || perf_any_target_failed(p) || perf_count(p).prefilling == 0;
 }
 
 struct phase {
@@ -310,7 +310,7 @@ struct phase {
 	uint64_t budget;
 };
 
-static void set_phase(void *arg)
+static void perf_phase_set(void *arg)
 {
 	struct phase *ph = arg;
 
@@ -318,39 +318,39 @@ static void set_phase(void *arg)
 	ph->stream->budget = ph->budget;
 }
 
-static void set_stream_phase(struct perf_stream *s, void *arg)
+static void perf_stream_set_phase(struct perf_stream *s, void *arg)
 {
 	struct phase *ph = arg;
 
 	ph->stream = s;
-	thread_call(s->worker->thread, set_phase, ph);
+	thread_call(s->worker->thread, perf_phase_set, ph);
 }
 
-static bool drained(void *arg)
+static bool perf_is_drained(void *arg)
 {
-	struct count c = count_all(arg);
+	struct count c = perf_count(arg);
 
 	return c.outstanding == 0;
 }
 
-static bool run_over(void *arg)
+static bool perf_run_is_over(void *arg)
 {
 	struct perf *p = arg;
 
-	if (interrupted || any_failed(p)) {
+	if (interrupted || perf_any_target_failed(p)) {
 		return true;
 	}
 	if (p->opts.ios != 0) {
-		struct count c = count_all(p);
+		struct count c = perf_count(p);
 		return c.budget == 0 && c.outstanding == 0 && c.unconnected == 0;
 	}
 	return env_ticks() >= p->run_end;
 }
 
-static void show_progress(void *arg)
+static void perf_show_progress(void *arg)
 {
 	struct perf *p = arg;
-	struct count c = count_all(p);
+	struct count c = perf_count(p);
 	uint64_t ios = c.stats.reads + c.stats.writes;
 
 	/* on a terminal in one place, elsewhere a line each */
@@ -366,7 +366,7 @@ static void show_progress(void *arg)
 	thread_timer_start(&p->progress, 1000000);
 }
 
-static void run(struct perf *p)
+static void perf_run(struct perf *p)
 {
 	unsigned n = 0;
 	struct phase ph = {.phase = STREAM_RUN};
@@ -384,13 +384,13 @@ static void run(struct perf *p)
 	ph.budget = p->opts.idle ? 0 : p->opts.ios ? (p->opts.ios + n - 1) / n : UINT64_MAX;
 	p->run_start = env_ticks();
 	p->run_end = p->run_start + p->opts.seconds * env_ticks_hz();
-	for_each_stream(p, set_stream_phase, &ph);
+	perf_for_each_stream(p, perf_stream_set_phase, &ph);
 	if (p->opts.progress || (!p->opts.quiet && !p->opts.json && isatty(STDERR_FILENO))) {
-		p->progress.fn = show_progress;
+		p->progress.fn = perf_show_progress;
 		p->progress.arg = p;
 		thread_timer_start(&p->progress, 1000000);
 	}
-	thread_control_wait(run_over, p, UINT64_MAX);
+	thread_control_wait(perf_run_is_over, p, UINT64_MAX);
 	p->run_end = env_ticks();
 	thread_timer_stop(&p->progress);
 	if (p->progress.fn != NULL && isatty(STDERR_FILENO)) {
@@ -398,8 +398,8 @@ static void run(struct perf *p)
 	}
 	ph.phase = STREAM_STOP;
 	ph.budget = 0;
-	for_each_stream(p, set_stream_phase, &ph);
-	thread_control_wait(drained, p, SETTLE_US);
+	perf_for_each_stream(p, perf_stream_set_phase, &ph);
+	thread_control_wait(perf_is_drained, p, SETTLE_US);
 	for (unsigned i = 0; i < p->num_workers && p->opts.rate != 0; i++) {
 		thread_call(p->workers[i].thread, perf_worker_stop_rate, &p->workers[i]);
 	}
@@ -407,12 +407,12 @@ static void run(struct perf *p)
 
 /* Everything at its end. */
 
-static void ctrlr_gone(void *arg)
+static void perf_target_on_gone(void *arg)
 {
 	((struct perf_target *)arg)->ctrlr = NULL;
 }
 
-static bool all_gone(void *arg)
+static bool perf_targets_are_gone(void *arg)
 {
 	struct perf *p = arg;
 
@@ -425,33 +425,33 @@ static bool all_gone(void *arg)
 }
 
 /* Unlike those of a connection, I/Os of a block device cannot be given up: they end. */
-static void close_locals(struct perf *p)
+static void perf_close_locals(struct perf *p)
 {
 	struct phase stop = {.phase = STREAM_STOP};
 
 	if (p->locals.num != 0) {
-		for_each_stream(p, set_stream_phase, &stop);
-		thread_control_wait(drained, p, UINT64_MAX);
+		perf_for_each_stream(p, perf_stream_set_phase, &stop);
+		thread_control_wait(perf_is_drained, p, UINT64_MAX);
 	}
 	for (unsigned i = 0; i < p->locals.num; i++) {
-		for_each_stream(p, close_if_of, &p->locals.targets[i]);
+		perf_for_each_stream(p, perf_stream_close_if_of, &p->locals.targets[i]);
 	}
 	perf_locals_close(&p->locals);
 }
 
-static void close_all(struct perf *p)
+static void perf_close(struct perf *p)
 {
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		p->targets[i].closed = true;
-		for_each_stream(p, close_if_of, &p->targets[i]);
+		perf_for_each_stream(p, perf_stream_close_if_of, &p->targets[i]);
 		if (p->targets[i].ctrlr != NULL) {
-			nvme_ctrlr_destroy(p->targets[i].ctrlr, ctrlr_gone, &p->targets[i]);
+			nvme_ctrlr_destroy(p->targets[i].ctrlr, perf_target_on_gone, &p->targets[i]);
 		}
 	}
-	if (!thread_control_wait(all_gone, p, SETTLE_US)) {
+	if (!thread_control_wait(perf_targets_are_gone, p, SETTLE_US)) {
 		fprintf(stderr, "varve-perf: a controller did not shut down in time\n");
 	}
-	close_locals(p);
+	perf_close_locals(p);
 	for (unsigned i = 0; i < p->num_workers; i++) {
 		struct perf_stream *s;
 		while ((s = TAILQ_FIRST(&p->workers[i].streams)) != NULL) {
@@ -463,7 +463,7 @@ static void close_all(struct perf *p)
 	free(p->workers);
 }
 
-static void add_result(struct perf_stream *s, void *arg)
+static void perf_result_add(struct perf_stream *s, void *arg)
 {
 	struct perf_result *r = arg;
 
@@ -476,7 +476,7 @@ static void add_result(struct perf_stream *s, void *arg)
 	histogram_merge(&r->stats.write_ticks, &s->stats.write_ticks);
 }
 
-static int report(struct perf *p)
+static int perf_report(struct perf *p)
 {
 	struct perf_result *r = calloc(1, sizeof(*r));
 	int status;
@@ -485,17 +485,17 @@ static int report(struct perf *p)
 		return EXIT_FAILURE;
 	}
 	r->seconds = (double)(p->run_end - p->run_start) / (double)env_ticks_hz();
-	for_each_stream(p, add_result, r);
+	perf_for_each_stream(p, perf_result_add, r);
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		r->reconnects += p->targets[i].reconnects;
 	}
 	(p->opts.json ? perf_report_json : perf_report_text)(&p->opts, r);
-	status = r->stats.errors || r->miscompares || any_failed(p) ? EXIT_FAILURE : EXIT_SUCCESS;
+	status = r->stats.errors || r->miscompares || perf_any_target_failed(p) ? EXIT_FAILURE : EXIT_SUCCESS;
 	free(r);
 	return status;
 }
 
-static bool make_workers(struct perf *p)
+static bool perf_create_workers(struct perf *p)
 {
 	unsigned lcore;
 
@@ -523,25 +523,25 @@ static bool make_workers(struct perf *p)
 }
 
 /* Opens what is to be opened, and has the conditions of thread_control_wait() looked at when nothing else happens. */
-static int tick(void *ctx)
+static int perf_tick(void *ctx)
 {
-	open_some(ctx);
+	perf_open_some_streams(ctx);
 	return POLLER_IDLE;
 }
 
-static int measure(struct perf *p)
+static int perf_measure(struct perf *p)
 {
 	int status = EXIT_FAILURE;
 	struct poller *ticker = poller_register(
-		&(struct poller_opts){.name = "perf_tick", .fn = tick, .ctx = p, .period_us = 10000, .fd = -1});
+		&(struct poller_opts){.name = "perf_tick", .fn = perf_tick, .ctx = p, .period_us = 10000, .fd = -1});
 
-	if (make_workers(p) && perf_discover(&p->opts) && connect_targets(p) &&
-	    perf_locals_open(&p->locals, &p->opts) && make_streams(p)) {
-		thread_control_wait(streams_open, p, UINT64_MAX);
-		thread_control_wait(streams_filled, p, UINT64_MAX);
-		if (!any_failed(p) && !interrupted) {
-			run(p);
-			status = report(p);
+	if (perf_create_workers(p) && perf_discover(&p->opts) && perf_connect_targets(p) &&
+	    perf_locals_open(&p->locals, &p->opts) && perf_create_streams(p)) {
+		thread_control_wait(perf_streams_are_open, p, UINT64_MAX);
+		thread_control_wait(perf_streams_are_filled, p, UINT64_MAX);
+		if (!perf_any_target_failed(p) && !interrupted) {
+			perf_run(p);
+			status = perf_report(p);
 		}
 	}
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
@@ -553,13 +553,13 @@ static int measure(struct perf *p)
 				nvme_ctrlr_last_error(t->ctrlr));
 		}
 	}
-	close_all(p);
+	perf_close(p);
 	poller_unregister(&ticker);
 	return status;
 }
 
 /* The target is likely to sit on the first CPUs: the worker takes the last one. */
-static const char *default_cores(char *buf, size_t size)
+static const char *perf_default_cores(char *buf, size_t size)
 {
 	cpu_set_t set;
 	int last = 0;
@@ -573,7 +573,7 @@ static const char *default_cores(char *buf, size_t size)
 	return buf;
 }
 
-static bool any_local(const struct perf_options *o)
+static bool perf_any_drive(const struct perf_options *o)
 {
 	bool any = false;
 
@@ -584,7 +584,7 @@ static bool any_local(const struct perf_options *o)
 }
 
 /* For RAM disks, where the user has not said how much memory there shall be. */
-static void make_room(struct perf_options *o)
+static void perf_make_room(struct perf_options *o)
 {
 	uint64_t bytes = 0;
 
@@ -611,14 +611,14 @@ int main(int argc, char **argv)
 		break;
 	}
 	log_set_print_level(LOG_LEVEL_WARNING);
-	make_room(&p->opts);
+	perf_make_room(&p->opts);
 	struct env_opts e = {.name = "varve-perf",
-			     .cores = p->opts.cores ? p->opts.cores : default_cores(cores, sizeof(cores)),
+			     .cores = p->opts.cores ? p->opts.cores : perf_default_cores(cores, sizeof(cores)),
 			     .oversubscribe = p->opts.oversubscribe,
 			     .mem_mb = p->opts.mem_mb,
 			     .instance_id = -1,
 			     .no_huge = p->opts.no_huge,
-			     .no_pci = !any_local(&p->opts)};
+			     .no_pci = !perf_any_drive(&p->opts)};
 	if (env_init(&e, error) != 0) {
 		fprintf(stderr, "varve-perf: %s\n", error);
 		return EXIT_FAILURE;
@@ -630,10 +630,10 @@ int main(int argc, char **argv)
 		env_fini();
 		return EXIT_FAILURE;
 	}
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
+	signal(SIGINT, perf_on_signal);
+	signal(SIGTERM, perf_on_signal);
 	signal(SIGPIPE, SIG_IGN);
-	rc = measure(p);
+	rc = perf_measure(p);
 	dhchap_stop();           /* a controller that went in the middle of it has left a job behind */
 	signal(SIGINT, SIG_IGN); /* the handler needs the control thread, and all is done */
 	signal(SIGTERM, SIG_IGN);

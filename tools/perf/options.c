@@ -114,13 +114,13 @@ static const struct {
 	{"none", false, true, 0, true},
 };
 
-static bool complain(const char *option, const char *value, const char *allowed)
+static bool perf_option_complain(const char *option, const char *value, const char *allowed)
 {
 	fprintf(stderr, "varve-perf: %s '%s': allowed is %s\n", option, value, allowed);
 	return false;
 }
 
-static bool number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+static bool perf_option_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
 {
 	char allowed[64];
 
@@ -129,21 +129,21 @@ static bool number(const char *option, const char *text, uint64_t min, uint64_t 
 	}
 	snprintf(allowed, sizeof(allowed), "a number from %llu to %llu", (unsigned long long)min,
 		 (unsigned long long)max);
-	return complain(option, text, allowed);
+	return perf_option_complain(option, text, allowed);
 }
 
-static bool number32(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *out)
+static bool perf_option_number32(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *out)
 {
 	uint64_t v;
 
-	if (!number(option, text, min, max, &v)) {
+	if (!perf_option_number(option, text, min, max, &v)) {
 		return false;
 	}
 	*out = (uint32_t)v;
 	return true;
 }
 
-static bool set_workload(struct perf_options *o, const char *name, bool *fixed)
+static bool perf_option_set_workload(struct perf_options *o, const char *name, bool *fixed)
 {
 	for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++) {
 		if (strcmp(name, workloads[i].name) == 0) {
@@ -154,15 +154,15 @@ static bool set_workload(struct perf_options *o, const char *name, bool *fixed)
 			return true;
 		}
 	}
-	return complain("--workload", name, "read, write, rw, randread, randwrite, randrw or none");
+	return perf_option_complain("--workload", name, "read, write, rw, randread, randwrite, randrw or none");
 }
 
-static bool add_target(struct perf_options *o, const char *text)
+static bool perf_option_add_target(struct perf_options *o, const char *text)
 {
 	char error[NVME_ERROR_MAX];
 
 	if (o->num_targets == PERF_MAX_TARGETS) {
-		return complain("--target", text, "at most 64 targets");
+		return perf_option_complain("--target", text, "at most 64 targets");
 	}
 	if (nvme_trid_parse(&o->targets[o->num_targets], text, error) != 0) {
 		fprintf(stderr, "varve-perf: --target: %s\n", error);
@@ -172,12 +172,12 @@ static bool add_target(struct perf_options *o, const char *text)
 	return true;
 }
 
-static bool add_bdev(struct perf_options *o, const char *text)
+static bool perf_option_add_bdev(struct perf_options *o, const char *text)
 {
 	struct perf_bdev *b = &o->bdevs[o->num_bdevs];
 
 	if (o->num_bdevs == PERF_MAX_BDEVS) {
-		return complain("--bdev", text, "at most 16 block devices");
+		return perf_option_complain("--bdev", text, "at most 16 block devices");
 	}
 	if (strncmp(text, "file:", 5) == 0 && text[5] != '\0') {
 		*b = (struct perf_bdev){.kind = PERF_BDEV_FILE, .path = text + 5};
@@ -187,13 +187,13 @@ static bool add_bdev(struct perf_options *o, const char *text)
 		   parse_size(text + 7, 1 << 20, UINT64_C(1) << 40, &b->bytes) == 0) {
 		b->kind = PERF_BDEV_MALLOC;
 	} else {
-		return complain("--bdev", text, "null:SIZE, malloc:SIZE (1M or more) or file:PATH");
+		return perf_option_complain("--bdev", text, "null:SIZE, malloc:SIZE (1M or more) or file:PATH");
 	}
 	o->num_bdevs++;
 	return true;
 }
 
-static bool set_loss_timeout(struct perf_options *o, const char *text)
+static bool perf_option_set_loss_timeout(struct perf_options *o, const char *text)
 {
 	uint64_t v;
 
@@ -201,17 +201,18 @@ static bool set_loss_timeout(struct perf_options *o, const char *text)
 		o->loss_timeout_s = -1;
 		return true;
 	}
-	if (!number("--loss-timeout", text, 0, INT32_MAX, &v)) {
+	if (!perf_option_number("--loss-timeout", text, 0, INT32_MAX, &v)) {
 		return false;
 	}
 	o->loss_timeout_s = (int32_t)v;
 	return true;
 }
 
-static bool set_hostnqn(struct perf_options *o, const char *text)
+static bool perf_option_set_hostnqn(struct perf_options *o, const char *text)
 {
 	if (!nvme_nqn_is_valid(text)) {
-		return complain("--hostnqn", text, "an NQN, nqn.yyyy-mm.reverse.domain:name, at most 223 bytes");
+		return perf_option_complain("--hostnqn", text,
+					    "an NQN, nqn.yyyy-mm.reverse.domain:name, at most 223 bytes");
 	}
 	snprintf(o->hostnqn, sizeof(o->hostnqn), "%s", text);
 	return true;
@@ -222,42 +223,42 @@ struct parse {
 	uint32_t mix;
 };
 
-static bool one_option(struct perf_options *o, int c, const char *arg, struct parse *p)
+static bool perf_option_set(struct perf_options *o, int c, const char *arg, struct parse *p)
 {
 	switch (c) {
 	case 'r':
-		return add_target(o, arg);
+		return perf_option_add_target(o, arg);
 	case 'b':
-		return add_bdev(o, arg);
+		return perf_option_add_bdev(o, arg);
 	case 'n':
-		return number32("--nsid", arg, 1, UINT32_MAX - 1, &o->nsid);
+		return perf_option_number32("--nsid", arg, 1, UINT32_MAX - 1, &o->nsid);
 	case 'q':
-		return number32("--queue-depth", arg, 1, 4096, &o->queue_depth);
+		return perf_option_number32("--queue-depth", arg, 1, 4096, &o->queue_depth);
 	case 'o':
-		return number32("--io-size", arg, 512, 1 << 24, &o->io_size);
+		return perf_option_number32("--io-size", arg, 512, 1 << 24, &o->io_size);
 	case 'w':
-		return set_workload(o, arg, &p->workload_fixed);
+		return perf_option_set_workload(o, arg, &p->workload_fixed);
 	case 'M':
 		p->has_mix = true;
-		return number32("--read-percent", arg, 0, 100, &p->mix);
+		return perf_option_number32("--read-percent", arg, 0, 100, &p->mix);
 	case 't':
-		return number32("--time", arg, 1, 1 << 30, &o->seconds);
+		return perf_option_number32("--time", arg, 1, 1 << 30, &o->seconds);
 	case OPT_IOS:
 		o->seconds = 0;
-		return number("--ios", arg, 1, UINT64_MAX >> 1, &o->ios);
+		return perf_option_number("--ios", arg, 1, UINT64_MAX >> 1, &o->ios);
 	case 'P':
-		return number32("--qpairs", arg, 1, 1024, &o->qpairs);
+		return perf_option_number32("--qpairs", arg, 1, 1024, &o->qpairs);
 	case OPT_RATE:
-		return number("--rate", arg, 1, UINT32_MAX, &o->rate);
+		return perf_option_number("--rate", arg, 1, UINT32_MAX, &o->rate);
 	case OPT_REGION:
-		return number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
+		return perf_option_number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
 	case OPT_VERIFY:
 		o->verify = true;
 		return true;
 	case OPT_SEED:
-		return number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
+		return perf_option_number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
 	case OPT_HOSTNQN:
-		return set_hostnqn(o, arg);
+		return perf_option_set_hostnqn(o, arg);
 	case OPT_DHCHAP_KEY:
 		o->dhchap_key = arg;
 		return true;
@@ -265,9 +266,9 @@ static bool one_option(struct perf_options *o, int c, const char *arg, struct pa
 		o->dhchap_ctrlr_key = arg;
 		return true;
 	case OPT_KATO:
-		return number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
+		return perf_option_number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
 	case OPT_LOSS:
-		return set_loss_timeout(o, arg);
+		return perf_option_set_loss_timeout(o, arg);
 	case 'j':
 		o->json = true;
 		return true;
@@ -284,7 +285,7 @@ static bool one_option(struct perf_options *o, int c, const char *arg, struct pa
 		o->oversubscribe = true;
 		return true;
 	case 's':
-		return number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
+		return perf_option_number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
 	case OPT_NO_HUGE:
 		o->no_huge = true;
 		return true;
@@ -296,7 +297,7 @@ static bool one_option(struct perf_options *o, int c, const char *arg, struct pa
 	}
 }
 
-static bool check_whole(struct perf_options *o, const struct parse *p)
+static bool perf_options_check(struct perf_options *o, const struct parse *p)
 {
 	if (p->has_mix) {
 		if (p->workload_fixed) {
@@ -343,7 +344,7 @@ enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv
 			fputs(help, stdout);
 			return PERF_EXIT_OK;
 		}
-		if (!one_option(o, c, optarg, &p)) {
+		if (!perf_option_set(o, c, optarg, &p)) {
 			return PERF_EXIT_USAGE;
 		}
 	}
@@ -351,5 +352,5 @@ enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv
 		fprintf(stderr, "varve-perf: '%s' is not an option; --help lists them\n", argv[optind]);
 		return PERF_EXIT_USAGE;
 	}
-	return check_whole(o, &p) ? PERF_RUN : PERF_EXIT_USAGE;
+	return perf_options_check(o, &p) ? PERF_RUN : PERF_EXIT_USAGE;
 }

@@ -11,7 +11,7 @@ struct cell {
 };
 _Static_assert(sizeof(struct cell) == 16, "divides every block size");
 
-static uint32_t mark_of(uint64_t lba, uint32_t generation, uint32_t index, uint64_t seed)
+static uint32_t pattern_mark_of(uint64_t lba, uint32_t generation, uint32_t index, uint64_t seed)
 {
 	uint64_t x = lba * UINT64_C(0x9e3779b97f4a7c15) ^ ((uint64_t)generation << 32 | index) ^ seed;
 
@@ -26,8 +26,9 @@ void pattern_fill(void *buf, uint32_t block_size, uint32_t blocks, uint64_t lba,
 
 	for (uint32_t b = 0; b < blocks; b++, lba++) {
 		for (uint32_t i = 0; i < block_size / sizeof(*cell); i++) {
-			*cell++ = (struct cell){
-				.lba = lba, .generation = generation, .mark = mark_of(lba, generation, i, seed)};
+			*cell++ = (struct cell){.lba = lba,
+						.generation = generation,
+						.mark = pattern_mark_of(lba, generation, i, seed)};
 		}
 	}
 }
@@ -39,7 +40,7 @@ bool pattern_check(const void *block, uint32_t block_size, uint64_t lba, uint32_
 
 	for (uint32_t i = 0; i < block_size / sizeof(*cell); i++) {
 		if (cell[i].lba != lba || cell[i].generation != generation ||
-		    cell[i].mark != mark_of(lba, generation, i, seed)) {
+		    cell[i].mark != pattern_mark_of(lba, generation, i, seed)) {
 			*fault = (struct pattern_fault){.lba = lba,
 							.offset = (uint32_t)(i * sizeof(*cell)),
 							.found_lba = cell[i].lba,

@@ -9,25 +9,25 @@
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
-static size_t io_size(void)
+static size_t perf_io_size(void)
 {
 	size_t remote = nvme_request_size(), local = bdev_io_size();
 
 	return (offsetof(struct perf_io, req) + (remote > local ? remote : local) + 63) & ~(size_t)63;
 }
 
-static bool make_ios(struct perf_stream *s)
+static bool perf_stream_create_ios(struct perf_stream *s)
 {
 	uint32_t n = s->opts->queue_depth;
 
-	s->memory = aligned_alloc(64, n * io_size());
+	s->memory = aligned_alloc(64, n * perf_io_size());
 	s->buffers = env_dma_zmalloc((size_t)n * s->opts->io_size, 4096, env_lcore_numa_node(s->worker->lcore));
 	if (s->memory == NULL || s->buffers == NULL) {
 		return false;
 	}
-	memset(s->memory, 0, n * io_size());
+	memset(s->memory, 0, n * perf_io_size());
 	for (uint32_t i = 0; i < n; i++) {
-		struct perf_io *io = (struct perf_io *)((uint8_t *)s->memory + i * io_size());
+		struct perf_io *io = (struct perf_io *)((uint8_t *)s->memory + i * perf_io_size());
 
 		io->stream = s;
 		io->iov = (struct iovec){.iov_base = (uint8_t *)s->buffers + (size_t)i * s->opts->io_size,
@@ -43,7 +43,7 @@ static bool make_ios(struct perf_stream *s)
 	return true;
 }
 
-static bool make_verification(struct perf_stream *s)
+static bool perf_stream_create_verification(struct perf_stream *s)
 {
 	if (!s->opts->verify) {
 		return true;
@@ -80,7 +80,7 @@ struct perf_stream *perf_stream_create(const struct perf_options *opts, struct p
 	s->budget = opts->verify ? units : 0;
 	STAILQ_INIT(&s->idle);
 	STAILQ_INIT(&s->retry);
-	if (!make_ios(s) || !make_verification(s)) {
+	if (!perf_stream_create_ios(s) || !perf_stream_create_verification(s)) {
 		perf_stream_free(s);
 		return NULL;
 	}
@@ -97,7 +97,7 @@ void perf_stream_free(struct perf_stream *s)
 	free(s);
 }
 
-static void stopped(void *arg)
+static void perf_stream_on_stop(void *arg)
 {
 	struct perf_stream *s = arg;
 
@@ -106,7 +106,7 @@ static void stopped(void *arg)
 	s->closing = NULL;
 }
 
-static void opened(void *arg, struct nvme_qpair *qpair, int error)
+static void perf_stream_on_open(void *arg, struct nvme_qpair *qpair, int error)
 {
 	struct perf_stream *s = arg;
 
@@ -120,7 +120,7 @@ static void opened(void *arg, struct nvme_qpair *qpair, int error)
 	}
 	if (s->target->closed || !s->target->ready) { /* too late: it goes at once */
 		s->closing = qpair;
-		nvme_qpair_stop(qpair, stopped, s);
+		nvme_qpair_stop(qpair, perf_stream_on_stop, s);
 		return;
 	}
 	s->qpair = qpair;
@@ -143,7 +143,7 @@ void perf_stream_open(struct perf_stream *s)
 		return;
 	}
 	s->opening = true;
-	nvme_qpair_create(s->target->ctrlr, &q, opened, s);
+	nvme_qpair_create(s->target->ctrlr, &q, perf_stream_on_open, s);
 }
 
 void perf_stream_close(struct perf_stream *s)
@@ -156,5 +156,5 @@ void perf_stream_close(struct perf_stream *s)
 		return;
 	}
 	thread_call(s->worker->thread, perf_stream_detach, s);
-	nvme_qpair_stop(s->closing, stopped, s);
+	nvme_qpair_stop(s->closing, perf_stream_on_stop, s);
 }

@@ -10,7 +10,7 @@
 
 #define RATE_POLL_US 100
 
-static uint64_t next_random(struct perf_stream *s)
+static uint64_t perf_stream_next_random(struct perf_stream *s)
 {
 	s->random ^= s->random << 13;
 	s->random ^= s->random >> 7;
@@ -19,17 +19,17 @@ static uint64_t next_random(struct perf_stream *s)
 }
 
 /* A number below n without a division. */
-static uint64_t random_below(struct perf_stream *s, uint64_t n)
+static uint64_t perf_stream_random_below(struct perf_stream *s, uint64_t n)
 {
-	return (uint64_t)(((unsigned __int128)next_random(s) * n) >> 64);
+	return (uint64_t)(((unsigned __int128)perf_stream_next_random(s) * n) >> 64);
 }
 
-static bool is_busy(const struct perf_stream *s, uint64_t unit)
+static bool perf_unit_is_busy(const struct perf_stream *s, uint64_t unit)
 {
 	return s->busy != NULL && (s->busy[unit / 64] >> unit % 64 & 1) != 0;
 }
 
-static void set_busy(struct perf_stream *s, uint64_t unit, bool on)
+static void perf_unit_set_busy(struct perf_stream *s, uint64_t unit, bool on)
 {
 	if (s->busy == NULL) {
 		return;
@@ -41,7 +41,7 @@ static void set_busy(struct perf_stream *s, uint64_t unit, bool on)
 	}
 }
 
-static uint64_t next_in_sequence(struct perf_stream *s)
+static uint64_t perf_stream_next_in_sequence(struct perf_stream *s)
 {
 	uint64_t unit = s->cursor++;
 
@@ -52,18 +52,19 @@ static uint64_t next_in_sequence(struct perf_stream *s)
 }
 
 /* The next unit without I/O on it; false when a few tries found none (a queue as deep as the region is large). */
-static bool choose_unit(struct perf_stream *s, uint64_t *unit)
+static bool perf_stream_choose_unit(struct perf_stream *s, uint64_t *unit)
 {
 	for (unsigned i = 0; i < 8; i++) {
-		*unit = s->opts->random && s->phase == STREAM_RUN ? random_below(s, s->units) : next_in_sequence(s);
-		if (!is_busy(s, *unit)) {
+		*unit = s->opts->random && s->phase == STREAM_RUN ? perf_stream_random_below(s, s->units)
+								  : perf_stream_next_in_sequence(s);
+		if (!perf_unit_is_busy(s, *unit)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-static bool may_issue(struct perf_worker *w)
+static bool perf_worker_may_issue(struct perf_worker *w)
 {
 	if (w->rate == 0) {
 		return true;
@@ -71,14 +72,14 @@ static bool may_issue(struct perf_worker *w)
 	return (double)w->rate_issued < (double)(thread_now() - w->rate_start) * w->rate;
 }
 
-static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe);
+static void perf_request_done(struct nvme_request *req, const struct nvme_cqe *cqe);
 
-static void local_done(struct bdev_io *bio, void *arg);
+static void perf_bdev_io_done(struct bdev_io *bio, void *arg);
 
 /* May have ended before it returns. */
-static int submit_local(struct perf_stream *s, struct perf_io *io)
+static int perf_io_submit_local(struct perf_stream *s, struct perf_io *io)
 {
-	bdev_io_init(&io->bio, s->target->desc, s->channel, local_done, io);
+	bdev_io_init(&io->bio, s->target->desc, s->channel, perf_bdev_io_done, io);
 	bdev_io_set_rw(&io->bio, io->is_read ? BDEV_IO_READ : BDEV_IO_WRITE, &io->iov, 1,
 		       s->first_lba + io->unit * s->blocks_per_unit, s->blocks_per_unit);
 	s->outstanding++;
@@ -86,10 +87,10 @@ static int submit_local(struct perf_stream *s, struct perf_io *io)
 	return 0;
 }
 
-static int submit(struct perf_stream *s, struct perf_io *io)
+static int perf_io_submit(struct perf_stream *s, struct perf_io *io)
 {
 	if (s->channel != NULL) {
-		return submit_local(s, io);
+		return perf_io_submit_local(s, io);
 	}
 	uint64_t lba = s->first_lba + io->unit * s->blocks_per_unit;
 
@@ -101,7 +102,7 @@ static int submit(struct perf_stream *s, struct perf_io *io)
 	io->req.cmd.cdw12 = htole32((s->blocks_per_unit - 1) | s->prinfo);
 	io->req.cmd.cdw14 = htole32((uint32_t)lba); /* the reference tag, where there is one */
 	io->req.to_device = !io->is_read;
-	io->req.cb = io_done;
+	io->req.cb = perf_request_done;
 	int rc = nvme_qpair_submit(s->qpair, &io->req);
 	if (rc == 0) {
 		s->outstanding++;
@@ -109,12 +110,12 @@ static int submit(struct perf_stream *s, struct perf_io *io)
 	return rc;
 }
 
-static void prepare(struct perf_stream *s, struct perf_io *io, uint64_t unit)
+static void perf_io_prepare(struct perf_stream *s, struct perf_io *io, uint64_t unit)
 {
 	io->unit = unit;
-	io->is_read = s->phase == STREAM_RUN && random_below(s, 100) < s->opts->read_percent;
+	io->is_read = s->phase == STREAM_RUN && perf_stream_random_below(s, 100) < s->opts->read_percent;
 	io->start_ticks = env_ticks();
-	set_busy(s, unit, true);
+	perf_unit_set_busy(s, unit, true);
 	if (s->opts->verify && !io->is_read) {
 		s->generation[unit]++;
 		pattern_fill(io->iov.iov_base, s->block_size, s->blocks_per_unit,
@@ -123,43 +124,43 @@ static void prepare(struct perf_stream *s, struct perf_io *io, uint64_t unit)
 }
 
 /* What was lost with a connection goes again, as it was: a write that did or did not happen ends the same. */
-static void resubmit(struct perf_stream *s)
+static void perf_stream_resubmit(struct perf_stream *s)
 {
 	struct perf_io *io;
 
 	while ((io = STAILQ_FIRST(&s->retry)) != NULL) {
 		STAILQ_REMOVE_HEAD(&s->retry, link);
-		if (submit(s, io) != 0) {
+		if (perf_io_submit(s, io) != 0) {
 			STAILQ_INSERT_HEAD(&s->retry, io, link);
 			return;
 		}
 	}
 }
 
-static void refill(struct perf_stream *s)
+static void perf_stream_refill(struct perf_stream *s)
 {
 	struct perf_io *io;
 	uint64_t unit;
 
-	resubmit(s);
+	perf_stream_resubmit(s);
 	/* bounded, because what a block device ends at once is idle again */
 	for (uint32_t n = s->opts->queue_depth; n > 0; n--) {
-		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !may_issue(s->worker) ||
-		    !choose_unit(s, &unit)) {
+		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !perf_worker_may_issue(s->worker) ||
+		    !perf_stream_choose_unit(s, &unit)) {
 			return;
 		}
 		STAILQ_REMOVE_HEAD(&s->idle, link);
-		prepare(s, io, unit);
+		perf_io_prepare(s, io, unit);
 		s->budget--;
 		s->worker->rate_issued++;
-		if (submit(s, io) != 0) {
+		if (perf_io_submit(s, io) != 0) {
 			STAILQ_INSERT_TAIL(&s->retry, io, link);
 			return;
 		}
 	}
 }
 
-static void check_data(struct perf_stream *s, struct perf_io *io)
+static void perf_io_check_data(struct perf_stream *s, struct perf_io *io)
 {
 	for (uint32_t b = 0; b < s->blocks_per_unit; b++) {
 		uint64_t lba = s->first_lba + io->unit * s->blocks_per_unit + b;
@@ -177,7 +178,7 @@ static void check_data(struct perf_stream *s, struct perf_io *io)
 	}
 }
 
-static void count(struct perf_stream *s, const struct perf_io *io)
+static void perf_io_count(struct perf_stream *s, const struct perf_io *io)
 {
 	uint64_t ticks = env_ticks() - io->start_ticks;
 
@@ -190,9 +191,9 @@ static void count(struct perf_stream *s, const struct perf_io *io)
 	}
 }
 
-static void finish(struct perf_stream *s, struct perf_io *io, uint16_t status)
+static void perf_io_finish(struct perf_stream *s, struct perf_io *io, uint16_t status)
 {
-	set_busy(s, io->unit, false);
+	perf_unit_set_busy(s, io->unit, false);
 	STAILQ_INSERT_HEAD(&s->idle, io, link); /* the most recently used buffer is the warmest */
 	if (status != 0) {
 		s->stats.errors++;
@@ -201,14 +202,14 @@ static void finish(struct perf_stream *s, struct perf_io *io, uint16_t status)
 		return;
 	}
 	if (s->phase != STREAM_PREFILL) {
-		count(s, io);
+		perf_io_count(s, io);
 	}
 	if (io->is_read && s->opts->verify) {
-		check_data(s, io);
+		perf_io_check_data(s, io);
 	}
 }
 
-static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+static void perf_request_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	struct perf_io *io = req->cb_arg;
 	struct perf_stream *s = io->stream;
@@ -220,23 +221,23 @@ static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 		STAILQ_INSERT_TAIL(&s->retry, io, link);
 		return;
 	}
-	finish(s, io, status);
+	perf_io_finish(s, io, status);
 }
 
-static void local_done(struct bdev_io *bio, void *arg)
+static void perf_bdev_io_done(struct bdev_io *bio, void *arg)
 {
 	struct perf_io *io = arg;
 
 	io->stream->outstanding--;
-	finish(io->stream, io, bio->status);
+	perf_io_finish(io->stream, io, bio->status);
 }
 
-static bool is_working(const struct perf_stream *s)
+static bool perf_stream_is_working(const struct perf_stream *s)
 {
 	return s->phase == STREAM_PREFILL || s->phase == STREAM_RUN;
 }
 
-static void check_filled(struct perf_stream *s)
+static void perf_stream_check_filled(struct perf_stream *s)
 {
 	if (s->phase == STREAM_PREFILL && s->budget == 0 && s->outstanding == 0 && STAILQ_EMPTY(&s->retry)) {
 		__atomic_store_n(&s->phase, STREAM_FILLED, __ATOMIC_RELEASE); /* read by the control thread */
@@ -244,18 +245,18 @@ static void check_filled(struct perf_stream *s)
 }
 
 /* What ends is found by the block device's own pollers: here is only the next to be submitted. */
-static int local_poll(void *ctx)
+static int perf_stream_poll_local(void *ctx)
 {
 	struct perf_stream *s = ctx;
 
-	if (is_working(s)) {
-		refill(s);
+	if (perf_stream_is_working(s)) {
+		perf_stream_refill(s);
 	}
-	check_filled(s);
+	perf_stream_check_filled(s);
 	return s->outstanding != 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
-static int stream_poll(void *ctx)
+static int perf_stream_poll(void *ctx)
 {
 	struct perf_stream *s = ctx;
 	int n = nvme_qpair_poll(s->qpair, 0);
@@ -263,17 +264,17 @@ static int stream_poll(void *ctx)
 	if (n < 0) { /* the control thread hears of it by NVME_EVENT_DOWN and closes the queue pair */
 		return POLLER_IDLE;
 	}
-	if (is_working(s)) {
-		refill(s);
+	if (perf_stream_is_working(s)) {
+		perf_stream_refill(s);
 	} else {
-		resubmit(s);
+		perf_stream_resubmit(s);
 	}
 	nvme_qpair_flush(s->qpair);
-	check_filled(s);
+	perf_stream_check_filled(s);
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
-static bool stream_arm(void *ctx)
+static bool perf_stream_arm(void *ctx)
 {
 	return nvme_qpair_arm(((struct perf_stream *)ctx)->qpair);
 }
@@ -282,8 +283,11 @@ void perf_stream_attach(void *arg)
 {
 	struct perf_stream *s = arg;
 
-	s->poller = poller_register(&(struct poller_opts){
-		.name = "perf_stream", .fn = stream_poll, .ctx = s, .fd = nvme_qpair_fd(s->qpair), .arm = stream_arm});
+	s->poller = poller_register(&(struct poller_opts){.name = "perf_stream",
+							  .fn = perf_stream_poll,
+							  .ctx = s,
+							  .fd = nvme_qpair_fd(s->qpair),
+							  .arm = perf_stream_arm});
 }
 
 void perf_stream_detach(void *arg)
@@ -302,7 +306,7 @@ void perf_stream_attach_local(void *arg)
 	s->channel = bdev_channel_get(s->target->desc);
 	if (s->channel != NULL) {
 		s->poller = poller_register(
-			&(struct poller_opts){.name = "perf_local", .fn = local_poll, .ctx = s, .fd = -1});
+			&(struct poller_opts){.name = "perf_local", .fn = perf_stream_poll_local, .ctx = s, .fd = -1});
 	}
 }
 
@@ -321,14 +325,14 @@ void perf_stream_abort(void *arg)
 }
 
 /* With a rate limit, the streams of a sleeping worker are looked at when the time for the next I/O comes. */
-static int rate_poll(void *ctx)
+static int perf_worker_poll_rate(void *ctx)
 {
 	struct perf_worker *w = ctx;
 	struct perf_stream *s;
 
 	TAILQ_FOREACH (s, &w->streams, link) {
-		if (s->qpair != NULL && may_issue(w)) { /* streams of block devices never sleep */
-			stream_poll(s);
+		if (s->qpair != NULL && perf_worker_may_issue(w)) { /* streams of block devices never sleep */
+			perf_stream_poll(s);
 		}
 	}
 	return POLLER_BUSY;
@@ -341,7 +345,7 @@ void perf_worker_start_rate(void *arg)
 	w->rate_start = env_ticks();
 	w->rate_issued = 0;
 	w->rate_poller = poller_register(&(struct poller_opts){
-		.name = "perf_rate", .fn = rate_poll, .ctx = w, .period_us = RATE_POLL_US, .fd = -1});
+		.name = "perf_rate", .fn = perf_worker_poll_rate, .ctx = w, .period_us = RATE_POLL_US, .fd = -1});
 }
 
 void perf_worker_stop_rate(void *arg)

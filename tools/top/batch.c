@@ -13,7 +13,7 @@
 
 #define TIMEOUT_MS 30000
 
-static void wait_interval(double seconds)
+static void top_batch_wait(double seconds)
 {
 	struct timespec t = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
 
@@ -21,8 +21,8 @@ static void wait_interval(double seconds)
 	}
 }
 
-static void build(struct top_table *t, const struct top_view *view, const struct top_options *opt,
-		  const struct top_sample *now, const struct top_sample *before)
+static void top_batch_build(struct top_table *t, const struct top_view *view, const struct top_options *opt,
+			    const struct top_sample *now, const struct top_sample *before)
 {
 	top_table_init(t, view->columns, view->n_columns);
 	view->build(t, now, before);
@@ -36,7 +36,7 @@ static void build(struct top_table *t, const struct top_view *view, const struct
 
 /* ---- JSON ---- */
 
-static json_t *cell_json(const struct top_cell *c, enum top_kind kind)
+static json_t *top_cell_json(const struct top_cell *c, enum top_kind kind)
 {
 	if (!c->known) {
 		return json_null();
@@ -49,21 +49,22 @@ static json_t *cell_json(const struct top_cell *c, enum top_kind kind)
 								    : json_real(c->value);
 }
 
-static json_t *table_json(const struct top_table *t)
+static json_t *top_table_json(const struct top_table *t)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < t->n_rows; i++) {
 		json_t *o = json_object();
 		for (unsigned c = 0; c < t->n_columns; c++) {
-			json_object_set_new(o, t->columns[c].key, cell_json(&t->rows[i].cells[c], t->columns[c].kind));
+			json_object_set_new(o, t->columns[c].key,
+					    top_cell_json(&t->rows[i].cells[c], t->columns[c].kind));
 		}
 		json_array_append_new(list, o);
 	}
 	return list;
 }
 
-static void print_json(const struct top_options *opt, const struct top_sample *now, const struct top_sample *before)
+static void top_print_json(const struct top_options *opt, const struct top_sample *now, const struct top_sample *before)
 {
 	json_t *o = json_object();
 
@@ -75,8 +76,8 @@ static void print_json(const struct top_options *opt, const struct top_sample *n
 	for (unsigned v = 0; v < top_n_views; v++) {
 		struct top_table t;
 		if (opt->view < 0 || opt->view == (int)v) {
-			build(&t, top_views[v], opt, now, before);
-			json_object_set_new(o, top_views[v]->name, table_json(&t));
+			top_batch_build(&t, top_views[v], opt, now, before);
+			json_object_set_new(o, top_views[v]->name, top_table_json(&t));
 			top_table_free(&t);
 		}
 	}
@@ -87,7 +88,7 @@ static void print_json(const struct top_options *opt, const struct top_sample *n
 
 /* ---- Text ---- */
 
-static void print_table(const char *title, const struct top_table *t)
+static void top_print_table(const char *title, const struct top_table *t)
 {
 	char text[1024];
 
@@ -107,7 +108,7 @@ static void print_table(const char *title, const struct top_table *t)
 	}
 }
 
-static void print_text(const struct top_options *opt, const struct top_sample *now, const struct top_sample *before)
+static void top_print_text(const struct top_options *opt, const struct top_sample *now, const struct top_sample *before)
 {
 	time_t seconds = (time_t)(now->realtime_ns / 1000000000u);
 	struct tm tm;
@@ -121,8 +122,8 @@ static void print_text(const struct top_options *opt, const struct top_sample *n
 	for (unsigned v = 0; v < top_n_views; v++) {
 		struct top_table t;
 		if (opt->view < 0 || opt->view == (int)v) {
-			build(&t, top_views[v], opt, now, before);
-			print_table(top_views[v]->title, &t);
+			top_batch_build(&t, top_views[v], opt, now, before);
+			top_print_table(top_views[v]->title, &t);
 			top_table_free(&t);
 		}
 	}
@@ -132,7 +133,7 @@ static void print_text(const struct top_options *opt, const struct top_sample *n
 /* ---- Turns ---- */
 
 /* A daemon that restarts is waited for when more turns are to come. */
-static struct top_sample *take(const struct top_options *opt, struct top_client **c, char *why)
+static struct top_sample *top_batch_take(const struct top_options *opt, struct top_client **c, char *why)
 {
 	struct top_sample *s = NULL;
 
@@ -146,7 +147,7 @@ static struct top_sample *take(const struct top_options *opt, struct top_client 
 	return s;
 }
 
-static bool same_daemon(const struct top_sample *a, const struct top_sample *b)
+static bool top_is_same_daemon(const struct top_sample *a, const struct top_sample *b)
 {
 	return a != NULL && b != NULL && a->pid == b->pid;
 }
@@ -155,18 +156,19 @@ int top_batch_run(const struct top_options *opt)
 {
 	char why[TOP_WHY_MAX] = "";
 	struct top_client *c = NULL;
-	struct top_sample *before = take(opt, &c, why), *now;
+	struct top_sample *before = top_batch_take(opt, &c, why), *now;
 	int status = before != NULL ? TOP_EXIT_OK : TOP_EXIT_NO_ANSWER;
 
 	for (unsigned n = 0; status == TOP_EXIT_OK && (opt->iterations == 0 || n < opt->iterations); n++) {
-		wait_interval(opt->interval_s);
-		now = take(opt, &c, why);
+		top_batch_wait(opt->interval_s);
+		now = top_batch_take(opt, &c, why);
 		if (now == NULL) {
 			fprintf(stderr, "varve-top: %s\n", why);
 			status = opt->iterations == 0 || n + 1 < opt->iterations ? TOP_EXIT_OK : TOP_EXIT_NO_ANSWER;
 			continue;
 		}
-		(opt->json ? print_json : print_text)(opt, now, same_daemon(now, before) ? before : NULL);
+		(opt->json ? top_print_json : top_print_text)(opt, now,
+							      top_is_same_daemon(now, before) ? before : NULL);
 		if (fflush(stdout) != 0) {
 			status = TOP_EXIT_LOST; /* nobody reads any more; output_guard() says so */
 		}

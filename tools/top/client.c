@@ -36,7 +36,7 @@ void top_client_close(struct top_client *c)
 	}
 }
 
-static char *batch_text(size_t n, const char *const *methods, json_t **params)
+static char *top_client_batch_text(size_t n, const char *const *methods, json_t **params)
 {
 	json_t *batch = json_array();
 
@@ -53,7 +53,7 @@ static char *batch_text(size_t n, const char *const *methods, json_t **params)
 	return text;
 }
 
-static void sort_out(const json_t *answer, size_t n, json_t **results)
+static void top_client_sort_answers(const json_t *answer, size_t n, json_t **results)
 {
 	const json_t *one;
 	size_t i;
@@ -70,7 +70,7 @@ int top_client_call(struct top_client *c, size_t n, const char *const *methods, 
 		    char *why)
 {
 	uint64_t deadline = rpc_stream_deadline(c->timeout_ms);
-	char *text = batch_text(n, methods, params);
+	char *text = top_client_batch_text(n, methods, params);
 	json_t *answer = NULL;
 	int rc = text != NULL ? rpc_stream_send(c->stream, text, strlen(text), deadline) : -ENOMEM;
 
@@ -83,7 +83,7 @@ int top_client_call(struct top_client *c, size_t n, const char *const *methods, 
 		rc = -EPROTO;
 	}
 	if (rc == 0) {
-		sort_out(answer, n, results);
+		top_client_sort_answers(answer, n, results);
 	} else {
 		snprintf(why, TOP_WHY_MAX, "%s",
 			 rc == -ETIMEDOUT                    ? "the daemon does not answer in time"

@@ -12,7 +12,7 @@
 #include "util/output.h"
 #include "util/parse.h"
 
-static void usage(FILE *out)
+static void top_print_usage(FILE *out)
 {
 	fprintf(out, "Usage: varve-top [OPTION...]\n"
 		     "Shows reactors, threads, pollers, bdevs, subsystems, hosts and their queue pairs, "
@@ -39,7 +39,7 @@ static void usage(FILE *out)
 		     "Exit status: 0 done, 1 the output could not be written, 2 wrong usage, 3 no answer.\n");
 }
 
-static bool parse_number(const char *option, const char *text, double min, double max, double *value)
+static bool top_parse_number(const char *option, const char *text, double min, double max, double *value)
 {
 	char *end;
 
@@ -52,7 +52,7 @@ static bool parse_number(const char *option, const char *text, double min, doubl
 	return true;
 }
 
-static bool parse_iterations(const char *text, unsigned *iterations)
+static bool top_parse_iterations(const char *text, unsigned *iterations)
 {
 	uint64_t number;
 
@@ -64,7 +64,7 @@ static bool parse_iterations(const char *text, unsigned *iterations)
 	return true;
 }
 
-static bool parse_view(const char *text, int *view)
+static bool top_parse_view(const char *text, int *view)
 {
 	*view = top_view_find(text);
 	if (*view >= 0) {
@@ -78,7 +78,7 @@ static bool parse_view(const char *text, int *view)
 	return false;
 }
 
-static bool parse_sort(struct top_options *o, const char *text)
+static bool top_parse_sort(struct top_options *o, const char *text)
 {
 	const struct top_view *view = top_views[o->view >= 0 ? o->view : 0];
 
@@ -98,16 +98,16 @@ static bool parse_sort(struct top_options *o, const char *text)
 }
 
 /* False: wrong, and said so. */
-static bool take(struct top_options *o, int option, const char **sort, bool *iterations_given)
+static bool top_option_take(struct top_options *o, int option, const char **sort, bool *iterations_given)
 {
 	switch (option) {
 	case 's':
 		o->socket = optarg;
 		return true;
 	case 'd':
-		return parse_number("-d", optarg, 0.01, 86400, &o->interval_s);
+		return top_parse_number("-d", optarg, 0.01, 86400, &o->interval_s);
 	case 'n':
-		*iterations_given = parse_iterations(optarg, &o->iterations);
+		*iterations_given = top_parse_iterations(optarg, &o->iterations);
 		return *iterations_given;
 	case 'b':
 		o->batch = true;
@@ -116,7 +116,7 @@ static bool take(struct top_options *o, int option, const char **sort, bool *ite
 		o->json = true;
 		return true;
 	case 'v':
-		return parse_view(optarg, &o->view);
+		return top_parse_view(optarg, &o->view);
 	case 'f':
 		o->filter = optarg;
 		return true;
@@ -127,7 +127,7 @@ static bool take(struct top_options *o, int option, const char **sort, bool *ite
 		o->reverse = true;
 		return true;
 	case 'h':
-		usage(stdout);
+		top_print_usage(stdout);
 		exit(TOP_EXIT_OK);
 	case 'V':
 		printf("varve-top v%s\n", VARVE_VERSION);
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 
 	output_guard("varve-top", TOP_EXIT_LOST);
 	while ((option = getopt_long(argc, argv, "s:d:n:bjv:f:o:rh", longs, NULL)) != -1) {
-		if (!take(&o, option, &sort, &iterations_given)) {
+		if (!top_option_take(&o, option, &sort, &iterations_given)) {
 			return TOP_EXIT_USAGE;
 		}
 	}
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "varve-top: \"%s\": only options are taken; see --help\n", argv[optind]);
 		return TOP_EXIT_USAGE;
 	}
-	if (sort != NULL && !parse_sort(&o, sort)) {
+	if (sort != NULL && !top_parse_sort(&o, sort)) {
 		return TOP_EXIT_USAGE;
 	}
 	if (o.batch || o.json) {

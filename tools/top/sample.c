@@ -18,7 +18,7 @@ static const char *const methods[TOP_ANSWERS] = {
 };
 
 /* Of these there is more than stock clients take. */
-static json_t *parameters_of(enum top_answer answer)
+static json_t *top_sample_parameters_of(enum top_answer answer)
 {
 	bool detail = answer == TOP_REACTORS || answer == TOP_THREADS || answer == TOP_POLLERS;
 
@@ -27,7 +27,7 @@ static json_t *parameters_of(enum top_answer answer)
 
 #define TICK_RATE_MAX 1e12
 
-static uint64_t clock_ns(clockid_t id)
+static uint64_t top_clock_ns(clockid_t id)
 {
 	struct timespec t;
 
@@ -37,7 +37,7 @@ static uint64_t clock_ns(clockid_t id)
 
 /* Two calls for each subsystem: its controllers, and its queue pairs. A subsystem that has gone meanwhile answers with
  * an error, and is left out. */
-static int take_hosts(struct top_client *c, struct top_sample *s, char *why)
+static int top_sample_take_hosts(struct top_client *c, struct top_sample *s, char *why)
 {
 	size_t n = json_array_size(s->answers[TOP_SUBSYSTEMS]);
 	const char **names = calloc(2 * n + 1, sizeof(*names));
@@ -72,14 +72,14 @@ static int take_hosts(struct top_client *c, struct top_sample *s, char *why)
 }
 
 /* What is no number from 0 to max is 0. */
-static double whole(const json_t *o, const char *key, double max)
+static double top_sample_is_whole(const json_t *o, const char *key, double max)
 {
 	double value = top_number(o, key);
 
 	return value >= 0 && value <= max ? value : 0;
 }
 
-static char *line_of(const json_t *o, const char *key)
+static char *top_sample_line_of(const json_t *o, const char *key)
 {
 	const char *text = top_text(o, key);
 	char *line = text != NULL ? strdup(text) : NULL;
@@ -100,19 +100,19 @@ int top_sample_take(struct top_client *c, struct top_sample **sample, char *why)
 	}
 	json_t *params[TOP_ANSWERS];
 	for (unsigned i = 0; i < TOP_ANSWERS; i++) {
-		params[i] = parameters_of(i);
+		params[i] = top_sample_parameters_of(i);
 	}
 	s->controllers = json_object();
 	s->qpairs = json_object();
 	int rc = top_client_call(c, TOP_ANSWERS, methods, params, s->answers, why);
-	s->monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-	s->realtime_ns = clock_ns(CLOCK_REALTIME);
+	s->monotonic_ns = top_clock_ns(CLOCK_MONOTONIC);
+	s->realtime_ns = top_clock_ns(CLOCK_REALTIME);
 	if (rc == 0) {
-		s->tick_rate = (uint64_t)whole(s->answers[TOP_REACTORS], "tick_rate", TICK_RATE_MAX);
-		s->pid = (json_int_t)whole(s->answers[TOP_REACTORS], "pid", INT_MAX);
-		s->version = line_of(s->answers[TOP_VERSION], "version");
-		s->state = line_of(s->answers[TOP_STATE], "state");
-		rc = take_hosts(c, s, why);
+		s->tick_rate = (uint64_t)top_sample_is_whole(s->answers[TOP_REACTORS], "tick_rate", TICK_RATE_MAX);
+		s->pid = (json_int_t)top_sample_is_whole(s->answers[TOP_REACTORS], "pid", INT_MAX);
+		s->version = top_sample_line_of(s->answers[TOP_VERSION], "version");
+		s->state = top_sample_line_of(s->answers[TOP_STATE], "state");
+		rc = top_sample_take_hosts(c, s, why);
 	}
 	if (rc != 0) {
 		top_sample_free(s);

@@ -39,7 +39,7 @@ static struct screen {
 	bool paused, typing, help, quit;
 } scr;
 
-static double seconds_now(void)
+static double top_seconds_now(void)
 {
 	struct timespec t;
 
@@ -49,7 +49,7 @@ static double seconds_now(void)
 
 /* ---- Looking ---- */
 
-static void look(void)
+static void top_look(void)
 {
 	struct top_sample *s = NULL;
 
@@ -77,7 +77,7 @@ static void look(void)
 
 /* ---- Drawing ---- */
 
-static void draw_head(void)
+static void top_draw_head(void)
 {
 	char when[16] = "";
 	time_t t = time(NULL);
@@ -115,7 +115,7 @@ static void draw_head(void)
 	}
 }
 
-static void draw_cell(const char *text, const struct top_column *c, int *x, int y)
+static void top_draw_cell(const char *text, const struct top_column *c, int *x, int y)
 {
 	int room = COLS - *x;
 
@@ -127,19 +127,19 @@ static void draw_cell(const char *text, const struct top_column *c, int *x, int 
 	*x += c->width + 1;
 }
 
-static void draw_columns(const struct top_table *t, const struct view_state *s)
+static void top_draw_columns(const struct top_table *t, const struct view_state *s)
 {
 	int x = 0;
 
 	attron(A_BOLD);
 	for (unsigned c = 0; c < t->n_columns; c++) {
 		attrset(c == s->sort ? A_BOLD | A_REVERSE : A_BOLD);
-		draw_cell(t->columns[c].name, &t->columns[c], &x, HEAD_LINES);
+		top_draw_cell(t->columns[c].name, &t->columns[c], &x, HEAD_LINES);
 	}
 	attrset(A_NORMAL);
 }
 
-static void draw_rows(const struct top_table *t, struct view_state *s)
+static void top_draw_rows(const struct top_table *t, struct view_state *s)
 {
 	int lines = LINES - HEAD_LINES - 2;
 	size_t room = lines > 0 ? (size_t)lines : 0;
@@ -152,7 +152,7 @@ static void draw_rows(const struct top_table *t, struct view_state *s)
 		int x = 0;
 		for (unsigned c = 0; c < t->n_columns; c++) {
 			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text, sizeof(text));
-			draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
+			top_draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
 		}
 	}
 	mvprintw(LINES - 1, 0,
@@ -161,7 +161,7 @@ static void draw_rows(const struct top_table *t, struct view_state *s)
 		 s->first + room < t->n_rows ? room : t->n_rows - s->first, t->n_rows, top_n_views);
 }
 
-static void draw_table(void)
+static void top_draw_table(void)
 {
 	const struct top_view *view = top_views[scr.view];
 	struct view_state *s = &scr.states[scr.view];
@@ -176,12 +176,12 @@ static void draw_table(void)
 	if (s->sort != UINT_MAX) {
 		top_table_sort(&t, s->sort, s->reverse);
 	}
-	draw_columns(&t, s);
-	draw_rows(&t, s);
+	top_draw_columns(&t, s);
+	top_draw_rows(&t, s);
 	top_table_free(&t);
 }
 
-static void draw_help(void)
+static void top_draw_help(void)
 {
 	static const char *const lines[] = {
 		"1 to 9, Tab, left, right   choose what is shown",
@@ -203,21 +203,21 @@ static void draw_help(void)
 	}
 }
 
-static void draw(void)
+static void top_draw(void)
 {
 	erase();
-	draw_head();
+	top_draw_head();
 	if (scr.help) {
-		draw_help();
+		top_draw_help();
 	} else {
-		draw_table();
+		top_draw_table();
 	}
 	refresh();
 }
 
 /* ---- Keys ---- */
 
-static void sort_by(int step)
+static void top_sort_by(int step)
 {
 	struct view_state *s = &scr.states[scr.view];
 	unsigned n = top_views[scr.view]->n_columns;
@@ -225,21 +225,21 @@ static void sort_by(int step)
 	s->sort = s->sort == UINT_MAX ? (step > 0 ? 0 : n - 1) : (s->sort + n + (unsigned)step) % n;
 }
 
-static void scroll_by(long rows)
+static void top_scroll_by(long rows)
 {
 	size_t *first = &scr.states[scr.view].first;
 
 	*first = rows < 0 && (size_t)-rows > *first ? 0 : *first + (size_t)rows;
 }
 
-static void change_interval(double factor)
+static void top_change_interval(double factor)
 {
 	double s = scr.interval_s * factor;
 
 	scr.interval_s = s < MIN_INTERVAL ? MIN_INTERVAL : s > MAX_INTERVAL ? MAX_INTERVAL : s;
 }
 
-static void key_typing(int key)
+static void top_handle_typing_key(int key)
 {
 	size_t n = strlen(scr.filter);
 
@@ -256,7 +256,7 @@ static void key_typing(int key)
 	}
 }
 
-static void key_command(int key)
+static void top_handle_command_key(int key)
 {
 	int page = LINES - HEAD_LINES - 2;
 
@@ -274,10 +274,10 @@ static void key_command(int key)
 		scr.view = (scr.view + top_n_views - 1) % top_n_views;
 		break;
 	case 's':
-		sort_by(1);
+		top_sort_by(1);
 		break;
 	case 'S':
-		sort_by(-1);
+		top_sort_by(-1);
 		break;
 	case 'n':
 		scr.states[scr.view].sort = UINT_MAX;
@@ -297,22 +297,22 @@ static void key_command(int key)
 		scr.paused = !scr.paused;
 		break;
 	case '+':
-		change_interval(2);
+		top_change_interval(2);
 		break;
 	case '-':
-		change_interval(0.5);
+		top_change_interval(0.5);
 		break;
 	case KEY_UP:
-		scroll_by(-1);
+		top_scroll_by(-1);
 		break;
 	case KEY_DOWN:
-		scroll_by(1);
+		top_scroll_by(1);
 		break;
 	case KEY_PPAGE:
-		scroll_by(-page);
+		top_scroll_by(-page);
 		break;
 	case KEY_NPAGE:
-		scroll_by(page);
+		top_scroll_by(page);
 		break;
 	case KEY_HOME:
 		scr.states[scr.view].first = 0;
@@ -335,29 +335,29 @@ static void key_command(int key)
 	}
 }
 
-static void handle_key(int key)
+static void top_handle_key(int key)
 {
 	if (scr.help) {
 		scr.help = false;
 	} else if (scr.typing) {
-		key_typing(key);
+		top_handle_typing_key(key);
 	} else {
-		key_command(key);
+		top_handle_command_key(key);
 	}
 }
 
 static volatile sig_atomic_t ended; /* by a signal */
 
-static void on_signal(int number)
+static void top_on_signal(int number)
 {
 	ended = 1;
 }
 
 /* Signals that end it do so as q does: the terminal is put back, and the exit status is not that of a failure. */
-static void catch_signals(void)
+static void top_catch_signals(void)
 {
 	static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-	struct sigaction old, catch = {.sa_handler = on_signal};
+	struct sigaction old, catch = {.sa_handler = top_on_signal};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) {
@@ -367,7 +367,7 @@ static void catch_signals(void)
 }
 
 /* Without a terminal, which may have gone while SIGHUP is ignored, getch() would return at once, again and again. */
-static bool keyboard_is_gone(void)
+static bool top_keyboard_is_gone(void)
 {
 	struct pollfd p = {.fd = STDIN_FILENO};
 
@@ -375,19 +375,19 @@ static bool keyboard_is_gone(void)
 }
 
 /* Handles keys until it is time to look again. */
-static void wait_keys(double until)
+static void top_wait_keys(double until)
 {
 	while (!scr.quit && !ended) {
-		double left = until - seconds_now();
+		double left = until - top_seconds_now();
 		if (left <= 0) {
 			return;
 		}
 		timeout(left < 1 ? (int)(left * 1000) + 1 : 1000);
 		int key = getch();
 		if (key != ERR) {
-			handle_key(key);
-			draw();
-		} else if (keyboard_is_gone()) {
+			top_handle_key(key);
+			top_draw();
+		} else if (top_keyboard_is_gone()) {
 			ended = 1;
 		}
 	}
@@ -406,7 +406,7 @@ int top_screen_run(const struct top_options *opt)
 	snprintf(scr.filter, sizeof(scr.filter), "%s", opt->filter != NULL ? opt->filter : "");
 	setlocale(LC_ALL, "");
 	setenv("ESCDELAY", "25", 0);
-	catch_signals(); /* before curses catches what nobody does */
+	top_catch_signals(); /* before curses catches what nobody does */
 	if (newterm(NULL, stdout, stdin) == NULL) {
 		const char *term = getenv("TERM");
 		fprintf(stderr, "varve-top: TERM is \"%s\": no such terminal is known here; --batch or --json print\n",
@@ -420,10 +420,10 @@ int top_screen_run(const struct top_options *opt)
 	/* The second look comes soon: before it nothing is known of rates. */
 	for (unsigned n = 0; !scr.quit && !ended && (opt->iterations == 0 || n <= opt->iterations); n++) {
 		if (!scr.paused) {
-			look();
+			top_look();
 		}
-		draw();
-		wait_keys(seconds_now() + (n == 0 && scr.interval_s > 0.5 ? 0.5 : scr.interval_s));
+		top_draw();
+		top_wait_keys(top_seconds_now() + (n == 0 && scr.interval_s > 0.5 ? 0.5 : scr.interval_s));
 	}
 	endwin();
 	top_sample_free(scr.now);

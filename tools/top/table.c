@@ -11,7 +11,7 @@ void top_table_init(struct top_table *t, const struct top_column *columns, unsig
 	*t = (struct top_table){.columns = columns, .n_columns = n};
 }
 
-static void row_free(const struct top_table *t, struct top_row *r)
+static void top_row_free(const struct top_table *t, struct top_row *r)
 {
 	for (unsigned c = 0; c < t->n_columns; c++) {
 		free(r->cells[c].text);
@@ -21,7 +21,7 @@ static void row_free(const struct top_table *t, struct top_row *r)
 void top_table_free(struct top_table *t)
 {
 	for (size_t i = 0; i < t->n_rows; i++) {
-		row_free(t, &t->rows[i]);
+		top_row_free(t, &t->rows[i]);
 	}
 	free(t->rows);
 	t->rows = NULL;
@@ -58,7 +58,7 @@ void top_set(struct top_row *r, unsigned column, double value)
 	r->cells[column].value = value;
 }
 
-static bool row_matches(const struct top_table *t, const struct top_row *r, const char *filter)
+static bool top_row_matches(const struct top_table *t, const struct top_row *r, const char *filter)
 {
 	for (unsigned c = 0; c < t->n_columns; c++) {
 		if (r->cells[c].text != NULL && strcasestr(r->cells[c].text, filter) != NULL) {
@@ -76,16 +76,16 @@ void top_table_filter(struct top_table *t, const char *filter)
 		return;
 	}
 	for (size_t i = 0; i < t->n_rows; i++) {
-		if (row_matches(t, &t->rows[i], filter)) {
+		if (top_row_matches(t, &t->rows[i], filter)) {
 			t->rows[kept++] = t->rows[i];
 		} else {
-			row_free(t, &t->rows[i]);
+			top_row_free(t, &t->rows[i]);
 		}
 	}
 	t->n_rows = kept;
 }
 
-static int compare(const struct top_cell *a, const struct top_cell *b, enum top_kind kind, bool reverse)
+static int top_row_compare(const struct top_cell *a, const struct top_cell *b, enum top_kind kind, bool reverse)
 {
 	int order;
 
@@ -101,18 +101,18 @@ static int compare(const struct top_cell *a, const struct top_cell *b, enum top_
 }
 
 /* By insertion: stable, and mostly sorted from the last time. */
-static void merge(struct top_row *rows, struct top_row *tmp, size_t n, unsigned column, enum top_kind kind,
-		  bool reverse)
+static void top_rows_merge(struct top_row *rows, struct top_row *tmp, size_t n, unsigned column, enum top_kind kind,
+			   bool reverse)
 {
 	size_t half = n / 2, a = 0, b = half, k = 0;
 
 	if (n < 2) {
 		return;
 	}
-	merge(rows, tmp, half, column, kind, reverse);
-	merge(rows + half, tmp, n - half, column, kind, reverse);
+	top_rows_merge(rows, tmp, half, column, kind, reverse);
+	top_rows_merge(rows + half, tmp, n - half, column, kind, reverse);
 	while (a < half && b < n) {
-		bool first = compare(&rows[a].cells[column], &rows[b].cells[column], kind, reverse) <= 0;
+		bool first = top_row_compare(&rows[a].cells[column], &rows[b].cells[column], kind, reverse) <= 0;
 		tmp[k++] = first ? rows[a++] : rows[b++];
 	}
 	while (a < half) {
@@ -126,12 +126,12 @@ void top_table_sort(struct top_table *t, unsigned column, bool reverse)
 	struct top_row *tmp = calloc(t->n_rows + 1, sizeof(*tmp));
 
 	if (tmp != NULL && column < t->n_columns) {
-		merge(t->rows, tmp, t->n_rows, column, t->columns[column].kind, reverse);
+		top_rows_merge(t->rows, tmp, t->n_rows, column, t->columns[column].kind, reverse);
 	}
 	free(tmp);
 }
 
-static void format_scaled(double value, double unit, const char *units, char *to, size_t size)
+static void top_format_scaled(double value, double unit, const char *units, char *to, size_t size)
 {
 	size_t i = 0, last = strlen(units) - 1;
 
@@ -160,10 +160,10 @@ void top_cell_format(const struct top_cell *c, enum top_kind kind, char *to, siz
 		snprintf(to, size, "%.0f", c->value);
 		break;
 	case TOP_RATE:
-		format_scaled(c->value, 1000, " kMG", to, size);
+		top_format_scaled(c->value, 1000, " kMG", to, size);
 		break;
 	case TOP_BYTES:
-		format_scaled(c->value, 1024, " KMGT", to, size);
+		top_format_scaled(c->value, 1024, " KMGT", to, size);
 		break;
 	case TOP_PERCENT:
 		snprintf(to, size, "%.1f", c->value);

@@ -7,7 +7,7 @@
 #define N(columns_) (sizeof(columns_) / sizeof((columns_)[0]))
 
 /* The share of busy time in the time between two samples, or of a counter in all that was. */
-static double busy_percent(const json_t *now, const json_t *before)
+static double top_busy_percent(const json_t *now, const json_t *before)
 {
 	double busy = top_number(now, "busy") - top_number(before, "busy");
 	double idle = top_number(now, "idle") - top_number(before, "idle");
@@ -15,7 +15,7 @@ static double busy_percent(const json_t *now, const json_t *before)
 	return busy >= 0 && idle >= 0 && busy + idle > 0 ? 100 * busy / (busy + idle) : -1;
 }
 
-static const json_t *list_of(const struct top_sample *s, enum top_answer answer, const char *key)
+static const json_t *top_member_of(const struct top_sample *s, enum top_answer answer, const char *key)
 {
 	return s != NULL ? json_object_get(s->answers[answer], key) : NULL;
 }
@@ -30,15 +30,15 @@ static const struct top_column reactor_columns[] = {
 	{"NAMES", "thread_names", TOP_TEXT, 40},
 };
 
-static double ticks_percent(const json_t *now, const json_t *before, const char *key, const struct top_sample *s,
-			    double seconds)
+static double top_ticks_percent(const json_t *now, const json_t *before, const char *key, const struct top_sample *s,
+				double seconds)
 {
 	double rate = top_rate(now, before, key, seconds);
 
 	return rate >= 0 && s->tick_rate > 0 ? 100 * rate / (double)s->tick_rate : -1;
 }
 
-static void thread_names(const json_t *threads, char *to, size_t size)
+static void top_thread_names(const json_t *threads, char *to, size_t size)
 {
 	const json_t *one;
 	size_t i, used = 0;
@@ -52,10 +52,10 @@ static void thread_names(const json_t *threads, char *to, size_t size)
 	}
 }
 
-static void build_reactors(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_reactors(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_REACTORS, "reactors"), *old = list_of(before, TOP_REACTORS, "reactors"),
-		     *r;
+	const json_t *list = top_member_of(now, TOP_REACTORS, "reactors"),
+		     *old = top_member_of(before, TOP_REACTORS, "reactors"), *r;
 	double seconds = top_seconds(now, before);
 	char names[512];
 	size_t i;
@@ -64,21 +64,21 @@ static void build_reactors(struct top_table *t, const struct top_sample *now, co
 		const json_t *b = top_same(old, r, "lcore");
 		struct top_row *row = top_table_row(t);
 		bool asleep = json_is_true(json_object_get(r, "in_interrupt"));
-		thread_names(json_object_get(r, "lw_threads"), names, sizeof(names));
+		top_thread_names(json_object_get(r, "lw_threads"), names, sizeof(names));
 		top_set(row, 0, top_number(r, "lcore"));
 		top_set(row, 1, top_number(r, "tid"));
-		top_set(row, 2, busy_percent(r, b));
+		top_set(row, 2, top_busy_percent(r, b));
 		top_set_text(row, 3, asleep ? "sleeping" : "polling");
 		top_set(row, 4, top_rate(r, b, "sleeps", seconds));
-		top_set(row, 5, ticks_percent(r, b, "sys", now, seconds));
-		top_set(row, 6, ticks_percent(r, b, "irq", now, seconds));
+		top_set(row, 5, top_ticks_percent(r, b, "sys", now, seconds));
+		top_set(row, 6, top_ticks_percent(r, b, "irq", now, seconds));
 		top_set(row, 7, (double)json_array_size(json_object_get(r, "lw_threads")));
 		top_set_text(row, 8, names);
 	}
 }
 
 const struct top_view top_view_reactors = {"reactors",         "Reactors", reactor_columns,
-					   N(reactor_columns), UINT_MAX,   build_reactors};
+					   N(reactor_columns), UINT_MAX,   top_build_reactors};
 
 /* ---- Threads ---- */
 
@@ -91,9 +91,10 @@ static const struct top_column thread_columns[] = {
 	{"CPUMASK", "cpumask", TOP_TEXT, 12},
 };
 
-static void build_threads(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_threads(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_THREADS, "threads"), *old = list_of(before, TOP_THREADS, "threads"), *one;
+	const json_t *list = top_member_of(now, TOP_THREADS, "threads"),
+		     *old = top_member_of(before, TOP_THREADS, "threads"), *one;
 	size_t i;
 
 	json_array_foreach (list, i, one) {
@@ -101,7 +102,7 @@ static void build_threads(struct top_table *t, const struct top_sample *now, con
 		top_set_text(row, 0, top_text(one, "name"));
 		top_set(row, 1, top_number(one, "id"));
 		top_set(row, 2, json_is_integer(json_object_get(one, "lcore")) ? top_number(one, "lcore") : -1);
-		top_set(row, 3, busy_percent(one, top_same(old, one, "id")));
+		top_set(row, 3, top_busy_percent(one, top_same(old, one, "id")));
 		top_set(row, 4, top_number(one, "active_pollers_count"));
 		top_set(row, 5, top_number(one, "timed_pollers_count"));
 		top_set(row, 6, top_number(one, "paused_pollers_count"));
@@ -112,7 +113,8 @@ static void build_threads(struct top_table *t, const struct top_sample *now, con
 	}
 }
 
-const struct top_view top_view_threads = {"threads", "Threads", thread_columns, N(thread_columns), 3, build_threads};
+const struct top_view top_view_threads = {"threads",         "Threads", thread_columns,
+					  N(thread_columns), 3,         top_build_threads};
 
 /* ---- Pollers ---- */
 
@@ -128,8 +130,8 @@ static const struct top_column poller_columns[] = {
 	{"RUNS", "runs", TOP_COUNT, 14},
 };
 
-static void add_pollers(struct top_table *t, const json_t *thread, const json_t *old_thread, const char *key,
-			const char *kind, const struct top_sample *now, double seconds)
+static void top_add_pollers(struct top_table *t, const json_t *thread, const json_t *old_thread, const char *key,
+			    const char *kind, const struct top_sample *now, double seconds)
 {
 	static const char *const lists[] = {"active_pollers", "timed_pollers", "paused_pollers"};
 	const json_t *p;
@@ -146,7 +148,7 @@ static void add_pollers(struct top_table *t, const json_t *thread, const json_t 
 		top_set_text(row, 0, top_text(p, "name"));
 		top_set_text(row, 1, top_text(thread, "name"));
 		top_set_text(row, 2, kind);
-		top_set(row, 3, ticks_percent(p, b, "ticks", now, seconds));
+		top_set(row, 3, top_ticks_percent(p, b, "ticks", now, seconds));
 		top_set(row, 4, runs);
 		top_set(row, 5, busy);
 		top_set(row, 6, runs > 0 && busy >= 0 ? 100 * busy / runs : -1);
@@ -155,18 +157,20 @@ static void add_pollers(struct top_table *t, const json_t *thread, const json_t 
 	}
 }
 
-static void build_pollers(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_pollers(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_POLLERS, "threads"), *old = list_of(before, TOP_POLLERS, "threads"), *one;
+	const json_t *list = top_member_of(now, TOP_POLLERS, "threads"),
+		     *old = top_member_of(before, TOP_POLLERS, "threads"), *one;
 	double seconds = top_seconds(now, before);
 	size_t i;
 
 	json_array_foreach (list, i, one) {
 		const json_t *b = top_same(old, one, "id");
-		add_pollers(t, one, b, "active_pollers", "active", now, seconds);
-		add_pollers(t, one, b, "timed_pollers", "timed", now, seconds);
-		add_pollers(t, one, b, "paused_pollers", "paused", now, seconds);
+		top_add_pollers(t, one, b, "active_pollers", "active", now, seconds);
+		top_add_pollers(t, one, b, "timed_pollers", "timed", now, seconds);
+		top_add_pollers(t, one, b, "paused_pollers", "paused", now, seconds);
 	}
 }
 
-const struct top_view top_view_pollers = {"pollers", "Pollers", poller_columns, N(poller_columns), 3, build_pollers};
+const struct top_view top_view_pollers = {"pollers",         "Pollers", poller_columns,
+					  N(poller_columns), 3,         top_build_pollers};

@@ -8,12 +8,12 @@
 
 #define N(columns_) (sizeof(columns_) / sizeof((columns_)[0]))
 
-static const json_t *list_of(const struct top_sample *s, enum top_answer answer, const char *key)
+static const json_t *top_list_of(const struct top_sample *s, enum top_answer answer, const char *key)
 {
 	return s == NULL ? NULL : key != NULL ? json_object_get(s->answers[answer], key) : s->answers[answer];
 }
 
-static double sum(double a, double b)
+static double top_sum(double a, double b)
 {
 	return a < 0 || b < 0 ? -1 : a + b;
 }
@@ -36,7 +36,7 @@ static const struct top_column bdev_columns[] = {
 };
 
 /* The mean of those that ended between the samples. */
-static double latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
+static double top_latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
 {
 	double n = top_number(now, ops) - top_number(before, ops);
 	double t = top_number(now, ticks) - top_number(before, ticks);
@@ -44,7 +44,7 @@ static double latency_us(const json_t *now, const json_t *before, const char *ti
 	return before != NULL && n > 0 && t >= 0 && rate > 0 ? t / n * 1e6 / (double)rate : -1;
 }
 
-static double count_errors(const json_t *bdev)
+static double top_count_errors(const json_t *bdev)
 {
 	const char *key;
 	json_t *value, *errors = json_object_get(bdev, "io_error");
@@ -56,9 +56,9 @@ static double count_errors(const json_t *bdev)
 	return n;
 }
 
-static void build_bdevs(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_bdevs(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
-	const json_t *list = list_of(now, TOP_BDEVS, "bdevs"), *old = list_of(before, TOP_BDEVS, "bdevs"), *d;
+	const json_t *list = top_list_of(now, TOP_BDEVS, "bdevs"), *old = top_list_of(before, TOP_BDEVS, "bdevs"), *d;
 	double seconds = top_seconds(now, before);
 	size_t i;
 
@@ -66,24 +66,25 @@ static void build_bdevs(struct top_table *t, const struct top_sample *now, const
 		const json_t *b = top_same(old, d, "name");
 		double reads = top_rate(d, b, "num_read_ops", seconds),
 		       writes = top_rate(d, b, "num_write_ops", seconds);
-		double other = sum(top_rate(d, b, "num_unmap_ops", seconds), top_rate(d, b, "num_copy_ops", seconds));
+		double other =
+			top_sum(top_rate(d, b, "num_unmap_ops", seconds), top_rate(d, b, "num_copy_ops", seconds));
 		struct top_row *row = top_table_row(t);
 		top_set_text(row, 0, top_text(d, "name"));
-		top_set(row, 1, sum(sum(reads, writes), other));
+		top_set(row, 1, top_sum(top_sum(reads, writes), other));
 		top_set(row, 2, reads);
 		top_set(row, 3, writes);
 		top_set(row, 4, top_rate(d, b, "bytes_read", seconds));
 		top_set(row, 5, top_rate(d, b, "bytes_written", seconds));
-		top_set(row, 6, latency_us(d, b, "read_latency_ticks", "num_read_ops", now->tick_rate));
-		top_set(row, 7, latency_us(d, b, "write_latency_ticks", "num_write_ops", now->tick_rate));
+		top_set(row, 6, top_latency_us(d, b, "read_latency_ticks", "num_read_ops", now->tick_rate));
+		top_set(row, 7, top_latency_us(d, b, "write_latency_ticks", "num_write_ops", now->tick_rate));
 		top_set(row, 8, top_number(d, "in_flight"));
 		top_set(row, 9, top_rate(d, b, "num_nomem_waits", seconds));
 		top_set(row, 10, top_rate(d, b, "num_qos_waits", seconds));
-		top_set(row, 11, count_errors(d));
+		top_set(row, 11, top_count_errors(d));
 	}
 }
 
-const struct top_view top_view_bdevs = {"bdevs", "Bdevs", bdev_columns, N(bdev_columns), 1, build_bdevs};
+const struct top_view top_view_bdevs = {"bdevs", "Bdevs", bdev_columns, N(bdev_columns), 1, top_build_bdevs};
 
 /* ---- Subsystems ---- */
 
@@ -97,7 +98,8 @@ static const struct top_column subsystem_columns[] = {
 
 /* Commands of a subsystem, or (q not NULL) of one of its queue pairs. What waits for an event for its host is not
  * late. */
-static void count_inflight(const struct top_sample *s, const char *nqn, const json_t *q, double *n, double *oldest_us)
+static void top_count_inflight(const struct top_sample *s, const char *nqn, const json_t *q, double *n,
+			       double *oldest_us)
 {
 	const json_t *f;
 	size_t i;
@@ -117,18 +119,18 @@ static void count_inflight(const struct top_sample *s, const char *nqn, const js
 	}
 }
 
-static void build_subsystems(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_subsystems(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
 	const json_t *s;
 	size_t i;
 
-	json_array_foreach (list_of(now, TOP_SUBSYSTEMS, NULL), i, s) {
+	json_array_foreach (top_list_of(now, TOP_SUBSYSTEMS, NULL), i, s) {
 		const char *nqn = top_text(s, "nqn");
 		double inflight, oldest;
 		if (nqn == NULL) {
 			continue;
 		}
-		count_inflight(now, nqn, NULL, &inflight, &oldest);
+		top_count_inflight(now, nqn, NULL, &inflight, &oldest);
 		struct top_row *row = top_table_row(t);
 		top_set_text(row, 0, nqn);
 		top_set_text(row, 1, top_text(s, "state"));
@@ -143,7 +145,7 @@ static void build_subsystems(struct top_table *t, const struct top_sample *now, 
 }
 
 const struct top_view top_view_subsystems = {"subsystems",         "Subsystems", subsystem_columns,
-					     N(subsystem_columns), UINT_MAX,     build_subsystems};
+					     N(subsystem_columns), UINT_MAX,     top_build_subsystems};
 
 /* ---- Hosts and queue pairs ---- */
 
@@ -154,7 +156,7 @@ static const struct top_column host_columns[] = {
 	{"THREAD", "thread", TOP_TEXT, 24},
 };
 
-static void add_qpair(struct top_table *t, const struct top_sample *now, const char *nqn, const json_t *q)
+static void top_add_qpair(struct top_table *t, const struct top_sample *now, const char *nqn, const json_t *q)
 {
 	const json_t *peer = json_object_get(q, "peer_address");
 	const char *traddr = top_text(peer, "traddr"), *trsvcid = top_text(peer, "trsvcid");
@@ -162,7 +164,7 @@ static void add_qpair(struct top_table *t, const struct top_sample *now, const c
 	double inflight, oldest;
 
 	snprintf(address, sizeof(address), "%s:%s", traddr != NULL ? traddr : "?", trsvcid != NULL ? trsvcid : "?");
-	count_inflight(now, nqn, q, &inflight, &oldest);
+	top_count_inflight(now, nqn, q, &inflight, &oldest);
 	struct top_row *row = top_table_row(t);
 	top_set_text(row, 0, top_text(q, "hostnqn"));
 	top_set_text(row, 1, nqn);
@@ -176,7 +178,7 @@ static void add_qpair(struct top_table *t, const struct top_sample *now, const c
 	top_set_text(row, 9, top_text(q, "thread"));
 }
 
-static void build_hosts(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_hosts(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
 	const char *nqn;
 	json_t *list;
@@ -185,12 +187,12 @@ static void build_hosts(struct top_table *t, const struct top_sample *now, const
 
 	json_object_foreach (now->qpairs, nqn, list) {
 		json_array_foreach (list, i, q) {
-			add_qpair(t, now, nqn, q);
+			top_add_qpair(t, now, nqn, q);
 		}
 	}
 }
 
-const struct top_view top_view_hosts = {"hosts", "Hosts", host_columns, N(host_columns), UINT_MAX, build_hosts};
+const struct top_view top_view_hosts = {"hosts", "Hosts", host_columns, N(host_columns), UINT_MAX, top_build_hosts};
 
 /* ---- Outstanding commands by state ---- */
 
@@ -204,16 +206,16 @@ static const struct top_column request_columns[] = {
 	{"OLDEST OF", "oldest_hostnqn", TOP_TEXT, 36},
 };
 
-static bool same_text(const char *a, const char *b)
+static bool top_is_same_text(const char *a, const char *b)
 {
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static struct top_row *find_state(struct top_table *t, const char *state, const char *waits_for)
+static struct top_row *top_find_state(struct top_table *t, const char *state, const char *waits_for)
 {
 	for (size_t i = 0; i < t->n_rows; i++) {
 		const struct top_row *r = &t->rows[i];
-		if (same_text(r->cells[0].text, state) && same_text(r->cells[1].text, waits_for)) {
+		if (top_is_same_text(r->cells[0].text, state) && top_is_same_text(r->cells[1].text, waits_for)) {
 			return &t->rows[i];
 		}
 	}
@@ -226,13 +228,13 @@ static struct top_row *find_state(struct top_table *t, const char *state, const 
 	return row;
 }
 
-static void build_requests(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_requests(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
 	const json_t *f;
 	size_t i;
 
-	json_array_foreach (list_of(now, TOP_INFLIGHT, NULL), i, f) {
-		struct top_row *row = find_state(t, top_text(f, "state"), top_text(f, "waits_for"));
+	json_array_foreach (top_list_of(now, TOP_INFLIGHT, NULL), i, f) {
+		struct top_row *row = top_find_state(t, top_text(f, "state"), top_text(f, "waits_for"));
 		double in_state = top_number(f, "state_us"), age = top_number(f, "age_us");
 		double n = row->cells[2].value;
 		top_set(row, 2, n + 1);
@@ -247,7 +249,7 @@ static void build_requests(struct top_table *t, const struct top_sample *now, co
 }
 
 const struct top_view top_view_requests = {"requests",         "Requests", request_columns,
-					   N(request_columns), 2,          build_requests};
+					   N(request_columns), 2,          top_build_requests};
 
 /* ---- Buffers, and what else commands wait for ---- */
 
@@ -260,8 +262,8 @@ static const struct top_column buffer_columns[] = {
 	{"WAITS", "waits", TOP_COUNT, 10},
 };
 
-static void add_waits(struct top_table *t, const char *who, const char *resource, const json_t *now,
-		      const json_t *before, const char *key, double seconds)
+static void top_add_waits(struct top_table *t, const char *who, const char *resource, const json_t *now,
+			  const json_t *before, const char *key, double seconds)
 {
 	struct top_row *row = top_table_row(t);
 
@@ -273,53 +275,55 @@ static void add_waits(struct top_table *t, const char *who, const char *resource
 	top_set(row, 5, top_number(now, key));
 }
 
-static void add_pool(struct top_table *t, const json_t *module, const json_t *old, const char *pool,
-		     const char *resource, double seconds)
+static void top_add_pool(struct top_table *t, const json_t *module, const json_t *old, const char *pool,
+			 const char *resource, double seconds)
 {
 	const json_t *now = json_object_get(module, pool), *before = old != NULL ? json_object_get(old, pool) : NULL;
 
-	add_waits(t, top_text(module, "module"), resource, now, before, "retry", seconds);
+	top_add_waits(t, top_text(module, "module"), resource, now, before, "retry", seconds);
 	struct top_row *row = &t->rows[t->n_rows - 1];
 	top_set(row, 2, top_rate(now, before, "cache", seconds));
 	top_set(row, 3, top_rate(now, before, "main", seconds));
 }
 
-static void add_group(struct top_table *t, const json_t *group, const json_t *old, double seconds)
+static void top_add_group(struct top_table *t, const json_t *group, const json_t *old, double seconds)
 {
 	const json_t *transport, *device;
 	const char *name = top_text(group, "name");
 	size_t i, k;
 
-	add_waits(t, name, "paused subsystem (now)", group, old, "pending_bdev_io", 0);
+	top_add_waits(t, name, "paused subsystem (now)", group, old, "pending_bdev_io", 0);
 	json_array_foreach (json_object_get(group, "transports"), i, transport) {
 		const json_t *b = top_same(json_object_get(old, "transports"), transport, "trtype");
-		add_waits(t, name, "data buffer", transport, b, "pending_data_buffer", seconds);
+		top_add_waits(t, name, "data buffer", transport, b, "pending_data_buffer", seconds);
 		json_array_foreach (json_object_get(transport, "devices"), k, device) {
 			const json_t *d = top_same(json_object_get(b, "devices"), device, "name");
-			add_waits(t, name, "RDMA READ credit or room", device, d, "pending_rdma_read", seconds);
-			add_waits(t, name, "room to send", device, d, "pending_rdma_write", seconds);
-			add_waits(t, name, "free request", device, d, "pending_free_request", seconds);
+			top_add_waits(t, name, "RDMA READ credit or room", device, d, "pending_rdma_read", seconds);
+			top_add_waits(t, name, "room to send", device, d, "pending_rdma_write", seconds);
+			top_add_waits(t, name, "free request", device, d, "pending_free_request", seconds);
 		}
 	}
 }
 
-static void build_buffers(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_buffers(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
 	const json_t *module, *group;
 	double seconds = top_seconds(now, before);
 	size_t i;
 
-	json_array_foreach (list_of(now, TOP_BUFFERS, NULL), i, module) {
-		const json_t *b = top_same(list_of(before, TOP_BUFFERS, NULL), module, "module");
-		add_pool(t, module, b, "small_pool", "small buffer", seconds);
-		add_pool(t, module, b, "large_pool", "large buffer", seconds);
+	json_array_foreach (top_list_of(now, TOP_BUFFERS, NULL), i, module) {
+		const json_t *b = top_same(top_list_of(before, TOP_BUFFERS, NULL), module, "module");
+		top_add_pool(t, module, b, "small_pool", "small buffer", seconds);
+		top_add_pool(t, module, b, "large_pool", "large buffer", seconds);
 	}
-	json_array_foreach (list_of(now, TOP_TARGET, "poll_groups"), i, group) {
-		add_group(t, group, top_same(list_of(before, TOP_TARGET, "poll_groups"), group, "name"), seconds);
+	json_array_foreach (top_list_of(now, TOP_TARGET, "poll_groups"), i, group) {
+		top_add_group(t, group, top_same(top_list_of(before, TOP_TARGET, "poll_groups"), group, "name"),
+			      seconds);
 	}
 }
 
-const struct top_view top_view_buffers = {"buffers", "Buffers", buffer_columns, N(buffer_columns), 4, build_buffers};
+const struct top_view top_view_buffers = {"buffers",         "Buffers", buffer_columns,
+					  N(buffer_columns), 4,         top_build_buffers};
 
 /* ---- The trace ---- */
 
@@ -331,7 +335,7 @@ static const struct top_column trace_columns[] = {
 	{"LAST CAUSE", "last_cause", TOP_TEXT, 60},
 };
 
-static void add_trigger(struct top_table *t, const json_t *trigger)
+static void top_add_trigger(struct top_table *t, const json_t *trigger)
 {
 	char name[64];
 
@@ -346,14 +350,14 @@ static void add_trigger(struct top_table *t, const json_t *trigger)
 	top_set_text(row, 8, top_text(trigger, "last_cause"));
 }
 
-static void build_trace(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
+static void top_build_trace(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
 {
 	const json_t *slot, *trigger;
 	double seconds = top_seconds(now, before);
 	size_t i;
 
-	json_array_foreach (list_of(now, TOP_TRACE, "slots"), i, slot) {
-		const json_t *b = top_same(list_of(before, TOP_TRACE, "slots"), slot, "lcore");
+	json_array_foreach (top_list_of(now, TOP_TRACE, "slots"), i, slot) {
+		const json_t *b = top_same(top_list_of(before, TOP_TRACE, "slots"), slot, "lcore");
 		const char *thread = top_text(slot, "thread");
 		double rate = top_rate(slot, b, "recorded", seconds);
 		if (thread == NULL || (thread[0] == '\0' && top_number(slot, "recorded") == 0)) {
@@ -370,12 +374,12 @@ static void build_trace(struct top_table *t, const struct top_sample *now, const
 		top_set(row, 7, -1);
 		top_set_text(row, 8, NULL);
 	}
-	json_array_foreach (list_of(now, TOP_TRIGGERS, "triggers"), i, trigger) {
-		add_trigger(t, trigger);
+	json_array_foreach (top_list_of(now, TOP_TRIGGERS, "triggers"), i, trigger) {
+		top_add_trigger(t, trigger);
 	}
 }
 
-const struct top_view top_view_trace = {"trace", "Trace", trace_columns, N(trace_columns), UINT_MAX, build_trace};
+const struct top_view top_view_trace = {"trace", "Trace", trace_columns, N(trace_columns), UINT_MAX, top_build_trace};
 
 /* ---- All of them ---- */
 
