@@ -20,7 +20,7 @@ struct admin {
 	struct nvme_request req; /* last: the transport's room follows */
 };
 
-static void admin_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+static void admin_cmd_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	struct admin *a = req->cb_arg;
 
@@ -48,7 +48,7 @@ int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void 
 	a->req.iovcnt = data_len != 0;
 	a->req.data_len = data_len;
 	a->req.to_device = to_device;
-	a->req.cb = admin_done;
+	a->req.cb = admin_cmd_done;
 	a->req.cb_arg = a;
 	int rc = nvme_qpair_submit(ctrlr->admin, &a->req);
 	if (rc != 0) {
@@ -65,7 +65,7 @@ int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void 
 
 static void aer_done(void *arg, const struct nvme_cqe *cqe);
 
-static bool aer_submit(struct nvme_ctrlr *ctrlr)
+static bool aer_submit_one(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_async_event};
 	bool sent = nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, aer_done, ctrlr) == 0;
@@ -74,20 +74,20 @@ static bool aer_submit(struct nvme_ctrlr *ctrlr)
 	return sent;
 }
 
-static void submit_aers(struct nvme_ctrlr *ctrlr)
+static void aers_submit(struct nvme_ctrlr *ctrlr)
 {
-	while (ctrlr->aers + ctrlr->num_unread < ctrlr->aers_wanted && aer_submit(ctrlr)) {
+	while (ctrlr->aers + ctrlr->num_unread < ctrlr->aers_wanted && aer_submit_one(ctrlr)) {
 	}
 }
 
-static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
+static void event_emit_with_result(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
 {
 	if (ctrlr->opts.event != NULL && !ctrlr->destroying) {
 		ctrlr->opts.event(ctrlr, event, aer, ctrlr->opts.event_arg);
 	}
 }
 
-static void rescan_done(struct nvme_ctrlr *ctrlr, int error)
+static void rescan_finished(struct nvme_ctrlr *ctrlr, int error)
 {
 	if (error == -ENOMEM ||
 	    error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
@@ -98,7 +98,7 @@ static void rescan_done(struct nvme_ctrlr *ctrlr, int error)
 		nvme_ctrlr_lost(ctrlr, "the namespaces could not be read again: %s", strerror(-error));
 		return;
 	}
-	emit(ctrlr, NVME_EVENT_NS_CHANGED, 0);
+	event_emit_with_result(ctrlr, NVME_EVENT_NS_CHANGED, 0);
 }
 
 /* Before READY it waits: what changed may be behind the first scan already. */
@@ -106,7 +106,7 @@ static void rescan_if_due(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->rescan_due && ctrlr->state == NVME_CTRLR_READY && !ctrlr->in_failure) {
 		ctrlr->rescan_due = false;
-		nvme_ns_scan(ctrlr, rescan_done);
+		nvme_ns_scan(ctrlr, rescan_finished);
 	}
 }
 
@@ -117,7 +117,7 @@ struct log_read {
 };
 
 /* Reading a log page without RAE is what clears the event, so that the next of its kind is sent (Base 5.16). */
-static void log_read_done(void *arg, const struct nvme_cqe *cqe)
+static void event_log_received(void *arg, const struct nvme_cqe *cqe)
 {
 	struct log_read *r = arg;
 	struct nvme_ctrlr *ctrlr = r->ctrlr;
@@ -126,7 +126,7 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 	if (!ctrlr->in_failure) {
 		if (type != NVME_AER_NOTICE) {
 			ctrlr->event_log = nvme_cqe_status(cqe) == 0 ? r->page : NULL;
-			emit(ctrlr, NVME_EVENT_LOG, r->aer);
+			event_emit_with_result(ctrlr, NVME_EVENT_LOG, r->aer);
 			ctrlr->event_log = NULL;
 		} else if (info == NVME_AER_NOTICE_NS_CHANGED) {
 			ctrlr->rescan_due = true;
@@ -137,7 +137,7 @@ static void log_read_done(void *arg, const struct nvme_cqe *cqe)
 				true; /* a namespace may have moved to another group, which only its Identify says */
 			rescan_if_due(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
-			emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
+			event_emit_with_result(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
 		}
 	}
 	env_dma_free(r->page);
@@ -150,7 +150,7 @@ const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr)
 }
 
 /* False: not now. */
-static bool ask_for_log(struct nvme_ctrlr *ctrlr, uint32_t aer)
+static bool event_log_request(struct nvme_ctrlr *ctrlr, uint32_t aer)
 {
 	uint8_t lid = (uint8_t)(aer >> 16);
 	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it
@@ -169,7 +169,7 @@ static bool ask_for_log(struct nvme_ctrlr *ctrlr, uint32_t aer)
 	r->ctrlr = ctrlr;
 	r->aer = aer;
 	r->page = env_dma_zmalloc(len, 0, -1);
-	if (r->page == NULL || nvme_ctrlr_admin(ctrlr, &cmd, r->page, len, false, log_read_done, r) != 0) {
+	if (r->page == NULL || nvme_ctrlr_admin(ctrlr, &cmd, r->page, len, false, event_log_received, r) != 0) {
 		env_dma_free(r->page);
 		free(r);
 		return false;
@@ -177,9 +177,9 @@ static bool ask_for_log(struct nvme_ctrlr *ctrlr, uint32_t aer)
 	return true;
 }
 
-static void read_unread(struct nvme_ctrlr *ctrlr)
+static void unread_logs_request(struct nvme_ctrlr *ctrlr)
 {
-	while (ctrlr->num_unread > 0 && ask_for_log(ctrlr, ctrlr->unread[0])) {
+	while (ctrlr->num_unread > 0 && event_log_request(ctrlr, ctrlr->unread[0])) {
 		memmove(&ctrlr->unread[0], &ctrlr->unread[1], --ctrlr->num_unread * sizeof(ctrlr->unread[0]));
 	}
 }
@@ -206,20 +206,20 @@ static void aer_done(void *arg, const struct nvme_cqe *cqe)
 	log_info(nvme, "asynchronous event: type %u, information 0x%02x, log page 0x%02x", aer & 7, (aer >> 8) & 0xff,
 		 (aer >> 16) & 0xff);
 	ctrlr->unread[ctrlr->num_unread++] = aer;
-	read_unread(ctrlr);
-	submit_aers(ctrlr);
+	unread_logs_request(ctrlr);
+	aers_submit(ctrlr);
 }
 
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr)
 {
 	ctrlr->aers_wanted = (uint8_t)(ctrlr->id.aerl + 1u < NVME_AER_MAX ? ctrlr->id.aerl + 1u : NVME_AER_MAX);
-	submit_aers(ctrlr);
+	aers_submit(ctrlr);
 }
 
 void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr)
 {
-	read_unread(ctrlr);
-	submit_aers(ctrlr);
+	unread_logs_request(ctrlr);
+	aers_submit(ctrlr);
 	rescan_if_due(ctrlr);
 	if (ctrlr->ana_due) {
 		nvme_ctrlr_read_ana(ctrlr);

@@ -44,7 +44,7 @@ enum nvme_ana_state nvme_ctrlr_ana_state(const struct nvme_ctrlr *ctrlr, uint32_
 	return NVME_ANA_STATE_INACCESSIBLE; /* one that the log does not mention */
 }
 
-static bool is_state(uint8_t state)
+static bool ana_state_is_valid(uint8_t state)
 {
 	return (state >= NVME_ANA_STATE_OPTIMIZED && state <= NVME_ANA_STATE_PERSISTENT_LOSS) ||
 	       state == NVME_ANA_STATE_CHANGE;
@@ -68,7 +68,7 @@ int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *group
 		}
 		memcpy(&d, log + at, sizeof(d));
 		at += sizeof(d) + (size_t)le32toh(d.nnsids) * sizeof(uint32_t); /* 32 bits each: no overflow */
-		if (!is_state(d.state & 0xf) || d.grpid == 0) {
+		if (!ana_state_is_valid(d.state & 0xf) || d.grpid == 0) {
 			return -EINVAL;
 		}
 		groups[n++] = (struct nvme_ana_group){.anagrpid = le32toh(d.grpid),
@@ -77,7 +77,7 @@ int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *group
 	return (int)n;
 }
 
-static void finish(struct ana_read *r, int error)
+static void ana_read_finish(struct ana_read *r, int error)
 {
 	struct nvme_ctrlr *ctrlr = r->ctrlr;
 	void (*done)(struct nvme_ctrlr *, int) = r->done;
@@ -87,13 +87,13 @@ static void finish(struct ana_read *r, int error)
 	done(ctrlr, error);
 }
 
-static void log_read(void *arg, const struct nvme_cqe *cqe)
+static void ana_log_received(void *arg, const struct nvme_cqe *cqe)
 {
 	struct ana_read *r = arg;
 	struct nvme_ctrlr *ctrlr = r->ctrlr;
 
 	if (ctrlr->in_failure || nvme_cqe_status(cqe) != 0) {
-		finish(r, -EIO);
+		ana_read_finish(r, -EIO);
 		return;
 	}
 	uint32_t max = (r->len - (uint32_t)sizeof(struct nvme_ana_log)) / (uint32_t)sizeof(struct nvme_ana_group_desc);
@@ -101,13 +101,13 @@ static void log_read(void *arg, const struct nvme_cqe *cqe)
 	int n = groups != NULL ? nvme_ana_decode(r->log, r->len, groups, max) : -ENOMEM;
 	if (n < 0) {
 		free(groups);
-		finish(r, n);
+		ana_read_finish(r, n);
 		return;
 	}
 	free(ctrlr->ana_groups);
 	ctrlr->ana_groups = groups;
 	ctrlr->num_ana_groups = (uint32_t)n;
-	finish(r, 0);
+	ana_read_finish(r, 0);
 }
 
 void nvme_ana_read(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error))
@@ -131,15 +131,15 @@ void nvme_ana_read(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctr
 		.cdw10 = htole32(NVME_LOG_LID_ANA | NVME_LOG_ANA_LSP_RGO_GROUPS_ONLY << 8 | (dwords & 0xffff) << 16),
 		.cdw11 = htole32(dwords >> 16),
 	};
-	int rc = r->log != NULL ? nvme_ctrlr_admin(ctrlr, &cmd, r->log, r->len, false, log_read, r) : -ENOMEM;
+	int rc = r->log != NULL ? nvme_ctrlr_admin(ctrlr, &cmd, r->log, r->len, false, ana_log_received, r) : -ENOMEM;
 	if (rc != 0) {
-		finish(r, rc);
+		ana_read_finish(r, rc);
 	}
 }
 
 /* --- When something has changed --- */
 
-static void reread_done(struct nvme_ctrlr *ctrlr, int error)
+static void ana_reread_finished(struct nvme_ctrlr *ctrlr, int error)
 {
 	ctrlr->ana_reading = false;
 	if (ctrlr->in_failure) {
@@ -172,6 +172,6 @@ void nvme_ctrlr_read_ana(struct nvme_ctrlr *ctrlr)
 	ctrlr->ana_read_again = ctrlr->ana_reading; /* what changed may be behind that one already */
 	if (!ctrlr->ana_reading) {
 		ctrlr->ana_reading = true;
-		nvme_ana_read(ctrlr, reread_done);
+		nvme_ana_read(ctrlr, ana_reread_finished);
 	}
 }

@@ -49,7 +49,7 @@ struct nvme_auth {
 	struct nvme_request req; /* last: the transport's room follows */
 };
 
-static void end(struct nvme_auth *auth, int error)
+static void auth_end(struct nvme_auth *auth, int error)
 {
 	nvme_auth_fn done = auth->done;
 	void *arg = auth->arg;
@@ -73,9 +73,9 @@ static void end(struct nvme_auth *auth, int error)
 
 /* --- Commands --- */
 
-static void command_done(struct nvme_request *req, const struct nvme_cqe *cqe);
+static void auth_command_done(struct nvme_request *req, const struct nvme_cqe *cqe);
 
-static void submit(struct nvme_auth *auth, enum auth_state state, size_t len)
+static void auth_submit(struct nvme_auth *auth, enum auth_state state, size_t len)
 {
 	bool send = state != GET_CHALLENGE && state != GET_SUCCESS1;
 	struct nvmf_auth_sqe *sqe = (struct nvmf_auth_sqe *)&auth->req.cmd;
@@ -92,40 +92,40 @@ static void submit(struct nvme_auth *auth, enum auth_state state, size_t len)
 	auth->req.iovcnt = 1;
 	auth->req.data_len = (uint32_t)len;
 	auth->req.to_device = send;
-	auth->req.cb = command_done;
+	auth->req.cb = auth_command_done;
 	auth->req.cb_arg = auth;
 	int rc = nvme_qpair_submit(auth->qpair, &auth->req);
 	if (rc != 0) {
 		snprintf(auth->why, sizeof(auth->why), "%s", strerror(-rc));
-		end(auth, rc);
+		auth_end(auth, rc);
 		return;
 	}
 	auth->waits = true;
 	nvme_qpair_flush(auth->qpair);
 }
 
-static void get(struct nvme_auth *auth, enum auth_state state)
+static void auth_receive(struct nvme_auth *auth, enum auth_state state)
 {
 	memset(auth->buf, 0, DHCHAP_MESSAGE_MAX);
-	submit(auth, state, DHCHAP_MESSAGE_MAX);
+	auth_submit(auth, state, DHCHAP_MESSAGE_MAX);
 }
 
 /* We end it: the controller is told why. */
-static void refuse(struct nvme_auth *auth, uint8_t why, const char *text)
+static void auth_refuse(struct nvme_auth *auth, uint8_t why, const char *text)
 {
 	snprintf(auth->why, sizeof(auth->why), "%s", text);
-	submit(auth, SEND_FAILURE2, dhchap_encode_failure(auth->buf, auth->t_id, DHCHAP_ID_FAILURE2, why));
+	auth_submit(auth, SEND_FAILURE2, dhchap_encode_failure(auth->buf, auth->t_id, DHCHAP_ID_FAILURE2, why));
 }
 
 /* --- What the answers lead to --- */
 
-static void negotiate_sent(struct nvme_auth *auth)
+static void auth_negotiate_sent(struct nvme_auth *auth)
 {
-	get(auth, GET_CHALLENGE);
+	auth_receive(auth, GET_CHALLENGE);
 }
 
 /* True if buf has the message that is due; otherwise the transaction has ended, or is about to. */
-static bool is_due(struct nvme_auth *auth, uint8_t id)
+static bool auth_message_is_due(struct nvme_auth *auth, uint8_t id)
 {
 	struct dhchap_header header;
 	struct dhchap_failure failure;
@@ -134,17 +134,17 @@ static bool is_due(struct nvme_auth *auth, uint8_t id)
 	if (header.type == DHCHAP_TYPE_COMMON && header.id == DHCHAP_ID_FAILURE1) {
 		dhchap_decode_failure(auth->buf, DHCHAP_MESSAGE_MAX, &failure);
 		snprintf(auth->why, sizeof(auth->why), "the controller says: %s", dhchap_why_text(failure.why));
-		end(auth, -EACCES);
+		auth_end(auth, -EACCES);
 		return false;
 	}
 	if (header.type != DHCHAP_TYPE_DHCHAP || header.id != id || le16toh(header.t_id) != auth->t_id) {
-		refuse(auth, DHCHAP_INCORRECT_MESSAGE, "the controller sent a message that was not due");
+		auth_refuse(auth, DHCHAP_INCORRECT_MESSAGE, "the controller sent a message that was not due");
 		return false;
 	}
 	return true;
 }
 
-static int respond(const struct nvme_auth *auth, bool of_host, uint8_t *response)
+static int auth_compute_response(const struct nvme_auth *auth, bool of_host, uint8_t *response)
 {
 	const struct nvme_ctrlr *ctrlr = auth->qpair->ctrlr;
 
@@ -164,7 +164,7 @@ static int respond(const struct nvme_auth *auth, bool of_host, uint8_t *response
 		response);
 }
 
-static void reply(struct nvme_auth *auth)
+static void auth_send_reply(struct nvme_auth *auth)
 {
 	uint8_t response[DHCHAP_HASH_MAX];
 	struct dhchap_reply m = {
@@ -178,16 +178,16 @@ static void reply(struct nvme_auth *auth)
 	/* Also where the controller is asked nothing: 0 says that there is a challenge, but for the key of a secure
 	 * channel (Base 8.13.5.4). */
 	m.seqnum = auth->seqnum = dhchap_seqnum();
-	if (respond(auth, true, response) != 0 ||
+	if (auth_compute_response(auth, true, response) != 0 ||
 	    dhchap_random(auth->our_challenge, sizeof(auth->our_challenge)) != 0) {
-		refuse(auth, DHCHAP_FAILED, "the response could not be computed");
+		auth_refuse(auth, DHCHAP_FAILED, "the response could not be computed");
 		return;
 	}
-	submit(auth, SEND_REPLY, dhchap_encode_reply(auth->buf, auth->t_id, auth->challenge.hash, &m));
+	auth_submit(auth, SEND_REPLY, dhchap_encode_reply(auth->buf, auth->t_id, auth->challenge.hash, &m));
 }
 
 /* Helper thread. */
-static void compute(struct worker_job *job)
+static void auth_compute_dh(struct worker_job *job)
 {
 	struct nvme_auth *auth = container_of(job, struct nvme_auth, job);
 	struct dhchap_dh *dh;
@@ -203,27 +203,27 @@ static void compute(struct worker_job *job)
 	dhchap_dh_free(dh);
 }
 
-static void computed(struct worker_job *job)
+static void auth_dh_computed(struct worker_job *job)
 {
 	struct nvme_auth *auth = container_of(job, struct nvme_auth, job);
 
 	auth->waits = false;
 	if (auth->qpair == NULL) {
-		end(auth, -ECANCELED);
+		auth_end(auth, -ECANCELED);
 	} else if (job->error != 0 || auth->job_rc != 0) {
-		refuse(auth, auth->job_rc == -EINVAL ? DHCHAP_INCORRECT_PAYLOAD : DHCHAP_FAILED,
-		       "the controller's DH value cannot be used");
+		auth_refuse(auth, auth->job_rc == -EINVAL ? DHCHAP_INCORRECT_PAYLOAD : DHCHAP_FAILED,
+			    "the controller's DH value cannot be used");
 	} else {
-		reply(auth);
+		auth_send_reply(auth);
 	}
 }
 
-static void challenge_got(struct nvme_auth *auth)
+static void auth_challenge_received(struct nvme_auth *auth)
 {
 	const struct nvme_ctrlr_opts *opts = &auth->qpair->ctrlr->opts;
 	uint8_t why;
 
-	if (!is_due(auth, DHCHAP_ID_CHALLENGE)) {
+	if (!auth_message_is_due(auth, DHCHAP_ID_CHALLENGE)) {
 		return;
 	}
 	memcpy(auth->kept, auth->buf, sizeof(auth->kept));
@@ -235,87 +235,87 @@ static void challenge_got(struct nvme_auth *auth)
 		why = DHCHAP_GROUP_UNUSABLE;
 	}
 	if (why != DHCHAP_OK) {
-		refuse(auth, why, dhchap_why_text(why));
+		auth_refuse(auth, why, dhchap_why_text(why));
 	} else if (auth->challenge.group == DHCHAP_GROUP_NULL) {
-		reply(auth);
+		auth_send_reply(auth);
 	} else {
 		auth->state = COMPUTE;
 		auth->waits = true;
-		auth->job = (struct worker_job){.work = compute, .done = computed};
+		auth->job = (struct worker_job){.work = auth_compute_dh, .done = auth_dh_computed};
 		dhchap_run(&auth->job);
 	}
 }
 
-static void reply_sent(struct nvme_auth *auth)
+static void auth_reply_sent(struct nvme_auth *auth)
 {
-	get(auth, GET_SUCCESS1);
+	auth_receive(auth, GET_SUCCESS1);
 }
 
-static bool is_right(const struct nvme_auth *auth, const struct dhchap_success1 *success)
+static bool auth_response_is_right(const struct nvme_auth *auth, const struct dhchap_success1 *success)
 {
 	uint8_t expected[DHCHAP_HASH_MAX];
-	bool right = success->response_valid && respond(auth, false, expected) == 0 &&
+	bool right = success->response_valid && auth_compute_response(auth, false, expected) == 0 &&
 		     dhchap_equal(expected, success->response, dhchap_hash_bytes(auth->challenge.hash));
 
 	dhchap_cleanse(expected, sizeof(expected));
 	return right;
 }
 
-static void succeed(struct nvme_auth *auth)
+static void auth_succeed(struct nvme_auth *auth)
 {
 	log_info(nvme, "%s %s: authenticated on queue pair %u: %s, %s%s", auth->qpair->ctrlr->trid.traddr,
 		 auth->qpair->ctrlr->trid.subnqn, auth->qpair->id, dhchap_hash_name(auth->challenge.hash),
 		 dhchap_group_name(auth->challenge.group), auth->ctrlr_key != NULL ? ", both ways" : "");
-	end(auth, 0);
+	auth_end(auth, 0);
 }
 
-static void success1_got(struct nvme_auth *auth)
+static void auth_success1_received(struct nvme_auth *auth)
 {
 	struct dhchap_success1 success;
 
-	if (!is_due(auth, DHCHAP_ID_SUCCESS1)) {
+	if (!auth_message_is_due(auth, DHCHAP_ID_SUCCESS1)) {
 		return;
 	}
 	if (dhchap_decode_success1(auth->buf, DHCHAP_MESSAGE_MAX, auth->challenge.hash, &success) != DHCHAP_OK) {
-		refuse(auth, DHCHAP_INCORRECT_PAYLOAD, "the controller sent a message of a wrong form");
+		auth_refuse(auth, DHCHAP_INCORRECT_PAYLOAD, "the controller sent a message of a wrong form");
 	} else if (auth->ctrlr_key == NULL) {
-		succeed(auth);
-	} else if (!is_right(auth, &success)) {
-		refuse(auth, DHCHAP_FAILED, "the controller does not know its key (dhchap_ctrlr_key)");
+		auth_succeed(auth);
+	} else if (!auth_response_is_right(auth, &success)) {
+		auth_refuse(auth, DHCHAP_FAILED, "the controller does not know its key (dhchap_ctrlr_key)");
 	} else {
-		submit(auth, SEND_SUCCESS2, dhchap_encode_success2(auth->buf, auth->t_id));
+		auth_submit(auth, SEND_SUCCESS2, dhchap_encode_success2(auth->buf, auth->t_id));
 	}
 }
 
-static void failure2_sent(struct nvme_auth *auth)
+static void auth_failure2_sent(struct nvme_auth *auth)
 {
-	end(auth, -EACCES);
+	auth_end(auth, -EACCES);
 }
 
 static const struct {
 	const char *name;
 	void (*answered)(struct nvme_auth *auth);
 } states[STATES] = {
-	[SEND_NEGOTIATE] = {"AUTH_Negotiate", negotiate_sent},
-	[GET_CHALLENGE] = {"DH-HMAC-CHAP_Challenge", challenge_got},
+	[SEND_NEGOTIATE] = {"AUTH_Negotiate", auth_negotiate_sent},
+	[GET_CHALLENGE] = {"DH-HMAC-CHAP_Challenge", auth_challenge_received},
 	[COMPUTE] = {"Diffie-Hellman", NULL},
-	[SEND_REPLY] = {"DH-HMAC-CHAP_Reply", reply_sent},
-	[GET_SUCCESS1] = {"DH-HMAC-CHAP_Success1", success1_got},
-	[SEND_SUCCESS2] = {"DH-HMAC-CHAP_Success2", succeed},
-	[SEND_FAILURE2] = {"AUTH_Failure2", failure2_sent},
+	[SEND_REPLY] = {"DH-HMAC-CHAP_Reply", auth_reply_sent},
+	[GET_SUCCESS1] = {"DH-HMAC-CHAP_Success1", auth_success1_received},
+	[SEND_SUCCESS2] = {"DH-HMAC-CHAP_Success2", auth_succeed},
+	[SEND_FAILURE2] = {"AUTH_Failure2", auth_failure2_sent},
 };
 
-static void command_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+static void auth_command_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	struct nvme_auth *auth = req->cb_arg;
 	uint16_t status = nvme_cqe_status(cqe);
 
 	auth->waits = false;
 	if (auth->qpair == NULL) {
-		end(auth, -ECANCELED);
+		auth_end(auth, -ECANCELED);
 	} else if (status != 0 && auth->state != SEND_FAILURE2) {
 		snprintf(auth->why, sizeof(auth->why), "%s: %s", states[auth->state].name, nvme_status_text(status));
-		end(auth, -EIO);
+		auth_end(auth, -EIO);
 	} else {
 		states[auth->state].answered(auth);
 	}
@@ -331,7 +331,7 @@ bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *con
 	return (authreq & (NVMF_AUTHREQ_ATR | NVMF_AUTHREQ_ASCR)) != 0 || ctrlr->opts.dhchap_ctrlr_key != NULL;
 }
 
-static int alloc(struct nvme_qpair *qpair, struct nvme_auth **auth)
+static int auth_alloc(struct nvme_qpair *qpair, struct nvme_auth **auth)
 {
 	*auth = calloc(1, offsetof(struct nvme_auth, req) + nvme_request_size());
 	if (*auth == NULL) {
@@ -355,7 +355,7 @@ int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct ke
 	if (key == NULL || qpair->auth != NULL) {
 		return key == NULL ? -ENOKEY : -EBUSY;
 	}
-	int rc = alloc(qpair, &auth);
+	int rc = auth_alloc(qpair, &auth);
 	if (rc != 0) {
 		return rc;
 	}
@@ -367,8 +367,8 @@ int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct ke
 	auth->t_id = ++last_t_id;
 	qpair->auth = auth;
 	auth->state = SEND_NEGOTIATE;
-	submit(auth, SEND_NEGOTIATE,
-	       dhchap_encode_negotiate(auth->buf, auth->t_id, opts->dhchap_hashes, opts->dhchap_groups));
+	auth_submit(auth, SEND_NEGOTIATE,
+		    dhchap_encode_negotiate(auth->buf, auth->t_id, opts->dhchap_hashes, opts->dhchap_groups));
 	return 0;
 }
 
@@ -382,6 +382,6 @@ void nvme_auth_cancel(struct nvme_qpair *qpair)
 	qpair->auth = NULL;
 	auth->qpair = NULL;
 	if (!auth->waits) {
-		end(auth, -ECANCELED);
+		auth_end(auth, -ECANCELED);
 	}
 }

@@ -44,7 +44,7 @@ size_t nvme_request_size(void)
 }
 
 /* In turn: a target refuses an id whose connection has not quite ended there. */
-static uint16_t take_qid(struct nvme_ctrlr *ctrlr)
+static uint16_t qid_allocate(struct nvme_ctrlr *ctrlr)
 {
 	for (uint16_t tries = 0; tries < ctrlr->io_queues; tries++) {
 		uint16_t qid = ctrlr->last_qid < ctrlr->io_queues ? (uint16_t)(ctrlr->last_qid + 1) : 1;
@@ -70,7 +70,7 @@ static void connect_ended(struct nvme_qpair *qpair, int error)
 	thread_timer_start(&qpair->connect_timer, 0);
 }
 
-static int poll_connecting(void *arg)
+static int connecting_qpair_poll(void *arg)
 {
 	struct nvme_qpair *qpair = arg;
 	int n = nvme_qpair_poll(qpair, 0);
@@ -84,25 +84,25 @@ static int poll_connecting(void *arg)
 	return n != 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
-static bool arm_connecting(void *arg)
+static bool connecting_qpair_arm(void *arg)
 {
 	return nvme_qpair_arm(arg);
 }
 
-static int start_polling(struct nvme_qpair *qpair)
+static int connect_poller_start(struct nvme_qpair *qpair)
 {
 	int fd = nvme_qpair_fd(qpair);
 
 	qpair->connect_poller = poller_register(&(struct poller_opts){.name = "nvme_connect",
-								      .fn = poll_connecting,
+								      .fn = connecting_qpair_poll,
 								      .ctx = qpair,
 								      .fd = fd,
-								      .arm = fd >= 0 ? arm_connecting : NULL,
+								      .arm = fd >= 0 ? connecting_qpair_arm : NULL,
 								      .period_us = fd >= 0 ? 0 : CONNECT_POLL_US});
 	return qpair->connect_poller != NULL ? 0 : -errno;
 }
 
-static void start_timer(struct nvme_qpair *qpair, uint32_t ms)
+static void connect_timer_start(struct nvme_qpair *qpair, uint32_t ms)
 {
 	qpair->connect_ms = ms;
 	thread_timer_start(&qpair->connect_timer, ms * UINT64_C(1000));
@@ -120,7 +120,7 @@ static void connect_timer_fired(void *arg)
 		return;
 	}
 	if (!qpair->failed && thread_timer_was_away(&qpair->connect_timer, qpair->connect_ms * UINT64_C(1000))) {
-		start_timer(qpair, qpair->connect_ms); /* what was answered meanwhile has not been seen yet */
+		connect_timer_start(qpair, qpair->connect_ms); /* what was answered meanwhile has not been seen yet */
 		return;
 	}
 	if (!qpair->failed) {
@@ -132,7 +132,7 @@ static void connect_timer_fired(void *arg)
 	nvme_qpair_destroy(qpair);
 }
 
-static void authenticated(void *arg, int error, const char *why)
+static void qpair_authenticated(void *arg, int error, const char *why)
 {
 	struct nvme_qpair *qpair = arg;
 
@@ -146,20 +146,20 @@ static void authenticated(void *arg, int error, const char *why)
 	connect_ended(qpair, error);
 }
 
-static void authenticate(struct nvme_qpair *qpair)
+static void qpair_authenticate(struct nvme_qpair *qpair)
 {
 	const struct nvme_ctrlr_opts *opts = &qpair->ctrlr->opts;
 
-	start_timer(qpair, opts->admin_timeout_ms); /* it is more than one command */
-	int rc = nvme_auth_start(qpair, opts->dhchap_key, opts->dhchap_ctrlr_key, authenticated, qpair);
+	connect_timer_start(qpair, opts->admin_timeout_ms); /* it is more than one command */
+	int rc = nvme_auth_start(qpair, opts->dhchap_key, opts->dhchap_ctrlr_key, qpair_authenticated, qpair);
 	if (rc != 0) {
-		authenticated(qpair, rc,
-			      rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key"
-					    : "it could not be begun");
+		qpair_authenticated(qpair, rc,
+				    rc == -ENOKEY ? "the controller asks for it, and there is no dhchap_key"
+						  : "it could not be begun");
 	}
 }
 
-static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
+static void qpair_fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_qpair *qpair = arg;
 	uint16_t status = nvme_cqe_status(cqe);
@@ -171,7 +171,7 @@ static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 		log_warning("%s: Connect of queue pair %u was refused: %s (dword 0: 0x%08x)", qpair->ctrlr->trid.traddr,
 			    qpair->id, nvme_status_text(status), le32toh(cqe->dw0));
 	} else if (nvme_auth_needed(qpair->ctrlr, cqe)) {
-		authenticate(qpair);
+		qpair_authenticate(qpair);
 		return;
 	}
 	connect_ended(qpair, status == 0 ? 0 : -ECONNREFUSED);
@@ -183,8 +183,8 @@ void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
 		return;
 	}
 	if (error == 0 && qpair->ops->fabrics) {
-		error = start_polling(qpair);
-		error = error == 0 ? nvme_fabrics_connect(qpair, fabrics_connected, qpair) : error;
+		error = connect_poller_start(qpair);
+		error = error == 0 ? nvme_fabrics_connect(qpair, qpair_fabrics_connected, qpair) : error;
 		if (error == 0) {
 			return;
 		}
@@ -205,7 +205,7 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 		ready(arg, NULL, -ENXIO);
 		return;
 	}
-	qid = take_qid(ctrlr);
+	qid = qid_allocate(ctrlr);
 	if (qid == 0) {
 		ready(arg, NULL, -ENOSPC);
 		return;
@@ -224,7 +224,7 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 	qpair->connect_timer.fn = connect_timer_fired;
 	qpair->connect_timer.arg = qpair;
 	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, link);
-	start_timer(qpair, ctrlr->opts.connect_timeout_ms);
+	connect_timer_start(qpair, ctrlr->opts.connect_timeout_ms);
 	ctrlr->ops->qpair_connect(qpair);
 }
 

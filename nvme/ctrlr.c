@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a controller: one table of states, one function that changes the state. All on the control thread.
  *
- * Entering a state starts one operation; its completion enters the next. A failure anywhere goes through fail(), which
- * lets go of the connection from a timer, outside of the callbacks of what it frees, and leads to BACK_OFF or to an
- * end. */
+ * Entering a state starts one operation; its completion enters the next. A failure anywhere goes through ctrlr_fail(),
+ * which lets go of the connection from a timer, outside of the callbacks of what it frees, and leads to BACK_OFF or to
+ * an end. */
 #include "nvme/transport.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static uint64_t shutdown_ms(const struct nvme_ctrlr *ctrlr)
 	return ms < SHUTDOWN_TIMEOUT_MS ? SHUTDOWN_TIMEOUT_MS : ms > SHUTDOWN_MAX_MS ? SHUTDOWN_MAX_MS : ms;
 }
 
-static uint64_t deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d)
+static uint64_t step_deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d)
 {
 	switch (d) {
 	case DEADLINE_ADMIN:
@@ -116,14 +116,14 @@ static uint64_t deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d)
 }
 
 /* Nobody answers in such a state: it lasts until CSTS says that it is over. */
-static bool looks_at_csts(const struct nvme_ctrlr *ctrlr)
+static bool step_polls_csts(const struct nvme_ctrlr *ctrlr)
 {
 	return states[ctrlr->state].deadline == DEADLINE_READY || states[ctrlr->state].deadline == DEADLINE_SHUTDOWN;
 }
 
-static void start_deadline(struct nvme_ctrlr *ctrlr)
+static void step_deadline_start(struct nvme_ctrlr *ctrlr)
 {
-	uint64_t ms = deadline_ms(ctrlr, states[ctrlr->state].deadline);
+	uint64_t ms = step_deadline_ms(ctrlr, states[ctrlr->state].deadline);
 
 	ctrlr->step_deadline = ms ? env_ticks() + ms * env_ticks_hz() / 1000 : 0;
 	thread_timer_stop(&ctrlr->step_timer);
@@ -135,11 +135,11 @@ static void start_deadline(struct nvme_ctrlr *ctrlr)
 void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr)
 {
 	if (!ctrlr->in_failure) {
-		start_deadline(ctrlr);
+		step_deadline_start(ctrlr);
 	}
 }
 
-static void set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
+static void ctrlr_set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
 {
 	const struct state_def *def = &states[state];
 	enum nvme_ctrlr_state old = ctrlr->state;
@@ -150,7 +150,7 @@ static void set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
 	}
 	ctrlr->state = state;
 	ctrlr->state_ticks = env_ticks();
-	start_deadline(ctrlr);
+	step_deadline_start(ctrlr);
 	TRACE(NVME_CTRLR_STATE, ctrlr->owner, 0, 0, old, state);
 	USDT(nvme_ctrlr_state, ctrlr->trid.traddr, ctrlr->trid.subnqn, old, state);
 	if (def->enter != NULL) {
@@ -158,7 +158,7 @@ static void set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
 	}
 }
 
-static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event)
+static void ctrlr_emit_event(struct nvme_ctrlr *ctrlr, enum nvme_event event)
 {
 	if (ctrlr->opts.event != NULL && !ctrlr->destroying) {
 		ctrlr->opts.event(ctrlr, event, 0, ctrlr->opts.event_arg);
@@ -167,7 +167,7 @@ static void emit(struct nvme_ctrlr *ctrlr, enum nvme_event event)
 
 /* Failure. */
 
-static void fail(struct nvme_ctrlr *ctrlr, const char *why)
+static void ctrlr_fail(struct nvme_ctrlr *ctrlr, const char *why)
 {
 	if (ctrlr->in_failure) {
 		return; /* the first reason is the one that explains */
@@ -186,7 +186,7 @@ void nvme_ctrlr_lost(struct nvme_ctrlr *ctrlr, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	fail(ctrlr, why);
+	ctrlr_fail(ctrlr, why);
 }
 
 /* A step's operation ended with an error: names the step. */
@@ -195,7 +195,7 @@ static void step_failed(struct nvme_ctrlr *ctrlr, const char *what)
 	nvme_ctrlr_lost(ctrlr, "%s: %s", states[ctrlr->state].name, what);
 }
 
-static void drop_connection(struct nvme_ctrlr *ctrlr)
+static void connection_drop(struct nvme_ctrlr *ctrlr)
 {
 	nvme_ctrlr_stop_admin(ctrlr);
 	nvme_ns_scan_abort(ctrlr);
@@ -212,7 +212,7 @@ static void drop_connection(struct nvme_ctrlr *ctrlr)
 }
 
 /* Queue pairs that were not handed out end here; the others are their users'. */
-static void drop_unready_qpairs(struct nvme_ctrlr *ctrlr)
+static void unready_qpairs_destroy(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_qpair *q = TAILQ_FIRST(&ctrlr->qpairs), *next;
 
@@ -226,7 +226,7 @@ static void drop_unready_qpairs(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-static void free_ctrlr(struct nvme_ctrlr *ctrlr)
+static void ctrlr_free_memory(struct nvme_ctrlr *ctrlr)
 {
 	void (*done)(void *) = ctrlr->destroyed;
 	void *arg = ctrlr->destroyed_arg;
@@ -249,7 +249,7 @@ static void free_ctrlr(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-static bool has_given_up(const struct nvme_ctrlr *ctrlr)
+static bool loss_timeout_is_over(const struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->opts.loss_timeout_s < 0 || ctrlr->attempt_due) {
 		return false;
@@ -257,7 +257,7 @@ static bool has_given_up(const struct nvme_ctrlr *ctrlr)
 	return env_ticks() - ctrlr->down_since >= (uint64_t)ctrlr->opts.loss_timeout_s * env_ticks_hz();
 }
 
-static void end_attempt(struct nvme_ctrlr *ctrlr)
+static void attempt_end(struct nvme_ctrlr *ctrlr)
 {
 	bool was_ready = ctrlr->was_ready;
 
@@ -266,19 +266,19 @@ static void end_attempt(struct nvme_ctrlr *ctrlr)
 	ctrlr->attempt_due |= was_ready;
 	log_notice("NVMe controller %s %s: %s", ctrlr->trid.traddr, ctrlr->trid.subnqn, ctrlr->last_error);
 	if (ctrlr->removed) {
-		set_state(ctrlr, NVME_CTRLR_REMOVED);
-		emit(ctrlr, NVME_EVENT_REMOVED);
-	} else if (has_given_up(ctrlr)) {
-		set_state(ctrlr, NVME_CTRLR_FAILED);
-		emit(ctrlr, NVME_EVENT_FAILED);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_REMOVED);
+		ctrlr_emit_event(ctrlr, NVME_EVENT_REMOVED);
+	} else if (loss_timeout_is_over(ctrlr)) {
+		ctrlr_set_state(ctrlr, NVME_CTRLR_FAILED);
+		ctrlr_emit_event(ctrlr, NVME_EVENT_FAILED);
 	} else {
-		set_state(ctrlr, NVME_CTRLR_BACK_OFF);
-		emit(ctrlr, was_ready || ctrlr->attempt_due ? NVME_EVENT_DOWN : NVME_EVENT_RETRY);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_BACK_OFF);
+		ctrlr_emit_event(ctrlr, was_ready || ctrlr->attempt_due ? NVME_EVENT_DOWN : NVME_EVENT_RETRY);
 	}
 }
 
 /* After a failure, a reset or a destroy, outside of every callback. */
-static void let_go(void *arg)
+static void ctrlr_release_connection(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
@@ -292,23 +292,23 @@ static void let_go(void *arg)
 		return; /* nvme_ctrlr_quiesced() comes back here, or has been */
 	}
 	ctrlr->quiesced = false;
-	drop_connection(ctrlr);
-	drop_unready_qpairs(ctrlr);
+	connection_drop(ctrlr);
+	unready_qpairs_destroy(ctrlr);
 	if (ctrlr->destroying) {
-		free_ctrlr(ctrlr);
+		ctrlr_free_memory(ctrlr);
 		return;
 	}
 	if (ctrlr->down_since == 0) {
 		ctrlr->down_since = env_ticks();
 	}
-	end_attempt(ctrlr);
+	attempt_end(ctrlr);
 }
 
 void nvme_ctrlr_quiesced(struct nvme_ctrlr *ctrlr)
 {
 	ctrlr->quiescing = false;
 	ctrlr->quiesced = true;
-	let_go(ctrlr);
+	ctrlr_release_connection(ctrlr);
 }
 
 void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr)
@@ -317,31 +317,31 @@ void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr)
 		return;
 	}
 	ctrlr->removed = true;
-	fail(ctrlr, "the device has been removed");
+	ctrlr_fail(ctrlr, "the device has been removed");
 	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
-		thread_timer_start(&ctrlr->step_timer, 0); /* no connection to let go of: start_attempt() ends it */
+		thread_timer_start(&ctrlr->step_timer, 0); /* no connection to let go of: attempt_start() ends it */
 	} else if (ctrlr->state == NVME_CTRLR_FAILED) {
 		thread_timer_start(&ctrlr->defer_timer, 0);
 	}
 }
 
-static void start_attempt(struct nvme_ctrlr *ctrlr)
+static void attempt_start(struct nvme_ctrlr *ctrlr)
 {
 	if (!TAILQ_EMPTY(&ctrlr->qpairs)) { /* their users have not let go: look again soon */
 		thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
 		return;
 	}
 	if (ctrlr->removed) {
-		set_state(ctrlr, NVME_CTRLR_REMOVED);
-		emit(ctrlr, NVME_EVENT_REMOVED);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_REMOVED);
+		ctrlr_emit_event(ctrlr, NVME_EVENT_REMOVED);
 		return;
 	}
 	ctrlr->attempts++;
 	ctrlr->attempt_due = false;
 	ctrlr->ana_reading = ctrlr->ana_read_again = ctrlr->ana_due = false;
-	set_state(ctrlr, NVME_CTRLR_DISCONNECTED);
+	ctrlr_set_state(ctrlr, NVME_CTRLR_DISCONNECTED);
 	ctrlr->in_failure = false;
-	set_state(ctrlr, NVME_CTRLR_CONNECT);
+	ctrlr_set_state(ctrlr, NVME_CTRLR_CONNECT);
 }
 
 /* The loss timeout is looked at when an attempt has failed: the last one begins when it is over. */
@@ -385,13 +385,13 @@ static void reg_written(struct nvme_ctrlr *ctrlr, int error, uint64_t value)
 	}
 	switch (ctrlr->state) {
 	case NVME_CTRLR_DISABLE:
-		set_state(ctrlr, NVME_CTRLR_WAIT_DISABLED);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_WAIT_DISABLED);
 		break;
 	case NVME_CTRLR_ENABLE:
-		set_state(ctrlr, NVME_CTRLR_WAIT_READY);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_WAIT_READY);
 		break;
 	case NVME_CTRLR_SHUTDOWN:
-		set_state(ctrlr, NVME_CTRLR_WAIT_SHUTDOWN);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_WAIT_SHUTDOWN);
 		break;
 	default:
 		break;
@@ -410,20 +410,20 @@ static void csts_read(struct nvme_ctrlr *ctrlr, int error, uint64_t csts)
 	bool ready = NVME_CSTS_RDY(csts) != 0;
 	if (ctrlr->state == NVME_CTRLR_WAIT_SHUTDOWN) {
 		if (NVME_CSTS_SHST(csts) == NVME_CSTS_SHST_CMPLT) {
-			fail(ctrlr, "shut down");
+			ctrlr_fail(ctrlr, "shut down");
 			return;
 		}
 	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY_OLD && (ready || NVME_CSTS_CFS(csts))) {
-		set_state(ctrlr, NVME_CTRLR_DISABLE);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_DISABLE);
 		return;
 	} else if (NVME_CSTS_CFS(csts) && ctrlr->state != NVME_CTRLR_WAIT_DISABLED) {
 		step_failed(ctrlr, "the controller reports a fatal status (CSTS.CFS)");
 		return;
 	} else if (ctrlr->state == NVME_CTRLR_WAIT_DISABLED && !ready) {
-		set_state(ctrlr, NVME_CTRLR_ENABLE);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_ENABLE);
 		return;
 	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY && ready) {
-		set_state(ctrlr, NVME_CTRLR_IDENTIFY);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_IDENTIFY);
 		return;
 	}
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
@@ -446,19 +446,19 @@ static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
 }
 
 /* An answer may have come while this thread was away (thread_timer_was_away). */
-static void step_is_late(struct nvme_ctrlr *ctrlr)
+static void step_handle_timeout(struct nvme_ctrlr *ctrlr)
 {
-	uint64_t ms = deadline_ms(ctrlr, states[ctrlr->state].deadline);
+	uint64_t ms = step_deadline_ms(ctrlr, states[ctrlr->state].deadline);
 	char what[64];
 
 	if (thread_timer_was_away(&ctrlr->step_timer, ms * 1000)) {
-		start_deadline(ctrlr);
-		if (looks_at_csts(ctrlr)) {
+		step_deadline_start(ctrlr);
+		if (step_polls_csts(ctrlr)) {
 			enter_wait_csts(ctrlr);
 		}
 	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY_OLD) {
-		set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become ready by
-							 itself */
+		ctrlr_set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not become
+							 ready by itself */
 	} else {
 		snprintf(what, sizeof(what), "no answer within %llu ms", (unsigned long long)ms);
 		step_failed(ctrlr, what);
@@ -470,21 +470,21 @@ static void step_timer_fired(void *arg)
 	struct nvme_ctrlr *ctrlr = arg;
 
 	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
-		start_attempt(ctrlr);
+		attempt_start(ctrlr);
 	} else if (env_ticks() >= ctrlr->step_deadline) {
-		step_is_late(ctrlr);
+		step_handle_timeout(ctrlr);
 	} else {
 		enter_wait_csts(ctrlr);
 	}
 }
 
-static int poll_admin(void *arg)
+static int admin_queue_poll(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 	int n = nvme_qpair_poll(ctrlr->admin, 0);
 
 	if (n == -ENXIO) {
-		fail(ctrlr, "the connection of the admin queue is lost");
+		ctrlr_fail(ctrlr, "the connection of the admin queue is lost");
 	}
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
@@ -494,7 +494,7 @@ static void enter_connect(struct nvme_ctrlr *ctrlr)
 	ctrlr->ops->connect(ctrlr);
 }
 
-static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
+static void ctrlr_fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 	uint16_t status = nvme_cqe_status(cqe);
@@ -508,10 +508,10 @@ static void fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	ctrlr->cntlid = (uint16_t)le32toh(cqe->dw0);
-	set_state(ctrlr, nvme_auth_needed(ctrlr, cqe) ? NVME_CTRLR_AUTHENTICATE : NVME_CTRLR_READ_CAP);
+	ctrlr_set_state(ctrlr, nvme_auth_needed(ctrlr, cqe) ? NVME_CTRLR_AUTHENTICATE : NVME_CTRLR_READ_CAP);
 }
 
-static void authenticated(void *arg, int error, const char *why)
+static void ctrlr_authenticated(void *arg, int error, const char *why)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
@@ -522,13 +522,13 @@ static void authenticated(void *arg, int error, const char *why)
 		step_failed(ctrlr, why);
 		return;
 	}
-	set_state(ctrlr, NVME_CTRLR_READ_CAP);
+	ctrlr_set_state(ctrlr, NVME_CTRLR_READ_CAP);
 }
 
 static void enter_authenticate(struct nvme_ctrlr *ctrlr)
 {
-	int rc = nvme_auth_start(ctrlr->admin, ctrlr->opts.dhchap_key, ctrlr->opts.dhchap_ctrlr_key, authenticated,
-				 ctrlr);
+	int rc = nvme_auth_start(ctrlr->admin, ctrlr->opts.dhchap_key, ctrlr->opts.dhchap_ctrlr_key,
+				 ctrlr_authenticated, ctrlr);
 
 	if (rc != 0) {
 		step_failed(ctrlr,
@@ -536,7 +536,7 @@ static void enter_authenticate(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-static bool admin_arm(void *arg)
+static bool admin_queue_arm(void *arg)
 {
 	return nvme_qpair_arm(((struct nvme_ctrlr *)arg)->admin);
 }
@@ -556,16 +556,16 @@ void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why)
 	poll_us = poll_us == 0 || poll_us > ADMIN_POLL_US ? ADMIN_POLL_US
 							  : poll_us; /* commands would end late, not only events */
 	ctrlr->admin_poller = poller_register(&(struct poller_opts){.name = "nvme_admin",
-								    .fn = poll_admin,
+								    .fn = admin_queue_poll,
 								    .ctx = ctrlr,
 								    .fd = fd,
-								    .arm = fd >= 0 ? admin_arm : NULL,
+								    .arm = fd >= 0 ? admin_queue_arm : NULL,
 								    .period_us = fd >= 0 ? 0 : poll_us});
 	if (ctrlr->admin_poller == NULL) {
 		step_failed(ctrlr, "out of memory");
 	} else if (!ctrlr->ops->fabrics) {
-		set_state(ctrlr, NVME_CTRLR_READ_CAP);
-	} else if (nvme_fabrics_connect(ctrlr->admin, fabrics_connected, ctrlr) != 0) {
+		ctrlr_set_state(ctrlr, NVME_CTRLR_READ_CAP);
+	} else if (nvme_fabrics_connect(ctrlr->admin, ctrlr_fabrics_connected, ctrlr) != 0) {
 		step_failed(ctrlr, "Connect could not be sent");
 	}
 }
@@ -588,7 +588,7 @@ static void cap_read(struct nvme_ctrlr *ctrlr, int error, uint64_t cap)
 		return;
 	}
 	ctrlr->cap = cap;
-	set_state(ctrlr, NVME_CTRLR_READ_VS);
+	ctrlr_set_state(ctrlr, NVME_CTRLR_READ_VS);
 }
 
 static void enter_read_cap(struct nvme_ctrlr *ctrlr)
@@ -606,7 +606,7 @@ static void vs_read(struct nvme_ctrlr *ctrlr, int error, uint64_t vs)
 		return;
 	}
 	ctrlr->vs = (uint32_t)vs;
-	set_state(ctrlr, NVME_CTRLR_CHECK_CC);
+	ctrlr_set_state(ctrlr, NVME_CTRLR_CHECK_CC);
 }
 
 static void enter_read_vs(struct nvme_ctrlr *ctrlr)
@@ -625,7 +625,7 @@ static void cc_read(struct nvme_ctrlr *ctrlr, int error, uint64_t cc)
 	}
 	ctrlr->cc = (uint32_t)cc;
 	/* an enabled controller must be ready before it may be disabled (Base 3.1.3.5, CC.EN) */
-	set_state(ctrlr, NVME_CC_EN(ctrlr->cc) ? NVME_CTRLR_WAIT_READY_OLD : NVME_CTRLR_WAIT_DISABLED);
+	ctrlr_set_state(ctrlr, NVME_CC_EN(ctrlr->cc) ? NVME_CTRLR_WAIT_READY_OLD : NVME_CTRLR_WAIT_DISABLED);
 }
 
 static void enter_check_cc(struct nvme_ctrlr *ctrlr)
@@ -652,7 +652,7 @@ static void enter_enable(struct nvme_ctrlr *ctrlr)
 }
 
 /* True when an admin step's command succeeded. */
-static bool step_ok(struct nvme_ctrlr *ctrlr, const struct nvme_cqe *cqe)
+static bool step_command_succeeded(struct nvme_ctrlr *ctrlr, const struct nvme_cqe *cqe)
 {
 	if (ctrlr->in_failure) {
 		return false;
@@ -664,8 +664,8 @@ static bool step_ok(struct nvme_ctrlr *ctrlr, const struct nvme_cqe *cqe)
 	return true;
 }
 
-static void step_command(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t len,
-			 void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static void step_command_send(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t len,
+			      void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	int rc = nvme_ctrlr_admin(ctrlr, cmd, data, len, false, cb, ctrlr);
 
@@ -674,11 +674,11 @@ static void step_command(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, v
 	}
 }
 
-static void identified(void *arg, const struct nvme_cqe *cqe)
+static void ctrlr_identified(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
-	if (step_ok(ctrlr, cqe)) {
+	if (step_command_succeeded(ctrlr, cqe)) {
 		memcpy(&ctrlr->id, ctrlr->buf, sizeof(ctrlr->id));
 		if (!ctrlr->ops->fabrics) { /* where there is a Connect, that has said it */
 			ctrlr->cntlid = le16toh(ctrlr->id.cntlid);
@@ -700,26 +700,26 @@ void nvme_ctrlr_configured(struct nvme_ctrlr *ctrlr, int error)
 		step_failed(ctrlr, strerror(-error));
 		return;
 	}
-	set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_SET_AER : NVME_CTRLR_SET_QUEUES);
+	ctrlr_set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_SET_AER : NVME_CTRLR_SET_QUEUES);
 }
 
 static void enter_identify(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL)};
 
-	step_command(ctrlr, &cmd, ctrlr->buf, NVME_IDENTIFY_DATA_SIZE, identified);
+	step_command_send(ctrlr, &cmd, ctrlr->buf, NVME_IDENTIFY_DATA_SIZE, ctrlr_identified);
 }
 
 static void queues_set(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
-	if (step_ok(ctrlr, cqe)) {
+	if (step_command_succeeded(ctrlr, cqe)) {
 		uint32_t sq = (le32toh(cqe->dw0) & 0xffff) + 1, cq = (le32toh(cqe->dw0) >> 16) + 1;
 		uint32_t granted = sq < cq ? sq : cq;
 
 		ctrlr->io_queues = (uint16_t)(granted < ctrlr->opts.io_queues ? granted : ctrlr->opts.io_queues);
-		set_state(ctrlr, NVME_CTRLR_SET_AER);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_SET_AER);
 	}
 }
 
@@ -732,12 +732,12 @@ static void enter_set_queues(struct nvme_ctrlr *ctrlr)
 		.cdw11 = htole32(n | n << 16),
 	};
 
-	step_command(ctrlr, &cmd, NULL, 0, queues_set);
+	step_command_send(ctrlr, &cmd, NULL, 0, queues_set);
 }
 
 static void events_set(struct nvme_ctrlr *ctrlr)
 {
-	set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_READY : NVME_CTRLR_SCAN_NS);
+	ctrlr_set_state(ctrlr, ctrlr->opts.discovery ? NVME_CTRLR_READY : NVME_CTRLR_SCAN_NS);
 }
 
 static void aer_set(void *arg, const struct nvme_cqe *cqe)
@@ -745,7 +745,7 @@ static void aer_set(void *arg, const struct nvme_cqe *cqe)
 	struct nvme_ctrlr *ctrlr = arg;
 	uint16_t status = nvme_cqe_status(cqe);
 
-	if (ctrlr->in_failure || (ctrlr->admin->failed && !step_ok(ctrlr, cqe))) {
+	if (ctrlr->in_failure || (ctrlr->admin->failed && !step_command_succeeded(ctrlr, cqe))) {
 		return;
 	}
 	if (status != 0) { /* it does I/O all the same, and may send what it sends by default */
@@ -770,10 +770,10 @@ static void enter_set_aer(struct nvme_ctrlr *ctrlr)
 		events_set(ctrlr);
 		return;
 	}
-	step_command(ctrlr, &cmd, NULL, 0, aer_set);
+	step_command_send(ctrlr, &cmd, NULL, 0, aer_set);
 }
 
-static void ana_read(struct nvme_ctrlr *ctrlr, int error)
+static void scan_ana_read(struct nvme_ctrlr *ctrlr, int error)
 {
 	if (ctrlr->in_failure) {
 		return;
@@ -782,23 +782,23 @@ static void ana_read(struct nvme_ctrlr *ctrlr, int error)
 		step_failed(ctrlr, strerror(-error));
 		return;
 	}
-	set_state(ctrlr, NVME_CTRLR_READY);
+	ctrlr_set_state(ctrlr, NVME_CTRLR_READY);
 }
 
 /* The namespaces are known; which of them this controller gives access to belongs to the same step. */
-static void scanned(struct nvme_ctrlr *ctrlr, int error)
+static void namespaces_scanned(struct nvme_ctrlr *ctrlr, int error)
 {
 	if (error != 0 || ctrlr->in_failure || !nvme_ctrlr_has_ana(ctrlr)) {
-		ana_read(ctrlr, error);
+		scan_ana_read(ctrlr, error);
 	} else {
 		nvme_ctrlr_step_goes_on(ctrlr);
-		nvme_ana_read(ctrlr, ana_read);
+		nvme_ana_read(ctrlr, scan_ana_read);
 	}
 }
 
 static void enter_scan_ns(struct nvme_ctrlr *ctrlr)
 {
-	nvme_ns_scan(ctrlr, scanned);
+	nvme_ns_scan(ctrlr, namespaces_scanned);
 }
 
 static void enter_ready(struct nvme_ctrlr *ctrlr)
@@ -808,7 +808,7 @@ static void enter_ready(struct nvme_ctrlr *ctrlr)
 	ctrlr->refused = false;
 	nvme_ctrlr_start_keep_alive(ctrlr);
 	nvme_ctrlr_start_watch(ctrlr);
-	emit(ctrlr, NVME_EVENT_READY);
+	ctrlr_emit_event(ctrlr, NVME_EVENT_READY);
 	if (!ctrlr->refused) {
 		ctrlr->attempts = 0;
 		ctrlr->down_since = 0;
@@ -819,7 +819,7 @@ static void enter_ready(struct nvme_ctrlr *ctrlr)
 void nvme_ctrlr_refuse(struct nvme_ctrlr *ctrlr, const char *why)
 {
 	ctrlr->refused = true;
-	fail(ctrlr, why);
+	ctrlr_fail(ctrlr, why);
 }
 
 static void enter_shutdown(struct nvme_ctrlr *ctrlr)
@@ -843,7 +843,7 @@ void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts)
 	};
 }
 
-static int init_ctrlr(struct nvme_ctrlr *ctrlr)
+static int ctrlr_init(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->opts.io_queues == 0) {
 		ctrlr->opts.io_queues = (uint16_t)env_lcore_count();
@@ -854,12 +854,12 @@ static int init_ctrlr(struct nvme_ctrlr *ctrlr)
 	TAILQ_INIT(&ctrlr->alternates);
 	ctrlr->step_timer.fn = step_timer_fired;
 	ctrlr->step_timer.arg = ctrlr;
-	ctrlr->defer_timer.fn = let_go;
+	ctrlr->defer_timer.fn = ctrlr_release_connection;
 	ctrlr->defer_timer.arg = ctrlr;
 	return ctrlr->buf != NULL && ctrlr->qids != NULL ? 0 : -ENOMEM;
 }
 
-static void set_host(struct nvme_ctrlr_opts *opts)
+static void ctrlr_opts_set_host(struct nvme_ctrlr_opts *opts)
 {
 	static const uint8_t none[sizeof(opts->hostid)];
 	char hostnqn[NVME_NQN_MAX];
@@ -885,7 +885,7 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 		return NULL;
 	}
 	struct nvme_ctrlr_opts o = *opts;
-	set_host(&o);
+	ctrlr_opts_set_host(&o);
 	o.dhchap_hashes = o.dhchap_hashes != 0 ? o.dhchap_hashes : DHCHAP_ALL_HASHES;
 	o.dhchap_groups = o.dhchap_groups != 0 ? o.dhchap_groups : DHCHAP_ALL_GROUPS;
 	if (ops->fabrics && (!nvme_nqn_is_valid(trid->subnqn) || !nvme_nqn_is_valid(o.hostnqn))) {
@@ -903,16 +903,16 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	ctrlr->opts = o;
 	keyring_hold(o.dhchap_key);
 	keyring_hold(o.dhchap_ctrlr_key);
-	if (init_ctrlr(ctrlr) != 0) {
+	if (ctrlr_init(ctrlr) != 0) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
-		free_ctrlr(ctrlr);
+		ctrlr_free_memory(ctrlr);
 		errno = ENOMEM;
 		return NULL;
 	}
 	ctrlr->owner = trace_owner_register(TRACE_OWNER_NVME_CTRLR, trid->traddr);
 	ctrlr->down_since = env_ticks();
 	ctrlr->state_ticks = ctrlr->down_since;
-	start_attempt(ctrlr);
+	attempt_start(ctrlr);
 	return ctrlr;
 }
 
@@ -923,7 +923,7 @@ void nvme_ctrlr_destroy(struct nvme_ctrlr *ctrlr, void (*done)(void *arg), void 
 	ctrlr->destroyed_arg = arg;
 	if (ctrlr->state == NVME_CTRLR_READY && !ctrlr->in_failure) {
 		nvme_ctrlr_stop_admin(ctrlr);
-		set_state(ctrlr, NVME_CTRLR_SHUTDOWN);
+		ctrlr_set_state(ctrlr, NVME_CTRLR_SHUTDOWN);
 	} else {
 		thread_timer_start(&ctrlr->defer_timer, 0);
 	}
@@ -939,7 +939,7 @@ int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr)
 	}
 	ctrlr->attempts = 0;
 	ctrlr->attempt_due = true;
-	fail(ctrlr, "reset on request");
+	ctrlr_fail(ctrlr, "reset on request");
 	return 0;
 }
 
@@ -947,7 +947,7 @@ static void nssr_written(struct nvme_ctrlr *ctrlr, int error, uint64_t value)
 {
 	ctrlr->attempts = 0;
 	ctrlr->attempt_due = true;
-	fail(ctrlr, error == 0 ? "subsystem reset on request" : "the subsystem reset could not be written");
+	ctrlr_fail(ctrlr, error == 0 ? "subsystem reset on request" : "the subsystem reset could not be written");
 }
 
 int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr)

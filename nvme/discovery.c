@@ -27,7 +27,7 @@ struct discovery {
 };
 
 /* ASCII, padded with blanks or NULs, without a terminator. False: too long, or not printable. */
-static bool copy_padded(char *to, size_t to_size, const char *from, size_t from_size)
+static bool padded_field_copy(char *to, size_t to_size, const char *from, size_t from_size)
 {
 	size_t len = strnlen(from, from_size);
 
@@ -58,16 +58,16 @@ int nvme_discovery_decode(const struct nvmf_disc_log_entry *entry, struct nvme_d
 	}
 	out->trid.trtype = NVME_TRTYPE_RDMA;
 	out->trid.adrfam = entry->adrfam;
-	if (!copy_padded(out->trid.traddr, sizeof(out->trid.traddr), entry->traddr, sizeof(entry->traddr)) ||
-	    !copy_padded(out->trid.trsvcid, sizeof(out->trid.trsvcid), entry->trsvcid, sizeof(entry->trsvcid)) ||
-	    !copy_padded(out->trid.subnqn, sizeof(out->trid.subnqn), entry->subnqn, sizeof(entry->subnqn)) ||
+	if (!padded_field_copy(out->trid.traddr, sizeof(out->trid.traddr), entry->traddr, sizeof(entry->traddr)) ||
+	    !padded_field_copy(out->trid.trsvcid, sizeof(out->trid.trsvcid), entry->trsvcid, sizeof(entry->trsvcid)) ||
+	    !padded_field_copy(out->trid.subnqn, sizeof(out->trid.subnqn), entry->subnqn, sizeof(entry->subnqn)) ||
 	    out->trid.traddr[0] == '\0' || !nvme_nqn_is_valid(out->trid.subnqn)) {
 		return -EINVAL;
 	}
 	return 0;
 }
 
-static void finish(struct discovery *d, int error)
+static void discovery_finish(struct discovery *d, int error)
 {
 	d->done(d->arg, error, d->found, error == 0 ? d->count : 0);
 	env_dma_free(d->header);
@@ -76,8 +76,8 @@ static void finish(struct discovery *d, int error)
 	free(d);
 }
 
-static void get_log(struct discovery *d, void *buf, uint32_t len, uint64_t offset,
-		    void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static void discovery_get_log(struct discovery *d, void *buf, uint32_t len, uint64_t offset,
+			      void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	uint32_t dwords = len / 4 - 1;
 	struct nvme_sqe cmd = {
@@ -90,41 +90,42 @@ static void get_log(struct discovery *d, void *buf, uint32_t len, uint64_t offse
 	int rc = nvme_ctrlr_admin(d->ctrlr, &cmd, buf, len, false, cb, d);
 
 	if (rc != 0) {
-		finish(d, rc);
+		discovery_finish(d, rc);
 	}
 }
 
-static void header_read(void *arg, const struct nvme_cqe *cqe);
+static void discovery_header_received(void *arg, const struct nvme_cqe *cqe);
 
-static void read_header(struct discovery *d)
+static void discovery_read_header(struct discovery *d)
 {
-	get_log(d, d->header, sizeof(*d->header), 0, header_read);
+	discovery_get_log(d, d->header, sizeof(*d->header), 0, discovery_header_received);
 }
 
-static void chunk_read(void *arg, const struct nvme_cqe *cqe);
+static void discovery_records_received(void *arg, const struct nvme_cqe *cqe);
 
-static void read_records(struct discovery *d)
+static void discovery_read_records(struct discovery *d)
 {
 	uint32_t left = d->records - d->read, most = CHUNK / sizeof(struct nvmf_disc_log_entry);
 	uint32_t n = left < most ? left : most;
 
 	if (n == 0) {
 		d->checking = true;
-		read_header(d);
+		discovery_read_header(d);
 		return;
 	}
-	get_log(d, d->chunk, n * (uint32_t)sizeof(struct nvmf_disc_log_entry),
-		sizeof(*d->header) + d->read * sizeof(struct nvmf_disc_log_entry), chunk_read);
+	discovery_get_log(d, d->chunk, n * (uint32_t)sizeof(struct nvmf_disc_log_entry),
+			  sizeof(*d->header) + d->read * sizeof(struct nvmf_disc_log_entry),
+			  discovery_records_received);
 }
 
-static void chunk_read(void *arg, const struct nvme_cqe *cqe)
+static void discovery_records_received(void *arg, const struct nvme_cqe *cqe)
 {
 	struct discovery *d = arg;
 	uint32_t left = d->records - d->read, most = CHUNK / sizeof(struct nvmf_disc_log_entry);
 	uint32_t n = left < most ? left : most;
 
 	if (nvme_cqe_status(cqe) != 0) {
-		finish(d, -EIO);
+		discovery_finish(d, -EIO);
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -139,10 +140,10 @@ static void chunk_read(void *arg, const struct nvme_cqe *cqe)
 		}
 	}
 	d->read += n;
-	read_records(d);
+	discovery_read_records(d);
 }
 
-static void start_over(struct discovery *d)
+static void discovery_start_over(struct discovery *d)
 {
 	free(d->found);
 	d->count = d->read = 0;
@@ -151,24 +152,24 @@ static void start_over(struct discovery *d)
 	d->checking = false;
 	d->found = calloc(d->records ? d->records : 1, sizeof(*d->found));
 	if (d->found == NULL) {
-		finish(d, -ENOMEM);
+		discovery_finish(d, -ENOMEM);
 		return;
 	}
-	read_records(d);
+	discovery_read_records(d);
 }
 
-static void header_read(void *arg, const struct nvme_cqe *cqe)
+static void discovery_header_received(void *arg, const struct nvme_cqe *cqe)
 {
 	struct discovery *d = arg;
 
 	if (nvme_cqe_status(cqe) != 0) {
-		finish(d, -EIO);
+		discovery_finish(d, -EIO);
 	} else if (d->checking && d->generation == le64toh(d->header->genctr)) {
-		finish(d, 0);
+		discovery_finish(d, 0);
 	} else if (d->tries++ == TRIES) {
-		finish(d, -EAGAIN); /* it changes faster than we read */
+		discovery_finish(d, -EAGAIN); /* it changes faster than we read */
 	} else {
-		start_over(d);
+		discovery_start_over(d);
 	}
 }
 
@@ -190,5 +191,5 @@ void nvme_discovery_read(struct nvme_ctrlr *ctrlr, nvme_discovery_fn done, void 
 		done(arg, -ENOMEM, NULL, 0);
 		return;
 	}
-	read_header(d);
+	discovery_read_header(d);
 }

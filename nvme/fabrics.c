@@ -18,7 +18,7 @@ struct connect {
 	struct nvme_request req; /* last: the transport's room follows */
 };
 
-static void connect_done(struct nvme_request *req, const struct nvme_cqe *cqe)
+static void connect_cmd_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	struct connect *c = req->cb_arg;
 
@@ -27,7 +27,7 @@ static void connect_done(struct nvme_request *req, const struct nvme_cqe *cqe)
 	free(c);
 }
 
-static void fill_connect(struct connect *c, const struct nvme_qpair *qpair)
+static void connect_cmd_fill(struct connect *c, const struct nvme_qpair *qpair)
 {
 	struct nvme_ctrlr *ctrlr = qpair->ctrlr;
 	struct nvmf_connect_sqe *sqe = (struct nvmf_connect_sqe *)&c->req.cmd;
@@ -66,9 +66,9 @@ int nvme_fabrics_connect(struct nvme_qpair *qpair, void (*done)(void *arg, const
 	c->req.iovcnt = 1;
 	c->req.data_len = sizeof(*c->data);
 	c->req.to_device = true;
-	c->req.cb = connect_done;
+	c->req.cb = connect_cmd_done;
 	c->req.cb_arg = c;
-	fill_connect(c, qpair);
+	connect_cmd_fill(c, qpair);
 	int rc = nvme_qpair_submit(qpair, &c->req);
 	if (rc != 0) {
 		env_dma_free(c->data);
@@ -96,7 +96,7 @@ struct property {
 	bool wide;
 };
 
-static void property_done(void *arg, const struct nvme_cqe *cqe)
+static void property_cmd_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct property p = *(struct property *)arg;
 	uint16_t status = nvme_cqe_status(cqe);
@@ -106,7 +106,7 @@ static void property_done(void *arg, const struct nvme_cqe *cqe)
 	p.fn(p.ctrlr, status == 0 ? 0 : -EIO, p.wide ? value : (uint32_t)value);
 }
 
-static void property(struct nvme_ctrlr *ctrlr, struct nvme_sqe *sqe, unsigned size, nvme_reg_fn fn)
+static void property_cmd_send(struct nvme_ctrlr *ctrlr, struct nvme_sqe *sqe, unsigned size, nvme_reg_fn fn)
 {
 	struct property *p = malloc(sizeof(*p));
 
@@ -116,7 +116,7 @@ static void property(struct nvme_ctrlr *ctrlr, struct nvme_sqe *sqe, unsigned si
 		return;
 	}
 	*p = (struct property){.ctrlr = ctrlr, .fn = fn, .wide = size == 8};
-	int rc = nvme_ctrlr_admin(ctrlr, sqe, NULL, 0, false, property_done, p);
+	int rc = nvme_ctrlr_admin(ctrlr, sqe, NULL, 0, false, property_cmd_done, p);
 	if (rc != 0) {
 		free(p);
 		fn(ctrlr, rc, 0);
@@ -135,7 +135,7 @@ void nvme_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvm
 		.attrib = size == 8 ? NVMF_PROPERTY_SIZE_8 : NVMF_PROPERTY_SIZE_4,
 		.ofst = htole32(offset),
 	};
-	property(ctrlr, (struct nvme_sqe *)&sqe, size, fn);
+	property_cmd_send(ctrlr, (struct nvme_sqe *)&sqe, size, fn);
 }
 
 void nvme_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn)
@@ -151,5 +151,5 @@ void nvme_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, ui
 		.ofst = htole32(offset),
 		.value = htole64(value),
 	};
-	property(ctrlr, (struct nvme_sqe *)&sqe, size, fn);
+	property_cmd_send(ctrlr, (struct nvme_sqe *)&sqe, size, fn);
 }

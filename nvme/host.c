@@ -13,7 +13,7 @@
 #define UUID_TEXT       36
 
 /* The first line without its end; false if there is none. */
-static bool read_line(const char *file, char *buf, size_t size)
+static bool host_file_read_line(const char *file, char *buf, size_t size)
 {
 	FILE *f = fopen(file, "re");
 
@@ -28,7 +28,7 @@ static bool read_line(const char *file, char *buf, size_t size)
 	return ok && buf[0] != '\0';
 }
 
-static bool parse_uuid(const char *text, uint8_t uuid[16])
+static bool hostid_parse(const char *text, uint8_t uuid[16])
 {
 	unsigned digits = 0;
 
@@ -65,7 +65,7 @@ static void hash_to_uuid(const char *text, uint8_t uuid[16])
 	uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
 }
 
-static void format_nqn(const uint8_t u[16], char nqn[NVME_NQN_MAX])
+static void hostnqn_format(const uint8_t u[16], char nqn[NVME_NQN_MAX])
 {
 	snprintf(nqn, NVME_NQN_MAX,
 		 "nqn.2014-08.org.nvmexpress:uuid:%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
@@ -79,18 +79,18 @@ void nvme_host_default(char hostnqn[NVME_NQN_MAX], uint8_t hostid[16])
 	char line[NVME_NQN_MAX];
 
 	if (nqn[0] == '\0') {
-		if (read_line(MACHINE_ID_FILE, line, sizeof(line))) {
+		if (host_file_read_line(MACHINE_ID_FILE, line, sizeof(line))) {
 			hash_to_uuid(line, id);
 		} else if (getrandom(id, sizeof(id), 0) != sizeof(id)) {
 			memset(id, 0x76, sizeof(id)); /* never all zeroes (Base 5.27.1.21) */
 		}
-		format_nqn(id, nqn);
-		if (read_line(HOSTNQN_FILE, line, sizeof(line)) && nvme_nqn_is_valid(line)) {
+		hostnqn_format(id, nqn);
+		if (host_file_read_line(HOSTNQN_FILE, line, sizeof(line)) && nvme_nqn_is_valid(line)) {
 			snprintf(nqn, sizeof(nqn), "%s", line);
 		}
 		uint8_t parsed[16];
-		if (read_line(HOSTID_FILE, line, sizeof(line)) && strlen(line) <= UUID_TEXT &&
-		    parse_uuid(line, parsed)) {
+		if (host_file_read_line(HOSTID_FILE, line, sizeof(line)) && strlen(line) <= UUID_TEXT &&
+		    hostid_parse(line, parsed)) {
 			memcpy(id, parsed, sizeof(id));
 		}
 	}

@@ -43,7 +43,7 @@ int nvme_ctrlr_inject(struct nvme_ctrlr *ctrlr, const struct nvme_injection *i)
 			i->delay_us << DELAY_SHIFT;
 	__atomic_store_n(&r->times, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->what, what, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->times, i->times, __ATOMIC_RELEASE); /* pairs with take() */
+	__atomic_store_n(&r->times, i->times, __ATOMIC_RELEASE); /* pairs with fault_take() */
 	TAILQ_FOREACH (q, &ctrlr->qpairs, link) {
 		__atomic_store_n(&q->injecting, true, __ATOMIC_RELEASE);
 	}
@@ -64,7 +64,7 @@ int nvme_ctrlr_inject_end(struct nvme_ctrlr *ctrlr, bool io, uint8_t opcode)
 
 /* The using thread. */
 
-static bool take(struct rule *r, uint64_t *what)
+static bool fault_take(struct rule *r, uint64_t *what)
 {
 	uint32_t times = __atomic_load_n(&r->times, __ATOMIC_ACQUIRE);
 
@@ -79,7 +79,7 @@ static bool take(struct rule *r, uint64_t *what)
 }
 
 /* The first that is due; otherwise NULL, and *next is when one will be. */
-static struct nvme_request *find_due(const struct nvme_qpair *qpair, uint64_t now, uint64_t *next)
+static struct nvme_request *held_find_due(const struct nvme_qpair *qpair, uint64_t now, uint64_t *next)
 {
 	struct nvme_request *req;
 
@@ -100,7 +100,7 @@ static void held_timer_fired(void *arg)
 	struct nvme_request *req;
 	uint64_t now = env_ticks(), next;
 
-	while ((req = find_due(qpair, now, &next)) != NULL) {
+	while ((req = held_find_due(qpair, now, &next)) != NULL) {
 		struct nvme_cqe cqe = {.cid = req->cmd.cid, .sqid = htole16(qpair->id)};
 		nvme_qpair_complete(qpair, &cqe); /* which puts the forged status in, and takes it off the list */
 	}
@@ -109,7 +109,7 @@ static void held_timer_fired(void *arg)
 	}
 }
 
-static void hold(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t delay_us)
+static void fault_hold(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t delay_us)
 {
 	req->forged = NVME_FORGED_HELD;
 	req->due_ticks = env_ticks() + env_us_to_ticks(delay_us);
@@ -126,13 +126,13 @@ bool nvme_fault_apply(struct nvme_qpair *qpair, struct nvme_request *req)
 	uint64_t what;
 
 	req->forged = NVME_GENUINE;
-	if (!take(qpair->id == 0 ? &f->admin[req->cmd.opcode] : &f->io[req->cmd.opcode], &what)) {
+	if (!fault_take(qpair->id == 0 ? &f->admin[req->cmd.opcode] : &f->io[req->cmd.opcode], &what)) {
 		return false;
 	}
 	req->forged = NVME_FORGED;
 	req->forged_status = (uint16_t)(what & (HOLD_BIT - 1));
 	if (what & HOLD_BIT) {
-		hold(qpair, req, what >> DELAY_SHIFT);
+		fault_hold(qpair, req, what >> DELAY_SHIFT);
 	}
 	return (what & HOLD_BIT) != 0;
 }

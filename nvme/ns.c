@@ -53,7 +53,7 @@ static void scan_end(struct nvme_ns_scan *s, int error)
 }
 
 /* The answer is not to be handled: nobody waits for it any more, and the scan is gone. */
-static bool is_over(struct nvme_ns_scan *s)
+static bool scan_is_aborted(struct nvme_ns_scan *s)
 {
 	if (!s->aborted) {
 		return false;
@@ -62,8 +62,8 @@ static bool is_over(struct nvme_ns_scan *s)
 	return true;
 }
 
-static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
-		     void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static void scan_identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
+			  void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
 	int rc = nvme_ctrlr_admin(s->ctrlr, &cmd, s->buf, NVME_IDENTIFY_DATA_SIZE, false, cb, s);
@@ -76,10 +76,10 @@ static void identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
 	}
 }
 
-static void identify_next(struct nvme_ns_scan *s);
+static void scan_identify_next(struct nvme_ns_scan *s);
 
 /* A namespace that we cannot use is left out: the table holds what the host may rely on. */
-static bool parse_ns(struct nvme_ns *ns, uint32_t stripe_bytes)
+static bool ns_parse(struct nvme_ns *ns, uint32_t stripe_bytes)
 {
 	const struct nvme_id_ns *id = &ns->id;
 	unsigned format = (id->flbas & 0xf) | (id->flbas >> 1 & 0x30); /* NVM 4.1.5.1, FLBAS */
@@ -103,7 +103,7 @@ static bool parse_ns(struct nvme_ns *ns, uint32_t stripe_bytes)
 	return true;
 }
 
-static const struct nvme_ns *known(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
+static const struct nvme_ns *ns_find_known(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
 {
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
 
@@ -111,9 +111,9 @@ static const struct nvme_ns *known(const struct nvme_ctrlr *ctrlr, uint32_t nsid
 }
 
 /* Without access to a namespace (asymmetric access) a controller may clear its size: it has not changed. */
-static void restore_size(const struct nvme_ctrlr *ctrlr, uint32_t nsid, struct nvme_id_ns *id)
+static void ns_restore_size(const struct nvme_ctrlr *ctrlr, uint32_t nsid, struct nvme_id_ns *id)
 {
-	const struct nvme_ns *old = known(ctrlr, nsid);
+	const struct nvme_ns *old = ns_find_known(ctrlr, nsid);
 
 	if (id->nsze == 0 && nvme_ctrlr_has_ana(ctrlr) && old != NULL) {
 		id->nsze = htole64(old->num_blocks);
@@ -121,7 +121,7 @@ static void restore_size(const struct nvme_ctrlr *ctrlr, uint32_t nsid, struct n
 }
 
 /* Namespace Identification Descriptors (Base 5.17.2.3): type, length, 2 reserved bytes, identifier. */
-static void parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t size)
+static void ns_parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t size)
 {
 	for (size_t at = 0; at + 4 <= size && buf[at + 1] != 0;) {
 		uint8_t type = buf[at], len = buf[at + 1];
@@ -144,14 +144,14 @@ static void parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t siz
 }
 
 /* The connection is lost, which says nothing of the namespace. */
-static bool is_cut_off(const struct nvme_ns_scan *s)
+static bool scan_is_cut_off(const struct nvme_ns_scan *s)
 {
 	return s->ctrlr->admin == NULL || s->ctrlr->admin->failed;
 }
 
 /* As Identify Namespace says it. Without any there, only what has been told apart on this connection is taken for the
  * same. */
-static bool has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns *a, const struct nvme_id_ns *b)
+static bool ns_has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns *a, const struct nvme_id_ns *b)
 {
 	static const uint8_t none[sizeof(a->nguid)];
 	bool has_id = memcmp(a->nguid, none, sizeof(a->nguid)) != 0 || memcmp(a->eui64, none, sizeof(a->eui64)) != 0;
@@ -163,17 +163,17 @@ static bool has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns
 /* A namespace that is known keeps the identity it has: with another one it would be taken from its users. Otherwise
  * Identify's own identifiers stand if the controller has no descriptors, as before 1.3, and will not have any when it
  * is asked again. */
-static void descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
+static void scan_descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 {
 	struct nvme_ctrlr *ctrlr = s->ctrlr;
 	struct nvme_ns *ns = &s->table->ns[s->table->count - 1];
-	const struct nvme_ns *old = known(ctrlr, ns->nsid);
+	const struct nvme_ns *old = ns_find_known(ctrlr, ns->nsid);
 
-	if (is_cut_off(s)) {
+	if (scan_is_cut_off(s)) {
 		scan_end(s, -ENXIO);
 		return;
 	}
-	if (old != NULL && has_same_ids(ctrlr, &ns->id, &old->id)) {
+	if (old != NULL && ns_has_same_ids(ctrlr, &ns->id, &old->id)) {
 		memcpy(ns->nguid, old->nguid, sizeof(ns->nguid));
 		memcpy(ns->eui64, old->eui64, sizeof(ns->eui64));
 		memcpy(ns->uuid, old->uuid, sizeof(ns->uuid));
@@ -184,30 +184,30 @@ static void descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 		scan_end(s, ctrlr->state == NVME_CTRLR_READY ? -EAGAIN : -EIO); /* EAGAIN: read again, beside the I/O */
 		return;
 	}
-	identify_next(s);
+	scan_identify_next(s);
 }
 
-static void descriptors_done(void *arg, const struct nvme_cqe *cqe)
+static void scan_descriptors_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
 
-	if (is_over(s)) {
+	if (scan_is_aborted(s)) {
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
-		descriptors_refused(s, nvme_cqe_status(cqe));
+		scan_descriptors_refused(s, nvme_cqe_status(cqe));
 		return;
 	}
-	parse_descriptors(&s->table->ns[s->table->count - 1], s->buf, NVME_IDENTIFY_DATA_SIZE);
-	identify_next(s);
+	ns_parse_descriptors(&s->table->ns[s->table->count - 1], s->buf, NVME_IDENTIFY_DATA_SIZE);
+	scan_identify_next(s);
 }
 
 /* A namespace that does not say what it is: the others are none the worse for it. One that was in use stays as it was
  * known, unless the controller says that it is gone. */
-static void identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t status)
+static void scan_identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t status)
 {
 	const struct nvme_ctrlr *ctrlr = s->ctrlr;
-	const struct nvme_ns *old = ctrlr->state == NVME_CTRLR_READY ? known(ctrlr, nsid) : NULL;
+	const struct nvme_ns *old = ctrlr->state == NVME_CTRLR_READY ? ns_find_known(ctrlr, nsid) : NULL;
 	bool stays = old != NULL && (status & STATUS_MASK) != NVME_SC_INVALID_NS;
 
 	log_warning("%s: namespace %u is %s: its Identify failed: %s", ctrlr->trid.traddr, nsid,
@@ -217,60 +217,60 @@ static void identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t sta
 	}
 }
 
-static void identify_done(void *arg, const struct nvme_cqe *cqe)
+static void scan_identify_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
 
-	if (is_over(s)) {
+	if (scan_is_aborted(s)) {
 		return;
 	}
 	uint32_t nsid = s->nsids[s->next - 1];
 	if (nvme_cqe_status(cqe) != 0) {
-		if (is_cut_off(s)) {
+		if (scan_is_cut_off(s)) {
 			scan_end(s, -ENXIO);
 			return;
 		}
-		identify_refused(s, nsid, nvme_cqe_status(cqe));
-		identify_next(s);
+		scan_identify_refused(s, nsid, nvme_cqe_status(cqe));
+		scan_identify_next(s);
 		return;
 	}
 	struct nvme_ns *ns = &s->table->ns[s->table->count];
 	*ns = (struct nvme_ns){.nsid = nsid};
 	memcpy(&ns->id, s->buf, sizeof(ns->id)); /* once: the controller can still write there */
-	restore_size(s->ctrlr, nsid, &ns->id);
-	if (!parse_ns(ns, s->ctrlr->stripe_bytes)) {
-		identify_next(s);
+	ns_restore_size(s->ctrlr, nsid, &ns->id);
+	if (!ns_parse(ns, s->ctrlr->stripe_bytes)) {
+		scan_identify_next(s);
 		return;
 	}
 	s->table->count++;
 	if (s->ctrlr->vs < VERSION_1_3) {
-		identify_next(s);
+		scan_identify_next(s);
 		return;
 	}
 	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
-	identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, nsid, descriptors_done);
+	scan_identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, nsid, scan_descriptors_done);
 }
 
-static void identify_next(struct nvme_ns_scan *s)
+static void scan_identify_next(struct nvme_ns_scan *s)
 {
 	if (s->next == s->num_nsids) {
 		scan_end(s, 0);
 		return;
 	}
-	identify(s, NVME_IDENTIFY_CNS_NS, s->nsids[s->next++], identify_done);
+	scan_identify(s, NVME_IDENTIFY_CNS_NS, s->nsids[s->next++], scan_identify_done);
 }
 
-static void list_complete(struct nvme_ns_scan *s)
+static void scan_list_complete(struct nvme_ns_scan *s)
 {
 	s->table = calloc(1, sizeof(*s->table) + s->num_nsids * sizeof(s->table->ns[0]));
 	if (s->table == NULL) {
 		scan_end(s, -ENOMEM);
 		return;
 	}
-	identify_next(s);
+	scan_identify_next(s);
 }
 
-static bool append_nsid(struct nvme_ns_scan *s, uint32_t nsid)
+static bool scan_append_nsid(struct nvme_ns_scan *s, uint32_t nsid)
 {
 	if (s->num_nsids % NSIDS_PER_LIST == 0) {
 		uint32_t *more = realloc(s->nsids, (s->num_nsids + NSIDS_PER_LIST) * sizeof(*more));
@@ -283,13 +283,13 @@ static bool append_nsid(struct nvme_ns_scan *s, uint32_t nsid)
 	return true;
 }
 
-static void list_done(void *arg, const struct nvme_cqe *cqe)
+static void scan_list_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
 	const uint32_t *list;
 	uint32_t last, n;
 
-	if (is_over(s)) {
+	if (scan_is_aborted(s)) {
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
@@ -311,7 +311,7 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 			scan_end(s, -EPROTO);
 			return;
 		}
-		if (!append_nsid(s, nsid)) {
+		if (!scan_append_nsid(s, nsid)) {
 			scan_end(s, -ENOMEM);
 			return;
 		}
@@ -321,10 +321,10 @@ static void list_done(void *arg, const struct nvme_cqe *cqe)
 		log_limited(LOG_LEVEL_WARNING, "%s: %u namespaces are used, those after namespace %u are left out",
 			    s->ctrlr->trid.traddr, NAMESPACES_MAX, last);
 	} else if (n == NSIDS_PER_LIST) {
-		identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, last, list_done);
+		scan_identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, last, scan_list_done);
 		return;
 	}
-	list_complete(s);
+	scan_list_complete(s);
 }
 
 void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error))
@@ -346,7 +346,7 @@ void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrl
 	s->ctrlr = ctrlr;
 	s->done = done;
 	ctrlr->scan = s;
-	identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, 0, list_done);
+	scan_identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, 0, scan_list_done);
 }
 
 void nvme_ns_scan_abort(struct nvme_ctrlr *ctrlr)

@@ -85,7 +85,7 @@ void nvme_qpair_fini(struct nvme_qpair *qpair)
 	qpair->free_cids = NULL;
 }
 
-static bool is_injecting(const struct nvme_qpair *qpair)
+static bool qpair_is_injecting(const struct nvme_qpair *qpair)
 {
 	return __atomic_load_n(&qpair->injecting, __ATOMIC_ACQUIRE); /* with it, ctrlr->faults is there */
 }
@@ -107,7 +107,7 @@ int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
 	if (__builtin_expect(!qpair->watched, 0)) {
 		nvme_qpair_watch(qpair);
 	}
-	bool held = __builtin_expect(is_injecting(qpair), 0) && nvme_fault_apply(qpair, req);
+	bool held = __builtin_expect(qpair_is_injecting(qpair), 0) && nvme_fault_apply(qpair, req);
 	int rc = __builtin_expect(held, 0) ? 0 : qpair->ops->submit(qpair, req);
 	if (rc != 0) {
 		return rc;
@@ -118,7 +118,7 @@ int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
 	return 0;
 }
 
-static void complete(struct nvme_qpair *qpair, struct nvme_request *req, const struct nvme_cqe *cqe)
+static void request_complete(struct nvme_qpair *qpair, struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	uint16_t cid = le16toh(req->cmd.cid);
 
@@ -129,7 +129,7 @@ static void complete(struct nvme_qpair *qpair, struct nvme_request *req, const s
 	req->cb(req, cqe);
 }
 
-static void complete_forged(struct nvme_qpair *qpair, struct nvme_request *req, const struct nvme_cqe *cqe)
+static void request_complete_forged(struct nvme_qpair *qpair, struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	struct nvme_cqe forged = *cqe;
 
@@ -137,7 +137,7 @@ static void complete_forged(struct nvme_qpair *qpair, struct nvme_request *req, 
 		TAILQ_REMOVE(&qpair->held, req, link);
 	}
 	forged.status = htole16((uint16_t)(req->forged_status << 1));
-	complete(qpair, req, &forged);
+	request_complete(qpair, req, &forged);
 }
 
 void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
@@ -157,11 +157,11 @@ void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
 		}
 		return;
 	}
-	if (__builtin_expect(is_injecting(qpair), 0) && req->forged != NVME_GENUINE) {
-		complete_forged(qpair, req, cqe);
+	if (__builtin_expect(qpair_is_injecting(qpair), 0) && req->forged != NVME_GENUINE) {
+		request_complete_forged(qpair, req, cqe);
 		return;
 	}
-	complete(qpair, req, cqe);
+	request_complete(qpair, req, cqe);
 }
 
 void nvme_qpair_break(struct nvme_qpair *qpair, const char *why)
@@ -190,7 +190,7 @@ void nvme_qpair_fail(struct nvme_qpair *qpair)
 
 		if (req != NULL) {
 			cqe.cid = req->cmd.cid;
-			complete(qpair, req, &cqe);
+			request_complete(qpair, req, &cqe);
 		}
 	}
 }

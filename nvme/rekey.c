@@ -14,7 +14,7 @@ struct nvme_rekey {
 	void *arg;
 };
 
-static void adopt(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyring_key *ctrlr_key)
+static void ctrlr_replace_keys(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyring_key *ctrlr_key)
 {
 	keyring_hold(key); /* first: they may be those there are */
 	keyring_hold(ctrlr_key);
@@ -24,7 +24,7 @@ static void adopt(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyr
 	ctrlr->opts.dhchap_ctrlr_key = ctrlr_key;
 }
 
-static void end(struct nvme_rekey *r, int error, const char *why)
+static void rekey_end(struct nvme_rekey *r, int error, const char *why)
 {
 	nvme_auth_fn done = r->done;
 	void *arg = r->arg;
@@ -36,23 +36,23 @@ static void end(struct nvme_rekey *r, int error, const char *why)
 	done(arg, error, why);
 }
 
-static void authenticated(void *arg, int error, const char *why)
+static void rekey_authenticated(void *arg, int error, const char *why)
 {
 	struct nvme_rekey *r = arg;
 	struct nvme_ctrlr *ctrlr = r->ctrlr;
 
 	if (error == 0) {
-		adopt(ctrlr, r->key, r->ctrlr_key);
+		ctrlr_replace_keys(ctrlr, r->key, r->ctrlr_key);
 	} else {
 		nvme_ctrlr_lost(ctrlr, "authentication with other keys: %s", why);
 	}
-	end(r, error, why);
+	rekey_end(r, error, why);
 }
 
 void nvme_rekey_cancel(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->rekey != NULL) {
-		end(ctrlr->rekey, -ECONNRESET, "the connection was lost meanwhile; the keys are as they were");
+		rekey_end(ctrlr->rekey, -ECONNRESET, "the connection was lost meanwhile; the keys are as they were");
 	}
 }
 
@@ -77,7 +77,7 @@ void nvme_ctrlr_set_keys(struct nvme_ctrlr *ctrlr, struct keyring_key *key, stru
 		return;
 	}
 	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure || key == NULL) {
-		adopt(ctrlr, key, ctrlr_key); /* for the next connection */
+		ctrlr_replace_keys(ctrlr, key, ctrlr_key); /* for the next connection */
 		done(arg, 0, "");
 		return;
 	}
@@ -88,8 +88,8 @@ void nvme_ctrlr_set_keys(struct nvme_ctrlr *ctrlr, struct keyring_key *key, stru
 	}
 	r->done = done;
 	r->arg = arg;
-	int rc = nvme_auth_start(ctrlr->admin, key, ctrlr_key, authenticated, r);
+	int rc = nvme_auth_start(ctrlr->admin, key, ctrlr_key, rekey_authenticated, r);
 	if (rc != 0) {
-		end(r, rc, "it could not be begun");
+		rekey_end(r, rc, "it could not be begun");
 	}
 }

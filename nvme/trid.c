@@ -20,77 +20,78 @@ const char *nvme_trtype_name(enum nvme_trtype t)
 	return "unknown";
 }
 
-static int bad(char error[NVME_ERROR_MAX], const char *key, const char *value, const char *allowed)
+static int trid_refuse(char error[NVME_ERROR_MAX], const char *key, const char *value, const char *allowed)
 {
 	snprintf(error, NVME_ERROR_MAX, "%s '%.80s' is not allowed: %s", key, value, allowed);
 	return -EINVAL;
 }
 
-static int set_trtype(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
+static int trid_set_trtype(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
 {
 	if (strcasecmp(value, "RDMA") == 0) {
 		trid->trtype = NVME_TRTYPE_RDMA;
 	} else if (strcasecmp(value, "PCIe") == 0) {
 		trid->trtype = NVME_TRTYPE_PCIE;
 	} else {
-		return bad(error, "trtype", value, "RDMA or PCIe");
+		return trid_refuse(error, "trtype", value, "RDMA or PCIe");
 	}
 	return 0;
 }
 
-static int set_adrfam(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
+static int trid_set_adrfam(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
 {
 	if (strcasecmp(value, "IPv4") == 0) {
 		trid->adrfam = NVMF_ADDR_FAMILY_IP4;
 	} else if (strcasecmp(value, "IPv6") == 0) {
 		trid->adrfam = NVMF_ADDR_FAMILY_IP6;
 	} else {
-		return bad(error, "adrfam", value, "IPv4 or IPv6");
+		return trid_refuse(error, "adrfam", value, "IPv4 or IPv6");
 	}
 	return 0;
 }
 
-static int copy_text(char *to, size_t size, const char *key, const char *value, char error[NVME_ERROR_MAX])
+static int trid_copy_text(char *to, size_t size, const char *key, const char *value, char error[NVME_ERROR_MAX])
 {
 	if (strlen(value) >= size) {
 		char allowed[48];
 		snprintf(allowed, sizeof(allowed), "at most %zu characters", size - 1);
-		return bad(error, key, value, allowed);
+		return trid_refuse(error, key, value, allowed);
 	}
 	strcpy(to, value);
 	return 0;
 }
 
-static int set_pair(struct nvme_trid *trid, const char *key, const char *value, char error[NVME_ERROR_MAX])
+static int trid_set_key(struct nvme_trid *trid, const char *key, const char *value, char error[NVME_ERROR_MAX])
 {
 	if (strcasecmp(key, "trtype") == 0) {
-		return set_trtype(trid, value, error);
+		return trid_set_trtype(trid, value, error);
 	}
 	if (strcasecmp(key, "adrfam") == 0) {
-		return set_adrfam(trid, value, error);
+		return trid_set_adrfam(trid, value, error);
 	}
 	if (strcasecmp(key, "traddr") == 0) {
-		return copy_text(trid->traddr, sizeof(trid->traddr), key, value, error);
+		return trid_copy_text(trid->traddr, sizeof(trid->traddr), key, value, error);
 	}
 	if (strcasecmp(key, "trsvcid") == 0) {
-		return copy_text(trid->trsvcid, sizeof(trid->trsvcid), key, value, error);
+		return trid_copy_text(trid->trsvcid, sizeof(trid->trsvcid), key, value, error);
 	}
 	if (strcasecmp(key, "subnqn") == 0) {
 		if (!nvme_nqn_is_valid(value)) {
-			return bad(error, key, value, "an NQN, nqn.yyyy-mm.reverse.domain:name, at most 223 bytes");
+			return trid_refuse(error, key, value,
+					   "an NQN, nqn.yyyy-mm.reverse.domain:name, at most 223 bytes");
 		}
-		return copy_text(trid->subnqn, sizeof(trid->subnqn), key, value, error);
+		return trid_copy_text(trid->subnqn, sizeof(trid->subnqn), key, value, error);
 	}
-	return bad(error, "key", key, "trtype, adrfam, traddr, trsvcid, subnqn");
+	return trid_refuse(error, "key", key, "trtype, adrfam, traddr, trsvcid, subnqn");
 }
 
-static int check_whole(const struct nvme_trid *trid, bool has_trtype, char error[NVME_ERROR_MAX])
+static int trid_check_complete(const struct nvme_trid *trid, bool has_trtype, char error[NVME_ERROR_MAX])
 {
 	if (!has_trtype) {
-		return bad(error, "trtype", "", "RDMA or PCIe must be given");
+		return trid_refuse(error, "trtype", "", "RDMA or PCIe must be given");
 	}
 	if (trid->traddr[0] == '\0') {
-		return bad(error, "traddr", "", "an address must be given");
+		return trid_refuse(error, "traddr", "", "an address must be given");
 	}
 	return 0;
 }
@@ -117,14 +118,14 @@ int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ER
 		}
 		snprintf(key, sizeof(key), "%.*s", (int)name, text);
 		snprintf(value, sizeof(value), "%.*s", (int)(token - name - 1), text + name + 1);
-		int rc = set_pair(trid, key, value, error);
+		int rc = trid_set_key(trid, key, value, error);
 		if (rc != 0) {
 			return rc;
 		}
 		has_trtype |= strcasecmp(key, "trtype") == 0;
 		text += token;
 	}
-	return check_whole(trid, has_trtype, error);
+	return trid_check_complete(trid, has_trtype, error);
 }
 
 static bool all_digits(const char *s, size_t n)

@@ -22,7 +22,7 @@
 enum nvme_late { LATE_NOT, LATE_SEEN, LATE_ABORTED };
 
 /* Four looks per limit: precise enough, and rare. */
-static uint64_t look_us(uint32_t limit_ms)
+static uint64_t look_interval_us(uint32_t limit_ms)
 {
 	uint64_t us = limit_ms * UINT64_C(250);
 
@@ -33,16 +33,16 @@ static uint64_t look_us(uint32_t limit_ms)
 
 static bool alarm_is_free(struct nvme_qpair *qpair)
 {
-	/* pairs with alarm_rings() */
+	/* pairs with alarm_received() */
 	return qpair->alarm != NULL && !__atomic_load_n(&qpair->alarm->posted, __ATOMIC_ACQUIRE);
 }
 
-static void alarm_rings(struct thread_msg *msg);
+static void alarm_received(struct thread_msg *msg);
 
 static void alarm_post(struct nvme_qpair_alarm *a)
 {
 	__atomic_store_n(&a->posted, true, __ATOMIC_RELAXED);
-	thread_post(thread_control(), &a->msg, alarm_rings);
+	thread_post(thread_control(), &a->msg, alarm_received);
 }
 
 void nvme_qpair_report(struct nvme_qpair *qpair)
@@ -56,7 +56,7 @@ void nvme_qpair_report(struct nvme_qpair *qpair)
 	alarm_post(qpair->alarm);
 }
 
-static void send_abort(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now)
+static void abort_request(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now)
 {
 	if (alarm_is_free(qpair)) { /* else at the next look */
 		req->late = LATE_ABORTED;
@@ -68,7 +68,7 @@ static void send_abort(struct nvme_qpair *qpair, struct nvme_request *req, uint6
 	}
 }
 
-static void look_at(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now, uint64_t limit)
+static void late_check_request(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now, uint64_t limit)
 {
 	uint64_t since = req->late == LATE_ABORTED ? req->abort_ticks : req->submitted_ticks;
 
@@ -83,7 +83,7 @@ static void look_at(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t
 		if (qpair->ctrlr->opts.io_timeout_resets) {
 			nvme_qpair_break(qpair, "a command had no answer");
 		} else {
-			send_abort(qpair, req, now);
+			abort_request(qpair, req, now);
 		}
 		break;
 	default:
@@ -92,7 +92,7 @@ static void look_at(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t
 	}
 }
 
-static void watch(void *arg)
+static void qpair_watch_due(void *arg)
 {
 	struct nvme_qpair *qpair = arg;
 	uint64_t now = env_ticks(), limit = env_us_to_ticks(qpair->ctrlr->opts.io_timeout_ms * UINT64_C(1000));
@@ -105,21 +105,21 @@ static void watch(void *arg)
 		struct nvme_request *req = qpair->by_slot[slot];
 
 		if (req != NULL) {
-			look_at(qpair, req, now, limit);
+			late_check_request(qpair, req, now, limit);
 		}
 	}
 	if (qpair->failed) {
 		nvme_qpair_report(qpair);
 	}
-	thread_timer_start(&qpair->watch_timer, look_us(qpair->ctrlr->opts.io_timeout_ms));
+	thread_timer_start(&qpair->watch_timer, look_interval_us(qpair->ctrlr->opts.io_timeout_ms));
 }
 
 void nvme_qpair_watch(struct nvme_qpair *qpair)
 {
 	qpair->watched = true;
-	qpair->watch_timer.fn = watch;
+	qpair->watch_timer.fn = qpair_watch_due;
 	qpair->watch_timer.arg = qpair;
-	thread_timer_start(&qpair->watch_timer, look_us(qpair->ctrlr->opts.io_timeout_ms));
+	thread_timer_start(&qpair->watch_timer, look_interval_us(qpair->ctrlr->opts.io_timeout_ms));
 }
 
 void nvme_qpair_unwatch(struct nvme_qpair *qpair)
@@ -153,25 +153,26 @@ void nvme_qpair_alarm_fini(struct nvme_qpair *qpair)
 	}
 }
 
-static void abort_done(void *arg, const struct nvme_cqe *cqe)
+static void late_abort_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
 	ctrlr->aborts--; /* whether it found the command or not: that has its own completion, or the second limit */
 }
 
-static void abort_command(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t cid, uint8_t opcode)
+static void late_command_abort(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t cid, uint8_t opcode)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32(qid | (uint32_t)cid << 16)};
 
 	log_warning("%s: queue pair %u: command %u (opcode 0x%02x) has had no answer for %u ms: it is aborted",
 		    ctrlr->trid.traddr, qid, cid, opcode, ctrlr->opts.io_timeout_ms);
-	if (ctrlr->aborts <= ctrlr->id.acl && nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, abort_done, ctrlr) == 0) {
+	if (ctrlr->aborts <= ctrlr->id.acl &&
+	    nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, late_abort_done, ctrlr) == 0) {
 		ctrlr->aborts++;
 	}
 }
 
-static void alarm_rings(struct thread_msg *msg)
+static void alarm_received(struct thread_msg *msg)
 {
 	struct nvme_qpair_alarm *a = (struct nvme_qpair_alarm *)msg; /* its first member */
 	struct nvme_qpair_alarm copy = *a;
@@ -188,16 +189,16 @@ static void alarm_rings(struct thread_msg *msg)
 	if (copy.broken) {
 		nvme_ctrlr_lost(ctrlr, "queue pair %u: %s", copy.qpair->id, copy.why);
 	} else {
-		abort_command(ctrlr, copy.qpair->id, copy.cid, copy.opcode);
+		late_command_abort(ctrlr, copy.qpair->id, copy.cid, copy.opcode);
 	}
 }
 
-static bool may_wait(const struct nvme_request *req)
+static bool admin_command_has_no_limit(const struct nvme_request *req)
 {
 	return req->cmd.opcode == nvme_admin_async_event || req->cmd.opcode == FORMAT_NVM_OP;
 }
 
-static void watch_admin(struct nvme_ctrlr *ctrlr)
+static void admin_queue_check_late(struct nvme_ctrlr *ctrlr)
 {
 	const struct nvme_qpair *q = ctrlr->admin;
 	uint64_t now = env_ticks(), limit = env_us_to_ticks(ctrlr->opts.admin_timeout_ms * UINT64_C(1000));
@@ -205,7 +206,8 @@ static void watch_admin(struct nvme_ctrlr *ctrlr)
 	for (uint16_t slot = 0; slot < q->entries; slot++) {
 		const struct nvme_request *req = q->by_slot[slot];
 
-		if (req != NULL && !may_wait(req) && now > req->submitted_ticks && now - req->submitted_ticks > limit) {
+		if (req != NULL && !admin_command_has_no_limit(req) && now > req->submitted_ticks &&
+		    now - req->submitted_ticks > limit) {
 			nvme_ctrlr_lost(ctrlr, "admin command with opcode 0x%02x: no answer within %u ms",
 					req->cmd.opcode, ctrlr->opts.admin_timeout_ms);
 			return;
@@ -213,10 +215,10 @@ static void watch_admin(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-static void watch_ctrlr(void *arg)
+static void ctrlr_watch_due(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
-	uint64_t period_us = look_us(ctrlr->opts.admin_timeout_ms);
+	uint64_t period_us = look_interval_us(ctrlr->opts.admin_timeout_ms);
 
 	if (ctrlr->in_failure || ctrlr->admin == NULL || ctrlr->state != NVME_CTRLR_READY) {
 		return;
@@ -226,7 +228,7 @@ static void watch_ctrlr(void *arg)
 	}
 	/* When this thread was away for a whole look, the answers it missed come first. */
 	if (!ctrlr->in_failure && !thread_timer_was_away(&ctrlr->watch_timer, THREAD_AWAY_PART * period_us)) {
-		watch_admin(ctrlr);
+		admin_queue_check_late(ctrlr);
 	}
 	if (!ctrlr->in_failure) {
 		nvme_ctrlr_retry_events(ctrlr);
@@ -236,7 +238,7 @@ static void watch_ctrlr(void *arg)
 
 void nvme_ctrlr_start_watch(struct nvme_ctrlr *ctrlr)
 {
-	ctrlr->watch_timer.fn = watch_ctrlr;
+	ctrlr->watch_timer.fn = ctrlr_watch_due;
 	ctrlr->watch_timer.arg = ctrlr;
-	thread_timer_start(&ctrlr->watch_timer, look_us(ctrlr->opts.admin_timeout_ms));
+	thread_timer_start(&ctrlr->watch_timer, look_interval_us(ctrlr->opts.admin_timeout_ms));
 }

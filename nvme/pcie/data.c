@@ -10,7 +10,8 @@
 
 /* PRPs. The first entry may begin anywhere in a page (at a dword); all others at the start of one, and all but the last
  * end with one. list[i] is entry 1 + i; with two in all, the second goes to PRP2 itself. */
-static int build_prps(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
+static int prp_build_list(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt,
+			  struct nvme_sqe *cmd)
 {
 	__le64 *list = d->list;
 	uint32_t n = 0, most = d->list_bytes / (uint32_t)sizeof(*list);
@@ -56,7 +57,7 @@ static int build_prps(const struct nvme_pcie_data *d, const struct iovec *iovs, 
 }
 
 /* The descriptors of the pieces, adjacent ones as one. Their number, or a negative errno. */
-static int build_descriptors(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt)
+static int sgl_build_descriptors(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt)
 {
 	union nvme_sgl_desc *list = d->list;
 	uint32_t n = 0, most = d->list_bytes / (uint32_t)sizeof(*list);
@@ -91,10 +92,10 @@ static int build_descriptors(const struct nvme_pcie_data *d, const struct iovec 
 	return (int)n;
 }
 
-static int build_sgl(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
+static int sgl_build(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, struct nvme_sqe *cmd)
 {
 	const union nvme_sgl_desc *list = d->list;
-	int n = build_descriptors(d, iovs, iovcnt);
+	int n = sgl_build_descriptors(d, iovs, iovcnt);
 
 	if (n < 0) {
 		return n;
@@ -110,14 +111,14 @@ int nvme_pcie_data_pointer(const struct nvme_pcie_data *d, const struct iovec *i
 			   struct nvme_sqe *cmd)
 {
 	if (d->sgl != NVME_PCIE_SGL_NONE && len >= SGL_WORTH_IT * iovcnt) {
-		int rc = build_sgl(d, iovs, iovcnt, cmd);
+		int rc = sgl_build(d, iovs, iovcnt, cmd);
 		if (rc != -EINVAL && rc != -E2BIG) {
 			return rc;
 		}
 	}
-	int rc = build_prps(d, iovs, iovcnt, cmd);
+	int rc = prp_build_list(d, iovs, iovcnt, cmd);
 	if (rc != NOT_PRP) {
 		return rc;
 	}
-	return d->sgl != NVME_PCIE_SGL_NONE ? build_sgl(d, iovs, iovcnt, cmd) : -EINVAL;
+	return d->sgl != NVME_PCIE_SGL_NONE ? sgl_build(d, iovs, iovcnt, cmd) : -EINVAL;
 }

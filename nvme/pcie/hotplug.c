@@ -17,7 +17,7 @@ static struct fd_source *uevent_source;
 static void (*arrived_fn)(const char *traddr, void *arg);
 static void *arrived_arg;
 
-static void device_gone(const char *bdf)
+static void drive_removed(const char *bdf)
 {
 	struct nvme_pcie_ctrlr *c;
 
@@ -29,7 +29,7 @@ static void device_gone(const char *bdf)
 	}
 }
 
-static bool is_ours(const struct env_pci_device *d)
+static bool drive_is_ours(const struct env_pci_device *d)
 {
 	return d->class_code == ENV_PCI_CLASS_NVME &&
 	       (strcmp(d->driver, "vfio-pci") == 0 || strcmp(d->driver, "uio_pci_generic") == 0);
@@ -43,13 +43,13 @@ void nvme_pcie_hotplug_arrived(const char *bdf)
 }
 
 /* Those that a driver has which lends them to processes. bdf: only that one; NULL: all. */
-static void look_for(const char *bdf)
+static void drives_look_for(const char *bdf)
 {
 	struct env_pci_device *list;
 	int n = env_pci_list(&list);
 
 	for (int i = 0; i < n; i++) {
-		if (is_ours(&list[i]) && (bdf == NULL || strcmp(list[i].bdf, bdf) == 0)) {
+		if (drive_is_ours(&list[i]) && (bdf == NULL || strcmp(list[i].bdf, bdf) == 0)) {
 			nvme_pcie_hotplug_arrived(list[i].bdf);
 		}
 	}
@@ -59,19 +59,19 @@ static void look_for(const char *bdf)
 void nvme_pcie_hotplug_lost(void)
 {
 	if (arrived_fn != NULL) {
-		look_for(NULL);
+		drives_look_for(NULL);
 	}
 }
 
-static void uevents_readable(void *arg, uint32_t events)
+static void uevents_read(void *arg, uint32_t events)
 {
 	struct env_pci_uevent e;
 
 	while (uevent_fd >= 0 && env_pci_uevent_read(uevent_fd, &e) > 0) {
 		if (e.action == ENV_PCI_UEVENT_REMOVE) {
-			device_gone(e.bdf);
+			drive_removed(e.bdf);
 		} else if (e.action == ENV_PCI_UEVENT_BIND) {
-			look_for(e.bdf);
+			drives_look_for(e.bdf);
 		} else if (e.action == ENV_PCI_UEVENT_LOST) {
 			nvme_pcie_hotplug_lost();
 		}
@@ -79,7 +79,7 @@ static void uevents_readable(void *arg, uint32_t events)
 }
 
 /* Listens while there is somebody to tell. */
-static int update_listening(void)
+static int uevents_update_listening(void)
 {
 	bool wanted = !TAILQ_EMPTY(&all) || arrived_fn != NULL;
 
@@ -88,7 +88,7 @@ static int update_listening(void)
 		if (uevent_fd < 0) {
 			return uevent_fd;
 		}
-		uevent_source = fd_source_add(uevent_fd, EPOLLIN, uevents_readable, NULL, "nvme_uevents");
+		uevent_source = fd_source_add(uevent_fd, EPOLLIN, uevents_read, NULL, "nvme_uevents");
 		if (uevent_source == NULL) {
 			close(uevent_fd);
 			uevent_fd = -1;
@@ -103,7 +103,7 @@ static int update_listening(void)
 }
 
 /* The device cannot be unbound, nor leave its slot in good order, before we let go of it. */
-static void kernel_wants_it(void *arg, uint32_t events)
+static void drive_requested_by_kernel(void *arg, uint32_t events)
 {
 	struct nvme_pcie_ctrlr *c = arg;
 	uint64_t count;
@@ -116,19 +116,20 @@ static void kernel_wants_it(void *arg, uint32_t events)
 void nvme_pcie_hotplug_add(struct nvme_pcie_ctrlr *c)
 {
 	TAILQ_INSERT_TAIL(&all, c, link);
-	int rc = update_listening();
+	int rc = uevents_update_listening();
 	if (rc != 0) {
 		log_warning("%s: no news of its removal from the kernel: %s", c->dev.bdf, strerror(-rc));
 	}
 	if (c->dev.request_fd >= 0) {
-		c->request_source = fd_source_add(c->dev.request_fd, EPOLLIN, kernel_wants_it, c, "nvme_request");
+		c->request_source =
+			fd_source_add(c->dev.request_fd, EPOLLIN, drive_requested_by_kernel, c, "nvme_request");
 	}
 }
 
 void nvme_pcie_hotplug_remove(struct nvme_pcie_ctrlr *c)
 {
 	TAILQ_REMOVE(&all, c, link);
-	update_listening();
+	uevents_update_listening();
 	if (c->request_source != NULL) {
 		fd_source_remove(&c->request_source);
 	}
@@ -138,9 +139,9 @@ int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *ar
 {
 	arrived_fn = arrived;
 	arrived_arg = arg;
-	int rc = update_listening();
+	int rc = uevents_update_listening();
 	if (rc == 0 && arrived != NULL) { /* listened to before it is looked: none comes unseen */
-		look_for(NULL);
+		drives_look_for(NULL);
 	}
 	return rc;
 }

@@ -20,7 +20,7 @@
 
 /* Shadow doorbells (Base 5.8): the device has said by its event index how far it looks by itself; it wants to be told
  * when that is passed. True if the register must be written too. */
-static bool shadow_write(volatile uint32_t *shadow, volatile uint32_t *event, uint16_t value)
+static bool shadow_doorbell_write(volatile uint32_t *shadow, volatile uint32_t *event, uint16_t value)
 {
 	uint16_t old = (uint16_t)le32toh(*shadow);
 
@@ -31,20 +31,20 @@ static bool shadow_write(volatile uint32_t *shadow, volatile uint32_t *event, ui
 	return (uint16_t)(value - wanted - 1) < (uint16_t)(value - old);
 }
 
-static void ring(struct nvme_pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow,
-		 volatile uint32_t *event, uint16_t value)
+static void doorbell_ring(struct nvme_pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow,
+			  volatile uint32_t *event, uint16_t value)
 {
 	rte_io_wmb(); /* the entries before the doorbell that tells of them */
 	if (__atomic_load_n(&q->stopped, __ATOMIC_RELAXED)) {
 		return; /* the control thread is deleting the queue: its doorbell may not be written any more */
 	}
-	if (shadow == NULL || shadow_write(shadow, event, value)) {
+	if (shadow == NULL || shadow_doorbell_write(shadow, event, value)) {
 		*doorbell = htole32(value);
 		q->doorbells++;
 	}
 }
 
-static int point_to_data(struct nvme_pcie_qpair *q, struct nvme_request *req, uint16_t slot)
+static int command_point_to_data(struct nvme_pcie_qpair *q, struct nvme_request *req, uint16_t slot)
 {
 	struct nvme_pcie_data d = {.translate = q->translate,
 				   .list = q->lists + (size_t)slot * q->list_bytes,
@@ -56,7 +56,7 @@ static int point_to_data(struct nvme_pcie_qpair *q, struct nvme_request *req, ui
 }
 
 /* Separate metadata: one contiguous buffer, with PRPs and with SGLs (Base 4.1.1, MPTR; PSDT 01b). */
-static int point_to_metadata(struct nvme_pcie_qpair *q, struct nvme_request *req)
+static int command_point_to_metadata(struct nvme_pcie_qpair *q, struct nvme_request *req)
 {
 	size_t len = req->md_len;
 	uint64_t addr = q->translate(req->md, &len);
@@ -74,7 +74,7 @@ static int point_to_metadata(struct nvme_pcie_qpair *q, struct nvme_request *req
 /* The command was put together a moment ago, in pieces of one to eight bytes. Wider loads of such bytes wait until
  * these stores have left the store buffer; loads of the same width are served from it. (Relaxed atomics, so that the
  * compiler does not widen them.) */
-static void copy_command(struct nvme_sqe *to, const struct nvme_sqe *from)
+static void command_copy(struct nvme_sqe *to, const struct nvme_sqe *from)
 {
 	__le32 *t = (__le32 *)to;
 	const __le32 *f = (const __le32 *)from;
@@ -100,13 +100,13 @@ int nvme_pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 
 	req->cmd.mptr = 0;
 	if (req->data_len != 0) {
-		rc = point_to_data(q, req, le16toh(req->cmd.cid) & base->slot_mask);
+		rc = command_point_to_data(q, req, le16toh(req->cmd.cid) & base->slot_mask);
 	} else {
 		req->cmd.flags &= (uint8_t)~NVME_CMD_FLAGS_PSDT_MASK;
 		req->cmd.prp1 = req->cmd.prp2 = 0;
 	}
 	if (rc == 0 && req->md != NULL) {
-		rc = point_to_metadata(q, req);
+		rc = command_point_to_metadata(q, req);
 	}
 	if (__builtin_expect(rc != 0, 0)) {
 		log_limited(LOG_LEVEL_ERROR, "%s queue pair %u: opcode 0x%02x with %u bytes in %u pieces: %s",
@@ -116,7 +116,7 @@ int nvme_pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 		return rc;
 	}
 	/* there is room: at most `entries` are outstanding, one less than the queue holds */
-	copy_command(&q->sq[q->sq_tail], &req->cmd);
+	command_copy(&q->sq[q->sq_tail], &req->cmd);
 	q->sq_tail = q->sq_tail + 1 == q->sq_size ? 0 : (uint16_t)(q->sq_tail + 1);
 	TRACE(NVME_PCIE_SUBMIT, q->owner, req->data_len, (uintptr_t)req, req->cb_arg, le16toh(req->cmd.cid),
 	      req->cmd.opcode, le32toh(req->cmd.cdw10), le32toh(req->cmd.cdw11), le32toh(req->cmd.cdw12),
@@ -130,16 +130,16 @@ void nvme_pcie_flush(struct nvme_qpair *base)
 
 	if (q->sq_tail != q->sq_rung) {
 		q->sq_rung = q->sq_tail;
-		ring(q, q->sq_doorbell, q->sq_shadow, q->sq_event, q->sq_tail);
+		doorbell_ring(q, q->sq_doorbell, q->sq_shadow, q->sq_event, q->sq_tail);
 	}
 }
 
-static bool has_completion(const struct nvme_pcie_qpair *q)
+static bool completion_is_there(const struct nvme_pcie_qpair *q)
 {
 	return (le16toh(*(volatile __le16 *)&q->cq[q->cq_head].status) & 1) == q->phase;
 }
 
-static void trace_completion(const struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe)
+static void completion_trace(const struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe)
 {
 	uint16_t cid = le16toh(cqe->cid);
 	const struct nvme_request *req = nvme_qpair_request(&q->base, cid);
@@ -150,7 +150,7 @@ static void trace_completion(const struct nvme_pcie_qpair *q, const struct nvme_
 	}
 }
 
-static void take_completion(struct nvme_pcie_qpair *q)
+static void completion_take(struct nvme_pcie_qpair *q)
 {
 	struct nvme_cqe cqe;
 
@@ -162,20 +162,20 @@ static void take_completion(struct nvme_pcie_qpair *q)
 	}
 	q->cq_unrung++;
 	if (TRACE_ENABLED(NVME_PCIE_COMPLETE)) {
-		trace_completion(q, &cqe);
+		completion_trace(q, &cqe);
 	}
 	/* SQHD and SQID are not looked at: a slot is free when its command has been completed, and this queue serves
 	 * one other */
 	nvme_qpair_complete(&q->base, &cqe);
 }
 
-static void ring_cq(struct nvme_pcie_qpair *q)
+static void cq_doorbell_ring(struct nvme_pcie_qpair *q)
 {
 	q->cq_unrung = 0;
-	ring(q, q->cq_doorbell, q->cq_shadow, q->cq_event, q->cq_head);
+	doorbell_ring(q, q->cq_doorbell, q->cq_shadow, q->cq_event, q->cq_head);
 }
 
-static void interrupts_set(struct nvme_pcie_qpair *q, bool on)
+static void qpair_set_interrupts(struct nvme_pcie_qpair *q, bool on)
 {
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(q->base.ctrlr);
 
@@ -191,16 +191,16 @@ int nvme_pcie_poll(struct nvme_qpair *base, uint32_t max)
 	/* a drive that completes as fast as its commands are replaced must not keep this thread for ever */
 	uint32_t n = 0, most = max != 0 ? max : q->cq_size;
 
-	while (n < most && has_completion(q) && !base->failed) {
-		take_completion(q);
+	while (n < most && completion_is_there(q) && !base->failed) {
+		completion_take(q);
 		n++;
 	}
 	if (q->cq_unrung > q->cq_slack) {
-		ring_cq(q);
+		cq_doorbell_ring(q);
 	}
 	nvme_pcie_flush(base);
 	if (q->interrupting && (q->polled += n) > AWAKE_COMPLETIONS) {
-		interrupts_set(q, false);
+		qpair_set_interrupts(q, false);
 	}
 	return (int)n;
 }
@@ -218,10 +218,10 @@ bool nvme_pcie_arm(struct nvme_qpair *base)
 
 	(void)ignored; /* nothing to read: nothing was signalled */
 	if (q->cq_unrung != 0) {
-		ring_cq(q); /* some drives interrupt only when the queue has been read empty */
+		cq_doorbell_ring(q); /* some drives interrupt only when the queue has been read empty */
 	}
 	nvme_pcie_flush(base);
-	interrupts_set(q, true);
+	qpair_set_interrupts(q, true);
 	/* without its interrupt, the thread stays awake; what came before it was enabled is found here */
-	return !q->interrupting || has_completion(q);
+	return !q->interrupting || completion_is_there(q);
 }

@@ -28,14 +28,14 @@ void nvme_pcie_set_access(const struct nvme_pcie_access *access)
 
 /* Registers. */
 
-static uint64_t reg_read8(const struct nvme_pcie_ctrlr *c, uint32_t offset)
+static uint64_t nvme_pcie_reg_read8(const struct nvme_pcie_ctrlr *c, uint32_t offset)
 {
 	uint64_t low = nvme_pcie_reg_read4(c, offset);
 
 	return low | (uint64_t)nvme_pcie_reg_read4(c, offset + 4) << 32;
 }
 
-static void reg_write8(const struct nvme_pcie_ctrlr *c, uint32_t offset, uint64_t value)
+static void nvme_pcie_reg_write8(const struct nvme_pcie_ctrlr *c, uint32_t offset, uint64_t value)
 {
 	nvme_pcie_reg_write4(c, offset, (uint32_t)value);
 	nvme_pcie_reg_write4(c, offset + 4, (uint32_t)(value >> 32));
@@ -45,7 +45,7 @@ static void nvme_pcie_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsign
 {
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 
-	fn(ctrlr, 0, size == 8 ? reg_read8(c, offset) : nvme_pcie_reg_read4(c, offset));
+	fn(ctrlr, 0, size == 8 ? nvme_pcie_reg_read8(c, offset) : nvme_pcie_reg_read4(c, offset));
 }
 
 static void delayed_write_ended(void *arg)
@@ -61,7 +61,7 @@ static void nvme_pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsig
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
 
 	if (size == 8) {
-		reg_write8(c, offset, value);
+		nvme_pcie_reg_write8(c, offset, value);
 	} else {
 		nvme_pcie_reg_write4(c, offset, (uint32_t)value);
 	}
@@ -137,7 +137,7 @@ static void nvme_pcie_connect(struct nvme_ctrlr *ctrlr)
 	if (c->vectors == 0) {
 		c->vectors = c->dev.access->vectors_open(&c->dev, 1u + ctrlr->opts.io_queues);
 	}
-	c->doorbell_stride = UINT32_C(4) << NVME_CAP_DSTRD(reg_read8(c, NVME_REG_CAP));
+	c->doorbell_stride = UINT32_C(4) << NVME_CAP_DSTRD(nvme_pcie_reg_read8(c, NVME_REG_CAP));
 	c->shadow_on = false;
 	ctrlr->admin = nvme_pcie_qpair_alloc(ctrlr, 0, entries < ADMIN_SIZE_MAX ? entries : ADMIN_SIZE_MAX - 1, NULL);
 	if (ctrlr->admin == NULL) {
@@ -159,14 +159,14 @@ static int nvme_pcie_before_enable(struct nvme_ctrlr *ctrlr)
 	}
 	c->quiet = false;
 	nvme_pcie_reg_write4(c, NVME_REG_AQA, (q->sq_size - 1u) | (q->cq_size - 1u) << 16);
-	reg_write8(c, NVME_REG_ASQ, q->sq_iova);
-	reg_write8(c, NVME_REG_ACQ, q->cq_iova);
+	nvme_pcie_reg_write8(c, NVME_REG_ASQ, q->sq_iova);
+	nvme_pcie_reg_write8(c, NVME_REG_ACQ, q->cq_iova);
 	return 0;
 }
 
 /* After Identify: the stripe of drives that have one, and shadow doorbells where they are offered (virtual drives). */
 
-static void shadow_set(void *arg, const struct nvme_cqe *cqe)
+static void shadow_doorbells_set(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_pcie_ctrlr *c = arg;
 
@@ -174,7 +174,7 @@ static void shadow_set(void *arg, const struct nvme_cqe *cqe)
 	nvme_ctrlr_configured(&c->base, 0);
 }
 
-static bool shadow_start(struct nvme_pcie_ctrlr *c)
+static bool shadow_doorbells_start(struct nvme_pcie_ctrlr *c)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_dbbuf};
 
@@ -187,7 +187,7 @@ static bool shadow_start(struct nvme_pcie_ctrlr *c)
 	}
 	c->event_idx = c->shadow + NVME_PCIE_PAGE / sizeof(*c->shadow);
 	memset(c->shadow, 0, 2 * NVME_PCIE_PAGE);
-	return nvme_ctrlr_admin(&c->base, &cmd, c->shadow, 2 * NVME_PCIE_PAGE, true, shadow_set, c) == 0;
+	return nvme_ctrlr_admin(&c->base, &cmd, c->shadow, 2 * NVME_PCIE_PAGE, true, shadow_doorbells_set, c) == 0;
 }
 
 static void nvme_pcie_identified(struct nvme_ctrlr *ctrlr)
@@ -198,7 +198,7 @@ static void nvme_pcie_identified(struct nvme_ctrlr *ctrlr)
 	if ((c->quirks & NVME_PCIE_QUIRK_STRIPE) && ctrlr->id.vs[3] != 0 && ctrlr->id.vs[3] < 16) {
 		ctrlr->stripe_bytes = UINT32_C(4096) << ctrlr->id.vs[3];
 	}
-	if ((le16toh(ctrlr->id.oacs) & OACS_DBBUF) == 0 || !shadow_start(c)) {
+	if ((le16toh(ctrlr->id.oacs) & OACS_DBBUF) == 0 || !shadow_doorbells_start(c)) {
 		nvme_ctrlr_configured(ctrlr, 0);
 	}
 }
@@ -314,7 +314,7 @@ static const struct nvme_transport_ops nvme_pcie_ops = {
 	.arm = nvme_pcie_arm,
 };
 
-__attribute__((constructor)) static void register_pcie(void)
+__attribute__((constructor)) static void nvme_pcie_register(void)
 {
 	nvme_transport_register(&nvme_pcie_ops);
 }

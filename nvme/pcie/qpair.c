@@ -17,7 +17,7 @@
 #define PHYS_CONTIGUOUS  UINT32_C(0x1)
 #define CQ_SLACK_DIVISOR 4
 
-static size_t power_of_two(size_t n)
+static size_t round_up_to_power_of_two(size_t n)
 {
 	size_t p = 64;
 
@@ -29,9 +29,9 @@ static size_t power_of_two(size_t n)
 
 /* Memory that is contiguous for the device. A power of two as its alignment keeps it within a hugepage, where that
  * matters. */
-static void *queue_memory(const struct nvme_pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
+static void *queue_alloc_memory(const struct nvme_pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
 {
-	size_t align = power_of_two(size < NVME_PCIE_PAGE ? NVME_PCIE_PAGE : size),
+	size_t align = round_up_to_power_of_two(size < NVME_PCIE_PAGE ? NVME_PCIE_PAGE : size),
 	       len = size = (size + NVME_PCIE_PAGE - 1) & ~(size_t)(NVME_PCIE_PAGE - 1);
 	void *p = env_dma_zmalloc(size, align > HUGE_STEP ? HUGE_STEP : align, numa_node);
 
@@ -50,7 +50,7 @@ static void *queue_memory(const struct nvme_pcie_ctrlr *c, size_t size, int numa
 }
 
 /* A completion queue somewhat longer than what can be outstanding: then its doorbell may wait for several polls. */
-static uint16_t cq_size(const struct nvme_pcie_ctrlr *c, uint16_t id, uint16_t entries)
+static uint16_t cq_choose_size(const struct nvme_pcie_ctrlr *c, uint16_t id, uint16_t entries)
 {
 	uint32_t most = (uint32_t)NVME_CAP_MQES(c->base.cap) + 1, wanted = entries + 1u + entries / CQ_SLACK_DIVISOR;
 
@@ -60,29 +60,29 @@ static uint16_t cq_size(const struct nvme_pcie_ctrlr *c, uint16_t id, uint16_t e
 	return (uint16_t)(wanted < most ? wanted : most < entries + 1u ? entries + 1u : most);
 }
 
-static int make_queues(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q, int numa_node)
+static int qpair_make_queues(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q, int numa_node)
 {
 	uint32_t transfer = q->base.id == 0 ? NVME_PCIE_MAX_TRANSFER : nvme_ctrlr_max_transfer(&c->base);
 
 	q->sq_size = (uint16_t)(q->base.entries + 1);
-	q->cq_size = cq_size(c, q->base.id, q->base.entries);
+	q->cq_size = cq_choose_size(c, q->base.id, q->base.entries);
 	q->cq_slack = (uint16_t)(q->cq_size - q->sq_size);
 	/* a power of two up to a page: so that no list crosses a page, as the specification has it (Base 4.1.1) */
-	q->list_bytes = (uint32_t)power_of_two((transfer / NVME_PCIE_PAGE + 1) * sizeof(uint64_t) > 256
-						       ? transfer / NVME_PCIE_PAGE * sizeof(uint64_t)
-						       : 256);
-	q->sq = queue_memory(c, q->sq_size * sizeof(*q->sq), numa_node, &q->sq_iova);
-	q->cq = queue_memory(c, q->cq_size * sizeof(*q->cq), numa_node, &q->cq_iova);
-	q->lists = queue_memory(c, (size_t)q->base.entries * q->list_bytes, numa_node, &q->lists_iova);
+	q->list_bytes = (uint32_t)round_up_to_power_of_two((transfer / NVME_PCIE_PAGE + 1) * sizeof(uint64_t) > 256
+								   ? transfer / NVME_PCIE_PAGE * sizeof(uint64_t)
+								   : 256);
+	q->sq = queue_alloc_memory(c, q->sq_size * sizeof(*q->sq), numa_node, &q->sq_iova);
+	q->cq = queue_alloc_memory(c, q->cq_size * sizeof(*q->cq), numa_node, &q->cq_iova);
+	q->lists = queue_alloc_memory(c, (size_t)q->base.entries * q->list_bytes, numa_node, &q->lists_iova);
 	return q->sq != NULL && q->cq != NULL && q->lists != NULL ? 0 : -ENOMEM;
 }
 
-static volatile uint32_t *doorbell(const struct nvme_pcie_ctrlr *c, uint32_t index)
+static volatile uint32_t *doorbell_at(const struct nvme_pcie_ctrlr *c, uint32_t index)
 {
 	return (volatile uint32_t *)(c->dev.regs + NVME_PCIE_DOORBELLS + (size_t)index * c->doorbell_stride);
 }
 
-static int find_doorbells(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
+static int qpair_find_doorbells(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 {
 	uint32_t sq = 2u * q->base.id, cq = sq + 1;
 	size_t end = NVME_PCIE_DOORBELLS + (size_t)(cq + 1) * c->doorbell_stride,
@@ -94,8 +94,8 @@ static int find_doorbells(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 			  c->dev.bdf, c->dev.regs_len, q->base.id, end);
 		return -ERANGE;
 	}
-	q->sq_doorbell = doorbell(c, sq);
-	q->cq_doorbell = doorbell(c, cq);
+	q->sq_doorbell = doorbell_at(c, sq);
+	q->cq_doorbell = doorbell_at(c, cq);
 	if (c->shadow_on && q->base.id != 0 && (cq + 1) * c->doorbell_stride <= NVME_PCIE_PAGE) {
 		q->sq_shadow = c->shadow + sq * words;
 		q->cq_shadow = c->shadow + cq * words;
@@ -106,7 +106,7 @@ static int find_doorbells(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 	return 0;
 }
 
-static void release(struct nvme_pcie_qpair *q)
+static void qpair_release(struct nvme_pcie_qpair *q)
 {
 	trace_owner_release(q->owner);
 	env_dma_free(q->sq);
@@ -139,8 +139,8 @@ struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, 
 	q->sgl = sgls == 1 ? NVME_PCIE_SGL_BYTES : sgls == 2 ? NVME_PCIE_SGL_DWORDS : NVME_PCIE_SGL_NONE;
 	q->vector = id < c->vectors ? id : -1;
 	q->fd = q->vector >= 0 ? c->dev.access->vector_fd(&c->dev, id) : -1;
-	if (make_queues(c, q, numa_node) != 0 || find_doorbells(c, q) != 0) {
-		release(q);
+	if (qpair_make_queues(c, q, numa_node) != 0 || qpair_find_doorbells(c, q) != 0) {
+		qpair_release(q);
 		return NULL;
 	}
 	snprintf(name, sizeof(name), "%s qid %u", c->dev.bdf, id);
@@ -149,8 +149,8 @@ struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, 
 }
 
 /* queue: memory that PRP1 is to point to, as if it were a page of data; or NULL. */
-static int send(struct nvme_pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
-		void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static int qpair_send_admin(struct nvme_pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
+			    void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	int rc = nvme_ctrlr_admin(q->base.ctrlr, cmd, queue, queue != NULL ? NVME_PCIE_PAGE : 0, true, cb, q);
 
@@ -160,7 +160,7 @@ static int send(struct nvme_pcie_qpair *q, const struct nvme_sqe *cmd, void *que
 
 /* Creating: the completion queue, then the submission queue (Base 5.5, 5.6). */
 
-static bool creation_goes_on(struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe, const char *what)
+static bool creation_continues(struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe, const char *what)
 {
 	uint16_t status = nvme_cqe_status(cqe);
 
@@ -182,7 +182,7 @@ static void sq_created(void *arg, const struct nvme_cqe *cqe)
 
 	q->commands--;
 	q->has_sq = nvme_cqe_status(cqe) == 0;
-	if (creation_goes_on(q, cqe, "Create I/O Submission Queue")) {
+	if (creation_continues(q, cqe, "Create I/O Submission Queue")) {
 		nvme_qpair_transport_connected(&q->base, 0);
 	}
 }
@@ -198,11 +198,11 @@ static void cq_created(void *arg, const struct nvme_cqe *cqe)
 
 	q->commands--;
 	q->has_cq = nvme_cqe_status(cqe) == 0;
-	if (!creation_goes_on(q, cqe, "Create I/O Completion Queue")) {
+	if (!creation_continues(q, cqe, "Create I/O Completion Queue")) {
 		return;
 	}
 	q->has_sq = true; /* from the moment that the device may have read the command */
-	int rc = send(q, &cmd, q->sq, sq_created);
+	int rc = qpair_send_admin(q, &cmd, q->sq, sq_created);
 	if (rc != 0) {
 		q->has_sq = false;
 		nvme_qpair_transport_connected(&q->base, rc);
@@ -219,7 +219,7 @@ void nvme_pcie_qpair_connect(struct nvme_qpair *base)
 	};
 
 	q->has_cq = true;
-	int rc = send(q, &cmd, q->cq, cq_created);
+	int rc = qpair_send_admin(q, &cmd, q->cq, cq_created);
 	if (rc != 0) {
 		q->has_cq = false;
 		nvme_qpair_transport_connected(base, rc);
@@ -228,7 +228,7 @@ void nvme_pcie_qpair_connect(struct nvme_qpair *base)
 
 /* Ending: the submission queue, then the completion queue (Base 5.7, 5.4). */
 
-static void stop_ended(struct nvme_pcie_qpair *q)
+static void qpair_stop_ended(struct nvme_pcie_qpair *q)
 {
 	void (*done)(void *) = q->stop_done;
 
@@ -239,19 +239,19 @@ static void stop_ended(struct nvme_pcie_qpair *q)
 }
 
 /* A queue that cannot be deleted: the reset that follows ends the stop, by nvme_pcie_qpairs_stopped(). */
-static void deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
+static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
 {
 	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
 }
 
-static void delete (struct nvme_pcie_qpair *q, uint8_t opcode, const char *what,
-		    void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static void queue_delete(struct nvme_pcie_qpair *q, uint8_t opcode, const char *what,
+			 void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
 	struct nvme_sqe cmd = {.opcode = opcode, .cdw10 = htole32(q->base.id)};
-	int rc = send(q, &cmd, NULL, cb);
+	int rc = qpair_send_admin(q, &cmd, NULL, cb);
 
 	if (rc != 0) {
-		deletion_failed(q, what, strerror(-rc));
+		queue_deletion_failed(q, what, strerror(-rc));
 	}
 }
 
@@ -264,11 +264,11 @@ static void cq_deleted(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
-		deletion_failed(q, "Delete I/O Completion Queue", nvme_status_text(nvme_cqe_status(cqe)));
+		queue_deletion_failed(q, "Delete I/O Completion Queue", nvme_status_text(nvme_cqe_status(cqe)));
 		return;
 	}
 	q->has_cq = false;
-	stop_ended(q);
+	qpair_stop_ended(q);
 }
 
 static void sq_deleted(void *arg, const struct nvme_cqe *cqe)
@@ -280,11 +280,11 @@ static void sq_deleted(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
-		deletion_failed(q, "Delete I/O Submission Queue", nvme_status_text(nvme_cqe_status(cqe)));
+		queue_deletion_failed(q, "Delete I/O Submission Queue", nvme_status_text(nvme_cqe_status(cqe)));
 		return;
 	}
 	q->has_sq = false;
-	delete (q, nvme_admin_delete_cq, "Delete I/O Completion Queue", cq_deleted);
+	queue_delete(q, nvme_admin_delete_cq, "Delete I/O Completion Queue", cq_deleted);
 }
 
 void nvme_pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)
@@ -296,9 +296,9 @@ void nvme_pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void
 	q->stop_arg = arg;
 	if (nvme_pcie_ctrlr_of(base->ctrlr)->quiet) {
 		q->has_cq = q->has_sq = false;
-		stop_ended(q);
+		qpair_stop_ended(q);
 	} else if (!base->ctrlr->in_failure) {
-		delete (q, nvme_admin_delete_sq, "Delete I/O Submission Queue", sq_deleted);
+		queue_delete(q, nvme_admin_delete_sq, "Delete I/O Submission Queue", sq_deleted);
 	} /* else: the controller is on its way to being quiet, which ends this */
 }
 
@@ -313,7 +313,7 @@ void nvme_pcie_qpair_free(struct nvme_qpair *base)
 		TAILQ_INSERT_TAIL(&c->limbo, q, limbo_link);
 		return;
 	}
-	release(q);
+	qpair_release(q);
 }
 
 void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c)
@@ -323,7 +323,7 @@ void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c)
 	for (; base != NULL; base = next) {
 		next = TAILQ_NEXT(base, link); /* done() destroys the queue pair */
 		nvme_pcie_qpair_of(base)->has_cq = nvme_pcie_qpair_of(base)->has_sq = false;
-		stop_ended(nvme_pcie_qpair_of(base));
+		qpair_stop_ended(nvme_pcie_qpair_of(base));
 	}
 }
 
@@ -333,6 +333,6 @@ void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c)
 
 	while ((q = TAILQ_FIRST(&c->limbo)) != NULL) {
 		TAILQ_REMOVE(&c->limbo, q, limbo_link);
-		release(q);
+		qpair_release(q);
 	}
 }

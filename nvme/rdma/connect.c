@@ -76,7 +76,7 @@ static int link_timeout_ms(const struct nvme_rdma_qpair *q)
 	return ms != 0 ? ms : CM_TIMEOUT_MS;
 }
 
-static int link_connect(struct nvme_rdma_qpair *q)
+static int link_request_connection(struct nvme_rdma_qpair *q)
 {
 	struct nvme_ctrlr *ctrlr = q->base.ctrlr;
 	struct ibv_device_attr attr;
@@ -124,7 +124,7 @@ static void cm_event_handle(struct nvme_rdma_qpair *q, const struct rdma_cm_even
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		q->link = NVME_RDMA_LINK_CONNECTING;
-		rc = link_connect(q);
+		rc = link_request_connection(q);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		link_established(q);
@@ -164,7 +164,7 @@ void nvme_rdma_cm_events_read(void *arg, uint32_t events)
 	}
 }
 
-static int address_parse(const char *traddr, const char *trsvcid, uint8_t adrfam, struct addrinfo **out)
+static int traddr_resolve(const char *traddr, const char *trsvcid, uint8_t adrfam, struct addrinfo **out)
 {
 	struct addrinfo hints = {
 		.ai_family = adrfam == NVMF_ADDR_FAMILY_IP6   ? AF_INET6
@@ -202,10 +202,10 @@ void nvme_rdma_qpair_connect(struct nvme_qpair *base)
 	const struct nvme_trid *t = &base->ctrlr->trid;
 	bool has_from = t->host_traddr[0] != '\0';
 	struct addrinfo *to = NULL, *from = NULL;
-	int rc = address_parse(t->traddr, t->trsvcid[0] ? t->trsvcid : "4420", t->adrfam, &to);
+	int rc = traddr_resolve(t->traddr, t->trsvcid[0] ? t->trsvcid : "4420", t->adrfam, &to);
 
 	if (rc == 0 && has_from) {
-		rc = address_parse(t->host_traddr, t->host_trsvcid[0] ? t->host_trsvcid : NULL, t->adrfam, &from);
+		rc = traddr_resolve(t->host_traddr, t->host_trsvcid[0] ? t->host_trsvcid : NULL, t->adrfam, &from);
 	}
 	q->link = NVME_RDMA_LINK_RESOLVING;
 	if (rc != 0) {
