@@ -5,7 +5,7 @@
 
 enum { ABORTED = 0, NOT_ABORTED = 1 };
 
-static void abort_answered(struct thread_msg *msg)
+static void abort_answer_on_control(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
@@ -15,24 +15,24 @@ static void abort_answered(struct thread_msg *msg)
 
 /* ---- On the group of the command ---- */
 
-static void answer(struct nvmf_request *abort, uint32_t result)
+static void abort_send_result(struct nvmf_request *abort, uint32_t result)
 {
 	abort->cqe.dw0 = htole32(result);
-	thread_post(thread_control(), &abort->msg, abort_answered);
+	thread_post(thread_control(), &abort->msg, abort_answer_on_control);
 }
 
 /* The bdev has dealt with it: the command completes, or has completed, by itself. */
-static void bdev_abort_done(struct bdev_io *io, void *arg)
+static void abort_bdev_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *abort = arg;
 	bool aborted = io->status == NVME_ST_SUCCESS && io->cdw0 == ABORTED;
 
 	nvmf_ns_view_leave(abort);
-	answer(abort, aborted ? ABORTED : NOT_ABORTED);
+	abort_send_result(abort, aborted ? ABORTED : NOT_ABORTED);
 }
 
 /* Of a fused pair the second command's I/O does the work of both. */
-static struct nvmf_request *submitted(struct nvmf_request *victim)
+static struct nvmf_request *abort_submitted_request(struct nvmf_request *victim)
 {
 	return victim->fuse == NVME_FUSE_FIRST && victim->fuse_peer != NULL ? victim->fuse_peer : victim;
 }
@@ -40,7 +40,7 @@ static struct nvmf_request *submitted(struct nvmf_request *victim)
 /* The Abort command's own bdev_io is free for it; it counts as under way on the victim's namespace. */
 void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg)
 {
-	struct nvmf_request *holder = submitted(victim);
+	struct nvmf_request *holder = abort_submitted_request(victim);
 	struct nvmf_ns_view *nsv = holder->ns_view;
 
 	nvmf_ns_view_enter(nsv, abort);
@@ -56,28 +56,28 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 
 	switch (victim->where) {
 	case NVMF_REQUEST_PAUSED:
-		nvmf_view_unhold(victim);
+		nvmf_view_unwait(victim);
 		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
-		answer(abort, ABORTED);
+		abort_send_result(abort, ABORTED);
 		break;
 	case NVMF_REQUEST_FUSED:
 		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
-		answer(abort, ABORTED);
+		abort_send_result(abort, ABORTED);
 		break;
 	case NVMF_REQUEST_BDEV:
 	case NVMF_REQUEST_PREEMPTED: /* once more does no harm */
-		nvmf_abort_in_bdev(abort, victim, bdev_abort_done, abort);
+		nvmf_abort_in_bdev(abort, victim, abort_bdev_done, abort);
 		break;
 	case NVMF_REQUEST_TRANSPORT:
-		answer(abort, ops->request_abort(victim) ? ABORTED : NOT_ABORTED);
+		abort_send_result(abort, ops->request_abort(victim) ? ABORTED : NOT_ABORTED);
 		break;
 	default: /* on the control thread: over before we could say so */
-		answer(abort, NOT_ABORTED);
+		abort_send_result(abort, NOT_ABORTED);
 		break;
 	}
 }
 
-static struct nvmf_request *find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort, uint16_t cid)
+static struct nvmf_request *abort_find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort, uint16_t cid)
 {
 	const struct nvmf_transport_ops *ops = qpair->transport->ops;
 
@@ -90,16 +90,17 @@ static struct nvmf_request *find_victim(struct nvmf_qpair *qpair, const struct n
 	return NULL;
 }
 
-static void abort_on_group(struct thread_msg *msg)
+static void abort_run_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *abort = container_of(msg, struct nvmf_request, msg);
 	struct nvmf_qpair *qpair = abort->abort_qpair;
 	struct nvmf_abort cmd;
 
 	nvmf_decode_abort(abort->sqe, &cmd);
-	struct nvmf_request *victim = qpair->state != NVMF_QPAIR_CLOSED ? find_victim(qpair, abort, cmd.cid) : NULL;
+	struct nvmf_request *victim =
+		qpair->state != NVMF_QPAIR_CLOSED ? abort_find_victim(qpair, abort, cmd.cid) : NULL;
 	if (victim == NULL) {
-		answer(abort, NOT_ABORTED);
+		abort_send_result(abort, NOT_ABORTED);
 	} else {
 		abort_victim(abort, victim);
 	}
@@ -107,7 +108,7 @@ static void abort_on_group(struct thread_msg *msg)
 
 /* ---- On the control thread ---- */
 
-static struct nvmf_qpair *find_qpair(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
+static struct nvmf_qpair *abort_find_qpair(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
 {
 	struct nvmf_qpair *qpair;
 
@@ -125,7 +126,7 @@ void nvmf_abort_run(struct nvmf_request *req)
 	struct nvmf_abort cmd;
 
 	nvmf_decode_abort(req->sqe, &cmd);
-	struct nvmf_qpair *qpair = find_qpair(ctrlr, cmd.sqid);
+	struct nvmf_qpair *qpair = abort_find_qpair(ctrlr, cmd.sqid);
 	if (qpair == NULL) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW10);
 		return;
@@ -141,5 +142,5 @@ void nvmf_abort_run(struct nvmf_request *req)
 	}
 	ctrlr->num_aborts++;
 	req->abort_qpair = qpair;
-	thread_post(qpair->group->thread, &req->msg, abort_on_group);
+	thread_post(qpair->group->thread, &req->msg, abort_run_on_group);
 }

@@ -60,7 +60,7 @@ void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_
 
 /* ---- Group: arrival ---- */
 
-static enum nvmf_next reserved(struct nvmf_request *req, uint8_t xfer, uint32_t length)
+static enum nvmf_next reserved_lane_start(struct nvmf_request *req, uint8_t xfer, uint32_t length)
 {
 	req->reserved_lane = true;
 	return nvmf_request_data(req, xfer, length);
@@ -77,7 +77,7 @@ static enum nvmf_next fabrics_start(struct nvmf_request *req)
 		if (connected) {
 			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
 		}
-		return reserved(req, NVME_DATA_TFR_HOST_TO_CTRL, sizeof(struct nvmf_connect_data));
+		return reserved_lane_start(req, NVME_DATA_TFR_HOST_TO_CTRL, sizeof(struct nvmf_connect_data));
 	case nvme_fabrics_type_property_get:
 	case nvme_fabrics_type_property_set:
 		if (proving) {
@@ -86,7 +86,7 @@ static enum nvmf_next fabrics_start(struct nvmf_request *req)
 		if (!connected) {
 			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
 		}
-		return reserved(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
+		return reserved_lane_start(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
 	case nvme_fabrics_type_auth_send:
 	case nvme_fabrics_type_auth_receive:
 		if (!connected) {
@@ -140,7 +140,7 @@ static enum nvmf_next set_features_start(struct nvmf_request *req)
 	return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, nvmf_feature_data_length(f.fid, f.cdw11));
 }
 
-static enum nvmf_next command_start(struct nvmf_request *req)
+static enum nvmf_next admin_command_start(struct nvmf_request *req)
 {
 	switch (req->sqe->opcode) {
 	case nvme_admin_get_log_page:
@@ -153,7 +153,7 @@ static enum nvmf_next command_start(struct nvmf_request *req)
 		return set_features_start(req);
 	case nvme_admin_abort_cmd:
 	case nvme_admin_keep_alive:
-		return reserved(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
+		return reserved_lane_start(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
 	case nvme_admin_async_event:
 		return NVMF_NEXT_EXEC;
 	default:
@@ -182,12 +182,12 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 	if (qpair->state != NVMF_QPAIR_ENABLED) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_OPCODE);
 	}
-	return command_start(req);
+	return admin_command_start(req);
 }
 
 /* ---- Group: execution ---- */
 
-static void keep_alive(struct nvmf_request *req)
+static void keep_alive_exec(struct nvmf_request *req)
 {
 	/* That the host was heard of has been noted on arrival. */
 	uint32_t kato = atomic_load_explicit(&req->qpair->ctrlr->kato_ms, memory_order_relaxed);
@@ -199,18 +199,18 @@ static void keep_alive(struct nvmf_request *req)
 	}
 }
 
-static void run_on_control(struct thread_msg *msg);
+static void admin_run_on_control(struct thread_msg *msg);
 
 void nvmf_admin_exec(struct nvmf_request *req)
 {
 	bool held = req->sqe->opcode == nvme_admin_async_event;
 
 	if (req->sqe->opcode == nvme_admin_keep_alive) {
-		keep_alive(req);
+		keep_alive_exec(req);
 		return;
 	}
 	nvmf_request_set_where(req, held ? NVMF_REQUEST_HELD : NVMF_REQUEST_CONTROL);
-	thread_post(thread_control(), &req->msg, run_on_control);
+	thread_post(thread_control(), &req->msg, admin_run_on_control);
 }
 
 /* ---- Control thread ---- */
@@ -220,7 +220,7 @@ struct nvmf_ctrlr *nvmf_request_ctrlr(const struct nvmf_request *req)
 	return req->qpair->ctl_ctrlr;
 }
 
-static void run_fabrics(struct nvmf_request *req)
+static void fabrics_run(struct nvmf_request *req)
 {
 	const struct nvmf_fabrics_sqe *sqe = (const void *)req->sqe;
 
@@ -250,14 +250,14 @@ static bool ctrlr_is_ready(const struct nvmf_ctrlr *ctrlr)
 	       ctrlr->state == NVMF_CTRLR_SHUT_DOWN;
 }
 
-static void run_on_control(struct thread_msg *msg)
+static void admin_run_on_control(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	const struct admin_command *command = &admin_commands[req->sqe->opcode];
 
 	if (req->sqe->opcode == nvme_admin_fabrics) {
-		run_fabrics(req);
+		fabrics_run(req);
 	} else if (!ctrlr_is_ready(ctrlr)) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_OPCODE);
 	} else if (req->sqe->opcode >= NVMF_VENDOR_ADMIN) {
@@ -270,6 +270,14 @@ static void run_on_control(struct thread_msg *msg)
 }
 
 /* ---- Data to the host ---- */
+
+void nvmf_put_padded(char *field, size_t size, const char *text)
+{
+	size_t len = strnlen(text, size);
+
+	memcpy(field, text, len);
+	memset(field + len, ' ', size - len);
+}
 
 void nvmf_window_zero(struct nvmf_window *w)
 {
@@ -284,7 +292,7 @@ void nvmf_window_zero(struct nvmf_window *w)
 }
 
 /* Copies into the buffers from `to` on; the caller has checked that it fits req->length. */
-static void copy_in(struct nvmf_request *req, size_t to, const uint8_t *from, size_t len)
+static void window_copy_in(struct nvmf_request *req, size_t to, const uint8_t *from, size_t len)
 {
 	for (unsigned i = 0; i < req->iovcnt && len != 0; i++) {
 		size_t size = req->iov[i].iov_len;
@@ -307,6 +315,6 @@ void nvmf_window_put(struct nvmf_window *w, uint64_t at, const void *data, size_
 	uint64_t to = at + len < end ? at + len : end;
 
 	if (from < to) {
-		copy_in(w->req, from - w->start, (const uint8_t *)data + (from - at), to - from);
+		window_copy_in(w->req, from - w->start, (const uint8_t *)data + (from - at), to - from);
 	}
 }

@@ -19,7 +19,7 @@
 #define ASYNC_EVENTS_SMART 0x3f
 
 /* The notices of namespaces are on from the start: a host that wants none says so. */
-static uint32_t default_async_events(const struct nvmf_ctrlr *ctrlr)
+static uint32_t feature_default_async_events(const struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY) {
 		return 0;
@@ -33,7 +33,7 @@ void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)
 		.temperature_over = DEFAULT_TEMPERATURE_OVER,
 		.temperature_under = DEFAULT_TEMPERATURE_UNDER,
 		.volatile_write_cache = 1,
-		.async_events = default_async_events(ctrlr),
+		.async_events = feature_default_async_events(ctrlr),
 	};
 	memset(ctrlr->event_pending, 0, sizeof(ctrlr->event_pending));
 	memset(ctrlr->event_masked, 0, sizeof(ctrlr->event_masked));
@@ -47,15 +47,9 @@ void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)
 typedef uint16_t (*feature_fn)(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 			       uint16_t *where);
 
-static uint16_t bad_field(uint16_t *where, uint16_t place)
-{
-	*where = place;
-	return NVME_ST_DNR(GENERIC, INVALID_FIELD);
-}
-
 /* ---- Features that are one dword, kept as the host set it ---- */
 
-static uint32_t *plain_value(struct nvmf_features *features, uint8_t fid)
+static uint32_t *feature_plain_value(struct nvmf_features *features, uint8_t fid)
 {
 	switch (fid) {
 	case NVME_FEAT_FID_ARBITRATION:
@@ -69,15 +63,16 @@ static uint32_t *plain_value(struct nvmf_features *features, uint8_t fid)
 	}
 }
 
-static uint16_t get_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				  uint16_t *where)
 {
-	*value = *plain_value(&nvmf_request_ctrlr(req)->features, f->fid);
+	*value = *feature_plain_value(&nvmf_request_ctrlr(req)->features, f->fid);
 	return NVME_ST_SUCCESS;
 }
 
 /* Volatile Write Cache: without it, each write is on the medium when it ends. */
-static uint16_t set_write_cache(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				uint16_t *where)
+static uint16_t feature_set_write_cache(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	uint32_t enabled = NVME_GET(f->cdw11, FEAT_VWC_WCE);
@@ -92,8 +87,8 @@ static uint16_t set_write_cache(struct nvmf_request *req, const struct nvmf_feat
 
 /* Error Recovery is a namespace's; what is set of one has no effect, and is kept for all. DULBE needs a namespace that
  * can tell deallocated blocks, which ours do not (NSFEAT bit 2). */
-static uint16_t set_error_recovery(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				   uint16_t *where)
+static uint16_t feature_set_error_recovery(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					   uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
@@ -103,30 +98,33 @@ static uint16_t set_error_recovery(struct nvmf_request *req, const struct nvmf_f
 		return NVME_ST_DNR(GENERIC, INVALID_NS);
 	}
 	if (NVME_GET(f->cdw11, FEAT_ERROR_RECOVERY_DULBE)) {
-		return bad_field(where, NVMF_WHERE(46, 0));
+		return nvmf_bad_field(where, NVMF_WHERE(46, 0));
 	}
 	ctrlr->features.error_recovery = f->cdw11;
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_plain(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				  uint16_t *where)
 {
-	*plain_value(&nvmf_request_ctrlr(req)->features, f->fid) = f->cdw11;
+	*feature_plain_value(&nvmf_request_ctrlr(req)->features, f->fid) = f->cdw11;
 	return NVME_ST_SUCCESS;
 }
 
 /* ---- Power: one state ---- */
 
-static uint16_t get_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				  uint16_t *where)
 {
 	*value = nvmf_request_ctrlr(req)->features.power_management;
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				  uint16_t *where)
 {
 	if (NVME_GET(f->cdw11, FEAT_PWRMGMT_PS) != 0) {
-		return bad_field(where, NVMF_WHERE_CDW11);
+		return nvmf_bad_field(where, NVMF_WHERE_CDW11);
 	}
 	nvmf_request_ctrlr(req)->features.power_management = f->cdw11;
 	return NVME_ST_SUCCESS;
@@ -134,93 +132,95 @@ static uint16_t set_power(struct nvmf_request *req, const struct nvmf_feature *f
 
 /* ---- Temperature thresholds: of the composite temperature only ---- */
 
-static uint32_t *threshold(struct nvmf_ctrlr *ctrlr, uint32_t cdw11)
+static uint32_t *feature_threshold(struct nvmf_ctrlr *ctrlr, uint32_t cdw11)
 {
 	return NVME_GET(cdw11, FEAT_TT_THSEL) == NVME_FEATURE_TEMPTHRESH_THSEL_OVER
 		       ? &ctrlr->features.temperature_over
 		       : &ctrlr->features.temperature_under;
 }
 
-static uint16_t check_threshold(const struct nvmf_feature *f, bool set, uint16_t *where)
+static uint16_t feature_check_threshold(const struct nvmf_feature *f, bool set, uint16_t *where)
 {
 	uint32_t select = NVME_GET(f->cdw11, FEAT_TT_TMPSEL);
 
 	if (NVME_GET(f->cdw11, FEAT_TT_THSEL) > NVME_FEATURE_TEMPTHRESH_THSEL_UNDER) {
-		return bad_field(where, NVMF_WHERE(46, 4));
+		return nvmf_bad_field(where, NVMF_WHERE(46, 4));
 	}
 	/* Fh: all sensors that there are, to set. */
-	return select == 0 || (set && select == 0xf) ? NVME_ST_SUCCESS : bad_field(where, NVMF_WHERE(46, 0));
+	return select == 0 || (set && select == 0xf) ? NVME_ST_SUCCESS : nvmf_bad_field(where, NVMF_WHERE(46, 0));
 }
 
-static uint16_t get_temperature(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				uint16_t *where)
+static uint16_t feature_get_temperature(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					uint16_t *where)
 {
-	uint16_t status = check_threshold(f, false, where);
+	uint16_t status = feature_check_threshold(f, false, where);
 
 	if (status == NVME_ST_SUCCESS) {
-		*value = *threshold(nvmf_request_ctrlr(req), f->cdw11);
+		*value = *feature_threshold(nvmf_request_ctrlr(req), f->cdw11);
 	}
 	return status;
 }
 
-static uint16_t set_temperature(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				uint16_t *where)
+static uint16_t feature_set_temperature(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					uint16_t *where)
 {
-	uint16_t status = check_threshold(f, true, where);
+	uint16_t status = feature_check_threshold(f, true, where);
 
 	if (status == NVME_ST_SUCCESS) {
-		*threshold(nvmf_request_ctrlr(req), f->cdw11) = NVME_GET(f->cdw11, FEAT_TT_TMPTH);
+		*feature_threshold(nvmf_request_ctrlr(req), f->cdw11) = NVME_GET(f->cdw11, FEAT_TT_TMPTH);
 	}
 	return status;
 }
 
 /* ---- Number of queues: whatever is asked for, a host gets all there are ---- */
 
-static uint32_t num_queues(const struct nvmf_ctrlr *ctrlr)
+static uint32_t feature_num_queues(const struct nvmf_ctrlr *ctrlr)
 {
 	uint32_t n = ctrlr->max_io_qpairs - 1;
 
 	return n | n << 16;
 }
 
-static uint16_t get_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				       uint16_t *where)
 {
-	*value = num_queues(nvmf_request_ctrlr(req));
+	*value = feature_num_queues(nvmf_request_ctrlr(req));
 	return NVME_ST_SUCCESS;
 }
 
 /* Not once there are I/O queues; FFFFh would be 65536, which cannot be (Base 5.27.1.5). */
-static uint16_t set_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				       uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
 	if ((f->cdw11 & 0xffff) == 0xffff || f->cdw11 >> 16 == 0xffff) {
-		return bad_field(where, NVMF_WHERE_CDW11);
+		return nvmf_bad_field(where, NVMF_WHERE_CDW11);
 	}
 	if (ctrlr->num_io_qpairs != 0) {
 		*where = WHERE_FID;
 		return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
 	}
-	*value = num_queues(ctrlr);
+	*value = feature_num_queues(ctrlr);
 	return NVME_ST_SUCCESS;
 }
 
 /* ---- Asynchronous events ---- */
 
-static uint16_t get_async_events(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				 uint16_t *where)
+static uint16_t feature_get_async_events(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					 uint16_t *where)
 {
 	*value = nvmf_request_ctrlr(req)->features.async_events;
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_async_events(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				 uint16_t *where)
+static uint16_t feature_set_async_events(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					 uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	uint32_t possible = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY
 				    ? ASYNC_EVENTS_DISCOVERY
-				    : default_async_events(ctrlr) | ASYNC_EVENTS_SMART;
+				    : feature_default_async_events(ctrlr) | ASYNC_EVENTS_SMART;
 
 	ctrlr->features.async_events = f->cdw11 & possible;
 	return NVME_ST_SUCCESS;
@@ -228,13 +228,15 @@ static uint16_t set_async_events(struct nvmf_request *req, const struct nvmf_fea
 
 /* ---- Keep-alive timer ---- */
 
-static uint16_t get_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				 uint16_t *where)
 {
 	*value = atomic_load_explicit(&nvmf_request_ctrlr(req)->kato_ms, memory_order_relaxed);
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_kato(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				 uint16_t *where)
 {
 	nvmf_keepalive_set(nvmf_request_ctrlr(req), f->cdw11);
 	return NVME_ST_SUCCESS;
@@ -242,18 +244,20 @@ static uint16_t set_kato(struct nvmf_request *req, const struct nvmf_feature *f,
 
 /* ---- Host identifier: given with Connect, and not to be changed (Base 5.27.1.25) ---- */
 
-static uint16_t get_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				    uint16_t *where)
 {
 	struct nvmf_window w = {.req = req};
 
 	if (!NVME_GET(f->cdw11, FEAT_HOSTID_EXHID)) {
-		return bad_field(where, NVMF_WHERE_CDW11);
+		return nvmf_bad_field(where, NVMF_WHERE_CDW11);
 	}
 	nvmf_window_put(&w, 0, nvmf_request_ctrlr(req)->hostid, sizeof(nvmf_request_ctrlr(req)->hostid));
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				    uint16_t *where)
 {
 	*where = WHERE_FID;
 	return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
@@ -261,7 +265,8 @@ static uint16_t set_host_id(struct nvmf_request *req, const struct nvmf_feature 
 
 /* ---- Host behavior support ---- */
 
-static uint16_t get_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				     uint16_t *where)
 {
 	struct nvme_feat_host_behavior behavior = {.acre = nvmf_request_ctrlr(req)->features.host_behavior};
 	struct nvmf_window w = {.req = req};
@@ -270,13 +275,14 @@ static uint16_t get_behavior(struct nvmf_request *req, const struct nvmf_feature
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				     uint16_t *where)
 {
 	struct nvme_feat_host_behavior behavior = {0};
 
 	nvmf_request_copy_data(req, &behavior, sizeof(behavior));
 	if (behavior.acre > NVME_ENABLE_ACRE) {
-		return bad_field(where, NVMF_WHERE_NOWHERE);
+		return nvmf_bad_field(where, NVMF_WHERE_NOWHERE);
 	}
 	nvmf_request_ctrlr(req)->features.host_behavior = behavior.acre;
 	return NVME_ST_SUCCESS;
@@ -286,20 +292,13 @@ static uint16_t set_behavior(struct nvmf_request *req, const struct nvmf_feature
 
 #define RESV_MASK_BITS (NVME_FEAT_RESV_NOTIFY_REGPRE | NVME_FEAT_RESV_NOTIFY_RESREL | NVME_FEAT_RESV_NOTIFY_RESPRE)
 
-static struct nvmf_ns *visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
-{
-	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
-
-	return ns != NULL && nvmf_ctrlr_sees(ctrlr, nsid) ? ns : NULL;
-}
-
 /* Not through a path that the namespace cannot be reached through (Base 8.1.3). */
-static uint16_t find_resv_ns(const struct nvmf_request *req, const struct nvmf_feature *f, struct nvmf_ns **ns,
-			     uint16_t *where)
+static uint16_t feature_find_resv_ns(const struct nvmf_request *req, const struct nvmf_feature *f, struct nvmf_ns **ns,
+				     uint16_t *where)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
-	*ns = visible_ns(ctrlr, f->nsid);
+	*ns = nvmf_ctrlr_visible_ns(ctrlr, f->nsid);
 	*where = NVMF_WHERE_NSID;
 	if (f->nsid == NVME_NSID_ALL) {
 		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
@@ -307,11 +306,12 @@ static uint16_t find_resv_ns(const struct nvmf_request *req, const struct nvmf_f
 	return *ns == NULL ? NVME_ST_DNR(GENERIC, INVALID_NS) : nvmf_ana_status(nvmf_ana_of(ctrlr, *ns));
 }
 
-static uint16_t get_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_get_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				      uint16_t *where)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	struct nvmf_ns *ns;
-	uint16_t status = find_resv_ns(req, f, &ns, where);
+	uint16_t status = feature_find_resv_ns(req, f, &ns, where);
 
 	if (status == NVME_ST_SUCCESS) {
 		*value = ctrlr->resv_mask != NULL ? ctrlr->resv_mask[f->nsid - 1] : 0;
@@ -319,12 +319,13 @@ static uint16_t get_resv_mask(struct nvmf_request *req, const struct nvmf_featur
 	return status;
 }
 
-static uint16_t set_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
+static uint16_t feature_set_resv_mask(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+				      uint16_t *where)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 	uint8_t mask = f->cdw11 & RESV_MASK_BITS;
 	struct nvmf_ns *ns;
-	uint16_t status = f->nsid == NVME_NSID_ALL ? NVME_ST_SUCCESS : find_resv_ns(req, f, &ns, where);
+	uint16_t status = f->nsid == NVME_NSID_ALL ? NVME_ST_SUCCESS : feature_find_resv_ns(req, f, &ns, where);
 
 	if (status != NVME_ST_SUCCESS) {
 		return status;
@@ -344,11 +345,11 @@ static uint16_t set_resv_mask(struct nvmf_request *req, const struct nvmf_featur
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t get_resv_persist(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				 uint16_t *where)
+static uint16_t feature_get_resv_persist(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					 uint16_t *where)
 {
 	struct nvmf_ns *ns;
-	uint16_t status = find_resv_ns(req, f, &ns, where);
+	uint16_t status = feature_find_resv_ns(req, f, &ns, where);
 
 	if (status == NVME_ST_SUCCESS) {
 		*value = nvmf_ns_resv_state(ns)->ptpl;
@@ -358,8 +359,8 @@ static uint16_t get_resv_persist(struct nvmf_request *req, const struct nvmf_fea
 
 #define ANSWERED UINT16_MAX /* or will be */
 
-static uint16_t set_resv_persist(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
-				 uint16_t *where)
+static uint16_t feature_set_resv_persist(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
+					 uint16_t *where)
 {
 	struct nvmf_ns *ns;
 
@@ -367,7 +368,7 @@ static uint16_t set_resv_persist(struct nvmf_request *req, const struct nvmf_fea
 		nvmf_resv_persist_all(req);
 		return ANSWERED;
 	}
-	uint16_t status = find_resv_ns(req, f, &ns, where);
+	uint16_t status = feature_find_resv_ns(req, f, &ns, where);
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}
@@ -383,22 +384,23 @@ static const struct feature {
 	bool discovery;
 	bool per_ns;
 } features[256] = {
-	[NVME_FEAT_FID_ARBITRATION] = {get_plain, set_plain, 0, false},
-	[NVME_FEAT_FID_POWER_MGMT] = {get_power, set_power, 0, false},
-	[NVME_FEAT_FID_TEMP_THRESH] = {get_temperature, set_temperature, DEFAULT_TEMPERATURE_OVER, false},
-	[NVME_FEAT_FID_ERR_RECOVERY] = {get_plain, set_error_recovery, 0, false, true},
-	[NVME_FEAT_FID_VOLATILE_WC] = {get_plain, set_write_cache, 1, false},
-	[NVME_FEAT_FID_NUM_QUEUES] = {get_num_queues, set_num_queues, 0, false},
-	[NVME_FEAT_FID_WRITE_ATOMIC] = {get_plain, set_plain, 0, false},
-	[NVME_FEAT_FID_ASYNC_EVENT] = {get_async_events, set_async_events, 0, true},
-	[NVME_FEAT_FID_KATO] = {get_kato, set_kato, 0, true},
-	[NVME_FEAT_FID_HOST_BEHAVIOR] = {get_behavior, set_behavior, 0, false},
-	[NVME_FEAT_FID_HOST_ID] = {get_host_id, set_host_id, 0, false},
-	[NVME_FEAT_FID_RESV_MASK] = {get_resv_mask, set_resv_mask, 0, false, true},
-	[NVME_FEAT_FID_RESV_PERSIST] = {get_resv_persist, set_resv_persist, 0, false, true},
+	[NVME_FEAT_FID_ARBITRATION] = {feature_get_plain, feature_set_plain, 0, false},
+	[NVME_FEAT_FID_POWER_MGMT] = {feature_get_power, feature_set_power, 0, false},
+	[NVME_FEAT_FID_TEMP_THRESH] = {feature_get_temperature, feature_set_temperature, DEFAULT_TEMPERATURE_OVER,
+				       false},
+	[NVME_FEAT_FID_ERR_RECOVERY] = {feature_get_plain, feature_set_error_recovery, 0, false, true},
+	[NVME_FEAT_FID_VOLATILE_WC] = {feature_get_plain, feature_set_write_cache, 1, false},
+	[NVME_FEAT_FID_NUM_QUEUES] = {feature_get_num_queues, feature_set_num_queues, 0, false},
+	[NVME_FEAT_FID_WRITE_ATOMIC] = {feature_get_plain, feature_set_plain, 0, false},
+	[NVME_FEAT_FID_ASYNC_EVENT] = {feature_get_async_events, feature_set_async_events, 0, true},
+	[NVME_FEAT_FID_KATO] = {feature_get_kato, feature_set_kato, 0, true},
+	[NVME_FEAT_FID_HOST_BEHAVIOR] = {feature_get_behavior, feature_set_behavior, 0, false},
+	[NVME_FEAT_FID_HOST_ID] = {feature_get_host_id, feature_set_host_id, 0, false},
+	[NVME_FEAT_FID_RESV_MASK] = {feature_get_resv_mask, feature_set_resv_mask, 0, false, true},
+	[NVME_FEAT_FID_RESV_PERSIST] = {feature_get_resv_persist, feature_set_resv_persist, 0, false, true},
 };
 
-static const struct feature *find_feature(const struct nvmf_ctrlr *ctrlr, uint8_t fid)
+static const struct feature *feature_find(const struct nvmf_ctrlr *ctrlr, uint8_t fid)
 {
 	bool discovery = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY;
 	const struct feature *feature = &features[fid];
@@ -408,19 +410,19 @@ static const struct feature *find_feature(const struct nvmf_ctrlr *ctrlr, uint8_
 
 uint32_t nvmf_feature_effects(const struct nvmf_ctrlr *ctrlr, uint8_t fid)
 {
-	const struct feature *feature = find_feature(ctrlr, fid);
+	const struct feature *feature = feature_find(ctrlr, fid);
 
 	return feature == NULL ? 0 : 1u | (feature->per_ns ? 1u << 20 : 1u << 21);
 }
 
-static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct feature *feature,
-			      const struct nvmf_feature *f)
+static uint32_t feature_default_value(const struct nvmf_ctrlr *ctrlr, const struct feature *feature,
+				      const struct nvmf_feature *f)
 {
 	switch (f->fid) {
 	case NVME_FEAT_FID_NUM_QUEUES:
-		return num_queues(ctrlr);
+		return feature_num_queues(ctrlr);
 	case NVME_FEAT_FID_ASYNC_EVENT:
-		return default_async_events(ctrlr);
+		return feature_default_async_events(ctrlr);
 	case NVME_FEAT_FID_TEMP_THRESH:
 		return NVME_GET(f->cdw11, FEAT_TT_THSEL) == 0 ? DEFAULT_TEMPERATURE_OVER : DEFAULT_TEMPERATURE_UNDER;
 	default:
@@ -429,32 +431,32 @@ static uint32_t default_value(const struct nvmf_ctrlr *ctrlr, const struct featu
 }
 
 /* Capabilities: bit 2 changeable, bit 1 per namespace, bit 0 saveable (Base 5.15). */
-static uint32_t capabilities(const struct nvmf_feature *f)
+static uint32_t feature_capabilities(const struct nvmf_feature *f)
 {
 	uint32_t per_ns = features[f->fid].per_ns ? 1 << 1 : 0;
 
 	return f->fid == NVME_FEAT_FID_HOST_ID ? 0 : 1 << 2 | per_ns;
 }
 
-static uint16_t get_feature(struct nvmf_request *req, const struct feature *feature, const struct nvmf_feature *f,
-			    uint32_t *value, uint16_t *where)
+static uint16_t feature_get_selected(struct nvmf_request *req, const struct feature *feature,
+				     const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
 	struct nvmf_window w = {.req = req};
 
 	switch (f->select) {
 	case NVME_GET_FEATURES_SEL_SUPPORTED:
-		*value = capabilities(f);
+		*value = feature_capabilities(f);
 		return NVME_ST_SUCCESS;
 	case NVME_GET_FEATURES_SEL_CURRENT:
 		return feature->get(req, f, value, where);
 	default:
 		nvmf_window_zero(&w);
-		*value = default_value(nvmf_request_ctrlr(req), feature, f);
+		*value = feature_default_value(nvmf_request_ctrlr(req), feature, f);
 		return NVME_ST_SUCCESS;
 	}
 }
 
-static void answer(struct nvmf_request *req, uint16_t status, uint32_t value, uint16_t where)
+static void feature_answer(struct nvmf_request *req, uint16_t status, uint32_t value, uint16_t where)
 {
 	if (status == ANSWERED) {
 		return;
@@ -473,15 +475,15 @@ void nvmf_get_features_run(struct nvmf_request *req)
 	uint32_t value = 0;
 	uint16_t where;
 	uint16_t status = nvmf_decode_get_features(req->sqe, &f, &where);
-	const struct feature *feature = find_feature(nvmf_request_ctrlr(req), f.fid);
+	const struct feature *feature = feature_find(nvmf_request_ctrlr(req), f.fid);
 
 	if (status == NVME_ST_SUCCESS && feature == NULL) {
-		status = bad_field(&where, WHERE_FID);
+		status = nvmf_bad_field(&where, WHERE_FID);
 	}
 	if (status == NVME_ST_SUCCESS) {
-		status = get_feature(req, feature, &f, &value, &where);
+		status = feature_get_selected(req, feature, &f, &value, &where);
 	}
-	answer(req, status, value, where);
+	feature_answer(req, status, value, where);
 }
 
 /* Most of our features are of the controller: a namespace may not be named (Base 5.27). */
@@ -491,10 +493,10 @@ void nvmf_set_features_run(struct nvmf_request *req)
 	uint32_t value = 0;
 	uint16_t where;
 	uint16_t status = nvmf_decode_set_features(req->sqe, &f, &where);
-	const struct feature *feature = find_feature(nvmf_request_ctrlr(req), f.fid);
+	const struct feature *feature = feature_find(nvmf_request_ctrlr(req), f.fid);
 
 	if (status == NVME_ST_SUCCESS && feature == NULL) {
-		status = bad_field(&where, WHERE_FID);
+		status = nvmf_bad_field(&where, WHERE_FID);
 	} else if (status == NVME_ST_SUCCESS && f.save) {
 		where = WHERE_SAVE;
 		status = NVME_ST_DNR(CMD_SPECIFIC, FEATURE_NOT_SAVEABLE);
@@ -505,5 +507,5 @@ void nvmf_set_features_run(struct nvmf_request *req)
 	if (status == NVME_ST_SUCCESS) {
 		status = feature->set(req, &f, &value, &where);
 	}
-	answer(req, status, value, where);
+	feature_answer(req, status, value, where);
 }

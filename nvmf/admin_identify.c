@@ -10,34 +10,25 @@
 /* The IEEE OUI and vendor ids are those of nobody: we make no silicon. */
 #define FIRMWARE_REVISION VARVE_VERSION
 
-/* Space padded, not terminated (Base 1.4.2). */
-static void put_ascii(char *field, size_t size, const char *text)
-{
-	size_t len = strnlen(text, size);
-
-	memcpy(field, text, len);
-	memset(field + len, ' ', size - len);
-}
-
 /* MDTS, in powers of two of 4096 bytes (CAP.MPSMIN is 0). */
-static uint8_t mdts(const struct nvmf_ctrlr *ctrlr)
+static uint8_t identify_mdts(const struct nvmf_ctrlr *ctrlr)
 {
 	return (uint8_t)(__builtin_ctz(ctrlr->transport->opts.max_io_size) - 12);
 }
 
-static uint32_t sgls(const struct nvmf_transport *t)
+static uint32_t identify_sgls(const struct nvmf_transport *t)
 {
 	return 1 /* any alignment */ | NVME_CTRL_SGLS_OVERSIZE | (t->sgl_rules.keyed ? NVME_CTRL_SGLS_KEYED : 0) |
 	       (t->sgl_rules.in_capsule ? NVME_CTRL_SGLS_OFFSET : 0) |
 	       (t->sgl_rules.transport ? NVME_CTRL_SGLS_TPORT : 0);
 }
 
-static void fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+static void identify_fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;
 
-	put_ascii(id->fr, sizeof(id->fr), FIRMWARE_REVISION);
-	id->mdts = mdts(ctrlr);
+	nvmf_put_padded(id->fr, sizeof(id->fr), FIRMWARE_REVISION);
+	id->mdts = identify_mdts(ctrlr);
 	id->cntlid = htole16(ctrlr->cntlid);
 	id->ver = htole32(0x20000);
 	id->aerl = NVMF_AER_MAX - 1;
@@ -46,19 +37,19 @@ static void fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 	id->ctratt = htole32(NVME_CTRL_CTRATT_128_ID | NVME_CTRL_CTRATT_TBKAS);
 	id->kas = htole16(opts->kas);
 	id->maxcmd = htole16(opts->max_queue_depth);
-	id->sgls = htole32(sgls(ctrlr->transport));
+	id->sgls = htole32(identify_sgls(ctrlr->transport));
 	snprintf(id->subnqn, sizeof(id->subnqn), "%s", ctrlr->subsystem->nqn);
 }
 
-static void fill_discovery(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+static void identify_fill_discovery(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	id->cntrltype = NVME_CTRL_CNTRLTYPE_DISCOVERY;
 	id->oaes = htole32((uint32_t)NVME_CTRL_OAES_DL);
-	put_ascii(id->sn, sizeof(id->sn), ctrlr->subsystem->serial_number);
-	put_ascii(id->mn, sizeof(id->mn), "varve discovery");
+	nvmf_put_padded(id->sn, sizeof(id->sn), ctrlr->subsystem->serial_number);
+	nvmf_put_padded(id->mn, sizeof(id->mn), "varve discovery");
 }
 
-static void fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+static void identify_fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_transport *t = ctrlr->transport;
 
@@ -72,7 +63,7 @@ static void fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id
 /* How long a transition may take at most; ours are done when they are reported, but an operator can report one. */
 #define ANA_TRANSITION_SECONDS 10
 
-static void fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctrl *id)
+static void identify_fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctrl *id)
 {
 	id->cmic |= NVME_CTRL_CMIC_MULTI_ANA_REPORTING;
 	id->anatt = ANA_TRANSITION_SECONDS;
@@ -98,13 +89,13 @@ uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr)
 	return oncs;
 }
 
-static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_subsystem *s = ctrlr->subsystem;
 
 	id->cntrltype = NVME_CTRL_CNTRLTYPE_IO;
-	put_ascii(id->sn, sizeof(id->sn), s->serial_number);
-	put_ascii(id->mn, sizeof(id->mn), s->model_number);
+	nvmf_put_padded(id->sn, sizeof(id->sn), s->serial_number);
+	nvmf_put_padded(id->mn, sizeof(id->mn), s->model_number);
 	id->rab = 6;
 	id->cmic = NVME_CTRL_CMIC_MULTI_PORT | NVME_CTRL_CMIC_MULTI_CTRL;
 	id->oaes = htole32(NVME_CTRL_OAES_NA | (s->ana_reporting ? NVME_CTRL_OAES_ANA : 0));
@@ -122,9 +113,9 @@ static void fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
 	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush of all namespaces at once: no */
 	if (ctrlr->ana != NULL) {
-		fill_ana(s, id);
+		identify_fill_ana(s, id);
 	}
-	fill_fabrics(ctrlr, id);
+	identify_fill_fabrics(ctrlr, id);
 }
 
 static void identify_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
@@ -133,11 +124,11 @@ static void identify_ctrlr(struct nvmf_request *req, const struct nvmf_identify 
 	struct nvmf_window w = {.req = req};
 	struct nvme_id_ctrl id = {0};
 
-	fill_common(ctrlr, &id);
+	identify_fill_common(ctrlr, &id);
 	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY) {
-		fill_discovery(ctrlr, &id);
+		identify_fill_discovery(ctrlr, &id);
 	} else {
-		fill_io(ctrlr, &id);
+		identify_fill_io(ctrlr, &id);
 	}
 	nvmf_window_put(&w, 0, &id, sizeof(id));
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
@@ -145,32 +136,25 @@ static void identify_ctrlr(struct nvmf_request *req, const struct nvmf_identify 
 
 /* ---- Namespaces ---- */
 
-static struct nvmf_ns *visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
-{
-	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
-
-	return ns != NULL && nvmf_ctrlr_sees(ctrlr, nsid) ? ns : NULL;
-}
-
-static bool nsid_is_valid(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+static bool identify_nsid_is_valid(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
 {
 	return nsid != 0 && nsid <= ctrlr->subsystem->max_nsid;
 }
 
-static void invalid_ns(struct nvmf_request *req)
+static void identify_answer_invalid_ns(struct nvmf_request *req)
 {
 	nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 }
 
 /* All types; and an existing key cannot be ignored by Acquire and Release. */
-static uint8_t rescap(const struct nvmf_ns *ns)
+static uint8_t identify_rescap(const struct nvmf_ns *ns)
 {
 	return (uint8_t)((ns->ptpl_file != NULL ? NVME_NS_RESCAP_PTPL : 0) | NVME_NS_RESCAP_WE | NVME_NS_RESCAP_EA |
 			 NVME_NS_RESCAP_WERO | NVME_NS_RESCAP_EARO | NVME_NS_RESCAP_WEAR | NVME_NS_RESCAP_EAAR |
 			 NVME_NS_RESCAP_IEK_13);
 }
 
-static void fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
+static void identify_fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	struct nvmf_copy_limits limits = nvmf_copy_limits(ns->geo.block_shift);
 
@@ -179,7 +163,7 @@ static void fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
 	id->msrc = NVMF_COPY_RANGES_MAX - 1;
 }
 
-static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
+static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
 
@@ -189,7 +173,7 @@ static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, st
 		id->nuse = id->nsze;
 	}
 	id->nmic = NVME_NS_NMIC_SHARED;
-	id->rescap = rescap(ns);
+	id->rescap = identify_rescap(ns);
 	id->noiob = htole16(boundary <= UINT16_MAX ? (uint16_t)boundary : 0);
 	id->dlfeat = NVME_NS_DLFEAT_RB_NR;
 	id->anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
@@ -198,7 +182,7 @@ static void fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, st
 	memcpy(id->eui64, ns->opts.eui64, sizeof(id->eui64));
 	id->lbaf[0].ds = ns->geo.block_shift;
 	nvmf_md_identify(ctrlr->transport, ns, id);
-	fill_copy(ns, id);
+	identify_fill_copy(ns, id);
 	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
 	if (physical > 1 && physical <= UINT16_MAX) {
 		id->nsfeat |= NVME_NS_FEAT_IO_OPT;
@@ -214,19 +198,19 @@ static void identify_ns(struct nvmf_request *req, const struct nvmf_identify *cm
 	struct nvmf_window w = {.req = req};
 	struct nvme_id_ns id = {0};
 
-	if (!nsid_is_valid(ctrlr, cmd->nsid)) {
-		invalid_ns(req);
+	if (!identify_nsid_is_valid(ctrlr, cmd->nsid)) {
+		identify_answer_invalid_ns(req);
 		return;
 	}
-	const struct nvmf_ns *ns = visible_ns(ctrlr, cmd->nsid);
+	const struct nvmf_ns *ns = nvmf_ctrlr_visible_ns(ctrlr, cmd->nsid);
 	if (ns != NULL) {
-		fill_ns(ctrlr, ns, &id);
+		identify_fill_ns(ctrlr, ns, &id);
 	}
 	nvmf_window_put(&w, 0, &id, sizeof(id));
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
-static void answer_zeroes(struct nvmf_request *req)
+static void identify_answer_zeroes(struct nvmf_request *req)
 {
 	struct nvmf_window w = {.req = req};
 
@@ -243,12 +227,12 @@ static void identify_active_list(struct nvmf_request *req, const struct nvmf_ide
 	unsigned n = 0;
 
 	if (cmd->nsid >= 0xfffffffe) {
-		invalid_ns(req);
+		identify_answer_invalid_ns(req);
 		return;
 	}
 	for (uint64_t nsid = (uint64_t)cmd->nsid + 1; nsid <= ctrlr->subsystem->max_nsid && n < NVME_ID_NS_LIST_MAX;
 	     nsid++) {
-		if (visible_ns(ctrlr, (uint32_t)nsid) != NULL) {
+		if (nvmf_ctrlr_visible_ns(ctrlr, (uint32_t)nsid) != NULL) {
 			list.ns[n++] = htole32((uint32_t)nsid);
 		}
 	}
@@ -256,7 +240,7 @@ static void identify_active_list(struct nvmf_request *req, const struct nvmf_ide
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
-static size_t put_descriptor(struct nvmf_window *w, size_t at, uint8_t type, const void *id, uint8_t len)
+static size_t identify_put_descriptor(struct nvmf_window *w, size_t at, uint8_t type, const void *id, uint8_t len)
 {
 	struct nvme_ns_id_desc desc = {.nidt = type, .nidl = len};
 
@@ -265,7 +249,7 @@ static size_t put_descriptor(struct nvmf_window *w, size_t at, uint8_t type, con
 	return at + sizeof(desc) + len;
 }
 
-static bool any_byte(const uint8_t *bytes, size_t len)
+static bool identify_any_byte(const uint8_t *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		if (bytes[i] != 0) {
@@ -277,42 +261,42 @@ static bool any_byte(const uint8_t *bytes, size_t len)
 
 static void identify_descriptors(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	const struct nvmf_ns *ns = visible_ns(nvmf_request_ctrlr(req), cmd->nsid);
+	const struct nvmf_ns *ns = nvmf_ctrlr_visible_ns(nvmf_request_ctrlr(req), cmd->nsid);
 	struct nvmf_window w = {.req = req};
 	uint8_t csi = NVME_CSI_NVM;
 	size_t at = 0;
 
 	if (ns == NULL) {
-		invalid_ns(req);
+		identify_answer_invalid_ns(req);
 		return;
 	}
 	nvmf_window_zero(&w);
-	if (any_byte(ns->opts.eui64, sizeof(ns->opts.eui64))) {
-		at = put_descriptor(&w, at, NVME_NIDT_EUI64, ns->opts.eui64, NVME_NIDT_EUI64_LEN);
+	if (identify_any_byte(ns->opts.eui64, sizeof(ns->opts.eui64))) {
+		at = identify_put_descriptor(&w, at, NVME_NIDT_EUI64, ns->opts.eui64, NVME_NIDT_EUI64_LEN);
 	}
-	at = put_descriptor(&w, at, NVME_NIDT_NGUID, ns->opts.nguid, NVME_NIDT_NGUID_LEN);
-	at = put_descriptor(&w, at, NVME_NIDT_UUID, ns->opts.uuid, NVME_NIDT_UUID_LEN);
-	put_descriptor(&w, at, NVME_NIDT_CSI, &csi, NVME_NIDT_CSI_LEN);
+	at = identify_put_descriptor(&w, at, NVME_NIDT_NGUID, ns->opts.nguid, NVME_NIDT_NGUID_LEN);
+	at = identify_put_descriptor(&w, at, NVME_NIDT_UUID, ns->opts.uuid, NVME_NIDT_UUID_LEN);
+	identify_put_descriptor(&w, at, NVME_NIDT_CSI, &csi, NVME_NIDT_CSI_LEN);
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
 static void identify_independent(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
-	const struct nvmf_ns *ns = visible_ns(ctrlr, cmd->nsid);
+	const struct nvmf_ns *ns = nvmf_ctrlr_visible_ns(ctrlr, cmd->nsid);
 	struct nvme_id_independent_id_ns id = {0};
 	struct nvmf_window w = {.req = req};
 
-	if (!nsid_is_valid(ctrlr, cmd->nsid)) {
-		invalid_ns(req);
+	if (!identify_nsid_is_valid(ctrlr, cmd->nsid)) {
+		identify_answer_invalid_ns(req);
 		return;
 	}
 	if (ns == NULL) { /* zeroes, as for CNS 00h */
-		answer_zeroes(req);
+		identify_answer_zeroes(req);
 		return;
 	}
 	id.nmic = NVME_NS_NMIC_SHARED;
-	id.rescap = rescap(ns);
+	id.rescap = identify_rescap(ns);
 	id.anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
 	id.nsattr = bdev_read_only(ns->bdev) ? NVME_NS_NSATTR_WRITE_PROTECTED : 0;
 	id.nstat = 1; /* ready */
@@ -322,7 +306,7 @@ static void identify_independent(struct nvmf_request *req, const struct nvmf_ide
 
 /* ---- Of the NVM command set ---- */
 
-static bool csi_is_nvm(struct nvmf_request *req, const struct nvmf_identify *cmd)
+static bool identify_csi_is_nvm(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	if (cmd->csi == NVME_CSI_NVM) {
 		return true;
@@ -334,27 +318,27 @@ static bool csi_is_nvm(struct nvmf_request *req, const struct nvmf_identify *cmd
 /* No storage tags, no guard longer than 16 bits: all zeroes. */
 static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	if (!csi_is_nvm(req, cmd)) {
+	if (!identify_csi_is_nvm(req, cmd)) {
 		return;
 	}
-	if (!nsid_is_valid(nvmf_request_ctrlr(req), cmd->nsid)) {
-		invalid_ns(req);
+	if (!identify_nsid_is_valid(nvmf_request_ctrlr(req), cmd->nsid)) {
+		identify_answer_invalid_ns(req);
 		return;
 	}
-	answer_zeroes(req);
+	identify_answer_zeroes(req);
 }
 
 /* Write Zeroes, Verify, Write Uncorrectable and Dataset Management have no limits but their fields'. */
 static void identify_nvm_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	if (csi_is_nvm(req, cmd)) {
-		answer_zeroes(req);
+	if (identify_csi_is_nvm(req, cmd)) {
+		identify_answer_zeroes(req);
 	}
 }
 
 static void identify_nvm_active_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	if (csi_is_nvm(req, cmd)) {
+	if (identify_csi_is_nvm(req, cmd)) {
 		identify_active_list(req, cmd);
 	}
 }
@@ -362,7 +346,7 @@ static void identify_nvm_active_list(struct nvmf_request *req, const struct nvmf
 /* ---- Controller lists ---- */
 
 /* Sorted by id, from CNTID on. */
-static void answer_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd, uint32_t nsid)
+static void identify_answer_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd, uint32_t nsid)
 {
 	const struct nvmf_subsystem *s = nvmf_request_ctrlr(req)->subsystem;
 	bool present[UINT16_MAX + 1] = {false};
@@ -386,16 +370,16 @@ static void answer_ctrlr_list(struct nvmf_request *req, const struct nvmf_identi
 
 static void identify_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	answer_ctrlr_list(req, cmd, 0);
+	identify_answer_ctrlr_list(req, cmd, 0);
 }
 
 static void identify_ns_ctrlr_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
-	if (visible_ns(nvmf_request_ctrlr(req), cmd->nsid) == NULL) {
-		invalid_ns(req);
+	if (nvmf_ctrlr_visible_ns(nvmf_request_ctrlr(req), cmd->nsid) == NULL) {
+		identify_answer_invalid_ns(req);
 		return;
 	}
-	answer_ctrlr_list(req, cmd, cmd->nsid);
+	identify_answer_ctrlr_list(req, cmd, cmd->nsid);
 }
 
 static const struct {

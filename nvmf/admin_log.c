@@ -15,9 +15,9 @@ struct log_page {
 	bool discovery, io;
 };
 
-static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
+static uint64_t log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
 
-static uint64_t put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_error_log_page entry;
 
@@ -28,7 +28,7 @@ static uint64_t put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *
 }
 
 /* 128-bit counters. */
-static void put_counter(uint8_t field[16], uint64_t value)
+static void log_put_counter(uint8_t field[16], uint64_t value)
 {
 	uint64_t le = htole64(value);
 
@@ -36,7 +36,7 @@ static void put_counter(uint8_t field[16], uint64_t value)
 }
 
 /* Data units are thousands of 512 bytes, rounded up. */
-static uint64_t data_units(uint64_t blocks)
+static uint64_t log_data_units(uint64_t blocks)
 {
 	return (blocks + 999) / 1000;
 }
@@ -44,7 +44,7 @@ static uint64_t data_units(uint64_t blocks)
 /* The composite temperature is 0 K: not reported. There is no one temperature of what a subsystem has namespaces of,
  * and a made-up one would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h,
  * Base 5.17.2.1), so no host expects any. */
-static uint64_t put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
 	struct nvme_smart_log smart = {.avail_spare = 100, .spare_thresh = 10};
@@ -54,17 +54,17 @@ static uint64_t put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *c
 	if (s->views_open) {
 		nvmf_views_sum(s, &sum);
 	}
-	put_counter(smart.data_units_read, data_units(sum.read_blocks));
-	put_counter(smart.data_units_written, data_units(sum.written_blocks));
-	put_counter(smart.host_reads, sum.read_ops);
-	put_counter(smart.host_writes, sum.write_ops);
-	put_counter(smart.power_on_hours, hours);
-	put_counter(smart.num_err_log_entries, atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
+	log_put_counter(smart.data_units_read, log_data_units(sum.read_blocks));
+	log_put_counter(smart.data_units_written, log_data_units(sum.written_blocks));
+	log_put_counter(smart.host_reads, sum.read_ops);
+	log_put_counter(smart.host_writes, sum.write_ops);
+	log_put_counter(smart.power_on_hours, hours);
+	log_put_counter(smart.num_err_log_entries, atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
 	nvmf_window_put(w, 0, &smart, sizeof(smart));
 	return sizeof(smart);
 }
 
-static uint64_t put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_firmware_slot slots = {.afi = 1};
 
@@ -74,7 +74,7 @@ static uint64_t put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log
 	return sizeof(slots);
 }
 
-static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_ns_list list = {0};
 
@@ -90,12 +90,12 @@ static uint64_t put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_l
 }
 
 /* Base 5.16.1.5 */
-static void consume_changed_ns(struct nvmf_ctrlr *ctrlr)
+static void log_consume_changed_ns(struct nvmf_ctrlr *ctrlr)
 {
 	ctrlr->num_changed_ns = 0;
 }
 
-static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_cmd_effects_log log = {0};
 
@@ -104,7 +104,7 @@ static uint64_t put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log 
 	return sizeof(log);
 }
 
-static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	uint32_t log[256];
 
@@ -115,35 +115,35 @@ static uint64_t put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_
 	return sizeof(log);
 }
 
-static uint64_t put_discovery(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_discovery(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	return nvmf_discovery_log(ctrlr, w);
 }
 
-static uint64_t put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	return nvmf_ana_log(ctrlr, cmd, w);
 }
 
-static uint64_t put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	return nvmf_resv_log(ctrlr, w);
 }
 
 static const struct log_page pages[256] = {
-	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {put_supported, -1, NULL, true, true},
-	[NVME_LOG_LID_ERROR] = {put_errors, -1, NULL, true, true},
-	[NVME_LOG_LID_SMART] = {put_smart, -1, NULL, false, true},
-	[NVME_LOG_LID_FW_SLOT] = {put_firmware, -1, NULL, false, true},
-	[NVME_LOG_LID_CHANGED_NS] = {put_changed_ns, NVMF_EVENT_NS_CHANGED, consume_changed_ns, false, true},
-	[NVME_LOG_LID_CMD_EFFECTS] = {put_effects, -1, NULL, true, true},
-	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {put_feature_effects, -1, NULL, true, true},
-	[NVME_LOG_LID_ANA] = {put_ana, NVMF_EVENT_ANA_CHANGED, NULL, false, true},
-	[NVME_LOG_LID_RESERVATION] = {put_resv, NVMF_EVENT_RESERVATION, nvmf_resv_log_pop, false, true},
-	[NVME_LOG_LID_DISCOVER] = {put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, NULL, true, false},
+	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {log_put_supported, -1, NULL, true, true},
+	[NVME_LOG_LID_ERROR] = {log_put_errors, -1, NULL, true, true},
+	[NVME_LOG_LID_SMART] = {log_put_smart, -1, NULL, false, true},
+	[NVME_LOG_LID_FW_SLOT] = {log_put_firmware, -1, NULL, false, true},
+	[NVME_LOG_LID_CHANGED_NS] = {log_put_changed_ns, NVMF_EVENT_NS_CHANGED, log_consume_changed_ns, false, true},
+	[NVME_LOG_LID_CMD_EFFECTS] = {log_put_effects, -1, NULL, true, true},
+	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {log_put_feature_effects, -1, NULL, true, true},
+	[NVME_LOG_LID_ANA] = {log_put_ana, NVMF_EVENT_ANA_CHANGED, NULL, false, true},
+	[NVME_LOG_LID_RESERVATION] = {log_put_resv, NVMF_EVENT_RESERVATION, nvmf_resv_log_pop, false, true},
+	[NVME_LOG_LID_DISCOVER] = {log_put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, NULL, true, false},
 };
 
-static const struct log_page *find_page(const struct nvmf_ctrlr *ctrlr, uint8_t lid)
+static const struct log_page *log_page_find(const struct nvmf_ctrlr *ctrlr, uint8_t lid)
 {
 	const struct log_page *page = &pages[lid];
 	bool has = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? page->discovery : page->io;
@@ -155,12 +155,12 @@ static const struct log_page *find_page(const struct nvmf_ctrlr *ctrlr, uint8_t 
 }
 
 /* Bit 0: supported; no page takes an index as its offset (bit 1). */
-static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	uint32_t log[256] = {0};
 
 	for (unsigned lid = 0; lid < ARRAY_SIZE(log); lid++) {
-		log[lid] = htole32(find_page(ctrlr, (uint8_t)lid) != NULL);
+		log[lid] = htole32(log_page_find(ctrlr, (uint8_t)lid) != NULL);
 	}
 	nvmf_window_put(w, 0, log, sizeof(log));
 	return sizeof(log);
@@ -168,7 +168,7 @@ static uint64_t put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_lo
 
 /* SMART is of the controller (LPA bit 0): no single namespace. Where the page has no namespace, NSID is not looked
  * at. */
-static bool nsid_is_good(const struct nvmf_get_log *cmd)
+static bool log_nsid_is_good(const struct nvmf_get_log *cmd)
 {
 	return cmd->lid != NVME_LOG_LID_SMART || cmd->nsid == 0 || cmd->nsid == NVME_NSID_ALL;
 }
@@ -179,12 +179,12 @@ void nvmf_get_log_run(struct nvmf_request *req)
 	struct nvmf_get_log cmd;
 	uint16_t where;
 	uint16_t status = nvmf_decode_get_log(req->sqe, &cmd, &where);
-	const struct log_page *page = find_page(ctrlr, cmd.lid);
+	const struct log_page *page = log_page_find(ctrlr, cmd.lid);
 
 	if (status == NVME_ST_SUCCESS && page == NULL) {
 		status = NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE);
 		where = WHERE_LID;
-	} else if (status == NVME_ST_SUCCESS && !nsid_is_good(&cmd)) {
+	} else if (status == NVME_ST_SUCCESS && !log_nsid_is_good(&cmd)) {
 		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
 		where = NVMF_WHERE_NSID;
 	}

@@ -18,7 +18,7 @@ static const struct {
 	[NVMF_EVENT_RESERVATION] = {NVME_AER_CSS, NVME_AER_CSS_NVM_RESERVATION, NVME_LOG_LID_RESERVATION, 0},
 };
 
-static struct nvmf_request *take_request(struct nvmf_ctrlr *ctrlr)
+static struct nvmf_request *aer_take_request(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_request *req = ctrlr->aers[0];
 
@@ -27,13 +27,13 @@ static struct nvmf_request *take_request(struct nvmf_ctrlr *ctrlr)
 	return req;
 }
 
-static void send_pending(struct nvmf_ctrlr *ctrlr)
+static void aer_send_pending(struct nvmf_ctrlr *ctrlr)
 {
 	for (unsigned e = 0; e < NVMF_EVENTS && ctrlr->num_aers != 0; e++) {
 		if (!ctrlr->event_pending[e] || ctrlr->event_masked[e]) {
 			continue;
 		}
-		struct nvmf_request *req = take_request(ctrlr);
+		struct nvmf_request *req = aer_take_request(ctrlr);
 		ctrlr->event_pending[e] = false;
 		ctrlr->event_masked[e] = true;
 		req->cqe.dw0 = htole32(events[e].type | (uint32_t)events[e].info << 8 | (uint32_t)events[e].lid << 16);
@@ -48,7 +48,7 @@ void nvmf_event_raise(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
 		return;
 	}
 	ctrlr->event_pending[event] = true;
-	send_pending(ctrlr);
+	aer_send_pending(ctrlr);
 }
 
 /* What happened before the page was read is in what was read. */
@@ -71,13 +71,13 @@ void nvmf_aer_run(struct nvmf_request *req)
 		return;
 	}
 	ctrlr->aers[ctrlr->num_aers++] = req;
-	send_pending(ctrlr);
+	aer_send_pending(ctrlr);
 }
 
 void nvmf_event_abort_all(struct nvmf_ctrlr *ctrlr, uint16_t status)
 {
 	while (ctrlr->num_aers != 0) {
-		nvmf_request_answer(take_request(ctrlr), status);
+		nvmf_request_answer(aer_take_request(ctrlr), status);
 	}
 }
 
@@ -98,7 +98,7 @@ bool nvmf_event_abort(struct nvmf_ctrlr *ctrlr, uint16_t cid)
 /* ---- Namespaces that changed ---- */
 
 /* Sorted (Base 5.16.1.5), each once; one too many stands for "too many". */
-static void note_changed(struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+static void aer_note_changed_ns(struct nvmf_ctrlr *ctrlr, uint32_t nsid)
 {
 	uint32_t i = 0;
 
@@ -124,7 +124,7 @@ void nvmf_ns_changed(struct nvmf_subsystem *s, struct nvmf_ns *ns)
 
 	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
 		if (nvmf_ctrlr_sees(ctrlr, ns->nsid)) {
-			note_changed(ctrlr, ns->nsid);
+			aer_note_changed_ns(ctrlr, ns->nsid);
 			nvmf_event_raise(ctrlr, NVMF_EVENT_NS_CHANGED);
 		}
 	}

@@ -76,7 +76,7 @@ void nvmf_ana_release(struct nvmf_ana *ana)
 
 /* ---- Changes ---- */
 
-static bool has_visible_member(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid)
+static bool ana_has_visible_member(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid)
 {
 	const struct nvmf_ns *ns;
 
@@ -88,40 +88,40 @@ static bool has_visible_member(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid
 	return false;
 }
 
-static void tell_hosts(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint32_t anagrpid)
+static void ana_notify_hosts(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint32_t anagrpid)
 {
 	struct nvmf_ctrlr *ctrlr;
 
 	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
-		if (ctrlr->ana == ana && has_visible_member(ctrlr, anagrpid)) {
+		if (ctrlr->ana == ana && ana_has_visible_member(ctrlr, anagrpid)) {
 			nvmf_event_raise(ctrlr, NVMF_EVENT_ANA_CHANGED);
 		}
 	}
 }
 
-static void count_change(struct nvmf_ana *ana, uint32_t anagrpid)
+static void ana_count_change(struct nvmf_ana *ana, uint32_t anagrpid)
 {
 	ana->groups[anagrpid - 1].change_count = ++ana->change_count;
 }
 
-static void set_state(struct nvmf_ana *ana, uint32_t anagrpid, enum nvme_ana_state state)
+static void ana_set_state(struct nvmf_ana *ana, uint32_t anagrpid, enum nvme_ana_state state)
 {
 	if (nvmf_ana_get(ana, anagrpid) != state) {
 		atomic_store_explicit(&ana->groups[anagrpid - 1].state, (uint8_t)state, memory_order_relaxed);
-		count_change(ana, anagrpid);
+		ana_count_change(ana, anagrpid);
 	}
 }
 
 /* Hosts are told when no group lets a command through any more that the new state forbids: one that they send elsewhere
  * meanwhile cannot be overtaken by one that they send here later. */
-static void publish(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint64_t since)
+static void ana_publish(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint64_t since)
 {
 	if (s->views_open) {
 		nvmf_views_update_all(s);
 	}
 	for (uint32_t g = 1; g <= s->max_nsid; g++) {
 		if (ana->groups[g - 1].change_count > since) {
-			tell_hosts(s, ana, g);
+			ana_notify_hosts(s, ana, g);
 		}
 	}
 }
@@ -144,10 +144,10 @@ int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_addr
 	}
 	uint64_t since = l->ana->change_count;
 	for (uint32_t g = first; g <= last; g++) {
-		set_state(l->ana, g, state);
+		ana_set_state(l->ana, g, state);
 	}
 	if (l->ana->change_count != since) {
-		publish(s, l->ana, since);
+		ana_publish(s, l->ana, since);
 		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, NULL, "%s %s %s %s %u %s", s->nqn, address->trtype, address->traddr,
 			    address->trsvcid, anagrpid, nvmf_ana_state_name(state));
 	}
@@ -181,7 +181,7 @@ void nvmf_ana_members_changed(const struct nvmf_ns *ns)
 		return;
 	}
 	TAILQ_FOREACH (l, &ns->subsystem->listeners, link) {
-		count_change(l->ana, ns->opts.anagrpid);
+		ana_count_change(l->ana, ns->opts.anagrpid);
 	}
 }
 
@@ -217,7 +217,7 @@ void nvmf_ana_leave(struct nvmf_ns *ns)
 	}
 }
 
-static void tell_of_move(struct nvmf_subsystem *s, uint32_t nsid)
+static void ana_notify_move(struct nvmf_subsystem *s, uint32_t nsid)
 {
 	struct nvmf_ctrlr *ctrlr;
 
@@ -250,7 +250,7 @@ int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uin
 		nvmf_views_update_ns(s, ns);
 	}
 	if (s->ana_reporting) {
-		tell_of_move(s, nsid);
+		ana_notify_move(s, nsid);
 		nvmf_notice(NVMF_NOTICE_ANA_CHANGE, NULL, "%s namespace %u %u", s->nqn, nsid, anagrpid);
 	}
 	return 0;
@@ -259,8 +259,8 @@ int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uin
 /* ---- The log page ---- */
 
 /* A group's descriptor and, unless only groups are wanted, its namespaces: where the next begins. */
-static uint64_t put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid, bool groups_only, struct nvmf_window *w,
-			  uint64_t at)
+static uint64_t ana_put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid, bool groups_only,
+			      struct nvmf_window *w, uint64_t at)
 {
 	struct nvme_ana_group_desc desc = {
 		.grpid = htole32(anagrpid),
@@ -293,8 +293,8 @@ uint64_t nvmf_ana_log(const struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log 
 	uint16_t ngrps = 0;
 
 	for (uint32_t g = 1; g <= ctrlr->subsystem->max_nsid && ngrps < UINT16_MAX; g++) {
-		if (has_visible_member(ctrlr, g)) {
-			at = put_group(ctrlr, g, groups_only, w, at);
+		if (ana_has_visible_member(ctrlr, g)) {
+			at = ana_put_group(ctrlr, g, groups_only, w, at);
 			ngrps++;
 		}
 	}

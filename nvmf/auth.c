@@ -50,7 +50,7 @@ const char *nvmf_auth_state_name(enum nvmf_auth_state state)
 	return state < NVMF_AUTH_STATES ? state_names[state] : "?";
 }
 
-static void set_state(struct nvmf_auth *auth, enum nvmf_auth_state state)
+static void auth_set_state(struct nvmf_auth *auth, enum nvmf_auth_state state)
 {
 	static const uint16_t allowed[NVMF_AUTH_STATES] = {
 		[NVMF_AUTH_NEGOTIATE] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
@@ -74,20 +74,20 @@ static void set_state(struct nvmf_auth *auth, enum nvmf_auth_state state)
 
 /* ---- Life ---- */
 
-static const struct nvmf_host *host_of(const struct nvmf_subsystem *s, const char *hostnqn)
+static const struct nvmf_host *auth_find_host(const struct nvmf_subsystem *s, const char *hostnqn)
 {
 	return nvmf_hosts_find(&s->hosts, hostnqn);
 }
 
 bool nvmf_auth_required(const struct nvmf_subsystem *s, const char *hostnqn)
 {
-	const struct nvmf_host *host = host_of(s, hostnqn);
+	const struct nvmf_host *host = auth_find_host(s, hostnqn);
 
 	return host != NULL && host->key != NULL;
 }
 
 /* The transaction is over, or is about to begin. */
-static void forget(struct nvmf_auth *auth)
+static void auth_forget_secrets(struct nvmf_auth *auth)
 {
 	keyring_put(auth->key);
 	keyring_put(auth->ctrlr_key);
@@ -100,7 +100,7 @@ static void forget(struct nvmf_auth *auth)
 	dhchap_cleanse(auth->response, sizeof(auth->response));
 }
 
-static void timeout(void *arg);
+static void auth_timeout(void *arg);
 
 int nvmf_auth_create(struct nvmf_qpair *qpair)
 {
@@ -111,7 +111,7 @@ int nvmf_auth_create(struct nvmf_qpair *qpair)
 		return -ENOMEM;
 	}
 	auth->qpair = qpair;
-	auth->timer = (struct thread_timer){.fn = timeout, .arg = auth};
+	auth->timer = (struct thread_timer){.fn = auth_timeout, .arg = auth};
 	qpair->auth = auth;
 	return 0;
 }
@@ -122,14 +122,14 @@ void nvmf_auth_destroy(struct nvmf_qpair *qpair)
 
 	if (auth != NULL) {
 		thread_timer_stop(&auth->timer);
-		forget(auth);
+		auth_forget_secrets(auth);
 		free(auth);
 		qpair->auth = NULL;
 	}
 }
 
 /* Each step gets as long as the host may be silent. */
-static uint64_t step_us(const struct nvmf_auth *auth)
+static uint64_t auth_step_us(const struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 	uint64_t kato_ms = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed);
@@ -140,14 +140,14 @@ static uint64_t step_us(const struct nvmf_auth *auth)
 	return kato_ms != 0 ? kato_ms * 1000 : DEFAULT_TIMEOUT_US;
 }
 
-static void restart_timer(struct nvmf_auth *auth)
+static void auth_restart_timer(struct nvmf_auth *auth)
 {
-	thread_timer_start(&auth->timer, step_us(auth));
+	thread_timer_start(&auth->timer, auth_step_us(auth));
 }
 
 void nvmf_auth_begin(struct nvmf_qpair *qpair)
 {
-	restart_timer(qpair->auth);
+	auth_restart_timer(qpair->auth);
 }
 
 bool nvmf_auth_computes(const struct nvmf_qpair *qpair)
@@ -169,7 +169,7 @@ void nvmf_auth_get_info(const struct nvmf_qpair *qpair, struct nvmf_auth_info *i
 
 /* ---- The end of a queue pair that is not authenticated ---- */
 
-static void tell_failure(const struct nvmf_auth *auth, const char *why)
+static void auth_report_failure(const struct nvmf_auth *auth, const char *why)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
@@ -180,7 +180,7 @@ static void tell_failure(const struct nvmf_auth *auth, const char *why)
 }
 
 /* An I/O queue pair goes alone: who does not know the key may have named somebody else's controller. */
-static void end_qpair(struct nvmf_auth *auth)
+static void auth_end_qpair(struct nvmf_auth *auth)
 {
 	if (auth->qpair->ctl_qid == 0) {
 		nvmf_ctrlr_destroy(auth->qpair->ctl_ctrlr, "authentication failed");
@@ -189,28 +189,28 @@ static void end_qpair(struct nvmf_auth *auth)
 	}
 }
 
-static void timeout(void *arg)
+static void auth_timeout(void *arg)
 {
 	struct nvmf_auth *auth = arg;
 
 	/* After an ERROR nothing is waited for: the host only has had time to read of it. */
-	if (auth->state != NVMF_AUTH_ERROR && thread_timer_was_away(&auth->timer, step_us(auth))) {
-		restart_timer(auth);
+	if (auth->state != NVMF_AUTH_ERROR && thread_timer_was_away(&auth->timer, auth_step_us(auth))) {
+		auth_restart_timer(auth);
 		return;
 	}
 	if (auth->state != NVMF_AUTH_ERROR) {
 		if (auth->state != NVMF_AUTH_FAILURE1) { /* that has been told */
-			tell_failure(auth, "the host did not go on in time");
+			auth_report_failure(auth, "the host did not go on in time");
 		}
-		set_state(auth, NVMF_AUTH_ERROR);
+		auth_set_state(auth, NVMF_AUTH_ERROR);
 	}
-	end_qpair(auth);
+	auth_end_qpair(auth);
 }
 
 /* ---- Answers ---- */
 
 /* Group. */
-static void answered(struct thread_msg *msg)
+static void auth_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
@@ -222,53 +222,53 @@ static void answered(struct thread_msg *msg)
 	nvmf_request_finish(req, req->cqe.status);
 }
 
-static void answer_at(struct nvmf_auth *auth, struct nvmf_request *req, uint16_t status, uint16_t where)
+static void auth_answer_at(struct nvmf_auth *auth, struct nvmf_request *req, uint16_t status, uint16_t where)
 {
 	req->phase = auth->state == NVMF_AUTH_COMPLETED;
 	req->error_where = where;
 	req->cqe.status = status;
 	if (status == NVME_ST_SUCCESS && auth->state != NVMF_AUTH_COMPLETED && auth->state != NVMF_AUTH_ERROR) {
-		restart_timer(auth); /* a command that fails is no step */
+		auth_restart_timer(auth); /* a command that fails is no step */
 	}
-	thread_post(req->qpair->group->thread, &req->msg, answered);
+	thread_post(req->qpair->group->thread, &req->msg, auth_finish_on_group);
 }
 
-static void answer(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_answer(struct nvmf_auth *auth, struct nvmf_request *req)
 {
-	answer_at(auth, req, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+	auth_answer_at(auth, req, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
 }
 
 /* The command that brought it succeeds; the host fetches what went wrong with the next. */
-static void fail(struct nvmf_auth *auth, uint8_t why)
+static void auth_fail(struct nvmf_auth *auth, uint8_t why)
 {
-	tell_failure(auth, dhchap_why_text(why));
+	auth_report_failure(auth, dhchap_why_text(why));
 	auth->why = why;
-	set_state(auth, NVMF_AUTH_FAILURE1);
-	forget(auth);
+	auth_set_state(auth, NVMF_AUTH_FAILURE1);
+	auth_forget_secrets(auth);
 }
 
-static void complete(struct nvmf_auth *auth)
+static void auth_complete(struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
 	thread_timer_stop(&auth->timer);
-	set_state(auth, NVMF_AUTH_COMPLETED);
+	auth_set_state(auth, NVMF_AUTH_COMPLETED);
 	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s", ctrlr->hostnqn,
 		 ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid, dhchap_hash_name(auth->hash),
 		 dhchap_group_name(auth->group), auth->answers ? ", both ways" : "");
-	forget(auth);
+	auth_forget_secrets(auth);
 }
 
 /* ---- What the host sends ---- */
 
 /* The host is gone from the list, or its key is: what it has proved before still holds, but it cannot prove anything
  * now. */
-static uint8_t take_keys(struct nvmf_auth *auth)
+static uint8_t auth_take_keys(struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
-	const struct nvmf_host *host = host_of(ctrlr->subsystem, ctrlr->hostnqn);
+	const struct nvmf_host *host = auth_find_host(ctrlr->subsystem, ctrlr->hostnqn);
 
-	forget(auth);
+	auth_forget_secrets(auth);
 	if (host == NULL || host->key == NULL) {
 		return DHCHAP_FAILED;
 	}
@@ -278,7 +278,7 @@ static uint8_t take_keys(struct nvmf_auth *auth)
 }
 
 /* The strongest that both sides have. */
-static uint8_t choose(struct nvmf_auth *auth, const struct dhchap_negotiate *offer)
+static uint8_t auth_choose_algorithms(struct nvmf_auth *auth, const struct dhchap_negotiate *offer)
 {
 	const struct nvmf_tgt *tgt = auth->qpair->ctl_ctrlr->subsystem->tgt;
 	int hash = dhchap_strongest(offer->hashes & tgt->dhchap_hashes);
@@ -293,7 +293,7 @@ static uint8_t choose(struct nvmf_auth *auth, const struct dhchap_negotiate *off
 	return DHCHAP_OK;
 }
 
-static void take_negotiate(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+static void auth_take_negotiate(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	struct dhchap_negotiate offer;
 	uint8_t why;
@@ -301,20 +301,20 @@ static void take_negotiate(struct nvmf_auth *auth, struct nvmf_request *req, siz
 	auth->t_id = le16toh(((const struct dhchap_header *)auth->message)->t_id);
 	why = dhchap_decode_negotiate(auth->message, len, &offer);
 	if (why == DHCHAP_OK) {
-		why = choose(auth, &offer);
+		why = auth_choose_algorithms(auth, &offer);
 	}
 	if (why == DHCHAP_OK) {
-		why = take_keys(auth);
+		why = auth_take_keys(auth);
 	}
 	if (why != DHCHAP_OK) {
-		fail(auth, why);
+		auth_fail(auth, why);
 	} else {
-		set_state(auth, NVMF_AUTH_CHALLENGE);
+		auth_set_state(auth, NVMF_AUTH_CHALLENGE);
 	}
-	answer(auth, req);
+	auth_answer(auth, req);
 }
 
-static int respond(const struct nvmf_auth *auth, bool of_host, uint8_t *response)
+static int auth_compute_response(const struct nvmf_auth *auth, bool of_host, uint8_t *response)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
@@ -335,10 +335,10 @@ static int respond(const struct nvmf_auth *auth, bool of_host, uint8_t *response
 }
 
 /* What both have from Diffie-Hellman, if there is a group, is in auth->value. */
-static uint8_t check_reply(struct nvmf_auth *auth)
+static uint8_t auth_check_reply(struct nvmf_auth *auth)
 {
 	uint8_t expected[DHCHAP_HASH_MAX];
-	bool right = respond(auth, true, expected) == 0 &&
+	bool right = auth_compute_response(auth, true, expected) == 0 &&
 		     dhchap_equal(expected, auth->reply.response, dhchap_hash_bytes(auth->hash));
 
 	dhchap_cleanse(expected, sizeof(expected));
@@ -346,33 +346,33 @@ static uint8_t check_reply(struct nvmf_auth *auth)
 		return DHCHAP_FAILED;
 	}
 	auth->answers = auth->reply.challenge_valid;
-	if (auth->answers && (auth->ctrlr_key == NULL || respond(auth, false, auth->response) != 0)) {
+	if (auth->answers && (auth->ctrlr_key == NULL || auth_compute_response(auth, false, auth->response) != 0)) {
 		return DHCHAP_FAILED;
 	}
 	return DHCHAP_OK;
 }
 
-static void finish_reply(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_finish_reply(struct nvmf_auth *auth, struct nvmf_request *req)
 {
-	uint8_t why = check_reply(auth);
+	uint8_t why = auth_check_reply(auth);
 
 	if (why != DHCHAP_OK) {
-		fail(auth, why);
+		auth_fail(auth, why);
 	} else {
-		set_state(auth, NVMF_AUTH_SUCCESS1);
+		auth_set_state(auth, NVMF_AUTH_SUCCESS1);
 	}
-	answer(auth, req);
+	auth_answer(auth, req);
 }
 
 /* Helper thread. */
-static void derive(struct worker_job *job)
+static void auth_derive_secret(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 
 	auth->job_rc = dhchap_dh_secret(auth->dh, auth->reply.dh_value, auth->reply.dh_len, auth->value);
 }
 
-static struct nvmf_request *take_request(struct nvmf_auth *auth)
+static struct nvmf_request *auth_take_request(struct nvmf_auth *auth)
 {
 	struct nvmf_request *req = auth->req;
 
@@ -380,21 +380,21 @@ static struct nvmf_request *take_request(struct nvmf_auth *auth)
 	return req;
 }
 
-static void derived(struct worker_job *job)
+static void auth_secret_derived(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
-	struct nvmf_request *req = take_request(auth);
+	struct nvmf_request *req = auth_take_request(auth);
 
 	if (job->error != 0 || auth->job_rc != 0) {
-		fail(auth, auth->job_rc == -EINVAL ? DHCHAP_INCORRECT_PAYLOAD : DHCHAP_FAILED);
-		answer(auth, req);
+		auth_fail(auth, auth->job_rc == -EINVAL ? DHCHAP_INCORRECT_PAYLOAD : DHCHAP_FAILED);
+		auth_answer(auth, req);
 	} else {
-		finish_reply(auth, req);
+		auth_finish_reply(auth, req);
 	}
 }
 
-static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct worker_job *),
-		    void (*done)(struct worker_job *))
+static void auth_run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*work)(struct worker_job *),
+			 void (*done)(struct worker_job *))
 {
 	auth->req = req;
 	auth->job_rc = 0;
@@ -404,54 +404,54 @@ static void run_job(struct nvmf_auth *auth, struct nvmf_request *req, void (*wor
 	dhchap_run(&auth->job);
 }
 
-static void take_reply(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+static void auth_take_reply(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	uint8_t why = dhchap_decode_reply(auth->message, len, auth->hash, auth->group, &auth->reply);
 
 	if (why != DHCHAP_OK) {
-		fail(auth, why);
-		answer(auth, req);
+		auth_fail(auth, why);
+		auth_answer(auth, req);
 	} else if (auth->group == DHCHAP_GROUP_NULL) {
-		finish_reply(auth, req);
+		auth_finish_reply(auth, req);
 	} else {
-		run_job(auth, req, derive, derived);
+		auth_run_job(auth, req, auth_derive_secret, auth_secret_derived);
 	}
 }
 
-static void take_success2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+static void auth_take_success2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	uint8_t why = dhchap_decode_success2(auth->message, len);
 
 	if (why != DHCHAP_OK) {
-		fail(auth, why);
+		auth_fail(auth, why);
 	} else {
-		complete(auth);
+		auth_complete(auth);
 	}
-	answer(auth, req);
+	auth_answer(auth, req);
 }
 
-static void linger(struct nvmf_auth *auth)
+static void auth_linger(struct nvmf_auth *auth)
 {
-	set_state(auth, NVMF_AUTH_ERROR);
-	forget(auth);
+	auth_set_state(auth, NVMF_AUTH_ERROR);
+	auth_forget_secrets(auth);
 	thread_timer_start(&auth->timer, LINGER_US);
 }
 
 /* The host does not like our challenge, or our response. */
-static void take_failure2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+static void auth_take_failure2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	struct dhchap_failure failure;
 
 	if (dhchap_decode_failure(auth->message, len, &failure) != DHCHAP_OK) {
-		fail(auth, DHCHAP_INCORRECT_PAYLOAD);
-		answer(auth, req);
+		auth_fail(auth, DHCHAP_INCORRECT_PAYLOAD);
+		auth_answer(auth, req);
 		return;
 	}
 	auth->why = failure.why;
-	tell_failure(auth, failure.why == DHCHAP_FAILED ? "the host does not accept the controller's key"
-							: dhchap_why_text(failure.why));
-	linger(auth);
-	answer(auth, req);
+	auth_report_failure(auth, failure.why == DHCHAP_FAILED ? "the host does not accept the controller's key"
+							       : dhchap_why_text(failure.why));
+	auth_linger(auth);
+	auth_answer(auth, req);
 }
 
 static const struct {
@@ -461,19 +461,20 @@ static const struct {
 	void (*take)(struct nvmf_auth *auth, struct nvmf_request *req, size_t len);
 } sends[] = {
 	{DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE, 1 << NVMF_AUTH_NEGOTIATE | 1 << NVMF_AUTH_COMPLETED, true,
-	 take_negotiate},
-	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY, 1 << NVMF_AUTH_REPLY, false, take_reply},
-	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS2, 1 << NVMF_AUTH_SUCCESS2, false, take_success2},
-	{DHCHAP_TYPE_COMMON, DHCHAP_ID_FAILURE2, 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_SUCCESS2, false, take_failure2},
+	 auth_take_negotiate},
+	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY, 1 << NVMF_AUTH_REPLY, false, auth_take_reply},
+	{DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS2, 1 << NVMF_AUTH_SUCCESS2, false, auth_take_success2},
+	{DHCHAP_TYPE_COMMON, DHCHAP_ID_FAILURE2, 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_SUCCESS2, false,
+	 auth_take_failure2},
 };
 
-static void take_message(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+static void auth_take_message(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	struct dhchap_header header;
 
 	if (!dhchap_decode_header(auth->message, len, &header)) {
-		fail(auth, DHCHAP_INCORRECT_PAYLOAD);
-		answer(auth, req);
+		auth_fail(auth, DHCHAP_INCORRECT_PAYLOAD);
+		auth_answer(auth, req);
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(sends); i++) {
@@ -487,25 +488,25 @@ static void take_message(struct nvmf_auth *auth, struct nvmf_request *req, size_
 		sends[i].take(auth, req, len);
 		return;
 	}
-	fail(auth, DHCHAP_INCORRECT_MESSAGE);
-	answer(auth, req);
+	auth_fail(auth, DHCHAP_INCORRECT_MESSAGE);
+	auth_answer(auth, req);
 }
 
 /* ---- What the host fetches ---- */
 
 /* True if the host has room for a message; otherwise the command fails, and it may come again with more. */
-static bool has_room(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
+static bool auth_has_room(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	if (req->length >= len) {
 		return true;
 	}
-	answer_at(auth, req, NVME_ST_DNR(GENERIC, INVALID_FIELD),
-		  NVMF_WHERE(offsetof(struct nvmf_auth_sqe, length), 0));
+	auth_answer_at(auth, req, NVME_ST_DNR(GENERIC, INVALID_FIELD),
+		       NVMF_WHERE(offsetof(struct nvmf_auth_sqe, length), 0));
 	return false;
 }
 
 /* What is behind the message in the host's buffer is zero. */
-static void give(struct nvmf_request *req, const void *message, size_t len)
+static void auth_put_data(struct nvmf_request *req, const void *message, size_t len)
 {
 	struct nvmf_window w = {.req = req};
 
@@ -513,18 +514,18 @@ static void give(struct nvmf_request *req, const void *message, size_t len)
 	nvmf_window_put(&w, 0, message, len);
 }
 
-static void give_failure1(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_put_failure1(struct nvmf_auth *auth, struct nvmf_request *req)
 {
 	uint8_t message[sizeof(struct dhchap_failure_wire)];
 
-	if (has_room(auth, req, sizeof(message))) {
-		give(req, message, dhchap_encode_failure(message, auth->t_id, DHCHAP_ID_FAILURE1, auth->why));
-		linger(auth);
-		answer(auth, req);
+	if (auth_has_room(auth, req, sizeof(message))) {
+		auth_put_data(req, message, dhchap_encode_failure(message, auth->t_id, DHCHAP_ID_FAILURE1, auth->why));
+		auth_linger(auth);
+		auth_answer(auth, req);
 	}
 }
 
-static void finish_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_finish_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 {
 	struct dhchap_challenge c = {
 		.hash = auth->hash,
@@ -535,18 +536,18 @@ static void finish_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 	};
 
 	if (dhchap_random(auth->challenge, dhchap_hash_bytes(auth->hash)) != 0) {
-		fail(auth, DHCHAP_FAILED);
-		give_failure1(auth, req);
+		auth_fail(auth, DHCHAP_FAILED);
+		auth_put_failure1(auth, req);
 		return;
 	}
 	c.seqnum = auth->seqnum = dhchap_seqnum();
-	give(req, auth->message, dhchap_encode_challenge(auth->message, auth->t_id, &c));
-	set_state(auth, NVMF_AUTH_REPLY);
-	answer(auth, req);
+	auth_put_data(req, auth->message, dhchap_encode_challenge(auth->message, auth->t_id, &c));
+	auth_set_state(auth, NVMF_AUTH_REPLY);
+	auth_answer(auth, req);
 }
 
 /* Helper thread. */
-static void generate(struct worker_job *job)
+static void auth_generate_dh(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
 
@@ -558,75 +559,76 @@ static void generate(struct worker_job *job)
 	auth->job_rc = dhchap_dh_public(auth->dh, auth->value);
 }
 
-static void generated(struct worker_job *job)
+static void auth_dh_generated(struct worker_job *job)
 {
 	struct nvmf_auth *auth = container_of(job, struct nvmf_auth, job);
-	struct nvmf_request *req = take_request(auth);
+	struct nvmf_request *req = auth_take_request(auth);
 
 	if (job->error != 0 || auth->job_rc != 0) {
-		fail(auth, DHCHAP_FAILED);
-		give_failure1(auth, req);
+		auth_fail(auth, DHCHAP_FAILED);
+		auth_put_failure1(auth, req);
 	} else {
-		finish_challenge(auth, req);
+		auth_finish_challenge(auth, req);
 	}
 }
 
-static void give_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_put_challenge(struct nvmf_auth *auth, struct nvmf_request *req)
 {
 	size_t len =
 		sizeof(struct dhchap_challenge_wire) + dhchap_hash_bytes(auth->hash) + dhchap_group_bytes(auth->group);
 
-	if (!has_room(auth, req, len)) {
+	if (!auth_has_room(auth, req, len)) {
 		return;
 	}
 	if (auth->group == DHCHAP_GROUP_NULL) {
-		finish_challenge(auth, req);
+		auth_finish_challenge(auth, req);
 	} else {
-		run_job(auth, req, generate, generated);
+		auth_run_job(auth, req, auth_generate_dh, auth_dh_generated);
 	}
 }
 
-static void give_success1(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_put_success1(struct nvmf_auth *auth, struct nvmf_request *req)
 {
 	size_t len = sizeof(struct dhchap_success1_wire) + (auth->answers ? dhchap_hash_bytes(auth->hash) : 0);
 
-	if (!has_room(auth, req, len)) {
+	if (!auth_has_room(auth, req, len)) {
 		return;
 	}
-	give(req, auth->message,
-	     dhchap_encode_success1(auth->message, auth->t_id, auth->hash, auth->answers ? auth->response : NULL));
+	auth_put_data(
+		req, auth->message,
+		dhchap_encode_success1(auth->message, auth->t_id, auth->hash, auth->answers ? auth->response : NULL));
 	if (auth->answers) {
-		set_state(auth, NVMF_AUTH_SUCCESS2);
+		auth_set_state(auth, NVMF_AUTH_SUCCESS2);
 	} else {
-		complete(auth);
+		auth_complete(auth);
 	}
-	answer(auth, req);
+	auth_answer(auth, req);
 }
 
-static void give_incorrect_message(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_put_incorrect_message(struct nvmf_auth *auth, struct nvmf_request *req)
 {
-	if (has_room(auth, req, sizeof(struct dhchap_failure_wire))) {
-		fail(auth, DHCHAP_INCORRECT_MESSAGE);
-		give_failure1(auth, req);
+	if (auth_has_room(auth, req, sizeof(struct dhchap_failure_wire))) {
+		auth_fail(auth, DHCHAP_INCORRECT_MESSAGE);
+		auth_put_failure1(auth, req);
 	}
 }
 
-static void give_message(struct nvmf_auth *auth, struct nvmf_request *req)
+static void auth_put_message(struct nvmf_auth *auth, struct nvmf_request *req)
 {
 	static void (*const gives[NVMF_AUTH_STATES])(struct nvmf_auth * auth, struct nvmf_request * req) = {
-		[NVMF_AUTH_CHALLENGE] = give_challenge,
-		[NVMF_AUTH_SUCCESS1] = give_success1,
-		[NVMF_AUTH_FAILURE1] = give_failure1,
+		[NVMF_AUTH_CHALLENGE] = auth_put_challenge,
+		[NVMF_AUTH_SUCCESS1] = auth_put_success1,
+		[NVMF_AUTH_FAILURE1] = auth_put_failure1,
 	};
 
-	(gives[auth->state] != NULL ? gives[auth->state] : give_incorrect_message)(auth, req);
+	(gives[auth->state] != NULL ? gives[auth->state] : auth_put_incorrect_message)(auth, req);
 }
 
 /* ---- The commands ---- */
 
 /* NULL after the command was refused: nothing to prove here, the queue pair is ending, or another such command is under
  * way. */
-static struct nvmf_auth *find_auth(struct nvmf_request *req)
+static struct nvmf_auth *auth_find(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 	const struct nvmf_ctrlr *ctrlr = qpair->ctl_ctrlr;
@@ -647,7 +649,7 @@ static struct nvmf_auth *find_auth(struct nvmf_request *req)
 
 void nvmf_auth_send_run(struct nvmf_request *req)
 {
-	struct nvmf_auth *auth = find_auth(req);
+	struct nvmf_auth *auth = auth_find(req);
 
 	if (auth == NULL) {
 		return;
@@ -656,15 +658,15 @@ void nvmf_auth_send_run(struct nvmf_request *req)
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
 		return;
 	}
-	take_message(auth, req, nvmf_request_copy_data(req, auth->message, sizeof(auth->message)));
+	auth_take_message(auth, req, nvmf_request_copy_data(req, auth->message, sizeof(auth->message)));
 }
 
 void nvmf_auth_receive_run(struct nvmf_request *req)
 {
-	struct nvmf_auth *auth = find_auth(req);
+	struct nvmf_auth *auth = auth_find(req);
 
 	if (auth != NULL) {
-		give_message(auth, req);
+		auth_put_message(auth, req);
 	}
 }
 

@@ -15,7 +15,7 @@ enum { IN_COMMAND = 0, IN_DATA = 1 };
 #define IPO_SUBNQN  offsetof(struct nvmf_connect_data, subsysnqn)
 #define IPO_HOSTNQN offsetof(struct nvmf_connect_data, hostnqn)
 
-static uint16_t invalid(struct nvmf_connect_fault *fault, uint8_t iattr, size_t ipo)
+static uint16_t connect_invalid(struct nvmf_connect_fault *fault, uint8_t iattr, size_t ipo)
 {
 	fault->iattr = iattr;
 	fault->ipo = (uint16_t)ipo;
@@ -26,7 +26,7 @@ static uint16_t invalid(struct nvmf_connect_fault *fault, uint8_t iattr, size_t 
 
 /* The next free one: the last to be given out is the last to be used again, so that a host that was away does not meet
  * its old id in other hands. 0: none is free. */
-static uint16_t next_free_cntlid(struct nvmf_subsystem *s)
+static uint16_t connect_next_free_cntlid(struct nvmf_subsystem *s)
 {
 	uint32_t range = s->max_cntlid - s->min_cntlid + UINT32_C(1);
 
@@ -40,30 +40,30 @@ static uint16_t next_free_cntlid(struct nvmf_subsystem *s)
 	return 0;
 }
 
-static uint16_t pick_static_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
-				   struct nvmf_connect_fault *fault)
+static uint16_t connect_pick_static_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
+					   struct nvmf_connect_fault *fault)
 {
 	if (wanted == NVMF_CNTLID_STATIC_ANY) {
-		*cntlid = next_free_cntlid(s);
+		*cntlid = connect_next_free_cntlid(s);
 		return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 	}
 	if (wanted < s->min_cntlid || wanted > s->max_cntlid) {
-		return invalid(fault, IN_DATA, IPO_CNTLID);
+		return connect_invalid(fault, IN_DATA, IPO_CNTLID);
 	}
 	*cntlid = wanted;
 	return nvmf_ctrlr_find(s, wanted) == NULL ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 }
 
-static uint16_t pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
-			    struct nvmf_connect_fault *fault)
+static uint16_t connect_pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
+				    struct nvmf_connect_fault *fault)
 {
 	if (s->static_ctrlrs) {
-		return pick_static_cntlid(s, wanted, cntlid, fault);
+		return connect_pick_static_cntlid(s, wanted, cntlid, fault);
 	}
 	if (wanted != NVMF_CNTLID_DYNAMIC) {
-		return invalid(fault, IN_DATA, IPO_CNTLID);
+		return connect_invalid(fault, IN_DATA, IPO_CNTLID);
 	}
-	*cntlid = next_free_cntlid(s);
+	*cntlid = connect_next_free_cntlid(s);
 	return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 }
 
@@ -75,9 +75,9 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 	uint16_t cntlid;
 
 	if (c->sqsize > qpair->transport->opts.max_aq_depth) {
-		return invalid(fault, IN_COMMAND, IPO_SQSIZE);
+		return connect_invalid(fault, IN_COMMAND, IPO_SQSIZE);
 	}
-	uint16_t status = pick_cntlid(s, c->cntlid, &cntlid, fault);
+	uint16_t status = connect_pick_cntlid(s, c->cntlid, &cntlid, fault);
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}
@@ -93,7 +93,7 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 	return NVME_ST_SUCCESS;
 }
 
-static bool qid_in_use(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
+static bool connect_qid_in_use(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
 {
 	const struct nvmf_qpair *qpair;
 
@@ -111,21 +111,21 @@ static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, c
 	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_find(s, c->cntlid);
 
 	if (ctrlr == NULL || ctrlr->transport != qpair->transport || ctrlr->state == NVMF_CTRLR_DESTROYING) {
-		return invalid(fault, IN_DATA, IPO_CNTLID);
+		return connect_invalid(fault, IN_DATA, IPO_CNTLID);
 	}
 	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
-		return invalid(fault, IN_DATA, IPO_HOSTNQN);
+		return connect_invalid(fault, IN_DATA, IPO_HOSTNQN);
 	}
 	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
-		return invalid(fault, IN_DATA, IPO_HOSTID);
+		return connect_invalid(fault, IN_DATA, IPO_HOSTID);
 	}
 	if (c->qid > ctrlr->max_io_qpairs) {
-		return invalid(fault, IN_COMMAND, IPO_QID);
+		return connect_invalid(fault, IN_COMMAND, IPO_QID);
 	}
 	if (c->sqsize > qpair->transport->opts.max_queue_depth) {
-		return invalid(fault, IN_COMMAND, IPO_SQSIZE);
+		return connect_invalid(fault, IN_COMMAND, IPO_SQSIZE);
 	}
-	if (ctrlr->state != NVMF_CTRLR_READY || qid_in_use(ctrlr, c->qid)) {
+	if (ctrlr->state != NVMF_CTRLR_READY || connect_qid_in_use(ctrlr, c->qid)) {
 		return NVME_ST(GENERIC, CMD_SEQ_ERROR);
 	}
 	nvmf_ctrlr_link_qpair(ctrlr, qpair, c->qid);
@@ -133,12 +133,12 @@ static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, c
 }
 
 /* A subsystem that cannot be reached where the host asks does not exist for it. */
-static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
+static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
 {
 	struct nvmf_subsystem *s = nvmf_subsystem_find(qpair->transport->tgt, c->subnqn);
 
 	if (s == NULL || !nvmf_subsystem_reachable(s, &qpair->listen_address)) {
-		return invalid(fault, IN_DATA, IPO_SUBNQN);
+		return connect_invalid(fault, IN_DATA, IPO_SUBNQN);
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
 		log_limited(LOG_LEVEL_WARNING, "%s is not allowed to connect to %s", c->hostnqn, s->nqn);
@@ -158,7 +158,7 @@ static uint16_t admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, st
 /* ---- */
 
 /* Group: the queue pair is what it has become on the control thread. */
-static void connect_answered(struct thread_msg *msg)
+static void connect_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	struct nvmf_qpair *qpair = req->qpair;
@@ -179,7 +179,7 @@ static void connect_answered(struct thread_msg *msg)
 }
 
 /* Dword 0 of the response; a host that has to authenticate is told so. */
-static void accept(struct nvmf_request *req)
+static void connect_accept(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 	uint32_t authreq = 0;
@@ -192,7 +192,7 @@ static void accept(struct nvmf_request *req)
 	req->cqe.dw0 = htole32(qpair->ctl_ctrlr->cntlid | authreq << 16);
 }
 
-static void set_fault(struct nvmf_request *req, const struct nvmf_connect_fault *fault)
+static void connect_set_fault(struct nvmf_request *req, const struct nvmf_connect_fault *fault)
 {
 	req->cqe.dw0 = htole32(fault->ipo | (uint32_t)fault->iattr << 16);
 	req->error_where = fault->iattr == IN_COMMAND ? fault->ipo : NVMF_WHERE_NOWHERE;
@@ -211,17 +211,17 @@ void nvmf_connect_run(struct nvmf_request *req)
 	if (!qpair->linked) {
 		status = nvmf_decode_connect((const void *)req->sqe, &data, len, &c, &fault);
 		if (status == NVME_ST_SUCCESS) {
-			status = admit(qpair, &c, &fault);
+			status = connect_admit(qpair, &c, &fault);
 			if (status != NVME_ST_SUCCESS) {
 				nvmf_auth_destroy(qpair);
 			}
 		}
 	}
 	if (status == NVME_ST_SUCCESS) {
-		accept(req);
+		connect_accept(req);
 	} else if (fault.ipo != 0 || fault.iattr != 0) {
-		set_fault(req, &fault);
+		connect_set_fault(req, &fault);
 	}
 	req->cqe.status = status;
-	thread_post(qpair->group->thread, &req->msg, connect_answered);
+	thread_post(qpair->group->thread, &req->msg, connect_finish_on_group);
 }

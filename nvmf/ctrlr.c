@@ -36,7 +36,7 @@ void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state)
 
 /* ---- Coming ---- */
 
-static void idle_timeout(void *arg)
+static void ctrlr_idle_timeout(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
 
@@ -68,7 +68,7 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	memcpy(ctrlr->hostid, c->hostid, sizeof(ctrlr->hostid));
 	strcpy(ctrlr->hostnqn, c->hostnqn);
 	TAILQ_INIT(&ctrlr->qpairs);
-	ctrlr->idle_timer = (struct thread_timer){.fn = idle_timeout, .arg = ctrlr};
+	ctrlr->idle_timer = (struct thread_timer){.fn = ctrlr_idle_timeout, .arg = ctrlr};
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
 		nvmf_ctrlr_set_visible(ctrlr, ns->nsid, nvmf_ns_visible(ns, ctrlr->hostnqn));
 	}
@@ -143,7 +143,7 @@ uint32_t nvmf_ctrlr_csts(const struct nvmf_ctrlr *ctrlr)
 	}
 }
 
-static void disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
+static void ctrlr_disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_qpair *qpair;
 
@@ -156,7 +156,7 @@ static void disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
 
 /* We have one page size, one arbitration and the NVM command set; queue entries have the sizes that fabrics prescribe.
  * A discovery controller has no I/O queues. */
-static bool cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
+static bool ctrlr_cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
 {
 	bool sizes = NVME_CC_IOSQES(cc) == 6 && NVME_CC_IOCQES(cc) == 4;
 
@@ -164,9 +164,9 @@ static bool cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
 	       (sizes || ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY);
 }
 
-static void enable(struct nvmf_ctrlr *ctrlr)
+static void ctrlr_enable(struct nvmf_ctrlr *ctrlr)
 {
-	if (!cc_is_good(ctrlr, ctrlr->cc)) {
+	if (!ctrlr_cc_is_good(ctrlr, ctrlr->cc)) {
 		log_limited(LOG_LEVEL_WARNING, "%s wants controller %u of %s with CC 0x%08x, which is not possible",
 			    ctrlr->hostnqn, ctrlr->cntlid, ctrlr->subsystem->nqn, ctrlr->cc);
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_FAILED);
@@ -176,11 +176,11 @@ static void enable(struct nvmf_ctrlr *ctrlr)
 	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_READY);
 }
 
-static void shut_down(struct nvmf_ctrlr *ctrlr);
+static void ctrlr_shut_down(struct nvmf_ctrlr *ctrlr);
 
 /* The I/O queues that a reset or shutdown waits for may all be gone. What was written to CC meanwhile holds from now
  * on. */
-static void check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
+static void ctrlr_check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->num_io_qpairs != 0) {
 		return;
@@ -196,32 +196,32 @@ static void check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
 	}
 	thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
 	if (ctrlr->state == NVMF_CTRLR_DISABLED && NVME_CC_EN(ctrlr->cc)) {
-		enable(ctrlr);
+		ctrlr_enable(ctrlr);
 	}
 	if (ctrlr->shutdown_due) {
 		ctrlr->shutdown_due = false;
-		shut_down(ctrlr);
+		ctrlr_shut_down(ctrlr);
 	}
 }
 
-static void reset(struct nvmf_ctrlr *ctrlr)
+static void ctrlr_reset(struct nvmf_ctrlr *ctrlr)
 {
 	static const uint16_t from = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_SHUTTING_DOWN | 1 << NVMF_CTRLR_SHUT_DOWN |
 				     1 << NVMF_CTRLR_FAILED;
 
 	if ((from & 1 << ctrlr->state) != 0) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_RESETTING);
-		disconnect_io_qpairs(ctrlr);
-		check_io_qpairs_gone(ctrlr);
+		ctrlr_disconnect_io_qpairs(ctrlr);
+		ctrlr_check_io_qpairs_gone(ctrlr);
 	}
 }
 
-static void shut_down(struct nvmf_ctrlr *ctrlr)
+static void ctrlr_shut_down(struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->state == NVMF_CTRLR_READY) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUTTING_DOWN);
-		disconnect_io_qpairs(ctrlr);
-		check_io_qpairs_gone(ctrlr);
+		ctrlr_disconnect_io_qpairs(ctrlr);
+		ctrlr_check_io_qpairs_gone(ctrlr);
 	} else if (ctrlr->state == NVMF_CTRLR_DISABLED) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
 	} else if (ctrlr->state == NVMF_CTRLR_RESETTING) {
@@ -230,7 +230,7 @@ static void shut_down(struct nvmf_ctrlr *ctrlr)
 }
 
 /* Also after a shutdown while it was disabled, if the same write takes that back (Base 3.1.3.6, CSTS.SHST). */
-static bool may_enable(const struct nvmf_ctrlr *ctrlr)
+static bool ctrlr_may_enable(const struct nvmf_ctrlr *ctrlr)
 {
 	return ctrlr->state == NVMF_CTRLR_DISABLED ||
 	       (ctrlr->state == NVMF_CTRLR_SHUT_DOWN && NVME_CC_SHN(ctrlr->cc) == NVME_CC_SHN_NONE);
@@ -243,27 +243,28 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 	ctrlr->cc = cc;
 	if (NVME_CC_EN(old) && !NVME_CC_EN(cc)) {
 		ctrlr->shutdown_due = false; /* of what was enabled before this */
-		reset(ctrlr);
-	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && may_enable(ctrlr)) {
-		enable(ctrlr);
+		ctrlr_reset(ctrlr);
+	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && ctrlr_may_enable(ctrlr)) {
+		ctrlr_enable(ctrlr);
 	}
 	if (NVME_CC_SHN(cc) != NVME_CC_SHN_NONE && NVME_CC_SHN(old) == NVME_CC_SHN_NONE) {
-		shut_down(ctrlr);
+		ctrlr_shut_down(ctrlr);
 	}
 }
 
 /* ---- Going ---- */
 
-static void disconnect_on_group(struct thread_msg *msg)
+static void qpair_disconnect_on_group(struct thread_msg *msg)
 {
-	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, disconnect_msg), "the controller lets it go");
+	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, disconnect_msg),
+			      "its controller was reset, shut down or destroyed");
 }
 
 void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair)
 {
 	if (!qpair->disconnect_posted) {
 		qpair->disconnect_posted = true;
-		thread_post(qpair->group->thread, &qpair->disconnect_msg, disconnect_on_group);
+		thread_post(qpair->group->thread, &qpair->disconnect_msg, qpair_disconnect_on_group);
 	}
 }
 
@@ -325,11 +326,18 @@ void nvmf_ctrlr_qpair_gone(struct nvmf_qpair *qpair)
 	if (TAILQ_EMPTY(&ctrlr->qpairs)) {
 		ctrlr_free(ctrlr);
 	} else {
-		check_io_qpairs_gone(ctrlr);
+		ctrlr_check_io_qpairs_gone(ctrlr);
 	}
 }
 
 /* ---- Looking ---- */
+
+struct nvmf_ns *nvmf_ctrlr_visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid)
+{
+	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
+
+	return ns != NULL && nvmf_ctrlr_sees(ctrlr, nsid) ? ns : NULL;
+}
 
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid)
 {
@@ -375,7 +383,7 @@ struct qpair_state_call {
 	struct nvmf_qpair_info *info;
 };
 
-static void get_qpair_state(void *arg)
+static void qpair_read_state_on_group(void *arg)
 {
 	struct qpair_state_call *call = arg;
 
@@ -396,5 +404,5 @@ void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info 
 	nvmf_auth_get_info(qpair, &info->auth);
 	strcpy(info->hostnqn, qpair->ctl_ctrlr->hostnqn);
 	snprintf(info->thread, sizeof(info->thread), "%.31s", thread_name(qpair->group->thread));
-	thread_call(qpair->group->thread, get_qpair_state, &call);
+	thread_call(qpair->group->thread, qpair_read_state_on_group, &call);
 }

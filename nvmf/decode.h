@@ -27,6 +27,13 @@
 #define NVMF_WHERE_CDW14        NVMF_WHERE(56, 0)
 #define NVMF_WHERE_NOWHERE      UINT16_C(0xffff) /* not a field of the command */
 
+/* Stores the place (NVMF_WHERE...) of a bad field and returns Invalid Field in Command. */
+static inline uint16_t nvmf_bad_field(uint16_t *where, uint16_t place)
+{
+	*where = place;
+	return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+}
+
 /* The command's first bytes, the same for all commands of fabrics: PSDT must say SGL, FUSE must be a defined
  * value, and none on fabrics commands. len: bytes received. */
 uint16_t nvmf_decode_header(const void *capsule, size_t len, uint16_t *where);
@@ -70,7 +77,7 @@ uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd
 uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
 			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length, uint16_t *where);
 
-/* One piece of host memory. */
+/* One block of host memory. */
 struct nvmf_sgl_block {
 	uint64_t address;
 	uint32_t length;
@@ -238,8 +245,8 @@ struct nvmf_copy {
 	uint16_t num_ranges; /* 1 to NVMF_COPY_RANGES_MAX, each a struct nvme_copy_range of data */
 };
 uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uint16_t *where);
-/* All source ranges, which the caller has in one piece: the limits, the namespace, that nothing is copied onto what is
- * copied from. */
+/* All source ranges, which the caller has copied into one buffer: the limits, the namespace, that nothing is copied
+ * onto what is copied from. */
 uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
 				 uint16_t *where);
 /* One of them. */

@@ -2,16 +2,10 @@
 /* Identify, Get Log Page, Get and Set Features, Abort: Base 5.17, 5.16, 5.15, 5.27, 5.1. */
 #include "nvmf/decode.h"
 
-static uint16_t bad_field(uint16_t *where, uint16_t place)
-{
-	*where = place;
-	return NVME_ST_DNR(GENERIC, INVALID_FIELD);
-}
-
 /* We offer no UUID list (CTRATT bit 9 is 0), so no command may select one: Base 8.25. */
-static uint16_t check_uuid_index(uint8_t index, uint16_t *where)
+static uint16_t decode_uuid_index(uint8_t index, uint16_t *where)
 {
-	return index == 0 ? NVME_ST_SUCCESS : bad_field(where, NVMF_WHERE_CDW14);
+	return index == 0 ? NVME_ST_SUCCESS : nvmf_bad_field(where, NVMF_WHERE_CDW14);
 }
 
 uint16_t nvmf_decode_identify(const struct nvme_sqe *sqe, struct nvmf_identify *out, uint16_t *where)
@@ -26,7 +20,7 @@ uint16_t nvmf_decode_identify(const struct nvme_sqe *sqe, struct nvmf_identify *
 		.uuid_index = le32toh(sqe->cdw14) & 0x7f,
 		.nsid = le32toh(sqe->nsid),
 	};
-	return check_uuid_index(out->uuid_index, where);
+	return decode_uuid_index(out->uuid_index, where);
 }
 
 uint16_t nvmf_decode_get_log(const struct nvme_sqe *sqe, struct nvmf_get_log *out, uint16_t *where)
@@ -48,12 +42,12 @@ uint16_t nvmf_decode_get_log(const struct nvme_sqe *sqe, struct nvmf_get_log *ou
 	/* Bit 23 makes the offset an index into a list, which no log page of ours is (Supported Log Pages
 	 * says so). */
 	if (cdw14 & (UINT32_C(1) << 23)) {
-		return bad_field(where, NVMF_WHERE(58, 7));
+		return nvmf_bad_field(where, NVMF_WHERE(58, 7));
 	}
 	if (out->offset % 4 != 0) {
-		return bad_field(where, NVMF_WHERE_CDW12);
+		return nvmf_bad_field(where, NVMF_WHERE_CDW12);
 	}
-	return check_uuid_index(out->uuid_index, where);
+	return decode_uuid_index(out->uuid_index, where);
 }
 
 static void decode_feature(const struct nvme_sqe *sqe, struct nvmf_feature *out)
@@ -71,16 +65,16 @@ uint16_t nvmf_decode_get_features(const struct nvme_sqe *sqe, struct nvmf_featur
 	decode_feature(sqe, out);
 	out->select = (le32toh(sqe->cdw10) >> 8) & 0x7;
 	if (out->select > NVME_GET_FEATURES_SEL_SUPPORTED) {
-		return bad_field(where, NVMF_WHERE(41, 0));
+		return nvmf_bad_field(where, NVMF_WHERE(41, 0));
 	}
-	return check_uuid_index(out->uuid_index, where);
+	return decode_uuid_index(out->uuid_index, where);
 }
 
 uint16_t nvmf_decode_set_features(const struct nvme_sqe *sqe, struct nvmf_feature *out, uint16_t *where)
 {
 	decode_feature(sqe, out);
 	out->save = le32toh(sqe->cdw10) >> 31;
-	return check_uuid_index(out->uuid_index, where);
+	return decode_uuid_index(out->uuid_index, where);
 }
 
 uint32_t nvmf_feature_data_length(uint8_t fid, uint32_t cdw11)

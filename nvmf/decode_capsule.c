@@ -28,43 +28,43 @@ uint16_t nvmf_decode_header(const void *capsule, size_t len, uint16_t *where)
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t bad_type(uint16_t *where)
+static uint16_t sgl_bad_type(uint16_t *where)
 {
 	*where = NVMF_WHERE_SGL_TYPE;
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_TYPE);
 }
 
-static uint16_t bad_count(uint16_t *where)
+static uint16_t sgl_bad_count(uint16_t *where)
 {
 	*where = NVMF_WHERE_SGL_LENGTH;
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_COUNT);
 }
 
-static uint16_t bad_offset(uint16_t *where)
+static uint16_t sgl_bad_offset(uint16_t *where)
 {
 	*where = NVMF_WHERE_SGL_ADDRESS;
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_OFFSET);
 }
 
-static uint16_t bad_length(uint16_t *where)
+static uint16_t sgl_bad_length(uint16_t *where)
 {
 	*where = NVMF_WHERE_SGL_LENGTH;
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 }
 
 /* Of a (last) segment descriptor: its length, its alignment, or that it is there at all (Base figure 95). */
-static uint16_t bad_segment(uint16_t *where, uint16_t place)
+static uint16_t sgl_bad_segment(uint16_t *where, uint16_t place)
 {
 	*where = place;
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_LAST);
 }
 
-static bool is_segment(const union nvme_sgl_desc *d)
+static bool sgl_is_segment(const union nvme_sgl_desc *d)
 {
 	return nvme_sgl_type(d) == NVME_SGL_TYPE_SEGMENT || nvme_sgl_type(d) == NVME_SGL_TYPE_LAST_SEGMENT;
 }
 
-static bool keyed_is_good(const union nvme_sgl_desc *d)
+static bool sgl_keyed_is_good(const union nvme_sgl_desc *d)
 {
 	return nvme_sgl_type(d) == NVME_SGL_TYPE_KEYED_DATA_BLOCK &&
 	       (nvme_sgl_subtype(d) == NVME_SGL_SUBTYPE_ADDRESS ||
@@ -79,23 +79,23 @@ struct segment {
 };
 
 /* A (last) segment descriptor whose descriptors must lie in the capsule's data. */
-static uint16_t segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, size_t icd_len, struct segment *seg,
-			     uint16_t *where)
+static uint16_t sgl_segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, size_t icd_len, struct segment *seg,
+				 uint16_t *where)
 {
 	uint64_t offset = le64toh(d->plain.address);
 	uint32_t length = le32toh(d->plain.length);
 
 	if (nvme_sgl_subtype(d) != NVME_SGL_SUBTYPE_OFFSET) {
-		return bad_type(where);
+		return sgl_bad_type(where);
 	}
 	if (length == 0 || length % sizeof(*d) != 0) {
-		return bad_segment(where, NVMF_WHERE_SGL_LENGTH);
+		return sgl_bad_segment(where, NVMF_WHERE_SGL_LENGTH);
 	}
 	if (offset > icd_len || length > icd_len - offset) {
-		return bad_offset(where);
+		return sgl_bad_offset(where);
 	}
 	if (offset % 8 != 0) {
-		return bad_segment(where, NVMF_WHERE_SGL_ADDRESS);
+		return sgl_bad_segment(where, NVMF_WHERE_SGL_ADDRESS);
 	}
 	seg->next = icd + offset;
 	seg->end = seg->next + length;
@@ -105,44 +105,44 @@ static uint16_t segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, s
 
 /* Every descriptor of a segment but a trailing one that leads on is a keyed data block. Adds them to sgl, and
  * leaves the trailing one in *link. */
-static uint16_t segment_add(const struct segment *seg, unsigned max_descs, struct nvmf_sgl *sgl,
-			    union nvme_sgl_desc *link, uint16_t *where)
+static uint16_t sgl_segment_add(const struct segment *seg, unsigned max_descs, struct nvmf_sgl *sgl,
+				union nvme_sgl_desc *link, uint16_t *where)
 {
 	for (const uint8_t *p = seg->next; p < seg->end; p += sizeof(*link)) {
 		bool at_end = p + sizeof(*link) == seg->end;
 
 		memcpy(link, p, sizeof(*link));
-		if (is_segment(link) && seg->last) {
-			return bad_segment(where, NVMF_WHERE_SGL_TYPE);
+		if (sgl_is_segment(link) && seg->last) {
+			return sgl_bad_segment(where, NVMF_WHERE_SGL_TYPE);
 		}
-		if (is_segment(link)) {
-			return at_end ? NVME_ST_SUCCESS : bad_count(where);
+		if (sgl_is_segment(link)) {
+			return at_end ? NVME_ST_SUCCESS : sgl_bad_count(where);
 		}
-		if (!keyed_is_good(link)) {
-			return bad_type(where);
+		if (!sgl_keyed_is_good(link)) {
+			return sgl_bad_type(where);
 		}
 		if (sgl->num_descs == max_descs) {
-			return bad_count(where);
+			return sgl_bad_count(where);
 		}
 		sgl->num_descs++;
 		sgl->length += nvme_sgl_keyed_length(link);
 	}
-	return seg->last ? NVME_ST_SUCCESS : bad_segment(where, NVMF_WHERE_SGL_TYPE);
+	return seg->last ? NVME_ST_SUCCESS : sgl_bad_segment(where, NVMF_WHERE_SGL_TYPE);
 }
 
-static uint16_t decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, unsigned max_descs, struct nvmf_sgl *sgl,
-			    uint16_t *where)
+static uint16_t sgl_decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, unsigned max_descs,
+				struct nvmf_sgl *sgl, uint16_t *where)
 {
 	union nvme_sgl_desc link = *sgl1;
 	struct segment seg = {.last = false};
 
 	for (unsigned segments = 0; !seg.last; segments++) {
 		if (segments == SEGMENTS_MAX) {
-			return bad_count(where);
+			return sgl_bad_count(where);
 		}
-		uint16_t status = segment_open(&link, sgl->icd, icd_len, &seg, where);
+		uint16_t status = sgl_segment_open(&link, sgl->icd, icd_len, &seg, where);
 		if (status == NVME_ST_SUCCESS) {
-			status = segment_add(&seg, max_descs, sgl, &link, where);
+			status = sgl_segment_add(&seg, max_descs, sgl, &link, where);
 		}
 		if (status != NVME_ST_SUCCESS) {
 			return status;
@@ -152,16 +152,17 @@ static uint16_t decode_list(const union nvme_sgl_desc *sgl1, size_t icd_len, uns
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t decode_in_capsule(const union nvme_sgl_desc *d, size_t icd_len, struct nvmf_sgl *sgl, uint16_t *where)
+static uint16_t sgl_decode_in_capsule(const union nvme_sgl_desc *d, size_t icd_len, struct nvmf_sgl *sgl,
+				      uint16_t *where)
 {
 	uint64_t offset = le64toh(d->plain.address);
 	uint32_t length = le32toh(d->plain.length);
 
 	if (offset > icd_len) {
-		return bad_offset(where);
+		return sgl_bad_offset(where);
 	}
 	if (length > icd_len - offset) {
-		return bad_length(where);
+		return sgl_bad_length(where);
 	}
 	sgl->kind = NVMF_SGL_IN_CAPSULE;
 	sgl->num_descs = 1;
@@ -170,18 +171,18 @@ static uint16_t decode_in_capsule(const union nvme_sgl_desc *d, size_t icd_len, 
 	return NVME_ST_SUCCESS;
 }
 
-static uint16_t decode_sgl1(const union nvme_sgl_desc *d, size_t icd_len, const struct nvmf_sgl_rules *rules,
-			    bool to_target, struct nvmf_sgl *sgl, uint16_t *where)
+static uint16_t sgl_decode_sgl1(const union nvme_sgl_desc *d, size_t icd_len, const struct nvmf_sgl_rules *rules,
+				bool to_target, struct nvmf_sgl *sgl, uint16_t *where)
 {
 	switch (nvme_sgl_type(d)) {
 	case NVME_SGL_TYPE_DATA_BLOCK:
 		if (nvme_sgl_subtype(d) != NVME_SGL_SUBTYPE_OFFSET || !rules->in_capsule || !to_target) {
-			return bad_type(where);
+			return sgl_bad_type(where);
 		}
-		return decode_in_capsule(d, icd_len, sgl, where);
+		return sgl_decode_in_capsule(d, icd_len, sgl, where);
 	case NVME_SGL_TYPE_KEYED_DATA_BLOCK:
-		if (!rules->keyed || !keyed_is_good(d)) {
-			return bad_type(where);
+		if (!rules->keyed || !sgl_keyed_is_good(d)) {
+			return sgl_bad_type(where);
 		}
 		sgl->kind = NVMF_SGL_KEYED;
 		sgl->num_descs = 1;
@@ -189,17 +190,17 @@ static uint16_t decode_sgl1(const union nvme_sgl_desc *d, size_t icd_len, const 
 		return NVME_ST_SUCCESS;
 	case NVME_SGL_TYPE_SEGMENT:
 	case NVME_SGL_TYPE_LAST_SEGMENT:
-		return rules->keyed ? decode_list(d, icd_len, rules->max_descs, sgl, where) : bad_type(where);
+		return rules->keyed ? sgl_decode_list(d, icd_len, rules->max_descs, sgl, where) : sgl_bad_type(where);
 	case NVME_SGL_TYPE_TRANSPORT_DATA_BLOCK:
 		if (!rules->transport || nvme_sgl_subtype(d) != NVME_SGL_SUBTYPE_TRANSPORT) {
-			return bad_type(where);
+			return sgl_bad_type(where);
 		}
 		sgl->kind = NVMF_SGL_TRANSPORT;
 		sgl->num_descs = 1;
 		sgl->length = le32toh(d->plain.length);
 		return NVME_ST_SUCCESS;
 	default:
-		return bad_type(where);
+		return sgl_bad_type(where);
 	}
 }
 
@@ -214,9 +215,9 @@ uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd
 	sgl->sgl1 = &sqe->sgl1;
 	sgl->icd = icd;
 
-	uint16_t status = decode_sgl1(&sqe->sgl1, icd_len, rules, to_target, sgl, where);
+	uint16_t status = sgl_decode_sgl1(&sqe->sgl1, icd_len, rules, to_target, sgl, where);
 	if (status == NVME_ST_SUCCESS && sgl->length < need) {
-		status = bad_length(where);
+		status = sgl_bad_length(where);
 	}
 	return status;
 }
@@ -228,7 +229,7 @@ uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size
 	uint16_t status = nvmf_decode_sgl(sqe, icd, icd_len, rules, to_target, 0, &sgl, where);
 
 	*length = sgl.length;
-	return status == NVME_ST_SUCCESS && sgl.length % 4 != 0 ? bad_length(where) : status;
+	return status == NVME_ST_SUCCESS && sgl.length % 4 != 0 ? sgl_bad_length(where) : status;
 }
 
 struct nvmf_sgl_iter nvmf_sgl_iter(const struct nvmf_sgl *sgl)
@@ -246,7 +247,7 @@ bool nvmf_sgl_next(struct nvmf_sgl_iter *it, struct nvmf_sgl_block *block)
 
 	while (it->next < it->end) {
 		memcpy(&d, it->next, sizeof(d));
-		if (!is_segment(&d)) {
+		if (!sgl_is_segment(&d)) {
 			it->next += sizeof(d);
 			block->address = le64toh(d.keyed.address);
 			block->length = nvme_sgl_keyed_length(&d);

@@ -70,7 +70,7 @@ bool nvmf_nqn_is_valid(const char *nqn)
 	return nqn_domain_is_valid(domain) && (colon == NULL || colon[1] != 0);
 }
 
-static uint16_t bad_parameter(struct nvmf_connect_fault *fault, uint8_t iattr, size_t ipo)
+static uint16_t connect_bad_parameter(struct nvmf_connect_fault *fault, uint8_t iattr, size_t ipo)
 {
 	fault->iattr = iattr;
 	fault->ipo = (uint16_t)ipo;
@@ -81,10 +81,10 @@ static uint16_t decode_connect_data(const struct nvmf_connect_data *data, struct
 				    struct nvmf_connect_fault *fault)
 {
 	if (!nvmf_nqn_is_printable(data->subsysnqn, sizeof(data->subsysnqn))) {
-		return bad_parameter(fault, 1, offsetof(struct nvmf_connect_data, subsysnqn));
+		return connect_bad_parameter(fault, 1, offsetof(struct nvmf_connect_data, subsysnqn));
 	}
 	if (!nvmf_nqn_is_printable(data->hostnqn, sizeof(data->hostnqn))) {
-		return bad_parameter(fault, 1, offsetof(struct nvmf_connect_data, hostnqn));
+		return connect_bad_parameter(fault, 1, offsetof(struct nvmf_connect_data, hostnqn));
 	}
 	memcpy(out->hostid, data->hostid, sizeof(out->hostid));
 	out->cntlid = le16toh(data->cntlid);
@@ -106,7 +106,7 @@ uint16_t nvmf_decode_connect(const struct nvmf_connect_sqe *sqe, const void *dat
 		return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 	}
 	if (sqe->sqsize == 0) {
-		return bad_parameter(fault, 0, offsetof(struct nvmf_connect_sqe, sqsize));
+		return connect_bad_parameter(fault, 0, offsetof(struct nvmf_connect_sqe, sqsize));
 	}
 	out->qid = le16toh(sqe->qid);
 	out->sqsize = le16toh(sqe->sqsize) + UINT32_C(1);

@@ -85,7 +85,7 @@ void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba
 	out->num_blocks = le16toh(range->nlb) + UINT32_C(1);
 }
 
-static struct nvmf_lba_range nth_range(const void *data, unsigned n)
+static struct nvmf_lba_range copy_nth_range(const void *data, unsigned n)
 {
 	struct nvme_copy_range range;
 	struct nvmf_lba_range out;
@@ -96,14 +96,14 @@ static struct nvmf_lba_range nth_range(const void *data, unsigned n)
 }
 
 /* The sizes first: they are the command's, whatever the namespace. */
-static uint16_t check_copy_sizes(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
+static uint16_t copy_check_sizes(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
 				 uint64_t *total)
 {
 	struct nvmf_copy_limits limits = nvmf_copy_limits(geo->block_shift);
 
 	*total = 0;
 	for (unsigned i = 0; i < copy->num_ranges; i++) {
-		uint32_t blocks = nth_range(data, i).num_blocks;
+		uint32_t blocks = copy_nth_range(data, i).num_blocks;
 		*total += blocks;
 		if (blocks > limits.range_blocks || *total > limits.blocks) {
 			return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
@@ -116,7 +116,7 @@ uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
 				 uint16_t *where)
 {
 	uint64_t total;
-	uint16_t status = check_copy_sizes(data, copy, geo, &total);
+	uint16_t status = copy_check_sizes(data, copy, geo, &total);
 
 	*where = NVMF_WHERE_NOWHERE;
 	if (status != NVME_ST_SUCCESS) {
@@ -127,7 +127,7 @@ uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
 		return NVME_ST_DNR(GENERIC, LBA_RANGE);
 	}
 	for (unsigned i = 0; i < copy->num_ranges; i++) {
-		struct nvmf_lba_range from = nth_range(data, i);
+		struct nvmf_lba_range from = copy_nth_range(data, i);
 		if (!range_fits(from.slba, from.num_blocks, geo)) {
 			return NVME_ST_DNR(GENERIC, LBA_RANGE);
 		}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The discovery log: where a host finds what it may connect to (Base 5.16.1.23). Made anew for each read, only as far
- * as the host's window shows it; a host that reads it in pieces notices a change in between by the generation counter.
+ * as the host's window shows it; a host that reads it with several commands notices a change in between by the
+ * generation counter.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,16 +16,7 @@ struct log_writer {
 	uint64_t numrec;
 };
 
-/* Text fields are space padded (Base 5.16.1.23), but the NQN is terminated. */
-static void put_text(char *field, size_t size, const char *text)
-{
-	size_t len = strnlen(text, size);
-
-	memcpy(field, text, len);
-	memset(field + len, ' ', size - len);
-}
-
-static void put_entry(struct log_writer *lw, const struct nvmf_disc_log_entry *entry)
+static void discovery_put_entry(struct log_writer *lw, const struct nvmf_disc_log_entry *entry)
 {
 	uint64_t at = sizeof(struct nvmf_discovery_log) + lw->numrec * sizeof(*entry);
 
@@ -32,15 +24,15 @@ static void put_entry(struct log_writer *lw, const struct nvmf_disc_log_entry *e
 	lw->numrec++;
 }
 
-static void fill_address(struct nvmf_disc_log_entry *e, const struct nvmf_address *address)
+static void discovery_fill_address(struct nvmf_disc_log_entry *e, const struct nvmf_address *address)
 {
 	e->trtype = (uint8_t)nvmf_trtype_number(address->trtype);
 	e->adrfam = address->adrfam;
-	put_text(e->trsvcid, sizeof(e->trsvcid), address->trsvcid);
-	put_text(e->traddr, sizeof(e->traddr), address->traddr);
+	nvmf_put_padded(e->trsvcid, sizeof(e->trsvcid), address->trsvcid);
+	nvmf_put_padded(e->traddr, sizeof(e->traddr), address->traddr);
 }
 
-static void put_listener(struct log_writer *lw, const struct nvmf_subsystem *s, const struct nvmf_listener *l)
+static void discovery_put_listener(struct log_writer *lw, const struct nvmf_subsystem *s, const struct nvmf_listener *l)
 {
 	struct nvmf_transport *t = l->transport;
 	struct nvmf_disc_log_entry e = {
@@ -51,13 +43,13 @@ static void put_listener(struct log_writer *lw, const struct nvmf_subsystem *s, 
 		.asqsz = htole16((uint16_t)t->opts.max_aq_depth),
 	};
 
-	fill_address(&e, &l->listen->address);
+	discovery_fill_address(&e, &l->listen->address);
 	snprintf(e.subnqn, sizeof(e.subnqn), "%s", s->nqn);
 	t->ops->discover(t, &l->listen->address, &e);
-	put_entry(lw, &e);
+	discovery_put_entry(lw, &e);
 }
 
-static void put_referral(struct log_writer *lw, const struct nvmf_referral *r)
+static void discovery_put_referral(struct log_writer *lw, const struct nvmf_referral *r)
 {
 	struct nvmf_disc_log_entry e = {
 		.subtype = NVME_NQN_DISC,
@@ -68,16 +60,16 @@ static void put_referral(struct log_writer *lw, const struct nvmf_referral *r)
 	};
 	struct nvmf_transport *t = nvmf_transport_find(lw->ctrlr->subsystem->tgt, r->address.trtype);
 
-	fill_address(&e, &r->address);
+	discovery_fill_address(&e, &r->address);
 	snprintf(e.subnqn, sizeof(e.subnqn), "%s", r->subnqn);
 	if (t != NULL) {
 		t->ops->discover(t, &r->address, &e);
 	}
-	put_entry(lw, &e);
+	discovery_put_entry(lw, &e);
 }
 
 /* What the target was told to leave out for a host that asks through this address. */
-static bool passes_filter(const struct log_writer *lw, const struct nvmf_address *a)
+static bool discovery_passes_filter(const struct log_writer *lw, const struct nvmf_address *a)
 {
 	uint32_t filter = lw->ctrlr->subsystem->tgt->discovery_filter;
 	const struct nvmf_address *via = &lw->ctrlr->listen_address;
@@ -89,7 +81,7 @@ static bool passes_filter(const struct log_writer *lw, const struct nvmf_address
 	       (!(filter & NVMF_DISCOVERY_MATCH_TRSVCID) || strcmp(a->trsvcid, via->trsvcid) == 0);
 }
 
-static void put_subsystem(struct log_writer *lw, const struct nvmf_subsystem *s)
+static void discovery_put_subsystem(struct log_writer *lw, const struct nvmf_subsystem *s)
 {
 	const struct nvmf_listener *l;
 
@@ -97,8 +89,8 @@ static void put_subsystem(struct log_writer *lw, const struct nvmf_subsystem *s)
 		return;
 	}
 	TAILQ_FOREACH (l, &s->listeners, link) {
-		if (passes_filter(lw, &l->listen->address)) {
-			put_listener(lw, s, l);
+		if (discovery_passes_filter(lw, &l->listen->address)) {
+			discovery_put_listener(lw, s, l);
 		}
 	}
 }
@@ -110,10 +102,10 @@ uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w)
 	const struct nvmf_referral *r;
 
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
-		put_subsystem(&lw, s);
+		discovery_put_subsystem(&lw, s);
 	}
 	for (r = nvmf_referral_next(tgt, NULL); r != NULL; r = nvmf_referral_next(tgt, r)) {
-		put_referral(&lw, r);
+		discovery_put_referral(&lw, r);
 	}
 	struct nvmf_discovery_log header = {.genctr = htole64(tgt->generation), .numrec = htole64(lw.numrec)};
 	nvmf_window_put(w, 0, &header, sizeof(header));

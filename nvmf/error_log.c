@@ -4,12 +4,13 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
-static uint64_t lba_of(const struct nvmf_request *req)
+static uint64_t error_log_lba(const struct nvmf_request *req)
 {
 	return le32toh(req->sqe->cdw10) | (uint64_t)le32toh(req->sqe->cdw11) << 32;
 }
 
-static void fill(struct nvme_error_log_page *entry, const struct nvmf_request *req, uint16_t status, uint64_t count)
+static void error_log_fill(struct nvme_error_log_page *entry, const struct nvmf_request *req, uint16_t status,
+			   uint64_t count)
 {
 	bool io = req->qpair->qid != 0;
 
@@ -19,7 +20,7 @@ static void fill(struct nvme_error_log_page *entry, const struct nvmf_request *r
 		.cmdid = req->sqe->cid,
 		.status_field = htole16((uint16_t)(status << 1)),
 		.parm_error_location = htole16(req->error_where),
-		.lba = io ? htole64(lba_of(req)) : 0,
+		.lba = io ? htole64(error_log_lba(req)) : 0,
 		.nsid = req->sqe->opcode != nvme_admin_fabrics ? req->sqe->nsid : 0,
 		.trtype = req->qpair->transport->ops->trtype,
 	};
@@ -34,7 +35,7 @@ void nvmf_error_log_add(struct nvmf_error_log *log, const struct nvmf_request *r
 	uint32_t sequence = atomic_load_explicit(&log->slots[slot].sequence, memory_order_relaxed);
 	struct nvme_error_log_page entry;
 
-	fill(&entry, req, status, count);
+	error_log_fill(&entry, req, status, count);
 	if ((sequence & 1) != 0 ||
 	    !atomic_compare_exchange_strong_explicit(&log->slots[slot].sequence, &sequence, sequence + 1,
 						     memory_order_acquire, memory_order_relaxed)) {

@@ -87,7 +87,7 @@ bool nvmf_subsystem_host_allowed(const struct nvmf_subsystem *s, const char *hos
 	return s->allow_any_host || nvmf_hosts_find(&s->hosts, hostnqn) != NULL;
 }
 
-static bool host_is_not_allowed(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
+static bool ctrlr_host_is_not_allowed(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
 {
 	return !nvmf_subsystem_host_allowed(ctrlr->subsystem, ctrlr->hostnqn);
 }
@@ -104,7 +104,7 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 		if (w == NULL) {
 			return -ENOMEM;
 		}
-		w->match = host_is_not_allowed;
+		w->match = ctrlr_host_is_not_allowed;
 	}
 	s->allow_any_host = allow;
 	nvmf_tgt_discovery_changed(s->tgt);
@@ -115,7 +115,7 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 }
 
 /* A key of the ring by its name. */
-static int get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
+static int host_get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
 {
 	*key = name != NULL ? keyring_get(name) : NULL;
 	if (name != NULL && *key == NULL) {
@@ -129,13 +129,13 @@ struct keys {
 	struct keyring_key *host, *ctrlr;
 };
 
-static void put_keys(const struct keys *keys)
+static void host_put_keys(const struct keys *keys)
 {
 	keyring_put(keys->host);
 	keyring_put(keys->ctrlr);
 }
 
-static int get_keys(const char *host, const char *ctrlr, struct keys *keys, char why[NVMF_ERROR_MAX])
+static int host_get_keys(const char *host, const char *ctrlr, struct keys *keys, char why[NVMF_ERROR_MAX])
 {
 	*keys = (struct keys){0};
 	if (host == NULL && ctrlr != NULL) {
@@ -144,24 +144,24 @@ static int get_keys(const char *host, const char *ctrlr, struct keys *keys, char
 			 "is only to a host that does the same");
 		return -EINVAL;
 	}
-	int rc = get_key("dhchap_key", host, &keys->host, why);
+	int rc = host_get_key("dhchap_key", host, &keys->host, why);
 	if (rc == 0) {
-		rc = get_key("dhchap_ctrlr_key", ctrlr, &keys->ctrlr, why);
+		rc = host_get_key("dhchap_ctrlr_key", ctrlr, &keys->ctrlr, why);
 	}
 	if (rc != 0) {
-		put_keys(keys);
+		host_put_keys(keys);
 	}
 	return rc;
 }
 
-static void set_keys(struct nvmf_host *host, const struct keys *keys)
+static void host_set_keys(struct nvmf_host *host, const struct keys *keys)
 {
-	put_keys(&(struct keys){host->key, host->ctrlr_key});
+	host_put_keys(&(struct keys){host->key, host->ctrlr_key});
 	host->key = keys->host;
 	host->ctrlr_key = keys->ctrlr;
 }
 
-static void tell_not_added(const char *hostnqn, int rc, char why[NVMF_ERROR_MAX])
+static void host_explain_not_added(const char *hostnqn, int rc, char why[NVMF_ERROR_MAX])
 {
 	if (rc == -EINVAL) {
 		snprintf(why, NVMF_ERROR_MAX,
@@ -182,18 +182,18 @@ int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const
 			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
 {
 	struct keys keys;
-	int rc = get_keys(key_name, ctrlr_key_name, &keys, why);
+	int rc = host_get_keys(key_name, ctrlr_key_name, &keys, why);
 
 	if (rc != 0) {
 		return rc;
 	}
 	rc = nvmf_hosts_add(&s->hosts, hostnqn);
 	if (rc != 0) {
-		put_keys(&keys);
-		tell_not_added(hostnqn, rc, why);
+		host_put_keys(&keys);
+		host_explain_not_added(hostnqn, rc, why);
 		return rc;
 	}
-	set_keys(nvmf_hosts_find(&s->hosts, hostnqn), &keys);
+	host_set_keys(nvmf_hosts_find(&s->hosts, hostnqn), &keys);
 	USDT(nvmf_subsystem_add_host, s->nqn, hostnqn);
 	nvmf_tgt_discovery_changed(s->tgt);
 	return 0;
@@ -210,9 +210,9 @@ int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const
 			 hostnqn);
 		return -ENOENT;
 	}
-	int rc = get_keys(key_name, ctrlr_key_name, &keys, why);
+	int rc = host_get_keys(key_name, ctrlr_key_name, &keys, why);
 	if (rc == 0) {
-		set_keys(host, &keys);
+		host_set_keys(host, &keys);
 	}
 	return rc;
 }
@@ -225,9 +225,9 @@ const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *
 	return key != NULL ? keyring_key_name(key) : NULL;
 }
 
-static bool host_is(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
+static bool ctrlr_host_matches(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
 {
-	return strcmp(ctrlr->hostnqn, w->hostnqn) == 0 && host_is_not_allowed(ctrlr, w);
+	return strcmp(ctrlr->hostnqn, w->hostnqn) == 0 && ctrlr_host_is_not_allowed(ctrlr, w);
 }
 
 void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, nvmf_done_fn done, void *arg)
@@ -246,7 +246,7 @@ void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, n
 	}
 	USDT(nvmf_subsystem_remove_host, s->nqn, w->hostnqn);
 	nvmf_tgt_discovery_changed(s->tgt);
-	w->match = host_is;
+	w->match = ctrlr_host_matches;
 	w->done = done;
 	w->arg = arg;
 	nvmf_subsystem_end_ctrlrs(s, w, "its host was removed");

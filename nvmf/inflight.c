@@ -12,7 +12,7 @@ struct inflight_call {
 	size_t count, room;
 };
 
-static void count_on_group(void *arg)
+static void inflight_count_on_group(void *arg)
 {
 	struct inflight_call *call = arg;
 	struct nvmf_qpair *qpair;
@@ -58,7 +58,7 @@ const char *nvmf_request_state(unsigned n)
 	return NULL;
 }
 
-static void describe_command(const struct nvmf_request *req, struct nvmf_inflight *out)
+static void inflight_describe_command(const struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	const struct nvme_sqe *sqe = req->sqe;
 	bool fabrics = sqe->opcode == nvme_admin_fabrics;
@@ -89,7 +89,7 @@ static void describe_command(const struct nvmf_request *req, struct nvmf_infligh
 	}
 }
 
-static void describe(struct nvmf_request *req, struct nvmf_inflight *out)
+static void inflight_describe(struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	const struct nvmf_qpair *qpair = req->qpair;
 	uint64_t now = env_ticks();
@@ -101,7 +101,7 @@ static void describe(struct nvmf_request *req, struct nvmf_inflight *out)
 		out->cntlid = qpair->ctrlr->cntlid;
 		strcpy(out->subnqn, qpair->ctrlr->subsystem->nqn);
 	}
-	describe_command(req, out);
+	inflight_describe_command(req, out);
 	out->object = req;
 	out->age_ticks = now > req->start_ticks ? now - req->start_ticks : 0;
 	out->start_ticks = req->start_ticks;
@@ -119,7 +119,7 @@ static void describe(struct nvmf_request *req, struct nvmf_inflight *out)
 	}
 }
 
-static void list_on_group(void *arg)
+static void inflight_list_on_group(void *arg)
 {
 	struct inflight_call *call = arg;
 	struct nvmf_qpair *qpair;
@@ -128,7 +128,7 @@ static void list_on_group(void *arg)
 		const struct nvmf_transport_ops *ops = qpair->transport->ops;
 		struct nvmf_request *req = ops->request_next(qpair, NULL);
 		for (; req != NULL && call->count < call->room; req = ops->request_next(qpair, req)) {
-			describe(req, &call->list[call->count++]);
+			inflight_describe(req, &call->list[call->count++]);
 		}
 	}
 }
@@ -139,7 +139,7 @@ ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 
 	*list = NULL;
 	TAILQ_FOREACH (call.group, &tgt->groups, link) {
-		thread_call(call.group->thread, count_on_group, &call);
+		thread_call(call.group->thread, inflight_count_on_group, &call);
 	}
 	call.room += 64; /* some more may come before we look again */
 	call.list = calloc(call.room, sizeof(*call.list));
@@ -147,7 +147,7 @@ ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 		return -ENOMEM;
 	}
 	TAILQ_FOREACH (call.group, &tgt->groups, link) {
-		thread_call(call.group->thread, list_on_group, &call);
+		thread_call(call.group->thread, inflight_list_on_group, &call);
 	}
 	if (call.count == 0) {
 		free(call.list);
@@ -164,7 +164,7 @@ struct late_call {
 	uint64_t min_age_ticks;
 };
 
-static void list_late_on_group(void *arg)
+static void inflight_list_late_on_group(void *arg)
 {
 	struct late_call *call = arg;
 	struct nvmf_qpair *qpair;
@@ -176,7 +176,7 @@ static void list_late_on_group(void *arg)
 		for (; req != NULL && call->count < call->room; req = ops->request_next(qpair, req)) {
 			if (req->where != NVMF_REQUEST_HELD && now > req->start_ticks &&
 			    now - req->start_ticks >= call->min_age_ticks) {
-				describe(req, &call->list[call->count++]);
+				inflight_describe(req, &call->list[call->count++]);
 			}
 		}
 	}
@@ -188,7 +188,7 @@ size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t ma
 
 	TAILQ_FOREACH (call.group, &tgt->groups, link) {
 		if (call.group->ctl_admin_qpairs + call.group->ctl_io_qpairs != 0) {
-			thread_call(call.group->thread, list_late_on_group, &call);
+			thread_call(call.group->thread, inflight_list_late_on_group, &call);
 		}
 	}
 	return call.count;

@@ -59,7 +59,7 @@ enum nvmf_view_state {
 	NVMF_VIEW_INACTIVE = 0,
 	NVMF_VIEW_ACTIVE = 1,
 	NVMF_VIEW_PAUSED = 2,
-	NVMF_VIEW_PAUSING = 3, /* gates are closed; commands under way are ending */
+	NVMF_VIEW_PAUSING = 3, /* new commands wait; those under way are ending */
 	NVMF_VIEW_STATES,
 };
 
@@ -82,7 +82,7 @@ struct nvmf_ns_view {
 	uint32_t outstanding; /* commands in the bdev, or using memory that it lends */
 	uint32_t nsid;
 	uint32_t anagrpid;
-	bool closed;                  /* new commands wait */
+	bool paused;                  /* new commands wait */
 	uint8_t limits;               /* enum nvmf_ns_limit: what to look at before a command goes through; mostly 0 */
 	bool write_cache;             /* FUA needs a flush */
 	const struct nvmf_resv *resv; /* NVMF_NS_RESV; never changes: another takes its place */
@@ -139,8 +139,8 @@ int nvmf_views_create(struct nvmf_subsystem *s);
 void nvmf_views_destroy(struct nvmf_subsystem *s);
 void nvmf_views_activate(struct nvmf_subsystem *s);
 void nvmf_views_deactivate(struct nvmf_subsystem *s);
-/* Closes the gates; nvmf_subsystem_view_drained() will be called for each view that still has commands under way:
- * how many those are. */
+/* Makes new commands wait. Returns how many views still have commands under way; nvmf_subsystem_view_drained() is
+ * called once for each of those when they have ended. */
 unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid);
 /* How many had not drained yet. */
 unsigned nvmf_views_resume(struct nvmf_subsystem *s);
@@ -164,15 +164,18 @@ static inline void nvmf_ns_view_leave(struct nvmf_request *req)
 	struct nvmf_ns_view *nsv = req->ns_view;
 
 	req->counted = false;
-	if (--nsv->outstanding == 0 && __builtin_expect(nsv->closed, 0)) {
+	if (--nsv->outstanding == 0 && unlikely(nsv->paused)) {
 		nvmf_view_check_drained(nsv->view);
 	}
 }
-/* Group. True if the command has to wait; it then is in the queue. gated: before its data phase. */
-bool nvmf_view_hold(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req, bool gated);
-/* Group. Takes a queue pair's commands out of the queue and fails them. */
+/* Group. True: the namespace is paused, and the command has been queued until it is resumed. before_data: the command
+ * waits before its data are fetched (nvmf_io_start() runs again); otherwise before it is carried out. */
+bool nvmf_view_wait_if_paused(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req,
+			      bool before_data);
+/* Group. Takes a queue pair's waiting commands out of the view's queue and fails them. */
 void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status);
-void nvmf_view_unhold(struct nvmf_request *req);
+/* Group. Takes one waiting command out of the queue. */
+void nvmf_view_unwait(struct nvmf_request *req);
 
 /* ---- Target: tgt.c, transport.c, listener.c ---- */
 
@@ -453,6 +456,8 @@ static inline bool nvmf_ctrlr_sees(const struct nvmf_ctrlr *ctrlr, uint32_t nsid
 	return word >> ((nsid - 1) % 64) & 1;
 }
 
+/* The namespace with an id, if the subsystem has it and the controller's host may see it; otherwise NULL. */
+struct nvmf_ns *nvmf_ctrlr_visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid);
 struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin, const struct nvmf_connect *c,
 				     uint16_t cntlid);
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid);
@@ -605,6 +610,9 @@ void nvmf_window_zero(struct nvmf_window *w);
 void nvmf_window_put(struct nvmf_window *w, uint64_t at, const void *data, size_t len);
 /* Copies the request's data out of its buffers: how many bytes. */
 size_t nvmf_request_copy_data(const struct nvmf_request *req, void *to, size_t len);
+
+/* Fills a text field of Identify or of a log page: padded with spaces, not terminated (Base 1.4.2). */
+void nvmf_put_padded(char *field, size_t size, const char *text);
 
 void nvmf_connect_run(struct nvmf_request *req);
 void nvmf_property_get_run(struct nvmf_request *req);

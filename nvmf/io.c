@@ -6,7 +6,7 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
-static bool is_reservation(uint8_t opcode)
+static bool opcode_is_reservation(uint8_t opcode)
 {
 	return opcode == nvme_cmd_resv_register || opcode == nvme_cmd_resv_report || opcode == nvme_cmd_resv_acquire ||
 	       opcode == nvme_cmd_resv_release;
@@ -14,18 +14,18 @@ static bool is_reservation(uint8_t opcode)
 
 /* Reservation commands have their own rules. What is not known to read counts as writing: Flush too (NVM 2.1.1), and
  * Copy. Of a fused pair both do: the Write may wait where nobody sees it, and what its Compare may, it may. */
-static bool conflicts(const struct nvmf_request *req, const struct nvmf_resv *resv)
+static bool io_conflicts_with_resv(const struct nvmf_request *req, const struct nvmf_resv *resv)
 {
 	uint8_t opcode = req->sqe->opcode;
 	bool reads = opcode == nvme_cmd_read || opcode == nvme_cmd_compare || opcode == nvme_cmd_verify;
 	bool writes = !reads || req->fuse != NVME_FUSE_NONE;
 
-	return !is_reservation(opcode) && nvmf_resv_conflicts(resv, req->qpair->ctrlr->hostid, writes);
+	return !opcode_is_reservation(opcode) && nvmf_resv_conflicts(resv, req->qpair->ctrlr->hostid, writes);
 }
 
 /* What keeps this command from its namespace; mostly there is nothing to look at. */
-__attribute__((noinline, cold)) static uint16_t check_limits(const struct nvmf_request *req,
-							     const struct nvmf_ns_view *nsv)
+__attribute__((noinline, cold)) static uint16_t io_check_limits(const struct nvmf_request *req,
+								const struct nvmf_ns_view *nsv)
 {
 	const struct nvmf_ctrlr *ctrlr = req->qpair->ctrlr;
 
@@ -38,14 +38,14 @@ __attribute__((noinline, cold)) static uint16_t check_limits(const struct nvmf_r
 			return status;
 		}
 	}
-	if ((nsv->limits & NVMF_NS_RESV) != 0 && conflicts(req, nsv->resv)) {
+	if ((nsv->limits & NVMF_NS_RESV) != 0 && io_conflicts_with_resv(req, nsv->resv)) {
 		return NVME_ST_DNR(GENERIC, RESERVATION_CONFLICT);
 	}
 	return NVME_ST_SUCCESS;
 }
 
 /* The namespace of a command that may go through; otherwise NULL and the status it is to end with. */
-static inline struct nvmf_ns_view *find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status)
+static inline struct nvmf_ns_view *io_find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status)
 {
 	const struct nvmf_subsystem_view *view = req->qpair->view;
 
@@ -55,7 +55,7 @@ static inline struct nvmf_ns_view *find_ns(const struct nvmf_request *req, uint3
 	}
 	struct nvmf_ns_view *nsv = view->ns[nsid - 1];
 	if (__builtin_expect(nsv->limits != 0, 0)) {
-		*status = check_limits(req, nsv);
+		*status = io_check_limits(req, nsv);
 		return *status == NVME_ST_SUCCESS ? nsv : NULL;
 	}
 	return nsv;
@@ -63,18 +63,19 @@ static inline struct nvmf_ns_view *find_ns(const struct nvmf_request *req, uint3
 
 struct nvmf_ns_view *nvmf_io_find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status)
 {
-	return find_ns(req, nsid, status);
+	return io_find_ns(req, nsid, status);
 }
 
 /* True if the command now waits for its namespace. */
-static inline bool hold(struct nvmf_request *req, uint32_t nsid, bool gated)
+static inline bool io_wait_if_paused(struct nvmf_request *req, uint32_t nsid, bool before_data)
 {
 	struct nvmf_subsystem_view *view = req->qpair->view;
 
-	return __builtin_expect(view->state != NVMF_VIEW_ACTIVE, 0) && nvmf_view_hold(view, nsid, req, gated);
+	return __builtin_expect(view->state != NVMF_VIEW_ACTIVE, 0) &&
+	       nvmf_view_wait_if_paused(view, nsid, req, before_data);
 }
 
-static bool fuse_is_good(const struct nvmf_request *req)
+static bool io_fuse_is_good(const struct nvmf_request *req)
 {
 	switch (req->fuse) {
 	case NVME_FUSE_NONE:
@@ -87,7 +88,7 @@ static bool fuse_is_good(const struct nvmf_request *req)
 }
 
 /* Read, Write and Compare: their blocks, and the bytes that are transferred. */
-static inline uint16_t decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+static inline uint16_t rw_decode(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
 				 struct nvmf_lba_range *range, uint64_t *bytes, uint16_t *where)
 {
 	if (__builtin_expect(nsv->geo.md_eighths != 0, 0)) {
@@ -103,7 +104,7 @@ static enum nvmf_next rw_start(struct nvmf_request *req, const struct nvmf_ns_vi
 	struct nvmf_lba_range range;
 	uint64_t bytes;
 	uint16_t where;
-	uint16_t status = decode_rw(req, nsv, &range, &bytes, &where);
+	uint16_t status = rw_decode(req, nsv, &range, &bytes, &where);
 
 	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
 		return nvmf_request_reject(req, status, where);
@@ -131,7 +132,7 @@ static enum nvmf_next copy_start(struct nvmf_request *req)
 }
 
 /* Only what looks at nothing but the command; the rest is checked where the reservations are. */
-static enum nvmf_next report_start(struct nvmf_request *req)
+static enum nvmf_next resv_report_start(struct nvmf_request *req)
 {
 	struct nvmf_resv_report report;
 	uint16_t where;
@@ -156,11 +157,11 @@ __attribute__((noinline)) static enum nvmf_next resv_start(struct nvmf_request *
 	case nvme_cmd_resv_release:
 		return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, NVMF_RESV_RELEASE_DATA);
 	default:
-		return report_start(req);
+		return resv_report_start(req);
 	}
 }
 
-static enum nvmf_next ns_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
+static enum nvmf_next io_start_on_ns(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
 	switch (req->sqe->opcode) {
 	case nvme_cmd_read:
@@ -196,12 +197,12 @@ static bool opcode_is_known(uint8_t opcode)
 	case nvme_cmd_copy:
 		return true;
 	default:
-		return is_reservation(opcode) || opcode >= NVMF_VENDOR_IO;
+		return opcode_is_reservation(opcode) || opcode >= NVMF_VENDOR_IO;
 	}
 }
 
 /* Fabrics commands on an I/O queue that is connected: authentication; Connect, out of place. */
-static enum nvmf_next unknown_start(struct nvmf_request *req)
+static enum nvmf_next io_start_unknown(struct nvmf_request *req)
 {
 	const struct nvmf_fabrics_sqe *fabrics = (const void *)req->sqe;
 
@@ -223,24 +224,24 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 	uint16_t status;
 
 	if (__builtin_expect(!opcode_is_known(req->sqe->opcode), 0)) {
-		return unknown_start(req);
+		return io_start_unknown(req);
 	}
-	if (__builtin_expect(!fuse_is_good(req), 0)) {
+	if (__builtin_expect(!io_fuse_is_good(req), 0)) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_FLAGS_FUSE);
 	}
-	if (hold(req, nsid, true)) {
+	if (io_wait_if_paused(req, nsid, true)) {
 		return NVMF_NEXT_WAIT;
 	}
-	const struct nvmf_ns_view *nsv = find_ns(req, nsid, &status);
+	const struct nvmf_ns_view *nsv = io_find_ns(req, nsid, &status);
 	if (__builtin_expect(nsv == NULL, 0)) {
 		return nvmf_request_reject(req, status, NVMF_WHERE_NSID);
 	}
-	return ns_start(req, nsv);
+	return io_start_on_ns(req, nsv);
 }
 
 /* ---- Carrying out ---- */
 
-static void count_io(const struct nvmf_request *req)
+static void io_count(const struct nvmf_request *req)
 {
 	struct nvmf_ns_view *nsv = req->ns_view;
 	uint64_t units = req->length >> 9;
@@ -254,7 +255,7 @@ static void count_io(const struct nvmf_request *req)
 	}
 }
 
-static void submit(struct nvmf_request *req)
+static void io_submit(struct nvmf_request *req)
 {
 	nvmf_request_set_where(req, NVMF_REQUEST_BDEV);
 	bdev_submit(&req->bdev_io);
@@ -262,7 +263,7 @@ static void submit(struct nvmf_request *req)
 
 /* Whether it has to be on the medium when it ends: the host said so, of the command or of all (Set Features, Volatile
  * Write Cache). */
-static bool wants_flush(const struct nvmf_request *req)
+static bool io_wants_flush(const struct nvmf_request *req)
 {
 	switch (req->sqe->opcode) {
 	case nvme_cmd_write:
@@ -277,18 +278,18 @@ static bool wants_flush(const struct nvmf_request *req)
 }
 
 /* After what it wrote. True: its callback comes once more. */
-static bool flush_after(struct nvmf_request *req)
+static bool io_flush_after(struct nvmf_request *req)
 {
-	if (__builtin_expect(!wants_flush(req), 1) || req->phase != 0) {
+	if (__builtin_expect(!io_wants_flush(req), 1) || req->phase != 0) {
 		return false;
 	}
 	req->phase = 1;
 	bdev_io_set_rw(&req->bdev_io, BDEV_IO_FLUSH, NULL, 0, 0, req->ns_view->geo.num_blocks);
-	submit(req);
+	io_submit(req);
 	return true;
 }
 
-static void io_done(struct bdev_io *io, void *arg)
+static void io_bdev_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *req = arg;
 
@@ -296,14 +297,14 @@ static void io_done(struct bdev_io *io, void *arg)
 		nvmf_request_finish(req, io->status);
 		return;
 	}
-	count_io(req);
-	if (!flush_after(req)) {
+	io_count(req);
+	if (!io_flush_after(req)) {
 		nvmf_request_finish(req, NVME_ST_SUCCESS);
 	}
 }
 
 /* The command is under way from here. */
-static void enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io_cb done)
+static void io_enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io_cb done)
 {
 	nvmf_ns_view_enter(nsv, req);
 	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
@@ -318,7 +319,7 @@ static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_vi
 			 uint16_t *where)
 {
 	uint64_t bytes;
-	uint16_t status = decode_rw(req, nsv, range, &bytes, where);
+	uint16_t status = rw_decode(req, nsv, range, &bytes, where);
 
 	if (status == NVME_ST_SUCCESS && bytes != req->length) {
 		*where = NVMF_WHERE_NSID; /* it has another block size than when the command came */
@@ -337,16 +338,16 @@ static void rw_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum bde
 		nvmf_request_finish_at(req, status, where);
 		return;
 	}
-	enter(req, nsv, io_done);
+	io_enter(req, nsv, io_bdev_done);
 	bdev_io_set_rw(&req->bdev_io, type, req->iov, req->iovcnt, range.slba, range.num_blocks);
-	submit(req);
+	io_submit(req);
 }
 
 static void flush_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
-	enter(req, nsv, io_done);
+	io_enter(req, nsv, io_bdev_done);
 	bdev_io_set_rw(&req->bdev_io, BDEV_IO_FLUSH, NULL, 0, 0, nsv->geo.num_blocks);
-	submit(req);
+	io_submit(req);
 }
 
 static void write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
@@ -363,13 +364,13 @@ static void write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv
 		nvmf_request_finish_at(req, status, where);
 		return;
 	}
-	enter(req, nsv, io_done);
+	io_enter(req, nsv, io_bdev_done);
 	bdev_io_set_rw(&req->bdev_io, BDEV_IO_WRITE_ZEROES, NULL, 0, range.slba, range.num_blocks);
-	submit(req);
+	io_submit(req);
 }
 
 /* Verify and Write Uncorrectable: nothing but a range. */
-static void blocks_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum bdev_io_type type)
+static void range_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum bdev_io_type type)
 {
 	struct nvmf_lba_range range;
 	uint16_t where;
@@ -382,15 +383,15 @@ static void blocks_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum
 		nvmf_request_finish_at(req, status, where);
 		return;
 	}
-	enter(req, nsv, io_done);
+	io_enter(req, nsv, io_bdev_done);
 	bdev_io_set_rw(&req->bdev_io, type, NULL, 0, range.slba, range.num_blocks);
-	submit(req);
+	io_submit(req);
 }
 
 /* ---- Dataset Management: its ranges one after the other ---- */
 
 /* The index'th entry of the request's data. */
-static void get_entry(const struct nvmf_request *req, unsigned index, void *entry, size_t size)
+static void request_copy_entry(const struct nvmf_request *req, unsigned index, void *entry, size_t size)
 {
 	size_t skip = index * size, copied = 0;
 
@@ -412,7 +413,7 @@ static uint16_t dsm_range(const struct nvmf_request *req, const struct nvmf_ns_v
 {
 	struct nvme_dsm_range range = {0};
 
-	get_entry(req, index, &range, sizeof(range));
+	request_copy_entry(req, index, &range, sizeof(range));
 	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, out, where);
 }
 
@@ -432,7 +433,7 @@ static void dsm_next(struct nvmf_request *req)
 		req->dsm_next++;
 		if (range.num_blocks != 0) {
 			bdev_io_set_rw(&req->bdev_io, BDEV_IO_UNMAP, NULL, 0, range.slba, range.num_blocks);
-			submit(req);
+			io_submit(req);
 			return;
 		}
 	}
@@ -469,7 +470,7 @@ static void dsm_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		nvmf_request_finish(req, NVME_ST_SUCCESS);
 		return;
 	}
-	enter(req, nsv, dsm_done);
+	io_enter(req, nsv, dsm_done);
 	req->dsm_next = 0;
 	dsm_next(req);
 }
@@ -483,10 +484,10 @@ static void copy_next(struct nvmf_request *req, uint64_t to)
 	struct nvme_copy_range entry = {0};
 	struct nvmf_lba_range from;
 
-	get_entry(req, req->dsm_next++, &entry, sizeof(entry));
+	request_copy_entry(req, req->dsm_next++, &entry, sizeof(entry));
 	nvmf_decode_copy_range(&entry, &from);
 	bdev_io_set_copy(&req->bdev_io, from.slba, to, from.num_blocks);
-	submit(req);
+	io_submit(req);
 }
 
 static void copy_done(struct bdev_io *io, void *arg)
@@ -506,7 +507,7 @@ static void copy_done(struct bdev_io *io, void *arg)
 		copy_next(req, io->offset_blocks + io->num_blocks);
 		return;
 	}
-	io_done(io, arg); /* which sees to FUA */
+	io_bdev_done(io, arg); /* which sees to FUA */
 }
 
 /* Nothing is copied if one of the ranges is bad. */
@@ -528,15 +529,15 @@ static void copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		nvmf_request_finish_at(req, status, where);
 		return;
 	}
-	enter(req, nsv, copy_done);
+	io_enter(req, nsv, copy_done);
 	req->dsm_next = 0;
 	copy_next(req, copy.to);
 }
 
 /* ---- Compare and Write, fused: NVM 2.1.4, Base 3.4.2 ---- */
 
-static void pair_finish(struct nvmf_request *first, struct nvmf_request *second, uint16_t first_status,
-			uint16_t second_status)
+static void fused_pair_finish(struct nvmf_request *first, struct nvmf_request *second, uint16_t first_status,
+			      uint16_t second_status)
 {
 	first->fuse_peer = NULL;
 	second->fuse_peer = NULL;
@@ -544,23 +545,23 @@ static void pair_finish(struct nvmf_request *first, struct nvmf_request *second,
 	nvmf_request_finish(second, second_status);
 }
 
-static void pair_done(struct bdev_io *io, void *arg)
+static void fused_pair_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *second = arg;
 
 	if (io->status == NVME_ST_SUCCESS) {
-		count_io(second);
-		if (!flush_after(second)) {
-			pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, NVME_ST_SUCCESS);
+		io_count(second);
+		if (!io_flush_after(second)) {
+			fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, NVME_ST_SUCCESS);
 		}
 	} else if (second->phase != 0) { /* written, but not made to last */
-		pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, io->status);
+		fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, io->status);
 	} else {
-		pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
+		fused_pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
 	}
 }
 
-static void pair_exec(struct nvmf_request *first, struct nvmf_request *second, struct nvmf_ns_view *nsv)
+static void fused_pair_exec(struct nvmf_request *first, struct nvmf_request *second, struct nvmf_ns_view *nsv)
 {
 	struct nvmf_lba_range a, b;
 	uint16_t where;
@@ -576,15 +577,15 @@ static void pair_exec(struct nvmf_request *first, struct nvmf_request *second, s
 	}
 	if (status != NVME_ST_SUCCESS) {
 		first->error_where = where;
-		pair_finish(first, second, status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
+		fused_pair_finish(first, second, status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
 		return;
 	}
-	enter(second, nsv, pair_done);
+	io_enter(second, nsv, fused_pair_done);
 	second->bdev_io.compare.iovs = first->iov;
 	second->bdev_io.compare.iovcnt = first->iovcnt;
 	bdev_io_set_rw(&second->bdev_io, BDEV_IO_COMPARE_AND_WRITE, second->iov, second->iovcnt, b.slba, b.num_blocks);
 	nvmf_request_set_where(first, NVMF_REQUEST_BDEV);
-	submit(second);
+	io_submit(second);
 }
 
 /* The half that is ready first waits for the other. */
@@ -597,9 +598,9 @@ static void fused_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	} else if (peer == NULL || peer->where != NVMF_REQUEST_FUSED) {
 		nvmf_request_set_where(req, NVMF_REQUEST_FUSED);
 	} else if (req->fuse == NVME_FUSE_FIRST) {
-		pair_exec(req, peer, nsv);
+		fused_pair_exec(req, peer, nsv);
 	} else {
-		pair_exec(peer, req, nsv);
+		fused_pair_exec(peer, req, nsv);
 	}
 }
 
@@ -623,7 +624,7 @@ __attribute__((noinline)) static void resv_exec(struct nvmf_request *req)
 	thread_post(thread_control(), &req->msg, nvmf_resv_run);
 }
 
-static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+static void io_exec_on_ns(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
 	switch (req->sqe->opcode) {
 	case nvme_cmd_read:
@@ -645,10 +646,10 @@ static void ns_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		dsm_exec(req, nsv);
 		break;
 	case nvme_cmd_verify:
-		blocks_exec(req, nsv, BDEV_IO_VERIFY);
+		range_exec(req, nsv, BDEV_IO_VERIFY);
 		break;
 	case nvme_cmd_write_uncor:
-		blocks_exec(req, nsv, BDEV_IO_WRITE_UNCORRECTABLE);
+		range_exec(req, nsv, BDEV_IO_WRITE_UNCORRECTABLE);
 		break;
 	case nvme_cmd_copy:
 		copy_exec(req, nsv);
@@ -669,7 +670,7 @@ static void lent_exec(struct nvmf_request *req)
 	req->phase = 0;
 	req->bdev_io.iovs = req->iov;
 	req->bdev_io.iovcnt = 1;
-	submit(req);
+	io_submit(req);
 }
 
 void nvmf_io_exec(struct nvmf_request *req)
@@ -685,16 +686,16 @@ void nvmf_io_exec(struct nvmf_request *req)
 		lent_exec(req);
 		return;
 	}
-	if (hold(req, nsid, false)) {
+	if (io_wait_if_paused(req, nsid, false)) {
 		return;
 	}
-	struct nvmf_ns_view *nsv = find_ns(req, nsid, &status);
+	struct nvmf_ns_view *nsv = io_find_ns(req, nsid, &status);
 	if (__builtin_expect(nsv == NULL, 0)) {
 		nvmf_request_finish_at(req, status, NVMF_WHERE_NSID);
 	} else if (__builtin_expect(req->fuse != NVME_FUSE_NONE, 0)) {
 		fused_exec(req, nsv);
 	} else {
-		ns_exec(req, nsv);
+		io_exec_on_ns(req, nsv);
 	}
 }
 
@@ -725,11 +726,11 @@ bool nvmf_request_lend(struct nvmf_request *req)
 		return false;
 	}
 	uint16_t status;
-	struct nvmf_ns_view *nsv = find_ns(req, le32toh(req->sqe->nsid), &status);
+	struct nvmf_ns_view *nsv = io_find_ns(req, le32toh(req->sqe->nsid), &status);
 	if (nsv == NULL || rw_range(req, nsv, &range, &where) != NVME_ST_SUCCESS) {
 		return false;
 	}
-	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, io_done, req);
+	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, io_bdev_done, req);
 	bdev_io_set_rw(&req->bdev_io, type, NULL, 0, range.slba, range.num_blocks);
 	void *memory = bdev_lend(&req->bdev_io);
 	if (memory == NULL) {

@@ -9,7 +9,7 @@
 /* A discovery controller without a keep-alive timer ends after two minutes of silence (Base 3.1.2.3.3). */
 #define DISCOVERY_SILENCE_MS 120000
 
-static uint64_t last_heard(const struct nvmf_ctrlr *ctrlr)
+static uint64_t keepalive_last_heard(const struct nvmf_ctrlr *ctrlr)
 {
 	const struct nvmf_qpair *qpair;
 	uint64_t last = 0;
@@ -24,7 +24,7 @@ static uint64_t last_heard(const struct nvmf_ctrlr *ctrlr)
 }
 
 /* What is watched for, in milliseconds; 0: nothing. */
-static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
+static uint32_t keepalive_timeout_ms(const struct nvmf_ctrlr *ctrlr)
 {
 	uint32_t kato = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed);
 
@@ -34,16 +34,16 @@ static uint32_t timeout_ms(const struct nvmf_ctrlr *ctrlr)
 /* A quarter more than the timeout. Hosts that count on traffic look twice in that time whether there was any, and send
  * a Keep Alive if not: one that saw the answer to a command just after a look sends it as late as the timeout, and its
  * timers, and the way here, are late too. */
-static uint64_t patience_us(const struct nvmf_ctrlr *ctrlr)
+static uint64_t keepalive_patience_us(const struct nvmf_ctrlr *ctrlr)
 {
-	return timeout_ms(ctrlr) * UINT64_C(1250);
+	return keepalive_timeout_ms(ctrlr) * UINT64_C(1250);
 }
 
-static void expired(void *arg)
+static void keepalive_expired(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
-	uint64_t timeout_us = patience_us(ctrlr);
-	uint64_t now = env_ticks(), last = last_heard(ctrlr);
+	uint64_t timeout_us = keepalive_patience_us(ctrlr);
+	uint64_t now = env_ticks(), last = keepalive_last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
 	/* A host that has to authenticate has nothing to send while we compute, and there may be a queue of others
 	 * before it. */
@@ -56,7 +56,7 @@ static void expired(void *arg)
 	}
 	char why[128];
 	snprintf(why, sizeof(why), "nothing was heard for %" PRIu64 " ms; the keep-alive timeout is %u ms",
-		 silent_us / 1000, timeout_ms(ctrlr));
+		 silent_us / 1000, keepalive_timeout_ms(ctrlr));
 	nvmf_notice(NVMF_NOTICE_KEEP_ALIVE_EXPIRED, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn,
 		    ctrlr->cntlid);
 	nvmf_tell_fault(&(struct nvmf_fault){
@@ -73,7 +73,7 @@ static void expired(void *arg)
 }
 
 /* Rounded up to the granularity that Identify tells (KAS), and to the transport's minimum; 0 stays: off. */
-static uint32_t round_kato(const struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
+static uint32_t keepalive_round(const struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
 {
 	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;
 	uint64_t unit = opts->kas != 0 ? opts->kas * UINT64_C(100) : 1;
@@ -91,13 +91,13 @@ static uint32_t round_kato(const struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
 
 void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
 {
-	atomic_store_explicit(&ctrlr->kato_ms, round_kato(ctrlr, kato_ms), memory_order_relaxed);
-	ctrlr->kato_timer.fn = expired;
+	atomic_store_explicit(&ctrlr->kato_ms, keepalive_round(ctrlr, kato_ms), memory_order_relaxed);
+	ctrlr->kato_timer.fn = keepalive_expired;
 	ctrlr->kato_timer.arg = ctrlr;
-	if (timeout_ms(ctrlr) == 0) {
+	if (keepalive_timeout_ms(ctrlr) == 0) {
 		thread_timer_stop(&ctrlr->kato_timer);
 	} else {
-		thread_timer_start(&ctrlr->kato_timer, patience_us(ctrlr));
+		thread_timer_start(&ctrlr->kato_timer, keepalive_patience_us(ctrlr));
 	}
 }
 

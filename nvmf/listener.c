@@ -110,7 +110,7 @@ void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l)
 	listener_dealloc(l);
 }
 
-static bool came_through(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
+static bool ctrlr_listener_matches(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)
 {
 	return nvmf_address_equal(&ctrlr->listen_address, &w->address);
 }
@@ -126,7 +126,7 @@ void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_
 		done(arg, l == NULL ? -ENOENT : -ENOMEM);
 		return;
 	}
-	w->match = came_through;
+	w->match = ctrlr_listener_matches;
 	w->address = l->listen->address;
 	w->done = done;
 	w->arg = arg;
@@ -147,7 +147,7 @@ const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l)
 
 /* ---- Referrals ---- */
 
-static struct nvmf_referral_node *find_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address,
+static struct nvmf_referral_node *referral_find(struct nvmf_tgt *tgt, const struct nvmf_address *address,
 						const char *subnqn)
 {
 	struct nvmf_referral_node *node;
@@ -161,14 +161,14 @@ static struct nvmf_referral_node *find_referral(struct nvmf_tgt *tgt, const stru
 	return NULL;
 }
 
-static const char *subnqn_or_default(const char *subnqn)
+static const char *referral_subnqn(const char *subnqn)
 {
 	return subnqn != NULL && subnqn[0] != 0 ? subnqn : NVMF_DISCOVERY_NQN;
 }
 
 int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *referral)
 {
-	const char *subnqn = subnqn_or_default(referral->subnqn);
+	const char *subnqn = referral_subnqn(referral->subnqn);
 
 	if (!nvmf_nqn_is_valid(subnqn)) {
 		log_error("subnqn \"%s\" is not an NQN", subnqn);
@@ -178,7 +178,7 @@ int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *refe
 		log_error("trtype \"%s\" is no transport of NVMe over fabrics", referral->address.trtype);
 		return -EINVAL;
 	}
-	if (find_referral(tgt, &referral->address, subnqn) != NULL) {
+	if (referral_find(tgt, &referral->address, subnqn) != NULL) {
 		return -EEXIST;
 	}
 	struct nvmf_referral_node *node = calloc(1, sizeof(*node));
@@ -194,7 +194,7 @@ int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *refe
 
 int nvmf_tgt_remove_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address, const char *subnqn)
 {
-	struct nvmf_referral_node *node = find_referral(tgt, address, subnqn_or_default(subnqn));
+	struct nvmf_referral_node *node = referral_find(tgt, address, referral_subnqn(subnqn));
 
 	if (node == NULL) {
 		return -ENOENT;

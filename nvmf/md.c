@@ -4,7 +4,7 @@
 #include <errno.h>
 #include "nvmf/internal.h"
 
-static bool is_hidden(const struct nvmf_transport *t, const struct nvmf_geometry *geo)
+static bool md_is_hidden(const struct nvmf_transport *t, const struct nvmf_geometry *geo)
 {
 	return geo->md_hidden || t->opts.dif_insert_or_strip;
 }
@@ -13,7 +13,7 @@ struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct n
 {
 	struct nvmf_geometry seen = *geo;
 
-	if (is_hidden(t, geo)) {
+	if (md_is_hidden(t, geo)) {
 		seen.md_eighths = seen.pi_type = 0;
 	}
 	return seen;
@@ -44,7 +44,7 @@ uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view
 
 /* What makes the protection information, where the command does not: what is written is made, what is read is
  * checked. */
-static uint8_t action(const struct nvmf_request *req, const struct nvmf_geometry *geo, const struct nvmf_pi *pi)
+static uint8_t md_pi_action(const struct nvmf_request *req, const struct nvmf_geometry *geo, const struct nvmf_pi *pi)
 {
 	if (!pi->act) {
 		return 0;
@@ -62,7 +62,7 @@ void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 	struct nvmf_pi pi;
 	uint16_t where;
 
-	if (is_hidden(req->qpair->transport, geo)) {
+	if (md_is_hidden(req->qpair->transport, geo)) {
 		bdev_io_set_dif(&req->bdev_io, BDEV_DIF_PLAIN, 0, 0, 0);
 		return;
 	}
@@ -74,7 +74,7 @@ void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 	}
 	uint8_t checks = (uint8_t)((pi.check_guard ? BDEV_DIF_GUARD : 0) | (pi.check_app ? BDEV_DIF_APP : 0) |
 				   (pi.check_ref ? BDEV_DIF_REF : 0));
-	bdev_io_set_dif(&req->bdev_io, (uint8_t)(BDEV_DIF_TAGS | checks | action(req, geo, &pi)), pi.ref, pi.app,
+	bdev_io_set_dif(&req->bdev_io, (uint8_t)(BDEV_DIF_TAGS | checks | md_pi_action(req, geo, &pi)), pi.ref, pi.app,
 			pi.app_mask);
 }
 

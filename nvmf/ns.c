@@ -34,7 +34,7 @@ static void ns_bdev_event(struct bdev_desc *desc, enum bdev_event event, void *a
 	}
 }
 
-static bool is_zero(const void *bytes, size_t len)
+static bool ns_id_is_zero(const void *bytes, size_t len)
 {
 	const uint8_t *b = bytes;
 
@@ -86,10 +86,10 @@ static int ns_open(struct nvmf_ns *ns, const char *bdev_name_)
 /* What was left to the defaults. Hosts must be able to tell namespaces apart by one of the three names. */
 static void ns_name(struct nvmf_ns *ns)
 {
-	if (is_zero(ns->opts.uuid, sizeof(ns->opts.uuid))) {
+	if (ns_id_is_zero(ns->opts.uuid, sizeof(ns->opts.uuid))) {
 		memcpy(ns->opts.uuid, bdev_uuid(ns->bdev), sizeof(ns->opts.uuid));
 	}
-	if (is_zero(ns->opts.nguid, sizeof(ns->opts.nguid))) {
+	if (ns_id_is_zero(ns->opts.nguid, sizeof(ns->opts.nguid))) {
 		memcpy(ns->opts.nguid, ns->opts.uuid, sizeof(ns->opts.nguid));
 	}
 	if (ns->opts.anagrpid == 0) {
@@ -98,7 +98,7 @@ static void ns_name(struct nvmf_ns *ns)
 	ns->opts.nsid = ns->nsid;
 }
 
-static int check_passthru(const struct nvmf_ns *ns)
+static int ns_check_passthru(const struct nvmf_ns *ns)
 {
 	const struct nvmf_passthru *p = &ns->opts.passthru;
 
@@ -120,7 +120,7 @@ static int ns_persist(struct nvmf_ns *ns)
 	return ns->ptpl_file != NULL ? nvmf_resv_attach(ns) : -ENOMEM;
 }
 
-static int pick_nsid(const struct nvmf_subsystem *s, uint32_t wanted, uint32_t *nsid)
+static int ns_pick_nsid(const struct nvmf_subsystem *s, uint32_t wanted, uint32_t *nsid)
 {
 	if (wanted > s->max_nsid) {
 		log_error("subsystem %s: nsid %u is beyond max_namespaces %u", s->nqn, wanted, s->max_nsid);
@@ -140,7 +140,7 @@ static int pick_nsid(const struct nvmf_subsystem *s, uint32_t wanted, uint32_t *
 	return -ENOSPC;
 }
 
-static void set_visible(struct nvmf_ns *ns)
+static void ns_set_visible(struct nvmf_ns *ns)
 {
 	struct nvmf_ctrlr *ctrlr;
 
@@ -155,7 +155,7 @@ static int ns_publish(struct nvmf_ns *ns)
 	int rc;
 
 	s->ns[ns->nsid - 1] = ns;
-	set_visible(ns);
+	ns_set_visible(ns);
 	nvmf_ana_join(ns);
 	rc = s->views_open ? nvmf_views_add_ns(s, ns) : 0;
 	if (rc != 0) {
@@ -174,7 +174,7 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 			  uint32_t *nsid)
 {
 	uint32_t picked;
-	int rc = s->subtype == NVMF_SUBTYPE_NVME ? pick_nsid(s, opts->nsid, &picked) : -EINVAL;
+	int rc = s->subtype == NVMF_SUBTYPE_NVME ? ns_pick_nsid(s, opts->nsid, &picked) : -EINVAL;
 
 	if (rc == 0 && opts->anagrpid > s->max_nsid) {
 		log_error("subsystem %s: anagrpid %u is beyond max_namespaces %u", s->nqn, opts->anagrpid, s->max_nsid);
@@ -199,7 +199,7 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 		return rc;
 	}
 	ns_name(ns);
-	rc = check_passthru(ns);
+	rc = ns_check_passthru(ns);
 	rc = rc != 0 ? rc : ns_persist(ns);
 	rc = rc != 0 ? rc : ns_publish(ns);
 	if (rc != 0) {
@@ -222,7 +222,7 @@ void nvmf_ns_free(struct nvmf_ns *ns)
 }
 
 /* No command of it is under way. */
-static int remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
+static int ns_remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
 	struct nvmf_ns *ns = s->ns[op->nsid - 1];
 
@@ -242,7 +242,7 @@ static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
 	struct nvmf_op *op = ns->remove_op;
 
 	*op = (struct nvmf_op){
-		.kind = NVMF_OP_CHANGE, .nsid = ns->nsid, .apply = remove_apply, .done = done, .arg = arg};
+		.kind = NVMF_OP_CHANGE, .nsid = ns->nsid, .apply = ns_remove_apply, .done = done, .arg = arg};
 	ns->remove_op = NULL;
 	ns->removing = true;
 	nvmf_subsystem_add_op(ns->subsystem, op);
@@ -266,7 +266,7 @@ bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn)
 	return !ns->opts.no_auto_visible || nvmf_hosts_find(&ns->hosts, hostnqn) != NULL;
 }
 
-static void visibility_changed(struct nvmf_ns *ns, const char *hostnqn)
+static void ns_visibility_changed(struct nvmf_ns *ns, const char *hostnqn)
 {
 	struct nvmf_ctrlr *ctrlr;
 
@@ -278,7 +278,7 @@ static void visibility_changed(struct nvmf_ns *ns, const char *hostnqn)
 	}
 	nvmf_ana_members_changed(ns);
 	nvmf_ns_changed(ns->subsystem, ns);
-	set_visible(ns);
+	ns_set_visible(ns);
 }
 
 int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn)
@@ -293,7 +293,7 @@ int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnq
 	}
 	int rc = nvmf_hosts_add(&ns->hosts, hostnqn);
 	if (rc == 0) {
-		visibility_changed(ns, hostnqn);
+		ns_visibility_changed(ns, hostnqn);
 	}
 	return rc;
 }
@@ -310,7 +310,7 @@ int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hos
 	nqn[NVMF_NQN_MAX] = 0;
 	int rc = nvmf_hosts_remove(&ns->hosts, hostnqn);
 	if (rc == 0) {
-		visibility_changed(ns, nqn);
+		ns_visibility_changed(ns, nqn);
 	}
 	return rc;
 }

@@ -34,15 +34,15 @@ static void (*fini_done)(void *arg);
 static void *fini_arg;
 static bool fini_waits; /* for a target that somebody else has asked to stop, and will destroy */
 
-static void stop_next(void);
+static void fini_stop_next_tgt(void);
 
-static void stopped(void *arg, int status)
+static void fini_tgt_stopped(void *arg, int status)
 {
 	nvmf_tgt_destroy(arg);
-	stop_next();
+	fini_stop_next_tgt();
 }
 
-static void stop_next(void)
+static void fini_stop_next_tgt(void)
 {
 	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
 
@@ -51,7 +51,7 @@ static void stop_next(void)
 	} else if (tgt->stop_done != NULL) {
 		fini_waits = true;
 	} else {
-		nvmf_tgt_stop(tgt, stopped, tgt);
+		nvmf_tgt_stop(tgt, fini_tgt_stopped, tgt);
 	}
 }
 
@@ -59,7 +59,7 @@ void nvmf_tgt_destroyed(void)
 {
 	if (fini_waits) {
 		fini_waits = false;
-		stop_next();
+		fini_stop_next_tgt();
 	}
 }
 
@@ -67,7 +67,7 @@ void nvmf_fini(void (*done)(void *arg), void *arg)
 {
 	fini_done = done;
 	fini_arg = arg;
-	stop_next();
+	fini_stop_next_tgt();
 }
 
 /* ---- Notices ---- */

@@ -15,7 +15,7 @@ bool nvmf_passthru_can_list(uint8_t opcode, bool admin)
 	return opcode >= (admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO) && (opcode & 3) != BOTH_WAYS;
 }
 
-static bool is_listed(const struct nvmf_passthru *p, uint8_t opcode, bool admin)
+static bool passthru_is_listed(const struct nvmf_passthru *p, uint8_t opcode, bool admin)
 {
 	return admin ? p->admin >> (opcode - NVMF_VENDOR_ADMIN) & 1
 		     : p->io[(opcode - NVMF_VENDOR_IO) / 64] >> (opcode - NVMF_VENDOR_IO) % 64 & 1;
@@ -23,7 +23,7 @@ static bool is_listed(const struct nvmf_passthru *p, uint8_t opcode, bool admin)
 
 bool nvmf_passthru_has(const struct nvmf_passthru *p, uint8_t opcode, bool admin)
 {
-	return opcode >= (admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO) && is_listed(p, opcode, admin);
+	return opcode >= (admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO) && passthru_is_listed(p, opcode, admin);
 }
 
 void nvmf_passthru_add(struct nvmf_passthru *p, uint8_t opcode, bool admin)
@@ -35,12 +35,12 @@ void nvmf_passthru_add(struct nvmf_passthru *p, uint8_t opcode, bool admin)
 
 /* ---- Group ---- */
 
-static bool is_admin(const struct nvmf_request *req)
+static bool passthru_is_admin(const struct nvmf_request *req)
 {
 	return req->qpair->qid == 0;
 }
 
-static enum nvmf_next data(struct nvmf_request *req)
+static enum nvmf_next passthru_start_data(struct nvmf_request *req)
 {
 	uint8_t direction = req->sqe->opcode & 3;
 	uint64_t length;
@@ -61,13 +61,13 @@ static enum nvmf_next data(struct nvmf_request *req)
 
 enum nvmf_next nvmf_passthru_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
-	if (!nvmf_passthru_has(&nsv->passthru, req->sqe->opcode, is_admin(req))) {
+	if (!nvmf_passthru_has(&nsv->passthru, req->sqe->opcode, passthru_is_admin(req))) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 	}
-	return data(req);
+	return passthru_start_data(req);
 }
 
-static void done(struct bdev_io *io, void *arg)
+static void passthru_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *req = arg;
 
@@ -77,14 +77,14 @@ static void done(struct bdev_io *io, void *arg)
 
 void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
-	if (!nvmf_passthru_has(&nsv->passthru, req->sqe->opcode, is_admin(req))) {
+	if (!nvmf_passthru_has(&nsv->passthru, req->sqe->opcode, passthru_is_admin(req))) {
 		nvmf_request_finish_at(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 		return;
 	}
 	nvmf_ns_view_enter(nsv, req);
-	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
-	bdev_io_set_rw(&req->bdev_io, is_admin(req) ? BDEV_IO_NVME_ADMIN : BDEV_IO_NVME_IO, req->iov, req->iovcnt, 0,
-		       0);
+	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, passthru_done, req);
+	bdev_io_set_rw(&req->bdev_io, passthru_is_admin(req) ? BDEV_IO_NVME_ADMIN : BDEV_IO_NVME_IO, req->iov,
+		       req->iovcnt, 0, 0);
 	req->bdev_io.nvme.cmd = (void *)req->sqe; /* copied from there, not written to */
 	nvmf_request_set_where(req, NVMF_REQUEST_BDEV);
 	bdev_submit(&req->bdev_io);
@@ -93,7 +93,7 @@ void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 /* ---- Admin commands ---- */
 
 /* How many namespaces list the opcode; *found is one of them. */
-static uint32_t count_listing(const struct nvmf_request *req, struct nvmf_ns_view **found)
+static uint32_t passthru_count_listing(const struct nvmf_request *req, struct nvmf_ns_view **found)
 {
 	const struct nvmf_subsystem_view *view = req->qpair->view;
 	uint32_t n = 0;
@@ -107,11 +107,11 @@ static uint32_t count_listing(const struct nvmf_request *req, struct nvmf_ns_vie
 	return n;
 }
 
-static struct nvmf_ns_view *find(const struct nvmf_request *req, uint16_t *status)
+static struct nvmf_ns_view *passthru_find_ns(const struct nvmf_request *req, uint16_t *status)
 {
 	uint32_t nsid = le32toh(req->sqe->nsid);
 	struct nvmf_ns_view *nsv = NULL;
-	uint32_t listing = count_listing(req, &nsv);
+	uint32_t listing = passthru_count_listing(req, &nsv);
 
 	if (listing == 0 ||
 	    (nsid == 0 && listing != 1)) { /* a command of no namespace is for the only one that lists it */
@@ -119,7 +119,7 @@ static struct nvmf_ns_view *find(const struct nvmf_request *req, uint16_t *statu
 		return NULL;
 	}
 	nsv = nvmf_io_find_ns(req, nsid != 0 ? nsid : nsv->nsid, status);
-	if (nsv != NULL && nsv->closed) {
+	if (nsv != NULL && nsv->paused) {
 		*status = NVME_ST(GENERIC, NS_NOT_READY);
 		return NULL;
 	}
@@ -129,7 +129,7 @@ static struct nvmf_ns_view *find(const struct nvmf_request *req, uint16_t *statu
 enum nvmf_next nvmf_passthru_admin_start(struct nvmf_request *req)
 {
 	uint16_t status;
-	const struct nvmf_ns_view *nsv = find(req, &status);
+	const struct nvmf_ns_view *nsv = passthru_find_ns(req, &status);
 
 	return nsv != NULL ? nvmf_passthru_start(req, nsv)
 			   : nvmf_request_reject(req, status,
@@ -137,11 +137,11 @@ enum nvmf_next nvmf_passthru_admin_start(struct nvmf_request *req)
 												   : NVMF_WHERE_NSID);
 }
 
-static void run_on_group(struct thread_msg *msg)
+static void passthru_admin_exec_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	uint16_t status = NVME_ST(GENERIC, ABORT_QUEUE);
-	struct nvmf_ns_view *nsv = req->qpair->state == NVMF_QPAIR_ENABLED ? find(req, &status) : NULL;
+	struct nvmf_ns_view *nsv = req->qpair->state == NVMF_QPAIR_ENABLED ? passthru_find_ns(req, &status) : NULL;
 
 	if (nsv == NULL) {
 		nvmf_request_finish(req, status);
@@ -153,7 +153,7 @@ static void run_on_group(struct thread_msg *msg)
 /* Control thread. */
 void nvmf_passthru_admin_run(struct nvmf_request *req)
 {
-	thread_post(req->qpair->group->thread, &req->msg, run_on_group);
+	thread_post(req->qpair->group->thread, &req->msg, passthru_admin_exec_on_group);
 }
 
 /* ---- Control thread: the effects log ---- */

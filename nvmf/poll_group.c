@@ -12,7 +12,7 @@ struct group_call {
 	int rc;
 };
 
-static void init_on_group(void *arg)
+static void group_init_on_group(void *arg)
 {
 	USDT(nvmf_create_poll_group, thread_id(thread_current()));
 }
@@ -44,12 +44,12 @@ int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_pol
 		group_free(group);
 		return -ENOMEM;
 	}
-	thread_call(group->thread, init_on_group, NULL);
+	thread_call(group->thread, group_init_on_group, NULL);
 	*groupp = group;
 	return 0;
 }
 
-static void add_transport_on_group(void *arg)
+static void group_add_transport_on_group(void *arg)
 {
 	struct group_call *call = arg;
 	struct nvmf_transport *t = call->transport;
@@ -69,11 +69,11 @@ int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_tra
 {
 	struct group_call call = {.group = group, .transport = transport};
 
-	thread_call(group->thread, add_transport_on_group, &call);
+	thread_call(group->thread, group_add_transport_on_group, &call);
 	return call.rc;
 }
 
-static void remove_transport_on_group(void *arg)
+static void group_remove_transport_on_group(void *arg)
 {
 	struct group_call *call = arg;
 	struct nvmf_transport_group *tgroup;
@@ -91,10 +91,10 @@ void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf
 {
 	struct group_call call = {.group = group, .transport = transport};
 
-	thread_call(group->thread, remove_transport_on_group, &call);
+	thread_call(group->thread, group_remove_transport_on_group, &call);
 }
 
-static void disconnect_on_group(void *arg)
+static void group_disconnect_all_on_group(void *arg)
 {
 	struct nvmf_poll_group *group = arg;
 	struct nvmf_qpair *qpair, *next;
@@ -109,10 +109,10 @@ static void disconnect_on_group(void *arg)
 
 void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group)
 {
-	thread_call(group->thread, disconnect_on_group, group);
+	thread_call(group->thread, group_disconnect_all_on_group, group);
 }
 
-static void fini_on_group(void *arg)
+static void group_fini_on_group(void *arg)
 {
 	struct nvmf_poll_group *group = arg;
 
@@ -128,7 +128,7 @@ static void fini_on_group(void *arg)
 
 void nvmf_poll_group_destroy(struct nvmf_poll_group *group)
 {
-	thread_call(group->thread, fini_on_group, group);
+	thread_call(group->thread, group_fini_on_group, group);
 	thread_destroy(group->thread);
 	group_free(group);
 }
@@ -148,7 +148,7 @@ const char *nvmf_poll_group_name(const struct nvmf_poll_group *group)
 	return thread_name(group->thread);
 }
 
-static void stats_on_group(void *arg)
+static void group_read_stats_on_group(void *arg)
 {
 	struct group_call *call = arg;
 	const struct nvmf_poll_group *group = call->group;
@@ -181,5 +181,5 @@ void nvmf_poll_group_get_stats(struct nvmf_poll_group *group, struct nvmf_poll_g
 	struct group_call call = {.group = group, .stats = stats};
 
 	*stats = (struct nvmf_poll_group_stats){0};
-	thread_call(group->thread, stats_on_group, &call);
+	thread_call(group->thread, group_read_stats_on_group, &call);
 }

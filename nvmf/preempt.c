@@ -5,7 +5,7 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
-static bool is_victim(const struct nvmf_preempt *p, const struct nvmf_qpair *qpair)
+static bool preempt_is_victim(const struct nvmf_preempt *p, const struct nvmf_qpair *qpair)
 {
 	for (unsigned i = 0; qpair->ctrlr != NULL && i < p->notices->num; i++) {
 		if (p->notices->hosts[i].what == NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED &&
@@ -17,13 +17,13 @@ static bool is_victim(const struct nvmf_preempt *p, const struct nvmf_qpair *qpa
 }
 
 /* One that has been asked for already is where preempted ones are, so it is not found again. */
-static struct nvmf_request *next_victim(const struct nvmf_preempt *p, const struct nvmf_ns_view *nsv)
+static struct nvmf_request *preempt_next_victim(const struct nvmf_preempt *p, const struct nvmf_ns_view *nsv)
 {
 	struct nvmf_qpair *qpair;
 
 	TAILQ_FOREACH (qpair, &p->group->qpairs, group_link) {
 		const struct nvmf_transport_ops *ops = qpair->transport->ops;
-		if (!is_victim(p, qpair)) {
+		if (!preempt_is_victim(p, qpair)) {
 			continue;
 		}
 		for (struct nvmf_request *req = ops->request_next(qpair, NULL); req != NULL;
@@ -36,25 +36,25 @@ static struct nvmf_request *next_victim(const struct nvmf_preempt *p, const stru
 	return NULL;
 }
 
-static void next_group(struct thread_msg *msg);
-static void abort_next(struct nvmf_preempt *p);
+static void preempt_next_group(struct thread_msg *msg);
+static void preempt_abort_next(struct nvmf_preempt *p);
 
-static void abort_done(struct bdev_io *io, void *arg)
+static void preempt_abort_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_preempt *p = arg;
 
 	nvmf_ns_view_leave(p->req);
-	abort_next(p);
+	preempt_abort_next(p);
 }
 
-static void abort_next(struct nvmf_preempt *p)
+static void preempt_abort_next(struct nvmf_preempt *p)
 {
 	const struct nvmf_subsystem_view *view = p->group->views[p->subsystem->index];
 	struct nvmf_ns_view *nsv = view != NULL ? view->ns[p->nsid - 1] : NULL;
-	struct nvmf_request *victim = nsv != NULL ? next_victim(p, nsv) : NULL;
+	struct nvmf_request *victim = nsv != NULL ? preempt_next_victim(p, nsv) : NULL;
 
 	if (victim == NULL) {
-		thread_post(thread_control(), &p->msg, next_group);
+		thread_post(thread_control(), &p->msg, preempt_next_group);
 		return;
 	}
 	p->aborted++;
@@ -62,21 +62,21 @@ static void abort_next(struct nvmf_preempt *p)
 	if (victim->fuse_peer != NULL) {
 		nvmf_request_set_where(victim->fuse_peer, NVMF_REQUEST_PREEMPTED);
 	}
-	nvmf_abort_in_bdev(p->req, victim, abort_done, p);
+	nvmf_abort_in_bdev(p->req, victim, preempt_abort_done, p);
 }
 
-static void abort_on_group(struct thread_msg *msg)
+static void preempt_run_on_group(struct thread_msg *msg)
 {
-	abort_next(container_of(msg, struct nvmf_preempt, msg));
+	preempt_abort_next(container_of(msg, struct nvmf_preempt, msg));
 }
 
-static void next_group(struct thread_msg *msg)
+static void preempt_next_group(struct thread_msg *msg)
 {
 	struct nvmf_preempt *p = container_of(msg, struct nvmf_preempt, msg);
 
 	p->group = p->group == NULL ? TAILQ_FIRST(&p->subsystem->tgt->groups) : TAILQ_NEXT(p->group, link);
 	if (p->group != NULL) {
-		thread_post(p->group->thread, &p->msg, abort_on_group);
+		thread_post(p->group->thread, &p->msg, preempt_run_on_group);
 		return;
 	}
 	if (p->aborted != 0) {
@@ -91,5 +91,5 @@ void nvmf_preempt_start(struct nvmf_preempt *p)
 {
 	p->group = NULL;
 	p->aborted = 0;
-	next_group(&p->msg);
+	preempt_next_group(&p->msg);
 }

@@ -7,23 +7,23 @@
 
 #define VERSION_2_0 UINT32_C(0x00020000)
 
-static uint64_t get_vs(const struct nvmf_ctrlr *ctrlr)
+static uint64_t property_get_vs(const struct nvmf_ctrlr *ctrlr)
 {
 	return VERSION_2_0;
 }
 
-static uint64_t get_cc(const struct nvmf_ctrlr *ctrlr)
+static uint64_t property_get_cc(const struct nvmf_ctrlr *ctrlr)
 {
 	return ctrlr->cc;
 }
 
-static uint64_t get_csts(const struct nvmf_ctrlr *ctrlr)
+static uint64_t property_get_csts(const struct nvmf_ctrlr *ctrlr)
 {
 	return nvmf_ctrlr_csts(ctrlr);
 }
 
 /* CRWMT: as CAP.TO. */
-static uint64_t get_crto(const struct nvmf_ctrlr *ctrlr)
+static uint64_t property_get_crto(const struct nvmf_ctrlr *ctrlr)
 {
 	return NVME_CAP_TO(nvmf_ctrlr_cap(ctrlr));
 }
@@ -34,12 +34,14 @@ static const struct property {
 	uint64_t (*get)(const struct nvmf_ctrlr *ctrlr);
 	void (*set)(struct nvmf_ctrlr *ctrlr, uint32_t value); /* NULL: read only */
 } properties[] = {
-	{NVME_REG_CAP, 8, nvmf_ctrlr_cap, NULL},     {NVME_REG_VS, 4, get_vs, NULL},
-	{NVME_REG_CC, 4, get_cc, nvmf_ctrlr_set_cc}, {NVME_REG_CSTS, 4, get_csts, NULL},
-	{NVME_REG_CRTO, 4, get_crto, NULL},
+	{NVME_REG_CAP, 8, nvmf_ctrlr_cap, NULL},
+	{NVME_REG_VS, 4, property_get_vs, NULL},
+	{NVME_REG_CC, 4, property_get_cc, nvmf_ctrlr_set_cc},
+	{NVME_REG_CSTS, 4, property_get_csts, NULL},
+	{NVME_REG_CRTO, 4, property_get_crto, NULL},
 };
 
-static uint16_t find_property(const struct nvmf_property *p, const struct property **found, uint16_t *where)
+static uint16_t property_find(const struct nvmf_property *p, const struct property **found, uint16_t *where)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(properties); i++) {
 		if (properties[i].offset != p->offset) {
@@ -61,7 +63,7 @@ void nvmf_property_get_run(struct nvmf_request *req)
 	uint16_t status = nvmf_decode_property_get((const void *)req->sqe, &p, &where);
 
 	if (status == NVME_ST_SUCCESS) {
-		status = find_property(&p, &property, &where);
+		status = property_find(&p, &property, &where);
 	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_answer_at(req, status, where);
@@ -79,7 +81,7 @@ void nvmf_property_set_run(struct nvmf_request *req)
 	uint16_t status = nvmf_decode_property_set((const void *)req->sqe, &p, &where);
 
 	if (status == NVME_ST_SUCCESS) {
-		status = find_property(&p, &property, &where);
+		status = property_find(&p, &property, &where);
 	}
 	if (status == NVME_ST_SUCCESS && property->set == NULL) {
 		where = WHERE_OFST;

@@ -2,13 +2,13 @@
 /* The life of a queue pair on its poll group. Its controller, on the control thread, learns of its end in two steps
  * (closing, gone) and answers the second, so that neither side ever holds a pointer to what the other has freed:
  *
- *     control thread			poll group
- *     nvmf_qpair_accept	->	accepted: qpair_add
- *     (Connect)		<->	CONNECTING to ENABLED, or to AUTHENTICATING
- *     (Authentication)	<->	AUTHENTICATING to ENABLED
- *     closing			<-	nvmf_qpair_disconnect: qpair_close
- *     gone			<-	nvmf_qpair_closed
- *     ->	finished: qpair_destroy
+ *     control thread                     poll group
+ *     nvmf_qpair_accept             ->   qpair_add_on_group: ops->qpair_add
+ *     (Connect)                     <->  CONNECTING to ENABLED, or to AUTHENTICATING
+ *     (Authentication)              <->  AUTHENTICATING to ENABLED
+ *     qpair_closing_on_control      <-   nvmf_qpair_disconnect: ops->qpair_close
+ *     qpair_gone_on_control         <-   nvmf_qpair_closed
+ *                                   ->   qpair_destroy_on_group: ops->qpair_destroy
  */
 #include <errno.h>
 #include "nvmf/internal.h"
@@ -34,19 +34,19 @@ void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state)
 	qpair->state_ticks = env_ticks();
 }
 
-static bool is_ending(const struct nvmf_qpair *qpair)
+static bool qpair_is_ending(const struct nvmf_qpair *qpair)
 {
 	return qpair->state == NVMF_QPAIR_DISCONNECTING || qpair->state == NVMF_QPAIR_CLOSED;
 }
 
-static uint64_t here(void)
+static uint64_t qpair_group_thread_id(void)
 {
 	return thread_id(thread_current());
 }
 
 /* ---- Coming ---- */
 
-static void connect_timeout(void *arg)
+static void qpair_connect_timeout(void *arg)
 {
 	struct nvmf_qpair *qpair = arg;
 	uint64_t timeout_us = qpair->group->tgt->connect_timeout_us;
@@ -58,7 +58,8 @@ static void connect_timeout(void *arg)
 	nvmf_qpair_disconnect(qpair, "no Connect command came in time");
 }
 
-static struct nvmf_transport_group *find_tgroup(const struct nvmf_poll_group *group, const struct nvmf_transport *t)
+static struct nvmf_transport_group *group_find_tgroup(const struct nvmf_poll_group *group,
+						      const struct nvmf_transport *t)
 {
 	struct nvmf_transport_group *tgroup;
 
@@ -70,7 +71,7 @@ static struct nvmf_transport_group *find_tgroup(const struct nvmf_poll_group *gr
 	return NULL;
 }
 
-static void count_qpair(struct nvmf_qpair *qpair)
+static void qpair_count(struct nvmf_qpair *qpair)
 {
 	if (qpair->qid == 0) {
 		qpair->group->admin_qpairs++;
@@ -81,15 +82,15 @@ static void count_qpair(struct nvmf_qpair *qpair)
 	}
 }
 
-static void accepted(struct thread_msg *msg)
+static void qpair_add_on_group(struct thread_msg *msg)
 {
 	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, lifecycle_msg);
 	struct nvmf_poll_group *group = qpair->group;
 
-	USDT(nvmf_poll_group_add_qpair, qpair, here());
+	USDT(nvmf_poll_group_add_qpair, qpair, qpair_group_thread_id());
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CONNECTING);
 	TAILQ_INSERT_TAIL(&group->qpairs, qpair, group_link);
-	qpair->tgroup = find_tgroup(group, qpair->transport);
+	qpair->tgroup = group_find_tgroup(group, qpair->transport);
 	int rc = qpair->tgroup != NULL && !group->stopping ? qpair->transport->ops->qpair_add(qpair->tgroup, qpair)
 							   : -ENODEV;
 	if (rc != 0) {
@@ -97,15 +98,15 @@ static void accepted(struct thread_msg *msg)
 		nvmf_qpair_closed(qpair);
 		return;
 	}
-	USDT(nvmf_transport_poll_group_add, qpair, qpair->qid, here());
+	USDT(nvmf_transport_poll_group_add, qpair, qpair->qid, qpair_group_thread_id());
 	if (qpair->state == NVMF_QPAIR_CONNECTING) {
-		qpair->connect_timer = (struct thread_timer){.fn = connect_timeout, .arg = qpair};
+		qpair->connect_timer = (struct thread_timer){.fn = qpair_connect_timeout, .arg = qpair};
 		thread_timer_start(&qpair->connect_timer, group->tgt->connect_timeout_us);
 	}
 }
 
 /* The group with the fewest queue pairs of this kind. */
-static struct nvmf_poll_group *pick_group(struct nvmf_tgt *tgt, bool admin)
+static struct nvmf_poll_group *tgt_pick_group(struct nvmf_tgt *tgt, bool admin)
 {
 	struct nvmf_poll_group *group, *best = NULL;
 
@@ -121,7 +122,7 @@ static struct nvmf_poll_group *pick_group(struct nvmf_tgt *tgt, bool admin)
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
 {
 	struct nvmf_tgt *tgt = qpair->transport->tgt;
-	struct nvmf_poll_group *group = tgt->state == NVMF_TGT_RUNNING ? pick_group(tgt, qid == 0) : NULL;
+	struct nvmf_poll_group *group = tgt->state == NVMF_TGT_RUNNING ? tgt_pick_group(tgt, qid == 0) : NULL;
 
 	if (group == NULL) {
 		return -ENODEV;
@@ -130,7 +131,7 @@ int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
 	qpair->accepted_as_io = qid != 0;
 	*(qid == 0 ? &group->ctl_admin_qpairs : &group->ctl_io_qpairs) += 1;
 	tgt->num_qpairs++;
-	thread_post(group->thread, &qpair->lifecycle_msg, accepted);
+	thread_post(group->thread, &qpair->lifecycle_msg, qpair_add_on_group);
 	return 0;
 }
 
@@ -138,22 +139,22 @@ void nvmf_qpair_connected(struct nvmf_qpair *qpair)
 {
 	thread_timer_stop(&qpair->connect_timer);
 	nvmf_qpair_set_state(qpair, qpair->auth_required ? NVMF_QPAIR_AUTHENTICATING : NVMF_QPAIR_ENABLED);
-	count_qpair(qpair);
+	qpair_count(qpair);
 }
 
 /* ---- Going ---- */
 
 /* A host that goes shuts its controller down first; one whose admin queue ends before that is lost. */
-static bool is_lost(const struct nvmf_qpair *qpair)
+static bool qpair_host_is_lost(const struct nvmf_qpair *qpair)
 {
 	return qpair->linked && qpair->ctl_qid == 0 && qpair->ctl_ctrlr->state == NVMF_CTRLR_READY;
 }
 
-static void closing(struct thread_msg *msg)
+static void qpair_closing_on_control(struct thread_msg *msg)
 {
 	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, closing_msg);
 
-	if (atomic_load_explicit(&qpair->faulty, memory_order_relaxed) || is_lost(qpair)) {
+	if (atomic_load_explicit(&qpair->faulty, memory_order_relaxed) || qpair_host_is_lost(qpair)) {
 		nvmf_tell_fault(&(struct nvmf_fault){
 			.kind = NVMF_FAULT_QPAIR,
 			.qpair = qpair,
@@ -169,7 +170,7 @@ static void closing(struct thread_msg *msg)
 
 /* What waits for the other half of a fused pair, which will not come. Each time from the start: the end of one may end
  * others. */
-static void drain_fused(struct nvmf_qpair *qpair)
+static void qpair_drain_fused(struct nvmf_qpair *qpair)
 {
 	const struct nvmf_transport_ops *ops = qpair->transport->ops;
 	struct nvmf_request *req = ops->request_next(qpair, NULL);
@@ -186,28 +187,28 @@ static void drain_fused(struct nvmf_qpair *qpair)
 
 void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why)
 {
-	if (is_ending(qpair)) {
+	if (qpair_is_ending(qpair)) {
 		return;
 	}
-	USDT(nvmf_qpair_disconnect, qpair, here(), why);
+	USDT(nvmf_qpair_disconnect, qpair, qpair_group_thread_id(), why);
 	log_info(nvmf, "queue pair %u of %s: disconnecting: %s", qpair->qid,
 		 qpair->hostnqn[0] != 0 ? qpair->hostnqn : "an unknown host", why);
 	qpair->why = why;
 	thread_timer_stop(&qpair->connect_timer);
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_DISCONNECTING);
-	thread_post(thread_control(), &qpair->closing_msg, closing);
-	USDT(nvmf_poll_group_drain_qpair, qpair, here());
+	thread_post(thread_control(), &qpair->closing_msg, qpair_closing_on_control);
+	USDT(nvmf_poll_group_drain_qpair, qpair, qpair_group_thread_id());
 	if (qpair->view != NULL) {
 		nvmf_view_purge(qpair->view, qpair, NVME_ST(GENERIC, ABORT_QUEUE));
 	}
-	drain_fused(qpair);
+	qpair_drain_fused(qpair);
 	qpair->fused_first = NULL;
 	qpair->transport->ops->qpair_close(qpair);
 }
 
 void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
 {
-	if (!is_ending(qpair)) {
+	if (!qpair_is_ending(qpair)) {
 		atomic_store_explicit(&qpair->faulty, true, memory_order_relaxed);
 		log_limited(LOG_LEVEL_NOTICE, "the connection of queue pair %u of %s fails: %s", qpair->qid,
 			    qpair->hostnqn[0] != 0 ? qpair->hostnqn : "an unknown host", why);
@@ -215,7 +216,7 @@ void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
 	}
 }
 
-static void finished(struct thread_msg *msg)
+static void qpair_destroy_on_group(struct thread_msg *msg)
 {
 	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, lifecycle_msg);
 
@@ -223,7 +224,7 @@ static void finished(struct thread_msg *msg)
 	qpair->transport->ops->qpair_destroy(qpair);
 }
 
-static void gone(struct thread_msg *msg)
+static void qpair_gone_on_control(struct thread_msg *msg)
 {
 	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, lifecycle_msg);
 	struct nvmf_poll_group *group = qpair->group;
@@ -231,7 +232,7 @@ static void gone(struct thread_msg *msg)
 
 	*(qpair->accepted_as_io ? &group->ctl_io_qpairs : &group->ctl_admin_qpairs) -= 1;
 	nvmf_ctrlr_qpair_gone(qpair);
-	thread_post(group->thread, &qpair->lifecycle_msg, finished);
+	thread_post(group->thread, &qpair->lifecycle_msg, qpair_destroy_on_group);
 	nvmf_tgt_qpair_gone(tgt);
 }
 
@@ -244,7 +245,7 @@ void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 	if (was_connected) {
 		*(qpair->qid == 0 ? &qpair->group->current_admin_qpairs : &qpair->group->current_io_qpairs) -= 1;
 	}
-	USDT(nvmf_transport_poll_group_remove, qpair, qpair->qid, here());
-	USDT(nvmf_poll_group_remove_qpair, qpair, here());
-	thread_post(thread_control(), &qpair->lifecycle_msg, gone);
+	USDT(nvmf_transport_poll_group_remove, qpair, qpair->qid, qpair_group_thread_id());
+	USDT(nvmf_poll_group_remove_qpair, qpair, qpair_group_thread_id());
+	thread_post(thread_control(), &qpair->lifecycle_msg, qpair_gone_on_control);
 }

@@ -18,7 +18,7 @@ static void request_reset(struct nvmf_request *req, uint64_t now)
 	req->fuse = NVME_FUSE_NONE;
 	req->fuse_failed = 0;
 	req->counted = false;
-	req->gated = false;
+	req->before_data = false;
 	req->lend_open = false;
 	req->ns_view = NULL;
 	req->fuse_peer = NULL;
@@ -30,7 +30,7 @@ static void request_reset(struct nvmf_request *req, uint64_t now)
 }
 
 /* The host has taken one more place of the submission queue. */
-static void qpair_consume(struct nvmf_qpair *qpair, uint64_t now)
+static void qpair_consume_sqe(struct nvmf_qpair *qpair, uint64_t now)
 {
 	atomic_store_explicit(&qpair->last_command_ticks, now, memory_order_relaxed);
 	if (++qpair->sq_head >= qpair->sq_size) {
@@ -39,7 +39,7 @@ static void qpair_consume(struct nvmf_qpair *qpair, uint64_t now)
 }
 
 /* The last command was the first half of a fused pair, and this one is not its second. */
-static void fused_first_lost(struct nvmf_qpair *qpair)
+static void qpair_drop_fused_first(struct nvmf_qpair *qpair)
 {
 	struct nvmf_request *first = qpair->fused_first;
 
@@ -55,11 +55,11 @@ static void fused_first_lost(struct nvmf_qpair *qpair)
 }
 
 /* Fused commands are adjacent, the first first (Base 3.4.2). Pairs them as they arrive. */
-static uint16_t fuse(struct nvmf_qpair *qpair, struct nvmf_request *req)
+static uint16_t request_fuse(struct nvmf_qpair *qpair, struct nvmf_request *req)
 {
 	req->fuse = req->sqe->flags & NVME_CMD_FLAGS_FUSE_MASK;
 	if (__builtin_expect(req->fuse != NVME_FUSE_SECOND, 1)) {
-		fused_first_lost(qpair);
+		qpair_drop_fused_first(qpair);
 		if (__builtin_expect(req->fuse == NVME_FUSE_FIRST, 0)) {
 			qpair->fused_first = req;
 		}
@@ -85,13 +85,13 @@ enum nvmf_next nvmf_request_start(struct nvmf_request *req)
 	uint16_t where;
 
 	request_reset(req, now);
-	qpair_consume(qpair, now);
+	qpair_consume_sqe(qpair, now);
 	uint16_t status = nvmf_decode_header(req->sqe, sizeof(*req->sqe), &where);
 	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
-		fused_first_lost(qpair);
+		qpair_drop_fused_first(qpair);
 		return nvmf_request_reject(req, status, where);
 	}
-	status = fuse(qpair, req);
+	status = request_fuse(qpair, req);
 	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
 		return nvmf_request_reject(req, status, NVMF_WHERE_FLAGS_FUSE);
 	}
@@ -141,7 +141,7 @@ void nvmf_request_exec(struct nvmf_request *req)
 }
 
 /* Commands that were given up with their queue, or by the host's wish, are no errors worth a log entry. */
-static bool status_is_logged(uint16_t status)
+static bool request_status_is_logged(uint16_t status)
 {
 	uint16_t code = status & ~NVME_SC_DNR;
 
@@ -164,7 +164,7 @@ static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 	if (req->fuse_peer != NULL) {
 		nvmf_fused_peer_ended(req, status);
 	}
-	if (qpair->ctrlr != NULL && status_is_logged(status)) {
+	if (qpair->ctrlr != NULL && request_status_is_logged(status)) {
 		nvmf_error_log_add(&qpair->ctrlr->error_log, req, status);
 	}
 	if (qpair->qid != 0) {
@@ -173,7 +173,7 @@ static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 	return status;
 }
 
-static void request_end(struct nvmf_request *req, uint16_t status)
+static void request_prepare_response(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 
@@ -193,7 +193,7 @@ static void request_end(struct nvmf_request *req, uint16_t status)
 
 void nvmf_request_finish(struct nvmf_request *req, uint16_t status)
 {
-	request_end(req, status);
+	request_prepare_response(req, status);
 	req->qpair->transport->ops->request_complete(req);
 }
 
@@ -208,7 +208,7 @@ enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, ui
 	req->error_where = where;
 	req->xfer = NVME_DATA_TFR_NO_DATA_TFR;
 	req->length = 0;
-	request_end(req, status);
+	request_prepare_response(req, status);
 	return NVMF_NEXT_COMPLETE;
 }
 
@@ -218,7 +218,7 @@ void nvmf_request_fail(struct nvmf_request *req, uint16_t status)
 }
 
 /* On the control thread the status waits in the completion's field. */
-static void request_answered(struct thread_msg *msg)
+static void request_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
@@ -228,7 +228,7 @@ static void request_answered(struct thread_msg *msg)
 void nvmf_request_answer(struct nvmf_request *req, uint16_t status)
 {
 	req->cqe.status = status;
-	thread_post(req->qpair->group->thread, &req->msg, request_answered);
+	thread_post(req->qpair->group->thread, &req->msg, request_finish_on_group);
 }
 
 void nvmf_request_answer_at(struct nvmf_request *req, uint16_t status, uint16_t where)

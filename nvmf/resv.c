@@ -7,15 +7,9 @@
 
 static const uint16_t conflict = NVME_ST_DNR(GENERIC, RESERVATION_CONFLICT);
 
-static uint16_t bad_field(uint16_t *where, uint16_t place)
-{
-	*where = place;
-	return NVME_ST_DNR(GENERIC, INVALID_FIELD);
-}
-
 /* ---- Registrants ---- */
 
-static unsigned find(const struct nvmf_resv *r, const uint8_t *hostid)
+static unsigned registrant_find(const struct nvmf_resv *r, const uint8_t *hostid)
 {
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		if (memcmp(r->registrants[i].hostid, hostid, NVMF_HOSTID_SIZE) == 0) {
@@ -25,39 +19,39 @@ static unsigned find(const struct nvmf_resv *r, const uint8_t *hostid)
 	return NOBODY;
 }
 
-static bool all_hold(uint8_t type)
+static bool resv_all_hold(uint8_t type)
 {
 	return type == NVME_RESERVATION_RTYPE_WEAR || type == NVME_RESERVATION_RTYPE_EAAR;
 }
 
 /* Whether registrants may do more than other hosts: they want to know when that ends. */
-static bool registrants_share(uint8_t type)
+static bool resv_is_shared_by_registrants(uint8_t type)
 {
 	return type >= NVME_RESERVATION_RTYPE_WERO;
 }
 
 bool nvmf_resv_holds(const struct nvmf_resv *r, unsigned registrant)
 {
-	return r->type != 0 && (all_hold(r->type) || r->holder == registrant);
+	return r->type != 0 && (resv_all_hold(r->type) || r->holder == registrant);
 }
 
-static void notice(struct nvmf_resv_notices *notices, const struct nvmf_registrant *to, uint8_t what)
+static void resv_add_notice(struct nvmf_resv_notices *notices, const struct nvmf_registrant *to, uint8_t what)
 {
 	memcpy(notices->hosts[notices->num].hostid, to->hostid, NVMF_HOSTID_SIZE);
 	notices->hosts[notices->num].what = what;
 	notices->num++;
 }
 
-static void notice_others(const struct nvmf_resv *r, unsigned but, struct nvmf_resv_notices *notices, uint8_t what)
+static void resv_notify_others(const struct nvmf_resv *r, unsigned but, struct nvmf_resv_notices *notices, uint8_t what)
 {
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		if (i != but) {
-			notice(notices, &r->registrants[i], what);
+			resv_add_notice(notices, &r->registrants[i], what);
 		}
 	}
 }
 
-static void drop(struct nvmf_resv *r, unsigned i)
+static void registrant_remove(struct nvmf_resv *r, unsigned i)
 {
 	r->num_registrants--;
 	memmove(&r->registrants[i], &r->registrants[i + 1], (r->num_registrants - i) * sizeof(r->registrants[0]));
@@ -68,7 +62,7 @@ static void drop(struct nvmf_resv *r, unsigned i)
 
 /* ---- Register ---- */
 
-static uint16_t add(struct nvmf_resv *r, const uint8_t *hostid, uint64_t key)
+static uint16_t registrant_add(struct nvmf_resv *r, const uint8_t *hostid, uint64_t key)
 {
 	if (r->num_registrants == NVMF_RESV_REGISTRANTS_MAX) {
 		return NVME_ST_DNR(GENERIC, INTERNAL);
@@ -80,23 +74,23 @@ static uint16_t add(struct nvmf_resv *r, const uint8_t *hostid, uint64_t key)
 }
 
 /* A reservation does not outlive its last holder. */
-static void unregister(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *notices)
+static void resv_unregister(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *notices)
 {
-	bool releases = all_hold(r->type) ? r->num_registrants == 1 : nvmf_resv_holds(r, me);
+	bool releases = resv_all_hold(r->type) ? r->num_registrants == 1 : nvmf_resv_holds(r, me);
 
-	if (releases && registrants_share(r->type)) {
-		notice_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
+	if (releases && resv_is_shared_by_registrants(r->type)) {
+		resv_notify_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
 	}
 	if (releases) {
 		r->type = 0;
 	}
-	drop(r, me);
+	registrant_remove(r, me);
 }
 
-static uint16_t do_register(struct nvmf_resv *r, const uint8_t *hostid, const struct nvmf_resv_register *cmd,
-			    struct nvmf_resv_notices *notices)
+static uint16_t resv_register(struct nvmf_resv *r, const uint8_t *hostid, const struct nvmf_resv_register *cmd,
+			      struct nvmf_resv_notices *notices)
 {
-	unsigned me = find(r, hostid);
+	unsigned me = registrant_find(r, hostid);
 	bool key_is_good = me != NOBODY && (cmd->ignore_key || r->registrants[me].key == cmd->crkey);
 
 	switch (cmd->action) {
@@ -104,16 +98,16 @@ static uint16_t do_register(struct nvmf_resv *r, const uint8_t *hostid, const st
 		if (me != NOBODY) {
 			return r->registrants[me].key == cmd->nrkey ? NVME_ST_SUCCESS : conflict;
 		}
-		return add(r, hostid, cmd->nrkey);
+		return registrant_add(r, hostid, cmd->nrkey);
 	case NVME_RESERVATION_RREGA_UNREGISTER_KEY:
 		if (!key_is_good) {
 			return conflict;
 		}
-		unregister(r, me, notices);
+		resv_unregister(r, me, notices);
 		return NVME_ST_SUCCESS;
 	default:
 		if (me == NOBODY && cmd->ignore_key) {
-			return add(r, hostid, cmd->nrkey);
+			return registrant_add(r, hostid, cmd->nrkey);
 		}
 		if (!key_is_good) {
 			return conflict;
@@ -127,7 +121,7 @@ uint16_t nvmf_resv_register(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTI
 			    const struct nvmf_resv_register *cmd, struct nvmf_resv_notices *notices, uint16_t *where)
 {
 	notices->num = 0;
-	uint16_t status = do_register(r, hostid, cmd, notices);
+	uint16_t status = resv_register(r, hostid, cmd, notices);
 	if (status != NVME_ST_SUCCESS) {
 		*where = NVMF_WHERE_NOWHERE;
 		return status;
@@ -141,7 +135,7 @@ uint16_t nvmf_resv_register(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTI
 
 /* ---- Acquire ---- */
 
-static uint16_t acquire(struct nvmf_resv *r, unsigned me, uint8_t type)
+static uint16_t resv_acquire(struct nvmf_resv *r, unsigned me, uint8_t type)
 {
 	if (r->type != 0) {
 		return nvmf_resv_holds(r, me) && r->type == type ? NVME_ST_SUCCESS : conflict;
@@ -153,21 +147,21 @@ static uint16_t acquire(struct nvmf_resv *r, unsigned me, uint8_t type)
 
 /* Removes the other registrants with a key, or all others: where we are afterwards. The one who preempts keeps its own
  * registration, whatever its key. */
-static unsigned remove_others(struct nvmf_resv *r, unsigned me, bool all, uint64_t key,
-			      struct nvmf_resv_notices *notices)
+static unsigned registrants_remove_others(struct nvmf_resv *r, unsigned me, bool all, uint64_t key,
+					  struct nvmf_resv_notices *notices)
 {
 	for (unsigned i = r->num_registrants; i-- > 0;) {
 		if (i == me || (!all && r->registrants[i].key != key)) {
 			continue;
 		}
-		notice(notices, &r->registrants[i], NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED);
-		drop(r, i);
+		resv_add_notice(notices, &r->registrants[i], NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED);
+		registrant_remove(r, i);
 		me -= i < me;
 	}
 	return me;
 }
 
-static bool key_is_known(const struct nvmf_resv *r, uint64_t key)
+static bool registrant_key_is_known(const struct nvmf_resv *r, uint64_t key)
 {
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		if (r->registrants[i].key == key) {
@@ -178,33 +172,33 @@ static bool key_is_known(const struct nvmf_resv *r, uint64_t key)
 }
 
 /* A new reservation in place of the old one; who is still registered learns that the old one has ended. */
-static void replace(struct nvmf_resv *r, unsigned me, uint8_t type, struct nvmf_resv_notices *notices)
+static void registrant_replace_key(struct nvmf_resv *r, unsigned me, uint8_t type, struct nvmf_resv_notices *notices)
 {
 	if (r->type != type) {
-		notice_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
+		resv_notify_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
 	}
 	r->type = type;
 	r->holder = (uint8_t)me;
 }
 
 /* Base 8.19.7. */
-static uint16_t preempt(struct nvmf_resv *r, unsigned me, const struct nvmf_resv_acquire *cmd,
-			struct nvmf_resv_notices *notices)
+static uint16_t resv_preempt(struct nvmf_resv *r, unsigned me, const struct nvmf_resv_acquire *cmd,
+			     struct nvmf_resv_notices *notices)
 {
-	bool everybody = all_hold(r->type) && cmd->prkey == 0;
-	bool from_holder = r->type != 0 && !all_hold(r->type) && r->registrants[r->holder].key == cmd->prkey;
+	bool everybody = resv_all_hold(r->type) && cmd->prkey == 0;
+	bool from_holder = r->type != 0 && !resv_all_hold(r->type) && r->registrants[r->holder].key == cmd->prkey;
 
 	if (!everybody && !from_holder) {
 		if (r->type != 0 && cmd->prkey == 0) {
 			return NVME_ST_DNR(GENERIC, INVALID_FIELD);
 		}
-		if (!key_is_known(r, cmd->prkey)) {
+		if (!registrant_key_is_known(r, cmd->prkey)) {
 			return conflict;
 		}
 	}
-	me = remove_others(r, me, everybody, cmd->prkey, notices);
+	me = registrants_remove_others(r, me, everybody, cmd->prkey, notices);
 	if (everybody || from_holder) {
-		replace(r, me, cmd->type, notices);
+		registrant_replace_key(r, me, cmd->type, notices);
 	}
 	r->generation++;
 	return NVME_ST_SUCCESS;
@@ -213,37 +207,38 @@ static uint16_t preempt(struct nvmf_resv *r, unsigned me, const struct nvmf_resv
 uint16_t nvmf_resv_acquire(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
 			   const struct nvmf_resv_acquire *cmd, struct nvmf_resv_notices *notices, uint16_t *where)
 {
-	unsigned me = find(r, hostid);
+	unsigned me = registrant_find(r, hostid);
 
 	notices->num = 0;
 	*where = NVMF_WHERE_NOWHERE;
 	if (me == NOBODY || r->registrants[me].key != cmd->crkey) {
 		return conflict;
 	}
-	return cmd->action == NVME_RESERVATION_RACQA_ACQUIRE ? acquire(r, me, cmd->type) : preempt(r, me, cmd, notices);
+	return cmd->action == NVME_RESERVATION_RACQA_ACQUIRE ? resv_acquire(r, me, cmd->type)
+							     : resv_preempt(r, me, cmd, notices);
 }
 
 /* ---- Release ---- */
 
-static uint16_t release(struct nvmf_resv *r, unsigned me, uint8_t type, struct nvmf_resv_notices *notices,
-			uint16_t *where)
+static uint16_t resv_release(struct nvmf_resv *r, unsigned me, uint8_t type, struct nvmf_resv_notices *notices,
+			     uint16_t *where)
 {
 	if (!nvmf_resv_holds(r, me)) {
 		return NVME_ST_SUCCESS;
 	}
 	if (r->type != type) {
-		return bad_field(where, NVMF_WHERE(41, 0));
+		return nvmf_bad_field(where, NVMF_WHERE(41, 0));
 	}
-	if (registrants_share(r->type)) {
-		notice_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
+	if (resv_is_shared_by_registrants(r->type)) {
+		resv_notify_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
 	}
 	r->type = 0;
 	return NVME_ST_SUCCESS;
 }
 
-static void clear(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *notices)
+static void resv_clear(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *notices)
 {
-	notice_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_PREEMPTED);
+	resv_notify_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_PREEMPTED);
 	r->type = 0;
 	r->num_registrants = 0;
 	r->generation++;
@@ -252,7 +247,7 @@ static void clear(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *no
 uint16_t nvmf_resv_release(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
 			   const struct nvmf_resv_release *cmd, struct nvmf_resv_notices *notices, uint16_t *where)
 {
-	unsigned me = find(r, hostid);
+	unsigned me = registrant_find(r, hostid);
 
 	notices->num = 0;
 	*where = NVMF_WHERE_NOWHERE;
@@ -260,9 +255,9 @@ uint16_t nvmf_resv_release(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID
 		return conflict;
 	}
 	if (cmd->action == NVME_RESERVATION_RRELA_RELEASE) {
-		return release(r, me, cmd->type, notices, where);
+		return resv_release(r, me, cmd->type, notices, where);
 	}
-	clear(r, me, notices);
+	resv_clear(r, me, notices);
 	return NVME_ST_SUCCESS;
 }
 
@@ -277,16 +272,16 @@ bool nvmf_resv_conflicts(const struct nvmf_resv *r, const uint8_t hostid[NVMF_HO
 	if (r->type == 0 || (!exclusive && !writes)) {
 		return false;
 	}
-	if (!registrants_share(r->type)) {
+	if (!resv_is_shared_by_registrants(r->type)) {
 		return memcmp(r->registrants[r->holder].hostid, hostid, NVMF_HOSTID_SIZE) != 0;
 	}
-	return find(r, hostid) == NOBODY;
+	return registrant_find(r, hostid) == NOBODY;
 }
 
 bool nvmf_resv_equal(const struct nvmf_resv *a, const struct nvmf_resv *b)
 {
 	if (a->type != b->type || a->ptpl != b->ptpl || a->num_registrants != b->num_registrants ||
-	    (a->type != 0 && !all_hold(a->type) && a->holder != b->holder)) {
+	    (a->type != 0 && !resv_all_hold(a->type) && a->holder != b->holder)) {
 		return false;
 	}
 	for (unsigned i = 0; i < a->num_registrants; i++) {

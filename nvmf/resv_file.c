@@ -14,7 +14,7 @@
 #include <string.h>
 #include "nvmf/resv.h"
 
-static size_t put_hex(char *to, const uint8_t *bytes, size_t len)
+static size_t resv_file_put_hex(char *to, const uint8_t *bytes, size_t len)
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -31,11 +31,11 @@ size_t nvmf_resv_file_encode(const struct nvmf_resv *r, const uint8_t uuid[16], 
 	char hex[2 * NVMF_HOSTID_SIZE + 1];
 	int at;
 
-	put_hex(hex, uuid, 16);
+	resv_file_put_hex(hex, uuid, 16);
 	at = snprintf(text, NVMF_RESV_FILE_MAX, "varve-reservation 1\nnamespace %s\npersist %u\ntype %u\n", hex,
 		      r->ptpl, r->type);
 	for (unsigned i = 0; i < r->num_registrants; i++) {
-		put_hex(hex, r->registrants[i].hostid, NVMF_HOSTID_SIZE);
+		resv_file_put_hex(hex, r->registrants[i].hostid, NVMF_HOSTID_SIZE);
 		at += snprintf(text + at, NVMF_RESV_FILE_MAX - (size_t)at, "registrant %s %016llx%s\n", hex,
 			       (unsigned long long)r->registrants[i].key, nvmf_resv_holds(r, i) ? " holder" : "");
 	}
@@ -52,7 +52,7 @@ struct text {
 	unsigned line;
 };
 
-static bool take(struct text *t, const char *words)
+static bool resv_file_take(struct text *t, const char *words)
 {
 	size_t len = strlen(words);
 
@@ -64,7 +64,7 @@ static bool take(struct text *t, const char *words)
 	return true;
 }
 
-static int hex_digit(char c)
+static int resv_file_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9') {
 		return c - '0';
@@ -72,13 +72,13 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool take_hex(struct text *t, uint8_t *bytes, size_t len)
+static bool resv_file_take_hex(struct text *t, uint8_t *bytes, size_t len)
 {
 	if ((size_t)(t->end - t->at) < 2 * len) {
 		return false;
 	}
 	for (size_t i = 0; i < len; i++) {
-		int high = hex_digit(t->at[2 * i]), low = hex_digit(t->at[2 * i + 1]);
+		int high = resv_file_hex_digit(t->at[2 * i]), low = resv_file_hex_digit(t->at[2 * i + 1]);
 		if (high < 0 || low < 0) {
 			return false;
 		}
@@ -88,7 +88,7 @@ static bool take_hex(struct text *t, uint8_t *bytes, size_t len)
 	return true;
 }
 
-static bool take_digit(struct text *t, uint8_t max, uint8_t *value)
+static bool resv_file_take_digit(struct text *t, uint8_t max, uint8_t *value)
 {
 	if (t->at == t->end || *t->at < '0' || *t->at > '0' + max) {
 		return false;
@@ -97,18 +97,19 @@ static bool take_digit(struct text *t, uint8_t max, uint8_t *value)
 	return true;
 }
 
-static bool take_head(struct text *t, uint8_t uuid[16], struct nvmf_resv *r)
+static bool resv_file_take_head(struct text *t, uint8_t uuid[16], struct nvmf_resv *r)
 {
 	uint8_t persist = 0;
-	bool good = take(t, "varve-reservation 1\n") && take(t, "namespace ") && take_hex(t, uuid, 16) &&
-		    take(t, "\n") && take(t, "persist ") && take_digit(t, 1, &persist) && take(t, "\n") &&
-		    take(t, "type ") && take_digit(t, NVME_RESERVATION_RTYPE_EAAR, &r->type) && take(t, "\n");
+	bool good = resv_file_take(t, "varve-reservation 1\n") && resv_file_take(t, "namespace ") &&
+		    resv_file_take_hex(t, uuid, 16) && resv_file_take(t, "\n") && resv_file_take(t, "persist ") &&
+		    resv_file_take_digit(t, 1, &persist) && resv_file_take(t, "\n") && resv_file_take(t, "type ") &&
+		    resv_file_take_digit(t, NVME_RESERVATION_RTYPE_EAAR, &r->type) && resv_file_take(t, "\n");
 
 	r->ptpl = persist != 0;
 	return good;
 }
 
-static bool is_registered(const struct nvmf_resv *r, const uint8_t *hostid)
+static bool resv_file_is_registered(const struct nvmf_resv *r, const uint8_t *hostid)
 {
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		if (memcmp(r->registrants[i].hostid, hostid, NVMF_HOSTID_SIZE) == 0) {
@@ -119,28 +120,29 @@ static bool is_registered(const struct nvmf_resv *r, const uint8_t *hostid)
 }
 
 /* What is behind "registrant ". */
-static bool take_registrant(struct text *t, struct nvmf_resv *r, unsigned *holders)
+static bool resv_file_take_registrant(struct text *t, struct nvmf_resv *r, unsigned *holders)
 {
 	struct nvmf_registrant new = {0};
 	uint8_t key[8];
 
-	if (r->num_registrants == NVMF_RESV_REGISTRANTS_MAX || !take_hex(t, new.hostid, sizeof(new.hostid)) ||
-	    is_registered(r, new.hostid) || !take(t, " ") || !take_hex(t, key, sizeof(key))) {
+	if (r->num_registrants == NVMF_RESV_REGISTRANTS_MAX || !resv_file_take_hex(t, new.hostid, sizeof(new.hostid)) ||
+	    resv_file_is_registered(r, new.hostid) || !resv_file_take(t, " ") ||
+	    !resv_file_take_hex(t, key, sizeof(key))) {
 		return false;
 	}
 	for (size_t i = 0; i < sizeof(key); i++) {
 		new.key = new.key << 8 | key[i];
 	}
-	if (take(t, " holder")) {
+	if (resv_file_take(t, " holder")) {
 		r->holder = r->num_registrants;
 		++*holders;
 	}
 	r->registrants[r->num_registrants++] = new;
-	return take(t, "\n");
+	return resv_file_take(t, "\n");
 }
 
 /* All hold it, one does, or there is nothing to hold. */
-static bool holders_are_good(const struct nvmf_resv *r, unsigned holders)
+static bool resv_file_holders_are_good(const struct nvmf_resv *r, unsigned holders)
 {
 	if (r->type == 0) {
 		return holders == 0;
@@ -158,11 +160,11 @@ int nvmf_resv_file_decode(const char *text, size_t len, const uint8_t uuid[16], 
 	unsigned holders = 0;
 
 	memset(r, 0, sizeof(*r));
-	bool good = take_head(&t, whose, r);
-	while (good && take(&t, "registrant ")) {
-		good = take_registrant(&t, r, &holders);
+	bool good = resv_file_take_head(&t, whose, r);
+	while (good && resv_file_take(&t, "registrant ")) {
+		good = resv_file_take_registrant(&t, r, &holders);
 	}
-	if (!good || !take(&t, "end\n") || t.at != t.end || !holders_are_good(r, holders)) {
+	if (!good || !resv_file_take(&t, "end\n") || t.at != t.end || !resv_file_holders_are_good(r, holders)) {
 		*line = t.line;
 		return -EBADMSG;
 	}

@@ -26,7 +26,7 @@ struct nvmf_ns_resv {
 	int drain_status;
 };
 
-static struct nvmf_ns_resv *resv_of(struct nvmf_ns *ns)
+static struct nvmf_ns_resv *resv_ns_get(struct nvmf_ns *ns)
 {
 	if (ns->resv == NULL) {
 		ns->resv = calloc(1, sizeof(*ns->resv));
@@ -52,17 +52,17 @@ const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns)
 
 /* ---- Notices ---- */
 
-static bool is_masked(const struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
+static bool resv_notice_is_masked(const struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
 {
 	return ctrlr->resv_mask != NULL && (ctrlr->resv_mask[nsid - 1] >> what & 1) != 0;
 }
 
 /* The oldest goes when there is no room: the host can tell by the count. */
-static void queue_notice(struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
+static void resv_queue_notice(struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
 {
 	struct nvmf_resv_log *log = &ctrlr->resv_log;
 
-	if (is_masked(ctrlr, nsid, what) || !nvmf_ctrlr_sees(ctrlr, nsid)) {
+	if (resv_notice_is_masked(ctrlr, nsid, what) || !nvmf_ctrlr_sees(ctrlr, nsid)) {
 		return;
 	}
 	log->count++;
@@ -75,14 +75,14 @@ static void queue_notice(struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
 	nvmf_event_raise(ctrlr, NVMF_EVENT_RESERVATION);
 }
 
-static void tell_hosts(struct nvmf_ns *ns, const struct nvmf_resv_notices *notices)
+static void resv_notify_hosts(struct nvmf_ns *ns, const struct nvmf_resv_notices *notices)
 {
 	struct nvmf_ctrlr *ctrlr;
 
 	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
 		for (unsigned i = 0; i < notices->num; i++) {
 			if (memcmp(ctrlr->hostid, notices->hosts[i].hostid, NVMF_HOSTID_SIZE) == 0) {
-				queue_notice(ctrlr, ns->nsid, notices->hosts[i].what);
+				resv_queue_notice(ctrlr, ns->nsid, notices->hosts[i].what);
 			}
 		}
 	}
@@ -113,11 +113,11 @@ void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr)
 
 /* ---- A command's end ---- */
 
-static void run_waiting(struct nvmf_ns_resv *rn);
+static void resv_ns_run_waiting(struct nvmf_ns_resv *rn);
 
 /* Set Features, Reservation Persistence of all namespaces: one after the other. Each comes from the loop, so that the
  * stack does not grow with their number. Where we are stands in dword 0 of the response meanwhile. */
-static void persist_next(struct thread_msg *msg)
+static void resv_persist_next(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
@@ -137,38 +137,38 @@ static void persist_next(struct thread_msg *msg)
 void nvmf_resv_persist_all(struct nvmf_request *req)
 {
 	req->cqe.dw0 = 0;
-	persist_next(&req->msg);
+	resv_persist_next(&req->msg);
 }
 
-static bool is_of_all(const struct nvmf_request *req)
+static bool resv_request_is_of_all_ns(const struct nvmf_request *req)
 {
 	return req->qpair->ctl_qid == 0 && le32toh(req->sqe->nsid) == NVME_NSID_ALL;
 }
 
-static void answer(struct nvmf_request *req, uint16_t status, uint16_t where)
+static void resv_ns_answer(struct nvmf_request *req, uint16_t status, uint16_t where)
 {
-	if (!is_of_all(req)) {
+	if (!resv_request_is_of_all_ns(req)) {
 		nvmf_request_answer_at(req, status, where);
 	} else if (status == NVME_ST_SUCCESS || status == NVME_ST_DNR(GENERIC, INVALID_NS)) {
-		thread_post(thread_control(), &req->msg, persist_next);
+		thread_post(thread_control(), &req->msg, resv_persist_next);
 	} else {
 		req->cqe.dw0 = 0;
 		nvmf_request_answer_at(req, status, where);
 	}
 }
 
-static void finish(struct nvmf_ns_resv *rn, uint16_t status, uint16_t where)
+static void resv_ns_finish(struct nvmf_ns_resv *rn, uint16_t status, uint16_t where)
 {
 	struct nvmf_request *req = rn->running;
 
 	rn->running = NULL;
 	free(rn->next_published);
 	rn->next_published = NULL;
-	answer(req, status, where);
-	run_waiting(rn);
+	resv_ns_answer(req, status, where);
+	resv_ns_run_waiting(rn);
 }
 
-static void publish(struct nvmf_ns_resv *rn)
+static void resv_ns_publish(struct nvmf_ns_resv *rn)
 {
 	struct nvmf_resv *old = rn->published;
 
@@ -179,68 +179,68 @@ static void publish(struct nvmf_ns_resv *rn)
 		nvmf_views_update_ns(rn->ns->subsystem, rn->ns);
 	}
 	free(old); /* no group has it any more */
-	tell_hosts(rn->ns, &rn->notices);
+	resv_notify_hosts(rn->ns, &rn->notices);
 }
 
 /* A change has to be on the disk. */
-static bool is_persistent(const struct nvmf_ns_resv *rn)
+static bool resv_ns_is_persistent(const struct nvmf_ns_resv *rn)
 {
 	return rn->ns->ptpl_file != NULL && (rn->state.ptpl || rn->next.ptpl);
 }
 
 /* ---- Preempt and Abort: nothing that its victims began is under way when it ends ---- */
 
-static int publish_drained(struct nvmf_subsystem *s, struct nvmf_op *op)
+static int resv_ns_publish_drained(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
 	struct nvmf_ns_resv *rn = op->arg;
 
 	if (rn->ns == NULL) {
 		return -ENOENT;
 	}
-	publish(rn);
+	resv_ns_publish(rn);
 	return 0;
 }
 
-static void not_done(void *arg, int status)
+static void resv_ns_not_done(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
-	finish(rn, rn->drain_status == -ETIMEDOUT ? NVME_ST(GENERIC, INTERNAL) : NVME_ST(GENERIC, ABORT_QUEUE),
-	       NVMF_WHERE_NOWHERE);
+	resv_ns_finish(rn, rn->drain_status == -ETIMEDOUT ? NVME_ST(GENERIC, INTERNAL) : NVME_ST(GENERIC, ABORT_QUEUE),
+		       NVMF_WHERE_NOWHERE);
 }
 
 /* Its aborts are over, and its change is made or has failed: then the file says again what holds. */
-static void preempt_check(struct nvmf_ns_resv *rn)
+static void resv_ns_preempt_check(struct nvmf_ns_resv *rn)
 {
 	if (rn->aborting || !rn->drained) {
 		return;
 	}
 	if (rn->drain_status == 0) {
-		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
-	} else if (rn->ns == NULL || !is_persistent(rn) ||
-		   nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->state, not_done, rn) != 0) {
-		not_done(rn, 0);
+		resv_ns_finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+	} else if (rn->ns == NULL || !resv_ns_is_persistent(rn) ||
+		   nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->state, resv_ns_not_done, rn) != 0) {
+		resv_ns_not_done(rn, 0);
 	}
 }
 
-static void drained(void *arg, int status)
+static void resv_ns_drained(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
 	rn->drained = true;
 	rn->drain_status = status;
-	preempt_check(rn);
+	resv_ns_preempt_check(rn);
 }
 
-static void aborted(struct nvmf_preempt *p)
+static void resv_ns_aborted(struct nvmf_preempt *p)
 {
 	struct nvmf_ns_resv *rn = container_of(p, struct nvmf_ns_resv, preempt);
 
 	rn->aborting = false;
-	preempt_check(rn);
+	resv_ns_preempt_check(rn);
 }
 
-static void draining(void *arg)
+static void resv_ns_draining(void *arg)
 {
 	struct nvmf_ns_resv *rn = arg;
 
@@ -249,49 +249,50 @@ static void draining(void *arg)
 					    .subsystem = rn->ns->subsystem,
 					    .nsid = rn->ns->nsid,
 					    .notices = &rn->notices,
-					    .done = aborted};
+					    .done = resv_ns_aborted};
 	nvmf_preempt_start(&rn->preempt);
 }
 
 /* ---- Carrying out ---- */
 
-static void commit(struct nvmf_ns_resv *rn)
+static void resv_ns_commit(struct nvmf_ns_resv *rn)
 {
 	if (rn->aborts && rn->notices.num != 0) {
 		rn->drained = false;
-		nvmf_subsystem_change_for_host(rn->ns->subsystem, rn->ns->nsid, publish_drained, draining, drained, rn);
+		nvmf_subsystem_change_for_host(rn->ns->subsystem, rn->ns->nsid, resv_ns_publish_drained,
+					       resv_ns_draining, resv_ns_drained, rn);
 		return;
 	}
-	publish(rn);
-	finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+	resv_ns_publish(rn);
+	resv_ns_finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
 }
 
-static void not_saved(void *arg, int status)
+static void resv_ns_not_saved(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
 	if (rn->ns == NULL) {
-		finish(rn, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+		resv_ns_finish(rn, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 	} else {
-		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+		resv_ns_finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 	}
 }
 
 /* What could not be made to last may be in the file nevertheless, if the folder was the trouble: then that says again
  * what holds. */
-static void saved(void *arg, int status)
+static void resv_ns_saved(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
 	if (rn->ns != NULL && status == 0) {
-		commit(rn);
+		resv_ns_commit(rn);
 	} else if (rn->ns == NULL ||
-		   nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->state, not_saved, rn) != 0) {
-		not_saved(rn, 0);
+		   nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->state, resv_ns_not_saved, rn) != 0) {
+		resv_ns_not_saved(rn, 0);
 	}
 }
 
-static bool prepare_view(struct nvmf_ns_resv *rn)
+static bool resv_ns_prepare_published(struct nvmf_ns_resv *rn)
 {
 	if (rn->next.type == 0) {
 		return true;
@@ -307,29 +308,29 @@ static bool prepare_view(struct nvmf_ns_resv *rn)
 }
 
 /* rn->next is what the state is to become. */
-static void change(struct nvmf_ns_resv *rn)
+static void resv_ns_apply(struct nvmf_ns_resv *rn)
 {
 	if (nvmf_resv_equal(&rn->next, &rn->state)) {
 		rn->state = rn->next; /* the generation */
-		finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
+		resv_ns_finish(rn, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
 		return;
 	}
-	if (!prepare_view(rn)) {
-		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+	if (!resv_ns_prepare_published(rn)) {
+		resv_ns_finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 		return;
 	}
-	if (!is_persistent(rn)) {
-		commit(rn);
+	if (!resv_ns_is_persistent(rn)) {
+		resv_ns_commit(rn);
 		return;
 	}
-	int rc = nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->next, saved, rn);
+	int rc = nvmf_resv_save(rn->ns->ptpl_file, rn->ns->opts.uuid, &rn->next, resv_ns_saved, rn);
 	if (rc != 0) {
 		log_limited(LOG_LEVEL_ERROR, "ptpl_file %s cannot be written: %s", rn->ns->ptpl_file, strerror(-rc));
-		finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+		resv_ns_finish(rn, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 	}
 }
 
-static uint16_t run_register(struct nvmf_ns_resv *rn, uint16_t *where)
+static uint16_t resv_ns_run_register(struct nvmf_ns_resv *rn, uint16_t *where)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(rn->running);
 	uint8_t data[NVMF_RESV_REGISTER_DATA] = {0};
@@ -353,7 +354,7 @@ static uint16_t run_register(struct nvmf_ns_resv *rn, uint16_t *where)
 	return status;
 }
 
-static uint16_t run_acquire(struct nvmf_ns_resv *rn, uint16_t *where)
+static uint16_t resv_ns_run_acquire(struct nvmf_ns_resv *rn, uint16_t *where)
 {
 	uint8_t data[NVMF_RESV_ACQUIRE_DATA] = {0};
 	struct nvmf_resv_acquire cmd;
@@ -367,7 +368,7 @@ static uint16_t run_acquire(struct nvmf_ns_resv *rn, uint16_t *where)
 	return nvmf_resv_acquire(&rn->next, nvmf_request_ctrlr(rn->running)->hostid, &cmd, &rn->notices, where);
 }
 
-static uint16_t run_release(struct nvmf_ns_resv *rn, uint16_t *where)
+static uint16_t resv_ns_run_release(struct nvmf_ns_resv *rn, uint16_t *where)
 {
 	uint8_t data[NVMF_RESV_RELEASE_DATA] = {0};
 	struct nvmf_resv_release cmd;
@@ -380,7 +381,7 @@ static uint16_t run_release(struct nvmf_ns_resv *rn, uint16_t *where)
 }
 
 /* Set Features, Reservation Persistence (Base 5.27.1.27). */
-static uint16_t run_persistence(struct nvmf_ns_resv *rn, uint16_t *where)
+static uint16_t resv_ns_run_persistence(struct nvmf_ns_resv *rn, uint16_t *where)
 {
 	rn->next.ptpl = (le32toh(rn->running->sqe->cdw11) & 1) != 0;
 	rn->notices.num = 0;
@@ -391,7 +392,7 @@ static uint16_t run_persistence(struct nvmf_ns_resv *rn, uint16_t *where)
 	return NVME_ST_SUCCESS;
 }
 
-static void run(struct nvmf_ns_resv *rn, struct nvmf_request *req)
+static void resv_ns_run(struct nvmf_ns_resv *rn, struct nvmf_request *req)
 {
 	uint16_t where = NVMF_WHERE_NOWHERE, status;
 
@@ -399,23 +400,23 @@ static void run(struct nvmf_ns_resv *rn, struct nvmf_request *req)
 	rn->aborts = false;
 	rn->next = rn->state;
 	if (req->qpair->ctl_qid == 0) {
-		status = run_persistence(rn, &where);
+		status = resv_ns_run_persistence(rn, &where);
 	} else if (req->sqe->opcode == nvme_cmd_resv_register) {
-		status = run_register(rn, &where);
+		status = resv_ns_run_register(rn, &where);
 	} else if (req->sqe->opcode == nvme_cmd_resv_acquire) {
-		status = run_acquire(rn, &where);
+		status = resv_ns_run_acquire(rn, &where);
 	} else {
-		status = run_release(rn, &where);
+		status = resv_ns_run_release(rn, &where);
 	}
 	if (status != NVME_ST_SUCCESS) {
-		finish(rn, status, where);
+		resv_ns_finish(rn, status, where);
 	} else {
-		change(rn);
+		resv_ns_apply(rn);
 	}
 }
 
-/* Commands that end at once come back here from finish(): one loop takes them all. */
-static void run_waiting(struct nvmf_ns_resv *rn)
+/* Commands that end at once come back here from resv_ns_finish(): one loop takes them all. */
+static void resv_ns_run_waiting(struct nvmf_ns_resv *rn)
 {
 	if (rn->draining_list) {
 		return;
@@ -425,9 +426,9 @@ static void run_waiting(struct nvmf_ns_resv *rn)
 		struct nvmf_request *req = STAILQ_FIRST(&rn->waiting);
 		STAILQ_REMOVE_HEAD(&rn->waiting, link);
 		if (rn->ns == NULL) {
-			answer(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+			resv_ns_answer(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 		} else {
-			run(rn, req);
+			resv_ns_run(rn, req);
 		}
 	}
 	rn->draining_list = false;
@@ -438,19 +439,19 @@ static void run_waiting(struct nvmf_ns_resv *rn)
 
 void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns)
 {
-	struct nvmf_ns_resv *rn = resv_of(ns);
+	struct nvmf_ns_resv *rn = resv_ns_get(ns);
 
 	if (rn == NULL) {
-		answer(req, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
+		resv_ns_answer(req, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 		return;
 	}
 	STAILQ_INSERT_TAIL(&rn->waiting, req, link);
-	run_waiting(rn);
+	resv_ns_run_waiting(rn);
 }
 
 /* ---- Report: Base 7.5.1; a registrant's controllers are made as they connect, so none has an id ---- */
 
-static void report(struct nvmf_request *req, const struct nvmf_ns *ns)
+static void resv_report_answer(struct nvmf_request *req, const struct nvmf_ns *ns)
 {
 	const struct nvmf_resv *r = nvmf_ns_resv_state(ns);
 	struct nvmf_window w = {.req = req};
@@ -487,7 +488,7 @@ void nvmf_resv_run(struct thread_msg *msg)
 	if (ns == NULL || !nvmf_ctrlr_sees(ctrlr, nsid)) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 	} else if (req->sqe->opcode == nvme_cmd_resv_report) {
-		report(req, ns);
+		resv_report_answer(req, ns);
 	} else {
 		nvmf_resv_change(req, ns);
 	}
@@ -495,7 +496,7 @@ void nvmf_resv_run(struct thread_msg *msg)
 
 /* ---- With the namespace ---- */
 
-static const struct nvmf_ns *clashing_ns(const struct nvmf_subsystem *s, const char *path)
+static const struct nvmf_ns *resv_find_clashing_ns(const struct nvmf_subsystem *s, const char *path)
 {
 	const struct nvmf_ns *ns;
 
@@ -507,14 +508,14 @@ static const struct nvmf_ns *clashing_ns(const struct nvmf_subsystem *s, const c
 	return ns;
 }
 
-static const struct nvmf_ns *clashing_ns_of_any(const char *path)
+static const struct nvmf_ns *resv_find_clashing_ns_anywhere(const char *path)
 {
 	const struct nvmf_ns *ns = NULL;
 
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL && ns == NULL; tgt = nvmf_tgt_next(tgt)) {
 		struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL);
 		for (; s != NULL && ns == NULL; s = nvmf_subsystem_next(tgt, s)) {
-			ns = clashing_ns(s, path);
+			ns = resv_find_clashing_ns(s, path);
 		}
 	}
 	return ns;
@@ -522,9 +523,9 @@ static const struct nvmf_ns *clashing_ns_of_any(const char *path)
 
 /* A Set Features does not keep a namespace from being removed. What it has on its way to the disk is not what a new one
  * would read. */
-static bool file_is_in_use(const char *path)
+static bool resv_file_is_in_use(const char *path)
 {
-	const struct nvmf_ns *ns = clashing_ns_of_any(path);
+	const struct nvmf_ns *ns = resv_find_clashing_ns_anywhere(path);
 
 	if (ns != NULL) {
 		log_error("ptpl_file \"%s\": namespace %u of %s has \"%s\", which is written under that name with .new "
@@ -552,16 +553,16 @@ int nvmf_resv_attach(struct nvmf_ns *ns)
 	if (rc != 0) {
 		return rc;
 	}
-	if (file_is_in_use(ns->ptpl_file)) {
+	if (resv_file_is_in_use(ns->ptpl_file)) {
 		return -EBUSY;
 	}
 	rc = nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, &loaded);
-	struct nvmf_ns_resv *rn = rc == 0 ? resv_of(ns) : NULL;
+	struct nvmf_ns_resv *rn = rc == 0 ? resv_ns_get(ns) : NULL;
 	if (rn == NULL) {
 		return rc != 0 ? rc : -ENOMEM;
 	}
 	rn->next = loaded;
-	if (!prepare_view(rn)) {
+	if (!resv_ns_prepare_published(rn)) {
 		return -ENOMEM;
 	}
 	rn->state = loaded;
@@ -581,5 +582,5 @@ void nvmf_resv_detach(struct nvmf_ns *ns)
 	rn->ns = NULL;
 	free(rn->published);
 	rn->published = NULL;
-	run_waiting(rn);
+	resv_ns_run_waiting(rn);
 }

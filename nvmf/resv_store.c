@@ -14,7 +14,7 @@
 #include "thread/worker.h"
 
 /* The folder that a file is in. */
-static void folder_of(const char *path, char folder[PATH_MAX])
+static void resv_path_folder(const char *path, char folder[PATH_MAX])
 {
 	char copy[PATH_MAX];
 
@@ -29,12 +29,12 @@ static const char new_suffix[] = ".new";
 
 /* The same for all paths of a file, whatever links and dots are in its folder's. A folder that is not there is what it
  * is called. */
-static void real_name(const char *path, char name[PATH_MAX])
+static void resv_path_real(const char *path, char name[PATH_MAX])
 {
 	const char *base = strrchr(path, '/') + 1;
 	char folder[PATH_MAX], real[PATH_MAX];
 
-	folder_of(path, folder);
+	resv_path_folder(path, folder);
 	const char *in = realpath(folder, real) != NULL ? real : folder;
 	int len = snprintf(name, PATH_MAX, "%s/%s", strcmp(in, "/") == 0 ? "" : in, base);
 	if (len >= PATH_MAX) { /* no file has such a name */
@@ -43,7 +43,7 @@ static void real_name(const char *path, char name[PATH_MAX])
 }
 
 /* Whether b is what a new text of a is called. */
-static bool is_new_of(const char *a, const char *b)
+static bool resv_path_is_new_of(const char *a, const char *b)
 {
 	size_t len = strlen(a);
 
@@ -54,16 +54,16 @@ bool nvmf_resv_files_clash(const char *path, const char *other)
 {
 	char a[PATH_MAX], b[PATH_MAX];
 
-	real_name(path, a);
-	real_name(other, b);
-	return strcmp(a, b) == 0 || is_new_of(a, b) || is_new_of(b, a);
+	resv_path_real(path, a);
+	resv_path_real(other, b);
+	return strcmp(a, b) == 0 || resv_path_is_new_of(a, b) || resv_path_is_new_of(b, a);
 }
 
 /* ---- Reading: once, when the namespace is made ---- */
 
 /* The text, at most NVMF_RESV_FILE_MAX + 1 bytes of it: how many, or a negative errno. Never waits for what is no
  * file. */
-static ssize_t read_text(const char *path, char *text)
+static ssize_t resv_read_text(const char *path, char *text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
@@ -97,7 +97,7 @@ int nvmf_resv_check_path(const char *path)
 			  NVMF_RESV_PATH_MAX);
 		return -EINVAL;
 	}
-	folder_of(path, folder);
+	resv_path_folder(path, folder);
 	if (access(folder, W_OK | X_OK) != 0) {
 		int rc = -errno;
 		log_error("ptpl_file %s: files cannot be made in %s: %s", path, folder, strerror(-rc));
@@ -112,7 +112,7 @@ int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r
 	unsigned line = 0;
 
 	*r = (struct nvmf_resv){0};
-	ssize_t len = read_text(path, text);
+	ssize_t len = resv_read_text(path, text);
 	if (len == -ENOENT) {
 		return 0;
 	}
@@ -162,7 +162,7 @@ bool nvmf_resv_is_being_saved(const char *path)
 	return false;
 }
 
-static int write_all(int fd, const char *text, size_t len)
+static int resv_write_all(int fd, const char *text, size_t len)
 {
 	while (len != 0) {
 		ssize_t n = write(fd, text, len);
@@ -177,7 +177,7 @@ static int write_all(int fd, const char *text, size_t len)
 
 /* What has the name is of a save that a crash has ended, or somebody else's, who could go on writing to it: it is not
  * written to. */
-static int write_new(const char *path, const char *text, size_t len)
+static int resv_write_new(const char *path, const char *text, size_t len)
 {
 	unlink(path);
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -185,7 +185,7 @@ static int write_new(const char *path, const char *text, size_t len)
 	if (fd < 0) {
 		return -errno;
 	}
-	int rc = write_all(fd, text, len);
+	int rc = resv_write_all(fd, text, len);
 	if (rc == 0 && fsync(fd) != 0) {
 		rc = -errno;
 	}
@@ -196,11 +196,11 @@ static int write_new(const char *path, const char *text, size_t len)
 }
 
 /* The new name is on the disk when the folder is. */
-static int sync_folder(const char *path)
+static int resv_sync_folder(const char *path)
 {
 	char folder[PATH_MAX];
 
-	folder_of(path, folder);
+	resv_path_folder(path, folder);
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
 		return -errno;
@@ -210,12 +210,12 @@ static int sync_folder(const char *path)
 	return rc;
 }
 
-static int replace_file(const struct nvmf_resv_save *save)
+static int resv_replace_file(const struct nvmf_resv_save *save)
 {
 	char new[NVMF_RESV_PATH_MAX + sizeof(new_suffix)];
 
 	snprintf(new, sizeof(new), "%s%s", save->path, new_suffix);
-	int rc = write_new(new, save->text, save->len);
+	int rc = resv_write_new(new, save->text, save->len);
 	if (rc == 0 && rename(new, save->path) != 0) {
 		rc = -errno;
 	}
@@ -223,17 +223,17 @@ static int replace_file(const struct nvmf_resv_save *save)
 		unlink(new);
 		return rc;
 	}
-	return sync_folder(save->path);
+	return resv_sync_folder(save->path);
 }
 
-static void save(struct worker_job *job)
+static void resv_save_on_worker(struct worker_job *job)
 {
 	struct nvmf_resv_save *s = container_of(job, struct nvmf_resv_save, job);
 
-	s->status = replace_file(s);
+	s->status = resv_replace_file(s);
 }
 
-static void saved(struct worker_job *job)
+static void resv_save_done(struct worker_job *job)
 {
 	struct nvmf_resv_save *s = container_of(job, struct nvmf_resv_save, job);
 	int status = job->error != 0 ? job->error : s->status;
@@ -254,7 +254,7 @@ int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_r
 	if (s == NULL) {
 		return -ENOMEM;
 	}
-	s->job = (struct worker_job){.work = save, .done = saved};
+	s->job = (struct worker_job){.work = resv_save_on_worker, .done = resv_save_done};
 	s->done = done;
 	s->arg = arg;
 	snprintf(s->path, sizeof(s->path), "%s", path);

@@ -13,7 +13,7 @@
 #define DEFAULT_MODEL_NUMBER   "varve bdev Controller"
 
 /* SN and MN are printable ASCII (Base 1.4.2). */
-static int check_ascii(const char *what, const char *text, size_t max, char *why)
+static int subsystem_check_ascii(const char *what, const char *text, size_t max, char *why)
 {
 	size_t len = strlen(text);
 
@@ -53,9 +53,10 @@ int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts 
 			 o->min_cntlid, max, NVME_CNTLID_MAX);
 		return -EINVAL;
 	}
-	int rc = o->serial_number != NULL ? check_ascii("serial_number", o->serial_number, NVMF_SN_MAX, why) : 0;
+	int rc = o->serial_number != NULL ? subsystem_check_ascii("serial_number", o->serial_number, NVMF_SN_MAX, why)
+					  : 0;
 	if (rc == 0 && o->model_number != NULL) {
-		rc = check_ascii("model_number", o->model_number, NVMF_MN_MAX, why);
+		rc = subsystem_check_ascii("model_number", o->model_number, NVMF_MN_MAX, why);
 	}
 	return rc;
 }
@@ -167,7 +168,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 	free(s);
 }
 
-static void destroy_now(struct thread_msg *msg)
+static void subsystem_destroy_now(struct thread_msg *msg)
 {
 	struct nvmf_subsystem *s = container_of(msg, struct nvmf_subsystem, destroy_msg);
 	nvmf_done_fn done = s->destroy_done;
@@ -177,7 +178,7 @@ static void destroy_now(struct thread_msg *msg)
 	done(arg, 0);
 }
 
-static void destroy_stopped(void *arg, int status)
+static void subsystem_destroy_stopped(void *arg, int status)
 {
 	struct nvmf_subsystem *s = arg;
 	nvmf_done_fn done = s->destroy_done;
@@ -187,7 +188,7 @@ static void destroy_stopped(void *arg, int status)
 		done(s->destroy_arg, status);
 		return;
 	}
-	thread_post(thread_control(), &s->destroy_msg, destroy_now);
+	thread_post(thread_control(), &s->destroy_msg, subsystem_destroy_now);
 }
 
 void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
@@ -198,7 +199,7 @@ void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *a
 	}
 	s->destroy_done = done;
 	s->destroy_arg = arg;
-	nvmf_subsystem_stop(s, destroy_stopped, s);
+	nvmf_subsystem_stop(s, subsystem_destroy_stopped, s);
 }
 
 struct nvmf_subsystem *nvmf_subsystem_next(struct nvmf_tgt *tgt, const struct nvmf_subsystem *after)

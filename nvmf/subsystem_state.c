@@ -21,9 +21,9 @@ static void subsystem_set_state(struct nvmf_subsystem *s, enum nvmf_subsystem_st
 	s->state_ticks = env_ticks();
 }
 
-static void ops_run(struct nvmf_subsystem *s);
+static void subsystem_run_ops(struct nvmf_subsystem *s);
 
-static uint32_t op_target(const struct nvmf_op *op)
+static uint32_t op_target_state(const struct nvmf_op *op)
 {
 	switch (op->kind) {
 	case NVMF_OP_PAUSE:
@@ -40,19 +40,19 @@ static void op_finish(struct nvmf_subsystem *s, int status)
 {
 	struct nvmf_op *op = s->op;
 
-	USDT(nvmf_subsystem_change_state_done, s->nqn, op_target(op), op->original, status);
+	USDT(nvmf_subsystem_change_state_done, s->nqn, op_target_state(op), op->original, status);
 	s->op = NULL;
 	if (op->done != NULL) {
 		op->done(op->arg, status);
 	}
 	free(op);
-	ops_run(s);
+	subsystem_run_ops(s);
 }
 
 /* ---- Views ---- */
 
 /* below: the namespaces that are in them. */
-static void drop_views(struct nvmf_subsystem *s, uint32_t below)
+static void subsystem_drop_views(struct nvmf_subsystem *s, uint32_t below)
 {
 	for (uint32_t i = 0; i < below; i++) {
 		if (s->ns[i] != NULL) {
@@ -62,14 +62,14 @@ static void drop_views(struct nvmf_subsystem *s, uint32_t below)
 	nvmf_views_destroy(s);
 }
 
-static int make_views(struct nvmf_subsystem *s)
+static int subsystem_make_views(struct nvmf_subsystem *s)
 {
 	int rc = nvmf_views_create(s);
 
 	for (uint32_t i = 0; rc == 0 && i < s->max_nsid; i++) {
 		rc = s->ns[i] != NULL ? nvmf_views_add_ns(s, s->ns[i]) : 0;
 		if (rc != 0) {
-			drop_views(s, i);
+			subsystem_drop_views(s, i);
 		}
 	}
 	return rc;
@@ -77,7 +77,7 @@ static int make_views(struct nvmf_subsystem *s)
 
 int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
 {
-	int rc = make_views(s);
+	int rc = subsystem_make_views(s);
 
 	if (rc != 0) {
 		log_error("subsystem %s cannot be started: %s", s->nqn, strerror(-rc));
@@ -91,18 +91,18 @@ int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
 	return 0;
 }
 
-static void close_views(struct nvmf_subsystem *s)
+static void subsystem_close_views(struct nvmf_subsystem *s)
 {
 	if (s->views_open) {
 		nvmf_views_deactivate(s);
-		drop_views(s, s->max_nsid);
+		subsystem_drop_views(s, s->max_nsid);
 		s->views_open = false;
 	}
 }
 
 /* ---- The operations ---- */
 
-static void start_begin(struct nvmf_subsystem *s)
+static void op_start_begin(struct nvmf_subsystem *s)
 {
 	int rc = s->state != NVMF_SUBSYSTEM_INACTIVE || s->destroy_done != NULL ? -EINVAL : 0;
 
@@ -117,10 +117,10 @@ static void start_begin(struct nvmf_subsystem *s)
 	op_finish(s, rc);
 }
 
-static void paused(struct nvmf_subsystem *s);
-static void drain_give_up(void *arg);
+static void op_paused(struct nvmf_subsystem *s);
+static void op_drain_timeout(void *arg);
 
-static void pause_begin(struct nvmf_subsystem *s)
+static void op_pause_begin(struct nvmf_subsystem *s)
 {
 	if (s->state != NVMF_SUBSYSTEM_ACTIVE) {
 		op_finish(s, -EINVAL);
@@ -129,16 +129,16 @@ static void pause_begin(struct nvmf_subsystem *s)
 	s->paused_nsid = s->op->nsid;
 	s->pending_views = s->views_open ? nvmf_views_pause(s, s->op->nsid) : 0;
 	if (s->pending_views == 0) {
-		paused(s);
+		op_paused(s);
 	} else if (s->op->for_host) {
-		s->drain_timer.fn = drain_give_up;
+		s->drain_timer.fn = op_drain_timeout;
 		s->drain_timer.arg = s;
 		thread_timer_start(&s->drain_timer, s->drain_us);
 		s->op->draining(s->op->arg);
 	}
 }
 
-static void resume(struct nvmf_subsystem *s)
+static void subsystem_resume_views(struct nvmf_subsystem *s)
 {
 	if (s->views_open) {
 		nvmf_views_resume(s);
@@ -147,30 +147,30 @@ static void resume(struct nvmf_subsystem *s)
 	subsystem_set_state(s, NVMF_SUBSYSTEM_ACTIVE);
 }
 
-static void resume_begin(struct nvmf_subsystem *s)
+static void op_resume_begin(struct nvmf_subsystem *s)
 {
 	if (s->state != NVMF_SUBSYSTEM_PAUSED) {
 		op_finish(s, -EINVAL);
 		return;
 	}
-	resume(s);
+	subsystem_resume_views(s);
 	op_finish(s, 0);
 }
 
 /* Paused for a change that was asked for, or until somebody resumes. */
-static void paused(struct nvmf_subsystem *s)
+static void op_paused(struct nvmf_subsystem *s)
 {
 	int rc = 0;
 
 	subsystem_set_state(s, NVMF_SUBSYSTEM_PAUSED);
 	if (s->op->kind == NVMF_OP_CHANGE) {
 		rc = s->op->apply(s, s->op);
-		resume(s);
+		subsystem_resume_views(s);
 	}
 	op_finish(s, rc);
 }
 
-static void drained(struct nvmf_subsystem *s)
+static void op_drained(struct nvmf_subsystem *s)
 {
 	bool given_up = s->drain_given_up;
 
@@ -179,20 +179,20 @@ static void drained(struct nvmf_subsystem *s)
 	if (given_up) {
 		op_finish(s, -ETIMEDOUT);
 	} else {
-		paused(s);
+		op_paused(s);
 	}
 }
 
 void nvmf_subsystem_view_drained(struct nvmf_subsystem *s)
 {
 	if (--s->pending_views == 0) {
-		drained(s);
+		op_drained(s);
 	}
 }
 
-/* One host's wish may not stop the others for ever because a bdev does not let go of an I/O. Groups that have drained
+/* One host's wish may not stop the others for ever because a bdev does not end an I/O. Groups that have drained
  * meanwhile say so once more; the others never will. */
-static void drain_give_up(void *arg)
+static void op_drain_timeout(void *arg)
 {
 	struct nvmf_subsystem *s = arg;
 
@@ -205,32 +205,32 @@ static void drain_give_up(void *arg)
 	s->pending_views -= nvmf_views_resume(s);
 	s->paused_nsid = 0;
 	if (s->pending_views == 0) {
-		drained(s);
+		op_drained(s);
 	}
 }
 
-static void change_begin(struct nvmf_subsystem *s)
+static void op_change_begin(struct nvmf_subsystem *s)
 {
 	if (s->state == NVMF_SUBSYSTEM_ACTIVE) {
-		pause_begin(s);
+		op_pause_begin(s);
 	} else {
 		op_finish(s, s->op->apply(s, s->op));
 	}
 }
 
-static void stop_check(struct nvmf_subsystem *s)
+static void op_stop_check(struct nvmf_subsystem *s)
 {
 	if (!TAILQ_EMPTY(&s->ctrlrs)) {
 		return;
 	}
-	close_views(s);
+	subsystem_close_views(s);
 	subsystem_set_state(s, NVMF_SUBSYSTEM_INACTIVE);
 	nvmf_tgt_discovery_changed(s->tgt);
 	op_finish(s, 0);
 }
 
 /* Their commands keep the connections that are to go. */
-static void give_up_for_hosts(struct nvmf_subsystem *s)
+static void subsystem_drop_host_ops(struct nvmf_subsystem *s)
 {
 	struct nvmf_op *op, *next;
 
@@ -244,7 +244,7 @@ static void give_up_for_hosts(struct nvmf_subsystem *s)
 	}
 }
 
-static void stop_begin(struct nvmf_subsystem *s)
+static void op_stop_begin(struct nvmf_subsystem *s)
 {
 	struct nvmf_ctrlr *ctrlr, *next;
 
@@ -253,12 +253,12 @@ static void stop_begin(struct nvmf_subsystem *s)
 		return;
 	}
 	s->connectable = false;
-	give_up_for_hosts(s);
+	subsystem_drop_host_ops(s);
 	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
 		next = TAILQ_NEXT(ctrlr, link);
 		nvmf_ctrlr_destroy(ctrlr, "the subsystem is being stopped");
 	}
-	stop_check(s);
+	op_stop_check(s);
 }
 
 /* A change that a pause of something else does not cover waits until that is resumed. */
@@ -268,11 +268,12 @@ static bool op_can_run(const struct nvmf_subsystem *s, const struct nvmf_op *op)
 	       s->paused_nsid == NVME_NSID_ALL || s->paused_nsid == op->nsid;
 }
 
-static void ops_run(struct nvmf_subsystem *s)
+static void subsystem_run_ops(struct nvmf_subsystem *s)
 {
 	static void (*const begin[])(struct nvmf_subsystem *) = {
-		[NVMF_OP_START] = start_begin, [NVMF_OP_PAUSE] = pause_begin,   [NVMF_OP_RESUME] = resume_begin,
-		[NVMF_OP_STOP] = stop_begin,   [NVMF_OP_CHANGE] = change_begin,
+		[NVMF_OP_START] = op_start_begin,   [NVMF_OP_PAUSE] = op_pause_begin,
+		[NVMF_OP_RESUME] = op_resume_begin, [NVMF_OP_STOP] = op_stop_begin,
+		[NVMF_OP_CHANGE] = op_change_begin,
 	};
 	struct nvmf_op *op;
 
@@ -290,17 +291,17 @@ static void ops_run(struct nvmf_subsystem *s)
 	STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
 	s->op = op;
 	op->original = s->state;
-	USDT(nvmf_subsystem_change_state, s->nqn, op_target(op), s->state);
+	USDT(nvmf_subsystem_change_state, s->nqn, op_target_state(op), s->state);
 	begin[op->kind](s);
 }
 
 void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
 	STAILQ_INSERT_TAIL(&s->ops, op, link);
-	ops_run(s);
+	subsystem_run_ops(s);
 }
 
-static void op_add(struct nvmf_subsystem *s, const struct nvmf_op *proto)
+static void subsystem_queue_op(struct nvmf_subsystem *s, const struct nvmf_op *proto)
 {
 	struct nvmf_op *op = malloc(sizeof(*op));
 
@@ -316,22 +317,22 @@ static void op_add(struct nvmf_subsystem *s, const struct nvmf_op *proto)
 
 void nvmf_subsystem_start(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
 {
-	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_START, .done = done, .arg = arg});
+	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_START, .done = done, .arg = arg});
 }
 
 void nvmf_subsystem_pause(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg)
 {
-	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_PAUSE, .nsid = nsid, .done = done, .arg = arg});
+	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_PAUSE, .nsid = nsid, .done = done, .arg = arg});
 }
 
 void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
 {
-	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_RESUME, .done = done, .arg = arg});
+	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_RESUME, .done = done, .arg = arg});
 }
 
 void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg)
 {
-	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_STOP, .done = done, .arg = arg});
+	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_STOP, .done = done, .arg = arg});
 }
 
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
@@ -342,18 +343,18 @@ void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 		done(arg, -ESHUTDOWN);
 		return;
 	}
-	op_add(s, &(struct nvmf_op){.kind = NVMF_OP_CHANGE,
-				    .nsid = nsid,
-				    .apply = apply,
-				    .draining = draining,
-				    .done = done,
-				    .arg = arg,
-				    .for_host = true});
+	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_CHANGE,
+						.nsid = nsid,
+						.apply = apply,
+						.draining = draining,
+						.done = done,
+						.arg = arg,
+						.for_host = true});
 }
 
 /* ---- Controllers that are to go ---- */
 
-static bool waiter_is_done(const struct nvmf_subsystem *s, const struct nvmf_ctrlr_waiter *w)
+static bool ctrlr_waiter_is_done(const struct nvmf_subsystem *s, const struct nvmf_ctrlr_waiter *w)
 {
 	const struct nvmf_ctrlr *ctrlr;
 
@@ -365,14 +366,14 @@ static bool waiter_is_done(const struct nvmf_subsystem *s, const struct nvmf_ctr
 	return true;
 }
 
-static void waiters_check(struct nvmf_subsystem *s)
+static void subsystem_check_waiters(struct nvmf_subsystem *s)
 {
 	TAILQ_HEAD(, nvmf_ctrlr_waiter) finished = TAILQ_HEAD_INITIALIZER(finished);
 	struct nvmf_ctrlr_waiter *w, *next;
 
 	for (w = TAILQ_FIRST(&s->waiters); w != NULL; w = next) {
 		next = TAILQ_NEXT(w, link);
-		if (waiter_is_done(s, w)) {
+		if (ctrlr_waiter_is_done(s, w)) {
 			TAILQ_REMOVE(&s->waiters, w, link);
 			TAILQ_INSERT_TAIL(&finished, w, link);
 		}
@@ -398,13 +399,13 @@ void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waite
 			nvmf_ctrlr_destroy(ctrlr, why);
 		}
 	}
-	waiters_check(s);
+	subsystem_check_waiters(s);
 }
 
 void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s)
 {
-	waiters_check(s);
+	subsystem_check_waiters(s);
 	if (s->op != NULL && s->op->kind == NVMF_OP_STOP) {
-		stop_check(s);
+		op_stop_check(s);
 	}
 }

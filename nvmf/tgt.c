@@ -91,7 +91,7 @@ int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgtp)
 	return 0;
 }
 
-static int create_groups(struct nvmf_tgt *tgt)
+static int tgt_create_groups(struct nvmf_tgt *tgt)
 {
 	struct nvmf_poll_group *group;
 	struct nvmf_transport *t;
@@ -117,7 +117,7 @@ static int create_groups(struct nvmf_tgt *tgt)
 }
 
 /* Without it hosts find nothing, but those that know where to go are served. */
-static void discovery_started(void *arg, int status)
+static void tgt_discovery_started(void *arg, int status)
 {
 	struct nvmf_tgt *tgt = arg;
 
@@ -127,7 +127,7 @@ static void discovery_started(void *arg, int status)
 }
 
 /* Subsystems that were started before there were groups. */
-static int start_subsystems(struct nvmf_tgt *tgt)
+static int tgt_start_subsystems(struct nvmf_tgt *tgt)
 {
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		int rc = s->state != NVMF_SUBSYSTEM_INACTIVE && !s->views_open ? nvmf_subsystem_open_views(s) : 0;
@@ -135,7 +135,7 @@ static int start_subsystems(struct nvmf_tgt *tgt)
 			return rc;
 		}
 	}
-	nvmf_subsystem_start(tgt->discovery, discovery_started, tgt);
+	nvmf_subsystem_start(tgt->discovery, tgt_discovery_started, tgt);
 	return 0;
 }
 
@@ -145,10 +145,10 @@ int nvmf_tgt_start(struct nvmf_tgt *tgt)
 		return -EINVAL;
 	}
 	tgt_set_state(tgt, NVMF_TGT_CREATE_POLL_GROUPS);
-	int rc = create_groups(tgt);
+	int rc = tgt_create_groups(tgt);
 	if (rc == 0) {
 		tgt_set_state(tgt, NVMF_TGT_START_SUBSYSTEMS);
-		rc = start_subsystems(tgt);
+		rc = tgt_start_subsystems(tgt);
 	}
 	tgt_set_state(tgt, rc == 0 ? NVMF_TGT_RUNNING : NVMF_TGT_ERROR);
 	if (rc != 0) {
@@ -159,20 +159,20 @@ int nvmf_tgt_start(struct nvmf_tgt *tgt)
 
 /* ---- Stopping ---- */
 
-static void stop_finish(struct thread_msg *msg);
+static void tgt_stop_finish(struct thread_msg *msg);
 
 /* All subsystems are stopped and all queue pairs gone: what is left is done by calls. */
-static void stop_step(struct nvmf_tgt *tgt)
+static void tgt_stop_step(struct nvmf_tgt *tgt)
 {
 	if (tgt->state != NVMF_TGT_STOP_SUBSYSTEMS || tgt->stopping_subsystems != 0 || tgt->num_qpairs != 0) {
 		return;
 	}
 	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);
 	/* From the loop, where no caller is left that looks at a subsystem. */
-	thread_post(thread_control(), &tgt->stop_msg, stop_finish);
+	thread_post(thread_control(), &tgt->stop_msg, tgt_stop_finish);
 }
 
-static void stop_finish(struct thread_msg *msg)
+static void tgt_stop_finish(struct thread_msg *msg)
 {
 	struct nvmf_tgt *tgt = container_of(msg, struct nvmf_tgt, stop_msg);
 	struct nvmf_subsystem *s;
@@ -194,18 +194,18 @@ static void stop_finish(struct thread_msg *msg)
 	tgt->stop_done(tgt->stop_arg, 0);
 }
 
-static void subsystem_stopped(void *arg, int status)
+static void tgt_subsystem_stopped(void *arg, int status)
 {
 	struct nvmf_tgt *tgt = arg;
 
 	tgt->stopping_subsystems--;
-	stop_step(tgt);
+	tgt_stop_step(tgt);
 }
 
 void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt)
 {
 	tgt->num_qpairs--;
-	stop_step(tgt);
+	tgt_stop_step(tgt);
 }
 
 void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
@@ -223,14 +223,14 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		struct nvmf_op *op = s->stop_op;
 		s->stop_op = NULL;
-		*op = (struct nvmf_op){.kind = NVMF_OP_STOP, .done = subsystem_stopped, .arg = tgt};
+		*op = (struct nvmf_op){.kind = NVMF_OP_STOP, .done = tgt_subsystem_stopped, .arg = tgt};
 		tgt->stopping_subsystems++;
 		nvmf_subsystem_add_op(s, op);
 	}
 	TAILQ_FOREACH (group, &tgt->groups, link) {
 		nvmf_poll_group_disconnect_all(group);
 	}
-	subsystem_stopped(tgt, 0);
+	tgt_subsystem_stopped(tgt, 0);
 }
 
 void nvmf_tgt_destroy(struct nvmf_tgt *tgt)

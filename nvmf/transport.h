@@ -222,7 +222,7 @@ struct nvmf_request {
 	uint8_t fuse;        /* enum nvme_fuse */
 	uint8_t fuse_failed; /* status code that it is to fail with, its other half having failed; or 0 */
 	bool counted;        /* in its namespace view's outstanding */
-	bool gated;          /* it waits before its data phase, not after */
+	bool before_data;    /* PAUSED: its data have not been fetched yet */
 	/* The data: points to the transport's array (at least one entry). Filled in by the transport before
 	 * exec, or by us for data that came in the capsule or are lent. */
 	struct iovec *iov;

@@ -30,19 +30,20 @@ static bool view_pauses(const struct nvmf_subsystem_view *view, uint32_t nsid)
 
 /* ---- Commands that wait ---- */
 
-bool nvmf_view_hold(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req, bool gated)
+bool nvmf_view_wait_if_paused(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req,
+			      bool before_data)
 {
 	if ((view->state != NVMF_VIEW_PAUSING && view->state != NVMF_VIEW_PAUSED) || !view_pauses(view, nsid)) {
 		return false;
 	}
-	req->gated = gated;
+	req->before_data = before_data;
 	nvmf_request_set_where(req, NVMF_REQUEST_PAUSED);
 	STAILQ_INSERT_TAIL(&view->paused, req, link);
 	view->num_paused++;
 	return true;
 }
 
-void nvmf_view_unhold(struct nvmf_request *req)
+void nvmf_view_unwait(struct nvmf_request *req)
 {
 	struct nvmf_subsystem_view *view = req->qpair->view;
 
@@ -69,13 +70,13 @@ void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair,
 	}
 }
 
-static void run_held(struct nvmf_request *req)
+static void view_run_waiting(struct nvmf_request *req)
 {
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 	if (req->qpair->state != NVMF_QPAIR_ENABLED) {
 		nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
-	} else if (req->gated) {
-		req->gated = false;
+	} else if (req->before_data) {
+		req->before_data = false;
 		req->qpair->transport->ops->request_continue(req, nvmf_io_start(req));
 	} else {
 		nvmf_request_exec(req);
@@ -87,14 +88,14 @@ static void run_held(struct nvmf_request *req)
 static bool view_is_drained(const struct nvmf_subsystem_view *view)
 {
 	for (uint32_t i = 0; i < view->max_nsid; i++) {
-		if (view->ns[i] != NULL && view->ns[i]->closed && view->ns[i]->outstanding != 0) {
+		if (view->ns[i] != NULL && view->ns[i]->paused && view->ns[i]->outstanding != 0) {
 			return false;
 		}
 	}
 	return true;
 }
 
-static void view_drained(struct thread_msg *msg)
+static void view_drained_on_control(struct thread_msg *msg)
 {
 	struct nvmf_subsystem_view *view = container_of(msg, struct nvmf_subsystem_view, drained_msg);
 
@@ -105,7 +106,7 @@ void nvmf_view_check_drained(struct nvmf_subsystem_view *view)
 {
 	if (view->state == NVMF_VIEW_PAUSING && view_is_drained(view)) {
 		view_set_state(view, NVMF_VIEW_PAUSED);
-		thread_post(thread_control(), &view->drained_msg, view_drained);
+		thread_post(thread_control(), &view->drained_msg, view_drained_on_control);
 	}
 }
 
@@ -123,12 +124,12 @@ struct view_call {
 	struct nvmf_subsystem_view *view;
 };
 
-static struct nvmf_subsystem_view *call_view(const struct view_call *call)
+static struct nvmf_subsystem_view *view_of_call(const struct view_call *call)
 {
 	return call->group->views[call->subsystem->index];
 }
 
-static void on_each_group(struct view_call *call, thread_fn fn)
+static void view_call_each_group(struct view_call *call, thread_fn fn)
 {
 	TAILQ_FOREACH (call->group, &call->subsystem->tgt->groups, link) {
 		thread_call(call->group->thread, fn, call);
@@ -136,7 +137,7 @@ static void on_each_group(struct view_call *call, thread_fn fn)
 }
 
 /* The control thread, whose data these are, waits for us. */
-static uint8_t ns_limits(const struct nvmf_ns *ns)
+static uint8_t ns_view_limits(const struct nvmf_ns *ns)
 {
 	return (uint8_t)((ns->opts.no_auto_visible ? NVMF_NS_HIDDEN : 0) |
 			 (nvmf_ns_resv_published(ns) != NULL ? NVMF_NS_RESV : 0) |
@@ -149,17 +150,17 @@ static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 {
 	nsv->geo = ns->geo;
 	nsv->anagrpid = ns->opts.anagrpid;
-	nsv->limits = ns_limits(ns);
+	nsv->limits = ns_view_limits(ns);
 	nsv->resv = nvmf_ns_resv_published(ns);
 	nsv->write_cache = bdev_write_cache(ns->bdev);
 	nsv->passthru = ns->opts.passthru;
 }
 
 /* Not to be found by commands yet: another group may not have room for it. */
-static void make_ns_on_group(void *arg)
+static void view_make_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_ns_view *nsv;
 
 	if (call->rc != 0) {
@@ -180,22 +181,22 @@ static void make_ns_on_group(void *arg)
 	view->coming = nsv;
 }
 
-static void add_ns_on_group(void *arg)
+static void view_add_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_ns_view *nsv = view->coming;
 
 	view->coming = NULL;
 	ns_view_fill(nsv, call->ns);
-	nsv->closed =
+	nsv->paused =
 		(view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) && view_pauses(view, nsv->nsid);
 	view->ns[nsv->nsid - 1] = nsv;
 }
 
-static void unmake_ns_on_group(void *arg)
+static void view_unmake_ns_on_group(void *arg)
 {
-	struct nvmf_subsystem_view *view = call_view(arg);
+	struct nvmf_subsystem_view *view = view_of_call(arg);
 
 	if (view->coming != NULL) {
 		bdev_channel_put(view->coming->ch);
@@ -204,10 +205,10 @@ static void unmake_ns_on_group(void *arg)
 	}
 }
 
-static void remove_ns_on_group(void *arg)
+static void view_remove_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_ns_view *nsv = view->ns[call->nsid - 1];
 
 	if (nsv == NULL) {
@@ -227,8 +228,8 @@ int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
 {
 	struct view_call call = {.subsystem = s, .ns = ns, .nsid = ns->nsid};
 
-	on_each_group(&call, make_ns_on_group);
-	on_each_group(&call, call.rc == 0 ? add_ns_on_group : unmake_ns_on_group);
+	view_call_each_group(&call, view_make_ns_on_group);
+	view_call_each_group(&call, call.rc == 0 ? view_add_ns_on_group : view_unmake_ns_on_group);
 	return call.rc;
 }
 
@@ -236,13 +237,13 @@ void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid)
 {
 	struct view_call call = {.subsystem = s, .nsid = nsid};
 
-	on_each_group(&call, remove_ns_on_group);
+	view_call_each_group(&call, view_remove_ns_on_group);
 }
 
-static void update_ns_on_group(void *arg)
+static void view_update_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_ns_view *nsv = call_view(call)->ns[call->ns->nsid - 1];
+	struct nvmf_ns_view *nsv = view_of_call(call)->ns[call->ns->nsid - 1];
 
 	if (nsv != NULL) {
 		ns_view_fill(nsv, call->ns);
@@ -253,13 +254,13 @@ void nvmf_views_update_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
 {
 	struct view_call call = {.subsystem = s, .ns = ns};
 
-	on_each_group(&call, update_ns_on_group);
+	view_call_each_group(&call, view_update_ns_on_group);
 }
 
-static void update_all_on_group(void *arg)
+static void view_update_all_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 
 	for (uint32_t i = 0; i < view->max_nsid; i++) {
 		if (view->ns[i] != NULL) {
@@ -272,28 +273,28 @@ void nvmf_views_update_all(struct nvmf_subsystem *s)
 {
 	struct view_call call = {.subsystem = s};
 
-	on_each_group(&call, update_all_on_group);
+	view_call_each_group(&call, view_update_all_on_group);
 }
 
-static void activate_on_group(void *arg)
+static void view_activate_on_group(void *arg)
 {
 	struct view_call *call = arg;
 
 	USDT(nvmf_pg_change_state, call->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(call->group->thread));
-	view_set_state(call_view(call), NVMF_VIEW_ACTIVE);
+	view_set_state(view_of_call(call), NVMF_VIEW_ACTIVE);
 }
 
 void nvmf_views_activate(struct nvmf_subsystem *s)
 {
 	struct view_call call = {.subsystem = s};
 
-	on_each_group(&call, activate_on_group);
+	view_call_each_group(&call, view_activate_on_group);
 }
 
-static void deactivate_on_group(void *arg)
+static void view_deactivate_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 
 	assert(STAILQ_EMPTY(&view->paused)); /* no queue pair is left that could have commands */
 	if (view->state != NVMF_VIEW_INACTIVE) {
@@ -307,26 +308,26 @@ void nvmf_views_deactivate(struct nvmf_subsystem *s)
 {
 	struct view_call call = {.subsystem = s};
 
-	on_each_group(&call, deactivate_on_group);
+	view_call_each_group(&call, view_deactivate_on_group);
 }
 
-static void set_gates(struct nvmf_subsystem_view *view, bool closed)
+static void view_set_ns_paused(struct nvmf_subsystem_view *view, bool paused)
 {
 	for (uint32_t i = 0; i < view->max_nsid; i++) {
 		if (view->ns[i] != NULL && view_pauses(view, i + 1)) {
-			view->ns[i]->closed = closed;
+			view->ns[i]->paused = paused;
 		}
 	}
 }
 
-static void pause_on_group(void *arg)
+static void view_pause_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED, thread_id(view->group->thread));
 	view->paused_nsid = call->nsid;
-	set_gates(view, true);
+	view_set_ns_paused(view, true);
 	call->draining = !view_is_drained(view);
 	view_set_state(view, call->draining ? NVMF_VIEW_PAUSING : NVMF_VIEW_PAUSED);
 }
@@ -337,28 +338,28 @@ unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid)
 	unsigned draining = 0;
 
 	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
-		thread_call(call.group->thread, pause_on_group, &call);
+		thread_call(call.group->thread, view_pause_on_group, &call);
 		draining += call.draining;
 	}
 	return draining;
 }
 
-static void resume_on_group(void *arg)
+static void view_resume_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = call_view(call);
+	struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_request_queue held = STAILQ_HEAD_INITIALIZER(held);
 
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(view->group->thread));
 	call->num_pausing += view->state == NVMF_VIEW_PAUSING;
-	set_gates(view, false);
+	view_set_ns_paused(view, false);
 	view_set_state(view, NVMF_VIEW_ACTIVE);
 	STAILQ_CONCAT(&held, &view->paused);
 	view->num_paused = 0;
 	while (!STAILQ_EMPTY(&held)) {
 		struct nvmf_request *req = STAILQ_FIRST(&held);
 		STAILQ_REMOVE_HEAD(&held, link);
-		run_held(req);
+		view_run_waiting(req);
 	}
 }
 
@@ -366,14 +367,14 @@ unsigned nvmf_views_resume(struct nvmf_subsystem *s)
 {
 	struct view_call call = {.subsystem = s};
 
-	on_each_group(&call, resume_on_group);
+	view_call_each_group(&call, view_resume_on_group);
 	return call.num_pausing;
 }
 
-static void sum_on_group(void *arg)
+static void view_sum_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	const struct nvmf_subsystem_view *view = call_view(call);
+	const struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_io_counters *sum = call->sum;
 
 	sum->read_ops += view->gone.read_ops;
@@ -396,7 +397,7 @@ void nvmf_views_sum(struct nvmf_subsystem *s, struct nvmf_io_counters *sum)
 	struct view_call call = {.subsystem = s, .sum = sum};
 
 	*sum = (struct nvmf_io_counters){0};
-	on_each_group(&call, sum_on_group);
+	view_call_each_group(&call, view_sum_on_group);
 }
 
 /* ---- Making and freeing: the memory is the control thread's business, the pointer the group's ---- */
@@ -414,10 +415,10 @@ static struct nvmf_subsystem_view *view_new(struct nvmf_subsystem *s, struct nvm
 	return view;
 }
 
-static void set_view_on_group(void *arg)
+static void view_set_on_group(void *arg)
 {
 	struct view_call *call = arg;
-	struct nvmf_subsystem_view *old = call_view(call);
+	struct nvmf_subsystem_view *old = view_of_call(call);
 
 	if (call->view != NULL) {
 		USDT(nvmf_poll_group_add_subsystem, thread_id(call->group->thread), call->subsystem->nqn);
@@ -440,7 +441,7 @@ int nvmf_views_create(struct nvmf_subsystem *s)
 			nvmf_views_destroy(s);
 			return -ENOMEM;
 		}
-		thread_call(call.group->thread, set_view_on_group, &call);
+		thread_call(call.group->thread, view_set_on_group, &call);
 	}
 	return 0;
 }
@@ -451,7 +452,7 @@ void nvmf_views_destroy(struct nvmf_subsystem *s)
 
 	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
 		call.view = NULL;
-		thread_call(call.group->thread, set_view_on_group, &call);
+		thread_call(call.group->thread, view_set_on_group, &call);
 		free(call.view);
 	}
 }

@@ -362,7 +362,7 @@ static void test_preempt_and_abort_leaves_nothing_under_way(void)
 	detach_slow(t);
 }
 
-/* A bdev that does not let go may not keep the namespace from its other hosts. */
+/* A bdev that does not end its I/O may not keep the namespace from its other hosts. */
 static void test_preempt_and_abort_that_cannot_changes_nothing(void)
 {
 	struct loop_cmd old, preempt;
@@ -424,7 +424,7 @@ static void test_namespace_goes_while_it_is_being_preempted(void)
 
 	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, loop_done, &gone);
 	make_cmd(&preempt, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
-	loop_submit(&preempt); /* waits at the gate */
+	loop_submit(&preempt); /* waits, for the namespace is paused */
 	abort_it(&a, &old);
 	CU_ASSERT_EQUAL(loop_wait(&old), NVME_ST(GENERIC, ABORT_REQ));
 	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);

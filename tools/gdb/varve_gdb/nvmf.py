@@ -106,7 +106,7 @@ def print_views(s):
             ns = follow(view["ns"][i], "a namespace's view")
             if ns is not None:
                 print(f"        namespace {number(ns['nsid'])}: outstanding {number(ns['outstanding'])}"
-                      f"{', closed' if number(ns['closed']) else ''}")
+                      f"{', paused' if number(ns['paused']) else ''}")
 
 
 def print_change(s):
