@@ -14,7 +14,7 @@ struct dhchap_dh {
 	EVP_PKEY *key;
 };
 
-static EVP_PKEY *generate(unsigned group)
+static EVP_PKEY *dh_key_generate(unsigned group)
 {
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, "DH", NULL);
 	EVP_PKEY *key = NULL;
@@ -42,7 +42,7 @@ int dhchap_dh_generate(unsigned group, struct dhchap_dh **dh)
 		return -ENOMEM;
 	}
 	(*dh)->group = group;
-	(*dh)->key = generate(group);
+	(*dh)->key = dh_key_generate(group);
 	if ((*dh)->key == NULL) {
 		free(*dh);
 		return -EIO;
@@ -73,7 +73,7 @@ int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX])
 
 /* OpenSSL takes what lies in [2, p - 2] only. The groups' primes are safe ones, so that is enough: what is left has an
  * order of q or 2q. */
-static EVP_PKEY *peer_key(const struct dhchap_dh *dh, const uint8_t *value, size_t len)
+static EVP_PKEY *dh_peer_key_make(const struct dhchap_dh *dh, const uint8_t *value, size_t len)
 {
 	EVP_PKEY *key = EVP_PKEY_new();
 
@@ -86,7 +86,7 @@ static EVP_PKEY *peer_key(const struct dhchap_dh *dh, const uint8_t *value, size
 	return NULL;
 }
 
-static int derive(const struct dhchap_dh *dh, EVP_PKEY *peer, uint8_t *secret)
+static int dh_secret_derive(const struct dhchap_dh *dh, EVP_PKEY *peer, uint8_t *secret)
 {
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(dh->key, NULL);
 	size_t len = DHCHAP_DH_MAX;
@@ -106,11 +106,11 @@ int dhchap_dh_secret(const struct dhchap_dh *dh, const uint8_t *peer, size_t pee
 	if (peer_len == 0 || peer_len > dhchap_group_bytes(dh->group)) {
 		return -EINVAL;
 	}
-	EVP_PKEY *key = peer_key(dh, peer, peer_len);
+	EVP_PKEY *key = dh_peer_key_make(dh, peer, peer_len);
 	if (key == NULL) {
 		return -EINVAL;
 	}
-	int rc = derive(dh, key, secret);
+	int rc = dh_secret_derive(dh, key, secret);
 	EVP_PKEY_free(key);
 	return rc;
 }

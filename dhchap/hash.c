@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys and responses: what HMAC is computed of. */
 #include "dhchap/dhchap.h"
+#include "util/compiler.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,7 +36,8 @@ static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size
 	return EVP_MAC_final(ctx, out, &len, DHCHAP_HASH_MAX) && len == dhchap_hash_bytes(hash) ? 0 : -EIO;
 }
 
-static int hmac(unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces, size_t n, uint8_t *out)
+static int hmac_compute(unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces, size_t n,
+			uint8_t *out)
 {
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	EVP_MAC_CTX *ctx = mac != NULL ? EVP_MAC_CTX_new(mac) : NULL;
@@ -60,11 +62,11 @@ int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_
 		return 0;
 	}
 	*len = dhchap_hash_bytes(secret->hash);
-	return hmac(secret->hash, secret->bytes, secret->len, pieces, 2, key);
+	return hmac_compute(secret->hash, secret->bytes, secret->len, pieces, 2, key);
 }
 
 /* With a DH group, not the challenge is answered but its HMAC, whose key is the hash of what both sides have. */
-static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHAP_HASH_MAX])
+static int challenge_augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHAP_HASH_MAX])
 {
 	const struct piece piece = {in->challenge, dhchap_hash_bytes(in->hash)};
 	uint8_t key[DHCHAP_HASH_MAX];
@@ -78,7 +80,7 @@ static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHA
 			 ? 0
 			 : -EIO;
 	if (rc == 0) {
-		rc = hmac(in->hash, key, len, &piece, 1, challenge);
+		rc = hmac_compute(in->hash, key, len, &piece, 1, challenge);
 	} else {
 		ERR_clear_error();
 	}
@@ -86,8 +88,8 @@ static int augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHA
 	return rc;
 }
 
-static int respond(const struct dhchap_challenge_in *in, const uint8_t *key, size_t key_len, const uint8_t *challenge,
-		   uint8_t *response)
+static int response_compute(const struct dhchap_challenge_in *in, const uint8_t *key, size_t key_len,
+			    const uint8_t *challenge, uint8_t *response)
 {
 	static const uint8_t zero; /* SC_C: no secure channel is asked for; and what ends the first name */
 	const char *who = in->of_host ? "HostHost" : "Controller";
@@ -105,7 +107,7 @@ static int respond(const struct dhchap_challenge_in *in, const uint8_t *key, siz
 		{second, strlen(second)},
 	};
 
-	return hmac(in->hash, key, key_len, pieces, sizeof(pieces) / sizeof(pieces[0]), response);
+	return hmac_compute(in->hash, key, key_len, pieces, ARRAY_SIZE(pieces), response);
 }
 
 int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP_HASH_MAX])
@@ -117,10 +119,10 @@ int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP
 			 : dhchap_transform(in->secret, in->of_host ? in->hostnqn : in->subnqn, key, &key_len);
 
 	if (rc == 0) {
-		rc = augment(in, challenge);
+		rc = challenge_augment(in, challenge);
 	}
 	if (rc == 0) {
-		rc = respond(in, key, key_len, challenge, response);
+		rc = response_compute(in, key, key_len, challenge, response);
 	}
 	dhchap_cleanse(key, sizeof(key));
 	dhchap_cleanse(challenge, sizeof(challenge));

@@ -16,7 +16,7 @@ bool dhchap_decode_header(const void *data, size_t len, struct dhchap_header *he
 }
 
 /* The ids of a list that we know. */
-static unsigned known(const uint8_t *ids, size_t n, unsigned all)
+static unsigned ids_to_mask(const uint8_t *ids, size_t n, unsigned all)
 {
 	unsigned set = 0;
 
@@ -47,8 +47,8 @@ uint8_t dhchap_decode_negotiate(const void *data, size_t len, struct dhchap_nego
 		if (p->num_hashes > sizeof(p->hashes) || p->num_groups > sizeof(p->groups)) {
 			return DHCHAP_INCORRECT_PAYLOAD;
 		}
-		out->hashes = known(p->hashes, p->num_hashes, DHCHAP_ALL_HASHES);
-		out->groups = known(p->groups, p->num_groups, DHCHAP_ALL_GROUPS);
+		out->hashes = ids_to_mask(p->hashes, p->num_hashes, DHCHAP_ALL_HASHES);
+		out->groups = ids_to_mask(p->groups, p->num_groups, DHCHAP_ALL_GROUPS);
 		return DHCHAP_OK;
 	}
 	return DHCHAP_PROTOCOL_UNUSABLE;
@@ -142,14 +142,14 @@ uint8_t dhchap_decode_success1(const void *data, size_t len, unsigned hash, stru
 
 /* ---- Encoding ---- */
 
-static void fill_header(struct dhchap_header *h, uint8_t type, uint8_t id, uint16_t t_id)
+static void header_fill(struct dhchap_header *h, uint8_t type, uint8_t id, uint16_t t_id)
 {
 	h->type = type;
 	h->id = id;
 	h->t_id = htole16(t_id);
 }
 
-static uint8_t fill_ids(uint8_t *ids, unsigned set)
+static uint8_t ids_fill(uint8_t *ids, unsigned set)
 {
 	uint8_t n = 0;
 
@@ -168,11 +168,11 @@ size_t dhchap_encode_negotiate(void *to, uint16_t t_id, unsigned hashes, unsigne
 	size_t len = sizeof(*m) + sizeof(*p);
 
 	memset(m, 0, len);
-	fill_header(&m->header, DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE, t_id);
+	header_fill(&m->header, DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE, t_id);
 	m->num_protocols = 1;
 	p->auth_id = DHCHAP_TYPE_DHCHAP;
-	p->num_hashes = fill_ids(p->hashes, hashes & DHCHAP_ALL_HASHES);
-	p->num_groups = fill_ids(p->groups, groups & DHCHAP_ALL_GROUPS);
+	p->num_hashes = ids_fill(p->hashes, hashes & DHCHAP_ALL_HASHES);
+	p->num_groups = ids_fill(p->groups, groups & DHCHAP_ALL_GROUPS);
 	return len;
 }
 
@@ -182,7 +182,7 @@ size_t dhchap_encode_challenge(void *to, uint16_t t_id, const struct dhchap_chal
 	size_t hash_len = dhchap_hash_bytes(in->hash);
 
 	memset(m, 0, sizeof(*m));
-	fill_header(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_CHALLENGE, t_id);
+	header_fill(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_CHALLENGE, t_id);
 	m->hash_len = (uint8_t)hash_len;
 	m->hash = in->hash;
 	m->group = in->group;
@@ -201,7 +201,7 @@ size_t dhchap_encode_reply(void *to, uint16_t t_id, unsigned hash, const struct 
 	size_t hash_len = dhchap_hash_bytes(hash);
 
 	memset(m, 0, sizeof(*m) + 2 * hash_len);
-	fill_header(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY, t_id);
+	header_fill(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY, t_id);
 	m->hash_len = (uint8_t)hash_len;
 	m->challenge_valid = in->challenge_valid;
 	m->dh_len = htole16(in->dh_len);
@@ -222,7 +222,7 @@ size_t dhchap_encode_success1(void *to, uint16_t t_id, unsigned hash, const uint
 	size_t hash_len = dhchap_hash_bytes(hash);
 
 	memset(m, 0, sizeof(*m));
-	fill_header(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS1, t_id);
+	header_fill(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS1, t_id);
 	m->hash_len = (uint8_t)hash_len; /* also without a response: the kernel's host looks at it */
 	if (response == NULL) {
 		return sizeof(*m);
@@ -237,7 +237,7 @@ size_t dhchap_encode_success2(void *to, uint16_t t_id)
 	struct dhchap_success2_wire *m = to;
 
 	memset(m, 0, sizeof(*m));
-	fill_header(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS2, t_id);
+	header_fill(&m->header, DHCHAP_TYPE_DHCHAP, DHCHAP_ID_SUCCESS2, t_id);
 	return sizeof(*m);
 }
 
@@ -246,7 +246,7 @@ size_t dhchap_encode_failure(void *to, uint16_t t_id, uint8_t id, uint8_t why)
 	struct dhchap_failure_wire *m = to;
 
 	memset(m, 0, sizeof(*m));
-	fill_header(&m->header, DHCHAP_TYPE_COMMON, id, t_id);
+	header_fill(&m->header, DHCHAP_TYPE_COMMON, id, t_id);
 	m->reason = DHCHAP_REASON_FAILURE;
 	m->why = why;
 	return sizeof(*m);

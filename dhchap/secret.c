@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Secrets as administrators write them (8.13.5.8): "DHHC-1:XX:" base64 of the secret and its CRC-32 ":". */
 #include "dhchap/dhchap.h"
+#include "util/compiler.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -23,7 +24,7 @@ bool dhchap_equal(const void *a, const void *b, size_t len)
 	return CRYPTO_memcmp(a, b, len) == 0;
 }
 
-static int complain(char why[DHCHAP_ERROR_MAX], const char *text)
+static int secret_refuse(char why[DHCHAP_ERROR_MAX], const char *text)
 {
 	snprintf(why, DHCHAP_ERROR_MAX, "%s", text);
 	return -EINVAL;
@@ -55,7 +56,7 @@ static size_t decoded_length(const char *text, size_t len)
 		size_t text, padding, bytes;
 	} forms[] = {{48, 0, 36}, {72, 2, 52}, {92, 1, 68}};
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
 		if (forms[i].text != len) {
 			continue;
 		}
@@ -70,7 +71,7 @@ static size_t decoded_length(const char *text, size_t len)
 	return 0;
 }
 
-static int decode(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX])
+static int secret_decode(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX])
 {
 	uint8_t bytes[TEXT_MAX / 4 * 3];
 	size_t bytes_len = decoded_length(text, len);
@@ -80,11 +81,12 @@ static int decode(const char *text, size_t len, struct dhchap_secret *secret, ch
 	/* decoded_length() has seen all there is to see, and EVP_DecodeBlock() adds nothing to OpenSSL's list of
 	 * errors */
 	if (bytes_len == 0 || EVP_DecodeBlock(bytes, (const uint8_t *)text, (int)len) < 0) {
-		return complain(why, "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");
+		return secret_refuse(why,
+				     "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");
 	}
 	memcpy(&crc, bytes + bytes_len - CRC_LEN, CRC_LEN);
 	if (le32toh(crc) != crc32_of(bytes, bytes_len - CRC_LEN)) {
-		rc = complain(why, "its checksum is wrong: it was copied badly");
+		rc = secret_refuse(why, "its checksum is wrong: it was copied badly");
 	} else {
 		secret->len = (uint8_t)(bytes_len - CRC_LEN);
 		memcpy(secret->bytes, bytes, secret->len);
@@ -106,11 +108,12 @@ int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secr
 		len--;
 	}
 	if (len <= prefix + 3 || memcmp(text, PREFIX, prefix) != 0 || text[prefix + 2] != ':' || text[len - 1] != ':') {
-		return complain(why, "it does not have the form DHHC-1:XX:BASE64:, as nvme gen-dhchap-key makes it");
+		return secret_refuse(why,
+				     "it does not have the form DHHC-1:XX:BASE64:, as nvme gen-dhchap-key makes it");
 	}
 	if (text[prefix] != '0' || text[prefix + 1] < '0' || text[prefix + 1] > '3') {
-		return complain(why, "its second part is not 00, 01, 02 or 03");
+		return secret_refuse(why, "its second part is not 00, 01, 02 or 03");
 	}
 	secret->hash = (uint8_t)(text[prefix + 1] - '0');
-	return decode(text + prefix + 3, len - prefix - 4, secret, why);
+	return secret_decode(text + prefix + 3, len - prefix - 4, secret, why);
 }

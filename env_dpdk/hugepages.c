@@ -16,7 +16,7 @@
 #define NO_HUGE_DEFAULT_MB 64
 #define MEM_MIN_MB         16
 
-static int read_number(const char *folder, const char *entry, const char *file, uint64_t *value)
+static int hugepages_read_number(const char *folder, const char *entry, const char *file, uint64_t *value)
 {
 	char path[512], text[32];
 
@@ -38,8 +38,8 @@ static void hugepages_add_pool(const char *folder, const char *entry, struct env
 	if (sscanf(entry, "hugepages-%" SCNu64 "kB", &kb) != 1) {
 		return;
 	}
-	int rc = read_number(folder, entry, "nr_hugepages", &total);
-	rc = rc != 0 ? rc : read_number(folder, entry, "free_hugepages", &available);
+	int rc = hugepages_read_number(folder, entry, "nr_hugepages", &total);
+	rc = rc != 0 ? rc : hugepages_read_number(folder, entry, "free_hugepages", &available);
 	if (rc != 0) {
 		h->error = -rc;
 		return;
@@ -112,8 +112,8 @@ uint64_t env_cgroup_available(const char *folder)
 	uint64_t max = 0, current = 0;
 
 	/* "max" reads as 0, and so does a group that is not there */
-	if (read_number(folder, "", "memory.max", &max) != 0 || max == 0 ||
-	    read_number(folder, "", "memory.current", &current) != 0) {
+	if (hugepages_read_number(folder, "", "memory.max", &max) != 0 || max == 0 ||
+	    hugepages_read_number(folder, "", "memory.current", &current) != 0) {
 		return UINT64_MAX;
 	}
 	uint64_t files = cgroup_file_pages(folder), used = current > files ? current - files : 0;

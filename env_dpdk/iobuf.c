@@ -78,7 +78,7 @@ void iobuf_get_opts(struct iobuf_opts *opts)
 	pthread_mutex_unlock(&lock);
 }
 
-static int check_opts(const struct iobuf_opts *o, char *error)
+static int iobuf_opts_check(const struct iobuf_opts *o, char *error)
 {
 	const struct {
 		const char *name;
@@ -90,7 +90,7 @@ static int check_opts(const struct iobuf_opts *o, char *error)
 		{size_names[IOBUF_LARGE], o->large_bufsize, IOBUF_LARGE_SIZE_MIN, IOBUF_SIZE_MAX},
 	};
 
-	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
 		if (checks[i].value < checks[i].min || checks[i].value > checks[i].max) {
 			snprintf(error, ENV_ERROR_MAX, "%s is %" PRIu64 ": allowed are %" PRIu64 " to %" PRIu64,
 				 checks[i].name, checks[i].value, checks[i].min, checks[i].max);
@@ -107,7 +107,7 @@ static int check_opts(const struct iobuf_opts *o, char *error)
 
 int iobuf_set_opts(const struct iobuf_opts *opts, char *error)
 {
-	int rc = check_opts(opts, error);
+	int rc = iobuf_opts_check(opts, error);
 
 	pthread_mutex_lock(&lock);
 	if (rc == 0 && users != 0) {
@@ -212,7 +212,7 @@ static void pool_end(struct iobuf_pool *pool)
 	*pool = (struct iobuf_pool){0};
 }
 
-static void user_gone(void)
+static void user_remove(void)
 {
 	if (--users != 0) {
 		return;
@@ -225,7 +225,7 @@ static void user_gone(void)
 }
 
 /* Of the calling thread. */
-static int numa_node(void)
+static int calling_numa_node(void)
 {
 	unsigned lcore = env_lcore_current();
 	int node = options.enable_numa && lcore != ENV_LCORE_NONE ? env_lcore_numa_node(lcore) : 0;
@@ -264,7 +264,7 @@ static void limit_end(struct iobuf_limit *limit)
 			pools[limit->class][node].demand -= limit->total;
 		}
 	}
-	user_gone();
+	user_remove();
 	*limit = (struct iobuf_limit){0};
 }
 
@@ -316,7 +316,7 @@ static void limit_give(struct iobuf_limit *limit, uint32_t n)
 
 /* --- Channels --- */
 
-static uint32_t fetch(struct iobuf_channel *ch, enum iobuf_class class, void **to, uint32_t want)
+static uint32_t buffers_fetch(struct iobuf_channel *ch, enum iobuf_class class, void **to, uint32_t want)
 {
 	uint32_t allowed = limit_take(ch->limit, want);
 	uint32_t got = rte_ring_dequeue_burst(ch->cache[class].pool->ring, to, allowed, NULL);
@@ -325,7 +325,7 @@ static uint32_t fetch(struct iobuf_channel *ch, enum iobuf_class class, void **t
 	return got;
 }
 
-static void give_back(struct iobuf_channel *ch, enum iobuf_class class, void **from, uint32_t n)
+static void buffers_return(struct iobuf_channel *ch, enum iobuf_class class, void **from, uint32_t n)
 {
 	if (n != 0) {
 		rte_ring_enqueue_bulk(ch->cache[class].pool->ring, from, n, NULL);
@@ -342,7 +342,7 @@ bool iobuf_refill(struct iobuf_channel *ch, enum iobuf_class class, uint32_t n)
 		return false;
 	}
 	/* as many as it likes to keep, too, so that the next ones need not ask */
-	uint32_t got = fetch(ch, class, &c->free[c->count], missing + c->keep);
+	uint32_t got = buffers_fetch(ch, class, &c->free[c->count], missing + c->keep);
 	c->count += got;
 	__atomic_store_n(&c->main, c->main + RTE_MIN(got, missing), __ATOMIC_RELAXED);
 	return c->count >= n;
@@ -353,12 +353,12 @@ void iobuf_drain(struct iobuf_channel *ch, enum iobuf_class class)
 {
 	struct iobuf_cache *c = &ch->cache[class];
 
-	give_back(ch, class, &c->free[c->keep], c->count - c->keep);
+	buffers_return(ch, class, &c->free[c->keep], c->count - c->keep);
 	c->count = c->keep;
 }
 
-static int complain_few(const struct iobuf_channel *ch, enum iobuf_class class, uint32_t wanted, uint32_t had,
-			char *error)
+static int cache_explain_shortage(const struct iobuf_channel *ch, enum iobuf_class class, uint32_t wanted, uint32_t had,
+				  char *error)
 {
 	const struct iobuf_pool *pool = ch->cache[class].pool;
 
@@ -372,7 +372,7 @@ static int complain_few(const struct iobuf_channel *ch, enum iobuf_class class, 
 }
 
 /* The lock is held. */
-static int open_cache(struct iobuf_channel *ch, enum iobuf_class class, const struct iobuf_channel_opts *o, int node,
+static int cache_open(struct iobuf_channel *ch, enum iobuf_class class, const struct iobuf_channel_opts *o, int node,
 		      char *error)
 {
 	struct iobuf_cache *c = &ch->cache[class];
@@ -393,14 +393,16 @@ static int open_cache(struct iobuf_channel *ch, enum iobuf_class class, const st
 		snprintf(error, ENV_ERROR_MAX, "no memory for data buffers");
 		return -ENOMEM;
 	}
-	uint32_t got = fetch(ch, class, ch->reserved, reserve);
+	uint32_t got = buffers_fetch(ch, class, ch->reserved, reserve);
 	ch->reserved_count += got;
-	c->count = fetch(ch, class, c->free, floor);
-	return got < reserve || c->count < floor ? complain_few(ch, class, floor + reserve, got + c->count, error) : 0;
+	c->count = buffers_fetch(ch, class, c->free, floor);
+	return got < reserve || c->count < floor
+		       ? cache_explain_shortage(ch, class, floor + reserve, got + c->count, error)
+		       : 0;
 }
 
 /* The lock is held. */
-static void close_cache(struct iobuf_channel *ch, enum iobuf_class class)
+static void cache_close(struct iobuf_channel *ch, enum iobuf_class class)
 {
 	struct iobuf_cache *c = &ch->cache[class];
 
@@ -408,9 +410,9 @@ static void close_cache(struct iobuf_channel *ch, enum iobuf_class class)
 		return;
 	}
 	if (c->pool->ring != NULL) {
-		give_back(ch, class, c->free, c->count);
+		buffers_return(ch, class, c->free, c->count);
 		if (class == IOBUF_SMALL) {
-			give_back(ch, class, ch->reserved, ch->reserved_count);
+			buffers_return(ch, class, ch->reserved, ch->reserved_count);
 		}
 	}
 	c->pool->demand -= c->keep + (class == IOBUF_SMALL ? ch->reserve : 0);
@@ -427,12 +429,12 @@ static void stat_add(struct iobuf_stat *sum, const struct iobuf_cache *c)
 	sum->retry += __atomic_load_n(&c->retry, __ATOMIC_RELAXED);
 }
 
-static void close_channel(struct iobuf_channel *ch)
+static void channel_close(struct iobuf_channel *ch)
 {
 	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
-		close_cache(ch, class);
+		cache_close(ch, class);
 	}
-	user_gone();
+	user_remove();
 }
 
 int iobuf_channel_create(struct iobuf_channel *ch, const struct iobuf_channel_opts *opts, char *error)
@@ -443,15 +445,15 @@ int iobuf_channel_create(struct iobuf_channel *ch, const struct iobuf_channel_op
 	pthread_mutex_lock(&lock);
 	users++;
 	if (ch->limit != NULL) {
-		rc = limit_demand(ch->limit, numa_node(), error);
+		rc = limit_demand(ch->limit, calling_numa_node(), error);
 	}
 	for (unsigned class = 0; class < IOBUF_CLASSES && rc == 0; class ++) {
-		rc = open_cache(ch, class, opts, numa_node(), error);
+		rc = cache_open(ch, class, opts, calling_numa_node(), error);
 	}
 	if (rc == 0) {
 		LIST_INSERT_HEAD(&ch->module->channels, ch, link);
 	} else {
-		close_channel(ch);
+		channel_close(ch);
 	}
 	pthread_mutex_unlock(&lock);
 	return rc;
@@ -467,7 +469,7 @@ void iobuf_channel_destroy(struct iobuf_channel *ch)
 	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		stat_add(&ch->module->closed[class], &ch->cache[class]);
 	}
-	close_channel(ch);
+	channel_close(ch);
 	pthread_mutex_unlock(&lock);
 	*ch = (struct iobuf_channel){0};
 }
@@ -513,7 +515,7 @@ void iobuf_for_each_module(void (*fn)(void *arg, const char *module, const struc
 
 /* What channels have taken out of a pool and not given to anybody. Threads that are at work go on meanwhile: it is true
  * when they are idle. The lock is held. */
-static uint64_t at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
+static uint64_t buffers_at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
 {
 	const struct iobuf_module *m;
 	const struct iobuf_channel *ch;
@@ -539,7 +541,7 @@ void iobuf_dump(FILE *f)
 				continue;
 			}
 			unsigned idle = rte_ring_count(p->ring);
-			uint64_t ready = at_hand(p, class),
+			uint64_t ready = buffers_at_hand(p, class),
 				 used = p->count > idle + ready ? p->count - idle - ready : 0;
 			fprintf(f,
 				"  %s of %u bytes, node %d: %" PRIu64 " (at most %" PRIu64

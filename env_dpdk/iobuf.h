@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <sys/queue.h>
 
+#include "util/compiler.h"
+
 #define IOBUF_ALIGN       4096u
 #define IOBUF_RESERVE_MAX 16u
 
@@ -117,7 +119,7 @@ void iobuf_drain(struct iobuf_channel *ch, enum iobuf_class class);
 /* Sees to it that n buffers (at most the floor) are at hand; false: there are not so many now. */
 static inline bool iobuf_has(struct iobuf_channel *ch, enum iobuf_class class, uint32_t n)
 {
-	return __builtin_expect(ch->cache[class].count >= n, 1) || iobuf_refill(ch, class, n);
+	return likely(ch->cache[class].count >= n) || iobuf_refill(ch, class, n);
 }
 
 /* The buffer that came back last; after iobuf_has(). */
@@ -144,11 +146,11 @@ static inline void iobuf_put(struct iobuf_channel *ch, enum iobuf_class class, v
 {
 	struct iobuf_cache *c = &ch->cache[class];
 
-	if (__builtin_expect(ch->reserved_count < ch->reserve && class == IOBUF_SMALL, 0)) {
+	if (unlikely(ch->reserved_count < ch->reserve && class == IOBUF_SMALL)) {
 		ch->reserved[ch->reserved_count++] = buffer;
 		return;
 	}
-	if (__builtin_expect(c->count == c->capacity, 0)) {
+	if (unlikely(c->count == c->capacity)) {
 		iobuf_drain(ch, class);
 	}
 	c->free[c->count++] = buffer;

@@ -176,7 +176,7 @@ int env_pci_list(struct env_pci_device **devices)
 }
 
 /* /proc/locks: "1: FLOCK  ADVISORY  WRITE 1234 00:15:3079 0 EOF". */
-static int lock_holder(int fd)
+static int pci_lock_holder(int fd)
 {
 	char line[256];
 	struct stat st;
@@ -221,7 +221,7 @@ int env_pci_claim(const char *bdf, int *holder)
 		return fd;
 	}
 	int rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
-	*holder = lock_holder(fd);
+	*holder = pci_lock_holder(fd);
 	close(fd);
 	return rc;
 }

@@ -16,7 +16,7 @@
 #define PCI_COMMAND_MASTER  0x0004
 #define PCI_COMMAND_NO_INTX 0x0400
 
-static int refuse(const struct env_pci_device *d, char *error)
+static int pci_refuse_driver(const struct env_pci_device *d, char *error)
 {
 	if (d->driver[0] == '\0') {
 		snprintf(error, ENV_PCI_ERROR_MAX, "%s has no driver: bind it to vfio-pci: scripts/setup.sh bind %s",
@@ -31,7 +31,7 @@ static int refuse(const struct env_pci_device *d, char *error)
 	return -EBUSY;
 }
 
-static const struct env_pci_kind *kind_of(const struct env_pci_device *d)
+static const struct env_pci_kind *pci_kind_find(const struct env_pci_device *d)
 {
 	char path[64];
 
@@ -45,7 +45,7 @@ static const struct env_pci_kind *kind_of(const struct env_pci_device *d)
 	return access(path, F_OK) == 0 ? &env_pci_vfio_noiommu : &env_pci_vfio;
 }
 
-static int claim(struct env_pci *dev, char *error)
+static int pci_claim(struct env_pci *dev, char *error)
 {
 	int holder;
 
@@ -64,7 +64,7 @@ static int claim(struct env_pci *dev, char *error)
 	return dev->claim;
 }
 
-static int command_change(struct env_pci *dev, uint16_t set, uint16_t clear)
+static int pci_command_change(struct env_pci *dev, uint16_t set, uint16_t clear)
 {
 	uint16_t command;
 	int rc = dev->kind->config(dev, false, PCI_COMMAND, &command, sizeof(command));
@@ -93,12 +93,12 @@ int env_pci_open(const char *bdf, struct env_pci **out, char *error)
 			 bdf);
 		goto fail;
 	}
-	dev->kind = kind_of(&dev->info);
+	dev->kind = pci_kind_find(&dev->info);
 	if (dev->kind == NULL) {
-		rc = refuse(&dev->info, error);
+		rc = pci_refuse_driver(&dev->info, error);
 		goto fail;
 	}
-	rc = claim(dev, error);
+	rc = pci_claim(dev, error);
 	if (rc != 0) {
 		goto fail;
 	}
@@ -106,7 +106,7 @@ int env_pci_open(const char *bdf, struct env_pci **out, char *error)
 	if (rc != 0) {
 		goto fail;
 	}
-	rc = command_change(dev, PCI_COMMAND_MEMORY | PCI_COMMAND_NO_INTX, PCI_COMMAND_MASTER);
+	rc = pci_command_change(dev, PCI_COMMAND_MEMORY | PCI_COMMAND_NO_INTX, PCI_COMMAND_MASTER);
 	if (rc != 0) {
 		snprintf(error, ENV_PCI_ERROR_MAX, "%s: its configuration space cannot be written: %s", dev->info.bdf,
 			 strerror(-rc));
@@ -122,7 +122,7 @@ fail:
 void env_pci_close(struct env_pci *dev)
 {
 	if (dev->registers != NULL) {
-		command_change(dev, 0, PCI_COMMAND_MASTER); /* fails for a device that is gone: no harm in it */
+		pci_command_change(dev, 0, PCI_COMMAND_MASTER); /* fails for a device that is gone: no harm in it */
 		env_pci_vectors_close(dev);
 		munmap(dev->registers, dev->registers_len);
 		env_pci_window_remove(dev->registers);
@@ -159,7 +159,7 @@ env_pci_translate_fn env_pci_translator(const struct env_pci *dev)
 
 int env_pci_set_bus_master(struct env_pci *dev, bool on)
 {
-	return on ? command_change(dev, PCI_COMMAND_MASTER, 0) : command_change(dev, 0, PCI_COMMAND_MASTER);
+	return on ? pci_command_change(dev, PCI_COMMAND_MASTER, 0) : pci_command_change(dev, 0, PCI_COMMAND_MASTER);
 }
 
 int env_pci_reset(struct env_pci *dev)
@@ -172,7 +172,7 @@ unsigned env_pci_num_vectors(const struct env_pci *dev)
 	return dev->vectors_max;
 }
 
-static int vectors_make(struct env_pci *dev, unsigned n)
+static int pci_vectors_make(struct env_pci *dev, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		dev->vector_fds[i] = -1;
@@ -196,7 +196,7 @@ int env_pci_vectors_open(struct env_pci *dev, unsigned n)
 		return -ENOMEM;
 	}
 	dev->num_vectors = n;
-	int rc = vectors_make(dev, n);
+	int rc = pci_vectors_make(dev, n);
 	if (rc != 0) {
 		env_pci_vectors_close(dev);
 	}

@@ -35,7 +35,7 @@ int env_pci_uevent_open(void)
 }
 
 /* The value of key in text[0..len), or NULL; ended by a NUL within text. */
-static const char *value_of(const char *text, size_t len, const char *key)
+static const char *uevent_value(const char *text, size_t len, const char *key)
 {
 	size_t n = strlen(key);
 
@@ -52,8 +52,8 @@ static const char *value_of(const char *text, size_t len, const char *key)
 
 bool env_pci_uevent_parse(const char *text, size_t len, struct env_pci_uevent *event)
 {
-	const char *subsystem = value_of(text, len, "SUBSYSTEM"), *slot = value_of(text, len, "PCI_SLOT_NAME"),
-		   *action = value_of(text, len, "ACTION"), *driver = value_of(text, len, "DRIVER");
+	const char *subsystem = uevent_value(text, len, "SUBSYSTEM"), *slot = uevent_value(text, len, "PCI_SLOT_NAME"),
+		   *action = uevent_value(text, len, "ACTION"), *driver = uevent_value(text, len, "DRIVER");
 
 	memset(event, 0, sizeof(*event));
 	if (subsystem == NULL || slot == NULL || action == NULL || strcmp(subsystem, "pci") != 0 ||

@@ -34,7 +34,7 @@ static int uio_number(const char *bdf)
 	return n;
 }
 
-static int map_registers(struct env_pci *dev, char *error)
+static int uio_map_registers(struct env_pci *dev, char *error)
 {
 	char path[PATH_LEN];
 	struct stat st;
@@ -86,7 +86,7 @@ static int uio_open(struct env_pci *dev, char *error)
 		snprintf(error, ENV_PCI_ERROR_MAX, "%.90s: %s", path, strerror(errno));
 		return -errno;
 	}
-	return map_registers(dev, error);
+	return uio_map_registers(dev, error);
 }
 
 static void uio_close(struct env_pci *dev)

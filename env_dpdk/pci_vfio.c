@@ -19,17 +19,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static bool is_eals(const void *addr)
+static bool vfio_is_mapped_by_eal(const void *addr)
 {
 	const struct rte_memseg_list *msl = rte_mem_virt2memseg_list(addr);
 
 	return msl != NULL && !msl->external;
 }
 
-static void region_added(void *ctx, void *addr, size_t len)
+static void vfio_region_added(void *ctx, void *addr, size_t len)
 {
 	uint64_t va = (uintptr_t)addr;
-	bool mapped = is_eals(addr) || rte_vfio_container_dma_map(RTE_VFIO_DEFAULT_CONTAINER_FD, va, va, len) == 0;
+	bool mapped = vfio_is_mapped_by_eal(addr) ||
+		      rte_vfio_container_dma_map(RTE_VFIO_DEFAULT_CONTAINER_FD, va, va, len) == 0;
 
 	env_region_set_unreachable(addr, !mapped);
 	if (!mapped) {
@@ -39,19 +40,19 @@ static void region_added(void *ctx, void *addr, size_t len)
 	}
 }
 
-static void region_removed(void *ctx, void *addr, size_t len)
+static void vfio_region_removed(void *ctx, void *addr, size_t len)
 {
 	uint64_t va = (uintptr_t)addr;
 
-	if (!is_eals(addr)) {
+	if (!vfio_is_mapped_by_eal(addr)) {
 		rte_vfio_container_dma_unmap(RTE_VFIO_DEFAULT_CONTAINER_FD, va, va, len);
 	}
 }
 
-static const struct env_mem_listener listener = {.add = region_added, .remove = region_removed};
+static const struct env_mem_listener listener = {.add = vfio_region_added, .remove = vfio_region_removed};
 static unsigned open_devices; /* behind an IOMMU */
 
-static int map_registers(struct env_pci *dev, char *error)
+static int vfio_map_registers(struct env_pci *dev, char *error)
 {
 	struct vfio_region_info region = {.argsz = sizeof(region), .index = VFIO_PCI_BAR0_REGION_INDEX};
 
@@ -79,7 +80,7 @@ static int map_registers(struct env_pci *dev, char *error)
 	return 0;
 }
 
-static int set_irqs(struct env_pci *dev, unsigned index, unsigned first, unsigned n, const int *fds)
+static int vfio_set_irqs(struct env_pci *dev, unsigned index, unsigned first, unsigned n, const int *fds)
 {
 	/* one vector goes on and off as a reactor falls asleep and wakes: nothing is allocated for that */
 	uint64_t small[(sizeof(struct vfio_irq_set) + sizeof(int)) / sizeof(uint64_t) + 1] = {0};
@@ -106,10 +107,10 @@ static int set_irqs(struct env_pci *dev, unsigned index, unsigned first, unsigne
 /* The kernel has no mask for a vector, but one without an eventfd is masked in the device's table. */
 static int vfio_vectors_set(struct env_pci *dev, unsigned first, unsigned n, const int *fds)
 {
-	return set_irqs(dev, VFIO_PCI_MSIX_IRQ_INDEX, first, n, fds);
+	return vfio_set_irqs(dev, VFIO_PCI_MSIX_IRQ_INDEX, first, n, fds);
 }
 
-static unsigned count_irqs(struct env_pci *dev, unsigned index)
+static unsigned vfio_count_irqs(struct env_pci *dev, unsigned index)
 {
 	struct vfio_irq_info info = {.argsz = sizeof(info), .index = index};
 
@@ -119,19 +120,19 @@ static unsigned count_irqs(struct env_pci *dev, unsigned index)
 	return info.count < ENV_PCI_VECTORS_MAX ? info.count : ENV_PCI_VECTORS_MAX;
 }
 
-static void watch_requests(struct env_pci *dev)
+static void vfio_watch_requests(struct env_pci *dev)
 {
-	if (count_irqs(dev, VFIO_PCI_REQ_IRQ_INDEX) == 0) {
+	if (vfio_count_irqs(dev, VFIO_PCI_REQ_IRQ_INDEX) == 0) {
 		return;
 	}
 	dev->request_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (dev->request_fd >= 0 && set_irqs(dev, VFIO_PCI_REQ_IRQ_INDEX, 0, 1, &dev->request_fd) != 0) {
+	if (dev->request_fd >= 0 && vfio_set_irqs(dev, VFIO_PCI_REQ_IRQ_INDEX, 0, 1, &dev->request_fd) != 0) {
 		close(dev->request_fd);
 		dev->request_fd = -1;
 	}
 }
 
-static int setup_device(struct env_pci *dev, char *error)
+static int vfio_setup_device(struct env_pci *dev, char *error)
 {
 	struct vfio_device_info info = {.argsz = sizeof(info)};
 
@@ -160,7 +161,7 @@ static void vfio_close(struct env_pci *dev)
 		return;
 	}
 	if (dev->request_fd >= 0) {
-		set_irqs(dev, VFIO_PCI_REQ_IRQ_INDEX, 0, 1, &(int){-1});
+		vfio_set_irqs(dev, VFIO_PCI_REQ_IRQ_INDEX, 0, 1, &(int){-1});
 		close(dev->request_fd);
 	}
 	if (dev->kind == &env_pci_vfio && --open_devices == 0) {
@@ -172,7 +173,7 @@ static void vfio_close(struct env_pci *dev)
 static int vfio_open(struct env_pci *dev, char *error)
 {
 	struct vfio_region_info config = {.argsz = sizeof(config), .index = VFIO_PCI_CONFIG_REGION_INDEX};
-	int rc = setup_device(dev, error);
+	int rc = vfio_setup_device(dev, error);
 
 	if (rc != 0) {
 		return rc;
@@ -188,9 +189,9 @@ static int vfio_open(struct env_pci *dev, char *error)
 		return -EIO;
 	}
 	dev->config_base = config.offset;
-	dev->vectors_max = count_irqs(dev, VFIO_PCI_MSIX_IRQ_INDEX);
-	watch_requests(dev);
-	return map_registers(dev, error);
+	dev->vectors_max = vfio_count_irqs(dev, VFIO_PCI_MSIX_IRQ_INDEX);
+	vfio_watch_requests(dev);
+	return vfio_map_registers(dev, error);
 }
 
 static int vfio_config(struct env_pci *dev, bool write, unsigned offset, void *data, unsigned size)

@@ -40,7 +40,7 @@ static struct lower *upper[1 << UPPER_BITS];
 static const struct env_mem_listener *listeners[LISTENERS];
 static int pagemap_fd = -1; /* open once physical addresses are wanted */
 
-static struct region **slot_of(uintptr_t addr, bool make)
+static struct region **region_slot(uintptr_t addr, bool make)
 {
 	uintptr_t number = addr >> SLOT_SHIFT;
 
@@ -59,7 +59,7 @@ static struct region **slot_of(uintptr_t addr, bool make)
 uint64_t env_iova(const void *buf, size_t *len)
 {
 	uintptr_t addr = (uintptr_t)buf;
-	struct region **slot = slot_of(addr, false);
+	struct region **slot = region_slot(addr, false);
 	struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
 
 	if (r == NULL || addr < r->start || addr >= r->end) {
@@ -74,7 +74,7 @@ uint64_t env_iova(const void *buf, size_t *len)
 uint64_t env_iova_iommu(const void *buf, size_t *len)
 {
 	uintptr_t addr = (uintptr_t)buf;
-	struct region **slot = slot_of(addr, false);
+	struct region **slot = region_slot(addr, false);
 	const struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
 
 	if (r == NULL || addr < r->start || addr >= r->end || r->unreachable) {
@@ -151,7 +151,7 @@ int env_phys_start(void)
 uint64_t env_phys(const void *buf, size_t *len)
 {
 	uintptr_t addr = (uintptr_t)buf;
-	struct region **slot = slot_of(addr, false);
+	struct region **slot = region_slot(addr, false);
 	const struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
 
 	if (r == NULL || addr < r->start || addr >= r->end || r->phys == NULL) {
@@ -175,7 +175,7 @@ uint64_t env_phys(const void *buf, size_t *len)
 static int slots_check(const struct region *r)
 {
 	for (uintptr_t a = r->start >> SLOT_SHIFT; a <= (r->end - 1) >> SLOT_SHIFT; a++) {
-		struct region **slot = slot_of(a << SLOT_SHIFT, true);
+		struct region **slot = region_slot(a << SLOT_SHIFT, true);
 		if (slot == NULL) {
 			return -ENOMEM;
 		}
@@ -189,7 +189,7 @@ static int slots_check(const struct region *r)
 static void slots_set(const struct region *r, struct region *value)
 {
 	for (uintptr_t a = r->start >> SLOT_SHIFT; a <= (r->end - 1) >> SLOT_SHIFT; a++) {
-		__atomic_store_n(slot_of(a << SLOT_SHIFT, true), value, __ATOMIC_RELEASE);
+		__atomic_store_n(region_slot(a << SLOT_SHIFT, true), value, __ATOMIC_RELEASE);
 	}
 }
 
@@ -263,7 +263,7 @@ void env_region_set_unreachable(void *addr, bool unreachable)
 
 static struct region *region_find(const void *addr)
 {
-	struct region **slot = slot_of((uintptr_t)addr, false);
+	struct region **slot = region_slot((uintptr_t)addr, false);
 	struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
 
 	return r != NULL && r->start == (uintptr_t)addr ? r : NULL;
@@ -295,7 +295,7 @@ size_t env_region_len(const void *addr, enum env_region_kind kind)
 }
 
 /* Under the lock. */
-static void tell_all(const struct env_mem_listener *l)
+static void listener_add_all(const struct env_mem_listener *l)
 {
 	struct region *r;
 
@@ -314,7 +314,7 @@ int env_mem_listen(const struct env_mem_listener *l)
 	}
 	if (i < LISTENERS) {
 		listeners[i] = l;
-		tell_all(l);
+		listener_add_all(l);
 	}
 	pthread_mutex_unlock(&lock);
 	return i < LISTENERS ? 0 : -ENOSPC;
@@ -323,7 +323,7 @@ int env_mem_listen(const struct env_mem_listener *l)
 void env_mem_repeat(const struct env_mem_listener *l)
 {
 	pthread_mutex_lock(&lock);
-	tell_all(l);
+	listener_add_all(l);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -18,7 +18,7 @@ static uint64_t ticks_hz;
 static uint64_t ticks_per_us_q32; /* fixed point, 32 fractional bits */
 static uint64_t ns_per_tick_q32;
 
-static uint64_t clock_ns(clockid_t clock)
+static uint64_t ticks_clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
@@ -33,9 +33,9 @@ void env_time_pair_read(struct env_time_pair *pair)
 
 	for (int i = 0; i < READ_ATTEMPTS; i++) {
 		uint64_t before = rte_rdtsc_precise();
-		uint64_t monotonic = clock_ns(CLOCK_MONOTONIC);
+		uint64_t monotonic = ticks_clock_ns(CLOCK_MONOTONIC);
 		uint64_t after = rte_rdtsc_precise();
-		uint64_t realtime = clock_ns(CLOCK_REALTIME);
+		uint64_t realtime = ticks_clock_ns(CLOCK_REALTIME);
 		uint64_t end = rte_rdtsc_precise();
 		if (end - before < best) {
 			best = end - before;

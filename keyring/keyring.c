@@ -24,8 +24,9 @@ struct keyring_key {
 
 static TAILQ_HEAD(, keyring_key) keys = TAILQ_HEAD_INITIALIZER(keys);
 
-static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
+static int keyring_error(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static int keyring_error(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
 {
 	va_list args;
 
@@ -35,7 +36,7 @@ static int complain(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
 	return rc;
 }
 
-static struct keyring_key *find(const char *name)
+static struct keyring_key *key_find(const char *name)
 {
 	struct keyring_key *key;
 
@@ -49,57 +50,57 @@ static struct keyring_key *find(const char *name)
 
 /* ---- Files ---- */
 
-static int check_file(int fd, const char *path, char error[KEYRING_ERROR_MAX])
+static int secret_file_check(int fd, const char *path, char error[KEYRING_ERROR_MAX])
 {
 	struct stat st;
 
 	if (fstat(fd, &st) != 0) {
-		return complain(error, -errno, "%s: %s", path, strerror(errno));
+		return keyring_error(error, -errno, "%s: %s", path, strerror(errno));
 	}
 	if (!S_ISREG(st.st_mode)) {
-		return complain(error, -EINVAL, "%s is not a regular file", path);
+		return keyring_error(error, -EINVAL, "%s is not a regular file", path);
 	}
 	if ((st.st_mode & 077) != 0) {
-		return complain(error, -EPERM,
-				"%s has mode %04o: group and others may have no access to it (chmod 0600)", path,
-				st.st_mode & 07777);
+		return keyring_error(error, -EPERM,
+				     "%s has mode %04o: group and others may have no access to it (chmod 0600)", path,
+				     st.st_mode & 07777);
 	}
 	if (st.st_uid != geteuid() && st.st_uid != 0) { /* who owns it may read and write it, whatever its mode */
-		return complain(error, -EPERM,
-				"%s belongs to user %u: allowed are the user that varve runs as, %u, and root", path,
-				st.st_uid, geteuid());
+		return keyring_error(error, -EPERM,
+				     "%s belongs to user %u: allowed are the user that varve runs as, %u, and root",
+				     path, st.st_uid, geteuid());
 	}
 	if (st.st_size > FILE_SIZE_MAX) {
-		return complain(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path, (long long)st.st_size,
-				FILE_SIZE_MAX);
+		return keyring_error(error, -EINVAL, "%s has %lld bytes, a secret at most %d", path,
+				     (long long)st.st_size, FILE_SIZE_MAX);
 	}
 	return 0;
 }
 
-static int read_secret(int fd, const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
+static int secret_read(int fd, const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
 {
 	char text[FILE_SIZE_MAX], why[DHCHAP_ERROR_MAX];
 	ssize_t len = read(fd, text, sizeof(text));
 	int rc;
 
 	if (len < 0) {
-		return complain(error, -errno, "%s: %s", path, strerror(errno));
+		return keyring_error(error, -errno, "%s: %s", path, strerror(errno));
 	}
 	rc = dhchap_secret_parse(text, (size_t)len, secret, why);
 	dhchap_cleanse(text, sizeof(text));
-	return rc == 0 ? 0 : complain(error, rc, "what is in %s is not a DH-HMAC-CHAP secret: %s", path, why);
+	return rc == 0 ? 0 : keyring_error(error, rc, "what is in %s is not a DH-HMAC-CHAP secret: %s", path, why);
 }
 
-static int load(const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
+static int secret_load(const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* whatever it is: it is not waited for */
 
 	if (fd < 0) {
-		return complain(error, -errno, "%s: %s", path, strerror(errno));
+		return keyring_error(error, -errno, "%s: %s", path, strerror(errno));
 	}
-	int rc = check_file(fd, path, error);
+	int rc = secret_file_check(fd, path, error);
 	if (rc == 0) {
-		rc = read_secret(fd, path, secret, error);
+		rc = secret_read(fd, path, secret, error);
 	}
 	close(fd);
 	return rc;
@@ -107,7 +108,7 @@ static int load(const char *path, struct dhchap_secret *secret, char error[KEYRI
 
 /* ---- The ring ---- */
 
-static bool name_is_good(const char *name)
+static bool key_name_is_good(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -119,36 +120,36 @@ static bool name_is_good(const char *name)
 	return len != 0 && len < KEYRING_NAME_MAX;
 }
 
-static int check_names(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
+static int key_names_check(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
 {
-	if (!name_is_good(name)) {
-		return complain(error, -EINVAL,
-				"parameter \"name\" is \"%.80s\": allowed are 1 to %d printable characters", name,
-				KEYRING_NAME_MAX - 1);
+	if (!key_name_is_good(name)) {
+		return keyring_error(error, -EINVAL,
+				     "parameter \"name\" is \"%.80s\": allowed are 1 to %d printable characters", name,
+				     KEYRING_NAME_MAX - 1);
 	}
 	if (path[0] != '/' || strlen(path) >= KEYRING_PATH_MAX) {
-		return complain(error, -EINVAL,
-				"parameter \"path\" is \"%.80s\": allowed is an absolute path of at most %d bytes",
-				path, KEYRING_PATH_MAX - 1);
+		return keyring_error(error, -EINVAL,
+				     "parameter \"path\" is \"%.80s\": allowed is an absolute path of at most %d bytes",
+				     path, KEYRING_PATH_MAX - 1);
 	}
-	if (find(name) != NULL) {
-		return complain(error, -EEXIST, "there is a key \"%s\" already", name);
+	if (key_find(name) != NULL) {
+		return keyring_error(error, -EEXIST, "there is a key \"%s\" already", name);
 	}
 	return 0;
 }
 
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
 {
-	int rc = check_names(name, path, error);
+	int rc = key_names_check(name, path, error);
 
 	if (rc != 0) {
 		return rc;
 	}
 	struct keyring_key *key = calloc(1, sizeof(*key));
 	if (key == NULL) {
-		return complain(error, -ENOMEM, "out of memory");
+		return keyring_error(error, -ENOMEM, "out of memory");
 	}
-	rc = load(path, &key->secret, error);
+	rc = secret_load(path, &key->secret, error);
 	if (rc != 0) {
 		free(key);
 		return rc;
@@ -162,7 +163,7 @@ int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERRO
 
 int keyring_file_remove(const char *name)
 {
-	struct keyring_key *key = find(name);
+	struct keyring_key *key = key_find(name);
 
 	if (key == NULL) {
 		return -ENOENT;
@@ -174,7 +175,7 @@ int keyring_file_remove(const char *name)
 
 struct keyring_key *keyring_get(const char *name)
 {
-	return keyring_hold(find(name));
+	return keyring_hold(key_find(name));
 }
 
 struct keyring_key *keyring_hold(struct keyring_key *key)

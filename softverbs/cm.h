@@ -85,6 +85,16 @@ static inline struct sv_cm_id *sv_cm_id(struct rdma_cm_id *id)
 	return (struct sv_cm_id *)id;
 }
 
+/* Turns 0 or an errno into what librdmacm's functions return: 0, or -1 with errno. */
+static inline int sv_cm_result(int rc)
+{
+	if (rc != 0) {
+		errno = rc;
+		return -1;
+	}
+	return 0;
+}
+
 /* cm_id.c */
 
 struct ibv_context *sv_cm_context(void);

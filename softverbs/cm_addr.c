@@ -112,7 +112,7 @@ static bool text_is_any(const char *text)
 }
 
 /* 0.0.0.0 leaves the IPv6 addresses alone; :: takes both, as with sockets. */
-static bool overlap(const char *mine, const char *theirs)
+static bool addresses_overlap(const char *mine, const char *theirs)
 {
 	bool mine6 = strchr(mine, ':') != NULL, theirs6 = strchr(theirs, ':') != NULL;
 
@@ -147,7 +147,7 @@ static bool port_is_taken(uint32_t ps, const char *address, uint16_t port)
 
 		taken = at != NULL && sscanf(line, "%*s %*s %*s %*s %*s %x", &socket_state) == 1 && socket_state == 1 &&
 			sscanf(at + strlen(prefix), "%45[^/]/%u", theirs, &their_port) == 2 &&
-			their_port == ntohs(port) && overlap(address, theirs);
+			their_port == ntohs(port) && addresses_overlap(address, theirs);
 	}
 	fclose(f);
 	return taken;
@@ -217,7 +217,7 @@ int sv_cm_connect(struct sv_cm_id *id)
 	struct sockaddr_storage name;
 
 	address_text(dest, text, sizeof(text));
-	for (size_t i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++) {
 		socklen_t length = endpoint_name(&name, id->rdma.ps, candidates[i], sv_cm_port(dest));
 
 		if (i == 1 && strchr(text, ':') != NULL) {

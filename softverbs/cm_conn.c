@@ -194,7 +194,7 @@ static const message_fn g_on_message[CM_NUM_STATES][SV_CM_DREP + 1] = {
 	[CM_CLOSED] = {[SV_CM_RTU] = on_late, [SV_CM_DREQ] = on_late},
 };
 
-static void rejected(struct sv_cm_id *id, int reason)
+static void connect_rejected(struct sv_cm_id *id, int reason)
 {
 	id->state = CM_CLOSED;
 	sv_cm_raise(id, RDMA_CM_EVENT_REJECTED, reason, id, 0, SV_CM_REJ_PRIVATE);
@@ -214,10 +214,10 @@ static void on_hangup(struct sv_cm_id *id)
 		break;
 	case CM_REQ_SENT:
 	case CM_REP_SENT:
-		rejected(id, SV_CM_REJ_CONSUMER_DEFINED);
+		connect_rejected(id, SV_CM_REJ_CONSUMER_DEFINED);
 		break;
 	case CM_REQ_RECEIVED:
-		rejected(id, SV_CM_REJ_TIMEOUT);
+		connect_rejected(id, SV_CM_REJ_TIMEOUT);
 		break;
 	case CM_REP_RECEIVED:
 	case CM_ESTABLISHED:
@@ -241,7 +241,7 @@ static void on_hangup(struct sv_cm_id *id)
 
 static void connection_ready(struct sv_source *source, uint32_t events)
 {
-	struct sv_cm_id *id = (struct sv_cm_id *)((uint8_t *)source - offsetof(struct sv_cm_id, source));
+	struct sv_cm_id *id = container_of(source, struct sv_cm_id, source);
 	struct sv_cm_msg m;
 	int fds[SV_WIRE_MAX_FDS], num_fds;
 	ssize_t n = sv_wire_receive(source->fd, &m, sizeof(m), fds, &num_fds);
@@ -259,7 +259,7 @@ static void connection_ready(struct sv_source *source, uint32_t events)
 
 void sv_cm_accept_ready(struct sv_source *source, uint32_t events)
 {
-	struct sv_cm_id *listener = (struct sv_cm_id *)((uint8_t *)source - offsetof(struct sv_cm_id, source));
+	struct sv_cm_id *listener = container_of(source, struct sv_cm_id, source);
 	struct ucred cred;
 	socklen_t size = sizeof(cred);
 	struct sv_cm_id *id;
@@ -304,7 +304,7 @@ static void request_send(struct sv_cm_id *id)
 		rc = send_message(id, id->request);
 	}
 	if (rc != 0) {
-		rejected(id, SV_CM_REJ_INVALID_SERVICE_ID);
+		connect_rejected(id, SV_CM_REJ_INVALID_SERVICE_ID);
 		return;
 	}
 	id->state = CM_REQ_SENT;
@@ -337,17 +337,8 @@ void sv_cm_expire(struct sv_cm_id *id)
 	}
 }
 
-static int result(int rc)
-{
-	if (rc != 0) {
-		errno = rc;
-		return -1;
-	}
-	return 0;
-}
-
 /* RDMA_MAX_* stands for as much as the device can. */
-static bool depths(const struct rdma_conn_param *p, uint8_t *responder_resources, uint8_t *initiator_depth)
+static bool read_depths_choose(const struct rdma_conn_param *p, uint8_t *responder_resources, uint8_t *initiator_depth)
 {
 	*responder_resources = p->responder_resources == RDMA_MAX_RESP_RES ? SV_MAX_RD_ATOM : p->responder_resources;
 	*initiator_depth = p->initiator_depth == RDMA_MAX_INIT_DEPTH ? SV_MAX_RD_ATOM : p->initiator_depth;
@@ -371,7 +362,7 @@ static int connect_locked(struct sv_cm_id *id, const struct rdma_conn_param *p)
 
 	if (id->state != CM_ROUTE_RESOLVED ||
 	    !put_private(&m, p->private_data, p->private_data_len, SV_CM_REQ_PRIVATE) ||
-	    !depths(p, &id->responder_resources, &id->initiator_depth)) {
+	    !read_depths_choose(p, &id->responder_resources, &id->initiator_depth)) {
 		return EINVAL;
 	}
 	name_queue_pair(id, p, &m);
@@ -408,7 +399,7 @@ SV_EXPORT int rdma_connect(struct rdma_cm_id *rdma, struct rdma_conn_param *para
 	pthread_mutex_lock(&sv.lock);
 	rc = connect_locked(sv_cm_id(rdma), param != NULL ? param : &all);
 	pthread_mutex_unlock(&sv.lock);
-	return rc != 0 ? result(rc) : sv_cm_complete(sv_cm_id(rdma));
+	return rc != 0 ? sv_cm_result(rc) : sv_cm_complete(sv_cm_id(rdma));
 }
 
 int sv_cm_finish_connect(struct sv_cm_id *id)
@@ -447,7 +438,7 @@ SV_EXPORT int rdma_establish(struct rdma_cm_id *rdma)
 		id->state = CM_ESTABLISHED;
 	}
 	pthread_mutex_unlock(&sv.lock);
-	return result(rc);
+	return sv_cm_result(rc);
 }
 
 static int send_rep(struct sv_cm_id *id, const struct rdma_conn_param *p)
@@ -476,7 +467,7 @@ static int accept_check(struct sv_cm_id *id, const struct rdma_conn_param *p)
 	struct sv_cm_msg scratch;
 	uint8_t responder, initiator;
 
-	if (id->state != CM_REQ_RECEIVED || !depths(p, &responder, &initiator) ||
+	if (id->state != CM_REQ_RECEIVED || !read_depths_choose(p, &responder, &initiator) ||
 	    !put_private(&scratch, p->private_data, p->private_data_len, SV_CM_REP_PRIVATE)) {
 		return EINVAL;
 	}
@@ -505,7 +496,7 @@ SV_EXPORT int rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *param
 		rc = send_rep(id, p);
 		pthread_mutex_unlock(&sv.lock);
 	}
-	return rc != 0 ? result(rc) : sv_cm_complete(id);
+	return rc != 0 ? sv_cm_result(rc) : sv_cm_complete(id);
 }
 
 SV_EXPORT int rdma_reject(struct rdma_cm_id *rdma, const void *private_data, uint8_t private_data_len)
@@ -523,7 +514,7 @@ SV_EXPORT int rdma_reject(struct rdma_cm_id *rdma, const void *private_data, uin
 		rc = 0;
 	}
 	pthread_mutex_unlock(&sv.lock);
-	return result(rc);
+	return sv_cm_result(rc);
 }
 
 SV_EXPORT int rdma_reject_ece(struct rdma_cm_id *rdma, const void *private_data, uint8_t private_data_len)
@@ -566,7 +557,7 @@ SV_EXPORT int rdma_disconnect(struct rdma_cm_id *rdma)
 		rc = disconnect_locked(id);
 		pthread_mutex_unlock(&sv.lock);
 	}
-	return rc != 0 ? result(rc) : sv_cm_complete(id);
+	return rc != 0 ? sv_cm_result(rc) : sv_cm_complete(id);
 }
 
 SV_EXPORT int rdma_notify(struct rdma_cm_id *rdma, enum ibv_event_type event)
@@ -582,7 +573,7 @@ SV_EXPORT int rdma_notify(struct rdma_cm_id *rdma, enum ibv_event_type event)
 		}
 	}
 	pthread_mutex_unlock(&sv.lock);
-	return result(rc);
+	return sv_cm_result(rc);
 }
 
 /* Attributes for the queue pair of a connection, for the state in attr->qp_state. */

@@ -138,7 +138,7 @@ SV_EXPORT void rdma_destroy_ep(struct rdma_cm_id *id)
 
 /* Make a connection that came in behave as its listener: no channel of its own, and a queue pair if one was asked
  * for. */
-static int adopt(struct rdma_cm_id *listen, struct rdma_cm_id *id)
+static int request_adopt(struct rdma_cm_id *listen, struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr attr;
 
@@ -175,7 +175,7 @@ SV_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **ou
 		return -1;
 	}
 	id = event->id;
-	if (adopt(listen, id) != 0) {
+	if (request_adopt(listen, id) != 0) {
 		int error = errno;
 
 		rdma_ack_cm_event(event);

@@ -238,15 +238,6 @@ static int bind_locked(struct sv_cm_id *id, const struct sockaddr *address)
 	return 0;
 }
 
-static int result(int rc)
-{
-	if (rc != 0) {
-		errno = rc;
-		return -1;
-	}
-	return 0;
-}
-
 SV_EXPORT int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
 {
 	int rc;
@@ -254,7 +245,7 @@ SV_EXPORT int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
 	pthread_mutex_lock(&sv.lock);
 	rc = bind_locked(sv_cm_id(rdma), address);
 	pthread_mutex_unlock(&sv.lock);
-	return result(rc);
+	return sv_cm_result(rc);
 }
 
 SV_EXPORT int rdma_listen(struct rdma_cm_id *rdma, int backlog)
@@ -282,7 +273,7 @@ SV_EXPORT int rdma_listen(struct rdma_cm_id *rdma, int backlog)
 		id->state = CM_LISTEN;
 	}
 	pthread_mutex_unlock(&sv.lock);
-	return result(rc);
+	return sv_cm_result(rc);
 }
 
 /* A wildcard destination is this host, as with sockets. */
@@ -358,7 +349,7 @@ SV_EXPORT int rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source
 	pthread_mutex_lock(&sv.lock);
 	rc = resolve_addr_locked(sv_cm_id(rdma), source, dest);
 	pthread_mutex_unlock(&sv.lock);
-	return rc != 0 ? result(rc) : sv_cm_complete(sv_cm_id(rdma));
+	return rc != 0 ? sv_cm_result(rc) : sv_cm_complete(sv_cm_id(rdma));
 }
 
 static int resolve_route_locked(struct sv_cm_id *id)
@@ -400,7 +391,7 @@ SV_EXPORT int rdma_resolve_route(struct rdma_cm_id *rdma, int timeout_ms)
 	pthread_mutex_lock(&sv.lock);
 	rc = resolve_route_locked(sv_cm_id(rdma));
 	pthread_mutex_unlock(&sv.lock);
-	return rc != 0 ? result(rc) : sv_cm_complete(sv_cm_id(rdma));
+	return rc != 0 ? sv_cm_result(rc) : sv_cm_complete(sv_cm_id(rdma));
 }
 
 SV_EXPORT __be16 rdma_get_src_port(struct rdma_cm_id *id)
@@ -423,11 +414,11 @@ SV_EXPORT int rdma_set_option(struct rdma_cm_id *rdma, int level, int optname, v
 	struct sv_cm_id *id = sv_cm_id(rdma);
 	int rc = 0;
 
-	if (level != RDMA_OPTION_ID || optname < 0 || (size_t)optname >= sizeof(sizes) / sizeof(sizes[0])) {
-		return result(ENOSYS);
+	if (level != RDMA_OPTION_ID || optname < 0 || (size_t)optname >= ARRAY_SIZE(sizes)) {
+		return sv_cm_result(ENOSYS);
 	}
 	if (optlen != sizes[optname] || optval == NULL) {
-		return result(EINVAL);
+		return sv_cm_result(EINVAL);
 	}
 	pthread_mutex_lock(&sv.lock);
 	if (optname == RDMA_OPTION_ID_REUSEADDR) {
@@ -437,5 +428,5 @@ SV_EXPORT int rdma_set_option(struct rdma_cm_id *rdma, int level, int optname, v
 		id->afonly = rc == 0 ? *(int *)optval != 0 : id->afonly;
 	}
 	pthread_mutex_unlock(&sv.lock);
-	return result(rc);
+	return sv_cm_result(rc);
 }

@@ -13,7 +13,7 @@ struct cursor {
 	uint64_t offset; /* in spans[index] */
 };
 
-static void cursor_advance(struct cursor *c, uint64_t n)
+static void span_cursor_advance(struct cursor *c, uint64_t n)
 {
 	while (c->index < c->count) {
 		uint64_t left = c->spans[c->index].length - c->offset;
@@ -28,7 +28,7 @@ static void cursor_advance(struct cursor *c, uint64_t n)
 	}
 }
 
-static unsigned long cursor_to_iov(const struct cursor *c, struct iovec *iov)
+static unsigned long span_cursor_to_iov(const struct cursor *c, struct iovec *iov)
 {
 	unsigned long n = 0;
 
@@ -53,8 +53,8 @@ static enum sv_copy_result copy_self(bool to_remote, struct cursor *local, struc
 		n = r->length - remote->offset < n ? r->length - remote->offset : n;
 		/* The two may overlap when a process talks to itself. */
 		memmove(to_remote ? rp : lp, to_remote ? lp : rp, n);
-		cursor_advance(local, n);
-		cursor_advance(remote, n);
+		span_cursor_advance(local, n);
+		span_cursor_advance(remote, n);
 	}
 	return SV_COPY_OK;
 }
@@ -79,7 +79,7 @@ static bool copy_mapped(struct sv_remote *rem, bool to_remote, struct cursor *lo
 }
 
 /* Whose memory was it that is not there (any more)? Read a byte where we stand in our own. */
-static enum sv_copy_result blame(const struct cursor *local)
+static enum sv_copy_result copy_find_fault(const struct cursor *local)
 {
 	uint8_t byte;
 	struct iovec to = {&byte, 1};
@@ -102,15 +102,15 @@ enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct 
 	}
 	/* One call, but for more than 2 GiB less a page, which is the kernel's limit, and for pages that are gone. */
 	while (l.index < l.count) {
-		unsigned long nl = cursor_to_iov(&l, liov), nr = cursor_to_iov(&r, riov);
+		unsigned long nl = span_cursor_to_iov(&l, liov), nr = span_cursor_to_iov(&r, riov);
 		ssize_t n = to_remote ? process_vm_writev(rem->pid, liov, nl, riov, nr, 0)
 				      : process_vm_readv(rem->pid, liov, nl, riov, nr, 0);
 
 		if (n <= 0) {
-			return n < 0 && errno == EFAULT ? blame(&l) : SV_COPY_REMOTE_FAULT;
+			return n < 0 && errno == EFAULT ? copy_find_fault(&l) : SV_COPY_REMOTE_FAULT;
 		}
-		cursor_advance(&l, (uint64_t)n);
-		cursor_advance(&r, (uint64_t)n);
+		span_cursor_advance(&l, (uint64_t)n);
+		span_cursor_advance(&r, (uint64_t)n);
 	}
 	return SV_COPY_OK;
 }

@@ -42,7 +42,7 @@ SV_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 	int fd;
 
 	if (strncmp(dir, DEVICE_PATH, strlen(DEVICE_PATH)) == 0) {
-		for (size_t i = 0; i < sizeof(g_sysfs) / sizeof(g_sysfs[0]); i++) {
+		for (size_t i = 0; i < ARRAY_SIZE(g_sysfs); i++) {
 			if (strcmp(g_sysfs[i].file, file) == 0) {
 				return snprintf(buf, size, "%s", g_sysfs[i].text);
 			}
@@ -91,7 +91,7 @@ SV_EXPORT int ibv_get_device_index(struct ibv_device *device)
 }
 
 /* Locally administered, the same for every process of the host. */
-static __be64 guid(void)
+static __be64 device_guid(void)
 {
 	static const uint8_t bytes[8] = {0x02, 's', 'o', 'f', 't', 'v', 'r', 'b'};
 	__be64 value;
@@ -102,14 +102,14 @@ static __be64 guid(void)
 
 SV_EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 {
-	return guid();
+	return device_guid();
 }
 
 SV_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	*attr = (struct ibv_device_attr){
-		.node_guid = guid(),
-		.sys_image_guid = guid(),
+		.node_guid = device_guid(),
+		.sys_image_guid = device_guid(),
 		.max_mr_size = UINT64_MAX,
 		.page_size_cap = 0xfffff000,
 		.vendor_id = VENDOR_ID,

@@ -71,7 +71,7 @@ static int receive_spans(const struct sv_qp *qp, const struct sv_slot *slot, uin
 	return s->total < length ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-static void gather(uint8_t *to, const struct spans *from)
+static void spans_gather(uint8_t *to, const struct spans *from)
 {
 	for (uint32_t i = 0; i < from->count; i++) {
 		memcpy(to, (const void *)(uintptr_t)from->span[i].addr, from->span[i].length);
@@ -94,13 +94,13 @@ static int fail_receive(struct sv_qp *qp, struct sv_rcqe *rcqe, int status)
 }
 
 /* The responder refuses a request that uses no receive: its owner hears of it by an event only. */
-static int refuse(struct sv_qp *qp, int status)
+static int receiver_refuse(struct sv_qp *qp, int status)
 {
 	sv_deliver_fail(qp, status == IBV_WC_REM_ACCESS_ERR ? SV_QP_EVENT_ACCESS_ERR : SV_QP_EVENT_REQ_ERR);
 	return status;
 }
 
-static int publish(struct sv_qp *qp, const struct sv_rcqe *rcqe, const struct sv_op *op)
+static int receive_publish(struct sv_qp *qp, const struct sv_rcqe *rcqe, const struct sv_op *op)
 {
 	if (sv_deliver_publish(qp, rcqe, (op->flags & IBV_SEND_SOLICITED) != 0)) {
 		return IBV_WC_SUCCESS;
@@ -118,7 +118,7 @@ static int send_data(struct sv_qp *qp, const struct spans *local, struct sv_slot
 		return fail_receive(qp, rcqe, status);
 	}
 	if (local->total <= sv_ring_stage_size(&qp->rem.ring)) {
-		gather(sv_ring_stage(&qp->rem.ring, slot), local);
+		spans_gather(sv_ring_stage(&qp->rem.ring, slot), local);
 		rcqe->flags |= SV_RCQE_STAGED;
 		return IBV_WC_SUCCESS;
 	}
@@ -159,7 +159,7 @@ static int exec_send(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_le
 		}
 		rcqe.flags |= SV_RCQE_INV;
 	}
-	return publish(qp, &rcqe, op);
+	return receive_publish(qp, &rcqe, op);
 }
 
 /* What a one-sided request names in the responder's memory. */
@@ -168,12 +168,12 @@ static int remote_span(struct sv_qp *qp, const struct sv_op *op, uint32_t access
 	*span = (struct sv_span){.length = length};
 	/* InfiniBand 9.7.4.1.5: the queue pair has to allow it, or the request is invalid. */
 	if ((atomic_load_explicit(&qp->rem.qp->access, memory_order_relaxed) & access) == 0) {
-		return refuse(qp, IBV_WC_REM_INV_REQ_ERR);
+		return receiver_refuse(qp, IBV_WC_REM_INV_REQ_ERR);
 	}
 	/* Without data the key does not matter (C9-88). */
 	if (length != 0 &&
 	    !sv_key_check(qp->rem.keys, op->rkey, qp->rem.qp_pd, qp->rem.qpn, access, op->remote_addr, length, span)) {
-		return refuse(qp, IBV_WC_REM_ACCESS_ERR);
+		return receiver_refuse(qp, IBV_WC_REM_ACCESS_ERR);
 	}
 	return IBV_WC_SUCCESS;
 }
@@ -187,7 +187,7 @@ static int copy_one_sided(struct sv_qp *qp, bool to_remote, const struct spans *
 	case SV_COPY_LOCAL_FAULT:
 		return IBV_WC_LOC_PROT_ERR;
 	case SV_COPY_REMOTE_FAULT:
-		return refuse(qp, IBV_WC_REM_ACCESS_ERR);
+		return receiver_refuse(qp, IBV_WC_REM_ACCESS_ERR);
 	default:
 		return IBV_WC_SUCCESS;
 	}
@@ -219,7 +219,7 @@ static int exec_write(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_l
 	if (status != IBV_WC_SUCCESS || !with_imm) {
 		return status;
 	}
-	return publish(qp, &rcqe, op);
+	return receive_publish(qp, &rcqe, op);
 }
 
 /* READ and the atomics need a place at the responder and a right at the requester. */
@@ -229,7 +229,7 @@ static int check_rd_atomic(struct sv_qp *qp)
 		return IBV_WC_LOC_QP_OP_ERR;
 	}
 	if (atomic_load_explicit(&qp->rem.qp->max_dest_rd_atomic, memory_order_relaxed) == 0) {
-		return refuse(qp, IBV_WC_REM_INV_REQ_ERR);
+		return receiver_refuse(qp, IBV_WC_REM_INV_REQ_ERR);
 	}
 	return IBV_WC_SUCCESS;
 }
@@ -326,7 +326,7 @@ static int exec_atomic(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_
 	}
 	/* InfiniBand 9.4.5: the address is aligned, or the request is invalid. */
 	if (status == IBV_WC_SUCCESS && op->remote_addr % sizeof(before) != 0) {
-		status = refuse(qp, IBV_WC_REM_INV_REQ_ERR);
+		status = receiver_refuse(qp, IBV_WC_REM_INV_REQ_ERR);
 	}
 	if (status == IBV_WC_SUCCESS) {
 		status = remote_span(qp, op, IBV_ACCESS_REMOTE_ATOMIC, sizeof(before), &remote);
@@ -338,7 +338,7 @@ static int exec_atomic(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_
 	result = atomic_apply(qp, op, &remote, &before);
 	atomic_unlock(&qp->rem.arena->atomic_lock, mine);
 	if (result != SV_COPY_OK) {
-		return refuse(qp, IBV_WC_REM_ACCESS_ERR);
+		return receiver_refuse(qp, IBV_WC_REM_ACCESS_ERR);
 	}
 	for (uint32_t i = 0, done = 0; i < local.count; i++) {
 		memcpy((void *)(uintptr_t)local.span[i].addr, (uint8_t *)&before + done, local.span[i].length);
@@ -383,7 +383,7 @@ static void busy_leave(struct sv_remote *rem)
 }
 
 /* Would the packets of this queue pair be accepted there now? */
-static bool peer_ready(struct sv_qp *qp)
+static bool receiver_is_ready(struct sv_qp *qp)
 {
 	struct sv_qp_shm *shm = qp->rem.qp;
 	uint32_t state = atomic_load(&shm->state);
@@ -427,11 +427,11 @@ int sv_exec(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_len)
 	if (qp->rem.peer == NULL || !busy_enter(&qp->rem)) {
 		return SV_BLOCK_PEER;
 	}
-	if (peer_ready(qp)) {
+	if (receiver_is_ready(qp)) {
 		status = g_remote_ops[op->opcode](qp, op, byte_len);
 	} else {
 		atomic_fetch_or(&qp->rem.qp->want, SV_WANT_READY);
-		status = peer_ready(qp) ? g_remote_ops[op->opcode](qp, op, byte_len) : SV_BLOCK_PEER;
+		status = receiver_is_ready(qp) ? g_remote_ops[op->opcode](qp, op, byte_len) : SV_BLOCK_PEER;
 	}
 	busy_leave(&qp->rem);
 	return status;

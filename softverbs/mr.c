@@ -61,7 +61,7 @@ static uint32_t key_alloc(void)
 	return found;
 }
 
-static void key_free(uint32_t index)
+static void mr_key_free(uint32_t index)
 {
 	pthread_mutex_lock(&sv.mr_lock);
 	g_used[index] = false;
@@ -303,7 +303,7 @@ SV_EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 		return EBUSY;
 	}
 	atomic_fetch_sub(&((struct sv_pd *)ibv->pd)->users, 1);
-	key_free(ibv->handle);
+	mr_key_free(ibv->handle);
 	sv_shared_put(mr->map);
 	free(mr);
 	return 0;
@@ -349,7 +349,7 @@ int sv_dealloc_mw(struct ibv_mw *ibv)
 	}
 	window_unbind(mw);
 	atomic_fetch_sub(&((struct sv_pd *)ibv->pd)->users, 1);
-	key_free(ibv->handle);
+	mr_key_free(ibv->handle);
 	free(mw);
 	return 0;
 }

@@ -358,7 +358,7 @@ static void peer_forget(struct sv_peer *peer, uint64_t id)
 	atomic_fetch_sub(&peer->num_mappings, 1);
 }
 
-static void peer_ready(struct sv_source *source, uint32_t events)
+static void peer_source_ready(struct sv_source *source, uint32_t events)
 {
 	struct sv_peer *peer = (struct sv_peer *)source;
 	struct sv_link_msg m;
@@ -449,7 +449,7 @@ static struct sv_peer *peer_get(uint32_t slot)
 	}
 	peer->slot = slot;
 	peer->kick_fd = -1;
-	peer->source = (struct sv_source){.fd = fd, .ready = peer_ready};
+	peer->source = (struct sv_source){.fd = fd, .ready = peer_source_ready};
 	if (sv_source_add(&peer->source, EPOLLIN) != 0) {
 		free(peer);
 		close(fd);

@@ -195,7 +195,7 @@ static void kick_ready(struct sv_source *source, uint32_t events)
 	}
 }
 
-static int timeout_ms(uint64_t deadline)
+static int epoll_timeout_ms(uint64_t deadline)
 {
 	uint64_t now = sv_now_ns(), ms;
 
@@ -218,7 +218,7 @@ static void *control_thread(void *unused)
 		next = attend_all();
 		cm = sv_cm_timers();
 		pthread_mutex_unlock(&sv.lock);
-		n = epoll_wait(sv.epoll_fd, events, 32, timeout_ms(next < cm ? next : cm));
+		n = epoll_wait(sv.epoll_fd, events, 32, epoll_timeout_ms(next < cm ? next : cm));
 		pthread_mutex_lock(&sv.lock);
 		for (int i = 0; i < n; i++) {
 			source_dispatch(&events[i]);

@@ -345,7 +345,7 @@ static void raise_events(struct sv_qp *qp, uint32_t events)
 		{SV_QP_EVENT_FATAL, IBV_EVENT_QP_FATAL},
 	};
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		if ((events & types[i].bit) != 0) {
 			sv_async_raise(qp->ex.qp_base.context, types[i].type, qp);
 		}

@@ -16,7 +16,7 @@ void sv_recv_store(struct sv_recv *recv, struct sv_slot *slot, const struct ibv_
 	memcpy(slot->sge, wr->sg_list, n * sizeof(*wr->sg_list));
 }
 
-static int post_one(struct sv_qp *qp, const struct ibv_recv_wr *wr)
+static int recv_post_one(struct sv_qp *qp, const struct ibv_recv_wr *wr)
 {
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_recv_sge) {
 		return EINVAL;
@@ -59,7 +59,7 @@ int sv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 	}
 	pthread_mutex_lock(&qp->rq_lock);
 	for (; wr != NULL && rc == 0; wr = wr->next) {
-		rc = post_one(qp, wr);
+		rc = recv_post_one(qp, wr);
 		if (rc != 0) {
 			*bad_wr = wr;
 		}
@@ -74,7 +74,7 @@ int sv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 }
 
 /* Small messages wait in the ring: put them where the program wanted them. The list is our own copy, checked. */
-static bool scatter(const struct sv_recv *recv, uint32_t pd, const uint8_t *data, uint32_t length)
+static bool recv_scatter(const struct sv_recv *recv, uint32_t pd, const uint8_t *data, uint32_t length)
 {
 	for (uint32_t i = 0; i < recv->num_sge && length > 0; i++) {
 		uint32_t n = recv->sge[i].length < length ? recv->sge[i].length : length;
@@ -125,8 +125,8 @@ static bool entry_to_cqe(struct sv_qp *qp, const struct sv_rcqe *e, struct sv_cq
 	if (recv == NULL || e->status > IBV_WC_GENERAL_ERR) {
 		return false;
 	}
-	if ((e->flags & SV_RCQE_STAGED) != 0 &&
-	    (e->byte_len > sv_ring_stage_size(ring) || !scatter(recv, pd, sv_ring_stage(ring, slot), e->byte_len))) {
+	if ((e->flags & SV_RCQE_STAGED) != 0 && (e->byte_len > sv_ring_stage_size(ring) ||
+						 !recv_scatter(recv, pd, sv_ring_stage(ring, slot), e->byte_len))) {
 		return false;
 	}
 	*cqe = (struct sv_cqe){

@@ -64,7 +64,7 @@ static uint64_t inline_length(const struct ibv_send_wr *wr)
 
 static int check_wr(const struct sv_qp *qp, const struct ibv_send_wr *wr)
 {
-	if (wr->opcode >= sizeof(g_ops) / sizeof(g_ops[0]) || !g_ops[wr->opcode].allowed || wr->num_sge < 0 ||
+	if (wr->opcode >= ARRAY_SIZE(g_ops) || !g_ops[wr->opcode].allowed || wr->num_sge < 0 ||
 	    (uint32_t)wr->num_sge > qp->cap.max_send_sge) {
 		return EINVAL;
 	}
@@ -110,7 +110,7 @@ static void op_from_wr(struct sv_op *op, const struct ibv_send_wr *wr, uint32_t 
 }
 
 /* Keep a copy, since the caller's request, list and inline data may change when the call is over. */
-static void enqueue(struct sv_qp *qp, const struct sv_op *op)
+static void send_enqueue(struct sv_qp *qp, const struct sv_op *op)
 {
 	struct waiting *w = waiting_at(qp, op->position);
 	uint8_t *data = (uint8_t *)(w->sge + qp->cap.max_send_sge);
@@ -128,7 +128,7 @@ static void enqueue(struct sv_qp *qp, const struct sv_op *op)
 	}
 }
 
-static void complete(struct sv_qp *qp, const struct sv_op *op, uint32_t status, uint32_t byte_len)
+static void send_complete(struct sv_qp *qp, const struct sv_op *op, uint32_t status, uint32_t byte_len)
 {
 	if (status == IBV_WC_SUCCESS && !qp->sq_sig_all && (op->flags & IBV_SEND_SIGNALED) == 0) {
 		return;
@@ -159,7 +159,7 @@ static uint64_t peer_wait_ns(const struct sv_qp *qp)
 	return qp->rem.peer == NULL && wait < ATTACH_NS ? ATTACH_NS : wait;
 }
 
-static void unblock(struct sv_qp *qp)
+static void send_unblock(struct sv_qp *qp)
 {
 	if (qp->blocked != SV_BLOCK_NONE) {
 		qp->blocked = SV_BLOCK_NONE;
@@ -168,7 +168,7 @@ static void unblock(struct sv_qp *qp)
 }
 
 /* The head of the queue met a reason to wait; the first time, or again. Returns a status if it has waited enough. */
-static int block(struct sv_qp *qp, enum sv_block reason)
+static int send_block(struct sv_qp *qp, enum sv_block reason)
 {
 	uint64_t now = sv_now_ns();
 
@@ -206,20 +206,20 @@ static int block(struct sv_qp *qp, enum sv_block reason)
 }
 
 /* Execute one. True: it is over, well or badly; false: it waits. */
-static bool attempt(struct sv_qp *qp, const struct sv_op *op)
+static bool send_execute(struct sv_qp *qp, const struct sv_op *op)
 {
 	uint32_t byte_len = 0;
 	int status = sv_exec(qp, op, &byte_len);
 
 	if (status < 0) {
-		status = block(qp, (enum sv_block)status);
+		status = send_block(qp, (enum sv_block)status);
 		if (status == IBV_WC_SUCCESS) {
 			return false;
 		}
 	}
-	unblock(qp);
+	send_unblock(qp);
 	qp->sq_exec = op->position + 1;
-	complete(qp, op, (uint32_t)status, byte_len);
+	send_complete(qp, op, (uint32_t)status, byte_len);
 	if (status != IBV_WC_SUCCESS) {
 		sv_qp_fail(qp, IBV_WC_WR_FLUSH_ERR);
 	}
@@ -246,27 +246,27 @@ static void report_drained(struct sv_qp *qp)
 
 void sv_send_progress(struct sv_qp *qp)
 {
-	while (qp->sq_exec != qp->sq_posted && may_execute(qp) && attempt(qp, &waiting_at(qp, qp->sq_exec)->op)) {
+	while (qp->sq_exec != qp->sq_posted && may_execute(qp) && send_execute(qp, &waiting_at(qp, qp->sq_exec)->op)) {
 	}
 	report_drained(qp);
 }
 
 void sv_send_flush(struct sv_qp *qp, enum ibv_wc_status status)
 {
-	unblock(qp);
+	send_unblock(qp);
 	for (; qp->sq_exec != qp->sq_posted; qp->sq_exec++) {
-		complete(qp, &waiting_at(qp, qp->sq_exec)->op, status, 0);
+		send_complete(qp, &waiting_at(qp, qp->sq_exec)->op, status, 0);
 		status = IBV_WC_WR_FLUSH_ERR;
 	}
 }
 
 void sv_send_forget(struct sv_qp *qp)
 {
-	unblock(qp);
+	send_unblock(qp);
 	qp->sq_exec = qp->sq_posted;
 }
 
-static void post_one(struct sv_qp *qp, const struct ibv_send_wr *wr)
+static void send_post_one(struct sv_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct sv_op op;
 
@@ -274,18 +274,18 @@ static void post_one(struct sv_qp *qp, const struct ibv_send_wr *wr)
 	if (qp->failed) {
 		qp->sq_posted++;
 		qp->sq_exec = qp->sq_posted;
-		complete(qp, &op, IBV_WC_WR_FLUSH_ERR, 0);
+		send_complete(qp, &op, IBV_WC_WR_FLUSH_ERR, 0);
 		return;
 	}
 	if (qp->sq_exec == qp->sq_posted && may_execute(qp)) {
 		qp->sq_posted++;
-		if (attempt(qp, &op)) {
+		if (send_execute(qp, &op)) {
 			return;
 		}
-		enqueue(qp, &op);
+		send_enqueue(qp, &op);
 		return;
 	}
-	enqueue(qp, &op);
+	send_enqueue(qp, &op);
 	qp->sq_posted++;
 }
 
@@ -297,7 +297,7 @@ int sv_post_send_locked(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_sen
 	while (wr != NULL && rc == 0) {
 		rc = check_wr(qp, wr);
 		if (rc == 0) {
-			post_one(qp, wr);
+			send_post_one(qp, wr);
 			wr = wr->next;
 		}
 	}

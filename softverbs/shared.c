@@ -57,7 +57,7 @@ SV_EXPORT int memfd_create(const char *name, unsigned int flags)
 }
 
 /* In ordinary pages, and never to become shorter. */
-static bool is_safe(int fd)
+static bool memory_is_safe(int fd)
 {
 	struct statfs fs;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -80,7 +80,7 @@ static bool parse_line(const char *line, struct run *r)
 	return strcmp(perms, "rw-s") == 0 && strncmp(path, "/memfd:", 7) == 0;
 }
 
-static bool follows(const struct run *r, const struct run *next)
+static bool run_is_followed_by(const struct run *r, const struct run *next)
 {
 	return r->end == next->start && r->dev == next->dev && r->ino == next->ino &&
 	       r->offset + (r->end - r->start) == next->offset;
@@ -97,7 +97,7 @@ static bool find_run(uint64_t start, uint64_t end, struct run *found)
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
 		bool shared = parse_line(line, &next);
 
-		if (shared && follows(&r, &next)) {
+		if (shared && run_is_followed_by(&r, &next)) {
 			r.end = next.end;
 		} else {
 			ok = ok || (r.start <= start && r.end >= end);
@@ -129,7 +129,7 @@ static int find_fd(const struct run *r)
 		    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) {
 			fcntl(fd, F_ADD_SEALS,
 			      F_SEAL_SHRINK); /* whether it is sealed is looked at, not whether this did it */
-			found = is_safe(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+			found = memory_is_safe(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 		}
 	}
 	if (dir != NULL) {
@@ -144,7 +144,7 @@ static bool same_run(const struct run *a, const struct run *b)
 	       a->ino == b->ino;
 }
 
-static struct shared *enter(const struct run *r)
+static struct shared *shared_add(const struct run *r)
 {
 	struct shared *unused = NULL;
 
@@ -176,7 +176,7 @@ uint64_t sv_shared_get(const void *addr, size_t length)
 		return 0;
 	}
 	pthread_mutex_lock(&sv.mr_lock);
-	s = enter(&r);
+	s = shared_add(&r);
 	if (s != NULL) {
 		s->users++;
 		id = s->id;
@@ -252,11 +252,11 @@ int sv_shared_fd(uint64_t id, uint64_t *addr, uint64_t *length, uint64_t *offset
 
 /* The peer's side. */
 
-static bool describes(int fd, uint64_t addr, uint64_t length, uint64_t offset)
+static bool mapping_is_valid(int fd, uint64_t addr, uint64_t length, uint64_t offset)
 {
 	struct stat st;
 
-	return is_safe(fd) && fstat(fd, &st) == 0 && length != 0 && (addr | length | offset) % SV_PAGE == 0 &&
+	return memory_is_safe(fd) && fstat(fd, &st) == 0 && length != 0 && (addr | length | offset) % SV_PAGE == 0 &&
 	       offset <= (uint64_t)st.st_size && length <= (uint64_t)st.st_size - offset && addr <= UINT64_MAX - length;
 }
 
@@ -269,7 +269,7 @@ struct sv_mapping *sv_mapping_make(int fd, uint64_t id, uint64_t addr, uint64_t 
 		return NULL;
 	}
 	m->id = id;
-	if (fd < 0 || !describes(fd, addr, length, offset)) {
+	if (fd < 0 || !mapping_is_valid(fd, addr, length, offset)) {
 		return m;
 	}
 	base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);

@@ -27,6 +27,7 @@
 #include <infiniband/verbs.h>
 
 #include "softverbs/shm.h"
+#include "util/compiler.h"
 
 /* The header turns some calls into inline functions behind a macro of the same name; here they are defined. */
 #undef ibv_reg_mr
@@ -321,7 +322,7 @@ struct sv_qp {
 
 static inline struct sv_context *sv_context(struct ibv_context *c)
 {
-	return (struct sv_context *)((uint8_t *)c - offsetof(struct sv_context, verbs.context));
+	return container_of(c, struct sv_context, verbs.context);
 }
 
 static inline struct sv_qp *sv_qp(struct ibv_qp *qp)

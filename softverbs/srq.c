@@ -161,7 +161,7 @@ SV_EXPORT int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int
 	return 0;
 }
 
-static int post_one(struct sv_srq *srq, const struct ibv_recv_wr *wr)
+static int srq_post_one(struct sv_srq *srq, const struct ibv_recv_wr *wr)
 {
 	struct sv_slot *slot;
 	uint32_t i;
@@ -188,7 +188,7 @@ int sv_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_rec
 
 	pthread_mutex_lock(&srq->lock);
 	for (; wr != NULL && rc == 0; wr = wr->next) {
-		rc = post_one(srq, wr);
+		rc = srq_post_one(srq, wr);
 		if (rc != 0) {
 			*bad_wr = wr;
 		}

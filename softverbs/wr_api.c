@@ -22,7 +22,7 @@ struct sv_wr_builder {
 	int error;
 };
 
-static struct sv_wr_builder *builder(struct ibv_qp_ex *ex)
+static struct sv_wr_builder *wr_builder(struct ibv_qp_ex *ex)
 {
 	return ((struct sv_qp *)ex)->builder;
 }
@@ -80,7 +80,7 @@ static struct ibv_send_wr *wr_begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opc
 /* A part came before the request that it belongs to: a mistake of the caller. */
 static struct ibv_send_wr *wr_current(struct ibv_qp_ex *ex)
 {
-	struct sv_wr_builder *b = builder(ex);
+	struct sv_wr_builder *b = wr_builder(ex);
 
 	if (b->count == 0) {
 		b->error = EINVAL;
@@ -169,7 +169,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	struct ibv_send_wr *wr = wr_current(ex);
 
 	if (wr == NULL || num_sge > ((struct sv_qp *)ex)->cap.max_send_sge) {
-		builder(ex)->error = EINVAL;
+		wr_builder(ex)->error = EINVAL;
 		return;
 	}
 	memcpy(wr->sg_list, list, num_sge * sizeof(*list));

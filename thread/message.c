@@ -123,7 +123,7 @@ uint64_t wait_look(uint64_t since)
 	return env_ticks();
 }
 
-static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+static long futex_call(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
 	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
@@ -142,7 +142,7 @@ void call_serve(struct call *c)
 	c->fn(c->arg);
 	/* Release pairs with the acquire in call_wait: what fn wrote is seen by the waiter. */
 	if (__atomic_exchange_n(&c->state, CALL_DONE, __ATOMIC_ACQ_REL) == CALL_WAITED_FOR) {
-		futex(&c->state, FUTEX_WAKE, INT_MAX, NULL);
+		futex_call(&c->state, FUTEX_WAKE, INT_MAX, NULL);
 	}
 }
 
@@ -158,7 +158,7 @@ void call_wait(struct call *c)
 	}
 	__atomic_compare_exchange_n(&c->state, &pending, CALL_WAITED_FOR, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 	while (__atomic_load_n(&c->state, __ATOMIC_ACQUIRE) != CALL_DONE) {
-		if (futex(&c->state, FUTEX_WAIT, CALL_WAITED_FOR, wait_hook != NULL ? &wait_period : NULL) != 0 &&
+		if (futex_call(&c->state, FUTEX_WAIT, CALL_WAITED_FOR, wait_hook != NULL ? &wait_period : NULL) != 0 &&
 		    errno == ETIMEDOUT && wait_hook != NULL) {
 			wait_hook();
 		}

@@ -184,7 +184,7 @@ static void reactor_begin(struct reactor *r)
 /* Somebody else may need this CPU to get on. A sleep and not sched_yield(): where four processes spin on two CPUs
  * (Linux 6.18) twice as many changes of a target's configuration are made in the same time beside verified I/O
  * (systest/nvmf_integrity_full.py, interleaved runs). */
-static void let_others_run(void)
+static void reactor_yield_cpu(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = TIMER_SLACK_NS}, NULL);
 }
@@ -207,7 +207,7 @@ static int reactor_loop(void *arg)
 		if (!busy_mode && r->now - r->awake_since >= idle_spell_ticks && reactor_may_sleep(r)) {
 			work = reactor_sleep(r, UINT64_MAX);
 		} else if (env_oversubscribed()) {
-			let_others_run();
+			reactor_yield_cpu();
 		}
 	}
 	rte_rcu_qsbr_thread_offline(reactor_quiescence, r->index);
@@ -242,7 +242,7 @@ static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 			thread_self = TAILQ_FIRST(&r->threads);
 		} else {
 			work = 0;
-			let_others_run(); /* its CPU may be a reactor's as well */
+			reactor_yield_cpu(); /* its CPU may be a reactor's as well */
 		}
 	}
 	return false;
@@ -284,7 +284,7 @@ void thread_synchronize(void)
 	assert(thread_self == thread_control());
 	uint64_t token = rte_rcu_qsbr_start(reactor_quiescence), since = env_ticks();
 	while (rte_rcu_qsbr_check(reactor_quiescence, token, false) == 0) {
-		let_others_run();
+		reactor_yield_cpu();
 		since = wait_look(since);
 	}
 }

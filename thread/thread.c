@@ -77,14 +77,14 @@ struct move {
 	const char *leak_name;
 };
 
-static void move_in(void *arg)
+static void thread_move_in(void *arg)
 {
 	struct move *m = arg;
 
 	reactor_attach(m->to, m->thread);
 }
 
-static void move_out(void *arg)
+static void thread_move_out(void *arg)
 {
 	struct move *m = arg;
 
@@ -116,7 +116,7 @@ struct thread *thread_create(const char *name, const cpu_set_t *mask)
 	thread_enter(t);
 	t->reactor = r;
 	r->assigned++;
-	reactor_call(r, move_in, &(struct move){.thread = t, .to = r});
+	reactor_call(r, thread_move_in, &(struct move){.thread = t, .to = r});
 	return t;
 }
 
@@ -193,8 +193,8 @@ int thread_set_cpumask(struct thread *t, const cpu_set_t *mask)
 		return 0;
 	}
 	TRACE(SCHEDULER_MOVE_THREAD, t->trace_owner, 0, (uintptr_t)t, m.from->lcore, m.to->lcore);
-	reactor_call(m.from, move_out, &m);
-	reactor_call(m.to, move_in, &m);
+	reactor_call(m.from, thread_move_out, &m);
+	reactor_call(m.to, thread_move_in, &m);
 	m.from->assigned--;
 	m.to->assigned++;
 	return 0;

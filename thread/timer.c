@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* The roots of two heaps; the later one becomes the first child of the other. */
-static struct thread_timer *merge(struct thread_timer *a, struct thread_timer *b)
+static struct thread_timer *timers_merge(struct thread_timer *a, struct thread_timer *b)
 {
 	if (b->deadline < a->deadline) {
 		struct thread_timer *first = b;
@@ -25,7 +25,7 @@ static struct thread_timer *merge(struct thread_timer *a, struct thread_timer *b
 }
 
 /* Siblings into one heap: in pairs, then all of these. This is what makes removal logarithmic in the long run. */
-static struct thread_timer *combine(struct thread_timer *list)
+static struct thread_timer *timers_combine(struct thread_timer *list)
 {
 	struct thread_timer *pairs = NULL, *root;
 
@@ -33,7 +33,7 @@ static struct thread_timer *combine(struct thread_timer *list)
 		struct thread_timer *a = list, *b = a->next;
 
 		list = b != NULL ? b->next : NULL;
-		a = b != NULL ? merge(a, b) : a;
+		a = b != NULL ? timers_merge(a, b) : a;
 		a->next = pairs;
 		pairs = a;
 	}
@@ -43,23 +43,23 @@ static struct thread_timer *combine(struct thread_timer *list)
 	for (pairs = root->next; pairs != NULL;) {
 		struct thread_timer *more = pairs->next;
 
-		root = merge(root, pairs);
+		root = timers_merge(root, pairs);
 		pairs = more;
 	}
 	root->next = root->prev = NULL;
 	return root;
 }
 
-static void insert(struct thread *t, struct thread_timer *timer)
+static void timer_insert(struct thread *t, struct thread_timer *timer)
 {
 	timer->child = timer->next = timer->prev = NULL;
-	t->timers = t->timers != NULL ? merge(t->timers, timer) : timer;
+	t->timers = t->timers != NULL ? timers_merge(t->timers, timer) : timer;
 	t->timers->next = t->timers->prev = NULL;
 }
 
-static void take_out(struct thread *t, struct thread_timer *timer)
+static void timer_take_out(struct thread *t, struct thread_timer *timer)
 {
-	struct thread_timer *below = combine(timer->child);
+	struct thread_timer *below = timers_combine(timer->child);
 
 	if (timer == t->timers) {
 		t->timers = below;
@@ -74,7 +74,7 @@ static void take_out(struct thread *t, struct thread_timer *timer)
 		timer->next->prev = timer->prev;
 	}
 	if (below != NULL) {
-		t->timers = merge(t->timers, below);
+		t->timers = timers_merge(t->timers, below);
 		t->timers->next = t->timers->prev = NULL;
 	}
 }
@@ -88,7 +88,7 @@ void timer_start_at(struct thread_timer *timer, uint64_t deadline)
 	timer->deadline = deadline;
 	timer->running = true;
 	t->timer_count++;
-	insert(t, timer);
+	timer_insert(t, timer);
 }
 
 void thread_timer_start(struct thread_timer *timer, uint64_t delay_us)
@@ -109,7 +109,7 @@ void thread_timer_stop(struct thread_timer *timer)
 	assert(t != NULL && t->timers != NULL);
 	timer->running = false;
 	t->timer_count--;
-	take_out(t, timer);
+	timer_take_out(t, timer);
 }
 
 bool thread_timer_was_away(const struct thread_timer *timer, uint64_t timeout_us)

@@ -26,7 +26,7 @@ struct key_set {
 	size_t n, max;
 };
 
-static object_key key_make(uint8_t type, uint64_t index)
+static object_key edge_key_make(uint8_t type, uint64_t index)
 {
 	return index << 8 | type;
 }
@@ -35,22 +35,22 @@ static object_key own_key(const struct trace_reader *r, const struct trace_event
 {
 	return e->object_index == TRACE_NO_OBJECT
 		       ? 0
-		       : key_make(trace_reader_tpoint(r, e->tpoint_id)->object_type, e->object_index);
+		       : edge_key_make(trace_reader_tpoint(r, e->tpoint_id)->object_type, e->object_index);
 }
 
 static object_key parent_key(const struct trace_event *e)
 {
-	return e->related_index == TRACE_NO_OBJECT ? 0 : key_make(e->related_type, e->related_index);
+	return e->related_index == TRACE_NO_OBJECT ? 0 : edge_key_make(e->related_type, e->related_index);
 }
 
-static int key_compare(const void *a, const void *b)
+static int edge_key_compare(const void *a, const void *b)
 {
 	return ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
 }
 
 static bool set_has(const struct key_set *s, object_key key)
 {
-	return key != 0 && tfind((void *)(uintptr_t)key, &s->tree, key_compare) != NULL;
+	return key != 0 && tfind((void *)(uintptr_t)key, &s->tree, edge_key_compare) != NULL;
 }
 
 static int set_add(struct key_set *s, object_key key)
@@ -67,20 +67,20 @@ static int set_add(struct key_set *s, object_key key)
 		s->list = p;
 		s->max = max;
 	}
-	if (tsearch((void *)(uintptr_t)key, &s->tree, key_compare) == NULL) {
+	if (tsearch((void *)(uintptr_t)key, &s->tree, edge_key_compare) == NULL) {
 		return -ENOMEM;
 	}
 	s->list[s->n++] = key;
 	return 0;
 }
 
-static void key_free(void *key)
+static void edge_key_free(void *key)
 {
 }
 
 static void set_clear(struct key_set *s)
 {
-	tdestroy(s->tree, key_free);
+	tdestroy(s->tree, edge_key_free);
 	free(s->list);
 	*s = (struct key_set){0};
 }

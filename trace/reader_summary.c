@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trace/reader_internal.h"
+#include "util/compiler.h"
 
 /* One measured time. */
 struct sample {
@@ -29,7 +30,7 @@ static inline uint64_t key_of(const struct sample *s, enum sort_key key)
 
 /* Sorts by one key and leaves equal ones as they are: 11 bits at a time, from the lowest that differ anywhere.
  * Durations are small numbers and the other keys smaller, so there are few passes, each linear. */
-static inline __attribute__((always_inline)) void samples_sort(struct samples *a, enum sort_key key)
+static ALWAYS_INLINE void samples_sort(struct samples *a, enum sort_key key)
 {
 	uint64_t differ = 0;
 

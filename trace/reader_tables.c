@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "trace/reader_internal.h"
+#include "util/compiler.h"
 
 static const char *const section_names[TRACE_NUM_SECTIONS] = {
 	"MAIN",          "OWNER",  "TPOINT_MASK", "OWNER_TYPE", "OBJECT", "TPOINT",
@@ -219,7 +220,7 @@ static bool name_says_end(const char *name)
 	static const char *const ends[] = {"_DONE", "_COMPLETE", "_COMPLETED", "_END"};
 	size_t n = strlen(name);
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
 		size_t length = strlen(ends[i]);
 		if (n > length && strcmp(name + n - length, ends[i]) == 0) {
 			return true;

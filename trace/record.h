@@ -13,10 +13,9 @@
 #include <string.h>
 
 #include "trace/trace_file.h"
+#include "util/compiler.h"
 #include "util/for_args.h"
 #include "util/ticks.h"
-
-#define TRACE_INLINE static inline __attribute__((always_inline))
 
 /* Numbers from the .def file */
 enum trace_group {
@@ -55,7 +54,7 @@ struct trace_ring {
 extern __thread struct trace_ring trace_ring __attribute__((tls_model("initial-exec")));
 
 /* An event of a thread without a ring: counted. */
-void trace_record_no_slot(void) __attribute__((cold));
+COLD void trace_record_no_slot(void);
 
 /* The event being written: its slots are first .. first + n - 1, modulo the ring. */
 struct trace_open_event {
@@ -73,19 +72,19 @@ struct trace_open_event {
 		 : 1u + ((arg_bytes)-TRACE_ENTRY_ARG_BYTES + TRACE_CONTINUATION_ARG_BYTES - 1) /                       \
 				   TRACE_CONTINUATION_ARG_BYTES)
 
-TRACE_INLINE struct trace_file_entry *trace_event_slot(const struct trace_open_event *e, unsigned k)
+static ALWAYS_INLINE struct trace_file_entry *trace_event_slot(const struct trace_open_event *e, unsigned k)
 {
 	return &e->history->entries[(e->first + k) & e->index_mask];
 }
 
-TRACE_INLINE void trace_event_begin_slot(const struct trace_open_event *e, unsigned k)
+static ALWAYS_INLINE void trace_event_begin_slot(const struct trace_open_event *e, unsigned k)
 {
 	/* Pairs with the reader's acquire: see (a) in trace_file.h. */
 	__atomic_store_n(&e->stamps[(e->first + k) & e->index_mask], TRACE_FILE_STAMP(e->tsc, e->first + k),
 			 __ATOMIC_RELAXED);
 }
 
-TRACE_INLINE void trace_event_end_slot(const struct trace_open_event *e, unsigned k)
+static ALWAYS_INLINE void trace_event_end_slot(const struct trace_open_event *e, unsigned k)
 {
 	__atomic_store_n(&trace_event_slot(e, k)->tsc, e->tsc, __ATOMIC_RELEASE);
 }
@@ -107,17 +106,17 @@ TRACE_INLINE void trace_event_end_slot(const struct trace_open_event *e, unsigne
 		}                                                                                                      \
 	} while (0)
 
-TRACE_INLINE void trace_event_mark_continuation(const struct trace_open_event *e, unsigned k)
+static ALWAYS_INLINE void trace_event_mark_continuation(const struct trace_open_event *e, unsigned k)
 {
 	trace_event_slot(e, k)->tpoint_id = TRACE_TPOINT_ID_CONTINUATION;
 }
 
-TRACE_INLINE bool trace_event_begin(struct trace_open_event *e, unsigned slots, uint16_t tpoint_id, uint16_t owner_id,
-				    uint32_t size, uint64_t object_id)
+static ALWAYS_INLINE bool trace_event_begin(struct trace_open_event *e, unsigned slots, uint16_t tpoint_id,
+					    uint16_t owner_id, uint32_t size, uint64_t object_id)
 {
 	struct trace_file_history *h = trace_ring.history;
 
-	if (__builtin_expect(h == NULL, 0)) {
+	if (unlikely(h == NULL)) {
 		trace_record_no_slot();
 		return false;
 	}
@@ -140,7 +139,7 @@ TRACE_INLINE bool trace_event_begin(struct trace_open_event *e, unsigned slots, 
 	return true;
 }
 
-TRACE_INLINE void trace_event_end(const struct trace_open_event *e, unsigned slots, uint16_t tpoint_id)
+static ALWAYS_INLINE void trace_event_end(const struct trace_open_event *e, unsigned slots, uint16_t tpoint_id)
 {
 	e->history->tpoint_count[tpoint_id]++;
 	TRACE_EACH_SLOT(trace_event_end_slot, e, 0, slots);
@@ -149,26 +148,26 @@ TRACE_INLINE void trace_event_end(const struct trace_open_event *e, unsigned slo
 }
 
 /* Where byte `offset` of the packed arguments lies, and how many from there lie in the same slot. */
-TRACE_INLINE unsigned trace_arg_slot(unsigned offset)
+static ALWAYS_INLINE unsigned trace_arg_slot(unsigned offset)
 {
 	return offset < TRACE_ENTRY_ARG_BYTES ? 0 : 1 + (offset - TRACE_ENTRY_ARG_BYTES) / TRACE_CONTINUATION_ARG_BYTES;
 }
 
-TRACE_INLINE unsigned trace_arg_room(unsigned offset)
+static ALWAYS_INLINE unsigned trace_arg_room(unsigned offset)
 {
 	return offset < TRACE_ENTRY_ARG_BYTES
 		       ? TRACE_ENTRY_ARG_BYTES - offset
 		       : TRACE_CONTINUATION_ARG_BYTES - (offset - TRACE_ENTRY_ARG_BYTES) % TRACE_CONTINUATION_ARG_BYTES;
 }
 
-TRACE_INLINE uint8_t *trace_arg_address(const struct trace_open_event *e, unsigned offset)
+static ALWAYS_INLINE uint8_t *trace_arg_address(const struct trace_open_event *e, unsigned offset)
 {
 	/* Arguments fill both kinds of slot to the end. */
 	return (uint8_t *)(trace_event_slot(e, trace_arg_slot(offset)) + 1) - trace_arg_room(offset);
 }
 
 /* The low n <= 8 bytes of value; n is a constant. */
-TRACE_INLINE void trace_store(uint8_t *to, uint64_t value, unsigned n)
+static ALWAYS_INLINE void trace_store(uint8_t *to, uint64_t value, unsigned n)
 {
 	if (n == 8) {
 		memcpy(to, &value, 8);
@@ -191,7 +190,8 @@ TRACE_INLINE void trace_store(uint8_t *to, uint64_t value, unsigned n)
 	}
 }
 
-TRACE_INLINE void trace_put_number(const struct trace_open_event *e, unsigned offset, unsigned size, uint64_t value)
+static ALWAYS_INLINE void trace_put_number(const struct trace_open_event *e, unsigned offset, unsigned size,
+					   uint64_t value)
 {
 	unsigned room = trace_arg_room(offset);
 
@@ -237,8 +237,8 @@ void trace_put_string(const struct trace_open_event *e, unsigned offset, uint8_t
 #define TRACE_ARG_PUT(tpoint_, kind_, size_, name_)                                                                    \
 	TRACE_PUT_##kind_(&e_, offsetof(struct trace_args_##tpoint_, name_), size_, arg_##name_);
 #define TRACE_TPOINT(group_, number_, name_, owner_, object_, new_, help_, ...)                                        \
-	TRACE_INLINE void trace_record_##name_(uint16_t owner_id_, uint32_t size_,                                     \
-					       uint64_t object_id_ FOR_ARGS(TRACE_ARG_PARAM, , ##__VA_ARGS__))         \
+	static ALWAYS_INLINE void trace_record_##name_(uint16_t owner_id_, uint32_t size_,                             \
+						       uint64_t object_id_ FOR_ARGS(TRACE_ARG_PARAM, , ##__VA_ARGS__)) \
 	{                                                                                                              \
 		enum { slots_ = TRACE_SLOTS(sizeof(struct trace_args_##name_)) };                                      \
 		struct trace_open_event e_;                                                                            \

@@ -77,7 +77,7 @@ static void layout_sections(struct layout *l)
 	};
 
 	l->size = align_up(sizeof(struct trace_file_header), 64);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		l->section[sizes[i].section] = l->size;
 		l->size = align_up(l->size + sizes[i].size, 64);
 	}

@@ -21,9 +21,8 @@
 /* True if the tracepoint is on: for computing arguments that cost something. */
 #define TRACE_ENABLED(tpoint) TRACE_ID_ENABLED(TRACE_TPOINT_##tpoint)
 #define TRACE_ID_ENABLED(id_)                                                                                          \
-	__builtin_expect((__atomic_load_n(&trace_group_mask[(id_) / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &      \
-			  (1ull << ((id_) % TRACE_TPOINTS_PER_GROUP))) != 0,                                           \
-			 0)
+	unlikely((__atomic_load_n(&trace_group_mask[(id_) / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &              \
+		  (1ull << ((id_) % TRACE_TPOINTS_PER_GROUP))) != 0)
 
 #define TRACE(tpoint, owner_id, size, object_id, ...)                                                                  \
 	do {                                                                                                           \

@@ -24,7 +24,7 @@ struct trace_copy {
 };
 
 /* "dir/.name.part" */
-static bool part_name(const char *path, char *part, size_t size)
+static bool copy_part_name(const char *path, char *part, size_t size)
 {
 	const char *slash = strrchr(path, '/');
 	int dir = slash != NULL ? (int)(slash - path) + 1 : 0;
@@ -32,7 +32,7 @@ static bool part_name(const char *path, char *part, size_t size)
 	return snprintf(part, size, "%.*s.%s.part", dir, path, path + dir) < (int)size;
 }
 
-static int fail(struct trace_copy *c, int rc, char *error)
+static int copy_fail(struct trace_copy *c, int rc, char *error)
 {
 	trace_errorf(error, "cannot write %.600s: %s", c->part, strerror(-rc));
 	trace_copy_abandon(c);
@@ -62,8 +62,8 @@ int trace_copy_begin(const char *path, const struct trace_file_cause *cause, str
 	c->cause = *cause;
 	c->cause.version = TRACE_CAUSE_VERSION;
 	if (snprintf(c->path, sizeof(c->path), "%s", path) >= (int)sizeof(c->path) ||
-	    !part_name(path, c->part, sizeof(c->part))) {
-		return fail(c, -ENAMETOOLONG, error);
+	    !copy_part_name(path, c->part, sizeof(c->part))) {
+		return copy_fail(c, -ENAMETOOLONG, error);
 	}
 	c->fd = open(c->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (c->fd < 0) {
@@ -80,13 +80,13 @@ int trace_copy_begin(const char *path, const struct trace_file_cause *cause, str
 	}
 	int rc = posix_fallocate(c->fd, 0, (off_t)(c->size + sizeof(c->cause)));
 	if (rc != 0) {
-		return fail(c, -rc, error);
+		return copy_fail(c, -rc, error);
 	}
 	*copy = c;
 	return 0;
 }
 
-static int write_all(int fd, const void *from, size_t n)
+static int copy_write_all(int fd, const void *from, size_t n)
 {
 	while (n > 0) {
 		ssize_t written = write(fd, from, n);
@@ -102,7 +102,7 @@ static int write_all(int fd, const void *from, size_t n)
 }
 
 /* The header's page, which says where the cause will be. */
-static int write_first(struct trace_copy *c)
+static int copy_write_first(struct trace_copy *c)
 {
 	union {
 		struct trace_file_header header;
@@ -113,18 +113,18 @@ static int write_first(struct trace_copy *c)
 	page.header.file_size = c->size + sizeof(c->cause);
 	page.header.section_offset[TRACE_SECTION_CAUSE] = c->size;
 	c->done = sizeof(page.bytes);
-	return write_all(c->fd, page.bytes, sizeof(page.bytes));
+	return copy_write_all(c->fd, page.bytes, sizeof(page.bytes));
 }
 
-static int finish(struct trace_copy *c, char *error)
+static int copy_finish(struct trace_copy *c, char *error)
 {
-	int rc = write_all(c->fd, &c->cause, sizeof(c->cause));
+	int rc = copy_write_all(c->fd, &c->cause, sizeof(c->cause));
 
 	if (rc == 0 && rename(c->part, c->path) != 0) {
 		rc = -errno;
 	}
 	if (rc != 0) {
-		return fail(c, rc, error);
+		return copy_fail(c, rc, error);
 	}
 	close(c->fd);
 	free(c);
@@ -137,15 +137,15 @@ int trace_copy_step(struct trace_copy *c, size_t max_bytes, char *error)
 	int rc = 0;
 
 	if (c->done == 0) {
-		rc = write_first(c);
+		rc = copy_write_first(c);
 	} else if (n > 0) {
-		rc = write_all(c->fd, trace_state.map.file + c->done, n);
+		rc = copy_write_all(c->fd, trace_state.map.file + c->done, n);
 		c->done += n;
 	}
 	if (rc != 0) {
-		return fail(c, rc, error);
+		return copy_fail(c, rc, error);
 	}
-	return c->done < c->size ? 1 : finish(c, error);
+	return c->done < c->size ? 1 : copy_finish(c, error);
 }
 
 void trace_copy_abandon(struct trace_copy *c)

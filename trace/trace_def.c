@@ -46,7 +46,7 @@ const struct trace_relation_info trace_relations[] = {
 #define TRACE_RELATION(tpoint_, object_, arg_) {TRACE_TPOINT_##tpoint_, {TRACE_OBJECT_##object_, arg_}},
 #include "trace/tracepoints.def"
 };
-const size_t trace_num_relations = sizeof(trace_relations) / sizeof(trace_relations[0]);
+const size_t trace_num_relations = ARRAY_SIZE(trace_relations);
 
 /* A group exists if it has tracepoints. */
 const struct trace_group_info *trace_group_info(unsigned group)

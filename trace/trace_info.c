@@ -12,7 +12,7 @@
 #include "util/build_id.h"
 
 /* At most size - 1 bytes of a small file, NUL-terminated; an empty string if it cannot be read. */
-static void read_file(const char *path, char *to, size_t size)
+static void info_read_file(const char *path, char *to, size_t size)
 {
 	ssize_t n = 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -29,7 +29,7 @@ static uint64_t process_start_time(void)
 {
 	char stat[1024], *p;
 
-	read_file("/proc/self/stat", stat, sizeof(stat));
+	info_read_file("/proc/self/stat", stat, sizeof(stat));
 	p = strrchr(stat, ')');
 	for (int field = 2; p != NULL && field < 22; field++) {
 		p = strchr(p + 1, ' ');
@@ -37,7 +37,7 @@ static uint64_t process_start_time(void)
 	return p != NULL ? strtoull(p, NULL, 10) : 0;
 }
 
-static uint64_t clock_ns(clockid_t id)
+static uint64_t info_clock_ns(clockid_t id)
 {
 	struct timespec t;
 
@@ -54,8 +54,8 @@ struct trace_file_clock trace_clock_read(void)
 	for (int i = 0; i < 8; i++) {
 		struct trace_file_clock c;
 		uint64_t before = ticks_now();
-		c.realtime_ns = clock_ns(CLOCK_REALTIME);
-		c.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+		c.realtime_ns = info_clock_ns(CLOCK_REALTIME);
+		c.monotonic_ns = info_clock_ns(CLOCK_MONOTONIC);
 		uint64_t gap = ticks_now() - before;
 		c.tsc = before + gap / 2;
 		if (gap < best_gap) {
@@ -72,7 +72,7 @@ void trace_info_init(struct trace_file_info *info, const struct trace_opts *opts
 	info->num_clocks = TRACE_INFO_NUM_CLOCKS;
 	info->pid = (uint32_t)getpid();
 	info->start_time_ticks = process_start_time();
-	read_file("/proc/sys/kernel/random/boot_id", info->boot_id, sizeof(info->boot_id));
+	info_read_file("/proc/sys/kernel/random/boot_id", info->boot_id, sizeof(info->boot_id));
 	info->boot_id[strcspn(info->boot_id, "\n")] = '\0';
 	snprintf(info->app_name, sizeof(info->app_name), "%s", opts->name);
 	snprintf(info->app_version, sizeof(info->app_version), "%s", opts->version != NULL ? opts->version : "");

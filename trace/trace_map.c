@@ -36,7 +36,7 @@ void trace_errorf(char *error, const char *fmt, ...)
 }
 
 /* A file of that name is a dead process's (kept as .old) or a live one's (-EEXIST). */
-static int set_aside(const char *path, char *error)
+static int map_set_aside(const char *path, char *error)
 {
 	char old[PATH_MAX];
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -59,13 +59,13 @@ static int set_aside(const char *path, char *error)
 	return 0;
 }
 
-static int open_file(const char *path, char *error)
+static int map_open_file(const char *path, char *error)
 {
 	const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
 	int fd = open(path, flags, 0600);
 
 	if (fd < 0 && errno == EEXIST) {
-		int rc = set_aside(path, error);
+		int rc = map_set_aside(path, error);
 		if (rc != 0) {
 			return rc;
 		}
@@ -79,7 +79,7 @@ static int open_file(const char *path, char *error)
 	return fd;
 }
 
-static int set_group(int fd, const char *group, char *error)
+static int map_set_file_group(int fd, const char *group, char *error)
 {
 	struct group g, *found;
 	char buf[4096];
@@ -102,7 +102,7 @@ static int set_group(int fd, const char *group, char *error)
 }
 
 /* Takes the pages now: a write to a file system that is full would be a SIGBUS later. */
-static int allocate(int fd, const char *path, size_t size, char *error)
+static int map_allocate_blocks(int fd, const char *path, size_t size, char *error)
 {
 	int rc = posix_fallocate(fd, 0, (off_t)size);
 
@@ -171,7 +171,7 @@ static int heap_failed(const char *what, const char *path, char *error)
 	return -err;
 }
 
-static int make_zone(struct trace_map *m, const char *zone_name, char *error)
+static int map_make_memzone(struct trace_map *m, const char *zone_name, char *error)
 {
 	int rc;
 
@@ -216,15 +216,15 @@ int trace_map_create(struct trace_map *m, const struct trace_map_opts *opts, cha
 		trace_errorf(error, "the trace file's name is too long: %.100s...", opts->path);
 		return -ENAMETOOLONG;
 	}
-	m->fd = open_file(m->path, error);
+	m->fd = map_open_file(m->path, error);
 	if (m->fd < 0) {
 		return m->fd;
 	}
 	/* Held while the process lives, in whatever way it ends: readers tell live from dead by it. */
 	flock(m->fd, LOCK_EX | LOCK_NB);
-	rc = set_group(m->fd, opts->group, error);
+	rc = map_set_file_group(m->fd, opts->group, error);
 	if (rc == 0) {
-		rc = allocate(m->fd, m->path, m->size, error);
+		rc = map_allocate_blocks(m->fd, m->path, m->size, error);
 	}
 	if (rc != 0) {
 		goto remove_file;
@@ -233,7 +233,7 @@ int trace_map_create(struct trace_map *m, const struct trace_map_opts *opts, cha
 	if (rc != 0) {
 		goto remove_file;
 	}
-	rc = make_zone(m, opts->zone_name, error);
+	rc = map_make_memzone(m, opts->zone_name, error);
 	if (rc != 0) {
 		goto unmap;
 	}

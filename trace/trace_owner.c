@@ -22,7 +22,7 @@ void trace_owners_init(void)
 }
 
 /* tsc goes to 0 first and is set last: a live reader sees that a description is being rewritten. */
-static void owner_write(uint16_t id, uint8_t type, const char *description, uint64_t tsc)
+static void owner_record_write(uint16_t id, uint8_t type, const char *description, uint64_t tsc)
 {
 	struct trace_file_owner *o = &trace_state.owners[id];
 	char text[TRACE_OWNER_DESCRIPTION_SIZE] = "";
@@ -47,7 +47,7 @@ uint16_t trace_owner_register(uint8_t type, const char *description)
 		free_head = (free_head + 1) % TRACE_NUM_OWNERS;
 		free_count--;
 		in_use[id] = true;
-		owner_write(id, type, description, ticks_now());
+		owner_record_write(id, type, description, ticks_now());
 	}
 	pthread_mutex_unlock(&trace_lock);
 	return id;
@@ -58,7 +58,7 @@ void trace_owner_update(uint16_t id, const char *description)
 	pthread_mutex_lock(&trace_lock);
 	if (trace_state.on && id < TRACE_NUM_OWNERS && in_use[id]) {
 		const struct trace_file_owner *o = &trace_state.owners[id];
-		owner_write(id, o->type, description, o->tsc);
+		owner_record_write(id, o->type, description, o->tsc);
 	}
 	pthread_mutex_unlock(&trace_lock);
 }

@@ -9,21 +9,21 @@
 #include "trace/trace_internal.h"
 
 /* A piece of the string, not NUL-terminated. */
-struct piece {
+struct token {
 	const char *at;
 	size_t len;
 };
 
-static bool piece_is(struct piece p, const char *text)
+static bool token_is(struct token p, const char *text)
 {
 	return strlen(text) == p.len && memcmp(p.at, text, p.len) == 0;
 }
 
-/* The part of *rest up to separator or its end; *rest is what follows, with at NULL after the last piece. */
-static struct piece next_piece(struct piece *rest, char separator)
+/* The part of *rest up to separator or its end; *rest is what follows, with at NULL after the last token. */
+static struct token token_next(struct token *rest, char separator)
 {
 	const char *end = memchr(rest->at, separator, rest->len);
-	struct piece p = {rest->at, end != NULL ? (size_t)(end - rest->at) : rest->len};
+	struct token p = {rest->at, end != NULL ? (size_t)(end - rest->at) : rest->len};
 
 	if (end != NULL) {
 		rest->at = end + 1;
@@ -35,12 +35,12 @@ static struct piece next_piece(struct piece *rest, char separator)
 }
 
 /* How much of a piece is worth repeating in an error. */
-static int shown(struct piece p)
+static int token_shown_length(struct token p)
 {
 	return p.len < 64 ? (int)p.len : 64;
 }
 
-static bool hex_parse(struct piece p, uint64_t *value)
+static bool hex_parse(struct token p, uint64_t *value)
 {
 	uint64_t v = 0;
 
@@ -70,9 +70,9 @@ static void error_append(char *error, const char *text)
 	snprintf(error + used, TRACE_ERROR_MAX - used, "%s", text);
 }
 
-static int unknown_group(struct piece p, char *error)
+static int unknown_group(struct token p, char *error)
 {
-	trace_errorf(error, "unknown tracepoint group '%.*s'; there are: all", shown(p), p.at);
+	trace_errorf(error, "unknown tracepoint group '%.*s'; there are: all", token_shown_length(p), p.at);
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 		if (trace_group_info(g) != NULL) {
 			error_append(error, ", ");
@@ -83,9 +83,9 @@ static int unknown_group(struct piece p, char *error)
 	return -EINVAL;
 }
 
-static int unknown_tpoint(struct piece p, unsigned group, char *error)
+static int unknown_tpoint(struct token p, unsigned group, char *error)
 {
-	trace_errorf(error, "unknown tracepoint '%.*s' in group %s; it has: ", shown(p), p.at,
+	trace_errorf(error, "unknown tracepoint '%.*s' in group %s; it has: ", token_shown_length(p), p.at,
 		     trace_group_info(group)->name);
 	for (unsigned n = 0, listed = 0; n < TRACE_TPOINTS_PER_GROUP; n++) {
 		const struct trace_tpoint_info *t = trace_tpoint_info(group * TRACE_TPOINTS_PER_GROUP + n);
@@ -98,21 +98,21 @@ static int unknown_tpoint(struct piece p, unsigned group, char *error)
 	return -EINVAL;
 }
 
-static int group_find(struct piece p)
+static int group_find(struct token p)
 {
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
-		if (trace_group_info(g) != NULL && piece_is(p, trace_group_info(g)->name)) {
+		if (trace_group_info(g) != NULL && token_is(p, trace_group_info(g)->name)) {
 			return (int)g;
 		}
 	}
 	return -ENOENT;
 }
 
-static int tpoint_find(struct piece p, unsigned group)
+static int tpoint_find(struct token p, unsigned group)
 {
 	for (unsigned n = 0; n < TRACE_TPOINTS_PER_GROUP; n++) {
 		const struct trace_tpoint_info *t = trace_tpoint_info(group * TRACE_TPOINTS_PER_GROUP + n);
-		if (t != NULL && piece_is(p, t->def.name)) {
+		if (t != NULL && token_is(p, t->def.name)) {
 			return (int)n;
 		}
 	}
@@ -120,14 +120,14 @@ static int tpoint_find(struct piece p, unsigned group)
 }
 
 /* What stands behind the colon: a mask, or names with + between. */
-static int tpoints_parse(struct piece which, unsigned group, uint64_t *mask, char *error)
+static int tpoints_parse(struct token which, unsigned group, uint64_t *mask, char *error)
 {
-	struct piece rest = which;
+	struct token rest = which;
 
 	if (hex_parse(which, mask)) {
 		if ((*mask & trace_group_tpoints(group)) == 0) {
-			trace_errorf(error, "'%.*s' has no tracepoint of group %s; their mask is %llx", shown(which),
-				     which.at, trace_group_info(group)->name,
+			trace_errorf(error, "'%.*s' has no tracepoint of group %s; their mask is %llx",
+				     token_shown_length(which), which.at, trace_group_info(group)->name,
 				     (unsigned long long)trace_group_tpoints(group));
 			return -EINVAL;
 		}
@@ -135,7 +135,7 @@ static int tpoints_parse(struct piece which, unsigned group, uint64_t *mask, cha
 	}
 	*mask = 0;
 	while (rest.at != NULL) {
-		struct piece name = next_piece(&rest, '+');
+		struct token name = token_next(&rest, '+');
 		int n = tpoint_find(name, group);
 		if (n < 0) {
 			return unknown_tpoint(name, group, error);
@@ -145,13 +145,13 @@ static int tpoints_parse(struct piece which, unsigned group, uint64_t *mask, cha
 	return 0;
 }
 
-static int group_mask_parse(struct piece item, struct trace_masks *masks, char *error)
+static int group_mask_parse(struct token item, struct trace_masks *masks, char *error)
 {
 	uint64_t groups, known = 0;
 
 	if (!hex_parse(item, &groups)) {
 		trace_errorf(error, "'%.*s' is not a mask of tracepoint groups: 0x and up to 16 hexadecimal digits",
-			     shown(item), item.at);
+			     token_shown_length(item), item.at);
 		return -EINVAL;
 	}
 	/* Bits of groups that do not exist are let pass: 0xffff has always meant everything. */
@@ -164,17 +164,17 @@ static int group_mask_parse(struct piece item, struct trace_masks *masks, char *
 	return known != 0 ? 0 : unknown_group(item, error);
 }
 
-static int item_parse(struct piece item, struct trace_masks *masks, char *error)
+static int item_parse(struct token item, struct trace_masks *masks, char *error)
 {
-	struct piece which = item;
-	struct piece name = next_piece(&which, ':');
+	struct token which = item;
+	struct token name = token_next(&which, ':');
 	uint64_t mask = UINT64_MAX;
 	int group, rc;
 
-	if (piece_is(item, "help")) {
+	if (token_is(item, "help")) {
 		return TRACE_SPEC_HELP;
 	}
-	if (piece_is(item, "all")) {
+	if (token_is(item, "all")) {
 		for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 			masks->group[g] = trace_group_info(g) != NULL ? UINT64_MAX : 0;
 		}
@@ -199,13 +199,13 @@ static int item_parse(struct piece item, struct trace_masks *masks, char *error)
 
 int trace_spec_parse(const char *spec, struct trace_masks *masks, char *error)
 {
-	struct piece rest = {spec, strlen(spec)};
+	struct token rest = {spec, strlen(spec)};
 	int help = 0;
 
 	memset(masks, 0, sizeof(*masks));
 	error[0] = '\0';
 	while (rest.at != NULL) {
-		int rc = item_parse(next_piece(&rest, ','), masks, error);
+		int rc = item_parse(token_next(&rest, ','), masks, error);
 		if (rc < 0) {
 			return rc;
 		}

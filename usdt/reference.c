@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "usdt/reference.h"
+#include "util/compiler.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static const struct probe {
 #define USDT_PROBE(name_, help_, ...) {#name_, help_, {FOR_ARGS(ARG, , ##__VA_ARGS__)}},
 #include "usdt/probes.def"
 };
-enum { NUM_PROBES = sizeof(probes) / sizeof(probes[0]) };
+enum { NUM_PROBES = ARRAY_SIZE(probes) };
 
 /* A line `usdt:__EXE__:NAME`. */
 static bool script_uses(const char *path, const char *probe)

@@ -22,7 +22,7 @@
 #define USDT_STAP(...)                     STAP_PROBEV(__VA_ARGS__)
 #define USDT_PROBE(name_, help_, ...)                                                                                  \
 	unsigned short varve_##name_##_semaphore __attribute__((section(".probes"), used, visibility("hidden")));      \
-	__attribute__((noinline, cold)) void usdt_fire_##name_(uint64_t tsc_ FOR_ARGS(USDT_PARAM, , ##__VA_ARGS__))    \
+	COLD void usdt_fire_##name_(uint64_t tsc_ FOR_ARGS(USDT_PARAM, , ##__VA_ARGS__))                               \
 	{                                                                                                              \
 		USDT_STAP(varve, name_, tsc_ FOR_ARGS(USDT_NAME, , ##__VA_ARGS__));                                    \
 	}

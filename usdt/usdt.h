@@ -14,6 +14,7 @@
 
 #include <stdint.h>
 
+#include "util/compiler.h"
 #include "util/for_args.h"
 #include "util/ticks.h"
 
@@ -28,7 +29,7 @@
 
 #ifdef VARVE_USDT
 /* True while somebody is attached: for computing arguments that cost something. */
-#define USDT_ENABLED(probe) __builtin_expect(__atomic_load_n(&varve_##probe##_semaphore, __ATOMIC_RELAXED) != 0, 0)
+#define USDT_ENABLED(probe) unlikely(__atomic_load_n(&varve_##probe##_semaphore, __ATOMIC_RELAXED) != 0)
 #else
 #define USDT_ENABLED(probe) 0
 #endif

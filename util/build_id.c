@@ -36,7 +36,7 @@ static int find_in_notes(const uint8_t *p, size_t size)
 }
 
 /* The executable comes first; stop after it. */
-static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+static int build_id_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *h = &info->dlpi_phdr[i];
@@ -50,7 +50,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 
 __attribute__((constructor)) static void build_id_find(void)
 {
-	dl_iterate_phdr(visit, NULL);
+	dl_iterate_phdr(build_id_visit, NULL);
 }
 
 const char *build_id(void)

@@ -11,7 +11,7 @@
 static const char *guarded;
 static int status_if_lost;
 
-static void finish(void)
+static void output_close(void)
 {
 	errno = 0;
 	if (fflush(stdout) == 0 && !ferror(stdout)) {
@@ -39,5 +39,5 @@ void output_guard(const char *program, int lost)
 	guarded = program;
 	status_if_lost = lost;
 	take_closed();
-	atexit(finish);
+	atexit(output_close);
 }

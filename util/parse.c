@@ -33,7 +33,7 @@ static int parse_digits(const char *s, unsigned base, uint64_t *value, const cha
 	return 0;
 }
 
-static int parse_number(const char *text, uint64_t *value, const char **end)
+static int parse_number_prefix(const char *text, uint64_t *value, const char **end)
 {
 	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
 		return parse_digits(text + 2, 16, value, end);
@@ -45,7 +45,7 @@ int parse_uint64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 {
 	const char *end;
 	uint64_t v;
-	int rc = parse_number(text, &v, &end);
+	int rc = parse_number_prefix(text, &v, &end);
 
 	if (rc != 0) {
 		return rc;
@@ -75,7 +75,7 @@ int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *bytes)
 {
 	const char *end;
 	uint64_t v;
-	int rc = parse_number(text, &v, &end);
+	int rc = parse_number_prefix(text, &v, &end);
 
 	if (rc != 0) {
 		return rc;

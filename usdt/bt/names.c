@@ -15,6 +15,7 @@
 #include "nvme/nvme.h"
 #include "nvmf/nvmf.h"
 #include "trace/trace.h"
+#include "util/compiler.h"
 #include "util/output.h"
 #include "util/ticks.h"
 
@@ -59,9 +60,9 @@ static const struct table {
 } tables[] = {
 #define TABLE_LINE(table_, name_, count_) {#table_, table_name_##table_, count_},
 	TABLES(TABLE_LINE)};
-enum { NUM_TABLES = sizeof(tables) / sizeof(tables[0]) };
+enum { NUM_TABLES = ARRAY_SIZE(tables) };
 
-static bool wanted(const struct table *t, int argc, char **argv)
+static bool names_is_wanted(const struct table *t, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], t->name) == 0) {
@@ -72,7 +73,7 @@ static bool wanted(const struct table *t, int argc, char **argv)
 }
 
 /* Scripts of old print names in capitals. */
-static void print_table(const struct table *t)
+static void names_print_table(const struct table *t)
 {
 	for (unsigned n = 0; n < t->count; n++) {
 		const char *name = t->number_name(n);
@@ -87,17 +88,17 @@ static void print_table(const struct table *t)
 	}
 }
 
-static void print_blocks(int argc, char **argv)
+static void names_print_blocks(int argc, char **argv)
 {
 	printf("BEGIN\n{\n");
 	for (unsigned i = 0; i < NUM_TABLES; i++) {
-		if (wanted(&tables[i], argc, argv)) {
-			print_table(&tables[i]);
+		if (names_is_wanted(&tables[i], argc, argv)) {
+			names_print_table(&tables[i]);
 		}
 	}
 	printf("}\n\nEND\n{\n");
 	for (unsigned i = 0; i < NUM_TABLES; i++) {
-		if (wanted(&tables[i], argc, argv)) {
+		if (names_is_wanted(&tables[i], argc, argv)) {
 			printf("\tclear(@%s);\n", tables[i].name);
 		}
 	}
@@ -109,7 +110,7 @@ static void print_blocks(int argc, char **argv)
 	printf("}\n\n");
 }
 
-static uint64_t now_ns(void)
+static uint64_t monotonic_ns(void)
 {
 	struct timespec t;
 
@@ -117,12 +118,12 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void print_tsc_khz(void)
+static void names_print_tsc_khz(void)
 {
-	uint64_t ns = now_ns(), ticks = ticks_now(), now;
+	uint64_t ns = monotonic_ns(), ticks = ticks_now(), now;
 
 	do {
-		now = now_ns();
+		now = monotonic_ns();
 	} while (now - ns < 50000000);
 	printf("%llu\n", (unsigned long long)((ticks_now() - ticks) * 1000000 / (now - ns)));
 }
@@ -131,9 +132,9 @@ int main(int argc, char **argv)
 {
 	output_guard("varve-usdt-names", 1);
 	if (argc == 2 && strcmp(argv[1], "--tsc-khz") == 0) {
-		print_tsc_khz();
+		names_print_tsc_khz();
 	} else if (argc > 1) {
-		print_blocks(argc, argv);
+		names_print_blocks(argc, argv);
 	} else {
 		for (unsigned i = 0; i < NUM_TABLES; i++) {
 			printf("%s\n", tables[i].name);
