@@ -50,22 +50,24 @@ const char *nvmf_auth_state_name(enum nvmf_auth_state state)
 	return state < NVMF_AUTH_STATES ? state_names[state] : "?";
 }
 
+static const uint32_t auth_next_states[NVMF_AUTH_STATES] = {
+	[NVMF_AUTH_NEGOTIATE] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_CHALLENGE] = 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_REPLY] = 1 << NVMF_AUTH_SUCCESS1 | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_SUCCESS1] =
+		1 << NVMF_AUTH_SUCCESS2 | 1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_SUCCESS2] = 1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_FAILURE1] = 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_COMPLETED] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
+	[NVMF_AUTH_ERROR] = 0,
+};
+STATE_MACHINE(auth_machine, "nvmf authentication", nvmf_auth_state_name, auth_next_states);
+
 static void auth_set_state(struct nvmf_auth *auth, enum nvmf_auth_state state)
 {
-	static const uint16_t allowed[NVMF_AUTH_STATES] = {
-		[NVMF_AUTH_NEGOTIATE] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_CHALLENGE] = 1 << NVMF_AUTH_REPLY | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_REPLY] = 1 << NVMF_AUTH_SUCCESS1 | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_SUCCESS1] = 1 << NVMF_AUTH_SUCCESS2 | 1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 |
-				       1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_SUCCESS2] = 1 << NVMF_AUTH_COMPLETED | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_FAILURE1] = 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_COMPLETED] = 1 << NVMF_AUTH_CHALLENGE | 1 << NVMF_AUTH_FAILURE1 | 1 << NVMF_AUTH_ERROR,
-		[NVMF_AUTH_ERROR] = 0,
-	};
 	const struct nvmf_qpair *qpair = auth->qpair;
 
-	nvmf_state_check("authentication", allowed, auth->state, state);
+	state_machine_check(&auth_machine, auth->state, state, auth->qpair->ctl_ctrlr->hostnqn);
 	TRACE(NVMF_AUTH_STATE, qpair->trace_owner, 0, (uintptr_t)qpair, auth->state, state, qpair->ctl_qid, auth->why);
 	USDT(nvmf_auth_state, qpair, qpair->ctl_qid, qpair->ctl_ctrlr->hostnqn, usdt_states(auth->state, state),
 	     auth->why);

@@ -11,23 +11,22 @@
 
 #define CAP_TIMEOUT_500MS 30 /* CAP.TO and CRTO: we are much faster */
 
+static const uint32_t ctrlr_next_states[NVMF_CTRLR_STATES] = {
+	[NVMF_CTRLR_DISABLED] =
+		1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_FAILED | 1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_DESTROYING,
+	[NVMF_CTRLR_READY] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_SHUTTING_DOWN | 1 << NVMF_CTRLR_DESTROYING,
+	[NVMF_CTRLR_RESETTING] = 1 << NVMF_CTRLR_DISABLED | 1 << NVMF_CTRLR_DESTROYING,
+	[NVMF_CTRLR_SHUTTING_DOWN] = 1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
+	[NVMF_CTRLR_SHUT_DOWN] =
+		1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_FAILED | 1 << NVMF_CTRLR_DESTROYING,
+	[NVMF_CTRLR_FAILED] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
+	[NVMF_CTRLR_DESTROYING] = 0,
+};
+STATE_MACHINE(ctrlr_machine, "nvmf controller", nvmf_ctrlr_state_name, ctrlr_next_states);
+
 void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state)
 {
-	static const uint16_t allowed[NVMF_CTRLR_STATES] = {
-		[NVMF_CTRLR_DISABLED] = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_FAILED | 1 << NVMF_CTRLR_SHUT_DOWN |
-					1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_READY] =
-			1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_SHUTTING_DOWN | 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_RESETTING] = 1 << NVMF_CTRLR_DISABLED | 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_SHUTTING_DOWN] =
-			1 << NVMF_CTRLR_SHUT_DOWN | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_SHUT_DOWN] = 1 << NVMF_CTRLR_READY | 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_FAILED |
-					 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_FAILED] = 1 << NVMF_CTRLR_RESETTING | 1 << NVMF_CTRLR_DESTROYING,
-		[NVMF_CTRLR_DESTROYING] = 0,
-	};
-
-	nvmf_state_check("controller", allowed, ctrlr->state, state);
+	state_machine_check(&ctrlr_machine, ctrlr->state, state, ctrlr->hostnqn);
 	TRACE(NVMF_CTRLR_STATE, ctrlr->trace_owner, 0, (uintptr_t)ctrlr, ctrlr->state, state, ctrlr->cntlid);
 	USDT(nvmf_ctrlr_state, ctrlr, ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->state, state);
 	ctrlr->state = state;

@@ -21,12 +21,7 @@
 #include "usdt/usdt.h"
 #include "util/compiler.h"
 #include "util/log.h"
-
-/* ---- State machines ---- */
-
-/* Whether a transition is in the table (allowed[old] has bit new): debug builds abort if not, release builds count. */
-void nvmf_state_check(const char *machine, const uint16_t *allowed, unsigned old, unsigned new);
-uint64_t nvmf_state_violations(void);
+#include "util/state_machine.h"
 
 /* ---- Notices: nvmf.c ---- */
 

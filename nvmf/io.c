@@ -24,8 +24,7 @@ static bool io_conflicts_with_resv(const struct nvmf_request *req, const struct 
 }
 
 /* What keeps this command from its namespace; mostly there is nothing to look at. */
-__attribute__((noinline, cold)) static uint16_t io_check_limits(const struct nvmf_request *req,
-								const struct nvmf_ns_view *nsv)
+COLD static uint16_t io_check_limits(const struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
 	const struct nvmf_ctrlr *ctrlr = req->qpair->ctrlr;
 
@@ -49,12 +48,12 @@ static inline struct nvmf_ns_view *io_find_ns(const struct nvmf_request *req, ui
 {
 	const struct nvmf_subsystem_view *view = req->qpair->view;
 
-	if (__builtin_expect(nsid - 1 >= view->max_nsid, 0) || view->ns[nsid - 1] == NULL) {
+	if (unlikely(nsid - 1 >= view->max_nsid) || view->ns[nsid - 1] == NULL) {
 		*status = NVME_ST_DNR(GENERIC, INVALID_NS);
 		return NULL;
 	}
 	struct nvmf_ns_view *nsv = view->ns[nsid - 1];
-	if (__builtin_expect(nsv->limits != 0, 0)) {
+	if (unlikely(nsv->limits != 0)) {
 		*status = io_check_limits(req, nsv);
 		return *status == NVME_ST_SUCCESS ? nsv : NULL;
 	}
@@ -71,8 +70,7 @@ static inline bool io_wait_if_paused(struct nvmf_request *req, uint32_t nsid, bo
 {
 	struct nvmf_subsystem_view *view = req->qpair->view;
 
-	return __builtin_expect(view->state != NVMF_VIEW_ACTIVE, 0) &&
-	       nvmf_view_wait_if_paused(view, nsid, req, before_data);
+	return unlikely(view->state != NVMF_VIEW_ACTIVE) && nvmf_view_wait_if_paused(view, nsid, req, before_data);
 }
 
 static bool io_fuse_is_good(const struct nvmf_request *req)
@@ -91,7 +89,7 @@ static bool io_fuse_is_good(const struct nvmf_request *req)
 static inline uint16_t rw_decode(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
 				 struct nvmf_lba_range *range, uint64_t *bytes, uint16_t *where)
 {
-	if (__builtin_expect(nsv->geo.md_eighths != 0, 0)) {
+	if (unlikely(nsv->geo.md_eighths != 0)) {
 		return nvmf_md_decode_rw(req, nsv, range, bytes, where);
 	}
 	uint16_t status = nvmf_decode_rw(req->sqe, &nsv->geo, range, where);
@@ -106,7 +104,7 @@ static enum nvmf_next rw_start(struct nvmf_request *req, const struct nvmf_ns_vi
 	uint16_t where;
 	uint16_t status = rw_decode(req, nsv, &range, &bytes, &where);
 
-	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(status != NVME_ST_SUCCESS)) {
 		return nvmf_request_reject(req, status, where);
 	}
 	return nvmf_request_data(req, xfer, bytes);
@@ -147,7 +145,7 @@ static enum nvmf_next resv_report_start(struct nvmf_request *req)
 }
 
 /* Out of the way of those that are common. */
-__attribute__((noinline)) static enum nvmf_next resv_start(struct nvmf_request *req)
+NOINLINE static enum nvmf_next resv_start(struct nvmf_request *req)
 {
 	switch (req->sqe->opcode) {
 	case nvme_cmd_resv_register:
@@ -223,17 +221,17 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 	uint32_t nsid = le32toh(req->sqe->nsid);
 	uint16_t status;
 
-	if (__builtin_expect(!opcode_is_known(req->sqe->opcode), 0)) {
+	if (unlikely(!opcode_is_known(req->sqe->opcode))) {
 		return io_start_unknown(req);
 	}
-	if (__builtin_expect(!io_fuse_is_good(req), 0)) {
+	if (unlikely(!io_fuse_is_good(req))) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_FLAGS_FUSE);
 	}
 	if (io_wait_if_paused(req, nsid, true)) {
 		return NVMF_NEXT_WAIT;
 	}
 	const struct nvmf_ns_view *nsv = io_find_ns(req, nsid, &status);
-	if (__builtin_expect(nsv == NULL, 0)) {
+	if (unlikely(nsv == NULL)) {
 		return nvmf_request_reject(req, status, NVMF_WHERE_NSID);
 	}
 	return io_start_on_ns(req, nsv);
@@ -280,7 +278,7 @@ static bool io_wants_flush(const struct nvmf_request *req)
 /* After what it wrote. True: its callback comes once more. */
 static bool io_flush_after(struct nvmf_request *req)
 {
-	if (__builtin_expect(!io_wants_flush(req), 1) || req->phase != 0) {
+	if (likely(!io_wants_flush(req)) || req->phase != 0) {
 		return false;
 	}
 	req->phase = 1;
@@ -293,7 +291,7 @@ static void io_bdev_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *req = arg;
 
-	if (__builtin_expect(io->status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(io->status != NVME_ST_SUCCESS)) {
 		nvmf_request_finish(req, io->status);
 		return;
 	}
@@ -309,7 +307,7 @@ static void io_enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io
 	nvmf_ns_view_enter(nsv, req);
 	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
 	req->phase = 0;
-	if (__builtin_expect(nsv->geo.md_eighths != 0, 0)) {
+	if (unlikely(nsv->geo.md_eighths != 0)) {
 		nvmf_md_set(req, nsv);
 	}
 }
@@ -334,7 +332,7 @@ static void rw_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, enum bde
 	uint16_t where;
 	uint16_t status = rw_range(req, nsv, &range, &where);
 
-	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(status != NVME_ST_SUCCESS)) {
 		nvmf_request_finish_at(req, status, where);
 		return;
 	}
@@ -618,7 +616,7 @@ void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status)
 
 /* ---- */
 
-__attribute__((noinline)) static void resv_exec(struct nvmf_request *req)
+NOINLINE static void resv_exec(struct nvmf_request *req)
 {
 	nvmf_request_set_where(req, NVMF_REQUEST_CONTROL);
 	thread_post(thread_control(), &req->msg, nvmf_resv_run);
@@ -678,7 +676,7 @@ void nvmf_io_exec(struct nvmf_request *req)
 	uint32_t nsid = le32toh(req->sqe->nsid);
 	uint16_t status;
 
-	if (__builtin_expect(req->sqe->opcode == nvme_admin_fabrics, 0)) { /* authentication: it has no namespace */
+	if (unlikely(req->sqe->opcode == nvme_admin_fabrics)) { /* authentication: it has no namespace */
 		nvmf_admin_exec(req);
 		return;
 	}
@@ -690,9 +688,9 @@ void nvmf_io_exec(struct nvmf_request *req)
 		return;
 	}
 	struct nvmf_ns_view *nsv = io_find_ns(req, nsid, &status);
-	if (__builtin_expect(nsv == NULL, 0)) {
+	if (unlikely(nsv == NULL)) {
 		nvmf_request_finish_at(req, status, NVMF_WHERE_NSID);
-	} else if (__builtin_expect(req->fuse != NVME_FUSE_NONE, 0)) {
+	} else if (unlikely(req->fuse != NVME_FUSE_NONE)) {
 		fused_exec(req, nsv);
 	} else {
 		io_exec_on_ns(req, nsv);

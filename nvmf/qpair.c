@@ -15,19 +15,20 @@
 
 LOG_FLAG(nvmf)
 
+static const uint32_t qpair_next_states[NVMF_QPAIR_STATES] = {
+	[NVMF_QPAIR_NEW] = 1 << NVMF_QPAIR_CONNECTING,
+	[NVMF_QPAIR_CONNECTING] =
+		1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_AUTHENTICATING | 1 << NVMF_QPAIR_DISCONNECTING,
+	[NVMF_QPAIR_AUTHENTICATING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
+	[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_DISCONNECTING,
+	[NVMF_QPAIR_DISCONNECTING] = 1 << NVMF_QPAIR_CLOSED,
+	[NVMF_QPAIR_CLOSED] = 0,
+};
+STATE_MACHINE(qpair_machine, "nvmf queue pair", nvmf_qpair_state_name, qpair_next_states);
+
 void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state)
 {
-	static const uint16_t allowed[NVMF_QPAIR_STATES] = {
-		[NVMF_QPAIR_NEW] = 1 << NVMF_QPAIR_CONNECTING,
-		[NVMF_QPAIR_CONNECTING] =
-			1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_AUTHENTICATING | 1 << NVMF_QPAIR_DISCONNECTING,
-		[NVMF_QPAIR_AUTHENTICATING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
-		[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_DISCONNECTING,
-		[NVMF_QPAIR_DISCONNECTING] = 1 << NVMF_QPAIR_CLOSED,
-		[NVMF_QPAIR_CLOSED] = 0,
-	};
-
-	nvmf_state_check("qpair", allowed, qpair->state, state);
+	state_machine_check(&qpair_machine, qpair->state, state, qpair->hostnqn);
 	TRACE(NVMF_QPAIR_STATE, qpair->trace_owner, 0, (uintptr_t)qpair, qpair->state, state, qpair->qid);
 	USDT(nvmf_qpair_state, qpair, qpair->qid, qpair->hostnqn, qpair->state, state);
 	qpair->state = (uint8_t)state;

@@ -58,9 +58,9 @@ static void qpair_drop_fused_first(struct nvmf_qpair *qpair)
 static uint16_t request_fuse(struct nvmf_qpair *qpair, struct nvmf_request *req)
 {
 	req->fuse = req->sqe->flags & NVME_CMD_FLAGS_FUSE_MASK;
-	if (__builtin_expect(req->fuse != NVME_FUSE_SECOND, 1)) {
+	if (likely(req->fuse != NVME_FUSE_SECOND)) {
 		qpair_drop_fused_first(qpair);
-		if (__builtin_expect(req->fuse == NVME_FUSE_FIRST, 0)) {
+		if (unlikely(req->fuse == NVME_FUSE_FIRST)) {
 			qpair->fused_first = req;
 		}
 		return NVME_ST_SUCCESS;
@@ -87,15 +87,15 @@ enum nvmf_next nvmf_request_start(struct nvmf_request *req)
 	request_reset(req, now);
 	qpair_consume_sqe(qpair, now);
 	uint16_t status = nvmf_decode_header(req->sqe, sizeof(*req->sqe), &where);
-	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(status != NVME_ST_SUCCESS)) {
 		qpair_drop_fused_first(qpair);
 		return nvmf_request_reject(req, status, where);
 	}
 	status = request_fuse(qpair, req);
-	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(status != NVME_ST_SUCCESS)) {
 		return nvmf_request_reject(req, status, NVMF_WHERE_FLAGS_FUSE);
 	}
-	if (__builtin_expect(qpair->qid != 0 && qpair->state == NVMF_QPAIR_ENABLED, 1)) {
+	if (likely(qpair->qid != 0 && qpair->state == NVMF_QPAIR_ENABLED)) {
 		return nvmf_io_start(req);
 	}
 	return nvmf_admin_start(req);
@@ -113,7 +113,7 @@ enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_
 	}
 	uint16_t status = nvmf_decode_sgl(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
 					  xfer == NVME_DATA_TFR_HOST_TO_CTRL, (uint32_t)length, &req->sgl, &where);
-	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(status != NVME_ST_SUCCESS)) {
 		return nvmf_request_reject(req, status, where);
 	}
 	req->xfer = xfer;
@@ -131,7 +131,7 @@ void nvmf_request_exec(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 
-	if (__builtin_expect(qpair->state == NVMF_QPAIR_ENABLED && qpair->qid != 0, 1)) {
+	if (likely(qpair->state == NVMF_QPAIR_ENABLED && qpair->qid != 0)) {
 		nvmf_io_exec(req);
 	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING) {
 		nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
@@ -180,7 +180,7 @@ static void request_prepare_response(struct nvmf_request *req, uint16_t status)
 	if (req->counted && !req->lent) {
 		nvmf_ns_view_leave(req);
 	}
-	if (__builtin_expect(status != NVME_ST_SUCCESS, 0)) {
+	if (unlikely(status != NVME_ST_SUCCESS)) {
 		status = request_failed(req, status);
 	}
 	qpair->group->completed += qpair->qid != 0;

@@ -1,31 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The names of states, and the check that all state machines share. */
+/* The names of states and address families, and when two addresses are the same. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include "nvmf/internal.h"
-
-static _Atomic uint64_t violations;
-
-void nvmf_state_check(const char *machine, const uint16_t *allowed, unsigned old, unsigned new)
-{
-	if (allowed[old] & 1u << new) {
-		return;
-	}
-#ifdef NDEBUG
-	log_limited(LOG_LEVEL_ERROR, "nvmf %s: no transition from state %u to %u", machine, old, new);
-	atomic_fetch_add_explicit(&violations, 1, memory_order_relaxed);
-#else
-	log_error("nvmf %s: no transition from state %u to %u", machine, old, new);
-	abort();
-#endif
-}
-
-uint64_t nvmf_state_violations(void)
-{
-	return atomic_load_explicit(&violations, memory_order_relaxed);
-}
 
 #define NAME_OF(names_, i_) ((size_t)(i_) < ARRAY_SIZE(names_) ? names_[i_] : "?")
 

@@ -7,15 +7,16 @@
 #include <string.h>
 #include "nvmf/internal.h"
 
+static const uint32_t subsystem_next_states[NVMF_SUBSYSTEM_STATES] = {
+	[NVMF_SUBSYSTEM_INACTIVE] = 1 << NVMF_SUBSYSTEM_ACTIVE,
+	[NVMF_SUBSYSTEM_ACTIVE] = 1 << NVMF_SUBSYSTEM_PAUSED | 1 << NVMF_SUBSYSTEM_INACTIVE,
+	[NVMF_SUBSYSTEM_PAUSED] = 1 << NVMF_SUBSYSTEM_ACTIVE | 1 << NVMF_SUBSYSTEM_INACTIVE,
+};
+STATE_MACHINE(subsystem_machine, "nvmf subsystem", nvmf_subsystem_state_name, subsystem_next_states);
+
 static void subsystem_set_state(struct nvmf_subsystem *s, enum nvmf_subsystem_state state)
 {
-	static const uint16_t allowed[NVMF_SUBSYSTEM_STATES] = {
-		[NVMF_SUBSYSTEM_INACTIVE] = 1 << NVMF_SUBSYSTEM_ACTIVE,
-		[NVMF_SUBSYSTEM_ACTIVE] = 1 << NVMF_SUBSYSTEM_PAUSED | 1 << NVMF_SUBSYSTEM_INACTIVE,
-		[NVMF_SUBSYSTEM_PAUSED] = 1 << NVMF_SUBSYSTEM_ACTIVE | 1 << NVMF_SUBSYSTEM_INACTIVE,
-	};
-
-	nvmf_state_check("subsystem", allowed, s->state, state);
+	state_machine_check(&subsystem_machine, s->state, state, s->nqn);
 	TRACE(NVMF_SUBSYSTEM_STATE, s->trace_owner, 0, (uintptr_t)s, s->state, state);
 	s->state = state;
 	s->state_ticks = env_ticks();

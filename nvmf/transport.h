@@ -27,6 +27,7 @@
 #include "bdev/bdev.h"
 #include "nvmf/nvmf.h"
 #include "thread/thread.h"
+#include "util/compiler.h"
 
 struct nvmf_request;
 struct nvmf_transport_group;
@@ -270,7 +271,7 @@ void nvmf_request_return(struct nvmf_request *req); /* private to the next */
 /* The response is out (or never will be) and nothing reads or writes the buffers any more. */
 static inline void nvmf_request_release(struct nvmf_request *req)
 {
-	if (__builtin_expect(req->lent, 0)) {
+	if (unlikely(req->lent)) {
 		nvmf_request_return(req);
 	}
 }

@@ -5,16 +5,29 @@
 #include <stdlib.h>
 #include "nvmf/internal.h"
 
-static void view_set_state(struct nvmf_subsystem_view *view, enum nvmf_view_state state)
+static const char *view_state_name(enum nvmf_view_state state)
 {
-	static const uint16_t allowed[NVMF_VIEW_STATES] = {
-		[NVMF_VIEW_INACTIVE] = 1 << NVMF_VIEW_ACTIVE,
-		[NVMF_VIEW_ACTIVE] = 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_INACTIVE,
-		[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* given up */
-		[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_INACTIVE,
+	static const char *const names[NVMF_VIEW_STATES] = {
+		[NVMF_VIEW_INACTIVE] = "INACTIVE",
+		[NVMF_VIEW_ACTIVE] = "ACTIVE",
+		[NVMF_VIEW_PAUSED] = "PAUSED",
+		[NVMF_VIEW_PAUSING] = "PAUSING",
 	};
 
-	nvmf_state_check("view", allowed, view->state, state);
+	return (size_t)state < ARRAY_SIZE(names) ? names[state] : "?";
+}
+
+static const uint32_t view_next_states[NVMF_VIEW_STATES] = {
+	[NVMF_VIEW_INACTIVE] = 1 << NVMF_VIEW_ACTIVE,
+	[NVMF_VIEW_ACTIVE] = 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_INACTIVE,
+	[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* given up */
+	[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_INACTIVE,
+};
+STATE_MACHINE(view_machine, "nvmf poll group view", view_state_name, view_next_states);
+
+static void view_set_state(struct nvmf_subsystem_view *view, enum nvmf_view_state state)
+{
+	state_machine_check(&view_machine, view->state, state, view->subsystem->nqn);
 	TRACE(NVMF_PG_STATE, view->subsystem->trace_owner, 0, (uintptr_t)view, view->state, state,
 	      thread_id(view->group->thread));
 	view->state = (uint8_t)state;
