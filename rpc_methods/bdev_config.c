@@ -264,7 +264,7 @@ static void write_bdevs(json_t *methods)
 									 write_error, write_uring};
 
 	write_options(methods);
-	rpc_bdev_nvme_write_config(methods); /* nothing is below these, and others may be on top of them */
+	bdev_nvme_rpc_write_config(methods); /* nothing is below these, and others may be on top of them */
 	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
 		for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]) && !writers[i](methods, b); i++) {
 		}

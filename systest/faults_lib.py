@@ -142,7 +142,7 @@ TRACE = ("-e", "appliance,nvmf,nvme,bdev:BDEV_IO_DONE+BDEV_STATE+BDEV_DIF_ERROR,
 SILENT = (
     (r"^nvmf_\w+_(state|state_done)\b|^nvmf_(poll_group|transport)_|^nvme_ctrlr_state \[0x(e0f|f10)\]",
      "a queue pair that comes into the error state by itself, with nothing but flushed work, is what a host leaves behind that goes: the line is the same"),
-    (r"^nvme_ctrlr_state \[0x111\]|^bdev_nvme_path_state \[0x(203|300)\]|^bdev_nvme_state \[0x104\]",
+    (r"^nvme_ctrlr_state \[0x111\]|^bdev_nvme_qpair_state \[0x(203|300)\]|^bdev_nvme_state \[0x104\]",
      "an attempt that has failed (CONNECT to BACK_OFF), a path that is being or has just been stopped (UP, STOPPING, IDLE: its controller is being "
      "reset or detached) and a controller that is being detached (UP to DETACHING) have nothing left to lose"),
     (r"^ibv_get_cq_event |^rdma_get_cm_event |^ibv_get_async_event ", "there is none: what it says each time at the end"),

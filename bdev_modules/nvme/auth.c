@@ -9,7 +9,7 @@
 #include "bdev_modules/nvme/internal.h"
 #include "keyring/keyring.h"
 
-static int get_key(const char *what, const char *name, struct keyring_key **key, char *error)
+static int auth_key_get(const char *what, const char *name, struct keyring_key **key, char *error)
 {
 	*key = name[0] != '\0' ? keyring_get(name) : NULL;
 	return name[0] != '\0' && *key == NULL
@@ -17,8 +17,8 @@ static int get_key(const char *what, const char *name, struct keyring_key **key,
 		       : 0;
 }
 
-static int get_keys(const char *name, const char *ctrlr_name, struct keyring_key **key, struct keyring_key **ctrlr_key,
-		    char *error)
+static int auth_keys_get(const char *name, const char *ctrlr_name, struct keyring_key **key,
+			 struct keyring_key **ctrlr_key, char *error)
 {
 	if (name[0] == '\0' && ctrlr_name[0] != '\0') {
 		return bdev_error(error, -EINVAL,
@@ -26,9 +26,9 @@ static int get_keys(const char *name, const char *ctrlr_name, struct keyring_key
 				  "does the same (dhchap_key)",
 				  ctrlr_name);
 	}
-	int rc = get_key("dhchap_key", name, key, error);
+	int rc = auth_key_get("dhchap_key", name, key, error);
 	if (rc == 0) {
-		rc = get_key("dhchap_ctrlr_key", ctrlr_name, ctrlr_key, error);
+		rc = auth_key_get("dhchap_ctrlr_key", ctrlr_name, ctrlr_key, error);
 		if (rc != 0) {
 			keyring_put(*key);
 		}
@@ -36,14 +36,14 @@ static int get_keys(const char *name, const char *ctrlr_name, struct keyring_key
 	return rc;
 }
 
-int nvme_keys_get(const struct bdev_nvme_attach *a, struct nvme_ctrlr_opts *o, char error[BDEV_ERROR_MAX])
+int bdev_nvme_keys_get(const struct bdev_nvme_attach *a, struct nvme_ctrlr_opts *o, char error[BDEV_ERROR_MAX])
 {
 	o->dhchap_hashes = bdev_nvme_options.dhchap_hashes;
 	o->dhchap_groups = bdev_nvme_options.dhchap_groups;
-	return get_keys(a->dhchap_key, a->dhchap_ctrlr_key, &o->dhchap_key, &o->dhchap_ctrlr_key, error);
+	return auth_keys_get(a->dhchap_key, a->dhchap_ctrlr_key, &o->dhchap_key, &o->dhchap_ctrlr_key, error);
 }
 
-void nvme_keys_put(const struct nvme_ctrlr_opts *o)
+void bdev_nvme_keys_put(const struct nvme_ctrlr_opts *o)
 {
 	keyring_put(o->dhchap_key);
 	keyring_put(o->dhchap_ctrlr_key);
@@ -65,7 +65,7 @@ struct set_keys_of {
 	const struct bdev_nvme *c; /* it may be gone when the answer comes */
 };
 
-static void step(struct set_keys *s)
+static void set_keys_step(struct set_keys *s)
 {
 	if (--s->pending == 0) {
 		s->cb(s->arg, s->rc, s->why);
@@ -73,7 +73,7 @@ static void step(struct set_keys *s)
 	}
 }
 
-static struct bdev_nvme *still_there(const struct bdev_nvme *which)
+static struct bdev_nvme *set_keys_find_ctrlr(const struct bdev_nvme *which)
 {
 	struct bdev_nvme *c = bdev_nvme_next(NULL);
 
@@ -83,10 +83,10 @@ static struct bdev_nvme *still_there(const struct bdev_nvme *which)
 	return c;
 }
 
-static void keys_set(void *arg, int error, const char *why)
+static void set_keys_ended(void *arg, int error, const char *why)
 {
 	struct set_keys_of *of = arg;
-	struct bdev_nvme *c = still_there(of->c);
+	struct bdev_nvme *c = set_keys_find_ctrlr(of->c);
 	struct set_keys *s = of->s;
 
 	free(of);
@@ -97,10 +97,11 @@ static void keys_set(void *arg, int error, const char *why)
 		s->rc = error;
 		snprintf(s->why, sizeof(s->why), "%s", why);
 	}
-	step(s);
+	set_keys_step(s);
 }
 
-static void set_keys_of(struct set_keys *s, struct bdev_nvme *c, struct keyring_key *key, struct keyring_key *ctrlr_key)
+static void set_keys_begin(struct set_keys *s, struct bdev_nvme *c, struct keyring_key *key,
+			   struct keyring_key *ctrlr_key)
 {
 	struct set_keys_of *of = malloc(sizeof(*of));
 
@@ -111,10 +112,10 @@ static void set_keys_of(struct set_keys *s, struct bdev_nvme *c, struct keyring_
 	}
 	*of = (struct set_keys_of){.s = s, .c = c};
 	s->pending++;
-	nvme_ctrlr_set_keys(c->ctrlr, key, ctrlr_key, keys_set, of);
+	nvme_ctrlr_set_keys(c->ctrlr, key, ctrlr_key, set_keys_ended, of);
 }
 
-static bool can_be_given_keys(const struct bdev_nvme *c)
+static bool set_keys_is_possible(const struct bdev_nvme *c)
 {
 	return c->ctrlr != NULL && c->state != BDEV_NVME_ATTACHING && c->state != BDEV_NVME_DETACHING;
 }
@@ -126,11 +127,11 @@ void bdev_nvme_set_keys(struct bdev_nvme *first, const char *key_name, const cha
 	struct keyring_key *key = NULL, *ctrlr_key = NULL;
 	struct set_keys *s;
 
-	if (!can_be_given_keys(first)) {
+	if (!set_keys_is_possible(first)) {
 		cb(arg, -EBUSY, "the controller is being attached or detached");
 		return;
 	}
-	int rc = get_keys(key_name, ctrlr_key_name, &key, &ctrlr_key, error);
+	int rc = auth_keys_get(key_name, ctrlr_key_name, &key, &ctrlr_key, error);
 	s = rc == 0 ? calloc(1, sizeof(*s)) : NULL;
 	if (s == NULL) {
 		if (rc == 0) {
@@ -146,11 +147,11 @@ void bdev_nvme_set_keys(struct bdev_nvme *first, const char *key_name, const cha
 	s->arg = arg;
 	s->pending = 1; /* ours */
 	for (struct bdev_nvme *c = bdev_nvme_next(NULL); c != NULL; c = bdev_nvme_next(c)) {
-		if (strcmp(c->name, first->name) == 0 && can_be_given_keys(c)) {
-			set_keys_of(s, c, key, ctrlr_key);
+		if (strcmp(c->name, first->name) == 0 && set_keys_is_possible(c)) {
+			set_keys_begin(s, c, key, ctrlr_key);
 		}
 	}
 	keyring_put(key);
 	keyring_put(ctrlr_key);
-	step(s);
+	set_keys_step(s);
 }

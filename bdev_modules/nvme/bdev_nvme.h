@@ -213,15 +213,15 @@ typedef void (*bdev_nvme_raw_cb)(void *arg, int rc, const struct nvme_cqe *cqe);
 void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg);
 
 /* What a thread's queue pair to a controller has done; fn(arg, ...) for each one there is. */
-struct bdev_nvme_path_stat {
+struct bdev_nvme_qpair_stat {
 	const char *thread_name;
 	uint64_t thread_id;
 	uint16_t qid; /* 0: not connected */
 	uint64_t polls, idle_polls, completions, queued_requests, retries;
 	uint32_t outstanding, waiting;
 };
-void bdev_nvme_for_each_path(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_path_stat *stat),
-			     void *arg);
+void bdev_nvme_for_each_qpair(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_qpair_stat *stat),
+			      void *arg);
 
 /* Told of what happens to controllers: for notifications. One at a time; NULL: none. why: NULL if it goes without
  * saying. */

@@ -12,16 +12,16 @@
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
-static struct nvme_io *of_message(struct thread_msg *msg)
+static struct bdev_nvme_io *cmd_of_message(struct thread_msg *msg)
 {
-	return (struct nvme_io *)((uint8_t *)msg - offsetof(struct nvme_io, msg));
+	return (struct bdev_nvme_io *)((uint8_t *)msg - offsetof(struct bdev_nvme_io, msg));
 }
 
 /* --- What may be passed through --- */
 
 /* Features that are more than a dword. Of vendors' we do not know: they get a page, and no more goes by the one
  * address. */
-static uint64_t feature_amount(uint8_t fid)
+static uint64_t cmd_feature_amount(uint8_t fid)
 {
 	switch (fid) {
 	case NVME_FEAT_FID_FDP_EVENTS:
@@ -46,7 +46,7 @@ static uint64_t feature_amount(uint8_t fid)
 }
 
 /* The most that a command may move, as the controller will understand it. False: we do not know. */
-static bool admin_amount_of(const struct nvme_sqe *cmd, uint64_t *amount)
+static bool cmd_admin_amount(const struct nvme_sqe *cmd, uint64_t *amount)
 {
 	uint32_t cdw10 = le32toh(cmd->cdw10), cdw11 = le32toh(cmd->cdw11);
 
@@ -71,10 +71,10 @@ static bool admin_amount_of(const struct nvme_sqe *cmd, uint64_t *amount)
 		*amount = ((cdw10 >> 16 | (uint64_t)(cdw11 & 0xffff) << 16) + 1) * 4;
 		return true;
 	case nvme_admin_get_features: /* SEL: 3 are its capabilities, a dword */
-		*amount = (cdw10 >> 8 & 7) == 3 ? 0 : feature_amount((uint8_t)cdw10);
+		*amount = (cdw10 >> 8 & 7) == 3 ? 0 : cmd_feature_amount((uint8_t)cdw10);
 		return true;
 	case nvme_admin_set_features:
-		*amount = feature_amount((uint8_t)cdw10);
+		*amount = cmd_feature_amount((uint8_t)cdw10);
 		return true;
 	case nvme_admin_fw_download:
 	case nvme_admin_directive_send:
@@ -94,11 +94,11 @@ static bool admin_amount_of(const struct nvme_sqe *cmd, uint64_t *amount)
 }
 
 /* What it moves by way of addresses must have its place, or the controller would go on behind it. */
-static uint16_t check_admin_amount(const struct nvme_sqe *cmd, uint64_t data_len)
+static uint16_t cmd_check_admin_amount(const struct nvme_sqe *cmd, uint64_t data_len)
 {
 	uint64_t need;
 
-	if (!admin_amount_of(cmd, &need)) {
+	if (!cmd_admin_amount(cmd, &need)) {
 		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
 	}
 	if (data_len < need) {
@@ -108,7 +108,7 @@ static uint16_t check_admin_amount(const struct nvme_sqe *cmd, uint64_t data_len
 }
 
 /* The driver's own business: queues, events, aborts by id, doorbells. */
-uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics)
+uint16_t bdev_nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics)
 {
 	uint8_t fid = (uint8_t)le32toh(cmd->cdw10);
 
@@ -132,12 +132,12 @@ uint16_t nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, boo
 	default:
 		break;
 	}
-	return fabrics ? 0 : check_admin_amount(cmd, data_len);
+	return fabrics ? 0 : cmd_check_admin_amount(cmd, data_len);
 }
 
 /* Bits 1:0 of an opcode are its data's direction (Base 3.3.3.1). In the standard's format for vendor specific commands
  * (Base figure 88) dword 10 is the number of dwords of data (NDT), dword 11 that of metadata (NDM). */
-uint16_t nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size)
+uint16_t bdev_nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size)
 {
 	unsigned direction = cmd->opcode & 3;
 
@@ -166,7 +166,7 @@ struct amount {
 
 /* Metadata moves with the data (as part of it, or beside it), unless it is nothing but protection information that the
  * controller generates and strips (NVM 5.2.2.1). */
-static struct amount of_blocks(const struct nvme_sqe *cmd, const struct nvme_ns *ns)
+static struct amount cmd_block_amount(const struct nvme_sqe *cmd, const struct nvme_ns *ns)
 {
 	uint32_t cdw12 = le32toh(cmd->cdw12);
 	uint64_t blocks = (cdw12 & 0xffff) + UINT64_C(1);
@@ -178,7 +178,7 @@ static struct amount of_blocks(const struct nvme_sqe *cmd, const struct nvme_ns 
 }
 
 /* False: we do not know. */
-static bool amount_of(const struct nvme_sqe *cmd, const struct nvme_ns *ns, struct amount *amount)
+static bool cmd_io_amount(const struct nvme_sqe *cmd, const struct nvme_ns *ns, struct amount *amount)
 {
 	*amount = (struct amount){0, 0};
 	switch (cmd->opcode) {
@@ -190,7 +190,7 @@ static bool amount_of(const struct nvme_sqe *cmd, const struct nvme_ns *ns, stru
 	case nvme_cmd_write:
 	case nvme_cmd_read:
 	case nvme_cmd_compare:
-		*amount = of_blocks(cmd, ns);
+		*amount = cmd_block_amount(cmd, ns);
 		return true;
 	case nvme_cmd_dsm:
 		amount->data = ((le32toh(cmd->cdw10) & 0xff) + 1) * sizeof(struct nvme_dsm_range);
@@ -213,11 +213,12 @@ static bool amount_of(const struct nvme_sqe *cmd, const struct nvme_ns *ns, stru
 	}
 }
 
-uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len, const struct nvme_ns *ns)
+uint16_t bdev_nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len,
+				const struct nvme_ns *ns)
 {
 	struct amount need;
 
-	if (!amount_of(cmd, ns, &need)) {
+	if (!cmd_io_amount(cmd, ns, &need)) {
 		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
 	}
 	if (need.data != data_len) {
@@ -231,32 +232,32 @@ uint16_t nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64
 
 /* --- Back on the channel's thread --- */
 
-static void finished(struct thread_msg *msg)
+static void cmd_end_message(struct thread_msg *msg)
 {
-	struct nvme_io *n = of_message(msg);
+	struct bdev_nvme_io *n = cmd_of_message(msg);
 
-	n->place = NVME_IO_NOWHERE;
-	nvme_io_complete(n, n->status, n->cdw0);
+	n->place = BDEV_NVME_IO_NOWHERE;
+	bdev_nvme_io_complete(n, n->status, n->cdw0);
 }
 
 /* Control thread: ends n, on its own thread. */
-static void finish(struct nvme_io *n, uint16_t status, uint32_t cdw0)
+static void cmd_post_end(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 {
 	n->status = status;
 	n->cdw0 = cdw0;
-	thread_post(nvme_io_channel(n)->thread, &n->msg, finished);
+	thread_post(bdev_nvme_io_channel(n)->thread, &n->msg, cmd_end_message);
 }
 
-static void hand_over(struct nvme_io *n, void (*fn)(struct thread_msg *msg))
+static void cmd_post_control(struct bdev_nvme_io *n, void (*fn)(struct thread_msg *msg))
 {
-	n->place = NVME_IO_CONTROL;
+	n->place = BDEV_NVME_IO_CONTROL;
 	thread_post(thread_control(), &n->msg, fn);
 }
 
 /* --- Admin commands. The data goes by way of a buffer: it is one piece, and DMA-able. --- */
 
 struct admin {
-	struct nvme_io *n; /* NULL: raw */
+	struct bdev_nvme_io *n; /* NULL: raw */
 	bdev_nvme_raw_cb cb;
 	void *cb_arg;
 	struct bdev_nvme *c;
@@ -268,7 +269,7 @@ struct admin {
 	struct iovec iov; /* raw */
 };
 
-static void copy_iovs(struct admin *a, bool to_bounce)
+static void cmd_admin_copy_iovs(struct admin *a, bool to_bounce)
 {
 	uint8_t *at = a->bounce;
 
@@ -283,7 +284,7 @@ static void copy_iovs(struct admin *a, bool to_bounce)
 	}
 }
 
-static void admin_free(struct admin *a)
+static void cmd_admin_free(struct admin *a)
 {
 	struct bdev_nvme *c = a->c;
 
@@ -293,25 +294,27 @@ static void admin_free(struct admin *a)
 	bdev_nvme_detach_step(c);
 }
 
-static void admin_done(void *arg, const struct nvme_cqe *cqe)
+static void cmd_admin_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct admin *a = arg;
 	uint16_t status = nvme_cqe_status(cqe);
 
 	if (status == 0 && !a->to_device && a->len != 0) {
-		copy_iovs(a, false);
+		cmd_admin_copy_iovs(a, false);
 	}
 	if (a->n != NULL) {
-		finish(a->n, (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? NVME_IO_PATH_ERROR : status,
-		       le32toh(cqe->dw0));
+		cmd_post_end(a->n,
+			     (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? BDEV_NVME_IO_PATH_ERROR
+											  : status,
+			     le32toh(cqe->dw0));
 	} else {
 		a->cb(a->cb_arg, 0, cqe);
 	}
-	admin_free(a);
+	cmd_admin_free(a);
 }
 
 /* 0, or a negative errno and a is gone. */
-static int admin_send(struct admin *a, const struct nvme_sqe *cmd)
+static int cmd_admin_send(struct admin *a, const struct nvme_sqe *cmd)
 {
 	int rc = 0;
 
@@ -321,72 +324,72 @@ static int admin_send(struct admin *a, const struct nvme_sqe *cmd)
 		rc = a->bounce != NULL ? 0 : -ENOMEM;
 	}
 	if (rc == 0 && a->to_device) {
-		copy_iovs(a, true);
+		cmd_admin_copy_iovs(a, true);
 	}
 	if (rc == 0) {
 		rc = a->c->ctrlr != NULL && a->c->state == BDEV_NVME_UP ? 0 : -ENXIO;
 	}
-	rc = rc != 0 ? rc : nvme_ctrlr_admin(a->c->ctrlr, cmd, a->bounce, a->len, a->to_device, admin_done, a);
+	rc = rc != 0 ? rc : nvme_ctrlr_admin(a->c->ctrlr, cmd, a->bounce, a->len, a->to_device, cmd_admin_done, a);
 	if (rc != 0) {
-		admin_free(a);
+		cmd_admin_free(a);
 	}
 	return rc;
 }
 
-static uint16_t check_passed_admin(const struct bdev_nvme *c, const struct nvme_sqe *cmd, uint64_t len)
+static uint16_t cmd_passthru_check(const struct bdev_nvme *c, const struct nvme_sqe *cmd, uint64_t len)
 {
-	if (cmd->opcode < NVME_CMD_VENDOR_ADMIN) {
-		return nvme_cmd_check_admin(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE);
+	if (cmd->opcode < BDEV_NVME_CMD_VENDOR_ADMIN) {
+		return bdev_nvme_cmd_check_admin(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE);
 	}
 	bool has_size = c->ctrlr != NULL && (nvme_ctrlr_identify(c->ctrlr)->avscc & 1) != 0;
-	return nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
+	return bdev_nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
 }
 
 /* Of a namespace it is the bdev's, whoever sends it; and what stood in its data pointers is no address of ours. */
-static struct nvme_sqe passed_admin(const struct bdev_io *io)
+static struct nvme_sqe cmd_passthru_build(const struct bdev_io *io)
 {
 	struct nvme_sqe cmd = *(const struct nvme_sqe *)io->nvme.cmd;
 
-	cmd.nsid = cmd.nsid != 0 ? htole32(bdev_nvme_ns(bdev_channel_bdev(io->ch))->nsid) : 0;
+	cmd.nsid = cmd.nsid != 0 ? htole32(bdev_nvme_ns_format(bdev_channel_bdev(io->ch))->nsid) : 0;
 	cmd.flags = 0;
 	cmd.mptr = cmd.prp1 = cmd.prp2 = 0;
 	return cmd;
 }
 
 /* The one to ask: connected, with access if any has. */
-static struct bdev_nvme *controller_of(struct nvme_io *n)
+static struct bdev_nvme *cmd_choose_ctrlr(struct bdev_nvme_io *n)
 {
-	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
-	const struct nvme_leg *l, *found = TAILQ_FIRST(&d->legs);
+	const struct bdev_nvme_ns *d = (const struct bdev_nvme_ns *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
+	const struct bdev_nvme_path *path, *found = TAILQ_FIRST(&d->paths);
 
-	TAILQ_FOREACH (l, &d->legs, link) {
-		bool up = l->c->state == BDEV_NVME_UP && !l->leaving,
+	TAILQ_FOREACH (path, &d->paths, link) {
+		bool up = path->c->state == BDEV_NVME_UP && !path->leaving,
 		     found_up = found->c->state == BDEV_NVME_UP && !found->leaving;
 		if (up &&
-		    (!found_up || (l->ana == NVME_ANA_STATE_OPTIMIZED && found->ana != NVME_ANA_STATE_OPTIMIZED))) {
-			found = l;
+		    (!found_up || (path->ana == NVME_ANA_STATE_OPTIMIZED && found->ana != NVME_ANA_STATE_OPTIMIZED))) {
+			found = path;
 		}
 	}
 	return found->c;
 }
 
-static void admin_message(struct thread_msg *msg)
+static void cmd_admin_message(struct thread_msg *msg)
 {
-	struct nvme_io *n = of_message(msg);
+	struct bdev_nvme_io *n = cmd_of_message(msg);
 	const struct bdev_io *io = bdev_io_from_ctx(n);
-	const struct nvme_sqe cmd = passed_admin(io);
-	struct bdev_nvme *c = controller_of(n);
+	const struct nvme_sqe cmd = cmd_passthru_build(io);
+	struct bdev_nvme *c = cmd_choose_ctrlr(n);
 	uint64_t len = 0;
 
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status = check_passed_admin(c, &cmd, len);
+	uint16_t status = cmd_passthru_check(c, &cmd, len);
 	if (status == 0 && len > BDEV_NVME_RAW_MAX) {
 		status = NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 	}
 	if (status != 0) {
-		finish(n, status, 0);
+		cmd_post_end(n, status, 0);
 		return;
 	}
 	struct admin *a = calloc(1, sizeof(*a));
@@ -398,16 +401,16 @@ static void admin_message(struct thread_msg *msg)
 				    .len = (uint32_t)len,
 				    .iovs = io->iovs,
 				    .iovcnt = io->iovcnt};
-		rc = admin_send(a, &cmd);
+		rc = cmd_admin_send(a, &cmd);
 	}
 	if (rc != 0) {
-		finish(n, rc == -ENXIO ? NVME_IO_PATH_ERROR : NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
+		cmd_post_end(n, rc == -ENXIO ? BDEV_NVME_IO_PATH_ERROR : NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
 	}
 }
 
-void nvme_cmd_admin(struct nvme_io *n)
+void bdev_nvme_cmd_admin(struct bdev_nvme_io *n)
 {
-	hand_over(n, admin_message);
+	cmd_post_control(n, cmd_admin_message);
 }
 
 /* --- Abort --- */
@@ -418,7 +421,7 @@ struct abort_cmd {
 	void *arg;
 };
 
-static void abort_done(void *arg, const struct nvme_cqe *cqe)
+static void cmd_abort_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct abort_cmd a = *(struct abort_cmd *)arg;
 
@@ -429,8 +432,8 @@ static void abort_done(void *arg, const struct nvme_cqe *cqe)
 	bdev_nvme_detach_step(a.c);
 }
 
-void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
-			 void *arg)
+void bdev_nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
+			      void *arg)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32((uint32_t)cid << 16 | sqid)};
 	struct abort_cmd *a = NULL;
@@ -446,7 +449,7 @@ void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void 
 	*a = (struct abort_cmd){.c = c, .done = done, .arg = arg};
 	c->aborts++;
 	c->uses++;
-	if (nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, abort_done, a) != 0) {
+	if (nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, cmd_abort_done, a) != 0) {
 		c->aborts--;
 		c->uses--;
 		free(a);
@@ -454,33 +457,33 @@ void nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void 
 	}
 }
 
-static void abort_answered(void *arg, bool aborted)
+static void cmd_abort_answered(void *arg, bool aborted)
 {
-	finish(arg, 0, aborted ? 0 : 1);
+	cmd_post_end(arg, 0, aborted ? 0 : 1);
 }
 
-static void abort_message(struct thread_msg *msg)
+static void cmd_abort_message(struct thread_msg *msg)
 {
-	struct nvme_io *n = of_message(msg);
+	struct bdev_nvme_io *n = cmd_of_message(msg);
 
-	nvme_cmd_send_abort(n->path->c, n->target.sqid, n->target.cid, abort_answered, n);
+	bdev_nvme_cmd_send_abort(n->qpair->c, n->target.sqid, n->target.cid, cmd_abort_answered, n);
 }
 
-void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target)
+void bdev_nvme_cmd_abort(struct bdev_nvme_io *n, struct bdev_nvme_io *target)
 {
-	struct nvme_path *p = target->path;
+	struct bdev_nvme_qpair *qp = target->qpair;
 
-	if (nvme_leg_take_back(nvme_io_channel(target), target)) {
-		nvme_io_complete(target, NVME_ST(GENERIC, ABORT_REQ), 0);
-		nvme_io_complete(n, 0, 0);
-	} else if (target->place == NVME_IO_QUEUED && p->qpair != NULL) {
+	if (bdev_nvme_channel_take_back(bdev_nvme_io_channel(target), target)) {
+		bdev_nvme_io_complete(target, NVME_ST(GENERIC, ABORT_REQ), 0);
+		bdev_nvme_io_complete(n, 0, 0);
+	} else if (target->place == BDEV_NVME_IO_SUBMITTED && qp->driver_qpair != NULL) {
 		target->aborting = true;
-		n->path = p;
-		n->target.sqid = nvme_qpair_id(p->qpair);
+		n->qpair = qp;
+		n->target.sqid = nvme_qpair_id(qp->driver_qpair);
 		n->target.cid = le16toh(target->req.cmd.cid);
-		hand_over(n, abort_message);
+		cmd_post_control(n, cmd_abort_message);
 	} else {
-		nvme_io_complete(n, 0, 1);
+		bdev_nvme_io_complete(n, 0, 1);
 	}
 }
 
@@ -489,50 +492,51 @@ void nvme_cmd_abort(struct nvme_io *n, struct nvme_io *target)
 /* All connected controllers of the bdev are reset: what each has under way ends. It has worked if one is there
  * again. */
 struct resets {
-	struct nvme_io *n;
+	struct bdev_nvme_io *n;
 	unsigned left;
 	bool worked;
 };
 
-static void reset_done(void *arg, int rc, const char *error)
+static void cmd_reset_done(void *arg, int rc, const char *error)
 {
 	struct resets *r = arg;
 
 	r->worked |= rc == 0;
 	if (--r->left == 0) {
-		finish(r->n, r->worked ? 0 : NVME_IO_PATH_ERROR, 0);
+		cmd_post_end(r->n, r->worked ? 0 : BDEV_NVME_IO_PATH_ERROR, 0);
 		free(r);
 	}
 }
 
-static void reset_message(struct thread_msg *msg)
+static void cmd_reset_message(struct thread_msg *msg)
 {
-	struct nvme_io *n = of_message(msg);
-	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
+	struct bdev_nvme_io *n = cmd_of_message(msg);
+	const struct bdev_nvme_ns *d = (const struct bdev_nvme_ns *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
 	struct resets *r = malloc(sizeof(*r));
-	const struct nvme_leg *l;
+	const struct bdev_nvme_path *path;
 	bool any_up = false;
 
 	if (r == NULL) {
-		finish(n, NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
+		cmd_post_end(n, NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
 		return;
 	}
 	*r = (struct resets){.n = n, .left = 1};
-	TAILQ_FOREACH (l, &d->legs, link) {
-		any_up |= l->c->state == BDEV_NVME_UP;
+	TAILQ_FOREACH (path, &d->paths, link) {
+		any_up |= path->c->state == BDEV_NVME_UP;
 	}
-	TAILQ_FOREACH (l, &d->legs, link) { /* nothing of this is gone before the next turn of the control loop */
-		if (!l->leaving && (l->c->state == BDEV_NVME_UP || !any_up)) { /* one that is away holds nothing */
+	TAILQ_FOREACH (path, &d->paths, link) { /* nothing of this is gone before the next turn of the control loop */
+		if (!path->leaving &&
+		    (path->c->state == BDEV_NVME_UP || !any_up)) { /* one that is away holds nothing */
 			r->left++;
-			bdev_nvme_reset(l->c, reset_done, r);
+			bdev_nvme_reset(path->c, cmd_reset_done, r);
 		}
 	}
-	reset_done(r, -ENODEV, NULL);
+	cmd_reset_done(r, -ENODEV, NULL);
 }
 
-void nvme_cmd_reset(struct nvme_io *n)
+void bdev_nvme_cmd_reset(struct bdev_nvme_io *n)
 {
-	hand_over(n, reset_message);
+	cmd_post_control(n, cmd_reset_message);
 }
 
 /* --- Raw commands, of the control thread --- */
@@ -543,10 +547,10 @@ struct raw_io {
 	bdev_nvme_raw_cb cb;
 	void *cb_arg;
 	void *data, *bounce, *md;
-	struct nvme_io n __attribute__((aligned(64))); /* last: the transport's room follows */
+	struct bdev_nvme_io n __attribute__((aligned(64))); /* last: the transport's room follows */
 };
 
-static void raw_free(struct raw_io *r)
+static void raw_io_free(struct raw_io *r)
 {
 	struct bdev_nvme *c = r->c;
 
@@ -560,7 +564,7 @@ static void raw_free(struct raw_io *r)
 	bdev_nvme_detach_step(c);
 }
 
-void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0)
+void bdev_nvme_cmd_raw_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 {
 	struct raw_io *r = (struct raw_io *)((uint8_t *)n - offsetof(struct raw_io, n));
 	struct nvme_cqe cqe = {.dw0 = htole32(cdw0), .cid = n->req.cmd.cid, .status = htole16((uint16_t)(status << 1))};
@@ -572,10 +576,10 @@ void nvme_cmd_raw_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 		memcpy(r->md, n->req.md, n->req.md_len);
 	}
 	r->cb(r->cb_arg, 0, &cqe);
-	raw_free(r);
+	raw_io_free(r);
 }
 
-static int raw_prepare(struct raw_io *r, const struct bdev_nvme_raw *raw)
+static int raw_io_prepare(struct raw_io *r, const struct bdev_nvme_raw *raw)
 {
 	r->ch = io_channel_get(&r->c->device);
 	if (r->ch == NULL) {
@@ -611,7 +615,7 @@ static int raw_prepare(struct raw_io *r, const struct bdev_nvme_raw *raw)
 	return 0;
 }
 
-static int send_io(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
+static int raw_io_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
 {
 	size_t size = (offsetof(struct raw_io, n.req) + nvme_request_size() + 63) & ~(size_t)63;
 	struct raw_io *r = aligned_alloc(64, size);
@@ -622,16 +626,16 @@ static int send_io(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nv
 	memset(r, 0, size);
 	c->uses++;
 	*r = (struct raw_io){.c = c, .cb = cb, .cb_arg = arg, .data = raw->data, .md = raw->md};
-	int rc = raw_prepare(r, raw);
+	int rc = raw_io_prepare(r, raw);
 	if (rc != 0) {
-		raw_free(r);
+		raw_io_free(r);
 		return rc;
 	}
-	nvme_queue_submit(nvme_path_of(r->ch), &r->n);
+	bdev_nvme_qpair_submit(bdev_nvme_qpair_of(r->ch), &r->n);
 	return 0;
 }
 
-static int send_admin(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
+static int raw_admin_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
 {
 	struct admin *a = calloc(1, sizeof(*a));
 
@@ -646,11 +650,11 @@ static int send_admin(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev
 			    .iovcnt = 1,
 			    .iov = {.iov_base = raw->data, .iov_len = raw->data_len}};
 	a->iovs = &a->iov;
-	return admin_send(a, &raw->cmd);
+	return cmd_admin_send(a, &raw->cmd);
 }
 
 /* The format that an I/O command's lengths are held against. */
-static const struct nvme_ns *ns_of(const struct bdev_nvme *c, const struct nvme_sqe *cmd)
+static const struct nvme_ns *raw_ns_format(const struct bdev_nvme *c, const struct nvme_sqe *cmd)
 {
 	static const struct nvme_ns none;
 	uint32_t nsid = le32toh(cmd->nsid);
@@ -671,15 +675,16 @@ void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_n
 		rc = -ENOTSUP; /* fabrics have no metadata pointer (Base 3.3.1.2) */
 	}
 	if (rc == 0) {
-		status = raw->io ? nvme_cmd_check_io(&raw->cmd, raw->data_len, raw->md_len, ns_of(c, &raw->cmd))
-				 : check_passed_admin(c, &raw->cmd, raw->data_len);
+		status = raw->io ? bdev_nvme_cmd_check_io(&raw->cmd, raw->data_len, raw->md_len,
+							  raw_ns_format(c, &raw->cmd))
+				 : cmd_passthru_check(c, &raw->cmd, raw->data_len);
 	}
 	if (status != 0) {
 		struct nvme_cqe cqe = {.status = htole16((uint16_t)(status << 1))};
 		cb(arg, 0, &cqe);
 		return;
 	}
-	rc = rc != 0 ? rc : raw->io ? send_io(c, raw, cb, arg) : send_admin(c, raw, cb, arg);
+	rc = rc != 0 ? rc : raw->io ? raw_io_send(c, raw, cb, arg) : raw_admin_send(c, raw, cb, arg);
 	if (rc != 0) {
 		cb(arg, rc, NULL);
 	}

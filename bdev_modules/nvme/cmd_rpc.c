@@ -47,7 +47,7 @@ struct call {
 	struct bdev_nvme_raw raw;
 };
 
-static void call_free(struct call *c)
+static void send_cmd_free(struct call *c)
 {
 	thread_timer_stop(&c->timer);
 	free(c->raw.data);
@@ -55,7 +55,7 @@ static void call_free(struct call *c)
 	free(c);
 }
 
-static json_t *encoded(const void *data, size_t len)
+static json_t *send_cmd_base64(const void *data, size_t len)
 {
 	char *text = base64url_encode(data, len);
 	json_t *o = text ? json_string(text) : NULL;
@@ -64,12 +64,12 @@ static json_t *encoded(const void *data, size_t len)
 	return o;
 }
 
-static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
+static void send_cmd_completed(void *arg, int rc, const struct nvme_cqe *cqe)
 {
 	struct call *c = arg;
 
 	if (c->req == NULL) {
-		call_free(c);
+		send_cmd_free(c);
 		return;
 	}
 	if (rc != 0) {
@@ -77,23 +77,23 @@ static void completed(void *arg, int rc, const struct nvme_cqe *cqe)
 			  rc == -ENXIO     ? "the controller is not connected"
 			  : rc == -ENOTSUP ? "separate metadata is for I/O commands on PCIe"
 					   : strerror(-rc));
-		call_free(c);
+		send_cmd_free(c);
 		return;
 	}
 	json_t *o = json_object();
-	json_object_set_new(o, "cpl", encoded(cqe, sizeof(*cqe)));
+	json_object_set_new(o, "cpl", send_cmd_base64(cqe, sizeof(*cqe)));
 	if (!c->raw.to_device && c->raw.data_len != 0) {
-		json_object_set_new(o, "data", encoded(c->raw.data, c->raw.data_len));
+		json_object_set_new(o, "data", send_cmd_base64(c->raw.data, c->raw.data_len));
 	}
 	if (!c->raw.to_device && c->raw.md_len != 0) {
-		json_object_set_new(o, "metadata", encoded(c->raw.md, c->raw.md_len));
+		json_object_set_new(o, "metadata", send_cmd_base64(c->raw.md, c->raw.md_len));
 	}
 	rpc_reply(c->req, o);
-	call_free(c);
+	send_cmd_free(c);
 }
 
 /* The buffers are the command's until it ends. */
-static void timed_out(void *arg)
+static void send_cmd_timed_out(void *arg)
 {
 	struct call *c = arg;
 
@@ -104,7 +104,8 @@ static void timed_out(void *arg)
 
 /* One of the two buffers: what text says, or as many zeroes as are to be read. False: text is no base64url of a length
  * that is allowed. */
-static bool decode_buffer(bool to_device, const char *text, uint32_t wanted, void **buffer, uint32_t *buffer_len)
+static bool send_cmd_decode_buffer(bool to_device, const char *text, uint32_t wanted, void **buffer,
+				   uint32_t *buffer_len)
 {
 	size_t len = wanted;
 
@@ -122,7 +123,7 @@ static bool decode_buffer(bool to_device, const char *text, uint32_t wanted, voi
 }
 
 /* NULL, or what is wrong with the parameters. */
-static const char *decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
+static const char *send_cmd_decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
 {
 	size_t len = 0;
 	uint8_t *cmd = base64url_decode(p->cmdbuf, &len);
@@ -135,11 +136,11 @@ static const char *decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
 	free(cmd);
 	raw->io = p->cmd_type == CMD_IO;
 	raw->to_device = p->data_direction == DATA_H2C;
-	if (!decode_buffer(raw->to_device, p->data, p->data_len, &raw->data, &raw->data_len)) {
+	if (!send_cmd_decode_buffer(raw->to_device, p->data, p->data_len, &raw->data, &raw->data_len)) {
 		return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 "
 		       "MiB";
 	}
-	if (!decode_buffer(raw->to_device, p->metadata, p->metadata_len, &raw->md, &raw->md_len)) {
+	if (!send_cmd_decode_buffer(raw->to_device, p->metadata, p->metadata_len, &raw->md, &raw->md_len)) {
 		return "metadata: must be base64url, of as many bytes as metadata_len says if it is given, and of at "
 		       "most 1 MiB";
 	}
@@ -149,27 +150,27 @@ static const char *decode(const struct send_cmd *p, struct bdev_nvme_raw *raw)
 static void rpc_bdev_nvme_send_cmd(struct rpc_request *req, void *params)
 {
 	const struct send_cmd *p = params;
-	struct bdev_nvme *ctrlr = rpc_bdev_nvme_find(req, p->name);
+	struct bdev_nvme *ctrlr = bdev_nvme_rpc_find(req, p->name);
 
 	if (ctrlr == NULL) {
 		return;
 	}
 	struct call *c = calloc(1, sizeof(*c));
-	const char *wrong = c ? decode(p, &c->raw) : "out of memory";
+	const char *wrong = c ? send_cmd_decode(p, &c->raw) : "out of memory";
 	if (wrong != NULL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s", wrong);
 		if (c != NULL) {
-			call_free(c);
+			send_cmd_free(c);
 		}
 		return;
 	}
 	c->req = req;
 	c->timeout_ms = p->timeout_ms;
-	c->timer = (struct thread_timer){.fn = timed_out, .arg = c};
+	c->timer = (struct thread_timer){.fn = send_cmd_timed_out, .arg = c};
 	if (p->timeout_ms != 0) {
 		thread_timer_start(&c->timer, p->timeout_ms * UINT64_C(1000));
 	}
-	bdev_nvme_send(ctrlr, &c->raw, completed, c); /* which may end within */
+	bdev_nvme_send(ctrlr, &c->raw, send_cmd_completed, c); /* which may end within */
 }
 
 static bool send_cmd_has_own_time(const void *params)
@@ -214,9 +215,9 @@ static void add_injection_defaults(void *params)
 }
 
 /* The driver's controller, or NULL after answering that it is gone. */
-static struct nvme_ctrlr *find_ctrlr(struct rpc_request *req, const char *name)
+static struct nvme_ctrlr *injection_find_ctrlr(struct rpc_request *req, const char *name)
 {
-	struct bdev_nvme *c = rpc_bdev_nvme_find(req, name);
+	struct bdev_nvme *c = bdev_nvme_rpc_find(req, name);
 
 	if (c != NULL && bdev_nvme_ctrlr(c) == NULL) {
 		rpc_error(req, -ENODEV, "name: the controller '%s' is being detached", name);
@@ -235,7 +236,7 @@ static void rpc_bdev_nvme_add_error_injection(struct rpc_request *req, void *par
 		.times = p->err_count,
 		.status = (uint16_t)(p->sct << 8 | p->sc),
 	};
-	struct nvme_ctrlr *ctrlr = find_ctrlr(req, p->name);
+	struct nvme_ctrlr *ctrlr = injection_find_ctrlr(req, p->name);
 
 	if (ctrlr == NULL) {
 		return;
@@ -273,7 +274,7 @@ static const struct rpc_param remove_injection_params[] = {
 static void rpc_bdev_nvme_remove_error_injection(struct rpc_request *req, void *params)
 {
 	const struct remove_injection *p = params;
-	struct nvme_ctrlr *ctrlr = find_ctrlr(req, p->name);
+	struct nvme_ctrlr *ctrlr = injection_find_ctrlr(req, p->name);
 
 	if (ctrlr == NULL) {
 		return;

@@ -166,7 +166,7 @@ struct nvme_ctrlr *bdev_nvme_ctrlr(const struct bdev_nvme *c)
 
 bool bdev_nvme_is_first(const struct bdev_nvme *c)
 {
-	return TAILQ_FIRST(&c->multi->ctrlrs) == c;
+	return TAILQ_FIRST(&c->subsystem->ctrlrs) == c;
 }
 
 uint32_t bdev_nvme_resets(const struct bdev_nvme *c)
@@ -196,7 +196,7 @@ static const uint32_t next_states[BDEV_NVME_STATES] = {
 	[BDEV_NVME_DETACHING] = 0,
 };
 
-static void set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
+static void bdev_nvme_set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
 {
 	if ((next_states[c->state] & 1u << state) == 0) {
 		log_error("%s: no way from state %d to %d", c->name, c->state, state);
@@ -207,7 +207,7 @@ static void set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
 	c->state_ticks = env_ticks();
 }
 
-static void add_waiter(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, void *arg)
+static void waiter_add(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, void *arg)
 {
 	struct bdev_nvme_waiter *w = malloc(sizeof(*w));
 
@@ -219,7 +219,7 @@ static void add_waiter(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, voi
 	STAILQ_INSERT_TAIL(list, w, link);
 }
 
-static void end_waiters(struct bdev_nvme_waiters *list, int rc, const char *error)
+static void waiters_end(struct bdev_nvme_waiters *list, int rc, const char *error)
 {
 	struct bdev_nvme_waiters taken = STAILQ_HEAD_INITIALIZER(taken);
 	struct bdev_nvme_waiter *w;
@@ -233,7 +233,7 @@ static void end_waiters(struct bdev_nvme_waiters *list, int rc, const char *erro
 }
 
 /* Whoever asked is told as well; what was discovered is told of by whoever discovered it. */
-static void tell_not_attached(const struct bdev_nvme_attach *a, const char *why)
+static void attach_log_failure(const struct bdev_nvme_attach *a, const char *why)
 {
 	const struct nvme_trid *t = &a->trid;
 
@@ -246,7 +246,7 @@ static void tell_not_attached(const struct bdev_nvme_attach *a, const char *why)
 
 /* --- Detach: the bdevs go, then the paths, then the controller --- */
 
-static void ctrlr_gone(void *arg)
+static void detach_ended(void *arg)
 {
 	struct bdev_nvme *c = arg;
 	struct bdev_nvme_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
@@ -255,18 +255,18 @@ static void ctrlr_gone(void *arg)
 	USDT(bdev_nvme_ctrlr_release, c->name, c->uses);
 	io_device_unregister(&c->device);
 	TAILQ_REMOVE(&controllers, c, link);
-	nvme_multi_part(c);
+	bdev_nvme_subsystem_leave(c);
 	if (c->attached == NULL) {
 		bdev_nvme_tell(c, BDEV_NVME_DETACHED, NULL, NULL);
 	} else {
-		tell_not_attached(&c->opts, c->error);
+		attach_log_failure(&c->opts, c->error);
 		c->attached(c->attached_arg, -EIO, NULL, c->error);
 	}
 	STAILQ_CONCAT(&waiters, &c->detach_waiters);
 	thread_timer_stop(&c->fast_fail_timer);
 	thread_timer_stop(&c->drain_timer);
 	free(c);
-	end_waiters(&waiters, 0, NULL);
+	waiters_end(&waiters, 0, NULL);
 	bdev_nvme_is_idle_now();
 }
 
@@ -275,12 +275,12 @@ static void ctrlr_gone(void *arg)
 #define DRAIN_TURN_US 2000
 #define DRAIN_TURNS   1000
 
-static bool has_own_bdevs(const struct bdev_nvme *c)
+static bool detach_awaits_bdevs(const struct bdev_nvme *c)
 {
-	const struct nvme_leg *l;
+	const struct bdev_nvme_path *path;
 
-	TAILQ_FOREACH (l, &c->legs, c_link) {
-		if (!l->leaving || l->d->leaving) {
+	TAILQ_FOREACH (path, &c->paths, c_link) {
+		if (!path->leaving || path->d->leaving) {
 			return true;
 		}
 	}
@@ -293,24 +293,24 @@ static void drain_timer_fired(void *arg)
 }
 
 /* False: there are legs that other bdevs may do without, and that are not yet gone. */
-static bool drop_legs(struct bdev_nvme *c)
+static bool detach_drop_paths(struct bdev_nvme *c)
 {
-	struct nvme_leg *l;
+	struct bdev_nvme_path *path;
 
-	if (!c->ending && nvme_paths_outstanding(c) != 0 && c->drain_turns++ < DRAIN_TURNS) {
+	if (!c->ending && bdev_nvme_qpairs_outstanding(c) != 0 && c->drain_turns++ < DRAIN_TURNS) {
 		thread_timer_start(&c->drain_timer, DRAIN_TURN_US);
 		return false;
 	}
 	c->ending = true;
-	c->uses++; /* nvme_path.c comes back here when queue pairs have gone */
-	nvme_paths_step(c);
+	c->uses++; /* bdev_nvme_qpair.c comes back here when queue pairs have gone */
+	bdev_nvme_qpairs_step(c);
 	c->uses--;
-	if (!nvme_paths_are_idle(c)) {
+	if (!bdev_nvme_qpairs_are_idle(c)) {
 		return false;
 	}
 	c->uses++;
-	while ((l = TAILQ_FIRST(&c->legs)) != NULL) {
-		nvme_leg_remove(l);
+	while ((path = TAILQ_FIRST(&c->paths)) != NULL) {
+		bdev_nvme_path_remove(path);
 	}
 	c->uses--;
 	return true;
@@ -318,31 +318,31 @@ static bool drop_legs(struct bdev_nvme *c)
 
 void bdev_nvme_detach_step(struct bdev_nvme *c)
 {
-	if (c->state != BDEV_NVME_DETACHING || c->ctrlr_leaving || c->uses != 0 || has_own_bdevs(c)) {
+	if (c->state != BDEV_NVME_DETACHING || c->ctrlr_leaving || c->uses != 0 || detach_awaits_bdevs(c)) {
 		return;
 	}
-	if (!TAILQ_EMPTY(&c->legs) && !drop_legs(c)) {
+	if (!TAILQ_EMPTY(&c->paths) && !detach_drop_paths(c)) {
 		return;
 	}
-	if (__atomic_load_n(&c->num_paths, __ATOMIC_RELAXED) == 0) {
+	if (__atomic_load_n(&c->num_qpairs, __ATOMIC_RELAXED) == 0) {
 		c->ctrlr_leaving = true;
-		nvme_ctrlr_destroy(c->ctrlr, ctrlr_gone, c);
+		nvme_ctrlr_destroy(c->ctrlr, detach_ended, c);
 	}
 }
 
-static void start_detach(struct bdev_nvme *c)
+static void detach_start(struct bdev_nvme *c)
 {
 	bool was_up = c->state == BDEV_NVME_UP;
 
 	USDT(bdev_nvme_ctrlr_delete, c->name);
-	set_state(c, BDEV_NVME_DETACHING);
+	bdev_nvme_set_state(c, BDEV_NVME_DETACHING);
 	thread_timer_stop(&c->fast_fail_timer);
-	end_waiters(&c->reset_waiters, -ENODEV, "the controller is being detached");
+	waiters_end(&c->reset_waiters, -ENODEV, "the controller is being detached");
 	c->uses++;
 	if (!was_up) {
-		nvme_paths_set_fails(c, true); /* nobody waits for it any more */
+		bdev_nvme_qpairs_set_fails(c, true); /* nobody waits for it any more */
 	}
-	nvme_ns_leave(c);
+	bdev_nvme_ns_leave(c);
 	c->uses--;
 	bdev_nvme_detach_step(c);
 }
@@ -353,9 +353,9 @@ void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 		cb(arg, -EBUSY, "the controller is still being attached");
 		return;
 	}
-	add_waiter(&c->detach_waiters, cb, arg);
+	waiter_add(&c->detach_waiters, cb, arg);
 	if (c->state != BDEV_NVME_DETACHING) {
-		start_detach(c);
+		detach_start(c);
 	}
 }
 
@@ -365,21 +365,21 @@ void bdev_nvme_stop(void)
 
 	stopping = true;
 	bdev_nvme_set_hotplug(false);
-	nvme_discovery_stop_all();
+	bdev_nvme_discovery_stop_all();
 	for (; c != NULL; c = next) {
 		next = TAILQ_NEXT(c, link); /* a controller is never gone before the next turn of the control loop */
 		if (c->state == BDEV_NVME_ATTACHING) {
 			snprintf(c->error, sizeof(c->error), "the process stops");
 		}
 		if (c->state != BDEV_NVME_DETACHING) {
-			start_detach(c);
+			detach_start(c);
 		}
 	}
 }
 
 bool bdev_nvme_is_idle(void)
 {
-	return TAILQ_EMPTY(&controllers) && nvme_discovery_is_idle();
+	return TAILQ_EMPTY(&controllers) && bdev_nvme_discovery_is_idle();
 }
 
 bool bdev_nvme_is_stopping(void)
@@ -396,10 +396,10 @@ void bdev_nvme_is_idle_now(void)
 
 /* --- What the driver says --- */
 
-static void attach_failed(struct bdev_nvme *c, const char *why)
+static void attach_fail(struct bdev_nvme *c, const char *why)
 {
 	snprintf(c->error, sizeof(c->error), "%s", why);
-	start_detach(c); /* ends in ctrlr_gone(), which answers */
+	detach_start(c); /* ends in ctrlr_gone(), which answers */
 }
 
 static void fast_fail_timer_fired(void *arg)
@@ -407,10 +407,10 @@ static void fast_fail_timer_fired(void *arg)
 	struct bdev_nvme *c = arg;
 
 	log_warning("%s: away for %u s: its I/O fails from now on", c->name, c->opts.fast_io_fail_timeout_sec);
-	nvme_paths_set_fails(c, true);
+	bdev_nvme_qpairs_set_fails(c, true);
 }
 
-static void attached(struct bdev_nvme *c)
+static void attach_ended(struct bdev_nvme *c)
 {
 	uint32_t n = 0;
 	const struct nvme_ns *ns = NULL;
@@ -422,23 +422,23 @@ static void attached(struct bdev_nvme *c)
 		char why[NVME_ERROR_MAX];
 		snprintf(why, sizeof(why), "the controller has %u namespaces, and max_bdevs is %u", n,
 			 c->opts.max_bdevs);
-		attach_failed(c, why);
+		attach_fail(c, why);
 		return;
 	}
 	char why[NVME_ERROR_MAX];
-	if (!nvme_multi_fits(c, why, sizeof(why))) {
-		attach_failed(c, why);
+	if (!bdev_nvme_subsystem_fits(c, why, sizeof(why))) {
+		attach_fail(c, why);
 		return;
 	}
 	bdev_nvme_attached_cb cb = c->attached;
 	c->attached = NULL;
 	snprintf(c->serial, sizeof(c->serial), "%.20s", nvme_ctrlr_identify(c->ctrlr)->sn);
-	set_state(c, BDEV_NVME_UP);
-	nvme_ns_sync(c);
+	bdev_nvme_set_state(c, BDEV_NVME_UP);
+	bdev_nvme_ns_sync(c);
 	cb(c->attached_arg, 0, c, NULL);
 }
 
-static void arbitration_set(void *arg, const struct nvme_cqe *cqe)
+static void arbitration_set_done(void *arg, const struct nvme_cqe *cqe)
 {
 	const struct bdev_nvme *c = arg;
 
@@ -456,19 +456,19 @@ static void set_arbitration(struct bdev_nvme *c)
 			       .cdw10 = htole32(NVME_FEAT_FID_ARBITRATION),
 			       .cdw11 = htole32(value)};
 
-	if (value != 0 && nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, arbitration_set, c) != 0) {
+	if (value != 0 && nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, arbitration_set_done, c) != 0) {
 		log_warning("%s: Set Features, Arbitration, could not be sent", c->name);
 	}
 }
 
 /* What has several addresses may find somebody else at one of them: then it is not back. */
-static bool is_other(const struct bdev_nvme *c)
+static bool is_other_subsystem(const struct bdev_nvme *c)
 {
 	return c->state == BDEV_NVME_DOWN && nvme_ctrlr_next_alternate(c->ctrlr, NULL) != NULL &&
 	       strncmp(c->serial, nvme_ctrlr_identify(c->ctrlr)->sn, sizeof(c->serial) - 1) != 0;
 }
 
-static void refuse_other(struct bdev_nvme *c)
+static void refuse_other_subsystem(struct bdev_nvme *c)
 {
 	const struct nvme_trid *t = nvme_ctrlr_trid(c->ctrlr);
 	char why[NVME_ERROR_MAX];
@@ -479,12 +479,12 @@ static void refuse_other(struct bdev_nvme *c)
 	nvme_ctrlr_refuse(c->ctrlr, why);
 }
 
-static void on_ready(struct bdev_nvme *c)
+static void driver_ready(struct bdev_nvme *c)
 {
 	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(c->ctrlr);
 
-	if (is_other(c)) {
-		refuse_other(c);
+	if (is_other_subsystem(c)) {
+		refuse_other_subsystem(c);
 		return;
 	}
 	c->crdt[0] = le16toh(id->crdt1);
@@ -499,16 +499,16 @@ static void on_ready(struct bdev_nvme *c)
 	c->uses++;
 	switch (c->state) {
 	case BDEV_NVME_ATTACHING:
-		attached(c);
+		attach_ended(c);
 		break;
 	case BDEV_NVME_DOWN:
-		set_state(c, BDEV_NVME_UP);
+		bdev_nvme_set_state(c, BDEV_NVME_UP);
 		log_notice("%s: ready again", c->name);
 		bdev_nvme_tell(c, BDEV_NVME_PATH_REGAINED, &c->opts.trid, NULL);
 		USDT(bdev_nvme_ctrlr_reconnect, c->name);
-		nvme_paths_set_fails(c, false);
-		nvme_ns_sync(c);
-		nvme_multi_ana(c);
+		bdev_nvme_qpairs_set_fails(c, false);
+		bdev_nvme_ns_sync(c);
+		bdev_nvme_paths_update_ana(c);
 		break;
 	default: /* DETACHING */
 		break;
@@ -516,23 +516,23 @@ static void on_ready(struct bdev_nvme *c)
 	if (c->state == BDEV_NVME_UP) {
 		bdev_nvme_tell(c, BDEV_NVME_CONNECTED, NULL, NULL);
 	}
-	nvme_paths_step(c);
-	end_waiters(&c->reset_waiters, 0, NULL);
+	bdev_nvme_qpairs_step(c);
+	waiters_end(&c->reset_waiters, 0, NULL);
 	c->uses--;
 	bdev_nvme_detach_step(c);
 }
 
 /* The queue pairs have to go before the driver's next attempt. */
-static void on_down(struct bdev_nvme *c)
+static void driver_down(struct bdev_nvme *c)
 {
 	c->uses++;
 	if (c->state == BDEV_NVME_UP || c->state == BDEV_NVME_GIVEN_UP) {
 		bool was_up = c->state == BDEV_NVME_UP;
-		set_state(c, BDEV_NVME_DOWN);
+		bdev_nvme_set_state(c, BDEV_NVME_DOWN);
 		if (was_up) {
 			c->resets++;
 			USDT(bdev_nvme_ctrlr_reset, c->name);
-			nvme_multi_away(c);
+			bdev_nvme_paths_disconnected(c);
 			const char *why = nvme_ctrlr_last_error(c->ctrlr);
 			bdev_nvme_tell(c, BDEV_NVME_PATH_LOST, &c->opts.trid, why);
 			bdev_nvme_tell(c, BDEV_NVME_LOST, NULL, why);
@@ -542,81 +542,81 @@ static void on_down(struct bdev_nvme *c)
 			}
 		}
 	} else if (c->state == BDEV_NVME_DETACHING) {
-		nvme_paths_set_fails(c, true);
+		bdev_nvme_qpairs_set_fails(c, true);
 	}
-	nvme_paths_step(c);
+	bdev_nvme_qpairs_step(c);
 	c->uses--;
 	bdev_nvme_detach_step(c);
 }
 
-static void on_retry(struct bdev_nvme *c)
+static void driver_retry(struct bdev_nvme *c)
 {
 	const char *why = nvme_ctrlr_last_error(c->ctrlr);
 
 	if (c->state == BDEV_NVME_ATTACHING) {
-		attach_failed(c, why);
+		attach_fail(c, why);
 	} else {
 		USDT(bdev_nvme_ctrlr_reconnect_delay, c->name);
-		end_waiters(&c->reset_waiters, -EIO, why);
+		waiters_end(&c->reset_waiters, -EIO, why);
 	}
 }
 
-static void on_end(struct bdev_nvme *c, bool removed)
+static void driver_gave_up(struct bdev_nvme *c, bool removed)
 {
 	const char *why = nvme_ctrlr_last_error(c->ctrlr);
 
 	if (c->state == BDEV_NVME_ATTACHING) {
-		attach_failed(c, why);
+		attach_fail(c, why);
 		return;
 	}
 	log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
 	thread_timer_stop(&c->fast_fail_timer);
 	c->uses++;
 	if (c->state != BDEV_NVME_DETACHING) {
-		set_state(c, BDEV_NVME_GIVEN_UP);
+		bdev_nvme_set_state(c, BDEV_NVME_GIVEN_UP);
 		bdev_nvme_tell(c, BDEV_NVME_FAILED, NULL, why);
 	}
-	nvme_paths_step(c);
-	nvme_paths_set_fails(c, true);
-	end_waiters(&c->reset_waiters, -EIO, why);
+	bdev_nvme_qpairs_step(c);
+	bdev_nvme_qpairs_set_fails(c, true);
+	waiters_end(&c->reset_waiters, -EIO, why);
 	if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
-		start_detach(c);
+		detach_start(c);
 	}
 	c->uses--;
 	bdev_nvme_detach_step(c);
 }
 
-static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+static void driver_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
 {
 	struct bdev_nvme *c = arg;
 
 	switch (event) {
 	case NVME_EVENT_READY:
-		on_ready(c);
+		driver_ready(c);
 		break;
 	case NVME_EVENT_DOWN:
-		on_down(c);
+		driver_down(c);
 		break;
 	case NVME_EVENT_RETRY:
-		on_retry(c);
+		driver_retry(c);
 		break;
 	case NVME_EVENT_FAILED:
 	case NVME_EVENT_REMOVED:
-		on_end(c, event == NVME_EVENT_REMOVED);
+		driver_gave_up(c, event == NVME_EVENT_REMOVED);
 		break;
 	case NVME_EVENT_NS_CHANGED:
 		if (c->state == BDEV_NVME_UP) {
-			nvme_ns_sync(c);
-			nvme_multi_ana(c);
+			bdev_nvme_ns_sync(c);
+			bdev_nvme_paths_update_ana(c);
 		}
 		break;
 	case NVME_EVENT_ANA_CHANGED:
 		if (c->state == BDEV_NVME_UP) {
-			nvme_multi_ana(c);
+			bdev_nvme_paths_update_ana(c);
 		}
 		break;
 	case NVME_EVENT_LOG:
-		nvme_health_event(c, aer);
+		bdev_nvme_health_event(c, aer);
 		break;
 	case NVME_EVENT_DISCOVERY_CHANGED:
 		break;
@@ -641,7 +641,7 @@ void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 		return;
 	}
 	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: one is under way, whose end will do */
-	add_waiter(&c->reset_waiters, cb, arg);
+	waiter_add(&c->reset_waiters, cb, arg);
 }
 
 void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
@@ -654,7 +654,7 @@ void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *
 				  : "the controller is not connected, or being reset");
 		return;
 	}
-	add_waiter(&c->reset_waiters, cb, arg);
+	waiter_add(&c->reset_waiters, cb, arg);
 }
 
 /* --- Attach --- */
@@ -683,10 +683,10 @@ bool bdev_nvme_has_address(const struct bdev_nvme *c, const struct nvme_trid *tr
 }
 
 /* A further controller of the name of c. */
-static int check_beside(const struct bdev_nvme_attach *a, const struct bdev_nvme *c, char *error)
+static int attach_check_sibling(const struct bdev_nvme_attach *a, const struct bdev_nvme *c, char *error)
 {
 	if (c->state == BDEV_NVME_DETACHING) {
-		return TAILQ_FIRST(&c->multi->ctrlrs) == c && TAILQ_NEXT(c, multi_link) == NULL
+		return TAILQ_FIRST(&c->subsystem->ctrlrs) == c && TAILQ_NEXT(c, subsystem_link) == NULL
 			       ? bdev_error(
 					 error, -EEXIST,
 					 "name '%s': a controller of that name exists already, and is being detached",
@@ -713,7 +713,7 @@ static int check_beside(const struct bdev_nvme_attach *a, const struct bdev_nvme
 	return 0;
 }
 
-static int check(const struct bdev_nvme_attach *a, char *error)
+static int attach_check(const struct bdev_nvme_attach *a, char *error)
 {
 	if (stopping) {
 		return bdev_error(error, -ESHUTDOWN, "no controllers are attached any more: the process stops");
@@ -723,7 +723,7 @@ static int check(const struct bdev_nvme_attach *a, char *error)
 	}
 	const struct bdev_nvme *c;
 	TAILQ_FOREACH (c, &controllers, link) {
-		int rc = strcmp(c->name, a->name) == 0 ? check_beside(a, c, error) : 0;
+		int rc = strcmp(c->name, a->name) == 0 ? attach_check_sibling(a, c, error) : 0;
 		if (rc != 0) {
 			return rc;
 		}
@@ -739,7 +739,7 @@ static int check(const struct bdev_nvme_attach *a, char *error)
 					error);
 }
 
-static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
+static struct bdev_nvme *attach_alloc(const struct bdev_nvme_attach *a)
 {
 	struct bdev_nvme *c = calloc(1, sizeof(*c));
 
@@ -752,18 +752,18 @@ static struct bdev_nvme *make(const struct bdev_nvme_attach *a)
 	c->state_ticks = env_ticks();
 	c->fast_fail_timer = (struct thread_timer){.fn = fast_fail_timer_fired, .arg = c};
 	c->drain_timer = (struct thread_timer){.fn = drain_timer_fired, .arg = c};
-	TAILQ_INIT(&c->legs);
 	TAILQ_INIT(&c->paths);
+	TAILQ_INIT(&c->qpairs);
 	STAILQ_INIT(&c->reset_waiters);
 	STAILQ_INIT(&c->detach_waiters);
 	c->device = (struct io_device){.name = c->name,
 				       .channel_size = sizeof(void *),
-				       .channel_create = nvme_path_create,
-				       .channel_destroy = nvme_path_destroy};
+				       .channel_create = bdev_nvme_qpair_create,
+				       .channel_destroy = bdev_nvme_qpair_destroy};
 	return c;
 }
 
-static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
+static void attach_fill_driver_opts(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 {
 	const struct bdev_nvme_attach *a = &c->opts;
 
@@ -790,14 +790,14 @@ static void fill_in(struct nvme_ctrlr_opts *o, struct bdev_nvme *c)
 	o->rdma_ack_timeout = bdev_nvme_options.rdma_ack_timeout;
 	o->rdma_tos = bdev_nvme_options.rdma_tos;
 	o->rdma_cm_timeout_ms = bdev_nvme_options.rdma_cm_timeout_ms;
-	o->event = on_event;
+	o->event = driver_event;
 	o->event_arg = c;
 }
 
 /* Another address for the controller there is: tried when that one is lost. */
-static int add_address(struct bdev_nvme *c, const struct bdev_nvme_attach *a, char *error)
+static int attach_add_address(struct bdev_nvme *c, const struct bdev_nvme_attach *a, char *error)
 {
-	if (bdev_nvme_sibling(c) != NULL || TAILQ_FIRST(&c->multi->ctrlrs) != c) {
+	if (bdev_nvme_sibling(c) != NULL || TAILQ_FIRST(&c->subsystem->ctrlrs) != c) {
 		return bdev_error(error, -EINVAL, "multipath failover: '%s' has several controllers (multipath)",
 				  c->name);
 	}
@@ -827,19 +827,19 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 {
 	char error[NVME_ERROR_MAX > BDEV_ERROR_MAX ? NVME_ERROR_MAX : BDEV_ERROR_MAX];
 	struct nvme_ctrlr_opts opts;
-	int rc = check(a, error);
+	int rc = attach_check(a, error);
 	struct bdev_nvme *c = rc == 0 && a->multipath == BDEV_NVME_FAILOVER ? bdev_nvme_find(a->name) : NULL;
 
 	if (c != NULL && c->state != BDEV_NVME_DETACHING) {
-		rc = add_address(c, a, error);
+		rc = attach_add_address(c, a, error);
 		cb(arg, rc, rc == 0 ? c : NULL, rc == 0 ? NULL : error);
 		return;
 	}
-	c = rc == 0 ? make(a) : NULL;
+	c = rc == 0 ? attach_alloc(a) : NULL;
 
 	if (rc == 0 && c == NULL) {
 		rc = bdev_error(error, -ENOMEM, "out of memory");
-		tell_not_attached(a, error);
+		attach_log_failure(a, error);
 	}
 	if (rc != 0) { /* what is wrong with the arguments is the caller's to say */
 		cb(arg, rc, NULL, error);
@@ -847,19 +847,19 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 	}
 	c->attached = cb;
 	c->attached_arg = arg;
-	fill_in(&opts, c);
-	rc = nvme_keys_get(&c->opts, &opts, error);
+	attach_fill_driver_opts(&opts, c);
+	rc = bdev_nvme_keys_get(&c->opts, &opts, error);
 	if (rc == 0) {
 		c->ctrlr = nvme_ctrlr_create(&c->opts.trid, &opts, error);
 		rc = c->ctrlr != NULL ? 0 : -errno;
-		nvme_keys_put(&opts);
+		bdev_nvme_keys_put(&opts);
 	}
-	if (rc == 0 && nvme_multi_join(c) != 0) {
+	if (rc == 0 && bdev_nvme_subsystem_join(c) != 0) {
 		nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
 		rc = bdev_error(error, -ENOMEM, "out of memory");
 	}
 	if (rc != 0) {
-		tell_not_attached(a, error);
+		attach_log_failure(a, error);
 		free(c);
 		cb(arg, rc, NULL, error);
 		return;

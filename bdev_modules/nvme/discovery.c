@@ -77,10 +77,10 @@ struct bdev_nvme_discovery {
 
 static TAILQ_HEAD(, bdev_nvme_discovery) services = TAILQ_HEAD_INITIALIZER(services);
 
-static void step(struct bdev_nvme_discovery *s);
-static void read_log(struct source *src);
+static void discovery_service_step(struct bdev_nvme_discovery *s);
+static void source_read_log(struct source *src);
 
-static void set_state(struct entry *e, enum entry_state state)
+static void entry_set_state(struct entry *e, enum entry_state state)
 {
 	if ((next_states[e->state] & 1u << state) == 0) {
 		log_error("%s: no way from state %d to %d of an entry", e->s->name, e->state, state);
@@ -92,12 +92,12 @@ static void set_state(struct entry *e, enum entry_state state)
 
 /* --- Entries --- */
 
-static bool is_same(const struct nvme_trid *a, const struct nvme_trid *b)
+static bool entry_is_at(const struct nvme_trid *a, const struct nvme_trid *b)
 {
 	return nvme_trid_is_same_place(a, b) && strcmp(a->subnqn, b->subnqn) == 0;
 }
 
-static struct bdev_nvme *controller_at(const struct nvme_trid *trid, const char *name)
+static struct bdev_nvme *entry_find_ctrlr(const struct nvme_trid *trid, const char *name)
 {
 	struct bdev_nvme *c = NULL;
 
@@ -110,7 +110,7 @@ static struct bdev_nvme *controller_at(const struct nvme_trid *trid, const char 
 	return NULL;
 }
 
-static void detached(void *arg, int rc, const char *error)
+static void entry_detached(void *arg, int rc, const char *error)
 {
 	struct bdev_nvme_discovery *s = arg;
 
@@ -118,36 +118,36 @@ static void detached(void *arg, int rc, const char *error)
 		log_limited(LOG_LEVEL_NOTICE, "%s: the end of a controller is not waited for: %s", s->name, error);
 	}
 	s->uses--;
-	step(s);
+	discovery_service_step(s);
 }
 
-static void detach(struct entry *e)
+static void entry_detach(struct entry *e)
 {
-	struct bdev_nvme *c = controller_at(&e->trid, e->name);
+	struct bdev_nvme *c = entry_find_ctrlr(&e->trid, e->name);
 
 	if (c != NULL) {
 		log_notice("%s: %s at %s:%s is not listed any more: detached", e->s->name, e->trid.subnqn,
 			   e->trid.traddr, e->trid.trsvcid);
 		e->s->uses++;
-		bdev_nvme_detach(c, detached, e->s);
+		bdev_nvme_detach(c, entry_detached, e->s);
 	}
 }
 
-static uint32_t bit(const struct source *src)
+static uint32_t source_bit(const struct source *src)
 {
 	return UINT32_C(1) << src->number;
 }
 
-static void forget(struct entry *e)
+static void entry_forget(struct entry *e)
 {
 	TAILQ_REMOVE(&e->s->entries, e, link);
 	if (e->state == ENTRY_ATTACHED) {
-		detach(e);
+		entry_detach(e);
 	}
 	free(e);
 }
 
-static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
+static void entry_attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 {
 	struct entry *e = arg;
 	struct bdev_nvme_discovery *s = e->s;
@@ -159,34 +159,34 @@ static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 		log_notice("%s: %s at %s:%s is attached as %s", s->name, e->trid.subnqn, e->trid.traddr,
 			   e->trid.trsvcid, e->name);
 	}
-	set_state(e, rc == 0 ? ENTRY_ATTACHED : ENTRY_FAILED);
+	entry_set_state(e, rc == 0 ? ENTRY_ATTACHED : ENTRY_FAILED);
 	if (e->listed_by == 0) {
-		forget(e);
+		entry_forget(e);
 	}
 	s->uses--;
-	step(s);
+	discovery_service_step(s);
 }
 
 /* src does not list its entries any more, but those that have been seen in its log just now, unless that does not
  * count. Entries that nobody else lists go. */
-static void unlist(struct source *src, bool seen_counts)
+static void source_unlist(struct source *src, bool seen_counts)
 {
 	struct entry *e, *next;
 
 	for (e = TAILQ_FIRST(&src->s->entries); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, link);
-		if ((e->listed_by & bit(src)) == 0 || (e->seen && seen_counts)) {
+		if ((e->listed_by & source_bit(src)) == 0 || (e->seen && seen_counts)) {
 			continue;
 		}
-		e->listed_by &= ~bit(src);
+		e->listed_by &= ~source_bit(src);
 		if (e->listed_by == 0 && e->state != ENTRY_ATTACHING) {
-			forget(e);
+			entry_forget(e);
 		}
 	}
 }
 
 /* What has one subsystem has one name: its controllers are paths to it. */
-static void choose_name(struct entry *e)
+static void entry_choose_name(struct entry *e)
 {
 	const struct entry *o;
 
@@ -204,16 +204,16 @@ static void choose_name(struct entry *e)
 	} while (bdev_nvme_find(e->name) != NULL);
 }
 
-static void attach(struct entry *e)
+static void entry_attach(struct entry *e)
 {
 	struct bdev_nvme_attach a;
 	const struct bdev_nvme_discovery_opts *o = &e->s->opts;
 
-	if (controller_at(&e->trid, NULL) != NULL) {
-		set_state(e, ENTRY_FOREIGN);
+	if (entry_find_ctrlr(&e->trid, NULL) != NULL) {
+		entry_set_state(e, ENTRY_FOREIGN);
 		return;
 	}
-	choose_name(e);
+	entry_choose_name(e);
 	bdev_nvme_attach_default(&a);
 	a.name = e->name;
 	a.trid = e->trid;
@@ -222,13 +222,13 @@ static void attach(struct entry *e)
 	a.reconnect_delay_sec = o->reconnect_delay_sec;
 	a.fast_io_fail_timeout_sec = o->fast_io_fail_timeout_sec;
 	a.discovered = true;
-	set_state(e, ENTRY_ATTACHING);
+	entry_set_state(e, ENTRY_ATTACHING);
 	e->s->uses++;
-	bdev_nvme_attach(&a, attached, e);
+	bdev_nvme_attach(&a, entry_attached, e);
 }
 
 /* Now and then: what has failed, or was given up after its loss timeout, is tried again as long as it is listed. */
-static void look(void *arg)
+static void discovery_service_retry(void *arg)
 {
 	struct bdev_nvme_discovery *s = arg;
 	struct entry *e, *next;
@@ -237,55 +237,55 @@ static void look(void *arg)
 	s->uses++;
 	TAILQ_FOREACH (src, &s->sources, link) {
 		if (src->unread && !src->leaving && nvme_ctrlr_state(src->ctrlr) == NVME_CTRLR_READY) {
-			read_log(src);
+			source_read_log(src);
 		}
 	}
 	for (e = TAILQ_FIRST(&s->entries); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, link);
-		if ((e->state == ENTRY_ATTACHED && controller_at(&e->trid, e->name) == NULL) ||
-		    (e->state == ENTRY_FOREIGN && controller_at(&e->trid, NULL) == NULL)) {
-			set_state(e, ENTRY_FAILED);
+		if ((e->state == ENTRY_ATTACHED && entry_find_ctrlr(&e->trid, e->name) == NULL) ||
+		    (e->state == ENTRY_FOREIGN && entry_find_ctrlr(&e->trid, NULL) == NULL)) {
+			entry_set_state(e, ENTRY_FAILED);
 		}
 		if (e->state == ENTRY_FAILED) {
-			attach(e);
+			entry_attach(e);
 		}
 	}
 	thread_timer_start(&s->look_timer, LOOK_US);
 	s->uses--;
-	step(s);
+	discovery_service_step(s);
 }
 
 /* --- Sources --- */
 
-static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
+static struct source *source_add(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
 				 char *error);
 
-static void source_gone(void *arg)
+static void source_destroyed(void *arg)
 {
 	struct source *src = arg;
 	struct bdev_nvme_discovery *s = src->s;
 
 	TAILQ_REMOVE(&s->sources, src, link);
 	free(src);
-	step(s);
+	discovery_service_step(s);
 }
 
 /* What it lists goes, and what it refers to is not referred to by it any more. */
-static void leave(struct source *src)
+static void source_leave(struct source *src)
 {
 	struct source *o;
 
 	src->leaving = true;
-	unlist(src, false);
+	source_unlist(src, false);
 	TAILQ_FOREACH (o, &src->s->sources, link) {
-		o->referred_by &= ~bit(src);
+		o->referred_by &= ~source_bit(src);
 	}
-	nvme_ctrlr_destroy(src->ctrlr, source_gone, src);
+	nvme_ctrlr_destroy(src->ctrlr, source_destroyed, src);
 }
 
 /* A bit for each source that references lead to from the one that was named: two that refer to each other do not hold
  * each other. */
-static uint32_t reached(const struct bdev_nvme_discovery *s)
+static uint32_t sources_reached(const struct bdev_nvme_discovery *s)
 {
 	uint32_t found = 0, before;
 	const struct source *src;
@@ -294,26 +294,26 @@ static uint32_t reached(const struct bdev_nvme_discovery *s)
 		before = found;
 		TAILQ_FOREACH (src, &s->sources, link) {
 			if (!src->leaving && (src->named || (src->referred_by & found) != 0)) {
-				found |= bit(src);
+				found |= source_bit(src);
 			}
 		}
 	} while (found != before);
 	return found;
 }
 
-static void leave_unreached(struct bdev_nvme_discovery *s)
+static void sources_leave_unreached(struct bdev_nvme_discovery *s)
 {
-	uint32_t found = reached(s);
+	uint32_t found = sources_reached(s);
 	struct source *src;
 
 	TAILQ_FOREACH (src, &s->sources, link) {
-		if (!src->leaving && (found & bit(src)) == 0) {
-			leave(src);
+		if (!src->leaving && (found & source_bit(src)) == 0) {
+			source_leave(src);
 		}
 	}
 }
 
-static void found_subsystem(struct source *src, const struct nvme_discovered *d)
+static void source_found_subsystem(struct source *src, const struct nvme_discovered *d)
 {
 	struct bdev_nvme_discovery *s = src->s;
 	struct entry *e;
@@ -321,8 +321,8 @@ static void found_subsystem(struct source *src, const struct nvme_discovered *d)
 
 	TAILQ_FOREACH (e, &s->entries, link) {
 		n++;
-		if (is_same(&e->trid, &d->trid)) {
-			e->listed_by |= bit(src);
+		if (entry_is_at(&e->trid, &d->trid)) {
+			e->listed_by |= source_bit(src);
 			e->seen = true;
 			return;
 		}
@@ -334,12 +334,12 @@ static void found_subsystem(struct source *src, const struct nvme_discovered *d)
 			    ENTRIES_MAX);
 		return;
 	}
-	*e = (struct entry){.s = s, .listed_by = bit(src), .trid = d->trid, .state = ENTRY_FAILED, .seen = true};
+	*e = (struct entry){.s = s, .listed_by = source_bit(src), .trid = d->trid, .state = ENTRY_FAILED, .seen = true};
 	TAILQ_INSERT_TAIL(&s->entries, e, link);
-	attach(e);
+	entry_attach(e);
 }
 
-static void found_referral(struct source *src, const struct nvme_discovered *d)
+static void source_found_referral(struct source *src, const struct nvme_discovered *d)
 {
 	struct bdev_nvme_discovery *s = src->s;
 	char error[NVME_ERROR_MAX];
@@ -349,7 +349,7 @@ static void found_referral(struct source *src, const struct nvme_discovered *d)
 	TAILQ_FOREACH (o, &s->sources, link) {
 		n++;
 		if (!o->leaving && nvme_trid_is_same_place(&o->trid, &d->trid)) {
-			o->referred_by |= bit(src);
+			o->referred_by |= source_bit(src);
 			o->seen = true;
 			return; /* known; among others, if two refer to each other */
 		}
@@ -357,26 +357,26 @@ static void found_referral(struct source *src, const struct nvme_discovered *d)
 	if (n == SOURCES_MAX) {
 		log_limited(LOG_LEVEL_ERROR, "%s: more than %d discovery services refer to each other", s->name,
 			    SOURCES_MAX);
-	} else if (add_source(s, &d->trid, src, error) == NULL) {
+	} else if (source_add(s, &d->trid, src, error) == NULL) {
 		log_warning("%s: the discovery service at %s:%s cannot be asked: %s", s->name, d->trid.traddr,
 			    d->trid.trsvcid, error);
 	}
 }
 
-static void drop_unseen(struct source *src)
+static void source_drop_unseen(struct source *src)
 {
 	struct source *o;
 
-	unlist(src, true);
+	source_unlist(src, true);
 	TAILQ_FOREACH (o, &src->s->sources, link) {
 		if (!o->seen) {
-			o->referred_by &= ~bit(src);
+			o->referred_by &= ~source_bit(src);
 		}
 	}
-	leave_unreached(src->s);
+	sources_leave_unreached(src->s);
 }
 
-static void log_read(void *arg, int error, const struct nvme_discovered *found, uint32_t n)
+static void source_log_read(void *arg, int error, const struct nvme_discovered *found, uint32_t n)
 {
 	struct source *src = arg;
 	struct bdev_nvme_discovery *s = src->s;
@@ -401,61 +401,61 @@ static void log_read(void *arg, int error, const struct nvme_discovered *found, 
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			if (found[i].subtype == SUBTYPE_NVM) {
-				found_subsystem(src, &found[i]);
+				source_found_subsystem(src, &found[i]);
 			} else if (found[i].subtype == SUBTYPE_REFERRAL) {
-				found_referral(src, &found[i]);
+				source_found_referral(src, &found[i]);
 			}
 		}
-		drop_unseen(src);
+		source_drop_unseen(src);
 		src->answered = true;
 	}
 	if (src->again && !src->leaving) {
-		read_log(src);
+		source_read_log(src);
 	}
 	s->uses--;
-	step(s);
+	discovery_service_step(s);
 }
 
-static void read_log(struct source *src)
+static void source_read_log(struct source *src)
 {
 	src->again = src->reading;
 	if (!src->reading) {
 		src->reading = true;
-		nvme_discovery_read(src->ctrlr, log_read, src);
+		nvme_discovery_read(src->ctrlr, source_log_read, src);
 	}
 }
 
-static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+static void source_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
 {
 	struct source *src = arg;
 
 	switch (event) {
 	case NVME_EVENT_READY: /* for the first time, or again: what has changed meanwhile has not been told */
 	case NVME_EVENT_DISCOVERY_CHANGED:
-		read_log(src);
+		source_read_log(src);
 		break;
 	case NVME_EVENT_RETRY:
 		src->answered |= !src->named; /* nobody waits for one that was only referred to */
-		step(src->s);
+		discovery_service_step(src->s);
 		break;
 	default: /* DOWN: the driver connects it again; FAILED: it never does, without a limit */
 		break;
 	}
 }
 
-static unsigned free_number(const struct bdev_nvme_discovery *s)
+static unsigned source_free_number(const struct bdev_nvme_discovery *s)
 {
 	const struct source *src;
 	uint32_t taken = 0;
 
 	TAILQ_FOREACH (src, &s->sources, link) {
-		taken |= bit(src);
+		taken |= source_bit(src);
 	}
 	return (unsigned)__builtin_ctz(~taken); /* there are no more than SOURCES_MAX */
 }
 
 /* by: NULL for the one that was named. */
-static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
+static struct source *source_add(struct bdev_nvme_discovery *s, const struct nvme_trid *trid, const struct source *by,
 				 char *error)
 {
 	struct source *src = calloc(1, sizeof(*src));
@@ -467,9 +467,9 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 		return NULL; /* with errno, as nvme_ctrlr_create() */
 	}
 	*src = (struct source){.s = s,
-			       .number = free_number(s),
+			       .number = source_free_number(s),
 			       .named = by == NULL,
-			       .referred_by = by != NULL ? bit(by) : 0,
+			       .referred_by = by != NULL ? source_bit(by) : 0,
 			       .trid = *trid,
 			       .seen = true};
 	nvme_ctrlr_opts_default(&o);
@@ -480,7 +480,7 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 	if (bdev_nvme_options.keep_alive_timeout_ms != 0) { /* without one it would not be told of changes */
 		o.keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
 	}
-	o.event = on_event;
+	o.event = source_event;
 	o.event_arg = src;
 	src->ctrlr = nvme_ctrlr_create(trid, &o, error);
 	if (src->ctrlr == NULL) {
@@ -495,7 +495,7 @@ static struct source *add_source(struct bdev_nvme_discovery *s, const struct nvm
 
 /* --- Services --- */
 
-static bool is_settled(const struct bdev_nvme_discovery *s)
+static bool discovery_service_is_settled(const struct bdev_nvme_discovery *s)
 {
 	const struct source *src;
 	const struct entry *e;
@@ -514,9 +514,9 @@ static bool is_settled(const struct bdev_nvme_discovery *s)
 }
 
 /* Whether something can be answered, or the service is gone, whatever it was that ended. s may be gone afterwards. */
-static void step(struct bdev_nvme_discovery *s)
+static void discovery_service_step(struct bdev_nvme_discovery *s)
 {
-	if (s->started != NULL && !s->stopping && is_settled(s)) {
+	if (s->started != NULL && !s->stopping && discovery_service_is_settled(s)) {
 		bdev_nvme_done_cb cb = s->started;
 		s->started = NULL;
 		thread_timer_stop(&s->deadline_timer);
@@ -537,7 +537,7 @@ static void step(struct bdev_nvme_discovery *s)
 	bdev_nvme_is_idle_now();
 }
 
-static void stop(struct bdev_nvme_discovery *s, const char *why)
+static void discovery_service_stop(struct bdev_nvme_discovery *s, const char *why)
 {
 	s->stopping = true;
 	thread_timer_stop(&s->look_timer);
@@ -549,19 +549,19 @@ static void stop(struct bdev_nvme_discovery *s, const char *why)
 		cb(s->started_arg, -ETIMEDOUT, why);
 	}
 	TAILQ_FIRST(&s->sources)->named = false; /* nothing leads to any of them any more */
-	leave_unreached(s);
+	sources_leave_unreached(s);
 	s->uses--;
-	step(s);
+	discovery_service_step(s);
 }
 
-static void deadline_passed(void *arg)
+static void discovery_service_deadline_passed(void *arg)
 {
 	struct bdev_nvme_discovery *s = arg;
 	char why[NVME_ERROR_MAX + 64];
 
 	snprintf(why, sizeof(why), "not attached within attach_timeout_ms %lu: %s", s->opts.attach_timeout_ms,
 		 nvme_ctrlr_last_error(TAILQ_FIRST(&s->sources)->ctrlr));
-	stop(s, why);
+	discovery_service_stop(s, why);
 }
 
 struct bdev_nvme_discovery *bdev_nvme_discovery_find(const char *name)
@@ -581,7 +581,7 @@ struct bdev_nvme_discovery *bdev_nvme_discovery_next(const struct bdev_nvme_disc
 	return after != NULL ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&services);
 }
 
-static int check(const struct bdev_nvme_discovery_opts *o, char *error)
+static int discovery_service_check(const struct bdev_nvme_discovery_opts *o, char *error)
 {
 	const struct bdev_nvme_discovery *s;
 
@@ -609,7 +609,7 @@ static int check(const struct bdev_nvme_discovery_opts *o, char *error)
 void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *o, bdev_nvme_done_cb cb, void *arg)
 {
 	char error[NVME_ERROR_MAX > BDEV_ERROR_MAX ? NVME_ERROR_MAX : BDEV_ERROR_MAX];
-	int rc = check(o, error);
+	int rc = discovery_service_check(o, error);
 	struct bdev_nvme_discovery *s = rc == 0 ? calloc(1, sizeof(*s)) : NULL;
 
 	if (s == NULL) {
@@ -621,9 +621,9 @@ void bdev_nvme_discovery_start(const struct bdev_nvme_discovery_opts *o, bdev_nv
 	s->opts.name = s->name;
 	TAILQ_INIT(&s->sources);
 	TAILQ_INIT(&s->entries);
-	s->look_timer = (struct thread_timer){.fn = look, .arg = s};
-	s->deadline_timer = (struct thread_timer){.fn = deadline_passed, .arg = s};
-	if (add_source(s, &o->trid, NULL, error) == NULL) {
+	s->look_timer = (struct thread_timer){.fn = discovery_service_retry, .arg = s};
+	s->deadline_timer = (struct thread_timer){.fn = discovery_service_deadline_passed, .arg = s};
+	if (source_add(s, &o->trid, NULL, error) == NULL) {
 		rc = -errno;
 		log_error("discovery service %s: %s", s->name, error);
 		free(s);
@@ -651,22 +651,22 @@ void bdev_nvme_discovery_stop(struct bdev_nvme_discovery *s, bdev_nvme_done_cb c
 	}
 	s->stopped = cb;
 	s->stopped_arg = arg;
-	stop(s, "the discovery service was stopped");
+	discovery_service_stop(s, "the discovery service was stopped");
 }
 
-void nvme_discovery_stop_all(void)
+void bdev_nvme_discovery_stop_all(void)
 {
 	struct bdev_nvme_discovery *s = TAILQ_FIRST(&services), *next;
 
 	for (; s != NULL; s = next) {
 		next = TAILQ_NEXT(s, link);
 		if (!s->stopping) {
-			stop(s, "the process stops");
+			discovery_service_stop(s, "the process stops");
 		}
 	}
 }
 
-bool nvme_discovery_is_idle(void)
+bool bdev_nvme_discovery_is_idle(void)
 {
 	return TAILQ_EMPTY(&services);
 }

@@ -5,15 +5,6 @@
 
 #include "bdev_modules/nvme/nvme_rpc.h"
 
-static void answer(void *req, int rc, const char *error)
-{
-	if (rc == 0) {
-		rpc_reply_true(req);
-	} else {
-		rpc_error(req, rc, "%s", error);
-	}
-}
-
 struct start {
 	char *name, *trtype, *traddr, *adrfam, *trsvcid, *hostnqn;
 	bool wait_for_attach;
@@ -58,7 +49,7 @@ static void rpc_bdev_nvme_start_discovery(struct rpc_request *req, void *params)
 	const struct start *p = params;
 	struct bdev_nvme_attach a;
 
-	if (!rpc_bdev_nvme_decode_discovery(req, p->trtype, p->traddr, p->adrfam, p->trsvcid, p->hostnqn, &a)) {
+	if (!bdev_nvme_rpc_decode_discovery(req, p->trtype, p->traddr, p->adrfam, p->trsvcid, p->hostnqn, &a)) {
 		return;
 	}
 	struct bdev_nvme_discovery_opts o = {
@@ -71,7 +62,7 @@ static void rpc_bdev_nvme_start_discovery(struct rpc_request *req, void *params)
 		.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec,
 	};
 	memcpy(o.hostnqn, a.hostnqn, sizeof(o.hostnqn));
-	bdev_nvme_discovery_start(&o, answer, req);
+	bdev_nvme_discovery_start(&o, bdev_nvme_rpc_answer, req);
 }
 
 static bool start_has_own_time(const void *params)
@@ -98,32 +89,33 @@ static void rpc_bdev_nvme_stop_discovery(struct rpc_request *req, void *params)
 		rpc_error(req, -ENODEV, "name: there is no discovery service '%s'", p->name);
 		return;
 	}
-	bdev_nvme_discovery_stop(s, answer, req);
+	bdev_nvme_discovery_stop(s, bdev_nvme_rpc_answer, req);
 }
 RPC_METHOD("bdev_nvme_stop_discovery", rpc_bdev_nvme_stop_discovery, struct by_name, stop_params, RPC_RUNTIME,
 	   "End a discovery service; answered when what it has attached is detached", .result = "true")
 
-static void add_source(void *arg, const struct nvme_trid *trid, const struct nvme_ctrlr *ctrlr, bool referral)
+static void discovery_info_add_source(void *arg, const struct nvme_trid *trid, const struct nvme_ctrlr *ctrlr,
+				      bool referral)
 {
 	json_t *info = arg;
 
 	if (referral) {
 		json_t *o = json_object();
-		json_object_set_new(o, "trid", rpc_bdev_nvme_trid_json(trid));
+		json_object_set_new(o, "trid", bdev_nvme_rpc_trid_json(trid));
 		json_object_set_new(o, "state", json_string(nvme_ctrlr_state_name(nvme_ctrlr_state(ctrlr))));
 		json_array_append_new(json_object_get(info, "referrals"), o);
 		return;
 	}
-	json_object_set_new(info, "trid", rpc_bdev_nvme_trid_json(trid));
+	json_object_set_new(info, "trid", bdev_nvme_rpc_trid_json(trid));
 	json_object_set_new(info, "state", json_string(nvme_ctrlr_state_name(nvme_ctrlr_state(ctrlr))));
 	json_object_set_new(info, "last_error", rpc_string(nvme_ctrlr_last_error(ctrlr)));
 }
 
-static void add_entry(void *arg, const struct nvme_trid *trid, const char *name, const char *state)
+static void discovery_info_add_entry(void *arg, const struct nvme_trid *trid, const char *name, const char *state)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "trid", rpc_bdev_nvme_trid_json(trid));
+	json_object_set_new(o, "trid", bdev_nvme_rpc_trid_json(trid));
 	json_object_set_new(o, "controller", rpc_string(name));
 	json_object_set_new(o, "state", json_string(state));
 	json_array_append_new(arg, o);
@@ -137,8 +129,8 @@ static void rpc_bdev_nvme_get_discovery_info(struct rpc_request *req, void *para
 		json_t *o = json_object(), *entries = json_array();
 		json_object_set_new(o, "name", rpc_string(bdev_nvme_discovery_opts(s)->name));
 		json_object_set_new(o, "referrals", json_array());
-		bdev_nvme_discovery_for_each_source(s, add_source, o);
-		bdev_nvme_discovery_for_each_entry(s, add_entry, entries);
+		bdev_nvme_discovery_for_each_source(s, discovery_info_add_source, o);
+		bdev_nvme_discovery_for_each_entry(s, discovery_info_add_entry, entries);
 		json_object_set_new(o, "entries", entries);
 		json_array_append_new(list, o);
 	}
@@ -151,11 +143,11 @@ RPC_METHOD("bdev_nvme_get_discovery_info", rpc_bdev_nvme_get_discovery_info, str
 		     ", state: string}], entries: [{trid: " RPC_BDEV_NVME_TRID_SHAPE
 		     ", controller: string|null, state: string}], ...}]")
 
-void rpc_bdev_nvme_write_discovery(json_t *methods)
+void bdev_nvme_rpc_write_discovery(json_t *methods)
 {
 	for (const struct bdev_nvme_discovery *s = NULL; (s = bdev_nvme_discovery_next(s)) != NULL;) {
 		const struct bdev_nvme_discovery_opts *d = bdev_nvme_discovery_opts(s);
-		json_t *params = rpc_bdev_nvme_trid_json(&d->trid);
+		json_t *params = bdev_nvme_rpc_trid_json(&d->trid);
 		json_object_del(params, "subnqn");
 		json_object_set_new(params, "name", rpc_string(d->name));
 		if (d->hostnqn[0] != '\0') {

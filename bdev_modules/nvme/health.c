@@ -6,7 +6,7 @@
 
 #define ERRORS_MAX (NVME_EVENT_LOG_BYTES / sizeof(struct nvme_error_log_page))
 
-static void tell_errors(struct bdev_nvme *c, const struct nvme_error_log_page *entries)
+static void health_tell_errors(struct bdev_nvme *c, const struct nvme_error_log_page *entries)
 {
 	unsigned there = nvme_ctrlr_identify(c->ctrlr)->elpe + 1u;
 	unsigned n = nvme_error_log_new(entries, there < ERRORS_MAX ? there : ERRORS_MAX, c->errors_seen);
@@ -21,7 +21,7 @@ static void tell_errors(struct bdev_nvme *c, const struct nvme_error_log_page *e
 	}
 }
 
-static void tell_health(struct bdev_nvme *c, const struct nvme_smart_log *smart)
+static void health_tell_smart(struct bdev_nvme *c, const struct nvme_smart_log *smart)
 {
 	char text[NVME_HEALTH_TEXT_MAX];
 
@@ -30,15 +30,15 @@ static void tell_health(struct bdev_nvme *c, const struct nvme_smart_log *smart)
 	bdev_nvme_tell(c, BDEV_NVME_HEALTH, NULL, text);
 }
 
-void nvme_health_event(struct bdev_nvme *c, uint32_t aer)
+void bdev_nvme_health_event(struct bdev_nvme *c, uint32_t aer)
 {
 	const void *page = nvme_ctrlr_event_log(c->ctrlr);
 	uint8_t lid = (uint8_t)(aer >> 16);
 
 	if (page != NULL && lid == NVME_LOG_LID_ERROR) {
-		tell_errors(c, page);
+		health_tell_errors(c, page);
 	} else if (page != NULL && lid == NVME_LOG_LID_SMART) {
-		tell_health(c, page);
+		health_tell_smart(c, page);
 	} else {
 		log_limited(LOG_LEVEL_WARNING,
 			    "%s: asynchronous event of type %u, information 0x%02x, log page 0x%02x%s", c->name,

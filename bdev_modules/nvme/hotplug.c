@@ -13,7 +13,7 @@
 static bool enabled;
 static unsigned next_number;
 
-static bool is_attached(const char *traddr)
+static bool hotplug_is_attached(const char *traddr)
 {
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		if (c->opts.trid.trtype == NVME_TRTYPE_PCIE && strcasecmp(c->opts.trid.traddr, traddr) == 0 &&
@@ -24,7 +24,7 @@ static bool is_attached(const char *traddr)
 	return false;
 }
 
-static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
+static void hotplug_attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 {
 	if (rc == 0) {
 		log_notice("%s: %s is there, and is attached", bdev_nvme_name(c), c->opts.trid.traddr);
@@ -33,12 +33,12 @@ static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 	}
 }
 
-static void arrived(const char *traddr, void *arg)
+static void hotplug_drive_arrived(const char *traddr, void *arg)
 {
 	char name[BDEV_NVME_NAME_MAX];
 	struct bdev_nvme_attach a;
 
-	if (is_attached(traddr)) {
+	if (hotplug_is_attached(traddr)) {
 		return;
 	}
 	do {
@@ -48,12 +48,12 @@ static void arrived(const char *traddr, void *arg)
 	a.name = name;
 	a.trid.trtype = NVME_TRTYPE_PCIE;
 	snprintf(a.trid.traddr, sizeof(a.trid.traddr), "%s", traddr);
-	bdev_nvme_attach(&a, attached, NULL);
+	bdev_nvme_attach(&a, hotplug_attached, NULL);
 }
 
 int bdev_nvme_set_hotplug(bool enable)
 {
-	int rc = nvme_hotplug_listen(enable ? arrived : NULL, NULL);
+	int rc = nvme_hotplug_listen(enable ? hotplug_drive_arrived : NULL, NULL);
 
 	if (rc == 0) {
 		enabled = enable;

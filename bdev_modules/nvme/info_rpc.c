@@ -23,7 +23,7 @@ static uint64_t since_us(uint64_t ticks)
 	return env_ticks_to_ns(env_ticks() - ticks) / 1000;
 }
 
-static json_t *host_json(const struct bdev_nvme_attach *a)
+static json_t *host_info_json(const struct bdev_nvme_attach *a)
 {
 	char hostnqn[NVME_NQN_MAX];
 	uint8_t hostid[16];
@@ -36,7 +36,7 @@ static json_t *host_json(const struct bdev_nvme_attach *a)
 	return o;
 }
 
-static void add_path(void *arg, const struct bdev_nvme_path_stat *s)
+static void qpair_info_add(void *arg, const struct bdev_nvme_qpair_stat *s)
 {
 	json_t *o = json_object();
 
@@ -47,7 +47,7 @@ static void add_path(void *arg, const struct bdev_nvme_path_stat *s)
 	json_array_append_new(arg, o);
 }
 
-static json_t *ctrlr_json(struct bdev_nvme *c)
+static json_t *ctrlr_info_json(struct bdev_nvme *c)
 {
 	const struct nvme_ctrlr *n = bdev_nvme_ctrlr(c);
 	json_t *o = json_object(), *bdevs = json_array(), *paths = json_array(), *alternates = json_array();
@@ -55,13 +55,13 @@ static json_t *ctrlr_json(struct bdev_nvme *c)
 
 	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(c)));
 	json_object_set_new(o, "state_us", rpc_uint(since_us(bdev_nvme_state_ticks(c))));
-	json_object_set_new(o, "trid", rpc_bdev_nvme_trid_json(nvme_ctrlr_trid(n)));
+	json_object_set_new(o, "trid", bdev_nvme_rpc_trid_json(nvme_ctrlr_trid(n)));
 	while ((t = nvme_ctrlr_next_alternate(n, t)) != NULL) {
-		json_array_append_new(alternates, rpc_bdev_nvme_trid_json(t));
+		json_array_append_new(alternates, bdev_nvme_rpc_trid_json(t));
 	}
 	json_object_set_new(o, "alternate_trids", alternates);
 	json_object_set_new(o, "cntlid", json_integer(nvme_ctrlr_cntlid(n)));
-	json_object_set_new(o, "host", host_json(bdev_nvme_attached(c)));
+	json_object_set_new(o, "host", host_info_json(bdev_nvme_attached(c)));
 	json_object_set_new(o, "driver_state", json_string(nvme_ctrlr_state_name(nvme_ctrlr_state(n))));
 	json_object_set_new(o, "driver_state_us", rpc_uint(since_us(nvme_ctrlr_state_ticks(n))));
 	json_object_set_new(o, "last_error", rpc_string(nvme_ctrlr_last_error(n)));
@@ -71,18 +71,18 @@ static json_t *ctrlr_json(struct bdev_nvme *c)
 		json_array_append_new(bdevs, rpc_string(bdev_name(b)));
 	}
 	json_object_set_new(o, "bdevs", bdevs);
-	bdev_nvme_for_each_path(c, add_path, paths);
+	bdev_nvme_for_each_qpair(c, qpair_info_add, paths);
 	json_object_set_new(o, "queue_pairs", paths);
 	return o;
 }
 
-static json_t *controller_json(struct bdev_nvme *c)
+static json_t *name_info_json(struct bdev_nvme *c)
 {
 	json_t *o = json_object(), *ctrlrs = json_array();
 
 	json_object_set_new(o, "name", rpc_string(bdev_nvme_name(c)));
 	for (; c != NULL; c = bdev_nvme_sibling(c)) {
-		json_array_append_new(ctrlrs, ctrlr_json(c));
+		json_array_append_new(ctrlrs, ctrlr_info_json(c));
 	}
 	json_object_set_new(o, "ctrlrs", ctrlrs);
 	return o;
@@ -91,7 +91,7 @@ static json_t *controller_json(struct bdev_nvme *c)
 static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 {
 	const char *name = ((const struct by_name *)params)->name;
-	struct bdev_nvme *only = name != NULL ? rpc_bdev_nvme_find(req, name) : NULL;
+	struct bdev_nvme *only = name != NULL ? bdev_nvme_rpc_find(req, name) : NULL;
 
 	if (name != NULL && only == NULL) {
 		return; /* answered; the request and its parameters are gone */
@@ -99,7 +99,7 @@ static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 	json_t *list = json_array();
 	for (struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		if (bdev_nvme_is_first(c) && (only == NULL || strcmp(bdev_nvme_name(c), bdev_nvme_name(only)) == 0)) {
-			json_array_append_new(list, controller_json(c));
+			json_array_append_new(list, name_info_json(c));
 		}
 	}
 	rpc_reply(req, list);
@@ -120,7 +120,7 @@ struct statistics {
 };
 
 /* The array called key of the object in list whose name_key is name; made if there is none. */
-static json_t *array_of(json_t *list, const char *name_key, const char *name, const char *key)
+static json_t *array_find_or_add(json_t *list, const char *name_key, const char *name, const char *key)
 {
 	json_t *o;
 	size_t i;
@@ -137,12 +137,12 @@ static json_t *array_of(json_t *list, const char *name_key, const char *name, co
 	return json_object_get(o, key);
 }
 
-static void add_statistics(void *arg, const struct bdev_nvme_path_stat *s)
+static void qpair_statistics_add(void *arg, const struct bdev_nvme_qpair_stat *s)
 {
 	const struct statistics *st = arg;
-	json_t *transports = array_of(st->groups, "thread", s->thread_name, "transports");
-	json_t *devices =
-		array_of(transports, "trname", nvme_trtype_name(bdev_nvme_attached(st->c)->trid.trtype), "devices");
+	json_t *transports = array_find_or_add(st->groups, "thread", s->thread_name, "transports");
+	json_t *devices = array_find_or_add(transports, "trname",
+					    nvme_trtype_name(bdev_nvme_attached(st->c)->trid.trtype), "devices");
 	json_t *o = json_object();
 
 	json_object_set_new(o, "dev_name", rpc_string(bdev_nvme_name(st->c)));
@@ -162,7 +162,7 @@ static void rpc_bdev_nvme_get_transport_statistics(struct rpc_request *req, void
 
 	for (struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		st.c = c;
-		bdev_nvme_for_each_path(c, add_statistics, &st);
+		bdev_nvme_for_each_qpair(c, qpair_statistics_add, &st);
 	}
 	json_object_set_new(o, "poll_groups", st.groups);
 	rpc_reply(req, o);
@@ -186,7 +186,7 @@ struct health {
 };
 
 /* 128 bits, of which more than 64 would be 2^64 times 500 KiB. */
-static json_t *wide(const uint8_t field[16])
+static json_t *smart_counter_json(const uint8_t field[16])
 {
 	uint64_t low, high;
 
@@ -195,7 +195,7 @@ static json_t *wide(const uint8_t field[16])
 	return rpc_uint(high != 0 ? UINT64_MAX : le64toh(low));
 }
 
-static json_t *field_text(const char *field, size_t size)
+static json_t *smart_text_json(const char *field, size_t size)
 {
 	char buf[64];
 	size_t n = strnlen(field, size);
@@ -213,25 +213,25 @@ static json_t *health_json(const struct health *h)
 	const struct nvme_smart_log *l = &h->log;
 	json_t *o = json_object();
 
-	json_object_set_new(o, "model_number", field_text(h->id.mn, sizeof(h->id.mn)));
-	json_object_set_new(o, "serial_number", field_text(h->id.sn, sizeof(h->id.sn)));
-	json_object_set_new(o, "firmware_revision", field_text(h->id.fr, sizeof(h->id.fr)));
+	json_object_set_new(o, "model_number", smart_text_json(h->id.mn, sizeof(h->id.mn)));
+	json_object_set_new(o, "serial_number", smart_text_json(h->id.sn, sizeof(h->id.sn)));
+	json_object_set_new(o, "firmware_revision", smart_text_json(h->id.fr, sizeof(h->id.fr)));
 	json_object_set_new(o, "traddr", rpc_string(h->traddr));
 	json_object_set_new(o, "critical_warning", json_integer(l->critical_warning));
 	json_object_set_new(o, "temperature_celsius", json_integer((l->temperature[0] | l->temperature[1] << 8) - 273));
 	json_object_set_new(o, "available_spare_percentage", json_integer(l->avail_spare));
 	json_object_set_new(o, "available_spare_threshold_percentage", json_integer(l->spare_thresh));
 	json_object_set_new(o, "percentage_used", json_integer(l->percent_used));
-	json_object_set_new(o, "data_units_read", wide(l->data_units_read));
-	json_object_set_new(o, "data_units_written", wide(l->data_units_written));
-	json_object_set_new(o, "host_read_commands", wide(l->host_reads));
-	json_object_set_new(o, "host_write_commands", wide(l->host_writes));
-	json_object_set_new(o, "controller_busy_time", wide(l->ctrl_busy_time));
-	json_object_set_new(o, "power_cycles", wide(l->power_cycles));
-	json_object_set_new(o, "power_on_hours", wide(l->power_on_hours));
-	json_object_set_new(o, "unsafe_shutdowns", wide(l->unsafe_shutdowns));
-	json_object_set_new(o, "media_errors", wide(l->media_errors));
-	json_object_set_new(o, "num_err_log_entries", wide(l->num_err_log_entries));
+	json_object_set_new(o, "data_units_read", smart_counter_json(l->data_units_read));
+	json_object_set_new(o, "data_units_written", smart_counter_json(l->data_units_written));
+	json_object_set_new(o, "host_read_commands", smart_counter_json(l->host_reads));
+	json_object_set_new(o, "host_write_commands", smart_counter_json(l->host_writes));
+	json_object_set_new(o, "controller_busy_time", smart_counter_json(l->ctrl_busy_time));
+	json_object_set_new(o, "power_cycles", smart_counter_json(l->power_cycles));
+	json_object_set_new(o, "power_on_hours", smart_counter_json(l->power_on_hours));
+	json_object_set_new(o, "unsafe_shutdowns", smart_counter_json(l->unsafe_shutdowns));
+	json_object_set_new(o, "media_errors", smart_counter_json(l->media_errors));
+	json_object_set_new(o, "num_err_log_entries", smart_counter_json(l->num_err_log_entries));
 	json_object_set_new(o, "warning_temperature_time_minutes", rpc_uint(le32toh(l->warning_temp_time)));
 	json_object_set_new(o, "critical_composite_temperature_time_minutes", rpc_uint(le32toh(l->critical_comp_time)));
 	return o;
@@ -255,7 +255,7 @@ static void health_read(void *arg, int rc, const struct nvme_cqe *cqe)
 
 static void rpc_bdev_nvme_get_controller_health_info(struct rpc_request *req, void *params)
 {
-	struct bdev_nvme *c = rpc_bdev_nvme_find(req, ((const struct by_name *)params)->name);
+	struct bdev_nvme *c = bdev_nvme_rpc_find(req, ((const struct by_name *)params)->name);
 	struct health *h = c ? calloc(1, sizeof(*h)) : NULL;
 
 	if (h == NULL) {

@@ -14,7 +14,7 @@
 /* --- What a completion means --- */
 
 /* Statuses that go away by themselves; the rest stays what it is however often one asks. */
-static bool may_pass(uint16_t code)
+static bool status_is_transient(uint16_t code)
 {
 	switch (code) {
 	case NVME_ST(GENERIC, INTERNAL):
@@ -30,44 +30,45 @@ static bool may_pass(uint16_t code)
 }
 
 /* What a controller says that has no access to the namespace (Base 8.1.4). */
-static bool is_no_access(uint16_t code)
+static bool status_is_no_access(uint16_t code)
 {
 	return code == NVME_ST(PATH, ANA_INACCESSIBLE) || code == NVME_ST(PATH, ANA_TRANSITION) ||
 	       code == NVME_ST(PATH, ANA_PERSISTENT_LOSS);
 }
 
-enum nvme_verdict nvme_io_verdict(uint16_t status, const struct nvme_verdict_facts *f, uint32_t *delay_ms)
+enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_nvme_verdict_facts *f,
+					    uint32_t *delay_ms)
 {
 	uint16_t code = status & BDEV_STATUS_MASK;
 	unsigned crd = (status & NVME_SC_CRD) >> 11; /* Base 3.3.3.2.1: 0, or which of the controller's delays */
 
 	*delay_ms = 0;
-	if (unlikely(f->ana) && is_no_access(code) && !f->aborting && !(status & NVME_SC_DNR)) {
-		return NVME_VERDICT_NO_ACCESS; /* it was not carried out: whatever it is, it may be repeated */
+	if (unlikely(f->ana) && status_is_no_access(code) && !f->aborting && !(status & NVME_SC_DNR)) {
+		return BDEV_NVME_VERDICT_NO_ACCESS; /* it was not carried out: whatever it is, it may be repeated */
 	}
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
-		return NVME_VERDICT_DONE;
+		return BDEV_NVME_VERDICT_DONE;
 	}
 	if (code == NVME_ST(GENERIC, ABORT_QUEUE)) {
-		return f->aborting ? NVME_VERDICT_DONE : NVME_VERDICT_LOST;
+		return f->aborting ? BDEV_NVME_VERDICT_DONE : BDEV_NVME_VERDICT_LOST;
 	}
 	if (f->retry_limit >= 0 && f->retries >= f->retry_limit) {
-		return NVME_VERDICT_DONE;
+		return BDEV_NVME_VERDICT_DONE;
 	}
-	if (!may_pass(code)) {
-		return NVME_VERDICT_DONE;
+	if (!status_is_transient(code)) {
+		return BDEV_NVME_VERDICT_DONE;
 	}
 	if (f->others && code >> NVME_SCT_SHIFT == NVME_SCT_PATH) {
-		return NVME_VERDICT_ELSEWHERE;
+		return BDEV_NVME_VERDICT_ELSEWHERE;
 	}
 	*delay_ms = crd != 0 ? f->crdt[crd - 1] * 100u : RETRY_DELAY_MS;
-	return NVME_VERDICT_RETRY;
+	return BDEV_NVME_VERDICT_RETRY;
 }
 
-void nvme_io_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0)
+void bdev_nvme_io_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 {
 	if (unlikely(n->raw)) {
-		nvme_cmd_raw_complete(n, status, cdw0);
+		bdev_nvme_cmd_raw_complete(n, status, cdw0);
 		return;
 	}
 	struct bdev_io *io = bdev_io_from_ctx(n);
@@ -76,9 +77,9 @@ void nvme_io_complete(struct nvme_io *n, uint16_t status, uint32_t cdw0)
 }
 
 /* What was lost, for those that do not try again: a path error says more than "aborted". */
-static uint16_t as_path_error(uint16_t status)
+static uint16_t status_as_path_error(uint16_t status)
 {
-	return (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? NVME_IO_PATH_ERROR : status;
+	return (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? BDEV_NVME_IO_PATH_ERROR : status;
 }
 
 /* Between the n-th round without access and the next one: longer and longer, and as long as a transition may take when
@@ -90,98 +91,99 @@ static uint32_t no_access_delay_ms(const struct bdev_nvme *c, uint32_t round)
 
 /* Each other leg is asked at once; this one when its log has been read. Where the log grants what commands are refused,
  * as while a namespace moves from one group to another, the same legs come round again: then it takes time. */
-static void go_elsewhere(struct nvme_ns_channel *ch, struct nvme_io *n, uint16_t status)
+static void command_retry_elsewhere(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n, uint16_t status)
 {
-	struct nvme_path *p = n->path;
+	struct bdev_nvme_qpair *qp = n->qpair;
 
-	nvme_leg_mark_stale(ch, p);
-	nvme_path_ask_ana(p);
+	bdev_nvme_channel_mark_stale(ch, qp);
+	bdev_nvme_qpair_ask_ana(qp);
 	if (++n->lost > LOST_MAX) {
-		nvme_io_complete(n, status, 0);
-	} else if (n->lost <= ch->num_legs) {
-		nvme_leg_submit(ch, n);
+		bdev_nvme_io_complete(n, status, 0);
+	} else if (n->lost <= ch->num_paths) {
+		bdev_nvme_channel_submit(ch, n);
 	} else {
-		nvme_queue_delay(p, n, no_access_delay_ms(p->c, n->lost));
+		bdev_nvme_qpair_delay(qp, n, no_access_delay_ms(qp->c, n->lost));
 	}
 }
 
 /* What it ends with does not tell of it. */
-static void tell_again(const struct nvme_io *n, uint16_t status)
+static void command_log_retry(const struct bdev_nvme_io *n, uint16_t status)
 {
-	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is tried again", n->path->c->name, n->req.cmd.opcode,
+	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is tried again", n->qpair->c->name, n->req.cmd.opcode,
 		    nvme_status_text(status));
 }
 
-static void try_again(struct nvme_io *n, enum nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
+static void command_retry(struct bdev_nvme_io *n, enum bdev_nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
 {
-	struct nvme_path *p = n->path;
-	struct nvme_ns_channel *ch = n->raw ? NULL : nvme_io_channel(n);
+	struct bdev_nvme_qpair *qp = n->qpair;
+	struct bdev_nvme_channel *ch = n->raw ? NULL : bdev_nvme_io_channel(n);
 
 	n->aborting = false;
-	if (verdict == NVME_VERDICT_RETRY) {
+	if (verdict == BDEV_NVME_VERDICT_RETRY) {
 		n->retries++;
-		tell_again(n, status);
-		nvme_queue_delay(p, n, delay_ms);
+		command_log_retry(n, status);
+		bdev_nvme_qpair_delay(qp, n, delay_ms);
 		return;
 	}
-	if (verdict == NVME_VERDICT_ELSEWHERE) {
+	if (verdict == BDEV_NVME_VERDICT_ELSEWHERE) {
 		n->retries++;
-		tell_again(n, status);
-		nvme_queue_submit(nvme_leg_other(ch, p), n);
+		command_log_retry(n, status);
+		bdev_nvme_qpair_submit(bdev_nvme_channel_other_qpair(ch, qp), n);
 		return;
 	}
-	if (verdict == NVME_VERDICT_NO_ACCESS) {
-		go_elsewhere(ch, n, status);
+	if (verdict == BDEV_NVME_VERDICT_NO_ACCESS) {
+		command_retry_elsewhere(ch, n, status);
 		return;
 	}
 	if (ch != NULL && ch->resetting) {
-		nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
+		bdev_nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
 	} else if (++n->lost > LOST_MAX) {
 		log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x was lost with its queue pair %u times: it fails",
-			    p->c->name, n->req.cmd.opcode, LOST_MAX);
-		nvme_io_complete(n, NVME_IO_PATH_ERROR, 0);
+			    qp->c->name, n->req.cmd.opcode, LOST_MAX);
+		bdev_nvme_io_complete(n, BDEV_NVME_IO_PATH_ERROR, 0);
 	} else if (ch == NULL) {
-		nvme_queue_submit(p, n);
+		bdev_nvme_qpair_submit(qp, n);
 	} else {
-		nvme_leg_submit(ch, n);
+		bdev_nvme_channel_submit(ch, n);
 	}
 }
 
-void nvme_io_ended(struct nvme_io *n, uint16_t status, uint32_t cdw0)
+void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 {
 	uint32_t delay_ms;
 
 	if (likely(status == 0)) {
-		nvme_io_complete(n, 0, cdw0);
+		bdev_nvme_io_complete(n, 0, cdw0);
 		return;
 	}
-	struct nvme_verdict_facts f = {.aborting = n->aborting,
-				       .repeatable = n->repeatable,
-				       .retries = n->retries,
-				       .retry_limit = bdev_nvme_options.bdev_retry_count};
-	memcpy(f.crdt, n->path->c->crdt, sizeof(f.crdt));
+	struct bdev_nvme_verdict_facts f = {.aborting = n->aborting,
+					    .repeatable = n->repeatable,
+					    .retries = n->retries,
+					    .retry_limit = bdev_nvme_options.bdev_retry_count};
+	memcpy(f.crdt, n->qpair->c->crdt, sizeof(f.crdt));
 	if (!n->raw) {
-		f.ana = n->path->c->has_ana;
-		f.others = nvme_leg_other(nvme_io_channel(n), n->path) != NULL;
+		f.ana = n->qpair->c->has_ana;
+		f.others = bdev_nvme_channel_other_qpair(bdev_nvme_io_channel(n), n->qpair) != NULL;
 	}
-	enum nvme_verdict verdict = nvme_io_verdict(status, &f, &delay_ms);
-	if (verdict == NVME_VERDICT_DONE) {
-		nvme_io_complete(n, as_path_error(status), cdw0);
+	enum bdev_nvme_verdict verdict = bdev_nvme_io_verdict(status, &f, &delay_ms);
+	if (verdict == BDEV_NVME_VERDICT_DONE) {
+		bdev_nvme_io_complete(n, status_as_path_error(status), cdw0);
 	} else {
-		try_again(n, verdict, delay_ms, status);
+		command_retry(n, verdict, delay_ms, status);
 	}
 }
 
 /* --- Commands --- */
 
-static void set_range(struct nvme_sqe *cmd, const struct bdev_io *io)
+static void command_set_range(struct nvme_sqe *cmd, const struct bdev_io *io)
 {
 	cmd->cdw10 = htole32((uint32_t)io->offset_blocks);
 	cmd->cdw11 = htole32((uint32_t)(io->offset_blocks >> 32));
 	cmd->cdw12 = htole32((uint32_t)(io->num_blocks - 1)); /* 0's based; fits by max_rw_blocks */
 }
 
-static void set_data(struct nvme_io *n, const struct bdev_io *io, struct iovec *iovs, uint32_t iovcnt, bool to_device)
+static void command_set_data(struct bdev_nvme_io *n, const struct bdev_io *io, struct iovec *iovs, uint32_t iovcnt,
+			     bool to_device)
 {
 	n->req.iovs = iovs;
 	n->req.iovcnt = (uint16_t)iovcnt; /* fits by max_segments */
@@ -189,31 +191,32 @@ static void set_data(struct nvme_io *n, const struct bdev_io *io, struct iovec *
 	n->req.data_len = (uint32_t)(io->num_blocks * bdev_channel_bdev(io->ch)->block_size);
 }
 
-static void start(struct nvme_io *n, const struct bdev_io *io)
+static void command_init(struct bdev_nvme_io *n, const struct bdev_io *io)
 {
 	/* everything before the request: what the last module left there */
-	memset(n, 0, offsetof(struct nvme_io, req));
+	memset(n, 0, offsetof(struct bdev_nvme_io, req));
 	memset(&n->req, 0, offsetof(struct nvme_request, transport));
 	n->repeatable = true;
 	TRACE(BDEV_NVME_IO_START, 0, 0, (uintptr_t)n, io);
 }
 
 /* Whichever controller it goes to must be able to bound it. */
-static uint16_t check_vendor(const struct nvme_ns_channel *ch, const struct nvme_sqe *cmd, uint64_t len)
+static uint16_t command_check_vendor(const struct bdev_nvme_channel *ch, const struct nvme_sqe *cmd, uint64_t len)
 {
 	uint16_t status = 0;
 
-	for (unsigned i = 0; i < ch->num_legs && status == 0; i++) {
-		const struct bdev_nvme *c = ch->legs[i].leg != NULL ? ch->legs[i].path->c : NULL;
+	for (unsigned i = 0; i < ch->num_paths && status == 0; i++) {
+		const struct bdev_nvme *c = ch->paths[i].path != NULL ? ch->paths[i].qpair->c : NULL;
 		if (c != NULL) {
-			status = nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE,
-						       c->sizes_vendor_io);
+			status = bdev_nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE,
+							    c->sizes_vendor_io);
 		}
 	}
 	return status;
 }
 
-static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, const struct nvme_ns_channel *ch)
+static uint16_t command_pass_through(struct bdev_nvme_io *n, const struct bdev_io *io,
+				     const struct bdev_nvme_channel *ch)
 {
 	uint64_t len = 0;
 
@@ -221,9 +224,10 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, const str
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		len += io->iovs[i].iov_len;
 	}
-	uint16_t status = n->req.cmd.opcode >= NVME_CMD_VENDOR_IO
-				  ? check_vendor(ch, &n->req.cmd, len)
-				  : nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns(bdev_channel_bdev(io->ch)));
+	uint16_t status =
+		n->req.cmd.opcode >= BDEV_NVME_CMD_VENDOR_IO
+			? command_check_vendor(ch, &n->req.cmd, len)
+			: bdev_nvme_cmd_check_io(&n->req.cmd, len, 0, bdev_nvme_ns_format(bdev_channel_bdev(io->ch)));
 	if (status != 0) {
 		return status;
 	}
@@ -240,7 +244,7 @@ static uint16_t passed_on(struct nvme_io *n, const struct bdev_io *io, const str
 }
 
 /* Types that are no plain transfer. True: n is to be submitted. */
-static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_channel *ch)
+static bool command_build_other(struct bdev_nvme_io *n, struct bdev_io *io, struct bdev_nvme_channel *ch)
 {
 	struct nvme_sqe *cmd = &n->req.cmd;
 	uint16_t status;
@@ -256,7 +260,7 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		return true;
 	case BDEV_IO_WRITE_ZEROES:
 		cmd->opcode = nvme_cmd_write_zeroes;
-		set_range(cmd, io);
+		command_set_range(cmd, io);
 		return true;
 	case BDEV_IO_COPY: /* one range of format 0: NR, in dword 12, is 0's based */
 		cmd->opcode = nvme_cmd_copy;
@@ -266,62 +270,62 @@ static bool build_other(struct nvme_io *n, struct bdev_io *io, struct nvme_ns_ch
 		return true;
 	case BDEV_IO_VERIFY:
 		cmd->opcode = nvme_cmd_verify;
-		set_range(cmd, io);
+		command_set_range(cmd, io);
 		return true;
 	case BDEV_IO_WRITE_UNCORRECTABLE:
 		cmd->opcode = nvme_cmd_write_uncor;
-		set_range(cmd, io);
+		command_set_range(cmd, io);
 		return true;
 	case BDEV_IO_COMPARE:
 		cmd->opcode = nvme_cmd_compare;
-		set_range(cmd, io);
-		set_data(n, io, io->iovs, io->iovcnt, true);
+		command_set_range(cmd, io);
+		command_set_data(n, io, io->iovs, io->iovcnt, true);
 		return true;
 	case BDEV_IO_COMPARE_AND_WRITE:
 		cmd->opcode = nvme_cmd_compare;
 		cmd->flags = NVME_FUSE_FIRST;
-		set_range(cmd, io);
-		set_data(n, io, io->compare.iovs, io->compare.iovcnt, true);
+		command_set_range(cmd, io);
+		command_set_data(n, io, io->compare.iovs, io->compare.iovcnt, true);
 		n->fused = true;
 		n->repeatable = false; /* if it was done before it was lost, it would fail now */
 		return true;
 	case BDEV_IO_NVME_IO:
-		status = passed_on(n, io, ch);
+		status = command_pass_through(n, io, ch);
 		if (status != 0) {
-			nvme_io_complete(n, status, 0);
+			bdev_nvme_io_complete(n, status, 0);
 		}
 		return status == 0;
 	case BDEV_IO_NVME_ADMIN:
-		nvme_cmd_admin(n);
+		bdev_nvme_cmd_admin(n);
 		return false;
 	case BDEV_IO_ABORT:
-		nvme_cmd_abort(n, bdev_io_ctx(io->abort.target));
+		bdev_nvme_cmd_abort(n, bdev_io_ctx(io->abort.target));
 		return false;
 	default: /* RESET: io_types has no others */
-		nvme_cmd_reset(n);
+		bdev_nvme_cmd_reset(n);
 		return false;
 	}
 }
 
-void nvme_io_submit(void *channel, struct bdev_io *io)
+void bdev_nvme_io_submit(void *channel, struct bdev_io *io)
 {
-	struct nvme_ns_channel *ch = channel;
-	struct nvme_io *n = bdev_io_ctx(io);
+	struct bdev_nvme_channel *ch = channel;
+	struct bdev_nvme_io *n = bdev_io_ctx(io);
 
-	start(n, io);
+	command_init(n, io);
 	n->req.cmd.nsid = htole32(ch->nsid);
 	if (likely(io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE)) {
 		n->req.cmd.opcode = io->type == BDEV_IO_READ ? nvme_cmd_read : nvme_cmd_write;
-		set_range(&n->req.cmd, io);
-		set_data(n, io, io->iovs, io->iovcnt, io->type == BDEV_IO_WRITE);
-	} else if (!build_other(n, io, ch)) {
+		command_set_range(&n->req.cmd, io);
+		command_set_data(n, io, io->iovs, io->iovcnt, io->type == BDEV_IO_WRITE);
+	} else if (!command_build_other(n, io, ch)) {
 		return;
 	}
 	if (unlikely(ch->has_md)) {
-		nvme_md_set(n, io);
+		bdev_nvme_md_set(n, io);
 	}
 	if (io->type != BDEV_IO_RESET && unlikely(ch->resetting)) {
 		ch->resetting = false; /* the first one after it: the bdev layer held it back until then */
 	}
-	nvme_leg_submit(ch, n);
+	bdev_nvme_channel_submit(ch, n);
 }

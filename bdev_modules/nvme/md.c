@@ -5,7 +5,7 @@
 
 /* --- Control thread --- */
 
-const char *nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
+const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
 {
 	if (ns->md_size == 0) {
 		return NULL;
@@ -20,7 +20,7 @@ const char *nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
 	return NULL;
 }
 
-struct bdev_md nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a)
+struct bdev_md bdev_nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a)
 {
 	struct bdev_md md = {.size = ns->md_size, .dif_type = ns->pi_type};
 
@@ -42,13 +42,13 @@ struct bdev_md nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attac
 
 /* --- I/O. The channel's thread. --- */
 
-static uint32_t prinfo_of(uint8_t checks)
+static uint32_t md_prinfo(uint8_t checks)
 {
 	return (checks & BDEV_DIF_GUARD ? NVME_PI_CHECK_GUARD : 0) | (checks & BDEV_DIF_APP ? NVME_PI_CHECK_APP : 0) |
 	       (checks & BDEV_DIF_REF ? NVME_PI_CHECK_REF : 0);
 }
 
-void nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act)
+void bdev_nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act)
 {
 	bool has_tags = (io->dif_flags & BDEV_DIF_TAGS) != 0;
 	uint32_t ref = has_tags ? io->dif_ref : md->dif_type == 3 ? 0 : (uint32_t)io->offset_blocks;
@@ -57,13 +57,13 @@ void nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct
 	/* There is nothing that a tag of type 3 could be checked against: the controller would refuse the command
 	 * (NVM 5.2.3). */
 	checks &= md->dif_type == 3 ? (uint8_t)~BDEV_DIF_REF : UINT8_MAX;
-	cmd->cdw12 |= htole32(prinfo_of(checks) | (act ? NVME_PI_ACT : 0));
+	cmd->cdw12 |= htole32(md_prinfo(checks) | (act ? NVME_PI_ACT : 0));
 	cmd->cdw14 = htole32(ref);
 	cmd->cdw15 = has_tags ? htole32((uint32_t)io->dif_app_mask << 16 | io->dif_app) : 0;
 }
 
 /* What is transferred, and where. */
-static void set_data(struct nvme_io *n, const struct bdev *b, const struct bdev_io *io, bool plain)
+static void md_set_data(struct bdev_nvme_io *n, const struct bdev *b, const struct bdev_io *io, bool plain)
 {
 	uint32_t blocks = (uint32_t)io->num_blocks;
 
@@ -76,7 +76,7 @@ static void set_data(struct nvme_io *n, const struct bdev *b, const struct bdev_
 	}
 }
 
-void nvme_md_set(struct nvme_io *n, const struct bdev_io *io)
+void bdev_nvme_md_set(struct bdev_nvme_io *n, const struct bdev_io *io)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
 	bool plain = (io->dif_flags & BDEV_DIF_PLAIN) != 0, has_pi = b->md.dif_type != 0;
@@ -85,15 +85,15 @@ void nvme_md_set(struct nvme_io *n, const struct bdev_io *io)
 	case BDEV_IO_READ:
 	case BDEV_IO_WRITE:
 	case BDEV_IO_COMPARE:
-		set_data(n, b, io, plain);
+		md_set_data(n, b, io, plain);
 		if (has_pi) {
-			nvme_md_set_pi(&n->req.cmd, &b->md, io, plain);
+			bdev_nvme_md_set_pi(&n->req.cmd, &b->md, io, plain);
 		}
 		break;
 	case BDEV_IO_WRITE_ZEROES: /* without PRACT it would be zeroes too, which do not pass */
 	case BDEV_IO_VERIFY:       /* what is there, as it is */
 		if (has_pi) {
-			nvme_md_set_pi(&n->req.cmd, &b->md, io, io->type == BDEV_IO_WRITE_ZEROES);
+			bdev_nvme_md_set_pi(&n->req.cmd, &b->md, io, io->type == BDEV_IO_WRITE_ZEROES);
 		}
 		break;
 	default:

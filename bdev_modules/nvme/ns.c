@@ -11,47 +11,47 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
-static size_t io_ctx_room(void)
+static size_t ns_io_ctx_room(void)
 {
-	return offsetof(struct nvme_io, req) + nvme_request_size();
+	return offsetof(struct bdev_nvme_io, req) + nvme_request_size();
 }
 
-static struct bdev_module nvme_module = {
-	.name = "nvme", .io_ctx_room = io_ctx_room, .stop = bdev_nvme_stop, .is_idle = bdev_nvme_is_idle};
-BDEV_MODULE_REGISTER(nvme_module)
+static struct bdev_module bdev_nvme_module = {
+	.name = "nvme", .io_ctx_room = ns_io_ctx_room, .stop = bdev_nvme_stop, .is_idle = bdev_nvme_is_idle};
+BDEV_MODULE_REGISTER(bdev_nvme_module)
 
 bool bdev_nvme_is(const struct bdev *b)
 {
-	return b->module == &nvme_module;
+	return b->module == &bdev_nvme_module;
 }
 
 uint32_t bdev_nvme_nsid(const struct bdev *b)
 {
-	return ((const struct nvme_ns_bdev *)b)->ns.nsid;
+	return ((const struct bdev_nvme_ns *)b)->ns.nsid;
 }
 
 /* --- Channels --- */
 
-static void close_legs(struct nvme_ns_channel *ch)
+static void channel_close_paths(struct bdev_nvme_channel *ch)
 {
-	for (unsigned i = 0; i < ch->num_legs; i++) {
-		if (ch->legs[i].leg != NULL) {
-			nvme_leg_channel_close(&ch->legs[i]);
+	for (unsigned i = 0; i < ch->num_paths; i++) {
+		if (ch->paths[i].path != NULL) {
+			bdev_nvme_channel_path_close(&ch->paths[i]);
 		}
 	}
 }
 
 /* Under the mutex, so that a leg that comes meanwhile is either seen here, or its maker sees this channel. */
-static int open_legs(struct nvme_ns_bdev *d, struct nvme_ns_channel *ch)
+static int channel_open_paths(struct bdev_nvme_ns *d, struct bdev_nvme_channel *ch)
 {
-	struct nvme_leg *l;
+	struct bdev_nvme_path *path;
 	int rc = 0;
 
 	pthread_mutex_lock(&d->mutex);
 	ch->policy = d->policy;
-	TAILQ_FOREACH (l, &d->legs, link) {
-		if (rc == 0 && !l->leaving) {
-			rc = nvme_leg_channel_open(ch, l);
+	TAILQ_FOREACH (path, &d->paths, link) {
+		if (rc == 0 && !path->leaving) {
+			rc = bdev_nvme_channel_path_open(ch, path);
 		}
 	}
 	if (rc == 0) {
@@ -59,20 +59,20 @@ static int open_legs(struct nvme_ns_bdev *d, struct nvme_ns_channel *ch)
 	}
 	pthread_mutex_unlock(&d->mutex);
 	if (rc != 0) {
-		close_legs(ch);
+		channel_close_paths(ch);
 	}
 	return rc;
 }
 
-static int channel_create(struct bdev *b, void *channel)
+static int ns_channel_create(struct bdev *b, void *channel)
 {
-	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
-	struct nvme_ns_channel *ch = channel;
+	struct bdev_nvme_ns *d = (struct bdev_nvme_ns *)b;
+	struct bdev_nvme_channel *ch = channel;
 
 	ch->nsid = d->ns.nsid;
 	ch->thread = thread_current();
 	STAILQ_INIT(&ch->waiting);
-	int rc = open_legs(d, ch);
+	int rc = channel_open_paths(d, ch);
 	if (rc != 0) {
 		return rc;
 	}
@@ -80,28 +80,28 @@ static int channel_create(struct bdev *b, void *channel)
 	return 0;
 }
 
-static void channel_destroy(struct bdev *b, void *channel)
+static void ns_channel_destroy(struct bdev *b, void *channel)
 {
-	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
-	struct nvme_ns_channel *ch = channel;
+	struct bdev_nvme_ns *d = (struct bdev_nvme_ns *)b;
+	struct bdev_nvme_channel *ch = channel;
 
 	pthread_mutex_lock(&d->mutex);
 	TAILQ_REMOVE(&d->channels, ch, link);
 	pthread_mutex_unlock(&d->mutex);
-	close_legs(ch);
+	channel_close_paths(ch);
 }
 
-static void reset_channel(struct bdev *b, void *channel)
+static void ns_channel_reset(struct bdev *b, void *channel)
 {
-	struct nvme_ns_channel *ch = channel;
+	struct bdev_nvme_channel *ch = channel;
 
 	ch->resetting = true;
-	nvme_leg_fail_waiting(ch, NVME_ST(GENERIC, ABORT_REQ));
+	bdev_nvme_channel_fail_waiting(ch, NVME_ST(GENERIC, ABORT_REQ));
 }
 
 /* --- What it says of itself --- */
 
-static json_t *trid_json(const struct nvme_trid *t)
+static json_t *path_trid_json(const struct nvme_trid *t)
 {
 	json_t *o = json_object();
 
@@ -116,7 +116,7 @@ static json_t *trid_json(const struct nvme_trid *t)
 }
 
 /* Fixed-width fields of Identify: padded with blanks, and whatever bytes a controller likes. */
-static json_t *text_json(const char *field, size_t size)
+static json_t *identify_text_json(const char *field, size_t size)
 {
 	char buf[64];
 	size_t n = 0;
@@ -130,7 +130,7 @@ static json_t *text_json(const char *field, size_t size)
 	return json_stringn(buf, n);
 }
 
-static json_t *ctrlr_json(const struct nvme_ctrlr *ctrlr)
+static json_t *path_ctrlr_json(const struct nvme_ctrlr *ctrlr)
 {
 	const struct nvme_id_ctrl *id = nvme_ctrlr_identify(ctrlr);
 	uint16_t oacs = le16toh(id->oacs);
@@ -140,9 +140,9 @@ static json_t *ctrlr_json(const struct nvme_ctrlr *ctrlr)
 	snprintf(vendor, sizeof(vendor), "0x%04x", le16toh(id->vid));
 	json_object_set_new(o, "cntlid", json_integer(nvme_ctrlr_cntlid(ctrlr)));
 	json_object_set_new(o, "vendor_id", json_string(vendor));
-	json_object_set_new(o, "model_number", text_json(id->mn, sizeof(id->mn)));
-	json_object_set_new(o, "serial_number", text_json(id->sn, sizeof(id->sn)));
-	json_object_set_new(o, "firmware_revision", text_json(id->fr, sizeof(id->fr)));
+	json_object_set_new(o, "model_number", identify_text_json(id->mn, sizeof(id->mn)));
+	json_object_set_new(o, "serial_number", identify_text_json(id->sn, sizeof(id->sn)));
+	json_object_set_new(o, "firmware_revision", identify_text_json(id->fr, sizeof(id->fr)));
 	json_object_set_new(oacs_json, "security", json_integer(oacs & 1));
 	json_object_set_new(oacs_json, "format", json_integer(oacs >> 1 & 1));
 	json_object_set_new(oacs_json, "firmware", json_integer(oacs >> 2 & 1));
@@ -153,7 +153,7 @@ static json_t *ctrlr_json(const struct nvme_ctrlr *ctrlr)
 	return o;
 }
 
-static json_t *ns_json(const struct nvme_ns *ns)
+static json_t *path_ns_json(const struct nvme_ns *ns)
 {
 	static const uint8_t zeroes[16];
 	json_t *o = json_object();
@@ -176,45 +176,45 @@ static json_t *ns_json(const struct nvme_ns *ns)
 	return o;
 }
 
-static json_t *leg_json(const struct nvme_leg *l)
+static json_t *path_json(const struct bdev_nvme_path *path)
 {
-	const struct nvme_ns_bdev *d = l->d;
-	const struct bdev_nvme *c = l->c;
+	const struct bdev_nvme_ns *d = path->d;
+	const struct bdev_nvme *c = path->c;
 	json_t *o = json_object();
 
 	if (c->opts.trid.trtype == NVME_TRTYPE_PCIE) {
 		json_object_set_new(o, "pci_address", json_string(c->opts.trid.traddr));
 	}
-	json_object_set_new(o, "trid", trid_json(&c->opts.trid));
+	json_object_set_new(o, "trid", path_trid_json(&c->opts.trid));
 	json_object_set_new(o, "controller", json_string(c->name));
 	json_object_set_new(o, "state", json_string(bdev_nvme_state_name(c)));
 	if (c->ctrlr != NULL) {
 		uint32_t vs = nvme_ctrlr_vs(c->ctrlr);
 		json_t *version = json_object();
 
-		json_object_set_new(o, "ctrlr_data", ctrlr_json(c->ctrlr));
+		json_object_set_new(o, "ctrlr_data", path_ctrlr_json(c->ctrlr));
 		json_object_set_new(
 			version, "nvme_version",
 			json_sprintf(vs & 0xff ? "%u.%u.%u" : "%u.%u", vs >> 16, vs >> 8 & 0xff, vs & 0xff));
 		json_object_set_new(o, "vs", version);
 	}
-	json_t *ns = ns_json(&d->ns);
+	json_t *ns = path_ns_json(&d->ns);
 	if (c->ctrlr != NULL && nvme_ctrlr_has_ana(c->ctrlr)) {
-		json_object_set_new(ns, "ana_state", json_string(bdev_nvme_ana_name(l->ana)));
+		json_object_set_new(ns, "ana_state", json_string(bdev_nvme_ana_name(path->ana)));
 	}
 	json_object_set_new(o, "ns_data", ns);
 	return o;
 }
 
-static void dump_info(const struct bdev *b, struct json_t *driver_specific)
+static void ns_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
-	const struct nvme_ns_bdev *d = (const struct nvme_ns_bdev *)b;
+	const struct bdev_nvme_ns *d = (const struct bdev_nvme_ns *)b;
 	json_t *list = json_array();
-	const struct nvme_leg *l;
+	const struct bdev_nvme_path *path;
 
-	TAILQ_FOREACH (l, &d->legs, link) {
-		if (!l->leaving) {
-			json_array_append_new(list, leg_json(l));
+	TAILQ_FOREACH (path, &d->paths, link) {
+		if (!path->leaving) {
+			json_array_append_new(list, path_json(path));
 		}
 	}
 	json_object_set_new(driver_specific, "nvme", list);
@@ -229,49 +229,49 @@ static void dump_info(const struct bdev *b, struct json_t *driver_specific)
 
 /* --- Coming and going --- */
 
-static void destruct(struct bdev *b)
+static void ns_destruct(struct bdev *b)
 {
-	struct nvme_ns_bdev *d = (struct nvme_ns_bdev *)b;
-	struct nvme_multi *m = d->multi;
+	struct bdev_nvme_ns *d = (struct bdev_nvme_ns *)b;
+	struct bdev_nvme_subsystem *m = d->subsystem;
 	struct bdev_nvme *c, *next;
-	struct nvme_leg *l;
+	struct bdev_nvme_path *path;
 
 	USDT(bdev_nvme_destruct, m->name, d->ns.nsid);
 	TAILQ_REMOVE(&m->namespaces, d, link);
-	TAILQ_FOREACH (c, &m->ctrlrs, multi_link) {
+	TAILQ_FOREACH (c, &m->ctrlrs, subsystem_link) {
 		c->uses++; /* what is told of the end may detach them */
 	}
-	while ((l = TAILQ_FIRST(&d->legs)) != NULL) {
-		nvme_leg_free(l);
+	while ((path = TAILQ_FIRST(&d->paths)) != NULL) {
+		bdev_nvme_path_free(path);
 	}
 	bdev_destruct_done(b);
 	pthread_mutex_destroy(&d->mutex);
 	free(d);
-	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = TAILQ_NEXT(c, multi_link)) {
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = TAILQ_NEXT(c, subsystem_link)) {
 		if (c->state == BDEV_NVME_UP) {
-			nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
+			bdev_nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
 		}
 	}
 	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL;
 	     c = next) { /* none is gone before the next turn of the control loop */
-		next = TAILQ_NEXT(c, multi_link);
+		next = TAILQ_NEXT(c, subsystem_link);
 		c->uses--;
 		bdev_nvme_detach_step(c);
 	}
 }
 
-static const struct bdev_ops nvme_ops = {
-	.submit = nvme_io_submit,
-	.channel_create = channel_create,
-	.channel_destroy = channel_destroy,
-	.channel_size = sizeof(struct nvme_ns_channel),
-	.reset_channel = reset_channel,
-	.destruct = destruct,
-	.dump_info = dump_info,
+static const struct bdev_ops bdev_nvme_ops = {
+	.submit = bdev_nvme_io_submit,
+	.channel_create = ns_channel_create,
+	.channel_destroy = ns_channel_destroy,
+	.channel_size = sizeof(struct bdev_nvme_channel),
+	.reset_channel = ns_channel_reset,
+	.destruct = ns_destruct,
+	.dump_info = ns_dump_info,
 };
 
 /* The most that a Copy of one range may have (NVM 4.1.5.1, MSSRL and MCL); 0: it cannot be used. */
-static uint32_t max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
+static uint32_t ns_max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
 {
 	uint32_t range = le16toh(ns->id.mssrl), all = le32toh(ns->id.mcl);
 	bool has_format_0 = (le16toh(id->ocfs) & 1) != 0;
@@ -284,7 +284,7 @@ static uint32_t max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme
  * application tag, too (NVM 3.2.2). */
 #define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_COPY)
 
-static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
+static uint32_t ns_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
 {
 	uint16_t oncs = le16toh(id->oncs) & (uint16_t) ~(ns->pi_type != 0 ? UNPROTECTED : 0);
 	uint32_t types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT |
@@ -296,7 +296,7 @@ static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns
 	types |= oncs & NVME_CTRL_ONCS_COMPARE ? 1u << BDEV_IO_COMPARE : 0;
 	types |= oncs & NVME_CTRL_ONCS_VERIFY ? 1u << BDEV_IO_VERIFY : 0;
 	types |= oncs & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE ? 1u << BDEV_IO_WRITE_UNCORRECTABLE : 0;
-	types |= (oncs & NVME_CTRL_ONCS_COPY) && max_copy_blocks(id, ns) != 0 ? 1u << BDEV_IO_COPY : 0;
+	types |= (oncs & NVME_CTRL_ONCS_COPY) && ns_max_copy_blocks(id, ns) != 0 ? 1u << BDEV_IO_COPY : 0;
 	if ((oncs & NVME_CTRL_ONCS_COMPARE) && (le16toh(id->fuses) & NVME_CTRL_FUSES_COMPARE_AND_WRITE)) {
 		types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
 	}
@@ -304,24 +304,24 @@ static uint32_t io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns
 }
 
 /* Bytes of a block that count for MDTS (Base 5.17.2.1): metadata with them, where it is moved with the data. */
-static uint32_t transfer_size(const struct nvme_ns *ns)
+static uint32_t ns_transfer_size(const struct nvme_ns *ns)
 {
 	return ns->block_size + (ns->md_interleaved ? ns->md_size : 0u);
 }
 
 /* What the controller can take; after a reconnect it may be another one. */
-static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
-	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / transfer_size(ns);
+	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns_transfer_size(ns);
 
-	b->io_types = io_types(nvme_ctrlr_identify(ctrlr), ns);
+	b->io_types = ns_io_types(nvme_ctrlr_identify(ctrlr), ns);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
 	/* NLB has 16 bits. Never 0, which would be no limit: unusable() refuses such a controller, but it may be one of
 	 * several, and down. */
 	b->max_rw_blocks = blocks == 0 ? 1 : blocks < 65536 ? blocks : 65536;
 	b->max_unmap_blocks = 65536;
-	b->max_copy_blocks = max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
+	b->max_copy_blocks = ns_max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
 	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within
 	 * them. */
 	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
@@ -334,7 +334,7 @@ static void set_limits(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	}
 }
 
-static void set_uuid(struct bdev *b, const struct nvme_ns *ns)
+static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
 {
 	static const uint8_t zeroes[16];
 	const uint8_t *uuid = memcmp(ns->uuid, zeroes, 16) != 0 ? ns->uuid : ns->nguid;
@@ -350,9 +350,9 @@ static void set_uuid(struct bdev *b, const struct nvme_ns *ns)
 }
 
 /* Why we cannot use a namespace, or NULL. */
-static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+static const char *ns_why_unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
-	const char *why = nvme_md_unusable(ns, nvme_ctrlr_trid(ctrlr)->trtype != NVME_TRTYPE_PCIE);
+	const char *why = bdev_nvme_md_unusable(ns, nvme_ctrlr_trid(ctrlr)->trtype != NVME_TRTYPE_PCIE);
 
 	if (why != NULL) {
 		return why;
@@ -360,15 +360,15 @@ static const char *unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *c
 	if (ns->csi != 0) {
 		return "its command set is not the NVM one";
 	}
-	if (nvme_ctrlr_max_transfer(ctrlr) < transfer_size(ns)) {
+	if (nvme_ctrlr_max_transfer(ctrlr) < ns_transfer_size(ns)) {
 		return "its blocks are larger than a transfer may be";
 	}
 	return NULL;
 }
 
-static void insert(struct nvme_multi *m, struct nvme_ns_bdev *d)
+static void ns_insert(struct bdev_nvme_subsystem *m, struct bdev_nvme_ns *d)
 {
-	struct nvme_ns_bdev *before;
+	struct bdev_nvme_ns *before;
 
 	TAILQ_FOREACH (before, &m->namespaces, link) {
 		if (before->ns.nsid > d->ns.nsid) {
@@ -379,53 +379,54 @@ static void insert(struct nvme_multi *m, struct nvme_ns_bdev *d)
 	TAILQ_INSERT_TAIL(&m->namespaces, d, link);
 }
 
-static void add(struct bdev_nvme *c, const struct nvme_ns *ns)
+static void ns_bdev_add(struct bdev_nvme *c, const struct nvme_ns *ns)
 {
-	const char *why = unusable(ns, c->ctrlr);
+	const char *why = ns_why_unusable(ns, c->ctrlr);
 	char error[BDEV_ERROR_MAX];
 
 	if (why != NULL) {
 		log_warning("%s: namespace %u is left out: %s", c->name, ns->nsid, why);
 		return;
 	}
-	struct nvme_ns_bdev *d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
+	struct bdev_nvme_ns *d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
 	if (d == NULL) {
 		log_error("%s: namespace %u is left out: out of memory", c->name, ns->nsid);
 		return;
 	}
 	memset(d, 0, sizeof(*d));
-	d->multi = c->multi;
+	d->subsystem = c->subsystem;
 	d->attach = c->opts;
-	d->policy = c->multi->policy;
+	d->policy = c->subsystem->policy;
 	d->ns = *ns;
 	pthread_mutex_init(&d->mutex, NULL);
-	TAILQ_INIT(&d->legs);
+	TAILQ_INIT(&d->paths);
 	TAILQ_INIT(&d->channels);
 	snprintf(d->name, sizeof(d->name), "%sn%u", c->name, ns->nsid);
 	d->bdev = (struct bdev){.name = d->name,
 				.product_name = "NVMe disk",
-				.ops = &nvme_ops,
-				.module = &nvme_module,
+				.ops = &bdev_nvme_ops,
+				.module = &bdev_nvme_module,
 				.num_blocks = ns->num_blocks,
 				.block_size = ns->block_size + ns->md_size,
 				.numa_node = -1,
-				.md = nvme_md_of(ns, &c->opts)};
-	set_limits(&d->bdev, ns, c->ctrlr);
-	set_uuid(&d->bdev, ns);
-	insert(c->multi, d);
-	struct nvme_leg *l = nvme_leg_add(d, c, ns);
-	if (l == NULL || bdev_register_or_say(&d->bdev, error) != 0) {
-		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid, l == NULL ? "out of memory" : error);
-		if (l != NULL) {
-			nvme_leg_free(l);
+				.md = bdev_nvme_md_of(ns, &c->opts)};
+	limits_set(&d->bdev, ns, c->ctrlr);
+	ns_bdev_set_uuid(&d->bdev, ns);
+	ns_insert(c->subsystem, d);
+	struct bdev_nvme_path *path = bdev_nvme_path_add(d, c, ns);
+	if (path == NULL || bdev_register_or_say(&d->bdev, error) != 0) {
+		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid,
+			  path == NULL ? "out of memory" : error);
+		if (path != NULL) {
+			bdev_nvme_path_free(path);
 		}
-		TAILQ_REMOVE(&c->multi->namespaces, d, link);
+		TAILQ_REMOVE(&c->subsystem->namespaces, d, link);
 		pthread_mutex_destroy(&d->mutex);
 		free(d);
 	}
 }
 
-static void remove_one(struct nvme_ns_bdev *d)
+static void ns_bdev_remove(struct bdev_nvme_ns *d)
 {
 	if (!d->leaving) {
 		d->leaving = true;
@@ -433,14 +434,14 @@ static void remove_one(struct nvme_ns_bdev *d)
 	}
 }
 
-static const struct nvme_ns *find(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
+static const struct nvme_ns *ns_find_in_ctrlr(const struct nvme_ctrlr *ctrlr, uint32_t nsid)
 {
 	const struct nvme_ns *ns = nvme_ctrlr_next_ns(ctrlr, nsid - 1);
 
 	return ns != NULL && ns->nsid == nsid ? ns : NULL;
 }
 
-static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
+static bool ns_is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 {
 	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type &&
 	       a->md_interleaved == b->md_interleaved && a->id.dps == b->id.dps && a->csi == b->csi &&
@@ -448,7 +449,7 @@ static bool is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
-static void narrow(struct bdev *b, const struct bdev *one)
+static void limits_narrow(struct bdev *b, const struct bdev *one)
 {
 	b->io_types &= one->io_types;
 	b->write_cache |= one->write_cache;
@@ -460,7 +461,7 @@ static void narrow(struct bdev *b, const struct bdev *one)
 }
 
 /* What set_limits() sets. Reactors read it meanwhile: each value is stored once. */
-static void store_limits(struct bdev *b, const struct bdev *from)
+static void limits_store(struct bdev *b, const struct bdev *from)
 {
 	b->io_types = from->io_types;
 	b->write_cache = from->write_cache;
@@ -478,64 +479,64 @@ static void store_limits(struct bdev *b, const struct bdev *from)
 }
 
 /* What all legs can take; after a reconnect it may be another controller. */
-static void set_common_limits(struct nvme_ns_bdev *d)
+static void limits_set_common(struct bdev_nvme_ns *d)
 {
 	struct bdev one = d->bdev, all = d->bdev;
-	const struct nvme_leg *l;
+	const struct bdev_nvme_path *path;
 	bool first = true;
 
-	TAILQ_FOREACH (l, &d->legs, link) {
-		if (l->leaving || l->c->ctrlr == NULL || l->c->state == BDEV_NVME_ATTACHING) {
+	TAILQ_FOREACH (path, &d->paths, link) {
+		if (path->leaving || path->c->ctrlr == NULL || path->c->state == BDEV_NVME_ATTACHING) {
 			continue;
 		}
-		set_limits(&one, &d->ns, l->c->ctrlr);
+		limits_set(&one, &d->ns, path->c->ctrlr);
 		if (first) {
-			store_limits(&all, &one);
+			limits_store(&all, &one);
 		} else {
-			narrow(&all, &one);
+			limits_narrow(&all, &one);
 		}
 		first = false;
 	}
-	store_limits(&d->bdev, &all);
+	limits_store(&d->bdev, &all);
 }
 
 /* c does not have d any more, or something else under its id. */
-static void lose(struct bdev_nvme *c, struct nvme_ns_bdev *d, const char *what)
+static void ns_bdev_lose_path(struct bdev_nvme *c, struct bdev_nvme_ns *d, const char *what)
 {
-	struct nvme_leg *l = nvme_leg_find(d, c);
+	struct bdev_nvme_path *path = bdev_nvme_path_find(d, c);
 
-	if (!l->leaving) {
+	if (!path->leaving) {
 		log_notice("%s: namespace %u %s", c->name, d->ns.nsid, what);
 	}
-	if (nvme_leg_count(d) > !l->leaving) {
-		nvme_leg_set_leaving(l, true);
+	if (bdev_nvme_path_count(d) > !path->leaving) {
+		bdev_nvme_path_set_leaving(path, true);
 	} else {
-		remove_one(d);
+		ns_bdev_remove(d);
 	}
 }
 
-static void update(struct bdev_nvme *c, struct nvme_ns_bdev *d)
+static void ns_bdev_update(struct bdev_nvme *c, struct bdev_nvme_ns *d)
 {
-	const struct nvme_ns *ns = find(c->ctrlr, d->ns.nsid);
+	const struct nvme_ns *ns = ns_find_in_ctrlr(c->ctrlr, d->ns.nsid);
 
-	if (ns == NULL || !is_same(ns, &d->ns) || unusable(ns, c->ctrlr) != NULL) {
-		lose(c, d, ns == NULL ? "is gone" : "is another one now");
+	if (ns == NULL || !ns_is_same(ns, &d->ns) || ns_why_unusable(ns, c->ctrlr) != NULL) {
+		ns_bdev_lose_path(c, d, ns == NULL ? "is gone" : "is another one now");
 		return;
 	}
 	d->ns = *ns;
-	nvme_leg_set_leaving(nvme_leg_find(d, c), false);
-	set_common_limits(d);
+	bdev_nvme_path_set_leaving(bdev_nvme_path_find(d, c), false);
+	limits_set_common(d);
 	if (d->bdev.num_blocks != ns->num_blocks) {
 		log_notice("%s: namespace %u has %lu blocks now", c->name, ns->nsid, ns->num_blocks);
 		bdev_resize(&d->bdev, ns->num_blocks);
 	}
 }
 
-static struct nvme_ns_bdev *known(const struct bdev_nvme *c, uint32_t nsid)
+static struct bdev_nvme_ns *ns_bdev_find(const struct bdev_nvme *c, uint32_t nsid)
 {
-	struct nvme_ns_bdev *d;
+	struct bdev_nvme_ns *d;
 
-	TAILQ_FOREACH (d, &c->multi->namespaces, link) {
+	TAILQ_FOREACH (d, &c->subsystem->namespaces, link) {
 		if (d->ns.nsid == nsid) {
 			return d;
 		}
@@ -544,18 +545,18 @@ static struct nvme_ns_bdev *known(const struct bdev_nvme *c, uint32_t nsid)
 }
 
 /* A namespace that another controller of the name has is a further way to it, if it is the same one. */
-static void join(struct bdev_nvme *c, struct nvme_ns_bdev *d, const struct nvme_ns *ns)
+static void ns_bdev_join(struct bdev_nvme *c, struct bdev_nvme_ns *d, const struct nvme_ns *ns)
 {
-	const char *why = unusable(ns, c->ctrlr);
+	const char *why = ns_why_unusable(ns, c->ctrlr);
 
-	if (d->leaving || nvme_leg_find(d, c) != NULL) {
+	if (d->leaving || bdev_nvme_path_find(d, c) != NULL) {
 		return; /* when it has gone, there is another round */
 	}
-	if (why == NULL && !is_same(ns, &d->ns)) {
+	if (why == NULL && !ns_is_same(ns, &d->ns)) {
 		why = "it is not the one that the other controllers have";
 	} else if (why == NULL && !(ns->id.nmic & d->ns.id.nmic & NVME_NS_NMIC_SHARED)) {
 		why = "it is not one that controllers share (Identify, NMIC)";
-	} else if (why == NULL && nvme_leg_add(d, c, ns) == NULL) {
+	} else if (why == NULL && bdev_nvme_path_add(d, c, ns) == NULL) {
 		why = "there are too many of them";
 	}
 	if (why != NULL) {
@@ -563,33 +564,33 @@ static void join(struct bdev_nvme *c, struct nvme_ns_bdev *d, const struct nvme_
 			  why);
 		return;
 	}
-	set_common_limits(d);
+	limits_set_common(d);
 	log_notice("%s: %s:%s is a path to it, %s", d->name, c->opts.trid.traddr, c->opts.trid.trsvcid,
-		   bdev_nvme_ana_name(nvme_leg_find(d, c)->ana));
+		   bdev_nvme_ana_name(bdev_nvme_path_find(d, c)->ana));
 }
 
-static void sync_once(struct bdev_nvme *c)
+static void ns_sync_once(struct bdev_nvme *c)
 {
-	struct nvme_leg *l = TAILQ_FIRST(&c->legs), *next;
+	struct bdev_nvme_path *path = TAILQ_FIRST(&c->paths), *next;
 	const struct nvme_ns *ns = NULL;
 
-	for (; l != NULL; l = next) {
-		next = TAILQ_NEXT(l, c_link);
-		if (!l->d->leaving) {
-			update(c, l->d);
+	for (; path != NULL; path = next) {
+		next = TAILQ_NEXT(path, c_link);
+		if (!path->d->leaving) {
+			ns_bdev_update(c, path->d);
 		}
 	}
 	while ((ns = nvme_ctrlr_next_ns(c->ctrlr, ns ? ns->nsid : 0)) != NULL) {
-		struct nvme_ns_bdev *d = known(c, ns->nsid);
+		struct bdev_nvme_ns *d = ns_bdev_find(c, ns->nsid);
 		if (d == NULL) {
-			add(c, ns);
+			ns_bdev_add(c, ns);
 		} else {
-			join(c, d, ns);
+			ns_bdev_join(c, d, ns);
 		}
 	}
 }
 
-void nvme_ns_sync(struct bdev_nvme *c)
+void bdev_nvme_ns_sync(struct bdev_nvme *c)
 {
 	if (c->syncing) { /* from inside: a bdev that is removed may be gone at once */
 		c->sync_again = true;
@@ -599,30 +600,30 @@ void nvme_ns_sync(struct bdev_nvme *c)
 	c->uses++;
 	do {
 		c->sync_again = false;
-		sync_once(c);
+		ns_sync_once(c);
 	} while (c->sync_again);
 	c->syncing = false;
 	c->uses--;
 }
 
-void nvme_ns_leave(struct bdev_nvme *c)
+void bdev_nvme_ns_leave(struct bdev_nvme *c)
 {
-	struct nvme_leg *l = TAILQ_FIRST(&c->legs), *next;
+	struct bdev_nvme_path *path = TAILQ_FIRST(&c->paths), *next;
 
-	for (; l != NULL; l = next) {
-		next = TAILQ_NEXT(l, c_link);
-		if (nvme_leg_count(l->d) > !l->leaving && !l->d->leaving) {
-			nvme_leg_set_leaving(l, true);
+	for (; path != NULL; path = next) {
+		next = TAILQ_NEXT(path, c_link);
+		if (bdev_nvme_path_count(path->d) > !path->leaving && !path->d->leaving) {
+			bdev_nvme_path_set_leaving(path, true);
 		} else {
-			remove_one(l->d);
+			ns_bdev_remove(path->d);
 		}
 	}
 }
 
 const struct bdev *bdev_nvme_bdev_next(const struct bdev_nvme *c, const struct bdev *after)
 {
-	const struct nvme_ns_bdev *d =
-		after ? TAILQ_NEXT((const struct nvme_ns_bdev *)after, link) : TAILQ_FIRST(&c->multi->namespaces);
+	const struct bdev_nvme_ns *d =
+		after ? TAILQ_NEXT((const struct bdev_nvme_ns *)after, link) : TAILQ_FIRST(&c->subsystem->namespaces);
 
 	return d != NULL ? &d->bdev : NULL;
 }

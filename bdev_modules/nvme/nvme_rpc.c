@@ -8,7 +8,7 @@
 
 #include "bdev_modules/nvme/nvme_rpc.h"
 
-struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name)
+struct bdev_nvme *bdev_nvme_rpc_find(struct rpc_request *req, const char *name)
 {
 	struct bdev_nvme *c = bdev_nvme_find(name);
 
@@ -18,7 +18,7 @@ struct bdev_nvme *rpc_bdev_nvme_find(struct rpc_request *req, const char *name)
 	return c;
 }
 
-void rpc_bdev_nvme_answer(void *req, int rc, const char *error)
+void bdev_nvme_rpc_answer(void *req, int rc, const char *error)
 {
 	if (rc == 0) {
 		rpc_reply_true(req);
@@ -38,7 +38,7 @@ struct attach {
 	char *name, *trtype, *traddr, *adrfam, *trsvcid, *subnqn, *hostnqn;
 	char *hostaddr, *hostsvcid;
 	int multipath;
-	struct rpc_bdev_nvme_multipath_opts multipath_opts;
+	struct bdev_nvme_rpc_multipath_opts multipath_opts;
 	uint64_t fabrics_connect_timeout_us;
 	uint32_t num_io_queues;
 	int32_t ctrlr_loss_timeout_sec;
@@ -68,7 +68,7 @@ static const struct rpc_param attach_params[] = {
 	       .enums = multipath_modes),
 	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL,
 	       "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
-	       .object = rpc_bdev_nvme_multipath_opts_params),
+	       .object = bdev_nvme_rpc_multipath_opts_params),
 	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL,
 	       "for one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
 	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL,
@@ -109,11 +109,11 @@ static void attach_defaults(void *params)
 	p->reconnect_delay_sec = a.reconnect_delay_sec;
 	p->fast_io_fail_timeout_sec = a.fast_io_fail_timeout_sec;
 	p->max_bdevs = 128;
-	rpc_bdev_nvme_multipath_opts_default(&p->multipath_opts, &a.policy);
+	bdev_nvme_rpc_multipath_opts_default(&p->multipath_opts, &a.policy);
 }
 
 /* Copies a string into its place, or answers that it does not fit. */
-static bool put(struct rpc_request *req, const char *what, char *to, size_t size, const char *text)
+static bool param_copy(struct rpc_request *req, const char *what, char *to, size_t size, const char *text)
 {
 	if (text != NULL && strlen(text) >= size) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%.100s...': has %zu bytes, at most %zu are allowed", what,
@@ -124,7 +124,7 @@ static bool put(struct rpc_request *req, const char *what, char *to, size_t size
 	return true;
 }
 
-static bool decode_adrfam(struct rpc_request *req, struct nvme_trid *t, const char *adrfam)
+static bool trid_decode_adrfam(struct rpc_request *req, struct nvme_trid *t, const char *adrfam)
 {
 	if (adrfam == NULL) {
 		t->adrfam = strchr(t->traddr, ':') != NULL ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
@@ -140,7 +140,7 @@ static bool decode_adrfam(struct rpc_request *req, struct nvme_trid *t, const ch
 }
 
 /* Where we come from. */
-static bool decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
+static bool trid_decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
 {
 	if (t->trtype == NVME_TRTYPE_PCIE && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
@@ -153,11 +153,11 @@ static bool decode_host(struct rpc_request *req, const struct attach *p, struct 
 			  p->hostsvcid);
 		return false;
 	}
-	return put(req, "hostaddr", t->host_traddr, sizeof(t->host_traddr), p->hostaddr) &&
-	       put(req, "hostsvcid", t->host_trsvcid, sizeof(t->host_trsvcid), p->hostsvcid);
+	return param_copy(req, "hostaddr", t->host_traddr, sizeof(t->host_traddr), p->hostaddr) &&
+	       param_copy(req, "hostsvcid", t->host_trsvcid, sizeof(t->host_trsvcid), p->hostsvcid);
 }
 
-static bool decode_trid(struct rpc_request *req, const struct attach *p, struct bdev_nvme_attach *a)
+static bool trid_decode(struct rpc_request *req, const struct attach *p, struct bdev_nvme_attach *a)
 {
 	struct nvme_trid *t = &a->trid;
 
@@ -179,17 +179,17 @@ static bool decode_trid(struct rpc_request *req, const struct attach *p, struct 
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "hostnqn '%s': must be an NQN", p->hostnqn);
 		return false;
 	}
-	return put(req, "traddr", t->traddr, sizeof(t->traddr), p->traddr) &&
-	       put(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid),
-		   p->trsvcid ? p->trsvcid
-		   : fabrics  ? "4420"
-			      : NULL) &&
-	       put(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
-	       put(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) &&
-	       (!fabrics || decode_adrfam(req, t, p->adrfam)) && decode_host(req, p, t);
+	return param_copy(req, "traddr", t->traddr, sizeof(t->traddr), p->traddr) &&
+	       param_copy(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid),
+			  p->trsvcid ? p->trsvcid
+			  : fabrics  ? "4420"
+				     : NULL) &&
+	       param_copy(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
+	       param_copy(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) &&
+	       (!fabrics || trid_decode_adrfam(req, t, p->adrfam)) && trid_decode_host(req, p, t);
 }
 
-bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
+bool bdev_nvme_rpc_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
 				    const char *trsvcid, const char *hostnqn, struct bdev_nvme_attach *a)
 {
 	const struct attach p = {.trtype = (char *)trtype,
@@ -200,7 +200,7 @@ bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype,
 				 .subnqn = BDEV_NVME_DISCOVERY_NQN};
 
 	bdev_nvme_attach_default(a);
-	if (!decode_trid(req, &p, a)) {
+	if (!trid_decode(req, &p, a)) {
 		return false;
 	}
 	if (a->trid.trtype == NVME_TRTYPE_PCIE) {
@@ -211,7 +211,7 @@ bool rpc_bdev_nvme_decode_discovery(struct rpc_request *req, const char *trtype,
 	return true;
 }
 
-static void attached(void *req, int rc, struct bdev_nvme *c, const char *error)
+static void attach_answer(void *req, int rc, struct bdev_nvme *c, const char *error)
 {
 	if (rc != 0) {
 		rpc_error(req, rc, "%s", error);
@@ -238,12 +238,13 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec;
 	a.max_bdevs = p->max_bdevs;
 	a.multipath = (enum bdev_nvme_multipath)p->multipath;
-	a.policy_given = rpc_bdev_nvme_multipath_opts_decode(&p->multipath_opts, &a.policy);
+	a.policy_given = bdev_nvme_rpc_multipath_opts_decode(&p->multipath_opts, &a.policy);
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
-	if (decode_trid(req, p, &a) && put(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
-	    put(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
-		bdev_nvme_attach(&a, attached, req);
+	if (trid_decode(req, p, &a) &&
+	    param_copy(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
+	    param_copy(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
+		bdev_nvme_attach(&a, attach_answer, req);
 	}
 }
 RPC_METHOD("bdev_nvme_attach_controller", rpc_bdev_nvme_attach_controller, struct attach, attach_params, RPC_RUNTIME,
@@ -274,16 +275,17 @@ static const char *adrfam_name(const struct nvme_trid *t)
 	return t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4";
 }
 
-static bool is(const char *given, const char *has)
+static bool param_matches(const char *given, const char *has)
 {
 	return given == NULL || strcasecmp(given, has) == 0;
 }
 
-static bool matches(const struct detach *p, const struct nvme_trid *t)
+static bool detach_matches(const struct detach *p, const struct nvme_trid *t)
 {
-	return is(p->trtype, nvme_trtype_name(t->trtype)) && is(p->traddr, t->traddr) &&
-	       is(p->adrfam, adrfam_name(t)) && is(p->trsvcid, t->trsvcid) && is(p->subnqn, t->subnqn) &&
-	       is(p->hostaddr, t->host_traddr) && is(p->hostsvcid, t->host_trsvcid);
+	return param_matches(p->trtype, nvme_trtype_name(t->trtype)) && param_matches(p->traddr, t->traddr) &&
+	       param_matches(p->adrfam, adrfam_name(t)) && param_matches(p->trsvcid, t->trsvcid) &&
+	       param_matches(p->subnqn, t->subnqn) && param_matches(p->hostaddr, t->host_traddr) &&
+	       param_matches(p->hostsvcid, t->host_trsvcid);
 }
 
 /* What is answered when all of several things have ended. */
@@ -294,7 +296,7 @@ struct several {
 	char error[NVME_ERROR_MAX];
 };
 
-static void one_ended(void *arg, int rc, const char *error)
+static void several_one_ended(void *arg, int rc, const char *error)
 {
 	struct several *s = arg;
 
@@ -304,12 +306,12 @@ static void one_ended(void *arg, int rc, const char *error)
 		snprintf(s->error, sizeof(s->error), "%s", error);
 	}
 	if (--s->left == 0) {
-		rpc_bdev_nvme_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		bdev_nvme_rpc_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
 		free(s);
 	}
 }
 
-static struct several *begin_several(struct rpc_request *req)
+static struct several *several_begin(struct rpc_request *req)
 {
 	struct several *s = calloc(1, sizeof(*s));
 
@@ -326,21 +328,21 @@ static struct several *begin_several(struct rpc_request *req)
 static void several_begun(struct several *s)
 {
 	if (--s->left == 0) {
-		rpc_bdev_nvme_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
+		bdev_nvme_rpc_answer(s->req, s->worked != 0 ? 0 : s->rc, s->error);
 		free(s);
 	}
 }
 
 /* Other addresses of c that match are given up; whether the one in use is one of those. */
-static bool drop_alternates(struct bdev_nvme *c, const struct detach *p, struct several *s)
+static bool detach_drop_alternates(struct bdev_nvme *c, const struct detach *p, struct several *s)
 {
 	const struct nvme_trid *t = NULL, *next;
 
 	for (t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), NULL); t != NULL; t = next) {
 		next = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t);
-		s->worked += matches(p, t) && bdev_nvme_drop_address(c, t);
+		s->worked += detach_matches(p, t) && bdev_nvme_drop_address(c, t);
 	}
-	if (!matches(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)))) {
+	if (!detach_matches(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)))) {
 		return false;
 	}
 	struct nvme_trid mine = *nvme_ctrlr_trid(bdev_nvme_ctrlr(c));
@@ -353,7 +355,7 @@ static bool drop_alternates(struct bdev_nvme *c, const struct detach *p, struct 
 
 /* What was asked for that no controller has; in the order of how much it tells. False: nothing was, so all are
  * meant. */
-static bool say_difference(const struct detach *p, const struct nvme_trid *t, char error[NVME_ERROR_MAX])
+static bool detach_say_difference(const struct detach *p, const struct nvme_trid *t, char error[NVME_ERROR_MAX])
 {
 	const struct {
 		const char *name, *given, *has;
@@ -380,22 +382,22 @@ static bool say_difference(const struct detach *p, const struct nvme_trid *t, ch
 static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *params)
 {
 	const struct detach *p = params;
-	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name), *next;
-	struct several *s = c != NULL ? begin_several(req) : NULL;
+	struct bdev_nvme *c = bdev_nvme_rpc_find(req, p->name), *next;
+	struct several *s = c != NULL ? several_begin(req) : NULL;
 
 	if (s == NULL) {
 		return;
 	}
 	s->rc = -ENODEV;
-	bool all = !say_difference(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), s->error);
+	bool all = !detach_say_difference(p, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)), s->error);
 	while (!bdev_nvme_is_first(c)) {
 		c = bdev_nvme_previous(c);
 	}
 	for (; c != NULL; c = next) { /* none is gone before the next turn of the control loop */
 		next = bdev_nvme_sibling(c);
-		if (all || drop_alternates(c, p, s)) {
+		if (all || detach_drop_alternates(c, p, s)) {
 			s->left++;
-			bdev_nvme_detach(c, one_ended, s);
+			bdev_nvme_detach(c, several_one_ended, s);
 		}
 	}
 	several_begun(s);
@@ -423,8 +425,8 @@ static const struct rpc_param reset_params[] = {
 static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params)
 {
 	const struct reset *p = params;
-	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
-	struct several *s = c != NULL ? begin_several(req) : NULL;
+	struct bdev_nvme *c = bdev_nvme_rpc_find(req, p->name);
+	struct several *s = c != NULL ? several_begin(req) : NULL;
 
 	if (s == NULL) {
 		return;
@@ -438,7 +440,7 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 	for (; c != NULL; c = bdev_nvme_sibling(c)) {
 		if (!p->cntlid_given || p->cntlid == nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c))) {
 			s->left++;
-			(p->subsystem ? bdev_nvme_reset_subsystem : bdev_nvme_reset)(c, one_ended, s);
+			(p->subsystem ? bdev_nvme_reset_subsystem : bdev_nvme_reset)(c, several_one_ended, s);
 		}
 	}
 	several_begun(s);
@@ -464,11 +466,11 @@ static const struct rpc_param set_keys_params[] = {
 static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
 {
 	const struct set_keys *p = params;
-	struct bdev_nvme *c = rpc_bdev_nvme_find(req, p->name);
+	struct bdev_nvme *c = bdev_nvme_rpc_find(req, p->name);
 
 	if (c != NULL) {
 		bdev_nvme_set_keys(c, p->dhchap_key != NULL ? p->dhchap_key : "",
-				   p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", rpc_bdev_nvme_answer, req);
+				   p->dhchap_ctrlr_key != NULL ? p->dhchap_ctrlr_key : "", bdev_nvme_rpc_answer, req);
 	}
 }
 RPC_METHOD("bdev_nvme_set_keys", rpc_bdev_nvme_set_keys, struct set_keys, set_keys_params, RPC_RUNTIME,
@@ -494,7 +496,7 @@ static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
 	const struct set_hotplug *p = params;
 	int rc = bdev_nvme_set_hotplug(p->enable);
 
-	rpc_bdev_nvme_answer(req, rc,
+	bdev_nvme_rpc_answer(req, rc,
 			     rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
 }
 RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
@@ -502,7 +504,7 @@ RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplu
 
 /* --- Configuration --- */
 
-json_t *rpc_bdev_nvme_trid_json(const struct nvme_trid *t)
+json_t *bdev_nvme_rpc_trid_json(const struct nvme_trid *t)
 {
 	json_t *o = json_object();
 
@@ -528,11 +530,11 @@ static const char *multipath_name(enum bdev_nvme_multipath mode)
 	return e->name;
 }
 
-static void write_controller(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid,
-			     enum bdev_nvme_multipath mode)
+static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid,
+			       enum bdev_nvme_multipath mode)
 {
 	const struct bdev_nvme_attach *a = bdev_nvme_attached(c);
-	json_t *params = rpc_bdev_nvme_trid_json(trid);
+	json_t *params = bdev_nvme_rpc_trid_json(trid);
 	struct bdev_nvme_options o;
 
 	json_object_set_new(params, "name", rpc_string(bdev_nvme_name(c)));
@@ -542,7 +544,7 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 	}
 	bdev_nvme_get_options(&o);
 	if (!bdev_nvme_policy_equal(bdev_nvme_policy_to_come(c), &o.policy)) {
-		rpc_bdev_nvme_add_multipath_opts(params, bdev_nvme_policy_to_come(c));
+		bdev_nvme_rpc_add_multipath_opts(params, bdev_nvme_policy_to_come(c));
 	}
 	if (trid->host_traddr[0] != '\0') {
 		json_object_set_new(params, "hostaddr", rpc_string(trid->host_traddr));
@@ -574,22 +576,22 @@ static void write_controller(json_t *methods, const struct bdev_nvme *c, const s
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }
 
-void rpc_bdev_nvme_write_config(json_t *methods)
+void bdev_nvme_rpc_write_config(json_t *methods)
 {
-	rpc_bdev_nvme_write_options(methods);
+	bdev_nvme_rpc_write_options(methods);
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		if (!bdev_nvme_attached(c)->discovered && strcmp(bdev_nvme_state_name(c), "deleting") != 0 &&
 		    strcmp(bdev_nvme_state_name(c), "attaching") != 0) {
 			const struct nvme_trid *t = NULL;
-			write_controller(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)),
-					 bdev_nvme_attached(c)->multipath);
+			config_write_ctrlr(methods, c, nvme_ctrlr_trid(bdev_nvme_ctrlr(c)),
+					   bdev_nvme_attached(c)->multipath);
 			while ((t = nvme_ctrlr_next_alternate(bdev_nvme_ctrlr(c), t)) != NULL) {
-				write_controller(methods, c, t, BDEV_NVME_FAILOVER);
+				config_write_ctrlr(methods, c, t, BDEV_NVME_FAILOVER);
 			}
 		}
 	}
-	rpc_bdev_nvme_write_policies(methods);
-	rpc_bdev_nvme_write_discovery(methods);
+	bdev_nvme_rpc_write_policies(methods);
+	bdev_nvme_rpc_write_discovery(methods);
 	if (bdev_nvme_hotplug()) {
 		json_t *params = json_object();
 		json_object_set_new(params, "enable", json_true());
@@ -606,7 +608,8 @@ static const char *const news_types[] = {
 	[BDEV_NVME_HEALTH] = "bdev_nvme_health",
 };
 
-static void on_news(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why)
+static void news_notify(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path,
+			const char *why)
 {
 	char text[768];
 
@@ -624,5 +627,5 @@ __attribute__((constructor)) static void notify_of_controllers(void)
 	for (size_t i = 0; i < sizeof(news_types) / sizeof(news_types[0]); i++) {
 		notify_type_register(news_types[i]);
 	}
-	bdev_nvme_observe(on_news);
+	bdev_nvme_observe(news_notify);
 }

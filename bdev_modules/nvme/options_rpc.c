@@ -6,23 +6,23 @@
 /* --- How I/O is spread over paths --- */
 
 #define SPREAD(field_, type_, help_, ...)                                                                              \
-	RPC_PARAM(struct rpc_bdev_nvme_multipath_opts, field_, type_, RPC_OPTIONAL, help_,                             \
-		  .given_offset = offsetof(struct rpc_bdev_nvme_multipath_opts, field_##_given), ##__VA_ARGS__)
-const struct rpc_param rpc_bdev_nvme_multipath_opts_params[] = {
-	SPREAD(policy, RPC_ENUM, "active_passive (default) or active_active", .enums = rpc_bdev_nvme_policies),
+	RPC_PARAM(struct bdev_nvme_rpc_multipath_opts, field_, type_, RPC_OPTIONAL, help_,                             \
+		  .given_offset = offsetof(struct bdev_nvme_rpc_multipath_opts, field_##_given), ##__VA_ARGS__)
+const struct rpc_param bdev_nvme_rpc_multipath_opts_params[] = {
+	SPREAD(policy, RPC_ENUM, "active_passive (default) or active_active", .enums = bdev_nvme_rpc_policies),
 	SPREAD(selector, RPC_ENUM, "active_active: round_robin (default) or queue_depth",
-	       .enums = rpc_bdev_nvme_selectors),
+	       .enums = bdev_nvme_rpc_selectors),
 	SPREAD(min_io, RPC_UINT32, "round_robin: I/Os in a row by the same path (default 1)"),
 	RPC_PARAM_END,
 };
 
-void rpc_bdev_nvme_multipath_opts_default(struct rpc_bdev_nvme_multipath_opts *m, const struct bdev_nvme_policy *policy)
+void bdev_nvme_rpc_multipath_opts_default(struct bdev_nvme_rpc_multipath_opts *m, const struct bdev_nvme_policy *policy)
 {
-	*m = (struct rpc_bdev_nvme_multipath_opts){
+	*m = (struct bdev_nvme_rpc_multipath_opts){
 		.policy = policy->active_active, .selector = policy->queue_depth, .min_io = policy->rr_min_io};
 }
 
-bool rpc_bdev_nvme_multipath_opts_decode(const struct rpc_bdev_nvme_multipath_opts *m, struct bdev_nvme_policy *policy)
+bool bdev_nvme_rpc_multipath_opts_decode(const struct bdev_nvme_rpc_multipath_opts *m, struct bdev_nvme_policy *policy)
 {
 	*policy = (struct bdev_nvme_policy){
 		.active_active = m->policy, .queue_depth = m->selector, .rr_min_io = m->min_io};
@@ -40,7 +40,7 @@ struct set_options {
 	struct bdev_nvme_options o;
 	int action_on_timeout;
 	json_t *dhchap_digests, *dhchap_dhgroups;
-	struct rpc_bdev_nvme_multipath_opts multipath_opts;
+	struct bdev_nvme_rpc_multipath_opts multipath_opts;
 };
 
 #define OPTION(name_, field_, type_, help_, ...)                                                                       \
@@ -71,7 +71,7 @@ static const struct rpc_param set_options_params[] = {
 	RPC_PARAM(struct set_options, dhchap_digests, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DIGESTS_HELP),
 	RPC_PARAM(struct set_options, dhchap_dhgroups, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DHGROUPS_HELP),
 	RPC_PARAM(struct set_options, multipath_opts, RPC_OBJECT, RPC_OPTIONAL,
-		  "default for bdev_nvme_attach_controller", .object = rpc_bdev_nvme_multipath_opts_params),
+		  "default for bdev_nvme_attach_controller", .object = bdev_nvme_rpc_multipath_opts_params),
 	OPTION("disable_auto_failback", disable_auto_failback, RPC_BOOL,
 	       "active_passive: I/O stays where it is when a path comes back that it left, as long as access is as "
 	       "good (default false)"),
@@ -119,7 +119,7 @@ static void set_options_defaults(void *params)
 
 	bdev_nvme_get_options(&p->o);
 	p->action_on_timeout = p->o.action_on_timeout;
-	rpc_bdev_nvme_multipath_opts_default(&p->multipath_opts, &p->o.policy);
+	bdev_nvme_rpc_multipath_opts_default(&p->multipath_opts, &p->o.policy);
 }
 
 static void rpc_bdev_nvme_set_options(struct rpc_request *req, void *params)
@@ -129,10 +129,10 @@ static void rpc_bdev_nvme_set_options(struct rpc_request *req, void *params)
 	char error[BDEV_ERROR_MAX];
 
 	o.action_on_timeout = (enum bdev_nvme_timeout_action)p->action_on_timeout;
-	rpc_bdev_nvme_multipath_opts_decode(&p->multipath_opts, &o.policy);
+	bdev_nvme_rpc_multipath_opts_decode(&p->multipath_opts, &o.policy);
 	if (rpc_dhchap_digests(req, p->dhchap_digests, &o.dhchap_hashes) &&
 	    rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &o.dhchap_groups)) {
-		rpc_bdev_nvme_answer(req, bdev_nvme_set_options(&o, error), error);
+		bdev_nvme_rpc_answer(req, bdev_nvme_set_options(&o, error), error);
 	}
 }
 RPC_METHOD("bdev_nvme_set_options", rpc_bdev_nvme_set_options, struct set_options, set_options_params,
@@ -141,7 +141,7 @@ RPC_METHOD("bdev_nvme_set_options", rpc_bdev_nvme_set_options, struct set_option
 
 /* --- Configuration --- */
 
-static const char *action_name(enum bdev_nvme_timeout_action action)
+static const char *timeout_action_name(enum bdev_nvme_timeout_action action)
 {
 	const struct rpc_enum *e = timeout_actions;
 
@@ -151,17 +151,17 @@ static const char *action_name(enum bdev_nvme_timeout_action action)
 	return e->name;
 }
 
-void rpc_bdev_nvme_add_multipath_opts(json_t *params, const struct bdev_nvme_policy *policy)
+void bdev_nvme_rpc_add_multipath_opts(json_t *params, const struct bdev_nvme_policy *policy)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "policy", json_string(rpc_bdev_nvme_policies[policy->active_active].name));
-	json_object_set_new(o, "selector", json_string(rpc_bdev_nvme_selectors[policy->queue_depth].name));
+	json_object_set_new(o, "policy", json_string(bdev_nvme_rpc_policies[policy->active_active].name));
+	json_object_set_new(o, "selector", json_string(bdev_nvme_rpc_selectors[policy->queue_depth].name));
 	json_object_set_new(o, "min_io", rpc_uint(policy->rr_min_io));
 	json_object_set_new(params, "multipath_opts", o);
 }
 
-static uint64_t value_at(const void *at, size_t size)
+static uint64_t option_value(const void *at, size_t size)
 {
 	return size == 1   ? *(const uint8_t *)at
 	       : size == 2 ? *(const uint16_t *)at
@@ -170,7 +170,7 @@ static uint64_t value_at(const void *at, size_t size)
 }
 
 /* Those that are as they are in bdev_nvme_options. */
-static void add_plain(json_t *params, const struct rpc_param *p, const struct bdev_nvme_options *o)
+static void option_add(json_t *params, const struct rpc_param *p, const struct bdev_nvme_options *o)
 {
 	const void *at = (const char *)o + p->offset - offsetof(struct set_options, o);
 
@@ -179,20 +179,20 @@ static void add_plain(json_t *params, const struct rpc_param *p, const struct bd
 	} else if (p->type == RPC_INT32) {
 		json_object_set_new(params, p->name, json_integer(*(const int32_t *)at));
 	} else {
-		json_object_set_new(params, p->name, rpc_uint(value_at(at, p->size)));
+		json_object_set_new(params, p->name, rpc_uint(option_value(at, p->size)));
 	}
 }
 
-void rpc_bdev_nvme_write_options(json_t *methods)
+void bdev_nvme_rpc_write_options(json_t *methods)
 {
 	struct bdev_nvme_options o;
 	json_t *params = json_object();
 
 	bdev_nvme_get_options(&o);
-	json_object_set_new(params, "action_on_timeout", json_string(action_name(o.action_on_timeout)));
+	json_object_set_new(params, "action_on_timeout", json_string(timeout_action_name(o.action_on_timeout)));
 	for (const struct rpc_param *p = set_options_params; p->name != NULL; p++) {
 		if (p->only == NULL && p->type != RPC_ENUM && p->type != RPC_ARRAY && p->type != RPC_OBJECT) {
-			add_plain(params, p, &o);
+			option_add(params, p, &o);
 		}
 	}
 	if (o.dhchap_hashes != 0) {
@@ -201,6 +201,6 @@ void rpc_bdev_nvme_write_options(json_t *methods)
 	if (o.dhchap_groups != 0) {
 		json_object_set_new(params, "dhchap_dhgroups", rpc_dhchap_dhgroups_json(o.dhchap_groups));
 	}
-	rpc_bdev_nvme_add_multipath_opts(params, &o.policy);
+	bdev_nvme_rpc_add_multipath_opts(params, &o.policy);
 	rpc_config_add(methods, "bdev_nvme_set_options", params);
 }

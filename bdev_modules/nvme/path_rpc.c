@@ -7,8 +7,8 @@
 #include "bdev_modules/nvme/nvme_rpc.h"
 #include "rpc_methods/bdev.h"
 
-const struct rpc_enum rpc_bdev_nvme_policies[] = {{"active_passive", 0}, {"active_active", 1}, {NULL, 0}};
-const struct rpc_enum rpc_bdev_nvme_selectors[] = {{"round_robin", 0}, {"queue_depth", 1}, {NULL, 0}};
+const struct rpc_enum bdev_nvme_rpc_policies[] = {{"active_passive", 0}, {"active_active", 1}, {NULL, 0}};
+const struct rpc_enum bdev_nvme_rpc_selectors[] = {{"round_robin", 0}, {"queue_depth", 1}, {NULL, 0}};
 
 /* --- bdev_nvme_get_io_paths --- */
 
@@ -19,7 +19,7 @@ struct by_name {
 static const struct rpc_param get_io_paths_params[] = {
 	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_OPTIONAL, "of one bdev (default: all)"), RPC_PARAM_END};
 
-static void add_io_path(void *arg, const struct bdev_nvme_io_path *p)
+static void io_paths_add(void *arg, const struct bdev_nvme_io_path *p)
 {
 	json_t *groups = arg, *group = NULL, *g, *o = json_object();
 	size_t i;
@@ -45,7 +45,7 @@ static void add_io_path(void *arg, const struct bdev_nvme_io_path *p)
 	if (nvme_ctrlr_has_ana(c)) {
 		json_object_set_new(o, "ana_state", json_string(bdev_nvme_ana_name(p->ana)));
 	}
-	json_object_set_new(o, "transport", rpc_bdev_nvme_trid_json(nvme_ctrlr_trid(c)));
+	json_object_set_new(o, "transport", bdev_nvme_rpc_trid_json(nvme_ctrlr_trid(c)));
 	json_array_append_new(json_object_get(group, "io_paths"), o);
 }
 
@@ -65,7 +65,7 @@ static void rpc_bdev_nvme_get_io_paths(struct rpc_request *req, void *params)
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		for (const struct bdev *b = NULL; bdev_nvme_is_first(c) && (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
 			if (only == NULL || b == only) {
-				bdev_nvme_for_each_io_path((struct bdev *)b, add_io_path, groups);
+				bdev_nvme_for_each_io_path((struct bdev *)b, io_paths_add, groups);
 			}
 		}
 	}
@@ -91,10 +91,10 @@ static const struct rpc_param set_policy_params[] = {
 	RPC_PARAM(struct set_policy, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
 	RPC_PARAM(struct set_policy, policy, RPC_ENUM, RPC_REQUIRED,
 		  "active_passive: one path at a time; active_active: all that are best",
-		  .enums = rpc_bdev_nvme_policies),
+		  .enums = bdev_nvme_rpc_policies),
 	RPC_PARAM(struct set_policy, selector, RPC_ENUM, RPC_OPTIONAL,
 		  "active_active: one after the other (default), or the one with the fewest commands outstanding",
-		  .enums = rpc_bdev_nvme_selectors, .given_offset = offsetof(struct set_policy, selector_given)),
+		  .enums = bdev_nvme_rpc_selectors, .given_offset = offsetof(struct set_policy, selector_given)),
 	RPC_PARAM(struct set_policy, rr_min_io, RPC_UINT32, RPC_OPTIONAL,
 		  "round_robin: I/Os in a row by the same path (default 1)",
 		  .given_offset = offsetof(struct set_policy, rr_min_io_given)),
@@ -166,15 +166,15 @@ RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, str
 
 /* --- Configuration --- */
 
-static void write_policy(json_t *methods, const struct bdev *b)
+static void config_write_policy(json_t *methods, const struct bdev *b)
 {
 	const struct bdev_nvme_policy *p = bdev_nvme_get_policy(b);
 	json_t *params = json_object();
 
 	json_object_set_new(params, "name", rpc_string(bdev_name(b)));
-	json_object_set_new(params, "policy", json_string(rpc_bdev_nvme_policies[p->active_active].name));
+	json_object_set_new(params, "policy", json_string(bdev_nvme_rpc_policies[p->active_active].name));
 	if (p->active_active) {
-		json_object_set_new(params, "selector", json_string(rpc_bdev_nvme_selectors[p->queue_depth].name));
+		json_object_set_new(params, "selector", json_string(bdev_nvme_rpc_selectors[p->queue_depth].name));
 	}
 	if (p->active_active && !p->queue_depth) {
 		json_object_set_new(params, "rr_min_io", rpc_uint(p->rr_min_io));
@@ -182,14 +182,14 @@ static void write_policy(json_t *methods, const struct bdev *b)
 	rpc_config_add(methods, "bdev_nvme_set_multipath_policy", params);
 }
 
-void rpc_bdev_nvme_write_policies(json_t *methods)
+void bdev_nvme_rpc_write_policies(json_t *methods)
 {
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
 		/* of what is discovered nobody knows when it will be there again */
 		bool wanted = bdev_nvme_is_first(c) && !bdev_nvme_attached(c)->discovered;
 		for (const struct bdev *b = NULL; wanted && (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
 			if (!bdev_nvme_policy_equal(bdev_nvme_get_policy(b), bdev_nvme_policy_to_come(c))) {
-				write_policy(methods, b);
+				config_write_policy(methods, b);
 			}
 		}
 	}

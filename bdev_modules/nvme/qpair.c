@@ -20,153 +20,154 @@
 static const struct {
 	const char *name;
 	uint32_t next;
-} states[NVME_PATH_STATES] = {
-	[NVME_PATH_IDLE] = {"idle", 1u << NVME_PATH_CONNECTING},
-	[NVME_PATH_CONNECTING] = {"connecting", 1u << NVME_PATH_UP | 1u << NVME_PATH_IDLE},
-	[NVME_PATH_UP] = {"up", 1u << NVME_PATH_STOPPING},
-	[NVME_PATH_STOPPING] = {"stopping", 1u << NVME_PATH_IDLE},
+} states[BDEV_NVME_QPAIR_STATES] = {
+	[BDEV_NVME_QPAIR_IDLE] = {"idle", 1u << BDEV_NVME_QPAIR_CONNECTING},
+	[BDEV_NVME_QPAIR_CONNECTING] = {"connecting", 1u << BDEV_NVME_QPAIR_UP | 1u << BDEV_NVME_QPAIR_IDLE},
+	[BDEV_NVME_QPAIR_UP] = {"up", 1u << BDEV_NVME_QPAIR_STOPPING},
+	[BDEV_NVME_QPAIR_STOPPING] = {"stopping", 1u << BDEV_NVME_QPAIR_IDLE},
 };
 
-static void set_state(struct nvme_path *p, enum nvme_path_state state)
+static void bdev_nvme_qpair_set_state(struct bdev_nvme_qpair *qp, enum bdev_nvme_qpair_state state)
 {
-	if ((states[p->state].next & 1u << state) == 0) {
-		log_error("%s: a path may not go from '%s' to '%s'", p->c->name, states[p->state].name,
+	if ((states[qp->state].next & 1u << state) == 0) {
+		log_error("%s: a path may not go from '%s' to '%s'", qp->c->name, states[qp->state].name,
 			  states[state].name);
 		abort(); /* a fault in this file */
 	}
-	USDT(bdev_nvme_path_state, p->c->name, thread_id(p->thread), p->state, state);
-	p->state = state;
+	USDT(bdev_nvme_qpair_state, qp->c->name, thread_id(qp->thread), qp->state, state);
+	qp->state = state;
 }
 
 /* Runs fn(p) on p's thread; false if p is closed. */
-static bool call(struct nvme_path *p, thread_fn fn)
+static bool bdev_nvme_qpair_call(struct bdev_nvme_qpair *qp, thread_fn fn)
 {
-	if (__atomic_load_n(&p->closed, __ATOMIC_ACQUIRE)) { /* pairs with nvme_path_post_leave() */
+	if (__atomic_load_n(&qp->closed, __ATOMIC_ACQUIRE)) { /* pairs with bdev_nvme_qpair_post_leave() */
 		return false;
 	}
 	/* Only this thread ends threads, and not before their channels are gone: it is there. */
-	thread_call(p->thread, fn, p);
+	thread_call(qp->thread, fn, qp);
 	return true;
 }
 
-static void step(struct nvme_path *p);
+static void bdev_nvme_qpair_step(struct bdev_nvme_qpair *qp);
 
-static void free_path(struct nvme_path *p)
+static void bdev_nvme_qpair_free(struct bdev_nvme_qpair *qp)
 {
-	struct bdev_nvme *c = p->c;
+	struct bdev_nvme *c = qp->c;
 
-	thread_timer_stop(&p->retry_timer);
-	TAILQ_REMOVE(&c->paths, p, link);
-	env_dma_free(p->ranges);
-	free(p->fused);
-	free(p);
-	__atomic_fetch_sub(&c->num_paths, 1, __ATOMIC_RELAXED);
+	thread_timer_stop(&qp->retry_timer);
+	TAILQ_REMOVE(&c->qpairs, qp, link);
+	env_dma_free(qp->ranges);
+	free(qp->fused);
+	free(qp);
+	__atomic_fetch_sub(&c->num_qpairs, 1, __ATOMIC_RELAXED);
 	bdev_nvme_detach_step(c);
 }
 
-static void retry_timer_fired(void *path)
+static void bdev_nvme_qpair_retry_timer_fired(void *qpair)
 {
-	step(path);
+	bdev_nvme_qpair_step(qpair);
 }
 
 /* Those that found no queue left try again when another path has gone, too. */
-static void set_no_queue(struct nvme_path *p, bool none)
+static void bdev_nvme_qpair_set_no_queue(struct bdev_nvme_qpair *qp, bool none)
 {
-	if (none != p->no_queue_told) {
-		p->no_queue_told = none;
+	if (none != qp->no_queue_told) {
+		qp->no_queue_told = none;
 		if (none) {
 			log_warning(
 				"%s: the controller grants %u I/O queues, and all are in use: I/O of thread '%s' fails",
-				p->c->name, nvme_ctrlr_io_queues(p->c->ctrlr), thread_name(p->thread));
+				qp->c->name, nvme_ctrlr_io_queues(qp->c->ctrlr), thread_name(qp->thread));
 		}
-		call(p, nvme_queue_set_fails);
+		bdev_nvme_qpair_call(qp, bdev_nvme_qpair_set_fails);
 	}
 }
 
-static void refused(struct nvme_path *p, int error)
+static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 {
-	struct bdev_nvme *c = p->c;
+	struct bdev_nvme *c = qp->c;
 
-	set_state(p, NVME_PATH_IDLE);
-	if (p->left) {
-		free_path(p);
+	bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_IDLE);
+	if (qp->left) {
+		bdev_nvme_qpair_free(qp);
 		return;
 	}
 	if (error == -ENOSPC) {
-		set_no_queue(p, true);
-	} else if (c->state == BDEV_NVME_UP && ++p->refusals >= MAX_REFUSALS) {
-		p->refusals = 0;
+		bdev_nvme_qpair_set_no_queue(qp, true);
+	} else if (c->state == BDEV_NVME_UP && ++qp->refusals >= MAX_REFUSALS) {
+		qp->refusals = 0;
 		bdev_nvme_recover(c, "a queue pair was refused again and again");
 	}
-	thread_timer_start(&p->retry_timer, RETRY_US);
+	thread_timer_start(&qp->retry_timer, RETRY_US);
 	bdev_nvme_detach_step(c); /* which may have waited for this one */
 }
 
-static void connected(void *arg, struct nvme_qpair *qpair, int error)
+static void bdev_nvme_qpair_connected(void *arg, struct nvme_qpair *qpair, int error)
 {
-	struct nvme_path *p = arg;
+	struct bdev_nvme_qpair *qp = arg;
 
 	if (error != 0) {
-		refused(p, error);
+		bdev_nvme_qpair_refused(qp, error);
 		return;
 	}
-	p->refusals = 0;
-	p->own = qpair;
-	set_state(p, NVME_PATH_UP);
-	USDT(bdev_nvme_create_qpair, p->c->name, nvme_qpair_id(qpair), thread_id(p->thread));
-	set_no_queue(p, false);
-	if (call(p, nvme_queue_attach) && p->poller == NULL && !p->closing) {
-		log_error("%s: out of memory for the poller of a queue pair", p->c->name);
-		bdev_nvme_recover(p->c, "out of memory");
+	qp->refusals = 0;
+	qp->created = qpair;
+	bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_UP);
+	USDT(bdev_nvme_create_qpair, qp->c->name, nvme_qpair_id(qpair), thread_id(qp->thread));
+	bdev_nvme_qpair_set_no_queue(qp, false);
+	if (bdev_nvme_qpair_call(qp, bdev_nvme_qpair_attach) && qp->poller == NULL && !qp->closing) {
+		log_error("%s: out of memory for the poller of a queue pair", qp->c->name);
+		bdev_nvme_recover(qp->c, "out of memory");
 	}
-	step(p);
+	bdev_nvme_qpair_step(qp);
 }
 
-static void stopped(void *arg)
+static void bdev_nvme_qpair_stopped(void *arg)
 {
-	struct nvme_path *p = arg;
+	struct bdev_nvme_qpair *qp = arg;
 
-	if (!call(p, nvme_queue_abort_all)) {
-		nvme_qpair_abort_all(p->own); /* nothing is outstanding: its channel could not have gone otherwise */
+	if (!bdev_nvme_qpair_call(qp, bdev_nvme_qpair_abort_all)) {
+		nvme_qpair_abort_all(
+			qp->created); /* nothing is outstanding: its channel could not have gone otherwise */
 	}
-	nvme_qpair_destroy(p->own);
-	p->own = NULL;
-	set_state(p, NVME_PATH_IDLE);
-	struct bdev_nvme *c = p->c;
+	nvme_qpair_destroy(qp->created);
+	qp->created = NULL;
+	bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_IDLE);
+	struct bdev_nvme *c = qp->c;
 	c->uses++;
-	step(p);
+	bdev_nvme_qpair_step(qp);
 	c->uses--;
 	bdev_nvme_detach_step(c);
 }
 
-static bool wanted(const struct nvme_path *p)
+static bool bdev_nvme_qpair_is_wanted(const struct bdev_nvme_qpair *qp)
 {
-	bool up = p->c->state == BDEV_NVME_UP || (p->c->state == BDEV_NVME_DETACHING && !p->c->io_fails);
+	bool up = qp->c->state == BDEV_NVME_UP || (qp->c->state == BDEV_NVME_DETACHING && !qp->c->io_fails);
 
-	return up && !p->left && !p->c->ending && p->c->ctrlr != NULL &&
-	       nvme_ctrlr_state(p->c->ctrlr) == NVME_CTRLR_READY;
+	return up && !qp->left && !qp->c->ending && qp->c->ctrlr != NULL &&
+	       nvme_ctrlr_state(qp->c->ctrlr) == NVME_CTRLR_READY;
 }
 
 /* Takes p one step towards what is wanted. p may be gone afterwards. */
-static void step(struct nvme_path *p)
+static void bdev_nvme_qpair_step(struct bdev_nvme_qpair *qp)
 {
-	switch (p->state) {
-	case NVME_PATH_IDLE:
-		if (p->left) {
-			free_path(p);
-		} else if (wanted(p)) {
+	switch (qp->state) {
+	case BDEV_NVME_QPAIR_IDLE:
+		if (qp->left) {
+			bdev_nvme_qpair_free(qp);
+		} else if (bdev_nvme_qpair_is_wanted(qp)) {
 			struct nvme_qpair_opts opts = {
-				.lcore = p->lcore,
-				.numa_node = p->lcore == ENV_LCORE_NONE ? -1 : env_lcore_numa_node(p->lcore)};
-			set_state(p, NVME_PATH_CONNECTING);
-			nvme_qpair_create(p->c->ctrlr, &opts, connected, p);
+				.lcore = qp->lcore,
+				.numa_node = qp->lcore == ENV_LCORE_NONE ? -1 : env_lcore_numa_node(qp->lcore)};
+			bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_CONNECTING);
+			nvme_qpair_create(qp->c->ctrlr, &opts, bdev_nvme_qpair_connected, qp);
 		}
 		break;
-	case NVME_PATH_UP:
-		if (!wanted(p)) {
-			set_state(p, NVME_PATH_STOPPING);
-			call(p, nvme_queue_detach);
-			nvme_qpair_stop(p->own, stopped, p);
+	case BDEV_NVME_QPAIR_UP:
+		if (!bdev_nvme_qpair_is_wanted(qp)) {
+			bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_STOPPING);
+			bdev_nvme_qpair_call(qp, bdev_nvme_qpair_detach);
+			nvme_qpair_stop(qp->created, bdev_nvme_qpair_stopped, qp);
 		}
 		break;
 	default:
@@ -174,22 +175,22 @@ static void step(struct nvme_path *p)
 	}
 }
 
-void nvme_paths_step(struct bdev_nvme *c)
+void bdev_nvme_qpairs_step(struct bdev_nvme *c)
 {
-	struct nvme_path *p = TAILQ_FIRST(&c->paths), *next;
+	struct bdev_nvme_qpair *qp = TAILQ_FIRST(&c->qpairs), *next;
 
-	for (; p != NULL; p = next) {
-		next = TAILQ_NEXT(p, link);
-		step(p);
+	for (; qp != NULL; qp = next) {
+		next = TAILQ_NEXT(qp, link);
+		bdev_nvme_qpair_step(qp);
 	}
 }
 
-bool nvme_paths_are_idle(const struct bdev_nvme *c)
+bool bdev_nvme_qpairs_are_idle(const struct bdev_nvme *c)
 {
-	const struct nvme_path *p;
+	const struct bdev_nvme_qpair *qp;
 
-	TAILQ_FOREACH (p, &c->paths, link) {
-		if (p->state != NVME_PATH_IDLE) {
+	TAILQ_FOREACH (qp, &c->qpairs, link) {
+		if (qp->state != BDEV_NVME_QPAIR_IDLE) {
 			return false;
 		}
 	}
@@ -197,81 +198,84 @@ bool nvme_paths_are_idle(const struct bdev_nvme *c)
 }
 
 struct outstanding {
-	struct nvme_path *p;
+	struct bdev_nvme_qpair *qp;
 	uint32_t n;
 };
 
-static void add_outstanding(void *arg)
+static void bdev_nvme_qpair_add_outstanding(void *arg)
 {
 	struct outstanding *o = arg;
 
-	o->n += o->p->outstanding;
+	o->n += o->qp->outstanding;
 }
 
-uint32_t nvme_paths_outstanding(struct bdev_nvme *c)
+uint32_t bdev_nvme_qpairs_outstanding(struct bdev_nvme *c)
 {
 	struct outstanding o = {NULL, 0};
 
-	TAILQ_FOREACH (o.p, &c->paths, link) {
-		if (!__atomic_load_n(&o.p->closed, __ATOMIC_ACQUIRE)) {
-			thread_call(o.p->thread, add_outstanding, &o);
+	TAILQ_FOREACH (o.qp, &c->qpairs, link) {
+		if (!__atomic_load_n(&o.qp->closed, __ATOMIC_ACQUIRE)) {
+			thread_call(o.qp->thread, bdev_nvme_qpair_add_outstanding, &o);
 		}
 	}
 	return o.n;
 }
 
-void nvme_paths_set_fails(struct bdev_nvme *c, bool fails)
+void bdev_nvme_qpairs_set_fails(struct bdev_nvme *c, bool fails)
 {
-	struct nvme_path *p;
+	struct bdev_nvme_qpair *qp;
 
 	if (c->io_fails == fails) {
 		return;
 	}
 	c->io_fails = fails;
-	TAILQ_FOREACH (p, &c->paths, link) {
-		call(p, nvme_queue_set_fails);
+	TAILQ_FOREACH (qp, &c->qpairs, link) {
+		bdev_nvme_qpair_call(qp, bdev_nvme_qpair_set_fails);
 	}
 }
 
 /* --- What the path's thread says --- */
 
-static void join(struct thread_msg *msg)
+static void bdev_nvme_qpair_join_message(struct thread_msg *msg)
 {
-	struct nvme_path *p = (struct nvme_path *)((uint8_t *)msg - offsetof(struct nvme_path, join_msg));
+	struct bdev_nvme_qpair *qp =
+		(struct bdev_nvme_qpair *)((uint8_t *)msg - offsetof(struct bdev_nvme_qpair, join_msg));
 
-	TAILQ_INSERT_TAIL(&p->c->paths, p, link);
-	call(p, nvme_queue_set_fails);
-	step(p);
+	TAILQ_INSERT_TAIL(&qp->c->qpairs, qp, link);
+	bdev_nvme_qpair_call(qp, bdev_nvme_qpair_set_fails);
+	bdev_nvme_qpair_step(qp);
 }
 
-static void ana_asked(struct thread_msg *msg)
+static void bdev_nvme_qpair_ana_message(struct thread_msg *msg)
 {
-	struct nvme_path *p = (struct nvme_path *)((uint8_t *)msg - offsetof(struct nvme_path, ana_msg));
+	struct bdev_nvme_qpair *qp =
+		(struct bdev_nvme_qpair *)((uint8_t *)msg - offsetof(struct bdev_nvme_qpair, ana_msg));
 
-	__atomic_store_n(&p->ana_asked, false, __ATOMIC_RELEASE); /* pairs with nvme_path_ask_ana() */
-	if (p->c->ctrlr != NULL) {
-		nvme_ctrlr_read_ana(p->c->ctrlr);
+	__atomic_store_n(&qp->ana_asked, false, __ATOMIC_RELEASE); /* pairs with bdev_nvme_qpair_ask_ana() */
+	if (qp->c->ctrlr != NULL) {
+		nvme_ctrlr_read_ana(qp->c->ctrlr);
 	}
 }
 
-void nvme_path_ask_ana(struct nvme_path *p)
+void bdev_nvme_qpair_ask_ana(struct bdev_nvme_qpair *qp)
 {
-	if (!__atomic_exchange_n(&p->ana_asked, true, __ATOMIC_ACQUIRE)) {
-		thread_post(thread_control(), &p->ana_msg, ana_asked);
+	if (!__atomic_exchange_n(&qp->ana_asked, true, __ATOMIC_ACQUIRE)) {
+		thread_post(thread_control(), &qp->ana_msg, bdev_nvme_qpair_ana_message);
 	}
 }
 
-static void leave(struct thread_msg *msg)
+static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 {
-	struct nvme_path *p = (struct nvme_path *)((uint8_t *)msg - offsetof(struct nvme_path, leave_msg));
-	struct bdev_nvme *c = p->c;
+	struct bdev_nvme_qpair *qp =
+		(struct bdev_nvme_qpair *)((uint8_t *)msg - offsetof(struct bdev_nvme_qpair, leave_msg));
+	struct bdev_nvme *c = qp->c;
 
-	p->left = true;
+	qp->left = true;
 	c->uses++; /* p may be the last to go */
-	step(p);
-	struct nvme_path *other;
-	TAILQ_FOREACH (other, &c->paths, link) {
-		if (other->no_queue_told && other->state == NVME_PATH_IDLE) {
+	bdev_nvme_qpair_step(qp);
+	struct bdev_nvme_qpair *other;
+	TAILQ_FOREACH (other, &c->qpairs, link) {
+		if (other->no_queue_told && other->state == BDEV_NVME_QPAIR_IDLE) {
 			thread_timer_start(&other->retry_timer, 0);
 		}
 	}
@@ -281,101 +285,101 @@ static void leave(struct thread_msg *msg)
 
 /* --- On the path's thread --- */
 
-struct channel {
-	struct nvme_path *path;
+struct qpair_channel {
+	struct bdev_nvme_qpair *qpair;
 };
 
-int nvme_path_create(struct io_device *dev, void *channel)
+int bdev_nvme_qpair_create(struct io_device *dev, void *channel)
 {
 	struct bdev_nvme *c = (struct bdev_nvme *)((uint8_t *)dev - offsetof(struct bdev_nvme, device));
-	struct nvme_path *p = calloc(1, sizeof(*p));
+	struct bdev_nvme_qpair *qp = calloc(1, sizeof(*qp));
 
-	if (p == NULL) {
+	if (qp == NULL) {
 		return -ENOMEM;
 	}
-	p->ranges = env_dma_zmalloc(NVME_PATH_RANGES * sizeof(*p->ranges), 0, -1);
+	qp->ranges = env_dma_zmalloc(BDEV_NVME_QPAIR_RANGES * sizeof(*qp->ranges), 0, -1);
 	size_t fused_size = (nvme_request_size() + 63) & ~(size_t)63;
-	p->fused = aligned_alloc(64, fused_size);
-	if (p->ranges == NULL || p->fused == NULL) {
-		env_dma_free(p->ranges);
-		free(p->fused);
-		free(p);
+	qp->fused = aligned_alloc(64, fused_size);
+	if (qp->ranges == NULL || qp->fused == NULL) {
+		env_dma_free(qp->ranges);
+		free(qp->fused);
+		free(qp);
 		return -ENOMEM;
 	}
-	memset(p->fused, 0, fused_size);
-	p->c = c;
-	p->thread = thread_current();
-	p->lcore = env_lcore_current();
-	p->retry_timer = (struct thread_timer){.fn = retry_timer_fired, .arg = p};
-	nvme_queue_init(p);
-	((struct channel *)channel)->path = p;
-	__atomic_fetch_add(&c->num_paths, 1, __ATOMIC_RELAXED);
-	thread_post(thread_control(), &p->join_msg, join);
+	memset(qp->fused, 0, fused_size);
+	qp->c = c;
+	qp->thread = thread_current();
+	qp->lcore = env_lcore_current();
+	qp->retry_timer = (struct thread_timer){.fn = bdev_nvme_qpair_retry_timer_fired, .arg = qp};
+	bdev_nvme_qpair_init(qp);
+	((struct qpair_channel *)channel)->qpair = qp;
+	__atomic_fetch_add(&c->num_qpairs, 1, __ATOMIC_RELAXED);
+	thread_post(thread_control(), &qp->join_msg, bdev_nvme_qpair_join_message);
 	return 0;
 }
 
-void nvme_path_destroy(struct io_device *dev, void *channel)
+void bdev_nvme_qpair_destroy(struct io_device *dev, void *channel)
 {
-	struct nvme_path *p = ((struct channel *)channel)->path;
+	struct bdev_nvme_qpair *qp = ((struct qpair_channel *)channel)->qpair;
 
-	p->closing = true;
-	nvme_queue_enter(p);
-	nvme_queue_exit(p); /* leaves now, or when the frame further up does */
+	qp->closing = true;
+	bdev_nvme_qpair_enter(qp);
+	bdev_nvme_qpair_exit(qp); /* leaves now, or when the frame further up does */
 }
 
-void nvme_path_post_leave(struct nvme_path *p)
+void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp)
 {
 	/* pairs with call(): who finds it set also finds that the queue pair is not used any more */
-	__atomic_store_n(&p->closed, true, __ATOMIC_RELEASE);
-	thread_post(thread_control(), &p->leave_msg, leave);
+	__atomic_store_n(&qp->closed, true, __ATOMIC_RELEASE);
+	thread_post(thread_control(), &qp->leave_msg, bdev_nvme_qpair_leave_message);
 }
 
-struct nvme_path *nvme_path_of(struct io_channel *ch)
+struct bdev_nvme_qpair *bdev_nvme_qpair_of(struct io_channel *ch)
 {
-	return ((struct channel *)io_channel_ctx(ch))->path;
+	return ((struct qpair_channel *)io_channel_ctx(ch))->qpair;
 }
 
 /* --- Statistics --- */
 
 struct stat_call {
-	struct nvme_path *p;
-	struct bdev_nvme_path_stat *stat;
+	struct bdev_nvme_qpair *qp;
+	struct bdev_nvme_qpair_stat *stat;
 };
 
-static void collect(void *arg)
+static void bdev_nvme_qpair_collect_stat(void *arg)
 {
 	const struct stat_call *s = arg;
-	const struct nvme_path *p = s->p;
-	const struct nvme_io *n;
+	const struct bdev_nvme_qpair *qp = s->qp;
+	const struct bdev_nvme_io *n;
 
-	*s->stat = (struct bdev_nvme_path_stat){.polls = p->polls,
-						.idle_polls = p->idle_polls,
-						.completions = p->completions,
-						.queued_requests = p->queued,
-						.retries = p->retries,
-						.outstanding = p->outstanding};
-	STAILQ_FOREACH (n, &p->waiting, link) {
+	*s->stat = (struct bdev_nvme_qpair_stat){.polls = qp->polls,
+						 .idle_polls = qp->idle_polls,
+						 .completions = qp->completions,
+						 .queued_requests = qp->queued,
+						 .retries = qp->retries,
+						 .outstanding = qp->outstanding};
+	STAILQ_FOREACH (n, &qp->waiting, link) {
 		s->stat->waiting++;
 	}
-	STAILQ_FOREACH (n, &p->delayed, link) {
+	STAILQ_FOREACH (n, &qp->delayed, link) {
 		s->stat->waiting++;
 	}
 }
 
-void bdev_nvme_for_each_path(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_path_stat *stat),
-			     void *arg)
+void bdev_nvme_for_each_qpair(struct bdev_nvme *c, void (*fn)(void *arg, const struct bdev_nvme_qpair_stat *stat),
+			      void *arg)
 {
-	struct nvme_path *p;
+	struct bdev_nvme_qpair *qp;
 
-	TAILQ_FOREACH (p, &c->paths, link) {
-		struct bdev_nvme_path_stat stat;
-		struct stat_call s = {p, &stat};
+	TAILQ_FOREACH (qp, &c->qpairs, link) {
+		struct bdev_nvme_qpair_stat stat;
+		struct stat_call s = {qp, &stat};
 
-		if (!__atomic_load_n(&p->closed, __ATOMIC_ACQUIRE)) {
-			thread_call(p->thread, collect, &s);
-			stat.thread_name = thread_name(p->thread);
-			stat.thread_id = thread_id(p->thread);
-			stat.qid = p->own ? nvme_qpair_id(p->own) : 0;
+		if (!__atomic_load_n(&qp->closed, __ATOMIC_ACQUIRE)) {
+			thread_call(qp->thread, bdev_nvme_qpair_collect_stat, &s);
+			stat.thread_name = thread_name(qp->thread);
+			stat.thread_id = thread_id(qp->thread);
+			stat.qid = qp->created ? nvme_qpair_id(qp->created) : 0;
 			fn(arg, &stat);
 		}
 	}

@@ -82,7 +82,7 @@ STATE(nvme_ctrlr_state, old << 8 | now, (tsc, at, nqn, old, now), const char *at
       uint32_t now)
 STATE(bdev_nvme_state, old << 8 | now, (tsc, name, at, old, now), const char *name, const char *at, uint32_t old,
       uint32_t now)
-STATE(bdev_nvme_path_state, old << 8 | now, (tsc, name, thread, old, now), const char *name, uint64_t thread,
+STATE(bdev_nvme_qpair_state, old << 8 | now, (tsc, name, thread, old, now), const char *name, uint64_t thread,
       uint32_t old, uint32_t now)
 STATE(bdev_nvme_discovery_state, old << 8 | now, (tsc, name, nqn, old, now), const char *name, const char *nqn,
       uint32_t old, uint32_t now)

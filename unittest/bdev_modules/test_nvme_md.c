@@ -376,18 +376,18 @@ static void test_metadata_that_cannot_be_used_is_refused(void)
 {
 	struct nvme_ns ns = {.block_size = DATA, .md_size = 8, .md_interleaved = true, .pi_type = 1};
 
-	CU_ASSERT_PTR_NULL(nvme_md_unusable(&ns, true));
+	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true));
 	ns.pi_type = 4;
-	CU_ASSERT_PTR_NOT_NULL(nvme_md_unusable(&ns, false));
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, false));
 	ns.pi_type = 0;
 	ns.md_size = 12;
-	CU_ASSERT_PTR_NOT_NULL(nvme_md_unusable(&ns, false));
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, false));
 	ns.md_size = 16;
 	ns.md_interleaved = false;
-	CU_ASSERT_PTR_NULL(nvme_md_unusable(&ns, false));
-	CU_ASSERT_PTR_NOT_NULL(nvme_md_unusable(&ns, true)); /* fabrics have no separate metadata */
+	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, false));
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, true)); /* fabrics have no separate metadata */
 	ns.md_size = 0;
-	CU_ASSERT_PTR_NULL(nvme_md_unusable(&ns, true));
+	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true));
 }
 
 static void test_dwords_of_a_command(void)
@@ -411,7 +411,7 @@ static void test_dwords_of_a_command(void)
 		struct nvme_sqe cmd = {.cdw12 = htole32(7)};
 		struct bdev_io io = {.offset_blocks = 0x123456789};
 		bdev_io_set_dif(&io, cases[i].flags, 77, 0x1234, 0xff);
-		nvme_md_set_pi(&cmd, &md, &io, cases[i].act);
+		bdev_nvme_md_set_pi(&cmd, &md, &io, cases[i].act);
 		CU_ASSERT_EQUAL(le32toh(cmd.cdw12), 7 | cases[i].prinfo);
 		CU_ASSERT_EQUAL(le32toh(cmd.cdw14), cases[i].ref);
 		CU_ASSERT_EQUAL(le32toh(cmd.cdw15), cases[i].app);

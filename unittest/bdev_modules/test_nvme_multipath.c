@@ -573,7 +573,7 @@ static void test_log_that_finds_no_room_in_the_queue_is_read_later(void)
 	end_two();
 }
 
-static void add_retries(void *arg, const struct bdev_nvme_path_stat *stat)
+static void add_retries(void *arg, const struct bdev_nvme_qpair_stat *stat)
 {
 	*(uint64_t *)arg += stat->retries; /* those that waited for their time */
 }
@@ -592,7 +592,7 @@ static void test_refusals_that_the_log_does_not_explain_are_outlasted(void)
 	set_fault(MODEL_FAULT_STATUS, nvme_cmd_read, 4, NVME_ST(PATH, ANA_TRANSITION));
 	model.fault.qid = 1; /* the log is read by the same opcode */
 	CU_ASSERT_EQUAL(read_one(&u), 0);
-	bdev_nvme_for_each_path(nvme, add_retries, &retries);
+	bdev_nvme_for_each_qpair(nvme, add_retries, &retries);
 	CU_ASSERT_EQUAL(retries, 3); /* all but the first, which is sent again when the log has been read */
 	user_close(&u);
 	end_two();

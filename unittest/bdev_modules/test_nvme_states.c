@@ -8,7 +8,7 @@
 #include "unittest/bdev_modules/nvme_fixture.h"
 #include "usdt/usdt.h"
 
-enum machine { CTRLR, PATH };
+enum machine { CTRLR, QPAIR };
 
 static struct {
 	enum machine machine;
@@ -37,12 +37,14 @@ void __wrap_usdt_fire_bdev_nvme_state(uint64_t tsc, const char *name, const char
 	__real_usdt_fire_bdev_nvme_state(tsc, name, at, old, now);
 }
 
-void __real_usdt_fire_bdev_nvme_path_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now);
-void __wrap_usdt_fire_bdev_nvme_path_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now);
-void __wrap_usdt_fire_bdev_nvme_path_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now)
+void __real_usdt_fire_bdev_nvme_qpair_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old,
+					    uint32_t now);
+void __wrap_usdt_fire_bdev_nvme_qpair_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old,
+					    uint32_t now);
+void __wrap_usdt_fire_bdev_nvme_qpair_state(uint64_t tsc, const char *name, uint64_t thread, uint32_t old, uint32_t now)
 {
-	look(PATH, old, now);
-	__real_usdt_fire_bdev_nvme_path_state(tsc, name, thread, old, now);
+	look(QPAIR, old, now);
+	__real_usdt_fire_bdev_nvme_qpair_state(tsc, name, thread, old, now);
 }
 
 /* --- What strikes --- */
@@ -92,9 +94,12 @@ static const struct change {
 	enum machine machine;
 	uint32_t old, now;
 } changes[] = {
-	{CTRLR, BDEV_NVME_UP, BDEV_NVME_DOWN},        {CTRLR, BDEV_NVME_DOWN, BDEV_NVME_UP},
-	{PATH, NVME_PATH_UP, NVME_PATH_STOPPING},     {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE},
-	{PATH, NVME_PATH_IDLE, NVME_PATH_CONNECTING}, {PATH, NVME_PATH_CONNECTING, NVME_PATH_UP},
+	{CTRLR, BDEV_NVME_UP, BDEV_NVME_DOWN},
+	{CTRLR, BDEV_NVME_DOWN, BDEV_NVME_UP},
+	{QPAIR, BDEV_NVME_QPAIR_UP, BDEV_NVME_QPAIR_STOPPING},
+	{QPAIR, BDEV_NVME_QPAIR_STOPPING, BDEV_NVME_QPAIR_IDLE},
+	{QPAIR, BDEV_NVME_QPAIR_IDLE, BDEV_NVME_QPAIR_CONNECTING},
+	{QPAIR, BDEV_NVME_QPAIR_CONNECTING, BDEV_NVME_QPAIR_UP},
 };
 #define CHANGES (sizeof(changes) / sizeof(changes[0]))
 
@@ -192,8 +197,8 @@ static void test_controller_is_detached_at_any_change(void)
 static void test_faults_of_a_controller_that_is_being_detached_do_not_keep_it(void)
 {
 	static const struct change ends[] = {{CTRLR, BDEV_NVME_UP, BDEV_NVME_DETACHING},
-					     {PATH, NVME_PATH_UP, NVME_PATH_STOPPING},
-					     {PATH, NVME_PATH_STOPPING, NVME_PATH_IDLE}};
+					     {QPAIR, BDEV_NVME_QPAIR_UP, BDEV_NVME_QPAIR_STOPPING},
+					     {QPAIR, BDEV_NVME_QPAIR_STOPPING, BDEV_NVME_QPAIR_IDLE}};
 	static void (*const strikes[])(void) = {strike_nothing, strike_refused, strike_deaf, strike_fatal,
 						strike_removed};
 
@@ -226,7 +231,7 @@ static const struct unit_test tests[] = {
 static int setup(void)
 {
 	varve_bdev_nvme_state_semaphore++;
-	varve_bdev_nvme_path_state_semaphore++;
+	varve_bdev_nvme_qpair_state_semaphore++;
 	return drive_setup();
 }
 

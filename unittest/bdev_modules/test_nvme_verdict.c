@@ -3,38 +3,38 @@
 #include "bdev_modules/nvme/internal.h"
 #include "unittest/unit.h"
 
-static const struct nvme_verdict_facts facts = {.repeatable = true, .retry_limit = 3, .crdt = {5, 20, 300}};
+static const struct bdev_nvme_verdict_facts facts = {.repeatable = true, .retry_limit = 3, .crdt = {5, 20, 300}};
 
-static enum nvme_verdict verdict(uint16_t status, struct nvme_verdict_facts f, uint32_t *delay_ms)
+static enum bdev_nvme_verdict verdict(uint16_t status, struct bdev_nvme_verdict_facts f, uint32_t *delay_ms)
 {
 	uint32_t ignored;
 
-	return nvme_io_verdict(status, &f, delay_ms ? delay_ms : &ignored);
+	return bdev_nvme_io_verdict(status, &f, delay_ms ? delay_ms : &ignored);
 }
 
 static void test_success_and_lasting_errors_are_final(void)
 {
-	CU_ASSERT_EQUAL(verdict(0, facts, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(GENERIC, INTERNAL), facts, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, LBA_RANGE), facts, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, READ_ERROR), facts, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, COMPARE_FAILED), facts, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_REQ), facts, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, RESERVATION_CONFLICT), facts, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(0, facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(GENERIC, INTERNAL), facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, LBA_RANGE), facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, READ_ERROR), facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, COMPARE_FAILED), facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_REQ), facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, RESERVATION_CONFLICT), facts, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
 static void test_what_is_lost_with_its_queue_pair_goes_again(void)
 {
-	struct nvme_verdict_facts f = facts;
+	struct bdev_nvme_verdict_facts f = facts;
 
 	f.retries = 200; /* that is another count */
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), NVME_VERDICT_LOST);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), BDEV_NVME_VERDICT_LOST);
 	f.aborting = true;
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), BDEV_NVME_VERDICT_DONE);
 	f = facts;
 	f.repeatable = false;
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
 static void test_passing_errors_are_tried_again_so_often(void)
@@ -43,56 +43,56 @@ static void test_passing_errors_are_tried_again_so_often(void)
 					   NVME_ST(GENERIC, INTERNAL),        NVME_ST(PATH, ANA_INACCESSIBLE),
 					   NVME_ST(PATH, ANA_TRANSITION),     NVME_ST(PATH, CTRL_PATH_ERROR),
 					   NVME_ST(GENERIC, TRAN_TPORT_ERROR)};
-	struct nvme_verdict_facts f = facts;
+	struct bdev_nvme_verdict_facts f = facts;
 
 	for (unsigned i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
 		f.retries = 2;
-		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), NVME_VERDICT_RETRY);
+		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), BDEV_NVME_VERDICT_RETRY);
 		f.retries = 3;
-		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), NVME_VERDICT_DONE);
+		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), BDEV_NVME_VERDICT_DONE);
 	}
 	f.retry_limit = -1;
 	f.retries = 255;
-	CU_ASSERT_EQUAL(verdict(passing[0], f, NULL), NVME_VERDICT_RETRY);
+	CU_ASSERT_EQUAL(verdict(passing[0], f, NULL), BDEV_NVME_VERDICT_RETRY);
 }
 
 static void test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is(void)
 {
 	static const uint16_t no_access[] = {NVME_ST(PATH, ANA_INACCESSIBLE), NVME_ST(PATH, ANA_TRANSITION),
 					     NVME_ST(PATH, ANA_PERSISTENT_LOSS)};
-	struct nvme_verdict_facts f = facts;
+	struct bdev_nvme_verdict_facts f = facts;
 
 	f.ana = true;
 	f.repeatable = false; /* it was not carried out */
 	f.retries = 200;      /* the log of states says when to ask again, not a count */
 	for (unsigned i = 0; i < sizeof(no_access) / sizeof(no_access[0]); i++) {
-		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), NVME_VERDICT_NO_ACCESS);
-		CU_ASSERT_EQUAL(verdict(no_access[i] | NVME_SC_DNR, f, NULL), NVME_VERDICT_DONE);
+		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), BDEV_NVME_VERDICT_NO_ACCESS);
+		CU_ASSERT_EQUAL(verdict(no_access[i] | NVME_SC_DNR, f, NULL), BDEV_NVME_VERDICT_DONE);
 		f.aborting = true;
-		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), NVME_VERDICT_DONE);
+		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), BDEV_NVME_VERDICT_DONE);
 		f.aborting = false;
 	}
-	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(0, f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(0, f, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
 static void test_path_errors_go_elsewhere_at_once_so_often(void)
 {
-	struct nvme_verdict_facts f = facts;
+	struct bdev_nvme_verdict_facts f = facts;
 	uint32_t delay_ms;
 
 	f.others = true;
-	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), NVME_VERDICT_ELSEWHERE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), BDEV_NVME_VERDICT_ELSEWHERE);
 	CU_ASSERT_EQUAL(delay_ms, 0);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), f, NULL), NVME_VERDICT_ELSEWHERE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL),
-			NVME_VERDICT_RETRY); /* another path has the same drive */
-	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+			BDEV_NVME_VERDICT_RETRY); /* another path has the same drive */
+	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
 	f.retries = 3;
-	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
 	f.retries = 0;
 	f.repeatable = false;
-	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
 /* --- The log of access states --- */
@@ -141,10 +141,10 @@ static void test_controller_says_how_long_to_wait(void)
 
 	for (uint16_t crd = 1; crd <= 3; crd++) {
 		CU_ASSERT_EQUAL(verdict((uint16_t)(NVME_SC_CMD_INTERRUPTED | crd << 11), facts, &delay_ms),
-				NVME_VERDICT_RETRY);
+				BDEV_NVME_VERDICT_RETRY);
 		CU_ASSERT_EQUAL(delay_ms, facts.crdt[crd - 1] * 100u);
 	}
-	CU_ASSERT_EQUAL(verdict(NVME_SC_CMD_INTERRUPTED, facts, &delay_ms), NVME_VERDICT_RETRY);
+	CU_ASSERT_EQUAL(verdict(NVME_SC_CMD_INTERRUPTED, facts, &delay_ms), BDEV_NVME_VERDICT_RETRY);
 	CU_ASSERT(delay_ms > 0 && delay_ms < 100);
 }
 
@@ -158,26 +158,27 @@ static void test_commands_of_the_driver_are_not_passed_through(void)
 
 	for (unsigned i = 0; i < sizeof(own); i++) {
 		cmd.opcode = own[i];
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, 0, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 	}
 	for (unsigned i = 0; i < sizeof(features); i++) {
 		cmd = (struct nvme_sqe){.opcode = nvme_admin_set_features, .cdw10 = htole32(features[i])};
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, 0, true), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 		cmd.opcode = nvme_admin_get_features;
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), 0);
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, 0, true), 0);
 	}
 	cmd = (struct nvme_sqe){.opcode = nvme_admin_get_log_page};
-	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, 0, true), 0);
 }
 
 static void check_admin_length(struct nvme_sqe cmd, uint64_t need)
 {
-	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, need, false), 0);
-	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, need + 4096, false), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, need, false), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, need + 4096, false), 0);
 	if (need != 0) {
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, need - 1, false), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, false), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-		CU_ASSERT_EQUAL(nvme_cmd_check_admin(&cmd, 0, true), 0); /* an SGL has its length */
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, need - 1, false),
+				NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, 0, false), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&cmd, 0, true), 0); /* an SGL has its length */
 	}
 }
 
@@ -214,8 +215,8 @@ static void test_admin_commands_that_move_more_than_they_have_are_refused(void)
 						     .cdw12 = htole32(rows[i].cdw12)},
 				   rows[i].need);
 	}
-	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&unknown, 4096, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
-	CU_ASSERT_EQUAL(nvme_cmd_check_admin(&unknown, 4096, true), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&unknown, 4096, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_admin(&unknown, 4096, true), 0);
 }
 
 static const struct nvme_ns plain = {.block_size = 512};
@@ -224,10 +225,11 @@ static void check_length(uint8_t opcode, uint32_t cdw10, uint32_t cdw12, uint64_
 {
 	struct nvme_sqe cmd = {.opcode = opcode, .cdw10 = htole32(cdw10), .cdw12 = htole32(cdw12)};
 
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right, 0, &plain), 0);
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right + 4, 0, &plain), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, right, 0, &plain), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, right + 4, 0, &plain), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	if (right >= 4) {
-		CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, right - 4, 0, &plain), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, right - 4, 0, &plain),
+				NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	}
 }
 
@@ -246,16 +248,16 @@ static void test_data_of_a_passed_command_must_be_what_the_controller_will_move(
 	check_length(nvme_cmd_resv_report, UINT32_MAX, 0, UINT64_C(4) << 32);
 	check_length(nvme_cmd_resv_release, 0, 0, 8);
 	struct nvme_sqe vendor = {.opcode = 0x99};
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&vendor, 512, 0, &plain), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&vendor, 512, 0, &plain), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 }
 
 static void check_md(const struct nvme_ns *ns, uint32_t cdw12, uint64_t data, uint64_t md)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_cmd_read, .cdw12 = htole32(cdw12)};
 
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, data, md, ns), 0);
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, data, md + 8, ns), NVME_ST_DNR(GENERIC, SGL_INVALID_METADATA));
-	CU_ASSERT_EQUAL(nvme_cmd_check_io(&cmd, data + 8, md, ns), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, data, md, ns), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, data, md + 8, ns), NVME_ST_DNR(GENERIC, SGL_INVALID_METADATA));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, data + 8, md, ns), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 }
 
 static void test_metadata_of_a_passed_command_is_counted_too(void)
@@ -282,14 +284,14 @@ static void test_vendor_commands_are_bounded(void)
 {
 	struct nvme_sqe cmd = {.opcode = 0xc2, .cdw10 = htole32(99)};
 
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, true, false), 0);
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 4096, false, true), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_vendor(&cmd, 4096, true, false), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_vendor(&cmd, 4096, false, false), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_vendor(&cmd, 4096, false, true), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_vendor(&cmd, 396, false, true), 0);
 	cmd.cdw10 = htole32(1u << 30 | 99); /* as if it were 396 in 32 bits */
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, false, true), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_vendor(&cmd, 396, false, true), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	cmd.opcode = 0x83;
-	CU_ASSERT_EQUAL(nvme_cmd_check_vendor(&cmd, 396, true, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
+	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_vendor(&cmd, 396, true, true), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 }
 
 static const struct unit_test tests[] = {
