@@ -31,6 +31,7 @@
 
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
+#include "util/state_machine.h"
 
 static struct thread *qpair_thread(const struct nvmf_rdma_qpair *qp)
 {
@@ -42,17 +43,29 @@ static struct nvmf_rdma_transport *qpair_transport(const struct nvmf_rdma_qpair 
 	return nvmf_rdma_transport_of(qp->base.transport);
 }
 
+static const char *qpair_state_name(enum nvmf_rdma_qpair_state state)
+{
+	static const char *const names[] = {
+		[NVMF_RDMA_QPAIR_SETUP] = "setup",
+		[NVMF_RDMA_QPAIR_LIVE] = "live",
+		[NVMF_RDMA_QPAIR_CLOSING] = "closing",
+		[NVMF_RDMA_QPAIR_CLOSED] = "closed",
+	};
+
+	return state < ARRAY_SIZE(names) ? names[state] : "unknown";
+}
+
+static const uint32_t next_states[] = {
+	[NVMF_RDMA_QPAIR_SETUP] = 1u << NVMF_RDMA_QPAIR_LIVE | 1u << NVMF_RDMA_QPAIR_CLOSING,
+	[NVMF_RDMA_QPAIR_LIVE] = 1u << NVMF_RDMA_QPAIR_CLOSING,
+	[NVMF_RDMA_QPAIR_CLOSING] = 1u << NVMF_RDMA_QPAIR_CLOSED,
+	[NVMF_RDMA_QPAIR_CLOSED] = 0,
+};
+STATE_MACHINE(qpair_machine, "nvmf_rdma connection", qpair_state_name, next_states)
+
 static void qpair_set_state(struct nvmf_rdma_qpair *qp, enum nvmf_rdma_qpair_state new)
 {
-	static const uint8_t allowed[] = {
-		[NVMF_RDMA_QPAIR_SETUP] = 1 << NVMF_RDMA_QPAIR_LIVE | 1 << NVMF_RDMA_QPAIR_CLOSING,
-		[NVMF_RDMA_QPAIR_LIVE] = 1 << NVMF_RDMA_QPAIR_CLOSING,
-		[NVMF_RDMA_QPAIR_CLOSING] = 1 << NVMF_RDMA_QPAIR_CLOSED,
-		[NVMF_RDMA_QPAIR_CLOSED] = 0,
-	};
-	if ((allowed[qp->state] & 1 << new) == 0) {
-		log_limited(LOG_LEVEL_ERROR, "a connection went from state %d to %d", qp->state, new);
-	}
+	state_machine_check(&qpair_machine, qp->state, new, qp->base.hostnqn);
 	qp->state = new;
 }
 

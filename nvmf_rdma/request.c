@@ -2,55 +2,58 @@
 /* The life of a request, on its poll group's thread. The table says which state may follow which; set_request_state()
  * is the only place that changes one, and where tracepoint and probe are. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
+#include "util/state_machine.h"
 
 #define TO(s) (UINT32_C(1) << RDMA_REQ_##s)
 
-static const struct {
-	const char *name;
-	uint32_t next;
-} request_states[RDMA_REQ_STATES] = {
-	[RDMA_REQ_FREE] = {"free", TO(NEW)},
-	[RDMA_REQ_NEW] = {"new", TO(NEED_BUFFER) | TO(HAVE_BUFFER) | TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
-	[RDMA_REQ_NEED_BUFFER] = {"need buffer", TO(HAVE_BUFFER) | TO(EXECUTED)},
-	[RDMA_REQ_HAVE_BUFFER] = {"have buffer", TO(NEED_DATA_WR) | TO(TX_PENDING_H2C) | TO(TX_H2C) |
-							 TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
-	[RDMA_REQ_NEED_DATA_WR] = {"need data work request", TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(EXECUTED) |
-								     TO(TX_PENDING_C2H) | TO(RDY2COMPL_PEND) |
-								     TO(RDY_TO_COMPL) | TO(COMPLETED)},
-	[RDMA_REQ_TX_PENDING_H2C] = {"transfer host to controller pending", TO(TX_H2C) | TO(EXECUTED)},
-	[RDMA_REQ_TX_H2C] = {"transferring host to controller", TO(RDY_TO_EXECUTE) | TO(EXECUTED)},
-	[RDMA_REQ_RDY_TO_EXECUTE] = {"ready to execute", TO(EXECUTING)},
-	[RDMA_REQ_EXECUTING] = {"executing", TO(EXECUTED)},
-	[RDMA_REQ_EXECUTED] = {"executed", TO(NEED_DATA_WR) | TO(TX_PENDING_C2H) | TO(RDY2COMPL_PEND) |
-						   TO(RDY_TO_COMPL) | TO(COMPLETED)},
-	[RDMA_REQ_TX_PENDING_C2H] = {"transfer controller to host pending", TO(RDY_TO_COMPL) | TO(COMPLETED)},
-	[RDMA_REQ_RDY2COMPL_PEND] = {"response pending", TO(RDY_TO_COMPL) | TO(COMPLETED)},
-	[RDMA_REQ_RDY_TO_COMPL] = {"ready to complete", TO(COMPLETING_C2H) | TO(COMPLETING)},
-	[RDMA_REQ_COMPLETING_C2H] = {"completing with data", TO(COMPLETED)},
-	[RDMA_REQ_COMPLETING] = {"completing", TO(COMPLETED)},
-	[RDMA_REQ_COMPLETED] = {"completed", TO(FREE)},
+static const uint32_t next_states[RDMA_REQ_STATES] = {
+	[RDMA_REQ_FREE] = TO(NEW),
+	[RDMA_REQ_NEW] = TO(NEED_BUFFER) | TO(HAVE_BUFFER) | TO(RDY_TO_EXECUTE) | TO(EXECUTED),
+	[RDMA_REQ_NEED_BUFFER] = TO(HAVE_BUFFER) | TO(EXECUTED),
+	[RDMA_REQ_HAVE_BUFFER] = TO(NEED_DATA_WR) | TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(RDY_TO_EXECUTE) | TO(EXECUTED),
+	[RDMA_REQ_NEED_DATA_WR] = TO(TX_PENDING_H2C) | TO(TX_H2C) | TO(EXECUTED) | TO(TX_PENDING_C2H) |
+				  TO(RDY2COMPL_PEND) | TO(RDY_TO_COMPL) | TO(COMPLETED),
+	[RDMA_REQ_TX_PENDING_H2C] = TO(TX_H2C) | TO(EXECUTED),
+	[RDMA_REQ_TX_H2C] = TO(RDY_TO_EXECUTE) | TO(EXECUTED),
+	[RDMA_REQ_RDY_TO_EXECUTE] = TO(EXECUTING),
+	[RDMA_REQ_EXECUTING] = TO(EXECUTED),
+	[RDMA_REQ_EXECUTED] =
+		TO(NEED_DATA_WR) | TO(TX_PENDING_C2H) | TO(RDY2COMPL_PEND) | TO(RDY_TO_COMPL) | TO(COMPLETED),
+	[RDMA_REQ_TX_PENDING_C2H] = TO(RDY_TO_COMPL) | TO(COMPLETED),
+	[RDMA_REQ_RDY2COMPL_PEND] = TO(RDY_TO_COMPL) | TO(COMPLETED),
+	[RDMA_REQ_RDY_TO_COMPL] = TO(COMPLETING_C2H) | TO(COMPLETING),
+	[RDMA_REQ_COMPLETING_C2H] = TO(COMPLETED),
+	[RDMA_REQ_COMPLETING] = TO(COMPLETED),
+	[RDMA_REQ_COMPLETED] = TO(FREE),
+};
+
+static const char *const state_names[RDMA_REQ_STATES] = {
+	[RDMA_REQ_FREE] = "free",
+	[RDMA_REQ_NEW] = "new",
+	[RDMA_REQ_NEED_BUFFER] = "need buffer",
+	[RDMA_REQ_HAVE_BUFFER] = "have buffer",
+	[RDMA_REQ_NEED_DATA_WR] = "need data work request",
+	[RDMA_REQ_TX_PENDING_H2C] = "transfer host to controller pending",
+	[RDMA_REQ_TX_H2C] = "transferring host to controller",
+	[RDMA_REQ_RDY_TO_EXECUTE] = "ready to execute",
+	[RDMA_REQ_EXECUTING] = "executing",
+	[RDMA_REQ_EXECUTED] = "executed",
+	[RDMA_REQ_TX_PENDING_C2H] = "transfer controller to host pending",
+	[RDMA_REQ_RDY2COMPL_PEND] = "response pending",
+	[RDMA_REQ_RDY_TO_COMPL] = "ready to complete",
+	[RDMA_REQ_COMPLETING_C2H] = "completing with data",
+	[RDMA_REQ_COMPLETING] = "completing",
+	[RDMA_REQ_COMPLETED] = "completed",
 };
 
 const char *nvmf_rdma_request_state_name(enum nvmf_rdma_request_state s)
 {
-	return s < RDMA_REQ_STATES ? request_states[s].name : "unknown";
+	return s < RDMA_REQ_STATES && state_names[s] != NULL ? state_names[s] : "unknown";
 }
-
-static uint64_t illegal_transitions;
-
-static void COLD report_illegal_transition(const struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
-{
-	illegal_transitions++;
-	log_limited(LOG_LEVEL_ERROR, "a request went from '%s' to '%s'", request_states[r->state].name,
-		    request_states[new].name);
-#ifndef NDEBUG
-	abort(); /* a fault of ours: input chooses among the table's rows only */
-#endif
-}
+STATE_MACHINE(request_machine, "nvmf_rdma request", nvmf_rdma_request_state_name, next_states)
 
 /* Inlined with a constant state, so that one record is left of the switch. */
 static ALWAYS_INLINE void record_request_state(const struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
@@ -90,10 +93,12 @@ static ALWAYS_INLINE void record_request_state(const struct nvmf_rdma_request *r
 	}
 }
 
+/* The check is state_machine_check() without its loads: the table is this file's, new is a constant where it is called,
+ * and nothing else writes r->state. */
 static ALWAYS_INLINE void set_request_state(struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
 {
-	if (unlikely((request_states[r->state].next & UINT32_C(1) << new) == 0)) {
-		report_illegal_transition(r, new);
+	if (unlikely((next_states[r->state] & UINT32_C(1) << new) == 0)) {
+		state_machine_violation(&request_machine, r->state, new, r->qp->base.hostnqn);
 	}
 	record_request_state(r, new);
 	USDT(nvmf_req_state, r->qp->base.hostnqn, r->qp->base.qid, nvmf_request_cid(&r->req), r->req.sqe->opcode,
@@ -594,8 +599,8 @@ struct nvmf_request *nvmf_rdma_op_request_next(struct nvmf_qpair *qpair, struct 
 const char *nvmf_rdma_op_request_state(unsigned n)
 {
 	for (unsigned s = 0; s < RDMA_REQ_FREE; s++) { /* the numbers have gaps */
-		if (request_states[s].name != NULL && n-- == 0) {
-			return request_states[s].name;
+		if (state_names[s] != NULL && n-- == 0) {
+			return state_names[s];
 		}
 	}
 	return NULL;
