@@ -16,7 +16,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/malloc/malloc.h"
 #include "dhchap/dhchap.h"
 #include "verbs/pd.h"
 #include "rpc/rpc.h"

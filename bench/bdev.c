@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/malloc/malloc.h"
+#include "bdev_modules/null/null.h"
 #include "bench/allocations.h"
 #include "bench/bench.h"
 #include "env_dpdk/env.h"

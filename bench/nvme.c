@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
-#include "bdev_modules/bdev_modules.h"
 #include "bdev_modules/nvme/bdev_nvme.h"
 #include "bench/allocations.h"
 #include "bench/bench.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "bdev/bdev.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/null/null.h"
 #include "bench/bench.h"
 #include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"

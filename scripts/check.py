@@ -33,10 +33,10 @@ ROOMS = {
     "verbs": "env_dpdk thread",
     "nvme": "env_dpdk thread dhchap keyring verbs",
     "bdev": "env_dpdk thread nvme/spec.h",
-    "bdev_modules": "env_dpdk thread rpc keyring nvme bdev",
     "nvmf": "env_dpdk thread dhchap keyring nvme/spec.h bdev",
     "nvmf_rdma": "env_dpdk thread verbs nvmf nvme/spec.h bdev",
     "rpc_methods": "env_dpdk thread rpc dhchap keyring bdev nvmf",
+    "bdev_modules": "env_dpdk thread rpc dhchap keyring nvme bdev rpc_methods",
     "appliance": "env_dpdk thread rpc rpc_methods dhchap verbs bdev nvmf",
     "softverbs": "util/compiler.h",     # knows nothing of varve: a header without code is all it takes
     "tools": "env_dpdk thread rpc dhchap keyring nvme bdev bdev_modules",

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "bdev/bdev.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/uring/uring.h"
 #include "bdev_modules/nvme/bdev_nvme.h"
 #include "env_dpdk/env.h"
 #include "thread/thread.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bdev/vbdev/vbdev.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/delay/delay.h"
 
 #define CHILDREN       128 /* per channel */
 #define MAX_LATENCY_US 3600000000ul

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bdev/vbdev/vbdev.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/error/error.h"
 
 #define CHILDREN 128 /* per channel */
 

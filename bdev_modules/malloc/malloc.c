@@ -9,7 +9,7 @@
 #include "bdev_modules/malloc/bad_blocks.h"
 
 #include "bdev/module_util.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/malloc/malloc.h"
 #include "env_dpdk/env.h"
 #include "thread/worker.h"
 

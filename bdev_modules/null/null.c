@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bdev/module_util.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/null/null.h"
 
 struct null_bdev {
 	struct bdev bdev;

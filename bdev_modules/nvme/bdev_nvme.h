@@ -6,7 +6,7 @@
 #ifndef BDEV_BDEV_NVME_H
 #define BDEV_BDEV_NVME_H
 
-#include "bdev_modules/bdev_modules.h"
+#include "bdev/bdev.h"
 #include "nvme/nvme.h"
 
 #define BDEV_NVME_KEY_MAX  64 /* of a key's name, likewise */

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "bdev_modules/nvme/nvme_rpc.h"
+#include "rpc_methods/bdev_module.h"
 
 struct bdev_nvme *bdev_nvme_rpc_find(struct rpc_request *req, const char *name)
 {
@@ -576,7 +577,7 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }
 
-void bdev_nvme_rpc_write_config(json_t *methods)
+static void bdev_nvme_write_config(json_t *methods)
 {
 	bdev_nvme_rpc_write_options(methods);
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
@@ -598,6 +599,7 @@ void bdev_nvme_rpc_write_config(json_t *methods)
 		rpc_config_add(methods, "bdev_nvme_set_hotplug", params);
 	}
 }
+RPC_BDEV_CONFIG(nvme, .write_module = bdev_nvme_write_config)
 
 /* --- Events --- */
 

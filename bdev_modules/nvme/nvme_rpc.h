@@ -34,7 +34,5 @@ bool bdev_nvme_rpc_multipath_opts_decode(const struct bdev_nvme_rpc_multipath_op
 /* Answers true, or the error. */
 void bdev_nvme_rpc_answer(void *req, int rc, const char *error);
 void bdev_nvme_rpc_write_options(json_t *methods);
-/* Appends the calls that rebuild options and controllers. */
-void bdev_nvme_rpc_write_config(json_t *methods);
 
 #endif

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "bdev/module_util.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/uring/uring.h"
 #include "util/log.h"
 
 #define RING_ENTRIES  256u /* in flight per channel */

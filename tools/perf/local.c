@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/malloc/malloc.h"
+#include "bdev_modules/null/null.h"
+#include "bdev_modules/uring/uring.h"
 #include "tools/perf/perf.h"
 
 #define BLOCK_SIZE 512

@@ -7,7 +7,11 @@
 #include <stdatomic.h>
 
 #include "bdev/module.h"
-#include "bdev_modules/bdev_modules.h"
+#include "bdev_modules/delay/delay.h"
+#include "bdev_modules/error/error.h"
+#include "bdev_modules/malloc/malloc.h"
+#include "bdev_modules/null/null.h"
+#include "bdev_modules/uring/uring.h"
 #include "nvme/spec.h"
 #include "unittest/unit.h"
 
