@@ -162,7 +162,7 @@ SILENT = (
     (r"^getnameinfo in name_address ", "the address is left out where it would be shown"),
     (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|hugepages_read_number|cgroup_available|env_cgroup_available|cgroup_file_pages|env_available_bytes|env_mem_stats) ",
      "how much memory there is is for a refusal in time only: the allocation tells as well"),
-    (r"^io_uring_submit in hand_over ", "it is done again"),
+    (r"^io_uring_submit in uring_submit_prepared ", "it is done again"),
     (r"^access in blackbox_set_opts ", "a parameter that cannot be: the caller is told"),
     (r"^getsockname in note_address |^setsockopt in listen_tcp ", "shown is what was asked for; a port that is not free yet is named when it is bound"),
     (r"^OPENSSL_\w+ in (challenge_augment|hmac_compute|hmac_pieces) hash|^OPENSSL_\w+ in (dh_secret_derive|dh_key_generate) dh",

@@ -33,7 +33,7 @@ struct delay_ctx {
 static struct bdev_module bdev_delay_module = {.name = "delay", .io_ctx_size = sizeof(struct delay_ctx)};
 BDEV_MODULE_REGISTER(bdev_delay_module)
 
-static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, enum bdev_io_type type)
+static uint64_t delay_latency(const struct delay_bdev *d, struct delay_channel *c, enum bdev_io_type type)
 {
 	c->random = c->random * 1664525 + 1013904223;
 	unsigned thousandth = c->random / (UINT32_MAX / 1000), beyond = thousandth == 0 ? 2 : thousandth < 10;
@@ -64,7 +64,7 @@ static uint64_t latency_of(const struct delay_bdev *d, struct delay_channel *c, 
 	return us;
 }
 
-static void let_go(struct bdev_io *io, uint16_t status)
+static void delay_complete(struct bdev_io *io, uint16_t status)
 {
 	struct delay_channel *c = bdev_channel_ctx(io->ch);
 	struct delay_ctx *ctx = bdev_io_ctx(io);
@@ -74,19 +74,19 @@ static void let_go(struct bdev_io *io, uint16_t status)
 	bdev_io_complete(io, status);
 }
 
-static void timer_fired(void *arg)
+static void delay_timer_fired(void *arg)
 {
 	struct bdev_io *io = arg;
-	let_go(io, io->status);
+	delay_complete(io, io->status);
 }
 
 /* The base is done; io->status and cdw0 keep its result meanwhile. */
-static void child_done(struct bdev_io *child, void *arg)
+static void delay_child_done(struct bdev_io *child, void *arg)
 {
 	struct bdev_io *io = arg;
 	struct delay_channel *c = bdev_channel_ctx(io->ch);
 	struct delay_ctx *ctx = bdev_io_ctx(io);
-	uint64_t us = latency_of((struct delay_bdev *)bdev_channel_bdev(io->ch), c, io->type);
+	uint64_t us = delay_latency((struct delay_bdev *)bdev_channel_bdev(io->ch), c, io->type);
 
 	if (us == 0) {
 		bdev_io_complete_cdw0(io, child->status, child->cdw0);
@@ -95,7 +95,7 @@ static void child_done(struct bdev_io *child, void *arg)
 	io->status = child->status;
 	io->cdw0 = child->cdw0;
 	memset(&ctx->timer, 0, sizeof(ctx->timer));
-	ctx->timer.fn = timer_fired;
+	ctx->timer.fn = delay_timer_fired;
 	ctx->timer.arg = io;
 	TAILQ_INSERT_TAIL(&c->held, ctx, link);
 	thread_timer_start(&ctx->timer, us);
@@ -107,7 +107,7 @@ static void delay_abort(struct delay_channel *c, struct bdev_io *io)
 
 	TAILQ_FOREACH (ctx, &c->held, link) {
 		if (ctx == target) {
-			let_go(io->abort.target, NVME_SC_ABORT_REQ);
+			delay_complete(io->abort.target, NVME_SC_ABORT_REQ);
 			bdev_io_complete_cdw0(io, 0, 0);
 			return;
 		}
@@ -132,7 +132,7 @@ static void delay_reset_channel(struct bdev *b, void *channel)
 
 	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
 	while (!TAILQ_EMPTY(&c->held)) {
-		let_go(bdev_io_from_ctx(TAILQ_FIRST(&c->held)), NVME_SC_ABORT_REQ);
+		delay_complete(bdev_io_from_ctx(TAILQ_FIRST(&c->held)), NVME_SC_ABORT_REQ);
 	}
 }
 
@@ -142,7 +142,7 @@ static int delay_channel_create(struct bdev *b, void *channel)
 
 	TAILQ_INIT(&c->held);
 	c->random = (uint32_t)thread_id(thread_current());
-	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, child_done);
+	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, delay_child_done);
 	return c->pool != NULL ? 0 : -errno;
 }
 
@@ -158,7 +158,7 @@ static const char *const latency_names[BDEV_DELAY_LATENCIES] = {
 	[BDEV_DELAY_P99_WRITE] = "p99_write_latency", [BDEV_DELAY_P999_WRITE] = "p999_write_latency",
 };
 
-static bool is_p999(enum bdev_delay_latency which)
+static bool delay_is_p999(enum bdev_delay_latency which)
 {
 	return which == BDEV_DELAY_P999_READ || which == BDEV_DELAY_P999_WRITE;
 }
@@ -170,7 +170,7 @@ static void delay_dump_info(const struct bdev *b, struct json_t *driver_specific
 	json_t *o = json_pack("{s:s, s:s}", "name", b->name, "base_bdev_name", vbdev_base_name(&d->v));
 
 	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
-		if (d->latency_us[i] != 0 || !is_p999(i)) { /* stock clients know four */
+		if (d->latency_us[i] != 0 || !delay_is_p999(i)) { /* stock clients know four */
 			json_object_set_new(o, latency_names[i], json_integer((json_int_t)d->latency_us[i]));
 		}
 	}
@@ -187,7 +187,7 @@ static const struct bdev_ops delay_ops = {
 	.dump_info = delay_dump_info,
 };
 
-static int check_maximum(unsigned which, uint64_t us, char *error)
+static int delay_check_maximum(unsigned which, uint64_t us, char *error)
 {
 	if (us > MAX_LATENCY_US) {
 		return bdev_error(error, -EINVAL, "%s %lu: at most %lu us are allowed", latency_names[which], us,
@@ -196,16 +196,17 @@ static int check_maximum(unsigned which, uint64_t us, char *error)
 	return 0;
 }
 
-static int check_latencies(const uint64_t us[BDEV_DELAY_LATENCIES], char *error)
+static int delay_check_latencies(const uint64_t us[BDEV_DELAY_LATENCIES], char *error)
 {
 	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
-		int rc = check_maximum(i, us[i], error);
+		int rc = delay_check_maximum(i, us[i], error);
 		if (rc != 0) {
 			return rc;
 		}
 	}
 	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
-		bool first = i == BDEV_DELAY_AVG_READ || i == BDEV_DELAY_AVG_WRITE, unset = is_p999(i) && us[i] == 0;
+		bool first = i == BDEV_DELAY_AVG_READ || i == BDEV_DELAY_AVG_WRITE,
+		     unset = delay_is_p999(i) && us[i] == 0;
 		if (!first && !unset && us[i] < us[i - 1]) {
 			return bdev_error(error, -EINVAL, "%s %lu: must be at least %s (%lu)", latency_names[i], us[i],
 					  latency_names[i - 1], us[i - 1]);
@@ -223,7 +224,7 @@ int bdev_delay_create(const struct bdev_delay_opts *opts, char *error)
 {
 	int rc = bdev_check_name(opts->name, error);
 
-	rc = rc != 0 ? rc : check_latencies(opts->latency_us, error);
+	rc = rc != 0 ? rc : delay_check_latencies(opts->latency_us, error);
 	if (rc != 0) {
 		return rc;
 	}
@@ -256,7 +257,7 @@ int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, u
 		return bdev_error(error, -ENODEV, "delay_bdev_name: there is no delay bdev '%.200s'", name);
 	}
 	/* Clients raise an average before its p99, one by one: meanwhile the larger of the two counts (latency_of). */
-	int rc = check_maximum(which, latency_us, error);
+	int rc = delay_check_maximum(which, latency_us, error);
 	if (rc == 0) {
 		__atomic_store_n(&d->latency_us[which], latency_us, __ATOMIC_RELAXED);
 	}

@@ -44,7 +44,7 @@ static struct bdev_module bdev_error_module = {.name = "error", .io_ctx_size = s
 BDEV_MODULE_REGISTER(bdev_error_module)
 
 /* Flips bits of the byte at `offset` of io's data, if it has that many. */
-static void corrupt(struct bdev_io *io, const struct error_ctx *ctx)
+static void error_corrupt(struct bdev_io *io, const struct error_ctx *ctx)
 {
 	uint64_t offset = ctx->corrupt_offset;
 
@@ -58,24 +58,24 @@ static void corrupt(struct bdev_io *io, const struct error_ctx *ctx)
 }
 
 /* A read's data is changed on its way up; a write's on its way down, and given back as it was. */
-static void child_done(struct bdev_io *child, void *arg)
+static void error_child_done(struct bdev_io *child, void *arg)
 {
 	struct bdev_io *io = arg;
 	struct error_ctx *ctx = bdev_io_ctx(io);
 
 	if (ctx->corrupt_value != 0) {
-		corrupt(io, ctx);
+		error_corrupt(io, ctx);
 	}
 	bdev_io_complete_cdw0(io, child->status, child->cdw0);
 }
 
-static void pass_on(struct error_channel *c, struct bdev_io *io)
+static void error_pass_on(struct error_channel *c, struct bdev_io *io)
 {
 	((struct error_ctx *)bdev_io_ctx(io))->corrupt_value = 0;
 	bdev_child_submit(c->pool, io);
 }
 
-static bool hits(struct injection *in, const struct bdev_io *io)
+static bool injection_hits(struct injection *in, const struct bdev_io *io)
 {
 	uint32_t left = atomic_load_explicit(&in->left, memory_order_acquire); /* pairs with the release in inject() */
 
@@ -91,7 +91,7 @@ static bool hits(struct injection *in, const struct bdev_io *io)
 	return true;
 }
 
-static void go_wrong(struct error_channel *c, struct bdev_io *io, const struct injection *in)
+static void injection_apply(struct error_channel *c, struct bdev_io *io, const struct injection *in)
 {
 	struct error_ctx *ctx = bdev_io_ctx(io);
 
@@ -110,7 +110,7 @@ static void go_wrong(struct error_channel *c, struct bdev_io *io, const struct i
 		ctx->corrupt_offset = in->corrupt_offset;
 		ctx->corrupt_value = in->corrupt_value;
 		if (io->type != BDEV_IO_READ) {
-			corrupt(io, ctx);
+			error_corrupt(io, ctx);
 		}
 		bdev_child_submit(c->pool, io);
 		break;
@@ -140,10 +140,10 @@ static void error_submit(void *channel, struct bdev_io *io)
 
 	if (io->type == BDEV_IO_ABORT) {
 		error_abort(c, io);
-	} else if (hits(in, io)) {
-		go_wrong(c, io, in);
+	} else if (injection_hits(in, io)) {
+		injection_apply(c, io, in);
 	} else {
-		pass_on(c, io);
+		error_pass_on(c, io);
 	}
 }
 
@@ -164,7 +164,7 @@ static int error_channel_create(struct bdev *b, void *channel)
 	struct error_channel *c = channel;
 
 	TAILQ_INIT(&c->pending);
-	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, child_done);
+	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, error_child_done);
 	return c->pool != NULL ? 0 : -errno;
 }
 
@@ -245,22 +245,22 @@ static const enum bdev_io_type injectable[] = {BDEV_IO_READ, BDEV_IO_WRITE, BDEV
 #define INJECTABLE (sizeof(injectable) / sizeof(injectable[0]))
 
 /* Whoever saw `left` above zero may still be reading the rest: after this, nobody is. */
-static void disarm(struct injection *in)
+static void injection_disarm(struct injection *in)
 {
 	atomic_store_explicit(&in->left, 0, memory_order_release);
 }
 
-static void arm(struct injection *in, const struct bdev_error_injection *opts)
+static void injection_arm(struct injection *in, const struct bdev_error_injection *opts)
 {
 	in->kind = opts->kind;
 	in->queue_depth = opts->queue_depth;
 	in->corrupt_offset = opts->corrupt_offset;
 	in->corrupt_value = opts->corrupt_value;
 	in->status = opts->kind == BDEV_ERROR_NVME_FAILURE ? BDEV_STATUS(opts->sct, opts->sc) : NVME_SC_INTERNAL;
-	atomic_store_explicit(&in->left, opts->num, memory_order_release); /* pairs with hits() */
+	atomic_store_explicit(&in->left, opts->num, memory_order_release); /* pairs with injection_hits() */
 }
 
-static int check_injection(const struct bdev_error_injection *opts, char *error)
+static int injection_check(const struct bdev_error_injection *opts, char *error)
 {
 	if (opts->num == 0) {
 		return bdev_error(error, -EINVAL, "num 0: must be at least 1");
@@ -284,13 +284,13 @@ int bdev_error_inject(const char *name, const struct bdev_error_injection *opts,
 	if (e == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no error bdev '%.200s'", name);
 	}
-	int rc = opts->clear ? 0 : check_injection(opts, error);
+	int rc = opts->clear ? 0 : injection_check(opts, error);
 	if (rc != 0) {
 		return rc;
 	}
 	for (unsigned i = 0; i < INJECTABLE; i++) {
 		if (opts->clear || opts->type == BDEV_IO_INVALID || opts->type == injectable[i]) {
-			disarm(&e->injections[injectable[i]]);
+			injection_disarm(&e->injections[injectable[i]]);
 		}
 	}
 	if (opts->clear) {
@@ -299,20 +299,20 @@ int bdev_error_inject(const char *name, const struct bdev_error_injection *opts,
 	thread_synchronize();
 	for (unsigned i = 0; i < INJECTABLE; i++) {
 		if (opts->type == BDEV_IO_INVALID || opts->type == injectable[i]) {
-			arm(&e->injections[injectable[i]], opts);
+			injection_arm(&e->injections[injectable[i]], opts);
 		}
 	}
 	return 0;
 }
 
-static void resume_channel(struct bdev *b, void *channel, void *arg)
+static void error_resume_channel(struct bdev *b, void *channel, void *arg)
 {
 	struct error_channel *c = channel;
 	struct error_ctx *ctx;
 
 	while ((ctx = TAILQ_FIRST(&c->pending)) != NULL) {
 		TAILQ_REMOVE(&c->pending, ctx, link);
-		pass_on(c, bdev_io_from_ctx(ctx));
+		error_pass_on(c, bdev_io_from_ctx(ctx));
 	}
 }
 
@@ -323,6 +323,6 @@ int bdev_error_resume_pending(const char *name, char *error)
 	if (b == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no error bdev '%.200s'", name);
 	}
-	bdev_visit_module_channels(b, resume_channel, NULL);
+	bdev_visit_module_channels(b, error_resume_channel, NULL);
 	return 0;
 }

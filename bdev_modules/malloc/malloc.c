@@ -33,13 +33,13 @@ struct malloc_ctx {
 static struct bdev_module bdev_malloc_module = {.name = "malloc", .io_ctx_size = sizeof(struct malloc_ctx)};
 BDEV_MODULE_REGISTER(bdev_malloc_module)
 
-static inline uint8_t *address(const struct bdev *b, uint64_t offset_blocks)
+static inline uint8_t *malloc_address(const struct bdev *b, uint64_t offset_blocks)
 {
 	return ((const struct malloc_bdev *)b)->memory + offset_blocks * b->block_size;
 }
 
 /* Lent memory comes back as the I/O's own: then there is nothing to copy. */
-static inline void copy_out(const struct bdev_io *io, const uint8_t *disk)
+static inline void malloc_copy_out(const struct bdev_io *io, const uint8_t *disk)
 {
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		if (io->iovs[i].iov_base != disk) {
@@ -49,7 +49,7 @@ static inline void copy_out(const struct bdev_io *io, const uint8_t *disk)
 	}
 }
 
-static inline void copy_in(const struct bdev_io *io, uint8_t *disk)
+static inline void malloc_copy_in(const struct bdev_io *io, uint8_t *disk)
 {
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		if (io->iovs[i].iov_base != disk) {
@@ -59,7 +59,7 @@ static inline void copy_in(const struct bdev_io *io, uint8_t *disk)
 	}
 }
 
-static uint16_t compare(const struct bdev_io *io, const uint8_t *disk)
+static uint16_t malloc_compare(const struct bdev_io *io, const uint8_t *disk)
 {
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		if (memcmp(io->iovs[i].iov_base, disk, io->iovs[i].iov_len) != 0) {
@@ -71,7 +71,7 @@ static uint16_t compare(const struct bdev_io *io, const uint8_t *disk)
 }
 
 /* Of what reads. */
-static uint16_t check_bad(struct malloc_bdev *m, uint64_t offset_blocks, uint64_t num_blocks)
+static uint16_t malloc_check_bad(struct malloc_bdev *m, uint64_t offset_blocks, uint64_t num_blocks)
 {
 	return !bad_blocks_none(&m->bad) && bad_blocks_any(&m->bad, offset_blocks, num_blocks)
 		       ? BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR) | NVME_SC_DNR
@@ -79,67 +79,67 @@ static uint16_t check_bad(struct malloc_bdev *m, uint64_t offset_blocks, uint64_
 }
 
 /* Of what writes: it is good again. */
-static inline void clear_bad(struct malloc_bdev *m, const struct bdev_io *io)
+static inline void malloc_clear_bad(struct malloc_bdev *m, const struct bdev_io *io)
 {
 	if (!bad_blocks_none(&m->bad)) {
 		bad_blocks_clear(&m->bad, io->offset_blocks, io->num_blocks);
 	}
 }
 
-static uint16_t mark_bad(struct malloc_bdev *m, const struct bdev_io *io)
+static uint16_t malloc_mark_bad(struct malloc_bdev *m, const struct bdev_io *io)
 {
 	return bdev_status_from_errno(bad_blocks_mark(&m->bad, m->bdev.num_blocks, io->offset_blocks, io->num_blocks));
 }
 
-static uint16_t copy(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *disk)
+static uint16_t malloc_copy_blocks(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *disk)
 {
-	uint16_t status = check_bad(m, io->copy.src_offset_blocks, io->num_blocks);
+	uint16_t status = malloc_check_bad(m, io->copy.src_offset_blocks, io->num_blocks);
 
 	if (status == 0) {
-		memcpy(disk, address(&m->bdev, io->copy.src_offset_blocks), io->num_blocks * m->bdev.block_size);
-		clear_bad(m, io);
+		memcpy(disk, malloc_address(&m->bdev, io->copy.src_offset_blocks), io->num_blocks * m->bdev.block_size);
+		malloc_clear_bad(m, io);
 	}
 	return status;
 }
 
-static uint16_t carry_out(struct bdev_io *io)
+static uint16_t malloc_carry_out(struct bdev_io *io)
 {
 	struct bdev *b = bdev_channel_bdev(io->ch);
 	struct malloc_bdev *m = (struct malloc_bdev *)b;
-	uint8_t *disk = address(b, io->offset_blocks);
+	uint8_t *disk = malloc_address(b, io->offset_blocks);
 	uint16_t status = 0;
 
 	switch (io->type) {
 	case BDEV_IO_READ:
-		status = check_bad(m, io->offset_blocks, io->num_blocks);
+		status = malloc_check_bad(m, io->offset_blocks, io->num_blocks);
 		if (status == 0) {
-			copy_out(io, disk);
+			malloc_copy_out(io, disk);
 		}
 		break;
 	case BDEV_IO_WRITE:
-		copy_in(io, disk);
-		clear_bad(m, io);
+		malloc_copy_in(io, disk);
+		malloc_clear_bad(m, io);
 		break;
 	case BDEV_IO_UNMAP: /* reads zeroes afterwards, as a deallocated block may */
 		bdev_dif_put_unwritten(b, disk, io->num_blocks);
-		clear_bad(m, io);
+		malloc_clear_bad(m, io);
 		break;
 	case BDEV_IO_WRITE_ZEROES:
 		bdev_dif_put_zeroes(io, disk);
-		clear_bad(m, io);
+		malloc_clear_bad(m, io);
 		break;
 	case BDEV_IO_COMPARE:
-		status = check_bad(m, io->offset_blocks, io->num_blocks);
-		status = status != 0 ? status : compare(io, disk);
+		status = malloc_check_bad(m, io->offset_blocks, io->num_blocks);
+		status = status != 0 ? status : malloc_compare(io, disk);
 		break;
 	case BDEV_IO_VERIFY:
-		status = check_bad(m, io->offset_blocks, io->num_blocks);
+		status = malloc_check_bad(m, io->offset_blocks, io->num_blocks);
 		break;
 	case BDEV_IO_COPY:
-		status = copy(m, io, disk);
+		status = malloc_copy_blocks(m, io, disk);
 		break;
 	case BDEV_IO_WRITE_UNCORRECTABLE:
-		status = mark_bad(m, io);
+		status = malloc_mark_bad(m, io);
 		break;
 	default: /* FLUSH; RESET: reset_channel has ended what was in flight */
 		break;
@@ -147,9 +147,9 @@ static uint16_t carry_out(struct bdev_io *io)
 	return status;
 }
 
-static void execute(struct bdev_io *io)
+static void malloc_execute(struct bdev_io *io)
 {
-	bdev_io_complete(io, carry_out(io));
+	bdev_io_complete(io, malloc_carry_out(io));
 }
 
 /* ---- Long ones ---- */
@@ -158,7 +158,7 @@ static void execute(struct bdev_io *io)
  * 256 times. So they are carried out in steps, one per round of the reactor, and others have their turn between. */
 #define STEP_BYTES (1u << 18)
 
-static bool is_long(const struct bdev_io *io)
+static bool malloc_io_is_long(const struct bdev_io *io)
 {
 	switch (io->type) {
 	case BDEV_IO_UNMAP:
@@ -171,7 +171,7 @@ static bool is_long(const struct bdev_io *io)
 }
 
 /* The next blocks of io. */
-static uint16_t step(struct bdev_io *io)
+static uint16_t malloc_step(struct bdev_io *io)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
 	struct malloc_ctx *ctx = bdev_io_ctx(io);
@@ -184,7 +184,7 @@ static uint16_t step(struct bdev_io *io)
 	}
 	part.dif_ref += b->md.dif_type != 3 ? (uint32_t)ctx->done_blocks : 0;
 	ctx->done_blocks += part.num_blocks;
-	return carry_out(&part);
+	return malloc_carry_out(&part);
 }
 
 static int malloc_poll(void *channel)
@@ -199,7 +199,7 @@ static int malloc_poll(void *channel)
 	}
 	ctx = bdev_io_ctx(io);
 	STAILQ_REMOVE_HEAD(&c->long_ones, queue);
-	uint16_t status = step(io);
+	uint16_t status = malloc_step(io);
 	if (status == 0 && ctx->done_blocks < io->num_blocks) {
 		STAILQ_INSERT_TAIL(&c->long_ones, io, queue);
 	} else {
@@ -208,14 +208,14 @@ static int malloc_poll(void *channel)
 	return POLLER_BUSY;
 }
 
-static void start_long(struct malloc_channel *c, struct bdev_io *io)
+static void malloc_start_long(struct malloc_channel *c, struct bdev_io *io)
 {
 	((struct malloc_ctx *)bdev_io_ctx(io))->done_blocks = 0;
 	STAILQ_INSERT_TAIL(&c->long_ones, io, queue);
 	poller_resume(c->poller);
 }
 
-static void abort_long(struct malloc_channel *c, struct bdev_io *abort)
+static void malloc_abort_long(struct malloc_channel *c, struct bdev_io *abort)
 {
 	struct bdev_io *io;
 
@@ -249,10 +249,10 @@ static void malloc_reset_channel(struct bdev *b, void *channel)
  * their way: a quarter less time per 4 KiB than copying one after the other. */
 #define PREFETCH_LINES 8u
 
-static void prefetch(const struct bdev_io *io)
+static void malloc_prefetch(const struct bdev_io *io)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
-	const uint8_t *disk = address(b, io->offset_blocks);
+	const uint8_t *disk = malloc_address(b, io->offset_blocks);
 
 	for (size_t i = 0; i < PREFETCH_LINES; i++) { /* a block is at least 512 bytes */
 		__builtin_prefetch(disk + i * 64);
@@ -267,11 +267,11 @@ static void malloc_submit(void *channel, struct bdev_io *io)
 		STAILQ_INSERT_TAIL(&c->gathered, io, queue);
 		bdev_channel_plug(io->ch);
 	} else if (io->type == BDEV_IO_ABORT) {
-		abort_long(c, io);
-	} else if (is_long(io)) {
-		start_long(c, io);
+		malloc_abort_long(c, io);
+	} else if (malloc_io_is_long(io)) {
+		malloc_start_long(c, io);
 	} else {
-		execute(io);
+		malloc_execute(io);
 	}
 }
 
@@ -284,9 +284,9 @@ static void malloc_unplug(void *channel)
 	for (; io != NULL; io = next) {
 		next = STAILQ_NEXT(io, queue); /* completing takes the link */
 		if (next != NULL) {
-			prefetch(next);
+			malloc_prefetch(next);
 		}
-		execute(io);
+		malloc_execute(io);
 	}
 }
 
@@ -312,7 +312,7 @@ static void malloc_channel_destroy(struct bdev *b, void *channel)
 
 static void *malloc_lend(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks)
 {
-	return address(b, offset_blocks);
+	return malloc_address(b, offset_blocks);
 }
 
 static void malloc_free(struct malloc_bdev *m)
@@ -341,7 +341,7 @@ static const struct bdev_ops malloc_ops = {
 	.lend = malloc_lend,
 };
 
-static int check(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *error)
+static int malloc_check_opts(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *error)
 {
 	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0;
 
@@ -355,7 +355,7 @@ static int check(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *
 	return rc;
 }
 
-static void choose_name(char *name, size_t size, const char *wanted)
+static void malloc_choose_name(char *name, size_t size, const char *wanted)
 {
 	static unsigned next;
 
@@ -368,14 +368,14 @@ static void choose_name(char *name, size_t size, const char *wanted)
 	} while (bdev_find(name) != NULL);
 }
 
-static uint64_t bytes_of(const struct bdev_malloc_opts *opts)
+static uint64_t malloc_bytes(const struct bdev_malloc_opts *opts)
 {
 	return opts->num_blocks * (opts->block_size + opts->md.size);
 }
 
 /* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay.
  * Any thread. */
-static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
+static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts)
 {
 	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
 
@@ -383,7 +383,7 @@ static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
 		return NULL;
 	}
 	memset(m, 0, sizeof(*m));
-	m->memory = env_dma_zmalloc_touched(bytes_of(opts), 4096, opts->numa_id);
+	m->memory = env_dma_zmalloc_touched(malloc_bytes(opts), 4096, opts->numa_id);
 	if (m->memory == NULL) {
 		free(m);
 		return NULL;
@@ -393,14 +393,14 @@ static struct malloc_bdev *allocate(const struct bdev_malloc_opts *opts)
 	if (opts->md.size != 0) {
 		bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
 	}
-	env_dma_nodump(m->memory, bytes_of(opts));
+	env_dma_nodump(m->memory, malloc_bytes(opts));
 	return m;
 }
 
 /* Every page is touched, so that more than there is would end the process, or another one. */
-static int check_available(const struct bdev_malloc_opts *opts, char *error)
+static int malloc_check_memory(const struct bdev_malloc_opts *opts, char *error)
 {
-	uint64_t available = env_available_bytes(), bytes = bytes_of(opts);
+	uint64_t available = env_available_bytes(), bytes = malloc_bytes(opts);
 
 	return bytes <= available
 		       ? 0
@@ -409,7 +409,7 @@ static int check_available(const struct bdev_malloc_opts *opts, char *error)
 				    opts->num_blocks, opts->block_size, bytes >> 20, available >> 20);
 }
 
-static void describe(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
+static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
 {
 	m->bdev.name = m->name;
 	m->bdev.product_name = "Malloc disk";
@@ -421,7 +421,7 @@ static void describe(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
 	m->bdev.numa_node = opts->numa_id;
 	if (opts->md.size == 0) {
 		m->bdev.lend_addr = m->memory;
-		m->bdev.lend_len = bytes_of(opts);
+		m->bdev.lend_len = malloc_bytes(opts);
 	}
 	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
 			   1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE |
@@ -432,15 +432,15 @@ static void describe(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
 	}
 }
 
-/* m: what allocate() returned; is gone if this fails. */
-static int enter(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, char *name, char *error)
+/* m: what malloc_allocate() returned; is gone if this fails. */
+static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, char *name, char *error)
 {
 	if (m == NULL) {
 		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
 				  opts->num_blocks, opts->block_size);
 	}
-	choose_name(m->name, sizeof(m->name), opts->name);
-	describe(m, opts);
+	malloc_choose_name(m->name, sizeof(m->name), opts->name);
+	malloc_fill_in(m, opts);
 	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0; /* somebody may have taken it meanwhile */
 	rc = rc != 0 ? rc : bdev_register_or_say(&m->bdev, error);
 	if (rc != 0) {
@@ -454,10 +454,10 @@ static int enter(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, cha
 int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *error)
 {
 	struct bdev_malloc_opts o = *opts;
-	int rc = check(opts, &o.md, error);
+	int rc = malloc_check_opts(opts, &o.md, error);
 
-	rc = rc != 0 ? rc : check_available(&o, error);
-	return rc != 0 ? rc : enter(allocate(&o), &o, name, error);
+	rc = rc != 0 ? rc : malloc_check_memory(&o, error);
+	return rc != 0 ? rc : malloc_register(malloc_allocate(&o), &o, name, error);
 }
 
 /* ---- Beside the control thread ---- */
@@ -480,15 +480,15 @@ struct creation {
 /* One after the other, so that each knows how much memory the one before has left. */
 static struct worker_queue creations = WORKER_QUEUE_INITIALIZER(creations);
 
-static void creation_work(struct worker_job *job)
+static void malloc_creation_work(struct worker_job *job)
 {
 	struct creation *c = container_of(job, struct creation, job);
 
-	c->rc = check_available(&c->opts, c->error);
-	c->m = c->rc == 0 ? allocate(&c->opts) : NULL;
+	c->rc = malloc_check_memory(&c->opts, c->error);
+	c->m = c->rc == 0 ? malloc_allocate(&c->opts) : NULL;
 }
 
-static void creation_done(struct worker_job *job)
+static void malloc_creation_done(struct worker_job *job)
 {
 	struct creation *c = container_of(job, struct creation, job);
 	char name[256];
@@ -496,13 +496,13 @@ static void creation_done(struct worker_job *job)
 	if (job->error != 0) {
 		c->rc = bdev_error(c->error, job->error, "no thread to get its memory: %s", strerror(-job->error));
 	} else if (c->rc == 0) {
-		c->rc = enter(c->m, &c->opts, name, c->error);
+		c->rc = malloc_register(c->m, &c->opts, name, c->error);
 	}
 	c->cb(c->arg, c->rc, c->rc == 0 ? name : c->error);
 	free(c);
 }
 
-static void creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
+static void malloc_creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
 {
 	struct creation *c = calloc(1, sizeof(*c));
 
@@ -521,8 +521,8 @@ static void creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb c
 		memcpy(c->uuid, opts->uuid, sizeof(c->uuid));
 		c->opts.uuid = c->uuid;
 	}
-	c->job.work = creation_work;
-	c->job.done = creation_done;
+	c->job.work = malloc_creation_work;
+	c->job.done = malloc_creation_done;
 	worker_run(&creations, &c->job);
 }
 
@@ -530,10 +530,10 @@ void bdev_malloc_create_async(const struct bdev_malloc_opts *opts, bdev_malloc_c
 {
 	struct bdev_malloc_opts o = *opts;
 	char error[BDEV_ERROR_MAX], name[256];
-	int rc = check(opts, &o.md, error);
+	int rc = malloc_check_opts(opts, &o.md, error);
 
-	if (rc == 0 && bytes_of(&o) > AT_ONCE_BYTES) {
-		creation_queue(&o, cb, arg);
+	if (rc == 0 && malloc_bytes(&o) > AT_ONCE_BYTES) {
+		malloc_creation_queue(&o, cb, arg);
 		return;
 	}
 	rc = rc != 0 ? rc : bdev_malloc_create(opts, name, error);

@@ -53,7 +53,7 @@ BDEV_MODULE_REGISTER(bdev_uring_module)
 
 /* --- I/O --- */
 
-static void prepare(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io)
+static void uring_prepare(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io)
 {
 	uint64_t offset = io->offset_blocks * u->bdev.block_size;
 	uint64_t bytes = io->num_blocks * u->bdev.block_size;
@@ -82,7 +82,7 @@ static const struct uring_bdev *uring_of(const struct bdev_io *io)
 }
 
 /* NULL: io waits, and begins anew. */
-static inline struct io_uring_sqe *take_sqe(struct uring_channel *c, struct bdev_io *io)
+static inline struct io_uring_sqe *uring_take_sqe(struct uring_channel *c, struct bdev_io *io)
 {
 	struct io_uring_sqe *sqe = c->in_flight < RING_ENTRIES ? io_uring_get_sqe(&c->ring) : NULL;
 
@@ -96,15 +96,15 @@ static inline struct io_uring_sqe *take_sqe(struct uring_channel *c, struct bdev
 
 static void uring_submit(void *channel, struct bdev_io *io)
 {
-	struct io_uring_sqe *sqe = take_sqe(channel, io);
+	struct io_uring_sqe *sqe = uring_take_sqe(channel, io);
 
 	if (sqe != NULL) {
-		prepare(uring_of(io), sqe, io);
+		uring_prepare(uring_of(io), sqe, io);
 	}
 }
 
 /* One iov at a time, so that no list of iovs has to be kept for what is rare. */
-static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io, uint64_t moved)
+static void uring_prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io, uint64_t moved)
 {
 	uint64_t offset = io->offset_blocks * u->bdev.block_size + moved;
 	const struct iovec *iov = io->iovs;
@@ -124,21 +124,21 @@ static void prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, s
 
 /* A signal, the end of the space or an error further on can end a transfer early: what is left then meets it, or is
  * moved. */
-static void go_on(struct uring_channel *c, struct bdev_io *io, uint64_t moved)
+static void uring_submit_rest(struct uring_channel *c, struct bdev_io *io, uint64_t moved)
 {
-	struct io_uring_sqe *sqe = take_sqe(c, io);
+	struct io_uring_sqe *sqe = uring_take_sqe(c, io);
 
 	if (sqe != NULL) {
 		((struct uring_ctx *)bdev_io_ctx(io))->moved_bytes = moved;
-		prepare_rest(uring_of(io), sqe, io, moved);
+		uring_prepare_rest(uring_of(io), sqe, io, moved);
 	}
 }
 
 /* Of a block device that cannot zero by itself: this the kernel does even if it has to write them. */
-static void write_zeroes(struct uring_channel *c, struct bdev_io *io)
+static void uring_write_zeroes(struct uring_channel *c, struct bdev_io *io)
 {
 	const struct uring_bdev *u = uring_of(io);
-	struct io_uring_sqe *sqe = take_sqe(c, io);
+	struct io_uring_sqe *sqe = uring_take_sqe(c, io);
 
 	if (sqe != NULL) {
 		io_uring_prep_fallocate(sqe, u->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
@@ -150,7 +150,7 @@ static void write_zeroes(struct uring_channel *c, struct bdev_io *io)
 
 /* That data could not be written the kernel tells once, to the flush that asks first: the next one succeeds, so who was
  * told must not try again. */
-static void fail(struct bdev_io *io, int rc)
+static void uring_fail(struct bdev_io *io, int rc)
 {
 	uint16_t final = io->type == BDEV_IO_FLUSH ? NVME_SC_DNR : 0;
 
@@ -161,31 +161,31 @@ static void fail(struct bdev_io *io, int rc)
 }
 
 /* The end of a file that was cut; direct I/O cannot even ask for what is behind it if that is no whole sector. */
-static bool is_at_end(const struct bdev_io *io, int result, uint64_t moved)
+static bool uring_is_at_end(const struct bdev_io *io, int result, uint64_t moved)
 {
 	return result == 0 || (result == -EINVAL && moved % bdev_channel_bdev(io->ch)->block_size != 0);
 }
 
 /* A READ or WRITE. */
-static void complete_transfer(struct uring_channel *c, struct bdev_io *io, int result, bool again)
+static void uring_complete_transfer(struct uring_channel *c, struct bdev_io *io, int result, bool again)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
 	uint64_t moved = again ? ((const struct uring_ctx *)bdev_io_ctx(io))->moved_bytes : 0;
 
-	if (is_at_end(io, result, moved)) {
+	if (uring_is_at_end(io, result, moved)) {
 		log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu moved only %lu bytes: was the file cut?",
 			    b->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks, moved);
 		bdev_io_complete(io, NVME_SC_INTERNAL);
 	} else if (result < 0) {
-		fail(io, result);
+		uring_fail(io, result);
 	} else if (moved + (uint64_t)result < io->num_blocks * b->block_size) {
-		go_on(c, io, moved + (uint64_t)result);
+		uring_submit_rest(c, io, moved + (uint64_t)result);
 	} else {
 		bdev_io_complete(io, 0);
 	}
 }
 
-static void complete(struct uring_channel *c, uint64_t data, int result)
+static void uring_complete(struct uring_channel *c, uint64_t data, int result)
 {
 	struct bdev_io *io = (struct bdev_io *)(uintptr_t)(data & ~(uint64_t)AGAIN);
 	bool again = (data & AGAIN) != 0;
@@ -193,20 +193,20 @@ static void complete(struct uring_channel *c, uint64_t data, int result)
 	if (result == -EAGAIN || result == -EINTR) {
 		bdev_io_nomem(io);
 	} else if (io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE) {
-		complete_transfer(c, io, result, again);
+		uring_complete_transfer(c, io, result, again);
 	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_UNMAP) {
 		bdev_io_complete(io, 0); /* advisory, as without fallocate */
 	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_WRITE_ZEROES && !again) {
-		write_zeroes(c, io);
+		uring_write_zeroes(c, io);
 	} else if (result < 0) {
-		fail(io, result);
+		uring_fail(io, result);
 	} else {
 		bdev_io_complete(io, 0);
 	}
 }
 
 /* Hands over what was prepared. What the kernel cannot take now stays in the ring for the next round. */
-static void hand_over(struct uring_channel *c)
+static void uring_submit_prepared(struct uring_channel *c)
 {
 	if (io_uring_sq_ready(&c->ring) != 0) {
 		int rc = io_uring_submit(&c->ring);
@@ -221,7 +221,7 @@ static int uring_poll(void *ctx)
 	struct uring_channel *c = ctx;
 	struct io_uring_cqe *cqes[64];
 
-	hand_over(c);
+	uring_submit_prepared(c);
 	unsigned n = io_uring_peek_batch_cqe(&c->ring, cqes, 64);
 	if (n == 0) {
 		return POLLER_IDLE;
@@ -237,7 +237,7 @@ static int uring_poll(void *ctx)
 	io_uring_cq_advance(&c->ring, n); /* before callbacks, which submit and may look at the ring again */
 	c->in_flight -= n;
 	for (unsigned i = 0; i < n; i++) {
-		complete(c, done[i].data, done[i].result);
+		uring_complete(c, done[i].data, done[i].result);
 	}
 	return POLLER_BUSY;
 }
@@ -246,7 +246,7 @@ static bool uring_arm(void *ctx)
 {
 	struct uring_channel *c = ctx;
 
-	hand_over(c);
+	uring_submit_prepared(c);
 	return io_uring_cq_ready(&c->ring) != 0 || io_uring_sq_ready(&c->ring) != 0;
 }
 
@@ -327,7 +327,7 @@ struct geometry {
 	uint32_t memory_align, offset_align; /* for direct I/O; 0: not possible */
 };
 
-static int size_of(int fd, const struct stat *st, uint64_t *bytes)
+static int file_get_size(int fd, const struct stat *st, uint64_t *bytes)
 {
 	if (S_ISBLK(st->st_mode)) {
 		return ioctl(fd, BLKGETSIZE64, bytes) == 0 ? 0 : -errno;
@@ -336,7 +336,7 @@ static int size_of(int fd, const struct stat *st, uint64_t *bytes)
 	return 0;
 }
 
-static void find_alignment(const char *filename, int fd, struct geometry *g)
+static void file_find_alignment(const char *filename, int fd, struct geometry *g)
 {
 	struct statx sx = {0};
 
@@ -361,7 +361,7 @@ static void find_alignment(const char *filename, int fd, struct geometry *g)
 }
 
 /* Before it is opened: that alone would wait for somebody at the other end of a FIFO, and rewind a tape. */
-static int check_kind(const char *filename, char *error)
+static int file_check_kind(const char *filename, char *error)
 {
 	struct stat st;
 
@@ -378,7 +378,7 @@ static int check_kind(const char *filename, char *error)
 	return 0;
 }
 
-static int look_at(const char *filename, int fd, struct geometry *g, char *error)
+static int file_get_geometry(const char *filename, int fd, struct geometry *g, char *error)
 {
 	struct stat st;
 	int logical = 0;
@@ -391,15 +391,16 @@ static int look_at(const char *filename, int fd, struct geometry *g, char *error
 				  strerror(errno));
 	}
 	g->logical_block = (uint32_t)logical;
-	int rc = size_of(fd, &st, &g->bytes);
+	int rc = file_get_size(fd, &st, &g->bytes);
 	if (rc != 0) {
 		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", filename, strerror(-rc));
 	}
-	find_alignment(filename, fd, g);
+	file_find_alignment(filename, fd, g);
 	return 0;
 }
 
-static int choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts, const struct geometry *g, char *error)
+static int uring_choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts, const struct geometry *g,
+				   char *error)
 {
 	uint32_t least = g->logical_block != 0             ? g->logical_block
 			 : g->offset_align > DEFAULT_BLOCK ? g->offset_align
@@ -424,7 +425,7 @@ static int choose_block_size(struct bdev *b, const struct bdev_uring_opts *opts,
 }
 
 /* Past the page cache if that goes with these blocks; says so if not. */
-static void choose_direct(struct uring_bdev *u, const struct geometry *g)
+static void uring_choose_direct(struct uring_bdev *u, const struct geometry *g)
 {
 	int flags = fcntl(u->fd, F_GETFL);
 
@@ -440,7 +441,7 @@ static void choose_direct(struct uring_bdev *u, const struct geometry *g)
 	}
 }
 
-static int check(const struct bdev_uring_opts *opts, char *error)
+static int uring_check_opts(const struct bdev_uring_opts *opts, char *error)
 {
 	int rc = bdev_check_name(opts->name, error);
 
@@ -456,7 +457,7 @@ static int check(const struct bdev_uring_opts *opts, char *error)
 	return 0;
 }
 
-static int probe_ring(char *error)
+static int uring_probe(char *error)
 {
 	struct io_uring ring;
 	int rc = io_uring_queue_init(2, &ring, 0);
@@ -471,7 +472,7 @@ static int probe_ring(char *error)
 	return 0;
 }
 
-static void fill_in(struct uring_bdev *u, const struct bdev_uring_opts *opts, const struct geometry *g)
+static void uring_fill_in(struct uring_bdev *u, const struct bdev_uring_opts *opts, const struct geometry *g)
 {
 	struct bdev *b = &u->bdev;
 
@@ -490,10 +491,10 @@ static void fill_in(struct uring_bdev *u, const struct bdev_uring_opts *opts, co
 	if (opts->uuid != NULL) {
 		memcpy(b->uuid, opts->uuid, sizeof(b->uuid));
 	}
-	choose_direct(u, g);
+	uring_choose_direct(u, g);
 }
 
-static struct uring_bdev *allocate(const struct bdev_uring_opts *opts)
+static struct uring_bdev *uring_allocate(const struct bdev_uring_opts *opts)
 {
 	size_t name_bytes = strlen(opts->name) + 1, file_bytes = strlen(opts->filename) + 1;
 	struct uring_bdev *u = aligned_alloc(64, (sizeof(*u) + file_bytes + 63) & ~(size_t)63);
@@ -515,14 +516,14 @@ static struct uring_bdev *allocate(const struct bdev_uring_opts *opts)
 int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
 {
 	struct geometry g = {0};
-	int rc = check(opts, error);
+	int rc = uring_check_opts(opts, error);
 
-	rc = rc != 0 ? rc : check_kind(opts->filename, error);
-	rc = rc != 0 ? rc : probe_ring(error);
+	rc = rc != 0 ? rc : file_check_kind(opts->filename, error);
+	rc = rc != 0 ? rc : uring_probe(error);
 	if (rc != 0) {
 		return rc;
 	}
-	struct uring_bdev *u = allocate(opts);
+	struct uring_bdev *u = uring_allocate(opts);
 	if (u == NULL) {
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
@@ -531,12 +532,12 @@ int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
 		rc = bdev_error(error, -errno, "filename '%.150s': %s", u->filename, strerror(errno));
 		goto fail;
 	}
-	rc = look_at(u->filename, u->fd, &g, error);
-	rc = rc != 0 ? rc : choose_block_size(&u->bdev, opts, &g, error);
+	rc = file_get_geometry(u->filename, u->fd, &g, error);
+	rc = rc != 0 ? rc : uring_choose_block_size(&u->bdev, opts, &g, error);
 	if (rc != 0) {
 		goto fail;
 	}
-	fill_in(u, opts, &g);
+	uring_fill_in(u, opts, &g);
 	rc = bdev_register_or_say(&u->bdev, error);
 	if (rc == 0) {
 		return 0;
@@ -546,15 +547,15 @@ fail:
 	return rc;
 }
 
-static struct uring_bdev *find(const char *name, bool aio)
+static struct uring_bdev *uring_find(const char *name, bool aio)
 {
 	struct uring_bdev *u = (struct uring_bdev *)bdev_find_of(name, &bdev_uring_module);
 	return u != NULL && u->aio == aio ? u : NULL;
 }
 
-static void delete_of_kind(const char *name, bool aio, bdev_delete_cb cb, void *arg)
+static void uring_delete(const char *name, bool aio, bdev_delete_cb cb, void *arg)
 {
-	struct uring_bdev *u = find(name, aio);
+	struct uring_bdev *u = uring_find(name, aio);
 
 	if (u != NULL) {
 		bdev_unregister(&u->bdev, cb, arg);
@@ -565,24 +566,24 @@ static void delete_of_kind(const char *name, bool aio, bdev_delete_cb cb, void *
 
 void bdev_uring_delete(const char *name, bdev_delete_cb cb, void *arg)
 {
-	delete_of_kind(name, false, cb, arg);
+	uring_delete(name, false, cb, arg);
 }
 
 void bdev_aio_delete(const char *name, bdev_delete_cb cb, void *arg)
 {
-	delete_of_kind(name, true, cb, arg);
+	uring_delete(name, true, cb, arg);
 }
 
 int bdev_uring_rescan(const char *name, bool aio, char *error)
 {
-	struct uring_bdev *u = find(name, aio);
+	struct uring_bdev *u = uring_find(name, aio);
 	uint64_t bytes = 0;
 	struct stat st;
 
 	if (u == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no %s bdev '%.200s'", aio ? "aio" : "uring", name);
 	}
-	int rc = fstat(u->fd, &st) != 0 ? -errno : size_of(u->fd, &st, &bytes);
+	int rc = fstat(u->fd, &st) != 0 ? -errno : file_get_size(u->fd, &st, &bytes);
 	if (rc != 0) {
 		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", u->filename,
 				  strerror(-rc));
