@@ -208,11 +208,11 @@ void bdev_dump_info(const struct bdev *b, struct json_t *driver_specific)
 	}
 }
 
-bool bdev_lend_region(const struct bdev *b, void **addr, size_t *len)
+bool bdev_zcopy_region(const struct bdev *b, void **addr, size_t *len)
 {
-	*addr = b->lend_addr;
-	*len = b->lend_len;
-	return b->lend_addr != NULL;
+	*addr = b->zcopy_memory;
+	*len = b->zcopy_memory_len;
+	return b->zcopy_memory != NULL;
 }
 
 /* --- States --- */

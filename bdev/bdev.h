@@ -60,13 +60,13 @@ const char *bdev_io_type_name(enum bdev_io_type type);
 /* Where an I/O is between bdev_submit() and its callback. */
 enum bdev_io_state {
 	BDEV_IO_IDLE = 0,    /* with its owner */
-	BDEV_IO_LENT,        /* bdev_lend(): its data is moving into or out of the bdev's own memory */
+	BDEV_IO_ZCOPY_OPEN,  /* between bdev_zcopy_get() and bdev_submit() or bdev_zcopy_put() */
 	BDEV_IO_WAIT_FREEZE, /* held back by a reset */
 	BDEV_IO_WAIT_QOS,    /* over a rate limit */
 	BDEV_IO_WAIT_LOCK,   /* behind a compare-and-write on the same blocks, or waiting to be that one */
 	BDEV_IO_WAIT_NOMEM,  /* the module was out of resources */
-	BDEV_IO_WAIT_CHILD,  /* split or emulated: no child or data buffer free for the next piece */
-	BDEV_IO_SPLIT,       /* split or emulated: pieces are with the module */
+	BDEV_IO_WAIT_CHILD,  /* split or emulated: waits for a free child I/O or data buffer */
+	BDEV_IO_SPLIT,       /* split or emulated: its child I/Os are with the module */
 	BDEV_IO_MODULE,      /* with the module */
 	BDEV_IO_DONE,        /* completed, its callback not called yet */
 	BDEV_IO_STATES,
@@ -114,7 +114,7 @@ struct bdev_io {
 		} abort;
 		struct {
 			uint64_t src_offset_blocks; /* COPY: where from; num_blocks of them */
-			uint32_t pieces_read;       /* private, of an emulated one: pieces that are being read */
+			uint32_t children_reading;  /* private, of an emulated one: children that are being read */
 		} copy;
 		struct {
 			void *md; /* private: what a module whose bdev has md.separate moves beside iovs, which then are
@@ -129,11 +129,11 @@ struct bdev_io {
 	};
 
 	/* Third line: what a split or emulated I/O has handed out. */
-	uint64_t piece_next __attribute__((aligned(64))); /* blocks so far */
-	size_t iov_offset;                                /* cursor in iovs: bytes into iovs[iov_index] */
+	uint64_t children_blocks __attribute__((aligned(64))); /* blocks so far */
+	size_t iov_offset;                                     /* cursor in iovs: bytes into iovs[iov_index] */
 	uint32_t iov_index;
-	uint32_t pieces;       /* with the module */
-	uint16_t piece_status; /* the first error of a piece */
+	uint32_t children;     /* with the module */
+	uint16_t child_status; /* the first error of a child */
 	uint8_t phase;
 	/* The submitter's, for bdevs with metadata only (others do not look): see bdev_io_set_dif(). */
 	uint8_t dif_flags; /* enum bdev_dif_flag */
@@ -229,15 +229,16 @@ static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t r
  * can do. */
 void bdev_submit(struct bdev_io *io);
 
-/* Lending: a bdev whose blocks are memory (malloc) hands out that memory, so that a transport moves data
- * straight into or out of it. io is filled in as for bdev_submit() (READ or WRITE, ch, desc, offset_blocks,
- * num_blocks) but for iovs. Returns the address of the blocks, contiguous, or NULL (not lendable, not now, or
- * io is in error: use a buffer and bdev_submit(), which then says what is wrong). From then on io is in
- * flight: move the data (a READ's out, before or after submitting; a WRITE's in, before), point iovs at the
- * lent memory, and bdev_submit() it, which checks, counts and traces it but copies nothing; or
- * bdev_lend_return(). */
-void *bdev_lend(struct bdev_io *io);
-void bdev_lend_return(struct bdev_io *io);
+/* Zero copy: the blocks of some bdevs (malloc) are memory that a transport may send from and receive into.
+ *
+ * bdev_zcopy_get(): fill in io as for bdev_submit() (READ or WRITE, ch, desc, offset_blocks, num_blocks), without iovs.
+ * Returns the address of the blocks, which are contiguous, and io is in flight. NULL: io is not in flight; use a buffer
+ * and bdev_submit(), which reports what is wrong with io, if anything is. Then move the data: into the memory before
+ * bdev_submit() (WRITE), or out of the memory before or after it (READ). Point iovs at the memory and bdev_submit() io,
+ * which is checked, counted and traced, and not copied. Or end io without bdev_submit(): bdev_zcopy_put(), which does
+ * not call io->cb. On the thread of io->ch. */
+void *bdev_zcopy_get(struct bdev_io *io);
+void bdev_zcopy_put(struct bdev_io *io);
 
 /* --- Registry. Control thread. --- */
 
@@ -304,8 +305,8 @@ struct json_t;
 void bdev_dump_info(const struct bdev *b, struct json_t *driver_specific);
 /* By the module or by emulation. */
 bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type);
-/* Memory it lends from, for registration with a device, or false. */
-bool bdev_lend_region(const struct bdev *b, void **addr, size_t *len);
+/* The memory that bdev_zcopy_get() returns addresses in, for registration with a device; false: the bdev has none. */
+bool bdev_zcopy_region(const struct bdev *b, void **addr, size_t *len);
 /* 37 bytes, lower case. */
 #define BDEV_UUID_STRLEN 37
 void bdev_uuid_format(const uint8_t uuid[16], char *text);
@@ -457,7 +458,7 @@ struct bdev_inflight {
 	uint64_t offset_blocks, num_blocks;
 	enum bdev_io_type type;
 	enum bdev_io_state state;
-	uint32_t pieces; /* of a split one: with the module */
+	uint32_t children; /* of a split one: with the module */
 };
 /* fn(arg, one) for each, oldest first per channel, the control thread waiting meanwhile; false ends the walk
  * of a channel. */
@@ -492,7 +493,7 @@ bool bdev_status_is_fault(uint16_t status);
 struct bdev_opts {
 	bool auto_examine;         /* modules look at every new bdev by themselves; otherwise at bdev_examine() */
 	uint32_t nomem_timeout_ms; /* how long an I/O may wait for a module's resources */
-	uint32_t children;         /* pieces a channel may have with its module at a time */
+	uint32_t children;         /* child I/Os of split I/O that a channel may have with its module at a time */
 	/* Buffers for bouncing and comparing that a thread keeps at hand; of threads that have none yet. */
 	uint32_t iobuf_small_cache_size, iobuf_large_cache_size;
 };

@@ -78,7 +78,7 @@ void bdev_channels_fini(void)
 	}
 }
 
-/* A piece takes one buffer, so that a few are enough to go on whatever others do. */
+/* A child of a split I/O takes one buffer, so a few are enough to make progress, whatever others hold. */
 #define BUFFERS_FLOOR 4
 
 int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b)
@@ -171,14 +171,14 @@ static int channel_create(struct io_device *dev, void *ctx)
 	if (needs_buffers(b) && (rc = bdev_thread_need_buffers(ch->thread, b)) != 0) {
 		goto put_thread;
 	}
-	ch->pieces = bdev_pieces_create(ch);
-	if (ch->pieces == NULL) {
+	ch->split_pool = bdev_split_pool_create(ch);
+	if (ch->split_pool == NULL) {
 		rc = -ENOMEM;
 		goto put_thread;
 	}
 	rc = b->ops->channel_create != NULL ? b->ops->channel_create(b, ch->module) : 0;
 	if (rc != 0) {
-		goto free_pieces;
+		goto free_split_pool;
 	}
 	pthread_mutex_lock(&core->mutex);
 	rc = join(core, ch);
@@ -193,8 +193,8 @@ destroy_module:
 	if (b->ops->channel_destroy != NULL) {
 		b->ops->channel_destroy(b, ch->module);
 	}
-free_pieces:
-	bdev_pieces_destroy(ch->pieces);
+free_split_pool:
+	bdev_split_pool_destroy(ch->split_pool);
 put_thread:
 	io_channel_put(thread_channel);
 	return rc;
@@ -225,7 +225,7 @@ static void channel_destroy(struct io_device *dev, void *ctx)
 		b->ops->channel_destroy(b, ch->module);
 	}
 	bdev_histogram_free(ch->histogram);
-	bdev_pieces_destroy(ch->pieces);
+	bdev_split_pool_destroy(ch->split_pool);
 	io_channel_put(ch->thread->io_channel);
 }
 

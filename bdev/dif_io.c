@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metadata and protection information on an I/O's way: checked at the last gate (what is written) and at completion
- * (what was read). What is written into plain blocks, or read out of them, goes by pieces: bdev_split.c. */
+ * (what was read). What is written into plain blocks, or read out of them, goes by child I/Os in buffers: split.c. */
 #include <string.h>
 
 #include "bdev/internal.h"
@@ -175,36 +175,36 @@ void bdev_dif_move(const struct bdev_io *io)
 	dif_move(&f, (uint32_t)io->offset_blocks, io->iovs, (uint32_t)io->num_blocks);
 }
 
-/* ---- Pieces of plain ones ---- */
+/* ---- Children of plain ones ---- */
 
-void bdev_dif_insert(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, void *extended)
+void bdev_dif_insert(const struct bdev_io *child, const struct iovec *iovs, size_t skip, void *extended)
 {
-	const struct bdev *b = piece->ch->bdev;
+	const struct bdev *b = child->ch->bdev;
 	struct dif_format f = format_of(b);
-	struct dif_tags tags = tags_of(b, piece);
+	struct dif_tags tags = tags_of(b, child);
 
-	dif_insert(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended);
+	dif_insert(&f, &tags, iovs, skip, (uint32_t)child->num_blocks, extended);
 }
 
-uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended)
+uint16_t bdev_dif_strip(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended)
 {
-	const struct bdev *b = piece->ch->bdev;
+	const struct bdev *b = child->ch->bdev;
 	struct dif_format f = format_of(b);
-	struct dif_tags tags = tags_of(b, piece);
+	struct dif_tags tags = tags_of(b, child);
 	struct dif_error e;
 
-	return dif_strip(&f, &tags, iovs, skip, (uint32_t)piece->num_blocks, extended, &e) ? 0
-											   : status_of(b, piece, &e);
+	return dif_strip(&f, &tags, iovs, skip, (uint32_t)child->num_blocks, extended, &e) ? 0
+											   : status_of(b, child, &e);
 }
 
 /* The block is checked before it is compared: what is not what was written is an error, not a difference. */
-uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended)
+uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended)
 {
-	const struct bdev *b = piece->ch->bdev;
+	const struct bdev *b = child->ch->bdev;
 	const uint8_t *block = extended;
-	struct bdev_io whole = *piece;
-	struct iovec iov = {(void *)(uintptr_t)extended, piece->num_blocks * b->block_size};
-	size_t in_block = b->block_size - b->md.size, left = piece->num_blocks * in_block, at = 0;
+	struct bdev_io whole = *child;
+	struct iovec iov = {(void *)(uintptr_t)extended, child->num_blocks * b->block_size};
+	size_t in_block = b->block_size - b->md.size, left = child->num_blocks * in_block, at = 0;
 
 	whole.iovs = &iov;
 	whole.iovcnt = 1;

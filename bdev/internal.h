@@ -43,10 +43,10 @@ extern const uint8_t bdev_io_traits[BDEV_IO_TYPES];
 
 /* bdev_io.flags */
 enum {
-	IO_PIECE = 1,   /* part of a split or emulated I/O: ends in bdev_piece_done() */
+	IO_CHILD = 1,   /* part of a split or emulated I/O: ends in bdev_split_child_done() */
 	IO_RESET = 2,   /* a RESET whose module part ends in bdev_reset_module_done() */
-	IO_LENT = 4,    /* in flight since bdev_lend() */
-	IO_ABORTED = 8, /* split: issue no more pieces */
+	IO_ZCOPY = 4,   /* in flight since bdev_zcopy_get() */
+	IO_ABORTED = 8, /* split: issue no more children */
 	IO_NOMEM = 16,  /* has waited for the module's resources: nomem_ticks is valid */
 	IO_DIF = 32,    /* what it reads is to be checked */
 };
@@ -132,7 +132,7 @@ struct bdev_reset {
 	TAILQ_ENTRY(bdev_reset) link;
 };
 
-struct bdev_pieces; /* bdev_split.c: a channel's pool */
+struct bdev_split_pool; /* bdev_split.c: a channel's pool */
 
 struct bdev_channel {
 	/* What every I/O touches. */
@@ -150,7 +150,7 @@ struct bdev_channel {
 	struct bdev_io_queue frozen, lock_wait, nomem;
 	struct bdev_io_queue qos_wait[QOS_KINDS];
 	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
-	struct bdev_pieces *pieces;
+	struct bdev_split_pool *split_pool;
 	uint8_t qos_turn; /* the kind that goes first next time */
 	struct thread_timer qos_timer, nomem_timer;
 	struct bdev_lock locks[BDEV_LOCKS_PER_CHANNEL];
@@ -261,12 +261,12 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);
 void bdev_nomem_timer(void *channel);
 
 /* --- bdev_split.c --- */
-struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch);
-void bdev_pieces_destroy(struct bdev_pieces *p);
+struct bdev_split_pool *bdev_split_pool_create(struct bdev_channel *ch);
+void bdev_split_pool_destroy(struct bdev_split_pool *p);
 bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io);
 void bdev_split_start(struct bdev_io *io);
-void bdev_piece_done(struct bdev_io *piece);
-/* Issues no more pieces; inside a frame. False: all have been issued, and io goes on. */
+void bdev_split_child_done(struct bdev_io *child);
+/* Issues no more children; inside a frame. False: all have been issued, and io goes on. */
 bool bdev_split_abort(struct bdev_io *io);
 int bdev_split_init(void);
 void bdev_split_fini(void);
@@ -276,9 +276,9 @@ void bdev_caw_locked(struct bdev_io *io);
 /* --- bdev_dif.c --- */
 /* Whether the iovs of an I/O of a bdev with metadata are as long as they should be. */
 bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, size_t bytes);
-/* The last gate: checks what is written. True: go on. False: io has ended, or is being carried out in pieces. */
+/* The last gate: checks what is written. True: go on. False: io has ended, or is being split. */
 bool bdev_dif_pass(struct bdev_io *io);
-/* What the layer does in pieces, whatever the module can: its blocks are to be looked at on the way. */
+/* Types that the layer splits whatever the module can do, because it checks the blocks on their way. */
 bool bdev_dif_is_ours(const struct bdev_io *io);
 /* What was read from elsewhere is about to be written: its reference tags become those of where it goes. */
 void bdev_dif_move(const struct bdev_io *io);
@@ -298,12 +298,12 @@ static inline bool bdev_dif_is_plain_below(const struct bdev_io *io, enum bdev_i
  * bytes; and back. */
 void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks);
 void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks);
-/* From parent to a piece of it, or to its child on the base: from its `first` block on, the tags go on. */
+/* Gives a child, which begins at the parent's block `first`, the parent's checks and the tags of that block. */
 void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child);
-/* A piece of a plain I/O: between the parent's memory, skip bytes into iovs, and the piece's extended blocks. */
-void bdev_dif_insert(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, void *extended);
-uint16_t bdev_dif_strip(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended);
-uint16_t bdev_dif_compare(const struct bdev_io *piece, const struct iovec *iovs, size_t skip, const void *extended);
+/* A child of a plain I/O: between the parent's memory, skip bytes into iovs, and the child's extended blocks. */
+void bdev_dif_insert(const struct bdev_io *child, const struct iovec *iovs, size_t skip, void *extended);
+uint16_t bdev_dif_strip(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended);
+uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended);
 
 /* --- bdev_lock.c --- */
 void bdev_lock_take(struct bdev_io *io);                     /* ends in bdev_caw_locked() */

@@ -135,7 +135,7 @@ void bdev_submit(struct bdev_io *io)
 	struct bdev_channel *ch = io->ch;
 	struct bdev_thread *t = ch->thread;
 
-	if (likely(!(io->flags & IO_LENT))) {
+	if (likely(!(io->flags & IO_ZCOPY))) {
 		begin(ch, io);
 	}
 	io->cdw0 = 0;
@@ -158,7 +158,7 @@ static void wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io_st
 	STAILQ_INSERT_TAIL(q, io, queue);
 }
 
-/* True: go on. A lent I/O's data is already there: nobody may wait for it and hold it back at once. */
+/* True: go on. A zero-copy I/O is never held back: a reset waits until it has ended. */
 static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
 {
 	/* An abort may be what those need who are to let go of the bdev. */
@@ -167,7 +167,7 @@ static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
 		return false;
 	}
 	/* An abort goes for what a reset has not ended; the reset itself queues behind the one that runs. */
-	if ((ch->slow & SLOW_FROZEN) && !(io->flags & IO_LENT) && io->type != BDEV_IO_ABORT &&
+	if ((ch->slow & SLOW_FROZEN) && !(io->flags & IO_ZCOPY) && io->type != BDEV_IO_ABORT &&
 	    io->type != BDEV_IO_RESET) {
 		wait_in(&ch->frozen, io, BDEV_IO_WAIT_FREEZE);
 		return false;
@@ -177,7 +177,7 @@ static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
 
 static bool pass_qos(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_LENT) || !(bdev_io_traits[io->type] & TRAIT_LIMITED) ||
+	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_ZCOPY) || !(bdev_io_traits[io->type] & TRAIT_LIMITED) ||
 	    bdev_qos_pass(ch, io)) {
 		return true;
 	}
@@ -189,7 +189,7 @@ static bool pass_qos(struct bdev_channel *ch, struct bdev_io *io)
 
 static bool pass_lock(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (!(ch->slow & SLOW_LOCKED) || (io->flags & IO_LENT) || !bdev_lock_blocks(ch, io)) {
+	if (!(ch->slow & SLOW_LOCKED) || (io->flags & IO_ZCOPY) || !bdev_lock_blocks(ch, io)) {
 		return true;
 	}
 	wait_in(&ch->lock_wait, io, BDEV_IO_WAIT_LOCK);
@@ -315,8 +315,8 @@ static void finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint6
 /* True: that was all. */
 __attribute__((noinline)) static bool finish_otherwise(struct bdev_io *io)
 {
-	if (io->flags & IO_PIECE) {
-		bdev_piece_done(io);
+	if (io->flags & IO_CHILD) {
+		bdev_split_child_done(io);
 		return true;
 	}
 	if (io->flags & IO_RESET) {
@@ -332,7 +332,7 @@ static inline void finish(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 
-	if (unlikely(io->flags & (IO_PIECE | IO_RESET | IO_DIF)) && finish_otherwise(io)) {
+	if (unlikely(io->flags & (IO_CHILD | IO_RESET | IO_DIF)) && finish_otherwise(io)) {
 		return;
 	}
 	uint64_t ticks = elapsed(ch, io);
@@ -538,33 +538,33 @@ void bdev_nomem_timer(void *channel)
 	bdev_leave(ch->thread);
 }
 
-/* --- Lending --- */
+/* --- Zero copy --- */
 
-void *bdev_lend(struct bdev_io *io)
+void *bdev_zcopy_get(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 	struct bdev *b = ch->bdev;
 
 	/* What would have to wait or fail goes the ordinary way. */
-	if (b->ops->lend == NULL || (ch->slow & ~SLOW_EXACT) != 0 ||
+	if (b->ops->zcopy_addr == NULL || (ch->slow & ~SLOW_EXACT) != 0 ||
 	    (io->type != BDEV_IO_READ && io->type != BDEV_IO_WRITE) || check_range(b, io) != 0 ||
 	    (io->type == BDEV_IO_WRITE && check_permission(b, io) != 0)) {
 		return NULL;
 	}
-	void *addr = b->ops->lend(b, io->offset_blocks, io->num_blocks);
+	void *addr = b->ops->zcopy_addr(b, io->offset_blocks, io->num_blocks);
 	if (addr != NULL) {
 		begin(ch, io);
-		io->flags |= IO_LENT;
-		bdev_io_set_state(io, BDEV_IO_LENT);
+		io->flags |= IO_ZCOPY;
+		bdev_io_set_state(io, BDEV_IO_ZCOPY_OPEN);
 	}
 	return addr;
 }
 
-void bdev_lend_return(struct bdev_io *io)
+void bdev_zcopy_put(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 
-	assert(io->state == BDEV_IO_LENT);
+	assert(io->state == BDEV_IO_ZCOPY_OPEN);
 	ch->qd--;
 	TAILQ_REMOVE(&ch->inflight, io, link);
 	io->flags = 0;

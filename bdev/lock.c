@@ -61,7 +61,7 @@ static bool in_flight(const struct bdev_channel *ch, const struct bdev_locked *l
 		case BDEV_IO_WAIT_LOCK:
 		case BDEV_IO_STATES:
 			break;
-		case BDEV_IO_LENT:
+		case BDEV_IO_ZCOPY_OPEN:
 		case BDEV_IO_WAIT_NOMEM:
 		case BDEV_IO_WAIT_CHILD:
 		case BDEV_IO_SPLIT:
@@ -239,7 +239,7 @@ static void visit_forget(struct bdev_channel *ch, void *arg)
 		lock->state = LOCK_FREE;
 		lock->io = NULL;
 		io->lock = NULL;
-		bdev_io_complete(io, io->piece_status);
+		bdev_io_complete(io, io->child_status);
 		start_next(ch);
 	}
 }
@@ -302,7 +302,7 @@ void bdev_lock_release(struct bdev_io *io, uint16_t status)
 	struct bdev_lock *lock = io->lock;
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
-	io->piece_status = status;
+	io->child_status = status;
 	thread_post(thread_control(), &lock->msg, release_message);
 }
 

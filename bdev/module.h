@@ -67,8 +67,9 @@ struct bdev_ops {
 	/* Takes the device down; no channel or descriptor is left. Ends, now or later, in bdev_destruct_done(b), after
 	 * which b's memory is the module's to free. Control thread. */
 	void (*destruct)(struct bdev *b);
-	/* Address of blocks in memory of its own, contiguous, or NULL. Any thread; NULL if never. */
-	void *(*lend)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
+	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read and write
+	 * (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
+	void *(*zcopy_addr)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
 	/* Adds to driver_specific of bdev_get_bdevs; or NULL. Control thread. */
 	void (*dump_info)(const struct bdev *b, struct json_t *driver_specific);
 };
@@ -105,9 +106,9 @@ struct bdev {
 	int numa_node; /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	struct bdev_hints hints;
-	struct bdev_md md; /* of WRITE_ZEROES and UNMAP, what the module does it does with the functions below */
-	void *lend_addr;   /* what ops->lend lends from */
-	size_t lend_len;
+	struct bdev_md md;  /* of WRITE_ZEROES and UNMAP, what the module does it does with the functions below */
+	void *zcopy_memory; /* all that ops->zcopy_addr returns lies in it */
+	size_t zcopy_memory_len;
 
 	struct bdev_core *core; /* private to the layer */
 };

@@ -35,7 +35,7 @@ const char *bdev_io_state_name(enum bdev_io_state state)
 {
 	static const char *const names[BDEV_IO_STATES] = {
 		[BDEV_IO_IDLE] = "idle",
-		[BDEV_IO_LENT] = "lent",
+		[BDEV_IO_ZCOPY_OPEN] = "zcopy",
 		[BDEV_IO_WAIT_FREEZE] = "wait_freeze",
 		[BDEV_IO_WAIT_QOS] = "wait_qos",
 		[BDEV_IO_WAIT_LOCK] = "wait_lock",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O that the module cannot take as it is: carved into pieces that keep the module's limits, copied into aligned
+/* I/O that the module cannot take as it is: carved into child I/Os that keep the module's limits, copied into aligned
  * memory where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE and VERIFY of reads,
  * COMPARE_AND_WRITE and COPY of both).
  *
- * A piece goes straight to the module and is never carved again, so that one pool per channel cannot run dry of itself;
+ * A child goes straight to the module and is never carved again, so that one pool per channel cannot run dry of itself;
  * in a stack of modules each has channels, and pools, of its own. Buffers are shared by all channels of a thread, which
  * is safe in a stack too: they are aligned to a page, so no channel further down needs another one for the same data.
  */
@@ -14,26 +14,26 @@
 
 #include "bdev/internal.h"
 
-#define PIECE_IOVS 16u
+#define CHILD_IOVS 16u
 
-struct bdev_piece {
-	struct iovec iovs[PIECE_IOVS];
+struct bdev_split_child {
+	struct iovec iovs[CHILD_IOVS];
 	struct bdev_io *parent;
 	void *buffer;      /* bounced, compared, verified or copied, or NULL */
 	uint8_t class;     /* of buffer */
-	size_t iov_offset; /* where in the parent's iovs the piece starts */
+	size_t iov_offset; /* where in the parent's iovs the child starts */
 	uint32_t iov_index;
-	STAILQ_ENTRY(bdev_piece) link;
+	STAILQ_ENTRY(bdev_split_child) link;
 	struct bdev_io io __attribute__((aligned(64)));
 };
 
-struct bdev_pieces {
-	STAILQ_HEAD(, bdev_piece) free;
+struct bdev_split_pool {
+	STAILQ_HEAD(, bdev_split_child) free;
 	struct bdev_io_queue waiters; /* parents */
 	uint8_t *memory;
 };
 
-/* What the pieces of a parent are. */
+/* What the children of a parent are. */
 enum phase {
 	PHASE_SPLIT,   /* smaller ones of the same type */
 	PHASE_ZEROES,  /* writes of zeroes */
@@ -57,13 +57,13 @@ void bdev_split_fini(void)
 	zeroes = NULL;
 }
 
-struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch)
+struct bdev_split_pool *bdev_split_pool_create(struct bdev_channel *ch)
 {
-	/* A bdev without limits and metadata needs pieces for rare types only. */
+	/* A bdev without limits and metadata needs children for rare types only. */
 	bool often = ch->bdev->limited || ch->bdev->md.size != 0;
 	uint32_t count = often ? bdev_options.children : RTE_MIN(4u, bdev_options.children);
-	size_t stride = offsetof(struct bdev_piece, io) + bdev_io_size();
-	struct bdev_pieces *p = calloc(1, sizeof(*p));
+	size_t stride = offsetof(struct bdev_split_child, io) + bdev_io_size();
+	struct bdev_split_pool *p = calloc(1, sizeof(*p));
 
 	if (p == NULL || (p->memory = aligned_alloc(64, count * stride)) == NULL) {
 		free(p);
@@ -73,13 +73,13 @@ struct bdev_pieces *bdev_pieces_create(struct bdev_channel *ch)
 	STAILQ_INIT(&p->waiters);
 	memset(p->memory, 0, count * stride);
 	for (uint32_t i = 0; i < count; i++) {
-		struct bdev_piece *piece = (struct bdev_piece *)(p->memory + i * stride);
-		STAILQ_INSERT_TAIL(&p->free, piece, link);
+		struct bdev_split_child *child = (struct bdev_split_child *)(p->memory + i * stride);
+		STAILQ_INSERT_TAIL(&p->free, child, link);
 	}
 	return p;
 }
 
-void bdev_pieces_destroy(struct bdev_pieces *p)
+void bdev_split_pool_destroy(struct bdev_split_pool *p)
 {
 	if (p != NULL) {
 		free(p->memory);
@@ -155,10 +155,10 @@ static uint64_t up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n
 	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - behind_boundary(b, offset) : n;
 }
 
-/* How many blocks the next piece of io may have, its data apart. */
-static uint64_t piece_blocks(const struct bdev *b, const struct bdev_io *io, enum bdev_io_type type)
+/* How many blocks the next child of io may have, its data apart. */
+static uint64_t child_max_blocks(const struct bdev *b, const struct bdev_io *io, enum bdev_io_type type)
 {
-	uint64_t n = io->num_blocks - io->piece_next;
+	uint64_t n = io->num_blocks - io->children_blocks;
 
 	if (!(bdev_io_traits[type] & TRAIT_RW_LIMITS)) {
 		uint64_t max = max_blocks(b, type);
@@ -167,8 +167,8 @@ static uint64_t piece_blocks(const struct bdev *b, const struct bdev_io *io, enu
 	if (b->max_rw_blocks != 0) {
 		n = RTE_MIN(n, b->max_rw_blocks);
 	}
-	n = up_to_boundary(b, io->offset_blocks + io->piece_next, n);
-	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->piece_next, n) : n;
+	n = up_to_boundary(b, io->offset_blocks + io->children_blocks, n);
+	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->children_blocks, n) : n;
 }
 
 /* --- The cursor in the parent's iovs --- */
@@ -199,16 +199,16 @@ static void cursor_advance(struct bdev_io *io, size_t bytes)
 	}
 }
 
-/* Walks the parent's memory of a piece alongside its buffer, n bytes at a time; stops when fn says a status. */
-static uint16_t along_buffer(struct bdev_piece *piece, uint16_t (*fn)(void *memory, void *buffer, size_t n))
+/* Walks the parent's memory of a child alongside its buffer, n bytes at a time; stops when fn says a status. */
+static uint16_t along_buffer(struct bdev_split_child *child, uint16_t (*fn)(void *memory, void *buffer, size_t n))
 {
 	uint32_t iovcnt;
-	const struct iovec *iovs = source(piece->parent, &iovcnt);
-	size_t left = piece->io.num_blocks * piece->io.ch->bdev->block_size;
-	uint8_t *buffer = piece->buffer;
-	size_t offset = piece->iov_offset;
+	const struct iovec *iovs = source(child->parent, &iovcnt);
+	size_t left = child->io.num_blocks * child->io.ch->bdev->block_size;
+	uint8_t *buffer = child->buffer;
+	size_t offset = child->iov_offset;
 
-	for (uint32_t i = piece->iov_index; left > 0; i++) {
+	for (uint32_t i = child->iov_index; left > 0; i++) {
 		size_t n = RTE_MIN(left, iovs[i].iov_len - offset);
 		uint16_t status = n != 0 ? fn((uint8_t *)iovs[i].iov_base + offset, buffer, n) : 0;
 		if (status != 0) {
@@ -247,12 +247,12 @@ static size_t memory_per_block(const struct bdev_io *io)
 	return bdev_io_is_plain(io) ? b->block_size - b->md.size : b->block_size;
 }
 
-/* Points the piece's iovs at the next blocks of the parent's memory, whole ones, at most `blocks`; returns how many. 0:
+/* Points the child's iovs at the next blocks of the parent's memory, whole ones, at most `blocks`; returns how many. 0:
  * the memory there is misaligned, or in too many parts. */
-static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks)
+static uint64_t carve_memory(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
 {
 	const struct bdev *b = io->ch->bdev;
-	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
+	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, CHILD_IOVS) : CHILD_IOVS;
 	size_t max_bytes = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
 	size_t block = memory_per_block(io), want = blocks * block, have = 0;
 	size_t offset = io->iov_offset;
@@ -261,8 +261,8 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 
 	for (uint32_t i = io->iov_index; have < want && n < max_iovs;) {
 		size_t part = RTE_MIN(RTE_MIN(iovs[i].iov_len - offset, want - have), max_bytes);
-		piece->iovs[n] = (struct iovec){(uint8_t *)iovs[i].iov_base + offset, part};
-		if (part != 0 && !iovs_fit(b, &piece->iovs[n], 1)) {
+		child->iovs[n] = (struct iovec){(uint8_t *)iovs[i].iov_base + offset, part};
+		if (part != 0 && !iovs_fit(b, &child->iovs[n], 1)) {
 			break;
 		}
 		n += part != 0;
@@ -277,19 +277,19 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_piece *piece, uint6
 	size_t excess = have % block;
 	have -= excess;
 	while (excess > 0) {
-		size_t part = RTE_MIN(excess, piece->iovs[n - 1].iov_len);
-		piece->iovs[n - 1].iov_len -= part;
+		size_t part = RTE_MIN(excess, child->iovs[n - 1].iov_len);
+		child->iovs[n - 1].iov_len -= part;
 		excess -= part;
-		n -= piece->iovs[n - 1].iov_len == 0;
+		n -= child->iovs[n - 1].iov_len == 0;
 	}
-	piece->io.iovs = piece->iovs;
-	piece->io.iovcnt = n;
+	child->io.iovs = child->iovs;
+	child->io.iovcnt = n;
 	return have / block;
 }
 
 /* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none
  * now, or others wait for one and it is not io's turn. */
-static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks, bool turn)
+static bool carve_buffer(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks, bool turn)
 {
 	const struct bdev *b = io->ch->bdev;
 	struct bdev_thread *t = io->ch->thread;
@@ -299,37 +299,37 @@ static bool carve_buffer(struct bdev_io *io, struct bdev_piece *piece, uint64_t 
 	size_t room = b->block_size + (b->md.separate ? b->md.size : 0u); /* where metadata goes that is taken apart */
 
 	blocks = RTE_MIN(blocks, RTE_MIN(max, t->buffers.cache[IOBUF_LARGE].size) / room);
-	piece->class = (uint8_t)iobuf_class_of(&t->buffers, blocks * room);
-	if ((!turn && !STAILQ_EMPTY(&t->buffer_waiters[piece->class])) || !iobuf_has(&t->buffers, piece->class, 1)) {
+	child->class = (uint8_t)iobuf_class_of(&t->buffers, blocks * room);
+	if ((!turn && !STAILQ_EMPTY(&t->buffer_waiters[child->class])) || !iobuf_has(&t->buffers, child->class, 1)) {
 		return false;
 	}
-	piece->buffer = iobuf_take(&t->buffers, piece->class);
-	piece->io.num_blocks = blocks;
-	piece->iovs[0] = (struct iovec){piece->buffer, blocks * b->block_size};
-	piece->io.iovs = piece->iovs;
-	piece->io.iovcnt = 1;
+	child->buffer = iobuf_take(&t->buffers, child->class);
+	child->io.num_blocks = blocks;
+	child->iovs[0] = (struct iovec){child->buffer, blocks * b->block_size};
+	child->io.iovs = child->iovs;
+	child->io.iovcnt = 1;
 	return true;
 }
 
-static void carve_zeroes(struct bdev_io *io, struct bdev_piece *piece, uint64_t blocks)
+static void carve_zeroes(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
 {
 	const struct bdev *b = io->ch->bdev;
-	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, PIECE_IOVS) : PIECE_IOVS;
+	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, CHILD_IOVS) : CHILD_IOVS;
 	size_t max = b->max_segment_bytes != 0 ? RTE_MIN(b->max_segment_bytes, BDEV_ZEROES_BYTES) : BDEV_ZEROES_BYTES;
 	uint64_t per_iov = max / b->block_size, done = 0;
 	uint32_t n;
 
 	for (n = 0; n < max_iovs && done < blocks; n++) {
 		uint64_t part = RTE_MIN(per_iov, blocks - done);
-		piece->iovs[n] = (struct iovec){zeroes, part * b->block_size};
+		child->iovs[n] = (struct iovec){zeroes, part * b->block_size};
 		done += part;
 	}
-	piece->io.num_blocks = done;
-	piece->io.iovs = piece->iovs;
-	piece->io.iovcnt = n;
+	child->io.num_blocks = done;
+	child->io.iovs = child->iovs;
+	child->io.iovcnt = n;
 }
 
-/* Its pieces are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is
+/* Its children are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is
  * computed on its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block
  * and compute it in a pass of its own. Or they are there to be taken apart for the device. */
 static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
@@ -338,7 +338,7 @@ static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
 	       (bdev_io_traits[type] & TRAIT_DATA);
 }
 
-static enum bdev_io_type piece_type(const struct bdev_io *io)
+static enum bdev_io_type child_type(const struct bdev_io *io)
 {
 	switch ((enum phase)io->phase) {
 	case PHASE_COMPARE:
@@ -356,36 +356,36 @@ static enum bdev_io_type piece_type(const struct bdev_io *io)
 	return io->type;
 }
 
-/* Makes piece the next one of io. False: there is no buffer of piece->class for it now, and nothing has changed. turn:
+/* Makes child the next one of io. False: there is no buffer of child->class for it now, and nothing has changed. turn:
  * it has waited longest. */
-static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
+static bool carve(struct bdev_io *io, struct bdev_split_child *child, bool turn)
 {
-	enum bdev_io_type type = piece_type(io);
-	uint64_t blocks = piece_blocks(io->ch->bdev, io, type);
+	enum bdev_io_type type = child_type(io);
+	uint64_t blocks = child_max_blocks(io->ch->bdev, io, type);
 
-	piece->buffer = NULL;
-	piece->iov_index = io->iov_index;
-	piece->iov_offset = io->iov_offset;
-	piece->io.type = (uint8_t)type;
-	piece->io.offset_blocks = io->offset_blocks + io->piece_next;
-	piece->io.num_blocks = blocks;
-	piece->io.iovs = NULL;
-	piece->io.iovcnt = 0;
+	child->buffer = NULL;
+	child->iov_index = io->iov_index;
+	child->iov_offset = io->iov_offset;
+	child->io.type = (uint8_t)type;
+	child->io.offset_blocks = io->offset_blocks + io->children_blocks;
+	child->io.num_blocks = blocks;
+	child->io.iovs = NULL;
+	child->io.iovcnt = 0;
 	if (io->type == BDEV_IO_COPY) {
-		piece->io.copy.src_offset_blocks = io->copy.src_offset_blocks + io->piece_next;
-		piece->io.offset_blocks =
-			io->phase == PHASE_COPY ? piece->io.copy.src_offset_blocks : piece->io.offset_blocks;
+		child->io.copy.src_offset_blocks = io->copy.src_offset_blocks + io->children_blocks;
+		child->io.offset_blocks =
+			io->phase == PHASE_COPY ? child->io.copy.src_offset_blocks : child->io.offset_blocks;
 	}
 	if (io->phase == PHASE_ZEROES && io->ch->bdev->md.size == 0) {
-		carve_zeroes(io, piece, blocks);
+		carve_zeroes(io, child, blocks);
 	} else if (io->phase == PHASE_ZEROES || (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) ||
 		   is_remade(io, type)) {
-		if (!carve_buffer(io, piece, blocks, turn)) {
+		if (!carve_buffer(io, child, blocks, turn)) {
 			return false;
 		}
 	} else if (bdev_io_traits[type] & TRAIT_DATA) {
-		piece->io.num_blocks = carve_memory(io, piece, blocks);
-		if (piece->io.num_blocks == 0 && !carve_buffer(io, piece, blocks, turn)) {
+		child->io.num_blocks = carve_memory(io, child, blocks);
+		if (child->io.num_blocks == 0 && !carve_buffer(io, child, blocks, turn)) {
 			return false;
 		}
 	}
@@ -393,88 +393,88 @@ static bool carve(struct bdev_io *io, struct bdev_piece *piece, bool turn)
 }
 
 /* Between a buffer of extended blocks and a device that wants metadata apart. */
-static bool is_apart(const struct bdev_piece *piece)
+static bool is_apart(const struct bdev_split_child *child)
 {
-	return piece->io.ch->bdev->md.separate && piece->buffer != NULL;
+	return child->io.ch->bdev->md.separate && child->buffer != NULL;
 }
 
-static void take_apart(struct bdev_piece *piece)
+static void take_apart(struct bdev_split_child *child)
 {
-	const struct bdev *b = piece->io.ch->bdev;
+	const struct bdev *b = child->io.ch->bdev;
 
-	if (piece->io.type != BDEV_IO_READ) {
-		bdev_dif_take_apart(b, piece->buffer, piece->io.num_blocks);
+	if (child->io.type != BDEV_IO_READ) {
+		bdev_dif_take_apart(b, child->buffer, child->io.num_blocks);
 	}
-	piece->iovs[0].iov_len = piece->io.num_blocks * (b->block_size - b->md.size);
-	piece->io.apart.md = (uint8_t *)piece->buffer + piece->io.num_blocks * b->block_size;
+	child->iovs[0].iov_len = child->io.num_blocks * (b->block_size - b->md.size);
+	child->io.apart.md = (uint8_t *)child->buffer + child->io.num_blocks * b->block_size;
 }
 
-static void put_together(struct bdev_piece *piece)
+static void put_together(struct bdev_split_child *child)
 {
-	const struct bdev *b = piece->io.ch->bdev;
+	const struct bdev *b = child->io.ch->bdev;
 
-	piece->iovs[0].iov_len = piece->io.num_blocks * b->block_size;
-	if (piece->io.type == BDEV_IO_READ && piece->io.status == 0) {
-		bdev_dif_put_together(b, piece->buffer, piece->io.num_blocks);
+	child->iovs[0].iov_len = child->io.num_blocks * b->block_size;
+	if (child->io.type == BDEV_IO_READ && child->io.status == 0) {
+		bdev_dif_put_together(b, child->buffer, child->io.num_blocks);
 	}
 }
 
-static void hand_over(struct bdev_io *io, struct bdev_piece *piece)
+static void hand_over(struct bdev_io *io, struct bdev_split_child *child)
 {
 	struct bdev_channel *ch = io->ch;
 
-	if (is_apart(piece)) {
-		take_apart(piece);
+	if (is_apart(child)) {
+		take_apart(child);
 	}
-	piece->io.flags = IO_PIECE;
-	piece->io.status = 0;
-	piece->io.submit_ticks = thread_now();
-	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)piece->io.num_blocks, (uintptr_t)&piece->io,
-	      piece->io.type, io, piece->io.offset_blocks, ch->qd);
-	bdev_io_set_state(&piece->io, BDEV_IO_MODULE);
-	ch->submit(ch->module, &piece->io);
+	child->io.flags = IO_CHILD;
+	child->io.status = 0;
+	child->io.submit_ticks = thread_now();
+	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)child->io.num_blocks, (uintptr_t)&child->io,
+	      child->io.type, io, child->io.offset_blocks, ch->qd);
+	bdev_io_set_state(&child->io, BDEV_IO_MODULE);
+	ch->submit(ch->module, &child->io);
 }
 
-static void fill_buffer(struct bdev_piece *piece)
+static void fill_buffer(struct bdev_split_child *child)
 {
 	uint32_t iovcnt;
 
-	if (piece->parent->phase == PHASE_ZEROES) {
-		bdev_dif_put_zeroes(&piece->io, piece->buffer);
-	} else if (bdev_io_is_plain(piece->parent)) {
-		bdev_dif_insert(&piece->io, source(piece->parent, &iovcnt) + piece->iov_index, piece->iov_offset,
-				piece->buffer);
+	if (child->parent->phase == PHASE_ZEROES) {
+		bdev_dif_put_zeroes(&child->io, child->buffer);
+	} else if (bdev_io_is_plain(child->parent)) {
+		bdev_dif_insert(&child->io, source(child->parent, &iovcnt) + child->iov_index, child->iov_offset,
+				child->buffer);
 	} else {
-		along_buffer(piece, copy_in);
+		along_buffer(child, copy_in);
 	}
 }
 
-static void submit_piece(struct bdev_io *io, struct bdev_piece *piece)
+static void submit_child(struct bdev_io *io, struct bdev_split_child *child)
 {
 	struct bdev_channel *ch = io->ch;
-	uint64_t first = io->piece_next;
+	uint64_t first = io->children_blocks;
 
-	io->piece_next += piece->io.num_blocks;
+	io->children_blocks += child->io.num_blocks;
 	if (bdev_io_traits[io->type] & TRAIT_DATA) {
-		cursor_advance(io, piece->io.num_blocks * memory_per_block(io));
+		cursor_advance(io, child->io.num_blocks * memory_per_block(io));
 	}
-	piece->parent = io;
-	piece->io.ch = ch;
-	piece->io.desc = io->desc;
-	piece->io.cb_arg = io;
-	io->pieces++;
+	child->parent = io;
+	child->io.ch = ch;
+	child->io.desc = io->desc;
+	child->io.cb_arg = io;
+	io->children++;
 	if (io->phase == PHASE_COPY) {
-		io->copy.pieces_read++;
+		io->copy.children_reading++;
 	}
 	if (ch->slow & SLOW_DIF) {
-		bdev_dif_pass_on(io, first, &piece->io);
-		bool is_plain = piece->buffer == NULL && bdev_dif_is_plain_below(io, piece->io.type);
-		piece->io.dif_flags |= is_plain ? BDEV_DIF_PLAIN : 0;
+		bdev_dif_pass_on(io, first, &child->io);
+		bool is_plain = child->buffer == NULL && bdev_dif_is_plain_below(io, child->io.type);
+		child->io.dif_flags |= is_plain ? BDEV_DIF_PLAIN : 0;
 	}
-	if (piece->buffer != NULL && piece->io.type != BDEV_IO_READ) {
-		fill_buffer(piece);
+	if (child->buffer != NULL && child->io.type != BDEV_IO_READ) {
+		fill_buffer(child);
 	}
-	hand_over(io, piece);
+	hand_over(io, child);
 }
 
 /* --- The parent --- */
@@ -483,9 +483,9 @@ static void start_phase(struct bdev_io *io, enum phase phase);
 
 static void end(struct bdev_io *io)
 {
-	uint16_t status = io->piece_status;
+	uint16_t status = io->child_status;
 
-	if (status == 0 && (io->flags & IO_ABORTED) && io->piece_next < io->num_blocks) {
+	if (status == 0 && (io->flags & IO_ABORTED) && io->children_blocks < io->num_blocks) {
 		status = STATUS_ABORTED;
 	}
 	if (io->type != BDEV_IO_COMPARE_AND_WRITE) {
@@ -508,27 +508,27 @@ static void wait_in(struct bdev_io_queue *q, struct bdev_io *io)
  * needs is its own, although others wait. Inside a frame. */
 static void run(struct bdev_io *io, bool turn)
 {
-	struct bdev_pieces *pool = io->ch->pieces;
+	struct bdev_split_pool *pool = io->ch->split_pool;
 	struct bdev_thread *t = io->ch->thread;
 
 	bdev_io_set_state(io, BDEV_IO_SPLIT);
-	while (io->piece_next < io->num_blocks && io->piece_status == 0 && !(io->flags & IO_ABORTED)) {
-		struct bdev_piece *piece = STAILQ_FIRST(&pool->free);
-		if (piece == NULL) {
+	while (io->children_blocks < io->num_blocks && io->child_status == 0 && !(io->flags & IO_ABORTED)) {
+		struct bdev_split_child *child = STAILQ_FIRST(&pool->free);
+		if (child == NULL) {
 			wait_in(&pool->waiters, io);
 			return;
 		}
-		if (!carve(io, piece, turn)) {
-			iobuf_waits(&t->buffers, piece->class);
-			USDT(buffer_wait, "bdev", io->ch->bdev->name, iobuf_size(piece->class));
-			wait_in(&t->buffer_waiters[piece->class], io);
+		if (!carve(io, child, turn)) {
+			iobuf_waits(&t->buffers, child->class);
+			USDT(buffer_wait, "bdev", io->ch->bdev->name, iobuf_size(child->class));
+			wait_in(&t->buffer_waiters[child->class], io);
 			return;
 		}
-		turn = turn && piece->buffer == NULL;
+		turn = turn && child->buffer == NULL;
 		STAILQ_REMOVE_HEAD(&pool->free, link);
-		submit_piece(io, piece);
+		submit_child(io, child);
 	}
-	if (io->pieces == 0) {
+	if (io->children == 0) {
 		end(io);
 	}
 }
@@ -536,9 +536,9 @@ static void run(struct bdev_io *io, bool turn)
 static void start_phase(struct bdev_io *io, enum phase phase)
 {
 	io->phase = (uint8_t)phase;
-	io->piece_next = 0;
-	io->pieces = 0;
-	io->piece_status = 0;
+	io->children_blocks = 0;
+	io->children = 0;
+	io->child_status = 0;
 	io->iov_index = 0;
 	io->iov_offset = 0;
 	run(io, false);
@@ -557,7 +557,7 @@ void bdev_split_start(struct bdev_io *io)
 	} else if (io->type == BDEV_IO_VERIFY && !own) {
 		start_phase(io, PHASE_VERIFY);
 	} else if (io->type == BDEV_IO_COPY && !own) {
-		io->copy.pieces_read = 0;
+		io->copy.children_reading = 0;
 		start_phase(io, PHASE_COPY);
 	} else {
 		start_phase(io, PHASE_SPLIT);
@@ -579,7 +579,7 @@ static struct bdev_io *pop(struct bdev_io_queue *q)
 }
 
 /* One that waits gets its turn for each thing that is free; whoever runs dry goes to the end. */
-static void wake(struct bdev_thread *t, struct bdev_pieces *pool)
+static void wake(struct bdev_thread *t, struct bdev_split_pool *pool)
 {
 	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		while (!STAILQ_EMPTY(&t->buffer_waiters[class]) && iobuf_has(&t->buffers, class, 1)) {
@@ -592,91 +592,92 @@ static void wake(struct bdev_thread *t, struct bdev_pieces *pool)
 }
 
 /* The same for plain blocks. */
-static uint16_t take_plain(const struct bdev_piece *piece)
+static uint16_t take_plain(const struct bdev_split_child *child)
 {
 	uint32_t iovcnt;
-	const struct iovec *iovs = source(piece->parent, &iovcnt) + piece->iov_index;
+	const struct iovec *iovs = source(child->parent, &iovcnt) + child->iov_index;
 
-	return piece->parent->phase == PHASE_COMPARE
-		       ? bdev_dif_compare(&piece->io, iovs, piece->iov_offset, piece->buffer)
-		       : bdev_dif_strip(&piece->io, iovs, piece->iov_offset, piece->buffer);
+	return child->parent->phase == PHASE_COMPARE
+		       ? bdev_dif_compare(&child->io, iovs, child->iov_offset, child->buffer)
+		       : bdev_dif_strip(&child->io, iovs, child->iov_offset, child->buffer);
 }
 
-/* The data of a piece that came back: to where it belongs. */
-static uint16_t take_data(struct bdev_piece *piece)
+/* Moves the data of a child that has ended to where it belongs, and returns the child's status. */
+static uint16_t take_data(struct bdev_split_child *child)
 {
-	if (piece->io.status != 0) {
-		return piece->io.status;
+	if (child->io.status != 0) {
+		return child->io.status;
 	}
-	if (piece->buffer == NULL || piece->io.type != BDEV_IO_READ) {
+	if (child->buffer == NULL || child->io.type != BDEV_IO_READ) {
 		return 0;
 	}
-	if (!(bdev_io_traits[piece->parent->type] & TRAIT_DATA)) {
-		return piece->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&piece->io) : 0;
+	if (!(bdev_io_traits[child->parent->type] & TRAIT_DATA)) {
+		return child->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&child->io) : 0;
 	}
-	if (bdev_io_is_plain(piece->parent)) {
-		return take_plain(piece);
+	if (bdev_io_is_plain(child->parent)) {
+		return take_plain(child);
 	}
-	return along_buffer(piece, piece->parent->phase == PHASE_COMPARE ? compare : copy_out);
+	return along_buffer(child, child->parent->phase == PHASE_COMPARE ? compare : copy_out);
 }
 
 /* Whether it is one that is written next. */
-static bool is_half_copied(const struct bdev_piece *piece)
+static bool is_half_copied(const struct bdev_split_child *child)
 {
-	return piece->parent->phase == PHASE_COPY && piece->io.type == BDEV_IO_READ;
+	return child->parent->phase == PHASE_COPY && child->io.type == BDEV_IO_READ;
 }
 
 /* False: it could not be read, or there is no sense in it any more. */
-static bool write_copied(struct bdev_piece *piece, uint16_t status)
+static bool write_copied(struct bdev_split_child *child, uint16_t status)
 {
-	struct bdev_io *parent = piece->parent;
+	struct bdev_io *parent = child->parent;
 
-	parent->copy.pieces_read--;
-	if (status != 0 || parent->piece_status != 0 || (parent->flags & IO_ABORTED)) {
+	parent->copy.children_reading--;
+	if (status != 0 || parent->child_status != 0 || (parent->flags & IO_ABORTED)) {
 		return false;
 	}
-	piece->io.type = BDEV_IO_WRITE;
-	piece->io.offset_blocks = parent->offset_blocks + (piece->io.offset_blocks - parent->copy.src_offset_blocks);
-	if (piece->io.ch->slow & SLOW_DIF) {
-		bdev_dif_move(&piece->io);
+	child->io.type = BDEV_IO_WRITE;
+	child->io.offset_blocks = parent->offset_blocks + (child->io.offset_blocks - parent->copy.src_offset_blocks);
+	if (child->io.ch->slow & SLOW_DIF) {
+		bdev_dif_move(&child->io);
 	}
-	hand_over(parent, piece);
+	hand_over(parent, child);
 	return true;
 }
 
-void bdev_piece_done(struct bdev_io *io)
+void bdev_split_child_done(struct bdev_io *io)
 {
-	struct bdev_piece *piece = (struct bdev_piece *)((uint8_t *)io - offsetof(struct bdev_piece, io));
-	struct bdev_io *parent = piece->parent;
+	struct bdev_split_child *child =
+		(struct bdev_split_child *)((uint8_t *)io - offsetof(struct bdev_split_child, io));
+	struct bdev_io *parent = child->parent;
 	struct bdev_channel *ch = io->ch;
-	if (is_apart(piece)) {
-		put_together(piece);
+	if (is_apart(child)) {
+		put_together(child);
 	}
-	uint16_t status = take_data(piece);
+	uint16_t status = take_data(child);
 
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, parent, ch->qd, status);
-	if (unlikely(is_half_copied(piece))) {
-		if (write_copied(piece, status)) {
+	if (unlikely(is_half_copied(child))) {
+		if (write_copied(child, status)) {
 			return;
 		}
 		status = status != 0 ? status : STATUS_ABORTED;
 	}
-	if (parent->piece_status == 0) {
-		parent->piece_status = status;
+	if (parent->child_status == 0) {
+		parent->child_status = status;
 	}
-	parent->pieces--;
-	if (piece->buffer != NULL) {
-		iobuf_put(&ch->thread->buffers, piece->class, piece->buffer);
+	parent->children--;
+	if (child->buffer != NULL) {
+		iobuf_put(&ch->thread->buffers, child->class, child->buffer);
 	}
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
-	STAILQ_INSERT_HEAD(&ch->pieces->free, piece, link);
+	STAILQ_INSERT_HEAD(&ch->split_pool->free, child, link);
 	if (ch->slow & SLOW_NOMEM) {
 		bdev_nomem_retry(ch, 4);
 	}
-	wake(ch->thread, ch->pieces);
+	wake(ch->thread, ch->split_pool);
 	/* One that waits in a queue is run, and ended, by whoever wakes it. */
-	if (parent->state == BDEV_IO_SPLIT && parent->pieces == 0) {
+	if (parent->state == BDEV_IO_SPLIT && parent->children == 0) {
 		run(parent, false);
 	}
 }
@@ -693,10 +694,10 @@ static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
 	return false;
 }
 
-/* A copy's pieces that are being read are to be written later. */
+/* A copy's children that are being read are to be written later. */
 static bool can_be_stopped(const struct bdev_io *io)
 {
-	return io->piece_next < io->num_blocks || (io->phase == PHASE_COPY && io->copy.pieces_read != 0) ||
+	return io->children_blocks < io->num_blocks || (io->phase == PHASE_COPY && io->copy.children_reading != 0) ||
 	       (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE);
 }
 
@@ -707,7 +708,7 @@ bool bdev_split_abort(struct bdev_io *io)
 	}
 	io->flags |= IO_ABORTED;
 	if (io->state == BDEV_IO_WAIT_CHILD) {
-		(void)(remove_from(&io->ch->pieces->waiters, io) ||
+		(void)(remove_from(&io->ch->split_pool->waiters, io) ||
 		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
 		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
 		run(io, false);

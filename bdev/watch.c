@@ -192,7 +192,7 @@ static void visit_inflight(struct bdev_channel *ch, void *arg)
 			.num_blocks = io->num_blocks,
 			.type = io->type,
 			.state = io->state,
-			.pieces = split ? io->pieces : 0,
+			.children = split ? io->children : 0,
 		};
 		if (!w->fn(w->arg, &one)) {
 			return;

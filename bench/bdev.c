@@ -131,7 +131,7 @@ static void copy_run(void *arg)
 	void *disk;
 	size_t len;
 
-	if (!bdev_lend_region(bdev_desc_bdev(r->desc), &disk, &len)) {
+	if (!bdev_zcopy_region(bdev_desc_bdev(r->desc), &disk, &len)) {
 		abort();
 	}
 	uint64_t start = env_ticks();

@@ -74,7 +74,7 @@ struct nvmf_ns_view {
 	struct bdev_channel *ch;
 	struct bdev_desc *desc;
 	struct nvmf_subsystem_view *view;
-	uint32_t outstanding; /* commands in the bdev, or using memory that it lends */
+	uint32_t outstanding; /* commands in the bdev, or using a zero-copy buffer */
 	uint32_t nsid;
 	uint32_t anagrpid;
 	bool paused;                  /* new commands wait */

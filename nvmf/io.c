@@ -662,9 +662,9 @@ static void io_exec_on_ns(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	}
 }
 
-static void lent_exec(struct nvmf_request *req)
+static void zcopy_exec(struct nvmf_request *req)
 {
-	req->lend_open = false;
+	req->zcopy_open = false;
 	req->phase = 0;
 	req->bdev_io.iovs = req->iov;
 	req->bdev_io.iovcnt = 1;
@@ -680,8 +680,8 @@ void nvmf_io_exec(struct nvmf_request *req)
 		nvmf_admin_exec(req);
 		return;
 	}
-	if (req->lent) {
-		lent_exec(req);
+	if (req->zcopy) {
+		zcopy_exec(req);
 		return;
 	}
 	if (io_wait_if_paused(req, nsid, false)) {
@@ -697,9 +697,9 @@ void nvmf_io_exec(struct nvmf_request *req)
 	}
 }
 
-/* ---- Lending ---- */
+/* ---- Zero copy ---- */
 
-static enum bdev_io_type lend_type(const struct nvmf_request *req)
+static enum bdev_io_type zcopy_io_type(const struct nvmf_request *req)
 {
 	if (req->qpair->qid == 0 || req->fuse != NVME_FUSE_NONE) {
 		return BDEV_IO_INVALID;
@@ -714,9 +714,9 @@ static enum bdev_io_type lend_type(const struct nvmf_request *req)
 	}
 }
 
-bool nvmf_request_lend(struct nvmf_request *req)
+bool nvmf_request_zcopy_get(struct nvmf_request *req)
 {
-	enum bdev_io_type type = lend_type(req);
+	enum bdev_io_type type = zcopy_io_type(req);
 	struct nvmf_lba_range range;
 	uint16_t where;
 
@@ -730,24 +730,24 @@ bool nvmf_request_lend(struct nvmf_request *req)
 	}
 	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, io_bdev_done, req);
 	bdev_io_set_rw(&req->bdev_io, type, NULL, 0, range.slba, range.num_blocks);
-	void *memory = bdev_lend(&req->bdev_io);
+	void *memory = bdev_zcopy_get(&req->bdev_io);
 	if (memory == NULL) {
 		return false;
 	}
 	nvmf_ns_view_enter(nsv, req);
 	req->iov[0] = (struct iovec){.iov_base = memory, .iov_len = req->length};
 	req->iovcnt = 1;
-	req->lent = true;
-	req->lend_open = true;
+	req->zcopy = true;
+	req->zcopy_open = true;
 	return true;
 }
 
 void nvmf_request_return(struct nvmf_request *req)
 {
-	if (req->lend_open) {
-		bdev_lend_return(&req->bdev_io);
-		req->lend_open = false;
+	if (req->zcopy_open) {
+		bdev_zcopy_put(&req->bdev_io);
+		req->zcopy_open = false;
 	}
-	req->lent = false;
+	req->zcopy = false;
 	nvmf_ns_view_leave(req);
 }

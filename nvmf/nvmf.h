@@ -138,7 +138,7 @@ struct nvmf_transport_opts {
 	uint32_t num_shared_buffers;      /* data buffers of all poll groups together */
 	uint32_t buf_cache_size;          /* what the next two are where they are not given */
 	uint32_t iobuf_small_cache_size, iobuf_large_cache_size; /* buffers that each poll group keeps at hand */
-	bool zcopy; /* move data straight to and from bdevs that lend memory */
+	bool zcopy; /* move data straight to and from bdevs whose blocks are memory */
 	int32_t acceptor_backlog;
 	uint32_t acceptor_poll_rate_us;
 	uint32_t abort_timeout_sec;

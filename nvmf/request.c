@@ -13,13 +13,13 @@ static void request_reset(struct nvmf_request *req, uint64_t now)
 	req->length = 0;
 	req->xfer = NVME_DATA_TFR_NO_DATA_TFR;
 	req->reserved_lane = false;
-	req->lent = false;
+	req->zcopy = false;
 	req->where = NVMF_REQUEST_TRANSPORT;
 	req->fuse = NVME_FUSE_NONE;
 	req->fuse_failed = 0;
 	req->counted = false;
 	req->before_data = false;
-	req->lend_open = false;
+	req->zcopy_open = false;
 	req->ns_view = NULL;
 	req->fuse_peer = NULL;
 	req->iovcnt = 0;
@@ -177,7 +177,7 @@ static void request_prepare_response(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 
-	if (req->counted && !req->lent) {
+	if (req->counted && !req->zcopy) {
 		nvmf_ns_view_leave(req);
 	}
 	if (unlikely(status != NVME_ST_SUCCESS)) {

@@ -8,7 +8,7 @@
  *     req->qpair, sqe, icd, icd_len, iov are set by the transport
  *     switch (nvmf_request_start(req)) {
  *     case NVMF_NEXT_BUFFER:	 get req->length bytes of buffers into req->iov (from the reserve if
- *      req->reserved_lane), or try nvmf_request_lend(); fetch the host's data if
+ *      req->reserved_lane), or try nvmf_request_zcopy_get(); fetch the host's data if
  *      req->xfer says so; then nvmf_request_exec(req)
  *     case NVMF_NEXT_EXEC:	 nvmf_request_exec(req)
  *     case NVMF_NEXT_COMPLETE: as if ops->request_complete(req) had been called
@@ -217,7 +217,7 @@ struct nvmf_request {
 	uint32_t length;    /* bytes to transfer; 0: none */
 	uint8_t xfer;       /* enum nvme_data_tfr: NVME_DATA_TFR_HOST_TO_CTRL, _CTRL_TO_HOST, or none */
 	bool reserved_lane; /* must not wait for ordinary buffers: Connect, Keep Alive, Abort, properties */
-	bool lent;          /* iov is a bdev's memory */
+	bool zcopy;         /* iov is a zero-copy buffer */
 	/* Private. */
 	uint8_t where;       /* enum nvmf_request_where */
 	uint8_t fuse;        /* enum nvme_fuse */
@@ -225,11 +225,11 @@ struct nvmf_request {
 	bool counted;        /* in its namespace view's outstanding */
 	bool before_data;    /* PAUSED: its data have not been fetched yet */
 	/* The data: points to the transport's array (at least one entry). Filled in by the transport before
-	 * exec, or by us for data that came in the capsule or are lent. */
+	 * exec, or by us for data that came in the capsule or are in a zero-copy buffer. */
 	struct iovec *iov;
 	struct nvmf_ns_view *ns_view; /* private */
 	uint16_t iovcnt;
-	bool lend_open;       /* private: lent and not yet submitted */
+	bool zcopy_open;      /* private: a zero-copy buffer, and its I/O has not been submitted */
 	uint8_t phase;        /* private: of a command that takes several bdev I/Os */
 	uint16_t dsm_next;    /* private */
 	uint16_t error_where; /* private */
@@ -264,14 +264,14 @@ void nvmf_request_exec(struct nvmf_request *req);
 /* Instead of exec, for a request that the transport cannot carry through: completes it with a status
  * (NVME_ST). */
 void nvmf_request_fail(struct nvmf_request *req, uint16_t status);
-/* After NVMF_NEXT_BUFFER, instead of getting buffers: true if the bdev lends its own memory, which is then
+/* After NVMF_NEXT_BUFFER, instead of getting buffers: true if the bdev has a zero-copy buffer, which is then
  * req->iov[0]. Read data are in it once the request has completed, and stay until nvmf_request_release(). */
-bool nvmf_request_lend(struct nvmf_request *req);
+bool nvmf_request_zcopy_get(struct nvmf_request *req);
 void nvmf_request_return(struct nvmf_request *req); /* private to the next */
 /* The response is out (or never will be) and nothing reads or writes the buffers any more. */
 static inline void nvmf_request_release(struct nvmf_request *req)
 {
-	if (unlikely(req->lent)) {
+	if (unlikely(req->zcopy)) {
 		nvmf_request_return(req);
 	}
 }

@@ -385,7 +385,7 @@ static void need_buffer(struct nvmf_rdma_request *r)
 {
 	struct nvmf_rdma_group *g = request_group(r);
 
-	if (g->base.transport->opts.zcopy && nvmf_request_lend(&r->req)) {
+	if (g->base.transport->opts.zcopy && nvmf_request_zcopy_get(&r->req)) {
 		use_buffer(r);
 		return;
 	}

@@ -437,7 +437,7 @@ static json_t *one_json(const struct bdev_inflight *one)
 	json_object_set_new(o, "state", rpc_string(bdev_io_state_name(one->state)));
 	json_object_set_new(o, "offset_blocks", rpc_uint(one->offset_blocks));
 	json_object_set_new(o, "num_blocks", rpc_uint(one->num_blocks));
-	json_object_set_new(o, "pieces", rpc_uint(one->pieces));
+	json_object_set_new(o, "pieces", rpc_uint(one->children));
 	json_object_set_new(o, "age_us", rpc_uint(env_ticks_to_ns(one->age_ticks) / 1000));
 	return o;
 }

@@ -47,7 +47,7 @@ static const struct rpc_param create_transport_params[] = {
 	OPT(buf_cache_size, RPC_UINT32, "the default of the next two"),
 	OPT(iobuf_small_cache_size, RPC_UINT32, "small data buffers that each poll group keeps at hand"),
 	OPT(iobuf_large_cache_size, RPC_UINT32, "large ones; used when io_unit_size exceeds small_bufsize"),
-	OPT(zcopy, RPC_BOOL, "move data straight to and from bdevs that lend their memory"),
+	OPT(zcopy, RPC_BOOL, "move data straight to and from bdevs whose blocks are memory"),
 	OPT(acceptor_backlog, RPC_INT32, "connections that may wait to be accepted"),
 	OPT(abort_timeout_sec, RPC_UINT32, "not looked at: an abort ends when the bdev has answered it"),
 	OPT(kas, RPC_UINT16, "keep-alive granularity, units of 100 ms"),

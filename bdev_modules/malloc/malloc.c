@@ -310,7 +310,7 @@ static void malloc_channel_destroy(struct bdev *b, void *channel)
 	poller_unregister(&((struct malloc_channel *)channel)->poller);
 }
 
-static void *malloc_lend(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks)
+static void *malloc_zcopy_addr(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks)
 {
 	return malloc_address(b, offset_blocks);
 }
@@ -338,7 +338,7 @@ static const struct bdev_ops malloc_ops = {
 	.channel_size = sizeof(struct malloc_channel),
 	.reset_channel = malloc_reset_channel,
 	.destruct = malloc_destruct,
-	.lend = malloc_lend,
+	.zcopy_addr = malloc_zcopy_addr,
 };
 
 static int malloc_check_opts(const struct bdev_malloc_opts *opts, struct bdev_md *md, char *error)
@@ -420,8 +420,8 @@ static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts 
 	m->bdev.optimal_io_boundary = opts->optimal_io_boundary;
 	m->bdev.numa_node = opts->numa_id;
 	if (opts->md.size == 0) {
-		m->bdev.lend_addr = m->memory;
-		m->bdev.lend_len = malloc_bytes(opts);
+		m->bdev.zcopy_memory = m->memory;
+		m->bdev.zcopy_memory_len = malloc_bytes(opts);
 	}
 	m->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
 			   1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE |

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Drives that nobody has named: attached as soon as a driver that lends them to processes has them. Control thread. */
+/* Drives that nobody has named: attached as soon as a driver that gives processes access to them (vfio-pci, uio) has
+ * them. Control thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

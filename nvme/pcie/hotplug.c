@@ -42,7 +42,7 @@ void nvme_pcie_hotplug_arrived(const char *bdf)
 	}
 }
 
-/* Those that a driver has which lends them to processes. bdf: only that one; NULL: all. */
+/* Those bound to a driver that gives processes access to them. bdf: only that one; NULL: all. */
 static void drives_look_for(const char *bdf)
 {
 	struct env_pci_device *list;

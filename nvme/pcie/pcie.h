@@ -173,7 +173,7 @@ void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c);
 /* hotplug.c */
 void nvme_pcie_hotplug_add(struct nvme_pcie_ctrlr *c);
 void nvme_pcie_hotplug_remove(struct nvme_pcie_ctrlr *c);
-/* The device at bdf has become bound to a driver that lends it to processes. */
+/* The device at bdf has become bound to a driver that gives processes access to it. */
 void nvme_pcie_hotplug_arrived(const char *bdf);
 /* Some of the kernel's news were lost: looks for what they may have told of. (That a device is gone shows in its
  * registers, too.) */

@@ -75,21 +75,21 @@ static void test_resets_from_several_threads_run_one_after_the_other(void)
 	unmake(t, u, 3);
 }
 
-/* reset_channel ends what is held, so only what the module cannot end keeps a reset waiting: here, lent memory. */
-struct lending {
+/* reset_channel ends what is held, so only what the module cannot end keeps a reset waiting: here, a zero-copy I/O. */
+struct zcopy {
 	struct request *r;
 	void *addr;
 };
 
-static void lend_here(void *arg)
+static void zcopy_get_here(void *arg)
 {
-	struct lending *l = arg;
-	l->addr = bdev_lend(l->r->io);
+	struct zcopy *l = arg;
+	l->addr = bdev_zcopy_get(l->r->io);
 }
 
-static void lend_return_here(void *arg)
+static void zcopy_put_here(void *arg)
 {
-	bdev_lend_return(((struct lending *)arg)->r->io);
+	bdev_zcopy_put(((struct zcopy *)arg)->r->io);
 }
 
 static bool is_frozen(void *arg)
@@ -101,7 +101,7 @@ static bool is_frozen(void *arg)
 static void test_reset_without_module_support_waits_for_io_in_flight(void)
 {
 	struct user u;
-	struct lending l;
+	struct zcopy l;
 	char error[BDEV_ERROR_MAX];
 	const struct bdev_malloc_opts opts = {.name = "m0", .block_size = 512, .num_blocks = 64, .numa_id = -1};
 
@@ -110,7 +110,7 @@ static void test_reset_without_module_support_waits_for_io_in_flight(void)
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "m0", true, fixture_thread(1)), 0);
 	l.r = request_new(&u);
 	bdev_io_set_rw(l.r->io, BDEV_IO_READ, &iov, 1, 0, 1);
-	thread_call(u.thread, lend_here, &l);
+	thread_call(u.thread, zcopy_get_here, &l);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(l.addr);
 	struct request *reset = submit(&u, BDEV_IO_RESET, 0);
 	struct request *probe = submit(&u, BDEV_IO_READ, 0); /* some time it is held back */
@@ -119,7 +119,7 @@ static void test_reset_without_module_support_waits_for_io_in_flight(void)
 		probe = submit(&u, BDEV_IO_READ, 0);
 	}
 	CU_ASSERT_FALSE(atomic_load(&reset->done));
-	thread_call(u.thread, lend_return_here, &l);
+	thread_call(u.thread, zcopy_put_here, &l);
 	CU_ASSERT_EQUAL(request_finish(reset), 0);
 	CU_ASSERT_EQUAL(request_finish(probe), 0);
 	request_free(l.r);
@@ -198,7 +198,7 @@ static void test_abort_of_split_io_stops_it(void)
 	struct iovec all = {data, sizeof(data)};
 	struct user u;
 
-	t->bdev.max_rw_blocks = 1; /* 64 pieces, of which 32 are let out */
+	t->bdev.max_rw_blocks = 1; /* 64 children, of which 32 are with the module at a time */
 	t->hold = true;
 	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
@@ -207,7 +207,7 @@ static void test_abort_of_split_io_stops_it(void)
 	request_submit(r);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 32));
 	CU_ASSERT_EQUAL(abort_result(&u, r), 0);
-	CU_ASSERT_FALSE(atomic_load(&r->done)); /* the module still has pieces */
+	CU_ASSERT_FALSE(atomic_load(&r->done)); /* the module still has children */
 	testdev_release(t, &u, 0);
 	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 32);

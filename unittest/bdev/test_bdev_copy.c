@@ -145,7 +145,7 @@ static bool is_split(void *arg, const struct bdev_inflight *one)
 {
 	bool *seen = arg;
 
-	*seen = *seen || (one->type == BDEV_IO_COPY && one->state == BDEV_IO_SPLIT && one->pieces == 1 &&
+	*seen = *seen || (one->type == BDEV_IO_COPY && one->state == BDEV_IO_SPLIT && one->children == 1 &&
 			  one->offset_blocks == 1000);
 	return true;
 }

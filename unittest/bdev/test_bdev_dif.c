@@ -280,14 +280,14 @@ static void test_lengths_are_those_of_the_kind_of_block(void)
 	close_and_delete(&u);
 }
 
-static void test_nothing_is_lent_of_blocks_with_metadata(void)
+static void test_blocks_with_metadata_have_no_zero_copy(void)
 {
 	struct user u;
 	void *addr;
 	size_t len;
 
 	open_new(&u, 0);
-	CU_ASSERT_FALSE(bdev_lend_region(bdev_find("m0"), &addr, &len));
+	CU_ASSERT_FALSE(bdev_zcopy_region(bdev_find("m0"), &addr, &len));
 	close_and_delete(&u);
 }
 
@@ -393,7 +393,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_copied_belongs_to_where_it_is_then),
 	UNIT(test_make_replaces_what_the_submitter_has),
 	UNIT(test_lengths_are_those_of_the_kind_of_block),
-	UNIT(test_nothing_is_lent_of_blocks_with_metadata),
+	UNIT(test_blocks_with_metadata_have_no_zero_copy),
 	UNIT(test_null_reads_what_passes),
 	UNIT(test_corruption_in_a_stack_is_found_above_and_below),
 	UNIT(test_blocks_of_64_kib_with_metadata),

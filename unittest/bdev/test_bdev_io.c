@@ -207,34 +207,34 @@ static void test_statistics_sum_over_channels_present_and_gone(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
-/* Lent memory: runs on the user's thread. */
-struct lending {
+/* Zero copy: runs on the user's thread. */
+struct zcopy {
 	struct request *r;
 	void *addr;
 	struct iovec iov;
 };
 
-static void lend_here(void *arg)
+static void zcopy_get_here(void *arg)
 {
-	struct lending *l = arg;
-	l->addr = bdev_lend(l->r->io);
+	struct zcopy *l = arg;
+	l->addr = bdev_zcopy_get(l->r->io);
 }
 
-static void lend_return_here(void *arg)
+static void zcopy_put_here(void *arg)
 {
-	bdev_lend_return(((struct lending *)arg)->r->io);
+	bdev_zcopy_put(((struct zcopy *)arg)->r->io);
 }
 
-static void test_lent_memory_is_the_disk(void)
+static void test_zero_copy_memory_is_the_disk(void)
 {
 	struct user u;
-	struct lending l = {0};
+	struct zcopy l = {0};
 
 	make_malloc("m0", 4096, 100);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "m0", true, fixture_thread(2)), 0);
 	l.r = request_new(&u);
 	bdev_io_set_rw(l.r->io, BDEV_IO_WRITE, &l.iov, 1, 7, 2);
-	thread_call(u.thread, lend_here, &l);
+	thread_call(u.thread, zcopy_get_here, &l);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(l.addr);
 	memset(l.addr, 0x77, 8192); /* as a transport would */
 	l.iov = (struct iovec){l.addr, 8192};
@@ -244,31 +244,31 @@ static void test_lent_memory_is_the_disk(void)
 
 	void *region;
 	size_t len;
-	CU_ASSERT_TRUE(bdev_lend_region(bdev_find("m0"), &region, &len));
+	CU_ASSERT_TRUE(bdev_zcopy_region(bdev_find("m0"), &region, &len));
 	CU_ASSERT_EQUAL(len, 100 * 4096);
 	CU_ASSERT_PTR_EQUAL((uint8_t *)region + 7 * 4096, l.addr);
 
-	thread_call(u.thread, lend_here, &l);
+	thread_call(u.thread, zcopy_get_here, &l);
 	CU_ASSERT_PTR_NOT_NULL(l.addr);
-	thread_call(u.thread, lend_return_here, &l);
+	thread_call(u.thread, zcopy_put_here, &l);
 	bdev_io_set_rw(l.r->io, BDEV_IO_READ, &l.iov, 1, 99, 2);
-	thread_call(u.thread, lend_here, &l);
+	thread_call(u.thread, zcopy_get_here, &l);
 	CU_ASSERT_PTR_NULL(l.addr); /* out of range */
 	request_free(l.r);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
 }
 
-static void test_lending_for_writing_needs_a_writing_descriptor(void)
+static void test_zero_copy_for_writing_needs_a_writing_descriptor(void)
 {
 	struct user u;
-	struct lending l = {0};
+	struct zcopy l = {0};
 
 	make_malloc("m0", 4096, 100);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "m0", false, fixture_thread(2)), 0);
 	l.r = request_new(&u);
 	bdev_io_set_rw(l.r->io, BDEV_IO_WRITE, &l.iov, 1, 7, 2);
-	thread_call(u.thread, lend_here, &l);
+	thread_call(u.thread, zcopy_get_here, &l);
 	CU_ASSERT_PTR_NULL(l.addr);
 	request_free(l.r);
 	user_close(&u);
@@ -285,8 +285,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_completion_inside_submit_does_not_recurse),
 	UNIT(test_channel_may_be_put_from_a_callback),
 	UNIT(test_statistics_sum_over_channels_present_and_gone),
-	UNIT(test_lent_memory_is_the_disk),
-	UNIT(test_lending_for_writing_needs_a_writing_descriptor),
+	UNIT(test_zero_copy_memory_is_the_disk),
+	UNIT(test_zero_copy_for_writing_needs_a_writing_descriptor),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_io", tests, fixture_start, fixture_stop)

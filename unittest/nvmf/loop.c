@@ -32,8 +32,8 @@ struct loop_group {
 const struct nvmf_address loop_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "here", "1"};
 const struct nvmf_address loop_other_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "there", "2"};
 
-atomic_bool loop_hold_data, loop_lend;
-atomic_uint loop_requests, loop_qpairs, loop_lent;
+atomic_bool loop_hold_data, loop_zcopy;
+atomic_uint loop_requests, loop_qpairs, loop_zcopy_requests;
 
 /* Outside of tests, and on other threads than theirs, CUnit cannot be told. */
 static void must(bool truth)
@@ -266,8 +266,8 @@ static void go_on(struct loop_request *lr)
 	struct nvmf_request *req = &lr->req;
 
 	lr->waits_for_data = false;
-	if (atomic_load(&loop_lend) && nvmf_request_lend(req)) {
-		atomic_fetch_add(&loop_lent, 1);
+	if (atomic_load(&loop_zcopy) && nvmf_request_zcopy_get(req)) {
+		atomic_fetch_add(&loop_zcopy_requests, 1);
 	} else {
 		get_buffer(lr);
 	}

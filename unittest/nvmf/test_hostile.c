@@ -286,7 +286,7 @@ static void change_something(void)
 		nvmf_subsystem_add_ns(s, rnd(2) == 0 ? "h1" : "h2", &opts, &got);
 		break;
 	default:
-		atomic_store(&loop_lend, rnd(2) == 0);
+		atomic_store(&loop_zcopy, rnd(2) == 0);
 		break;
 	}
 }
@@ -312,7 +312,7 @@ static void teardown(void)
 	struct nvmf_ns *ns;
 
 	CU_ASSERT_TRUE(loop_until(nothing_pending, NULL));
-	atomic_store(&loop_lend, false);
+	atomic_store(&loop_zcopy, false);
 	while ((ns = nvmf_ns_next(loop_subsystem(), NULL)) != NULL) {
 		loop_remove_ns(nvmf_ns_nsid(ns));
 	}

@@ -77,16 +77,16 @@ static bool disk_is(uint64_t slba, uint16_t nlb, const uint8_t *expected)
 static void test_what_is_written_is_read(void)
 {
 	attach();
-	for (unsigned lend = 0; lend < 2; lend++) {
-		atomic_store(&loop_lend, lend != 0);
+	for (unsigned zcopy = 0; zcopy < 2; zcopy++) {
+		atomic_store(&loop_zcopy, zcopy != 0);
 		for (uint16_t nlb = 0; nlb < MAX_BLKS; nlb = (uint16_t)(nlb * 2 + 1)) {
-			fill(out, sizeof(out), nlb + lend * 1000);
+			fill(out, sizeof(out), nlb + zcopy * 1000);
 			CU_ASSERT_EQUAL(rw(nvme_cmd_write, nlb, nlb, out), 0);
 			CU_ASSERT_TRUE(disk_is(nlb, nlb, out));
 		}
 	}
-	CU_ASSERT_NOT_EQUAL(atomic_load(&loop_lent), 0);
-	atomic_store(&loop_lend, false);
+	CU_ASSERT_NOT_EQUAL(atomic_load(&loop_zcopy_requests), 0);
+	atomic_store(&loop_zcopy, false);
 	detach();
 }
 
@@ -366,15 +366,15 @@ static void test_uncorrectable_blocks_are_found_by_verify(void)
 	rw_init(&second, nvme_cmd_write_uncor, 50, 1);
 	CU_ASSERT_EQUAL(loop_run(&second), 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(MEDIA, READ_ERROR));
-	for (unsigned lend = 0; lend < 2; lend++) {
-		atomic_store(&loop_lend, lend != 0);
+	for (unsigned zcopy = 0; zcopy < 2; zcopy++) {
+		atomic_store(&loop_zcopy, zcopy != 0);
 		CU_ASSERT_EQUAL(rw(nvme_cmd_read, 49, 1, in), NVME_ST_DNR(MEDIA, READ_ERROR));
 		CU_ASSERT_EQUAL(rw(nvme_cmd_read, 52, 1, in), 0);
 		CU_ASSERT_EQUAL(rw(nvme_cmd_write, 50, 1, out), 0);
 		CU_ASSERT_TRUE(disk_is(50, 1, out));
 		CU_ASSERT_EQUAL(loop_run(&second), 0);
 	}
-	atomic_store(&loop_lend, false);
+	atomic_store(&loop_zcopy, false);
 	rw_init(&cmd, nvme_cmd_verify, BLOCKS - 1, 1);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, LBA_RANGE));
 	rw_init(&cmd, nvme_cmd_write_uncor, BLOCKS, 0);

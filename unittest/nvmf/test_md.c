@@ -120,9 +120,9 @@ static void test_the_hosts_protection_information_passes_through(void)
 {
 	const uint32_t all = NVME_PI_CHECK_GUARD | NVME_PI_CHECK_APP | NVME_PI_CHECK_REF;
 
-	for (unsigned lend = 0; lend < 2; lend++) {
+	for (unsigned zcopy = 0; zcopy < 2; zcopy++) {
 		attach(DATA, (struct bdev_md){.size = 8, .dif_type = 1}, false);
-		atomic_store(&loop_lend, lend != 0);
+		atomic_store(&loop_zcopy, zcopy != 0);
 		fill(out, 100 * EXT, 1);
 		protect(out, 100, 1, 50, 0xabcd);
 		CU_ASSERT_EQUAL(run(nvme_cmd_write, 50, 100, all, 50, 0xffffabcd, out, 100 * EXT), 0);
@@ -135,7 +135,7 @@ static void test_the_hosts_protection_information_passes_through(void)
 				NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
 		CU_ASSERT_EQUAL(run(nvme_cmd_read, 60, 1, all, 60, 0xffffabcd, in, DATA),
 				NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
-		atomic_store(&loop_lend, false);
+		atomic_store(&loop_zcopy, false);
 		detach();
 	}
 }

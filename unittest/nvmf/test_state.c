@@ -478,7 +478,7 @@ static void test_pausing_under_io_loses_nothing(void)
 
 	attach();
 	open_queues(conns);
-	atomic_store(&loop_lend, true);
+	atomic_store(&loop_zcopy, true);
 	struct churn *ch = churn_start(conns);
 	uint64_t end = env_ticks() + STRESS_US * (env_ticks_hz() / 1000000);
 	while (env_ticks() < end || pauses <= 10) { /* a slow machine takes longer */
@@ -494,14 +494,14 @@ static void test_pausing_under_io_loses_nothing(void)
 		nvmf_subsystem_resume(loop_subsystem(), loop_done, &run);
 		CU_ASSERT_EQUAL(churn_wait_for(ch, &run), 0);
 		CU_ASSERT_EQUAL(churn_wait_for(ch, &pause), 0);
-		atomic_store(&loop_lend, r % 7 < 3);
+		atomic_store(&loop_zcopy, r % 7 < 3);
 		churn_for(ch, r % 500);
 		pauses++;
 	}
 	CU_ASSERT(churn_stop(ch, &refused) > 100);
 	CU_ASSERT_EQUAL(refused, 0);
 	CU_ASSERT(pauses > 10);
-	atomic_store(&loop_lend, false);
+	atomic_store(&loop_zcopy, false);
 	close_queues(conns);
 	detach();
 }
@@ -522,7 +522,7 @@ static void test_namespace_that_comes_and_goes_under_io(void)
 		uint32_t got;
 		uint64_t r = fixture_random(&random);
 		churn_for(ch, r % 2000);
-		atomic_store(&loop_lend, r % 2);
+		atomic_store(&loop_zcopy, r % 2);
 		nvmf_subsystem_remove_ns(loop_subsystem(), nsid, loop_done, &gone);
 		CU_ASSERT_EQUAL(churn_wait_for(ch, &gone), 0);
 		churn_for(ch, r % 300);
@@ -532,7 +532,7 @@ static void test_namespace_that_comes_and_goes_under_io(void)
 	churn_for(ch, 2000);
 	CU_ASSERT(churn_stop(ch, &refused) > 100);
 	CU_ASSERT(refused > 0);
-	atomic_store(&loop_lend, false);
+	atomic_store(&loop_zcopy, false);
 	close_queues(conns);
 	detach();
 }

@@ -127,7 +127,7 @@ def print_io(expression):
         print(f"    bdev {string(follow(channel['bdev'], 'its bdev')['name'])}, on {thread_name(channel)}")
     print(f"    blocks {number(io['offset_blocks'])} to {number(io['offset_blocks']) + max(number(io['num_blocks']), 1) - 1}, "
           f"{number(io['num_blocks'])} in all")
-    print(f"    status {number(io['status']):#x}, pieces with the module {number(io['pieces'])}")
+    print(f"    status {number(io['status']):#x}, child I/Os with the module {number(io['children'])}")
     print(f"    data in {number(io['iovcnt'])} buffers")
     for i in range(min(number(io["iovcnt"]), 16)):
         iov = (io["iovs"] + i).dereference()
