@@ -290,8 +290,7 @@ static void cmd_admin_free(struct admin *a)
 
 	env_dma_free(a->bounce);
 	free(a);
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 static void cmd_admin_done(void *arg, const struct nvme_cqe *cqe)
@@ -318,7 +317,7 @@ static int cmd_admin_send(struct admin *a, const struct nvme_sqe *cmd)
 {
 	int rc = 0;
 
-	a->c->uses++;
+	bdev_nvme_hold(a->c);
 	if (a->len != 0) {
 		a->bounce = env_dma_zmalloc(a->len, 4096, -1);
 		rc = a->bounce != NULL ? 0 : -ENOMEM;
@@ -428,8 +427,7 @@ static void cmd_abort_done(void *arg, const struct nvme_cqe *cqe)
 	free(arg);
 	a.c->aborts--;
 	a.done(a.arg, nvme_cqe_status(cqe) == 0 && (le32toh(cqe->dw0) & 1) == 0); /* Base 5.1: bit 0 clear: aborted */
-	a.c->uses--;
-	bdev_nvme_detach_step(a.c);
+	bdev_nvme_release(a.c);
 }
 
 void bdev_nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
@@ -448,10 +446,10 @@ void bdev_nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, 
 	}
 	*a = (struct abort_cmd){.c = c, .done = done, .arg = arg};
 	c->aborts++;
-	c->uses++;
+	bdev_nvme_hold(c);
 	if (nvme_ctrlr_admin(c->ctrlr, &cmd, NULL, 0, false, cmd_abort_done, a) != 0) {
 		c->aborts--;
-		c->uses--;
+		bdev_nvme_release(c);
 		free(a);
 		done(arg, false);
 	}
@@ -560,8 +558,7 @@ static void raw_io_free(struct raw_io *r)
 		io_channel_put(r->ch);
 	}
 	free(r);
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 void bdev_nvme_cmd_raw_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
@@ -624,7 +621,7 @@ static int raw_io_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bde
 		return -ENOMEM;
 	}
 	memset(r, 0, size);
-	c->uses++;
+	bdev_nvme_hold(c);
 	*r = (struct raw_io){.c = c, .cb = cb, .cb_arg = arg, .data = raw->data, .md = raw->md};
 	int rc = raw_io_prepare(r, raw);
 	if (rc != 0) {

@@ -13,6 +13,7 @@
 #include "env_dpdk/env.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
+#include "util/state_machine.h"
 
 #define DEFAULT_ANATT_S 10 /* of a controller that has states of access and gives no time for their transitions */
 
@@ -188,20 +189,29 @@ void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const s
 
 /* --- The state --- */
 
-static const uint32_t next_states[BDEV_NVME_STATES] = {
+static const char *ctrlr_machine_state(unsigned state)
+{
+	static const char *const names[BDEV_NVME_STATES] = {[BDEV_NVME_ATTACHING] = "attaching",
+							    [BDEV_NVME_UP] = "up",
+							    [BDEV_NVME_DOWN] = "down",
+							    [BDEV_NVME_GIVEN_UP] = "given up",
+							    [BDEV_NVME_DETACHING] = "detaching"};
+
+	return state < BDEV_NVME_STATES ? names[state] : "unknown";
+}
+
+static const uint32_t ctrlr_next_states[BDEV_NVME_STATES] = {
 	[BDEV_NVME_ATTACHING] = 1u << BDEV_NVME_UP | 1u << BDEV_NVME_DETACHING,
 	[BDEV_NVME_UP] = 1u << BDEV_NVME_DOWN | 1u << BDEV_NVME_GIVEN_UP | 1u << BDEV_NVME_DETACHING,
 	[BDEV_NVME_DOWN] = 1u << BDEV_NVME_UP | 1u << BDEV_NVME_GIVEN_UP | 1u << BDEV_NVME_DETACHING,
 	[BDEV_NVME_GIVEN_UP] = 1u << BDEV_NVME_DOWN | 1u << BDEV_NVME_DETACHING,
 	[BDEV_NVME_DETACHING] = 0,
 };
+STATE_MACHINE(bdev_nvme_ctrlr_machine, "bdev_nvme controller", ctrlr_machine_state, ctrlr_next_states)
 
 static void bdev_nvme_set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
 {
-	if ((next_states[c->state] & 1u << state) == 0) {
-		log_error("%s: no way from state %d to %d", c->name, c->state, state);
-		abort(); /* a fault in this file */
-	}
+	state_machine_check(&bdev_nvme_ctrlr_machine, c->state, state, c->name);
 	USDT(bdev_nvme_state, c->name, c->opts.trid.traddr, c->state, state);
 	c->state = state;
 	c->state_ticks = env_ticks();
@@ -252,7 +262,7 @@ static void detach_ended(void *arg)
 	struct bdev_nvme_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 
 	c->ctrlr = NULL;
-	USDT(bdev_nvme_ctrlr_release, c->name, c->uses);
+	USDT(bdev_nvme_ctrlr_release, c->name, c->holds);
 	io_device_unregister(&c->device);
 	TAILQ_REMOVE(&controllers, c, link);
 	bdev_nvme_subsystem_leave(c);
@@ -302,23 +312,34 @@ static bool detach_drop_paths(struct bdev_nvme *c)
 		return false;
 	}
 	c->ending = true;
-	c->uses++; /* bdev_nvme_qpair.c comes back here when queue pairs have gone */
+	c->holds++; /* a queue pair that ends here calls bdev_nvme_detach_step(), which is already running */
 	bdev_nvme_qpairs_step(c);
-	c->uses--;
+	c->holds--;
 	if (!bdev_nvme_qpairs_are_idle(c)) {
 		return false;
 	}
-	c->uses++;
+	c->holds++; /* likewise */
 	while ((path = TAILQ_FIRST(&c->paths)) != NULL) {
 		bdev_nvme_path_remove(path);
 	}
-	c->uses--;
+	c->holds--;
 	return true;
+}
+
+void bdev_nvme_hold(struct bdev_nvme *c)
+{
+	c->holds++;
+}
+
+void bdev_nvme_release(struct bdev_nvme *c)
+{
+	c->holds--;
+	bdev_nvme_detach_step(c);
 }
 
 void bdev_nvme_detach_step(struct bdev_nvme *c)
 {
-	if (c->state != BDEV_NVME_DETACHING || c->ctrlr_leaving || c->uses != 0 || detach_awaits_bdevs(c)) {
+	if (c->state != BDEV_NVME_DETACHING || c->ctrlr_leaving || c->holds != 0 || detach_awaits_bdevs(c)) {
 		return;
 	}
 	if (!TAILQ_EMPTY(&c->paths) && !detach_drop_paths(c)) {
@@ -338,13 +359,12 @@ static void detach_start(struct bdev_nvme *c)
 	bdev_nvme_set_state(c, BDEV_NVME_DETACHING);
 	thread_timer_stop(&c->fast_fail_timer);
 	waiters_end(&c->reset_waiters, -ENODEV, "the controller is being detached");
-	c->uses++;
+	bdev_nvme_hold(c);
 	if (!was_up) {
 		bdev_nvme_qpairs_set_fails(c, true); /* nobody waits for it any more */
 	}
 	bdev_nvme_ns_leave(c);
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
@@ -496,7 +516,7 @@ static void driver_ready(struct bdev_nvme *c)
 	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have others */
 	thread_timer_stop(&c->fast_fail_timer);
 	set_arbitration(c);
-	c->uses++;
+	bdev_nvme_hold(c);
 	switch (c->state) {
 	case BDEV_NVME_ATTACHING:
 		attach_ended(c);
@@ -518,14 +538,13 @@ static void driver_ready(struct bdev_nvme *c)
 	}
 	bdev_nvme_qpairs_step(c);
 	waiters_end(&c->reset_waiters, 0, NULL);
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 /* The queue pairs have to go before the driver's next attempt. */
 static void driver_down(struct bdev_nvme *c)
 {
-	c->uses++;
+	bdev_nvme_hold(c);
 	if (c->state == BDEV_NVME_UP || c->state == BDEV_NVME_GIVEN_UP) {
 		bool was_up = c->state == BDEV_NVME_UP;
 		bdev_nvme_set_state(c, BDEV_NVME_DOWN);
@@ -545,8 +564,7 @@ static void driver_down(struct bdev_nvme *c)
 		bdev_nvme_qpairs_set_fails(c, true);
 	}
 	bdev_nvme_qpairs_step(c);
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 static void driver_retry(struct bdev_nvme *c)
@@ -571,7 +589,7 @@ static void driver_gave_up(struct bdev_nvme *c, bool removed)
 	}
 	log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
 	thread_timer_stop(&c->fast_fail_timer);
-	c->uses++;
+	bdev_nvme_hold(c);
 	if (c->state != BDEV_NVME_DETACHING) {
 		bdev_nvme_set_state(c, BDEV_NVME_GIVEN_UP);
 		bdev_nvme_tell(c, BDEV_NVME_FAILED, NULL, why);
@@ -582,8 +600,7 @@ static void driver_gave_up(struct bdev_nvme *c, bool removed)
 	if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
 		detach_start(c);
 	}
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 static void driver_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)

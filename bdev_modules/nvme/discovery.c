@@ -15,6 +15,7 @@
 #include "env_dpdk/env.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
+#include "util/state_machine.h"
 
 #define LOOK_US          2000000 /* how often what could not be attached, or was given up, is tried again */
 #define ENTRIES_MAX      256
@@ -30,12 +31,23 @@ enum entry_state {
 	ENTRY_STATES,
 };
 
-static const uint32_t next_states[ENTRY_STATES] = {
+static const char *entry_state_name(unsigned state)
+{
+	static const char *const names[ENTRY_STATES] = {[ENTRY_ATTACHING] = "attaching",
+							[ENTRY_ATTACHED] = "attached",
+							[ENTRY_FAILED] = "failed",
+							[ENTRY_FOREIGN] = "attached by others"};
+
+	return state < ENTRY_STATES ? names[state] : "unknown";
+}
+
+static const uint32_t entry_next_states[ENTRY_STATES] = {
 	[ENTRY_ATTACHING] = 1u << ENTRY_ATTACHED | 1u << ENTRY_FAILED,
 	[ENTRY_ATTACHED] = 1u << ENTRY_FAILED,
 	[ENTRY_FAILED] = 1u << ENTRY_ATTACHING | 1u << ENTRY_FOREIGN,
 	[ENTRY_FOREIGN] = 1u << ENTRY_FAILED,
 };
+STATE_MACHINE(bdev_nvme_entry_machine, "bdev_nvme discovery entry", entry_state_name, entry_next_states)
 
 struct entry {
 	struct bdev_nvme_discovery *s;
@@ -67,7 +79,7 @@ struct bdev_nvme_discovery {
 	TAILQ_HEAD(, source) sources; /* the one that was named comes first */
 	TAILQ_HEAD(, entry) entries;
 	unsigned next_number;
-	uint32_t uses; /* what is under way and needs this structure */
+	uint32_t holds; /* discovery_service_hold() */
 	bool stopping;
 	bdev_nvme_done_cb started, stopped;
 	void *started_arg, *stopped_arg;
@@ -80,12 +92,22 @@ static TAILQ_HEAD(, bdev_nvme_discovery) services = TAILQ_HEAD_INITIALIZER(servi
 static void discovery_service_step(struct bdev_nvme_discovery *s);
 static void source_read_log(struct source *src);
 
+/* While a service is held it is not freed: somebody has its address, or goes on with it after a callback. */
+static void discovery_service_hold(struct bdev_nvme_discovery *s)
+{
+	s->holds++;
+}
+
+/* s may be freed in here. */
+static void discovery_service_release(struct bdev_nvme_discovery *s)
+{
+	s->holds--;
+	discovery_service_step(s);
+}
+
 static void entry_set_state(struct entry *e, enum entry_state state)
 {
-	if ((next_states[e->state] & 1u << state) == 0) {
-		log_error("%s: no way from state %d to %d of an entry", e->s->name, e->state, state);
-		abort(); /* a fault in this file */
-	}
+	state_machine_check(&bdev_nvme_entry_machine, e->state, state, e->trid.subnqn);
 	USDT(bdev_nvme_discovery_state, e->s->name, e->trid.subnqn, e->state, state);
 	e->state = state;
 }
@@ -117,8 +139,7 @@ static void entry_detached(void *arg, int rc, const char *error)
 	if (rc != 0) { /* it goes all the same, but this service may be gone before it */
 		log_limited(LOG_LEVEL_NOTICE, "%s: the end of a controller is not waited for: %s", s->name, error);
 	}
-	s->uses--;
-	discovery_service_step(s);
+	discovery_service_release(s);
 }
 
 static void entry_detach(struct entry *e)
@@ -128,7 +149,7 @@ static void entry_detach(struct entry *e)
 	if (c != NULL) {
 		log_notice("%s: %s at %s:%s is not listed any more: detached", e->s->name, e->trid.subnqn,
 			   e->trid.traddr, e->trid.trsvcid);
-		e->s->uses++;
+		discovery_service_hold(e->s);
 		bdev_nvme_detach(c, entry_detached, e->s);
 	}
 }
@@ -163,8 +184,7 @@ static void entry_attached(void *arg, int rc, struct bdev_nvme *c, const char *e
 	if (e->listed_by == 0) {
 		entry_forget(e);
 	}
-	s->uses--;
-	discovery_service_step(s);
+	discovery_service_release(s);
 }
 
 /* src does not list its entries any more, but those that have been seen in its log just now, unless that does not
@@ -223,7 +243,7 @@ static void entry_attach(struct entry *e)
 	a.fast_io_fail_timeout_sec = o->fast_io_fail_timeout_sec;
 	a.discovered = true;
 	entry_set_state(e, ENTRY_ATTACHING);
-	e->s->uses++;
+	discovery_service_hold(e->s);
 	bdev_nvme_attach(&a, entry_attached, e);
 }
 
@@ -234,7 +254,7 @@ static void discovery_service_retry(void *arg)
 	struct entry *e, *next;
 	struct source *src;
 
-	s->uses++;
+	discovery_service_hold(s);
 	TAILQ_FOREACH (src, &s->sources, link) {
 		if (src->unread && !src->leaving && nvme_ctrlr_state(src->ctrlr) == NVME_CTRLR_READY) {
 			source_read_log(src);
@@ -251,8 +271,7 @@ static void discovery_service_retry(void *arg)
 		}
 	}
 	thread_timer_start(&s->look_timer, LOOK_US);
-	s->uses--;
-	discovery_service_step(s);
+	discovery_service_release(s);
 }
 
 /* --- Sources --- */
@@ -388,7 +407,7 @@ static void source_log_read(void *arg, int error, const struct nvme_discovered *
 	if (src->leaving) {
 		return; /* its end is on its way */
 	}
-	s->uses++;
+	discovery_service_hold(s);
 	if (error != 0) {
 		log_warning("%s: the discovery log of %s:%s cannot be read: %s", s->name, src->trid.traddr,
 			    src->trid.trsvcid, strerror(-error));
@@ -412,8 +431,7 @@ static void source_log_read(void *arg, int error, const struct nvme_discovered *
 	if (src->again && !src->leaving) {
 		source_read_log(src);
 	}
-	s->uses--;
-	discovery_service_step(s);
+	discovery_service_release(s);
 }
 
 static void source_read_log(struct source *src)
@@ -520,11 +538,11 @@ static void discovery_service_step(struct bdev_nvme_discovery *s)
 		bdev_nvme_done_cb cb = s->started;
 		s->started = NULL;
 		thread_timer_stop(&s->deadline_timer);
-		s->uses++;
+		s->holds++; /* what cb does to s does not lead to its end in a call within this one */
 		cb(s->started_arg, 0, NULL);
-		s->uses--;
+		s->holds--;
 	}
-	if (!s->stopping || s->uses != 0 || !TAILQ_EMPTY(&s->sources)) {
+	if (!s->stopping || s->holds != 0 || !TAILQ_EMPTY(&s->sources)) {
 		return;
 	}
 	bdev_nvme_done_cb cb = s->stopped;
@@ -542,7 +560,7 @@ static void discovery_service_stop(struct bdev_nvme_discovery *s, const char *wh
 	s->stopping = true;
 	thread_timer_stop(&s->look_timer);
 	thread_timer_stop(&s->deadline_timer);
-	s->uses++;
+	discovery_service_hold(s);
 	if (s->started != NULL) {
 		bdev_nvme_done_cb cb = s->started;
 		s->started = NULL;
@@ -550,8 +568,7 @@ static void discovery_service_stop(struct bdev_nvme_discovery *s, const char *wh
 	}
 	TAILQ_FIRST(&s->sources)->named = false; /* nothing leads to any of them any more */
 	sources_leave_unreached(s);
-	s->uses--;
-	discovery_service_step(s);
+	discovery_service_release(s);
 }
 
 static void discovery_service_deadline_passed(void *arg)
@@ -695,13 +712,9 @@ void bdev_nvme_discovery_for_each_entry(const struct bdev_nvme_discovery *s,
 						   const char *state),
 					void *arg)
 {
-	static const char *const names[] = {[ENTRY_ATTACHING] = "attaching",
-					    [ENTRY_ATTACHED] = "attached",
-					    [ENTRY_FAILED] = "failed",
-					    [ENTRY_FOREIGN] = "attached by others"};
 	const struct entry *e;
 
 	TAILQ_FOREACH (e, &s->entries, link) {
-		fn(arg, &e->trid, e->name, names[e->state]);
+		fn(arg, &e->trid, e->name, entry_state_name(e->state));
 	}
 }

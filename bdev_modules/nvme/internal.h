@@ -75,7 +75,7 @@ struct bdev_nvme {
 	uint64_t errors_seen; /* the count of the newest entry of the Error Information log that was told of; 0: none
 				 was */
 	uint32_t aborts;      /* Abort commands outstanding */
-	uint32_t uses;        /* what else is under way and needs this structure */
+	uint32_t holds;       /* bdev_nvme_hold() */
 	char error[NVME_ERROR_MAX];
 	struct thread_timer fast_fail_timer, drain_timer;
 	TAILQ_HEAD(, bdev_nvme_path) paths; /* of the bdevs it has a part in */
@@ -90,7 +90,16 @@ struct bdev_nvme {
 
 extern struct bdev_nvme_options bdev_nvme_options;
 
-/* Goes on with a detach if nothing holds it up any more; whatever held it up calls this. */
+/* While a controller is held, its detach does not get beyond the end of its bdevs and queue pairs:
+ * bdev_nvme_detach_step() does not destroy the driver's controller, and so c is not freed. To be held by whoever has
+ * c's address while a command is under way, and by whoever goes on with c after a call that may detach it (a callback
+ * of a user, the removal of a bdev). */
+void bdev_nvme_hold(struct bdev_nvme *c);
+/* Ends one hold. After the last one a detach that has been waiting goes on. c itself stays until the control thread's
+ * next turn, since the end of the driver's controller is told from there. */
+void bdev_nvme_release(struct bdev_nvme *c);
+/* Takes a detach one step further if nothing holds it up any more. To be called after whatever may have held it up: a
+ * bdev, a queue pair, a hold. Nothing happens to a controller that is not being detached. */
 void bdev_nvme_detach_step(struct bdev_nvme *c);
 /* The bdev layer stops: every controller is detached, which shuts it down. */
 void bdev_nvme_stop(void);

@@ -320,7 +320,7 @@ void bdev_nvme_paths_update_ana(struct bdev_nvme *c)
 {
 	struct bdev_nvme_path *path;
 
-	c->uses++; /* what fails for good may lead anywhere */
+	bdev_nvme_hold(c); /* what fails for good may lead anywhere */
 	TAILQ_FOREACH (path, &c->paths, c_link) {
 		const struct nvme_ns *ns = nvme_ctrlr_next_ns(c->ctrlr, path->d->ns.nsid - 1);
 
@@ -338,8 +338,7 @@ void bdev_nvme_paths_update_ana(struct bdev_nvme *c)
 			bdev_nvme_ns_visit_channels(path->d, path_update_channel, path);
 		}
 	}
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 /* How long I/O waits for a controller that is away is said by its timeouts. */

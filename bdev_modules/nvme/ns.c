@@ -239,7 +239,7 @@ static void ns_destruct(struct bdev *b)
 	USDT(bdev_nvme_destruct, m->name, d->ns.nsid);
 	TAILQ_REMOVE(&m->namespaces, d, link);
 	TAILQ_FOREACH (c, &m->ctrlrs, subsystem_link) {
-		c->uses++; /* what is told of the end may detach them */
+		bdev_nvme_hold(c); /* what is told of the end may detach them */
 	}
 	while ((path = TAILQ_FIRST(&d->paths)) != NULL) {
 		bdev_nvme_path_free(path);
@@ -255,8 +255,7 @@ static void ns_destruct(struct bdev *b)
 	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL;
 	     c = next) { /* none is gone before the next turn of the control loop */
 		next = TAILQ_NEXT(c, subsystem_link);
-		c->uses--;
-		bdev_nvme_detach_step(c);
+		bdev_nvme_release(c);
 	}
 }
 
@@ -597,13 +596,13 @@ void bdev_nvme_ns_sync(struct bdev_nvme *c)
 		return;
 	}
 	c->syncing = true;
-	c->uses++;
+	bdev_nvme_hold(c);
 	do {
 		c->sync_again = false;
 		ns_sync_once(c);
 	} while (c->sync_again);
 	c->syncing = false;
-	c->uses--;
+	bdev_nvme_release(c);
 }
 
 void bdev_nvme_ns_leave(struct bdev_nvme *c)

@@ -13,27 +13,32 @@
 #include "env_dpdk/env.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
+#include "util/state_machine.h"
 
 #define RETRY_US     1000000
 #define MAX_REFUSALS 5
 
-static const struct {
-	const char *name;
-	uint32_t next;
-} states[BDEV_NVME_QPAIR_STATES] = {
-	[BDEV_NVME_QPAIR_IDLE] = {"idle", 1u << BDEV_NVME_QPAIR_CONNECTING},
-	[BDEV_NVME_QPAIR_CONNECTING] = {"connecting", 1u << BDEV_NVME_QPAIR_UP | 1u << BDEV_NVME_QPAIR_IDLE},
-	[BDEV_NVME_QPAIR_UP] = {"up", 1u << BDEV_NVME_QPAIR_STOPPING},
-	[BDEV_NVME_QPAIR_STOPPING] = {"stopping", 1u << BDEV_NVME_QPAIR_IDLE},
+static const char *bdev_nvme_qpair_state_name(unsigned state)
+{
+	static const char *const names[BDEV_NVME_QPAIR_STATES] = {[BDEV_NVME_QPAIR_IDLE] = "idle",
+								  [BDEV_NVME_QPAIR_CONNECTING] = "connecting",
+								  [BDEV_NVME_QPAIR_UP] = "up",
+								  [BDEV_NVME_QPAIR_STOPPING] = "stopping"};
+
+	return state < BDEV_NVME_QPAIR_STATES ? names[state] : "unknown";
+}
+
+static const uint32_t qpair_next_states[BDEV_NVME_QPAIR_STATES] = {
+	[BDEV_NVME_QPAIR_IDLE] = 1u << BDEV_NVME_QPAIR_CONNECTING,
+	[BDEV_NVME_QPAIR_CONNECTING] = 1u << BDEV_NVME_QPAIR_UP | 1u << BDEV_NVME_QPAIR_IDLE,
+	[BDEV_NVME_QPAIR_UP] = 1u << BDEV_NVME_QPAIR_STOPPING,
+	[BDEV_NVME_QPAIR_STOPPING] = 1u << BDEV_NVME_QPAIR_IDLE,
 };
+STATE_MACHINE(bdev_nvme_qpair_machine, "bdev_nvme queue pair", bdev_nvme_qpair_state_name, qpair_next_states)
 
 static void bdev_nvme_qpair_set_state(struct bdev_nvme_qpair *qp, enum bdev_nvme_qpair_state state)
 {
-	if ((states[qp->state].next & 1u << state) == 0) {
-		log_error("%s: a path may not go from '%s' to '%s'", qp->c->name, states[qp->state].name,
-			  states[state].name);
-		abort(); /* a fault in this file */
-	}
+	state_machine_check(&bdev_nvme_qpair_machine, qp->state, state, qp->c->name);
 	USDT(bdev_nvme_qpair_state, qp->c->name, thread_id(qp->thread), qp->state, state);
 	qp->state = state;
 }
@@ -134,10 +139,9 @@ static void bdev_nvme_qpair_stopped(void *arg)
 	qp->created = NULL;
 	bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_IDLE);
 	struct bdev_nvme *c = qp->c;
-	c->uses++;
+	bdev_nvme_hold(c);
 	bdev_nvme_qpair_step(qp);
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 static bool bdev_nvme_qpair_is_wanted(const struct bdev_nvme_qpair *qp)
@@ -271,7 +275,7 @@ static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 	struct bdev_nvme *c = qp->c;
 
 	qp->left = true;
-	c->uses++; /* p may be the last to go */
+	bdev_nvme_hold(c); /* p may be the last to go */
 	bdev_nvme_qpair_step(qp);
 	struct bdev_nvme_qpair *other;
 	TAILQ_FOREACH (other, &c->qpairs, link) {
@@ -279,8 +283,7 @@ static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 			thread_timer_start(&other->retry_timer, 0);
 		}
 	}
-	c->uses--;
-	bdev_nvme_detach_step(c);
+	bdev_nvme_release(c);
 }
 
 /* --- On the path's thread --- */
