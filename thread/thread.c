@@ -256,6 +256,7 @@ int thread_lib_start(const struct thread_lib_opts *opts)
 	thread_enter(control);
 	reactor_attach(reactor_control(), control);
 	thread_self = control;
+	load_start();
 	return 0;
 }
 
@@ -271,6 +272,7 @@ void thread_lib_stop(void)
 		log_error("thread %s is still there at the end", t->name);
 		TAILQ_REMOVE(&threads, t, link);
 	}
+	load_stop();
 	const char *name, *leak = thread_leak(control, &name);
 	if (leak != NULL) {
 		log_error("the control thread still has a %s %s at the end", leak, name);

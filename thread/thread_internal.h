@@ -88,6 +88,7 @@ struct thread {
 	struct fd_source_list sources;
 	uint64_t last_poller_id;
 	uint64_t messages;
+	uint64_t load_busy_ticks, load_idle_ticks; /* of load.c: busy_ticks and idle_ticks when it looked last */
 
 	/* The control thread's. */
 	uint64_t id;
@@ -126,7 +127,9 @@ struct reactor {
 	uint32_t thread_count;
 	uint32_t assigned; /* threads that are to be here; the control thread's */
 	struct fd_source_list dead;
-	bool serving; /* a batch of events, in which some may be of the dead */
+	bool serving;                              /* a batch of events, in which some may be of the dead */
+	uint16_t trace_owner;                      /* 0: none yet; the control thread's */
+	uint64_t load_busy_ticks, load_idle_ticks; /* as in struct thread */
 } __rte_cache_aligned;
 
 extern __thread struct thread *thread_self;
@@ -199,6 +202,10 @@ int fd_sources_wait(struct reactor *r, struct epoll_event *events, uint64_t time
 /* Returns how many sources were served. */
 unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, int n);
 void fd_sources_free_dead(struct reactor *r);
+
+/* load.c: control thread, after the reactors have been started and before they are stopped */
+void load_start(void);
+void load_stop(void);
 
 /* thread.c */
 int threads_start(void);

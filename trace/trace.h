@@ -88,6 +88,9 @@ int trace_set_tpoints(unsigned group, uint64_t mask);   /* enables, leaving othe
 int trace_clear_tpoints(unsigned group, uint64_t mask); /* disables */
 int trace_set_masks(const struct trace_masks *masks);   /* trace_set_tpoints for all groups */
 int trace_clear_masks(const struct trace_masks *masks); /* trace_clear_tpoints for all groups */
+/* Has fn called after each change by these functions, on the thread that made it and without a lock; NULL: no more. For
+ * who records something periodically, and need not while it is disabled. */
+void trace_set_masks_hook(void (*fn)(void));
 uint64_t trace_get_tpoint_mask(unsigned group);
 uint64_t trace_get_group_mask(void); /* bit g: something of group g is enabled */
 /* Readers are to ignore what was recorded before now. -ENODEV */

@@ -46,6 +46,13 @@ static void account_change(bool was_on)
 	}
 }
 
+static void (*masks_hook)(void);
+
+void trace_set_masks_hook(void (*fn)(void))
+{
+	__atomic_store_n(&masks_hook, fn, __ATOMIC_RELAXED);
+}
+
 static int masks_change(const struct trace_masks *set, const struct trace_masks *clear)
 {
 	int rc = -ENODEV;
@@ -60,6 +67,10 @@ static int masks_change(const struct trace_masks *set, const struct trace_masks 
 		rc = 0;
 	}
 	pthread_mutex_unlock(&trace_lock);
+	void (*hook)(void) = __atomic_load_n(&masks_hook, __ATOMIC_RELAXED);
+	if (rc == 0 && hook != NULL) {
+		hook();
+	}
 	return rc;
 }
 
