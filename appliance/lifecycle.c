@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "appliance/lifecycle.h"
 
-#include <stddef.h>
+#include "util/state_machine.h"
 
 static const struct transition {
 	enum appliance_state from;
@@ -29,16 +29,6 @@ static const struct transition {
 	/* clang-format on */
 };
 
-int appliance_next_state(enum appliance_state state, enum appliance_event event)
-{
-	for (size_t i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {
-		if (transitions[i].from == state && transitions[i].event == event) {
-			return transitions[i].to;
-		}
-	}
-	return -1;
-}
-
 const char *appliance_state_name(enum appliance_state state)
 {
 	static const char *const names[APPLIANCE_STATES] = {
@@ -47,5 +37,35 @@ const char *appliance_state_name(enum appliance_state state)
 		[APPLIANCE_CONFIG] = "CONFIG",   [APPLIANCE_RUNNING] = "RUNNING", [APPLIANCE_STOPPING] = "STOPPING",
 		[APPLIANCE_STOPPED] = "STOPPED", [APPLIANCE_FAILED] = "FAILED",
 	};
-	return names[state];
+	return state < APPLIANCE_STATES ? names[state] : "unknown";
+}
+
+#define BIT(state_) (1u << (state_))
+/* Which state may follow which: what the table above says, for the checker of all state machines. */
+static const uint32_t next_states[APPLIANCE_STATES] = {
+	[APPLIANCE_INIT] = BIT(APPLIANCE_ENV) | BIT(APPLIANCE_FAILED),
+	[APPLIANCE_ENV] = BIT(APPLIANCE_TRACING) | BIT(APPLIANCE_FAILED),
+	[APPLIANCE_TRACING] = BIT(APPLIANCE_THREADS),
+	[APPLIANCE_THREADS] = BIT(APPLIANCE_RPC) | BIT(APPLIANCE_FAILED),
+	[APPLIANCE_RPC] = BIT(APPLIANCE_CONFIG) | BIT(APPLIANCE_WAIT) | BIT(APPLIANCE_FAILED),
+	[APPLIANCE_WAIT] = BIT(APPLIANCE_CONFIG) | BIT(APPLIANCE_STOPPING),
+	[APPLIANCE_CONFIG] = BIT(APPLIANCE_RUNNING) | BIT(APPLIANCE_STOPPING) | BIT(APPLIANCE_FAILED),
+	[APPLIANCE_RUNNING] = BIT(APPLIANCE_STOPPING),
+	[APPLIANCE_STOPPING] = BIT(APPLIANCE_STOPPED),
+};
+STATE_MACHINE(appliance_machine, "appliance", appliance_state_name, next_states)
+
+int appliance_next_state(enum appliance_state state, enum appliance_event event)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(transitions); i++) {
+		if (transitions[i].from == state && transitions[i].event == event) {
+			return transitions[i].to;
+		}
+	}
+	return -1;
+}
+
+bool appliance_state_check(enum appliance_state old, enum appliance_state new)
+{
+	return state_machine_check(&appliance_machine, old, new, NULL);
 }

@@ -1,55 +1,346 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "appliance/rooms.h"
 
-#include <stdbool.h>
+#include <errno.h>
+#include <string.h>
 
+#include "appliance/app.h"
+#include "appliance/blackbox.h"
+#include "appliance/config.h"
+#include "appliance/crash.h"
+#include "appliance/metrics.h"
+#include "appliance/service.h"
+#include "appliance/signals.h"
 #include "bdev/bdev.h"
+#include "bdev_modules/malloc/malloc.h"
+#include "dhchap/dhchap.h"
 #include "nvmf/nvmf.h"
-#include "thread/thread.h"
-#include "util/log.h"
+#include "rpc/rpc.h"
+#include "trace/trace.h"
+#include "util/build_id.h"
+#include "util/compiler.h"
+#include "verbs/pd.h"
 
-/* In the order of starting: a room comes after those it uses. */
-static const struct room rooms[] = {
-	{"bdev", bdev_init, bdev_fini},
-	{"nvmf", nvmf_init, nvmf_fini},
-	{NULL, NULL, NULL},
-};
+#define STOP_REPORT_US   5000000
+#define CLOCK_REFRESH_US 10000000 /* between the trace file's notes of what time it is */
 
-#define STOP_REPORT_US 5000000 /* a room that takes longer to stop is named in the log, again and again */
+static struct config config;
+static bool tracing;
+static struct thread_timer clock_timer;
 
-static size_t n_running;
+/* ---- INIT: what needs neither memory nor threads, and the checks that should fail before anything is touched ---- */
 
-int rooms_start(const char **failed)
+static int rooms_start_crash_reports(char *error)
 {
-	for (const struct room *r = rooms; r->name != NULL; r++) {
-		int rc = r->start();
-		if (rc != 0) {
-			*failed = r->name;
-			return rc;
-		}
-		n_running++;
+	return crash_install();
+}
+
+static int rooms_start_service(char *error)
+{
+	service_init();
+	return 0;
+}
+
+static int rooms_start_core_dumps(char *error)
+{
+	crash_prepare_core(app_options()->limit_coredump);
+	return 0;
+}
+
+static int rooms_start_signal_handlers(char *error)
+{
+	return signals_install();
+}
+
+static int rooms_read_configuration(char *error)
+{
+	const struct appliance_options *o = app_options();
+
+	if (o->config_file == NULL) {
+		return 0;
+	}
+	int rc = config_read(o->config_file, &config, error);
+	rc = rc == 0 ? config_check(&config, o->ignore_init_errors, error) : rc;
+	if (rc != 0) {
+		config_free(&config);
+	}
+	return rc;
+}
+
+static void rooms_free_configuration(void)
+{
+	config_free(&config);
+}
+
+/* ---- ENV and TRACING ---- */
+
+static int rooms_start_env(char *error)
+{
+	return env_init(&app_options()->env, error);
+}
+
+/* Makes the trace file; true if there is one. */
+static bool rooms_create_trace(const struct appliance_options *o, char *error)
+{
+	struct trace_opts opts = {
+		.name = o->env.name,
+		.version = "varve " VARVE_VERSION,
+		.instance_id = o->env.instance_id,
+		.num_entries = o->trace_entries,
+		.num_user_threads = TRACE_DEFAULT_USER_THREADS,
+		.num_user_entries = TRACE_DEFAULT_USER_ENTRIES,
+		.tsc_hz = env_ticks_hz(),
+		.group = o->trace_group,
+	};
+
+	if (trace_start(&opts, error) != 0) {
+		log_warning("%s", error);
+		log_warning("There will be no tracing.");
+		return false;
+	}
+	if (error[0] != '\0') {
+		log_warning("%s", error);
+	}
+	if (!trace_is_on() && o->tracepoints != NULL) {
+		log_warning("-e %s records nothing: --num-trace-entries is 0", o->tracepoints);
+	}
+	return trace_is_on();
+}
+
+/* Always 0: the daemon works without a trace as well. */
+static int rooms_start_trace(char *error)
+{
+	const struct appliance_options *o = app_options();
+
+	tracing = rooms_create_trace(o, error);
+	if (!tracing) {
+		return 0;
+	}
+	crash_set_trace_file(trace_file_path());
+	trace_register_user_thread("control");
+	if (o->tracepoints != NULL) {
+		trace_set_masks(&o->trace_masks);
+		app_log_how_to_trace();
 	}
 	return 0;
 }
 
-static void room_set_stopped(void *arg)
+static void rooms_stop_trace(void)
 {
-	*(bool *)arg = true;
-}
-
-static bool room_is_stopped(void *arg)
-{
-	return *(bool *)arg;
-}
-
-void rooms_stop(void)
-{
-	for (; n_running > 0; n_running--) {
-		const struct room *r = &rooms[n_running - 1];
-		bool stopped = false;
-		r->stop(room_set_stopped, &stopped);
-		while (!thread_control_wait(room_is_stopped, &stopped, STOP_REPORT_US)) {
-			log_warning("still waiting for %s to stop (a second signal ends the process at once)", r->name);
-		}
+	if (tracing) {
+		trace_thread_detach();
+		crash_set_trace_file(NULL);
+		trace_stop();
 	}
+	tracing = false;
+}
+
+bool rooms_have_trace(void)
+{
+	return tracing;
+}
+
+/* ---- THREADS and RPC ---- */
+
+static int rooms_start_reactors(char *error)
+{
+	struct thread_lib_opts opts = {.poll_mode = app_options()->poll_mode, .reactor_started = crash_thread_init};
+
+	return thread_lib_start(&opts);
+}
+
+static int rooms_start_signals(char *error)
+{
+	return signals_listen(app_wake_up, app_log_state);
+}
+
+static int rooms_start_watchdog(char *error)
+{
+	service_watchdog_start();
+	return 0;
+}
+
+static void rooms_refresh_trace_clock(void *arg)
+{
+	trace_clock_refresh();
+	thread_timer_start(&clock_timer, CLOCK_REFRESH_US);
+}
+
+static int rooms_start_trace_clock(char *error)
+{
+	if (tracing) {
+		clock_timer.fn = rooms_refresh_trace_clock;
+		thread_timer_start(&clock_timer, CLOCK_REFRESH_US);
+	}
+	return 0;
+}
+
+static void rooms_stop_trace_clock(void)
+{
+	thread_timer_stop(&clock_timer);
+}
+
+static void rooms_wait_for_dhchap(void (*done)(void *arg), void *arg)
+{
+	dhchap_stop();
+	done(arg);
+}
+
+static void rooms_wait_for_registrations(void (*done)(void *arg), void *arg)
+{
+	verbs_pd_wait();
+	done(arg);
+}
+
+static void rooms_wait_for_malloc(void (*done)(void *arg), void *arg)
+{
+	bdev_malloc_wait();
+	done(arg);
+}
+
+static int rooms_start_rpc(char *error)
+{
+	const struct appliance_options *o = app_options();
+	struct rpc_server_opts opts = {.path = o->rpc_path, .mode = o->rpc_mode};
+
+	rpc_set_state(RPC_STARTUP);
+	rpc_set_deadline(o->rpc_deadline_s);
+	return rpc_server_start(&opts, error);
+}
+
+/* ---- CONFIG ---- */
+
+static bool rooms_stop_is_wanted(void)
+{
+	return signals_stop_requested() != 0;
+}
+
+static int rooms_run_startup_methods(char *error)
+{
+	return config_run(&config, false, app_options()->ignore_init_errors, rooms_stop_is_wanted, error);
+}
+
+static int rooms_start_bdev(char *error)
+{
+	return bdev_init();
+}
+
+static int rooms_start_nvmf(char *error)
+{
+	return nvmf_init();
+}
+
+static int rooms_start_blackbox(char *error)
+{
+	blackbox_start(app_options()->env.name);
+	return 0;
+}
+
+static int rooms_run_runtime_methods(char *error)
+{
+	int rc = config_run(&config, true, app_options()->ignore_init_errors, rooms_stop_is_wanted, error);
+
+	config_free(&config);
+	return rc;
+}
+
+static int rooms_start_metrics(char *error)
+{
+	char why[METRICS_ERROR_MAX];
+	const char *address = app_options()->metrics;
+	int rc = address != NULL ? metrics_start(address, false, why) : 0;
+
+	if (rc != 0) {
+		snprintf(error, PART_ERROR_MAX, "no metrics: %s", why);
+	}
+	return rc;
+}
+
+static void rooms_stop_metrics(void)
+{
+	metrics_stop();
+}
+
+/* Parts of one state are started from the top to the bottom of the table. All parts are stopped from the bottom to the
+ * top, whatever their states: what takes orders from outside stops first, what others stand on stops last. Each comment
+ * says why its row is where it is.
+ *
+ * Parts without a start may be in use as soon as the state has been reached, because of an RPC or of a line of the
+ * configuration. So they are stopped even if the daemon never gets beyond that state. */
+static const struct part rows[] = {
+	/* A crash in anything that follows is reported. */
+	{.name = "crash reports", .when = APPLIANCE_INIT, .start = rooms_start_crash_reports},
+	{.name = "the service manager's messages", .when = APPLIANCE_INIT, .start = rooms_start_service},
+	{.name = "core dumps", .when = APPLIANCE_INIT, .start = rooms_start_core_dumps},
+	/* Before any other thread is made (signals.h). From here on, a signal that asks for the end is remembered. */
+	{.name = "signal handlers", .when = APPLIANCE_INIT, .start = rooms_start_signal_handlers},
+	/* A wrong configuration is found before memory and devices are touched. */
+	{.name = "the configuration",
+	 .when = APPLIANCE_INIT,
+	 .start = rooms_read_configuration,
+	 .stop = rooms_free_configuration},
+
+	/* All memory, cores and devices come from here. */
+	{.name = "the environment", .when = APPLIANCE_ENV, .start = rooms_start_env, .stop = env_fini},
+	/* Records everything that the parts below do, until the state STOPPED itself; its rings are made for the
+	 * environment's lcores. */
+	{.name = "the trace", .when = APPLIANCE_TRACING, .start = rooms_start_trace, .stop = rooms_stop_trace},
+
+	/* The control loop begins here. All parts below use it to stop. */
+	{.name = "the reactors", .when = APPLIANCE_THREADS, .start = rooms_start_reactors, .stop = thread_lib_stop},
+	/* The first signal wakes the control loop while anything below starts or stops. (The second one ends the
+	 * process in the handler.) */
+	{.name = "signals", .when = APPLIANCE_THREADS, .start = rooms_start_signals, .stop = signals_unlisten},
+	/* Served until all that may take long has stopped, or the service manager would kill a slow stop. */
+	{.name = "the watchdog",
+	 .when = APPLIANCE_THREADS,
+	 .start = rooms_start_watchdog,
+	 .stop = service_watchdog_stop},
+	{.name = "the trace's clock",
+	 .when = APPLIANCE_THREADS,
+	 .start = rooms_start_trace_clock,
+	 .stop = rooms_stop_trace_clock},
+	/* A controller that ended in the middle of its authentication leaves a job behind, on a worker thread that
+	 * sends its end to the control thread. */
+	{.name = "DH-HMAC-CHAP", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_dhchap},
+	/* A host that connected while nvmf stopped may have begun a registration. */
+	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
+
+	/* Methods that may be called only before the rooms start. */
+	{.name = "the configuration's start-up methods", .when = APPLIANCE_CONFIG, .start = rooms_run_startup_methods},
+	{.name = "bdev", .when = APPLIANCE_CONFIG, .start = rooms_start_bdev, .stop_slow = bdev_fini},
+	/* Opens bdevs. */
+	{.name = "nvmf", .when = APPLIANCE_CONFIG, .start = rooms_start_nvmf, .stop_slow = nvmf_fini},
+	/* The last user of a protection domain waits for its registration with the control loop standing still: wait
+	 * here first, where the loop runs. */
+	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
+	/* A malloc bdev that is being created on a worker thread registers itself, and its memory, at the end. */
+	{.name = "creations of malloc bdevs", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_malloc},
+	/* Looks at the requests of nvmf and the errors of bdev. Triggers may be set before it is started. */
+	{.name = "the black box's triggers", .when = APPLIANCE_THREADS, .stop = blackbox_stop},
+	{.name = "the black box", .when = APPLIANCE_CONFIG, .start = rooms_start_blackbox},
+	/* All other methods; triggers among them have an effect at once. */
+	{.name = "the configuration's methods", .when = APPLIANCE_CONFIG, .start = rooms_run_runtime_methods},
+	/* Asks all rooms for numbers, so it stops before them. The configuration's methods may have started it, which
+	 * is then an error of the command line. */
+	{.name = "metrics' connections", .when = APPLIANCE_THREADS, .stop = rooms_stop_metrics},
+	{.name = "metrics", .when = APPLIANCE_CONFIG, .start = rooms_start_metrics},
+
+	/* Started before the configuration is loaded, for framework_start_init; stopped first, so that no method begins
+	 * while rooms stop. */
+	{.name = "the RPC server", .when = APPLIANCE_RPC, .start = rooms_start_rpc, .stop = rpc_server_stop},
+	/* Answers RPCs that wait for the daemon to run, while their clients are still connected. */
+	{.name = "RPCs that wait for the start", .when = APPLIANCE_RPC, .stop = app_call_waiters},
+};
+
+static struct parts parts = {.table = rows, .n = ARRAY_SIZE(rows), .report_us = STOP_REPORT_US};
+
+int rooms_start(enum appliance_state state, char *error)
+{
+	return parts_start(&parts, state, error);
+}
+
+void rooms_stop(enum appliance_state first)
+{
+	parts_stop(&parts, first);
 }

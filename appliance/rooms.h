@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the daemon is made of, above the threads: each room in rooms.c's table is started in its order, and stopped in
- * reverse. */
+/* What varve is made of: the order in which everything is started and stopped is the table in rooms.c. */
 #ifndef APPLIANCE_ROOMS_H
 #define APPLIANCE_ROOMS_H
 
-#include <stddef.h>
+#include "appliance/parts.h"
 
-struct room {
-	const char *name;
-	/* Control thread, outside of callbacks. 0, or a negative errno. */
-	int (*start)(void);
-	/* Begins to stop; done(arg) is called on the control thread once everything of the room is gone. */
-	void (*stop)(void (*done)(void *arg), void *arg);
-};
+/* Starts what belongs to a state: 0; -ECANCELED: a signal asked for the end of the process meanwhile; or another
+ * negative errno, with the message for the log in error (PART_ERROR_MAX bytes). What was started before stays so.
+ * Control thread, outside of its loop. */
+int rooms_start(enum appliance_state state, char *error);
 
-/* Starts them all. 0, or the errno of the first that failed, *failed being its name; then those before it are
- * running. */
-int rooms_start(const char **failed);
-/* Stops those that are running, one after the other, and waits for each. */
-void rooms_stop(void);
+/* Stops everything that was started in the state `first` or later, and waits for each part. Control thread, outside of
+ * its loop. */
+void rooms_stop(enum appliance_state first);
+
+/* Whether trace_start() has made a trace file. */
+bool rooms_have_trace(void);
 
 #endif

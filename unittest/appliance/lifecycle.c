@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "appliance/lifecycle.h"
 #include "unittest/unit.h"
+#include "util/state_machine.h"
 
 static void test_a_start_leads_to_running(void)
 {
@@ -48,6 +49,30 @@ static void test_nothing_follows_the_end(void)
 	}
 }
 
+static bool event_leads(enum appliance_state from, enum appliance_state to)
+{
+	for (int e = APPLIANCE_DONE; e <= APPLIANCE_ERROR; e++) {
+		if (appliance_next_state(from, (enum appliance_event)e) == (int)to) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void test_the_checker_knows_exactly_the_transitions_of_the_events(void)
+{
+	bool abort_before = state_machine_abort;
+
+	state_machine_abort = false;
+	for (int from = 0; from < APPLIANCE_STATES; from++) {
+		for (int to = 0; to < APPLIANCE_STATES; to++) {
+			CU_ASSERT_EQUAL(appliance_state_check((enum appliance_state)from, (enum appliance_state)to),
+					event_leads((enum appliance_state)from, (enum appliance_state)to));
+		}
+	}
+	state_machine_abort = abort_before;
+}
+
 static void test_every_state_has_a_name(void)
 {
 	for (int s = 0; s < APPLIANCE_STATES; s++) {
@@ -56,13 +81,10 @@ static void test_every_state_has_a_name(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_a_start_leads_to_running),
-	UNIT(test_waiting_for_rpc_is_between_rpc_and_config),
-	UNIT(test_a_stop_passes_through_stopping),
-	UNIT(test_an_error_at_the_start_is_a_failure),
-	UNIT(test_nothing_follows_the_end),
-	UNIT(test_every_state_has_a_name),
-	UNIT_END,
+	UNIT(test_a_start_leads_to_running),       UNIT(test_waiting_for_rpc_is_between_rpc_and_config),
+	UNIT(test_a_stop_passes_through_stopping), UNIT(test_an_error_at_the_start_is_a_failure),
+	UNIT(test_nothing_follows_the_end),        UNIT(test_the_checker_knows_exactly_the_transitions_of_the_events),
+	UNIT(test_every_state_has_a_name),         UNIT_END,
 };
 
 UNIT_MAIN("appliance_lifecycle", tests, NULL, NULL)
