@@ -58,8 +58,6 @@ enum nvmf_view_state {
 	NVMF_VIEW_STATES,
 };
 
-STAILQ_HEAD(nvmf_request_queue, nvmf_request);
-
 /* Why a command might have to be refused, whatever it is. */
 enum nvmf_ns_limit {
 	NVMF_NS_HIDDEN = 1 << 0, /* only for controllers that have it in their visible set */

@@ -30,6 +30,7 @@
 #include "util/compiler.h"
 
 struct nvmf_request;
+struct nvmf_buffer_group;
 struct nvmf_transport_group;
 struct nvmf_subsystem_view;
 struct nvmf_ns_view;
@@ -120,6 +121,7 @@ struct nvmf_transport {
 struct nvmf_transport_group {
 	struct nvmf_transport *transport; /* set by the target, like the rest */
 	struct nvmf_poll_group *group;
+	struct nvmf_buffer_group *buffers; /* set by the transport in group_create; NULL: it has none of these */
 	TAILQ_ENTRY(nvmf_transport_group) link;
 };
 struct thread *nvmf_poll_group_thread(const struct nvmf_poll_group *group);
@@ -239,7 +241,7 @@ struct nvmf_request {
 	struct nvmf_request *fuse_peer;  /* private */
 	uint64_t start_ticks;            /* arrival */
 	uint64_t where_ticks;            /* since when `where` */
-	STAILQ_ENTRY(nvmf_request) link; /* private: the one list it waits in */
+	STAILQ_ENTRY(nvmf_request) link; /* the one list it waits in */
 	struct thread_msg msg;           /* private */
 
 	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
@@ -248,6 +250,8 @@ struct nvmf_request {
 
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };
+
+STAILQ_HEAD(nvmf_request_queue, nvmf_request);
 
 _Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submission touch is one cache line");
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,

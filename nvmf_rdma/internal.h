@@ -15,6 +15,7 @@
 
 #include "env_dpdk/iobuf.h"
 #include "nvmf/transport.h"
+#include "nvmf/transport_buffers.h"
 #include "verbs/pd.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
@@ -22,10 +23,9 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-#define NVMF_RDMA_MAX_SGE          16 /* pieces of local memory in one work request */
-#define NVMF_RDMA_MAX_DESCRIPTORS  16 /* SGL descriptors of one command: MSDBD */
-#define NVMF_RDMA_POLL_BATCH       32
-#define NVMF_RDMA_RESERVED_BUFFERS 16 /* of each group, for the reserved lane */
+#define NVMF_RDMA_MAX_SGE         16 /* pieces of local memory in one work request */
+#define NVMF_RDMA_MAX_DESCRIPTORS 16 /* SGL descriptors of one command: MSDBD */
+#define NVMF_RDMA_POLL_BATCH      32
 
 struct nvmf_rdma_qpair;
 struct nvmf_rdma_poller;
@@ -64,7 +64,7 @@ struct nvmf_rdma_request {
 	bool read_posted;                     /* its data are being fetched */
 	uint16_t data_wrs;                    /* work requests of its transfer */
 	uint16_t send_slots;                  /* of the send queue, in use by it */
-	uint16_t buffers;                     /* of the pool, in iov */
+	uint16_t buffers;                     /* that it has in req.iov */
 	uint64_t state_ticks;                 /* thread_now() when the state was entered */
 	STAILQ_ENTRY(nvmf_rdma_request) wait; /* the one queue it waits in */
 	struct nvmf_rdma_data_wr *more;       /* data work requests beyond the first */
@@ -75,7 +75,6 @@ struct nvmf_rdma_request {
 	struct ibv_sge rsp_sge[2]; /* see init_request() */
 	struct ibv_send_wr data_wr;
 	struct ibv_sge data_sge[NVMF_RDMA_MAX_SGE];
-	struct iovec *iov; /* [buffers.most of the transport] */
 
 	struct nvmf_request req __attribute__((aligned(64))); /* last */
 };
@@ -172,22 +171,11 @@ struct nvmf_rdma_poller {
 	TAILQ_ENTRY(nvmf_rdma_poller) link;
 };
 
-/* Where the data of the transport's commands goes. */
-struct nvmf_rdma_buffers {
-	uint32_t size;            /* bytes of a piece: io_unit_size, rounded up to whole pages */
-	uint32_t most;            /* pieces of one command */
-	enum iobuf_class class;   /* of a whole piece */
-	struct iobuf_limit limit; /* num_shared_buffers */
-};
-
 struct nvmf_rdma_group {
 	struct nvmf_transport_group base;
-	struct iobuf_channel buffers;
-	uint32_t buffer_size;                   /* nvmf_rdma_buffers.size */
-	struct nvmf_rdma_request_queue waiting; /* for buffers, in order */
+	struct nvmf_buffer_group buffers;
 	struct nvmf_rdma_data_wr *data_wrs, *free_data_wrs;
 	struct nvmf_rdma_request_queue waiting_wrs;
-	uint64_t pending_data_buffer;
 	uint32_t connections;      /* of its pollers, and */
 	uint64_t connection_bytes; /* what we have allocated for them; the device's own queues come on top */
 	TAILQ_HEAD(, nvmf_rdma_poller) pollers; /* changed by the control thread, in thread_call() */
@@ -219,7 +207,7 @@ struct nvmf_rdma_transport {
 	struct nvmf_transport base;
 	struct rdma_event_channel *channel;
 	struct fd_source *cm_source;
-	struct nvmf_rdma_buffers buffers;
+	struct nvmf_buffer_pool buffers;
 	TAILQ_HEAD(, nvmf_rdma_device) devices;
 	TAILQ_HEAD(, nvmf_rdma_listener) listeners;
 	struct thread_timer relisten_timer;
@@ -248,7 +236,7 @@ static inline struct nvmf_rdma_transport *nvmf_rdma_transport_of(struct nvmf_tra
  * request takes a single one. */
 static inline uint32_t nvmf_rdma_data_wr_count(const struct nvmf_rdma_transport *t)
 {
-	uint32_t least = NVMF_RDMA_MAX_DESCRIPTORS + t->buffers.most;
+	uint32_t least = NVMF_RDMA_MAX_DESCRIPTORS + t->buffers.max_per_request;
 
 	return t->base.opts.data_wr_pool_size > least ? t->base.opts.data_wr_pool_size : least;
 }
@@ -277,17 +265,6 @@ struct nvmf_rdma_cm_params {
 };
 enum nvmf_rdma_cm_status nvmf_rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
 					     uint32_t max_io_entries, struct nvmf_rdma_cm_params *out);
-
-/* buffers.c. Creation: 0 or a negative errno and error (ENV_ERROR_MAX bytes); a channel on its group's thread. */
-int nvmf_rdma_buffers_create(struct nvmf_rdma_buffers *b, const struct nvmf_transport_opts *opts, char *error);
-void nvmf_rdma_buffers_destroy(struct nvmf_rdma_buffers *b);
-int nvmf_rdma_buffer_channel_create(struct iobuf_channel *ch, struct nvmf_rdma_buffers *b,
-				    const struct nvmf_transport_opts *opts, char *error);
-/* Fills iov with pieces of size bytes for length bytes; all or nothing. reserved: may take what is kept back. The
- * number, or 0. */
-uint16_t nvmf_rdma_buffers_get(struct iobuf_channel *ch, uint32_t size, struct iovec *iov, uint32_t length,
-			       bool reserved);
-void nvmf_rdma_buffers_put(struct iobuf_channel *ch, const struct iovec *iov, uint16_t count);
 
 /* request_array.c: making arrays of requests. Control thread. */
 int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t count,

@@ -47,7 +47,7 @@ void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 /* Posting: the work requests from `bad` on never will be, so their requests end here. */
 
 /* The first of them may be in the middle of a request's: of those before it the device still reads or writes the
- * buffers. It ends when the queue pair is destroyed (flush_timeout()). Returns where to go on. */
+ * buffers. It ends when the queue pair is destroyed (flush_timer_expired()). Returns where to go on. */
 static struct ibv_send_wr *skip_begun_request(struct ibv_send_wr *bad)
 {
 	struct ibv_send_wr *last = bad;
@@ -323,7 +323,7 @@ static int poll_device(void *ctx)
 		p->stats.idle_polls++;
 	}
 	p->stats.completions += n;
-	if (unlikely(!STAILQ_EMPTY(&p->tgroup->waiting) || !STAILQ_EMPTY(&p->tgroup->waiting_wrs))) {
+	if (unlikely(nvmf_buffers_are_awaited(&p->tgroup->buffers) || !STAILQ_EMPTY(&p->tgroup->waiting_wrs))) {
 		nvmf_rdma_group_run_waiting(p->tgroup);
 	}
 	poller_post_queued(p);
@@ -371,7 +371,7 @@ static bool arm_poller(void *ctx)
 	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
 		ibv_ack_cq_events(cq, 1);
 	}
-	if (!STAILQ_EMPTY(&p->tgroup->waiting)) {
+	if (nvmf_buffers_are_awaited(&p->tgroup->buffers)) {
 		return true;
 	}
 	int rc = ibv_req_notify_cq(p->cq, 0);

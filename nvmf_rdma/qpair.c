@@ -292,8 +292,8 @@ void nvmf_rdma_op_qpair_destroy(struct nvmf_qpair *base)
  * it would wait for them for ever. */
 static uint32_t send_queue_entries(const struct nvmf_rdma_qpair *qp)
 {
-	uint32_t most =
-		NVMF_RDMA_MAX_DESCRIPTORS + qpair_transport(qp)->buffers.most / (uint32_t)qp->device->read_sges + 1;
+	uint32_t most = NVMF_RDMA_MAX_DESCRIPTORS +
+			qpair_transport(qp)->buffers.max_per_request / (uint32_t)qp->device->read_sges + 1;
 
 	return 3u * qp->depth > most ? 3u * qp->depth : most;
 }

@@ -129,7 +129,7 @@ static void release_request(struct nvmf_rdma_request *r)
 	nvmf_rdma_data_release(r);
 	nvmf_request_release(&r->req);
 	if (r->buffers != 0) {
-		nvmf_rdma_buffers_put(&g->buffers, r->iov, r->buffers);
+		nvmf_buffers_put(&g->buffers, r->req.iov, r->buffers);
 		r->buffers = 0;
 	}
 	set_request_state(r, RDMA_REQ_COMPLETED);
@@ -368,19 +368,6 @@ static void use_buffer(struct nvmf_rdma_request *r)
 	}
 }
 
-static bool take_buffers(struct nvmf_rdma_request *r)
-{
-	struct nvmf_rdma_group *g = request_group(r);
-	uint16_t n = nvmf_rdma_buffers_get(&g->buffers, g->buffer_size, r->iov, r->req.length, r->req.reserved_lane);
-
-	if (n == 0) {
-		return false;
-	}
-	r->req.iovcnt = n;
-	r->buffers = n;
-	return true;
-}
-
 static void need_buffer(struct nvmf_rdma_request *r)
 {
 	struct nvmf_rdma_group *g = request_group(r);
@@ -389,26 +376,26 @@ static void need_buffer(struct nvmf_rdma_request *r)
 		use_buffer(r);
 		return;
 	}
-	/* who comes later does not overtake who waits - but the reserved lane has buffers of its own */
-	if ((STAILQ_EMPTY(&g->waiting) || r->req.reserved_lane) && take_buffers(r)) {
+	uint16_t n = nvmf_buffers_get(&g->buffers, &r->req);
+	if (n != 0) {
+		r->buffers = n;
 		use_buffer(r);
 		return;
 	}
 	set_request_state(r, RDMA_REQ_NEED_BUFFER);
-	g->pending_data_buffer++;
-	iobuf_waits(&g->buffers,
-		    iobuf_class_of(&g->buffers, r->req.length < g->buffer_size ? r->req.length : g->buffer_size));
-	USDT(buffer_wait, "nvmf_RDMA", r->qp->base.hostnqn, r->req.length);
-	STAILQ_INSERT_TAIL(&g->waiting, r, wait);
+	nvmf_buffers_wait(&g->buffers, &r->req);
 }
 
 void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g)
 {
 	struct nvmf_rdma_request_queue wrs = STAILQ_HEAD_INITIALIZER(wrs);
 	struct nvmf_rdma_request *r;
+	struct nvmf_request *req;
+	uint16_t n;
 
-	while ((r = STAILQ_FIRST(&g->waiting)) != NULL && take_buffers(r)) {
-		STAILQ_REMOVE_HEAD(&g->waiting, wait);
+	while ((req = nvmf_buffers_next(&g->buffers, &n)) != NULL) {
+		r = nvmf_rdma_request_of(req);
+		r->buffers = n;
 		use_buffer(r);
 	}
 	if (g->free_data_wrs == NULL) {
@@ -469,7 +456,7 @@ static bool remove_from_wait_queue(struct nvmf_rdma_request *r)
 
 	switch ((enum nvmf_rdma_request_state)r->state) {
 	case RDMA_REQ_NEED_BUFFER:
-		STAILQ_REMOVE(&g->waiting, r, nvmf_rdma_request, wait);
+		nvmf_buffers_stop_waiting(&g->buffers, &r->req);
 		return true;
 	case RDMA_REQ_NEED_DATA_WR:
 		STAILQ_REMOVE(&g->waiting_wrs, r, nvmf_rdma_request, wait);

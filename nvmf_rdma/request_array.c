@@ -44,7 +44,6 @@ static void init_request(struct nvmf_rdma_request *r, uint8_t *command, uint32_t
 	r->data_wr.sg_list = r->data_sge;
 	r->req.sqe = (const struct nvme_sqe *)command;
 	r->req.icd = icd;
-	r->req.iov = r->iov;
 }
 
 /* False: the device did not take the memory: said when it was to be registered. */
@@ -68,9 +67,9 @@ int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t c
 	a->memory = env_dma_zmalloc(count * a->stride, 64, -1);
 	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
 	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
-	a->iovs = calloc((size_t)count * t->buffers.most, sizeof(*a->iovs));
-	a->bytes = count *
-		   (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) + t->buffers.most * sizeof(*a->iovs));
+	a->iovs = calloc((size_t)count * t->buffers.max_per_request, sizeof(*a->iovs));
+	a->bytes = count * (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) +
+			    t->buffers.max_per_request * sizeof(*a->iovs));
 	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
 		nvmf_rdma_request_array_destroy(a);
 		return -ENOMEM;
@@ -87,7 +86,7 @@ int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t c
 		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe),
 			*data = icd ? a->icd + i * icd_stride : NULL;
 
-		r->iov = &a->iovs[(size_t)i * t->buffers.most];
+		r->req.iov = &a->iovs[(size_t)i * t->buffers.max_per_request];
 		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_sges(p->device));
 	}
 	return 0;

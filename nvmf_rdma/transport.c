@@ -9,6 +9,8 @@
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
+static struct iobuf_module buffers_module = {.name = "nvmf_RDMA"};
+
 static void init_opts(struct nvmf_transport_opts *o)
 {
 	*o = (struct nvmf_transport_opts){
@@ -55,7 +57,7 @@ static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struc
 			  strerror(errno));
 		goto fail;
 	}
-	rc = nvmf_rdma_buffers_create(&t->buffers, opts, error);
+	rc = nvmf_buffer_pool_create(&t->buffers, &buffers_module, opts, error);
 	if (rc != 0) {
 		log_error("num_shared_buffers %u of io_unit_size %u bytes: %s", opts->num_shared_buffers,
 			  opts->io_unit_size, error);
@@ -70,7 +72,7 @@ static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struc
 	return &t->base;
 fail:;
 	int saved = errno;
-	nvmf_rdma_buffers_destroy(&t->buffers);
+	nvmf_buffer_pool_destroy(&t->buffers);
 	if (t->channel != NULL) {
 		rdma_destroy_event_channel(t->channel);
 	}
@@ -87,7 +89,7 @@ static void destroy_transport(struct nvmf_transport *base)
 	nvmf_rdma_devices_destroy(t);
 	fd_source_remove(&t->cm_source);
 	rdma_destroy_event_channel(t->channel);
-	nvmf_rdma_buffers_destroy(&t->buffers);
+	nvmf_buffer_pool_destroy(&t->buffers);
 	free(t);
 }
 
@@ -111,11 +113,9 @@ static struct nvmf_transport_group *create_group(struct nvmf_transport *base, st
 		return NULL;
 	}
 	TAILQ_INIT(&g->pollers);
-	STAILQ_INIT(&g->waiting);
 	STAILQ_INIT(&g->waiting_wrs);
-	g->buffer_size = t->buffers.size;
 	g->data_wrs = calloc(wrs, sizeof(*g->data_wrs));
-	if (g->data_wrs == NULL || nvmf_rdma_buffer_channel_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
+	if (g->data_wrs == NULL || nvmf_buffer_group_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
 		log_error("no poll group, with num_shared_buffers %u: %s", base->opts.num_shared_buffers,
 			  g->data_wrs != NULL ? error : "no memory for work requests");
 		free(g->data_wrs);
@@ -127,6 +127,7 @@ static struct nvmf_transport_group *create_group(struct nvmf_transport *base, st
 		g->data_wrs[i].next_free = g->free_data_wrs;
 		g->free_data_wrs = &g->data_wrs[i];
 	}
+	g->base.buffers = &g->buffers;
 	return &g->base;
 }
 
@@ -138,7 +139,7 @@ static void destroy_group(struct nvmf_transport_group *base)
 	while ((p = TAILQ_FIRST(&g->pollers)) != NULL) {
 		nvmf_rdma_poller_destroy(p);
 	}
-	iobuf_channel_destroy(&g->buffers);
+	nvmf_buffer_group_destroy(&g->buffers);
 	free(g->data_wrs);
 	free(g);
 }
@@ -148,7 +149,7 @@ static void fill_group_stats(struct nvmf_transport_group *base, struct nvmf_tran
 	struct nvmf_rdma_group *g = nvmf_rdma_group_of(base);
 	struct nvmf_rdma_poller *p;
 
-	stats->pending_data_buffer = g->pending_data_buffer;
+	stats->pending_data_buffer = g->buffers.waits;
 	stats->connections = g->connections;
 	stats->connection_bytes = g->connection_bytes;
 	stats->group_bytes =

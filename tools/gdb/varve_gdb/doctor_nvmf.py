@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """varve_doctor's checks of the NVMe-oF target and of requests."""
-import gdb
 
 from . import inflight, nvmf
 from .memory import follow, length, number, string, walk
@@ -23,38 +22,31 @@ def check_requests(report):
     report.ok(f"{len(found)} requests outstanding")
 
 
-def transport_groups():
+def transport_buffers():
+    """(thread, struct nvmf_buffer_group) of each transport in each poll group."""
     for target in nvmf.targets():
         for group in nvmf.groups(target):
             for tgroup in walk(group["tgroups"], "link", "transports of a poll group"):
-                ops = follow(follow(tgroup["transport"], "a transport")["ops"], "a transport's functions")
-                if string(ops["name"]) == "RDMA":
-                    yield string(follow(group["thread"], "a thread")["name"]), rdma_tgroup(tgroup)
-
-
-def rdma_tgroup(tgroup):
-    """struct nvmf_transport_group is its first member."""
-    return tgroup.address.cast(gdb.lookup_type("struct nvmf_rdma_group").pointer()).dereference()
+                buffers = follow(tgroup["buffers"], "a transport's buffers")
+                if buffers is not None:
+                    yield string(follow(group["thread"], "a thread")["name"]), buffers
 
 
 def limit_text(g):
     """What the transport may have."""
-    limit = follow(g["buffers"]["limit"], "the limit of buffers")
-    return f"; of the transport's {number(limit['total'])} of {number(g['buffer_size'])} bytes {number(limit['left'])} are left" \
+    limit = follow(g["channel"]["limit"], "the limit of buffers")
+    return f"; of the transport's {number(limit['total'])} of {number(g['size'])} bytes {number(limit['left'])} are left" \
         if limit is not None else ""
 
 
 def check_buffers(report):
     n = 0
-    for name, g in transport_groups():
+    for name, g in transport_buffers():
         n += 1
-        waiting, wrs = length(g["waiting"], "wait", "requests that wait for buffers"), \
-            length(g["waiting_wrs"], "wait", "requests that wait for work requests")
+        waiting = length(g["waiting"], "link", "requests that wait for buffers")
         if waiting:
             report.found(f"{waiting} requests wait for data buffers on {name}{limit_text(g)}",
                          "varve_inflight; more with nvmf_create_transport num_shared_buffers=N")
-        if wrs:
-            report.found(f"{wrs} requests wait for data work requests on {name}", "nvmf_create_transport data_wr_pool_size=N")
     report.ok(f"data buffers of {n} poll groups looked at")
 
 
