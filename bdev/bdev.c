@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The registry: bdevs by name, alias and UUID; their registration and removal; modules. Control thread. */
-#include <assert.h>
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "bdev/internal.h"
 #include "bdev/dif.h"
 #include "bdev/module_util.h"
+#include "util/state_machine.h"
 
 LOG_FLAG(bdev)
 
@@ -217,22 +217,18 @@ bool bdev_zcopy_region(const struct bdev *b, void **addr, size_t *len)
 
 /* --- States --- */
 
-/* Which state may follow which: one bit per next one. */
-static const uint8_t transitions[BDEV_STATES] = {
-	[BDEV_NONE] = 1 << BDEV_EXAMINING,      [BDEV_EXAMINING] = 1 << BDEV_READY,
-	[BDEV_READY] = 1 << BDEV_UNREGISTERING, [BDEV_UNREGISTERING] = 1 << BDEV_CLOSING,
-	[BDEV_CLOSING] = 1 << BDEV_DESTRUCTING, [BDEV_DESTRUCTING] = 1 << BDEV_NONE,
+static const uint32_t next_states[BDEV_STATES] = {
+	[BDEV_NONE] = 1u << BDEV_EXAMINING,      [BDEV_EXAMINING] = 1u << BDEV_READY,
+	[BDEV_READY] = 1u << BDEV_UNREGISTERING, [BDEV_UNREGISTERING] = 1u << BDEV_CLOSING,
+	[BDEV_CLOSING] = 1u << BDEV_DESTRUCTING, [BDEV_DESTRUCTING] = 1u << BDEV_NONE,
 };
+STATE_MACHINE(bdev_machine, "bdev", bdev_state_name, next_states)
 
-static void set_state(struct bdev *b, enum bdev_state state)
+static void bdev_set_state(struct bdev *b, enum bdev_state state)
 {
 	struct bdev_core *core = b->core;
 
-	if (!(transitions[core->state] & 1 << state)) {
-		log_error("bdev %s: illegal transition from %s to %s", b->name, bdev_state_name(core->state),
-			  bdev_state_name(state));
-		assert(false);
-	}
+	state_machine_check(&bdev_machine, core->state, state, b->name);
 	log_info(bdev, "%s: %s -> %s", b->name, bdev_state_name(core->state), bdev_state_name(state));
 	TRACE(BDEV_STATE, b->trace_owner, 0, (uintptr_t)b, core->state, state);
 	core->state = state;
@@ -360,7 +356,7 @@ static void remove_names(struct bdev *b)
 	}
 }
 
-static void examine(struct bdev *b)
+static void modules_examine(struct bdev *b)
 {
 	const struct bdev_module *m;
 
@@ -378,12 +374,12 @@ int bdev_examine(const char *name)
 	if (b == NULL) {
 		return -ENODEV;
 	}
-	examine(b);
+	modules_examine(b);
 	return 0;
 }
 
 /* An observer may take itself off the list. */
-static void announce(struct bdev *b, bool added)
+static void observers_tell(struct bdev *b, bool added)
 {
 	struct bdev_observer *o, *next;
 
@@ -413,11 +409,11 @@ int bdev_register(struct bdev *b)
 	b->trace_owner = trace_owner_register(TRACE_OWNER_BDEV, b->name);
 	io_device_register(&b->core->dev);
 	TAILQ_INSERT_TAIL(&bdevs, b->core, link);
-	set_state(b, BDEV_EXAMINING);
-	set_state(b, BDEV_READY);
-	announce(b, true);
+	bdev_set_state(b, BDEV_EXAMINING);
+	bdev_set_state(b, BDEV_READY);
+	observers_tell(b, true);
 	if (bdev_options.auto_examine) {
-		examine(b);
+		modules_examine(b);
 	}
 	return 0;
 }
@@ -431,7 +427,7 @@ void bdev_destruct_done(struct bdev *b)
 	void (*cb)(void *arg, int rc) = b->core->unregister_cb;
 	void *arg = b->core->unregister_arg;
 
-	set_state(b, BDEV_NONE);
+	bdev_set_state(b, BDEV_NONE);
 	trace_owner_release(b->trace_owner);
 	bdev_core_free(b);
 	if (cb != NULL) {
@@ -441,7 +437,7 @@ void bdev_destruct_done(struct bdev *b)
 }
 
 /* Its own turn of the control loop: whoever closed the last descriptor may still be using the bdev. */
-static void close_timer(void *arg)
+static void close_timer_fired(void *arg)
 {
 	struct bdev_core *core = arg;
 	struct bdev *b = core->bdev;
@@ -453,7 +449,7 @@ static void close_timer(void *arg)
 	bdev_watch_stop(core);
 	remove_names(b);
 	TAILQ_REMOVE(&bdevs, core, link);
-	set_state(b, BDEV_DESTRUCTING);
+	bdev_set_state(b, BDEV_DESTRUCTING);
 	b->ops->destruct(b);
 }
 
@@ -462,13 +458,13 @@ void bdev_check_close(struct bdev *b)
 	struct bdev_core *core = b->core;
 
 	if (core->state == BDEV_UNREGISTERING && TAILQ_EMPTY(&core->descs)) {
-		set_state(b, BDEV_CLOSING);
-		core->close_timer = (struct thread_timer){.fn = close_timer, .arg = core};
+		bdev_set_state(b, BDEV_CLOSING);
+		core->close_timer = (struct thread_timer){.fn = close_timer_fired, .arg = core};
 		thread_timer_start(&core->close_timer, 0);
 	}
 }
 
-static void fail_waiting(struct bdev_channel *ch, void *arg)
+static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 {
 	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES],
 					  &ch->lock_wait, &ch->locks_wait,          &ch->nomem};
@@ -478,7 +474,7 @@ static void fail_waiting(struct bdev_channel *ch, void *arg)
 	}
 }
 
-static void tell(struct bdev *b, enum bdev_event event)
+static void descs_tell(struct bdev *b, enum bdev_event event)
 {
 	struct bdev_desc *d, *next;
 
@@ -500,11 +496,11 @@ void bdev_unregister(struct bdev *b, void (*cb)(void *arg, int rc), void *arg)
 	}
 	core->unregister_cb = cb;
 	core->unregister_arg = arg;
-	set_state(b, BDEV_UNREGISTERING);
-	announce(b, false);
+	bdev_set_state(b, BDEV_UNREGISTERING);
+	observers_tell(b, false);
 	bdev_set_slow(b, SLOW_REMOVED, 0);
-	bdev_visit_channels(b, fail_waiting, NULL);
-	tell(b, BDEV_EVENT_REMOVE);
+	bdev_visit_channels(b, visit_fail_waiting, NULL);
+	descs_tell(b, BDEV_EVENT_REMOVE);
 	bdev_check_close(b);
 }
 
@@ -518,7 +514,7 @@ int bdev_resize(struct bdev *b, uint64_t num_blocks)
 	if (num_blocks != b->num_blocks) {
 		/* I/O checked against the old size may still be on its way: its module has the last word. */
 		__atomic_store_n(&b->num_blocks, num_blocks, __ATOMIC_RELAXED);
-		tell(b, BDEV_EVENT_RESIZE);
+		descs_tell(b, BDEV_EVENT_RESIZE);
 	}
 	return 0;
 }

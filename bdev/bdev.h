@@ -95,7 +95,7 @@ struct bdev_io {
 	uint16_t status; /* 0, or NVMe: SCT << 8 | SC | NVME_SC_DNR where a retry is pointless */
 	uint32_t cdw0;   /* completion dword 0; ABORT: 0 aborted, 1 not (as the NVMe Abort command has it) */
 	uint8_t flags;   /* private from here on */
-	uint8_t gate;
+	uint8_t stage;
 	uint16_t reserved;
 
 	/* Second line. */
@@ -259,11 +259,12 @@ enum bdev_state {
 	BDEV_NONE = 0,  /* not in the registry */
 	BDEV_EXAMINING, /* in the registry; modules are looking at it */
 	BDEV_READY,
-	BDEV_UNREGISTERING, /* users were told to let go; some have not yet */
+	BDEV_UNREGISTERING, /* users were told to close it; some have not yet */
 	BDEV_CLOSING,       /* no descriptor left, channels still are */
 	BDEV_DESTRUCTING,   /* the module is taking it down */
 	BDEV_STATES,
 };
+/* "ready" ...; "invalid" for a number that is no state. Any thread. */
 const char *bdev_state_name(enum bdev_state state);
 
 /* Properties. Any thread, while a descriptor is open; names and strings live as long as the bdev. */

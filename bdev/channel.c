@@ -108,14 +108,14 @@ int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b)
 
 /* --- Channels --- */
 
-static struct bdev_core *core_of(struct io_device *dev)
+static struct bdev_core *io_device_core(struct io_device *dev)
 {
-	return (struct bdev_core *)((uint8_t *)dev - offsetof(struct bdev_core, dev));
+	return container_of(dev, struct bdev_core, dev);
 }
 
 /* For bouncing, which only limits and metadata make necessary, and for comparing, copying and verifying in place of the
  * module. */
-static bool needs_buffers(const struct bdev *b)
+static bool bdev_needs_buffers(const struct bdev *b)
 {
 	const uint32_t own = 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
 
@@ -123,7 +123,7 @@ static bool needs_buffers(const struct bdev *b)
 }
 
 /* What new channels learn and visits change. Under the mutex. */
-static int join(struct bdev_core *core, struct bdev_channel *ch)
+static int channel_join(struct bdev_core *core, struct bdev_channel *ch)
 {
 	ch->slow = core->new_channel_slow;
 	if (core->histogram != NULL) {
@@ -138,7 +138,7 @@ static int join(struct bdev_core *core, struct bdev_channel *ch)
 	return 0;
 }
 
-static void init_channel(struct bdev_channel *ch, struct bdev *b)
+static void channel_init(struct bdev_channel *ch, struct bdev *b)
 {
 	ch->bdev = b;
 	ch->submit = b->ops->submit;
@@ -154,21 +154,21 @@ static void init_channel(struct bdev_channel *ch, struct bdev *b)
 	bdev_stat_init(&ch->stat);
 }
 
-static int channel_create(struct io_device *dev, void *ctx)
+static int bdev_channel_ctx_create(struct io_device *dev, void *ctx)
 {
-	struct bdev_core *core = core_of(dev);
+	struct bdev_core *core = io_device_core(dev);
 	struct bdev *b = core->bdev;
 	struct bdev_channel *ch = ctx;
 	int rc = -ENOMEM;
 
-	init_channel(ch, b);
+	channel_init(ch, b);
 	struct io_channel *thread_channel = io_channel_get(&thread_device);
 	if (thread_channel == NULL) {
 		return rc;
 	}
 	ch->thread = io_channel_ctx(thread_channel);
 	ch->thread->io_channel = thread_channel;
-	if (needs_buffers(b) && (rc = bdev_thread_need_buffers(ch->thread, b)) != 0) {
+	if (bdev_needs_buffers(b) && (rc = bdev_thread_need_buffers(ch->thread, b)) != 0) {
 		goto put_thread;
 	}
 	ch->split_pool = bdev_split_pool_create(ch);
@@ -181,7 +181,7 @@ static int channel_create(struct io_device *dev, void *ctx)
 		goto free_split_pool;
 	}
 	pthread_mutex_lock(&core->mutex);
-	rc = join(core, ch);
+	rc = channel_join(core, ch);
 	pthread_mutex_unlock(&core->mutex);
 	if (rc != 0) {
 		goto destroy_module;
@@ -200,9 +200,9 @@ put_thread:
 	return rc;
 }
 
-static void channel_destroy(struct io_device *dev, void *ctx)
+static void bdev_channel_ctx_destroy(struct io_device *dev, void *ctx)
 {
-	struct bdev_core *core = core_of(dev);
+	struct bdev_core *core = io_device_core(dev);
 	struct bdev *b = core->bdev;
 	struct bdev_channel *ch = ctx;
 
@@ -280,8 +280,8 @@ int bdev_core_init(struct bdev *b)
 	core->dev = (struct io_device){
 		.name = b->name,
 		.channel_size = sizeof(struct bdev_channel) + b->ops->channel_size,
-		.channel_create = channel_create,
-		.channel_destroy = channel_destroy,
+		.channel_create = bdev_channel_ctx_create,
+		.channel_destroy = bdev_channel_ctx_destroy,
 	};
 	TAILQ_INIT(&core->aliases);
 	TAILQ_INIT(&core->descs);
@@ -314,7 +314,7 @@ struct visit {
 };
 
 /* On a thread that had a channel when it was chosen: it may be gone by now, but cannot go meanwhile. */
-static void visit_here(void *arg)
+static void visit_channel_here(void *arg)
 {
 	const struct visit *v = arg;
 	struct bdev_channel *ch;
@@ -333,7 +333,7 @@ static void visit_here(void *arg)
 	}
 }
 
-static struct bdev_channel *not_visited(const struct bdev_core *core, uint64_t visit)
+static struct bdev_channel *channel_not_visited(const struct bdev_core *core, uint64_t visit)
 {
 	struct bdev_channel *ch;
 
@@ -353,12 +353,12 @@ void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, voi
 	assert(thread_current() == thread_control());
 	pthread_mutex_lock(&v.core->mutex);
 	uint64_t visit = ++v.core->visits; /* what joins from now on has it, and is left out */
-	while ((ch = not_visited(v.core, visit)) != NULL) {
+	while ((ch = channel_not_visited(v.core, visit)) != NULL) {
 		struct thread *thread = ch->thread->thread;
 
 		ch->visit = visit;
 		pthread_mutex_unlock(&v.core->mutex);
-		thread_call(thread, visit_here, &v);
+		thread_call(thread, visit_channel_here, &v);
 		pthread_mutex_lock(&v.core->mutex);
 	}
 	pthread_mutex_unlock(&v.core->mutex);
@@ -385,7 +385,7 @@ struct slow_change {
 	uint32_t set, clear;
 };
 
-static void change_slow(struct bdev_channel *ch, void *arg)
+static void visit_change_slow(struct bdev_channel *ch, void *arg)
 {
 	const struct slow_change *c = arg;
 	ch->slow = (ch->slow | c->set) & ~c->clear;
@@ -398,5 +398,5 @@ void bdev_set_slow(struct bdev *b, uint32_t set, uint32_t clear)
 	pthread_mutex_lock(&b->core->mutex);
 	b->core->new_channel_slow = (b->core->new_channel_slow | set) & ~clear;
 	pthread_mutex_unlock(&b->core->mutex);
-	bdev_visit_channels(b, change_slow, &c);
+	bdev_visit_channels(b, visit_change_slow, &c);
 }

@@ -39,7 +39,7 @@ static struct cursor cursor_at(const struct iovec *iovs, size_t skip)
 }
 
 /* The next bytes that lie together, at most *n, which becomes how many they are. */
-static void *next(struct cursor *c, size_t *n)
+static void *cursor_next(struct cursor *c, size_t *n)
 {
 	while (c->offset == c->iov->iov_len) {
 		c->iov++;
@@ -52,42 +52,42 @@ static void *next(struct cursor *c, size_t *n)
 	return at;
 }
 
-static uint16_t pass_crc(struct cursor *c, uint16_t crc, size_t bytes)
+static uint16_t cursor_crc(struct cursor *c, uint16_t crc, size_t bytes)
 {
 	while (bytes > 0) {
 		size_t n = bytes;
-		const void *at = next(c, &n);
+		const void *at = cursor_next(c, &n);
 		crc = crc16_t10dif(crc, at, n);
 		bytes -= n;
 	}
 	return crc;
 }
 
-static void pass(struct cursor *c, size_t bytes)
+static void cursor_skip(struct cursor *c, size_t bytes)
 {
 	while (bytes > 0) {
 		size_t n = bytes;
-		next(c, &n);
+		cursor_next(c, &n);
 		bytes -= n;
 	}
 }
 
-static void take(struct cursor *c, void *to, size_t bytes)
+static void cursor_copy_out(struct cursor *c, void *to, size_t bytes)
 {
 	while (bytes > 0) {
 		size_t n = bytes;
-		const void *at = next(c, &n);
+		const void *at = cursor_next(c, &n);
 		memcpy(to, at, n);
 		to = (uint8_t *)to + n;
 		bytes -= n;
 	}
 }
 
-static void give(struct cursor *c, const void *from, size_t bytes)
+static void cursor_copy_in(struct cursor *c, const void *from, size_t bytes)
 {
 	while (bytes > 0) {
 		size_t n = bytes;
-		memcpy(next(c, &n), from, n);
+		memcpy(cursor_next(c, &n), from, n);
 		from = (const uint8_t *)from + n;
 		bytes -= n;
 	}
@@ -100,37 +100,39 @@ static uint32_t ref_of(const struct dif_format *f, const struct dif_tags *tags, 
 	return f->type == 3 ? tags->ref : tags->ref + block;
 }
 
-static struct tuple make(const struct dif_format *f, const struct dif_tags *tags, uint32_t block, uint16_t guard)
+static struct tuple tuple_make(const struct dif_format *f, const struct dif_tags *tags, uint32_t block, uint16_t guard)
 {
 	return (struct tuple){
 		.guard = htobe16(guard), .app = htobe16(tags->app), .ref = htobe32(ref_of(f, tags, block))};
 }
 
-static bool is_escaped(const struct dif_format *f, const struct tuple *t)
+static bool tuple_is_escaped(const struct dif_format *f, const struct tuple *t)
 {
 	return t->app == UINT16_MAX && (f->type != 3 || t->ref == UINT32_MAX);
 }
 
-static bool fail(struct dif_error *error, enum dif_check check, uint32_t block, uint32_t expected, uint32_t found)
+static bool dif_error_set(struct dif_error *error, enum dif_check check, uint32_t block, uint32_t expected,
+			  uint32_t found)
 {
 	*error = (struct dif_error){.check = check, .block = block, .expected = expected, .found = found};
 	return false;
 }
 
-static bool is_good(const struct dif_format *f, const struct dif_tags *tags, uint32_t block, uint16_t guard,
-		    const struct tuple *t, struct dif_error *error)
+static bool tuple_is_good(const struct dif_format *f, const struct dif_tags *tags, uint32_t block, uint16_t guard,
+			  const struct tuple *t, struct dif_error *error)
 {
-	if (is_escaped(f, t)) {
+	if (tuple_is_escaped(f, t)) {
 		return true;
 	}
 	if ((tags->checks & DIF_CHECK_GUARD) && be16toh(t->guard) != guard) {
-		return fail(error, DIF_CHECK_GUARD, block, guard, be16toh(t->guard));
+		return dif_error_set(error, DIF_CHECK_GUARD, block, guard, be16toh(t->guard));
 	}
 	if ((tags->checks & DIF_CHECK_APP) && ((be16toh(t->app) ^ tags->app) & tags->app_mask) != 0) {
-		return fail(error, DIF_CHECK_APP, block, tags->app & tags->app_mask, be16toh(t->app) & tags->app_mask);
+		return dif_error_set(error, DIF_CHECK_APP, block, tags->app & tags->app_mask,
+				     be16toh(t->app) & tags->app_mask);
 	}
 	if ((tags->checks & DIF_CHECK_REF) && f->type != 3 && be32toh(t->ref) != ref_of(f, tags, block)) {
-		return fail(error, DIF_CHECK_REF, block, ref_of(f, tags, block), be32toh(t->ref));
+		return dif_error_set(error, DIF_CHECK_REF, block, ref_of(f, tags, block), be32toh(t->ref));
 	}
 	return true;
 }
@@ -142,9 +144,9 @@ void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const
 	struct cursor c = cursor_at(iovs, 0);
 
 	for (uint32_t i = 0; f->type != 0 && i < blocks; i++) {
-		struct tuple t = make(f, tags, i, pass_crc(&c, 0, f->data_size + f->offset));
-		give(&c, &t, sizeof(t));
-		pass(&c, f->md_size - f->offset - sizeof(t));
+		struct tuple t = tuple_make(f, tags, i, cursor_crc(&c, 0, f->data_size + f->offset));
+		cursor_copy_in(&c, &t, sizeof(t));
+		cursor_skip(&c, f->md_size - f->offset - sizeof(t));
 	}
 }
 
@@ -158,15 +160,15 @@ bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const s
 	for (uint32_t i = 0; f->type != 0 && tags->checks != 0 && i < blocks; i++) {
 		uint16_t guard = 0;
 		if (guard_counts) {
-			guard = pass_crc(&c, 0, f->data_size + f->offset);
+			guard = cursor_crc(&c, 0, f->data_size + f->offset);
 		} else {
-			pass(&c, f->data_size + f->offset);
+			cursor_skip(&c, f->data_size + f->offset);
 		}
-		take(&c, &t, sizeof(t));
-		if (!is_good(f, tags, i, guard, &t, error)) {
+		cursor_copy_out(&c, &t, sizeof(t));
+		if (!tuple_is_good(f, tags, i, guard, &t, error)) {
 			return false;
 		}
-		pass(&c, f->md_size - f->offset - sizeof(t));
+		cursor_skip(&c, f->md_size - f->offset - sizeof(t));
 	}
 	return true;
 }
@@ -177,14 +179,14 @@ void dif_move(const struct dif_format *f, uint32_t ref, const struct iovec *iovs
 	struct tuple t;
 
 	for (uint32_t i = 0; (f->type == 1 || f->type == 2) && i < blocks; i++) {
-		pass(&c, f->data_size + f->offset);
+		cursor_skip(&c, f->data_size + f->offset);
 		struct cursor here = c;
-		take(&c, &t, sizeof(t));
-		if (!is_escaped(f, &t)) {
+		cursor_copy_out(&c, &t, sizeof(t));
+		if (!tuple_is_escaped(f, &t)) {
 			t.ref = htobe32(ref + i);
-			give(&here, &t, sizeof(t));
+			cursor_copy_in(&here, &t, sizeof(t));
 		}
-		pass(&c, f->md_size - f->offset - sizeof(t));
+		cursor_skip(&c, f->md_size - f->offset - sizeof(t));
 	}
 }
 
@@ -202,7 +204,7 @@ static uint16_t take_crc(struct cursor *c, uint8_t *to, size_t bytes)
 
 	while (bytes > 0) {
 		size_t n = bytes;
-		const void *at = next(c, &n);
+		const void *at = cursor_next(c, &n);
 		crc = copy_crc(crc, to, at, n);
 		to += n;
 		bytes -= n;
@@ -216,7 +218,7 @@ static uint16_t give_crc(struct cursor *c, const uint8_t *from, size_t bytes)
 
 	while (bytes > 0) {
 		size_t n = bytes;
-		void *at = next(c, &n);
+		void *at = cursor_next(c, &n);
 		crc = copy_crc(crc, at, from, n);
 		from += n;
 		bytes -= n;
@@ -234,11 +236,11 @@ void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const s
 		uint8_t *md = to + f->data_size;
 		memset(md, 0, f->md_size);
 		if (f->type == 0) {
-			take(&c, to, f->data_size);
+			cursor_copy_out(&c, to, f->data_size);
 			continue;
 		}
 		uint16_t guard = dif_crc(take_crc(&c, to, f->data_size), md, f->offset);
-		struct tuple t = make(f, tags, i, guard);
+		struct tuple t = tuple_make(f, tags, i, guard);
 		memcpy(md + f->offset, &t, sizeof(t));
 	}
 }
@@ -257,13 +259,13 @@ bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const st
 		if (guard_counts) {
 			guard = dif_crc(give_crc(&c, from, f->data_size), md, f->offset);
 		} else {
-			give(&c, from, f->data_size);
+			cursor_copy_in(&c, from, f->data_size);
 		}
 		if (f->type == 0) {
 			continue;
 		}
 		memcpy(&t, md + f->offset, sizeof(t));
-		if (!is_good(f, tags, i, guard, &t, error)) {
+		if (!tuple_is_good(f, tags, i, guard, &t, error)) {
 			return false;
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata and protection information on an I/O's way: checked at the last gate (what is written) and at completion
+/* Metadata and protection information on an I/O's way: checked at the last stage (what is written) and at completion
  * (what was read). What is written into plain blocks, or read out of them, goes by child I/Os in buffers: split.c. */
 #include <string.h>
 
@@ -60,7 +60,7 @@ bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, siz
 	return b->md.size != 0 && (io->dif_flags & BDEV_DIF_PLAIN) && has_plain_length(b, io, bytes);
 }
 
-static uint16_t check(const struct bdev *b, const struct bdev_io *io)
+static uint16_t dif_check_io(const struct bdev *b, const struct bdev_io *io)
 {
 	struct dif_format f = format_of(b);
 	struct dif_tags tags = tags_of(b, io);
@@ -144,7 +144,7 @@ bool bdev_dif_pass(struct bdev_io *io)
 	}
 	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits[io->type] & TRAIT_WRITES)) {
 		bdev_dif_make(io);
-	} else if ((status = check(b, io)) != 0) {
+	} else if ((status = dif_check_io(b, io)) != 0) {
 		bdev_io_complete(io, status);
 		return false;
 	}
@@ -153,7 +153,7 @@ bool bdev_dif_pass(struct bdev_io *io)
 
 uint16_t bdev_dif_check_read(const struct bdev_io *io)
 {
-	return check(io->ch->bdev, io);
+	return dif_check_io(io->ch->bdev, io);
 }
 
 void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child)
@@ -208,7 +208,7 @@ uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs,
 
 	whole.iovs = &iov;
 	whole.iovcnt = 1;
-	uint16_t status = check(b, &whole);
+	uint16_t status = dif_check_io(b, &whole);
 	for (; status == 0 && left > 0; iovs++, skip = 0) {
 		for (size_t done = skip, n; done < iovs->iov_len && left > 0; done += n, left -= n, at += n) {
 			if (at == in_block) {

@@ -4,7 +4,6 @@
 #define BDEV_BDEV_INTERNAL_H
 
 #include <pthread.h>
-#include <rte_branch_prediction.h>
 #include <stdatomic.h>
 
 #include "bdev/module.h"
@@ -14,6 +13,7 @@
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
+#include "util/compiler.h"
 #include "util/log.h"
 
 STAILQ_HEAD(bdev_io_queue, bdev_io);
@@ -51,13 +51,14 @@ enum {
 	IO_DIF = 32,    /* what it reads is to be checked */
 };
 
-/* bdev_io.gate: what an I/O has to pass on its way to the module, in this order. */
+/* bdev_io.stage: what an I/O goes through on its way to the module, in this order. Each stage may hold the I/O back, or
+ * end it. */
 enum {
-	GATE_FREEZE,
-	GATE_QOS,
-	GATE_LOCK,
-	GATE_DIF,
-	GATE_OPEN,
+	STAGE_FREEZE,
+	STAGE_QOS,
+	STAGE_LOCK,
+	STAGE_DIF,
+	STAGE_MODULE,
 };
 
 /* bdev_channel.slow: any bit takes an I/O off the straight path, either at submit or at completion. */
@@ -132,7 +133,7 @@ struct bdev_reset {
 	TAILQ_ENTRY(bdev_reset) link;
 };
 
-struct bdev_split_pool; /* bdev_split.c: a channel's pool */
+struct bdev_split_pool; /* split.c: a channel's pool */
 
 struct bdev_channel {
 	/* What every I/O touches. */
@@ -225,7 +226,7 @@ struct bdev_core {
 extern struct bdev_opts bdev_options;
 void bdev_check_close(struct bdev *b); /* a descriptor went */
 
-/* --- bdev_channel.c --- */
+/* --- channel.c --- */
 void bdev_channels_init(void);
 void bdev_channels_fini(void);
 int bdev_core_init(struct bdev *b); /* allocates b->core */
@@ -238,7 +239,7 @@ void bdev_put_channels(struct bdev_thread *t);
 void bdev_thread_kick(struct bdev_thread *t); /* has its poller run */
 int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b);
 
-/* --- bdev_io.c --- */
+/* --- io.c --- */
 static inline void bdev_io_set_state(struct bdev_io *io, enum bdev_io_state state)
 {
 	io->state = (uint8_t)state;
@@ -249,18 +250,18 @@ static inline void bdev_enter(struct bdev_thread *t)
 	t->depth++;
 }
 void bdev_leave(struct bdev_thread *t);
-/* Continues at io->gate. */
-void bdev_io_pass_gates(struct bdev_io *io);
+/* Continues at io->stage. */
+void bdev_io_run_stages(struct bdev_io *io);
 /* Hands io to the module, or starts splitting it. */
 void bdev_io_dispatch(struct bdev_io *io);
-/* Takes all of q and continues them at their gates. */
+/* Empties q, and continues each of its I/Os at that I/O's stage. */
 void bdev_io_requeue(struct bdev_io_queue *q);
 /* Completes all of q with status. */
 void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status);
 void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);
 void bdev_nomem_timer(void *channel);
 
-/* --- bdev_split.c --- */
+/* --- split.c --- */
 struct bdev_split_pool *bdev_split_pool_create(struct bdev_channel *ch);
 void bdev_split_pool_destroy(struct bdev_split_pool *p);
 bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io);
@@ -273,10 +274,10 @@ void bdev_split_fini(void);
 /* The second half of an emulated COMPARE_AND_WRITE, called with the lock held. */
 void bdev_caw_locked(struct bdev_io *io);
 
-/* --- bdev_dif.c --- */
+/* --- dif_io.c --- */
 /* Whether the iovs of an I/O of a bdev with metadata are as long as they should be. */
 bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, size_t bytes);
-/* The last gate: checks what is written. True: go on. False: io has ended, or is being split. */
+/* The last stage: checks what is written. True: go on. False: io has ended, or is being split. */
 bool bdev_dif_pass(struct bdev_io *io);
 /* Types that the layer splits whatever the module can do, because it checks the blocks on their way. */
 bool bdev_dif_is_ours(const struct bdev_io *io);
@@ -305,27 +306,27 @@ void bdev_dif_insert(const struct bdev_io *child, const struct iovec *iovs, size
 uint16_t bdev_dif_strip(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended);
 uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended);
 
-/* --- bdev_lock.c --- */
+/* --- lock.c --- */
 void bdev_lock_take(struct bdev_io *io);                     /* ends in bdev_caw_locked() */
 void bdev_lock_release(struct bdev_io *io, uint16_t status); /* ends in bdev_io_complete() */
 bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_lock_check_acks(struct bdev_channel *ch); /* an I/O ended while SLOW_LOCKED */
 void bdev_lock_inherit(struct bdev_channel *ch);    /* a new channel, under the mutex */
 
-/* --- bdev_reset.c --- */
+/* --- reset.c --- */
 void bdev_reset_start(struct bdev_io *io);
 void bdev_reset_module_done(struct bdev_io *io);
 void bdev_reset_timer(void *core);
 void bdev_abort_start(struct bdev_io *io);
 
-/* --- bdev_qos.c --- */
+/* --- qos.c --- */
 /* True: go on. False: io waits, in its kind's queue. */
 bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
 enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io);
 void bdev_qos_timer(void *channel);
 void bdev_qos_free(struct bdev_core *core);
 
-/* --- bdev_watch.c, bdev_histogram.c --- */
+/* --- watch.c, histogram.c --- */
 void bdev_stat_init(struct bdev_stat *s);
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
 void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The path of an I/O: submit, gates, module, completion. Everything here runs on the channel's thread. */
+/* The way of an I/O: submit, stages, module, completion. Everything here runs on the channel's thread. */
 #include <assert.h>
 #include <errno.h>
 
@@ -43,7 +43,7 @@ static size_t iov_bytes(const struct iovec *iovs, uint32_t iovcnt)
 	return n;
 }
 
-static inline uint16_t check_range(const struct bdev *b, const struct bdev_io *io)
+static inline uint16_t io_check_range(const struct bdev *b, const struct bdev_io *io)
 {
 	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED); /* pairs with bdev_resize() */
 	if (unlikely(io->num_blocks == 0 || io->offset_blocks >= size || io->num_blocks > size - io->offset_blocks)) {
@@ -53,7 +53,7 @@ static inline uint16_t check_range(const struct bdev *b, const struct bdev_io *i
 }
 
 /* Of a COPY, whose other range is good. */
-static uint16_t check_source(const struct bdev *b, const struct bdev_io *io)
+static uint16_t io_check_source(const struct bdev *b, const struct bdev_io *io)
 {
 	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED);
 	uint64_t from = io->copy.src_offset_blocks, to = io->offset_blocks;
@@ -64,7 +64,7 @@ static uint16_t check_source(const struct bdev *b, const struct bdev_io *io)
 	return (from > to ? from - to : to - from) < io->num_blocks ? STATUS_OVERLAP : 0;
 }
 
-static inline uint16_t check_permission(const struct bdev *b, const struct bdev_io *io)
+static inline uint16_t io_check_permission(const struct bdev *b, const struct bdev_io *io)
 {
 	if (unlikely(!io->desc->write)) {
 		return STATUS_DENIED;
@@ -73,20 +73,20 @@ static inline uint16_t check_permission(const struct bdev *b, const struct bdev_
 }
 
 /* Everything that is wrong with an I/O in itself: 0 or a status. Touches no state. */
-static inline uint16_t check(const struct bdev *b, const struct bdev_io *io)
+static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 {
 	if (unlikely(!bdev_io_type_supported(b, io->type))) {
 		return STATUS_INVALID_TYPE;
 	}
 	uint8_t traits = bdev_io_traits[io->type];
 	uint16_t status;
-	if ((traits & TRAIT_RANGE) && unlikely((status = check_range(b, io)) != 0)) {
+	if ((traits & TRAIT_RANGE) && unlikely((status = io_check_range(b, io)) != 0)) {
 		return status;
 	}
-	if ((traits & TRAIT_WRITES) && unlikely((status = check_permission(b, io)) != 0)) {
+	if ((traits & TRAIT_WRITES) && unlikely((status = io_check_permission(b, io)) != 0)) {
 		return status;
 	}
-	if (unlikely(traits & TRAIT_SOURCE) && (status = check_source(b, io)) != 0) {
+	if (unlikely(traits & TRAIT_SOURCE) && (status = io_check_source(b, io)) != 0) {
 		return status;
 	}
 	if (traits & TRAIT_DATA) {
@@ -109,21 +109,21 @@ static inline uint64_t channel_now(const struct bdev_channel *ch)
 }
 
 /* Never negative: the exact time of a submission may be later than the start of the round in which it ends. */
-static inline uint64_t elapsed(const struct bdev_channel *ch, const struct bdev_io *io)
+static inline uint64_t io_elapsed_ticks(const struct bdev_channel *ch, const struct bdev_io *io)
 {
 	int64_t ticks = (int64_t)(channel_now(ch) - io->submit_ticks);
 	return ticks > 0 ? (uint64_t)ticks : 0;
 }
 
-static inline void begin(struct bdev_channel *ch, struct bdev_io *io)
+static inline void io_begin(struct bdev_channel *ch, struct bdev_io *io)
 {
 	io->submit_ticks = channel_now(ch);
-	io->gate = GATE_FREEZE;
+	io->stage = STAGE_FREEZE;
 	ch->qd++;
 	TAILQ_INSERT_TAIL(&ch->inflight, io, link);
 }
 
-static inline void announce(const struct bdev_channel *ch, const struct bdev_io *io)
+static inline void io_trace_start(const struct bdev_channel *ch, const struct bdev_io *io)
 {
 	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type, io->cb_arg,
 	      io->offset_blocks, ch->qd);
@@ -136,32 +136,32 @@ void bdev_submit(struct bdev_io *io)
 	struct bdev_thread *t = ch->thread;
 
 	if (likely(!(io->flags & IO_ZCOPY))) {
-		begin(ch, io);
+		io_begin(ch, io);
 	}
 	io->cdw0 = 0;
-	announce(ch, io);
+	io_trace_start(ch, io);
 	bdev_enter(t);
-	uint16_t error = check(ch->bdev, io);
+	uint16_t error = io_check(ch->bdev, io);
 	if (unlikely(error != 0)) {
 		bdev_io_complete(io, error);
 	} else if (likely((ch->slow & ~SLOW_EXACT) == 0)) {
 		bdev_io_dispatch(io);
 	} else {
-		bdev_io_pass_gates(io);
+		bdev_io_run_stages(io);
 	}
 	bdev_leave(t);
 }
 
-static void wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io_state state)
+static void io_wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io_state state)
 {
 	bdev_io_set_state(io, state);
 	STAILQ_INSERT_TAIL(q, io, queue);
 }
 
 /* True: go on. A zero-copy I/O is never held back: a reset waits until it has ended. */
-static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
+static bool stage_freeze(struct bdev_channel *ch, struct bdev_io *io)
 {
-	/* An abort may be what those need who are to let go of the bdev. */
+	/* An abort goes on: a user that is to close the bdev may need it to end an I/O that hangs. */
 	if ((ch->slow & SLOW_REMOVED) && io->type != BDEV_IO_ABORT) {
 		bdev_io_complete(io, STATUS_REMOVED);
 		return false;
@@ -169,13 +169,13 @@ static bool pass_freeze(struct bdev_channel *ch, struct bdev_io *io)
 	/* An abort goes for what a reset has not ended; the reset itself queues behind the one that runs. */
 	if ((ch->slow & SLOW_FROZEN) && !(io->flags & IO_ZCOPY) && io->type != BDEV_IO_ABORT &&
 	    io->type != BDEV_IO_RESET) {
-		wait_in(&ch->frozen, io, BDEV_IO_WAIT_FREEZE);
+		io_wait_in(&ch->frozen, io, BDEV_IO_WAIT_FREEZE);
 		return false;
 	}
 	return true;
 }
 
-static bool pass_qos(struct bdev_channel *ch, struct bdev_io *io)
+static bool stage_qos(struct bdev_channel *ch, struct bdev_io *io)
 {
 	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_ZCOPY) || !(bdev_io_traits[io->type] & TRAIT_LIMITED) ||
 	    bdev_qos_pass(ch, io)) {
@@ -183,37 +183,37 @@ static bool pass_qos(struct bdev_channel *ch, struct bdev_io *io)
 	}
 	ch->stat.qos_waits++;
 	USDT(qos_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
-	wait_in(&ch->qos_wait[bdev_qos_kind_of(io)], io, BDEV_IO_WAIT_QOS);
+	io_wait_in(&ch->qos_wait[bdev_qos_kind_of(io)], io, BDEV_IO_WAIT_QOS);
 	return false;
 }
 
-static bool pass_lock(struct bdev_channel *ch, struct bdev_io *io)
+static bool stage_lock(struct bdev_channel *ch, struct bdev_io *io)
 {
 	if (!(ch->slow & SLOW_LOCKED) || (io->flags & IO_ZCOPY) || !bdev_lock_blocks(ch, io)) {
 		return true;
 	}
-	wait_in(&ch->lock_wait, io, BDEV_IO_WAIT_LOCK);
+	io_wait_in(&ch->lock_wait, io, BDEV_IO_WAIT_LOCK);
 	return false;
 }
 
-static bool pass_dif(struct bdev_channel *ch, struct bdev_io *io)
+static bool stage_dif(struct bdev_channel *ch, struct bdev_io *io)
 {
 	return !(ch->slow & SLOW_DIF) || bdev_dif_pass(io);
 }
 
-void bdev_io_pass_gates(struct bdev_io *io)
+void bdev_io_run_stages(struct bdev_io *io)
 {
-	static bool (*const gates[GATE_OPEN])(struct bdev_channel *, struct bdev_io *) = {
-		[GATE_FREEZE] = pass_freeze,
-		[GATE_QOS] = pass_qos,
-		[GATE_LOCK] = pass_lock,
-		[GATE_DIF] = pass_dif,
+	static bool (*const stages[STAGE_MODULE])(struct bdev_channel *, struct bdev_io *) = {
+		[STAGE_FREEZE] = stage_freeze,
+		[STAGE_QOS] = stage_qos,
+		[STAGE_LOCK] = stage_lock,
+		[STAGE_DIF] = stage_dif,
 	};
-	while (io->gate < GATE_OPEN) {
-		if (!gates[io->gate](io->ch, io)) {
+	while (io->stage < STAGE_MODULE) {
+		if (!stages[io->stage](io->ch, io)) {
 			return;
 		}
-		io->gate++;
+		io->stage++;
 	}
 	bdev_io_dispatch(io);
 }
@@ -225,7 +225,7 @@ void bdev_io_requeue(struct bdev_io_queue *q)
 	STAILQ_CONCAT(&taken, q);
 	while ((io = STAILQ_FIRST(&taken)) != NULL) {
 		STAILQ_REMOVE_HEAD(&taken, queue);
-		bdev_io_pass_gates(io);
+		bdev_io_run_stages(io);
 	}
 }
 
@@ -238,7 +238,7 @@ void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status)
 	}
 }
 
-static void dispatch_other(struct bdev_io *io)
+static void io_dispatch_other(struct bdev_io *io)
 {
 	switch (io->type) {
 	case BDEV_IO_RESET:
@@ -269,7 +269,7 @@ void bdev_io_dispatch(struct bdev_io *io)
 		bdev_io_set_state(io, BDEV_IO_MODULE);
 		ch->submit(ch->module, io);
 	} else {
-		dispatch_other(io);
+		io_dispatch_other(io);
 	}
 }
 
@@ -284,7 +284,7 @@ static const uint8_t stat_classes[BDEV_IO_TYPES] = {
 	[BDEV_IO_COPY] = BDEV_STAT_COPY,
 };
 
-static inline void account(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
+static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
 {
 	if (unlikely(io->status != 0)) {
 		bdev_stat_error(&ch->stat, io->status);
@@ -299,7 +299,7 @@ static inline void account(struct bdev_channel *ch, const struct bdev_io *io, ui
 	s->min_ticks = ticks < s->min_ticks ? ticks : s->min_ticks;
 }
 
-static void finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
+static void io_finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
 {
 	if (ch->histogram != NULL) {
 		bdev_histogram_tally(ch->histogram, io, ticks);
@@ -313,7 +313,7 @@ static void finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint6
 }
 
 /* True: that was all. */
-__attribute__((noinline)) static bool finish_otherwise(struct bdev_io *io)
+NOINLINE static bool io_finish_internal(struct bdev_io *io)
 {
 	if (io->flags & IO_CHILD) {
 		bdev_split_child_done(io);
@@ -328,23 +328,23 @@ __attribute__((noinline)) static bool finish_otherwise(struct bdev_io *io)
 }
 
 /* Runs inside a frame. The callback comes last: afterwards io is its owner's. */
-static inline void finish(struct bdev_io *io)
+static inline void io_finish(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 
-	if (unlikely(io->flags & (IO_CHILD | IO_RESET | IO_DIF)) && finish_otherwise(io)) {
+	if (unlikely(io->flags & (IO_CHILD | IO_RESET | IO_DIF)) && io_finish_internal(io)) {
 		return;
 	}
-	uint64_t ticks = elapsed(ch, io);
+	uint64_t ticks = io_elapsed_ticks(ch, io);
 	ch->qd--;
 	TAILQ_REMOVE(&ch->inflight, io, link);
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg, ch->qd, io->status);
 	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks, usdt_result(io->status, ticks));
-	account(ch, io, ticks); /* after the trace: an error may have it copied */
+	io_account(ch, io, ticks); /* after the trace: an error may have it copied */
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
 	if (unlikely(ch->slow != 0)) {
-		finish_slow(ch, io, ticks);
+		io_finish_slow(ch, io, ticks);
 	}
 	io->cb(io, io->cb_arg);
 }
@@ -357,7 +357,7 @@ void bdev_channel_plug(struct bdev_channel *ch)
 	}
 }
 
-static void unplug(struct bdev_thread *t)
+static void channels_unplug(struct bdev_thread *t)
 {
 	struct bdev_channel *ch;
 
@@ -369,13 +369,13 @@ static void unplug(struct bdev_thread *t)
 }
 
 /* Returns what is left of the budget. */
-static unsigned drain(struct bdev_thread *t, unsigned budget)
+static unsigned completions_run(struct bdev_thread *t, unsigned budget)
 {
 	struct bdev_io *io;
 
 	while (budget > 0 && (io = STAILQ_FIRST(&t->done)) != NULL) {
 		STAILQ_REMOVE_HEAD(&t->done, queue);
-		finish(io);
+		io_finish(io);
 		budget--;
 	}
 	return budget;
@@ -383,20 +383,20 @@ static unsigned drain(struct bdev_thread *t, unsigned budget)
 
 /* True if nothing is left for the poller. Callbacks submit, and unplugging completes: until nothing more comes of
  * it. */
-static bool settle(struct bdev_thread *t)
+static bool completions_settle(struct bdev_thread *t)
 {
 	unsigned budget = DRAIN_BUDGET;
 
 	do {
-		budget = drain(t, budget);
-		unplug(t);
+		budget = completions_run(t, budget);
+		channels_unplug(t);
 	} while (budget > 0 && !STAILQ_EMPTY(&t->done));
 	return STAILQ_EMPTY(&t->done);
 }
 
 void bdev_leave(struct bdev_thread *t)
 {
-	if (likely(t->depth == 1) && !settle(t)) {
+	if (likely(t->depth == 1) && !completions_settle(t)) {
 		bdev_thread_kick(t);
 	}
 	if (--t->depth == 0 && unlikely(!SLIST_EMPTY(&t->puts))) {
@@ -416,7 +416,7 @@ void bdev_io_complete(struct bdev_io *io, uint16_t status)
 		return;
 	}
 	bdev_enter(t);
-	finish(io);
+	io_finish(io);
 	bdev_leave(t);
 }
 
@@ -484,7 +484,7 @@ void bdev_io_nomem(struct bdev_io *io)
 		ch->stat.nomem_waits++;
 		USDT(nomem_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
 	}
-	wait_in(&ch->nomem, io, BDEV_IO_WAIT_NOMEM);
+	io_wait_in(&ch->nomem, io, BDEV_IO_WAIT_NOMEM);
 	if (!(ch->slow & SLOW_NOMEM)) {
 		ch->slow |= SLOW_NOMEM;
 		thread_timer_start(&ch->nomem_timer, NOMEM_RETRY_US);
@@ -515,7 +515,7 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 	}
 }
 
-static uint32_t queue_length(const struct bdev_io_queue *q)
+static uint32_t io_queue_length(const struct bdev_io_queue *q)
 {
 	const struct bdev_io *io;
 	uint32_t n = 0;
@@ -531,7 +531,7 @@ void bdev_nomem_timer(void *channel)
 	struct bdev_channel *ch = channel;
 
 	bdev_enter(ch->thread);
-	bdev_nomem_retry(ch, queue_length(&ch->nomem));
+	bdev_nomem_retry(ch, io_queue_length(&ch->nomem));
 	if (ch->slow & SLOW_NOMEM) {
 		thread_timer_start(&ch->nomem_timer, NOMEM_RETRY_US);
 	}
@@ -547,13 +547,13 @@ void *bdev_zcopy_get(struct bdev_io *io)
 
 	/* What would have to wait or fail goes the ordinary way. */
 	if (b->ops->zcopy_addr == NULL || (ch->slow & ~SLOW_EXACT) != 0 ||
-	    (io->type != BDEV_IO_READ && io->type != BDEV_IO_WRITE) || check_range(b, io) != 0 ||
-	    (io->type == BDEV_IO_WRITE && check_permission(b, io) != 0)) {
+	    (io->type != BDEV_IO_READ && io->type != BDEV_IO_WRITE) || io_check_range(b, io) != 0 ||
+	    (io->type == BDEV_IO_WRITE && io_check_permission(b, io) != 0)) {
 		return NULL;
 	}
 	void *addr = b->ops->zcopy_addr(b, io->offset_blocks, io->num_blocks);
 	if (addr != NULL) {
-		begin(ch, io);
+		io_begin(ch, io);
 		io->flags |= IO_ZCOPY;
 		bdev_io_set_state(io, BDEV_IO_ZCOPY_OPEN);
 	}

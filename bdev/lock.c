@@ -17,15 +17,15 @@
 
 #include "bdev/internal.h"
 
-static bool overlap(uint64_t first, uint64_t last, uint64_t other_first, uint64_t other_last)
+static bool ranges_overlap(uint64_t first, uint64_t last, uint64_t other_first, uint64_t other_last)
 {
 	return first <= other_last && other_first <= last;
 }
 
-static bool io_overlaps(const struct bdev_io *io, uint64_t first, uint64_t last)
+static bool io_writes_in_range(const struct bdev_io *io, uint64_t first, uint64_t last)
 {
 	return (bdev_io_traits[io->type] & TRAIT_WRITES) && (bdev_io_traits[io->type] & TRAIT_RANGE) &&
-	       overlap(io->offset_blocks, io->offset_blocks + io->num_blocks - 1, first, last);
+	       ranges_overlap(io->offset_blocks, io->offset_blocks + io->num_blocks - 1, first, last);
 }
 
 /* An emulated COMPARE_AND_WRITE, which takes a lock of its own. */
@@ -41,15 +41,15 @@ bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io)
 	}
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
 		const struct bdev_locked *l = &ch->locked[i];
-		if (l->lock != NULL && io_overlaps(io, l->first, l->last)) {
+		if (l->lock != NULL && io_writes_in_range(io, l->first, l->last)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Some I/O that has passed the gate may still change blocks of the range. */
-static bool in_flight(const struct bdev_channel *ch, const struct bdev_locked *l)
+/* Some I/O that is past the lock's stage may still change blocks of the range. */
+static bool range_has_writes_in_flight(const struct bdev_channel *ch, const struct bdev_locked *l)
 {
 	const struct bdev_io *io;
 
@@ -67,7 +67,7 @@ static bool in_flight(const struct bdev_channel *ch, const struct bdev_locked *l
 		case BDEV_IO_SPLIT:
 		case BDEV_IO_MODULE:
 		case BDEV_IO_DONE:
-			if (!takes_lock(io) && io_overlaps(io, l->first, l->last)) {
+			if (!takes_lock(io) && io_writes_in_range(io, l->first, l->last)) {
 				return true;
 			}
 		}
@@ -77,7 +77,7 @@ static bool in_flight(const struct bdev_channel *ch, const struct bdev_locked *l
 
 /* --- Control thread --- */
 
-static void locked_message(struct thread_msg *msg)
+static void lock_granted_message(struct thread_msg *msg)
 {
 	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 
@@ -86,24 +86,24 @@ static void locked_message(struct thread_msg *msg)
 	bdev_leave(lock->ch->thread);
 }
 
-static void held_message(struct thread_msg *msg)
+static void lock_held_message(struct thread_msg *msg)
 {
 	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 
 	lock->state = LOCK_HELD;
-	thread_post(lock->ch->thread->thread, &lock->msg, locked_message);
+	thread_post(lock->ch->thread->thread, &lock->msg, lock_granted_message);
 }
 
 /* On any thread. The message is the lock's, not the channel's, which may go as soon as it has acknowledged. */
-static void acknowledge(struct bdev_lock *lock)
+static void lock_acknowledge(struct bdev_lock *lock)
 {
 	/* acquire and release: what the others wrote before theirs is seen by who goes on */
 	if (atomic_fetch_sub_explicit(&lock->acks_missing, 1, memory_order_acq_rel) == 1) {
-		thread_post(thread_control(), &lock->msg, held_message);
+		thread_post(thread_control(), &lock->msg, lock_held_message);
 	}
 }
 
-static void note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
+static void lock_note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
 {
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
 		struct bdev_locked *l = &ch->locked[i];
@@ -117,7 +117,7 @@ static void note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
 			l->lock = lock;
 			l->first = lock->first;
 			l->last = lock->last;
-			l->acked = is_acked || !in_flight(ch, l);
+			l->acked = is_acked || !range_has_writes_in_flight(ch, l);
 			if (!l->acked) {
 				/* the control thread is waiting for this visit, which counts too */
 				atomic_fetch_add_explicit(&lock->acks_missing, 1, memory_order_relaxed);
@@ -126,12 +126,12 @@ static void note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_acked)
 			return;
 		}
 	}
-	abort(); /* run_queue() lets no more than BDEV_LOCKS_ACTIVE be active */
+	abort(); /* lock_lock_run_queue() lets no more than BDEV_LOCKS_ACTIVE be active */
 }
 
-static void visit_note(struct bdev_channel *ch, void *arg)
+static void visit_lock_note(struct bdev_channel *ch, void *arg)
 {
-	note(ch, arg, false);
+	lock_note(ch, arg, false);
 }
 
 void bdev_lock_inherit(struct bdev_channel *ch)
@@ -139,13 +139,13 @@ void bdev_lock_inherit(struct bdev_channel *ch)
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
 		struct bdev_lock *lock = ch->bdev->core->closing[i];
 		if (lock != NULL) {
-			note(ch, lock, true); /* nothing is in flight on a new channel */
+			lock_note(ch, lock, true); /* nothing is in flight on a new channel */
 		}
 	}
 }
 
 /* Makes room for lock among the active ones, where new channels find it; false: there is none. */
-static bool activate(struct bdev_core *core, struct bdev_lock *lock)
+static bool lock_activate(struct bdev_core *core, struct bdev_lock *lock)
 {
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
 		if (core->closing[i] == NULL) {
@@ -158,7 +158,7 @@ static bool activate(struct bdev_core *core, struct bdev_lock *lock)
 	return false;
 }
 
-static void deactivate(struct bdev_core *core, struct bdev_lock *lock)
+static void lock_deactivate(struct bdev_core *core, struct bdev_lock *lock)
 {
 	pthread_mutex_lock(&core->mutex);
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
@@ -169,7 +169,7 @@ static void deactivate(struct bdev_core *core, struct bdev_lock *lock)
 	pthread_mutex_unlock(&core->mutex);
 }
 
-static bool behind_another(const struct bdev_lock *lock)
+static bool lock_is_behind_another(const struct bdev_lock *lock)
 {
 	const struct bdev_lock *l;
 
@@ -177,48 +177,48 @@ static bool behind_another(const struct bdev_lock *lock)
 		if (l == lock) {
 			return false;
 		}
-		if (overlap(l->first, l->last, lock->first, lock->last)) {
+		if (ranges_overlap(l->first, l->last, lock->first, lock->last)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-static void run_queue(struct bdev *b)
+static void lock_run_queue(struct bdev *b)
 {
 	struct bdev_lock *lock;
 
 	TAILQ_FOREACH (lock, &b->core->locks, link) {
-		if (lock->state != LOCK_QUEUED || behind_another(lock)) {
+		if (lock->state != LOCK_QUEUED || lock_is_behind_another(lock)) {
 			continue;
 		}
-		if (!activate(b->core, lock)) {
+		if (!lock_activate(b->core, lock)) {
 			return;
 		}
 		lock->state = LOCK_CLOSING;
 		atomic_store_explicit(&lock->acks_missing, 1, memory_order_relaxed); /* this visit's own */
-		bdev_visit_channels(b, visit_note, lock);
-		acknowledge(lock);
+		bdev_visit_channels(b, visit_lock_note, lock);
+		lock_acknowledge(lock);
 	}
 }
 
-static void take_message(struct thread_msg *msg)
+static void lock_take_message(struct thread_msg *msg)
 {
 	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 
 	lock->state = LOCK_QUEUED;
 	TAILQ_INSERT_TAIL(&lock->bdev->core->locks, lock, link);
-	run_queue(lock->bdev);
+	lock_run_queue(lock->bdev);
 }
 
-static void start_next(struct bdev_channel *ch);
+static void lock_start_waiting(struct bdev_channel *ch);
 
 struct forget {
 	struct bdev_lock *lock;
 	const struct bdev_channel *ch; /* the initiator; both may be gone once it has been visited */
 };
 
-static void visit_forget(struct bdev_channel *ch, void *arg)
+static void visit_lock_forget(struct bdev_channel *ch, void *arg)
 {
 	const struct forget *forget = arg;
 	struct bdev_lock *lock = forget->lock;
@@ -240,25 +240,25 @@ static void visit_forget(struct bdev_channel *ch, void *arg)
 		lock->io = NULL;
 		io->lock = NULL;
 		bdev_io_complete(io, io->child_status);
-		start_next(ch);
+		lock_start_waiting(ch);
 	}
 }
 
-static void release_message(struct thread_msg *msg)
+static void lock_release_message(struct thread_msg *msg)
 {
 	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 	struct bdev *b = lock->bdev;
 
 	TAILQ_REMOVE(&b->core->locks, lock, link);
-	deactivate(b->core, lock);
-	bdev_visit_channels(b, visit_forget, &(struct forget){.lock = lock, .ch = lock->ch});
+	lock_deactivate(b->core, lock);
+	bdev_visit_channels(b, visit_lock_forget, &(struct forget){.lock = lock, .ch = lock->ch});
 	/* The initiator, and with it the lock, may be gone now. */
-	run_queue(b);
+	lock_run_queue(b);
 }
 
 /* --- The channels' threads --- */
 
-static struct bdev_lock *free_lock(struct bdev_channel *ch)
+static struct bdev_lock *lock_find_free(struct bdev_channel *ch)
 {
 	for (unsigned i = 0; i < BDEV_LOCKS_PER_CHANNEL; i++) {
 		if (ch->locks[i].io == NULL) {
@@ -271,7 +271,7 @@ static struct bdev_lock *free_lock(struct bdev_channel *ch)
 void bdev_lock_take(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
-	struct bdev_lock *lock = free_lock(ch);
+	struct bdev_lock *lock = lock_find_free(ch);
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
 	io->lock = lock;
@@ -284,10 +284,10 @@ void bdev_lock_take(struct bdev_io *io)
 	lock->bdev = ch->bdev;
 	lock->first = io->offset_blocks;
 	lock->last = io->offset_blocks + io->num_blocks - 1;
-	thread_post(thread_control(), &lock->msg, take_message);
+	thread_post(thread_control(), &lock->msg, lock_take_message);
 }
 
-static void start_next(struct bdev_channel *ch)
+static void lock_start_waiting(struct bdev_channel *ch)
 {
 	struct bdev_io *io = STAILQ_FIRST(&ch->locks_wait);
 
@@ -303,16 +303,16 @@ void bdev_lock_release(struct bdev_io *io, uint16_t status)
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
 	io->child_status = status;
-	thread_post(thread_control(), &lock->msg, release_message);
+	thread_post(thread_control(), &lock->msg, lock_release_message);
 }
 
 void bdev_lock_check_acks(struct bdev_channel *ch)
 {
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
 		struct bdev_locked *l = &ch->locked[i];
-		if (l->lock != NULL && !l->acked && !in_flight(ch, l)) {
+		if (l->lock != NULL && !l->acked && !range_has_writes_in_flight(ch, l)) {
 			l->acked = true;
-			acknowledge(l->lock);
+			lock_acknowledge(l->lock);
 		}
 	}
 }

@@ -30,8 +30,9 @@ struct bdev_module {
 	size_t (*io_ctx_room)(void);
 	/* Looks at a bdev that came: may register others on top of it. Control thread; or NULL. */
 	void (*examine)(struct bdev *b);
-	/* The layer is about to stop: make no bdevs any more, and let go of what yours stand on. Or NULL; otherwise
-	 * `is_idle` says when that has happened, and bdev_module_is_idle() is called then. */
+	/* The layer is about to stop: the module makes no more bdevs, and closes the devices that its bdevs stand on.
+	 * The layer goes on when is_idle() is true; the module calls bdev_module_is_idle() when it becomes so. Both or
+	 * neither; NULL. Control thread. */
 	void (*stop)(void);
 	bool (*is_idle)(void);
 	/* Frees what is left when all bdevs are gone; or NULL. */

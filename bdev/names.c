@@ -55,7 +55,7 @@ const char *bdev_state_name(enum bdev_state state)
 		[BDEV_READY] = "ready",     [BDEV_UNREGISTERING] = "unregistering",
 		[BDEV_CLOSING] = "closing", [BDEV_DESTRUCTING] = "destructing",
 	};
-	return (unsigned)state < BDEV_STATES ? names[state] : NULL;
+	return (unsigned)state < BDEV_STATES ? names[state] : "invalid";
 }
 
 const char *bdev_claim_type_name(enum bdev_claim_type type)

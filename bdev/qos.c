@@ -43,7 +43,7 @@ enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io)
 }
 
 /* What an I/O takes from each bucket. */
-static void costs(const struct bdev_channel *ch, const struct bdev_io *io, int64_t cost[BUCKETS])
+static void qos_costs(const struct bdev_channel *ch, const struct bdev_io *io, int64_t cost[BUCKETS])
 {
 	int64_t bytes = (int64_t)(io->num_blocks * ch->bdev->block_size);
 	bool writes = bdev_qos_kind_of(io) == QOS_WRITES;
@@ -54,7 +54,7 @@ static void costs(const struct bdev_channel *ch, const struct bdev_io *io, int64
 	cost[BUCKET_W_BYTES] = writes ? bytes : 0;
 }
 
-static void refill_bucket(struct bucket *bucket, uint64_t ticks, uint64_t hz)
+static void bucket_refill(struct bucket *bucket, uint64_t ticks, uint64_t hz)
 {
 	uint64_t per_sec = atomic_load_explicit(&bucket->per_sec, memory_order_relaxed);
 	if (per_sec == 0) {
@@ -74,7 +74,7 @@ static void refill_bucket(struct bucket *bucket, uint64_t ticks, uint64_t hz)
 }
 
 /* Relaxed throughout: the buckets order nothing but themselves, and the exchange lets one channel refill. */
-static void refill(struct bdev_qos *q)
+static void qos_refill(struct bdev_qos *q)
 {
 	uint64_t now = thread_now();
 	uint64_t last = atomic_load_explicit(&q->refilled_ticks, memory_order_relaxed);
@@ -85,15 +85,15 @@ static void refill(struct bdev_qos *q)
 		return;
 	}
 	for (unsigned i = 0; i < BUCKETS; i++) {
-		refill_bucket(&q->buckets[i], now - last, env_ticks_hz());
+		bucket_refill(&q->buckets[i], now - last, env_ticks_hz());
 	}
 }
 
-static bool take(struct bdev_qos *q, const struct bdev_channel *ch, const struct bdev_io *io)
+static bool qos_take_tokens(struct bdev_qos *q, const struct bdev_channel *ch, const struct bdev_io *io)
 {
 	int64_t cost[BUCKETS];
 
-	costs(ch, io, cost);
+	qos_costs(ch, io, cost);
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		struct bucket *b = &q->buckets[i];
 		if (cost[i] != 0 && atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0 &&
@@ -110,30 +110,30 @@ static bool take(struct bdev_qos *q, const struct bdev_channel *ch, const struct
 	return true;
 }
 
-static bool has_limit(const struct bucket *b)
+static bool bucket_has_limit(const struct bucket *b)
 {
 	return atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0;
 }
 
-static bool is_dry(const struct bucket *b)
+static bool bucket_is_dry(const struct bucket *b)
 {
-	return has_limit(b) && atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
+	return bucket_has_limit(b) && atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
 }
 
 /* Whether who comes now may go past those of a kind: nobody waits, or what they wait for is theirs alone. */
-static bool may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum bdev_qos_kind kind)
+static bool qos_may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum bdev_qos_kind kind)
 {
 	return STAILQ_EMPTY(&ch->qos_wait[kind]) ||
-	       (!has_limit(&q->buckets[BUCKET_RW_IOS]) && !has_limit(&q->buckets[BUCKET_RW_BYTES])) ||
-	       is_dry(&q->buckets[kind == QOS_READS ? BUCKET_R_BYTES : BUCKET_W_BYTES]);
+	       (!bucket_has_limit(&q->buckets[BUCKET_RW_IOS]) && !bucket_has_limit(&q->buckets[BUCKET_RW_BYTES])) ||
+	       bucket_is_dry(&q->buckets[kind == QOS_READS ? BUCKET_R_BYTES : BUCKET_W_BYTES]);
 }
 
-static bool nobody_waits(const struct bdev_channel *ch)
+static bool qos_nobody_waits(const struct bdev_channel *ch)
 {
 	return STAILQ_EMPTY(&ch->qos_wait[QOS_READS]) && STAILQ_EMPTY(&ch->qos_wait[QOS_WRITES]);
 }
 
-static enum bdev_qos_kind other(enum bdev_qos_kind kind)
+static enum bdev_qos_kind qos_other_kind(enum bdev_qos_kind kind)
 {
 	return kind == QOS_READS ? QOS_WRITES : QOS_READS;
 }
@@ -143,37 +143,38 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 	struct bdev_qos *q = ch->bdev->core->qos;
 	enum bdev_qos_kind kind = bdev_qos_kind_of(io);
 
-	refill(q);
-	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && may_be_passed(ch, q, other(kind)) && take(q, ch, io)) {
+	qos_refill(q);
+	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && qos_may_be_passed(ch, q, qos_other_kind(kind)) &&
+	    qos_take_tokens(q, ch, io)) {
 		return true;
 	}
-	if (nobody_waits(ch)) {
+	if (qos_nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, REFILL_US);
 	}
 	return false;
 }
 
 /* Lets the first of a kind go, if it may; the other kind's turn is next. */
-static bool let_go(struct bdev_channel *ch, enum bdev_qos_kind kind)
+static bool qos_release_first(struct bdev_channel *ch, enum bdev_qos_kind kind)
 {
 	struct bdev_io *io = STAILQ_FIRST(&ch->qos_wait[kind]);
 
-	if (io == NULL || !take(ch->bdev->core->qos, ch, io)) {
+	if (io == NULL || !qos_take_tokens(ch->bdev->core->qos, ch, io)) {
 		return false;
 	}
 	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
-	ch->qos_turn = (uint8_t)other(kind);
-	io->gate = GATE_QOS + 1;
-	bdev_io_pass_gates(io);
+	ch->qos_turn = (uint8_t)qos_other_kind(kind);
+	io->stage = STAGE_QOS + 1;
+	bdev_io_run_stages(io);
 	return true;
 }
 
-static void run_waiting(struct bdev_channel *ch)
+static void qos_run_waiting(struct bdev_channel *ch)
 {
-	refill(ch->bdev->core->qos);
-	while (let_go(ch, ch->qos_turn) || let_go(ch, other(ch->qos_turn))) {
+	qos_refill(ch->bdev->core->qos);
+	while (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, qos_other_kind(ch->qos_turn))) {
 	}
-	if (!nobody_waits(ch)) {
+	if (!qos_nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, REFILL_US);
 	}
 }
@@ -183,17 +184,17 @@ void bdev_qos_timer(void *channel)
 	struct bdev_channel *ch = channel;
 
 	bdev_enter(ch->thread);
-	run_waiting(ch);
+	qos_run_waiting(ch);
 	bdev_leave(ch->thread);
 }
 
 /* --- Control thread --- */
 
-static void visit_limits(struct bdev_channel *ch, void *arg)
+static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 {
 	if (*(const bool *)arg) {
 		ch->slow |= SLOW_QOS;
-		run_waiting(ch);
+		qos_run_waiting(ch);
 	} else {
 		ch->slow &= ~(uint32_t)SLOW_QOS;
 		thread_timer_stop(&ch->qos_timer);
@@ -202,7 +203,7 @@ static void visit_limits(struct bdev_channel *ch, void *arg)
 	}
 }
 
-static struct bdev_qos *get_qos(struct bdev_core *core)
+static struct bdev_qos *qos_get_or_alloc(struct bdev_core *core)
 {
 	if (core->qos == NULL) {
 		struct bdev_qos *q = calloc(1, sizeof(*q));
@@ -216,7 +217,7 @@ static struct bdev_qos *get_qos(struct bdev_core *core)
 	return core->qos;
 }
 
-static void set_bucket(struct bucket *b, uint64_t per_sec)
+static void bucket_set_limit(struct bucket *b, uint64_t per_sec)
 {
 	if (atomic_exchange_explicit(&b->per_sec, per_sec, memory_order_relaxed) != per_sec) {
 		atomic_store_explicit(&b->tokens, 0, memory_order_relaxed);
@@ -226,7 +227,7 @@ static void set_bucket(struct bucket *b, uint64_t per_sec)
 int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits)
 {
 	struct bdev_core *core = b->core;
-	struct bdev_qos *q = get_qos(core);
+	struct bdev_qos *q = qos_get_or_alloc(core);
 	bool on = limits->rw_ios_per_sec != 0 || limits->rw_bytes_per_sec != 0 || limits->r_bytes_per_sec != 0 ||
 		  limits->w_bytes_per_sec != 0;
 
@@ -234,14 +235,14 @@ int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits)
 		return -ENOMEM;
 	}
 	q->limits = *limits;
-	set_bucket(&q->buckets[BUCKET_RW_IOS], limits->rw_ios_per_sec);
-	set_bucket(&q->buckets[BUCKET_RW_BYTES], limits->rw_bytes_per_sec);
-	set_bucket(&q->buckets[BUCKET_R_BYTES], limits->r_bytes_per_sec);
-	set_bucket(&q->buckets[BUCKET_W_BYTES], limits->w_bytes_per_sec);
+	bucket_set_limit(&q->buckets[BUCKET_RW_IOS], limits->rw_ios_per_sec);
+	bucket_set_limit(&q->buckets[BUCKET_RW_BYTES], limits->rw_bytes_per_sec);
+	bucket_set_limit(&q->buckets[BUCKET_R_BYTES], limits->r_bytes_per_sec);
+	bucket_set_limit(&q->buckets[BUCKET_W_BYTES], limits->w_bytes_per_sec);
 	pthread_mutex_lock(&core->mutex);
 	core->new_channel_slow = on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;
 	pthread_mutex_unlock(&core->mutex);
-	bdev_visit_channels(b, visit_limits, &on);
+	bdev_visit_channels(b, visit_qos_limits, &on);
 	return 0;
 }
 

@@ -14,7 +14,7 @@
 
 /* --- On a channel --- */
 
-static void abort_split(struct bdev_channel *ch)
+static void reset_abort_split(struct bdev_channel *ch)
 {
 	struct bdev_io *io;
 
@@ -25,7 +25,7 @@ static void abort_split(struct bdev_channel *ch)
 	}
 }
 
-static void visit_freeze(struct bdev_channel *ch, void *arg)
+static void visit_reset_freeze(struct bdev_channel *ch, void *arg)
 {
 	const struct bdev *b = ch->bdev;
 
@@ -35,13 +35,13 @@ static void visit_freeze(struct bdev_channel *ch, void *arg)
 	bdev_io_fail_queue(&ch->lock_wait, STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->locks_wait, STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->nomem, STATUS_ABORTED);
-	abort_split(ch);
+	reset_abort_split(ch);
 	if (b->ops->reset_channel != NULL) {
 		b->ops->reset_channel(ch->bdev, ch->module);
 	}
 }
 
-static void start_next_here(struct bdev_channel *ch)
+static void reset_start_waiting(struct bdev_channel *ch)
 {
 	struct bdev_io *io = STAILQ_FIRST(&ch->resets_wait);
 
@@ -57,7 +57,7 @@ struct thaw {
 	bool more;                     /* another reset follows: stay frozen */
 };
 
-static void visit_thaw(struct bdev_channel *ch, void *arg)
+static void visit_reset_thaw(struct bdev_channel *ch, void *arg)
 {
 	const struct thaw *thaw = arg;
 
@@ -70,11 +70,11 @@ static void visit_thaw(struct bdev_channel *ch, void *arg)
 		thaw->reset->io = NULL;
 		io->flags &= (uint8_t)~IO_RESET;
 		bdev_io_complete(io, thaw->reset->status);
-		start_next_here(ch);
+		reset_start_waiting(ch);
 	}
 }
 
-static void visit_submit(struct bdev_channel *ch, void *arg)
+static void visit_reset_submit(struct bdev_channel *ch, void *arg)
 {
 	struct bdev_reset *r = arg;
 
@@ -85,7 +85,7 @@ static void visit_submit(struct bdev_channel *ch, void *arg)
 	}
 }
 
-static void visit_count(struct bdev_channel *ch, void *arg)
+static void visit_reset_count(struct bdev_channel *ch, void *arg)
 {
 	const struct bdev_io *io;
 	uint64_t *busy = arg;
@@ -97,9 +97,9 @@ static void visit_count(struct bdev_channel *ch, void *arg)
 
 /* --- Control thread --- */
 
-static void run_first(struct bdev_core *core);
+static void reset_run_first(struct bdev_core *core);
 
-static void finish_first(struct bdev_core *core, uint16_t status)
+static void reset_finish_first(struct bdev_core *core, uint16_t status)
 {
 	struct bdev_reset *r = TAILQ_FIRST(&core->resets);
 	struct thaw thaw = {.reset = r, .ch = r->ch, .more = TAILQ_NEXT(r, link) != NULL};
@@ -111,24 +111,24 @@ static void finish_first(struct bdev_core *core, uint16_t status)
 		core->new_channel_slow &= ~(uint32_t)SLOW_FROZEN;
 		pthread_mutex_unlock(&core->mutex);
 	}
-	bdev_visit_channels(core->bdev, visit_thaw, &thaw);
+	bdev_visit_channels(core->bdev, visit_reset_thaw, &thaw);
 	if (thaw.more) {
-		run_first(core);
+		reset_run_first(core);
 	}
 }
 
-static void drain(struct bdev_core *core)
+static void reset_check_drained(struct bdev_core *core)
 {
 	const struct bdev_reset *r = TAILQ_FIRST(&core->resets);
 	uint64_t busy = 0;
 
-	bdev_visit_channels(core->bdev, visit_count, &busy);
+	bdev_visit_channels(core->bdev, visit_reset_count, &busy);
 	if (busy == 0) {
-		finish_first(core, 0);
+		reset_finish_first(core, 0);
 	} else if (env_ticks() - r->started_ticks > DRAIN_LIMIT_S * env_ticks_hz()) {
 		log_error("bdev %s: reset failed: %lu I/Os still in flight after %u s", core->bdev->name, busy,
 			  DRAIN_LIMIT_S);
-		finish_first(core, NVME_SC_INTERNAL);
+		reset_finish_first(core, NVME_SC_INTERNAL);
 	} else {
 		thread_timer_start(&core->reset_timer, DRAIN_CHECK_US);
 	}
@@ -136,10 +136,10 @@ static void drain(struct bdev_core *core)
 
 void bdev_reset_timer(void *arg)
 {
-	drain(arg);
+	reset_check_drained(arg);
 }
 
-static void run_first(struct bdev_core *core)
+static void reset_run_first(struct bdev_core *core)
 {
 	struct bdev_reset *r = TAILQ_FIRST(&core->resets);
 
@@ -147,15 +147,15 @@ static void run_first(struct bdev_core *core)
 	pthread_mutex_lock(&core->mutex);
 	core->new_channel_slow |= SLOW_FROZEN;
 	pthread_mutex_unlock(&core->mutex);
-	bdev_visit_channels(core->bdev, visit_freeze, NULL);
+	bdev_visit_channels(core->bdev, visit_reset_freeze, NULL);
 	if (core->bdev->io_types & 1u << BDEV_IO_RESET) {
-		bdev_visit_channels(core->bdev, visit_submit, r);
+		bdev_visit_channels(core->bdev, visit_reset_submit, r);
 	} else {
-		drain(core);
+		reset_check_drained(core);
 	}
 }
 
-static void start_message(struct thread_msg *msg)
+static void reset_start_message(struct thread_msg *msg)
 {
 	struct bdev_reset *r = container_of(msg, struct bdev_reset, msg);
 	struct bdev_core *core = r->bdev->core;
@@ -163,15 +163,15 @@ static void start_message(struct thread_msg *msg)
 
 	TAILQ_INSERT_TAIL(&core->resets, r, link);
 	if (first) {
-		run_first(core);
+		reset_run_first(core);
 	}
 }
 
-static void module_done_message(struct thread_msg *msg)
+static void reset_module_done_message(struct thread_msg *msg)
 {
 	struct bdev_reset *r = container_of(msg, struct bdev_reset, msg);
 
-	finish_first(r->bdev->core, r->status);
+	reset_finish_first(r->bdev->core, r->status);
 }
 
 /* --- The channel's thread --- */
@@ -189,7 +189,7 @@ void bdev_reset_start(struct bdev_io *io)
 	r->ch = ch;
 	r->io = io;
 	r->bdev = ch->bdev;
-	thread_post(thread_control(), &r->msg, start_message);
+	thread_post(thread_control(), &r->msg, reset_start_message);
 }
 
 void bdev_reset_module_done(struct bdev_io *io)
@@ -198,12 +198,12 @@ void bdev_reset_module_done(struct bdev_io *io)
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_FREEZE);
 	r->status = io->status;
-	thread_post(thread_control(), &r->msg, module_done_message);
+	thread_post(thread_control(), &r->msg, reset_module_done_message);
 }
 
 /* --- ABORT --- */
 
-static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
+static bool abort_queue_remove(struct bdev_io_queue *q, struct bdev_io *io)
 {
 	struct bdev_io *i;
 
@@ -217,11 +217,11 @@ static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
 }
 
 /* True if target waited in the layer and was ended. */
-static bool abort_waiting(struct bdev_channel *ch, struct bdev_io *target)
+static bool abort_if_waiting(struct bdev_channel *ch, struct bdev_io *target)
 {
-	if (remove_from(&ch->frozen, target) || remove_from(&ch->qos_wait[QOS_READS], target) ||
-	    remove_from(&ch->qos_wait[QOS_WRITES], target) || remove_from(&ch->lock_wait, target) ||
-	    remove_from(&ch->locks_wait, target) || remove_from(&ch->nomem, target)) {
+	if (abort_queue_remove(&ch->frozen, target) || abort_queue_remove(&ch->qos_wait[QOS_READS], target) ||
+	    abort_queue_remove(&ch->qos_wait[QOS_WRITES], target) || abort_queue_remove(&ch->lock_wait, target) ||
+	    abort_queue_remove(&ch->locks_wait, target) || abort_queue_remove(&ch->nomem, target)) {
 		bdev_io_complete(target, STATUS_ABORTED);
 		return true;
 	}
@@ -251,7 +251,7 @@ void bdev_abort_start(struct bdev_io *io)
 
 	if (target == io || !is_in_flight(ch, target)) {
 		bdev_io_complete_cdw0(io, 0, 1);
-	} else if (abort_waiting(ch, target)) {
+	} else if (abort_if_waiting(ch, target)) {
 		bdev_io_complete_cdw0(io, 0, 0);
 	} else if (target->state == BDEV_IO_MODULE && (ch->bdev->io_types & 1u << BDEV_IO_ABORT)) {
 		bdev_io_set_state(io, BDEV_IO_MODULE);

@@ -109,7 +109,7 @@ static bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t io
 
 /* How far behind a boundary it is. The division is for drives that have chosen a boundary that is no power of two, and
  * to which a crossing costs far more. */
-static uint64_t behind_boundary(const struct bdev *b, uint64_t offset)
+static uint64_t blocks_behind_boundary(const struct bdev *b, uint64_t offset)
 {
 	uint32_t boundary = b->optimal_io_boundary, mask = boundary - 1;
 
@@ -118,11 +118,11 @@ static uint64_t behind_boundary(const struct bdev *b, uint64_t offset)
 
 static bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blocks)
 {
-	return b->split_on_boundary && behind_boundary(b, offset) + blocks > b->optimal_io_boundary;
+	return b->split_on_boundary && blocks_behind_boundary(b, offset) + blocks > b->optimal_io_boundary;
 }
 
 /* Of types that move no data of ours; 0: none. */
-static uint64_t max_blocks(const struct bdev *b, enum bdev_io_type type)
+static uint64_t type_max_blocks(const struct bdev *b, enum bdev_io_type type)
 {
 	switch (type) {
 	case BDEV_IO_UNMAP:
@@ -146,13 +146,13 @@ bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 		       !crosses_boundary(b, io->offset_blocks, io->num_blocks) && iovs_fit(b, io->iovs, io->iovcnt) &&
 		       (io->type != BDEV_IO_COMPARE_AND_WRITE || iovs_fit(b, io->compare.iovs, io->compare.iovcnt));
 	}
-	uint64_t max = max_blocks(b, io->type);
+	uint64_t max = type_max_blocks(b, io->type);
 	return max == 0 || io->num_blocks <= max;
 }
 
-static uint64_t up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
+static uint64_t blocks_up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
 {
-	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - behind_boundary(b, offset) : n;
+	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - blocks_behind_boundary(b, offset) : n;
 }
 
 /* How many blocks the next child of io may have, its data apart. */
@@ -161,19 +161,20 @@ static uint64_t child_max_blocks(const struct bdev *b, const struct bdev_io *io,
 	uint64_t n = io->num_blocks - io->children_blocks;
 
 	if (!(bdev_io_traits[type] & TRAIT_RW_LIMITS)) {
-		uint64_t max = max_blocks(b, type);
+		uint64_t max = type_max_blocks(b, type);
 		return max != 0 ? RTE_MIN(n, max) : n;
 	}
 	if (b->max_rw_blocks != 0) {
 		n = RTE_MIN(n, b->max_rw_blocks);
 	}
-	n = up_to_boundary(b, io->offset_blocks + io->children_blocks, n);
-	return io->phase == PHASE_COPY ? up_to_boundary(b, io->copy.src_offset_blocks + io->children_blocks, n) : n;
+	n = blocks_up_to_boundary(b, io->offset_blocks + io->children_blocks, n);
+	return io->phase == PHASE_COPY ? blocks_up_to_boundary(b, io->copy.src_offset_blocks + io->children_blocks, n)
+				       : n;
 }
 
 /* --- The cursor in the parent's iovs --- */
 
-static struct iovec *source(struct bdev_io *io, uint32_t *iovcnt)
+static struct iovec *parent_iovs(struct bdev_io *io, uint32_t *iovcnt)
 {
 	if (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE) {
 		*iovcnt = io->compare.iovcnt;
@@ -183,10 +184,10 @@ static struct iovec *source(struct bdev_io *io, uint32_t *iovcnt)
 	return io->iovs;
 }
 
-static void cursor_advance(struct bdev_io *io, size_t bytes)
+static void parent_cursor_advance(struct bdev_io *io, size_t bytes)
 {
 	uint32_t iovcnt;
-	const struct iovec *iovs = source(io, &iovcnt);
+	const struct iovec *iovs = parent_iovs(io, &iovcnt);
 
 	while (bytes > 0) {
 		size_t n = RTE_MIN(bytes, iovs[io->iov_index].iov_len - io->iov_offset);
@@ -200,10 +201,10 @@ static void cursor_advance(struct bdev_io *io, size_t bytes)
 }
 
 /* Walks the parent's memory of a child alongside its buffer, n bytes at a time; stops when fn says a status. */
-static uint16_t along_buffer(struct bdev_split_child *child, uint16_t (*fn)(void *memory, void *buffer, size_t n))
+static uint16_t child_walk_buffer(struct bdev_split_child *child, uint16_t (*fn)(void *memory, void *buffer, size_t n))
 {
 	uint32_t iovcnt;
-	const struct iovec *iovs = source(child->parent, &iovcnt);
+	const struct iovec *iovs = parent_iovs(child->parent, &iovcnt);
 	size_t left = child->io.num_blocks * child->io.ch->bdev->block_size;
 	uint8_t *buffer = child->buffer;
 	size_t offset = child->iov_offset;
@@ -221,19 +222,19 @@ static uint16_t along_buffer(struct bdev_split_child *child, uint16_t (*fn)(void
 	return 0;
 }
 
-static uint16_t copy_in(void *memory, void *buffer, size_t n)
+static uint16_t memory_copy_in(void *memory, void *buffer, size_t n)
 {
 	memcpy(buffer, memory, n);
 	return 0;
 }
 
-static uint16_t copy_out(void *memory, void *buffer, size_t n)
+static uint16_t memory_copy_out(void *memory, void *buffer, size_t n)
 {
 	memcpy(memory, buffer, n);
 	return 0;
 }
 
-static uint16_t compare(void *memory, void *buffer, size_t n)
+static uint16_t memory_compare(void *memory, void *buffer, size_t n)
 {
 	return memcmp(memory, buffer, n) == 0 ? 0 : STATUS_COMPARE_FAILED;
 }
@@ -249,7 +250,7 @@ static size_t memory_per_block(const struct bdev_io *io)
 
 /* Points the child's iovs at the next blocks of the parent's memory, whole ones, at most `blocks`; returns how many. 0:
  * the memory there is misaligned, or in too many parts. */
-static uint64_t carve_memory(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
+static uint64_t child_carve_memory(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
 {
 	const struct bdev *b = io->ch->bdev;
 	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, CHILD_IOVS) : CHILD_IOVS;
@@ -257,7 +258,7 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_split_child *child,
 	size_t block = memory_per_block(io), want = blocks * block, have = 0;
 	size_t offset = io->iov_offset;
 	uint32_t iovcnt, n = 0;
-	const struct iovec *iovs = source(io, &iovcnt);
+	const struct iovec *iovs = parent_iovs(io, &iovcnt);
 
 	for (uint32_t i = io->iov_index; have < want && n < max_iovs;) {
 		size_t part = RTE_MIN(RTE_MIN(iovs[i].iov_len - offset, want - have), max_bytes);
@@ -289,7 +290,7 @@ static uint64_t carve_memory(struct bdev_io *io, struct bdev_split_child *child,
 
 /* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none
  * now, or others wait for one and it is not io's turn. */
-static bool carve_buffer(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks, bool turn)
+static bool child_carve_buffer(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks, bool turn)
 {
 	const struct bdev *b = io->ch->bdev;
 	struct bdev_thread *t = io->ch->thread;
@@ -311,7 +312,7 @@ static bool carve_buffer(struct bdev_io *io, struct bdev_split_child *child, uin
 	return true;
 }
 
-static void carve_zeroes(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
+static void child_carve_zeroes(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
 {
 	const struct bdev *b = io->ch->bdev;
 	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, CHILD_IOVS) : CHILD_IOVS;
@@ -332,7 +333,7 @@ static void carve_zeroes(struct bdev_io *io, struct bdev_split_child *child, uin
 /* Its children are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is
  * computed on its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block
  * and compute it in a pass of its own. Or they are there to be taken apart for the device. */
-static bool is_remade(const struct bdev_io *io, enum bdev_io_type type)
+static bool child_is_remade(const struct bdev_io *io, enum bdev_io_type type)
 {
 	return (bdev_io_is_plain(io) || io->ch->bdev->md.separate) && !bdev_dif_is_plain_below(io, type) &&
 	       (bdev_io_traits[type] & TRAIT_DATA);
@@ -358,7 +359,7 @@ static enum bdev_io_type child_type(const struct bdev_io *io)
 
 /* Makes child the next one of io. False: there is no buffer of child->class for it now, and nothing has changed. turn:
  * it has waited longest. */
-static bool carve(struct bdev_io *io, struct bdev_split_child *child, bool turn)
+static bool child_carve(struct bdev_io *io, struct bdev_split_child *child, bool turn)
 {
 	enum bdev_io_type type = child_type(io);
 	uint64_t blocks = child_max_blocks(io->ch->bdev, io, type);
@@ -377,15 +378,15 @@ static bool carve(struct bdev_io *io, struct bdev_split_child *child, bool turn)
 			io->phase == PHASE_COPY ? child->io.copy.src_offset_blocks : child->io.offset_blocks;
 	}
 	if (io->phase == PHASE_ZEROES && io->ch->bdev->md.size == 0) {
-		carve_zeroes(io, child, blocks);
+		child_carve_zeroes(io, child, blocks);
 	} else if (io->phase == PHASE_ZEROES || (io->phase != PHASE_SPLIT && type == BDEV_IO_READ) ||
-		   is_remade(io, type)) {
-		if (!carve_buffer(io, child, blocks, turn)) {
+		   child_is_remade(io, type)) {
+		if (!child_carve_buffer(io, child, blocks, turn)) {
 			return false;
 		}
 	} else if (bdev_io_traits[type] & TRAIT_DATA) {
-		child->io.num_blocks = carve_memory(io, child, blocks);
-		if (child->io.num_blocks == 0 && !carve_buffer(io, child, blocks, turn)) {
+		child->io.num_blocks = child_carve_memory(io, child, blocks);
+		if (child->io.num_blocks == 0 && !child_carve_buffer(io, child, blocks, turn)) {
 			return false;
 		}
 	}
@@ -393,12 +394,12 @@ static bool carve(struct bdev_io *io, struct bdev_split_child *child, bool turn)
 }
 
 /* Between a buffer of extended blocks and a device that wants metadata apart. */
-static bool is_apart(const struct bdev_split_child *child)
+static bool child_is_apart(const struct bdev_split_child *child)
 {
 	return child->io.ch->bdev->md.separate && child->buffer != NULL;
 }
 
-static void take_apart(struct bdev_split_child *child)
+static void child_take_apart(struct bdev_split_child *child)
 {
 	const struct bdev *b = child->io.ch->bdev;
 
@@ -409,7 +410,7 @@ static void take_apart(struct bdev_split_child *child)
 	child->io.apart.md = (uint8_t *)child->buffer + child->io.num_blocks * b->block_size;
 }
 
-static void put_together(struct bdev_split_child *child)
+static void child_put_together(struct bdev_split_child *child)
 {
 	const struct bdev *b = child->io.ch->bdev;
 
@@ -419,12 +420,12 @@ static void put_together(struct bdev_split_child *child)
 	}
 }
 
-static void hand_over(struct bdev_io *io, struct bdev_split_child *child)
+static void child_hand_over(struct bdev_io *io, struct bdev_split_child *child)
 {
 	struct bdev_channel *ch = io->ch;
 
-	if (is_apart(child)) {
-		take_apart(child);
+	if (child_is_apart(child)) {
+		child_take_apart(child);
 	}
 	child->io.flags = IO_CHILD;
 	child->io.status = 0;
@@ -435,28 +436,28 @@ static void hand_over(struct bdev_io *io, struct bdev_split_child *child)
 	ch->submit(ch->module, &child->io);
 }
 
-static void fill_buffer(struct bdev_split_child *child)
+static void child_fill_buffer(struct bdev_split_child *child)
 {
 	uint32_t iovcnt;
 
 	if (child->parent->phase == PHASE_ZEROES) {
 		bdev_dif_put_zeroes(&child->io, child->buffer);
 	} else if (bdev_io_is_plain(child->parent)) {
-		bdev_dif_insert(&child->io, source(child->parent, &iovcnt) + child->iov_index, child->iov_offset,
+		bdev_dif_insert(&child->io, parent_iovs(child->parent, &iovcnt) + child->iov_index, child->iov_offset,
 				child->buffer);
 	} else {
-		along_buffer(child, copy_in);
+		child_walk_buffer(child, memory_copy_in);
 	}
 }
 
-static void submit_child(struct bdev_io *io, struct bdev_split_child *child)
+static void child_submit_next(struct bdev_io *io, struct bdev_split_child *child)
 {
 	struct bdev_channel *ch = io->ch;
 	uint64_t first = io->children_blocks;
 
 	io->children_blocks += child->io.num_blocks;
 	if (bdev_io_traits[io->type] & TRAIT_DATA) {
-		cursor_advance(io, child->io.num_blocks * memory_per_block(io));
+		parent_cursor_advance(io, child->io.num_blocks * memory_per_block(io));
 	}
 	child->parent = io;
 	child->io.ch = ch;
@@ -472,16 +473,16 @@ static void submit_child(struct bdev_io *io, struct bdev_split_child *child)
 		child->io.dif_flags |= is_plain ? BDEV_DIF_PLAIN : 0;
 	}
 	if (child->buffer != NULL && child->io.type != BDEV_IO_READ) {
-		fill_buffer(child);
+		child_fill_buffer(child);
 	}
-	hand_over(io, child);
+	child_hand_over(io, child);
 }
 
 /* --- The parent --- */
 
-static void start_phase(struct bdev_io *io, enum phase phase);
+static void split_start_phase(struct bdev_io *io, enum phase phase);
 
-static void end(struct bdev_io *io)
+static void split_end(struct bdev_io *io)
 {
 	uint16_t status = io->child_status;
 
@@ -491,13 +492,13 @@ static void end(struct bdev_io *io)
 	if (io->type != BDEV_IO_COMPARE_AND_WRITE) {
 		bdev_io_complete(io, status);
 	} else if (status == 0 && io->phase == PHASE_COMPARE) {
-		start_phase(io, PHASE_WRITE);
+		split_start_phase(io, PHASE_WRITE);
 	} else {
 		bdev_lock_release(io, status);
 	}
 }
 
-static void wait_in(struct bdev_io_queue *q, struct bdev_io *io)
+static void split_wait_in(struct bdev_io_queue *q, struct bdev_io *io)
 {
 	io->ch->stat.child_waits++;
 	bdev_io_set_state(io, BDEV_IO_WAIT_CHILD);
@@ -506,7 +507,7 @@ static void wait_in(struct bdev_io_queue *q, struct bdev_io *io)
 
 /* Issues what can be issued; ends io when there is nothing more to issue or to wait for. turn: the first buffer it
  * needs is its own, although others wait. Inside a frame. */
-static void run(struct bdev_io *io, bool turn)
+static void split_run(struct bdev_io *io, bool turn)
 {
 	struct bdev_split_pool *pool = io->ch->split_pool;
 	struct bdev_thread *t = io->ch->thread;
@@ -515,25 +516,25 @@ static void run(struct bdev_io *io, bool turn)
 	while (io->children_blocks < io->num_blocks && io->child_status == 0 && !(io->flags & IO_ABORTED)) {
 		struct bdev_split_child *child = STAILQ_FIRST(&pool->free);
 		if (child == NULL) {
-			wait_in(&pool->waiters, io);
+			split_wait_in(&pool->waiters, io);
 			return;
 		}
-		if (!carve(io, child, turn)) {
+		if (!child_carve(io, child, turn)) {
 			iobuf_waits(&t->buffers, child->class);
 			USDT(buffer_wait, "bdev", io->ch->bdev->name, iobuf_size(child->class));
-			wait_in(&t->buffer_waiters[child->class], io);
+			split_wait_in(&t->buffer_waiters[child->class], io);
 			return;
 		}
 		turn = turn && child->buffer == NULL;
 		STAILQ_REMOVE_HEAD(&pool->free, link);
-		submit_child(io, child);
+		child_submit_next(io, child);
 	}
 	if (io->children == 0) {
-		end(io);
+		split_end(io);
 	}
 }
 
-static void start_phase(struct bdev_io *io, enum phase phase)
+static void split_start_phase(struct bdev_io *io, enum phase phase)
 {
 	io->phase = (uint8_t)phase;
 	io->children_blocks = 0;
@@ -541,7 +542,7 @@ static void start_phase(struct bdev_io *io, enum phase phase)
 	io->child_status = 0;
 	io->iov_index = 0;
 	io->iov_offset = 0;
-	run(io, false);
+	split_run(io, false);
 }
 
 void bdev_split_start(struct bdev_io *io)
@@ -551,25 +552,25 @@ void bdev_split_start(struct bdev_io *io)
 	if (io->type == BDEV_IO_COMPARE_AND_WRITE) {
 		bdev_lock_take(io);
 	} else if (io->type == BDEV_IO_WRITE_ZEROES && !own) {
-		start_phase(io, PHASE_ZEROES);
+		split_start_phase(io, PHASE_ZEROES);
 	} else if (io->type == BDEV_IO_COMPARE && !own) {
-		start_phase(io, PHASE_COMPARE);
+		split_start_phase(io, PHASE_COMPARE);
 	} else if (io->type == BDEV_IO_VERIFY && !own) {
-		start_phase(io, PHASE_VERIFY);
+		split_start_phase(io, PHASE_VERIFY);
 	} else if (io->type == BDEV_IO_COPY && !own) {
 		io->copy.children_reading = 0;
-		start_phase(io, PHASE_COPY);
+		split_start_phase(io, PHASE_COPY);
 	} else {
-		start_phase(io, PHASE_SPLIT);
+		split_start_phase(io, PHASE_SPLIT);
 	}
 }
 
 void bdev_caw_locked(struct bdev_io *io)
 {
-	start_phase(io, PHASE_COMPARE);
+	split_start_phase(io, PHASE_COMPARE);
 }
 
-static struct bdev_io *pop(struct bdev_io_queue *q)
+static struct bdev_io *split_queue_pop(struct bdev_io_queue *q)
 {
 	struct bdev_io *io = STAILQ_FIRST(q);
 	if (io != NULL) {
@@ -579,23 +580,23 @@ static struct bdev_io *pop(struct bdev_io_queue *q)
 }
 
 /* One that waits gets its turn for each thing that is free; whoever runs dry goes to the end. */
-static void wake(struct bdev_thread *t, struct bdev_split_pool *pool)
+static void split_wake_waiting(struct bdev_thread *t, struct bdev_split_pool *pool)
 {
 	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		while (!STAILQ_EMPTY(&t->buffer_waiters[class]) && iobuf_has(&t->buffers, class, 1)) {
-			run(pop(&t->buffer_waiters[class]), true);
+			split_run(split_queue_pop(&t->buffer_waiters[class]), true);
 		}
 	}
 	while (!STAILQ_EMPTY(&pool->free) && !STAILQ_EMPTY(&pool->waiters)) {
-		run(pop(&pool->waiters), false);
+		split_run(split_queue_pop(&pool->waiters), false);
 	}
 }
 
 /* The same for plain blocks. */
-static uint16_t take_plain(const struct bdev_split_child *child)
+static uint16_t child_take_plain(const struct bdev_split_child *child)
 {
 	uint32_t iovcnt;
-	const struct iovec *iovs = source(child->parent, &iovcnt) + child->iov_index;
+	const struct iovec *iovs = parent_iovs(child->parent, &iovcnt) + child->iov_index;
 
 	return child->parent->phase == PHASE_COMPARE
 		       ? bdev_dif_compare(&child->io, iovs, child->iov_offset, child->buffer)
@@ -603,7 +604,7 @@ static uint16_t take_plain(const struct bdev_split_child *child)
 }
 
 /* Moves the data of a child that has ended to where it belongs, and returns the child's status. */
-static uint16_t take_data(struct bdev_split_child *child)
+static uint16_t child_take_data(struct bdev_split_child *child)
 {
 	if (child->io.status != 0) {
 		return child->io.status;
@@ -615,19 +616,19 @@ static uint16_t take_data(struct bdev_split_child *child)
 		return child->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&child->io) : 0;
 	}
 	if (bdev_io_is_plain(child->parent)) {
-		return take_plain(child);
+		return child_take_plain(child);
 	}
-	return along_buffer(child, child->parent->phase == PHASE_COMPARE ? compare : copy_out);
+	return child_walk_buffer(child, child->parent->phase == PHASE_COMPARE ? memory_compare : memory_copy_out);
 }
 
 /* Whether it is one that is written next. */
-static bool is_half_copied(const struct bdev_split_child *child)
+static bool child_is_half_copied(const struct bdev_split_child *child)
 {
 	return child->parent->phase == PHASE_COPY && child->io.type == BDEV_IO_READ;
 }
 
 /* False: it could not be read, or there is no sense in it any more. */
-static bool write_copied(struct bdev_split_child *child, uint16_t status)
+static bool child_write_copied(struct bdev_split_child *child, uint16_t status)
 {
 	struct bdev_io *parent = child->parent;
 
@@ -640,24 +641,23 @@ static bool write_copied(struct bdev_split_child *child, uint16_t status)
 	if (child->io.ch->slow & SLOW_DIF) {
 		bdev_dif_move(&child->io);
 	}
-	hand_over(parent, child);
+	child_hand_over(parent, child);
 	return true;
 }
 
 void bdev_split_child_done(struct bdev_io *io)
 {
-	struct bdev_split_child *child =
-		(struct bdev_split_child *)((uint8_t *)io - offsetof(struct bdev_split_child, io));
+	struct bdev_split_child *child = container_of(io, struct bdev_split_child, io);
 	struct bdev_io *parent = child->parent;
 	struct bdev_channel *ch = io->ch;
-	if (is_apart(child)) {
-		put_together(child);
+	if (child_is_apart(child)) {
+		child_put_together(child);
 	}
-	uint16_t status = take_data(child);
+	uint16_t status = child_take_data(child);
 
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, parent, ch->qd, status);
-	if (unlikely(is_half_copied(child))) {
-		if (write_copied(child, status)) {
+	if (unlikely(child_is_half_copied(child))) {
+		if (child_write_copied(child, status)) {
 			return;
 		}
 		status = status != 0 ? status : STATUS_ABORTED;
@@ -675,14 +675,14 @@ void bdev_split_child_done(struct bdev_io *io)
 	if (ch->slow & SLOW_NOMEM) {
 		bdev_nomem_retry(ch, 4);
 	}
-	wake(ch->thread, ch->split_pool);
+	split_wake_waiting(ch->thread, ch->split_pool);
 	/* One that waits in a queue is run, and ended, by whoever wakes it. */
 	if (parent->state == BDEV_IO_SPLIT && parent->children == 0) {
-		run(parent, false);
+		split_run(parent, false);
 	}
 }
 
-static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
+static bool split_queue_remove(struct bdev_io_queue *q, struct bdev_io *io)
 {
 	struct bdev_io *i;
 	STAILQ_FOREACH (i, q, queue) {
@@ -695,7 +695,7 @@ static bool remove_from(struct bdev_io_queue *q, struct bdev_io *io)
 }
 
 /* A copy's children that are being read are to be written later. */
-static bool can_be_stopped(const struct bdev_io *io)
+static bool split_can_be_stopped(const struct bdev_io *io)
 {
 	return io->children_blocks < io->num_blocks || (io->phase == PHASE_COPY && io->copy.children_reading != 0) ||
 	       (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE);
@@ -703,15 +703,15 @@ static bool can_be_stopped(const struct bdev_io *io)
 
 bool bdev_split_abort(struct bdev_io *io)
 {
-	if (!can_be_stopped(io)) {
+	if (!split_can_be_stopped(io)) {
 		return false;
 	}
 	io->flags |= IO_ABORTED;
 	if (io->state == BDEV_IO_WAIT_CHILD) {
-		(void)(remove_from(&io->ch->split_pool->waiters, io) ||
-		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
-		       remove_from(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
-		run(io, false);
+		(void)(split_queue_remove(&io->ch->split_pool->waiters, io) ||
+		       split_queue_remove(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
+		       split_queue_remove(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
+		split_run(io, false);
 	}
 	return true;
 }

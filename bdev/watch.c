@@ -18,7 +18,7 @@ void bdev_stat_init(struct bdev_stat *s)
 	}
 }
 
-static void add_errors(struct bdev_stat *s, uint16_t status, uint64_t count)
+static void stat_add_errors(struct bdev_stat *s, uint16_t status, uint64_t count)
 {
 	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
 		struct bdev_stat_error *e = &s->errors[i];
@@ -32,7 +32,7 @@ static void add_errors(struct bdev_stat *s, uint16_t status, uint64_t count)
 
 void bdev_stat_error(struct bdev_stat *s, uint16_t status)
 {
-	add_errors(s, status & BDEV_STATUS_MASK, 1);
+	stat_add_errors(s, status & BDEV_STATUS_MASK, 1);
 }
 
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s)
@@ -48,7 +48,7 @@ void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s)
 	}
 	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
 		if (s->errors[i].count != 0) {
-			add_errors(sum, s->errors[i].status, s->errors[i].count);
+			stat_add_errors(sum, s->errors[i].status, s->errors[i].count);
 		}
 	}
 	sum->queue_depth += s->queue_depth;
@@ -72,7 +72,7 @@ void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
 	pthread_mutex_unlock(&b->core->mutex);
 }
 
-static void reset(struct bdev_stat *s, enum bdev_stat_reset what)
+static void stat_reset(struct bdev_stat *s, enum bdev_stat_reset what)
 {
 	switch (what) {
 	case BDEV_STAT_RESET_NONE:
@@ -94,14 +94,14 @@ static void reset(struct bdev_stat *s, enum bdev_stat_reset what)
 
 static void visit_reset(struct bdev_channel *ch, void *arg)
 {
-	reset(&ch->stat, *(const enum bdev_stat_reset *)arg);
+	stat_reset(&ch->stat, *(const enum bdev_stat_reset *)arg);
 }
 
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what)
 {
 	bdev_visit_channels(b, visit_reset, &what);
 	pthread_mutex_lock(&b->core->mutex);
-	reset(&b->core->closed_stat, what);
+	stat_reset(&b->core->closed_stat, what);
 	pthread_mutex_unlock(&b->core->mutex);
 }
 
@@ -133,7 +133,7 @@ static void visit_qd(struct bdev_channel *ch, void *arg)
 	*(uint64_t *)arg += ch->qd;
 }
 
-static void sample(void *arg)
+static void qd_sample(void *arg)
 {
 	struct bdev_core *core = arg;
 	struct bdev_qd_sampling *s = &core->qd;
@@ -157,7 +157,7 @@ void bdev_set_qd_sampling_period(struct bdev *b, uint64_t period_us)
 	core->qd = (struct bdev_qd_sampling){.period_us = period_us};
 	if (period_us != 0) {
 		core->qd_last_ticks = env_ticks();
-		core->qd_timer.fn = sample;
+		core->qd_timer.fn = qd_sample;
 		core->qd_timer.arg = core;
 		thread_timer_start(&core->qd_timer, period_us);
 	}
@@ -217,7 +217,7 @@ struct timeout_check {
 };
 
 /* Collects what passed a multiple of the limit since the last check. Runs on the channels' threads. */
-static bool collect(void *arg, const struct bdev_inflight *one)
+static bool timeout_collect(void *arg, const struct bdev_inflight *one)
 {
 	struct timeout_check *c = arg;
 
@@ -231,7 +231,7 @@ static bool collect(void *arg, const struct bdev_inflight *one)
 	return true;
 }
 
-static void report(struct bdev_core *core, const struct bdev_inflight *one)
+static void timeout_report(struct bdev_core *core, const struct bdev_inflight *one)
 {
 	const struct thread *t = thread_by_id(one->thread_id);
 
@@ -246,7 +246,7 @@ static void report(struct bdev_core *core, const struct bdev_inflight *one)
 	}
 }
 
-static void check_timeouts(void *arg)
+static void timeout_check_all(void *arg)
 {
 	struct bdev_core *core = arg;
 	struct timeout_check *c = calloc(1, sizeof(*c));
@@ -256,9 +256,9 @@ static void check_timeouts(void *arg)
 		c->timeout_ticks = env_us_to_ticks(core->timeout_us);
 		c->since_ticks = now - core->timeout_last_ticks;
 		core->timeout_last_ticks = now;
-		bdev_for_each_inflight(core->bdev, collect, c);
+		bdev_for_each_inflight(core->bdev, timeout_collect, c);
 		for (uint32_t i = 0; i < c->n; i++) {
-			report(core, &c->late[i]);
+			timeout_report(core, &c->late[i]);
 		}
 		free(c);
 	}
@@ -283,7 +283,7 @@ void bdev_set_timeout(struct bdev *b, uint64_t timeout_us,
 	core->timeout_arg = arg;
 	if (timeout_us != 0) {
 		core->timeout_last_ticks = env_ticks();
-		core->timeout_timer.fn = check_timeouts;
+		core->timeout_timer.fn = timeout_check_all;
 		core->timeout_timer.arg = core;
 		thread_timer_start(&core->timeout_timer, timeout_us / 4 + 1);
 	}
@@ -325,7 +325,7 @@ static struct {
 	struct thread_msg msg;
 } report_next;
 
-static void deliver_error(struct thread_msg *msg)
+static void error_deliver_message(struct thread_msg *msg)
 {
 	struct bdev_error e = report_next.error;
 
@@ -372,5 +372,5 @@ void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io)
 		.status = io->status & BDEV_STATUS_MASK,
 	};
 	snprintf(e->bdev, sizeof(e->bdev), "%s", ch->bdev->name);
-	thread_post(thread_control(), &report_next.msg, deliver_error);
+	thread_post(thread_control(), &report_next.msg, error_deliver_message);
 }

@@ -28,7 +28,7 @@ static struct bdev_child *child_at(const struct bdev_child_pool *pool, uint32_t 
 	return (struct bdev_child *)(pool->memory + i * pool->stride);
 }
 
-static void child_done(struct bdev_io *io, void *arg);
+static void child_copy_done(struct bdev_io *io, void *arg);
 
 struct bdev_child_pool *bdev_child_pool_create(struct bdev_desc *base, uint32_t count, bdev_io_cb done)
 {
@@ -52,7 +52,7 @@ struct bdev_child_pool *bdev_child_pool_create(struct bdev_desc *base, uint32_t 
 	for (uint32_t i = 0; i < count; i++) {
 		struct bdev_child *c = child_at(pool, i);
 		c->pool = pool;
-		bdev_io_init(&c->io, base, pool->base_ch, child_done, NULL);
+		bdev_io_init(&c->io, base, pool->base_ch, child_copy_done, NULL);
 		SLIST_INSERT_HEAD(&pool->free, c, link);
 	}
 	return pool;
@@ -70,7 +70,7 @@ void bdev_child_pool_destroy(struct bdev_child_pool *pool)
 	free(pool);
 }
 
-static void submit(struct bdev_child *c, struct bdev_io *parent)
+static void child_submit_copy(struct bdev_child *c, struct bdev_io *parent)
 {
 	c->parent = parent;
 	c->io.cb_arg = parent;
@@ -86,7 +86,7 @@ static void submit(struct bdev_child *c, struct bdev_io *parent)
 	bdev_submit(&c->io);
 }
 
-static struct bdev_child *take(struct bdev_child_pool *pool)
+static struct bdev_child *child_take(struct bdev_child_pool *pool)
 {
 	struct bdev_child *c = SLIST_FIRST(&pool->free);
 
@@ -96,7 +96,7 @@ static struct bdev_child *take(struct bdev_child_pool *pool)
 	return c;
 }
 
-static void release(struct bdev_child *c)
+static void child_release(struct bdev_child *c)
 {
 	struct bdev_child_pool *pool = c->pool;
 	struct bdev_io *parent = STAILQ_FIRST(&pool->waiters);
@@ -104,29 +104,29 @@ static void release(struct bdev_child *c)
 	c->parent = NULL;
 	if (parent != NULL) {
 		STAILQ_REMOVE_HEAD(&pool->waiters, queue);
-		submit(c, parent);
+		child_submit_copy(c, parent);
 	} else {
 		SLIST_INSERT_HEAD(&pool->free, c, link);
 	}
 }
 
-static void child_done(struct bdev_io *io, void *arg)
+static void child_copy_done(struct bdev_io *io, void *arg)
 {
-	struct bdev_child *c = (struct bdev_child *)((uint8_t *)io - offsetof(struct bdev_child, io));
+	struct bdev_child *c = container_of(io, struct bdev_child, io);
 
 	/* The module's function may not put the channel, and with it the pool: parent is in flight on it. */
 	c->pool->done(io, c->parent);
-	release(c);
+	child_release(c);
 }
 
 void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent)
 {
-	struct bdev_child *c = take(pool);
+	struct bdev_child *c = child_take(pool);
 
 	if (c == NULL) {
 		STAILQ_INSERT_TAIL(&pool->waiters, parent, queue);
 	} else {
-		submit(c, parent);
+		child_submit_copy(c, parent);
 	}
 }
 
@@ -135,7 +135,7 @@ void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status)
 	bdev_io_fail_queue(&pool->waiters, status);
 }
 
-static bool abort_waiting(struct bdev_child_pool *pool, struct bdev_io *target)
+static bool child_abort_waiting(struct bdev_child_pool *pool, struct bdev_io *target)
 {
 	struct bdev_io *io;
 
@@ -159,13 +159,13 @@ static struct bdev_child *child_of(struct bdev_child_pool *pool, const struct bd
 	return NULL;
 }
 
-static void abort_done(struct bdev_io *io, void *arg)
+static void child_abort_done(struct bdev_io *io, void *arg)
 {
-	struct bdev_child *c = (struct bdev_child *)((uint8_t *)io - offsetof(struct bdev_child, io));
+	struct bdev_child *c = container_of(io, struct bdev_child, io);
 
 	bdev_io_complete_cdw0(c->parent, io->status, io->cdw0);
-	c->io.cb = child_done;
-	release(c);
+	c->io.cb = child_copy_done;
+	child_release(c);
 }
 
 void bdev_child_abort(struct bdev_child_pool *pool, struct bdev_io *abort)
@@ -173,13 +173,13 @@ void bdev_child_abort(struct bdev_child_pool *pool, struct bdev_io *abort)
 	struct bdev_io *target = abort->abort.target;
 	struct bdev_child *victim = child_of(pool, target), *c;
 
-	if (abort_waiting(pool, target)) {
+	if (child_abort_waiting(pool, target)) {
 		bdev_io_complete_cdw0(abort, 0, 0);
-	} else if (victim == NULL || (c = take(pool)) == NULL) {
+	} else if (victim == NULL || (c = child_take(pool)) == NULL) {
 		bdev_io_complete_cdw0(abort, 0, 1);
 	} else {
 		c->parent = abort;
-		c->io.cb = abort_done;
+		c->io.cb = child_abort_done;
 		c->io.cb_arg = abort;
 		c->io.type = BDEV_IO_ABORT;
 		c->io.abort.target = &victim->io;
