@@ -12,7 +12,6 @@
 #include "appliance/service.h"
 #include "appliance/signals.h"
 #include "bdev/bdev.h"
-#include "bdev_modules/malloc/malloc.h"
 #include "dhchap/dhchap.h"
 #include "nvmf/nvmf.h"
 #include "rpc/rpc.h"
@@ -192,12 +191,6 @@ static void rooms_wait_for_registrations(void (*done)(void *arg), void *arg)
 	done(arg);
 }
 
-static void rooms_wait_for_malloc(void (*done)(void *arg), void *arg)
-{
-	bdev_malloc_wait();
-	done(arg);
-}
-
 static int rooms_start_rpc(char *error)
 {
 	const struct appliance_options *o = app_options();
@@ -314,8 +307,6 @@ static const struct part rows[] = {
 	/* The last user of a protection domain waits for its registration with the control loop standing still: wait
 	 * here first, where the loop runs. */
 	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
-	/* A malloc bdev that is being created on a worker thread registers itself, and its memory, at the end. */
-	{.name = "creations of malloc bdevs", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_malloc},
 	/* Looks at the requests of nvmf and the errors of bdev. Triggers may be set before it is started. */
 	{.name = "the black box's triggers", .when = APPLIANCE_THREADS, .stop = blackbox_stop},
 	{.name = "the black box", .when = APPLIANCE_CONFIG, .start = rooms_start_blackbox},

@@ -86,7 +86,7 @@ def check_format():
 
 def functions():
     """(name, file, lines) of each function of the product."""
-    out = subprocess.run(["ctags", "-L", "-", "-f", "-", "--languages=C", "--langmap=C:.c.h", "--kinds-C=f", "--fields=+ne", "--excmd=number"],
+    out = subprocess.run(["ctags", "-L", "-", "-f", "-", "--languages=C", "--langmap=C:.c.h", "-IBDEV_MODULE_REGISTER+", "--kinds-C=f", "--fields=+ne", "--excmd=number"],
                          input="\n".join(sources()), cwd=TOP, text=True, capture_output=True, check=True).stdout
     for line in out.splitlines():
         name, file, *rest = line.split("\t")

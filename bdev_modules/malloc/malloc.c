@@ -30,7 +30,14 @@ struct malloc_ctx {
 	uint64_t done_blocks;
 };
 
-static struct bdev_module bdev_malloc_module = {.name = "malloc", .io_ctx_size = sizeof(struct malloc_ctx)};
+static void malloc_stop(void);
+static bool malloc_is_idle(void);
+static void malloc_fini(void);
+static struct bdev_module bdev_malloc_module = {.name = "malloc",
+						.io_ctx_size = sizeof(struct malloc_ctx),
+						.stop = malloc_stop,
+						.is_idle = malloc_is_idle,
+						.fini = malloc_fini};
 BDEV_MODULE_REGISTER(bdev_malloc_module)
 
 static inline uint8_t *malloc_address(const struct bdev *b, uint64_t offset_blocks)
@@ -432,12 +439,19 @@ static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts 
 	}
 }
 
-/* m: what malloc_allocate() returned; is gone if this fails. */
+/* The bdev layer is stopping: a bdev that were registered now would outlive it. */
+static bool stopping;
+
+/* Names m, the result of malloc_allocate(), and registers it. On failure m has been freed. */
 static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, char *name, char *error)
 {
 	if (m == NULL) {
 		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
 				  opts->num_blocks, opts->block_size);
+	}
+	if (stopping) {
+		malloc_free(m);
+		return bdev_error(error, -ESHUTDOWN, "the bdev layer is stopping");
 	}
 	malloc_choose_name(m->name, sizeof(m->name), opts->name);
 	malloc_fill_in(m, opts);
@@ -500,6 +514,9 @@ static void malloc_creation_done(struct worker_job *job)
 	}
 	c->cb(c->arg, c->rc, c->rc == 0 ? name : c->error);
 	free(c);
+	if (malloc_is_idle()) {
+		bdev_module_is_idle();
+	}
 }
 
 static void malloc_creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
@@ -540,9 +557,20 @@ void bdev_malloc_create_async(const struct bdev_malloc_opts *opts, bdev_malloc_c
 	cb(arg, rc, rc == 0 ? name : error);
 }
 
-void bdev_malloc_wait(void)
+/* The layer waits until the last creation has ended. */
+static void malloc_stop(void)
 {
-	worker_wait(&creations, UINT64_MAX);
+	stopping = true;
+}
+
+static bool malloc_is_idle(void)
+{
+	return STAILQ_EMPTY(&creations.jobs);
+}
+
+static void malloc_fini(void)
+{
+	stopping = false;
 }
 
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg)

@@ -27,8 +27,6 @@ typedef void (*bdev_malloc_cb)(void *arg, int rc, const char *text);
  * opts is copied. Calls cb exactly once, on the control thread; before it returns if the bdev is small or cannot be
  * made. */
 void bdev_malloc_create_async(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg);
-/* Waits until no bdev is being made, for the end of the process. Not from a callback of the control thread's loop. */
-void bdev_malloc_wait(void);
 
 /* As bdev_unregister(); or cb(arg, -ENODEV) if no malloc bdev has that name. */
 void bdev_malloc_delete(const char *name, bdev_delete_cb cb, void *arg);

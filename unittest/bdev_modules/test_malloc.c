@@ -181,12 +181,35 @@ static void test_a_reset_ends_long_commands(void)
 	close_and_delete(&u);
 }
 
+static void creation_ended(void *arg, int rc, const char *text)
+{
+	*(int *)arg = rc;
+}
+
+static void test_the_layer_stops_after_the_last_creation(void)
+{
+	const struct bdev_malloc_opts opts = {.name = "late", .block_size = BS, .num_blocks = 16384, .numa_id = -1};
+	atomic_bool done = false;
+	int rc = 1;
+
+	bdev_malloc_create_async(&opts, creation_ended, &rc);
+	CU_ASSERT_EQUAL(rc, 1); /* large: on a worker thread */
+	bdev_fini(set_done, &done);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+	CU_ASSERT_EQUAL(rc, -ESHUTDOWN);
+	CU_ASSERT_PTR_NULL(bdev_find("late"));
+	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
+	make_malloc("m0", BS, BLOCKS); /* and can be started again */
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_long_commands_do_not_keep_others_waiting),
 	UNIT(test_long_commands_do_all_of_their_range),
 	UNIT(test_zeroes_written_in_steps_have_good_protection),
 	UNIT(test_long_commands_can_be_aborted),
 	UNIT(test_a_reset_ends_long_commands),
+	UNIT(test_the_layer_stops_after_the_last_creation),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_malloc", tests, fixture_start, fixture_stop)
