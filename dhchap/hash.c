@@ -10,14 +10,14 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
-/* An HMAC of several pieces, one after the other. */
-struct piece {
+/* An HMAC of several parts, one after the other. */
+struct hmac_part {
 	const void *data;
 	size_t len;
 };
 
-static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces,
-		       size_t n, uint8_t *out)
+static int hmac_run(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size_t key_len, const struct hmac_part *parts,
+		    size_t n, uint8_t *out)
 {
 	OSSL_PARAM params[] = {
 		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)dhchap_hash_name(hash), 0),
@@ -29,19 +29,19 @@ static int hmac_pieces(EVP_MAC_CTX *ctx, unsigned hash, const uint8_t *key, size
 		return -EIO;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!EVP_MAC_update(ctx, pieces[i].data, pieces[i].len)) {
+		if (!EVP_MAC_update(ctx, parts[i].data, parts[i].len)) {
 			return -EIO;
 		}
 	}
 	return EVP_MAC_final(ctx, out, &len, DHCHAP_HASH_MAX) && len == dhchap_hash_bytes(hash) ? 0 : -EIO;
 }
 
-static int hmac_compute(unsigned hash, const uint8_t *key, size_t key_len, const struct piece *pieces, size_t n,
+static int hmac_compute(unsigned hash, const uint8_t *key, size_t key_len, const struct hmac_part *parts, size_t n,
 			uint8_t *out)
 {
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	EVP_MAC_CTX *ctx = mac != NULL ? EVP_MAC_CTX_new(mac) : NULL;
-	int rc = ctx != NULL ? hmac_pieces(ctx, hash, key, key_len, pieces, n, out) : -EIO;
+	int rc = ctx != NULL ? hmac_run(ctx, hash, key, key_len, parts, n, out) : -EIO;
 
 	EVP_MAC_CTX_free(ctx);
 	EVP_MAC_free(mac);
@@ -54,7 +54,7 @@ static int hmac_compute(unsigned hash, const uint8_t *key, size_t key_len, const
 int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_t key[DHCHAP_HASH_MAX], size_t *len)
 {
 	static const char text[] = "NVMe-over-Fabrics";
-	const struct piece pieces[] = {{nqn, strlen(nqn)}, {text, strlen(text)}};
+	const struct hmac_part parts[] = {{nqn, strlen(nqn)}, {text, strlen(text)}};
 
 	if (secret->hash == DHCHAP_HASH_NONE) {
 		memcpy(key, secret->bytes, secret->len);
@@ -62,25 +62,25 @@ int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_
 		return 0;
 	}
 	*len = dhchap_hash_bytes(secret->hash);
-	return hmac_compute(secret->hash, secret->bytes, secret->len, pieces, 2, key);
+	return hmac_compute(secret->hash, secret->bytes, secret->len, parts, 2, key);
 }
 
 /* With a DH group, not the challenge is answered but its HMAC, whose key is the hash of what both sides have. */
 static int challenge_augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHAP_HASH_MAX])
 {
-	const struct piece piece = {in->challenge, dhchap_hash_bytes(in->hash)};
+	const struct hmac_part part = {in->challenge, dhchap_hash_bytes(in->hash)};
 	uint8_t key[DHCHAP_HASH_MAX];
 	size_t len;
 
 	if (in->dh_secret_len == 0) {
-		memcpy(challenge, in->challenge, piece.len);
+		memcpy(challenge, in->challenge, part.len);
 		return 0;
 	}
 	int rc = EVP_Q_digest(NULL, dhchap_hash_name(in->hash), NULL, in->dh_secret, in->dh_secret_len, key, &len)
 			 ? 0
 			 : -EIO;
 	if (rc == 0) {
-		rc = hmac_compute(in->hash, key, len, &piece, 1, challenge);
+		rc = hmac_compute(in->hash, key, len, &part, 1, challenge);
 	} else {
 		ERR_clear_error();
 	}
@@ -96,7 +96,7 @@ static int response_compute(const struct dhchap_challenge_in *in, const uint8_t 
 	const char *first = in->of_host ? in->hostnqn : in->subnqn, *second = in->of_host ? in->subnqn : in->hostnqn;
 	__le32 seqnum = htole32(in->seqnum);
 	__le16 t_id = htole16(in->t_id);
-	const struct piece pieces[] = {
+	const struct hmac_part parts[] = {
 		{challenge, dhchap_hash_bytes(in->hash)},
 		{&seqnum, sizeof(seqnum)},
 		{&t_id, sizeof(t_id)},
@@ -107,7 +107,7 @@ static int response_compute(const struct dhchap_challenge_in *in, const uint8_t 
 		{second, strlen(second)},
 	};
 
-	return hmac_compute(in->hash, key, key_len, pieces, ARRAY_SIZE(pieces), response);
+	return hmac_compute(in->hash, key, key_len, parts, ARRAY_SIZE(parts), response);
 }
 
 int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP_HASH_MAX])

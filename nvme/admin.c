@@ -245,7 +245,7 @@ static void keep_alive_due(void *arg)
 	uint64_t turn_us = ctrlr->opts.keep_alive_ms * UINT64_C(500);
 
 	/* The answer may have come while we were away, or comes now from a controller that was away with us. */
-	if (ctrlr->keep_alive_outstanding && thread_timer_was_away(&ctrlr->keep_alive_timer, turn_us)) {
+	if (ctrlr->keep_alive_outstanding && thread_timer_was_absent(&ctrlr->keep_alive_timer, turn_us)) {
 		thread_timer_start(&ctrlr->keep_alive_timer, turn_us);
 		return;
 	}

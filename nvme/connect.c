@@ -119,7 +119,7 @@ static void connect_timer_fired(void *arg)
 		qpair->ready(qpair->ready_arg, qpair, 0);
 		return;
 	}
-	if (!qpair->failed && thread_timer_was_away(&qpair->connect_timer, qpair->connect_ms * UINT64_C(1000))) {
+	if (!qpair->failed && thread_timer_was_absent(&qpair->connect_timer, qpair->connect_ms * UINT64_C(1000))) {
 		connect_timer_start(qpair, qpair->connect_ms); /* what was answered meanwhile has not been seen yet */
 		return;
 	}

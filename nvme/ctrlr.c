@@ -445,13 +445,13 @@ static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
 	nvme_reg_read(ctrlr, NVME_REG_CSTS, 4, csts_read);
 }
 
-/* An answer may have come while this thread was away (thread_timer_was_away). */
+/* An answer may have come while this thread was away (thread_timer_was_absent). */
 static void step_handle_timeout(struct nvme_ctrlr *ctrlr)
 {
 	uint64_t ms = step_deadline_ms(ctrlr, states[ctrlr->state].deadline);
 	char what[64];
 
-	if (thread_timer_was_away(&ctrlr->step_timer, ms * 1000)) {
+	if (thread_timer_was_absent(&ctrlr->step_timer, ms * 1000)) {
 		step_deadline_start(ctrlr);
 		if (step_polls_csts(ctrlr)) {
 			enter_wait_csts(ctrlr);

@@ -227,7 +227,7 @@ static void ctrlr_watch_due(void *arg)
 		ctrlr->ops->check(ctrlr);
 	}
 	/* When this thread was away for a whole look, the answers it missed come first. */
-	if (!ctrlr->in_failure && !thread_timer_was_away(&ctrlr->watch_timer, THREAD_AWAY_PART * period_us)) {
+	if (!ctrlr->in_failure && !thread_timer_was_absent(&ctrlr->watch_timer, THREAD_ABSENT_PART * period_us)) {
 		admin_queue_check_late(ctrlr);
 	}
 	if (!ctrlr->in_failure) {

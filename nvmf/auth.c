@@ -196,7 +196,7 @@ static void auth_timeout(void *arg)
 	struct nvmf_auth *auth = arg;
 
 	/* After an ERROR nothing is waited for: the host only has had time to read of it. */
-	if (auth->state != NVMF_AUTH_ERROR && thread_timer_was_away(&auth->timer, auth_step_us(auth))) {
+	if (auth->state != NVMF_AUTH_ERROR && thread_timer_was_absent(&auth->timer, auth_step_us(auth))) {
 		auth_restart_timer(auth);
 		return;
 	}

@@ -39,8 +39,8 @@ static void ctrlr_idle_timeout(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
 
-	if (thread_timer_was_away(&ctrlr->idle_timer,
-				  IDLE_TIMEOUT_US)) { /* it may have been enabled, and we have not heard */
+	if (thread_timer_was_absent(&ctrlr->idle_timer,
+				    IDLE_TIMEOUT_US)) { /* it may have been enabled, and we have not heard */
 		thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
 		return;
 	}

@@ -47,7 +47,7 @@ static void keepalive_expired(void *arg)
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
 	/* A host that has to authenticate has nothing to send while we compute, and there may be a queue of others
 	 * before it. */
-	bool ours = thread_timer_was_away(&ctrlr->kato_timer, timeout_us) ||
+	bool ours = thread_timer_was_absent(&ctrlr->kato_timer, timeout_us) ||
 		    (ctrlr->admin_qpair != NULL && nvmf_auth_computes(ctrlr->admin_qpair));
 
 	if (silent_us < timeout_us || ours) {

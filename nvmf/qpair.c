@@ -52,7 +52,7 @@ static void qpair_connect_timeout(void *arg)
 	struct nvmf_qpair *qpair = arg;
 	uint64_t timeout_us = qpair->group->tgt->connect_timeout_us;
 
-	if (thread_timer_was_away(&qpair->connect_timer, timeout_us)) { /* it may lie in the receive queue */
+	if (thread_timer_was_absent(&qpair->connect_timer, timeout_us)) { /* it may lie in the receive queue */
 		thread_timer_start(&qpair->connect_timer, timeout_us);
 		return;
 	}

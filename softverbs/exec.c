@@ -10,18 +10,18 @@
 #define ATOMIC_LOCK_CHECK_NS 1000000ull    /* a holder that takes this long may be dead */
 #define ATOMIC_LOCK_STEAL_NS 1000000000ull /* and this long is as good as dead: a stopped process */
 
-/* A list of pieces of memory, ours or the peer's, ready for sv_copy(). */
+/* A list of ranges of memory, ours or the peer's, ready for sv_copy(). */
 struct spans {
 	struct sv_span span[SV_MAX_SGE];
 	uint32_t count;
 	uint64_t total;
 };
 
-static void spans_add(struct spans *s, const struct sv_span *piece)
+static void spans_add(struct spans *s, const struct sv_span *range)
 {
-	s->span[s->count] = *piece;
+	s->span[s->count] = *range;
 	s->count++;
-	s->total += piece->length;
+	s->total += range->length;
 }
 
 /* The requester's side of the data. Inline data was the program's to name; everything else needs a key. */
@@ -47,7 +47,7 @@ static int local_spans(const struct sv_qp *qp, const struct sv_op *op, uint32_t 
 	return s->total > SV_MAX_MSG ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-/* The receive buffer's pieces for a message of that length; the status is the receiver's. */
+/* The receive buffer's ranges for a message of that length; the status is the receiver's. */
 static int receive_spans(const struct sv_qp *qp, const struct sv_slot *slot, uint64_t length, struct spans *s)
 {
 	const struct sv_remote *rem = &qp->rem;

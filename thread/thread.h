@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reactors, threads, messages, pollers, timers, channels.
  *
- * A reactor is an lcore's loop; a thread is a named unit of work that lives on one reactor (its cpumask says which
- * are allowed) and owns pollers and channels; nothing of a thread needs a lock. The control thread is a thread too, run
- * by the process's first OS thread: it always sleeps in epoll when it has nothing to do, is the only writer of
- * configuration, and the only one that may wait for others (thread_call). Reactors post to it and never wait. */
+ * A reactor is the loop of one lcore. A thread is a named unit of work that lives on one reactor at a time (its cpumask
+ * says on which it may) and owns pollers, timers, descriptors and channels. Only one OS thread at a time runs a thread,
+ * so what belongs to a thread needs no lock.
+ *
+ * The control thread is a thread as well, run by the process's first OS thread. It alone changes the configuration, and
+ * it alone may wait for others (thread_call(), thread_synchronize()); reactors send messages to it and never wait. It
+ * sleeps in epoll whenever it has nothing to do. */
 #ifndef THREAD_THREAD_H
 #define THREAD_THREAD_H
 
@@ -14,7 +17,9 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define THREAD_NAME_MAX 48 /* of threads, pollers and descriptors, with the 0; longer ones are cut */
+#define THREAD_NAME_MAX                                                                                                \
+	48 /* bytes of the name of a thread, poller or descriptor, with the NUL; longer ones are cut                   \
+	    */
 
 struct thread;
 struct poller;
@@ -28,135 +33,174 @@ enum poll_mode {
 
 struct thread_lib_opts {
 	enum poll_mode poll_mode;
-	uint32_t idle_spell_us;        /* adaptive: how long without work before sleeping; 0: the default */
+	uint32_t idle_spell_us;        /* adaptive: time without work before a reactor sleeps; 0: the default */
 	void (*reactor_started)(void); /* called on each reactor's OS thread before its first round, or NULL */
 };
 
-/* Starts a reactor on every lcore of env; the caller becomes the control thread. Negative errno. */
+/* Starts a reactor on every lcore of env_dpdk; the caller becomes the control thread. 0 or a negative errno. */
 int thread_lib_start(const struct thread_lib_opts *opts);
-/* Stops the reactors; every thread but the control thread must be gone. What was sent or posted to the control thread
- * is run first: it may be what frees its memory. */
+/* Runs the messages that the control thread has been sent, since they may free memory, and stops the reactors. All
+ * other threads must have been destroyed. Control thread, outside of its loop. */
 void thread_lib_stop(void);
 
-/* Runs the control loop until thread_control_exit(); any thread, also a signal handler, may call the latter. */
+/* Runs the control thread's loop until thread_control_exit(). Control thread. */
 void thread_control_run(void);
+/* Ends thread_control_run(), now or when it is called next. Any OS thread, also from a signal handler. */
 void thread_control_exit(void);
-/* Runs the control loop until done(arg), for straight-line code that waits for something of its own (start-up,
- * shut-down, tests). done is asked after each round of the loop, so whoever makes it true must wake the loop, with a
- * message or the like; thread_control_exit() does not end it. Not from inside a callback of the loop. False if
- * timeout_us passed first. */
+/* Runs the control thread's loop until done(arg) is true, for straight-line code (start-up, shutdown, tests) that waits
+ * for an event. done is asked after each round, so what makes it true must also wake the loop, for example by a
+ * message. thread_control_exit() does not end this loop. Not from a callback of the loop. False: timeout_us
+ * microseconds passed first (UINT64_MAX: no limit). Control thread. */
 bool thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us);
 
-/* Threads. Created and destroyed by the control thread. mask: lcore ids allowed; NULL: all. NULL and errno if it fails;
- * EINVAL: no reactor on any of these lcores. The name is copied. */
-struct thread *thread_create(const char *name, const cpu_set_t *mask);
-/* The thread must have no channel, poller, descriptor or running timer left; -EBUSY names the one it found in the log.
- * What was sent to it before is run first. Waits until it is off its reactor. Whoever sent or posted to it must have
- * returned from that: it looks at the thread once more, to wake it, when the message may have run already. */
-int thread_destroy(struct thread *t);
-struct thread *thread_control(void);
-struct thread *thread_current(void); /* NULL on a foreign OS thread */
-uint64_t thread_id(const struct thread *t);
-const char *thread_name(const struct thread *t);
-/* Moves the thread, with all it owns, if its reactor is not among those allowed any more; returns when it has. -EINVAL:
- * no reactor on any of these lcores, or t is the control thread. */
-int thread_set_cpumask(struct thread *t, const cpu_set_t *mask);
-struct thread *thread_by_id(uint64_t id);
-struct thread *thread_next(const struct thread *after); /* NULL: first. Control thread. */
+/* ---- Threads ---- */
 
-/* Has fn(arg) run on t. Any OS thread; never blocks. 0, or -ENOBUFS when t's ring is full. Messages of one sender to
- * one thread arrive in order. Wakes a sleeping reactor. */
+/* Makes a thread on the least loaded reactor of those whose lcores are in mask (NULL: all). name is copied. NULL and
+ * errno on failure; EINVAL: none of these lcores has a reactor. Control thread. */
+struct thread *thread_create(const char *name, const cpu_set_t *mask);
+/* Runs the messages that t has been sent, takes it off its reactor, waiting for that, and frees it. t must own no
+ * channel, poller, descriptor or running timer: -EBUSY if it does, and the log names one. Whoever has sent or posted a
+ * message to t must have returned from that call: it looks at t once more to wake it, when the message may have run
+ * already. Control thread. */
+int thread_destroy(struct thread *t);
+/* The control thread. Any OS thread. */
+struct thread *thread_control(void);
+/* The thread that runs now; NULL on an OS thread that is not a reactor's or the control thread's. */
+struct thread *thread_current(void);
+/* A number that no other thread of this process has had since thread_lib_start(). Any thread. */
+uint64_t thread_id(const struct thread *t);
+/* The name it was made with. Any thread; valid until the thread is destroyed. */
+const char *thread_name(const struct thread *t);
+/* Changes the lcores that t may run on. If its reactor is not among them any more, t moves with all that it owns; the
+ * call returns when it has. -EINVAL: none of these lcores has a reactor, or t is the control thread. Control thread. */
+int thread_set_cpumask(struct thread *t, const cpu_set_t *mask);
+/* The thread of that id, or NULL. Control thread. */
+struct thread *thread_by_id(uint64_t id);
+/* All threads, one by one: NULL for the first; NULL: no more. Control thread. */
+struct thread *thread_next(const struct thread *after);
+
+/* ---- Messages ---- */
+
+/* Has fn(arg) run on t, and wakes its reactor if that sleeps. Messages of one sender to one thread run in the order in
+ * which they were sent. 0, or -ENOBUFS: t's ring of messages is full. Any OS thread; never blocks. */
 int thread_send(struct thread *t, thread_fn fn, void *arg);
-/* A message that cannot be refused, since it lives in what it is about: for those who could not cope with -ENOBUFS. Any
- * OS thread; never blocks. msg belongs to t until fn(msg) runs there, and may then be posted again or freed. Those of
- * one sender to one thread arrive in order, and before what it sends or calls later. */
+/* A message without an allocation, which therefore cannot be refused: it is embedded in the object that it is about. */
 struct thread_msg {
 	struct thread_msg *next;
 	void (*fn)(struct thread_msg *msg);
 };
+/* Has fn(msg) run on t. msg belongs to t until fn is called, which may free it or post it again. Posted messages of one
+ * sender to one thread run in their order, and before what the sender sends or calls later. Any OS thread; never
+ * blocks. */
 void thread_post(struct thread *t, struct thread_msg *msg, void (*fn)(struct thread_msg *msg));
-/* Control thread: has fn(arg) run on t and returns after it did. */
+/* Runs fn(arg) on t and returns after it has run. Control thread. */
 void thread_call(struct thread *t, thread_fn fn, void *arg);
-/* Control thread: returns after every reactor has passed a quiescent point; what was unpublished before is free
- * after. */
+/* Waits for a grace period: returns after every reactor has passed a point where it holds no pointer to shared tables.
+ * What was taken out of such tables before the call may be freed after it. Control thread. */
 void thread_synchronize(void);
 
-/* TSC at the start of the current round of this reactor; cheap, and precise to a round. Outside of any round: now. */
+/* The TSC at the start of the current round of this reactor: cheap, and up to one round old. Outside of a round: the
+ * TSC now. Any thread. */
 uint64_t thread_now(void);
 
-/* Pollers, of the current thread. fn returns POLLER_BUSY if it found work. */
-enum { POLLER_IDLE = 0, POLLER_BUSY = 1 };
+/* ---- Pollers ---- */
+
+enum {
+	POLLER_IDLE = 0, /* found no work */
+	POLLER_BUSY = 1, /* found work: its time counts as busy, and the reactor stays awake */
+};
 struct poller_opts {
-	const char *name; /* copied */
-	int (*fn)(void *ctx);
+	const char *name;     /* copied */
+	int (*fn)(void *ctx); /* POLLER_IDLE or POLLER_BUSY */
 	void *ctx;
-	uint64_t period_us; /* 0: every round */
-	/* For sleeping: a descriptor that becomes readable when there is work, and (may be NULL) a function that asks
-	 * for it; arm returns true if work slipped in meanwhile. It is for fn or arm to read the descriptor empty: one
-	 * that stays readable keeps the reactor awake. fd -1 and period 0: the reactor cannot sleep while this is
-	 * active. With a period, neither is used. */
+	uint64_t period_us; /* 0: called in every round */
+	/* For sleeping, without a period: a descriptor that becomes readable when there is work; and a function that
+	 * asks for that, or NULL. arm is called before the reactor sleeps and returns true if there is work already.
+	 * fn or arm must read the descriptor empty: one that stays readable keeps the reactor awake. With fd -1 and
+	 * period 0 the reactor cannot sleep while this poller is active. With a period, neither is used. */
 	int fd;
 	bool (*arm)(void *ctx);
 };
-/* NULL and errno: out of memory. */
+/* Makes a poller of the current thread. NULL and errno: out of memory. */
 struct poller *poller_register(const struct poller_opts *opts);
-void poller_unregister(struct poller **p); /* from its own thread, also from inside fn; sets *p to NULL */
+/* Ends a poller and sets *p to NULL; fn is not called again. On the poller's thread, also from inside fn. */
+void poller_unregister(struct poller **p);
+/* Stops calling fn until poller_resume(). On the poller's thread. */
 void poller_pause(struct poller *p);
+/* Undoes poller_pause(); a period begins anew. On the poller's thread. */
 void poller_resume(struct poller *p);
 
-/* One-shot timers, embedded in their owner; of the current thread. Starting a running one moves it. They never fire
- * early. Zero it, set fn and arg. Must be stopped before its owner is freed. */
+/* ---- Timers ---- */
+
+/* A one-shot timer of the thread that starts it, embedded in its owner. Zero it, and set fn and arg. It never fires
+ * early. It must be stopped, or have fired, before its owner is freed. */
 struct thread_timer {
 	thread_fn fn;
 	void *arg;
 	uint64_t deadline; /* ticks */
-	bool running;      /* private, as what follows */
+	bool running;      /* private, as are the next ones */
 	struct thread_timer *child, *next, *prev;
 };
+/* Has t->fn run after delay_us microseconds, on the current thread; moves a timer that runs. */
 void thread_timer_start(struct thread_timer *t, uint64_t delay_us);
+/* Stops a timer; does nothing to one that does not run. On the thread that started it. */
 void thread_timer_stop(struct thread_timer *t);
-/* For timers that wait for somebody else. In fn, before it starts the timer again: whether this thread was away when
- * the timer ran out, as in a process or a virtual machine that was stopped. What it has not heard of others meanwhile
- * says nothing about them, and may still lie in its queues: they get their time anew. timeout_us: that time, of which a
- * part that matters must be missing (thread_was_away). */
-bool thread_timer_was_away(const struct thread_timer *t, uint64_t timeout_us);
-/* The rule alone: away is who comes late by more than an eighth of timeout_us, and by more than what a busy machine
- * explains. */
-#define THREAD_AWAY_PART   8
-#define THREAD_AWAY_MIN_US UINT64_C(10000)
-static inline bool thread_was_away(uint64_t late_us, uint64_t timeout_us)
+/* Whether this thread did not run for so long when the timer ran out that the timer says nothing about others: the
+ * process or its virtual machine was stopped, and what others sent meanwhile may still lie in queues. Who waits for
+ * others then gives them their time anew. To be asked in fn, before it starts the timer again. timeout_us: the time
+ * that others have (thread_was_absent()). */
+bool thread_timer_was_absent(const struct thread_timer *t, uint64_t timeout_us);
+/* The rule: absent is who comes late by more than an eighth of timeout_us and by more than a busy machine explains. */
+#define THREAD_ABSENT_PART   8
+#define THREAD_ABSENT_MIN_US UINT64_C(10000)
+/* Whether a thread that comes late_us microseconds late was absent, for a wait of timeout_us. Any thread. */
+static inline bool thread_was_absent(uint64_t late_us, uint64_t timeout_us)
 {
-	return late_us > THREAD_AWAY_MIN_US && late_us > timeout_us / THREAD_AWAY_PART;
+	return late_us > THREAD_ABSENT_MIN_US && late_us > timeout_us / THREAD_ABSENT_PART;
 }
 
-/* Descriptors, of the current thread: fn(arg, events) when epoll reports EPOLLIN etc. Level-triggered. Served when the
- * reactor sleeps, and now and then while it polls: for control-plane descriptors. */
+/* ---- Descriptors ---- */
+
+/* A descriptor that a thread watches. Level-triggered. Reactors look at descriptors when they sleep, and every
+ * millisecond while they poll: for the control plane, not for I/O. */
 struct fd_source;
 typedef void (*fd_source_fn)(void *arg, uint32_t events);
-/* NULL and errno if epoll refuses it. The caller keeps the descriptor, and closes it after fd_source_remove. */
+/* Has fn(arg, events) called on the current thread when epoll reports one of events (EPOLLIN ...) for fd. name is
+ * copied. The caller keeps fd, and closes it after fd_source_remove(). NULL and errno: what epoll says. */
 struct fd_source *fd_source_add(int fd, uint32_t events, fd_source_fn fn, void *arg, const char *name);
+/* Changes the events that fn is called for. On its thread. */
 void fd_source_modify(struct fd_source *s, uint32_t events);
-void fd_source_remove(struct fd_source **s); /* also from inside fn */
+/* Stops watching, and sets *s to NULL; fn is not called again. On its thread, also from inside fn. */
+void fd_source_remove(struct fd_source **s);
 
-/* io_devices and their channels: one channel per (device, thread), counted. */
+/* ---- Devices and channels ---- */
+
 struct io_channel;
+/* A device that each thread uses through a channel of its own, embedded in its owner. */
 struct io_device {
 	const char *name;                                        /* owned by the caller; lives as long as the device */
 	size_t channel_size;                                     /* bytes of context behind a channel */
 	int (*channel_create)(struct io_device *dev, void *ctx); /* on the channel's thread; negative errno */
-	void (*channel_destroy)(struct io_device *dev, void *ctx);
+	void (*channel_destroy)(struct io_device *dev, void *ctx); /* on the channel's thread */
 	/* private */
 	uint32_t channels; /* atomic */
 	bool registered;
 	TAILQ_ENTRY(io_device) link;
 };
-void io_device_register(struct io_device *dev);           /* control thread */
-int io_device_unregister(struct io_device *dev);          /* control thread; -EBUSY while channels exist */
-struct io_channel *io_channel_get(struct io_device *dev); /* current thread; NULL and errno on failure */
-void io_channel_put(struct io_channel *ch);               /* on the thread that got it */
+/* Makes the device known, so that threads can get channels. Control thread. */
+void io_device_register(struct io_device *dev);
+/* Undoes it. -EBUSY while channels exist. Control thread. */
+int io_device_unregister(struct io_device *dev);
+/* The current thread's channel of dev, made if it has none, with one more reference. NULL and errno on failure. */
+struct io_channel *io_channel_get(struct io_device *dev);
+/* Gives a reference back; the last one destroys the channel. On the thread that got it. */
+void io_channel_put(struct io_channel *ch);
+/* The context behind the channel, of dev->channel_size bytes. */
 static inline void *io_channel_ctx(struct io_channel *ch);
+/* The thread that owns the channel. */
 struct thread *io_channel_thread(const struct io_channel *ch);
-/* Control thread: runs fn(ctx of the channel, arg) on each thread that has a channel of dev, one after the other. */
+/* Runs fn(context of the channel, arg) on each thread that has a channel of dev, one after the other, and returns after
+ * the last. Control thread. */
 void io_device_for_each_channel(struct io_device *dev, void (*fn)(void *channel_ctx, void *arg), void *arg);
 
 struct io_channel {
@@ -171,8 +215,10 @@ static inline void *io_channel_ctx(struct io_channel *ch)
 	return ch->ctx;
 }
 
-/* Statistics, for the control thread. What belongs to a thread is collected on it, so that it is consistent. Ticks are
- * the TSC's. The time a reactor sleeps is idle time, of it and (in equal shares) of its threads. */
+/* ---- Statistics ---- */
+
+/* Of a thread; collected on it, so that the numbers belong together. Ticks are the TSC's. The time that a reactor
+ * sleeps is idle time of the reactor and, in equal shares, of its threads. */
 struct thread_stats {
 	char name[THREAD_NAME_MAX];
 	uint64_t id;
@@ -182,6 +228,7 @@ struct thread_stats {
 	uint32_t active_pollers, timed_pollers, paused_pollers, timers, channels, descriptors;
 	uint32_t pending_messages;
 };
+/* Collects the statistics of t. Control thread; waits for t's reactor. */
 void thread_get_stats(struct thread *t, struct thread_stats *stats);
 
 enum poller_kind { POLLER_KIND_ACTIVE, POLLER_KIND_TIMED, POLLER_KIND_PAUSED };
@@ -190,44 +237,47 @@ struct poller_stats {
 	uint64_t id; /* within its thread */
 	enum poller_kind kind;
 	uint64_t run_count, busy_count, period_ticks;
-	uint64_t ticks; /* spent in it; for those that run every round an estimate, of one round in 256 */
+	uint64_t ticks; /* spent in fn; without a period an estimate, from one round in 256 */
 };
-/* *stats: an array for the caller to free, NULL when empty. Returns its length, or -ENOMEM. */
+/* Collects the pollers of t into *stats, an array that the caller frees (NULL if there are none). Returns their number,
+ * or -ENOMEM. Control thread; waits for t's reactor. */
 int thread_get_pollers(struct thread *t, struct poller_stats **stats);
 
 struct io_channel_stats {
-	char name[2 * THREAD_NAME_MAX]; /* its device's */
+	char name[2 * THREAD_NAME_MAX]; /* of its device */
 	uint32_t refs;
 };
+/* Collects the channels of t, as thread_get_pollers() does its pollers. */
 int thread_get_io_channels(struct thread *t, struct io_channel_stats **stats);
 
 struct reactor_stats {
 	uint32_t lcore;
-	int tid;
+	int tid; /* of its OS thread */
 	uint64_t busy_ticks, idle_ticks;
-	bool sleeping;   /* was, before it was asked */
-	uint64_t sleeps; /* how often */
-	/* What the kernel counts for the lcore's CPU: time in interrupts and in system calls. 0 where lcores float. */
+	bool sleeping;   /* before this call woke it */
+	uint64_t sleeps; /* how often it has slept */
+	/* Time of the lcore's CPU in interrupts and in system calls, as the kernel counts it; 0 with oversubscribe. */
 	uint64_t irq_ticks, sys_ticks;
 };
-/* How far a reactor has got, without asking it: for who wants to know whether it still goes round. index counts
- * reactors from 0; -ENODEV: no more. A reactor that is not sleeping and whose round_ticks stay the same does not poll.
- * Control thread. */
+/* Collects the statistics of the reactor on that lcore. -ENODEV: there is none. Control thread; waits for the
+ * reactor. */
+int reactor_get_stats(uint32_t lcore, struct reactor_stats *stats);
+
+/* How far a reactor has got, read without its help: whether it still makes rounds. A reactor that does not sleep and
+ * whose round_ticks stay the same is stuck in a callback, or gets no CPU. */
 struct reactor_progress {
 	uint32_t lcore;
 	int tid;
 	uint64_t round_ticks; /* start of the round it is in */
 	bool sleeping;
 };
+/* The progress of reactor number index, from 0. -ENODEV: there are fewer. Control thread. */
 int reactor_get_progress(uint32_t index, struct reactor_progress *progress);
-/* Makes a reactor that sleeps go a round, which its progress shows soon; one that is awake does so anyway. Control
- * thread. */
+/* Has a reactor that sleeps make a round, which its progress shows soon. Control thread. */
 void reactor_wake(uint32_t index);
-/* While the control thread waits for a reactor (thread_call, thread_synchronize), fn runs every period_us on it: it may
- * look, write files, and start timers, and wait for nothing. NULL: nothing runs. Control thread. */
+/* Has fn called every period_us microseconds while the control thread waits for a reactor (thread_call(),
+ * thread_synchronize()). fn runs on the control thread; it may look at things, write files and start timers, and must
+ * not wait. NULL: nothing is called. Control thread. */
 void thread_set_wait_hook(void (*fn)(void), uint64_t period_us);
-
-/* -ENODEV if there is no reactor on that lcore. */
-int reactor_get_stats(uint32_t lcore, struct reactor_stats *stats);
 
 #endif

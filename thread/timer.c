@@ -112,11 +112,11 @@ void thread_timer_stop(struct thread_timer *timer)
 	timer_take_out(t, timer);
 }
 
-bool thread_timer_was_away(const struct thread_timer *timer, uint64_t timeout_us)
+bool thread_timer_was_absent(const struct thread_timer *timer, uint64_t timeout_us)
 {
 	uint64_t now = env_ticks();
 
-	return now > timer->deadline && thread_was_away(env_ticks_to_ns(now - timer->deadline) / 1000, timeout_us);
+	return now > timer->deadline && thread_was_absent(env_ticks_to_ns(now - timer->deadline) / 1000, timeout_us);
 }
 
 /* Those that are due at `now`; one that is started again meanwhile waits for the next round. */

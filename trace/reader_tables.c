@@ -297,7 +297,7 @@ static int tpoints_load(struct trace_reader *r, struct trace_error *err)
 
 /* ---- Owners ---- */
 
-enum { OWNERS_PIECE = 512 }; /* rows read at a time */
+enum { OWNERS_PER_READ = 512 }; /* rows read at a time */
 
 static void owner_table_find(struct trace_reader *r)
 {
@@ -333,10 +333,10 @@ static uint64_t owner_tsc(const struct trace_reader *r, const uint8_t *owners, u
 	return tsc;
 }
 
-/* Takes the rows that are in use out of one piece of the table, read twice: the writer sets a row's tsc to 0, rewrites
+/* Takes the rows that are in use out of one part of the table, read twice: the writer sets a row's tsc to 0, rewrites
  * it, and sets the tsc last, so a row whose tsc is the same before and after was not being rewritten. */
-static int owners_load_piece(const struct trace_reader *r, uint64_t at, unsigned n, uint8_t *first, uint8_t *second,
-			     uint8_t *rows)
+static int owners_load_rows(const struct trace_reader *r, uint64_t at, unsigned n, uint8_t *first, uint8_t *second,
+			    uint8_t *rows)
 {
 	size_t size = n * r->owner_stride;
 	bool used = false;
@@ -368,15 +368,15 @@ int trace_owners_load(struct trace_reader *r)
 		return 0;
 	}
 	uint8_t *rows = calloc(r->num_owners, r->owner_stride);
-	uint8_t *pieces = malloc(2 * OWNERS_PIECE * r->owner_stride);
-	if (rows == NULL || pieces == NULL) {
+	uint8_t *rows_twice = malloc(2 * OWNERS_PER_READ * r->owner_stride);
+	if (rows == NULL || rows_twice == NULL) {
 		rc = -ENOMEM;
 	}
-	for (unsigned i = 0; rc == 0 && i < r->num_owners; i += OWNERS_PIECE) {
-		unsigned n = r->num_owners - i < OWNERS_PIECE ? r->num_owners - i : OWNERS_PIECE;
+	for (unsigned i = 0; rc == 0 && i < r->num_owners; i += OWNERS_PER_READ) {
+		unsigned n = r->num_owners - i < OWNERS_PER_READ ? r->num_owners - i : OWNERS_PER_READ;
 		size_t offset = i * r->owner_stride;
-		rc = owners_load_piece(r, at + offset, n, pieces, pieces + OWNERS_PIECE * r->owner_stride,
-				       rows + offset);
+		rc = owners_load_rows(r, at + offset, n, rows_twice, rows_twice + OWNERS_PER_READ * r->owner_stride,
+				      rows + offset);
 	}
 	if (rc == 0) {
 		uint8_t *old = r->owners;
@@ -384,7 +384,7 @@ int trace_owners_load(struct trace_reader *r)
 		rows = old;
 	}
 	free(rows);
-	free(pieces);
+	free(rows_twice);
 	return rc;
 }
 

@@ -5,7 +5,7 @@
 
 #include "trace/trace_internal.h"
 
-enum { PIECE = 127 }; /* of the argument's 128 bytes the last one ends the text */
+enum { TEXT_BYTES = 127 }; /* of the argument's 128 bytes the last one ends the text */
 
 void trace_log_line(enum log_level level, const char *file, int line, const char *text)
 {
@@ -15,14 +15,14 @@ void trace_log_line(enum log_level level, const char *file, int line, const char
 	}
 	size_t length = strlen(text), at = 0;
 	do {
-		char piece[PIECE + 1];
-		size_t n = strnlen(text + at, PIECE);
+		char part[TEXT_BYTES + 1];
+		size_t n = strnlen(text + at, TEXT_BYTES);
 
-		while (n > PIECE - 4 && (text[at + n] & 0xc0) == 0x80) { /* not inside a character */
+		while (n > TEXT_BYTES - 4 && (text[at + n] & 0xc0) == 0x80) { /* not inside a character */
 			n--;
 		}
-		snprintf(piece, sizeof(piece), "%.*s", (int)n, text + at);
-		TRACE(LOG_LINE, 0, (uint32_t)length, 0, (uint32_t)level, (uint32_t)line, file, (uint32_t)at, piece);
+		snprintf(part, sizeof(part), "%.*s", (int)n, text + at);
+		TRACE(LOG_LINE, 0, (uint32_t)length, 0, (uint32_t)level, (uint32_t)line, file, (uint32_t)at, part);
 		at += n;
 	} while (at < length);
 }

@@ -285,9 +285,9 @@ static void test_away_is_late_by_an_eighth_and_by_more_than_a_busy_machine_is(vo
 		bool away;
 	} cases[] = {
 		{0, 0, false},
-		{THREAD_AWAY_MIN_US, 0, false},
-		{THREAD_AWAY_MIN_US + 1, 0, true},
-		{THREAD_AWAY_MIN_US + 1, 8 * THREAD_AWAY_MIN_US, true},
+		{THREAD_ABSENT_MIN_US, 0, false},
+		{THREAD_ABSENT_MIN_US + 1, 0, true},
+		{THREAD_ABSENT_MIN_US + 1, 8 * THREAD_ABSENT_MIN_US, true},
 		{125000, 1000000, false},
 		{125001, 1000000, true},
 		{14999999, 120000000, false},
@@ -295,13 +295,13 @@ static void test_away_is_late_by_an_eighth_and_by_more_than_a_busy_machine_is(vo
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		CU_ASSERT_EQUAL(thread_was_away(cases[i].late_us, cases[i].timeout_us), cases[i].away);
+		CU_ASSERT_EQUAL(thread_was_absent(cases[i].late_us, cases[i].timeout_us), cases[i].away);
 	}
 	struct thread_timer t = {.deadline = env_ticks() + env_us_to_ticks(WAIT_US)};
-	CU_ASSERT_FALSE(thread_timer_was_away(&t, 0));
+	CU_ASSERT_FALSE(thread_timer_was_absent(&t, 0));
 	t.deadline = env_ticks() - env_us_to_ticks(2000000);
-	CU_ASSERT_TRUE(thread_timer_was_away(&t, 1000000));
-	CU_ASSERT_FALSE(thread_timer_was_away(&t, UINT64_MAX));
+	CU_ASSERT_TRUE(thread_timer_was_absent(&t, 1000000));
+	CU_ASSERT_FALSE(thread_timer_was_absent(&t, UINT64_MAX));
 }
 
 static void test_timer_may_stop_another_that_is_due_and_start_itself(void)
