@@ -277,7 +277,7 @@ struct nvmf_rdma_device *nvmf_rdma_device_get(struct nvmf_rdma_transport *t, str
 	d->waiter = (struct verbs_pd_waiter){.fn = device_ready, .arg = d};
 	TAILQ_INIT(&d->pollers);
 	if (ibv_query_device(verbs, &d->attr) != 0 ||
-	    (d->pd = verbs_pd_get_beside(verbs, VERBS_SIDE_TARGET, &d->waiter)) == NULL) {
+	    (d->pd = verbs_pd_get_async(verbs, VERBS_SIDE_TARGET, &d->waiter)) == NULL) {
 		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", ibv_get_device_name(verbs->device),
 			    strerror(errno));
 		free(d);

@@ -7,6 +7,7 @@
 
 #include "env_dpdk/env.h"
 #include "thread/thread.h"
+#include "util/compiler.h"
 #include "util/log.h"
 
 /* Offering memory may take long. */
@@ -33,7 +34,7 @@ static size_t region_table_size(uint32_t count)
 static void region_table_free_retired(struct thread_msg *msg)
 {
 	thread_synchronize();
-	free((char *)msg - offsetof(struct verbs_region_table, retired));
+	free(container_of(msg, struct verbs_region_table, retired));
 }
 
 /* On whatever thread got or gave back memory, one at a time: the wait for readers of the old table is the control
@@ -222,7 +223,7 @@ static struct verbs_pd *pd_make(struct ibv_context *verbs, enum verbs_side side)
 /* The first registration: beside, or on the control thread where somebody waits for it. */
 static void pd_register_memory(struct worker_job *job)
 {
-	struct verbs_pd *pd = (struct verbs_pd *)((char *)job - offsetof(struct verbs_pd, job));
+	struct verbs_pd *pd = container_of(job, struct verbs_pd, job);
 
 	pd->error = env_mem_listen(&pd->listener);
 	sem_post(&pd->registered);
@@ -230,7 +231,7 @@ static void pd_register_memory(struct worker_job *job)
 
 static void pd_job_done(struct worker_job *job)
 {
-	struct verbs_pd *pd = (struct verbs_pd *)((char *)job - offsetof(struct verbs_pd, job));
+	struct verbs_pd *pd = container_of(job, struct verbs_pd, job);
 
 	jobs--;
 	pd->job_left = false;
@@ -304,7 +305,7 @@ struct verbs_pd *verbs_pd_get(struct ibv_context *verbs, enum verbs_side side)
 	return pd;
 }
 
-struct verbs_pd *verbs_pd_get_beside(struct ibv_context *verbs, enum verbs_side side, struct verbs_pd_waiter *waiter)
+struct verbs_pd *verbs_pd_get_async(struct ibv_context *verbs, enum verbs_side side, struct verbs_pd_waiter *waiter)
 {
 	struct verbs_pd *pd = pd_find(verbs, side);
 

@@ -68,7 +68,7 @@ struct verbs_pd *verbs_pd_get(struct ibv_context *verbs, enum verbs_side side);
 /* The same, but registers in a thread beside, for that takes long: up to seconds where there is much memory or the
  * device is software. If verbs_pd_is_registering() then, the waiter is told when it is over, and until then the domain
  * serves nobody. */
-struct verbs_pd *verbs_pd_get_beside(struct ibv_context *verbs, enum verbs_side side, struct verbs_pd_waiter *waiter);
+struct verbs_pd *verbs_pd_get_async(struct ibv_context *verbs, enum verbs_side side, struct verbs_pd_waiter *waiter);
 static inline bool verbs_pd_is_registering(const struct verbs_pd *pd)
 {
 	return pd->registering;
@@ -78,7 +78,7 @@ static inline bool verbs_pd_is_registering(const struct verbs_pd *pd)
 void verbs_pd_settle(struct verbs_pd *pd);
 /* Returns when no registration is under way, for the end of the program. Control thread, outside of its loop. */
 void verbs_pd_wait(void);
-/* Undoes one verbs_pd_get() or verbs_pd_get_beside(); the last one waits for a registration and deregisters all.
+/* Undoes one verbs_pd_get() or verbs_pd_get_async(); the last one waits for a registration and deregisters all.
  * Control thread. */
 void verbs_pd_put(struct verbs_pd *pd);
 /* The domains there are, for statistics: NULL first. Control thread. */
