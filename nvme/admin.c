@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The admin queue: commands, asynchronous events, keep-alive. All on the control thread. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -80,13 +80,6 @@ static void aers_submit(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-static void event_emit_with_result(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
-{
-	if (ctrlr->opts.event != NULL && !ctrlr->destroying) {
-		ctrlr->opts.event(ctrlr, event, aer, ctrlr->opts.event_arg);
-	}
-}
-
 static void rescan_finished(struct nvme_ctrlr *ctrlr, int error)
 {
 	if (error == -ENOMEM ||
@@ -98,7 +91,7 @@ static void rescan_finished(struct nvme_ctrlr *ctrlr, int error)
 		nvme_ctrlr_lost(ctrlr, "the namespaces could not be read again: %s", strerror(-error));
 		return;
 	}
-	event_emit_with_result(ctrlr, NVME_EVENT_NS_CHANGED, 0);
+	nvme_ctrlr_emit(ctrlr, NVME_EVENT_NS_CHANGED, 0);
 }
 
 /* Before READY it waits: what changed may be behind the first scan already. */
@@ -126,7 +119,7 @@ static void event_log_received(void *arg, const struct nvme_cqe *cqe)
 	if (!ctrlr->in_failure) {
 		if (type != NVME_AER_NOTICE) {
 			ctrlr->event_log = nvme_cqe_status(cqe) == 0 ? r->page : NULL;
-			event_emit_with_result(ctrlr, NVME_EVENT_LOG, r->aer);
+			nvme_ctrlr_emit(ctrlr, NVME_EVENT_LOG, r->aer);
 			ctrlr->event_log = NULL;
 		} else if (info == NVME_AER_NOTICE_NS_CHANGED) {
 			ctrlr->rescan_due = true;
@@ -137,7 +130,7 @@ static void event_log_received(void *arg, const struct nvme_cqe *cqe)
 				true; /* a namespace may have moved to another group, which only its Identify says */
 			rescan_if_due(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
-			event_emit_with_result(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
+			nvme_ctrlr_emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
 		}
 	}
 	env_dma_free(r->page);
@@ -264,7 +257,8 @@ static void keep_alive_due(void *arg)
 
 void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr)
 {
-	if (ctrlr->opts.keep_alive_ms == 0 || !ctrlr->ops->fabrics) { /* a local drive cannot lose sight of its host */
+	if (ctrlr->opts.keep_alive_ms == 0 ||
+	    !ctrlr->ops->transport.fabrics) { /* a local drive cannot lose sight of its host */
 		return;
 	}
 	ctrlr->keep_alive_timer.fn = keep_alive_due;

@@ -3,10 +3,8 @@
  * turn, then as after any failure. Control thread. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 #include "util/log.h"
 
 int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid)
@@ -19,13 +17,6 @@ int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *t
 	a->trid = *trid;
 	TAILQ_INSERT_TAIL(&ctrlr->alternates, a, link);
 	return 0;
-}
-
-bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b)
-{
-	return a->trtype == b->trtype && a->adrfam == b->adrfam && strcasecmp(a->traddr, b->traddr) == 0 &&
-	       strcmp(a->trsvcid, b->trsvcid) == 0 && strcasecmp(a->host_traddr, b->host_traddr) == 0 &&
-	       strcmp(a->host_trsvcid, b->host_trsvcid) == 0;
 }
 
 int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "env_dpdk/env.h"
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 #include "util/log.h"
 
 #define GROUPS_MAX 2047 /* what fits into 64 KiB; a controller with more is read so far */
@@ -158,9 +158,7 @@ static void ana_reread_finished(struct nvme_ctrlr *ctrlr, int error)
 	if (ctrlr->ana_read_again) {
 		nvme_ctrlr_read_ana(ctrlr);
 	}
-	if (ctrlr->opts.event != NULL && !ctrlr->destroying) {
-		ctrlr->opts.event(ctrlr, NVME_EVENT_ANA_CHANGED, 0, ctrlr->opts.event_arg);
-	}
+	nvme_ctrlr_emit(ctrlr, NVME_EVENT_ANA_CHANGED, 0);
 }
 
 void nvme_ctrlr_read_ana(struct nvme_ctrlr *ctrlr)

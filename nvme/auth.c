@@ -4,13 +4,14 @@
  *
  * A transaction is a row of commands, each sent when the one before has been answered; states[] says what each answer
  * leads to. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
 #include "keyring/keyring.h"
 #include "util/log.h"

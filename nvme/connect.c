@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The coming and going of I/O queue pairs, and the table of transports. All on the control thread. */
-#include "nvme/transport.h"
+/* How I/O queue pairs come and go. All on the control thread. */
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,40 +8,7 @@
 
 #include "util/log.h"
 
-#define MAX_TRANSPORTS  4
 #define CONNECT_POLL_US 1000 /* queue pairs without a descriptor */
-
-static const struct nvme_transport_ops *transports[MAX_TRANSPORTS];
-static size_t transport_room; /* the most that any transport wants behind a request */
-
-void nvme_transport_register(const struct nvme_transport_ops *ops)
-{
-	for (unsigned i = 0; i < MAX_TRANSPORTS; i++) {
-		if (transports[i] == NULL) {
-			transports[i] = ops;
-			if (ops->request_size > transport_room) {
-				transport_room = ops->request_size;
-			}
-			return;
-		}
-	}
-	abort(); /* the table is as long as the list of files that register */
-}
-
-const struct nvme_transport_ops *nvme_transport_find(enum nvme_trtype trtype)
-{
-	for (unsigned i = 0; i < MAX_TRANSPORTS && transports[i] != NULL; i++) {
-		if (transports[i]->trtype == trtype) {
-			return transports[i];
-		}
-	}
-	return NULL;
-}
-
-size_t nvme_request_size(void)
-{
-	return sizeof(struct nvme_request) + transport_room;
-}
 
 /* In turn: a target refuses an id whose connection has not quite ended there. */
 static uint16_t qid_allocate(struct nvme_ctrlr *ctrlr)
@@ -182,7 +149,7 @@ void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
 	if (qpair->failed) {
 		return;
 	}
-	if (error == 0 && qpair->ops->fabrics) {
+	if (error == 0 && qpair->ops->transport.fabrics) {
 		error = connect_poller_start(qpair);
 		error = error == 0 ? nvme_fabrics_connect(qpair, qpair_fabrics_connected, qpair) : error;
 		if (error == 0) {

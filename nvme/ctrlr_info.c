@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is known of a controller, for whoever asks. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr)
 {

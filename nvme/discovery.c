@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "env_dpdk/env.h"
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 #include "util/log.h"
 
 #define RECORDS_MAX 4096 /* more than a host can use; a log that claims more is cut */
@@ -49,14 +49,16 @@ static bool padded_field_copy(char *to, size_t to_size, const char *from, size_t
 
 int nvme_discovery_decode(const struct nvmf_disc_log_entry *entry, struct nvme_discovered *out)
 {
+	const struct nvme_transport *transport = nvme_transport_find((enum nvme_trtype)entry->trtype);
+
 	*out = (struct nvme_discovered){.subtype = entry->subtype, .port_id = le16toh(entry->portid)};
-	if (entry->trtype != NVMF_TRTYPE_RDMA) {
+	if (transport == NULL || !transport->fabrics) {
 		return -EPROTONOSUPPORT;
 	}
-	if (entry->adrfam != NVMF_ADDR_FAMILY_IP4 && entry->adrfam != NVMF_ADDR_FAMILY_IP6) {
+	if (entry->adrfam >= 32 || (transport->adrfams & 1u << entry->adrfam) == 0) {
 		return -EAFNOSUPPORT;
 	}
-	out->trid.trtype = NVME_TRTYPE_RDMA;
+	out->trid.trtype = transport->trtype;
 	out->trid.adrfam = entry->adrfam;
 	if (!padded_field_copy(out->trid.traddr, sizeof(out->trid.traddr), entry->traddr, sizeof(entry->traddr)) ||
 	    !padded_field_copy(out->trid.trsvcid, sizeof(out->trid.trsvcid), entry->trsvcid, sizeof(entry->trsvcid)) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What all fabrics share: the Connect command, and properties in place of registers. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * The control thread says what is to happen to commands of an opcode; each queue pair's using thread carries it out. A
  * rule is a number of times and one word, both atomic, so nothing is locked; rules live as long as the controller. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -20,11 +20,44 @@ struct nvme_qpair;
 struct thread;
 struct keyring_key;
 
-/* Where a controller is. */
+/* Transports by number: TRTYPE of a discovery log's records (Base 5.16.1.23), and 0, which none of them has, for local
+ * drives. The functions below say which ones this program has. */
 enum nvme_trtype {
 	NVME_TRTYPE_PCIE = 0,
 	NVME_TRTYPE_RDMA = 1,
 };
+
+/* The parts of an address (struct nvme_trid) that a transport makes use of, besides traddr, which all need. */
+enum nvme_trid_key {
+	NVME_TRID_ADRFAM = 1 << 0,
+	NVME_TRID_TRSVCID = 1 << 1,
+	NVME_TRID_SUBNQN = 1 << 2,
+	NVME_TRID_HOST_TRADDR = 1 << 3, /* and host_trsvcid */
+};
+
+/* A transport, as its users see it. */
+struct nvme_transport {
+	enum nvme_trtype trtype;
+	const char *name;            /* "RDMA": how it is written; it is read in upper and lower case */
+	bool fabrics;                /* a network: subsystems have NQNs, and discovery can find them */
+	unsigned keys;               /* set of enum nvme_trid_key; what else an address has, is ignored */
+	unsigned adrfams;            /* set of 1u << NVMF_ADDR_FAMILY_*; 0: it has no address families */
+	const char *default_trsvcid; /* where an address has none; NULL: it has no such thing */
+};
+/* The transport of that number, or NULL: this program does not have it. Any thread, as all functions of transports: the
+ * table is filled before main(). */
+const struct nvme_transport *nvme_transport_find(enum nvme_trtype trtype);
+/* The transport of that name in upper or lower case, or NULL. */
+const struct nvme_transport *nvme_transport_find_by_name(const char *name);
+/* The names of the transports that this program has, as "RDMA, TCP or PCIe", for messages; of those over fabrics, if
+ * fabrics_only. Writes up to size bytes to text and returns it. */
+#define NVME_TRANSPORT_NAMES_MAX 80
+const char *nvme_transport_names(bool fabrics_only, char *text, size_t size);
+/* The name of a transport; "unknown" for a number that this program does not have. */
+const char *nvme_trtype_name(enum nvme_trtype trtype);
+/* False for local drives, and for numbers that this program does not have. */
+bool nvme_trtype_is_fabrics(enum nvme_trtype trtype);
+
 #define NVME_TRADDR_MAX  257 /* NVMe-oF 1.1, 5.3: 256 bytes and our NUL */
 #define NVME_TRSVCID_MAX 33
 #define NVME_NQN_MAX     224 /* NVMe Base 2.0, 4.5: 223 bytes and a NUL */
@@ -45,7 +78,8 @@ struct nvme_trid {
 /* Parses "trtype:RDMA adrfam:IPv4 traddr:10.0.0.1 trsvcid:4420 subnqn:nqn..." (any order; blanks between pairs). 0, or
  * -EINVAL and error names the key, the value and what is allowed. Pure. */
 int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ERROR_MAX]);
-const char *nvme_trtype_name(enum nvme_trtype t);
+/* The same address, from the same one, whatever the subsystem. Pure. */
+bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
 /* "nqn.yyyy-mm.reverse.domain:..." or "nqn.2014-08.org.nvmexpress:uuid:..." (NVMe Base 2.0, 4.5). */
 bool nvme_nqn_is_valid(const char *nqn);
 
@@ -150,8 +184,6 @@ int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *t
 int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid);
 const struct nvme_trid *nvme_ctrlr_next_alternate(const struct nvme_ctrlr *ctrlr, const struct nvme_trid *after);
 void nvme_ctrlr_switch(struct nvme_ctrlr *ctrlr);
-/* The same address, from the same one, whatever the subsystem. Pure. */
-bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
 /* Other keys, which may be NULL as in the options. A controller that is READY and has a key is authenticated with
  * again, on its admin queue, beside its I/O; if that fails, the keys stay as they were and the connection is made anew.
  * done(arg, 0) or (arg, negative errno, why), now or later. Control thread. */

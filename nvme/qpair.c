@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What all queue pairs have in common: command ids, completion, failure. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,37 +9,53 @@
 #include "env_dpdk/env.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
+#include "util/state_machine.h"
 
 #define TO(s) (1u << NVME_QPAIR_##s)
 
-static const struct {
-	const char *name;
-	unsigned next; /* states that may follow */
-} states[NVME_QPAIR_STATES] = {
-	[NVME_QPAIR_NONE] = {"none", TO(CONNECTING)},
-	[NVME_QPAIR_CONNECTING] = {"connecting", TO(READY) | TO(FAILED) | TO(STOPPING) | TO(FREED)},
-	[NVME_QPAIR_READY] = {"ready", TO(FAILED) | TO(STOPPING) | TO(FREED)},
-	[NVME_QPAIR_FAILED] = {"failed", TO(STOPPING) | TO(FREED)},
-	[NVME_QPAIR_STOPPING] = {"stopping", TO(FREED)},
-	[NVME_QPAIR_FREED] = {"freed", 0},
+/* The states are in the order in which a queue pair reaches them. */
+static const uint32_t next_states[NVME_QPAIR_STATES] = {
+	[NVME_QPAIR_NONE] = TO(CONNECTING),
+	[NVME_QPAIR_CONNECTING] = TO(READY) | TO(FAILED) | TO(STOPPING) | TO(FREED),
+	[NVME_QPAIR_READY] = TO(FAILED) | TO(STOPPING) | TO(FREED),
+	[NVME_QPAIR_FAILED] = TO(STOPPING) | TO(FREED),
+	[NVME_QPAIR_STOPPING] = TO(FREED),
+	[NVME_QPAIR_FREED] = 0,
 };
 
 const char *nvme_qpair_state_name(enum nvme_qpair_state s)
 {
-	return s < NVME_QPAIR_STATES ? states[s].name : "unknown";
+	static const char *const names[NVME_QPAIR_STATES] = {
+		[NVME_QPAIR_NONE] = "none",     [NVME_QPAIR_CONNECTING] = "connecting", [NVME_QPAIR_READY] = "ready",
+		[NVME_QPAIR_FAILED] = "failed", [NVME_QPAIR_STOPPING] = "stopping",     [NVME_QPAIR_FREED] = "freed",
+	};
+
+	return s < NVME_QPAIR_STATES ? names[s] : "unknown";
 }
+
+STATE_MACHINE(qpair_machine, "nvme queue pair", nvme_qpair_state_name, next_states)
 
 void nvme_qpair_set_state(struct nvme_qpair *qpair, enum nvme_qpair_state state)
 {
 	uint8_t old = __atomic_load_n(&qpair->state, __ATOMIC_RELAXED);
 
 	do {
-		if ((states[old].next & 1u << state) == 0) {
-			return;
+		if (state <= old) {
+			return; /* the other thread was first */
 		}
 	} while (!__atomic_compare_exchange_n(&qpair->state, &old, (uint8_t)state, false, __ATOMIC_RELAXED,
 					      __ATOMIC_RELAXED));
+	state_machine_check(&qpair_machine, old, state, qpair->ctrlr->trid.traddr);
 	USDT(nvme_qpair_state, qpair->ctrlr->trid.traddr, qpair->id, old, state);
+}
+
+static void qpair_free_arrays(struct nvme_qpair *qpair)
+{
+	nvme_qpair_alarm_fini(qpair);
+	free(qpair->by_slot);
+	free(qpair->free_cids);
+	qpair->by_slot = NULL;
+	qpair->free_cids = NULL;
 }
 
 int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries)
@@ -57,7 +73,7 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 	}
 	qpair->free_cids = calloc(entries, sizeof(*qpair->free_cids));
 	if (qpair->by_slot == NULL || qpair->free_cids == NULL) {
-		nvme_qpair_fini(qpair);
+		qpair_free_arrays(qpair);
 		return -ENOMEM;
 	}
 	for (uint16_t i = 0; i < entries; i++) {
@@ -68,7 +84,7 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 	qpair->injecting = ctrlr->faults != NULL;
 	qpair->watched = true; /* until it is handed out: the control thread's steps have their own deadlines */
 	if (id != 0 && nvme_qpair_alarm_init(qpair) != 0) {
-		nvme_qpair_fini(qpair);
+		qpair_free_arrays(qpair);
 		return -ENOMEM;
 	}
 	nvme_qpair_set_state(qpair, NVME_QPAIR_CONNECTING);
@@ -78,11 +94,7 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 void nvme_qpair_fini(struct nvme_qpair *qpair)
 {
 	nvme_qpair_set_state(qpair, NVME_QPAIR_FREED);
-	nvme_qpair_alarm_fini(qpair);
-	free(qpair->by_slot);
-	free(qpair->free_cids);
-	qpair->by_slot = NULL;
-	qpair->free_cids = NULL;
+	qpair_free_arrays(qpair);
 }
 
 static bool qpair_is_injecting(const struct nvme_qpair *qpair)
@@ -104,11 +116,11 @@ int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
 	req->qpair = qpair;
 	req->submitted_ticks = thread_now();
 	req->late = 0;
-	if (__builtin_expect(!qpair->watched, 0)) {
+	if (unlikely(!qpair->watched)) {
 		nvme_qpair_watch(qpair);
 	}
-	bool held = __builtin_expect(qpair_is_injecting(qpair), 0) && nvme_fault_apply(qpair, req);
-	int rc = __builtin_expect(held, 0) ? 0 : qpair->ops->submit(qpair, req);
+	bool held = unlikely(qpair_is_injecting(qpair)) && nvme_fault_apply(qpair, req);
+	int rc = unlikely(held) ? 0 : qpair->ops->submit(qpair, req);
 	if (rc != 0) {
 		return rc;
 	}
@@ -149,7 +161,7 @@ void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
 		qpair->bad_completions++;
 		log_limited(LOG_LEVEL_ERROR, "queue pair %u: a completion for command id %u, which is not outstanding",
 			    qpair->id, cid);
-		if (qpair->ops->writes_alone) {
+		if (qpair->ops->dma_until_stopped) {
 			nvme_qpair_break(qpair, "a completion for a command that is not outstanding");
 		} else {
 			qpair->why = "a completion for a command that is not outstanding";
@@ -157,7 +169,7 @@ void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe)
 		}
 		return;
 	}
-	if (__builtin_expect(qpair_is_injecting(qpair), 0) && req->forged != NVME_GENUINE) {
+	if (unlikely(qpair_is_injecting(qpair)) && req->forged != NVME_GENUINE) {
 		request_complete_forged(qpair, req, cqe);
 		return;
 	}
@@ -204,7 +216,7 @@ int nvme_qpair_poll(struct nvme_qpair *qpair, uint32_t max)
 {
 	int n = qpair->failed ? -ENXIO : qpair->ops->poll(qpair, max);
 
-	if (__builtin_expect(qpair->failed, 0)) {
+	if (unlikely(qpair->failed)) {
 		nvme_qpair_report(qpair);
 		return -ENXIO;
 	}

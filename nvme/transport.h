@@ -1,75 +1,98 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The seam between the NVMe host and its transports; private to nvme/. */
+/* What a transport of the NVMe host provides, and what it may call. A transport is a folder under nvme/ (pcie/, rdma/)
+ * that includes this header and nvme.h, and no other of the room; nothing else of varve names it, nvme/meson.build
+ * excepted.
+ *
+ * A transport fills in one struct nvme_transport_ops and registers it from a constructor. It allocates controllers and
+ * queue pairs, as structures of its own whose first member is struct nvme_ctrlr or struct nvme_qpair, connects queue
+ * pairs, and carries commands and completions. All else is the room's (nvme/internal.h): the states of a controller,
+ * the commands that bring it up, over fabrics Connect, authentication, properties and Keep Alive, asynchronous events,
+ * namespaces, command ids, timeouts, reconnection, multiple addresses.
+ *
+ * The life of a controller, as a transport sees it:
+ *  1. ctrlr_alloc().
+ *  2. connect(): the transport makes ctrlr->admin with its own qpair_alloc(ctrlr, 0, opts.admin_queue_entries) and
+ *     connects it. It ends by nvme_ctrlr_connected(), from within connect() or later.
+ *  3. The room polls ctrlr->admin, on the control thread. Over fabrics it sends Connect there, and properties in place
+ * of registers. It brings the controller up: before_enable(), identified().
+ *  4. For each I/O queue pair: qpair_alloc(), qpair_connect(), which ends by nvme_qpair_transport_connected(), from
+ *     within or later. Over fabrics the room sends Connect on it. Then it hands the queue pair to its user (`created`).
+ *  5. A connection that is lost shows in one of these ways:
+ *     - before nvme_ctrlr_connected() or nvme_qpair_transport_connected() was called: call that one with an error;
+ *     - later: poll() returns -ENXIO. If the queue pair is `created` or the admin queue, poll() has called
+ *       nvme_qpair_fail(), or nvme_qpair_break() if dma_until_stopped, before it returns. Where the loss is noticed by
+ *       another thread than the user's (an event on the control thread), the transport sets a flag of its own, which
+ *       poll() reads, and sees to it that a user who sleeps on fd() wakes up.
+ *     The room tells the owner, who ends all I/O queue pairs (qpair_stop(), shut(), qpair_free()); quiesce() and
+ *     disconnect() end the connection of the admin queue. After a delay step 2 follows again, with the same controller
+ *     and perhaps another address in ctrlr->trid.
+ *  6. ctrlr_free(), after disconnect() and when there are no queue pairs.
+ *
+ * Threads: a controller, and the admin queue, belong to the control thread. An I/O queue pair is the control thread's
+ * until it is `created`; then one thread uses it, which alone calls submit, flush, poll and arm. qpair_stop() comes
+ * from the control thread while that thread may still be polling and submitting. After the stop has ended, the using
+ * thread (or the control thread, if the other has left) completes what is outstanding; then the control thread calls
+ * qpair_free(). Nothing here may block, and what is called per command takes no lock and allocates nothing. */
 #ifndef NVME_TRANSPORT_H
 #define NVME_TRANSPORT_H
 
-#include "dhchap/dhchap.h"
 #include "nvme/nvme.h"
 #include "thread/thread.h"
 
-/* What the using thread has to tell the control thread of a queue pair. It outlives the queue pair while it is under
- * way. */
-struct nvme_qpair_alarm {
-	struct thread_msg msg;
-	struct nvme_qpair *qpair; /* NULL: destroyed meanwhile. Control thread */
-	bool posted; /* atomic; the other fields are the sender's while it is false, the control thread's while true */
-	bool broken; /* the queue pair has failed, for the reason `why`; otherwise command `cid` has had no answer in
-			time */
-	uint16_t cid;
-	uint8_t opcode;
-	const char *why;
-};
-
-/* A queue pair; embedded in the transport's own. */
-TAILQ_HEAD(nvme_request_list, nvme_request);
-
-/* Injected errors (inject.c). */
-enum nvme_forged {
-	NVME_GENUINE,
-	NVME_FORGED,      /* its status is to be replaced */
-	NVME_FORGED_HELD, /* the same, and it was never sent: it is in qpair->held */
-};
+struct nvme_alternate;
+struct nvme_auth;
 struct nvme_faults;
+struct nvme_ns_scan;
+struct nvme_ns_table;
+struct nvme_qpair_alarm;
+struct nvme_rekey;
 
+TAILQ_HEAD(nvme_request_list, nvme_request);
+TAILQ_HEAD(nvme_qpair_list, nvme_qpair);
+
+/* A queue pair: the first member of the transport's own. A transport reads ctrlr, id, entries, slot_mask, created and
+ * failed, and writes none of the members: nvme_qpair_init() fills them in. */
 struct nvme_qpair {
 	/* used per command */
 	const struct nvme_transport_ops *ops;
 	/* A command id is a slot (0 to entries - 1) in its low bits, `slot_mask`, and above it the number of the slot's
-	 * use: so a completion that comes twice, or much too late, is not taken for that of the slot's next command.
-	 * FFFFh is never one (Base 3.3.3.1). */
+	 * use: a completion that comes twice, or much too late, is not taken for that of the slot's next command. A
+	 * transport may keep what a command needs in an array of `entries`, at cid & slot_mask. FFFFh is never a
+	 * command id (Base 3.3.3.1). */
 	struct nvme_request **by_slot; /* [entries]; NULL: free */
 	uint16_t *free_cids;           /* the next command id of each free slot; a stack of `num_free` */
 	uint16_t slot_mask;
 	uint16_t num_free;
-	uint16_t entries; /* commands that may be outstanding */
-	bool failed;      /* no submission any more; set by nvme_qpair_fail() and nvme_qpair_break() */
-	bool watched;     /* nvme_qpair_watch() need not be called: its timer runs, or there is no limit for commands */
+	uint16_t entries; /* commands that may be outstanding; a submission queue has one entry more */
+	bool failed;      /* takes no command any more; set by nvme_qpair_fail() and nvme_qpair_break() */
+	bool watched;     /* nvme_qpair_watch() need not be called: its timer runs, or commands have no time limit */
 	bool reported;    /* the control thread has been told of the failure */
 	bool injecting;   /* atomic: the controller has, or had, injected errors; never false again */
 	/* control path */
 	struct nvme_ctrlr *ctrlr;
 	uint16_t id;    /* 0: admin */
-	bool connected; /* but not handed to its user yet */
+	bool connected; /* Connect has succeeded; it is not handed to its user yet */
 	bool created;   /* handed to its user; before that, it is the control thread's */
 	uint32_t bad_completions;
-	const char *why;                 /* it is broken; NULL otherwise */
+	const char *why;                 /* the reason of its failure; NULL: none is known */
 	struct nvme_qpair_alarm *alarm;  /* NULL: the admin queue, whose user is the control thread */
 	struct thread_timer watch_timer; /* of the using thread: commands without an answer */
-	struct nvme_request_list held;   /* injected: not sent, completed by held_timer */
+	struct nvme_request_list held;   /* injected errors: commands that were not sent; held_timer completes them */
 	struct thread_timer held_timer;  /* of the using thread */
-	bool stopping;                   /* the control thread is ending it: its failure is no news */
+	bool stopping;                   /* the control thread is ending it: its failure needs no report */
 	uint8_t state;                   /* enum nvme_qpair_state; atomic; for observers: nvme_qpair_set_state() */
-	struct nvme_auth *auth;          /* under way, or NULL. Control thread */
-	struct poller *connect_poller;   /* of the control thread, between the transport's connection and the hand-over;
-					    or NULL */
+	struct nvme_auth *auth;          /* the authentication under way, or NULL. Control thread */
+	struct poller *connect_poller;   /* of the control thread, from the transport's connection to the hand-over; or
+					    NULL */
 	struct thread_timer connect_timer;
-	uint32_t connect_ms; /* what it was started with */
+	uint32_t connect_ms; /* the time that connect_timer was started with */
 	void (*ready)(void *arg, struct nvme_qpair *qpair, int error);
 	void *ready_arg;
 	TAILQ_ENTRY(nvme_qpair) link; /* ctrlr->qpairs */
 };
 
-/* What a command id on the wire stands for; NULL: nothing that is outstanding. */
+/* The command that a command id on the wire stands for, or NULL: none that is outstanding has that id. The using
+ * thread. */
 static inline struct nvme_request *nvme_qpair_request(const struct nvme_qpair *qpair, uint16_t cid)
 {
 	uint16_t slot = cid & qpair->slot_mask;
@@ -78,215 +101,200 @@ static inline struct nvme_request *nvme_qpair_request(const struct nvme_qpair *q
 	return req != NULL && le16toh(req->cmd.cid) == cid ? req : NULL;
 }
 
+/* The end of a read or write of a controller register: 0 and the value (of a read), or a negative errno. */
 typedef void (*nvme_reg_fn)(struct nvme_ctrlr *ctrlr, int error, uint64_t value);
 
+/* What a transport provides. It is constant, and lives as long as the program. */
 struct nvme_transport_ops {
-	enum nvme_trtype trtype;
-	size_t request_size; /* bytes the transport wants behind each struct nvme_request */
-	bool fabrics;        /* properties and Connect in place of registers and Create I/O SQ/CQ */
-	bool writes_alone; /* the device cannot be kept from our memory by `shut`: what is outstanding may be given back
-			    * only after it has been stopped, by qpair_stop or quiesce */
+	/* Commands. The using thread (of the admin queue: the control thread). */
 
-	/* Control thread. alloc returns the transport's structure, of which struct nvme_ctrlr is the first member;
-	 * NULL: error and errno. */
-	struct nvme_ctrlr *(*ctrlr_alloc)(const struct nvme_trid *trid, char error[NVME_ERROR_MAX]);
-	void (*ctrlr_free)(struct nvme_ctrlr *ctrlr);
-	/* Makes ctrlr->admin usable; ends in nvme_ctrlr_connected(). */
-	void (*connect)(struct nvme_ctrlr *ctrlr);
-	/* Has the device leave all of our memory alone, whatever it does; ends in nvme_ctrlr_quiesced(), maybe at once.
-	 * Called before disconnect when ctrlr->admin is there. May be NULL: disconnect is enough. */
-	void (*quiesce)(struct nvme_ctrlr *ctrlr);
-	/* Drops what connect made, in whatever state it is. Outstanding admin commands are the caller's to complete. */
-	void (*disconnect)(struct nvme_ctrlr *ctrlr);
-	/* Called with the controller disabled, before CC.EN is set; may be NULL. PCIe tells where the admin queue is. 0
-	 * or a negative errno. */
-	int (*before_enable)(struct nvme_ctrlr *ctrlr);
-	/* Identify Controller has been read; ends in nvme_ctrlr_configured(). May be NULL. */
-	void (*identified)(struct nvme_ctrlr *ctrlr);
-	/* Now and then while READY: is it well? Calls nvme_ctrlr_lost() or nvme_ctrlr_removed() if not. May be NULL. */
-	void (*check)(struct nvme_ctrlr *ctrlr);
-	/* 4 or 8 bytes at an offset of the controller registers (NVMe Base 2.0, 3.1.3). Fabrics leave these NULL. */
-	void (*reg_read)(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn);
-	void (*reg_write)(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn);
-	uint32_t (*max_transfer)(struct nvme_ctrlr *ctrlr);
-	uint16_t (*max_segments)(const struct nvme_ctrlr *ctrlr); /* NULL: 1 */
-	uint32_t buf_align;                                       /* bytes, of addresses and lengths; 0: 1 */
-
-	/* Control thread. connect ends in nvme_qpair_transport_connected(). */
-	struct nvme_qpair *(*qpair_alloc)(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
-					  const struct nvme_qpair_opts *opts);
-	void (*qpair_connect)(struct nvme_qpair *qpair);
-	/* Ends the device's use of the queue and of all buffers in it; ends in done(arg), maybe at once. */
-	void (*qpair_stop)(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
-	void (*qpair_free)(struct nvme_qpair *qpair); /* disconnects it too */
-
-	/* Whoever completes what is outstanding, before that: the device takes no access to our memory through this
-	 * queue pair any more, at once. In any state of it, also again. NULL: see writes_alone. */
+	/* Queues a command: all of req->cmd is filled in, its cid included, but for PSDT and the data pointer, which
+	 * are the transport's, as is req->transport. The data is req->data_len bytes at req->iovs, in the direction
+	 * req->to_device; req->md is separate metadata, which only PCIe carries. All of that stays valid until the
+	 * completion. 0, or a negative errno (-EFAULT: the device cannot reach the memory; -E2BIG, -EINVAL: data of
+	 * such pieces cannot be described): the request is not taken then. There is always room for a command, for at
+	 * most `entries` are outstanding. The device need not see it before the next flush or poll. */
+	int (*submit)(struct nvme_qpair *qpair, struct nvme_request *req);
+	/* Sends what submit() has queued. */
+	void (*flush)(struct nvme_qpair *qpair);
+	/* Hands completions to nvme_qpair_complete(), about `max` of them (0: all there are), and flushes. Each calls
+	 * its submitter back, who may submit again, or may have the queue pair fail: no further completion may be
+	 * handed on once `failed` is set. The number of completions, 0 for none, or -ENXIO: the connection is lost (see
+	 * above). */
+	int (*poll)(struct nvme_qpair *qpair, uint32_t max);
+	/* A descriptor that becomes readable when there is something to poll for, or -1: it has to be polled. Constant
+	 * from the transport's connection on. Any thread. */
+	int (*fd)(const struct nvme_qpair *qpair);
+	/* The thread is about to sleep on fd(): asks for a wake-up. True: there is something to poll for already, and
+	 * there may be no wake-up for it. */
+	bool (*arm)(struct nvme_qpair *qpair);
+	/* From now on the device, or the other side, has no access to the host's memory through this queue pair: what
+	 * is outstanding is completed next, and its buffers are used for something else. In any state of the queue
+	 * pair, perhaps more than once; by the using thread, or by the control thread when there is none. NULL: the
+	 * transport itself moves all data, in poll(), which is not called any more; or see dma_until_stopped. */
 	void (*shut)(struct nvme_qpair *qpair);
 
-	/* The using thread. submit: the cid is set; builds the data pointer and queues the command. 0 or a negative
-	 * errno (the request is not taken). poll hands each completion to nvme_qpair_complete(). */
-	int (*submit)(struct nvme_qpair *qpair, struct nvme_request *req);
-	void (*flush)(struct nvme_qpair *qpair);
-	int (*poll)(struct nvme_qpair *qpair, uint32_t max);
-	int (*fd)(const struct nvme_qpair *qpair);
-	bool (*arm)(struct nvme_qpair *qpair);
+	struct nvme_transport transport; /* name, number, addresses */
+	size_t request_size;             /* bytes of req->transport that this transport uses */
+	uint32_t buf_align;              /* bytes: what addresses and lengths of iovs must be multiples of; 0: 1 */
+	/* The device accesses the host's memory by itself, and only qpair_stop() or quiesce() ends that. A completion
+	 * that makes no sense then leads to a reset, and what is outstanding is completed after the stop, not at the
+	 * failure. */
+	bool dma_until_stopped;
+
+	/* Controllers. Control thread. */
+
+	/* Allocates the transport's structure, zeroed, of which struct nvme_ctrlr is the first member; the room fills
+	 * that in. NULL: error and errno say why (EINVAL: the address; else the machine). */
+	struct nvme_ctrlr *(*ctrlr_alloc)(const struct nvme_trid *trid, char error[NVME_ERROR_MAX]);
+	/* Frees it. There is no queue pair any more, and no admin queue. */
+	void (*ctrlr_free)(struct nvme_ctrlr *ctrlr);
+	/* Sets ctrlr->admin and connects it, to the address in ctrlr->trid; ends in nvme_ctrlr_connected(). If it fails
+	 * after ctrlr->admin was set, disconnect() frees it. */
+	void (*connect)(struct nvme_ctrlr *ctrlr);
+	/* Ends all access of the device to the host's memory, whatever the device does; ends in nvme_ctrlr_quiesced(),
+	 * from within or later. Called before disconnect() if ctrlr->admin is set. NULL: disconnect() is enough. */
+	void (*quiesce)(struct nvme_ctrlr *ctrlr);
+	/* Ends what connect() began, in whatever state it is, and frees ctrlr->admin, which may be NULL. The room has
+	 * completed the outstanding admin commands, and sets ctrlr->admin to NULL afterwards. */
+	void (*disconnect)(struct nvme_ctrlr *ctrlr);
+	/* The controller is disabled, and CC.EN is set next. 0 or a negative errno. NULL: there is nothing to do. PCIe
+	 * tells the controller where its admin queue is. */
+	int (*before_enable)(struct nvme_ctrlr *ctrlr);
+	/* ctrlr->id has been read. Ends in nvme_ctrlr_configured(), from within or later. NULL: there is nothing to do.
+	 */
+	void (*identified)(struct nvme_ctrlr *ctrlr);
+	/* Four times per opts.admin_timeout_ms while the controller is READY, but at most a hundred times a second:
+	 * calls nvme_ctrlr_lost() or nvme_ctrlr_removed() if the controller is not well. NULL: a failure shows by
+	 * itself. */
+	void (*check)(struct nvme_ctrlr *ctrlr);
+	/* Reads or writes 4 or 8 bytes at an offset of the controller's registers (Base 3.1.3), and calls fn, from
+	 * within or later. NULL: the room sends Property Get and Property Set. */
+	void (*reg_read)(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn);
+	void (*reg_write)(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn);
+	/* Bytes that one command can transfer. */
+	uint32_t (*max_transfer)(struct nvme_ctrlr *ctrlr);
+	/* Iovs of any address and length (but see buf_align) that one I/O command can have. NULL: 1. */
+	uint16_t (*max_segments)(const struct nvme_ctrlr *ctrlr);
+
+	/* Queue pairs. Control thread. */
+
+	/* Allocates a queue pair of `entries` outstanding commands, zeroed, and calls nvme_qpair_init(). opts: NULL for
+	 * the admin queue. NULL: out of memory. */
+	struct nvme_qpair *(*qpair_alloc)(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
+					  const struct nvme_qpair_opts *opts);
+	/* Connects an I/O queue pair; ends in nvme_qpair_transport_connected(). Not called for the admin queue. */
+	void (*qpair_connect)(struct nvme_qpair *qpair);
+	/* Ends the device's use of the queue pair, and of the buffers of its commands, and calls done(arg), from within
+	 * or later. The using thread may be submitting and polling meanwhile. */
+	void (*qpair_stop)(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
+	/* Disconnects the queue pair if it is connected, calls nvme_qpair_fini() and frees it. No command is
+	 * outstanding. Without a qpair_stop() before, if it was never handed to its user. */
+	void (*qpair_free)(struct nvme_qpair *qpair);
 };
 
-void nvme_transport_register(const struct nvme_transport_ops *ops); /* from a constructor */
-const struct nvme_transport_ops *nvme_transport_find(enum nvme_trtype trtype);
+/* Makes a transport known. Before main(): from a constructor. */
+void nvme_transport_register(const struct nvme_transport_ops *ops);
 
 #define NVME_AER_MAX 4
-TAILQ_HEAD(nvme_qpair_list, nvme_qpair);
 
-/* Another address of the same controller. */
-struct nvme_alternate {
-	struct nvme_trid trid; /* first: nvme_ctrlr_next_alternate() */
-	TAILQ_ENTRY(nvme_alternate) link;
-};
-
-struct nvme_ns_table {
-	uint32_t count;
-	struct nvme_ns ns[]; /* by ascending nsid */
-};
-
-/* A controller; embedded in the transport's own. Control thread. */
+/* A controller: the first member of the transport's own. Control thread. A transport reads ops, trid, opts, cap,
+ * cntlid, id, admin, qpairs and in_failure; it writes admin, in connect(), and stripe_bytes, in identified(). */
 struct nvme_ctrlr {
 	const struct nvme_transport_ops *ops;
-	struct nvme_trid trid;
+	struct nvme_trid trid; /* the address of the next attempt, and of the connection there is */
 	struct nvme_ctrlr_opts opts;
 	enum nvme_ctrlr_state state;
 	uint64_t state_ticks;
 	char last_error[NVME_ERROR_MAX];
 
-	uint64_t cap;
+	uint64_t cap; /* the register; valid from the state READ_VS on */
 	uint32_t vs, cc;
 	uint16_t cntlid;
 	uint16_t io_queues;
-	struct nvme_id_ctrl id;
+	struct nvme_id_ctrl id; /* valid in identified(), and later */
 	struct nvme_ns_table *ns;
 
 	uint32_t stripe_bytes; /* a boundary that I/O should not cross, where namespaces do not name one; 0: none */
 	uint16_t owner;        /* in the trace */
 
-	struct nvme_qpair *admin; /* NULL: no connection */
-	struct nvme_qpair_list qpairs;
-	uint64_t *qids;    /* bitmap of I/O queue ids in use */
-	uint16_t last_qid; /* of them, that was given; 0: none on this connection */
+	struct nvme_qpair *admin;      /* NULL: no connection */
+	struct nvme_qpair_list qpairs; /* of I/O */
+	uint64_t *qids;                /* bitmap of I/O queue ids in use */
+	uint16_t last_qid;             /* the I/O queue id given out last; 0: none on this connection */
 	struct poller *admin_poller;
 	struct thread_timer step_timer;  /* the deadline of a state, or the next look at CSTS */
-	struct thread_timer defer_timer; /* tears down outside of the callbacks of what it frees */
+	struct thread_timer defer_timer; /* ends the connection outside of the callbacks of what it frees */
 	uint64_t step_deadline;          /* ticks; 0: none */
 	struct thread_timer watch_timer; /* health, and admin commands without an answer */
 	struct nvme_faults *faults;      /* injected errors; NULL: never any */
 	uint8_t aborts;                  /* Abort commands outstanding */
 	struct thread_timer keep_alive_timer;
 	bool keep_alive_outstanding;
-	uint8_t aers;        /* outstanding */
-	uint8_t aers_wanted; /* outstanding, and answered but not yet read: so many the controller has not refused */
+	uint8_t aers;        /* Asynchronous Event Requests outstanding */
+	uint8_t aers_wanted; /* as many as the controller takes: outstanding ones, and those whose event is not read yet
+			      */
 	uint8_t num_unread;
-	uint32_t unread[NVME_AER_MAX]; /* dword 0 of answers whose log page is still to be asked for */
-	const void *event_log;         /* of the NVME_EVENT_LOG that is being told; else NULL */
+	uint32_t unread[NVME_AER_MAX]; /* dword 0 of events whose log page is still to be requested */
+	const void *event_log;         /* of the NVME_EVENT_LOG that is being announced; else NULL */
 	bool rescan_due;               /* the namespaces have changed, and are still to be read again */
 	void *buf;                     /* 4 KiB, DMA-able: identify data and log pages */
-	struct nvme_ns_scan *scan;     /* running, or NULL */
+	struct nvme_ns_scan *scan;     /* the scan of namespaces under way, or NULL */
 	bool scan_again;
-	TAILQ_HEAD(, nvme_alternate) alternates; /* trid is none of them */
-	uint32_t untried;                        /* of them, since the connection was lost */
-	struct nvme_ana_group *ana_groups;       /* what the ANA log says; NULL: not read yet, or not reported */
+	TAILQ_HEAD(, nvme_alternate) alternates; /* the other addresses: trid is none of them */
+	uint32_t untried;                        /* of these, how many are tried before the next delay */
+	struct nvme_ana_group *ana_groups;       /* of the ANA log; NULL: not read yet, or not reported */
 	uint32_t num_ana_groups;
 	bool ana_reading, ana_read_again, ana_due;
-	bool refused;    /* nvme_ctrlr_refuse() */
-	bool was_ready;  /* READY was announced, DOWN was not */
-	bool in_failure; /* an attempt or a connection has failed; completions lead nowhere until the next one */
-	bool removed;
-	bool attempt_due;         /* a lost connection, or a reset: one attempt is made whatever the loss timeout */
-	bool quiescing, quiesced; /* on the way from a failure to letting go */
-	uint64_t down_since;      /* ticks; 0: is up */
+	bool refused;     /* nvme_ctrlr_refuse() */
+	bool was_ready;   /* READY was announced, DOWN was not */
+	bool in_failure;  /* an attempt or a connection has failed; completions have no effect until the next one */
+	bool removed;     /* the device is gone */
+	bool attempt_due; /* a lost connection, or a reset: one attempt is made whatever the loss timeout */
+	bool quiescing, quiesced; /* quiesce() was called; it has ended */
+	uint64_t down_since;      /* ticks; 0: it is up */
 	uint32_t attempts;
-	struct nvme_rekey *rekey; /* nvme_ctrlr_set_keys() is under way, or NULL */
+	struct nvme_rekey *rekey; /* the nvme_ctrlr_set_keys() under way, or NULL */
 	bool destroying;
 	void (*destroyed)(void *arg);
 	void *destroyed_arg;
 };
 
-/* From transports. */
+/* The end of connect(): 0, or a negative errno and a text that says why. Has no effect if the attempt has failed
+ * meanwhile. Control thread. */
 void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why);
-void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr);
+/* The end of quiesce(). Control thread. */
 void nvme_ctrlr_quiesced(struct nvme_ctrlr *ctrlr);
+/* The end of identified(): 0 or a negative errno. Control thread. */
 void nvme_ctrlr_configured(struct nvme_ctrlr *ctrlr, int error);
-void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error);
-/* Sets up the common part of a queue pair that the transport allocated. 0, -ENOMEM, or -EINVAL: no entries. */
-int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries);
-void nvme_qpair_fini(struct nvme_qpair *qpair);
-/* A completion from the wire; a cid that is not outstanding counts as a bad completion and fails the queue pair. */
-void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe);
-/* The using thread: no submission any more, the control thread is told, and the controller is reset. What is
- * outstanding stays so until it has been. why: a constant. */
-void nvme_qpair_break(struct nvme_qpair *qpair, const char *why);
-/* The connection is lost: completes everything outstanding with NVME_SC_ABORT_QUEUE; poll returns -ENXIO from now on.
- * The using thread. */
-void nvme_qpair_fail(struct nvme_qpair *qpair);
-
-/* Within the room. */
-/* The using thread, or the control thread. A step that the table of states does not have is none: the using thread may
- * find out that a queue pair has failed while the control thread is ending it already. */
-void nvme_qpair_set_state(struct nvme_qpair *qpair, enum nvme_qpair_state state);
-/* The using thread, at a submission while !qpair->watched: has an eye on commands until none is outstanding. */
-void nvme_qpair_watch(struct nvme_qpair *qpair);
-void nvme_qpair_unwatch(struct nvme_qpair *qpair);
-/* The using thread: tells the control thread of a failed queue pair, once. */
-void nvme_qpair_report(struct nvme_qpair *qpair);
-int nvme_qpair_alarm_init(struct nvme_qpair *qpair);
-void nvme_qpair_alarm_fini(struct nvme_qpair *qpair);
-/* The using thread, at a submission while qpair->injecting: marks req if its completion is to be forged. True: it is
- * held, and must not be sent. */
-bool nvme_fault_apply(struct nvme_qpair *qpair, struct nvme_request *req);
-/* The using thread: no held command is completed by itself any more. */
-void nvme_fault_forget(struct nvme_qpair *qpair);
-void nvme_ctrlr_start_watch(struct nvme_ctrlr *ctrlr);
+/* The connection is lost, or of no use: it ends soon, outside of the caller, and the next attempt follows. Has no
+ * effect if it has failed already. Control thread. */
 void nvme_ctrlr_lost(struct nvme_ctrlr *ctrlr, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr);
-/* Now and then while READY: what could not be asked for before, for want of memory or room in the admin queue. */
-void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr);
-/* From a failed attempt to the next one, after so many of them, by a controller that has been away for so long.
- * Pure. */
-uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t away_us);
-/* A state's operation goes on with another command, which has the whole of the state's time again. */
-void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr);
-void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr);
-void nvme_ctrlr_stop_admin(struct nvme_ctrlr *ctrlr);
-/* Reads the namespaces anew; done(ctrlr, error) with ctrlr->ns replaced on success. */
-void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error));
-void nvme_ns_scan_abort(struct nvme_ctrlr *ctrlr);
-/* After a failure: which address is next, and whether it is tried at once. */
-void nvme_alternates_turn(struct nvme_ctrlr *ctrlr, bool was_ready);
-void nvme_alternates_free(struct nvme_ctrlr *ctrlr);
-/* Reads the ANA log; done(ctrlr, error) with ctrlr->ana_groups replaced on success. */
-void nvme_ana_read(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error));
-/* Registers or properties, whichever the transport has. */
-void nvme_reg_read(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, nvme_reg_fn fn);
-void nvme_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsigned size, uint64_t value, nvme_reg_fn fn);
-/* Fabrics Connect on a connected queue pair; done(arg, cqe). */
-int nvme_fabrics_connect(struct nvme_qpair *qpair, void (*done)(void *arg, const struct nvme_cqe *cqe), void *arg);
+/* The device is gone, or somebody wants it back: the same, and there is no other attempt. Control thread. */
+void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr);
 
-/* Bytes of data or of descriptors that may follow a command in its capsule: an I/O queue's are longer than 64 bytes if
- * the controller says so (IOCCSZ, in units of 16 bytes). The data must begin right behind the command (ICDOFF is 0),
- * and the controller take descriptors with offsets (SGLS bit 20, Base 5.17.2.1). The admin queue may always send what
- * Connect needs, 1 KiB, in its capsule (Base 6.3, RDMA 3.1) - but it works by key just as well. Pure. */
+/* Fills in the common part of a zeroed queue pair. 0, -ENOMEM, or -EINVAL: no entries. Control thread. */
+int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries);
+/* Frees what nvme_qpair_init() has allocated. Control thread. */
+void nvme_qpair_fini(struct nvme_qpair *qpair);
+/* For a queue pair whose structure outlives its user: messages of the using thread that are under way have no effect
+ * any more. nvme_qpair_fini() does this too. Control thread. */
+void nvme_qpair_alarm_fini(struct nvme_qpair *qpair);
+/* The end of qpair_connect(): 0 or a negative errno, which is logged by the transport. Control thread. */
+void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error);
+/* A completion from the wire. One whose cid is that of no outstanding command is counted, and the queue pair fails. The
+ * using thread. */
+void nvme_qpair_complete(struct nvme_qpair *qpair, const struct nvme_cqe *cqe);
+/* The connection of the queue pair is lost, and shut() or the transport keeps the device from the host's memory: no
+ * command is taken any more, and each outstanding one is completed with NVME_SC_ABORT_QUEUE. The using thread. */
+void nvme_qpair_fail(struct nvme_qpair *qpair);
+/* The same for a device that may still access the host's memory: outstanding commands stay so until the reset of the
+ * controller, which follows. why: a constant. The using thread. */
+void nvme_qpair_break(struct nvme_qpair *qpair, const char *why);
+
+/* Bytes of data or of descriptors that may follow a command of an I/O queue in its capsule: IOCCSZ (in units of 16
+ * bytes) less the 64 of the command, if the data may begin right behind the command (ICDOFF is 0) and the controller
+ * takes descriptors with offsets (SGLS bit 20, Base 5.17.2.1); else 0. Pure. */
 uint32_t nvme_capsule_room(const struct nvme_id_ctrl *id);
-
-/* Authentication: auth.c. All on the control thread. */
-/* Whether a controller's answer to Connect, or our options, ask for it. */
-bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *connect);
-/* On a queue pair that the control thread uses. 0: done(arg, 0 or a negative errno, why) follows, now or later, unless
- * it is cancelled. -ENOKEY: key is NULL, -EBUSY, -ENOMEM. */
-typedef void (*nvme_auth_fn)(void *arg, int error, const char *why);
-int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct keyring_key *ctrlr_key, nvme_auth_fn done,
-		    void *arg);
-/* Before the queue pair goes; also if there is none. */
-void nvme_auth_cancel(struct nvme_qpair *qpair);
-/* rekey.c: the controller goes down. */
-void nvme_rekey_cancel(struct nvme_ctrlr *ctrlr);
 
 #endif

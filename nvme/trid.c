@@ -9,17 +9,6 @@
 
 #include "util/parse.h"
 
-const char *nvme_trtype_name(enum nvme_trtype t)
-{
-	switch (t) {
-	case NVME_TRTYPE_PCIE:
-		return "PCIe";
-	case NVME_TRTYPE_RDMA:
-		return "RDMA";
-	}
-	return "unknown";
-}
-
 static int trid_refuse(char error[NVME_ERROR_MAX], const char *key, const char *value, const char *allowed)
 {
 	snprintf(error, NVME_ERROR_MAX, "%s '%.80s' is not allowed: %s", key, value, allowed);
@@ -28,13 +17,13 @@ static int trid_refuse(char error[NVME_ERROR_MAX], const char *key, const char *
 
 static int trid_set_trtype(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
 {
-	if (strcasecmp(value, "RDMA") == 0) {
-		trid->trtype = NVME_TRTYPE_RDMA;
-	} else if (strcasecmp(value, "PCIe") == 0) {
-		trid->trtype = NVME_TRTYPE_PCIE;
-	} else {
-		return trid_refuse(error, "trtype", value, "RDMA or PCIe");
+	const struct nvme_transport *t = nvme_transport_find_by_name(value);
+	char names[NVME_TRANSPORT_NAMES_MAX];
+
+	if (t == NULL) {
+		return trid_refuse(error, "trtype", value, nvme_transport_names(false, names, sizeof(names)));
 	}
+	trid->trtype = t->trtype;
 	return 0;
 }
 
@@ -88,7 +77,11 @@ static int trid_set_key(struct nvme_trid *trid, const char *key, const char *val
 static int trid_check_complete(const struct nvme_trid *trid, bool has_trtype, char error[NVME_ERROR_MAX])
 {
 	if (!has_trtype) {
-		return trid_refuse(error, "trtype", "", "RDMA or PCIe must be given");
+		char names[NVME_TRANSPORT_NAMES_MAX], allowed[NVME_TRANSPORT_NAMES_MAX + 16];
+
+		snprintf(allowed, sizeof(allowed), "%s must be given",
+			 nvme_transport_names(false, names, sizeof(names)));
+		return trid_refuse(error, "trtype", "", allowed);
 	}
 	if (trid->traddr[0] == '\0') {
 		return trid_refuse(error, "traddr", "", "an address must be given");
@@ -126,6 +119,13 @@ int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ER
 		text += token;
 	}
 	return trid_check_complete(trid, has_trtype, error);
+}
+
+bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b)
+{
+	return a->trtype == b->trtype && a->adrfam == b->adrfam && strcasecmp(a->traddr, b->traddr) == 0 &&
+	       strcmp(a->trsvcid, b->trsvcid) == 0 && strcasecmp(a->host_traddr, b->host_traddr) == 0 &&
+	       strcmp(a->host_trsvcid, b->host_trsvcid) == 0;
 }
 
 static bool all_digits(const char *s, size_t n)

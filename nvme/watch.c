@@ -5,7 +5,7 @@
  * A command that has had no answer for io_timeout_ms is aborted by an Abort command; one that still has none after as
  * long again breaks its queue pair, and that resets the controller: then everything outstanding is completed, with a
  * status. */
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

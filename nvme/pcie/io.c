@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "trace/trace.h"
+#include "util/compiler.h"
 #include "util/log.h"
 
 /* Interrupts cost the machine more than polling while there is work: they go off when so many completions have been
@@ -108,7 +109,7 @@ int nvme_pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 	if (rc == 0 && req->md != NULL) {
 		rc = command_point_to_metadata(q, req);
 	}
-	if (__builtin_expect(rc != 0, 0)) {
+	if (unlikely(rc != 0)) {
 		log_limited(LOG_LEVEL_ERROR, "%s queue pair %u: opcode 0x%02x with %u bytes in %u pieces: %s",
 			    base->ctrlr->trid.traddr, base->id, req->cmd.opcode, req->data_len, req->iovcnt,
 			    rc == -EFAULT ? "the device cannot reach this memory (it must come from env_dpdk)"

@@ -288,8 +288,8 @@ static uint16_t nvme_pcie_max_segments(const struct nvme_ctrlr *ctrlr)
 }
 
 static const struct nvme_transport_ops nvme_pcie_ops = {
-	.trtype = NVME_TRTYPE_PCIE,
-	.writes_alone = true,
+	.transport = {.trtype = NVME_TRTYPE_PCIE, .name = "PCIe"},
+	.dma_until_stopped = true,
 	.ctrlr_alloc = nvme_pcie_ctrlr_alloc,
 	.ctrlr_free = nvme_pcie_ctrlr_free,
 	.connect = nvme_pcie_connect,

@@ -202,7 +202,7 @@ void nvme_rdma_qpair_connect(struct nvme_qpair *base)
 	const struct nvme_trid *t = &base->ctrlr->trid;
 	bool has_from = t->host_traddr[0] != '\0';
 	struct addrinfo *to = NULL, *from = NULL;
-	int rc = traddr_resolve(t->traddr, t->trsvcid[0] ? t->trsvcid : "4420", t->adrfam, &to);
+	int rc = traddr_resolve(t->traddr, t->trsvcid[0] ? t->trsvcid : NVME_RDMA_DEFAULT_TRSVCID, t->adrfam, &to);
 
 	if (rc == 0 && has_from) {
 		rc = traddr_resolve(t->host_traddr, t->host_trsvcid[0] ? t->host_trsvcid : NULL, t->adrfam, &from);

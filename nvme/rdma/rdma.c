@@ -77,9 +77,13 @@ static uint32_t nvme_rdma_max_transfer(struct nvme_ctrlr *ctrlr)
 }
 
 static const struct nvme_transport_ops nvme_rdma_ops = {
-	.trtype = NVME_TRTYPE_RDMA,
+	.transport = {.trtype = NVME_TRTYPE_RDMA,
+		      .name = "RDMA",
+		      .fabrics = true,
+		      .keys = NVME_TRID_ADRFAM | NVME_TRID_TRSVCID | NVME_TRID_SUBNQN | NVME_TRID_HOST_TRADDR,
+		      .adrfams = 1u << NVMF_ADDR_FAMILY_IP4 | 1u << NVMF_ADDR_FAMILY_IP6,
+		      .default_trsvcid = NVME_RDMA_DEFAULT_TRSVCID},
 	.request_size = 0, /* what a command needs stands in its slot */
-	.fabrics = true,
 	.ctrlr_alloc = nvme_rdma_ctrlr_alloc,
 	.ctrlr_free = nvme_rdma_ctrlr_free,
 	.connect = nvme_rdma_connect,

@@ -16,6 +16,7 @@
 #include "nvme/transport.h"
 #include "verbs/pd.h"
 
+#define NVME_RDMA_DEFAULT_TRSVCID "4420"
 #define NVME_RDMA_DESCRIPTORS_MAX 16 /* SGL descriptors of one command; each describes contiguous memory */
 #define NVME_RDMA_WR_RECV         (UINT64_C(1) << 32) /* in the wr_id of receives; below it the index of the buffer */
 

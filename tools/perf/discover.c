@@ -104,7 +104,8 @@ static bool perf_discover_ask(struct perf_options *o, const struct nvme_trid *at
 
 static bool perf_discover_is_service(const struct nvme_trid *t)
 {
-	return t->trtype == NVME_TRTYPE_RDMA && (t->subnqn[0] == '\0' || strcmp(t->subnqn, NVME_DISC_SUBSYS_NAME) == 0);
+	return nvme_trtype_is_fabrics(t->trtype) &&
+	       (t->subnqn[0] == '\0' || strcmp(t->subnqn, NVME_DISC_SUBSYS_NAME) == 0);
 }
 
 bool perf_discover(struct perf_options *o)

@@ -578,7 +578,7 @@ static bool perf_any_drive(const struct perf_options *o)
 	bool any = false;
 
 	for (unsigned i = 0; i < o->num_targets; i++) {
-		any |= o->targets[i].trtype == NVME_TRTYPE_PCIE;
+		any |= !nvme_trtype_is_fabrics(o->targets[i].trtype);
 	}
 	return any;
 }

@@ -8,7 +8,7 @@
 #include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
 #include "keyring/keyring.h"
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 #include "thread/thread.h"
 #include "unittest/unit.h"
 #include "util/compiler.h"
@@ -55,7 +55,9 @@ static void flush(struct nvme_qpair *qpair)
 }
 
 static const struct nvme_transport_ops fake = {
-	.trtype = (enum nvme_trtype)7, .fabrics = true, .submit = submit, .flush = flush};
+	.transport = {.trtype = (enum nvme_trtype)7, .name = "FAKE", .fabrics = true},
+	.submit = submit,
+	.flush = flush};
 
 static void answer(uint16_t status)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "env_dpdk/env.h"
-#include "nvme/transport.h"
+#include "nvme/internal.h"
 #include "thread/thread.h"
 #include "unittest/unit.h"
 #include "util/log.h"
@@ -307,8 +307,7 @@ static uint32_t max_transfer(struct nvme_ctrlr *ctrlr)
 }
 
 static const struct nvme_transport_ops fake = {
-	.trtype = FAKE,
-	.fabrics = true,
+	.transport = {.trtype = FAKE, .name = "FAKE", .fabrics = true},
 	.ctrlr_alloc = ctrlr_alloc,
 	.ctrlr_free = ctrlr_free,
 	.connect = connect_admin,
