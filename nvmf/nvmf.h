@@ -127,7 +127,9 @@ uint64_t nvmf_tgt_generation(const struct nvmf_tgt *tgt); /* of the discovery lo
 
 /* ---- Transports ---- */
 
-/* Parameters of nvmf_create_transport. A transport sets its own defaults and ignores what is not its own. */
+/* Parameters of nvmf_create_transport: those that every transport has, and behind them those of one transport.
+ * nvmf/transport_options.h has both as tables. */
+#define NVMF_OWN_OPTS_SIZE 128
 struct nvmf_transport_opts {
 	uint16_t max_queue_depth;         /* entries of an I/O queue: MQES + 1 */
 	uint16_t max_io_qpairs_per_ctrlr; /* I/O queues */
@@ -136,31 +138,28 @@ struct nvmf_transport_opts {
 	uint32_t io_unit_size;            /* bytes of one data buffer */
 	uint32_t max_aq_depth;            /* entries of an admin queue */
 	uint32_t num_shared_buffers;      /* data buffers of all poll groups together */
-	uint32_t buf_cache_size;          /* what the next two are where they are not given */
+	uint32_t buf_cache_size;          /* the value of the next two where they are not given */
 	uint32_t iobuf_small_cache_size, iobuf_large_cache_size; /* buffers that each poll group keeps at hand */
-	bool zcopy; /* move data straight to and from bdevs whose blocks are memory */
-	int32_t acceptor_backlog;
+	bool zcopy;                                              /* move data straight to and from zero-copy buffers */
+	bool dif_insert_or_strip; /* hosts see namespaces without their metadata: it is made when they write, and
+				     checked when they read */
+	int32_t acceptor_backlog; /* connections that may wait to be accepted */
 	uint32_t acceptor_poll_rate_us;
 	uint32_t abort_timeout_sec;
-	uint16_t kas;               /* keep-alive granularity, units of 100 ms */
-	uint32_t min_kato_ms;       /* shorter timeouts are rounded up to it */
-	uint32_t ack_timeout;       /* ms that a host may acknowledge nothing of what it was sent; 0: the transport's */
-	int32_t num_cqe;            /* RDMA */
-	uint32_t max_srq_depth;     /* RDMA */
-	bool no_srq;                /* RDMA */
-	bool no_wr_batching;        /* RDMA */
-	uint32_t data_wr_pool_size; /* RDMA */
-	bool dif_insert_or_strip;   /* hosts see namespaces without their metadata: it is made when they write, and
-				       checked when they read */
+	uint16_t kas;         /* keep-alive granularity, units of 100 ms */
+	uint32_t min_kato_ms; /* shorter timeouts are rounded up to it */
+	uint32_t ack_timeout; /* ms that a host may acknowledge nothing of what it was sent; 0: the transport's */
+	/* The transport's own options: the struct that its table (nvmf_transport_ops.options) describes. */
+	unsigned char own[NVMF_OWN_OPTS_SIZE] __attribute__((aligned(8)));
 };
 
 /* The names of the transports linked in; NULL after the last. */
 const char *nvmf_transport_type(unsigned index);
 /* Fills in the defaults of a transport type: -EINVAL if there is none of that name. */
 int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts);
-/* Whether options are possible at all: 0, or -EINVAL and why: the name, the value, what is allowed. */
+/* Whether options are possible for a transport type: 0, or -EINVAL and why: the name, the value, what is allowed. */
 #define NVMF_ERROR_MAX 256
-int nvmf_transport_opts_check(const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
+int nvmf_transport_opts_check(const char *trtype, const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
 /* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport
  * says. */
 int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of transports by name, the transports of a target, and the addresses they listen on. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include "env_dpdk/iobuf.h"
 #include "nvmf/internal.h"
 
 static SLIST_HEAD(, nvmf_transport_ops) types = SLIST_HEAD_INITIALIZER(types);
@@ -59,54 +57,6 @@ const char *nvmf_transport_type(unsigned index)
 	return NULL;
 }
 
-int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts)
-{
-	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
-
-	if (ops == NULL) {
-		return -EINVAL;
-	}
-	memset(opts, 0, sizeof(*opts));
-	ops->opts_init(opts);
-	return 0;
-}
-
-/* What holds for every transport. Queues have 2 to 65536 entries (CAP.MQES), but 65536 does not fit the type; MDTS
- * counts in powers of two of 4096 bytes; in-capsule data is announced in units of 16 bytes (IOCCSZ). */
-int nvmf_transport_opts_check(const struct nvmf_transport_opts *o, char why[NVMF_ERROR_MAX])
-{
-	const struct {
-		const char *name;
-		uint64_t value, min, max;
-		bool power_of_two;
-	} checks[] = {
-		{"max_queue_depth", o->max_queue_depth, 2, UINT16_MAX, false},
-		{"max_aq_depth", o->max_aq_depth, 32, 4096, false},
-		{"max_io_qpairs_per_ctrlr", o->max_io_qpairs_per_ctrlr, 1, UINT16_MAX - 1, false},
-		{"max_io_size", o->max_io_size, 8192, 1u << 30, true},
-		{"io_unit_size", o->io_unit_size, 1, iobuf_size(IOBUF_LARGE), false}, /* large_bufsize */
-		{"num_shared_buffers", o->num_shared_buffers, 1, UINT32_MAX, false},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
-		uint64_t v = checks[i].value;
-		bool odd = checks[i].power_of_two && (v & (v - 1)) != 0;
-		if (v < checks[i].min || v > checks[i].max || odd) {
-			snprintf(why, NVMF_ERROR_MAX, "\"%s\" is %" PRIu64 ": allowed are %s%" PRIu64 " to %" PRIu64,
-				 checks[i].name, v, checks[i].power_of_two ? "powers of two from " : "", checks[i].min,
-				 checks[i].max);
-			return -EINVAL;
-		}
-	}
-	if (o->in_capsule_data_size % 16 != 0 || o->in_capsule_data_size > o->max_io_size) {
-		snprintf(why, NVMF_ERROR_MAX,
-			 "\"in_capsule_data_size\" is %u: allowed are multiples of 16 up to max_io_size, %u",
-			 o->in_capsule_data_size, o->max_io_size);
-		return -EINVAL;
-	}
-	return 0;
-}
-
 static int add_to_groups(struct nvmf_transport *t)
 {
 	struct nvmf_poll_group *group;
@@ -132,7 +82,7 @@ int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct
 		return -EEXIST;
 	}
 	char why[NVMF_ERROR_MAX];
-	int rc = nvmf_transport_opts_check(opts, why);
+	int rc = nvmf_transport_opts_check(trtype, opts, why);
 	if (rc != 0) {
 		log_error("transport %s: %s", trtype, why);
 		return rc;

@@ -26,6 +26,7 @@
 #include <sys/uio.h>
 #include "bdev/bdev.h"
 #include "nvmf/nvmf.h"
+#include "nvmf/transport_options.h"
 #include "thread/thread.h"
 #include "util/compiler.h"
 
@@ -49,7 +50,10 @@ struct nvmf_transport_ops {
 	uint8_t trtype;            /* enum nvmf_trtype, for the discovery log */
 	uint8_t trace_object_type; /* TRACE_OBJECT_*: of its requests; 0: they are none */
 
-	/* Control thread. */
+	/* Its own options (nvmf/transport_options.h), up to a line without a name; NULL: none. */
+	const struct nvmf_transport_option *options;
+
+	/* Control thread. Sets the common options where they are not 0; its own have their table's values already. */
 	void (*opts_init)(struct nvmf_transport_opts *opts);
 	/* The transport's struct begins with struct nvmf_transport; create fills in sgl_rules. NULL and
 	 * errno, the log says why. opts have been checked for what holds for every transport. */
@@ -100,9 +104,10 @@ struct nvmf_transport_ops {
 	SLIST_ENTRY(nvmf_transport_ops) link;
 };
 void nvmf_transport_register(struct nvmf_transport_ops *ops);
-/* Makes a transport known by its name before main(). */
+/* Makes a transport known by its name before main(), and before constructors without a priority: those may ask which
+ * transports there are. */
 #define NVMF_TRANSPORT(ops_)                                                                                           \
-	__attribute__((constructor)) static void nvmf_transport_register_##ops_(void)                                  \
+	__attribute__((constructor(200))) static void nvmf_transport_register_##ops_(void)                             \
 	{                                                                                                              \
 		nvmf_transport_register(&ops_);                                                                        \
 	}

@@ -231,14 +231,28 @@ static inline struct nvmf_rdma_transport *nvmf_rdma_transport_of(struct nvmf_tra
 	return (struct nvmf_rdma_transport *)t;
 }
 
-/* Work requests of a group's pool: data_wr_pool_size, but never fewer than one command can need at once, for it would
- * wait for them for ever. Each of the host's descriptors begins one, and so does each piece of our memory where a work
- * request takes a single one. */
+/* The transport's own options (transport.c says what each means). */
+struct nvmf_rdma_opts {
+	int32_t num_cqe;
+	uint32_t max_srq_depth;
+	bool no_srq;
+	bool no_wr_batching;
+	uint32_t data_wr_pool_size;
+};
+
+static inline const struct nvmf_rdma_opts *nvmf_rdma_opts(const struct nvmf_rdma_transport *t)
+{
+	return (const struct nvmf_rdma_opts *)t->base.opts.own;
+}
+
+/* Work requests of a group's pool: data_wr_pool_size, but never fewer than one command can need, because that command
+ * would wait for them forever. Each of the host's descriptors begins one, and so does each piece of our memory where a
+ * work request takes a single one. */
 static inline uint32_t nvmf_rdma_data_wr_count(const struct nvmf_rdma_transport *t)
 {
 	uint32_t least = NVMF_RDMA_MAX_DESCRIPTORS + t->buffers.max_per_request;
 
-	return t->base.opts.data_wr_pool_size > least ? t->base.opts.data_wr_pool_size : least;
+	return nvmf_rdma_opts(t)->data_wr_pool_size > least ? nvmf_rdma_opts(t)->data_wr_pool_size : least;
 }
 
 static inline struct nvmf_rdma_group *nvmf_rdma_group_of(struct nvmf_transport_group *g)

@@ -457,9 +457,9 @@ static void poller_free(struct nvmf_rdma_poller *p)
 
 static int make_shared_receive_queue(struct nvmf_rdma_poller *p, const struct nvmf_rdma_transport *t)
 {
-	uint32_t depth = t->base.opts.max_srq_depth, limit = (uint32_t)p->device->attr.max_srq_wr;
+	uint32_t depth = nvmf_rdma_opts(t)->max_srq_depth, limit = (uint32_t)p->device->attr.max_srq_wr;
 
-	if (t->base.opts.no_srq || p->device->attr.max_srq == 0 || depth == 0) {
+	if (nvmf_rdma_opts(t)->no_srq || p->device->attr.max_srq == 0 || depth == 0) {
 		return 0;
 	}
 	depth = depth < limit ? depth : limit;
@@ -556,7 +556,7 @@ static struct nvmf_rdma_poller *poller_create(struct nvmf_rdma_group *g, struct 
 {
 	struct nvmf_rdma_poller *p = calloc(1, sizeof(*p));
 	const struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(g->base.transport);
-	int cqes = t->base.opts.num_cqe < d->attr.max_cqe ? t->base.opts.num_cqe : d->attr.max_cqe;
+	int cqes = nvmf_rdma_opts(t)->num_cqe < d->attr.max_cqe ? nvmf_rdma_opts(t)->num_cqe : d->attr.max_cqe;
 
 	if (p == NULL) {
 		return NULL;
@@ -564,7 +564,7 @@ static struct nvmf_rdma_poller *poller_create(struct nvmf_rdma_group *g, struct 
 	cqes = cqes > 0 ? cqes : 1; /* it grows */
 	p->device = d;
 	p->tgroup = g;
-	p->no_wr_batching = t->base.opts.no_wr_batching;
+	p->no_wr_batching = nvmf_rdma_opts(t)->no_wr_batching;
 	STAILQ_INIT(&p->dirty);
 	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
 	p->comp = ibv_create_comp_channel(d->verbs);

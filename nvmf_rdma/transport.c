@@ -11,29 +11,37 @@
 
 static struct iobuf_module buffers_module = {.name = "nvmf_RDMA"};
 
+#define OPTION(field_, type_, initial_, help_)                                                                         \
+	NVMF_TRANSPORT_OPTION(struct nvmf_rdma_opts, field_, NVMF_OPTION_##type_, initial_, help_)
+
+static const struct nvmf_transport_option options[] = {
+	OPTION(num_cqe, INT32, 4096, "entries of a completion queue; -1: as needed"),
+	OPTION(max_srq_depth, UINT32, 4096, "entries of a shared receive queue"),
+	OPTION(no_srq, BOOL, false, "a receive queue for each connection"),
+	OPTION(no_wr_batching, BOOL, false, "ring the doorbell for every send"),
+	OPTION(data_wr_pool_size, UINT32, 1024,
+	       "work requests for scattered data; never fewer than one command can need"),
+	{0},
+};
+
 static void init_opts(struct nvmf_transport_opts *o)
 {
-	*o = (struct nvmf_transport_opts){
-		.max_queue_depth = 128,
-		.max_io_qpairs_per_ctrlr = 127,
-		.in_capsule_data_size = 4096,
-		.max_io_size = 131072,
-		.io_unit_size = 8192,
-		.max_aq_depth = 128,
-		.num_shared_buffers = 4095,
-		.buf_cache_size = 64,
-		.iobuf_small_cache_size = 64,
-		.iobuf_large_cache_size = 64,
-		.zcopy = true,
-		.acceptor_backlog = 128,
-		.acceptor_poll_rate_us = 10000,
-		.abort_timeout_sec = 1,
-		.kas = 1,
-		.min_kato_ms = 1000,
-		.num_cqe = 4096,
-		.max_srq_depth = 4096,
-		.data_wr_pool_size = 1024,
-	};
+	o->max_queue_depth = 128;
+	o->max_io_qpairs_per_ctrlr = 127;
+	o->in_capsule_data_size = 4096;
+	o->max_io_size = 131072;
+	o->io_unit_size = 8192;
+	o->max_aq_depth = 128;
+	o->num_shared_buffers = 4095;
+	o->buf_cache_size = 64;
+	o->iobuf_small_cache_size = 64;
+	o->iobuf_large_cache_size = 64;
+	o->zcopy = true;
+	o->acceptor_backlog = 128;
+	o->acceptor_poll_rate_us = 10000;
+	o->abort_timeout_sec = 1;
+	o->kas = 1;
+	o->min_kato_ms = 1000;
 }
 
 static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts)
@@ -171,6 +179,7 @@ static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.name = "RDMA",
 	.trtype = NVMF_TRTYPE_RDMA,
 	.trace_object_type = TRACE_OBJECT_NVMF_RDMA_IO,
+	.options = options,
 	.opts_init = init_opts,
 	.create = create_transport,
 	.destroy = destroy_transport,

@@ -2,74 +2,42 @@
 /* Transports. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "nvmf/transport_options.h"
 #include "rpc_methods/nvmf.h"
+#include "util/compiler.h"
 
-/* Each option and whether it was given: defaults are the transport's. */
+/* Parameters that are options of transports: each has one place, whichever transport it belongs to. The table of
+ * parameters is made of the transports' tables before main(). */
+#define MAX_OPTIONS 64
 struct create_transport {
 	char *trtype, *tgt_name;
-	struct nvmf_transport_opts opts;
-	uint32_t acceptor_poll_rate, min_kato;
-	bool c2h_success;
-	uint32_t sock_priority;
-	uint16_t control_msg_num;
 	struct {
-		bool max_queue_depth, max_io_qpairs_per_ctrlr, in_capsule_data_size, max_io_size, io_unit_size,
-			max_aq_depth, num_shared_buffers, buf_cache_size, iobuf_small_cache_size,
-			iobuf_large_cache_size, zcopy, dif_insert_or_strip, acceptor_backlog, abort_timeout_sec, kas,
-			ack_timeout, num_cqe, max_srq_depth, no_srq, no_wr_batching, data_wr_pool_size,
-			acceptor_poll_rate, min_kato;
-	} given;
+		uint64_t value[MAX_OPTIONS]; /* of which the first bytes are the option's C type */
+		bool given[MAX_OPTIONS];
+	} options;
 };
 
-#define OPT(field_, type_, help_)                                                                                      \
-	{                                                                                                              \
-		.name = #field_, .type = type_, .offset = offsetof(struct create_transport, opts.field_),              \
-		.size = sizeof(((struct nvmf_transport_opts *)0)->field_), .required = RPC_OPTIONAL, .help = help_,    \
-		.given_offset = offsetof(struct create_transport, given.field_)                                        \
-	}
+/* What files that other programs saved may contain for a transport that does not have it: taken, and not looked at. */
+static const struct {
+	const char *name;
+	enum rpc_type type;
+	size_t size;
+} foreign_options[] = {
+	{"c2h_success", RPC_BOOL, sizeof(bool)},
+	{"sock_priority", RPC_UINT32, sizeof(uint32_t)},
+	{"control_msg_num", RPC_UINT16, sizeof(uint16_t)},
+};
 
-/* TCP's, which files saved by other programs may contain for any transport. */
-#define UNUSED_HELP "of another transport: not looked at"
-
-static const struct rpc_param create_transport_params[] = {
-	RPC_PARAM(struct create_transport, trtype, RPC_STRING, RPC_REQUIRED, "RDMA"),
+static const struct rpc_param fixed_params[] = {
+	RPC_PARAM(struct create_transport, trtype, RPC_STRING, RPC_REQUIRED, ""),
 	RPC_PARAM(struct create_transport, tgt_name, RPC_STRING, RPC_OPTIONAL,
 		  "name of the target; the default one if not given"),
-	OPT(max_queue_depth, RPC_UINT16, "entries of an I/O queue"),
-	OPT(max_io_qpairs_per_ctrlr, RPC_UINT16, "I/O queues of a controller"),
-	OPT(in_capsule_data_size, RPC_UINT32, "bytes of data that a command may bring along"),
-	OPT(max_io_size, RPC_UINT32, "bytes of one command, a power of two"),
-	OPT(io_unit_size, RPC_UINT32, "bytes of one data buffer"),
-	OPT(max_aq_depth, RPC_UINT32, "entries of an admin queue"),
-	OPT(num_shared_buffers, RPC_UINT32, "data buffers of all poll groups together"),
-	OPT(buf_cache_size, RPC_UINT32, "the default of the next two"),
-	OPT(iobuf_small_cache_size, RPC_UINT32, "small data buffers that each poll group keeps at hand"),
-	OPT(iobuf_large_cache_size, RPC_UINT32, "large ones; used when io_unit_size exceeds small_bufsize"),
-	OPT(zcopy, RPC_BOOL, "move data straight to and from bdevs whose blocks are memory"),
-	OPT(acceptor_backlog, RPC_INT32, "connections that may wait to be accepted"),
-	OPT(abort_timeout_sec, RPC_UINT32, "not looked at: an abort ends when the bdev has answered it"),
-	OPT(kas, RPC_UINT16, "keep-alive granularity, units of 100 ms"),
-	OPT(ack_timeout, RPC_UINT32,
-	    "milliseconds that a host may acknowledge nothing of what it was sent before it is disconnected; 0: 30000"),
-	OPT(num_cqe, RPC_INT32, "RDMA: entries of a completion queue; -1: as needed"),
-	OPT(max_srq_depth, RPC_UINT32, "RDMA: entries of a shared receive queue"),
-	OPT(no_srq, RPC_BOOL, "RDMA: a receive queue for each connection"),
-	OPT(no_wr_batching, RPC_BOOL, "RDMA: ring the doorbell for every send"),
-	OPT(data_wr_pool_size, RPC_UINT32,
-	    "RDMA: work requests for scattered data; never fewer than one command can need"),
-	RPC_PARAM(struct create_transport, acceptor_poll_rate, RPC_UINT32, RPC_OPTIONAL,
-		  "of transports that look for connections now and then; not looked at: they are taken as they come",
-		  .given_offset = offsetof(struct create_transport, given.acceptor_poll_rate)),
-	RPC_PARAM(struct create_transport, min_kato, RPC_UINT32, RPC_OPTIONAL,
-		  "milliseconds that a host's keep-alive timeout is rounded up to",
-		  .given_offset = offsetof(struct create_transport, given.min_kato)),
-	OPT(dif_insert_or_strip, RPC_BOOL,
-	    "hosts see blocks without metadata: made when they write, checked when they read"),
-	RPC_PARAM(struct create_transport, c2h_success, RPC_BOOL, RPC_OPTIONAL, UNUSED_HELP),
-	RPC_PARAM(struct create_transport, sock_priority, RPC_UINT32, RPC_OPTIONAL, UNUSED_HELP),
-	RPC_PARAM(struct create_transport, control_msg_num, RPC_UINT16, RPC_OPTIONAL, UNUSED_HELP),
+};
+
+static const struct rpc_param last_params[] = {
 	RPC_ONLY(disable_mappable_bar0, RPC_BOOL, "false", "there is no vfio-user"),
 	RPC_ONLY(disable_adaptive_irq, RPC_BOOL, "false", "there is no vfio-user"),
 	RPC_ONLY(disable_shadow_doorbells, RPC_BOOL, "false", "there is no vfio-user"),
@@ -80,51 +48,177 @@ static const struct rpc_param create_transport_params[] = {
 	RPC_PARAM_END,
 };
 
-#define TAKE(field_)                                                                                                   \
-	if (p->given.field_) {                                                                                         \
-		opts->field_ = p->opts.field_;                                                                         \
-	}
+static struct rpc_param create_transport_params[ARRAY_SIZE(fixed_params) + MAX_OPTIONS + ARRAY_SIZE(last_params)];
+static unsigned n_options; /* of them; they begin behind fixed_params */
 
-static void take_given(const struct create_transport *p, struct nvmf_transport_opts *opts)
+/* The names of the transports linked in, separated by commas. */
+static void list_types(char *text, size_t size)
 {
-	TAKE(max_queue_depth)
-	TAKE(max_io_qpairs_per_ctrlr)
-	TAKE(in_capsule_data_size)
-	TAKE(max_io_size)
-	TAKE(io_unit_size)
-	TAKE(max_aq_depth)
-	TAKE(num_shared_buffers)
-	TAKE(buf_cache_size)
-	opts->iobuf_small_cache_size = opts->iobuf_large_cache_size = opts->buf_cache_size;
-	TAKE(iobuf_small_cache_size)
-	TAKE(iobuf_large_cache_size)
-	TAKE(zcopy)
-	TAKE(dif_insert_or_strip)
-	TAKE(acceptor_backlog)
-	TAKE(abort_timeout_sec)
-	TAKE(kas)
-	TAKE(ack_timeout)
-	TAKE(num_cqe)
-	TAKE(max_srq_depth)
-	TAKE(no_srq)
-	TAKE(no_wr_batching)
-	TAKE(data_wr_pool_size)
-	if (p->given.acceptor_poll_rate) {
-		opts->acceptor_poll_rate_us = p->acceptor_poll_rate;
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 0; nvmf_transport_type(i) != NULL && len < size; i++) {
+		len += (size_t)snprintf(text + len, size - len, "%s%s", i != 0 ? ", " : "", nvmf_transport_type(i));
 	}
-	if (p->given.min_kato) {
-		opts->min_kato_ms = p->min_kato;
+}
+
+/* The number of the option of that name, or n_options: there is none. */
+static unsigned find_option_param(const char *name)
+{
+	unsigned n = 0;
+
+	while (n < n_options && strcmp(create_transport_params[ARRAY_SIZE(fixed_params) + n].name, name) != 0) {
+		n++;
 	}
+	return n;
+}
+
+static void add_option_param(const char *name, enum rpc_type type, size_t size, const char *help)
+{
+	unsigned n = n_options++;
+
+	if (n == MAX_OPTIONS) {
+		fprintf(stderr, "nvmf_create_transport: the transports have more than %d options\n", MAX_OPTIONS);
+		abort(); /* before main(): whoever adds a transport sees it at once */
+	}
+	create_transport_params[ARRAY_SIZE(fixed_params) + n] = (struct rpc_param){
+		.name = name,
+		.type = type,
+		.offset = offsetof(struct create_transport, options.value) + n * sizeof(uint64_t),
+		.size = size,
+		.required = RPC_OPTIONAL,
+		.help = help,
+		.given_offset = offsetof(struct create_transport, options.given) + n * sizeof(bool),
+	};
+}
+
+static const struct {
+	enum rpc_type type;
+	size_t size;
+} option_types[NVMF_OPTION_TYPES] = {
+	[NVMF_OPTION_BOOL] = {RPC_BOOL, sizeof(bool)},
+	[NVMF_OPTION_UINT16] = {RPC_UINT16, sizeof(uint16_t)},
+	[NVMF_OPTION_UINT32] = {RPC_UINT32, sizeof(uint32_t)},
+	[NVMF_OPTION_INT32] = {RPC_INT32, sizeof(int32_t)},
+};
+
+/* trtype: whose own it is; NULL: a common one. The texts are made once and stay. */
+static void add_transport_option(const struct nvmf_transport_option *o, const char *trtype)
+{
+	unsigned n = find_option_param(o->name);
+	struct rpc_param *known = &create_transport_params[ARRAY_SIZE(fixed_params) + n];
+	char *help = NULL;
+
+	if (trtype == NULL) {
+		add_option_param(o->name, option_types[o->type].type, option_types[o->type].size, o->help);
+	} else if (n == n_options) {
+		int len = asprintf(&help, "%s: %s", trtype, o->help);
+		add_option_param(o->name, option_types[o->type].type, option_types[o->type].size,
+				 len < 0 ? o->help : help);
+	} else {
+		if (known->type != option_types[o->type].type) {
+			fprintf(stderr, "nvmf_create_transport: two transports declare %s with different types\n",
+				o->name);
+			abort();
+		}
+		known->help = asprintf(&help, "%s; %s: %s", known->help, trtype, o->help) < 0 ? known->help : help;
+	}
+}
+
+/* After all transports have registered (NVMF_TRANSPORT() has an earlier priority). */
+__attribute__((constructor)) static void make_create_transport_params(void)
+{
+	static char types[256];
+	const struct nvmf_transport_option *o;
+	const char *type;
+
+	list_types(types, sizeof(types));
+	memcpy(create_transport_params, fixed_params, sizeof(fixed_params));
+	create_transport_params[0].help = types;
+	for (unsigned n = 0; (o = nvmf_transport_common_option(n)) != NULL; n++) {
+		add_transport_option(o, NULL);
+	}
+	for (unsigned t = 0; (type = nvmf_transport_type(t)) != NULL; t++) {
+		for (unsigned n = 0; (o = nvmf_transport_own_option(type, n)) != NULL; n++) {
+			add_transport_option(o, type);
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(foreign_options); i++) {
+		if (find_option_param(foreign_options[i].name) == n_options) {
+			add_option_param(foreign_options[i].name, foreign_options[i].type, foreign_options[i].size,
+					 "of another transport: not looked at");
+		}
+	}
+	memcpy(&create_transport_params[ARRAY_SIZE(fixed_params) + n_options], last_params, sizeof(last_params));
+}
+
+static bool is_foreign_option(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(foreign_options); i++) {
+		if (strcmp(foreign_options[i].name, name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int64_t option_param_value(const struct create_transport *p, unsigned n)
+{
+	const void *at = &p->options.value[n];
+
+	switch (create_transport_params[ARRAY_SIZE(fixed_params) + n].type) {
+	case RPC_BOOL:
+		return *(const bool *)at;
+	case RPC_UINT16:
+		return *(const uint16_t *)at;
+	case RPC_UINT32:
+		return *(const uint32_t *)at;
+	default:
+		return *(const int32_t *)at;
+	}
+}
+
+static const struct nvmf_transport_option *find_transport_option(const char *trtype, const char *name)
+{
+	const struct nvmf_transport_option *o;
+
+	for (unsigned n = 0; (o = nvmf_transport_option(trtype, n)) != NULL; n++) {
+		if (strcmp(o->name, name) == 0) {
+			break;
+		}
+	}
+	return o;
+}
+
+/* False: one was given that this transport does not have, which has been answered. */
+static bool take_given(struct rpc_request *req, const struct create_transport *p, struct nvmf_transport_opts *opts)
+{
+	if (p->options.given[find_option_param("buf_cache_size")]) {
+		opts->iobuf_small_cache_size = opts->iobuf_large_cache_size =
+			(uint32_t)option_param_value(p, find_option_param("buf_cache_size"));
+	}
+	for (unsigned n = 0; n < n_options; n++) {
+		const char *name = create_transport_params[ARRAY_SIZE(fixed_params) + n].name;
+		const struct nvmf_transport_option *o =
+			p->options.given[n] ? find_transport_option(p->trtype, name) : NULL;
+
+		if (o != NULL) {
+			nvmf_transport_option_set(opts, o, option_param_value(p, n));
+		} else if (p->options.given[n] && !is_foreign_option(name)) {
+			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+				  "parameter \"%s\" is an option of another transport: transport %s does not have it",
+				  name, p->trtype);
+			return false;
+		}
+	}
+	return true;
 }
 
 static void answer_unknown_type(struct rpc_request *req, const char *trtype)
 {
-	char known[256] = "";
+	char known[256];
 
-	for (unsigned i = 0; nvmf_transport_type(i) != NULL; i++) {
-		size_t len = strlen(known);
-		snprintf(known + len, sizeof(known) - len, "%s%s", i != 0 ? ", " : "", nvmf_transport_type(i));
-	}
+	list_types(known, sizeof(known));
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"trtype\" is \"%s\": this program has %s", trtype,
 		  known[0] != 0 ? known : "no transport");
 }
@@ -143,8 +237,10 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 		answer_unknown_type(req, p->trtype);
 		return;
 	}
-	take_given(p, &opts);
-	if (nvmf_transport_opts_check(&opts, why) != 0) {
+	if (!take_given(req, p, &opts)) {
+		return;
+	}
+	if (nvmf_transport_opts_check(p->trtype, &opts, why) != 0) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter %s", why);
 		return;
 	}
@@ -176,32 +272,16 @@ static const struct rpc_param get_transports_params[] = {
 json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t)
 {
 	const struct nvmf_transport_opts *opts = nvmf_transport_get_opts(t);
+	const struct nvmf_transport_option *option;
 	json_t *o = json_object();
 
 	json_object_set_new(o, "trtype", rpc_string(nvmf_transport_name(t)));
-	json_object_set_new(o, "max_queue_depth", json_integer(opts->max_queue_depth));
-	json_object_set_new(o, "max_io_qpairs_per_ctrlr", json_integer(opts->max_io_qpairs_per_ctrlr));
-	json_object_set_new(o, "in_capsule_data_size", json_integer(opts->in_capsule_data_size));
-	json_object_set_new(o, "max_io_size", json_integer(opts->max_io_size));
-	json_object_set_new(o, "io_unit_size", json_integer(opts->io_unit_size));
-	json_object_set_new(o, "max_aq_depth", json_integer(opts->max_aq_depth));
-	json_object_set_new(o, "num_shared_buffers", json_integer(opts->num_shared_buffers));
-	json_object_set_new(o, "buf_cache_size", json_integer(opts->buf_cache_size));
-	json_object_set_new(o, "iobuf_small_cache_size", json_integer(opts->iobuf_small_cache_size));
-	json_object_set_new(o, "iobuf_large_cache_size", json_integer(opts->iobuf_large_cache_size));
-	json_object_set_new(o, "dif_insert_or_strip", json_boolean(opts->dif_insert_or_strip));
-	json_object_set_new(o, "zcopy", json_boolean(opts->zcopy));
-	json_object_set_new(o, "acceptor_backlog", json_integer(opts->acceptor_backlog));
-	json_object_set_new(o, "acceptor_poll_rate", json_integer(opts->acceptor_poll_rate_us));
-	json_object_set_new(o, "abort_timeout_sec", json_integer(opts->abort_timeout_sec));
-	json_object_set_new(o, "kas", json_integer(opts->kas));
-	json_object_set_new(o, "min_kato", json_integer(opts->min_kato_ms));
-	json_object_set_new(o, "ack_timeout", json_integer(opts->ack_timeout));
-	json_object_set_new(o, "num_cqe", json_integer(opts->num_cqe));
-	json_object_set_new(o, "max_srq_depth", json_integer(opts->max_srq_depth));
-	json_object_set_new(o, "no_srq", json_boolean(opts->no_srq));
-	json_object_set_new(o, "no_wr_batching", json_boolean(opts->no_wr_batching));
-	json_object_set_new(o, "data_wr_pool_size", json_integer(opts->data_wr_pool_size));
+	for (unsigned n = 0; (option = nvmf_transport_option(nvmf_transport_name(t), n)) != NULL; n++) {
+		int64_t value = nvmf_transport_option_get(opts, option);
+
+		json_object_set_new(o, option->name,
+				    option->type == NVMF_OPTION_BOOL ? json_boolean(value != 0) : json_integer(value));
+	}
 	return o;
 }
 

@@ -808,6 +808,19 @@ static int wait_state(void)
 	return rc;
 }
 
+static void set_option(struct nvmf_transport_opts *opts, const char *name, int64_t value)
+{
+	const struct nvmf_transport_option *o;
+
+	for (unsigned n = 0; (o = nvmf_transport_own_option("RDMA", n)) != NULL; n++) {
+		if (strcmp(o->name, name) == 0) {
+			nvmf_transport_option_set(opts, o, value);
+			return;
+		}
+	}
+	CU_FAIL_FATAL("no such option");
+}
+
 static int setup(void)
 {
 	struct nvmf_tgt_opts opts = {.name = "devices"};
@@ -827,8 +840,8 @@ static int setup(void)
 	}
 	nvmf_transport_opts_init("RDMA", &topts);
 	topts.num_shared_buffers = BUFFERS;
-	topts.max_srq_depth = 128;
-	topts.data_wr_pool_size = 16;
+	set_option(&topts, "max_srq_depth", 128);
+	set_option(&topts, "data_wr_pool_size", 16);
 	topts.ack_timeout = 2000;
 	topts.iobuf_small_cache_size = topts.iobuf_large_cache_size = 0;
 	rc = nvmf_tgt_create(&opts, &tgt);
