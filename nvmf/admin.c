@@ -3,164 +3,70 @@
  * on the poll group and carried out on the control thread; Keep Alive is answered at once. None of them waits for a
  * namespace, and those of the reserved lane do not wait for buffers either. */
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
-
-struct admin_command {
-	void (*run)(struct nvmf_request *req);
-	uint32_t effects; /* enum nvme_cmd_effects */
-	bool discovery;   /* discovery controllers have it too */
-};
-
-/* Base 5, figure 138; what is not here is an invalid opcode. Keep Alive's run is never called. */
-static const struct admin_command admin_commands[256] = {
-	[nvme_admin_get_log_page] = {nvmf_get_log_run, NVME_CMD_EFFECTS_CSUPP, true},
-	[nvme_admin_identify] = {nvmf_identify_run, NVME_CMD_EFFECTS_CSUPP, true},
-	[nvme_admin_abort_cmd] = {nvmf_abort_run, NVME_CMD_EFFECTS_CSUPP, false},
-	[nvme_admin_set_features] = {nvmf_set_features_run, NVME_CMD_EFFECTS_CSUPP, true},
-	[nvme_admin_get_features] = {nvmf_get_features_run, NVME_CMD_EFFECTS_CSUPP, true},
-	[nvme_admin_async_event] = {nvmf_aer_run, NVME_CMD_EFFECTS_CSUPP, true},
-	[nvme_admin_keep_alive] = {NULL, NVME_CMD_EFFECTS_CSUPP, true},
-};
-
-static const uint32_t io_effects[] = {
-	[nvme_cmd_flush] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_write] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
-	[nvme_cmd_read] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_compare] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_write_zeroes] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
-	[nvme_cmd_dsm] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
-	[nvme_cmd_verify] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_write_uncor] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
-	[nvme_cmd_copy] = NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC,
-	[nvme_cmd_resv_register] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_resv_report] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_resv_acquire] = NVME_CMD_EFFECTS_CSUPP,
-	[nvme_cmd_resv_release] = NVME_CMD_EFFECTS_CSUPP,
-};
-
-void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log)
-{
-	bool discovery = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY;
-
-	for (size_t i = 0; i < ARRAY_SIZE(admin_commands); i++) {
-		if (!discovery || admin_commands[i].discovery) {
-			log->acs[i] = htole32(admin_commands[i].effects);
-		}
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(io_effects) && !discovery; i++) {
-		log->iocs[i] = htole32(io_effects[i]);
-	}
-	if (!discovery && !(nvmf_ctrlr_oncs(ctrlr) & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE)) {
-		log->iocs[nvme_cmd_write_uncor] = 0;
-	}
-	if (!discovery) {
-		nvmf_passthru_effects(ctrlr, log);
-	}
-}
 
 /* ---- Group: arrival ---- */
 
-static enum nvmf_next reserved_lane_start(struct nvmf_request *req, uint8_t xfer, uint32_t length)
+enum nvmf_next nvmf_fabrics_start(struct nvmf_request *req)
 {
-	req->reserved_lane = true;
-	return nvmf_request_data(req, xfer, length);
-}
+	const struct nvmf_command *cmd = nvmf_command_of(req);
+	bool authenticating = req->qpair->state == NVMF_QPAIR_AUTHENTICATING;
+	bool connected = req->qpair->state == NVMF_QPAIR_ENABLED || authenticating;
 
-static enum nvmf_next fabrics_start(struct nvmf_request *req)
-{
-	const struct nvmf_fabrics_sqe *sqe = (const void *)req->sqe;
-	bool proving = req->qpair->state == NVMF_QPAIR_AUTHENTICATING;
-	bool connected = req->qpair->state == NVMF_QPAIR_ENABLED || proving;
-
-	switch (sqe->fctype) {
-	case nvme_fabrics_type_connect:
-		if (connected) {
-			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
-		}
-		return reserved_lane_start(req, NVME_DATA_TFR_HOST_TO_CTRL, sizeof(struct nvmf_connect_data));
-	case nvme_fabrics_type_property_get:
-	case nvme_fabrics_type_property_set:
-		if (proving) {
-			return nvmf_request_reject(req, NVME_ST_DNR(CMD_SPECIFIC, AUTH_REQUIRED), NVMF_WHERE_FCTYPE);
-		}
-		if (!connected) {
-			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
-		}
-		return reserved_lane_start(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
-	case nvme_fabrics_type_auth_send:
-	case nvme_fabrics_type_auth_receive:
-		if (!connected) {
-			return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
-		}
-		return nvmf_auth_start(req);
-	default:
+	if (cmd->name == NULL) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_FCTYPE);
 	}
+	if (connected == ((cmd->flags & NVMF_CMD_UNCONNECTED) != 0)) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
+	}
+	if (authenticating && (cmd->flags & NVMF_CMD_UNAUTHENTICATED) == 0) {
+		return nvmf_request_reject(req, NVME_ST_DNR(CMD_SPECIFIC, AUTH_REQUIRED), NVMF_WHERE_FCTYPE);
+	}
+	if (req->qpair->qid != 0 && (cmd->flags & NVMF_CMD_ADMIN_QUEUE) != 0) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_FCTYPE);
+	}
+	return nvmf_command_start(req, cmd);
 }
 
-static enum nvmf_next get_log_start(struct nvmf_request *req)
+uint16_t nvmf_get_log_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
 {
 	struct nvmf_get_log log;
-	uint16_t where;
-	uint16_t status = nvmf_decode_get_log(req->sqe, &log, &where);
+	uint16_t status = nvmf_decode_get_log(req->sqe, &log, where);
 
-	if (status != NVME_ST_SUCCESS) {
-		return nvmf_request_reject(req, status, where);
+	*bytes = log.length;
+	if (status == NVME_ST_SUCCESS && log.length > req->qpair->transport->opts.max_io_size) {
+		return nvmf_bad_field(where, NVMF_WHERE(42, 0));
 	}
-	if (log.length > req->qpair->transport->opts.max_io_size) {
-		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE(42, 0));
-	}
-	return nvmf_request_data(req, NVME_DATA_TFR_CTRL_TO_HOST, log.length);
+	return status;
 }
 
-static enum nvmf_next get_features_start(struct nvmf_request *req)
+uint16_t nvmf_get_features_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
 {
 	struct nvmf_feature f;
-	uint16_t where;
-	uint16_t status = nvmf_decode_get_features(req->sqe, &f, &where);
+	uint16_t status = nvmf_decode_get_features(req->sqe, &f, where);
 
-	if (status != NVME_ST_SUCCESS) {
-		return nvmf_request_reject(req, status, where);
-	}
-	if (f.select == NVME_GET_FEATURES_SEL_SUPPORTED) {
-		return NVMF_NEXT_EXEC;
-	}
-	return nvmf_request_data(req, NVME_DATA_TFR_CTRL_TO_HOST, nvmf_feature_data_length(f.fid, f.cdw11));
+	*bytes = f.select == NVME_GET_FEATURES_SEL_SUPPORTED ? 0 : nvmf_feature_data_length(f.fid, f.cdw11);
+	return status;
 }
 
-static enum nvmf_next set_features_start(struct nvmf_request *req)
+uint16_t nvmf_set_features_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
 {
 	struct nvmf_feature f;
-	uint16_t where;
-	uint16_t status = nvmf_decode_set_features(req->sqe, &f, &where);
+	uint16_t status = nvmf_decode_set_features(req->sqe, &f, where);
 
-	if (status != NVME_ST_SUCCESS) {
-		return nvmf_request_reject(req, status, where);
-	}
-	return nvmf_request_data(req, NVME_DATA_TFR_HOST_TO_CTRL, nvmf_feature_data_length(f.fid, f.cdw11));
+	*bytes = nvmf_feature_data_length(f.fid, f.cdw11);
+	return status;
 }
 
 static enum nvmf_next admin_command_start(struct nvmf_request *req)
 {
-	switch (req->sqe->opcode) {
-	case nvme_admin_get_log_page:
-		return get_log_start(req);
-	case nvme_admin_identify:
-		return nvmf_request_data(req, NVME_DATA_TFR_CTRL_TO_HOST, NVME_IDENTIFY_DATA_SIZE);
-	case nvme_admin_get_features:
-		return get_features_start(req);
-	case nvme_admin_set_features:
-		return set_features_start(req);
-	case nvme_admin_abort_cmd:
-	case nvme_admin_keep_alive:
-		return reserved_lane_start(req, NVME_DATA_TFR_NO_DATA_TFR, 0);
-	case nvme_admin_async_event:
-		return NVMF_NEXT_EXEC;
-	default:
-		return req->sqe->opcode >= NVMF_VENDOR_ADMIN
-			       ? nvmf_passthru_admin_start(req)
-			       : nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
+	const struct nvmf_command *cmd = nvmf_command_of(req);
+
+	if (cmd->name == NULL) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 	}
+	return cmd->data == NVMF_DATA_SGL ? nvmf_passthru_admin_start(req) : nvmf_command_start(req, cmd);
 }
 
 enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
@@ -174,7 +80,7 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_FLAGS_FUSE);
 	}
 	if (req->sqe->opcode == nvme_admin_fabrics) {
-		return fabrics_start(req);
+		return nvmf_fabrics_start(req);
 	}
 	if (qpair->state == NVMF_QPAIR_AUTHENTICATING) {
 		return nvmf_request_reject(req, NVME_ST_DNR(CMD_SPECIFIC, AUTH_REQUIRED), NVMF_WHERE_OPCODE);
@@ -187,9 +93,9 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 
 /* ---- Group: execution ---- */
 
-static void keep_alive_exec(struct nvmf_request *req)
+/* That the host was heard of has been noted on arrival. */
+void nvmf_keep_alive_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
-	/* That the host was heard of has been noted on arrival. */
 	uint32_t kato = atomic_load_explicit(&req->qpair->ctrlr->kato_ms, memory_order_relaxed);
 
 	if (kato == 0) {
@@ -199,18 +105,15 @@ static void keep_alive_exec(struct nvmf_request *req)
 	}
 }
 
-static void admin_run_on_control(struct thread_msg *msg);
-
 void nvmf_admin_exec(struct nvmf_request *req)
 {
-	bool held = req->sqe->opcode == nvme_admin_async_event;
+	const struct nvmf_command *cmd = nvmf_command_of(req);
 
-	if (req->sqe->opcode == nvme_admin_keep_alive) {
-		keep_alive_exec(req);
-		return;
+	if (cmd->exec != NULL) {
+		cmd->exec(req, NULL);
+	} else {
+		nvmf_command_post(req, cmd);
 	}
-	nvmf_request_set_where(req, held ? NVMF_REQUEST_HELD : NVMF_REQUEST_CONTROL);
-	thread_post(thread_control(), &req->msg, admin_run_on_control);
 }
 
 /* ---- Control thread ---- */
@@ -220,29 +123,6 @@ struct nvmf_ctrlr *nvmf_request_ctrlr(const struct nvmf_request *req)
 	return req->qpair->ctl_ctrlr;
 }
 
-static void fabrics_run(struct nvmf_request *req)
-{
-	const struct nvmf_fabrics_sqe *sqe = (const void *)req->sqe;
-
-	switch (sqe->fctype) {
-	case nvme_fabrics_type_connect:
-		nvmf_connect_run(req);
-		break;
-	case nvme_fabrics_type_property_get:
-		nvmf_property_get_run(req);
-		break;
-	case nvme_fabrics_type_auth_send:
-		nvmf_auth_send_run(req);
-		break;
-	case nvme_fabrics_type_auth_receive:
-		nvmf_auth_receive_run(req);
-		break;
-	default: /* fabrics_start lets no other pass */
-		nvmf_property_set_run(req);
-		break;
-	}
-}
-
 /* Commands other than those of fabrics need a controller that is ready. */
 static bool ctrlr_is_ready(const struct nvmf_ctrlr *ctrlr)
 {
@@ -250,23 +130,17 @@ static bool ctrlr_is_ready(const struct nvmf_ctrlr *ctrlr)
 	       ctrlr->state == NVMF_CTRLR_SHUT_DOWN;
 }
 
-static void admin_run_on_control(struct thread_msg *msg)
+uint16_t nvmf_admin_check(const struct nvmf_request *req, const struct nvmf_command *cmd)
 {
-	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
-	const struct admin_command *command = &admin_commands[req->sqe->opcode];
 
-	if (req->sqe->opcode == nvme_admin_fabrics) {
-		fabrics_run(req);
-	} else if (!ctrlr_is_ready(ctrlr)) {
-		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_OPCODE);
-	} else if (req->sqe->opcode >= NVMF_VENDOR_ADMIN) {
-		nvmf_passthru_admin_run(req);
-	} else if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY && !command->discovery) {
-		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
-	} else {
-		command->run(req);
+	if (!ctrlr_is_ready(ctrlr)) {
+		return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
 	}
+	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY && (cmd->flags & NVMF_CMD_DISCOVERY) == 0) {
+		return NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+	}
+	return NVME_ST_SUCCESS;
 }
 
 /* ---- Data to the host ---- */

@@ -4,6 +4,7 @@
  * Nothing can be saved (ONCS bit 4 is 0), so the saved value of a feature is its default (Base 4.2). */
 #include <stdlib.h>
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 #define WHERE_FID  NVMF_WHERE_CDW10
@@ -372,7 +373,7 @@ static uint16_t feature_set_resv_persist(struct nvmf_request *req, const struct 
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}
-	nvmf_resv_change(req, ns);
+	nvmf_resv_persist(req, ns);
 	return ANSWERED;
 }
 

@@ -2,6 +2,7 @@
 /* Identify: Base 5.17, NVM 4.1.5. Control thread. */
 #include <stdio.h>
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 #define WHERE_CNS NVMF_WHERE_CDW10
@@ -71,22 +72,6 @@ static void identify_fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctr
 		     NVME_CTRL_ANACAP_PERSISTENT_LOSS | NVME_CTRL_ANACAP_CHANGE;
 	id->anagrpmax = htole32(s->max_nsid);
 	id->nanagrpid = htole32(s->max_nsid);
-}
-
-/* Copy and Verify every bdev can; to make blocks uncorrectable, only some: the command is there if it is of use with
- * any namespace. */
-uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr)
-{
-	const struct nvmf_subsystem *s = ctrlr->subsystem;
-	uint16_t oncs = NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES |
-			NVME_CTRL_ONCS_RESERVATIONS | NVME_CTRL_ONCS_VERIFY | NVME_CTRL_ONCS_COPY;
-
-	for (uint32_t i = 0; i < s->max_nsid; i++) {
-		if (s->ns[i] != NULL && bdev_io_type_supported(s->ns[i]->bdev, BDEV_IO_WRITE_UNCORRECTABLE)) {
-			return oncs | NVME_CTRL_ONCS_WRITE_UNCORRECTABLE;
-		}
-	}
-	return oncs;
 }
 
 static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)

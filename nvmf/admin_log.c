@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Get Log Page: Base 5.16. Each page writes what the host's window shows of it. Control thread. */
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 #define WHERE_LID NVMF_WHERE_CDW10
@@ -99,7 +100,7 @@ static uint64_t log_put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_
 {
 	struct nvme_cmd_effects_log log = {0};
 
-	nvmf_admin_effects(ctrlr, &log);
+	nvmf_command_effects(ctrlr, &log);
 	nvmf_window_put(w, 0, &log, sizeof(log));
 	return sizeof(log);
 }

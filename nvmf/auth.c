@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 LOG_FLAG(nvmf)
@@ -218,17 +219,17 @@ static void auth_finish_on_group(struct thread_msg *msg)
 
 	/* The host's silence begins now: it may have waited for longer than it may be silent. */
 	atomic_store_explicit(&req->qpair->last_command_ticks, thread_now(), memory_order_relaxed);
-	if (req->phase != 0 && req->qpair->state == NVMF_QPAIR_AUTHENTICATING) {
+	if (req->authenticated && req->qpair->state == NVMF_QPAIR_AUTHENTICATING) {
 		nvmf_qpair_set_state(req->qpair, NVMF_QPAIR_ENABLED);
 	}
-	nvmf_request_finish(req, req->cqe.status);
+	nvmf_request_finish(req, req->answer_status);
 }
 
 static void auth_answer_at(struct nvmf_auth *auth, struct nvmf_request *req, uint16_t status, uint16_t where)
 {
-	req->phase = auth->state == NVMF_AUTH_COMPLETED;
-	req->error_where = where;
-	req->cqe.status = status;
+	req->authenticated = auth->state == NVMF_AUTH_COMPLETED;
+	req->error_location = where;
+	req->answer_status = status;
 	if (status == NVME_ST_SUCCESS && auth->state != NVMF_AUTH_COMPLETED && auth->state != NVMF_AUTH_ERROR) {
 		auth_restart_timer(auth); /* a command that fails is no step */
 	}
@@ -673,17 +674,13 @@ void nvmf_auth_receive_run(struct nvmf_request *req)
 }
 
 /* Group. */
-enum nvmf_next nvmf_auth_start(struct nvmf_request *req)
+uint16_t nvmf_auth_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
 {
 	const struct nvmf_auth_sqe *sqe = (const void *)req->sqe;
-	bool send = sqe->fctype == nvme_fabrics_type_auth_send;
-	uint32_t length;
-	uint16_t where;
-	uint16_t status = nvmf_decode_auth(sqe, send ? DHCHAP_MESSAGE_MAX : UINT32_MAX, &length, &where);
+	uint32_t length = 0;
+	uint16_t status = nvmf_decode_auth(
+		sqe, sqe->fctype == nvme_fabrics_type_auth_send ? DHCHAP_MESSAGE_MAX : UINT32_MAX, &length, where);
 
-	if (status != NVME_ST_SUCCESS) {
-		return nvmf_request_reject(req, status, where);
-	}
-	req->phase = 0;
-	return nvmf_request_data(req, send ? NVME_DATA_TFR_HOST_TO_CTRL : NVME_DATA_TFR_CTRL_TO_HOST, length);
+	*bytes = length;
+	return status;
 }

@@ -3,6 +3,7 @@
  * thread, but for the last step. */
 #include <stdlib.h>
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 /* Where in the command or in its data the bad parameter is. */
@@ -163,7 +164,7 @@ static void connect_finish_on_group(struct thread_msg *msg)
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	struct nvmf_qpair *qpair = req->qpair;
 	const struct nvmf_connect_sqe *sqe = (const void *)req->sqe;
-	uint16_t status = req->cqe.status;
+	uint16_t status = req->answer_status;
 
 	if (status == NVME_ST_SUCCESS && qpair->state == NVMF_QPAIR_CONNECTING) {
 		qpair->ctrlr = qpair->ctl_ctrlr;
@@ -195,7 +196,7 @@ static void connect_accept(struct nvmf_request *req)
 static void connect_set_fault(struct nvmf_request *req, const struct nvmf_connect_fault *fault)
 {
 	req->cqe.dw0 = htole32(fault->ipo | (uint32_t)fault->iattr << 16);
-	req->error_where = fault->iattr == IN_COMMAND ? fault->ipo : NVMF_WHERE_NOWHERE;
+	req->error_location = fault->iattr == IN_COMMAND ? fault->ipo : NVMF_WHERE_NOWHERE;
 }
 
 void nvmf_connect_run(struct nvmf_request *req)
@@ -222,6 +223,6 @@ void nvmf_connect_run(struct nvmf_request *req)
 	} else if (fault.ipo != 0 || fault.iattr != 0) {
 		connect_set_fault(req, &fault);
 	}
-	req->cqe.status = status;
+	req->answer_status = status;
 	thread_post(qpair->group->thread, &req->msg, connect_finish_on_group);
 }

@@ -19,7 +19,7 @@ static void error_log_fill(struct nvme_error_log_page *entry, const struct nvmf_
 		.sqid = htole16(req->qpair->qid),
 		.cmdid = req->sqe->cid,
 		.status_field = htole16((uint16_t)(status << 1)),
-		.parm_error_location = htole16(req->error_where),
+		.parm_error_location = htole16(req->error_location),
 		.lba = io ? htole64(error_log_lba(req)) : 0,
 		.nsid = req->sqe->opcode != nvme_admin_fabrics ? req->sqe->nsid : 0,
 		.trtype = req->qpair->transport->ops->trtype,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 struct inflight_call {
@@ -60,32 +61,20 @@ const char *nvmf_request_state(unsigned n)
 
 static void inflight_describe_command(const struct nvmf_request *req, struct nvmf_inflight *out)
 {
+	const struct nvmf_command *cmd = nvmf_command_of(req);
 	const struct nvme_sqe *sqe = req->sqe;
-	bool fabrics = sqe->opcode == nvme_admin_fabrics;
 
 	out->cid = nvmf_request_cid(req);
 	out->opcode = sqe->opcode;
-	out->fabrics = fabrics;
+	out->fabrics = sqe->opcode == nvme_admin_fabrics;
 	out->admin = req->qpair->qid == 0;
-	out->nsid = fabrics ? 0 : le32toh(sqe->nsid);
-	if (out->admin || fabrics) {
-		return;
+	out->command = out->fabrics ? "fabrics" : cmd->name;
+	out->nsid = out->fabrics ? 0 : le32toh(sqe->nsid);
+	if ((cmd->flags & NVMF_CMD_SLBA) != 0) {
+		out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
 	}
-	switch (sqe->opcode) {
-	case nvme_cmd_read:
-	case nvme_cmd_write:
-	case nvme_cmd_compare:
-	case nvme_cmd_write_zeroes:
-	case nvme_cmd_verify:
-	case nvme_cmd_write_uncor:
-		out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
+	if ((cmd->flags & NVMF_CMD_NLB) != 0) {
 		out->num_blocks = (le32toh(sqe->cdw12) & 0xffff) + 1;
-		break;
-	case nvme_cmd_copy: /* where to; how much is in its data */
-		out->slba = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
-		break;
-	default:
-		break;
 	}
 }
 

@@ -486,15 +486,15 @@ void nvmf_ns_changed(struct nvmf_subsystem *s, struct nvmf_ns *ns);
 
 /* ---- Reservations: resv_ns.c, resv_store.c ---- */
 
+struct nvmf_command;
 struct nvmf_window;
 
 #define NVMF_RESV_PATH_MAX 1024
 
-/* Group's thread: a Reservation Register, Acquire, Release or Report goes to the control thread by this. */
-void nvmf_resv_run(struct thread_msg *msg);
-/* A command that changes something, Set Features of the persistence included; answers it when it has. */
-void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns);
-/* Set Features of the persistence for every namespace of the host that has a file. */
+/* Set Features, Reservation Persistence of one namespace: answers the command when the change is made, or has failed.
+ */
+void nvmf_resv_persist(struct nvmf_request *req, struct nvmf_ns *ns);
+/* The same for every namespace that the host sees and that has a ptpl_file. */
 void nvmf_resv_persist_all(struct nvmf_request *req);
 /* What groups are to look at; NULL: it is not reserved. */
 const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns);
@@ -558,8 +558,9 @@ static inline void nvmf_request_set_where(struct nvmf_request *req, enum nvmf_re
 struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct nvmf_geometry *geo);
 uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
 			   uint64_t *bytes, uint16_t *where);
-/* Of commands that move no blocks: their protection information fields. */
+/* The protection information fields of a command that moves no blocks. */
 uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
+uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
 /* Tells the bdev how the command wants the metadata. */
 void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv);
 /* Control thread: what Identify Namespace says of it; the bdev's as geometry: -EINVAL. */
@@ -571,16 +572,18 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req);
 void nvmf_io_exec(struct nvmf_request *req);
 /* The namespace of a command that may go through; otherwise NULL and the status it is to end with. */
 struct nvmf_ns_view *nvmf_io_find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status);
-/* Vendor specific commands: passthru.c. _run: control thread. */
+/* Vendor specific commands: passthru.c. */
 enum nvmf_next nvmf_passthru_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv);
-void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv);
 enum nvmf_next nvmf_passthru_admin_start(struct nvmf_request *req);
-void nvmf_passthru_admin_run(struct nvmf_request *req);
 void nvmf_passthru_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log);
 void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status);
 /* Admin and fabrics commands; any queue pair that is not an enabled I/O one. */
 enum nvmf_next nvmf_admin_start(struct nvmf_request *req);
+/* A fabrics command, on any queue pair. */
+enum nvmf_next nvmf_fabrics_start(struct nvmf_request *req);
 void nvmf_admin_exec(struct nvmf_request *req);
+/* Control thread: whether the controller carries out an admin command now: a status. */
+uint16_t nvmf_admin_check(const struct nvmf_request *req, const struct nvmf_command *cmd);
 
 void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state);
 /* Connect has succeeded; ctrlr, view and qid are set. */
@@ -607,25 +610,11 @@ size_t nvmf_request_copy_data(const struct nvmf_request *req, void *to, size_t l
 /* Fills a text field of Identify or of a log page: padded with spaces, not terminated (Base 1.4.2). */
 void nvmf_put_padded(char *field, size_t size, const char *text);
 
-void nvmf_connect_run(struct nvmf_request *req);
-void nvmf_property_get_run(struct nvmf_request *req);
-void nvmf_property_set_run(struct nvmf_request *req);
-void nvmf_identify_run(struct nvmf_request *req);
-void nvmf_get_log_run(struct nvmf_request *req);
-void nvmf_get_features_run(struct nvmf_request *req);
-void nvmf_set_features_run(struct nvmf_request *req);
-void nvmf_aer_run(struct nvmf_request *req);
-void nvmf_abort_run(struct nvmf_request *req);
 /* Group: asks the bdev to abort the victim's I/O, with the bdev_io of another command, which counts as under way on
  * that namespace until done() has called nvmf_ns_view_leave(). */
 void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg);
 /* Writes the discovery log as a controller's host sees it: its length in bytes. */
 uint64_t nvmf_discovery_log(struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);
-/* Identify Controller: the optional commands that it has now. */
-uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr);
-/* Fills in the effects of every command that is implemented. */
-void nvmf_admin_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log);
-
 /* Whether a host may connect to a subsystem through an address. */
 bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_address *address);
 
@@ -642,9 +631,4 @@ void nvmf_auth_destroy(struct nvmf_qpair *qpair);
 /* Whether it is us that the host waits for. */
 bool nvmf_auth_computes(const struct nvmf_qpair *qpair);
 void nvmf_auth_get_info(const struct nvmf_qpair *qpair, struct nvmf_auth_info *info);
-/* Group: Authentication Send or Receive arrives, on any queue. */
-enum nvmf_next nvmf_auth_start(struct nvmf_request *req);
-void nvmf_auth_send_run(struct nvmf_request *req);
-void nvmf_auth_receive_run(struct nvmf_request *req);
-
 #endif

@@ -2,7 +2,7 @@
 /* I/O commands on namespaces whose blocks have metadata; out of the way of the others. A host sees extended blocks, or,
  * where the transport or the namespace hides the metadata, plain ones. The poll group's thread. */
 #include <errno.h>
-#include "nvmf/internal.h"
+#include "nvmf/io.h"
 
 static bool md_is_hidden(const struct nvmf_transport *t, const struct nvmf_geometry *geo)
 {
@@ -33,13 +33,16 @@ uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
 
-	/* Copy has a reference tag per range, and what is copied gets the tags of its new place: which are others with
-	 * type 2. */
-	if (req->sqe->opcode == nvme_cmd_copy && nsv->geo.pi_type == 2 && seen.pi_type == 2) {
-		*where = NVMF_WHERE_OPCODE;
-		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
-	}
-	return req->sqe->opcode == nvme_cmd_copy ? NVME_ST_SUCCESS : nvmf_decode_pi(req->sqe, &seen, &pi, where);
+	return nvmf_decode_pi(req->sqe, &seen, &pi, where);
+}
+
+/* Copy has a reference tag per range, and what is copied gets the tags of its new place. With type 2 those would not be
+ * the tags that the host chose. */
+uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
+{
+	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
+
+	return nsv->geo.pi_type == 2 && seen.pi_type == 2 ? nvmf_bad_field(where, NVMF_WHERE_OPCODE) : NVME_ST_SUCCESS;
 }
 
 /* What makes the protection information, where the command does not: what is written is made, what is read is
@@ -52,7 +55,7 @@ static uint8_t md_pi_action(const struct nvmf_request *req, const struct nvmf_ge
 	if (geo->md_eighths * 8 == NVME_PI_BYTES) {
 		return BDEV_DIF_PLAIN;
 	}
-	return req->sqe->opcode == nvme_cmd_write ? BDEV_DIF_MAKE : 0;
+	return nvmf_io_command(req)->bdev_type == BDEV_IO_WRITE ? BDEV_DIF_MAKE : 0;
 }
 
 /* The command has been decoded before, and was good. */
@@ -68,7 +71,7 @@ void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 	}
 	nvmf_decode_pi(req->sqe, geo, &pi, &where);
 	/* Zeroes without a word on their protection information get what passes. */
-	if (geo->pi_type == 0 || (req->sqe->opcode == nvme_cmd_write_zeroes && !pi.act)) {
+	if (geo->pi_type == 0 || (nvmf_io_command(req)->bdev_type == BDEV_IO_WRITE_ZEROES && !pi.act)) {
 		bdev_io_set_dif(&req->bdev_io, 0, 0, 0, 0);
 		return;
 	}

@@ -431,6 +431,7 @@ struct nvmf_inflight {
 	uint16_t qid;
 	uint16_t cid;
 	uint8_t opcode;
+	const char *command; /* its name: "write_zeroes", "fabrics"; NULL: there is no such command */
 	bool admin;
 	bool fabrics;
 	uint32_t nsid;

@@ -23,7 +23,7 @@ static void request_reset(struct nvmf_request *req, uint64_t now)
 	req->ns_view = NULL;
 	req->fuse_peer = NULL;
 	req->iovcnt = 0;
-	req->error_where = NVMF_WHERE_NOWHERE;
+	req->error_location = NVMF_WHERE_NOWHERE;
 	req->cqe.result = 0;
 	req->start_ticks = now;
 	req->where_ticks = now;
@@ -173,7 +173,7 @@ static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 	return status;
 }
 
-static void request_prepare_response(struct nvmf_request *req, uint16_t status)
+static inline void request_prepare_response(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 
@@ -199,13 +199,13 @@ void nvmf_request_finish(struct nvmf_request *req, uint16_t status)
 
 void nvmf_request_finish_at(struct nvmf_request *req, uint16_t status, uint16_t where)
 {
-	req->error_where = where;
+	req->error_location = where;
 	nvmf_request_finish(req, status);
 }
 
 enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, uint16_t where)
 {
-	req->error_where = where;
+	req->error_location = where;
 	req->xfer = NVME_DATA_TFR_NO_DATA_TFR;
 	req->length = 0;
 	request_prepare_response(req, status);
@@ -217,23 +217,22 @@ void nvmf_request_fail(struct nvmf_request *req, uint16_t status)
 	nvmf_request_finish(req, status);
 }
 
-/* On the control thread the status waits in the completion's field. */
 static void request_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
-	nvmf_request_finish(req, req->cqe.status);
+	nvmf_request_finish(req, req->answer_status);
 }
 
 void nvmf_request_answer(struct nvmf_request *req, uint16_t status)
 {
-	req->cqe.status = status;
+	req->answer_status = status;
 	thread_post(req->qpair->group->thread, &req->msg, request_finish_on_group);
 }
 
 void nvmf_request_answer_at(struct nvmf_request *req, uint16_t status, uint16_t where)
 {
-	req->error_where = where;
+	req->error_location = where;
 	nvmf_request_answer(req, status);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "nvmf/command.h"
 #include "nvmf/internal.h"
 
 /* A namespace's; made with the first command. */
@@ -116,27 +117,26 @@ void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr)
 static void resv_ns_run_waiting(struct nvmf_ns_resv *rn);
 
 /* Set Features, Reservation Persistence of all namespaces: one after the other. Each comes from the loop, so that the
- * stack does not grow with their number. Where we are stands in dword 0 of the response meanwhile. */
+ * stack does not grow with their number. */
 static void resv_persist_next(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
-	while (req->cqe.dw0 < ctrlr->subsystem->max_nsid) {
-		struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, ++req->cqe.dw0);
+	while (req->persist_nsid < ctrlr->subsystem->max_nsid) {
+		struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, ++req->persist_nsid);
 		if (ns != NULL && ns->ptpl_file != NULL && nvmf_ctrlr_sees(ctrlr, ns->nsid) &&
 		    nvmf_ana_status(nvmf_ana_of(ctrlr, ns)) == NVME_ST_SUCCESS) {
-			nvmf_resv_change(req, ns);
+			nvmf_resv_persist(req, ns);
 			return;
 		}
 	}
-	req->cqe.dw0 = 0;
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
 void nvmf_resv_persist_all(struct nvmf_request *req)
 {
-	req->cqe.dw0 = 0;
+	req->persist_nsid = 0;
 	resv_persist_next(&req->msg);
 }
 
@@ -152,7 +152,6 @@ static void resv_ns_answer(struct nvmf_request *req, uint16_t status, uint16_t w
 	} else if (status == NVME_ST_SUCCESS || status == NVME_ST_DNR(GENERIC, INVALID_NS)) {
 		thread_post(thread_control(), &req->msg, resv_persist_next);
 	} else {
-		req->cqe.dw0 = 0;
 		nvmf_request_answer_at(req, status, where);
 	}
 }
@@ -399,15 +398,7 @@ static void resv_ns_run(struct nvmf_ns_resv *rn, struct nvmf_request *req)
 	rn->running = req;
 	rn->aborts = false;
 	rn->next = rn->state;
-	if (req->qpair->ctl_qid == 0) {
-		status = resv_ns_run_persistence(rn, &where);
-	} else if (req->sqe->opcode == nvme_cmd_resv_register) {
-		status = resv_ns_run_register(rn, &where);
-	} else if (req->sqe->opcode == nvme_cmd_resv_acquire) {
-		status = resv_ns_run_acquire(rn, &where);
-	} else {
-		status = resv_ns_run_release(rn, &where);
-	}
+	status = req->resv_change(rn, &where);
 	if (status != NVME_ST_SUCCESS) {
 		resv_ns_finish(rn, status, where);
 	} else {
@@ -437,7 +428,9 @@ static void resv_ns_run_waiting(struct nvmf_ns_resv *rn)
 	}
 }
 
-void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns)
+/* Queues a command. change: makes rn->next and rn->notices from it and returns its status. */
+static void resv_ns_queue(struct nvmf_request *req, struct nvmf_ns *ns,
+			  uint16_t (*change)(struct nvmf_ns_resv *rn, uint16_t *where))
 {
 	struct nvmf_ns_resv *rn = resv_ns_get(ns);
 
@@ -445,8 +438,49 @@ void nvmf_resv_change(struct nvmf_request *req, struct nvmf_ns *ns)
 		resv_ns_answer(req, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 		return;
 	}
+	req->resv_change = change;
 	STAILQ_INSERT_TAIL(&rn->waiting, req, link);
 	resv_ns_run_waiting(rn);
+}
+
+void nvmf_resv_persist(struct nvmf_request *req, struct nvmf_ns *ns)
+{
+	resv_ns_queue(req, ns, resv_ns_run_persistence);
+}
+
+/* The namespace of a reservation command; NULL after the command was answered: its host sees no such namespace. */
+static struct nvmf_ns *resv_find_ns(struct nvmf_request *req)
+{
+	struct nvmf_ns *ns = nvmf_ctrlr_visible_ns(nvmf_request_ctrlr(req), le32toh(req->sqe->nsid));
+
+	if (ns == NULL) {
+		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+	}
+	return ns;
+}
+
+static void resv_queue_change(struct nvmf_request *req, uint16_t (*change)(struct nvmf_ns_resv *rn, uint16_t *where))
+{
+	struct nvmf_ns *ns = resv_find_ns(req);
+
+	if (ns != NULL) {
+		resv_ns_queue(req, ns, change);
+	}
+}
+
+void nvmf_resv_register_run(struct nvmf_request *req)
+{
+	resv_queue_change(req, resv_ns_run_register);
+}
+
+void nvmf_resv_acquire_run(struct nvmf_request *req)
+{
+	resv_queue_change(req, resv_ns_run_acquire);
+}
+
+void nvmf_resv_release_run(struct nvmf_request *req)
+{
+	resv_queue_change(req, resv_ns_run_release);
 }
 
 /* ---- Report: Base 7.5.1; a registrant's controllers are made as they connect, so none has an id ---- */
@@ -478,20 +512,26 @@ static void resv_report_answer(struct nvmf_request *req, const struct nvmf_ns *n
 
 _Static_assert(sizeof(struct nvme_resv_status) == 64 && sizeof(struct nvme_registered_ctrl_ext) == 64, "Base 7.5.1");
 
-void nvmf_resv_run(struct thread_msg *msg)
+void nvmf_resv_report_run(struct nvmf_request *req)
 {
-	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
-	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
-	uint32_t nsid = le32toh(req->sqe->nsid);
-	struct nvmf_ns *ns = nvmf_ns_find(ctrlr->subsystem, nsid);
+	const struct nvmf_ns *ns = resv_find_ns(req);
 
-	if (ns == NULL || !nvmf_ctrlr_sees(ctrlr, nsid)) {
-		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
-	} else if (req->sqe->opcode == nvme_cmd_resv_report) {
+	if (ns != NULL) {
 		resv_report_answer(req, ns);
-	} else {
-		nvmf_resv_change(req, ns);
 	}
+}
+
+/* Poll group. Checks only what the command itself tells; the namespace is looked up on the control thread. */
+uint16_t nvmf_resv_report_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
+{
+	struct nvmf_resv_report report;
+	uint16_t status = nvmf_decode_resv_report(req->sqe, &report, where);
+
+	*bytes = report.length;
+	if (status == NVME_ST_SUCCESS && report.length > req->qpair->transport->opts.max_io_size) {
+		return nvmf_bad_field(where, NVMF_WHERE_CDW10);
+	}
+	return status;
 }
 
 /* ---- With the namespace ---- */

@@ -35,6 +35,7 @@ struct nvmf_buffer_group;
 struct nvmf_transport_group;
 struct nvmf_subsystem_view;
 struct nvmf_ns_view;
+struct nvmf_ns_resv;
 
 /* ---- What a transport provides ---- */
 
@@ -236,22 +237,28 @@ struct nvmf_request {
 	struct iovec *iov;
 	struct nvmf_ns_view *ns_view; /* private */
 	uint16_t iovcnt;
-	bool zcopy_open;      /* private: a zero-copy buffer, and its I/O has not been submitted */
-	uint8_t phase;        /* private: of a command that takes several bdev I/Os */
-	uint16_t dsm_next;    /* private */
-	uint16_t error_where; /* private */
+	bool zcopy_open;         /* private: a zero-copy buffer, and its I/O has not been submitted */
+	bool flushing;           /* private: its blocks are written, and the bdev is being flushed (FUA) */
+	uint16_t next_range;     /* private: Dataset Management, Copy: the next range to be carried out */
+	uint16_t error_location; /* private: the place of the bad field, for the error log (NVMF_WHERE...) */
 
 	/* Second line. */
 	struct nvme_cqe cqe;             /* the response; valid from request_complete on */
 	struct nvmf_request *fuse_peer;  /* private */
 	uint64_t start_ticks;            /* arrival */
 	uint64_t where_ticks;            /* since when `where` */
-	STAILQ_ENTRY(nvmf_request) link; /* the one list it waits in */
+	STAILQ_ENTRY(nvmf_request) link; /* private: the list it waits in: PAUSED: its view's; CONTROL: reservations */
 	struct thread_msg msg;           /* private */
 
 	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
 	struct nvmf_sgl sgl;
-	struct nvmf_qpair *abort_qpair; /* private: of an Abort, where to look for its command */
+	/* Private: of commands that the control thread carries out. */
+	struct nvmf_qpair *abort_qpair; /* Abort: the queue pair of the command to be aborted */
+	/* Reservation commands, and Set Features of their persistence: what makes the change when its turn comes. */
+	uint16_t (*resv_change)(struct nvmf_ns_resv *rn, uint16_t *where);
+	uint32_t persist_nsid;  /* Set Features, Reservation Persistence of all namespaces: the one it is at */
+	uint16_t answer_status; /* on its way back to the poll group: its status */
+	bool authenticated;     /* Authentication Send, Receive: the host has proved who it is */
 
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };

@@ -153,29 +153,6 @@ static const struct rpc_param get_inflight_params[] = {
 	RPC_PARAM_END,
 };
 
-static const char *command_name(const struct nvmf_inflight *f)
-{
-	static const char *const io[256] = {
-		[nvme_cmd_flush] = "flush",
-		[nvme_cmd_write] = "write",
-		[nvme_cmd_read] = "read",
-		[nvme_cmd_compare] = "compare",
-		[nvme_cmd_write_zeroes] = "write_zeroes",
-		[nvme_cmd_verify] = "verify",
-		[nvme_cmd_write_uncor] = "write_uncorrectable",
-		[nvme_cmd_copy] = "copy",
-		[nvme_cmd_dsm] = "dataset_management",
-	};
-	static const char *const admin[256] = {
-		[nvme_admin_get_log_page] = "get_log_page", [nvme_admin_identify] = "identify",
-		[nvme_admin_abort_cmd] = "abort",           [nvme_admin_set_features] = "set_features",
-		[nvme_admin_get_features] = "get_features", [nvme_admin_async_event] = "async_event_request",
-		[nvme_admin_keep_alive] = "keep_alive",     [nvme_admin_fabrics] = "fabrics",
-	};
-
-	return f->fabrics ? "fabrics" : f->admin ? admin[f->opcode] : io[f->opcode];
-}
-
 static json_t *inflight_json(const struct nvmf_inflight *f)
 {
 	json_t *o = json_object();
@@ -186,7 +163,7 @@ static json_t *inflight_json(const struct nvmf_inflight *f)
 	json_object_set_new(o, "qid", json_integer(f->qid));
 	json_object_set_new(o, "cid", json_integer(f->cid));
 	json_object_set_new(o, "opcode", json_integer(f->opcode));
-	json_object_set_new(o, "command", rpc_string(command_name(f)));
+	json_object_set_new(o, "command", rpc_string(f->command));
 	json_object_set_new(o, "nsid", json_integer(f->nsid));
 	json_object_set_new(o, "lba", rpc_uint(f->slba));
 	json_object_set_new(o, "num_blocks", json_integer(f->num_blocks));

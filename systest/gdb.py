@@ -156,7 +156,7 @@ def drill_commands(facts):
 def check_drill(g, facts):
     said = [g[c] for c in drill_commands(facts)]
     hung = facts.hung[0]
-    for word in ("read, state module", "bdev EE_M1", f"ends in io_bdev_done({hung['object']})", f"blocks {hung['lba']} to "):
+    for word in ("read, state module", "bdev EE_M1", f"ends in nvmf_io_done({hung['object']})", f"blocks {hung['lba']} to "):
         check(word in said[0], f"{word} is not in\n{said[0]}")
     check("Events: " in said[1] or "No event is recorded of" in said[1], said[1])   # the ring may have gone round
     check(f"cid {hung['cid']}, opcode 0x2 (read" in said[2] and f"LBA {hung['lba']}, " in said[2], said[2])

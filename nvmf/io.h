@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files that carry out I/O commands: io.c, io_ranges.c, md.c. The poll group's thread. */
+#ifndef NVMF_IO_H
+#define NVMF_IO_H
+
+#include "nvmf/command.h"
+#include "nvmf/internal.h"
+
+static inline const struct nvmf_command *nvmf_io_command(const struct nvmf_request *req)
+{
+	return &nvmf_io_commands[req->sqe->opcode];
+}
+
+static inline void nvmf_io_submit(struct nvmf_request *req)
+{
+	nvmf_request_set_where(req, NVMF_REQUEST_BDEV);
+	bdev_submit(&req->bdev_io);
+}
+
+/* Prepares req->bdev_io; from here on the command counts as under way on the namespace. done: runs on the poll group
+ * when the bdev I/O ends. */
+static inline void nvmf_io_enter(struct nvmf_request *req, struct nvmf_ns_view *nsv, bdev_io_cb done)
+{
+	nvmf_ns_view_enter(nsv, req);
+	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, done, req);
+	req->flushing = false;
+	if (unlikely(nsv->geo.md_eighths != 0)) {
+		nvmf_md_set(req, nsv);
+	}
+}
+
+/* The end of a command's last bdev I/O: counts it, flushes the bdev if the command asks for that (FUA), and finishes
+ * the command. A bdev_io_cb. */
+void nvmf_io_done(struct bdev_io *io, void *arg);
+
+#endif

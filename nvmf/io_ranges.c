@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Dataset Management and Copy (NVM 3.2.3, 3.2.2): their data are a list of ranges, which are carried out one after the
+ * other. All ranges are checked before the first is touched. The poll group's thread. */
+#include <string.h>
+#include "nvmf/io.h"
+
+/* Copies the index'th entry of the request's data. */
+static void ranges_copy_entry(const struct nvmf_request *req, unsigned index, void *entry, size_t size)
+{
+	size_t skip = index * size, copied = 0;
+
+	for (unsigned i = 0; i < req->iovcnt && copied < size; i++) {
+		size_t len = req->iov[i].iov_len;
+		if (skip >= len) {
+			skip -= len;
+			continue;
+		}
+		size_t n = len - skip < size - copied ? len - skip : size - copied;
+		memcpy((uint8_t *)entry + copied, (uint8_t *)req->iov[i].iov_base + skip, n);
+		copied += n;
+		skip = 0;
+	}
+}
+
+/* ---- Dataset Management ---- */
+
+uint16_t nvmf_dsm_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
+{
+	struct nvmf_dsm dsm;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	*bytes = dsm.num_ranges * sizeof(struct nvme_dsm_range);
+	return NVME_ST_SUCCESS;
+}
+
+static uint16_t dsm_get_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, unsigned index,
+			      struct nvmf_lba_range *out, uint16_t *where)
+{
+	struct nvme_dsm_range range = {0};
+
+	ranges_copy_entry(req, index, &range, sizeof(range));
+	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, out, where);
+}
+
+static void dsm_submit_next(struct nvmf_request *req)
+{
+	struct nvmf_lba_range range;
+	struct nvmf_dsm dsm;
+	uint16_t where;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	while (req->next_range < dsm.num_ranges) {
+		uint16_t status = dsm_get_range(req, req->ns_view, req->next_range, &range, &where);
+		if (status != NVME_ST_SUCCESS) { /* the namespace has shrunk since the ranges were checked */
+			nvmf_request_finish_at(req, status, where);
+			return;
+		}
+		req->next_range++;
+		if (range.num_blocks != 0) {
+			bdev_io_set_rw(&req->bdev_io, BDEV_IO_UNMAP, NULL, 0, range.slba, range.num_blocks);
+			nvmf_io_submit(req);
+			return;
+		}
+	}
+	nvmf_request_finish(req, NVME_ST_SUCCESS);
+}
+
+static void dsm_range_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *req = arg;
+
+	if (io->status != NVME_ST_SUCCESS) {
+		nvmf_request_finish(req, io->status);
+		return;
+	}
+	dsm_submit_next(req);
+}
+
+/* The attributes for reading and writing are hints, which are not used. */
+void nvmf_dsm_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	struct nvmf_lba_range range;
+	struct nvmf_dsm dsm;
+	uint16_t where;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	for (unsigned i = 0; i < dsm.num_ranges; i++) {
+		uint16_t status = dsm_get_range(req, nsv, i, &range, &where);
+		if (status != NVME_ST_SUCCESS) {
+			nvmf_request_finish_at(req, status, where);
+			return;
+		}
+	}
+	if (!dsm.deallocate) {
+		nvmf_request_finish(req, NVME_ST_SUCCESS);
+		return;
+	}
+	nvmf_io_enter(req, nsv, dsm_range_done);
+	req->next_range = 0;
+	dsm_submit_next(req);
+}
+
+/* ---- Copy ---- */
+
+uint16_t nvmf_copy_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)
+{
+	struct nvmf_copy copy;
+	uint16_t status = nvmf_decode_copy(req->sqe, &copy, where);
+
+	*bytes = copy.num_ranges * sizeof(struct nvme_copy_range);
+	return status;
+}
+
+static void copy_submit_next(struct nvmf_request *req, uint64_t to)
+{
+	struct nvme_copy_range entry = {0};
+	struct nvmf_lba_range from;
+
+	ranges_copy_entry(req, req->next_range++, &entry, sizeof(entry));
+	nvmf_decode_copy_range(&entry, &from);
+	bdev_io_set_copy(&req->bdev_io, from.slba, to, from.num_blocks);
+	nvmf_io_submit(req);
+}
+
+static void copy_range_done(struct bdev_io *io, void *arg)
+{
+	struct nvmf_request *req = arg;
+	struct nvmf_copy copy;
+	uint16_t where;
+
+	if (io->status != NVME_ST_SUCCESS) {
+		/* Dword 0: the lowest of the ranges that have not been copied. */
+		req->cqe.dw0 = htole32(req->flushing ? 0 : req->next_range - 1u);
+		nvmf_request_finish(req, io->status);
+		return;
+	}
+	nvmf_decode_copy(req->sqe, &copy, &where);
+	if (req->next_range < copy.num_ranges) {
+		copy_submit_next(req, io->offset_blocks + io->num_blocks);
+		return;
+	}
+	nvmf_io_done(io, arg); /* flushes if FUA is set, and then this function runs again */
+}
+
+void nvmf_copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
+{
+	struct nvme_copy_range ranges[NVMF_COPY_RANGES_MAX];
+	struct nvmf_copy copy;
+	uint16_t where;
+	uint16_t status = nvmf_decode_copy(req->sqe, &copy, &where);
+
+	if (status == NVME_ST_SUCCESS) {
+		nvmf_request_copy_data(req, ranges, copy.num_ranges * sizeof(ranges[0]));
+		status = nvmf_decode_copy_ranges(ranges, &copy, &nsv->geo, &where);
+	}
+	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0) {
+		status = nvmf_md_check_copy(req, nsv, &where);
+	}
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_finish_at(req, status, where);
+		return;
+	}
+	nvmf_io_enter(req, nsv, copy_range_done);
+	req->next_range = 0;
+	copy_submit_next(req, copy.to);
+}
