@@ -2,10 +2,11 @@
 /* Metrics in the Prometheus text format, over HTTP on a Unix socket or on the loopback address. Off unless asked for.
  * Control thread.
  *
- *     metrics_http.c, metrics_text.c	the protocol and the format: pure
- *     metrics_collect.c, metrics_qpairs.c	what is told
- *     metrics.c			connections
- *     metrics_rpc.c			metrics_start and its like */
+ *     metrics_http.c, metrics_address.c, metrics_text.c    the protocol, the addresses, the format: pure
+ *     metrics_collect.c                                    what is told; a file per room: metrics_threads.c,
+ *                                                          metrics_bdev.c, metrics_nvmf.c, metrics_qpairs.c
+ *     metrics.c                                            connections
+ *     metrics_rpc.c                                        metrics_start and its like */
 #ifndef APPLIANCE_METRICS_H
 #define APPLIANCE_METRICS_H
 
@@ -15,9 +16,8 @@
 
 #include "appliance/metrics_address.h"
 #include "appliance/metrics_text.h"
-#include "nvmf/nvmf.h"
 
-/* Listens. saved: it is part of what save_config writes. 0, or a negative errno and error (METRICS_ERROR_MAX bytes):
+/* Listens. saved: save_config writes it. 0, or a negative errno and error (METRICS_ERROR_MAX bytes):
  * -EINVAL: no such address, -EALREADY: it listens, -EADDRINUSE ... */
 int metrics_start(const char *address, bool saved, char *error);
 /* -ENOENT: it does not listen. */
@@ -31,11 +31,10 @@ struct metrics_status {
 	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */
 	uint64_t dropped;                    /* connections ended since they took too long, or were too many */
 };
+/* Fills in status; its texts stay until metrics_stop(). */
 void metrics_get_status(struct metrics_status *status);
 
-/* All that there is to tell. It asks reactors, so it takes a few microseconds per thread and device. */
+/* Writes all metrics. It asks reactors, so it takes a few microseconds per thread and device. */
 void metrics_collect(struct metrics_text *m);
-/* A part of it: each subsystem and queue pair of a target, of which list has the n outstanding commands. */
-void metrics_collect_qpairs(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list, size_t n);
 
 #endif

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What each subsystem and each queue pair of the target has, and what is outstanding there. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "appliance/metrics.h"
+#include "appliance/metrics_collect.h"
 #include "env_dpdk/env.h"
-
-#define NUMBER_MAX 24
 
 struct outstanding {
 	uint64_t count, oldest_ticks; /* what waits for its host is counted, but is not late */
@@ -66,101 +62,127 @@ static uint64_t collect_count_listeners(const struct nvmf_subsystem *s)
 	return n;
 }
 
+struct one_subsystem {
+	const char *nqn;
+	uint64_t controllers, qpairs, listeners;
+	struct outstanding outstanding;
+};
+
+#define SUBSYSTEM(name_, unit_, member_, help_)                                                                        \
+	METRIC("varve_nvmf_subsystem_" name_, METRICS_GAUGE, unit_, struct one_subsystem, member_, help_)
+static const struct metric subsystem_families[] = {
+	SUBSYSTEM("controllers", METRICS_PLAIN, controllers, "Controllers of the subsystem: hosts that are connected."),
+	SUBSYSTEM("queue_pairs", METRICS_PLAIN, qpairs, "Their queue pairs."),
+	SUBSYSTEM("listeners", METRICS_PLAIN, listeners, "Addresses on which it listens."),
+	SUBSYSTEM("requests", METRICS_PLAIN, outstanding.count, "Outstanding commands."),
+	SUBSYSTEM("oldest_request_seconds", METRICS_TICKS, outstanding.oldest_ticks,
+		  "Age of the oldest of them that does not wait for its host; 0: there is none."),
+};
+
 static void collect_subsystem_families(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list,
 				       size_t n)
 {
-	static const struct {
-		const char *name, *help;
-		uint64_t (*count)(const struct nvmf_subsystem *s);
-	} families[] = {
-		{"varve_nvmf_subsystem_controllers", "Controllers of the subsystem: hosts that are connected.",
-		 collect_count_controllers},
-		{"varve_nvmf_subsystem_queue_pairs", "Their queue pairs.", collect_count_qpairs},
-		{"varve_nvmf_subsystem_listeners", "Addresses on which it listens.", collect_count_listeners},
-		{"varve_nvmf_subsystem_requests", "Outstanding commands.", NULL},
-		{"varve_nvmf_subsystem_oldest_request_seconds",
-		 "Age of the oldest of them that does not wait for its host; 0: there is none.", NULL},
-	};
+	size_t room = 0, subsystems = 0;
 
-	for (unsigned f = 0; f < 5; f++) {
-		metrics_family(m, families[f].name, METRICS_GAUGE, families[f].help);
-		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-		     s = nvmf_subsystem_next(tgt, s)) {
-			const char *nqn = nvmf_subsystem_nqn(s);
-			struct outstanding o = collect_outstanding_of(list, n, nqn, NULL);
-			if (f == 4) {
-				metrics_ns(m, env_ticks_to_ns(o.oldest_ticks), "subsystem", nqn, NULL);
-			} else {
-				metrics_uint(m, f == 3 ? o.count : families[f].count(s), "subsystem", nqn, NULL);
-			}
+	for (struct nvmf_subsystem *s = NULL; (s = nvmf_subsystem_next(tgt, s)) != NULL;) {
+		room++;
+	}
+	struct one_subsystem *all = collect_array(room, sizeof(*all));
+	for (struct nvmf_subsystem *s = NULL; all != NULL && (s = nvmf_subsystem_next(tgt, s)) != NULL;) {
+		const char *nqn = nvmf_subsystem_nqn(s);
+		all[subsystems++] = (struct one_subsystem){.nqn = nqn,
+							   .controllers = collect_count_controllers(s),
+							   .qpairs = collect_count_qpairs(s),
+							   .listeners = collect_count_listeners(s),
+							   .outstanding = collect_outstanding_of(list, n, nqn, NULL)};
+	}
+	for (size_t f = 0; f < ARRAY_SIZE(subsystem_families); f++) {
+		metrics_begin(m, &subsystem_families[f]);
+		for (size_t i = 0; i < subsystems; i++) {
+			metrics_sample(m, &subsystem_families[f], &all[i], "subsystem", all[i].nqn, NULL);
 		}
 	}
+	free(all);
 }
 
 /* ---- Queue pairs ---- */
 
-enum qpair_family {
-	QPAIR_STATE,
-	QPAIR_STATE_AGE,
-	QPAIR_REQUESTS,
-	QPAIR_OLDEST,
-	QPAIR_FAMILIES,
+struct one_qpair {
+	const char *nqn;
+	struct nvmf_qpair_info info;
+	char cntlid[COLLECT_NUMBER_MAX], qid[COLLECT_NUMBER_MAX];
+	uint64_t state_age_ticks;
+	struct outstanding outstanding;
 };
 
-static const struct {
-	const char *name, *help;
-} qpair_families[QPAIR_FAMILIES] = {
-	[QPAIR_STATE] = {"varve_nvmf_queue_pair_state",
-			 "A host's queue pair, where it is served and its state; always 1."},
-	[QPAIR_STATE_AGE] = {"varve_nvmf_queue_pair_state_age_seconds", "How long it has been in that state."},
-	[QPAIR_REQUESTS] = {"varve_nvmf_queue_pair_requests", "Its outstanding commands."},
-	[QPAIR_OLDEST] = {"varve_nvmf_queue_pair_oldest_request_seconds",
-			  "Age of the oldest of them that does not wait for its host; 0: there is none."},
+#define QPAIR(name_, unit_, member_, help_)                                                                            \
+	METRIC("varve_nvmf_queue_pair_" name_, METRICS_GAUGE, unit_, struct one_qpair, member_, help_)
+static const struct metric qpair_families[] = {
+	QPAIR("state_age_seconds", METRICS_TICKS, state_age_ticks, "How long it has been in that state."),
+	QPAIR("requests", METRICS_PLAIN, outstanding.count, "Its outstanding commands."),
+	QPAIR("oldest_request_seconds", METRICS_TICKS, outstanding.oldest_ticks,
+	      "Age of the oldest of them that does not wait for its host; 0: there is none."),
 };
 
-static void collect_qpair(struct metrics_text *m, enum qpair_family family, const char *nqn,
-			  const struct nvmf_qpair_info *q, const struct outstanding *o)
+static void collect_qpair(struct one_qpair *q, const struct nvmf_subsystem *s, const struct nvmf_qpair *qpair,
+			  const struct nvmf_inflight *list, size_t n)
 {
-	char cntlid[NUMBER_MAX], qid[NUMBER_MAX], peer[320];
-
-	snprintf(cntlid, sizeof(cntlid), "%u", q->cntlid);
-	snprintf(qid, sizeof(qid), "%u", q->qid);
-	if (family == QPAIR_STATE) {
-		snprintf(peer, sizeof(peer), "%s:%s", q->peer_address.traddr, q->peer_address.trsvcid);
-		metrics_uint(m, 1, "subsystem", nqn, "host", q->hostnqn, "cntlid", cntlid, "qid", qid, "peer", peer,
-			     "thread", q->thread, "state", nvmf_qpair_state_name(q->state), NULL);
-		return;
-	}
-	if (family == QPAIR_REQUESTS) {
-		metrics_uint(m, o->count, "subsystem", nqn, "host", q->hostnqn, "cntlid", cntlid, "qid", qid, NULL);
-		return;
-	}
-	uint64_t age = env_ticks() - q->state_ticks, ticks = family == QPAIR_OLDEST ? o->oldest_ticks : age;
-	metrics_ns(m, env_ticks_to_ns(ticks), "subsystem", nqn, "host", q->hostnqn, "cntlid", cntlid, "qid", qid, NULL);
+	q->nqn = nvmf_subsystem_nqn(s);
+	nvmf_qpair_get_info(qpair, &q->info);
+	collect_number(q->cntlid, q->info.cntlid);
+	collect_number(q->qid, q->info.qid);
+	q->state_age_ticks = env_ticks() - q->info.state_ticks;
+	q->outstanding = collect_outstanding_of(list, n, q->nqn, &q->info);
 }
 
-static void collect_qpairs(struct metrics_text *m, enum qpair_family family, const struct nvmf_subsystem *s,
-			   const struct nvmf_inflight *list, size_t n)
+static struct one_qpair *collect_qpairs(struct nvmf_tgt *tgt, const struct nvmf_inflight *list, size_t n,
+					size_t *qpairs)
 {
-	struct nvmf_qpair_info info;
+	size_t room = 0;
 
-	for (struct nvmf_ctrlr *c = nvmf_ctrlr_next(s, NULL); c != NULL; c = nvmf_ctrlr_next(s, c)) {
-		for (struct nvmf_qpair *q = nvmf_qpair_next(c, NULL); q != NULL; q = nvmf_qpair_next(c, q)) {
-			nvmf_qpair_get_info(q, &info);
-			struct outstanding o = collect_outstanding_of(list, n, nvmf_subsystem_nqn(s), &info);
-			collect_qpair(m, family, nvmf_subsystem_nqn(s), &info, &o);
+	for (struct nvmf_subsystem *s = NULL; (s = nvmf_subsystem_next(tgt, s)) != NULL;) {
+		room += collect_count_qpairs(s);
+	}
+	struct one_qpair *all = collect_array(room, sizeof(*all));
+	*qpairs = 0;
+	for (struct nvmf_subsystem *s = NULL; all != NULL && (s = nvmf_subsystem_next(tgt, s)) != NULL;) {
+		for (struct nvmf_ctrlr *c = NULL; (c = nvmf_ctrlr_next(s, c)) != NULL;) {
+			for (struct nvmf_qpair *q = NULL; (q = nvmf_qpair_next(c, q)) != NULL;) {
+				collect_qpair(&all[(*qpairs)++], s, q, list, n);
+			}
 		}
+	}
+	return all;
+}
+
+static void collect_qpair_states(struct metrics_text *m, const struct one_qpair *all, size_t qpairs)
+{
+	char peer[320];
+
+	metrics_family(m, "varve_nvmf_queue_pair_state", METRICS_GAUGE,
+		       "A host's queue pair, where it is served and its state; always 1.");
+	for (size_t i = 0; i < qpairs; i++) {
+		const struct nvmf_qpair_info *q = &all[i].info;
+		snprintf(peer, sizeof(peer), "%s:%s", q->peer_address.traddr, q->peer_address.trsvcid);
+		metrics_uint(m, 1, "subsystem", all[i].nqn, "host", q->hostnqn, "cntlid", all[i].cntlid, "qid",
+			     all[i].qid, "peer", peer, "thread", q->thread, "state", nvmf_qpair_state_name(q->state),
+			     NULL);
 	}
 }
 
 void metrics_collect_qpairs(struct metrics_text *m, struct nvmf_tgt *tgt, const struct nvmf_inflight *list, size_t n)
 {
+	size_t qpairs;
+
 	collect_subsystem_families(m, tgt, list, n);
-	for (unsigned f = 0; f < QPAIR_FAMILIES; f++) {
-		metrics_family(m, qpair_families[f].name, METRICS_GAUGE, qpair_families[f].help);
-		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
-		     s = nvmf_subsystem_next(tgt, s)) {
-			collect_qpairs(m, f, s, list, n);
+	struct one_qpair *all = collect_qpairs(tgt, list, n, &qpairs);
+	collect_qpair_states(m, all, qpairs);
+	for (size_t f = 0; f < ARRAY_SIZE(qpair_families); f++) {
+		metrics_begin(m, &qpair_families[f]);
+		for (size_t i = 0; i < qpairs; i++) {
+			metrics_sample(m, &qpair_families[f], &all[i], "subsystem", all[i].nqn, "host",
+				       all[i].info.hostnqn, "cntlid", all[i].cntlid, "qid", all[i].qid, NULL);
 		}
 	}
+	free(all);
 }

@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "env_dpdk/env.h"
 #include "util/parse.h"
 
 #define FIRST_SIZE    65536
 #define VALUE_MAX     1024 /* bytes of a label's value; the rest is cut off */
 #define NS_PER_SECOND UINT64_C(1000000000)
+#define NS_PER_MS     UINT64_C(1000000)
 
 static void metrics_text_add(struct metrics_text *m, const char *text, size_t n)
 {
@@ -89,30 +91,90 @@ static void metrics_text_add_labels(struct metrics_text *m, va_list labels)
 	}
 }
 
+static void metrics_text_add_sample(struct metrics_text *m, va_list labels, const char *number)
+{
+	metrics_text_add_string(m, m->family);
+	metrics_text_add_labels(m, labels);
+	metrics_text_add_string(m, number);
+}
+
+#define SAMPLE_NUMBER_MAX 48
+
+static const char *metrics_uint_text(char to[SAMPLE_NUMBER_MAX], uint64_t value)
+{
+	snprintf(to, SAMPLE_NUMBER_MAX, " %" PRIu64 "\n", value);
+	return to;
+}
+
+static const char *metrics_ns_text(char to[SAMPLE_NUMBER_MAX], uint64_t ns)
+{
+	snprintf(to, SAMPLE_NUMBER_MAX, " %" PRIu64 ".%09" PRIu64 "\n", ns / NS_PER_SECOND, ns % NS_PER_SECOND);
+	return to;
+}
+
 void metrics_uint(struct metrics_text *m, uint64_t value, ...)
 {
-	char number[32];
+	char number[SAMPLE_NUMBER_MAX];
 	va_list labels;
 
-	metrics_text_add_string(m, m->family);
 	va_start(labels, value);
-	metrics_text_add_labels(m, labels);
+	metrics_text_add_sample(m, labels, metrics_uint_text(number, value));
 	va_end(labels);
-	snprintf(number, sizeof(number), " %" PRIu64 "\n", value);
-	metrics_text_add_string(m, number);
 }
 
 void metrics_ns(struct metrics_text *m, uint64_t ns, ...)
 {
-	char number[40];
+	char number[SAMPLE_NUMBER_MAX];
 	va_list labels;
 
-	metrics_text_add_string(m, m->family);
 	va_start(labels, ns);
-	metrics_text_add_labels(m, labels);
+	metrics_text_add_sample(m, labels, metrics_ns_text(number, ns));
 	va_end(labels);
-	snprintf(number, sizeof(number), " %" PRIu64 ".%09" PRIu64 "\n", ns / NS_PER_SECOND, ns % NS_PER_SECOND);
-	metrics_text_add_string(m, number);
+}
+
+/* ---- Families that are rows of a table ---- */
+
+static uint64_t metrics_member(const struct metric *family, const void *object)
+{
+	const char *at = (const char *)object + family->offset;
+
+	switch (family->size) {
+	case sizeof(uint8_t):
+		return *(const uint8_t *)at;
+	case sizeof(uint16_t):
+		return *(const uint16_t *)at;
+	case sizeof(uint32_t):
+		return *(const uint32_t *)at;
+	default:
+		return *(const uint64_t *)at;
+	}
+}
+
+void metrics_begin(struct metrics_text *m, const struct metric *family)
+{
+	metrics_family(m, family->name, family->type, family->help);
+}
+
+void metrics_sample(struct metrics_text *m, const struct metric *family, const void *object, ...)
+{
+	char number[SAMPLE_NUMBER_MAX];
+	uint64_t value = metrics_member(family, object);
+	va_list labels;
+
+	switch (family->unit) {
+	case METRICS_PLAIN:
+		metrics_uint_text(number, value);
+		break;
+	case METRICS_TICKS:
+		metrics_ns_text(number, env_ticks_to_ns(value));
+		break;
+	case METRICS_MS:
+		metrics_ns_text(number, value * NS_PER_MS);
+		break;
+	}
+	va_start(labels, object);
+	metrics_text_add_sample(m, labels, number);
+	va_end(labels);
 }
 
 char *metrics_take(struct metrics_text *m, size_t *len)

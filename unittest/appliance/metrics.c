@@ -6,6 +6,7 @@
 #include "appliance/metrics_http.h"
 #include "appliance/metrics_text.h"
 #include "unittest/unit.h"
+#include "util/compiler.h"
 
 /* ---- Text ---- */
 
@@ -33,6 +34,34 @@ static void test_a_family_has_help_type_and_samples(void)
 		       "a_total{x=\"1\",y=\"2\"} 18446744073709551615\n"
 		       "# HELP b_seconds Time.\n# TYPE b_seconds gauge\n"
 		       "b_seconds 1.500000001\nb_seconds{x=\"\"} 0.000000005\n");
+}
+
+static void test_a_row_of_a_table_is_a_family_with_its_help_and_type(void)
+{
+	const struct object {
+		bool flag;
+		uint16_t half;
+		uint32_t kato_ms;
+		uint64_t whole;
+	} object = {.flag = true, .half = 65535, .kato_ms = 1500, .whole = UINT64_MAX};
+	static const struct metric rows[] = {
+		METRIC("a", METRICS_GAUGE, METRICS_PLAIN, struct object, flag, "A flag."),
+		METRIC("b", METRICS_GAUGE, METRICS_PLAIN, struct object, half, "Two bytes."),
+		METRIC("c_seconds", METRICS_GAUGE, METRICS_MS, struct object, kato_ms, "Four bytes."),
+		METRIC("d_total", METRICS_COUNTER, METRICS_PLAIN, struct object, whole, "Eight bytes."),
+	};
+	struct metrics_text m = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		metrics_begin(&m, &rows[i]);
+		metrics_sample(&m, &rows[i], &object, "x", "1", NULL);
+	}
+	metrics_sample(&m, &rows[3], &object, NULL);
+	check_text(&m, "# HELP a A flag.\n# TYPE a gauge\na{x=\"1\"} 1\n"
+		       "# HELP b Two bytes.\n# TYPE b gauge\nb{x=\"1\"} 65535\n"
+		       "# HELP c_seconds Four bytes.\n# TYPE c_seconds gauge\nc_seconds{x=\"1\"} 1.500000000\n"
+		       "# HELP d_total Eight bytes.\n# TYPE d_total counter\nd_total{x=\"1\"} 18446744073709551615\n"
+		       "d_total 18446744073709551615\n");
 }
 
 static void test_label_values_cannot_break_out(void)
@@ -186,6 +215,7 @@ static void test_addresses_are_of_this_host(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_family_has_help_type_and_samples),
+	UNIT(test_a_row_of_a_table_is_a_family_with_its_help_and_type),
 	UNIT(test_label_values_cannot_break_out),
 	UNIT(test_long_values_are_cut_and_long_texts_are_not),
 	UNIT(test_a_scrape_is_understood),

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metrics of block devices. */
+#include "appliance/metrics_collect.h"
+#include "bdev/bdev.h"
+
+struct one_bdev {
+	struct bdev *b;
+	struct bdev_stat stat;
+};
+
+static const struct metric bdev_queue_depth =
+	METRIC("varve_bdev_queue_depth", METRICS_GAUGE, METRICS_PLAIN, struct bdev_stat, queue_depth,
+	       "I/O in flight, that which waits included.");
+
+#define BDEV_OPS(name_, unit_, member_, help_)                                                                         \
+	METRIC("varve_bdev_" name_, METRICS_COUNTER, unit_, struct bdev_stat_ops, member_, help_)
+/* Of each class of I/O. */
+static const struct metric bdev_op_families[] = {
+	BDEV_OPS("ios_total", METRICS_PLAIN, ops, "I/O that succeeded; unmap: and write zeroes."),
+	BDEV_OPS("bytes_total", METRICS_PLAIN, bytes, "Bytes that were moved."),
+	BDEV_OPS("io_seconds_total", METRICS_TICKS, ticks, "Their latencies, added up."),
+};
+
+static const char *const op_names[BDEV_STAT_CLASSES] = {
+	[BDEV_STAT_OTHER] = "other", [BDEV_STAT_READ] = "read", [BDEV_STAT_WRITE] = "write",
+	[BDEV_STAT_UNMAP] = "unmap", [BDEV_STAT_COPY] = "copy",
+};
+
+static void collect_bdev_ops(struct metrics_text *m, const struct one_bdev *list, size_t n)
+{
+	for (size_t f = 0; f < ARRAY_SIZE(bdev_op_families); f++) {
+		metrics_begin(m, &bdev_op_families[f]);
+		for (size_t i = 0; i < n; i++) {
+			for (unsigned c = 0; c < BDEV_STAT_CLASSES; c++) {
+				metrics_sample(m, &bdev_op_families[f], &list[i].stat.class[c], "bdev",
+					       bdev_name(list[i].b), "op", op_names[c], NULL);
+			}
+		}
+	}
+}
+
+static void collect_bdev_errors(struct metrics_text *m, const struct one_bdev *list, size_t n)
+{
+	metrics_family(m, "varve_bdev_errors_total", METRICS_COUNTER,
+		       "I/O that failed, by NVMe status (type and code, hexadecimal); other: of further kinds.");
+	for (size_t i = 0; i < n; i++) {
+		for (unsigned e = 0; e < BDEV_STAT_ERRORS; e++) {
+			const struct bdev_stat_error *error = &list[i].stat.errors[e];
+			char status[8];
+			snprintf(status, sizeof(status), "%03x", error->status);
+			if (error->count != 0) {
+				metrics_uint(m, error->count, "bdev", bdev_name(list[i].b), "status",
+					     e == BDEV_STAT_ERRORS - 1 ? "other" : status, NULL);
+			}
+		}
+	}
+}
+
+static void collect_bdev_waits(struct metrics_text *m, const struct one_bdev *list, size_t n)
+{
+	metrics_family(m, "varve_bdev_waits_total", METRICS_COUNTER,
+		       "I/O that had to wait: for the module's resources, a rate limit, or a piece of a split one.");
+	for (size_t i = 0; i < n; i++) {
+		const struct bdev_stat *s = &list[i].stat;
+		const char *name = bdev_name(list[i].b);
+		metrics_uint(m, s->nomem_waits, "bdev", name, "for", "resources", NULL);
+		metrics_uint(m, s->qos_waits, "bdev", name, "for", "rate_limit", NULL);
+		metrics_uint(m, s->child_waits, "bdev", name, "for", "piece", NULL);
+	}
+}
+
+void metrics_collect_bdevs(struct metrics_text *m)
+{
+	size_t room = 0, n = 0;
+
+	for (struct bdev *b = bdev_next(NULL); b != NULL; b = bdev_next(b)) {
+		room++;
+	}
+	struct one_bdev *list = collect_array(room, sizeof(*list));
+	for (struct bdev *b = bdev_next(NULL); list != NULL && n < room && b != NULL; b = bdev_next(b), n++) {
+		list[n].b = b;
+		bdev_get_stat(b, &list[n].stat);
+	}
+	metrics_family(m, "varve_bdev_size_bytes", METRICS_GAUGE, "Size of the block device.");
+	for (size_t i = 0; i < n; i++) {
+		metrics_uint(m, bdev_num_blocks(list[i].b) * bdev_block_size(list[i].b), "bdev", bdev_name(list[i].b),
+			     "product", bdev_product_name(list[i].b), NULL);
+	}
+	metrics_begin(m, &bdev_queue_depth);
+	for (size_t i = 0; i < n; i++) {
+		metrics_sample(m, &bdev_queue_depth, &list[i].stat, "bdev", bdev_name(list[i].b), NULL);
+	}
+	collect_bdev_ops(m, list, n);
+	collect_bdev_errors(m, list, n);
+	collect_bdev_waits(m, list, n);
+	free(list);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metrics of the target: subsystems, the hosts that are connected, poll groups, outstanding commands. */
+#include <string.h>
+
+#include "appliance/metrics_collect.h"
+#include "nvmf/nvmf.h"
+#include "util/log.h"
+
+/* ---- Subsystems ---- */
+
+#define FOR_SUBSYSTEMS(tgt_, s_)                                                                                       \
+	for (struct nvmf_tgt *tgt_ = nvmf_tgt_next(NULL); tgt_ != NULL; tgt_ = nvmf_tgt_next(tgt_))                    \
+		for (struct nvmf_subsystem *s_ = nvmf_subsystem_next(tgt_, NULL); s_ != NULL;                          \
+		     s_ = nvmf_subsystem_next(tgt_, s_))
+
+static uint64_t collect_count_namespaces(const struct nvmf_subsystem *s)
+{
+	uint64_t n = 0;
+
+	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		n++;
+	}
+	return n;
+}
+
+static void collect_subsystems(struct metrics_text *m)
+{
+	metrics_family(m, "varve_nvmf_subsystem_state", METRICS_GAUGE, "The subsystem's state; always 1.");
+	FOR_SUBSYSTEMS(tgt, s)
+	{
+		metrics_uint(m, 1, "target", nvmf_tgt_name(tgt), "subsystem", nvmf_subsystem_nqn(s), "state",
+			     nvmf_subsystem_state_name(nvmf_subsystem_get_state(s)), NULL);
+	}
+	metrics_family(m, "varve_nvmf_subsystem_namespaces", METRICS_GAUGE, "Its namespaces.");
+	FOR_SUBSYSTEMS(tgt, s)
+	{
+		metrics_uint(m, collect_count_namespaces(s), "target", nvmf_tgt_name(tgt), "subsystem",
+			     nvmf_subsystem_nqn(s), NULL);
+	}
+}
+
+/* ---- Controllers: the hosts that are connected ---- */
+
+#define HOST(name_, type_, unit_, member_, help_)                                                                      \
+	METRIC("varve_nvmf_host_" name_, type_, unit_, struct nvmf_ctrlr_info, member_, help_)
+static const struct metric ctrlr_families[] = {
+	HOST("io_queue_pairs", METRICS_GAUGE, METRICS_PLAIN, num_io_qpairs, "I/O queue pairs of a host's controller."),
+	HOST("errors_total", METRICS_COUNTER, METRICS_PLAIN, errors, "Entries that were added to its error log."),
+	HOST("keep_alive_timeout_seconds", METRICS_GAUGE, METRICS_MS, kato_ms, "Its keep-alive timeout; 0: none."),
+};
+
+static void collect_controller_family(struct metrics_text *m, const struct metric *family)
+{
+	struct nvmf_ctrlr_info info;
+	char cntlid[COLLECT_NUMBER_MAX];
+
+	metrics_begin(m, family);
+	FOR_SUBSYSTEMS(tgt, s)
+	{
+		for (struct nvmf_ctrlr *c = nvmf_ctrlr_next(s, NULL); c != NULL; c = nvmf_ctrlr_next(s, c)) {
+			nvmf_ctrlr_get_info(c, &info);
+			metrics_sample(m, family, &info, "subsystem", nvmf_subsystem_nqn(s), "host", info.hostnqn,
+				       "cntlid", collect_number(cntlid, info.cntlid), NULL);
+		}
+	}
+}
+
+/* ---- Poll groups ---- */
+
+struct one_group {
+	const char *name;
+	struct nvmf_poll_group_stats stats;
+};
+
+#define GROUP(name_, type_, member_, help_)                                                                            \
+	METRIC("varve_nvmf_" name_, type_, METRICS_PLAIN, struct nvmf_poll_group_stats, member_, help_)
+static const struct metric group_families[] = {
+	GROUP("commands_total", METRICS_COUNTER, completed_nvme_io, "I/O commands that were answered."),
+	GROUP("failed_commands_total", METRICS_COUNTER, failed_nvme_io, "Those of them that failed."),
+	GROUP("held_commands", METRICS_GAUGE, pending_bdev_io, "Commands held back by a paused subsystem."),
+};
+static const struct metric transport_buffer_waits =
+	METRIC("varve_nvmf_buffer_waits_total", METRICS_COUNTER, METRICS_PLAIN, struct nvmf_transport_stats,
+	       pending_data_buffer, "Commands that found no data buffer free.");
+
+static void collect_group_families(struct metrics_text *m, const struct one_group *g, size_t n)
+{
+	metrics_family(m, "varve_nvmf_queue_pairs", METRICS_GAUGE, "Connected queue pairs of a poll group.");
+	for (size_t i = 0; i < n; i++) {
+		metrics_uint(m, g[i].stats.current_admin_qpairs, "group", g[i].name, "kind", "admin", NULL);
+		metrics_uint(m, g[i].stats.current_io_qpairs, "group", g[i].name, "kind", "io", NULL);
+	}
+	for (size_t f = 0; f < ARRAY_SIZE(group_families); f++) {
+		metrics_begin(m, &group_families[f]);
+		for (size_t i = 0; i < n; i++) {
+			metrics_sample(m, &group_families[f], &g[i].stats, "group", g[i].name, NULL);
+		}
+	}
+	metrics_begin(m, &transport_buffer_waits);
+	for (size_t i = 0; i < n; i++) {
+		for (unsigned t = 0; t < g[i].stats.num_transports; t++) {
+			const struct nvmf_transport_stats *ts = &g[i].stats.transports[t];
+			metrics_sample(m, &transport_buffer_waits, ts, "group", g[i].name, "transport", ts->trtype,
+				       NULL);
+		}
+	}
+}
+
+#define DEVICE(name_, member_, help_)                                                                                  \
+	METRIC("varve_nvmf_device_" name_, METRICS_COUNTER, METRICS_PLAIN, struct nvmf_device_stats, member_, help_)
+static const struct metric device_families[] = {
+	DEVICE("polls_total", polls, "How often the device's completion queue was polled."),
+	DEVICE("idle_polls_total", idle_polls, "Polls that found nothing."),
+	DEVICE("completions_total", completions, "Completions."),
+	DEVICE("requests_total", requests, "Commands received."),
+	DEVICE("read_waits_total", pending_rdma_read, "Transfers from a host that waited for a credit or room."),
+	DEVICE("write_waits_total", pending_rdma_write, "Answers that waited for room."),
+	DEVICE("send_work_requests_total", total_send_wrs, "Work requests posted to send queues."),
+	DEVICE("send_doorbells_total", send_doorbell_updates, "Posts that they took."),
+};
+
+static void collect_device_family(struct metrics_text *m, const struct metric *family, const struct one_group *g,
+				  size_t n)
+{
+	metrics_begin(m, family);
+	for (size_t i = 0; i < n; i++) {
+		for (unsigned t = 0; t < g[i].stats.num_transports; t++) {
+			const struct nvmf_transport_stats *ts = &g[i].stats.transports[t];
+			for (unsigned d = 0; d < ts->num_devices; d++) {
+				metrics_sample(m, family, &ts->devices[d], "group", g[i].name, "transport", ts->trtype,
+					       "device", ts->devices[d].name, NULL);
+			}
+		}
+	}
+}
+
+static void collect_groups(struct metrics_text *m)
+{
+	size_t room = 0, n = 0;
+
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL;
+		     g = nvmf_poll_group_next(tgt, g)) {
+			room++;
+		}
+	}
+	struct one_group *list = collect_array(room, sizeof(*list));
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); list != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL && n < room;
+		     g = nvmf_poll_group_next(tgt, g), n++) {
+			list[n].name = nvmf_poll_group_name(g);
+			nvmf_poll_group_get_stats(g, &list[n].stats);
+		}
+	}
+	collect_group_families(m, list, n);
+	for (size_t f = 0; f < ARRAY_SIZE(device_families); f++) {
+		collect_device_family(m, &device_families[f], list, n);
+	}
+	free(list);
+}
+
+/* ---- What is outstanding, by state ---- */
+
+#define MAX_STATES 64
+
+struct state_count {
+	const char *state;
+	uint64_t count, oldest_ticks, longest_ticks;
+};
+
+static size_t collect_count_states(const struct nvmf_inflight *list, size_t n, struct state_count *states)
+{
+	size_t n_states = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct nvmf_inflight *f = &list[i];
+		size_t k = 0;
+		while (k < n_states && strcmp(states[k].state, f->state) != 0) {
+			k++;
+		}
+		if (k == MAX_STATES) {
+			continue;
+		}
+		n_states += k == n_states;
+		struct state_count *s = &states[k];
+		s->state = f->state;
+		s->count++;
+		s->oldest_ticks = f->age_ticks > s->oldest_ticks ? f->age_ticks : s->oldest_ticks;
+		s->longest_ticks = f->state_age_ticks > s->longest_ticks ? f->state_age_ticks : s->longest_ticks;
+	}
+	return n_states;
+}
+
+static const struct metric request_families[] = {
+	METRIC("varve_nvmf_requests", METRICS_GAUGE, METRICS_PLAIN, struct state_count, count,
+	       "Outstanding commands by state."),
+	METRIC("varve_nvmf_request_oldest_seconds", METRICS_GAUGE, METRICS_TICKS, struct state_count, oldest_ticks,
+	       "Age of the oldest command in that state."),
+	METRIC("varve_nvmf_request_longest_state_seconds", METRICS_GAUGE, METRICS_TICKS, struct state_count,
+	       longest_ticks, "How long the one that has been in that state for longest has been."),
+};
+
+static void collect_request_states(struct metrics_text *m, const struct state_count *s, size_t n)
+{
+	for (size_t f = 0; f < ARRAY_SIZE(request_families); f++) {
+		metrics_begin(m, &request_families[f]);
+		for (size_t i = 0; i < n; i++) {
+			metrics_sample(m, &request_families[f], &s[i], "state", s[i].state, NULL);
+		}
+	}
+}
+
+static void collect_requests(struct metrics_text *m)
+{
+	struct state_count states[MAX_STATES] = {0};
+	struct nvmf_inflight *list = NULL;
+	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
+	/* The default target: others are a test's. */
+	ssize_t got = tgt != NULL ? nvmf_tgt_get_inflight(tgt, &list) : 0;
+	size_t n = (size_t)got;
+
+	if (got < 0) {
+		log_limited(LOG_LEVEL_WARNING, "metrics: no memory for the outstanding commands, which are left out");
+		return;
+	}
+	collect_request_states(m, states, collect_count_states(list, n, states));
+	if (tgt != NULL) {
+		metrics_collect_qpairs(m, tgt, list, n);
+	}
+	free(list);
+}
+
+void metrics_collect_nvmf(struct metrics_text *m)
+{
+	collect_subsystems(m);
+	for (size_t f = 0; f < ARRAY_SIZE(ctrlr_families); f++) {
+		collect_controller_family(m, &ctrlr_families[f]);
+	}
+	collect_groups(m);
+	collect_requests(m);
+}
