@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* framework_get_subsystems and framework_get_config: what save_config is made of. */
+/* framework_get_subsystems and framework_get_config, which save_config is made of; framework_get_state_machines. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "rpc/registry.h"
+#include "util/state_machine.h"
 
 static void rpc_framework_get_subsystems(struct rpc_request *req, void *params)
 {
@@ -65,3 +66,26 @@ static void rpc_framework_get_config(struct rpc_request *req, void *params)
 RPC_METHOD("framework_get_config", rpc_framework_get_config, struct get_config, get_config_params, RPC_RUNTIME,
 	   "List the method calls that rebuild a subsystem's configuration",
 	   .result = "[{method: string, params?: {*: any}}]")
+
+static void rpc_framework_get_state_machines(struct rpc_request *req, void *params)
+{
+	json_t *list = json_array();
+
+	for (const struct state_machine *m = state_machine_next(NULL); m != NULL; m = state_machine_next(m)) {
+		json_t *states = json_array();
+		for (unsigned i = 0; i < m->n_states; i++) {
+			json_array_append_new(states, json_string(m->state_name(i)));
+		}
+		json_t *o = json_object();
+		json_object_set_new(o, "name", json_string(m->name));
+		json_object_set_new(o, "states", states);
+		json_object_set_new(o, "violations", rpc_uint(state_machine_violations(m)));
+		json_array_append_new(list, o);
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("framework_get_state_machines", rpc_framework_get_state_machines, struct rpc_no_params, NULL,
+	   RPC_STARTUP | RPC_RUNTIME,
+	   "List the state machines whose transitions are checked, with the number of transitions that must not be; each "
+	   "of those is a fault in varve, and in the log",
+	   .result = "[{name: string, states: [string], violations: int}]")

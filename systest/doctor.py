@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from appliance_lib import BUILD, TOP, VARVE, Client, Daemon, Skip, check, main, wait_for
 from core_lib import Core
@@ -78,7 +79,7 @@ def hanging(t, commands, **options):
 
 def test_a_healthy_daemon_is_healthy():
     with Daemon("-e", "rpc") as d:
-        f = Finding("-p", d.pid, "-d", d.folder).expect(0, "Nothing was found.", "ok     RPC", "RUNNING", "ok     reactors", "ok     I/O",
+        f = Finding("-p", d.pid, "-d", d.folder).expect(0, "Nothing was found.", "ok     RPC", "RUNNING", "ok     reactors", "ok     I/O", "ok     states",
                                                          "ok     libraries", "as asked for by --no-huge", "ok     USDT", "rpc recorded")
         check("FOUND" not in f.text, f.text)
         result = json.loads(Finding("-p", d.pid, "-d", d.folder, "-j").text)
@@ -297,6 +298,23 @@ def test_a_reactor_that_a_poller_pins():
         check("pinned" in p.stdout and p.returncode == 0, p.stdout + p.stderr)
         t.call("thread_get_stats")      # wakes it
         Finding("-p", t.pid, "-d", t.folder).expect(1, "FOUND  reactors", "poller nvmf_rdma of thread " + name, "perf top -t")
+
+
+def test_a_transition_that_must_not_be():
+    """Counted in a live process by a debugger: there is no other way to have one."""
+    with Daemon("--metrics", "127.0.0.1:0") as d:
+        head = "'util/state_machine.c'::machines.slh_first"
+        p = subprocess.run(["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no", "-p", str(d.pid),
+                            "-ex", f"set var {head}->violations = 3", "-ex", f"printf \"<%s>\\n\", {head}->name"],
+                           capture_output=True, text=True, timeout=SLOW, stdin=subprocess.DEVNULL)
+        check(p.returncode == 0 and re.search("<.+>", p.stdout), p.stdout + p.stderr)
+        name = re.search("<(.+)>", p.stdout)[1]
+        counts = {m["name"]: m["violations"] for m in d.call("framework_get_state_machines")}
+        check({n: v for n, v in counts.items() if v} == {name: 3}, counts)
+        with urllib.request.urlopen(f"http://{d.call('metrics_get_status')['address']}/metrics", timeout=SLOW) as r:
+            check(f'varve_state_violations_total{{machine="{name}"}} 3\n' in r.read().decode(), "the metric")
+        Finding("-p", d.pid, "-d", d.folder).expect(1, f"FOUND  states       {name} went 3 times", "must not follow")
+        Finding("-c", Core(d).path).expect(1, f"FOUND  memory       {name} went 3 times", "must not follow")
 
 
 def test_io_and_an_rpc_that_do_not_end():

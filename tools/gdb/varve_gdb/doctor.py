@@ -100,6 +100,19 @@ def check_threads(report):
     report.ok(f"{threads} threads, {channels} channels, {pollers} pollers, {devices} io_devices: all lists are whole")
 
 
+def check_state_machines(report):
+    machines = violations = 0
+    for m in walk(static("machines", "util/state_machine.c"), "link", "state machines"):
+        machines += 1
+        count = number(m["violations"])
+        violations += count
+        if count:
+            report.found(f"{string(m['name'])} went {count} times from a state to one that must not follow: a fault in varve",
+                         "the log has the states, and which object it was: grep 'must not follow'")
+    if not violations:
+        report.ok(f"{machines} state machines: every transition was allowed")
+
+
 def check_rpc(report):
     calls = 0
     # Clocked by CLOCK_MONOTONIC, which the recorder's clocks relate to ticks.
@@ -152,13 +165,13 @@ def check_trace(report):
     report.ok(f"{events} trace entries were written: varve_trace shows the last")
 
 
-CHECKS = (check_crash, check_reactors, check_threads, check_rpc, check_bdevs, doctor_nvmf.check_requests, doctor_nvmf.check_buffers,
-          doctor_nvmf.check_qpairs, doctor_nvmf.check_subsystems, check_trace)
+CHECKS = (check_crash, check_reactors, check_threads, check_state_machines, check_rpc, check_bdevs, doctor_nvmf.check_requests,
+          doctor_nvmf.check_buffers, doctor_nvmf.check_qpairs, doctor_nvmf.check_subsystems, check_trace)
 
 
 def run_doctor(seconds):
     """What looks wrong: a crash, reactors that hang, RPCs and requests that have waited for more than SECONDS (10), exhausted buffers,
-changes that do not end, lists that are broken. Each with the next command."""
+changes that do not end, transitions that must not be, lists that are broken. Each with the next command."""
     try:
         stuck_s = float(seconds) if seconds else STUCK_S
     except ValueError:

@@ -90,3 +90,14 @@ def check_calls(report, client, old_us):
                      "varve-trace -l group=rpc,group=nvmf (with -e rpc,nvmf): what happened after its RPC_BEGIN; varve-rpc nvmf_get_inflight")
     if not old:
         report.ok("RPC calls", f"{len(calls)} outstanding, none for long")
+
+
+def check_states(report, client):
+    """Transitions of state machines that must not be."""
+    machines = rpc.objects(client.call("framework_get_state_machines"), "framework_get_state_machines")
+    bad = [(rpc.member(m, "name", str), m["violations"]) for m in machines if rpc.member(m, "violations", int)]
+    for name, count in bad:
+        report.found("states", f"{name} went {count} times from a state to one that must not follow: a fault in varve",
+                     "the log has the states, and which object it was: grep 'must not follow'; varve-trace shows LOG_LINE")
+    if not bad:
+        report.ok("states", f"{len(machines)} state machines: every transition was allowed")

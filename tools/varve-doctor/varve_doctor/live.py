@@ -18,6 +18,7 @@ def check_work(report, process, client, options):
     old_us = int(options.age * 1e6)
     inflight = []
     checks = (("RPC calls", lambda r: control.check_calls(r, client, old_us)),
+              ("states", lambda r: control.check_states(r, client)),
               ("reactors", lambda r: work.check_reactors(r, process, client, 1.0)),
               ("I/O", lambda r: inflight.extend(work.check_commands(r, process, client, old_us))),
               ("buffers", lambda r: work.check_buffers(r, client, inflight)),
