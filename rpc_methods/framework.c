@@ -84,8 +84,9 @@ static void rpc_framework_get_state_machines(struct rpc_request *req, void *para
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("framework_get_state_machines", rpc_framework_get_state_machines, struct rpc_no_params, NULL,
-	   RPC_STARTUP | RPC_RUNTIME,
-	   "List the state machines whose transitions are checked, with the number of transitions that must not be; each "
-	   "of those is a fault in varve, and in the log",
-	   .result = "[{name: string, states: [string], violations: int}]")
+RPC_METHOD(
+	"framework_get_state_machines", rpc_framework_get_state_machines, struct rpc_no_params, NULL,
+	RPC_STARTUP | RPC_RUNTIME,
+	"List the state machines whose transitions are checked, with the number of transitions that must not be; each "
+	"of those is a fault in varve, and in the log",
+	.result = "[{name: string, states: [string], violations: int}]")
