@@ -21,6 +21,8 @@
 #include <sys/queue.h>
 #include <sys/uio.h>
 
+#include "util/iov.h"
+
 struct bdev;
 struct bdev_desc;
 struct bdev_channel;
@@ -130,10 +132,9 @@ struct bdev_io {
 
 	/* Third line: what a split or emulated I/O has handed out. */
 	uint64_t children_blocks __attribute__((aligned(64))); /* blocks so far */
-	size_t iov_offset;                                     /* cursor in iovs: bytes into iovs[iov_index] */
-	uint32_t iov_index;
-	uint32_t children;     /* with the module */
-	uint16_t child_status; /* the first error of a child */
+	struct iov_cursor iov_next;                            /* the memory of the next child */
+	uint32_t children;                                     /* with the module */
+	uint16_t child_status;                                 /* the first error of a child */
 	uint8_t phase;
 	/* The submitter's, for bdevs with metadata only (others do not look): see bdev_io_set_dif(). */
 	uint8_t dif_flags; /* enum bdev_dif_flag */

@@ -7,6 +7,8 @@
 #include <isa-l/crc.h>
 #include <string.h>
 
+#include "util/iov.h"
+
 /* As it lies in a block. */
 struct tuple {
 	uint16_t guard, app; /* big endian */
@@ -19,78 +21,23 @@ uint16_t dif_crc(uint16_t crc, const void *data, size_t bytes)
 	return crc16_t10dif(crc, data, bytes);
 }
 
-/* ---- A place in a list of iovs ---- */
+/* ---- Bytes in a list of iovs ---- */
 
-struct cursor {
-	const struct iovec *iov;
-	size_t offset;
-};
-
-static struct cursor cursor_at(const struct iovec *iovs, size_t skip)
+/* iovs are only read through cursors that only read. */
+static struct iov_cursor cursor_at(const struct iovec *iovs, size_t skip)
 {
-	struct cursor c = {.iov = iovs};
-
-	while (skip > 0 && skip >= c.iov->iov_len) {
-		skip -= c.iov->iov_len;
-		c.iov++;
-	}
-	c.offset = skip;
-	return c;
+	return iov_cursor_at((struct iovec *)(uintptr_t)iovs, skip);
 }
 
-/* The next bytes that lie together, at most *n, which becomes how many they are. */
-static void *cursor_next(struct cursor *c, size_t *n)
-{
-	while (c->offset == c->iov->iov_len) {
-		c->iov++;
-		c->offset = 0;
-	}
-	size_t left = c->iov->iov_len - c->offset;
-	void *at = (uint8_t *)c->iov->iov_base + c->offset;
-	*n = *n < left ? *n : left;
-	c->offset += *n;
-	return at;
-}
-
-static uint16_t cursor_crc(struct cursor *c, uint16_t crc, size_t bytes)
+static uint16_t cursor_crc(struct iov_cursor *c, uint16_t crc, size_t bytes)
 {
 	while (bytes > 0) {
 		size_t n = bytes;
-		const void *at = cursor_next(c, &n);
+		const void *at = iov_next(c, &n);
 		crc = crc16_t10dif(crc, at, n);
 		bytes -= n;
 	}
 	return crc;
-}
-
-static void cursor_skip(struct cursor *c, size_t bytes)
-{
-	while (bytes > 0) {
-		size_t n = bytes;
-		cursor_next(c, &n);
-		bytes -= n;
-	}
-}
-
-static void cursor_copy_out(struct cursor *c, void *to, size_t bytes)
-{
-	while (bytes > 0) {
-		size_t n = bytes;
-		const void *at = cursor_next(c, &n);
-		memcpy(to, at, n);
-		to = (uint8_t *)to + n;
-		bytes -= n;
-	}
-}
-
-static void cursor_copy_in(struct cursor *c, const void *from, size_t bytes)
-{
-	while (bytes > 0) {
-		size_t n = bytes;
-		memcpy(cursor_next(c, &n), from, n);
-		from = (const uint8_t *)from + n;
-		bytes -= n;
-	}
 }
 
 /* ---- One block ---- */
@@ -141,12 +88,12 @@ static bool tuple_is_good(const struct dif_format *f, const struct dif_tags *tag
 
 void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks)
 {
-	struct cursor c = cursor_at(iovs, 0);
+	struct iov_cursor c = cursor_at(iovs, 0);
 
 	for (uint32_t i = 0; f->type != 0 && i < blocks; i++) {
 		struct tuple t = tuple_make(f, tags, i, cursor_crc(&c, 0, f->data_size + f->offset));
-		cursor_copy_in(&c, &t, sizeof(t));
-		cursor_skip(&c, f->md_size - f->offset - sizeof(t));
+		iov_from_buffer(&c, &t, sizeof(t));
+		iov_skip(&c, f->md_size - f->offset - sizeof(t));
 	}
 }
 
@@ -154,7 +101,7 @@ bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const s
 		struct dif_error *error)
 {
 	bool guard_counts = (tags->checks & DIF_CHECK_GUARD) != 0;
-	struct cursor c = cursor_at(iovs, 0);
+	struct iov_cursor c = cursor_at(iovs, 0);
 	struct tuple t;
 
 	for (uint32_t i = 0; f->type != 0 && tags->checks != 0 && i < blocks; i++) {
@@ -162,31 +109,31 @@ bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const s
 		if (guard_counts) {
 			guard = cursor_crc(&c, 0, f->data_size + f->offset);
 		} else {
-			cursor_skip(&c, f->data_size + f->offset);
+			iov_skip(&c, f->data_size + f->offset);
 		}
-		cursor_copy_out(&c, &t, sizeof(t));
+		iov_to_buffer(&c, &t, sizeof(t));
 		if (!tuple_is_good(f, tags, i, guard, &t, error)) {
 			return false;
 		}
-		cursor_skip(&c, f->md_size - f->offset - sizeof(t));
+		iov_skip(&c, f->md_size - f->offset - sizeof(t));
 	}
 	return true;
 }
 
 void dif_move(const struct dif_format *f, uint32_t ref, const struct iovec *iovs, uint32_t blocks)
 {
-	struct cursor c = cursor_at(iovs, 0);
+	struct iov_cursor c = cursor_at(iovs, 0);
 	struct tuple t;
 
 	for (uint32_t i = 0; (f->type == 1 || f->type == 2) && i < blocks; i++) {
-		cursor_skip(&c, f->data_size + f->offset);
-		struct cursor here = c;
-		cursor_copy_out(&c, &t, sizeof(t));
+		iov_skip(&c, f->data_size + f->offset);
+		struct iov_cursor here = c;
+		iov_to_buffer(&c, &t, sizeof(t));
 		if (!tuple_is_escaped(f, &t)) {
 			t.ref = htobe32(ref + i);
-			cursor_copy_in(&here, &t, sizeof(t));
+			iov_from_buffer(&here, &t, sizeof(t));
 		}
-		cursor_skip(&c, f->md_size - f->offset - sizeof(t));
+		iov_skip(&c, f->md_size - f->offset - sizeof(t));
 	}
 }
 
@@ -198,13 +145,13 @@ static uint16_t copy_crc(uint16_t crc, void *to, const void *from, size_t n)
 	return crc16_t10dif_copy(crc, to, (uint8_t *)(uintptr_t)from, n);
 }
 
-static uint16_t take_crc(struct cursor *c, uint8_t *to, size_t bytes)
+static uint16_t take_crc(struct iov_cursor *c, uint8_t *to, size_t bytes)
 {
 	uint16_t crc = 0;
 
 	while (bytes > 0) {
 		size_t n = bytes;
-		const void *at = cursor_next(c, &n);
+		const void *at = iov_next(c, &n);
 		crc = copy_crc(crc, to, at, n);
 		to += n;
 		bytes -= n;
@@ -212,13 +159,13 @@ static uint16_t take_crc(struct cursor *c, uint8_t *to, size_t bytes)
 	return crc;
 }
 
-static uint16_t give_crc(struct cursor *c, const uint8_t *from, size_t bytes)
+static uint16_t give_crc(struct iov_cursor *c, const uint8_t *from, size_t bytes)
 {
 	uint16_t crc = 0;
 
 	while (bytes > 0) {
 		size_t n = bytes;
-		void *at = cursor_next(c, &n);
+		void *at = iov_next(c, &n);
 		crc = copy_crc(crc, at, from, n);
 		from += n;
 		bytes -= n;
@@ -229,14 +176,14 @@ static uint16_t give_crc(struct cursor *c, const uint8_t *from, size_t bytes)
 void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
 		uint32_t blocks, void *extended)
 {
-	struct cursor c = cursor_at(iovs, skip);
+	struct iov_cursor c = cursor_at(iovs, skip);
 	uint8_t *to = extended;
 
 	for (uint32_t i = 0; i < blocks; i++, to += f->data_size + f->md_size) {
 		uint8_t *md = to + f->data_size;
 		memset(md, 0, f->md_size);
 		if (f->type == 0) {
-			cursor_copy_out(&c, to, f->data_size);
+			iov_to_buffer(&c, to, f->data_size);
 			continue;
 		}
 		uint16_t guard = dif_crc(take_crc(&c, to, f->data_size), md, f->offset);
@@ -249,7 +196,7 @@ bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const st
 	       uint32_t blocks, const void *extended, struct dif_error *error)
 {
 	bool guard_counts = f->type != 0 && (tags->checks & DIF_CHECK_GUARD) != 0;
-	struct cursor c = cursor_at(iovs, skip);
+	struct iov_cursor c = cursor_at(iovs, skip);
 	const uint8_t *from = extended;
 	struct tuple t;
 
@@ -259,7 +206,7 @@ bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const st
 		if (guard_counts) {
 			guard = dif_crc(give_crc(&c, from, f->data_size), md, f->offset);
 		} else {
-			cursor_copy_in(&c, from, f->data_size);
+			iov_from_buffer(&c, from, f->data_size);
 		}
 		if (f->type == 0) {
 			continue;

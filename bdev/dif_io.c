@@ -5,6 +5,7 @@
 
 #include "bdev/internal.h"
 #include "bdev/dif.h"
+#include "util/iov.h"
 
 _Static_assert(BDEV_DIF_GUARD == (int)DIF_CHECK_GUARD && BDEV_DIF_APP == (int)DIF_CHECK_APP &&
 		       BDEV_DIF_REF == (int)DIF_CHECK_REF,
@@ -69,20 +70,9 @@ static uint16_t dif_check_io(const struct bdev *b, const struct bdev_io *io)
 	return dif_verify(&f, &tags, io->iovs, (uint32_t)io->num_blocks, &e) ? 0 : status_of(b, io, &e);
 }
 
-/* Plain blocks in iovs as long as extended ones are. */
-static bool plain_is_too_long(const struct bdev *b, const struct bdev_io *io)
-{
-	size_t bytes = 0;
-
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		bytes += io->iovs[i].iov_len;
-	}
-	return !has_plain_length(b, io, bytes);
-}
-
 static bool pass_plain(const struct bdev *b, struct bdev_io *io)
 {
-	if (plain_is_too_long(b, io)) {
+	if (!has_plain_length(b, io, iov_length(io->iovs, io->iovcnt))) { /* they may be as long as extended blocks */
 		bdev_io_complete(io, STATUS_BAD_LENGTH);
 		return false;
 	}
@@ -204,21 +194,14 @@ uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs,
 	const uint8_t *block = extended;
 	struct bdev_io whole = *child;
 	struct iovec iov = {(void *)(uintptr_t)extended, child->num_blocks * b->block_size};
-	size_t in_block = b->block_size - b->md.size, left = child->num_blocks * in_block, at = 0;
+	struct iov_cursor c = iov_cursor_at((struct iovec *)(uintptr_t)iovs, skip);
 
 	whole.iovs = &iov;
 	whole.iovcnt = 1;
 	uint16_t status = dif_check_io(b, &whole);
-	for (; status == 0 && left > 0; iovs++, skip = 0) {
-		for (size_t done = skip, n; done < iovs->iov_len && left > 0; done += n, left -= n, at += n) {
-			if (at == in_block) {
-				at = 0;
-				block += b->block_size;
-			}
-			n = iovs->iov_len - done < in_block - at ? iovs->iov_len - done : in_block - at;
-			if (memcmp((const uint8_t *)iovs->iov_base + done, block + at, n) != 0) {
-				return STATUS_COMPARE_FAILED;
-			}
+	for (uint64_t i = 0; status == 0 && i < child->num_blocks; i++, block += b->block_size) {
+		if (!iov_equals_buffer(&c, block, b->block_size - b->md.size)) {
+			status = STATUS_COMPARE_FAILED;
 		}
 	}
 	return status;

@@ -34,15 +34,6 @@ bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type)
 	return (unsigned)type < BDEV_IO_TYPES && ((b->io_types | EMULATED) & 1u << type) != 0;
 }
 
-static size_t iov_bytes(const struct iovec *iovs, uint32_t iovcnt)
-{
-	size_t n = 0;
-	for (uint32_t i = 0; i < iovcnt; i++) {
-		n += iovs[i].iov_len;
-	}
-	return n;
-}
-
 static inline uint16_t io_check_range(const struct bdev *b, const struct bdev_io *io)
 {
 	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED); /* pairs with bdev_resize() */
@@ -90,11 +81,12 @@ static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 		return status;
 	}
 	if (traits & TRAIT_DATA) {
-		size_t bytes = io->num_blocks * b->block_size, given = iov_bytes(io->iovs, io->iovcnt);
+		size_t bytes = io->num_blocks * b->block_size, given = iov_length(io->iovs, io->iovcnt);
 		if (unlikely(given != bytes) && !bdev_dif_length_is_good(b, io, given)) {
 			return STATUS_BAD_LENGTH;
 		}
-		if (io->type == BDEV_IO_COMPARE_AND_WRITE && iov_bytes(io->compare.iovs, io->compare.iovcnt) != given) {
+		if (io->type == BDEV_IO_COMPARE_AND_WRITE &&
+		    iov_length(io->compare.iovs, io->compare.iovcnt) != given) {
 			return STATUS_BAD_LENGTH;
 		}
 	}

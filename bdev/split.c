@@ -19,10 +19,9 @@
 struct bdev_split_child {
 	struct iovec iovs[CHILD_IOVS];
 	struct bdev_io *parent;
-	void *buffer;      /* bounced, compared, verified or copied, or NULL */
-	uint8_t class;     /* of buffer */
-	size_t iov_offset; /* where in the parent's iovs the child starts */
-	uint32_t iov_index;
+	void *buffer;             /* bounced, compared, verified or copied, or NULL */
+	uint8_t class;            /* of buffer */
+	struct iov_cursor memory; /* of the parent: where the child's starts */
 	STAILQ_ENTRY(bdev_split_child) link;
 	struct bdev_io io __attribute__((aligned(64)));
 };
@@ -172,71 +171,10 @@ static uint64_t child_max_blocks(const struct bdev *b, const struct bdev_io *io,
 				       : n;
 }
 
-/* --- The cursor in the parent's iovs --- */
-
-static struct iovec *parent_iovs(struct bdev_io *io, uint32_t *iovcnt)
+/* COMPARE_AND_WRITE compares one list of iovs and writes another. */
+static struct iovec *parent_iovs(const struct bdev_io *io)
 {
-	if (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE) {
-		*iovcnt = io->compare.iovcnt;
-		return io->compare.iovs;
-	}
-	*iovcnt = io->iovcnt;
-	return io->iovs;
-}
-
-static void parent_cursor_advance(struct bdev_io *io, size_t bytes)
-{
-	uint32_t iovcnt;
-	const struct iovec *iovs = parent_iovs(io, &iovcnt);
-
-	while (bytes > 0) {
-		size_t n = RTE_MIN(bytes, iovs[io->iov_index].iov_len - io->iov_offset);
-		io->iov_offset += n;
-		bytes -= n;
-		if (io->iov_offset == iovs[io->iov_index].iov_len) {
-			io->iov_index++;
-			io->iov_offset = 0;
-		}
-	}
-}
-
-/* Walks the parent's memory of a child alongside its buffer, n bytes at a time; stops when fn says a status. */
-static uint16_t child_walk_buffer(struct bdev_split_child *child, uint16_t (*fn)(void *memory, void *buffer, size_t n))
-{
-	uint32_t iovcnt;
-	const struct iovec *iovs = parent_iovs(child->parent, &iovcnt);
-	size_t left = child->io.num_blocks * child->io.ch->bdev->block_size;
-	uint8_t *buffer = child->buffer;
-	size_t offset = child->iov_offset;
-
-	for (uint32_t i = child->iov_index; left > 0; i++) {
-		size_t n = RTE_MIN(left, iovs[i].iov_len - offset);
-		uint16_t status = n != 0 ? fn((uint8_t *)iovs[i].iov_base + offset, buffer, n) : 0;
-		if (status != 0) {
-			return status;
-		}
-		buffer += n;
-		left -= n;
-		offset = 0;
-	}
-	return 0;
-}
-
-static uint16_t memory_copy_in(void *memory, void *buffer, size_t n)
-{
-	memcpy(buffer, memory, n);
-	return 0;
-}
-
-static uint16_t memory_copy_out(void *memory, void *buffer, size_t n)
-{
-	memcpy(memory, buffer, n);
-	return 0;
-}
-
-static uint16_t memory_compare(void *memory, void *buffer, size_t n)
-{
-	return memcmp(memory, buffer, n) == 0 ? 0 : STATUS_COMPARE_FAILED;
+	return io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE ? io->compare.iovs : io->iovs;
 }
 
 /* --- Carving --- */
@@ -256,23 +194,18 @@ static uint64_t child_carve_memory(struct bdev_io *io, struct bdev_split_child *
 	uint32_t max_iovs = b->max_segments != 0 ? RTE_MIN(b->max_segments, CHILD_IOVS) : CHILD_IOVS;
 	size_t max_bytes = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
 	size_t block = memory_per_block(io), want = blocks * block, have = 0;
-	size_t offset = io->iov_offset;
-	uint32_t iovcnt, n = 0;
-	const struct iovec *iovs = parent_iovs(io, &iovcnt);
+	struct iov_cursor c = io->iov_next;
+	uint32_t n = 0;
 
-	for (uint32_t i = io->iov_index; have < want && n < max_iovs;) {
-		size_t part = RTE_MIN(RTE_MIN(iovs[i].iov_len - offset, want - have), max_bytes);
-		child->iovs[n] = (struct iovec){(uint8_t *)iovs[i].iov_base + offset, part};
-		if (part != 0 && !iovs_fit(b, &child->iovs[n], 1)) {
+	while (have < want && n < max_iovs) {
+		size_t part = RTE_MIN(want - have, max_bytes);
+		void *at = iov_next(&c, &part);
+		child->iovs[n] = (struct iovec){at, part};
+		if (!iovs_fit(b, &child->iovs[n], 1)) {
 			break;
 		}
-		n += part != 0;
+		n++;
 		have += part;
-		offset += part;
-		if (offset == iovs[i].iov_len) {
-			i++;
-			offset = 0;
-		}
 	}
 	/* Give back what is not a whole block. */
 	size_t excess = have % block;
@@ -365,8 +298,7 @@ static bool child_carve(struct bdev_io *io, struct bdev_split_child *child, bool
 	uint64_t blocks = child_max_blocks(io->ch->bdev, io, type);
 
 	child->buffer = NULL;
-	child->iov_index = io->iov_index;
-	child->iov_offset = io->iov_offset;
+	child->memory = io->iov_next;
 	child->io.type = (uint8_t)type;
 	child->io.offset_blocks = io->offset_blocks + io->children_blocks;
 	child->io.num_blocks = blocks;
@@ -436,17 +368,21 @@ static void child_hand_over(struct bdev_io *io, struct bdev_split_child *child)
 	ch->submit(ch->module, &child->io);
 }
 
+static size_t child_bytes(const struct bdev_split_child *child)
+{
+	return child->io.num_blocks * child->io.ch->bdev->block_size;
+}
+
 static void child_fill_buffer(struct bdev_split_child *child)
 {
-	uint32_t iovcnt;
+	struct iov_cursor c = child->memory;
 
 	if (child->parent->phase == PHASE_ZEROES) {
 		bdev_dif_put_zeroes(&child->io, child->buffer);
 	} else if (bdev_io_is_plain(child->parent)) {
-		bdev_dif_insert(&child->io, parent_iovs(child->parent, &iovcnt) + child->iov_index, child->iov_offset,
-				child->buffer);
+		bdev_dif_insert(&child->io, c.iov, c.offset, child->buffer);
 	} else {
-		child_walk_buffer(child, memory_copy_in);
+		iov_to_buffer(&c, child->buffer, child_bytes(child));
 	}
 }
 
@@ -457,7 +393,7 @@ static void child_submit_next(struct bdev_io *io, struct bdev_split_child *child
 
 	io->children_blocks += child->io.num_blocks;
 	if (bdev_io_traits[io->type] & TRAIT_DATA) {
-		parent_cursor_advance(io, child->io.num_blocks * memory_per_block(io));
+		iov_skip(&io->iov_next, child->io.num_blocks * memory_per_block(io));
 	}
 	child->parent = io;
 	child->io.ch = ch;
@@ -540,8 +476,7 @@ static void split_start_phase(struct bdev_io *io, enum phase phase)
 	io->children_blocks = 0;
 	io->children = 0;
 	io->child_status = 0;
-	io->iov_index = 0;
-	io->iov_offset = 0;
+	io->iov_next = (struct iov_cursor){.iov = parent_iovs(io)};
 	split_run(io, false);
 }
 
@@ -592,17 +527,6 @@ static void split_wake_waiting(struct bdev_thread *t, struct bdev_split_pool *po
 	}
 }
 
-/* The same for plain blocks. */
-static uint16_t child_take_plain(const struct bdev_split_child *child)
-{
-	uint32_t iovcnt;
-	const struct iovec *iovs = parent_iovs(child->parent, &iovcnt) + child->iov_index;
-
-	return child->parent->phase == PHASE_COMPARE
-		       ? bdev_dif_compare(&child->io, iovs, child->iov_offset, child->buffer)
-		       : bdev_dif_strip(&child->io, iovs, child->iov_offset, child->buffer);
-}
-
 /* Moves the data of a child that has ended to where it belongs, and returns the child's status. */
 static uint16_t child_take_data(struct bdev_split_child *child)
 {
@@ -615,10 +539,16 @@ static uint16_t child_take_data(struct bdev_split_child *child)
 	if (!(bdev_io_traits[child->parent->type] & TRAIT_DATA)) {
 		return child->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&child->io) : 0;
 	}
+	struct iov_cursor c = child->memory;
+	bool compares = child->parent->phase == PHASE_COMPARE;
 	if (bdev_io_is_plain(child->parent)) {
-		return child_take_plain(child);
+		return (compares ? bdev_dif_compare : bdev_dif_strip)(&child->io, c.iov, c.offset, child->buffer);
 	}
-	return child_walk_buffer(child, child->parent->phase == PHASE_COMPARE ? memory_compare : memory_copy_out);
+	if (compares) {
+		return iov_equals_buffer(&c, child->buffer, child_bytes(child)) ? 0 : STATUS_COMPARE_FAILED;
+	}
+	iov_from_buffer(&c, child->buffer, child_bytes(child));
+	return 0;
 }
 
 /* Whether it is one that is written next. */
