@@ -23,12 +23,6 @@ uint16_t dif_crc(uint16_t crc, const void *data, size_t bytes)
 
 /* ---- Bytes in a list of iovs ---- */
 
-/* iovs are only read through cursors that only read. */
-static struct iov_cursor cursor_at(const struct iovec *iovs, size_t skip)
-{
-	return iov_cursor_at((struct iovec *)(uintptr_t)iovs, skip);
-}
-
 static uint16_t cursor_crc(struct iov_cursor *c, uint16_t crc, size_t bytes)
 {
 	while (bytes > 0) {
@@ -88,7 +82,7 @@ static bool tuple_is_good(const struct dif_format *f, const struct dif_tags *tag
 
 void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks)
 {
-	struct iov_cursor c = cursor_at(iovs, 0);
+	struct iov_cursor c = iov_cursor_at(iovs, 0);
 
 	for (uint32_t i = 0; f->type != 0 && i < blocks; i++) {
 		struct tuple t = tuple_make(f, tags, i, cursor_crc(&c, 0, f->data_size + f->offset));
@@ -101,7 +95,7 @@ bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const s
 		struct dif_error *error)
 {
 	bool guard_counts = (tags->checks & DIF_CHECK_GUARD) != 0;
-	struct iov_cursor c = cursor_at(iovs, 0);
+	struct iov_cursor c = iov_cursor_at(iovs, 0);
 	struct tuple t;
 
 	for (uint32_t i = 0; f->type != 0 && tags->checks != 0 && i < blocks; i++) {
@@ -122,7 +116,7 @@ bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const s
 
 void dif_move(const struct dif_format *f, uint32_t ref, const struct iovec *iovs, uint32_t blocks)
 {
-	struct iov_cursor c = cursor_at(iovs, 0);
+	struct iov_cursor c = iov_cursor_at(iovs, 0);
 	struct tuple t;
 
 	for (uint32_t i = 0; (f->type == 1 || f->type == 2) && i < blocks; i++) {
@@ -176,7 +170,7 @@ static uint16_t give_crc(struct iov_cursor *c, const uint8_t *from, size_t bytes
 void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
 		uint32_t blocks, void *extended)
 {
-	struct iov_cursor c = cursor_at(iovs, skip);
+	struct iov_cursor c = iov_cursor_at(iovs, skip);
 	uint8_t *to = extended;
 
 	for (uint32_t i = 0; i < blocks; i++, to += f->data_size + f->md_size) {
@@ -196,7 +190,7 @@ bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const st
 	       uint32_t blocks, const void *extended, struct dif_error *error)
 {
 	bool guard_counts = f->type != 0 && (tags->checks & DIF_CHECK_GUARD) != 0;
-	struct iov_cursor c = cursor_at(iovs, skip);
+	struct iov_cursor c = iov_cursor_at(iovs, skip);
 	const uint8_t *from = extended;
 	struct tuple t;
 

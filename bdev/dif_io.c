@@ -194,7 +194,7 @@ uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs,
 	const uint8_t *block = extended;
 	struct bdev_io whole = *child;
 	struct iovec iov = {(void *)(uintptr_t)extended, child->num_blocks * b->block_size};
-	struct iov_cursor c = iov_cursor_at((struct iovec *)(uintptr_t)iovs, skip);
+	struct iov_cursor c = iov_cursor_at(iovs, skip);
 
 	whole.iovs = &iov;
 	whole.iovcnt = 1;

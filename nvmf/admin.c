@@ -5,6 +5,7 @@
 #include <string.h>
 #include "nvmf/command.h"
 #include "nvmf/internal.h"
+#include "util/iov.h"
 
 /* ---- Group: arrival ---- */
 
@@ -156,30 +157,17 @@ void nvmf_put_padded(char *field, size_t size, const char *text)
 void nvmf_window_zero(struct nvmf_window *w)
 {
 	struct nvmf_request *req = w->req;
-	size_t left = req->length;
+	struct iov_cursor c = iov_cursor_at(req->iov, 0);
 
-	for (unsigned i = 0; i < req->iovcnt && left != 0; i++) {
-		size_t n = req->iov[i].iov_len < left ? req->iov[i].iov_len : left;
-		memset(req->iov[i].iov_base, 0, n);
-		left -= n;
-	}
+	iov_fill(&c, 0, req->length);
 }
 
 /* Copies into the buffers from `to` on; the caller has checked that it fits req->length. */
 static void window_copy_in(struct nvmf_request *req, size_t to, const uint8_t *from, size_t len)
 {
-	for (unsigned i = 0; i < req->iovcnt && len != 0; i++) {
-		size_t size = req->iov[i].iov_len;
-		if (to >= size) {
-			to -= size;
-			continue;
-		}
-		size_t n = size - to < len ? size - to : len;
-		memcpy((uint8_t *)req->iov[i].iov_base + to, from, n);
-		from += n;
-		len -= n;
-		to = 0;
-	}
+	struct iov_cursor c = iov_cursor_at(req->iov, to);
+
+	iov_from_buffer(&c, from, len);
 }
 
 void nvmf_window_put(struct nvmf_window *w, uint64_t at, const void *data, size_t len)

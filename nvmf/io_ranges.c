@@ -3,23 +3,14 @@
  * other. All ranges are checked before the first is touched. The poll group's thread. */
 #include <string.h>
 #include "nvmf/io.h"
+#include "util/iov.h"
 
 /* Copies the index'th entry of the request's data. */
 static void ranges_copy_entry(const struct nvmf_request *req, unsigned index, void *entry, size_t size)
 {
-	size_t skip = index * size, copied = 0;
+	struct iov_cursor c = iov_cursor_at(req->iov, index * size);
 
-	for (unsigned i = 0; i < req->iovcnt && copied < size; i++) {
-		size_t len = req->iov[i].iov_len;
-		if (skip >= len) {
-			skip -= len;
-			continue;
-		}
-		size_t n = len - skip < size - copied ? len - skip : size - copied;
-		memcpy((uint8_t *)entry + copied, (uint8_t *)req->iov[i].iov_base + skip, n);
-		copied += n;
-		skip = 0;
-	}
+	iov_to_buffer(&c, entry, size);
 }
 
 /* ---- Dataset Management ---- */

@@ -2,6 +2,7 @@
 /* A request from its arrival to its response, on its poll group's thread. What it does is in io.c and admin.c. */
 #include <string.h>
 #include "nvmf/internal.h"
+#include "util/iov.h"
 
 size_t nvmf_request_size(void)
 {
@@ -238,12 +239,10 @@ void nvmf_request_answer_at(struct nvmf_request *req, uint16_t status, uint16_t 
 
 size_t nvmf_request_copy_data(const struct nvmf_request *req, void *to, size_t len)
 {
-	size_t copied = 0;
+	struct iov_cursor c = iov_cursor_at(req->iov, 0);
+	size_t given = iov_length(req->iov, req->iovcnt);
+	size_t copied = len < given ? len : given;
 
-	for (unsigned i = 0; i < req->iovcnt && copied < len; i++) {
-		size_t n = req->iov[i].iov_len < len - copied ? req->iov[i].iov_len : len - copied;
-		memcpy((uint8_t *)to + copied, req->iov[i].iov_base, n);
-		copied += n;
-	}
+	iov_to_buffer(&c, to, copied);
 	return copied;
 }

@@ -19,7 +19,7 @@
 
 /* A place in a list: `offset` bytes into *iov, up to iov->iov_len. */
 struct iov_cursor {
-	struct iovec *iov;
+	const struct iovec *iov;
 	size_t offset;
 };
 
@@ -60,7 +60,7 @@ static inline void iov_skip(struct iov_cursor *c, size_t bytes)
 }
 
 /* The place `skip` bytes into iovs, which hold at least that many. iovs may be NULL if they hold none. */
-static inline struct iov_cursor iov_cursor_at(struct iovec *iovs, size_t skip)
+static inline struct iov_cursor iov_cursor_at(const struct iovec *iovs, size_t skip)
 {
 	struct iov_cursor c = {.iov = iovs};
 

@@ -10,6 +10,7 @@
 
 #include "bdev/vbdev/vbdev.h"
 #include "bdev_modules/error/error.h"
+#include "util/iov.h"
 
 #define CHILDREN 128 /* per channel */
 
@@ -46,14 +47,10 @@ BDEV_MODULE_REGISTER(bdev_error_module)
 /* Flips bits of the byte at `offset` of io's data, if it has that many. */
 static void error_corrupt(struct bdev_io *io, const struct error_ctx *ctx)
 {
-	uint64_t offset = ctx->corrupt_offset;
-
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		if (offset < io->iovs[i].iov_len) {
-			((uint8_t *)io->iovs[i].iov_base)[offset] ^= ctx->corrupt_value;
-			return;
-		}
-		offset -= io->iovs[i].iov_len;
+	if (ctx->corrupt_offset < iov_length(io->iovs, io->iovcnt)) {
+		struct iov_cursor c = iov_cursor_at(io->iovs, ctx->corrupt_offset);
+		size_t n = 1;
+		*(uint8_t *)iov_next(&c, &n) ^= ctx->corrupt_value;
 	}
 }
 

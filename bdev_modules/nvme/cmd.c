@@ -11,6 +11,7 @@
 #include "bdev_modules/nvme/internal.h"
 #include "env_dpdk/env.h"
 #include "util/log.h"
+#include "util/iov.h"
 
 static struct bdev_nvme_io *cmd_of_message(struct thread_msg *msg)
 {
@@ -271,16 +272,12 @@ struct admin {
 
 static void cmd_admin_copy_iovs(struct admin *a, bool to_bounce)
 {
-	uint8_t *at = a->bounce;
+	struct iov_cursor c = iov_cursor_at(a->iovs, 0);
 
-	for (uint32_t i = 0; i < a->iovcnt; i++) {
-		size_t n = a->iovs[i].iov_len;
-		if (to_bounce) {
-			memcpy(at, a->iovs[i].iov_base, n);
-		} else {
-			memcpy(a->iovs[i].iov_base, at, n);
-		}
-		at += n;
+	if (to_bounce) {
+		iov_to_buffer(&c, a->bounce, iov_length(a->iovs, a->iovcnt));
+	} else {
+		iov_from_buffer(&c, a->bounce, iov_length(a->iovs, a->iovcnt));
 	}
 }
 
@@ -378,11 +375,8 @@ static void cmd_admin_message(struct thread_msg *msg)
 	const struct bdev_io *io = bdev_io_from_ctx(n);
 	const struct nvme_sqe cmd = cmd_passthru_build(io);
 	struct bdev_nvme *c = cmd_choose_ctrlr(n);
-	uint64_t len = 0;
+	uint64_t len = iov_length(io->iovs, io->iovcnt);
 
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		len += io->iovs[i].iov_len;
-	}
 	uint16_t status = cmd_passthru_check(c, &cmd, len);
 	if (status == 0 && len > BDEV_NVME_RAW_MAX) {
 		status = NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);

@@ -7,6 +7,7 @@
 #include "env_dpdk/env.h"
 #include "trace/trace.h"
 #include "util/log.h"
+#include "util/iov.h"
 
 #define LOST_MAX       16 /* queue pairs that one I/O may take with it before it is suspected to be the reason */
 #define RETRY_DELAY_MS 10 /* for a controller that says no time of its own */
@@ -218,12 +219,9 @@ static uint16_t command_check_vendor(const struct bdev_nvme_channel *ch, const s
 static uint16_t command_pass_through(struct bdev_nvme_io *n, const struct bdev_io *io,
 				     const struct bdev_nvme_channel *ch)
 {
-	uint64_t len = 0;
+	uint64_t len = iov_length(io->iovs, io->iovcnt);
 
 	memcpy(&n->req.cmd, io->nvme.cmd, sizeof(n->req.cmd));
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		len += io->iovs[i].iov_len;
-	}
 	uint16_t status =
 		n->req.cmd.opcode >= BDEV_NVME_CMD_VENDOR_IO
 			? command_check_vendor(ch, &n->req.cmd, len)

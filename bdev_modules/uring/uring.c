@@ -18,6 +18,7 @@
 #include "bdev/module_util.h"
 #include "bdev_modules/uring/uring.h"
 #include "util/log.h"
+#include "util/iov.h"
 
 #define RING_ENTRIES  256u /* in flight per channel */
 #define MAX_SEGMENTS  128u
@@ -107,17 +108,13 @@ static void uring_submit(void *channel, struct bdev_io *io)
 static void uring_prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io, uint64_t moved)
 {
 	uint64_t offset = io->offset_blocks * u->bdev.block_size + moved;
-	const struct iovec *iov = io->iovs;
-
-	for (; moved >= iov->iov_len; iov++) {
-		moved -= iov->iov_len;
-	}
-	void *at = (uint8_t *)iov->iov_base + moved;
-	unsigned bytes = (unsigned)(iov->iov_len - moved);
+	struct iov_cursor c = iov_cursor_at(io->iovs, moved);
+	size_t bytes = SIZE_MAX;
+	void *at = iov_next(&c, &bytes);
 	if (io->type == BDEV_IO_READ) {
-		io_uring_prep_read(sqe, u->fd, at, bytes, offset);
+		io_uring_prep_read(sqe, u->fd, at, (unsigned)bytes, offset);
 	} else {
-		io_uring_prep_write(sqe, u->fd, at, bytes, offset);
+		io_uring_prep_write(sqe, u->fd, at, (unsigned)bytes, offset);
 	}
 	io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
 }
