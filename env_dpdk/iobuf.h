@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data buffers: DMA-able memory of two sizes, aligned to 4 KiB, shared by all who move data. A user (the bdev layer, a
- * transport of the target) has a channel per thread, which keeps some buffers at hand; what it has not it fetches from
- * the main pool, and gives back there what it has too many of.
+/* Data buffers: DMA-able memory in two sizes, aligned to 4 KiB, shared by all modules that move data. A module (the
+ * bdev layer, a transport of the target) has a channel on each thread. The channel caches some buffers; it fetches more
+ * from the main pool, and returns those that exceed its cache.
  *
- * A channel owns a few buffers for good (`floor`, `reserve`), so that whoever waits, waits for an I/O of its own
- * channel that will end: users on top of each other cannot starve each other, however small the pools are. */
+ * A channel always owns a few buffers (`floor`, `reserve`). So a request that waits for a buffer waits for another
+ * request of its own channel, which will complete; modules that stand on each other cannot starve each other, however
+ * small the pools are. */
 #ifndef ENV_DPDK_IOBUF_H
 #define ENV_DPDK_IOBUF_H
 
@@ -21,7 +22,7 @@
 
 enum iobuf_class { IOBUF_SMALL, IOBUF_LARGE, IOBUF_CLASSES };
 
-/* Counts are the most there will be (on each NUMA node, with enable_numa): memory is taken as users come. */
+/* Counts are upper limits (on each NUMA node, with enable_numa): memory is allocated as channels are made. */
 #define IOBUF_COUNT_MAX       (UINT64_C(1) << 22)
 #define IOBUF_SMALL_COUNT_MIN 64u
 #define IOBUF_LARGE_COUNT_MIN 8u
@@ -31,34 +32,37 @@ enum iobuf_class { IOBUF_SMALL, IOBUF_LARGE, IOBUF_CLASSES };
 struct iobuf_opts {
 	uint64_t small_pool_count, large_pool_count;
 	uint32_t small_bufsize, large_bufsize; /* bytes */
-	bool enable_numa;                      /* pools of their own for each NUMA node */
+	bool enable_numa;                      /* each NUMA node has pools of its own */
 };
+/* Copies the options. Any thread. */
 void iobuf_get_opts(struct iobuf_opts *opts);
-/* 0; -EINVAL (out of range) or -EBUSY (there are users), and error (ENV_ERROR_MAX bytes) says what is wrong. Control
- * thread. */
+/* Sets the options. 0; or -EINVAL (out of range) or -EBUSY (there are channels or limits), and error (ENV_ERROR_MAX
+ * bytes) says what is wrong. Control thread. */
 int iobuf_set_opts(const struct iobuf_opts *opts, char *error);
 
-/* Gets of a class: served from what the channel had at hand; for which the main pool had to be asked; that found
- * nothing and waited. Buffers are counted, except `retry`, which counts requests. */
+/* Of the buffers of a class. */
 struct iobuf_stat {
-	uint64_t cache, main, retry;
+	uint64_t cache; /* buffers taken from a channel's cache */
+	uint64_t main;  /* buffers that were fetched from the main pool when they were needed */
+	uint64_t retry; /* requests that had to wait for a buffer */
 };
 
-/* Bytes that a buffer has: the option, rounded up to IOBUF_ALIGN. Does not change while there are users. */
+/* Bytes of a buffer: the option, rounded up to IOBUF_ALIGN. Does not change while channels exist. Any thread. */
 uint32_t iobuf_size(enum iobuf_class class);
 
 struct iobuf_channel;
-/* A user, for the statistics; a static variable of its. */
+/* A user of buffers, for the statistics: a static variable of the module. */
 struct iobuf_module {
 	const char *name;                        /* "bdev" */
-	struct iobuf_stat closed[IOBUF_CLASSES]; /* of channels that are gone */
+	struct iobuf_stat closed[IOBUF_CLASSES]; /* of channels that have been destroyed */
 	LIST_HEAD(, iobuf_channel) channels;
 	bool registered;
 	LIST_ENTRY(iobuf_module) link;
 };
-/* Has the module appear in the statistics; again is no error. Control thread. */
+/* Adds the module to the statistics; does nothing if it has been added. Control thread. */
 void iobuf_module_register(struct iobuf_module *module);
-/* fn(arg, module, stat[IOBUF_CLASSES]) for each module, by name. Any thread; fn must not call iobuf functions. */
+/* Calls fn(arg, module, stat[IOBUF_CLASSES]) for each module, in the order of their names. fn must not call functions
+ * of this header. Any thread. */
 void iobuf_for_each_module(void (*fn)(void *arg, const char *module, const struct iobuf_stat *stat), void *arg);
 
 /* How many buffers several channels may have together. */
@@ -66,12 +70,12 @@ struct iobuf_limit {
 	uint32_t left; /* atomic */
 	uint32_t total;
 	enum iobuf_class class;
-	uint32_t nodes; /* bits: where memory was seen to */
+	uint32_t nodes; /* bit n: memory has been allocated on NUMA node n */
 };
-/* Sees that there is memory for `count` buffers of the class, as far as the pool's count allows. 0, or -ENOMEM and
- * error. */
+/* Makes a limit of `count` buffers of the class, and allocates memory for them as far as the pool's count allows. 0; or
+ * -ENOMEM, and error (ENV_ERROR_MAX bytes) says what is missing. Control thread. */
 int iobuf_limit_create(struct iobuf_limit *limit, enum iobuf_class class, uint32_t count, char *error);
-/* All channels under it must be gone. */
+/* Ends a limit, whose channels must have been destroyed. Control thread. */
 void iobuf_limit_destroy(struct iobuf_limit *limit);
 
 struct iobuf_pool;
@@ -83,7 +87,7 @@ struct iobuf_cache {
 	struct iobuf_pool *pool;
 };
 
-/* On one thread. */
+/* A thread's buffers. All functions on a channel: on its thread. */
 struct iobuf_channel {
 	struct iobuf_cache cache[IOBUF_CLASSES];
 	struct iobuf_limit *limit;
@@ -95,44 +99,47 @@ struct iobuf_channel {
 
 struct iobuf_channel_opts {
 	struct iobuf_module *module;
-	struct iobuf_limit *limit; /* or NULL; counts for all of the channel's buffers, of either class */
+	struct iobuf_limit *limit; /* or NULL; counts the channel's buffers of both classes */
 	struct {
-		uint32_t floor; /* buffers it owns: the most that one request needs. 0: the class is not used */
-		uint32_t keep;  /* buffers to keep at hand: given back from twice as many on */
+		uint32_t floor; /* buffers that it owns: the most that one request needs. 0: the class is not used */
+		uint32_t keep;  /* size of the cache, in buffers; the excess is returned when there are twice as many */
 	} class[IOBUF_CLASSES];
-	uint32_t reserve; /* small buffers for iobuf_take_reserved() only, at most IOBUF_RESERVE_MAX */
+	uint32_t reserve; /* small buffers for iobuf_take_reserved() alone, at most IOBUF_RESERVE_MAX */
 };
-/* For the calling thread. 0, or -ENOMEM and error (ENV_ERROR_MAX bytes) says what is too small. Not on the I/O path. */
+/* Makes a channel of the calling thread. 0; or -ENOMEM, and error (ENV_ERROR_MAX bytes) says which limit is too small.
+ * Not on the I/O path. */
 int iobuf_channel_create(struct iobuf_channel *ch, const struct iobuf_channel_opts *opts, char *error);
-/* All buffers must be back. */
+/* Ends a channel, to which all buffers must have been given back; does nothing to a zeroed one. */
 void iobuf_channel_destroy(struct iobuf_channel *ch);
 
-/* The class for so many bytes; they may be more than one buffer of it has. */
+/* The class to use for so many bytes, which may be more than one buffer of that class holds. */
 static inline enum iobuf_class iobuf_class_of(const struct iobuf_channel *ch, size_t bytes)
 {
 	return bytes <= ch->cache[IOBUF_SMALL].size ? IOBUF_SMALL : IOBUF_LARGE;
 }
 
+/* Fetches buffers from the main pool until the cache has n, and some more. False: it has fewer. By iobuf_has(). */
 bool iobuf_refill(struct iobuf_channel *ch, enum iobuf_class class, uint32_t n);
+/* Returns the buffers that exceed the cache's size to the main pool. By iobuf_put(). */
 void iobuf_drain(struct iobuf_channel *ch, enum iobuf_class class);
 
-/* Sees to it that n buffers (at most the floor) are at hand; false: there are not so many now. */
+/* Makes sure that the cache has n buffers (at most the floor), for iobuf_take(). False: there are not so many now. */
 static inline bool iobuf_has(struct iobuf_channel *ch, enum iobuf_class class, uint32_t n)
 {
 	return likely(ch->cache[class].count >= n) || iobuf_refill(ch, class, n);
 }
 
-/* The buffer that came back last; after iobuf_has(). */
+/* Takes a buffer: the one that was given back last. Only after iobuf_has(). */
 static inline void *iobuf_take(struct iobuf_channel *ch, enum iobuf_class class)
 {
 	struct iobuf_cache *c = &ch->cache[class];
 
-	/* A single writer; whoever reads the statistics may be another thread. */
+	/* This thread alone writes it; other threads read it for statistics. */
 	__atomic_store_n(&c->gets, c->gets + 1, __ATOMIC_RELAXED);
 	return c->free[--c->count];
 }
 
-/* One of the reserve, which has some. */
+/* Takes a buffer of the reserve, which must not be empty. */
 static inline void *iobuf_take_reserved(struct iobuf_channel *ch)
 {
 	struct iobuf_cache *c = &ch->cache[IOBUF_SMALL];
@@ -141,7 +148,7 @@ static inline void *iobuf_take_reserved(struct iobuf_channel *ch)
 	return ch->reserved[--ch->reserved_count];
 }
 
-/* Gives back a buffer of the class; the reserve is filled first. */
+/* Gives a buffer back. Refills the reserve first. */
 static inline void iobuf_put(struct iobuf_channel *ch, enum iobuf_class class, void *buffer)
 {
 	struct iobuf_cache *c = &ch->cache[class];
@@ -156,7 +163,7 @@ static inline void iobuf_put(struct iobuf_channel *ch, enum iobuf_class class, v
 	c->free[c->count++] = buffer;
 }
 
-/* A request has to wait for a buffer of the class: counts it. */
+/* Counts a request that has to wait for a buffer of the class. */
 static inline void iobuf_waits(struct iobuf_channel *ch, enum iobuf_class class)
 {
 	struct iobuf_cache *c = &ch->cache[class];
@@ -164,7 +171,7 @@ static inline void iobuf_waits(struct iobuf_channel *ch, enum iobuf_class class)
 	__atomic_store_n(&c->retry, c->retry + 1, __ATOMIC_RELAXED);
 }
 
-/* Pools and their buffers, as text. */
+/* Writes the pools and how many buffers are where, as text. Any thread. */
 void iobuf_dump(FILE *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PCI devices: what there is, and who has it. */
+/* PCI devices: which there are, and which process uses one. All functions: control thread. */
 #ifndef ENV_DPDK_PCI_H
 #define ENV_DPDK_PCI_H
 
@@ -18,18 +18,19 @@ struct env_pci_device {
 	int iommu_group; /* -1: none */
 };
 
-/* Lists the devices that --no-pci and the allow and block lists leave, in the order of their addresses.
- * Returns how many there are, or a negative errno; *devices is an array that the caller frees (NULL when
- * there are none). Control thread. */
+/* Lists the devices that this process may use (--no-pci, the allow and the block list), in the order of their
+ * addresses. Returns their number, or a negative errno; *devices is an array that the caller frees (NULL if there are
+ * none). */
 int env_pci_list(struct env_pci_device **devices);
 
-/* A full or short address ("5e:00.0") in its full form; 0 or -EINVAL. bdf has 16 bytes. */
+/* Writes the full form of an address, which may lack the domain ("5e:00.0"), into bdf (16 bytes). 0 or -EINVAL. */
 int env_pci_parse(const char *text, char *bdf);
 
-/* Claims a device for this process, until env_pci_release or the process's end (also by SIGKILL). Returns a
- * handle >= 0; -EBUSY: another process has it, and *holder is its pid (0: unknown); -ENODEV: no such device;
- * -EPERM: left out by the options. */
+/* Claims a device for this process, until env_pci_release() or the process's end (also by SIGKILL). Returns a handle >=
+ * 0; -EBUSY: another process has claimed it, and *holder is its pid (0: unknown); -ENODEV: no such device; -EPERM: the
+ * process's options exclude it. */
 int env_pci_claim(const char *bdf, int *holder);
+/* Gives a claim back. claim: the handle. */
 void env_pci_release(int claim);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A PCI device driven from this process: its registers, its view of our memory, its interrupts, its removal.
+/* A PCI device that this process drives: its registers, its access to our memory, its interrupts, its removal.
  *
- * The device must be bound to vfio-pci (with an IOMMU, or in no-IOMMU mode) or to uio_pci_generic; one that a driver
- * of the kernel's has is refused, never touched. Everything here is for the control thread, but for the translation
- * function, which any thread may call. */
+ * The device must be bound to vfio-pci (with an IOMMU, or in no-IOMMU mode) or to uio_pci_generic. A device that
+ * another driver of the kernel has is refused and not touched. All functions are for the control thread, unless they
+ * say otherwise. */
 #ifndef ENV_DPDK_PCI_DEVICE_H
 #define ENV_DPDK_PCI_DEVICE_H
 
@@ -13,41 +13,47 @@ struct env_pci;
 
 #define ENV_PCI_ERROR_MAX 256
 
-/* Claims the device at bdf, maps its BAR 0 and lets it reach our memory (but not master the bus yet). A negative errno,
- * and what is wrong and what to do about it in error (ENV_PCI_ERROR_MAX bytes). */
+/* Claims the device at bdf, maps its BAR 0 and gives it access to our memory; bus mastering stays off. 0 and *dev, for
+ * env_pci_close(); or a negative errno, and error (ENV_PCI_ERROR_MAX bytes) says what is wrong and what to do. */
 int env_pci_open(const char *bdf, struct env_pci **dev, char *error);
-/* The device can reach no memory any more after this. */
+/* Ends the device's access to our memory, unmaps BAR 0, gives the claim back, and frees dev. */
 void env_pci_close(struct env_pci *dev);
+/* What env_pci_list() said of the device; valid until env_pci_close(). */
 const struct env_pci_device *env_pci_info(const struct env_pci *dev);
-/* "vfio", "vfio (no IOMMU)", "uio" */
+/* How the device is accessed: "vfio", "vfio (no IOMMU)" or "uio". */
 const char *env_pci_access(const struct env_pci *dev);
 
-/* BAR 0. Once the device is gone, reads of it are all ones and writes go nowhere: a SIGBUS from these addresses is
- * handled. */
+/* BAR 0, of *len bytes. After the device has gone, reads return all ones and writes are ignored: SIGBUS at these
+ * addresses is handled. */
 volatile void *env_pci_registers(const struct env_pci *dev, size_t *len);
-/* Translates addresses for this device, as env_iova() does. Without an IOMMU they are physical ones,
- * and *len ends where memory stops being contiguous; only hugepages have such. */
+/* Translates the address of a buffer into an I/O address for a device, as env_iova() does. Without an IOMMU I/O
+ * addresses are physical addresses, *len ends where memory is not contiguous any more, and only hugepages have such
+ * addresses. Any thread, no lock. */
 typedef uint64_t (*env_pci_translate_fn)(const void *buf, size_t *len);
+/* The function that translates for this device. */
 env_pci_translate_fn env_pci_translator(const struct env_pci *dev);
-/* Whether the device may start transactions of its own: reads and writes of memory, interrupts. */
+/* Turns bus mastering on or off: whether the device may read and write memory and send interrupts. 0 or a negative
+ * errno. */
 int env_pci_set_bus_master(struct env_pci *dev, bool on);
-/* Function level reset, where there is one: -ENOTSUP otherwise. */
+/* Resets the device (function level reset). 0; -ENOTSUP: it has none; or another negative errno. */
 int env_pci_reset(struct env_pci *dev);
 
-/* Interrupts: MSI-X through VFIO, each vector an eventfd. 0 vectors: none to be had. */
+/* How many interrupt vectors the device has for us: MSI-X through VFIO, each an eventfd. 0: none. */
 unsigned env_pci_num_vectors(const struct env_pci *dev);
-/* Prepares the first n vectors; none of them signals before env_pci_vector_enable(). */
+/* Prepares the first n vectors, which do not signal before env_pci_vector_enable(). 0 or a negative errno. */
 int env_pci_vectors_open(struct env_pci *dev, unsigned n);
+/* Undoes env_pci_vectors_open(), and closes the descriptors. */
 void env_pci_vectors_close(struct env_pci *dev);
-/* The descriptor, non-blocking; -1 if there is no such vector. */
+/* The vector's descriptor, non-blocking, which dev owns; -1: no such vector. */
 int env_pci_vector_fd(const struct env_pci *dev, unsigned vector);
-/* Lets a vector signal its descriptor, or not. Any thread; a system call. */
+/* Sets whether a vector signals its descriptor. 0 or a negative errno. Any thread; a system call. */
 int env_pci_vector_enable(struct env_pci *dev, unsigned vector, bool on);
 
 /* A descriptor that becomes readable when the kernel wants the device back (VFIO: hot removal, unbind); -1: none. */
 int env_pci_request_fd(const struct env_pci *dev);
 
-/* Uevents: devices come and go. A descriptor to read from, or a negative errno. */
+/* Opens a descriptor for the kernel's uevents, which tell when devices come and go. The caller closes it. Or a negative
+ * errno. */
 int env_pci_uevent_open(void);
 struct env_pci_uevent {
 	enum {
@@ -60,10 +66,10 @@ struct env_pci_uevent {
 	char bdf[16];
 	char driver[32]; /* BIND: the driver; "" otherwise */
 };
-/* The next event that is about a PCI device, or that some were lost: 1; 0 if there is none left. */
+/* Reads the next event that is about a PCI device, or that says that events were lost. 1: there was one; 0: no more. */
 int env_pci_uevent_read(int fd, struct env_pci_uevent *event);
-/* Pure: a uevent as the kernel sends it, "action@path" and KEY=VALUE, each ended by a NUL. True if it is about a PCI
- * device. */
+/* Parses a uevent as the kernel sends it: "action@path" and KEY=VALUE, each ended by a NUL. True: it is about a PCI
+ * device, and *event is set. Any thread. */
 bool env_pci_uevent_parse(const char *text, size_t len, struct env_pci_uevent *event);
 
 #endif

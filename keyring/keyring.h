@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets for DH-HMAC-CHAP by name. A key comes from a file that only its owner can read; its secret is in memory until
- * the key has been removed and nobody uses it any more, and is cleansed then. What is logged, traced, shown and saved
- * of a key is its name and its path. Control thread. */
+/* Secrets for DH-HMAC-CHAP by name. A key is read from a file that only its owner can read. Its secret stays in memory
+ * until the key has been removed and its last reference given back, and is overwritten then. Logs, traces, RPC answers
+ * and saved configurations contain the name and the path of a key, never the secret. All functions: control thread. */
 #ifndef KEYRING_KEYRING_H
 #define KEYRING_KEYRING_H
 
@@ -15,27 +15,33 @@
 
 struct keyring_key;
 
-/* Reads a key: path is absolute, of a regular file of the process's user or root that neither group nor others may read
- * or write, and that holds one secret (dhchap_secret_parse()). Or a negative errno and error: -EINVAL, -EEXIST, -EPERM
- * (its mode or owner), -ENOMEM, or what open says. */
+/* Reads a key from a file and adds it to the keyring. path is absolute, and names a regular file that belongs to the
+ * process's user or root, that neither group nor others may read or write, and that holds one secret
+ * (dhchap_secret_parse()). 0; or a negative errno, and error says what is wrong: -EINVAL, -EEXIST (the name is taken),
+ * -EPERM (mode or owner of the file), -ENOMEM, or an errno of open(). */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
-/* Takes it out of the ring: its name is free. Who uses it keeps it. -ENOENT. */
+/* Removes a key from the keyring, so that its name is free. Whoever has a reference keeps the key. 0 or -ENOENT. */
 int keyring_file_remove(const char *name);
 
-/* A reference to the key of that name, for keyring_put(); NULL: there is none. */
+/* A reference to the key of that name, to be given back by keyring_put(); NULL: no such key. */
 struct keyring_key *keyring_get(const char *name);
-/* One reference more; of NULL: NULL. */
+/* One more reference to a key, to be given back by keyring_put(). NULL in, NULL out. */
 struct keyring_key *keyring_hold(struct keyring_key *key);
-void keyring_put(struct keyring_key *key); /* NULL: nothing */
+/* Gives a reference back; the last one of a removed key overwrites and frees its secret. NULL is ignored. */
+void keyring_put(struct keyring_key *key);
 
+/* The name; valid as long as the reference is held. */
 const char *keyring_key_name(const struct keyring_key *key);
+/* The path of the file that it was read from; valid as long as the reference is held. */
 const char *keyring_key_path(const struct keyring_key *key);
-/* As long as the reference is held. */
+/* The secret; valid as long as the reference is held. */
 const struct dhchap_secret *keyring_key_secret(const struct keyring_key *key);
-/* References, that of the ring included; whether it has been removed and is still used. */
+/* How many references there are, the keyring's own included. */
 unsigned keyring_key_refs(const struct keyring_key *key);
+/* Whether the key has been removed from the keyring, and exists only because somebody has a reference. */
 bool keyring_key_removed(const struct keyring_key *key);
-/* All keys, removed ones that are used included, in the order they were added; NULL: the first; NULL: no more. */
+/* All keys, in the order in which they were added, removed ones with references included. NULL for the first; NULL: no
+ * more. */
 struct keyring_key *keyring_next(const struct keyring_key *after);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The flight recorder. Tracepoints are declared once, in trace/tracepoints.def, and recorded by
+/* The flight recorder. Tracepoints are declared once, in trace/tracepoints.def. An event is recorded by
  *
  *     TRACE(BDEV_IO_START, owner_id, size, object_id, type, ctx, offset, qd);
  *
  * with the arguments that the .def file lists, in that order and with those C types (a wrong number does not
- * compile). A disabled tracepoint evaluates nothing: one load, one test, a branch never taken. An enabled one
- * costs the TSC read and a few stores into the calling thread's ring in /dev/shm/<name>_trace.pid<N>, a file
- * that outlives the process; its layout is trace/trace_file.h. object_id may be a pointer or a number.
+ * compile). object_id may be a pointer or a number. A disabled tracepoint evaluates none of its arguments: it costs one
+ * load, one test and a branch that is not taken. An enabled one costs a reading of the TSC and a few stores into the
+ * calling thread's ring. The rings are in /dev/shm/<name>_trace.pid<N>, a file that outlives the process; its layout is
+ * trace/trace_file.h.
  *
- * Recording is for threads that have a ring: reactors (trace_thread_attach) and registered user threads.
- * Everything else here may be called from any thread and takes a lock: it is for control paths, never for a
- * reactor's data path. */
+ * Only a thread that has a ring can record: a reactor (trace_thread_attach()) or a registered user thread. All other
+ * functions here may be called from any thread unless they say otherwise. They take a lock: call them on control
+ * paths, never on a reactor's data path. */
 #ifndef TRACE_TRACE_H
 #define TRACE_TRACE_H
 
@@ -18,7 +19,7 @@
 
 #include "trace/record.h"
 
-/* True if the tracepoint is on: for computing arguments that cost something. */
+/* True if the tracepoint is enabled; for arguments that are expensive to compute. */
 #define TRACE_ENABLED(tpoint) TRACE_ID_ENABLED(TRACE_TPOINT_##tpoint)
 #define TRACE_ID_ENABLED(id_)                                                                                          \
 	unlikely((__atomic_load_n(&trace_group_mask[(id_) / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &              \
@@ -49,65 +50,78 @@ struct trace_opts {
 #define TRACE_DEFAULT_USER_THREADS 4
 #define TRACE_DEFAULT_USER_ENTRIES 4096
 
-/* Makes the file, a ring for every lcore of the EAL (which must run) and for user threads. Nothing is enabled
- * yet. A file of the same name left by a dead process is kept as <file>.old. 0, also when num_entries is 0; error is
- * then empty, or a warning (the file is not locked in memory). On failure a negative errno, and error (TRACE_ERROR_MAX
- * bytes) says what is wrong and what to do; the program may go on, with every tracepoint off. */
+/* Makes the file, with a ring for every lcore of the EAL (which must run) and for num_user_threads others. No
+ * tracepoint is enabled yet. A file of the same name that a dead process has left is renamed to <file>.old. Returns 0,
+ * also if num_entries is 0; error is then empty or has a warning (the file could not be locked in memory). On failure
+ * returns a negative errno, and error (TRACE_ERROR_MAX bytes) says what is wrong and what to do; the program may go on,
+ * with all tracepoints disabled. */
 int trace_start(const struct trace_opts *opts, char *error);
 
-/* Disables everything and lets go of the file, which stays unless nothing was ever recorded. No other thread
- * may be recording any more: reactors have detached. Before rte_eal_cleanup(). */
+/* Disables all tracepoints and closes the file, which is kept unless no event was recorded. All other threads must have
+ * given their rings back. Before rte_eal_cleanup(). */
 void trace_stop(void);
 
+/* True between a trace_start() that made a file and trace_stop(). */
 bool trace_is_on(void);
-/* "/dev/shm/varve_trace.pid4711", or NULL. */
+/* The path of the file, until trace_stop(): "/dev/shm/varve_trace.pid4711", or NULL. */
 const char *trace_file_path(void);
 
-/* Gives the calling thread the ring of lcore; name is shown by readers. 0 (also when tracing is off),
- * -ENOENT: the lcore has no ring, -EBUSY: another thread has it, -EEXIST: the caller has one. */
+/* Gives the calling thread the ring of lcore; readers show name (copied). 0, also if tracing is off; -ENOENT: the lcore
+ * has no ring; -EBUSY: another thread has it; -EEXIST: the caller has a ring already. */
 int trace_thread_attach(unsigned lcore, const char *name);
-/* The same for a thread that is no reactor; -ENOSPC: all slots are taken (counted). */
+/* Gives the calling thread, which is no reactor, a free ring. As trace_thread_attach(); -ENOSPC: all rings are taken,
+ * which is counted in the LOSS section. */
 int trace_register_user_thread(const char *name);
-/* Gives the ring back, before the thread ends. Nothing happens if it has none. */
+/* Gives the calling thread's ring back; to be called before the thread ends. Does nothing if it has none. */
 void trace_thread_detach(void);
 
-/* What to enable, as -e and configuration files say it: comma-separated items
- *     all | GROUP | GROUP:HEXMASK | GROUP:NAME+NAME... | 0xGROUPMASK | help
- * Pure. 0 and the union in masks, TRACE_SPEC_HELP if help was asked for, -EINVAL and what is wrong, with what
- * is right, in error (TRACE_ERROR_MAX bytes). */
+/* A set of tracepoints. */
 struct trace_masks {
-	uint64_t group[TRACE_NUM_GROUPS];
+	uint64_t group[TRACE_NUM_GROUPS]; /* bit n: tracepoint n of the group */
 };
 enum { TRACE_SPEC_HELP = 1 };
+/* Parses which tracepoints to enable, as -e and configuration files say it: comma-separated items
+ *     all | GROUP | GROUP:HEXMASK | GROUP:NAME+NAME... | 0xGROUPMASK | help
+ * Returns 0 and their union in masks; TRACE_SPEC_HELP if help was asked for; or -EINVAL, and error (TRACE_ERROR_MAX
+ * bytes) says what is wrong and which values are right. Takes no lock. */
 int trace_spec_parse(const char *spec, struct trace_masks *masks, char *error);
-/* All groups and tracepoints with a line each. */
+/* Prints a line for each group and tracepoint. */
 void trace_print_help(FILE *out);
 
-/* Run-time switches; they work at once, while others record. -ENODEV when tracing is off. */
-int trace_set_tpoints(unsigned group, uint64_t mask);   /* enables, leaving others of the group as they are */
-int trace_clear_tpoints(unsigned group, uint64_t mask); /* disables */
-int trace_set_masks(const struct trace_masks *masks);   /* trace_set_tpoints for all groups */
-int trace_clear_masks(const struct trace_masks *masks); /* trace_clear_tpoints for all groups */
-/* Has fn called after each change by these functions, on the thread that made it and without a lock; NULL: no more. For
- * who records something periodically, and need not while it is disabled. */
+/* Enables the tracepoints of a group whose bits are set in mask (bit n: tracepoint n of the group) and leaves the
+ * others as they are. Takes effect at once, while threads record. 0; -ENODEV: tracing is off; -ENOENT: no such group.
+ */
+int trace_set_tpoints(unsigned group, uint64_t mask);
+/* Disables the tracepoints of a group whose bits are set in mask. As trace_set_tpoints(). */
+int trace_clear_tpoints(unsigned group, uint64_t mask);
+/* Enables the tracepoints of all groups whose bits are set. 0, or -ENODEV: tracing is off. */
+int trace_set_masks(const struct trace_masks *masks);
+/* Disables the tracepoints of all groups whose bits are set. 0, or -ENODEV: tracing is off. */
+int trace_clear_masks(const struct trace_masks *masks);
+/* Has fn called after each change by the four functions above, on the thread that made the change and without a lock;
+ * NULL: no more. For code that records something periodically, and has nothing to do while that is disabled. */
 void trace_set_masks_hook(void (*fn)(void));
+/* The enabled tracepoints of a group: bit n for tracepoint n. Takes no lock. */
 uint64_t trace_get_tpoint_mask(unsigned group);
-uint64_t trace_get_group_mask(void); /* bit g: something of group g is enabled */
-/* Readers are to ignore what was recorded before now. -ENODEV */
+/* The groups with an enabled tracepoint: bit g for group g. Takes no lock. */
+uint64_t trace_get_group_mask(void);
+/* Marks the present in the file: readers leave out what was recorded before. 0, or -ENODEV: tracing is off. */
 int trace_clear(void);
 
-/* A copy of the live file with a cause in it, made in steps so that who makes it can do other things between them;
- * recording goes on meanwhile. (See trace_file.h: a copy is consistent however long it takes.) By the thread that calls
- * trace_stop(), before that. It is written under a hidden name beside path (a dot before the name, ".part" behind it),
- * locked, and gets its name when it is whole. trace_copy_begin(): 0 and *copy, -ENODEV: tracing is off, or what the
- * file system says, with the reason in error (TRACE_ERROR_MAX bytes). trace_copy_step(): 1: there is more to do; 0:
- * done; or a negative errno, and the file is gone; after 0 and errors *copy is freed. trace_copy_abandon() is for one
- * that is no longer wanted. */
+/* A copy of the live file, with the cause for which it was made. It is written in steps, so that its maker can do other
+ * things between them; recording goes on meanwhile (trace_file.h says why a copy is consistent however long it takes).
+ * The copy is written under a hidden name in the folder of path (".NAME.part"), locked, and renamed to path when it is
+ * complete. All three functions: on the thread that calls trace_stop(), and before that. */
 struct trace_copy;
+/* Begins a copy. 0 and *copy; -ENODEV: tracing is off; or the file system's errno, with the reason in error
+ * (TRACE_ERROR_MAX bytes). */
 int trace_copy_begin(const char *path, const struct trace_file_cause *cause, struct trace_copy **copy, char *error);
+/* Copies up to max_bytes more. 1: there is more to do; 0: the copy is complete; or a negative errno, with the reason in
+ * error, and the file has been removed. After 0 and errors copy is freed. */
 int trace_copy_step(struct trace_copy *copy, size_t max_bytes, char *error);
+/* Ends a copy that is not wanted any more: removes its file and frees copy. */
 void trace_copy_abandon(struct trace_copy *copy);
-/* How many bytes a copy has; 0: tracing is off. */
+/* The size of a copy in bytes; 0: tracing is off. */
 uint64_t trace_copy_size(void);
 
 /* The declarations of tracepoints.def. */
@@ -115,48 +129,52 @@ struct trace_group_info {
 	const char *name;
 	const char *help;
 };
-/* NULL if there is none of that number. */
+/* Name and description of a group, or NULL: no such group. Takes no lock. */
 const struct trace_group_info *trace_group_info(unsigned group);
-/* Bit n: the group has a tracepoint n. */
+/* The tracepoints that a group has: bit n for tracepoint n. Takes no lock. */
 uint64_t trace_group_tpoints(unsigned group);
-/* The number, or -ENOENT. */
+/* The number of the group of that name, or -ENOENT. Takes no lock. */
 int trace_group_by_name(const char *name);
 struct trace_tpoint_info {
 	const char *help;
 	struct trace_file_tpoint def;
 };
-/* NULL if there is none of that id. */
+/* The declaration of a tracepoint, or NULL: no such id. Takes no lock. */
 const struct trace_tpoint_info *trace_tpoint_info(unsigned tpoint_id);
 
-/* Registers an owner (type: TRACE_OWNER_BDEV ...) with a description that readers show; the first 118 bytes
- * are kept. Returns its id, or 0 (none) when the table is full (counted) or tracing is off. */
+/* Registers an owner of events (type: TRACE_OWNER_BDEV ...). Readers show its description, of which the first 118 bytes
+ * are kept. Returns its id for TRACE(); or 0, which means no owner, if tracing is off or the table is full, which is
+ * counted in the LOSS section. */
 uint16_t trace_owner_register(uint8_t type, const char *description);
+/* Changes the description of an owner. 0 is ignored. */
 void trace_owner_update(uint16_t id, const char *description);
-/* The description stays in the file until the id is used again, as late as possible. 0 is ignored. */
+/* Gives an id back. The description stays in the file until the id is used again, which is as late as possible. 0 is
+ * ignored. */
 void trace_owner_release(uint16_t id);
 
-/* Adds a (TSC, CLOCK_REALTIME, CLOCK_MONOTONIC) triple to the file, so that events can be matched to logs. To
- * be called every ten seconds or so. */
+/* Adds a reading of TSC, CLOCK_REALTIME and CLOCK_MONOTONIC to the file, so that events can be matched to logs. To be
+ * called about every ten seconds. */
 void trace_clock_refresh(void);
 
-/* For crash handlers: notes the signal, the faulting address and the thread's name in the file.
- * Async-signal-safe. */
+/* Writes the signal, the faulting address and the thread's name into the file. For crash handlers: takes no lock and is
+ * async-signal-safe. */
 void trace_note_crash(int signal_number, const void *address, const char *thread_name);
 
-/* How much there is and what was lost. */
+/* A ring. */
 struct trace_slot_stats {
 	int lcore;
 	char name[TRACE_THREAD_NAME_SIZE];
 	bool attached;
 	uint64_t num_entries;
-	uint64_t recorded; /* slots written since the start */
-	uint64_t wrapped;  /* of which were overwritten */
+	uint64_t recorded; /* entries written since the start */
+	uint64_t wrapped;  /* those of them that have been overwritten */
 	uint64_t strings_truncated;
 };
+/* The number of slots for rings; 0: tracing is off. */
 unsigned trace_num_slots(void);
-/* False if slot (0 to trace_num_slots() - 1) has no ring. */
+/* Statistics of a slot (0 to trace_num_slots() - 1). False: it has no ring. */
 bool trace_get_slot_stats(unsigned slot, struct trace_slot_stats *stats);
-/* The file's LOSS section; zeroes when tracing is off. */
+/* Copies the file's LOSS section: what was not recorded, by kind. Zeroes if tracing is off. */
 void trace_get_loss(struct trace_file_loss *loss);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the recorder's files share: the mapped file and where its sections are. */
+/* Shared by the recorder's files: the mapped file, and where its sections are. */
 #ifndef TRACE_TRACE_INTERNAL_H
 #define TRACE_TRACE_INTERNAL_H
 
@@ -15,7 +15,7 @@
 
 struct rte_memzone;
 
-/* A file that is a memzone; trace_map.c. */
+/* A file that is also a memzone; trace_map.c. */
 struct trace_map {
 	char path[PATH_MAX];
 	char heap[32]; /* name of the external heap */
@@ -33,9 +33,9 @@ struct trace_map_opts {
 	size_t size;
 	const char *group; /* or NULL */
 };
-/* Negative errno, and error filled in. */
+/* Makes and maps the file. 0; or a negative errno, and error says what is wrong. */
 int trace_map_create(struct trace_map *map, const struct trace_map_opts *opts, char *error);
-/* Gives everything back; the file stays if keep, with its contents. */
+/* Unmaps the file, and removes it unless keep. */
 void trace_map_destroy(struct trace_map *map, bool keep);
 
 /* One ring: slot n of section 6. */
@@ -47,7 +47,7 @@ struct trace_slot {
 	uint64_t detach_tsc;
 };
 
-/* All of it under trace_lock, except what record.h's threads own. */
+/* Protected by trace_lock, except the fields of rings that the recording threads write (record.h). */
 struct trace_state {
 	bool on;
 	struct trace_map map;
@@ -69,7 +69,7 @@ struct trace_file_clock trace_clock_read(void);
 void trace_owners_init(void);
 /* With trace_lock held. */
 void trace_masks_reset(void);
-/* What the log tells while tracing is on; of a thread without a ring it is counted as lost. Any thread. */
+/* Records a line of the log, as the log's tap. Lines of a thread without a ring are counted as lost. Any thread. */
 void trace_log_line(enum log_level level, const char *file, int line, const char *text);
 
 void trace_errorf(char *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+/* Writes the page. Pure but for out and the scripts, which are read. */
 void usdt_print_reference(FILE *out, char *const *scripts, int num_scripts);
 
 #endif

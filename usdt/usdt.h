@@ -3,12 +3,13 @@
  *
  *     USDT(bdev_io_submit, name, type, offset_blocks, num_blocks);
  *
- * The first argument of every probe, added here, is the TSC at the event. Nothing is computed while nobody is
- * attached: the macro tests the probe's SDT semaphore first (one load, one test, a branch never taken). Wrong
- * arguments do not compile. Without <sys/sdt.h> the macros check their arguments and do nothing.
+ * The first argument of every probe, which the macro adds, is the TSC at the event. While no tracer is attached, no
+ * argument is evaluated: the macro tests the probe's SDT semaphore first, which costs one load, one test and a branch
+ * that is not taken. Wrong arguments do not compile. Without <sys/sdt.h> the macros check their arguments and do
+ * nothing.
  *
- * Each probe is one place in the executable, in usdt.c, however often it is fired from: every tracer finds
- * it, and none has to attach to dozens of inlined copies. */
+ * Each probe is one place in the executable, in usdt.c, however many places fire it. So every tracer finds it, and none
+ * has to attach to dozens of inlined copies. */
 #ifndef USDT_USDT_H
 #define USDT_USDT_H
 
@@ -28,14 +29,14 @@
 #include "usdt/probes.def"
 
 #ifdef VARVE_USDT
-/* True while somebody is attached: for computing arguments that cost something. */
+/* True while a tracer is attached to the probe; for arguments that are expensive to compute. */
 #define USDT_ENABLED(probe) unlikely(__atomic_load_n(&varve_##probe##_semaphore, __ATOMIC_RELAXED) != 0)
 #else
 #define USDT_ENABLED(probe) 0
 #endif
 
-/* An NVMe status and a duration in one argument: the low 16 bits are the status, the rest the ticks, 2^48 - 1 at most.
- * In bpftrace: arg5 & 0xffff and arg5 >> 16. */
+/* Packs an NVMe status and a duration into one argument: the low 16 bits are the status, the others the ticks, at most
+ * 2^48 - 1. In bpftrace: arg5 & 0xffff and arg5 >> 16. */
 static inline uint64_t usdt_result(uint16_t status, uint64_t ticks)
 {
 	const uint64_t max = (UINT64_C(1) << 48) - 1;
@@ -43,7 +44,7 @@ static inline uint64_t usdt_result(uint16_t status, uint64_t ticks)
 	return (ticks < max ? ticks : max) << 16 | status;
 }
 
-/* The state before and after in one argument: arg5 >> 8 and arg5 & 0xff. */
+/* Packs the states before and after a transition into one argument. In bpftrace: arg5 >> 8 and arg5 & 0xff. */
 static inline uint32_t usdt_states(uint32_t old, uint32_t now)
 {
 	return old << 8 | (now & 0xff);

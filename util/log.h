@@ -18,13 +18,14 @@ enum log_level {
 	LOG_LEVEL_DEBUG,
 };
 
-/* One component's switch for its INFO and DEBUG lines; defined by LOG_FLAG(name), listed by log_get_flags. */
+/* The switch for one room's INFO and DEBUG lines; defined by LOG_FLAG(name), listed by the RPC log_get_flags. */
 struct log_flag {
 	const char *name;
 	bool enabled;
 	SLIST_ENTRY(log_flag) link;
 };
 
+/* Makes a flag known to log_set_flag(). By LOG_FLAG(), before main(). */
 void log_flag_register(struct log_flag *flag);
 
 /* Defines `log_flag_NAME` in this file and registers it before main(). One per room: LOG_FLAG(bdev). */
@@ -35,13 +36,15 @@ void log_flag_register(struct log_flag *flag);
 		log_flag_register(&log_flag_##name_);                                                                  \
 	}
 
-/* Writes one line (no newline in fmt). Any thread. */
+/* Writes one line (no newline in fmt), if its level is printed. Any thread; one or two system calls. Called by the
+ * macros below. */
 void log_write(enum log_level level, const char *file, int line, const char *func, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 
-/* Who is told of each line that is written, beside where it goes; NULL: nobody. file: without folders; text: without
- * what is before the message, and only until it returns. Called by the thread that writes the line. Control thread. */
+/* A function that is given each line that is written, besides stderr and syslog. file: without its folders; text: the
+ * message alone, valid until the function returns. Called on the thread that writes the line. */
 typedef void log_tap(enum log_level level, const char *file, int line, const char *text);
+/* Sets the tap; NULL: none. Control thread. */
 void log_set_tap(log_tap *tap);
 
 #define log_error(...)   log_write(LOG_LEVEL_ERROR, __FILE__, __LINE__, __func__, __VA_ARGS__)
@@ -66,9 +69,12 @@ struct log_limit {
 	uint64_t window_start_ns;
 	uint32_t count, suppressed;
 };
+/* Whether this call site may write a line now; *suppressed is then how many it was refused since the last one. Any
+ * thread. Called by log_limited(). */
 bool log_limit_pass(struct log_limit *l, uint32_t *suppressed);
 
-/* At most ten lines a second from this place; the next line that passes says how many were left out. */
+/* Writes at most ten lines a second from this call site; a line that follows refused ones says that some were left
+ * out. */
 #define log_limited(level, fmt, ...)                                                                                   \
 	do {                                                                                                           \
 		static struct log_limit limit_;                                                                        \
@@ -79,17 +85,23 @@ bool log_limit_pass(struct log_limit *l, uint32_t *suppressed);
 		}                                                                                                      \
 	} while (0)
 
-/* What is printed (to stderr) and what goes to syslog; the defaults are NOTICE and DISABLED. Control thread. */
+/* Sets up to which level lines are printed to stderr; NOTICE by default. Control thread. */
 void log_set_print_level(enum log_level level);
+/* The level that log_set_print_level() has set. */
 enum log_level log_get_print_level(void);
+/* Sets up to which level lines go to syslog; DISABLED by default. Control thread. */
 void log_set_level(enum log_level level);
+/* The level that log_set_level() has set. */
 enum log_level log_get_level(void);
+/* Whether lines on stderr begin with the time of day; true by default. Control thread. */
 void log_enable_timestamps(bool on);
-/* 0, or -ENOENT if no such flag; "all" means every flag. */
+/* Turns a flag on or off; "all" means every flag. 0, or -ENOENT: no such flag. Control thread. */
 int log_set_flag(const char *name, bool on);
+/* The first of all flags, which are linked through `link`. Any thread. */
 const struct log_flag *log_first_flag(void);
+/* The name of a level as operators write it, in capitals: "NOTICE". */
 const char *log_level_name(enum log_level level);
-/* 0 and *level, or -EINVAL; names as in log_level_name(), any case. */
+/* The level of that name (log_level_name()), in any case: 0 and *level, or -EINVAL. */
 int log_level_parse(const char *name, enum log_level *level);
 
 #endif

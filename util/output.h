@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program prints for scripts arrives, or its exit status says that it did not. */
+/* Makes sure that what a program prints for scripts has been written, or that its exit status says otherwise. */
 #ifndef UTIL_OUTPUT_H
 #define UTIL_OUTPUT_H
 
-/* First in main(). Descriptors 0 to 2 that whoever started the program has closed are taken, so that no file, socket or
- * ring of ours gets such a number and then what is printed; reading from or writing to them fails as before. At exit(),
- * and at the return of main(), what is buffered for stdout is written; if that, or an earlier write, failed, program
- * says so on stderr and ends with the status lost. program lives as long as the process. */
+/* To be called first in main(). If descriptor 0, 1 or 2 is closed, it is occupied, so that no file or socket that the
+ * program opens gets that number and receives what is printed; reading from and writing to it still fails. When the
+ * program ends (exit() or return from main()), buffered output to stdout is written; if that or an earlier write has
+ * failed, a line on stderr that begins with program says so, and the exit status is lost. program must live as long as
+ * the process. */
 void output_guard(const char *program, int lost);
 
 #endif

@@ -11,22 +11,24 @@
  * -ERANGE (does not fit into 64 bits, or lies outside min..max). *value is set on success only. */
 int parse_uint64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
-/* "4096", "64k", "512M", "2G": powers of 1024. Errors as parse_uint64(). */
+/* A size in bytes: "4096", "64k", "512M", "2G", in powers of 1024. Errors as parse_uint64(). */
 int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *bytes);
 
-/* RFC 9562 text form. canonical (PARSE_UUID_MAX bytes) receives it in lower case. 0 or -EINVAL. */
 #define PARSE_UUID_MAX 37
+/* A UUID in the text form of RFC 9562. canonical (PARSE_UUID_MAX bytes) receives it in lower case. 0 or -EINVAL. */
 int parse_uuid(const char *text, char *canonical);
 
-/* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms), 0 if
- * there is none within len. */
+/* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms); 0 if the first len
+ * bytes hold none. */
 size_t utf8_sequence(const char *s, size_t len);
-/* The same, but 0 also for a control character: C0, DEL, and C1 (U+0080 to U+009F), which a terminal obeys as well. */
+/* As utf8_sequence(), but 0 also for control characters: C0, DEL, and C1 (U+0080 to U+009F), which terminals obey too.
+ */
 size_t utf8_printable(const char *s, size_t len);
+/* Whether the len bytes at s are UTF-8 throughout. */
 bool utf8_valid(const char *s, size_t len);
-/* Copies s into out (size bytes, always terminated) with U+FFFD for each byte that is part of no sequence;
- * never cuts a sequence. Returns the length of the copy. Names from hosts and files are not always text, and
- * JSON must be. */
+/* Copies s into out (size bytes, always terminated), with U+FFFD for each byte that belongs to no UTF-8 sequence; a
+ * text that is too long is cut between sequences. Returns the length of the copy in bytes. Needed because names from
+ * hosts and files are not always text, and JSON must be. */
 size_t utf8_sanitize(const char *s, char *out, size_t size);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+/* Reads the counter, in ticks. Any thread. */
 static inline uint64_t ticks_now(void)
 {
 #if defined(__x86_64__)
