@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Private to the NVMe bdev module.
  *
- *     nvme.c		options, the list of controllers, attach, detach, reset; what the driver's events lead to
- *     nvme_discovery.c what discovery services list is attached, and detached when they list it no more
- *     nvme_health.c	errors and warnings that controllers tell of
- *     nvme_hotplug.c	drives that are plugged in are attached
- *     bdev_nvme_subsystem.c	controllers of one name: a namespace's legs, one by each; their states of access;
- * policies bdev_nvme_path.c	which leg an I/O goes by, as the thread that has the channel sees it
- *     nvme_auth.c	keys for in-band authentication
- *     nvme_ns.c	a namespace's bdev
- *     nvme_md.c	metadata and protection information of its blocks
- *     bdev_nvme_qpair.c	queue pairs, as the control thread sees them
- *     nvme_queue.c	queue pairs, as the thread that uses one sees it: submit, poll, wait
- *     bdev_nvme_io.c	commands of bdev I/O, and what their completions mean
- *     nvme_cmd.c	commands that go by way of the control thread: admin, abort, reset; raw commands */
+ *     ctrlr.c		options, the list of controllers, attach, detach, reset, the driver's events
+ *     discovery.c	attaches what discovery services list, and detaches what they do not list any more
+ *     health.c		logs the errors and warnings that controllers report
+ *     hotplug.c	attaches drives that are plugged in
+ *     auth.c		keys for in-band authentication
+ *     multipath.c	controllers of one name, paths to a namespace, asymmetric access, policies: the control thread
+ *     channel.c	the path that an I/O takes: the channel's thread
+ *     ns.c		the bdev of a namespace
+ *     md.c		metadata and protection information of its blocks
+ *     qpair.c		queue pairs, as the control thread sees them: connect, stop, free
+ *     qpair_io.c	queue pairs, as the thread that uses one sees it: submit, poll, queue
+ *     io.c		bdev I/O as commands, and what their completions mean
+ *     cmd.c		commands that the control thread sends: admin, Abort, resets; raw commands */
 #ifndef BDEV_NVME_INTERNAL_H
 #define BDEV_NVME_INTERNAL_H
 
@@ -27,13 +27,13 @@
 enum bdev_nvme_state {
 	BDEV_NVME_ATTACHING, /* the first attempt to connect */
 	BDEV_NVME_UP,
-	BDEV_NVME_DOWN,      /* lost or reset; the driver is at it */
-	BDEV_NVME_GIVEN_UP,  /* failed; a reset starts anew */
-	BDEV_NVME_DETACHING, /* its bdevs and queue pairs go */
+	BDEV_NVME_DOWN,      /* lost or reset; the driver connects it again */
+	BDEV_NVME_GIVEN_UP,  /* the driver does not try to connect it any more; a reset makes it try again */
+	BDEV_NVME_DETACHING, /* its bdevs are removed and its queue pairs are closed */
 	BDEV_NVME_STATES,
 };
 
-/* Who wants to know how a reset or a detach ends. */
+/* To be called when a reset or a detach has ended. */
 struct bdev_nvme_waiter {
 	bdev_nvme_done_cb cb;
 	void *arg;
@@ -45,41 +45,45 @@ struct bdev_nvme_ns;
 struct bdev_nvme_qpair;
 struct bdev_nvme_path;
 
-/* What goes by one name: controllers of one subsystem, and the bdevs of its namespaces. Comes with the first
- * controller, goes with the last. */
+/* The controllers of one name, which belong to one NVM subsystem, and the bdevs of its namespaces. Made with the first
+ * controller and freed with the last one. */
 struct bdev_nvme_subsystem {
 	char name[BDEV_NVME_NAME_MAX];
 	TAILQ_HEAD(bdev_nvme_list, bdev_nvme) ctrlrs; /* in the order in which they were attached */
 	TAILQ_HEAD(, bdev_nvme_ns) namespaces;        /* by ascending nsid */
-	struct bdev_nvme_policy policy;               /* of bdevs to come */
+	struct bdev_nvme_policy policy;               /* of bdevs that are registered from now on */
 };
 
+/* A controller. */
 struct bdev_nvme {
 	char name[BDEV_NVME_NAME_MAX];
 	struct bdev_nvme_attach opts;
-	struct nvme_ctrlr *ctrlr; /* NULL: gone */
+	struct nvme_ctrlr *ctrlr; /* the driver's; NULL: destroyed */
 	enum bdev_nvme_state state;
 	uint64_t state_ticks;
 	struct bdev_nvme_subsystem *subsystem;
-	bool io_fails; /* I/O is not to wait: given up, or fast_io_fail */
-	bool ending;   /* detached: what its queue pairs have goes elsewhere */
+	bool io_fails; /* I/O without a queue pair fails instead of waiting: given up, or fast_io_fail_timeout_sec has
+			  passed */
+	bool ending;   /* being detached, and its queue pairs are closed: their commands take other paths */
 	uint32_t drain_turns;
-	char serial[21];          /* as it was attached */
+	char serial[21];          /* of the controller that was attached first */
 	bool syncing, sync_again; /* bdev_nvme_ns_sync() */
 	bool ctrlr_leaving;       /* nvme_ctrlr_destroy() was called */
-	uint16_t crdt[3];         /* Identify; changes only while no I/O is outstanding */
-	bool sizes_vendor_io; /* Identify, the same: vendor specific I/O commands say in dword 10 how much they move */
-	bool has_ana;         /* likewise */
-	uint8_t anatt_s;      /* likewise; never 0 */
+	uint16_t crdt[3];         /* of Identify; changes only while no I/O is outstanding */
+	bool sizes_vendor_io; /* likewise: dword 10 of vendor specific I/O commands is the number of dwords that they
+			       * move
+			       */
+	bool has_ana;         /* likewise: asymmetric namespace access */
+	uint8_t anatt_s;      /* likewise: how long a transition may take; never 0 */
 	uint32_t resets;
-	uint64_t errors_seen; /* the count of the newest entry of the Error Information log that was told of; 0: none
-				 was */
+	uint64_t errors_seen; /* error count of the newest entry of the Error Information log that has been logged; 0:
+				 none */
 	uint32_t aborts;      /* Abort commands outstanding */
 	uint32_t holds;       /* bdev_nvme_hold() */
 	char error[NVME_ERROR_MAX];
 	struct thread_timer fast_fail_timer, drain_timer;
-	TAILQ_HEAD(, bdev_nvme_path) paths; /* of the bdevs it has a part in */
-	struct io_device device;            /* its channels are paths */
+	TAILQ_HEAD(, bdev_nvme_path) paths; /* to the namespaces that it has */
+	struct io_device device;            /* its channels are queue pairs */
 	uint32_t num_qpairs;                /* made and not yet freed; atomic, since threads make them */
 	TAILQ_HEAD(, bdev_nvme_qpair) qpairs;
 	bdev_nvme_attached_cb attached;
@@ -91,49 +95,53 @@ struct bdev_nvme {
 extern struct bdev_nvme_options bdev_nvme_options;
 
 /* While a controller is held, its detach does not get beyond the end of its bdevs and queue pairs:
- * bdev_nvme_detach_step() does not destroy the driver's controller, and so c is not freed. To be held by whoever has
- * c's address while a command is under way, and by whoever goes on with c after a call that may detach it (a callback
- * of a user, the removal of a bdev). */
+ * bdev_nvme_detach_step() does not destroy the driver's controller, and so c is not freed. Whoever has c's address
+ * while a command is under way holds it, and whoever goes on with c after a call that may detach it (a callback of a
+ * user, the removal of a bdev). */
 void bdev_nvme_hold(struct bdev_nvme *c);
-/* Ends one hold. After the last one a detach that has been waiting goes on. c itself stays until the control thread's
- * next turn, since the end of the driver's controller is told from there. */
+/* Ends one hold. After the last one a detach that has been waiting goes on. c itself is not freed before the control
+ * thread's next turn, because the driver reports the end of its controller from there. */
 void bdev_nvme_release(struct bdev_nvme *c);
-/* Takes a detach one step further if nothing holds it up any more. To be called after whatever may have held it up: a
- * bdev, a queue pair, a hold. Nothing happens to a controller that is not being detached. */
+/* Takes a detach one step further if nothing holds it up any more. To be called after the end of anything that may have
+ * held it up: a bdev, a queue pair, a hold. Does nothing to a controller that is not being detached. */
 void bdev_nvme_detach_step(struct bdev_nvme *c);
-/* The bdev layer stops: every controller is detached, which shuts it down. */
+/* The bdev layer stops: detaches every controller, which shuts it down. */
 void bdev_nvme_stop(void);
+/* Whether there are no controllers and no discovery services. */
 bool bdev_nvme_is_idle(void);
-/* Something is gone for which the bdev layer may wait. */
+/* Tells the bdev layer if the module has become idle. To be called after the end of a controller or a service. */
 void bdev_nvme_is_idle_now(void);
+/* Whether bdev_nvme_stop() has been called: nothing is attached any more. */
 bool bdev_nvme_is_stopping(void);
-/* The three timeouts only make sense together. 0, or -EINVAL and an error that names them. */
+/* Checks the three timeouts, in seconds, which depend on each other. 0, or -EINVAL and an error that names them. */
 int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error);
-/* nvme_health.c: an NVME_EVENT_LOG. */
+/* Logs what an asynchronous event says (NVME_EVENT_LOG; aer: dword 0 of its completion). */
 void bdev_nvme_health_event(struct bdev_nvme *c, uint32_t aer);
-/* nvme_discovery.c */
+/* Stops every discovery service. */
 void bdev_nvme_discovery_stop_all(void);
+/* Whether there are no discovery services. */
 bool bdev_nvme_discovery_is_idle(void);
-/* Tells the observer. path: with BDEV_NVME_PATH_*, else NULL. why: NULL if it goes without saying. */
+/* Tells the observer. path: with BDEV_NVME_PATH_*, else NULL. why: NULL if the news explains itself. */
 void bdev_nvme_tell(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path, const char *why);
-/* Something went wrong that a reset may put right. */
+/* Resets a controller that is up, after an error that a reset may clear. */
 void bdev_nvme_recover(struct bdev_nvme *c, const char *why);
 
-/* References to the keys that an attachment names, and what it offers, in the driver's options: 0, or -ENOKEY, -EINVAL
- * and error. The driver takes references of its own. */
+/* Takes references to the keys that an attachment names and puts them into the driver's options, with the hashes and
+ * groups that are offered: 0, or -ENOKEY, -EINVAL and error. The driver takes references of its own. */
 int bdev_nvme_keys_get(const struct bdev_nvme_attach *a, struct nvme_ctrlr_opts *o, char error[BDEV_ERROR_MAX]);
+/* Drops the references. */
 void bdev_nvme_keys_put(const struct nvme_ctrlr_opts *o);
 
-/* --- Namespaces. Control thread. --- */
+/* --- Namespaces and paths. Control thread. --- */
 
-/* A namespace by way of one controller. */
+/* NVMe's path: a controller through which a namespace is reached. */
 struct bdev_nvme_path {
 	struct bdev_nvme *c;
 	struct bdev_nvme_ns *d;
 	enum nvme_ana_state ana;
-	bool access_lost;  /* without access, for longer than a transition may take */
-	bool ana_outdated; /* its controller was, since ana was told */
-	bool leaving;      /* no new I/O */
+	bool access_lost;  /* no access, for longer than a transition may take: I/O does not wait for this path */
+	bool ana_outdated; /* the controller has been disconnected since it reported ana */
+	bool leaving;      /* takes no new I/O */
 	bool preferred;    /* by bdev_nvme_set_preferred_path */
 	struct thread_timer anatt_timer;
 	TAILQ_ENTRY(bdev_nvme_path) link, c_link;
@@ -144,298 +152,333 @@ struct bdev_nvme_io;
 STAILQ_HEAD(bdev_nvme_io_list, bdev_nvme_io);
 struct bdev_nvme_channel;
 
+/* The bdev of a namespace. */
 struct bdev_nvme_ns {
 	struct bdev bdev;
 	struct bdev_nvme_subsystem *subsystem;
-	struct bdev_nvme_attach attach; /* as its first controller was attached */
+	struct bdev_nvme_attach attach; /* of its first controller */
 	struct bdev_nvme_policy policy;
-	/* Guards what threads that make and end channels look at: the legs, and the list of channels. Never taken by
-	 * I/O. */
+	/* Guards what threads read when they make and close channels: the paths, and the list of channels. I/O never
+	 * takes it. */
 	pthread_mutex_t mutex;
-	TAILQ_HEAD(, bdev_nvme_path) paths; /* in the order in which they came; at least one until it leaves */
+	TAILQ_HEAD(, bdev_nvme_path) paths; /* in the order in which they were added; at least one until it leaves */
 	TAILQ_HEAD(, bdev_nvme_channel) channels;
-	struct nvme_ns ns; /* as it was registered, but for the size */
+	struct nvme_ns ns; /* as it was registered; only its size changes */
 	bool leaving;
 	char name[BDEV_NVME_NAME_MAX + 12];
 	TAILQ_ENTRY(bdev_nvme_ns) link;
 };
-/* Makes the bdevs agree with the controller's namespaces. */
+/* Registers, removes and updates bdevs until they agree with the namespaces of c. */
 void bdev_nvme_ns_sync(struct bdev_nvme *c);
-/* c is being detached: what only it leads to is removed, the rest does without it from now on. */
+/* c is being detached: removes the bdevs that have no other path; its paths to the other bdevs take no new I/O. */
 void bdev_nvme_ns_leave(struct bdev_nvme *c);
 
-/* bdev_nvme_subsystem.c. Control thread. */
+/* The subsystem of that name, or NULL. */
 struct bdev_nvme_subsystem *bdev_nvme_subsystem_find(const char *name);
-/* Finds or makes the one that c belongs to, and puts c into it; -ENOMEM. */
+/* Puts c into the subsystem of its name, which is made if it is the first one. 0 or -ENOMEM. */
 int bdev_nvme_subsystem_join(struct bdev_nvme *c);
+/* Takes c out of it; the last controller frees it. */
 void bdev_nvme_subsystem_leave(struct bdev_nvme *c);
-/* Whether a controller that has just connected may stand beside the others of its name; false and why. */
+/* Whether a controller that has just connected belongs to the same subsystem as the others of its name, and may be used
+ * together with them. If not, why says why. */
 bool bdev_nvme_subsystem_fits(const struct bdev_nvme *c, char *why, size_t size);
-/* A leg to d by c, and what it means to d's channels; NULL: out of memory, or too many. */
+/* Adds the path to d through c, and adds it to d's channels. NULL: no memory, or there are BDEV_NVME_PATHS_MAX. */
 struct bdev_nvme_path *bdev_nvme_path_add(struct bdev_nvme_ns *d, struct bdev_nvme *c, const struct nvme_ns *ns);
+/* The path to d through c, or NULL. */
 struct bdev_nvme_path *bdev_nvme_path_find(const struct bdev_nvme_ns *d, const struct bdev_nvme *c);
-/* How many legs of d are there to stay. */
+/* How many paths of d take new I/O as far as the control thread is concerned: those that are not leaving. */
 unsigned bdev_nvme_path_count(const struct bdev_nvme_ns *d);
+/* Whether the path takes no new I/O; tells d's channels. */
 void bdev_nvme_path_set_leaving(struct bdev_nvme_path *path, bool leaving);
-/* d's channels forget it; nothing is outstanding on it. */
+/* Removes a path from d's channels and frees it. Nothing is outstanding on it. */
 void bdev_nvme_path_remove(struct bdev_nvme_path *path);
-/* d is gone, channels and all. */
+/* Frees a path of a bdev that has no channels any more. */
 void bdev_nvme_path_free(struct bdev_nvme_path *path);
-/* Brings the legs of c up to what its ANA log says. */
+/* Brings the paths through c up to what its ANA log says, and tells the channels. */
 void bdev_nvme_paths_update_ana(struct bdev_nvme *c);
-/* c is not connected any more: its legs wait for it, and what they have access to is told anew. */
+/* c is not connected any more: I/O waits for its paths again, whatever their access was. Their access is reported anew
+ * when it is connected. */
 void bdev_nvme_paths_disconnected(struct bdev_nvme *c);
-/* Runs fn(channel, arg) on the thread of each of d's channels, and waits. */
+/* Runs fn(channel, arg) for each of d's channels on its thread, one after the other, and waits for each. After the last
+ * one d may have been freed. */
 void bdev_nvme_ns_visit_channels(struct bdev_nvme_ns *d, void (*fn)(struct bdev_nvme_channel *ch, void *arg),
 				 void *arg);
 
-/* Its format does not change while the bdev is there. Any thread with a channel. */
+/* The format of the namespace, which does not change while the bdev is registered. Any thread with a channel. */
 static inline const struct nvme_ns *bdev_nvme_ns_format(const struct bdev *b)
 {
 	return &((const struct bdev_nvme_ns *)b)->ns;
 }
 
-/* A leg, as a channel has it. The channel's thread. */
+/* A channel's copy of a path. The channel's thread. */
 struct bdev_nvme_channel_path {
-	struct bdev_nvme_path *path; /* NULL: the place is free */
+	struct bdev_nvme_path *path; /* NULL: this place is free */
 	struct bdev_nvme_qpair *qpair;
 	struct io_channel *qpair_channel;
 	struct bdev_nvme_channel *ch;
 	enum nvme_ana_state ana;
 	bool access_lost, leaving, preferred;
-	bool stale;                              /* a command was told that ana is wrong; until the log has been read */
-	bool dirty;                              /* something has changed that may let I/O go on */
-	LIST_ENTRY(bdev_nvme_channel_path) link; /* path->legs */
+	bool stale; /* a command was refused for want of access although ana grants it; until the log has been read */
+	bool dirty; /* bdev_nvme_channels_qpair_changed() has yet to resubmit what waits in ch */
+	LIST_ENTRY(bdev_nvme_channel_path) link; /* qpair->paths */
 };
 
 /* A thread's channel to a namespace. */
 struct bdev_nvme_channel {
-	struct bdev_nvme_qpair *qpair; /* what I/O goes by; NULL: bdev_nvme_channel_pick_qpair() knows */
+	struct bdev_nvme_qpair *qpair; /* of the path that all I/O takes; NULL: bdev_nvme_channel_pick_qpair() */
 	uint32_t nsid;
 	bool has_md;       /* blocks carry metadata: bdev_nvme_md_set() */
-	bool resetting;    /* what is lost is not tried again */
-	bool spread;       /* there is a choice to be made for each I/O */
-	uint8_t num_paths; /* places in use, free ones among them */
-	uint8_t at;        /* the leg that was chosen last */
-	uint32_t turns;    /* I/Os that it gets yet */
+	bool resetting;    /* an I/O that is lost with its queue pair is not submitted again */
+	bool spread;       /* the path is chosen for each I/O */
+	uint8_t num_paths; /* places in use, free ones between them included */
+	uint8_t at;        /* the path that was chosen last */
+	uint32_t turns;    /* how many more I/Os in a row it gets */
 	struct bdev_nvme_policy policy;
-	struct bdev_nvme_io_list waiting; /* for a leg that can be used */
+	struct bdev_nvme_io_list waiting; /* until a path is usable */
 	struct thread *thread;
 	struct bdev_nvme_channel_path paths[BDEV_NVME_PATHS_MAX];
 	TAILQ_ENTRY(bdev_nvme_channel) link;
 };
 
-/* --- I/O. --- */
+/* --- I/O --- */
 
+/* Where an I/O is, which says how an Abort reaches it. */
 enum bdev_nvme_io_place {
 	BDEV_NVME_IO_NOWHERE,
-	BDEV_NVME_IO_WAITING,   /* for a queue pair, or room in it */
+	BDEV_NVME_IO_WAITING,   /* for a usable path, or for room in a queue pair */
 	BDEV_NVME_IO_DELAYED,   /* until due_ticks */
-	BDEV_NVME_IO_SUBMITTED, /* with the driver */
+	BDEV_NVME_IO_SUBMITTED, /* to the driver */
 	BDEV_NVME_IO_CONTROL,   /* with the control thread */
 };
 
-/* The module's part of a bdev I/O: what BDEV_NVME_IO_START names. */
+/* The module's part of a bdev I/O; its address is the trace object BDEV_NVME_IO. */
 struct bdev_nvme_io {
 	STAILQ_ENTRY(bdev_nvme_io) link;
 	struct bdev_nvme_qpair *qpair;
 	union {
-		struct iovec iov; /* DSM, Copy: the range */
+		struct iovec iov; /* Dataset Management, Copy: the range */
 		struct {
 			uint16_t sqid, cid;
-		} target;      /* ABORT */
-		uint32_t cdw0; /* ABORT, ADMIN: on the way back */
+		} target;      /* ABORT, on its way to the control thread */
+		uint32_t cdw0; /* ABORT, ADMIN: the answer, on its way back */
 	};
 	union {
 		struct thread_msg msg; /* BDEV_NVME_IO_CONTROL */
 		uint64_t due_ticks;    /* BDEV_NVME_IO_DELAYED */
 	};
 	uint8_t place; /* enum bdev_nvme_io_place */
-	uint8_t lost;  /* times it was lost with its queue pair */
+	uint8_t lost;  /* how often it was lost with its queue pair, or found no access */
 	uint8_t retries;
 	uint8_t parts;   /* commands of a fused pair that are outstanding */
 	uint16_t status; /* of a fused pair, of an admin command */
-	bool raw;        /* not of a bdev I/O: struct raw_io, nvme_cmd.c */
+	bool raw;        /* part of struct raw_io (cmd.c), not of a bdev I/O */
 	bool fused : 1;
 	bool wants_range : 1;
-	bool repeatable : 1; /* doing it twice is doing it once */
-	bool aborting : 1;   /* its submitter wants it aborted */
+	bool repeatable : 1; /* carrying it out twice has the same effect as once */
+	bool aborting : 1;   /* its submitter has asked to abort it */
 	struct nvme_request req __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct bdev_nvme_io, req) == 64, "one cache line before the request");
 
-/* A command's end: its last part is complete. Decides what becomes of it. */
+/* The command has ended, of a fused pair both: completes the I/O, or submits it again. */
 void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
-/* The end of the I/O. */
+/* Completes the I/O. n is not to be touched afterwards. */
 void bdev_nvme_io_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
+/* The bdev's submit function. */
 void bdev_nvme_io_submit(void *channel, struct bdev_io *io);
-/* For what is lost, and does not come again: a path error, which a host may retry. */
+/* The status of an I/O that was lost and is not submitted again: a path error, after which a host may retry. */
 #define BDEV_NVME_IO_PATH_ERROR NVME_ST(PATH, CTRL_PATH_ERROR)
 
-/* What a completion means. Pure. */
+/* What is to be done with a command that has ended. */
 enum bdev_nvme_verdict {
-	BDEV_NVME_VERDICT_NO_ACCESS, /* by this leg, now: nothing was done, so another one may be asked */
-	BDEV_NVME_VERDICT_ELSEWHERE, /* by another leg, at once */
-	BDEV_NVME_VERDICT_DONE,
-	BDEV_NVME_VERDICT_LOST,  /* with its queue pair: waits for the next one */
-	BDEV_NVME_VERDICT_RETRY, /* after *delay_ms */
+	BDEV_NVME_VERDICT_NO_ACCESS, /* not carried out, because the controller has no access: try another path */
+	BDEV_NVME_VERDICT_ELSEWHERE, /* submit it on another path at once */
+	BDEV_NVME_VERDICT_DONE,      /* complete the I/O */
+	BDEV_NVME_VERDICT_LOST,      /* with its queue pair: submit it to the next one */
+	BDEV_NVME_VERDICT_RETRY,     /* submit it again after *delay_ms */
 };
 struct bdev_nvme_verdict_facts {
 	bool aborting, repeatable;
-	bool ana;    /* the controller has states of access */
-	bool others; /* there is another leg that can be used */
+	bool ana;    /* the controller reports asymmetric access */
+	bool others; /* there is another usable path */
 	uint8_t retries;
 	int32_t retry_limit; /* -1: none */
-	uint16_t crdt[3];    /* Identify: in 100 ms */
+	uint16_t crdt[3];    /* of Identify: command retry delay times, in units of 100 ms */
 };
+/* Decides by a command's status. Pure: the result depends on the arguments only. */
 enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_nvme_verdict_facts *f,
 					    uint32_t *delay_ms);
 
-/* nvme_md.c */
-/* Why metadata keeps a namespace from being a bdev, or NULL. Pure. */
+/* Why a namespace with such metadata cannot be a bdev, or NULL. Pure. */
 const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics);
+/* The bdev's description of the namespace's metadata. Pure. */
 struct bdev_md bdev_nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a);
-/* The rest of a command on a namespace with metadata. */
+/* Adds what a command on a namespace with metadata needs: lengths, the metadata buffer, protection information. */
 void bdev_nvme_md_set(struct bdev_nvme_io *n, const struct bdev_io *io);
-/* PRINFO and tags (NVM 5.2, and dwords 12, 14 and 15 of the commands) as io wants them; dword 12 has its other bits
- * already. Pure. */
+/* Sets PRINFO and tags (NVM 5.2, and dwords 12, 14 and 15 of the commands) as io asks for them; dword 12 has its other
+ * bits already. act: the controller generates and strips protection information (PRACT). Pure. */
 void bdev_nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act);
 
-/* nvme_cmd.c */
+/* Have the control thread carry out an admin command, an Abort of target, a reset of all controllers of the bdev. The
+ * channel's thread; n is completed there. */
 void bdev_nvme_cmd_admin(struct bdev_nvme_io *n);
 void bdev_nvme_cmd_abort(struct bdev_nvme_io *n, struct bdev_nvme_io *target);
 void bdev_nvme_cmd_reset(struct bdev_nvme_io *n);
-/* Control thread: has the controller abort a command. done(arg, aborted) may come at once. */
+/* Sends an Abort command. done(arg, aborted) may be called before this returns. Control thread. */
 void bdev_nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, void (*done)(void *arg, bool aborted),
 			      void *arg);
-/* 0 or the status that a passed-through command is refused with. fabrics: the controller cannot move more than it is
- * given. Pure. */
+/* Checks an admin command that is passed through: 0 or the status that it is refused with. fabrics: the controller
+ * cannot move more data than the command's data pointer describes. Pure. */
 uint16_t bdev_nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics);
+/* Checks an I/O command that is passed through to a namespace of that format, likewise. */
 uint16_t bdev_nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, uint64_t md_len,
 				const struct nvme_ns *ns);
-/* A vendor specific command, admin or I/O, for which we cannot know how much it moves. fabrics: the controller cannot
- * move more than it is given; otherwise it has to keep to the standard's format for such commands (has_size). Pure. */
+/* Checks a vendor specific command, admin or I/O, likewise. Without fabrics the controller has to use the standard's
+ * format for such commands (has_size), in which the command says how much it moves. */
 uint16_t bdev_nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size);
 #define BDEV_NVME_CMD_VENDOR_IO    0x80 /* opcodes from here on (NVM 3.2, Base 5) */
 #define BDEV_NVME_CMD_VENDOR_ADMIN 0xc0
+/* The end of a raw I/O command: calls its owner and frees n. */
 void bdev_nvme_cmd_raw_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
 
-/* --- Paths: a thread's queue pair to a controller. --- */
+/* --- A thread's queue pair to a controller --- */
 
 enum bdev_nvme_qpair_state {
-	BDEV_NVME_QPAIR_IDLE, /* no queue pair */
+	BDEV_NVME_QPAIR_IDLE, /* not connected */
 	BDEV_NVME_QPAIR_CONNECTING,
 	BDEV_NVME_QPAIR_UP,
 	BDEV_NVME_QPAIR_STOPPING,
 	BDEV_NVME_QPAIR_STATES,
 };
 
-#define BDEV_NVME_QPAIR_RANGES 64 /* DSM and Copy commands at a time */
+#define BDEV_NVME_QPAIR_RANGES 64 /* Dataset Management and Copy commands that may be outstanding */
 
 union bdev_nvme_range {
 	struct nvme_dsm_range dsm;
 	struct nvme_copy_range copy;
 };
 
+/* Made with a thread's first channel to the controller, freed after its last one. Connected while the controller is up;
+ * between two connections I/O waits in it or takes other paths. */
 struct bdev_nvme_qpair {
 	/* The using thread's. First what every I/O touches. */
 	struct nvme_qpair *driver_qpair; /* NULL: not connected */
-	bool broken;                     /* its queue pair takes nothing any more */
+	bool broken;                     /* the driver's queue pair has failed and takes no commands */
 	struct bdev_nvme_io_list waiting;
 	struct poller *poller;
 	uint32_t outstanding; /* commands */
-	bool fails;           /* without a queue pair, I/O fails */
+	bool fails;           /* while it is not connected, I/O fails instead of waiting */
 	bool pausable;        /* its poller would keep the reactor awake: paused while nothing is outstanding */
 	bool paused;
-	uint8_t in_use; /* frames of ours on the stack that go on with it */
+	uint8_t in_use; /* our functions on the stack that use it after calling others */
 	bool closing;   /* the channel is gone; leave when in_use is 0 */
 	uint64_t polls, idle_polls, completions, queued, retries;
 	struct bdev_nvme_io_list delayed;
 	struct thread_timer delay_timer;
-	union bdev_nvme_range *ranges; /* DMA memory; the control thread's to make and free */
+	union bdev_nvme_range *ranges; /* DMA memory, allocated with the queue pair, freed by the control thread */
 	uint8_t ranges_free[BDEV_NVME_QPAIR_RANGES], num_ranges_free;
-	LIST_HEAD(, bdev_nvme_channel_path) paths; /* of channels that use it */
+	LIST_HEAD(, bdev_nvme_channel_path) paths; /* of the channels that use it */
 	struct nvme_request *fused;                /* the second command of a fused pair */
 	struct bdev_nvme_io *fused_io;
 
-	/* Both. */
+	/* Both threads'. */
 	struct bdev_nvme *c;
 	struct thread *thread;
 	unsigned lcore;
-	bool closed; /* atomic: stored when the thread is done with all of this, last */
+	bool closed; /* atomic: the using thread's last store, after which it does not touch any of this */
 	struct thread_msg join_msg, leave_msg, ana_msg;
 	bool ana_asked; /* atomic: ana_msg is under way */
 
 	/* The control thread's. */
-	struct nvme_qpair *created;
+	struct nvme_qpair *created; /* the driver's, from its connection until it is destroyed */
 	enum bdev_nvme_qpair_state state;
-	bool left;
-	bool no_queue_told;
-	uint8_t refusals; /* in a row */
+	bool left;          /* leave_msg has arrived */
+	bool no_queue_told; /* the controller has no I/O queue left for it */
+	uint8_t refusals;   /* of the controller to connect it, in a row */
 	struct thread_timer retry_timer;
 	TAILQ_ENTRY(bdev_nvme_qpair) link;
 };
 
-/* bdev_nvme_qpair.c */
-int bdev_nvme_qpair_create(struct io_device *dev, void *channel);   /* on its thread */
-void bdev_nvme_qpair_destroy(struct io_device *dev, void *channel); /* on its thread */
+/* qpair.c */
+
+/* Makes and closes the queue pair of the calling thread; callbacks of the controller's io_device. */
+int bdev_nvme_qpair_create(struct io_device *dev, void *channel);
+void bdev_nvme_qpair_destroy(struct io_device *dev, void *channel);
+/* The queue pair of a channel to a controller. */
 struct bdev_nvme_qpair *bdev_nvme_qpair_of(struct io_channel *ch);
-void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp); /* its thread, when it is done with it */
-/* Control thread: takes every path of c towards what c's state wants. */
-void bdev_nvme_qpairs_step(struct bdev_nvme *c);
-/* Control thread: how many commands of c are with the driver or held for it, on all threads; whether all queue pairs
- * are gone. */
-uint32_t bdev_nvme_qpairs_outstanding(struct bdev_nvme *c);
-bool bdev_nvme_qpairs_are_idle(const struct bdev_nvme *c);
-/* On its thread: has the control thread read the ANA log. */
+/* The using thread is done with qp: hands it to the control thread, which frees it. */
+void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp);
+/* Has the control thread read the controller's ANA log. The using thread. */
 void bdev_nvme_qpair_ask_ana(struct bdev_nvme_qpair *qp);
-/* Control thread: whether I/O without a queue pair fails or waits. */
+/* Connects or stops every queue pair of c as c's state demands. Control thread. */
+void bdev_nvme_qpairs_step(struct bdev_nvme *c);
+/* How many commands of c are outstanding, on all threads. Control thread. */
+uint32_t bdev_nvme_qpairs_outstanding(struct bdev_nvme *c);
+/* Whether none of c's queue pairs is connected, connecting or stopping. Control thread. */
+bool bdev_nvme_qpairs_are_idle(const struct bdev_nvme *c);
+/* Whether I/O without a connected queue pair of c fails or waits; tells all threads. Control thread. */
 void bdev_nvme_qpairs_set_fails(struct bdev_nvme *c, bool fails);
 
-/* bdev_nvme_path.c. The channel's thread. */
+/* channel.c. The channel's thread. */
+
+/* Submits an I/O on the path that the policy chooses; queues it if there may be a usable path later, and fails it
+ * otherwise. */
 void bdev_nvme_channel_submit(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n);
-/* The leg for the next I/O, or NULL if none can be used. */
+/* The queue pair of the path for the next I/O, or NULL if no path is usable. */
 struct bdev_nvme_qpair *bdev_nvme_channel_pick_qpair(struct bdev_nvme_channel *ch);
-/* Another one than p that can be used, or NULL. */
+/* The queue pair of the best usable path that does not use qp, or NULL. */
 struct bdev_nvme_qpair *bdev_nvme_channel_other_qpair(const struct bdev_nvme_channel *ch,
 						      const struct bdev_nvme_qpair *qp);
-/* p refused a command of ch for want of access. */
+/* The controller of qp refused a command of ch for want of access: its path is not used until its ANA log has been
+ * read. */
 void bdev_nvme_channel_mark_stale(struct bdev_nvme_channel *ch, const struct bdev_nvme_qpair *qp);
-/* Something has changed with p: its channels choose anew, and what waits goes on. */
+/* qp was connected, disconnected, has broken, or began to fail: the channels that use it choose again, and resubmit
+ * what waits in them. */
 void bdev_nvme_channels_qpair_changed(struct bdev_nvme_qpair *qp);
-/* Chooses for the I/O to come. */
+/* Chooses the path for the I/O to come. */
 void bdev_nvme_channel_choose(struct bdev_nvme_channel *ch);
-/* Something has changed for one channel. */
+/* A path of ch or its policy has changed: ch chooses again, and resubmits what waits in it. */
 void bdev_nvme_channel_paths_changed(struct bdev_nvme_channel *ch);
+/* Whether I/O can take the path now. */
 bool bdev_nvme_channel_path_is_usable(const struct bdev_nvme_channel_path *cp);
-/* Takes n back from wherever it waits. */
+/* Takes n off the list on which it waits; false if it is not waiting. */
 bool bdev_nvme_channel_take_back(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n);
-/* Ends all that ch holds back. */
+/* Ends with status every I/O of ch that waits. */
 void bdev_nvme_channel_fail_waiting(struct bdev_nvme_channel *ch, uint16_t status);
-int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_path *path); /* -ENOMEM, -ENOSPC */
+/* Adds a path to the channel, with a reference to the thread's queue pair: 0, -ENOMEM or -ENOSPC. */
+int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_path *path);
+/* Removes it. */
 void bdev_nvme_channel_path_close(struct bdev_nvme_channel_path *cp);
 static inline struct bdev_nvme_channel *bdev_nvme_io_channel(struct bdev_nvme_io *n)
 {
 	return bdev_channel_ctx(bdev_io_from_ctx(n)->ch);
 }
 
-/* nvme_queue.c. The using thread. */
-/* Has all that p holds back, or (NULL: any) ch's of it, choose a leg anew. */
-void bdev_nvme_qpair_redistribute(struct bdev_nvme_qpair *qp, const struct bdev_nvme_channel *ch);
+/* qpair_io.c. The using thread. */
+
+/* Submits n, or queues it until there is room in qp. */
 void bdev_nvme_qpair_submit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n);
+/* Submits n again after delay_ms, on any path. */
 void bdev_nvme_qpair_delay(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n, uint32_t delay_ms);
-/* Takes n back if it is here and not with the driver. */
+/* Has the I/O of ch (NULL: of all channels) that waits in qp choose a path again. */
+void bdev_nvme_qpair_redistribute(struct bdev_nvme_qpair *qp, const struct bdev_nvme_channel *ch);
+/* Takes n off the list of qp on which it waits; false if it is not waiting. */
 bool bdev_nvme_qpair_take_back(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n);
-/* Ends with status what ch holds back. */
+/* Ends with status the I/O of ch that waits in qp. */
 void bdev_nvme_qpair_fail_channel(struct bdev_nvme_qpair *qp, const struct bdev_nvme_channel *ch, uint16_t status);
-/* Called by thread_call(). */
+/* Called by the control thread through thread_call(), with the queue pair: use the driver's queue pair (created); stop
+ * using it; complete what is outstanding on it as aborted; look at c->io_fails and no_queue_told. */
 void bdev_nvme_qpair_attach(void *qpair);
 void bdev_nvme_qpair_detach(void *qpair);
 void bdev_nvme_qpair_abort_all(void *qpair);
-void bdev_nvme_qpair_set_fails(void *qpair); /* c->io_fails, or there is no queue for it */
+void bdev_nvme_qpair_set_fails(void *qpair);
+/* Sets up the using thread's part. */
 void bdev_nvme_qpair_init(struct bdev_nvme_qpair *qp);
+/* Ends it. */
 void bdev_nvme_qpair_leave(struct bdev_nvme_qpair *qp);
-void bdev_nvme_qpair_enter(struct bdev_nvme_qpair *qp); /* a frame that goes on with p after callbacks */
-void bdev_nvme_qpair_exit(struct bdev_nvme_qpair *qp);  /* its end: p may be gone afterwards */
+/* Around code that uses qp after calling functions which may close its last channel: qp is not left before the
+ * outermost exit. After exit qp may have been freed. */
+void bdev_nvme_qpair_enter(struct bdev_nvme_qpair *qp);
+void bdev_nvme_qpair_exit(struct bdev_nvme_qpair *qp);
 
 #endif
