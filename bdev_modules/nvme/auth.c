@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In-band authentication of controllers, and with them: keys by their names. Control thread. */
+/* In-band authentication: finds the keys that attachments name, and changes the keys of attached controllers. Control
+ * thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +23,8 @@ static int auth_keys_get(const char *name, const char *ctrlr_name, struct keyrin
 {
 	if (name[0] == '\0' && ctrlr_name[0] != '\0') {
 		return bdev_error(error, -EINVAL,
-				  "dhchap_ctrlr_key '%s': a controller proves who it is only to a host that "
-				  "does the same (dhchap_key)",
+				  "dhchap_ctrlr_key '%s': needs dhchap_key, since a controller is authenticated only "
+				  "together with the host",
 				  ctrlr_name);
 	}
 	int rc = auth_key_get("dhchap_key", name, key, error);
@@ -49,7 +50,7 @@ void bdev_nvme_keys_put(const struct nvme_ctrlr_opts *o)
 	keyring_put(o->dhchap_ctrlr_key);
 }
 
-/* --- Other keys, for every controller of the name --- */
+/* --- Changing the keys of every controller of a name --- */
 
 struct set_keys {
 	unsigned pending;
@@ -62,7 +63,7 @@ struct set_keys {
 
 struct set_keys_of {
 	struct set_keys *s;
-	const struct bdev_nvme *c; /* it may be gone when the answer comes */
+	const struct bdev_nvme *c; /* may have been freed when the answer comes */
 };
 
 static void set_keys_step(struct set_keys *s)
@@ -145,7 +146,7 @@ void bdev_nvme_set_keys(struct bdev_nvme *first, const char *key_name, const cha
 	snprintf(s->ctrlr_key, sizeof(s->ctrlr_key), "%s", ctrlr_key_name);
 	s->cb = cb;
 	s->arg = arg;
-	s->pending = 1; /* ours */
+	s->pending = 1; /* until all have been begun */
 	for (struct bdev_nvme *c = bdev_nvme_next(NULL); c != NULL; c = bdev_nvme_next(c)) {
 		if (strcmp(c->name, first->name) == 0 && set_keys_is_possible(c)) {
 			set_keys_begin(s, c, key, ctrlr_key);

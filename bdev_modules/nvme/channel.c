@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which leg an I/O goes by: which of the controllers that have its namespace. Everything here runs on the channel's
- * thread; a channel has all it needs to choose, so that nobody is asked and nothing is locked.
+/* Chooses the path that an I/O takes: one of the controllers that have its namespace. Everything here runs on the
+ * channel's thread. A channel has a copy of what it needs to choose, so no lock is taken and no other thread is asked.
  *
- * Where there is nothing to choose for each I/O (one controller, or active-passive), the choice is made when something
- * changes and stands in ch->path. An I/O for which no leg can be used waits in the channel if one may come back, and
- * fails otherwise. */
+ * With one path, or with the active-passive policy, the path is chosen when something changes, and its queue pair is in
+ * ch->qpair: an I/O does not choose. An I/O for which no path is usable waits in the channel if a path may become
+ * usable again, and fails otherwise. */
 #include <errno.h>
 #include <rte_branch_prediction.h>
 
@@ -24,14 +24,14 @@ bool bdev_nvme_channel_path_is_usable(const struct bdev_nvme_channel_path *cp)
 	       channel_path_has_access(cp);
 }
 
-/* It may be of use later. */
+/* It may become usable again: I/O waits for it. */
 static bool channel_path_may_recover(const struct bdev_nvme_channel_path *cp)
 {
 	return cp->path != NULL && !cp->leaving && !cp->access_lost &&
 	       !(cp->qpair->fails && cp->qpair->driver_qpair == NULL);
 }
 
-/* The smaller the better. */
+/* Of two usable paths the one with the smaller rank is taken. */
 static unsigned channel_path_rank(const struct bdev_nvme_channel_path *cp)
 {
 	return (cp->ana != NVME_ANA_STATE_OPTIMIZED) * 2u + !cp->preferred;
@@ -51,8 +51,8 @@ static struct bdev_nvme_channel_path *channel_best_path(struct bdev_nvme_channel
 	return found;
 }
 
-/* With disable_auto_failback, I/O stays where it is while access there is as good as by l. The options do not change
- * while there are controllers. */
+/* With disable_auto_failback, I/O stays on the path that it takes as long as access there is as good as through cp, the
+ * best path. The options do not change while there are controllers. */
 static struct bdev_nvme_channel_path *channel_keep_path(struct bdev_nvme_channel *ch, struct bdev_nvme_channel_path *cp)
 {
 	if (!bdev_nvme_options.disable_auto_failback) {
@@ -72,7 +72,7 @@ static bool channel_path_is_candidate(const struct bdev_nvme_channel_path *cp, e
 	return bdev_nvme_channel_path_is_usable(cp) && cp->ana == ana;
 }
 
-/* One after the other, from the one that was used last on. */
+/* Round robin, beginning with the path that was chosen last, which gets rr_min_io I/Os in a row. */
 static struct bdev_nvme_channel_path *channel_next_in_turn(struct bdev_nvme_channel *ch, enum nvme_ana_state ana)
 {
 	unsigned i = ch->at;
@@ -135,7 +135,6 @@ struct bdev_nvme_qpair *bdev_nvme_channel_other_qpair(const struct bdev_nvme_cha
 	return found != NULL ? found->qpair : NULL;
 }
 
-/* Chooses for the I/O to come. */
 void bdev_nvme_channel_choose(struct bdev_nvme_channel *ch)
 {
 	struct bdev_nvme_channel_path *cp = channel_keep_path(ch, channel_best_path(ch));
@@ -153,7 +152,7 @@ void bdev_nvme_channel_choose(struct bdev_nvme_channel *ch)
 	}
 }
 
-/* --- Going by it --- */
+/* --- Submitting and waiting --- */
 
 static bool channel_may_wait(const struct bdev_nvme_channel *ch)
 {
@@ -169,7 +168,7 @@ void bdev_nvme_channel_submit(struct bdev_nvme_channel *ch, struct bdev_nvme_io 
 {
 	struct bdev_nvme_qpair *qp = ch->qpair;
 
-	if (unlikely(qp == NULL)) { /* a choice for each I/O, or none at all */
+	if (unlikely(qp == NULL)) { /* chosen for each I/O, or no path is usable */
 		qp = bdev_nvme_channel_pick_qpair(ch);
 	}
 	if (likely(qp != NULL)) {
@@ -182,8 +181,8 @@ void bdev_nvme_channel_submit(struct bdev_nvme_channel *ch, struct bdev_nvme_io 
 	}
 }
 
-/* What waits in ch goes on, waits again, or fails. A channel stays while it has I/O: after the last one it is not
- * touched. */
+/* Submits again what waits in ch, which may wait again or fail. When its last I/O ends, the submitter may close ch: it
+ * is not touched after that. */
 static void channel_resubmit_waiting(struct bdev_nvme_channel *ch)
 {
 	struct bdev_nvme_io_list taken = STAILQ_HEAD_INITIALIZER(taken);
@@ -203,7 +202,8 @@ void bdev_nvme_channel_paths_changed(struct bdev_nvme_channel *ch)
 	channel_resubmit_waiting(ch);
 }
 
-/* What goes on may end, and its submitter may close the channel: so the list is looked at anew after each. */
+/* I/O that is resubmitted may end, and its submitter may then close a channel, which takes it off the list: so the walk
+ * begins again after each channel. */
 void bdev_nvme_channels_qpair_changed(struct bdev_nvme_qpair *qp)
 {
 	struct bdev_nvme_channel_path *cp;
@@ -235,7 +235,7 @@ void bdev_nvme_channel_mark_stale(struct bdev_nvme_channel *ch, const struct bde
 	bdev_nvme_channel_choose(ch);
 }
 
-/* --- Taking back --- */
+/* --- Taking back what waits --- */
 
 bool bdev_nvme_channel_take_back(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n)
 {
@@ -271,7 +271,7 @@ void bdev_nvme_channel_fail_waiting(struct bdev_nvme_channel *ch, uint16_t statu
 	}
 }
 
-/* --- Coming and going --- */
+/* --- Opening and closing --- */
 
 int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_path *path)
 {
@@ -283,14 +283,14 @@ int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_p
 	if (i == BDEV_NVME_PATHS_MAX) {
 		return -ENOSPC;
 	}
-	struct io_channel *pch = io_channel_get(&path->c->device);
-	if (pch == NULL) {
+	struct io_channel *qpair_channel = io_channel_get(&path->c->device);
+	if (qpair_channel == NULL) {
 		return -ENOMEM;
 	}
 	struct bdev_nvme_channel_path *cp = &ch->paths[i];
 	*cp = (struct bdev_nvme_channel_path){.path = path,
-					      .qpair_channel = pch,
-					      .qpair = bdev_nvme_qpair_of(pch),
+					      .qpair_channel = qpair_channel,
+					      .qpair = bdev_nvme_qpair_of(qpair_channel),
 					      .ch = ch,
 					      .ana = path->ana,
 					      .access_lost = path->access_lost,
@@ -304,10 +304,10 @@ int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_p
 
 void bdev_nvme_channel_path_close(struct bdev_nvme_channel_path *cp)
 {
-	struct io_channel *pch = cp->qpair_channel;
+	struct io_channel *qpair_channel = cp->qpair_channel;
 
 	LIST_REMOVE(cp, link);
 	cp->path = NULL;
 	bdev_nvme_channel_choose(cp->ch);
-	io_channel_put(pch);
+	io_channel_put(qpair_channel);
 }

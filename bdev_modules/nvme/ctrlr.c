@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* NVMe controllers as the bdev layer has them: options, attach, what the driver's events lead to, reset, detach. All on
- * the control thread. */
+/* Controllers: options, the list of them, attach, the driver's events, reset, detach. All on the control thread. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +14,8 @@
 #include "util/log.h"
 #include "util/state_machine.h"
 
-#define DEFAULT_ANATT_S 10 /* of a controller that has states of access and gives no time for their transitions */
+/* for a controller that reports ANA states, but no limit of the time that a transition takes */
+#define DEFAULT_ANATT_S 10
 
 static TAILQ_HEAD(, bdev_nvme) controllers = TAILQ_HEAD_INITIALIZER(controllers);
 static bool stopping;
@@ -242,7 +242,8 @@ static void waiters_end(struct bdev_nvme_waiters *list, int rc, const char *erro
 	}
 }
 
-/* Whoever asked is told as well; what was discovered is told of by whoever discovered it. */
+/* Logs why a controller is not attached; the caller is told by its callback as well. A discovery service logs its own
+ * failures. */
 static void attach_log_failure(const struct bdev_nvme_attach *a, const char *why)
 {
 	const struct nvme_trid *t = &a->trid;
@@ -254,7 +255,7 @@ static void attach_log_failure(const struct bdev_nvme_attach *a, const char *why
 	}
 }
 
-/* --- Detach: the bdevs go, then the paths, then the controller --- */
+/* --- Detach: first the bdevs are removed, then queue pairs closed, then the controller is destroyed --- */
 
 static void detach_ended(void *arg)
 {
@@ -280,8 +281,9 @@ static void detach_ended(void *arg)
 	bdev_nvme_is_idle_now();
 }
 
-/* Bdevs that have other legs stay, and what is under way by this controller ends before its queue pairs go: first by
- * itself, for a while, then as what is lost with a queue pair is. */
+/* Bdevs with other paths stay. Their I/O that is outstanding on this controller may end by itself for up to DRAIN_TURNS
+ * times DRAIN_TURN_US, two seconds; then the queue pairs are closed, and what is left takes other paths, as after any
+ * loss of a queue pair. */
 #define DRAIN_TURN_US 2000
 #define DRAIN_TURNS   1000
 
@@ -302,7 +304,8 @@ static void drain_timer_fired(void *arg)
 	bdev_nvme_detach_step(arg);
 }
 
-/* False: there are legs that other bdevs may do without, and that are not yet gone. */
+/* Removes the paths to bdevs that have other paths. False: not yet, commands are outstanding or queue pairs connected.
+ */
 static bool detach_drop_paths(struct bdev_nvme *c)
 {
 	struct bdev_nvme_path *path;
@@ -361,7 +364,7 @@ static void detach_start(struct bdev_nvme *c)
 	waiters_end(&c->reset_waiters, -ENODEV, "the controller is being detached");
 	bdev_nvme_hold(c);
 	if (!was_up) {
-		bdev_nvme_qpairs_set_fails(c, true); /* nobody waits for it any more */
+		bdev_nvme_qpairs_set_fails(c, true); /* it will not be connected again: I/O is not to wait */
 	}
 	bdev_nvme_ns_leave(c);
 	bdev_nvme_release(c);
@@ -387,7 +390,7 @@ void bdev_nvme_stop(void)
 	bdev_nvme_set_hotplug(false);
 	bdev_nvme_discovery_stop_all();
 	for (; c != NULL; c = next) {
-		next = TAILQ_NEXT(c, link); /* a controller is never gone before the next turn of the control loop */
+		next = TAILQ_NEXT(c, link); /* no controller is freed before the control thread's next turn */
 		if (c->state == BDEV_NVME_ATTACHING) {
 			snprintf(c->error, sizeof(c->error), "the process stops");
 		}
@@ -414,19 +417,20 @@ void bdev_nvme_is_idle_now(void)
 	}
 }
 
-/* --- What the driver says --- */
+/* --- Events of the driver --- */
 
 static void attach_fail(struct bdev_nvme *c, const char *why)
 {
 	snprintf(c->error, sizeof(c->error), "%s", why);
-	detach_start(c); /* ends in ctrlr_gone(), which answers */
+	detach_start(c); /* leads to detach_ended(), which calls back */
 }
 
 static void fast_fail_timer_fired(void *arg)
 {
 	struct bdev_nvme *c = arg;
 
-	log_warning("%s: away for %u s: its I/O fails from now on", c->name, c->opts.fast_io_fail_timeout_sec);
+	log_warning("%s: not connected for %u s (fast_io_fail_timeout_sec): its I/O fails from now on", c->name,
+		    c->opts.fast_io_fail_timeout_sec);
 	bdev_nvme_qpairs_set_fails(c, true);
 }
 
@@ -481,7 +485,7 @@ static void set_arbitration(struct bdev_nvme *c)
 	}
 }
 
-/* What has several addresses may find somebody else at one of them: then it is not back. */
+/* Whether a controller with several addresses was connected to another subsystem at one of them. */
 static bool is_other_subsystem(const struct bdev_nvme *c)
 {
 	return c->state == BDEV_NVME_DOWN && nvme_ctrlr_next_alternate(c->ctrlr, NULL) != NULL &&
@@ -513,7 +517,7 @@ static void driver_ready(struct bdev_nvme *c)
 	c->sizes_vendor_io = (id->icsvscc & 1) != 0;
 	c->has_ana = nvme_ctrlr_has_ana(c->ctrlr);
 	c->anatt_s = nvme_ctrlr_anatt_s(c->ctrlr) != 0 ? (uint8_t)nvme_ctrlr_anatt_s(c->ctrlr) : DEFAULT_ANATT_S;
-	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have others */
+	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have been connected at an alternate address */
 	thread_timer_stop(&c->fast_fail_timer);
 	set_arbitration(c);
 	bdev_nvme_hold(c);
@@ -541,7 +545,7 @@ static void driver_ready(struct bdev_nvme *c)
 	bdev_nvme_release(c);
 }
 
-/* The queue pairs have to go before the driver's next attempt. */
+/* The queue pairs have to be closed before the driver connects again. */
 static void driver_down(struct bdev_nvme *c)
 {
 	bdev_nvme_hold(c);
@@ -657,7 +661,7 @@ void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 						   : "the controller is being detached");
 		return;
 	}
-	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: one is under way, whose end will do */
+	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: a reset is under way, and its end is waited for */
 	waiter_add(&c->reset_waiters, cb, arg);
 }
 
@@ -699,7 +703,7 @@ bool bdev_nvme_has_address(const struct bdev_nvme *c, const struct nvme_trid *tr
 	return nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid);
 }
 
-/* A further controller of the name of c. */
+/* Checks a further controller with the name of c. */
 static int attach_check_sibling(const struct bdev_nvme_attach *a, const struct bdev_nvme *c, char *error)
 {
 	if (c->state == BDEV_NVME_DETACHING) {
@@ -811,7 +815,7 @@ static void attach_fill_driver_opts(struct nvme_ctrlr_opts *o, struct bdev_nvme 
 	o->event_arg = c;
 }
 
-/* Another address for the controller there is: tried when that one is lost. */
+/* Adds an alternate address to a controller, which is tried when the one in use does not answer. */
 static int attach_add_address(struct bdev_nvme *c, const struct bdev_nvme_attach *a, char *error)
 {
 	if (bdev_nvme_sibling(c) != NULL || TAILQ_FIRST(&c->subsystem->ctrlrs) != c) {
@@ -834,8 +838,8 @@ bool bdev_nvme_drop_address(struct bdev_nvme *c, const struct nvme_trid *trid)
 		return false;
 	}
 	if (nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid)) {
-		nvme_ctrlr_switch(c->ctrlr); /* it is an alternate from now on */
-		nvme_ctrlr_reset(c->ctrlr);  /* -EBUSY: an attempt is under way, and fails or not */
+		nvme_ctrlr_switch(c->ctrlr); /* the address in use is an alternate one from now on */
+		nvme_ctrlr_reset(c->ctrlr);  /* -EBUSY: it is being connected already */
 	}
 	return nvme_ctrlr_remove_alternate(c->ctrlr, trid) == 0;
 }
@@ -858,7 +862,7 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 		rc = bdev_error(error, -ENOMEM, "out of memory");
 		attach_log_failure(a, error);
 	}
-	if (rc != 0) { /* what is wrong with the arguments is the caller's to say */
+	if (rc != 0) { /* the caller reports wrong arguments, and nothing is logged */
 		cb(arg, rc, NULL, error);
 		return;
 	}
@@ -872,7 +876,7 @@ void bdev_nvme_attach(const struct bdev_nvme_attach *a, bdev_nvme_attached_cb cb
 		bdev_nvme_keys_put(&opts);
 	}
 	if (rc == 0 && bdev_nvme_subsystem_join(c) != 0) {
-		nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* which says nothing of its end, not even to c */
+		nvme_ctrlr_destroy(c->ctrlr, NULL, NULL); /* without a callback: c is freed before its end */
 		rc = bdev_error(error, -ENOMEM, "out of memory");
 	}
 	if (rc != 0) {

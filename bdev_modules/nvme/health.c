@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What controllers tell of errors and of their health, by asynchronous events and the log pages that these name.
- * Control thread. */
+/* Logs errors and health warnings of controllers, which they report by asynchronous events and the log pages that the
+ * events name. Control thread. */
 #include "bdev_modules/nvme/internal.h"
 #include "util/log.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Drives that nobody has named: attached as soon as a driver that gives processes access to them (vfio-pci, uio) has
- * them. Control thread. */
+/* Attaches drives as soon as they are bound to a kernel driver that gives them to processes. Control thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,9 +27,10 @@ static bool hotplug_is_attached(const char *traddr)
 static void hotplug_attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
 {
 	if (rc == 0) {
-		log_notice("%s: %s is there, and is attached", bdev_nvme_name(c), c->opts.trid.traddr);
+		log_notice("%s: the drive at %s was plugged in and is attached", bdev_nvme_name(c),
+			   c->opts.trid.traddr);
 	} else {
-		log_error("a drive that is there cannot be attached: %s", error);
+		log_error("a drive that was plugged in cannot be attached: %s", error);
 	}
 }
 

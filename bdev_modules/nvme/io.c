@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bdev I/O as NVMe commands, and what their completions mean. On the channel's thread. */
+/* Builds NVMe commands for bdev I/O, and decides what their completions mean. Runs on the channel's thread. */
 #include <rte_branch_prediction.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@
 #include "util/log.h"
 #include "util/iov.h"
 
-#define LOST_MAX       16 /* queue pairs that one I/O may take with it before it is suspected to be the reason */
-#define RETRY_DELAY_MS 10 /* for a controller that says no time of its own */
+#define LOST_MAX       16 /* after so many lost queue pairs the I/O is suspected of causing the losses */
+#define RETRY_DELAY_MS 10 /* for a controller that asks for no delay of its own */
 
 /* --- What a completion means --- */
 
-/* Statuses that go away by themselves; the rest stays what it is however often one asks. */
+/* Errors after which the same command may succeed later. All others are final. */
 static bool status_is_transient(uint16_t code)
 {
 	switch (code) {
@@ -30,7 +30,7 @@ static bool status_is_transient(uint16_t code)
 	}
 }
 
-/* What a controller says that has no access to the namespace (Base 8.1.4). */
+/* The statuses of a controller that has no access to the namespace (Base 8.1.4). */
 static bool status_is_no_access(uint16_t code)
 {
 	return code == NVME_ST(PATH, ANA_INACCESSIBLE) || code == NVME_ST(PATH, ANA_TRANSITION) ||
@@ -45,7 +45,8 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 
 	*delay_ms = 0;
 	if (unlikely(f->ana) && status_is_no_access(code) && !f->aborting && !(status & NVME_SC_DNR)) {
-		return BDEV_NVME_VERDICT_NO_ACCESS; /* it was not carried out: whatever it is, it may be repeated */
+		return BDEV_NVME_VERDICT_NO_ACCESS; /* it was not carried out, so it may be repeated even if it is not
+						       repeatable */
 	}
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
 		return BDEV_NVME_VERDICT_DONE;
@@ -77,21 +78,22 @@ void bdev_nvme_io_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw
 	bdev_io_complete_cdw0(io, status, cdw0);
 }
 
-/* What was lost, for those that do not try again: a path error says more than "aborted". */
+/* The status for the submitter of a command that was lost and is not submitted again: a path error, not "aborted". */
 static uint16_t status_as_path_error(uint16_t status)
 {
 	return (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) ? BDEV_NVME_IO_PATH_ERROR : status;
 }
 
-/* Between the n-th round without access and the next one: longer and longer, and as long as a transition may take when
- * all have been made. Base 8.1.4 wants the host not to be back at once. */
+/* The delay after the n-th round of refusals for want of access. Delays grow with n; all LOST_MAX of them together take
+ * as long as a transition may (ANATT). Base 8.1.4: a host is not to retry at once. */
 static uint32_t no_access_delay_ms(const struct bdev_nvme *c, uint32_t round)
 {
 	return c->anatt_s * 1000u * round / (LOST_MAX * (LOST_MAX + 1) / 2);
 }
 
-/* Each other leg is asked at once; this one when its log has been read. Where the log grants what commands are refused,
- * as while a namespace moves from one group to another, the same legs come round again: then it takes time. */
+/* A command was refused for want of access. It is tried on each other path at once; this path is used again when its
+ * ANA log has been read. The log may grant an access that commands are refused, for example while a namespace moves
+ * from one ANA group to another: then all paths come round again, and each further round is delayed. */
 static void command_retry_elsewhere(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n, uint16_t status)
 {
 	struct bdev_nvme_qpair *qp = n->qpair;
@@ -107,11 +109,11 @@ static void command_retry_elsewhere(struct bdev_nvme_channel *ch, struct bdev_nv
 	}
 }
 
-/* What it ends with does not tell of it. */
+/* The retry is logged, because the status that the I/O ends with may not show it. */
 static void command_log_retry(const struct bdev_nvme_io *n, uint16_t status)
 {
-	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is tried again", n->qpair->c->name, n->req.cmd.opcode,
-		    nvme_status_text(status));
+	log_limited(LOG_LEVEL_NOTICE, "%s: command 0x%02x: %s: it is submitted again", n->qpair->c->name,
+		    n->req.cmd.opcode, nvme_status_text(status));
 }
 
 static void command_retry(struct bdev_nvme_io *n, enum bdev_nvme_verdict verdict, uint32_t delay_ms, uint16_t status)
@@ -194,14 +196,14 @@ static void command_set_data(struct bdev_nvme_io *n, const struct bdev_io *io, s
 
 static void command_init(struct bdev_nvme_io *n, const struct bdev_io *io)
 {
-	/* everything before the request: what the last module left there */
+	/* clears everything before the request, where another module may have left data */
 	memset(n, 0, offsetof(struct bdev_nvme_io, req));
 	memset(&n->req, 0, offsetof(struct nvme_request, transport));
 	n->repeatable = true;
 	TRACE(BDEV_NVME_IO_START, 0, 0, (uintptr_t)n, io);
 }
 
-/* Whichever controller it goes to must be able to bound it. */
+/* The command may take any of the channel's paths, so each controller must be known not to move more than len. */
 static uint16_t command_check_vendor(const struct bdev_nvme_channel *ch, const struct nvme_sqe *cmd, uint64_t len)
 {
 	uint16_t status = 0;
@@ -229,19 +231,20 @@ static uint16_t command_pass_through(struct bdev_nvme_io *n, const struct bdev_i
 	if (status != 0) {
 		return status;
 	}
-	n->req.cmd.nsid = htole32(ch->nsid); /* the bdev's, whoever sends it */
+	n->req.cmd.nsid = htole32(ch->nsid); /* the bdev's namespace, whatever the submitter wrote */
 	n->req.cmd.flags = 0;
-	n->req.cmd.mptr = n->req.cmd.prp1 = n->req.cmd.prp2 = 0; /* what stood there is no address of ours */
+	n->req.cmd.mptr = n->req.cmd.prp1 = n->req.cmd.prp2 =
+		0; /* the submitter's data pointers are not addresses of this host */
 	n->req.iovs = io->iovs;
 	n->req.iovcnt = (uint16_t)io->iovcnt;
 	n->req.data_len = (uint32_t)len;
 	n->req.to_device =
-		(n->req.cmd.opcode & 1) != 0; /* Base 3.3.3.1: bits 1:0 of an opcode are its data's direction */
-	n->repeatable = false;                /* we do not know what it does */
+		(n->req.cmd.opcode & 1) != 0; /* Base 3.3.3.1: bits 1:0 of an opcode are the direction of data */
+	n->repeatable = false;                /* its effect is not known */
 	return 0;
 }
 
-/* Types that are no plain transfer. True: n is to be submitted. */
+/* Builds everything but reads and writes. True: n is to be submitted; false: it has been dealt with. */
 static bool command_build_other(struct bdev_nvme_io *n, struct bdev_io *io, struct bdev_nvme_channel *ch)
 {
 	struct nvme_sqe *cmd = &n->req.cmd;
@@ -285,7 +288,7 @@ static bool command_build_other(struct bdev_nvme_io *n, struct bdev_io *io, stru
 		command_set_range(cmd, io);
 		command_set_data(n, io, io->compare.iovs, io->compare.iovcnt, true);
 		n->fused = true;
-		n->repeatable = false; /* if it was done before it was lost, it would fail now */
+		n->repeatable = false; /* if it was carried out before it was lost, the compare would fail now */
 		return true;
 	case BDEV_IO_NVME_IO:
 		status = command_pass_through(n, io, ch);
@@ -299,7 +302,7 @@ static bool command_build_other(struct bdev_nvme_io *n, struct bdev_io *io, stru
 	case BDEV_IO_ABORT:
 		bdev_nvme_cmd_abort(n, bdev_io_ctx(io->abort.target));
 		return false;
-	default: /* RESET: io_types has no others */
+	default: /* RESET: io_types allows no others */
 		bdev_nvme_cmd_reset(n);
 		return false;
 	}
@@ -323,7 +326,7 @@ void bdev_nvme_io_submit(void *channel, struct bdev_io *io)
 		bdev_nvme_md_set(n, io);
 	}
 	if (io->type != BDEV_IO_RESET && unlikely(ch->resetting)) {
-		ch->resetting = false; /* the first one after it: the bdev layer held it back until then */
+		ch->resetting = false; /* the bdev layer submits nothing before the reset has ended: it has */
 	}
 	bdev_nvme_channel_submit(ch, n);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces whose blocks carry metadata: what a bdev says of them, and what becomes of their commands. Out of the way
- * of the others. */
+/* Namespaces whose blocks carry metadata: how the bdev describes it, and what commands need for it. Other namespaces do
+ * not come here. */
 #include "bdev_modules/nvme/internal.h"
 
 /* --- Control thread --- */
@@ -11,11 +11,12 @@ const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
 		return NULL;
 	}
 	if (ns->md_size % 8 != 0 || ns->pi_type > 3) {
-		return "its metadata is no multiple of 8 bytes, or its protection information of no known type";
+		return "the size of its metadata is not a multiple of 8 bytes, or the type of its protection "
+		       "information is unknown";
 	}
-	/* Base 3.3.1.2: on fabrics there is no other buffer than that of the data */
+	/* Base 3.3.1.2: over fabrics a command has no buffer but that of its data */
 	if (fabrics && !ns->md_interleaved) {
-		return "its metadata is separate from the data, which fabrics do not have";
+		return "its metadata is separate from the data, which is not possible over fabrics";
 	}
 	return NULL;
 }
@@ -31,8 +32,8 @@ struct bdev_md bdev_nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_
 	md.separate = !ns->md_interleaved;
 	if (md.dif_type != 0) {
 		md.dif_is_first = (ns->id.dps & NVME_NS_DPS_PI_FIRST) != 0;
-		/* NVM 5.2.2.1: metadata that is nothing else is made and left out by the controller; the rest of it is
-		 * not */
+		/* NVM 5.2.2.1: with PRACT the controller generates and strips protection information, but only if the
+		 * metadata has nothing else */
 		md.plain_by_device = md.size == NVME_PI_BYTES;
 		md.checks = a->prchk_guard ? BDEV_DIF_GUARD : 0;
 		md.checks |= a->prchk_reftag && md.dif_type != 3 ? BDEV_DIF_REF : 0;
@@ -54,7 +55,7 @@ void bdev_nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const s
 	uint32_t ref = has_tags ? io->dif_ref : md->dif_type == 3 ? 0 : (uint32_t)io->offset_blocks;
 	uint8_t checks = has_tags ? io->dif_flags : md->checks;
 
-	/* There is nothing that a tag of type 3 could be checked against: the controller would refuse the command
+	/* Type 3 has no expected reference tag: the controller would refuse a command that asks to check it
 	 * (NVM 5.2.3). */
 	checks &= md->dif_type == 3 ? (uint8_t)~BDEV_DIF_REF : UINT8_MAX;
 	cmd->cdw12 |= htole32(md_prinfo(checks) | (act ? NVME_PI_ACT : 0));
@@ -62,7 +63,7 @@ void bdev_nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const s
 	cmd->cdw15 = has_tags ? htole32((uint32_t)io->dif_app_mask << 16 | io->dif_app) : 0;
 }
 
-/* What is transferred, and where. */
+/* Lengths of data and metadata, and the buffer of separate metadata. */
 static void md_set_data(struct bdev_nvme_io *n, const struct bdev *b, const struct bdev_io *io, bool plain)
 {
 	uint32_t blocks = (uint32_t)io->num_blocks;
@@ -90,8 +91,8 @@ void bdev_nvme_md_set(struct bdev_nvme_io *n, const struct bdev_io *io)
 			bdev_nvme_md_set_pi(&n->req.cmd, &b->md, io, plain);
 		}
 		break;
-	case BDEV_IO_WRITE_ZEROES: /* without PRACT it would be zeroes too, which do not pass */
-	case BDEV_IO_VERIFY:       /* what is there, as it is */
+	case BDEV_IO_WRITE_ZEROES: /* PRACT: protection information of zeroes would fail the next check */
+	case BDEV_IO_VERIFY:       /* checks what is stored, and transfers nothing */
 		if (has_pi) {
 			bdev_nvme_md_set_pi(&n->req.cmd, &b->md, io, io->type == BDEV_IO_WRITE_ZEROES);
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several controllers of one name: the legs of a namespace, one by each; what asymmetric access says of them; policies.
- * All on the control thread, which changes a leg and then tells the channels, one after the other, each on its thread.
- */
+/* Several controllers of one name: the paths of a namespace, one through each controller; asymmetric namespace access;
+ * policies. All of it runs on the control thread, which changes a path and then updates the channels' copies of it, one
+ * channel after the other, each on its thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "usdt/usdt.h"
 #include "util/log.h"
 
-/* --- Those of one name --- */
+/* --- The controllers of one name --- */
 
 struct bdev_nvme_subsystem *bdev_nvme_subsystem_find(const char *name)
 {
@@ -49,7 +49,7 @@ void bdev_nvme_subsystem_leave(struct bdev_nvme *c)
 	TAILQ_REMOVE(&m->ctrlrs, c, subsystem_link);
 	c->subsystem = NULL;
 	if (TAILQ_EMPTY(&m->ctrlrs)) {
-		free(m); /* a bdev of it would have a leg, and hold a controller back */
+		free(m); /* it has no bdevs: a bdev has a path, and a controller with a path is not detached */
 	}
 }
 
@@ -100,7 +100,7 @@ struct visit {
 	void *arg;
 };
 
-/* The channel may be gone by now, but cannot go meanwhile. */
+/* The channel may have been closed before this call, but not during it: channels are closed on this thread. */
 static void channel_visit_here(void *arg)
 {
 	const struct visit *v = arg;
@@ -118,7 +118,8 @@ static void channel_visit_here(void *arg)
 	}
 }
 
-/* The channel of the thread with the next higher id: nothing has to be remembered of a list that changes meanwhile. */
+/* The thread with the next higher id that has a channel. The list may change between two calls, so there is no position
+ * in it to remember. */
 static struct thread *channels_next_thread(struct bdev_nvme_ns *d, const struct thread *after)
 {
 	struct thread *found = NULL;
@@ -135,18 +136,18 @@ static struct thread *channels_next_thread(struct bdev_nvme_ns *d, const struct 
 	return found;
 }
 
-/* Threads are ended by the control thread, which is here: none of those found is gone. After the last one d may be. */
 void bdev_nvme_ns_visit_channels(struct bdev_nvme_ns *d, void (*fn)(struct bdev_nvme_channel *ch, void *arg), void *arg)
 {
 	struct visit v = {.d = d, .fn = fn, .arg = arg};
 
+	/* The threads exist: only the control thread ends threads. */
 	for (struct thread *t = channels_next_thread(d, NULL), *next; t != NULL; t = next) {
 		next = channels_next_thread(d, t);
 		thread_call(t, channel_visit_here, &v);
 	}
 }
 
-/* --- Legs --- */
+/* --- Paths --- */
 
 struct bdev_nvme_path *bdev_nvme_path_find(const struct bdev_nvme_ns *d, const struct bdev_nvme *c)
 {
@@ -181,7 +182,7 @@ static struct bdev_nvme_channel_path *path_in_channel(struct bdev_nvme_channel *
 	return NULL;
 }
 
-/* A leg is as the control thread has it. What was said of it by commands is older. */
+/* Copies the control thread's state of a path. It is newer than what commands have reported about access. */
 static void path_update_channel(struct bdev_nvme_channel *ch, void *arg)
 {
 	const struct bdev_nvme_path *path = arg;
@@ -192,7 +193,7 @@ static void path_update_channel(struct bdev_nvme_channel *ch, void *arg)
 		cp->access_lost = path->access_lost;
 		cp->leaving = path->leaving;
 		if (path->preferred && !cp->preferred) {
-			ch->qpair = NULL; /* chosen anew, also where it would stay by itself */
+			ch->qpair = NULL; /* choose again, also with disable_auto_failback */
 		}
 		cp->preferred = path->preferred;
 		cp->stale = false;
@@ -205,13 +206,13 @@ static void path_add_to_channel(struct bdev_nvme_channel *ch, void *arg)
 	struct bdev_nvme_path *path = arg;
 
 	if (path_in_channel(ch, path) == NULL && bdev_nvme_channel_path_open(ch, path) != 0) {
-		log_error("%s: thread '%s' goes without its path by %s: out of memory", path->d->name,
+		log_error("%s: thread '%s' cannot use the path through %s: out of memory", path->d->name,
 			  thread_name(ch->thread), path->c->opts.trid.traddr);
 	}
 	bdev_nvme_channel_paths_changed(ch);
 }
 
-/* What waits for its time goes elsewhere, or ends: then the channel may be gone. */
+/* I/O that waits takes another path, or ends; then the channel may be closed. */
 static void path_redistribute_channel(struct bdev_nvme_channel *ch, void *arg)
 {
 	struct bdev_nvme_channel_path *cp = path_in_channel(ch, arg);
@@ -234,7 +235,8 @@ static void path_anatt_timer_fired(void *arg)
 {
 	struct bdev_nvme_path *path = arg;
 
-	log_warning("%s: no access by %s for %u s, the time of a transition: I/O does not wait for it any more",
+	log_warning("%s: no access through %s for %u s, the longest that a transition may take: I/O does not wait for "
+		    "it any more",
 		    path->d->name, path->c->opts.trid.traddr, path->c->anatt_s);
 	path->access_lost = true;
 	bdev_nvme_ns_visit_channels(path->d, path_update_channel, path);
@@ -310,7 +312,7 @@ void bdev_nvme_path_remove(struct bdev_nvme_path *path)
 {
 	bdev_nvme_ns_visit_channels(path->d, path_redistribute_channel, path);
 	bdev_nvme_ns_visit_channels(path->d, path_remove_from_channel,
-				    path); /* new channels leave out one that is leaving */
+				    path); /* new channels do not open a path that is leaving */
 	bdev_nvme_path_free(path);
 }
 
@@ -320,14 +322,14 @@ void bdev_nvme_paths_update_ana(struct bdev_nvme *c)
 {
 	struct bdev_nvme_path *path;
 
-	bdev_nvme_hold(c); /* what fails for good may lead anywhere */
+	bdev_nvme_hold(c); /* I/O may fail, and its submitter may detach the controller */
 	TAILQ_FOREACH (path, &c->paths, c_link) {
 		const struct nvme_ns *ns = nvme_ctrlr_next_ns(c->ctrlr, path->d->ns.nsid - 1);
 
 		if (ns != NULL && ns->nsid == path->d->ns.nsid) {
 			enum nvme_ana_state ana = nvme_ctrlr_ana_state(c->ctrlr, ns->anagrpid);
 			if (ana != path->ana) {
-				log_notice("%s: access by %s:%s is %s", path->d->name, c->opts.trid.traddr,
+				log_notice("%s: access through %s:%s is %s", path->d->name, c->opts.trid.traddr,
 					   c->opts.trid.trsvcid, bdev_nvme_ana_name(ana));
 			}
 			if (ana != path->ana || path->ana_outdated) {
@@ -341,7 +343,7 @@ void bdev_nvme_paths_update_ana(struct bdev_nvme *c)
 	bdev_nvme_release(c);
 }
 
-/* How long I/O waits for a controller that is away is said by its timeouts. */
+/* How long I/O waits for a disconnected controller is decided by its timeouts, not by the access it had. */
 void bdev_nvme_paths_disconnected(struct bdev_nvme *c)
 {
 	struct bdev_nvme_path *path;
@@ -444,13 +446,13 @@ int bdev_nvme_set_preferred(struct bdev *b, uint16_t cntlid, char error[BDEV_ERR
 	return 0;
 }
 
-/* --- What the paths are --- */
+/* --- The list of paths --- */
 
 struct io_path_call {
 	struct bdev_nvme_ns *d;
 	void (*fn)(void *arg, const struct bdev_nvme_io_path *path);
 	void *arg;
-	/* of one channel, filled in on its thread */
+	/* the paths of one channel, filled in on its thread */
 	struct bdev_nvme_io_path found[BDEV_NVME_PATHS_MAX];
 	struct thread *thread;
 	unsigned n;
@@ -475,7 +477,7 @@ static void io_paths_collect(struct bdev_nvme_channel *ch, void *arg)
 				.ana = cp->ana};
 		}
 	}
-	for (unsigned i = 0; i < call->n; i++) { /* the control thread waits: what it is told may allocate */
+	for (unsigned i = 0; i < call->n; i++) { /* the control thread waits meanwhile, so fn may use what is its own */
 		call->fn(call->arg, &call->found[i]);
 	}
 	call->n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A namespace's bdev. Control thread, but for channels. */
+/* The bdev of a namespace: registers it, keeps it up to date, removes it. Control thread, except for its channels. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -41,7 +41,8 @@ static void channel_close_paths(struct bdev_nvme_channel *ch)
 	}
 }
 
-/* Under the mutex, so that a leg that comes meanwhile is either seen here, or its maker sees this channel. */
+/* The mutex makes sure that a path that is added meanwhile is either on the list here, or bdev_nvme_path_add() finds
+ * this channel. */
 static int channel_open_paths(struct bdev_nvme_ns *d, struct bdev_nvme_channel *ch)
 {
 	struct bdev_nvme_path *path;
@@ -99,7 +100,7 @@ static void ns_channel_reset(struct bdev *b, void *channel)
 	bdev_nvme_channel_fail_waiting(ch, NVME_ST(GENERIC, ABORT_REQ));
 }
 
-/* --- What it says of itself --- */
+/* --- Answer of bdev_get_bdevs --- */
 
 static json_t *path_trid_json(const struct nvme_trid *t)
 {
@@ -115,7 +116,7 @@ static json_t *path_trid_json(const struct nvme_trid *t)
 	return o;
 }
 
-/* Fixed-width fields of Identify: padded with blanks, and whatever bytes a controller likes. */
+/* A fixed-width field of Identify without its padding of blanks. Bytes that are not printable ASCII become "?". */
 static json_t *identify_text_json(const char *field, size_t size)
 {
 	char buf[64];
@@ -227,7 +228,7 @@ static void ns_dump_info(const struct bdev *b, struct json_t *driver_specific)
 	}
 }
 
-/* --- Coming and going --- */
+/* --- Registering and removing --- */
 
 static void ns_destruct(struct bdev *b)
 {
@@ -239,7 +240,7 @@ static void ns_destruct(struct bdev *b)
 	USDT(bdev_nvme_destruct, m->name, d->ns.nsid);
 	TAILQ_REMOVE(&m->namespaces, d, link);
 	TAILQ_FOREACH (c, &m->ctrlrs, subsystem_link) {
-		bdev_nvme_hold(c); /* what is told of the end may detach them */
+		bdev_nvme_hold(c); /* users who are told of the end may detach them */
 	}
 	while ((path = TAILQ_FIRST(&d->paths)) != NULL) {
 		bdev_nvme_path_free(path);
@@ -249,11 +250,11 @@ static void ns_destruct(struct bdev *b)
 	free(d);
 	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = TAILQ_NEXT(c, subsystem_link)) {
 		if (c->state == BDEV_NVME_UP) {
-			bdev_nvme_ns_sync(c); /* one that changed beyond recognition is registered anew */
+			bdev_nvme_ns_sync(c); /* a namespace that was replaced under the same id is registered now */
 		}
 	}
-	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL;
-	     c = next) { /* none is gone before the next turn of the control loop */
+	/* no controller is freed before the control thread's next turn */
+	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = next) {
 		next = TAILQ_NEXT(c, subsystem_link);
 		bdev_nvme_release(c);
 	}
@@ -269,7 +270,7 @@ static const struct bdev_ops bdev_nvme_ops = {
 	.dump_info = ns_dump_info,
 };
 
-/* The most that a Copy of one range may have (NVM 4.1.5.1, MSSRL and MCL); 0: it cannot be used. */
+/* The largest Copy of one range (NVM 4.1.5.1, MSSRL and MCL); 0: Copy cannot be used. */
 static uint32_t ns_max_copy_blocks(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
 {
 	uint32_t range = le16toh(ns->id.mssrl), all = le32toh(ns->id.mcl);
@@ -278,9 +279,10 @@ static uint32_t ns_max_copy_blocks(const struct nvme_id_ctrl *id, const struct n
 	return !(le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) || !has_format_0 ? 0 : range < all ? range : all;
 }
 
-/* What a controller does otherwise where there is protection information: Compare leaves it out (NVM 3.2.1), where the
- * layer compares whole blocks; and a Copy that gives blocks the reference tags of their new place gives them one
- * application tag, too (NVM 3.2.2). */
+/* Commands that a controller carries out in another way on blocks with protection information than bdev users expect;
+ * without them in io_types the bdev layer emulates them. Compare leaves protection information out (NVM 3.2.1), whereas
+ * the layer compares whole blocks. A Copy that rewrites reference tags also sets the application tags of all blocks to
+ * one value (NVM 3.2.2). */
 #define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_COPY)
 
 static uint32_t ns_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
@@ -302,13 +304,13 @@ static uint32_t ns_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns 
 	return types;
 }
 
-/* Bytes of a block that count for MDTS (Base 5.17.2.1): metadata with them, where it is moved with the data. */
+/* Bytes of a block that count against MDTS (Base 5.17.2.1): metadata included, if it is interleaved with the data. */
 static uint32_t ns_transfer_size(const struct nvme_ns *ns)
 {
 	return ns->block_size + (ns->md_interleaved ? ns->md_size : 0u);
 }
 
-/* What the controller can take; after a reconnect it may be another one. */
+/* Sets the limits of one controller; after a reconnect they may be different. */
 static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
 	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns_transfer_size(ns);
@@ -316,13 +318,13 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	b->io_types = ns_io_types(nvme_ctrlr_identify(ctrlr), ns);
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
-	/* NLB has 16 bits. Never 0, which would be no limit: unusable() refuses such a controller, but it may be one of
-	 * several, and down. */
+	/* NLB has 16 bits. Not 0, which would mean no limit: ns_why_unusable() refuses a controller that cannot
+	 * transfer one block, but a disconnected one of several may say so after its next connection. */
 	b->max_rw_blocks = blocks == 0 ? 1 : blocks < 65536 ? blocks : 65536;
 	b->max_unmap_blocks = 65536;
 	b->max_copy_blocks = ns_max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
-	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack; what a transfer may have is within
-	 * them. */
+	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack. The limit of transfers is not
+	 * larger. */
 	b->max_verify_blocks = b->max_uncorrectable_blocks = b->max_rw_blocks;
 	b->max_segments = nvme_ctrlr_max_segments(ctrlr);
 	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
@@ -348,7 +350,7 @@ static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
 	}
 }
 
-/* Why we cannot use a namespace, or NULL. */
+/* Why a namespace cannot be a bdev, or NULL. */
 static const char *ns_why_unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
 	const char *why = bdev_nvme_md_unusable(ns, nvme_ctrlr_trid(ctrlr)->trtype != NVME_TRTYPE_PCIE);
@@ -357,10 +359,10 @@ static const char *ns_why_unusable(const struct nvme_ns *ns, const struct nvme_c
 		return why;
 	}
 	if (ns->csi != 0) {
-		return "its command set is not the NVM one";
+		return "its command set is not the NVM command set";
 	}
 	if (nvme_ctrlr_max_transfer(ctrlr) < ns_transfer_size(ns)) {
-		return "its blocks are larger than a transfer may be";
+		return "its blocks are larger than the largest transfer";
 	}
 	return NULL;
 }
@@ -459,7 +461,8 @@ static void limits_narrow(struct bdev *b, const struct bdev *one)
 	b->buf_align = one->buf_align > b->buf_align ? one->buf_align : b->buf_align;
 }
 
-/* What set_limits() sets. Reactors read it meanwhile: each value is stored once. */
+/* Copies what limits_set() sets. Reactors read the limits meanwhile, so each value is stored once, without intermediate
+ * values. */
 static void limits_store(struct bdev *b, const struct bdev *from)
 {
 	b->io_types = from->io_types;
@@ -477,7 +480,7 @@ static void limits_store(struct bdev *b, const struct bdev *from)
 	b->physical_block_size = from->physical_block_size;
 }
 
-/* What all legs can take; after a reconnect it may be another controller. */
+/* Sets the limits that all paths have in common. */
 static void limits_set_common(struct bdev_nvme_ns *d)
 {
 	struct bdev one = d->bdev, all = d->bdev;
@@ -499,7 +502,7 @@ static void limits_set_common(struct bdev_nvme_ns *d)
 	limits_store(&d->bdev, &all);
 }
 
-/* c does not have d any more, or something else under its id. */
+/* c does not have the namespace of d any more, or has another one under its id: d loses the path through c. */
 static void ns_bdev_lose_path(struct bdev_nvme *c, struct bdev_nvme_ns *d, const char *what)
 {
 	struct bdev_nvme_path *path = bdev_nvme_path_find(d, c);
@@ -543,23 +546,24 @@ static struct bdev_nvme_ns *ns_bdev_find(const struct bdev_nvme *c, uint32_t nsi
 	return NULL;
 }
 
-/* A namespace that another controller of the name has is a further way to it, if it is the same one. */
+/* Adds a path through c to a bdev that another controller of the name has, if c has the same namespace under that id.
+ */
 static void ns_bdev_join(struct bdev_nvme *c, struct bdev_nvme_ns *d, const struct nvme_ns *ns)
 {
 	const char *why = ns_why_unusable(ns, c->ctrlr);
 
 	if (d->leaving || bdev_nvme_path_find(d, c) != NULL) {
-		return; /* when it has gone, there is another round */
+		return; /* ns_destruct() calls bdev_nvme_ns_sync() again */
 	}
 	if (why == NULL && !ns_is_same(ns, &d->ns)) {
 		why = "it is not the one that the other controllers have";
 	} else if (why == NULL && !(ns->id.nmic & d->ns.id.nmic & NVME_NS_NMIC_SHARED)) {
-		why = "it is not one that controllers share (Identify, NMIC)";
+		why = "it is not a namespace that controllers share (Identify, NMIC)";
 	} else if (why == NULL && bdev_nvme_path_add(d, c, ns) == NULL) {
-		why = "there are too many of them";
+		why = "there is no memory, or there are too many paths";
 	}
 	if (why != NULL) {
-		log_error("%s: namespace %u at %s does not become a path: %s", c->name, ns->nsid, c->opts.trid.traddr,
+		log_error("%s: namespace %u at %s is not used as a path: %s", c->name, ns->nsid, c->opts.trid.traddr,
 			  why);
 		return;
 	}
@@ -591,7 +595,7 @@ static void ns_sync_once(struct bdev_nvme *c)
 
 void bdev_nvme_ns_sync(struct bdev_nvme *c)
 {
-	if (c->syncing) { /* from inside: a bdev that is removed may be gone at once */
+	if (c->syncing) { /* called from within: the removal of a bdev may have ended at once */
 		c->sync_again = true;
 		return;
 	}

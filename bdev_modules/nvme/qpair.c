@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs as the control thread sees them: a path is a thread's way to a controller, and has a queue pair while the
- * controller is up.
+/* Queue pairs as the control thread sees them. A struct bdev_nvme_qpair belongs to one thread and one controller; while
+ * the controller is up it has a connected queue pair of the driver.
  *
- * A path is made on its thread, when a channel is, and announces itself here by a message; it says good-bye by another
- * one, and is freed here. Between the two this thread may call that thread. One that has been closed may have lost its
- * thread: nobody calls it, and its queue pair is this thread's to end. */
+ * It is made on its thread, with that thread's channel to the controller, and announced to the control thread by a
+ * message (join). When the channel is closed, another message (leave) hands it to the control thread, which frees it.
+ * Between the two messages the control thread may call the using thread (thread_call()). After `closed` has been set it
+ * must not, because that thread may have ended; the control thread then stops the driver's queue pair by itself. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,13 +44,13 @@ static void bdev_nvme_qpair_set_state(struct bdev_nvme_qpair *qp, enum bdev_nvme
 	qp->state = state;
 }
 
-/* Runs fn(p) on p's thread; false if p is closed. */
+/* Runs fn(qp) on its thread and waits; false if qp is closed. */
 static bool bdev_nvme_qpair_call(struct bdev_nvme_qpair *qp, thread_fn fn)
 {
 	if (__atomic_load_n(&qp->closed, __ATOMIC_ACQUIRE)) { /* pairs with bdev_nvme_qpair_post_leave() */
 		return false;
 	}
-	/* Only this thread ends threads, and not before their channels are gone: it is there. */
+	/* The thread exists: only the control thread ends threads, and not before their channels are closed. */
 	thread_call(qp->thread, fn, qp);
 	return true;
 }
@@ -74,7 +75,8 @@ static void bdev_nvme_qpair_retry_timer_fired(void *qpair)
 	bdev_nvme_qpair_step(qpair);
 }
 
-/* Those that found no queue left try again when another path has gone, too. */
+/* A queue pair for which the controller had no I/O queue left is tried again after a while, and as soon as another one
+ * has been freed. */
 static void bdev_nvme_qpair_set_no_queue(struct bdev_nvme_qpair *qp, bool none)
 {
 	if (none != qp->no_queue_told) {
@@ -104,7 +106,7 @@ static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 		bdev_nvme_recover(c, "a queue pair was refused again and again");
 	}
 	thread_timer_start(&qp->retry_timer, RETRY_US);
-	bdev_nvme_detach_step(c); /* which may have waited for this one */
+	bdev_nvme_detach_step(c); /* a detach may have waited for this one */
 }
 
 static void bdev_nvme_qpair_connected(void *arg, struct nvme_qpair *qpair, int error)
@@ -133,7 +135,7 @@ static void bdev_nvme_qpair_stopped(void *arg)
 
 	if (!bdev_nvme_qpair_call(qp, bdev_nvme_qpair_abort_all)) {
 		nvme_qpair_abort_all(
-			qp->created); /* nothing is outstanding: its channel could not have gone otherwise */
+			qp->created); /* nothing is outstanding, or the channel could not have been closed */
 	}
 	nvme_qpair_destroy(qp->created);
 	qp->created = NULL;
@@ -152,7 +154,7 @@ static bool bdev_nvme_qpair_is_wanted(const struct bdev_nvme_qpair *qp)
 	       nvme_ctrlr_state(qp->c->ctrlr) == NVME_CTRLR_READY;
 }
 
-/* Takes p one step towards what is wanted. p may be gone afterwards. */
+/* Connects or stops qp, as the state of its controller demands. qp may have been freed afterwards. */
 static void bdev_nvme_qpair_step(struct bdev_nvme_qpair *qp)
 {
 	switch (qp->state) {
@@ -175,7 +177,7 @@ static void bdev_nvme_qpair_step(struct bdev_nvme_qpair *qp)
 		}
 		break;
 	default:
-		break; /* the end of what runs leads here again */
+		break; /* connecting or stopping: its end calls this again */
 	}
 }
 
@@ -238,7 +240,7 @@ void bdev_nvme_qpairs_set_fails(struct bdev_nvme *c, bool fails)
 	}
 }
 
-/* --- What the path's thread says --- */
+/* --- Messages of the using thread --- */
 
 static void bdev_nvme_qpair_join_message(struct thread_msg *msg)
 {
@@ -275,7 +277,7 @@ static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 	struct bdev_nvme *c = qp->c;
 
 	qp->left = true;
-	bdev_nvme_hold(c); /* p may be the last to go */
+	bdev_nvme_hold(c); /* qp may be the last one, for which a detach waits */
 	bdev_nvme_qpair_step(qp);
 	struct bdev_nvme_qpair *other;
 	TAILQ_FOREACH (other, &c->qpairs, link) {
@@ -286,7 +288,7 @@ static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 	bdev_nvme_release(c);
 }
 
-/* --- On the path's thread --- */
+/* --- On the using thread --- */
 
 struct qpair_channel {
 	struct bdev_nvme_qpair *qpair;
@@ -327,12 +329,12 @@ void bdev_nvme_qpair_destroy(struct io_device *dev, void *channel)
 
 	qp->closing = true;
 	bdev_nvme_qpair_enter(qp);
-	bdev_nvme_qpair_exit(qp); /* leaves now, or when the frame further up does */
+	bdev_nvme_qpair_exit(qp); /* leaves now, or when a function further up the stack calls exit */
 }
 
 void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp)
 {
-	/* pairs with call(): who finds it set also finds that the queue pair is not used any more */
+	/* pairs with bdev_nvme_qpair_call(): who sees it set also sees that this thread does not use qp any more */
 	__atomic_store_n(&qp->closed, true, __ATOMIC_RELEASE);
 	thread_post(thread_control(), &qp->leave_msg, bdev_nvme_qpair_leave_message);
 }

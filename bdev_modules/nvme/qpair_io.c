@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A queue pair as the thread that uses it sees it. Everything here runs on that thread.
  *
- * An I/O is with the driver, or it waits here: for a queue pair, for room in it, or for the time of its retry. So
- * nothing is lost when a queue pair goes: the driver completes what it had as aborted, and that is put among what
- * waits. */
+ * An I/O is submitted to the driver, or it waits here: for a connected queue pair, for room in it, or for the time of
+ * its retry. So no I/O is lost when the driver's queue pair is destroyed: the driver completes its commands as aborted,
+ * and they are submitted to another queue pair or wait here. */
 #include <errno.h>
 #include <rte_branch_prediction.h>
 
@@ -46,7 +46,8 @@ static void bdev_nvme_qpair_command_done(struct nvme_request *req, const struct 
 	qp->outstanding--;
 	qp->completions++;
 	if (unlikely(n->fused)) {
-		/* The first error counts: the other command then only says that this one failed. */
+		/* The first error is the result: the other command then ends with "failed fused command", which only
+		 * repeats it. */
 		bool is_echo = (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, FUSED_FAIL) && n->status != 0;
 		bool had_echo = (n->status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, FUSED_FAIL);
 		if (status != 0 && !is_echo && (n->status == 0 || had_echo)) {
@@ -90,7 +91,7 @@ static int bdev_nvme_qpair_alloc_range(struct bdev_nvme_qpair *qp, struct bdev_n
 	return 0;
 }
 
-/* The two commands must stand next to each other in the queue (Base 3.4.2), so they go together or not at all. */
+/* The two commands must be adjacent in the queue (Base 3.4.2): both are submitted, or none is. */
 static int bdev_nvme_qpair_submit_fused(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
 {
 	const struct bdev_io *io = bdev_io_from_ctx(n);
@@ -121,13 +122,13 @@ static int bdev_nvme_qpair_submit_fused(struct bdev_nvme_qpair *qp, struct bdev_
 	if (rc == 0) {
 		qp->outstanding++;
 	} else {
-		n->parts = PART_COMMAND; /* the controller ends the first for want of the second */
+		n->parts = PART_COMMAND; /* the controller ends the first because the second does not follow */
 		n->status = NVME_ST(GENERIC, FUSED_FAIL);
 	}
 	return 0;
 }
 
-/* 0: it is with the driver; -EAGAIN, -ENXIO: it must wait; others: it cannot be done. */
+/* 0: submitted; -EAGAIN, -ENXIO: it must wait; others: it cannot be submitted at all. */
 static int bdev_nvme_qpair_try_submit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
 {
 	int rc;
@@ -171,15 +172,15 @@ static bool must_wait(int rc)
 
 static void bdev_nvme_qpair_fail_io(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n, int rc)
 {
-	log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x with %u bytes in %u pieces cannot be sent: %s", qp->c->name,
+	log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x with %u bytes in %u segments cannot be sent: %s", qp->c->name,
 		    n->req.cmd.opcode, n->req.data_len, n->req.iovcnt,
 		    rc == -EFAULT  ? "the memory is not DMA-able"
-		    : rc == -E2BIG ? "too many pieces"
+		    : rc == -E2BIG ? "too many segments"
 				   : "out of resources");
 	bdev_nvme_io_complete(n, NVME_ST(GENERIC, DATA_XFER_ERROR), 0);
 }
 
-/* Nobody chooses p any more until it has a new queue pair. */
+/* The driver's queue pair has failed: channels do not choose qp until it has a new one. */
 static void bdev_nvme_qpair_break_off(struct bdev_nvme_qpair *qp)
 {
 	if (!qp->broken) {
@@ -201,14 +202,14 @@ void bdev_nvme_qpair_submit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
 			bdev_nvme_qpair_fail_io(qp, n, rc);
 			return;
 		}
-		if (rc == -ENXIO && !n->raw) { /* it has failed, and will be taken from us: others may do */
+		if (rc == -ENXIO && !n->raw) { /* the queue pair has failed: another path may be usable */
 			bdev_nvme_qpair_break_off(qp);
 			bdev_nvme_channel_submit(bdev_nvme_io_channel(n), n);
 			return;
 		}
 	} else if (qp->driver_qpair == NULL && !n->raw) {
-		bdev_nvme_channel_submit(bdev_nvme_io_channel(n),
-					 n); /* its queue pair has just gone: not chosen again */
+		/* it was disconnected after the choice: the next choice is another */
+		bdev_nvme_channel_submit(bdev_nvme_io_channel(n), n);
 		return;
 	} else if (qp->driver_qpair == NULL && qp->fails) {
 		bdev_nvme_io_complete(n, BDEV_NVME_IO_PATH_ERROR, 0);
@@ -217,7 +218,7 @@ void bdev_nvme_qpair_submit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
 	bdev_nvme_qpair_queue(qp, n);
 }
 
-/* As many of those that wait as there is room for, in order. */
+/* Submits what waits, in order, until there is no room. */
 static void bdev_nvme_qpair_submit_waiting(struct bdev_nvme_qpair *qp)
 {
 	struct bdev_nvme_io *n;
@@ -246,7 +247,7 @@ static int bdev_nvme_qpair_poll(void *ctx)
 	bdev_nvme_qpair_enter(qp);
 	int n = nvme_qpair_poll(qp->driver_qpair, 0);
 	qp->polls++;
-	/* one that has failed is polled on: the driver tells the control thread, which detaches it */
+	/* A queue pair that has failed is polled until the control thread, which the driver tells, detaches it. */
 	if (unlikely(!STAILQ_EMPTY(&qp->waiting)) && n >= 0) {
 		bdev_nvme_qpair_submit_waiting(qp);
 	}
@@ -272,7 +273,7 @@ static bool bdev_nvme_qpair_arm(void *ctx)
 	return work;
 }
 
-/* --- Waiting for the time of a retry --- */
+/* --- Delayed retries --- */
 
 static void bdev_nvme_qpair_resubmit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
 {
@@ -324,7 +325,7 @@ void bdev_nvme_qpair_delay(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n, u
 	}
 }
 
-/* --- Taking back --- */
+/* --- Taking back what waits --- */
 
 static bool io_list_remove(struct bdev_nvme_io_list *list, struct bdev_nvme_io *n)
 {
@@ -346,7 +347,7 @@ bool bdev_nvme_qpair_take_back(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *
 	       (n->place == BDEV_NVME_IO_DELAYED && io_list_remove(&qp->delayed, n));
 }
 
-/* Ends those of a list that are ch's, or (NULL) all. */
+/* Ends the I/O of ch on a list, or (NULL) all of it. */
 static void io_list_fail(struct bdev_nvme_io_list *list, const struct bdev_nvme_channel *ch, uint16_t status)
 {
 	struct bdev_nvme_io_list taken = STAILQ_HEAD_INITIALIZER(taken);
@@ -377,7 +378,8 @@ void bdev_nvme_qpair_set_fails(void *qpair)
 	struct bdev_nvme_qpair *qp = qpair;
 
 	bdev_nvme_qpair_enter(qp);
-	qp->fails = qp->c->io_fails || qp->no_queue_told; /* the control thread waits meanwhile */
+	/* the control thread's fields may be read: it waits meanwhile */
+	qp->fails = qp->c->io_fails || qp->no_queue_told;
 	if (qp->fails && qp->driver_qpair == NULL) {
 		bdev_nvme_qpair_redistribute(qp, NULL);
 	}
@@ -411,15 +413,16 @@ void bdev_nvme_qpair_redistribute(struct bdev_nvme_qpair *qp, const struct bdev_
 	struct bdev_nvme_channel_path *cp;
 
 	bdev_nvme_qpair_enter(qp);
+	/* before anything is resubmitted, which would otherwise choose qp again */
 	LIST_FOREACH (cp, &qp->paths, link) {
-		bdev_nvme_channel_choose(cp->ch); /* or it would come straight back */
+		bdev_nvme_channel_choose(cp->ch);
 	}
 	bdev_nvme_qpair_redistribute_list(qp, &qp->waiting, ch);
 	bdev_nvme_qpair_redistribute_list(qp, &qp->delayed, ch);
 	bdev_nvme_qpair_exit(qp);
 }
 
-/* --- From and to the control thread --- */
+/* --- Called by the control thread --- */
 
 void bdev_nvme_qpair_init(struct bdev_nvme_qpair *qp)
 {
@@ -447,7 +450,7 @@ void bdev_nvme_qpair_attach(void *qpair)
 							   .fd = fd,
 							   .arm = fd >= 0 ? bdev_nvme_qpair_arm : NULL});
 	if (qp->poller == NULL) {
-		return; /* the control thread sees it */
+		return; /* the control thread looks for the poller */
 	}
 	qp->paused = false;
 	qp->pausable = fd < 0;
@@ -484,7 +487,7 @@ void bdev_nvme_qpair_abort_all(void *qpair)
 
 void bdev_nvme_qpair_leave(struct bdev_nvme_qpair *qp)
 {
-	qp->in_use = 1; /* for good: the frames below do not lead here again */
+	qp->in_use = 1; /* never 0 again: exits further down the stack do not lead here a second time */
 	bdev_nvme_qpair_detach(qp);
 	thread_timer_stop(&qp->delay_timer);
 	bdev_nvme_qpair_post_leave(qp);
