@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "appliance/app.h"
+#include "bdev/module.h"
 #include "util/build_id.h"
 #include "util/output.h"
 
@@ -11,6 +12,16 @@ static void main_set_up_log(const struct appliance_options *o)
 	for (const char *const *flag = o->log_flags; *flag != NULL; flag++) {
 		log_set_flag(*flag, true);
 	}
+}
+
+static void main_print_help(void)
+{
+	appliance_options_help(stdout);
+	printf("\nModules of block devices in this program:");
+	for (const struct bdev_module *m = NULL; (m = bdev_module_next(m)) != NULL;) {
+		printf(" %s", m->name);
+	}
+	printf("\n");
 }
 
 int main(int argc, char **argv)
@@ -25,7 +36,7 @@ int main(int argc, char **argv)
 	}
 	switch (options.command) {
 	case APPLIANCE_HELP:
-		appliance_options_help(stdout);
+		main_print_help();
 		return EXIT_SUCCESS;
 	case APPLIANCE_VERSION:
 		printf("varve v%s (build %s)\n", VARVE_VERSION, build_id());

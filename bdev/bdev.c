@@ -30,7 +30,24 @@ static LIST_HEAD(, bdev_observer) observers = LIST_HEAD_INITIALIZER(observers);
 
 void bdev_module_register(struct bdev_module *m)
 {
-	SLIST_INSERT_HEAD(&modules, m, link);
+	struct bdev_module *before = NULL, *at;
+
+	SLIST_FOREACH (at, &modules, link) {
+		if (strcmp(at->name, m->name) > 0) {
+			break;
+		}
+		before = at;
+	}
+	if (before == NULL) {
+		SLIST_INSERT_HEAD(&modules, m, link);
+	} else {
+		SLIST_INSERT_AFTER(before, m, link);
+	}
+}
+
+const struct bdev_module *bdev_module_next(const struct bdev_module *after)
+{
+	return after == NULL ? SLIST_FIRST(&modules) : SLIST_NEXT(after, link);
 }
 
 size_t bdev_io_size(void)

@@ -46,6 +46,8 @@ struct bdev_module {
 		bdev_module_register(&module_);                                                                        \
 	}
 void bdev_module_register(struct bdev_module *m);
+/* The modules that this program was built with, by name, one after the other. after NULL: the first; NULL: no more. */
+const struct bdev_module *bdev_module_next(const struct bdev_module *after);
 /* Control thread: a module's is_idle() has become true. */
 void bdev_module_is_idle(void);
 

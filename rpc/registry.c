@@ -196,6 +196,9 @@ json_t *rpc_method_describe(const struct rpc_method *m)
 	if (m->alias != NULL) {
 		json_object_set_new(o, "alias", json_string(m->alias));
 	}
+	if (m->module != NULL) {
+		json_object_set_new(o, "module", json_string(m->module));
+	}
 	if (m->states & RPC_STARTUP) {
 		json_array_append_new(states, json_string("startup"));
 	}

@@ -96,7 +96,9 @@ struct rpc_method {
 	/* True: these params say how long the call may take, or to wait is what it is for, so rpc_set_deadline() does
 	 * not count. NULL: it does. */
 	bool (*has_own_time)(const void *params);
-	bool in_turn; /* what its client sent behind it waits until it is answered: that may use what it makes */
+	const char
+		*module; /* NULL; or the bdev module that the method belongs to: RPC_METHOD knows it from the build */
+	bool in_turn;    /* what its client sent behind it waits until it is answered: that may use what it makes */
 	SLIST_ENTRY(rpc_method) link;
 };
 /* Before main(); a method that is registered twice, or without its result, ends the process. */
@@ -111,6 +113,11 @@ void rpc_method_register(struct rpc_method *m);
  *     [shape]                               an array
  *     shape|shape                           either */
 
+/* The build defines it for the methods of a bdev module: "null". */
+#ifndef RPC_MODULE
+#define RPC_MODULE NULL
+#endif
+
 #define RPC_METHOD(name_, fn_, params_type_, params_, states_, help_, ...)                                             \
 	static struct rpc_method rpc_method_##fn_ = {.name = name_,                                                    \
 						     .fn = fn_,                                                        \
@@ -118,6 +125,7 @@ void rpc_method_register(struct rpc_method *m);
 						     .params = params_,                                                \
 						     .states = states_,                                                \
 						     .help = help_,                                                    \
+						     .module = RPC_MODULE,                                             \
 						     ##__VA_ARGS__};                                                   \
 	__attribute__((constructor)) static void rpc_method_register_##fn_(void)                                       \
 	{                                                                                                              \

@@ -70,7 +70,8 @@ static void rpc_describe_methods(struct rpc_request *req, void *params)
 }
 RPC_METHOD("rpc_describe_methods", rpc_describe_methods, struct describe_methods, describe_methods_params,
 	   RPC_STARTUP | RPC_RUNTIME, "Describe methods: parameters with types, allowed values and help",
-	   .result = "[{name: string, help: string, alias?: string, states: [string], params: [{name: string, "
+	   .result = "[{name: string, help: string, alias?: string, module?: string, states: [string], params: [{name: "
+		     "string, "
 		     "type: string, required: bool, help?: string, values?: [string], only?: any, min?: int, "
 		     "max?: int, fields?: [{name: string, ...}]}], result: string, ...}]")
 

@@ -188,16 +188,16 @@ def test_varve_rpc_says_when_nobody_answers():
 
 
 def test_every_method_and_parameter_is_documented():
-    text = (TOP / "doc" / "rpc.md").read_text()
     with Daemon() as d:
         for m in d.call("rpc_describe_methods"):
-            head = f"### {m['name']}\n"
-            check(head in text, f"{m['name']} is not in doc/rpc.md (varve-rpc --markdown prints the reference)")
+            page = f"bdev_modules/{m['module']}/README.md" if "module" in m else "doc/rpc.md"
+            text, head = (TOP / page).read_text(), f"### {m['name']}\n"
+            check(head in text, f"{m['name']} is not in {page} (tools/varve-rpc-reference.sh writes the reference)")
             section = text.split(head)[1].split("\n### ")[0]
             if "result" in m:
-                check(f"Answers `{m['result']}`." in section, f"{m['name']}: the shape of its result is not that in doc/rpc.md")
+                check(f"Answers `{m['result']}`." in section, f"{m['name']}: the shape of its result is not that in {page}")
             for p in m["params"]:
-                check(f"`{p['name']}`" in section, f"{m['name']}: parameter {p['name']} is not in doc/rpc.md")
+                check(f"`{p['name']}`" in section, f"{m['name']}: parameter {p['name']} is not in {page}")
 
 
 if __name__ == "__main__":

@@ -166,7 +166,16 @@ void rpc_print_method(const json_t *description, FILE *out)
 	rpc_help_print_safely(description, rpc_help_method_text, out);
 }
 
-void rpc_print_markdown(const json_t *descriptions, FILE *out)
+void rpc_print_markdown(const json_t *descriptions, const char *module, FILE *out)
 {
-	rpc_help_print_safely(descriptions, rpc_help_markdown_text, out);
+	json_t *chosen = json_array(), *m;
+	size_t i;
+
+	json_array_foreach (descriptions, i, m) {
+		if (strcmp(rpc_help_text_of(m, "module"), module != NULL ? module : "") == 0) {
+			json_array_append(chosen, m);
+		}
+	}
+	rpc_help_print_safely(chosen, rpc_help_markdown_text, out);
+	json_decref(chosen);
 }

@@ -17,39 +17,43 @@ struct command_line {
 	unsigned timeout_s;
 	bool json; /* print strings as JSON too */
 	bool list, markdown, help;
+	const char *module; /* of --markdown */
 };
 
 static void rpc_cli_print_usage(FILE *out)
 {
-	fprintf(out, "Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
-		     "       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
-		     "       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
-		     "       varve-rpc [OPTION...] save_config [FILE]\n"
-		     "       varve-rpc [OPTION...] load_config [FILE]\n"
-		     "       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
-		     "\n"
-		     "A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
-		     "string it is one in\n"
-		     "any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
-		     "\n"
-		     "  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
-		     "                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
-		     "  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
-		     "  -j, --json             print a result that is a string as JSON, in quotes\n"
-		     "      --markdown         print all methods as the reference in doc/rpc.md has them\n"
-		     "  -h, --help             print this, or help for a method\n"
-		     "  -v, --version          print the version\n"
-		     "\n"
-		     "Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
-		     "but the output could not\n"
-		     "be written.\n");
+	fprintf(out,
+		"Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
+		"       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
+		"       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
+		"       varve-rpc [OPTION...] save_config [FILE]\n"
+		"       varve-rpc [OPTION...] load_config [FILE]\n"
+		"       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
+		"\n"
+		"A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
+		"string it is one in\n"
+		"any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
+		"\n"
+		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
+		"                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
+		"  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
+		"  -j, --json             print a result that is a string as JSON, in quotes\n"
+		"      --markdown[=MODULE]  print the methods as doc/rpc.md has them; or those of a module of block "
+		"devices,\n"
+		"                         as the README.md in its folder has them\n"
+		"  -h, --help             print this, or help for a method\n"
+		"  -v, --version          print the version\n"
+		"\n"
+		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
+		"but the output could not\n"
+		"be written.\n");
 }
 
 static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 {
 	static const struct option longs[] = {
 		{"socket", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},  {"json", 0, NULL, 'j'},
-		{"list", 0, NULL, 'l'},    {"markdown", 0, NULL, 'm'}, {"help", 0, NULL, 'h'},
+		{"list", 0, NULL, 'l'},    {"markdown", 2, NULL, 'm'}, {"help", 0, NULL, 'h'},
 		{"version", 0, NULL, 'v'}, {NULL, 0, NULL, 0},
 	};
 	uint64_t seconds;
@@ -78,6 +82,7 @@ static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 			break;
 		case 'm':
 			cl->markdown = true;
+			cl->module = optarg;
 			break;
 		case 'h':
 			cl->help = true;
@@ -141,13 +146,13 @@ static int rpc_cli_help_method(struct rpc_client *c, const char *method)
 	return rc;
 }
 
-static int rpc_cli_print_reference(struct rpc_client *c)
+static int rpc_cli_print_reference(struct rpc_client *c, const char *module)
 {
 	int rc;
 	json_t *list = rpc_cli_describe(c, NULL, false, &rc);
 
 	if (list != NULL) {
-		rpc_print_markdown(list, stdout);
+		rpc_print_markdown(list, module, stdout);
 		json_decref(list);
 	}
 	return rc;
@@ -207,7 +212,7 @@ static int rpc_cli_run(struct rpc_client *c, const struct command_line *cl, int 
 		return rpc_cli_list_methods(c);
 	}
 	if (cl->markdown) {
-		return rpc_cli_print_reference(c);
+		return rpc_cli_print_reference(c, cl->module);
 	}
 	if (cl->help) {
 		return rpc_cli_help_method(c, argv[0]);

@@ -40,6 +40,8 @@ int rpc_load_config(struct rpc_client *c, const char *file);
 void rpc_print_json(const json_t *value, FILE *out);
 /* What --help METHOD and the reference in doc/rpc.md are made of; description: one entry of rpc_describe_methods. */
 void rpc_print_method(const json_t *description, FILE *out);
-void rpc_print_markdown(const json_t *descriptions, FILE *out);
+/* The reference: the methods of a module of block devices, or with NULL those of none. descriptions: the array that
+ * rpc_describe_methods answers with. */
+void rpc_print_markdown(const json_t *descriptions, const char *module, FILE *out);
 
 #endif

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <liburing.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -16,6 +15,10 @@
 #include <sys/timerfd.h>
 
 #include "systest/faults/faults.h"
+
+#ifdef WITH_BDEV_URING
+#include <liburing.h>
+#endif
 
 /* The log: no line is left out, however many faults there are in a second. */
 struct log_limit;
@@ -134,6 +137,8 @@ FAULTY(int, getnameinfo, EAI_MEMORY, ENOMEM,
 
 FAULTY(int, pthread_create, EAGAIN, EAGAIN, (pthread_t * t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg),
        (t, attr, fn, arg))
+
+#ifdef WITH_BDEV_URING
 FAULTY(int, io_uring_queue_init, -ENOMEM, ENOMEM, (unsigned entries, struct io_uring *ring, unsigned flags),
        (entries, ring, flags))
 FAULTY(int, io_uring_submit, -EAGAIN, EAGAIN, (struct io_uring * ring), (ring))
@@ -152,3 +157,4 @@ unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_c
 	}
 	return n;
 }
+#endif

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Targets that are block devices of this process: made, opened, and taken away again. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bdev_modules/malloc/malloc.h"
 #include "bdev_modules/null/null.h"
+#ifdef WITH_BDEV_URING
 #include "bdev_modules/uring/uring.h"
+#endif
 #include "tools/perf/perf.h"
 
 #define BLOCK_SIZE 512
@@ -30,7 +33,12 @@ static int perf_local_create(const struct perf_bdev *b, const char *name, char *
 								     .numa_id = -1},
 					  NULL, error);
 	case PERF_BDEV_FILE:
+#ifdef WITH_BDEV_URING
 		return bdev_uring_create(&(struct bdev_uring_opts){.name = name, .filename = b->path}, error);
+#else
+		snprintf(error, BDEV_ERROR_MAX, "this program was built without the uring module");
+		return -ENOTSUP;
+#endif
 	}
 	return -1;
 }

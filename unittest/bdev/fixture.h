@@ -11,7 +11,6 @@
 #include "bdev_modules/error/error.h"
 #include "bdev_modules/malloc/malloc.h"
 #include "bdev_modules/null/null.h"
-#include "bdev_modules/uring/uring.h"
 #include "nvme/spec.h"
 #include "unittest/unit.h"
 

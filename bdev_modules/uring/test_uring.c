@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files through io_uring. */
+#include "bdev_modules/uring/uring.h"
 #include "unittest/bdev/fixture.h"
 
 #include <errno.h>
