@@ -10,8 +10,8 @@ folder=$(mktemp -d)
 trap 'kill $! && wait $! || true; rm -rf "$folder"' EXIT
 
 # What follows the page's line that names --markdown is replaced.
-write_reference() { # page, option
-	"$bin/varve-rpc" -s "$folder/rpc.sock" "$2" >"$folder/reference"
+write_reference() { # page, options
+	"$bin/varve-rpc" -s "$folder/rpc.sock" "${@:2}" >"$folder/reference"
 	[ -s "$folder/reference" ] || return 0
 	grep -q '^`varve-rpc --markdown.* prints what follows' "$1" || { echo "$1 lacks the line above its reference" >&2; exit 1; }
 	sed '/^`varve-rpc --markdown.* prints what follows/q' "$1" >"$folder/page"
@@ -28,5 +28,5 @@ done
 write_reference doc/rpc.md --markdown
 for page in bdev_modules/*/README.md; do
 	name=$(basename "$(dirname "$page")")
-	write_reference "$page" "--markdown=$name"
+	write_reference "$page" --markdown --module "$name"
 done

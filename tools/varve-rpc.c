@@ -22,39 +22,37 @@ struct command_line {
 
 static void rpc_cli_print_usage(FILE *out)
 {
-	fprintf(out,
-		"Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
-		"       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
-		"       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
-		"       varve-rpc [OPTION...] save_config [FILE]\n"
-		"       varve-rpc [OPTION...] load_config [FILE]\n"
-		"       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
-		"\n"
-		"A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
-		"string it is one in\n"
-		"any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
-		"\n"
-		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
-		"                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
-		"  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
-		"  -j, --json             print a result that is a string as JSON, in quotes\n"
-		"      --markdown[=MODULE]  print the methods as doc/rpc.md has them; or those of a module of block "
-		"devices,\n"
-		"                         as the README.md in its folder has them\n"
-		"  -h, --help             print this, or help for a method\n"
-		"  -v, --version          print the version\n"
-		"\n"
-		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
-		"but the output could not\n"
-		"be written.\n");
+	fprintf(out, "Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
+		     "       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
+		     "       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
+		     "       varve-rpc [OPTION...] save_config [FILE]\n"
+		     "       varve-rpc [OPTION...] load_config [FILE]\n"
+		     "       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
+		     "\n"
+		     "A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
+		     "string it is one in\n"
+		     "any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
+		     "\n"
+		     "  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
+		     "                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
+		     "  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
+		     "  -j, --json             print a result that is a string as JSON, in quotes\n"
+		     "      --markdown         print the reference in doc/rpc.md: the methods that are not a module's\n"
+		     "      --module NAME      with --markdown: the methods of a module of block devices\n"
+		     "  -h, --help             print this, or help for a method\n"
+		     "  -v, --version          print the version\n"
+		     "\n"
+		     "Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
+		     "but the output could not\n"
+		     "be written.\n");
 }
 
 static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 {
 	static const struct option longs[] = {
 		{"socket", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},  {"json", 0, NULL, 'j'},
-		{"list", 0, NULL, 'l'},    {"markdown", 2, NULL, 'm'}, {"help", 0, NULL, 'h'},
-		{"version", 0, NULL, 'v'}, {NULL, 0, NULL, 0},
+		{"list", 0, NULL, 'l'},    {"markdown", 0, NULL, 'm'}, {"help", 0, NULL, 'h'},
+		{"version", 0, NULL, 'v'}, {"module", 1, NULL, 'M'},   {NULL, 0, NULL, 0},
 	};
 	uint64_t seconds;
 	int o;
@@ -82,6 +80,8 @@ static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 			break;
 		case 'm':
 			cl->markdown = true;
+			break;
+		case 'M':
 			cl->module = optarg;
 			break;
 		case 'h':
