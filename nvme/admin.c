@@ -60,8 +60,8 @@ int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void 
 }
 
 /* Asynchronous events (Base 5.2). The controller sends no further event of a kind before the log page that its answer
- * names has been read. So an answer is kept until that page has been asked for, and the request that brought it is not
- * sent again before: there is room for all. */
+ * names has been read. So an answer is kept in ctrlr->unread until its page has been requested, and the Asynchronous
+ * Event Request is sent again only then: there are never more answers than unread[] holds. */
 
 static void aer_done(void *arg, const struct nvme_cqe *cqe);
 
@@ -82,8 +82,8 @@ static void aers_submit(struct nvme_ctrlr *ctrlr)
 
 static void rescan_finished(struct nvme_ctrlr *ctrlr, int error)
 {
-	if (error == -ENOMEM ||
-	    error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
+	/* not the controller's fault: later there may be memory, or room in the queue */
+	if (error == -ENOMEM || error == -EAGAIN) {
 		ctrlr->rescan_due = true;
 		return;
 	}
@@ -94,7 +94,7 @@ static void rescan_finished(struct nvme_ctrlr *ctrlr, int error)
 	nvme_ctrlr_emit(ctrlr, NVME_EVENT_NS_CHANGED, 0);
 }
 
-/* Before READY it waits: what changed may be behind the first scan already. */
+/* Before READY it is put off: the scan under way may have passed the namespaces that changed. */
 static void rescan_if_due(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->rescan_due && ctrlr->state == NVME_CTRLR_READY && !ctrlr->in_failure) {
@@ -109,7 +109,8 @@ struct log_read {
 	void *page;
 };
 
-/* Reading a log page without RAE is what clears the event, so that the next of its kind is sent (Base 5.16). */
+/* Reading the log page without RAE has cleared the event, so that the controller sends the next of its kind
+ * (Base 5.16). */
 static void event_log_received(void *arg, const struct nvme_cqe *cqe)
 {
 	struct log_read *r = arg;
@@ -126,8 +127,8 @@ static void event_log_received(void *arg, const struct nvme_cqe *cqe)
 			rescan_if_due(ctrlr);
 		} else if (info == NVME_AER_NOTICE_ANA) {
 			nvme_ctrlr_read_ana(ctrlr);
-			ctrlr->rescan_due =
-				true; /* a namespace may have moved to another group, which only its Identify says */
+			ctrlr->rescan_due = true; /* a namespace may have moved to another group, which shows only in
+						     its Identify */
 			rescan_if_due(ctrlr);
 		} else if (info == 0xf0) { /* discovery log page changed, Base figure 146 */
 			nvme_ctrlr_emit(ctrlr, NVME_EVENT_DISCOVERY_CHANGED, r->aer);
@@ -142,12 +143,12 @@ const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr)
 	return ctrlr->event_log;
 }
 
-/* False: not now. */
+/* False: no memory, or no room in the admin queue, at the moment. */
 static bool event_log_request(struct nvme_ctrlr *ctrlr, uint32_t aer)
 {
 	uint8_t lid = (uint8_t)(aer >> 16);
-	/* the changed namespaces whole: the kernel's target answers nothing less, and sends no further notice until it
-	 * has */
+	/* the whole log of changed namespaces: the kernel's target refuses to send a part of it, and sends no further
+	 * notice before it was read */
 	uint32_t len = lid == NVME_LOG_LID_CHANGED_NS ? 4096 : NVME_EVENT_LOG_BYTES;
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_get_log_page,
@@ -187,10 +188,10 @@ static void aer_done(void *arg, const struct nvme_cqe *cqe)
 	if (ctrlr->in_failure || ctrlr->destroying) {
 		return;
 	}
-	if (status != 0) { /* a controller that refuses them (limit exceeded) gets no more */
+	if (status != 0) { /* a controller that refuses one (limit exceeded) is sent no more than it takes */
 		ctrlr->aers_wanted--;
-		if ((status & STATUS_MASK) !=
-		    NVME_ST(GENERIC, ABORT_QUEUE)) { /* which is the end of the queue, and told of as that */
+		/* ABORT_QUEUE: the end of the queue, which is reported as that */
+		if ((status & STATUS_MASK) != NVME_ST(GENERIC, ABORT_QUEUE)) {
 			log_notice("%s: a request for events was refused: %s; %u are left", ctrlr->trid.traddr,
 				   nvme_status_text(status), ctrlr->aers_wanted);
 		}
@@ -237,7 +238,8 @@ static void keep_alive_due(void *arg)
 	struct nvme_sqe cmd = {.opcode = nvme_admin_keep_alive};
 	uint64_t turn_us = ctrlr->opts.keep_alive_ms * UINT64_C(500);
 
-	/* The answer may have come while we were away, or comes now from a controller that was away with us. */
+	/* This process was absent: the answer may have come meanwhile, or the controller was absent too and answers
+	 * now. */
 	if (ctrlr->keep_alive_outstanding && thread_timer_was_absent(&ctrlr->keep_alive_timer, turn_us)) {
 		thread_timer_start(&ctrlr->keep_alive_timer, turn_us);
 		return;
@@ -251,14 +253,14 @@ static void keep_alive_due(void *arg)
 		nvme_ctrlr_lost(ctrlr, "the admin queue is gone");
 		return;
 	}
-	ctrlr->keep_alive_outstanding = rc == 0; /* a full queue is traffic enough: the next turn sends it */
+	/* if the queue is full, that is traffic enough: Keep Alive is sent at the next turn */
+	ctrlr->keep_alive_outstanding = rc == 0;
 	thread_timer_start(&ctrlr->keep_alive_timer, turn_us);
 }
 
 void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr)
 {
-	if (ctrlr->opts.keep_alive_ms == 0 ||
-	    !ctrlr->ops->transport.fabrics) { /* a local drive cannot lose sight of its host */
+	if (ctrlr->opts.keep_alive_ms == 0 || !ctrlr->ops->transport.fabrics) { /* a local drive has no use for it */
 		return;
 	}
 	ctrlr->keep_alive_timer.fn = keep_alive_due;

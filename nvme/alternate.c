@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Other addresses of the same controller: when one does not answer the next is tried, at once until all have had their
- * turn, then as after any failure. Control thread. */
+/* Other addresses of the same controller. When an address does not answer, the next one is tried: without a delay until
+ * all have been tried once, then with the delay that follows any failure. Control thread. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -77,7 +77,7 @@ void nvme_alternates_turn(struct nvme_ctrlr *ctrlr, bool was_ready)
 		}
 	}
 	if (TAILQ_EMPTY(&ctrlr->alternates) || (was_ready && ctrlr->attempt_due)) {
-		return; /* a reset that was asked for begins where it was */
+		return; /* a reset on request keeps the address */
 	}
 	nvme_ctrlr_switch(ctrlr);
 	if (ctrlr->untried != 0) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asymmetric namespace access (Base 2.16, 8.1): what the controller's log says of each group, read when it is
- * connected, when it says that something has changed, and when somebody asks. Control thread; the decoding is pure.
+/* Asymmetric namespace access (Base 2.16, 8.1): the ANA log holds the state of each group of namespaces. It is read
+ * when the controller has been connected, when it announces a change, and on request (nvme_ctrlr_read_ana()). Control
+ * thread; the decoding is pure.
  *
- * The log is asked for without the namespaces in it (Return Groups Only): which group a namespace is in is said by
- * Identify, which is why a notice has the namespaces read again, too (admin.c). */
+ * The log is read without the lists of namespaces (Return Groups Only), as Identify names each namespace's group. So
+ * after a notice the namespaces are read again, too (admin.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "nvme/internal.h"
 #include "util/log.h"
 
-#define GROUPS_MAX 2047 /* what fits into 64 KiB; a controller with more is read so far */
+#define GROUPS_MAX 2047 /* as many as fit into 64 KiB; further groups of a controller are not read */
 
 struct ana_read {
 	struct nvme_ctrlr *ctrlr;
@@ -41,7 +42,7 @@ enum nvme_ana_state nvme_ctrlr_ana_state(const struct nvme_ctrlr *ctrlr, uint32_
 			return ctrlr->ana_groups[i].state;
 		}
 	}
-	return NVME_ANA_STATE_INACCESSIBLE; /* one that the log does not mention */
+	return NVME_ANA_STATE_INACCESSIBLE; /* the log has no such group */
 }
 
 static bool ana_state_is_valid(uint8_t state)
@@ -127,7 +128,7 @@ void nvme_ana_read(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctr
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_get_log_page,
 		.nsid = htole32(NVME_NSID_ALL),
-		/* no RAE: reading it is what lets the controller tell of the next change */
+		/* without RAE: reading the log lets the controller announce the next change */
 		.cdw10 = htole32(NVME_LOG_LID_ANA | NVME_LOG_ANA_LSP_RGO_GROUPS_ONLY << 8 | (dwords & 0xffff) << 16),
 		.cdw11 = htole32(dwords >> 16),
 	};
@@ -145,8 +146,8 @@ static void ana_reread_finished(struct nvme_ctrlr *ctrlr, int error)
 	if (ctrlr->in_failure) {
 		return;
 	}
-	if (error == -ENOMEM ||
-	    error == -EAGAIN) { /* ours, not the controller's: later there may be memory, or room in the queue */
+	/* not the controller's fault: later there may be memory, or room in the queue */
+	if (error == -ENOMEM || error == -EAGAIN) {
 		ctrlr->ana_due = true;
 		return;
 	}
@@ -164,10 +165,10 @@ static void ana_reread_finished(struct nvme_ctrlr *ctrlr, int error)
 void nvme_ctrlr_read_ana(struct nvme_ctrlr *ctrlr)
 {
 	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure || !nvme_ctrlr_has_ana(ctrlr)) {
-		return; /* it is read at the next connection */
+		return; /* the log is read at the next connection anyway */
 	}
 	ctrlr->ana_due = false;
-	ctrlr->ana_read_again = ctrlr->ana_reading; /* what changed may be behind that one already */
+	ctrlr->ana_read_again = ctrlr->ana_reading; /* the read under way may have passed the group that changed */
 	if (!ctrlr->ana_reading) {
 		ctrlr->ana_reading = true;
 		nvme_ana_read(ctrlr, ana_reread_finished);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* In-band authentication, the host's side: DH-HMAC-CHAP (Base 8.13.5) on a queue pair that has just been connected, or
- * again on the admin queue. Control thread; what is slow is done by dhchap/'s helper thread.
+ * again on the admin queue. Control thread; Diffie-Hellman arithmetic, which is slow, runs on a worker thread.
  *
- * A transaction is a row of commands, each sent when the one before has been answered; states[] says what each answer
- * leads to. */
+ * A transaction is a sequence of commands, each of which is sent when the one before has been answered; states[] names
+ * the function that handles each answer. */
 #include "nvme/internal.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ LOG_FLAG(nvme)
 enum auth_state {
 	SEND_NEGOTIATE,
 	GET_CHALLENGE,
-	COMPUTE, /* no command: the helper thread has it */
+	COMPUTE, /* no command: a worker thread computes */
 	SEND_REPLY,
 	GET_SUCCESS1,
 	SEND_SUCCESS2,
@@ -30,13 +30,14 @@ enum auth_state {
 };
 
 struct nvme_auth {
-	struct nvme_qpair *qpair; /* NULL: cancelled; it ends when what it waits for has come */
+	/* NULL: cancelled; it ends when the command or the worker thread that it waits for has ended */
+	struct nvme_qpair *qpair;
 	enum auth_state state;
-	bool waits; /* for a command or the helper thread */
+	bool waits; /* a command or a job on a worker thread is under way */
 	nvme_auth_fn done;
 	void *arg;
 	struct keyring_key *key, *ctrlr_key; /* ours, and the controller's or NULL */
-	char why[NVME_ERROR_MAX];            /* it fails */
+	char why[NVME_ERROR_MAX];            /* why it fails */
 	uint16_t t_id;
 	uint32_t seqnum;                   /* of our challenge */
 	struct dhchap_challenge challenge; /* points into kept */
@@ -111,21 +112,22 @@ static void auth_receive(struct nvme_auth *auth, enum auth_state state)
 	auth_submit(auth, state, DHCHAP_MESSAGE_MAX);
 }
 
-/* We end it: the controller is told why. */
+/* Ends the transaction, and tells the controller why. */
 static void auth_refuse(struct nvme_auth *auth, uint8_t why, const char *text)
 {
 	snprintf(auth->why, sizeof(auth->why), "%s", text);
 	auth_submit(auth, SEND_FAILURE2, dhchap_encode_failure(auth->buf, auth->t_id, DHCHAP_ID_FAILURE2, why));
 }
 
-/* --- What the answers lead to --- */
+/* --- Answers --- */
 
 static void auth_negotiate_sent(struct nvme_auth *auth)
 {
 	auth_receive(auth, GET_CHALLENGE);
 }
 
-/* True if buf has the message that is due; otherwise the transaction has ended, or is about to. */
+/* True if buf holds the message that the controller has to send now. False: the transaction has ended, or ends when the
+ * controller has been told why. */
 static bool auth_message_is_due(struct nvme_auth *auth, uint8_t id)
 {
 	struct dhchap_header header;
@@ -145,7 +147,7 @@ static bool auth_message_is_due(struct nvme_auth *auth, uint8_t id)
 	return true;
 }
 
-static int auth_compute_response(const struct nvme_auth *auth, bool of_host, uint8_t *response)
+static int chap_response_compute(const struct nvme_auth *auth, bool of_host, uint8_t *response)
 {
 	const struct nvme_ctrlr *ctrlr = auth->qpair->ctrlr;
 
@@ -176,10 +178,10 @@ static void auth_send_reply(struct nvme_auth *auth)
 		.dh_len = (uint16_t)dhchap_group_bytes(auth->challenge.group),
 	};
 
-	/* Also where the controller is asked nothing: 0 says that there is a challenge, but for the key of a secure
-	 * channel (Base 8.13.5.4). */
+	/* It must not be 0, even if the controller is sent no challenge: 0 has another meaning, for secure channels
+	 * (Base 8.13.5.4). */
 	m.seqnum = auth->seqnum = dhchap_seqnum();
-	if (auth_compute_response(auth, true, response) != 0 ||
+	if (chap_response_compute(auth, true, response) != 0 ||
 	    dhchap_random(auth->our_challenge, sizeof(auth->our_challenge)) != 0) {
 		auth_refuse(auth, DHCHAP_FAILED, "the response could not be computed");
 		return;
@@ -187,7 +189,7 @@ static void auth_send_reply(struct nvme_auth *auth)
 	auth_submit(auth, SEND_REPLY, dhchap_encode_reply(auth->buf, auth->t_id, auth->challenge.hash, &m));
 }
 
-/* Helper thread. */
+/* On a worker thread. */
 static void auth_compute_dh(struct worker_job *job)
 {
 	struct nvme_auth *auth = container_of(job, struct nvme_auth, job);
@@ -230,7 +232,7 @@ static void auth_challenge_received(struct nvme_auth *auth)
 	memcpy(auth->kept, auth->buf, sizeof(auth->kept));
 	why = dhchap_decode_challenge(auth->kept, sizeof(auth->kept), &auth->challenge);
 	if (why == DHCHAP_OK && (opts->dhchap_hashes >> auth->challenge.hash & 1) == 0) {
-		why = DHCHAP_HASH_UNUSABLE; /* we did not offer it */
+		why = DHCHAP_HASH_UNUSABLE; /* this host has not offered it */
 	}
 	if (why == DHCHAP_OK && (opts->dhchap_groups >> auth->challenge.group & 1) == 0) {
 		why = DHCHAP_GROUP_UNUSABLE;
@@ -255,7 +257,7 @@ static void auth_reply_sent(struct nvme_auth *auth)
 static bool auth_response_is_right(const struct nvme_auth *auth, const struct dhchap_success1 *success)
 {
 	uint8_t expected[DHCHAP_HASH_MAX];
-	bool right = success->response_valid && auth_compute_response(auth, false, expected) == 0 &&
+	bool right = success->response_valid && chap_response_compute(auth, false, expected) == 0 &&
 		     dhchap_equal(expected, success->response, dhchap_hash_bytes(auth->challenge.hash));
 
 	dhchap_cleanse(expected, sizeof(expected));
@@ -328,7 +330,7 @@ bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *con
 {
 	uint16_t authreq = (uint16_t)(le32toh(connect->dw0) >> 16);
 
-	/* who wants to know whom it talks to cannot leave it to the other side whether that is to be shown */
+	/* a host that has a key for the controller must insist: else the other side could avoid its proof */
 	return (authreq & (NVMF_AUTHREQ_ATR | NVMF_AUTHREQ_ASCR)) != 0 || ctrlr->opts.dhchap_ctrlr_key != NULL;
 }
 

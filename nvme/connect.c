@@ -10,7 +10,7 @@
 
 #define CONNECT_POLL_US 1000 /* queue pairs without a descriptor */
 
-/* In turn: a target refuses an id whose connection has not quite ended there. */
+/* Ids are used in turn: a target refuses an id whose last connection it has not ended yet. */
 static uint16_t qid_allocate(struct nvme_ctrlr *ctrlr)
 {
 	for (uint16_t tries = 0; tries < ctrlr->io_queues; tries++) {
@@ -24,13 +24,13 @@ static uint16_t qid_allocate(struct nvme_ctrlr *ctrlr)
 	return 0;
 }
 
-/* From the transport's connection to the hand-over a queue pair is polled here, by its own descriptor: what is answered
- * to Connect and to authentication does not show at any other. */
+/* From the transport's connection to the hand-over, a queue pair is polled here, by its own descriptor, for the answers
+ * to Connect and to authentication. */
 
 static void connect_ended(struct nvme_qpair *qpair, int error)
 {
-	/* Told later: this may run inside a poll of the queue pair itself, which its user may then poll too, or
-	 * destroy. */
+	/* The user is told from a timer: this function may run within a poll of the queue pair, which the user could
+	 * poll, or destroy. */
 	poller_unregister(&qpair->connect_poller);
 	qpair->connected = error == 0;
 	qpair->failed = error != 0;
@@ -42,7 +42,7 @@ static int connecting_qpair_poll(void *arg)
 	struct nvme_qpair *qpair = arg;
 	int n = nvme_qpair_poll(qpair, 0);
 
-	if (n < 0 && qpair->connect_poller != NULL) { /* else the end is on its way already */
+	if (n < 0 && qpair->connect_poller != NULL) { /* else connecting has ended already */
 		log_warning("%s: queue pair %u: its connection was lost before it was ready%s%s",
 			    qpair->ctrlr->trid.traddr, qpair->id, qpair->why != NULL ? ": " : "",
 			    qpair->why != NULL ? qpair->why : "");
@@ -87,7 +87,8 @@ static void connect_timer_fired(void *arg)
 		return;
 	}
 	if (!qpair->failed && thread_timer_was_absent(&qpair->connect_timer, qpair->connect_ms * UINT64_C(1000))) {
-		connect_timer_start(qpair, qpair->connect_ms); /* what was answered meanwhile has not been seen yet */
+		connect_timer_start(qpair, qpair->connect_ms); /* this process was absent: answers that came meanwhile
+								  have not been read yet */
 		return;
 	}
 	if (!qpair->failed) {
@@ -103,7 +104,7 @@ static void qpair_authenticated(void *arg, int error, const char *why)
 {
 	struct nvme_qpair *qpair = arg;
 
-	if (qpair->failed) { /* the end of the queue pair is on its way already */
+	if (qpair->failed) { /* the queue pair is being ended */
 		return;
 	}
 	if (error != 0) {
@@ -117,7 +118,7 @@ static void qpair_authenticate(struct nvme_qpair *qpair)
 {
 	const struct nvme_ctrlr_opts *opts = &qpair->ctrlr->opts;
 
-	connect_timer_start(qpair, opts->admin_timeout_ms); /* it is more than one command */
+	connect_timer_start(qpair, opts->admin_timeout_ms); /* several commands */
 	int rc = nvme_auth_start(qpair, opts->dhchap_key, opts->dhchap_ctrlr_key, qpair_authenticated, qpair);
 	if (rc != 0) {
 		qpair_authenticated(qpair, rc,
@@ -131,7 +132,7 @@ static void qpair_fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 	struct nvme_qpair *qpair = arg;
 	uint16_t status = nvme_cqe_status(cqe);
 
-	if (qpair->failed) { /* the end of the queue pair is on its way already */
+	if (qpair->failed) { /* the queue pair is being ended */
 		return;
 	}
 	if (status != 0) {
@@ -180,8 +181,8 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 	struct nvme_qpair *qpair =
 		ctrlr->ops->qpair_alloc(ctrlr, qid, (uint16_t)(entries < most ? entries : most), opts);
 	if (qpair == NULL) {
-		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for queue pair %u", ctrlr->trid.traddr,
-			    qid); /* its user tries again */
+		/* the user tries again: the log is limited */
+		log_limited(LOG_LEVEL_ERROR, "%s: out of memory for queue pair %u", ctrlr->trid.traddr, qid);
 		ctrlr->qids[qid / 64] &= ~(UINT64_C(1) << qid % 64);
 		ready(arg, NULL, -ENOMEM);
 		return;

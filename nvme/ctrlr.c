@@ -32,7 +32,7 @@ void nvme_ctrlr_emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 void nvme_ctrlr_fail(struct nvme_ctrlr *ctrlr, const char *why)
 {
 	if (ctrlr->in_failure) {
-		return; /* the first reason is the one that explains */
+		return; /* later reasons are mostly consequences of the first */
 	}
 	ctrlr->in_failure = true;
 	snprintf(ctrlr->last_error, sizeof(ctrlr->last_error), "%s", why);
@@ -67,7 +67,7 @@ static void connection_drop(struct nvme_ctrlr *ctrlr)
 	ctrlr->rescan_due = false;
 }
 
-/* Queue pairs that were not handed out end here; the others are their users'. */
+/* Queue pairs that were not handed to a user end here; users end the others. */
 static void unready_qpairs_destroy(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_qpair *q = TAILQ_FIRST(&ctrlr->qpairs), *next;
@@ -133,7 +133,7 @@ static void attempt_end(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-/* After a failure, a reset or a destroy, outside of every callback. */
+/* After a failure, a reset or nvme_ctrlr_destroy(), outside of every callback. */
 static void ctrlr_release_connection(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
@@ -145,7 +145,7 @@ static void ctrlr_release_connection(void *arg)
 			nvme_ctrlr_stop_admin(ctrlr);
 			ctrlr->ops->quiesce(ctrlr);
 		}
-		return; /* nvme_ctrlr_quiesced() comes back here, or has been */
+		return; /* nvme_ctrlr_quiesced() calls this function again, or has done so */
 	}
 	ctrlr->quiesced = false;
 	connection_drop(ctrlr);
@@ -175,8 +175,8 @@ void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr)
 	ctrlr->removed = true;
 	nvme_ctrlr_fail(ctrlr, "the device has been removed");
 	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
-		thread_timer_start(&ctrlr->step_timer,
-				   0); /* no connection to let go of: nvme_ctrlr_start_attempt() ends it */
+		/* there is no connection: nvme_ctrlr_start_attempt() announces the removal */
+		thread_timer_start(&ctrlr->step_timer, 0);
 	} else if (ctrlr->state == NVME_CTRLR_FAILED) {
 		thread_timer_start(&ctrlr->defer_timer, 0);
 	}
@@ -184,7 +184,7 @@ void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr)
 
 void nvme_ctrlr_start_attempt(struct nvme_ctrlr *ctrlr)
 {
-	if (!TAILQ_EMPTY(&ctrlr->qpairs)) { /* their users have not let go: look again soon */
+	if (!TAILQ_EMPTY(&ctrlr->qpairs)) { /* users still have queue pairs: look again soon */
 		thread_timer_start(&ctrlr->step_timer, QPAIRS_LOOK_US);
 		return;
 	}
@@ -201,8 +201,8 @@ void nvme_ctrlr_start_attempt(struct nvme_ctrlr *ctrlr)
 	nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_CONNECT);
 }
 
-/* The loss timeout is looked at when an attempt has failed: the last one begins when it is over. */
-uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t away_us)
+/* The loss timeout is checked when an attempt has failed, so the last attempt begins when the timeout is over. */
+uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t down_us)
 {
 	uint64_t delay_us = opts->reconnect_delay_s * UINT64_C(1000000),
 		 loss_us = (uint64_t)opts->loss_timeout_s * 1000000;
@@ -212,20 +212,19 @@ uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts,
 		factor *= 2;
 	}
 	delay_us *= factor;
-	if (opts->loss_timeout_s >= 0 && away_us + delay_us > loss_us) {
-		delay_us = away_us < loss_us ? loss_us - away_us : 0;
+	if (opts->loss_timeout_s >= 0 && down_us + delay_us > loss_us) {
+		delay_us = down_us < loss_us ? loss_us - down_us : 0;
 	}
 	return delay_us;
 }
 
 void nvme_ctrlr_start_back_off(struct nvme_ctrlr *ctrlr)
 {
-	uint64_t away_us = env_ticks_to_ns(env_ticks() - ctrlr->down_since) / 1000;
+	uint64_t down_us = env_ticks_to_ns(env_ticks() - ctrlr->down_since) / 1000;
 
-	/* attempts is 0 after a reset that somebody asked for: no delay then; nor for an address that has not been
-	 * tried yet */
+	/* no delay after a reset on request, when attempts is 0, nor for an address that has not been tried yet */
 	thread_timer_start(&ctrlr->step_timer, ctrlr->attempts && !ctrlr->attempt_due
-						       ? nvme_back_off_us(&ctrlr->opts, ctrlr->attempts, away_us)
+						       ? nvme_back_off_us(&ctrlr->opts, ctrlr->attempts, down_us)
 						       : 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is known of a controller, for whoever asks. */
+/* What users can read of a controller (nvme.h). Control thread. */
 #include "nvme/internal.h"
 
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr)

@@ -25,7 +25,7 @@ enum deadline {
 	DEADLINE_ADMIN,    /* opts.admin_timeout_ms */
 	DEADLINE_CONNECT,  /* opts.connect_timeout_ms */
 	DEADLINE_READY,    /* CAP.TO, in units of 500 ms (Base 3.1.3.1) */
-	DEADLINE_SHUTDOWN, /* RTD3 Entry Latency (Base 5.17.2.1), and no less than ten seconds */
+	DEADLINE_SHUTDOWN, /* RTD3 Entry Latency (Base 5.17.2.1), but at least ten seconds */
 };
 
 struct state_def {
@@ -133,7 +133,7 @@ static uint64_t step_deadline_ms(const struct nvme_ctrlr *ctrlr, enum deadline d
 	return 0;
 }
 
-/* Nobody answers in such a state: it lasts until CSTS says that it is over. */
+/* No answer ends such a state: CSTS is read until it shows the end. */
 static bool step_polls_csts(const struct nvme_ctrlr *ctrlr)
 {
 	return states[ctrlr->state].deadline == DEADLINE_READY || states[ctrlr->state].deadline == DEADLINE_SHUTDOWN;
@@ -173,7 +173,7 @@ void nvme_ctrlr_set_state(struct nvme_ctrlr *ctrlr, enum nvme_ctrlr_state state)
 	}
 }
 
-/* A step's operation ended with an error: names the step. */
+/* The operation of the state ended with an error: the reason names the state. */
 static void step_failed(struct nvme_ctrlr *ctrlr, const char *what)
 {
 	nvme_ctrlr_lost(ctrlr, "%s: %s", states[ctrlr->state].name, what);
@@ -208,7 +208,7 @@ static void csts_read(struct nvme_ctrlr *ctrlr, int error, uint64_t csts)
 	if (ctrlr->in_failure) {
 		return;
 	}
-	if (error != 0 || csts == UINT32_MAX) { /* all ones: what a removed PCIe device reads as */
+	if (error != 0 || csts == UINT32_MAX) { /* all ones: a removed PCIe device */
 		step_failed(ctrlr, error ? strerror(-error) : "CSTS reads as all ones");
 		return;
 	}
@@ -234,14 +234,14 @@ static void csts_read(struct nvme_ctrlr *ctrlr, int error, uint64_t csts)
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
 }
 
-/* A controller that was not ready in the first place says so before it has noticed that it was disabled: it is given
- * time. */
+/* A controller that was not ready before shows that it is not ready even before it has noticed that it was disabled: it
+ * is given some time. */
 static void enter_wait_disabled(struct nvme_ctrlr *ctrlr)
 {
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
 }
 
-/* Over fabrics this look is a command, which may have no answer either. */
+/* Over fabrics CSTS is read by a command, which may have no answer: step_timer is also its time limit. */
 static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
 {
 	uint64_t now = env_ticks(), left = ctrlr->step_deadline > now ? ctrlr->step_deadline - now : 0;
@@ -250,7 +250,7 @@ static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
 	nvme_reg_read(ctrlr, NVME_REG_CSTS, 4, csts_read);
 }
 
-/* An answer may have come while this thread was away (thread_timer_was_absent). */
+/* An answer may have come while this thread was absent. */
 static void step_handle_timeout(struct nvme_ctrlr *ctrlr)
 {
 	uint64_t ms = step_deadline_ms(ctrlr, states[ctrlr->state].deadline);
@@ -262,8 +262,8 @@ static void step_handle_timeout(struct nvme_ctrlr *ctrlr)
 			enter_wait_csts(ctrlr);
 		}
 	} else if (ctrlr->state == NVME_CTRLR_WAIT_READY_OLD) {
-		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_DISABLE); /* whoever enabled it did not get far: it will not
-							 become ready by itself */
+		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_DISABLE); /* its previous user did not finish enabling it: it
+								    will not become ready by itself */
 	} else {
 		snprintf(what, sizeof(what), "no answer within %llu ms", (unsigned long long)ms);
 		step_failed(ctrlr, what);
@@ -357,9 +357,9 @@ void nvme_ctrlr_connected(struct nvme_ctrlr *ctrlr, int error, const char *why)
 	}
 	nvme_qpair_set_state(ctrlr->admin, NVME_QPAIR_READY);
 	int fd = nvme_qpair_fd(ctrlr->admin);
+	/* not less often than by default: commands would end late, not only events */
 	uint32_t poll_us = ctrlr->opts.admin_poll_us;
-	poll_us = poll_us == 0 || poll_us > ADMIN_POLL_US ? ADMIN_POLL_US
-							  : poll_us; /* commands would end late, not only events */
+	poll_us = poll_us == 0 || poll_us > ADMIN_POLL_US ? ADMIN_POLL_US : poll_us;
 	ctrlr->admin_poller = poller_register(&(struct poller_opts){.name = "nvme_admin",
 								    .fn = admin_queue_poll,
 								    .ctx = ctrlr,
@@ -384,11 +384,11 @@ static void cap_read(struct nvme_ctrlr *ctrlr, int error, uint64_t cap)
 		step_failed(ctrlr, error ? strerror(-error) : "CAP reads as all ones");
 		return;
 	}
-	if (NVME_CAP_MPSMIN(cap) != 0) { /* memory pages above 4 KiB only */
+	if (NVME_CAP_MPSMIN(cap) != 0) { /* it can use only memory pages larger than 4 KiB */
 		step_failed(ctrlr, "the controller cannot use 4 KiB memory pages (CAP.MPSMIN)");
 		return;
 	}
-	if (NVME_CAP_MQES(cap) == 0) { /* 0's based, and a queue has two entries at least (Base 3.1.3.1) */
+	if (NVME_CAP_MQES(cap) == 0) { /* 0's based, and a queue has at least two entries (Base 3.1.3.1) */
 		step_failed(ctrlr, "CAP.MQES is 0, and must be 1 at least");
 		return;
 	}
@@ -456,7 +456,7 @@ static void enter_enable(struct nvme_ctrlr *ctrlr)
 	nvme_reg_write(ctrlr, NVME_REG_CC, 4, ctrlr->cc, reg_written);
 }
 
-/* True when an admin step's command succeeded. */
+/* Whether the command of a state succeeded; if not, the attempt has failed. */
 static bool step_command_succeeded(struct nvme_ctrlr *ctrlr, const struct nvme_cqe *cqe)
 {
 	if (ctrlr->in_failure) {
@@ -485,7 +485,7 @@ static void ctrlr_identified(void *arg, const struct nvme_cqe *cqe)
 
 	if (step_command_succeeded(ctrlr, cqe)) {
 		memcpy(&ctrlr->id, ctrlr->buf, sizeof(ctrlr->id));
-		if (!ctrlr->ops->transport.fabrics) { /* where there is a Connect, that has said it */
+		if (!ctrlr->ops->transport.fabrics) { /* over fabrics, the answer to Connect has it */
 			ctrlr->cntlid = le16toh(ctrlr->id.cntlid);
 		}
 		if (ctrlr->ops->identified != NULL) {
@@ -553,7 +553,7 @@ static void aer_set(void *arg, const struct nvme_cqe *cqe)
 	if (ctrlr->in_failure || (ctrlr->admin->failed && !step_command_succeeded(ctrlr, cqe))) {
 		return;
 	}
-	if (status != 0) { /* it does I/O all the same, and may send what it sends by default */
+	if (status != 0) { /* it can do I/O nevertheless, and may send its default events */
 		log_warning("%s: the event configuration was refused: %s", ctrlr->trid.traddr,
 			    nvme_status_text(status));
 	}
@@ -563,7 +563,7 @@ static void aer_set(void *arg, const struct nvme_cqe *cqe)
 
 static void enter_set_aer(struct nvme_ctrlr *ctrlr)
 {
-	/* every SMART warning, and of the notices those that the controller offers (OAES) and we act on */
+	/* every SMART warning, and those notices which the controller has (OAES) and this driver handles */
 	uint32_t notices = le32toh(ctrlr->id.oaes) & (UINT32_C(1) << 8 | UINT32_C(1) << 11 | UINT32_C(1) << 31);
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_set_features,
@@ -571,7 +571,7 @@ static void enter_set_aer(struct nvme_ctrlr *ctrlr)
 		.cdw11 = htole32((ctrlr->opts.discovery ? 0 : 0x1f) | notices),
 	};
 
-	if (cmd.cdw11 == 0) { /* a discovery controller without notices, which need not have either command */
+	if (cmd.cdw11 == 0) { /* a discovery controller without notices need not have these commands */
 		events_set(ctrlr);
 		return;
 	}
@@ -590,7 +590,7 @@ static void scan_ana_read(struct nvme_ctrlr *ctrlr, int error)
 	nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_READY);
 }
 
-/* The namespaces are known; which of them this controller gives access to belongs to the same step. */
+/* The namespaces are known; reading their access states belongs to the same state. */
 static void namespaces_scanned(struct nvme_ctrlr *ctrlr, int error)
 {
 	if (error != 0 || ctrlr->in_failure || !nvme_ctrlr_has_ana(ctrlr)) {

@@ -9,7 +9,7 @@
 #include "nvme/internal.h"
 #include "util/log.h"
 
-#define RECORDS_MAX 4096 /* more than a host can use; a log that claims more is cut */
+#define RECORDS_MAX 4096 /* more than a host can use; further records of a log are not read */
 #define CHUNK       (64 * sizeof(struct nvmf_disc_log_entry)) /* bytes of one Get Log Page */
 #define TRIES       5
 
@@ -169,7 +169,7 @@ static void discovery_header_received(void *arg, const struct nvme_cqe *cqe)
 	} else if (d->checking && d->generation == le64toh(d->header->genctr)) {
 		discovery_finish(d, 0);
 	} else if (d->tries++ == TRIES) {
-		discovery_finish(d, -EAGAIN); /* it changes faster than we read */
+		discovery_finish(d, -EAGAIN); /* it changes faster than it is read */
 	} else {
 		discovery_start_over(d);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all fabrics share: the Connect command, and properties in place of registers. */
+/* Commands that every transport over fabrics needs: Connect, and properties in place of registers. Control thread. */
 #include "nvme/internal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the Error Information and the SMART log say, in words. Pure. */
+/* Texts for the Error Information log and the SMART log. Pure. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,8 @@ unsigned nvme_error_log_new(const struct nvme_error_log_page *entries, unsigned 
 	if (n == 0 || entries[0].error_count == 0) {
 		return 0;
 	}
-	if (seen == 0 || le64toh(entries[0].error_count) < seen) { /* how many are of our time is unknown */
+	/* a lower count: the log began anew, and how many entries are new is unknown */
+	if (seen == 0 || le64toh(entries[0].error_count) < seen) {
 		return 1;
 	}
 	while (found < n && le64toh(entries[found].error_count) > seen) {

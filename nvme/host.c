@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who this host is, for controllers of fabrics that are not told otherwise: what nvme-cli has written for the machine,
- * or else made from its machine id; the same at each start, so that targets can allow it. */
+/* The default NQN and id of this host: those that nvme-cli has written for the machine, or else made from its machine
+ * id. They are the same at each start, so that targets can allow the host. */
 #include "nvme/nvme.h"
 
 #include <stdio.h>
@@ -46,8 +46,8 @@ static bool hostid_parse(const char *text, uint8_t uuid[16])
 	return digits == 32;
 }
 
-/* The machine id is not to be shown to others (machine-id(5)): FNV-1a, 128 bits, of it, as a UUID of version 8 (RFC
- * 9562). */
+/* The machine id must not be shown to others (machine-id(5)), so its 128-bit FNV-1a hash is used, as a UUID of version
+ * 8 (RFC 9562). */
 static void hash_to_uuid(const char *text, uint8_t uuid[16])
 {
 	const unsigned __int128 prime = (unsigned __int128)1 << 88 | 0x13b;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Errors on demand: completions that are forged, with or without the command having been sent.
+/* Injected errors: completions whose status is forged, of commands that are sent or held back.
  *
- * The control thread says what is to happen to commands of an opcode; each queue pair's using thread carries it out. A
- * rule is a number of times and one word, both atomic, so nothing is locked; rules live as long as the controller. */
+ * The control thread sets a rule for an opcode; the using thread of each queue pair carries it out. A rule is a number
+ * of times and one word, both atomic, so there is no lock; rules live as long as the controller. */
 #include "nvme/internal.h"
 
 #include <errno.h>
@@ -78,7 +78,8 @@ static bool fault_take(struct rule *r, uint64_t *what)
 	return false;
 }
 
-/* The first that is due; otherwise NULL, and *next is when one will be. */
+/* The first held command that is due. NULL: none is, and *next is the time when one will be (UINT64_MAX: there is
+ * none). */
 static struct nvme_request *held_find_due(const struct nvme_qpair *qpair, uint64_t now, uint64_t *next)
 {
 	struct nvme_request *req;
@@ -93,7 +94,7 @@ static struct nvme_request *held_find_due(const struct nvme_qpair *qpair, uint64
 	return NULL;
 }
 
-/* Looks from the start after each one: its callback may have changed the list, or failed the queue pair. */
+/* The search begins anew after each command, whose callback may have changed the list, or had the queue pair fail. */
 static void held_timer_fired(void *arg)
 {
 	struct nvme_qpair *qpair = arg;
@@ -102,7 +103,7 @@ static void held_timer_fired(void *arg)
 
 	while ((req = held_find_due(qpair, now, &next)) != NULL) {
 		struct nvme_cqe cqe = {.cid = req->cmd.cid, .sqid = htole16(qpair->id)};
-		nvme_qpair_complete(qpair, &cqe); /* which puts the forged status in, and takes it off the list */
+		nvme_qpair_complete(qpair, &cqe); /* sets the forged status, and removes req from the list */
 	}
 	if (next != UINT64_MAX) {
 		thread_timer_start(&qpair->held_timer, env_ticks_to_ns(next - now) / 1000 + 1);
@@ -116,7 +117,7 @@ static void fault_hold(struct nvme_qpair *qpair, struct nvme_request *req, uint6
 	TAILQ_INSERT_TAIL(&qpair->held, req, link);
 	qpair->held_timer.fn = held_timer_fired;
 	qpair->held_timer.arg = qpair;
-	/* behind others, the timer finds out by itself when the next one is due */
+	/* if others are held, the timer is fired at once to find out which is due next */
 	thread_timer_start(&qpair->held_timer, TAILQ_FIRST(&qpair->held) == req ? delay_us : 0);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading the namespaces: the active list (in pieces of 1024), then Identify and the descriptors of each. */
+/* Reads the namespaces: the list of active ones (1024 at a time), then Identify and the descriptors of each. Control
+ * thread. */
 #include "nvme/internal.h"
 
 #include <errno.h>
@@ -9,16 +10,17 @@
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
-#define NSIDS_PER_LIST    1024
-#define NAMESPACES_MAX    4096 /* what we take of a controller: each costs 4 KiB, and the list is the target's to make */
-#define VERSION_1_3       0x10300u
-#define NSID_INVALID_FROM UINT32_C(0xfffffffe) /* a list's place to go on from (Base 5.17.2.2); all namespaces */
-#define STATUS_MASK       0x7ff                /* SCT and SC */
+#define NSIDS_PER_LIST 1024
+#define NAMESPACES_MAX 4096 /* of one controller: each costs 4 KiB, and the target decides how long its list is */
+#define VERSION_1_3    0x10300u
+/* FFFFFFFEh is not allowed in the list (Base 5.17.2.2), FFFFFFFFh means all namespaces. */
+#define NSID_INVALID_FROM UINT32_C(0xfffffffe)
+#define STATUS_MASK       0x7ff /* SCT and SC */
 
 struct nvme_ns_scan {
 	struct nvme_ctrlr *ctrlr;
 	void (*done)(struct nvme_ctrlr *ctrlr, int error);
-	bool aborted; /* the controller has let go of it: it ends with its outstanding command */
+	bool aborted; /* nobody waits for it any more: it ends with its outstanding command */
 	uint8_t *buf; /* 4 KiB, DMA-able */
 	uint32_t *nsids;
 	uint32_t num_nsids, next;
@@ -52,7 +54,7 @@ static void scan_end(struct nvme_ns_scan *s, int error)
 	done(ctrlr, error);
 }
 
-/* The answer is not to be handled: nobody waits for it any more, and the scan is gone. */
+/* True: the scan was aborted, and is freed now. */
 static bool scan_is_aborted(struct nvme_ns_scan *s)
 {
 	if (!s->aborted) {
@@ -68,7 +70,8 @@ static void scan_identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
 	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
 	int rc = nvme_ctrlr_admin(s->ctrlr, &cmd, s->buf, NVME_IDENTIFY_DATA_SIZE, false, cb, s);
 
-	if (s->ctrlr->state == NVME_CTRLR_SCAN_NS) { /* a rescan is watched like any admin command */
+	/* later scans have the time limit of any admin command (watch.c) */
+	if (s->ctrlr->state == NVME_CTRLR_SCAN_NS) {
 		nvme_ctrlr_step_goes_on(s->ctrlr);
 	}
 	if (rc != 0) {
@@ -78,7 +81,7 @@ static void scan_identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
 
 static void scan_identify_next(struct nvme_ns_scan *s);
 
-/* A namespace that we cannot use is left out: the table holds what the host may rely on. */
+/* False: this driver cannot use the namespace, which is left out. */
 static bool ns_parse(struct nvme_ns *ns, uint32_t stripe_bytes)
 {
 	const struct nvme_id_ns *id = &ns->id;
@@ -110,7 +113,8 @@ static const struct nvme_ns *ns_find_known(const struct nvme_ctrlr *ctrlr, uint3
 	return ns != NULL && ns->nsid == nsid ? ns : NULL;
 }
 
-/* Without access to a namespace (asymmetric access) a controller may clear its size: it has not changed. */
+/* A controller that gives no access to a namespace (asymmetric access) may report it with size 0: its size has not
+ * changed. */
 static void ns_restore_size(const struct nvme_ctrlr *ctrlr, uint32_t nsid, struct nvme_id_ns *id)
 {
 	const struct nvme_ns *old = ns_find_known(ctrlr, nsid);
@@ -143,14 +147,14 @@ static void ns_parse_descriptors(struct nvme_ns *ns, const uint8_t *buf, size_t 
 	}
 }
 
-/* The connection is lost, which says nothing of the namespace. */
+/* The connection is lost, so the failure of the command is not the namespace's. */
 static bool scan_is_cut_off(const struct nvme_ns_scan *s)
 {
 	return s->ctrlr->admin == NULL || s->ctrlr->admin->failed;
 }
 
-/* As Identify Namespace says it. Without any there, only what has been told apart on this connection is taken for the
- * same. */
+/* Compares the identifiers in Identify Namespace. If there are none, namespaces of one nsid count as the same only
+ * while the connection lasts. */
 static bool ns_has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id_ns *a, const struct nvme_id_ns *b)
 {
 	static const uint8_t none[sizeof(a->nguid)];
@@ -160,9 +164,9 @@ static bool ns_has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
-/* A namespace that is known keeps the identity it has: with another one it would be taken from its users. Otherwise
- * Identify's own identifiers stand if the controller has no descriptors, as before 1.3, and will not have any when it
- * is asked again. */
+/* A known namespace keeps the identity that it has: with another one, its users would lose it. For others, the
+ * identifiers in Identify Namespace are enough if the controller has no descriptors, as before 1.3, and a retry would
+ * not change that. */
 static void scan_descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 {
 	struct nvme_ctrlr *ctrlr = s->ctrlr;
@@ -181,7 +185,8 @@ static void scan_descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 	} else if ((status & STATUS_MASK) != NVME_SC_INVALID_FIELD && (status & NVME_SC_DNR) == 0) {
 		log_limited(LOG_LEVEL_WARNING, "%s: namespace %u: its descriptors could not be read: %s",
 			    ctrlr->trid.traddr, ns->nsid, nvme_status_text(status));
-		scan_end(s, ctrlr->state == NVME_CTRLR_READY ? -EAGAIN : -EIO); /* EAGAIN: read again, beside the I/O */
+		/* EAGAIN: the scan is repeated later, and I/O goes on */
+		scan_end(s, ctrlr->state == NVME_CTRLR_READY ? -EAGAIN : -EIO);
 		return;
 	}
 	scan_identify_next(s);
@@ -202,8 +207,8 @@ static void scan_descriptors_done(void *arg, const struct nvme_cqe *cqe)
 	scan_identify_next(s);
 }
 
-/* A namespace that does not say what it is: the others are none the worse for it. One that was in use stays as it was
- * known, unless the controller says that it is gone. */
+/* The Identify of a namespace failed: the other namespaces can be used nevertheless. One that was known stays as it
+ * was, unless the controller says that it does not exist. */
 static void scan_identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_t status)
 {
 	const struct nvme_ctrlr *ctrlr = s->ctrlr;
@@ -236,7 +241,7 @@ static void scan_identify_done(void *arg, const struct nvme_cqe *cqe)
 	}
 	struct nvme_ns *ns = &s->table->ns[s->table->count];
 	*ns = (struct nvme_ns){.nsid = nsid};
-	memcpy(&ns->id, s->buf, sizeof(ns->id)); /* once: the controller can still write there */
+	memcpy(&ns->id, s->buf, sizeof(ns->id)); /* copied first: the controller can still write to the buffer */
 	ns_restore_size(s->ctrlr, nsid, &ns->id);
 	if (!ns_parse(ns, s->ctrlr->stripe_bytes)) {
 		scan_identify_next(s);
@@ -303,8 +308,8 @@ static void scan_list_done(void *arg, const struct nvme_cqe *cqe)
 	for (n = 0; n < NSIDS_PER_LIST && list[n] != 0 && s->num_nsids < NAMESPACES_MAX; n++) {
 		uint32_t nsid = le32toh(list[n]);
 
-		/* ascending, as the specification has it, or the list would never end. NN may have grown since it was
-		 * read. */
+		/* the ids must ascend, as specified, or the list would never end. NN is not compared: it may have grown
+		 * since it was read. */
 		if (nsid <= last || nsid >= NSID_INVALID_FROM) {
 			log_limited(LOG_LEVEL_WARNING, "%s: the list of namespaces has %u after %u",
 				    s->ctrlr->trid.traddr, nsid, last);
@@ -329,7 +334,7 @@ static void scan_list_done(void *arg, const struct nvme_cqe *cqe)
 
 void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error))
 {
-	if (ctrlr->scan != NULL) { /* what changed may be behind it already */
+	if (ctrlr->scan != NULL) { /* the scan under way may have passed the namespace that changed */
 		ctrlr->scan_again = true;
 		return;
 	}

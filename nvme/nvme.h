@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The NVMe host: controllers, queue pairs, namespaces, over transports (nvme/transport.h).
+/* The NVMe host: controllers, queue pairs and namespaces, over several transports (nvme/transport.h).
  *
- * A controller belongs to the control thread: its life cycle is a state table (ctrlr.c), its admin queue is polled
- * there. An I/O queue pair is connected by the control thread and then used by exactly one thread, a reactor's: submit,
- * poll and flush take no lock. Nothing here waits: what takes time ends in a callback. */
+ * A controller belongs to the control thread, which polls its admin queue; its life is a table of states
+ * (ctrlr_states.c). The control thread connects an I/O queue pair, and then exactly one thread uses it, a reactor's:
+ * submit, poll and flush take no lock. No function waits: an operation that takes time ends in a callback. Functions
+ * are the control thread's unless their comment says otherwise. */
 #ifndef NVME_NVME_H
 #define NVME_NVME_H
 
@@ -40,7 +41,7 @@ struct nvme_transport {
 	enum nvme_trtype trtype;
 	const char *name;            /* "RDMA": how it is written; it is read in upper and lower case */
 	bool fabrics;                /* a network: subsystems have NQNs, and discovery can find them */
-	unsigned keys;               /* set of enum nvme_trid_key; what else an address has, is ignored */
+	unsigned keys;               /* set of enum nvme_trid_key; other parts of an address are ignored */
 	unsigned adrfams;            /* set of 1u << NVMF_ADDR_FAMILY_*; 0: it has no address families */
 	const char *default_trsvcid; /* where an address has none; NULL: it has no such thing */
 };
@@ -49,9 +50,9 @@ struct nvme_transport {
 const struct nvme_transport *nvme_transport_find(enum nvme_trtype trtype);
 /* The transport of that name in upper or lower case, or NULL. */
 const struct nvme_transport *nvme_transport_find_by_name(const char *name);
-/* The names of the transports that this program has, as "RDMA, TCP or PCIe", for messages; of those over fabrics, if
- * fabrics_only. Writes up to size bytes to text and returns it. */
 #define NVME_TRANSPORT_NAMES_MAX 80
+/* The names of the transports that this program has, as "RDMA, TCP or PCIe", for messages; only of those over fabrics,
+ * if fabrics_only. Writes up to size bytes to text, and returns text. */
 const char *nvme_transport_names(bool fabrics_only, char *text, size_t size);
 /* The name of a transport; "unknown" for a number that this program does not have. */
 const char *nvme_trtype_name(enum nvme_trtype trtype);
@@ -62,14 +63,15 @@ bool nvme_trtype_is_fabrics(enum nvme_trtype trtype);
 #define NVME_TRSVCID_MAX 33
 #define NVME_NQN_MAX     224 /* NVMe Base 2.0, 4.5: 223 bytes and a NUL */
 
+/* The address of a controller, or of a discovery service. */
 struct nvme_trid {
 	enum nvme_trtype trtype;
-	uint8_t adrfam; /* NVMF_ADDR_FAMILY_*: 1 IPv4, 2 IPv6 */
+	uint8_t adrfam; /* NVMF_ADDR_FAMILY_*: 1 IPv4, 2 IPv6; 0: as traddr is written */
 	char traddr[NVME_TRADDR_MAX];
 	char trsvcid[NVME_TRSVCID_MAX];
 	char subnqn[NVME_NQN_MAX];
-	/* Where we come from, over RDMA: an address of this machine, of the family of traddr, and a port. "": whatever
-	 * leads there. */
+	/* The source of the connection: an address of this machine, of the family of traddr, and a port. "": the
+	 * machine chooses. */
 	char host_traddr[NVME_TRADDR_MAX];
 	char host_trsvcid[NVME_TRSVCID_MAX];
 };
@@ -78,9 +80,10 @@ struct nvme_trid {
 /* Parses "trtype:RDMA adrfam:IPv4 traddr:10.0.0.1 trsvcid:4420 subnqn:nqn..." (any order; blanks between pairs). 0, or
  * -EINVAL and error names the key, the value and what is allowed. Pure. */
 int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ERROR_MAX]);
-/* The same address, from the same one, whatever the subsystem. Pure. */
+/* Whether two addresses, and the sources, are the same; subsystems are not compared. Pure. */
 bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
-/* "nqn.yyyy-mm.reverse.domain:..." or "nqn.2014-08.org.nvmexpress:uuid:..." (NVMe Base 2.0, 4.5). */
+/* Whether a text is an NQN: "nqn.yyyy-mm.reverse.domain:..." or "nqn.2014-08.org.nvmexpress:uuid:..." (Base 4.5). Pure.
+ */
 bool nvme_nqn_is_valid(const char *nqn);
 
 /* The life cycle. The numbers appear in the probe nvme_ctrlr_state and the tracepoint of that name. */
@@ -90,7 +93,7 @@ enum nvme_ctrlr_state {
 	NVME_CTRLR_READ_CAP,
 	NVME_CTRLR_READ_VS,
 	NVME_CTRLR_CHECK_CC,       /* is it enabled already? */
-	NVME_CTRLR_WAIT_READY_OLD, /* enabled by whoever had it before, not ready: may not be disabled yet */
+	NVME_CTRLR_WAIT_READY_OLD, /* its previous user has enabled it, and it is not ready: may not be disabled yet */
 	NVME_CTRLR_DISABLE,
 	NVME_CTRLR_WAIT_DISABLED,
 	NVME_CTRLR_ENABLE,
@@ -105,26 +108,27 @@ enum nvme_ctrlr_state {
 	NVME_CTRLR_BACK_OFF,     /* an attempt failed; the next one waits for its time */
 	NVME_CTRLR_FAILED,       /* given up: loss timeout, or no reconnect wanted */
 	NVME_CTRLR_REMOVED,      /* the device is gone */
-	NVME_CTRLR_AUTHENTICATE, /* after CONNECT, where the controller or we want it. Last, for recorded numbers stay
-				  */
+	NVME_CTRLR_AUTHENTICATE, /* after CONNECT, if the controller or our options demand it. Last, because numbers of
+				    states stand in recorded traces */
 	NVME_CTRLR_STATES
 };
+/* The name of a state; "unknown" for other numbers. Any thread. */
 const char *nvme_ctrlr_state_name(enum nvme_ctrlr_state s);
 
 /* What a controller tells its owner; on the control thread. */
 enum nvme_event {
-	NVME_EVENT_READY,   /* connected (again): queue pairs may be created; namespaces are known */
-	NVME_EVENT_DOWN,    /* connection lost or reset: all I/O queue pairs must be stopped and destroyed; the next
-			       attempt    waits for that; READY or FAILED follows */
-	NVME_EVENT_RETRY,   /* an attempt to connect has failed (nvme_ctrlr_last_error()); another one follows */
-	NVME_EVENT_FAILED,  /* given up; in place of DOWN, the same must be done */
-	NVME_EVENT_REMOVED, /* the device is gone, or the kernel wants it back; in place of DOWN; destroy the controller
-			       soon */
-	NVME_EVENT_NS_CHANGED, /* namespaces came, went or changed size; iterate again */
+	NVME_EVENT_READY,      /* connected (again): queue pairs may be created; namespaces are known */
+	NVME_EVENT_DOWN,       /* connection lost or reset: the owner must stop and destroy all I/O queue pairs, and the
+				  next attempt waits for that; READY or FAILED follows */
+	NVME_EVENT_RETRY,      /* an attempt to connect has failed (nvme_ctrlr_last_error()); another one follows */
+	NVME_EVENT_FAILED,     /* no further attempt is made; the owner must do the same as after DOWN */
+	NVME_EVENT_REMOVED,    /* the device is gone, or the kernel wants it back; the owner must do the same as after
+				  DOWN, and destroy the controller soon */
+	NVME_EVENT_NS_CHANGED, /* namespaces came, went or changed: nvme_ctrlr_next_ns() has other answers */
 	NVME_EVENT_LOG,        /* an asynchronous event of type error or SMART: its result is in `aer`, its page
 				  nvme_ctrlr_event_log() */
-	NVME_EVENT_DISCOVERY_CHANGED,
-	NVME_EVENT_ANA_CHANGED, /* nvme_ctrlr_ana_state() may say something else now */
+	NVME_EVENT_DISCOVERY_CHANGED, /* the discovery log has changed */
+	NVME_EVENT_ANA_CHANGED,       /* nvme_ctrlr_ana_state() may have other answers */
 };
 typedef void (*nvme_event_fn)(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg);
 
@@ -137,74 +141,89 @@ struct nvme_ctrlr_opts {
 	uint32_t keep_alive_ms; /* 0: none */
 	uint32_t connect_timeout_ms;
 	uint32_t admin_timeout_ms;
-	uint32_t io_timeout_ms; /* a command without an answer is aborted after this, and the controller is reset after
-				   as long again; 0: none */
-	bool io_timeout_resets; /* the controller is reset at once, without an Abort */
-	int32_t loss_timeout_s; /* -1: reconnect for ever; 0: a connection that is lost gets one attempt, at once */
-	uint32_t reconnect_delay_s; /* doubled at each failure up to 8 times this; the last one ends with loss_timeout_s
-				     */
+	uint32_t io_timeout_ms;     /* a command that had no answer for so long is aborted, and the controller is reset
+				       after as long again; 0: no limit */
+	bool io_timeout_resets;     /* the controller is reset at once, without an Abort */
+	int32_t loss_timeout_s;     /* -1: reconnect for ever; 0: a connection that is lost gets one attempt, at once */
+	uint32_t reconnect_delay_s; /* doubled at each failure, up to 8 times this; the last delay ends when
+				       loss_timeout_s does */
 	bool discovery;             /* a discovery controller: no I/O queues, no namespaces */
-	uint32_t admin_poll_us; /* between looks at an admin queue that has no descriptor; 0: as often as is useful */
+	uint32_t admin_poll_us; /* the interval at which an admin queue without a descriptor is polled; 0, or more than
+				   the default: the default, 2 ms */
 	/* RDMA: how often an unacknowledged packet is sent again (0 to 7), after 4.096 us << ack_timeout (0: as the
 	 * device has it; 1 to 31), the type of service of the packets (0: as the machine has it), and how long an
 	 * address or a route may take (0: 2 s). */
 	uint8_t rdma_retry_count, rdma_ack_timeout, rdma_tos;
 	uint16_t rdma_cm_timeout_ms;
-	/* DH-HMAC-CHAP, over fabrics: what proves to the controller who we are, and what the controller has to prove;
-	 * NULL: nothing. The controller holds references of its own. */
+	/* DH-HMAC-CHAP, over fabrics: the key with which this host authenticates, and the key that the controller must
+	 * prove to have; NULL: no key. The controller holds references of its own. */
 	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;
-	unsigned dhchap_hashes, dhchap_groups; /* sets of dhchap/'s that we offer; 0: all */
+	unsigned dhchap_hashes, dhchap_groups; /* the sets that this host offers (dhchap/dhchap.h); 0: all */
 	nvme_event_fn event;
 	void *event_arg;
 };
+/* Fills in the defaults. Pure. */
 void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts);
-/* What /etc/nvme/hostnqn and hostid say, or else made from the machine id. Control thread. */
+/* The NQN and the id of this host: those in /etc/nvme/hostnqn and hostid, or else made from the machine id. */
 void nvme_host_default(char hostnqn[NVME_NQN_MAX], uint8_t hostid[16]);
 
-/* Starts to connect. NULL, error and errno (EINVAL: the arguments; ENOMEM and others: the machine) if it cannot even
- * begin; what happens later comes as events. Control thread. */
+/* Creates a controller and starts to connect it; the outcome comes as an event. NULL, error and errno (EINVAL: the
+ * arguments; ENOMEM and others: the machine) if it cannot even begin. */
 struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct nvme_ctrlr_opts *opts,
 				     char error[NVME_ERROR_MAX]);
-/* Shuts the controller down as the specification wants it, then frees it and calls done(arg). Its I/O queue pairs must
- * be destroyed before. Events end at once. Control thread. */
+/* Shuts the controller down as the specification demands (Base 3.6), then frees it and calls done(arg). The owner has
+ * destroyed its I/O queue pairs before, and is told of no event any more. */
 void nvme_ctrlr_destroy(struct nvme_ctrlr *ctrlr, void (*done)(void *arg), void *arg);
-/* In NVME_EVENT_READY: this is not the controller that is wanted. The attempt has failed, as any may, and that is why.
- * Control thread. */
+/* For the owner, in NVME_EVENT_READY: this is not the controller that it wants. The attempt counts as failed, with that
+ * reason. */
 void nvme_ctrlr_refuse(struct nvme_ctrlr *ctrlr, const char *why);
-/* NVME_EVENT_DOWN soon, then a new attempt. 0, or -EBUSY when one is under way. Control thread. */
+/* Resets the controller: NVME_EVENT_DOWN soon, then a new attempt. 0, or -EBUSY: an attempt is under way. */
 int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr);
-/* The same by an NVM Subsystem Reset (Base 3.7.1), which resets every controller of the subsystem, other hosts' too.
- * -ENOTSUP: it has none (CAP.NSSRS). */
+/* The same by an NVM Subsystem Reset (Base 3.7.1), which resets every controller of the subsystem, other hosts' too. 0,
+ * -EBUSY, or -ENOTSUP: the controller has no such reset (CAP.NSSRS). */
 int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr);
 
-/* Other addresses of the same controller, tried in turn when it does not answer. 0, -ENOMEM; 0, -ENOENT.
- * nvme_ctrlr_trid() is the one in use, and none of them; nvme_ctrlr_switch() makes the next one that, from the next
- * attempt on. after: NULL is the first. Control thread. */
+/* Adds another address of the same controller; the addresses are tried in turn when the controller does not answer. 0
+ * or -ENOMEM. */
 int nvme_ctrlr_add_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid);
+/* Removes one. 0, or -ENOENT: it is not among them. The address in use, nvme_ctrlr_trid(), never is. */
 int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid *trid);
+/* The other addresses one by one: NULL for the first; NULL: no more. */
 const struct nvme_trid *nvme_ctrlr_next_alternate(const struct nvme_ctrlr *ctrlr, const struct nvme_trid *after);
+/* From the next attempt on, the first of the other addresses is used, and the one in use is the last of them. */
 void nvme_ctrlr_switch(struct nvme_ctrlr *ctrlr);
-/* Other keys, which may be NULL as in the options. A controller that is READY and has a key is authenticated with
- * again, on its admin queue, beside its I/O; if that fails, the keys stay as they were and the connection is made anew.
- * done(arg, 0) or (arg, negative errno, why), now or later. Control thread. */
+/* Gives the controller other keys, which may be NULL as in the options. A controller that is READY and gets a key
+ * authenticates again, on its admin queue, while its I/O goes on; if that fails, it keeps the keys that it had, and the
+ * connection is made anew. done(arg, 0) or (arg, negative errno, why), from within or later. */
 void nvme_ctrlr_set_keys(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyring_key *ctrlr_key,
 			 void (*done)(void *arg, int error, const char *why), void *arg);
 
+/* Where the controller is. */
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr);
-uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr); /* TSC when that state was entered */
+/* When it entered that state, in ticks (env_ticks()). */
+uint64_t nvme_ctrlr_state_ticks(const struct nvme_ctrlr *ctrlr);
+/* The address in use, or that of the next attempt. */
 const struct nvme_trid *nvme_ctrlr_trid(const struct nvme_ctrlr *ctrlr);
+/* Identify Controller, as of the last NVME_EVENT_READY. */
 const struct nvme_id_ctrl *nvme_ctrlr_identify(const struct nvme_ctrlr *ctrlr);
+/* The register CAP. */
 uint64_t nvme_ctrlr_cap(const struct nvme_ctrlr *ctrlr);
+/* The register VS. */
 uint32_t nvme_ctrlr_vs(const struct nvme_ctrlr *ctrlr);
-uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr);    /* granted */
-uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr); /* bytes, of MDTS and the transport */
-uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr); /* pieces of memory (iovs) one I/O command may use */
-uint32_t
-nvme_ctrlr_buf_align(const struct nvme_ctrlr *ctrlr); /* bytes: what addresses and lengths of iovs are multiples of */
-uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr);        /* of Connect, or (PCIe) of Identify */
-const char *nvme_ctrlr_last_error(const struct nvme_ctrlr *ctrlr); /* why it is down or failed; "" if it is not */
+/* How many I/O queues the controller has granted. */
+uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr);
+/* Bytes that one command can transfer: the lower of MDTS and the transport's limit. */
+uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr);
+/* The number of iovs that one I/O command can have. */
+uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr);
+/* Bytes: the addresses and lengths of iovs must be multiples of this. */
+uint32_t nvme_ctrlr_buf_align(const struct nvme_ctrlr *ctrlr);
+/* The controller's id: of the answer to Connect, or (PCIe) of Identify. */
+uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr);
+/* Why it is down or has failed; "" if it has not. */
+const char *nvme_ctrlr_last_error(const struct nvme_ctrlr *ctrlr);
 
-/* Namespaces, as of the last NVME_EVENT_READY or _NS_CHANGED. Control thread; I/O code copies what it needs. */
+/* A namespace, as of the last NVME_EVENT_READY or _NS_CHANGED. Code of other threads keeps copies of what it needs. */
 struct nvme_ns {
 	uint32_t nsid;
 	uint32_t block_size; /* bytes */
@@ -223,13 +242,15 @@ struct nvme_ns {
 /* The namespace with the smallest id above `after` (0: the first), or NULL. */
 const struct nvme_ns *nvme_ctrlr_next_ns(const struct nvme_ctrlr *ctrlr, uint32_t after);
 
-/* Asymmetric namespace access. What the controller says of a group of namespaces (nvme_ns.anagrpid), as of the last
- * NVME_EVENT_READY or _ANA_CHANGED; optimized if it does not report such states. Control thread. */
+/* The state of asymmetric namespace access of a group of namespaces (nvme_ns.anagrpid), as of the last NVME_EVENT_READY
+ * or _ANA_CHANGED; optimized if the controller does not report such states. */
 enum nvme_ana_state nvme_ctrlr_ana_state(const struct nvme_ctrlr *ctrlr, uint32_t anagrpid);
-bool nvme_ctrlr_has_ana(const struct nvme_ctrlr *ctrlr);     /* it reports such states */
-uint32_t nvme_ctrlr_anatt_s(const struct nvme_ctrlr *ctrlr); /* the longest that a transition may take, in seconds */
-/* Has the log read again, say because a command ended with a status that it should explain; NVME_EVENT_ANA_CHANGED
- * follows, or the end of the connection. */
+/* Whether it reports such states. */
+bool nvme_ctrlr_has_ana(const struct nvme_ctrlr *ctrlr);
+/* The longest time that a transition may take, in seconds (ANATT). */
+uint32_t nvme_ctrlr_anatt_s(const struct nvme_ctrlr *ctrlr);
+/* Has the ANA log read again, for example because a command ended with a status that the log should explain.
+ * NVME_EVENT_ANA_CHANGED follows, or the end of the connection. */
 void nvme_ctrlr_read_ana(struct nvme_ctrlr *ctrlr);
 struct nvme_ana_group {
 	uint32_t anagrpid;
@@ -239,21 +260,21 @@ struct nvme_ana_group {
  * -EINVAL. Pure. */
 int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *groups, uint32_t max);
 
-/* The log page that an NVME_EVENT_LOG names, NVME_EVENT_LOG_BYTES of it; NULL: it could not be read. Valid during the
- * event; reading it is what has cleared the event, so this is the only time that it is seen. Control thread. */
 #define NVME_EVENT_LOG_BYTES 512
+/* The log page that an NVME_EVENT_LOG names, NVME_EVENT_LOG_BYTES of it; NULL: it could not be read. Valid during the
+ * event. Reading the page has cleared the event in the controller, so the page is told only this once. */
 const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr);
-/* What a SMART log says that a person should know, in one line. Pure. */
 #define NVME_HEALTH_TEXT_MAX 512
+/* Describes in one line the warnings of a SMART log. text: size bytes. Pure. */
 void nvme_smart_text(const struct nvme_smart_log *smart, char *text, size_t size);
-/* How many of the n entries of an Error Information log, which has the newest first, came after the one with the count
- * `seen`; 0: none has been seen, and the newest one alone is new. Pure. */
+/* How many of the n entries of an Error Information log, newest first, came after the entry whose error count is
+ * `seen`. seen is 0 if none has been seen: then only the newest entry counts as new. Pure. */
 unsigned nvme_error_log_new(const struct nvme_error_log_page *entries, unsigned n, uint64_t seen);
-/* One entry, in one line. Pure. */
+/* Describes an entry in one line. text: size bytes. Pure. */
 void nvme_error_log_text(const struct nvme_error_log_page *e, char *text, size_t size);
 
-/* A command. Embedded in its submitter's request with nvme_request_size() bytes in all; the submitter fills in cmd (not
- * cid, PSDT, the data pointer), the data and cb. */
+/* A command, of nvme_request_size() bytes. Its submitter owns the memory, and fills in cmd (but not cid, PSDT and the
+ * data pointer), the data and cb. From nvme_qpair_submit() until cb, the memory is the queue pair's. */
 struct nvme_request {
 	struct nvme_sqe cmd;
 	const struct iovec *iovs; /* stays valid until the completion */
@@ -262,8 +283,8 @@ struct nvme_request {
 	uint32_t data_len; /* bytes; the sum of iovs */
 	void *md;          /* separate metadata, or NULL */
 	uint32_t md_len;
-	/* status: 15 bits as in the CQE without the phase (SC, SCT, CRD, M, DNR); cqe is valid during the call. The
-	 * memory is the submitter's again when this is called. */
+	/* The completion; cqe is valid during the call, and nvme_cqe_status() gives its status without the phase bit.
+	 * The memory is the submitter's again. */
 	void (*cb)(struct nvme_request *req, const struct nvme_cqe *cqe);
 	void *cb_arg;
 	/* private from here on */
@@ -272,105 +293,121 @@ struct nvme_request {
 	uint8_t late;   /* enum nvme_late */
 	uint8_t forged; /* enum nvme_forged; valid while the queue pair is `injecting` */
 	uint16_t forged_status;
-	uint64_t due_ticks; /* of one that is held */
+	uint64_t due_ticks; /* when a held command is completed */
 	TAILQ_ENTRY(nvme_request) link;
 	uint8_t transport[] __attribute__((aligned(64)));
 };
-/* Bytes of a request, the room for any transport included; known before any controller is. */
+/* Bytes of a request, with the memory behind it that any of the transports needs. Constant. Any thread. */
 size_t nvme_request_size(void);
 
-/* Words for a status as nvme_cqe_status() gives it. */
+/* A text for a status as nvme_cqe_status() gives it. Valid until the thread's next call. Any thread. */
 const char *nvme_status_text(uint16_t status);
 
-/* Admin commands, on the control thread. The controller owns the copy of the command; data is a buffer of data_len
- * bytes that stays valid until the callback (NULL: none), and is DMA-able for PCIe. 0, or -ENXIO when there is no admin
- * queue, -ENOMEM. */
+/* Sends an admin command, of which it keeps a copy. data: data_len bytes of DMA-able memory that stays valid until the
+ * callback; NULL: the command has no data. 0: cb(arg, cqe) follows; -ENXIO: there is no admin queue; -EAGAIN: it is
+ * full; -ENOMEM. */
 int nvme_ctrlr_admin(struct nvme_ctrlr *ctrlr, const struct nvme_sqe *cmd, void *data, uint32_t data_len,
 		     bool to_device, void (*cb)(void *arg, const struct nvme_cqe *cqe), void *arg);
 
-/* Error injection: what becomes of the next `times` commands of an opcode. Control thread. */
+/* Error injection: how the next `times` commands of an opcode end. */
 struct nvme_injection {
-	bool io; /* of the I/O queues, or of the admin queue (whoever sends it) */
+	bool io; /* commands of I/O queues; false: of the admin queue, whoever sends them */
 	uint8_t opcode;
-	bool hold; /* it is not sent at all, and completed after delay_us; else it is sent, and its status replaced */
+	bool hold; /* the command is not sent, and completed after delay_us; else it is sent, and its status replaced */
 	uint64_t delay_us; /* at most NVME_INJECTION_DELAY_MAX_US */
 	uint32_t times;
 	uint16_t status; /* as nvme_cqe_status() gives it; 0: success */
 };
 #define NVME_INJECTION_DELAY_MAX_US (UINT64_C(1) << 42)
-/* In place of what was said of that opcode before. 0, -EINVAL, -ENOMEM. */
+/* Injects errors, in place of those injected before for that opcode. 0, -EINVAL, -ENOMEM. */
 int nvme_ctrlr_inject(struct nvme_ctrlr *ctrlr, const struct nvme_injection *injection);
-/* 0, or -ENOENT: there is none, or it has been used up. */
+/* Ends the injection for an opcode. 0, or -ENOENT: there is none, or it has been used up. */
 int nvme_ctrlr_inject_end(struct nvme_ctrlr *ctrlr, bool io, uint8_t opcode);
 
-/* Discovery. What a record of a discovery log says (Base 5.16.1.23). */
+/* A record of a discovery log (Base 5.16.1.23). */
 struct nvme_discovered {
 	struct nvme_trid trid;
 	uint8_t subtype; /* 1: another discovery service, 2: an NVM subsystem, 3: this discovery service */
 	uint16_t port_id;
 };
-/* Decodes one record. 0; -EPROTONOSUPPORT, -EAFNOSUPPORT: an address that this build cannot reach; -EINVAL: not a valid
- * record. Pure. */
+/* Decodes one record. 0; -EPROTONOSUPPORT: no transport of this program; -EAFNOSUPPORT: none of the transport's address
+ * families; -EINVAL: the record is not valid. Pure. */
 int nvme_discovery_decode(const struct nvmf_disc_log_entry *entry, struct nvme_discovered *out);
-/* Reads the whole log of a discovery controller (opts.discovery) that is READY. done(arg, 0, found, n) with the records
- * that decode; found is freed after the call. Or a negative errno: -EIO, -ENXIO, -ENOMEM, -EAGAIN (it kept changing).
- * Control thread. */
+/* error 0: the n records that could be decoded, which are freed after the call; or a negative errno. */
 typedef void (*nvme_discovery_fn)(void *arg, int error, const struct nvme_discovered *found, uint32_t n);
+/* Reads the whole log of a discovery controller (opts.discovery) that is READY, and calls done: with -EIO, -ENXIO,
+ * -ENOMEM, or -EAGAIN (the log kept changing) if that fails. */
 void nvme_discovery_read(struct nvme_ctrlr *ctrlr, nvme_discovery_fn done, void *arg);
 
 /* Where a queue pair is. The numbers appear in the probe nvme_qpair_state. */
 enum nvme_qpair_state {
 	NVME_QPAIR_NONE,
-	NVME_QPAIR_CONNECTING, /* it has its memory; the device, or the target, is being told of it */
-	NVME_QPAIR_READY,      /* in use; the admin queue: its connection is there */
-	NVME_QPAIR_FAILED,     /* takes nothing any more */
-	NVME_QPAIR_STOPPING,   /* its end was asked for */
+	NVME_QPAIR_CONNECTING, /* its memory is allocated; it is being created in the device, or connected */
+	NVME_QPAIR_READY,      /* in use; of the admin queue: it is connected */
+	NVME_QPAIR_FAILED,     /* takes no command any more */
+	NVME_QPAIR_STOPPING,   /* nvme_qpair_stop() was called */
 	NVME_QPAIR_FREED,
 	NVME_QPAIR_STATES
 };
+/* The name of a state; "unknown" for other numbers. Any thread. */
 const char *nvme_qpair_state_name(enum nvme_qpair_state s);
 
-/* I/O queue pairs. Creation on the control thread while the controller is READY; ready(arg, qpair, 0) or ready(arg,
- * NULL, negative errno) comes on the control thread; -ECONNRESET: the controller goes down, and its event follows. Then
- * one thread uses it. */
+/* Options of an I/O queue pair. */
 struct nvme_qpair_opts {
 	uint16_t entries; /* 0: the controller's */
 	int numa_node;    /* of the thread that will use it; -1: any */
 	unsigned lcore;   /* of that thread */
 };
+/* Creates an I/O queue pair of a controller that is READY. ready(arg, qpair, 0) or ready(arg, NULL, negative errno)
+ * follows, from within or later, on the control thread: -ENXIO: the controller is not READY; -ENOSPC: it has granted no
+ * more queues; -ENOMEM; -ECONNREFUSED, -EIO and others: it was refused; -ECONNRESET: the controller goes down, and its
+ * event follows. Then one thread uses the queue pair. */
 void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *opts,
 		       void (*ready)(void *arg, struct nvme_qpair *qpair, int error), void *arg);
-/* Its end, in three steps, so that no buffer is reused while the device may still touch it:
- * 1. control thread: nvme_qpair_stop() has the device leave the queue alone; done(arg) comes on the control thread;
- * 2. using thread: nvme_qpair_abort_all() completes what is outstanding with NVME_SC_ABORT_QUEUE; no use after that;
- * 3. control thread: nvme_qpair_destroy(). */
+/* A queue pair ends in three steps, so that no buffer is reused while the device may still access it:
+ * 1. control thread: nvme_qpair_stop() has the device end its use of the queue; done(arg) comes on the control thread,
+ *    from within or later;
+ * 2. using thread: nvme_qpair_abort_all();
+ * 3. control thread: nvme_qpair_destroy().
+ * This is the first step. The using thread may go on submitting and polling meanwhile. */
 void nvme_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
-/* The using thread, when it will not submit or poll any more. If nothing is outstanding, the control thread may do all
- * three steps. */
+/* The using thread will not submit or poll any more: stops its timers. If no command is outstanding, the control thread
+ * may then do all three steps. The using thread. */
 void nvme_qpair_leave(struct nvme_qpair *qpair);
+/* The second step: completes each outstanding command with NVME_SC_ABORT_QUEUE. The using thread, which does not use
+ * the queue pair afterwards. */
 void nvme_qpair_abort_all(struct nvme_qpair *qpair);
+/* The third step: frees the queue pair. */
 void nvme_qpair_destroy(struct nvme_qpair *qpair);
 
-/* The using thread. Submit: 0, or -EAGAIN when the queue is full (completions make room), -ENXIO when it is not
- * connected any more. With deferred doorbells, the device sees the command at the next flush or poll. */
+/* Submits a command; the device need not see it before the next flush or poll. 0; -EAGAIN: the queue is full, and
+ * completions make room; -ENXIO: the queue pair has failed; -EFAULT, -E2BIG, -EINVAL: the transport cannot describe the
+ * data. The using thread. */
 int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req);
+/* Sends what has been submitted. The using thread. */
 void nvme_qpair_flush(struct nvme_qpair *qpair);
-/* Handles up to max completions (0: all there are) and rings what is pending. The number, or -ENXIO when the queue pair
- * has failed: NVME_EVENT_DOWN (or FAILED, REMOVED) follows. What was outstanding has then been completed with
- * NVME_SC_ABORT_QUEUE, or (PCIe: the drive may still write to its memory) will be by nvme_qpair_abort_all(), after
- * nvme_qpair_stop(). */
+/* Handles up to max completions (0: all there are) and flushes. The number, or -ENXIO when the queue pair has failed:
+ * NVME_EVENT_DOWN (or FAILED, REMOVED) follows. Outstanding commands have then been completed with NVME_SC_ABORT_QUEUE,
+ * or (PCIe: the drive may still write to their memory) nvme_qpair_abort_all() will complete them, after
+ * nvme_qpair_stop(). The using thread. */
 int nvme_qpair_poll(struct nvme_qpair *qpair, uint32_t max);
-/* For reactors that sleep: a descriptor, or -1, and the request for a wake-up (true: completions are there already). */
+/* A descriptor that becomes readable when there are completions, for a reactor that sleeps; -1: there is none. Any
+ * thread. */
 int nvme_qpair_fd(const struct nvme_qpair *qpair);
+/* Requests a wake-up on the descriptor, before the thread sleeps. True: there are completions already, and it must poll
+ * instead. The using thread. */
 bool nvme_qpair_arm(struct nvme_qpair *qpair);
 
-/* Local drives: arrived(traddr, arg) on the control thread for each NVMe controller that is bound to vfio-pci or
- * uio_pci_generic, for those that are so already before this returns, then for each that comes. NULL ends it. 0 or a
- * negative errno. Control thread. */
+/* Local drives: calls arrived(traddr, arg), on the control thread, for each NVMe controller that is bound to vfio-pci
+ * or uio_pci_generic: for those that are bound already before it returns, then for each that is bound later. arrived:
+ * NULL ends that. 0 or a negative errno. */
 int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *arg);
 
+/* Its id; 0: the admin queue. Any thread. */
 uint16_t nvme_qpair_id(const struct nvme_qpair *qpair);
+/* How many commands may be outstanding. Any thread. */
 uint16_t nvme_qpair_entries(const struct nvme_qpair *qpair);
+/* How many commands are outstanding. The using thread. */
 uint32_t nvme_qpair_outstanding(const struct nvme_qpair *qpair);
 
 #endif

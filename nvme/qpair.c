@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all queue pairs have in common: command ids, completion, failure. */
+/* The part that queue pairs of all transports share: command ids, completion, failure. The using thread. */
 #include "nvme/internal.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 	qpair->id = id;
 	qpair->entries = entries;
 	qpair->by_slot = calloc(entries, sizeof(*qpair->by_slot));
-	while (qpair->slot_mask <= entries - 1u) { /* its highest value stays free: no command id is all ones */
+	while (qpair->slot_mask <= entries - 1u) { /* its highest value is no slot, so that no command id is all ones */
 		qpair->slot_mask = (uint16_t)(qpair->slot_mask << 1 | 1);
 	}
 	qpair->free_cids = calloc(entries, sizeof(*qpair->free_cids));
@@ -82,7 +82,8 @@ int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t
 	qpair->num_free = entries;
 	TAILQ_INIT(&qpair->held);
 	qpair->injecting = ctrlr->faults != NULL;
-	qpair->watched = true; /* until it is handed out: the control thread's steps have their own deadlines */
+	qpair->watched = true; /* until it is handed to its user: the steps of the control thread have time limits of
+				  their own */
 	if (id != 0 && nvme_qpair_alarm_init(qpair) != 0) {
 		qpair_free_arrays(qpair);
 		return -ENOMEM;
@@ -99,7 +100,7 @@ void nvme_qpair_fini(struct nvme_qpair *qpair)
 
 static bool qpair_is_injecting(const struct nvme_qpair *qpair)
 {
-	return __atomic_load_n(&qpair->injecting, __ATOMIC_ACQUIRE); /* with it, ctrlr->faults is there */
+	return __atomic_load_n(&qpair->injecting, __ATOMIC_ACQUIRE); /* if true, ctrlr->faults is set */
 }
 
 int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req)
@@ -145,7 +146,7 @@ static void request_complete_forged(struct nvme_qpair *qpair, struct nvme_reques
 {
 	struct nvme_cqe forged = *cqe;
 
-	if (req->forged == NVME_FORGED_HELD) { /* a device that answers what it never got */
+	if (req->forged == NVME_FORGED_HELD) { /* the device has answered a command that was never sent */
 		TAILQ_REMOVE(&qpair->held, req, link);
 	}
 	forged.status = htole16((uint16_t)(req->forged_status << 1));
@@ -190,9 +191,9 @@ void nvme_qpair_fail(struct nvme_qpair *qpair)
 {
 	struct nvme_cqe cqe = {.status = htole16(NVME_SC_ABORT_QUEUE << 1)};
 
-	qpair->failed = true; /* first: callbacks that submit again get -ENXIO */
+	qpair->failed = true; /* first, so that callbacks that submit again get -ENXIO */
 	if (qpair->ops->shut != NULL) {
-		qpair->ops->shut(qpair); /* a target that is late, or hostile, must not write into memory that others
+		qpair->ops->shut(qpair); /* a target that is late or hostile must not write to memory that has another
 					    use by then */
 	}
 	nvme_qpair_set_state(qpair, NVME_QPAIR_FAILED);

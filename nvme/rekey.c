@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Other keys for a controller that is in use. Control thread. */
+/* Changes the keys of a controller that is in use. Control thread. */
 #include "nvme/internal.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct nvme_rekey {
 
 static void ctrlr_replace_keys(struct nvme_ctrlr *ctrlr, struct keyring_key *key, struct keyring_key *ctrlr_key)
 {
-	keyring_hold(key); /* first: they may be those there are */
+	keyring_hold(key); /* first, because they may be the same keys */
 	keyring_hold(ctrlr_key);
 	keyring_put(ctrlr->opts.dhchap_key);
 	keyring_put(ctrlr->opts.dhchap_ctrlr_key);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Commands without an answer, and queue pairs that have failed: what the using thread finds out, and what the control
- * thread does about it.
+/* Commands without an answer, and queue pairs that have failed: the using thread finds them, and the control thread
+ * acts on them.
  *
- * A command that has had no answer for io_timeout_ms is aborted by an Abort command; one that still has none after as
- * long again breaks its queue pair, and that resets the controller: then everything outstanding is completed, with a
+ * A command that has had no answer for io_timeout_ms is aborted by an Abort command. If it still has none after as long
+ * again, its queue pair is broken and the controller is reset: then all outstanding commands are completed, with a
  * status. */
 #include "nvme/internal.h"
 
@@ -15,13 +15,13 @@
 
 #define LOOK_MIN_US   UINT64_C(10000)
 #define LOOK_MAX_US   UINT64_C(1000000)
-#define FORMAT_NVM_OP 0x80 /* takes as long as it takes */
+#define FORMAT_NVM_OP 0x80 /* has no time limit */
 
-/* How a command without an answer goes on. It is seen twice before anything is done: a thread that did not run for a
- * while finds the answers it missed in between. */
+/* What has been done about a command without an answer. It must be found late twice before anything is done: a thread
+ * that was absent reads the answers that it has missed in between. */
 enum nvme_late { LATE_NOT, LATE_SEEN, LATE_ABORTED };
 
-/* Four looks per limit: precise enough, and rare. */
+/* Four looks per time limit: precise enough, and rare. */
 static uint64_t look_interval_us(uint32_t limit_ms)
 {
 	uint64_t us = limit_ms * UINT64_C(250);
@@ -58,7 +58,7 @@ void nvme_qpair_report(struct nvme_qpair *qpair)
 
 static void abort_request(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now)
 {
-	if (alarm_is_free(qpair)) { /* else at the next look */
+	if (alarm_is_free(qpair)) { /* else it is aborted at the next look */
 		req->late = LATE_ABORTED;
 		req->abort_ticks = now;
 		qpair->alarm->broken = false;
@@ -98,7 +98,7 @@ static void qpair_watch_due(void *arg)
 	uint64_t now = env_ticks(), limit = env_us_to_ticks(qpair->ctrlr->opts.io_timeout_ms * UINT64_C(1000));
 
 	if (nvme_qpair_outstanding(qpair) == 0 || (qpair->failed && qpair->reported)) {
-		qpair->watched = qpair->failed; /* the next submission starts it again */
+		qpair->watched = qpair->failed; /* the next submission starts the timer again */
 		return;
 	}
 	for (uint16_t slot = 0; slot < qpair->entries && !qpair->failed; slot++) {
@@ -140,7 +140,7 @@ int nvme_qpair_alarm_init(struct nvme_qpair *qpair)
 	return 0;
 }
 
-/* One that is under way is freed when it arrives. */
+/* A message that is under way is freed when it arrives. */
 void nvme_qpair_alarm_fini(struct nvme_qpair *qpair)
 {
 	struct nvme_qpair_alarm *a = qpair->alarm;
@@ -157,7 +157,8 @@ static void late_abort_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
-	ctrlr->aborts--; /* whether it found the command or not: that has its own completion, or the second limit */
+	ctrlr->aborts--; /* the result does not matter: either the command is completed, or it reaches the second limit
+			  */
 }
 
 static void late_command_abort(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t cid, uint8_t opcode)
@@ -184,7 +185,7 @@ static void alarm_received(struct thread_msg *msg)
 	__atomic_store_n(&a->posted, false, __ATOMIC_RELEASE); /* pairs with alarm_is_free() */
 	struct nvme_ctrlr *ctrlr = copy.qpair->ctrlr;
 	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure || copy.qpair->stopping) {
-		return; /* it is being dealt with */
+		return; /* the controller or the queue pair is being ended already */
 	}
 	if (copy.broken) {
 		nvme_ctrlr_lost(ctrlr, "queue pair %u: %s", copy.qpair->id, copy.why);
@@ -226,7 +227,7 @@ static void ctrlr_watch_due(void *arg)
 	if (ctrlr->ops->check != NULL) {
 		ctrlr->ops->check(ctrlr);
 	}
-	/* When this thread was away for a whole look, the answers it missed come first. */
+	/* If this thread was absent, the answers that it has missed are read first. */
 	if (!ctrlr->in_failure && !thread_timer_was_absent(&ctrlr->watch_timer, THREAD_ABSENT_PART * period_us)) {
 		admin_queue_check_late(ctrlr);
 	}

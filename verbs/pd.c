@@ -10,18 +10,18 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-/* Offering memory may take long. */
+/* Registering memory may take long, so it is retried seldom. */
 #define RETRY_US     UINT64_C(1000000)
 #define RETRY_MAX_US UINT64_C(4000000)
 
 static struct verbs_pd *pds;
 static unsigned jobs; /* under way; control thread */
 
-/* Of memory that devices did not take. */
+/* The retry of memory that devices have refused. */
 static struct {
 	struct thread_timer timer;
-	bool waits;        /* for the timer; control thread */
-	uint64_t delay_us; /* of the next time; 0: RETRY_US. Control thread */
+	bool waits;        /* the timer runs; control thread */
+	uint64_t delay_us; /* from now to the next retry; 0: RETRY_US. Control thread */
 	struct thread_msg msg;
 	atomic_bool asked; /* the message is under way */
 } retry;
@@ -37,8 +37,8 @@ static void region_table_free_retired(struct thread_msg *msg)
 	free(container_of(msg, struct verbs_region_table, retired));
 }
 
-/* On whatever thread got or gave back memory, one at a time: the wait for readers of the old table is the control
- * thread's. */
+/* Publishes a new table. On the thread that allocated or freed memory, one at a time; the control thread waits for a
+ * grace period and frees the old table. */
 static void region_table_publish(struct verbs_pd *pd, struct verbs_region_table *table)
 {
 	struct verbs_region_table *old = pd->table;
@@ -47,7 +47,8 @@ static void region_table_publish(struct verbs_pd *pd, struct verbs_region_table 
 	thread_post(thread_control(), &old->retired, region_table_free_retired);
 }
 
-/* iWARP carries the answer to an RDMA READ as an RDMA WRITE, so there what is read into must be remotely writable. */
+/* iWARP carries the answer to an RDMA READ as an RDMA WRITE: there the memory that data is read into must be remotely
+ * writable. */
 static int pd_access_flags(const struct verbs_pd *pd)
 {
 	if (pd->side == VERBS_SIDE_HOST) {
@@ -58,7 +59,7 @@ static int pd_access_flags(const struct verbs_pd *pd)
 		       : IBV_ACCESS_LOCAL_WRITE;
 }
 
-/* What keeps a device from taking memory may pass: another gives back its regions, or somebody raises a limit. */
+/* The reason why a device refuses memory may pass: another process frees its regions, or somebody raises a limit. */
 static void regions_offer_again(void *arg)
 {
 	uint64_t next_us = 2 * retry.delay_us;
@@ -66,7 +67,7 @@ static void regions_offer_again(void *arg)
 
 	retry.waits = false;
 	for (struct verbs_pd *pd = pds; pd != NULL; pd = pd->next) {
-		/* one that is being registered would keep us waiting: its end comes back here */
+		/* a domain that is still being registered would block this thread; it is retried when that has ended */
 		if (!pd->registering && atomic_exchange(&pd->lacks, false)) {
 			atomic_store(&pd->repeating, true);
 			env_mem_repeat(&pd->listener);
@@ -95,7 +96,7 @@ static void regions_retry_requested(struct thread_msg *msg)
 
 static void region_refused(struct verbs_pd *pd, void *addr, size_t len)
 {
-	if (!pd->repeating) { /* a connection request may bring it about, and the next one again */
+	if (!pd->repeating) { /* each connection request may cause it again */
 		log_limited(LOG_LEVEL_ERROR,
 			    "%s: %zu bytes at %p could not be registered, and are offered again: %s (a limit on locked "
 			    "memory? see ulimit -l)",
@@ -159,7 +160,7 @@ static void region_remove(void *ctx, void *addr, size_t len)
 		at++;
 	}
 	if (at == old->count) {
-		return; /* one that the device had not taken */
+		return; /* the device had refused it */
 	}
 	struct verbs_region_table *table = malloc(region_table_size(old->count - 1));
 	struct ibv_mr *mr = old->regions[at].mr;
@@ -220,7 +221,7 @@ static struct verbs_pd *pd_make(struct ibv_context *verbs, enum verbs_side side)
 	return pd;
 }
 
-/* The first registration: beside, or on the control thread where somebody waits for it. */
+/* The first registration: on a worker thread, or on the control thread if its caller waits for it. */
 static void pd_register_memory(struct worker_job *job)
 {
 	struct verbs_pd *pd = container_of(job, struct verbs_pd, job);
@@ -235,7 +236,7 @@ static void pd_job_done(struct worker_job *job)
 
 	jobs--;
 	pd->job_left = false;
-	if (pd->refs == 0) { /* given back meanwhile */
+	if (pd->refs == 0) { /* the last reference was dropped meanwhile */
 		pd_free(pd);
 	} else {
 		verbs_pd_settle(pd);
@@ -248,7 +249,7 @@ static void pd_start_job(struct verbs_pd *pd)
 	pd->job_left = true;
 	jobs++;
 	worker_run(NULL, &pd->job);
-	if (pd->job.error != 0) { /* no thread: then here */
+	if (pd->job.error != 0) { /* there is no worker thread: do it here */
 		pd_register_memory(&pd->job);
 	}
 }
@@ -263,7 +264,7 @@ void verbs_pd_settle(struct verbs_pd *pd)
 	while (sem_wait(&pd->registered) != 0) { /* EINTR */
 	}
 	pd->registering = false;
-	pd->refs++; /* a waiter may give it back */
+	pd->refs++; /* a waiter may drop its reference */
 	if (atomic_load(&pd->lacks)) {
 		regions_schedule_retry();
 	}

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the RDMA host and the RDMA target share: protection domains, with all of our DMA-able memory registered in them.
+/* Protection domains, which the RDMA host and the RDMA target share: all DMA-able memory of the process is registered
+ * in each of them.
  *
- * A device has one for each side. The target's memory is for its own device only: no peer gets a right to it, whatever
- * key it tries, for keys can be guessed. The host driver hands keys to the targets that it is told to attach, so its
- * memory can be reached with them, on its connections and on no others: the keys of one domain open nothing on the
- * queue pairs of the other. */
+ * A device has one domain for each side. In the target's domain no peer has a right to access memory, whatever key it
+ * tries: keys can be guessed. The host driver sends keys to the targets that it is told to attach, so in its domain
+ * memory can be accessed with these keys, on the host's connections only: a key of one domain is not valid on the queue
+ * pairs of the other. */
 #ifndef VERBS_PD_H
 #define VERBS_PD_H
 
@@ -26,17 +27,17 @@ struct verbs_region {
 };
 
 struct verbs_region_table {
-	struct thread_msg retired; /* brings it to the control thread to be freed */
+	struct thread_msg retired; /* by which the control thread frees it */
 	uint32_t count;
 	struct verbs_region regions[];
 };
 
 enum verbs_side { VERBS_SIDE_TARGET, VERBS_SIDE_HOST };
 
-/* Who wants to know when a domain's memory is registered: the owner's, until fn has been called or verbs_pd_put() has
- * returned. */
+/* A callback for the end of a domain's registration. It belongs to the domain until fn has been called, or
+ * verbs_pd_put() has returned. */
 struct verbs_pd_waiter {
-	void (*fn)(void *arg, int status); /* control thread; 0 or a negative errno: the domain is of no use */
+	void (*fn)(void *arg, int status); /* control thread; a negative errno: the domain cannot be used */
 	void *arg;
 	STAILQ_ENTRY(verbs_pd_waiter) link;
 };
@@ -44,7 +45,7 @@ struct verbs_pd_waiter {
 struct verbs_pd {
 	struct ibv_pd *pd;
 	enum verbs_side side;
-	struct verbs_region_table *table; /* atomic: swapped as a whole, old ones freed after thread_synchronize() */
+	struct verbs_region_table *table; /* atomic: published as a whole; old tables are freed after a grace period */
 	struct env_mem_listener listener;
 	struct ibv_context *verbs;
 	uint32_t refs;
@@ -53,39 +54,42 @@ struct verbs_pd {
 	struct worker_job job;
 	sem_t registered; /* posted when its work is over; error is valid then */
 	int error;
-	bool registering; /* control thread: nobody has been told yet */
-	bool job_left; /* control thread: the job's end has yet to arrive, and frees the domain if it was given back */
+	bool registering; /* control thread: the waiters have not been called yet */
+	bool job_left; /* control thread: the job has not ended; its end frees the domain if there is no reference any
+			  more */
 	STAILQ_HEAD(, verbs_pd_waiter) waiters;
-	atomic_bool lacks;     /* a region that the device did not take: it is offered again, less and less often */
-	atomic_bool repeating; /* all regions are offered: those that are registered stay so */
+	atomic_bool lacks;     /* the device has refused a region: it is registered again later, less and less often */
+	atomic_bool repeating; /* all regions are registered again, but for those that are registered already */
 	struct verbs_pd *next;
 };
 
-/* A side's domain of a device, made at the first call: registers all memory of env_dpdk, and what comes later. What the
- * device does not take (it has no more room for regions, or memory cannot be locked) cannot be used with it until it
- * does. NULL and errno on failure. Control thread. */
+/* The domain of a device for one side, made at the first call: all memory of env_dpdk is registered in it, also memory
+ * that is allocated later. Memory that the device refuses (it has no room for more regions, or memory cannot be locked)
+ * cannot be used with it until a retry has succeeded. NULL and errno on failure. Control thread, which waits for the
+ * registration. */
 struct verbs_pd *verbs_pd_get(struct ibv_context *verbs, enum verbs_side side);
-/* The same, but registers in a thread beside, for that takes long: up to seconds where there is much memory or the
- * device is software. If verbs_pd_is_registering() then, the waiter is told when it is over, and until then the domain
- * serves nobody. */
+/* The same, but memory is registered on a worker thread: that can take seconds if there is much memory, or the device
+ * is software. If verbs_pd_is_registering() afterwards, the waiter is called at the end, and the domain cannot be used
+ * before. */
 struct verbs_pd *verbs_pd_get_async(struct ibv_context *verbs, enum verbs_side side, struct verbs_pd_waiter *waiter);
+/* Whether the first registration is under way. Control thread. */
 static inline bool verbs_pd_is_registering(const struct verbs_pd *pd)
 {
 	return pd->registering;
 }
-/* Waits for the end of a registration, for who cannot go on before it, and tells the waiters. Control thread, which
- * stands still meanwhile. */
+/* Waits for the end of a registration and calls the waiters, for a caller that cannot go on before. Control thread,
+ * which does nothing else meanwhile. */
 void verbs_pd_settle(struct verbs_pd *pd);
-/* Returns when no registration is under way, for the end of the program. Control thread, outside of its loop. */
+/* Waits until no registration is under way, at the end of the program. Control thread, outside of its loop. */
 void verbs_pd_wait(void);
-/* Undoes one verbs_pd_get() or verbs_pd_get_async(); the last one waits for a registration and deregisters all.
- * Control thread. */
+/* Drops a reference that verbs_pd_get() or verbs_pd_get_async() returned; with the last one, waits for a registration
+ * under way and deregisters all memory. Control thread. */
 void verbs_pd_put(struct verbs_pd *pd);
-/* The domains there are, for statistics: NULL first. Control thread. */
+/* The domains one by one, for statistics: NULL for the first; NULL: no more. Control thread. */
 const struct verbs_pd *verbs_pd_next(const struct verbs_pd *after);
 
-/* The region that holds [addr, addr + len), or NULL. Any lcore; *hint (zero-initialised by its owner) remembers the
- * last hit, which is nearly always the next one too. */
+/* The region that holds [addr, addr + len), or NULL. Reactors, or the control thread. *hint, which its owner has set to
+ * zero first, remembers the region found, as the next search mostly finds the same. */
 static inline const struct verbs_region *verbs_region_find(const struct verbs_pd *pd, const void *addr, size_t len,
 							   uint32_t *hint)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data pointers: Physical Region Pages (Base 4.1.1) where they can say it, SGLs (Base 4.1.2) where not, and for large
- * contiguous data, which they say shorter. */
+/* Data pointers: Physical Region Pages (Base 4.1.1) where they can describe the data, else SGLs (Base 4.1.2). Large
+ * contiguous data has SGLs too, because they are shorter. */
 #include "nvme/pcie/pcie.h"
 
 #include <errno.h>
 
-#define SGL_WORTH_IT 32768 /* bytes per piece from which an SGL spares the drive more than it costs */
+#define SGL_WORTH_IT 32768 /* bytes per iov from which an SGL saves the drive more than it costs */
 #define NOT_PRP      1
 
-/* PRPs. The first entry may begin anywhere in a page (at a dword); all others at the start of one, and all but the last
- * end with one. list[i] is entry 1 + i; with two in all, the second goes to PRP2 itself. */
+/* PRPs. The first entry may begin at any dword of a page; all others begin at the start of a page, and all but the last
+ * reach to the end of one. list[i] is entry 1 + i; if there are only two, PRP2 itself is the second. */
 static int prp_build_list(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt,
 			  struct nvme_sqe *cmd)
 {
 	__le64 *list = d->list;
 	uint32_t n = 0, most = d->list_bytes / (uint32_t)sizeof(*list);
-	uint64_t end = 0; /* where the last piece ended */
+	uint64_t end = 0; /* where the previous segment ended */
 
 	for (unsigned i = 0; i < iovcnt; i++) {
 		const uint8_t *va = iovs[i].iov_base;
@@ -56,7 +56,8 @@ static int prp_build_list(const struct nvme_pcie_data *d, const struct iovec *io
 	return 0;
 }
 
-/* The descriptors of the pieces, adjacent ones as one. Their number, or a negative errno. */
+/* Describes the segments; those that are adjacent share a descriptor. The number of descriptors, or a negative errno.
+ */
 static int sgl_build_descriptors(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt)
 {
 	union nvme_sgl_desc *list = d->list;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Drives come and go: the kernel's uevents, and VFIO's requests to give a device back. Control thread. */
+/* How drives arrive and leave: by the kernel's uevents, and by VFIO's requests to give a device back. Control thread.
+ */
 #include "nvme/pcie/pcie.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ void nvme_pcie_hotplug_arrived(const char *bdf)
 	}
 }
 
-/* Those bound to a driver that gives processes access to them. bdf: only that one; NULL: all. */
+/* Announces the drives that are bound to a driver for user space. bdf: only that one; NULL: all. */
 static void drives_look_for(const char *bdf)
 {
 	struct env_pci_device *list;
@@ -78,7 +79,7 @@ static void uevents_read(void *arg, uint32_t events)
 	}
 }
 
-/* Listens while there is somebody to tell. */
+/* Uevents are read only while there is a controller, or a listener for drives that arrive. */
 static int uevents_update_listening(void)
 {
 	bool wanted = !TAILQ_EMPTY(&all) || arrived_fn != NULL;
@@ -102,7 +103,7 @@ static int uevents_update_listening(void)
 	return 0;
 }
 
-/* The device cannot be unbound, nor leave its slot in good order, before we let go of it. */
+/* The kernel cannot unbind the device, or power its slot off, before this process has closed it. */
 static void drive_requested_by_kernel(void *arg, uint32_t events)
 {
 	struct nvme_pcie_ctrlr *c = arg;
@@ -118,7 +119,7 @@ void nvme_pcie_hotplug_add(struct nvme_pcie_ctrlr *c)
 	TAILQ_INSERT_TAIL(&all, c, link);
 	int rc = uevents_update_listening();
 	if (rc != 0) {
-		log_warning("%s: no news of its removal from the kernel: %s", c->dev.bdf, strerror(-rc));
+		log_warning("%s: the kernel will not announce its removal: %s", c->dev.bdf, strerror(-rc));
 	}
 	if (c->dev.request_fd >= 0) {
 		c->request_source =
@@ -140,7 +141,7 @@ int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *ar
 	arrived_fn = arrived;
 	arrived_arg = arg;
 	int rc = uevents_update_listening();
-	if (rc == 0 && arrived != NULL) { /* listened to before it is looked: none comes unseen */
+	if (rc == 0 && arrived != NULL) { /* uevents are read first, so no drive is missed between the two */
 		drives_look_for(NULL);
 	}
 	return rc;

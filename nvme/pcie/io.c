@@ -14,20 +14,19 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-/* Interrupts cost the machine more than polling while there is work: they go off when so many completions have been
- * found without the thread falling asleep in between. One that sleeps and wakes all the time never pays for the switch.
- */
+/* While there is work, interrupts cost more than polling: they are disabled when so many completions have been found
+ * since the thread last slept. A thread that sleeps after every few completions never pays for the change. */
 #define AWAKE_COMPLETIONS 64
 
-/* Shadow doorbells (Base 5.8): the device has said by its event index how far it looks by itself; it wants to be told
- * when that is passed. True if the register must be written too. */
+/* Shadow doorbells (Base 5.8): the device reads the shadow by itself up to its event index, and needs a write of the
+ * register when the doorbell passes that. True if the register must be written too. */
 static bool shadow_doorbell_write(volatile uint32_t *shadow, volatile uint32_t *event, uint16_t value)
 {
 	uint16_t old = (uint16_t)le32toh(*shadow);
 
 	*shadow = htole32(value);
-	rte_mb(); /* the device reads the shadow after it has written the event index: one of the two sides sees the
-		     other */
+	rte_mb(); /* the device writes the event index and then reads the shadow, so one of the two sides sees the
+		     other's write */
 	uint16_t wanted = (uint16_t)le32toh(*event);
 	return (uint16_t)(value - wanted - 1) < (uint16_t)(value - old);
 }
@@ -35,9 +34,9 @@ static bool shadow_doorbell_write(volatile uint32_t *shadow, volatile uint32_t *
 static void doorbell_ring(struct nvme_pcie_qpair *q, volatile uint32_t *doorbell, volatile uint32_t *shadow,
 			  volatile uint32_t *event, uint16_t value)
 {
-	rte_io_wmb(); /* the entries before the doorbell that tells of them */
+	rte_io_wmb(); /* the entries must be written before the doorbell that announces them */
 	if (__atomic_load_n(&q->stopped, __ATOMIC_RELAXED)) {
-		return; /* the control thread is deleting the queue: its doorbell may not be written any more */
+		return; /* the control thread is deleting the queue, whose doorbell must not be written any more */
 	}
 	if (shadow == NULL || shadow_doorbell_write(shadow, event, value)) {
 		*doorbell = htole32(value);
@@ -72,9 +71,9 @@ static int command_point_to_metadata(struct nvme_pcie_qpair *q, struct nvme_requ
 	return 0;
 }
 
-/* The command was put together a moment ago, in pieces of one to eight bytes. Wider loads of such bytes wait until
- * these stores have left the store buffer; loads of the same width are served from it. (Relaxed atomics, so that the
- * compiler does not widen them.) */
+/* The command has just been written, by stores of one to eight bytes. A wider load of these bytes would wait until the
+ * stores have left the store buffer, but a load of the same width is served from it. The atomics are relaxed, and keep
+ * the compiler from widening the loads. */
 static void command_copy(struct nvme_sqe *to, const struct nvme_sqe *from)
 {
 	__le32 *t = (__le32 *)to;
@@ -116,7 +115,7 @@ int nvme_pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 					  : "this drive cannot take pieces of that number or alignment");
 		return rc;
 	}
-	/* there is room: at most `entries` are outstanding, one less than the queue holds */
+	/* there is room: the queue has one entry more than commands can be outstanding */
 	command_copy(&q->sq[q->sq_tail], &req->cmd);
 	q->sq_tail = q->sq_tail + 1 == q->sq_size ? 0 : (uint16_t)(q->sq_tail + 1);
 	TRACE(NVME_PCIE_SUBMIT, q->owner, req->data_len, (uintptr_t)req, req->cb_arg, le16toh(req->cmd.cid),
@@ -155,7 +154,7 @@ static void completion_take(struct nvme_pcie_qpair *q)
 {
 	struct nvme_cqe cqe;
 
-	rte_io_rmb(); /* the phase was read: now the rest of the entry */
+	rte_io_rmb(); /* the phase must be read before the rest of the entry */
 	memcpy(&cqe, &q->cq[q->cq_head], sizeof(cqe));
 	if (++q->cq_head == q->cq_size) {
 		q->cq_head = 0;
@@ -165,8 +164,8 @@ static void completion_take(struct nvme_pcie_qpair *q)
 	if (TRACE_ENABLED(NVME_PCIE_COMPLETE)) {
 		completion_trace(q, &cqe);
 	}
-	/* SQHD and SQID are not looked at: a slot is free when its command has been completed, and this queue serves
-	 * one other */
+	/* SQHD and SQID are not used: a slot is free when its command has been completed, and only one submission queue
+	 * uses this completion queue */
 	nvme_qpair_complete(&q->base, &cqe);
 }
 
@@ -189,7 +188,8 @@ static void qpair_set_interrupts(struct nvme_pcie_qpair *q, bool on)
 int nvme_pcie_poll(struct nvme_qpair *base, uint32_t max)
 {
 	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(base);
-	/* a drive that completes as fast as its commands are replaced must not keep this thread for ever */
+	/* a limit, or a drive that completes commands as fast as their submitters replace them would keep this thread
+	 * for ever */
 	uint32_t n = 0, most = max != 0 ? max : q->cq_size;
 
 	while (n < most && completion_is_there(q) && !base->failed) {
@@ -217,12 +217,13 @@ bool nvme_pcie_arm(struct nvme_qpair *base)
 	uint64_t count;
 	ssize_t ignored = read(q->fd, &count, sizeof(count));
 
-	(void)ignored; /* nothing to read: nothing was signalled */
+	(void)ignored; /* there is nothing to read if there was no interrupt */
 	if (q->cq_unrung != 0) {
-		cq_doorbell_ring(q); /* some drives interrupt only when the queue has been read empty */
+		cq_doorbell_ring(q); /* some drives interrupt again only after the whole queue has been read */
 	}
 	nvme_pcie_flush(base);
 	qpair_set_interrupts(q, true);
-	/* without its interrupt, the thread stays awake; what came before it was enabled is found here */
+	/* without an interrupt the thread must stay awake; a completion that came before the interrupt was enabled is
+	 * found here */
 	return !q->interrupting || completion_is_there(q);
 }

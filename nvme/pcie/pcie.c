@@ -2,8 +2,8 @@
 /* The PCIe transport of the NVMe host (NVMe over PCIe Transport Specification 1.0c): the controller. Control thread.
  *
  * The registers are memory of the device, mapped: reads and writes take effect at once, so each ends within its call.
- * The device reads and writes our memory by itself. That is why nothing is given back after a failure before the
- * controller has been quiesced: disabled, or else cut off the bus. */
+ * The device reads and writes the host's memory by itself. So after a failure no memory is freed or reused before the
+ * controller has been quiesced: it is disabled, or else its bus mastering is. */
 #include "nvme/pcie/pcie.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define DISABLE_DELAY_US UINT64_C(2300000)
 #define ADMIN_SIZE_MAX   4096
 #define OACS_DBBUF       (1 << 8)
-#define ALL_ONES         UINT32_MAX /* what reads of a device that is gone give */
+#define ALL_ONES         UINT32_MAX /* reads of a device that is gone return this */
 
 static const struct nvme_pcie_access *device_access = &nvme_pcie_dpdk_access;
 
@@ -73,7 +73,7 @@ static void nvme_pcie_reg_write(struct nvme_ctrlr *ctrlr, uint32_t offset, unsig
 	fn(ctrlr, 0, 0);
 }
 
-/* Coming: the device is opened with its controller, and stays open through all resets. */
+/* Opening: the device is opened with its controller, and stays open through all resets. */
 
 static void quiesce_look(void *arg);
 
@@ -147,7 +147,7 @@ static void nvme_pcie_connect(struct nvme_ctrlr *ctrlr)
 	nvme_ctrlr_connected(ctrlr, 0, "");
 }
 
-/* The controller is disabled: it may be given memory, and the bus. */
+/* The controller is disabled, so it can be told its queues' memory, and be allowed to use the bus. */
 static int nvme_pcie_before_enable(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);
@@ -164,13 +164,14 @@ static int nvme_pcie_before_enable(struct nvme_ctrlr *ctrlr)
 	return 0;
 }
 
-/* After Identify: the stripe of drives that have one, and shadow doorbells where they are offered (virtual drives). */
+/* After Identify: the stripe size of drives that have one, and shadow doorbells of drives that have them (virtual
+ * ones). */
 
 static void shadow_doorbells_set(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_pcie_ctrlr *c = arg;
 
-	c->shadow_on = nvme_cqe_status(cqe) == 0; /* without them it works as well */
+	c->shadow_on = nvme_cqe_status(cqe) == 0; /* the controller works without them, too */
 	nvme_ctrlr_configured(&c->base, 0);
 }
 
@@ -203,7 +204,7 @@ static void nvme_pcie_identified(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-/* Going: quiet, whatever it takes. */
+/* Quiescing: the end of all access of the device to memory, whatever the device does. */
 
 static void quiesce_ended(struct nvme_pcie_ctrlr *c)
 {
@@ -225,7 +226,8 @@ static void quiesce_look(void *arg)
 	} else {
 		log_error("%s does not become disabled: it is cut off from memory and reset", c->dev.bdf);
 		c->dev.access->set_bus_master(&c->dev, false);
-		c->dev.access->reset(&c->dev); /* where it can be; off the bus it does no harm either */
+		c->dev.access->reset(&c->dev); /* if it has a function level reset; without bus mastering it does no
+						  harm in any case */
 		quiesce_ended(c);
 	}
 }
@@ -237,7 +239,7 @@ static void nvme_pcie_quiesce(struct nvme_ctrlr *ctrlr)
 	uint64_t ms = (NVME_CAP_TO(ctrlr->cap) + 1) * UINT64_C(500); /* Base 3.1.3.1 */
 
 	thread_timer_stop(&c->write_timer);
-	if (c->quiet) { /* it was never given any memory */
+	if (c->quiet) { /* it has not been told of any memory */
 		quiesce_ended(c);
 		return;
 	}
@@ -276,7 +278,8 @@ static uint32_t nvme_pcie_max_transfer(struct nvme_ctrlr *ctrlr)
 	return NVME_PCIE_MAX_TRANSFER;
 }
 
-/* SGLs say any pieces; PRPs one contiguous buffer for sure, and more only if these meet at page borders. */
+/* SGLs describe any segments; PRPs describe one contiguous buffer in any case, and more only if these meet at page
+ * boundaries. */
 static uint16_t nvme_pcie_max_segments(const struct nvme_ctrlr *ctrlr)
 {
 	uint32_t list = nvme_ctrlr_max_transfer(ctrlr) / NVME_PCIE_PAGE * sizeof(uint64_t);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files of the PCIe transport and its tests.
  *
- * pcie.c: the controller: registers, admin queue, life and removal. qpair.c: making and ending queues. io.c:
- * commands and completions. data.c: PRPs and SGLs. access.c: the real device. quirks.c: what drives get
- * wrong. */
+ * pcie.c: the controller: registers, admin queue, quiescing, and the transport's table. qpair.c: how queues are made
+ * and deleted. io.c: commands and completions. data.c: PRPs and SGLs. access.c: access to a real device. quirks.c:
+ * drives that need something beyond the specification. hotplug.c: drives that arrive and leave. */
 #ifndef NVME_PCIE_H
 #define NVME_PCIE_H
 
@@ -17,10 +17,9 @@
 #define NVME_PCIE_LIST_MIN     256    /* bytes for PRP entries or SGL descriptors, per command id */
 #define NVME_PCIE_MAX_TRANSFER (UINT32_C(1) << 20)
 
-/* What stands between the driver and the hardware. The real one is nvme_pcie_dpdk_access (access.c); tests put a model
- * of a controller in its place, which shares the registers as plain memory. Everything else of the driver is the same
- * code.
- */
+/* The PCI access layer, between the driver and the hardware. The real one is nvme_pcie_dpdk_access (access.c). Tests
+ * use a model of a controller instead, whose registers are plain memory; all other code of the driver is the same.
+ * Control thread, unless it says otherwise. */
 struct nvme_pcie_device;
 struct nvme_pcie_access {
 	/* Fills in *dev. 0, or a negative errno and error (NVME_ERROR_MAX bytes). */
@@ -28,7 +27,7 @@ struct nvme_pcie_access {
 	void (*close)(struct nvme_pcie_device *dev);
 	int (*set_bus_master)(struct nvme_pcie_device *dev, bool on);
 	int (*reset)(struct nvme_pcie_device *dev);
-	/* Interrupt vectors: how many of the n wanted there are (0: none, all queues are polled). */
+	/* Opens up to n interrupt vectors. Their number; 0: all queues are polled. */
 	unsigned (*vectors_open)(struct nvme_pcie_device *dev, unsigned n);
 	int (*vector_fd)(const struct nvme_pcie_device *dev, unsigned vector);
 	int (*vector_enable)(struct nvme_pcie_device *dev, unsigned vector, bool on); /* any thread */
@@ -42,22 +41,23 @@ struct nvme_pcie_device {
 	int numa_node;
 	volatile uint8_t *regs;
 	size_t regs_len;
-	/* As env_pci_translator(): addresses as the device sees them. Any thread. */
+	/* As env_pci_translator(): the address of memory as the device sees it. Any thread. */
 	uint64_t (*translate)(const void *buf, size_t *len);
-	int request_fd; /* readable: the kernel wants it back; -1: none */
+	int request_fd; /* readable when the kernel wants the device back; -1: there is none */
 };
 
 extern const struct nvme_pcie_access nvme_pcie_dpdk_access;
-/* Tests: for controllers made from now on. NULL: the real one. */
+/* For tests: the access layer of controllers that are created from now on. NULL: the real one. */
 void nvme_pcie_set_access(const struct nvme_pcie_access *access);
 
 /* Quirks. */
 enum nvme_pcie_quirk {
 	NVME_PCIE_QUIRK_STRIPE =
-		1 << 0, /* I/O that crosses a stripe is slow; its size stands in the vendor's part of Identify */
+		1 << 0, /* I/O across a stripe is slow; Identify has the stripe's size, vendor specific */
 	NVME_PCIE_QUIRK_DISABLE_DELAY = 1 << 1, /* CSTS must not be read for a while after CC.EN was cleared */
 };
-uint32_t nvme_pcie_quirks(uint16_t vendor, uint16_t device); /* a set of enum nvme_pcie_quirk; pure */
+/* The quirks of a drive: a set of enum nvme_pcie_quirk. Pure. */
+uint32_t nvme_pcie_quirks(uint16_t vendor, uint16_t device);
 
 struct nvme_pcie_qpair;
 TAILQ_HEAD(nvme_pcie_qpair_list, nvme_pcie_qpair);
@@ -68,17 +68,17 @@ struct nvme_pcie_ctrlr {
 	uint32_t quirks;
 	uint32_t doorbell_stride; /* bytes */
 	unsigned vectors;
-	bool quiet; /* disabled, off the bus or gone: it reaches no memory of ours */
+	bool quiet; /* disabled, without bus mastering, or gone: it accesses no memory of the host */
 	struct thread_timer quiesce_timer;
 	uint64_t quiesce_deadline;
-	struct thread_timer write_timer; /* a register write whose end is put off (NVME_PCIE_QUIRK_DISABLE_DELAY) */
+	struct thread_timer write_timer; /* delays the end of a register write (NVME_PCIE_QUIRK_DISABLE_DELAY) */
 	nvme_reg_fn write_fn;
 	struct fd_source *request_source;
 	/* Shadow doorbells (Base 5.8), two pages; used for I/O queues once `shadow_on`. */
 	uint32_t *shadow, *event_idx;
 	bool shadow_on;
-	struct nvme_pcie_qpair_list
-		limbo; /* freed by their users while the device may still know them: until it is quiet */
+	/* queue pairs that their users have freed while the device may still know them; until it is quiet */
+	struct nvme_pcie_qpair_list limbo;
 	TAILQ_ENTRY(nvme_pcie_ctrlr) link; /* of all */
 };
 
@@ -94,10 +94,10 @@ struct nvme_pcie_qpair {
 	uint64_t lists_iova;
 	uint32_t list_bytes;
 	uint16_t sq_size, cq_size;
-	uint16_t sq_tail, sq_rung; /* the tail, and what the device has been told of it */
+	uint16_t sq_tail, sq_rung; /* the tail, and the value of it that the device has been told */
 	uint16_t cq_head, cq_unrung;
-	uint16_t cq_slack; /* the completion queue has room for so many more than can be outstanding: the doorbell may
-			      wait that long */
+	uint16_t cq_slack; /* the completion queue has so many entries more than commands can be outstanding: the
+			      doorbell need not be written before that many completions */
 	uint16_t owner;    /* in the trace */
 	bool phase;
 	uint8_t sgl;        /* enum nvme_pcie_sgl */
@@ -111,7 +111,7 @@ struct nvme_pcie_qpair {
 	uint64_t sq_iova, cq_iova;
 	bool has_cq, has_sq; /* the device knows, or may know, the queue */
 	bool dead;           /* in limbo */
-	uint8_t commands;    /* Create or Delete, outstanding: their callbacks need this structure */
+	uint8_t commands;    /* Create or Delete commands outstanding: their callbacks use this structure */
 	void (*stop_done)(void *arg);
 	void *stop_arg;
 	TAILQ_ENTRY(nvme_pcie_qpair) limbo_link;
@@ -137,7 +137,7 @@ static inline void nvme_pcie_reg_write4(const struct nvme_pcie_ctrlr *c, uint32_
 	*(volatile uint32_t *)(c->dev.regs + offset) = htole32(value);
 }
 
-/* data.c. How a drive takes SGLs (Identify Controller, SGLS bits 1:0). */
+/* data.c: which SGLs a drive accepts (Identify Controller, SGLS bits 1:0): none, any, or those of dwords. */
 enum nvme_pcie_sgl { NVME_PCIE_SGL_NONE = 0, NVME_PCIE_SGL_BYTES = 1, NVME_PCIE_SGL_DWORDS = 2 };
 
 struct nvme_pcie_data {
@@ -147,36 +147,45 @@ struct nvme_pcie_data {
 	uint32_t list_bytes;
 	enum nvme_pcie_sgl sgl;
 };
-/* Fills in the data pointer and PSDT of cmd for the iovs (len bytes together). 0; -EFAULT: memory that the device
- * cannot reach; -E2BIG: too many pieces; -EINVAL: neither PRPs nor this drive's SGLs can say it (pieces that end or
- * begin within a page). */
+/* Fills in the data pointer and PSDT of cmd for the iovs (len bytes together). 0; -EFAULT: the device cannot reach the
+ * memory; -E2BIG: too many segments; -EINVAL: neither PRPs nor this drive's SGLs can describe the data (segments that
+ * end or begin within a page). The using thread. */
 int nvme_pcie_data_pointer(const struct nvme_pcie_data *d, const struct iovec *iovs, unsigned iovcnt, uint32_t len,
 			   struct nvme_sqe *cmd);
 
-/* io.c */
+/* io.c: the operations of struct nvme_transport_ops of these names (nvme/transport.h). The using thread. */
 int nvme_pcie_submit(struct nvme_qpair *qpair, struct nvme_request *req);
+/* See there. */
 void nvme_pcie_flush(struct nvme_qpair *qpair);
+/* See there. */
 int nvme_pcie_poll(struct nvme_qpair *qpair, uint32_t max);
+/* See there. */
 int nvme_pcie_fd(const struct nvme_qpair *qpair);
+/* See there. */
 bool nvme_pcie_arm(struct nvme_qpair *qpair);
 
-/* qpair.c */
+/* qpair.c: the operations of these names. Control thread. */
 struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
 					 const struct nvme_qpair_opts *opts);
+/* See there. */
 void nvme_pcie_qpair_connect(struct nvme_qpair *qpair);
+/* See there. */
 void nvme_pcie_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
+/* See there; a queue that the device may still know goes into limbo. */
 void nvme_pcie_qpair_free(struct nvme_qpair *qpair);
-/* The controller is quiet: ends the stops that wait, and frees what was in limbo. */
+/* The controller is quiet: ends the stops of queue pairs that wait for that. Control thread. */
 void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c);
+/* The controller is quiet, and no admin command is outstanding: frees the queues in limbo. Control thread. */
 void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c);
 
-/* hotplug.c */
+/* hotplug.c: the controller's removal is noticed from now on. Control thread. */
 void nvme_pcie_hotplug_add(struct nvme_pcie_ctrlr *c);
+/* Undoes that. Control thread. */
 void nvme_pcie_hotplug_remove(struct nvme_pcie_ctrlr *c);
-/* The device at bdf has become bound to a driver that gives processes access to it. */
+/* The device at bdf has been bound to a driver for user space. Control thread. */
 void nvme_pcie_hotplug_arrived(const char *bdf);
-/* Some of the kernel's news were lost: looks for what they may have told of. (That a device is gone shows in its
- * registers, too.) */
+/* Some uevents were lost: looks for drives that may have arrived. That a drive has left shows in its registers, too.
+ * Control thread. */
 void nvme_pcie_hotplug_lost(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The coming and going of queues on a PCIe controller: memory, Create and Delete I/O Queue. All on the control thread.
+/* How queues of a PCIe controller are made and deleted: memory, Create and Delete I/O Queue. All on the control thread.
  *
- * Memory that the device knows of is given back only after it has confirmed the deletion, or after the whole controller
- * is quiet: until then a queue that its user has freed waits in limbo. */
+ * Memory that the device knows of is freed only after the device has confirmed the deletion of its queue, or after the
+ * whole controller has been quiesced: until then a queue that its user has freed is in limbo. */
 #include "nvme/pcie/pcie.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static size_t round_up_to_power_of_two(size_t n)
 	return p;
 }
 
-/* Memory that is contiguous for the device. A power of two as its alignment keeps it within a hugepage, where that
+/* Memory that is contiguous for the device: a power of two as its alignment keeps it within a hugepage, where that
  * matters. */
 static void *queue_alloc_memory(const struct nvme_pcie_ctrlr *c, size_t size, int numa_node, uint64_t *iova)
 {
@@ -49,7 +49,8 @@ static void *queue_alloc_memory(const struct nvme_pcie_ctrlr *c, size_t size, in
 	return p;
 }
 
-/* A completion queue somewhat longer than what can be outstanding: then its doorbell may wait for several polls. */
+/* A completion queue has somewhat more entries than commands can be outstanding: then its doorbell need not be written
+ * at each poll. */
 static uint16_t cq_choose_size(const struct nvme_pcie_ctrlr *c, uint16_t id, uint16_t entries)
 {
 	uint32_t most = (uint32_t)NVME_CAP_MQES(c->base.cap) + 1, wanted = entries + 1u + entries / CQ_SLACK_DIVISOR;
@@ -67,7 +68,7 @@ static int qpair_make_queues(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *
 	q->sq_size = (uint16_t)(q->base.entries + 1);
 	q->cq_size = cq_choose_size(c, q->base.id, q->base.entries);
 	q->cq_slack = (uint16_t)(q->cq_size - q->sq_size);
-	/* a power of two up to a page: so that no list crosses a page, as the specification has it (Base 4.1.1) */
+	/* a power of two up to a page, so that no list crosses a page boundary (Base 4.1.1) */
 	q->list_bytes = (uint32_t)round_up_to_power_of_two((transfer / NVME_PCIE_PAGE + 1) * sizeof(uint64_t) > 256
 								   ? transfer / NVME_PCIE_PAGE * sizeof(uint64_t)
 								   : 256);
@@ -101,7 +102,8 @@ static int qpair_find_doorbells(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpai
 		q->cq_shadow = c->shadow + cq * words;
 		q->sq_event = c->event_idx + sq * words;
 		q->cq_event = c->event_idx + cq * words;
-		*q->sq_shadow = *q->cq_shadow = *q->sq_event = *q->cq_event = 0; /* of whoever had this id before */
+		/* the previous queue of this id has left its values */
+		*q->sq_shadow = *q->cq_shadow = *q->sq_event = *q->cq_event = 0;
 	}
 	return 0;
 }
@@ -148,7 +150,7 @@ struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, 
 	return &q->base;
 }
 
-/* queue: memory that PRP1 is to point to, as if it were a page of data; or NULL. */
+/* Sends an admin command. queue: memory that PRP1 shall point to, as if it were a page of data; or NULL. */
 static int qpair_send_admin(struct nvme_pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
 			    void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
@@ -164,7 +166,7 @@ static bool creation_continues(struct nvme_pcie_qpair *q, const struct nvme_cqe 
 {
 	uint16_t status = nvme_cqe_status(cqe);
 
-	if (q->dead || q->base.failed) { /* its end has come meanwhile */
+	if (q->dead || q->base.failed) { /* it is being ended */
 		return false;
 	}
 	if (status != 0) {
@@ -201,7 +203,7 @@ static void cq_created(void *arg, const struct nvme_cqe *cqe)
 	if (!creation_continues(q, cqe, "Create I/O Completion Queue")) {
 		return;
 	}
-	q->has_sq = true; /* from the moment that the device may have read the command */
+	q->has_sq = true; /* as soon as the device may have read the command */
 	int rc = qpair_send_admin(q, &cmd, q->sq, sq_created);
 	if (rc != 0) {
 		q->has_sq = false;
@@ -238,7 +240,7 @@ static void qpair_stop_ended(struct nvme_pcie_qpair *q)
 	}
 }
 
-/* A queue that cannot be deleted: the reset that follows ends the stop, by nvme_pcie_qpairs_stopped(). */
+/* The queue could not be deleted: a reset follows, which ends the stop by nvme_pcie_qpairs_stopped(). */
 static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
 {
 	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
@@ -260,7 +262,7 @@ static void cq_deleted(void *arg, const struct nvme_cqe *cqe)
 	struct nvme_pcie_qpair *q = arg;
 
 	q->commands--;
-	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet || q->dead) { /* a reset has come between */
+	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet || q->dead) { /* a reset has begun meanwhile */
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
@@ -299,7 +301,7 @@ void nvme_pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void
 		qpair_stop_ended(q);
 	} else if (!base->ctrlr->in_failure) {
 		queue_delete(q, nvme_admin_delete_sq, "Delete I/O Submission Queue", sq_deleted);
-	} /* else: the controller is on its way to being quiet, which ends this */
+	} /* else the controller is being quiesced, which ends this stop */
 }
 
 void nvme_pcie_qpair_free(struct nvme_qpair *base)
@@ -321,7 +323,7 @@ void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c)
 	struct nvme_qpair *base = TAILQ_FIRST(&c->base.qpairs), *next;
 
 	for (; base != NULL; base = next) {
-		next = TAILQ_NEXT(base, link); /* done() destroys the queue pair */
+		next = TAILQ_NEXT(base, link); /* stop_done() destroys the queue pair */
 		nvme_pcie_qpair_of(base)->has_cq = nvme_pcie_qpair_of(base)->has_sq = false;
 		qpair_stop_ended(nvme_pcie_qpair_of(base));
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What some drives need beyond the specification, by vendor and device id. */
+/* Drives that need something beyond the specification, by vendor and device id. */
 #include "nvme/pcie/pcie.h"
 
 static const struct {

@@ -26,7 +26,8 @@ static void response_arrived(struct nvme_rdma_qpair *q, const struct ibv_wc *wc)
 
 	nvme_rdma_queue_receive(q, index);
 	if (wc->byte_len != sizeof(cqe) || nvme_qpair_request(&q->base, cid) == NULL || slot->response_received) {
-		cqe.cid = UINT16_MAX; /* no such command: nvme_qpair_complete() counts it and fails the queue pair */
+		cqe.cid = UINT16_MAX; /* no command has this id: nvme_qpair_complete() counts the completion and fails
+					 the queue pair */
 		nvme_qpair_complete(&q->base, &cqe);
 		return;
 	}
@@ -59,7 +60,7 @@ int nvme_rdma_poll(struct nvme_qpair *base, uint32_t max)
 	uint32_t done = 0;
 	int n;
 
-	if (q->cq == NULL) { /* still resolving */
+	if (q->cq == NULL) { /* the address is still being resolved */
 		return __atomic_load_n(&q->link, __ATOMIC_RELAXED) == NVME_RDMA_LINK_DOWN ? -ENXIO : 0;
 	}
 	do {
@@ -86,7 +87,7 @@ int nvme_rdma_fd(const struct nvme_qpair *base)
 	return nvme_rdma_qpair_of(base)->comp ? nvme_rdma_qpair_of(base)->comp->fd : -1;
 }
 
-/* Takes the events that have been delivered, asks for the next one, and looks whether something came in between. */
+/* Reads the events there are, requests the next one, and polls once more for completions that came in between. */
 bool nvme_rdma_arm(struct nvme_qpair *base)
 {
 	struct nvme_rdma_qpair *q = nvme_rdma_qpair_of(base);

@@ -43,7 +43,7 @@ static const char *reject_reason(const struct rdma_cm_event *event)
 	}
 	memcpy(&data, event->param.conn.private_data, sizeof(data));
 	uint16_t sts = le16toh(data.sts);
-	if (sts == 0) { /* not from a target: zeroes from the connection manager */
+	if (sts == 0) { /* it is not a target's: the connection manager has filled it with zeroes */
 		return "nobody listens there";
 	}
 	if (le16toh(data.recfmt) != NVMF_RDMA_CM_RECFMT || sts >= sizeof(reasons) / sizeof(reasons[0]) ||
@@ -55,9 +55,9 @@ static const char *reject_reason(const struct rdma_cm_event *event)
 
 static void link_break(struct nvme_rdma_qpair *q, const char *why)
 {
-	__atomic_store_n(&q->link, NVME_RDMA_LINK_DOWN, __ATOMIC_RELAXED); /* its user's next poll fails it */
+	__atomic_store_n(&q->link, NVME_RDMA_LINK_DOWN, __ATOMIC_RELAXED); /* the next poll fails the queue pair */
 	if (q->connect_reported) {
-		nvme_rdma_link_cut(q); /* a user that sleeps is woken by the receives that this flushes */
+		nvme_rdma_link_cut(q); /* this flushes the receives, whose completions wake up a user that sleeps */
 	} else {
 		connect_report(q, -ECONNREFUSED, why);
 	}
@@ -103,7 +103,7 @@ static int link_request_connection(struct nvme_rdma_qpair *q)
 	struct rdma_conn_param param = {
 		.private_data = &data,
 		.private_data_len = sizeof(data),
-		/* the target reads and writes our memory; we do neither with its */
+		/* the target reads and writes the host's memory, and the host none of the target's */
 		.responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 255),
 		.initiator_depth = 0,
 		.retry_count = ctrlr->opts.rdma_retry_count,
@@ -151,7 +151,8 @@ void nvme_rdma_cm_events_read(void *arg, uint32_t events)
 
 	while (c->channel != NULL && rdma_get_cm_event(c->channel, &event) == 0) {
 		struct nvme_rdma_qpair *q = event->id->context;
-		/* acknowledged after a copy: destroying an id waits for its events, and handling one may destroy it */
+		/* the event is copied, then acknowledged, then handled: handling it may destroy the id, which waits
+		 * until all events of the id have been acknowledged */
 		struct rdma_cm_event copy = *event;
 		uint8_t private_data[256];
 
@@ -171,7 +172,7 @@ static int traddr_resolve(const char *traddr, const char *trsvcid, uint8_t adrfa
 			     : adrfam == NVMF_ADDR_FAMILY_IP4 ? AF_INET
 							      : 0,
 		.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, /* a name would be looked up on the network */
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, /* no names: they would be looked up on the network */
 	};
 
 	return getaddrinfo(traddr, trsvcid, &hints, out);
@@ -182,7 +183,7 @@ static int cm_id_set_option(struct rdma_cm_id *id, int option, uint8_t value)
 	return value == 0 ? 0 : rdma_set_option(id, RDMA_OPTION_ID, option, &value, sizeof(value));
 }
 
-/* from: NULL, or where we come from. */
+/* from: the source address, or NULL. */
 static int link_resolve(struct nvme_rdma_qpair *q, struct addrinfo *from, struct addrinfo *to)
 {
 	const struct nvme_ctrlr_opts *opts = &q->base.ctrlr->opts;

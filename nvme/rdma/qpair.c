@@ -87,7 +87,7 @@ static int buffers_make(struct nvme_rdma_qpair *q)
 	c = verbs_region_find(q->pd, q->capsules, (size_t)n * q->capsule_size, &hint);
 	r = verbs_region_find(q->pd, q->responses, receives * sizeof(struct nvme_cqe), &hint);
 	if (c == NULL || r == NULL) {
-		return -ENOMEM; /* the device did not take our memory: said when it was registered */
+		return -ENOMEM; /* the device has refused this memory, which was logged when it was registered */
 	}
 	q->capsule_lkey = c->mr->lkey;
 	q->response_lkey = r->mr->lkey;
@@ -138,7 +138,7 @@ int nvme_rdma_make_verbs(struct nvme_rdma_qpair *q, const struct ibv_device_attr
 	return buffers_make(q);
 }
 
-/* Of MSDBD (0: no limit), of what fits into a capsule, and of ours. */
+/* The lowest of MSDBD (0: no limit), the number that fits into a capsule, and this driver's limit. */
 uint16_t nvme_rdma_max_descriptors(const struct nvme_ctrlr *ctrlr)
 {
 	uint32_t fit = nvme_capsule_room(&ctrlr->id) / sizeof(union nvme_sgl_desc), n = NVME_RDMA_DESCRIPTORS_MAX;

@@ -98,31 +98,38 @@ static inline void nvme_rdma_queue_receive(struct nvme_rdma_qpair *q, uint32_t i
 	q->recv_last = wr;
 }
 
-/* request.c */
+/* request.c: the operations of struct nvme_transport_ops of these names (nvme/transport.h). The using thread. */
 int nvme_rdma_submit(struct nvme_qpair *qpair, struct nvme_request *req);
+/* See there. */
 void nvme_rdma_flush(struct nvme_qpair *qpair);
 
-/* completion.c */
+/* completion.c: the operations of these names. The using thread. */
 int nvme_rdma_poll(struct nvme_qpair *qpair, uint32_t max);
+/* See there. */
 int nvme_rdma_fd(const struct nvme_qpair *qpair);
+/* See there. */
 bool nvme_rdma_arm(struct nvme_qpair *qpair);
 
-/* qpair.c. Control thread, but for nvme_rdma_shut(). */
+/* qpair.c: the operation of this name. Control thread, as all of qpair.c, but for nvme_rdma_shut(). */
 struct nvme_qpair *nvme_rdma_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries,
 					 const struct nvme_qpair_opts *opts);
 /* Makes the verbs objects and buffers of a queue pair whose device is known: q->id has its route. 0 or a negative
  * errno; nvme_rdma_qpair_free() frees what has been made. */
 int nvme_rdma_make_verbs(struct nvme_rdma_qpair *q, const struct ibv_device_attr *attr);
-void nvme_rdma_shut(struct nvme_qpair *qpair); /* any thread */
+/* The operation `shut`: puts the queue pair into the error state. The using thread, or the control thread. */
+void nvme_rdma_shut(struct nvme_qpair *qpair);
 /* Disconnects, and shuts the queue pair. Its user may be posting meanwhile. */
 void nvme_rdma_link_cut(struct nvme_rdma_qpair *q);
+/* The operation of this name. */
 void nvme_rdma_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), void *arg);
+/* The operation of this name. */
 void nvme_rdma_qpair_free(struct nvme_qpair *qpair);
+/* The operation `max_segments`: the number of SGL descriptors that one command can have. */
 uint16_t nvme_rdma_max_descriptors(const struct nvme_ctrlr *ctrlr);
 
-/* connect.c. Control thread. */
+/* connect.c: resolves the address in ctrlr->trid and connects the queue pair, also the admin queue. Control thread. */
 void nvme_rdma_qpair_connect(struct nvme_qpair *qpair);
-/* Handles the events of a controller's rdma_cm channel. arg: struct nvme_rdma_ctrlr. */
+/* Handles the events of a controller's rdma_cm channel. arg: struct nvme_rdma_ctrlr. Control thread. */
 void nvme_rdma_cm_events_read(void *arg, uint32_t events);
 
 #endif

@@ -9,7 +9,8 @@
 
 /* The data pointer (Base 4.1.2, RDMA 3.4). */
 
-/* Fills sge[1..] with the pieces of data. The number, or a negative errno. */
+/* Fills in sge[] for the data: an entry for each contiguous segment within a memory region. The number, or a negative
+ * errno. */
 static int data_gather(struct nvme_rdma_qpair *q, const struct nvme_request *req, struct ibv_sge *sge)
 {
 	int n = 0;
@@ -42,37 +43,38 @@ static uint32_t sge_rkey(struct nvme_rdma_qpair *q, const struct ibv_sge *sge)
 	const struct verbs_region *r =
 		verbs_region_find(q->pd, (void *)(uintptr_t)sge->addr, sge->length, &q->region_hint);
 
-	return r->mr->rkey; /* data_gather() found it a moment ago, and memory goes only on the control thread after a
-			       stop */
+	return r->mr->rkey; /* data_gather() has just found it, and the control thread removes memory only after all
+			       queue pairs have been stopped */
 }
 
-/* Keyed descriptors: one in the command itself, or a last segment of several behind it in the capsule. */
+/* Describes the data by keyed descriptors: one in the command itself, or several in a last segment, which follows the
+ * command in the capsule. */
 static int point_by_keys(struct nvme_rdma_qpair *q, struct nvme_request *req, struct nvme_rdma_slot *slot,
-			 uint8_t *capsule, int pieces)
+			 uint8_t *capsule, int segments)
 {
-	if (pieces == 1) {
+	if (segments == 1) {
 		const struct ibv_sge *s = &slot->sge[1];
 		req->cmd.sgl1 = nvme_sgl_make_keyed(s->addr, s->length, sge_rkey(q, s), NVME_SGL_SUBTYPE_ADDRESS);
 		return 0;
 	}
-	if ((uint32_t)pieces > q->max_descriptors) {
+	if ((uint32_t)segments > q->max_descriptors) {
 		return -E2BIG;
 	}
 	union nvme_sgl_desc *list = (union nvme_sgl_desc *)(capsule + sizeof(struct nvme_sqe));
-	for (int i = 0; i < pieces; i++) {
+	for (int i = 0; i < segments; i++) {
 		const struct ibv_sge *s = &slot->sge[1 + i];
 		list[i] = nvme_sgl_make_keyed(s->addr, s->length, sge_rkey(q, s), NVME_SGL_SUBTYPE_ADDRESS);
 	}
 	req->cmd.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_LAST_SEGMENT, NVME_SGL_SUBTYPE_OFFSET, 0,
-					    (uint32_t)(pieces * sizeof(*list)));
-	slot->sge[0].length += (uint32_t)(pieces * sizeof(*list));
+					    (uint32_t)(segments * sizeof(*list)));
+	slot->sge[0].length += (uint32_t)(segments * sizeof(*list));
 	return 0;
 }
 
 static int capsule_build(struct nvme_rdma_qpair *q, struct nvme_request *req, struct nvme_rdma_slot *slot,
 			 uint8_t *capsule)
 {
-	int rc = 0, pieces = 0;
+	int rc = 0, segments = 0;
 
 	slot->sge[0] = (struct ibv_sge){
 		.addr = (uintptr_t)capsule, .length = sizeof(struct nvme_sqe), .lkey = q->capsule_lkey};
@@ -80,19 +82,19 @@ static int capsule_build(struct nvme_rdma_qpair *q, struct nvme_request *req, st
 	req->cmd.flags = (uint8_t)((req->cmd.flags & ~NVME_CMD_FLAGS_PSDT_MASK) | NVME_CMD_FLAGS_PSDT_SGL);
 	req->cmd.mptr = 0;
 	if (req->data_len == 0) {
-		/* a descriptor of nothing: keyed, length 0 */
+		/* no data: a keyed descriptor of length 0 */
 		req->cmd.sgl1 = nvme_sgl_make_keyed(0, 0, 0, NVME_SGL_SUBTYPE_ADDRESS);
 	} else {
-		pieces = data_gather(q, req, &slot->sge[1]);
-		if (pieces < 0) {
-			return pieces;
+		segments = data_gather(q, req, &slot->sge[1]);
+		if (segments < 0) {
+			return segments;
 		}
-		if (req->to_device && req->data_len <= q->in_capsule_max && 1 + (uint32_t)pieces <= q->send_sges) {
+		if (req->to_device && req->data_len <= q->in_capsule_max && 1 + (uint32_t)segments <= q->send_sges) {
 			req->cmd.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0,
 							    req->data_len);
-			slot->wr.num_sge = 1 + pieces;
+			slot->wr.num_sge = 1 + segments;
 		} else {
-			rc = point_by_keys(q, req, slot, capsule, pieces);
+			rc = point_by_keys(q, req, slot, capsule, segments);
 		}
 	}
 	memcpy(capsule, &req->cmd, sizeof(req->cmd));
@@ -129,7 +131,7 @@ void nvme_rdma_flush(struct nvme_qpair *base)
 
 	q->send_first = q->send_last = NULL;
 	q->recv_first = q->recv_last = NULL;
-	/* receives first: the responses to what is sent need them */
+	/* receives first: responses to these commands need them */
 	if ((recv != NULL && ibv_post_recv(q->id->qp, recv, &bad_recv) != 0) ||
 	    (send != NULL && ibv_post_send(q->id->qp, send, &bad_send) != 0)) {
 		log_limited(LOG_LEVEL_ERROR, "queue pair %u: posting failed", base->id);
