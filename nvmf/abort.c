@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Abort (Base 5.1): from the control thread to the group that has the command, wherever it is there, and back. Dword 0
  * of the completion is 0 if the command was aborted, 1 if not. */
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 enum { ABORTED = 0, NOT_ABORTED = 1 };

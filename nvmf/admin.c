@@ -3,7 +3,7 @@
  * on the poll group and carried out on the control thread; Keep Alive is answered at once. None of them waits for a
  * namespace, and those of the reserved lane do not wait for buffers either. */
 #include <string.h>
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 #include "util/iov.h"
 

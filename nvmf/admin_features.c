@@ -4,7 +4,7 @@
  * Nothing can be saved (ONCS bit 4 is 0), so the saved value of a feature is its default (Base 4.2). */
 #include <stdlib.h>
 #include <string.h>
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 #define WHERE_FID  NVMF_WHERE_CDW10

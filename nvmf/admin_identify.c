@@ -2,7 +2,7 @@
 /* Identify: Base 5.17, NVM 4.1.5. Control thread. */
 #include <stdio.h>
 #include <string.h>
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 #define WHERE_CNS NVMF_WHERE_CDW10

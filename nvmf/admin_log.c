@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Get Log Page: Base 5.16. Each page writes what the host's window shows of it. Control thread. */
 #include <string.h>
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 #define WHERE_LID NVMF_WHERE_CDW10

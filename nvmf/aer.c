@@ -2,7 +2,7 @@
 /* Asynchronous events (Base 5.2): requests that wait for one, and events that wait for a request. An event is sent
  * once, then not again before its log page was read. Control thread. */
 #include <string.h>
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 static const struct {

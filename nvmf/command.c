@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tables of commands, and what a controller tells of them. */
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 #define TO_TARGET NVME_DATA_TFR_HOST_TO_CTRL

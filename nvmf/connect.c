@@ -3,7 +3,7 @@
  * thread, but for the last step. */
 #include <stdlib.h>
 #include <string.h>
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 /* Where in the command or in its data the bad parameter is. */

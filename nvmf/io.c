@@ -3,7 +3,7 @@
  *
  * A command looks its namespace up twice, when it arrives and when it is carried out: in between its data may have
  * travelled, and the namespace may have been replaced. Only from then on does it count as under way. */
-#include "nvmf/io.h"
+#include "nvmf/io_internal.h"
 
 /* Whether a reservation refuses the command. Both commands of a fused pair need write access: the Write is queued until
  * its Compare has been checked, and a pair is carried out or refused as a whole. */

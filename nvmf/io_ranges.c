@@ -2,7 +2,7 @@
 /* Dataset Management and Copy (NVM 3.2.3, 3.2.2): their data are a list of ranges, which are carried out one after the
  * other. All ranges are checked before the first is touched. The poll group's thread. */
 #include <string.h>
-#include "nvmf/io.h"
+#include "nvmf/io_internal.h"
 #include "util/iov.h"
 
 /* Copies the index'th entry of the request's data. */

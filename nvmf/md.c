@@ -2,7 +2,7 @@
 /* I/O commands on namespaces whose blocks have metadata; out of the way of the others. A host sees extended blocks, or,
  * where the transport or the namespace hides the metadata, plain ones. The poll group's thread. */
 #include <errno.h>
-#include "nvmf/io.h"
+#include "nvmf/io_internal.h"
 
 static bool md_is_hidden(const struct nvmf_transport *t, const struct nvmf_geometry *geo)
 {

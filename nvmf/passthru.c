@@ -5,7 +5,7 @@
  *
  * I/O commands run like others. Admin commands go by way of the control thread, which knows whether the host's
  * controller is ready, and back; they do not wait for a namespace that is paused. */
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 /* An opcode's data goes both ways (Base 3.3.3.1): nobody's buffers can do that. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Property Get and Set: the registers that a fabrics controller has (Base 3.1.3, 6.5, 6.6). Control thread. */
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 #define WHERE_ATTRIB NVMF_WHERE(offsetof(struct nvmf_property_get_sqe, attrib), 0)

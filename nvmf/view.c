@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How poll groups see subsystems. The control thread changes views by calling into each group; commands run on the
- * groups meanwhile and never wait for it, except in the queue of a namespace that is paused. */
+/* Poll groups' views of subsystems. The control thread changes the views by calling into one group after the other
+ * (thread_call()). Commands run on the groups in the meantime; they wait only while their namespace is paused, in the
+ * view's queue. */
 #include <errno.h>
 #include <stdlib.h>
 #include "nvmf/internal.h"
@@ -20,7 +21,7 @@ static const char *view_state_name(enum nvmf_view_state state)
 static const uint32_t view_next_states[NVMF_VIEW_STATES] = {
 	[NVMF_VIEW_INACTIVE] = 1 << NVMF_VIEW_ACTIVE,
 	[NVMF_VIEW_ACTIVE] = 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_INACTIVE,
-	[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* given up */
+	[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* ACTIVE: the pause was given up */
 	[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_INACTIVE,
 };
 STATE_MACHINE(view_machine, "nvmf poll group view", view_state_name, view_next_states);
@@ -125,16 +126,18 @@ void nvmf_view_check_drained(struct nvmf_subsystem_view *view)
 
 /* ---- On each group, called by the control thread ---- */
 
+/* A call to one group after the other. */
 struct view_call {
 	struct nvmf_subsystem *subsystem;
-	struct nvmf_poll_group *group;
-	const struct nvmf_ns *ns;
-	uint32_t nsid;
-	int rc;
-	bool draining;
-	unsigned num_pausing;
-	struct nvmf_io_counters *sum;
-	struct nvmf_subsystem_view *view;
+	struct nvmf_poll_group *group;        /* the group that is called */
+	const struct nvmf_ns *ns;             /* make, add, update: which namespace */
+	uint32_t nsid;                        /* remove, pause: which namespace */
+	struct nvmf_subsystem_view *new_view; /* set: the group's view from now on, or NULL */
+	struct nvmf_subsystem_view *old_view; /* set, returned: the view before */
+	int make_rc;                  /* make, returned: 0 or a negative errno; groups called later do nothing */
+	unsigned num_draining;        /* pause, returned: views with commands under way */
+	unsigned num_not_drained;     /* resume, returned: views that still had commands under way */
+	struct nvmf_io_counters *sum; /* sum, returned */
 };
 
 static struct nvmf_subsystem_view *view_of_call(const struct view_call *call)
@@ -149,7 +152,7 @@ static void view_call_each_group(struct view_call *call, thread_fn fn)
 	}
 }
 
-/* The control thread, whose data these are, waits for us. */
+/* These data belong to the control thread, which waits for this call. */
 static uint8_t ns_view_limits(const struct nvmf_ns *ns)
 {
 	return (uint8_t)((ns->opts.no_auto_visible ? NVMF_NS_HIDDEN : 0) |
@@ -169,38 +172,39 @@ static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 	nsv->passthru = ns->opts.passthru;
 }
 
-/* Not to be found by commands yet: another group may not have room for it. */
+/* Makes the view of a new namespace, where commands do not find it yet: the memory of another group may not suffice,
+ * and then no group gets it. */
 static void view_make_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_ns_view *nsv;
 
-	if (call->rc != 0) {
+	if (call->make_rc != 0) {
 		return;
 	}
 	nsv = aligned_alloc(64, sizeof(*nsv));
 	if (nsv == NULL) {
-		call->rc = -ENOMEM;
+		call->make_rc = -ENOMEM;
 		return;
 	}
 	*nsv = (struct nvmf_ns_view){.view = view, .nsid = call->ns->nsid, .desc = call->ns->desc};
 	nsv->ch = bdev_channel_get(call->ns->desc);
 	if (nsv->ch == NULL) {
-		call->rc = -errno;
+		call->make_rc = -errno;
 		free(nsv);
 		return;
 	}
-	view->coming = nsv;
+	view->new_ns = nsv;
 }
 
 static void view_add_ns_on_group(void *arg)
 {
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *view = view_of_call(call);
-	struct nvmf_ns_view *nsv = view->coming;
+	struct nvmf_ns_view *nsv = view->new_ns;
 
-	view->coming = NULL;
+	view->new_ns = NULL;
 	ns_view_fill(nsv, call->ns);
 	nsv->paused =
 		(view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) && view_pauses(view, nsv->nsid);
@@ -211,10 +215,10 @@ static void view_unmake_ns_on_group(void *arg)
 {
 	struct nvmf_subsystem_view *view = view_of_call(arg);
 
-	if (view->coming != NULL) {
-		bdev_channel_put(view->coming->ch);
-		free(view->coming);
-		view->coming = NULL;
+	if (view->new_ns != NULL) {
+		bdev_channel_put(view->new_ns->ch);
+		free(view->new_ns);
+		view->new_ns = NULL;
 	}
 }
 
@@ -229,10 +233,10 @@ static void view_remove_ns_on_group(void *arg)
 	}
 	assert(nsv->outstanding == 0);
 	view->ns[call->nsid - 1] = NULL;
-	view->gone.read_ops += nsv->read_ops;
-	view->gone.write_ops += nsv->write_ops;
-	view->gone.read_blocks += nsv->read_blocks;
-	view->gone.written_blocks += nsv->written_blocks;
+	view->removed.read_ops += nsv->read_ops;
+	view->removed.write_ops += nsv->write_ops;
+	view->removed.read_blocks += nsv->read_blocks;
+	view->removed.written_blocks += nsv->written_blocks;
 	bdev_channel_put(nsv->ch);
 	free(nsv);
 }
@@ -242,8 +246,8 @@ int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns)
 	struct view_call call = {.subsystem = s, .ns = ns, .nsid = ns->nsid};
 
 	view_call_each_group(&call, view_make_ns_on_group);
-	view_call_each_group(&call, call.rc == 0 ? view_add_ns_on_group : view_unmake_ns_on_group);
-	return call.rc;
+	view_call_each_group(&call, call.make_rc == 0 ? view_add_ns_on_group : view_unmake_ns_on_group);
+	return call.make_rc;
 }
 
 void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid)
@@ -341,37 +345,34 @@ static void view_pause_on_group(void *arg)
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED, thread_id(view->group->thread));
 	view->paused_nsid = call->nsid;
 	view_set_ns_paused(view, true);
-	call->draining = !view_is_drained(view);
-	view_set_state(view, call->draining ? NVMF_VIEW_PAUSING : NVMF_VIEW_PAUSED);
+	bool drained = view_is_drained(view);
+	call->num_draining += !drained;
+	view_set_state(view, drained ? NVMF_VIEW_PAUSED : NVMF_VIEW_PAUSING);
 }
 
 unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid)
 {
 	struct view_call call = {.subsystem = s, .nsid = nsid};
-	unsigned draining = 0;
 
-	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
-		thread_call(call.group->thread, view_pause_on_group, &call);
-		draining += call.draining;
-	}
-	return draining;
+	view_call_each_group(&call, view_pause_on_group);
+	return call.num_draining;
 }
 
 static void view_resume_on_group(void *arg)
 {
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *view = view_of_call(call);
-	struct nvmf_request_queue held = STAILQ_HEAD_INITIALIZER(held);
+	struct nvmf_request_queue waiting = STAILQ_HEAD_INITIALIZER(waiting);
 
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(view->group->thread));
-	call->num_pausing += view->state == NVMF_VIEW_PAUSING;
+	call->num_not_drained += view->state == NVMF_VIEW_PAUSING;
 	view_set_ns_paused(view, false);
 	view_set_state(view, NVMF_VIEW_ACTIVE);
-	STAILQ_CONCAT(&held, &view->paused);
+	STAILQ_CONCAT(&waiting, &view->paused);
 	view->num_paused = 0;
-	while (!STAILQ_EMPTY(&held)) {
-		struct nvmf_request *req = STAILQ_FIRST(&held);
-		STAILQ_REMOVE_HEAD(&held, link);
+	while (!STAILQ_EMPTY(&waiting)) {
+		struct nvmf_request *req = STAILQ_FIRST(&waiting);
+		STAILQ_REMOVE_HEAD(&waiting, link);
 		view_run_waiting(req);
 	}
 }
@@ -381,7 +382,7 @@ unsigned nvmf_views_resume(struct nvmf_subsystem *s)
 	struct view_call call = {.subsystem = s};
 
 	view_call_each_group(&call, view_resume_on_group);
-	return call.num_pausing;
+	return call.num_not_drained;
 }
 
 static void view_sum_on_group(void *arg)
@@ -390,10 +391,10 @@ static void view_sum_on_group(void *arg)
 	const struct nvmf_subsystem_view *view = view_of_call(call);
 	struct nvmf_io_counters *sum = call->sum;
 
-	sum->read_ops += view->gone.read_ops;
-	sum->write_ops += view->gone.write_ops;
-	sum->read_blocks += view->gone.read_blocks;
-	sum->written_blocks += view->gone.written_blocks;
+	sum->read_ops += view->removed.read_ops;
+	sum->write_ops += view->removed.write_ops;
+	sum->read_blocks += view->removed.read_blocks;
+	sum->written_blocks += view->removed.written_blocks;
 	for (uint32_t i = 0; i < view->max_nsid; i++) {
 		const struct nvmf_ns_view *nsv = view->ns[i];
 		if (nsv != NULL) {
@@ -413,7 +414,7 @@ void nvmf_views_sum(struct nvmf_subsystem *s, struct nvmf_io_counters *sum)
 	view_call_each_group(&call, view_sum_on_group);
 }
 
-/* ---- Making and freeing: the memory is the control thread's business, the pointer the group's ---- */
+/* ---- Making and freeing: the control thread allocates and frees, the group sets the pointer ---- */
 
 static struct nvmf_subsystem_view *view_new(struct nvmf_subsystem *s, struct nvmf_poll_group *group)
 {
@@ -433,15 +434,15 @@ static void view_set_on_group(void *arg)
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *old = view_of_call(call);
 
-	if (call->view != NULL) {
+	if (call->new_view != NULL) {
 		USDT(nvmf_poll_group_add_subsystem, thread_id(call->group->thread), call->subsystem->nqn);
 	} else if (old != NULL) {
 		USDT(nvmf_poll_group_remove_subsystem, call->group, thread_id(call->group->thread),
 		     call->subsystem->nqn);
 	}
 
-	call->group->views[call->subsystem->index] = call->view;
-	call->view = old;
+	call->group->views[call->subsystem->index] = call->new_view;
+	call->old_view = old;
 }
 
 int nvmf_views_create(struct nvmf_subsystem *s)
@@ -449,8 +450,8 @@ int nvmf_views_create(struct nvmf_subsystem *s)
 	struct view_call call = {.subsystem = s};
 
 	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
-		call.view = view_new(s, call.group);
-		if (call.view == NULL) {
+		call.new_view = view_new(s, call.group);
+		if (call.new_view == NULL) {
 			nvmf_views_destroy(s);
 			return -ENOMEM;
 		}
@@ -464,8 +465,7 @@ void nvmf_views_destroy(struct nvmf_subsystem *s)
 	struct view_call call = {.subsystem = s};
 
 	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
-		call.view = NULL;
 		thread_call(call.group->thread, view_set_on_group, &call);
-		free(call.view);
+		free(call.old_view);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tables of commands: each row is whole, and what hosts are told and answered agrees with the rows. */
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "unittest/nvmf/loop.h"
 
 static struct loop_conn *admin, *io;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files that carry out I/O commands: io.c, io_ranges.c, md.c. The poll group's thread. */
-#ifndef NVMF_IO_H
-#define NVMF_IO_H
+#ifndef NVMF_IO_INTERNAL_H
+#define NVMF_IO_INTERNAL_H
 
-#include "nvmf/command.h"
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
 static inline const struct nvmf_command *nvmf_io_command(const struct nvmf_request *req)

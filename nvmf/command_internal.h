@@ -5,8 +5,8 @@
  *
  * A new command is a row in command.c, a function that finds its data length (unless one of enum nvmf_command_data says
  * it) and a function that carries it out. */
-#ifndef NVMF_COMMAND_H
-#define NVMF_COMMAND_H
+#ifndef NVMF_COMMAND_INTERNAL_H
+#define NVMF_COMMAND_INTERNAL_H
 
 #include <stdint.h>
 #include "nvmf/transport.h"

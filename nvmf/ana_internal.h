@@ -2,8 +2,8 @@
 /* Asymmetric namespace access (Base 8.1): the state of each ANA group through each listener. Group ids are 1 to
  * max_namespaces of the subsystem. The control thread is the only writer; poll groups read the states of their
  * controllers' listener. */
-#ifndef NVMF_ANA_H
-#define NVMF_ANA_H
+#ifndef NVMF_ANA_INTERNAL_H
+#define NVMF_ANA_INTERNAL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Subsystems, their namespaces and hosts, and the queue of changes of a subsystem: subsystem.c, subsystem_state.c,
+ * ns.c, host.c. Control thread. */
+#ifndef NVMF_SUBSYSTEM_INTERNAL_H
+#define NVMF_SUBSYSTEM_INTERNAL_H
+
+#include "nvmf/ana_internal.h"
+#include "nvmf/transport.h"
+
+struct keyring_key;
+struct nvmf_ctrlr;
+struct nvmf_ns_resv;
+
+/* ---- Hosts: an access list ---- */
+
+struct nvmf_host {
+	TAILQ_ENTRY(nvmf_host) link;
+	/* In a subsystem's list: what the host proves itself with, and what the subsystem does. NULL: no proof. */
+	struct keyring_key *key, *ctrlr_key;
+	char nqn[NVMF_NQN_MAX + 1];
+};
+TAILQ_HEAD(nvmf_hosts, nvmf_host);
+
+/* The entry of a host; NULL: it is not in the list. */
+struct nvmf_host *nvmf_hosts_find(const struct nvmf_hosts *hosts, const char *nqn);
+/* Adds a host without keys. 0, -EINVAL (not an NQN), -EEXIST, -ENOMEM. */
+int nvmf_hosts_add(struct nvmf_hosts *hosts, const char *nqn);
+/* Removes a host. 0 or -ENOENT. */
+int nvmf_hosts_remove(struct nvmf_hosts *hosts, const char *nqn);
+/* Removes all hosts. */
+void nvmf_hosts_free(struct nvmf_hosts *hosts);
+/* The NQN after one in the list; NULL: the first. NULL when there are no more. */
+const char *nvmf_hosts_next(const struct nvmf_hosts *hosts, const char *after);
+
+/* ---- Namespaces ---- */
+
+struct nvmf_ns {
+	struct nvmf_subsystem *subsystem;
+	uint32_t nsid;
+	struct nvmf_ns_opts opts;
+	struct bdev_desc *desc;
+	struct bdev *bdev;
+	struct nvmf_geometry geo;
+	struct nvmf_hosts hosts;   /* opts.no_auto_visible: who sees it */
+	bool removing;             /* its removal is in the subsystem's queue */
+	struct nvmf_op *remove_op; /* allocated beforehand, so that removing needs no memory; NULL once it is queued */
+	TAILQ_ENTRY(nvmf_ns) ana_link;
+	char *ptpl_file;           /* absolute path of the file that keeps its reservation, or NULL */
+	struct nvmf_ns_resv *resv; /* NULL: no host has registered yet */
+};
+
+/* Whether a host sees the namespace. */
+bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn);
+/* Closes the bdev and frees the namespace, which is in no view any more. */
+void nvmf_ns_free(struct nvmf_ns *ns);
+/* Bytes of data of a block. */
+uint32_t nvmf_ns_block_size(const struct nvmf_ns *ns);
+
+/* ---- The queue of changes: one is carried out at a time ---- */
+
+enum nvmf_op_kind {
+	NVMF_OP_START,
+	NVMF_OP_PAUSE,
+	NVMF_OP_RESUME,
+	NVMF_OP_STOP,
+	NVMF_OP_CHANGE, /* pause nsid, apply(), resume */
+};
+
+/* One change. */
+struct nvmf_op {
+	enum nvmf_op_kind kind;
+	enum nvmf_subsystem_state original;                         /* the subsystem's state when the change began */
+	uint32_t nsid;                                              /* PAUSE, CHANGE */
+	int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op); /* CHANGE */
+	nvmf_done_fn done;                                          /* may be NULL */
+	void *arg;
+	bool for_host;               /* a host's command waits for it: limited to NVMF_DRAIN_US */
+	void (*draining)(void *arg); /* for_host: commands are under way that have to end first */
+	STAILQ_ENTRY(nvmf_op) link;
+};
+
+/* Somebody who waits until certain controllers are gone. */
+struct nvmf_ctrlr_waiter {
+	bool (*match)(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w); /* which controllers */
+	union { /* what match() compares with */
+		char hostnqn[NVMF_NQN_MAX + 1];
+		struct nvmf_address address;
+	};
+	nvmf_done_fn done; /* may be NULL */
+	void *arg;
+	TAILQ_ENTRY(nvmf_ctrlr_waiter) link;
+};
+
+/* ---- Subsystems ---- */
+
+struct nvmf_subsystem {
+	struct nvmf_tgt *tgt;
+	uint32_t index; /* in the target's subsystems and in each group's views */
+	enum nvmf_subtype subtype;
+	enum nvmf_subsystem_state state;
+	uint64_t state_ticks;
+	uint64_t created_ticks;
+	bool connectable;       /* started, and not about to stop */
+	uint32_t pending_views; /* a pause waits for that many views to drain */
+	uint32_t paused_nsid;
+	struct thread_timer drain_timer; /* limits a pause for a host's command */
+	uint64_t drain_us;               /* its limit */
+	bool drain_given_up; /* the limit has passed and the views run again; messages of views that had drained before
+				that still arrive */
+	STAILQ_HEAD(, nvmf_op) ops;
+	struct nvmf_op *op;      /* being carried out; not in ops */
+	struct nvmf_op *stop_op; /* allocated beforehand, so that stopping the target needs no memory; NULL once it is
+				    queued */
+	bool views_open;         /* every group has a view of it */
+	TAILQ_HEAD(, nvmf_ctrlr_waiter) waiters;
+	uint16_t trace_owner;
+
+	char serial_number[NVMF_SN_MAX + 1];
+	char model_number[NVMF_MN_MAX + 1];
+	bool allow_any_host;
+	bool ana_reporting;
+	bool static_ctrlrs;
+	uint16_t min_cntlid, max_cntlid, next_cntlid;
+	uint32_t max_nsid;
+	struct nvmf_ns **ns;                  /* by nsid - 1; NULL where there is none */
+	struct nvmf_ana_members *ana_members; /* by group id - 1; NULL: it does not report ANA states */
+	struct nvmf_hosts hosts;
+	TAILQ_HEAD(, nvmf_listener) listeners;
+	TAILQ_HEAD(, nvmf_ctrlr) ctrlrs;
+	struct thread_msg destroy_msg; /* frees it from the event loop, when no caller is left that uses it */
+	nvmf_done_fn destroy_done;
+	void *destroy_arg;
+	char nqn[NVMF_NQN_MAX + 1];
+};
+
+/* Makes a subsystem in state INACTIVE. 0, -ENOSPC or -ENOMEM. opts have been checked. */
+int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype subtype,
+		       const struct nvmf_subsystem_opts *opts, struct nvmf_subsystem **subsystem);
+/* Frees a subsystem that is INACTIVE. */
+void nvmf_subsystem_free(struct nvmf_subsystem *s);
+
+/* Queues a change. op: from malloc(); the queue frees it. */
+void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
+
+/* How long commands of other hosts may take to end before a change for a host is given up: less than the 30 s after
+ * which the kernel's hosts give up their command. */
+#define NVMF_DRAIN_US 10000000
+
+/* Queues a change that a host's command waits for. Calls done(arg, status) later or before it returns: what apply()
+ * returned; -ENOMEM; -ESHUTDOWN: the subsystem stops; -ETIMEDOUT: commands of the namespace did not end within
+ * NVMF_DRAIN_US, and nothing was changed. draining: called if commands are under way that have to end first. */
+void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
+				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
+				    void (*draining)(void *arg), nvmf_done_fn done, void *arg);
+/* One of the views that nvmf_views_pause() counted has no commands under way any more. */
+void nvmf_subsystem_view_drained(struct nvmf_subsystem *s);
+/* A controller has been freed: changes and waiters that need that go on. */
+void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s);
+/* Ends the associations that w->match() selects, and calls w->done when their controllers are gone. w: from malloc();
+ * freed here. why: for the log. */
+void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waiter *w, const char *why);
+/* Makes the groups' views of a subsystem that is started, once there are groups. 0 or a negative errno. */
+int nvmf_subsystem_open_views(struct nvmf_subsystem *s);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A target, its transports, the addresses they listen on, and its referrals: tgt.c, transport.c, listener.c. */
+#ifndef NVMF_TGT_INTERNAL_H
+#define NVMF_TGT_INTERNAL_H
+
+#include "nvmf/transport.h"
+
+struct nvmf_ana;
+
+/* An address that a transport listens on, for one subsystem or several. */
+struct nvmf_listen {
+	struct nvmf_address address;
+	unsigned refs; /* subsystems that listen on it */
+	uint16_t portid;
+	TAILQ_ENTRY(nvmf_listen) link;
+};
+
+/* One subsystem on one address. */
+struct nvmf_listener {
+	struct nvmf_transport *transport;
+	struct nvmf_listen *listen;
+	struct nvmf_ana *ana; /* NULL: the subsystem does not report ANA states */
+	TAILQ_ENTRY(nvmf_listener) link;
+};
+
+struct nvmf_referral_node {
+	struct nvmf_referral referral; /* nvmf_referral_next() returns its address */
+	TAILQ_ENTRY(nvmf_referral_node) link;
+};
+
+struct nvmf_tgt {
+	char *name;
+	enum nvmf_tgt_state state;
+	uint32_t max_subsystems;
+	uint32_t discovery_filter;
+	uint16_t crdt[3];
+	cpu_set_t cores;
+	bool all_cores;
+	struct nvmf_subsystem **subsystems; /* by index; NULL where there is none */
+	struct nvmf_subsystem *discovery;
+	TAILQ_HEAD(, nvmf_poll_group) groups;
+	TAILQ_HEAD(, nvmf_transport) transports;
+	TAILQ_HEAD(, nvmf_referral_node) referrals;
+	uint64_t generation; /* of the discovery log */
+	uint16_t next_portid;
+	uint32_t num_qpairs;                   /* accepted and not yet freed */
+	uint64_t connect_timeout_us;           /* from accepting a queue pair to its Connect command */
+	uint64_t auth_timeout_us;              /* for one step of an authentication; 0: the host's keep-alive timeout */
+	unsigned dhchap_hashes, dhchap_groups; /* sets: the algorithms that hosts may authenticate with */
+	nvmf_done_fn stop_done;
+	void *stop_arg;
+	uint32_t stopping_subsystems;
+	struct thread_msg stop_msg;
+	TAILQ_ENTRY(nvmf_tgt) link;
+};
+
+/* The discovery log has changed: counts its generation and raises an event in discovery controllers. */
+void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt);
+/* A queue pair is gone from the control thread's lists; the target may have waited for it to stop. */
+void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt);
+/* A target has been freed; nvmf_fini() may have waited for that. In nvmf.c. */
+void nvmf_tgt_destroyed(void);
+
+/* The functions of a transport type, by name in any case; NULL: there is none. */
+const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype);
+/* The number of a transport type in discovery log entries (enum nvmf_trtype), also of types that this program does not
+ * have; -1: there is none of that name. */
+int nvmf_trtype_number(const char *trtype);
+/* Frees a transport that has no groups, listeners or queue pairs. */
+void nvmf_transport_destroy(struct nvmf_transport *transport);
+/* One more subsystem listens on an address: the first makes the transport listen. 0, -ENOMEM, or what the transport
+ * returns. */
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_listen **listen);
+/* One subsystem fewer does; the last makes the transport stop listening. */
+void nvmf_transport_unlisten(struct nvmf_transport *t, struct nvmf_listen *listen);
+/* Removes a subsystem's listener. Its controllers stay. */
+void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l);
+/* Whether hosts may connect to a subsystem through an address. */
+bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_address *address);
+/* Frees all referrals of a target. */
+void nvmf_referrals_free(struct nvmf_tgt *tgt);
+
+#endif

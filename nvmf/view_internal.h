@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Poll groups, and their views of subsystems: poll_group.c, view.c.
+ *
+ * A view is a poll group's own copy of a subsystem's namespaces. Commands read it without a lock, because only the
+ * group's thread changes it, in calls that the control thread makes. */
+#ifndef NVMF_VIEW_INTERNAL_H
+#define NVMF_VIEW_INTERNAL_H
+
+#include "nvmf/transport.h"
+#include "util/compiler.h"
+
+struct nvmf_resv;
+struct nvmf_subsystem;
+
+enum nvmf_view_state {
+	NVMF_VIEW_INACTIVE = 0,
+	NVMF_VIEW_ACTIVE = 1,
+	NVMF_VIEW_PAUSED = 2,
+	NVMF_VIEW_PAUSING = 3, /* new commands wait; those under way are ending */
+	NVMF_VIEW_STATES,
+};
+
+/* Reasons for which a namespace may refuse a command. */
+enum nvmf_ns_limit {
+	NVMF_NS_HIDDEN = 1 << 0, /* it is visible to some hosts only */
+	NVMF_NS_ANA = 1 << 1,    /* through some listener it cannot be accessed */
+	NVMF_NS_RESV = 1 << 2,   /* it is reserved */
+};
+
+/* A namespace as one poll group sees it. Group. */
+struct nvmf_ns_view {
+	/* First cache line: what every command reads. */
+	struct nvmf_geometry geo;
+	struct bdev_channel *ch;
+	struct bdev_desc *desc;
+	struct nvmf_subsystem_view *view;
+	uint32_t outstanding; /* commands that the bdev has, or that use a zero-copy buffer of it */
+	uint32_t nsid;
+	uint32_t anagrpid;
+	bool paused;      /* new commands wait */
+	uint8_t limits;   /* set of enum nvmf_ns_limit; mostly 0: no command has to be checked */
+	bool write_cache; /* the bdev has a volatile write cache: FUA needs a flush */
+	/* NVMF_NS_RESV: the reservation. Never changed; a new one replaces it. */
+	const struct nvmf_resv *resv;
+	/* Second cache line: counters. */
+	uint64_t read_ops __attribute__((aligned(64)));
+	uint64_t write_ops;
+	uint64_t read_blocks, written_blocks; /* units of 512 bytes */
+	struct nvmf_passthru passthru;
+};
+
+struct nvmf_io_counters {
+	uint64_t read_ops, write_ops;
+	uint64_t read_blocks, written_blocks; /* units of 512 bytes */
+};
+
+/* A subsystem as one poll group sees it. Group; allocated and freed by the control thread, installed and removed with a
+ * thread_call(). */
+struct nvmf_subsystem_view {
+	struct nvmf_subsystem *subsystem;
+	struct nvmf_poll_group *group;
+	uint32_t max_nsid;
+	uint32_t paused_nsid;             /* PAUSING, PAUSED: which namespace: 0: none, an nsid, or NVME_NSID_ALL */
+	uint8_t state;                    /* enum nvmf_view_state */
+	struct nvmf_request_queue paused; /* commands that wait until a namespace is resumed */
+	uint32_t num_paused;
+	struct thread_msg drained_msg;
+	struct nvmf_io_counters removed; /* counters of namespaces that were removed */
+	struct nvmf_ns_view *new_ns;     /* being added: made in every group before any group's commands can find it */
+	struct nvmf_ns_view *ns[];       /* by nsid - 1; NULL where there is none */
+};
+
+struct nvmf_poll_group {
+	struct nvmf_tgt *tgt;
+	struct thread *thread;
+	struct nvmf_subsystem_view **views;               /* by subsystem index; group */
+	TAILQ_HEAD(, nvmf_transport_group) tgroups;       /* group */
+	TAILQ_HEAD(, nvmf_qpair) qpairs;                  /* group */
+	bool stopping;                                    /* group: accepts no more queue pairs */
+	uint64_t completed, failed;                       /* group: I/O commands */
+	uint64_t admin_qpairs, io_qpairs;                 /* group: connected so far */
+	uint64_t current_admin_qpairs, current_io_qpairs; /* group: connected now */
+	uint32_t ctl_admin_qpairs, ctl_io_qpairs;         /* control thread: assigned to the group */
+	TAILQ_ENTRY(nvmf_poll_group) link;
+};
+
+/* Makes a poll group: a thread that runs on one lcore. 0 or -ENOMEM. */
+int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_poll_group **group);
+/* Frees a poll group that has no queue pairs. */
+void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
+/* Makes a transport's part of a group. 0 or a negative errno. */
+int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
+/* Frees a transport's part of a group, which has no queue pairs; does nothing if there is none. */
+void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
+/* Disconnects all queue pairs of a group, which accepts no more from now on. */
+void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group);
+
+/* ---- A subsystem's views in all groups: control thread ---- */
+
+/* Makes the views, without namespaces. 0, or -ENOMEM: no group has one. */
+int nvmf_views_create(struct nvmf_subsystem *s);
+/* Frees the views. No queue pair of the subsystem is left, and no namespace in the views. */
+void nvmf_views_destroy(struct nvmf_subsystem *s);
+/* New views become ACTIVE. */
+void nvmf_views_activate(struct nvmf_subsystem *s);
+/* The views become INACTIVE. No queue pair of the subsystem is left. */
+void nvmf_views_deactivate(struct nvmf_subsystem *s);
+/* Makes new commands to a namespace (0: none, NVME_NSID_ALL: all) wait. Returns how many views still have commands
+ * under way; nvmf_subsystem_view_drained() is called once for each of those when they have ended. */
+unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid);
+/* Runs the commands that waited. Returns how many views still had commands under way, for which
+ * nvmf_subsystem_view_drained() will not be called any more. */
+unsigned nvmf_views_resume(struct nvmf_subsystem *s);
+/* Adds a namespace to all views. 0 or a negative errno: no view has it. */
+int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+/* Removes a namespace from all views. It is paused, or the subsystem has no queue pairs. */
+void nvmf_views_remove_ns(struct nvmf_subsystem *s, uint32_t nsid);
+/* Copies the size, limits and reservation of a namespace to all views. When it returns, no group uses the reservation
+ * that the views had before. */
+void nvmf_views_update_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
+/* The same for all namespaces. */
+void nvmf_views_update_all(struct nvmf_subsystem *s);
+/* Adds up the counters of all views. */
+void nvmf_views_sum(struct nvmf_subsystem *s, struct nvmf_io_counters *sum);
+
+/* ---- Commands: group ---- */
+
+/* The command counts as under way on the namespace from now on. */
+static inline void nvmf_ns_view_enter(struct nvmf_ns_view *nsv, struct nvmf_request *req)
+{
+	nsv->outstanding++;
+	req->ns_view = nsv;
+	req->counted = true;
+}
+
+/* If the view is PAUSING and its last command has ended: it is PAUSED, and the control thread is told. */
+void nvmf_view_check_drained(struct nvmf_subsystem_view *view);
+
+/* The command no longer counts. */
+static inline void nvmf_ns_view_leave(struct nvmf_request *req)
+{
+	struct nvmf_ns_view *nsv = req->ns_view;
+
+	req->counted = false;
+	if (--nsv->outstanding == 0 && unlikely(nsv->paused)) {
+		nvmf_view_check_drained(nsv->view);
+	}
+}
+
+/* True: the namespace is paused, and the command has been queued until it is resumed. before_data: the command waits
+ * before its data are fetched (nvmf_io_start() runs again); otherwise before it is carried out. */
+bool nvmf_view_wait_if_paused(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req,
+			      bool before_data);
+/* Takes the waiting commands of a queue pair out of the view's queue and finishes them with a status. */
+void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status);
+/* Takes one waiting command out of the queue. */
+void nvmf_view_unwait(struct nvmf_request *req);
+
+#endif
