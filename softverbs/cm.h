@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The connection manager. A connection is a Unix socket between the two processes, on which the messages of
- * InfiniBand's communication management travel (chapter 12: REQ, REP, RTU, REJ, DREQ, DREP) as packets; its end stands
- * for the death of the other side. A listener is a socket with a name made of port space, address and port. Everything
- * here is under sv.lock.
+ * InfiniBand's communication management travel (chapter 12: REQ, REP, RTU, REJ, DREQ, DREP) as packets; the end of the
+ * socket means that the other side has died. A listener is a socket with a name made of port space, address and port.
+ * All data here are protected by sv.lock.
  */
 #ifndef SOFTVERBS_CM_H
 #define SOFTVERBS_CM_H

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one process shows its peers: the arena, a memfd that every process of the same user that exchanges work with
- * it maps. It is the "device" of that process: queue pair contexts, completion queues, shared receive queues, the
- * table of memory keys, and the rings of receives.
+ * The arena: memory that a process shares with its peers, which are the processes of the same user that have queue
+ * pairs connected with its own. It is a memfd that the peers map, and the "device" of its process: queue pair contexts,
+ * completion queues, shared receive queues, the table of memory keys, and the rings of receives.
  *
  * Rules, which the rest of the library relies on:
  * - A message is executed whole by its sender: the sender takes the receiver's next receive from the receiver's ring,
- *   places the data, and publishes the completion in the receiver's ring. So nothing has to run on the receiver.
- * - No lock is shared between processes (but the one of atomics, which can be stolen). Each word has one writer, or is
- *   changed by an atomic operation that is complete in itself; a process that dies between two of them leaves a state
- *   that the other side can clean up.
- * - A process believes nothing that it reads here. Indices and sizes are checked against private copies; addresses,
- *   wr_ids and scatter lists that an owner uses come from its private memory only.
+ *   places the data, and publishes the completion in the receiver's ring. So the receiver need not run for that.
+ * - Processes share no lock, except the one of atomic operations, which can be taken from a dead process. Each word has
+ *   one writer, or is changed by single atomic operations; a process that dies between two of them leaves a state that
+ *   the other side can clean up.
+ * - A process trusts nothing that it reads here. It checks indices and sizes against private copies, and uses
+ * addresses, wr_ids and scatter lists from its private memory alone.
  *
  * Every word that two processes may touch at once is _Atomic; plain fields are published by a release store of a
  * neighbour that is named in the comment.
@@ -50,7 +50,7 @@ enum sv_mr_kind {
 /*
  * One memory region or window. The owner fills the fields, then stores the key (release); a peer loads the key
  * (acquire) and then the fields, inside a busy section of its queue pair (see struct sv_qp_shm), and the owner
- * changes nothing before every busy section that may have seen the old key is over.
+ * changes them only after every busy section that may have seen the old key has ended.
  */
 struct sv_mr_shm {
 	_Alignas(64) _Atomic uint32_t key; /* 0: not valid */
@@ -64,7 +64,7 @@ struct sv_mr_shm {
 	_Atomic uint64_t map; /* the number of the owner's mapping that it lies in, see shared.c; 0: of none */
 };
 
-/* What sv_qp_shm.events can hold: things that the owner's control thread has to see to. */
+/* Bits of sv_qp_shm.events: what the owner's control thread must do. */
 enum {
 	SV_QP_EVENT_ACCESS_ERR = 1 << 0, /* IBV_EVENT_QP_ACCESS_ERR */
 	SV_QP_EVENT_REQ_ERR = 1 << 1,    /* IBV_EVENT_QP_REQ_ERR */
@@ -72,7 +72,7 @@ enum {
 	SV_QP_EVENT_COMM_EST = 1 << 3,   /* IBV_EVENT_COMM_EST */
 };
 
-/* What sv_qp_shm.want asks for. */
+/* Bits of sv_qp_shm.want: what the peer asks the owner to tell it. */
 enum {
 	SV_WANT_RECEIVE = 1, /* kick me when there are receives */
 	SV_WANT_READY = 2,   /* kick me when you are in RTR */
@@ -101,7 +101,7 @@ struct sv_qp_shm {
 	uint32_t rq_max_sge;
 	/*
 	 * Line 2: the connected peer writes. busy is (gen << 32 | sequence); odd while the peer works on this queue
-	 * pair, its busy section. The owner changes it, even to even, only to lock out who knew the old value.
+	 * pair, its busy section. The owner changes it, even to even, to lock out a peer that knows the old value.
 	 */
 	_Alignas(64) _Atomic uint64_t busy;
 	_Atomic uint32_t rq_head; /* receives taken */
@@ -115,7 +115,7 @@ struct sv_qp_shm {
 /* Values of sv_cq_shm.armed */
 enum { SV_CQ_UNARMED = 0, SV_CQ_ARMED_SOLICITED = 1, SV_CQ_ARMED_ANY = 2 };
 
-/* The one line that everybody who completes something on the queue touches. */
+/* The one cache line that all processes write which complete work requests on the queue. */
 struct sv_cq_shm {
 	_Alignas(64) _Atomic uint64_t ready; /* bit cq_bit: a queue pair of that bucket has receive completions */
 	_Atomic uint32_t count;              /* completions that are not polled yet */
@@ -148,8 +148,8 @@ struct sv_sge {
 };
 
 /*
- * One posted receive, as far as a sender has to know it: where the data goes. Behind the scatter list there is room
- * for the data of a small message, which the owner scatters when it polls; so small messages cost no system call.
+ * The part of a posted receive that a sender needs: where the data goes. Behind the scatter list there is room for the
+ * data of a small message, which the owner scatters when it polls; so small messages need no system call.
  * In a shared receive queue claim is (sequence << 32 | taker): the taker's queue pair number, 0 while it is free,
  * SV_CLAIM_OWNER from completion to the next posting.
  */
@@ -179,7 +179,7 @@ struct sv_rcqe {
 	uint32_t reserved[3];
 };
 
-/* The part that a page table has to hold for every process; the heap of rings follows at SV_HEAP_OFFSET. */
+/* The fixed part of the arena; the heap of rings follows at SV_HEAP_OFFSET. */
 struct sv_arena {
 	uint64_t magic;
 	uint32_t version;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of the library share. Nothing outside this folder includes it: users see <infiniband/verbs.h> and
- * <rdma/rdma_cma.h> only.
+ * Shared by the files of the library. No file outside of this folder includes it: programs see <infiniband/verbs.h> and
+ * <rdma/rdma_cma.h>.
  *
  * Locks, in the order in which they may be nested:
- *   sv.lock       control thread's sources, peers, everything of the connection manager
+ *   sv.lock       the control thread's sources, the peers, and all data of the connection manager
  *   sv.table_lock which queue pairs, completion queues and shared receive queues exist
  *   sv_qp.lock    send queue, attributes, the peer it is attached to
  *   sv_qp.rq_lock posting receives
  *   sv_cq.lock    polling and local completions
  *   sv_srq.lock   posting to a shared receive queue
  *   sv_context.lock, sv_channel.lock, sv.mr_lock, sv.heap_lock  leaves
- * The data path takes sv_qp.lock and sv_cq.lock only, for sends, or rq_lock, for receives.
+ * The data path takes sv_qp.lock and sv_cq.lock for sends, and sv_qp.rq_lock for receives; no others.
  */
 #ifndef SOFTVERBS_SOFTVERBS_H
 #define SOFTVERBS_SOFTVERBS_H
@@ -29,7 +29,7 @@
 #include "softverbs/shm.h"
 #include "util/compiler.h"
 
-/* The header turns some calls into inline functions behind a macro of the same name; here they are defined. */
+/* verbs.h hides these functions behind macros of the same names; the library defines the functions. */
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 #undef ibv_query_port
@@ -37,9 +37,10 @@
 #define SV_EXPORT __attribute__((visibility("default")))
 
 #define SV_DEVICE_NAME "softverbs0"
-#define SV_MIN_INLINE  64 /* granted to everybody; many devices round up like that, and some programs count on it */
+#define SV_MIN_INLINE  64 /* granted to every queue pair: devices round up like this, and some programs rely on it */
 #define SV_MAX_INLINE  1024
-/* Messages up to here travel through the receiver's ring, where that much memory per receive is bearable. */
+/* Messages of up to SV_STAGE_MAX bytes travel through the receiver's ring, if the ring does not get too large by that.
+ */
 #define SV_STAGE_MAX    4096
 #define SV_STAGE_MIN    256
 #define SV_STAGE_TOTAL  (16u << 20) /* bytes per receive queue, at most */
@@ -57,7 +58,7 @@ struct sv_peer;
 /* Something that the control thread waits for. Registered and removed under sv.lock. */
 struct sv_source {
 	int fd;
-	uint32_t gen; /* makes an event of an fd that was closed and reused harmless */
+	uint32_t gen; /* tells an event of this source from one of a closed source with the same fd */
 	void (*ready)(struct sv_source *source, uint32_t events);
 };
 
@@ -70,24 +71,24 @@ struct sv_process {
 	struct sv_arena *arena;
 	uint64_t arena_size;
 	int arena_fd;
-	struct sv_mr_shm keys[SV_MAX_MR]; /* what arena->mr says, but out of reach of peers */
+	struct sv_mr_shm keys[SV_MAX_MR]; /* a copy of arena->mr that peers cannot change */
 	uint32_t slot;
-	int kick_fd;   /* anyone, peers included: "look at your queue pairs" */
-	int listen_fd; /* where peers ask for the arena */
+	int kick_fd;   /* written by threads and peers, so that the control thread looks at the queue pairs */
+	int listen_fd; /* a socket at which peers ask for the arena */
 	int epoll_fd;
 	struct sv_qp *qp[SV_MAX_QP];
 	struct sv_cq *cq[SV_MAX_CQ];
 	struct sv_srq *srq[SV_MAX_SRQ];
-	_Atomic bool qp_live[SV_MAX_QP]; /* has rings that peers may be in */
-	_Atomic uint32_t qp_end;         /* no index from here on was ever used */
+	_Atomic bool qp_live[SV_MAX_QP]; /* has rings that peers may be using */
+	_Atomic uint32_t qp_end;         /* one more than the highest index that was ever used */
 	bool qp_quarantine[SV_MAX_QP];   /* a peer is stopped in the middle of using it */
-	uint32_t next_qp;                /* numbers are reused as late as possible */
+	uint32_t next_qp; /* where to look for a free index, so that they are reused as late as possible */
 };
 extern struct sv_process sv;
 
 struct sv_device {
 	struct ibv_device ibv;
-	uint64_t provider_fields[64]; /* providers' libraries look behind ibv_device to recognize their own */
+	uint64_t provider_fields[64]; /* providers' libraries read behind ibv_device to recognize their own devices */
 };
 
 struct sv_event {
@@ -98,15 +99,15 @@ struct sv_event {
 struct sv_context {
 	struct verbs_context verbs; /* ends with struct ibv_context */
 	pthread_mutex_t lock;
-	TAILQ_HEAD(, sv_event) events; /* that ibv_get_async_event has not returned */
-	_Atomic uint32_t objects;      /* that refer to it */
+	TAILQ_HEAD(, sv_event) events; /* not yet returned by ibv_get_async_event() */
+	_Atomic uint32_t objects;      /* how many refer to this context */
 };
 
-/* A piece of a transfer: in our memory, or in the peer's. */
+/* A range of memory, ours or the peer's, that a transfer reads or writes. */
 struct sv_span {
 	uint64_t addr;
 	uint64_t length;
-	uint64_t map; /* of the peer's: the number of the mapping that it lies in, as the peer says; 0: none */
+	uint64_t map; /* of a peer's range: the number of the peer's mapping that it lies in; 0: none */
 };
 
 struct sv_pd {
@@ -124,7 +125,7 @@ struct sv_mr {
 
 struct sv_mw {
 	struct ibv_mw ibv;
-	struct sv_mr *mr; /* it is bound to, NULL: none */
+	struct sv_mr *mr; /* the region it is bound to, or NULL */
 	LIST_ENTRY(sv_mw) on_region;
 };
 
@@ -136,7 +137,7 @@ struct sv_channel {
 	TAILQ_HEAD(, sv_cq) cqs;
 };
 
-/* A ring of struct sv_slot, in our arena or in a peer's; sizes are checked before they are stored here. */
+/* A ring of struct sv_slot, in our arena or in a peer's. Sizes have been checked. */
 struct sv_ring {
 	uint8_t *base;
 	uint32_t size; /* power of two */
@@ -144,7 +145,7 @@ struct sv_ring {
 	uint32_t max_sge;
 };
 
-/* What the owner alone knows of a posted receive. */
+/* The private part of a posted receive, which peers cannot see. */
 struct sv_recv {
 	uint64_t wr_id;
 	uint32_t num_sge;
@@ -152,7 +153,7 @@ struct sv_recv {
 	struct ibv_sge sge[];
 };
 
-/* A completion that waits in the owner's memory: of sends, and of receives that were flushed. */
+/* A completion in the owner's private memory: of a send, or of a receive that was flushed. */
 struct sv_cqe {
 	struct sv_qp *qp;
 	struct sv_srq *srq; /* slot to give back when it is polled */
@@ -177,18 +178,18 @@ struct sv_cq {
 	struct sv_cqe *ring; /* local completions */
 	uint32_t ring_size;  /* power of two */
 	_Atomic uint32_t head, tail;
-	_Atomic uint64_t carried; /* buckets that still have completions after a poll that returned as many as it may */
+	_Atomic uint64_t carried; /* buckets with completions that the last poll had no room for */
 	LIST_HEAD(, sv_qp) buckets[SV_CQ_BUCKETS];
 	uint32_t qps;             /* users as receive queue */
 	_Atomic uint32_t users;   /* queue pairs */
-	_Atomic uint32_t blocked; /* queue pairs that have sends waiting */
+	_Atomic uint32_t blocked; /* queue pairs whose sends wait */
 	TAILQ_ENTRY(sv_cq) on_channel;
 	pthread_mutex_t events_lock;
 	pthread_cond_t events_cond;
 	uint32_t comp_events_got, comp_events_acked;
 	uint32_t async_events_got, async_events_acked;
 	bool overrun_reported;
-	struct ibv_wc wc; /* the one that the extended calls look at */
+	struct ibv_wc wc; /* the current one of the extended calls */
 	pthread_mutex_t ex_lock;
 	uint32_t ex_wc_flags;
 };
@@ -203,7 +204,7 @@ struct sv_srq {
 	struct ibv_srq_attr attr;
 	void *heap;
 	size_t heap_size;
-	_Atomic bool spoilt; /* a peer is stopped in the middle of using it: the heap stays */
+	_Atomic bool spoilt; /* a stopped peer is in the middle of using it, so the heap must not be freed */
 	uint8_t *recvs;      /* struct sv_recv, recv_stride apart */
 	size_t recv_stride;
 	uint32_t *free; /* slots */
@@ -215,7 +216,7 @@ struct sv_srq {
 	uint32_t events_got, events_acked;
 };
 
-/* A work request on its way: the user's, or a copy in the send queue. */
+/* A work request that is being executed: the program's, or a copy in the send queue. */
 struct sv_op {
 	uint64_t wr_id;
 	uint32_t opcode; /* enum ibv_wr_opcode */
@@ -232,11 +233,12 @@ struct sv_op {
 	struct ibv_mw_bind_info bind;
 };
 
-/* The connected queue pair: checked copies of what its owner says, and pointers that they prove to be in its arena. */
+/* The connected queue pair of the peer: checked copies of its fields, and pointers that have been checked to lie in the
+ * peer's arena. */
 struct sv_remote {
 	struct sv_peer *peer; /* NULL: not attached */
 	struct sv_arena *arena;
-	struct sv_mr_shm *keys; /* the peer's; our own private ones when we talk to ourselves */
+	struct sv_mr_shm *keys; /* the peer's; our private copy if the peer is this process */
 	struct sv_qp_shm *qp;
 	struct sv_cq_shm *cq;
 	struct sv_srq_shm *srq; /* NULL: receives come from the queue pair's own ring */
@@ -244,7 +246,7 @@ struct sv_remote {
 	_Atomic uint32_t *order;
 	struct sv_rcqe *rcq;
 	uint32_t rcq_size;
-	uint64_t busy; /* what we left there */
+	uint64_t busy; /* the value that we stored last in the peer's sv_qp_shm.busy */
 	uint32_t qpn;
 	uint32_t gen;
 	uint32_t srq_gen;
@@ -257,7 +259,7 @@ struct sv_remote {
 	pid_t pid;
 	const struct sv_mapping *mapping; /* the one used last */
 	bool self;
-	bool est_sent; /* told the owner that a message came in RTR */
+	bool est_sent; /* the owner has been told that a message came in RTR */
 };
 
 /* Why the head of a send queue waits. */
@@ -270,8 +272,8 @@ struct sv_qp {
 	pthread_mutex_t rq_lock;
 	struct sv_qp_shm *shm;
 	uint32_t index;
-	uint32_t gen;           /* what shm->gen should be */
-	_Atomic uint32_t state; /* what the owner made it; see sv_qp_state() */
+	uint32_t gen;           /* the right value of shm->gen */
+	_Atomic uint32_t state; /* as this process set it; see sv_qp_state() */
 	struct ibv_qp_attr attr;
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
@@ -284,20 +286,20 @@ struct sv_qp {
 	uint32_t sq_mask;
 	uint32_t sq_posted;
 	uint32_t sq_exec;
-	_Atomic uint32_t sq_retired; /* their completions were polled */
+	_Atomic uint32_t sq_retired; /* up to here completions have been polled */
 	enum sv_block blocked;
 	uint64_t deadline_ns;
 	uint32_t rnr_left;
-	bool failed;        /* everything was flushed; what is posted from now on is flushed at once */
-	uint32_t drain_end; /* in SQD: what was posted before */
-	bool drained;       /* it is over, and was reported */
+	bool failed;        /* all work requests have been flushed; new ones are flushed at once */
+	uint32_t drain_end; /* in SQD: work requests before this position are still executed */
+	bool drained;       /* in SQD: they have been, and the event was raised */
 
 	struct sv_remote rem;
 	bool want_attach; /* to the queue pair that attr names */
 	bool attaching;   /* an answer is under way */
 	pthread_cond_t attach_cond;
-	bool announce;  /* in RTR now: tell whoever tried before */
-	bool peer_died; /* RETRY_EXC at once */
+	bool announce;  /* has come into RTR: tell the peer, if it asked before */
+	bool peer_died; /* sends fail with RETRY_EXC at once */
 
 	/* Receives; the ring is unused with a shared receive queue. */
 	struct sv_ring ring;
@@ -330,7 +332,7 @@ static inline struct sv_qp *sv_qp(struct ibv_qp *qp)
 	return (struct sv_qp *)qp;
 }
 
-/* The state as the owner has it; of what a peer may have written, only ERR counts. */
+/* The state of our queue pair. Peers can write the shared one, so of that only ERR is believed. */
 static inline enum ibv_qp_state sv_qp_state(const struct sv_qp *qp)
 {
 	uint32_t mine = atomic_load_explicit(&qp->state, memory_order_relaxed);
@@ -380,9 +382,9 @@ static inline struct sv_recv *sv_srq_recv(const struct sv_srq *srq, uint32_t slo
 
 /* process.c: start-up, the control thread */
 
-/* Make the arena and start the control thread, once. 0 or an errno; says on stderr what is missing. */
+/* Makes the arena and starts the control thread, in the first call. 0 or an errno; stderr says what is missing. */
 int sv_process_start(void);
-/* Have the control thread look at all queue pairs. */
+/* Has the control thread look at all queue pairs. Any thread. */
 void sv_kick_self(void);
 void sv_kick(int kick_fd);
 /* Under sv.lock. 0 or an errno. */
@@ -397,11 +399,11 @@ __attribute__((format(printf, 2, 3))) socklen_t sv_socket_name(struct sockaddr_s
 /* arena.c: memory that peers see */
 
 int sv_arena_create(void);
-/* Whole pages of zeros, or NULL with errno. */
+/* Allocates whole pages of zeroes. NULL and errno. */
 void *sv_heap_alloc(size_t size);
 void sv_heap_free(void *memory, size_t size);
 uint64_t sv_heap_offset(const void *memory);
-/* Does [offset, offset + length) lie in the heap of an arena of that size? */
+/* Whether [offset, offset + length) lies in the heap of an arena of that size. */
 bool sv_heap_contains(uint64_t arena_size, uint64_t offset, uint64_t length);
 uint32_t sv_pow2(uint32_t n);
 /* Bytes between slots, and the whole size, for receives with max_sge entries. */
@@ -411,40 +413,41 @@ uint32_t sv_ring_stride(uint32_t size, uint32_t max_sge);
 
 void sv_peer_listen_ready(struct sv_source *source, uint32_t events);
 /*
- * Under qp->lock too: attach a queue pair that wants it, if everything that it needs is known. False: the peer has been
- * asked something, and its answer will bring us on; true: attached, or there is nobody to wait for now.
+ * Attaches a queue pair to the one it is connected to, if all that this needs is known. False: the peer has been asked,
+ * and its answer continues this; true: attached, or there is no peer to wait for now. Under qp->lock too.
  */
 bool sv_peer_try_attach(struct sv_qp *qp);
 void sv_peer_kick_all(void);
-/* Give back what sv_peer_try_attach() took. Under qp->lock; any thread. */
+/* Undoes sv_peer_try_attach(). Under qp->lock; any thread. */
 void sv_peer_detach(struct sv_qp *qp);
-/* Close channel descriptors that no queue pair uses any more. */
+/* Closes descriptors of channels that no queue pair uses any more. */
 void sv_peer_sweep(void);
-/* A slot's process exists (tests with a connection, no lock needed). */
+/* Whether the process of a slot exists: tries to connect to it. No lock is needed. */
 bool sv_slot_alive(uint32_t slot);
 
-/* Tells all who have a link to us. */
+/* Tells all peers with a link to us that nothing of a mapping is registered any more. */
 void sv_peer_tell_forget(uint64_t map);
-/* Where a span of a peer's memory is in ours: NULL if that memory is not mapped (yet). Under the lock of rem's queue
- * pair. */
+/* The address at which a range of the peer's memory is mapped here; NULL: it is not mapped (yet). Under the lock of
+ * rem's queue pair. */
 void *sv_peer_mapped(struct sv_remote *rem, const struct sv_span *span);
 
 /* shared.c: shared memory that is registered */
 
-/* The number of the mapping that holds this memory of ours, counted; 0: there is none that a peer can map. */
+/* The number of the mapping that holds this memory of ours, for sv_shared_put(); 0: peers cannot map this memory. */
 uint64_t sv_shared_get(const void *addr, size_t length);
 void sv_shared_put(uint64_t id);
-/* Control thread: tells peers which of them are no longer in use. */
+/* Tells peers which mappings are not in use any more. Control thread. */
 void sv_shared_tell(void);
-/* A descriptor for a peer, or -1. */
+/* The descriptor of a mapping, to be sent to a peer, and where the mapping is; -1: no such mapping. */
 int sv_shared_fd(uint64_t id, uint64_t *addr, uint64_t *length, uint64_t *offset);
-/* A peer's mapping; base is NULL when it cannot be. */
+/* A peer's memory that is mapped here. */
 struct sv_mapping {
 	_Atomic(struct sv_mapping *) next;
 	uint64_t id, addr, length; /* addr: in its owner's memory */
 	uint8_t *base;
 };
-/* With what the peer says of it; fd is not taken. NULL: out of memory. */
+/* Maps a peer's memory as the peer describes it; base is NULL if that is not possible. The caller keeps fd. NULL: out
+ * of memory. */
 struct sv_mapping *sv_mapping_make(int fd, uint64_t id, uint64_t addr, uint64_t length, uint64_t offset);
 void sv_mapping_free(struct sv_mapping *m);
 
@@ -453,27 +456,28 @@ void sv_mapping_free(struct sv_mapping *m);
 struct ibv_context *sv_context_open(void);
 extern struct sv_device sv_device;
 struct ibv_gid_entry;
-/* Fill with the local addresses; returns their number. */
+/* Fills the table with the addresses of this host; returns their number. */
 uint32_t sv_gid_table(struct ibv_gid_entry *table, uint32_t max);
 bool sv_gid_is_local(const union ibv_gid *gid);
 
 /* async.c */
 
-/* Queue an event; takes the context's lock. */
+/* Queues an asynchronous event; takes the context's lock. */
 void sv_async_raise(struct ibv_context *context, enum ibv_event_type type, void *element);
-/* Drop the events of an object that goes, and wait for the acknowledgement of those that were got. */
+/* Drops the events of an object that is being destroyed, and waits until those that the program got are acknowledged.
+ */
 void sv_async_forget(struct ibv_context *context, void *element, pthread_mutex_t *lock, pthread_cond_t *cond,
 		     const uint32_t *got, const uint32_t *acked);
 
 /* mr.c */
 
-/* Is [addr, addr + length) allowed for that key of a table: sv.keys, or a peer's? On success *where is where it is in
- * its owner's memory. */
+/* Whether a key of a table (sv.keys, or a peer's) allows access to [addr, addr + length). If so, *where is that range
+ * in the owner's memory. */
 bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint32_t qpn, uint32_t access,
 		  uint64_t addr, uint64_t length, struct sv_span *where);
-/* Bind a window as a work request of that queue pair asks; an enum ibv_wc_status. */
+/* Binds a window, as a work request of that queue pair asks. Returns an enum ibv_wc_status. */
 int sv_mw_bind(struct sv_qp *qp, struct sv_mw *mw, uint32_t key, const struct ibv_mw_bind_info *info);
-/* Invalidate a window of type 2 by key; an enum ibv_wc_status. In our arena. */
+/* Invalidates a window of type 2, in our arena. Returns an enum ibv_wc_status. */
 int sv_key_invalidate(struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint32_t qpn);
 
 struct ibv_mw *sv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
@@ -485,60 +489,65 @@ int sv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int sv_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int sv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *sv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
-/* Append a completion of ours; wakes who waits. Takes cq->lock. */
+/* Appends a completion and wakes the program if it waits for one. Takes cq->lock. */
 void sv_cq_push(struct sv_cq *cq, const struct sv_cqe *cqe, bool solicited);
-/* An event that nobody has to have asked for. */
+/* Raises a completion event, whether or not the program asked for one. */
 void sv_cq_wake(struct sv_cq *cq);
-/* Move a queue pair's receive completions into the completion queue's local ring, in order. Takes cq->lock. */
+/* Moves a queue pair's receive completions into the completion queue's local ring, in order. Takes cq->lock. */
 void sv_cq_absorb(struct sv_cq *cq, struct sv_qp *qp);
 void sv_cq_attach(struct sv_cq *cq, struct sv_qp *qp);
-/* Detach, and forget the completions of a queue pair. */
+/* Detaches a queue pair. */
 void sv_cq_detach(struct sv_cq *cq, struct sv_qp *qp);
+/* Drops the completions of a queue pair. */
 void sv_cq_purge(struct sv_cq *cq, struct sv_qp *qp);
-/* Reserve room for one completion, in any process's completion queue: false and overrun is set when it is full. */
+/* Reserves room for one completion in any process's completion queue. False: it is full, and overrun has been set. */
 bool sv_cq_reserve(struct sv_cq_shm *cq);
-/* After a completion was published: wake the owner if it asked for it. channel_fd may be -1. */
+/* Wakes the owner of a completion queue, if it asked for that, after a completion was published. channel_fd may be
+ * -1. */
 void sv_cq_notify(struct sv_cq_shm *cq, bool solicited, int channel_fd);
-/* Take one from an eventfd of ours, if there is one; never blocks. */
+/* Takes one event from an eventfd of ours, if it has one; never blocks. */
 void sv_eventfd_take(int fd);
 void sv_channel_add(struct ibv_comp_channel *channel, struct sv_cq *cq);
 void sv_channel_remove(struct ibv_comp_channel *channel, struct sv_cq *cq);
 uint32_t sv_channel_id(const struct ibv_comp_channel *channel);
-/* A descriptor of the channel with this id for a peer, or -1. */
+/* A descriptor of the channel with this id, to be sent to a peer; -1: no such channel. */
 int sv_channel_fd_by_id(uint32_t id);
 
 /* srq.c, recv.c */
 
 int sv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 int sv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
-/* Give a slot back to the shared receive queue; takes its lock. */
+/* Gives a slot back to the shared receive queue; takes its lock. */
 void sv_srq_release(struct sv_srq *srq, uint32_t slot);
-/* What was taken for a queue pair that ends, but not completed: flush it, or give it back. */
+/* Flushes (flush) or gives back the receives that were taken for a queue pair, which is being destroyed, and not
+ * completed. */
 void sv_srq_reclaim(struct sv_srq *srq, struct sv_qp *qp, bool flush);
-/* Copy a receive's list into a slot that peers see, and into private memory. */
+/* Copies a receive's scatter list into a slot that peers see, and into private memory. */
 void sv_recv_store(struct sv_recv *recv, struct sv_slot *slot, const struct ibv_recv_wr *wr);
-/* The next receive that a peer completed, its data put in place. Under the receive completion queue's lock. */
+/* Takes the next receive that a peer has completed, and copies its data into place. False: there is none. Under the
+ * receive completion queue's lock. */
 bool sv_recv_next(struct sv_qp *qp, struct sv_cqe *cqe);
-/* Complete all posted receives with a flush error; qp->lock held. */
+/* Completes all posted receives with a flush error; qp->lock held. */
 void sv_recv_flush(struct sv_qp *qp);
 
 /* qp.c, qp_state.c, qp_attr.c */
 
 struct ibv_qp *sv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-/* Move to ERR and flush everything. qp->lock held. status: of the oldest send, if one waits. */
+/* Moves to ERR and flushes all work requests. status: of the oldest send that waits. qp->lock held. */
 void sv_qp_fail(struct sv_qp *qp, enum ibv_wc_status status);
 /*
- * Wait until whoever works on our queue pair of that index is done with what it does now. False: it does not go on
- * (a stopped process). Needs no lock, and must not be called inside a busy section.
+ * Waits until the peer that is in a busy section on our queue pair of that index has left it. False: the peer does not
+ * run (a stopped process). Needs no lock, and must not be called inside a busy section.
  */
 bool sv_qp_quiesce(uint32_t index);
-/* What the control thread does with a queue pair at a kick or a timeout; table_lock held. */
+/* Looks at a queue pair after a kick or a timeout. Control thread; table_lock held. */
 void sv_qp_attend(struct sv_qp *qp);
-/* No peer is, nor ever comes, into the queue pair's rings by what it knows now. False: a peer does not go on. */
+/* Makes sure that no peer uses the queue pair's rings, now or later, with what it knows of them. False: a peer that
+ * uses them does not run. */
 bool sv_qp_lock_out(struct sv_qp *qp, uint32_t new_gen);
-/* Rings and counters as they are in a new queue pair. qp->lock held, peers locked out. */
+/* Sets rings and counters to those of a new queue pair. qp->lock held, peers locked out. */
 void sv_qp_publish(struct sv_qp *qp, uint32_t gen);
-/* May a queue pair go from one state to another with these attributes? (InfiniBand table 91) */
+/* Whether a queue pair may go from one state to another with these attributes (InfiniBand table 91). */
 bool sv_qp_transition_ok(enum ibv_qp_state from, enum ibv_qp_state to, int mask);
 
 /* send.c, exec.c, deliver.c, copy.c, wr_api.c */
@@ -546,27 +555,28 @@ bool sv_qp_transition_ok(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 int sv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 size_t sv_send_stride(const struct ibv_qp_cap *cap);
 int sv_post_send_locked(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
-/* Execute what waits, as far as it goes. qp->lock held. */
+/* Executes waiting sends until one must wait. qp->lock held. */
 void sv_send_progress(struct sv_qp *qp);
-/* Flush what waits; the oldest gets status. qp->lock held. */
+/* Flushes waiting sends; the oldest gets status. qp->lock held. */
 void sv_send_flush(struct sv_qp *qp, enum ibv_wc_status status);
-/* Drop what waits, without completions. qp->lock held. */
+/* Drops waiting sends, without completions. qp->lock held. */
 void sv_send_forget(struct sv_qp *qp);
-/* 0: done; > 0: an enum ibv_wc_status; < 0: an enum sv_block. qp->lock held, the queue pair attached. */
+/* Executes a work request. 0: done; > 0: an enum ibv_wc_status; < 0: an enum sv_block. qp->lock held, the queue pair is
+ * attached. */
 int sv_exec(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_len);
 
 enum sv_copy_result { SV_COPY_OK, SV_COPY_LOCAL_FAULT, SV_COPY_REMOTE_FAULT };
-/* Copy between our spans and a peer's; both lists have the same total. */
+/* Copies between our memory and a peer's; both lists have the same number of bytes. */
 enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct sv_span *local, uint32_t num_local,
 			    const struct sv_span *remote, uint32_t num_remote);
 
-/* Take the receiver's next receive. SV_BLOCK_NONE, or SV_BLOCK_RNR. */
+/* Takes the receiver's next receive. SV_BLOCK_NONE; or SV_BLOCK_RNR: there is none. */
 enum sv_block sv_deliver_take(struct sv_qp *qp, uint32_t *slot);
-/* Undo it: the message never came. */
+/* Undoes sv_deliver_take(), as if there had been no message. */
 void sv_deliver_untake(struct sv_qp *qp);
-/* Publish a receive completion. False: the receiver's completion queue is full. */
+/* Publishes a receive completion. False: the receiver's completion queue is full. */
 bool sv_deliver_publish(struct sv_qp *qp, const struct sv_rcqe *rcqe, bool solicited);
-/* The connected queue pair has to fail: ERR, and an event for its owner. */
+/* Moves the connected queue pair to ERR, with an event for its owner. */
 void sv_deliver_fail(struct sv_qp *qp, uint32_t event);
 
 int sv_wr_api_init(struct sv_qp *qp, uint64_t ops);

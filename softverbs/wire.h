@@ -72,14 +72,16 @@ struct sv_cm_msg {
 	uint8_t private_data[SV_CM_REP_PRIVATE];
 };
 
-/* 0 or an errno; never blocks. */
+/* Sends a message with up to SV_WIRE_MAX_FDS descriptors. 0 or an errno; never blocks. */
 int sv_wire_send(int fd, const void *message, size_t size, const int *fds, int num_fds);
-/* Like recv(2), and the descriptors that came along, which are the caller's then; *num_fds is always set. */
+/* Receives a message, as recv(2) does, and its descriptors, which the caller must close. *num_fds is always set. */
 ssize_t sv_wire_receive(int fd, void *message, size_t size, int *fds, int *num_fds);
-/* Those that are not -1. */
+/* Closes the descriptors that are not -1. */
 void sv_wire_close_fds(const int *fds, int num_fds);
 
+/* Whether a received message of a link is valid. */
 bool sv_link_msg_ok(const struct sv_link_msg *m, size_t size);
+/* Whether a received message of the connection manager is valid. */
 bool sv_cm_msg_ok(const struct sv_cm_msg *m, size_t size);
 
 #endif

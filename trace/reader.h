@@ -6,15 +6,14 @@
  *     trace_follow_start(), trace_follow_next()      the same events as they are recorded
  *     trace_summary_make()                           how long objects stayed in each state
  *
- * A file is never trusted. What cannot be used is left out and reported as a problem (a line of text); only a
- * file without a readable header, main section, tracepoints or rings is refused. Memory is bounded by the size
- * of the file. Files are read with pread(), never mapped, so that one which shrinks meanwhile ends in an error
- * and not in SIGBUS, and so that reading costs the writer nothing: it never waits, and its cache lines are
- * fetched once per copy.
+ * A file is never trusted. Damaged parts are left out and reported as problems (lines of text); a file is refused only
+ * if it has no readable header, main section, tracepoints or rings. The memory used is bounded by the size of the file.
+ * Files are read with pread() and never mapped. So a file that shrinks meanwhile causes an error and not SIGBUS, and
+ * reading hardly disturbs the writer: it never waits, and its cache lines are fetched once per copy.
  *
- * Nothing here may be used by two threads at once with the same object. Times are ticks of the writer's TSC
- * (`tsc`) or nanoseconds (`_ns`), both integers. Functions return 0 or a negative errno; where a `struct
- * trace_error` is passed, it then says in words what was wrong, with the value found and what would be right.
+ * An object may be used by one thread at a time. Times are ticks of the writer's TSC (`tsc`) or nanoseconds (`_ns`),
+ * both integers. Functions that can fail return 0 or a negative errno; if they take a `struct trace_error`, its text
+ * then says what was wrong, with the value found and what would be right.
  */
 #ifndef TRACE_READER_H
 #define TRACE_READER_H
@@ -26,8 +25,7 @@
 
 #include "trace/trace_file.h"
 
-/* Ring entries that one snapshot takes in at most (512 MB of rings); more are refused, lcores can be
- * chosen. */
+/* The most ring entries that a snapshot can hold (512 MB of rings). If a file has more, take one lcore's. */
 #define TRACE_READER_MAX_ENTRIES (1u << 24)
 #define TRACE_NO_OBJECT          UINT64_MAX
 #define TRACE_NO_TIME            UINT64_MAX
@@ -40,10 +38,9 @@ struct trace_error {
 /* ---- The file and its tables ---- */
 
 enum trace_writer {
-	TRACE_WRITER_UNKNOWN, /* no lock on the file, and it does not say who wrote it: a copy, or a stock
-				 target's */
+	TRACE_WRITER_UNKNOWN, /* the file is not locked and does not name its writer: a copy, or a stock target's */
 	TRACE_WRITER_LIVE,    /* a process holds the file's lock */
-	TRACE_WRITER_GONE,    /* the process that wrote it is gone */
+	TRACE_WRITER_GONE,    /* the process that wrote it has ended */
 };
 
 struct trace_tpoint_arg {
@@ -77,56 +74,60 @@ struct trace_tpoint {
 
 struct trace_reader;
 
-/* Opens and checks a file. The reader is the caller's, until trace_reader_close().
- * Errors: those of open() and read(); -EINVAL when the file is no trace file or too damaged to yield events.
- */
+/* Opens and checks a file; *out is for trace_reader_close(). Errors: those of open() and read(); -EINVAL: the file is
+ * no trace file, or too damaged to have events. */
 int trace_reader_open(const char *path, struct trace_reader **out, struct trace_error *err);
-/* The same for bytes in memory (a section of a core, a test), which must stay until the reader is closed. */
+/* As trace_reader_open(), for a file in memory (a section of a core, a test). The bytes must stay until
+ * trace_reader_close(). */
 int trace_reader_open_memory(const void *bytes, size_t size, struct trace_reader **out, struct trace_error *err);
+/* Closes the file and frees r, after all that was made from it. */
 void trace_reader_close(struct trace_reader *r);
 
-/* Whether a process is still writing; asks the kernel for the file's lock each time. */
+/* Whether a process is still writing the file. Each call asks the kernel for the file's lock. */
 enum trace_writer trace_reader_writer(struct trace_reader *r);
-/* Problem number n (from 0), or NULL; found while opening and since. The first 64 are kept; the other call
- * counts all. */
+/* Problem number n (from 0) of those found so far, or NULL: there are fewer. The first 64 are kept. Valid until
+ * trace_reader_close(). */
 const char *trace_reader_problem(const struct trace_reader *r, size_t n);
+/* How many problems have been found so far. */
 size_t trace_reader_num_problems(const struct trace_reader *r);
 
-/* Who wrote the file, or NULL if it does not say; its texts are terminated. */
+/* The process that wrote the file, or NULL: the file does not say. Its texts are terminated. */
 const struct trace_file_info *trace_reader_info(const struct trace_reader *r);
 
-/* Why this copy was made, if a trigger made it, or NULL; its texts are terminated. */
+/* Why a trigger made this copy, or NULL: no trigger made it. Its texts are terminated. */
 const struct trace_file_cause *trace_reader_cause(const struct trace_reader *r);
 struct trace_event;
-/* Whether the event is of the object (or the reactor) that the cause names. */
+/* Whether the event belongs to the object, or the reactor, that the cause names. */
 bool trace_event_is_culprit(const struct trace_reader *r, const struct trace_event *e);
 
 /* Ticks per second of the writer's TSC; never 0. */
 uint64_t trace_reader_tsc_rate(const struct trace_reader *r);
+/* Ticks in nanoseconds; UINT64_MAX if that does not fit. */
 uint64_t trace_ticks_to_ns(uint64_t ticks, uint64_t tsc_rate);
-/* Saturates at UINT64_MAX. */
+/* Nanoseconds in ticks; UINT64_MAX if that does not fit. */
 uint64_t trace_ns_to_ticks(uint64_t ns, uint64_t tsc_rate);
 
-/* The tracepoint with this id, or NULL when it is not defined or its definition is damaged. */
+/* The tracepoint of this id, or NULL: it is not defined, or its definition is damaged. */
 const struct trace_tpoint *trace_reader_tpoint(const struct trace_reader *r, unsigned id);
-/* Ids are below this. */
+/* One more than the highest id of a tracepoint. */
 unsigned trace_reader_num_tpoints(const struct trace_reader *r);
-/* Lcores (numbers of rings) are below this. */
+/* One more than the highest lcore (number of a ring). */
 unsigned trace_reader_num_lcores(const struct trace_reader *r);
-/* The mask of enabled tracepoints of a group as the file had it when it was opened; 0 for an unknown
- * group. */
+/* The enabled tracepoints of a group when the file was opened: bit n for tracepoint n; 0: no such group. */
 uint64_t trace_reader_tpoint_mask(const struct trace_reader *r, unsigned group);
-/* The letter that ids of this type begin with, or 0. */
+/* The letter that ids of objects of this type begin with, or 0. */
 char trace_reader_object_prefix(const struct trace_reader *r, uint8_t type);
+/* The letter that ids of owners of this type begin with, or 0. */
 char trace_reader_owner_prefix(const struct trace_reader *r, uint8_t type);
-/* The description of an owner as it was at a time, or NULL: id 0, never registered, or registered later than
- * `tsc` (the id was reused). Valid until the next snapshot or follow step. */
+/* The description of an owner at the time tsc; NULL: id 0, never registered, or registered after tsc (the id was used
+ * again). Valid until the next snapshot or follow step. */
 const char *trace_reader_owner(struct trace_reader *r, uint16_t id, uint64_t tsc);
-/* Since when (a tsc) the id has had its owner, and the owner's type; 0: never registered. */
+/* The tsc since which the id has had its owner, and the owner's type; 0: never registered. */
 uint64_t trace_reader_owner_since(const struct trace_reader *r, uint16_t id, uint8_t *type);
+/* One more than the highest id of an owner. */
 unsigned trace_reader_num_owners(const struct trace_reader *r);
 
-/* The name of the user thread that recorded in this ring at a time; "" for a reactor, or if not known. */
+/* The name of the user thread that recorded in this ring at the time tsc; "": a reactor's ring, or not known. */
 const char *trace_reader_thread_name(const struct trace_reader *r, uint32_t lcore, uint64_t tsc);
 
 /* ---- Events ---- */
@@ -146,7 +147,7 @@ struct trace_event {
 	uint32_t size;
 	uint32_t lcore;       /* number of the ring */
 	uint32_t args;        /* where the argument bytes are, in the batch's `arg_bytes` */
-	uint32_t gaps;        /* how many holes this lcore's events have had so far */
+	uint32_t gaps;        /* how often events of this lcore are missing, up to here */
 	uint16_t tpoint_id;   /* always a defined one */
 	uint16_t owner_id;    /* 0: none */
 	uint16_t prev_tpoint; /* the event that began the state that state_ticks measures */
@@ -169,12 +170,12 @@ struct trace_arg {
 	size_t length;
 };
 
-/* Argument n (below the tracepoint's num_args) of an event of this batch. */
+/* Argument n (below t->num_args) of an event of this batch. Its text is valid as long as the batch. */
 struct trace_arg trace_event_arg(const struct trace_batch *b, const struct trace_event *e, const struct trace_tpoint *t,
 				 unsigned n);
 
-/* What happened to one ring's entries. An event takes one ring slot and, when it has more than 8 bytes of
- * arguments, one more for each further 22. */
+/* Counts of one ring's slots and events. An event takes one slot and, if it has more than 8 bytes of arguments, one
+ * more for each further 22 bytes. */
 struct trace_lcore {
 	uint32_t lcore;
 	char name[TRACE_THREAD_NAME_SIZE + 1]; /* of a registered user thread, or empty */
@@ -193,7 +194,7 @@ struct trace_lcore {
 	uint64_t cut;     /* a continuation is missing */
 	uint64_t unknown; /* of an undefined tracepoint */
 	uint64_t cleared; /* from before the last clear */
-	/* In a capture: entries that the process recorded and the capture did not get. */
+	/* In a capture: entries that the process recorded and the capture could not read in time. */
 	uint64_t missed;
 };
 
@@ -210,46 +211,46 @@ struct trace_snapshot {
 	struct trace_file_loss loss; /* section 9, all zeroes if absent */
 };
 
-/* The time of day of a tsc, in nanoseconds since 1970 (CLOCK_REALTIME), or 0 if the file carries no
- * clocks. */
+/* The time of day of a tsc, in nanoseconds since 1970 (CLOCK_REALTIME); 0: the file has no clocks. */
 uint64_t trace_snapshot_realtime_ns(const struct trace_snapshot *s, uint64_t tsc);
 
 #define TRACE_ALL_LCORES (-1)
 
-/* Copies what the rings hold. A live writer goes on meanwhile; what it may have touched during the copy is
- * left out and counted. lcore: one ring only, or TRACE_ALL_LCORES. The snapshot is the caller's, until
- * trace_snapshot_free(). Errors: -ENOENT no such lcore, -E2BIG more than TRACE_READER_MAX_ENTRIES, -ENOMEM.
- */
+/* Copies the contents of one lcore's ring, or of all (TRACE_ALL_LCORES). A live writer goes on recording; entries that
+ * it may have changed during the copy are left out and counted. *out is for trace_snapshot_free(). Errors: -ENOENT (no
+ * such lcore), -E2BIG (more than TRACE_READER_MAX_ENTRIES), -ENOMEM, those of read(). */
 int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out, struct trace_error *err);
+/* Frees a snapshot; NULL is ignored. */
 void trace_snapshot_free(struct trace_snapshot *s);
 
 /* ---- Following ---- */
 
 struct trace_follow;
 
-/* Begins to follow a file from its end (or, `from_start`, from the oldest event it still holds). Keeps using
- * the reader. */
+/* Begins to follow a file, or one lcore's ring, from its end or, with from_start, from the oldest event in it. *out is
+ * for trace_follow_stop(), and uses r until then. Errors as trace_snapshot_take(). */
 int trace_follow_start(struct trace_reader *r, int lcore, bool from_start, struct trace_follow **out,
 		       struct trace_error *err);
-/* Copies what was recorded since the last call and gives the events that are certainly complete and in order:
- * those seen by the call before this one. `last`: gives all that is left. The batch is valid until the next
- * call. Call it every few milliseconds: more often costs the writer (it shares the cache line of its index),
- * less often loses events when a ring is lapped. */
+/* Copies what was recorded since the last call, and returns in *out the events that are certainly complete and in
+ * order: those that the previous call had copied. last: returns all that is left. The batch is valid until the next
+ * call. To be called every few milliseconds: calls more often slow down the writer, with whose index they share a cache
+ * line; calls less often lose events, if a ring is overwritten meanwhile. */
 int trace_follow_next(struct trace_follow *f, bool last, const struct trace_batch **out);
-/* The lcores' counters so far; *n of them. */
+/* The lcores' counters so far; *n of them. Valid until the next call. */
 const struct trace_lcore *trace_follow_lcores(const struct trace_follow *f, size_t *n);
-/* How full the fullest ring got between the last two calls, in percent of its length; over 100: events were
- * lost. */
+/* How many slots of a ring were written between the last two calls, in percent of its length, of the ring where that is
+ * most; over 100: events were lost. */
 unsigned trace_follow_fill(const struct trace_follow *f);
-/* From now on, or no longer: of a ring that was lapped since the step before, only the newest eighth is read, and the
- * rest, which most likely could not be handed out in time either, is counted as skipped. For a follower that gets too
- * little CPU time to keep up: it disturbs the writer less, and begins anew closer to what happens now. */
+/* For a follower that gets too little CPU time to keep up. With skip, if a whole ring was overwritten since the last
+ * call, only the newest eighth of it is read, and the rest is counted as skipped. So the follower disturbs the writer
+ * less, and continues with newer events. */
 void trace_follow_skip(struct trace_follow *f, bool skip);
+/* Ends following and frees f. */
 void trace_follow_stop(struct trace_follow *f);
 
 /* ---- Analysis of a batch ---- */
 
-/* One object's life, as far as the batch has it. Lives are numbered as in struct trace_event. */
+/* One object's life, as far as it is in the batch. Lives are numbered as in struct trace_event. */
 struct trace_life {
 	uint64_t value;         /* the object's value (its address) */
 	uint64_t index;         /* r12: 12; TRACE_NO_OBJECT if it was created before the batch */
@@ -275,21 +276,23 @@ struct trace_lives {
 	uint64_t end_tsc;     /* of the last event of all: until when unfinished objects are known to have waited */
 };
 
-/* The batch must be a whole snapshot's. Errors: -ENOMEM. */
+/* Finds the lives of all objects in a batch, which must be that of a snapshot. *out is for trace_lives_clear(). Errors:
+ * -ENOMEM. */
 int trace_lives_make(const struct trace_reader *r, const struct trace_batch *b, struct trace_lives *out);
+/* Frees the contents of *l. */
 void trace_lives_clear(struct trace_lives *l);
-/* Created within the batch, and neither ended nor superseded. */
+/* Whether an object was created within the batch, and has neither ended nor been superseded in it. */
 bool trace_life_is_unfinished(const struct trace_life *life);
-/* How long it lived, up to the end of the batch if it is unfinished. */
+/* How long an object lived, in ticks; of an unfinished one, until the end of the batch. */
 uint64_t trace_life_ticks(const struct trace_lives *l, const struct trace_life *life);
-/* The topmost ancestor. */
+/* The topmost ancestor of life n: its parent's parent, and so on. */
 uint32_t trace_life_root(const struct trace_lives *l, uint32_t n);
-/* Where an object's time went: from its longest state down into the object that was at work during most of it, and so
- * on. The life whose state (slowest_tpoint) is to blame. */
+/* Finds where the time of life n went: takes its longest state, the child that was at work during most of it, that
+ * child's longest state, and so on. Returns the last life, whose state (slowest_tpoint) is to blame. */
 uint32_t trace_life_culprit(const struct trace_lives *l, uint32_t n);
 
-/* How long objects stayed in the state that one tracepoint begins, over a batch (objects still in the state are not in
- * it); or how long whole lives were. Times in ticks, percentiles by nearest rank. */
+/* How long objects of a batch stayed in the state that one tracepoint begins (without objects that are still in it), or
+ * how long whole lives were. Times are ticks, percentiles are by nearest rank. */
 struct trace_dwell {
 	uint16_t tpoint_id; /* the state; of whole lives 0 */
 	uint16_t owner_id;  /* in tables by owner */
@@ -298,8 +301,8 @@ struct trace_dwell {
 	uint64_t min, median, p90, p99, p999, max, total;
 };
 
-/* One row per state, ordered by object type and tracepoint id; the array is the caller's, free() it.
- * Rows of object type 0 do not occur. Errors: -ENOMEM. */
+/* Makes one row per state, ordered by object type and tracepoint id, without object type 0. The caller frees the array.
+ * Errors: -ENOMEM. */
 int trace_summary_make(const struct trace_reader *r, const struct trace_batch *b, struct trace_dwell **rows,
 		       size_t *num_rows);
 
@@ -316,16 +319,17 @@ struct trace_report {
 	size_t num_rows[TRACE_NUM_TABLES];
 };
 
-/* All tables at once, over the events with keep[i] (all if NULL): a state counts when the event that ends it is
- * kept, a life when its last event is. served: by owner, a request (what was done for nothing else) counts also for the
- * bdev that served it, the owner of the first thing that was done for it. Errors: -ENOMEM. */
+/* Makes all tables, of the events with keep[i] (NULL: of all). A state counts if the event that ends it is kept, a life
+ * if its last event is. served: in the tables by owner, a request (an object without parent) counts also for the bdev
+ * that served it, which is the owner of its first child. *out is for trace_report_clear(). Errors: -ENOMEM. */
 int trace_report_make(const struct trace_reader *r, const struct trace_batch *b, const struct trace_lives *l,
 		      const bool *keep, bool served, struct trace_report *out);
+/* Frees the contents of *t. */
 void trace_report_clear(struct trace_report *t);
 
-/* Marks, in keep[num_events], the events of an object and of all that is related to it: its parents, and
- * everything done on behalf of the topmost of them. prefix and index are those of its id ('r', 12). *start
- * gets the index of the first marked event. Errors: -ENOENT no such object in this batch, -ENOMEM. */
+/* Marks, in keep[num_events], the events of an object and of all objects related to it: its parents, and all children
+ * of the topmost parent. prefix and index are those of the object's id ('r', 12). *start is then the index of the first
+ * marked event. Errors: -ENOENT (no such object in this batch), -ENOMEM. */
 int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, char prefix, uint64_t index, bool *keep,
 		    size_t *start);
 
@@ -334,17 +338,18 @@ int trace_life_mark(const struct trace_reader *r, const struct trace_batch *b, c
 struct trace_found_file {
 	char path[4096];
 	pid_t pid;                /* from the name, or 0 */
-	enum trace_writer writer; /* UNKNOWN: unlocked, not ours, and a process with this id runs: perhaps a
-				     stock target */
+	enum trace_writer writer; /* UNKNOWN: the file is not locked and not varve's, and a process of this id runs,
+				     which may be a stock target */
 	uint64_t size_bytes;
 	uint64_t mtime_ns;
-	int error; /* why its state could not be found out (a negative errno), or 0 */
+	int error; /* why its state is not known (a negative errno), or 0 */
 };
 
-/* As trace_reader_writer(), but of a stock target's file, which no lock tells of, the process id in its name does.
- * path: the one that r was opened by. */
+/* As trace_reader_writer(). For a stock target's file, which is not locked, it looks whether the process runs whose id
+ * is in the file's name. path: the one that r was opened with. */
 enum trace_writer trace_file_writer(struct trace_reader *r, const char *path);
-/* The trace files (NAME_trace.pidN, NAME_trace.N) of a directory, the most recent first; free() the array. */
+/* Lists the trace files (NAME_trace.pidN, NAME_trace.N) of a directory, the most recent first. The caller frees the
+ * array. Errors: those of opendir(), -ENOMEM. */
 int trace_files_find(const char *dir, struct trace_found_file **files, size_t *num_files);
 
 #endif

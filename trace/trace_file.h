@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The trace file, byte for byte: what the recorder writes into its memzone (which is the file
- * /dev/shm/<name>_trace.pid<N>) and what the reader takes apart. Little-endian.
+/* The format of the trace file, /dev/shm/<name>_trace.pid<N>, which is the recorder's memzone. Little-endian.
  *
- * Sections 0 to 6 are the layout of SPDK 26.05, so that a stock reader works; 7 and up are ours and a stock reader
- * skips them. All offsets are from byte 0 of the file; an offset of 0 means absent. A reader must believe nothing in
- * here: the writer may have died at any moment, and the file may come from anywhere.
+ * Sections 0 to 6 have the layout of SPDK 26.05, so that a stock reader works; sections 7 and up are varve's, and a
+ * stock reader skips them. All offsets are from byte 0 of the file; an offset of 0 means absent. A reader must trust
+ * nothing in the file: the writer may have died at any moment, and the file may come from anywhere.
  *
  * How a reader tells a whole entry from a torn one
  * ------------------------------------------------
@@ -30,26 +29,26 @@
  *   than one ring turn of the copy's reading time between them: the reader also demands that the tscs it accepts never
  *   decrease with i, which leaves an exact multiple of 2^32 ticks, within the nanoseconds between two loads.
  *
- * So an accepted slot is exactly entry i. Anything else is dropped and counted. It does not matter how long the copy
- * pauses and where. What the copy must do is (1) read pages in ascending order and (2), for entries with i >= w only,
- * read the first word of 32 aligned bytes not later than the rest. The kernel's copy loops and rep movs do. A memcpy()
+ * So an accepted slot is exactly entry i. All other slots are dropped and counted. It does not matter how long the copy
+ * pauses, or where. The copy must (1) read pages in ascending order and (2), for entries with i >= w, read the first
+ * word of 32 aligned bytes not later than the others. The kernel's copy loops and rep movs do. A memcpy()
  * in user space may load the tail of its range first, and glibc's interleaves up to four pages when the range is large:
  * hence TRACE_FILE_GAP bytes lie between the last entry and the first stamp, and behind the last stamp; for (2) such a
  * copier must drop i >= w, or check next_entry afterwards as in (b).
  *
  * (b) A reader that has the live file mapped reads next_entry (acquire), copies, fences (acquire), reads next_entry
  * again = w2, and keeps i < w with i >= w2 + reserve - num_entries. Entries at w2 and up may be under way: at most one
- * event, TRACE_FILE_MAX_SLOTS long; hence reserve = TRACE_FILE_MAX_SLOTS. The stamps are a second lock on that door:
- * copied after the entries (acquire fence between), they must agree as in (a).
+ * event, TRACE_FILE_MAX_SLOTS long; hence reserve = TRACE_FILE_MAX_SLOTS. The stamps are a second check: copied after
+ * the entries (with an acquire fence between), they must agree as in (a).
  *
- * (c) After the writer's death the page cache holds every store it made, in program order up to some point. The event
- * under way has i >= next_entry; what it has overwritten are the oldest slots, whose stamps no longer agree.
+ * (c) After the writer's death the page cache holds all its stores up to some point, in program order. The event that
+ * was being written has i >= next_entry; it has overwritten the oldest slots, whose stamps do not agree any more.
  *
  * On x86 stores become visible in program order and loads are performed in order (TSO), so the order above only binds
- * the compiler. On arm64 the writer has a store barrier between 1 and 2 and store-release in 3 and 4; the library's
- * snapshot (b) has load barriers and holds; a copier's plain loads may be reordered by the CPU, so (a) is only as good
- * as the distance between entry and stamp makes it likely. An event of several slots is whole if all its slots are
- * accepted, with consecutive i and the same tsc.
+ * the compiler. On arm64 the writer has a store barrier between 1 and 2, and 3 and 4 are store-release. The library's
+ * snapshot (b) has load barriers, so its proof holds. A copier's plain loads may be reordered by the CPU, so there (a)
+ * is not certain, only likely, because entry and stamp are far apart. An event of several slots is whole if all its
+ * slots are accepted, with consecutive i and the same tsc.
  *
  * Owner descriptions are rewritten when an id is reused: the writer sets tsc to 0, writes, and stores the tsc last. A
  * live reader reads the tsc before and after; in a copy a description may be torn, but it is never unterminated. */
@@ -67,7 +66,7 @@ enum {
 	TRACE_SECTION_OBJECT = 4,
 	TRACE_SECTION_TPOINT = 5,
 	TRACE_SECTION_LCORE_OFFSETS = 6,
-	/* ours */
+	/* varve's */
 	TRACE_SECTION_STAMPS = 7,
 	TRACE_SECTION_INFO = 8,
 	TRACE_SECTION_LOSS = 9,
@@ -113,7 +112,7 @@ _Static_assert(offsetof(struct trace_file_header, section_offset) == 16, "file h
 /* Section 0 */
 struct trace_file_main {
 	uint64_t tsc_rate;  /* ticks per second */
-	uint64_t clear_tsc; /* events older are to be ignored */
+	uint64_t clear_tsc; /* readers ignore older events */
 	uint8_t reserved[496];
 };
 _Static_assert(sizeof(struct trace_file_main) == 512, "MAIN");
@@ -240,7 +239,7 @@ _Static_assert(sizeof(struct trace_file_clock) == 24, "clock triple");
 enum { TRACE_INFO_VERSION = 1, TRACE_INFO_NUM_CLOCKS = 64 };
 
 enum trace_info_state {
-	TRACE_INFO_RECORDING = 1, /* or killed: see whether somebody holds the lock (flock) on the file */
+	TRACE_INFO_RECORDING = 1, /* or killed, if no process holds the lock (flock) on the file */
 	TRACE_INFO_STOPPED = 2,
 	TRACE_INFO_CRASHED = 3,
 };
@@ -257,7 +256,7 @@ struct trace_file_info {
 	uint32_t state; /* enum trace_info_state */
 	uint32_t flags;
 	uint32_t pid;
-	uint64_t start_time_ticks; /* field 22 of /proc/PID/stat: with boot_id it names the process for ever */
+	uint64_t start_time_ticks; /* field 22 of /proc/PID/stat; pid, this and boot_id identify the process for ever */
 	uint32_t num_reactors;
 	uint32_t num_user_slots; /* the last ones of section 6 */
 	char boot_id[40];        /* strings end with a NUL within their size */
@@ -283,19 +282,20 @@ _Static_assert(offsetof(struct trace_file_info, end) == 240, "INFO");
 _Static_assert(offsetof(struct trace_file_info, start) == 376, "INFO");
 _Static_assert(offsetof(struct trace_file_info, clock) == 408, "INFO");
 
-/* Section 9: what is not in the rings, and why. num_slots of struct trace_file_slot_loss follow, parallel to section 6.
- * What a ring lost by wrapping around is next_entry - num_entries, if positive. */
+/* Section 9: why events are missing from the rings. num_slots of struct trace_file_slot_loss follow, parallel to
+ * section
+ * 6. A ring has overwritten next_entry - num_entries slots, if that is positive. */
 struct trace_file_loss {
 	uint16_t num_slots;
 	uint16_t slot_size; /* bytes of one struct trace_file_slot_loss */
 	uint32_t reserved0;
 	uint64_t no_slot;          /* events from threads that are neither a reactor nor registered */
 	uint64_t owner_table_full; /* owners that got no id */
-	uint64_t mask_changes;     /* how often the masks changed, */
-	uint64_t mask_change_tsc;  /* the last time */
-	uint64_t off_count;        /* how often all masks were 0 after having been otherwise, */
-	uint64_t off_ticks;        /* how long in all (without the current time), */
-	uint64_t off_since_tsc;    /* since when; 0: something is enabled */
+	uint64_t mask_changes;     /* how often the masks have changed */
+	uint64_t mask_change_tsc;  /* when they changed last */
+	uint64_t off_count;        /* how often all tracepoints were disabled */
+	uint64_t off_ticks;        /* how long all were disabled, in total, up to when one was enabled last */
+	uint64_t off_since_tsc;    /* since when all are disabled; 0: some are enabled */
 	uint64_t threads_refused;  /* user threads that found no free slot */
 	uint8_t reserved[56];
 };
@@ -303,35 +303,36 @@ _Static_assert(sizeof(struct trace_file_loss) == 128, "LOSS");
 
 struct trace_file_slot_loss {
 	uint64_t strings_truncated; /* string arguments longer than their size */
-	uint64_t attach_tsc;        /* events older than this are of an earlier thread in this slot */
+	uint64_t attach_tsc;        /* older events are of a thread that had this slot before */
 	uint64_t attaches;
 	uint8_t reserved[40]; /* one cache line each */
 };
 _Static_assert(sizeof(struct trace_file_slot_loss) == 64, "slot loss");
 
-/* Section 10, only in a copy that a trigger made, behind everything else: why it was made, and who is to blame. Texts
- * end with a NUL within their size; an empty one says nothing. */
+/* Section 10, at the end of a copy that a trigger made: why it was made, and which object or reactor (the culprit) was
+ * the cause. Texts end with a NUL within their size; an empty text means not known. */
 enum { TRACE_CAUSE_VERSION = 1 };
 
 struct trace_file_cause {
 	uint16_t version;    /* TRACE_CAUSE_VERSION; larger ones only add in the reserved bytes */
-	uint8_t object_type; /* of the culprit; 0: it is no object of the trace */
+	uint8_t object_type; /* of the culprit; 0: the culprit is no object of the trace */
 	uint8_t reserved0;
-	int32_t lcore; /* the culprit is this reactor; -1: it is none */
+	int32_t lcore; /* of the reactor that is the culprit; -1: the culprit is no reactor */
 	uint64_t tsc;  /* when the trigger fired */
 	uint64_t realtime_ns;
 	uint64_t object_id;        /* the culprit's value in the rings, or 0 */
-	uint64_t object_start_tsc; /* its life began then or a moment later; earlier events of this value are others' */
-	uint64_t measured_ticks;   /* how old it was, how long it had been in its state, how long silent; or 0 */
-	uint64_t limit_ticks;      /* what it was held against, or 0 */
+	uint64_t object_start_tsc; /* the culprit's life began then or a moment later; older events are of other objects
+				    */
+	uint64_t measured_ticks;   /* the culprit's age, time in its state, or time without a sign of life; or 0 */
+	uint64_t limit_ticks;      /* the limit that was exceeded, or 0 */
 	uint32_t status;           /* NVMe status of an I/O error, or 0 */
 	uint32_t reserved1;
 	char trigger[32]; /* the trigger's name ... */
 	char type[24];    /* ... and type: "request_age" */
 	char state[32];   /* of the culprit */
 	char waits_for[40];
-	char owner[256]; /* whose it is: a host's NQN, a bdev, a thread */
-	char text[512];  /* all of it in a sentence */
+	char owner[256]; /* of the culprit: a host's NQN, a bdev, a thread */
+	char text[512];  /* the cause in a sentence */
 	uint8_t reserved[64];
 };
 _Static_assert(offsetof(struct trace_file_cause, trigger) == 64, "CAUSE");
