@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Commands that go by way of the control thread, which owns the admin queue: admin commands passed through, aborts,
- * resets; and raw commands of the RPC.
+/* Commands that the control thread sends, because it owns the admin queue: admin commands that are passed through,
+ * Aborts, resets; and raw commands of the RPC methods.
  *
- * A message to the control thread and one back, both in the I/O itself, which stays in flight meanwhile and keeps its
- * channel. */
+ * An I/O is handed to the control thread by a message, and back by another one; both are struct bdev_nvme_io.msg. The
+ * channel exists meanwhile, because the I/O is outstanding. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static struct bdev_nvme_io *cmd_of_message(struct thread_msg *msg)
 
 /* --- What may be passed through --- */
 
-/* Features that are more than a dword. Of vendors' we do not know: they get a page, and no more goes by the one
- * address. */
+/* Bytes of data of a feature; 0: its value is in a dword. The size of a vendor's feature is unknown: 4096 is the most
+ * that one PRP entry can address. */
 static uint64_t cmd_feature_amount(uint8_t fid)
 {
 	switch (fid) {
@@ -46,7 +46,7 @@ static uint64_t cmd_feature_amount(uint8_t fid)
 	}
 }
 
-/* The most that a command may move, as the controller will understand it. False: we do not know. */
+/* The most bytes that a controller may move for an admin command. False: not known. */
 static bool cmd_admin_amount(const struct nvme_sqe *cmd, uint64_t *amount)
 {
 	uint32_t cdw10 = le32toh(cmd->cdw10), cdw11 = le32toh(cmd->cdw11);
@@ -71,7 +71,7 @@ static bool cmd_admin_amount(const struct nvme_sqe *cmd, uint64_t *amount)
 	case nvme_admin_get_log_page: /* NUMDL and NUMDU, 0's based */
 		*amount = ((cdw10 >> 16 | (uint64_t)(cdw11 & 0xffff) << 16) + 1) * 4;
 		return true;
-	case nvme_admin_get_features: /* SEL: 3 are its capabilities, a dword */
+	case nvme_admin_get_features: /* SEL 3: its capabilities, a dword */
 		*amount = (cdw10 >> 8 & 7) == 3 ? 0 : cmd_feature_amount((uint8_t)cdw10);
 		return true;
 	case nvme_admin_set_features:
@@ -94,7 +94,8 @@ static bool cmd_admin_amount(const struct nvme_sqe *cmd, uint64_t *amount)
 	}
 }
 
-/* What it moves by way of addresses must have its place, or the controller would go on behind it. */
+/* A data pointer of PRPs has no length: the buffer must be as large as the controller may assume, or it would access
+ * memory behind it. */
 static uint16_t cmd_check_admin_amount(const struct nvme_sqe *cmd, uint64_t data_len)
 {
 	uint64_t need;
@@ -108,7 +109,7 @@ static uint16_t cmd_check_admin_amount(const struct nvme_sqe *cmd, uint64_t data
 	return 0;
 }
 
-/* The driver's own business: queues, events, aborts by id, doorbells. */
+/* Refuses the commands and features that the driver itself uses: queues, events, Abort, doorbell buffers. */
 uint16_t bdev_nvme_cmd_check_admin(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics)
 {
 	uint8_t fid = (uint8_t)le32toh(cmd->cdw10);
@@ -159,14 +160,14 @@ uint16_t bdev_nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_le
 		       : NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 }
 
-/* How many bytes a command moves, as the controller will understand it: what the caller's buffers must have, or the
- * controller would go on behind them. */
+/* How many bytes a controller moves for a command. The caller's buffers must have as many, or the controller would
+ * access memory behind them. */
 struct amount {
 	uint64_t data, md;
 };
 
-/* Metadata moves with the data (as part of it, or beside it), unless it is nothing but protection information that the
- * controller generates and strips (NVM 5.2.2.1). */
+/* Metadata is moved with the data, interleaved or in a buffer of its own. With PRACT, metadata that is nothing but
+ * protection information is not moved: the controller generates and strips it (NVM 5.2.2.1). */
 static struct amount cmd_block_amount(const struct nvme_sqe *cmd, const struct nvme_ns *ns)
 {
 	uint32_t cdw12 = le32toh(cmd->cdw12);
@@ -178,7 +179,7 @@ static struct amount cmd_block_amount(const struct nvme_sqe *cmd, const struct n
 				  : (struct amount){blocks * ns->block_size, md};
 }
 
-/* False: we do not know. */
+/* False: not known. */
 static bool cmd_io_amount(const struct nvme_sqe *cmd, const struct nvme_ns *ns, struct amount *amount)
 {
 	*amount = (struct amount){0, 0};
@@ -241,7 +242,7 @@ static void cmd_end_message(struct thread_msg *msg)
 	bdev_nvme_io_complete(n, n->status, n->cdw0);
 }
 
-/* Control thread: ends n, on its own thread. */
+/* Control thread: has n completed on the thread of its channel. */
 static void cmd_post_end(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 {
 	n->status = status;
@@ -255,10 +256,10 @@ static void cmd_post_control(struct bdev_nvme_io *n, void (*fn)(struct thread_ms
 	thread_post(thread_control(), &n->msg, fn);
 }
 
-/* --- Admin commands. The data goes by way of a buffer: it is one piece, and DMA-able. --- */
+/* --- Admin commands. Their data is copied through one contiguous DMA buffer. --- */
 
 struct admin {
-	struct bdev_nvme_io *n; /* NULL: raw */
+	struct bdev_nvme_io *n; /* NULL: a raw command, which ends in cb */
 	bdev_nvme_raw_cb cb;
 	void *cb_arg;
 	struct bdev_nvme *c;
@@ -309,7 +310,7 @@ static void cmd_admin_done(void *arg, const struct nvme_cqe *cqe)
 	cmd_admin_free(a);
 }
 
-/* 0, or a negative errno and a is gone. */
+/* 0, or a negative errno, and a has been freed. */
 static int cmd_admin_send(struct admin *a, const struct nvme_sqe *cmd)
 {
 	int rc = 0;
@@ -341,7 +342,8 @@ static uint16_t cmd_passthru_check(const struct bdev_nvme *c, const struct nvme_
 	return bdev_nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
 }
 
-/* Of a namespace it is the bdev's, whoever sends it; and what stood in its data pointers is no address of ours. */
+/* A copy for the controller: a namespace id becomes that of the bdev, and the submitter's data pointers, which are not
+ * addresses of this host, are cleared. */
 static struct nvme_sqe cmd_passthru_build(const struct bdev_io *io)
 {
 	struct nvme_sqe cmd = *(const struct nvme_sqe *)io->nvme.cmd;
@@ -352,7 +354,7 @@ static struct nvme_sqe cmd_passthru_build(const struct bdev_io *io)
 	return cmd;
 }
 
-/* The one to ask: connected, with access if any has. */
+/* The controller that an admin command is sent to: one that is connected, with optimized access if there is one. */
 static struct bdev_nvme *cmd_choose_ctrlr(struct bdev_nvme_io *n)
 {
 	const struct bdev_nvme_ns *d = (const struct bdev_nvme_ns *)bdev_channel_bdev(bdev_io_from_ctx(n)->ch);
@@ -430,7 +432,7 @@ void bdev_nvme_cmd_send_abort(struct bdev_nvme *c, uint16_t sqid, uint16_t cid, 
 	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32((uint32_t)cid << 16 | sqid)};
 	struct abort_cmd *a = NULL;
 
-	/* ACL, 0's based, is how many a controller takes at a time: one more would be refused */
+	/* ACL, 0's based: a controller refuses more Aborts at a time */
 	if (c->state == BDEV_NVME_UP && c->aborts <= nvme_ctrlr_identify(c->ctrlr)->acl) {
 		a = malloc(sizeof(*a));
 	}
@@ -481,8 +483,8 @@ void bdev_nvme_cmd_abort(struct bdev_nvme_io *n, struct bdev_nvme_io *target)
 
 /* --- Reset --- */
 
-/* All connected controllers of the bdev are reset: what each has under way ends. It has worked if one is there
- * again. */
+/* A reset of a bdev resets all its connected controllers, so that the commands of each end. It succeeds if one of them
+ * is ready again. */
 struct resets {
 	struct bdev_nvme_io *n;
 	unsigned left;
@@ -516,9 +518,10 @@ static void cmd_reset_message(struct thread_msg *msg)
 	TAILQ_FOREACH (path, &d->paths, link) {
 		any_up |= path->c->state == BDEV_NVME_UP;
 	}
-	TAILQ_FOREACH (path, &d->paths, link) { /* nothing of this is gone before the next turn of the control loop */
+	/* no path is freed meanwhile: that happens in a later turn of the control thread */
+	TAILQ_FOREACH (path, &d->paths, link) {
 		if (!path->leaving &&
-		    (path->c->state == BDEV_NVME_UP || !any_up)) { /* one that is away holds nothing */
+		    (path->c->state == BDEV_NVME_UP || !any_up)) { /* a disconnected one has no commands */
 			r->left++;
 			bdev_nvme_reset(path->c, cmd_reset_done, r);
 		}
@@ -531,7 +534,7 @@ void bdev_nvme_cmd_reset(struct bdev_nvme_io *n)
 	cmd_post_control(n, cmd_reset_message);
 }
 
-/* --- Raw commands, of the control thread --- */
+/* --- Raw commands. Control thread. --- */
 
 struct raw_io {
 	struct bdev_nvme *c;
@@ -539,7 +542,7 @@ struct raw_io {
 	bdev_nvme_raw_cb cb;
 	void *cb_arg;
 	void *data, *bounce, *md;
-	struct bdev_nvme_io n __attribute__((aligned(64))); /* last: the transport's room follows */
+	struct bdev_nvme_io n __attribute__((aligned(64))); /* last: the transport's part of the request follows */
 };
 
 static void raw_io_free(struct raw_io *r)
@@ -644,7 +647,7 @@ static int raw_admin_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, 
 	return cmd_admin_send(a, &raw->cmd);
 }
 
-/* The format that an I/O command's lengths are held against. */
+/* The format of the namespace that a command is for, by which its lengths are checked. */
 static const struct nvme_ns *raw_ns_format(const struct bdev_nvme *c, const struct nvme_sqe *cmd)
 {
 	static const struct nvme_ns none;

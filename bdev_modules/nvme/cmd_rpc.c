@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_send_cmd: a raw command to a controller. Command, data and completion travel as base64 for URLs (RFC 4648,
- * 5). bdev_nvme_add_error_injection, bdev_nvme_remove_error_injection: errors on demand. */
+/* bdev_nvme_send_cmd: a raw command to a controller; command, data and completion are base64url texts (RFC 4648, 5).
+ * bdev_nvme_add_error_injection, bdev_nvme_remove_error_injection: commands that end with errors, for tests. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ struct send_cmd {
 #define SEND_CMD(field_, type_, required_, help_, ...)                                                                 \
 	RPC_PARAM(struct send_cmd, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param send_cmd_params[] = {
-	SEND_CMD(name, RPC_STRING, RPC_REQUIRED, "of the controller"),
-	SEND_CMD(cmd_type, RPC_ENUM, RPC_REQUIRED, "which queue it goes through", .enums = cmd_types),
+	SEND_CMD(name, RPC_STRING, RPC_REQUIRED, "name of the controller"),
+	SEND_CMD(cmd_type, RPC_ENUM, RPC_REQUIRED, "admin queue or I/O queue", .enums = cmd_types),
 	SEND_CMD(data_direction, RPC_ENUM, RPC_REQUIRED, "h2c: to the controller, c2h: from it", .enums = directions),
 	SEND_CMD(cmdbuf, RPC_STRING, RPC_REQUIRED,
 		 "the 64 bytes of the command, as base64url; command id and data pointers are filled in"),
@@ -35,8 +35,8 @@ static const struct rpc_param send_cmd_params[] = {
 	SEND_CMD(metadata_len, RPC_UINT32, RPC_OPTIONAL, "c2h: bytes of separate metadata to read",
 		 .max = BDEV_NVME_RAW_MAX),
 	SEND_CMD(timeout_ms, RPC_UINT32, RPC_OPTIONAL,
-		 "after how long this call fails if the controller has not answered; the command "
-		 "itself goes on, until the controller's own timeouts end it (default 0: only they count)"),
+		 "time after which the call fails if the controller has not answered; the command itself "
+		 "stays outstanding until the controller's timeouts end it (default 0: no limit of the call)"),
 	RPC_PARAM_END,
 };
 
@@ -92,7 +92,7 @@ static void send_cmd_completed(void *arg, int rc, const struct nvme_cqe *cqe)
 	send_cmd_free(c);
 }
 
-/* The buffers are the command's until it ends. */
+/* The call is answered; its buffers are kept until the command ends. */
 static void send_cmd_timed_out(void *arg)
 {
 	struct call *c = arg;
@@ -102,8 +102,8 @@ static void send_cmd_timed_out(void *arg)
 	c->req = NULL;
 }
 
-/* One of the two buffers: what text says, or as many zeroes as are to be read. False: text is no base64url of a length
- * that is allowed. */
+/* Makes one of the two buffers: the bytes of text for the controller, or zeroes to be read into. False: text is not
+ * base64url, or its length is not allowed. */
 static bool send_cmd_decode_buffer(bool to_device, const char *text, uint32_t wanted, void **buffer,
 				   uint32_t *buffer_len)
 {
@@ -137,12 +137,10 @@ static const char *send_cmd_decode(const struct send_cmd *p, struct bdev_nvme_ra
 	raw->io = p->cmd_type == CMD_IO;
 	raw->to_device = p->data_direction == DATA_H2C;
 	if (!send_cmd_decode_buffer(raw->to_device, p->data, p->data_len, &raw->data, &raw->data_len)) {
-		return "data: must be base64url, of as many bytes as data_len says if it is given, and of at most 1 "
-		       "MiB";
+		return "data: must be base64url of at most 1 MiB, and of data_len bytes if that is given";
 	}
 	if (!send_cmd_decode_buffer(raw->to_device, p->metadata, p->metadata_len, &raw->md, &raw->md_len)) {
-		return "metadata: must be base64url, of as many bytes as metadata_len says if it is given, and of at "
-		       "most 1 MiB";
+		return "metadata: must be base64url of at most 1 MiB, and of metadata_len bytes if that is given";
 	}
 	return NULL;
 }
@@ -170,7 +168,7 @@ static void rpc_bdev_nvme_send_cmd(struct rpc_request *req, void *params)
 	if (p->timeout_ms != 0) {
 		thread_timer_start(&c->timer, p->timeout_ms * UINT64_C(1000));
 	}
-	bdev_nvme_send(ctrlr, &c->raw, send_cmd_completed, c); /* which may end within */
+	bdev_nvme_send(ctrlr, &c->raw, send_cmd_completed, c); /* may call send_cmd_completed() before it returns */
 }
 
 static bool send_cmd_has_own_time(const void *params)
@@ -178,7 +176,7 @@ static bool send_cmd_has_own_time(const void *params)
 	return ((const struct send_cmd *)params)->timeout_ms != 0;
 }
 RPC_METHOD("bdev_nvme_send_cmd", rpc_bdev_nvme_send_cmd, struct send_cmd, send_cmd_params, RPC_RUNTIME,
-	   "Send a raw command to an NVMe controller; answered with its completion",
+	   "Send a raw command to an NVMe controller, and answer with its completion",
 	   .has_own_time = send_cmd_has_own_time, .result = "{cpl: string, data?: string, metadata?: string}")
 
 /* --- Error injection --- */
@@ -195,15 +193,15 @@ struct add_injection {
 #define INJECTION(field_, type_, required_, help_, ...)                                                                \
 	RPC_PARAM(struct add_injection, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param add_injection_params[] = {
-	INJECTION(name, RPC_STRING, RPC_REQUIRED, "of the controller"),
-	INJECTION(cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands", .enums = cmd_types),
-	INJECTION(opc, RPC_UINT8, RPC_REQUIRED, "their opcode; takes the place of what was said of it before"),
+	INJECTION(name, RPC_STRING, RPC_REQUIRED, "name of the controller"),
+	INJECTION(cmd_type, RPC_ENUM, RPC_REQUIRED, "commands of the admin queue or of I/O queues", .enums = cmd_types),
+	INJECTION(opc, RPC_UINT8, RPC_REQUIRED, "opcode of the commands; replaces an earlier injection for it"),
 	INJECTION(do_not_submit, RPC_BOOL, RPC_OPTIONAL,
-		  "do not send them at all (default false: they are carried out, and their status is replaced)"),
+		  "do not send the commands (default false: they are carried out, and their status is replaced)"),
 	INJECTION(timeout_in_us, RPC_UINT64, RPC_OPTIONAL,
-		  "with do_not_submit: after how long they are completed (default 0)",
+		  "with do_not_submit: time after which the commands are completed (default 0)",
 		  .max = NVME_INJECTION_DELAY_MAX_US),
-	INJECTION(err_count, RPC_UINT32, RPC_OPTIONAL, "how many of them (default 1)"),
+	INJECTION(err_count, RPC_UINT32, RPC_OPTIONAL, "how many commands (default 1)"),
 	INJECTION(sct, RPC_UINT8, RPC_OPTIONAL, "status code type (default 0)", .max = 7),
 	INJECTION(sc, RPC_UINT8, RPC_OPTIONAL, "status code (default 0: success)"),
 	RPC_PARAM_END,
@@ -254,7 +252,7 @@ static void rpc_bdev_nvme_add_error_injection(struct rpc_request *req, void *par
 	}
 }
 RPC_METHOD("bdev_nvme_add_error_injection", rpc_bdev_nvme_add_error_injection, struct add_injection,
-	   add_injection_params, RPC_RUNTIME, "Have commands to an NVMe controller end with a status of your choice",
+	   add_injection_params, RPC_RUNTIME, "Let commands to an NVMe controller end with the given status",
 	   .defaults = add_injection_defaults, .result = "true")
 
 struct remove_injection {
@@ -264,10 +262,10 @@ struct remove_injection {
 };
 
 static const struct rpc_param remove_injection_params[] = {
-	RPC_PARAM(struct remove_injection, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
-	RPC_PARAM(struct remove_injection, cmd_type, RPC_ENUM, RPC_REQUIRED, "which queues' commands",
-		  .enums = cmd_types),
-	RPC_PARAM(struct remove_injection, opc, RPC_UINT8, RPC_REQUIRED, "their opcode"),
+	RPC_PARAM(struct remove_injection, name, RPC_STRING, RPC_REQUIRED, "name of the controller"),
+	RPC_PARAM(struct remove_injection, cmd_type, RPC_ENUM, RPC_REQUIRED,
+		  "commands of the admin queue or of I/O queues", .enums = cmd_types),
+	RPC_PARAM(struct remove_injection, opc, RPC_UINT8, RPC_REQUIRED, "opcode of the commands"),
 	RPC_PARAM_END,
 };
 
@@ -286,4 +284,5 @@ static void rpc_bdev_nvme_remove_error_injection(struct rpc_request *req, void *
 	}
 }
 RPC_METHOD("bdev_nvme_remove_error_injection", rpc_bdev_nvme_remove_error_injection, struct remove_injection,
-	   remove_injection_params, RPC_RUNTIME, "End what bdev_nvme_add_error_injection has begun", .result = "true")
+	   remove_injection_params, RPC_RUNTIME, "Remove an injection of bdev_nvme_add_error_injection",
+	   .result = "true")

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Discovery services: a discovery controller stays connected; what its log lists is attached, and what disappears from
- * it is detached. Control thread.
+/* Discovery services. A service keeps its discovery controllers connected, attaches the subsystems that their logs
+ * list, and detaches those that are not listed any more. Control thread.
  *
- * A service has sources: the controller that was named, and those that it refers to. It has entries: the subsystems
- * that are listed, each with a place of its own in the table of states below. Several sources may list the same
- * subsystem, or refer to the same source: it stays until none does. */
+ * A service has sources and entries. A source is a discovery controller: the one that was named, and those that logs
+ * refer to. An entry is an address of a subsystem that a log lists; it has a state of its own. Several sources may list
+ * the same entry or refer to the same source, which is kept until no source does. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 #include "util/log.h"
 #include "util/state_machine.h"
 
-#define LOOK_US          2000000 /* how often what could not be attached, or was given up, is tried again */
+#define LOOK_US                                                                                                        \
+	2000000 /* between attempts to attach entries that have failed, and to read logs that could not be read */
 #define ENTRIES_MAX      256
 #define SOURCES_MAX      16
 #define SUBTYPE_REFERRAL 1
@@ -26,8 +27,8 @@
 enum entry_state {
 	ENTRY_ATTACHING,
 	ENTRY_ATTACHED,
-	ENTRY_FAILED,  /* waits for its next turn */
-	ENTRY_FOREIGN, /* somebody else has attached it, and will detach it */
+	ENTRY_FAILED,  /* is attached again after LOOK_US */
+	ENTRY_FOREIGN, /* attached by a user, who will detach it */
 	ENTRY_STATES,
 };
 
@@ -51,25 +52,25 @@ STATE_MACHINE(bdev_nvme_entry_machine, "bdev_nvme discovery entry", entry_state_
 
 struct entry {
 	struct bdev_nvme_discovery *s;
-	uint32_t listed_by; /* a bit per source, by its number; none: not wanted any more, and attaching */
+	uint32_t listed_by; /* a bit for each source, by its number; 0: attaching, and to be forgotten afterwards */
 	struct nvme_trid trid;
 	char name[BDEV_NVME_NAME_MAX];
 	enum entry_state state;
-	bool seen; /* in the log that is being looked at */
+	bool seen; /* in the log that is being processed */
 	TAILQ_ENTRY(entry) link;
 };
 
 struct source {
 	struct bdev_nvme_discovery *s;
-	unsigned number;      /* below SOURCES_MAX; no other has it while this one exists */
-	bool named;           /* it was, so nobody has to refer to it */
-	uint32_t referred_by; /* a bit per source, by its number */
+	unsigned number;      /* below SOURCES_MAX; unique while this source exists */
+	bool named;           /* by the user: it is kept without a reference */
+	uint32_t referred_by; /* a bit for each source, by its number */
 	struct nvme_trid trid;
 	struct nvme_ctrlr *ctrlr;
 	bool reading, again, leaving;
-	bool seen;     /* in the log that is being looked at */
-	bool unread;   /* its log could not be read: later again */
-	bool answered; /* its log has been read, or could not be */
+	bool seen;     /* in the log that is being processed */
+	bool unread;   /* its log could not be read, and is to be read again */
+	bool answered; /* its log has been read once; or it was referred to, and cannot be connected */
 	TAILQ_ENTRY(source) link;
 };
 
@@ -92,7 +93,8 @@ static TAILQ_HEAD(, bdev_nvme_discovery) services = TAILQ_HEAD_INITIALIZER(servi
 static void discovery_service_step(struct bdev_nvme_discovery *s);
 static void source_read_log(struct source *src);
 
-/* While a service is held it is not freed: somebody has its address, or goes on with it after a callback. */
+/* While a service is held it is not freed: a command has its address, or a function goes on with it after a callback.
+ */
 static void discovery_service_hold(struct bdev_nvme_discovery *s)
 {
 	s->holds++;
@@ -136,8 +138,9 @@ static void entry_detached(void *arg, int rc, const char *error)
 {
 	struct bdev_nvme_discovery *s = arg;
 
-	if (rc != 0) { /* it goes all the same, but this service may be gone before it */
-		log_limited(LOG_LEVEL_NOTICE, "%s: the end of a controller is not waited for: %s", s->name, error);
+	if (rc != 0) { /* the controller is detached all the same, but the service does not wait for it */
+		log_limited(LOG_LEVEL_NOTICE, "%s: stops without waiting for the end of a controller: %s", s->name,
+			    error);
 	}
 	discovery_service_release(s);
 }
@@ -187,8 +190,8 @@ static void entry_attached(void *arg, int rc, struct bdev_nvme *c, const char *e
 	discovery_service_release(s);
 }
 
-/* src does not list its entries any more, but those that have been seen in its log just now, unless that does not
- * count. Entries that nobody else lists go. */
+/* src does not list its entries any more; with seen_counts, except those in the log that is being processed. Entries
+ * that no other source lists are forgotten, and their controllers detached. */
 static void source_unlist(struct source *src, bool seen_counts)
 {
 	struct entry *e, *next;
@@ -205,7 +208,7 @@ static void source_unlist(struct source *src, bool seen_counts)
 	}
 }
 
-/* What has one subsystem has one name: its controllers are paths to it. */
+/* All entries of one subsystem have one name, so that their controllers are paths to the same bdevs. */
 static void entry_choose_name(struct entry *e)
 {
 	const struct entry *o;
@@ -247,7 +250,8 @@ static void entry_attach(struct entry *e)
 	bdev_nvme_attach(&a, entry_attached, e);
 }
 
-/* Now and then: what has failed, or was given up after its loss timeout, is tried again as long as it is listed. */
+/* Every LOOK_US: attaches listed entries again that have failed or whose controller was given up, and reads logs again
+ * that could not be read. */
 static void discovery_service_retry(void *arg)
 {
 	struct bdev_nvme_discovery *s = arg;
@@ -289,7 +293,7 @@ static void source_destroyed(void *arg)
 	discovery_service_step(s);
 }
 
-/* What it lists goes, and what it refers to is not referred to by it any more. */
+/* Ends a source: it lists no entries and refers to no sources any more. */
 static void source_leave(struct source *src)
 {
 	struct source *o;
@@ -302,8 +306,8 @@ static void source_leave(struct source *src)
 	nvme_ctrlr_destroy(src->ctrlr, source_destroyed, src);
 }
 
-/* A bit for each source that references lead to from the one that was named: two that refer to each other do not hold
- * each other. */
+/* A bit for each source that references lead to, beginning with the one that was named. Two sources that only refer to
+ * each other are not among them. */
 static uint32_t sources_reached(const struct bdev_nvme_discovery *s)
 {
 	uint32_t found = 0, before;
@@ -370,7 +374,7 @@ static void source_found_referral(struct source *src, const struct nvme_discover
 		if (!o->leaving && nvme_trid_is_same_place(&o->trid, &d->trid)) {
 			o->referred_by |= source_bit(src);
 			o->seen = true;
-			return; /* known; among others, if two refer to each other */
+			return; /* known, for example because two sources refer to each other */
 		}
 	}
 	if (n == SOURCES_MAX) {
@@ -405,7 +409,7 @@ static void source_log_read(void *arg, int error, const struct nvme_discovered *
 	src->reading = false;
 	src->unread = error != 0;
 	if (src->leaving) {
-		return; /* its end is on its way */
+		return; /* source_destroyed() will be called */
 	}
 	discovery_service_hold(s);
 	if (error != 0) {
@@ -448,15 +452,15 @@ static void source_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32
 	struct source *src = arg;
 
 	switch (event) {
-	case NVME_EVENT_READY: /* for the first time, or again: what has changed meanwhile has not been told */
+	case NVME_EVENT_READY: /* also after a reconnection, since changes were not reported meanwhile */
 	case NVME_EVENT_DISCOVERY_CHANGED:
 		source_read_log(src);
 		break;
 	case NVME_EVENT_RETRY:
-		src->answered |= !src->named; /* nobody waits for one that was only referred to */
+		src->answered |= !src->named; /* the start does not wait for a source that was only referred to */
 		discovery_service_step(src->s);
 		break;
-	default: /* DOWN: the driver connects it again; FAILED: it never does, without a limit */
+	default: /* DOWN: the driver connects it again; FAILED: does not happen without a loss timeout */
 		break;
 	}
 }
@@ -469,7 +473,7 @@ static unsigned source_free_number(const struct bdev_nvme_discovery *s)
 	TAILQ_FOREACH (src, &s->sources, link) {
 		taken |= source_bit(src);
 	}
-	return (unsigned)__builtin_ctz(~taken); /* there are no more than SOURCES_MAX */
+	return (unsigned)__builtin_ctz(~taken); /* one is free: there are at most SOURCES_MAX sources */
 }
 
 /* by: NULL for the one that was named. */
@@ -482,7 +486,7 @@ static struct source *source_add(struct bdev_nvme_discovery *s, const struct nvm
 
 	if (src == NULL) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
-		return NULL; /* with errno, as nvme_ctrlr_create() */
+		return NULL; /* calloc() has set errno, as nvme_ctrlr_create() does */
 	}
 	*src = (struct source){.s = s,
 			       .number = source_free_number(s),
@@ -495,7 +499,8 @@ static struct source *source_add(struct bdev_nvme_discovery *s, const struct nvm
 	o.discovery = true;
 	o.loss_timeout_s = -1;
 	o.reconnect_delay_s = s->opts.reconnect_delay_sec != 0 ? s->opts.reconnect_delay_sec : o.reconnect_delay_s;
-	if (bdev_nvme_options.keep_alive_timeout_ms != 0) { /* without one it would not be told of changes */
+	if (bdev_nvme_options.keep_alive_timeout_ms !=
+	    0) { /* needed: without keep-alive the controller does not report changes */
 		o.keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
 	}
 	o.event = source_event;
@@ -531,14 +536,15 @@ static bool discovery_service_is_settled(const struct bdev_nvme_discovery *s)
 	return true;
 }
 
-/* Whether something can be answered, or the service is gone, whatever it was that ended. s may be gone afterwards. */
+/* To be called after the end of anything: calls back if the start is complete, and frees a stopping service of which
+ * nothing is left. s may have been freed afterwards. */
 static void discovery_service_step(struct bdev_nvme_discovery *s)
 {
 	if (s->started != NULL && !s->stopping && discovery_service_is_settled(s)) {
 		bdev_nvme_done_cb cb = s->started;
 		s->started = NULL;
 		thread_timer_stop(&s->deadline_timer);
-		s->holds++; /* what cb does to s does not lead to its end in a call within this one */
+		s->holds++; /* a call of this function from cb does not free s */
 		cb(s->started_arg, 0, NULL);
 		s->holds--;
 	}
@@ -566,7 +572,7 @@ static void discovery_service_stop(struct bdev_nvme_discovery *s, const char *wh
 		s->started = NULL;
 		cb(s->started_arg, -ETIMEDOUT, why);
 	}
-	TAILQ_FIRST(&s->sources)->named = false; /* nothing leads to any of them any more */
+	TAILQ_FIRST(&s->sources)->named = false; /* no source is reached from a named one any more: all end */
 	sources_leave_unreached(s);
 	discovery_service_release(s);
 }

@@ -16,7 +16,8 @@ struct start {
 #define START(field_, type_, required_, help_, ...)                                                                    \
 	RPC_PARAM(struct start, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param start_params[] = {
-	START(name, RPC_STRING, RPC_REQUIRED, "of the service; what it lists is attached as NAME0, NAME1 ..."),
+	START(name, RPC_STRING, RPC_REQUIRED,
+	      "name of the service; the subsystems that are listed are attached as NAME0, NAME1 ..."),
 	START(trtype, RPC_STRING, RPC_REQUIRED, "RDMA"),
 	START(traddr, RPC_STRING, RPC_REQUIRED, "an IP address"),
 	START(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: as traddr looks)"),
@@ -24,10 +25,12 @@ static const struct rpc_param start_params[] = {
 	START(hostnqn, RPC_STRING, RPC_OPTIONAL,
 	      "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
 	START(wait_for_attach, RPC_BOOL, RPC_OPTIONAL,
-	      "answer when all that is listed has been attached, or could not be (default false: at once)"),
+	      "answer when each listed controller has been attached or has failed to be (default false: at once)"),
 	START(attach_timeout_ms, RPC_UINT64, RPC_OPTIONAL,
-	      "the same, and give the service up after so long; 0: no limit (default)", .max = UINT64_C(1) << 42),
-	START(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL, "of what is attached: see bdev_nvme_attach_controller"),
+	      "like wait_for_attach, but end the service with an error after this time; 0: no limit (default)",
+	      .max = UINT64_C(1) << 42),
+	START(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
+	      "of the controllers that are attached: see bdev_nvme_attach_controller"),
 	START(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "likewise"),
 	START(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL, "likewise"),
 	RPC_PARAM_END,
@@ -70,7 +73,8 @@ static bool start_has_own_time(const void *params)
 	return ((const struct start *)params)->attach_timeout_ms != 0;
 }
 RPC_METHOD("bdev_nvme_start_discovery", rpc_bdev_nvme_start_discovery, struct start, start_params, RPC_RUNTIME,
-	   "Attach what a discovery controller lists, and detach what it lists no more, from now on",
+	   "Keep the controllers attached that a discovery controller lists, and detach those that it does not list "
+	   "any more",
 	   .defaults = start_defaults, .has_own_time = start_has_own_time, .result = "true")
 
 struct by_name {
@@ -78,7 +82,7 @@ struct by_name {
 };
 
 static const struct rpc_param stop_params[] = {
-	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the service"), RPC_PARAM_END};
+	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "name of the service"), RPC_PARAM_END};
 
 static void rpc_bdev_nvme_stop_discovery(struct rpc_request *req, void *params)
 {
@@ -92,7 +96,7 @@ static void rpc_bdev_nvme_stop_discovery(struct rpc_request *req, void *params)
 	bdev_nvme_discovery_stop(s, bdev_nvme_rpc_answer, req);
 }
 RPC_METHOD("bdev_nvme_stop_discovery", rpc_bdev_nvme_stop_discovery, struct by_name, stop_params, RPC_RUNTIME,
-	   "End a discovery service; answered when what it has attached is detached", .result = "true")
+	   "Stop a discovery service, and answer when the controllers that it attached are detached", .result = "true")
 
 static void discovery_info_add_source(void *arg, const struct nvme_trid *trid, const struct nvme_ctrlr *ctrlr,
 				      bool referral)
@@ -137,7 +141,7 @@ static void rpc_bdev_nvme_get_discovery_info(struct rpc_request *req, void *para
 	rpc_reply(req, list);
 }
 RPC_METHOD("bdev_nvme_get_discovery_info", rpc_bdev_nvme_get_discovery_info, struct rpc_no_params, NULL, RPC_RUNTIME,
-	   "List the discovery services, what they refer to, and what they list",
+	   "List the discovery services, their referrals and the controllers that they list",
 	   .result = "[{name: string, trid?: " RPC_BDEV_NVME_TRID_SHAPE
 		     ", state?: string, last_error?: string|null, referrals: [{trid: " RPC_BDEV_NVME_TRID_SHAPE
 		     ", state: string}], entries: [{trid: " RPC_BDEV_NVME_TRID_SHAPE

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_get_*: what controllers are, how they are, and what their queue pairs have done. */
+/* bdev_nvme_get_*: the state of controllers, their health, and the statistics of their queue pairs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@ struct by_name {
 };
 
 static const struct rpc_param get_controllers_params[] = {
-	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_OPTIONAL, "of one controller (default: all)"), RPC_PARAM_END};
+	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_OPTIONAL, "name of a controller (default: all)"),
+	RPC_PARAM_END};
 
 static uint64_t since_us(uint64_t ticks)
 {
@@ -94,7 +95,7 @@ static void rpc_bdev_nvme_get_controllers(struct rpc_request *req, void *params)
 	struct bdev_nvme *only = name != NULL ? bdev_nvme_rpc_find(req, name) : NULL;
 
 	if (name != NULL && only == NULL) {
-		return; /* answered; the request and its parameters are gone */
+		return; /* answered: the request and its parameters have been freed */
 	}
 	json_t *list = json_array();
 	for (struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
@@ -119,7 +120,7 @@ struct statistics {
 	const struct bdev_nvme *c;
 };
 
-/* The array called key of the object in list whose name_key is name; made if there is none. */
+/* The array `key` of the object in list whose member name_key is name. If there is no such object, it is added. */
 static json_t *array_find_or_add(json_t *list, const char *name_key, const char *name, const char *key)
 {
 	json_t *o;
@@ -168,7 +169,7 @@ static void rpc_bdev_nvme_get_transport_statistics(struct rpc_request *req, void
 	rpc_reply(req, o);
 }
 RPC_METHOD("bdev_nvme_get_transport_statistics", rpc_bdev_nvme_get_transport_statistics, struct rpc_no_params, NULL,
-	   RPC_RUNTIME, "Tell what the queue pairs of each thread have done",
+	   RPC_RUNTIME, "Answer with statistics of the queue pairs of each thread",
 	   .result = "{poll_groups: [{thread: string, transports: [{trname: string, devices: [{dev_name: "
 		     "string, qid: int, polls: int, idle_polls: int, completions: int, queued_requests: int, "
 		     "retries: int, ...}]}]}]}")
@@ -176,7 +177,7 @@ RPC_METHOD("bdev_nvme_get_transport_statistics", rpc_bdev_nvme_get_transport_sta
 /* --- bdev_nvme_get_controller_health_info --- */
 
 static const struct rpc_param health_params[] = {
-	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "of the controller"), RPC_PARAM_END};
+	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "name of the controller"), RPC_PARAM_END};
 
 struct health {
 	struct rpc_request *req;
@@ -185,7 +186,7 @@ struct health {
 	char traddr[NVME_TRADDR_MAX];
 };
 
-/* 128 bits, of which more than 64 would be 2^64 times 500 KiB. */
+/* A counter of 128 bits, as 64 bits; a larger one, which no drive reaches, becomes the largest. */
 static json_t *smart_counter_json(const uint8_t field[16])
 {
 	uint64_t low, high;
@@ -242,7 +243,7 @@ static void health_read(void *arg, int rc, const struct nvme_cqe *cqe)
 	struct health *h = arg;
 
 	if (rc != 0) {
-		rpc_error(h->req, rc, "the SMART log cannot be asked for: %s",
+		rpc_error(h->req, rc, "the SMART log cannot be read: %s",
 			  rc == -ENXIO ? "the controller is not connected" : strerror(-rc));
 	} else if (nvme_cqe_status(cqe) != 0) {
 		rpc_error(h->req, -EIO, "the controller refuses the SMART log: %s",
@@ -277,7 +278,7 @@ static void rpc_bdev_nvme_get_controller_health_info(struct rpc_request *req, vo
 	bdev_nvme_send(c, &raw, health_read, h);
 }
 RPC_METHOD("bdev_nvme_get_controller_health_info", rpc_bdev_nvme_get_controller_health_info, struct by_name,
-	   health_params, RPC_RUNTIME, "Tell what a controller's SMART log says",
+	   health_params, RPC_RUNTIME, "Answer with the SMART log of a controller",
 	   .result = "{model_number: string, serial_number: string, firmware_revision: string, traddr: "
 		     "string, critical_warning: int, temperature_celsius: int, available_spare_percentage: "
 		     "int, available_spare_threshold_percentage: int, percentage_used: int, data_units_read: "

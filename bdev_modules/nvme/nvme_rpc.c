@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_*: attaching, detaching and resetting them; their configuration. */
+/* bdev_nvme_*: attach, detach and reset controllers, their keys, hotplug; their configuration and notifications. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,50 +52,51 @@ struct attach {
 	RPC_PARAM(struct attach, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param attach_params[] = {
 	ATTACH(name, RPC_STRING, RPC_REQUIRED,
-	       "of the controller; its bdevs are called NAMEn1, NAMEn2 ... by namespace id"),
+	       "name of the controller; its bdevs are NAMEn1, NAMEn2 ... by namespace id"),
 	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "RDMA or PCIe"),
 	ATTACH(traddr, RPC_STRING, RPC_REQUIRED, "an IP address, or a PCI address"),
-	ATTACH(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: as traddr looks)"),
+	ATTACH(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: by the form of traddr)"),
 	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
 	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
 	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL,
 	       "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
 	ATTACH(hostaddr, RPC_STRING, RPC_OPTIONAL,
-	       "RDMA: the address of this machine to connect from (default: the one that leads there)"),
-	ATTACH(hostsvcid, RPC_STRING, RPC_OPTIONAL, "RDMA: the port to connect from, with hostaddr (default: any)"),
+	       "RDMA: the local address to connect from (default: the one with a route to traddr)"),
+	ATTACH(hostsvcid, RPC_STRING, RPC_OPTIONAL,
+	       "RDMA: the local port to connect from, with hostaddr (default: any)"),
 	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL,
-	       "if there is a controller of that name: use both (default); use this address when the other does not "
-	       "answer; or refuse",
+	       "if a controller of that name is attached: attach this one as another path (default); use this address "
+	       "when its own does not answer; or refuse",
 	       .enums = multipath_modes),
 	ATTACH(multipath_opts, RPC_OBJECT, RPC_OPTIONAL,
-	       "how the I/O of its bdevs is spread over paths (default: as bdev_nvme_set_options has it)",
+	       "how the I/O of its bdevs is spread over paths (default: as set by bdev_nvme_set_options)",
 	       .object = bdev_nvme_rpc_multipath_opts_params),
 	ATTACH(fabrics_connect_timeout_us, RPC_UINT64, RPC_OPTIONAL,
-	       "for one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
+	       "time limit of one attempt to connect (default: the driver's)", .max = BDEV_NVME_TIMEOUT_MAX_US),
 	ATTACH(num_io_queues, RPC_UINT32, RPC_OPTIONAL,
-	       "I/O queues to ask for; each thread with I/O needs one (default 128)"),
+	       "I/O queues to ask the controller for; each thread with I/O needs one (default 128)"),
 	ATTACH(ctrlr_loss_timeout_sec, RPC_INT32, RPC_OPTIONAL,
-	       "how long to try to reconnect before the controller is detached; -1: for ever; 0: one attempt"),
-	ATTACH(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "between attempts to reconnect"),
+	       "how long to reconnect a lost controller before it is detached; -1: no limit; 0: one attempt"),
+	ATTACH(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "time between attempts to reconnect"),
 	ATTACH(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL,
 	       "how long I/O waits for a lost controller before it fails; 0: no limit"),
 	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL,
 	       "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
 	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL,
-	       "have the controller check reference tags, where blocks carry protection information"),
-	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL, "have the controller check guards, likewise"),
+	       "let the controller check reference tags of blocks with protection information"),
+	ATTACH(prchk_guard, RPC_BOOL, RPC_OPTIONAL,
+	       "let the controller check guards of blocks with protection information"),
 	ATTACH(dhchap_key, RPC_STRING, RPC_OPTIONAL,
-	       "name of a key of the keyring: proves to the controller who this host is"),
+	       "name of a key in the keyring, by which this host is authenticated"),
 	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
-	       "name of a key of the keyring: the controller has to prove that it has it"),
+	       "name of a key in the keyring, by which the controller is authenticated"),
 	RPC_ONLY(hdgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
 	RPC_ONLY(ddgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
 	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's"),
 	RPC_ONLY(priority, RPC_STRING, "\"0\"", "priorities are of NVMe/TCP's sockets"),
-	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false",
-		 "namespaces of other command sets than the NVM one are left out"),
+	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "only namespaces of the NVM command set become bdevs"),
 	RPC_ONLY(disable_sq_flow_control, RPC_BOOL, "false",
-		 "how full a submission queue is goes by the controller's SQHD"),
+		 "the room in a submission queue is known from the controller's SQHD"),
 	RPC_PARAM_END,
 };
 
@@ -113,7 +114,7 @@ static void attach_defaults(void *params)
 	bdev_nvme_rpc_multipath_opts_default(&p->multipath_opts, &a.policy);
 }
 
-/* Copies a string into its place, or answers that it does not fit. */
+/* Copies a parameter; false after answering that it is too long. */
 static bool param_copy(struct rpc_request *req, const char *what, char *to, size_t size, const char *text)
 {
 	if (text != NULL && strlen(text) >= size) {
@@ -140,12 +141,11 @@ static bool trid_decode_adrfam(struct rpc_request *req, struct nvme_trid *t, con
 	return true;
 }
 
-/* Where we come from. */
+/* The local address and port to connect from. */
 static bool trid_decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
 {
 	if (t->trtype == NVME_TRTYPE_PCIE && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "%s '%s': must not be given for trtype PCIe, a drive is not reached from an address",
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%s': must not be given for trtype PCIe",
 			  p->hostaddr ? "hostaddr" : "hostsvcid", p->hostaddr ? p->hostaddr : p->hostsvcid);
 		return false;
 	}
@@ -205,8 +205,8 @@ bool bdev_nvme_rpc_decode_discovery(struct rpc_request *req, const char *trtype,
 		return false;
 	}
 	if (a->trid.trtype == NVME_TRTYPE_PCIE) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA, local drives are not discovered",
-			  trtype);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "trtype '%s': must be RDMA: PCIe drives have no discovery service", trtype);
 		return false;
 	}
 	return true;
@@ -249,7 +249,7 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	}
 }
 RPC_METHOD("bdev_nvme_attach_controller", rpc_bdev_nvme_attach_controller, struct attach, attach_params, RPC_RUNTIME,
-	   "Attach an NVMe controller; answered with the names of its bdevs when it is ready",
+	   "Attach an NVMe controller, and answer with the names of its bdevs when it is ready",
 	   .defaults = attach_defaults, .result = "[string]")
 
 /* --- Detach, reset --- */
@@ -260,7 +260,7 @@ struct detach {
 
 #define DETACH(field_, required_, help_) RPC_PARAM(struct detach, field_, RPC_STRING, required_, help_)
 static const struct rpc_param detach_params[] = {
-	DETACH(name, RPC_REQUIRED, "of the controller"),
+	DETACH(name, RPC_REQUIRED, "name of the controller"),
 	DETACH(trtype, RPC_OPTIONAL, "only paths of this transport"),
 	DETACH(traddr, RPC_OPTIONAL, "only paths to this address"),
 	DETACH(adrfam, RPC_OPTIONAL, "only paths of this address family"),
@@ -289,7 +289,7 @@ static bool detach_matches(const struct detach *p, const struct nvme_trid *t)
 	       param_matches(p->hostsvcid, t->host_trsvcid);
 }
 
-/* What is answered when all of several things have ended. */
+/* A call that is answered when several operations have ended: with success if one of them succeeded. */
 struct several {
 	struct rpc_request *req;
 	unsigned left, worked;
@@ -325,7 +325,7 @@ static struct several *several_begin(struct rpc_request *req)
 	return s;
 }
 
-/* All have been asked for: what is left of the reason not to is that there were none. */
+/* All operations have been begun. Answers if all have ended already, or with s->error if there was none. */
 static void several_begun(struct several *s)
 {
 	if (--s->left == 0) {
@@ -334,7 +334,7 @@ static void several_begun(struct several *s)
 	}
 }
 
-/* Other addresses of c that match are given up; whether the one in use is one of those. */
+/* Removes the addresses of c that match. True: the last one matches, so c is to be detached. */
 static bool detach_drop_alternates(struct bdev_nvme *c, const struct detach *p, struct several *s)
 {
 	const struct nvme_trid *t = NULL, *next;
@@ -354,8 +354,8 @@ static bool detach_drop_alternates(struct bdev_nvme *c, const struct detach *p, 
 	return true;
 }
 
-/* What was asked for that no controller has; in the order of how much it tells. False: nothing was, so all are
- * meant. */
+/* The error for a call whose parameters match no controller: names the given parameter that says most. False: none was
+ * given, so all controllers of the name are meant. */
 static bool detach_say_difference(const struct detach *p, const struct nvme_trid *t, char error[NVME_ERROR_MAX])
 {
 	const struct {
@@ -394,7 +394,7 @@ static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *param
 	while (!bdev_nvme_is_first(c)) {
 		c = bdev_nvme_previous(c);
 	}
-	for (; c != NULL; c = next) { /* none is gone before the next turn of the control loop */
+	for (; c != NULL; c = next) { /* no controller is freed before the control thread's next turn */
 		next = bdev_nvme_sibling(c);
 		if (all || detach_drop_alternates(c, p, s)) {
 			s->left++;
@@ -404,8 +404,9 @@ static void rpc_bdev_nvme_detach_controller(struct rpc_request *req, void *param
 	several_begun(s);
 }
 RPC_METHOD("bdev_nvme_detach_controller", rpc_bdev_nvme_detach_controller, struct detach, detach_params, RPC_RUNTIME,
-	   "Detach an NVMe controller, or some of the paths of its name; answered when they, and bdevs without a path, "
-	   "are gone",
+	   "Detach the NVMe controllers of a name, or some of them, and answer when they and the bdevs that have no "
+	   "path left are "
+	   "removed",
 	   .result = "true")
 
 struct reset {
@@ -415,11 +416,11 @@ struct reset {
 };
 
 static const struct rpc_param reset_params[] = {
-	RPC_PARAM(struct reset, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
-	RPC_PARAM(struct reset, cntlid, RPC_UINT16, RPC_OPTIONAL, "only if this is its controller id",
+	RPC_PARAM(struct reset, name, RPC_STRING, RPC_REQUIRED, "name of the controller"),
+	RPC_PARAM(struct reset, cntlid, RPC_UINT16, RPC_OPTIONAL, "only the controller of this id",
 		  .given_offset = offsetof(struct reset, cntlid_given)),
 	RPC_PARAM(struct reset, subsystem, RPC_BOOL, RPC_OPTIONAL,
-		  "by an NVM subsystem reset, which resets all of its controllers, other hosts' too (default false)"),
+		  "by an NVM subsystem reset, which also resets the controllers of other hosts (default false)"),
 	RPC_PARAM_END,
 };
 
@@ -447,20 +448,20 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 	several_begun(s);
 }
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
-	   "Reset an NVMe controller; answered when it is ready again, or has failed to be", .result = "true")
+	   "Reset an NVMe controller, and answer when it is ready again or could not be connected", .result = "true")
 
-/* --- Other keys --- */
+/* --- Keys --- */
 
 struct set_keys {
 	char *name, *dhchap_key, *dhchap_ctrlr_key;
 };
 
 static const struct rpc_param set_keys_params[] = {
-	RPC_PARAM(struct set_keys, name, RPC_STRING, RPC_REQUIRED, "of the controller"),
+	RPC_PARAM(struct set_keys, name, RPC_STRING, RPC_REQUIRED, "name of the controller"),
 	RPC_PARAM(struct set_keys, dhchap_key, RPC_STRING, RPC_OPTIONAL,
-		  "name of a key of the keyring: proves to the controller who this host is; none if not given"),
+		  "name of a key in the keyring, by which this host is authenticated; none if not given"),
 	RPC_PARAM(struct set_keys, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
-		  "name of a key of the keyring: the controller has to prove that it has it; none if not given"),
+		  "name of a key in the keyring, by which the controller is authenticated; none if not given"),
 	RPC_PARAM_END,
 };
 
@@ -475,7 +476,7 @@ static void rpc_bdev_nvme_set_keys(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_nvme_set_keys", rpc_bdev_nvme_set_keys, struct set_keys, set_keys_params, RPC_RUNTIME,
-	   "Give a controller other keys and authenticate with them, beside its I/O", .result = "true")
+	   "Give a controller other keys and authenticate with them, while its I/O goes on", .result = "true")
 
 /* --- Hotplug --- */
 
@@ -488,7 +489,7 @@ static const struct rpc_param set_hotplug_params[] = {
 	RPC_PARAM(struct set_hotplug, enable, RPC_BOOL, RPC_REQUIRED,
 		  "attach drives that are bound to vfio-pci or uio_pci_generic, now and later"),
 	RPC_PARAM(struct set_hotplug, period_us, RPC_UINT64, RPC_OPTIONAL,
-		  "for clients that know a period: not used, the kernel tells at once"),
+		  "no effect, accepted for clients that set it: the kernel reports drives at once"),
 	RPC_PARAM_END,
 };
 
@@ -497,11 +498,11 @@ static void rpc_bdev_nvme_set_hotplug(struct rpc_request *req, void *params)
 	const struct set_hotplug *p = params;
 	int rc = bdev_nvme_set_hotplug(p->enable);
 
-	bdev_nvme_rpc_answer(req, rc,
-			     rc == 0 ? NULL : "the kernel's news of devices (NETLINK_KOBJECT_UEVENT) cannot be had");
+	bdev_nvme_rpc_answer(
+		req, rc, rc == 0 ? NULL : "events of the kernel's devices (NETLINK_KOBJECT_UEVENT) cannot be received");
 }
 RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplug, set_hotplug_params, RPC_RUNTIME,
-	   "Attach NVMe drives by themselves when they are plugged in, as HotInNvme0, HotInNvme1 ...", .result = "true")
+	   "Attach NVMe drives as HotInNvme0, HotInNvme1 ... as soon as they are plugged in", .result = "true")
 
 /* --- Configuration --- */
 

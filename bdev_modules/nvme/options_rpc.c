@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_set_options: what holds for all NVMe controllers that are attached later. */
+/* bdev_nvme_set_options: options of all NVMe controllers that are attached later. */
 #include "bdev_modules/nvme/nvme_rpc.h"
 #include "rpc_methods/dhchap.h"
 
@@ -12,7 +12,7 @@ const struct rpc_param bdev_nvme_rpc_multipath_opts_params[] = {
 	SPREAD(policy, RPC_ENUM, "active_passive (default) or active_active", .enums = bdev_nvme_rpc_policies),
 	SPREAD(selector, RPC_ENUM, "active_active: round_robin (default) or queue_depth",
 	       .enums = bdev_nvme_rpc_selectors),
-	SPREAD(min_io, RPC_UINT32, "round_robin: I/Os in a row by the same path (default 1)"),
+	SPREAD(min_io, RPC_UINT32, "round_robin: how many I/Os in a row take the same path (default 1)"),
 	RPC_PARAM_END,
 };
 
@@ -50,10 +50,10 @@ struct set_options {
 	}
 static const struct rpc_param set_options_params[] = {
 	RPC_PARAM(struct set_options, action_on_timeout, RPC_ENUM, RPC_OPTIONAL,
-		  "what to do with I/O that takes too long (default abort, and reset if that does not help)",
+		  "what to do with I/O that exceeds timeout_us (default abort, and reset the controller if that fails)",
 		  .enums = timeout_actions),
 	OPTION("timeout_us", timeout_us, RPC_UINT64,
-	       "how long I/O may take, looked at once a second (default 30000000; 0: any time, whatever "
+	       "how long I/O may take, checked once a second (default 30000000; 0: no limit, whatever "
 	       "action_on_timeout is)",
 	       .max = BDEV_NVME_TIMEOUT_MAX_US),
 	OPTION("timeout_admin_us", timeout_admin_us, RPC_UINT64,
@@ -62,7 +62,7 @@ static const struct rpc_param set_options_params[] = {
 	OPTION("keep_alive_timeout_ms", keep_alive_timeout_ms, RPC_UINT32,
 	       "keep-alive timeout of controllers over fabrics (default 10000; 0: none)"),
 	OPTION("bdev_retry_count", bdev_retry_count, RPC_INT32,
-	       "how often I/O is tried again whose status allows it (default 3; -1: no limit)"),
+	       "how often I/O is submitted again if its status allows a retry (default 3; -1: no limit)"),
 	OPTION("ctrlr_loss_timeout_sec", ctrlr_loss_timeout_sec, RPC_INT32,
 	       "default for bdev_nvme_attach_controller (0)"),
 	OPTION("reconnect_delay_sec", reconnect_delay_sec, RPC_UINT32, "default for bdev_nvme_attach_controller (0)"),
@@ -73,42 +73,43 @@ static const struct rpc_param set_options_params[] = {
 	RPC_PARAM(struct set_options, multipath_opts, RPC_OBJECT, RPC_OPTIONAL,
 		  "default for bdev_nvme_attach_controller", .object = bdev_nvme_rpc_multipath_opts_params),
 	OPTION("disable_auto_failback", disable_auto_failback, RPC_BOOL,
-	       "active_passive: I/O stays where it is when a path comes back that it left, as long as access is as "
-	       "good (default false)"),
+	       "active_passive: when a better path is connected again, I/O stays on the path that it takes, as long as "
+	       "both have the same access (default false)"),
 	OPTION("arbitration_burst", arbitration_burst, RPC_UINT32,
-	       "a controller takes up to 2^this commands of a queue at a time; 7: no limit (default, with the weights: "
-	       "0, its own)",
+	       "Arbitration feature: a controller takes up to 2^this commands from a queue at a time; 7: no limit "
+	       "(default "
+	       "0, with weights of 0: the controller's own setting stays)",
 	       .max = 7),
-	OPTION("low_priority_weight", low_priority_weight, RPC_UINT32,
-	       "of the Arbitration feature, less one (default 0)", .max = UINT8_MAX),
+	OPTION("low_priority_weight", low_priority_weight, RPC_UINT32, "Arbitration feature, 0's based (default 0)",
+	       .max = UINT8_MAX),
 	OPTION("medium_priority_weight", medium_priority_weight, RPC_UINT32, "likewise", .max = UINT8_MAX),
 	OPTION("high_priority_weight", high_priority_weight, RPC_UINT32, "likewise", .max = UINT8_MAX),
 	OPTION("nvme_adminq_poll_period_us", adminq_poll_period_us, RPC_UINT64,
-	       "PCIe: look at admin queues this often; at least every 2000 us in any case, and RDMA tells at once "
-	       "(default 0: 2000)"),
+	       "PCIe: period at which admin queues are polled; a longer one than 2000 is taken as 2000. RDMA reports "
+	       "completions at once (default 0: 2000)"),
 	OPTION("transport_retry_count", rdma_retry_count, RPC_UINT32,
-	       "RDMA: how often a packet is sent again that is not acknowledged (default 7)", .max = 7),
+	       "RDMA: how often a packet without acknowledgement is sent again (default 7)", .max = 7),
 	OPTION("transport_ack_timeout", rdma_ack_timeout, RPC_UINT8,
-	       "RDMA: after 4.096 us << this (default 0: as the device has it)", .max = 31),
-	OPTION("transport_tos", rdma_tos, RPC_UINT8,
-	       "RDMA: type of service of the packets (default 0: as the machine has it)"),
+	       "RDMA: acknowledgement timeout, 4.096 us << this (default 0: the device's)", .max = 31),
+	OPTION("transport_tos", rdma_tos, RPC_UINT8, "RDMA: type of service of packets (default 0: the machine's)"),
 	OPTION("rdma_cm_event_timeout_ms", rdma_cm_timeout_ms, RPC_UINT16,
-	       "RDMA: how long finding an address or a route may take (default 0: 2000)"),
+	       "RDMA: time limit of resolving an address or a route (default 0: 2000)"),
 	OPTION("io_queue_requests", io_queue_requests, RPC_UINT32,
-	       "saved for clients that set it; no effect: a command is part of its submitter's request, not of a pool "
+	       "no effect, saved for clients that set it: commands are part of their submitters' requests, there is no "
+	       "pool "
 	       "(default 0)"),
 	OPTION("enable_flush", enable_flush, RPC_BOOL,
-	       "saved for clients that set it; flushes reach a controller with a volatile write cache in any case: "
-	       "data that a host has flushed is safe"),
-	RPC_ONLY(nvme_ioq_poll_period_us, RPC_UINT64, "0", "I/O queues are looked at in each turn of their reactor"),
-	RPC_ONLY(delay_cmd_submit, RPC_BOOL, "true", "doorbells are rung once for all commands of a turn"),
+	       "no effect, saved for clients that set it: flushes are always sent to a controller with a volatile "
+	       "write cache"),
+	RPC_ONLY(nvme_ioq_poll_period_us, RPC_UINT64, "0", "I/O queues are polled in each round of their reactor"),
+	RPC_ONLY(delay_cmd_submit, RPC_BOOL, "true", "a doorbell is written once for all commands of a round"),
 	RPC_ONLY(generate_uuids, RPC_BOOL, "false", "a bdev without a UUID of its namespace gets a random one"),
 	RPC_ONLY(nvme_error_stat, RPC_BOOL, "false", "bdev_get_iostat has no counts by NVMe status"),
-	RPC_ONLY(io_path_stat, RPC_BOOL, "false", "nothing is counted by path"),
+	RPC_ONLY(io_path_stat, RPC_BOOL, "false", "there are no statistics by path"),
 	RPC_ONLY(allow_accel_sequence, RPC_BOOL, "false", "there is no acceleration framework"),
-	RPC_ONLY(rdma_umr_per_io, RPC_BOOL, "false", "the pieces of an I/O are sent as a list"),
+	RPC_ONLY(rdma_umr_per_io, RPC_BOOL, "false", "the segments of an I/O are sent as a list"),
 	RPC_ONLY(rdma_srq_size, RPC_UINT32, "0", "each connection has a receive queue of its own"),
-	RPC_ONLY(rdma_max_cq_size, RPC_UINT32, "0", "a completion queue has what its connection can need"),
+	RPC_ONLY(rdma_max_cq_size, RPC_UINT32, "0", "a completion queue has room for all of its connection's requests"),
 	RPC_ONLY(tcp_connect_timeout_ms, RPC_UINT32, "0", "there is no NVMe/TCP"),
 	RPC_PARAM_END,
 };
@@ -169,7 +170,7 @@ static uint64_t option_value(const void *at, size_t size)
 			   : *(const uint64_t *)at;
 }
 
-/* Those that are as they are in bdev_nvme_options. */
+/* An option that is an integer or a bool in struct bdev_nvme_options. */
 static void option_add(json_t *params, const struct rpc_param *p, const struct bdev_nvme_options *o)
 {
 	const void *at = (const char *)o + p->offset - offsetof(struct set_options, o);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_get_io_paths, bdev_nvme_set_multipath_policy, bdev_nvme_set_preferred_path: bdevs with several
- * controllers. */
+/* bdev_nvme_get_io_paths, bdev_nvme_set_multipath_policy, bdev_nvme_set_preferred_path: bdevs with several paths. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@ struct by_name {
 };
 
 static const struct rpc_param get_io_paths_params[] = {
-	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_OPTIONAL, "of one bdev (default: all)"), RPC_PARAM_END};
+	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_OPTIONAL, "name of a bdev (default: all)"), RPC_PARAM_END};
 
 static void io_paths_add(void *arg, const struct bdev_nvme_io_path *p)
 {
@@ -73,7 +72,7 @@ static void rpc_bdev_nvme_get_io_paths(struct rpc_request *req, void *params)
 	rpc_reply(req, result);
 }
 RPC_METHOD("bdev_nvme_get_io_paths", rpc_bdev_nvme_get_io_paths, struct by_name, get_io_paths_params, RPC_RUNTIME,
-	   "List the ways by which I/O of NVMe bdevs may go, by thread",
+	   "List the paths of NVMe bdevs, by thread",
 	   .result = "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, current: "
 		     "bool, connected: bool, accessible: bool, preferred: bool, ana_state?: string, "
 		     "transport: " RPC_BDEV_NVME_TRID_SHAPE ", ...}]}]}")
@@ -88,15 +87,15 @@ struct set_policy {
 };
 
 static const struct rpc_param set_policy_params[] = {
-	RPC_PARAM(struct set_policy, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
+	RPC_PARAM(struct set_policy, name, RPC_STRING, RPC_REQUIRED, "name of the bdev"),
 	RPC_PARAM(struct set_policy, policy, RPC_ENUM, RPC_REQUIRED,
-		  "active_passive: one path at a time; active_active: all that are best",
+		  "active_passive: one path at a time; active_active: all usable paths with the best access",
 		  .enums = bdev_nvme_rpc_policies),
 	RPC_PARAM(struct set_policy, selector, RPC_ENUM, RPC_OPTIONAL,
-		  "active_active: one after the other (default), or the one with the fewest commands outstanding",
+		  "active_active: the paths in turn (default), or the path with the fewest commands outstanding",
 		  .enums = bdev_nvme_rpc_selectors, .given_offset = offsetof(struct set_policy, selector_given)),
 	RPC_PARAM(struct set_policy, rr_min_io, RPC_UINT32, RPC_OPTIONAL,
-		  "round_robin: I/Os in a row by the same path (default 1)",
+		  "round_robin: how many I/Os in a row take the same path (default 1)",
 		  .given_offset = offsetof(struct set_policy, rr_min_io_given)),
 	RPC_PARAM_END,
 };
@@ -141,9 +140,9 @@ struct set_preferred {
 };
 
 static const struct rpc_param set_preferred_params[] = {
-	RPC_PARAM(struct set_preferred, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
+	RPC_PARAM(struct set_preferred, name, RPC_STRING, RPC_REQUIRED, "name of the bdev"),
 	RPC_PARAM(struct set_preferred, cntlid, RPC_UINT16, RPC_REQUIRED,
-		  "id of the controller, as bdev_nvme_get_io_paths tells it"),
+		  "id of the controller, as in bdev_nvme_get_io_paths"),
 	RPC_PARAM_END,
 };
 
@@ -161,7 +160,7 @@ static void rpc_bdev_nvme_set_preferred_path(struct rpc_request *req, void *para
 	}
 }
 RPC_METHOD("bdev_nvme_set_preferred_path", rpc_bdev_nvme_set_preferred_path, struct set_preferred, set_preferred_params,
-	   RPC_RUNTIME, "Have a bdev's I/O go by one controller as long as that can be used (active_passive)",
+	   RPC_RUNTIME, "Let a bdev's I/O take the path through one controller while it is usable (active_passive)",
 	   .result = "true")
 
 /* --- Configuration --- */
@@ -185,7 +184,7 @@ static void config_write_policy(json_t *methods, const struct bdev *b)
 void bdev_nvme_rpc_write_policies(json_t *methods)
 {
 	for (const struct bdev_nvme *c = NULL; (c = bdev_nvme_next(c)) != NULL;) {
-		/* of what is discovered nobody knows when it will be there again */
+		/* a discovered controller is attached again at a time that the configuration does not know */
 		bool wanted = bdev_nvme_is_first(c) && !bdev_nvme_attached(c)->discovered;
 		for (const struct bdev *b = NULL; wanted && (b = bdev_nvme_bdev_next(c, b)) != NULL;) {
 			if (!bdev_nvme_policy_equal(bdev_nvme_get_policy(b), bdev_nvme_policy_to_come(c))) {
