@@ -14,6 +14,7 @@ import time
 
 from appliance_lib import TOP, Daemon, check, main
 from config_random_lib import Back, Maker, start
+from module_lib import of_modules
 from nvmf_lib import preload
 
 SECONDS = 12        # no new round begins after that, if nothing is missing
@@ -21,8 +22,7 @@ ROUNDS = 20         # by then nothing may be missing
 
 # Methods that change nothing that is saved, beside those that only tell something: what they set belongs to the moment.
 PASSING = {
-    "bdev_aio_rescan", "bdev_uring_rescan", "bdev_error_inject_error", "bdev_error_resume_pending", "bdev_examine", "bdev_wait_for_examine",
-    "bdev_reset_iostat",
+    *(method for passing in of_modules("PASSING") for method in passing), "bdev_examine", "bdev_wait_for_examine", "bdev_reset_iostat",
     "bdev_nvme_add_error_injection", "bdev_nvme_remove_error_injection", "bdev_nvme_reset_controller", "bdev_nvme_send_cmd",
     "bdev_nvme_set_preferred_path",     # names a controller id, which is another after the next connect
     "framework_start_init", "framework_wait_init", "spdk_kill_instance", "rpc_describe_methods",

@@ -2,6 +2,7 @@
 """Makers of random configurations: each step is one thing that an operator may do, with what it may be done to chosen at random."""
 from appliance_lib import RpcError, check, wait_for
 from auth import DIGESTS, GROUPS, secret
+from module_lib import of_modules
 from nvmf_lib import ADDRESS, PORT, Target
 
 DOMAIN = "nqn.2026-11.io.varve"
@@ -132,6 +133,8 @@ class Session:
 
 
 class Bdevs(Session):
+    """What the Steps of modules stand on (module_lib.py)."""
+
     def __init__(self, *args):
         super().__init__(*args)
         self.free = []              # bdevs that nobody has claimed
@@ -153,58 +156,6 @@ class Bdevs(Session):
             self.free.append(bdev)
             self.of_kind.setdefault(kind, []).append(bdev)
 
-    def malloc(self):
-        size = self.rng.choice((512, 4096))
-        self.add("malloc", self.call("bdev_malloc_create", **self.optional(
-            "bdev_malloc_create", "md_size", "md_interleave", "dif_type", "numa_id", name=self.name("M"),
-            num_blocks=self.rng.choice((8, 64, 2048)) * 8, block_size=size, **self.metadata())))
-
-    def null(self):
-        metadata = {k: v for k, v in self.metadata().items() if k != "md_interleave"}
-        self.add("null", self.call("bdev_null_create", **self.optional(
-            "bdev_null_create", "md_size", "md_interleave", "dif_type", name=self.name("N"),
-            num_blocks=self.rng.randint(8, 1 << 30) * 8, block_size=4096, **metadata)))
-
-    def file(self, kind):
-        name = self.name("F")
-        path = self.d.folder / name
-        path.write_bytes(bytes(self.rng.choice((1, 4)) << 20))
-        self.add(kind, self.call(f"bdev_{kind}_create", **self.optional(f"bdev_{kind}_create", name=name, filename=str(path), block_size=512)))
-
-    def uring(self):
-        self.file("uring")
-
-    def aio(self):
-        self.file("aio")
-
-    def delay(self):
-        base = self.take()
-        if base is not None:
-            latencies = {f"{p}_{op}_latency": low + self.rng.randint(0, 50) for p, low in (("avg", 0), ("p99", 50)) for op in ("read", "write")}
-            made = self.call("bdev_delay_create", **self.optional("bdev_delay_create", name=self.name("D"), base_bdev_name=base, **latencies))
-            self.add("delay", made)
-
-    def error(self):
-        base = self.take()
-        if base is not None and base.startswith("EE_EE"):
-            self.free.append(base)
-        elif base is not None and self.call("bdev_error_create", **self.optional("bdev_error_create", base_name=base)) is not None:
-            self.add("error", f"EE_{base}")
-
-    def resize(self):
-        if not self.of_kind.get("null"):
-            self.null()
-        if self.of_kind.get("null"):
-            self.call("bdev_null_resize", name=self.rng.choice(self.of_kind["null"]), new_size=self.rng.randint(1, 1 << 20))
-
-    def new_latency(self):
-        if not self.of_kind.get("delay"):
-            self.malloc()
-            self.delay()
-        if self.of_kind.get("delay"):
-            self.call("bdev_delay_update_latency", delay_bdev_name=self.rng.choice(self.of_kind["delay"]),
-                      latency_type=self.rng.choice(("p99_read", "p99_write", "p999_read", "p999_write")), latency_us=self.rng.randint(200, 1000))
-
     def tune(self):
         if self.free:
             bdev = self.rng.choice(self.free)
@@ -215,36 +166,11 @@ class Bdevs(Session):
             self.call("bdev_enable_histogram", **self.optional("bdev_enable_histogram", name=bdev, enable=self.chance(0.8),
                                                                **({"opc": self.rng.choice(("read", "write"))} if self.chance(0.5) else {})))
 
-    def delete_bdev(self, kind):
-        name = self.spare(self.of_kind.setdefault(kind, []), {"delay": self.new_delay, "error": self.new_error}.get(kind, getattr(self, kind)))
+    def delete_bdev(self, kind, make):
+        """Deletes one of a kind; make() makes another if there is only one."""
+        name = self.spare(self.of_kind.setdefault(kind, []), make)
         self.free.remove(name)
         self.call(f"bdev_{kind}_delete", name=name)
-
-    def new_delay(self):
-        self.malloc()
-        self.delay()
-
-    def new_error(self):
-        self.malloc()
-        self.error()
-
-    def delete_malloc(self):
-        self.delete_bdev("malloc")
-
-    def delete_null(self):
-        self.delete_bdev("null")
-
-    def delete_uring(self):
-        self.delete_bdev("uring")
-
-    def delete_aio(self):
-        self.delete_bdev("aio")
-
-    def delete_delay(self):
-        self.delete_bdev("delay")
-
-    def delete_error(self):
-        self.delete_bdev("error")
 
 
 class Keys(Session):
@@ -567,14 +493,13 @@ class Watching(Session):
         self.metrics()
 
 
-class Maker(Subsystems, Remotes, Watching):
+class Maker(*of_modules("Steps"), Subsystems, Remotes, Watching):
     """Everything; each step at least once, in a random order."""
 
-    STEPS = ("malloc", "null", "uring", "aio", "delay", "error", "resize", "new_latency", "tune", "delete_malloc", "delete_null", "delete_uring", "delete_aio",
-             "delete_delay", "delete_error", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "host", "host_keys",
+    STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "host", "host_keys",
              "remove_host", "new_namespace", "namespace", "hidden_namespace", "hide", "move_namespace", "remove_namespace", "listener", "ana", "remove_listener",
              "discovery_listener", "discovery_hosts", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
-             "stop_discovery", "hotplug", "trigger", "remove_trigger", "blackbox", "stop_metrics")
+             "stop_discovery", "hotplug", "trigger", "remove_trigger", "blackbox", "stop_metrics", *(step for s in of_modules("Steps") for step in s.STEPS))
 
     def run(self):
         steps = [*self.STEPS, *self.rng.choices(self.STEPS, k=self.rng.randint(0, 30)), *["malloc", "null", "subsystem", "tune", "ana"] * 3]

@@ -7,6 +7,7 @@ import re
 import sys
 
 from appliance_lib import RpcError, check, main
+from module_lib import of_modules
 from nvmf_lib import HOSTNQN, NQN, PORT, Host, Target, wait_io
 
 PLAIN = {"int": lambda v: isinstance(v, int) and not isinstance(v, bool) or isinstance(v, str) and re.fullmatch("0x[0-9a-f]+", v),
@@ -111,16 +112,9 @@ def test_the_notation_is_understood():
 
 def change(w):
     """What can be called without much ado, on bdevs of its own."""
+    for answers in of_modules("answers"):
+        answers(w.call, w.d.folder)
     w.call("bdev_malloc_create", name="X", num_blocks=2048, block_size=512)
-    w.call("bdev_null_create", name="Y", num_blocks=2048, block_size=512)
-    w.call("bdev_null_resize", name="Y", new_size=2)
-    w.call("bdev_delay_create", name="D", base_bdev_name="Y", avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
-    w.call("bdev_delay_update_latency", delay_bdev_name="D", latency_type="avg_read", latency_us=2)
-    w.call("bdev_delay_delete", name="D")
-    w.call("bdev_error_create", base_name="Y")
-    w.call("bdev_error_inject_error", name="EE_Y", io_type="clear", error_type="failure")
-    w.call("bdev_error_resume_pending", name="EE_Y")
-    w.call("bdev_error_delete", name="EE_Y")
     w.call("bdev_set_qos_limit", name="X", rw_ios_per_sec=100000)
     w.call("bdev_set_qd_sampling_period", name="X", period=1000)
     w.call("bdev_set_timeout", name="X", timeout_us=1000000)
@@ -146,7 +140,6 @@ def change(w):
     w.call("nvmf_subsystem_remove_ns", nqn=NQN + ":x", nsid=1)
     w.call("nvmf_delete_subsystem", nqn=NQN + ":x")
     w.call("bdev_malloc_delete", name="X")
-    w.call("bdev_null_delete", name="Y")
     for method, params in (("log_set_level", {"level": "INFO"}), ("log_set_flag", {"flag": "bdev"}), ("log_clear_flag", {"flag": "bdev"}),
                            ("trace_clear", {}), ("framework_wait_init", {}), ("trace_disable_tpoint_group", {"name": "rpc"}),
                            ("trace_enable_tpoint_group", {"name": "rpc"}), ("trace_clear_tpoint_mask", {"name": "rpc", "tpoint_mask": 1}),

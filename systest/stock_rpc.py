@@ -5,67 +5,22 @@
 # sanitize
 """What programs written for SPDK's JSON-RPC send, as they send it, and what they read from the answers.
 
-Such clients give every switch of a command, false where it was not set, and an object of options even if it is empty. Each table has
-calls in their order: the method, its parameters, and what the answer must be: the value itself, a type, a function that must be true of it, or an
-Error."""
+Such clients give every switch of a command, false where it was not set, and an object of options even if it is empty. stock_lib.py says what the tables
+are; those of modules of block devices are in their folders."""
 import base64
 import json
 import os
 import sys
 import zlib
 
-from appliance_lib import Daemon, RpcError, check, main, wait_for
+from appliance_lib import Daemon, check, main, wait_for
+from module_lib import of_modules
 from nvmf_lib import ADDRESS, PORT, preload
+from stock_lib import EXISTS, INVALID, NO_DEVICE, UNKNOWN, UUID, Error, each, keys, play, wrong
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
 NQN, HOSTNQN = "nqn.2016-06.io.spdk:cnode1", "nqn.2016-06.io.spdk:host1"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
-UUID = "f0e1d2c3-b4a5-4697-8879-6a5b4c3d2e1f"
-OTHER_UUID = "0a1b2c3d-4e5f-4607-9819-2a3b4c5d6e7f"
-
-
-class Error:
-    """An answer that is an error of this code, whose message has these words and those that stand for the code: some clients look for them."""
-
-    STANDARD = {-32602: "Invalid parameters", -32601: "Method not found", -19: "No such device", -17: "File exists"}
-
-    def __init__(self, code, *words):
-        self.code, self.words = code, (*words, *([self.STANDARD[code]] if code in self.STANDARD else []))
-
-
-INVALID, UNKNOWN, NO_DEVICE, EXISTS = -32602, -32601, -19, -17
-
-
-def keys(*names):
-    return lambda answer: all(n in answer for n in names)
-
-
-def each(*names):
-    return lambda answer: len(answer) > 0 and all(n in o for o in answer for n in names)
-
-
-def play(d, table):
-    for method, params, expected in table:
-        what = f"{method} {json.dumps(params)}"
-        try:
-            answer = d.call(method, **params)
-        except RpcError as e:
-            check(isinstance(expected, Error), f"{what}: error {e.code}: {e.message}")
-            check(e.code == expected.code, f"{what}: error {e.code} instead of {expected.code}: {e.message}")
-            check(all(w in e.message for w in expected.words), f"{what}: '{e.message}' does not say {expected.words}")
-            continue
-        check(not isinstance(expected, Error), f"{what} answered {answer}")
-        if isinstance(expected, type):
-            check(type(answer) is expected, f"{what} answered {answer}, which is no {expected.__name__}")
-        elif callable(expected):
-            check(expected(answer), f"{what} answered {json.dumps(answer)[:2000]}")
-        else:
-            check(type(answer) is type(expected) and answer == expected, f"{what} answered {answer} instead of {expected}")
-
-
-def wrong(method, params, *words):
-    return method, params, Error(INVALID, *words)
-
 
 # ---- At start-up ----
 
@@ -138,25 +93,8 @@ STARTUP = [
 
 MALLOC_SWITCHES = {"md_interleave": False, "dif_is_head_of_md": False}
 BDEVS = [
-    ("bdev_malloc_create", {"num_blocks": 32768, "block_size": 512, **MALLOC_SWITCHES}, "Malloc0"),
     ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "name": "M1", "uuid": UUID, **MALLOC_SWITCHES}, "M1"),
-    ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "physical_block_size": 4096, "name": "M2", "optimal_io_boundary": 8,
-                            "md_size": 8, "md_interleave": True, "dif_type": 1, "dif_is_head_of_md": False, "dif_pi_format": 0,
-                            "numa_id": -1}, "M2"),
-    ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 512, "name": "M1", **MALLOC_SWITCHES}, Error(EXISTS, "M1")),
-    ("bdev_null_create", {"num_blocks": 8192, "block_size": 4096, "name": "N0", "dif_is_head_of_md": False}, "N0"),
-    ("bdev_null_create", {"num_blocks": 8192, "block_size": 512, "physical_block_size": 4096, "name": "N1", "md_size": 8, "dif_type": 1,
-                          "dif_is_head_of_md": False, "dif_pi_format": 0, "preferred_write_alignment": 1, "preferred_write_granularity": 1,
-                          "optimal_write_size": 8, "preferred_unmap_alignment": 1, "preferred_unmap_granularity": 1}, "N1"),
-    ("bdev_null_resize", {"name": "N0", "new_size": 64}, True),
-    ("bdev_delay_create", {"base_bdev_name": "N0", "name": "D0", "avg_read_latency": 10, "p99_read_latency": 20, "avg_write_latency": 10,
-                           "p99_write_latency": 20}, "D0"),
-    ("bdev_delay_update_latency", {"delay_bdev_name": "D0", "latency_type": "p99_write", "latency_us": 30}, True),
-    ("bdev_error_create", {"base_name": "Malloc0"}, lambda a: a in (True, "EE_Malloc0")),
-    ("bdev_error_inject_error", {"name": "EE_Malloc0", "io_type": "read", "error_type": "failure"}, True),
-    ("bdev_error_inject_error", {"name": "EE_Malloc0", "io_type": "write", "error_type": "corrupt_data", "num": 2, "queue_depth": 1,
-                                 "corrupt_offset": 4, "corrupt_value": 7}, True),
-    ("bdev_error_inject_error", {"name": "EE_Malloc0", "io_type": "clear", "error_type": "failure"}, True),
+    ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "name": "M2"}, "M2"),
     ("bdev_get_bdevs", {}, each("name", "aliases", "product_name", "block_size", "num_blocks", "uuid", "assigned_rate_limits", "claimed",
                                 "zoned", "supported_io_types", "driver_specific")),
     ("bdev_get_bdevs", {"name": "M1", "timeout": 0}, lambda a: a[0]["uuid"] == UUID and a[0]["product_name"] == "Malloc disk"),
@@ -166,7 +104,7 @@ BDEVS = [
     ("bdev_get_iostat", {"per_channel": False}, lambda a: a["tick_rate"] > 0 and each("name", "bytes_read", "num_read_ops", "bytes_written",
                                                                                       "num_write_ops", "read_latency_ticks")(a["bdevs"])),
     ("bdev_get_iostat", {"name": "M1", "per_channel": False}, lambda a: len(a["bdevs"]) == 1),
-    ("bdev_get_iostat", {"per_channel": False, "names": ["M1", "N0"], "reset_mode": "maxmin"}, lambda a: len(a["bdevs"]) == 2),
+    ("bdev_get_iostat", {"per_channel": False, "names": ["M1", "M2"], "reset_mode": "maxmin"}, lambda a: len(a["bdevs"]) == 2),
     ("bdev_get_iostat", {"name": "M1", "per_channel": True, "reset_mode": "none"}, keys("name", "channels")),
     ("bdev_get_iostat", {"name": "none", "per_channel": False}, Error(NO_DEVICE, "none")),
     ("bdev_reset_iostat", {}, True),
@@ -179,29 +117,7 @@ BDEVS = [
     ("bdev_set_qos_limit", {"name": "M1", "rw_ios_per_sec": 20000}, True),
     ("bdev_set_qos_limit", {"name": "M1", "rw_ios_per_sec": 0, "rw_mbytes_per_sec": 0, "r_mbytes_per_sec": 100, "w_mbytes_per_sec": 100}, True),
     ("bdev_set_qos_limit", {"name": "M1", "r_mbytes_per_sec": 0, "w_mbytes_per_sec": 0}, True),
-    ("bdev_delay_delete", {"name": "D0"}, True),
-    ("bdev_error_delete", {"name": "EE_Malloc0"}, True),
-    ("bdev_null_delete", {"name": "N0"}, True),
-    ("bdev_malloc_delete", {"name": "Malloc0"}, True),
-    ("bdev_malloc_delete", {"name": "Malloc0"}, Error(NO_DEVICE, "Malloc0")),
 ]
-
-
-def file_calls(path):
-    return [
-        ("bdev_aio_create", {"filename": path, "name": "A0", "readonly": False, "fallocate": False, "nowait": False}, "A0"),
-        ("bdev_aio_rescan", {"name": "A0"}, True),
-        ("bdev_aio_delete", {"name": "A0"}, True),
-        ("bdev_aio_create", {"filename": path, "name": "A0", "block_size": 512, "readonly": True, "fallocate": False, "uuid": OTHER_UUID,
-                             "nowait": False}, "A0"),
-        ("bdev_get_bdevs", {"name": "A0"}, lambda a: a[0]["product_name"] == "AIO disk" and a[0]["driver_specific"]["aio"]["filename"] == path),
-        ("bdev_aio_delete", {"name": "A0"}, True),
-        ("bdev_uring_create", {"filename": path, "name": "U0"}, "U0"),
-        ("bdev_uring_rescan", {"name": "U0"}, True),
-        ("bdev_uring_delete", {"name": "U0"}, True),
-        ("bdev_uring_create", {"filename": path, "name": "U0", "block_size": 4096, "uuid": OTHER_UUID}, "U0"),
-        ("bdev_uring_delete", {"name": "U0"}, True),
-    ]
 
 
 # ---- NVMe over fabrics ----
@@ -321,11 +237,14 @@ def test_startup():
 def test_block_devices_subsystems_and_what_watches_them():
     with daemon() as d:
         play(d, BDEVS)
-        path = d.folder / "disk"
-        path.write_bytes(bytes(4 << 20))
-        play(d, file_calls(str(path)))
         play(d, NVMF)
         play(d, MONITOR)
+
+
+def test_modules_of_block_devices():
+    for calls in of_modules("stock"):
+        with daemon() as d:
+            play(d, calls(d.folder))
 
 
 def test_keys():
