@@ -435,7 +435,7 @@ def test_wrong_input_is_an_error_that_names_it(w):
 
 def test_help_names_every_option_that_works(w):
     text = run("-h")[0]
-    source = (TOP / "tools" / "varve-trace.c").read_text()
+    source = (TOP / "tools" / "varve-trace-options.c").read_text()
     for name in re.findall(r'^\t\{"([a-z-]+)", (?:no|required)_argument', source, re.M):
         assert f"--{name}" in text, name
 

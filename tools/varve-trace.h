@@ -58,6 +58,14 @@ struct trace_options {
 	struct filter filter;
 };
 
+enum trace_options_result {
+	TRACE_OPTIONS_OK,
+	TRACE_OPTIONS_HELP,  /* -h: the help text has been printed */
+	TRACE_OPTIONS_WRONG, /* a message has been printed */
+};
+/* Reads the command line into opt. Strings stay those of argv, which is modified. */
+enum trace_options_result trace_options_parse(struct trace_options *opt, int argc, char **argv);
+
 /* An owner's description as it is printed. */
 struct printed_owner {
 	char *name; /* as in the file; NULL: no owner */

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair, or channel of a block
+/* varve-perf: targets with namespaces; workers, one per lcore; streams, one per queue pair, or per channel of a block
  * device.
  *
- * A stream owns its share of a namespace, `units` pieces of io_size bytes, so that verification needs no lock: nobody
- * else writes there. The control thread opens and closes queue pairs; the worker's thread does the rest. */
+ * A stream owns its share of a namespace, `units` ranges of io_size bytes, so that verification needs no lock: no other
+ * stream writes there. The control thread opens and closes queue pairs; the worker's thread does the rest.
+ *
+ *     main.c       the program's life, and its result
+ *     targets.c    controllers, and which streams are connected to them
+ *     layout.c     how namespaces are shared among streams
+ *     run.c        filling, running, stopping, progress
+ *     stream.c     a stream as the control thread sees it; worker.c: as its worker's thread does
+ *     local.c, discover.c, keys.c, report.c, options.c, pattern.c, histogram.c */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
+
+#include <signal.h>
 
 #include "bdev/bdev.h"
 #include "nvme/nvme.h"
@@ -13,7 +22,10 @@
 #include "tools/perf/histogram.h"
 #include "tools/perf/options.h"
 
+struct perf;
 struct perf_stream;
+
+#define PERF_SETTLE_US 10000000 /* for outstanding I/O to end when everything stops */
 
 struct perf_io {
 	struct perf_stream *stream;
@@ -42,6 +54,7 @@ struct perf_stats {
 };
 
 struct perf_target {
+	struct perf *perf;
 	struct nvme_ctrlr *ctrlr;
 	struct bdev_desc *desc; /* instead: a block device of this process */
 	const struct perf_options *opts;
@@ -138,5 +151,46 @@ struct perf_result {
 };
 void perf_report_text(const struct perf_options *o, const struct perf_result *r);
 void perf_report_json(const struct perf_options *o, const struct perf_result *r);
+
+/* The program. */
+struct perf {
+	struct perf_options opts;
+	struct perf_target targets[PERF_MAX_TARGETS];
+	struct perf_locals locals;
+	struct perf_worker *workers;
+	unsigned num_workers;
+	uint64_t run_start, run_end; /* ticks */
+	struct thread_timer progress;
+	uint64_t progress_ios;
+};
+/* A signal has asked for the end. */
+extern volatile sig_atomic_t perf_interrupted;
+
+/* targets.c. Control thread. */
+
+/* Calls fn(stream, arg) for every stream of every worker. */
+void perf_for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, void *arg), void *arg);
+/* Whether a controller is lost, or a queue pair could not be connected. */
+bool perf_any_target_failed(const struct perf *p);
+/* Creates the controllers, and waits until each is ready or has failed. False: said on stderr. */
+bool perf_connect_targets(struct perf *p);
+/* Connects some of the streams that wait for it: not all at once. */
+void perf_open_some_streams(struct perf *p);
+void perf_close_streams_of(struct perf *p, struct perf_target *target);
+/* Closes all streams of controllers, and waits until the controllers are gone, for PERF_SETTLE_US at most. */
+void perf_close_targets(struct perf *p);
+
+/* layout.c. Control thread. Creates the streams of all namespaces. False: said on stderr. */
+bool perf_create_streams(struct perf *p);
+
+/* run.c. Control thread. The first two return early once a target has failed or a signal has asked for the
+ * end. */
+
+/* Waits until the streams are connected and, for --verify, have written every unit. */
+void perf_wait_until_filled(struct perf *p);
+/* The measurement, from p->run_start to p->run_end. */
+void perf_run(struct perf *p);
+/* Waits, without a limit, until no stream has outstanding I/O; nothing new is submitted. */
+void perf_stop_streams(struct perf *p);
 
 #endif

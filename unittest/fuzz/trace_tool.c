@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-void complain(const char *fmt, ...)
+void trace_cli_error(const char *fmt, ...)
 {
 }
 

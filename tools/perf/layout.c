@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the namespaces are shared among the streams. */
+#include <stdio.h>
+
+#include "tools/perf/perf.h"
+
+static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct nvme_ns *ns)
+{
+	unsigned n = p->num_workers * p->opts.qpairs;
+	uint64_t bytes = ns->num_blocks * ns->block_size;
+	uint64_t region = p->opts.region_bytes && p->opts.region_bytes < bytes ? p->opts.region_bytes : bytes;
+	uint64_t units = region / p->opts.io_size / n;
+
+	uint32_t largest = t->ctrlr ? nvme_ctrlr_max_transfer(t->ctrlr) : UINT32_MAX;
+
+	if (p->opts.io_size % ns->block_size != 0 || p->opts.io_size > largest) {
+		fprintf(stderr, "varve-perf: --io-size %u: namespace %u wants a multiple of %u, at most %u\n",
+			p->opts.io_size, ns->nsid, ns->block_size, largest);
+		return false;
+	}
+	if (ns->md_size != 0 &&
+	    (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the controller would move it with the data */
+		fprintf(stderr,
+			"varve-perf: namespace %u: its blocks carry %u bytes of metadata; only 8, of protection "
+			"information, are possible\n",
+			ns->nsid, ns->md_size);
+		return false;
+	}
+	if (units < p->opts.queue_depth) {
+		fprintf(stderr,
+			"varve-perf: namespace %u: %llu bytes are too few for %u queue pairs with %u I/Os of %u bytes "
+			"each\n",
+			ns->nsid, (unsigned long long)region, n, p->opts.queue_depth, p->opts.io_size);
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t first = i * units * (p->opts.io_size / ns->block_size);
+		struct perf_stream *s =
+			perf_stream_create(&p->opts, t, &p->workers[i % p->num_workers], ns, first, units);
+
+		if (s == NULL) {
+			fprintf(stderr, "varve-perf: out of memory; --mem gives more\n");
+			return false;
+		}
+		s->wanted = true;
+	}
+	return true;
+}
+
+bool perf_create_streams(struct perf *p)
+{
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		struct perf_target *t = &p->targets[i];
+		const struct nvme_ns *ns = NULL;
+		unsigned found = 0;
+
+		while ((ns = nvme_ctrlr_next_ns(t->ctrlr, ns ? ns->nsid : 0)) != NULL) {
+			if (p->opts.nsid == 0 || ns->nsid == p->opts.nsid) {
+				found++;
+				if (!perf_streams_add(p, t, ns)) {
+					return false;
+				}
+			}
+		}
+		if (found == 0) {
+			fprintf(stderr, "varve-perf: %s has no %snamespace\n", p->opts.targets[i].subnqn,
+				p->opts.nsid ? "such " : "");
+			return false;
+		}
+	}
+	for (unsigned i = 0; i < p->locals.num; i++) {
+		struct nvme_ns ns = perf_local_ns(&p->locals.targets[i]);
+
+		if (!perf_streams_add(p, &p->locals.targets[i], &ns)) {
+			return false;
+		}
+	}
+	return true;
+}

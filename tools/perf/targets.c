@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Targets: their controllers, and which streams are connected to them. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/perf/perf.h"
+
+#define OPENING_MAX 32 /* queue pairs that are being connected at a time: a target's listener has a backlog */
+
+void perf_for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, void *arg), void *arg)
+{
+	for (unsigned i = 0; i < p->num_workers; i++) {
+		struct perf_stream *s;
+		TAILQ_FOREACH (s, &p->workers[i].streams, link) {
+			fn(s, arg);
+		}
+	}
+}
+
+bool perf_any_target_failed(const struct perf *p)
+{
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (p->targets[i].failed) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- Their streams ---- */
+
+static void perf_stream_want_if_of(struct perf_stream *s, void *target)
+{
+	s->wanted |= s->target == target;
+}
+
+static void perf_count_opening(struct perf_stream *s, void *n)
+{
+	*(unsigned *)n += s->opening;
+}
+
+static void perf_stream_open_in_turn(struct perf_stream *s, void *n)
+{
+	if (s->wanted && *(unsigned *)n < OPENING_MAX) {
+		++*(unsigned *)n;
+		perf_stream_open(s);
+	}
+}
+
+void perf_open_some_streams(struct perf *p)
+{
+	unsigned n = 0;
+
+	perf_for_each_stream(p, perf_count_opening, &n);
+	perf_for_each_stream(p, perf_stream_open_in_turn, &n);
+}
+
+static void perf_stream_close_if_of(struct perf_stream *s, void *target)
+{
+	if (s->target == target) {
+		perf_stream_close(s);
+	}
+}
+
+static void perf_target_on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg)
+{
+	struct perf_target *t = arg;
+
+	switch (event) {
+	case NVME_EVENT_READY:
+		t->ready = true;
+		perf_for_each_stream(t->perf, perf_stream_want_if_of, t);
+		perf_open_some_streams(t->perf);
+		break;
+	case NVME_EVENT_DOWN:
+		t->ready = false;
+		t->reconnects++;
+		perf_for_each_stream(t->perf, perf_stream_close_if_of, t);
+		break;
+	case NVME_EVENT_FAILED:
+	case NVME_EVENT_REMOVED:
+		t->failed = true;
+		perf_for_each_stream(t->perf, perf_stream_close_if_of, t);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- Connecting ---- */
+
+static bool perf_targets_are_settled(void *arg)
+{
+	struct perf *p = arg;
+
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (!p->targets[i].ready && !p->targets[i].failed) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool perf_create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
+{
+	char error[NVME_ERROR_MAX];
+
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		struct perf_target *t = &p->targets[i];
+
+		*t = (struct perf_target){.perf = p, .opts = &p->opts, .index = i};
+		o->event_arg = t;
+		t->ctrlr = nvme_ctrlr_create(&p->opts.targets[i], o, error);
+		if (t->ctrlr == NULL) {
+			fprintf(stderr, "varve-perf: %s\n", error);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool perf_connect_targets(struct perf *p)
+{
+	struct nvme_ctrlr_opts o;
+
+	nvme_ctrlr_opts_default(&o);
+	snprintf(o.hostnqn, sizeof(o.hostnqn), "%s", p->opts.hostnqn);
+	o.hostid[0] = 0x76; /* a host of its own; never all zeroes (Base 5.27.1.21) */
+	memcpy(o.hostid + 8, &(pid_t){getpid()}, sizeof(pid_t));
+	o.keep_alive_ms = p->opts.keep_alive_ms;
+	o.loss_timeout_s = p->opts.loss_timeout_s;
+	o.reconnect_delay_s = 1;
+	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
+					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16)
+					 : 1024);
+	o.event = perf_target_on_event;
+	bool created = perf_keys_get(&o, &p->opts) && perf_create_ctrlrs(p, &o);
+	perf_keys_put(&o);
+	if (!created) {
+		return false;
+	}
+	thread_control_wait(perf_targets_are_settled, p, 60 * UINT64_C(1000000));
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (!p->targets[i].ready) {
+			fprintf(stderr, "varve-perf: %s %s: %s\n", p->opts.targets[i].traddr, p->opts.targets[i].subnqn,
+				nvme_ctrlr_last_error(p->targets[i].ctrlr));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- The end ---- */
+
+static void perf_target_on_gone(void *arg)
+{
+	((struct perf_target *)arg)->ctrlr = NULL;
+}
+
+static bool perf_targets_are_gone(void *arg)
+{
+	struct perf *p = arg;
+
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		if (p->targets[i].ctrlr != NULL) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void perf_close_streams_of(struct perf *p, struct perf_target *target)
+{
+	perf_for_each_stream(p, perf_stream_close_if_of, target);
+}
+
+void perf_close_targets(struct perf *p)
+{
+	for (unsigned i = 0; i < p->opts.num_targets; i++) {
+		p->targets[i].closed = true;
+		perf_close_streams_of(p, &p->targets[i]);
+		if (p->targets[i].ctrlr != NULL) {
+			nvme_ctrlr_destroy(p->targets[i].ctrlr, perf_target_on_gone, &p->targets[i]);
+		}
+	}
+	if (!thread_control_wait(perf_targets_are_gone, p, PERF_SETTLE_US)) {
+		fprintf(stderr, "varve-perf: a controller did not shut down in time\n");
+	}
+}
