@@ -101,8 +101,8 @@ static void run_driver(void *arg)
 	b.counted_ios += IOS;
 }
 
-/* The submission queue is full of valid commands from the run before: the doorbells alone make the model work through
- * them. What it does is undone at the end, so that driver and device agree again. */
+/* The submission queue is full of valid commands of the run before: writes of the doorbells alone make the model carry
+ * them out. What it does is undone at the end, so that driver and device agree again. */
 static void run_model(void *arg)
 {
 	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(b.qpair);
@@ -302,7 +302,7 @@ static void attach(void)
 	char error[NVME_ERROR_MAX];
 
 	model_init(&b.model);
-	free(b.model.ns[1].data); /* what moves data is the drive, not the driver */
+	free(b.model.ns[1].data); /* the drive moves the data, not the driver */
 	b.model.ns[1].data = NULL;
 	model_current = &b.model;
 	nvme_pcie_set_access(&model_access);
@@ -313,7 +313,7 @@ static void attach(void)
 	wait_for(&b.ready);
 	nvme_qpair_create(b.ctrlr, &(struct nvme_qpair_opts){.entries = QD, .numa_node = -1}, qpair_ready, NULL);
 	wait_for(&b.created);
-	poller_pause(b.poller); /* from now on the reactor runs it */
+	poller_pause(b.poller); /* from now on the reactor runs the model */
 }
 
 static void make_bdev_ios(void)
@@ -330,7 +330,7 @@ static void make_bdev_ios(void)
 	}
 }
 
-/* The model is run by the control thread while it is attached, then by the reactor that uses it. */
+/* The control thread runs the model while it is being attached, then the reactor that uses it does. */
 static void attach_bdev(void)
 {
 	struct bdev_nvme_attach a;
@@ -356,7 +356,8 @@ static void attach_bdev(void)
 
 static void detach_bdev(void)
 {
-	d.control_poller = poll_bdev_model(); /* the reactor's is on its way out: nothing else of the model is in use */
+	/* the reactor's poller is being removed, and nothing else uses the model */
+	d.control_poller = poll_bdev_model();
 	thread_call(b.thread, close_on_reactor, NULL);
 	bdev_close(d.desc);
 	bdev_nvme_detach(d.nvme, bdev_detached, NULL);

@@ -35,8 +35,9 @@ int nvme_ctrlr_remove_alternate(struct nvme_ctrlr *ctrlr, const struct nvme_trid
 
 const struct nvme_trid *nvme_ctrlr_next_alternate(const struct nvme_ctrlr *ctrlr, const struct nvme_trid *after)
 {
-	const struct nvme_alternate *a = after != NULL ? TAILQ_NEXT((const struct nvme_alternate *)after, link)
-						       : TAILQ_FIRST(&ctrlr->alternates);
+	const struct nvme_alternate *a = after != NULL
+						 ? TAILQ_NEXT(container_of(after, struct nvme_alternate, trid), link)
+						 : TAILQ_FIRST(&ctrlr->alternates);
 
 	return a != NULL ? &a->trid : NULL;
 }

@@ -14,7 +14,7 @@ const struct nvme_transport_ops *nvme_transport_ops_find(enum nvme_trtype trtype
 
 /* Another address of the same controller (alternate.c). */
 struct nvme_alternate {
-	struct nvme_trid trid; /* first: nvme_ctrlr_next_alternate() */
+	struct nvme_trid trid;
 	TAILQ_ENTRY(nvme_alternate) link;
 };
 
@@ -78,7 +78,7 @@ int nvme_fabrics_connect(struct nvme_qpair *qpair, void (*done)(void *arg, const
 /* A message from the using thread of a queue pair to the control thread (watch.c). While it is under way, it may
  * outlive the queue pair. */
 struct nvme_qpair_alarm {
-	struct thread_msg msg;    /* first */
+	struct thread_msg msg;
 	struct nvme_qpair *qpair; /* NULL: destroyed meanwhile. Control thread */
 	bool posted; /* atomic; the other fields are the sender's while it is false, the control thread's while true */
 	bool broken; /* the queue pair has failed, for the reason `why`; else command `cid` had no answer in time */

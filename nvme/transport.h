@@ -38,6 +38,7 @@
 
 #include "nvme/nvme.h"
 #include "thread/thread.h"
+#include "util/compiler.h"
 
 struct nvme_alternate;
 struct nvme_auth;

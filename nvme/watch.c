@@ -175,7 +175,7 @@ static void late_command_abort(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t 
 
 static void alarm_received(struct thread_msg *msg)
 {
-	struct nvme_qpair_alarm *a = (struct nvme_qpair_alarm *)msg; /* its first member */
+	struct nvme_qpair_alarm *a = container_of(msg, struct nvme_qpair_alarm, msg);
 	struct nvme_qpair_alarm copy = *a;
 
 	if (a->qpair == NULL) {

@@ -119,12 +119,12 @@ struct nvme_pcie_qpair {
 
 static inline struct nvme_pcie_ctrlr *nvme_pcie_ctrlr_of(const struct nvme_ctrlr *ctrlr)
 {
-	return (struct nvme_pcie_ctrlr *)ctrlr;
+	return container_of(ctrlr, struct nvme_pcie_ctrlr, base);
 }
 
 static inline struct nvme_pcie_qpair *nvme_pcie_qpair_of(const struct nvme_qpair *qpair)
 {
-	return (struct nvme_pcie_qpair *)qpair;
+	return container_of(qpair, struct nvme_pcie_qpair, base);
 }
 
 static inline uint32_t nvme_pcie_reg_read4(const struct nvme_pcie_ctrlr *c, uint32_t offset)

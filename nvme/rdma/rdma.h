@@ -70,12 +70,12 @@ struct nvme_rdma_ctrlr {
 
 static inline struct nvme_rdma_qpair *nvme_rdma_qpair_of(const struct nvme_qpair *q)
 {
-	return (struct nvme_rdma_qpair *)q;
+	return container_of(q, struct nvme_rdma_qpair, base);
 }
 
 static inline struct nvme_rdma_ctrlr *nvme_rdma_ctrlr_of(const struct nvme_ctrlr *c)
 {
-	return (struct nvme_rdma_ctrlr *)c;
+	return container_of(c, struct nvme_rdma_ctrlr, base);
 }
 
 /* The number of receives: as many as the submission queue has entries, the one that stays free included. */

@@ -13,9 +13,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define IOS      8
-#define NS_BYTES (256 << 10) /* large blocks of memory cost a run more than all the rest */
+#define NS_BYTES (256 << 10) /* larger ones would cost a run more time than all else */
 #define STEP_US  3000000     /* more than any of the driver's own deadlines here */
-#define IDLE_US  500         /* what passes with a round of the control thread */
+#define IDLE_US  500         /* the time that passes in a round of the control thread */
 #define BUSY_US  1
 
 struct input {
@@ -52,7 +52,7 @@ static uint64_t next_bits(void *arg, unsigned bits)
 
 static int run_model(void *ctx)
 {
-	/* a round in which nothing happens is one in which the driver waits for its timers */
+	/* if nothing happens in a round, the driver waits for its timers */
 	env_ticks_virtual += model_step(&model) == 0 ? idle_ticks : busy_ticks;
 	return POLLER_BUSY;
 }
@@ -87,7 +87,7 @@ static void start(void)
 	model_ns_bytes = NS_BYTES;
 	idle_ticks = env_us_to_ticks(IDLE_US);
 	busy_ticks = env_us_to_ticks(BUSY_US);
-	env_ticks_virtual = env_ticks(); /* from here on it passes with rounds, and no run waits for anything */
+	env_ticks_virtual = env_ticks(); /* from here on, time passes with rounds, and no run really waits */
 }
 
 static void stopped(void *arg)
@@ -237,7 +237,7 @@ static void spoil_registers(void)
 	volatile uint32_t *cap = (volatile uint32_t *)model.regs;
 
 	if (next_bits(&input, 2) == 1) {
-		cap[0] ^= (uint32_t)next_bits(&input, 32) & 0x00ffffff; /* not TO: this is to be quick */
+		cap[0] ^= (uint32_t)next_bits(&input, 32) & 0x00ffffff; /* but not TO, to be quick */
 		cap[1] ^= (uint32_t)next_bits(&input, 32);
 		*(volatile uint32_t *)(model.regs + NVME_REG_VS) ^= (uint32_t)next_bits(&input, 32);
 		*(volatile uint32_t *)(model.regs + NVME_REG_CSTS) ^= (uint32_t)next_bits(&input, 8);

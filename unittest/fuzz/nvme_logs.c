@@ -27,7 +27,8 @@ static bool is_state(enum nvme_ana_state state)
 
 static void decode_ana(const uint8_t *log, size_t len, uint32_t max)
 {
-	struct nvme_ana_group *groups = malloc(max * sizeof(*groups)); /* exactly so many: one too much is seen */
+	/* exactly so many, so that a write beyond them is detected */
+	struct nvme_ana_group *groups = malloc(max * sizeof(*groups));
 	struct nvme_ana_log header;
 	int n = nvme_ana_decode(log, len, groups, max);
 
@@ -93,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0) {
 		return 0;
 	}
-	uint8_t *log = malloc(size - 1); /* exactly so long: reads beyond it are seen */
+	uint8_t *log = malloc(size - 1); /* exactly so long, so that a read beyond it is detected */
 	memcpy(log, data + 1, size - 1);
 	if (data[0] & 1) {
 		decode_discovery(log, size - 1);

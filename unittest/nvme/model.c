@@ -120,7 +120,7 @@ static void complete_raw(struct model *m, unsigned qid, struct nvme_cqe cqe, boo
 	signal_vector(m, qid);
 }
 
-/* One of the fields, or all of them, as bad as can be. */
+/* Spoils one of the fields, or all of them. */
 static void spoil(struct model *m, struct nvme_cqe *cqe)
 {
 	if (m->noise == NULL || model_noise(m, 4) != 0) {
@@ -301,7 +301,7 @@ static void enable(struct model *m)
 	set_reg4(m, NVME_REG_CSTS, 1);
 }
 
-/* Everything is as after power-on, but for CSTS.NSSRO, which says why. */
+/* All is as after power-on, but for CSTS.NSSRO, which tells the reason. */
 static void look_at_nssr(struct model *m)
 {
 	uint32_t value = reg4(m, NVME_REG_NSSR);
@@ -346,7 +346,7 @@ static uint32_t doorbell(struct model *m, unsigned index)
 	if (m->shadow != 0 && index >= 2) {
 		value = *(volatile uint32_t *)(uintptr_t)(m->shadow + index * 4);
 		*(volatile uint32_t *)(uintptr_t)(m->event_idx + index * 4) =
-			value; /* looks again by itself: no register needed */
+			value; /* the model reads it by itself, without a write of the register */
 	}
 	return value;
 }

@@ -4,8 +4,8 @@
  * (nvme/pcie/pcie.h) is the model's.
  *
  * The model runs when model_step() is called: from a poller of the thread that drives the queues, or from a loop of the
- * test. It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in our
- * address space, which the PCI access layer's translation gives away as they are. */
+ * test. It reads doorbells, and reads and writes queues and data as a drive does by DMA: through pointers in the
+ * process's address space, which the PCI access layer's translation does not change. */
 #ifndef UNITTEST_NVME_MODEL_H
 #define UNITTEST_NVME_MODEL_H
 
@@ -19,10 +19,10 @@
 enum model_fault_kind {
 	MODEL_FAULT_NONE,
 	MODEL_FAULT_NO_ANSWER,   /* it is never completed (an Abort does complete it) */
-	MODEL_FAULT_DEAF,        /* never, and an Abort neither */
+	MODEL_FAULT_DEAF,        /* it is never completed, and its Abort is not either */
 	MODEL_FAULT_LATE,        /* completed when model_release() is called */
 	MODEL_FAULT_STATUS,      /* completed with `status` */
-	MODEL_FAULT_BAD_PHASE,   /* its completion carries the phase that is already there: not seen */
+	MODEL_FAULT_BAD_PHASE,   /* its completion has the phase of the old entry, so the driver does not see it */
 	MODEL_FAULT_UNKNOWN_CID, /* its completion is for another command id, which is not outstanding */
 	MODEL_FAULT_HUGE_CID,    /* ... which is beyond the queue */
 	MODEL_FAULT_DUPLICATE,   /* completed twice */

@@ -219,7 +219,7 @@ static uint16_t set_shadow(struct model *m, const struct nvme_sqe *sqe)
 	return 0;
 }
 
-/* One group for each namespace, without the namespaces: as it is asked for. */
+/* One group for each namespace, without the list of namespaces, as the driver requests it. */
 static void ana_log(const struct model *m, uint8_t data[4096])
 {
 	struct nvme_ana_log header = {.ngrps = htole16(MODEL_NAMESPACES)};
@@ -255,7 +255,8 @@ static uint16_t get_log(struct model *m, const struct nvme_sqe *sqe)
 	return len > sizeof(data) ? INVALID : model_move(m, sqe, data, len, true);
 }
 
-/* True: it is one of ours. As a drive does it: by dword 10, whatever the data pointer leads to. */
+/* True: it is one of the model's vendor specific commands. As drives do, it transfers as many bytes as dword 10 says,
+ * whatever the data pointer describes. */
 static bool vendor(struct model *m, const struct nvme_sqe *sqe, uint8_t base, uint16_t *status)
 {
 	size_t len = (size_t)le32toh(sqe->cdw10) * 4;
@@ -338,7 +339,7 @@ static bool is_bad(const struct model_ns *ns, uint64_t lba, uint64_t blocks)
 	return ns->bad_first < ns->bad_end && lba < ns->bad_end && lba + blocks > ns->bad_first;
 }
 
-/* What has been written over is good again; the rest of the range with it, if that leaves two. */
+/* Blocks that are written are readable again; so are bad blocks behind them, if there are bad ones before them too. */
 static void written(struct model_ns *ns, uint64_t lba, uint64_t blocks)
 {
 	if (!is_bad(ns, lba, blocks)) {
@@ -401,7 +402,7 @@ static uint16_t deallocate(struct model *m, const struct nvme_sqe *sqe, struct m
 			memset(ns->data + (lba << ns->block_shift), 0, blocks << ns->block_shift);
 		}
 		if (ns->data != NULL && ns->md_size != 0) {
-			memset(ns->md + lba * ns->md_size, 0xff, blocks * ns->md_size); /* not to be checked */
+			memset(ns->md + lba * ns->md_size, 0xff, blocks * ns->md_size); /* so that nothing is checked */
 		}
 	}
 	return status;

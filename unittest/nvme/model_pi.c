@@ -91,7 +91,7 @@ static uint16_t check(const struct nvme_sqe *sqe, const struct model_ns *ns, con
 	return status;
 }
 
-/* NVM 5.2.3: a reference tag of type 1 is the address; with type 3 there is nothing to check it against. */
+/* NVM 5.2.3: the reference tag of type 1 is the address; that of type 3 is not checked. */
 static uint16_t check_prinfo(const struct nvme_sqe *sqe, const struct model_ns *ns, uint64_t lba)
 {
 	bool wrong = ns->pi_type == 3 || (ns->pi_type == 1 && le32toh(sqe->cdw14) != (uint32_t)lba);
@@ -119,11 +119,11 @@ void model_pi_zeroed(const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t l
 	}
 }
 
-/* Blocks on their way between the host and the medium: data, and behind it metadata. */
+/* Blocks that are transferred between the host and the medium: data, and after it metadata. */
 struct staged {
 	uint8_t *data, *md, *extended;
 	uint32_t blocks;
-	size_t md_moved; /* bytes per block that the host sees */
+	size_t md_moved; /* bytes per block that the host transfers */
 };
 
 static void interleave(const struct model_ns *ns, const struct staged *s, bool to_host)
@@ -172,7 +172,7 @@ static uint16_t move_staged(struct model *m, const struct nvme_sqe *sqe, struct 
 	uint16_t status = to_host ? model_pi_check(sqe, ns, lba, s->blocks) : check_prinfo(sqe, ns, lba);
 
 	memcpy(s->data, data, data_len);
-	memcpy(s->md, md, md_len); /* what the host does not send, stays */
+	memcpy(s->md, md, md_len); /* the part that the host does not send is kept */
 	status = status != 0 ? status : move(m, sqe, ns, s, to_host);
 	if (status != 0 || to_host) {
 		return status;

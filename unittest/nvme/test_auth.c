@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In-band authentication, the host's side: what it sends, and what it makes of a controller that lies. The controller
- * is a function call. */
+/* In-band authentication, the host's side: the messages that it sends, and how it treats a controller that lies. A
+ * function of this file is the controller. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ static struct {
 	char why[NVME_ERROR_MAX];
 	uint16_t t_id;
 	struct dhchap_dh *dh;
-	uint8_t message[DHCHAP_MESSAGE_MAX]; /* what the host has sent, or is to get */
+	uint8_t message[DHCHAP_MESSAGE_MAX]; /* the message that the host has sent, or receives next */
 	uint8_t dh_secret[DHCHAP_DH_MAX];
 	size_t len, dh_len;
 } fx;
@@ -74,7 +74,7 @@ static bool is_send_due(void)
 	return fx.due != NULL && ((const struct nvmf_auth_sqe *)&fx.due->cmd)->fctype == nvme_fabrics_type_auth_send;
 }
 
-/* The host has sent a message: into fx.message; it goes on. */
+/* Copies the message that the host has sent to fx.message, and completes the command. */
 static void take(uint8_t type, uint8_t id)
 {
 	struct dhchap_header header;
@@ -88,7 +88,7 @@ static void take(uint8_t type, uint8_t id)
 	answer(0);
 }
 
-/* What is in fx.message is what the host gets. */
+/* Gives the host fx.message. */
 static void give(void)
 {
 	CU_ASSERT_FATAL(fx.due != NULL && !is_send_due() && fx.due->data_len == sizeof(fx.message));
@@ -144,7 +144,7 @@ static void check_reply(unsigned group, bool both_ways, uint8_t response[DHCHAP_
 	respond(true, SEQNUM, our_challenge, expected);
 	CU_ASSERT(dhchap_equal(expected, reply.response, 32));
 	CU_ASSERT_EQUAL(reply.challenge_valid, both_ways);
-	CU_ASSERT_NOT_EQUAL(reply.seqnum, 0); /* also one way: 0 asks for a secure channel */
+	CU_ASSERT_NOT_EQUAL(reply.seqnum, 0); /* also if only the host authenticates: 0 requests a secure channel */
 	if (both_ways) {
 		respond(false, reply.seqnum, reply.challenge, response);
 	}
@@ -179,7 +179,7 @@ static bool goes_on(void *arg)
 	return fx.due != NULL || fx.ends != 0;
 }
 
-/* The end: what it is told, and nothing of it is left. */
+/* The authentication has ended once, with this error, and has freed all that it had. */
 static void end(int error, const char *why)
 {
 	CU_ASSERT(thread_control_wait(goes_on, NULL, WAIT_US));
@@ -192,7 +192,7 @@ static void end(int error, const char *why)
 	fx.dh = NULL;
 }
 
-/* The host has found something wrong: it says what, and ends. */
+/* The host has found an error: it tells the controller the reason, and ends. */
 static void expect_failure2(uint8_t why, const char *text)
 {
 	struct dhchap_failure failure;
@@ -204,7 +204,7 @@ static void expect_failure2(uint8_t why, const char *text)
 	end(-EACCES, text);
 }
 
-/* Up to the Reply, of which there is a response. */
+/* Leads the transaction up to the Reply, and computes the response to its challenge. */
 static void reply(unsigned group, bool both_ways, uint8_t response[DHCHAP_HASH_MAX])
 {
 	begin(both_ways);
@@ -266,8 +266,7 @@ static void test_a_challenge_that_was_not_asked_for_is_refused(void)
 		unsigned hash, group;
 		uint8_t why;
 	} bad[] = {
-		{DHCHAP_HASH_SHA512, DHCHAP_GROUP_NULL,
-		 DHCHAP_HASH_UNUSABLE}, /* there is such a one, but it was not offered */
+		{DHCHAP_HASH_SHA512, DHCHAP_GROUP_NULL, DHCHAP_HASH_UNUSABLE},  /* it exists, but was not offered */
 		{DHCHAP_HASH_SHA256, DHCHAP_GROUP_3072, DHCHAP_GROUP_UNUSABLE}, /* likewise */
 	};
 

@@ -20,7 +20,7 @@
 
 static struct {
 	enum nvme_ctrlr_state at;
-	void (*strike)(void); /* once, when `at` is entered; NULL: has struck */
+	void (*strike)(void); /* called once, when `at` is entered; NULL: it has been called */
 	unsigned failures;    /* attempts that have ended, each with its reason */
 } plan;
 
@@ -46,8 +46,8 @@ void __wrap_usdt_fire_nvme_ctrlr_state(uint64_t tsc, const char *at, const char 
 	if (now == NVME_CTRLR_BACK_OFF || now == NVME_CTRLR_FAILED || now == NVME_CTRLR_REMOVED) {
 		plan.failures++;
 		CU_ASSERT(fx.ctrlr == NULL || nvme_ctrlr_last_error(fx.ctrlr)[0] != '\0');
-		fx.model.refuse_enable = fx.model.refuse_disable = false; /* the next attempt is to succeed, */
-		be_slow();                                                /* and a busy machine not to make it fail */
+		fx.model.refuse_enable = fx.model.refuse_disable = false; /* the next attempt shall succeed, */
+		be_slow();                                                /* also on a busy machine */
 	}
 	if (now == plan.at && strike != NULL) {
 		plan.strike = NULL;
@@ -56,11 +56,11 @@ void __wrap_usdt_fire_nvme_ctrlr_state(uint64_t tsc, const char *at, const char 
 	__real_usdt_fire_nvme_ctrlr_state(tsc, at, nqn, old, now);
 }
 
-/* --- What strikes --- */
+/* --- Faults --- */
 
 static void next_command(enum model_fault_kind kind)
 {
-	/* not the requests for events, of which none has to be answered: they go out before the namespaces are read */
+	/* but not the requests for events, which need no answer: they are sent before the namespaces are read */
 	fx.model.fault = (struct model_fault){.kind = kind,
 					      .opcode = plan.at == NVME_CTRLR_SCAN_NS ? nvme_admin_identify : -1,
 					      .count = 1,
@@ -129,7 +129,7 @@ static void begin(enum nvme_ctrlr_state at, void (*strike)(void))
 		fx.opts.io_timeout_ms = 200;
 	}
 	fx.opts.loss_timeout_s = -1;
-	if (at == NVME_CTRLR_DISABLE || at == NVME_CTRLR_WAIT_READY_OLD) { /* as another driver has left it */
+	if (at == NVME_CTRLR_DISABLE || at == NVME_CTRLR_WAIT_READY_OLD) { /* left enabled by another driver */
 		*reg(NVME_REG_CC) = 1 | 6 << 16 | 4 << 20;
 		fx.model.cc = *reg(NVME_REG_CC);
 		*reg(NVME_REG_CSTS) = at == NVME_CTRLR_DISABLE;
@@ -154,7 +154,7 @@ static void check_io(void)
 {
 	unsigned before = fx.io[0].completions;
 
-	fx.model.fault.kind = MODEL_FAULT_NONE; /* where nothing came by to be struck */
+	fx.model.fault.kind = MODEL_FAULT_NONE; /* if no command came that the fault could hit */
 	fx_create_qpair(15);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
 	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 8), 0);
@@ -191,24 +191,25 @@ static void test_no_fault_is_no_failure(void)
 static void test_step_that_is_answered_with_an_error_is_tried_again(void)
 {
 	sweep(COMMANDS & ~ALL(SET_AER), strike_status, true);
-	sweep(ALL(SET_AER), strike_status, false); /* without its events it is used all the same */
+	sweep(ALL(SET_AER), strike_status, false); /* the controller is used also without its events */
 }
 
 static void test_step_without_an_answer_is_tried_again(void)
 {
 	sweep(COMMANDS, strike_deaf, true);
-	sweep(ALL(ENABLE), strike_stuck, true); /* it waits in the next one, for CSTS.RDY */
+	sweep(ALL(ENABLE), strike_stuck, true); /* it waits for CSTS.RDY in the next state */
 }
 
 static void test_step_that_is_answered_wrongly_is_tried_again(void)
 {
 	sweep(COMMANDS, strike_duplicate, true);
-	sweep(COMMANDS & ~ALL(IDENTIFY), strike_unknown, true); /* that has the id of the answer */
+	sweep(COMMANDS & ~ALL(IDENTIFY), strike_unknown, true); /* Identify has the id of this completion */
 }
 
 static void test_fatal_status_in_any_state_is_survived(void)
 {
-	sweep(COMING_UP & ~COMMANDS, strike_fatal, false); /* before it is enabled that is what a reset is for */
+	/* before CC.EN is set, a fatal status is no failure: a reset ends it */
+	sweep(COMING_UP & ~COMMANDS, strike_fatal, false);
 	sweep(COMMANDS, strike_fatal, true);
 	sweep(COMMANDS, strike_fatal_command, true);
 }
@@ -231,7 +232,7 @@ static void test_removal_in_any_state_is_told_once(void)
 	}
 }
 
-/* Until the state's step is under way and stays so. */
+/* Runs until the operation of the state is under way, and gets no answer. */
 static void hang_in(enum nvme_ctrlr_state s)
 {
 	bool waits = s == NVME_CTRLR_WAIT_READY;
@@ -255,7 +256,7 @@ static void test_whatever_is_asked_of_it_in_the_midst_of_a_step_ends(void)
 		CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), -EBUSY);
 		CU_ASSERT_EQUAL(nvme_ctrlr_reset_subsystem(fx.ctrlr), -EBUSY);
 		CU_ASSERT_EQUAL(nvme_ctrlr_state(fx.ctrlr), s);
-		nvme_ctrlr_removed(fx.ctrlr); /* told by the bus */
+		nvme_ctrlr_removed(fx.ctrlr); /* announced by the bus */
 		nvme_ctrlr_removed(fx.ctrlr);
 		CU_ASSERT(FX_WAIT(fx.removed == 1));
 		fx_end();
@@ -280,7 +281,7 @@ static void test_faults_of_a_controller_that_is_shut_down_do_not_keep_it(void)
 	}
 }
 
-/* One failed attempt, and the next is far away, or there is none. */
+/* One attempt has failed, and the next one is far in the future, or there is none. */
 static void fail_once(bool for_ever)
 {
 	begin(NVME_CTRLR_IDENTIFY, strike_status);
@@ -312,7 +313,7 @@ static void test_controller_that_waits_for_its_next_attempt_is_reset_removed_or_
 	}
 }
 
-/* From READY, by what the owner asks for and by what happens, so often that nothing can have been left over. */
+/* From READY, on the owner's request and by failures, so often that anything left over would show. */
 static void test_ready_controller_comes_back_from_any_fault(void)
 {
 	begin(NVME_CTRLR_READY, strike_nothing);

@@ -19,19 +19,19 @@
 #define CAP_TO(half_s) ((uint64_t)(half_s) << 24)
 #define MUTE           UINT32_MAX
 #define UUID_0         0x5a
-#define DELAY_S        UINT64_C(1000) /* between attempts, where that is what is looked at */
+#define DELAY_S        UINT64_C(1000) /* between attempts, in tests of the delay */
 #define DELAYS_MAX     16
 
 /* The target: answers commands in their order when it is polled. */
 static struct {
 	uint32_t cc;
 	uint16_t mqes;
-	uint32_t looks_until_ready; /* at CSTS, after each enable; MUTE: the second look has no answer */
+	uint32_t looks_until_ready; /* reads of CSTS after each enable; MUTE: the second one has no answer */
 	int mute_at;                /* the command that has no answer, counted from 0; -1: none */
-	int slow_at;                /* the command whose answer takes until the host's thread was away; -1: none */
-	uint32_t slow_polls;        /* and so many polls longer, for timers may be asked first */
-	bool tells_once_armed;      /* I/O queues have a descriptor, and answers only after it has been armed */
-	uint16_t broken_qid;        /* its connection is broken whenever it is polled */
+	int slow_at;           /* the command whose answer comes only after the host's thread was absent; -1: none */
+	uint32_t slow_polls;   /* and takes so many polls more, as timers may fire first */
+	bool tells_once_armed; /* I/O queues have a descriptor, and answers only after it has been armed */
+	uint16_t broken_qid;   /* its connection is broken whenever it is polled */
 	uint32_t connect_timeout_ms, admin_poll_us;
 	uint32_t refusals; /* so many Connects are refused */
 	uint32_t looks, commands;
@@ -40,7 +40,8 @@ static struct {
 	uint16_t desc_status; /* of the answer to Identify, CNS 03h */
 	bool breaks_at_desc;  /* there is none: the connection breaks */
 	bool broken;
-	unsigned given_back, given_back_open; /* commands, and those on a queue that the target still reaches */
+	unsigned given_back, given_back_open; /* commands completed, and those on a queue pair through which the target
+						 can still access memory */
 	uint16_t aer_cid;                     /* of a request for events */
 	bool refuses_events;                  /* their configuration */
 	bool discovery;
@@ -51,7 +52,7 @@ static struct {
 	struct nvme_qpair *qpair;
 	int qpair_error;
 	bool qpair_answered;
-	bool counts_delays; /* in units of DELAY_S, and does not wait for them */
+	bool counts_delays; /* the delays are recorded, in units of DELAY_S, and not waited for */
 	uint32_t num_delays, delays[DELAYS_MAX];
 } fx;
 
@@ -84,7 +85,7 @@ static uint64_t property(uint32_t offset, bool *mute)
 	}
 }
 
-/* Of those after `after`, as many as there is room for. */
+/* The list of namespaces after `after`, as many as there is room for. */
 static void list_ns(uint32_t *list, uint32_t after)
 {
 	for (uint32_t i = 0; i < 1024 && after + i < fx.namespaces; i++) {
@@ -230,7 +231,7 @@ static int qpair_fd(const struct nvme_qpair *base)
 	return ((const struct fake_qpair *)base)->fd;
 }
 
-/* The answers come as soon as the host could sleep over them. */
+/* Answers come as soon as the host could miss them by going to sleep. */
 static bool arm(struct nvme_qpair *base)
 {
 	struct fake_qpair *q = (struct fake_qpair *)base;
@@ -383,7 +384,7 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 	fx.retry += event == NVME_EVENT_RETRY;
 	fx.failed += event == NVME_EVENT_FAILED;
 	fx.ns_changed += event == NVME_EVENT_NS_CHANGED;
-	if (event == NVME_EVENT_RETRY) { /* the next attempt is to succeed */
+	if (event == NVME_EVENT_RETRY) { /* the next attempt shall succeed */
 		fx.looks_until_ready = 0;
 		fx.desc_status = 0;
 	}
@@ -440,7 +441,7 @@ static void qpair_ready(void *arg, struct nvme_qpair *qpair, int error)
 	fx.qpair_answered = true;
 }
 
-/* Asks for an I/O queue. What follows is qpair_ready()'s. */
+/* Creates an I/O queue pair; qpair_ready() is called with the result. */
 static void create_qpair(void)
 {
 	fx.qpair_answered = false;
@@ -528,7 +529,7 @@ static void test_each_command_without_an_answer_ends_the_attempt(void)
 		fx.mute_at = (int)i;
 		attach();
 		CU_ASSERT_FATAL(wait(is_ready));
-		CU_ASSERT(fx.retry <= 1); /* 0: it was a request for events */
+		CU_ASSERT(fx.retry <= 1); /* 0: the command without an answer was a request for events */
 		end();
 	}
 	begin();
@@ -585,7 +586,7 @@ static void test_a_queue_that_breaks_while_it_connects_is_reported_at_once(void)
 {
 	begin();
 	fx.broken_qid = 1;
-	fx.connect_timeout_ms = UINT32_MAX; /* not because of this */
+	fx.connect_timeout_ms = UINT32_MAX; /* so that this is not the reason */
 	attach();
 	CU_ASSERT_FATAL(wait(is_ready));
 	create_qpair();
@@ -610,7 +611,7 @@ static void test_a_controller_without_room_in_its_queues_is_refused(void)
 	end();
 }
 
-/* A command of the host's own, that never has an answer. */
+/* A command of the host's user, which never has an answer. */
 static void given_back(struct nvme_request *req, const struct nvme_cqe *cqe)
 {
 	fx.given_back++;
@@ -688,7 +689,7 @@ static void attach_with_a_namespace(void)
 	CU_ASSERT(has_uuid());
 }
 
-/* What the bdev layer takes for another namespace, and takes from its users. */
+/* Such a change makes the bdev layer treat it as another namespace, and remove the bdev. */
 static void test_an_identity_that_is_known_outlasts_a_connection_that_breaks_in_a_scan(void)
 {
 	attach_with_a_namespace();
@@ -858,7 +859,7 @@ static void test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_succe
 	CU_ASSERT_FATAL(wait(is_ready));
 	check_delays(first, 6);
 	fx.refusals = 2;
-	nvme_ctrlr_lost(fx.ctrlr, "lost"); /* the first attempt comes at once */
+	nvme_ctrlr_lost(fx.ctrlr, "lost"); /* the first attempt has no delay */
 	CU_ASSERT_FATAL(wait(is_ready_again));
 	check_delays(lost, 3);
 	fx.ready = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the Error Information and the SMART log say, in words. */
+/* Texts for the Error Information log and the SMART log. */
 #include <string.h>
 
 #include "nvme/nvme.h"
@@ -14,9 +14,9 @@ static void test_new_errors_are_those_after_the_last_one_that_was_seen(void)
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 9), 0);
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 8), 1);
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 5), 2);
-	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 1), 3); /* the fourth is none */
+	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 1), 3); /* the fourth entry is empty */
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 2, 1), 2);
-	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 20), 1); /* it counts from the start again */
+	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 20), 1); /* the count has begun anew */
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 0, 1), 0);
 	e[0].error_count = 0;
 	CU_ASSERT_EQUAL(nvme_error_log_new(e, 4, 0), 0);
@@ -36,7 +36,7 @@ static void test_error_names_its_command_block_and_status(void)
 	CU_ASSERT_STRING_EQUAL(text,
 			       "error 7: queue pair 2, command 33, namespace 1, LBA 4096: unrecovered read error");
 	e.rsvd[1] = 2;   /* of Base 2.0: the opcode */
-	e.rsvd2[21] = 1; /* ... which the page's version says */
+	e.rsvd2[21] = 1; /* ... if the page has this version */
 	nvme_error_log_text(&e, text, sizeof(text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "command 33 (opcode 0x02), "));
 	e.sqid = htole16(0xffff);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Errors on demand (nvme/inject.c), on the model controller. */
+/* Injected errors (nvme/inject.c), on the model controller. */
 #include "unittest/nvme/fixture.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static void test_success_can_be_forged(void)
 static void test_held_commands_do_not_hold_up_each_other(void)
 {
 	fx_begin_ready(15);
-	CU_ASSERT_EQUAL(inject(on_reads(true, UINT64_C(1) << 40, 1)), 0); /* practically for ever */
+	CU_ASSERT_EQUAL(inject(on_reads(true, UINT64_C(1) << 40, 1)), 0); /* longer than any test */
 	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
 	CU_ASSERT_EQUAL(inject(on_reads(true, 1000, 1)), 0);
 	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);

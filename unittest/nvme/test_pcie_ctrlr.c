@@ -141,7 +141,7 @@ static const struct step {
 	const char *state;
 	uint8_t opcode;
 	unsigned skip; /* commands of that opcode before it */
-	bool optional; /* without it, it comes up as well */
+	bool optional; /* the controller comes up also if it fails */
 } steps[] = {
 	{"identify", nvme_admin_identify, 0, false},
 	{"identify", nvme_admin_dbbuf, 0, true},
@@ -176,7 +176,7 @@ static void test_each_refused_admin_command_fails_the_attempt(void)
 	}
 }
 
-/* The time of the state is up, whatever the clock says. */
+/* Makes the state's time limit pass at once. */
 static void let_time_pass(void)
 {
 	CU_ASSERT(fx.ctrlr->step_deadline > 0);
@@ -227,7 +227,7 @@ static void test_controller_that_does_not_shut_down_is_let_go_in_time(void)
 	for (unsigned i = 0; i < 10; i++) {
 		fx_round();
 	}
-	CU_ASSERT(!is_gone); /* it is waited for */
+	CU_ASSERT(!is_gone); /* the shutdown must be waited for */
 	CU_ASSERT_EQUAL_FATAL(nvme_ctrlr_state(fx.ctrlr), NVME_CTRLR_WAIT_SHUTDOWN);
 	let_time_pass();
 	CU_ASSERT(FX_WAIT(is_gone));
@@ -292,7 +292,7 @@ static void test_subsystem_reset_comes_up_again(void)
 	fx_connect();
 	CU_ASSERT_EQUAL(nvme_ctrlr_reset_subsystem(fx.ctrlr), -ENOTSUP);
 	*(volatile uint32_t *)(fx.model.regs + NVME_REG_CAP + 4) |= 1 << (NVME_CAP_NSSRC_SHIFT - 32);
-	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0); /* CAP is read anew */
+	CU_ASSERT_EQUAL(nvme_ctrlr_reset(fx.ctrlr), 0); /* which reads CAP again */
 	CU_ASSERT(FX_WAIT(fx.ready == 2));
 	fx_create_qpair(15);
 	fx.model.fault = (struct model_fault){.kind = MODEL_FAULT_DEAF, .qid = 1, .opcode = -1, .count = 1};
@@ -387,7 +387,7 @@ static void test_event_whose_log_could_not_be_read_is_not_lost(void)
 	CU_ASSERT(model_event(&fx.model, 1 | 1 << 8 | 2 << 16)); /* SMART */
 	CU_ASSERT(FX_WAIT(fx.ctrlr->num_unread == 2));
 	fx_round();
-	CU_ASSERT_EQUAL(fx.model.num_aers, MODEL_AERS - 2); /* there is room for no more answers */
+	CU_ASSERT_EQUAL(fx.model.num_aers, MODEL_AERS - 2); /* the host has no room for more answers */
 	admin_queue->translate = translate;
 	CU_ASSERT(FX_WAIT(fx.ns_changed == 1 && fx.logs == 1));
 	CU_ASSERT_PTR_NOT_NULL(nvme_ctrlr_next_ns(fx.ctrlr, 2));
@@ -411,7 +411,8 @@ static void test_event_is_asked_for_again_after_the_admin_queue_was_full(void)
 	CU_ASSERT(FX_WAIT(fx.model.num_held == 4));
 	CU_ASSERT_EQUAL(nvme_ctrlr_admin(fx.ctrlr, &cmd, NULL, 0, false, admin_done, NULL), -EAGAIN);
 	CU_ASSERT(model_event(&fx.model, 1 | 1 << 8 | 2 << 16));
-	CU_ASSERT(FX_WAIT(fx.logs == 1)); /* by the event's own place, which is then taken: */
+	/* its page was requested through the slot that the event has freed, which is then in use: */
+	CU_ASSERT(FX_WAIT(fx.logs == 1));
 	CU_ASSERT(FX_WAIT(fx.model.num_aers == MODEL_AERS));
 	model_release(&fx.model);
 	CU_ASSERT(FX_WAIT(admin.done == 4));
@@ -439,7 +440,8 @@ static void test_namespaces_that_change_while_they_are_read_first_are_read_again
 	fx_end();
 }
 
-/* Holds one command back at a time and looks at the deadline: each has the whole time, however many there are. */
+/* Holds back one command at a time and reads the deadline: each command has the whole time limit, however many there
+ * are. */
 static void test_each_command_of_the_scan_has_its_own_time(void)
 {
 	const struct nvme_trid trid = {.trtype = NVME_TRTYPE_PCIE, .traddr = "0000:00:04.0"};

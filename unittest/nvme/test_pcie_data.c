@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data pointers: what PRPs and SGLs are made of given pieces of memory. */
+/* Data pointers: the PRPs and SGLs that describe given segments of memory. */
 #include "nvme/pcie/pcie.h"
 #include "unittest/unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O on a local controller: data, doorbells, interrupts, and all that a drive can do wrong. */
+/* I/O on a local controller: data, doorbells, interrupts, and faults of the drive. */
 #include "unittest/nvme/fixture.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void set_fault(enum model_fault_kind kind, int opcode, unsigned skip, uns
 		.kind = kind, .qid = 1, .opcode = opcode, .skip = skip, .count = count, .status = status};
 }
 
-/* Ready, with timeouts that are soon over. */
+/* A controller that is ready, with short timeouts. */
 static void begin_quick(void)
 {
 	fx_begin();
@@ -52,7 +52,7 @@ static void test_scattered_data_goes_by_sgl(void)
 	fx_begin_ready(15);
 	struct fx_io *io = &fx.io[0];
 	fill(io->buf, 16384, 9);
-	/* 4096 bytes in pieces of odd length, from the end to the beginning */
+	/* 4096 bytes in segments of odd length, from the end to the beginning */
 	size_t lengths[] = {1, 511, 1024, 2047, 513}, at = 16384;
 	uint8_t expected[4096], *e = expected;
 	for (unsigned i = 0; i < 5; i++) {
@@ -93,7 +93,7 @@ static void test_metadata_goes_with_the_data(void)
 	fx.io[0].req->md = NULL;
 	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_write, 2, 8, 4), 0);
 	fx_run();
-	/* once more, by hand: fx_submit() knows no metadata */
+	/* again, without fx_submit(), which has no metadata */
 	struct nvme_request *req = fx.io[0].req;
 	req->md = md;
 	req->md_len = 64;
@@ -184,7 +184,7 @@ COUNTED(calloc, (size_t n, size_t size), n, size)
 COUNTED(realloc, (void *p, size_t size), p, size)
 COUNTED(aligned_alloc, (size_t align, size_t size), align, size)
 
-/* What the benchmark counts (bench/nvme.c), where it can be counted exactly. */
+/* The benchmark (bench/nvme.c) counts the same; here the counts are exact. */
 static void test_full_queue_costs_no_allocation_and_few_doorbells(void)
 {
 	unsigned rounds = 200;
@@ -209,7 +209,7 @@ static void test_full_queue_costs_no_allocation_and_few_doorbells(void)
 	counting = false;
 	CU_ASSERT_EQUAL(allocations, 0);
 	CU_ASSERT(q->doorbells - before < rounds * FX_IOS / 10);
-	CU_ASSERT(q->doorbells - before >= rounds); /* it does count */
+	CU_ASSERT(q->doorbells - before >= rounds); /* the counter works */
 	for (unsigned i = 0; i < FX_IOS; i++) {
 		CU_ASSERT_EQUAL(fx.io[i].completions, rounds);
 	}
@@ -246,7 +246,8 @@ static void test_shadow_doorbells_spare_the_registers(void)
 		fx_run();
 	}
 	CU_ASSERT_EQUAL(fx.io[9].completions, 50);
-	/* the model says by its event index that it looks by itself, except while it stands where it looked last */
+	/* by its event index the model declares that it reads the shadow by itself, except at the value that it has
+	 * read last */
 	CU_ASSERT(q->doorbells - before <= 150);
 	fx_end();
 }
@@ -267,10 +268,10 @@ static void test_interrupt_wakes_who_has_armed(void)
 	CU_ASSERT_EQUAL(poll(&p, 1, 0), 0);
 	model_step(&fx.model);
 	CU_ASSERT_EQUAL(poll(&p, 1, 0), 1);
-	CU_ASSERT(nvme_qpair_arm(fx.qpair)); /* something slipped in */
+	CU_ASSERT(nvme_qpair_arm(fx.qpair)); /* a completion came in between */
 	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 1);
 	CU_ASSERT(!nvme_qpair_arm(fx.qpair));
-	CU_ASSERT_EQUAL(poll(&p, 1, 0), 0); /* read empty */
+	CU_ASSERT_EQUAL(poll(&p, 1, 0), 0); /* nothing is left to read */
 	poller_resume(fx.qpair_poller);
 	poller_resume(fx.model_poller);
 	fx_end();
@@ -368,7 +369,7 @@ static void expect_reset_by(enum model_fault_kind kind)
 	}
 	fx_run();
 	set_fault(kind, nvme_cmd_read, 0, 1, 0);
-	fx.ctrlr->opts.admin_timeout_ms = 200; /* has its health looked at soon */
+	fx.ctrlr->opts.admin_timeout_ms = 200; /* so that its health is checked soon */
 	nvme_ctrlr_start_watch(fx.ctrlr);
 	CU_ASSERT_EQUAL(fx_submit(7, nvme_cmd_read, 1, 0, 1), 0);
 	CU_ASSERT(FX_WAIT(fx.down + fx.removed == 1));
@@ -513,7 +514,8 @@ static void test_queue_whose_creation_is_late_is_not_freed_under_the_drive(void)
 		fault_admin(MODEL_FAULT_LATE, opcodes[i], 0);
 		fx_create_qpair(15); /* times out */
 		CU_ASSERT(fx.create_error < 0);
-		model_release(&fx.model); /* now the drive has the queue: its memory must still be there */
+		/* only now does the drive create the queue: its memory must still be allocated */
+		model_release(&fx.model);
 		CU_ASSERT(fx.model.queues[1].cq != 0);
 		memset((void *)(uintptr_t)fx.model.queues[1].cq, 0, 64);
 		fx_end();
