@@ -106,30 +106,46 @@ static void collect_group_families(struct metrics_text *m, const struct one_grou
 	}
 }
 
-#define DEVICE(name_, member_, help_)                                                                                  \
-	METRIC("varve_nvmf_device_" name_, METRICS_COUNTER, METRICS_PLAIN, struct nvmf_device_stats, member_, help_)
-static const struct metric device_families[] = {
-	DEVICE("polls_total", polls, "How often the device's completion queue was polled."),
-	DEVICE("idle_polls_total", idle_polls, "Polls that found nothing."),
-	DEVICE("completions_total", completions, "Completions."),
-	DEVICE("requests_total", requests, "Commands received."),
-	DEVICE("read_waits_total", pending_rdma_read, "Transfers from a host that waited for a credit or room."),
-	DEVICE("write_waits_total", pending_rdma_write, "Answers that waited for room."),
-	DEVICE("send_work_requests_total", total_send_wrs, "Work requests posted to send queues."),
-	DEVICE("send_doorbells_total", send_doorbell_updates, "Posts that they took."),
-};
-
-static void collect_device_family(struct metrics_text *m, const struct metric *family, const struct one_group *g,
-				  size_t n)
+static void collect_device_counter(struct metrics_text *m, const struct one_group *g, size_t n, const char *metric)
 {
-	metrics_begin(m, family);
 	for (size_t i = 0; i < n; i++) {
 		for (unsigned t = 0; t < g[i].stats.num_transports; t++) {
 			const struct nvmf_transport_stats *ts = &g[i].stats.transports[t];
-			for (unsigned d = 0; d < ts->num_devices; d++) {
-				metrics_sample(m, family, &ts->devices[d], "group", g[i].name, "transport", ts->trtype,
-					       "device", ts->devices[d].name, NULL);
+			unsigned c = nvmf_transport_counter_of_metric(ts->trtype, metric);
+			for (unsigned d = 0; c < NVMF_DEVICE_COUNTERS_MAX && d < ts->num_devices; d++) {
+				metrics_uint(m, ts->devices[d].counters[c], "group", g[i].name, "transport", ts->trtype,
+					     "device", ts->devices[d].name, NULL);
 			}
+		}
+	}
+}
+
+/* Whether a transport before number t of the types has a metric of that name: its family is written. */
+static bool collect_has_metric_before(unsigned t, const char *metric)
+{
+	while (t-- != 0) {
+		if (nvmf_transport_counter_of_metric(nvmf_transport_type(t), metric) < NVMF_DEVICE_COUNTERS_MAX) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A family for each counter that a transport declares as a metric. */
+static void collect_group_devices(struct metrics_text *m, const struct one_group *g, size_t n)
+{
+	const struct nvmf_device_counter *counter;
+	const char *type;
+	char name[128];
+
+	for (unsigned t = 0; (type = nvmf_transport_type(t)) != NULL; t++) {
+		for (unsigned c = 0; (counter = nvmf_transport_counter(type, c)) != NULL; c++) {
+			if (counter->metric == NULL || collect_has_metric_before(t, counter->metric)) {
+				continue;
+			}
+			snprintf(name, sizeof(name), "varve_nvmf_device_%s", counter->metric);
+			metrics_family(m, name, METRICS_COUNTER, counter->help);
+			collect_device_counter(m, g, n, counter->metric);
 		}
 	}
 }
@@ -153,9 +169,7 @@ static void collect_groups(struct metrics_text *m)
 		}
 	}
 	collect_group_families(m, list, n);
-	for (size_t f = 0; f < ARRAY_SIZE(device_families); f++) {
-		collect_device_family(m, &device_families[f], list, n);
-	}
+	collect_group_devices(m, list, n);
 	free(list);
 }
 

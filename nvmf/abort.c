@@ -80,10 +80,9 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 
 static struct nvmf_request *abort_find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort, uint16_t cid)
 {
-	const struct nvmf_transport_ops *ops = qpair->transport->ops;
 
-	for (struct nvmf_request *req = ops->request_next(qpair, NULL); req != NULL;
-	     req = ops->request_next(qpair, req)) {
+	for (struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL); req != NULL;
+	     req = nvmf_qpair_next_request(qpair, req)) {
 		if (req != abort && nvmf_request_cid(req) == cid) {
 			return req;
 		}

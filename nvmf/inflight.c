@@ -19,9 +19,8 @@ static void inflight_count_on_group(void *arg)
 	struct nvmf_qpair *qpair;
 
 	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
-		const struct nvmf_transport_ops *ops = qpair->transport->ops;
-		struct nvmf_request *req = ops->request_next(qpair, NULL);
-		for (; req != NULL; req = ops->request_next(qpair, req)) {
+		struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);
+		for (; req != NULL; req = nvmf_qpair_next_request(qpair, req)) {
 			call->room++;
 		}
 	}
@@ -40,7 +39,7 @@ static const struct {
 
 const char *nvmf_request_state(unsigned n)
 {
-	const struct nvmf_transport_ops *ops;
+	const struct nvmf_transport_state *state;
 	const char *type;
 
 	for (unsigned i = 0; i < NVMF_REQUEST_WHERES; i++) {
@@ -49,10 +48,10 @@ const char *nvmf_request_state(unsigned n)
 		}
 	}
 	for (unsigned t = 0; (type = nvmf_transport_type(t)) != NULL; t++) {
-		ops = nvmf_transport_ops_find(type);
-		for (unsigned i = 0; ops->request_state(i) != NULL; i++) {
-			if (n-- == 0) {
-				return ops->request_state(i);
+		for (unsigned i = 0; i < NVMF_TRANSPORT_STATES; i++) {
+			state = nvmf_transport_state(type, i);
+			if (state != NULL && state->class != NVMF_CLASS_IDLE && n-- == 0) {
+				return state->name;
 			}
 		}
 	}
@@ -78,6 +77,17 @@ static void inflight_describe_command(const struct nvmf_request *req, struct nvm
 	}
 }
 
+/* The transport has it. */
+static void inflight_describe_transport_state(const struct nvmf_request *req, uint64_t now, struct nvmf_inflight *out)
+{
+	const struct nvmf_transport_ops *ops = req->qpair->transport->ops;
+	const struct nvmf_transport_state *state = nvmf_transport_ops_state(ops, nvmf_request_state_number(req));
+
+	out->state = state != NULL ? state->name : "unknown";
+	out->waits_for = state != NULL ? state->waits_for : NULL;
+	out->state_age_ticks = now - *(const uint64_t *)((const char *)req + ops->state_ticks_offset);
+}
+
 static void inflight_describe(struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	const struct nvmf_qpair *qpair = req->qpair;
@@ -97,7 +107,7 @@ static void inflight_describe(struct nvmf_request *req, struct nvmf_inflight *ou
 	out->object_type = qpair->transport->ops->trace_object_type;
 	out->waits_for_host = req->where == NVMF_REQUEST_HELD;
 	if (req->where == NVMF_REQUEST_TRANSPORT) {
-		qpair->transport->ops->request_describe(req, out);
+		inflight_describe_transport_state(req, now, out);
 	} else {
 		out->state = wheres[req->where].state;
 		out->waits_for = wheres[req->where].waits_for;
@@ -114,9 +124,8 @@ static void inflight_list_on_group(void *arg)
 	struct nvmf_qpair *qpair;
 
 	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
-		const struct nvmf_transport_ops *ops = qpair->transport->ops;
-		struct nvmf_request *req = ops->request_next(qpair, NULL);
-		for (; req != NULL && call->count < call->room; req = ops->request_next(qpair, req)) {
+		struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);
+		for (; req != NULL && call->count < call->room; req = nvmf_qpair_next_request(qpair, req)) {
 			inflight_describe(req, &call->list[call->count++]);
 		}
 	}
@@ -160,9 +169,8 @@ static void inflight_list_late_on_group(void *arg)
 	uint64_t now = env_ticks();
 
 	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
-		const struct nvmf_transport_ops *ops = qpair->transport->ops;
-		struct nvmf_request *req = ops->request_next(qpair, NULL);
-		for (; req != NULL && call->count < call->room; req = ops->request_next(qpair, req)) {
+		struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);
+		for (; req != NULL && call->count < call->room; req = nvmf_qpair_next_request(qpair, req)) {
 			if (req->where != NVMF_REQUEST_HELD && now > req->start_ticks &&
 			    now - req->start_ticks >= call->min_age_ticks) {
 				inflight_describe(req, &call->list[call->count++]);

@@ -452,6 +452,34 @@ ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 /* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none.
  * Groups without queue pairs are not asked, and so not woken. */
 size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t max, struct nvmf_inflight *list);
+/* What a command is doing while its transport has it, whatever the transport calls the state. */
+enum nvmf_request_class {
+	NVMF_CLASS_NONE = 0,         /* the number is no state */
+	NVMF_CLASS_IDLE,             /* nothing: it is not outstanding */
+	NVMF_CLASS_PASSING,          /* on its way from one of the others to the next, which takes no time */
+	NVMF_CLASS_WAITS_FOR_BUFFER, /* for a data buffer */
+	NVMF_CLASS_WAITS_FOR_ROOM,   /* for something else that the transport has a number of: credits, room to send */
+	NVMF_CLASS_TRANSFERS,        /* its data come from the host */
+	NVMF_CLASS_EXECUTES,         /* it is carried out */
+	NVMF_CLASS_COMPLETES,        /* data and response are on the way to the host */
+	NVMF_CLASSES,
+};
+const char *nvmf_request_class_name(enum nvmf_request_class class); /* "waits_for_room" */
+
+/* A state of a transport's requests. Tools show it by this table, also gdb, which reads it from a core. */
+struct nvmf_transport_state {
+	const char *name;       /* in nvmf_get_inflight, metrics and the log: "need buffer" */
+	const char *trace_name; /* in traces, scripts and debuggers: "NEED_BUFFER" for RDMA_REQ_NEED_BUFFER */
+	const char *waits_for;  /* "RDMA READ credit"; NULL: nothing. Of WAITS_FOR_BUFFER it is "data buffer" */
+	const char *remedy;     /* what makes it wait less: an RPC method and its parameter; NULL: nothing known */
+	enum nvmf_request_class class;
+};
+/* States are numbered as their tracepoints are in the transport's group; an idle request has none, but a number. */
+#define NVMF_TRANSPORT_STATES 32
+#define NVMF_STATE_IDLE       31
+/* NULL: the transport type has no state n. Any thread. */
+const struct nvmf_transport_state *nvmf_transport_state(const char *trtype, unsigned n);
+
 /* The names of all states that an outstanding command may be in, of every transport, one by one from n = 0 on; NULL:
  * there are no more. Any thread. */
 const char *nvmf_request_state(unsigned n);
@@ -474,22 +502,36 @@ void nvmf_set_fault_fn(void (*fn)(const struct nvmf_fault *fault));
 
 /* ---- Statistics ---- */
 
-struct nvmf_device_stats {
-	char name[64];
-	uint64_t polls, idle_polls, completions, requests, request_latency;
-	uint64_t pending_free_request, pending_rdma_read, pending_rdma_write;
-	uint64_t total_send_wrs, send_doorbell_updates, total_recv_wrs, recv_doorbell_updates;
-	uint64_t memory_regions, registered_bytes; /* of our memory with the device, now; all groups share them */
+/* A counter that a transport keeps for each device of a poll group: an RDMA device, say. Each transport has a table of
+ * its own (nvmf_transport_ops.counters), from which nvmf_get_stats, the metrics and varve-top have names and words. */
+struct nvmf_device_counter {
+	const char *name;      /* in nvmf_get_stats: "pending_rdma_read"; NULL ends a table */
+	const char *metric;    /* "read_waits_total" for varve_nvmf_device_read_waits_total; NULL: it is no metric */
+	const char *help;      /* of the metric: a sentence */
+	const char *waits_for; /* it counts commands that waited: for what; NULL: it counts something else */
+	uint16_t offset;       /* of the uint64_t in the transport's struct */
 };
+/* Counter n of a transport type; NULL: there are no more. Any thread. */
+const struct nvmf_device_counter *nvmf_transport_counter(const char *trtype, unsigned n);
+
+/* The number of a transport type's counter that is the metric of that name; NVMF_DEVICE_COUNTERS_MAX: it has none. Any
+ * thread. */
+unsigned nvmf_transport_counter_of_metric(const char *trtype, const char *metric);
+
+#define NVMF_DEVICE_COUNTERS_MAX  24
 #define NVMF_STATS_DEVICES_MAX    16
 #define NVMF_STATS_TRANSPORTS_MAX 4
+struct nvmf_device_stats {
+	char name[64];
+	uint64_t counters[NVMF_DEVICE_COUNTERS_MAX]; /* as nvmf_transport_counter() numbers them */
+};
 struct nvmf_transport_stats {
 	const char *trtype;
-	uint64_t pending_data_buffer;
-	uint64_t group_bytes;      /* the transport's memory for the group: shared receives, work requests */
-	uint64_t connections;      /* now, and */
-	uint64_t connection_bytes; /* the transport's memory for them; what the device keeps for a queue pair comes on
-				      top */
+	uint64_t pending_data_buffer; /* commands that waited for a data buffer, ever */
+	uint64_t group_bytes;         /* the transport's memory for the group: shared receives, work requests */
+	uint64_t connections;         /* now, and */
+	uint64_t connection_bytes;    /* the transport's memory for them; what the device keeps for a queue pair comes
+					 on top */
 	unsigned num_devices;
 	struct nvmf_device_stats devices[NVMF_STATS_DEVICES_MAX];
 };

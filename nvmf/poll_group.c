@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "nvmf/internal.h"
+#include "nvmf/transport_buffers.h"
 
 struct group_call {
 	struct nvmf_poll_group *group;
@@ -172,6 +173,7 @@ static void group_read_stats_on_group(void *arg)
 		}
 		struct nvmf_transport_stats *ts = &stats->transports[stats->num_transports++];
 		ts->trtype = tgroup->transport->ops->name;
+		ts->pending_data_buffer = tgroup->buffers != NULL ? tgroup->buffers->waits : 0;
 		tgroup->transport->ops->group_stats(tgroup, ts);
 	}
 }

@@ -22,12 +22,11 @@ static struct nvmf_request *preempt_next_victim(const struct nvmf_preempt *p, co
 	struct nvmf_qpair *qpair;
 
 	TAILQ_FOREACH (qpair, &p->group->qpairs, group_link) {
-		const struct nvmf_transport_ops *ops = qpair->transport->ops;
 		if (!preempt_is_victim(p, qpair)) {
 			continue;
 		}
-		for (struct nvmf_request *req = ops->request_next(qpair, NULL); req != NULL;
-		     req = ops->request_next(qpair, req)) {
+		for (struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL); req != NULL;
+		     req = nvmf_qpair_next_request(qpair, req)) {
 			if (req->where == NVMF_REQUEST_BDEV && req->counted && req->ns_view == nsv) {
 				return req;
 			}

@@ -173,15 +173,14 @@ static void qpair_closing_on_control(struct thread_msg *msg)
  * others. */
 static void qpair_drain_fused(struct nvmf_qpair *qpair)
 {
-	const struct nvmf_transport_ops *ops = qpair->transport->ops;
-	struct nvmf_request *req = ops->request_next(qpair, NULL);
+	struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);
 
 	while (req != NULL) {
 		if (req->where == NVMF_REQUEST_FUSED) {
 			nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
-			req = ops->request_next(qpair, NULL);
+			req = nvmf_qpair_next_request(qpair, NULL);
 		} else {
-			req = ops->request_next(qpair, req);
+			req = nvmf_qpair_next_request(qpair, req);
 		}
 	}
 }

@@ -63,6 +63,13 @@ void nvmf_tgt_destroyed(void);
 
 /* The functions of a transport type, by name in any case; NULL: there is none. */
 const struct nvmf_transport_ops *nvmf_transport_ops_find(const char *trtype);
+/* The description of a state of the transport's requests; NULL: n is no state. Any thread. */
+const struct nvmf_transport_state *nvmf_transport_ops_state(const struct nvmf_transport_ops *ops, unsigned n);
+/* The number of the state that the transport has a request in. Group's thread. */
+static inline unsigned nvmf_request_state_number(const struct nvmf_request *req)
+{
+	return *((const uint8_t *)req + req->qpair->transport->ops->state_offset);
+}
 /* The number of a transport type in discovery log entries (enum nvmf_trtype), also of types that this program does not
  * have; -1: there is none of that name. */
 int nvmf_trtype_number(const char *trtype);

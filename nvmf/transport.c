@@ -57,6 +57,101 @@ const char *nvmf_transport_type(unsigned index)
 	return NULL;
 }
 
+/* ---- What a transport tells about itself ---- */
+
+const char *nvmf_request_class_name(enum nvmf_request_class class)
+{
+	static const char *const names[NVMF_CLASSES] = {
+		[NVMF_CLASS_NONE] = "none",
+		[NVMF_CLASS_IDLE] = "idle",
+		[NVMF_CLASS_PASSING] = "passing",
+		[NVMF_CLASS_WAITS_FOR_BUFFER] = "waits_for_buffer",
+		[NVMF_CLASS_WAITS_FOR_ROOM] = "waits_for_room",
+		[NVMF_CLASS_TRANSFERS] = "transfers",
+		[NVMF_CLASS_EXECUTES] = "executes",
+		[NVMF_CLASS_COMPLETES] = "completes",
+	};
+
+	return class < NVMF_CLASSES ? names[class] : "unknown";
+}
+
+const struct nvmf_transport_state *nvmf_transport_ops_state(const struct nvmf_transport_ops *ops, unsigned n)
+{
+	return n < ops->n_states && ops->states[n].class != NVMF_CLASS_NONE ? &ops->states[n] : NULL;
+}
+
+const struct nvmf_transport_state *nvmf_transport_state(const char *trtype, unsigned n)
+{
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
+
+	return ops != NULL ? nvmf_transport_ops_state(ops, n) : NULL;
+}
+
+static const struct nvmf_device_counter *transport_counter_at(const struct nvmf_transport_ops *ops, unsigned n)
+{
+	const struct nvmf_device_counter *c = ops->counters;
+
+	while (c != NULL && c->name != NULL && n-- != 0) {
+		c++;
+	}
+	return c != NULL && c->name != NULL ? c : NULL;
+}
+
+const struct nvmf_device_counter *nvmf_transport_counter(const char *trtype, unsigned n)
+{
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
+
+	return ops != NULL && n < NVMF_DEVICE_COUNTERS_MAX ? transport_counter_at(ops, n) : NULL;
+}
+
+unsigned nvmf_transport_counter_of_metric(const char *trtype, const char *metric)
+{
+	const struct nvmf_device_counter *c;
+
+	for (unsigned n = 0; (c = nvmf_transport_counter(trtype, n)) != NULL; n++) {
+		if (c->metric != NULL && strcmp(c->metric, metric) == 0) {
+			return n;
+		}
+	}
+	return NVMF_DEVICE_COUNTERS_MAX;
+}
+
+void nvmf_transport_add_device_stats(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats,
+				     const char *name, const void *counters)
+{
+	const struct nvmf_device_counter *c;
+
+	if (stats->num_devices == NVMF_STATS_DEVICES_MAX) {
+		return;
+	}
+	struct nvmf_device_stats *d = &stats->devices[stats->num_devices++];
+	snprintf(d->name, sizeof(d->name), "%s", name);
+	for (unsigned n = 0;
+	     n < NVMF_DEVICE_COUNTERS_MAX && (c = transport_counter_at(tgroup->transport->ops, n)) != NULL; n++) {
+		d->counters[n] = *(const uint64_t *)((const char *)counters + c->offset);
+	}
+}
+
+struct nvmf_request *nvmf_qpair_next_request(const struct nvmf_qpair *qpair, const struct nvmf_request *after)
+{
+	const struct nvmf_request_array *all = qpair->requests;
+
+	if (all == NULL || all->count == 0) {
+		return NULL;
+	}
+	char *first = (char *)all->first;
+	uint32_t i = after != NULL ? (uint32_t)((size_t)((const char *)after - first) / all->stride) + 1 : 0;
+	for (; i < all->count; i++) {
+		struct nvmf_request *req = (struct nvmf_request *)(first + i * all->stride);
+		if (req->qpair == qpair && nvmf_request_state_number(req) != NVMF_STATE_IDLE) {
+			return req;
+		}
+	}
+	return NULL;
+}
+
+/* ---- Transports of a target ---- */
+
 static int add_to_groups(struct nvmf_transport *t)
 {
 	struct nvmf_poll_group *group;

@@ -46,11 +46,41 @@ enum nvmf_next {
 	NVMF_NEXT_WAIT,
 };
 
-struct nvmf_transport_ops {
-	const char *name;          /* "RDMA" */
-	uint8_t trtype;            /* enum nvmf_trtype, for the discovery log */
-	uint8_t trace_object_type; /* TRACE_OBJECT_*: of its requests; 0: they are none */
+/* A number in the transport's queue pair that debuggers show; they read it from a core, so it is a plain one. */
+struct nvmf_qpair_field {
+	const char *name;            /* heading of its column; NULL ends a table */
+	uint16_t offset, size;       /* from the beginning of the struct; 1, 2, 4 or 8 bytes */
+	uint16_t of_offset, of_size; /* of a second number behind a slash, as in "reads 3/16"; size 0: none */
+	const char *const *names;    /* of its values; NULL: the number is shown */
+	unsigned n_names;
+};
+#define NVMF_QPAIR_FIELD(type_, field_) .offset = offsetof(type_, field_), .size = sizeof(((type_ *)0)->field_)
 
+/* Bytes from struct nvmf_request to a field of the transport's request that ends with it as req_. */
+#define NVMF_REQUEST_OFFSET(type_, req_, field_) ((int32_t)offsetof(type_, field_) - (int32_t)offsetof(type_, req_))
+
+struct nvmf_transport_ops {
+	const char *name; /* "RDMA" */
+	uint8_t trtype;   /* enum nvmf_trtype, for the discovery log */
+
+	/* How its requests show in traces. Their tracepoints are named with a common prefix: <prefix>NEW is the birth
+	 * of the object, <prefix>COMPLETED its end, and those between are states. Tools that read a file and cannot ask
+	 * rely on that. 0 and NULL: they do not show. */
+	uint8_t trace_object_type; /* TRACE_OBJECT_* */
+	const char *trace_prefix;  /* "RDMA_REQ_" */
+	const char *trace_group;   /* "nvmf_rdma" */
+
+	/* Its requests' states by number, at most NVMF_TRANSPORT_STATES, and where a request has its own: bytes from
+	 * struct nvmf_request to the uint8_t with the number and to the uint64_t with the ticks at which it began
+	 * (NVMF_REQUEST_OFFSET). The number is NVMF_STATE_IDLE while the request is not outstanding. */
+	const struct nvmf_transport_state *states;
+	unsigned n_states;
+	int32_t state_offset, state_ticks_offset;
+
+	/* What debuggers show of a queue pair, up to a field without a name; NULL: nothing. */
+	const struct nvmf_qpair_field *qpair_fields;
+	/* Counters of each device, up to one without a name; NULL: none. */
+	const struct nvmf_device_counter *counters;
 	/* Its own options (nvmf/transport_options.h), up to a line without a name; NULL: none. */
 	const struct nvmf_transport_option *options;
 
@@ -73,6 +103,7 @@ struct nvmf_transport_ops {
 	 * nvmf_transport_group. NULL and errno. */
 	struct nvmf_transport_group *(*group_create)(struct nvmf_transport *t, struct nvmf_poll_group *group);
 	void (*group_destroy)(struct nvmf_transport_group *tgroup); /* no queue pairs are left */
+	/* Adds group_bytes, connections, connection_bytes and, by nvmf_transport_add_device_stats(), the devices. */
 	void (*group_stats)(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats);
 
 	/* The group's thread, as all that follows. qpair_add finishes the connection (accepts it). On
@@ -93,13 +124,6 @@ struct nvmf_transport_ops {
 	 * will not run it any more; it has called or will call nvmf_request_fail(req, Command Abort
 	 * Requested). False: too late, it goes on. */
 	bool (*request_abort)(struct nvmf_request *req);
-	/* The queue pair's requests that are not idle, one by one: NULL: the first; NULL: no more. Not for
-	 * the hot path. */
-	struct nvmf_request *(*request_next)(struct nvmf_qpair *qpair, struct nvmf_request *after);
-	/* Fills in state, waits_for (NULL: nothing), state_age_ticks and object; the rest is filled in. */
-	void (*request_describe)(struct nvmf_request *req, struct nvmf_inflight *out);
-	/* The names of the states that it may tell, one by one; NULL: there are no more. */
-	const char *(*request_state)(unsigned n);
 
 	/* Private. */
 	SLIST_ENTRY(nvmf_transport_ops) link;
@@ -132,7 +156,19 @@ struct nvmf_transport_group {
 };
 struct thread *nvmf_poll_group_thread(const struct nvmf_poll_group *group);
 
+/* For group_stats: adds a device's counters, which lie in counters as the transport's table says. More devices than
+ * NVMF_STATS_DEVICES_MAX are left out. */
+void nvmf_transport_add_device_stats(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats,
+				     const char *name, const void *counters);
+
 /* ---- Queue pairs ---- */
+
+/* An array of requests in memory, at equal distances. Several queue pairs may have requests in one array. */
+struct nvmf_request_array {
+	struct nvmf_request *first;
+	size_t stride; /* bytes from one to the next */
+	uint32_t count;
+};
 
 /* One connection: the transport's struct begins with it, zeroed. */
 struct nvmf_qpair {
@@ -158,6 +194,9 @@ struct nvmf_qpair {
 	/* Rare. */
 	uint16_t trace_owner; /* set by the transport: its connection's, or 0 */
 	struct nvmf_transport_group *tgroup;
+	/* Set by the transport on the group's thread: where its requests are, to look for them; NULL: it has none.
+	 * Those count that are not idle and whose qpair is this. */
+	const struct nvmf_request_array *requests;
 	uint64_t state_ticks;
 	struct thread_timer connect_timer;
 	TAILQ_ENTRY(nvmf_qpair) group_link;
@@ -189,6 +228,9 @@ void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why);
 void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why);
 /* Group's thread: all its requests are idle and the connection is shut. ops->qpair_destroy() follows. */
 void nvmf_qpair_closed(struct nvmf_qpair *qpair);
+/* Group's thread: the queue pair's requests that are not idle, one by one. NULL: the first; NULL: there are no more.
+ * Not for the hot path: it looks at all requests of the array. */
+struct nvmf_request *nvmf_qpair_next_request(const struct nvmf_qpair *qpair, const struct nvmf_request *after);
 static inline enum nvmf_qpair_state nvmf_qpair_get_state(const struct nvmf_qpair *qpair)
 {
 	return (enum nvmf_qpair_state)qpair->state;

@@ -46,8 +46,8 @@ enum nvmf_rdma_request_state {
 	RDMA_REQ_COMPLETED = 11,
 	RDMA_REQ_RDY2COMPL_PEND = 18, /* no data, no room in the send queue */
 	RDMA_REQ_HAVE_BUFFER = 19,
-	RDMA_REQ_NEED_DATA_WR = 20, /* the pool of data work requests is empty */
-	RDMA_REQ_FREE = 31,         /* posted as a receive; no tracepoint: COMPLETED was the last */
+	RDMA_REQ_NEED_DATA_WR = 20,      /* the pool of data work requests is empty */
+	RDMA_REQ_FREE = NVMF_STATE_IDLE, /* posted as a receive; no tracepoint: COMPLETED was the last */
 	RDMA_REQ_STATES
 };
 
@@ -82,8 +82,7 @@ STAILQ_HEAD(nvmf_rdma_request_queue, nvmf_rdma_request);
 
 /* An array of requests with their capsules, in registered memory. */
 struct nvmf_rdma_request_array {
-	uint32_t count;
-	size_t stride;
+	struct nvmf_request_array base;
 	size_t bytes; /* of all of it */
 	uint8_t *memory, *commands, *icd;
 	struct iovec *iovs;
@@ -91,7 +90,7 @@ struct nvmf_rdma_request_array {
 
 static inline struct nvmf_rdma_request *nvmf_rdma_request_at(const struct nvmf_rdma_request_array *a, uint32_t i)
 {
-	return (struct nvmf_rdma_request *)(a->memory + i * a->stride);
+	return (struct nvmf_rdma_request *)(a->memory + i * a->base.stride);
 }
 
 /* Where a connection is, as its group sees it. */
@@ -100,7 +99,9 @@ enum nvmf_rdma_qpair_state {
 	NVMF_RDMA_QPAIR_LIVE,
 	NVMF_RDMA_QPAIR_CLOSING, /* its work is ending */
 	NVMF_RDMA_QPAIR_CLOSED,  /* nothing is left; the control thread unmakes it */
+	NVMF_RDMA_QPAIR_STATES,
 };
+extern const char *const nvmf_rdma_qpair_state_names[NVMF_RDMA_QPAIR_STATES]; /* "LIVE" */
 
 struct nvmf_rdma_qpair {
 	struct nvmf_qpair base;
@@ -147,6 +148,14 @@ struct nvmf_rdma_qpair {
 TAILQ_HEAD(nvmf_rdma_qpair_list, nvmf_rdma_qpair);
 STAILQ_HEAD(nvmf_rdma_dirty_list, nvmf_rdma_qpair);
 
+/* What a poll group counts of a device; nvmf_get_stats and metrics name these (transport.c). Group. */
+struct nvmf_rdma_counters {
+	uint64_t polls, idle_polls, completions, requests, request_latency;
+	uint64_t pending_free_request, pending_rdma_read, pending_rdma_write;
+	uint64_t total_send_wrs, send_doorbell_updates, total_recv_wrs, recv_doorbell_updates;
+	uint64_t memory_regions, registered_bytes; /* of our memory with the device, now; all groups share them */
+};
+
 /* A device in a group: one completion queue, and one shared receive queue where the device has them. Group. */
 #define NVMF_RDMA_QPAIR_BUCKETS 1024
 struct nvmf_rdma_poller {
@@ -161,7 +170,7 @@ struct nvmf_rdma_poller {
 	uint32_t region_hint;
 	bool no_wr_batching;                     /* a doorbell for each send */
 	struct nvmf_rdma_request_array requests; /* with a shared receive queue */
-	struct nvmf_device_stats stats;
+	struct nvmf_rdma_counters counters;
 	/* Control thread. */
 	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner */
 	uint32_t qps;                  /* connections it is kept for */
@@ -301,14 +310,11 @@ uint32_t nvmf_rdma_qpair_owed(const struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_qpair_reclaim(struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_qpair_run_pending(struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g);
-const char *nvmf_rdma_request_state_name(enum nvmf_rdma_request_state s);
+extern const struct nvmf_transport_state nvmf_rdma_request_states[RDMA_REQ_STATES];
 /* The transport ops on requests. */
 void nvmf_rdma_op_request_complete(struct nvmf_request *req);
 void nvmf_rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
 bool nvmf_rdma_op_request_abort(struct nvmf_request *req);
-struct nvmf_request *nvmf_rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after);
-void nvmf_rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out);
-const char *nvmf_rdma_op_request_state(unsigned n);
 
 /* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not
  * registered. */

@@ -86,8 +86,8 @@ static void post_sends_singly(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *wr
 	for (; wr != NULL; wr = next) {
 		next = wr->next;
 		wr->next = NULL;
-		qp->poller->stats.send_doorbell_updates++;
-		qp->poller->stats.total_send_wrs++;
+		qp->poller->counters.send_doorbell_updates++;
+		qp->poller->counters.total_send_wrs++;
 		if (ibv_post_send(qp->verbs, wr, &bad) != 0) {
 			wr->next = next;
 			end_unposted_sends(qp, wr);
@@ -108,9 +108,9 @@ static void post_qpair_sends(struct nvmf_rdma_qpair *qp)
 		post_sends_singly(qp, first);
 		return;
 	}
-	qp->poller->stats.send_doorbell_updates++;
+	qp->poller->counters.send_doorbell_updates++;
 	for (const struct ibv_send_wr *wr = first; wr != NULL; wr = wr->next) {
-		qp->poller->stats.total_send_wrs++;
+		qp->poller->counters.total_send_wrs++;
 	}
 	if (unlikely(ibv_post_send(qp->verbs, first, &bad) != 0)) {
 		end_unposted_sends(qp, bad);
@@ -136,8 +136,8 @@ static void post_qpair_receives(struct nvmf_rdma_qpair *qp)
 		nvmf_qpair_fail(&qp->base, "receives could not be posted");
 	}
 	qp->receives += n;
-	qp->poller->stats.recv_doorbell_updates++;
-	qp->poller->stats.total_recv_wrs += n;
+	qp->poller->counters.recv_doorbell_updates++;
+	qp->poller->counters.total_recv_wrs += n;
 }
 
 static void post_shared_receives(struct nvmf_rdma_poller *p)
@@ -148,9 +148,9 @@ static void post_shared_receives(struct nvmf_rdma_poller *p)
 		return;
 	}
 	p->recv_first = p->recv_last = NULL;
-	p->stats.recv_doorbell_updates++;
+	p->counters.recv_doorbell_updates++;
 	for (const struct ibv_recv_wr *wr = first; wr != NULL; wr = wr->next) {
-		p->stats.total_recv_wrs++;
+		p->counters.total_recv_wrs++;
 	}
 	if (unlikely(ibv_post_srq_recv(p->srq, first, &bad) != 0)) {
 		log_limited(LOG_LEVEL_WARNING, "receives could not be posted to the shared queue");
@@ -236,7 +236,7 @@ static void handle_receive(struct nvmf_rdma_poller *p, struct nvmf_rdma_request 
 						   : "more commands than its queue has entries");
 		return;
 	}
-	p->stats.requests++;
+	p->counters.requests++;
 	nvmf_rdma_request_received(qp, r, wc->byte_len);
 }
 
@@ -318,11 +318,11 @@ static int poll_device(void *ctx)
 	struct nvmf_rdma_poller *p = ctx;
 	unsigned n = poller_take_completions(p);
 
-	p->stats.polls++;
+	p->counters.polls++;
 	if (n == 0) {
-		p->stats.idle_polls++;
+		p->counters.idle_polls++;
 	}
-	p->stats.completions += n;
+	p->counters.completions += n;
 	if (unlikely(nvmf_buffers_are_awaited(&p->tgroup->buffers) || !STAILQ_EMPTY(&p->tgroup->waiting_wrs))) {
 		nvmf_rdma_group_run_waiting(p->tgroup);
 	}
@@ -395,6 +395,7 @@ void nvmf_rdma_poller_add_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 	/* what is left of an earlier queue pair of this number is taken out first */
 	nvmf_rdma_poller_drain(p);
 	qp->poller = p;
+	qp->base.requests = p->srq != NULL ? &p->requests.base : &qp->requests.base;
 	p->tgroup->connections++;
 	p->tgroup->connection_bytes += sizeof(*qp) + qp->requests.bytes;
 	SLIST_INSERT_HEAD(&p->by_number[qp->verbs->qp_num % NVMF_RDMA_QPAIR_BUCKETS], qp, number_link);
@@ -412,6 +413,7 @@ void nvmf_rdma_poller_remove_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_
 	if (!qp->abandoned) {
 		nvmf_rdma_poller_forget_qpair(p, qp);
 	}
+	qp->base.requests = NULL;
 	p->tgroup->connections--;
 	p->tgroup->connection_bytes -= sizeof(*qp) + qp->requests.bytes;
 }
@@ -431,7 +433,8 @@ int nvmf_rdma_poller_reserve(struct nvmf_rdma_poller *p, uint32_t n)
 			log_limited(LOG_LEVEL_WARNING,
 				    "%s: a completion queue of %u entries cannot grow to %u: %s (fewer connections, or "
 				    "a smaller max_srq_depth or max_queue_depth, need less)",
-				    p->stats.name, p->cq_size, needed, strerror(rc > 0 ? rc : errno));
+				    nvmf_rdma_device_name(p->device), p->cq_size, needed,
+				    strerror(rc > 0 ? rc : errno));
 			return -ENOSPC;
 		}
 		p->cq_size = size;
@@ -566,13 +569,12 @@ static struct nvmf_rdma_poller *poller_create(struct nvmf_rdma_group *g, struct 
 	p->tgroup = g;
 	p->no_wr_batching = nvmf_rdma_opts(t)->no_wr_batching;
 	STAILQ_INIT(&p->dirty);
-	snprintf(p->stats.name, sizeof(p->stats.name), "%s", ibv_get_device_name(d->verbs->device));
 	p->comp = ibv_create_comp_channel(d->verbs);
 	p->cq = p->comp ? make_completion_queue(p, cqes) : NULL;
 	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;
 	if (p->cq == NULL || fcntl(p->comp->fd, F_SETFL, O_NONBLOCK) != 0 || make_shared_receive_queue(p, t) != 0) {
 		log_limited(LOG_LEVEL_ERROR, "%s: no completion queue of %d entries for a poll group: %s",
-			    p->stats.name, cqes, strerror(errno));
+			    nvmf_rdma_device_name(p->device), cqes, strerror(errno));
 		poller_free(p);
 		return NULL;
 	}

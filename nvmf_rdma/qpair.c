@@ -43,16 +43,16 @@ static struct nvmf_rdma_transport *qpair_transport(const struct nvmf_rdma_qpair 
 	return nvmf_rdma_transport_of(qp->base.transport);
 }
 
-static const char *qpair_state_name(enum nvmf_rdma_qpair_state state)
-{
-	static const char *const names[] = {
-		[NVMF_RDMA_QPAIR_SETUP] = "setup",
-		[NVMF_RDMA_QPAIR_LIVE] = "live",
-		[NVMF_RDMA_QPAIR_CLOSING] = "closing",
-		[NVMF_RDMA_QPAIR_CLOSED] = "closed",
-	};
+const char *const nvmf_rdma_qpair_state_names[NVMF_RDMA_QPAIR_STATES] = {
+	[NVMF_RDMA_QPAIR_SETUP] = "SETUP",
+	[NVMF_RDMA_QPAIR_LIVE] = "LIVE",
+	[NVMF_RDMA_QPAIR_CLOSING] = "CLOSING",
+	[NVMF_RDMA_QPAIR_CLOSED] = "CLOSED",
+};
 
-	return state < ARRAY_SIZE(names) ? names[state] : "unknown";
+static const char *connection_state_name(unsigned n)
+{
+	return n < NVMF_RDMA_QPAIR_STATES ? nvmf_rdma_qpair_state_names[n] : "unknown";
 }
 
 static const uint32_t next_states[] = {
@@ -61,7 +61,7 @@ static const uint32_t next_states[] = {
 	[NVMF_RDMA_QPAIR_CLOSING] = 1u << NVMF_RDMA_QPAIR_CLOSED,
 	[NVMF_RDMA_QPAIR_CLOSED] = 0,
 };
-STATE_MACHINE(qpair_machine, "nvmf_rdma connection", qpair_state_name, next_states)
+STATE_MACHINE(qpair_machine, "nvmf_rdma connection", connection_state_name, next_states)
 
 static void qpair_set_state(struct nvmf_rdma_qpair *qp, enum nvmf_rdma_qpair_state new)
 {
@@ -345,7 +345,7 @@ static int make_qpair_receives(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_poll
 	if (rc != 0) {
 		return rc;
 	}
-	for (uint32_t i = 0; i < qp->requests.count; i++) {
+	for (uint32_t i = 0; i < qp->requests.base.count; i++) {
 		struct nvmf_rdma_request *r = nvmf_rdma_request_at(&qp->requests, i);
 		struct ibv_recv_wr *bad;
 

@@ -30,30 +30,37 @@ static const uint32_t next_states[RDMA_REQ_STATES] = {
 	[RDMA_REQ_COMPLETED] = TO(FREE),
 };
 
-static const char *const state_names[RDMA_REQ_STATES] = {
-	[RDMA_REQ_FREE] = "free",
-	[RDMA_REQ_NEW] = "new",
-	[RDMA_REQ_NEED_BUFFER] = "need buffer",
-	[RDMA_REQ_HAVE_BUFFER] = "have buffer",
-	[RDMA_REQ_NEED_DATA_WR] = "need data work request",
-	[RDMA_REQ_TX_PENDING_H2C] = "transfer host to controller pending",
-	[RDMA_REQ_TX_H2C] = "transferring host to controller",
-	[RDMA_REQ_RDY_TO_EXECUTE] = "ready to execute",
-	[RDMA_REQ_EXECUTING] = "executing",
-	[RDMA_REQ_EXECUTED] = "executed",
-	[RDMA_REQ_TX_PENDING_C2H] = "transfer controller to host pending",
-	[RDMA_REQ_RDY2COMPL_PEND] = "response pending",
-	[RDMA_REQ_RDY_TO_COMPL] = "ready to complete",
-	[RDMA_REQ_COMPLETING_C2H] = "completing with data",
-	[RDMA_REQ_COMPLETING] = "completing",
-	[RDMA_REQ_COMPLETED] = "completed",
+#define STATE(s_, name_, class_, ...) [RDMA_REQ_##s_] = {name_, #s_, .class = NVMF_CLASS_##class_, ##__VA_ARGS__}
+#define MORE_WRS                      "nvmf_create_transport data_wr_pool_size=N"
+
+const struct nvmf_transport_state nvmf_rdma_request_states[RDMA_REQ_STATES] = {
+	STATE(FREE, "free", IDLE),
+	STATE(NEW, "new", PASSING),
+	STATE(NEED_BUFFER, "need buffer", WAITS_FOR_BUFFER, .waits_for = "data buffer"),
+	STATE(HAVE_BUFFER, "have buffer", PASSING),
+	STATE(NEED_DATA_WR, "need data work request", WAITS_FOR_ROOM, .waits_for = "data work request",
+	      .remedy = MORE_WRS),
+	STATE(TX_PENDING_H2C, "transfer host to controller pending", WAITS_FOR_ROOM, .waits_for = "RDMA READ credit"),
+	STATE(TX_H2C, "transferring host to controller", TRANSFERS, .waits_for = "the host's data"),
+	STATE(RDY_TO_EXECUTE, "ready to execute", PASSING),
+	STATE(EXECUTING, "executing", EXECUTES),
+	STATE(EXECUTED, "executed", PASSING),
+	STATE(TX_PENDING_C2H, "transfer controller to host pending", WAITS_FOR_ROOM,
+	      .waits_for = "room in the send queue"),
+	STATE(RDY2COMPL_PEND, "response pending", WAITS_FOR_ROOM, .waits_for = "room in the send queue"),
+	STATE(RDY_TO_COMPL, "ready to complete", PASSING),
+	STATE(COMPLETING_C2H, "completing with data", COMPLETES, .waits_for = "the host's acknowledgement"),
+	STATE(COMPLETING, "completing", COMPLETES, .waits_for = "the host's acknowledgement"),
+	STATE(COMPLETED, "completed", PASSING),
 };
 
-const char *nvmf_rdma_request_state_name(enum nvmf_rdma_request_state s)
+static const char *request_state_name(unsigned n)
 {
-	return s < RDMA_REQ_STATES && state_names[s] != NULL ? state_names[s] : "unknown";
+	const char *name = n < RDMA_REQ_STATES ? nvmf_rdma_request_states[n].name : NULL;
+
+	return name != NULL ? name : "unknown";
 }
-STATE_MACHINE(request_machine, "nvmf_rdma request", nvmf_rdma_request_state_name, next_states)
+STATE_MACHINE(request_machine, "nvmf_rdma request", request_state_name, next_states)
 
 /* Inlined with a constant state, so that one record is left of the switch. */
 static ALWAYS_INLINE void record_request_state(const struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
@@ -239,7 +246,7 @@ void nvmf_rdma_op_request_complete(struct nvmf_request *req)
 	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
 
 	set_request_state(r, RDMA_REQ_EXECUTED);
-	r->qp->poller->stats.request_latency += thread_now() - req->start_ticks;
+	r->qp->poller->counters.request_latency += thread_now() - req->start_ticks;
 	if (unlikely(is_closing(r))) {
 		release_request(r);
 		nvmf_rdma_qpair_check_closed(r->qp);
@@ -299,7 +306,7 @@ static void start_read(struct nvmf_rdma_request *r)
 	}
 	if (!STAILQ_EMPTY(&qp->pending) || !has_read_credits(qp, r)) {
 		set_request_state(r, RDMA_REQ_TX_PENDING_H2C);
-		qp->poller->stats.pending_rdma_read++;
+		qp->poller->counters.pending_rdma_read++;
 		STAILQ_INSERT_TAIL(&qp->pending, r, wait);
 		return;
 	}
@@ -514,7 +521,7 @@ void nvmf_rdma_qpair_fail_waiting(struct nvmf_rdma_qpair *qp)
 {
 	const struct nvmf_rdma_request_array *all = qpair_requests(qp);
 
-	for (uint32_t i = 0; i < all->count; i++) {
+	for (uint32_t i = 0; i < all->base.count; i++) {
 		struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
 		if (r->state != RDMA_REQ_FREE && r->qp == qp) {
 			fail_waiting_request(r);
@@ -537,7 +544,7 @@ uint32_t nvmf_rdma_qpair_owed(const struct nvmf_rdma_qpair *qp)
 		return n; /* it never went live */
 	}
 	const struct nvmf_rdma_request_array *all = qpair_requests(qp);
-	for (uint32_t i = 0; i < all->count; i++) {
+	for (uint32_t i = 0; i < all->base.count; i++) {
 		const struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
 		n += r->qp == qp && device_owes_request(r);
 	}
@@ -548,7 +555,7 @@ void nvmf_rdma_qpair_reclaim(struct nvmf_rdma_qpair *qp)
 {
 	const struct nvmf_rdma_request_array *all = qp->poller != NULL ? qpair_requests(qp) : NULL;
 
-	for (uint32_t i = 0; all != NULL && i < all->count; i++) {
+	for (uint32_t i = 0; all != NULL && i < all->base.count; i++) {
 		struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
 
 		if (r->qp != qp || !device_owes_request(r)) {
@@ -561,54 +568,4 @@ void nvmf_rdma_qpair_reclaim(struct nvmf_rdma_qpair *qp)
 		}
 	}
 	qp->receives = 0;
-}
-
-/* For who looks on. */
-
-struct nvmf_request *nvmf_rdma_op_request_next(struct nvmf_qpair *qpair, struct nvmf_request *after)
-{
-	struct nvmf_rdma_qpair *qp = nvmf_rdma_qpair_of(qpair);
-
-	if (qp->poller == NULL) {
-		return NULL;
-	}
-	const struct nvmf_rdma_request_array *all = qpair_requests(qp);
-	uint32_t i = after ? (uint32_t)(((uint8_t *)nvmf_rdma_request_of(after) - all->memory) / all->stride) + 1 : 0;
-	for (; i < all->count; i++) {
-		struct nvmf_rdma_request *r = nvmf_rdma_request_at(all, i);
-		if (r->state != RDMA_REQ_FREE && r->qp == qp) {
-			return &r->req;
-		}
-	}
-	return NULL;
-}
-
-const char *nvmf_rdma_op_request_state(unsigned n)
-{
-	for (unsigned s = 0; s < RDMA_REQ_FREE; s++) { /* the numbers have gaps */
-		if (state_names[s] != NULL && n-- == 0) {
-			return state_names[s];
-		}
-	}
-	return NULL;
-}
-
-void nvmf_rdma_op_request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
-{
-	static const char *const waits[RDMA_REQ_STATES] = {
-		[RDMA_REQ_NEED_BUFFER] = "data buffer",
-		[RDMA_REQ_NEED_DATA_WR] = "data work request",
-		[RDMA_REQ_TX_PENDING_H2C] = "RDMA READ credit",
-		[RDMA_REQ_TX_H2C] = "the host's data",
-		[RDMA_REQ_TX_PENDING_C2H] = "room in the send queue",
-		[RDMA_REQ_RDY2COMPL_PEND] = "room in the send queue",
-		[RDMA_REQ_COMPLETING_C2H] = "the host's acknowledgement",
-		[RDMA_REQ_COMPLETING] = "the host's acknowledgement",
-	};
-	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
-
-	out->state = nvmf_rdma_request_state_name(r->state);
-	out->waits_for = waits[r->state];
-	out->state_age_ticks = env_ticks() - r->state_ticks;
-	out->object = req;
 }

@@ -63,19 +63,21 @@ int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t c
 	uint32_t request_lkey, command_lkey, icd_lkey = 0;
 
 	*a = (struct nvmf_rdma_request_array){
-		.count = count, .stride = align_to_line(offsetof(struct nvmf_rdma_request, req) + nvmf_request_size())};
-	a->memory = env_dma_zmalloc(count * a->stride, 64, -1);
+		.base.count = count,
+		.base.stride = align_to_line(offsetof(struct nvmf_rdma_request, req) + nvmf_request_size())};
+	a->memory = env_dma_zmalloc(count * a->base.stride, 64, -1);
 	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
 	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
 	a->iovs = calloc((size_t)count * t->buffers.max_per_request, sizeof(*a->iovs));
-	a->bytes = count * (a->stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) +
+	a->bytes = count * (a->base.stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) +
 			    t->buffers.max_per_request * sizeof(*a->iovs));
 	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
 		nvmf_rdma_request_array_destroy(a);
 		return -ENOMEM;
 	}
+	a->base.first = &nvmf_rdma_request_at(a, 0)->req;
 	/* each in one region, but perhaps each in another */
-	if (!find_local_key(p, a->memory, count * a->stride, &request_lkey) ||
+	if (!find_local_key(p, a->memory, count * a->base.stride, &request_lkey) ||
 	    !find_local_key(p, a->commands, count * sizeof(struct nvme_sqe), &command_lkey) ||
 	    (icd != 0 && !find_local_key(p, a->icd, count * icd_stride, &icd_lkey))) {
 		nvmf_rdma_request_array_destroy(a);

@@ -157,28 +157,69 @@ static void fill_group_stats(struct nvmf_transport_group *base, struct nvmf_tran
 	struct nvmf_rdma_group *g = nvmf_rdma_group_of(base);
 	struct nvmf_rdma_poller *p;
 
-	stats->pending_data_buffer = g->buffers.waits;
 	stats->connections = g->connections;
 	stats->connection_bytes = g->connection_bytes;
 	stats->group_bytes =
 		sizeof(*g) + nvmf_rdma_data_wr_count(nvmf_rdma_transport_of(g->base.transport)) * sizeof(*g->data_wrs);
 	TAILQ_FOREACH (p, &g->pollers, link) {
 		stats->group_bytes += sizeof(*p) + p->requests.bytes;
-		if (stats->num_devices < NVMF_STATS_DEVICES_MAX) {
-			struct nvmf_device_stats *d = &stats->devices[stats->num_devices++];
+		struct nvmf_rdma_counters counters = p->counters;
 
-			*d = p->stats;
-			/* on the group's thread: the table is read as verbs_region_find() does */
-			d->memory_regions = __atomic_load_n(&p->device->pd->table, __ATOMIC_ACQUIRE)->count;
-			d->registered_bytes = __atomic_load_n(&p->device->pd->registered_bytes, __ATOMIC_RELAXED);
-		}
+		/* on the group's thread: the table is read as verbs_region_find() does */
+		counters.memory_regions = __atomic_load_n(&p->device->pd->table, __ATOMIC_ACQUIRE)->count;
+		counters.registered_bytes = __atomic_load_n(&p->device->pd->registered_bytes, __ATOMIC_RELAXED);
+		nvmf_transport_add_device_stats(base, stats, nvmf_rdma_device_name(p->device), &counters);
 	}
 }
+
+#define COUNTER(field_, ...)                                                                                           \
+	{                                                                                                              \
+		.name = #field_, .offset = offsetof(struct nvmf_rdma_counters, field_), ##__VA_ARGS__                  \
+	}
+
+static const struct nvmf_device_counter device_counters[] = {
+	COUNTER(polls, .metric = "polls_total", .help = "How often the device's completion queue was polled."),
+	COUNTER(idle_polls, .metric = "idle_polls_total", .help = "Polls that found nothing."),
+	COUNTER(completions, .metric = "completions_total", .help = "Completions."),
+	COUNTER(requests, .metric = "requests_total", .help = "Commands received."),
+	COUNTER(request_latency),
+	COUNTER(pending_free_request, .waits_for = "free request"),
+	COUNTER(pending_rdma_read, .waits_for = "RDMA READ credit or room", .metric = "read_waits_total",
+		.help = "Transfers from a host that waited for a credit or room."),
+	COUNTER(pending_rdma_write, .waits_for = "room to send", .metric = "write_waits_total",
+		.help = "Answers that waited for room."),
+	COUNTER(total_send_wrs, .metric = "send_work_requests_total", .help = "Work requests posted to send queues."),
+	COUNTER(send_doorbell_updates, .metric = "send_doorbells_total", .help = "Posts that they took."),
+	COUNTER(total_recv_wrs),
+	COUNTER(recv_doorbell_updates),
+	COUNTER(memory_regions),
+	COUNTER(registered_bytes),
+	{0},
+};
+
+#define FIELD(name_, field_) .name = name_, NVMF_QPAIR_FIELD(struct nvmf_rdma_qpair, field_)
+
+static const struct nvmf_qpair_field qpair_fields[] = {
+	{FIELD("connection", state), .names = nvmf_rdma_qpair_state_names, .n_names = NVMF_RDMA_QPAIR_STATES},
+	{FIELD("commands", in_use)},
+	{FIELD("send room", send_room)},
+	{FIELD("reads", reads), .of_offset = offsetof(struct nvmf_rdma_qpair, max_reads),
+	 .of_size = sizeof(((struct nvmf_rdma_qpair *)0)->max_reads)},
+	{0},
+};
 
 static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.name = "RDMA",
 	.trtype = NVMF_TRTYPE_RDMA,
 	.trace_object_type = TRACE_OBJECT_NVMF_RDMA_IO,
+	.trace_prefix = "RDMA_REQ_",
+	.trace_group = "nvmf_rdma",
+	.states = nvmf_rdma_request_states,
+	.n_states = RDMA_REQ_STATES,
+	.state_offset = NVMF_REQUEST_OFFSET(struct nvmf_rdma_request, req, state),
+	.state_ticks_offset = NVMF_REQUEST_OFFSET(struct nvmf_rdma_request, req, state_ticks),
+	.qpair_fields = qpair_fields,
+	.counters = device_counters,
 	.options = options,
 	.opts_init = init_opts,
 	.create = create_transport,
@@ -196,8 +237,5 @@ static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.request_complete = nvmf_rdma_op_request_complete,
 	.request_continue = nvmf_rdma_op_request_continue,
 	.request_abort = nvmf_rdma_op_request_abort,
-	.request_next = nvmf_rdma_op_request_next,
-	.request_describe = nvmf_rdma_op_request_describe,
-	.request_state = nvmf_rdma_op_request_state,
 };
 NVMF_TRANSPORT(nvmf_rdma_ops)

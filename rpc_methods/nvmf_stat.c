@@ -224,25 +224,15 @@ RPC_METHOD("nvmf_get_inflight", rpc_get_inflight, struct get_inflight, get_infli
 
 /* ---- Statistics ---- */
 
-static json_t *device_json(const struct nvmf_device_stats *d)
+static json_t *device_json(const char *trtype, const struct nvmf_device_stats *d)
 {
+	const struct nvmf_device_counter *c;
 	json_t *o = json_object();
 
 	json_object_set_new(o, "name", rpc_string(d->name));
-	json_object_set_new(o, "polls", rpc_uint(d->polls));
-	json_object_set_new(o, "idle_polls", rpc_uint(d->idle_polls));
-	json_object_set_new(o, "completions", rpc_uint(d->completions));
-	json_object_set_new(o, "requests", rpc_uint(d->requests));
-	json_object_set_new(o, "request_latency", rpc_uint(d->request_latency));
-	json_object_set_new(o, "pending_free_request", rpc_uint(d->pending_free_request));
-	json_object_set_new(o, "pending_rdma_read", rpc_uint(d->pending_rdma_read));
-	json_object_set_new(o, "pending_rdma_write", rpc_uint(d->pending_rdma_write));
-	json_object_set_new(o, "total_send_wrs", rpc_uint(d->total_send_wrs));
-	json_object_set_new(o, "send_doorbell_updates", rpc_uint(d->send_doorbell_updates));
-	json_object_set_new(o, "total_recv_wrs", rpc_uint(d->total_recv_wrs));
-	json_object_set_new(o, "recv_doorbell_updates", rpc_uint(d->recv_doorbell_updates));
-	json_object_set_new(o, "memory_regions", rpc_uint(d->memory_regions));
-	json_object_set_new(o, "registered_bytes", rpc_uint(d->registered_bytes));
+	for (unsigned n = 0; (c = nvmf_transport_counter(trtype, n)) != NULL; n++) {
+		json_object_set_new(o, c->name, rpc_uint(d->counters[n]));
+	}
 	return o;
 }
 
@@ -251,7 +241,7 @@ static json_t *transport_json(const struct nvmf_transport_stats *t)
 	json_t *o = json_object(), *devices = json_array();
 
 	for (unsigned i = 0; i < t->num_devices; i++) {
-		json_array_append_new(devices, device_json(&t->devices[i]));
+		json_array_append_new(devices, device_json(t->trtype, &t->devices[i]));
 	}
 	json_object_set_new(o, "trtype", rpc_string(t->trtype));
 	json_object_set_new(o, "pending_data_buffer", rpc_uint(t->pending_data_buffer));

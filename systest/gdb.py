@@ -295,13 +295,12 @@ def test_damaged_memory_gives_errors_and_no_endless_loop():
             check("end" in g.all.rsplit("== ", 1)[1], f"{what}: {g.all[-2000:]}")
 
 
-def damage_under_io(hung, shared):
+def damage_under_io(hung):
     """Of a daemon with hung commands: (what, the address of what is overwritten, with which bytes or expression, which command must complain,
     with which words)."""
     request = f"((struct nvmf_request *){hung['object']})"
     qpair, view, channel, io = f"{request}->qpair", f"{request}->ns_view", f"{request}->bdev_io.ch", f"(&{request}->bdev_io)"
-    rdma = f"((struct nvmf_rdma_qpair *){qpair})"
-    requests = f"{rdma}->poller->requests" if shared else f"{rdma}->requests"
+    requests = f"{qpair}->requests"
     wild, unmapped = b"A" * 8, struct.pack("<Q", 0x7f00dead0000)
     drill = f"varve_bdev_io {io}"
     return [
@@ -309,10 +308,10 @@ def damage_under_io(hung, shared):
         ("queue pair: a list that loops", f"&{qpair}->group_link.tqe_next", qpair, "varve_qpairs", "queue pairs of a poll group: after "),
         ("queue pair: a wild transport", f"&{qpair}->transport", wild, "varve_inflight", "a queue pair's transport is the wild pointer"),
         ("queue pair: an unmapped view", f"&{qpair}->view", unmapped, "varve_qpairs", "at 0x7f00dead0000 are not in this process or core"),
-        ("queue pair: a wild poller", f"&{rdma}->poller", wild, "varve_inflight", "a queue pair's poller is the wild pointer"),
-        ("requests: a wild array", f"&{requests}.memory", wild, "varve_inflight", "the array of requests is the wild pointer"),
-        ("requests: too many", f"&{requests}.count", b"\xff\xff\xff\x7f", "varve_inflight", "error: there cannot be 2147483647 requests"),
-        ("requests: of no size", f"&{requests}.stride", bytes(4), "varve_inflight", "requests of 0 bytes"),
+        ("queue pair: wild requests", f"&{requests}", wild, "varve_inflight", "a queue pair's array of requests is the wild pointer"),
+        ("requests: a wild array", f"&{requests}->first", wild, "varve_inflight", "the array of requests is the wild pointer"),
+        ("requests: too many", f"&{requests}->count", b"\xff\xff\xff\x7f", "varve_inflight", "error: there cannot be 2147483647 requests"),
+        ("requests: of no size", f"&{requests}->stride", bytes(4), "varve_inflight", "requests of 0 bytes"),
         ("request: a place that is none", f"&{request}->where", b"\x4d", "varve_inflight", "77 (no such state)"),
         ("request: a wild command", f"&{request}->sqe", wild, "varve_inflight", "a request's command is the wild pointer"),
         ("request: a wild namespace", f"&{request}->ns_view", wild, "varve_inflight", "a request's namespace is the wild pointer"),
@@ -335,8 +334,7 @@ def test_damage_of_queue_pairs_requests_controllers_and_channels():
 
 
 def check_damage_under_io(hung, core):
-    shared = core.evaluate([f"((struct nvmf_rdma_qpair *)((struct nvmf_request *){hung['object']})->qpair)->poller->srq"])
-    cases = damage_under_io(hung, any(shared.values()))
+    cases = damage_under_io(hung)
     values = core.evaluate([e for _, where, what, _, _ in cases for e in (where, what) if isinstance(e, str)])
     for name, where, what, command, words in cases:
         with core.overwritten(values[where], struct.pack("<Q", values[what]) if isinstance(what, str) else what):

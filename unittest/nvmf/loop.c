@@ -8,7 +8,19 @@
 #define PIECE  4096
 #define PIECES (LOOP_MAX_IO / PIECE)
 
+enum loop_state {
+	LOOP_NEW = 0,
+	LOOP_NEED_BUFFER = 1,
+	LOOP_NEED_CREDIT = 2, /* never: a state that only this transport has, for the tools to show */
+	LOOP_EXECUTING = 3,
+	LOOP_COMPLETING = 4,
+	LOOP_IDLE = NVMF_STATE_IDLE,
+	LOOP_STATES,
+};
+
 struct loop_request {
+	uint8_t state; /* enum loop_state */
+	uint64_t state_ticks;
 	struct loop_cmd *cmd; /* NULL: idle */
 	struct loop_qpair *qp;
 	bool waits_for_data;
@@ -20,13 +32,24 @@ struct loop_request {
 struct loop_qpair {
 	struct nvmf_qpair q; /* first */
 	struct loop_conn *conn;
-	struct loop_request *requests[LOOP_QUEUE * 2];
+	struct nvmf_request_array requests;
+	uint32_t turns;
 	bool closing;
 	unsigned in_use;
 };
 
 struct loop_group {
 	struct nvmf_transport_group g;
+};
+
+/* What only this transport has. */
+struct loop_opts {
+	uint32_t loop_turns;
+	bool loop_slowly;
+};
+
+struct loop_counters {
+	uint64_t turns, credit_waits, unseen;
 };
 
 const struct nvmf_address loop_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "here", "1"};
@@ -51,6 +74,43 @@ static struct nvmf_subsystem *subsystem;
 static struct loop_request *to_loop(struct nvmf_request *req)
 {
 	return (struct loop_request *)((char *)req - offsetof(struct loop_request, req));
+}
+
+static const struct nvmf_transport_option loop_options[] = {
+	NVMF_TRANSPORT_OPTION(struct loop_opts, loop_turns, NVMF_OPTION_UINT32, 3, "turns of the loop", .min = 1,
+			      .max = 9),
+	NVMF_TRANSPORT_OPTION(struct loop_opts, loop_slowly, NVMF_OPTION_BOOL, true, "no hurry"),
+	{0},
+};
+
+static const struct nvmf_device_counter loop_counters[] = {
+	{"turns", .metric = "turns_total", .help = "Turns of the loop.",
+	 .offset = offsetof(struct loop_counters, turns)},
+	{"pending_credit", .waits_for = "loop credit", .offset = offsetof(struct loop_counters, credit_waits)},
+	{"unseen", .offset = offsetof(struct loop_counters, unseen)},
+	{0},
+};
+
+#define STATE(s_, name_, class_, ...) [LOOP_##s_] = {name_, #s_, .class = NVMF_CLASS_##class_, ##__VA_ARGS__}
+static const struct nvmf_transport_state loop_states[LOOP_STATES] = {
+	STATE(NEW, "loop new", PASSING),
+	STATE(NEED_BUFFER, "loop need buffer", WAITS_FOR_BUFFER, .waits_for = "data buffer"),
+	STATE(NEED_CREDIT, "loop need credit", WAITS_FOR_ROOM, .waits_for = "loop credit",
+	      .remedy = "nvmf_create_transport loop_turns=N"),
+	STATE(EXECUTING, "loop executing", EXECUTES),
+	STATE(COMPLETING, "loop completing", COMPLETES),
+	STATE(IDLE, "loop idle", IDLE),
+};
+
+static const struct nvmf_qpair_field loop_fields[] = {
+	{.name = "turns", NVMF_QPAIR_FIELD(struct loop_qpair, turns)},
+	{0},
+};
+
+static void set_state(struct loop_request *lr, enum loop_state state)
+{
+	lr->state = (uint8_t)state;
+	lr->state_ticks = thread_now();
 }
 
 static void opts_init(struct nvmf_transport_opts *o)
@@ -105,13 +165,16 @@ static void group_destroy(struct nvmf_transport_group *tgroup)
 
 static void group_stats(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats)
 {
-	stats->pending_data_buffer = 7;
+	stats->pending_data_buffer = 7; /* it has no struct nvmf_buffer_group */
+	nvmf_transport_add_device_stats(tgroup, stats, "loop0",
+					&(struct loop_counters){.turns = 11, .credit_waits = 5, .unseen = 6});
 }
 
 static int qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair)
 {
 	struct loop_qpair *qp = (struct loop_qpair *)qpair;
 
+	qpair->requests = &qp->requests;
 	qp->conn->qp = qp;
 	qp->conn->thread = thread_current();
 	atomic_store(&qp->conn->added, true);
@@ -127,6 +190,7 @@ static void request_idle(struct loop_request *lr)
 	free(lr->buffer);
 	lr->buffer = NULL;
 	lr->cmd = NULL;
+	set_state(lr, LOOP_IDLE);
 	lr->waits_for_data = false;
 	atomic_fetch_sub(&loop_requests, 1);
 	if (--qp->in_use == 0 && qp->closing) {
@@ -149,15 +213,20 @@ static void cmd_gone(struct loop_cmd *cmd)
 	cmd_done(cmd, &(struct nvme_cqe){.status = (uint16_t)(LOOP_STATUS_GONE << 1)});
 }
 
+static struct loop_request *request_at(const struct loop_qpair *qp, uint32_t i)
+{
+	return to_loop((struct nvmf_request *)((char *)qp->requests.first + i * qp->requests.stride));
+}
+
 static void qpair_close(struct nvmf_qpair *qpair)
 {
 	struct loop_qpair *qp = (struct loop_qpair *)qpair;
 
 	qp->closing = true;
 	qp->in_use++; /* ours, while we look */
-	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
-		struct loop_request *lr = qp->requests[i];
-		if (lr != NULL && lr->cmd != NULL && lr->waits_for_data) {
+	for (uint32_t i = 0; i < qp->requests.count; i++) {
+		struct loop_request *lr = request_at(qp, i);
+		if (lr->cmd != NULL && lr->waits_for_data) {
 			cmd_gone(lr->cmd);
 			request_idle(lr);
 		}
@@ -171,9 +240,7 @@ static void qpair_destroy(struct nvmf_qpair *qpair)
 {
 	struct loop_qpair *qp = (struct loop_qpair *)qpair;
 
-	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
-		free(qp->requests[i]);
-	}
+	free((char *)qp->requests.first - offsetof(struct loop_request, req));
 	qp->conn->qp = NULL;
 	atomic_store(&qp->conn->closed, true);
 	free(qp);
@@ -275,6 +342,7 @@ static void go_on(struct loop_request *lr)
 		nvmf_request_fail(req, NVME_ST(GENERIC, DATA_XFER_ERROR));
 		return;
 	}
+	set_state(lr, LOOP_EXECUTING);
 	nvmf_request_exec(req);
 }
 
@@ -289,6 +357,7 @@ static void request_continue(struct nvmf_request *req, enum nvmf_next next)
 	case NVMF_NEXT_BUFFER:
 		if (atomic_load(&loop_hold_data) && !req->reserved_lane) {
 			lr->waits_for_data = true;
+			set_state(lr, LOOP_NEED_BUFFER);
 			fixture_wake();
 		} else {
 			go_on(lr);
@@ -314,38 +383,19 @@ static bool request_abort(struct nvmf_request *req)
 	return true;
 }
 
-static struct nvmf_request *request_next(struct nvmf_qpair *qpair, struct nvmf_request *after)
-{
-	struct loop_qpair *qp = (struct loop_qpair *)qpair;
-	bool found = after == NULL;
-
-	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
-		struct loop_request *lr = qp->requests[i];
-		if (lr == NULL) {
-			continue;
-		}
-		if (found && lr->cmd != NULL) {
-			return &lr->req;
-		}
-		found = found || &lr->req == after;
-	}
-	return NULL;
-}
-
-static const char *request_state(unsigned n)
-{
-	return n == 0 ? "LOOP" : NULL;
-}
-
-static void request_describe(struct nvmf_request *req, struct nvmf_inflight *out)
-{
-	out->state = "LOOP";
-	out->waits_for = to_loop(req)->waits_for_data ? "data buffer" : NULL;
-}
-
 static struct nvmf_transport_ops loop_ops = {
 	.name = "LOOP",
 	.trtype = NVMF_TRTYPE_LOOP,
+	.trace_object_type = TRACE_OBJECT_TEST,
+	.trace_prefix = "LOOP_",
+	.trace_group = "test",
+	.states = loop_states,
+	.n_states = LOOP_STATES,
+	.state_offset = NVMF_REQUEST_OFFSET(struct loop_request, req, state),
+	.state_ticks_offset = NVMF_REQUEST_OFFSET(struct loop_request, req, state_ticks),
+	.qpair_fields = loop_fields,
+	.counters = loop_counters,
+	.options = loop_options,
 	.opts_init = opts_init,
 	.create = create,
 	.destroy = destroy,
@@ -361,32 +411,32 @@ static struct nvmf_transport_ops loop_ops = {
 	.request_complete = request_complete,
 	.request_continue = request_continue,
 	.request_abort = request_abort,
-	.request_next = request_next,
-	.request_describe = request_describe,
-	.request_state = request_state,
 };
 NVMF_TRANSPORT(loop_ops)
 
-static struct loop_request *new_request(struct loop_qpair *qp)
+static void make_requests(struct loop_qpair *qp)
 {
-	size_t size = offsetof(struct loop_request, req) + nvmf_request_size();
-	struct loop_request *lr = aligned_alloc(64, (size + 63) / 64 * 64);
+	size_t stride = (offsetof(struct loop_request, req) + nvmf_request_size() + 63) / 64 * 64;
+	char *memory = aligned_alloc(64, stride * LOOP_QUEUE * 2);
 
-	memset(lr, 0, size);
-	lr->qp = qp;
-	lr->req.qpair = &qp->q;
-	lr->req.iov = lr->iovs;
-	return lr;
+	memset(memory, 0, stride * LOOP_QUEUE * 2);
+	qp->requests = (struct nvmf_request_array){
+		.first = &((struct loop_request *)memory)->req, .stride = stride, .count = LOOP_QUEUE * 2};
+	for (uint32_t i = 0; i < qp->requests.count; i++) {
+		struct loop_request *lr = request_at(qp, i);
+
+		lr->qp = qp;
+		lr->state = LOOP_IDLE;
+		lr->req.qpair = &qp->q;
+		lr->req.iov = lr->iovs;
+	}
 }
 
 static struct loop_request *idle_request(struct loop_qpair *qp)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(qp->requests); i++) {
-		if (qp->requests[i] == NULL) {
-			qp->requests[i] = new_request(qp);
-		}
-		if (qp->requests[i]->cmd == NULL) {
-			return qp->requests[i];
+	for (uint32_t i = 0; i < qp->requests.count; i++) {
+		if (request_at(qp, i)->cmd == NULL) {
+			return request_at(qp, i);
 		}
 	}
 	return NULL;
@@ -404,6 +454,7 @@ static void receive(void *arg)
 	}
 	struct loop_request *lr = idle_request(qp);
 	lr->cmd = cmd;
+	set_state(lr, LOOP_NEW);
 	qp->in_use++;
 	atomic_fetch_add(&loop_requests, 1);
 	lr->req.sqe = &cmd->sqe;
@@ -416,9 +467,9 @@ static void release_data(void *arg)
 {
 	struct loop_conn *c = arg;
 
-	for (size_t i = 0; c->qp != NULL && i < ARRAY_SIZE(c->qp->requests); i++) {
-		struct loop_request *lr = c->qp->requests[i];
-		if (lr != NULL && lr->cmd != NULL && lr->waits_for_data) {
+	for (uint32_t i = 0; c->qp != NULL && i < c->qp->requests.count; i++) {
+		struct loop_request *lr = request_at(c->qp, i);
+		if (lr->cmd != NULL && lr->waits_for_data) {
 			go_on(lr);
 		}
 	}
@@ -534,6 +585,7 @@ struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
 	struct loop_qpair *qp = calloc(1, sizeof(*qp));
 
 	qp->conn = c;
+	make_requests(qp);
 	qp->q.transport = nvmf_transport_find(tgt, "LOOP");
 	qp->q.listen_address = *address;
 	qp->q.local_address = *address;
@@ -541,6 +593,7 @@ struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
 	atomic_fetch_add(&loop_qpairs, 1);
 	if (nvmf_qpair_accept(&qp->q, qid) != 0) {
 		atomic_fetch_sub(&loop_qpairs, 1);
+		free((char *)qp->requests.first - offsetof(struct loop_request, req));
 		free(qp);
 		free(c);
 		return NULL;

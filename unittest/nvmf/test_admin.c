@@ -753,7 +753,7 @@ static void test_inflight_tells_what_each_command_waits_for(void)
 			CU_ASSERT_STRING_EQUAL(f->state, "BDEV");
 			seen |= 1;
 		} else if (f->cid == le16toh(held.sqe.cid)) {
-			CU_ASSERT_STRING_EQUAL(f->state, "LOOP");
+			CU_ASSERT_STRING_EQUAL(f->state, "loop need buffer");
 			CU_ASSERT_STRING_EQUAL(f->waits_for, "data buffer");
 			seen |= 2;
 		} else if (f->cid == le16toh(aer.sqe.cid)) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """varve_doctor's checks of the NVMe-oF target and of requests."""
+from collections import Counter
 
 from . import inflight, nvmf
 from .memory import follow, length, number, string, walk
@@ -48,6 +49,8 @@ def check_buffers(report):
             report.found(f"{waiting} requests wait for data buffers on {name}{limit_text(g)}",
                          "varve_inflight; more with nvmf_create_transport num_shared_buffers=N")
     report.ok(f"data buffers of {n} poll groups looked at")
+    for (thread, waits, remedy), count in Counter((r.thread, r.waits, r.remedy) for r in inflight.nvmf_requests() if r.remedy).items():
+        report.found(f"{count} requests wait for a {waits} on {thread}", remedy)
 
 
 def check_qpairs(report):

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every outstanding request: NVMe-oF commands, and the I/O of block devices that is nobody's command."""
-import gdb
-
-from . import bdev, command, nvmf, ticks
+from . import bdev, command, nvmf, ticks, transport
 from .command import survive, table
-from .memory import Unreadable, check_pointer, container, enum_name, follow, number, read, string
+from .memory import Unreadable, enum_name, follow, number, read, string
 from .program import function_at
 
-REQUESTS_MAX = 1 << 20
 WHERES = {"PAUSED": "paused namespace", "FUSED": "other half of a fused pair", "CONTROL": "control thread", "HELD": "an event"}
-WAITS = {"NEED_BUFFER": "data buffer", "NEED_DATA_WR": "data work request", "TX_PENDING_H2C": "RDMA READ credit",
-         "TX_H2C": "the host's data", "TX_PENDING_C2H": "room in the send queue", "RDY2COMPL_PEND": "room in the send queue",
-         "COMPLETING_C2H": "the host's acknowledgement", "COMPLETING": "the host's acknowledgement"}
 WITH_LBA = {0x01: "write", 0x02: "read", 0x05: "compare", 0x08: "write zeroes"}
 IO_COMMANDS = {0x00: "flush", 0x09: "dataset management", **WITH_LBA}
 ADMIN_COMMANDS = {0x02: "get log page", 0x06: "identify", 0x08: "abort", 0x09: "set features", 0x0a: "get features",
@@ -24,37 +18,6 @@ class Request:
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
-
-
-def rdma_array(requests, owner):
-    """The requests of an array that are in use by a queue pair. Only the state of the others is read: there are thousands."""
-    kind = gdb.lookup_type("struct nvmf_rdma_request")
-    offsets = {f.name: f.bitpos // 8 for f in kind.fields()}
-    free = next(f.enumval for f in gdb.lookup_type("enum nvmf_rdma_request_state").fields() if f.name == "RDMA_REQ_FREE")
-    count, stride, memory = number(requests["count"]), number(requests["stride"]), number(requests["memory"])
-    if memory == 0 or count == 0:
-        return
-    check_pointer(memory, "the array of requests")
-    if count > REQUESTS_MAX or stride < kind.sizeof or stride > 1 << 24:
-        raise Unreadable(f"there cannot be {count} requests of {stride} bytes")
-    for i in range(count):
-        at = memory + i * stride
-        if read(at + offsets["state"], 1)[0] == free:
-            continue
-        if int.from_bytes(read(at + offsets["qp"], 8), "little") == owner:
-            yield gdb.Value(at).cast(kind.pointer()).dereference()
-
-
-def of_qpair(qpair):
-    """The struct nvmf_rdma_request of a queue pair, from its own array or the shared receive queue's."""
-    if not nvmf.is_rdma(qpair):
-        return
-    qp = nvmf.rdma_qp(qpair)
-    poller = follow(qp["poller"], "a queue pair's poller")
-    if poller is None:
-        return
-    shared = number(poller["srq"]) != 0
-    yield from rdma_array(poller["requests"] if shared else qp["requests"], int(qp.address))
 
 
 def little(value):
@@ -81,37 +44,45 @@ def bdev_name(req):
     return string(follow(channel["bdev"], "a channel's bdev")["name"]) if channel is not None else "-"
 
 
-def state_of(rdma, req):
-    """(state, what it waits for, since when)"""
+def state_of(owner, req):
+    """(state, what it waits for, since when, what makes it wait less)"""
     where = enum_name(req["where"], "enum nvmf_request_where", "NVMF_REQUEST_")
     if where == "TRANSPORT":
-        state = enum_name(rdma["state"], "enum nvmf_rdma_request_state", "RDMA_REQ_")
-        return state, WAITS.get(state, "-"), rdma["state_ticks"]
+        n, since = owner.state_of(req)
+        state = owner.states[n] if n < len(owner.states) else None
+        return owner.state_text(n), (state.waits_for if state else "") or "-", since, state.remedy if state else ""
     if where == "BDEV":
-        return where, "bdev: " + bdev.io_state(req["bdev_io"]), req["where_ticks"]
-    return where, WHERES.get(where, "-"), req["where_ticks"]
+        return where, "bdev: " + bdev.io_state(req["bdev_io"]), number(req["where_ticks"]), ""
+    return where, WHERES.get(where, "-"), number(req["where_ticks"]), ""
 
 
-def nvmf_request(rdma, qpair):
-    req = rdma["req"]
+def nvmf_request(owner, req, qpair, thread):
     sqe = follow(req["sqe"], "a request's command")
     if sqe is None:
         raise Unreadable("it has no command")
     name, cid, lba, blocks = describe_command(sqe, number(qpair["qid"]))
-    state, waits, since = state_of(rdma, req)
-    return Request(start=number(req["start_ticks"]), since=number(since), state=state, waits=waits, command=name, cid=cid, lba=lba,
-                   blocks=blocks, qid=number(qpair["qid"]), host=string(qpair["hostnqn"]), subsystem=nvmf.subnqn_of(qpair),
+    state, waits, since, remedy = state_of(owner, req)
+    return Request(start=number(req["start_ticks"]), since=since, state=state, waits=waits, remedy=remedy, thread=thread, command=name,
+                   cid=cid, lba=lba, blocks=blocks, qid=number(qpair["qid"]), host=string(qpair["hostnqn"]), subsystem=nvmf.subnqn_of(qpair),
                    bdev=bdev_name(req) if state in ("BDEV", "PAUSED") else "-", address=int(req.address),
                    io=int(req["bdev_io"].address) if state == "BDEV" else 0)
 
 
 def nvmf_requests():
-    for _, qpair in survive(nvmf.all_qpairs()):
-        for rdma in survive(of_qpair(qpair)):
+    for thread, qpair in survive(nvmf.all_qpairs()):
+        for owner, req in survive(outstanding(qpair)):
             try:
-                yield nvmf_request(rdma, qpair)
+                yield nvmf_request(owner, req, qpair, thread)
             except Unreadable as e:
-                print(f"error: request at {int(rdma.address):#x}: {e}")
+                print(f"error: request at {int(req.address):#x}: {e}")
+
+
+def outstanding(qpair):
+    """(its transport, struct nvmf_request)"""
+    owner = transport.of_qpair(qpair)
+    if owner is not None:
+        for req in transport.requests(qpair, owner):
+            yield owner, req
 
 
 def bdev_requests(known):
@@ -121,7 +92,7 @@ def bdev_requests(known):
             for io in survive(bdev.in_flight(channel)):
                 if int(io.address) not in known:
                     yield Request(start=number(io["submit_ticks"]), since=number(io["submit_ticks"]), state="bdev I/O",
-                                  waits="bdev: " + bdev.io_state(io), command=bdev.io_type(io), cid=None,
+                                  waits="bdev: " + bdev.io_state(io), remedy="", thread="", command=bdev.io_type(io), cid=None,
                                   lba=number(io["offset_blocks"]), blocks=number(io["num_blocks"]), qid=None,
                                   host="for " + function_at(io["cb"]), subsystem="", bdev=string(bdev.bdev_of(core)["name"]),
                                   address=int(io.address), io=int(io.address))

@@ -2,7 +2,7 @@
 """The NVMe-oF target: subsystems, controllers, queue pairs."""
 import gdb
 
-from . import command, ticks
+from . import command, ticks, transport
 from .command import survive, table
 from .memory import Unreadable, check_pointer, enum_name, follow, number, read, string, walk
 from .program import static
@@ -150,17 +150,6 @@ def atomic(value):
     return int.from_bytes(read(int(value.address), value.type.sizeof), "little")
 
 
-def is_rdma(qpair):
-    transport = follow(qpair["transport"], "a queue pair's transport")
-    ops = follow(transport["ops"], "a transport's functions") if transport is not None else None
-    return ops is not None and string(ops["name"]) == "RDMA"
-
-
-def rdma_qp(qpair):
-    """struct nvmf_qpair is its first member."""
-    return qpair.address.cast(gdb.lookup_type("struct nvmf_rdma_qpair").pointer()).dereference()
-
-
 def all_qpairs():
     """(group's thread, queue pair)"""
     for target in targets():
@@ -170,28 +159,22 @@ def all_qpairs():
                 yield name, q
 
 
-def connection(qpair):
-    """The transport's half: state, commands, credits."""
-    if not is_rdma(qpair):
-        return "-", "-", "-", "-"
-    qp = rdma_qp(qpair)
-    return (enum_name(qp["state"], "enum nvmf_rdma_qpair_state", "NVMF_RDMA_QPAIR_"), number(qp["in_use"]), number(qp["send_room"]),
-            f"{number(qp['reads'])}/{number(qp['max_reads'])}")
-
-
 def print_qpairs(_):
-    """Queue pairs of the target: where they are, state and for how long, connection, commands in use, send queue, RDMA READs."""
+    """Queue pairs of the target: where they are, state and for how long, and what their transport shows of them: connection, commands."""
     at, _ = ticks.now()
-    rows = []
+    rows, columns = [], []
     for name, q in survive(all_qpairs()):
         try:
-            rows.append((name, number(q["qid"]), qpair_state(q), ticks.age(q["state_ticks"], at), *connection(q),
-                         address_text(q["peer_address"]), string(q["hostnqn"]) or "-", subnqn_of(q) or "-", f"{int(q.address):#x}"))
+            owner = transport.of_qpair(q)
+            texts = owner.values(q) if owner is not None else {}
+            columns += [c for c in texts if c not in columns]
+            rows.append(((name, number(q["qid"]), qpair_state(q), ticks.age(q["state_ticks"], at)), texts,
+                         (address_text(q["peer_address"]), string(q["hostnqn"]) or "-", subnqn_of(q) or "-", f"{int(q.address):#x}")))
         except Unreadable as e:
             print(f"error: queue pair at {int(q.address):#x}: {e}")
     print(f"Queue pairs: {len(rows)}")
-    table(("thread", "qid", "state", "for", "connection", "commands", "send room", "reads", "host address", "host", "subsystem",
-           "struct nvmf_qpair"), rows)
+    table(("thread", "qid", "state", "for", *columns, "host address", "host", "subsystem", "struct nvmf_qpair"),
+          [(*before, *(texts.get(c, "-") for c in columns), *behind) for before, texts, behind in rows])
 
 
 def register():

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pretty-printers: states that are kept in a byte, lists of <sys/queue.h>, commands and completions on the wire."""
+import re
+
 import gdb
 
 from . import inflight
@@ -151,8 +153,8 @@ BY_NAME = {
     "nvmf_request": with_states(where="nvmf_request_where"),
     "nvmf_qpair": with_states(state="nvmf_qpair_state"),
     "nvmf_subsystem_view": with_states(state="nvmf_view_state"),
-    "nvmf_rdma_request": with_states(state="nvmf_rdma_request_state"),
 }
+TRANSPORT_REQUEST = re.compile(r"nvmf_[a-z0-9]+_request")
 HEADS = {"tqh_first", "stqh_first", "lh_first", "slh_first"}
 
 
@@ -163,6 +165,8 @@ def choose(value):
     if kind.name in BY_NAME:
         return BY_NAME[kind.name](value)
     fields = kind.fields()
+    if TRANSPORT_REQUEST.fullmatch(kind.name or "") and any(f.name == "state" for f in fields):
+        return with_states(state=kind.name + "_state")(value)
     if fields and fields[0].name in HEADS:
         return List(value)
     return None
