@@ -7,8 +7,6 @@
 #include <stdatomic.h>
 
 #include "bdev/module.h"
-#include "bdev_modules/delay/delay.h"
-#include "bdev_modules/error/error.h"
 #include "bdev_modules/malloc/malloc.h"
 #include "bdev_modules/null/null.h"
 #include "nvme/spec.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Bdevs whose blocks carry metadata: what is checked, made, left out, and where; on malloc, null and what stands on
  * them. */
+#include "bdev_modules/error/error.h"
 #include "unittest/bdev/fixture.h"
 
 #include <errno.h>

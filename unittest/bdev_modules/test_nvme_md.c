@@ -2,6 +2,7 @@
 /* Bdevs on namespaces with metadata and protection information: what is passed, made, stripped and checked, and by
  * whom. The model checks as a drive does; a status with DNR would be the bdev layer's, which leaves the checks to it.
  */
+#include "bdev_modules/error/error.h"
 #include "unittest/bdev_modules/nvme_fixture.h"
 
 #include "bdev/dif.h"
