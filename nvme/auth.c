@@ -36,10 +36,10 @@ struct nvme_auth {
 	bool waits; /* a command or a job on a worker thread is under way */
 	nvme_auth_fn done;
 	void *arg;
-	struct keyring_key *key, *ctrlr_key; /* ours, and the controller's or NULL */
+	struct keyring_key *key, *ctrlr_key; /* this host's; the controller's, or NULL */
 	char why[NVME_ERROR_MAX];            /* why it fails */
 	uint16_t t_id;
-	uint32_t seqnum;                   /* of our challenge */
+	uint32_t seqnum;                   /* of this host's challenge */
 	struct dhchap_challenge challenge; /* points into kept */
 	uint8_t our_challenge[DHCHAP_HASH_MAX];
 	struct worker_job job;

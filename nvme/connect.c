@@ -29,7 +29,7 @@ static uint16_t qid_allocate(struct nvme_ctrlr *ctrlr)
 
 static void connect_ended(struct nvme_qpair *qpair, int error)
 {
-	/* The user is told from a timer: this function may run within a poll of the queue pair, which the user could
+	/* The user is called from a timer: this function may run within a poll of the queue pair, which the user could
 	 * poll, or destroy. */
 	poller_unregister(&qpair->connect_poller);
 	qpair->connected = error == 0;

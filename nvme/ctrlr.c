@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a controller: its creation, how a connection ends and the next attempt begins, its end. Control thread.
  *
- * A failure anywhere goes through nvme_ctrlr_fail(), which ends the connection from a timer, outside of the callbacks
- * of what it frees, and leads to BACK_OFF or to an end. */
+ * A failure anywhere goes through nvme_ctrlr_fail(), which ends the connection from a timer, outside of callbacks of
+ * objects that it frees, and leads to BACK_OFF or to an end. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -239,8 +239,8 @@ void nvme_ctrlr_refuse(struct nvme_ctrlr *ctrlr, const char *why)
 void nvme_ctrlr_opts_default(struct nvme_ctrlr_opts *opts)
 {
 	*opts = (struct nvme_ctrlr_opts){
-		.io_queue_entries = 128,   /* capped by what the controller takes */
-		.admin_queue_entries = 31, /* 32 with the one that stays free: what every target takes */
+		.io_queue_entries = 128,   /* at most as many as the controller allows */
+		.admin_queue_entries = 31, /* 32 with the one that stays free, which every target accepts */
 		.keep_alive_ms = 10000,
 		.connect_timeout_ms = 10000,
 		.admin_timeout_ms = 30000,

@@ -16,7 +16,7 @@
 #include "util/state_machine.h"
 
 #define CSTS_LOOK_US        1000
-#define SHUTDOWN_TIMEOUT_MS 10000 /* or what RTD3E asks for */
+#define SHUTDOWN_TIMEOUT_MS 10000 /* or RTD3E, if that is longer */
 #define SHUTDOWN_MAX_MS     60000
 #define ADMIN_POLL_US       2000 /* admin queues without a descriptor */
 

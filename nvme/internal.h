@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of nvme/ share, and its transports do not need. Control thread, unless it says otherwise. */
+/* Shared by the files of nvme/, but not by its transports. All functions are the control thread's, unless their comment
+ * says otherwise. */
 #ifndef NVME_INTERNAL_H
 #define NVME_INTERNAL_H
 
@@ -23,7 +24,7 @@ struct nvme_ns_table {
 	struct nvme_ns ns[]; /* by ascending nsid */
 };
 
-/* Tells the owner of a controller, who is told nothing once it has called nvme_ctrlr_destroy(). aer: dword 0 of the
+/* Announces an event to the owner of a controller, unless nvme_ctrlr_destroy() has been called. aer: dword 0 of the
  * asynchronous event that is the reason, or 0. */
 void nvme_ctrlr_emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer);
 /* Enters a state, and starts the state's operation. ctrlr_states.c */
@@ -49,8 +50,8 @@ void nvme_alternates_free(struct nvme_ctrlr *ctrlr);
 
 /* Sends as many Asynchronous Event Requests as the controller takes. admin.c */
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr);
-/* While READY, with each look of watch.c: requests again what could not be sent before, for want of memory or of room
- * in the admin queue. */
+/* While READY, with each look of watch.c: sends those requests again that could not be sent before, because there was
+ * no memory or no room in the admin queue. */
 void nvme_ctrlr_retry_events(struct nvme_ctrlr *ctrlr);
 /* Starts Keep Alive, where the transport is a network and the options want it. */
 void nvme_ctrlr_start_keep_alive(struct nvme_ctrlr *ctrlr);

@@ -59,7 +59,7 @@ const char *nvme_trtype_name(enum nvme_trtype trtype);
 /* False for local drives, and for numbers that this program does not have. */
 bool nvme_trtype_is_fabrics(enum nvme_trtype trtype);
 
-#define NVME_TRADDR_MAX  257 /* NVMe-oF 1.1, 5.3: 256 bytes and our NUL */
+#define NVME_TRADDR_MAX  257 /* NVMe-oF 1.1, 5.3: 256 bytes and a NUL */
 #define NVME_TRSVCID_MAX 33
 #define NVME_NQN_MAX     224 /* NVMe Base 2.0, 4.5: 223 bytes and a NUL */
 
@@ -106,7 +106,7 @@ enum nvme_ctrlr_state {
 	NVME_CTRLR_SHUTDOWN, /* CC.SHN set */
 	NVME_CTRLR_WAIT_SHUTDOWN,
 	NVME_CTRLR_BACK_OFF,     /* an attempt failed; the next one waits for its time */
-	NVME_CTRLR_FAILED,       /* given up: loss timeout, or no reconnect wanted */
+	NVME_CTRLR_FAILED,       /* no further attempt: the loss timeout is over, or the owner wants no reconnect */
 	NVME_CTRLR_REMOVED,      /* the device is gone */
 	NVME_CTRLR_AUTHENTICATE, /* after CONNECT, if the controller or our options demand it. Last, because numbers of
 				    states stand in recorded traces */
@@ -115,7 +115,7 @@ enum nvme_ctrlr_state {
 /* The name of a state; "unknown" for other numbers. Any thread. */
 const char *nvme_ctrlr_state_name(enum nvme_ctrlr_state s);
 
-/* What a controller tells its owner; on the control thread. */
+/* Events that a controller announces to its owner, on the control thread. */
 enum nvme_event {
 	NVME_EVENT_READY,      /* connected (again): queue pairs may be created; namespaces are known */
 	NVME_EVENT_DOWN,       /* connection lost or reset: the owner must stop and destroy all I/O queue pairs, and the
@@ -135,8 +135,8 @@ typedef void (*nvme_event_fn)(struct nvme_ctrlr *ctrlr, enum nvme_event event, u
 struct nvme_ctrlr_opts {
 	char hostnqn[NVME_NQN_MAX]; /* "": nvme_host_default() */
 	uint8_t hostid[16];         /* zeroes: nvme_host_default() */
-	uint16_t io_queues;         /* asked for; 0: one per lcore */
-	uint16_t io_queue_entries;  /* entries asked for; capped by CAP.MQES */
+	uint16_t io_queues;         /* requested; 0: one per lcore */
+	uint16_t io_queue_entries;  /* requested; at most as many as CAP.MQES allows */
 	uint16_t admin_queue_entries;
 	uint32_t keep_alive_ms; /* 0: none */
 	uint32_t connect_timeout_ms;
@@ -150,9 +150,9 @@ struct nvme_ctrlr_opts {
 	bool discovery;             /* a discovery controller: no I/O queues, no namespaces */
 	uint32_t admin_poll_us; /* the interval at which an admin queue without a descriptor is polled; 0, or more than
 				   the default: the default, 2 ms */
-	/* RDMA: how often an unacknowledged packet is sent again (0 to 7), after 4.096 us << ack_timeout (0: as the
-	 * device has it; 1 to 31), the type of service of the packets (0: as the machine has it), and how long an
-	 * address or a route may take (0: 2 s). */
+	/* RDMA. rdma_retry_count: how often an unacknowledged packet is sent again (0 to 7). rdma_ack_timeout:
+	 * after 4.096 us << this (1 to 31; 0: the device's default). rdma_tos: the type of service of packets (0: the
+	 * machine's default). rdma_cm_timeout_ms: the time limit for resolving an address or a route (0: 2 s). */
 	uint8_t rdma_retry_count, rdma_ack_timeout, rdma_tos;
 	uint16_t rdma_cm_timeout_ms;
 	/* DH-HMAC-CHAP, over fabrics: the key with which this host authenticates, and the key that the controller must
@@ -262,7 +262,7 @@ int nvme_ana_decode(const uint8_t *log, size_t len, struct nvme_ana_group *group
 
 #define NVME_EVENT_LOG_BYTES 512
 /* The log page that an NVME_EVENT_LOG names, NVME_EVENT_LOG_BYTES of it; NULL: it could not be read. Valid during the
- * event. Reading the page has cleared the event in the controller, so the page is told only this once. */
+ * event. Reading the page has cleared the event in the controller, so the owner sees the page only now. */
 const void *nvme_ctrlr_event_log(const struct nvme_ctrlr *ctrlr);
 #define NVME_HEALTH_TEXT_MAX 512
 /* Describes in one line the warnings of a SMART log. text: size bytes. Pure. */
@@ -384,7 +384,7 @@ void nvme_qpair_destroy(struct nvme_qpair *qpair);
  * completions make room; -ENXIO: the queue pair has failed; -EFAULT, -E2BIG, -EINVAL: the transport cannot describe the
  * data. The using thread. */
 int nvme_qpair_submit(struct nvme_qpair *qpair, struct nvme_request *req);
-/* Sends what has been submitted. The using thread. */
+/* Sends the commands that have been submitted. The using thread. */
 void nvme_qpair_flush(struct nvme_qpair *qpair);
 /* Handles up to max completions (0: all there are) and flushes. The number, or -ENXIO when the queue pair has failed:
  * NVME_EVENT_DOWN (or FAILED, REMOVED) follows. Outstanding commands have then been completed with NVME_SC_ABORT_QUEUE,

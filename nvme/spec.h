@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What <nvme/types.h> lacks: queue entries, SGL descriptors, fabrics commands and responses, RDMA connection
- * data. Everything here is wire format: little-endian, packed by layout, its size asserted.
+/* Definitions that <nvme/types.h> lacks: queue entries, SGL descriptors, fabrics commands and responses, RDMA
+ * connection data. Everything here is wire format: little-endian, packed by layout, its size asserted.
  *
  * "Base" is the NVM Express Base Specification 2.0c, "NVM" the NVM Command Set Specification 1.0c, "RDMA" the
  * NVMe RDMA Transport Specification 1.0b. */
@@ -24,7 +24,7 @@
 #define NVME_SC_OVERLAPPING_IO_RANGE 0x87
 _Static_assert(sizeof(struct nvme_copy_range) == 32, "NVM 3.2.2, source ranges of format 0");
 
-/* Protection information (NVM 5.2): what dword 12 of a command says of it. */
+/* Protection information (NVM 5.2): bits of dword 12 of a command. */
 #define NVME_PI_BYTES       8                   /* of guard, application tag and reference tag, for 16-bit guards */
 #define NVME_PI_ACT         (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
 #define NVME_PI_CHECK_GUARD (UINT32_C(1) << 28)
@@ -301,7 +301,7 @@ enum {
 	NVMF_AUTH_SPSP = 0x01, /* both bytes */
 };
 
-/* What a host has to do before anything else, in the upper half of dword 0 of Connect's response, Base 6.3. */
+/* The authentication that the controller demands first: the upper half of dword 0 of Connect's response, Base 6.3. */
 enum nvmf_authreq {
 	NVMF_AUTHREQ_ATR = 1 << 1,  /* an authentication transaction */
 	NVMF_AUTHREQ_ASCR = 1 << 2, /* the same, and secure channel concatenation */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a transport of the NVMe host provides, and what it may call. A transport is a folder under nvme/ (pcie/, rdma/)
- * that includes this header and nvme.h, and no other of the room; nothing else of varve names it, nvme/meson.build
- * excepted.
+/* The operations that a transport of the NVMe host provides, and the functions that it may call. A transport is a
+ * folder under nvme/ (pcie/, rdma/) that includes this header and nvme.h, and no other of the room; nothing else of
+ * varve names it, nvme/meson.build excepted.
  *
  * A transport fills in one struct nvme_transport_ops and registers it from a constructor. It allocates controllers and
  * queue pairs, as structures of its own whose first member is struct nvme_ctrlr or struct nvme_qpair, connects queue
@@ -22,7 +22,7 @@
  *     - later: poll() returns -ENXIO. If the queue pair is `created` or the admin queue, poll() has called
  *       nvme_qpair_fail(), or nvme_qpair_break() if dma_until_stopped, before it returns. Where the loss is noticed by
  *       another thread than the user's (an event on the control thread), the transport sets a flag of its own, which
- *       poll() reads, and sees to it that a user who sleeps on fd() wakes up.
+ *       poll() reads, and wakes up a user that sleeps on fd().
  *     The room tells the owner, who ends all I/O queue pairs (qpair_stop(), shut(), qpair_free()); quiesce() and
  *     disconnect() end the connection of the admin queue. After a delay step 2 follows again, with the same controller
  *     and perhaps another address in ctrlr->trid.
@@ -31,8 +31,9 @@
  * Threads: a controller, and the admin queue, belong to the control thread. An I/O queue pair is the control thread's
  * until it is `created`; then one thread uses it, which alone calls submit, flush, poll and arm. qpair_stop() comes
  * from the control thread while that thread may still be polling and submitting. After the stop has ended, the using
- * thread (or the control thread, if the other has left) completes what is outstanding; then the control thread calls
- * qpair_free(). Nothing here may block, and what is called per command takes no lock and allocates nothing. */
+ * thread (or the control thread, if the other has left) completes the outstanding commands; then the control thread
+ * calls qpair_free(). No operation may block, and those that are called per command take no lock and allocate nothing.
+ */
 #ifndef NVME_TRANSPORT_H
 #define NVME_TRANSPORT_H
 
@@ -58,7 +59,7 @@ struct nvme_qpair {
 	const struct nvme_transport_ops *ops;
 	/* A command id is a slot (0 to entries - 1) in its low bits, `slot_mask`, and above it the number of the slot's
 	 * use: a completion that comes twice, or much too late, is not taken for that of the slot's next command. A
-	 * transport may keep what a command needs in an array of `entries`, at cid & slot_mask. FFFFh is never a
+	 * transport may keep its own data of a command in an array of `entries`, at cid & slot_mask. FFFFh is never a
 	 * command id (Base 3.3.3.1). */
 	struct nvme_request **by_slot; /* [entries]; NULL: free */
 	uint16_t *free_cids;           /* the next command id of each free slot; a stack of `num_free` */
@@ -105,7 +106,7 @@ static inline struct nvme_request *nvme_qpair_request(const struct nvme_qpair *q
 /* The end of a read or write of a controller register: 0 and the value (of a read), or a negative errno. */
 typedef void (*nvme_reg_fn)(struct nvme_ctrlr *ctrlr, int error, uint64_t value);
 
-/* What a transport provides. It is constant, and lives as long as the program. */
+/* The operations of a transport, and its description. Constant, and valid as long as the program runs. */
 struct nvme_transport_ops {
 	/* Commands. The using thread (of the admin queue: the control thread). */
 
@@ -116,12 +117,12 @@ struct nvme_transport_ops {
 	 * such pieces cannot be described): the request is not taken then. There is always room for a command, for at
 	 * most `entries` are outstanding. The device need not see it before the next flush or poll. */
 	int (*submit)(struct nvme_qpair *qpair, struct nvme_request *req);
-	/* Sends what submit() has queued. */
+	/* Sends the commands that submit() has queued. */
 	void (*flush)(struct nvme_qpair *qpair);
 	/* Hands completions to nvme_qpair_complete(), about `max` of them (0: all there are), and flushes. Each calls
-	 * its submitter back, who may submit again, or may have the queue pair fail: no further completion may be
-	 * handed on once `failed` is set. The number of completions, 0 for none, or -ENXIO: the connection is lost (see
-	 * above). */
+	 * its submitter back, which may submit another command, or may have the queue pair fail: no further completion
+	 * may be handed on once `failed` is set. The number of completions, 0 for none, or -ENXIO: the connection is
+	 * lost (see above). */
 	int (*poll)(struct nvme_qpair *qpair, uint32_t max);
 	/* A descriptor that becomes readable when there is something to poll for, or -1: it has to be polled. Constant
 	 * from the transport's connection on. Any thread. */
@@ -129,17 +130,17 @@ struct nvme_transport_ops {
 	/* The thread is about to sleep on fd(): asks for a wake-up. True: there is something to poll for already, and
 	 * there may be no wake-up for it. */
 	bool (*arm)(struct nvme_qpair *qpair);
-	/* From now on the device, or the other side, has no access to the host's memory through this queue pair: what
-	 * is outstanding is completed next, and its buffers are used for something else. In any state of the queue
-	 * pair, perhaps more than once; by the using thread, or by the control thread when there is none. NULL: the
-	 * transport itself moves all data, in poll(), which is not called any more; or see dma_until_stopped. */
+	/* From now on the device, or the other side, has no access to the host's memory through this queue pair:
+	 * outstanding commands are completed next, and their buffers are reused. In any state of the queue pair,
+	 * perhaps more than once; by the using thread, or by the control thread when there is none. NULL: the transport
+	 * itself moves all data, in poll(), which is not called any more; or see dma_until_stopped. */
 	void (*shut)(struct nvme_qpair *qpair);
 
 	struct nvme_transport transport; /* name, number, addresses */
 	size_t request_size;             /* bytes of req->transport that this transport uses */
-	uint32_t buf_align;              /* bytes: what addresses and lengths of iovs must be multiples of; 0: 1 */
+	uint32_t buf_align;              /* bytes: addresses and lengths of iovs must be multiples of this; 0: of 1 */
 	/* The device accesses the host's memory by itself, and only qpair_stop() or quiesce() ends that. A completion
-	 * that makes no sense then leads to a reset, and what is outstanding is completed after the stop, not at the
+	 * that makes no sense then leads to a reset, and outstanding commands are completed after the stop, not at the
 	 * failure. */
 	bool dma_until_stopped;
 
@@ -156,7 +157,7 @@ struct nvme_transport_ops {
 	/* Ends all access of the device to the host's memory, whatever the device does; ends in nvme_ctrlr_quiesced(),
 	 * from within or later. Called before disconnect() if ctrlr->admin is set. NULL: disconnect() is enough. */
 	void (*quiesce)(struct nvme_ctrlr *ctrlr);
-	/* Ends what connect() began, in whatever state it is, and frees ctrlr->admin, which may be NULL. The room has
+	/* Ends the connection, in whatever state it is, and frees ctrlr->admin, which may be NULL. The room has
 	 * completed the outstanding admin commands, and sets ctrlr->admin to NULL afterwards. */
 	void (*disconnect)(struct nvme_ctrlr *ctrlr);
 	/* The controller is disabled, and CC.EN is set next. 0 or a negative errno. NULL: there is nothing to do. PCIe
@@ -225,7 +226,7 @@ struct nvme_ctrlr {
 	uint16_t last_qid;             /* the I/O queue id given out last; 0: none on this connection */
 	struct poller *admin_poller;
 	struct thread_timer step_timer;  /* the deadline of a state, or the next look at CSTS */
-	struct thread_timer defer_timer; /* ends the connection outside of the callbacks of what it frees */
+	struct thread_timer defer_timer; /* ends the connection, outside of callbacks of objects that it frees */
 	uint64_t step_deadline;          /* ticks; 0: none */
 	struct thread_timer watch_timer; /* health, and admin commands without an answer */
 	struct nvme_faults *faults;      /* injected errors; NULL: never any */
@@ -276,7 +277,7 @@ void nvme_ctrlr_removed(struct nvme_ctrlr *ctrlr);
 
 /* Fills in the common part of a zeroed queue pair. 0, -ENOMEM, or -EINVAL: no entries. Control thread. */
 int nvme_qpair_init(struct nvme_qpair *qpair, struct nvme_ctrlr *ctrlr, uint16_t id, uint16_t entries);
-/* Frees what nvme_qpair_init() has allocated. Control thread. */
+/* Frees the memory that nvme_qpair_init() has allocated. Control thread. */
 void nvme_qpair_fini(struct nvme_qpair *qpair);
 /* For a queue pair whose structure outlives its user: messages of the using thread that are under way have no effect
  * any more. nvme_qpair_fini() does this too. Control thread. */

@@ -17,8 +17,8 @@
 #define LOOK_MAX_US   UINT64_C(1000000)
 #define FORMAT_NVM_OP 0x80 /* has no time limit */
 
-/* What has been done about a command without an answer. It must be found late twice before anything is done: a thread
- * that was absent reads the answers that it has missed in between. */
+/* The steps that have been taken for a command without an answer. It must be found late twice before anything is done:
+ * a thread that was absent reads the answers that it has missed in between. */
 enum nvme_late { LATE_NOT, LATE_SEEN, LATE_ABORTED };
 
 /* Four looks per time limit: precise enough, and rare. */

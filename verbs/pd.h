@@ -20,7 +20,7 @@
 #include "thread/worker.h"
 #include "thread/thread.h"
 
-/* Registered regions, by ascending address; replaced as a whole when memory comes or goes. */
+/* Registered regions, by ascending address; replaced as a whole when memory is allocated or freed. */
 struct verbs_region {
 	uintptr_t start, end;
 	struct ibv_mr *mr;

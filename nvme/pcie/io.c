@@ -109,10 +109,10 @@ int nvme_pcie_submit(struct nvme_qpair *base, struct nvme_request *req)
 		rc = command_point_to_metadata(q, req);
 	}
 	if (unlikely(rc != 0)) {
-		log_limited(LOG_LEVEL_ERROR, "%s queue pair %u: opcode 0x%02x with %u bytes in %u pieces: %s",
+		log_limited(LOG_LEVEL_ERROR, "%s queue pair %u: opcode 0x%02x with %u bytes in %u segments: %s",
 			    base->ctrlr->trid.traddr, base->id, req->cmd.opcode, req->data_len, req->iovcnt,
 			    rc == -EFAULT ? "the device cannot reach this memory (it must come from env_dpdk)"
-					  : "this drive cannot take pieces of that number or alignment");
+					  : "this drive cannot take segments of that number or alignment");
 		return rc;
 	}
 	/* there is room: the queue has one entry more than commands can be outstanding */

@@ -147,7 +147,7 @@ static void nvme_pcie_connect(struct nvme_ctrlr *ctrlr)
 	nvme_ctrlr_connected(ctrlr, 0, "");
 }
 
-/* The controller is disabled, so it can be told its queues' memory, and be allowed to use the bus. */
+/* The controller is disabled, so it can be given its queues' addresses and bus mastering. */
 static int nvme_pcie_before_enable(struct nvme_ctrlr *ctrlr)
 {
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(ctrlr);

@@ -13,7 +13,7 @@
 
 #define CAPSULE_DATA_MAX 8192
 
-/* Puts the queue pair into the error state, in which the device accepts no access to our memory through it. */
+/* Puts the queue pair into the error state, in which the device allows no access to the host's memory through it. */
 void nvme_rdma_shut(struct nvme_qpair *base)
 {
 	struct nvme_rdma_qpair *q = nvme_rdma_qpair_of(base);

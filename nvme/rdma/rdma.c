@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The RDMA transport of the NVMe host (NVMe RDMA Transport Specification 1.0b): the controller, and what the room
- * calls. Control thread. */
+/* The RDMA transport of the NVMe host (NVMe RDMA Transport Specification 1.0b): the controller, and the table of
+ * operations. Control thread. */
 #include "nvme/rdma/rdma.h"
 
 #include <errno.h>
