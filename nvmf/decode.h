@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a host sends, decoded: bytes in, a checked struct or an NVMe status out. Pure functions; they read
- * nothing but their arguments, and no bytes make them read outside those.
+/* Decodes what hosts send: bytes in, a checked struct or an NVMe status out. These are pure functions: they read
+ * nothing but their arguments, and never outside those, whatever the bytes are. Any thread.
  *
- * Each returns an NVMe status (0: good). On failure *where is the place of the first bad field as the error
- * log has it: the byte of the command in bits 7:0, the bit within that byte in bits 10:8 (Base 5.16.1.2). */
+ * Each function that returns uint16_t returns an NVMe status, 0 for success. Otherwise *where is the first bad field,
+ * as the error log tells it (Parameter Error Location, Base 5.16.1.2): bits 7:0 are the byte of the command, bits 10:8
+ * the bit in that byte. */
 #ifndef NVMF_DECODE_H
 #define NVMF_DECODE_H
 
@@ -34,13 +35,13 @@ static inline uint16_t nvmf_bad_field(uint16_t *where, uint16_t place)
 	return NVME_ST_DNR(GENERIC, INVALID_FIELD);
 }
 
-/* The command's first bytes, the same for all commands of fabrics: PSDT must say SGL, FUSE must be a defined
- * value, and none on fabrics commands. len: bytes received. */
+/* Checks the first bytes, which all commands on fabrics have: PSDT must be SGL; FUSE must be a defined value, and none
+ * on fabrics commands. len: bytes received. */
 uint16_t nvmf_decode_header(const void *capsule, size_t len, uint16_t *where);
 
 /* ---- SGLs ---- */
 
-/* What the transport can do. */
+/* The SGLs that a transport supports. */
 struct nvmf_sgl_rules {
 	bool in_capsule;    /* data block, offset */
 	bool keyed;         /* keyed data blocks, alone or in segments in the capsule */
@@ -52,28 +53,27 @@ enum nvmf_sgl_kind {
 	NVMF_SGL_NONE,
 	NVMF_SGL_IN_CAPSULE, /* the data came with the capsule, at icd_offset */
 	NVMF_SGL_KEYED,      /* the host's memory: walk it with nvmf_sgl_next() */
-	NVMF_SGL_TRANSPORT,  /* the transport knows where */
+	NVMF_SGL_TRANSPORT,  /* the transport knows where the data are */
 };
 
-/* A command's checked data pointer. Refers to the capsule's bytes, which stay in place as long as it is
- * used. */
+/* A command's checked data pointer. It points into the capsule, which must stay in place as long as it is used. */
 struct nvmf_sgl {
 	enum nvmf_sgl_kind kind;
 	uint16_t num_descs; /* data descriptors */
 	uint32_t icd_offset;
-	uint64_t length; /* bytes described, at least what the command needs */
+	uint64_t length; /* bytes that it describes, at least as many as the command needs */
 	const union nvme_sgl_desc *sgl1;
 	const uint8_t *icd; /* the capsule's data */
 };
 
-/* Decodes the data pointer of a command that transfers `need` bytes (not 0), from the host if to_target.
- * icd, icd_len: the capsule's data behind the 64 bytes of the command. */
+/* Decodes the data pointer of a command that transfers `need` bytes (not 0). to_target: from the host. icd, icd_len:
+ * the data in the capsule after the 64 bytes of the command. */
 uint16_t nvmf_decode_sgl(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
 			 const struct nvmf_sgl_rules *rules, bool to_target, uint32_t need, struct nvmf_sgl *sgl,
 			 uint16_t *where);
 
-/* How many bytes the data pointer describes, for a command that does not say so itself: any number of dwords, none
- * included. */
+/* Counts the bytes that a data pointer describes, for a command that has no length of its own: a multiple of 4, or 0.
+ */
 uint16_t nvmf_decode_described(const struct nvme_sqe *sqe, const void *icd, size_t icd_len,
 			       const struct nvmf_sgl_rules *rules, bool to_target, uint64_t *length, uint16_t *where);
 
@@ -82,26 +82,31 @@ struct nvmf_sgl_block {
 	uint64_t address;
 	uint32_t length;
 	uint32_t key;
-	bool invalidate; /* the host wants the key invalidated with the response */
+	bool invalidate; /* the host wants its key invalidated by the response (Send with Invalidate) */
 };
 
-/* Walks the descriptors of an NVMF_SGL_KEYED list: struct nvmf_sgl_iter it = nvmf_sgl_iter(sgl); while
- * (nvmf_sgl_next(&it, &b)) */
+/* A position in the descriptors of an NVMF_SGL_KEYED data pointer:
+ *
+ *     struct nvmf_sgl_iter it = nvmf_sgl_iter(sgl);
+ *     while (nvmf_sgl_next(&it, &block)) */
 struct nvmf_sgl_iter {
 	const uint8_t *icd;
 	const uint8_t *next;
 	const uint8_t *end;
 };
+/* Before the first descriptor. */
 struct nvmf_sgl_iter nvmf_sgl_iter(const struct nvmf_sgl *sgl);
+/* Fills in the next block. False: there are no more. */
 bool nvmf_sgl_next(struct nvmf_sgl_iter *it, struct nvmf_sgl_block *block);
 
 /* ---- Fabrics commands ---- */
 
-/* A host's name or a subsystem's as it came over the wire: terminated, 1 to 223 bytes of UTF-8 without
- * control characters. */
 #define NVMF_NQN_MAX NVMF_NQN_SIZE
+/* Whether a name of a host or a subsystem that came over the wire, in a field of `size` bytes, can be shown:
+ * terminated, 1 to 223 bytes of UTF-8 without control characters. */
 bool nvmf_nqn_is_printable(const char *nqn, size_t size);
-/* The form too, Base 4.5: "nqn.yyyy-mm.reverse.domain[:anything]". For names that a user gives us. */
+/* Whether a name has the form of an NQN too (Base 4.5): "nqn.yyyy-mm.reverse.domain[:anything]". For names in the
+ * configuration. */
 bool nvmf_nqn_is_valid(const char *nqn);
 
 struct nvmf_connect {
@@ -115,18 +120,16 @@ struct nvmf_connect {
 	char hostnqn[NVMF_NQN_MAX + 1];
 };
 
-/* Authentication Send or Receive: how many bytes are sent, or may be fetched; more than max, or none, is a bad
- * field. */
+/* Authentication Send or Receive: the number of bytes that are sent, or may be received, 1 to max. */
 uint16_t nvmf_decode_auth(const struct nvmf_auth_sqe *sqe, uint32_t max, uint32_t *length, uint16_t *where);
 
-/* A bad parameter of Connect, for dword 0 of its response. */
+/* A bad parameter of Connect, as dword 0 of its response tells it. */
 struct nvmf_connect_fault {
-	uint16_t ipo;  /* offset ... */
-	uint8_t iattr; /* ... in the command (0) or the data (1) */
+	uint16_t ipo;  /* its offset in bytes */
+	uint8_t iattr; /* 0: in the command; 1: in its data */
 };
 
-/* Checks what can be checked of Connect without knowing the target. data: the 1024 bytes that came with
- * it. */
+/* Connect: what can be checked without the target. data: the 1024 bytes of data. */
 uint16_t nvmf_decode_connect(const struct nvmf_connect_sqe *sqe, const void *data, size_t data_len,
 			     struct nvmf_connect *out, struct nvmf_connect_fault *fault);
 
@@ -135,7 +138,9 @@ struct nvmf_property {
 	uint32_t size;  /* 4 or 8 bytes */
 	uint64_t value; /* Property Set */
 };
+/* Property Get. */
 uint16_t nvmf_decode_property_get(const struct nvmf_property_get_sqe *sqe, struct nvmf_property *out, uint16_t *where);
+/* Property Set. */
 uint16_t nvmf_decode_property_set(const struct nvmf_property_set_sqe *sqe, struct nvmf_property *out, uint16_t *where);
 
 /* ---- Admin commands ---- */
@@ -148,6 +153,7 @@ struct nvmf_identify {
 	uint8_t uuid_index;
 	uint32_t nsid;
 };
+/* Identify. CNS values that do not exist are not refused. */
 uint16_t nvmf_decode_identify(const struct nvme_sqe *sqe, struct nvmf_identify *out, uint16_t *where);
 
 struct nvmf_get_log {
@@ -161,6 +167,7 @@ struct nvmf_get_log {
 	uint8_t uuid_index;
 	uint32_t nsid;
 };
+/* Get Log Page. Log page ids that do not exist are not refused. */
 uint16_t nvmf_decode_get_log(const struct nvme_sqe *sqe, struct nvmf_get_log *out, uint16_t *where);
 
 struct nvmf_feature {
@@ -171,27 +178,32 @@ struct nvmf_feature {
 	uint32_t nsid;
 	uint32_t cdw11;
 };
+/* Get Features. Features that do not exist are not refused. */
 uint16_t nvmf_decode_get_features(const struct nvme_sqe *sqe, struct nvmf_feature *out, uint16_t *where);
+/* Set Features. Features that do not exist are not refused. */
 uint16_t nvmf_decode_set_features(const struct nvme_sqe *sqe, struct nvmf_feature *out, uint16_t *where);
-/* Bytes of data that a feature's Get and Set transfer; 0: none, the value is in dwords. */
+/* Bytes of data that Get and Set Features transfer for a feature; 0: none, its value is in the command or the
+ * completion.
+ */
 uint32_t nvmf_feature_data_length(uint8_t fid, uint32_t cdw11);
 
 struct nvmf_abort {
 	uint16_t sqid;
 	uint16_t cid;
 };
+/* Abort; every value is good. */
 void nvmf_decode_abort(const struct nvme_sqe *sqe, struct nvmf_abort *out);
 
 /* ---- I/O commands ---- */
 
-/* What a range is checked against. */
+/* What the fields of I/O commands are checked against: a namespace's size and format. */
 struct nvmf_geometry {
 	uint64_t num_blocks;
 	uint32_t max_transfer_bytes; /* MDTS */
 	uint8_t block_shift;         /* data of a block: 1 << block_shift bytes */
-	uint8_t md_eighths;          /* metadata of a block, units of 8 bytes; 0: none, and the next mean nothing */
-	uint8_t pi_type : 2;         /* protection information in it: 1 to 3, or none */
-	bool md_hidden : 1;          /* hosts see plain blocks */
+	uint8_t md_eighths;          /* metadata of a block, units of 8 bytes; 0: none, then the next two are unused */
+	uint8_t pi_type : 2;         /* the type of protection information in it, 1 to 3; 0: none */
+	bool md_hidden : 1;          /* hosts see blocks without it */
 };
 
 struct nvmf_lba_range {
@@ -199,71 +211,74 @@ struct nvmf_lba_range {
 	uint32_t num_blocks; /* 1's based; 0 only in a Dataset Management range */
 };
 
-/* Bytes that Read, Write and Compare transfer, whether or not the range is good; NVM 3.2.4. */
+/* Bytes of data that Read, Write and Compare transfer (NVM 3.2.4), whether the range is good or not. */
 static inline uint64_t nvmf_rw_length(const struct nvme_sqe *sqe, uint8_t block_shift)
 {
 	return (uint64_t)((le32toh(sqe->cdw12) & 0xffff) + 1) << block_shift;
 }
 
-/* Read, Write, Compare: within the namespace, and not longer than MDTS. */
+/* Read, Write, Compare: the range is in the namespace and not longer than MDTS. */
 uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
 			uint16_t *where);
-/* What a command wants of protection information: PRINFO, and the tags of dwords 14 and 15. */
+/* Protection information fields of a command: PRINFO, and the tags in dwords 14 and 15. */
 struct nvmf_pi {
-	bool act; /* PRACT: the controller makes it, or strips it */
+	bool act; /* PRACT: the controller generates it, or checks and strips it */
 	bool check_guard, check_app, check_ref;
 	uint32_t ref;
 	uint16_t app, app_mask;
 };
-/* Invalid Protection Information (NVM 5.2.2.1): a check of the reference tag that cannot be. Without protection
- * information: nothing is wanted. */
+/* Decodes the protection information fields; all zero if the namespace has none. Invalid Protection Information (NVM
+ * 5.2.2.1): the reference tag is to be checked, but cannot match. */
 uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_pi *out,
 			uint16_t *where);
-/* As nvmf_decode_rw() for blocks with metadata; bytes: what is transferred, metadata included where it is (which MDTS
- * counts too). */
+/* The same as nvmf_decode_rw() for blocks with metadata. *bytes: what is transferred, with metadata unless the
+ * controller generates or strips it; MDTS limits this. */
 uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
 			   struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where);
-/* Write Zeroes: within the namespace; no data, so no MDTS. */
+/* Write Zeroes: the range is in the namespace. It has no data, so MDTS does not limit it. */
 uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
 				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where);
 
-/* Verify, Write Uncorrectable: within the namespace; no data. */
+/* Verify, Write Uncorrectable: the range is in the namespace. They have no data. */
 uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
 			    uint16_t *where);
 
-/* The most that one Copy may have (NVM 4.1.5.1: MSSRL, MCL, MSRC): so much that it is worth its while, and so little
- * that it ends while its host still waits. */
+/* Limits of one Copy (NVM 4.1.5.1: MSRC, MSSRL, MCL): large enough that hosts gain from it, small enough that it ends
+ * before hosts give it up. */
 #define NVMF_COPY_RANGES_MAX 128
 struct nvmf_copy_limits {
 	uint16_t range_blocks;
 	uint32_t blocks;
 };
+/* The limits, in blocks of 1 << block_shift bytes. */
 struct nvmf_copy_limits nvmf_copy_limits(uint8_t block_shift);
 
 struct nvmf_copy {
-	uint64_t to;         /* blocks */
+	uint64_t to;         /* LBA of the destination */
 	uint16_t num_ranges; /* 1 to NVMF_COPY_RANGES_MAX, each a struct nvme_copy_range of data */
 };
+/* Copy, without its source ranges. */
 uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uint16_t *where);
-/* All source ranges, which the caller has copied into one buffer: the limits, the namespace, that nothing is copied
- * onto what is copied from. */
+/* All source ranges of a Copy: they keep the limits, are in the namespace, and do not overlap the destination. data:
+ * the ranges, in one buffer. */
 uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
 				 uint16_t *where);
-/* One of them. */
+/* One source range; every value is good here. */
 void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba_range *out);
 
 struct nvmf_dsm {
 	uint16_t num_ranges; /* 1 to 256 */
 	bool deallocate;
 };
+/* Dataset Management, without its ranges; every value is good. */
 void nvmf_decode_dsm(const struct nvme_sqe *sqe, struct nvmf_dsm *out);
-/* One range of Dataset Management's data; the caller has checked that the data are all there. */
+/* The index'th range of Dataset Management: it is in the namespace. data: at least index + 1 ranges. */
 uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo,
 			       struct nvmf_lba_range *out, uint16_t *where);
 
 /* ---- Reservation commands ---- */
 
-/* Bytes of data that come with each; the caller has checked that they are all there. */
+/* Bytes of data of each command; `data` below has that many. */
 #define NVMF_RESV_REGISTER_DATA 16
 #define NVMF_RESV_ACQUIRE_DATA  16
 #define NVMF_RESV_RELEASE_DATA  8
@@ -274,6 +289,7 @@ struct nvmf_resv_register {
 	uint8_t change_ptpl; /* enum nvme_resv_cptpl */
 	uint64_t crkey, nrkey;
 };
+/* Reservation Register. */
 uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_register *out,
 				   uint16_t *where);
 
@@ -282,20 +298,23 @@ struct nvmf_resv_acquire {
 	uint8_t type;   /* enum nvme_resv_rtype */
 	uint64_t crkey, prkey;
 };
+/* Reservation Acquire. */
 uint16_t nvmf_decode_resv_acquire(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_acquire *out,
 				  uint16_t *where);
 
 struct nvmf_resv_release {
 	uint8_t action; /* enum nvme_resv_rrela */
-	uint8_t type;   /* looked at by the action that releases */
+	uint8_t type;   /* of the action Release only */
 	uint64_t crkey;
 };
+/* Reservation Release. */
 uint16_t nvmf_decode_resv_release(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_release *out,
 				  uint16_t *where);
 
 struct nvmf_resv_report {
 	uint64_t length; /* bytes, a multiple of 4, at least 4 */
 };
+/* Reservation Report. */
 uint16_t nvmf_decode_resv_report(const struct nvme_sqe *sqe, struct nvmf_resv_report *out, uint16_t *where);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The NVMe-oF target, for whoever configures and watches it: targets, transports, subsystems, namespaces,
- * hosts, listeners, referrals. It knows no transport; those are written against nvmf/transport.h.
+/* The NVMe-oF target, for configuration and monitoring: targets, transports, subsystems, namespaces, hosts, listeners,
+ * referrals. Transports are written against nvmf/transport.h; the target knows none of them by name.
  *
- * Everything here runs on the control thread. What has to wait for I/O that is under way takes a `done`
- * function and calls it later, also on the control thread, exactly once. Strings given are copied. Functions
- * return 0 or a negative errno unless said otherwise. */
+ * Call these functions on the control thread. A function that has to wait for I/O under way takes a `done` function and
+ * calls it exactly once, on the control thread, later or before it returns. Strings that are passed in are copied.
+ * Functions return 0 or a negative errno unless their comment says otherwise. */
 #ifndef NVMF_NVMF_H
 #define NVMF_NVMF_H
 
@@ -31,24 +31,26 @@ struct nvmf_poll_group;
 #define NVMF_MN_MAX        40
 #define NVMF_TRNAME_MAX    16
 
-/* status: 0 or a negative errno. */
+/* Called when a change is complete. status: 0 or a negative errno. */
 typedef void (*nvmf_done_fn)(void *arg, int status);
 
-/* Where a host finds us: a transport and an address in it. */
+/* An address that hosts connect to. */
 struct nvmf_address {
 	char trtype[NVMF_TRNAME_MAX + 1]; /* "RDMA": the transport's name, any case */
 	uint8_t adrfam;                   /* enum nvmf_addr_family */
 	char traddr[NVMF_TRADDR_MAX + 1];
 	char trsvcid[NVMF_TRSVCID_MAX + 1];
 };
+/* Whether two addresses are the same; letter case counts in trsvcid only. Any thread. */
 bool nvmf_address_equal(const struct nvmf_address *a, const struct nvmf_address *b);
-const char *nvmf_adrfam_name(uint8_t adrfam); /* "IPv4" */
-/* -EINVAL: no such name. */
+/* The name of an address family (enum nvmf_addr_family): "IPv4"; "?" if it has none. Any thread. */
+const char *nvmf_adrfam_name(uint8_t adrfam);
+/* The address family of a name, in any case. 0, or -EINVAL: there is none of that name. */
 int nvmf_adrfam_parse(const char *name, uint8_t *adrfam);
 
 /* ---- The room ---- */
 
-/* How the default target is made; to be set before nvmf_init(). */
+/* The options of the default target. */
 struct nvmf_config {
 	uint32_t max_subsystems;   /* 0: 1024 */
 	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
@@ -57,17 +59,20 @@ struct nvmf_config {
 	cpu_set_t cores;
 	unsigned dhchap_hashes, dhchap_groups; /* as in nvmf_tgt_opts */
 };
+/* The options that nvmf_init() will use; may be changed until then. */
 struct nvmf_config *nvmf_config(void);
 #define NVMF_DEFAULT_TGT "nvmf_tgt"
-/* Makes and starts the default target, after bdev_init(). */
+/* Makes and starts the default target. bdev_init() has been called. 0 or a negative errno. */
 int nvmf_init(void);
-/* Stops and destroys all targets. */
+/* Stops and destroys all targets, then calls done(arg) on the control thread. */
 void nvmf_fini(void (*done)(void *arg), void *arg);
 
-/* What happens to hosts and namespaces is told to one listener, as a type, a line of text that says to what, and why
- * (NULL: that goes without saying). NULL after the last type. */
+/* Receives notices: type says what has happened ("nvmf_host_connect"), text names the objects, and why is the reason or
+ * NULL. */
 typedef void (*nvmf_notice_fn)(const char *type, const char *text, const char *why);
+/* Sets the one function that receives notices about hosts, namespaces, subsystems and listeners; NULL: none. */
 void nvmf_set_notice_fn(nvmf_notice_fn fn);
+/* The types of notices one by one, from index 0 on; NULL: there are no more. */
 const char *nvmf_notice_type(unsigned index);
 
 /* ---- Target ---- */
@@ -85,12 +90,13 @@ enum nvmf_tgt_state {
 	NVMF_TGT_ERROR = 9,
 	NVMF_TGT_STATES,
 };
+/* "RUNNING"; "?" for a number that is no state. Any thread. The same holds for the other *_state_name() functions. */
 const char *nvmf_tgt_state_name(enum nvmf_tgt_state state);
 
-/* Which subsystems' ports the discovery log shows to a host, beyond what it may connect to. */
+/* Which listeners the discovery log shows to a host, of those that it may connect to. */
 enum nvmf_discovery_filter {
 	NVMF_DISCOVERY_MATCH_ANY = 0,
-	NVMF_DISCOVERY_MATCH_TRTYPE = 1 << 0, /* only listeners of the transport it asks through */
+	NVMF_DISCOVERY_MATCH_TRTYPE = 1 << 0, /* those of the transport through which it reads the log */
 	NVMF_DISCOVERY_MATCH_TRADDR = 1 << 1,
 	NVMF_DISCOVERY_MATCH_TRSVCID = 1 << 2,
 };
@@ -101,29 +107,41 @@ struct nvmf_tgt_opts {
 	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
 	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
 	const cpu_set_t *cores;    /* lcores that get a poll group; NULL: all */
-	/* Sets of dhchap/'s hash functions and groups that hosts may authenticate with; 0: all. */
+	/* Sets of DH-HMAC-CHAP hash functions and groups (dhchap/) that hosts may authenticate with; 0: all. */
 	unsigned dhchap_hashes, dhchap_groups;
 };
 
-/* Creates a target in state CREATE_TARGET with its discovery subsystem. */
+/* Makes a target with its discovery subsystem, in state CREATE_TARGET. 0, -EEXIST or -ENOMEM. */
 int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgt);
-/* Makes the poll groups, one thread per lcore, and starts the subsystems there are: RUNNING. */
+/* Makes the poll groups, one thread per lcore, and starts the discovery subsystem: RUNNING. Subsystems that have been
+ * started before serve hosts from now on. 0, -EINVAL (not in state CREATE_TARGET), -ENODEV (no lcore) or -ENOMEM. */
 int nvmf_tgt_start(struct nvmf_tgt *tgt);
-/* Disconnects all hosts, takes down subsystems, poll groups and transports: STOPPED. From any state. */
+/* Disconnects all hosts and frees subsystems, poll groups and transports: STOPPED. From any state. -EALREADY: it is
+ * being stopped. */
 void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg);
-/* A target that is STOPPED, or was never started. */
+/* Frees a target that is STOPPED. */
 void nvmf_tgt_destroy(struct nvmf_tgt *tgt);
 
-struct nvmf_tgt *nvmf_tgt_find(const char *name); /* NULL name: the first */
+/* The target of a name, or the first for NULL; NULL: there is none. */
+struct nvmf_tgt *nvmf_tgt_find(const char *name);
+/* The target after one, or the first for NULL; NULL: there are no more. */
 struct nvmf_tgt *nvmf_tgt_next(const struct nvmf_tgt *after);
+/* The target's name; its own memory. */
 const char *nvmf_tgt_name(const struct nvmf_tgt *tgt);
+/* The target's state. */
 enum nvmf_tgt_state nvmf_tgt_get_state(const struct nvmf_tgt *tgt);
+/* How many subsystems it may have, the discovery subsystem included. */
 uint32_t nvmf_tgt_max_subsystems(const struct nvmf_tgt *tgt);
+/* Sets which listeners the discovery log shows: a set of enum nvmf_discovery_filter. */
 void nvmf_tgt_set_discovery_filter(struct nvmf_tgt *tgt, uint32_t filter);
+/* The set of enum nvmf_discovery_filter. */
 uint32_t nvmf_tgt_discovery_filter(const struct nvmf_tgt *tgt);
+/* Sets the command retry delays, units of 100 ms (Identify Controller CRDT1 to CRDT3). */
 void nvmf_tgt_set_crdt(struct nvmf_tgt *tgt, const uint16_t crdt[3]);
+/* The three command retry delays, units of 100 ms. */
 const uint16_t *nvmf_tgt_crdt(const struct nvmf_tgt *tgt);
-uint64_t nvmf_tgt_generation(const struct nvmf_tgt *tgt); /* of the discovery log */
+/* The generation counter of the discovery log. */
+uint64_t nvmf_tgt_generation(const struct nvmf_tgt *tgt);
 
 /* ---- Transports ---- */
 
@@ -176,6 +194,7 @@ enum nvmf_subsystem_state {
 	NVMF_SUBSYSTEM_PAUSED = 2,
 	NVMF_SUBSYSTEM_STATES,
 };
+/* "ACTIVE". */
 const char *nvmf_subsystem_state_name(enum nvmf_subsystem_state state);
 
 enum nvmf_subtype {
@@ -189,97 +208,119 @@ struct nvmf_subsystem_opts {
 	uint32_t max_namespaces;   /* also the highest nsid; 0: 32 */
 	bool allow_any_host;
 	bool ana_reporting;  /* tell hosts the state of each ANA group through each listener */
-	bool static_ctrlrs;  /* the static controller model: hosts name the controller id they want (FCATT bit
-				0) */
+	bool static_ctrlrs;  /* the static controller model: hosts ask for a controller id (FCATT bit 0) */
 	uint16_t min_cntlid; /* 0: 1 */
 	uint16_t max_cntlid; /* 0: the highest there is */
 };
 
-/* Whether these are possible: 0, or -EINVAL and why: the name, the value, what is allowed. */
+/* Checks a name and options. 0, or -EINVAL: why names the option, its value and what is allowed. */
 int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts *opts, char why[NVMF_ERROR_MAX]);
-/* In state INACTIVE. -EINVAL (the log names the field, the value and what is allowed), -EEXIST, -ENOSPC
- * (max_subsystems). */
+/* Makes a subsystem in state INACTIVE. 0, -EINVAL (the log names the option, its value and what is allowed), -EEXIST,
+ * -ENOSPC (the target has max_subsystems) or -ENOMEM. */
 int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nvmf_subsystem_opts *opts,
 			  struct nvmf_subsystem **subsystem);
-/* Changes of state. They and the changes below that wait are carried out one after the other per subsystem,
- * in the order they were asked for; nothing is ever refused for being busy. -EINVAL through done: not
- * possible from its state.
+/* Makes a subsystem ACTIVE: hosts may connect.
  *
- * Pausing holds back I/O of one namespace (nsid), of all (NVME_NSID_ALL) or of none (0), and is done when all
- * that was under way has ended. Commands that are held back are not lost: resuming runs them. Admin commands
- * are never held back. */
+ * Changes of state, and the changes below that take a `done` function, are queued in the subsystem and carried out one
+ * after the other, in the order of the calls. They never fail because another is under way. -EINVAL through done: not
+ * possible from the state that the subsystem then has. */
 void nvmf_subsystem_start(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
+/* Pauses I/O to one namespace (nsid), to all (NVME_NSID_ALL) or to none (0): commands that arrive wait, and done is
+ * called when those under way have ended. Resuming runs the commands that wait. Admin commands are not paused. */
 void nvmf_subsystem_pause(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg);
+/* Makes a subsystem that is PAUSED ACTIVE, and runs the commands that wait. */
 void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
-/* Disconnects its hosts. */
+/* Disconnects the subsystem's hosts and makes it INACTIVE. */
 void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
-/* Stops it if need be and frees it with its namespaces, hosts and listeners. -EALREADY: that is under way; -ENOMEM: it
- * is as it was. */
+/* Stops the subsystem if it is not INACTIVE, and frees it with its namespaces, hosts and listeners. -EALREADY: it is
+ * being destroyed; -EPERM: the discovery subsystem; -ENOMEM: nothing has changed. */
 void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 
+/* The subsystem of a name; NULL: there is none. */
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);
-/* The discovery subsystem comes first. */
+/* The subsystem after one, or the first for NULL, which is the discovery subsystem; NULL: there are no more. */
 struct nvmf_subsystem *nvmf_subsystem_next(struct nvmf_tgt *tgt, const struct nvmf_subsystem *after);
+/* The subsystem's name; its own memory. */
 const char *nvmf_subsystem_nqn(const struct nvmf_subsystem *s);
+/* Whether it is a discovery subsystem. */
 enum nvmf_subtype nvmf_subsystem_subtype(const struct nvmf_subsystem *s);
+/* The subsystem's state. */
 enum nvmf_subsystem_state nvmf_subsystem_get_state(const struct nvmf_subsystem *s);
-uint64_t nvmf_subsystem_state_ticks(const struct nvmf_subsystem *s); /* when it entered it */
+/* When it entered that state, in TSC ticks. */
+uint64_t nvmf_subsystem_state_ticks(const struct nvmf_subsystem *s);
+/* Its serial number; its own memory. */
 const char *nvmf_subsystem_serial_number(const struct nvmf_subsystem *s);
+/* Its model number; its own memory. */
 const char *nvmf_subsystem_model_number(const struct nvmf_subsystem *s);
+/* How many namespaces it may have; also the highest nsid. */
 uint32_t nvmf_subsystem_max_namespaces(const struct nvmf_subsystem *s);
+/* The lowest controller id that it gives out. */
 uint16_t nvmf_subsystem_min_cntlid(const struct nvmf_subsystem *s);
+/* The highest controller id that it gives out. */
 uint16_t nvmf_subsystem_max_cntlid(const struct nvmf_subsystem *s);
+/* Whether it tells hosts the state of each ANA group. */
 bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s);
 
-/* Hosts. */
+/* ---- Hosts of a subsystem ---- */
+
+/* Whether every host may connect, in the list or not. */
 bool nvmf_subsystem_allow_any_host(const struct nvmf_subsystem *s);
-/* Hosts that are connected and no longer allowed are disconnected. -ENOMEM: nothing has changed. */
+/* Sets whether every host may connect. Hosts that are connected and no longer allowed are disconnected. 0, or -ENOMEM:
+ * nothing has changed. */
 int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
-/* key and ctrlr_key are names of the keyring's keys: that which the host has to prove it knows, and that which proves
- * to it who the subsystem is. NULL, NULL: it need not authenticate. -EINVAL (not an NQN; or a controller's key without
- * a host's: nobody could ask for it), -EEXIST, -ENOKEY (no such key), -ENOMEM: nothing has changed, and why says what
- * is wrong. */
+/* Allows a host to connect. key, ctrlr_key: names of keys in the keyring. The host has to prove that it knows `key`;
+ * the subsystem proves itself to the host with ctrlr_key. Both NULL: no authentication. 0, -EINVAL (not an NQN, or
+ * ctrlr_key without key), -EEXIST, -ENOKEY (no such key) or -ENOMEM: nothing has changed, and why says what is wrong.
+ */
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
-/* Other keys in place of those before. They count from the next authentication on. -ENOENT (no such host), -ENOKEY,
+/* Replaces the keys of an allowed host. The next authentication uses them. 0, -ENOENT (no such host), -ENOKEY or
  * -EINVAL, as above. */
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
-/* Their names; NULL: none. hostnqn: an allowed host. */
+/* The name of a host's key, or of the key that the controller proves itself with (of_ctrlr); NULL: it has none.
+ * hostnqn: an allowed host. */
 const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr);
-/* Also ends its connections; done when they have ended. -ENOENT. */
+/* Removes a host from the list and ends its connections; done is called when they have ended. -ENOENT. */
 void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, nvmf_done_fn done, void *arg);
+/* Whether a host may connect. */
 bool nvmf_subsystem_host_allowed(const struct nvmf_subsystem *s, const char *hostnqn);
-/* The allowed hosts one by one, NULL: the first; NULL: no more. */
+/* The NQN after one in the list of allowed hosts, or the first for NULL; NULL: there are no more. */
 const char *nvmf_subsystem_next_host(const struct nvmf_subsystem *s, const char *after);
 
-/* Listeners. The transport starts listening with the first subsystem that wants an address. -EINVAL (no such
- * transport), -EEXIST, or what the transport says. */
+/* ---- Listeners of a subsystem ---- */
+
 struct nvmf_listener;
+/* Lets hosts connect to the subsystem through an address. The transport begins to listen there for the first subsystem.
+ * 0, -EINVAL (no such transport), -EEXIST, -ENOMEM, or what the transport returns. */
 int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_address *address);
-/* The same, with all ANA groups in the given state; -ENOTSUP: not OPTIMIZED, and the subsystem was made without
- * ana_reporting. */
+/* The same, with all ANA groups in the given state. -ENOTSUP: a state other than OPTIMIZED, and the subsystem was made
+ * without ana_reporting. */
 int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    enum nvme_ana_state state);
-/* done, with status 0 and perhaps before it returns, when what makes the transport ready to serve hosts at the
- * addresses it listens at is over: memory is registered with a device in a thread beside. Hosts that come earlier wait.
- */
+/* Calls done with status 0 when the transport is ready to serve hosts at the addresses where it listens: it may
+ * register memory with a device on a worker thread first. Hosts that connect earlier wait. */
 void nvmf_subsystem_settle_listeners(struct nvmf_subsystem *s, const char *trtype, nvmf_done_fn done, void *arg);
-/* Hosts connected through it are disconnected; done when they are. -ENOENT. */
+/* Removes a listener and disconnects the hosts that connected through it; done is called when they are gone. -ENOENT.
+ */
 void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_address *address, nvmf_done_fn done,
 				    void *arg);
-/* The one at an address; NULL: the subsystem does not listen there. */
+/* The subsystem's listener at an address; NULL: it has none there. */
 struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *s, const struct nvmf_address *address);
+/* The listener after one, or the first for NULL; NULL: there are no more. */
 struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
+/* The listener's address; its own memory. */
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
-/* The state of an ANA group (0: all) as hosts see it through a listener (Base 8.1.3). When it returns, commands that
- * begin are treated by the new state, and hosts have been sent the event; those under way end as they would. -ENOENT
- * (no such listener), -ENOTSUP (the subsystem was made without ana_reporting), -EINVAL (beyond max_namespaces). */
+/* Sets the state of an ANA group (0: of all) that hosts see through a listener (Base 8.1.3). When it returns, commands
+ * that arrive are treated by the new state, and hosts have been sent the event; commands under way end as they would
+ * have. 0, -ENOENT (no such listener), -ENOTSUP (the subsystem was made without ana_reporting) or -EINVAL (the group is
+ * beyond max_namespaces). */
 int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_address *address, uint32_t anagrpid,
 				enum nvme_ana_state state);
-/* anagrpid: 1 to max_namespaces. */
+/* The state of an ANA group through a listener. anagrpid: 1 to max_namespaces. */
 enum nvme_ana_state nvmf_listener_ana_state(const struct nvmf_listener *l, uint32_t anagrpid);
-const char *nvmf_ana_state_name(enum nvme_ana_state state); /* "non_optimized" */
+/* "non_optimized". */
+const char *nvmf_ana_state_name(enum nvme_ana_state state);
 
 /* ---- Namespaces ---- */
 
@@ -291,9 +332,11 @@ struct nvmf_passthru {
 	uint64_t io[2]; /* 80h to FFh */
 	uint64_t admin; /* C0h to FFh */
 };
-/* Whether an opcode is one that can be listed: vendor specific, and its data, if any, goes one way. */
+/* Whether an opcode can be in such a set: it is vendor specific, and its data have one direction or it has none. */
 bool nvmf_passthru_can_list(uint8_t opcode, bool admin);
+/* Adds an opcode, for which nvmf_passthru_can_list() is true. */
 void nvmf_passthru_add(struct nvmf_passthru *p, uint8_t opcode, bool admin);
+/* Whether an opcode is in the set. Any opcode; any thread. */
 bool nvmf_passthru_has(const struct nvmf_passthru *p, uint8_t opcode, bool admin);
 
 struct nvmf_ns_opts {
@@ -304,35 +347,44 @@ struct nvmf_ns_opts {
 	uint32_t anagrpid;    /* 1 to max_namespaces; 0: nsid */
 	bool no_auto_visible; /* hosts see it only after nvmf_ns_add_host() */
 	bool hide_metadata;   /* as dif_insert_or_strip of transports, for this namespace alone */
-	/* NULL: reservations end with the process. Otherwise an absolute path: hosts can have their registrations and
-	 * reservation kept there (Persist Through Power Loss), and what is there now counts. */
+	/* The absolute path of a file where hosts may have registrations and the reservation kept (Persist Through
+	 * Power Loss); what the file contains now holds. NULL: reservations end with the process. */
 	const char *ptpl_file;
 	struct nvmf_passthru passthru; /* none by default */
 };
-/* Returns 0 and *nsid, or -EINVAL, -EEXIST (nsid in use), -ENOSPC, -ENODEV (no such bdev), -EPERM (claimed by
- * another), -ENOTSUP (passthru, and the bdev is none on an NVMe controller), -EBUSY (ptpl_file is another namespace's,
- * or one's that is still being written), -EBADMSG (it is damaged; the log says where), or what opening that file says.
- * Hosts are told with an event. */
+/* Adds a bdev as a namespace, and tells hosts with an event. 0 and *nsid, or -EINVAL, -EEXIST (the nsid is in use),
+ * -ENOSPC (the subsystem has max_namespaces), -ENODEV (no such bdev), -EPERM (another user has claimed it), -ENOTSUP
+ * (passthru, and the bdev is not on an NVMe controller), -EBUSY (ptpl_file belongs to another namespace, or is still
+ * being written for a removed one), -EBADMSG (ptpl_file is damaged; the log says where), -ENOMEM, or the error of
+ * opening ptpl_file. */
 int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
 			  uint32_t *nsid);
-/* Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */
+/* Removes a namespace. Commands under way end first; later ones fail with Invalid Namespace. -ENOENT. */
 void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg);
-/* Makes a namespace that was added with no_auto_visible visible to a host, or not: -ENOENT, -EEXIST, -EPERM
- * (it is visible to all). */
+/* Makes a namespace that was added with no_auto_visible visible to a host. 0, -ENOENT, -EEXIST, -EINVAL (not an NQN),
+ * -ENOMEM or -EPERM (it is visible to all). */
 int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn);
+/* Makes it invisible to a host again. 0, or -ENOENT (no such namespace, or the host is not in its list). */
 int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnqn);
-/* Hosts are told with an ANA change event. -ENOENT, -EINVAL. */
+/* Moves a namespace to another ANA group, and tells hosts with an ANA change event. 0, -ENOENT or -EINVAL (the group is
+ * beyond max_namespaces). */
 int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid);
 
+/* The namespace with an id, visible or not; NULL: there is none. */
 struct nvmf_ns *nvmf_ns_find(const struct nvmf_subsystem *s, uint32_t nsid);
+/* The namespace after one, by nsid, or the first for NULL; NULL: there are no more. */
 struct nvmf_ns *nvmf_ns_next(const struct nvmf_subsystem *s, const struct nvmf_ns *after);
+/* The namespace's id. */
 uint32_t nvmf_ns_nsid(const struct nvmf_ns *ns);
+/* The name of its bdev; the bdev's memory. */
 const char *nvmf_ns_bdev_name(const struct nvmf_ns *ns);
-/* As it is now: nothing left to the defaults. */
+/* Its options with all defaults filled in; its own memory. */
 const struct nvmf_ns_opts *nvmf_ns_get_opts(const struct nvmf_ns *ns);
+/* The host after one in the list of those that see it (no_auto_visible), or the first for NULL; NULL: there are no
+ * more. */
 const char *nvmf_ns_next_host(const struct nvmf_ns *ns, const char *after);
-/* Who is registered and who holds its reservation (nvmf/resv.h), as it is now. */
 struct nvmf_resv;
+/* Its registrants and its reservation (nvmf/resv.h) at this moment. */
 const struct nvmf_resv *nvmf_ns_resv_state(const struct nvmf_ns *ns);
 
 /* ---- Referrals to other discovery services ---- */
@@ -342,54 +394,59 @@ struct nvmf_referral {
 	char subnqn[NVMF_NQN_MAX + 1]; /* empty: the discovery NQN */
 	bool secure_channel;
 };
-/* -EEXIST, -EINVAL. */
+/* Adds an entry to the discovery log that names another discovery service. 0, -EEXIST, -EINVAL (not an NQN, or no
+ * transport type of NVMe-oF) or -ENOMEM. */
 int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *referral);
-/* -ENOENT. */
+/* Removes it. subnqn: NULL or empty: the discovery NQN. 0 or -ENOENT. */
 int nvmf_tgt_remove_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address, const char *subnqn);
+/* The referral after one, or the first for NULL; NULL: there are no more. */
 const struct nvmf_referral *nvmf_referral_next(struct nvmf_tgt *tgt, const struct nvmf_referral *after);
 
-/* ---- Controllers and queue pairs, to look at ---- */
+/* ---- Controllers and queue pairs ---- */
 
 enum nvmf_ctrlr_state {
 	NVMF_CTRLR_DISABLED = 0,  /* CC.EN 0, CSTS.RDY 0 */
 	NVMF_CTRLR_READY,         /* CSTS.RDY 1 */
-	NVMF_CTRLR_RESETTING,     /* CC.EN was cleared; I/O queues are going */
-	NVMF_CTRLR_SHUTTING_DOWN, /* CC.SHN was set; I/O queues are going */
+	NVMF_CTRLR_RESETTING,     /* CC.EN was cleared; its I/O queues are being disconnected */
+	NVMF_CTRLR_SHUTTING_DOWN, /* CC.SHN was set; its I/O queues are being disconnected */
 	NVMF_CTRLR_SHUT_DOWN,     /* CSTS.SHST complete */
 	NVMF_CTRLR_FAILED,        /* CSTS.CFS */
-	NVMF_CTRLR_DESTROYING,    /* the association is ending; queue pairs are going */
+	NVMF_CTRLR_DESTROYING,    /* the association is ending; all its queue pairs are being disconnected */
 	NVMF_CTRLR_STATES,
 };
+/* "READY". */
 const char *nvmf_ctrlr_state_name(enum nvmf_ctrlr_state state);
 
 enum nvmf_qpair_state {
-	NVMF_QPAIR_NEW = 0,        /* from the transport, not yet on a poll group */
-	NVMF_QPAIR_CONNECTING,     /* on a poll group; Connect has not been answered */
-	NVMF_QPAIR_ENABLED,        /* belongs to a controller */
-	NVMF_QPAIR_DISCONNECTING,  /* commands are ending */
-	NVMF_QPAIR_CLOSED,         /* nothing left; being taken apart */
-	NVMF_QPAIR_AUTHENTICATING, /* between CONNECTING and ENABLED: the host has to prove who it is. Last, for
-				      recorded numbers stay */
+	NVMF_QPAIR_NEW = 0,       /* from the transport, not yet on a poll group */
+	NVMF_QPAIR_CONNECTING,    /* on a poll group; Connect has not been answered */
+	NVMF_QPAIR_ENABLED,       /* belongs to a controller */
+	NVMF_QPAIR_DISCONNECTING, /* commands are ending */
+	NVMF_QPAIR_CLOSED,        /* no command is left; it is being freed */
+	/* Between CONNECTING and ENABLED: the host has to prove who it is. The last, so that the numbers in recorded
+	 * traces keep their meaning. */
+	NVMF_QPAIR_AUTHENTICATING,
 	NVMF_QPAIR_STATES,
 };
+/* "ENABLED". */
 const char *nvmf_qpair_state_name(enum nvmf_qpair_state state);
 
-/* In-band authentication of a queue pair (Base 8.13.5): which message is next. The names are those that clients
- * know. */
+/* In-band authentication of a queue pair (Base 8.13.5): which message is next. Clients of the RPC know the names. */
 enum nvmf_auth_state {
 	NVMF_AUTH_NEGOTIATE = 0, /* from the host, the first */
 	NVMF_AUTH_CHALLENGE,     /* to the host */
 	NVMF_AUTH_REPLY,         /* from the host */
 	NVMF_AUTH_SUCCESS1,      /* to the host */
-	NVMF_AUTH_SUCCESS2,      /* from the host, when it has authenticated us */
+	NVMF_AUTH_SUCCESS2,      /* from the host, when it has authenticated the controller */
 	NVMF_AUTH_FAILURE1,      /* to the host */
 	NVMF_AUTH_COMPLETED,     /* none; the host may begin again */
-	NVMF_AUTH_ERROR,         /* none: it is about to end */
+	NVMF_AUTH_ERROR,         /* none: the queue pair is about to be disconnected */
 	NVMF_AUTH_STATES,
 };
+/* "negotiate". */
 const char *nvmf_auth_state_name(enum nvmf_auth_state state);
 struct nvmf_auth_info {
-	bool present;                         /* or the host has not been asked to */
+	bool present;                         /* the host has been asked to authenticate */
 	const char *state, *digest, *dhgroup; /* "unknown": not agreed on yet */
 };
 
@@ -404,7 +461,9 @@ struct nvmf_ctrlr_info {
 	uint64_t errors;
 	struct nvmf_auth_info auth; /* of its admin queue */
 };
+/* The controller after one, or the first for NULL; NULL: there are no more. */
 struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after);
+/* Fills in what there is to know of a controller. */
 void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info *info);
 
 struct nvmf_qpair_info {
@@ -418,15 +477,17 @@ struct nvmf_qpair_info {
 	struct nvmf_address peer_address;
 	struct nvmf_auth_info auth;
 };
+/* The queue pair of a controller after one, or the first for NULL; NULL: there are no more. */
 struct nvmf_qpair *nvmf_qpair_next(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *after);
+/* Fills in what there is to know of a queue pair; waits for its poll group. */
 void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info *info);
 
-/* ---- What is outstanding ---- */
+/* ---- Outstanding commands ---- */
 
 struct nvmf_inflight {
 	char hostnqn[NVMF_NQN_MAX + 1];
 	char subnqn[NVMF_NQN_MAX + 1];
-	const void *object; /* what the trace calls it */
+	const void *object; /* its object id in the trace */
 	uint16_t cntlid;
 	uint16_t qid;
 	uint16_t cid;
@@ -437,20 +498,20 @@ struct nvmf_inflight {
 	uint32_t nsid;
 	uint64_t slba; /* I/O commands that have one */
 	uint32_t num_blocks;
-	const char *state;     /* the transport's state, or ours while we have it */
+	const char *state;     /* the transport's state of it, or the target's while the target has it */
 	const char *waits_for; /* "data buffer", "paused namespace", "bdev" ...; NULL: nothing */
 	uint64_t age_ticks;
 	uint64_t state_age_ticks;
 	uint64_t start_ticks; /* when it arrived */
-	bool waits_for_host;  /* an Asynchronous Event Request and the like: may wait for ever */
-	uint8_t object_type;  /* TRACE_OBJECT_*: the kind that the trace gives object */
+	bool waits_for_host;  /* an Asynchronous Event Request: it may wait for ever */
+	uint8_t object_type;  /* TRACE_OBJECT_*: the type of object */
 };
-/* All commands that are somewhere between arrival and the end of their response, in a new array for free():
- * its length, or -ENOMEM. NULL when there are none. */
+/* Lists all commands that have arrived and whose response has not been sent. Returns their number, or -ENOMEM. *list:
+ * an array that the caller frees; NULL if there are none. Waits for each poll group. */
 ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list);
 
-/* Those that arrived at least min_age_ticks ago, at most max of them: for who asks often, and hopes to hear of none.
- * Groups without queue pairs are not asked, and so not woken. */
+/* Lists at most max commands that arrived at least min_age_ticks ago, without those that wait for an event. Returns
+ * their number. Cheap enough to be called often: it does not wake poll groups that have no queue pairs. */
 size_t nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, size_t max, struct nvmf_inflight *list);
 /* What a command is doing while its transport has it, whatever the transport calls the state. */
 enum nvmf_request_class {
@@ -480,24 +541,25 @@ struct nvmf_transport_state {
 /* NULL: the transport type has no state n. Any thread. */
 const struct nvmf_transport_state *nvmf_transport_state(const char *trtype, unsigned n);
 
-/* The names of all states that an outstanding command may be in, of every transport, one by one from n = 0 on; NULL:
+/* The names of all states of outstanding commands, those of every transport included, one by one from n = 0 on; NULL:
  * there are no more. Any thread. */
 const char *nvmf_request_state(unsigned n);
 
-/* ---- What goes wrong ---- */
+/* ---- Faults ---- */
 
 enum nvmf_fault_kind {
-	NVMF_FAULT_QPAIR,      /* a connection broke, or was ended for what the host or the device did */
+	NVMF_FAULT_QPAIR,      /* a connection broke, or was ended because of an error of the host or the device */
 	NVMF_FAULT_KEEP_ALIVE, /* nothing was heard of a host for its keep-alive timeout */
 };
 struct nvmf_fault {
 	enum nvmf_fault_kind kind;
-	const void *qpair; /* as the trace and the probes name it, not to be read; NULL: none in particular */
+	const void
+		*qpair; /* its address in the trace and the probes, not to be dereferenced; NULL: no one queue pair */
 	uint16_t cntlid, qid;
 	const char *hostnqn, *subnqn, *why;
 	uint64_t silent_ticks, limit_ticks; /* KEEP_ALIVE */
 };
-/* Told of each on the control thread. One listener; NULL: none. */
+/* Sets the one function that is called for each fault, on the control thread; NULL: none. */
 void nvmf_set_fault_fn(void (*fn)(const struct nvmf_fault *fault));
 
 /* ---- Statistics ---- */

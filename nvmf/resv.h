@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reservations of a namespace (Base 8.19): who is registered, who holds it, and what each command does to that. Pure
- * functions; they read and write nothing but their arguments. Hosts are told apart by their host identifiers. */
+/* Reservations of a namespace (Base 8.19): the registrants, the holder, and what each command changes. These are pure
+ * functions: they read and write nothing but their arguments. Any thread. A host is known by its host identifier. */
 #ifndef NVMF_RESV_H
 #define NVMF_RESV_H
 
@@ -10,7 +10,7 @@
 #include "nvmf/decode.h"
 
 #define NVMF_HOSTID_SIZE 16
-/* A host chooses its identifier, so it can register as many hosts as it likes: here is the end. */
+/* Hosts choose their identifiers, so that one host could register any number of them: this is the limit. */
 #define NVMF_RESV_REGISTRANTS_MAX 64
 
 struct nvmf_registrant {
@@ -21,13 +21,13 @@ struct nvmf_registrant {
 struct nvmf_resv {
 	uint32_t generation; /* of the registrations */
 	uint8_t type;        /* enum nvme_resv_rtype; 0: not reserved */
-	bool ptpl;           /* what follows survives a restart */
-	uint8_t holder;      /* which registrant; of no meaning if all are */
+	bool ptpl;           /* Persist Through Power Loss: all this survives a restart */
+	uint8_t holder;      /* index of the registrant that holds it; unused for types that all registrants hold */
 	uint8_t num_registrants;
 	struct nvmf_registrant registrants[NVMF_RESV_REGISTRANTS_MAX];
 };
 
-/* Whom a change concerns, and what its hosts are to be told: each host at most once. */
+/* The hosts that are to be notified of a change, each at most once, and of what. */
 struct nvmf_resv_notices {
 	unsigned num;
 	struct {
@@ -36,29 +36,31 @@ struct nvmf_resv_notices {
 	} hosts[NVMF_RESV_REGISTRANTS_MAX];
 };
 
-/* Each returns the status. If it is not success, nothing has changed, and *where is the bad field; if it is, notices
- * says who is to be told. Internal Error from register: there are NVMF_RESV_REGISTRANTS_MAX already. */
+/* Reservation Register. Returns a status. Success: *r is changed, and *notices tells whom to notify. Otherwise nothing
+ * has changed, and *where is the bad field; Internal Error: there are NVMF_RESV_REGISTRANTS_MAX already. */
 uint16_t nvmf_resv_register(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
 			    const struct nvmf_resv_register *cmd, struct nvmf_resv_notices *notices, uint16_t *where);
+/* Reservation Acquire; otherwise as nvmf_resv_register(). */
 uint16_t nvmf_resv_acquire(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
 			   const struct nvmf_resv_acquire *cmd, struct nvmf_resv_notices *notices, uint16_t *where);
+/* Reservation Release; otherwise as nvmf_resv_register(). */
 uint16_t nvmf_resv_release(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE],
 			   const struct nvmf_resv_release *cmd, struct nvmf_resv_notices *notices, uint16_t *where);
 
-/* Whether a reservation keeps a host from reading, or from changing anything. */
+/* Whether a reservation refuses a host's command that only reads, or (writes) one that needs write access. */
 bool nvmf_resv_conflicts(const struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE], bool writes);
-/* Whether a registrant holds the reservation. */
+/* Whether the registrant with an index holds the reservation. */
 bool nvmf_resv_holds(const struct nvmf_resv *r, unsigned registrant);
-/* Whether they are the same but for the generation. */
+/* Whether two are the same, apart from the generation. */
 bool nvmf_resv_equal(const struct nvmf_resv *a, const struct nvmf_resv *b);
 
-/* ---- The file that outlives a restart ---- */
+/* ---- The file that keeps a reservation over a restart ---- */
 
 #define NVMF_RESV_FILE_MAX 8192
-/* Writes the text: its length. uuid: the namespace's. */
+/* Writes the file's text and returns its length in bytes. uuid: the namespace's. */
 size_t nvmf_resv_file_encode(const struct nvmf_resv *r, const uint8_t uuid[16], char text[NVMF_RESV_FILE_MAX]);
-/* 0; -EBADMSG: no such text, *line is the first line that is wrong (from 1); -EINVAL: it is another namespace's. No
- * text is needed to end with a zero. */
+/* Reads the file's text, which need not be terminated. 0; -EBADMSG: it is damaged, *line is the first bad line (from
+ * 1); -EINVAL: it belongs to another namespace. */
 int nvmf_resv_file_decode(const char *text, size_t len, const uint8_t uuid[16], struct nvmf_resv *r, unsigned *line);
 
 #endif
