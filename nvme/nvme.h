@@ -76,6 +76,12 @@ struct nvme_trid {
 	char host_trsvcid[NVME_TRSVCID_MAX];
 };
 
+/* Reads "IPv4" or "IPv6", in upper or lower case, as an address family (NVMF_ADDR_FAMILY_*). False: it is neither.
+ * Pure. */
+bool nvme_adrfam_parse(const char *text, uint8_t *adrfam);
+/* "IPv4" or "IPv6"; "IPv4" for any other number. Pure. */
+const char *nvme_adrfam_name(uint8_t adrfam);
+
 #define NVME_ERROR_MAX 256
 /* Parses "trtype:RDMA adrfam:IPv4 traddr:10.0.0.1 trsvcid:4420 subnqn:nqn..." (any order; blanks between pairs). 0, or
  * -EINVAL and error names the key, the value and what is allowed. Pure. */

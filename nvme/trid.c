@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "util/compiler.h"
 #include "util/parse.h"
 
 static int trid_refuse(char error[NVME_ERROR_MAX], const char *key, const char *value, const char *allowed)
@@ -27,16 +28,35 @@ static int trid_set_trtype(struct nvme_trid *trid, const char *value, char error
 	return 0;
 }
 
+static const struct {
+	const char *name;
+	uint8_t adrfam;
+} adrfams[] = {{"IPv4", NVMF_ADDR_FAMILY_IP4}, {"IPv6", NVMF_ADDR_FAMILY_IP6}};
+
+bool nvme_adrfam_parse(const char *text, uint8_t *adrfam)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(adrfams); i++) {
+		if (strcasecmp(adrfams[i].name, text) == 0) {
+			*adrfam = adrfams[i].adrfam;
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *nvme_adrfam_name(uint8_t adrfam)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(adrfams); i++) {
+		if (adrfams[i].adrfam == adrfam) {
+			return adrfams[i].name;
+		}
+	}
+	return adrfams[0].name;
+}
+
 static int trid_set_adrfam(struct nvme_trid *trid, const char *value, char error[NVME_ERROR_MAX])
 {
-	if (strcasecmp(value, "IPv4") == 0) {
-		trid->adrfam = NVMF_ADDR_FAMILY_IP4;
-	} else if (strcasecmp(value, "IPv6") == 0) {
-		trid->adrfam = NVMF_ADDR_FAMILY_IP6;
-	} else {
-		return trid_refuse(error, "adrfam", value, "IPv4 or IPv6");
-	}
-	return 0;
+	return nvme_adrfam_parse(value, &trid->adrfam) ? 0 : trid_refuse(error, "adrfam", value, "IPv4 or IPv6");
 }
 
 static int trid_copy_text(char *to, size_t size, const char *key, const char *value, char error[NVME_ERROR_MAX])

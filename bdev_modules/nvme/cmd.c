@@ -336,10 +336,10 @@ static int cmd_admin_send(struct admin *a, const struct nvme_sqe *cmd)
 static uint16_t cmd_passthru_check(const struct bdev_nvme *c, const struct nvme_sqe *cmd, uint64_t len)
 {
 	if (cmd->opcode < BDEV_NVME_CMD_VENDOR_ADMIN) {
-		return bdev_nvme_cmd_check_admin(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE);
+		return bdev_nvme_cmd_check_admin(cmd, len, nvme_trtype_is_fabrics(c->opts.trid.trtype));
 	}
 	bool has_size = c->ctrlr != NULL && (nvme_ctrlr_identify(c->ctrlr)->avscc & 1) != 0;
-	return bdev_nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE, has_size);
+	return bdev_nvme_cmd_check_vendor(cmd, len, nvme_trtype_is_fabrics(c->opts.trid.trtype), has_size);
 }
 
 /* A copy for the controller: a namespace id becomes that of the bdev, and the submitter's data pointers, which are not
@@ -665,7 +665,7 @@ void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_n
 	if (rc == 0 && (raw->data_len > BDEV_NVME_RAW_MAX || raw->md_len > BDEV_NVME_RAW_MAX)) {
 		rc = -E2BIG;
 	}
-	if (rc == 0 && raw->md_len != 0 && (!raw->io || c->opts.trid.trtype != NVME_TRTYPE_PCIE)) {
+	if (rc == 0 && raw->md_len != 0 && (!raw->io || nvme_trtype_is_fabrics(c->opts.trid.trtype))) {
 		rc = -ENOTSUP; /* fabrics have no metadata pointer (Base 3.3.1.2) */
 	}
 	if (rc == 0) {

@@ -211,7 +211,7 @@ static uint16_t command_check_vendor(const struct bdev_nvme_channel *ch, const s
 	for (unsigned i = 0; i < ch->num_paths && status == 0; i++) {
 		const struct bdev_nvme *c = ch->paths[i].path != NULL ? ch->paths[i].qpair->c : NULL;
 		if (c != NULL) {
-			status = bdev_nvme_cmd_check_vendor(cmd, len, c->opts.trid.trtype != NVME_TRTYPE_PCIE,
+			status = bdev_nvme_cmd_check_vendor(cmd, len, nvme_trtype_is_fabrics(c->opts.trid.trtype),
 							    c->sizes_vendor_io);
 		}
 	}

@@ -108,8 +108,8 @@ static json_t *path_trid_json(const struct nvme_trid *t)
 
 	json_object_set_new(o, "trtype", json_string(nvme_trtype_name(t->trtype)));
 	json_object_set_new(o, "traddr", json_string(t->traddr));
-	if (t->trtype != NVME_TRTYPE_PCIE) {
-		json_object_set_new(o, "adrfam", json_string(t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4"));
+	if (nvme_trtype_is_fabrics(t->trtype)) {
+		json_object_set_new(o, "adrfam", json_string(nvme_adrfam_name(t->adrfam)));
 		json_object_set_new(o, "trsvcid", json_string(t->trsvcid));
 		json_object_set_new(o, "subnqn", json_string(t->subnqn));
 	}
@@ -353,7 +353,7 @@ static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
 /* Why a namespace cannot be a bdev, or NULL. */
 static const char *ns_why_unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
-	const char *why = bdev_nvme_md_unusable(ns, nvme_ctrlr_trid(ctrlr)->trtype != NVME_TRTYPE_PCIE);
+	const char *why = bdev_nvme_md_unusable(ns, nvme_trtype_is_fabrics(nvme_ctrlr_trid(ctrlr)->trtype));
 
 	if (why != NULL) {
 		return why;

@@ -53,10 +53,10 @@ struct attach {
 static const struct rpc_param attach_params[] = {
 	ATTACH(name, RPC_STRING, RPC_REQUIRED,
 	       "name of the controller; its bdevs are NAMEn1, NAMEn2 ... by namespace id"),
-	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "RDMA or PCIe"),
+	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "transport, such as RDMA or PCIe"),
 	ATTACH(traddr, RPC_STRING, RPC_REQUIRED, "an IP address, or a PCI address"),
 	ATTACH(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: by the form of traddr)"),
-	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default 4420)"),
+	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default: the transport's, 4420 for RDMA)"),
 	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
 	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL,
 	       "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
@@ -130,11 +130,7 @@ static bool trid_decode_adrfam(struct rpc_request *req, struct nvme_trid *t, con
 {
 	if (adrfam == NULL) {
 		t->adrfam = strchr(t->traddr, ':') != NULL ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
-	} else if (strcasecmp(adrfam, "ipv4") == 0) {
-		t->adrfam = NVMF_ADDR_FAMILY_IP4;
-	} else if (strcasecmp(adrfam, "ipv6") == 0) {
-		t->adrfam = NVMF_ADDR_FAMILY_IP6;
-	} else {
+	} else if (!nvme_adrfam_parse(adrfam, &t->adrfam)) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "adrfam '%s': must be IPv4 or IPv6", adrfam);
 		return false;
 	}
@@ -142,11 +138,13 @@ static bool trid_decode_adrfam(struct rpc_request *req, struct nvme_trid *t, con
 }
 
 /* The local address and port to connect from. */
-static bool trid_decode_host(struct rpc_request *req, const struct attach *p, struct nvme_trid *t)
+static bool trid_decode_host(struct rpc_request *req, const struct attach *p, const struct nvme_transport *transport,
+			     struct nvme_trid *t)
 {
-	if (t->trtype == NVME_TRTYPE_PCIE && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%s': must not be given for trtype PCIe",
-			  p->hostaddr ? "hostaddr" : "hostsvcid", p->hostaddr ? p->hostaddr : p->hostsvcid);
+	if ((transport->keys & NVME_TRID_HOST_TRADDR) == 0 && (p->hostaddr != NULL || p->hostsvcid != NULL)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s '%s': must not be given for trtype %s",
+			  p->hostaddr ? "hostaddr" : "hostsvcid", p->hostaddr ? p->hostaddr : p->hostsvcid,
+			  transport->name);
 		return false;
 	}
 	if (p->hostaddr == NULL && p->hostsvcid != NULL) {
@@ -158,20 +156,29 @@ static bool trid_decode_host(struct rpc_request *req, const struct attach *p, st
 	       param_copy(req, "hostsvcid", t->host_trsvcid, sizeof(t->host_trsvcid), p->hostsvcid);
 }
 
+/* The transport that a call names, or NULL after answering which ones there are. */
+static const struct nvme_transport *trid_decode_trtype(struct rpc_request *req, const char *name)
+{
+	const struct nvme_transport *transport = nvme_transport_find_by_name(name);
+	char names[NVME_TRANSPORT_NAMES_MAX];
+
+	if (transport == NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be %s", name,
+			  nvme_transport_names(false, names, sizeof(names)));
+	}
+	return transport;
+}
+
 static bool trid_decode(struct rpc_request *req, const struct attach *p, struct bdev_nvme_attach *a)
 {
 	struct nvme_trid *t = &a->trid;
+	const struct nvme_transport *transport = trid_decode_trtype(req, p->trtype);
 
-	if (strcasecmp(p->trtype, "rdma") == 0) {
-		t->trtype = NVME_TRTYPE_RDMA;
-	} else if (strcasecmp(p->trtype, "pcie") == 0) {
-		t->trtype = NVME_TRTYPE_PCIE;
-	} else {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "trtype '%s': must be RDMA or PCIe", p->trtype);
+	if (transport == NULL) {
 		return false;
 	}
-	bool fabrics = t->trtype != NVME_TRTYPE_PCIE;
-	if (fabrics && (p->subnqn == NULL || !nvme_nqn_is_valid(p->subnqn))) {
+	t->trtype = transport->trtype;
+	if ((transport->keys & NVME_TRID_SUBNQN) && (p->subnqn == NULL || !nvme_nqn_is_valid(p->subnqn))) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "subnqn '%s': must be the NQN of a subsystem",
 			  p->subnqn ? p->subnqn : "");
 		return false;
@@ -182,12 +189,11 @@ static bool trid_decode(struct rpc_request *req, const struct attach *p, struct 
 	}
 	return param_copy(req, "traddr", t->traddr, sizeof(t->traddr), p->traddr) &&
 	       param_copy(req, "trsvcid", t->trsvcid, sizeof(t->trsvcid),
-			  p->trsvcid ? p->trsvcid
-			  : fabrics  ? "4420"
-				     : NULL) &&
+			  p->trsvcid ? p->trsvcid : transport->default_trsvcid) &&
 	       param_copy(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
 	       param_copy(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) &&
-	       (!fabrics || trid_decode_adrfam(req, t, p->adrfam)) && trid_decode_host(req, p, t);
+	       ((transport->keys & NVME_TRID_ADRFAM) == 0 || trid_decode_adrfam(req, t, p->adrfam)) &&
+	       trid_decode_host(req, p, transport, t);
 }
 
 bool bdev_nvme_rpc_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
@@ -204,9 +210,11 @@ bool bdev_nvme_rpc_decode_discovery(struct rpc_request *req, const char *trtype,
 	if (!trid_decode(req, &p, a)) {
 		return false;
 	}
-	if (a->trid.trtype == NVME_TRTYPE_PCIE) {
+	if (!nvme_trtype_is_fabrics(a->trid.trtype)) {
+		char names[NVME_TRANSPORT_NAMES_MAX];
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "trtype '%s': must be RDMA: PCIe drives have no discovery service", trtype);
+			  "trtype '%s': must be %s, since drives have no discovery service", trtype,
+			  nvme_transport_names(true, names, sizeof(names)));
 		return false;
 	}
 	return true;
@@ -271,11 +279,6 @@ static const struct rpc_param detach_params[] = {
 	RPC_PARAM_END,
 };
 
-static const char *adrfam_name(const struct nvme_trid *t)
-{
-	return t->adrfam == NVMF_ADDR_FAMILY_IP6 ? "IPv6" : "IPv4";
-}
-
 static bool param_matches(const char *given, const char *has)
 {
 	return given == NULL || strcasecmp(given, has) == 0;
@@ -284,7 +287,7 @@ static bool param_matches(const char *given, const char *has)
 static bool detach_matches(const struct detach *p, const struct nvme_trid *t)
 {
 	return param_matches(p->trtype, nvme_trtype_name(t->trtype)) && param_matches(p->traddr, t->traddr) &&
-	       param_matches(p->adrfam, adrfam_name(t)) && param_matches(p->trsvcid, t->trsvcid) &&
+	       param_matches(p->adrfam, nvme_adrfam_name(t->adrfam)) && param_matches(p->trsvcid, t->trsvcid) &&
 	       param_matches(p->subnqn, t->subnqn) && param_matches(p->hostaddr, t->host_traddr) &&
 	       param_matches(p->hostsvcid, t->host_trsvcid);
 }
@@ -365,7 +368,7 @@ static bool detach_say_difference(const struct detach *p, const struct nvme_trid
 		{"trsvcid", p->trsvcid, t->trsvcid},
 		{"subnqn", p->subnqn, t->subnqn},
 		{"trtype", p->trtype, nvme_trtype_name(t->trtype)},
-		{"adrfam", p->adrfam, adrfam_name(t)},
+		{"adrfam", p->adrfam, nvme_adrfam_name(t->adrfam)},
 		{"hostaddr", p->hostaddr, t->host_traddr},
 		{"hostsvcid", p->hostsvcid, t->host_trsvcid},
 	};
@@ -508,15 +511,19 @@ RPC_METHOD("bdev_nvme_set_hotplug", rpc_bdev_nvme_set_hotplug, struct set_hotplu
 
 json_t *bdev_nvme_rpc_trid_json(const struct nvme_trid *t)
 {
+	const struct nvme_transport *transport = nvme_transport_find(t->trtype);
+	unsigned keys = transport != NULL ? transport->keys : 0;
 	json_t *o = json_object();
 
 	json_object_set_new(o, "trtype", json_string(nvme_trtype_name(t->trtype)));
-	if (t->trtype != NVME_TRTYPE_PCIE) {
-		json_object_set_new(o, "adrfam", json_string(adrfam_name(t)));
+	if (keys & NVME_TRID_ADRFAM) {
+		json_object_set_new(o, "adrfam", json_string(nvme_adrfam_name(t->adrfam)));
 	}
 	json_object_set_new(o, "traddr", rpc_string(t->traddr));
-	if (t->trtype != NVME_TRTYPE_PCIE) {
+	if (keys & NVME_TRID_TRSVCID) {
 		json_object_set_new(o, "trsvcid", rpc_string(t->trsvcid));
+	}
+	if (keys & NVME_TRID_SUBNQN) {
 		json_object_set_new(o, "subnqn", rpc_string(t->subnqn));
 	}
 	return o;
