@@ -71,8 +71,8 @@ int dhchap_dh_public(const struct dhchap_dh *dh, uint8_t value[DHCHAP_DH_MAX])
 	return len == dhchap_group_bytes(dh->group) ? 0 : -EIO;
 }
 
-/* OpenSSL takes what lies in [2, p - 2] only. The groups' primes are safe ones, so that is enough: what is left has an
- * order of q or 2q. */
+/* OpenSSL accepts only values in [2, p - 2]. That is enough, because the groups' primes are safe primes: all these
+ * values have an order of q or 2q. */
 static EVP_PKEY *dh_peer_key_make(const struct dhchap_dh *dh, const uint8_t *value, size_t len)
 {
 	EVP_PKEY *key = EVP_PKEY_new();
@@ -90,7 +90,7 @@ static int dh_secret_derive(const struct dhchap_dh *dh, EVP_PKEY *peer, uint8_t 
 {
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(dh->key, NULL);
 	size_t len = DHCHAP_DH_MAX;
-	/* peer has been checked; OpenSSL's own check would be an exponentiation more */
+	/* peer has been checked; OpenSSL's own check would cost another exponentiation */
 	bool ok = ctx != NULL && EVP_PKEY_derive_init(ctx) == 1 && EVP_PKEY_CTX_set_dh_pad(ctx, 1) == 1 &&
 		  EVP_PKEY_derive_set_peer_ex(ctx, peer, 0) == 1 && EVP_PKEY_derive(ctx, secret, &len) == 1;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys and responses: what HMAC is computed of. */
+/* Keys and responses, which are HMACs. */
 #include "dhchap/dhchap.h"
 #include "util/compiler.h"
 
@@ -65,7 +65,7 @@ int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_
 	return hmac_compute(secret->hash, secret->bytes, secret->len, parts, 2, key);
 }
 
-/* With a DH group, not the challenge is answered but its HMAC, whose key is the hash of what both sides have. */
+/* With a DH group the response answers not the challenge but its HMAC, whose key is the hash of the shared secret. */
 static int challenge_augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHAP_HASH_MAX])
 {
 	const struct hmac_part part = {in->challenge, dhchap_hash_bytes(in->hash)};
@@ -143,7 +143,7 @@ uint32_t dhchap_seqnum(void)
 	static uint32_t last;
 
 	if (last == 0 && dhchap_random(&last, sizeof(last)) != 0) {
-		last = 1; /* it need not be secret, only new: challenges are random by themselves */
+		last = 1; /* must be new but need not be secret, since challenges are random */
 	}
 	last += 1 + (last == UINT32_MAX);
 	return last;

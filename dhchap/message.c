@@ -15,7 +15,7 @@ bool dhchap_decode_header(const void *data, size_t len, struct dhchap_header *he
 	return true;
 }
 
-/* The ids of a list that we know. */
+/* The set of those ids of a list that we know. */
 static unsigned ids_to_mask(const uint8_t *ids, size_t n, unsigned all)
 {
 	unsigned set = 0;
@@ -54,7 +54,7 @@ uint8_t dhchap_decode_negotiate(const void *data, size_t len, struct dhchap_nego
 	return DHCHAP_PROTOCOL_UNUSABLE;
 }
 
-/* A DH value with a group, none without. Some leave leading zeroes out. */
+/* With a group there is a DH value, without one there is none. Some peers omit leading zeroes. */
 static bool dh_len_is_good(unsigned group, size_t dh_len)
 {
 	return group == DHCHAP_GROUP_NULL ? dh_len == 0 : dh_len != 0 && dh_len <= dhchap_group_bytes(group);

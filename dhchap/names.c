@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hash functions and groups there are, and words for what fails. */
+/* Names and lengths of hash functions and groups, and words for failures. */
 #include "dhchap/dhchap.h"
 
 #include <errno.h>

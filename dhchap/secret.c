@@ -49,7 +49,7 @@ static bool is_base64(char c)
 	return isalnum((unsigned char)c) || c == '+' || c == '/';
 }
 
-/* Secrets come in three lengths, so their text does too: what it decodes to, or 0. */
+/* The number of bytes that a text of this form decodes to; 0: it has none of the three lengths that secrets have. */
 static size_t decoded_length(const char *text, size_t len)
 {
 	static const struct {
@@ -78,8 +78,7 @@ static int secret_decode(const char *text, size_t len, struct dhchap_secret *sec
 	uint32_t crc;
 	int rc = 0;
 
-	/* decoded_length() has seen all there is to see, and EVP_DecodeBlock() adds nothing to OpenSSL's list of
-	 * errors */
+	/* decoded_length() has checked the text, and EVP_DecodeBlock() adds nothing to OpenSSL's list of errors */
 	if (bytes_len == 0 || EVP_DecodeBlock(bytes, (const uint8_t *)text, (int)len) < 0) {
 		return secret_refuse(why,
 				     "its third part is not base64 of a secret of 32, 48 or 64 bytes and its CRC-32");

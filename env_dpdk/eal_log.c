@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the EAL prints. While it starts, everything it says (through its log, and straight to stdout and
- * stderr) is kept here, so that a start that works is quiet and one that fails can tell why. Later, its
- * warnings go to our log. */
+/* What the EAL prints. While the EAL starts, its messages (from its log, stdout and stderr) are collected, so that a
+ * start that succeeds prints nothing and one that fails can say why. Later the EAL's warnings go to our log. */
 #include "env_dpdk/env_internal.h"
 
 #include "util/log.h"
@@ -24,8 +23,7 @@ static bool text_has(const char *text, size_t len, const char *what)
 	return memmem(text, len, what, strlen(what)) != NULL;
 }
 
-/* The EAL says what is wrong in several lines, the most telling one first; later ones repeat it in general
- * terms. */
+/* Keeps the first complaint: the EAL says what is wrong in several lines, of which the first is the most specific. */
 static void complaint_keep(const char *text, size_t len)
 {
 	if (text_has(text, len, ENV_EAL_RUNTIME_DIRECTORY)) {
@@ -49,7 +47,7 @@ static ssize_t sink_write(void *cookie, const char *text, size_t len)
 
 	panicking |= text_has(text, len, "PANIC in");
 	if (panicking) {
-		/* abort() follows: what it says cannot wait. */
+		/* abort() follows, so the message must be printed now. */
 		ssize_t ignored = write(STDERR_FILENO, text, len);
 		(void)ignored;
 	}

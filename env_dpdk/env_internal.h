@@ -8,11 +8,11 @@
 /* Formats a message into error (ENV_ERROR_MAX bytes) and returns -err. */
 int env_fail(char *error, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* The EAL makes its runtime folder even when it will not put anything there, and never removes it. A place where none
- * can be made stops that; without shared configuration it only complains. */
+/* The EAL makes its runtime folder even if it will put nothing there, and never removes it. A path where no folder can
+ * be made prevents that; without shared configuration the EAL only complains. */
 #define ENV_EAL_RUNTIME_DIRECTORY "/dev/null"
 
-/* What the EAL says: collected while it starts, for error messages; afterwards its warnings go to our log. */
+/* Collects the EAL's messages while it starts, for errors; afterwards its warnings go to our log. */
 int env_eal_log_open(void);
 void env_eal_log_started(void);
 /* The last complaint, or "". */
@@ -27,7 +27,7 @@ struct env_hugepages {
 void env_hugepages_read(const char *sys_hugepages, struct env_hugepages *h);
 /* MemAvailable and MemTotal in bytes, 0 where unknown. */
 void env_memory_read(const char *meminfo, uint64_t *total, uint64_t *available);
-/* What the control group (cgroups(7), version 2) with this folder may still take, in bytes; UINT64_MAX: no limit. */
+/* How many bytes the control group (cgroups(7), version 2) of this folder may still allocate; UINT64_MAX: no limit. */
 uint64_t env_cgroup_available(const char *folder);
 
 struct env_memory_plan {
@@ -68,12 +68,12 @@ size_t env_region_len(const void *addr, enum env_region_kind kind);
 void env_region_stats(struct env_mem_stats *stats);
 void env_region_dump(FILE *f);
 
-/* From a listener's add(), about the region it is told of: devices behind the IOMMU cannot reach it. */
+/* To be called in a listener's add() for its region: sets that devices behind the IOMMU cannot reach it. */
 void env_region_set_unreachable(void *addr, bool unreachable);
 /* As env_iova(), for devices behind the IOMMU. */
 uint64_t env_iova_iommu(const void *buf, size_t *len);
-/* Physical addresses, for devices that no IOMMU translates for: from now on regions of hugepages have them. -ENOTSUP:
- * there are no hugepages; -EPERM: the kernel does not tell them to us. */
+/* From now on regions of hugepages have physical addresses, for devices without an IOMMU. -ENOTSUP: there are no
+ * hugepages; -EPERM: the kernel does not tell us physical addresses. */
 int env_phys_start(void);
 /* As env_iova(), with the physical address. */
 uint64_t env_phys(const void *buf, size_t *len);

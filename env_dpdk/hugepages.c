@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which memory to use: what the kernel has, and the choice. */
+/* Chooses which kind of memory to use, from what the kernel has. */
 #include "env_dpdk/env_internal.h"
 
 #include <dirent.h>
@@ -9,10 +9,9 @@
 #include <string.h>
 
 #define MB ((uint64_t)1024 * 1024)
-/* Fewer free hugepages than this are not worth starting with: the EAL takes whole pages for each of its
- * needs. */
+/* With fewer free hugepages than this they are not used: the EAL takes whole pages for each of its needs. */
 #define HUGE_MIN_MB 64
-/* The EAL's fixed heap without hugepages; its pages are only taken up when touched. */
+/* Size of the EAL's heap without hugepages, which is fixed; its pages are resident after they were touched. */
 #define NO_HUGE_DEFAULT_MB 64
 #define MEM_MIN_MB         16
 
@@ -86,8 +85,8 @@ void env_memory_read(const char *meminfo, uint64_t *total, uint64_t *available)
 	}
 }
 
-/* Pages of files, which the kernel gives up before it refuses memory: they count as in use, and grow until a group's
- * limit is reached. */
+/* Pages that cache files. They count as used, and grow until the group's limit is reached, but the kernel frees them
+ * before it refuses memory. */
 static uint64_t cgroup_file_pages(const char *folder)
 {
 	char path[512], line[128];

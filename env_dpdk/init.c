@@ -196,8 +196,8 @@ static int args_make(struct eal_args *args, const struct env_opts *opts, const s
 	args_add(args, "--iova-mode=va");
 	args_add(args, "--no-telemetry");
 	if (plan->hugepages) {
-		/* No file in hugetlbfs, none in /var/run: nothing to collide with, nothing left behind. Whole
-		 * allocations come and go, so that a region's removal matches its addition. */
+		/* No file in hugetlbfs or /var/run, so that processes do not collide and leave nothing behind.
+		 * Allocations are added and freed as a whole, so that a region's removal matches its addition. */
 		args_add(args, "--in-memory");
 		args_add(args, "--match-allocations");
 	} else {
@@ -215,7 +215,7 @@ static int args_make(struct eal_args *args, const struct env_opts *opts, const s
 	return rc;
 }
 
-/* Runs on what becomes the EAL's main lcore. */
+/* The thread that becomes the EAL's main lcore. */
 static void *main_lcore(void *arg)
 {
 	struct eal_start *start = arg;
@@ -226,7 +226,7 @@ static void *main_lcore(void *arg)
 		start->rc = env_lcores_start();
 	}
 	bool failed = start->rc != 0;
-	sem_post(&start->done); /* start is the caller's, and gone after this */
+	sem_post(&start->done); /* the caller frees `start` after this */
 	if (!failed) {
 		env_lcore_loop(NULL);
 		rte_eal_mp_wait_lcore();
@@ -235,7 +235,7 @@ static void *main_lcore(void *arg)
 	return NULL;
 }
 
-/* All but those that tell a thread of a fault of its own. */
+/* All signals but those that report a fault of the thread itself. */
 static void signals_of_threads(sigset_t *set)
 {
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -249,14 +249,14 @@ static void signals_of_threads(sigset_t *set)
 static int eal_start(struct eal_start *start)
 {
 	sigset_t blocked, mask;
-	/* The EAL makes its runtime folder even when it will not put anything there, and never removes it. A place
-	 * where none can be made stops that; without shared configuration it does not mind. */
+	/* The EAL makes its runtime folder even if it will put nothing there, and never removes it. A path where no
+	 * folder can be made prevents that; without shared configuration the EAL ignores the failure. */
 	const char *before = getenv("RUNTIME_DIRECTORY");
 	char *saved = before != NULL ? strdup(before) : NULL;
 
 	setenv("RUNTIME_DIRECTORY", ENV_EAL_RUNTIME_DIRECTORY, 1);
 	sem_init(&start->done, 0, 0);
-	/* Signals are for the caller's thread: no lcore, nor a thread of the EAL's, is interrupted by one. */
+	/* Signals are for the caller's thread: they interrupt neither lcores nor threads of the EAL. */
 	signals_of_threads(&blocked);
 	pthread_sigmask(SIG_BLOCK, &blocked, &mask);
 	int rc = -pthread_create(&main_lcore_thread, NULL, main_lcore, start);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The main pools and the channels' dealings with them. A main pool is a DPDK ring of buffers, not an rte_mempool: that
- * puts a header in front of each object, which costs a page per buffer where data must begin at a page (O_DIRECT, most
- * drives), all of them touched at the start. Nor are the channels' stacks rte_mempool's caches, which cannot be filled
- * beforehand or kept filled.
+/* The main pools, and how channels fetch from and return to them. A main pool is a DPDK ring of buffers and not an
+ * rte_mempool. An rte_mempool puts a header before each object; since data must begin at a page (O_DIRECT, most
+ * drives), that would cost a page per buffer, and touch all of them at the start. The channels' stacks are not the
+ * caches of an rte_mempool, because those cannot be filled beforehand or kept filled.
  *
- * Memory comes in slabs, as users declare what they will keep at hand, up to the pool's count, and goes when the last
- * one goes. Nothing of it is resident before it is used. */
+ * Memory is allocated in slabs, up to the pool's count, as channels and limits declare how much they will use. All is
+ * freed when the last of them ends. Pages are not resident before they are used. */
 #include "env_dpdk/iobuf.h"
 
 #include <errno.h>
@@ -29,18 +29,18 @@ struct slab {
 struct iobuf_pool {
 	struct rte_ring *ring;
 	struct slab *slabs;
-	uint64_t demand; /* what users have declared, in buffers */
-	uint64_t count;  /* buffers there are */
+	uint64_t demand; /* buffers that channels and limits have declared */
+	uint64_t count;  /* buffers allocated */
 	int node;        /* -1: any */
 };
 
-/* Guards what follows, and the modules' lists. */
+/* Protects the variables below, and the modules' lists. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct iobuf_opts options = {
 	.small_pool_count = 8192,
 	.large_pool_count = 1024,
 	.small_bufsize = 8192,
-	.large_bufsize = 135168, /* 128 KiB and a page, for what does not begin at one */
+	.large_bufsize = 135168, /* 128 KiB and one page, for data that do not begin at a page */
 };
 static struct iobuf_pool pools[IOBUF_CLASSES][NODES_MAX];
 static unsigned users; /* channels and limits */
@@ -124,9 +124,9 @@ int iobuf_set_opts(const struct iobuf_opts *opts, char *error)
 
 /* --- Pools. The lock is held. --- */
 
-/* A thread that is stopped in the midst of a fetch keeps the places of what it fetches, and of all that others fetch
- * meanwhile: they get ahead of it by an eighth of the ring and one fetch (DPDK's default), which may be as long as the
- * pool. What is given back then has to find room besides, or it would be lost. */
+/* A thread that is stopped in the middle of a fetch keeps its places in the ring occupied, and those of all buffers
+ * that others fetch meanwhile: up to an eighth of the ring and one fetch (DPDK's default), which may be as long as the
+ * pool. The ring needs room for buffers that are returned at that time, or they would be lost. */
 static unsigned ring_entries(enum iobuf_class class)
 {
 	return rte_align32pow2(3 * (uint32_t)pool_max(class));
@@ -144,7 +144,8 @@ static int pool_start(struct iobuf_pool *pool, enum iobuf_class class, int node)
 	if (pool->ring == NULL) {
 		return -ENOMEM;
 	}
-	/* Relaxed tail synchronization: reactors may share a CPU, and one that sleeps must not hold up the others. */
+	/* Relaxed tail synchronization: reactors may share a CPU, and one that is preempted must not delay the others.
+	 */
 	if (rte_ring_init(pool->ring, class == IOBUF_SMALL ? "iobuf_small" : "iobuf_large", entries,
 			  RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ) != 0) {
 		free(pool->ring);
@@ -158,7 +159,7 @@ static int pool_start(struct iobuf_pool *pool, enum iobuf_class class, int node)
 static int pool_grow(struct iobuf_pool *pool, enum iobuf_class class, uint64_t n)
 {
 	uint32_t size = buffer_size(class);
-	/* It could be had, and would be missing when it is used. */
+	/* Without this check the allocation would succeed, and the memory would be missing when it is used. */
 	struct slab *slab = n <= env_available_bytes() / size ? malloc(sizeof(*slab)) : NULL;
 
 	if (slab == NULL) {
@@ -179,7 +180,7 @@ static int pool_grow(struct iobuf_pool *pool, enum iobuf_class class, uint64_t n
 	return 0;
 }
 
-/* A user declares n more buffers. -ENOMEM: not all of them could be had; what there is stays usable. */
+/* Declares n more buffers. -ENOMEM: not all could be allocated; those that the pool has stay usable. */
 static int pool_demand(struct iobuf_pool *pool, enum iobuf_class class, uint64_t n, int node)
 {
 	uint64_t max = pool_max(class), least = SLAB_BYTES / buffer_size(class) + 1;
@@ -224,7 +225,7 @@ static void user_remove(void)
 	}
 }
 
-/* Of the calling thread. */
+/* The NUMA node of the calling thread, whose pools it uses. */
 static int calling_numa_node(void)
 {
 	unsigned lcore = env_lcore_current();
@@ -235,7 +236,8 @@ static int calling_numa_node(void)
 
 /* --- Limits --- */
 
-/* The lock is held. With pools per node it is the channels that say where buffers are wanted. */
+/* Declares a limit's buffers on a node, once; with pools per node, when its first channel on that node is made. The
+ * lock is held. */
 static int limit_demand(struct iobuf_limit *limit, int node, char *error)
 {
 	struct iobuf_pool *pool = &pools[limit->class][node];
@@ -341,14 +343,15 @@ bool iobuf_refill(struct iobuf_channel *ch, enum iobuf_class class, uint32_t n)
 	if (c->pool == NULL) {
 		return false;
 	}
-	/* as many as it likes to keep, too, so that the next ones need not ask */
+	/* fetches a whole cache more, so that the next requests find buffers in it */
 	uint32_t got = buffers_fetch(ch, class, &c->free[c->count], missing + c->keep);
 	c->count += got;
 	__atomic_store_n(&c->main, c->main + RTE_MIN(got, missing), __ATOMIC_RELAXED);
 	return c->count >= n;
 }
 
-/* The lowest are the coldest, but moving the rest would cost more than a cold buffer does. */
+/* Returns the upper ones. The lowest were used least recently, but moving the others down would cost more than it
+ * saves. */
 void iobuf_drain(struct iobuf_channel *ch, enum iobuf_class class)
 {
 	struct iobuf_cache *c = &ch->cache[class];
@@ -387,7 +390,7 @@ static int cache_open(struct iobuf_channel *ch, enum iobuf_class class, const st
 	c->capacity = 2 * c->keep + floor + 1;
 	c->free = calloc(c->capacity, sizeof(*c->free));
 	c->pool = &pools[class][node];
-	/* A lack of memory shows in what can be fetched: a channel that has what it must have goes on with less. */
+	/* The result does not matter: a channel that can fetch its floor works with a smaller cache. */
 	pool_demand(c->pool, class, c->keep + reserve, options.enable_numa ? node : -1);
 	if (c->free == NULL || c->pool->ring == NULL) {
 		snprintf(error, ENV_ERROR_MAX, "no memory for data buffers");
@@ -423,7 +426,7 @@ static void stat_add(struct iobuf_stat *sum, const struct iobuf_cache *c)
 {
 	uint64_t main = __atomic_load_n(&c->main, __ATOMIC_RELAXED), gets = __atomic_load_n(&c->gets, __ATOMIC_RELAXED);
 
-	/* Fetched, and not yet taken: */
+	/* `main` counts buffers when they are fetched, which may not have been taken yet. */
 	sum->cache += gets > main ? gets - main : 0;
 	sum->main += RTE_MIN(main, gets);
 	sum->retry += __atomic_load_n(&c->retry, __ATOMIC_RELAXED);
@@ -513,8 +516,8 @@ void iobuf_for_each_module(void (*fn)(void *arg, const char *module, const struc
 	pthread_mutex_unlock(&lock);
 }
 
-/* What channels have taken out of a pool and not given to anybody. Threads that are at work go on meanwhile: it is true
- * when they are idle. The lock is held. */
+/* How many buffers of a pool are in the channels' caches. Exact only while the threads are idle, since they use their
+ * caches without the lock. The lock is held. */
 static uint64_t buffers_at_hand(const struct iobuf_pool *pool, enum iobuf_class class)
 {
 	const struct iobuf_module *m;

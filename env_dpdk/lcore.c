@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lcores: each is a thread that sleeps until it is given a function. The EAL's own launch spins while it
- * waits for a result, and cannot launch on its main lcore; so every lcore runs a loop of ours from the start.
- */
+/* lcores: each is a thread that sleeps until it is given a function. The EAL's own launch spins while it waits for a
+ * result, and cannot launch on the main lcore; therefore every lcore runs env_lcore_loop() from the start. */
 #include "env_dpdk/env_internal.h"
 
 #include <errno.h>
@@ -71,7 +70,7 @@ int env_lcores_start(void)
 	return 0;
 }
 
-/* Has all loops end. */
+/* Ends all loops. */
 void env_lcores_stop(void)
 {
 	unsigned lcore;

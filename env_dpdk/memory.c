@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DMA memory. With hugepages it is the EAL's heaps, which grow and shrink. Without, the EAL's heap has a
- * fixed size: large blocks are mappings of our own, and when the heap is full, small ones come from an
- * external heap of ours that grows. */
+/* DMA memory. With hugepages it comes from the EAL's heaps, which grow and shrink. Without hugepages the EAL's heap has
+ * a fixed size: large blocks are mappings of their own, and when the heap is full, small blocks come from an external
+ * heap that we add, and that grows. */
 #include "env_dpdk/env_internal.h"
 
 #include "env_dpdk/iobuf.h"
@@ -23,12 +23,13 @@
 #define HUGE_2M     ((size_t)2 << 20)
 #define LARGE_BYTES ((size_t)1 << 20)
 #define HEAP_NAME   "varve_dma"
-/* The external heap grows by twice as much each time, since its pieces are few (DPDK's lists of segments). */
+/* The external heap doubles its growth each time, since DPDK's lists of segments, one per growth, are few. */
 #define HEAP_STEP_MIN ((size_t)4 << 20)
 #define HEAP_STEP_MAX ((size_t)64 << 20)
-/* Blocks from this size on leave the EAL's heap to DPDK's own objects (rings, hash tables, mempools). */
+/* Blocks of at least this size do not use the EAL's heap, which is kept for DPDK's own objects (rings, hash tables,
+ * mempools). */
 #define MEDIUM_BYTES ((size_t)64 << 10)
-/* What the EAL's allocator adds to a block: header and alignment. */
+/* How much the EAL's allocator adds to a block, for header and alignment. */
 #define HEAP_OVERHEAD 1024
 
 static bool hugepages;
@@ -37,8 +38,8 @@ static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
 static int heap_socket = -1; /* of the external heap; -1: not made yet. Atomic. */
 static size_t heap_step = HEAP_STEP_MIN;
 
-/* IOMMUs may translate no more than 39 bits (Intel's with three levels), and device addresses are ours: so mappings are
- * looked for from 64 GB on, below that limit, and elsewhere only when that is full. */
+/* An IOMMU may translate no more than 39 bits (Intel's with three levels), and devices use our virtual addresses. So
+ * mappings are placed from 64 GB on, below that limit, and elsewhere only when that range is full. */
 #define LOW_START ((uintptr_t)64 << 30)
 #define LOW_END   ((uintptr_t)1 << 39)
 
@@ -91,7 +92,8 @@ static void *region_map(size_t size, size_t align, int numa_node, enum env_regio
 	}
 	void *start = map_aligned(len, align, numa_node);
 	if (start != NULL && touch) {
-		memset(start, 0, size); /* a page at a time: other threads' faults and mappings come in between */
+		memset(start, 0,
+		       size); /* a page at a time, so that other threads' faults and mappings are served in between */
 	}
 	if (start != NULL && env_region_add(start, len, kind) != 0) {
 		munmap(start, len);
@@ -159,7 +161,8 @@ static void *heap_alloc(size_t size, size_t align, int numa_node)
 	return buf;
 }
 
-/* What the EAL's heaps cannot give (any more, with hugepages): ordinary pages. Mappings are zero. */
+/* Allocates ordinary pages, for memory that the EAL's heaps do not have (with hugepages: not any more). New mappings
+ * are zero. */
 static void *ordinary_alloc(size_t size, size_t align, int numa_node, bool touch, bool *zeroed)
 {
 	if (hugepages) {
@@ -237,12 +240,12 @@ void env_dma_nodump(void *buf, size_t len)
 
 	if (end > start) {
 		madvise((void *)start, end - start,
-			MADV_DONTDUMP); /* with larger pages it may fail, and the dump is larger */
+			MADV_DONTDUMP); /* may fail with larger pages; then core dumps are larger */
 	}
 }
 
-/* With hugepages, the EAL's heaps come and go. Its lock is held here. External segments (the trace file, our
- * own heap) are either not for DMA or entered by whoever made them. */
+/* Adds and removes regions as the EAL's heaps grow and shrink, with hugepages. The EAL holds its lock. External
+ * segments are skipped: the trace file is not for DMA, and our own heap is added where it is made. */
 static void eal_memory_event(enum rte_mem_event type, const void *addr, size_t len, void *arg)
 {
 	const struct rte_memseg_list *msl = rte_mem_virt2memseg_list(addr);
@@ -266,7 +269,7 @@ int env_memory_start(bool use_hugepages)
 {
 	hugepages = use_hugepages;
 	numa = numa_available() >= 0;
-	/* Nothing else runs yet: no event between the two calls. */
+	/* No other thread runs yet, so there is no event between the two calls. */
 	if (hugepages && rte_mem_event_callback_register("varve", eal_memory_event, NULL) != 0) {
 		return -rte_errno;
 	}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PCI devices, from sysfs. A claim is a lock (flock) on the device's own file there: every process of this
- * host meets at the same file, it needs no name of ours in /run, and the kernel lets go of it when the
- * process ends in whatever way. */
+/* PCI devices, from sysfs. A claim is a lock (flock) on a file of the device there: all processes of this host use the
+ * same file, no file of ours in /run is needed, and the kernel releases the lock however the process ends. */
 #include "env_dpdk/env_internal.h"
 #include "env_dpdk/pci_internal.h"
 
@@ -53,7 +52,7 @@ int env_pci_parse(const char *text, char *bdf)
 	return 0;
 }
 
-/* The options' addresses were checked by env_init. */
+/* env_init() has checked the addresses in the options. */
 void env_pci_start(const struct env_opts *opts)
 {
 	const char *const *list = opts->pci_allowed != NULL ? opts->pci_allowed : opts->pci_blocked;
@@ -99,7 +98,7 @@ static uint64_t pci_read_hex(const char *bdf, const char *file)
 	return ok ? strtoull(text, NULL, 0) : 0;
 }
 
-/* The last part of the path that a link there points to, or "". */
+/* Reads the last part of the path that a link of the device points to; "": there is no such link. */
 static void pci_read_link(const char *bdf, const char *link, char *name, size_t size)
 {
 	char path[PATH_MAX], target[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices driven from this process: what VFIO and UIO have in common. */
+/* Devices that this process drives: the part that VFIO and UIO have in common. */
 #include "env_dpdk/pci_internal.h"
 
 #include <errno.h>
@@ -122,7 +122,8 @@ fail:
 void env_pci_close(struct env_pci *dev)
 {
 	if (dev->registers != NULL) {
-		pci_command_change(dev, 0, PCI_COMMAND_MASTER); /* fails for a device that is gone: no harm in it */
+		pci_command_change(dev, 0,
+				   PCI_COMMAND_MASTER); /* fails for a device that has gone, which does no harm */
 		env_pci_vectors_close(dev);
 		munmap(dev->registers, dev->registers_len);
 		env_pci_window_remove(dev->registers);

@@ -7,12 +7,12 @@
 /* Tests: another folder than /sys/bus/pci/devices. */
 void env_pci_set_folder(const char *folder);
 const char *env_pci_folder(void);
-/* What sysfs says of one device; -ENODEV. */
+/* Reads what sysfs says of a device. 0 or -ENODEV. */
 int env_pci_get(const char *bdf, struct env_pci_device *d);
 
 #define ENV_PCI_VECTORS_MAX 2048 /* PCI Base 7.7.2: entries of an MSI-X table */
 
-/* What VFIO and UIO do each in their own way. */
+/* The operations in which VFIO and UIO differ. */
 struct env_pci_kind {
 	const char *name;
 	env_pci_translate_fn translate;
@@ -20,8 +20,8 @@ struct env_pci_kind {
 	void (*close)(struct env_pci *dev);
 	int (*config)(struct env_pci *dev, bool write, unsigned offset, void *data, unsigned size);
 	int (*reset)(struct env_pci *dev); /* NULL: cannot */
-	/* Connects n vectors from `first` on to descriptors (-1: to none); the first call is for all there will be.
-	 * With n 0: no interrupts any more. NULL: has none. */
+	/* Connects n vectors from `first` on to descriptors (-1: none). The first call is for all vectors that will be
+	 * used; n 0: ends all interrupts. NULL: the kind has no interrupts. */
 	int (*vectors_set)(struct env_pci *dev, unsigned first, unsigned n, const int *fds);
 };
 extern const struct env_pci_kind env_pci_vfio, env_pci_vfio_noiommu, env_pci_uio;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernel's news of PCI devices: NETLINK_KOBJECT_UEVENT, group 1. */
+/* The kernel's events about PCI devices: NETLINK_KOBJECT_UEVENT, group 1. */
 #include "env_dpdk/pci_internal.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ int env_pci_uevent_open(void)
 	if (fd < 0) {
 		return -errno;
 	}
-	/* A burst of other devices' events should not lose ours; the second is what those get who may not have the
-	 * first. */
+	/* Large, so that a burst of other devices' events does not lose ours. The first option needs a privilege;
+	 * without it the second is used. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) != 0) {
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	}
@@ -88,7 +88,7 @@ int env_pci_uevent_read(int fd, struct env_pci_uevent *event)
 		if (n < 0 && errno != EINTR) {
 			return 0;
 		}
-		/* from the kernel only: a process could send such a message too */
+		/* only from the kernel: a process could send such a message too */
 		if (n > 0 && from.nl_pid == 0 && env_pci_uevent_parse(text, (size_t)n, event)) {
 			return 1;
 		}

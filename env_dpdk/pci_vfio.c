@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* VFIO, through the EAL's public calls: they keep the container, give the device to it, and map the EAL's memory for
- * devices as it comes and goes. What the EAL does not know of (regions of ours) is mapped here, by a listener. The
- * device itself is then driven by the kernel's interface, <linux/vfio.h>: no DPDK structure is touched (see
+/* VFIO. The EAL's public calls keep the container, add the device to it, and map the EAL's memory for devices as it
+ * grows and shrinks. Our own regions, which the EAL does not know, are mapped here by a listener. The device itself is
+ * driven through the kernel's interface, <linux/vfio.h>; no structure of DPDK is used for that (see
  * doc/architecture.md). */
 #include "env_dpdk/env_internal.h"
 #include "env_dpdk/pci_internal.h"
@@ -82,7 +82,7 @@ static int vfio_map_registers(struct env_pci *dev, char *error)
 
 static int vfio_set_irqs(struct env_pci *dev, unsigned index, unsigned first, unsigned n, const int *fds)
 {
-	/* one vector goes on and off as a reactor falls asleep and wakes: nothing is allocated for that */
+	/* enabling one vector happens whenever a reactor falls asleep or wakes, and must not allocate */
 	uint64_t small[(sizeof(struct vfio_irq_set) + sizeof(int)) / sizeof(uint64_t) + 1] = {0};
 	struct vfio_irq_set *set = n <= 1 ? (struct vfio_irq_set *)small : calloc(1, sizeof(*set) + n * sizeof(int));
 

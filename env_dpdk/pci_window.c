@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registers of a device that may be pulled out. The kernel takes the mapping away then, and the next access is a
- * SIGBUS. The handler here puts memory full of ones in its place, as the bus itself would answer, and the access goes
- * on: the driver finds out by what it reads. Everything in the handler is async-signal-safe, and it looks at atomics
- * only. */
+/* Registers of a device that may be pulled out. The kernel then removes the mapping, and the next access raises SIGBUS.
+ * The handler maps memory full of ones in its place, which is what the bus returns for an absent device, and the access
+ * continues; the driver recognizes the value. The handler calls only async-signal-safe functions, and reads only
+ * atomics. */
 #include "env_dpdk/pci_internal.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 	}
 }
 
-/* Before the first window there is: a device may go at any time. The lock is held. */
+/* Called before the first window is added, since a device may go at any time. The lock is held. */
 static int handler_install(void)
 {
 	static bool installed;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where DMA-able memory is: a list for listeners, and a two-level table by address (2 MB steps) for env_iova.
+/* Where DMA-able memory is: a list for listeners, and a two-level table by address (in steps of 2 MB) for env_iova().
  *
- * Writers hold the lock. Readers do not: a table entry is one pointer, stored with release and loaded with
- * acquire, to a struct that is never given back to malloc; asking for the address of memory that is being
- * freed is the caller's mistake, but harmless. */
+ * Writers hold the lock, readers do not. A table entry is one pointer, stored with release and loaded with acquire, to
+ * a struct that is reused but never given back to malloc. So a caller that asks for the address of memory that is being
+ * freed, which is a mistake, gets a wrong answer and nothing worse. */
 #include "env_dpdk/env_internal.h"
 
 #include "util/log.h"
@@ -25,8 +25,8 @@
 struct region {
 	uintptr_t start, end;
 	enum env_region_kind kind;
-	bool unreachable; /* by devices behind an IOMMU: it has no mapping for it */
-	uint64_t *phys;   /* of each 2 MB step, once env_phys_start was called; NULL: it has none */
+	bool unreachable; /* devices behind the IOMMU cannot reach it, since the IOMMU has no mapping for it */
+	uint64_t *phys;   /* of each 2 MB step, after env_phys_start(); NULL: it has none */
 	TAILQ_ENTRY(region) link;
 };
 
@@ -38,7 +38,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions), spare = TAILQ_HEAD_INITIALIZER(spare);
 static struct lower *upper[1 << UPPER_BITS];
 static const struct env_mem_listener *listeners[LISTENERS];
-static int pagemap_fd = -1; /* open once physical addresses are wanted */
+static int pagemap_fd = -1; /* open after env_phys_start() */
 
 static struct region **region_slot(uintptr_t addr, bool make)
 {
@@ -86,7 +86,7 @@ uint64_t env_iova_iommu(const void *buf, size_t *len)
 	return addr;
 }
 
-/* Physical addresses. A hugepage stays where it is, and each 2 MB step lies within one. */
+/* The physical address of a 2 MB step, which lies within one hugepage; hugepages do not move. */
 
 static uint64_t phys_read(uintptr_t addr)
 {
@@ -171,7 +171,7 @@ uint64_t env_phys(const void *buf, size_t *len)
 	return at;
 }
 
-/* Slots that another region has taken, or for which there is no memory, make it fail; nothing is set then. */
+/* Checks that the region's slots are free, and allocates their tables. Fails without setting a slot. */
 static int slots_check(const struct region *r)
 {
 	for (uintptr_t a = r->start >> SLOT_SHIFT; a <= (r->end - 1) >> SLOT_SHIFT; a++) {
@@ -285,8 +285,8 @@ int env_region_remove(void *addr)
 	return r != NULL ? 0 : -ENOENT;
 }
 
-/* Without the lock, which is held while memory is registered with a device, and that takes long: who asks has memory
- * there, so that the region does not go meanwhile. */
+/* Takes no lock, because the lock is held while memory is registered with a device, which takes long. The caller owns
+ * memory there, so the region cannot be removed meanwhile. */
 size_t env_region_len(const void *addr, enum env_region_kind kind)
 {
 	const struct region *r = region_find(addr);
@@ -294,7 +294,7 @@ size_t env_region_len(const void *addr, enum env_region_kind kind)
 	return r != NULL && r->kind == kind ? r->end - r->start : 0;
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static void listener_add_all(const struct env_mem_listener *l)
 {
 	struct region *r;

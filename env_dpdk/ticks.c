@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The TSC's rate. DPDK measures it too, but rounds to 10 MHz; here the EAL's start, which takes over 100 ms,
- * lies between the two readings, so the measurement is good to under a part per million and costs nothing. */
+/* The rate of the TSC. DPDK measures it too, but rounds to 10 MHz. Here the two readings are before and after the start
+ * of the EAL, which takes over 100 ms; so the measurement is exact to a part per million and takes no extra time. */
 #include "env_dpdk/env_internal.h"
 
 #include <time.h>
@@ -26,7 +26,7 @@ static uint64_t ticks_clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
 }
 
-/* Of several attempts, the one that was disturbed least. */
+/* Makes several attempts, and uses the one that was disturbed least. */
 void env_time_pair_read(struct env_time_pair *pair)
 {
 	uint64_t best = UINT64_MAX;

@@ -65,7 +65,8 @@ static int secret_file_check(int fd, const char *path, char error[KEYRING_ERROR_
 				     "%s has mode %04o: group and others may have no access to it (chmod 0600)", path,
 				     st.st_mode & 07777);
 	}
-	if (st.st_uid != geteuid() && st.st_uid != 0) { /* who owns it may read and write it, whatever its mode */
+	if (st.st_uid != geteuid() &&
+	    st.st_uid != 0) { /* an owner may change the mode, and then read and write the file */
 		return keyring_error(error, -EPERM,
 				     "%s belongs to user %u: allowed are the user that varve runs as, %u, and root",
 				     path, st.st_uid, geteuid());

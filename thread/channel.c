@@ -19,8 +19,8 @@ void io_device_register(struct io_device *dev)
 	__atomic_store_n(&dev->registered, true, __ATOMIC_SEQ_CST);
 }
 
-/* A thread that is just getting a channel counts first and looks second; here it is the other way round, so one of the
- * two gives way. (Sequentially consistent on both sides.) */
+/* io_channel_get() first counts its channel and then checks `registered`; this function first clears `registered` and
+ * then checks the count. Both are sequentially consistent, so at least one of the two sees the other and fails. */
 int io_device_unregister(struct io_device *dev)
 {
 	assert(thread_self == thread_control());
@@ -57,7 +57,7 @@ static int channel_make(struct thread *t, struct io_device *dev, struct io_chann
 	ch->dev = dev;
 	ch->thread = t;
 	ch->refs = 1;
-	/* Found by whoever asks for it again inside channel_create. */
+	/* Before channel_create(), which may get the same channel again. */
 	TAILQ_INSERT_TAIL(&t->channels, ch, link);
 	int rc = dev->channel_create(dev, ch->ctx);
 	if (rc != 0) {
@@ -106,7 +106,7 @@ void io_channel_put(struct io_channel *ch)
 	TAILQ_REMOVE(&ch->thread->channels, ch, link);
 	dev->channel_destroy(dev, ch->ctx);
 	free(ch);
-	/* Release, as the last: the device may be gone once this is seen. */
+	/* Release, and last: the device may be freed as soon as the control thread sees this. */
 	__atomic_fetch_sub(&dev->channels, 1, __ATOMIC_SEQ_CST);
 }
 

@@ -84,7 +84,7 @@ void fd_source_remove(struct fd_source **sp)
 	TAILQ_REMOVE(&s->thread->sources, s, link);
 	s->fn = NULL;
 	TAILQ_INSERT_TAIL(&r->dead, s, link);
-	if (!r->serving) { /* an event of it may be in the batch, which frees it at its end */
+	if (!r->serving) { /* the batch may have an event of it, and frees it at the end */
 		fd_sources_free_dead(r);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: 16-byte {fn, arg} elements in one ring per thread, many producers, one consumer. And calls: messages whose
- * sender waits. */
+/* Messages: 16-byte {fn, arg} elements in one ring per thread, with many producers and one consumer; posted messages,
+ * in one stack per thread; and calls, which are messages whose sender waits. */
 #include "thread/thread_internal.h"
 
 #include "usdt/usdt.h"
@@ -14,14 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* About as long as a busy reactor's answer takes; a sleeping one's takes longer than it pays to spin. */
+/* About as long as a busy reactor needs to answer. A sleeping one needs longer than spinning is worth. */
 #define CALL_SPINS 200
 
 enum { CALL_PENDING, CALL_WAITED_FOR, CALL_DONE };
 
-/* Producers use DPDK's relaxed tail sync: one that is preempted in the middle of its enqueue does not make the others
- * wait for it, which on a shared CPU would take a time slice. ThreadSanitizer cannot follow it, since the producers'
- * 64-bit tail is read as 32 bits by the consumer; for it, the ordinary kind. */
+/* Producers use DPDK's relaxed tail synchronization. With it the others do not wait for a producer that is preempted in
+ * the middle of an enqueue, which on a shared CPU would cost them a time slice. ThreadSanitizer cannot follow it, since
+ * the consumer reads the producers' 64-bit tail as 32 bits; builds with it use the ordinary kind. */
 #ifdef __SANITIZE_THREAD__
 #define RING_FLAGS RING_F_SC_DEQ
 #else
@@ -67,7 +67,7 @@ void thread_post(struct thread *t, struct thread_msg *msg, void (*fn)(struct thr
 	reactor_notify_thread(t);
 }
 
-/* Takes the whole stack, and turns it round: first posted, first run. */
+/* Takes the whole stack, reverses it, and runs the messages in the order in which they were posted. */
 static unsigned posted_run(struct thread *t)
 {
 	struct thread_msg *msg = __atomic_exchange_n(&t->posted, NULL, __ATOMIC_ACQUIRE), *in_order = NULL, *next;
@@ -86,8 +86,8 @@ static unsigned posted_run(struct thread *t)
 	return n;
 }
 
-/* Runs a bounded number of t's messages, on t. What was posted is looked for after the ring and run first: so it comes
- * before what the same sender sent later. */
+/* Runs a bounded number of t's messages, on t. It looks for posted messages after it has taken those of the ring, and
+ * runs them first; so a posted message runs before one that its sender sent later. */
 unsigned messages_run(struct thread *t)
 {
 	struct message batch[MESSAGE_BATCH];
@@ -103,7 +103,7 @@ unsigned messages_run(struct thread *t)
 	return n + posts;
 }
 
-static void (*wait_hook)(void); /* the control thread's, which alone waits */
+static void (*wait_hook)(void); /* of the control thread, which is the only one that waits */
 static struct timespec wait_period;
 static uint64_t wait_ticks;
 
@@ -135,12 +135,12 @@ void call_init(struct call *c, thread_fn fn, void *arg)
 	c->state = CALL_PENDING;
 }
 
-/* c is on the waiter's stack, and may be gone as soon as the state is CALL_DONE; the wake-up then only uses its
- * address. */
+/* c is on the waiter's stack, and may not exist any more once its state is CALL_DONE; after that the wake-up uses only
+ * its address. */
 void call_serve(struct call *c)
 {
 	c->fn(c->arg);
-	/* Release pairs with the acquire in call_wait: what fn wrote is seen by the waiter. */
+	/* Release pairs with the acquire in call_wait(): the waiter sees what fn has written. */
 	if (__atomic_exchange_n(&c->state, CALL_DONE, __ATOMIC_ACQ_REL) == CALL_WAITED_FOR) {
 		futex_call(&c->state, FUTEX_WAKE, INT_MAX, NULL);
 	}
@@ -180,7 +180,7 @@ void thread_call(struct thread *t, thread_fn fn, void *arg)
 	}
 	call_init(&c, fn, arg);
 	while (thread_send(t, call_message, &c) != 0) {
-		sched_yield(); /* its ring is full, so it is at work */
+		sched_yield(); /* its ring is full, so it is awake */
 	}
 	call_wait(&c);
 }

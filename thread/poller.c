@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pollers. Those that run every round are on their thread's active list; those with a period are timers. While the loop
- * is on the active list nothing leaves it (a poller may unregister or pause itself or any other): the loop skips what
- * is not active, and afterwards pollers_sweep moves it where it belongs. */
+/* Pollers. Those that run in every round are on their thread's active list; those with a period are timers. A poller
+ * may unregister or pause itself or any other; therefore none leaves the active list while the loop is on it. The loop
+ * skips pollers that are not active, and pollers_sweep() moves them to their lists afterwards. */
 #include "thread/thread_internal.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ static void poller_count(struct poller *p, int rc)
 
 static void poller_source_fired(void *arg, uint32_t events)
 {
-	/* The poller itself looks, in the round that follows. */
+	/* The descriptor only woke the reactor; the poller looks for its work in the round that follows. */
 }
 
 static void poller_fire(void *arg)
@@ -44,7 +44,7 @@ static void poller_fire(void *arg)
 	if (p->state == POLLER_GONE) {
 		free(p);
 	} else if (p->state == POLLER_ACTIVE && !p->timer.running) {
-		/* In step with the period, unless a whole one was missed. */
+		/* Keeps in step with the period, unless a whole period was missed. */
 		uint64_t next = due + p->period_ticks;
 		timer_start_at(&p->timer, next > now ? next : now + p->period_ticks);
 	}
@@ -77,7 +77,7 @@ static void poller_enter(struct poller *p)
 	}
 }
 
-/* Where a poller goes that is no longer active. */
+/* Puts a poller that is not active any more on the paused list, or frees it. */
 static void poller_settle(struct poller *p)
 {
 	if (p->state == POLLER_PAUSED) {
@@ -102,7 +102,7 @@ static void pollers_sweep(struct thread *t)
 	}
 }
 
-/* From active to paused or gone. */
+/* Takes an active poller to the state paused or gone. */
 static void poller_leave(struct poller *p, enum poller_state state)
 {
 	struct thread *t = p->thread;
@@ -162,7 +162,7 @@ void poller_unregister(struct poller **pp)
 		return;
 	}
 	p->state = POLLER_GONE;
-	if (!p->in_active) { /* else the sweep will find it */
+	if (!p->in_active) { /* otherwise pollers_sweep() frees it */
 		TAILQ_REMOVE(&p->thread->paused, p, link);
 		poller_settle(p);
 	}
@@ -206,7 +206,7 @@ static unsigned pollers_run_sampled(struct thread *t)
 	return busy;
 }
 
-/* Returns how many found work. */
+/* Calls the active pollers of t. Returns how many found work. */
 unsigned pollers_run(struct thread *t, bool sample)
 {
 	struct poller *p;

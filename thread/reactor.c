@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reactors: the loop that runs an lcore's threads. The control thread's loop is a reactor too, one that sleeps as soon
- * as it has nothing to do. Sleeping and waking: sleep.c. */
+/* Reactors: the loop that runs the threads of an lcore. The control thread's loop is a reactor too, which sleeps as
+ * soon as it has nothing to do. Sleeping and waking: sleep.c. */
 #include "thread/thread_internal.h"
 
 #include "trace/trace.h"
@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longer than a loaded node's gaps between requests, short enough that a node with a request now and then sleeps. */
+/* Longer than the gaps between requests on a loaded node, and so short that a node with few requests sleeps. */
 #define IDLE_SPELL_DEFAULT_US 500
-/* While polling, how often descriptors are looked at. */
+/* How often a reactor that polls looks at descriptors. */
 #define FD_POLL_US     1000
 #define SAMPLE_MASK    255
 #define TIMER_SLACK_NS 1000UL
@@ -33,7 +33,7 @@ struct rte_rcu_qsbr *reactor_quiescence;
 static uint64_t idle_spell_ticks, fd_poll_ticks;
 static bool busy_mode;
 static void (*reactor_started)(void);
-static bool control_ring_is_ours; /* of the recorder: the control thread had none before */
+static bool control_ring_is_ours; /* reactor_begin() has registered it, so reactors_stop() gives it back */
 
 struct reactor *reactor_control(void)
 {
@@ -78,7 +78,7 @@ void reactor_call(struct reactor *r, thread_fn fn, void *arg)
 		call_serve(&c);
 		return;
 	}
-	/* One at a time: only the control thread asks, and it waits. */
+	/* One slot is enough: only the control thread makes requests, and it waits for each. */
 	__atomic_store_n(&r->request, &c, __ATOMIC_RELEASE);
 	reactor_notify(r);
 	call_wait(&c);
@@ -105,9 +105,9 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 	if (pollers_run(t, r->sample) > 0) {
 		work |= WORK_BUSY | WORK_AWAKE;
 	}
-	/* The only reading of the TSC: the end of this part is the start of the next. */
+	/* The round's only reading of the TSC per thread: the end of this thread's part is the start of the next. */
 	uint64_t now = env_ticks(), elapsed = now - r->now;
-	/* Relaxed, as all of r->now: reactor_get_progress() looks at it from outside. */
+	/* Relaxed, as all accesses to r->now: reactor_get_progress() reads it on the control thread. */
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
 	if (work & WORK_BUSY) {
 		t->busy_ticks += elapsed;
@@ -127,7 +127,8 @@ static void reactor_pass_time(struct reactor *r)
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
 }
 
-/* Returns what kind of work there was. `work`: what was done since the last round, on descriptors. */
+/* Runs all threads once. work: the kind of work that was done on descriptors since the last round. Returns the kind of
+ * all work. */
 static unsigned reactor_round(struct reactor *r, unsigned work)
 {
 	struct thread *t;
@@ -166,7 +167,7 @@ static void reactor_begin(struct reactor *r)
 	r->tid = (int)syscall(SYS_gettid);
 	r->now = r->awake_since = env_ticks();
 	if (r->control) {
-		/* there may be no slot for it, or no tracing */
+		/* fails if there is no ring for it, or tracing is off */
 		control_ring_is_ours = trace_register_user_thread("control") == 0;
 	} else {
 		snprintf(name, sizeof(name), "reactor_%u", r->lcore);
@@ -181,9 +182,9 @@ static void reactor_begin(struct reactor *r)
 	}
 }
 
-/* Somebody else may need this CPU to get on. A sleep and not sched_yield(): where four processes spin on two CPUs
- * (Linux 6.18) twice as many changes of a target's configuration are made in the same time beside verified I/O
- * (systest/nvmf_integrity_full.py, interleaved runs). */
+/* Gives the CPU to another thread that may need it. By a short sleep and not by sched_yield(): with four spinning
+ * processes on two CPUs (Linux 6.18), a target under I/O makes twice as many changes of its configuration in the same
+ * time (systest/nvmf_integrity_full.py, interleaved runs). */
 static void reactor_yield_cpu(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = TIMER_SLACK_NS}, NULL);
@@ -216,8 +217,8 @@ static int reactor_loop(void *arg)
 	return 0;
 }
 
-/* The control thread's loop, until done says so or the deadline has passed, or without done until it is told to stop.
- * Returns whether done said so. */
+/* The control thread's loop. Ends when done(arg) is true or the deadline (ticks) has passed; without done, when it is
+ * told to stop. Returns whether done(arg) was true. */
 static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 {
 	struct reactor *r = reactor_control();
@@ -242,7 +243,7 @@ static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 			thread_self = TAILQ_FIRST(&r->threads);
 		} else {
 			work = 0;
-			reactor_yield_cpu(); /* its CPU may be a reactor's as well */
+			reactor_yield_cpu(); /* a reactor may share this CPU */
 		}
 	}
 	return false;
@@ -278,7 +279,7 @@ uint64_t thread_now(void)
 	return r != NULL && r->in_round ? r->now : env_ticks();
 }
 
-/* Not rte_rcu_qsbr_synchronize(): that spins, and a reactor may need this CPU to get on. */
+/* Not by rte_rcu_qsbr_synchronize(), which spins: a reactor may need this CPU to reach its quiescent point. */
 void thread_synchronize(void)
 {
 	assert(thread_self == thread_control());
@@ -309,7 +310,7 @@ void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next)
 static int reactor_init(struct reactor *r, unsigned index, unsigned lcore)
 {
 	struct epoll_event e = {.events = EPOLLIN |
-					  EPOLLET}; /* edge-triggered: it is never read, each write is an edge */
+					  EPOLLET}; /* edge-triggered: each write is an edge, so it need not be read */
 
 	TAILQ_INIT(&r->threads);
 	TAILQ_INIT(&r->dead);
@@ -394,7 +395,7 @@ void reactors_stop(void)
 		env_lcore_wait(reactors[i].lcore);
 	}
 	reactors_free();
-	if (control_ring_is_ours) { /* what who had it before us goes on to record is not lost */
+	if (control_ring_is_ours) { /* a ring that the thread had before reactor_begin() stays with it */
 		trace_thread_detach();
 	}
 	reactor_self = NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A reactor's sleep, and how it is woken.
  *
- * No wake-up is lost: whoever puts work where a reactor looks for it (a message, a request, stop) does
+ * No wake-up is lost. A sender of work (a message, a request, stop) does
  *     store work; fence; load sleeping; if set, clear it and write the eventfd
- * and the reactor, before it waits,
+ * and the reactor, before it waits, does
  *     store sleeping = 1; fence; load work; if there is any, do not wait.
  * The fences are sequentially consistent, so at least one side sees the other's store. Sending to a reactor that is
- * awake is no system call, and of several senders to a sleeping one, one makes it. Descriptors are level-triggered:
- * what happens between arming and waiting ends the wait at once. */
+ * awake makes no system call; of several senders to a sleeping reactor, one makes it. Descriptors are level-triggered,
+ * so an event between arming and waiting ends the wait at once. */
 #include "thread/thread_internal.h"
 
 #include <errno.h>
@@ -26,9 +26,9 @@ void reactor_notify(struct reactor *r)
 	}
 }
 
-/* While t moves, its reactor may be the old one, which is then woken for nothing; the new one looks at t's ring when it
- * gets it, and after a fence before it sleeps, so it sees a message whose sender still read the old reactor here. The
- * reactor is changed on the old one (reactor_detach), so one that finds itself here really is to run t. */
+/* While t moves, a sender may read the old reactor here and wake that one, in vain. The message is not lost: the new
+ * reactor looks at t's ring when it gets t, and again after a fence before it sleeps. The field t->reactor is changed
+ * on the old reactor (reactor_detach()), so a reactor that finds itself in the field does run t. */
 void reactor_notify_thread(struct thread *t)
 {
 	if (__atomic_load_n(&t->reactor, __ATOMIC_RELAXED) == reactor_self && reactor_self != NULL) {
@@ -98,7 +98,7 @@ static uint64_t reactor_deadline(const struct reactor *r)
 	return deadline;
 }
 
-/* The time slept is idle time of the reactor, and in equal shares of its threads. */
+/* Counts the time slept as idle time of the reactor and, in equal shares, of its threads. */
 static void reactor_count_sleep(struct reactor *r, uint64_t ticks)
 {
 	struct thread *t;
@@ -110,7 +110,7 @@ static void reactor_count_sleep(struct reactor *r, uint64_t ticks)
 	}
 }
 
-/* Waits for a descriptor, a message or the deadline; returns what kind of work was done on descriptors. */
+/* Waits for a descriptor, a message or the deadline. Returns which kind of work (WORK_*) was done on descriptors. */
 static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 {
 	struct epoll_event events[FD_BATCH];
@@ -126,7 +126,7 @@ static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 	if (!r->control) {
 		rte_rcu_qsbr_thread_online(reactor_quiescence, r->index);
 	}
-	/* Whoever sends from now on need not wake us; relaxed: being woken for nothing does no harm. */
+	/* From now on senders need not wake this reactor. Relaxed, because a needless wake-up does no harm. */
 	__atomic_store_n(&r->sleeping, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->now, env_ticks(), __ATOMIC_RELAXED);
 	reactor_count_sleep(r, r->now - before);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Statistics, collected on the threads they are of. */
+/* Statistics. Those of a thread are collected on it. */
 #include "thread/thread_internal.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 #include "util/log.h"
 
-/* An answer of unknown length: filled up to capacity, counted to the end; the control thread makes room and asks
- * again. */
+/* A list whose length is not known before. The collecting function stores up to `capacity` items and counts all; if
+ * there are more, the control thread allocates more room and asks again. */
 struct answer {
 	void *items;
 	size_t capacity, count;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many messages a thread that is being destroyed may still run, before it counts as not done. */
+/* How many messages a thread that is being destroyed may run before that fails. */
 #define RETIRE_MESSAGES_MAX (4 * MESSAGE_RING_SIZE)
 
 static struct thread_list threads = TAILQ_HEAD_INITIALIZER(threads);
@@ -69,11 +69,11 @@ static void lcores_all(cpu_set_t *mask)
 	}
 }
 
-/* What travels with a request to a reactor. */
+/* The argument of a request to a reactor. */
 struct move {
 	struct thread *thread;
 	struct reactor *from, *to;
-	const char *leak; /* out: what keeps the thread from being destroyed */
+	const char *leak; /* out: the name of an object that keeps the thread from being destroyed */
 	const char *leak_name;
 };
 
@@ -120,7 +120,7 @@ struct thread *thread_create(const char *name, const cpu_set_t *mask)
 	return t;
 }
 
-/* What t still has, or NULL. */
+/* What kind of object t still owns, and its name; or NULL. */
 static const char *thread_leak(const struct thread *t, const char **name)
 {
 	const struct poller_list *lists[] = {&t->active, &t->timed, &t->paused};
@@ -143,7 +143,7 @@ static const char *thread_leak(const struct thread *t, const char **name)
 	return t->timer_count > 0 ? "running timer" : NULL;
 }
 
-/* On the thread's reactor: what was sent to it before is done first. */
+/* On the thread's reactor: runs the messages that the thread has been sent, and then takes it off the reactor. */
 static void thread_retire(void *arg)
 {
 	struct move *m = arg;

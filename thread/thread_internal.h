@@ -28,16 +28,16 @@ struct call {
 enum poller_state {
 	POLLER_ACTIVE,
 	POLLER_PAUSED,
-	POLLER_GONE, /* freed when its thread's loop is not looking at it */
+	POLLER_GONE, /* unregistered; freed when no loop of its thread looks at it */
 };
 
-/* What epoll hands back. */
+/* The object that epoll returns with an event. */
 struct fd_source {
 	int fd;
 	uint32_t events;
 	fd_source_fn fn; /* NULL: removed; freed after the batch */
 	void *arg;
-	bool counted; /* to be looked at while polling, too: not the descriptor of a poller */
+	bool counted; /* also looked at while the reactor polls; not so with the descriptor of a poller */
 	struct thread *thread;
 	char name[THREAD_NAME_MAX];
 	TAILQ_ENTRY(fd_source) link;
@@ -45,11 +45,11 @@ struct fd_source {
 TAILQ_HEAD(fd_source_list, fd_source);
 
 struct poller {
-	/* One cache line for every round. */
+	/* One cache line that each round reads. */
 	int (*fn)(void *ctx);
 	void *ctx;
 	uint64_t run_count, busy_count;
-	uint64_t ticks; /* of those every round: estimated from samples */
+	uint64_t ticks; /* without a period: estimated from samples */
 	TAILQ_ENTRY(poller) link;
 	enum poller_state state;
 	bool running; /* a timed one, inside fn */
@@ -72,16 +72,16 @@ struct thread {
 	struct reactor *reactor; /* atomic: senders read it */
 	struct rte_ring *ring;
 	struct poller_list active;
-	struct thread_timer *timers; /* the first to run out, and below it the others */
+	struct thread_timer *timers; /* the root of the heap, which is due first */
 	size_t timer_count;
 	uint64_t busy_ticks, idle_ticks;
-	bool iterating;      /* inside the loop over active: nothing may leave the list */
-	bool poller_changes; /* something is to leave it */
+	bool iterating;      /* inside the loop over `active`: no poller may leave the list */
+	bool poller_changes; /* some poller must leave the list after the loop */
 	uint32_t sleepless;  /* active pollers that no descriptor can wake */
 	TAILQ_ENTRY(thread) reactor_link;
 
 	/* Written by senders. */
-	struct thread_msg *posted __rte_cache_aligned; /* atomic: a stack, the last one first */
+	struct thread_msg *posted __rte_cache_aligned; /* atomic: a stack, the newest first */
 
 	struct poller_list timed __rte_cache_aligned, paused;
 	struct io_channel_list channels;
@@ -125,9 +125,9 @@ struct reactor {
 	bool control;
 	bool waiting; /* the control thread's: in thread_control_wait, not to be stopped */
 	uint32_t thread_count;
-	uint32_t assigned; /* threads that are to be here; the control thread's */
+	uint32_t assigned; /* threads that are here or on their way; the control thread's */
 	struct fd_source_list dead;
-	bool serving;                              /* a batch of events, in which some may be of the dead */
+	bool serving;                              /* a batch of events, which may have some of `dead` */
 	uint16_t trace_owner;                      /* 0: none yet; the control thread's */
 	uint64_t load_busy_ticks, load_idle_ticks; /* as in struct thread */
 } __rte_cache_aligned;
@@ -150,22 +150,22 @@ void reactor_call(struct reactor *r, thread_fn fn, void *arg);
 void reactor_attach(struct reactor *r, struct thread *t);
 void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next);
 
-/* What a step of a reactor was. */
+/* What kind of work a step of a reactor was. */
 enum {
 	WORK_BUSY = 1,  /* its time counts as busy */
-	WORK_AWAKE = 2, /* more may follow soon: not a time to sleep. Timers alone are no such sign. */
+	WORK_AWAKE = 2, /* more work may follow soon, so it stays awake; timers do not set this */
 };
 extern struct rte_rcu_qsbr *reactor_quiescence;
 
 /* sleep.c */
-/* After something was put where r looks for it. Any thread, also a signal handler. */
+/* Wakes r if it sleeps; to be called after work for it was stored. Any thread, also a signal handler. */
 void reactor_notify(struct reactor *r);
 void reactor_notify_thread(struct thread *t);
 bool reactor_must_stop(const struct reactor *r);
 /* False while there is a poller that no descriptor can wake. */
 bool reactor_may_sleep(const struct reactor *r);
-/* Arms all pollers, and waits for a descriptor, a message or the next timer or deadline. Returns what was done on
- * descriptors, or WORK_AWAKE if there is work and it did not wait. */
+/* Arms all pollers, and waits for a descriptor, a message, the next timer or the deadline. Returns which kind of work
+ * was done on descriptors; WORK_AWAKE: there was work already, so it did not wait. */
 unsigned reactor_sleep(struct reactor *r, uint64_t deadline);
 
 /* message.c */
@@ -174,8 +174,8 @@ unsigned messages_run(struct thread *t);
 void call_init(struct call *c, thread_fn fn, void *arg);
 void call_serve(struct call *c);
 void call_wait(struct call *c);
-/* For loops in which the control thread waits: runs the hook of thread_set_wait_hook() if its period has passed since.
- * Returns since when it counts from now on; at first, when the loop began. */
+/* For loops in which the control thread waits for a reactor: runs the hook of thread_set_wait_hook() if its period has
+ * passed since `since` (ticks; at first the start of the loop). Returns the value for the next call. */
 uint64_t wait_look(uint64_t since);
 
 /* timer.c */
@@ -188,7 +188,7 @@ static inline uint64_t timers_next(const struct thread *t)
 
 /* poller.c */
 unsigned pollers_run(struct thread *t, bool sample);
-/* Asks each poller's descriptor to speak up; true: there is work already. */
+/* Calls the arm function of each active poller. True: one has work already. */
 bool pollers_arm(struct thread *t);
 
 /* fd.c */

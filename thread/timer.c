@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One-shot timers: a pairing heap per thread, of links in the timers themselves. So starting one takes no memory, and
+/* One-shot timers: a pairing heap per thread, whose links are in the timers. So starting a timer allocates nothing and
  * cannot fail. */
 #include "thread/thread_internal.h"
 
@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* The roots of two heaps; the later one becomes the first child of the other. */
+/* Merges two heaps, given by their roots: the later root becomes the first child of the other. */
 static struct thread_timer *timers_merge(struct thread_timer *a, struct thread_timer *b)
 {
 	if (b->deadline < a->deadline) {
@@ -24,7 +24,8 @@ static struct thread_timer *timers_merge(struct thread_timer *a, struct thread_t
 	return a;
 }
 
-/* Siblings into one heap: in pairs, then all of these. This is what makes removal logarithmic in the long run. */
+/* Merges siblings into one heap: first in pairs, then the pairs with each other. This order makes removal logarithmic
+ * on average. */
 static struct thread_timer *timers_combine(struct thread_timer *list)
 {
 	struct thread_timer *pairs = NULL, *root;
@@ -93,7 +94,7 @@ void timer_start_at(struct thread_timer *timer, uint64_t deadline)
 
 void thread_timer_start(struct thread_timer *timer, uint64_t delay_us)
 {
-	/* Not thread_now(): in a long round that would fire early. */
+	/* Not thread_now(), with which a timer that is started in a long round would fire early. */
 	uint64_t now = env_ticks(), delay = env_us_to_ticks(delay_us);
 
 	timer_start_at(timer, delay < UINT64_MAX - now ? now + delay : UINT64_MAX);
@@ -119,7 +120,7 @@ bool thread_timer_was_absent(const struct thread_timer *timer, uint64_t timeout_
 	return now > timer->deadline && thread_was_absent(env_ticks_to_ns(now - timer->deadline) / 1000, timeout_us);
 }
 
-/* Those that are due at `now`; one that is started again meanwhile waits for the next round. */
+/* Runs the timers that are due at `now`. One that is started again meanwhile waits for the next round. */
 unsigned timers_run(struct thread *t, uint64_t now)
 {
 	unsigned n = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The recorder's inline half: from each line of tracepoints.def an id, a mask bit, and a typed function that
- * stores one event into the calling thread's ring. Private to trace.h, which says how to use it; trace_file.h
- * says in which order things are stored, and why.
+ * stores one event into the calling thread's ring. Private to trace.h, which says how to use it; trace_file.h says in
+ * which order the stores happen, and why.
  *
  * All offsets and sizes are constants of the tracepoint, so a record compiles to the TSC read and a handful
- * of stores: per slot a stamp, the entry's words, its tsc; then the count of the tracepoint and the index. No
- * lock, call or division. */
+ * of stores: per slot a stamp, the entry's words and its tsc; then the tracepoint's counter and the ring's index. It
+ * has no lock, call or division. */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H
 
@@ -39,12 +39,12 @@ enum trace_tpoint_id {
 #include "trace/tracepoints.def"
 };
 
-/* One word per group, bit n for its tracepoint n. Written by the control functions, read by everybody,
- * plainly. */
+/* One word per group, bit n for its tracepoint n. Written by the functions of trace.h under a lock, read by all threads
+ * without one (relaxed). */
 extern uint64_t trace_group_mask[TRACE_NUM_GROUPS];
 
-/* The calling thread's ring; history is NULL when it has none. In the executable's TLS: one %fs-relative
- * load. */
+/* The calling thread's ring; history is NULL if it has none. In the executable's TLS, so that finding it is one load
+ * relative to %fs. */
 struct trace_ring {
 	struct trace_file_history *history;
 	uint64_t *stamps;
@@ -53,7 +53,7 @@ struct trace_ring {
 };
 extern __thread struct trace_ring trace_ring __attribute__((tls_model("initial-exec")));
 
-/* An event of a thread without a ring: counted. */
+/* Counts an event of a thread without a ring. */
 COLD void trace_record_no_slot(void);
 
 /* The event being written: its slots are first .. first + n - 1, modulo the ring. */
@@ -65,7 +65,7 @@ struct trace_open_event {
 	uint64_t tsc;
 };
 
-/* Slots of an event with so many bytes of arguments. */
+/* How many slots an event with so many bytes of arguments takes. */
 #define TRACE_SLOTS(arg_bytes)                                                                                         \
 	((arg_bytes) <= TRACE_ENTRY_ARG_BYTES                                                                          \
 		 ? 1u                                                                                                  \
@@ -89,7 +89,7 @@ static ALWAYS_INLINE void trace_event_end_slot(const struct trace_open_event *e,
 	__atomic_store_n(&trace_event_slot(e, k)->tsc, e->tsc, __ATOMIC_RELEASE);
 }
 
-/* The first slots by name, so that they are unrolled at every level of optimisation that the build uses. */
+/* Names the first slots, so that the loop over them is unrolled at every level of optimization that the build uses. */
 #define TRACE_EACH_SLOT(fn_, e_, from_, n_)                                                                            \
 	do {                                                                                                           \
 		if ((from_) < 1) {                                                                                     \
@@ -128,7 +128,8 @@ static ALWAYS_INLINE bool trace_event_begin(struct trace_open_event *e, unsigned
 		.tsc = ticks_now(),
 	};
 	TRACE_EACH_SLOT(trace_event_begin_slot, e, 0, slots);
-	/* Stamps before anything else of their slots; the compiler only on x86, a store barrier on arm64. */
+	/* Stores the stamps before the rest of their slots: on x86 this binds the compiler alone, on arm64 it is a
+	 * store barrier. */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	struct trace_file_entry *entry = trace_event_slot(e, 0);
 	/* One store for tpoint_id, owner_id and size. */
@@ -143,11 +144,11 @@ static ALWAYS_INLINE void trace_event_end(const struct trace_open_event *e, unsi
 {
 	e->history->tpoint_count[tpoint_id]++;
 	TRACE_EACH_SLOT(trace_event_end_slot, e, 0, slots);
-	/* Pairs with the reader's acquire load: all of the event is visible before its index is. */
+	/* Pairs with the reader's acquire load: a reader that sees the index sees the whole event. */
 	__atomic_store_n(&e->history->next_entry, e->first + slots, __ATOMIC_RELEASE);
 }
 
-/* Where byte `offset` of the packed arguments lies, and how many from there lie in the same slot. */
+/* The slot of byte `offset` of the packed arguments, and how many bytes from there are in the same slot. */
 static ALWAYS_INLINE unsigned trace_arg_slot(unsigned offset)
 {
 	return offset < TRACE_ENTRY_ARG_BYTES ? 0 : 1 + (offset - TRACE_ENTRY_ARG_BYTES) / TRACE_CONTINUATION_ARG_BYTES;
@@ -162,11 +163,11 @@ static ALWAYS_INLINE unsigned trace_arg_room(unsigned offset)
 
 static ALWAYS_INLINE uint8_t *trace_arg_address(const struct trace_open_event *e, unsigned offset)
 {
-	/* Arguments fill both kinds of slot to the end. */
+	/* In both kinds of slot the arguments come last, and fill it to its end. */
 	return (uint8_t *)(trace_event_slot(e, trace_arg_slot(offset)) + 1) - trace_arg_room(offset);
 }
 
-/* The low n <= 8 bytes of value; n is a constant. */
+/* Stores the low n <= 8 bytes of value; n is a constant. */
 static ALWAYS_INLINE void trace_store(uint8_t *to, uint64_t value, unsigned n)
 {
 	if (n == 8) {
@@ -203,7 +204,8 @@ static ALWAYS_INLINE void trace_put_number(const struct trace_open_event *e, uns
 	}
 }
 
-/* At most size - 1 bytes of text and NULs; a NULL is an empty string. Truncation is counted. */
+/* Stores at most size - 1 bytes of text, and NULs behind them; NULL is stored as an empty string. Counts texts that
+ * were cut. */
 void trace_put_string(const struct trace_open_event *e, unsigned offset, uint8_t size, const char *text);
 
 /* What the .def file's argument kinds mean in C. */

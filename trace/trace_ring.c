@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who records into which ring, and the parts of recording that are not inline. */
+/* Gives threads their rings; and the parts of recording that are not inline. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +72,7 @@ out:
 	return rc;
 }
 
-/* A slot never used before, or else the one that has been free for the longest time. */
+/* A slot that was never used; if there is none, the one that has been free for the longest time. */
 static struct trace_slot *user_slot_find(void)
 {
 	struct trace_slot *best = NULL;

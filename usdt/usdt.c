@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The probes themselves: for each line of probes.def a semaphore and a function with the one SDT probe in it. */
+/* The probes: for each line of probes.def a semaphore, and a function that contains the SDT probe. */
 #ifdef VARVE_USDT
 
-/* Before the first inclusion of sdt.h, or the probes' notes name no semaphore and nothing ever fires. */
+/* Must come before the first inclusion of sdt.h; otherwise the probes' notes name no semaphore, and no probe fires. */
 #define _SDT_HAS_SEMAPHORES 1
 #define SDT_USE_VARIADIC    1
 #include <sys/sdt.h>
 
 #if defined(__x86_64__)
-/* A nop of five bytes instead of one: kernels from 6.18 on replace the trap there by a call, which halves the cost of a
- * fire; older ones do not mind. No commas: sdt.h makes a string of it as one macro argument. */
+/* A nop of five bytes instead of one. Kernels from 6.18 on then replace the trap by a call, which halves the cost of
+ * firing a probe; older kernels work as before. It must have no comma, since sdt.h turns it into a string as one macro
+ * argument. */
 #undef _SDT_NOP
 #define _SDT_NOP                                                                                                       \
 	.4byte 0x00441f0f;                                                                                             \
@@ -29,7 +30,7 @@
 #include "usdt/probes.def"
 
 #else
-/* A file must have something in it. */
+/* ISO C forbids an empty translation unit. */
 extern const int usdt_is_not_built;
 const int usdt_is_not_built = 1;
 #endif

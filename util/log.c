@@ -133,8 +133,7 @@ void log_write(enum log_level level, const char *file, int line_no, const char *
 	errno = saved_errno;
 }
 
-/* Call sites may be hit by several threads at once; a line too many or too few does no harm, a data race
- * would. */
+/* Several threads may use a call site at once. Atomics prevent a data race; a line too many or too few does no harm. */
 bool log_limit_pass(struct log_limit *l, uint32_t *suppressed)
 {
 	struct timespec t;

@@ -17,19 +17,19 @@ static void output_close(void)
 	if (fflush(stdout) == 0 && !ferror(stdout)) {
 		return;
 	}
-	/* a write that failed earlier has taken its reason with it */
+	/* the errno of an earlier write is not known any more */
 	fprintf(stderr, "%s: writing failed: %s\n", guarded,
 		errno != 0 ? strerror(errno) : "not all of the output was taken");
 	_exit(status_if_lost);
 }
 
-/* Lower numbers are taken first, so that each open() gets the one that is missing. The wrong direction keeps the error:
- * EBADF. */
+/* In ascending order, so that each open() gets the missing number. Opened in the wrong direction, so that using the
+ * descriptor still fails with EBADF. */
 static void take_closed(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) {
-			_exit(status_if_lost); /* without /dev/null nothing keeps these numbers from our own files */
+			_exit(status_if_lost); /* without /dev/null later files may get these numbers */
 		}
 	}
 }
