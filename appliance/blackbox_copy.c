@@ -12,7 +12,7 @@
 #include "trace/trace.h"
 #include "util/log.h"
 
-#define PIECE_BYTES (1024 * 1024)
+#define STEP_BYTES (1024 * 1024)
 
 static struct trace_copy *copy;
 static char path[BLACKBOX_FILE_MAX], trigger_name[BLACKBOX_NAME_MAX];
@@ -21,7 +21,7 @@ static struct thread_timer timer;
 static void blackbox_copy_step(void *arg)
 {
 	char error[TRACE_ERROR_MAX];
-	int rc = trace_copy_step(copy, PIECE_BYTES, error);
+	int rc = trace_copy_step(copy, STEP_BYTES, error);
 
 	if (rc == 1) {
 		thread_timer_start(&timer, 0);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of the black box: what they are called, and that they stay few. No threads and no tracing in here. */
+/* The files of the black box: their names, and the removal of old ones. No threads and no tracing. */
 #ifndef APPLIANCE_BLACKBOX_FILES_H
 #define APPLIANCE_BLACKBOX_FILES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* "DIR/APP_blackbox.20261121T231502.123456Z.request_age.pid4711": in the order of time when sorted by name, as long as
- * the clock is not set back. realtime_ns: since 1970. 0 or -ENAMETOOLONG. */
+/* Makes the name "DIR/APP_blackbox.20261121T231502.123456Z.request_age.pid4711". Sorted by name, files are in the order
+ * of time, unless the clock has been set back. realtime_ns: since 1970. 0 or -ENAMETOOLONG. */
 int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns, const char *cause,
 		       int pid);
-/* The same, with a time so many microseconds later that there is no such file: a clock that was set back comes to the
- * same time again. */
+/* The same; but if there is a file of that name already (the clock was set back), with a time some microseconds later,
+ * so that there is none. */
 int blackbox_file_name_unused(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
 			      const char *cause, int pid);
 
@@ -19,10 +19,11 @@ struct blackbox_usage {
 	uint32_t files;
 	uint64_t bytes;
 };
-/* Removes the oldest files that APP's black boxes have left in dir, of whatever process, until one of new_bytes more
- * fits into max_files and max_bytes, those first whose names are of a time after now_ns (they are from before the clock
- * was set back); and unfinished ones whose writer is dead. *left (or NULL): what stays. 0, -EFBIG: one of new_bytes
- * does not fit at all, or what opening or reading dir said. */
+/* Makes room in dir for another file of new_bytes bytes: removes the oldest files of APP's black boxes, of whatever
+ * process, until max_files and max_bytes will not be exceeded. Files whose names have a time after now_ns count as the
+ * oldest: the clock was set back after they were written. Unfinished files whose writer is dead are removed as well.
+ * *left, unless it is NULL, says what stays. 0; -EFBIG: new_bytes is more than max_bytes; or the error of opening or
+ * reading dir. */
 int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uint64_t max_bytes, uint64_t new_bytes,
 		       uint64_t now_ns, struct blackbox_usage *left);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The JSON configuration: {"subsystems": [{"subsystem": "bdev", "config": [{"method": ..., "params": {...}}, ...]}]},
- * as save_config writes it, and with comments as C has them, which stock programs allow there. It is understood and
- * checked whole before any of it is done. */
+ * as save_config writes it, and with comments as C has them, which stock programs allow there. The
+ * whole of it is parsed and checked before the first method is called. */
 #ifndef APPLIANCE_CONFIG_H
 #define APPLIANCE_CONFIG_H
 
@@ -17,7 +17,7 @@ struct config_entry {
 	json_t *params;  /* or NULL */
 	size_t index;    /* in the subsystem's list */
 	unsigned states; /* where the method may be called */
-	bool skip;       /* it is wrong, and that is to be ignored */
+	bool skip;       /* wrong, and to be left out (config_check() with ignore_errors) */
 };
 
 struct config {
@@ -27,19 +27,21 @@ struct config {
 	struct config_entry *entries; /* in order */
 };
 
-/* Pure: the shape of the text, without a look at methods. 0, or -EINVAL and error (CONFIG_ERROR_MAX bytes). */
+/* Parses the text; whether its methods exist is not looked at. file: for messages; must stay. 0; or -EINVAL or -ENOMEM,
+ * and error (CONFIG_ERROR_MAX bytes) says what is wrong. Pure. */
 int config_parse(const char *file, const char *text, size_t len, struct config *c, char *error);
-/* config_parse() of a file's contents; also a negative errno of reading. */
+/* config_parse() of a file's contents. Also fails with the errno of reading it. */
 int config_read(const char *file, struct config *c, char *error);
+/* Frees what c holds, and zeroes it; also if it holds nothing. */
 void config_free(struct config *c);
 
-/* Looks each method and its parameters up in the registry. 0, or -EINVAL for the first that is wrong; with
- * ignore_errors those are only logged, and will be left out. */
+/* Checks that each method exists and accepts its parameters. 0, or -EINVAL for the first that is wrong. With
+ * ignore_errors, wrong ones are logged instead, and config_run() will leave them out. */
 int config_check(struct config *c, bool ignore_errors, char *error);
 
-/* Calls the methods that belong to the phase: those that may only be called at start-up, or (runtime) all others. Each
- * is answered before the next one begins. Control thread, outside of callbacks. 0; -EINVAL if one failed (with
- * ignore_errors it is logged); -ECANCELED as soon as cancelled() is true. */
+/* Calls the methods of one phase: those that may only be called at start-up, or (runtime) all others. Each one must be
+ * answered before the next one is called. 0; -EINVAL: a method failed (with ignore_errors that is only logged);
+ * -ECANCELED: cancelled() was true. Control thread, outside of its loop. */
 int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error);
 
 #endif

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is said when the process dies of a signal: which, where, in which thread, of which build, and where the trace
- * is. The core dump is left to the kernel. */
+/* Reports on stderr that the process dies of a signal: which signal, where, in which thread, of which build, and where
+ * the trace is. Then the signal has its default effect, so that the kernel writes the core dump. */
 #ifndef APPLIANCE_CRASH_H
 #define APPLIANCE_CRASH_H
 
 #include <stdbool.h>
 
-/* Installs the handlers (SEGV, BUS, ILL, FPE, ABRT, QUIT), with a stack of its own for the calling thread. Once. */
+/* Installs the handlers (SEGV, BUS, ILL, FPE, ABRT, QUIT), and gives the calling thread a stack for them. 0 or a
+ * negative errno. Once. */
 int crash_install(void);
-/* Gives another thread that may crash a stack for the handler. Called on it. */
+/* Gives the calling thread, another one, a stack for the handlers. */
 void crash_thread_init(void);
-/* Where the trace file is; NULL: none. The string must stay. */
+/* Says where the trace file is; NULL: there is none. The string must stay. Control thread. */
 void crash_set_trace_file(const char *path);
-/* Lets core dumps have any size, unless limited. (env_init() chooses what is in them.) */
+/* Removes the limit on the size of core dumps, unless limited. (env_init() chooses what is in them.) */
 void crash_prepare_core(bool limited);
 
 #endif

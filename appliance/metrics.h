@@ -20,7 +20,7 @@
 /* Listens. saved: save_config writes it. 0, or a negative errno and error (METRICS_ERROR_MAX bytes):
  * -EINVAL: no such address, -EALREADY: it listens, -EADDRINUSE ... */
 int metrics_start(const char *address, bool saved, char *error);
-/* -ENOENT: it does not listen. */
+/* Stops to listen and closes all connections. 0; -ENOENT: it did not listen. */
 int metrics_stop(void);
 
 struct metrics_status {
@@ -29,7 +29,7 @@ struct metrics_status {
 	const char *saved_address; /* as it was given */
 	unsigned connections;
 	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */
-	uint64_t dropped;                    /* connections ended since they took too long, or were too many */
+	uint64_t dropped;                    /* connections ended because they took too long, or were too many */
 };
 /* Fills in status; its texts stay until metrics_stop(). */
 void metrics_get_status(struct metrics_status *status);

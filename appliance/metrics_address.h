@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where metrics may be had: unix:PATH, or a loopback address with a port. Pure. */
+/* The address on which metrics are served: unix:PATH, or a loopback address with a port. Pure. */
 #ifndef APPLIANCE_METRICS_ADDRESS_H
 #define APPLIANCE_METRICS_ADDRESS_H
 
@@ -13,8 +13,9 @@ struct metrics_address {
 	struct sockaddr_storage tcp;
 	socklen_t tcp_len;
 };
-/* "unix:/run/varve/metrics.sock", "127.0.0.1:9464", "[::1]:9464"; port 0 takes any. 0, or -EINVAL and error. Other
- * hosts' way in is a proxy that knows whom to let in: who may see these numbers is not for varve to decide. */
+/* Parses "unix:/run/varve/metrics.sock", "127.0.0.1:9464" or "[::1]:9464"; port 0 means any free port. 0; or -EINVAL,
+ * and error (METRICS_ERROR_MAX bytes) says why. Only this host can be served, because varve does not know which other
+ * hosts may see the numbers: a proxy that does can pass them on. */
 int metrics_address_parse(const char *text, struct metrics_address *address, char *error);
 
 #endif

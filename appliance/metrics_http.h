@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* As much of HTTP/1.1 (RFC 9112) as who asks for metrics needs. Pure. */
+/* The part of HTTP/1.1 (RFC 9112) that a client of metrics needs. Pure. */
 #ifndef APPLIANCE_METRICS_HTTP_H
 #define APPLIANCE_METRICS_HTTP_H
 
@@ -9,18 +9,18 @@
 #define METRICS_REQUEST_MAX 8192 /* bytes of a request's head */
 
 struct metrics_request {
-	int status; /* what to answer: 200, or why not: 400, 404, 405, 431, 505 */
-	bool head;  /* without the body */
+	int status; /* of the answer: 200, 400, 404, 405, 431 or 505 */
+	bool head;  /* HEAD: the answer has no body */
 };
-/* Looks at what has come so far. False: more is needed; true: *request is what to do, whatever may still come. Only GET
- * and HEAD of /metrics are answered by 200; a body is not read. */
+/* Parses the bytes received so far. False: more are needed; true: *request says what to answer, whatever bytes may
+ * follow. Only GET and HEAD of /metrics give 200. A request's body is not read. */
 bool metrics_request_parse(const char *bytes, size_t len, struct metrics_request *request);
 
-/* The head of the answer, with a body of body_len bytes; its length, less than size (METRICS_ANSWER_HEAD_MAX will
- * do). */
 #define METRICS_ANSWER_HEAD_MAX 512
+/* Writes the head of an answer whose body has body_len bytes. Returns the head's length, less than size
+ * (METRICS_ANSWER_HEAD_MAX is enough). */
 size_t metrics_answer_head(int status, size_t body_len, char *to, size_t size);
-/* A line for people, for answers other than 200. */
+/* The body of answers other than 200: a line for people. */
 const char *metrics_answer_text(int status);
 
 #endif

@@ -7,8 +7,7 @@
  * A family whose values are a member of some structure is a row of a table, with its help text beside its name:
  *
  *     static const struct metric families[] = {
- *         METRIC("varve_bdev_bytes_total", METRICS_COUNTER, METRICS_PLAIN, struct bdev_stat_ops, bytes, "Bytes
- * moved."),
+ *         METRIC("a_bytes_total", METRICS_COUNTER, METRICS_PLAIN, struct ops, bytes, "Bytes moved."),
  *     };
  *     metrics_begin(m, &families[0]);
  *     metrics_sample(m, &families[0], &ops, "bdev", "Malloc0", "op", "read", NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The daemon's command line. */
+/* The daemon's command line. Pure. */
 #ifndef APPLIANCE_OPTIONS_H
 #define APPLIANCE_OPTIONS_H
 
@@ -45,9 +45,10 @@ struct appliance_options {
 	const char *log_flags[APPLIANCE_FLAGS_MAX + 1];
 };
 
-/* Reads the command line into o. 0, or -EINVAL: error (APPLIANCE_ERROR_MAX bytes) names the option, what it was given,
- * and what it takes. */
+/* Reads the command line into o. 0; or -EINVAL, and error (APPLIANCE_ERROR_MAX bytes) names the option, the value it
+ * was given, and the values it takes. */
 int appliance_options_parse(int argc, char **argv, struct appliance_options *o, char *error);
+/* Prints the text of -h. */
 void appliance_options_help(FILE *out);
 
 #endif

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a service manager is told: sd_notify(3)'s protocol, one datagram per message to the socket named in
- * $NOTIFY_SOCKET.
+/* Messages to a service manager, by the protocol of sd_notify(3): one datagram each, to the socket named in
+ * $NOTIFY_SOCKET. Without that variable none of these functions does anything. Control thread.
  *
- * Spoken here rather than through libsystemd: the protocol is documented as stable and to be implemented by others, it
- * is one sendmsg(), and the library (with those that it pulls in) would be mapped into every daemon for it, also where
- * there is no systemd. Control thread. Without $NOTIFY_SOCKET nothing of this does anything. */
+ * libsystemd is not used: its documentation calls the protocol stable and free to implement, it takes one sendmsg(),
+ * and the library and those that it needs would be mapped into every daemon, also where there is no systemd. */
 #ifndef APPLIANCE_SERVICE_H
 #define APPLIANCE_SERVICE_H
 
-/* Reads $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID. Before threads are started. */
+/* Reads $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID. Before other threads are made. */
 void service_init(void);
-/* STATUS=: one line for people. */
+/* Sends STATUS=: one line for people. */
 void service_status(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* READY=1, once: RPC is served. */
+/* Sends READY=1, the first time: RPC is served. */
 void service_ready(void);
-/* STOPPING=1, once. */
+/* Sends STOPPING=1, the first time. */
 void service_stopping(void);
 
-/* From now on WATCHDOG=1 goes out several times within the time that the manager allows ($WATCHDOG_USEC), each time
- * only if every reactor has made a round since the last time, sleeping ones woken for it; and only by the control
- * thread's own timer. So if one of them hangs, the manager's time runs out, and it ends the process with SIGABRT: a
- * backtrace, a core dump, and a start anew. After thread_lib_start(). */
+/* From now on a timer of the control thread sends WATCHDOG=1 several times within the time that the manager allows
+ * ($WATCHDOG_USEC), but only if every reactor has made a round since the last time; sleeping reactors are woken for it.
+ * So if a reactor or the control thread hangs, the manager's time runs out, and it ends the process with SIGABRT: that
+ * gives a backtrace, a core dump, and a new start. After thread_lib_start(). */
 void service_watchdog_start(void);
-/* Before thread_lib_stop(). */
+/* Ends that. Before thread_lib_stop(). */
 void service_watchdog_stop(void);
 
 #endif

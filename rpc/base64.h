@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Text with padding, to be freed; NULL: out of memory. */
+/* Encodes len bytes, with padding. The caller frees the text. NULL: out of memory. */
 char *base64url_encode(const void *data, size_t len);
-/* Takes the standard alphabet as well, and text without its padding. Bytes to be freed (at least one, also for *len 0);
- * NULL: not base64, or out of memory. */
+/* Decodes text into *len bytes, which the caller frees. The standard alphabet and text without padding are accepted as
+ * well. NULL: not base64, or out of memory; an empty text does not give NULL. */
 uint8_t *base64url_decode(const char *text, size_t *len);
 
 #endif

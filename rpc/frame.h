@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where messages begin and end in a stream of JSON objects and arrays, by nesting and strings only. Grammar,
- * escapes and UTF-8 are the parser's business: given a prefix of a message, a parser cannot tell "incomplete"
- * from "wrong" (a cut inside a literal, a number, an escape or a UTF-8 sequence), and parsing again after
- * each piece costs the square of the message.
+/* Finds where messages begin and end in a stream of JSON objects and arrays, by nesting and strings only. Grammar,
+ * escapes and UTF-8 are left to the parser. The parser alone would not do: given the beginning of a message, it cannot
+ * tell "incomplete" from "wrong" (inside a literal, a number, an escape or a UTF-8 sequence), and parsing again
+ * whenever bytes arrive costs time with the square of the message's length.
  *
- * Incremental and pure: no byte is looked at twice, and however a stream is cut, the same messages come out.
- */
+ * Incremental: no byte is scanned twice, and the messages found do not depend on how the stream is cut. Pure. */
 #ifndef RPC_FRAME_H
 #define RPC_FRAME_H
 
@@ -16,27 +15,28 @@
 #define RPC_FRAME_DEPTH_MAX 64
 
 enum rpc_frame_result {
-	RPC_FRAME_MORE,    /* no message is complete; come back with more bytes */
-	RPC_FRAME_MESSAGE, /* one is: [*begin, *end) */
-	RPC_FRAME_JUNK,    /* something that is neither an object nor an array, at *begin: the stream is lost */
+	RPC_FRAME_MORE,    /* no message is complete: call again with more bytes */
+	RPC_FRAME_MESSAGE, /* a message is complete: the bytes [*begin, *end) */
+	RPC_FRAME_JUNK,    /* at *begin is neither an object nor an array: the stream cannot be used any further */
 	RPC_FRAME_DEEP,    /* nested deeper than RPC_FRAME_DEPTH_MAX */
 };
 
 /* All zeroes at the beginning of a stream. */
 struct rpc_frame {
-	size_t scanned; /* bytes of the buffer looked at */
+	size_t scanned; /* bytes of the buffer that have been scanned */
 	size_t begin;   /* of the message being scanned, valid when depth > 0 */
 	uint32_t depth;
 	bool in_string, escaped;
 };
 
-/* Goes on in buf, which holds len bytes: those of the earlier calls, that were not dropped, and new ones.
- * After a message the next call looks for the next one. */
+/* Scans on in buf, which holds len bytes: those of the earlier calls that were not dropped, then new ones. The call
+ * after one that found a message looks for the next message. */
 enum rpc_frame_result rpc_frame_scan(struct rpc_frame *f, const char *buf, size_t len, size_t *begin, size_t *end);
 
-/* How many bytes at the front of the buffer are of no more use; the caller moves the rest down and calls
- * rpc_frame_dropped(). */
+/* The number of bytes at the beginning of the buffer that are not needed any more. The caller moves the rest to the
+ * beginning of the buffer, and calls rpc_frame_dropped(). */
 size_t rpc_frame_droppable(const struct rpc_frame *f);
+/* The first n bytes, of those that rpc_frame_droppable() named, are not in the buffer any more. */
 void rpc_frame_dropped(struct rpc_frame *f, size_t n);
 
 #endif

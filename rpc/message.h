@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One whole message (see rpc/frame.h) into calls: JSON-RPC 2.0 requests, notifications and batches. Pure.
+/* Decodes a whole message (rpc/frame.h) into calls: JSON-RPC 2.0 requests, notifications and batches. Pure.
  *
- * Numbers that the JSON library would refuse or round (integers beyond int64_t, reals beyond double) do not
- * void a message: they arrive as strings that begin with RPC_BIG_NUMBER and go on as they were written;
+ * Numbers that the JSON library would refuse or round (integers beyond int64_t, reals beyond double) are accepted: in
+ * the tree they are strings that begin with RPC_BIG_NUMBER, followed by the number as the client wrote it.
  * rpc_big_number() recognizes them. */
 #ifndef RPC_MESSAGE_H
 #define RPC_MESSAGE_H
@@ -15,23 +15,25 @@
 #define RPC_BATCH_MAX 1024
 
 struct rpc_call {
-	char *id;           /* the id's JSON text as it came, to be echoed; NULL: a notification, which is never
-			       answered */
+	char *id;           /* the id's JSON text as the client wrote it, to be echoed; NULL: a notification, which is
+			       never answered */
 	const char *method; /* owned by the message, like params */
 	json_t *params;     /* an object, or NULL when there are none */
-	int error;          /* 0, or the RPC_ERROR_* to answer with */
+	int error;          /* 0, or the RPC_ERROR_* of the answer, whose message is why */
 	char why[RPC_WHY_MAX];
 };
 
 struct rpc_message {
 	bool batch; /* answered by one array */
 	size_t n_calls;
-	struct rpc_call *calls; /* a message that cannot be understood is one call with an error and the id null */
+	struct rpc_call *calls; /* a message that cannot be decoded is one call with an error and the id null */
 	json_t *tree;
 };
 
-/* 0, or -ENOMEM: then there is nothing to free. */
+/* Decodes text into m. 0, also for a message that is wrong (then its calls have errors); or -ENOMEM, and there is
+ * nothing to free. */
 int rpc_message_decode(const char *text, size_t len, struct rpc_message *m);
+/* Frees everything that m owns. */
 void rpc_message_free(struct rpc_message *m);
 
 #define RPC_BIG_NUMBER '\x7f'

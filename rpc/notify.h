@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading of what notify_send() (rpc/rpc.h) has kept. */
+/* The events that notify_send() (rpc/rpc.h) has recorded. Control thread. */
 #ifndef RPC_NOTIFY_H
 #define RPC_NOTIFY_H
 
@@ -7,17 +7,17 @@
 
 #define NOTIFY_TYPES_MAX 64
 
-/* The index-th type that was registered; NULL: no more. */
+/* The registered type number index, from 0; NULL: no more. */
 const char *notify_type(unsigned index);
-/* The oldest event that is still kept. */
+/* The id of the oldest event that is still kept. */
 uint64_t notify_first(void);
 struct notify_event {
 	const char *type;
-	char context[256]; /* what it happened to; longer ones are cut */
+	char context[256]; /* the name of the object that it happened to; longer ones are cut */
 	char reason[256];  /* "": none */
-	uint64_t time_us;  /* when, since 1970-01-01 UTC */
+	uint64_t time_us;  /* since 1970-01-01 UTC */
 };
-/* NULL: it is not kept any more, or has not happened yet. Valid until the next event. */
+/* The event with that id; NULL: it is not kept any more, or has not happened yet. Valid until the next event. */
 const struct notify_event *notify_get(uint64_t id);
 
 #endif

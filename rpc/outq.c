@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define PIECES 32
+#define TEXTS_MAX 32
 
 struct rpc_out {
 	char *text;
@@ -62,12 +62,12 @@ int rpc_outq_send(struct rpc_outq *q, int fd)
 	int progress = 0;
 
 	while (q->bytes > 0) {
-		struct iovec iov[PIECES];
+		struct iovec iov[TEXTS_MAX];
 		struct msghdr msg = {.msg_iov = iov};
 		struct rpc_out *o;
 		STAILQ_FOREACH (o, &q->queue, link) {
 			iov[msg.msg_iovlen++] = (struct iovec){o->text + o->sent, o->len - o->sent};
-			if (msg.msg_iovlen == PIECES) {
+			if (msg.msg_iovlen == TEXTS_MAX) {
 				break;
 			}
 		}

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What has been registered: methods and configuration subsystems. */
+/* The registered methods, and the registered parts of the configuration. Control thread. */
 #ifndef RPC_REGISTRY_H
 #define RPC_REGISTRY_H
 
 #include "rpc/rpc.h"
 
-/* By name or alias; NULL: no such method. */
+/* The method of that name or alias; NULL: there is none. */
 const struct rpc_method *rpc_method_find(const char *name);
-/* Sorted by name; NULL in: the first. */
+/* All methods, sorted by name, one by one: NULL for the first; NULL: no more. */
 const struct rpc_method *rpc_method_next(const struct rpc_method *after);
 
+/* NULL: there is none of that name. */
 const struct rpc_config *rpc_config_find(const char *name);
-/* All, each after the one it names in `after`; *n of them. The array is the caller's to free; NULL: no
- * memory. */
+/* All parts of the configuration, *n of them, each behind the one that it names in `after`. The caller frees the array.
+ * NULL: no memory. */
 const struct rpc_config **rpc_config_in_order(size_t *n);
 
-/* One method as rpc_describe_methods shows it. */
+/* The description of a method, as rpc_describe_methods answers it. */
 json_t *rpc_method_describe(const struct rpc_method *m);
 
 #endif

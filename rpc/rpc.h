@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* JSON-RPC 2.0 on a Unix stream socket. All on the control thread.
+/* JSON-RPC 2.0 on a Unix stream socket. All functions run on the control thread.
  *
- * A method declares its parameters as a table, and the shape of its answer, so that decoding, the error
- * for a bad parameter, --help, rpc_describe_methods and doc/rpc.md come from one place:
+ * A method declares its parameters in a table, and the shape of its answer. The decoder, the error for a bad
+ * parameter, --help, rpc_describe_methods and doc/rpc.md are all made from these two:
  *
  *     struct malloc_create { char *name; uint32_t block_size; uint64_t num_blocks; };
  *     static const struct rpc_param malloc_create_params[] = {
- *     RPC_PARAM(struct malloc_create, name, RPC_STRING, RPC_OPTIONAL, "name of the new bdev"),
- *     RPC_PARAM(struct malloc_create, block_size, RPC_UINT32, RPC_REQUIRED, "bytes"),
- *     ...
- *     RPC_PARAM_END };
+ *             RPC_PARAM(struct malloc_create, name, RPC_STRING, RPC_OPTIONAL, "name of the new bdev"),
+ *             RPC_PARAM(struct malloc_create, block_size, RPC_UINT32, RPC_REQUIRED, "bytes"),
+ *             ...
+ *             RPC_PARAM_END };
  *     static void rpc_malloc_create(struct rpc_request *req, void *params)
  *     {
- *     ...
- *     rpc_reply(req, rpc_string(name));
+ *             ...
+ *             rpc_reply(req, rpc_string(name));
  *     }
  *     RPC_METHOD("bdev_malloc_create", rpc_malloc_create, struct malloc_create, malloc_create_params,
- *        RPC_RUNTIME, "Create a RAM disk", .result = "string")
+ *                RPC_RUNTIME, "Create a RAM disk", .result = "string")
  */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H
@@ -30,13 +30,13 @@
 struct rpc_request;
 
 enum rpc_type {
-	RPC_STRING, /* char * (owned by the params; freed after the method) */
+	RPC_STRING, /* char *, owned by the params, which are freed after the answer; NULL: not given */
 	RPC_BOOL,   /* bool */
 	RPC_UINT8,
 	RPC_UINT16,
 	RPC_INT32,
 	RPC_UINT32,
-	RPC_UINT64, /* also "0x..." strings */
+	RPC_UINT64, /* also accepts a string "0x..." */
 	RPC_ENUM,   /* int; names in .enums */
 	RPC_UUID,   /* char * in canonical form */
 	RPC_OBJECT, /* json_t *, borrowed; or with .object a struct, decoded in place */
@@ -67,8 +67,8 @@ struct rpc_param {
 		.name = #field_, .type = rpc_type_, .offset = offsetof(type_, field_),                                 \
 		.size = sizeof(((type_ *)0)->field_), .required = required_, .help = help_, ##__VA_ARGS__              \
 	}
-/* What clients send that know more than there is here: only the value that says what is done anyway is taken, and goes
- * nowhere. why_ says what another one would need. */
+/* A parameter that clients of other servers send and varve does not have: only the one value is accepted that asks for
+ * what varve does anyway; the value is not stored. why_ says what any other value would need. */
 #define RPC_ONLY(name_, rpc_type_, only_, why_)                                                                        \
 	{                                                                                                              \
 		.name = #name_, .type = rpc_type_, .only = only_, .help = why_                                         \
@@ -83,7 +83,7 @@ enum { RPC_STARTUP = 1, RPC_RUNTIME = 2 };
 
 struct rpc_method {
 	const char *name;
-	/* Must lead to exactly one rpc_reply() or rpc_error(), now or later. */
+	/* Must call rpc_reply() or rpc_error() exactly once, before it returns or later. */
 	void (*fn)(struct rpc_request *req, void *params);
 	size_t params_size;
 	const struct rpc_param *params; /* NULL: none allowed */
@@ -91,20 +91,20 @@ struct rpc_method {
 	const char *help;
 	const char *result; /* the shape of its answer, in the notation below; must be given */
 	const char *alias;  /* an older name that still works, or NULL */
-	/* Fills in defaults (strings by strdup()) before decoding; NULL: zeroes. */
+	/* Fills in the defaults before decoding, strings by strdup(). NULL: all defaults are zero. */
 	void (*defaults)(void *params);
-	/* True: these params say how long the call may take, or to wait is what it is for, so rpc_set_deadline() does
-	 * not count. NULL: it does. */
+	/* True: rpc_set_deadline() does not apply, because these params say how long the call may take, or because the
+	 * purpose of the call is to wait. NULL: the deadline always applies. */
 	bool (*has_own_time)(const void *params);
-	const char
-		*module; /* NULL; or the bdev module that the method belongs to: RPC_METHOD knows it from the build */
-	bool in_turn;    /* what its client sent behind it waits until it is answered: that may use what it makes */
+	const char *module; /* the bdev module that the method belongs to, or NULL; RPC_METHOD has it from the build */
+	bool in_turn;       /* the client's next calls wait until this one is answered: they may use what it creates */
 	SLIST_ENTRY(rpc_method) link;
 };
-/* Before main(); a method that is registered twice, or without its result, ends the process. */
+/* Adds a method. Called before main(), by RPC_METHOD. A name that is registered twice, or a method without a result,
+ * ends the process. */
 void rpc_method_register(struct rpc_method *m);
 
-/* The notation of .result, which clients are written against and systest/rpc_results.py holds answers against:
+/* The notation of .result. Clients are written against it, and systest/rpc_results.py compares real answers with it:
  *
  *     int, string, bool, null, true, any    a value of that type; an int beyond 2^63 - 1 is a string "0x..."
  *     {key: shape, key?: shape}             an object; a key with ? may be missing
@@ -135,16 +135,17 @@ struct rpc_no_params {
 	char none;
 };
 
-/* Answers. result is consumed (NULL: internal error, logged). The params given to the method stay valid until
- * the answer, and at least until the method returns. After the deadline the client has got another answer; this one is
- * logged, and ends the call. */
+/* Ends a call with a result, which is consumed (NULL: an internal error, which is logged). The call's params stay valid
+ * until then, and at least until the method returns. If the deadline has passed, the client has already been answered:
+ * then the result is only logged. */
 void rpc_reply(struct rpc_request *req, json_t *result);
+/* Ends a call with the result `true`. */
 void rpc_reply_true(struct rpc_request *req);
-/* code: an RPC_ERROR_* or a negative errno. The message names the parameter, its value and what is
- * allowed. */
+/* Ends a call with an error. code: an RPC_ERROR_* or a negative errno. The message should name the parameter, its value
+ * and the values that are allowed. */
 void rpc_error(struct rpc_request *req, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* The same for element i of the array parameter name: RPC_ERROR_INVALID_PARAMS, with value as the client wrote it; fmt
- * says what is allowed. */
+/* Ends a call with RPC_ERROR_INVALID_PARAMS because of element i of the array parameter `name`. The message shows value
+ * as the client wrote it; fmt says which values are allowed. */
 void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, const json_t *value, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 enum {
@@ -156,64 +157,73 @@ enum {
 	RPC_ERROR_INVALID_STATE = -1, /* the method exists but not in this state (start-up or run time) */
 };
 
-/* Parts of answers. None of them fails for odd contents: invalid UTF-8 (host names, NQNs, paths) shows as
- * U+FFFD, and an integer beyond int64_t as a string "0x...", as clients expect of 64-bit masks and ids. */
-json_t *rpc_string(const char *text); /* NULL: JSON's null */
+/* Parts of answers. They fail only for lack of memory, never because of the text or number that they are given. */
+
+/* A string, in which invalid UTF-8 (host names, NQNs and paths may have it) becomes U+FFFD; null for NULL. */
+json_t *rpc_string(const char *text);
+/* The same, formatted as by printf(). */
 json_t *rpc_string_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A string "0x1f". */
 json_t *rpc_hex(uint64_t value);
+/* An integer; one beyond 2^63 - 1 becomes a string "0x...", as clients expect of 64-bit masks and ids. */
 json_t *rpc_uint(uint64_t value);
-/* A part of the result could not be made for want of memory: rpc_reply() will say so in its place. */
+/* To be called when a part of a result could not be made for lack of memory: rpc_reply() then answers with that error
+ * instead of an incomplete result. */
 void rpc_result_lacks_memory(void);
 
-/* Configuration: a room that has state to save registers a subsystem; framework_get_config calls write, which
- * appends {"method", "params"} objects that rebuild the state. Order of loading: `after` names the one that
- * comes before. */
+/* A part of the saved configuration ("subsystem" in its file format): registered by a room that has state to save. */
 struct rpc_config {
 	const char *name;  /* "bdev" */
-	const char *after; /* or NULL */
+	const char *after; /* the one that must be loaded before this one, or NULL */
+	/* Appends {"method", "params"} objects that rebuild the state. Called by framework_get_config. */
 	void (*write)(json_t *methods);
 	SLIST_ENTRY(rpc_config) link;
 };
+/* Before main(). A name that is registered twice ends the process. */
 void rpc_config_register(struct rpc_config *c);
 /* Appends {"method": method, "params": params} to methods; params is consumed, NULL for none. */
 void rpc_config_add(json_t *methods, const char *method, json_t *params);
 
-/* Events for notify_get_notifications, e.g. notify_send("bdev_register", name). Control thread. */
+/* Declares a type of event that notify_get_notifications may show, such as "bdev_register". The text must stay. Before
+ * main(), or on the control thread. */
 void notify_type_register(const char *type);
+/* Records an event. context: the name of the object that it happened to; copied. */
 void notify_send(const char *type, const char *context);
-/* The same with why it happened, for people; NULL: that is not known, or goes without saying. */
+/* The same, with the reason as a text for people; NULL: unknown or obvious. */
 void notify_send_reason(const char *type, const char *context, const char *reason);
 
-/* What follows is for the appliance. */
+/* What follows is used by the appliance only. */
 
 #define RPC_ERROR_TEXT_MAX 1024
 
-/* Parses text as a message from a client is parsed: numbers beyond the library's are kept (only this room's decoding
- * understands them), keys that are given twice are an error. NULL and *error. */
+/* Parses text by the same rules as a client's message: numbers that the JSON library cannot represent are kept, for
+ * the decoder of params alone; an object that has a key twice is an error. NULL: *error says what is wrong. */
 json_t *rpc_json_load(const char *text, size_t len, json_error_t *error);
 
-/* Methods without a socket, as the configuration file needs them. */
+/* How a call ended. */
 struct rpc_answer {
 	int code;            /* 0, or as in rpc_error() */
 	json_t *result;      /* borrowed; NULL for an error */
 	const char *message; /* NULL for a result */
-	size_t bytes;        /* may be set by who takes the answer: how long its text became */
+	size_t bytes;        /* may be set by the receiver: the length of the answer's text, for the trace */
 };
 typedef void (*rpc_done_fn)(void *arg, struct rpc_answer *answer);
-/* Calls a method whatever the state; done is called exactly once, now or later. */
+/* Calls a method without a socket, in any state: for the configuration file. params is borrowed. done is called exactly
+ * once, perhaps before rpc_call_method() returns. */
 void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void *arg);
-/* 0 if the method exists and takes these params (states: where it may be called); otherwise the code and text
- * it would answer. */
+/* Checks a call without making it. 0: the method exists and accepts these params; *states says when it may be called.
+ * Otherwise the error's code, and its text in why. */
 int rpc_check_method(const char *method, json_t *params, unsigned *states, char why[RPC_ERROR_TEXT_MAX]);
 
-/* After how many seconds a client's call that is not answered is answered with -ETIMEDOUT, while what it asked for goes
- * on; 0: never. Counts for calls that begin later. */
-#define RPC_DEFAULT_DEADLINE_S 50 /* stock clients hang up after 60 s, and would never know */
+/* After so many seconds a client's call is answered with -ETIMEDOUT, while the method goes on; 0: never. Applies to
+ * calls that begin later. */
+#define RPC_DEFAULT_DEADLINE_S 50 /* less than the 60 s after which stock clients hang up */
 #define RPC_MAX_DEADLINE_S     86400
 void rpc_set_deadline(uint32_t seconds);
 
-/* Which methods clients may call: RPC_STARTUP or RPC_RUNTIME. */
+/* Sets which methods clients may call: those of RPC_STARTUP or of RPC_RUNTIME. */
 void rpc_set_state(unsigned state);
+/* RPC_STARTUP or RPC_RUNTIME. */
 unsigned rpc_get_state(void);
 
 struct rpc_server_opts {
@@ -223,15 +233,15 @@ struct rpc_server_opts {
 	size_t max_message_size; /* bytes; 0: 4 MiB */
 };
 #define RPC_DEFAULT_PATH "/var/tmp/varve.sock"
-#define RPC_SERVICE_PATH "/run/varve/varve.sock" /* of varve.service: nobody else can make a file there first */
-/* Where a client looks that was told nothing: $VARVE_RPC_SOCKET, the service's socket if there is one,
- * RPC_DEFAULT_PATH. */
+#define RPC_SERVICE_PATH "/run/varve/varve.sock" /* of varve.service, in a folder that no other user can write to */
+/* The socket of a client that was given none: $VARVE_RPC_SOCKET, or RPC_SERVICE_PATH if it exists, or
+ * RPC_DEFAULT_PATH. Any thread. */
 const char *rpc_client_path(void);
-/* Listens. 0, or a negative errno and error (RPC_ERROR_TEXT_MAX bytes) says why: -EADDRINUSE when another
- * process listens there. */
+/* Starts to listen. 0; or a negative errno, and error (RPC_ERROR_TEXT_MAX bytes) says why. -EADDRINUSE: another process
+ * listens there. */
 int rpc_server_start(const struct rpc_server_opts *opts, char *error);
-/* Closes every connection, after one try to send what is queued, and removes the socket. Answers that come
- * later are dropped. */
+/* Removes the socket and closes every connection, after one attempt to send the answers that are queued. Answers of
+ * methods that end later are dropped. */
 void rpc_server_stop(void);
 
 #endif

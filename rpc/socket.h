@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A listening Unix socket that belongs to one process at a time. A lock on PATH.lock says who is alive, so that the
- * socket of a dead process is replaced, and one in use never. */
+/* A listening Unix socket that one process at a time may have. A process that uses PATH holds a lock on PATH.lock: so
+ * the socket of a dead process can be replaced, and one that is in use never is. */
 #ifndef RPC_SOCKET_H
 #define RPC_SOCKET_H
 
@@ -12,10 +12,10 @@ struct rpc_socket {
 	char *path;
 };
 
-/* 0, or a negative errno, and error says what is wrong and what to do. mode: permission bits of the socket,
- * which it has from its first moment. */
+/* Listens on path. mode: the socket's permission bits, which it has from the moment it exists. 0; or a negative errno,
+ * and error says what is wrong and what to do. */
 int rpc_socket_listen(struct rpc_socket *s, const char *path, unsigned mode, char *error, size_t error_size);
-/* Removes the socket and the lock. */
+/* Closes and removes the socket and the lock. */
 void rpc_socket_close(struct rpc_socket *s);
 
 #endif

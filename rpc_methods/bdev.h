@@ -6,10 +6,10 @@
 #include "bdev/bdev.h"
 #include "rpc/rpc.h"
 
-/* The bdev, or NULL after answering that there is none. */
+/* The bdev of that name. NULL: there is none, and the request has been answered with that error. */
 struct bdev *rpc_bdev_find(struct rpc_request *req, const char *name);
 
-/* bdev_set_options, as last set. */
+/* The parameters of the last bdev_set_options. */
 struct rpc_bdev_options {
 	uint32_t bdev_io_pool_size, bdev_io_cache_size;
 	bool bdev_auto_examine;

@@ -62,6 +62,7 @@ struct rpc_bdev_config {
 	{                                                                                                              \
 		rpc_bdev_config_register(&rpc_bdev_config_##module_);                                                  \
 	}
+/* Called before main(), by RPC_BDEV_CONFIG. */
 void rpc_bdev_config_register(struct rpc_bdev_config *c);
 
 /* For writers: an object with the one member key, a string. */

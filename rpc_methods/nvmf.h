@@ -6,24 +6,27 @@
 #include "nvmf/nvmf.h"
 #include "rpc/rpc.h"
 
-/* listen_address and the like, as clients give it. */
+/* An address as a parameter: listen_address and others. */
 struct rpc_nvmf_address {
 	char *trtype, *adrfam, *traddr, *trsvcid;
 };
 extern const struct rpc_param rpc_nvmf_address_params[];
-/* False after answering what is wrong with parameter `what`. */
+/* Decodes an address, which is the parameter `what`. False: the request has been answered with what is wrong. */
 bool rpc_nvmf_address_decode(struct rpc_request *req, const char *what, const struct rpc_nvmf_address *given,
 			     struct nvmf_address *address);
+/* An address in an answer, in the shape RPC_NVMF_ADDRESS_SHAPE. */
 json_t *rpc_nvmf_address_json(const struct nvmf_address *address);
 
-/* The shape of what it makes, for RPC_METHOD's .result. */
+/* For RPC_METHOD's .result. */
 #define RPC_NVMF_ADDRESS_SHAPE "{trtype: string, adrfam: string, traddr: string, trsvcid: string}"
 
-/* The target, or NULL after answering that there is none. name NULL: the default one. */
+/* The target of that name; name NULL: the default one. NULL: there is none, and the request has been answered with that
+ * error. */
 struct nvmf_tgt *rpc_nvmf_tgt(struct rpc_request *req, const char *name);
+/* The same for a subsystem of that target. */
 struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *tgt_name, const char *nqn);
 
-/* A method's parameters that are a subsystem and its target, at the head of its struct. */
+/* A method's parameters that name a subsystem and its target: the member `where` of the method's struct. */
 struct rpc_nvmf_where {
 	char *nqn, *tgt_name;
 };
@@ -43,22 +46,24 @@ struct rpc_nvmf_where {
 /* An nvmf_done_fn that answers a request: true, or the error. */
 void rpc_nvmf_answer(void *req, int status);
 
-/* How long ago `ticks` was, in microseconds. */
+/* The microseconds that have passed since the time `ticks`. */
 json_t *rpc_nvmf_since_us(uint64_t ticks);
+/* A string in lower case. */
 json_t *rpc_nvmf_lower(const char *name);
 
-/* The options of a transport, as nvmf_create_transport takes them. */
+/* The options of a transport, as parameters of nvmf_create_transport. */
 json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t);
-/* A namespace, as nvmf_subsystem_add_ns takes it. */
+/* A namespace, as a parameter of nvmf_subsystem_add_ns. */
 json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns);
 
-/* The names of an allowed host's keys, as nvmf_subsystem_add_host takes them; nothing where it has none. */
+/* Adds the names of an allowed host's keys to o, as parameters of nvmf_subsystem_add_host; nothing if it has none. */
 void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn);
-/* How far the authentication of a queue pair is: "auth"; nothing where there is none. */
+/* Adds "auth" to o, the state of a queue pair's authentication; nothing if it needs none. */
 void rpc_nvmf_add_auth(json_t *o, const struct nvmf_auth_info *auth);
 
-/* "match_any" or names joined by commas: 0, or -EINVAL. */
+/* Parses "match_any", or names joined by commas. 0 or -EINVAL. */
 int rpc_nvmf_discovery_filter_parse(const char *text, uint32_t *filter);
+/* A discovery filter in that form. */
 json_t *rpc_nvmf_discovery_filter_json(uint32_t filter);
 
 #endif

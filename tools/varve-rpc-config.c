@@ -81,25 +81,25 @@ static int rpc_save_sync_folder_of(const char *file)
 	return rc;
 }
 
-/* To a file beside it first: a reader sees the old configuration or the new one. */
+/* Writes a temporary file in the same folder, then renames it: a reader sees the old configuration or the new one. */
 static int rpc_save_replace_file(const json_t *config, const char *file, const struct stat *old)
 {
-	char beside[PATH_MAX];
+	char temporary[PATH_MAX];
 
-	if (snprintf(beside, sizeof(beside), "%s.XXXXXX", file) >= (int)sizeof(beside)) {
+	if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", file) >= (int)sizeof(temporary)) {
 		return -ENAMETOOLONG;
 	}
-	int fd = mkstemp(beside);
+	int fd = mkstemp(temporary);
 	if (fd < 0) {
 		return -errno;
 	}
 	int rc = rpc_save_set_mode(fd, old), written = rpc_save_write_to(fd, config, true);
 	rc = rc != 0 ? rc : written;
-	if (rc == 0 && rename(beside, file) != 0) {
+	if (rc == 0 && rename(temporary, file) != 0) {
 		rc = -errno;
 	}
 	if (rc != 0) {
-		unlink(beside);
+		unlink(temporary);
 		return rc;
 	}
 	return rpc_save_sync_folder_of(file);

@@ -46,20 +46,20 @@ static void follow_batch_print(struct trace_view *v, const struct trace_batch *b
 	out_flush(v->out);
 }
 
-/* Tells what was lost since the last time: in the text, or beside the JSON. */
+/* Prints what was lost since the last time: within the text; to stderr if the output is JSON. */
 static void follow_lost_print(struct trace_view *v, const struct trace_follow *f, struct trace_lcore *before)
 {
-	struct trace_view beside = *v;
+	struct trace_view lost_view = *v;
 	size_t n;
 	const struct trace_lcore *now = trace_follow_lcores(f, &n);
 
-	static struct out beside_json = {.fd = STDERR_FILENO};
-	beside.out = v->opt->json ? &beside_json : v->out;
+	static struct out lost_output = {.fd = STDERR_FILENO};
+	lost_view.out = v->opt->json ? &lost_output : v->out;
 	for (size_t i = 0; i < n; i++) {
-		text_lost(&beside, &now[i], &before[i]);
+		text_lost(&lost_view, &now[i], &before[i]);
 		before[i] = now[i];
 	}
-	out_flush(beside.out);
+	out_flush(lost_view.out);
 }
 
 static unsigned follow_period_adapt(unsigned period_us, unsigned fill_percent)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffered output for the printers: text, numbers and columns without the cost of printf, which would be most of the
- * time of printing a million events. An error of the descriptor is remembered; what comes after it is dropped. */
+/* Buffered output for the printers: text, numbers and columns. With printf() most of the time of printing a million
+ * events would be spent in it. After an error of the descriptor, which is remembered, output is dropped. */
 #ifndef TOOLS_VARVE_TRACE_OUT_H
 #define TOOLS_VARVE_TRACE_OUT_H
 
@@ -18,8 +18,10 @@ struct out {
 	char buffer[OUT_BUFFER];
 };
 
+/* Writes the buffer to the descriptor. */
 void out_flush(struct out *o);
-/* For n up to OUT_BUFFER: makes room and returns the place; the caller adds what it wrote to o->used. */
+/* Makes room for n bytes, at most OUT_BUFFER, and returns the place. The caller writes there, and adds the number of
+ * bytes written to o->used. */
 static inline char *out_room(struct out *o, size_t n)
 {
 	if (OUT_BUFFER - o->used < n) {
@@ -39,27 +41,27 @@ static inline void out_text(struct out *o, const char *text)
 {
 	out_bytes(o, text, strlen(text));
 }
-/* So many spaces; none if n is negative. Half of what is printed are spaces: they are stored by the piece, too many
- * rather than one by one, and what comes next is written over the rest. */
+/* Writes n spaces; none if n is negative. Half of all output is spaces: they are stored STEP at a time, also beyond n,
+ * and the output that follows overwrites those that are too many. */
 static inline void out_spaces(struct out *o, int n)
 {
-	enum { PIECE = 32 };
+	enum { STEP = 32 };
 
-	for (; n > 0; n -= PIECE) {
-		memset(out_room(o, PIECE), ' ', PIECE);
-		o->used += (size_t)(n < PIECE ? n : PIECE);
+	for (; n > 0; n -= STEP) {
+		memset(out_room(o, STEP), ' ', STEP);
+		o->used += (size_t)(n < STEP ? n : STEP);
 	}
 }
 void out_number(struct out *o, uint64_t number);
-/* Filled up with spaces on the left (width > 0) or on the right (width < 0), as printf() does. */
+/* Padded with spaces on the left (width > 0) or on the right (width < 0), as by printf(). */
 void out_number_wide(struct out *o, uint64_t number, int width);
 void out_text_wide(struct out *o, const char *text, int width);
 void out_printf(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Without a terminating NUL, into a place of OUT_NUMBER_MAX bytes; the number of characters. */
+/* These three write to OUT_NUMBER_MAX bytes without a terminating NUL, and return the number of characters. */
 size_t format_number(char *to, uint64_t number);
 size_t format_hex(char *to, uint64_t number); /* 0x7f00 */
-/* Thousands with three decimals: 1234567 is "1234.567". */
+/* In thousands, with three decimals: 1234567 gives "1234.567". */
 size_t format_milli(char *to, uint64_t number);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of varve-trace share: the options, the choice of events, and the printers. */
+/* The interfaces between the files of varve-trace: options, the choice of events, printers and exporters. Its functions
+ * print their own error messages (trace_cli_error()), and return false or exit status 1 then. */
 #ifndef TOOLS_VARVE_TRACE_H
 #define TOOLS_VARVE_TRACE_H
 
@@ -23,23 +24,24 @@ enum filter_key {
 struct filter_term {
 	enum filter_key key;
 	const char *text;
-	uint64_t number; /* group and lcore; the index of an object given as r12, else TRACE_NO_OBJECT */
-	bool by_address; /* the text is 0x7f00 */
+	uint64_t number; /* the group; the lcore; the index of an object given as r12, else TRACE_NO_OBJECT */
+	bool by_address; /* the object was given as an address, such as 0x7f00 */
 	uint64_t address;
 };
 
-/* Terms of one key are alternatives; all keys that have terms must match. */
+/* An event matches if, for each key that has terms, one of its terms matches. */
 struct filter {
 	struct filter_term terms[TRACE_MAX_FILTERS];
 	unsigned n;
 };
 
-/* Adds the terms of a -l argument (modified, and kept). false, with a message printed, if one is wrong. */
+/* Adds the terms of a -l argument, which is modified and must stay. False if one of them is wrong. */
 bool filter_parse(struct filter *f, char *argument);
-/* The same as -l object=ID. */
+/* Adds the term object=ID. */
 bool filter_add_object(struct filter *f, const char *id);
+/* Whether the event matches. */
 bool filter_match(const struct filter *f, struct trace_reader *r, const struct trace_event *e);
-/* "r12" gives 'r' and 12. */
+/* Splits "r12" into 'r' and 12; false if text is no such id. Prints nothing. */
 bool object_id_parse(const char *text, char *prefix, uint64_t *index);
 
 struct trace_options {
@@ -73,7 +75,7 @@ struct printed_owner {
 	size_t text_length, json_length;
 };
 
-/* What a printer needs. */
+/* A trace, and how it is to be printed: the first argument of all printers. */
 struct trace_view {
 	struct trace_reader *r;
 	const char *path; /* of the file that r reads */
@@ -86,86 +88,100 @@ struct trace_view {
 	bool any;                     /* an entry was printed: JSON needs a comma */
 };
 
-/* The "poller" of an event, "t262": its owner's type and id. Into OUT_NUMBER_MAX bytes, not terminated; the number of
- * characters, 0 if its tracepoint has no owner type with a letter. */
+/* Writes the "poller" of an event, "t262": its owner's type and id. to: OUT_NUMBER_MAX bytes, without a terminating
+ * NUL. Returns the number of characters; 0 if the tracepoint has no owner type with a letter. */
 size_t event_poller(struct trace_reader *r, const struct trace_event *e, char *to);
-/* "r12", likewise. */
+/* Writes an object's id, "r12", in the same way. */
 size_t object_id_format(const struct trace_reader *r, uint8_t type, uint64_t index, char *to);
-/* The owner of an event; empty texts if it has none that is known. Ends the program when memory does. */
+/* The owner with that id at the time tsc; its texts are empty if it is unknown. Ends the program if there is no
+ * memory. */
 const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uint64_t tsc);
+/* Frees all that owner_printed() made. */
 void owners_free(struct trace_view *v);
-/* Copies a text from the file so that a terminal may see it: what is not printable becomes \xNN. */
+/* Copies a text from the file so that it is safe for a terminal: bytes that are not printable become \xNN. */
 void text_escape(char *to, size_t size, const char *from, size_t length);
-/* Quotes included; `to` has 6 * length + 2 bytes; the number of characters. */
+/* Writes a text as a JSON string with its quotes. to: 6 * length + 2 bytes. Returns the number of characters. */
 size_t json_escape(char *to, const char *text, size_t length);
-/* Microseconds with three decimals, or ticks if -t: into OUT_NUMBER_MAX bytes, not terminated; the number of
- * characters. */
+/* Writes a time in microseconds with three decimals, or in ticks with -t. to: OUT_NUMBER_MAX bytes, without a
+ * terminating NUL. Returns the number of characters. */
 size_t time_format(const struct trace_view *v, uint64_t ticks, char *to);
+/* Prints that, right-justified in width columns. */
 void time_print(const struct trace_view *v, uint64_t ticks, int width);
-/* A time since 1970 as local date and time, without fractions; size at least 20. */
+/* Writes a time since 1970 as local date and time, without fractions. size: at least 20. */
 void time_of_day_format(uint64_t ns, char *to, size_t size);
-/* running, stopped, crashed, or gone: killed, or the file is a copy of a running one's. */
+/* "running", "stopped", "crashed", or "gone": the writer was killed, or the file is a copy of a live one. */
 const char *writer_state_name(enum trace_writer writer, const struct trace_file_info *info);
 
+/* Prints what stands above the events. */
 void text_header(const struct trace_view *v, const struct trace_snapshot *s);
+/* Prints the line of an event. */
 void text_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e);
-/* One line on what a ring lost, if anything; `before` (or NULL) holds the counters of the last report. */
+/* Prints a line on the events that a ring lost, if any. before: the counters at the last such line, or NULL. */
 void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const struct trace_lcore *before);
 
-/* Why a black box's copy was made; nothing for other files. varve-trace-cause.c. */
+/* Prints why a black box's copy was made; nothing for other files. varve-trace-cause.c. */
 void text_cause(const struct trace_view *v, const struct trace_snapshot *s);
-/* "cause":{...}, with a comma before it. */
+/* The same as JSON: "cause":{...}, with a comma before it. */
 void json_cause(const struct trace_view *v);
 
-/* Pieces of JSON */
+/* Prints a JSON string of length bytes. */
 void json_string(struct out *out, const char *text, size_t length);
+/* Prints a JSON string. */
 void json_text(struct out *out, const char *text);
-void json_member(struct out *out, const char *key, uint64_t value); /* with a comma in front */
+/* Prints a comma, and a member with a number. */
+void json_member(struct out *out, const char *key, uint64_t value);
+/* Prints an object's id as a JSON string. */
 void json_object_id(const struct trace_view *v, uint8_t type, uint64_t index);
 
-/* s may be NULL (following). */
+/* Prints a whole JSON document: json_begin(), an event at a time, json_end(). s: NULL when following. */
 void json_begin(struct trace_view *v, const struct trace_snapshot *s);
 void json_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e);
 void json_end(struct trace_view *v);
-/* What comes before the entries, from the opening brace on. */
+/* Prints what comes before the events, from the opening brace on. */
 void json_preamble(struct trace_view *v, const struct trace_snapshot *s);
 
-/* --summary */
+/* --summary: how long objects were in each state, and lived. */
 void text_report(struct trace_view *v, const struct trace_report *t, const struct trace_lives *l);
 void json_report(struct trace_view *v, const struct trace_snapshot *s, const struct trace_report *t,
 		 const struct trace_lives *l);
-/* --slowest; keep may be NULL. The exit status. */
+/* --slowest. keep: by event, whether it was chosen; NULL: all. Returns the exit status. */
 int slowest_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep);
 
-/* Exports; keep may be NULL. The exit status. */
+/* Exporters. keep: as above. They return the exit status. */
 int perfetto_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
 		 struct out *out);
 int html_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
 	     struct out *out);
 int ctf_run(struct trace_view *v, const struct trace_snapshot *s, const bool *keep, const char *dir);
-/* Per life: whether one of its events is kept. free() it; NULL: out of memory. */
+/* An array, to be freed, that says for each life whether one of its events is kept. NULL: out of memory. */
 bool *lives_wanted(const struct trace_batch *b, const struct trace_lives *l, const bool *keep);
 
-/* --record. Errors have been printed. */
+/* --record: follows a trace and writes a trace file of its own. All return 0 or a negative errno; errors have been
+ * printed. */
 struct capture;
+/* Creates the file, with a ring for each of lcores. */
 int capture_start(struct trace_view *v, const struct trace_lcore *lcores, size_t num_lcores, struct capture **out);
-/* What one step of following gave, and the counters after it. */
+/* Writes the events of one step of following. lcores: the counters after it. */
 int capture_batch(struct capture *c, const struct trace_batch *b, const struct trace_lcore *lcores, size_t num_lcores);
+/* Completes the file, and frees c. */
 int capture_end(struct capture *c);
 
-/* Whether not all events are wanted. */
+/* Whether the options choose some of the events, not all. */
 bool events_are_chosen(const struct trace_options *opt);
-/* Sets keep[] for those that are; false, with a message printed, if an option names what is not there. */
+/* Sets keep[i] for each event i that the options choose. False if an option names something that is not in the trace.
+ */
 bool events_mark(const struct trace_view *v, const struct trace_batch *b, const struct trace_lives *l, bool *keep);
 
-/* -F; the exit status. */
+/* -F and --record. Returns the exit status. */
 int follow_run(struct trace_view *v);
-/* --list and --remove-dead; the exit status. */
+/* --list. Returns the exit status. */
 int files_list(const struct trace_options *opt);
+/* --remove-dead. Returns the exit status. */
 int files_remove_dead(const struct trace_options *opt);
-/* The file that the options name; false, with a message printed, if there is none. */
+/* Writes the path of the file that the options name into path. False if there is none. */
 bool file_choose(const struct trace_options *opt, char *path, size_t size);
 
+/* Prints "varve-trace: " and a message to stderr. */
 void trace_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
