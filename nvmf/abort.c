@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Abort (Base 5.1): from the control thread to the group that has the command, wherever it is there, and back. Dword 0
- * of the completion is 0 if the command was aborted, 1 if not. */
+/* Abort (Base 5.1). The control thread finds the queue pair, its group finds the command and aborts it wherever it is,
+ * and the control thread answers. Dword 0 of the completion is 0 if the command was aborted, 1 if not. */
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
@@ -22,7 +22,7 @@ static void abort_send_result(struct nvmf_request *abort, uint32_t result)
 	thread_post(thread_control(), &abort->msg, abort_answer_on_control);
 }
 
-/* The bdev has dealt with it: the command completes, or has completed, by itself. */
+/* The bdev has carried out the abort. The aborted command completes, or has completed, separately. */
 static void abort_bdev_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *abort = arg;
@@ -32,13 +32,13 @@ static void abort_bdev_done(struct bdev_io *io, void *arg)
 	abort_send_result(abort, aborted ? ABORTED : NOT_ABORTED);
 }
 
-/* Of a fused pair the second command's I/O does the work of both. */
+/* The request whose bdev I/O carries out the command: for both commands of a fused pair it is the second one's. */
 static struct nvmf_request *abort_submitted_request(struct nvmf_request *victim)
 {
 	return victim->fuse == NVME_FUSE_FIRST && victim->fuse_peer != NULL ? victim->fuse_peer : victim;
 }
 
-/* The Abort command's own bdev_io is free for it; it counts as under way on the victim's namespace. */
+/* An Abort command has no I/O of its own, so its bdev_io is free for this. */
 void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg)
 {
 	struct nvmf_request *holder = abort_submitted_request(victim);
@@ -72,7 +72,7 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 	case NVMF_REQUEST_TRANSPORT:
 		abort_send_result(abort, ops->request_abort(victim) ? ABORTED : NOT_ABORTED);
 		break;
-	default: /* on the control thread: over before we could say so */
+	default: /* on the control thread: it ends before the control thread would receive a message */
 		abort_send_result(abort, NOT_ABORTED);
 		break;
 	}

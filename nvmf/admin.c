@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Admin and fabrics commands: what arrives on admin queues and on queues that are not connected yet. They are started
- * on the poll group and carried out on the control thread; Keep Alive is answered at once. None of them waits for a
- * namespace, and those of the reserved lane do not wait for buffers either. */
+/* Admin and fabrics commands: those that arrive on admin queues and on queues that are not connected yet. They arrive
+ * on the poll group and are carried out on the control thread, except Keep Alive, which the group answers. None of them
+ * waits for a namespace; those of the reserved lane do not wait for ordinary buffers either. */
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
@@ -94,7 +94,7 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 
 /* ---- Group: execution ---- */
 
-/* That the host was heard of has been noted on arrival. */
+/* The time of its arrival was noted like that of every command. */
 void nvmf_keep_alive_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
 	uint32_t kato = atomic_load_explicit(&req->qpair->ctrlr->kato_ms, memory_order_relaxed);
@@ -162,7 +162,7 @@ void nvmf_window_zero(struct nvmf_window *w)
 	iov_fill(&c, 0, req->length);
 }
 
-/* Copies into the buffers from `to` on; the caller has checked that it fits req->length. */
+/* Copies into the request's buffers from offset `to` on. It fits. */
 static void window_copy_in(struct nvmf_request *req, size_t to, const uint8_t *from, size_t len)
 {
 	struct iov_cursor c = iov_cursor_at(req->iov, to);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Get and Set Features: Base 5.15, 5.27, NVM 4.1.3. Control thread.
  *
- * Nothing can be saved (ONCS bit 4 is 0), so the saved value of a feature is its default (Base 4.2). */
+ * Features cannot be saved (ONCS bit 4 is 0), so the saved value of a feature is its default (Base 4.2). */
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/command_internal.h"
@@ -12,14 +12,14 @@
 
 #define DEFAULT_TEMPERATURE_OVER  0xffff /* Kelvin: never */
 #define DEFAULT_TEMPERATURE_UNDER 0
-/* Async events that we can raise: those are the bits that a host can set. */
+/* The asynchronous events that the target raises: hosts can set these bits. */
 #define ASYNC_EVENTS_NS        ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES)
 #define ASYNC_EVENTS_ANA       ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_ANA_CHANGE)
 #define ASYNC_EVENTS_DISCOVERY ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE)
-/* Health warnings that never come, but are every controller's to configure. */
+/* Health warnings, which are never raised; every controller lets hosts configure them. */
 #define ASYNC_EVENTS_SMART 0x3f
 
-/* The notices of namespaces are on from the start: a host that wants none says so. */
+/* Notices about namespaces are enabled by default; a host may disable them. */
 static uint32_t feature_default_async_events(const struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY) {
@@ -44,11 +44,11 @@ void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)
 	ctrlr->resv_mask = NULL;
 }
 
-/* Returns the status; *value is dword 0 of the completion. */
+/* Gets or sets a feature. Returns a status; *value is dword 0 of the completion. */
 typedef uint16_t (*feature_fn)(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 			       uint16_t *where);
 
-/* ---- Features that are one dword, kept as the host set it ---- */
+/* ---- Features whose value is one dword that the host sets ---- */
 
 static uint32_t *feature_plain_value(struct nvmf_features *features, uint8_t fid)
 {
@@ -71,7 +71,7 @@ static uint16_t feature_get_plain(struct nvmf_request *req, const struct nvmf_fe
 	return NVME_ST_SUCCESS;
 }
 
-/* Volatile Write Cache: without it, each write is on the medium when it ends. */
+/* Volatile Write Cache: while it is disabled, each write is on the medium when it ends. */
 static uint16_t feature_set_write_cache(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 					uint16_t *where)
 {
@@ -86,8 +86,8 @@ static uint16_t feature_set_write_cache(struct nvmf_request *req, const struct n
 	return NVME_ST_SUCCESS;
 }
 
-/* Error Recovery is a namespace's; what is set of one has no effect, and is kept for all. DULBE needs a namespace that
- * can tell deallocated blocks, which ours do not (NSFEAT bit 2). */
+/* Error Recovery is set for a namespace. Its value has no effect, so that one is kept for all namespaces. DULBE needs
+ * namespaces that report deallocated blocks (NSFEAT bit 2), which these do not. */
 static uint16_t feature_set_error_recovery(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 					   uint16_t *where)
 {
@@ -112,7 +112,7 @@ static uint16_t feature_set_plain(struct nvmf_request *req, const struct nvmf_fe
 	return NVME_ST_SUCCESS;
 }
 
-/* ---- Power: one state ---- */
+/* ---- Power management: there is one power state ---- */
 
 static uint16_t feature_get_power(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 				  uint16_t *where)
@@ -131,7 +131,7 @@ static uint16_t feature_set_power(struct nvmf_request *req, const struct nvmf_fe
 	return NVME_ST_SUCCESS;
 }
 
-/* ---- Temperature thresholds: of the composite temperature only ---- */
+/* ---- Temperature thresholds: for the composite temperature only ---- */
 
 static uint32_t *feature_threshold(struct nvmf_ctrlr *ctrlr, uint32_t cdw11)
 {
@@ -147,7 +147,7 @@ static uint16_t feature_check_threshold(const struct nvmf_feature *f, bool set, 
 	if (NVME_GET(f->cdw11, FEAT_TT_THSEL) > NVME_FEATURE_TEMPTHRESH_THSEL_UNDER) {
 		return nvmf_bad_field(where, NVMF_WHERE(46, 4));
 	}
-	/* Fh: all sensors that there are, to set. */
+	/* Fh, for Set Features: all sensors. */
 	return select == 0 || (set && select == 0xf) ? NVME_ST_SUCCESS : nvmf_bad_field(where, NVMF_WHERE(46, 0));
 }
 
@@ -173,7 +173,7 @@ static uint16_t feature_set_temperature(struct nvmf_request *req, const struct n
 	return status;
 }
 
-/* ---- Number of queues: whatever is asked for, a host gets all there are ---- */
+/* ---- Number of queues: a host gets the maximum, whatever it asks for ---- */
 
 static uint32_t feature_num_queues(const struct nvmf_ctrlr *ctrlr)
 {
@@ -189,7 +189,7 @@ static uint16_t feature_get_num_queues(struct nvmf_request *req, const struct nv
 	return NVME_ST_SUCCESS;
 }
 
-/* Not once there are I/O queues; FFFFh would be 65536, which cannot be (Base 5.27.1.5). */
+/* An error once there are I/O queues. FFFFh, which would be 65536, is invalid (Base 5.27.1.5). */
 static uint16_t feature_set_num_queues(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 				       uint16_t *where)
 {
@@ -243,7 +243,7 @@ static uint16_t feature_set_kato(struct nvmf_request *req, const struct nvmf_fea
 	return NVME_ST_SUCCESS;
 }
 
-/* ---- Host identifier: given with Connect, and not to be changed (Base 5.27.1.25) ---- */
+/* ---- Host identifier: Connect sets it, and it cannot be changed (Base 5.27.1.25) ---- */
 
 static uint16_t feature_get_host_id(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 				    uint16_t *where)
@@ -289,11 +289,11 @@ static uint16_t feature_set_behavior(struct nvmf_request *req, const struct nvmf
 	return NVME_ST_SUCCESS;
 }
 
-/* ---- Reservations: of a namespace (Base 5.27.1.26 and 27) ---- */
+/* ---- Reservations: features of a namespace (Base 5.27.1.26 and 27) ---- */
 
 #define RESV_MASK_BITS (NVME_FEAT_RESV_NOTIFY_REGPRE | NVME_FEAT_RESV_NOTIFY_RESREL | NVME_FEAT_RESV_NOTIFY_RESPRE)
 
-/* Not through a path that the namespace cannot be reached through (Base 8.1.3). */
+/* The ANA state has to allow access to the namespace (Base 8.1.3). */
 static uint16_t feature_find_resv_ns(const struct nvmf_request *req, const struct nvmf_feature *f, struct nvmf_ns **ns,
 				     uint16_t *where)
 {
@@ -487,7 +487,7 @@ void nvmf_get_features_run(struct nvmf_request *req)
 	feature_answer(req, status, value, where);
 }
 
-/* Most of our features are of the controller: a namespace may not be named (Base 5.27). */
+/* Features whose scope is the controller may not be set for a namespace (Base 5.27). */
 void nvmf_set_features_run(struct nvmf_request *req)
 {
 	struct nvmf_feature f;

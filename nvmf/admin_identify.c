@@ -8,7 +8,7 @@
 #define WHERE_CNS NVMF_WHERE_CDW10
 #define WHERE_CSI NVMF_WHERE(47, 0)
 
-/* The IEEE OUI and vendor ids are those of nobody: we make no silicon. */
+/* The IEEE OUI and the vendor ids stay 0: this is not a hardware vendor's product. */
 #define FIRMWARE_REVISION VARVE_VERSION
 
 /* MDTS, in powers of two of 4096 bytes (CAP.MPSMIN is 0). */
@@ -61,7 +61,7 @@ static void identify_fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id
 	id->msdbd = (uint8_t)(t->sgl_rules.max_descs < UINT8_MAX ? t->sgl_rules.max_descs : UINT8_MAX);
 }
 
-/* How long a transition may take at most; ours are done when they are reported, but an operator can report one. */
+/* ANATT: the longest time that a group may be in the state CHANGE, which only an operator sets. */
 #define ANA_TRANSITION_SECONDS 10
 
 static void identify_fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctrl *id)
@@ -96,7 +96,7 @@ static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl
 	id->oncs = htole16(nvmf_ctrlr_oncs(ctrlr));
 	id->ocfs = htole16(1); /* format 0 */
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
-	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush of all namespaces at once: no */
+	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush with NSID FFFFFFFFh is not supported */
 	if (ctrlr->ana != NULL) {
 		identify_fill_ana(s, id);
 	}
@@ -131,7 +131,7 @@ static void identify_answer_invalid_ns(struct nvmf_request *req)
 	nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 }
 
-/* All types; and an existing key cannot be ignored by Acquire and Release. */
+/* All types of reservations; IEKEY as NVMe 1.3 defines it. */
 static uint8_t identify_rescap(const struct nvmf_ns *ns)
 {
 	return (uint8_t)((ns->ptpl_file != NULL ? NVME_NS_RESCAP_PTPL : 0) | NVME_NS_RESCAP_WE | NVME_NS_RESCAP_EA |
@@ -153,7 +153,7 @@ static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_n
 	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
 
 	id->nsze = id->ncap = htole64(ns->geo.num_blocks);
-	/* How much is used cannot be told through a path that the namespace is not reached through. */
+	/* The namespace utilization is not reported in ANA states without access. */
 	if (nvmf_ana_status(nvmf_ana_of(ctrlr, ns)) == NVME_ST_SUCCESS) {
 		id->nuse = id->nsze;
 	}
@@ -175,8 +175,8 @@ static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_n
 	}
 }
 
-/* NSID FFFFFFFFh: what all namespaces have in common, which is nothing that we could promise (NVM 4.1.5.1). An inactive
- * namespace is all zeroes. */
+/* NSID FFFFFFFFh, the capabilities that all namespaces have in common, is refused (NVM 4.1.5.1). An inactive namespace
+ * is all zeroes. */
 static void identify_ns(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
@@ -203,7 +203,7 @@ static void identify_answer_zeroes(struct nvmf_request *req)
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
-/* Ids above the one given, in order; FFFFFFFEh and FFFFFFFFh are no places to start from (Base 5.17.2.2). */
+/* The ids above cmd->nsid, in order; FFFFFFFEh and FFFFFFFFh are invalid (Base 5.17.2.2). */
 static void identify_active_list(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
@@ -300,7 +300,7 @@ static bool identify_csi_is_nvm(struct nvmf_request *req, const struct nvmf_iden
 	return false;
 }
 
-/* No storage tags, no guard longer than 16 bits: all zeroes. */
+/* There are no storage tags and only 16-bit guards: all zeroes. */
 static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	if (!identify_csi_is_nvm(req, cmd)) {
@@ -313,7 +313,7 @@ static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify
 	identify_answer_zeroes(req);
 }
 
-/* Write Zeroes, Verify, Write Uncorrectable and Dataset Management have no limits but their fields'. */
+/* Only their own fields limit Write Zeroes, Verify, Write Uncorrectable and Dataset Management. */
 static void identify_nvm_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
 	if (identify_csi_is_nvm(req, cmd)) {

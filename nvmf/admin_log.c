@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Get Log Page: Base 5.16. Each page writes what the host's window shows of it. Control thread. */
+/* Get Log Page (Base 5.16). Each function writes the part of its page that is in the host's window. Control thread. */
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
@@ -8,11 +8,10 @@
 #define WHERE_LPO NVMF_WHERE_CDW12
 
 struct log_page {
-	/* Writes the page; its length in bytes (an offset beyond it is an error). The window is zeroed before. */
+	/* Writes the page into a window of zeroes, and returns its length in bytes. A larger offset is an error. */
 	uint64_t (*put)(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
-	int event; /* enum nvmf_event that reading it clears, or -1 */
-	void (*consume)(struct nvmf_ctrlr
-				*ctrlr); /* what else reading it does, unless the event is to be kept; NULL: nothing */
+	int event;                                 /* the enum nvmf_event that reading the page clears, or -1 */
+	void (*consume)(struct nvmf_ctrlr *ctrlr); /* what reading does besides, unless RAE is set; may be NULL */
 	bool discovery, io;
 };
 
@@ -36,15 +35,15 @@ static void log_put_counter(uint8_t field[16], uint64_t value)
 	memcpy(field, &le, sizeof(le));
 }
 
-/* Data units are thousands of 512 bytes, rounded up. */
+/* One data unit is 1000 times 512 bytes; rounded up. */
 static uint64_t log_data_units(uint64_t blocks)
 {
 	return (blocks + 999) / 1000;
 }
 
-/* The composite temperature is 0 K: not reported. There is no one temperature of what a subsystem has namespaces of,
- * and a made-up one would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h,
- * Base 5.17.2.1), so no host expects any. */
+/* The composite temperature is 0 K, which means not reported: the devices under a subsystem have no common temperature,
+ * and an invented one would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h, Base
+ * 5.17.2.1), so hosts do not expect it. */
 static uint64_t log_put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -155,7 +154,7 @@ static const struct log_page *log_page_find(const struct nvmf_ctrlr *ctrlr, uint
 	return has ? page : NULL;
 }
 
-/* Bit 0: supported; no page takes an index as its offset (bit 1). */
+/* Bit 0: supported. Bit 1 is 0: no page takes an index as its offset. */
 static uint64_t log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	uint32_t log[256] = {0};
@@ -167,8 +166,7 @@ static uint64_t log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_ge
 	return sizeof(log);
 }
 
-/* SMART is of the controller (LPA bit 0): no single namespace. Where the page has no namespace, NSID is not looked
- * at. */
+/* SMART is a page of the controller (LPA bit 0), not of a namespace. The other pages ignore NSID. */
 static bool log_nsid_is_good(const struct nvmf_get_log *cmd)
 {
 	return cmd->lid != NVME_LOG_LID_SMART || cmd->nsid == 0 || cmd->nsid == NVME_NSID_ALL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous events (Base 5.2): requests that wait for one, and events that wait for a request. An event is sent
- * once, then not again before its log page was read. Control thread. */
+/* Asynchronous events (Base 5.2): requests wait for an event, and events wait for a request. After an event was sent,
+ * it is not sent again before its log page is read. Control thread. */
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
@@ -15,7 +15,7 @@ static const struct {
 				    NVME_FEATURE_AENCFG_NOTICE_ANA_CHANGE},
 	[NVMF_EVENT_DISCOVERY_CHANGED] = {NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED, NVME_LOG_LID_DISCOVER,
 					  (uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE},
-	/* Always enabled; what a host does not want is masked for each namespace (Base 5.27.1.26). */
+	/* Always enabled; hosts mask it for each namespace (Base 5.27.1.26). */
 	[NVMF_EVENT_RESERVATION] = {NVME_AER_CSS, NVME_AER_CSS_NVM_RESERVATION, NVME_LOG_LID_RESERVATION, 0},
 };
 
@@ -52,7 +52,7 @@ void nvmf_event_raise(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
 	aer_send_pending(ctrlr);
 }
 
-/* What happened before the page was read is in what was read. */
+/* The page that the host reads contains what has happened until now. */
 void nvmf_event_clear(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
 {
 	ctrlr->event_pending[event] = false;
@@ -98,7 +98,7 @@ bool nvmf_event_abort(struct nvmf_ctrlr *ctrlr, uint16_t cid)
 
 /* ---- Namespaces that changed ---- */
 
-/* Sorted (Base 5.16.1.5), each once; one too many stands for "too many". */
+/* The list is sorted and names each namespace once (Base 5.16.1.5). NVMF_CHANGED_NS_MAX + 1 entries mean too many. */
 static void aer_note_changed_ns(struct nvmf_ctrlr *ctrlr, uint32_t nsid)
 {
 	uint32_t i = 0;

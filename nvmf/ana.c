@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asymmetric namespace access: states, their log page, and the change that hosts are told of. */
+/* Asymmetric namespace access: the states, their log page, and the events that tell hosts of changes. */
 #include <errno.h>
 #include <stdlib.h>
 #include "nvmf/internal.h"
@@ -51,7 +51,7 @@ struct nvmf_ana *nvmf_ana_create(uint32_t num_groups, enum nvme_ana_state state)
 		return NULL;
 	}
 	ana->refs = 1;
-	ana->change_count = 1; /* 0 would mean that changes are not counted (Base 5.16.1.13) */
+	ana->change_count = 1; /* 0 means that changes are not counted (Base 5.16.1.13) */
 	for (uint32_t i = 0; i < num_groups; i++) {
 		ana->groups[i].change_count = 1;
 		atomic_init(&ana->groups[i].state, (uint8_t)state);
@@ -112,8 +112,8 @@ static void ana_set_state(struct nvmf_ana *ana, uint32_t anagrpid, enum nvme_ana
 	}
 }
 
-/* Hosts are told when no group lets a command through any more that the new state forbids: one that they send elsewhere
- * meanwhile cannot be overtaken by one that they send here later. */
+/* Hosts get the event after every group refuses the commands that the new state forbids. Otherwise a command that a
+ * host sends through another path after the event could be overtaken by one that it sent through this path before. */
 static void ana_publish(struct nvmf_subsystem *s, const struct nvmf_ana *ana, uint64_t since)
 {
 	if (s->views_open) {
@@ -228,7 +228,7 @@ static void ana_notify_move(struct nvmf_subsystem *s, uint32_t nsid)
 	}
 }
 
-/* It is no change of the namespace's attributes for hosts (Base 5.2.1, namespace attribute changed). */
+/* For hosts this is not a change of the namespace's attributes (Base 5.2.1, Namespace Attribute Changed). */
 int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uint32_t anagrpid)
 {
 	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
@@ -258,7 +258,7 @@ int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uin
 
 /* ---- The log page ---- */
 
-/* A group's descriptor and, unless only groups are wanted, its namespaces: where the next begins. */
+/* Writes a group's descriptor and, unless the host wants groups only, its nsids. Returns the offset after it. */
 static uint64_t ana_put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid, bool groups_only,
 			      struct nvmf_window *w, uint64_t at)
 {
@@ -284,7 +284,7 @@ static uint64_t ana_put_group(const struct nvmf_ctrlr *ctrlr, uint32_t anagrpid,
 	return end;
 }
 
-/* Groups of which the host sees no namespace are left out. */
+/* Groups without a namespace that the host sees are left out. */
 uint64_t nvmf_ana_log(const struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	const bool groups_only = (cmd->lsp & NVME_LOG_ANA_LSP_RGO_GROUPS_ONLY) != 0;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In-band authentication of hosts, and to hosts: DH-HMAC-CHAP (Base 8.13.5), per queue pair.
+/* In-band authentication of hosts by the target, and of the target by hosts: DH-HMAC-CHAP (Base 8.13.5), per queue
+ * pair.
  *
- * A transaction is a table of what the host may send (Authentication Send) and fetch (Authentication Receive) in each
- * state. All of it is on the control thread: it is seldom, and has to look at keys. Its HMACs take microseconds there;
- * Diffie-Hellman, which takes up to a tenth of a second, is done by dhchap/'s helper thread, and the command waits for
- * it. Of all this the poll group knows whether a queue pair is AUTHENTICATING, when it takes these two commands only,
- * or ENABLED, when they do not end what else goes on: a host may authenticate again at any time. */
+ * Tables tell which message the host may send (Authentication Send) or receive (Authentication Receive) in each state.
+ * It all runs on the control thread, because it is rare and reads keys. HMACs take microseconds there. Diffie-Hellman
+ * takes up to a tenth of a second, so a worker thread computes it while the command waits.
+ *
+ * The poll group knows only the queue pair's state: AUTHENTICATING, in which it accepts nothing but these two commands,
+ * or ENABLED. A host may authenticate again at any time while the queue pair is ENABLED; other commands go on then. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,28 +17,30 @@
 LOG_FLAG(nvmf)
 
 #define DEFAULT_TIMEOUT_US                                                                                             \
-	(120 * UINT64_C(1000000))        /* a step of a transaction, without a keep-alive timeout (Base 8.13.5.1) */
-#define LINGER_US (200 * UINT64_C(1000)) /* a host that has failed reads why, before its queue pair ends */
+	(120 * UINT64_C(1000000)) /* limit of a step, if the host has no keep-alive timeout (Base 8.13.5.1) */
+#define LINGER_US                                                                                                      \
+	(200 * UINT64_C(1000)) /* a host that has failed gets this time to read the reason before its queue pair ends  \
+				*/
 
 struct nvmf_auth {
 	struct nvmf_qpair *qpair;
 	enum nvmf_auth_state state;
-	bool chosen; /* hash and group are what the two have agreed on */
+	bool chosen; /* hash and group have been agreed on */
 	uint8_t hash, group;
 	uint8_t why; /* FAILURE1: enum dhchap_why */
 	uint16_t t_id;
 	uint32_t seqnum;
-	bool answers; /* the host has challenged us: `response` is for Success1 */
+	bool answers; /* the host has sent a challenge too: `response` goes into Success1 */
 	uint8_t challenge[DHCHAP_HASH_MAX], response[DHCHAP_HASH_MAX];
-	struct keyring_key *key, *ctrlr_key; /* the host's, as they were when the transaction began */
-	struct thread_timer timer;           /* of a step; after a failure, until the end */
-	/* What the helper thread has while req waits for it. */
+	struct keyring_key *key, *ctrlr_key; /* the host's keys when the transaction began */
+	struct thread_timer timer;           /* limits a step; after a failure, the time until the end */
+	/* Used by the worker thread while req waits for it. */
 	struct nvmf_request *req;
 	struct worker_job job;
 	int job_rc;
 	struct dhchap_dh *dh;
 	struct dhchap_reply reply;    /* points into message */
-	uint8_t value[DHCHAP_DH_MAX]; /* our public one; then what both have */
+	uint8_t value[DHCHAP_DH_MAX]; /* the controller's public value; then the shared secret */
 	uint8_t message[DHCHAP_MESSAGE_MAX];
 };
 
@@ -89,7 +93,7 @@ bool nvmf_auth_required(const struct nvmf_subsystem *s, const char *hostnqn)
 	return host != NULL && host->key != NULL;
 }
 
-/* The transaction is over, or is about to begin. */
+/* Erases the secrets of the transaction, which has ended or is about to begin. */
 static void auth_forget_secrets(struct nvmf_auth *auth)
 {
 	keyring_put(auth->key);
@@ -131,7 +135,7 @@ void nvmf_auth_destroy(struct nvmf_qpair *qpair)
 	}
 }
 
-/* Each step gets as long as the host may be silent. */
+/* The limit of a step is the host's keep-alive timeout. */
 static uint64_t auth_step_us(const struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
@@ -182,7 +186,8 @@ static void auth_report_failure(const struct nvmf_auth *auth, const char *why)
 	nvmf_notice_refused(NVMF_NOTICE_AUTH_FAILED, ctrlr->subsystem->nqn, ctrlr->hostnqn, why);
 }
 
-/* An I/O queue pair goes alone: who does not know the key may have named somebody else's controller. */
+/* A failure on an I/O queue ends only that queue pair: a host that does not know the key may have named another host's
+ * controller. */
 static void auth_end_qpair(struct nvmf_auth *auth)
 {
 	if (auth->qpair->ctl_qid == 0) {
@@ -196,7 +201,7 @@ static void auth_timeout(void *arg)
 {
 	struct nvmf_auth *auth = arg;
 
-	/* After an ERROR nothing is waited for: the host only has had time to read of it. */
+	/* In ERROR the host is not expected to send anything; the timer only gave it time to read the failure. */
 	if (auth->state != NVMF_AUTH_ERROR && thread_timer_was_absent(&auth->timer, auth_step_us(auth))) {
 		auth_restart_timer(auth);
 		return;
@@ -217,7 +222,7 @@ static void auth_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
-	/* The host's silence begins now: it may have waited for longer than it may be silent. */
+	/* The host's keep-alive time begins now: it may have waited for this answer for longer than its timeout. */
 	atomic_store_explicit(&req->qpair->last_command_ticks, thread_now(), memory_order_relaxed);
 	if (req->authenticated && req->qpair->state == NVMF_QPAIR_AUTHENTICATING) {
 		nvmf_qpair_set_state(req->qpair, NVMF_QPAIR_ENABLED);
@@ -231,7 +236,7 @@ static void auth_answer_at(struct nvmf_auth *auth, struct nvmf_request *req, uin
 	req->error_location = where;
 	req->answer_status = status;
 	if (status == NVME_ST_SUCCESS && auth->state != NVMF_AUTH_COMPLETED && auth->state != NVMF_AUTH_ERROR) {
-		auth_restart_timer(auth); /* a command that fails is no step */
+		auth_restart_timer(auth); /* a command that fails does not count as a step */
 	}
 	thread_post(req->qpair->group->thread, &req->msg, auth_finish_on_group);
 }
@@ -241,7 +246,7 @@ static void auth_answer(struct nvmf_auth *auth, struct nvmf_request *req)
 	auth_answer_at(auth, req, NVME_ST_SUCCESS, NVMF_WHERE_NOWHERE);
 }
 
-/* The command that brought it succeeds; the host fetches what went wrong with the next. */
+/* The command succeeds; the host receives the failure with the next one. */
 static void auth_fail(struct nvmf_auth *auth, uint8_t why)
 {
 	auth_report_failure(auth, dhchap_why_text(why));
@@ -262,10 +267,10 @@ static void auth_complete(struct nvmf_auth *auth)
 	auth_forget_secrets(auth);
 }
 
-/* ---- What the host sends ---- */
+/* ---- Authentication Send ---- */
 
-/* The host is gone from the list, or its key is: what it has proved before still holds, but it cannot prove anything
- * now. */
+/* Takes the host's keys. If the host or its key was removed, the authentication fails; an earlier success still holds.
+ */
 static uint8_t auth_take_keys(struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
@@ -280,7 +285,7 @@ static uint8_t auth_take_keys(struct nvmf_auth *auth)
 	return DHCHAP_OK;
 }
 
-/* The strongest that both sides have. */
+/* Chooses the strongest hash and group that both sides support. */
 static uint8_t auth_choose_algorithms(struct nvmf_auth *auth, const struct dhchap_negotiate *offer)
 {
 	const struct nvmf_tgt *tgt = auth->qpair->ctl_ctrlr->subsystem->tgt;
@@ -317,7 +322,7 @@ static void auth_take_negotiate(struct nvmf_auth *auth, struct nvmf_request *req
 	auth_answer(auth, req);
 }
 
-static int auth_compute_response(const struct nvmf_auth *auth, bool of_host, uint8_t *response)
+static int auth_make_response(const struct nvmf_auth *auth, bool of_host, uint8_t *response)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
@@ -337,11 +342,11 @@ static int auth_compute_response(const struct nvmf_auth *auth, bool of_host, uin
 		response);
 }
 
-/* What both have from Diffie-Hellman, if there is a group, is in auth->value. */
+/* The shared secret of Diffie-Hellman, if there is a group, is in auth->value. */
 static uint8_t auth_check_reply(struct nvmf_auth *auth)
 {
 	uint8_t expected[DHCHAP_HASH_MAX];
-	bool right = auth_compute_response(auth, true, expected) == 0 &&
+	bool right = auth_make_response(auth, true, expected) == 0 &&
 		     dhchap_equal(expected, auth->reply.response, dhchap_hash_bytes(auth->hash));
 
 	dhchap_cleanse(expected, sizeof(expected));
@@ -349,7 +354,7 @@ static uint8_t auth_check_reply(struct nvmf_auth *auth)
 		return DHCHAP_FAILED;
 	}
 	auth->answers = auth->reply.challenge_valid;
-	if (auth->answers && (auth->ctrlr_key == NULL || auth_compute_response(auth, false, auth->response) != 0)) {
+	if (auth->answers && (auth->ctrlr_key == NULL || auth_make_response(auth, false, auth->response) != 0)) {
 		return DHCHAP_FAILED;
 	}
 	return DHCHAP_OK;
@@ -403,7 +408,7 @@ static void auth_run_job(struct nvmf_auth *auth, struct nvmf_request *req, void 
 	auth->job_rc = 0;
 	auth->job.work = work;
 	auth->job.done = done;
-	thread_timer_stop(&auth->timer); /* it is not the host that is waited for */
+	thread_timer_stop(&auth->timer); /* the host is not the one who is late */
 	dhchap_run(&auth->job);
 }
 
@@ -440,7 +445,7 @@ static void auth_linger(struct nvmf_auth *auth)
 	thread_timer_start(&auth->timer, LINGER_US);
 }
 
-/* The host does not like our challenge, or our response. */
+/* The host has refused the challenge or the response. */
 static void auth_take_failure2(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	struct dhchap_failure failure;
@@ -460,7 +465,7 @@ static void auth_take_failure2(struct nvmf_auth *auth, struct nvmf_request *req,
 static const struct {
 	uint8_t type, id;
 	uint16_t states;
-	bool first; /* it begins a transaction, and says its id */
+	bool first; /* it begins a transaction and sets its id */
 	void (*take)(struct nvmf_auth *auth, struct nvmf_request *req, size_t len);
 } sends[] = {
 	{DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE, 1 << NVMF_AUTH_NEGOTIATE | 1 << NVMF_AUTH_COMPLETED, true,
@@ -495,9 +500,10 @@ static void auth_take_message(struct nvmf_auth *auth, struct nvmf_request *req, 
 	auth_answer(auth, req);
 }
 
-/* ---- What the host fetches ---- */
+/* ---- Authentication Receive ---- */
 
-/* True if the host has room for a message; otherwise the command fails, and it may come again with more. */
+/* True if the host's buffer is large enough for a message. Otherwise the command fails, and the host may send it again
+ * with a larger buffer. */
 static bool auth_has_room(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
 	if (req->length >= len) {
@@ -508,7 +514,7 @@ static bool auth_has_room(struct nvmf_auth *auth, struct nvmf_request *req, size
 	return false;
 }
 
-/* What is behind the message in the host's buffer is zero. */
+/* The rest of the host's buffer is zeroed. */
 static void auth_put_data(struct nvmf_request *req, const void *message, size_t len)
 {
 	struct nvmf_window w = {.req = req};
@@ -629,15 +635,15 @@ static void auth_put_message(struct nvmf_auth *auth, struct nvmf_request *req)
 
 /* ---- The commands ---- */
 
-/* NULL after the command was refused: nothing to prove here, the queue pair is ending, or another such command is under
- * way. */
+/* The authentication of a command's queue pair. NULL: the command was refused, because the host need not authenticate,
+ * the queue pair is ending, or another such command is under way. */
 static struct nvmf_auth *auth_find(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 	const struct nvmf_ctrlr *ctrlr = qpair->ctl_ctrlr;
 
 	if (qpair->auth == NULL && nvmf_auth_required(ctrlr->subsystem, ctrlr->hostnqn) &&
-	    nvmf_auth_create(qpair) != 0) { /* its keys came after it was connected */
+	    nvmf_auth_create(qpair) != 0) { /* the host got its keys after it connected */
 		nvmf_request_answer_at(req, NVME_ST(GENERIC, INTERNAL), NVMF_WHERE_NOWHERE);
 		return NULL;
 	}
@@ -657,7 +663,7 @@ void nvmf_auth_send_run(struct nvmf_request *req)
 	if (auth == NULL) {
 		return;
 	}
-	if (auth->state == NVMF_AUTH_FAILURE1) { /* what the host is to fetch stays the same */
+	if (auth->state == NVMF_AUTH_FAILURE1) { /* the failure that the host has to receive stays the same */
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), NVMF_WHERE_FCTYPE);
 		return;
 	}

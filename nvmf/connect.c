@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connect (Base 6.3): who is let in. Decoding is in decode_fabrics.c; here the parameters meet the target. Control
- * thread, but for the last step. */
+/* Connect (Base 6.3): decides which hosts may connect. decode_fabrics.c decodes the command; this file checks its
+ * parameters against the target. Control thread, except for the last step. */
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
-/* Where in the command or in its data the bad parameter is. */
+/* Whether the bad parameter is in the command or in its data. */
 enum { IN_COMMAND = 0, IN_DATA = 1 };
 
 #define IPO_QID     offsetof(struct nvmf_connect_sqe, qid)
@@ -25,8 +25,8 @@ static uint16_t connect_invalid(struct nvmf_connect_fault *fault, uint8_t iattr,
 
 /* ---- Controller ids ---- */
 
-/* The next free one: the last to be given out is the last to be used again, so that a host that was away does not meet
- * its old id in other hands. 0: none is free. */
+/* The next free controller id; 0: there is none. An id that becomes free is used again as late as possible, so that a
+ * host that returns after a break does not find its old id in use by another host. */
 static uint16_t connect_next_free_cntlid(struct nvmf_subsystem *s)
 {
 	uint32_t range = s->max_cntlid - s->min_cntlid + UINT32_C(1);
@@ -68,7 +68,7 @@ static uint16_t connect_pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, u
 	return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
 }
 
-/* ---- The two kinds of queue ---- */
+/* ---- Admin queues and I/O queues ---- */
 
 static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, const struct nvmf_connect *c,
 			      struct nvmf_connect_fault *fault)
@@ -133,7 +133,7 @@ static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, c
 	return NVME_ST_SUCCESS;
 }
 
-/* A subsystem that cannot be reached where the host asks does not exist for it. */
+/* To a host, a subsystem that does not listen on the host's address does not exist. */
 static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
 {
 	struct nvmf_subsystem *s = nvmf_subsystem_find(qpair->transport->tgt, c->subnqn);
@@ -158,7 +158,7 @@ static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connec
 
 /* ---- */
 
-/* Group: the queue pair is what it has become on the control thread. */
+/* Group: copies to the queue pair what Connect has set on the control thread, and finishes the command. */
 static void connect_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
@@ -179,7 +179,7 @@ static void connect_finish_on_group(struct thread_msg *msg)
 	nvmf_request_finish(req, status);
 }
 
-/* Dword 0 of the response; a host that has to authenticate is told so. */
+/* Sets dword 0 of the response, which also tells a host that it has to authenticate. */
 static void connect_accept(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
@@ -208,7 +208,7 @@ void nvmf_connect_run(struct nvmf_request *req)
 	size_t len = nvmf_request_copy_data(req, &data, sizeof(data));
 	uint16_t status = NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
 
-	/* A second Connect may have been sent before the first was answered. */
+	/* A host may send a second Connect before the first is answered. */
 	if (!qpair->linked) {
 		status = nvmf_decode_connect((const void *)req->sqe, &data, len, &c, &fault);
 		if (status == NVME_ST_SUCCESS) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Controllers: their states, what a host's writes to CC bring about, and their end. Control thread. */
+/* Controllers: their states, the effects of a host's writes to CC, and their end. Control thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 /* How long a controller that is disabled or shut down keeps its association; NVMe-oF 1.1, 4.3, suggests two minutes. */
 #define IDLE_TIMEOUT_US (120 * UINT64_C(1000000))
 
-#define CAP_TIMEOUT_500MS 30 /* CAP.TO and CRTO: we are much faster */
+#define CAP_TIMEOUT_500MS 30 /* CAP.TO and CRTO, units of 500 ms: far longer than it ever takes */
 
 static const uint32_t ctrlr_next_states[NVMF_CTRLR_STATES] = {
 	[NVMF_CTRLR_DISABLED] =
@@ -39,8 +39,9 @@ static void ctrlr_idle_timeout(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
 
-	if (thread_timer_was_absent(&ctrlr->idle_timer,
-				    IDLE_TIMEOUT_US)) { /* it may have been enabled, and we have not heard */
+	if (thread_timer_was_absent(
+		    &ctrlr->idle_timer,
+		    IDLE_TIMEOUT_US)) { /* the host may have enabled it, and the command was not read yet */
 		thread_timer_start(&ctrlr->idle_timer, IDLE_TIMEOUT_US);
 		return;
 	}
@@ -129,7 +130,7 @@ uint32_t nvmf_ctrlr_csts(const struct nvmf_ctrlr *ctrlr)
 
 	switch (ctrlr->state) {
 	case NVMF_CTRLR_READY:
-	case NVMF_CTRLR_RESETTING: /* until its queues are gone */
+	case NVMF_CTRLR_RESETTING: /* until its I/O queues are disconnected */
 		return ready;
 	case NVMF_CTRLR_SHUTTING_DOWN:
 		return ready | NVME_CSTS_SHST_OCCUR << NVME_CSTS_SHST_SHIFT;
@@ -153,8 +154,8 @@ static void ctrlr_disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
 	}
 }
 
-/* We have one page size, one arbitration and the NVM command set; queue entries have the sizes that fabrics prescribe.
- * A discovery controller has no I/O queues. */
+/* There is one page size, one arbitration mechanism and the NVM command set; the queue entry sizes are those of
+ * fabrics. A discovery controller has no I/O queues. */
 static bool ctrlr_cc_is_good(const struct nvmf_ctrlr *ctrlr, uint32_t cc)
 {
 	bool sizes = NVME_CC_IOSQES(cc) == 6 && NVME_CC_IOCQES(cc) == 4;
@@ -177,8 +178,8 @@ static void ctrlr_enable(struct nvmf_ctrlr *ctrlr)
 
 static void ctrlr_shut_down(struct nvmf_ctrlr *ctrlr);
 
-/* The I/O queues that a reset or shutdown waits for may all be gone. What was written to CC meanwhile holds from now
- * on. */
+/* Ends a reset or a shutdown when no I/O queue is left. What the host has written to CC in the meantime is carried out
+ * then. */
 static void ctrlr_check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->num_io_qpairs != 0) {
@@ -228,7 +229,8 @@ static void ctrlr_shut_down(struct nvmf_ctrlr *ctrlr)
 	}
 }
 
-/* Also after a shutdown while it was disabled, if the same write takes that back (Base 3.1.3.6, CSTS.SHST). */
+/* A controller may also be enabled after it was shut down while disabled, by a write that clears CC.SHN too
+ * (Base 3.1.3.6, CSTS.SHST). */
 static bool ctrlr_may_enable(const struct nvmf_ctrlr *ctrlr)
 {
 	return ctrlr->state == NVMF_CTRLR_DISABLED ||
@@ -241,7 +243,7 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 
 	ctrlr->cc = cc;
 	if (NVME_CC_EN(old) && !NVME_CC_EN(cc)) {
-		ctrlr->shutdown_due = false; /* of what was enabled before this */
+		ctrlr->shutdown_due = false; /* it was requested of the controller as it was enabled before */
 		ctrlr_reset(ctrlr);
 	} else if (!NVME_CC_EN(old) && NVME_CC_EN(cc) && ctrlr_may_enable(ctrlr)) {
 		ctrlr_enable(ctrlr);

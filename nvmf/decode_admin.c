@@ -2,7 +2,7 @@
 /* Identify, Get Log Page, Get and Set Features, Abort: Base 5.17, 5.16, 5.15, 5.27, 5.1. */
 #include "nvmf/decode.h"
 
-/* We offer no UUID list (CTRATT bit 9 is 0), so no command may select one: Base 8.25. */
+/* There is no UUID list (CTRATT bit 9 is 0), so a command may not select a UUID (Base 8.25). */
 static uint16_t decode_uuid_index(uint8_t index, uint16_t *where)
 {
 	return index == 0 ? NVME_ST_SUCCESS : nvmf_bad_field(where, NVMF_WHERE_CDW14);
@@ -39,8 +39,7 @@ uint16_t nvmf_decode_get_log(const struct nvme_sqe *sqe, struct nvmf_get_log *ou
 		.uuid_index = cdw14 & 0x7f,
 		.nsid = le32toh(sqe->nsid),
 	};
-	/* Bit 23 makes the offset an index into a list, which no log page of ours is (Supported Log Pages
-	 * says so). */
+	/* Bit 23 makes the offset an index into a list; no log page supports that (Supported Log Pages bit 1). */
 	if (cdw14 & (UINT32_C(1) << 23)) {
 		return nvmf_bad_field(where, NVMF_WHERE(58, 7));
 	}

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "nvmf/decode.h"
 
-/* Most segments that a list is followed through; a host needs one. It bounds the walk over segments that name
+/* The number of segments of a list that are followed; hosts need one. It limits the walk over segments that refer to
  * each other. */
 #define SEGMENTS_MAX 4
 
@@ -52,7 +52,8 @@ static uint16_t sgl_bad_length(uint16_t *where)
 	return NVME_ST_DNR(GENERIC, SGL_INVALID_DATA);
 }
 
-/* Of a (last) segment descriptor: its length, its alignment, or that it is there at all (Base figure 95). */
+/* Finds what is wrong with a (last) segment descriptor: its length, its alignment, or that it may not be there (Base
+ * figure 95). */
 static uint16_t sgl_bad_segment(uint16_t *where, uint16_t place)
 {
 	*where = place;
@@ -71,14 +72,14 @@ static bool sgl_keyed_is_good(const union nvme_sgl_desc *d)
 		nvme_sgl_subtype(d) == NVME_SGL_SUBTYPE_INVALIDATE_KEY);
 }
 
-/* Where the list stands: the descriptors of one segment. */
+/* A position in a list: the descriptors of one segment. */
 struct segment {
 	const uint8_t *next;
 	const uint8_t *end;
 	bool last;
 };
 
-/* A (last) segment descriptor whose descriptors must lie in the capsule's data. */
+/* Opens the segment of a (last) segment descriptor. Its descriptors have to be in the capsule's data. */
 static uint16_t sgl_segment_open(const union nvme_sgl_desc *d, const uint8_t *icd, size_t icd_len, struct segment *seg,
 				 uint16_t *where)
 {
@@ -103,8 +104,8 @@ static uint16_t sgl_segment_open(const union nvme_sgl_desc *d, const uint8_t *ic
 	return NVME_ST_SUCCESS;
 }
 
-/* Every descriptor of a segment but a trailing one that leads on is a keyed data block. Adds them to sgl, and
- * leaves the trailing one in *link. */
+/* Adds the descriptors of a segment to sgl. They are keyed data blocks; the last may be a (last) segment descriptor,
+ * which is stored in *link. */
 static uint16_t sgl_segment_add(const struct segment *seg, unsigned max_descs, struct nvmf_sgl *sgl,
 				union nvme_sgl_desc *link, uint16_t *where)
 {

@@ -35,7 +35,7 @@ static bool nqn_date_is_valid(const char *s)
 	return month >= 1 && month <= 12;
 }
 
-/* Labels of letters, digits and inner hyphens, with dots between, up to ':' or the end. */
+/* Whether a name is labels of letters, digits and inner hyphens, separated by dots, up to ':' or the end. */
 static bool nqn_domain_is_valid(const char *s)
 {
 	char before = '.';

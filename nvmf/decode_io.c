@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O commands against a namespace: NVM 3.2. */
+/* I/O commands of the NVM command set: NVM 3.2. */
 #include <string.h>
 #include "nvmf/decode.h"
 
@@ -95,7 +95,7 @@ static struct nvmf_lba_range copy_nth_range(const void *data, unsigned n)
 	return out;
 }
 
-/* The sizes first: they are the command's, whatever the namespace. */
+/* The sizes of the ranges are checked first, because they do not depend on the namespace. */
 static uint16_t copy_check_sizes(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
 				 uint64_t *total)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What commands say of metadata and protection information: NVM 5.2, and dwords 12, 14 and 15 of the I/O commands. */
+/* Metadata and protection information fields: NVM 5.2, and dwords 12, 14 and 15 of I/O commands. */
 #include "nvmf/decode.h"
 
 #define WHERE_PRINFO NVMF_WHERE(51, 2)
@@ -17,11 +17,11 @@ uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *
 				.ref = le32toh(sqe->cdw14),
 				.app = (uint16_t)cdw15,
 				.app_mask = (uint16_t)(cdw15 >> 16)};
-	if (geo->pi_type == 0) { /* the bits mean nothing then */
+	if (geo->pi_type == 0) { /* the fields are ignored then */
 		*out = (struct nvmf_pi){.act = false};
 		return NVME_ST_SUCCESS;
 	}
-	/* A reference tag of type 1 is the address; with type 3 there is nothing to check it against. */
+	/* With type 1 the reference tag is the LBA. With type 3 it cannot be checked. */
 	if (out->check_ref && geo->pi_type == 1 && out->ref != slba_low) {
 		*where = NVMF_WHERE_CDW14;
 		return NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI);
@@ -45,7 +45,8 @@ uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometr
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}
-	/* Metadata that is nothing but protection information is not transferred if the controller makes it. */
+	/* Metadata that consists of protection information only is not transferred if the controller generates or
+	 * strips it. */
 	if (pi->act && md == NVME_PI_BYTES) {
 		md = 0;
 	}

@@ -47,7 +47,7 @@ uint16_t nvmf_decode_resv_register(const struct nvme_sqe *sqe, const void *data,
 	return out->change_ptpl != 1 ? NVME_ST_SUCCESS : nvmf_bad_field(where, WHERE_CPTPL);
 }
 
-/* The existing key cannot be ignored (Base 7.2, and RESCAP bit 7 says that we go by that). */
+/* The existing key cannot be ignored (Base 7.2; RESCAP bit 7). */
 uint16_t nvmf_decode_resv_acquire(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_acquire *out,
 				  uint16_t *where)
 {
@@ -81,7 +81,7 @@ uint16_t nvmf_decode_resv_release(const struct nvme_sqe *sqe, const void *data, 
 	return resv_decode_iekey(sqe) ? nvmf_bad_field(where, WHERE_IEKEY) : NVME_ST_SUCCESS;
 }
 
-/* Our hosts have identifiers of 128 bits, which only the extended data structure can hold. */
+/* Host identifiers have 128 bits, which only the extended data structure can hold. */
 uint16_t nvmf_decode_resv_report(const struct nvme_sqe *sqe, struct nvmf_resv_report *out, uint16_t *where)
 {
 	*out = (struct nvmf_resv_report){.length = ((uint64_t)le32toh(sqe->cdw10) + 1) * 4};

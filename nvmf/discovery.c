@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The discovery log: where a host finds what it may connect to (Base 5.16.1.23). Made anew for each read, only as far
- * as the host's window shows it; a host that reads it with several commands notices a change in between by the
- * generation counter.
- */
+/* The discovery log: the addresses that a host may connect to (Base 5.16.1.23). It is made anew for each read, and only
+ * the part in the host's window is written. A host that reads it with several commands notices a change by the
+ * generation counter. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -56,7 +55,7 @@ static void discovery_put_referral(struct log_writer *lw, const struct nvmf_refe
 		.treq = r->secure_channel ? NVMF_TREQ_REQUIRED : NVMF_TREQ_NOT_SPECIFIED,
 		.portid = htole16(PORTID_REFERRAL),
 		.cntlid = htole16(NVMF_CNTLID_DYNAMIC),
-		.asqsz = htole16(32), /* the least that an admin queue may have (Base 6.3) */
+		.asqsz = htole16(32), /* the smallest admin queue size that is allowed (Base 6.3) */
 	};
 	struct nvmf_transport *t = nvmf_transport_find(lw->ctrlr->subsystem->tgt, r->address.trtype);
 
@@ -68,7 +67,7 @@ static void discovery_put_referral(struct log_writer *lw, const struct nvmf_refe
 	discovery_put_entry(lw, &e);
 }
 
-/* What the target was told to leave out for a host that asks through this address. */
+/* Whether the target's discovery filter shows a listener to a host that reads the log through this address. */
 static bool discovery_passes_filter(const struct log_writer *lw, const struct nvmf_address *a)
 {
 	uint32_t filter = lw->ctrlr->subsystem->tgt->discovery_filter;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The last errors of a controller (Base 5.16.1.2). Groups write without waiting for anybody; the control thread takes
- * what is whole. */
+/* The last errors of a controller (Base 5.16.1.2). Groups write without waiting; the control thread reads only entries
+ * that are complete. */
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -26,8 +26,8 @@ static void error_log_fill(struct nvme_error_log_page *entry, const struct nvmf_
 	};
 }
 
-/* Entry number n (from 1 on, the error count that hosts see) is in slot n mod 64. A slot that another thread is writing
- * at this very moment, 64 errors late, is left to it: the entry is lost, its number shows that. */
+/* Entry number n (from 1 on; hosts see it as the error count) is in slot n mod 64. If another thread is just writing to
+ * the slot, an entry 64 errors older, this entry is dropped; the gap in the numbers shows that. */
 void nvmf_error_log_add(struct nvmf_error_log *log, const struct nvmf_request *req, uint16_t status)
 {
 	uint64_t count = atomic_fetch_add_explicit(&log->count, 1, memory_order_relaxed) + 1;
@@ -41,7 +41,7 @@ void nvmf_error_log_add(struct nvmf_error_log *log, const struct nvmf_request *r
 						     memory_order_acquire, memory_order_relaxed)) {
 		return;
 	}
-	/* The reader may look meanwhile, and will see from the sequence that it must not believe what it saw. */
+	/* The reader may copy the entry while it is being written. The sequence then tells it to discard the copy. */
 	atomic_thread_fence(memory_order_release);
 	memcpy(&log->slots[slot].entry, &entry, sizeof(entry));
 	atomic_store_explicit(&log->slots[slot].sequence, sequence + 2, memory_order_release);

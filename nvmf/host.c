@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of host NQNs, and which hosts a subsystem lets in. */
+/* Lists of host NQNs, and which hosts may connect to a subsystem. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ void nvmf_hosts_free(struct nvmf_hosts *hosts)
 	}
 }
 
-/* after: a name that this function returned. */
+/* after: a pointer that this function returned. */
 const char *nvmf_hosts_next(const struct nvmf_hosts *hosts, const char *after)
 {
 	const struct nvmf_host *host;
@@ -114,7 +114,7 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 	return 0;
 }
 
-/* A key of the ring by its name. */
+/* Takes a reference to a key of the keyring. */
 static int host_get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
 {
 	*key = name != NULL ? keyring_get(name) : NULL;
@@ -176,8 +176,8 @@ static void host_explain_not_added(const char *hostnqn, int rc, char why[NVMF_ER
 	}
 }
 
-/* A host that has to prove who it is must not be among the others for a moment, nor stay there for want of memory:
- * first come its keys. */
+/* The keys are looked up before the host is added: a host that has to authenticate must never be in the list without
+ * its keys, not even if memory runs out. */
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
 			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
 {

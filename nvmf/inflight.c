@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every outstanding command, for whoever asks why something takes so long. The groups are called one after the other,
- * so that none of them can change what is being looked at. */
+/* Lists outstanding commands, for diagnosis. Each group is called in turn, so that it does not change what is being
+ * read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +139,7 @@ ssize_t nvmf_tgt_get_inflight(struct nvmf_tgt *tgt, struct nvmf_inflight **list)
 	TAILQ_FOREACH (call.group, &tgt->groups, link) {
 		thread_call(call.group->thread, inflight_count_on_group, &call);
 	}
-	call.room += 64; /* some more may come before we look again */
+	call.room += 64; /* more commands may arrive before the list is made */
 	call.list = calloc(call.room, sizeof(*call.list));
 	if (call.list == NULL) {
 		return -ENOMEM;

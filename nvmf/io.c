@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O commands (NVM 3.2) on an enabled I/O queue: from the capsule to the bdev and back. The poll group's thread.
+/* I/O commands (NVM 3.2) on an enabled I/O queue, from the capsule to the bdev and back. The poll group's thread.
  *
- * A command looks its namespace up twice, when it arrives and when it is carried out: in between its data may have
- * travelled, and the namespace may have been replaced. Only from then on does it count as under way. */
+ * A command looks its namespace up twice: when it arrives and when it is carried out. In between its data may be
+ * transferred, and the namespace may be removed or replaced. A command counts as under way on its namespace only from
+ * the second time on. */
 #include "nvmf/io_internal.h"
 
-/* Whether a reservation refuses the command. Both commands of a fused pair need write access: the Write is queued until
- * its Compare has been checked, and a pair is carried out or refused as a whole. */
+/* Whether a reservation refuses the command. Both commands of a fused pair are checked for write access, because the
+ * pair is carried out or refused as a whole. */
 static bool io_conflicts_with_resv(const struct nvmf_request *req, const struct nvmf_resv *resv)
 {
 	const struct nvmf_command *cmd = nvmf_command_of(req);
@@ -36,7 +37,7 @@ COLD static uint16_t io_check_limits(const struct nvmf_request *req, const struc
 	return NVME_ST_SUCCESS;
 }
 
-/* The namespace of a command that may go through; otherwise NULL and the status it is to end with. */
+/* The namespace of a command; NULL, and the status that the command has to end with, if it may not access it. */
 static inline struct nvmf_ns_view *io_find_ns(const struct nvmf_request *req, uint32_t nsid, uint16_t *status)
 {
 	const struct nvmf_subsystem_view *view = req->qpair->view;
@@ -58,7 +59,7 @@ struct nvmf_ns_view *nvmf_io_find_ns(const struct nvmf_request *req, uint32_t ns
 	return io_find_ns(req, nsid, status);
 }
 
-/* True if the command now waits for its namespace. */
+/* True: the namespace is paused, and the command has been queued. */
 static inline bool io_wait_if_paused(struct nvmf_request *req, uint32_t nsid, bool before_data)
 {
 	struct nvmf_subsystem_view *view = req->qpair->view;
@@ -71,7 +72,7 @@ static bool io_fuse_is_good(const struct nvmf_command *cmd, uint8_t fuse)
 	return (cmd->flags & (fuse == NVME_FUSE_FIRST ? NVMF_CMD_FUSE_FIRST : NVMF_CMD_FUSE_SECOND)) != 0;
 }
 
-/* Read, Write and Compare: their blocks, and the bytes that are transferred. */
+/* Read, Write and Compare: the range of blocks, and the bytes that are transferred. */
 static inline uint16_t rw_decode(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
 				 struct nvmf_lba_range *range, uint64_t *bytes, uint16_t *where)
 {
@@ -105,7 +106,7 @@ static inline enum nvmf_next io_start_on_ns(struct nvmf_request *req, const stru
 	return cmd->data == NVMF_DATA_SGL ? nvmf_passthru_start(req, nsv) : nvmf_command_start(req, cmd);
 }
 
-/* Of fabrics commands, those of authentication are sent on I/O queues too. */
+/* Among the fabrics commands, those of authentication may be sent on I/O queues. */
 static enum nvmf_next io_start_unknown(struct nvmf_request *req)
 {
 	return req->sqe->opcode == nvme_admin_fabrics
@@ -151,8 +152,8 @@ static void io_count(const struct nvmf_request *req)
 	}
 }
 
-/* Whether what the command has written has to be on the medium when it ends: the host said so, of the command (FUA) or
- * of all its commands (Set Features, Volatile Write Cache). */
+/* Whether the blocks that the command wrote have to be on the medium when it ends: the host asked for that in the
+ * command (FUA) or for all commands (Set Features, Volatile Write Cache). */
 static bool io_wants_flush(const struct nvmf_request *req)
 {
 	return (nvmf_io_command(req)->flags & NVMF_CMD_FUA) != 0 && req->ns_view->write_cache &&
@@ -187,7 +188,7 @@ void nvmf_io_done(struct bdev_io *io, void *arg)
 	}
 }
 
-/* Read, Write and Compare: the range, if it is the one that the data were transferred for. */
+/* Read, Write and Compare: the range, checked again. It must have the length that was transferred. */
 static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
 			 uint16_t *where)
 {
@@ -195,7 +196,7 @@ static uint16_t rw_range(const struct nvmf_request *req, const struct nvmf_ns_vi
 	uint16_t status = rw_decode(req, nsv, range, &bytes, where);
 
 	if (status == NVME_ST_SUCCESS && bytes != req->length) {
-		*where = NVMF_WHERE_NSID; /* it has another block size than when the command came */
+		*where = NVMF_WHERE_NSID; /* its block size has changed since the command arrived */
 		return NVME_ST(GENERIC, NS_NOT_READY);
 	}
 	return status;
@@ -247,7 +248,7 @@ void nvmf_write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	nvmf_io_submit(req);
 }
 
-/* Verify and Write Uncorrectable: nothing but a range. */
+/* Verify and Write Uncorrectable: a range and no data. */
 void nvmf_blocks_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
 	enum bdev_io_type type = (enum bdev_io_type)nvmf_io_command(req)->bdev_type;
@@ -321,7 +322,7 @@ static void fused_pair_exec(struct nvmf_request *first, struct nvmf_request *sec
 	nvmf_io_submit(second);
 }
 
-/* The half that is ready first waits for the other. */
+/* The command of the pair whose data are there first waits for the other. */
 static void fused_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
 	struct nvmf_request *peer = req->fuse_peer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The keep-alive timer, traffic-based (Base 3.9.4.2): any command of any of the controller's queues shows that the host
- * lives. Groups note the time of the last command of each queue pair; when the timer runs out, it looks there and
- * starts again for what is left. Time is the TSC's: the clock of the day may be set as one likes. */
+/* The keep-alive timer, traffic-based (Base 3.9.4.2): a command on any of the controller's queues shows that the host
+ * is alive. Each group notes when the last command of each queue pair arrived. When the timer expires, it reads those
+ * times and starts again for the rest. All times are TSC ticks: changes of the system clock do not matter. */
 #include <inttypes.h>
 
 #include "nvmf/internal.h"
@@ -23,7 +23,7 @@ static uint64_t keepalive_last_heard(const struct nvmf_ctrlr *ctrlr)
 	return last;
 }
 
-/* What is watched for, in milliseconds; 0: nothing. */
+/* The timeout that holds, in milliseconds; 0: none. */
 static uint32_t keepalive_timeout_ms(const struct nvmf_ctrlr *ctrlr)
 {
 	uint32_t kato = atomic_load_explicit(&ctrlr->kato_ms, memory_order_relaxed);
@@ -31,9 +31,10 @@ static uint32_t keepalive_timeout_ms(const struct nvmf_ctrlr *ctrlr)
 	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
 }
 
-/* A quarter more than the timeout. Hosts that count on traffic look twice in that time whether there was any, and send
- * a Keep Alive if not: one that saw the answer to a command just after a look sends it as late as the timeout, and its
- * timers, and the way here, are late too. */
+/* The time of silence after which a host is lost: the timeout and a quarter. Hosts with traffic-based keep-alive look
+ * twice per timeout whether there was traffic, and send a Keep Alive if there was none. A host that received a
+ * completion just after it looked sends its Keep Alive as late as the timeout, and timers and the network delay it
+ * further. */
 static uint64_t keepalive_patience_us(const struct nvmf_ctrlr *ctrlr)
 {
 	return keepalive_timeout_ms(ctrlr) * UINT64_C(1250);
@@ -45,8 +46,8 @@ static void keepalive_expired(void *arg)
 	uint64_t timeout_us = keepalive_patience_us(ctrlr);
 	uint64_t now = env_ticks(), last = keepalive_last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
-	/* A host that has to authenticate has nothing to send while we compute, and there may be a queue of others
-	 * before it. */
+	/* A host that authenticates sends nothing while the target computes, and computations of other hosts may come
+	 * first. */
 	bool ours = thread_timer_was_absent(&ctrlr->kato_timer, timeout_us) ||
 		    (ctrlr->admin_qpair != NULL && nvmf_auth_computes(ctrlr->admin_qpair));
 
@@ -72,7 +73,7 @@ static void keepalive_expired(void *arg)
 	nvmf_ctrlr_destroy(ctrlr, "nothing was heard of it for its keep-alive timeout");
 }
 
-/* Rounded up to the granularity that Identify tells (KAS), and to the transport's minimum; 0 stays: off. */
+/* Rounds a timeout up to the granularity that Identify tells (KAS) and to the transport's minimum. 0: off. */
 static uint32_t keepalive_round(const struct nvmf_ctrlr *ctrlr, uint32_t kato_ms)
 {
 	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;

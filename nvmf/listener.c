@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where subsystems can be reached, and where else hosts may look for some (referrals). */
+/* The addresses where hosts reach subsystems, and referrals to other discovery services. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *
 	return NULL;
 }
 
-/* The discovery subsystem answers wherever somebody listens. */
+/* The discovery subsystem is reachable at every address where a transport listens. */
 bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_address *address)
 {
 	return s->subtype == NVMF_SUBTYPE_DISCOVERY || nvmf_subsystem_find_listener(s, address) != NULL;
@@ -174,7 +174,8 @@ int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *refe
 		log_error("subnqn \"%s\" is not an NQN", subnqn);
 		return -EINVAL;
 	}
-	if (nvmf_trtype_number(referral->address.trtype) < 0) { /* it is for hosts: we need not have it */
+	if (nvmf_trtype_number(referral->address.trtype) <
+	    0) { /* hosts use it; this program need not have the transport */
 		log_error("trtype \"%s\" is no transport of NVMe over fabrics", referral->address.trtype);
 		return -EINVAL;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O commands on namespaces whose blocks have metadata; out of the way of the others. A host sees extended blocks, or,
- * where the transport or the namespace hides the metadata, plain ones. The poll group's thread. */
+/* Metadata: I/O commands on namespaces whose blocks have it, apart from the code that all others run. Hosts see
+ * extended blocks, or plain blocks if the transport or the namespace hides the metadata. The poll group's thread. */
 #include <errno.h>
 #include "nvmf/io_internal.h"
 
@@ -36,8 +36,8 @@ uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view
 	return nvmf_decode_pi(req->sqe, &seen, &pi, where);
 }
 
-/* Copy has a reference tag per range, and what is copied gets the tags of its new place. With type 2 those would not be
- * the tags that the host chose. */
+/* Copy has a reference tag for each range, and the blocks that it writes get the tags of their new place. With type 2
+ * the host chooses the tags, and these would be different ones. */
 uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
@@ -45,8 +45,8 @@ uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns
 	return nsv->geo.pi_type == 2 && seen.pi_type == 2 ? nvmf_bad_field(where, NVMF_WHERE_OPCODE) : NVME_ST_SUCCESS;
 }
 
-/* What makes the protection information, where the command does not: what is written is made, what is read is
- * checked. */
+/* What the bdev layer does with protection information for a command with PRACT: it generates it for a Write and checks
+ * it for a Read; if there is no other metadata, hosts see plain blocks. */
 static uint8_t md_pi_action(const struct nvmf_request *req, const struct nvmf_geometry *geo, const struct nvmf_pi *pi)
 {
 	if (!pi->act) {
@@ -58,7 +58,7 @@ static uint8_t md_pi_action(const struct nvmf_request *req, const struct nvmf_ge
 	return nvmf_io_command(req)->bdev_type == BDEV_IO_WRITE ? BDEV_DIF_MAKE : 0;
 }
 
-/* The command has been decoded before, and was good. */
+/* The command has been decoded without an error, so the status is not looked at. */
 void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 {
 	const struct nvmf_geometry *geo = &nsv->geo;
@@ -70,7 +70,7 @@ void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 		return;
 	}
 	nvmf_decode_pi(req->sqe, geo, &pi, &where);
-	/* Zeroes without a word on their protection information get what passes. */
+	/* a Write Zeroes without PRACT writes protection information that passes all checks */
 	if (geo->pi_type == 0 || (nvmf_io_command(req)->bdev_type == BDEV_IO_WRITE_ZEROES && !pi.act)) {
 		bdev_io_set_dif(&req->bdev_io, 0, 0, 0, 0);
 		return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces: a bdev with a number and names, added, removed, resized while hosts use their subsystem. */
+/* Namespaces: bdevs with an nsid and identifiers, which are added, removed and resized while hosts use the subsystem.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static bool ns_id_is_zero(const void *bytes, size_t len)
 	return true;
 }
 
-/* The most that one command may transfer; the transport may allow less. Nothing of ours has a smaller limit. */
+/* The bytes that one command may transfer: namespaces do not limit them, but the transport does. */
 #define NO_TRANSFER_LIMIT UINT32_MAX
 
 static int ns_open(struct nvmf_ns *ns, const char *bdev_name_)
@@ -83,7 +84,7 @@ static int ns_open(struct nvmf_ns *ns, const char *bdev_name_)
 	return rc;
 }
 
-/* What was left to the defaults. Hosts must be able to tell namespaces apart by one of the three names. */
+/* Fills in identifiers that the options leave out. Hosts tell namespaces apart by one of the three. */
 static void ns_name(struct nvmf_ns *ns)
 {
 	if (ns_id_is_zero(ns->opts.uuid, sizeof(ns->opts.uuid))) {
@@ -221,7 +222,7 @@ void nvmf_ns_free(struct nvmf_ns *ns)
 	free(ns);
 }
 
-/* No command of it is under way. */
+/* No command of the namespace is under way. */
 static int ns_remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
 	struct nvmf_ns *ns = s->ns[op->nsid - 1];
@@ -272,7 +273,7 @@ static void ns_visibility_changed(struct nvmf_ns *ns, const char *hostnqn)
 
 	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
 		if (strcmp(ctrlr->hostnqn, hostnqn) == 0) {
-			/* The event goes to those that see it before or after. */
+			/* so that the event below goes to this host in either case */
 			nvmf_ctrlr_set_visible(ctrlr, ns->nsid, true);
 		}
 	}
@@ -306,7 +307,7 @@ int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hos
 	if (ns == NULL) {
 		return -ENOENT;
 	}
-	strncpy(nqn, hostnqn, NVMF_NQN_MAX); /* hostnqn may be the list's own */
+	strncpy(nqn, hostnqn, NVMF_NQN_MAX); /* hostnqn may be the list entry's own memory */
 	nqn[NVMF_NQN_MAX] = 0;
 	int rc = nvmf_hosts_remove(&ns->hosts, hostnqn);
 	if (rc == 0) {

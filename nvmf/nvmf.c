@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The room as the daemon starts and stops it, and its notices. */
+/* What the appliance starts and stops, and notices. */
 #include <stdarg.h>
 #include <stdio.h>
 #include "nvmf/internal.h"
@@ -28,11 +28,11 @@ int nvmf_init(void)
 	return rc != 0 ? rc : nvmf_tgt_start(tgt);
 }
 
-/* ---- Stopping: one target after the other ---- */
+/* ---- Stopping: all targets, one after the other ---- */
 
 static void (*fini_done)(void *arg);
 static void *fini_arg;
-static bool fini_waits; /* for a target that somebody else has asked to stop, and will destroy */
+static bool fini_waits; /* until a target is destroyed that another caller is stopping */
 
 static void fini_stop_next_tgt(void);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vendor specific commands, handed to the NVMe controller under a namespace. Only those that the operator has listed
- * for the namespace; the direction of the data is what the opcode says, its length what the host has described, and the
- * bdev module sees to it that the controller moves no more than that.
+/* Vendor specific commands: they are passed to the NVMe controller under a namespace, if the operator has listed their
+ * opcodes for the namespace. The opcode tells the direction of the data, the data pointer of the host its length, and
+ * the bdev module makes sure that the controller transfers no more than that.
  *
- * I/O commands run like others. Admin commands go by way of the control thread, which knows whether the host's
- * controller is ready, and back; they do not wait for a namespace that is paused. */
+ * I/O commands are carried out like others. Admin commands travel to the control thread, which knows whether the host's
+ * controller is ready, and back; they do not wait while the namespace is paused. */
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
-/* An opcode's data goes both ways (Base 3.3.3.1): nobody's buffers can do that. */
+/* The data of the opcode are transferred in both directions (Base 3.3.3.1), which no transport supports. */
 #define BOTH_WAYS 3
 
 bool nvmf_passthru_can_list(uint8_t opcode, bool admin)
@@ -93,7 +93,7 @@ void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 
 /* ---- Admin commands ---- */
 
-/* How many namespaces list the opcode; *found is one of them. */
+/* Counts the namespaces that list the opcode; *found is one of them. */
 static uint32_t passthru_count_listing(const struct nvmf_request *req, struct nvmf_ns_view **found)
 {
 	const struct nvmf_subsystem_view *view = req->qpair->view;
@@ -115,7 +115,7 @@ static struct nvmf_ns_view *passthru_find_ns(const struct nvmf_request *req, uin
 	uint32_t listing = passthru_count_listing(req, &nsv);
 
 	if (listing == 0 ||
-	    (nsid == 0 && listing != 1)) { /* a command of no namespace is for the only one that lists it */
+	    (nsid == 0 && listing != 1)) { /* a command without an nsid is for the only namespace that lists it */
 		*status = NVME_ST_DNR(GENERIC, INVALID_OPCODE);
 		return NULL;
 	}

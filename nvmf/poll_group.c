@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A poll group: a thread on one lcore with its share of the queue pairs, of every transport. */
+/* Poll groups: each is a thread on one lcore that serves a share of the queue pairs of every transport. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ static void group_fini_on_group(void *arg)
 {
 	struct nvmf_poll_group *group = arg;
 
-	/* What was posted before this call has run: the last of it freed the queue pairs. */
+	/* Messages that were posted before this call have run; the last of them freed the queue pairs. */
 	assert(TAILQ_EMPTY(&group->qpairs));
 	USDT(nvmf_destroy_poll_group, thread_id(thread_current()));
 	while (!TAILQ_EMPTY(&group->tgroups)) {

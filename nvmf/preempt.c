@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preempt and Abort (Base 8.1.22.7): what the preempted hosts have under way on the namespace is aborted, one command
- * after the other, group after group, with the message and the bdev_io of the command that asks for it. The namespace
- * is being paused meanwhile, so nothing comes after it. */
+/* Preempt and Abort (Base 8.1.22.7): aborts the commands of the preempted hosts on the namespace, one after the other,
+ * in one group after the other. It uses the thread message and the bdev_io of the command that asks for it. The
+ * namespace is being paused in the meantime, so that no further commands begin. */
 #include <string.h>
 #include "nvmf/internal.h"
 
@@ -16,7 +16,8 @@ static bool preempt_is_victim(const struct nvmf_preempt *p, const struct nvmf_qp
 	return false;
 }
 
-/* One that has been asked for already is where preempted ones are, so it is not found again. */
+/* The next command to be aborted; NULL: there are no more. A command that the bdev has already been asked to abort is
+ * in NVMF_REQUEST_PREEMPTED, so it is not found again. */
 static struct nvmf_request *preempt_next_victim(const struct nvmf_preempt *p, const struct nvmf_ns_view *nsv)
 {
 	struct nvmf_qpair *qpair;

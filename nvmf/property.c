@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Property Get and Set: the registers that a fabrics controller has (Base 3.1.3, 6.5, 6.6). Control thread. */
+/* Property Get and Set: the properties of a fabrics controller (Base 3.1.3, 6.5, 6.6). Control thread. */
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 

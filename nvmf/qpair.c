@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a queue pair on its poll group. Its controller, on the control thread, learns of its end in two steps
- * (closing, gone) and answers the second, so that neither side ever holds a pointer to what the other has freed:
+/* The life of a queue pair on its poll group. The control thread is told of its end in two steps: it is closing, then
+ * it is gone. The queue pair is freed after the control thread has answered the second, so that neither thread holds a
+ * pointer to freed memory:
  *
  *     control thread                     poll group
  *     nvmf_qpair_accept             ->   qpair_add_on_group: ops->qpair_add
@@ -52,7 +53,8 @@ static void qpair_connect_timeout(void *arg)
 	struct nvmf_qpair *qpair = arg;
 	uint64_t timeout_us = qpair->group->tgt->connect_timeout_us;
 
-	if (thread_timer_was_absent(&qpair->connect_timer, timeout_us)) { /* it may lie in the receive queue */
+	if (thread_timer_was_absent(&qpair->connect_timer,
+				    timeout_us)) { /* the Connect command may be in the receive queue */
 		thread_timer_start(&qpair->connect_timer, timeout_us);
 		return;
 	}
@@ -145,7 +147,8 @@ void nvmf_qpair_connected(struct nvmf_qpair *qpair)
 
 /* ---- Going ---- */
 
-/* A host that goes shuts its controller down first; one whose admin queue ends before that is lost. */
+/* A host that disconnects on purpose shuts its controller down first. If its admin queue ends before that, the host is
+ * lost. */
 static bool qpair_host_is_lost(const struct nvmf_qpair *qpair)
 {
 	return qpair->linked && qpair->ctl_qid == 0 && qpair->ctl_ctrlr->state == NVMF_CTRLR_READY;
@@ -169,8 +172,8 @@ static void qpair_closing_on_control(struct thread_msg *msg)
 	nvmf_ctrlr_qpair_closing(qpair);
 }
 
-/* What waits for the other half of a fused pair, which will not come. Each time from the start: the end of one may end
- * others. */
+/* Finishes the commands that wait for the other command of a fused pair, which will not come any more. The search
+ * starts again after each, because finishing one may finish others. */
 static void qpair_drain_fused(struct nvmf_qpair *qpair)
 {
 	struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);

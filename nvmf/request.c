@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A request from its arrival to its response, on its poll group's thread. What it does is in io.c and admin.c. */
+/* A request from its arrival to its response, on its poll group's thread. Commands are carried out in io.c and admin.c.
+ */
 #include <string.h>
 #include "nvmf/internal.h"
 #include "util/iov.h"
@@ -30,7 +31,7 @@ static void request_reset(struct nvmf_request *req, uint64_t now)
 	req->where_ticks = now;
 }
 
-/* The host has taken one more place of the submission queue. */
+/* The host has used one more entry of the submission queue. */
 static void qpair_consume_sqe(struct nvmf_qpair *qpair, uint64_t now)
 {
 	atomic_store_explicit(&qpair->last_command_ticks, now, memory_order_relaxed);
@@ -39,7 +40,7 @@ static void qpair_consume_sqe(struct nvmf_qpair *qpair, uint64_t now)
 	}
 }
 
-/* The last command was the first half of a fused pair, and this one is not its second. */
+/* The command before this one was the first of a fused pair, and this one is not the second: fails the first. */
 static void qpair_drop_fused_first(struct nvmf_qpair *qpair)
 {
 	struct nvmf_request *first = qpair->fused_first;
@@ -55,7 +56,7 @@ static void qpair_drop_fused_first(struct nvmf_qpair *qpair)
 	}
 }
 
-/* Fused commands are adjacent, the first first (Base 3.4.2). Pairs them as they arrive. */
+/* The two commands of a fused pair are adjacent, the first one first (Base 3.4.2). Pairs them as they arrive. */
 static uint16_t request_fuse(struct nvmf_qpair *qpair, struct nvmf_request *req)
 {
 	req->fuse = req->sqe->flags & NVME_CMD_FLAGS_FUSE_MASK;
@@ -141,7 +142,7 @@ void nvmf_request_exec(struct nvmf_request *req)
 	}
 }
 
-/* Commands that were given up with their queue, or by the host's wish, are no errors worth a log entry. */
+/* Commands that were aborted with their queue or by the host are not errors that the host has to look up. */
 static bool request_status_is_logged(uint16_t status)
 {
 	uint16_t code = status & ~NVME_SC_DNR;
@@ -149,7 +150,7 @@ static bool request_status_is_logged(uint16_t status)
 	return code != NVME_ST(GENERIC, ABORT_QUEUE) && code != NVME_ST(GENERIC, ABORT_REQ);
 }
 
-/* What an error brings about beyond its status; the status that the host sees. */
+/* Does what the error of a command requires, and returns the status that the host gets. */
 static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_qpair *qpair = req->qpair;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Reservation Register, Acquire and Release do: Base 7.2 to 7.5 and 8.19. */
+/* What Reservation Register, Acquire and Release change: Base 7.2 to 7.5 and 8.19. */
 #include <string.h>
 #include "nvmf/resv.h"
 
@@ -24,7 +24,7 @@ static bool resv_all_hold(uint8_t type)
 	return type == NVME_RESERVATION_RTYPE_WEAR || type == NVME_RESERVATION_RTYPE_EAAR;
 }
 
-/* Whether registrants may do more than other hosts: they want to know when that ends. */
+/* Whether registrants have more access than other hosts: then they are notified when the reservation ends. */
 static bool resv_is_shared_by_registrants(uint8_t type)
 {
 	return type >= NVME_RESERVATION_RTYPE_WERO;
@@ -73,7 +73,7 @@ static uint16_t registrant_add(struct nvmf_resv *r, const uint8_t *hostid, uint6
 	return NVME_ST_SUCCESS;
 }
 
-/* A reservation does not outlive its last holder. */
+/* A reservation ends with its last holder. */
 static void resv_unregister(struct nvmf_resv *r, unsigned me, struct nvmf_resv_notices *notices)
 {
 	bool releases = resv_all_hold(r->type) ? r->num_registrants == 1 : nvmf_resv_holds(r, me);
@@ -145,8 +145,8 @@ static uint16_t resv_acquire(struct nvmf_resv *r, unsigned me, uint8_t type)
 	return NVME_ST_SUCCESS;
 }
 
-/* Removes the other registrants with a key, or all others: where we are afterwards. The one who preempts keeps its own
- * registration, whatever its key. */
+/* Removes the other registrants with a key, or all others. Returns the index of `me` afterwards: the host that preempts
+ * stays registered, whatever its key is. */
 static unsigned registrants_remove_others(struct nvmf_resv *r, unsigned me, bool all, uint64_t key,
 					  struct nvmf_resv_notices *notices)
 {
@@ -171,8 +171,8 @@ static bool registrant_key_is_known(const struct nvmf_resv *r, uint64_t key)
 	return false;
 }
 
-/* A new reservation in place of the old one; who is still registered learns that the old one has ended. */
-static void registrant_replace_key(struct nvmf_resv *r, unsigned me, uint8_t type, struct nvmf_resv_notices *notices)
+/* Replaces the reservation; the remaining registrants are notified that the old one has ended. */
+static void resv_replace(struct nvmf_resv *r, unsigned me, uint8_t type, struct nvmf_resv_notices *notices)
 {
 	if (r->type != type) {
 		resv_notify_others(r, me, notices, NVME_RESV_NOTIFY_RNLPT_RESERVATION_RELEASED);
@@ -198,7 +198,7 @@ static uint16_t resv_preempt(struct nvmf_resv *r, unsigned me, const struct nvmf
 	}
 	me = registrants_remove_others(r, me, everybody, cmd->prkey, notices);
 	if (everybody || from_holder) {
-		registrant_replace_key(r, me, cmd->type, notices);
+		resv_replace(r, me, cmd->type, notices);
 	}
 	r->generation++;
 	return NVME_ST_SUCCESS;
@@ -263,7 +263,7 @@ uint16_t nvmf_resv_release(struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID
 
 /* ---- Looking ---- */
 
-/* NVM 2.1.1: what each type leaves to those who do not hold it. */
+/* NVM 2.1.1: the access that each type leaves to hosts that do not hold the reservation. */
 bool nvmf_resv_conflicts(const struct nvmf_resv *r, const uint8_t hostid[NVMF_HOSTID_SIZE], bool writes)
 {
 	bool exclusive = r->type == NVME_RESERVATION_RTYPE_EA || r->type == NVME_RESERVATION_RTYPE_EARO ||

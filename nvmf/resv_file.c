@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a namespace's reservation: lines that can be read, in one order and one spelling only, so that anything
- * else is an error. The last line tells that none is missing.
+/* The file of a namespace's reservation: text lines in one order and one spelling, so that everything else is an error.
+ * The last line shows that none is missing.
  *
  *     varve-reservation 1
  *     namespace 11111111222233334444555555555555
@@ -119,7 +119,7 @@ static bool resv_file_is_registered(const struct nvmf_resv *r, const uint8_t *ho
 	return false;
 }
 
-/* What is behind "registrant ". */
+/* The rest of a line after "registrant ". */
 static bool resv_file_take_registrant(struct text *t, struct nvmf_resv *r, unsigned *holders)
 {
 	struct nvmf_registrant new = {0};
@@ -141,7 +141,7 @@ static bool resv_file_take_registrant(struct text *t, struct nvmf_resv *r, unsig
 	return resv_file_take(t, "\n");
 }
 
-/* All hold it, one does, or there is nothing to hold. */
+/* Whether the number of holders fits the type: all registrants, one, or none. */
 static bool resv_file_holders_are_good(const struct nvmf_resv *r, unsigned holders)
 {
 	if (r->type == 0) {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reservation commands of hosts: they arrive as I/O commands and are carried out here, on the control thread, one after
- * the other per namespace. A change is on the disk, if it is to survive there, and in every group's view before its
- * command ends. */
+/* Reservation commands of hosts. They arrive as I/O commands and are carried out on the control thread, one after the
+ * other for each namespace. A command ends after its change is in every group's view, and on the disk if it has to
+ * survive a restart. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
-/* A namespace's; made with the first command. */
+/* The reservations of a namespace; made for its first reservation command. */
 struct nvmf_ns_resv {
-	struct nvmf_ns *ns; /* NULL: it is gone, and we with the command under way */
+	struct nvmf_ns *ns; /* NULL: it was removed; this is freed after the command under way */
 	struct nvmf_resv state;
-	struct nvmf_resv *published; /* what groups look at; NULL: not reserved */
+	struct nvmf_resv *published; /* the copy that groups read; NULL: not reserved */
 	STAILQ_HEAD(, nvmf_request) waiting;
 	bool draining_list;
-	/* The command under way, what it makes of the state, and whom that concerns. */
+	/* The command under way, the state that it will lead to, and the hosts to be notified. */
 	struct nvmf_request *running;
 	bool aborts;
 	struct nvmf_resv next;
@@ -58,7 +58,7 @@ static bool resv_notice_is_masked(const struct nvmf_ctrlr *ctrlr, uint32_t nsid,
 	return ctrlr->resv_mask != NULL && (ctrlr->resv_mask[nsid - 1] >> what & 1) != 0;
 }
 
-/* The oldest goes when there is no room: the host can tell by the count. */
+/* If there is no room, the oldest notice is dropped; the host notices by the count. */
 static void resv_queue_notice(struct nvmf_ctrlr *ctrlr, uint32_t nsid, uint8_t what)
 {
 	struct nvmf_resv_log *log = &ctrlr->resv_log;
@@ -116,8 +116,8 @@ void nvmf_resv_log_pop(struct nvmf_ctrlr *ctrlr)
 
 static void resv_ns_run_waiting(struct nvmf_ns_resv *rn);
 
-/* Set Features, Reservation Persistence of all namespaces: one after the other. Each comes from the loop, so that the
- * stack does not grow with their number. */
+/* Set Features, Reservation Persistence of all namespaces, one after the other. Each continues from the event loop, so
+ * that the stack does not grow with their number. */
 static void resv_persist_next(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
@@ -177,17 +177,17 @@ static void resv_ns_publish(struct nvmf_ns_resv *rn)
 	if (rn->ns->subsystem->views_open) {
 		nvmf_views_update_ns(rn->ns->subsystem, rn->ns);
 	}
-	free(old); /* no group has it any more */
+	free(old); /* no group uses it any more */
 	resv_notify_hosts(rn->ns, &rn->notices);
 }
 
-/* A change has to be on the disk. */
+/* Whether the change has to be on the disk before the command ends. */
 static bool resv_ns_is_persistent(const struct nvmf_ns_resv *rn)
 {
 	return rn->ns->ptpl_file != NULL && (rn->state.ptpl || rn->next.ptpl);
 }
 
-/* ---- Preempt and Abort: nothing that its victims began is under way when it ends ---- */
+/* ---- Preempt and Abort: it ends after all commands of the preempted hosts have ended ---- */
 
 static int resv_ns_publish_drained(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
@@ -208,7 +208,8 @@ static void resv_ns_not_done(void *arg, int status)
 		       NVMF_WHERE_NOWHERE);
 }
 
-/* Its aborts are over, and its change is made or has failed: then the file says again what holds. */
+/* When the aborts are over and the change is made or has failed. If it has failed, the file has to be written once
+ * more, with the state that still holds. */
 static void resv_ns_preempt_check(struct nvmf_ns_resv *rn)
 {
 	if (rn->aborting || !rn->drained) {
@@ -277,8 +278,8 @@ static void resv_ns_not_saved(void *arg, int status)
 	}
 }
 
-/* What could not be made to last may be in the file nevertheless, if the folder was the trouble: then that says again
- * what holds. */
+/* If the folder could not be synced, the file may contain the new state although saving it has failed: then the file is
+ * written once more, with the state that still holds. */
 static void resv_ns_saved(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
@@ -306,7 +307,7 @@ static bool resv_ns_prepare_published(struct nvmf_ns_resv *rn)
 	return true;
 }
 
-/* rn->next is what the state is to become. */
+/* Makes rn->next the state. */
 static void resv_ns_apply(struct nvmf_ns_resv *rn)
 {
 	if (nvmf_resv_equal(&rn->next, &rn->state)) {
@@ -406,7 +407,7 @@ static void resv_ns_run(struct nvmf_ns_resv *rn, struct nvmf_request *req)
 	}
 }
 
-/* Commands that end at once come back here from resv_ns_finish(): one loop takes them all. */
+/* Runs the waiting commands. resv_ns_finish() calls this too: a command that ends at once returns to this loop. */
 static void resv_ns_run_waiting(struct nvmf_ns_resv *rn)
 {
 	if (rn->draining_list) {
@@ -483,7 +484,7 @@ void nvmf_resv_release_run(struct nvmf_request *req)
 	resv_queue_change(req, resv_ns_run_release);
 }
 
-/* ---- Report: Base 7.5.1; a registrant's controllers are made as they connect, so none has an id ---- */
+/* ---- Report (Base 7.5.1): controllers are made when hosts connect, so registrants have the id FFFFh ---- */
 
 static void resv_report_answer(struct nvmf_request *req, const struct nvmf_ns *ns)
 {
@@ -534,7 +535,7 @@ uint16_t nvmf_resv_report_length(const struct nvmf_request *req, uint64_t *bytes
 	return status;
 }
 
-/* ---- With the namespace ---- */
+/* ---- The life of a namespace ---- */
 
 static const struct nvmf_ns *resv_find_clashing_ns(const struct nvmf_subsystem *s, const char *path)
 {
@@ -561,8 +562,8 @@ static const struct nvmf_ns *resv_find_clashing_ns_anywhere(const char *path)
 	return ns;
 }
 
-/* A Set Features does not keep a namespace from being removed. What it has on its way to the disk is not what a new one
- * would read. */
+/* Whether another namespace uses the file, or a removed one: a Set Features under way does not keep a namespace from
+ * being removed, and a new namespace would read the file before it is written. */
 static bool resv_file_is_in_use(const char *path)
 {
 	const struct nvmf_ns *ns = resv_find_clashing_ns_anywhere(path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a namespace's reservation, on its way to the disk and back. A new text never takes the place of the old
- * one before it is on the disk as a whole. */
+/* Reads and writes the file of a namespace's reservation. A new text replaces the old one only after it is completely
+ * on the disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -13,7 +13,7 @@
 #include "nvmf/internal.h"
 #include "thread/worker.h"
 
-/* The folder that a file is in. */
+/* The folder of a file. */
 static void resv_path_folder(const char *path, char folder[PATH_MAX])
 {
 	char copy[PATH_MAX];
@@ -24,11 +24,11 @@ static void resv_path_folder(const char *path, char folder[PATH_MAX])
 
 /* ---- Names ---- */
 
-/* A new text is in a file of this name until it is on the disk. */
+/* The suffix of the temporary file that a new text is written to. */
 static const char new_suffix[] = ".new";
 
-/* The same for all paths of a file, whatever links and dots are in its folder's. A folder that is not there is what it
- * is called. */
+/* The canonical path of a file, the same for all paths that lead to it through links and dots in its folder. If the
+ * folder does not exist: the path as it is given. */
 static void resv_path_real(const char *path, char name[PATH_MAX])
 {
 	const char *base = strrchr(path, '/') + 1;
@@ -42,7 +42,7 @@ static void resv_path_real(const char *path, char name[PATH_MAX])
 	}
 }
 
-/* Whether b is what a new text of a is called. */
+/* Whether b is the temporary file of a. */
 static bool resv_path_is_new_of(const char *a, const char *b)
 {
 	size_t len = strlen(a);
@@ -59,10 +59,10 @@ bool nvmf_resv_files_clash(const char *path, const char *other)
 	return strcmp(a, b) == 0 || resv_path_is_new_of(a, b) || resv_path_is_new_of(b, a);
 }
 
-/* ---- Reading: once, when the namespace is made ---- */
+/* ---- Reading: once, when the namespace is added ---- */
 
-/* The text, at most NVMF_RESV_FILE_MAX + 1 bytes of it: how many, or a negative errno. Never waits for what is no
- * file. */
+/* Reads the text, at most NVMF_RESV_FILE_MAX + 1 bytes. Returns how many, or a negative errno. Does not block if the
+ * path names something other than a file. */
 static ssize_t resv_read_text(const char *path, char *text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -129,13 +129,13 @@ int nvmf_resv_load(const char *path, const uint8_t uuid[16], struct nvmf_resv *r
 	} else if (rc != 0) {
 		log_error("ptpl_file %s is of another namespace (the uuid differs)", path);
 	}
-	if (!r->ptpl) { /* was switched off: nothing to be kept */
+	if (!r->ptpl) { /* persistence was disabled: nothing has been kept */
 		*r = (struct nvmf_resv){0};
 	}
 	return rc;
 }
 
-/* ---- Writing: in a thread of its own, for disks take their time ---- */
+/* ---- Writing: on a worker thread, because disks are slow ---- */
 
 struct nvmf_resv_save {
 	struct worker_job job;
@@ -148,7 +148,7 @@ struct nvmf_resv_save {
 	char text[NVMF_RESV_FILE_MAX];
 };
 
-static TAILQ_HEAD(, nvmf_resv_save) saves = TAILQ_HEAD_INITIALIZER(saves); /* under way; the control thread's */
+static TAILQ_HEAD(, nvmf_resv_save) saves = TAILQ_HEAD_INITIALIZER(saves); /* under way; control thread */
 
 bool nvmf_resv_is_being_saved(const char *path)
 {
@@ -175,8 +175,8 @@ static int resv_write_all(int fd, const char *text, size_t len)
 	return 0;
 }
 
-/* What has the name is of a save that a crash has ended, or somebody else's, who could go on writing to it: it is not
- * written to. */
+/* Makes the temporary file anew. An old one, left over from a crash or made by another program, is removed and never
+ * written to, because that program could go on writing to it. */
 static int resv_write_new(const char *path, const char *text, size_t len)
 {
 	unlink(path);
@@ -195,7 +195,7 @@ static int resv_write_new(const char *path, const char *text, size_t len)
 	return rc;
 }
 
-/* The new name is on the disk when the folder is. */
+/* The new name is on the disk once the folder is synced. */
 static int resv_sync_folder(const char *path)
 {
 	char folder[PATH_MAX];

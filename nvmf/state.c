@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The names of states and address families, and when two addresses are the same. */
+/* Names of states and of address families, and the comparison of addresses. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

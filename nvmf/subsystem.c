@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Subsystems: making and freeing them, and what can be asked about them. */
+/* Subsystems: making and freeing them, and reading their properties. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -183,7 +183,7 @@ static void subsystem_destroy_stopped(void *arg, int status)
 	struct nvmf_subsystem *s = arg;
 	nvmf_done_fn done = s->destroy_done;
 
-	if (status != 0) { /* no memory to stop it: it goes on as it was */
+	if (status != 0) { /* no memory to stop it: nothing has changed */
 		s->destroy_done = NULL;
 		done(s->destroy_arg, status);
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Changes of a subsystem's state, and of what it contains while hosts use it. Each is an operation in the subsystem's
- * queue; one is under way at a time. The round trips to the groups are calls; only two things are waited for
- * without blocking: commands that are under way when a view is paused, and controllers that are to go. */
+/* Changes of a subsystem's state, and of its namespaces while hosts use it. Each is an operation in the subsystem's
+ * queue; one is carried out at a time. Poll groups are changed by calls. Two things are waited for without blocking the
+ * control thread: commands under way when a view is paused, and controllers that are being destroyed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void op_finish(struct nvmf_subsystem *s, int status)
 
 /* ---- Views ---- */
 
-/* below: the namespaces that are in them. */
+/* Frees the views, which have the namespaces with an index less than `below`. */
 static void subsystem_drop_views(struct nvmf_subsystem *s, uint32_t below)
 {
 	for (uint32_t i = 0; i < below; i++) {
@@ -86,7 +86,7 @@ int nvmf_subsystem_open_views(struct nvmf_subsystem *s)
 	}
 	nvmf_views_activate(s);
 	s->views_open = true;
-	if (s->state == NVMF_SUBSYSTEM_PAUSED) { /* before there were groups */
+	if (s->state == NVMF_SUBSYSTEM_PAUSED) { /* it was paused before there were groups */
 		nvmf_views_pause(s, s->paused_nsid);
 	}
 	return 0;
@@ -158,7 +158,7 @@ static void op_resume_begin(struct nvmf_subsystem *s)
 	op_finish(s, 0);
 }
 
-/* Paused for a change that was asked for, or until somebody resumes. */
+/* The subsystem is paused: carries out the change that asked for it, or stays paused until it is resumed. */
 static void op_paused(struct nvmf_subsystem *s)
 {
 	int rc = 0;
@@ -191,8 +191,8 @@ void nvmf_subsystem_view_drained(struct nvmf_subsystem *s)
 	}
 }
 
-/* One host's wish may not stop the others for ever because a bdev does not end an I/O. Groups that have drained
- * meanwhile say so once more; the others never will. */
+/* The timeout of a pause for a host's command: a bdev that does not end an I/O must not stop the other hosts for ever.
+ * Messages of views that have drained before this may still arrive; the other views will send none. */
 static void op_drain_timeout(void *arg)
 {
 	struct nvmf_subsystem *s = arg;
@@ -230,7 +230,7 @@ static void op_stop_check(struct nvmf_subsystem *s)
 	op_finish(s, 0);
 }
 
-/* Their commands keep the connections that are to go. */
+/* Drops the changes that hosts wait for: the commands that asked for them would keep their connections open. */
 static void subsystem_drop_host_ops(struct nvmf_subsystem *s)
 {
 	struct nvmf_op *op, *next;
@@ -262,7 +262,7 @@ static void op_stop_begin(struct nvmf_subsystem *s)
 	op_stop_check(s);
 }
 
-/* A change that a pause of something else does not cover waits until that is resumed. */
+/* While another namespace is paused by a user, a change waits until the subsystem is resumed. */
 static bool op_can_run(const struct nvmf_subsystem *s, const struct nvmf_op *op)
 {
 	return op->kind != NVMF_OP_CHANGE || s->state != NVMF_SUBSYSTEM_PAUSED || op->nsid == 0 ||
@@ -353,7 +353,7 @@ void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 						.for_host = true});
 }
 
-/* ---- Controllers that are to go ---- */
+/* ---- Waiting for controllers to be destroyed ---- */
 
 static bool ctrlr_waiter_is_done(const struct nvmf_subsystem *s, const struct nvmf_ctrlr_waiter *w)
 {

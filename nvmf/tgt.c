@@ -117,7 +117,7 @@ static int tgt_create_groups(struct nvmf_tgt *tgt)
 	return TAILQ_EMPTY(&tgt->groups) ? -ENODEV : 0;
 }
 
-/* Without it hosts find nothing, but those that know where to go are served. */
+/* If it fails, hosts cannot discover subsystems, but they can connect to those they know. */
 static void tgt_discovery_started(void *arg, int status)
 {
 	struct nvmf_tgt *tgt = arg;
@@ -127,7 +127,7 @@ static void tgt_discovery_started(void *arg, int status)
 	}
 }
 
-/* Subsystems that were started before there were groups. */
+/* Makes the views of subsystems that were started before there were poll groups. */
 static int tgt_start_subsystems(struct nvmf_tgt *tgt)
 {
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
@@ -162,14 +162,14 @@ int nvmf_tgt_start(struct nvmf_tgt *tgt)
 
 static void tgt_stop_finish(struct thread_msg *msg);
 
-/* All subsystems are stopped and all queue pairs gone: what is left is done by calls. */
+/* Ends the stop when all subsystems are stopped and all queue pairs gone; the rest needs no waiting. */
 static void tgt_stop_step(struct nvmf_tgt *tgt)
 {
 	if (tgt->state != NVMF_TGT_STOP_SUBSYSTEMS || tgt->stopping_subsystems != 0 || tgt->num_qpairs != 0) {
 		return;
 	}
 	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);
-	/* From the loop, where no caller is left that looks at a subsystem. */
+	/* From the event loop, where no caller is left that uses a subsystem. */
 	thread_post(thread_control(), &tgt->stop_msg, tgt_stop_finish);
 }
 
@@ -220,7 +220,7 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	tgt->stop_done = done;
 	tgt->stop_arg = arg;
 	tgt_set_state(tgt, NVMF_TGT_STOP_SUBSYSTEMS);
-	tgt->stopping_subsystems = 1; /* ours, until all have been asked */
+	tgt->stopping_subsystems = 1; /* this function's own, until all subsystems have been asked to stop */
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		struct nvmf_op *op = s->stop_op;
 		s->stop_op = NULL;

@@ -242,42 +242,44 @@ static inline bool nvmf_qpair_is_admin(const struct nvmf_qpair *qpair)
 
 /* ---- Requests ---- */
 
-/* Who has a request that the transport has passed on. */
+/* Who has a request. */
 enum nvmf_request_where {
-	NVMF_REQUEST_TRANSPORT = 0, /* nobody: the transport has it */
-	NVMF_REQUEST_PAUSED,        /* its namespace is paused */
-	NVMF_REQUEST_FUSED,         /* waits for the other half of a fused pair */
+	NVMF_REQUEST_TRANSPORT = 0, /* the transport: it waits for a buffer, or for data or the response to be sent */
+	NVMF_REQUEST_PAUSED,        /* the view's queue: its namespace is paused */
+	NVMF_REQUEST_FUSED,         /* nobody: it waits for the other command of a fused pair */
 	NVMF_REQUEST_CONTROL,       /* the control thread */
-	NVMF_REQUEST_HELD,          /* an Asynchronous Event Request, waiting for an event */
-	NVMF_REQUEST_BDEV,
-	NVMF_REQUEST_PREEMPTED, /* still the bdev, which has been asked to abort it for another host's Preempt and Abort
-				 */
+	NVMF_REQUEST_HELD,          /* the control thread: an Asynchronous Event Request that waits for an event */
+	NVMF_REQUEST_BDEV,          /* the bdev */
+	NVMF_REQUEST_PREEMPTED, /* the bdev, which has been asked to abort it for a Preempt and Abort of another host */
 	NVMF_REQUEST_WHERES,
 };
 
-/* A command. The transport's request ends with it, in zeroed memory aligned to 64 bytes, nvmf_request_size()
- * bytes long. For the trace its address is the object id (the parent that bdev I/O names). */
+/* A command. The transport's own request ends with this struct, of which nvmf_request_size() bytes are needed, in
+ * zeroed memory aligned to 64 bytes. Its address is its object id in the trace, and the parent of its bdev I/O there.
+ *
+ * The poll group's thread has it, or, from thread_post() to the answer, the control thread. Each field has one meaning;
+ * those of one kind of command say of which. */
 struct nvmf_request {
-	/* Set by the transport for every capsule, and left alone until the request is idle again. */
+	/* Set by the transport for every capsule, and not changed until the request is idle again. */
 	struct nvmf_qpair *qpair;
 	const struct nvme_sqe *sqe; /* the 64 bytes of the command */
-	const void *icd;            /* data behind it in the capsule; stays in place */
+	const void *icd;            /* the data after it in the capsule; they stay in place */
 	uint32_t icd_len;
 	/* Filled in by nvmf_request_start(). */
 	uint32_t length;    /* bytes to transfer; 0: none */
 	uint8_t xfer;       /* enum nvme_data_tfr: NVME_DATA_TFR_HOST_TO_CTRL, _CTRL_TO_HOST, or none */
-	bool reserved_lane; /* must not wait for ordinary buffers: Connect, Keep Alive, Abort, properties */
+	bool reserved_lane; /* its buffer comes from the reserved lane: Connect, Keep Alive, Abort, properties */
 	bool zcopy;         /* iov is a zero-copy buffer */
 	/* Private. */
 	uint8_t where;       /* enum nvmf_request_where */
 	uint8_t fuse;        /* enum nvme_fuse */
-	uint8_t fuse_failed; /* status code that it is to fail with, its other half having failed; or 0 */
-	bool counted;        /* in its namespace view's outstanding */
-	bool before_data;    /* PAUSED: its data have not been fetched yet */
-	/* The data: points to the transport's array (at least one entry). Filled in by the transport before
-	 * exec, or by us for data that came in the capsule or are in a zero-copy buffer. */
+	uint8_t fuse_failed; /* the status code to fail with, because the other command of the pair has failed; or 0 */
+	bool counted;        /* it counts in ns_view->outstanding */
+	bool before_data;    /* PAUSED: its data have not been received yet */
+	/* The data buffers, in an array of the transport of at least one entry. The transport fills them in before
+	 * nvmf_request_exec(); the target does for data in the capsule and in a zero-copy buffer. */
 	struct iovec *iov;
-	struct nvmf_ns_view *ns_view; /* private */
+	struct nvmf_ns_view *ns_view; /* private: its namespace, once it is under way */
 	uint16_t iovcnt;
 	bool zcopy_open;         /* private: a zero-copy buffer, and its I/O has not been submitted */
 	bool flushing;           /* private: its blocks are written, and the bdev is being flushed (FUA) */
@@ -285,22 +287,24 @@ struct nvmf_request {
 	uint16_t error_location; /* private: the place of the bad field, for the error log (NVMF_WHERE...) */
 
 	/* Second line. */
-	struct nvme_cqe cqe;             /* the response; valid from request_complete on */
-	struct nvmf_request *fuse_peer;  /* private */
-	uint64_t start_ticks;            /* arrival */
-	uint64_t where_ticks;            /* since when `where` */
-	STAILQ_ENTRY(nvmf_request) link; /* private: the list it waits in: PAUSED: its view's; CONTROL: reservations */
-	struct thread_msg msg;           /* private */
+	struct nvme_cqe cqe;            /* the response; valid from request_complete on */
+	struct nvmf_request *fuse_peer; /* private: the other command of a fused pair, or NULL */
+	uint64_t start_ticks;           /* arrival */
+	uint64_t where_ticks;           /* since when `where` holds; not for TRANSPORT */
+	/* The one queue it waits in. TRANSPORT: for a buffer; PAUSED: the view's; CONTROL: a namespace's reservation
+	 * commands. */
+	STAILQ_ENTRY(nvmf_request) link;
+	struct thread_msg msg; /* private: takes it from one thread to another */
 
 	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
 	struct nvmf_sgl sgl;
-	/* Private: of commands that the control thread carries out. */
+	/* Private: commands that the control thread carries out. */
 	struct nvmf_qpair *abort_qpair; /* Abort: the queue pair of the command to be aborted */
-	/* Reservation commands, and Set Features of their persistence: what makes the change when its turn comes. */
+	/* Reservation commands, and Set Features, Reservation Persistence: makes the change when its turn has come. */
 	uint16_t (*resv_change)(struct nvmf_ns_resv *rn, uint16_t *where);
-	uint32_t persist_nsid;  /* Set Features, Reservation Persistence of all namespaces: the one it is at */
-	uint16_t answer_status; /* on its way back to the poll group: its status */
-	bool authenticated;     /* Authentication Send, Receive: the host has proved who it is */
+	uint32_t persist_nsid;  /* Set Features, Reservation Persistence of all namespaces: the one being changed */
+	uint16_t answer_status; /* on the way from the control thread to the poll group: the status to finish with */
+	bool authenticated;     /* the same way, Authentication Send and Receive: the host has proved who it is */
 
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };
