@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The arena and its heap: whole pages for rings, taken first fit. Who owns what is kept in private memory only. */
+/* The arena and its heap, which gives whole pages to rings, first fit. The list of free pages is in private memory. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include "softverbs/softverbs.h"
 
-#define ARENA_DEFAULT_MB 4096ull /* address space: memory is used by what is touched only */
+#define ARENA_DEFAULT_MB 4096ull /* address space: pages use memory after they were touched */
 #define ARENA_MIN_MB     64ull
 #define ARENA_MAX_MB     65536ull
 
@@ -55,7 +55,7 @@ int sv_arena_create(void)
 	if (map == MAP_FAILED) {
 		goto fail;
 	}
-	/* Rings of a device are no part of a core dump; and the kernel would fill in all of the 4 GiB to write them. */
+	/* Excluded from core dumps, for which the kernel would allocate all of the 4 GiB. */
 	madvise(map, size, MADV_DONTDUMP);
 	*all = (struct hole){.offset = SV_HEAP_OFFSET, .length = size - SV_HEAP_OFFSET};
 	LIST_INSERT_HEAD(&g_holes, all, link);
@@ -134,7 +134,7 @@ void sv_heap_free(void *memory, size_t size)
 	}
 	fresh = malloc(sizeof(*fresh));
 	if (fresh == NULL) {
-		return; /* the pages are lost to the heap, nothing else */
+		return; /* the heap loses these pages, with no other effect */
 	}
 	*fresh = (struct hole){.offset = offset, .length = size};
 	pthread_mutex_lock(&sv.heap_lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous events: a list per device context, and an eventfd that counts what is on it. */
+/* Asynchronous events: a list per device context, and an eventfd that counts the events on it. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ void sv_async_raise(struct ibv_context *context, enum ibv_event_type type, void 
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Where an object counts its events that were got and acknowledged. */
+/* An object's counters of events that the program has got and acknowledged. */
 struct counters {
 	pthread_mutex_t *lock;
 	pthread_cond_t *cond;
@@ -82,12 +82,12 @@ SV_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 		if (e != NULL) {
 			break;
 		}
-		pthread_mutex_unlock(&c->lock); /* its object went in between */
+		pthread_mutex_unlock(&c->lock); /* the object was destroyed meanwhile */
 	}
 	TAILQ_REMOVE(&c->events, e, link);
 	*event = e->ibv;
 	if (counters_of(event, &counters)) {
-		/* Under the context's lock, so that sv_async_forget() misses neither the event nor the count. */
+		/* Under the context's lock, so that sv_async_forget() finds the event either on the list or counted. */
 		pthread_mutex_lock(counters.lock);
 		(*counters.got)++;
 		pthread_mutex_unlock(counters.lock);

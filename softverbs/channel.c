@@ -28,7 +28,7 @@ void sv_eventfd_take(int fd)
 	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) {
 		return;
 	}
-	/* An old kernel; then another reader may win the race, which blocks us until its event is replaced. */
+	/* An old kernel. If another reader is faster, this read blocks until the next event. */
 	if (poll(&p, 1, 0) == 1 && read(fd, &one, sizeof(one)) < 0) {
 		return;
 	}
@@ -96,7 +96,7 @@ void sv_channel_remove(struct ibv_comp_channel *ibv, struct sv_cq *cq)
 	pthread_mutex_lock(&channel->lock);
 	TAILQ_REMOVE(&channel->cqs, cq, on_channel);
 	ibv->refcnt--;
-	/* Bounded: each event was one write to the eventfd, by us or by a peer that may be buggy. */
+	/* Bounded, since a buggy peer may have changed the count: each event should be one write to the eventfd. */
 	pending = atomic_exchange(&cq->shm->fired, 0);
 	for (uint32_t i = 0; i < pending && i < MAX_DRAIN; i++) {
 		sv_eventfd_take(ibv->fd);
@@ -158,7 +158,7 @@ SV_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **cq_
 		if (cq != NULL) {
 			break;
 		}
-		pthread_mutex_unlock(&channel->lock); /* its completion queue went in between */
+		pthread_mutex_unlock(&channel->lock); /* the completion queue was destroyed meanwhile */
 	}
 	pthread_mutex_lock(&cq->events_lock);
 	cq->comp_events_got++;

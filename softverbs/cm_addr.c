@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses of the connection manager, and the socket names that stand for them. */
+/* Addresses of the connection manager, and the names of the sockets that represent them. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -111,7 +111,7 @@ static bool text_is_any(const char *text)
 	return strcmp(text, "0.0.0.0") == 0 || strcmp(text, "::") == 0;
 }
 
-/* 0.0.0.0 leaves the IPv6 addresses alone; :: takes both, as with sockets. */
+/* As with sockets, 0.0.0.0 overlaps with IPv4 addresses, and :: with both kinds. */
 static bool addresses_overlap(const char *mine, const char *theirs)
 {
 	bool mine6 = strchr(mine, ':') != NULL, theirs6 = strchr(theirs, ':') != NULL;
@@ -137,7 +137,7 @@ static bool port_is_taken(uint32_t ps, const char *address, uint16_t port)
 	bool taken = false;
 
 	if (f == NULL) {
-		return false; /* then only equal names are noticed */
+		return false; /* without it only equal names are refused */
 	}
 	sv_socket_name(&name, "cm/%x/", ps);
 	snprintf(prefix, sizeof(prefix), "@%s", ((struct sockaddr_un *)&name)->sun_path + 1);
@@ -164,7 +164,8 @@ static int bind_port(int fd, uint32_t ps, const char *text, uint16_t port, bool 
 	return bind(fd, (struct sockaddr *)&name, length) < 0 ? errno : 0;
 }
 
-/* Any free port. The names of connections in use are many: their uniqueness is all that is asked for here. */
+/* Binds to any port whose name is not in use. There are many names of connections, so other addresses with the same
+ * port are not looked for. */
 static int bind_ephemeral(int fd, uint32_t ps, const char *text, uint16_t *port)
 {
 	static uint32_t next;

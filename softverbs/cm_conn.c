@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections: the states of both sides (InfiniBand 12.9), what messages do to them, and what the program may do. */
+/* Connections: the states of both sides (InfiniBand 12.9), the effect of messages on them, and the program's calls. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 #define DREQ_NS     8000000000ull  /* until a disconnection that the other program ignores is over */
 #define TIMEWAIT_NS 1000000000ull
 /*
- * A request that finds no listener is tried again for a moment. Programs that listen again between two connections
- * (perftest does) count on a network being slower than they are; here nothing is.
+ * How long a request that finds no listener is tried again. Programs that listen again between two connections
+ * (perftest does) rely on a network that is slower than they are; softverbs is not.
  */
 #define NO_LISTENER_NS 200000000ull
 #define RECONNECT_NS   5000000ull
@@ -38,7 +38,7 @@ static int send_simple(struct sv_cm_id *id, enum sv_cm_type type)
 	return send_message(id, &(struct sv_cm_msg){.magic = SV_ARENA_MAGIC, .type = type});
 }
 
-/* Copies of private data that a program gave; false: more than the message has room for. */
+/* Copies a program's private data into a message. False: the message has too little room. */
 static bool put_private(struct sv_cm_msg *m, const void *data, uint8_t length, uint8_t max)
 {
 	if (length > max || (length != 0 && data == NULL)) {
@@ -57,11 +57,11 @@ static void enter_timewait(struct sv_cm_id *id)
 	id->deadline_ns = sv_now_ns() + TIMEWAIT_NS;
 }
 
-/* What a message does, by state. A message that has no entry breaks the protocol: the connection is cut. */
+/* The handler of a message in a state. A message without a handler breaks the protocol and ends the connection. */
 
 typedef void (*message_fn)(struct sv_cm_id *id, const struct sv_cm_msg *m);
 
-/* To a program that listens for something else, as if nobody listened. */
+/* Whether the listener accepts such requests; if not, the request is treated as if there were no listener. */
 static bool request_is_for(const struct sv_cm_id *listener, const struct sv_cm_msg *m)
 {
 	return listener != NULL && m->port_space == (uint32_t)listener->rdma.ps &&
@@ -100,7 +100,7 @@ static void on_req(struct sv_cm_id *id, const struct sv_cm_msg *m)
 		sv_cm_id_free(id);
 		return;
 	}
-	/* What the other side starts, this side responds to, and the other way round. */
+	/* The other side's initiator depth limits this side's responder resources, and vice versa. */
 	e->rdma.param.conn.responder_resources = id->responder_resources = m->initiator_depth;
 	e->rdma.param.conn.initiator_depth = id->initiator_depth = m->responder_resources;
 	e->rdma.param.conn.flow_control = m->flow_control;
@@ -145,7 +145,7 @@ static void on_rtu(struct sv_cm_id *id, const struct sv_cm_msg *m)
 
 static void on_late_rtu(struct sv_cm_id *id, const struct sv_cm_msg *m)
 {
-	/* The program said by rdma_notify() that it is established, before we heard of it. */
+	/* rdma_notify() had moved the connection to ESTABLISHED before this message came. */
 }
 
 static void on_rej(struct sv_cm_id *id, const struct sv_cm_msg *m)
@@ -179,7 +179,7 @@ static void on_drep(struct sv_cm_id *id, const struct sv_cm_msg *m)
 
 static void on_late(struct sv_cm_id *id, const struct sv_cm_msg *m)
 {
-	/* The answer to what crossed on the way. */
+	/* The answer to a DREQ that crossed the other side's. */
 }
 
 static const message_fn g_on_message[CM_NUM_STATES][SV_CM_DREP + 1] = {
@@ -200,7 +200,7 @@ static void connect_rejected(struct sv_cm_id *id, int reason)
 	sv_cm_raise(id, RDMA_CM_EVENT_REJECTED, reason, id, 0, SV_CM_REJ_PRIVATE);
 }
 
-/* The other side's end of the socket is gone: it destroyed its id, or died. */
+/* The other side has closed its socket: it destroyed its id, or died. */
 static void on_hangup(struct sv_cm_id *id)
 {
 	enum sv_cm_state state = id->state;
@@ -337,7 +337,7 @@ void sv_cm_expire(struct sv_cm_id *id)
 	}
 }
 
-/* RDMA_MAX_* stands for as much as the device can. */
+/* Chooses the depths for RDMA READ and atomics; RDMA_MAX_* means the device's limit. False: too large. */
 static bool read_depths_choose(const struct rdma_conn_param *p, uint8_t *responder_resources, uint8_t *initiator_depth)
 {
 	*responder_resources = p->responder_resources == RDMA_MAX_RESP_RES ? SV_MAX_RD_ATOM : p->responder_resources;
@@ -420,7 +420,7 @@ int sv_cm_finish_connect(struct sv_cm_id *id)
 		send_simple(id, SV_CM_RTU);
 		id->state = CM_ESTABLISHED;
 	}
-	/* Else it ended meanwhile; that event follows. */
+	/* Otherwise the connection has ended meanwhile, and the event for that follows. */
 	pthread_mutex_unlock(&sv.lock);
 	return rc;
 }
@@ -452,7 +452,7 @@ static int send_rep(struct sv_cm_id *id, const struct rdma_conn_param *p)
 	m.rnr_retry_count = p->rnr_retry_count & 7;
 	put_private(&m, p->private_data, p->private_data_len, SV_CM_REP_PRIVATE);
 	if (id->state != CM_REQ_RECEIVED) {
-		return EINVAL; /* it went while the queue pair was brought up */
+		return EINVAL; /* the connection ended while the queue pair was brought up */
 	}
 	id->state = CM_REP_SENT;
 	id->deadline_ns = sv_now_ns() + RESPONSE_NS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Endpoints: identifiers whose calls wait for their events, made from the answer of rdma_getaddrinfo(). */
+/* Endpoints: identifiers that are made from the answer of rdma_getaddrinfo(), and whose calls wait for their events. */
 #include <netdb.h>
 #include <stdlib.h>
 
@@ -86,7 +86,7 @@ static int ep_prepare(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct i
 {
 	if ((res->ai_flags & RAI_PASSIVE) != 0) {
 		if (attr != NULL) {
-			/* For the connections that come. */
+			/* For accepted connections. */
 			sv_cm_id(id)->ep_qp_attr = malloc(sizeof(*attr));
 			if (sv_cm_id(id)->ep_qp_attr == NULL) {
 				return -1;
@@ -136,8 +136,8 @@ SV_EXPORT void rdma_destroy_ep(struct rdma_cm_id *id)
 	rdma_destroy_id(id);
 }
 
-/* Make a connection that came in behave as its listener: no channel of its own, and a queue pair if one was asked
- * for. */
+/* Makes an incoming connection behave as its listener: it has no channel of its own, and gets a queue pair if the
+ * listener was made with the attributes of one. */
 static int request_adopt(struct rdma_cm_id *listen, struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr attr;
@@ -183,7 +183,7 @@ SV_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **ou
 		errno = error;
 		return -1;
 	}
-	id->event = event; /* for its private data; acknowledged with the next call on the id */
+	id->event = event; /* kept for its private data; the next call on the id acknowledges it */
 	*out = id;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Event channels of the connection manager: a list, and an eventfd that counts what is on it. */
+/* Event channels of the connection manager: a list, and an eventfd that counts the events on it. */
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ SV_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 static void event_drop(struct sv_cm_event *e)
 {
 	if (e->child != NULL) {
-		sv_cm_id_free(e->child); /* a request that nobody will answer */
+		sv_cm_id_free(e->child); /* a request that the program has not got and never will */
 	}
 	free(e);
 }
@@ -108,8 +108,9 @@ void sv_cm_wait_acked(struct sv_cm_id *id)
 }
 
 /*
- * The passive side's answer: the program gets it as ESTABLISHED if the queue pair is the connection manager's, which
- * is brought up now, in the thread that asks for the event; else as CONNECT_RESPONSE, and goes on by itself.
+ * Handles the passive side's answer. If the connection manager owns the queue pair, the queue pair is brought up here,
+ * in the thread that asks for the event, and the program gets ESTABLISHED; otherwise the program gets CONNECT_RESPONSE
+ * and continues by itself.
  */
 static void event_prepare(struct sv_cm_event *e)
 {
@@ -117,7 +118,7 @@ static void event_prepare(struct sv_cm_event *e)
 	int rc;
 
 	if (e->rdma.event == RDMA_CM_EVENT_REJECTED && id->rdma.qp != NULL) {
-		sv_cm_qp_to(id, IBV_QPS_ERR); /* flushes what was posted already */
+		sv_cm_qp_to(id, IBV_QPS_ERR); /* flushes work requests that have been posted already */
 	}
 	if (e->rdma.event != RDMA_CM_EVENT_CONNECT_RESPONSE || id->rdma.qp == NULL) {
 		return;
@@ -146,7 +147,7 @@ SV_EXPORT int rdma_get_cm_event(struct rdma_event_channel *rdma, struct rdma_cm_
 		if (e != NULL) {
 			break;
 		}
-		pthread_mutex_unlock(&sv.lock); /* its id went in between */
+		pthread_mutex_unlock(&sv.lock); /* the id was destroyed meanwhile */
 	}
 	TAILQ_REMOVE(&channel->events, e, link);
 	e->id->events_got++;
@@ -176,7 +177,7 @@ SV_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
-/* Move the events that the program has not got yet along with the id. */
+/* Moves an id's events that the program has not got yet to another channel. */
 static void move_events(struct sv_cm_id *id, struct sv_cm_channel *from, struct sv_cm_channel *to)
 {
 	struct sv_cm_event *e, *next;

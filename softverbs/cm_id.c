@@ -16,7 +16,7 @@ struct ibv_context *sv_cm_context(void)
 {
 	struct ibv_context *context = atomic_load(&g_context);
 
-	/* Once there is one, it can be had with sv.lock held too; opening takes that lock. */
+	/* A context that exists can be returned with sv.lock held; opening one takes that lock. */
 	if (context != NULL) {
 		return context;
 	}
@@ -122,7 +122,7 @@ void sv_cm_id_free(struct sv_cm_id *id)
 		sv_source_remove(&id->source);
 		close(id->source.fd);
 	}
-	/* Connections that came in here but have not told what they want yet. */
+	/* Incoming connections whose REQ has not come yet. */
 	if (id->state == CM_LISTEN) {
 		struct sv_cm_id *next;
 
@@ -328,7 +328,7 @@ static int resolve_addr_locked(struct sv_cm_id *id, const struct sockaddr *sourc
 	dest_set(id, dest);
 	sv_cm_gid_of(&id->rdma.route.addr.dst_addr, &gid);
 	if (!sv_gid_is_local(&gid)) {
-		/* Another host: nobody there has a softverbs device. */
+		/* Another host, to which there is no route. */
 		sv_cm_raise(id, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, NULL, 0, 0);
 		return 0;
 	}
@@ -404,7 +404,7 @@ SV_EXPORT __be16 rdma_get_dst_port(struct rdma_cm_id *id)
 	return sv_cm_port(&id->route.addr.dst_addr);
 }
 
-/* The rest of the options is about packets, of which there are none here: they are checked, and change nothing. */
+/* Most options are about packets, which softverbs does not have: they are checked and otherwise ignored. */
 SV_EXPORT int rdma_set_option(struct rdma_cm_id *rdma, int level, int optname, void *optval, size_t optlen)
 {
 	static const size_t sizes[] = {[RDMA_OPTION_ID_TOS] = sizeof(uint8_t),

@@ -113,7 +113,7 @@ SV_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ib
 	struct ibv_qp_init_attr_ex ex = {.comp_mask = pd != NULL ? IBV_QP_INIT_ATTR_PD : 0, .pd = pd};
 	int rc;
 
-	/* It begins like the plain one, whose padding is where the mask is. */
+	/* The extended structure begins like the plain one, which has padding in place of the mask. */
 	memcpy(&ex, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	rc = rdma_create_qp_ex(id, &ex);
 	memcpy(attr, &ex, offsetof(struct ibv_qp_init_attr_ex, comp_mask));

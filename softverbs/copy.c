@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Moving data straight between our memory and a peer's, without a copy in between. */
+/* Moves data directly between our memory and a peer's, without an intermediate copy. */
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "softverbs/softverbs.h"
 
-/* Where a transfer stands in a list of spans. */
+/* The position of a transfer in a list of spans. */
 struct cursor {
 	const struct sv_span *spans;
 	uint32_t count;
@@ -51,7 +51,7 @@ static enum sv_copy_result copy_self(bool to_remote, struct cursor *local, struc
 		void *rp = (void *)(uintptr_t)(r->addr + remote->offset);
 
 		n = r->length - remote->offset < n ? r->length - remote->offset : n;
-		/* The two may overlap when a process talks to itself. */
+		/* The two may overlap if the peer is this process. */
 		memmove(to_remote ? rp : lp, to_remote ? lp : rp, n);
 		span_cursor_advance(local, n);
 		span_cursor_advance(remote, n);
@@ -59,7 +59,7 @@ static enum sv_copy_result copy_self(bool to_remote, struct cursor *local, struc
 	return SV_COPY_OK;
 }
 
-/* Through mappings of the peer's memory, where all of it is mapped. */
+/* Copies through mappings of the peer's memory. False: not all of it is mapped. */
 static bool copy_mapped(struct sv_remote *rem, bool to_remote, struct cursor *local, struct cursor *remote)
 {
 	struct sv_span here[SV_MAX_SGE];
@@ -78,7 +78,7 @@ static bool copy_mapped(struct sv_remote *rem, bool to_remote, struct cursor *lo
 	return true;
 }
 
-/* Whose memory was it that is not there (any more)? Read a byte where we stand in our own. */
+/* Finds out whether our memory or the peer's caused a fault, by reading a byte at the position in ours. */
 static enum sv_copy_result copy_find_fault(const struct cursor *local)
 {
 	uint8_t byte;
@@ -100,7 +100,7 @@ enum sv_copy_result sv_copy(struct sv_remote *rem, bool to_remote, const struct 
 	if (copy_mapped(rem, to_remote, &l, &r)) {
 		return SV_COPY_OK;
 	}
-	/* One call, but for more than 2 GiB less a page, which is the kernel's limit, and for pages that are gone. */
+	/* Usually one call. More are needed above 2 GiB less a page, the kernel's limit, and if pages are missing. */
 	while (l.index < l.count) {
 		unsigned long nl = span_cursor_to_iov(&l, liov), nr = span_cursor_to_iov(&r, riov);
 		ssize_t n = to_remote ? process_vm_writev(rem->pid, liov, nl, riov, nr, 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completion queues. What a process completes itself (sends, flushed receives) waits in a ring of its private memory;
- * receives that a peer completed wait in the ring of their queue pair, and a bit in the completion queue's shared line
- * says where to look. Both count against the same capacity.
+ * Completion queues. Completions that a process makes itself (sends, flushed receives) wait in a ring of its private
+ * memory. Receives that a peer completed wait in the ring of their queue pair; a bit in the completion queue's shared
+ * cache line says which queue pairs to look at. Both kinds count against the same capacity.
  */
 #include <stdlib.h>
 
@@ -165,7 +165,7 @@ int sv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	if (solicited_only == 0) {
 		atomic_store(&shm->armed, SV_CQ_ARMED_ANY);
 	} else {
-		/* Does not weaken a request for any completion. */
+		/* Leaves a request for any completion as it is. */
 		atomic_compare_exchange_strong(&shm->armed, &none, SV_CQ_ARMED_SOLICITED);
 	}
 	return 0;
@@ -191,7 +191,7 @@ void sv_cq_push(struct sv_cq *cq, const struct sv_cqe *cqe, bool solicited)
 	pthread_mutex_lock(&cq->lock);
 	room = sv_cq_reserve(cq->shm);
 	if (room && atomic_load(&cq->tail) - atomic_load(&cq->head) >= cq->ring_size) {
-		room = false; /* the count is shared, and somebody spoilt it */
+		room = false; /* the count is shared, and a peer has stored a wrong value */
 		atomic_store(&cq->shm->overrun, 1);
 	}
 	if (room) {
@@ -216,7 +216,7 @@ void sv_cq_wake(struct sv_cq *cq)
 	}
 }
 
-/* Give back what a completion held in its queue. */
+/* Frees the places that a completion occupied in its queues. */
 static void cqe_retire(const struct sv_cqe *cqe)
 {
 	if (!cqe->recv) {
@@ -271,7 +271,7 @@ static int poll_bucket(struct sv_cq *cq, uint32_t bucket, int max, struct ibv_wc
 			n++;
 		}
 		if (n == max) {
-			*more = true; /* perhaps: the next poll finds out */
+			*more = true; /* some may be left, which the next poll finds */
 			break;
 		}
 	}
@@ -302,13 +302,13 @@ static int poll_remote(struct sv_cq *cq, int max, struct ibv_wc *wc)
 	return n;
 }
 
-/* Sends that wait for the peer can go on whenever their owner looks. */
+/* Tries sends that wait for a peer again. */
 static void progress_blocked(struct sv_cq *cq)
 {
 	uint32_t end = atomic_load(&sv.qp_end);
 
 	if (pthread_mutex_trylock(&sv.table_lock) != 0) {
-		return; /* the control thread is at it, or the next poll will */
+		return; /* the control thread or the next poll tries it */
 	}
 	for (uint32_t i = 0; i < end; i++) {
 		struct sv_qp *qp = sv.qp[i];
@@ -329,7 +329,7 @@ int sv_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
 	if (atomic_load_explicit(&cq->blocked, memory_order_relaxed) != 0) {
 		progress_blocked(cq);
 	}
-	/* Nothing there: the usual case of a poller costs three loads. */
+	/* No completions, the usual case of a poller: three loads. */
 	if (atomic_load_explicit(&cq->shm->ready, memory_order_acquire) == 0 &&
 	    atomic_load_explicit(&cq->head, memory_order_relaxed) ==
 		    atomic_load_explicit(&cq->tail, memory_order_acquire) &&
@@ -357,7 +357,7 @@ void sv_cq_absorb(struct sv_cq *cq, struct sv_qp *qp)
 	uint32_t tail;
 
 	pthread_mutex_lock(&cq->lock);
-	/* There is room: what is published was counted against the capacity. A buggy peer may have forgotten that. */
+	/* There is room, since peers reserve capacity before they publish; a buggy peer may not have done so. */
 	while ((tail = atomic_load(&cq->tail)) - atomic_load(&cq->head) < cq->ring_size && sv_recv_next(qp, &cqe)) {
 		cq_append(cq, &cqe);
 	}
@@ -372,7 +372,7 @@ void sv_cq_attach(struct sv_cq *cq, struct sv_qp *qp)
 	pthread_mutex_unlock(&cq->lock);
 }
 
-/* Forget the local completions of a queue pair. Under cq->lock. */
+/* Drops the local completions of a queue pair. Under cq->lock. */
 static uint32_t purge_local(struct sv_cq *cq, const struct sv_qp *qp)
 {
 	uint32_t head = atomic_load(&cq->head), tail = atomic_load(&cq->tail), to = head;

@@ -16,7 +16,7 @@ static int take_next(struct sv_cq *cq)
 	return 0;
 }
 
-/* Between a successful start and the end, the queue belongs to the caller. */
+/* The caller holds the queue's lock from a successful start to the end. */
 static int ex_start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	struct sv_cq *cq = (struct sv_cq *)ex;

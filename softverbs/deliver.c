@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A sender at work in the receiver's queues: taking its next receive, publishing the completion, failing its queue
- * pair. All of it inside a busy section, in memory that the receiver owns; nothing here waits for anything.
+ * The sender's work in the receiver's queues: taking the next receive, publishing the completion, failing the queue
+ * pair. All functions run inside a busy section, change memory that the receiver owns, and never wait.
  */
 #include "softverbs/softverbs.h"
 
-#define MAX_CLAIM_TRIES 65536 /* a queue that never lets us win is broken */
+#define MAX_CLAIM_TRIES 65536 /* attempts; a queue in which none succeeds is damaged */
 
 static enum sv_block take_own_ring(struct sv_remote *rem, uint32_t *slot)
 {
@@ -13,7 +13,7 @@ static enum sv_block take_own_ring(struct sv_remote *rem, uint32_t *slot)
 	uint32_t tail = atomic_load_explicit(&rem->qp->rq_tail, memory_order_acquire);
 
 	if (head == tail) {
-		/* Ask for a kick, and look again: the receiver stores the tail and then looks at want. */
+		/* Asks for a kick, and looks again, since the receiver stores the tail before it looks at want. */
 		atomic_fetch_or(&rem->qp->want, SV_WANT_RECEIVE);
 		tail = atomic_load(&rem->qp->rq_tail);
 		if (head == tail) {
@@ -28,7 +28,7 @@ static enum sv_block take_own_ring(struct sv_remote *rem, uint32_t *slot)
 	return SV_BLOCK_NONE;
 }
 
-/* The limit event comes when fewer receives are left than the owner wants to have (InfiniBand 10.2.9.4). */
+/* Raises the limit event if fewer receives are left than the owner's limit (InfiniBand 10.2.9.4). */
 static void check_limit(struct sv_remote *rem, uint32_t left)
 {
 	uint32_t limit = atomic_load_explicit(&rem->srq->limit, memory_order_relaxed);
@@ -59,16 +59,16 @@ static enum sv_block take_shared(struct sv_remote *rem, uint32_t *slot)
 		}
 		i = atomic_load_explicit(&rem->order[head & (rem->ring.size - 1)], memory_order_relaxed);
 		if (tail - head > rem->ring.size || i >= rem->ring.size) {
-			continue; /* head is old, or this is nonsense */
+			continue; /* the head has moved on, or a peer wrote nonsense */
 		}
-		/* Claims carry the position of the posting, so that an old head wins nothing. */
+		/* A claim has the position of the posting, so a claim with an old head fails. */
 		if (atomic_compare_exchange_strong(&sv_ring_slot(&rem->ring, i)->claim, &free, free | rem->qpn)) {
 			atomic_compare_exchange_strong(&srq->head, &head, head + 1);
 			check_limit(rem, tail - (uint32_t)(free >> 32) - 1);
 			*slot = i;
 			return SV_BLOCK_NONE;
 		}
-		/* Taken already: help its taker to move on, which may be dead. */
+		/* Taken already. Move the head in place of the taker, which may be dead. */
 		atomic_compare_exchange_strong(&srq->head, &head, head + 1);
 	}
 	return SV_BLOCK_PEER;
@@ -81,7 +81,7 @@ enum sv_block sv_deliver_take(struct sv_qp *qp, uint32_t *slot)
 
 void sv_deliver_untake(struct sv_qp *qp)
 {
-	/* In a shared receive queue the claim stays, until the receiver's queue pair goes. */
+	/* In a shared receive queue the claim stays until the receiver's queue pair is destroyed. */
 	if (qp->rem.srq == NULL) {
 		atomic_fetch_sub(&qp->rem.qp->rq_head, 1);
 	}

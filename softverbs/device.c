@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one device, its one port, and what both say of themselves. */
+/* The device and its port, and their attributes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,8 +259,8 @@ SV_EXPORT int ibv_close_device(struct ibv_context *context)
 	struct sv_context *c = sv_context(context);
 	struct sv_event *e;
 
-	/* As with a real device: who closes it with objects left will not use them, and the rest ends with the
-	 * process. */
+	/* As with a real device, a program that closes it while objects exist must not use them any more. Their
+	 * memory is freed when the process ends. */
 	if (atomic_load(&c->objects) != 0) {
 		return 0;
 	}

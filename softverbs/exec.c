@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Executing a work request: all that a requester and a responder would do, in the requester's call. The statuses are
+ * Executes a work request: does the work of both requester and responder in the requester's call. The statuses are
  * those of InfiniBand 11.6.2 (requester) and 9.9.3 (responder).
  */
 #include <sched.h>
 
 #include "softverbs/softverbs.h"
 
-#define ATOMIC_LOCK_CHECK_NS 1000000ull    /* a holder that takes this long may be dead */
-#define ATOMIC_LOCK_STEAL_NS 1000000000ull /* and this long is as good as dead: a stopped process */
+#define ATOMIC_LOCK_CHECK_NS 1000000ull /* a holder that takes this long may be dead */
+#define ATOMIC_LOCK_STEAL_NS                                                                                           \
+	1000000000ull /* a holder that takes this long is treated as dead, although it may only be stopped */
 
 /* A list of ranges of memory, ours or the peer's, ready for sv_copy(). */
 struct spans {
@@ -24,7 +25,7 @@ static void spans_add(struct spans *s, const struct sv_span *range)
 	s->total += range->length;
 }
 
-/* The requester's side of the data. Inline data was the program's to name; everything else needs a key. */
+/* Lists the requester's memory. Keys are checked, except for inline data, which has none. */
 static int local_spans(const struct sv_qp *qp, const struct sv_op *op, uint32_t access, struct spans *s)
 {
 	uint32_t pd = qp->ex.qp_base.pd->handle;
@@ -79,7 +80,7 @@ static void spans_gather(uint8_t *to, const struct spans *from)
 	}
 }
 
-/* Both sides fail: the receiver's work request with its status, ours with the one that answers to it. */
+/* Fails both sides: the receiver's work request with its status, ours with the status that corresponds to it. */
 static int fail_receive(struct sv_qp *qp, struct sv_rcqe *rcqe, int status)
 {
 	rcqe->status = (uint32_t)status;
@@ -93,7 +94,7 @@ static int fail_receive(struct sv_qp *qp, struct sv_rcqe *rcqe, int status)
 	return status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR;
 }
 
-/* The responder refuses a request that uses no receive: its owner hears of it by an event only. */
+/* Fails the responder's queue pair for a request that uses no receive, so that its owner gets only an event. */
 static int receiver_refuse(struct sv_qp *qp, int status)
 {
 	sv_deliver_fail(qp, status == IBV_WC_REM_ACCESS_ERR ? SV_QP_EVENT_ACCESS_ERR : SV_QP_EVENT_REQ_ERR);
@@ -162,7 +163,7 @@ static int exec_send(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_le
 	return receive_publish(qp, &rcqe, op);
 }
 
-/* What a one-sided request names in the responder's memory. */
+/* Checks and lists the responder's memory that a one-sided request names. */
 static int remote_span(struct sv_qp *qp, const struct sv_op *op, uint32_t access, uint64_t length, struct sv_span *span)
 {
 	*span = (struct sv_span){.length = length};
@@ -222,7 +223,7 @@ static int exec_write(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_l
 	return receive_publish(qp, &rcqe, op);
 }
 
-/* READ and the atomics need a place at the responder and a right at the requester. */
+/* READ and the atomics need responder resources there and initiator depth here. */
 static int check_rd_atomic(struct sv_qp *qp)
 {
 	if (qp->attr.max_rd_atomic == 0) {
@@ -254,8 +255,9 @@ static int exec_read(struct sv_qp *qp, const struct sv_op *op, uint32_t *byte_le
 }
 
 /*
- * Atomics are atomic against each other, as with IBV_ATOMIC_HCA. The lock is the owner's, and the only one that
- * processes share: it can be taken over from a process that died, or that was stopped, in the middle.
+ * Atomic operations are atomic with respect to each other, as with IBV_ATOMIC_HCA. The lock is in the owner's arena. It
+ * is the only one that processes share, and can be taken over from a process that died, or was stopped, while it held
+ * it.
  */
 static uint64_t atomic_lock(_Atomic uint64_t *lock)
 {
@@ -364,9 +366,9 @@ static int exec_local_inv(struct sv_qp *qp, const struct sv_op *op, uint32_t *by
 }
 
 /*
- * A busy section: while busy is odd, the owner neither frees the rings nor believes a memory key to be out of use.
- * The exchange is sequentially consistent with the owner's stores to gen, state and keys, which it makes before it
- * looks at busy.
+ * Begins a busy section: while busy is odd, the owner neither frees the rings nor reuses memory of a key. The exchange
+ * is sequentially consistent with the owner's stores to gen, state and keys, which the owner makes before it reads
+ * busy.
  */
 static bool busy_enter(struct sv_remote *rem)
 {
@@ -382,7 +384,7 @@ static void busy_leave(struct sv_remote *rem)
 	atomic_store_explicit(&rem->qp->busy, rem->busy, memory_order_release);
 }
 
-/* Would the packets of this queue pair be accepted there now? */
+/* Whether the connected queue pair would accept packets of this one now. */
 static bool receiver_is_ready(struct sv_qp *qp)
 {
 	struct sv_qp_shm *shm = qp->rem.qp;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The port's GID table: the addresses of the local interfaces, as RoCE v2 has them (IPv4 mapped into IPv6). */
+/* The port's GID table: the addresses of the local interfaces, in the form of RoCE v2 (IPv4 mapped into IPv6). */
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -138,7 +138,7 @@ SV_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 	return n;
 }
 
-/* Not in the public headers: what ibv_devinfo asks. The values are those of its own enumeration. */
+/* Not in the public headers; ibv_devinfo calls it. The values are those of an enumeration of its own. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, unsigned int *type);
 SV_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, unsigned int *type)
 {

@@ -97,7 +97,7 @@ static void key_store(struct sv_mr_shm *shm, uint32_t key, const struct key_entr
 	atomic_store_explicit(&shm->key, key, memory_order_release); /* pairs with sv_key_check() */
 }
 
-/* In the table that peers see, and in our own, which alone tells us where our memory is. */
+/* Writes an entry into the table that peers see, and into our private one, which is the only one that we trust. */
 static void key_publish(uint32_t key, const struct key_entry *e)
 {
 	key_store(&sv.keys[SV_KEY_INDEX(key)], key, e);
@@ -105,8 +105,8 @@ static void key_publish(uint32_t key, const struct key_entry *e)
 }
 
 /*
- * Take a key out of use, and wait until no peer can be in the middle of using it: whoever saw the key saw it in a busy
- * section of one of our queue pairs. False: a peer is stopped in the middle of a transfer, and the memory must stay.
+ * Invalidates a key, and waits until no peer can be using it any more: peers read keys only in busy sections of our
+ * queue pairs. False: a peer is stopped in the middle of a transfer, and the memory must stay registered.
  */
 static bool key_withdraw(uint32_t index)
 {
@@ -132,7 +132,7 @@ bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint
 		return false;
 	}
 	shm = &table[SV_KEY_INDEX(key)];
-	/* Sequentially consistent with the busy word that was set before, as key_withdraw() needs it. */
+	/* Sequentially consistent with the store to busy before, on which key_withdraw() relies. */
 	if (atomic_load(&shm->key) != key || atomic_load_explicit(&shm->pd, memory_order_relaxed) != pd ||
 	    (atomic_load_explicit(&shm->access, memory_order_relaxed) & access) != access) {
 		return false;
@@ -151,7 +151,7 @@ bool sv_key_check(const struct sv_mr_shm *table, uint32_t key, uint32_t pd, uint
 	return true;
 }
 
-/* A real device pins the pages, so memory that is not there is noticed at once. */
+/* A real device pins the pages, so it refuses memory that is not mapped. */
 static bool is_mapped(const void *addr, size_t length)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -184,7 +184,7 @@ static int region_check(const void *addr, size_t length, unsigned int access)
 	return is_mapped(addr, length) ? 0 : EFAULT;
 }
 
-/* Windows that the peer invalidated still hang here, but do not count. */
+/* Windows that the peer has invalidated are still on the list, but do not count. */
 static bool region_has_windows(struct sv_mr *mr)
 {
 	struct sv_mw *mw, *next;

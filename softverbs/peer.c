@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links to other processes. Whoever wants to send to a queue pair of another process connects to that process's
- * socket, and gets its arena and its kick descriptor; later, descriptors of completion channels. The link stays open,
- * and its end is how the death of the other process is noticed. All of it runs on the control thread.
+ * Links to other processes. A process that sends to a queue pair of another process connects to that process's socket,
+ * and gets its arena and its kick descriptor, and later descriptors of completion channels. The link stays open; its
+ * end means that the other process has died. All functions run on the control thread.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct sv_peer_channel {
 enum peer_state {
 	PEER_HELLO, /* waiting for the answer */
 	PEER_UP,
-	PEER_REFUSED, /* it cannot be used; attaching fails as if nobody were there */
+	PEER_REFUSED, /* cannot be used; attaching fails as if there were no such process */
 };
 
 struct sv_peer {
@@ -57,7 +57,7 @@ static struct sv_peer g_self;
 static _Atomic bool g_sweep;
 static _Atomic bool g_mapping_wanted;
 
-/* A word of private memory that a peer reads to find out whether it may. */
+/* A word of private memory, which a peer reads to find out whether it may read our memory. */
 static const uint64_t g_probe = SV_ARENA_MAGIC;
 
 static bool same_user(int fd, pid_t *pid)
@@ -72,7 +72,7 @@ static bool same_user(int fd, pid_t *pid)
 	return true;
 }
 
-/* The other side: hosts a connection. */
+/* ---- Guests: processes that connected to us ---- */
 
 static void guest_close(struct guest *g)
 {
@@ -87,7 +87,7 @@ void sv_peer_tell_forget(uint64_t map)
 	struct sv_link_msg m = {.magic = SV_ARENA_MAGIC, .type = SV_LINK_FORGET, .slot = sv.slot, .map = map};
 	struct guest *g;
 
-	/* Who does not take it keeps pages mapped that are of no use: no harm is done. */
+	/* A guest that does not receive the message keeps useless pages mapped, which does no harm. */
 	LIST_FOREACH (g, &g_guests, link) {
 		sv_wire_send(g->source.fd, &m, sizeof(m), NULL, 0);
 	}
@@ -162,7 +162,7 @@ void sv_peer_listen_ready(struct sv_source *source, uint32_t events)
 	}
 }
 
-/* Our side. */
+/* ---- Peers: processes that we connected to ---- */
 
 static void channel_free(struct sv_peer_channel *c)
 {
@@ -174,9 +174,9 @@ static void channel_free(struct sv_peer_channel *c)
 }
 
 /*
- * The process of the connected queue pair is gone. If it had destroyed the queue pair before, nothing happens, as with
- * a real device: programs end with receives posted, and do not expect to see them flushed because the other end was
- * faster. If it died with the connection in use, the work that nobody will ever complete is flushed.
+ * The process of the connected queue pair has ended. If it had destroyed its queue pair before, nothing happens, as
+ * with a real device: programs end with receives posted, and do not expect that these are flushed if the other side
+ * ended first. If it died with the connection in use, the work that can never complete is flushed.
  */
 static void qp_lost_peer(struct sv_qp *qp)
 {
@@ -194,7 +194,7 @@ static void qp_lost_peer(struct sv_qp *qp)
 	sv_cq_wake(sv_cq(qp->ex.qp_base.recv_cq));
 }
 
-/* Its process is gone: so is every connection to it. */
+/* The peer's process has ended; ends all connections to it. */
 static void peer_down(struct sv_peer *peer)
 {
 	struct sv_peer_channel *c;
@@ -232,7 +232,7 @@ static void peer_down(struct sv_peer *peer)
 	free(peer);
 }
 
-/* May we reach its memory? */
+/* Whether we may read the peer's memory. */
 static bool probe_memory(const struct sv_peer *peer, uint64_t address)
 {
 	uint64_t word = 0;
@@ -299,7 +299,8 @@ static void peer_channel(struct sv_peer *peer, const struct sv_link_msg *m, int 
 	}
 }
 
-/* The answer. Whatever it is, there will be no other: who cannot be mapped is reached by system calls. */
+/* The answer to a request for a mapping. There is no second request: memory that cannot be mapped is reached by system
+ * calls. */
 static void peer_memory(struct sv_peer *peer, const struct sv_link_msg *m, const int *fds, int num_fds)
 {
 	struct sv_mapping *made;
@@ -318,7 +319,7 @@ static void peer_memory(struct sv_peer *peer, const struct sv_link_msg *m, const
 	atomic_store(&peer->mapping_wanted, 0);
 }
 
-/* No queue pair looks at it any more: whoever found it did so under its queue pair's lock. */
+/* Makes sure that no queue pair uses a mapping any more; they find it under their locks. */
 static void leave_mapping(const struct sv_peer *peer, const struct sv_mapping *mapping)
 {
 	pthread_mutex_lock(&sv.table_lock);
@@ -383,7 +384,7 @@ static void peer_source_ready(struct sv_source *source, uint32_t events)
 		peer_forget(peer, m.map);
 	}
 	sv_wire_close_fds(fds, num_fds);
-	/* The control thread looks at all queue pairs after every event: those that waited for this attach now. */
+	/* Queue pairs that wait for this attach next, since the control thread looks at all after every event. */
 }
 
 static int link_connect(uint32_t slot)
@@ -532,7 +533,7 @@ static bool remote_srq(const struct sv_peer *peer, uint32_t index, struct sv_rem
 	return true;
 }
 
-/* Read and check what the peer's queue pair says of itself. */
+/* Reads and checks the fields of the peer's queue pair. */
 static bool remote_fill(struct sv_peer *peer, uint32_t qpn, struct sv_remote *rem)
 {
 	struct sv_qp_shm *qp = &peer->arena->qp[SV_QPN_INDEX(qpn)];
@@ -569,7 +570,7 @@ bool sv_peer_try_attach(struct sv_qp *qp)
 	struct sv_peer *peer;
 
 	if (ah->is_global != 0 && !sv_gid_is_local(&ah->grh.dgid)) {
-		qp->want_attach = false; /* another host: nobody will ever answer */
+		qp->want_attach = false; /* another host, which will never answer */
 		return true;
 	}
 	peer = peer_get(SV_QPN_SLOT(qpn));
@@ -616,7 +617,8 @@ static const struct sv_mapping *find_mapping(const struct sv_peer *peer, uint64_
 	return m;
 }
 
-/* Has the control thread ask for it; until it is there, and for what a peer has too many of, there are system calls. */
+/* Has the control thread ask the peer for a mapping. Until it has come, and for mappings beyond the limit, transfers
+ * use system calls. */
 static void want_mapping(struct sv_peer *peer, uint64_t id)
 {
 	uint64_t none = 0;
@@ -640,7 +642,7 @@ void *sv_peer_mapped(struct sv_remote *rem, const struct sv_span *span)
 		}
 		rem->mapping = m;
 	}
-	/* The peer's word for it that the span lies in the mapping is not enough. */
+	/* Check that the span lies in the mapping, which the peer only claims. */
 	if (m->base == NULL || span->addr < m->addr || span->addr - m->addr > m->length ||
 	    span->length > m->length - (span->addr - m->addr)) {
 		return NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process as a whole: start-up, and the control thread. The control thread does what has to happen while the
- * program sleeps or computes: connecting to peers, noticing their death, timeouts, the connection manager's messages.
- * It has no part in moving data, except for work that had to wait.
+ * The process as a whole: start-up, and the control thread. The control thread works while the program sleeps or
+ * computes: it connects to peers, notices their death, and handles timeouts and the connection manager's messages. It
+ * moves no data, except for work requests that had to wait.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ socklen_t sv_socket_name(struct sockaddr_storage *address, const char *format, .
 
 	memset(address, 0, sizeof(*address));
 	un->sun_family = AF_UNIX;
-	/* The user is part of the name: every user has a fabric of their own. */
+	/* The user is part of the name, so each user has a fabric of their own. */
 	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "softverbs/%u/%u/", SV_ARENA_VERSION,
 		     (unsigned)geteuid());
 	va_start(args, format);
@@ -80,7 +80,7 @@ void sv_kick(int kick_fd)
 {
 	uint64_t one = 1;
 
-	/* A full counter means that it was kicked already. */
+	/* A full counter means that the process has been kicked already. */
 	if (write(kick_fd, &one, sizeof(one)) < 0) {
 		return;
 	}
@@ -147,14 +147,14 @@ static void attend_srq(struct sv_srq *srq)
 	if (atomic_exchange(&srq->shm->limit_reached, 0) != 0) {
 		sv_async_raise(srq->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
 	}
-	/* Who waits for a receive? It does not say; ask everybody to look. */
+	/* The word does not say which sender waits for a receive, so all are kicked. */
 	if (atomic_load(&srq->shm->tail) != atomic_load(&srq->shm->head) && atomic_exchange(&srq->shm->want, 0) != 0) {
 		sv_peer_kick_all();
 		sv_kick_self();
 	}
 }
 
-/* Look at every queue; returns when something has to be looked at again, UINT64_MAX: at the next kick. */
+/* Looks at all queues. Returns when (sv_now_ns()) to look again; UINT64_MAX: at the next kick. */
 static uint64_t attend_all(void)
 {
 	uint64_t next = UINT64_MAX;
@@ -228,7 +228,7 @@ static void *control_thread(void *unused)
 	return NULL;
 }
 
-/* A slot is a socket name that nobody else has; the kernel gives it back when the process ends, however it ends. */
+/* Claims a slot by binding a socket to its name; the kernel frees the name however the process ends. */
 static int claim_slot(void)
 {
 	struct sockaddr_storage address;
@@ -266,7 +266,7 @@ static int start_thread(void)
 	sigset_t all, old;
 	int rc;
 
-	/* The program's signals are the program's. Detached: the thread ends with the process. */
+	/* Signals are left to the program's threads. Detached, since the thread ends with the process. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attr);
@@ -287,7 +287,7 @@ static int process_start_locked(void)
 	if (rc != 0) {
 		return rc;
 	}
-	/* Where yama allows tracing of descendants only (ptrace_scope 1), let peers of this user in. */
+	/* If yama allows only tracing of descendants (ptrace_scope 1), this permits peers of the same user. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	sv.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	sv.kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs: making them, failing them, removing them. */
+/* Queue pairs: creating, failing and destroying them. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -40,7 +40,8 @@ bool sv_qp_lock_out(struct sv_qp *qp, uint32_t new_gen)
 			return false;
 		}
 		seen = atomic_load(&qp->shm->busy);
-		/* Even: nobody is inside. Odd: it was left and entered again, or its owner is dead. */
+		/* Even: no peer is inside. Changed: the section that was seen has ended. Otherwise its peer may be
+		 * dead. */
 	} while (((seen & 1) != 0 && sv_slot_alive(SV_QPN_SLOT(atomic_load(&qp->shm->dest_qpn)))) ||
 		 !atomic_compare_exchange_strong(&qp->shm->busy, &seen, fresh));
 	return true;
@@ -83,7 +84,7 @@ static bool caps_ok(const struct ibv_qp_cap *cap)
 	       cap->max_recv_sge <= SV_MAX_SGE && cap->max_inline_data <= SV_MAX_INLINE;
 }
 
-/* The receive ring (one slot if there is a shared queue) and the ring of receive completions, in one piece. */
+/* Allocates the receive ring (of one slot if there is a shared queue) and the ring of receive completions together. */
 static int qp_alloc_receive(struct sv_qp *qp)
 {
 	struct sv_srq *srq = (struct sv_srq *)qp->ex.qp_base.srq;
@@ -126,7 +127,7 @@ static void qp_free(struct sv_qp *qp)
 	free(qp);
 }
 
-/* Numbers go round, so that a late message for an old queue pair does not meet a new one. */
+/* Numbers are used in turn, so that a late message for an old queue pair does not reach a new one. */
 static int qp_register(struct sv_qp *qp)
 {
 	int rc = ENOMEM;
@@ -263,7 +264,7 @@ SV_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
 	return sv_qp(ibv)->with_wr_api ? &sv_qp(ibv)->ex : NULL;
 }
 
-/* Cut off the peer for good; false: it is stopped inside, and the rings have to stay as they are. */
+/* Locks the peer out for good. False: a stopped peer is inside, and the rings must not be freed. */
 static bool qp_retire(struct sv_qp *qp)
 {
 	bool clean;
@@ -282,7 +283,7 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	bool clean;
 
 	pthread_mutex_lock(&sv.table_lock);
-	/* While it can still be found, so that the end of the peer does not pass it by. */
+	/* While it is still in the table, so that the peer's death is not missed. */
 	pthread_mutex_lock(&qp->lock);
 	sv_send_forget(qp);
 	sv_peer_detach(qp);
@@ -304,7 +305,7 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 		atomic_store(&sv.qp_live[qp->index], false);
 		pthread_mutex_unlock(&sv.table_lock);
 	} else {
-		/* What the stopped peer may still write to is never used again. */
+		/* The stopped peer may still write there, so this memory is never used again. */
 		qp->heap = NULL;
 		if (ibv->srq != NULL) {
 			atomic_store(&((struct sv_srq *)ibv->srq)->spoilt, true);
@@ -324,7 +325,7 @@ void sv_qp_fail(struct sv_qp *qp, enum ibv_wc_status status)
 	atomic_store(&qp->state, IBV_QPS_ERR);
 	atomic_store(&qp->shm->state, IBV_QPS_ERR);
 	qp->ex.qp_base.state = IBV_QPS_ERR;
-	/* Who is still in there finds ERR the next time; what it publishes now comes before what is flushed. */
+	/* A peer that is inside finds ERR the next time. Completions that it publishes now precede the flushed ones. */
 	sv_qp_quiesce(qp->index);
 	sv_send_flush(qp, status);
 	sv_recv_flush(qp);
@@ -352,7 +353,7 @@ static void raise_events(struct sv_qp *qp, uint32_t events)
 	}
 }
 
-/* Kick a sender that waits for what there is now. Never otherwise: it would try in vain, and ask again. */
+/* Kicks a sender if what it waits for has come. A kick at another time would make it try in vain and ask again. */
 static void answer_wants(struct sv_qp *qp)
 {
 	struct sv_qp_shm *shm = qp->shm;

@@ -77,7 +77,7 @@ bool sv_qp_transition_ok(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 	       (mask & ~(t->required | t->optional | IBV_QP_STATE)) == 0;
 }
 
-/* Ranges of the attributes that the mask names; each is looked at only there. */
+/* Checks the ranges of the attributes that the mask names. */
 static bool values_ok(const struct ibv_qp_attr *a, int mask)
 {
 	const unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -111,7 +111,7 @@ static bool path_ok(struct ibv_context *context, const struct ibv_qp_attr *a, in
 	       _ibv_query_gid_ex(context, 1, a->ah_attr.grh.sgid_index, &entry, 0, sizeof(entry)) == 0;
 }
 
-/* Take over the attributes that the mask names. */
+/* Stores the attributes that the mask names. */
 static void store_attributes(struct sv_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
 	struct ibv_qp_attr *to = &qp->attr;
@@ -170,7 +170,7 @@ static int enter_reset(struct sv_qp *qp)
 	return 0;
 }
 
-/* Entering a state, after the attributes were stored. The one place where the owner changes the state. */
+/* Enters a state, after the attributes have been stored. The owner changes the state only here. */
 static int enter_state(struct sv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 {
 	uint32_t expected = from;
@@ -204,8 +204,9 @@ static int enter_state(struct sv_qp *qp, enum ibv_qp_state from, enum ibv_qp_sta
 }
 
 /*
- * Who has a connection expects to reach the other side's memory even if that side's process does not run any more at
- * that moment (it is stopped, say). So attaching, which needs its control thread, is over before RTS, within reason.
+ * A program that has a connection expects to reach the other side's memory even if that side's process is stopped at
+ * that moment. Attaching needs the other side's control thread, so this waits, for a limited time, until it has ended,
+ * before RTS.
  */
 static void wait_attached(struct sv_qp *qp)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The receiving side: posting receives, and turning what a peer published into completions. */
+/* The receiving side: posts receives, and makes completions from what peers have published. */
 #include <stdlib.h>
 
 #include "softverbs/softverbs.h"
@@ -40,11 +40,11 @@ static int recv_post_one(struct sv_qp *qp, const struct ibv_recv_wr *wr)
 	return 0;
 }
 
-/* A sender ran dry: tell it to try again. */
+/* Kicks a sender that found no receive, so that it tries again. */
 static void wake_sender(struct sv_qp *qp)
 {
 	if ((atomic_load(&qp->shm->want) & SV_WANT_RECEIVE) != 0) {
-		sv_kick_self(); /* its descriptor is the control thread's to use */
+		sv_kick_self(); /* the control thread, which may use the sender's descriptor, does it */
 	}
 }
 
@@ -73,14 +73,14 @@ int sv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 	return rc;
 }
 
-/* Small messages wait in the ring: put them where the program wanted them. The list is our own copy, checked. */
+/* Copies a small message from the ring to its place. The scatter list is our private copy. */
 static bool recv_scatter(const struct sv_recv *recv, uint32_t pd, const uint8_t *data, uint32_t length)
 {
 	for (uint32_t i = 0; i < recv->num_sge && length > 0; i++) {
 		uint32_t n = recv->sge[i].length < length ? recv->sge[i].length : length;
 		struct sv_span where;
 
-		/* The sender checked the key; if it is gone since then, the memory may be gone too. */
+		/* The sender has checked the key; if it was deregistered since, the memory may be unmapped. */
 		if (sv_key_check(sv.keys, recv->sge[i].lkey, pd, 0, IBV_ACCESS_LOCAL_WRITE, recv->sge[i].addr, n,
 				 &where)) {
 			memcpy((void *)(uintptr_t)where.addr, data, n);
@@ -97,7 +97,7 @@ static struct sv_recv *recv_of(struct sv_qp *qp, uint32_t index, struct sv_slot 
 
 	*srq_out = srq;
 	if (srq == NULL) {
-		/* In order, always. */
+		/* Receives of a queue pair's own ring complete in order. */
 		if (index != (qp->rq_completed & (qp->ring.size - 1)) ||
 		    qp->rq_completed == atomic_load(&qp->shm->rq_tail)) {
 			return NULL;
@@ -155,7 +155,7 @@ bool sv_recv_next(struct sv_qp *qp, struct sv_cqe *cqe)
 	}
 	e = qp->rcq[qp->rcq_head & (qp->rcq_size - 1)];
 	if (tail - qp->rcq_head > qp->rcq_size || !entry_to_cqe(qp, &e, cqe)) {
-		/* The peer wrote nonsense: nothing of what it publishes is looked at any more. */
+		/* The peer wrote nonsense, so its further completions are ignored. */
 		sv_warn("queue pair 0x%x: its peer broke the protocol", qp->ex.qp_base.qp_num);
 		qp->rcq_head = tail;
 		atomic_store(&qp->shm->state, IBV_QPS_ERR);
@@ -168,7 +168,7 @@ bool sv_recv_next(struct sv_qp *qp, struct sv_cqe *cqe)
 	return true;
 }
 
-/* Receives that no message completed; they complete in order, so the rest is known without asking the peer. */
+/* Flushes the receives that no message has completed: since they complete in order, these are the last ones. */
 static void flush_ring(struct sv_qp *qp)
 {
 	for (uint32_t head = qp->rq_completed; head != qp->rq_posted; head++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The send queue. A work request is executed in the call that posts it, unless it has to wait: for a receive at the
- * other side, for the other side to be ready, or behind another that waits. Those are copied into the queue, and go on
- * when the owner polls, when the peer kicks, or when their time is over.
+ * The send queue. A work request is executed in the call that posts it, unless it must wait for a receive at the other
+ * side, for the other side to be ready, or for an earlier work request. Then it is copied into the queue, and tried
+ * again when the owner polls, when the peer kicks, or when its time is over.
  */
 #include "softverbs/softverbs.h"
 
 #define NEVER             UINT64_MAX
-#define RNR_RECHECK_NS    100000000ull /* with endless retries, should a kick get lost with a dying peer */
+#define RNR_RECHECK_NS    100000000ull /* with endless retries, in case a kick is lost with a dying peer */
 #define ATTACH_NS         5000000000ull
 #define ACK_TIMEOUT_NS(t) (4096ull << (t))
 
@@ -16,7 +16,7 @@ static const uint32_t g_rnr_timer_10us[32] = {65536, 1,    2,    3,    4,    6, 
 					      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
 					      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
-/* What an opcode may carry, and what its completion says. */
+/* The properties of opcodes. */
 static const struct {
 	bool allowed;
 	bool can_inline;
@@ -34,7 +34,7 @@ static const struct {
 	[IBV_WR_SEND_WITH_INV] = {true, true, IBV_WC_SEND},
 };
 
-/* A work request that waits: a copy, with its list and its inline data behind it. */
+/* A copy of a work request that waits, with its scatter list and its inline data behind it. */
 struct waiting {
 	struct sv_op op;
 	struct ibv_sge sge[];
@@ -109,7 +109,7 @@ static void op_from_wr(struct sv_op *op, const struct ibv_send_wr *wr, uint32_t 
 	}
 }
 
-/* Keep a copy, since the caller's request, list and inline data may change when the call is over. */
+/* Copies a work request, whose structure, list and inline data the caller may change after the call. */
 static void send_enqueue(struct sv_qp *qp, const struct sv_op *op)
 {
 	struct waiting *w = waiting_at(qp, op->position);
@@ -154,8 +154,8 @@ static uint64_t peer_wait_ns(const struct sv_qp *qp)
 {
 	uint64_t wait = ACK_TIMEOUT_NS(qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 
-	/* Not attached: two control threads have to do something first, which no network would ask for, and which takes
-	 * its time on a machine that is busy. A peer that dies meanwhile is noticed at once. */
+	/* Not attached: both control threads must run first, which has no equal in a network, and takes long on a busy
+	 * machine. So it waits longer; a peer that dies meanwhile is noticed at once. */
 	return qp->rem.peer == NULL && wait < ATTACH_NS ? ATTACH_NS : wait;
 }
 
@@ -167,7 +167,8 @@ static void send_unblock(struct sv_qp *qp)
 	}
 }
 
-/* The head of the queue met a reason to wait; the first time, or again. Returns a status if it has waited enough. */
+/* The head of the queue must wait, for the first time or again. Returns a status other than success if it has waited
+ * long enough. */
 static int send_block(struct sv_qp *qp, enum sv_block reason)
 {
 	uint64_t now = sv_now_ns();
@@ -205,7 +206,7 @@ static int send_block(struct sv_qp *qp, enum sv_block reason)
 	return IBV_WC_SUCCESS;
 }
 
-/* Execute one. True: it is over, well or badly; false: it waits. */
+/* Executes one. True: it has ended, with success or not; false: it waits. */
 static bool send_execute(struct sv_qp *qp, const struct sv_op *op)
 {
 	uint32_t byte_len = 0;
@@ -226,7 +227,7 @@ static bool send_execute(struct sv_qp *qp, const struct sv_op *op)
 	return true;
 }
 
-/* In SQD, what was posted before goes on, and nothing else (InfiniBand 10.3.1.5). */
+/* In SQD only work requests that were posted before are executed (InfiniBand 10.3.1.5). */
 static bool may_execute(const struct sv_qp *qp)
 {
 	enum ibv_qp_state state = sv_qp_state(qp);

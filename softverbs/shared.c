@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory that is shared memory already: a program that keeps its data in a memfd (as DPDK does where it has
- * no hugepages) is reached by mapping that memfd, which for 4 KiB is some twenty times cheaper than a system call per
- * transfer.
+ * Registered memory that is shared memory already. If a program keeps its data in a memfd (as DPDK does without
+ * hugepages), peers map that memfd and copy directly, which for 4 KiB is some twenty times cheaper than a system call
+ * per transfer.
  *
- * The owner finds out at registration, and gives the mapping a number that is never used again; the number stands
- * beside the key. A peer that meets the number asks for the memfd over the link, and goes on with system calls until it
- * has come.
+ * The owner recognizes such memory at registration, and gives the mapping a number that is never used again; it is in
+ * the table of keys. A peer that finds the number there asks for the memfd over the link, and uses system calls until
+ * it has come.
  *
- * A mapping must never be a trap: only memfds in ordinary pages count, and they are sealed against shrinking when they
- * are registered, so that no access can raise SIGBUS. (A program that makes them cannot seal them by itself if it did
- * not ask for it; that is why memfd_create() is here.) What a key allows is checked before, as always; beyond that,
- * what a peer says its addresses are is checked against the mapping.
+ * Access to a mapping must never raise SIGBUS. Therefore only memfds in ordinary pages are mapped, and they are sealed
+ * against shrinking at registration. (A memfd can be sealed only if that was asked for when it was made, so the library
+ * has a memfd_create() of its own.) Keys are checked before each transfer in any case, and the range that a peer names
+ * is checked against the mapping.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,9 +28,9 @@
 
 #include "softverbs/softverbs.h"
 
-#define MAX_SHARED SV_MAX_MAPPINGS /* more than peers map is of no use */
+#define MAX_SHARED SV_MAX_MAPPINGS /* peers map no more */
 
-/* A run of pages of one memfd, one after the other in our memory as in the file. */
+/* Pages of one memfd that are contiguous in our memory and in the file. */
 struct run {
 	uint64_t start, end, offset;
 	dev_t dev;
@@ -56,7 +56,7 @@ SV_EXPORT int memfd_create(const char *name, unsigned int flags)
 	return (int)syscall(SYS_memfd_create, name, flags);
 }
 
-/* In ordinary pages, and never to become shorter. */
+/* Whether a memfd has ordinary pages and is sealed against shrinking. */
 static bool memory_is_safe(int fd)
 {
 	struct statfs fs;
@@ -114,7 +114,7 @@ static bool find_run(uint64_t start, uint64_t end, struct run *found)
 	return ok || (r.start <= start && r.end >= end && r.end != 0);
 }
 
-/* A descriptor of ours for the memfd, sealed: -1 when the program has closed it, or has forbidden that. */
+/* Seals the memfd and returns a descriptor of ours for it; -1: the program has closed it, or has forbidden sealing. */
 static int find_fd(const struct run *r)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -127,8 +127,7 @@ static int find_fd(const struct run *r)
 
 		if (e->d_name[0] != '.' && fstat(fd, &st) == 0 && st.st_ino == r->ino && st.st_dev == r->dev &&
 		    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) {
-			fcntl(fd, F_ADD_SEALS,
-			      F_SEAL_SHRINK); /* whether it is sealed is looked at, not whether this did it */
+			fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* checks whether it is sealed, by this call or before */
 			found = memory_is_safe(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 		}
 	}
@@ -250,7 +249,7 @@ int sv_shared_fd(uint64_t id, uint64_t *addr, uint64_t *length, uint64_t *offset
 	return fd;
 }
 
-/* The peer's side. */
+/* ---- Mapping a peer's memory ---- */
 
 static bool mapping_is_valid(int fd, uint64_t addr, uint64_t length, uint64_t offset)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared receive queues. Many processes take receives from one, without a lock: a slot is taken by a compare and swap
- * of its claim word, which also tells who took it, so that nothing is lost when the taker dies.
+ * Shared receive queues. Many processes take receives from one queue without a lock: a process takes a slot by a
+ * compare and swap of its claim word, which then names the taker, so that the slot is not lost if the taker dies.
  */
 #include <stdlib.h>
 
@@ -120,7 +120,7 @@ SV_EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 	}
 	pthread_mutex_lock(&sv.table_lock);
 	sv.srq[srq->index] = NULL;
-	atomic_fetch_and(&srq->shm->gen, ~1u); /* gone: no receive is taken any more */
+	atomic_fetch_and(&srq->shm->gen, ~1u); /* even: it does not exist any more, and no receive is taken */
 	pthread_mutex_unlock(&sv.table_lock);
 	sv_async_forget(ibv->context, srq, &srq->events_lock, &srq->events_cond, &srq->events_got, &srq->events_acked);
 	atomic_fetch_sub(&((struct sv_pd *)ibv->pd)->users, 1);
@@ -153,7 +153,7 @@ SV_EXPORT int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int
 		return 0;
 	}
 	atomic_store(&srq->shm->limit, limit);
-	/* InfiniBand 10.2.9.4: if it is reached already, the event comes at once. */
+	/* InfiniBand 10.2.9.4: if the limit is reached already, the event is raised at once. */
 	left = atomic_load(&srq->shm->tail) - atomic_load(&srq->shm->head);
 	if (limit != 0 && left < limit && atomic_compare_exchange_strong(&srq->shm->limit, &limit, 0)) {
 		sv_async_raise(ibv->context, IBV_EVENT_SRQ_LIMIT_REACHED, srq);

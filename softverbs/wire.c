@@ -57,7 +57,7 @@ ssize_t sv_wire_receive(int fd, void *message, size_t size, int *fds, int *num_f
 			*num_fds += (int)(bytes / sizeof(int));
 		}
 	}
-	/* A message that is longer than any of ours is none. */
+	/* A message that is longer than all valid ones counts as empty. */
 	return (m.msg_flags & MSG_TRUNC) != 0 ? 0 : n;
 }
 

@@ -56,7 +56,7 @@ static void wr_abort(struct ibv_qp_ex *ex)
 	pthread_mutex_unlock(&((struct sv_qp *)ex)->lock);
 }
 
-/* A new request; when there are too many, the last is overwritten, and none will be posted. */
+/* Begins a work request. If there are too many, the last is overwritten, and none will be posted. */
 static struct ibv_send_wr *wr_begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 {
 	struct sv_qp *qp = (struct sv_qp *)ex;
@@ -77,7 +77,7 @@ static struct ibv_send_wr *wr_begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opc
 	return wr;
 }
 
-/* A part came before the request that it belongs to: a mistake of the caller. */
+/* The current work request; if there is none, the caller's mistake is noted. */
 static struct ibv_send_wr *wr_current(struct ibv_qp_ex *ex)
 {
 	struct sv_wr_builder *b = wr_builder(ex);

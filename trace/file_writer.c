@@ -169,7 +169,7 @@ int trace_file_create(const char *path, const struct trace_file_tables *t, struc
 		free(w);
 		return rc;
 	}
-	flock(w->fd, LOCK_EX | LOCK_NB); /* as the recorder does: readers tell by it that it is being written */
+	flock(w->fd, LOCK_EX | LOCK_NB); /* as the recorder does, so that readers see that it is being written */
 	layout_write(w, t);
 	if (w->error != 0) {
 		unlink(path);
@@ -211,7 +211,7 @@ static int ring_flush(struct trace_file_writer *w, struct ring *ring)
 	return write_at(w, ring->at, ring->head, sizeof(*ring->head));
 }
 
-/* A ring is in the file from its first entry or name on. */
+/* Adds a ring to the file, with its first entry or name. */
 static int ring_use(struct trace_file_writer *w, struct ring *ring)
 {
 	if (ring->used) {

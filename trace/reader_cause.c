@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The section that a trigger puts into its copy: why it was made, and who is to blame. */
+/* The CAUSE section of a copy that a trigger made: why it was made, and which object was the culprit. */
 #include <string.h>
 
 #include "trace/reader_internal.h"
@@ -32,9 +32,8 @@ const struct trace_file_cause *trace_reader_cause(const struct trace_reader *r)
 	return r->has_cause ? &r->cause : NULL;
 }
 
-/* Objects are known by their addresses, which are used again and again: only the life that was under way when the
- * trigger fired counts, up to and after that moment until the next one begins with the tracepoint that creates such
- * objects. */
+/* Objects are identified by their addresses, which are reused. Only the life counts that was under way when the trigger
+ * fired; it ends when a tracepoint that creates such objects names the same address. */
 bool trace_event_is_culprit(const struct trace_reader *r, const struct trace_event *e)
 {
 	const struct trace_file_cause *c = &r->cause;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding trace files in a directory, and telling those of living processes from the others. */
+/* Finds trace files in a directory, and tells which of them a live process writes. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Following a live file. Each step copies what is new in every ring. Events are handed out one step late: by
- * then every event that is older than the newest of the step before has been published, so several lcores
- * come out in order without asking the writer anything. */
+/* Following a live file. Each step copies the new entries of all rings. Events are returned one step late: by then
+ * every event that is older than the newest one of the step before has been published. So the events of several lcores
+ * are returned in order, without help of the writer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,9 @@ struct trace_follow {
 	size_t *ends;
 	struct trace_objects objects;
 	struct trace_stretch stretch;
-	/* What was read and not yet given: events up to `ripe` go out with this step. */
+	/* Events that were read and have not been returned, or were returned by the last step. */
 	struct trace_growing_batch held;
-	size_t given;    /* the first so many of held were given by the last step */
+	size_t given;    /* how many of `held`, from the first on, the last step has returned */
 	uint64_t newest; /* tsc of the newest event seen until the last step */
 	unsigned fill_percent;
 	bool skip;
@@ -70,7 +70,7 @@ int trace_follow_start(struct trace_reader *r, int lcore, bool from_start, struc
 	return 0;
 }
 
-/* Drops the events (and their arguments) that the last step gave. */
+/* Drops the events that the last step returned. */
 static void given_drop(struct trace_follow *f)
 {
 	struct trace_batch *b = &f->held.b;
@@ -85,8 +85,8 @@ static void given_drop(struct trace_follow *f)
 	}
 }
 
-/* The arguments of the events that are still held move to the front, so that the buffer does not grow for
- * ever. */
+/* Moves the arguments of the events that are still held to the front, so that the buffer does not grow without bound.
+ */
 static int args_compact(struct trace_follow *f)
 {
 	struct trace_batch *b = &f->held.b;
@@ -111,7 +111,7 @@ static int args_compact(struct trace_follow *f)
 	return 0;
 }
 
-/* A follower that was lapped goes on near the end of the ring. */
+/* For a follower whose whole ring was overwritten: continues near the end of the ring. */
 static void lapped_skip(struct followed_ring *ring, uint64_t num_entries, uint64_t next, struct trace_lcore *lc)
 {
 	uint64_t oldest = next - num_entries, from = next - num_entries / SKIP_PART;
@@ -122,7 +122,7 @@ static void lapped_skip(struct followed_ring *ring, uint64_t num_entries, uint64
 	ring->gaps++;
 }
 
-/* skip: what is left out of a ring that was lapped need not be read. */
+/* Reads the new entries of a ring. skip: see trace_follow_skip(). */
 static int ring_step(struct trace_follow *f, size_t i, bool skip, uint64_t clear_tsc)
 {
 	struct trace_history *h = &f->r->histories[f->first + i];
@@ -134,7 +134,7 @@ static int ring_step(struct trace_follow *f, size_t i, bool skip, uint64_t clear
 		return rc;
 	}
 	trace_history_name(f->r, h);
-	if (next < ring->next) { /* not the file it was */
+	if (next < ring->next) { /* not the same file any more */
 		return -ESTALE;
 	}
 	uint64_t percent = (next - ring->next) * 100 / h->num_entries;
@@ -143,7 +143,7 @@ static int ring_step(struct trace_follow *f, size_t i, bool skip, uint64_t clear
 		lapped_skip(ring, h->num_entries, next, &f->lcores[i]);
 	}
 	uint64_t lost_before = f->lcores[i].overwritten;
-	/* true: the stretch ends at next_entry, whoever lives; what comes later comes with the next step. */
+	/* true: the stretch ends at next_entry also if the writer is dead; later entries come with the next step. */
 	rc = trace_stretch_copy(f->r, h, ring->next, true, &f->stretch, &f->lcores[i]);
 	if (rc != 0) {
 		return rc;
@@ -157,7 +157,7 @@ static int ring_step(struct trace_follow *f, size_t i, bool skip, uint64_t clear
 	return trace_stretch_decode(f->r, h, &f->stretch, clear_tsc, &ring->gaps, &f->held, &f->lcores[i]);
 }
 
-/* How many of the held events are older than everything that may still come, or all of them. */
+/* How many of the held events are older than all events that may still come. */
 static size_t ripe_count(const struct trace_follow *f, bool all)
 {
 	const struct trace_batch *b = &f->held.b;
@@ -185,7 +185,7 @@ int trace_follow_next(struct trace_follow *f, bool last, const struct trace_batc
 	f->ends[runs++] = before;
 	f->fill_percent = 0;
 	for (size_t i = 0; i < f->n && rc == 0; i++) {
-		/* At the end nobody needs to be spared any more, and how it ended is what matters. */
+		/* The last step does not skip: the newest events, which show how it ended, matter most. */
 		rc = ring_step(f, i, f->skip && !last, clear_tsc);
 		f->ends[runs++] = f->held.b.num_events;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of the reader library share. */
+/* Shared by the files of the reader library. */
 #ifndef TRACE_READER_INTERNAL_H
 #define TRACE_READER_INTERNAL_H
 
@@ -10,7 +10,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trace files are littl
 #define TRACE_MAX_PROBLEMS    64
 #define TRACE_MAX_DESCRIPTION 1023
 
-/* Where the bytes come from: a file descriptor, or memory if fd is -1. */
+/* The source of bytes: a file descriptor, or memory if fd is -1. */
 struct trace_source {
 	int fd;
 	const uint8_t *bytes;
@@ -20,7 +20,7 @@ struct trace_source {
 /* Reads exactly `length` bytes; -ENODATA if the source ends before them. */
 int trace_source_read(const struct trace_source *s, uint64_t offset, void *buf, size_t length);
 
-/* A ring whose place and lengths have been checked. */
+/* A ring whose offset and lengths have been checked. */
 struct trace_history {
 	uint32_t lcore;
 	char name[TRACE_THREAD_NAME_SIZE + 1];

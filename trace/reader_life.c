@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One object's whole life: the family of objects that an object belongs to. */
+/* Marks the events of an object and of the objects related to it. */
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct edges {
 	size_t n;
 };
 
-/* A set that remembers the order in which its members came: a work list. The tree's nodes hold the keys
+/* A set that keeps the order in which its members were added, as a work list. The tree's nodes hold the keys
  * themselves. */
 struct key_set {
 	void *tree;
@@ -95,7 +95,7 @@ static int edge_compare(const void *a, const void *b)
 	return (x->to > y->to) - (x->to < y->to);
 }
 
-/* Adds all that can be reached from the members of the set. */
+/* Adds all objects that can be reached from the members of the set. */
 static int set_spread(struct key_set *s, const struct edges *g)
 {
 	for (size_t i = 0; i < s->n; i++) {

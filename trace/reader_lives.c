@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Objects as wholes: which events an object had, who its parent is, whether it ended, and where its time went. */
+/* Lives of objects: which events an object had, which object is its parent, whether it ended, and where its time went.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,7 +30,7 @@ static void life_continue(struct trace_life *life, const struct trace_tpoint *t,
 	if (life->owner_id == 0 && t->owner_type != 0) {
 		life->owner_id = e->owner_id;
 	}
-	/* The first one that is named: parents do not change. None is its own ancestor, being older. */
+	/* The first parent that is named, since parents do not change. Parents are older, so there are no cycles. */
 	if (life->parent == TRACE_NO_LIFE && e->related_life < e->life) {
 		life->parent = e->related_life;
 	}
@@ -39,7 +40,7 @@ static void life_continue(struct trace_life *life, const struct trace_tpoint *t,
 	life->ended = t->end_object;
 }
 
-/* Of the lives with one value, all but the latest are over. */
+/* Marks the lives whose value a later life has taken: these have ended. */
 static int superseded_mark(struct trace_lives *l)
 {
 	struct trace_objects latest = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Merging the lcores' events by time: a k-way merge with a binary heap of runs. Equal times come in the order
- * of the runs, so nothing is lost and the order on one lcore stays. */
+/* Merges the lcores' events by time: a k-way merge with a binary heap of runs. Events of equal time keep the order of
+ * their runs, so the order of one lcore's events does not change. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Objects: an event that creates one gives it the next number of its type; later events name it by its value
- * (an address, which is used again), and so do children of it, in an argument. */
+/* Objects. The event that creates one gives it the next number of its type. Later events name it by its value, an
+ * address that is reused; events of its children name it in an argument. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -14,7 +14,7 @@ struct trace_object {
 	uint64_t value;
 	uint64_t index; /* TRACE_NO_OBJECT: seen, but not created within the trace */
 	uint64_t start;
-	uint64_t last; /* tsc of its latest event, on `lcore`, which had `gaps` holes until then */
+	uint64_t last; /* tsc of its latest event, on `lcore`, where events were missing `gaps` times until then */
 	uint32_t lcore, gaps;
 	uint32_t life;
 	uint16_t last_tpoint;

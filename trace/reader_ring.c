@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One ring: copy a stretch of it, keep the entries that are whole, take them apart into events. See
- * trace/trace_file.h for why a copy is consistent. */
+/* One ring: copies a stretch of it, keeps the entries that are whole, and decodes them into events. trace/trace_file.h
+ * says why a copy is consistent. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +29,9 @@ void *trace_large_alloc(size_t count, size_t size)
 
 /* ---- Copying ---- */
 
-/* The kernel may copy the 8 bytes of next_entry in pieces, while they change. Reads until two readings are
- * less than a ring apart, and gives the smaller; a torn one is off by at least 256. A writer that runs too
- * fast even for that is lapping us anyway. */
+/* The kernel may copy the 8 bytes of next_entry in several steps, while they change. So this reads until two readings
+ * differ by less than the length of the ring, and returns the smaller; a torn reading is off by at least 256. If the
+ * writer is too fast even for that, it is overwriting the ring faster than it can be read. */
 int trace_history_next(const struct trace_reader *r, const struct trace_history *h, uint64_t *next)
 {
 	uint64_t at = h->offset + offsetof(struct trace_file_history, next_entry);
@@ -125,13 +125,13 @@ int trace_stretch_copy(struct trace_reader *r, const struct trace_history *h, ui
 
 /* ---- Vetting ---- */
 
-/* The number of the entry a stamp belongs to: the one closest to `near` with these low 32 bits. */
+/* The number of the entry that a stamp belongs to: the number closest to `near` with these low 32 bits. */
 static uint64_t stamp_number(uint64_t stamp, uint64_t near)
 {
 	return near + (uint64_t)(int64_t)(int32_t)((uint32_t)stamp - 1 - (uint32_t)near);
 }
 
-/* The first entry that the writer had certainly left alone when the copy was complete. Without stamps, or
+/* The first entry that the writer had certainly not begun to overwrite when the copy was complete. Without stamps, or
  * with a CPU that reorders stores, an event of max_slots may have been under way. */
 static uint64_t first_stable(const struct trace_reader *r, const struct trace_history *h, const struct trace_stretch *s)
 {
@@ -151,7 +151,7 @@ enum slot_verdict {
 	SLOT_TORN,
 };
 
-/* Judges slot n of the stretch. *number is the entry that should be there, and gets the one that is. */
+/* Judges slot n of the stretch. *number: in, the entry that should be there; out, the entry that is. */
 static enum slot_verdict slot_judge(const struct trace_history *h, const struct trace_stretch *s, uint64_t stable,
 				    bool live, size_t n, uint64_t *number)
 {

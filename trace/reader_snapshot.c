@@ -7,7 +7,7 @@
 
 #include "trace/reader_internal.h"
 
-/* ---- What both need ---- */
+/* ---- For snapshots and following ---- */
 
 uint64_t trace_clear_tsc(const struct trace_reader *r)
 {
@@ -40,7 +40,7 @@ void trace_lcore_begin(struct trace_reader *r, struct trace_history *h, struct t
 	memcpy(lc->name, h->name, sizeof(lc->name));
 }
 
-/* The rings asked for: histories [first, first + n). */
+/* Selects the rings of one lcore or of all: histories [first, first + n). */
 int trace_select_histories(const struct trace_reader *r, int lcore, size_t *first, size_t *n, struct trace_error *err)
 {
 	*first = 0;
@@ -86,8 +86,8 @@ static bool clock_is_sane(const struct trace_file_clock *c)
 	return c->tsc != 0 && c->realtime_ns != 0 && c->tsc < (uint64_t)1 << 63 && c->realtime_ns < (uint64_t)1 << 63;
 }
 
-/* Whether the time of day was set between two readings: then it has moved on by something else than the monotonic
- * clock, which follows the same corrections of its rate. (A file without monotonic readings cannot tell.) */
+/* Whether the time of day was set between two readings: then it has advanced by another time than the monotonic clock,
+ * whose rate is corrected in the same way. Not known for a file without monotonic readings. */
 static bool clock_was_set(const struct trace_file_clock *a, const struct trace_file_clock *b)
 {
 	int64_t real = (int64_t)(b->realtime_ns - a->realtime_ns),
@@ -97,8 +97,9 @@ static bool clock_was_set(const struct trace_file_clock *a, const struct trace_f
 	       (real > monotonic + CLOCK_SET_NS || real < monotonic - CLOCK_SET_NS);
 }
 
-/* Takes a reading as the second one if it is later than the one there is, and agrees with tsc_rate within 1 %: the time
- * of day may have been set meanwhile. So times are those of the clock at the start, moved on: they never jump. */
+/* Uses a reading as the second one if it is later than the present one and agrees with tsc_rate within 1 %; if it does
+ * not agree, the time of day was set meanwhile. So times of day are extrapolated from the first reading and never jump.
+ */
 static void clock_consider(struct trace_snapshot *s, const struct trace_file_clock *c)
 {
 	const struct trace_file_clock *start = &s->clocks[0];
@@ -157,7 +158,7 @@ static int rings_copy(struct trace_reader *r, size_t first, size_t n, struct tra
 	size_t entries = 0;
 	int rc = 0;
 
-	/* Once for all rings; what they do not fill is never touched, and so takes no memory. */
+	/* Reserved once for all rings; pages that they do not fill are not touched and use no memory. */
 	for (size_t i = 0; i < n; i++) {
 		entries += r->histories[first + i].readable;
 	}

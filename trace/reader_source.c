@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening a trace file, reading its bytes, and telling whether its writer lives. */
+/* Opens a trace file, reads its bytes, and tells whether its writer lives. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -146,8 +146,8 @@ void trace_reader_close(struct trace_reader *r)
 	free(r);
 }
 
-/* The recorder holds flock(LOCK_EX) as long as it lives, and only the kernel can end that: no pid, no
- * timestamp to misread. */
+/* The recorder holds flock(LOCK_EX) as long as it lives, and only the kernel releases it. A process id or a time might
+ * be another process's. */
 enum trace_writer trace_reader_writer(struct trace_reader *r)
 {
 	if (r->source.fd < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables of a trace file: header, sections, tracepoints, types, owners, and where the rings are. Nothing
- * in them is believed: offsets and counts are held against the file's length, names must be terminated, and
- * tracepoints must make sense. */
+/* The tables of a trace file: header, sections, tracepoints, types, owners, and where the rings are. All of it is
+ * checked: offsets and counts against the file's length, names for their end, and definitions of tracepoints for
+ * consistency. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -214,7 +214,7 @@ static bool relations_decode(const struct trace_file_tpoint *f, struct trace_tpo
 	return true;
 }
 
-/* The layout does not say which event ends an object; names do, ours and a stock target's. */
+/* The format does not say which event ends an object, so the tracepoint's name decides, varve's or a stock target's. */
 static bool name_says_end(const char *name)
 {
 	static const char *const ends[] = {"_DONE", "_COMPLETE", "_COMPLETED", "_END"};
@@ -424,8 +424,7 @@ unsigned trace_reader_num_owners(const struct trace_reader *r)
 
 /* ---- Rings ---- */
 
-/* Since when the thread that a ring is named after has been using it: user threads take over each other's
- * rings. */
+/* The tsc since which the thread that a ring is named after has used it; user threads reuse rings of others. */
 static uint64_t attach_tsc_read(const struct trace_reader *r, uint32_t lcore)
 {
 	struct trace_file_loss loss;
@@ -643,7 +642,7 @@ int trace_tables_load(struct trace_reader *r, struct trace_error *err)
 	return 0;
 }
 
-/* ---- What others may ask ---- */
+/* ---- Queries ---- */
 
 uint64_t trace_reader_tsc_rate(const struct trace_reader *r)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start and stop: lays the file out, fills in its tables, and takes it down again. */
+/* Start and stop: computes the layout of the file, fills in its tables, and closes it. */
 #include "trace/trace.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum { MAX_USER_THREADS = 256 };
 
-/* Where things go in the file. */
+/* The offsets of the file's parts. */
 struct layout {
 	uint64_t section[TRACE_NUM_SECTIONS];
 	unsigned num_slots;
@@ -217,7 +217,8 @@ static int opts_check(const struct trace_opts *o, char *error)
 	return 0;
 }
 
-/* A child has the parent's mapping, and must neither write to it nor keep the parent's lock alive. */
+/* In a child process after fork(): it has the parent's mapping, and must neither write to it nor hold the parent's
+ * lock. */
 static void in_child(void)
 {
 	trace_masks_reset();

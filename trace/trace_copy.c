@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A copy of the live file, with the cause that it was made for behind it. The rings are not stopped: write() copies
- * upwards from the mapping, and the stamps at the end tell a reader which entries are whole, see (a) in trace_file.h.
- */
+/* A copy of the live file, followed by the cause for which it was made. Recording goes on: write() copies the mapping
+ * in ascending order, and the stamps at the end tell a reader which entries are whole, see (a) in trace_file.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

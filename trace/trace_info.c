@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file's INFO section: whose trace this is, and what time its ticks are. */
+/* The file's INFO section: which process wrote it, and readings of its clocks. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ struct trace_file_clock trace_clock_read(void)
 	struct trace_file_clock best = {0};
 	uint64_t best_gap = UINT64_MAX;
 
-	/* The try that was disturbed least; the tsc is the middle of it. */
+	/* Uses the attempt that was disturbed least; the tsc is the middle of it. */
 	for (int i = 0; i < 8; i++) {
 		struct trace_file_clock c;
 		uint64_t before = ticks_now();
@@ -101,7 +101,7 @@ void trace_clock_refresh(void)
 	pthread_mutex_unlock(&trace_lock);
 }
 
-/* No lock: it may be held by the thread that crashed. A crash while tracing stops may go unnoted. */
+/* Takes no lock, since the thread that crashed may hold it. So a crash during trace_stop() may not be noted. */
 void trace_note_crash(int signal_number, const void *address, const char *thread_name)
 {
 	struct trace_file_info *info = __atomic_load_n(&trace_state.info, __ATOMIC_ACQUIRE);

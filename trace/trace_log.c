@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lines of the log become events, so that a trace that is looked at alone tells the causes too. */
+/* Records lines of the log as events, so that a trace tells causes also without the log. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ enum { TEXT_BYTES = 127 }; /* of the argument's 128 bytes the last one ends the 
 
 void trace_log_line(enum log_level level, const char *file, int line, const char *text)
 {
-	/* INFO and DEBUG are for whoever reads the log: in the ring they would push out what it is for. */
+	/* Lines of INFO and DEBUG are left out: they would overwrite the events that the ring is for. */
 	if (!TRACE_ENABLED(LOG_LINE) || level > LOG_LEVEL_NOTICE) {
 		return;
 	}

@@ -35,7 +35,7 @@ void trace_errorf(char *error, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* A file of that name is a dead process's (kept as .old) or a live one's (-EEXIST). */
+/* Renames an existing file of that name to .old if its process is dead; -EEXIST: the process is alive. */
 static int map_set_aside(const char *path, char *error)
 {
 	char old[PATH_MAX];
@@ -101,7 +101,7 @@ static int map_set_file_group(int fd, const char *group, char *error)
 	return 0;
 }
 
-/* Takes the pages now: a write to a file system that is full would be a SIGBUS later. */
+/* Allocates the pages now: if the file system is full, a later store would raise SIGBUS. */
 static int map_allocate_blocks(int fd, const char *path, size_t size, char *error)
 {
 	int rc = posix_fallocate(fd, 0, (off_t)size);
@@ -141,7 +141,7 @@ static int map_file(struct trace_map *m, char *error)
 	}
 	m->lead = lead;
 	m->file = lead + LEAD_SIZE;
-	/* So that recording never waits for a swapped page; better without the lock than without tracing. */
+	/* So that recording never waits for a page that was swapped out. A failure is only a warning. */
 	m->locked = mlock(m->file, m->size) == 0;
 	if (!m->locked) {
 		trace_errorf(error,
@@ -220,7 +220,7 @@ int trace_map_create(struct trace_map *m, const struct trace_map_opts *opts, cha
 	if (m->fd < 0) {
 		return m->fd;
 	}
-	/* Held while the process lives, in whatever way it ends: readers tell live from dead by it. */
+	/* Held until the process ends, in whatever way. Readers tell by it whether the process is alive. */
 	flock(m->fd, LOCK_EX | LOCK_NB);
 	rc = map_set_file_group(m->fd, opts->group, error);
 	if (rc == 0) {
@@ -253,7 +253,7 @@ void trace_map_destroy(struct trace_map *m, bool keep)
 	if (!keep) {
 		unlink(m->path);
 	}
-	/* Freeing a memzone zeroes it: first put other memory in the file's place. */
+	/* Freeing a memzone zeroes it, so other memory is mapped in place of the file first. */
 	if (mmap(m->file, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
 		 0) == MAP_FAILED) {
 		close(m->fd);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which tracepoints are on. trace_group_mask is what recorders test; the file has a copy for readers. */
+/* Which tracepoints are enabled. TRACE() tests trace_group_mask; the file has a copy for readers. */
 #include <errno.h>
 #include <string.h>
 
 #include "trace/trace_internal.h"
 
-/* Read by every TRACE() and written hardly ever: in cache lines of its own. */
+/* In cache lines of its own: read by every TRACE(), and seldom written. */
 uint64_t trace_group_mask[TRACE_NUM_GROUPS] __attribute__((aligned(64)));
 
 static bool anything_enabled(void)
@@ -28,7 +28,7 @@ static void mask_store(unsigned group, uint64_t mask)
 	__atomic_store_n(&trace_state.masks[group], mask, __ATOMIC_RELAXED);
 }
 
-/* How long nothing was recorded at all, for the LOSS section. */
+/* Counts changes, and the time in which all tracepoints were disabled, for the LOSS section. */
 static void account_change(bool was_on)
 {
 	struct trace_file_loss *l = trace_state.loss;

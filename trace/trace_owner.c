@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Owners: ids with descriptions. An id that was released is used again as late as possible, since events of
- * its last owner are still in the rings. */
+/* Owners: ids with descriptions. A released id is used again as late as possible, because events of its last owner are
+ * still in the rings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ void trace_owners_init(void)
 	}
 }
 
-/* tsc goes to 0 first and is set last: a live reader sees that a description is being rewritten. */
+/* Sets tsc to 0 first, and to its value last, so that a live reader sees that the description is being rewritten. */
 static void owner_record_write(uint16_t id, uint8_t type, const char *description, uint64_t tsc)
 {
 	struct trace_file_owner *o = &trace_state.owners[id];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What -e says. Pure: a string in, masks or an error out. */
+/* Parses the argument of -e. It has no state: a string in, masks or an error out. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "trace/trace_internal.h"
 
-/* A piece of the string, not NUL-terminated. */
+/* A part of the string, not NUL-terminated. */
 struct token {
 	const char *at;
 	size_t len;
@@ -19,7 +19,8 @@ static bool token_is(struct token p, const char *text)
 	return strlen(text) == p.len && memcmp(p.at, text, p.len) == 0;
 }
 
-/* The part of *rest up to separator or its end; *rest is what follows, with at NULL after the last token. */
+/* Returns *rest up to the separator or its end, and sets *rest to the remainder; its `at` is NULL after the last token.
+ */
 static struct token token_next(struct token *rest, char separator)
 {
 	const char *end = memchr(rest->at, separator, rest->len);
@@ -34,7 +35,7 @@ static struct token token_next(struct token *rest, char separator)
 	return p;
 }
 
-/* How much of a piece is worth repeating in an error. */
+/* How much of a token an error repeats. */
 static int token_shown_length(struct token p)
 {
 	return p.len < 64 ? (int)p.len : 64;
@@ -119,7 +120,7 @@ static int tpoint_find(struct token p, unsigned group)
 	return -ENOENT;
 }
 
-/* What stands behind the colon: a mask, or names with + between. */
+/* Parses the part after the colon: a mask, or names separated by +. */
 static int tpoints_parse(struct token which, unsigned group, uint64_t *mask, char *error)
 {
 	struct token rest = which;
@@ -154,7 +155,7 @@ static int group_mask_parse(struct token item, struct trace_masks *masks, char *
 			     token_shown_length(item), item.at);
 		return -EINVAL;
 	}
-	/* Bits of groups that do not exist are let pass: 0xffff has always meant everything. */
+	/* Bits of groups that do not exist are ignored: 0xffff has always meant all groups. */
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 		if (trace_group_info(g) != NULL && (groups >> g & 1) != 0) {
 			masks->group[g] = UINT64_MAX;
