@@ -9,10 +9,14 @@ from .report import Unable, seconds
 
 FILE_MAX = 512 << 20
 READ_LIMIT_S = 300
-ENDS = {"RPC_BEGIN": "RPC_END", "BDEV_IO_START": "BDEV_IO_DONE", "RDMA_REQ_NEW": "RDMA_REQ_COMPLETED",
-        "NVME_PCIE_SUBMIT": "NVME_PCIE_COMPLETE", "BDEV_NVME_IO_START": "BDEV_NVME_IO_DONE"}
-KINDS = {"RPC_BEGIN": "RPC calls", "BDEV_IO_START": "bdev I/O", "RDMA_REQ_NEW": "NVMe-oF commands", "NVME_PCIE_SUBMIT": "NVMe commands",
+ENDS = {"RPC_BEGIN": "RPC_END", "BDEV_IO_START": "BDEV_IO_DONE", "NVME_PCIE_SUBMIT": "NVME_PCIE_COMPLETE",
+        "BDEV_NVME_IO_START": "BDEV_NVME_IO_DONE"}
+KINDS = {"RPC_BEGIN": "RPC calls", "BDEV_IO_START": "bdev I/O", "NVME_PCIE_SUBMIT": "NVMe commands",
          "BDEV_NVME_IO_START": "I/O of the NVMe driver"}
+# What every transport of the target names the tracepoints of its requests (nvmf/transport.h): <prefix>NEW, <prefix>COMPLETED, and between
+# these the states.
+REQUEST_NEW, REQUEST_EXECUTING = "_REQ_NEW", "_REQ_EXECUTING"
+REQUEST_KIND = "NVMe-oF commands"
 
 
 def read(path):
@@ -55,19 +59,28 @@ def check_end(report, path, app):
         report.ok("writer", f"{who}: {state or 'unknown'}")
 
 
+def begins_and_ends(trace):
+    """({tracepoint that begins an object: that which ends it}, {prefix of a transport's requests: tracepoint that begins them})"""
+    begins = {t.get("name") for t in trace.get("tpoints", []) if isinstance(t, dict) and t.get("new_object")}
+    requests = {b.removesuffix("NEW"): b for b in begins if isinstance(b, str) and b.endswith(REQUEST_NEW)}
+    return ENDS | {begin: prefix + "COMPLETED" for prefix, begin in requests.items()}, requests
+
+
 def unfinished(trace, names):
     """{kind: [(age in ticks, last event, owner, object id)]}, the oldest first, of what began in the trace and did not end in it."""
+    ends, requests = begins_and_ends(trace)
+    begins = {end: begin for begin, end in ends.items()}
     open_, last_tsc = {}, 0
     for e in trace["entries"]:
         name, what = names.get(e.get("tpoint")), (e.get("object") or {})
         last_tsc = max(last_tsc, e.get("tsc", 0))
-        if name in ENDS:
+        if name in ends:
             open_[name, what.get("value")] = [e["tsc"], name, e.get("owner"), what.get("id"), e.get("args")]
-        for begin, end in ENDS.items():
-            if name == end:
-                open_.pop((begin, what.get("value")), None)
-        if name and name.startswith("RDMA_REQ_") and ("RDMA_REQ_NEW", what.get("value")) in open_:
-            open_["RDMA_REQ_NEW", what.get("value")][1] = name
+        if name in begins:
+            open_.pop((begins[name], what.get("value")), None)
+        for prefix, begin in requests.items():
+            if name and name.startswith(prefix) and (begin, what.get("value")) in open_:
+                open_[begin, what.get("value")][1] = name
     found = {}
     for (begin, _), (start, state, owner, number, args) in open_.items():
         if waits_by_nature(begin, state, owner):
@@ -78,7 +91,7 @@ def unfinished(trace, names):
 
 def waits_by_nature(begin, state, owner):
     """Asynchronous Event Requests, of which the trace does not say more than that they are on an admin queue."""
-    return begin == "RDMA_REQ_NEW" and state == "RDMA_REQ_EXECUTING" and " qid 0 " in str(owner)
+    return begin.endswith(REQUEST_NEW) and state.endswith(REQUEST_EXECUTING) and " qid 0 " in str(owner)
 
 
 def check_unfinished(report, path, trace, age_s):
@@ -90,10 +103,10 @@ def check_unfinished(report, path, trace, age_s):
     for kind, objects in old.items():
         for age, state, owner, number, args in objects[:3]:
             what = f" {args[0]}" if kind == "RPC_BEGIN" and args else ""
-            report.found(KINDS[kind], f"{number}{what}{' of ' + str(owner) if owner else ''} did not end: {seconds(age * 1e6 / rate)} old, "
+            report.found(KINDS.get(kind, REQUEST_KIND), f"{number}{what}{' of ' + str(owner) if owner else ''} did not end: {seconds(age * 1e6 / rate)} old, "
                          f"last seen in {state}", f"varve-trace -f {path} --life {number}")
         if len(objects) > 3:
-            report.found(KINDS[kind], f"and {len(objects) - 3} more did not end", f"varve-trace -f {path} --summary")
+            report.found(KINDS.get(kind, REQUEST_KIND), f"and {len(objects) - 3} more did not end", f"varve-trace -f {path} --summary")
     if not any(old.values()):
         report.ok("objects", f"{len(trace['entries'])} events; all that began more than {age_s:g} s before the end also ended")
 

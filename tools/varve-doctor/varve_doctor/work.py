@@ -100,7 +100,7 @@ def check_commands(report, process, client, old_us):
 
 
 def check_buffers(report, client, inflight):
-    waiting = [r for r in inflight if r["state"] in ("RDMA_REQ_NEED_BUFFER", "NEED_BUFFER") or r.get("waits_for") == "data buffer"]
+    waiting = [r for r in inflight if r.get("waits_for") == "data buffer"]  # of whichever transport
     stats = rpc.objects(rpc.member(client.call("nvmf_get_stats"), "poll_groups", list), "poll_groups")
     ever = sum(rpc.member(t, "pending_data_buffer", int) for g in stats for t in rpc.objects(g.get("transports", []), "transports"))
     if waiting:
@@ -157,7 +157,8 @@ def check_tracing(report, client):
     stats = client.call("trace_get_stats")
     lost = sum(stats.get(k, 0) for k in ("no_slot", "threads_refused", "owner_table_full") if isinstance(stats.get(k), int))
     if not on:
-        report.ok("tracing", "nothing is recorded; for I/O: varve-rpc trace_enable_tpoint_group name=bdev (and nvmf_rdma)")
+        transports = ", ".join(sorted(name for name in info if name.startswith("nvmf_")))
+        report.ok("tracing", f"nothing is recorded; for I/O: varve-rpc trace_enable_tpoint_group name=bdev (and {transports})")
     else:
         report.ok("tracing", f"{', '.join(on)} recorded; {lost} events not recorded for want of a place")
 
