@@ -538,6 +538,9 @@ struct nvmf_transport_state {
 /* States are numbered as their tracepoints are in the transport's group; an idle request has none, but a number. */
 #define NVMF_TRANSPORT_STATES 32
 #define NVMF_STATE_IDLE       31
+/* How a transport type's requests show in traces: the name of their group and what their tracepoints begin with,
+ * "nvmf_rdma" and "RDMA_REQ_"; NULL: they do not, or there is no such type. Any thread. */
+void nvmf_transport_trace_names(const char *trtype, const char **group, const char **prefix);
 /* NULL: the transport type has no state n. Any thread. */
 const struct nvmf_transport_state *nvmf_transport_state(const char *trtype, unsigned n);
 

@@ -87,6 +87,14 @@ const struct nvmf_transport_state *nvmf_transport_state(const char *trtype, unsi
 	return ops != NULL ? nvmf_transport_ops_state(ops, n) : NULL;
 }
 
+void nvmf_transport_trace_names(const char *trtype, const char **group, const char **prefix)
+{
+	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
+
+	*group = ops != NULL ? ops->trace_group : NULL;
+	*prefix = ops != NULL ? ops->trace_prefix : NULL;
+}
+
 static const struct nvmf_device_counter *transport_counter_at(const struct nvmf_transport_ops *ops, unsigned n)
 {
 	const struct nvmf_device_counter *c = ops->counters;

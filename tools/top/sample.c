@@ -9,12 +9,19 @@
 #include "tools/top/top.h"
 
 static const char *const methods[TOP_ANSWERS] = {
-	[TOP_STATE] = "appliance_get_state",       [TOP_VERSION] = "spdk_get_version",
-	[TOP_REACTORS] = "framework_get_reactors", [TOP_THREADS] = "thread_get_stats",
-	[TOP_POLLERS] = "thread_get_pollers",      [TOP_BDEVS] = "bdev_get_iostat",
-	[TOP_SUBSYSTEMS] = "nvmf_get_subsystems",  [TOP_TARGET] = "nvmf_get_stats",
-	[TOP_INFLIGHT] = "nvmf_get_inflight",      [TOP_BUFFERS] = "iobuf_get_stats",
-	[TOP_TRACE] = "trace_get_stats",           [TOP_TRIGGERS] = "trace_get_triggers",
+	[TOP_STATE] = "appliance_get_state",
+	[TOP_VERSION] = "spdk_get_version",
+	[TOP_REACTORS] = "framework_get_reactors",
+	[TOP_THREADS] = "thread_get_stats",
+	[TOP_POLLERS] = "thread_get_pollers",
+	[TOP_BDEVS] = "bdev_get_iostat",
+	[TOP_SUBSYSTEMS] = "nvmf_get_subsystems",
+	[TOP_TARGET] = "nvmf_get_stats",
+	[TOP_INFLIGHT] = "nvmf_get_inflight",
+	[TOP_BUFFERS] = "iobuf_get_stats",
+	[TOP_TRACE] = "trace_get_stats",
+	[TOP_TRIGGERS] = "trace_get_triggers",
+	[TOP_TRANSPORT_TYPES] = "nvmf_get_transport_types",
 };
 
 /* Of these there is more than stock clients take. */

@@ -45,6 +45,7 @@ enum top_answer {
 	TOP_BUFFERS,
 	TOP_TRACE,
 	TOP_TRIGGERS,
+	TOP_TRANSPORT_TYPES, /* of older daemons: NULL */
 	TOP_ANSWERS,
 };
 

@@ -286,7 +286,25 @@ static void top_add_pool(struct top_table *t, const json_t *module, const json_t
 	top_set(row, 3, top_rate(now, before, "main", seconds));
 }
 
-static void top_add_group(struct top_table *t, const json_t *group, const json_t *old, double seconds)
+/* The counters of a device that the transport says count commands which waited, and for what. */
+static void top_add_device(struct top_table *t, const char *group, const json_t *type, const json_t *device,
+			   const json_t *old, double seconds)
+{
+	const json_t *counter;
+	size_t i;
+
+	json_array_foreach (json_object_get(type, "counters"), i, counter) {
+		const char *key = top_text(counter, "name"), *resource = top_text(counter, "waits_for");
+
+		if (key != NULL && resource != NULL) {
+			top_add_waits(t, group, resource, device, old, key, seconds);
+		}
+	}
+}
+
+/* types: what the transports tell about themselves; NULL: the daemon cannot say. */
+static void top_add_group(struct top_table *t, const json_t *group, const json_t *old, const json_t *types,
+			  double seconds)
 {
 	const json_t *transport, *device;
 	const char *name = top_text(group, "name");
@@ -298,9 +316,7 @@ static void top_add_group(struct top_table *t, const json_t *group, const json_t
 		top_add_waits(t, name, "data buffer", transport, b, "pending_data_buffer", seconds);
 		json_array_foreach (json_object_get(transport, "devices"), k, device) {
 			const json_t *d = top_same(json_object_get(b, "devices"), device, "name");
-			top_add_waits(t, name, "RDMA READ credit or room", device, d, "pending_rdma_read", seconds);
-			top_add_waits(t, name, "room to send", device, d, "pending_rdma_write", seconds);
-			top_add_waits(t, name, "free request", device, d, "pending_free_request", seconds);
+			top_add_device(t, name, top_same(types, transport, "trtype"), device, d, seconds);
 		}
 	}
 }
@@ -318,7 +334,7 @@ static void top_build_buffers(struct top_table *t, const struct top_sample *now,
 	}
 	json_array_foreach (top_list_of(now, TOP_TARGET, "poll_groups"), i, group) {
 		top_add_group(t, group, top_same(top_list_of(before, TOP_TARGET, "poll_groups"), group, "name"),
-			      seconds);
+			      top_list_of(now, TOP_TRANSPORT_TYPES, NULL), seconds);
 	}
 }
 
