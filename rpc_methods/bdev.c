@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Methods for all bdevs: what there is, examination, options, and the events of their coming and going. */
+/* Methods for all bdevs: the list, examination, options; and the notifications of registration and removal. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct bdev *rpc_bdev_find(struct rpc_request *req, const char *name)
 
 /* --- bdev_get_bdevs --- */
 
-/* Every word that clients know; ours are those that bdev_io_type_name() knows. */
+/* All I/O types that clients know. Those without a bdev_io_type are never supported. */
 static const struct {
 	const char *name;
 	enum bdev_io_type type;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls that rebuild the bdevs there are. */
+/* The bdev part of a saved configuration: options, then what the modules write, then settings of single bdevs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +86,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(bdev_name(*(struct bdev *const *)a), bdev_name(*(struct bdev *const *)b));
 }
 
-/* By name: which of the bdevs of controllers came first is another matter each time. */
+/* In the order of names: the bdevs of controllers are registered in another order each time. */
 static void write_all_settings(json_t *methods)
 {
 	struct bdev *b, **all;
@@ -96,7 +96,7 @@ static void write_all_settings(json_t *methods)
 		n++;
 	}
 	all = malloc((n + 1) * sizeof(struct bdev *));
-	if (all == NULL) { /* complete, if in another order */
+	if (all == NULL) { /* all of them, in the order of registration */
 		for (b = NULL; (b = bdev_next(b)) != NULL;) {
 			write_settings(methods, b);
 		}

@@ -147,7 +147,7 @@ RPC_METHOD("bdev_get_histogram", rpc_bdev_get_histogram, struct get_histogram, g
 	   .result = "{histogram: string, granularity: int, bucket_shift: int, min_range: int, max_range: "
 		     "int, tsc_rate: int}")
 
-/* --- Histograms with the caller's borders --- */
+/* --- Histograms with bucket limits of the caller --- */
 
 struct get_borders {
 	char *name;
@@ -159,9 +159,9 @@ static const struct rpc_param get_borders_params[] = {
 	RPC_PARAM(struct get_borders, borders, RPC_ARRAY, RPC_REQUIRED, "microseconds, ascending, at most 256 of them"),
 	RPC_PARAM_END};
 
-#define BORDER_MAX_US 86400000000ll /* a day, which nanoseconds hold */
+#define LIMIT_MAX_US 86400000000ll /* a day, which nanoseconds hold */
 
-/* borders: nanoseconds. */
+/* The limits in nanoseconds. */
 static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t *borders)
 {
 	size_t n = json_array_size(list);
@@ -172,11 +172,11 @@ static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t
 	}
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(list, i);
-		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > BORDER_MAX_US ||
+		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > LIMIT_MAX_US ||
 		    (i > 0 && json_integer_value(v) <= json_integer_value(json_array_get(list, i - 1)))) {
 			rpc_wrong_element(req, "borders", i, v,
 					  "is a number of microseconds larger than the one before, at most %lld",
-					  BORDER_MAX_US);
+					  LIMIT_MAX_US);
 			return false;
 		}
 		borders[i] = (uint64_t)json_integer_value(v) * 1000;
@@ -184,8 +184,8 @@ static bool borders_decode(struct rpc_request *req, const json_t *list, uint64_t
 	return true;
 }
 
-/* How many were below each border, and after the last border all of them. A bucket counts as a whole, by where it
- * begins. */
+/* How many latencies were below each limit, and as the last element how many there were in all. A bucket counts as a
+ * whole, by where it begins. */
 static json_t *counts_below(const struct bdev_histogram *h, const uint64_t *borders, size_t n)
 {
 	json_t *list = json_array();

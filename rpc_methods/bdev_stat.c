@@ -133,7 +133,7 @@ static void append_stat(json_t *list, struct bdev *b, enum bdev_stat_reset reset
 	bdev_reset_stat(b, reset);
 }
 
-/* All names, checked before anything is read or set back; false after answering what is wrong. */
+/* Checks all names before any statistics are read or reset. False: the request has been answered with the error. */
 static bool check_names(struct rpc_request *req, const json_t *names)
 {
 	for (size_t i = 0; i < json_array_size(names); i++) {
@@ -442,7 +442,7 @@ static json_t *one_json(const struct bdev_inflight *one)
 	return o;
 }
 
-static json_t *inflight_json(struct bdev *b, struct inflight_list *l)
+static json_t *bdev_inflight_json(struct bdev *b, struct inflight_list *l)
 {
 	json_t *o = json_object(), *list = json_array();
 
@@ -473,7 +473,7 @@ static void rpc_bdev_get_inflight(struct rpc_request *req, void *params)
 	json_t *list = json_array();
 	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
 		if (only == NULL || b == only) {
-			json_array_append_new(list, inflight_json(b, &l));
+			json_array_append_new(list, bdev_inflight_json(b, &l));
 		}
 	}
 	free(l.one);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bdev that makes another one slower: every I/O of the base is held back for its average latency, one in a hundred
- * for its 99th percentile, one in a thousand for its 99.9th if there is one. */
+/* Completions of the base are held in a list of the channel, each with a timer. */
 #include <errno.h>
 #include <jansson.h>
 #include <rte_common.h>
@@ -10,12 +9,12 @@
 #include "bdev/vbdev/vbdev.h"
 #include "bdev_modules/delay/delay.h"
 
-#define CHILDREN       128 /* per channel */
+#define CHILDREN       128 /* I/Os that a channel may have at its base; more wait in the pool */
 #define MAX_LATENCY_US 3600000000ul
 
 struct delay_bdev {
 	struct vbdev v;
-	/* Read by reactors, written by the control thread: relaxed, each stands for itself. */
+	/* Read by reactors, written by the control thread; relaxed, since no value depends on another. */
 	uint64_t latency_us[BDEV_DELAY_LATENCIES];
 };
 
@@ -80,7 +79,7 @@ static void delay_timer_fired(void *arg)
 	delay_complete(io, io->status);
 }
 
-/* The base is done; io->status and cdw0 keep its result meanwhile. */
+/* While the I/O is held, io->status and io->cdw0 keep the child's result. */
 static void delay_child_done(struct bdev_io *child, void *arg)
 {
 	struct bdev_io *io = arg;
@@ -170,7 +169,7 @@ static void delay_dump_info(const struct bdev *b, struct json_t *driver_specific
 	json_t *o = json_pack("{s:s, s:s}", "name", b->name, "base_bdev_name", vbdev_base_name(&d->v));
 
 	for (unsigned i = 0; i < BDEV_DELAY_LATENCIES; i++) {
-		if (d->latency_us[i] != 0 || !delay_is_p999(i)) { /* stock clients know four */
+		if (d->latency_us[i] != 0 || !delay_is_p999(i)) { /* control software knows only the other four */
 			json_object_set_new(o, latency_names[i], json_integer((json_int_t)d->latency_us[i]));
 		}
 	}
@@ -256,7 +255,8 @@ int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, u
 	if (d == NULL) {
 		return bdev_error(error, -ENODEV, "delay_bdev_name: there is no delay bdev '%.200s'", name);
 	}
-	/* Clients raise an average before its p99, one by one: meanwhile the larger of the two counts (latency_of). */
+	/* Not checked against the others: clients raise an average before its p99. Until then the larger one counts
+	 * (delay_latency()). */
 	int rc = delay_check_maximum(which, latency_us, error);
 	if (rc == 0) {
 		__atomic_store_n(&d->latency_us[which], latency_us, __ATOMIC_RELAXED);
@@ -280,7 +280,7 @@ bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
 	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += BDEV_DELAY_AVG_WRITE) {
 		uint64_t *us = &opts->latency_us[avg];
 		us[1] = RTE_MAX(us[1], us[0]);
-		us[2] = us[2] > us[1] ? us[2] : 0; /* no more than the 99th: as if it were not there */
+		us[2] = us[2] > us[1] ? us[2] : 0; /* not above the 99th: without effect, and left out */
 	}
 	return true;
 }

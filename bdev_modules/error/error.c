@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bdev that passes I/O through to another one until it is told to go wrong: so many I/Os of a type fail, hang, find
- * no resources, or have a byte of their data changed. */
+/* Each type of I/O has at most one injection, which counts down as it is applied. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdatomic.h>
@@ -12,14 +11,14 @@
 #include "bdev_modules/error/error.h"
 #include "util/iov.h"
 
-#define CHILDREN 128 /* per channel */
+#define CHILDREN 128 /* I/Os that a channel may have at its base; more wait in the pool */
 
-/* What is to go wrong with a type. Reactors read it while `left` is above zero; the control thread changes it only
- * while that is zero. */
+/* Of one type of I/O. Reactors read the other members only while `left` is above zero; the control thread writes them
+ * only while `left` is zero. */
 struct injection {
-	_Atomic uint32_t left; /* I/Os */
+	_Atomic uint32_t left; /* I/Os that it will still be applied to */
 	enum bdev_error_kind kind;
-	uint64_t queue_depth; /* only when this many are in flight on the channel */
+	uint64_t queue_depth; /* applied only while the channel has at least this many I/Os in flight */
 	uint64_t corrupt_offset;
 	uint8_t corrupt_value;
 	uint16_t status;
@@ -44,7 +43,7 @@ struct error_ctx {
 static struct bdev_module bdev_error_module = {.name = "error", .io_ctx_size = sizeof(struct error_ctx)};
 BDEV_MODULE_REGISTER(bdev_error_module)
 
-/* Flips bits of the byte at `offset` of io's data, if it has that many. */
+/* Changes the byte at ctx->corrupt_offset of io's data, if the data is that long. */
 static void error_corrupt(struct bdev_io *io, const struct error_ctx *ctx)
 {
 	if (ctx->corrupt_offset < iov_length(io->iovs, io->iovcnt)) {
@@ -54,7 +53,8 @@ static void error_corrupt(struct bdev_io *io, const struct error_ctx *ctx)
 	}
 }
 
-/* A read's data is changed on its way up; a write's on its way down, and given back as it was. */
+/* A READ's data is changed here. A WRITE's was changed before it went to the base; here the user's buffer gets its byte
+ * back. */
 static void error_child_done(struct bdev_io *child, void *arg)
 {
 	struct bdev_io *io = arg;
@@ -74,7 +74,8 @@ static void error_pass_on(struct error_channel *c, struct bdev_io *io)
 
 static bool injection_hits(struct injection *in, const struct bdev_io *io)
 {
-	uint32_t left = atomic_load_explicit(&in->left, memory_order_acquire); /* pairs with the release in inject() */
+	uint32_t left =
+		atomic_load_explicit(&in->left, memory_order_acquire); /* pairs with the release in injection_arm() */
 
 	if (left == 0 || bdev_channel_qd(io->ch) < in->queue_depth) {
 		return false;
@@ -241,7 +242,7 @@ const char *bdev_error_base(const struct bdev *b)
 static const enum bdev_io_type injectable[] = {BDEV_IO_READ, BDEV_IO_WRITE, BDEV_IO_UNMAP, BDEV_IO_FLUSH};
 #define INJECTABLE (sizeof(injectable) / sizeof(injectable[0]))
 
-/* Whoever saw `left` above zero may still be reading the rest: after this, nobody is. */
+/* A reactor that saw `left` above zero may read the other members until the next grace period has ended. */
 static void injection_disarm(struct injection *in)
 {
 	atomic_store_explicit(&in->left, 0, memory_order_release);

@@ -7,7 +7,7 @@
 #define BITS 64u
 
 /* The bits of word `word` that lie in [first, end). */
-static uint64_t mask_of(uint64_t word, uint64_t first, uint64_t end)
+static uint64_t bad_blocks_mask(uint64_t word, uint64_t first, uint64_t end)
 {
 	uint64_t begin = word * BITS, mask = UINT64_MAX;
 
@@ -25,9 +25,9 @@ void bad_blocks_free(struct bad_blocks *b)
 	free(b->bits);
 }
 
-/* A call of the allocator on the path of an I/O, once in the life of a bdev on which somebody tries out a rare command.
- * Relaxed and acquire: the words are zero from the start, and nothing else is behind the pointer. */
-static _Atomic uint64_t *get_bits(struct bad_blocks *b, uint64_t num_blocks)
+/* Calls the allocator from an I/O: once in the life of a bdev, for a command that hosts use in tests. A new bitmap is
+ * published by a release store of its pointer; the acquire loads of the pointer pair with it. */
+static _Atomic uint64_t *bad_blocks_bitmap(struct bad_blocks *b, uint64_t num_blocks)
 {
 	_Atomic uint64_t *bits = atomic_load_explicit(&b->bits, memory_order_acquire);
 
@@ -35,7 +35,7 @@ static _Atomic uint64_t *get_bits(struct bad_blocks *b, uint64_t num_blocks)
 		return bits;
 	}
 	_Atomic uint64_t *fresh = calloc((num_blocks + BITS - 1) / BITS, sizeof(*fresh));
-	/* pairs with the load above; another thread may have been faster */
+	/* another thread may have stored its bitmap first */
 	if (fresh != NULL && atomic_compare_exchange_strong_explicit(&b->bits, &bits, fresh, memory_order_release,
 								     memory_order_acquire)) {
 		return fresh;
@@ -46,13 +46,13 @@ static _Atomic uint64_t *get_bits(struct bad_blocks *b, uint64_t num_blocks)
 
 int bad_blocks_mark(struct bad_blocks *b, uint64_t num_blocks, uint64_t first, uint64_t num)
 {
-	_Atomic uint64_t *bits = get_bits(b, num_blocks);
+	_Atomic uint64_t *bits = bad_blocks_bitmap(b, num_blocks);
 
 	if (bits == NULL) {
 		return -ENOMEM;
 	}
 	for (uint64_t w = first / BITS; w * BITS < first + num; w++) {
-		uint64_t mask = mask_of(w, first, first + num);
+		uint64_t mask = bad_blocks_mask(w, first, first + num);
 		uint64_t old = atomic_fetch_or_explicit(&bits[w], mask, memory_order_relaxed);
 		atomic_fetch_add_explicit(&b->count, (uint64_t)__builtin_popcountll(mask & ~old), memory_order_relaxed);
 	}
@@ -64,7 +64,7 @@ bool bad_blocks_any(const struct bad_blocks *b, uint64_t first, uint64_t num)
 	const _Atomic uint64_t *bits = atomic_load_explicit(&b->bits, memory_order_acquire);
 
 	for (uint64_t w = first / BITS; bits != NULL && w * BITS < first + num; w++) {
-		if (atomic_load_explicit(&bits[w], memory_order_relaxed) & mask_of(w, first, first + num)) {
+		if (atomic_load_explicit(&bits[w], memory_order_relaxed) & bad_blocks_mask(w, first, first + num)) {
 			return true;
 		}
 	}
@@ -76,7 +76,7 @@ void bad_blocks_clear(struct bad_blocks *b, uint64_t first, uint64_t num)
 	_Atomic uint64_t *bits = atomic_load_explicit(&b->bits, memory_order_acquire);
 
 	for (uint64_t w = first / BITS; bits != NULL && w * BITS < first + num; w++) {
-		uint64_t mask = mask_of(w, first, first + num);
+		uint64_t mask = bad_blocks_mask(w, first, first + num);
 		uint64_t old = atomic_fetch_and_explicit(&bits[w], ~mask, memory_order_relaxed);
 		atomic_fetch_sub_explicit(&b->count, (uint64_t)__builtin_popcountll(mask & old), memory_order_relaxed);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A disk in memory: DMA memory, so that it can be lent to transports, which then move data straight in and out. */
+/* A disk in DMA memory. Transports move data straight into and out of it (zero copy). */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdio.h>
@@ -22,10 +22,10 @@ struct malloc_bdev {
 
 struct malloc_channel {
 	STAILQ_HEAD(bdev_io_list, bdev_io) gathered, long_ones;
-	struct poller *poller; /* paused while there are no long ones */
+	struct poller *poller; /* carries out long_ones; paused while there are none */
 };
 
-/* A long one's. */
+/* Of an I/O in long_ones. */
 struct malloc_ctx {
 	uint64_t done_blocks;
 };
@@ -45,7 +45,7 @@ static inline uint8_t *malloc_address(const struct bdev *b, uint64_t offset_bloc
 	return ((const struct malloc_bdev *)b)->memory + offset_blocks * b->block_size;
 }
 
-/* Lent memory comes back as the I/O's own: then there is nothing to copy. */
+/* The iovs of a zero-copy I/O are the disk's memory itself: then there is nothing to copy. */
 static inline void malloc_copy_out(const struct bdev_io *io, const uint8_t *disk)
 {
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
@@ -77,7 +77,7 @@ static uint16_t malloc_compare(const struct bdev_io *io, const uint8_t *disk)
 	return 0;
 }
 
-/* Of what reads. */
+/* The status of an I/O that reads these blocks. */
 static uint16_t malloc_check_bad(struct malloc_bdev *m, uint64_t offset_blocks, uint64_t num_blocks)
 {
 	return !bad_blocks_none(&m->bad) && bad_blocks_any(&m->bad, offset_blocks, num_blocks)
@@ -85,7 +85,7 @@ static uint16_t malloc_check_bad(struct malloc_bdev *m, uint64_t offset_blocks, 
 		       : 0;
 }
 
-/* Of what writes: it is good again. */
+/* After a write the blocks can be read again. */
 static inline void malloc_clear_bad(struct malloc_bdev *m, const struct bdev_io *io)
 {
 	if (!bad_blocks_none(&m->bad)) {
@@ -127,7 +127,7 @@ static uint16_t malloc_carry_out(struct bdev_io *io)
 		malloc_copy_in(io, disk);
 		malloc_clear_bad(m, io);
 		break;
-	case BDEV_IO_UNMAP: /* reads zeroes afterwards, as a deallocated block may */
+	case BDEV_IO_UNMAP: /* the blocks read as zeroes afterwards, which the specification allows */
 		bdev_dif_put_unwritten(b, disk, io->num_blocks);
 		malloc_clear_bad(m, io);
 		break;
@@ -148,7 +148,7 @@ static uint16_t malloc_carry_out(struct bdev_io *io)
 	case BDEV_IO_WRITE_UNCORRECTABLE:
 		status = malloc_mark_bad(m, io);
 		break;
-	default: /* FLUSH; RESET: reset_channel has ended what was in flight */
+	default: /* FLUSH; RESET: malloc_reset_channel() has completed the I/Os in flight */
 		break;
 	}
 	return status;
@@ -159,10 +159,11 @@ static void malloc_execute(struct bdev_io *io)
 	bdev_io_complete(io, malloc_carry_out(io));
 }
 
-/* ---- Long ones ---- */
+/* ---- Long I/Os ---- */
 
-/* No data bound these: one may be the whole disk, which is seconds of work, and a Dataset Management may ask for that
- * 256 times. So they are carried out in steps, one per round of the reactor, and others have their turn between. */
+/* These I/Os carry no data from the host that would limit their length: one may span the whole disk, which takes
+ * seconds, and one Dataset Management command may ask for that 256 times. They are carried out in steps, one step per
+ * round of the reactor, so that other I/Os are not delayed. */
 #define STEP_BYTES (1u << 18)
 
 static bool malloc_io_is_long(const struct bdev_io *io)
@@ -177,7 +178,7 @@ static bool malloc_io_is_long(const struct bdev_io *io)
 	}
 }
 
-/* The next blocks of io. */
+/* Carries out the next step of io. */
 static uint16_t malloc_step(struct bdev_io *io)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
@@ -210,7 +211,7 @@ static int malloc_poll(void *channel)
 	if (status == 0 && ctx->done_blocks < io->num_blocks) {
 		STAILQ_INSERT_TAIL(&c->long_ones, io, queue);
 	} else {
-		bdev_io_complete(io, status); /* last: its callback may put the channel */
+		bdev_io_complete(io, status); /* last: the callback may put the channel, and with it c */
 	}
 	return POLLER_BUSY;
 }
@@ -249,11 +250,12 @@ static void malloc_reset_channel(struct bdev *b, void *channel)
 	}
 }
 
-/* ---- The path of reads and writes ---- */
+/* ---- Reads and writes ---- */
 
-/* A random block of a large disk is in no cache, and its page in no TLB: the processor waits for the first lines, then
- * streams. So reads and writes of a frame are gathered, and while one is copied the first lines of the next are on
- * their way: a quarter less time per 4 KiB than copying one after the other. */
+/* A random block of a large disk is in no cache, and its page in no TLB: the processor waits for the block's first
+ * cache lines, and fetches the rest ahead by itself. Therefore the reads and writes of a completion frame are gathered,
+ * and while one is copied, the first lines of the next are prefetched. That takes a quarter less time per 4 KiB than
+ * copying them without prefetching. */
 #define PREFETCH_LINES 8u
 
 static void malloc_prefetch(const struct bdev_io *io)
@@ -289,7 +291,7 @@ static void malloc_unplug(void *channel)
 
 	STAILQ_INIT(&c->gathered);
 	for (; io != NULL; io = next) {
-		next = STAILQ_NEXT(io, queue); /* completing takes the link */
+		next = STAILQ_NEXT(io, queue); /* bdev_io_complete() uses the link */
 		if (next != NULL) {
 			malloc_prefetch(next);
 		}
@@ -380,8 +382,8 @@ static uint64_t malloc_bytes(const struct bdev_malloc_opts *opts)
 	return opts->num_blocks * (opts->block_size + opts->md.size);
 }
 
-/* Memory of its own, every page of it: a page that is all the kernel's shared zero page would make the first write pay.
- * Any thread. */
+/* Allocates the disk, with each page present: otherwise the first write to a page would wait for the kernel to replace
+ * the shared zero page. Any thread. */
 static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts)
 {
 	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
@@ -404,7 +406,8 @@ static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts)
 	return m;
 }
 
-/* Every page is touched, so that more than there is would end the process, or another one. */
+/* All pages will be present, so a disk larger than the available memory would have this process or another one killed.
+ */
 static int malloc_check_memory(const struct bdev_malloc_opts *opts, char *error)
 {
 	uint64_t available = env_available_bytes(), bytes = malloc_bytes(opts);
@@ -439,7 +442,7 @@ static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts 
 	}
 }
 
-/* The bdev layer is stopping: a bdev that were registered now would outlive it. */
+/* The bdev layer is stopping, and no bdev may be registered any more. */
 static bool stopping;
 
 /* Names m, the result of malloc_allocate(), and registers it. On failure m has been freed. */
@@ -455,7 +458,8 @@ static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts 
 	}
 	malloc_choose_name(m->name, sizeof(m->name), opts->name);
 	malloc_fill_in(m, opts);
-	int rc = opts->name != NULL ? bdev_check_name(opts->name, error) : 0; /* somebody may have taken it meanwhile */
+	int rc = opts->name != NULL ? bdev_check_name(opts->name, error)
+				    : 0; /* another bdev may have taken the name meanwhile */
 	rc = rc != 0 ? rc : bdev_register_or_say(&m->bdev, error);
 	if (rc != 0) {
 		malloc_free(m);
@@ -474,10 +478,10 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 	return rc != 0 ? rc : malloc_register(malloc_allocate(&o), &o, name, error);
 }
 
-/* ---- Beside the control thread ---- */
+/* ---- Creation on a worker thread ---- */
 
-/* Up to this size (some milliseconds' work) it is done at once: who sends a batch of calls may use what an earlier one
- * of them made. */
+/* A bdev of up to this size takes some milliseconds and is made at once, so that later calls of a client's batch find
+ * it. */
 #define AT_ONCE_BYTES ((uint64_t)16 << 20)
 
 struct creation {
@@ -491,7 +495,7 @@ struct creation {
 	char name[256], error[BDEV_ERROR_MAX];
 };
 
-/* One after the other, so that each knows how much memory the one before has left. */
+/* One creation at a time: malloc_check_memory() of the next one sees the memory that this one has taken. */
 static struct worker_queue creations = WORKER_QUEUE_INITIALIZER(creations);
 
 static void malloc_creation_work(struct worker_job *job)

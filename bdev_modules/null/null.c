@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bdev that completes everything at once and keeps nothing: for measuring what is above it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +17,12 @@ BDEV_MODULE_REGISTER(bdev_null_module)
 static void null_submit(void *channel, struct bdev_io *io)
 {
 	if (io->type == BDEV_IO_ABORT) {
-		io->cdw0 = 1; /* nothing is ever left to abort */
+		io->cdw0 = 1; /* not aborted: every I/O has completed inside submit */
 	}
 	bdev_io_complete(io, 0);
 }
 
-/* With protection information. */
+/* For bdevs with protection information. */
 static void null_submit_dif(void *channel, struct bdev_io *io)
 {
 	if (io->type == BDEV_IO_READ) {
@@ -97,8 +96,8 @@ int bdev_null_resize(const char *name, uint64_t new_size_mb, char *error)
 	if (b == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no null bdev '%.200s'", name);
 	}
-	uint64_t max_mb =
-		INT64_MAX / b->block_size * bdev_data_block_size(b) >> 20; /* metadata counts, but not as size */
+	uint64_t max_mb = INT64_MAX / b->block_size * bdev_data_block_size(b) >>
+			  20; /* the byte offset of the last block must fit int64_t, metadata included */
 	if (new_size_mb == 0 || new_size_mb > max_mb) {
 		return bdev_error(error, -EINVAL, "new_size %lu: must be 1 to %lu MiB", new_size_mb, max_mb);
 	}

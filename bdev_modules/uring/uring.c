@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files and block devices through io_uring: the bdevs of bdev_uring_create and bdev_aio_create.
  *
- * A channel has a ring. What is submitted in a round of its reactor goes to the kernel with one system call, made by
- * the channel's poller, which also reaps. A reactor that wants to sleep watches the ring's descriptor, which is
+ * Each channel has a ring. The channel's poller submits all I/Os of a round of its reactor to the kernel by one system
+ * call, and takes completions from the ring. A reactor that wants to sleep watches the ring's descriptor, which is
  * readable while there are completions. */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ struct uring_bdev {
 	struct bdev bdev;
 	int fd;
 	bool aio, fallocate, nowait;
-	uint32_t block_size_override; /* as given; 0: found out */
+	uint32_t block_size_override; /* as given in the options; 0: chosen by uring_choose_block_size() */
 	char name[256];
 	char filename[];
 };
@@ -40,11 +40,11 @@ struct uring_channel {
 	uint32_t in_flight;
 };
 
-/* In the user data, beside the I/O's address: what completes was not the first that was tried for it, but the rest of a
- * transfer that stopped short, or zeroes where no hole could be punched. */
+/* A bit of a submission's user data, whose other bits are the address of the I/O: the submission was not the I/O's
+ * first one, but the rest of a short transfer, or zeroes that are written because no hole could be punched. */
 #define AGAIN 1u
 
-/* Of a transfer that stopped short; others do not touch it. */
+/* Used only by READs and WRITEs of which a part has been transferred. */
 struct uring_ctx {
 	uint64_t moved_bytes;
 };
@@ -82,7 +82,7 @@ static const struct uring_bdev *uring_of(const struct bdev_io *io)
 	return (const struct uring_bdev *)bdev_channel_bdev(io->ch);
 }
 
-/* NULL: io waits, and begins anew. */
+/* NULL: the ring is full; io waits, and will be submitted again from its beginning. */
 static inline struct io_uring_sqe *uring_take_sqe(struct uring_channel *c, struct bdev_io *io)
 {
 	struct io_uring_sqe *sqe = c->in_flight < RING_ENTRIES ? io_uring_get_sqe(&c->ring) : NULL;
@@ -104,7 +104,7 @@ static void uring_submit(void *channel, struct bdev_io *io)
 	}
 }
 
-/* One iov at a time, so that no list of iovs has to be kept for what is rare. */
+/* Transfers one iov, or the rest of it: short transfers are rare, and need no list of iovs of their own this way. */
 static void uring_prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *sqe, struct bdev_io *io, uint64_t moved)
 {
 	uint64_t offset = io->offset_blocks * u->bdev.block_size + moved;
@@ -119,8 +119,8 @@ static void uring_prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *
 	io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
 }
 
-/* A signal, the end of the space or an error further on can end a transfer early: what is left then meets it, or is
- * moved. */
+/* A signal, a full file system or an error in a later block can end a transfer early. The rest is submitted again: it
+ * succeeds, or it returns the error. */
 static void uring_submit_rest(struct uring_channel *c, struct bdev_io *io, uint64_t moved)
 {
 	struct io_uring_sqe *sqe = uring_take_sqe(c, io);
@@ -131,7 +131,8 @@ static void uring_submit_rest(struct uring_channel *c, struct bdev_io *io, uint6
 	}
 }
 
-/* Of a block device that cannot zero by itself: this the kernel does even if it has to write them. */
+/* For a block device that cannot punch holes: with ZERO_RANGE the kernel writes zeroes if the device cannot zero
+ * blocks. */
 static void uring_write_zeroes(struct uring_channel *c, struct bdev_io *io)
 {
 	const struct uring_bdev *u = uring_of(io);
@@ -145,8 +146,8 @@ static void uring_write_zeroes(struct uring_channel *c, struct bdev_io *io)
 	}
 }
 
-/* That data could not be written the kernel tells once, to the flush that asks first: the next one succeeds, so who was
- * told must not try again. */
+/* The kernel reports data that it could not write only to the first fdatasync() afterwards; the next one succeeds. So a
+ * FLUSH that failed has DNR: a host that tried it again would take lost data for written. */
 static void uring_fail(struct bdev_io *io, int rc)
 {
 	uint16_t final = io->type == BDEV_IO_FLUSH ? NVME_SC_DNR : 0;
@@ -157,13 +158,14 @@ static void uring_fail(struct bdev_io *io, int rc)
 	bdev_io_complete(io, bdev_status_from_errno(rc) | final);
 }
 
-/* The end of a file that was cut; direct I/O cannot even ask for what is behind it if that is no whole sector. */
+/* Whether the file ends at this byte, because somebody has truncated it. Direct I/O that begins in the middle of a
+ * sector there fails with EINVAL. */
 static bool uring_is_at_end(const struct bdev_io *io, int result, uint64_t moved)
 {
 	return result == 0 || (result == -EINVAL && moved % bdev_channel_bdev(io->ch)->block_size != 0);
 }
 
-/* A READ or WRITE. */
+/* The end of a submission of a READ or WRITE. */
 static void uring_complete_transfer(struct uring_channel *c, struct bdev_io *io, int result, bool again)
 {
 	const struct bdev *b = bdev_channel_bdev(io->ch);
@@ -192,7 +194,7 @@ static void uring_complete(struct uring_channel *c, uint64_t data, int result)
 	} else if (io->type == BDEV_IO_READ || io->type == BDEV_IO_WRITE) {
 		uring_complete_transfer(c, io, result, again);
 	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_UNMAP) {
-		bdev_io_complete(io, 0); /* advisory, as without fallocate */
+		bdev_io_complete(io, 0); /* Deallocate is advisory */
 	} else if (result == -EOPNOTSUPP && io->type == BDEV_IO_WRITE_ZEROES && !again) {
 		uring_write_zeroes(c, io);
 	} else if (result < 0) {
@@ -202,7 +204,7 @@ static void uring_complete(struct uring_channel *c, uint64_t data, int result)
 	}
 }
 
-/* Hands over what was prepared. What the kernel cannot take now stays in the ring for the next round. */
+/* Submissions that the kernel cannot take now stay in the ring for the next round. */
 static void uring_submit_prepared(struct uring_channel *c)
 {
 	if (io_uring_sq_ready(&c->ring) != 0) {
@@ -231,7 +233,7 @@ static int uring_poll(void *ctx)
 		done[i].data = io_uring_cqe_get_data64(cqes[i]);
 		done[i].result = cqes[i]->res;
 	}
-	io_uring_cq_advance(&c->ring, n); /* before callbacks, which submit and may look at the ring again */
+	io_uring_cq_advance(&c->ring, n); /* before the callbacks, which submit I/Os and may poll the ring */
 	c->in_flight -= n;
 	for (unsigned i = 0; i < n; i++) {
 		uring_complete(c, done[i].data, done[i].result);
@@ -273,7 +275,7 @@ static void uring_channel_destroy(struct bdev *b, void *channel)
 	io_uring_queue_exit(&c->ring);
 }
 
-/* --- Making one --- */
+/* --- Creation --- */
 
 static void uring_free(struct uring_bdev *u)
 {
@@ -283,7 +285,7 @@ static void uring_free(struct uring_bdev *u)
 	free(u);
 }
 
-/* Whoever waits for the end may want the file, or to unmount what it is on: it is closed before they are told. */
+/* The file is closed before the deletion is answered: the client may want to use it, or to unmount its file system. */
 static void uring_destruct(struct bdev *b)
 {
 	struct uring_bdev *u = (struct uring_bdev *)b;
@@ -317,7 +319,7 @@ static const struct bdev_ops uring_ops = {
 	.dump_info = uring_dump_info,
 };
 
-/* What the file is like. */
+/* Size of the file, and alignment that it needs. */
 struct geometry {
 	uint64_t bytes;
 	uint32_t logical_block;              /* of a block device; 0: a regular file */
@@ -346,9 +348,10 @@ static void file_find_alignment(const char *filename, int fd, struct geometry *g
 #else
 	(void)sx;
 #endif
-	/* An older kernel or C library: a logical block always is enough; 4096 where nobody says. */
+	/* An older kernel or C library: the alignment of a logical block is always sufficient; 4096 if that is unknown.
+	 */
 	g->memory_align = g->offset_align = g->logical_block != 0 ? g->logical_block : 4096;
-	/* A file system that cannot do it says so at open. */
+	/* open() fails if the file system has no direct I/O. */
 	int direct = open(filename, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (direct < 0) {
 		g->memory_align = g->offset_align = 0;
@@ -357,7 +360,7 @@ static void file_find_alignment(const char *filename, int fd, struct geometry *g
 	}
 }
 
-/* Before it is opened: that alone would wait for somebody at the other end of a FIFO, and rewind a tape. */
+/* Checked before the file is opened, because open() would wait at a FIFO, and rewind a tape. */
 static int file_check_kind(const char *filename, char *error)
 {
 	struct stat st;
@@ -421,7 +424,7 @@ static int uring_choose_block_size(struct bdev *b, const struct bdev_uring_opts 
 	return 0;
 }
 
-/* Past the page cache if that goes with these blocks; says so if not. */
+/* Chooses direct I/O if the block size allows it; otherwise logs that the file goes through the page cache. */
 static void uring_choose_direct(struct uring_bdev *u, const struct geometry *g)
 {
 	int flags = fcntl(u->fd, F_GETFL);
