@@ -131,7 +131,7 @@ static bool app_wait_is_over(void *arg)
 static enum appliance_event app_do_wait(void)
 {
 	log_notice("Waiting for framework_start_init on %s", app.options->rpc_path);
-	service_ready(); /* whoever is to call it may have been ordered after us */
+	service_ready(); /* the program that will call it may be ordered to start after varve */
 	service_status("waiting for framework_start_init on %s", app.options->rpc_path);
 	while (!app_wait_is_over(NULL)) {
 		thread_control_wait(app_wait_is_over, NULL, FOREVER_US);
@@ -154,7 +154,7 @@ void app_when_running(void (*fn)(void *arg), void *arg)
 {
 	struct waiter *w = app.state < APPLIANCE_RUNNING ? malloc(sizeof(*w)) : NULL;
 
-	if (w == NULL) { /* it is, or it was, or there is no memory to remember the question */
+	if (w == NULL) { /* it is running, or was, or there is no memory for a waiter */
 		fn(arg);
 		return;
 	}
@@ -216,7 +216,8 @@ int app_run(const struct appliance_options *options)
 			break;
 		}
 		int next = appliance_next_state(app.state, event);
-		/* An event that cannot be is a fault: app_set_state() reports it, and everything stops. */
+		/* An event that cannot occur in this state is a fault: app_set_state() reports it, and everything
+		 * stops. */
 		app_set_state(next >= 0 ? (enum appliance_state)next : APPLIANCE_FAILED);
 	}
 	rooms_stop(APPLIANCE_INIT); /* the trace and the environment: no state can be recorded after it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Methods about the daemon's own life. */
+/* Methods about the state of the daemon. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void rpc_kill_instance(struct rpc_request *req, void *params)
 {
 	int number = ((struct kill_params *)params)->sig_name;
 
-	/* The answer first: after some signals there is no time for it. */
+	/* Answers first: some signals end the process before it could answer. */
 	rpc_reply_true(req);
 	kill(getpid(), number);
 }

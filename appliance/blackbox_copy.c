@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One copy at a time, a piece in each turn of the control thread's loop, so that RPCs and keep-alives go on
+/* Makes one copy at a time, a step in each round of the control thread's loop, so that RPCs and keep-alives are served
  * meanwhile. */
 #include <errno.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const
 		return -EBUSY;
 	}
 	if (size == 0) {
-		return -ENODEV; /* nothing is recorded, and the start has said so */
+		return -ENODEV; /* nothing is recorded; the log says so since the start */
 	}
 	int rc = blackbox_make_room(opts->dir, app, opts->max_files, opts->max_bytes, size, cause->realtime_ns, NULL);
 	if (rc != 0) {
@@ -56,7 +56,7 @@ int blackbox_copy_begin(const char *app, const struct blackbox_opts *opts, const
 	}
 	rc = blackbox_file_name_unused(path, sizeof(path), opts->dir, app, cause->realtime_ns, cause->type, getpid());
 	if (rc == 0) {
-		/* So that the copy's ticks are near a known time. */
+		/* Times in the copy are computed from the last noted clock: note it now. */
 		trace_clock_refresh();
 		snprintf(error, sizeof(error), "%s", "");
 		rc = trace_copy_begin(path, cause, &copy, error);

@@ -16,7 +16,7 @@
 #define INFIX      "_blackbox."
 #define PART       ".part"
 #define NS_S       1000000000u
-#define MAX_IN_DIR 4096 /* of ours; more are looked at the next time */
+#define MAX_IN_DIR 4096 /* in a listing; if there are more, the next listing sees them */
 
 /* "START20261121T231502.123456Z" */
 static void blackbox_put_time(char *to, size_t size, const char *start, uint64_t realtime_ns)
@@ -78,7 +78,7 @@ static bool text_ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* A writer holds its unfinished file's lock for as long as it lives. */
+/* A live writer holds a lock on its unfinished file: without the lock, the writer is dead. */
 static void listing_remove_if_dead(int dir_fd, const char *name)
 {
 	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -96,8 +96,8 @@ static int listing_compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The oldest first. A name with a time to come was given before the clock was set back, so such files come before all
- * others. */
+/* Sorts the oldest first. A file whose name has a time in the future was written before the clock was set back, so it
+ * counts as older than all others. */
 static void listing_sort(struct listing *l, const char *now)
 {
 	size_t future = 0;
@@ -179,7 +179,7 @@ int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uin
 	int rc = listing_read(d, app, now_ns, &l);
 	if (rc == 0) {
 		listing_remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
-		/* What another user left there may not be ours to remove. */
+		/* Files of another user may not be removable: then there is no room. */
 		rc = usage.files + 1 > max_files || usage.bytes + new_bytes > max_bytes ? -EPERM : 0;
 	}
 	listing_free(&l);

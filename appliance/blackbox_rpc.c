@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_set_trigger and its like, and their part of the configuration. */
+/* trace_set_trigger and the other methods of the black box, and their part of the configuration. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static void trigger_params_defaults(void *params)
 	((struct set_trigger *)params)->holdoff_us = DEFAULT_HOLDOFF_US;
 }
 
-/* Copies a text that must fit; false after answering that it does not. */
+/* Copies a text into to. False: it is too long, and the request has been answered with that error. */
 static bool trigger_take_text(struct rpc_request *req, const char *what, const char *text, char *to, size_t size)
 {
 	if (text != NULL && strlen(text) >= size) {
@@ -66,7 +66,8 @@ static bool trigger_take_text(struct rpc_request *req, const char *what, const c
 	return true;
 }
 
-/* A state in which no request ever is would be waited for in vain. False after answering so. */
+/* A trigger for a state that no request can have would never fire. False: there is no such state, and the request has
+ * been answered with that error. */
 static bool trigger_state_exists(struct rpc_request *req, const char *state)
 {
 	char all[1024] = "";
@@ -186,7 +187,7 @@ RPC_METHOD("trace_set_blackbox", rpc_trace_set_blackbox, struct set_blackbox, se
 
 /* ---- Showing and saving ---- */
 
-/* The parameters that set a trigger. */
+/* The parameters of trace_set_trigger that make this trigger. */
 static json_t *trigger_params_json(const struct blackbox_trigger_opts *t)
 {
 	json_t *o = json_object();

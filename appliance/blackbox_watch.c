@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sets triggers off. Nothing here is called, and no timer runs, unless a trigger wants it. */
+/* Finds what triggers are for. No timer runs, and no function of this file is called, unless there is a trigger that
+ * needs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "trace/record.h"
 
 #define AGES         (1u << BLACKBOX_REQUEST_AGE | 1u << BLACKBOX_STATE_AGE)
-#define MAX_LATE     64 /* looked at in one turn; the next one sees the rest */
+#define MAX_LATE     64 /* checked at a time; the next check sees the rest */
 #define MAX_REACTORS CPU_SETSIZE
 
 static const struct blackbox_triggers *triggers;
@@ -114,7 +115,8 @@ static void watch_check_reactors(void)
 	}
 }
 
-/* The control thread waits for a reactor, perhaps for the very one that is stuck: nothing else will be done anyway. */
+/* Called while the control thread waits for a reactor, perhaps for the one that is stuck: the control loop, which runs
+ * the timer, does not run then. */
 static void watch_check_while_waiting(void)
 {
 	watch_check_reactors();
@@ -131,7 +133,7 @@ static void watch_check_stalls(void *arg)
 
 static void watch_on_bdev_error(const struct bdev_error *e);
 
-/* When the next one may set off a trigger; UINT64_MAX: there is none. */
+/* Microseconds until an error may fire a trigger again; UINT64_MAX: there is no such trigger. */
 static uint64_t watch_errors_wanted_in_us(void)
 {
 	uint64_t now_us = blackbox_now_us(), in_us = UINT64_MAX;

@@ -13,7 +13,7 @@
 #include "util/log.h"
 
 #define FILE_MAX_BYTES   (64 * 1024 * 1024)
-#define ANSWER_REPORT_US 10000000 /* an entry that takes longer is named in the log, again and again */
+#define ANSWER_REPORT_US 10000000 /* the log names an entry that takes longer, each time this has passed */
 
 static int __attribute__((format(printf, 3, 4))) config_error(char *error, int rc, const char *fmt, ...)
 {
@@ -25,7 +25,7 @@ static int __attribute__((format(printf, 3, 4))) config_error(char *error, int r
 	return rc;
 }
 
-/* Which entry a message is about. */
+/* Writes an error message that begins with the file and the entry. */
 static int __attribute__((format(printf, 4, 5)))
 config_entry_error(char *error, const struct config *c, const struct config_entry *e, const char *fmt, ...)
 {
@@ -67,7 +67,8 @@ static int config_parse_entry(struct config *c, const char *subsystem, size_t in
 	return 0;
 }
 
-/* A list of entries; where there could be an entry there may be an array of them, which stock programs run at once. */
+/* Parses a list of entries. In place of an entry there may be an array of entries, which stock programs run
+ * concurrently. */
 static int config_parse_list(struct config *c, const char *subsystem, const json_t *list, bool nested, char *error)
 {
 	const json_t *o;
@@ -101,7 +102,7 @@ static int config_parse_subsystem(struct config *c, size_t index, const json_t *
 	return config_parse_list(c, name, list, false, error);
 }
 
-/* Where the comment that begins at text[i] ends; i: there is none, or it has no end. */
+/* The index behind the comment that begins at text[i]; i: there is no comment, or it has no end. */
 static size_t config_comment_end(const char *text, size_t i, size_t len)
 {
 	const char *end = NULL;
@@ -119,7 +120,7 @@ static size_t config_comment_end(const char *text, size_t i, size_t len)
 	return end != NULL ? (size_t)(end - text) + 2 : i;
 }
 
-/* Comments become blanks, so that what is wrong elsewhere is still told with its place. */
+/* Replaces comments by blanks, so that the lines and columns in error messages stay right. */
 static void config_blank_comments(char *text, size_t len)
 {
 	bool in_string = false;
@@ -130,7 +131,7 @@ static void config_blank_comments(char *text, size_t len)
 			text[k] = text[k] == '\n' ? '\n' : ' ';
 		}
 		if (end == i && !in_string && text[i] == '/') {
-			return; /* no JSON: the parser will tell where */
+			return; /* not JSON: the parser will report the place */
 		}
 		if (end == i) {
 			end = i + 1 + (in_string && text[i] == '\\');
@@ -249,7 +250,7 @@ int config_check(struct config *c, bool ignore_errors, char *error)
 
 struct call {
 	bool answered;
-	bool abandoned; /* nobody waits any more: the answer frees it */
+	bool abandoned; /* config_run_entry() has stopped waiting: the answer frees it */
 	bool (*cancelled)(void);
 	int code;
 	char message[RPC_ERROR_TEXT_MAX];

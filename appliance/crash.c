@@ -36,7 +36,7 @@ static const char *trace_file;
 static char executable[PATH_MAX] = "varve";
 static int crashing; /* atomic: the thread that reports */
 
-/* One report, put together with nothing that is not async-signal-safe. */
+/* A report, built with async-signal-safe functions only. */
 struct report {
 	char text[8192];
 	size_t len;
@@ -109,7 +109,7 @@ static void report_thread(struct report *r, const char *name)
 	report_text(r, ")\n  backtrace:\n");
 }
 
-/* "    bdev_submit+0x12"; what is not ours the C library may name. */
+/* "    bdev_submit+0x12"; a function outside of the executable is named by the C library, if it can. */
 static void report_frame(struct report *r, void *frame)
 {
 	uint64_t offset;
@@ -128,7 +128,7 @@ static void report_frame(struct report *r, void *frame)
 	report_flush(r);
 }
 
-/* With the command that tells the lines. */
+/* Ends with the command that prints the source lines. */
 static void report_backtrace(struct report *r, void *const *frames, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -160,7 +160,7 @@ static void report_trace_file(struct report *r)
 	report_text(r, "\n");
 }
 
-/* A crash while another thread reports its own: waits for the end of the process. */
+/* If another thread is reporting its own crash, waits for the end of the process. */
 static void crash_let_only_one_report(void)
 {
 	int none = 0, self = (int)syscall(SYS_gettid);
@@ -180,7 +180,7 @@ static void crash_handler(int number, siginfo_t *info, void *context)
 	void *frames[FRAMES_MAX];
 
 	crash_let_only_one_report();
-	signal(number, SIG_DFL); /* a fault in here ends it */
+	signal(number, SIG_DFL); /* a fault in this handler ends the process */
 	prctl(PR_GET_NAME, thread);
 	report_cause(&r, info);
 	report_thread(&r, thread);
@@ -189,7 +189,8 @@ static void crash_handler(int number, siginfo_t *info, void *context)
 	report_trace_file(&r);
 	report_flush(&r);
 	trace_note_crash(number, info->si_code > 0 ? info->si_addr : NULL, thread);
-	/* A fault happens again on return, in its place, for the core dump; a signal that was sent does not. */
+	/* After a fault, returning repeats it at its place, for the core dump. A signal that was sent must be raised
+	 * again. */
 	if (info->si_code <= 0) {
 		raise(number);
 	}
@@ -202,7 +203,7 @@ void crash_set_trace_file(const char *path)
 
 static int crash_use_own_stack(void)
 {
-	/* A thread that runs over its stack has none left for the handler. */
+	/* A thread whose stack has overflowed cannot run the handler on it. */
 	void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	stack_t s = {.ss_sp = stack, .ss_size = STACK_BYTES};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections: one request each. Whoever asks, however slowly, much or wrong, gets a small part of the control thread:
- * a connection has a deadline for all of it and a buffer of fixed size, the oldest makes room when there are too many,
- * and metrics are collected anew ten times a second at most. */
+/* Connections, with one request each. Clients can take only a small part of the control thread's time, however slow,
+ * many or hostile they are: a connection has one deadline for everything and a buffer of fixed size; when there are too
+ * many connections, the oldest one is closed; and metrics are collected at most ten times a second. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 #define SOCKET_MODE       0660
 #define MAX_DRAINS        64
 
-/* A text that several connections are being sent. */
+/* A text of metrics, shared by the connections that send it. */
 struct body {
 	unsigned users;
 	size_t len;
@@ -42,7 +42,7 @@ struct connection {
 	size_t request_len;
 	bool answering;
 	char head[METRICS_ANSWER_HEAD_MAX];
-	size_t head_len, sent; /* sent: of head and body together */
+	size_t head_len, sent; /* sent: bytes of head and body together */
 	size_t body_len;
 	const char *body;
 	struct body *shared; /* the metrics, or NULL: body is a constant */
@@ -74,7 +74,7 @@ static void metrics_body_put(struct body *b)
 	}
 }
 
-/* The metrics as of now, or of a moment ago; NULL: no memory. */
+/* The metrics of now, or of at most a tenth of a second ago. NULL: no memory. */
 static struct body *metrics_body_get(void)
 {
 	uint64_t now = env_ticks();
@@ -131,7 +131,7 @@ static void metrics_prepare_answer(struct connection *c, const struct metrics_re
 	server.refused += status != 200;
 }
 
-/* What is still to be sent, from one of its two parts. */
+/* The bytes that come next: the rest of the head, then of the body. */
 static const char *metrics_answer_rest(const struct connection *c, size_t *len)
 {
 	if (c->sent < c->head_len) {
@@ -160,7 +160,7 @@ static bool metrics_connection_send(struct connection *c)
 		}
 		c->sent += (size_t)n;
 	}
-	/* What the peer has sent beyond its request would make close() a reset, and the peer might lose the answer. */
+	/* If bytes from the peer were left unread, close() would send a reset, and the peer could lose the answer. */
 	shutdown(c->fd, SHUT_WR);
 	for (int i = 0; i < MAX_DRAINS && recv(c->fd, c->request, sizeof(c->request), MSG_DONTWAIT) > 0; i++) {
 	}
@@ -243,7 +243,8 @@ static void metrics_accept(void *arg, uint32_t events)
 		if (fd >= 0) {
 			metrics_connection_add(fd);
 		} else if (errno != ECONNABORTED && errno != EINTR) {
-			if (errno != EAGAIN) { /* out of descriptors: it would wake us for ever */
+			if (errno != EAGAIN) { /* out of descriptors: the connection stays in the backlog, and would
+						  wake the loop again and again */
 				log_limited(LOG_LEVEL_ERROR, "cannot accept who asks for metrics: %s", strerror(errno));
 				fd_source_modify(server.source, 0);
 				thread_timer_start(&server.accept_again, ACCEPT_RETRY_US);
@@ -273,7 +274,7 @@ static int metrics_listen_tcp(const struct metrics_address *a, const char *text,
 	return fd;
 }
 
-/* With the port that the kernel chose. */
+/* Stores the address with the port that the kernel chose. */
 static void metrics_note_address(void)
 {
 	struct sockaddr_storage a;

@@ -25,7 +25,7 @@ static bool metrics_parse_ip4(const char *host, in_port_t port, struct metrics_a
 	return true;
 }
 
-/* With its brackets. */
+/* host has its brackets. */
 static bool metrics_parse_ip6(char *host, in_port_t port, struct metrics_address *a)
 {
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&a->tcp;

@@ -14,7 +14,7 @@ static const struct metric bdev_queue_depth =
 
 #define BDEV_OPS(name_, unit_, member_, help_)                                                                         \
 	METRIC("varve_bdev_" name_, METRICS_COUNTER, unit_, struct bdev_stat_ops, member_, help_)
-/* Of each class of I/O. */
+/* For each class of I/O. */
 static const struct metric bdev_op_families[] = {
 	BDEV_OPS("ios_total", METRICS_PLAIN, ops, "I/O that succeeded; unmap: and write zeroes."),
 	BDEV_OPS("bytes_total", METRICS_PLAIN, bytes, "Bytes that were moved."),

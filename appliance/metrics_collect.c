@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Everything that is told, and the parts that belong to no room: the daemon, buffers, the recorder. */
+/* Calls all parts; has those that belong to no other file: the daemon, state machines, buffers, the recorder. */
 #include "appliance/metrics_collect.h"
 
 #include "appliance/app.h"

@@ -14,7 +14,7 @@ static bool span_is(struct span s, const char *text)
 	return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
 }
 
-/* Takes what is before c off the front of *rest, and c with it; false if there is no c. */
+/* Takes the bytes before the first c, and c itself, from the beginning of *rest. False: there is no c. */
 static bool span_take_until(struct span *rest, char c, struct span *taken)
 {
 	const char *end = memchr(rest->at, c, rest->len);
@@ -28,7 +28,8 @@ static bool span_take_until(struct span *rest, char c, struct span *taken)
 	return true;
 }
 
-/* A line without its end; bare line feeds are taken as ends too (RFC 9112 2.2). False: it is not whole yet. */
+/* Takes a line, without its end, from the beginning of *rest. A bare line feed ends a line too (RFC 9112 2.2). False:
+ * the line is not complete yet. */
 static bool span_take_line(struct span *rest, struct span *line)
 {
 	if (!span_take_until(rest, '\n', line)) {
@@ -101,7 +102,7 @@ static int http_check_request_line(struct span line, bool *head)
 	return http_check_target(target);
 }
 
-/* NAME: VALUE, and no line that continues another. */
+/* Whether s is NAME: VALUE. (A line that continues another one is refused.) */
 static bool span_is_field(struct span line)
 {
 	struct span name;
@@ -128,7 +129,7 @@ bool metrics_request_parse(const char *bytes, size_t len, struct metrics_request
 		return len >= METRICS_REQUEST_MAX;
 	}
 	int status = http_check_request_line(line, &request->head);
-	/* What is no HTTP at all may never send the empty line. */
+	/* A client that does not speak HTTP may never send the empty line: it is answered at the first wrong line. */
 	if (status == 400 || status == 505) {
 		request->status = status;
 		return true;

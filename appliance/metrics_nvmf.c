@@ -229,7 +229,7 @@ static void collect_requests(struct metrics_text *m)
 	struct state_count states[MAX_STATES] = {0};
 	struct nvmf_inflight *list = NULL;
 	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
-	/* The default target: others are a test's. */
+	/* The first target is the default one; only tests make others. */
 	ssize_t got = tgt != NULL ? nvmf_tgt_get_inflight(tgt, &list) : 0;
 	size_t n = (size_t)got;
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each subsystem and each queue pair of the target has, and what is outstanding there. */
+/* Metrics of each subsystem and each queue pair of a target, with their outstanding commands. */
 #include <string.h>
 
 #include "appliance/metrics_collect.h"
 #include "env_dpdk/env.h"
 
 struct outstanding {
-	uint64_t count, oldest_ticks; /* what waits for its host is counted, but is not late */
+	uint64_t count, oldest_ticks; /* the oldest of those that do not wait for their host */
 };
 
-/* Of a subsystem, or (q not NULL) of one of its queue pairs. */
+/* The outstanding commands of a subsystem, or (q not NULL) of one of its queue pairs. */
 static struct outstanding collect_outstanding_of(const struct nvmf_inflight *list, size_t n, const char *subnqn,
 						 const struct nvmf_qpair_info *q)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics_start and its like, and their part of the configuration. */
+/* metrics_start, metrics_stop and metrics_get_status, and their part of the configuration. */
 #include <errno.h>
 
 #include "appliance/metrics.h"

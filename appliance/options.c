@@ -14,7 +14,7 @@
 struct parser {
 	struct appliance_options *o;
 	char *error;
-	char given[64]; /* the option at hand, as the user wrote it */
+	char given[64]; /* the option that is being parsed, as the user wrote it */
 	unsigned n_pci, n_flags;
 };
 
@@ -55,7 +55,7 @@ static int option_set_memory(struct parser *p, const char *arg)
 	uint64_t mb, bytes;
 
 	if (parse_uint64(arg, 1, max_mb, &mb) != 0) {
-		/* a number alone is megabytes, never bytes because it is large */
+		/* a number without a unit is megabytes, however large it is */
 		if (arg[strspn(arg, "0123456789")] == '\0' || parse_size(arg, 1024 * 1024, max_mb << 20, &bytes) != 0) {
 			return option_reject(p,
 					     "%s: \"%s\" is neither a number of megabytes (1 to %" PRIu64
@@ -275,7 +275,7 @@ static int option_add_log_flag(struct parser *p, const char *arg)
 				     APPLIANCE_FLAGS_MAX);
 	}
 	p->o->log_flags[p->n_flags++] = arg;
-	p->o->print_level = LOG_LEVEL_DEBUG; /* otherwise the flag would show nothing */
+	p->o->print_level = LOG_LEVEL_DEBUG; /* otherwise the flag would have no effect */
 	return 0;
 }
 
@@ -291,7 +291,7 @@ static int option_set_version(struct parser *p, const char *arg)
 	return 0;
 }
 
-/* Letters and long names are those of stock programs where they have the option. */
+/* Letters and long names are those of stock programs, as far as they have the option. */
 static const struct option_spec {
 	char letter; /* 0: none */
 	const char *name;
@@ -403,7 +403,7 @@ int appliance_options_parse(int argc, char **argv, struct appliance_options *o, 
 		.print_level = LOG_LEVEL_NOTICE,
 	};
 	option_make_getopt_tables(letters, longs);
-	optind = 0; /* begin anew, whatever was parsed before */
+	optind = 0; /* start over: getopt keeps state between calls */
 	opterr = 0;
 	while ((value = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		rc = option_parse(&p, value, argv);

@@ -8,7 +8,7 @@
 #include "thread/thread.h"
 #include "util/log.h"
 
-/* One part on its way down. */
+/* A part that is stopping. */
 struct stop {
 	const struct part *part;
 	uint64_t report_us;

@@ -255,13 +255,13 @@ static void rooms_stop_metrics(void)
 }
 
 /* Parts of one state are started from the top to the bottom of the table. All parts are stopped from the bottom to the
- * top, whatever their states: what takes orders from outside stops first, what others stand on stops last. Each comment
- * says why its row is where it is.
+ * top, whatever their states: parts that take orders from outside stop first, parts that others use stop last. Each
+ * comment says why its row is where it is.
  *
  * Parts without a start may be in use as soon as the state has been reached, because of an RPC or of a line of the
  * configuration. So they are stopped even if the daemon never gets beyond that state. */
 static const struct part rows[] = {
-	/* A crash in anything that follows is reported. */
+	/* From here on, a crash is reported. */
 	{.name = "crash reports", .when = APPLIANCE_INIT, .start = rooms_start_crash_reports},
 	{.name = "the service manager's messages", .when = APPLIANCE_INIT, .start = rooms_start_service},
 	{.name = "core dumps", .when = APPLIANCE_INIT, .start = rooms_start_core_dumps},
@@ -284,7 +284,8 @@ static const struct part rows[] = {
 	/* The first signal wakes the control loop while anything below starts or stops. (The second one ends the
 	 * process in the handler.) */
 	{.name = "signals", .when = APPLIANCE_THREADS, .start = rooms_start_signals, .stop = signals_unlisten},
-	/* Served until all that may take long has stopped, or the service manager would kill a slow stop. */
+	/* Served until everything that may take long has stopped: otherwise the service manager would kill a daemon
+	   that stops slowly. */
 	{.name = "the watchdog",
 	 .when = APPLIANCE_THREADS,
 	 .start = rooms_start_watchdog,
@@ -304,16 +305,16 @@ static const struct part rows[] = {
 	{.name = "bdev", .when = APPLIANCE_CONFIG, .start = rooms_start_bdev, .stop_slow = bdev_fini},
 	/* Opens bdevs. */
 	{.name = "nvmf", .when = APPLIANCE_CONFIG, .start = rooms_start_nvmf, .stop_slow = nvmf_fini},
-	/* The last user of a protection domain waits for its registration with the control loop standing still: wait
-	 * here first, where the loop runs. */
+	/* When nvmf releases a protection domain whose memory is being registered, it waits without running the control
+	   loop. So the registrations of before are waited for here, where the loop runs. */
 	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
 	/* Looks at the requests of nvmf and the errors of bdev. Triggers may be set before it is started. */
 	{.name = "the black box's triggers", .when = APPLIANCE_THREADS, .stop = blackbox_stop},
 	{.name = "the black box", .when = APPLIANCE_CONFIG, .start = rooms_start_blackbox},
 	/* All other methods; triggers among them have an effect at once. */
 	{.name = "the configuration's methods", .when = APPLIANCE_CONFIG, .start = rooms_run_runtime_methods},
-	/* Asks all rooms for numbers, so it stops before them. The configuration's methods may have started it, which
-	 * is then an error of the command line. */
+	/* Asks all rooms for numbers, so it stops before them. If the configuration's methods have started metrics
+	   already, --metrics is an error. */
 	{.name = "metrics' connections", .when = APPLIANCE_THREADS, .stop = rooms_stop_metrics},
 	{.name = "metrics", .when = APPLIANCE_CONFIG, .start = rooms_start_metrics},
 

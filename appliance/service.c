@@ -20,24 +20,24 @@
 #include "util/parse.h"
 
 #define MESSAGE_MAX 512
-#define SEND_WAIT_S 2 /* how long a manager that takes no messages may hold us up, at a change of state */
-/* Looks per watchdog time. systemd advises two at least; more, since one in which a reactor had no CPU tells
- * nothing. */
+#define SEND_WAIT_S 2 /* how long a message may wait for a manager that reads none; only at a change of state */
+/* Checks per watchdog time. systemd advises two at least. There are more because a check in which a reactor got no CPU
+ * proves nothing. */
 #define LOOKS        4
 #define MAX_REACTORS CPU_SETSIZE
 
 static struct service {
-	int fd; /* -1: nobody wants to know */
+	int fd; /* -1: there is no service manager */
 	struct sockaddr_un to;
 	socklen_t to_len;
 	bool ready, stopping;
 	uint64_t watchdog_us;
 	struct thread_timer timer;
-	uint64_t seen[MAX_REACTORS]; /* round_ticks at the last look */
+	uint64_t seen[MAX_REACTORS]; /* round_ticks at the last check */
 	bool stuck;                  /* has been told */
 } service = {.fd = -1};
 
-/* flags: MSG_DONTWAIT for what may get lost. */
+/* flags: MSG_DONTWAIT for a message that may be lost. */
 static void service_send(int flags, const char *message)
 {
 	if (service.fd >= 0 && sendto(service.fd, message, strlen(message), flags | MSG_NOSIGNAL,
@@ -137,7 +137,7 @@ static void watchdog_log_stuck(const struct reactor_progress *p)
 	}
 }
 
-/* For the next look; wakes those that sleep. */
+/* Notes the rounds for the next check, and wakes reactors that sleep. */
 static void watchdog_note_rounds(void)
 {
 	struct reactor_progress p;

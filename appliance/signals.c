@@ -12,7 +12,7 @@
 
 #include "thread/thread.h"
 
-/* Two signals closer together than this are one request: a terminal and a supervisor may both send one. */
+/* Two signals within this time are one request: a terminal and a supervisor may both send one. */
 #define SAME_REQUEST_NS 500000000ULL
 
 static volatile sig_atomic_t stop_signal, tell_wanted;
@@ -37,8 +37,8 @@ static uint64_t signals_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The first asks; the control thread stops everything in order. Whoever asks again does not want to wait for that, and
- * it works even if the control thread hangs. */
+/* After the first signal the control thread stops everything in order. A second signal means that the user does not
+ * want to wait for that: it ends the process from here, even if the control thread hangs. */
 static void signals_on_stop(int number)
 {
 	static const char text[] = "varve: a second signal: exit at once\n";
@@ -87,7 +87,7 @@ int signals_install(void)
 	}
 	rc = rc == 0 ? signals_set_handler(SIGPIPE, SIG_IGN) : rc;
 	return rc == 0 ? signals_set_handler(SIGXFSZ, SIG_IGN)
-		       : rc; /* a write beyond RLIMIT_FSIZE fails, and that is enough */
+		       : rc; /* then a write beyond RLIMIT_FSIZE fails with EFBIG instead */
 }
 
 static void signals_event(void *arg, uint32_t events)

@@ -30,7 +30,7 @@ static int symbols_find_executable(struct dl_phdr_info *info, size_t size, void 
 	return 1; /* the executable comes first */
 }
 
-/* Our own file, but a file all the same: whatever it says must lie within it. */
+/* Offsets in the file are checked although the file is our own: it may be damaged. */
 static bool symbols_is_in_file(uint64_t offset, uint64_t len, size_t size)
 {
 	return offset <= size && len <= size - offset;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Building answers: values that cannot void the whole, and the text around them. */
+/* Builds answers: values that are valid JSON whatever the text, and the message around them. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 #include "rpc/dispatch.h"
 #include "util/parse.h"
 
-/* A tree with parts missing looks like any other: whoever builds one does not look at each call. So it is noted here
- * that memory was refused, and rpc_reply() gives no answer that was built meanwhile. */
+/* Methods do not check each call that adds to a JSON tree, and a tree that lacks a part for want of memory looks like
+ * any other. So a failed allocation is noted here, and rpc_reply() does not send a result that was built meanwhile. */
 static _Atomic bool refused;
 
 static void *answer_json_memory(size_t bytes)
@@ -85,8 +85,8 @@ json_t *rpc_uint(uint64_t value)
 	return value <= INT64_MAX ? json_integer((json_int_t)value) : rpc_hex(value);
 }
 
-/* What SPDK says of a code: clients look for these words in the message. strerrordesc_np() says it in English whatever
- * our language is. NULL: nothing. */
+/* The words of SPDK for a code: clients look for them in the message. strerrordesc_np() gives English words in any
+ * locale. NULL: there are none. */
 static const char *answer_words_of(int code)
 {
 	switch (code) {
@@ -128,9 +128,9 @@ char *rpc_answer_text(const char *id, const struct rpc_answer *answer, size_t *l
 	bool ok = answer->result != NULL;
 	char *text;
 
-	rpc_json_was_refused(); /* what came before has been looked at */
+	rpc_json_was_refused(); /* refusals before this point have been handled */
 	char *body = ok ? json_dumps(answer->result, JSON_COMPACT | JSON_ENCODE_ANY) : answer_error_body(answer);
-	if (rpc_json_was_refused() || body == NULL) { /* jansson's text may lack a piece then, and be no JSON */
+	if (rpc_json_was_refused() || body == NULL) { /* then jansson's text may be incomplete, and not JSON */
 		free(body);
 		return NULL;
 	}

@@ -46,7 +46,7 @@ uint8_t *base64url_decode(const char *text, size_t *len)
 	size_t n = strcspn(text, "="), padding = strlen(text) - n;
 	uint32_t v = 0;
 
-	/* one digit left over is half a byte; padding fills up to a multiple of four, or is left out */
+	/* a single digit at the end is half a byte; padding, if there is any, makes the length a multiple of four */
 	if (n % 4 == 1 ||
 	    (padding != 0 && (padding > 2 || (n + padding) % 4 != 0 || strspn(text + n, "=") != padding))) {
 		return NULL;

@@ -21,11 +21,11 @@
 LOG_FLAG(rpc_conn)
 
 #define READ_SIZE      (16 * 1024)
-#define CALLS_MAX      1024                  /* unanswered ones of a connection, before it is read again */
-#define OUT_HIGH_BYTES (1024 * 1024)         /* queued answers, before it is read again */
-#define OUT_MAX_BYTES  (256 * 1024 * 1024UL) /* answers to deferred calls may pile up so far */
-#define STALL_US       (30 * 1000000ULL)     /* a client that takes nothing for so long is dropped */
-#define TURN_US        500                   /* of a client, then others have theirs */
+#define CALLS_MAX      1024                  /* unanswered calls of a connection; with more, it is not read from */
+#define OUT_HIGH_BYTES (1024 * 1024)         /* of queued answers of a connection; with more, it is not read from */
+#define OUT_MAX_BYTES  (256 * 1024 * 1024UL) /* ... which may grow to this by calls that were under way */
+#define STALL_US       (30 * 1000000ULL)     /* a client that takes no bytes for so long is dropped */
+#define TURN_US        500 /* a client's messages are run for so long at a time; then others have their turn */
 
 struct rpc_conn {
 	const struct rpc_conn_opts *opts;
@@ -39,13 +39,13 @@ struct rpc_conn {
 	size_t in_len, in_size;
 	struct rpc_outq out;
 	unsigned n_calls;
-	bool eof;                  /* the client will send nothing more */
-	bool closing;              /* we will read nothing more */
+	bool eof;                  /* the client has closed its side */
+	bool closing;              /* nothing more is read from the client */
 	bool broken;               /* close as soon as nothing is using it */
 	bool more;                 /* messages may be waiting in the buffer for the next turn */
-	bool busy;                 /* its input is being worked on; that settles it in the end */
+	bool busy;                 /* conn_work() is running, and will call conn_settle() at its end */
 	struct conn_call *in_turn; /* is waited for before more is begun */
-	/* The message that is being worked on, if there is one. */
+	/* The message whose calls are being started, if there is one. */
 	bool in_message;
 	struct rpc_message message;
 	size_t message_bytes, next_call;
@@ -53,9 +53,9 @@ struct rpc_conn {
 	struct thread_timer turn, stall;
 };
 
-/* The answers of a batch, which go out as one array. */
+/* The answers of a batch, which are sent as one array. */
 struct conn_batch {
-	unsigned pending; /* calls that are not answered, and the loop that starts them */
+	unsigned pending; /* references: one for each unanswered call, one for the loop that starts them */
 	char *text;
 	size_t len;
 };
@@ -92,7 +92,7 @@ void rpc_conn_close(struct rpc_conn *c)
 	conn_release(c);
 }
 
-/* For a reason that is ours, or the system's. */
+/* Drops a connection because of a limit of varve or an error of the system. */
 static void conn_drop(struct rpc_conn *c, const char *why)
 {
 	log_limited(LOG_LEVEL_WARNING, "RPC client %d is dropped: %s", c->fd, why);
@@ -101,7 +101,7 @@ static void conn_drop(struct rpc_conn *c, const char *why)
 
 static void conn_failed(struct rpc_conn *c, int error)
 {
-	if (error == EPIPE || error == ECONNRESET) { /* it has left, as clients do */
+	if (error == EPIPE || error == ECONNRESET) { /* the client has closed: not worth a line in the log */
 		log_info(rpc_conn, "client %d is gone: %s", c->fd, strerror(error));
 		c->broken = true;
 	} else {
@@ -118,11 +118,11 @@ static void conn_flush(struct rpc_conn *c)
 	} else if (rpc_outq_bytes(&c->out) == 0) {
 		thread_timer_stop(&c->stall);
 	} else if (rc > 0) {
-		thread_timer_start(&c->stall, STALL_US); /* it took something: a new spell */
+		thread_timer_start(&c->stall, STALL_US); /* the client took some bytes: its time begins again */
 	}
 }
 
-/* Queues text, which becomes the queue's, and sends what the socket takes. */
+/* Queues text, which it owns from then on, and sends as much as the socket takes. */
 static void conn_send(struct rpc_conn *c, char *text, size_t len)
 {
 	bool was_empty = rpc_outq_bytes(&c->out) == 0;
@@ -170,7 +170,7 @@ static int conn_batch_append(struct conn_batch *b, const char *text, size_t len)
 	return 0;
 }
 
-/* One call, or the loop that starts them, is through with the batch. */
+/* Releases a reference to the batch, that of a call or of the loop that starts them; the last one sends the answers. */
 static void conn_batch_release(struct rpc_conn *c, struct conn_batch *b)
 {
 	if (--b->pending > 0) {
@@ -197,7 +197,7 @@ static void conn_call_deliver(struct conn_call *call, char *text, size_t len)
 	free(text);
 }
 
-/* A method has answered: at once, from inside conn_work(), or later. */
+/* Called when a method has answered: within conn_work(), or later. */
 static void conn_call_done(void *arg, struct rpc_answer *answer)
 {
 	struct conn_call *call = arg;
@@ -216,7 +216,8 @@ static void conn_call_done(void *arg, struct rpc_answer *answer)
 	}
 	free(call->id);
 	free(call);
-	/* An answer that comes later comes from inside some other work: the next request must not run in its midst. */
+	/* A later answer is given in the middle of some other work of the control thread: the next request must not run
+	 * there. */
 	if (c->fd >= 0 && !c->busy) {
 		thread_timer_start(&c->turn, 0);
 	}
@@ -244,7 +245,8 @@ static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct
 		conn_call_done(call, &(struct rpc_answer){.code = decoded->error, .message = decoded->why});
 	} else {
 		const struct rpc_method *m = rpc_method_find(decoded->method);
-		c->in_turn = m != NULL && m->in_turn ? call : NULL; /* none is: or we would not be here */
+		/* No other call is in turn: while one is unanswered, none is started. */
+		c->in_turn = m != NULL && m->in_turn ? call : NULL;
 		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method, decoded->params,
 			     conn_call_done, call);
 	}
@@ -260,7 +262,7 @@ static void conn_end_message(struct rpc_conn *c)
 	rpc_message_free(&c->message);
 }
 
-/* Begins its calls, as far as none has to be waited for. */
+/* Starts the calls of the message, until one must be answered before the next may start. */
 static void conn_run_message(struct rpc_conn *c)
 {
 	while (c->next_call < c->message.n_calls && !c->broken && c->in_turn == NULL) {
@@ -293,7 +295,7 @@ static void conn_take_message(struct rpc_conn *c, const char *text, size_t len)
 	conn_run_message(c);
 }
 
-/* The stream cannot be understood any more: says so, and closes once that is sent. */
+/* The rest of the stream cannot be decoded: answers so, and closes when that has been sent. */
 static void conn_give_up(struct rpc_conn *c, int code, const char *message)
 {
 	c->closing = true;
@@ -330,7 +332,8 @@ static bool conn_may_read(const struct rpc_conn *c)
 	       rpc_outq_bytes(&c->out) < OUT_HIGH_BYTES;
 }
 
-/* Goes on with the message under way, or runs one from the buffer. False: no whole one is there. */
+/* Continues with the current message, or takes the next one from the buffer. False: the buffer has no complete message.
+ */
 static bool conn_next_message(struct rpc_conn *c)
 {
 	size_t begin, end;
@@ -363,7 +366,7 @@ static bool conn_next_message(struct rpc_conn *c)
 	}
 }
 
-/* Works on what is in the buffer, as far as this turn goes. */
+/* Runs messages from the buffer, up to the limit of a turn. */
 static void conn_work(struct rpc_conn *c)
 {
 	uint64_t end = env_ticks() + env_us_to_ticks(TURN_US);
@@ -390,7 +393,8 @@ static bool conn_is_finished(const struct rpc_conn *c)
 	return rpc_outq_bytes(&c->out) == 0 && (c->closing || (c->eof && c->n_calls == 0 && !c->more));
 }
 
-/* After anything that happened to a connection: goes on with waiting input, asks for the right events, or closes. */
+/* To be called after each event of a connection: continues with input that waits, sets the events to wait for, or
+ * closes the connection. */
 static void conn_settle(struct rpc_conn *c)
 {
 	if (!c->more && (c->in_len != 0 || c->in_message) && conn_may_read(c)) {
@@ -448,8 +452,8 @@ static void conn_event(void *arg, uint32_t events)
 	if (events & EPOLLIN) {
 		conn_read(c);
 	} else if ((events & (EPOLLHUP | EPOLLERR)) && !c->more) {
-		c->broken = true; /* both directions are closed: nobody is left to answer. What came before the end of a
-				     turn is read first. */
+		c->broken = true; /* both directions are closed: there is no client to answer. Bytes that came before
+				     are read first. */
 	}
 	conn_settle(c);
 }

@@ -17,25 +17,26 @@
 
 LOG_FLAG(rpc)
 
-/* A method that holds the control thread longer than this, or whose answer is deferred longer, is worth a
- * line in the log. */
+/* A method that occupies the control thread for longer, or that answers later than this, is logged. */
 #define SLOW_RUN_NS    (100 * 1000 * 1000ULL)
 #define SLOW_ANSWER_NS (10 * 1000 * 1000 * 1000ULL)
 
-/* Calls past their deadline that are kept until they end. With so many the next ones stay unanswered, as without a
- * deadline: then their connections are read no more, and a client that asks again and again takes no more memory. */
+/* The limit on calls past their deadline, which are kept until they end. Beyond it, calls are not answered at their
+ * deadline. Their connections then have unanswered calls and are not read from, so that a client that calls again and
+ * again cannot take more memory. */
 #define TIMED_OUT_MAX 1024
 
 struct rpc_request {
 	const struct rpc_method *method;
-	json_t *given; /* keeps what the params borrow */
+	json_t *given; /* the params borrow from it */
 	uint64_t begin_ns;
 	uint64_t deadline_ns; /* after the beginning; 0: none */
 	uint32_t client;
 	bool slow;      /* has been reported */
-	bool timed_out; /* answered at the deadline: stays in the list until its method ends it */
+	bool timed_out; /* answered at the deadline: stays in the list until the method ends the call */
 	bool in_method; /* its method is running ... */
-	bool answered;  /* ... and has answered: freed when it returns, for it may look at its parameters until then */
+	bool answered;  /* ... and has answered: freed when the method returns, because it may use its parameters until
+			   then */
 	rpc_done_fn done;
 	void *arg;
 	TAILQ_ENTRY(rpc_request) link;
@@ -137,8 +138,8 @@ static void rpc_request_end(struct rpc_request *req, struct rpc_answer *answer)
 	}
 }
 
-/* What the method does cannot be called off: only the client stops waiting for it. The request, and the parameters in
- * it, are the method's until it answers. */
+/* Answers the client at the deadline. The method cannot be stopped: the request and its parameters stay the method's
+ * until it ends the call. */
 static void rpc_request_time_out(struct rpc_request *req, uint64_t took_ns)
 {
 	char message[RPC_ERROR_TEXT_MAX];
@@ -172,7 +173,7 @@ void rpc_check_calls(void)
 	struct rpc_request *req;
 	uint64_t now = dispatch_now_ns();
 
-	/* Neither removes a request: only its method does, and none runs meanwhile. */
+	/* Neither call removes a request from the list: only its method does that, and no method runs meanwhile. */
 	TAILQ_FOREACH (req, &outstanding, link) {
 		rpc_request_check(req, now);
 	}
@@ -201,7 +202,7 @@ void rpc_reply_true(struct rpc_request *req)
 	rpc_reply(req, json_true());
 }
 
-/* What the caller asked for is wrong, or the machine has not got it: the latter is for the log as well. */
+/* Whether an error means that the machine lacks something, not that the call was wrong: such errors are logged. */
 static bool error_is_shortage(int code)
 {
 	return code == -ENOMEM || code == -ENOSPC || code == -EMFILE || code == -ENFILE || code == -EIO ||
@@ -236,7 +237,7 @@ void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, cons
 		  rpc_value_text(value, text), allowed);
 }
 
-/* A request with decoded parameters. NULL: *code and why say what is wrong. */
+/* Creates a request and decodes its parameters. NULL: *code and why say what is wrong. */
 static struct rpc_request *rpc_request_create(const struct rpc_method *m, json_t *given, int *code, char *why)
 {
 	struct rpc_request *req = calloc(1, sizeof(*req) + m->params_size);
@@ -303,7 +304,7 @@ static void dispatch_run(const struct rpc_origin *origin, const struct rpc_metho
 	req->arg = arg;
 	req->client = origin->client;
 	req->begin_ns = dispatch_now_ns();
-	/* Who calls from within, as the configuration's loader does, waits for the result whenever it comes. */
+	/* Calls without a client, those of the configuration file, have no deadline. */
 	if (origin->client != 0 && (m->has_own_time == NULL || !m->has_own_time(req->params))) {
 		req->deadline_ns = deadline_ns;
 	}
@@ -311,7 +312,7 @@ static void dispatch_run(const struct rpc_origin *origin, const struct rpc_metho
 	USDT(rpc_begin, m->name);
 	TRACE(RPC_BEGIN, 0, origin->bytes, req, m->name, origin->client);
 	req->in_method = true;
-	rpc_json_was_refused(); /* whatever was before is not this call's */
+	rpc_json_was_refused(); /* forgets refusals before this call */
 	m->fn(req, req->params);
 	req->in_method = false;
 	uint64_t ran_ns = dispatch_now_ns() - req->begin_ns;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Leaves a string at its closing quote. Returns the index of that, or len. */
+/* Scans a string up to its closing quote. Returns the index of the quote, or len. */
 static size_t frame_skip_string(struct rpc_frame *f, const char *buf, size_t i, size_t len)
 {
 	for (; i < len; i++) {
@@ -19,7 +19,7 @@ static size_t frame_skip_string(struct rpc_frame *f, const char *buf, size_t i, 
 	return i;
 }
 
-/* One byte between messages: only white space and the start of a message may stand there. */
+/* Scans a byte between messages: only white space and the beginning of a message are allowed. */
 static enum rpc_frame_result frame_scan_between(struct rpc_frame *f, char c, size_t i)
 {
 	if (c == '{' || c == '[') {
@@ -30,7 +30,7 @@ static enum rpc_frame_result frame_scan_between(struct rpc_frame *f, char c, siz
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n' ? RPC_FRAME_MORE : RPC_FRAME_JUNK;
 }
 
-/* One byte of a message, outside strings. */
+/* Scans a byte of a message, outside of strings. */
 static enum rpc_frame_result frame_scan_inside(struct rpc_frame *f, char c)
 {
 	switch (c) {

@@ -26,7 +26,7 @@ static size_t lexer_skip_digits(const struct rpc_lexer *l, size_t i)
 	return i;
 }
 
-/* The end of the number that begins at i, or 0 if there is none. */
+/* The index behind the number that begins at i; 0: there is no number. */
 static size_t lexer_number_end(const struct rpc_lexer *l, size_t i, bool *real)
 {
 	*real = false;
@@ -64,7 +64,7 @@ static size_t lexer_string_end(const struct rpc_lexer *l, size_t i)
 
 static bool lexer_ends_word(char c)
 {
-	return strchr(" \t\r\n{}[]:,\"", c) != NULL; /* and the NUL, which no word may hold */
+	return strchr(" \t\r\n{}[]:,\"", c) != NULL; /* strchr() also finds the NUL, which ends a word too */
 }
 
 static size_t lexer_word_end(const struct rpc_lexer *l, size_t i)

@@ -41,12 +41,12 @@ static bool message_number_is_big(const struct rpc_lexer *lexer, const struct rp
 		strtoll(text, NULL, 10);
 		return errno == ERANGE;
 	}
-	/* A message ends with a bracket, which is where strtod() ends at the latest; what has none is no
+	/* strtod() stops at the latest at the bracket that ends each message; a text without a bracket is not a
 	 * message. */
 	return t->end < lexer->len && isinf(strtod(t->text + t->begin, NULL));
 }
 
-/* The message with its big numbers quoted, or NULL: there are none (*len unchanged), or no memory
+/* A copy of the message in which big numbers are strings. NULL: there are no big numbers, or there is no memory
  * (*failed). */
 static char *message_quote_big_numbers(const char *text, size_t *len, bool *failed)
 {
@@ -93,9 +93,8 @@ const char *rpc_big_number(const json_t *value)
 	return s != NULL && s[0] == RPC_BIG_NUMBER ? s + 1 : NULL;
 }
 
-/* Copies the raw text of each call's id: for a single request a member of the outermost object, in a batch of
- * the objects in the outermost array. Where the text repeats the key or writes it with escapes, this finds
- * none. */
+/* Copies the text of each call's id: a member of the outermost object, or, in a batch, of the objects in the outermost
+ * array. An id whose key is written with escapes is not found. */
 static int message_find_ids(const char *text, size_t len, struct rpc_message *m)
 {
 	struct rpc_lexer lexer;
@@ -126,7 +125,7 @@ static int message_find_ids(const char *text, size_t len, struct rpc_message *m)
 	return 0;
 }
 
-/* After message_find_ids(): makes the id agree with what the parser saw. */
+/* Called after message_find_ids(): makes the id agree with the one that the parser found. */
 static int message_check_id(struct rpc_call *c, const json_t *id)
 {
 	bool usable = json_is_string(id) || json_is_number(id) || json_is_null(id);
@@ -194,8 +193,8 @@ static int message_decode_call(struct rpc_call *c, const json_t *request)
 		c->id = NULL;
 		message_call_fail(c, RPC_ERROR_INVALID_REQUEST, "a request must be an object");
 	}
-	/* Whatever is so wrong that it is not even a notification is answered, with the id null (section 5 of
-	 * the specification). */
+	/* A request that is so wrong that it is not even a notification is answered with the id null (section 5 of the
+	 * specification). */
 	if (rc == 0 && c->id == NULL && c->error == RPC_ERROR_INVALID_REQUEST) {
 		c->id = strdup("null");
 		rc = c->id == NULL ? -ENOMEM : 0;
@@ -203,7 +202,7 @@ static int message_decode_call(struct rpc_call *c, const json_t *request)
 	return rc;
 }
 
-/* The whole message is one error. */
+/* Makes the whole message one call with an error. */
 static int __attribute__((format(printf, 3, 4))) message_fail(struct rpc_message *m, int error, const char *fmt, ...)
 {
 	va_list ap;
@@ -257,7 +256,7 @@ json_t *rpc_json_load(const char *text, size_t len, json_error_t *error)
 
 	if (failed) {
 		*error = (json_error_t){.text = "no memory"};
-		error->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory; /* where the library has the code */
+		error->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory; /* where jansson has the code */
 		return NULL;
 	}
 	json_t *tree = json_loadb(copy != NULL ? copy : text, parse_len, JSON_REJECT_DUPLICATES, error);
@@ -270,12 +269,12 @@ int rpc_message_decode(const char *text, size_t len, struct rpc_message *m)
 	json_error_t error;
 
 	memset(m, 0, sizeof(*m));
-	rpc_json_was_refused(); /* whatever was before is not this text's */
+	rpc_json_was_refused(); /* forgets refusals before this text */
 	m->tree = rpc_json_load(text, len, &error);
 	if (m->tree != NULL) {
 		return message_decode_calls(text, len, m);
 	}
-	if (rpc_json_was_refused()) { /* which the library may tell as a fault of the text */
+	if (rpc_json_was_refused()) { /* which jansson may report as an error in the text */
 		return -ENOMEM;
 	}
 	switch (json_error_code(&error)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The last events, numbered from 0, for clients that ask from where they left off. */
+/* Keeps the last events, numbered from 0, for clients that ask for those after the last one they have seen. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -16,7 +16,8 @@
 #define PATH_MAX_ 128
 #define VALUE_MAX RPC_VALUE_TEXT_MAX
 
-/* Where decoding stands: which object ("" or "listen_address."), and where to say what is wrong. */
+/* The state of decoding: the prefix of the current object ("" or "listen_address."), and where the error message goes.
+ */
 struct decode {
 	char path[PATH_MAX_];
 	char *why;
@@ -46,7 +47,7 @@ const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX])
 	return text;
 }
 
-/* "NAME is VALUE: expected what". */
+/* Writes the error "NAME is VALUE: expected ...". Returns -EINVAL. */
 static int __attribute__((format(printf, 4, 5)))
 params_wrong_value(struct decode *d, const struct rpc_param *p, const json_t *value, const char *fmt, ...)
 {
@@ -61,7 +62,7 @@ params_wrong_value(struct decode *d, const struct rpc_param *p, const json_t *va
 	return -EINVAL;
 }
 
-/* The range of an integer parameter, two's complement for the signed type. */
+/* The allowed range of an integer parameter, in two's complement for the signed type. */
 struct range {
 	bool negative_allowed;
 	int64_t min;
@@ -107,7 +108,7 @@ static int params_wrong_integer(struct decode *d, const struct rpc_param *p, con
 				  p->type == RPC_UINT64 ? " (or as a string, \"0x...\")" : "");
 }
 
-/* An integer above INT64_MAX, or a string "0x...", for the 64-bit type. */
+/* Decodes an integer above INT64_MAX, or a string "0x...", for the 64-bit type. */
 static int params_decode_wide_integer(const struct rpc_param *p, const json_t *value, const struct range *r,
 				      uint64_t *out)
 {
@@ -212,7 +213,7 @@ static void params_enum_names(const struct rpc_enum *e, char *out, size_t size)
 	}
 }
 
-/* Any case: clients that know names of levels and signals let people write them. */
+/* Upper and lower case are the same: people type names of levels and signals, and clients pass them on. */
 static int params_decode_enum(struct decode *d, const struct rpc_param *p, const json_t *value, void *at)
 {
 	char names[320] = "";

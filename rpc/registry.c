@@ -10,7 +10,7 @@
 static SLIST_HEAD(, rpc_method) methods = SLIST_HEAD_INITIALIZER(methods);
 static SLIST_HEAD(, rpc_config) configs = SLIST_HEAD_INITIALIZER(configs);
 
-/* Runs before main(), where nothing but stderr is there yet. */
+/* Runs before main(): only stderr can be used. */
 static void __attribute__((noreturn)) registered_twice(const char *what, const char *name)
 {
 	fprintf(stderr, "%s \"%s\" is registered twice\n", what, name);
@@ -101,7 +101,7 @@ static bool is_among(const char *name, const struct rpc_config *const *list, siz
 	return false;
 }
 
-/* Appends the first one that may come next; in a circle of `after`, the first at all. */
+/* The first one whose `after` is in the list already; if there is a circle of `after`, the first that is left. */
 static const struct rpc_config *config_pick(const struct rpc_config *const *list, size_t n)
 {
 	struct rpc_config *c;

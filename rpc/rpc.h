@@ -215,10 +215,10 @@ void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void 
  * Otherwise the error's code, and its text in why. */
 int rpc_check_method(const char *method, json_t *params, unsigned *states, char why[RPC_ERROR_TEXT_MAX]);
 
-/* After so many seconds a client's call is answered with -ETIMEDOUT, while the method goes on; 0: never. Applies to
- * calls that begin later. */
 #define RPC_DEFAULT_DEADLINE_S 50 /* less than the 60 s after which stock clients hang up */
 #define RPC_MAX_DEADLINE_S     86400
+/* After so many seconds a client's call is answered with -ETIMEDOUT, while the method goes on; 0: never. Applies to
+ * calls that begin later. */
 void rpc_set_deadline(uint32_t seconds);
 
 /* Sets which methods clients may call: those of RPC_STARTUP or of RPC_RUNTIME. */

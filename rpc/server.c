@@ -64,7 +64,7 @@ static void server_check_slow_calls(void *arg)
 	server_start_slow_check();
 }
 
-/* There is no room: says so, so that the client does not wait for an answer, and hangs up. */
+/* There are too many clients: answers so, and closes, so that the client does not wait. */
 static void server_client_refuse(int fd)
 {
 	char why[96];
@@ -74,7 +74,7 @@ static void server_client_refuse(int fd)
 	snprintf(why, sizeof(why), "there are %u clients already, and no more are served at once", server.max_clients);
 	char *text = rpc_answer_text("null", &answer, &len);
 	if (text != NULL && send(fd, text, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		/* It has gone already. */
+		/* The client has closed already. */
 	}
 	free(text);
 	close(fd);
@@ -98,8 +98,8 @@ static void server_client_add(int fd)
 	}
 }
 
-/* Nobody is waiting, or the process has run out of something: then the connection stays in the backlog, and would wake
- * us for ever. */
+/* accept() failed. If the process has run out of descriptors or memory, the connection stays in the backlog and would
+ * wake the loop again and again: stop to listen for a while. */
 static void server_cannot_accept(int why)
 {
 	if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM) {

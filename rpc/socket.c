@@ -45,7 +45,7 @@ static int socket_lock_holder(int fd)
 	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? atoi(text) : 0;
 }
 
-/* True if the file that fd locks is still the one that the path names: a process that ends removes it. */
+/* Whether the file that fd locks is still the one at the path: a process that ends removes it. */
 static bool socket_lock_is_current(int fd, const char *lock)
 {
 	struct stat ours, named;
@@ -77,7 +77,7 @@ static int socket_lock_take(const char *path, struct complaint *c)
 		if (socket_lock_is_current(fd, lock)) {
 			int n = snprintf(pid, sizeof(pid), "%d\n", getpid());
 			if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)n, 0) != n) {
-				/* The pid is only there for the message above. */
+				/* The pid is written for the message above only. */
 			}
 			return fd;
 		}
@@ -94,7 +94,8 @@ static void socket_lock_drop(const char *path, int fd)
 	close(fd);
 }
 
-/* Removes what a dead process left. A live one that knows nothing of our lock still answers connect(). */
+/* Removes the socket of a dead process. A live process that does not use the lock answers connect(): its socket stays.
+ */
 static int socket_remove_stale(int fd, const struct sockaddr_un *addr, struct complaint *c)
 {
 	struct stat st;
@@ -131,11 +132,11 @@ static int socket_create(struct complaint *c)
 
 static int socket_bind_and_listen(int fd, const struct sockaddr_un *addr, unsigned mode, struct complaint *c)
 {
-	/* The file is created with the mode that the socket itself has, so that it is never open to others. */
+	/* The file is created with the mode of the socket itself, so that other users can never connect in between. */
 	if (fchmod(fd, mode) != 0 || bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) != 0) {
 		return socket_error(c, -errno, "cannot make the RPC socket %s: %s", addr->sun_path, strerror(errno));
 	}
-	/* And what the umask took from it is given back. */
+	/* The bits that the umask removed are set again. */
 	if (chmod(addr->sun_path, mode) != 0 || listen(fd, BACKLOG) != 0) {
 		int rc = socket_error(c, -errno, "cannot listen on %s: %s", addr->sun_path, strerror(errno));
 		unlink(addr->sun_path);
@@ -144,7 +145,7 @@ static int socket_bind_and_listen(int fd, const struct sockaddr_un *addr, unsign
 	return 0;
 }
 
-/* A listening descriptor, while the lock is held. */
+/* Makes a listening descriptor. The caller holds the lock. */
 static int socket_listen_at(const struct sockaddr_un *addr, unsigned mode, struct complaint *c)
 {
 	int fd = socket_create(c);
@@ -152,7 +153,7 @@ static int socket_listen_at(const struct sockaddr_un *addr, unsigned mode, struc
 		return fd;
 	}
 	int rc = socket_remove_stale(fd, addr, c);
-	close(fd); /* it may have begun to connect */
+	close(fd); /* a descriptor that has tried to connect is not used to listen */
 	if (rc != 0) {
 		return rc;
 	}

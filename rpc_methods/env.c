@@ -13,8 +13,8 @@
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
 
-/* Writes everything about the memory into a file of our own in a folder that others write to as well: never into one,
- * or through a link, that somebody else has put there. */
+/* Writes everything about the memory into a file in a folder that other users can write to as well: into a new file,
+ * never into an existing one or through a link, which another user may have made. */
 static int env_dump_memory(const char *path)
 {
 	if (unlink(path) != 0 && errno != ENOENT) {

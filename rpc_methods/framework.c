@@ -12,7 +12,7 @@ static void rpc_framework_get_subsystems(struct rpc_request *req, void *params)
 	const struct rpc_config **configs = rpc_config_in_order(&n);
 	json_t *list = json_array();
 
-	if (configs == NULL) { /* none would be taken for a configuration without anything in it */
+	if (configs == NULL) { /* an empty list would mean that there is nothing to save */
 		json_decref(list);
 		rpc_error(req, -ENOMEM, "no memory for the list");
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The data buffers that all share. */
+/* iobuf_*: the pools of data buffers that all rooms share. */
 #include <errno.h>
 
 #include "env_dpdk/env.h"

@@ -63,7 +63,7 @@ static json_t *key_json(const struct keyring_key *key)
 	json_object_set_new(o, "name", rpc_string(keyring_key_name(key)));
 	json_object_set_new(o, "module", json_string("keyring_file"));
 	json_object_set_new(o, "removed", json_boolean(keyring_key_removed(key)));
-	json_object_set_new(o, "probed", json_false()); /* found by asking the module for it: keys of files never are */
+	json_object_set_new(o, "probed", json_false()); /* modules are never asked for keys of files */
 	json_object_set_new(o, "refcnt", json_integer(keyring_key_refs(key)));
 	json_object_set_new(o, "path", rpc_string(keyring_key_path(key)));
 	return o;
@@ -84,9 +84,9 @@ RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STA
 
 /* ---- Configuration: names and paths ---- */
 
-/* Who uses a key is saved with its name, so a key that was removed is saved too as long as somebody uses it. Of several
- * by one name, all but one removed, one can be saved: that of the ring, which is what whoever added it wants the name
- * to mean; else the last. */
+/* Whether a key is to be saved. The saved configuration refers to keys by name, so a removed key that is still in use
+ * is saved as well. Of several keys of one name, only one can be saved: the one in the ring, or, if all have been
+ * removed, the last one. */
 static bool key_is_saved(const struct keyring_key *key)
 {
 	for (struct keyring_key *k = keyring_next(NULL); k != NULL; k = keyring_next(k)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_*: what is printed, what goes to syslog, and the components' flags. */
+/* log_*: the levels that are printed and that go to syslog, and the flags of components. */
 #include "rpc/rpc.h"
 #include "util/log.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* notify_*: what has happened, for clients that ask from time to time. */
+/* notify_*: events, for clients that poll for them. */
 #include "rpc/notify.h"
 
 static void rpc_notify_get_types(struct rpc_request *req, void *params)

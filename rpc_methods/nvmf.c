@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Targets, and what all nvmf methods share. */
+/* nvmf_*: targets, and functions for all nvmf methods. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -220,8 +220,8 @@ static void discovery_filter_refuse(struct rpc_request *req, const char *text)
 		  text);
 }
 
-/* discovery_filter and discovery_filters, of which one may be given, or neither: then *filter stays. False after
- * answering what is wrong. */
+/* Decodes discovery_filter or discovery_filters, of which at most one may be given; without both *filter stays as it
+ * is. False: the request has been answered with what is wrong. */
 static bool discovery_filter_decode(struct rpc_request *req, const char *text, const json_t *names, uint32_t *filter)
 {
 	uint32_t bits = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The configuration of nvmf as the calls that rebuild it. */
+/* The saved configuration of nvmf: the calls that rebuild its state. */
 #include <string.h>
 
 #include "bdev/bdev.h"
@@ -56,7 +56,7 @@ static json_t *config_listener_params(struct nvmf_tgt *tgt, const struct nvmf_su
 	return params;
 }
 
-/* Most groups are as the first: what differs follows. */
+/* Most ANA groups have the state of the first one: calls follow only for those that differ. */
 static void config_write_listener(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
 				  const struct nvmf_listener *l)
 {
@@ -136,7 +136,7 @@ static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const 
 	config_write_listeners(methods, tgt, s);
 }
 
-/* It is there by itself, and lets every host in. */
+/* The discovery subsystem exists by itself, and allows every host. */
 static void config_write_discovery(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	if (!nvmf_subsystem_allow_any_host(s)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where subsystems listen, and the ANA states that hosts see there. */
+/* Listeners of subsystems, and the ANA states that hosts see there. */
 #include <errno.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static const struct rpc_param remove_listener_params[] = {
 	RPC_PARAM_END,
 };
 
-/* The subsystem and the address, or NULL after an answer. */
+/* Finds the subsystem and decodes the address. NULL: the request has been answered with what is wrong. */
 static struct nvmf_subsystem *listener_decode(struct rpc_request *req, const struct listener_params *p,
 					      struct nvmf_address *address)
 {
@@ -155,7 +155,7 @@ static const struct rpc_param get_listeners_params[] = {
 	RPC_PARAM_END,
 };
 
-/* Of every group that there can be. */
+/* The states of all possible ANA groups. */
 static json_t *listener_ana_states_json(const struct nvmf_subsystem *s, const struct nvmf_listener *l)
 {
 	json_t *list = json_array();

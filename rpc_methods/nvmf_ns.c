@@ -205,7 +205,7 @@ static const struct rpc_param ns_host_params[] = {
 	RPC_PARAM_END,
 };
 
-/* The subsystem that has the namespace, or NULL after an answer. */
+/* Finds the subsystem that has the namespace. NULL: the request has been answered with what is wrong. */
 static struct nvmf_subsystem *ns_find_subsystem(struct rpc_request *req, const struct nsid_params *p)
 {
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Subsystems, who may connect to them, and where. */
+/* Subsystems, and the hosts that may connect to them. */
 #include <errno.h>
 #include <string.h>
 
@@ -133,7 +133,7 @@ static json_t *ns_hosts_json(const struct nvmf_ns *ns)
 	return list;
 }
 
-/* Only where there are any. */
+/* Adds the opcodes that hosts may pass through, if there are any. */
 static void ns_add_opcodes(json_t *o, const char *name, const struct nvmf_passthru *p, bool admin)
 {
 	json_t *list = json_array();
@@ -322,7 +322,8 @@ static void rpc_get_subsystems(struct rpc_request *req, void *params)
 	if (tgt == NULL) {
 		return;
 	}
-	if (p->nqn != NULL && nvmf_subsystem_find(tgt, p->nqn) == NULL) { /* not the code that other methods give it */
+	if (p->nqn != NULL && nvmf_subsystem_find(tgt, p->nqn) == NULL) {
+		/* Clients expect this code here; other methods answer another one. */
 		rpc_error(req, -ENODEV, "parameter \"nqn\" is \"%s\": there is no such subsystem", p->nqn);
 		return;
 	}

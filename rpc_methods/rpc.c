@@ -77,7 +77,7 @@ RPC_METHOD("rpc_describe_methods", rpc_describe_methods, struct describe_methods
 
 struct listed_calls {
 	json_t *list;
-	size_t left; /* how many are to be listed yet */
+	size_t left; /* how many calls are still to be listed */
 };
 
 static void calls_add(void *arg, const struct rpc_call_info *info)
@@ -98,7 +98,7 @@ static void calls_add(void *arg, const struct rpc_call_info *info)
 
 static void rpc_get_calls(struct rpc_request *req, void *params)
 {
-	struct listed_calls calls = {json_array(), rpc_outstanding() - 1}; /* the last one is this call itself */
+	struct listed_calls calls = {json_array(), rpc_outstanding() - 1}; /* the last one is this call */
 
 	rpc_for_each_call(calls_add, &calls);
 	rpc_reply(req, calls.list);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* thread_* and framework_get_reactors: where the CPU time goes. */
+/* thread_* and framework_get_reactors: threads, pollers and reactors, and the CPU time they use. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
 
-/* A stock spdk_top gives up on an object with a member that it does not know, so what it does not know is told on
- * demand only. */
+/* A stock spdk_top refuses an object with a member that it does not know, so members it does not know are answered only
+ * on demand. */
 struct detail {
 	bool detail;
 };
@@ -31,7 +31,7 @@ static json_t *thread_mask_json(const cpu_set_t *mask)
 	return json_string(text);
 }
 
-/* An answer that begins, as all of these do, with the rate of the ticks in it. */
+/* Begins an answer with the rate of the ticks in it, as all of these methods do. */
 static json_t *thread_answer_with_rate(void)
 {
 	json_t *o = json_object();
@@ -308,8 +308,7 @@ RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, 
 		     "in_interrupt: bool, irq: int, sys: int, sleeps?: int, lw_threads: [{name: string, id: "
 		     "int, cpumask: string, elapsed: int}]}]}")
 
-/* What a stock spdk_top asks for at each look. There is one way of placing threads here: they stay where they were
- * put. */
+/* Called by a stock spdk_top again and again. There is one scheduler: threads stay where they were placed. */
 static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
 {
 	json_t *o = json_object();

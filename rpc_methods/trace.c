@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_*: which tracepoints are on, where the file is, what was lost. */
+/* trace_*: the tracepoints that are enabled, the trace file, and lost events. */
 #include <errno.h>
 
 #include "rpc/rpc.h"
@@ -12,7 +12,7 @@ static json_t *trace_hex_json(uint64_t value)
 	return json_sprintf("0x%llx", (unsigned long long)value);
 }
 
-/* Answers what a function that changes masks returned. */
+/* Answers with rc, the result of a function that changes masks. */
 static void trace_reply_changed(struct rpc_request *req, int rc)
 {
 	if (rc == -ENODEV) {
@@ -24,7 +24,7 @@ static void trace_reply_changed(struct rpc_request *req, int rc)
 	}
 }
 
-/* What -e takes, help excepted; answers an error and returns false otherwise. */
+/* Decodes the same text as the option -e, without help. False: the request has been answered with what is wrong. */
 static bool trace_spec_decode(struct rpc_request *req, const char *spec, struct trace_masks *masks)
 {
 	char error[TRACE_ERROR_MAX];
@@ -83,7 +83,7 @@ static const struct rpc_param mask_params[] = {
 	RPC_PARAM_END,
 };
 
-/* Answers an error and returns -1 if there is no such group. */
+/* The number of the group; -1: there is none, and the request has been answered with that error. */
 static int trace_group_decode(struct rpc_request *req, const char *name)
 {
 	char names[TRACE_ERROR_MAX] = "";

@@ -50,7 +50,7 @@ struct rpc_stream *rpc_stream_open(const char *path, uint64_t timeout_ms, char *
 	strcpy(addr.sun_path, path);
 	struct rpc_stream *s = calloc(1, sizeof(*s));
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	/* It waits where as many connections wait already as the daemon wanted to have waiting. */
+	/* Connects; blocks while the backlog of the daemon's socket is full. */
 	if (s == NULL || fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) != 0 ||
 	    connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
 		snprintf(why, why_size, "%.200s: %s", path,
@@ -77,7 +77,7 @@ void rpc_stream_close(struct rpc_stream *s)
 	free(s);
 }
 
-/* Waits for the socket to be ready for what. 0, which may be too early, or a negative errno. */
+/* Waits until the socket is ready for the events `what`. 0, perhaps too early; or a negative errno. */
 static int rpc_stream_wait_for(struct rpc_stream *s, short what, uint64_t deadline)
 {
 	struct pollfd p = {.fd = s->fd, .events = what};
@@ -117,7 +117,8 @@ static int rpc_stream_receive_more(struct rpc_stream *s, uint64_t deadline)
 	return n == 0 ? -ECONNRESET : 0;
 }
 
-/* A daemon whose answers are not taken takes no more requests: what comes meanwhile is kept. */
+/* A daemon does not read from a client that does not read its answers: so answers that come while sending are received
+ * and kept. */
 static int rpc_stream_wait_for_room(struct rpc_stream *s, uint64_t deadline)
 {
 	int rc = rpc_stream_wait_for(s, POLLOUT | POLLIN, deadline);
@@ -125,7 +126,7 @@ static int rpc_stream_wait_for_room(struct rpc_stream *s, uint64_t deadline)
 	if (rc == 0) {
 		rc = rpc_stream_receive_more(s, rpc_stream_deadline(0));
 	}
-	return rc == -ETIMEDOUT && rpc_stream_now_ms() < deadline ? 0 : rc; /* nothing had come: there is room */
+	return rc == -ETIMEDOUT && rpc_stream_now_ms() < deadline ? 0 : rc; /* 0: it can send now */
 }
 
 int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t deadline)

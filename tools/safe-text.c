@@ -5,7 +5,7 @@
 
 #include "util/parse.h"
 
-/* How many bytes the control character at s takes, 0 if there is none. */
+/* The length in bytes of the control character at s; 0: there is none. */
 static size_t safe_text_control_length(const char *s, size_t len)
 {
 	return utf8_printable(s, len) == 0 ? utf8_sequence(s, len) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* key=value arguments into parameters. */
+/* Makes parameters of key=value arguments. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static bool rpc_args_is_text(const json_t *description)
 	return type != NULL && (strcmp(type, "string") == 0 || strcmp(type, "uuid") == 0 || strcmp(type, "enum") == 0);
 }
 
-/* An integer beyond int64_t, which the JSON library refuses, as the daemon takes it: a hexadecimal string. */
+/* An integer beyond int64_t, which jansson refuses, as a hexadecimal string, which the daemon accepts. */
 static json_t *rpc_args_wide_integer(const char *text)
 {
 	char *end, hex[24];
@@ -63,7 +63,7 @@ static json_t *rpc_args_wide_integer(const char *text)
 	return json_string(hex);
 }
 
-/* JSON if it is, otherwise a string; and a string in any case where the method wants one. */
+/* Parses a value as JSON; if it is not JSON, or if the method expects a string, the value is a string. */
 static json_t *rpc_args_value_parse(const char *text, const json_t *description)
 {
 	json_t *value;
@@ -78,7 +78,8 @@ static json_t *rpc_args_value_parse(const char *text, const json_t *description)
 	return value != NULL ? value : json_string(text);
 }
 
-/* The object that `key` (up to its last dot) belongs into, made if need be; *key becomes what is after the dot. */
+/* The object for `key`, named by the part up to its last dot; created if it does not exist. *key becomes the part
+ * behind the dot. */
 static json_t *rpc_args_object_for(json_t *params, char **key, const json_t **list, struct complaint *c)
 {
 	char *dot;

@@ -48,7 +48,7 @@ static uint64_t rpc_client_deadline_of(const struct rpc_client *c)
 	return rpc_stream_deadline(1000 * (uint64_t)c->timeout_s);
 }
 
-/* Whether the daemon answers somebody else meanwhile: a method that looks at nothing but a variable. */
+/* Whether the daemon answers another connection at the moment, to a method that only reads a variable. */
 static bool rpc_client_answers_others(const struct rpc_client *c)
 {
 	static const char request[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"appliance_get_state\"}";
@@ -65,7 +65,7 @@ static bool rpc_client_answers_others(const struct rpc_client *c)
 	return answer != NULL;
 }
 
-/* The daemon's own deadline is told by its control thread: if that is held up, nobody but us can tell. */
+/* The daemon's control thread answers calls at their deadline; if that thread hangs, only this client can report it. */
 static void rpc_client_print_timeout(const struct rpc_client *c, const char *method)
 {
 	fprintf(stderr, "varve-rpc: %s: no answer within %u s (-t waits longer). ", method, c->timeout_s);
@@ -145,7 +145,7 @@ int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bo
 	return status;
 }
 
-/* What comes until nothing has for so long, or the daemon closes. Returns the negative errno of that. */
+/* Prints answers until none has come for the timeout, or the daemon closes. Returns the negative errno of the end. */
 static int rpc_client_print_answers(struct rpc_client *c, uint64_t timeout_ms, FILE *out)
 {
 	const char *text;
@@ -173,7 +173,7 @@ int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out)
 	if (rc == 0) {
 		rpc_stream_end(c->stream);
 		rc = rpc_client_print_answers(c, 1000 * (uint64_t)c->timeout_s, out);
-		rc = rc == -ECONNRESET ? 0 : rc; /* the end of the stream is the end of the answers */
+		rc = rc == -ECONNRESET ? 0 : rc; /* the daemon has closed: all answers have been printed */
 	}
 	if (rc != 0) {
 		rpc_client_print_failure(c, "-", rc);

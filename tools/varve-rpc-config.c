@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* save_config and load_config: as with stock clients, both are made here, of methods that the daemon has. */
+/* save_config and load_config: as in stock clients, these are no methods of the daemon but are built here from its
+ * methods. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,7 +29,7 @@ static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, json_t *li
 	return RPC_TOOL_OK;
 }
 
-/* Consumes fd. 0 or a negative errno. */
+/* Writes the configuration to fd, and closes it. keep: and writes it back to the disk. 0 or a negative errno. */
 static int rpc_save_write_to(int fd, const json_t *config, bool keep)
 {
 	FILE *f = fdopen(fd, "w");
@@ -49,7 +50,7 @@ static int rpc_save_write_to(int fd, const json_t *config, bool keep)
 	return rc;
 }
 
-/* A new file is as readable as the umask has it; one that takes the place of another is as readable as that. */
+/* Sets the mode of a new file: by the umask, or, if it replaces another file, owner and mode of that one. */
 static int rpc_save_set_mode(int fd, const struct stat *old)
 {
 	if (old == NULL) {
@@ -63,8 +64,8 @@ static int rpc_save_set_mode(int fd, const struct stat *old)
 	return fchmod(fd, old->st_mode & 07777) == 0 ? 0 : -errno;
 }
 
-/* The new name is on the disk when the folder is; where folders cannot be written back (EINVAL), the file system looks
- * after that. */
+/* Writes the folder back, so that the new name is on the disk. File systems on which folders cannot be written back
+ * (EINVAL) do that by themselves. */
 static int rpc_save_sync_folder_of(const char *file)
 {
 	char folder[PATH_MAX];
@@ -74,7 +75,7 @@ static int rpc_save_sync_folder_of(const char *file)
 	snprintf(folder, sizeof(folder), "%.*s", length, file);
 	int fd = open(length != 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
-		return errno == EACCES ? 0 : -errno; /* one may write to a folder that one cannot read */
+		return errno == EACCES ? 0 : -errno; /* a folder may be writable but not readable */
 	}
 	int rc = fsync(fd) != 0 && errno != EINVAL ? -errno : 0;
 	close(fd);
@@ -112,8 +113,8 @@ static bool rpc_save_is_stdout(const struct stat *st)
 	return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev && out.st_ino == st->st_ino;
 }
 
-/* What a symbolic link names is replaced, not the link. What is no file, /dev/stdout or a pipe, is written to: to put a
- * file in its place would break the machine for others. */
+/* A symbolic link stays: the file that it names is replaced. /dev/stdout, a pipe or another special file is written to:
+ * replacing it by a file would break the machine for others. */
 static int rpc_save_write_file(const json_t *config, const char *file)
 {
 	char target[PATH_MAX];
@@ -122,11 +123,11 @@ static int rpc_save_write_file(const json_t *config, const char *file)
 
 	if (stat(file, &st) != 0) {
 		rc = -errno;
-		if (rc == -ENOENT && lstat(file, &st) != 0) { /* not even a link that leads nowhere */
+		if (rc == -ENOENT && lstat(file, &st) != 0) { /* nor is there a link to a file that does not exist */
 			rc = rpc_save_replace_file(config, file, NULL);
 		}
 	} else if (rpc_save_is_stdout(
-			   &st)) { /* a file, too: the shell may have sent us there, behind what others wrote */
+			   &st)) { /* also if it is a file: the shell may have redirected stdout to append to it */
 		rpc_print_json(config, stdout);
 		rc = 0;
 	} else if (S_ISREG(st.st_mode)) {
@@ -190,7 +191,7 @@ static int rpc_load_entry(struct rpc_client *c, const char *subsystem, json_t *e
 	return rc;
 }
 
-/* Entries and arrays of entries, in one array. */
+/* Puts entries and arrays of entries into one array. */
 static void rpc_load_flatten(const json_t *config, json_t *flat)
 {
 	json_t *o;
@@ -205,7 +206,7 @@ static void rpc_load_flatten(const json_t *config, json_t *flat)
 	}
 }
 
-/* Runs what may be called now of one subsystem, and takes it out of the list. */
+/* Runs those entries of a subsystem whose methods may be called now, and removes them from the list. */
 static int rpc_load_allowed(struct rpc_client *c, const char *subsystem, json_t *entries, const json_t *allowed,
 			    size_t *done)
 {
@@ -227,11 +228,12 @@ static int rpc_load_allowed(struct rpc_client *c, const char *subsystem, json_t 
 
 struct loader {
 	struct rpc_client *client;
-	json_t *lists; /* of {"subsystem", "entries"}: what is left */
-	bool started;  /* once: a daemon that says again that it waits for it would be started for ever */
+	json_t *lists; /* of {"subsystem", "entries"}: entries that have not been run */
+	bool started;  /* only once: a daemon that says again that it waits would make this loop endless */
 };
 
-/* One round over all that is left. *starting: the daemon waited for framework_start_init, which it was told now. */
+/* Goes once over all entries that are left. *starting: the daemon waited for framework_start_init, which has been
+ * called now. */
 static int rpc_load_round(struct loader *l, size_t *done, bool *starting)
 {
 	json_t *allowed, *o, *result;
@@ -261,8 +263,9 @@ static int rpc_load_round(struct loader *l, size_t *done, bool *starting)
 	return rc;
 }
 
-/* What is left is no method of this daemon, which is an error, or belongs before its start, which is over: as stock
- * clients have it, that is only said, so that a configuration can be loaded again. */
+/* An entry that is left has a method that this daemon lacks, which is an error, or one that may only be called before
+ * its start, which is over. The latter is only reported, as stock clients do, so that a configuration can be loaded
+ * again. */
 static int rpc_load_report_left(const struct loader *l)
 {
 	const json_t *o, *entry;
@@ -316,7 +319,7 @@ static int rpc_load_all(struct rpc_client *c, const json_t *subsystems)
 
 static void rpc_load_complain_of(const char *file, const json_error_t *error)
 {
-	if (error->line < 0) { /* no place in the text: it could not be opened or read, and the sentence names it */
+	if (error->line < 0) { /* no line: the file could not be opened or read, and the text names it */
 		fprintf(stderr, "varve-rpc: %s\n", error->text);
 	} else {
 		fprintf(stderr, "varve-rpc: %s: line %d, column %d: %s\n", file, error->line, error->column,

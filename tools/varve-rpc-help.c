@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the daemon says, for people: results, methods and their parameters. */
+/* Prints results, methods and their parameters for people. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,7 +145,8 @@ static void rpc_help_markdown_text(const json_t *descriptions, FILE *out)
 	}
 }
 
-/* Prints what write makes of a description: into memory first, since any text in it may be the daemon's. */
+/* Prints the text that write() makes of a description, without control characters: all texts in it come from the
+ * daemon. */
 static void rpc_help_print_safely(const json_t *description, void (*write)(const json_t *description, FILE *out),
 				  FILE *out)
 {

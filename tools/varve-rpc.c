@@ -124,7 +124,7 @@ static int rpc_cli_list_methods(struct rpc_client *c)
 	return rc;
 }
 
-/* What the daemon says about one method (NULL: all); NULL if it does not. */
+/* The daemon's description of one method (NULL: of all); NULL: it gives none. */
 static json_t *rpc_cli_describe(struct rpc_client *c, const char *method, bool quiet, int *rc)
 {
 	json_t *list = NULL;
@@ -164,7 +164,7 @@ static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *
 	int rc = RPC_TOOL_OK;
 	json_t *list = NULL, *result;
 
-	if (argc > 1) { /* a daemon that cannot describe its methods is no reason not to call them */
+	if (argc > 1) { /* methods can be called even if the daemon cannot describe them */
 		list = rpc_cli_describe(c, argv[0], true, &rc);
 	}
 	if (rc == RPC_TOOL_NO_ANSWER) {
@@ -185,13 +185,13 @@ static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *
 	return rc;
 }
 
-/* Commands that the daemon knows nothing of. */
+/* Whether a command is built here, not a method of the daemon. */
 static bool rpc_cli_is_made_here(const char *command)
 {
 	return strcmp(command, "save_config") == 0 || strcmp(command, "load_config") == 0;
 }
 
-/* What would be left unread: the first of it, or NULL. A word that is passed over is likely to be a mistake. */
+/* The first argument that would not be used, or NULL: such an argument is likely to be a mistake. */
 static const char *rpc_cli_first_superfluous(const struct command_line *cl, int argc, char **argv)
 {
 	int taken = argc;

@@ -13,8 +13,8 @@ enum {
 	RPC_TOOL_OK = 0,
 	RPC_TOOL_REFUSED = 1, /* the daemon answered with an error */
 	RPC_TOOL_USAGE = 2,
-	RPC_TOOL_NO_ANSWER = 3, /* nobody there, or no answer in time */
-	RPC_TOOL_LOST = 4,      /* what came back could not be written */
+	RPC_TOOL_NO_ANSWER = 3, /* no daemon, or no answer in time */
+	RPC_TOOL_LOST = 4,      /* the answer could not be written */
 };
 
 struct rpc_client;
@@ -24,7 +24,7 @@ void rpc_client_close(struct rpc_client *c);
 /* Calls method; params is consumed, NULL for none. Returns an RPC_TOOL_*; *result is the caller's, and set when it is
  * RPC_TOOL_OK. Otherwise the reason is on stderr, unless quiet. */
 int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bool quiet, json_t **result);
-/* Sends text as it is, says that no more follows, and prints whatever comes back, meanwhile and until the daemon
+/* Sends text unchanged, tells the daemon that no more follows, and prints all bytes that come back until the daemon
  * closes. */
 int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out);
 
@@ -36,7 +36,7 @@ json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *e
 int rpc_save_config(struct rpc_client *c, const char *file);
 int rpc_load_config(struct rpc_client *c, const char *file);
 
-/* Of a daemon's texts, control characters but newline and tab are printed as JSON has them: tools/safe-text.h. */
+/* In texts of the daemon, control characters except newline and tab are printed as in JSON: tools/safe-text.h. */
 void rpc_print_json(const json_t *value, FILE *out);
 /* What --help METHOD and the reference in doc/rpc.md are made of; description: one entry of rpc_describe_methods. */
 void rpc_print_method(const json_t *description, FILE *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The head of a black box's copy: which trigger made it, and what to look at. */
+/* The cause of a black box's copy: the trigger, and the object and lines to look at. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ static void cause_print_line(struct out *out, const char *head, const char *text
 	}
 }
 
-/* The culprit's id in this trace ("r41"), into OUT_NUMBER_MAX + 1 bytes; false if it is no object, or its birth is not
- * in the rings any more. */
+/* Writes the culprit's id in this trace ("r41"). id: OUT_NUMBER_MAX + 1 bytes. False: it is no object, or its creation
+ * is not in the rings any more. */
 static bool cause_culprit_id(const struct trace_view *v, const struct trace_batch *b, char *id)
 {
 	for (size_t i = 0; i < b->num_events; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which events of a snapshot were asked for. */
+/* Chooses the events of a snapshot that the options ask for. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -52,7 +52,7 @@ static const char stream_declaration[] =
 
 /* ---- Metadata ---- */
 
-/* With an underscore in front, which readers take off: it keeps names from being keywords. */
+/* Prints a name with an underscore before it, which readers remove: so no name can be a keyword. */
 static void ctf_argument_name_print(struct out *o, const char *name)
 {
 	out_text(o, "_arg_");
@@ -195,7 +195,7 @@ static void ctf_event_put(struct trace_view *v, struct stream *s, const struct t
 		s->head.timestamp_begin = tsc;
 	}
 	s->head.timestamp_end = tsc;
-	s->head.events_discarded += e->gaps - s->gaps; /* holes: how much was in them is not always known */
+	s->head.events_discarded += e->gaps - s->gaps; /* lost events: their number is not always known */
 	s->gaps = e->gaps;
 	ctf_bytes_put(s, &e->tpoint_id, sizeof(e->tpoint_id));
 	ctf_bytes_put(s, &tsc, sizeof(tsc));
@@ -277,7 +277,7 @@ static bool ctf_lcore_has_events(const struct trace_snapshot *s, uint32_t lcore,
 			return true;
 		}
 	}
-	return false; /* a reader would stumble over an empty stream */
+	return false; /* readers refuse an empty stream */
 }
 
 int ctf_run(struct trace_view *v, const struct trace_snapshot *s, const bool *keep, const char *dir)

@@ -14,7 +14,8 @@ static const char *const key_names[FILTER_KEYS] = {
 	[FILTER_OBJECT] = "object", [FILTER_LCORE] = "lcore",
 };
 
-/* The groups by their numbers; a file names only its tracepoints. Ours, and those that only stock targets have. */
+/* Names of groups by number, because a trace file names only its tracepoints: varve's groups, and those that only stock
+ * targets have. */
 static const struct {
 	const char *name;
 	unsigned number;
@@ -79,7 +80,7 @@ static void filter_group_complain(const char *text)
 			TRACE_NUM_GROUPS - 1);
 }
 
-/* Reads the value of a term whose key and text are set. */
+/* Parses the value of a term whose key and text have been set. */
 static bool filter_term_check(struct filter_term *t)
 {
 	char prefix;
@@ -183,7 +184,7 @@ static bool filter_match_owner(const struct filter_term *t, struct trace_reader 
 	       ((n = event_poller(r, e, poller)) > 0 && n == strlen(t->text) && memcmp(poller, t->text, n) == 0);
 }
 
-/* The object itself, or one that this event was done for. */
+/* Whether the event is about the object, or was done for it. */
 static bool filter_match_object(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)
 {
 	const struct trace_tpoint *tp = trace_reader_tpoint(r, e->tpoint_id);

@@ -12,11 +12,11 @@
 #include "tools/varve-trace.h"
 
 enum {
-	PERIOD_MIN_US = 1000, /* the writer does not notice one look a millisecond */
+	PERIOD_MIN_US = 1000, /* the writer is not disturbed by one look a millisecond */
 	PERIOD_MAX_US = 50000,
-	FILL_HIGH_PERCENT = 25, /* look more often when a ring is fuller than this by then */
+	FILL_HIGH_PERCENT = 25, /* look more often if a ring has filled by more than this meanwhile */
 	LIVENESS_US = 500000,
-	REST_FACTOR = 3, /* a quarter of what the scheduler would give */
+	REST_FACTOR = 3, /* a quarter of the scheduler's usual time slice */
 	REST_MAX_US = 1000000,
 };
 
@@ -78,8 +78,7 @@ static uint64_t follow_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* How long this thread ran, and how long it could have run and had no CPU, since it began; zeros if the kernel does not
- * say. */
+/* For how long this thread has run, and has waited for a CPU, since it began; zeros if the kernel does not tell. */
 struct effort {
 	uint64_t ran_ns, waited_ns;
 };
@@ -98,9 +97,9 @@ static struct effort follow_effort_now(void)
 	return e;
 }
 
-/* How long to rest after a step that began at `before` and found a ring lapped. Where there was no CPU for a third of
- * the time, somebody else needs it, perhaps the one whose events these are: a follower that cannot keep up anyway does
- * not insist on all that it can get. After a step that had its CPU it rests half as long as the last time. */
+/* How long to rest after a step that began at `before` and lost events. If the step waited for a CPU for a third of its
+ * time, other threads need that CPU, perhaps the ones that are traced: a follower that loses events anyway then leaves
+ * it to them. After a step that had its CPU, it rests half as long as the last time. */
 static unsigned follow_rest_adapt(unsigned rest_us, const struct effort *before)
 {
 	struct effort now = follow_effort_now();
@@ -113,7 +112,7 @@ static unsigned follow_rest_adapt(unsigned rest_us, const struct effort *before)
 							      : REST_MAX_US;
 }
 
-/* Sleeps, but not beyond the time that was asked for. */
+/* Sleeps for us, but not longer than left_ns. */
 static void follow_sleep_us(uint64_t us, uint64_t left_ns)
 {
 	uint64_t ns = us * 1000 < left_ns ? us * 1000 : left_ns;
@@ -122,7 +121,7 @@ static void follow_sleep_us(uint64_t us, uint64_t left_ns)
 	nanosleep(&t, NULL);
 }
 
-/* Prints what a step gave, or writes it into the capture. */
+/* Takes the events of a step, and prints them or writes them into the capture. */
 static bool follow_step_take(struct trace_view *v, struct trace_follow *f, struct capture *c,
 			     struct trace_lcore *before, const struct trace_batch *b)
 {
@@ -135,7 +134,7 @@ static bool follow_step_take(struct trace_view *v, struct trace_follow *f, struc
 	follow_batch_print(v, b);
 	follow_lost_print(v, f, before);
 	if (v->out->error != 0) {
-		stopped = 1; /* nobody reads any more */
+		stopped = 1; /* the reader of the output has gone */
 	}
 	return true;
 }
@@ -179,7 +178,7 @@ static int follow_loop(struct trace_view *v, struct trace_follow *f, struct trac
 		if (end) {
 			break;
 		}
-		/* A capture is wanted whole. */
+		/* A capture may not rest: it must lose nothing. */
 		rest_us = c == NULL && trace_follow_fill(f) > 100 ? follow_rest_adapt(rest_us, &before_step) : 0;
 		trace_follow_skip(f, rest_us > PERIOD_MIN_US);
 		period_us = follow_period_adapt(period_us, trace_follow_fill(f));

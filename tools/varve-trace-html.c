@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --html FILE: one page with the data as JSON in it; tools/html/ is the page. Times in it are nanoseconds. Of very many
- * requests it carries the slowest and an even choice of the others: a browser shall still turn it about. The tables
- * count all. */
+/* --html FILE: one page with the data as JSON in it; tools/html/ is the page. Times in it are nanoseconds. If there are
+ * very many requests, the page has the slowest and an even choice of the others, so that a browser can still handle it.
+ * The tables count all of them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct page {
 	const struct trace_lives *l;
 	const bool *keep;
 	bool *shown;       /* per life */
-	uint32_t *number;  /* per life: its place in the page */
+	uint32_t *number;  /* per life: its index in the page */
 	uint32_t *slowest; /* roots, the slowest first */
 	size_t num_roots;
 	bool owners[UINT16_MAX + 1];    /* that are named */
@@ -71,7 +71,7 @@ static bool html_roots_choose(struct page *p)
 			p->slowest[p->num_roots++] = (uint32_t)i;
 		}
 	}
-	/* Every so many of all, in the order of time, and then the slowest. */
+	/* Chooses one of every so many roots in the order of time, and then the slowest. */
 	size_t step = p->num_roots <= MAX_ROOTS ? 1 : p->num_roots / (MAX_ROOTS / 2);
 	for (size_t i = 0; i < p->num_roots; i += step) {
 		p->shown[p->slowest[i]] = true;
@@ -144,7 +144,7 @@ static void html_states_print(struct page *p, const struct trace_report *t)
 	out_char(p->out, ']');
 }
 
-/* Owners of whole lives, with the state that most of their time went to. */
+/* Prints the owners of complete lives, each with the state that took most of their time. */
 static void html_owners_print(struct page *p, const struct trace_report *t)
 {
 	const struct trace_dwell *states = t->rows[TRACE_BY_OWNER_STATE];
@@ -221,7 +221,7 @@ static void html_lives_print(struct page *p)
 	for (size_t i = 0; i < p->num_roots && i < MAX_SLOWEST; i++) {
 		uint32_t culprit = trace_life_culprit(p->l, p->slowest[i]);
 		const struct trace_life *life = &p->l->lives[culprit];
-		/* One that began before the trace is not on the page. */
+		/* A life that began before the trace is not on the page. */
 		uint32_t number = p->number[p->shown[culprit] ? culprit : p->slowest[i]];
 		out_printf(p->out, "%s\n{\"life\":%u,\"culprit\":%u,\"tpoint\":%u,\"ns\":%" PRIu64 "}",
 			   i > 0 ? "," : "", p->number[p->slowest[i]], number, life->slowest_tpoint,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* JSON output, in the shape of a stock reader's, with more keys. It is written as it comes, never held in
- * memory. */
+/* JSON output, in the shape of a stock reader's, with more keys. It is written event by event, never held in memory. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@ size_t json_escape(char *to, const char *text, size_t length)
 	*at++ = '"';
 	for (size_t i = 0; i < length;) {
 		size_t n = utf8_printable(text + i, length - i);
-		if (s[i] == '<' || (n == 0 && s[i] < 0x80)) { /* '<': so that no text can end a script of a page */
+		if (s[i] == '<' || (n == 0 && s[i] < 0x80)) { /* '<' could end a script of a page */
 			at += snprintf(at, 7, "\\u%04x", s[i++]);
 		} else if (n == 0) {
 			memcpy(at, "\\ufffd", 6); /* not UTF-8 */
@@ -87,7 +86,7 @@ void json_object_id(const struct trace_view *v, uint8_t type, uint64_t index)
 	char id[OUT_NUMBER_MAX];
 	size_t n = object_id_format(v->r, type, index, id);
 
-	/* The prefix is a letter of the file's choice; the rest are digits. */
+	/* The prefix is a letter that the file chose; the rest are digits. */
 	json_string(v->out, id, n);
 }
 

@@ -45,7 +45,7 @@ static const char digit_pairs[] = "000102030405060708091011121314151617181920212
 				  "50515253545556575859606162636465666768697071727374"
 				  "75767778798081828384858687888990919293949596979899";
 
-/* Digits, ending before `end`; the first one. */
+/* Writes the digits so that they end before `end`. Returns the first one. */
 static char *format_digits_before(char *end, uint64_t number)
 {
 	while (number >= 100) {

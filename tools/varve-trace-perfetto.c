@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --perfetto FILE: Chrome's trace event format, which ui.perfetto.dev opens. Each type of object is a process and its
- * objects lie in lanes (threads) in which they do not overlap; within an object's slice lie those of its states. A flow
- * leads from the state of the parent in which an object was created to that object. Events without an object are
+/* --perfetto FILE: Chrome's trace event format, which ui.perfetto.dev opens. Each type of object is a process; its
+ * objects are slices in lanes (threads), in which they do not overlap; an object's slice contains those of its states.
+ * A flow leads from the parent's state in which an object was created to that object. Events without an object are
  * instants. */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ struct lane {
 	uint32_t number;
 };
 
-/* The lanes of one type: a heap, the first to become free on top. */
+/* The lanes of a type: a heap, with the lane that becomes free first at its top. */
 struct lanes {
 	struct lane *heap;
 	uint32_t n, max;
@@ -63,7 +63,7 @@ static void perfetto_lane_sift_up(struct lanes *s, uint32_t i)
 	}
 }
 
-/* A lane that is free from `start` on, taken until `end`. Lives come in the order of their starts. */
+/* Takes a lane that is free from `start` on, until `end`. To be called in the order of the starts. */
 static bool perfetto_lane_take(struct lanes *s, uint64_t start, uint64_t end, uint32_t *number)
 {
 	if (s->n > 0 && s->heap[0].free_at <= start) {
@@ -118,7 +118,7 @@ static void perfetto_event_open(struct perfetto *p, const char *phase, unsigned 
 	json_member(p->out, "tid", tid);
 }
 
-/* Microseconds, as the format has them, with the nanoseconds behind the point. */
+/* Prints microseconds, the unit of the format, with three decimals for the nanoseconds. */
 static void perfetto_micro_member(struct perfetto *p, const char *key, uint64_t ticks)
 {
 	char text[OUT_NUMBER_MAX];
@@ -129,7 +129,7 @@ static void perfetto_micro_member(struct perfetto *p, const char *key, uint64_t 
 	out_bytes(p->out, text, format_milli(text, trace_ticks_to_ns(ticks, p->v->tsc_rate)));
 }
 
-/* Start and end are rounded, not start and length: so slices that touch still do. */
+/* Start and end are rounded, not the length: so slices that touch still touch. */
 static void perfetto_span_members(struct perfetto *p, uint64_t from, uint64_t to)
 {
 	uint64_t start = trace_ticks_to_ns(from - p->v->base_tsc, p->v->tsc_rate);
@@ -201,7 +201,7 @@ static void perfetto_state_print(struct perfetto *p, const struct trace_life *li
 		if (a.type == TRACE_ARG_STR) {
 			json_string(p->out, a.text, a.length);
 		} else {
-			/* As text: these numbers may be larger than a double holds. */
+			/* As text, because these numbers may be larger than a double can hold exactly. */
 			char hex[OUT_NUMBER_MAX];
 			n = a.type == TRACE_ARG_PTR ? format_hex(hex, a.number) : format_number(hex, a.number);
 			json_string(p->out, hex, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --record FILE: follows the rings and writes what they get into a trace file of its own, with rings as large as asked
- * for. What the capture did not get in time stands in the file as TRACE_LOST, where it happened. */
+/* --record FILE: follows the rings and writes their events into a trace file of its own, with rings of the size asked
+ * for. Events that the capture missed are noted in the file as TRACE_LOST, at their place. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #define RECORD_ENTRIES (UINT64_C(1) << 22) /* of each ring, unless --entries says otherwise */
 
 struct captured_ring {
-	struct trace_lcore before; /* the counters when losses were last looked at */
-	uint64_t lost;             /* entries not yet written down */
+	struct trace_lcore before; /* the counters at the last check for losses */
+	uint64_t lost;             /* entries that have not been written yet */
 	uint64_t last_tsc;
 	uint32_t gaps;
 };
@@ -41,7 +41,7 @@ static int capture_lost_write(struct capture *c, unsigned ring, uint64_t tsc)
 	return lost > 0 ? trace_file_lost(c->w, ring, tsc, lost) : 0;
 }
 
-/* An owner is written when an event names it for the first time, and when its id was given to another. */
+/* Writes an owner when an event names it for the first time, and when its id has been given to another one. */
 static int capture_owner_write(struct capture *c, const struct trace_event *e)
 {
 	uint8_t type = 0;
@@ -67,7 +67,7 @@ static int capture_event_write(struct capture *c, const struct trace_batch *b, c
 	int rc = 0;
 
 	if (e->tsc < ring->last_tsc) {
-		ring->lost++; /* cannot be: a ring is in the order of time */
+		ring->lost++; /* cannot occur: a ring is in the order of time */
 		return 0;
 	}
 	if (e->gaps != ring->gaps) {
@@ -91,7 +91,7 @@ int capture_batch(struct capture *c, const struct trace_batch *b, const struct t
 	for (size_t i = 0; i < b->num_events && rc == 0; i++) {
 		rc = capture_event_write(c, b, &b->events[i]);
 	}
-	/* After the events: they are of the step before, the losses of this one. */
+	/* Losses are written after the events: they occurred after them. */
 	for (size_t i = 0; i < num_lcores; i++) {
 		struct captured_ring *ring = &c->rings[lcores[i].lcore];
 		ring->lost += capture_slots_lost(&lcores[i]) - capture_slots_lost(&ring->before);

@@ -8,7 +8,7 @@
 
 /* ---- Tables of times ---- */
 
-/* What the rows of one object type, and of one owner, have in sum: for their shares. */
+/* The sum over the rows of one object type, or of one owner, for computing their shares. */
 static unsigned __int128 report_rows_total(const struct trace_dwell *rows, size_t n)
 {
 	unsigned __int128 sum = 0;
@@ -75,7 +75,7 @@ static const struct trace_dwell *report_row_find(const struct trace_dwell *rows,
 	return NULL;
 }
 
-/* The states of one type (of one owner), with their shares; returns how many rows these were. */
+/* Prints the states of one type (of one owner), with their shares. Returns the number of rows. */
 static size_t report_states_print(const struct trace_view *v, const struct trace_dwell *rows, size_t n,
 				  const char *indent)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --slowest N: the requests that took longest, each with all that was done for it, and where it sat. */
+/* --slowest N: the requests that took longest, each with all that was done for it, and the states it spent its time in.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@ static int slowest_compare(const void *a, const void *b)
 	return (x->life > y->life) - (x->life < y->life);
 }
 
-/* The topmost objects that were created in the trace and of which, or of whose family, an event was chosen. */
+/* Finds the objects without parents that were created in the trace, and that have a chosen event, or a descendant that
+ * has one. */
 static bool slowest_candidates_find(const struct trace_batch *b, const struct trace_lives *l, const bool *keep,
 				    struct candidates *out)
 {
@@ -50,7 +52,7 @@ static bool slowest_candidates_find(const struct trace_batch *b, const struct tr
 	}
 	for (size_t i = 0; i < l->num_lives; i++) {
 		const struct trace_life *life = &l->lives[i];
-		/* One whose end is missing was not slow for certain. */
+		/* If its end is missing, it is not known how long it took. */
 		bool known = life->index != TRACE_NO_OBJECT && (life->ended || trace_life_is_unfinished(life));
 		if (wanted[i] && known && life->parent == TRACE_NO_LIFE) {
 			out->c[out->n++] = (struct candidate){(uint32_t)i, trace_life_ticks(l, life)};
@@ -87,7 +89,7 @@ static size_t slowest_chain_collect(const struct trace_lives *l, uint32_t root, 
 			}
 			(*positions)[n++] = e;
 		}
-		/* Depth first, without recursion: families of a hostile file may be deep. */
+		/* Depth first, without recursion: in a hostile file the tree may be deep. */
 		if (l->lives[at].first_child != TRACE_NO_LIFE) {
 			at = l->lives[at].first_child;
 			continue;

@@ -140,7 +140,7 @@ const struct printed_owner *owner_printed(struct trace_view *v, uint16_t id, uin
 			exit(EXIT_FAILURE);
 		}
 	}
-	/* An id may be used again while a file is followed. */
+	/* While a file is followed, an id may be given to another owner. */
 	struct printed_owner *p = &v->owners[id];
 	if (p->name == NULL || strcmp(p->name, name) != 0) {
 		printed_owner_make(p, name);
@@ -314,7 +314,8 @@ void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const s
 	}
 }
 
-/* Who wrote the file, how that ended, and what time of day the trace begins at: for files that say so. */
+/* Prints who wrote the file, how the writer ended, and the time of day at which the trace begins, if the file says so.
+ */
 static void text_origin_print(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	const struct trace_file_info *info = trace_reader_info(v->r);

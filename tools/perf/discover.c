@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Targets that were named without a subsystem, or as a discovery service: asks who is there. */
+/* Replaces targets that were given without a subsystem, or as a discovery service, by the subsystems that the service
+ * reports. */
 #include <stdio.h>
 #include <string.h>
 

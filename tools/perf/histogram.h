@@ -23,7 +23,7 @@ static inline unsigned histogram_index(uint64_t v)
 	return ((shift + 1) << HISTOGRAM_BITS) + (unsigned)((v >> shift) & ((1u << HISTOGRAM_BITS) - 1));
 }
 
-/* The largest value that falls into a bucket. */
+/* The largest value that is counted in a bucket. */
 static inline uint64_t histogram_upper(unsigned index)
 {
 	if (index < (1u << HISTOGRAM_BITS)) {
@@ -46,9 +46,9 @@ static inline void histogram_add(struct histogram *h, uint64_t v)
 	h->sum += v;
 }
 
-/* Adds what is in b to a. */
+/* Adds the counts of b to a. */
 void histogram_merge(struct histogram *a, const struct histogram *b);
-/* The value that `percent` (0 < percent <= 100) of the values do not exceed; 0 when empty. */
+/* The value that `percent` per cent (0 < percent <= 100) of the values do not exceed; 0 if there are none. */
 uint64_t histogram_percentile(const struct histogram *h, double percent);
 uint64_t histogram_mean(const struct histogram *h);
 

@@ -11,7 +11,7 @@
 static struct keyring_key *perf_key_read(const char *option, const char *file)
 {
 	char error[KEYRING_ERROR_MAX];
-	char *path = realpath(file, NULL); /* the ring's paths are absolute */
+	char *path = realpath(file, NULL); /* the key ring takes absolute paths only */
 
 	if (path == NULL) {
 		fprintf(stderr, "varve-perf: %s '%s': %s\n", option, file, strerror(errno));
@@ -24,7 +24,7 @@ static struct keyring_key *perf_key_read(const char *option, const char *file)
 		return NULL;
 	}
 	struct keyring_key *key = keyring_get(option);
-	keyring_file_remove(option); /* whoever holds it keeps it */
+	keyring_file_remove(option); /* the references that are held keep it alive */
 	return key;
 }
 

@@ -18,8 +18,7 @@ static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct
 			p->opts.io_size, ns->nsid, ns->block_size, largest);
 		return false;
 	}
-	if (ns->md_size != 0 &&
-	    (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the controller would move it with the data */
+	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the data would include it */
 		fprintf(stderr,
 			"varve-perf: namespace %u: its blocks carry %u bytes of metadata; only 8, of protection "
 			"information, are possible\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Targets that are block devices of this process: made, opened, and taken away again. */
+/* Targets that are block devices inside this process. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 static void perf_local_on_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 {
-	/* the only one who takes them away is perf_locals_close(), and it has closed them before */
+	/* the devices are deleted only by perf_locals_close(), which closes the descriptors first */
 }
 
 static int perf_local_create(const struct perf_bdev *b, const char *name, char *error)

@@ -132,7 +132,7 @@ static int perf_measure(struct perf *p)
 		const struct perf_target *t = &p->targets[i];
 
 		if (t->ctrlr != NULL && t->failed &&
-		    nvme_ctrlr_last_error(t->ctrlr)[0] != 0) { /* else the log has said it */
+		    nvme_ctrlr_last_error(t->ctrlr)[0] != 0) { /* otherwise the log has the reason */
 			fprintf(stderr, "varve-perf: %s: %s\n", p->opts.targets[i].subnqn,
 				nvme_ctrlr_last_error(t->ctrlr));
 		}
@@ -218,8 +218,8 @@ int main(int argc, char **argv)
 	signal(SIGTERM, perf_on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	rc = perf_measure(p);
-	dhchap_stop();           /* a controller that went in the middle of it has left a job behind */
-	signal(SIGINT, SIG_IGN); /* the handler needs the control thread, and all is done */
+	dhchap_stop();           /* a controller that ended during its authentication has left a job behind */
+	signal(SIGINT, SIG_IGN); /* the handler uses the control thread, which ends now */
 	signal(SIGTERM, SIG_IGN);
 	thread_lib_stop();
 	env_fini();

@@ -12,7 +12,7 @@
 
 enum perf_bdev_kind { PERF_BDEV_NULL, PERF_BDEV_MALLOC, PERF_BDEV_FILE };
 
-/* A block device that is made inside this process. */
+/* A block device inside this process. */
 struct perf_bdev {
 	enum perf_bdev_kind kind;
 	uint64_t bytes;   /* null, malloc */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* 16 bytes: lba, then generation with the offset and the seed mixed in, so that no two places look alike. */
+/* 16 bytes: the LBA, then the generation combined with offset and seed, so that no two places have the same bytes. */
 struct cell {
 	uint64_t lba;
 	uint32_t generation;

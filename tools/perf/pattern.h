@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Verified data: each block says where it belongs and which write it is from, in every 16 bytes of it, so that a block
- * that is stale, misplaced, torn or mixed is told from a good one. */
+/* Data for verification: every 16 bytes of a block hold its LBA and the number of the write, so that a stale,
+ * misplaced, torn or mixed block is recognised. */
 #ifndef PERF_PATTERN_H
 #define PERF_PATTERN_H
 
@@ -16,7 +16,7 @@ struct pattern_fault {
 	uint64_t found_lba;
 	uint32_t found_generation;
 };
-/* True if one block holds lba and generation; otherwise *fault says what it holds. */
+/* Checks one block. False: it does not hold lba and generation; *fault says what it holds instead. */
 bool pattern_check(const void *block, uint32_t block_size, uint64_t lba, uint32_t generation, uint64_t seed,
 		   struct pattern_fault *fault);
 

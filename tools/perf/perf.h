@@ -34,7 +34,7 @@ struct perf_io {
 	uint64_t start_ticks;
 	bool is_read;
 	STAILQ_ENTRY(perf_io) link;
-	union { /* last: the transport's or the bdev module's room follows */
+	union { /* the last member: memory of the transport or the bdev module follows */
 		struct nvme_request req;
 		struct bdev_io bio; /* of a target that is a block device */
 	};
@@ -68,16 +68,17 @@ struct perf_stream {
 	struct perf_worker *worker;
 	const struct perf_options *opts;
 	uint32_t nsid, block_size, blocks_per_unit;
-	uint32_t prinfo; /* of dword 12: the controller makes and strips protection information; 0: there is none */
+	/* Of dword 12: the controller inserts and strips protection information; 0: blocks have none. */
+	uint32_t prinfo;
 	uint64_t first_lba, units;
 	/* the worker's thread */
 	struct nvme_qpair *qpair;     /* NULL: no connection */
 	struct bdev_channel *channel; /* instead */
 	struct poller *poller;
-	struct perf_io_list idle, retry; /* retry: lost with their connection */
+	struct perf_io_list idle, retry; /* retry: lost with a connection, to be submitted again */
 	uint32_t outstanding;
-	enum stream_phase
-		phase; /* written by the control thread with thread_call(); STREAM_FILLED by the worker: atomic */
+	enum stream_phase phase; /* written by the control thread in thread_call(); STREAM_FILLED is stored by the
+				    worker, atomically */
 	uint64_t cursor, random;
 	uint64_t budget;      /* I/Os still to be submitted */
 	uint32_t *generation; /* --verify: by unit; 0: not written */
@@ -103,15 +104,22 @@ struct perf_worker {
 	struct perf_stream_list streams;
 };
 
-/* worker.c. Each runs on the worker's thread (thread_call). */
-void perf_stream_attach(void *stream); /* its qpair is set: starts to work */
-void perf_stream_detach(void *stream); /* stops to use its qpair */
-void perf_stream_abort(void *stream);  /* closing is stopped: what was outstanding goes to retry */
-void perf_worker_start_rate(void *worker);
-void perf_worker_stop_rate(void *worker);
+/* worker.c. All run on the worker's thread (thread_call()). */
 
-void perf_stream_attach_local(void *stream); /* to the channel of its block device; none: out of memory */
-void perf_stream_detach_local(void *stream); /* nothing is outstanding */
+/* Begins to use s->qpair. */
+void perf_stream_attach(void *stream);
+/* Stops using s->qpair. */
+void perf_stream_detach(void *stream);
+/* s->closing has stopped: moves outstanding I/Os to the list retry. */
+void perf_stream_abort(void *stream);
+/* Gets a channel of its block device; s->channel is NULL if there is no memory. */
+void perf_stream_attach_local(void *stream);
+/* Gives the channel back; no I/O is outstanding. */
+void perf_stream_detach_local(void *stream);
+/* Begins to limit the rate of the worker's streams. */
+void perf_worker_start_rate(void *worker);
+/* Ends that. */
+void perf_worker_stop_rate(void *worker);
 
 /* local.c. Control thread: block devices inside the process. */
 struct perf_locals {
@@ -119,9 +127,11 @@ struct perf_locals {
 	unsigned num;
 	bool started;
 };
-bool perf_locals_open(struct perf_locals *l,
-		      const struct perf_options *o); /* false: said on stderr; close it all the same */
-void perf_locals_close(struct perf_locals *l);       /* its streams are closed */
+/* Creates and opens the block devices. False: the reason is on stderr, and perf_locals_close() must still be called. */
+bool perf_locals_open(struct perf_locals *l, const struct perf_options *o);
+/* Closes and deletes them, after their streams have been closed. */
+void perf_locals_close(struct perf_locals *l);
+/* The block device as if it were a namespace. */
 struct nvme_ns perf_local_ns(const struct perf_target *t);
 
 /* stream.c. Control thread. A stream on worker for `units` units of a namespace from first_lba; NULL when out of
@@ -133,12 +143,12 @@ void perf_stream_free(struct perf_stream *s);
 void perf_stream_open(struct perf_stream *s); /* its target is ready */
 void perf_stream_close(struct perf_stream *s);
 
-/* discover.c. Control thread. Puts the subsystems that discovery services show in the place of the services; false:
- * none, or no answer (said on stderr). */
+/* discover.c. Control thread. Replaces each discovery service among the targets by the subsystems it reports. False:
+ * there are none, or no answer came; the reason is on stderr. */
 bool perf_discover(struct perf_options *o);
 
-/* keys.c. Control thread. Reads what the options name, for controllers that hold it from then on; false: said on
- * stderr. put in any case. */
+/* keys.c. Control thread. Reads the keys that the options name into c. False: the reason is on stderr. perf_keys_put()
+ * must be called in any case, after the controllers have been created. */
 bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o);
 void perf_keys_put(const struct nvme_ctrlr_opts *c);
 

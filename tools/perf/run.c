@@ -19,8 +19,9 @@ static void perf_count_stream(struct perf_stream *s, void *arg)
 	c->opening += s->opening;
 	c->wanted += s->wanted;
 	c->unconnected += s->qpair == NULL && s->channel == NULL;
-	c->prefilling += __atomic_load_n(&s->phase, __ATOMIC_ACQUIRE) == STREAM_PREFILL; /* pairs with stream_poll() */
-	/* the rest is a look from outside: exact once the streams have stopped */
+	/* Pairs with the store in perf_stream_check_filled(). */
+	c->prefilling += __atomic_load_n(&s->phase, __ATOMIC_ACQUIRE) == STREAM_PREFILL;
+	/* the counts of other threads are exact only after the streams have stopped */
 	c->outstanding += __atomic_load_n(&s->outstanding, __ATOMIC_RELAXED);
 	c->stats.reads += __atomic_load_n(&s->stats.reads, __ATOMIC_RELAXED);
 	c->stats.writes += __atomic_load_n(&s->stats.writes, __ATOMIC_RELAXED);
@@ -109,7 +110,7 @@ static void perf_show_progress(void *arg)
 	struct count c = perf_count(p);
 	uint64_t ios = c.stats.reads + c.stats.writes;
 
-	/* on a terminal in one place, elsewhere a line each */
+	/* on a terminal the line is overwritten, elsewhere each one is a new line */
 	bool terminal = isatty(STDERR_FILENO);
 	fprintf(stderr, "%s%4llu s  %9llu IOPS  %llu errors%s%s", terminal ? "\r" : "",
 		(unsigned long long)((env_ticks() - p->run_start) / env_ticks_hz()),

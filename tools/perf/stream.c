@@ -118,7 +118,7 @@ static void perf_stream_on_open(void *arg, struct nvme_qpair *qpair, int error)
 		}
 		return;
 	}
-	if (s->target->closed || !s->target->ready) { /* too late: it goes at once */
+	if (s->target->closed || !s->target->ready) { /* the target has failed or closed meanwhile: disconnect again */
 		s->closing = qpair;
 		nvme_qpair_stop(qpair, perf_stream_on_stop, s);
 		return;

@@ -18,7 +18,7 @@ static uint64_t perf_stream_next_random(struct perf_stream *s)
 	return s->random;
 }
 
-/* A number below n without a division. */
+/* A random number below n, without a division. */
 static uint64_t perf_stream_random_below(struct perf_stream *s, uint64_t n)
 {
 	return (uint64_t)(((unsigned __int128)perf_stream_next_random(s) * n) >> 64);
@@ -51,7 +51,8 @@ static uint64_t perf_stream_next_in_sequence(struct perf_stream *s)
 	return unit;
 }
 
-/* The next unit without I/O on it; false when a few tries found none (a queue as deep as the region is large). */
+/* Chooses the next unit that has no I/O outstanding. False: a few attempts found none, because the queue is nearly as
+ * deep as the region is large. */
 static bool perf_stream_choose_unit(struct perf_stream *s, uint64_t *unit)
 {
 	for (unsigned i = 0; i < 8; i++) {
@@ -76,7 +77,7 @@ static void perf_request_done(struct nvme_request *req, const struct nvme_cqe *c
 
 static void perf_bdev_io_done(struct bdev_io *bio, void *arg);
 
-/* May have ended before it returns. */
+/* The I/O may end before this function returns. */
 static int perf_io_submit_local(struct perf_stream *s, struct perf_io *io)
 {
 	bdev_io_init(&io->bio, s->target->desc, s->channel, perf_bdev_io_done, io);
@@ -123,7 +124,8 @@ static void perf_io_prepare(struct perf_stream *s, struct perf_io *io, uint64_t 
 	}
 }
 
-/* What was lost with a connection goes again, as it was: a write that did or did not happen ends the same. */
+/* Submits the I/Os again that were lost with a connection, unchanged: whether a write had been carried out or not, the
+ * result is the same. */
 static void perf_stream_resubmit(struct perf_stream *s)
 {
 	struct perf_io *io;
@@ -143,7 +145,7 @@ static void perf_stream_refill(struct perf_stream *s)
 	uint64_t unit;
 
 	perf_stream_resubmit(s);
-	/* bounded, because what a block device ends at once is idle again */
+	/* bounded, because an I/O that a block device completes at once is idle again */
 	for (uint32_t n = s->opts->queue_depth; n > 0; n--) {
 		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !perf_worker_may_issue(s->worker) ||
 		    !perf_stream_choose_unit(s, &unit)) {
@@ -244,7 +246,7 @@ static void perf_stream_check_filled(struct perf_stream *s)
 	}
 }
 
-/* What ends is found by the block device's own pollers: here is only the next to be submitted. */
+/* Submits I/O to a block device; completions come from the pollers of the block device itself. */
 static int perf_stream_poll_local(void *ctx)
 {
 	struct perf_stream *s = ctx;
@@ -261,7 +263,7 @@ static int perf_stream_poll(void *ctx)
 	struct perf_stream *s = ctx;
 	int n = nvme_qpair_poll(s->qpair, 0);
 
-	if (n < 0) { /* the control thread hears of it by NVME_EVENT_DOWN and closes the queue pair */
+	if (n < 0) { /* the control thread gets NVME_EVENT_DOWN and closes the queue pair */
 		return POLLER_IDLE;
 	}
 	if (perf_stream_is_working(s)) {
@@ -324,7 +326,7 @@ void perf_stream_abort(void *arg)
 	nvme_qpair_abort_all(((struct perf_stream *)arg)->closing);
 }
 
-/* With a rate limit, the streams of a sleeping worker are looked at when the time for the next I/O comes. */
+/* With a rate limit, wakes the streams of a sleeping worker when the next I/O is due. */
 static int perf_worker_poll_rate(void *ctx)
 {
 	struct perf_worker *w = ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables to stdout. Each turn has two looks, an interval apart, since most of what is told are rates; the second is the
- * next turn's first. */
+/* Prints tables to stdout. Most numbers are rates, so each turn needs two samples, an interval apart; the second sample
+ * is the first of the next turn. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -132,7 +132,8 @@ static void top_print_text(const struct top_options *opt, const struct top_sampl
 
 /* ---- Turns ---- */
 
-/* A daemon that restarts is waited for when more turns are to come. */
+/* Takes a sample; NULL: why says the reason. While more turns are to come, the caller goes on and so waits for a daemon
+ * that restarts. */
 static struct top_sample *top_batch_take(const struct top_options *opt, struct top_client **c, char *why)
 {
 	struct top_sample *s = NULL;
@@ -170,7 +171,7 @@ int top_batch_run(const struct top_options *opt)
 		(opt->json ? top_print_json : top_print_text)(opt, now,
 							      top_is_same_daemon(now, before) ? before : NULL);
 		if (fflush(stdout) != 0) {
-			status = TOP_EXIT_LOST; /* nobody reads any more; output_guard() says so */
+			status = TOP_EXIT_LOST; /* the reader of stdout has gone; output_guard() reports it */
 		}
 		top_sample_free(before);
 		before = now;

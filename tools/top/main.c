@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* varve-top: what a running varve is doing. */
+/* varve-top: shows the activity of a running varve. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -97,7 +97,7 @@ static bool top_parse_sort(struct top_options *o, const char *text)
 	return false;
 }
 
-/* False: wrong, and said so. */
+/* Takes an option. False: it is wrong, and the reason is on stderr. */
 static bool top_option_take(struct top_options *o, int option, const char **sort, bool *iterations_given)
 {
 	switch (option) {

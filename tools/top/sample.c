@@ -24,7 +24,7 @@ static const char *const methods[TOP_ANSWERS] = {
 	[TOP_TRANSPORT_TYPES] = "nvmf_get_transport_types",
 };
 
-/* Of these there is more than stock clients take. */
+/* These methods have members that stock clients do not accept; they must be asked for. */
 static json_t *top_sample_parameters_of(enum top_answer answer)
 {
 	bool detail = answer == TOP_REACTORS || answer == TOP_THREADS || answer == TOP_POLLERS;
@@ -42,8 +42,8 @@ static uint64_t top_clock_ns(clockid_t id)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Two calls for each subsystem: its controllers, and its queue pairs. A subsystem that has gone meanwhile answers with
- * an error, and is left out. */
+/* Calls two methods for each subsystem: for its controllers and for its queue pairs. A subsystem that was deleted
+ * meanwhile gives an error, and is left out. */
 static int top_sample_take_hosts(struct top_client *c, struct top_sample *s, char *why)
 {
 	size_t n = json_array_size(s->answers[TOP_SUBSYSTEMS]);
@@ -78,7 +78,7 @@ static int top_sample_take_hosts(struct top_client *c, struct top_sample *s, cha
 	return rc;
 }
 
-/* What is no number from 0 to max is 0. */
+/* 0 for anything but a number from 0 to max. */
 static double top_sample_is_whole(const json_t *o, const char *key, double max)
 {
 	double value = top_number(o, key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables on a terminal. A daemon that is not there, restarts or does not answer is shown as such and asked again; what
- * was shown last stays. */
+/* Tables on a terminal. If the daemon does not run, restarts or does not answer, the screen says so, keeps the last
+ * tables, and the daemon is asked again. */
 #include <ctype.h>
 #include <limits.h>
 #include <locale.h>
@@ -32,7 +32,7 @@ static struct screen {
 	double interval_s;
 	struct top_client *client;
 	struct top_sample *now, *before; /* before: of the same daemon */
-	char why[TOP_WHY_MAX];           /* empty: the last look succeeded */
+	char why[TOP_WHY_MAX];           /* empty: the last sample could be taken */
 	unsigned view;
 	struct view_state states[16];
 	char filter[FILTER_MAX];
@@ -353,7 +353,7 @@ static void top_on_signal(int number)
 	ended = 1;
 }
 
-/* Signals that end it do so as q does: the terminal is put back, and the exit status is not that of a failure. */
+/* Signals that ask for the end have the effect of q: the terminal is restored, and the exit status is 0. */
 static void top_catch_signals(void)
 {
 	static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -366,7 +366,7 @@ static void top_catch_signals(void)
 	}
 }
 
-/* Without a terminal, which may have gone while SIGHUP is ignored, getch() would return at once, again and again. */
+/* If the terminal has gone while SIGHUP is ignored, getch() returns at once, again and again. */
 static bool top_keyboard_is_gone(void)
 {
 	struct pollfd p = {.fd = STDIN_FILENO};
@@ -374,7 +374,7 @@ static bool top_keyboard_is_gone(void)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* Handles keys until it is time to look again. */
+/* Handles keys until the next sample is due. */
 static void top_wait_keys(double until)
 {
 	while (!scr.quit && !ended) {
@@ -406,7 +406,7 @@ int top_screen_run(const struct top_options *opt)
 	snprintf(scr.filter, sizeof(scr.filter), "%s", opt->filter != NULL ? opt->filter : "");
 	setlocale(LC_ALL, "");
 	setenv("ESCDELAY", "25", 0);
-	top_catch_signals(); /* before curses catches what nobody does */
+	top_catch_signals(); /* before curses installs handlers for signals that have none */
 	if (newterm(NULL, stdout, stdin) == NULL) {
 		const char *term = getenv("TERM");
 		fprintf(stderr, "varve-top: TERM is \"%s\": no such terminal is known here; --batch or --json print\n",
@@ -417,7 +417,7 @@ int top_screen_run(const struct top_options *opt)
 	noecho();
 	keypad(stdscr, TRUE);
 	curs_set(0);
-	/* The second look comes soon: before it nothing is known of rates. */
+	/* The second sample is taken soon: before it, rates are unknown. */
 	for (unsigned n = 0; !scr.quit && !ended && (opt->iterations == 0 || n <= opt->iterations); n++) {
 		if (!scr.paused) {
 			top_look();

@@ -100,7 +100,7 @@ static int top_row_compare(const struct top_cell *a, const struct top_cell *b, e
 	return reverse ? -order : order;
 }
 
-/* By insertion: stable, and mostly sorted from the last time. */
+/* Insertion sort: it is stable, and fast for rows that are mostly in order. */
 static void top_rows_merge(struct top_row *rows, struct top_row *tmp, size_t n, unsigned column, enum top_kind kind,
 			   bool reverse)
 {

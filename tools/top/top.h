@@ -2,7 +2,7 @@
 /* The parts of varve-top.
  *
  *     client.c	the connection to the daemon
- *     sample.c	all that one look at it gives
+ *     sample.c	a sample: the answers of all methods
  *     views_cpu.c, views_io.c		tables made of two samples
  *     table.c		tables: sorting, filtering, texts of cells
  *     batch.c		tables to stdout, as text or JSON
@@ -24,9 +24,9 @@ struct top_client;
 /* NULL and why (TOP_WHY_MAX bytes). timeout_ms: for each answer. */
 struct top_client *top_client_open(const char *path, unsigned timeout_ms, char *why);
 void top_client_close(struct top_client *c);
-/* Calls n methods in one message. results[i] is the caller's, or NULL where the daemon answered with an error (it may
- * be an older one, or not running yet). params[i], or NULL, is consumed. 0, or a negative errno and why: then the
- * connection is of no more use. */
+/* Calls n methods in one message. results[i] is the caller's, or NULL if the daemon answered that call with an error
+ * (it may be older, or not running yet). params[i], or NULL, is consumed. 0; or a negative errno and why, and the
+ * connection cannot be used any more. */
 int top_client_call(struct top_client *c, size_t n, const char *const *methods, json_t **params, json_t **results,
 		    char *why);
 
@@ -53,7 +53,7 @@ struct top_sample {
 	uint64_t monotonic_ns, realtime_ns;
 	uint64_t tick_rate;
 	json_int_t pid;               /* 0: not told */
-	char *version, *state;        /* fit for a terminal; NULL: not told */
+	char *version, *state;        /* safe for a terminal; NULL: not in the answer */
 	json_t *answers[TOP_ANSWERS]; /* NULL: none */
 	json_t *controllers, *qpairs; /* by NQN */
 };
@@ -101,11 +101,13 @@ void top_table_free(struct top_table *t);
 struct top_row *top_table_row(struct top_table *t); /* never NULL: out of memory ends the program */
 void top_set_text(struct top_row *r, unsigned column, const char *text); /* NULL: unknown */
 void top_set(struct top_row *r, unsigned column, double value);          /* negative, not finite: unknown */
-/* Leaves rows in which a text contains the filter (any case); empty: all. */
+/* Removes rows without a text that contains the filter (upper and lower case are the same); an empty filter removes
+ * none. */
 void top_table_filter(struct top_table *t, const char *filter);
-/* Stable. Numbers from large to small, texts from A to Z; reverse turns it round. Unknown ones come last. */
+/* Stable. Sorts numbers from large to small, texts from A to Z; reverse: the other way round. Unknown values come last.
+ */
 void top_table_sort(struct top_table *t, unsigned column, bool reverse);
-/* What the cell looks like. */
+/* Writes the text of the cell. */
 void top_cell_format(const struct top_cell *c, enum top_kind kind, char *to, size_t size);
 
 /* ---- Views ---- */
@@ -115,7 +117,7 @@ struct top_view {
 	const char *title;
 	const struct top_column *columns;
 	unsigned n_columns;
-	/* The column it is sorted by at first; UINT_MAX: as the daemon has it. */
+	/* The column of the initial order; UINT_MAX: the order of the daemon's answer. */
 	unsigned sort;
 	/* before: the sample before, of the same daemon, or NULL: then rates are unknown. */
 	void (*build)(struct top_table *t, const struct top_sample *now, const struct top_sample *before);
@@ -127,14 +129,14 @@ int top_view_find(const char *name);
 extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs, top_view_subsystems,
 	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace;
 
-/* For views. Of members that are missing or of another type: 0, and NULL. */
+/* For views. Members that are missing or of another type give 0 or NULL. */
 double top_number(const json_t *o, const char *key);
 const char *top_text(const json_t *o, const char *key);
 /* The member of a list whose `key` is the same as that of o; NULL. */
 const json_t *top_same(const json_t *list, const json_t *o, const char *key);
 /* Seconds between two samples; 0 without one before. */
 double top_seconds(const struct top_sample *now, const struct top_sample *before);
-/* How much a counter has grown per second; negative (unknown) without one before, or when it was reset. */
+/* The growth of a counter per second; negative (unknown) without a sample before, or if the counter was reset. */
 double top_rate(const json_t *now, const json_t *before, const char *key, double seconds);
 
 /* ---- Output ---- */
@@ -157,7 +159,7 @@ enum {
 	TOP_EXIT_OK = 0,
 	TOP_EXIT_LOST = 1, /* the output could not be written */
 	TOP_EXIT_USAGE = 2,
-	TOP_EXIT_NO_ANSWER = 3, /* nobody there, or no answer in time */
+	TOP_EXIT_NO_ANSWER = 3, /* no daemon, or no answer in time */
 };
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where CPU time goes: reactors, threads, pollers. */
+/* Views of CPU time: reactors, threads, pollers. */
 #include <limits.h>
 
 #include "tools/top/top.h"
 
 #define N(columns_) (sizeof(columns_) / sizeof((columns_)[0]))
 
-/* The share of busy time in the time between two samples, or of a counter in all that was. */
+/* The share of busy time between two samples; without one before: since the start. */
 static double top_busy_percent(const json_t *now, const json_t *before)
 {
 	double busy = top_number(now, "busy") - top_number(before, "busy");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is done for whom: block devices, subsystems, hosts, outstanding commands, buffers, the trace. */
+/* Views of I/O: block devices, subsystems, hosts, outstanding commands, buffers, the trace. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static const struct top_column bdev_columns[] = {
 	{"ERRORS", "errors", TOP_COUNT, 8},
 };
 
-/* The mean of those that ended between the samples. */
+/* The mean latency of the I/Os that ended between the samples. */
 static double top_latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
 {
 	double n = top_number(now, ops) - top_number(before, ops);
@@ -96,8 +96,8 @@ static const struct top_column subsystem_columns[] = {
 	{"LISTENERS", "listeners", TOP_COUNT, 9},
 };
 
-/* Commands of a subsystem, or (q not NULL) of one of its queue pairs. What waits for an event for its host is not
- * late. */
+/* Counts the commands of a subsystem, or (q not NULL) of one of its queue pairs. Commands that wait for an event for
+ * their host are not late. */
 static void top_count_inflight(const struct top_sample *s, const char *nqn, const json_t *q, double *n,
 			       double *oldest_us)
 {
