@@ -460,7 +460,8 @@ struct bdev_inflight {
 	uint64_t offset_blocks, num_blocks;
 	enum bdev_io_type type;
 	enum bdev_io_state state;
-	uint32_t children; /* of a split one: with the module */
+	uint32_t children; /* of a split or emulated one: child I/Os with the module; of one that the module carries out
+			      by child I/Os: what the I/O waits for */
 };
 /* fn(arg, one) for each, oldest first per channel, the control thread waiting meanwhile; false ends the walk
  * of a channel. */

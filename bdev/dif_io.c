@@ -158,6 +158,15 @@ void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_
 			parent->dif_ref + (counts ? (uint32_t)first : 0), parent->dif_app, parent->dif_app_mask);
 }
 
+void bdev_dif_pass_tags(const struct bdev_io *parent, uint64_t first, struct bdev_io *child)
+{
+	const struct bdev *b = parent->ch->bdev;
+	struct dif_tags tags = tags_of(b, parent);
+
+	bdev_io_set_dif(child, (uint8_t)(tags.checks | BDEV_DIF_TAGS),
+			tags.ref + (b->md.dif_type != 3 ? (uint32_t)first : 0), tags.app, tags.app_mask);
+}
+
 void bdev_dif_move(const struct bdev_io *io)
 {
 	struct dif_format f = format_of(io->ch->bdev);

@@ -43,12 +43,13 @@ extern const uint8_t bdev_io_traits[BDEV_IO_TYPES];
 
 /* bdev_io.flags */
 enum {
-	IO_CHILD = 1,   /* part of a split or emulated I/O: ends in bdev_split_child_done() */
-	IO_RESET = 2,   /* a RESET whose module part ends in bdev_reset_module_done() */
-	IO_ZCOPY = 4,   /* in flight since bdev_zcopy_get() */
-	IO_ABORTED = 8, /* split: issue no more children */
-	IO_NOMEM = 16,  /* has waited for the module's resources: nomem_ticks is valid */
-	IO_DIF = 32,    /* what it reads is to be checked */
+	IO_CHILD = 1,     /* part of a split or emulated I/O: ends in bdev_split_child_done() */
+	IO_RESET = 2,     /* a RESET whose module part ends in bdev_reset_module_done() */
+	IO_ZCOPY = 4,     /* in flight since bdev_zcopy_get() */
+	IO_ABORTED = 8,   /* split: issue no more children */
+	IO_NOMEM = 16,    /* has waited for the module's resources: nomem_ticks is valid */
+	IO_DIF = 32,      /* what it reads is to be checked */
+	IO_CHILDREN = 64, /* with a module that has made children for it (vbdev/child.c) */
 };
 
 /* bdev_io.stage: what an I/O goes through on its way to the module, in this order. Each stage may hold the I/O back, or
@@ -301,6 +302,9 @@ void bdev_dif_take_apart(const struct bdev *b, void *blocks, uint64_t num_blocks
 void bdev_dif_put_together(const struct bdev *b, void *blocks, uint64_t num_blocks);
 /* Gives a child, which begins at the parent's block `first`, the parent's checks and the tags of that block. */
 void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child);
+/* The same for a child that goes to another offset of its bdev: the tags that the parent's blocks have are spelled out.
+ */
+void bdev_dif_pass_tags(const struct bdev_io *parent, uint64_t first, struct bdev_io *child);
 /* A child of a plain I/O: between the parent's memory, skip bytes into iovs, and the child's extended blocks. */
 void bdev_dif_insert(const struct bdev_io *child, const struct iovec *iovs, size_t skip, void *extended);
 uint16_t bdev_dif_strip(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended);

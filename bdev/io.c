@@ -457,6 +457,35 @@ uint16_t bdev_status_from_errno(int rc)
 	}
 }
 
+int bdev_status_to_errno(uint16_t status)
+{
+	static const struct {
+		uint16_t status;
+		int rc;
+	} table[] = {
+		{0, 0},
+		{NVME_SC_ABORT_REQ, -ECANCELED},
+		{NVME_SC_CMD_INTERRUPTED, -EAGAIN},
+		{NVME_SC_CAP_EXCEEDED, -ENOSPC},
+		{NVME_SC_INVALID_NS, -ENODEV},
+		{NVME_SC_INVALID_OPCODE, -EOPNOTSUPP},
+		{NVME_SC_INVALID_FIELD, -EINVAL},
+		{NVME_SC_LBA_RANGE, -EINVAL},
+		{NVME_SC_OP_DENIED, -EPERM},
+		{NVME_SC_NS_WRITE_PROTECTED, -EROFS},
+		{BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_GUARD_CHECK), -EILSEQ},
+		{BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_APPTAG_CHECK), -EILSEQ},
+		{BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_REFTAG_CHECK), -EILSEQ},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (table[i].status == (status & BDEV_STATUS_MASK)) {
+			return table[i].rc;
+		}
+	}
+	return -EIO;
+}
+
 void bdev_io_complete_errno(struct bdev_io *io, int rc)
 {
 	bdev_io_complete(io, bdev_status_from_errno(rc));

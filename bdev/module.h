@@ -51,6 +51,8 @@ const struct bdev_module *bdev_module_next(const struct bdev_module *after);
 /* Control thread: a module's is_idle() has become true. */
 void bdev_module_is_idle(void);
 
+struct bdev_child_ops;
+
 struct bdev_ops {
 	/* The hot path. channel: the module's context of the I/O's channel. */
 	void (*submit)(void *channel, struct bdev_io *io);
@@ -73,6 +75,8 @@ struct bdev_ops {
 	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read and write
 	 * (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
 	void *(*zcopy_addr)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
+	/* Of modules that make several child I/Os for one I/O: bdev/vbdev/child.h. NULL otherwise. */
+	const struct bdev_child_ops *child_ops;
 	/* Adds to driver_specific of bdev_get_bdevs; or NULL. Control thread. */
 	void (*dump_info)(const struct bdev *b, struct json_t *driver_specific);
 };
@@ -167,6 +171,9 @@ void bdev_io_complete_cdw0(struct bdev_io *io, uint16_t status, uint32_t cdw0);
 /* The same with a negative errno turned into a status (bdev_status_from_errno). */
 void bdev_io_complete_errno(struct bdev_io *io, int rc);
 uint16_t bdev_status_from_errno(int rc);
+/* The negative errno for an NVMe status, for the control path; 0 for 0, and -EIO where no other one fits. Any thread.
+ */
+int bdev_status_to_errno(uint16_t status);
 /* The module has no room for io now: the layer submits it again when one of the channel's completes, or a
  * moment later. */
 void bdev_io_nomem(struct bdev_io *io);
@@ -177,22 +184,5 @@ void bdev_io_nomem(struct bdev_io *io);
 void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks);
 void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks);
 void bdev_dif_make(const struct bdev_io *io);
-
-/* For modules on top of another bdev: I/O for it comes from a pool of the module's channel, so that a stack of modules
- * needs no more room in a request than one does. Make it in channel_create (the base's channel is its own), destroy it
- * in channel_destroy. */
-struct bdev_child_pool;
-/* done(child, parent) is every child's callback: it completes parent from child->status and child->cdw0. NULL and
- * errno. */
-struct bdev_child_pool *bdev_child_pool_create(struct bdev_desc *base, uint32_t count, bdev_io_cb done);
-void bdev_child_pool_destroy(struct bdev_child_pool *pool);
-/* Submits a copy of parent (type, range, iovs) to the base. Waits in the pool, in order, while all children are out. */
-void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent);
-/* For the module's ABORT: aborts the child of abort->abort.target, and completes abort when that is known. */
-void bdev_child_abort(struct bdev_child_pool *pool, struct bdev_io *abort);
-/* For reset_channel: ends the parents that wait in the pool. */
-void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);
-/* Takes over from base what a bdev on top of it inherits: sizes, limits of its memory, types. */
-void bdev_inherit(struct bdev *b, const struct bdev *base);
 
 #endif

@@ -182,7 +182,8 @@ static void visit_inflight(struct bdev_channel *ch, void *arg)
 	uint64_t now = env_ticks();
 
 	TAILQ_FOREACH (io, &ch->inflight, link) {
-		bool split = io->state == BDEV_IO_SPLIT || io->state == BDEV_IO_WAIT_CHILD;
+		bool has_children = io->state == BDEV_IO_SPLIT || io->state == BDEV_IO_WAIT_CHILD ||
+				    (io->state == BDEV_IO_MODULE && (io->flags & IO_CHILDREN));
 		struct bdev_inflight one = {
 			.io = io,
 			.ctx = io->cb_arg,
@@ -192,7 +193,7 @@ static void visit_inflight(struct bdev_channel *ch, void *arg)
 			.num_blocks = io->num_blocks,
 			.type = io->type,
 			.state = io->state,
-			.children = split ? io->children : 0,
+			.children = has_children ? io->children : 0,
 		};
 		if (!w->fn(w->arg, &one)) {
 			return;

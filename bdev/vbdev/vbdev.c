@@ -18,9 +18,10 @@ static void base_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 	}
 }
 
-int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error)
+int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
+		    struct bdev_desc **desc, char *error)
 {
-	int rc = bdev_open(base_name, false, base_event, v, &v->base);
+	int rc = bdev_open(base_name, false, event_cb, arg, desc);
 
 	if (rc == -ENODEV) {
 		return bdev_error(error, rc, "there is no bdev '%.200s' to build on", base_name);
@@ -28,19 +29,28 @@ int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const c
 	if (rc != 0) {
 		return bdev_error(error, rc, "bdev '%.200s' cannot be opened: error %d", base_name, -rc);
 	}
-	const struct bdev *base = bdev_desc_bdev(v->base);
+	const struct bdev *base = bdev_desc_bdev(*desc);
 	const char *owner;
 	bool claimed = bdev_get_claim(base, &owner) != BDEV_CLAIM_NONE;
-	rc = bdev_claim(v->base, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0, claimer);
+	rc = bdev_claim(*desc, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0, claimer);
 	if (rc != 0) {
-		bdev_close(v->base);
+		bdev_close(*desc);
 		return bdev_error(error, rc, "bdev '%.150s' cannot be claimed: %s%.60s", base_name,
 				  claimed ? "it is claimed by " : "it is open for writing", claimed ? owner : "");
 	}
-	snprintf(v->name, sizeof(v->name), "%s", name);
-	v->bdev.name = v->name;
-	bdev_inherit(&v->bdev, base);
 	return 0;
+}
+
+int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error)
+{
+	int rc = vbdev_base_open(base_name, claimer, base_event, v, &v->base, error);
+
+	if (rc == 0) {
+		snprintf(v->name, sizeof(v->name), "%s", name);
+		v->bdev.name = v->name;
+		bdev_inherit(&v->bdev, bdev_desc_bdev(v->base));
+	}
+	return rc;
 }
 
 int vbdev_register(struct vbdev *v, char *error)
@@ -67,4 +77,27 @@ void vbdev_destruct(struct bdev *b)
 const char *vbdev_base_name(const struct vbdev *v)
 {
 	return bdev_name(bdev_desc_bdev(v->base));
+}
+
+void bdev_inherit(struct bdev *b, const struct bdev *base)
+{
+	const uint32_t nvme = 1u << BDEV_IO_NVME_ADMIN | 1u << BDEV_IO_NVME_IO | 1u << BDEV_IO_NVME_IO_MD;
+
+	b->num_blocks = bdev_num_blocks(base);
+	b->block_size = base->block_size;
+	b->physical_block_size = base->physical_block_size;
+	b->optimal_io_boundary = base->optimal_io_boundary;
+	b->numa_node = base->numa_node;
+	b->write_cache = base->write_cache;
+	b->hints = base->hints;
+	b->md = base->md;
+	/* These describe the base's device; the layer checks the I/O of what stands on it. */
+	b->md.by_device = b->md.plain_by_device = b->md.separate = false;
+	b->read_only = base->read_only;
+	b->io_types = 0;
+	for (enum bdev_io_type type = 0; type < BDEV_IO_TYPES; type++) {
+		if (!(nvme & 1u << type) && bdev_io_type_supported(base, type)) {
+			b->io_types |= 1u << type;
+		}
+	}
 }
