@@ -1,23 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Between the target and its transports.
+/* The interface between the target and its transports (RDMA: nvmf_rdma/). A transport is written against this header,
+ * nvmf/transport_buffers.h and nvmf/transport_options.h; the target, the RPC methods, metrics and tools know no
+ * transport by name.
  *
- * A transport listens and accepts on the control thread. For a new connection it makes a queue pair that begins
- * with struct nvmf_qpair and hands it over with nvmf_qpair_accept(); from then on it lives on one poll group's
- * thread. For every capsule it receives:
+ * Threads. The control thread runs what concerns the transport as a whole: options, listening, new connections. Each
+ * poll group has one thread ("the group's thread"), on which everything of a connection happens once
+ * nvmf_qpair_accept() has put it there. A transport that has to do something for a connection on the control thread
+ * posts messages to and fro (thread_post()); neither thread waits for the network, and a poll group never waits for the
+ * control thread.
  *
- *     req->qpair, sqe, icd, icd_len, iov are set by the transport
- *     switch (nvmf_request_start(req)) {
- *     case NVMF_NEXT_BUFFER:	 get req->length bytes of buffers into req->iov (from the reserve if
- *      req->reserved_lane), or try nvmf_request_zcopy_get(); fetch the host's data if
- *      req->xfer says so; then nvmf_request_exec(req)
- *     case NVMF_NEXT_EXEC:	 nvmf_request_exec(req)
- *     case NVMF_NEXT_COMPLETE: as if ops->request_complete(req) had been called
- *     case NVMF_NEXT_WAIT:	 nothing; ops->request_continue(req, next) comes later
- *     }
- *     ops->request_complete(req): send the data if req->xfer says so and the status is 0, and req->cqe;
- *         nvmf_request_release(req) when the buffers are no longer needed
+ * A connection. The transport makes a queue pair, whose struct begins with struct nvmf_qpair, and passes it to
+ * nvmf_qpair_accept(). Then, on the group's thread:
  *
- * No function here takes a lock, allocates, or waits. What is said to run on "the group's thread" does so always. */
+ *     ops->qpair_add()         the transport begins to receive
+ *     nvmf_request_start() ... for each capsule, see below
+ *     nvmf_qpair_disconnect()  called by the transport when the connection ends, or by the target
+ *     ops->qpair_close()       the transport ends the connection and all requests that it has
+ *     nvmf_qpair_closed()      called by the transport when no request is left
+ *     ops->qpair_destroy()     the transport frees the queue pair
+ *
+ * A command. The transport's request ends with struct nvmf_request. For each capsule, in the order of arrival, the
+ * transport sets qpair, sqe, icd and icd_len of an idle request, and does what nvmf_request_start() returns:
+ *
+ *     NVMF_NEXT_BUFFER    find room for req->length bytes in req->iov: nvmf_request_zcopy_get(), if the option zcopy is
+ *                         set, else nvmf_buffers_get(), else nvmf_buffers_wait() until nvmf_buffers_next() returns it.
+ *                         If req->xfer is NVME_DATA_TFR_HOST_TO_CTRL, receive the host's data into it, as req->sgl
+ * says. Then nvmf_request_exec(req) NVMF_NEXT_EXEC      nvmf_request_exec(req): there are no data, or they came in the
+ * capsule NVMF_NEXT_COMPLETE  do what ops->request_complete() does: the response is ready NVMF_NEXT_WAIT      nothing:
+ * ops->request_continue() is called later with one of the three above
+ *
+ * The target calls ops->request_complete(req) when the command has been carried out. The transport sends req->iov to
+ * the host if req->xfer is NVME_DATA_TFR_CTRL_TO_HOST, req->length is not 0 and nvmf_request_status(req) is 0, and then
+ * req->cqe. When nothing reads or writes the buffers any more it calls nvmf_request_release(req), gives its buffers
+ * back (nvmf_buffers_put()) and may use the request for another capsule. What it cannot carry through, because a
+ * transfer fails or the connection ends, it completes with nvmf_request_fail() instead of nvmf_request_exec().
+ *
+ * No function of this header takes a lock, allocates memory or waits. */
 #ifndef NVMF_TRANSPORT_H
 #define NVMF_TRANSPORT_H
 
@@ -39,11 +57,12 @@ struct nvmf_ns_resv;
 
 /* ---- What a transport provides ---- */
 
+/* What a transport is to do with a request next; the head of this file says how. */
 enum nvmf_next {
-	NVMF_NEXT_EXEC,
-	NVMF_NEXT_BUFFER,
-	NVMF_NEXT_COMPLETE,
-	NVMF_NEXT_WAIT,
+	NVMF_NEXT_EXEC,     /* nvmf_request_exec() */
+	NVMF_NEXT_BUFFER,   /* find room for its data, fetch them, then nvmf_request_exec() */
+	NVMF_NEXT_COMPLETE, /* send the response */
+	NVMF_NEXT_WAIT,     /* nothing: ops->request_continue() follows */
 };
 
 /* A number in the transport's queue pair that debuggers show; they read it from a core, so it is a plain one. */
@@ -60,21 +79,26 @@ struct nvmf_qpair_field {
 #define NVMF_REQUEST_OFFSET(type_, req_, field_) ((int32_t)offsetof(type_, field_) - (int32_t)offsetof(type_, req_))
 
 struct nvmf_transport_ops {
-	const char *name; /* "RDMA" */
-	uint8_t trtype;   /* enum nvmf_trtype, for the discovery log */
+	const char *name; /* "RDMA": in RPC methods, in any case of letters */
+	uint8_t trtype;   /* enum nvmf_trtype: in the discovery log */
 
-	/* How its requests show in traces. Their tracepoints are named with a common prefix: <prefix>NEW is the birth
-	 * of the object, <prefix>COMPLETED its end, and those between are states. Tools that read a file and cannot ask
-	 * rely on that. 0 and NULL: they do not show. */
+	/* ---- Tables, for tools that show any transport ---- */
+
+	/* How its requests show in traces. Their tracepoints begin with a common prefix: <prefix>NEW is the birth of
+	 * the object and the first of the group, <prefix>COMPLETED its end, the others are states. Tools that read a
+	 * file cannot ask, and rely on these names; the prefix ends with "_REQ_". 0 and NULL: they do not show. */
 	uint8_t trace_object_type; /* TRACE_OBJECT_* */
 	const char *trace_prefix;  /* "RDMA_REQ_" */
 	const char *trace_group;   /* "nvmf_rdma" */
 
-	/* Its requests' states by number, at most NVMF_TRANSPORT_STATES, and where a request has its own: bytes from
-	 * struct nvmf_request to the uint8_t with the number and to the uint64_t with the ticks at which it began
-	 * (NVMF_REQUEST_OFFSET). The number is NVMF_STATE_IDLE while the request is not outstanding. */
+	/* The states of its requests by number, at most NVMF_TRANSPORT_STATES; a number is that of the state's
+	 * tracepoint in the group. One function of the transport changes a request's state, and records it (TRACE,
+	 * USDT). */
 	const struct nvmf_transport_state *states;
 	unsigned n_states;
+	/* Where a request has its state: bytes from struct nvmf_request to a uint8_t with the number, and to a uint64_t
+	 * with thread_now() when the state began (NVMF_REQUEST_OFFSET). The number is NVMF_STATE_IDLE while the request
+	 * is not outstanding. */
 	int32_t state_offset, state_ticks_offset;
 
 	/* What debuggers show of a queue pair, up to a field without a name; NULL: nothing. */
@@ -84,59 +108,77 @@ struct nvmf_transport_ops {
 	/* Its own options (nvmf/transport_options.h), up to a line without a name; NULL: none. */
 	const struct nvmf_transport_option *options;
 
-	/* Control thread. Sets the common options where they are not 0; its own have their table's values already. */
+	/* ---- The transport as a whole: control thread ---- */
+
+	/* Sets the defaults of the common options, which are 0. Its own options have their table's values already. */
 	void (*opts_init)(struct nvmf_transport_opts *opts);
-	/* The transport's struct begins with struct nvmf_transport; create fills in sgl_rules. NULL and
-	 * errno, the log says why. opts have been checked for what holds for every transport. */
+	/* Makes the transport of a target. Its struct begins with struct nvmf_transport, of which it fills in
+	 * sgl_rules: which data pointers its commands may have. opts are within their ranges. NULL: errno says why, and
+	 * the log has the details. */
 	struct nvmf_transport *(*create)(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts);
-	void (*destroy)(struct nvmf_transport *t); /* no groups, listeners or queue pairs are left */
+	/* Frees it. No groups, listeners or queue pairs are left. */
+	void (*destroy)(struct nvmf_transport *t);
+	/* Listens at an address at which it does not listen yet. 0 or a negative errno; the log has the details. */
 	int (*listen)(struct nvmf_transport *t, const struct nvmf_address *address);
+	/* Stops listening. Connections that came in through the address go on. */
 	void (*stop_listen)(struct nvmf_transport *t, const struct nvmf_address *address);
-	/* NULL: listen() leaves nothing to wait for. done, perhaps before it returns, when all that listening began is
-	 * over, in whatever way; at the latest in destroy(). */
+	/* Calls done(arg, 0) when everything that listen() began has ended, with or without success: for RDMA, memory
+	 * is registered with the device. Maybe before it returns, at the latest in destroy(). NULL: listen() leaves
+	 * nothing to wait for. */
 	void (*settle)(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
-	/* Fills in what is particular to the transport: treq, tsas. The rest is filled in. */
+	/* Fills in treq and tsas of a discovery log entry (Base 5.16.1.23). The target has filled in the rest. */
 	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
 			 struct nvmf_disc_log_entry *entry);
 
-	/* On the group's thread; it registers its pollers there. The transport's struct begins with struct
-	 * nvmf_transport_group. NULL and errno. */
+	/* ---- A poll group: its thread, as for all that follows ---- */
+
+	/* Makes the transport's part of a poll group, whose struct begins with struct nvmf_transport_group, and
+	 * registers its pollers. It sets buffers there if it uses nvmf/transport_buffers.h. NULL and errno. */
 	struct nvmf_transport_group *(*group_create)(struct nvmf_transport *t, struct nvmf_poll_group *group);
-	void (*group_destroy)(struct nvmf_transport_group *tgroup); /* no queue pairs are left */
-	/* Adds group_bytes, connections, connection_bytes and, by nvmf_transport_add_device_stats(), the devices. */
+	/* Unregisters the pollers and frees it. No queue pairs are left. */
+	void (*group_destroy)(struct nvmf_transport_group *tgroup);
+	/* Fills in group_bytes, connections and connection_bytes, and adds its devices with
+	 * nvmf_transport_add_device_stats(). */
 	void (*group_stats)(struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats);
 
-	/* The group's thread, as all that follows. qpair_add finishes the connection (accepts it). On
-	 * failure, a negative errno, qpair_destroy() follows. */
-	int (*qpair_add)(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
-	/* Ends the connection: take no more capsules, let go of every request the transport has, and take
-	 * back those we have as they complete. When none is left: nvmf_qpair_closed(). Called once, also for
-	 * a connection that broke by itself. */
-	void (*qpair_close)(struct nvmf_qpair *qpair);
-	void (*qpair_destroy)(struct nvmf_qpair *qpair); /* frees it */
+	/* ---- Queue pairs ---- */
 
-	/* The response is in req->cqe. */
+	/* Finishes making the connection, and receives from now on; it may go on on the control thread. A negative
+	 * errno: qpair_destroy() follows. */
+	int (*qpair_add)(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
+	/* Ends the connection: takes no more capsules, ends every request that waits in the transport
+	 * (nvmf_request_fail() with ABORT_QUEUE), and sends no response for those that the target still completes. When
+	 * no request is left: nvmf_qpair_closed(), perhaps before it returns. Called once, also for a connection that
+	 * broke by itself. */
+	void (*qpair_close)(struct nvmf_qpair *qpair);
+	/* Frees the queue pair. */
+	void (*qpair_destroy)(struct nvmf_qpair *qpair);
+
+	/* ---- Requests ---- */
+
+	/* The command has been carried out, or was refused: its response is in req->cqe. */
 	void (*request_complete)(struct nvmf_request *req);
-	/* A request for which NVMF_NEXT_WAIT was answered may go on as nvmf_request_start() would have said;
-	 * never WAIT. */
+	/* A request for which nvmf_request_start() returned NVMF_NEXT_WAIT goes on. next: never NVMF_NEXT_WAIT. */
 	void (*request_continue)(struct nvmf_request *req, enum nvmf_next next);
-	/* The host aborts a request that the transport has (buffer wait, data transfer). True: the transport
-	 * will not run it any more; it has called or will call nvmf_request_fail(req, Command Abort
-	 * Requested). False: too late, it goes on. */
+	/* The host aborts a request that the transport has, because it waits or its data are being transferred. True:
+	 * the transport does not run it any more, and has called or will call nvmf_request_fail(req, Command Abort
+	 * Requested). False: it is too late, and the request goes on. */
 	bool (*request_abort)(struct nvmf_request *req);
 
 	/* Private. */
 	SLIST_ENTRY(nvmf_transport_ops) link;
 };
+/* Makes a transport type known; NVMF_TRANSPORT() calls it, before main(). */
 void nvmf_transport_register(struct nvmf_transport_ops *ops);
-/* Makes a transport known by its name before main(), and before constructors without a priority: those may ask which
- * transports there are. */
+/* Makes a transport type known before main(), and before constructors without a priority: those may ask which types
+ * there are. At file scope. The library of the transport must be linked whole, because nothing refers to it. */
 #define NVMF_TRANSPORT(ops_)                                                                                           \
 	__attribute__((constructor(200))) static void nvmf_transport_register_##ops_(void)                             \
 	{                                                                                                              \
 		nvmf_transport_register(&ops_);                                                                        \
 	}
 
+/* A transport of a target. Control thread; sgl_rules, ops and opts do not change and are read by any thread. */
 struct nvmf_transport {
 	/* Set by the transport in create. */
 	struct nvmf_sgl_rules sgl_rules;
@@ -148,12 +190,14 @@ struct nvmf_transport {
 	TAILQ_HEAD(, nvmf_listen) listens;
 };
 
+/* A transport's part of a poll group. Group's thread. */
 struct nvmf_transport_group {
 	struct nvmf_transport *transport; /* set by the target, like the rest */
 	struct nvmf_poll_group *group;
 	struct nvmf_buffer_group *buffers; /* set by the transport in group_create; NULL: it has none of these */
 	TAILQ_ENTRY(nvmf_transport_group) link;
 };
+/* The thread of a poll group, for thread_post(). Any thread. */
 struct thread *nvmf_poll_group_thread(const struct nvmf_poll_group *group);
 
 /* For group_stats: adds a device's counters, which lie in counters as the transport's table says. More devices than
@@ -216,25 +260,30 @@ struct nvmf_qpair {
 	char hostnqn[NVMF_NQN_MAX + 1];   /* empty until connected */
 };
 
-/* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: if the transport
- * knows it beforehand (RDMA private data), else 0. 0: the target has it now, ops->qpair_add() follows and, at
- * the end, ops->qpair_destroy(), both on the group's thread. -ENODEV: no poll group (not running); the
- * transport keeps it. */
+/* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: the queue's number if the
+ * transport knows it before Connect (RDMA: from the private data), otherwise 0. 0: the target has it from now on;
+ * ops->qpair_add() follows, and at the end ops->qpair_destroy(), both on the group's thread. -ENODEV: there is no poll
+ * group, because the target does not run; the transport keeps the queue pair. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
-/* Group's thread: the connection is to end (or has). Any number of times; the first reason counts. why: for the log
- * and the notices, a string that lasts: "disconnected by host". */
+/* Group's thread: ends the connection, or says that it has ended. May be called any number of times; the first reason
+ * counts. ops->qpair_close() is called before it returns. why: for the log and notifications, a string that lasts:
+ * "disconnected by host". */
 void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why);
-/* The same for what should not happen: the connection or the device failed, or the host broke the rules. */
+/* The same for what is a fault: the connection or the device failed, or the host broke the rules. Faults are counted
+ * and reported (nvmf_set_fault_fn()). */
 void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why);
-/* Group's thread: all its requests are idle and the connection is shut. ops->qpair_destroy() follows. */
+/* Group's thread: all requests of a queue pair are idle and its connection is shut. ops->qpair_destroy() follows, not
+ * before it returns. */
 void nvmf_qpair_closed(struct nvmf_qpair *qpair);
 /* Group's thread: the queue pair's requests that are not idle, one by one. NULL: the first; NULL: there are no more.
  * Not for the hot path: it looks at all requests of the array. */
 struct nvmf_request *nvmf_qpair_next_request(const struct nvmf_qpair *qpair, const struct nvmf_request *after);
+/* Group's thread. */
 static inline enum nvmf_qpair_state nvmf_qpair_get_state(const struct nvmf_qpair *qpair)
 {
 	return (enum nvmf_qpair_state)qpair->state;
 }
+/* Whether it is an admin queue, or not connected yet. Group's thread. */
 static inline bool nvmf_qpair_is_admin(const struct nvmf_qpair *qpair)
 {
 	return qpair->qid == 0;
@@ -315,32 +364,38 @@ _Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submi
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,
 	       "three cache lines; count before adding one");
 
-/* Bytes behind which nothing of the transport may lie: sizeof() plus the bdev modules' context. */
+/* The bytes that struct nvmf_request needs at the end of the transport's request: its size and the context of the bdev
+ * modules behind it. It does not change while the process runs. Any thread. */
 size_t nvmf_request_size(void);
 
-/* All on the group's thread. nvmf_request_start: a capsule of 64 + icd_len bytes has arrived; in the order of
- * arrival. */
+/* Group's thread: a capsule of 64 + icd_len bytes has arrived. To be called in the order of arrival, once for each.
+ * Returns what the transport is to do. */
 enum nvmf_next nvmf_request_start(struct nvmf_request *req);
-/* The data are there (or none are needed). Ends in ops->request_complete(), perhaps before it returns. */
+/* Group's thread: carries out a command whose data are in req->iov, or that has none. ops->request_complete() follows,
+ * perhaps before it returns. */
 void nvmf_request_exec(struct nvmf_request *req);
-/* Instead of exec, for a request that the transport cannot carry through: completes it with a status
- * (NVME_ST). */
+/* Group's thread: instead of nvmf_request_exec(), completes a request that the transport cannot carry through. status:
+ * as NVME_ST() makes it. ops->request_complete() is called before it returns. */
 void nvmf_request_fail(struct nvmf_request *req, uint16_t status);
-/* After NVMF_NEXT_BUFFER, instead of getting buffers: true if the bdev has a zero-copy buffer, which is then
- * req->iov[0]. Read data are in it once the request has completed, and stay until nvmf_request_release(). */
+/* Group's thread: after NVMF_NEXT_BUFFER, instead of getting a buffer. True: the bdev has a zero-copy buffer, which is
+ * req->iov[0] now. Data that the host reads are in it when the request completes, and stay until
+ * nvmf_request_release(). */
 bool nvmf_request_zcopy_get(struct nvmf_request *req);
-void nvmf_request_return(struct nvmf_request *req); /* private to the next */
-/* The response is out (or never will be) and nothing reads or writes the buffers any more. */
+/* Private to nvmf_request_release(): gives the zero-copy buffer back to the bdev. Group's thread. */
+void nvmf_request_return(struct nvmf_request *req);
+/* Group's thread: the response has been sent, or never will be, and nothing reads or writes the buffers any more. */
 static inline void nvmf_request_release(struct nvmf_request *req)
 {
 	if (unlikely(req->zcopy)) {
 		nvmf_request_return(req);
 	}
 }
+/* The status of a completed request, as NVME_ST() makes it. Group's thread. */
 static inline uint16_t nvmf_request_status(const struct nvmf_request *req)
 {
 	return nvme_cqe_status(&req->cqe);
 }
+/* The command identifier that the host gave it. Group's thread. */
 static inline uint16_t nvmf_request_cid(const struct nvmf_request *req)
 {
 	return le16toh(req->sqe->cid);
