@@ -175,15 +175,19 @@ struct nvmf_transport_opts {
 const char *nvmf_transport_type(unsigned index);
 /* Fills in the defaults of a transport type: -EINVAL if there is none of that name. */
 int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts);
-/* Whether options are possible for a transport type: 0, or -EINVAL and why: the name, the value, what is allowed. */
 #define NVMF_ERROR_MAX 256
+/* Whether options are possible for a transport type: 0, or -EINVAL and why: the name, the value, what is allowed. */
 int nvmf_transport_opts_check(const char *trtype, const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
 /* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport
  * says. */
 int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts);
+/* A target's transport of a type; NULL: it has none. */
 struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trtype);
+/* A target's transports one by one. NULL: the first; NULL: there are no more. */
 struct nvmf_transport *nvmf_transport_next(struct nvmf_tgt *tgt, const struct nvmf_transport *after);
+/* Its type: "RDMA". Any thread. */
 const char *nvmf_transport_name(const struct nvmf_transport *transport);
+/* The options that it was made with; they do not change. Any thread. */
 const struct nvmf_transport_opts *nvmf_transport_get_opts(const struct nvmf_transport *transport);
 
 /* ---- Subsystems ---- */
@@ -525,6 +529,7 @@ enum nvmf_request_class {
 	NVMF_CLASS_COMPLETES,        /* data and response are on the way to the host */
 	NVMF_CLASSES,
 };
+/* Any thread. */
 const char *nvmf_request_class_name(enum nvmf_request_class class); /* "waits_for_room" */
 
 /* A state of a transport's requests. Tools show it by this table, also gdb, which reads it from a core. */
@@ -609,8 +614,11 @@ struct nvmf_poll_group_stats {
 	unsigned num_transports;
 	struct nvmf_transport_stats transports[NVMF_STATS_TRANSPORTS_MAX];
 };
+/* A target's poll groups one by one. NULL: the first; NULL: there are no more. */
 struct nvmf_poll_group *nvmf_poll_group_next(struct nvmf_tgt *tgt, const struct nvmf_poll_group *after);
+/* The name of its thread. */
 const char *nvmf_poll_group_name(const struct nvmf_poll_group *group);
+/* Fills in stats, on the group's thread, for which it waits. */
 void nvmf_poll_group_get_stats(struct nvmf_poll_group *group, struct nvmf_poll_group_stats *stats);
 
 #endif

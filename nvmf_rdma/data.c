@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* RDMA READs and WRITEs for a command's data: host memory as its keyed descriptors have it, ours as its buffers have
- * it. Nearly always that is one work request, which the request holds itself; further ones come from the group's pool.
+/* The RDMA READs or WRITEs for a command's data: between the host memory that its keyed descriptors name and its local
+ * buffers. Nearly always one work request is enough, which the request has itself; others come from the group's pool.
  */
 #include <errno.h>
 
@@ -36,7 +36,7 @@ void nvmf_rdma_data_release(struct nvmf_rdma_request *r)
 	r->data_wrs = 0;
 }
 
-/* The next work request, chained to the last: NULL when the pool is empty. */
+/* A work request chained to the last one of the transfer. NULL: the pool is empty. */
 static struct ibv_send_wr *take_data_wr(struct nvmf_rdma_request *r)
 {
 	struct nvmf_rdma_group *g = r->qp->poller->tgroup;
@@ -59,8 +59,8 @@ static struct ibv_send_wr *take_data_wr(struct nvmf_rdma_request *r)
 	return &m->wr;
 }
 
-/* Adds pieces of our memory to wr until `length` bytes or its last scatter/gather element. Bytes added; 0: not
- * registered. */
+/* Adds local memory to wr, up to length bytes or the last scatter/gather element that it may have. Returns the bytes
+ * added; 0: the memory is not registered. */
 static uint32_t add_local_memory(struct nvmf_rdma_poller *p, struct ibv_send_wr *wr, struct local_cursor *c,
 				 uint32_t length)
 {
@@ -92,7 +92,7 @@ static uint32_t add_local_memory(struct nvmf_rdma_poller *p, struct ibv_send_wr 
 	return added;
 }
 
-/* One host descriptor: one work request, or several when our side is in too many pieces. */
+/* Builds the work requests for one host descriptor: one, or several if the local memory has too many pieces. */
 static int build_descriptor(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode, struct local_cursor *c,
 			    uint64_t address, uint32_t key, uint32_t length)
 {

@@ -25,7 +25,7 @@ const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d)
 	return ibv_get_device_name(d->verbs->device);
 }
 
-/* Of the device, or of one poll group's queues on it. */
+/* Ends the connections of a device, or only those on one poll group's queues of it. */
 static void device_break_qpairs(struct nvmf_rdma_device *d, const struct nvmf_rdma_poller *only, const char *why)
 {
 	struct nvmf_rdma_qpair *qp;
@@ -44,10 +44,10 @@ void nvmf_rdma_device_lost(struct nvmf_rdma_device *d, const char *what)
 		return;
 	}
 	d->removed = true;
-	log_error("%s: %s; its %u connections end, and it is let go when they have", nvmf_rdma_device_name(d), what,
+	log_error("%s: %s; its %u connections end; it is closed after the last of them", nvmf_rdma_device_name(d), what,
 		  d->qps);
 	if (d->async != NULL) {
-		fd_source_remove(&d->async); /* it tells nothing more, but stays readable */
+		fd_source_remove(&d->async); /* no more events are expected of it, and its descriptor stays readable */
 	}
 	device_break_qpairs(d, NULL, "the device is gone");
 }
@@ -65,14 +65,14 @@ void nvmf_rdma_device_release(struct nvmf_rdma_device *d)
 	if (!d->removed || d->qps != 0) {
 		return;
 	}
-	log_notice("%s: let go; no connection is left on it", nvmf_rdma_device_name(d));
+	log_notice("%s: closed; no connection is left on it", nvmf_rdma_device_name(d));
 	TAILQ_REMOVE(&d->transport->devices, d, link);
 	verbs_pd_put(d->pd);
 	free(d);
 }
 
-/* A completion queue or a shared receive queue broke: what hangs on it ends, and the next connection gets new ones. The
- * other poll groups, and who else uses the device, have their own. */
+/* A completion queue or a shared receive queue failed. The connections that use it end, and the next connection of the
+ * poll group gets new queues. Other poll groups, and other users of the device, have queues of their own. */
 static void device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_async_event *event)
 {
 	struct nvmf_rdma_poller *p;
@@ -93,7 +93,7 @@ static void device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_asy
 								  : "its shared receive queue failed");
 }
 
-/* Events that end nothing: what follows from them, for the log. */
+/* The consequences of an event that ends no connection, for the log; NULL: the event is not worth a line. */
 static const char *describe_port_event(enum ibv_event_type type)
 {
 	switch (type) {
@@ -131,7 +131,7 @@ static void handle_async_event(struct nvmf_rdma_device *d, const struct ibv_asyn
 		}
 		break;
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		/* it went into the error state: by us, which is nothing new, or because its connection broke */
+		/* the queue pair is in the error state: varve has put it there, or its connection broke */
 		qp = device_find_qpair(d->transport, event->element.qp);
 		if (qp != NULL) {
 			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
@@ -170,8 +170,8 @@ static void async_event_readable(void *arg, uint32_t events)
 	nvmf_rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
 }
 
-/* What one work request may have of our memory. An RDMA READ may have less than others: over iWARP, which names its
- * sink to the other side, it is one piece (0: the device's driver says nothing about it). */
+/* How many pieces of local memory a work request may name. An RDMA READ may name fewer than others: over iWARP, which
+ * tells the other side where the data go, it is one. 0: the device's driver says nothing about it. */
 static void device_set_limits(struct nvmf_rdma_device *d)
 {
 	int any = d->attr.max_sge > 0 ? d->attr.max_sge : 1, reads = d->attr.max_sge_rd;
@@ -198,7 +198,7 @@ void nvmf_rdma_op_settle(struct nvmf_transport *base, nvmf_done_fn done, void *a
 	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
 	struct nvmf_rdma_settler *s = all_devices_ready(t) ? NULL : malloc(sizeof(*s));
 
-	if (s == NULL) { /* they are, or there is no memory to remember the question */
+	if (s == NULL) { /* all are ready, or there is no memory to remember who asked */
 		done(arg, 0);
 		return;
 	}
@@ -217,7 +217,7 @@ static void answer_settlers(struct nvmf_rdma_transport *t)
 	}
 }
 
-/* Its memory is registered; or it could not be, and it serves nobody. */
+/* All memory has been registered with the device, or could not be (status): then the device serves nobody. */
 static void device_ready(void *arg, int status)
 {
 	struct nvmf_rdma_device *d = arg;
@@ -253,7 +253,7 @@ void nvmf_rdma_device_removed(struct nvmf_rdma_transport *t, const struct ibv_co
 
 	if (d != NULL) {
 		verbs_pd_settle(d->pd);
-		d = device_find(t, verbs); /* one that took no memory is let go then */
+		d = device_find(t, verbs); /* NULL: no memory could be registered with it, and it is closed */
 	}
 	if (d != NULL) {
 		nvmf_rdma_device_lost(d, "removed");

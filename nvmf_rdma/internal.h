@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files of nvmf_rdma/.
  *
- * Two threads meet here. The control thread owns devices, listeners, connection events, and the making and unmaking of
- * queue pairs; a poll group's thread owns everything that moves. What belongs to the group is marked so. They talk by
- * thread_post(), and the control thread by thread_call(), so neither ever waits for the network.
+ * Two threads work here. The control thread owns devices, listeners and connection events, and makes and destroys queue
+ * pairs. A poll group's thread owns all requests and what they need; those structures and functions are marked "Group".
+ * Either thread sends messages to the other (thread_post()); the control thread may also call the group's thread and
+ * wait (thread_call()). Neither waits for the network.
  *
- * A receive and a request are one object: while it is posted as a receive it is FREE, and the capsule that lands in it
- * is its command. With a shared receive queue the objects are the poller's, otherwise the queue pair's. */
+ * A receive work request and a request are one object. While it is posted as a receive it is FREE; the capsule that is
+ * received into it is its command. With a shared receive queue these objects belong to the poller, otherwise to the
+ * queue pair. */
 #ifndef NVMF_RDMA_INTERNAL_H
 #define NVMF_RDMA_INTERNAL_H
 
@@ -23,7 +25,7 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-#define NVMF_RDMA_MAX_SGE         16 /* pieces of local memory in one work request */
+#define NVMF_RDMA_MAX_SGE         16 /* scatter/gather elements (pieces of local memory) of one work request */
 #define NVMF_RDMA_MAX_DESCRIPTORS 16 /* SGL descriptors of one command: MSDBD */
 #define NVMF_RDMA_POLL_BATCH      32
 
@@ -51,7 +53,7 @@ enum nvmf_rdma_request_state {
 	RDMA_REQ_STATES
 };
 
-/* A further work request of a transfer that does not fit into one. Group. */
+/* A work request of a transfer that needs more than the one in its request. Group. */
 struct nvmf_rdma_data_wr {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[NVMF_RDMA_MAX_SGE];
@@ -61,9 +63,9 @@ struct nvmf_rdma_data_wr {
 struct nvmf_rdma_request {
 	struct nvmf_rdma_qpair *qp;
 	uint8_t state;                        /* enum nvmf_rdma_request_state; set by req_set_state() only */
-	bool read_posted;                     /* its data are being fetched */
-	uint16_t data_wrs;                    /* work requests of its transfer */
-	uint16_t send_slots;                  /* of the send queue, in use by it */
+	bool read_posted;                     /* its RDMA READs are posted */
+	uint16_t data_wrs;                    /* work requests of its data transfer */
+	uint16_t send_slots;                  /* entries of the send queue that it uses */
 	uint16_t buffers;                     /* that it has in req.iov */
 	uint64_t state_ticks;                 /* thread_now() when the state was entered */
 	STAILQ_ENTRY(nvmf_rdma_request) wait; /* the one queue it waits in */
@@ -93,12 +95,12 @@ static inline struct nvmf_rdma_request *nvmf_rdma_request_at(const struct nvmf_r
 	return (struct nvmf_rdma_request *)(a->memory + i * a->base.stride);
 }
 
-/* Where a connection is, as its group sees it. */
+/* The state of a connection, as its group sees it. */
 enum nvmf_rdma_qpair_state {
-	NVMF_RDMA_QPAIR_SETUP, /* the control thread is making it */
+	NVMF_RDMA_QPAIR_SETUP, /* the control thread makes its queue pair */
 	NVMF_RDMA_QPAIR_LIVE,
-	NVMF_RDMA_QPAIR_CLOSING, /* its work is ending */
-	NVMF_RDMA_QPAIR_CLOSED,  /* nothing is left; the control thread unmakes it */
+	NVMF_RDMA_QPAIR_CLOSING, /* its requests end; no capsule is taken any more */
+	NVMF_RDMA_QPAIR_CLOSED,  /* no request is left; the control thread destroys it */
 	NVMF_RDMA_QPAIR_STATES,
 };
 extern const char *const nvmf_rdma_qpair_state_names[NVMF_RDMA_QPAIR_STATES]; /* "LIVE" */
@@ -109,12 +111,12 @@ struct nvmf_rdma_qpair {
 	struct ibv_qp *verbs;
 	struct nvmf_rdma_poller *poller;
 	enum nvmf_rdma_qpair_state state;
-	bool in_error;             /* the control thread has put it into the error state */
-	bool dirty;                /* in its poller's list of those with something to post */
-	bool described;            /* its trace owner names host and subsystem */
-	bool abandoned;            /* its work did not end in time: completions are not waited for any more */
-	uint16_t owner;            /* of trace records */
-	uint16_t depth;            /* commands the host may have outstanding */
+	bool in_error;  /* the control thread has moved it to the error state */
+	bool dirty;     /* in its poller's list of those that have work requests to post */
+	bool described; /* its trace owner names host and subsystem */
+	bool abandoned; /* the device did not flush its work in time: its completions are not waited for any more */
+	uint16_t owner; /* of trace records */
+	uint16_t depth; /* commands that the host may have outstanding */
 	uint16_t max_reads, reads; /* RDMA READs: credits, outstanding */
 	uint32_t in_use;           /* requests that are not FREE */
 	uint32_t receives;         /* posted; without a shared receive queue */
@@ -122,25 +124,25 @@ struct nvmf_rdma_qpair {
 	uint32_t sends_done;       /* that completed, modulo 2^32 */
 	struct ibv_send_wr *send_first, *send_last;
 	struct ibv_recv_wr *recv_first, *recv_last;
-	struct nvmf_rdma_request_queue pending; /* wait for READ credits or room, in order */
+	struct nvmf_rdma_request_queue pending; /* wait for RDMA READ credits or for room in the send queue, in order */
 	STAILQ_ENTRY(nvmf_rdma_qpair) dirty_link;
 	SLIST_ENTRY(nvmf_rdma_qpair) number_link;
 	struct nvmf_rdma_request_array requests; /* without a shared receive queue */
 	uint32_t send_entries;                   /* of the send queue */
-	uint32_t sends_seen;                     /* sends_done at the last look for stalled ones, and */
-	uint32_t stalled;                        /* how many looks ago that changed */
+	uint32_t sends_seen;                     /* sends_done when stalled connections were last looked for, and */
+	uint32_t stalled;                        /* how many times in a row it was found unchanged */
 
 	/* Control thread. */
 	struct nvmf_rdma_device *device;
 	struct rdma_cm_id *id;
 	uint16_t receive_queue;                 /* entries */
-	struct nvmf_rdma_poller *device_poller; /* as poller, but from the start */
-	uint32_t completions;                   /* entries of the completion queue that are kept for it */
-	bool broken;                            /* connection lost, or never made */
-	bool leaving;                           /* the group has been told */
-	bool waits;                             /* for its device to be ready */
+	struct nvmf_rdma_poller *device_poller; /* as poller, but set before the group knows the queue pair */
+	uint32_t completions;                   /* entries of the completion queue that are reserved for it */
+	bool broken;                            /* the connection is lost, or was never made */
+	bool leaving;                           /* the group has been told that it is broken */
+	bool waits;                             /* it waits for its device to be ready */
 	uint16_t qid;                           /* as its host says when it connects */
-	struct thread_timer flush_timer;        /* closing: how long its work may take to end */
+	struct thread_timer flush_timer;        /* CLOSING: how long the device may take to flush its work */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
 	struct thread_msg leave_msg, error_msg, unmade_msg;               /* control thread to group */
 	TAILQ_ENTRY(nvmf_rdma_qpair) link;
@@ -172,9 +174,9 @@ struct nvmf_rdma_poller {
 	struct nvmf_rdma_request_array requests; /* with a shared receive queue */
 	struct nvmf_rdma_counters counters;
 	/* Control thread. */
-	uint32_t cq_size, cq_reserved; /* entries, and those that have an owner */
-	uint32_t qps;                  /* connections it is kept for */
-	bool failed;                   /* a queue of it broke: goes with its last connection */
+	uint32_t cq_size, cq_reserved; /* entries, and how many of them are reserved */
+	uint32_t qps;                  /* connections that use it */
+	bool failed;                   /* a queue of it failed: it is destroyed after its last connection */
 	TAILQ_ENTRY(nvmf_rdma_poller) device_link;
 	SLIST_HEAD(, nvmf_rdma_qpair) by_number[NVMF_RDMA_QPAIR_BUCKETS];
 	TAILQ_ENTRY(nvmf_rdma_poller) link;
@@ -185,8 +187,8 @@ struct nvmf_rdma_group {
 	struct nvmf_buffer_group buffers;
 	struct nvmf_rdma_data_wr *data_wrs, *free_data_wrs;
 	struct nvmf_rdma_request_queue waiting_wrs;
-	uint32_t connections;      /* of its pollers, and */
-	uint64_t connection_bytes; /* what we have allocated for them; the device's own queues come on top */
+	uint32_t connections;                   /* of all its pollers, and */
+	uint64_t connection_bytes;              /* the memory allocated for them, without the device's own queues */
 	TAILQ_HEAD(, nvmf_rdma_poller) pollers; /* changed by the control thread, in thread_call() */
 };
 
@@ -196,10 +198,10 @@ struct nvmf_rdma_device {
 	struct ibv_device_attr attr;
 	struct verbs_pd *pd;
 	struct fd_source *async;
-	int sges, read_sges; /* pieces of our memory in one work request, and in an RDMA READ */
+	int sges, read_sges; /* scatter/gather elements of a work request, and of an RDMA READ */
 	bool iwarp;
-	bool removed;                  /* gone or dead: goes with its last connection */
-	bool ready;                    /* its memory is registered: until then connections wait */
+	bool removed;                  /* the device is gone or dead: it is closed after its last connection */
+	bool ready;                    /* all memory is registered with it; until then connections wait */
 	struct verbs_pd_waiter waiter; /* for that */
 	uint32_t qps;                  /* connections */
 	TAILQ_HEAD(, nvmf_rdma_poller) pollers;
@@ -298,15 +300,16 @@ void nvmf_rdma_request_array_destroy(struct nvmf_rdma_request_array *a);
 void nvmf_rdma_request_received(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_request *r, uint32_t bytes);
 void nvmf_rdma_request_read_done(struct nvmf_rdma_request *r);
 void nvmf_rdma_request_sent(struct nvmf_rdma_request *r);
-/* One of its work requests ended with an error, or was never posted. */
+/* One of its RDMA READs ended with an error, or was never posted. */
 void nvmf_rdma_request_read_failed(struct nvmf_rdma_request *r);
-/* Posts as receive again. */
+/* Posts it as a receive again. */
 void nvmf_rdma_request_repost(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r);
-/* What a closing queue pair's requests wait for never comes: ends those that we have. */
+/* Ends the requests of a closing queue pair that wait in the transport. */
 void nvmf_rdma_qpair_fail_waiting(struct nvmf_rdma_qpair *qp);
-/* Of a queue pair that is not LIVE: requests and receives whose completion the device owes. */
+/* Of a queue pair that is not LIVE: how many requests and receives still wait for the device's completion. */
 uint32_t nvmf_rdma_qpair_owed(const struct nvmf_rdma_qpair *qp);
-/* The verbs queue pair is destroyed, so that nothing moves to or from its buffers any more: ends what was owed. */
+/* The verbs queue pair has been destroyed, so that the device does not touch its buffers any more: ends the requests
+ * that waited for completions. */
 void nvmf_rdma_qpair_reclaim(struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_qpair_run_pending(struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g);
@@ -325,18 +328,18 @@ struct ibv_send_wr *nvmf_rdma_data_last(struct nvmf_rdma_request *r);
 /* poller.c: a device's queues in a group. */
 struct nvmf_rdma_poller *nvmf_rdma_poller_get(struct nvmf_rdma_group *g,
 					      struct nvmf_rdma_device *d); /* control thread; NULL */
-/* No connection is left. Group, while the control thread waits. */
+/* Destroys a poller without connections. Group, while the control thread waits. */
 void nvmf_rdma_poller_destroy(struct nvmf_rdma_poller *p);
-/* The same from the control thread. */
+/* The same, for the control thread to call. */
 void nvmf_rdma_poller_release(struct nvmf_rdma_poller *p);
-/* Keeps n entries of the completion queue, which grows where it must: one that overflows ends all of its connections. 0
- * or a negative errno. Control thread. */
+/* Reserves n entries of the completion queue, which grows if it has too few: an overflow would end all connections that
+ * use it. 0 or a negative errno. Control thread. */
 int nvmf_rdma_poller_reserve(struct nvmf_rdma_poller *p, uint32_t n);
 /* Group. */
 void nvmf_rdma_poller_add_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_poller_remove_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
-/* Takes what has come, posts what was queued; from then on no completion is attributed to the queue pair by its
- * number. */
+/* Handles the completions that have come and posts what was queued. From then on the poller does not find the queue
+ * pair by its number. */
 void nvmf_rdma_poller_forget_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
 void nvmf_rdma_poller_drain(struct nvmf_rdma_poller *p);
 void nvmf_rdma_qpair_queue_send(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
@@ -345,29 +348,30 @@ void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 /* qpair.c: connections. */
 void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event); /* control thread */
 void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why);                      /* control thread */
-/* The device is ready, or of no use (removed): hands those that wait for it over to the target, or rejects them.
- * Control thread. */
+/* The device is ready, or cannot be used (removed): passes the connections that wait for it to the target, or rejects
+ * them. Control thread. */
 void nvmf_rdma_qpairs_device_ready(struct nvmf_rdma_device *d);
 int nvmf_rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
 void nvmf_rdma_op_qpair_close(struct nvmf_qpair *qpair);
 void nvmf_rdma_op_qpair_destroy(struct nvmf_qpair *qpair);
-void nvmf_rdma_qpair_describe(struct nvmf_rdma_qpair *qp); /* group: has the trace owner renamed */
-/* Group: ends a closing queue pair when nothing of it is left. */
+void nvmf_rdma_qpair_describe(struct nvmf_rdma_qpair *qp); /* group: updates the description of its trace owner */
+/* Group: closes a CLOSING queue pair if none of its work is left. */
 void nvmf_rdma_qpair_check_closed(struct nvmf_rdma_qpair *qp);
 
 /* device.c. Control thread. */
-/* The device, made at the first call: it may not be ready then. NULL: it is of no use. */
+/* The device of a verbs context, which is opened at the first call and may not be ready then. NULL: it cannot be used.
+ */
 struct nvmf_rdma_device *nvmf_rdma_device_get(struct nvmf_rdma_transport *t, struct ibv_context *verbs);
-/* The kernel has taken it away, if there is such a one. Waits until it is ready, for it is closed with its last id,
- * which must not be while memory is registered with it; lets it go at once where no connection is left on it. */
+/* The kernel has removed a device. Waits until memory is registered with it, because librdmacm closes it with its last
+ * id, which must not happen before. Closes it at once if it has no connections. */
 void nvmf_rdma_device_removed(struct nvmf_rdma_transport *t, const struct ibv_context *verbs);
 /* done when all devices are. */
 void nvmf_rdma_op_settle(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 void nvmf_rdma_devices_destroy(struct nvmf_rdma_transport *t);
-/* It is gone or dead: its connections end, no new ones come. what: for the log. Safe to repeat. */
+/* A device is gone or dead: ends its connections and takes no new ones. what: for the log. May be repeated. */
 void nvmf_rdma_device_lost(struct nvmf_rdma_device *d, const char *what);
-/* Frees queues that broke, and what we have of a lost device, once no connection is left. Before the last connection
- * manager id on it is destroyed: with that, librdmacm closes the device. */
+/* Frees the failed queues, and a lost device, that no connection uses any more. To be called before the last connection
+ * manager id on the device is destroyed, because librdmacm closes the device with that id. */
 void nvmf_rdma_device_release(struct nvmf_rdma_device *d);
 const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d);
 
@@ -375,7 +379,7 @@ const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d);
 int nvmf_rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 void nvmf_rdma_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 void nvmf_rdma_cm_readable(void *arg, uint32_t events);
-/* The listener that a connection request came in through, or NULL: it is gone. */
+/* The listener through which a connection request came in; NULL: it has been removed. */
 const struct nvmf_rdma_listener *nvmf_rdma_listener_find(const struct nvmf_rdma_transport *t,
 							 const struct rdma_cm_id *id);
 

@@ -39,9 +39,9 @@ static int listener_open(struct nvmf_rdma_transport *t, struct nvmf_rdma_listene
 		return rc;
 	}
 	/* Registering all memory takes seconds where there is much of it or the device is software. The first host
-	 * would wait for that, and give up (iWARP: after 10 s). It is done beside: nvmf_rdma_op_settle() tells when it
-	 * is over. Listening at any address says nothing about devices, and if it fails, the first host is refused,
-	 * with the reason in the log. */
+	 * would wait for that, and give up (iWARP: after 10 s). So it begins here, on a worker thread:
+	 * nvmf_rdma_op_settle() tells when it is over. Listening at any address says nothing about devices, and if it
+	 * fails, the first host is refused, with the reason in the log. */
 	if (l->id->verbs != NULL) {
 		nvmf_rdma_device_get(t, l->id->verbs);
 	}
@@ -74,8 +74,8 @@ int nvmf_rdma_op_listen(struct nvmf_transport *base, const struct nvmf_address *
 	return rc;
 }
 
-/* A device that is taken away may come back, as another device that has the same address: after a driver's reset,
- * say. */
+/* A removed device may come back as another device with the same address, for example after a driver's reset. How long
+ * varve waits before it tries to listen there again: */
 #define RELISTEN_US 1000000
 
 static void relisten_all(void *arg)
@@ -134,8 +134,8 @@ void nvmf_rdma_op_stop_listen(struct nvmf_transport *base, const struct nvmf_add
 	}
 }
 
-/* The device of an id is going: that of a listener, or of a connection. The kernel waits until its ids are
- * destroyed. */
+/* The device of a listener's or a connection's id is being removed. The kernel waits until all its ids are destroyed.
+ */
 
 static void listener_lost_device(struct nvmf_rdma_transport *t, struct nvmf_rdma_listener *l)
 {
@@ -153,7 +153,7 @@ static void handle_device_removal(struct nvmf_rdma_transport *t, struct rdma_cm_
 	struct nvmf_rdma_listener *l;
 
 	nvmf_rdma_device_removed(
-		t, id->verbs); /* this may turn away who waited for it, so that from here on the id is but a name */
+		t, id->verbs); /* this may destroy the id of a connection that waited: it is only compared below */
 	TAILQ_FOREACH (l, &t->listeners, link) {
 		if (l->id == id) {
 			listener_lost_device(t, l);
@@ -195,8 +195,8 @@ void nvmf_rdma_cm_readable(void *arg, uint32_t events)
 	struct rdma_cm_event *event;
 
 	while (rdma_get_cm_event(t->channel, &event) == 0) {
-		/* acknowledged after a copy: destroying an id waits until its events are, and handling one may destroy
-		 * it */
+		/* The event is copied and acknowledged before it is handled: handling may destroy the id, which waits
+		 * until all its events are acknowledged. */
 		struct rdma_cm_event copy = *event;
 		uint8_t private_data[UINT8_MAX];
 

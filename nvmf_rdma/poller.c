@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device's queues in a poll group: one completion queue, a shared receive queue where the device has them. What is
- * posted during a poll is chained and posted once at its end. */
+/* A device's queues in a poll group: one completion queue, and a shared receive queue if the device has them. Work
+ * requests are chained during a poll and posted together at its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "env_dpdk/env.h"
 #include "nvmf_rdma/internal.h"
 
-/* wr_id: a request, or 0 for work requests whose end nobody waits for. The opcode of a failed completion is not valid
- * (ibv_poll_cq(3)), so that a request's state tells what it was. */
+/* wr_id: the request, or 0 for the work requests of a chain before its last. The opcode of a failed completion is not
+ * valid (ibv_poll_cq(3)), so the request's state tells which work request it was. */
 
 void nvmf_rdma_qpair_queue_send(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *first, struct ibv_send_wr *last)
 {
@@ -44,10 +44,11 @@ void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 	}
 }
 
-/* Posting: the work requests from `bad` on never will be, so their requests end here. */
+/* Posting. If it fails, the work requests from `bad` on are never posted, and their requests end here. */
 
-/* The first of them may be in the middle of a request's: of those before it the device still reads or writes the
- * buffers. It ends when the queue pair is destroyed (flush_timer_expired()). Returns where to go on. */
+/* `bad` may be in the middle of a request's chain. The device still reads or writes the buffers of the work requests
+ * before it, so that request ends only when the queue pair is destroyed (flush_timer_expired()). Returns the first work
+ * request of the next request. */
 static struct ibv_send_wr *skip_begun_request(struct ibv_send_wr *bad)
 {
 	struct ibv_send_wr *last = bad;
@@ -189,7 +190,7 @@ static struct nvmf_rdma_qpair *poller_find_qpair(const struct nvmf_rdma_poller *
 	return NULL;
 }
 
-/* A receive that is not to be processed: its queue pair is ending, or gone. */
+/* Does not process a received capsule, because its queue pair ends or is gone. */
 static void drop_received_capsule(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r)
 {
 	if (p->srq != NULL) {
@@ -197,8 +198,7 @@ static void drop_received_capsule(struct nvmf_rdma_poller *p, struct nvmf_rdma_r
 	}
 }
 
-/* Flushed work is what a connection that ends leaves behind, in whatever way it ended; other errors are its end's
- * cause. */
+/* A flush error is the consequence of a connection's end, whatever its cause; any other error is the cause. */
 static void end_failed_qpair(struct nvmf_rdma_qpair *qp, const struct ibv_wc *wc)
 {
 	const char *why = ibv_wc_status_str(wc->status);
@@ -227,8 +227,8 @@ static void handle_receive(struct nvmf_rdma_poller *p, struct nvmf_rdma_request 
 		}
 		return;
 	}
-	/* What was sent and not yet acknowledged counts too, so twice the depth is what a host that keeps to its depth
-	 * can reach. */
+	/* in_use also counts responses that have not been acknowledged, so a host that keeps to its queue depth can
+	 * reach twice the depth, and no more. */
 	if (wc->byte_len < sizeof(struct nvme_sqe) || qp->in_use >= 2u * qp->depth) {
 		drop_received_capsule(p, r);
 		nvmf_qpair_fail(&qp->base, wc->byte_len < sizeof(struct nvme_sqe)
@@ -267,7 +267,8 @@ static void handle_send(struct nvmf_rdma_request *r, const struct ibv_wc *wc)
 	nvmf_rdma_qpair_check_closed(qp);
 }
 
-/* The signalled one behind it is flushed and ends its request, but does not say why. */
+/* An unsignalled work request failed. The signalled one behind it is flushed and ends the request, but its completion
+ * does not tell the cause. */
 static void COLD handle_unsignalled_failure(struct nvmf_rdma_poller *p, const struct ibv_wc *wc)
 {
 	struct nvmf_rdma_qpair *qp = poller_find_qpair(p, wc->qp_num);
@@ -330,8 +331,8 @@ static int poll_device(void *ctx)
 	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
-/* Hosts that take nothing of what they are sent: that post no receive for a response, so that the device tries for
- * ever, or whose device is silent and ours does not notice. Their commands hold receives, buffers and work requests
+/* Disconnects hosts that acknowledge nothing: they post no receive for a response, so that the device retries forever,
+ * or their device is silent and the local one does not notice. Their commands hold receives, buffers and work requests
  * that others could use. */
 #define STALL_LOOKS 4
 
@@ -360,8 +361,9 @@ static int poll_stalled_qpairs(void *ctx)
 	return POLLER_IDLE;
 }
 
-/* Before sleep: takes delivered events, asks for the next, and looks whether something came in between. Who waits for a
- * buffer keeps us awake, since it is another group that may give one back. */
+/* Before the reactor sleeps: consumes delivered events, asks for the next one, and polls once more for what came in
+ * between. A command that waits for a buffer keeps the reactor awake, because another group may give the buffer back.
+ */
 static bool arm_poller(void *ctx)
 {
 	struct nvmf_rdma_poller *p = ctx;
@@ -392,7 +394,7 @@ void nvmf_rdma_poller_drain(struct nvmf_rdma_poller *p)
 
 void nvmf_rdma_poller_add_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp)
 {
-	/* what is left of an earlier queue pair of this number is taken out first */
+	/* completions of an earlier queue pair of this number are handled first */
 	nvmf_rdma_poller_drain(p);
 	qp->poller = p;
 	qp->base.requests = p->srq != NULL ? &p->requests.base : &qp->requests.base;
@@ -474,7 +476,8 @@ static int make_shared_receive_queue(struct nvmf_rdma_poller *p, const struct nv
 			    ibv_get_device_name(p->device->verbs->device), depth, strerror(errno));
 		return 0;
 	}
-	/* a request is a receive, or its work requests: data and response. All but the pool's are its own, two. */
+	/* a request is posted as a receive, or has up to two work requests of its own (data and response); the pool has
+	 * the others */
 	int rc = nvmf_rdma_poller_reserve(p, 2 * depth + nvmf_rdma_data_wr_count(t));
 	if (rc == 0) {
 		rc = nvmf_rdma_request_array_create(&p->requests, depth, t, p);
@@ -538,7 +541,7 @@ static void detach_poller(void *arg)
 	}
 }
 
-/* Where a completion queue cannot grow (siw), it is made for so many completions: 2 MiB at most. */
+/* The entries of a completion queue that cannot grow (siw): 2 MiB at most. */
 #define FIXED_CQ_ENTRIES 65536
 
 static struct ibv_cq *make_completion_queue(struct nvmf_rdma_poller *p, int entries)
@@ -606,7 +609,7 @@ void nvmf_rdma_poller_destroy(struct nvmf_rdma_poller *p)
 
 void nvmf_rdma_poller_release(struct nvmf_rdma_poller *p)
 {
-	/* the device's calls, which may take their time, are not for the thread that serves other connections */
+	/* destroying queues may take long, so it is not done on the thread that serves other connections */
 	thread_call(nvmf_rdma_group_thread(p->tgroup), detach_poller, p);
 	poller_free(p);
 }

@@ -136,18 +136,18 @@ static void disconnect_fabric(struct nvmf_rdma_qpair *qp)
 	if (qp->id->qp == NULL) {
 		return;
 	}
-	/* Over iWARP the connection manager would let the work under way end first (Closing). siw then forgets RDMA
-	 * READs that wait for their data: they never complete, not even when the error state follows. */
+	/* Over iWARP the connection manager would let the outstanding work end first (state Closing). siw then forgets
+	 * RDMA READs that wait for their data: they never complete, not even in the error state that follows. */
 	if (qp->device->iwarp) {
 		move_to_error_state(qp);
 	}
-	/* an error here means that there is no connection to end: what counts is the state of the queue pair */
+	/* An error only means that there is no connection to end. The error state below ends the work in any case. */
 	rdma_disconnect(qp->id);
 	move_to_error_state(qp);
 }
 
-/* How long a device may take to flush the work of a queue pair in the error state: a working one needs milliseconds.
- * One that is known to be broken gets the chance to hand out what it has flushed already. */
+/* How long a device may take to flush the work of a queue pair in the error state. A working device needs milliseconds.
+ * One that is known to be broken has a short time, to deliver the completions that it has already. */
 #define FLUSH_WAIT_US      5000000
 #define DEAD_FLUSH_WAIT_US 100000
 
@@ -174,14 +174,14 @@ static void reclaim_owed(void *arg)
 	struct nvmf_rdma_qpair *qp = arg;
 
 	nvmf_rdma_poller_drain(
-		qp->device_poller); /* what came before the queue pair was destroyed; afterwards nothing does */
+		qp->device_poller); /* completions from before the queue pair was destroyed; none come afterwards */
 	nvmf_rdma_qpair_reclaim(qp);
 	nvmf_rdma_qpair_check_closed(qp);
 }
 
-/* The device owes completions that do not come. When the queue pair is destroyed it will neither give them nor touch
- * memory any more, so that buffers can be used again. What block devices still have of it ends as ever, and with the
- * last of it the queue pair. */
+/* The device has not delivered completions in time. Destroying the queue pair makes sure that it neither delivers them
+ * nor touches the buffers any more, so that these can be used again. Requests that block devices have end as usual, and
+ * the queue pair closes after the last of them. */
 static void flush_timer_expired(void *arg)
 {
 	struct nvmf_rdma_qpair *qp = arg;
@@ -237,7 +237,8 @@ static void remove_qpair_from_poller(void *arg)
 	nvmf_rdma_poller_remove_qpair(qp->poller, qp);
 }
 
-/* On the group's thread: whatever the control thread had sent before has arrived, so that it may be freed. */
+/* On the group's thread: all messages that the control thread has sent before have arrived, so the queue pair may be
+ * freed. */
 static void finish_close(struct thread_msg *msg)
 {
 	nvmf_qpair_closed(&container_of(msg, struct nvmf_rdma_qpair, unmade_msg)->base);
@@ -265,15 +266,15 @@ static void destroy_connection(struct thread_msg *msg)
 	TAILQ_REMOVE(&qpair_transport(qp)->qps, qp, link);
 	d->qps--;
 	nvmf_rdma_device_release(d);
-	rdma_destroy_id(qp->id); /* the last one of a device that is gone closes it */
+	rdma_destroy_id(qp->id); /* if it is the last id of a removed device, this closes the device */
 	qp->id = NULL;
 	thread_post(qpair_thread(qp), &qp->unmade_msg, finish_close);
 }
 
 void nvmf_rdma_qpair_check_closed(struct nvmf_rdma_qpair *qp)
 {
-	/* receives that were posted are flushed by the error state; with a shared queue they are not the queue
-	 * pair's */
+	/* posted receives are flushed in the error state; those of a shared receive queue do not belong to the queue
+	 * pair */
 	if (qp->state == NVMF_RDMA_QPAIR_CLOSING && qp->in_error && qp->in_use == 0 && qp->receives == 0 &&
 	    !qp->dirty) {
 		qpair_set_state(qp, NVMF_RDMA_QPAIR_CLOSED);
@@ -288,8 +289,8 @@ void nvmf_rdma_op_qpair_destroy(struct nvmf_qpair *base)
 
 /* The beginning. */
 
-/* Entries of the send queue: three for each command, and never fewer than one transfer and its response can need, for
- * it would wait for them for ever. */
+/* Entries of the send queue: three for each command, and never fewer than one transfer and its response can need,
+ * because that command would wait for them forever. */
 static uint32_t send_queue_entries(const struct nvmf_rdma_qpair *qp)
 {
 	uint32_t most = NVMF_RDMA_MAX_DESCRIPTORS +
@@ -318,8 +319,8 @@ static int make_verbs_qpair(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_poller 
 
 	qp->receive_queue = (uint16_t)(receives < limit ? receives : limit);
 	if (p->srq == NULL) {
-		/* all that can be flushed at once; with a shared receive queue its requests are the bound, see
-		 * make_shared_receives() */
+		/* everything can be flushed at once; with a shared receive queue the number of its requests is the
+		 * limit (make_shared_receive_queue()) */
 		uint32_t all = init.cap.max_send_wr + init.cap.max_recv_wr;
 		int rc = nvmf_rdma_poller_reserve(p, all);
 
@@ -354,7 +355,7 @@ static int make_qpair_receives(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_poll
 		if (rc != 0) {
 			return -rc;
 		}
-		qp->receives++; /* the group does not know the queue pair yet */
+		qp->receives++; /* on the control thread: the group does not know the queue pair yet */
 	}
 	return 0;
 }
@@ -365,13 +366,13 @@ static int accept_connection(struct nvmf_rdma_qpair *qp)
 	struct rdma_conn_param param = {
 		.private_data = &data,
 		.private_data_len = sizeof(data),
-		.responder_resources = 0, /* hosts do not read our memory */
+		.responder_resources = 0, /* hosts do not read from the target's memory */
 		.initiator_depth = (uint8_t)qp->max_reads,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
 
-	/* What we ask for is within what the device grants: who cannot be accepted has withdrawn. */
+	/* The parameters are within the device's limits, so an error means that the host has withdrawn. */
 	return rdma_accept(qp->id, &param) == 0 ? 0 : -ECONNABORTED;
 }
 
@@ -386,7 +387,8 @@ static void go_live(void *arg)
 	struct go_live_call *g = arg;
 
 	nvmf_rdma_poller_add_qpair(g->poller, g->qp);
-	if (g->qp->state == NVMF_RDMA_QPAIR_SETUP) { /* else it was closed meanwhile: the rest undoes it */
+	if (g->qp->state ==
+	    NVMF_RDMA_QPAIR_SETUP) { /* otherwise it has been closed meanwhile, and its close destroys what was made */
 		qpair_set_state(g->qp, NVMF_RDMA_QPAIR_LIVE);
 		g->live = true;
 	}
@@ -432,7 +434,7 @@ static void setup_connection(struct thread_msg *msg)
 			    strerror(-rc));
 		reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
 		nvmf_rdma_qpair_broken(qp, strerror(-rc));
-	} else if (qp->broken) { /* it was lost while it was being made, before the group could be told */
+	} else if (qp->broken) { /* the connection was lost while it was made, when the group could not be told yet */
 		nvmf_rdma_qpair_broken(qp, "the connection was lost");
 	}
 }
@@ -457,9 +459,9 @@ static void name_address(struct nvmf_address *a, const struct sockaddr *sa)
 	}
 }
 
-/* The address of the listener, as it was given: subsystems, ANA states and the removal of listeners go by it. The one
- * that the host has connected to may be another (the listener's is 0.0.0.0 or ::), or be written in another way (::1
- * and 0::1). */
+/* The listener's address as it was given, because subsystems, ANA states and the removal of listeners compare with it.
+ * The address that the host has connected to may be another one (the listener's is 0.0.0.0 or ::), or be written in
+ * another way (::1 and 0::1). */
 static void name_listener(struct nvmf_address *a, const struct nvmf_rdma_transport *t,
 			  const struct rdma_cm_event *event)
 {
@@ -491,8 +493,8 @@ static struct nvmf_rdma_qpair *make_qpair(struct nvmf_rdma_transport *t, struct 
 		qp->max_reads = (uint16_t)d->attr.max_qp_init_rd_atom;
 	}
 	if (qp->max_reads == 0) {
-		qp->max_reads =
-			1; /* reads would never go otherwise; a host that allows none gets its error from the device */
+		qp->max_reads = 1; /* with 0, no RDMA READ would ever be posted; a host that allows none gets an error
+				      from the device */
 	}
 	STAILQ_INIT(&qp->pending);
 	name_listener(&qp->base.listen_address, t, event);
@@ -506,7 +508,7 @@ static struct nvmf_rdma_qpair *make_qpair(struct nvmf_rdma_transport *t, struct 
 	return qp;
 }
 
-/* To the target, or nowhere. */
+/* Passes the connection to the target, or rejects it. */
 static void pass_to_target(struct nvmf_rdma_qpair *qp)
 {
 	qp->waits = false;
@@ -533,7 +535,7 @@ void nvmf_rdma_qpairs_device_ready(struct nvmf_rdma_device *d)
 	}
 }
 
-/* Connection requests that may wait for a device: it takes no more than seconds, and who is rejected tries again. */
+/* How many connection requests may wait until a device is ready. That takes seconds, and rejected hosts try again. */
 #define WAITING_MOST 128
 
 static bool device_takes_connections(const struct nvmf_rdma_device *d)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a request, on its poll group's thread. The table says which state may follow which; set_request_state()
- * is the only place that changes one, and where tracepoint and probe are. */
+/* A request from its capsule to its response, on its poll group's thread. The table says which state may follow which.
+ * Only set_request_state() changes a state; it records the tracepoint and fires the probe. */
 #include <errno.h>
 
 #include "env_dpdk/env.h"
@@ -62,7 +62,7 @@ static const char *request_state_name(unsigned n)
 }
 STATE_MACHINE(request_machine, "nvmf_rdma request", request_state_name, next_states)
 
-/* Inlined with a constant state, so that one record is left of the switch. */
+/* Inlined where the state is a constant, so that one case of the switch is left. */
 static ALWAYS_INLINE void record_request_state(const struct nvmf_rdma_request *r, enum nvmf_rdma_request_state new)
 {
 	const struct nvmf_rdma_qpair *qp = r->qp;
@@ -126,7 +126,7 @@ static void execute_request(struct nvmf_rdma_request *r)
 	nvmf_request_exec(&r->req);
 }
 
-/* The end: the response is out, or never will be. */
+/* ---- The end: the response has been sent, or never will be ---- */
 
 static void release_request(struct nvmf_rdma_request *r)
 {
@@ -150,12 +150,12 @@ void nvmf_rdma_request_repost(struct nvmf_rdma_poller *p, struct nvmf_rdma_reque
 	struct nvmf_rdma_qpair *qp = p->srq != NULL ? NULL : r->qp;
 
 	if (qp != NULL && qp->state != NVMF_RDMA_QPAIR_LIVE) {
-		return; /* a queue pair that ends takes no more capsules */
+		return; /* a closing queue pair takes no more capsules */
 	}
 	nvmf_rdma_qpair_queue_recv(p, qp, &r->recv_wr);
 }
 
-/* The response, with the data in front of it. */
+/* ---- The response, with the data before it ---- */
 
 static bool is_closing(const struct nvmf_rdma_request *r)
 {
@@ -200,7 +200,7 @@ static void choose_opcode(struct nvmf_rdma_request *r)
 	if (nvmf_sgl_next(&it, &block) && block.invalidate) {
 		r->rsp_wr.opcode = IBV_WR_SEND_WITH_INV;
 		r->rsp_wr.invalidate_rkey = block.key;
-		r->rsp_wr.wr.rdma.rkey = block.key; /* where siw's provider looks for it; others do not look there */
+		r->rsp_wr.wr.rdma.rkey = block.key; /* siw's provider reads the key here; others do not */
 	}
 }
 
@@ -209,7 +209,7 @@ static void set_internal_error(struct nvmf_rdma_request *r)
 	r->req.cqe.status = htole16((uint16_t)(NVME_ST_DNR(GENERIC, INTERNAL) << 1));
 }
 
-/* EXECUTED, or waiting since: builds and sends, or says what it waits for. */
+/* Sends the response of a request that is EXECUTED or has waited since, or lets it wait (again). */
 static void start_response(struct nvmf_rdma_request *r)
 {
 	struct nvmf_rdma_qpair *qp = r->qp;
@@ -265,11 +265,11 @@ void nvmf_rdma_request_sent(struct nvmf_rdma_request *r)
 	release_request(r);
 }
 
-/* Fetching the host's data. */
+/* ---- Fetching the host's data ---- */
 
 static bool has_read_credits(const struct nvmf_rdma_qpair *qp, const struct nvmf_rdma_request *r)
 {
-	/* a transfer of more reads than there are credits goes when it has them all to itself */
+	/* a transfer of more RDMA READs than there are credits is posted when no other READ is outstanding */
 	return qp->send_room >= r->data_wrs && (qp->reads == 0 || qp->reads + r->data_wrs <= qp->max_reads);
 }
 
@@ -363,7 +363,7 @@ void nvmf_rdma_qpair_run_pending(struct nvmf_rdma_qpair *qp)
 	}
 }
 
-/* Buffers. */
+/* ---- Buffers ---- */
 
 static void use_buffer(struct nvmf_rdma_request *r)
 {
@@ -419,7 +419,7 @@ void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g)
 	}
 }
 
-/* Arrival. */
+/* ---- Arrival ---- */
 
 static void take_next_step(struct nvmf_rdma_request *r, enum nvmf_next next)
 {
@@ -456,7 +456,7 @@ void nvmf_rdma_request_received(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_req
 	take_next_step(r, nvmf_request_start(&r->req));
 }
 
-/* Removing a request from the queue it waits in; false when it waits in none. */
+/* Removes a request from the queue in which it waits. False: it waits in none. */
 static bool remove_from_wait_queue(struct nvmf_rdma_request *r)
 {
 	struct nvmf_rdma_group *g = request_group(r);
@@ -478,7 +478,7 @@ static bool remove_from_wait_queue(struct nvmf_rdma_request *r)
 	}
 }
 
-/* Whether its execution is over: what is left is its response. */
+/* Whether only its response is left to be sent. */
 static bool is_executed(const struct nvmf_rdma_request *r)
 {
 	return r->state == RDMA_REQ_TX_PENDING_C2H || r->state == RDMA_REQ_RDY2COMPL_PEND ||
@@ -529,8 +529,8 @@ void nvmf_rdma_qpair_fail_waiting(struct nvmf_rdma_qpair *qp)
 	}
 }
 
-/* A request of a queue pair that takes no new work is the device's while it reads or sends; any other ends by
- * itself. */
+/* Of a queue pair that is not LIVE: whether the request waits for a completion of the device. Others end without one.
+ */
 static bool device_owes_request(const struct nvmf_rdma_request *r)
 {
 	return r->state == RDMA_REQ_TX_H2C || r->state == RDMA_REQ_COMPLETING || r->state == RDMA_REQ_COMPLETING_C2H;

@@ -13,11 +13,11 @@ static size_t align_to_line(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
-/* Over iWARP a response is two pieces. One piece of up to 32 bytes is what siw makes a short message of, and if the
- * queue pair's flag `in_syscall` is set, it takes the bytes from the process whose system call it believes to be in.
- * But a thread of its own may have taken over the queue before that system call has cleared the flag: the bytes cannot
- * be had, and the connection ends (siw_try_1seg() and siw_post_send() in the kernel). Inline data would do as well, but
- * not with IBV_WR_SEND_WITH_INV. */
+/* Over iWARP a response has two scatter/gather elements, to avoid a fault of siw. siw copies a message of one element
+ * and up to 32 bytes itself. If the queue pair's flag in_syscall is set, it copies from the memory of the process that
+ * it believes to be in a system call. But siw's own thread may have taken over the queue before that system call has
+ * cleared the flag: the copy fails, and the connection ends (siw_try_1seg() and siw_post_send() in the kernel). Inline
+ * data would avoid it too, but not with IBV_WR_SEND_WITH_INV. */
 static uint32_t response_sges(const struct nvmf_rdma_device *d)
 {
 	return d->iwarp && d->sges > 1 ? 2 : 1;
@@ -46,7 +46,7 @@ static void init_request(struct nvmf_rdma_request *r, uint8_t *command, uint32_t
 	r->req.icd = icd;
 }
 
-/* False: the device did not take the memory: said when it was to be registered. */
+/* False: the memory is not registered with the device, which the log has said when registering failed. */
 static bool find_local_key(struct nvmf_rdma_poller *p, const void *addr, size_t len, uint32_t *lkey)
 {
 	const struct verbs_region *region = verbs_region_find(p->device->pd, addr, len, &p->region_hint);
@@ -76,7 +76,7 @@ int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t c
 		return -ENOMEM;
 	}
 	a->base.first = &nvmf_rdma_request_at(a, 0)->req;
-	/* each in one region, but perhaps each in another */
+	/* each of the three lies within one region, but not necessarily in the same */
 	if (!find_local_key(p, a->memory, count * a->base.stride, &request_lkey) ||
 	    !find_local_key(p, a->commands, count * sizeof(struct nvme_sqe), &command_lkey) ||
 	    (icd != 0 && !find_local_key(p, a->icd, count * icd_stride, &icd_lkey))) {
