@@ -40,8 +40,8 @@ bool sv_qp_lock_out(struct sv_qp *qp, uint32_t new_gen)
 			return false;
 		}
 		seen = atomic_load(&qp->shm->busy);
-		/* Even: no peer is inside. Changed: the section that was seen has ended. Otherwise its peer may be
-		 * dead. */
+		/* Odd: a live peer has entered another busy section meanwhile, so this tries again; or the peer died
+		 * inside. */
 	} while (((seen & 1) != 0 && sv_slot_alive(SV_QPN_SLOT(atomic_load(&qp->shm->dest_qpn)))) ||
 		 !atomic_compare_exchange_strong(&qp->shm->busy, &seen, fresh));
 	return true;
