@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""gdb loads this by itself for the program beside which it lies (build/bin/varve), if its folder is in the auto-load safe path:
+"""gdb loads this file by itself for the program in the same folder (build/bin/varve), if that folder is in the auto-load safe path:
 
     gdb -iex 'add-auto-load-safe-path build/bin' -p PID
 
-Installed, it lies in gdb's own folder (/usr/share/gdb/auto-load/usr/bin), and nothing needs to be said."""
+When installed, it is in gdb's own folder (/usr/share/gdb/auto-load/usr/bin), and no option is needed."""
 import os
 
 import gdb

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands and printers for varve in gdb:  source tools/gdb/varve.py
 
-The package beside this file is loaded anew each time, so that a changed one can be tried without leaving gdb."""
+The package in this folder is loaded again each time, so that changes can be tried without leaving gdb."""
 import os
 import sys
 
@@ -14,7 +14,7 @@ def load():
     sys.path.insert(0, folder)
     for name in [m for m in sys.modules if m == "varve_gdb" or m.startswith("varve_gdb.")]:
         del sys.modules[name]
-    sys.dont_write_bytecode = True      # the folder may be somebody else's
+    sys.dont_write_bytecode = True      # the folder may belong to another user
     import varve_gdb
     varve_gdb.register()
 

@@ -40,7 +40,7 @@ static const char help[] =
 	"      --hostnqn NQN      the name of this host\n"
 	"      --dhchap-key FILE  a secret DHHC-1:XX:BASE64: that proves to the targets who this host is\n"
 	"      --dhchap-ctrlr-key FILE\n"
-	"                         the secret that each target has to prove that it has\n"
+	"                         the secret that each target must prove to have\n"
 	"      --kato MS          keep-alive time, 0 for none (default 10000)\n"
 	"      --loss-timeout S   reconnect for so long after a connection is lost; -1: for ever (default 0)\n"
 	"  -j, --json             the results as JSON\n"

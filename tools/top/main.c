@@ -17,14 +17,14 @@ static void top_print_usage(FILE *out)
 	fprintf(out, "Usage: varve-top [OPTION...]\n"
 		     "Shows reactors, threads, pollers, bdevs, subsystems, hosts and their queue pairs, "
 		     "outstanding commands, buffers and\n"
-		     "what is waited for, and the trace, of a running varve.\n"
+		     "waits for them, and the trace, of a running varve.\n"
 		     "\n"
 		     "  -s, --socket PATH       where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
 		     "                          " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
-		     "  -d, --delay SECONDS     between two looks (default 2)\n"
-		     "  -n, --iterations N      end after so many; batch and JSON: 1 unless given, 0: never\n"
+		     "  -d, --delay SECONDS     time between two samples (default 2)\n"
+		     "  -n, --iterations N      end after N samples (batch and JSON: default 1); 0: never\n"
 		     "  -b, --batch             print text instead of filling the screen\n"
-		     "  -j, --json              print a JSON object per look, on a line of its own\n"
+		     "  -j, --json              print a JSON object per sample, on a line of its own\n"
 		     "  -v, --view NAME         only this (batch, JSON), or begin with it:");
 	for (unsigned v = 0; v < top_n_views; v++) {
 		fprintf(out, "%s %s", v > 0 ? "," : "", top_views[v]->name);

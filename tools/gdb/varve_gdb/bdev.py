@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Block devices and the I/O they have."""
+"""Block devices and their I/O."""
 import gdb
 
 from . import command, ticks

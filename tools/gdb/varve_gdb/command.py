@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all commands have in common: names, arguments, and that nothing ends in a traceback."""
+"""The common part of all commands: names, arguments, and messages instead of tracebacks."""
 import gdb
 
 from . import program
@@ -7,7 +7,7 @@ from .memory import Unreadable, text_of
 
 
 class Command(gdb.Command):
-    """One name of a function run(argument), whose documentation it has. The argument is one text: a name, or an expression with all
+    """A command that calls run(argument) and has its documentation. The argument is one text: a name, or an expression with all
     its spaces and quotes."""
 
     def __init__(self, name, run, arguments):
@@ -38,7 +38,7 @@ def add(names, run, arguments=""):
 
 
 def both(name):
-    """Our name and the one that people type from habit."""
+    """varve's name, and the one of stock scripts that people are used to."""
     return ("varve_" + name, "spdk_" + name)
 
 
@@ -55,7 +55,7 @@ def address_of(text):
 
 
 def survive(elements):
-    """The elements of a walk as far as it goes; where it breaks, a line says so and the command goes on."""
+    """The elements of a walk until it fails; then a line says why, and the command continues."""
     while True:
         try:
             element = next(elements)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What looks wrong: every structure walked, and what is stuck named with the next command. varve-doctor reads these lines."""
+"""Walks all structures and names what is stuck or damaged, each with the next command. varve-doctor reads these lines."""
 import signal
 
 import gdb
@@ -115,7 +115,7 @@ def check_state_machines(report):
 
 def check_rpc(report):
     calls = 0
-    # Clocked by CLOCK_MONOTONIC, which the recorder's clocks relate to ticks.
+    # Calls have times of CLOCK_MONOTONIC, which the recorder relates to ticks.
     for call in walk(static("outstanding", "rpc/dispatch.c"), "link", "RPC calls"):
         calls += 1
         method = string(follow(call["method"], "a call's method")["name"])
@@ -145,7 +145,7 @@ def check_bdevs(report):
             report.found(f"a reset of bdev {name} has been going on for {report.age(resets[0]['started_ticks'])}",
                          f"varve_find_bdev {name}")
         for channel in bdev.channels(core):
-            # A process is stopped anywhere, also between counting and linking.
+            # The process may have been stopped between counting and linking.
             if abs(sum(1 for _ in bdev.in_flight(channel)) - number(channel["qd"])) > 1:
                 report.found(f"bdev {name} counts {number(channel['qd'])} I/Os in flight on {bdev.thread_name(channel)}, its list has "
                              "another number", f"print *(struct bdev_channel *){int(channel.address):#x}")
@@ -186,7 +186,7 @@ changes that do not end, transitions that must not be, lists that are broken. Ea
         except (Unreadable, gdb.MemoryError) as e:
             report.found(f"memory is damaged, or not in this core: {e}", "thread apply all bt")
         except (gdb.error, KeyError, TypeError, ValueError, AttributeError) as e:
-            # One check that this version cannot do is not to cost the others.
+            # If one check fails, because the program is of another version, the others still run.
             report.found(f"{check.__name__} makes no sense of this program: {text_of(e)}", "the scripts of the version that runs")
     print(f"{report.count} found" if report.count else "Nothing looks wrong.")
 

@@ -10,7 +10,7 @@ SHOWN = 5
 
 def check_requests(report):
     found = inflight.all_requests()
-    # An Asynchronous Event Request waits by its nature.
+    # An Asynchronous Event Request waits until there is an event.
     old = [r for r in found if r.state != "HELD" and report.is_old(r.start)]
     for r in old[:SHOWN]:
         whose = f"of host {r.host}, qid {r.qid}, cid {r.cid}" if r.qid is not None else r.host

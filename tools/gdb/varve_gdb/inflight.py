@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every outstanding request: NVMe-oF commands, and the I/O of block devices that is nobody's command."""
+"""Every outstanding request: NVMe-oF commands, and I/O of block devices that does not belong to such a command."""
 from . import bdev, command, nvmf, ticks, transport
 from .command import survive, table
 from .memory import Unreadable, enum_name, follow, number, read, string
@@ -86,7 +86,7 @@ def outstanding(qpair):
 
 
 def bdev_requests(known):
-    """What is in flight in block devices and not one of `known`: the pieces and children of stacked devices, and I/O of others."""
+    """I/O in flight in block devices that is not in `known`: child I/O, and I/O of other users."""
     for core in survive(bdev.cores()):
         for channel in survive(bdev.channels(core)):
             for io in survive(bdev.in_flight(channel)):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reading memory that may be corrupt, or not there: a core after a crash is the usual case. Everything here either returns what it
-was asked for or raises Unreadable with a line that says what is wrong and where."""
+"""Reading memory that may be corrupt, or not there: a core after a crash is the usual case. Every function
+either returns the value asked for, or raises Unreadable with a line that says what is wrong and where."""
 import gdb
 
-LIST_MAX = 1 << 20      # elements; more is not a list of varve's
+LIST_MAX = 1 << 20      # elements; no list of varve has more
 STRING_MAX = 1024
 FIRSTS = {"tqh_first": "tqe_next", "stqh_first": "stqe_next", "lh_first": "le_next", "slh_first": "sle_next"}
 
@@ -27,7 +27,7 @@ def read(address, length):
 
 
 def number(value):
-    """A value as an integer; reading it is what may fail."""
+    """A value as an integer. Reading it may fail."""
     try:
         return int(value)
     except (gdb.error, ValueError) as e:
@@ -40,7 +40,7 @@ def check_pointer(address, what):
 
 
 def follow(pointer, what="a pointer"):
-    """The structure a pointer points to, which is known to be readable; None for NULL."""
+    """The structure that a pointer points to, after a check that it can be read; None for NULL."""
     address = number(pointer)
     if address == 0:
         return None
@@ -51,7 +51,7 @@ def follow(pointer, what="a pointer"):
 
 
 def printable(data):
-    """Text for a terminal: what somebody else wrote into memory must not move its cursor."""
+    """Makes bytes from memory safe for a terminal: they must not move its cursor."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in data.decode("utf-8", "backslashreplace"))
 
 
@@ -110,7 +110,7 @@ def container(value, type_name, member):
 
 
 def enum_name(value, type_name, prefix):
-    """"ENABLED" for NVMF_QPAIR_ENABLED; a number that is no state is said to be none."""
+    """"ENABLED" for NVMF_QPAIR_ENABLED; for a number that is no state, a text that says so."""
     n = number(value)
     for field in gdb.lookup_type(type_name).fields():
         if field.enumval == n and field.name.startswith(prefix) and not field.name.endswith("_STATES"):

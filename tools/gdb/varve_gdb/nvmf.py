@@ -91,7 +91,7 @@ def print_subsystems(_):
 
 
 def print_views(s):
-    """How each poll group sees the subsystem: what holds up a change is here."""
+    """Each poll group's view of the subsystem, which shows what delays a change."""
     target = follow(s["tgt"], "its target")
     for group in survive(groups(target)):
         if number(group["views"]) == 0:
@@ -110,7 +110,7 @@ def print_views(s):
 
 
 def print_change(s):
-    """What is being changed, and what it waits for."""
+    """The change that is under way, and what it waits for."""
     op = follow(s["op"], "the change under way")
     waiting = sum(1 for _ in walk(s["ops"], "link", "changes that wait"))
     if op is not None:

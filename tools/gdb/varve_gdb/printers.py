@@ -52,7 +52,7 @@ class Sgl(Printer):
 
 
 class Sqe(Printer):
-    """A capsule's command. Whether it is an admin one its queue knows, not it."""
+    """A capsule's command. Only its queue knows whether it is an admin command."""
 
     @careful
     def to_string(self):
@@ -82,8 +82,8 @@ class Cqe(Printer):
 
 
 class List(Printer):
-    """The addresses of the elements. Which member links them the head does not say: the one with a link of that kind in it, if there
-    is only one; otherwise the first element alone."""
+    """The addresses of the elements. The head does not say which member links them: it is the one member that is such a link; if there are
+    several, only the first element is shown."""
 
     def link_of(self, element, following):
         links = [f.name for f in element.fields() if f.name and f.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where varve's objects begin: its static variables, and whether there is anything to look at."""
+"""varve's static variables, from which its objects are found; and whether there is a program and a process at all."""
 import gdb
 
 from .memory import Unreadable, number, text_of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The recorder's rings, taken out of memory: byte for byte what trace/trace_file.h describes. Knows bytes, not gdb."""
+"""The recorder's rings, read from memory: the bytes that trace/trace_file.h describes. Does not use gdb."""
 import struct
 
 MAX_ENTRIES = 1 << 24
@@ -88,7 +88,7 @@ class Recorder:
         return struct.unpack(f"<{count}Q", self.read(at + 128, 8 * count))
 
     def owner(self, number, tsc):
-        """The description of the owner of an event, or "" when the id has gone to another since."""
+        """The description of the owner of an event; "" if the id has been given to another owner since."""
         if number == 0 or number >= self.owner_count:
             return ""
         data = self.read(self.section(OWNER) + 128 + number * (9 + self.owner_size), 9 + self.owner_size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What time it is in a stopped process or a core, and ages."""
+"""The current time of a stopped process or a core, and ages."""
 import time
 
 from .memory import Unreadable, follow, number
@@ -36,7 +36,8 @@ def newest_round():
 
 
 def now():
-    """(ticks, how it is known). A live process has a clock; one that crashed noted when; otherwise the last round of a reactor."""
+    """(ticks, how they are known). A live process has a clock; a crashed one has noted the time; otherwise it is that of the last round
+    of a reactor."""
     try:
         info = trace_info()
         if info is not None:

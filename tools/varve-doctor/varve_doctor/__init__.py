@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The decision tree of doc/operations.md, as a program that only looks."""
+"""The decision tree of doc/operations.md as a program, which changes nothing."""

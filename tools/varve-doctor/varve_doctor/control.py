@@ -24,7 +24,7 @@ def find_socket(process, given):
 
 
 def check_threads(report, process):
-    """False if a thread is stopped: whoever asks it something waits for ever, and asking would make others wait."""
+    """False if a thread is stopped: it would never answer, and asking it would make other threads wait as well."""
     stopped = [t for t in process.threads() if t.state in "tT"]
     for t in stopped:
         tracer = process.tracer_of(t.tid)
@@ -34,7 +34,7 @@ def check_threads(report, process):
 
 
 def explain_silence(report, process, what):
-    """Nobody answers: what does the control thread, the process's first one, do?"""
+    """Reports what the control thread, the process's first one, does instead of answering."""
     doing = process.doing(process.pid)
     report.found("RPC", f"{what}; the control thread is {doing or 'doing something that only root can see'}",
                  f"gdb -p {process.pid} -batch -ex 'thread apply all bt' (or strace -p {process.pid})")
@@ -78,11 +78,11 @@ def check_rpc(report, process, given, wait_s):
 
 
 def check_calls(report, client, old_us):
-    """One method that hangs while others work."""
+    """Finds calls that hang while others are answered."""
     old = []
     calls = rpc.objects(client.call("rpc_get_calls"), "rpc_get_calls")
     for c in calls:
-        # Waiting is what this one is for.
+        # The purpose of this one is to wait.
         if rpc.member(c, "age_us", int) > old_us and rpc.member(c, "method", str) != "framework_wait_init":
             old.append(c)
     for c in old[:5]:
@@ -93,7 +93,7 @@ def check_calls(report, client, old_us):
 
 
 def check_states(report, client):
-    """Transitions of state machines that must not be."""
+    """Finds transitions of state machines that must not be."""
     machines = rpc.objects(client.call("framework_get_state_machines"), "framework_get_state_machines")
     bad = [(rpc.member(m, "name", str), m["violations"]) for m in machines if rpc.member(m, "violations", int)]
     for name, count in bad:

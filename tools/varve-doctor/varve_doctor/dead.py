@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nothing runs: what did it leave behind?"""
+"""No process runs: looks at what it left behind."""
 import glob
 import os
 
@@ -48,7 +48,7 @@ def check_trace(report, name, pid, options):
     if not dead:
         report.ok("trace", f"no trace file of a dead {name} in {options.dir}")
         return
-    # A file that nobody wrote by hand says how its process ended.
+    # The newest file says how its process ended.
     title = report.title
     trace.examine(report, dead[0], options.age)
     report.title = title

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Just enough of ELF: build ids, notes of probes, and what a core says of its process. Every offset is checked: files may be truncated
-or anything else."""
+"""The parts of ELF needed here: build ids, notes of probes, and the description of the process in a core.
+Every offset is checked: files may be truncated, or anything else."""
 import os
 import struct
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a varve stands on: libraries, hugepages, probes, /dev/shm, cores."""
+"""The environment of a varve: libraries, hugepages, probes, /dev/shm, cores."""
 import fcntl
 import glob
 import os
@@ -9,9 +9,9 @@ from . import elf
 from .process import is_regular, read_text
 from .report import Unable, megabytes
 
-FULL_SHARE = 0.25       # of a file system, that dead files may take before it is worth a word
+FULL_SHARE = 0.25       # the share of a file system that dead files may take before it is reported
 FEW_FREE = 16 << 20     # bytes: less may not be enough for the next start
-MANY = 16               # dead files that nobody has fetched
+MANY = 16               # dead files that have not been removed
 
 
 def check_libraries(report, process):
@@ -83,7 +83,7 @@ def check_probes(report, process):
 
 
 def is_held(path):
-    """Whether a process holds the lock on its trace file. A lock that we cannot try is taken for held."""
+    """Whether a process holds the lock on its trace file. A lock that cannot be tried counts as held."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -98,7 +98,7 @@ def is_held(path):
 
 
 def may_be_written(path):
-    """Stock programs do not lock their files: the process id in the name has to do."""
+    """Stock programs do not lock their files: the process id in the name is used instead."""
     m = re.search(r"\.pid(\d+)$", path)
     return is_held(path) or (m and os.path.exists(f"/proc/{m[1]}"))
 
@@ -130,7 +130,7 @@ def check_shm(report, folder):
 
 
 def check_cores(report, process):
-    """Whether a crash would leave something to look at."""
+    """Whether a crash would leave a core."""
     limits = read_text(f"/proc/{process.pid}/limits")
     soft = re.search(r"^Max core file size +(\S+)", limits, re.M)
     pattern = read_text("/proc/sys/kernel/core_pattern").strip()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process that runs: the tree from its top."""
+"""A process that runs: the whole decision tree."""
 from . import control, environment, rpc, work
 from .report import Unable, seconds
 
 def check_process(report, process):
-    """False if there is no use in asking it anything."""
+    """False if it cannot answer anything."""
     if process.field("State")[:1] == "Z":
         report.found("process", "it is dead, and its parent has not fetched its status", f"ps -o ppid= -p {process.pid}")
         return False
@@ -14,7 +14,7 @@ def check_process(report, process):
 
 
 def check_work(report, process, client, options):
-    """What RPCs tell. The first one that is not answered is the last one that is asked."""
+    """The checks by RPC. They end at the first call that is not answered."""
     old_us = int(options.age * 1e6)
     inflight = []
     checks = (("RPC calls", lambda r: control.check_calls(r, client, old_us)),

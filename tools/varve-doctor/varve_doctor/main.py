@@ -58,9 +58,9 @@ def examine_process(report, options):
 
 
 def main(arguments=None):
-    if sys.stdout is None: # closed by whoever started it: what was found would go nowhere
+    if sys.stdout is None: # closed by the program that started this one: there is no place for the findings
         return UNABLE
-    sys.stdout.reconfigure(errors="backslashreplace")  # names of hosts may have what this terminal's encoding has not
+    sys.stdout.reconfigure(errors="backslashreplace")  # names of hosts may have characters that this terminal's encoding lacks
     options = parse(sys.argv[1:] if arguments is None else arguments)
     report = Report(options.json)
     try:

@@ -21,7 +21,7 @@ def read_text(path):
 
 
 def program_of(pid):
-    """The path of what runs, and whether that file was replaced or removed."""
+    """The path of the program, and whether that file has been replaced or removed."""
     path = os.readlink(f"/proc/{pid}/exe")
     gone = path.endswith(" (deleted)")
     return path[:-len(" (deleted)")] if gone else path, gone

@@ -6,7 +6,7 @@ HEALTHY, SICK, UNABLE = 0, 1, 2
 
 
 class Unable(Exception):
-    """Could not look: the reason, for the user."""
+    """A check could not be made: the reason, for the user."""
 
 
 def clean(text):

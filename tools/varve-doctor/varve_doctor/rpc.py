@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A client of the RPC socket that believes nothing it is told."""
+"""A client of the RPC socket that checks everything it receives."""
 import json
 import socket
 import time
@@ -14,7 +14,7 @@ class NoAnswer(Exception):
 
 
 class BadAnswer(Exception):
-    """What came is not an answer, or an error."""
+    """The bytes received are no answer, or the answer is an error."""
 
 
 class Refused(Exception):
@@ -49,7 +49,7 @@ class Client:
             s.settimeout(left)
             piece = s.recv(1 << 20)
             data += piece
-            # What is not whole yet does not end in a brace.
+            # An incomplete answer does not end in a brace.
             if data.rstrip().endswith(b"}"):
                 try:
                     return json.loads(data)

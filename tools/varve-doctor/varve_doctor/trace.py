@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A trace file: how its writer ended, and what never did."""
+"""A trace file: how its writer ended, and what was still going on then."""
 import json
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the reactors do, and whether I/O ends: by RPC."""
+"""Checks by RPC: the load of the reactors, and I/O that does not end."""
 from . import rpc
 from .control import PINNED, is_reactor
 from .report import seconds
@@ -83,7 +83,7 @@ def group_text(first, n):
 
 
 def check_commands(report, process, client, old_us):
-    """NVMe-oF commands that do not end, and buffers."""
+    """Finds NVMe-oF commands that do not end."""
     inflight = rpc.objects(client.call("nvmf_get_inflight"), "nvmf_get_inflight")
     for r in inflight:
         rpc.member(r, "age_us", int), rpc.member(r, "state", str)
@@ -113,7 +113,7 @@ def check_buffers(report, client, inflight):
 
 
 def check_bdev_io(report, process, client, old_us, known):
-    """I/O of block devices that is not one of the commands above."""
+    """Finds I/O of block devices that does not end and does not belong to those commands."""
     n, old = 0, []
     for b in rpc.objects(client.call("bdev_get_inflight"), "bdev_get_inflight"):
         for io in rpc.objects(rpc.member(b, "inflight", list), "inflight"):
@@ -135,7 +135,7 @@ def check_bdev_io(report, process, client, old_us, known):
 
 
 def check_controllers(report, client):
-    """Controllers of the NVMe driver that are lost."""
+    """Finds controllers of the NVMe driver that are not connected."""
     bad, n = [], 0
     for b in rpc.objects(client.call("bdev_nvme_get_controllers"), "bdev_nvme_get_controllers"):
         for c in rpc.objects(b.get("ctrlrs", []), "ctrlrs"):
@@ -164,7 +164,7 @@ def check_tracing(report, client):
 
 
 def ask(report, what, check):
-    """Runs one check; an answer that makes no sense ends it alone."""
+    """Runs a check. An answer that makes no sense ends only this check."""
     try:
         check(report)
     except rpc.Refused as e:
