@@ -130,8 +130,7 @@ static void rpc_trace_remove_trigger(struct rpc_request *req, void *params)
 	const struct remove_trigger *p = params;
 
 	if (blackbox_remove(p->name) != 0) {
-		rpc_error(req, -ENOENT, "there is no trigger \"%s\"; trace_get_triggers lists those there are",
-			  p->name);
+		rpc_error(req, -ENOENT, "there is no trigger \"%s\"; trace_get_triggers lists all triggers", p->name);
 	} else {
 		rpc_reply_true(req);
 	}

@@ -245,7 +245,8 @@ static void metrics_accept(void *arg, uint32_t events)
 		} else if (errno != ECONNABORTED && errno != EINTR) {
 			if (errno != EAGAIN) { /* out of descriptors: the connection stays in the backlog, and would
 						  wake the loop again and again */
-				log_limited(LOG_LEVEL_ERROR, "cannot accept who asks for metrics: %s", strerror(errno));
+				log_limited(LOG_LEVEL_ERROR, "cannot accept a connection for metrics: %s",
+					    strerror(errno));
 				fd_source_modify(server.source, 0);
 				thread_timer_start(&server.accept_again, ACCEPT_RETRY_US);
 			}

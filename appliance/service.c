@@ -42,8 +42,8 @@ static void service_send(int flags, const char *message)
 {
 	if (service.fd >= 0 && sendto(service.fd, message, strlen(message), flags | MSG_NOSIGNAL,
 				      (const struct sockaddr *)&service.to, service.to_len) < 0) {
-		log_limited(LOG_LEVEL_WARNING, "the service manager could not be told \"%.40s\": %s", message,
-			    strerror(errno));
+		log_limited(LOG_LEVEL_WARNING, "the message \"%.40s\" could not be sent to the service manager: %s",
+			    message, strerror(errno));
 	}
 }
 
@@ -89,7 +89,7 @@ void service_init(void)
 	service.to_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
 	service.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (service.fd < 0) {
-		log_warning("no socket to tell the service manager anything: %s", strerror(errno));
+		log_warning("cannot make a socket for messages to the service manager: %s", strerror(errno));
 		return;
 	}
 	setsockopt(service.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
@@ -182,7 +182,7 @@ void service_watchdog_start(void)
 	if (service.watchdog_us == 0) {
 		return;
 	}
-	log_notice("the service manager's watchdog wants a sign every %" PRIu64 " us", service.watchdog_us);
+	log_notice("the service manager's watchdog needs a message every %" PRIu64 " us", service.watchdog_us);
 	service.timer.fn = watchdog_check;
 	watchdog_note_rounds();
 	thread_timer_start(&service.timer, service.watchdog_us / LOOKS);

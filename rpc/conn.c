@@ -141,7 +141,7 @@ static void conn_send(struct rpc_conn *c, char *text, size_t len)
 	}
 	conn_flush(c);
 	if (rpc_outq_bytes(&c->out) > OUT_MAX_BYTES) {
-		log_warning("RPC client %d takes no answers: it is dropped with %zu bytes queued", c->fd,
+		log_warning("RPC client %d does not read its answers: it is dropped with %zu bytes queued", c->fd,
 			    rpc_outq_bytes(&c->out));
 		c->broken = true;
 	}
@@ -470,7 +470,7 @@ static void conn_stalled(void *arg)
 {
 	struct rpc_conn *c = arg;
 
-	log_warning("RPC client %d has taken nothing for %llu s: it is dropped with %zu bytes queued", c->fd,
+	log_warning("RPC client %d has not read any bytes for %llu s: it is dropped with %zu bytes queued", c->fd,
 		    STALL_US / 1000000, rpc_outq_bytes(&c->out));
 	c->broken = true;
 	conn_settle(c);
@@ -478,7 +478,7 @@ static void conn_stalled(void *arg)
 
 static void conn_refuse_without_memory(int fd)
 {
-	log_limited(LOG_LEVEL_WARNING, "RPC client %d is turned away: no memory for its connection", fd);
+	log_limited(LOG_LEVEL_WARNING, "RPC client %d is disconnected: no memory for its connection", fd);
 	close(fd);
 }
 

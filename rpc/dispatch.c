@@ -118,8 +118,9 @@ static void rpc_request_end(struct rpc_request *req, struct rpc_answer *answer)
 	uint64_t took_ns = dispatch_now_ns() - req->begin_ns;
 
 	if (req->timed_out) {
-		log_notice("RPC %s, whose client was told that it goes on, ended after %llu ms: %s", req->method->name,
-			   (unsigned long long)(took_ns / 1000000), answer->message != NULL ? answer->message : "done");
+		log_notice("RPC %s, whose client was answered with a timeout, ended after %llu ms: %s",
+			   req->method->name, (unsigned long long)(took_ns / 1000000),
+			   answer->message != NULL ? answer->message : "done");
 		rpc_request_unlink(req);
 		rpc_request_free(req);
 		return;
@@ -286,7 +287,7 @@ static void method_not_found_text(const char *name, char *why)
 	char clean[128];
 
 	utf8_sanitize(name, clean, sizeof(clean));
-	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists those there are", clean);
+	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists all methods", clean);
 }
 
 static void dispatch_run(const struct rpc_origin *origin, const struct rpc_method *m, json_t *params, rpc_done_fn done,

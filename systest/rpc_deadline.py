@@ -56,7 +56,7 @@ def test_a_deletion_that_waits_for_io_is_answered_and_goes_on():
         check(t.call("bdev_error_resume_pending", name="EE_M1") is True, "the I/O goes on")
         wait_for(lambda: calls(t) == [], "the deletion to end")
         check(sorted(b["name"] for b in t.call("bdev_get_bdevs")) == ["M0", "M1"], "the bdev is still there")
-        check("bdev_error_delete, whose client was told that it goes on, ended after" in t.log(), t.log())
+        check("bdev_error_delete, whose client was answered with a timeout, ended after" in t.log(), t.log())
         wait_io(t, [busy])
 
 

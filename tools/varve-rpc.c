@@ -248,7 +248,7 @@ int main(int argc, char **argv)
 	}
 	const char *word = rpc_cli_first_superfluous(&cl, argc - optind, argv + optind);
 	if (word != NULL) {
-		fprintf(stderr, "varve-rpc: \"%s\": nothing more is taken there; see --help\n", word);
+		fprintf(stderr, "varve-rpc: \"%s\" is one argument too many; see --help\n", word);
 		return RPC_TOOL_USAGE;
 	}
 	struct rpc_client *c = rpc_client_open(cl.socket, cl.timeout_s);

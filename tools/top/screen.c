@@ -409,7 +409,9 @@ int top_screen_run(const struct top_options *opt)
 	top_catch_signals(); /* before curses installs handlers for signals that have none */
 	if (newterm(NULL, stdout, stdin) == NULL) {
 		const char *term = getenv("TERM");
-		fprintf(stderr, "varve-top: TERM is \"%s\": no such terminal is known here; --batch or --json print\n",
+		fprintf(stderr,
+			"varve-top: TERM is \"%s\": that terminal is not in the terminfo database; --batch or --json "
+			"print\n",
 			term != NULL ? term : "");
 		return TOP_EXIT_USAGE;
 	}
