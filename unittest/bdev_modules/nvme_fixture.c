@@ -158,13 +158,12 @@ bool is_up(void *arg)
 	return strcmp(bdev_nvme_state_name(nvme), "enabled") == 0;
 }
 
-/* Up, and down before that so often. */
 bool is_up_after(void *resets)
 {
 	return bdev_nvme_resets(nvme) >= *(unsigned *)resets && is_up(NULL);
 }
 
-/* --- Threads that verify what they read, while things happen --- */
+/* --- Threads that verify what they read --- */
 
 static void slot_next(struct slot *s)
 {

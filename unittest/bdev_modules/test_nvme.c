@@ -76,13 +76,13 @@ static void test_drive_that_is_plugged_in_is_attached_if_so_wanted(void)
 {
 	drive_begin();
 	nvme_pcie_hotplug_arrived("0000:00:04.0");
-	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL)); /* nobody wants it */
+	CU_ASSERT_PTR_NULL(bdev_nvme_next(NULL)); /* hotplug is disabled */
 	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
 	CU_ASSERT(bdev_nvme_hotplug());
 	nvme_pcie_hotplug_arrived("0000:00:04.0");
 	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
 	CU_ASSERT_PTR_NOT_NULL(bdev_find("HotInNvme0n1"));
-	nvme_pcie_hotplug_arrived("0000:00:04.0"); /* told twice */
+	nvme_pcie_hotplug_arrived("0000:00:04.0"); /* reported twice */
 	CU_ASSERT_PTR_NULL(bdev_nvme_find("HotInNvme1"));
 	model_remove(&model);
 	CU_ASSERT(thread_control_wait(all_detached, NULL, WAIT_US));
@@ -135,7 +135,7 @@ static void test_drive_that_is_there_already_is_attached_if_so_wanted(void)
 	make_machine(folder);
 	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_hotplug(true), 0);
 	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
-	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(true), 0); /* it is attached now: not once more */
+	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(true), 0); /* it is attached already: not attached again */
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(nvme));
 	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
 	drop_machine(folder);
@@ -151,10 +151,10 @@ static void test_drive_whose_news_was_lost_is_attached_if_so_wanted(void)
 	make_machine(folder);
 	nvme_pcie_hotplug_lost();
 	CU_ASSERT_FATAL(thread_control_wait(is_attached_by_itself, "HotInNvme0", WAIT_US));
-	nvme_pcie_hotplug_lost(); /* not once more */
+	nvme_pcie_hotplug_lost(); /* not attached again */
 	CU_ASSERT_PTR_NULL(bdev_nvme_next(nvme));
 	CU_ASSERT_EQUAL(bdev_nvme_set_hotplug(false), 0);
-	nvme_pcie_hotplug_lost(); /* and nobody wants to know */
+	nvme_pcie_hotplug_lost(); /* hotplug is disabled */
 	drop_machine(folder);
 	drive_end();
 }
@@ -330,7 +330,7 @@ static void test_copy_is_the_controllers_within_its_limits(void)
 	drive_end();
 }
 
-/* Copies that a controller cannot do: by reads and writes. */
+/* Copies that a controller cannot carry out are emulated by reads and writes. */
 static void expect_emulated_copy(void)
 {
 	struct bdev_nvme_attach a = attach_opts();
@@ -354,7 +354,7 @@ static void test_copy_is_read_and_written_where_the_controller_has_none(void)
 	model.oncs &= (uint16_t)~NVME_CTRL_ONCS_COPY;
 	expect_emulated_copy();
 	drive_begin();
-	model.ocfs = 2; /* not the format that is ours */
+	model.ocfs = 2; /* not the format that the module uses */
 	expect_emulated_copy();
 	drive_begin();
 	model.ns[0].mssrl = 0; /* no limits that make sense */
@@ -369,7 +369,7 @@ static void test_verify_and_uncorrectable_blocks_are_the_controllers(void)
 	drive_begin_attached();
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n2", true, fixture_thread(2)), 0);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_VERIFY, NULL, 0, 1024), 0);
-	CU_ASSERT_EQUAL(model.commands[nvme_cmd_verify], 1024 / 32); /* as much as a transfer may have */
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_verify], 1024 / 32); /* as large as a transfer may be */
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_UNCORRECTABLE, NULL, 500, 4), 0);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write_uncor], 1);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_VERIFY, NULL, 0, 1024), bad);
@@ -527,7 +527,7 @@ static void test_removed_device_takes_its_bdevs_along(void)
 	CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
 }
 
-/* --- Away --- */
+/* --- Not connected --- */
 
 static void test_io_fails_when_the_controller_is_given_up_and_works_after_a_reset(void)
 {
@@ -561,7 +561,7 @@ static void test_controller_is_detached_after_the_loss_timeout(void)
 	model.refuse_enable = true;
 	CU_ASSERT_EQUAL(drive_reset(), -EIO);
 	CU_ASSERT_STRING_EQUAL(bdev_nvme_state_name(nvme), "reconnect_is_delayed");
-	/* waits until there is no hope */
+	/* waits until the controller is given up */
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
 	CU_ASSERT(fixture_poll(is_told, &u));
 	user_close(&u);
@@ -623,7 +623,7 @@ static void set_timeout(enum bdev_nvme_timeout_action action)
 	struct bdev_nvme_options o;
 
 	bdev_nvme_default_options(&o);
-	/* an answer that an Abort brings must come within this time; the resets are to be soon */
+	/* the answer to an Abort must arrive within this time, and resets are to follow soon */
 	o.timeout_us = action == BDEV_NVME_TIMEOUT_ABORT ? 1000000 : 40000;
 	o.action_on_timeout = action;
 	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
@@ -681,7 +681,7 @@ static void test_abort_ends_its_target(void)
 	CU_ASSERT_EQUAL(a->cdw0, 0);
 	CU_ASSERT(request_wait(r));
 	CU_ASSERT_EQUAL(r->status, NVME_ST(GENERIC, ABORT_REQ));
-	CU_ASSERT_EQUAL(request_run(a), 0); /* nothing there any more */
+	CU_ASSERT_EQUAL(request_run(a), 0); /* the target has ended: nothing is aborted */
 	CU_ASSERT_EQUAL(a->cdw0, 1);
 	request_free(r);
 	request_free(a);
@@ -719,7 +719,7 @@ static void test_reset_of_a_bdev_ends_its_io_and_no_others(void)
 	drive_end();
 }
 
-/* --- Namespaces come and go --- */
+/* --- Namespaces are added and removed --- */
 
 static void announce_change(void)
 {
@@ -804,7 +804,7 @@ static void test_timeouts_that_do_not_fit_are_refused(void)
 	bdev_nvme_default_options(&o);
 	o.timeout_us = BDEV_NVME_TIMEOUT_MAX_US + 1;
 	expect_option_refused(&o, "timeout_us 2147483647001: must be 0 to 2147483647000");
-	o.timeout_us = 0; /* as clients turn it off, who know of no other action_on_timeout than none by default */
+	o.timeout_us = 0; /* clients whose default of action_on_timeout is none disable it so */
 	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, error), 0);
 	o.timeout_us = o.timeout_admin_us = BDEV_NVME_TIMEOUT_MAX_US;
 	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, error), 0);

@@ -41,7 +41,7 @@ static void end(void)
 	drive_end();
 }
 
-/* iovs of odd lengths, but for a drive's dwords, so that some of it is copied and some is not. */
+/* iovs of odd lengths, in dwords for a drive, so that some data is copied and some is not. */
 static uint16_t run_tagged(enum bdev_io_type type, uint8_t *buf, uint64_t lba, uint64_t blocks, uint8_t flags,
 			   uint32_t ref, uint32_t app)
 {
@@ -136,7 +136,8 @@ static void test_blocks_pass_with_their_metadata(void)
 		memset(other, 0, 9 * EXT);
 		CU_ASSERT_EQUAL(run(BDEV_IO_READ, other, 20, 9, 0), 0);
 		CU_ASSERT_EQUAL(memcmp(buffer, other, 9 * EXT), 0);
-		CU_ASSERT_EQUAL(run(BDEV_IO_READ, other + 1, 20, 9, 0), 0); /* where no drive could put it */
+		CU_ASSERT_EQUAL(run(BDEV_IO_READ, other + 1, 20, 9, 0),
+				0); /* at an address that no drive can transfer to */
 		CU_ASSERT_EQUAL(memcmp(buffer, other + 1, 9 * EXT), 0);
 	}
 }
@@ -158,7 +159,7 @@ static void test_metadata_is_made_and_left_out(void)
 		plain[5 * DATA] ^= 1;
 		CU_ASSERT_EQUAL(run(BDEV_IO_COMPARE, plain, 40, 9, BDEV_DIF_PLAIN) & BDEV_STATUS_MASK,
 				NVME_ST(MEDIA, COMPARE_FAILED));
-		CU_ASSERT_EQUAL(run(BDEV_IO_WRITE, plain + 1, 41, 3, BDEV_DIF_PLAIN), 0); /* by way of a buffer */
+		CU_ASSERT_EQUAL(run(BDEV_IO_WRITE, plain + 1, 41, 3, BDEV_DIF_PLAIN), 0); /* copied through a buffer */
 		CU_ASSERT_EQUAL(run(BDEV_IO_READ, back + 3, 41, 3, BDEV_DIF_PLAIN), 0);
 		CU_ASSERT_EQUAL(memcmp(plain + 1, back + 3, 3 * DATA), 0);
 	}
@@ -266,7 +267,7 @@ static void test_reference_tags_go_on_across_a_boundary(void)
 		run_tagged(BDEV_IO_WRITE, buffer, 5, 20, BDEV_DIF_TAGS | BDEV_DIF_REF | BDEV_DIF_GUARD, 1000, 0), 0);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write], 4); /* 3, 8, 8, 1 */
 	CU_ASSERT(has_stored(buffer, 5, 20));
-	buffer[10 * EXT + DATA + 7] ^= 1; /* of the third piece */
+	buffer[10 * EXT + DATA + 7] ^= 1; /* in the third child I/O */
 	CU_ASSERT_EQUAL(run_tagged(BDEV_IO_WRITE, buffer, 5, 20, BDEV_DIF_TAGS | BDEV_DIF_REF, 1000, 0), REF);
 	end();
 }
@@ -293,7 +294,7 @@ static void test_other_commands_keep_the_protection(void)
 		CU_ASSERT(has_stored(buffer, 300, 8));
 		CU_ASSERT_EQUAL(model.commands[nvme_cmd_copy], s->type == 0 ? 1 : 0);
 		CU_ASSERT_EQUAL(run(BDEV_IO_UNMAP, NULL, 302, 2, 0), 0);
-		CU_ASSERT_EQUAL(run(BDEV_IO_READ, other, 300, 8, 0), 0); /* and checks nothing of those two */
+		CU_ASSERT_EQUAL(run(BDEV_IO_READ, other, 300, 8, 0), 0); /* neither of those two is checked */
 	}
 }
 
@@ -355,7 +356,7 @@ static void test_what_stands_on_it_checks_by_itself(void)
 	struct user top;
 
 	begin(1, 8, false, false);
-	user_close(&u); /* for it wants to be alone there */
+	user_close(&u); /* the test needs the bdev for itself */
 	CU_ASSERT_EQUAL_FATAL(bdev_error_create("Nvme0n2", NULL, NULL, error), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&top, "EE_Nvme0n2", true, fixture_thread(1)), 0);
 	const struct bdev_md *md = bdev_get_md(bdev_find("EE_Nvme0n2"));

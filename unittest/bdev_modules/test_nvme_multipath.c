@@ -25,7 +25,7 @@ static void begin_apart(void)
 	second.ns[0].data = model.ns[0].data;
 }
 
-/* For ever tried again, so that it is the test that says when one is back. */
+/* Controllers are reconnected without a limit: the test decides when one is connected again. */
 static struct bdev_nvme_attach path_opts(void)
 {
 	struct bdev_nvme_attach a = attach_opts();
@@ -66,7 +66,7 @@ static bool are_usable(void *arg)
 	return w->found == w->wanted;
 }
 
-/* So many ways, of all threads, can be used. */
+/* Waits until so many paths, of all threads together, are usable. */
 static void wait_usable(unsigned n)
 {
 	CU_ASSERT_FATAL(fixture_poll(are_usable, &(struct ways){.wanted = n}));
@@ -95,7 +95,7 @@ static void end_two(void)
 	drive_end();
 }
 
-/* Fatal, at once; if so wanted, it does not come back either. */
+/* A fatal error at once; on demand the controller cannot be connected again either. */
 static void lose(struct model *m, bool for_long)
 {
 	m->refuse_enable = for_long;
@@ -153,7 +153,7 @@ static void test_second_controller_of_a_name_is_a_path(void)
 
 	begin_two(&a, &u);
 	struct bdev *b = bdev_find("Nvme0n1");
-	CU_ASSERT_PTR_NULL(bdev_nvme_bdev_next(nvme, b)); /* one bdev */
+	CU_ASSERT_PTR_NULL(bdev_nvme_bdev_next(nvme, b)); /* there is one bdev */
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1); /* the first one */
 	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(b, 2, last_error), 0);
@@ -197,7 +197,7 @@ static void test_controller_that_does_not_fit_is_refused(void)
 	a = path_opts();
 	CU_ASSERT_EQUAL(attach_first(a), -EALREADY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "by the same path"));
-	second.ns[0].shared = false; /* the controller is right, but its namespace is not */
+	second.ns[0].shared = false; /* the controller fits, but its namespace does not */
 	CU_ASSERT_EQUAL(attach_second(a), 0);
 	wait_usable(1);
 	CU_ASSERT_EQUAL(read_one(&u), 0);
@@ -237,7 +237,7 @@ static void test_without_failback_io_stays_until_it_is_told(void)
 	CU_ASSERT_EQUAL_FATAL(bdev_nvme_set_options(&o, error), 0);
 	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	wait_usable(1); /* I/O goes by the one that is connected first */
+	wait_usable(1); /* I/O takes the path that is connected first */
 	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
 	wait_usable(2);
 	CU_ASSERT_EQUAL(read_one(&u), 0);
@@ -248,7 +248,7 @@ static void test_without_failback_io_stays_until_it_is_told(void)
 	model.refuse_enable = false;
 	wait_usable(2);
 	CU_ASSERT_EQUAL(read_one(&u), 0);
-	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2); /* the first one is there again */
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2); /* the first one is connected again */
 	CU_ASSERT_EQUAL(bdev_nvme_set_preferred(bdev_find("Nvme0n1"),
 						nvme_ctrlr_cntlid(bdev_nvme_ctrlr(bdev_nvme_next(NULL))), error),
 			0);
@@ -408,7 +408,7 @@ static void test_without_a_path_io_fails_after_fast_io_fail(void)
 	end_two();
 }
 
-/* Each of its addresses leads to somebody else now. */
+/* Each of its addresses leads to another subsystem now. */
 static void test_controller_whose_addresses_are_anothers_stays_away(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -504,11 +504,11 @@ static void test_io_that_is_refused_for_want_of_access_goes_by_the_other(void)
 	for (unsigned i = 0; i < 3; i++) {
 		memset(model.commands, 0, sizeof(model.commands));
 		memset(second.commands, 0, sizeof(second.commands));
-		model.ns[0].ana = states[i]; /* which nobody is told */
+		model.ns[0].ana = states[i]; /* without an event */
 		CU_ASSERT_EQUAL(read_one(&u), 0);
 		CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
 		CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 1);
-		wait_state(states[i]); /* its log is read by itself */
+		wait_state(states[i]); /* the module reads the log without an event */
 		CU_ASSERT_EQUAL(read_one(&u), 0);
 		CU_ASSERT_EQUAL(model.commands[nvme_cmd_read], 1);
 		CU_ASSERT_EQUAL(second.commands[nvme_cmd_read], 2);
@@ -575,7 +575,7 @@ static void test_log_that_finds_no_room_in_the_queue_is_read_later(void)
 
 static void add_retries(void *arg, const struct bdev_nvme_qpair_stat *stat)
 {
-	*(uint64_t *)arg += stat->retries; /* those that waited for their time */
+	*(uint64_t *)arg += stat->retries; /* only delayed retries are counted */
 }
 
 static void test_refusals_that_the_log_does_not_explain_are_outlasted(void)
@@ -593,12 +593,12 @@ static void test_refusals_that_the_log_does_not_explain_are_outlasted(void)
 	model.fault.qid = 1; /* the log is read by the same opcode */
 	CU_ASSERT_EQUAL(read_one(&u), 0);
 	bdev_nvme_for_each_qpair(nvme, add_retries, &retries);
-	CU_ASSERT_EQUAL(retries, 3); /* all but the first, which is sent again when the log has been read */
+	CU_ASSERT_EQUAL(retries, 3); /* all but the first, which is submitted again when the log has been read */
 	user_close(&u);
 	end_two();
 }
 
-/* Which is told by an ANA event alone (Base 5.2.1). */
+/* The change is reported by an ANA event only (Base 5.2.1). */
 static void test_namespace_that_moves_to_another_group_is_followed(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -609,7 +609,7 @@ static void test_namespace_that_moves_to_another_group_is_followed(void)
 	model.ns[0].anagrpid = 3;
 	second.ns[2].ana = NVME_ANA_STATE_INACCESSIBLE;
 	second.ns[0].anagrpid = 3;
-	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE); /* the group that it was in */
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE); /* the group that the namespace was in */
 	set_ana(&second, NVME_ANA_STATE_OPTIMIZED);
 	wait_state(NVME_ANA_STATE_NONOPTIMIZED);
 	wait_state(NVME_ANA_STATE_INACCESSIBLE);
@@ -714,7 +714,7 @@ static bool was_lost(void *ctrlr)
 	return bdev_nvme_resets(ctrlr) == 1;
 }
 
-/* How long a transition may take is only asked of a controller that is there. */
+/* ANATT limits the wait only while the controller is connected. */
 static void test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -734,7 +734,7 @@ static void test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost(v
 	wait_usable(0); /* on the thread of r, and so after its submission */
 	CU_ASSERT(!atomic_load(&r->done));
 	model.refuse_enable = false;
-	CU_ASSERT(request_wait(r)); /* there again, and as it was: for no longer than ANATT */
+	CU_ASSERT(request_wait(r)); /* connected again with the same access: I/O waits no longer than ANATT */
 	CU_ASSERT_EQUAL(r->status, NVME_ST(PATH, CTRL_PATH_ERROR));
 	request_free(r);
 	set_ana(&model, NVME_ANA_STATE_OPTIMIZED);

@@ -32,7 +32,7 @@ static void test_commands_are_passed_through(void)
 		.opcode = nvme_cmd_write, .nsid = htole32(2), .cdw10 = htole32(9), .cdw12 = htole32(1)};
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_IO, &write, 1024), 0);
 	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 9 * 512, buffer, 1024),
-			0); /* the bdev's namespace, not the one it names */
+			0); /* the bdev's namespace, not the one that the command names */
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_IO, &write, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	struct nvme_sqe delete = {.opcode = nvme_admin_delete_sq, .cdw10 = htole32(1)};
 	CU_ASSERT_EQUAL(pass(&u, BDEV_IO_NVME_ADMIN, &delete, 0), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
@@ -40,7 +40,7 @@ static void test_commands_are_passed_through(void)
 	drive_end();
 }
 
-/* What comes with the command's pointers and flags is not the drive's to see. */
+/* The drive does not see the submitter's data pointers and flags. */
 static struct nvme_sqe vendor_command(uint8_t opcode, uint32_t dwords)
 {
 	return (struct nvme_sqe){.opcode = opcode,
@@ -67,7 +67,7 @@ static void expect_vendor(struct user *u, enum bdev_io_type type, uint8_t base)
 	cmd = vendor_command((uint8_t)(base + 2), 256);
 	CU_ASSERT_EQUAL(pass(u, type, &cmd, 1024), 0);
 	CU_ASSERT_EQUAL(memcmp(model.vendor, buffer, 1024), 0);
-	/* more, or less, than there are buffers for */
+	/* more, or less, than the buffers have */
 	CU_ASSERT_EQUAL(pass(u, type, &cmd, 512), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	cmd.cdw11 = htole32(1); /* and metadata */
 	CU_ASSERT_EQUAL(pass(u, type, &cmd, 1024), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
@@ -91,7 +91,7 @@ static void test_vendor_specific_commands_move_what_they_say(void)
 	expect_vendor(&u, BDEV_IO_NVME_ADMIN, 0xc0);
 	user_close(&u);
 	drive_end();
-	/* A drive that says nothing might write anywhere: only what moves no data is passed on. */
+	/* How much a vendor specific command of this drive moves is unknown: only those without data are passed. */
 	drive_begin();
 	model.no_vendor_sizes = true;
 	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fault at each change of state of a controller with bdevs and of its queue pairs' ways to it, under verified I/O on
- * three threads: it is up again in the end, or gone with its bdevs, and nothing is lost or spoilt. The probes of the
- * state machines are where faults come from. */
+/* A fault at each change of state of a controller with bdevs and of its queue pairs, under verified I/O on three
+ * threads: in the end the controller is up again, or detached with its bdevs, and no data is lost or wrong. The faults
+ * are caused from the probes of the state machines. */
 #include <string.h>
 
 #include "bdev_modules/nvme/internal.h"
@@ -13,7 +13,7 @@ enum machine { CTRLR, QPAIR };
 static struct {
 	enum machine machine;
 	uint32_t old, now;
-	void (*strike)(void); /* once, at that change; NULL: has struck */
+	void (*strike)(void); /* to be called once, at that change; NULL: has been called */
 	struct thread_timer timer;
 	struct wait detached;
 	bool detaching;
@@ -47,7 +47,7 @@ void __wrap_usdt_fire_bdev_nvme_qpair_state(uint64_t tsc, const char *name, uint
 	__real_usdt_fire_bdev_nvme_qpair_state(tsc, name, thread, old, now);
 }
 
-/* --- What strikes --- */
+/* --- Faults --- */
 
 static void strike_nothing(void)
 {
@@ -74,7 +74,7 @@ static void strike_removed(void)
 	model_remove(&model);
 }
 
-/* Asked for as soon as the change is over: users do not call from within one. */
+/* As soon as the change is over, since users do not call from within one. */
 static void detach_now(void *arg)
 {
 	bdev_nvme_detach(nvme, ended, &plan.detached);
@@ -89,7 +89,7 @@ static void strike_detach(void)
 
 /* --- Runs --- */
 
-/* What a controller that is reset comes by. */
+/* The changes of state in a reset. */
 static const struct change {
 	enum machine machine;
 	uint32_t old, now;
@@ -150,7 +150,7 @@ static void test_controller_is_up_again_after_a_fault_at_any_change(void)
 			workers_progress(10);
 			CU_ASSERT_EQUAL(count_errors(), 0);
 			workers_stop();
-			model.fault.kind = MODEL_FAULT_NONE; /* where nothing came by to be struck */
+			model.fault.kind = MODEL_FAULT_NONE; /* if no command came that the fault applied to */
 			drive_end();
 		}
 	}
@@ -193,7 +193,7 @@ static void test_controller_is_detached_at_any_change(void)
 	}
 }
 
-/* Queue pairs stop while a controller is detached; what strikes then does not keep it. */
+/* Queue pairs stop while a controller is detached; a fault at that time does not prevent the detach. */
 static void test_faults_of_a_controller_that_is_being_detached_do_not_keep_it(void)
 {
 	static const struct change ends[] = {{CTRLR, BDEV_NVME_UP, BDEV_NVME_DETACHING},

@@ -27,7 +27,7 @@ static void test_what_is_lost_with_its_queue_pair_goes_again(void)
 {
 	struct bdev_nvme_verdict_facts f = facts;
 
-	f.retries = 200; /* that is another count */
+	f.retries = 200; /* retries and losses are counted apart */
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), BDEV_NVME_VERDICT_LOST);
 	f.aborting = true;
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_QUEUE), f, NULL), BDEV_NVME_VERDICT_DONE);
@@ -64,7 +64,7 @@ static void test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_i
 
 	f.ana = true;
 	f.repeatable = false; /* it was not carried out */
-	f.retries = 200;      /* the log of states says when to ask again, not a count */
+	f.retries = 200;      /* the ANA log decides when it is submitted again, not a count */
 	for (unsigned i = 0; i < sizeof(no_access) / sizeof(no_access[0]); i++) {
 		CU_ASSERT_EQUAL(verdict(no_access[i], f, NULL), BDEV_NVME_VERDICT_NO_ACCESS);
 		CU_ASSERT_EQUAL(verdict(no_access[i] | NVME_SC_DNR, f, NULL), BDEV_NVME_VERDICT_DONE);
@@ -182,7 +182,7 @@ static void check_admin_length(struct nvme_sqe cmd, uint64_t need)
 	}
 }
 
-/* A controller moves what the command says, whatever there is room for. */
+/* A controller moves as much as the command says, even if the buffers have less. */
 static void test_admin_commands_that_move_more_than_they_have_are_refused(void)
 {
 	static const struct {
@@ -273,7 +273,7 @@ static void test_metadata_of_a_passed_command_is_counted_too(void)
 	protected.md_interleaved = true;
 	check_md(&protected, 3, 2080, 0);
 	check_md(&protected, 3 | NVME_PI_ACT, 2048, 0);
-	protected.md_size = 16; /* more than the controller makes by itself */
+	protected.md_size = 16; /* more than the protection information that the controller generates */
 	check_md(&protected, 3 | NVME_PI_ACT, 2112, 0);
 	separate.md_size = 8; /* without protection information, the bit means nothing */
 	check_md(&separate, 3 | NVME_PI_ACT, 2048, 32);

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define NS_BYTES (256 << 10)
 #define STEP_US  3000000 /* more than any of the driver's own deadlines here */
-#define IDLE_US  500     /* what passes with a round of the control thread */
+#define IDLE_US  500     /* virtual time of a round of the control thread in which nothing happens */
 #define BUSY_US  1
 #define EVENTS   2
 
@@ -44,7 +44,7 @@ static uint64_t next_bits(void *arg, unsigned bits)
 
 static int run_model(void *ctx)
 {
-	/* a round in which nothing happens is one in which the driver waits for its timers */
+	/* in a round in which nothing happens the driver waits for its timers */
 	env_ticks_virtual += model_step(&model) == 0 ? idle_ticks : busy_ticks;
 	rounds++;
 	return POLLER_BUSY;
@@ -80,7 +80,7 @@ static void start(void)
 	}
 	idle_ticks = env_us_to_ticks(IDLE_US);
 	busy_ticks = env_us_to_ticks(BUSY_US);
-	env_ticks_virtual = env_ticks(); /* from here on it passes with rounds, and no run waits for anything */
+	env_ticks_virtual = env_ticks(); /* from here on time passes with rounds, and no run waits for real time */
 }
 
 static void attached(void *arg, int rc, struct bdev_nvme *c, const char *error)
@@ -115,7 +115,7 @@ static bool has_run(void *until)
 static void wait_for(bool (*condition)(void *arg), void *arg)
 {
 	if (!thread_control_wait(condition, arg, STEP_US)) {
-		abort(); /* it waits for ever for a drive that does not answer */
+		abort(); /* the driver waits without a limit for a drive that does not answer */
 	}
 }
 
@@ -150,7 +150,7 @@ static void look(void)
 	}
 }
 
-/* Errors, warnings, notices, and what no specification has; each has the driver read a log page of noise. */
+/* Asynchronous events of all types, valid or not; after each the driver reads a log page of noise. */
 static void happen(void)
 {
 	for (unsigned i = 0; i < EVENTS; i++) {
@@ -170,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	model_init(&model);
 	model.noise = next_bits;
 	model_current = &model;
-	*(volatile uint32_t *)model.regs &= 0x00ffffff; /* CAP.TO: this is to be quick */
+	*(volatile uint32_t *)model.regs &= 0x00ffffff; /* CAP.TO: shortest timeouts */
 	struct poller *p = poller_register(&(struct poller_opts){.name = "model", .fn = run_model, .fd = -1});
 	bdev_nvme_attach_default(&a);
 	a.name = "Nvme0";
@@ -183,7 +183,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		look();
 		happen();
 	}
-	nvme = bdev_nvme_next(NULL); /* what happened may have ended it */
+	nvme = bdev_nvme_next(NULL); /* an event may have led to its end */
 	if (nvme != NULL) {
 		if (bdev_nvme_ctrlr(nvme) != NULL) {
 			look();

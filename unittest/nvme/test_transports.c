@@ -78,6 +78,18 @@ static void test_a_transport_id_may_name_any_transport_and_an_error_names_all(vo
 	CU_ASSERT_PTR_NOT_NULL(strstr(error, "RDMA, New or PCIe must be given"));
 }
 
+static void test_address_families_are_read_in_any_case_and_written_by_name(void)
+{
+	uint8_t adrfam = 0;
+
+	CU_ASSERT(nvme_adrfam_parse("ipv6", &adrfam) && adrfam == NVMF_ADDR_FAMILY_IP6);
+	CU_ASSERT(nvme_adrfam_parse("IPv4", &adrfam) && adrfam == NVMF_ADDR_FAMILY_IP4);
+	CU_ASSERT_FALSE(nvme_adrfam_parse("ib", &adrfam));
+	CU_ASSERT_EQUAL(adrfam, NVMF_ADDR_FAMILY_IP4); /* unchanged */
+	CU_ASSERT_STRING_EQUAL(nvme_adrfam_name(NVMF_ADDR_FAMILY_IP6), "IPv6");
+	CU_ASSERT_STRING_EQUAL(nvme_adrfam_name(0), "IPv4");
+}
+
 static void test_discovery_finds_addresses_of_the_transports_that_are_there(void)
 {
 	enum nvme_trtype trtype;
@@ -100,6 +112,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_transports_over_fabrics_are_named_before_local_ones),
 	UNIT(test_a_transport_is_found_by_number_and_by_name_in_any_case),
 	UNIT(test_a_transport_id_may_name_any_transport_and_an_error_names_all),
+	UNIT(test_address_families_are_read_in_any_case_and_written_by_name),
 	UNIT(test_discovery_finds_addresses_of_the_transports_that_are_there),
 	UNIT(test_requests_have_room_for_every_transport),
 	UNIT_END,
