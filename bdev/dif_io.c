@@ -86,7 +86,7 @@ static bool pass_plain(const struct bdev *b, struct bdev_io *io)
 /* The device makes the checks. */
 static bool pass_unchecked(const struct bdev *b, struct bdev_io *io)
 {
-	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits[io->type] & TRAIT_WRITES)) {
+	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits(io->type) & TRAIT_WRITES)) {
 		bdev_dif_make(io);
 	}
 	if (b->md.separate) {
@@ -115,7 +115,7 @@ bool bdev_dif_pass(struct bdev_io *io)
 	const struct bdev *b = io->ch->bdev;
 	uint16_t status;
 
-	if (!(bdev_io_traits[io->type] & TRAIT_DATA)) {
+	if (!(bdev_io_traits(io->type) & TRAIT_DATA)) {
 		if (bdev_dif_is_ours(io)) {
 			bdev_split_start(io);
 			return false;
@@ -132,7 +132,7 @@ bool bdev_dif_pass(struct bdev_io *io)
 		io->flags |= IO_DIF;
 		return true;
 	}
-	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits[io->type] & TRAIT_WRITES)) {
+	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits(io->type) & TRAIT_WRITES)) {
 		bdev_dif_make(io);
 	} else if ((status = dif_check_io(b, io)) != 0) {
 		bdev_io_complete(io, status);

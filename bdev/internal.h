@@ -30,7 +30,8 @@ STAILQ_HEAD(bdev_io_queue, bdev_io);
 #define STATUS_OVERLAP        (BDEV_STATUS(NVME_SCT_CMD_SPECIFIC, NVME_SC_OVERLAPPING_IO_RANGE) | NVME_SC_DNR)
 #define STATUS_COMPARE_FAILED (BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR)
 
-/* What a type is like (bdev_io_traits). */
+/* --- io_type.c: what each type of I/O is --- */
+
 enum {
 	TRAIT_RANGE = 1,      /* has offset_blocks and num_blocks */
 	TRAIT_DATA = 2,       /* has iovs that cover them */
@@ -38,8 +39,18 @@ enum {
 	TRAIT_LIMITED = 8,    /* counts for rate limits */
 	TRAIT_RW_LIMITS = 16, /* the module's limits on READ and WRITE hold for it */
 	TRAIT_SOURCE = 32,    /* has another range, copy.src_offset_blocks */
+	TRAIT_EMULATED = 64,  /* the layer does it where the module does not */
 };
-extern const uint8_t bdev_io_traits[BDEV_IO_TYPES];
+struct bdev_io_type_info {
+	uint8_t traits;     /* TRAIT_* */
+	uint8_t stat_class; /* enum bdev_stat_class */
+	const char *name;   /* NULL: no type has this number */
+};
+extern const struct bdev_io_type_info bdev_io_type_infos[BDEV_IO_TYPES];
+static inline uint8_t bdev_io_traits(unsigned type)
+{
+	return bdev_io_type_infos[type].traits;
+}
 
 /* bdev_io.flags */
 enum {

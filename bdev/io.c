@@ -8,32 +8,6 @@
 /* How many completions one frame, or one round of the thread's poller, runs before others get their turn. */
 #define DRAIN_BUDGET 64
 
-const uint8_t bdev_io_traits[BDEV_IO_TYPES] = {
-	[BDEV_IO_READ] = TRAIT_RANGE | TRAIT_DATA | TRAIT_LIMITED | TRAIT_RW_LIMITS,
-	[BDEV_IO_WRITE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
-	[BDEV_IO_UNMAP] = TRAIT_RANGE | TRAIT_WRITES,
-	[BDEV_IO_NVME_ADMIN] = TRAIT_WRITES,
-	[BDEV_IO_NVME_IO] = TRAIT_WRITES,
-	[BDEV_IO_NVME_IO_MD] = TRAIT_WRITES,
-	[BDEV_IO_WRITE_ZEROES] = TRAIT_RANGE | TRAIT_WRITES,
-	[BDEV_IO_COMPARE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_LIMITED | TRAIT_RW_LIMITS,
-	[BDEV_IO_COMPARE_AND_WRITE] = TRAIT_RANGE | TRAIT_DATA | TRAIT_WRITES | TRAIT_LIMITED | TRAIT_RW_LIMITS,
-	[BDEV_IO_COPY] = TRAIT_RANGE | TRAIT_SOURCE | TRAIT_WRITES | TRAIT_LIMITED,
-	[BDEV_IO_VERIFY] = TRAIT_RANGE | TRAIT_LIMITED,
-	[BDEV_IO_WRITE_UNCORRECTABLE] = TRAIT_RANGE | TRAIT_WRITES,
-};
-
-/* Done by the layer where the module has nothing of its own. */
-#define EMULATED                                                                                                       \
-	(1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES |                \
-	 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |          \
-	 1u << BDEV_IO_VERIFY)
-
-bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type)
-{
-	return (unsigned)type < BDEV_IO_TYPES && ((b->io_types | EMULATED) & 1u << type) != 0;
-}
-
 static inline uint16_t io_check_range(const struct bdev *b, const struct bdev_io *io)
 {
 	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED); /* pairs with bdev_resize() */
@@ -66,10 +40,13 @@ static inline uint16_t io_check_permission(const struct bdev *b, const struct bd
 /* Everything that is wrong with an I/O in itself: 0 or a status. Touches no state. */
 static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 {
-	if (unlikely(!bdev_io_type_supported(b, io->type))) {
+	if (unlikely(io->type >= BDEV_IO_TYPES)) {
 		return STATUS_INVALID_TYPE;
 	}
-	uint8_t traits = bdev_io_traits[io->type];
+	uint8_t traits = bdev_io_traits(io->type);
+	if (unlikely(!(b->io_types & 1u << io->type)) && !(traits & TRAIT_EMULATED)) {
+		return STATUS_INVALID_TYPE;
+	}
 	uint16_t status;
 	if ((traits & TRAIT_RANGE) && unlikely((status = io_check_range(b, io)) != 0)) {
 		return status;
@@ -169,7 +146,7 @@ static bool stage_freeze(struct bdev_channel *ch, struct bdev_io *io)
 
 static bool stage_qos(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_ZCOPY) || !(bdev_io_traits[io->type] & TRAIT_LIMITED) ||
+	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_ZCOPY) || !(bdev_io_traits(io->type) & TRAIT_LIMITED) ||
 	    bdev_qos_pass(ch, io)) {
 		return true;
 	}
@@ -267,15 +244,6 @@ void bdev_io_dispatch(struct bdev_io *io)
 
 /* --- Completion --- */
 
-static const uint8_t stat_classes[BDEV_IO_TYPES] = {
-	[BDEV_IO_READ] = BDEV_STAT_READ,
-	[BDEV_IO_WRITE] = BDEV_STAT_WRITE,
-	[BDEV_IO_COMPARE_AND_WRITE] = BDEV_STAT_WRITE,
-	[BDEV_IO_UNMAP] = BDEV_STAT_UNMAP,
-	[BDEV_IO_WRITE_ZEROES] = BDEV_STAT_UNMAP,
-	[BDEV_IO_COPY] = BDEV_STAT_COPY,
-};
-
 static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
 {
 	if (unlikely(io->status != 0)) {
@@ -283,7 +251,7 @@ static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io,
 		bdev_report_error(ch, io);
 		return;
 	}
-	struct bdev_stat_ops *s = &ch->stat.class[stat_classes[io->type]];
+	struct bdev_stat_ops *s = &ch->stat.class[bdev_io_type_infos[io->type].stat_class];
 	s->ops++;
 	s->bytes += io->num_blocks * ch->bdev->block_size;
 	s->ticks += ticks;

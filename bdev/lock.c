@@ -24,7 +24,7 @@ static bool ranges_overlap(uint64_t first, uint64_t last, uint64_t other_first, 
 
 static bool io_writes_in_range(const struct bdev_io *io, uint64_t first, uint64_t last)
 {
-	return (bdev_io_traits[io->type] & TRAIT_WRITES) && (bdev_io_traits[io->type] & TRAIT_RANGE) &&
+	return (bdev_io_traits(io->type) & TRAIT_WRITES) && (bdev_io_traits(io->type) & TRAIT_RANGE) &&
 	       ranges_overlap(io->offset_blocks, io->offset_blocks + io->num_blocks - 1, first, last);
 }
 

@@ -7,30 +7,6 @@
 
 #include "bdev/module.h"
 
-static const char *const io_type_names[BDEV_IO_TYPES] = {
-	[BDEV_IO_READ] = "read",
-	[BDEV_IO_WRITE] = "write",
-	[BDEV_IO_UNMAP] = "unmap",
-	[BDEV_IO_FLUSH] = "flush",
-	[BDEV_IO_RESET] = "reset",
-	[BDEV_IO_NVME_ADMIN] = "nvme_admin",
-	[BDEV_IO_NVME_IO] = "nvme_io",
-	[BDEV_IO_NVME_IO_MD] = "nvme_io_md",
-	[BDEV_IO_WRITE_ZEROES] = "write_zeroes",
-	[BDEV_IO_ZCOPY] = "zcopy",
-	[BDEV_IO_COMPARE] = "compare",
-	[BDEV_IO_COMPARE_AND_WRITE] = "compare_and_write",
-	[BDEV_IO_ABORT] = "abort",
-	[BDEV_IO_COPY] = "copy",
-	[BDEV_IO_VERIFY] = "verify",
-	[BDEV_IO_WRITE_UNCORRECTABLE] = "write_uncorrectable",
-};
-
-const char *bdev_io_type_name(enum bdev_io_type type)
-{
-	return (unsigned)type < BDEV_IO_TYPES ? io_type_names[type] : NULL;
-}
-
 const char *bdev_io_state_name(enum bdev_io_state state)
 {
 	static const char *const names[BDEV_IO_STATES] = {

@@ -39,7 +39,7 @@ struct bdev_qos {
 
 enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io)
 {
-	return bdev_io_traits[io->type] & TRAIT_WRITES ? QOS_WRITES : QOS_READS;
+	return bdev_io_traits(io->type) & TRAIT_WRITES ? QOS_WRITES : QOS_READS;
 }
 
 /* What an I/O takes from each bucket. */

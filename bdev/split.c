@@ -140,7 +140,7 @@ static uint64_t type_max_blocks(const struct bdev *b, enum bdev_io_type type)
 
 bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 {
-	if (bdev_io_traits[io->type] & TRAIT_RW_LIMITS) {
+	if (bdev_io_traits(io->type) & TRAIT_RW_LIMITS) {
 		return (b->max_rw_blocks == 0 || io->num_blocks <= b->max_rw_blocks) &&
 		       !crosses_boundary(b, io->offset_blocks, io->num_blocks) && iovs_fit(b, io->iovs, io->iovcnt) &&
 		       (io->type != BDEV_IO_COMPARE_AND_WRITE || iovs_fit(b, io->compare.iovs, io->compare.iovcnt));
@@ -159,7 +159,7 @@ static uint64_t child_max_blocks(const struct bdev *b, const struct bdev_io *io,
 {
 	uint64_t n = io->num_blocks - io->children_blocks;
 
-	if (!(bdev_io_traits[type] & TRAIT_RW_LIMITS)) {
+	if (!(bdev_io_traits(type) & TRAIT_RW_LIMITS)) {
 		uint64_t max = type_max_blocks(b, type);
 		return max != 0 ? RTE_MIN(n, max) : n;
 	}
@@ -269,7 +269,7 @@ static void child_carve_zeroes(struct bdev_io *io, struct bdev_split_child *chil
 static bool child_is_remade(const struct bdev_io *io, enum bdev_io_type type)
 {
 	return (bdev_io_is_plain(io) || io->ch->bdev->md.separate) && !bdev_dif_is_plain_below(io, type) &&
-	       (bdev_io_traits[type] & TRAIT_DATA);
+	       (bdev_io_traits(type) & TRAIT_DATA);
 }
 
 static enum bdev_io_type child_type(const struct bdev_io *io)
@@ -316,7 +316,7 @@ static bool child_carve(struct bdev_io *io, struct bdev_split_child *child, bool
 		if (!child_carve_buffer(io, child, blocks, turn)) {
 			return false;
 		}
-	} else if (bdev_io_traits[type] & TRAIT_DATA) {
+	} else if (bdev_io_traits(type) & TRAIT_DATA) {
 		child->io.num_blocks = child_carve_memory(io, child, blocks);
 		if (child->io.num_blocks == 0 && !child_carve_buffer(io, child, blocks, turn)) {
 			return false;
@@ -392,7 +392,7 @@ static void child_submit_next(struct bdev_io *io, struct bdev_split_child *child
 	uint64_t first = io->children_blocks;
 
 	io->children_blocks += child->io.num_blocks;
-	if (bdev_io_traits[io->type] & TRAIT_DATA) {
+	if (bdev_io_traits(io->type) & TRAIT_DATA) {
 		iov_skip(&io->iov_next, child->io.num_blocks * memory_per_block(io));
 	}
 	child->parent = io;
@@ -536,7 +536,7 @@ static uint16_t child_take_data(struct bdev_split_child *child)
 	if (child->buffer == NULL || child->io.type != BDEV_IO_READ) {
 		return 0;
 	}
-	if (!(bdev_io_traits[child->parent->type] & TRAIT_DATA)) {
+	if (!(bdev_io_traits(child->parent->type) & TRAIT_DATA)) {
 		return child->io.ch->slow & SLOW_DIF ? bdev_dif_check_read(&child->io) : 0;
 	}
 	struct iov_cursor c = child->memory;
