@@ -134,7 +134,7 @@ void rpc_bdev_config_register(struct rpc_bdev_config *c)
 	}
 }
 
-static const struct rpc_bdev_config *module_config_find(const char *module)
+const struct rpc_bdev_config *rpc_bdev_config_find(const char *module)
 {
 	const struct rpc_bdev_config *c;
 
@@ -148,7 +148,7 @@ static const struct rpc_bdev_config *module_config_find(const char *module)
 
 static void write_bdev(json_t *methods, const struct bdev *b)
 {
-	const struct rpc_bdev_config *c = module_config_find(b->module->name);
+	const struct rpc_bdev_config *c = rpc_bdev_config_find(b->module->name);
 
 	if (c == NULL) {
 		log_error("bdev %s: module %s cannot save it in a configuration: its methods lack an RPC_BDEV_CONFIG",

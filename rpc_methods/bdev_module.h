@@ -64,6 +64,8 @@ struct rpc_bdev_config {
 	}
 /* Called before main(), by RPC_BDEV_CONFIG. */
 void rpc_bdev_config_register(struct rpc_bdev_config *c);
+/* By the module's name. NULL: the module cannot save its bdevs, which is an error of the module. */
+const struct rpc_bdev_config *rpc_bdev_config_find(const char *module);
 
 /* For writers: an object with the one member key, a string. */
 json_t *rpc_bdev_params(const char *key, const char *value);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bdev/module.h"
 #include "rpc/registry.h"
+#include "rpc_methods/bdev_module.h"
 #include "unittest/unit.h"
 
 /* Brackets close in the order they were opened. */
@@ -41,8 +43,22 @@ static void test_every_result_has_a_shape_that_can_be_read(void)
 	CU_ASSERT_PTR_NOT_NULL(rpc_method_find("bdev_malloc_create")); /* rpc */
 }
 
+static void test_every_module_of_block_devices_saves_what_it_has(void)
+{
+	unsigned n = 0;
+
+	for (const struct bdev_module *m = NULL; (m = bdev_module_next(m)) != NULL; n++) {
+		if (rpc_bdev_config_find(m->name) == NULL) {
+			fprintf(stderr, "module %s lacks an RPC_BDEV_CONFIG\n", m->name);
+			CU_FAIL("bdevs that cannot be saved");
+		}
+	}
+	CU_ASSERT_TRUE(n >= 3);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_every_result_has_a_shape_that_can_be_read),
+	UNIT(test_every_module_of_block_devices_saves_what_it_has),
 	UNIT_END,
 };
 
