@@ -2,25 +2,27 @@
 /* The last errors of a controller (Base 5.16.1.2). Groups write without waiting; the control thread reads only entries
  * that are complete. */
 #include <string.h>
+#include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
+/* The first LBA of a command that has one; 0 for all others (Base 5.16.1.2). */
 static uint64_t error_log_lba(const struct nvmf_request *req)
 {
-	return le32toh(req->sqe->cdw10) | (uint64_t)le32toh(req->sqe->cdw11) << 32;
+	bool has_lba = (nvmf_command_of(req)->flags & NVMF_CMD_SLBA) != 0;
+
+	return has_lba ? le32toh(req->sqe->cdw10) | (uint64_t)le32toh(req->sqe->cdw11) << 32 : 0;
 }
 
 static void error_log_fill(struct nvme_error_log_page *entry, const struct nvmf_request *req, uint16_t status,
 			   uint64_t count)
 {
-	bool io = req->qpair->qid != 0;
-
 	*entry = (struct nvme_error_log_page){
 		.error_count = htole64(count),
 		.sqid = htole16(req->qpair->qid),
 		.cmdid = req->sqe->cid,
 		.status_field = htole16((uint16_t)(status << 1)),
 		.parm_error_location = htole16(req->error_location),
-		.lba = io ? htole64(error_log_lba(req)) : 0,
+		.lba = htole64(error_log_lba(req)),
 		.nsid = req->sqe->opcode != nvme_admin_fabrics ? req->sqe->nsid : 0,
 		.trtype = req->qpair->transport->ops->trtype,
 	};

@@ -258,6 +258,25 @@ static void test_errors_are_logged(void)
 	detach();
 }
 
+/* Dwords 10 and 11 of Dataset Management are a number of ranges and attributes. */
+static void test_the_error_log_has_an_lba_for_commands_with_one_only(void)
+{
+	attach();
+	struct loop_conn *io = loop_io_queue(c, 2);
+	struct loop_cmd cmd;
+
+	loop_cmd_init(&cmd, io, nvme_cmd_dsm, 7); /* there is no such namespace */
+	cmd.sqe.cdw10 = htole32(3);
+	cmd.sqe.cdw11 = htole32(NVME_DSMGMT_AD);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, 7, 5, 0, data, 4096), NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_ERROR, true, 0, data, 4096), 0);
+	CU_ASSERT_EQUAL(le(16, 8), 5); /* the newest first */
+	CU_ASSERT_EQUAL(le(64 + 16, 8), 0);
+	loop_close(io);
+	detach();
+}
+
 static void test_smart_counts_io(void)
 {
 	attach();
@@ -896,6 +915,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_identify_with_short_sgl_is_rejected),
 	UNIT(test_restricted_namespace_is_seen_by_its_hosts_only),
 	UNIT(test_errors_are_logged),
+	UNIT(test_the_error_log_has_an_lba_for_commands_with_one_only),
 	UNIT(test_smart_counts_io),
 	UNIT(test_supported_logs_and_effects),
 	UNIT(test_write_uncorrectable_is_there_where_a_bdev_can),
