@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Block devices, as their users see them: find, open, claim, do I/O, watch.
  *
- * Three things to hold: a `bdev` is a device in the registry; a `bdev_desc` is one user's open handle on it
- * (control thread); a `bdev_channel` is a thread's private path to it (that thread). I/O is one struct,
- * embedded in the user's own request, and one call:
+ * A `bdev` is a device in the registry. A `bdev_desc` is one user's open handle on a bdev; it is used on the control
+ * thread. A `bdev_channel` is one thread's access to a bdev; it is used on that thread. An I/O is one struct, embedded
+ * in the user's own request, and one call:
  *
- *     struct my_request { ...; struct bdev_io io; };	<- last member: bdev_io_size() bytes belong to it
+ *     struct my_request { ...; struct bdev_io io; };	<- last member, with room for bdev_io_size() bytes
  *
- *     bdev_io_init(&req->io, desc, ch, my_done, req);	once per request, or whenever one of them changes
+ *     bdev_io_init(&req->io, desc, ch, my_done, req);	once per request, and when one of these changes
  *     bdev_io_set_rw(&req->io, BDEV_IO_READ, iovs, iovcnt, lba, nblocks);
- *     bdev_submit(&req->io);	always ends in my_done(io, req), perhaps before it returns
+ *     bdev_submit(&req->io);	calls my_done(io, req) at the end, perhaps before it returns
  *
  * my_done finds the result in io->status (an NVMe status; 0 is success) and may submit the same io again. */
 #ifndef BDEV_BDEV_H
@@ -63,25 +63,25 @@ const char *bdev_io_type_name(enum bdev_io_type type);
 enum bdev_io_state {
 	BDEV_IO_IDLE = 0,    /* with its owner */
 	BDEV_IO_ZCOPY_OPEN,  /* between bdev_zcopy_get() and bdev_submit() or bdev_zcopy_put() */
-	BDEV_IO_WAIT_FREEZE, /* held back by a reset */
-	BDEV_IO_WAIT_QOS,    /* over a rate limit */
-	BDEV_IO_WAIT_LOCK,   /* behind a compare-and-write on the same blocks, or waiting to be that one */
-	BDEV_IO_WAIT_NOMEM,  /* the module was out of resources */
+	BDEV_IO_WAIT_FREEZE, /* waits until a reset has ended */
+	BDEV_IO_WAIT_QOS,    /* waits for a rate limit */
+	BDEV_IO_WAIT_LOCK,   /* waits for a compare-and-write on the same blocks; or is one, and waits for its lock */
+	BDEV_IO_WAIT_NOMEM,  /* the module has no room for it at the moment */
 	BDEV_IO_WAIT_CHILD,  /* split or emulated: waits for a free child I/O or data buffer */
 	BDEV_IO_SPLIT,       /* split or emulated: its child I/Os are with the module */
 	BDEV_IO_MODULE,      /* with the module */
 	BDEV_IO_DONE,        /* completed, its callback not called yet */
 	BDEV_IO_STATES,
 };
+/* "wait_qos" ...: the words of bdev_get_inflight; NULL for a number that is no state. Any thread. */
 const char *bdev_io_state_name(enum bdev_io_state state);
 
-/* Runs on the channel's thread; arg is io->cb_arg. The io is its owner's again: it may be submitted anew from
- * here. */
+/* The end of an I/O, on the channel's thread; arg is io->cb_arg. io belongs to its owner again, who may submit it anew
+ * from here. */
 typedef void (*bdev_io_cb)(struct bdev_io *io, void *arg);
 
-/* An I/O. Three cache lines: what the submitter fills in and every I/O reads; what accounting and rare types
- * need; what only split and emulated I/O touches. The module's context follows (bdev_io_size()). Zero it once
- * when allocated. */
+/* An I/O. Three cache lines: the fields that every I/O reads; those of accounting and of rare types; those of split and
+ * emulated I/O only. The module's context follows (bdev_io_size()). Zero it once, when it is allocated. */
 struct bdev_io {
 	/* Filled in by the submitter, untouched by the bdev layer. */
 	struct bdev_channel *ch;
@@ -130,7 +130,7 @@ struct bdev_io {
 		} nvme;
 	};
 
-	/* Third line: what a split or emulated I/O has handed out. */
+	/* Third line: the child I/Os of a split or emulated I/O, or those that its module makes for it. */
 	uint64_t children_blocks __attribute__((aligned(64))); /* blocks so far */
 	struct iov_cursor iov_next;                            /* the memory of the next child */
 	uint32_t children;                                     /* with the module */
@@ -145,11 +145,12 @@ struct bdev_io {
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");
 
-/* Bytes a struct bdev_io needs, its module context included: the maximum over all modules linked in, so it is
- * the same for every bdev and known before main(). A multiple of 64; align to 64 bytes. */
+/* Bytes that an I/O needs: struct bdev_io and the largest context of all modules in the program, so it is the same for
+ * every bdev, and known when main() begins. A multiple of 64; the memory must be aligned to 64 bytes. Any thread. */
 size_t bdev_io_size(void);
 
-/* Sets what lasts. io: zeroed before its first use. desc, ch: open for as long as it is in flight. */
+/* Sets what stays the same from one use of io to the next. io: zeroed before its first use. desc, ch: open while io is
+ * in flight. cb(io, cb_arg) is called when io ends. */
 static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, struct bdev_channel *ch, bdev_io_cb cb,
 				void *cb_arg)
 {
@@ -159,8 +160,8 @@ static inline void bdev_io_init(struct bdev_io *io, struct bdev_desc *desc, stru
 	io->cb_arg = cb_arg;
 }
 
-/* Sets what one I/O needs. iovs must cover num_blocks exactly; types without data (UNMAP, FLUSH,
- * WRITE_ZEROES, VERIFY, WRITE_UNCORRECTABLE) take none. */
+/* Sets what io is to do. iovs must hold num_blocks exactly, and stay valid until io ends; types without data (UNMAP,
+ * FLUSH, WRITE_ZEROES, VERIFY, WRITE_UNCORRECTABLE) take none. */
 static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, struct iovec *iovs, uint32_t iovcnt,
 				  uint64_t offset_blocks, uint64_t num_blocks)
 {
@@ -171,7 +172,7 @@ static inline void bdev_io_set_rw(struct bdev_io *io, enum bdev_io_type type, st
 	io->num_blocks = num_blocks;
 }
 
-/* Copies num_blocks within the bdev. */
+/* Sets io to copy num_blocks from src_offset_blocks to offset_blocks of the same bdev. */
 static inline void bdev_io_set_copy(struct bdev_io *io, uint64_t src_offset_blocks, uint64_t offset_blocks,
 				    uint64_t num_blocks)
 {
@@ -232,28 +233,30 @@ void bdev_submit(struct bdev_io *io);
 
 /* Zero copy: the blocks of some bdevs (malloc) are memory that a transport may send from and receive into.
  *
- * bdev_zcopy_get(): fill in io as for bdev_submit() (READ or WRITE, ch, desc, offset_blocks, num_blocks), without iovs.
- * Returns the address of the blocks, which are contiguous, and io is in flight. NULL: io is not in flight; use a buffer
- * and bdev_submit(), which reports what is wrong with io, if anything is. Then move the data: into the memory before
- * bdev_submit() (WRITE), or out of the memory before or after it (READ). Point iovs at the memory and bdev_submit() io,
- * which is checked, counted and traced, and not copied. Or end io without bdev_submit(): bdev_zcopy_put(), which does
- * not call io->cb. On the thread of io->ch. */
+ * Begins such an I/O. Fill in io as for bdev_submit() (READ or WRITE, ch, desc, offset_blocks, num_blocks), without
+ * iovs. Returns the address of the blocks, which are contiguous, and io is in flight. NULL: io is not in flight; use a
+ * buffer and bdev_submit(), which reports what is wrong with io, if anything is. Then move the data: into the memory
+ * before bdev_submit() (WRITE), or out of the memory before or after it (READ). Point iovs at the memory and
+ * bdev_submit() io, which is checked, counted and traced, and not copied. Or end io by bdev_zcopy_put(). On the thread
+ * of io->ch. */
 void *bdev_zcopy_get(struct bdev_io *io);
+/* Ends an I/O between bdev_zcopy_get() and bdev_submit(), without calling io->cb. On the thread of io->ch. */
 void bdev_zcopy_put(struct bdev_io *io);
 
 /* --- Registry. Control thread. --- */
 
-/* Starts and stops the layer. bdev_init: after thread_lib_start(); 0 or a negative errno. bdev_fini:
- * unregisters every bdev, and calls done(arg) on the control thread when all are gone. Users must have closed
- * or must close on the REMOVE event. */
+/* Starts the layer, after thread_lib_start(). 0 or a negative errno. */
 int bdev_init(void);
+/* Stops the layer: unregisters every bdev, and calls done(arg) when all are gone. Users that still have one open must
+ * close it at BDEV_EVENT_REMOVE. */
 void bdev_fini(void (*done)(void *arg), void *arg);
 
-/* By name, alias or UUID (36 characters, any case). NULL if there is none. */
+/* The bdev of that name, alias or UUID (36 characters, upper or lower case), or NULL. */
 struct bdev *bdev_find(const char *name);
-struct bdev *bdev_next(const struct bdev *after); /* NULL: the first; in the order of registration */
+/* The bdevs one by one, in the order of registration: NULL for the first; NULL: no more. */
+struct bdev *bdev_next(const struct bdev *after);
 
-/* The aliases of b, one after the other; NULL: the first, and no more. */
+/* The aliases of b one by one: NULL for the first; NULL: no more. `after` must be a pointer that this returned. */
 const char *bdev_alias_next(const struct bdev *b, const char *after);
 
 enum bdev_state {
@@ -268,76 +271,97 @@ enum bdev_state {
 /* "ready" ...; "invalid" for a number that is no state. Any thread. */
 const char *bdev_state_name(enum bdev_state state);
 
-/* Properties. Any thread, while a descriptor is open; names and strings live as long as the bdev. */
+/* --- Properties. Any thread, while a descriptor is open. --- */
+
+/* The name; valid as long as the bdev. */
 const char *bdev_name(const struct bdev *b);
-const char *bdev_product_name(const struct bdev *b); /* "Malloc disk" */
-const uint8_t *bdev_uuid(const struct bdev *b);      /* 16 bytes */
-uint32_t bdev_block_size(const struct bdev *b);      /* bytes, metadata included */
-uint32_t bdev_data_block_size(const struct bdev *b); /* bytes, metadata apart */
+/* What kind of device it is: "Malloc disk". Valid as long as the bdev. */
+const char *bdev_product_name(const struct bdev *b);
+/* The UUID: 16 bytes, valid as long as the bdev. */
+const uint8_t *bdev_uuid(const struct bdev *b);
+/* Bytes of a block, metadata included. */
+uint32_t bdev_block_size(const struct bdev *b);
+/* Bytes of data in a block. */
+uint32_t bdev_data_block_size(const struct bdev *b);
+/* Bytes that the device writes at once; a multiple of the data in a block. */
 uint32_t bdev_physical_block_size(const struct bdev *b);
-uint64_t bdev_num_blocks(const struct bdev *b);          /* may change: BDEV_EVENT_RESIZE */
-uint32_t bdev_optimal_io_boundary(const struct bdev *b); /* blocks; 0: none */
-uint32_t bdev_buf_align(const struct bdev *b);           /* bytes; less aligned buffers work, by way of a copy */
-bool bdev_write_cache(const struct bdev *b);             /* FLUSH means something */
+/* Size in blocks. It may change: BDEV_EVENT_RESIZE. */
+uint64_t bdev_num_blocks(const struct bdev *b);
+/* Blocks between boundaries that an I/O had better not cross; 0: there are none. */
+uint32_t bdev_optimal_io_boundary(const struct bdev *b);
+/* Alignment of data buffers in bytes, at least 1. The layer copies data in buffers that are less aligned. */
+uint32_t bdev_buf_align(const struct bdev *b);
+/* Whether the device has a volatile write cache, so that FLUSH has something to do. */
+bool bdev_write_cache(const struct bdev *b);
+/* Whether the bdev refuses everything that changes it. */
 bool bdev_read_only(const struct bdev *b);
+/* The state in the registry. Control thread. */
 enum bdev_state bdev_get_state(const struct bdev *b);
-uint64_t bdev_state_ticks(const struct bdev *b); /* when it entered it */
-/* What writes and unmaps had best look like, in blocks; 0: no preference. */
+/* When it entered that state, in ticks of the TSC. Control thread. */
+uint64_t bdev_state_ticks(const struct bdev *b);
+/* The sizes and alignments that the device prefers for writes and unmaps, in blocks; 0: no preference. */
 struct bdev_hints {
 	uint32_t preferred_write_granularity, preferred_write_alignment, optimal_write_size;
 	uint32_t preferred_unmap_granularity, preferred_unmap_alignment;
 };
+/* The preferences of b; valid as long as the bdev. */
 const struct bdev_hints *bdev_get_hints(const struct bdev *b);
-/* What blocks carry behind their data. */
+/* The metadata that follows the data of each block. */
 struct bdev_md {
 	uint16_t size;     /* bytes; 0: nothing */
 	uint8_t dif_type;  /* protection information of type 1 to 3 with a 16-bit guard; 0: none */
-	uint8_t checks;    /* BDEV_DIF_GUARD, _APP, _REF: made by the layer, whoever does not say otherwise */
+	uint8_t checks;    /* BDEV_DIF_GUARD, _APP, _REF: the layer makes these for I/O that does not name its own */
 	bool dif_is_first; /* it is the first 8 bytes of the metadata, not the last */
-	/* How the module has it; the layer does what it leaves. */
+	/* What the module does itself; the layer does the rest. */
 	bool by_device;       /* its device makes the checks: `checks`, or those that an I/O asks for */
 	bool plain_by_device; /* READ and WRITE with BDEV_DIF_PLAIN are for the module: its device makes metadata, and
 				 leaves it out */
 	bool separate;        /* its device wants metadata apart from the data: io->apart.md */
 };
+/* The metadata of b's blocks; valid as long as the bdev. */
 const struct bdev_md *bdev_get_md(const struct bdev *b);
-int bdev_numa_node(const struct bdev *b); /* -1: none in particular */
-/* Adds to the JSON object what the module has to say (driver_specific of bdev_get_bdevs). Control thread. */
+/* The NUMA node that its device or memory belongs to; -1: none in particular. */
+int bdev_numa_node(const struct bdev *b);
 struct json_t;
+/* Adds the module's description of b to the JSON object driver_specific, as bdev_get_bdevs shows it. Control thread. */
 void bdev_dump_info(const struct bdev *b, struct json_t *driver_specific);
-/* By the module or by emulation. */
+/* Whether b does I/O of that type, by its module or by emulation in the layer. */
 bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type);
 /* The memory that bdev_zcopy_get() returns addresses in, for registration with a device; false: the bdev has none. */
 bool bdev_zcopy_region(const struct bdev *b, void **addr, size_t *len);
-/* 37 bytes, lower case. */
 #define BDEV_UUID_STRLEN 37
+/* Writes a UUID as text, in lower case: BDEV_UUID_STRLEN bytes with the final NUL. */
 void bdev_uuid_format(const uint8_t uuid[16], char *text);
 
-/* Told of every bdev that becomes READY (and once for those that are when it is added) and of every one that
- * starts to go. Control thread. */
+/* An observer of all bdevs. Control thread. */
 struct bdev_observer {
-	void (*added)(void *ctx, struct bdev *b);
-	void (*removed)(void *ctx, struct bdev *b);
+	void (*added)(void *ctx, struct bdev *b);   /* b has become READY, or was so when the observer was added */
+	void (*removed)(void *ctx, struct bdev *b); /* b is about to be removed */
 	void *ctx;
 	LIST_ENTRY(bdev_observer) link;
 };
+/* Adds an observer, and calls o->added for each bdev that is READY. */
 void bdev_observe(struct bdev_observer *o);
+/* Takes an observer off the list; also from one of its own functions. */
 void bdev_unobserve(struct bdev_observer *o);
 
 /* --- Descriptors. Control thread. --- */
 
 enum bdev_event {
-	BDEV_EVENT_REMOVE, /* stop submitting, wait for your I/O, put your channels, bdev_close() */
-	BDEV_EVENT_RESIZE, /* bdev_num_blocks() is new */
+	BDEV_EVENT_REMOVE, /* the user stops submitting, waits for its I/O, puts its channels, and calls bdev_close() */
+	BDEV_EVENT_RESIZE, /* bdev_num_blocks() has changed */
 };
+/* Tells the user of a descriptor; arg as given to bdev_open(). Control thread. */
 typedef void (*bdev_event_cb)(struct bdev_desc *desc, enum bdev_event event, void *arg);
 
-/* Opens by name, alias or UUID. write: for types that change data. event_cb: required, on the control thread;
- * it may close the descriptor. 0 and *desc, or -ENODEV, -EPERM (claimed by someone that allows no other
- * writer), -EROFS, -ENOMEM. */
+/* Opens a bdev by name, alias or UUID. write: the user submits types that change data. event_cb(arg): required; may
+ * close the descriptor. 0 and *desc, which is the caller's until bdev_close(); -ENODEV; -EPERM: a claim allows no other
+ * writer (the log names who holds it); -EROFS; -ENOMEM. */
 int bdev_open(const char *name, bool write, bdev_event_cb event_cb, void *arg, struct bdev_desc **desc);
-/* All channels got from it must have been put, and no I/O be in flight. Gives up its claim. */
+/* Closes a descriptor, and ends its claim. All channels got from it must have been put, and none of its I/O may be in
+ * flight. */
 void bdev_close(struct bdev_desc *desc);
+/* The bdev that the descriptor is open on. Any thread. */
 struct bdev *bdev_desc_bdev(const struct bdev_desc *desc);
 
 /* Claims keep others from opening for writing. */
@@ -348,21 +372,24 @@ enum bdev_claim_type {
 	BDEV_CLAIM_READ_MANY_WRITE_NONE,   /* nobody writes while it is held; many may hold it */
 	BDEV_CLAIM_READ_MANY_WRITE_SHARED, /* those that name the same key write */
 };
-const char *bdev_claim_type_name(enum bdev_claim_type type); /* "exclusive_write" */
-/* key: WRITE_SHARED only. owner: who says so, for messages; copied. 0, -EPERM (another claim or writer is in
- * the way; the log names it), -EINVAL. A descriptor opened for reading is made a writing one by a claim that
- * writes. */
+/* "exclusive_write" ...: the words of bdev_get_bdevs. */
+const char *bdev_claim_type_name(enum bdev_claim_type type);
+/* Claims the bdev of desc. key: for WRITE_SHARED only. owner: the claimant's name, for messages; copied. A claim that
+ * writes makes a descriptor that was opened for reading a writing one. 0; -EPERM: another claim or writer is in the way
+ * (the log names it); -EROFS; -EINVAL: no such type, or READ_MANY_WRITE_NONE on a writing descriptor. */
 int bdev_claim(struct bdev_desc *desc, enum bdev_claim_type type, uint64_t key, const char *owner);
+/* Ends the claim of desc. */
 void bdev_unclaim(struct bdev_desc *desc);
-/* The claim b is under, and (owner may be NULL) whose; BDEV_CLAIM_NONE and NULL. */
+/* The claim on b; *owner (owner may be NULL): who holds it. BDEV_CLAIM_NONE and NULL if there is none. */
 enum bdev_claim_type bdev_get_claim(const struct bdev *b, const char **owner);
 
 /* --- Channels. The thread that uses it. --- */
 
-/* The calling thread's channel; counted. NULL and errno on failure. */
+/* The calling thread's channel of the bdev, made if it has none, with one more reference. NULL and errno on failure. */
 struct bdev_channel *bdev_channel_get(struct bdev_desc *desc);
+/* Gives a reference back; the last one destroys the channel, on which no I/O may be in flight then. */
 void bdev_channel_put(struct bdev_channel *ch);
-/* I/Os in flight on this channel, those waiting included. */
+/* The number of I/Os in flight on this channel, those waiting included. */
 uint32_t bdev_channel_qd(const struct bdev_channel *ch);
 
 /* --- Watching and limiting. Control thread. --- */
@@ -391,7 +418,7 @@ struct bdev_stat {
 	uint64_t queue_depth; /* at the moment */
 	uint64_t nomem_waits, qos_waits, child_waits;
 };
-/* The sum over all channels there are and were. */
+/* Collects the sum over all channels that there are and were. Waits for their threads. */
 void bdev_get_stat(struct bdev *b, struct bdev_stat *stat);
 enum bdev_stat_reset {
 	BDEV_STAT_RESET_NONE,
@@ -399,8 +426,9 @@ enum bdev_stat_reset {
 	BDEV_STAT_RESET_MAXMIN,
 	BDEV_STAT_RESET_ERROR,
 };
+/* Sets statistics back to zero: all, the largest and smallest times, or the errors. */
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what);
-/* fn(arg, thread id, stat) for each channel, the control thread waiting meanwhile. */
+/* Calls fn(arg, thread id, stat) for each channel, on the channel's thread; returns after the last. */
 void bdev_for_each_channel_stat(struct bdev *b, void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),
 				void *arg);
 
@@ -411,7 +439,9 @@ struct bdev_qd_sampling {
 	uint64_t io_time_us;  /* time during which something was in flight */
 	uint64_t weighted_io_time_us;
 };
+/* Samples the queue depth every period_us microseconds; 0 stops. */
 void bdev_set_qd_sampling_period(struct bdev *b, uint64_t period_us);
+/* What the samples were since sampling was started. */
 void bdev_get_qd_sampling(const struct bdev *b, struct bdev_qd_sampling *s);
 
 /* Latency histogram: log-linear, 2^granularity buckets per power of two of ticks. type BDEV_IO_INVALID: all
@@ -429,11 +459,13 @@ struct bdev_histogram {
 	uint32_t num_buckets;
 	uint64_t *buckets;
 };
-/* 0, -EINVAL, -ENOMEM. */
+/* Starts a histogram, or starts it anew with other options. 0; -EINVAL: options out of range; -ENOMEM. */
 int bdev_enable_histogram(struct bdev *b, const struct bdev_histogram_opts *opts);
+/* Stops the histogram and forgets it. */
 void bdev_disable_histogram(struct bdev *b);
 /* The sum over all channels, to be freed with bdev_histogram_free(). NULL when it is off. */
 struct bdev_histogram *bdev_get_histogram(struct bdev *b);
+/* Frees what bdev_get_histogram() returned; h may be NULL. */
 void bdev_histogram_free(struct bdev_histogram *h);
 /* The ticks at which bucket i begins. */
 uint64_t bdev_histogram_start(const struct bdev_histogram *h, uint32_t i);
@@ -447,8 +479,9 @@ struct bdev_qos_limits {
 	uint64_t r_bytes_per_sec;
 	uint64_t w_bytes_per_sec;
 };
-/* 0 or -ENOMEM. Takes effect at once, for I/O already waiting too. */
+/* Sets all four limits, at once, also for I/O that waits already. 0 or -ENOMEM. */
 int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits);
+/* The limits in force. */
 void bdev_get_qos_limits(const struct bdev *b, struct bdev_qos_limits *limits);
 
 /* One I/O in flight, as bdev_for_each_inflight() shows it. */
@@ -463,14 +496,15 @@ struct bdev_inflight {
 	uint32_t children; /* of a split or emulated one: child I/Os with the module; of one that the module carries out
 			      by child I/Os: what the I/O waits for */
 };
-/* fn(arg, one) for each, oldest first per channel, the control thread waiting meanwhile; false ends the walk
- * of a channel. */
+/* Calls fn(arg, one) for each I/O in flight, the oldest first in each channel, on the channel's thread; returns after
+ * the last. fn returning false ends the walk of a channel. */
 void bdev_for_each_inflight(struct bdev *b, bool (*fn)(void *arg, const struct bdev_inflight *one), void *arg);
 
-/* Calls fn(arg, b, one) on the control thread for each I/O that has been in flight for timeout_us, again
- * every time that much more has passed; a line in the log names it too. 0 stops. One setting per bdev: the
- * last one counts. */
+/* The timeout_us that is set; 0: none. */
 uint64_t bdev_get_timeout(const struct bdev *b);
+/* Calls fn(arg, b, one) on the control thread for each I/O that has been in flight for timeout_us, and again
+ * each time that timeout_us more has passed. A line in the log names the I/O, too. timeout_us 0 stops. A bdev has one
+ * setting: the last one counts. */
 void bdev_set_timeout(struct bdev *b, uint64_t timeout_us,
 		      void (*fn)(void *arg, struct bdev *b, const struct bdev_inflight *one), void *arg);
 
@@ -500,10 +534,11 @@ struct bdev_opts {
 	/* Buffers for bouncing and comparing that a thread keeps at hand; of threads that have none yet. */
 	uint32_t iobuf_small_cache_size, iobuf_large_cache_size;
 };
+/* The options in force. */
 void bdev_get_opts(struct bdev_opts *opts);
-/* -EINVAL for values out of range; -EBUSY for `children` once a bdev is registered. */
+/* Sets them. 0; -EINVAL: a value is out of range; -EBUSY: `children` cannot change once a bdev is registered. */
 int bdev_set_opts(const struct bdev_opts *opts);
-/* Has the modules look at a bdev: -ENODEV. */
+/* Has the modules look at a bdev, as they do by themselves with auto_examine. 0 or -ENODEV. */
 int bdev_examine(const char *name);
 
 #endif
