@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Block devices, as their modules make them. A module is one file: it registers itself, fills in a struct
- * bdev (embedded in its own) and an ops table, and bdev_register()s it.
+/* Block devices, as their modules make them. A module registers itself (BDEV_MODULE_REGISTER), fills in a struct bdev,
+ * which it embeds in a structure of its own, and a table of functions, and calls bdev_register(). A module on top of
+ * other bdevs finds the rest in bdev/vbdev/vbdev.h.
  *
- * What a module may count on, per I/O it is given:
- *  - the range lies within the bdev, iovs add up to it, it is of a type set in io_types, the descriptor
- * allows it;
- *  - it fits boundary, max_rw_blocks, max_segments, max_segment_bytes and buf_align (the layer split it and
- * copied it into aligned memory where it had to);
- *  - it is on the channel's thread, and bdev_io_ctx(io) is the module's until it completes it.
- * What it owes: exactly one bdev_io_complete*() or bdev_io_nomem() per I/O, on that thread, inside submit or
- * later. */
+ * The layer calls ops.submit for each I/O, and guarantees:
+ *  - the type is one of those set in io_types, the range lies within the bdev, iovs hold exactly that range, and the
+ *    descriptor allows the type;
+ *  - the I/O keeps the bdev's limits: boundary, max_rw_blocks, max_segments, max_segment_bytes and buf_align. The layer
+ *    has split the I/O, and copied its data into aligned memory, where that was necessary;
+ *  - the call is on the channel's thread, and bdev_io_ctx(io) belongs to the module until the module ends the I/O.
+ * The module ends each I/O by exactly one bdev_io_complete*(), or gives it back by bdev_io_nomem(), on the same thread,
+ * in submit or later. */
 #ifndef BDEV_BDEV_MODULE_H
 #define BDEV_BDEV_MODULE_H
 
@@ -23,19 +24,21 @@ struct json_t;
 #define BDEV_STATUS(sct_, sc_) ((uint16_t)(((sct_) << NVME_SCT_SHIFT) | (sc_)))
 #define BDEV_STATUS_MASK       ((uint16_t)0x7ff) /* SCT and SC */
 
+/* A kind of bdev. */
 struct bdev_module {
 	const char *name;
 	size_t io_ctx_size; /* bytes of context behind each bdev_io */
-	/* The same for those who know it only when all constructors have run; or NULL. */
+	/* The same, if it is known only when all constructors have run; or NULL. */
 	size_t (*io_ctx_room)(void);
-	/* Looks at a bdev that came: may register others on top of it. Control thread; or NULL. */
+	/* Looks at a bdev that has been registered, and may register others on top of it. Or NULL. Control thread. */
 	void (*examine)(struct bdev *b);
 	/* The layer is about to stop: the module makes no more bdevs, and closes the devices that its bdevs stand on.
-	 * The layer goes on when is_idle() is true; the module calls bdev_module_is_idle() when it becomes so. Both or
-	 * neither; NULL. Control thread. */
+	 * Or NULL. Control thread. */
 	void (*stop)(void);
+	/* Whether the module has closed them. The layer waits until it has; when that becomes true later, the module
+	 * calls bdev_module_is_idle(). NULL: nothing to wait for. Control thread. */
 	bool (*is_idle)(void);
-	/* Frees what is left when all bdevs are gone; or NULL. */
+	/* Frees what the module still holds when all bdevs are gone; or NULL. Control thread. */
 	void (*fini)(void);
 	SLIST_ENTRY(bdev_module) link;
 };
@@ -45,51 +48,52 @@ struct bdev_module {
 	{                                                                                                              \
 		bdev_module_register(&module_);                                                                        \
 	}
+/* Adds a module; BDEV_MODULE_REGISTER calls it. Before main(). */
 void bdev_module_register(struct bdev_module *m);
 /* The modules that this program was built with, by name, one after the other. after NULL: the first; NULL: no more. */
 const struct bdev_module *bdev_module_next(const struct bdev_module *after);
-/* Control thread: a module's is_idle() has become true. */
+/* Tells the layer that a module's is_idle() has become true. Control thread. */
 void bdev_module_is_idle(void);
 
 struct bdev_child_ops;
 
+/* What a bdev does. A function whose comment says so may be NULL. */
 struct bdev_ops {
-	/* The hot path. channel: the module's context of the I/O's channel. */
+	/* Carries out an I/O; the hot path. channel: the module's context of the I/O's channel. */
 	void (*submit)(void *channel, struct bdev_io *io);
-	/* For modules that gather what they are given: runs once, before the outermost frame is left, after submit
-	 * called bdev_channel_plug(). On the channel's thread; NULL otherwise. */
+	/* For modules that gather I/Os and hand them over together: called once after submit has called
+	 * bdev_channel_plug(), before the outermost completion frame is left. Otherwise NULL. Channel's thread. */
 	void (*unplug)(void *channel);
-	/* A thread's channel comes and goes; channel is channel_size zeroed bytes. On that thread; create:
-	 * negative errno. NULL where there is nothing to do. */
+	/* Makes the module's part of a thread's channel, channel_size zeroed bytes, on that thread. 0 or a negative
+	 * errno. Or NULL. channel_destroy undoes it, when no I/O of the channel is in flight. */
 	int (*channel_create)(struct bdev *b, void *channel);
 	void (*channel_destroy)(struct bdev *b, void *channel);
 	size_t channel_size;
-	/* A reset: complete now, with Command Abort Requested, every I/O of this channel that the module
-	 * itself is holding back. On the channel's thread; NULL if it holds none. Afterwards the RESET is
-	 * submitted on one channel, where io_types has it; otherwise the layer waits for what is in flight.
-	 */
+	/* A reset has begun: the module completes, with Command Abort Requested, each I/O of this channel that it is
+	 * itself holding back. NULL: it holds none back. Channel's thread. Afterwards the layer submits the RESET on
+	 * one channel, if io_types has it, or else waits until all I/O in flight has ended. */
 	void (*reset_channel)(struct bdev *b, void *channel);
-	/* Takes the device down; no channel or descriptor is left. Ends, now or later, in bdev_destruct_done(b), after
-	 * which b's memory is the module's to free. Control thread. */
+	/* Takes the device down, when no channel and no descriptor is left. The module calls bdev_destruct_done(b), now
+	 * or later, and may free b after that. Control thread. */
 	void (*destruct)(struct bdev *b);
 	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read and write
 	 * (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
 	void *(*zcopy_addr)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
 	/* Of modules that make several child I/Os for one I/O: bdev/vbdev/child.h. NULL otherwise. */
 	const struct bdev_child_ops *child_ops;
-	/* Adds to driver_specific of bdev_get_bdevs; or NULL. Control thread. */
+	/* Adds the module's description of b to driver_specific of bdev_get_bdevs; or NULL. Control thread. */
 	void (*dump_info)(const struct bdev *b, struct json_t *driver_specific);
 };
 
 struct bdev_core;
 
-/* Embedded in the module's own structure, zeroed. The module fills in the first two groups before
- * bdev_register(). */
+/* A block device, embedded in the module's own structure, which is zeroed and aligned to 64 bytes. The module fills it
+ * in before bdev_register(), but for the fields that are private or that bdev_register() sets. */
 struct bdev {
-	/* What every I/O reads: one cache line, written only on the control thread. */
+	/* The fields that every I/O reads: one cache line, written by the control thread only. */
 	uint64_t num_blocks;          /* bdev_resize() changes it */
 	uint32_t block_size;          /* bytes, metadata included */
-	uint32_t io_types;            /* 1u << enum bdev_io_type, what the module does itself */
+	uint32_t io_types;            /* 1u << enum bdev_io_type, for each type that the module does itself */
 	uint32_t max_rw_blocks;       /* per READ, WRITE, COMPARE; 0: no limit */
 	uint32_t optimal_io_boundary; /* blocks; a power of two is cheaper; 0: none */
 	uint32_t max_segments;        /* iovs; 0: no limit */
@@ -108,12 +112,12 @@ struct bdev {
 	uint8_t uuid[16];             /* all zero: bdev_register() makes a random one */
 	uint32_t physical_block_size; /* bytes; 0: block_size */
 	uint64_t max_unmap_blocks;    /* per UNMAP, WRITE_ZEROES; 0: no limit */
-	/* Of the module's own; 0: no limit. */
+	/* Per I/O of those types that the module does itself; 0: no limit. */
 	uint32_t max_copy_blocks, max_verify_blocks, max_uncorrectable_blocks;
 	int numa_node; /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	struct bdev_hints hints;
-	struct bdev_md md;  /* of WRITE_ZEROES and UNMAP, what the module does it does with the functions below */
+	struct bdev_md md;  /* a module that does WRITE_ZEROES or UNMAP itself uses bdev_dif_put_*() for its blocks */
 	void *zcopy_memory; /* all that ops->zcopy_addr returns lies in it */
 	size_t zcopy_memory_len;
 
@@ -122,67 +126,75 @@ struct bdev {
 
 /* --- Registration. Control thread. --- */
 
-/* Puts b into the registry and lets modules examine it. 0, -EEXIST (name or UUID taken), -EINVAL (the log
- * says which field), -ENOMEM. */
+/* Puts b into the registry, and has the modules examine it. 0; -EEXIST: the name or UUID is taken; -EINVAL: the log
+ * says which field; -ENOMEM. */
 int bdev_register(struct bdev *b);
-/* Takes it out again: users get BDEV_EVENT_REMOVE, new I/O fails; when the last descriptor and channel are
- * gone the module destructs it and cb(arg, 0) runs, on the control thread, perhaps before this returns. cb
- * may be NULL. -EBUSY to cb: it is on its way already. */
+/* Takes b out again. Users get BDEV_EVENT_REMOVE, and new I/O fails. When the last descriptor and channel are gone,
+ * ops.destruct is called, and after bdev_destruct_done() cb(arg, 0), on the control thread. cb may be NULL. cb(arg,
+ * -EBUSY), before this returns: b is being removed already. */
 void bdev_unregister(struct bdev *b, void (*cb)(void *arg, int rc), void *arg);
-/* Ends the removal: runs its callback. */
+/* Ends the removal of b: calls the callback of bdev_unregister(). From ops.destruct or later; b belongs to the module
+ * afterwards. */
 void bdev_destruct_done(struct bdev *b);
-/* 0, -EEXIST, -ENOMEM; -ENOENT. */
+/* Gives b another name. 0; -EEXIST: the name is taken; -ENOMEM. */
 int bdev_alias_add(struct bdev *b, const char *alias);
+/* Takes it away. 0; -ENOENT: b has no such alias. */
 int bdev_alias_remove(struct bdev *b, const char *alias);
-/* New size; descriptors get BDEV_EVENT_RESIZE. I/O in flight beyond a smaller end is the module's to fail. 0,
- * or -EINVAL for 0 blocks. */
+/* Changes the size of b; its users get BDEV_EVENT_RESIZE. The module itself must fail I/O in flight beyond a smaller
+ * end. 0; -EINVAL: 0 blocks, or more than can be addressed. */
 int bdev_resize(struct bdev *b, uint64_t num_blocks);
-/* 0 and 16 bytes, or -EINVAL. */
+/* Reads a UUID from text of 36 characters. 0 and uuid; or -EINVAL. Any thread. */
 int bdev_uuid_parse(const char *text, uint8_t uuid[16]);
 
-/* Control thread: runs fn(b, module's channel context, arg) on the thread of each channel, one after the other, and
- * waits. I/O may be completed and submitted there. */
+/* Calls fn(b, module's channel context, arg) for each channel of b, one after the other, on the channel's thread;
+ * returns after the last. fn may complete and submit I/O. Control thread. */
 void bdev_visit_module_channels(struct bdev *b, void (*fn)(struct bdev *b, void *channel, void *arg), void *arg);
 
 /* --- I/O. The channel's thread. --- */
 
-/* The module's own part of an I/O: io_ctx_size bytes, whatever the last module left in them. */
+/* The module's context of an I/O: io_ctx_size bytes, which are not zeroed. */
 static inline void *bdev_io_ctx(struct bdev_io *io)
 {
 	return io + 1;
 }
+/* The I/O that a context belongs to. */
 static inline struct bdev_io *bdev_io_from_ctx(void *ctx)
 {
 	return (struct bdev_io *)ctx - 1;
 }
+/* The bdev of a channel. */
 struct bdev *bdev_channel_bdev(const struct bdev_channel *ch);
-/* The module's context of a channel, and back. */
+/* The module's context of a channel. */
 void *bdev_channel_ctx(struct bdev_channel *ch);
 
-/* From submit: has ops->unplug run when the outermost frame is about to be left, so that what was submitted in it can
- * be handed over in one go. While a module has an I/O, its `queue` link is the module's. */
+/* Has ops->unplug called before the outermost completion frame is left, so that the I/Os submitted in the frame can be
+ * handed over together. From ops.submit. The module may use the `queue` link of each I/O that it has. */
 void bdev_channel_plug(struct bdev_channel *ch);
 
-/* Ends io with an NVMe status; inside submit or later. The callback runs when the outermost frame of the
- * layer on this thread is left, at once if there is none. */
+/* Ends io with an NVMe status, in submit or later. The callback of io runs when the outermost completion frame on this
+ * thread is left; at once if there is no frame. */
 void bdev_io_complete(struct bdev_io *io, uint16_t status);
-/* The same with completion dword 0. */
+/* The same, with completion dword 0. */
 void bdev_io_complete_cdw0(struct bdev_io *io, uint16_t status, uint32_t cdw0);
-/* The same with a negative errno turned into a status (bdev_status_from_errno). */
+/* The same, with the status that bdev_status_from_errno() has for a negative errno. */
 void bdev_io_complete_errno(struct bdev_io *io, int rc);
+/* The NVMe status for a negative errno of a file or block device; 0 for 0. Any thread. */
 uint16_t bdev_status_from_errno(int rc);
 /* The negative errno for an NVMe status, for the control path; 0 for 0, and -EIO where no other one fits. Any thread.
  */
 int bdev_status_to_errno(uint16_t status);
-/* The module has no room for io now: the layer submits it again when one of the channel's completes, or a
- * moment later. */
+/* Gives io back, because the module has no room for it now. The layer submits it again when another I/O of the channel
+ * has ended, or a millisecond later; after nomem_timeout_ms io fails. */
 void bdev_io_nomem(struct bdev_io *io);
 
-/* For modules that keep metadata. Blocks of zeroes with protection information as io wants it; blocks that were never
- * written, or unmapped: zeroes, whose protection information is all ones, as that of deallocated blocks, which says not
- * to check them; and protection information for what io has read, where nothing was stored. */
+/* --- For modules that keep metadata --- */
+
+/* Writes zeroes to io's blocks in memory, with the protection information that io asks for. */
 void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks);
+/* Makes blocks in memory look as if they had never been written: zeroes, and protection information of ones, which says
+ * that the block is not to be checked (NVM 5.2). */
 void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks);
+/* Makes protection information for the blocks in io's iovs: for a module that stores none. */
 void bdev_dif_make(const struct bdev_io *io);
 
 #endif

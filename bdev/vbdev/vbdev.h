@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What bdevs on top of exactly one other have in common: a name, a base that is claimed, going when it goes. A module
- * embeds it first in its own struct. Control thread. */
+/* For bdevs that stand on others; with bdev/module.h this is all that such a module needs.
+ *
+ *     this file	a bdev on exactly one base
+ *     bases.h	a bdev on several bases, which come and go
+ *     child.h	the I/Os that carry out an I/O on the bases
+ *     meta.h	the module's own reads and writes on a base
+ *
+ * A module on one base embeds a struct vbdev as the first member of its own structure. The bdev has a claim on its
+ * base, takes over the base's size when that changes, and is removed when the base is removed. Control thread. The
+ * worked example is bdev_modules/passthru. */
 #ifndef BDEV_VBDEV_H
 #define BDEV_VBDEV_H
 
@@ -9,11 +17,12 @@
 #include "bdev/vbdev/child.h"
 #include "bdev/vbdev/meta.h"
 
+/* A bdev on one base. The module sets `free`, and the fields of bdev that vbdev_open() does not. */
 struct vbdev {
 	struct bdev bdev;
-	struct bdev_desc *base;
+	struct bdev_desc *base; /* claimed; for bdev_child_pool_create() */
 	char name[256];
-	void (*free)(struct vbdev *v);
+	void (*free)(struct vbdev *v); /* frees the module's structure, when the bdev is gone */
 };
 
 /* Opens a base for reading and writing (a read-only one for reading) and claims it for one user; claimer: for messages.
@@ -21,11 +30,12 @@ struct vbdev {
  */
 int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
 		    struct bdev_desc **desc, char *error);
-/* Opens and claims base_name and fills in what v inherits from it; v is zeroed. On failure nothing is held. */
+/* Opens and claims base_name, and fills in v->bdev: the name, and what bdev_inherit() takes from the base. v is zeroed.
+ * claimer: for messages. 0; or a negative errno and the reason in error (BDEV_ERROR_MAX bytes), and nothing is held. */
 int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error);
-/* Registers it; on failure closes the base and frees v. */
+/* Registers v->bdev. 0; or a negative errno and the reason in error, and the base has been closed and v freed. */
 int vbdev_register(struct vbdev *v, char *error);
-/* For ops.destruct. */
+/* The module's ops.destruct: closes the base and frees v. */
 void vbdev_destruct(struct bdev *b);
 /* The name of the base. Valid while v is. */
 const char *vbdev_base_name(const struct vbdev *v);
