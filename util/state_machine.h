@@ -58,7 +58,7 @@ struct state_machine {
 void state_machine_register(struct state_machine *m);
 
 /* Logs, counts and, if state_machine_abort is set, aborts. Any thread. */
-void state_machine_violation(struct state_machine *m, unsigned old, unsigned new, const char *object);
+COLD void state_machine_violation(struct state_machine *m, unsigned old, unsigned new, const char *object);
 
 /* To be called by the machine's one function that changes the state, before it does. object: a name for the log, or
  * NULL. False: the transition is not in the table, which has been reported. Any thread. */
