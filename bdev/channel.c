@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Channels: a thread's private path to a bdev, and what all channels of a thread share. */
+/* Channels: one thread's access to a bdev; and the data that all channels of a thread share. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -113,8 +113,8 @@ static struct bdev_core *io_device_core(struct io_device *dev)
 	return container_of(dev, struct bdev_core, dev);
 }
 
-/* For bouncing, which only limits and metadata make necessary, and for comparing, copying and verifying in place of the
- * module. */
+/* Whether the layer may need data buffers: to copy misaligned data, which only bdevs with limits or metadata require,
+ * or to compare, copy and verify because the module does not. */
 static bool bdev_needs_buffers(const struct bdev *b)
 {
 	const uint32_t own = 1u << BDEV_IO_COMPARE | 1u << BDEV_IO_COPY | 1u << BDEV_IO_VERIFY;
@@ -122,7 +122,7 @@ static bool bdev_needs_buffers(const struct bdev *b)
 	return b->limited || b->md.size != 0 || (b->io_types & own) != own;
 }
 
-/* What new channels learn and visits change. Under the mutex. */
+/* Gives a new channel the state that visits give to the existing ones. Under the mutex. */
 static int channel_join(struct bdev_core *core, struct bdev_channel *ch)
 {
 	ch->slow = core->new_channel_slow;
@@ -240,8 +240,8 @@ struct bdev_channel *bdev_channel_get(struct bdev_desc *desc)
 	return ch;
 }
 
-/* Inside a frame, say from an I/O's callback, the frame still needs what might go: it puts the channel as its last
- * act. */
+/* A completion frame still uses the channel and its thread's data: a put from inside, for example from an I/O's
+ * callback, is carried out when the outermost frame is left. */
 void bdev_channel_put(struct bdev_channel *ch)
 {
 	struct bdev_thread *t = ch->thread;
@@ -313,7 +313,8 @@ struct visit {
 	void *arg;
 };
 
-/* On a thread that had a channel when it was chosen: it may be gone by now, but cannot go meanwhile. */
+/* Runs on a thread that had a channel when the visit was sent. The channel may be gone by now; if it is there, it stays
+ * until this returns, since it belongs to this thread. */
 static void visit_channel_here(void *arg)
 {
 	const struct visit *v = arg;
@@ -352,7 +353,8 @@ void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, voi
 
 	assert(thread_current() == thread_control());
 	pthread_mutex_lock(&v.core->mutex);
-	uint64_t visit = ++v.core->visits; /* what joins from now on has it, and is left out */
+	uint64_t visit =
+		++v.core->visits; /* channels made from now on have the new state already, and are not visited */
 	while ((ch = channel_not_visited(v.core, visit)) != NULL) {
 		struct thread *thread = ch->thread->thread;
 

@@ -139,7 +139,7 @@ static uint16_t copy_crc(uint16_t crc, void *to, const void *from, size_t n)
 	return crc16_t10dif_copy(crc, to, (uint8_t *)(uintptr_t)from, n);
 }
 
-static uint16_t take_crc(struct iov_cursor *c, uint8_t *to, size_t bytes)
+static uint16_t cursor_crc_to_buffer(struct iov_cursor *c, uint8_t *to, size_t bytes)
 {
 	uint16_t crc = 0;
 
@@ -153,7 +153,7 @@ static uint16_t take_crc(struct iov_cursor *c, uint8_t *to, size_t bytes)
 	return crc;
 }
 
-static uint16_t give_crc(struct iov_cursor *c, const uint8_t *from, size_t bytes)
+static uint16_t cursor_crc_from_buffer(struct iov_cursor *c, const uint8_t *from, size_t bytes)
 {
 	uint16_t crc = 0;
 
@@ -180,7 +180,7 @@ void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const s
 			iov_to_buffer(&c, to, f->data_size);
 			continue;
 		}
-		uint16_t guard = dif_crc(take_crc(&c, to, f->data_size), md, f->offset);
+		uint16_t guard = dif_crc(cursor_crc_to_buffer(&c, to, f->data_size), md, f->offset);
 		struct tuple t = tuple_make(f, tags, i, guard);
 		memcpy(md + f->offset, &t, sizeof(t));
 	}
@@ -198,7 +198,7 @@ bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const st
 		const uint8_t *md = from + f->data_size;
 		uint16_t guard = 0;
 		if (guard_counts) {
-			guard = dif_crc(give_crc(&c, from, f->data_size), md, f->offset);
+			guard = dif_crc(cursor_crc_from_buffer(&c, from, f->data_size), md, f->offset);
 		} else {
 			iov_from_buffer(&c, from, f->data_size);
 		}

@@ -45,23 +45,25 @@ struct dif_error {
 	uint32_t expected, found;
 };
 
-/* CRC-16 T10-DIF (polynomial 8bb7h), going on from crc (0: from the start). */
+/* CRC-16 T10-DIF (polynomial 8bb7h) of data, continued from crc; 0: from the start. */
 uint16_t dif_crc(uint16_t crc, const void *data, size_t bytes);
 
 /* Writes the protection information of blocks in place; iovs hold at least that many, whole. type 0: does nothing. */
 void dif_generate(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks);
-/* False and *error for the first one that fails. */
+/* Checks the protection information of blocks. False, and *error for the first block that fails. */
 bool dif_verify(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, uint32_t blocks,
 		struct dif_error *error);
 
-/* Types 1 and 2: gives blocks the reference tags from ref on, but for those that say not to be checked. */
+/* Types 1 and 2: gives blocks the reference tags ref, ref + 1 and so on, except blocks that are not to be checked. Type
+ * 3 and 0: does nothing. */
 void dif_move(const struct dif_format *f, uint32_t ref, const struct iovec *iovs, uint32_t blocks);
 
-/* Insert: copies the data of blocks from iovs, `skip` bytes into them, to extended blocks, one after the other, and
- * makes their metadata. */
+/* Copies the data of blocks from `skip` bytes into iovs to extended blocks, one after the other, and makes their
+ * metadata. */
 void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
 		uint32_t blocks, void *extended);
-/* Strip: checks extended blocks and copies their data to iovs. What was in a block that fails is copied too. */
+/* Checks extended blocks, and copies their data to `skip` bytes into iovs and behind. The data of a block that fails is
+ * copied, too. As dif_verify(). */
 bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
 	       uint32_t blocks, const void *extended, struct dif_error *error);
 

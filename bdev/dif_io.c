@@ -83,7 +83,7 @@ static bool pass_plain(const struct bdev *b, struct bdev_io *io)
 	return false;
 }
 
-/* The device makes the checks. */
+/* For a bdev whose device makes the checks. */
 static bool pass_unchecked(const struct bdev *b, struct bdev_io *io)
 {
 	if ((io->dif_flags & BDEV_DIF_MAKE) && (bdev_io_traits(io->type) & TRAIT_WRITES)) {
@@ -150,7 +150,8 @@ void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_
 {
 	bool counts = parent->ch->bdev->md.dif_type != 3;
 
-	if (parent->type == BDEV_IO_COPY) { /* from one place to another: the tags are those of the places */
+	if (parent->type ==
+	    BDEV_IO_COPY) { /* its children read one place and write another, each with the tags of that place */
 		bdev_io_set_dif(child, 0, 0, 0, 0);
 		return;
 	}
@@ -196,7 +197,7 @@ uint16_t bdev_dif_strip(const struct bdev_io *child, const struct iovec *iovs, s
 											   : status_of(b, child, &e);
 }
 
-/* The block is checked before it is compared: what is not what was written is an error, not a difference. */
+/* Checks the blocks before it compares them: a block that is not as it was written is an error, not a difference. */
 uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs, size_t skip, const void *extended)
 {
 	const struct bdev *b = child->ch->bdev;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the bdev layer share, modules excepted. */
+/* Shared by the files of the bdev layer, and no others. */
 #ifndef BDEV_BDEV_INTERNAL_H
 #define BDEV_BDEV_INTERNAL_H
 
@@ -73,7 +73,7 @@ enum {
 	STAGE_MODULE,
 };
 
-/* bdev_channel.slow: any bit takes an I/O off the straight path, either at submit or at completion. */
+/* bdev_channel.slow: with any bit set, an I/O takes the longer way at submission or at completion. */
 enum {
 	SLOW_REMOVED = 1, /* the bdev is going: new I/O fails */
 	SLOW_FROZEN = 2,  /* a reset is going on: new I/O waits */
@@ -84,8 +84,7 @@ enum {
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
-/* What waits for a rate limit, by the limits that it is under: some are for one kind only, and must not hold up the
- * other. */
+/* I/Os that wait for a rate limit, by kind: some limits are for one kind only, and must not hold up the other. */
 enum bdev_qos_kind {
 	QOS_READS,
 	QOS_WRITES,
@@ -95,24 +94,25 @@ enum bdev_qos_kind {
 #define BDEV_BLOCK_SIZE_MAX 65536u
 #define BDEV_ZEROES_BYTES   65536u
 
-/* What the channels of one thread share; the context of a channel of its own io_device. */
+/* The data that all bdev channels of one thread share: the context of that thread's channel of an io_device of its own.
+ */
 struct bdev_thread {
-	/* Completions that came inside a frame of the layer, and how many frames there are. */
+	/* Completions deferred by completion frames, and the number of frames entered. */
 	struct bdev_io_queue done;
 	uint32_t depth;
 	bool polling;
-	SLIST_HEAD(, bdev_channel) plugged; /* to be unplugged before it is left */
+	SLIST_HEAD(, bdev_channel) plugged; /* to be unplugged before the outermost frame is left */
 	SLIST_HEAD(, bdev_channel) puts;    /* to be put when the outermost frame is left */
-	struct poller *poller;              /* runs what the frames' budget left over */
+	struct poller *poller;              /* runs the completions that a frame's budget has left over */
 	struct thread *thread;
 	struct io_channel *io_channel; /* the one that holds this */
-	/* For bouncing and comparing; opened with the first channel that may need it. */
+	/* Data buffers; opened with the first channel that may need them. */
 	bool has_buffers;
 	struct iobuf_channel buffers;
 	struct bdev_io_queue buffer_waiters[IOBUF_CLASSES]; /* split I/Os, in order */
 };
 
-/* A range lock, while some channel of the bdev needs it: the initiator's, living in its channel. */
+/* A range lock. It belongs to the channel of the I/O that takes it, its initiator. */
 struct bdev_lock {
 	struct bdev_channel *ch;
 	struct bdev_io *io;
@@ -120,14 +120,15 @@ struct bdev_lock {
 	uint64_t first, last; /* blocks, inclusive */
 	/* Control thread. */
 	enum bdev_lock_state { LOCK_FREE, LOCK_QUEUED, LOCK_CLOSING, LOCK_HELD } state;
-	atomic_uint acks_missing; /* of channels; the control thread's visit to them counts as one more */
-	struct thread_msg msg;    /* one is under way at a time, and the I/O has not ended when it arrives */
+	atomic_uint acks_missing; /* channels that have writes in flight in the range, and one while the control thread
+				     visits the channels */
+	struct thread_msg msg;    /* posted once at a time; io does not end before it has arrived */
 	TAILQ_ENTRY(bdev_lock) link;
 };
 #define BDEV_LOCKS_ACTIVE      16 /* per bdev */
 #define BDEV_LOCKS_PER_CHANNEL 4
 
-/* A channel's view of a lock that is closing or held. */
+/* A channel's note of a lock that is closing or held. */
 struct bdev_locked {
 	struct bdev_lock *lock; /* NULL: slot is free */
 	uint64_t first, last;
@@ -148,7 +149,7 @@ struct bdev_reset {
 struct bdev_split_pool; /* split.c: a channel's pool */
 
 struct bdev_channel {
-	/* What every I/O touches. */
+	/* Used by every I/O. */
 	void (*submit)(void *module_channel, struct bdev_io *io);
 	struct bdev *bdev;
 	struct bdev_thread *thread;
@@ -187,7 +188,7 @@ struct bdev_alias {
 struct bdev_desc {
 	struct bdev *bdev;
 	bool write;
-	bool removing; /* told to go */
+	bool removing; /* its user has been told that the bdev is removed */
 	bdev_event_cb event_cb;
 	void *event_arg;
 	enum bdev_claim_type claim_type;
@@ -198,7 +199,8 @@ struct bdev_desc {
 
 struct bdev_qos;
 
-/* The layer's own part of a bdev. The control thread's, but for what the mutex guards and qos's atomics. */
+/* The layer's own part of a bdev. It belongs to the control thread, except for the fields that the mutex guards and the
+ * atomics of qos. */
 struct bdev_core {
 	struct bdev *bdev;
 	struct io_device dev;
@@ -206,8 +208,8 @@ struct bdev_core {
 	uint64_t state_ticks;
 	TAILQ_HEAD(, bdev_alias) aliases;
 	TAILQ_HEAD(, bdev_desc) descs;
-	/* The mutex is taken where channels come and go, and by the control thread; never on the path of an I/O. It
-	 * makes "set a flag for new channels and visit the old ones" leave none out. */
+	/* Taken when a channel is made or destroyed, and by the control thread; never by an I/O. Under it the control
+	 * thread sets flags for new channels and chooses the existing ones to visit, so that none is left out. */
 	pthread_mutex_t mutex;
 	TAILQ_HEAD(, bdev_channel) channels;
 	uint64_t visits;                              /* bdev_visit_channels() begun */
@@ -236,7 +238,7 @@ struct bdev_core {
 
 /* --- bdev.c --- */
 extern struct bdev_opts bdev_options;
-void bdev_check_close(struct bdev *b); /* a descriptor went */
+void bdev_check_close(struct bdev *b); /* a descriptor has been closed */
 
 /* --- channel.c --- */
 void bdev_channels_init(void);
@@ -256,7 +258,7 @@ static inline void bdev_io_set_state(struct bdev_io *io, enum bdev_io_state stat
 {
 	io->state = (uint8_t)state;
 }
-/* A frame: completions made inside are run when the outermost one is left. */
+/* Enters a completion frame: the callbacks of I/Os that complete inside run when the outermost frame is left. */
 static inline void bdev_enter(struct bdev_thread *t)
 {
 	t->depth++;
@@ -293,9 +295,9 @@ bool bdev_dif_length_is_good(const struct bdev *b, const struct bdev_io *io, siz
 bool bdev_dif_pass(struct bdev_io *io);
 /* Types that the layer splits whatever the module can do, because it checks the blocks on their way. */
 bool bdev_dif_is_ours(const struct bdev_io *io);
-/* What was read from elsewhere is about to be written: its reference tags become those of where it goes. */
+/* Gives blocks that were read at one place the reference tags of the place where io is about to write them. */
 void bdev_dif_move(const struct bdev_io *io);
-/* An I/O that has read (IO_DIF): its status. */
+/* Checks what an I/O has read (IO_DIF), and returns its status. */
 uint16_t bdev_dif_check_read(const struct bdev_io *io);
 static inline bool bdev_io_is_plain(const struct bdev_io *io)
 {

@@ -5,7 +5,8 @@
 
 #include "bdev/internal.h"
 
-/* How many completions one frame, or one round of the thread's poller, runs before others get their turn. */
+/* Completions that one completion frame, or one call of the thread's poller, runs at most, so that other pollers get
+ * their turn. */
 #define DRAIN_BUDGET 64
 
 static inline uint16_t io_check_range(const struct bdev *b, const struct bdev_io *io)
@@ -17,7 +18,7 @@ static inline uint16_t io_check_range(const struct bdev *b, const struct bdev_io
 	return 0;
 }
 
-/* Of a COPY, whose other range is good. */
+/* Checks the source range of a COPY, whose destination has been checked. */
 static uint16_t io_check_source(const struct bdev *b, const struct bdev_io *io)
 {
 	uint64_t size = __atomic_load_n(&b->num_blocks, __ATOMIC_RELAXED);
@@ -37,7 +38,7 @@ static inline uint16_t io_check_permission(const struct bdev *b, const struct bd
 	return unlikely(b->read_only) ? STATUS_READ_ONLY : 0;
 }
 
-/* Everything that is wrong with an I/O in itself: 0 or a status. Touches no state. */
+/* Checks the I/O's own fields: 0, or the status that it is to end with. Changes nothing. */
 static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 {
 	if (unlikely(io->type >= BDEV_IO_TYPES)) {
@@ -70,8 +71,7 @@ static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 	return 0;
 }
 
-/* The round's time stands for the moment, unless somebody wants to know exactly: a histogram, or a tracer at the
- * probe. */
+/* The time of the reactor's round is exact enough, unless there is a histogram, or a tracer at the probe. */
 static inline uint64_t channel_now(const struct bdev_channel *ch)
 {
 	return unlikely((ch->slow & SLOW_EXACT) || USDT_ENABLED(bdev_io_done)) ? env_ticks() : thread_now();
@@ -135,7 +135,7 @@ static bool stage_freeze(struct bdev_channel *ch, struct bdev_io *io)
 		bdev_io_complete(io, STATUS_REMOVED);
 		return false;
 	}
-	/* An abort goes for what a reset has not ended; the reset itself queues behind the one that runs. */
+	/* An ABORT may be for an I/O that the reset has not ended. A RESET waits for the running one elsewhere. */
 	if ((ch->slow & SLOW_FROZEN) && !(io->flags & IO_ZCOPY) && io->type != BDEV_IO_ABORT &&
 	    io->type != BDEV_IO_RESET) {
 		io_wait_in(&ch->frozen, io, BDEV_IO_WAIT_FREEZE);
@@ -272,7 +272,7 @@ static void io_finish_slow(struct bdev_channel *ch, const struct bdev_io *io, ui
 	}
 }
 
-/* True: that was all. */
+/* Ends I/O of the layer's own. True: nothing more is to be done. */
 NOINLINE static bool io_finish_internal(struct bdev_io *io)
 {
 	if (io->flags & IO_CHILD) {
@@ -287,7 +287,7 @@ NOINLINE static bool io_finish_internal(struct bdev_io *io)
 	return false;
 }
 
-/* Runs inside a frame. The callback comes last: afterwards io is its owner's. */
+/* Ends io; inside a frame. Calls the callback last, because io belongs to its owner from then on. */
 static inline void io_finish(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
@@ -300,7 +300,7 @@ static inline void io_finish(struct bdev_io *io)
 	TAILQ_REMOVE(&ch->inflight, io, link);
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg, ch->qd, io->status);
 	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks, usdt_result(io->status, ticks));
-	io_account(ch, io, ticks); /* after the trace: an error may have it copied */
+	io_account(ch, io, ticks); /* after the trace event: reporting an error may have the trace copied */
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
 	if (unlikely(ch->slow != 0)) {
@@ -328,7 +328,7 @@ static void channels_unplug(struct bdev_thread *t)
 	}
 }
 
-/* Returns what is left of the budget. */
+/* Runs up to `budget` completions. Returns how many more it might have run. */
 static unsigned completions_run(struct bdev_thread *t, unsigned budget)
 {
 	struct bdev_io *io;
@@ -341,8 +341,8 @@ static unsigned completions_run(struct bdev_thread *t, unsigned budget)
 	return budget;
 }
 
-/* True if nothing is left for the poller. Callbacks submit, and unplugging completes: until nothing more comes of
- * it. */
+/* Runs completions, whose callbacks submit, and unplugs channels, which completes, until neither has anything to do or
+ * the budget is spent. True: nothing is left for the poller. */
 static bool completions_settle(struct bdev_thread *t)
 {
 	unsigned budget = DRAIN_BUDGET;
@@ -480,8 +480,8 @@ void bdev_io_nomem(struct bdev_io *io)
 	}
 }
 
-/* Tries those that wait, in order; one that fails goes to the end, so that it cannot hold up others for ever, and one
- * that has waited too long ends. Inside a frame. */
+/* Submits waiting I/Os again, in order. One that the module refuses again goes to the end of the queue, so that it
+ * cannot hold up the others for ever; one that has waited too long fails. Inside a frame. */
 void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 {
 	uint64_t limit = (uint64_t)bdev_options.nomem_timeout_ms * (env_ticks_hz() / 1000);
@@ -514,7 +514,7 @@ static uint32_t io_queue_length(const struct bdev_io_queue *q)
 	return n;
 }
 
-/* For when nothing of the channel is in flight whose completion would wake the others. */
+/* Tries again when no I/O of the channel is with the module, whose end would do so. */
 void bdev_nomem_timer(void *channel)
 {
 	struct bdev_channel *ch = channel;
@@ -534,7 +534,7 @@ void *bdev_zcopy_get(struct bdev_io *io)
 	struct bdev_channel *ch = io->ch;
 	struct bdev *b = ch->bdev;
 
-	/* What would have to wait or fail goes the ordinary way. */
+	/* An I/O that would have to wait, or would fail, is done with a buffer. */
 	if (b->ops->zcopy_addr == NULL || (ch->slow & ~SLOW_EXACT) != 0 ||
 	    (io->type != BDEV_IO_READ && io->type != BDEV_IO_WRITE) || io_check_range(b, io) != 0 ||
 	    (io->type == BDEV_IO_WRITE && io_check_permission(b, io) != 0)) {
@@ -563,7 +563,7 @@ void bdev_zcopy_put(struct bdev_io *io)
 	}
 }
 
-/* --- What modules ask --- */
+/* --- Facts for modules --- */
 
 struct bdev *bdev_channel_bdev(const struct bdev_channel *ch)
 {

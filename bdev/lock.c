@@ -48,7 +48,7 @@ bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io)
 	return false;
 }
 
-/* Some I/O that is past the lock's stage may still change blocks of the range. */
+/* Whether an I/O that has passed the lock's stage may still change blocks of the range. */
 static bool range_has_writes_in_flight(const struct bdev_channel *ch, const struct bdev_locked *l)
 {
 	const struct bdev_io *io;
@@ -94,10 +94,10 @@ static void lock_held_message(struct thread_msg *msg)
 	thread_post(lock->ch->thread->thread, &lock->msg, lock_granted_message);
 }
 
-/* On any thread. The message is the lock's, not the channel's, which may go as soon as it has acknowledged. */
+/* Any thread. The message is part of the lock, because a channel may be destroyed as soon as it has acknowledged. */
 static void lock_acknowledge(struct bdev_lock *lock)
 {
-	/* acquire and release: what the others wrote before theirs is seen by who goes on */
+	/* acquire and release: whoever comes last sees what the others wrote before */
 	if (atomic_fetch_sub_explicit(&lock->acks_missing, 1, memory_order_acq_rel) == 1) {
 		thread_post(thread_control(), &lock->msg, lock_held_message);
 	}
@@ -126,7 +126,7 @@ static void lock_note(struct bdev_channel *ch, struct bdev_lock *lock, bool is_a
 			return;
 		}
 	}
-	abort(); /* lock_lock_run_queue() lets no more than BDEV_LOCKS_ACTIVE be active */
+	abort(); /* lock_run_queue() lets no more than BDEV_LOCKS_ACTIVE be active */
 }
 
 static void visit_lock_note(struct bdev_channel *ch, void *arg)
@@ -144,7 +144,7 @@ void bdev_lock_inherit(struct bdev_channel *ch)
 	}
 }
 
-/* Makes room for lock among the active ones, where new channels find it; false: there is none. */
+/* Adds lock to the active ones, where new channels find it. False: there are too many. */
 static bool lock_activate(struct bdev_core *core, struct bdev_lock *lock)
 {
 	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {

@@ -3,9 +3,9 @@
  *
  * A channel takes from the buckets with atomics, and whichever comes by when a millisecond has passed refills them in
  * proportion to the time that went by: no owner thread, no messages, and the rate holds however many cores take part.
- * An I/O goes when every bucket it counts for is above zero, and may overdraw it, so that one larger than a bucket goes
- * too and is paid for by those that follow. What may not go waits on its channel, reads and writes each in order, and
- * the channel looks again by a timer, at both in turn. */
+ * An I/O is released when every bucket that it counts for is above zero. It may take more than the bucket holds, so
+ * that an I/O larger than a bucket is released too; those after it wait the longer. Other I/Os wait on their channel,
+ * reads and writes each in order, and a timer of the channel tries both in turn. */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "bdev/internal.h"
 
 #define REFILL_US 1000
-/* A bucket holds what comes in this time: idle time is not saved up for longer. */
+/* A bucket holds the tokens of this much time: more idle time than that is not saved up. */
 #define BURST_US 20000
 
 enum {
@@ -42,7 +42,7 @@ enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io)
 	return bdev_io_traits(io->type) & TRAIT_WRITES ? QOS_WRITES : QOS_READS;
 }
 
-/* What an I/O takes from each bucket. */
+/* The tokens that an I/O takes from each bucket. */
 static void qos_costs(const struct bdev_channel *ch, const struct bdev_io *io, int64_t cost[BUCKETS])
 {
 	int64_t bytes = (int64_t)(io->num_blocks * ch->bdev->block_size);
@@ -66,7 +66,7 @@ static void bucket_refill(struct bucket *bucket, uint64_t ticks, uint64_t hz)
 	int64_t cap =
 		(int64_t)RTE_MAX((unsigned __int128)per_sec * TOKEN * BURST_US / 1000000, (unsigned __int128)TOKEN);
 	int64_t old = atomic_load_explicit(&bucket->tokens, memory_order_relaxed), filled;
-	/* In one step: were the excess taken out later, all that idle time had saved up could be spent meanwhile. */
+	/* In one step: if the excess were removed later, other threads could spend it meanwhile. */
 	do {
 		filled = RTE_MIN(old + add, cap);
 	} while (!atomic_compare_exchange_weak_explicit(&bucket->tokens, &old, filled, memory_order_relaxed,
@@ -120,7 +120,8 @@ static bool bucket_is_dry(const struct bucket *b)
 	return bucket_has_limit(b) && atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
 }
 
-/* Whether who comes now may go past those of a kind: nobody waits, or what they wait for is theirs alone. */
+/* Whether an I/O of the other kind may be released although I/Os of this kind wait: they wait for a limit of their own
+ * kind only. */
 static bool qos_may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum bdev_qos_kind kind)
 {
 	return STAILQ_EMPTY(&ch->qos_wait[kind]) ||
@@ -154,7 +155,7 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 	return false;
 }
 
-/* Lets the first of a kind go, if it may; the other kind's turn is next. */
+/* Releases the first waiting I/O of a kind, if the buckets allow it; then it is the other kind's turn. */
 static bool qos_release_first(struct bdev_channel *ch, enum bdev_qos_kind kind)
 {
 	struct bdev_io *io = STAILQ_FIRST(&ch->qos_wait[kind]);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* RESET and ABORT.
  *
- * A reset freezes every channel (new I/O waits), ends what waits in the layer and what the module holds back, has the
- * module reset the device or else waits until everything in flight is done, and lets the channels go on. The control
- * thread leads it; resets of one bdev run one after the other. */
+ * The control thread carries out a reset, one at a time for each bdev. It freezes every channel, so that new I/O waits;
+ * ends the I/O that waits in the layer or is held back by the module; has the module reset the device, or, if the
+ * module has no reset, waits until all I/O in flight has ended; and unfreezes the channels. */
 #include <errno.h>
 
 #include "bdev/internal.h"
 
 #define DRAIN_CHECK_US 500
-/* A module without a reset of its own gets this long to end what it has. */
+/* How long a module without a reset may take to end the I/O that it has; then the reset fails. */
 #define DRAIN_LIMIT_S 15
 
 /* --- On a channel --- */
@@ -53,7 +53,7 @@ static void reset_start_waiting(struct bdev_channel *ch)
 
 struct thaw {
 	struct bdev_reset *reset;
-	const struct bdev_channel *ch; /* the reset's; both may be gone once it has been visited */
+	const struct bdev_channel *ch; /* of the reset; both may be gone once it has been visited */
 	bool more;                     /* another reset follows: stay frozen */
 };
 

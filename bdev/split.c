@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* I/O that the module cannot take as it is: carved into child I/Os that keep the module's limits, copied into aligned
- * memory where it has to be, or made of other types (WRITE_ZEROES of writes, COMPARE and VERIFY of reads,
- * COMPARE_AND_WRITE and COPY of both).
+/* I/O that the module cannot take as it is. It is split into child I/Os that keep the module's limits, with their data
+ * in aligned buffers where necessary, or emulated by other types: WRITE_ZEROES by writes, COMPARE and VERIFY by reads,
+ * COMPARE_AND_WRITE and COPY by both.
  *
- * A child goes straight to the module and is never carved again, so that one pool per channel cannot run dry of itself;
- * in a stack of modules each has channels, and pools, of its own. Buffers are shared by all channels of a thread, which
- * is safe in a stack too: they are aligned to a page, so no channel further down needs another one for the same data.
+ * A child goes straight to the module and is never split again, so a child never waits for another child of its pool.
+ * Each bdev of a stack has channels, and pools, of its own. All channels of a thread share its data buffers. That
+ * cannot deadlock in a stack: buffers are aligned to a page, so no bdev below needs a second buffer for the same data.
  */
 #include <assert.h>
 #include <errno.h>
@@ -32,14 +32,14 @@ struct bdev_split_pool {
 	uint8_t *memory;
 };
 
-/* What the children of a parent are. */
+/* What kind of children a parent has at the moment. */
 enum phase {
-	PHASE_SPLIT,   /* smaller ones of the same type */
+	PHASE_SPLIT,   /* smaller I/Os of the same type */
 	PHASE_ZEROES,  /* writes of zeroes */
-	PHASE_COMPARE, /* reads into a buffer, compared; or compares, where the module has them */
+	PHASE_COMPARE, /* reads into a buffer, which the layer compares; or compares, if the module does them */
 	PHASE_WRITE,   /* COMPARE_AND_WRITE, after PHASE_COMPARE */
-	PHASE_VERIFY,  /* reads into a buffer, and nothing more */
-	PHASE_COPY,    /* reads into a buffer, each of which then is a write from there */
+	PHASE_VERIFY,  /* reads into a buffer */
+	PHASE_COPY,    /* reads into a buffer; each becomes a write of that buffer */
 };
 
 static uint8_t *zeroes; /* BDEV_ZEROES_BYTES of them; DMA memory */
@@ -106,8 +106,8 @@ static bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t io
 	return true;
 }
 
-/* How far behind a boundary it is. The division is for drives that have chosen a boundary that is no power of two, and
- * to which a crossing costs far more. */
+/* Blocks between the last boundary and offset. Divides only for the drives whose boundary is no power of two; crossing
+ * the boundary would cost them far more. */
 static uint64_t blocks_behind_boundary(const struct bdev *b, uint64_t offset)
 {
 	uint32_t boundary = b->optimal_io_boundary, mask = boundary - 1;
@@ -120,7 +120,7 @@ static bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blo
 	return b->split_on_boundary && blocks_behind_boundary(b, offset) + blocks > b->optimal_io_boundary;
 }
 
-/* Of types that move no data of ours; 0: none. */
+/* The limit on an I/O of a type without data, in blocks; 0: none. */
 static uint64_t type_max_blocks(const struct bdev *b, enum bdev_io_type type)
 {
 	switch (type) {
@@ -154,7 +154,7 @@ static uint64_t blocks_up_to_boundary(const struct bdev *b, uint64_t offset, uin
 	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - blocks_behind_boundary(b, offset) : n;
 }
 
-/* How many blocks the next child of io may have, its data apart. */
+/* Blocks that the next child of io may have, by all limits but those on memory. */
 static uint64_t child_max_blocks(const struct bdev *b, const struct bdev_io *io, enum bdev_io_type type)
 {
 	uint64_t n = io->num_blocks - io->children_blocks;
@@ -177,17 +177,17 @@ static struct iovec *parent_iovs(const struct bdev_io *io)
 	return io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE ? io->compare.iovs : io->iovs;
 }
 
-/* --- Carving --- */
+/* --- Making children --- */
 
-/* Bytes of the parent's memory that a block takes. */
+/* Bytes of a block in the parent's memory. */
 static size_t memory_per_block(const struct bdev_io *io)
 {
 	const struct bdev *b = io->ch->bdev;
 	return bdev_io_is_plain(io) ? b->block_size - b->md.size : b->block_size;
 }
 
-/* Points the child's iovs at the next blocks of the parent's memory, whole ones, at most `blocks`; returns how many. 0:
- * the memory there is misaligned, or in too many parts. */
+/* Points the child's iovs at the next blocks of the parent's memory: whole blocks, at most `blocks`. Returns their
+ * number; 0: the memory there is misaligned, or in too many parts. */
 static uint64_t child_carve_memory(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks)
 {
 	const struct bdev *b = io->ch->bdev;
@@ -221,8 +221,8 @@ static uint64_t child_carve_memory(struct bdev_io *io, struct bdev_split_child *
 	return have / block;
 }
 
-/* The next blocks by way of a buffer of the class that suits them, or as many of them as it holds; false: there is none
- * now, or others wait for one and it is not io's turn. */
+/* Gives the child a buffer of the class that suits the next blocks, for as many of them as it holds. False: no buffer
+ * is free, or others wait for one and it is not io's turn. */
 static bool child_carve_buffer(struct bdev_io *io, struct bdev_split_child *child, uint64_t blocks, bool turn)
 {
 	const struct bdev *b = io->ch->bdev;
@@ -263,9 +263,9 @@ static void child_carve_zeroes(struct bdev_io *io, struct bdev_split_child *chil
 	child->io.iovcnt = n;
 }
 
-/* Its children are extended blocks in buffers, made from or into the parent's plain ones. One copy, and the guard is
- * computed on its way; handing on the parent's memory with 8 bytes between any two blocks would take two iovs per block
- * and compute it in a pass of its own. Or they are there to be taken apart for the device. */
+/* Whether children need buffers of extended blocks, because the parent's memory is plain data, or because the device
+ * wants metadata apart. Of plain data that is one copy, during which the guard is computed; without it the children
+ * would need two iovs per block, and the guard a pass of its own. */
 static bool child_is_remade(const struct bdev_io *io, enum bdev_io_type type)
 {
 	return (bdev_io_is_plain(io) || io->ch->bdev->md.separate) && !bdev_dif_is_plain_below(io, type) &&
@@ -290,8 +290,8 @@ static enum bdev_io_type child_type(const struct bdev_io *io)
 	return io->type;
 }
 
-/* Makes child the next one of io. False: there is no buffer of child->class for it now, and nothing has changed. turn:
- * it has waited longest. */
+/* Makes child the next one of io. turn: io has waited longest for a buffer. False: no buffer of child->class is free,
+ * and nothing has changed. */
 static bool child_carve(struct bdev_io *io, struct bdev_split_child *child, bool turn)
 {
 	enum bdev_io_type type = child_type(io);
@@ -441,8 +441,8 @@ static void split_wait_in(struct bdev_io_queue *q, struct bdev_io *io)
 	STAILQ_INSERT_TAIL(q, io, queue);
 }
 
-/* Issues what can be issued; ends io when there is nothing more to issue or to wait for. turn: the first buffer it
- * needs is its own, although others wait. Inside a frame. */
+/* Submits children of io until all blocks have one, or io must wait; ends io when no child is left. turn: io may take
+ * one buffer although others wait. Inside a frame. */
 static void split_run(struct bdev_io *io, bool turn)
 {
 	struct bdev_split_pool *pool = io->ch->split_pool;
@@ -514,7 +514,8 @@ static struct bdev_io *split_queue_pop(struct bdev_io_queue *q)
 	return io;
 }
 
-/* One that waits gets its turn for each thing that is free; whoever runs dry goes to the end. */
+/* For each free buffer and each free child the parent that has waited longest goes on. If that must wait again, it goes
+ * to the end of the queue. */
 static void split_wake_waiting(struct bdev_thread *t, struct bdev_split_pool *pool)
 {
 	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
@@ -551,13 +552,14 @@ static uint16_t child_take_data(struct bdev_split_child *child)
 	return 0;
 }
 
-/* Whether it is one that is written next. */
+/* Whether the child has read what it is to write next. */
 static bool child_is_half_copied(const struct bdev_split_child *child)
 {
 	return child->parent->phase == PHASE_COPY && child->io.type == BDEV_IO_READ;
 }
 
-/* False: it could not be read, or there is no sense in it any more. */
+/* Submits the write of a copying child. False: the read has failed, or the parent has failed or been aborted meanwhile.
+ */
 static bool child_write_copied(struct bdev_split_child *child, uint16_t status)
 {
 	struct bdev_io *parent = child->parent;
@@ -606,7 +608,7 @@ void bdev_split_child_done(struct bdev_io *io)
 		bdev_nomem_retry(ch, 4);
 	}
 	split_wake_waiting(ch->thread, ch->split_pool);
-	/* One that waits in a queue is run, and ended, by whoever wakes it. */
+	/* A parent that waits in a queue goes on, and ends, when it is taken from there. */
 	if (parent->state == BDEV_IO_SPLIT && parent->children == 0) {
 		split_run(parent, false);
 	}
@@ -624,7 +626,7 @@ static bool split_queue_remove(struct bdev_io_queue *q, struct bdev_io *io)
 	return false;
 }
 
-/* A copy's children that are being read are to be written later. */
+/* Whether io has something left to do that can be omitted. Children of a copy that are reading have yet to write. */
 static bool split_can_be_stopped(const struct bdev_io *io)
 {
 	return io->children_blocks < io->num_blocks || (io->phase == PHASE_COPY && io->copy.children_reading != 0) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Statistics, queue-depth sampling, what is in flight, and what has been for too long. */
+/* Statistics, queue-depth sampling, lists of I/O in flight, and reports of I/O that takes too long or fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,13 +217,13 @@ struct timeout_check {
 	struct bdev_inflight late[TIMEOUT_REPORTS];
 };
 
-/* Collects what passed a multiple of the limit since the last check. Runs on the channels' threads. */
+/* Collects I/Os whose age has passed a multiple of the limit since the last check. On the channels' threads. */
 static bool timeout_collect(void *arg, const struct bdev_inflight *one)
 {
 	struct timeout_check *c = arg;
 
 	if (one->age_ticks < c->timeout_ticks) {
-		return false; /* so are all younger ones */
+		return false; /* and so have all younger ones */
 	}
 	uint64_t then = one->age_ticks > c->since_ticks ? one->age_ticks - c->since_ticks : 0;
 	if (one->age_ticks / c->timeout_ticks > then / c->timeout_ticks && c->n < TIMEOUT_REPORTS) {
@@ -263,7 +263,7 @@ static void timeout_check_all(void *arg)
 		}
 		free(c);
 	}
-	if (core->timeout_us != 0) { /* its function may have stopped it */
+	if (core->timeout_us != 0) { /* timeout_fn may have stopped the check */
 		thread_timer_start(&core->timeout_timer, core->timeout_us / 4 + 1);
 	}
 }
@@ -320,7 +320,8 @@ bool bdev_status_is_fault(uint16_t status)
 enum { REPORT_OFF, REPORT_ARMED, REPORT_TAKEN };
 
 static struct {
-	_Atomic uint32_t state; /* REPORT_*; whoever turns ARMED into TAKEN owns the rest until msg has run */
+	_Atomic uint32_t
+		state; /* REPORT_*; the thread that turns ARMED into TAKEN owns the other fields until msg has run */
 	void (*fn)(const struct bdev_error *e); /* the control thread's */
 	struct bdev_error error;
 	struct thread_msg msg;
@@ -343,7 +344,7 @@ void bdev_report_next_error(void (*fn)(const struct bdev_error *e))
 
 	report_next.fn = fn;
 	if (now == REPORT_TAKEN) {
-		return; /* it is on its way, and is the next */
+		return; /* an error is on its way to fn, and counts as the next one */
 	}
 	uint32_t want = fn != NULL ? REPORT_ARMED : REPORT_OFF;
 	atomic_compare_exchange_strong_explicit(&report_next.state, &now, want, memory_order_release,
