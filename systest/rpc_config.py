@@ -153,7 +153,7 @@ def test_varve_rpc_prints_results_and_errors():
         for words in (["--list", "log"], ["--markdown", "x"], ["save_config", "a", "b"], ["load_config", "a", "b"], ["-", "x"],
                       ["log_get_level", "--help", "x"]):
             status, _, err = d.rpc(*words)
-            check(status == 2 and f'"{words[-1]}": nothing more' in err, f"{words}: {status} {err}")
+            check(status == 2 and f'"{words[-1]}" is one argument too many' in err, f"{words}: {status} {err}")
         check(d.rpc("load_config", "/no/such") == (2, "", "varve-rpc: unable to open /no/such: No such file or directory\n"), "no file")
 
 
