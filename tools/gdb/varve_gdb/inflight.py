@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every outstanding request: NVMe-oF commands, and I/O of block devices that does not belong to such a command."""
-from . import bdev, command, nvmf, ticks, transport
+from . import bdev, command, nvme_commands, nvmf, ticks, transport
 from .command import survive, table
 from .memory import Unreadable, enum_name, follow, number, read, string
 from .program import function_at
 
 WHERES = {"PAUSED": "paused namespace", "FUSED": "other half of a fused pair", "CONTROL": "control thread", "HELD": "an event"}
-WITH_LBA = {0x01: "write", 0x02: "read", 0x05: "compare", 0x08: "write zeroes"}
-IO_COMMANDS = {0x00: "flush", 0x09: "dataset management", **WITH_LBA}
-ADMIN_COMMANDS = {0x02: "get log page", 0x06: "identify", 0x08: "abort", 0x09: "set features", 0x0a: "get features",
-                  0x0c: "async event request", 0x18: "keep alive"}
-FABRICS_COMMANDS = {0x00: "property set", 0x01: "connect", 0x04: "property get"}
 
 
 class Request:
@@ -29,13 +24,11 @@ def describe_command(sqe, qid):
     opcode, cid = number(sqe["opcode"]), little(sqe["cid"])
     raw = read(int(sqe.address), 64)
     if opcode == 0x7f:
-        return FABRICS_COMMANDS.get(raw[4], f"fabrics {raw[4]:#x}"), cid, None, None
+        return nvme_commands.fabrics_name(raw[4]) or f"fabrics {raw[4]:#x}", cid, None, None
     if qid == 0:
-        return ADMIN_COMMANDS.get(opcode, f"admin {opcode:#x}"), cid, None, None
-    lba = blocks = None
-    if opcode in WITH_LBA:
-        lba, blocks = int.from_bytes(raw[40:48], "little"), int.from_bytes(raw[48:50], "little") + 1
-    return IO_COMMANDS.get(opcode, f"opcode {opcode:#x}"), cid, lba, blocks
+        return nvme_commands.admin_name(opcode) or f"admin {opcode:#x}", cid, None, None
+    lba, blocks = nvme_commands.lba_range(opcode, raw)
+    return nvme_commands.io_name(opcode) or f"opcode {opcode:#x}", cid, lba, blocks
 
 
 def bdev_name(req):

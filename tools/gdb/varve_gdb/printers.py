@@ -4,7 +4,7 @@ import re
 
 import gdb
 
-from . import inflight
+from . import nvme_commands
 from .memory import Unreadable, list_parts, number, printable, read, walk
 
 SHOWN = 16
@@ -59,12 +59,13 @@ class Sqe(Printer):
         data = raw(self.value)
         opcode, flags, cid, nsid = data[0], data[1], int.from_bytes(data[2:4], "little"), int.from_bytes(data[4:8], "little")
         if opcode == 0x7f:
-            what = f"fabrics {inflight.FABRICS_COMMANDS.get(data[4], f'{data[4]:#x}')}"
+            what = f"fabrics {nvme_commands.fabrics_name(data[4]) or f'{data[4]:#x}'}"
         else:
-            names = [n for n in (inflight.IO_COMMANDS.get(opcode), inflight.ADMIN_COMMANDS.get(opcode)) if n]
+            names = [n for n in (nvme_commands.io_name(opcode), nvme_commands.admin_name(opcode)) if n]
             what = f"opcode {opcode:#x} ({' or admin '.join(names) or 'unknown'}), nsid {nsid}"
-            if opcode in inflight.WITH_LBA:
-                what += f", LBA {int.from_bytes(data[40:48], 'little')}, {int.from_bytes(data[48:50], 'little') + 1} blocks"
+            lba, blocks = nvme_commands.lba_range(opcode, data)
+            what += f", LBA {lba}" if lba is not None else ""
+            what += f", {blocks} blocks" if blocks is not None else ""
         words = " ".join(f"{int.from_bytes(data[40 + 4 * i:44 + 4 * i], 'little'):#x}" for i in range(6))
         return f"cid {cid}, {what}, flags {flags:#x}, cdw10-15 {words}, {sgl_text(data[24:40])}"
 
