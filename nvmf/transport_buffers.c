@@ -65,7 +65,7 @@ static NOINLINE uint16_t take_reserved_buffer(struct iobuf_channel *ch, struct n
 	return req->iovcnt = 1;
 }
 
-static uint16_t take_buffers(struct nvmf_buffer_group *group, struct nvmf_request *req)
+static ALWAYS_INLINE uint16_t take_buffers(struct nvmf_buffer_group *group, struct nvmf_request *req)
 {
 	struct iobuf_channel *ch = &group->channel;
 	uint32_t size = group->size, left = req->length, whole = 0;
