@@ -288,7 +288,7 @@ NOINLINE static bool io_finish_internal(struct bdev_io *io)
 }
 
 /* Ends io; inside a frame. Calls the callback last, because io belongs to its owner from then on. */
-static inline void io_finish(struct bdev_io *io)
+static ALWAYS_INLINE void io_finish(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 
