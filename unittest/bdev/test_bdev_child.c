@@ -66,6 +66,7 @@ static bool get(struct bdev_io *parent, uint32_t base, struct bdev_io **child)
 static void stripe_go_on(struct bdev_io *parent)
 {
 	struct stack_ctx *ctx = bdev_io_ctx(parent);
+	const size_t block = stack_of(parent)->bdev.block_size;
 	struct bdev_io *child;
 
 	while (ctx->next < parent->num_blocks) {
@@ -76,11 +77,12 @@ static void stripe_go_on(struct bdev_io *parent)
 			return;
 		}
 		blocks = blocks < left ? blocks : left;
-		size_t bytes = blocks * BLOCK;
+		size_t bytes = blocks * block;
 		uint32_t n = iov_slice(&ctx->memory, child->iovs, IOVS, &bytes);
-		CU_ASSERT_EQUAL(bytes, blocks * BLOCK);
+		CU_ASSERT_EQUAL(bytes, blocks * block);
 		CU_ASSERT_EQUAL(bdev_child_base(child), stripe % 2);
 		bdev_io_set_rw(child, parent->type, child->iovs, n, stripe / 2 * CHUNK + lba % CHUNK, blocks);
+		bdev_child_set_dif(child, ctx->next);
 		ctx->next += blocks;
 		bdev_child_send(child);
 	}
@@ -402,6 +404,42 @@ static void test_many_parents_share_few_children_and_busy_disks(void)
 	stop();
 }
 
+/* Their protection information names the stack's blocks, which are not the base's. */
+static void test_children_carry_the_tags_of_the_parents_blocks(void)
+{
+	const char *const names[] = {"m0", "m1"};
+	const struct bdev_md md = {.size = 8, .dif_type = 1, .checks = BDEV_DIF_GUARD | BDEV_DIF_REF};
+	struct iovec iov = {out, 30 * BLOCK};
+
+	for (unsigned i = 0; i < 2; i++) {
+		const struct bdev_malloc_opts opts = {
+			.name = names[i], .block_size = BLOCK, .num_blocks = BLOCKS, .numa_id = -1, .md = md};
+		CU_ASSERT_EQUAL_FATAL(bdev_malloc_create(&opts, NULL, error), 0);
+	}
+	the = stack_new(2, false);
+	the->bdev.block_size = BLOCK + md.size;
+	the->bdev.md = md;
+	CU_ASSERT_EQUAL_FATAL(vbdev_bases_open(&the->bases, &stack_bases_ops, &the->bdev, names, 2, "stack", error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_register(&the->bdev), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&top, "stack", true, fixture_thread(0)), 0);
+	fill(out, sizeof(out), 11);
+	struct request *r = request_new(&top);
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 7, 30);
+	bdev_io_set_dif(r->io, BDEV_DIF_PLAIN, 0, 0, 0);
+	CU_ASSERT_EQUAL(request_run(r), 0);
+	memset(in, 0, sizeof(in));
+	iov.iov_base = in;
+	r->io->type = BDEV_IO_READ;
+	CU_ASSERT_EQUAL(request_run(r), 0);
+	CU_ASSERT_EQUAL(memcmp(in, out, 30 * BLOCK), 0);
+	bdev_io_set_dif(r->io, BDEV_DIF_PLAIN | BDEV_DIF_TAGS | BDEV_DIF_REF, 8, 0, 0); /* one too many */
+	CU_ASSERT_EQUAL(request_run(r), BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_REFTAG_CHECK) | NVME_SC_DNR);
+	request_free(r);
+	stack_delete();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m1"), 0);
+}
+
 /* --- Errors --- */
 
 static void test_the_first_error_is_that_of_the_parent_when_all_have_ended(void)
@@ -714,6 +752,7 @@ static void test_resize_names_the_base(void)
 static const struct unit_test tests[] = {
 	UNIT(test_children_go_to_other_offsets_with_their_part_of_the_data),
 	UNIT(test_many_parents_share_few_children_and_busy_disks),
+	UNIT(test_children_carry_the_tags_of_the_parents_blocks),
 	UNIT(test_the_first_error_is_that_of_the_parent_when_all_have_ended),
 	UNIT(test_a_mirror_makes_up_for_an_error_of_one_base),
 	UNIT(test_another_try_may_wait_for_a_child),
