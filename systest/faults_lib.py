@@ -164,10 +164,10 @@ SILENT = (
      "how much memory there is is for a refusal in time only: the allocation tells as well"),
     (r"^io_uring_submit in uring_submit_prepared ", "it is done again"),
     (r"^access in blackbox_set_opts ", "a parameter that cannot be: the caller is told"),
-    (r"^getsockname in note_address |^setsockopt in listen_tcp ", "shown is what was asked for; a port that is not free yet is named when it is bound"),
+    (r"^getsockname in metrics_note_address |^setsockopt in metrics_listen_tcp ", "shown is what was asked for; a port that is not free yet is named when it is bound"),
     (r"^OPENSSL_\w+ in (challenge_augment|hmac_compute|hmac_run) hash|^OPENSSL_\w+ in (dh_secret_derive|dh_key_generate) dh",
      "what OpenSSL keeps to be faster, it does without: the authentication succeeds. (When it does not, both say so.)"),
-    (r"^malloc in add_waiter nvme\.c:\d+ < detach nvme_discovery", "the controller is detached nevertheless: only nobody waits for it"),
+    (r"^malloc in waiter_add ctrlr\.c:\d+ < entry_detach discovery", "the controller is detached nevertheless: only nobody waits for it"),
 )
 # Those of which only the log says nothing, and only the trace.
 SILENT_IN = {
