@@ -229,7 +229,7 @@ static bool child_carve_buffer(struct bdev_io *io, struct bdev_split_child *chil
 	struct bdev_thread *t = io->ch->thread;
 	size_t max = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;
 
-	assert(t->has_buffers); /* needs_buffers() said so when the channel was made */
+	assert(t->has_buffers); /* bdev_needs_buffers() said so when the channel was made */
 	size_t room = b->block_size + (b->md.separate ? b->md.size : 0u); /* where metadata goes that is taken apart */
 
 	blocks = RTE_MIN(blocks, RTE_MIN(max, t->buffers.cache[IOBUF_LARGE].size) / room);

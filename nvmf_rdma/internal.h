@@ -62,7 +62,7 @@ struct nvmf_rdma_data_wr {
 
 struct nvmf_rdma_request {
 	struct nvmf_rdma_qpair *qp;
-	uint8_t state;                        /* enum nvmf_rdma_request_state; set by req_set_state() only */
+	uint8_t state;                        /* enum nvmf_rdma_request_state; set by set_request_state() only */
 	bool read_posted;                     /* its RDMA READs are posted */
 	uint16_t data_wrs;                    /* work requests of its data transfer */
 	uint16_t send_slots;                  /* entries of the send queue that it uses */
