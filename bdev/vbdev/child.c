@@ -15,6 +15,7 @@ struct bdev_child {
 	struct child_base *base;
 	struct bdev_io *parent; /* NULL: free */
 	struct bdev_io *abort;  /* the ABORT that is yet to abort this child, or NULL */
+	bool is_reserved;       /* for RESET or ABORT: never in the list of free ones */
 	SLIST_ENTRY(bdev_child) link;
 	struct bdev_io io __attribute__((aligned(64))); /* its iovs follow the module's context */
 };
@@ -28,8 +29,9 @@ struct child_base {
 	struct bdev_channel *ch;
 	void (*detached)(void *arg); /* being detached; otherwise NULL */
 	void *detached_arg;
-	/* One more child, for ABORT only, so that aborts do not wait for what they are to abort. */
-	struct bdev_child *abort_child;
+	/* Two more children, one for RESET only and one for ABORT only, so that these do not wait for what they are to
+	 * end. */
+	struct bdev_child *reset_child, *abort_child;
 	struct bdev_io_queue abort_waiters; /* ABORTs */
 };
 
@@ -41,6 +43,8 @@ struct bdev_child_pool {
 	struct child_base bases[];
 };
 
+#define RESERVED_CHILDREN 2u /* of each base */
+
 enum {
 	GROUP_SENDING = 1, /* bdev_children_sent() has yet to be called */
 	GROUP_WAITS = 2,   /* in the waiters of a base */
@@ -50,11 +54,11 @@ static void copy_child_done(struct bdev_io *io, void *arg);
 
 /* --- The pool --- */
 
-/* The ABORT child is number `count`. */
+/* Number `count` is the one for RESET, and the last one that for ABORT. */
 static struct bdev_child *base_child(const struct child_base *base, uint32_t i)
 {
 	const struct bdev_child_pool *pool = base->pool;
-	size_t at = (size_t)(base - pool->bases) * (pool->count + 1) + i;
+	size_t at = (size_t)(base - pool->bases) * (pool->count + RESERVED_CHILDREN) + i;
 
 	return (struct bdev_child *)(pool->memory + at * pool->stride);
 }
@@ -63,7 +67,7 @@ static void base_set_desc(struct child_base *base, struct bdev_desc *desc, struc
 {
 	base->desc = desc;
 	base->ch = ch;
-	for (uint32_t i = 0; i <= base->pool->count; i++) {
+	for (uint32_t i = 0; i < base->pool->count + RESERVED_CHILDREN; i++) {
 		bdev_io_init(&base_child(base, i)->io, desc, ch, copy_child_done, NULL);
 	}
 }
@@ -85,14 +89,16 @@ static void base_init(struct bdev_child_pool *pool, struct child_base *base)
 	base->pool = pool;
 	STAILQ_INIT(&base->waiters);
 	STAILQ_INIT(&base->abort_waiters);
-	for (uint32_t i = 0; i <= pool->count; i++) {
+	for (uint32_t i = 0; i < pool->count + RESERVED_CHILDREN; i++) {
 		struct bdev_child *c = base_child(base, i);
 		c->base = base;
-		if (i < pool->count) {
+		c->is_reserved = i >= pool->count;
+		if (!c->is_reserved) {
 			SLIST_INSERT_HEAD(&base->free, c, link);
 		}
 	}
-	base->abort_child = base_child(base, pool->count);
+	base->reset_child = base_child(base, pool->count);
+	base->abort_child = base_child(base, pool->count + 1);
 }
 
 struct bdev_child_pool *bdev_child_pool_create_for(const struct bdev_child_pool_opts *opts)
@@ -109,7 +115,7 @@ struct bdev_child_pool *bdev_child_pool_create_for(const struct bdev_child_pool_
 	pool->count = opts->count;
 	pool->stride = offsetof(struct bdev_child, io) + bdev_io_size() + opts->iovs * sizeof(struct iovec);
 	pool->stride = (pool->stride + 63) & ~(size_t)63;
-	size_t bytes = opts->n_bases * (opts->count + 1) * pool->stride;
+	size_t bytes = (size_t)opts->n_bases * (opts->count + RESERVED_CHILDREN) * pool->stride;
 	pool->memory = aligned_alloc(64, bytes);
 	if (pool->memory == NULL) {
 		rc = -ENOMEM;
@@ -163,6 +169,15 @@ static struct bdev_child *child_take(struct child_base *base)
 	return c;
 }
 
+/* For a RESET while all children are in use, perhaps by I/Os that only the RESET can end. A bdev has one RESET with its
+ * module at a time, so that each base has this child free for it. */
+static COLD struct bdev_child *reset_child_take(const struct child_base *base, const struct bdev_io *parent)
+{
+	bool may_have_it = parent->type == BDEV_IO_RESET && base->reset_child->parent == NULL;
+
+	return may_have_it ? base->reset_child : NULL;
+}
+
 static void copy_submit(struct bdev_child *c, struct bdev_io *parent)
 {
 	c->parent = parent;
@@ -200,7 +215,7 @@ static NOINLINE void base_serve_waiters(struct child_base *base)
 
 static bool base_is_quiet(const struct child_base *base)
 {
-	for (uint32_t i = 0; i <= base->pool->count; i++) {
+	for (uint32_t i = 0; i < base->pool->count + RESERVED_CHILDREN; i++) {
 		if (base_child(base, i)->parent != NULL) {
 			return false;
 		}
@@ -226,7 +241,9 @@ static void child_release(struct bdev_child *c)
 
 	c->parent = NULL;
 	c->abort = NULL;
-	SLIST_INSERT_HEAD(&base->free, c, link);
+	if (likely(!c->is_reserved)) {
+		SLIST_INSERT_HEAD(&base->free, c, link);
+	}
 	if (unlikely(!STAILQ_EMPTY(&base->waiters))) {
 		base_serve_waiters(base);
 	}
@@ -255,6 +272,8 @@ void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent)
 		copy_submit(c, parent);
 	} else if (base->desc == NULL) {
 		bdev_io_complete(parent, STATUS_REMOVED);
+	} else if ((c = reset_child_take(base, parent)) != NULL) {
+		copy_submit(c, parent);
 	} else {
 		STAILQ_INSERT_TAIL(&base->waiters, parent, queue);
 	}
@@ -313,7 +332,7 @@ int bdev_child_get(struct bdev_child_pool *pool, uint32_t base_index, struct bde
 		return -ENODEV;
 	}
 	struct bdev_child *c = child_take(base);
-	if (c == NULL) {
+	if (unlikely(c == NULL) && (c = reset_child_take(base, parent)) == NULL) {
 		if (!(parent->phase & GROUP_WAITS)) {
 			parent->phase |= GROUP_WAITS;
 			parent->children++;
@@ -429,7 +448,7 @@ static bool abort_waiting_parent(struct bdev_child_pool *pool, struct bdev_io *t
 static void abort_mark_children(struct bdev_child_pool *pool, struct bdev_io *abort)
 {
 	for (uint32_t i = 0; i < pool->n_bases; i++) {
-		for (uint32_t n = 0; n < pool->count; n++) {
+		for (uint32_t n = 0; n <= pool->count; n++) {
 			struct bdev_child *c = base_child(&pool->bases[i], n);
 			if (c->parent == abort->abort.target) {
 				c->abort = abort;
@@ -441,7 +460,7 @@ static void abort_mark_children(struct bdev_child_pool *pool, struct bdev_io *ab
 static struct bdev_child *abort_next_victim(struct bdev_child_pool *pool, const struct bdev_io *abort)
 {
 	for (uint32_t i = 0; i < pool->n_bases; i++) {
-		for (uint32_t n = 0; n < pool->count; n++) {
+		for (uint32_t n = 0; n <= pool->count; n++) {
 			struct bdev_child *c = base_child(&pool->bases[i], n);
 			if (c->abort == abort) {
 				return c;

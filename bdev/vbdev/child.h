@@ -81,7 +81,7 @@ struct bdev_child_pool *bdev_child_pool_create(struct bdev_desc *base, uint32_t 
 void bdev_child_pool_destroy(struct bdev_child_pool *pool);
 
 /* Submits a copy of parent (type, range, iovs) to the first base. While all children are in use the parent waits in the
- * pool; parents are served in order. */
+ * pool; parents are served in order. A RESET does not wait: each base has a child for it alone. */
 void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent);
 
 /* Begins a group of children of parent, which is with the module. */

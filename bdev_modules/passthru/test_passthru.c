@@ -91,6 +91,34 @@ static void test_abort_and_reset_reach_the_base(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* The RESET must not wait for a child that only the RESET sets free. */
+static void test_reset_reaches_the_base_while_all_children_are_out(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 100);
+	struct request *r[200];
+	struct user u;
+
+	t->bdev.io_types |= 1u << BDEV_IO_RESET;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	t->hold = true;
+	passthru_open(&u, "t0");
+	for (unsigned i = 0; i < 200; i++) {
+		r[i] = request_new(&u);
+		bdev_io_set_rw(r[i]->io, BDEV_IO_READ, &one_block, 1, 0, 1);
+		request_submit(r[i]);
+	}
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 128));
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_RESET, NULL, 0, 0), 0);
+	}
+	CU_ASSERT_EQUAL(atomic_load(&t->resets), 2);
+	for (unsigned i = 0; i < 200; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), NVME_SC_ABORT_REQ);
+	}
+	passthru_close(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static void test_a_base_that_grows_or_goes_takes_it_along(void)
 {
 	struct user u;
@@ -122,8 +150,12 @@ static void test_creation_says_what_is_wrong(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_io_is_carried_out_by_the_base),  UNIT(test_a_crowd_waits),
-	UNIT(test_abort_and_reset_reach_the_base), UNIT(test_a_base_that_grows_or_goes_takes_it_along),
-	UNIT(test_creation_says_what_is_wrong),    UNIT_END,
+	UNIT(test_io_is_carried_out_by_the_base),
+	UNIT(test_a_crowd_waits),
+	UNIT(test_abort_and_reset_reach_the_base),
+	UNIT(test_reset_reaches_the_base_while_all_children_are_out),
+	UNIT(test_a_base_that_grows_or_goes_takes_it_along),
+	UNIT(test_creation_says_what_is_wrong),
+	UNIT_END,
 };
 UNIT_MAIN("bdev_passthru", tests, fixture_start, fixture_stop)
