@@ -477,13 +477,14 @@ static void abort_child_done(struct bdev_io *io, void *arg)
 	struct bdev_child *c = container_of(io, struct bdev_child, io);
 	struct child_base *base = c->base;
 	struct bdev_child_pool *pool = base->pool;
-	struct bdev_io *abort = c->parent, *next = STAILQ_FIRST(&base->abort_waiters);
+	struct bdev_io *abort = c->parent, *next;
 
 	c->parent = NULL;
 	if (io->status == 0 && io->cdw0 == 0) {
 		abort->cdw0 = 0;
 	}
-	if (next != NULL) {
+	/* One that waited may have nothing left to abort here: then the child is for the next one. */
+	while (c->parent == NULL && (next = STAILQ_FIRST(&base->abort_waiters)) != NULL) {
 		STAILQ_REMOVE_HEAD(&base->abort_waiters, queue);
 		abort_go_on(pool, next);
 	}

@@ -563,6 +563,62 @@ static void test_many_aborts_at_once(void)
 	stop();
 }
 
+static struct request *submit_abort(struct request *target)
+{
+	struct request *abort = request_new(&top);
+
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = target->io;
+	request_submit(abort);
+	return abort;
+}
+
+/* The base is slow to take an ABORT; by then, the children that those behind it are for have ended by themselves. */
+static void test_aborts_that_wait_for_their_turn_end_when_there_is_nothing_left_to_abort(void)
+{
+	struct request *r[3], *abort[3];
+
+	start(8, true);
+	disk[0]->hold = true;
+	disk[0]->nomem_type = BDEV_IO_ABORT;
+	for (unsigned i = 0; i < 3; i++) {
+		r[i] = submit(BDEV_IO_READ, i, 1);
+	}
+	wait_held(3);
+	for (unsigned i = 0; i < 3; i++) {
+		abort[i] = submit_abort(r[i]);
+	}
+	testdev_release(disk[0], &below[0], 0);
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+		CU_ASSERT_FALSE(atomic_load(&abort[i]->done));
+	}
+	disk[0]->nomem_type = 0;
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_TRUE(request_wait(abort[i]));
+		CU_ASSERT_EQUAL(abort[i]->status, 0);
+		CU_ASSERT_EQUAL(abort[i]->cdw0, 1);
+		request_free(abort[i]);
+	}
+	stop();
+}
+
+static void test_one_parent_is_aborted_twice(void)
+{
+	start(1, true);
+	disk[0]->hold = disk[1]->hold = true;
+	disk[0]->nomem_type = disk[1]->nomem_type = BDEV_IO_ABORT;
+	struct request *w = submit(BDEV_IO_WRITE, 0, 1);
+	wait_held(2);
+	struct request *first = submit_abort(w), *second = submit_abort(w);
+	CU_ASSERT_FALSE(atomic_load(&w->done));
+	disk[0]->nomem_type = disk[1]->nomem_type = 0;
+	CU_ASSERT_EQUAL(request_finish(first), 0);
+	CU_ASSERT_EQUAL(request_finish(second), 0);
+	CU_ASSERT_EQUAL(request_finish(w), NVME_SC_ABORT_REQ);
+	stop();
+}
+
 static void test_reset_ends_those_that_wait_and_waits_for_the_children(void)
 {
 	start(1, false);
@@ -760,6 +816,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_abort_reaches_a_parent_that_waits_with_children_out),
 	UNIT(test_abort_that_the_base_does_not_hear_says_so),
 	UNIT(test_many_aborts_at_once),
+	UNIT(test_aborts_that_wait_for_their_turn_end_when_there_is_nothing_left_to_abort),
+	UNIT(test_one_parent_is_aborted_twice),
 	UNIT(test_reset_ends_those_that_wait_and_waits_for_the_children),
 	UNIT(test_bases_are_claimed_all_or_none),
 	UNIT(test_a_base_that_goes_in_flight_is_left_when_its_children_have_ended),
