@@ -404,6 +404,7 @@ uint32_t bdev_child_base(const struct bdev_io *child)
 static void waiter_end(struct bdev_io *parent, uint16_t status)
 {
 	if (parent->flags & IO_CHILDREN) {
+		parent->flags |= IO_ABORTED; /* nor does it get children from child_ended or for a next group */
 		bdev_children_fail(parent, status);
 		group_wait_ends(parent, false);
 	} else {

@@ -58,7 +58,8 @@ struct bdev_child_ops {
 	 * bdev_child_get() returning -EAGAIN means here, too, that resume(parent) is called. NULL: child->status. */
 	uint16_t (*child_ended)(struct bdev_io *child, struct bdev_io *parent);
 	/* All children have ended; status: 0, or the first error. Completes parent, or begins its next group with
-	 * bdev_children_begin(). NULL: bdev_io_complete(parent, status). */
+	 * bdev_children_begin(). A parent that was aborted or reset gets no children in that either, so a module that
+	 * begins a group anew after an error must not do so for ever. NULL: bdev_io_complete(parent, status). */
 	void (*all_ended)(struct bdev_io *parent, uint16_t status);
 };
 
@@ -90,8 +91,8 @@ void bdev_children_begin(struct bdev_io *parent);
  * bdev_child_send() it, in the same call of the module: a child that has been got must be sent. child->iovs is an array
  * of opts.iovs entries that the module may fill in and point at, or not.
  * 0; -EAGAIN: all children of that base are in use: return, child_ops.resume(parent) follows (the parent waits for one
- * base at a time); -ENODEV: the base is absent or being removed; -ECANCELED: the parent was aborted, and its status is
- * set: make no more children. */
+ * base at a time); -ENODEV: the base is absent or being removed; -ECANCELED: the parent was aborted, or waited in
+ * the pool when a reset came, and its status is set: make no more children. */
 int bdev_child_get(struct bdev_child_pool *pool, uint32_t base, struct bdev_io *parent, struct bdev_io **child);
 /* On a bdev with metadata, before bdev_child_send(): child begins at the parent's block `first`, and that block's
  * checks and tags are the child's, wherever on the base it goes. */
@@ -109,11 +110,12 @@ uint32_t bdev_child_base(const struct bdev_io *child);
  * no more children, and completes abort when that has been done. Dword 0 tells whether anything was aborted. */
 void bdev_child_abort(struct bdev_child_pool *pool, struct bdev_io *abort);
 /* For ops.reset_channel: ends the parents that wait in the pool, with status; those of a group when their children
- * have ended. */
+ * have ended, and they get no more. */
 void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);
 
 /* Makes bdev_child_get() return -ENODEV for this base, also for the parents that wait for it. When its last child has
- * ended, puts the channel of the base and calls detached(arg) once, on this thread, perhaps before it returns. */
+ * ended, puts the channel of the base and calls detached(arg) once, on this thread, perhaps before it returns. Not to
+ * be called again for this base before that. */
 void bdev_child_pool_detach(struct bdev_child_pool *pool, uint32_t base, void (*detached)(void *arg), void *arg);
 /* Gives the pool a base in the place of an absent one: 0, or a negative errno if the thread can have no channel of it.
  * -EBUSY: the place is not free (yet). */
