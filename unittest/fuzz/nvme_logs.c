@@ -69,7 +69,7 @@ static void decode_record(const struct nvmf_disc_log_entry *entry)
 		return;
 	}
 	expect(d.subtype == entry->subtype && d.port_id == le16toh(entry->portid));
-	expect(d.trid.trtype == NVME_TRTYPE_RDMA && d.trid.traddr[0] != '\0');
+	expect(nvme_trtype_is_fabrics(d.trid.trtype) && d.trid.traddr[0] != '\0');
 	expect(is_word(d.trid.traddr, sizeof(d.trid.traddr)) && is_word(d.trid.trsvcid, sizeof(d.trid.trsvcid)) &&
 	       is_word(d.trid.subnqn, sizeof(d.trid.subnqn)));
 	expect(nvme_nqn_is_valid(d.trid.subnqn));

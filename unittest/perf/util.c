@@ -188,7 +188,11 @@ static void test_bad_discovery_records_are_refused(void)
 
 	e.trtype = NVMF_TRTYPE_TCP;
 	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EPROTONOSUPPORT);
+	e.trtype = NVME_TRTYPE_PCIE; /* a transport that we have, but no network */
+	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EPROTONOSUPPORT);
 	e = record();
+	e.adrfam = 254; /* NVMe-oF's loopback: beyond the bits of a mask */
+	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EAFNOSUPPORT);
 	e.adrfam = 4;
 	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EAFNOSUPPORT);
 	e = record();
