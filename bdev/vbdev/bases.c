@@ -200,7 +200,7 @@ static void visit_base_attach(struct bdev *b, void *channel, void *arg)
 	struct vbdev_bases *bases = a->base->bases;
 	int rc = bdev_child_pool_attach(bases->ops->pool(channel), base_index(a->base), a->base->desc);
 
-	if (rc != 0 && rc != -EBUSY) { /* busy: the channel was made with it */
+	if (rc != 0) {
 		a->rc = rc;
 	}
 }

@@ -61,7 +61,8 @@ struct bdev_child_pool *vbdev_bases_pool_create(const struct vbdev_bases *bases,
  * ends, neither does this; bdev_get_inflight of the base shows the I/O. */
 void vbdev_bases_detach(struct vbdev_bases *bases, uint32_t base);
 /* Opens and claims a base in a free place, and gives it to all channels. 0; or a negative errno and the reason in
- * error. -EBUSY: the place is not free. If a channel has no memory for it (-ENOMEM), the base is detached again. */
+ * error. -EBUSY: the place is not free. If a thread can have no channel of it, the base is detached again: ops.detached
+ * follows. */
 int vbdev_bases_attach(struct vbdev_bases *bases, uint32_t base, const char *name, const char *claimer, char *error);
 
 #endif

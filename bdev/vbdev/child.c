@@ -557,5 +557,8 @@ int bdev_child_pool_attach(struct bdev_child_pool *pool, uint32_t base_index, st
 {
 	struct child_base *base = &pool->bases[base_index];
 
-	return base->ch != NULL ? -EBUSY : base_open(base, desc);
+	if (base->ch != NULL) {
+		return base->desc == desc ? 0 : -EBUSY;
+	}
+	return base_open(base, desc);
 }

@@ -117,8 +117,8 @@ void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);
  * ended, puts the channel of the base and calls detached(arg) once, on this thread, perhaps before it returns. Not to
  * be called again for this base before that. */
 void bdev_child_pool_detach(struct bdev_child_pool *pool, uint32_t base, void (*detached)(void *arg), void *arg);
-/* Gives the pool a base in the place of an absent one: 0, or a negative errno if the thread can have no channel of it.
- * -EBUSY: the place is not free (yet). */
+/* Gives the pool a base in the place of an absent one: 0, also if the pool was made with that base; or a negative errno
+ * if the thread can have no channel of it. -EBUSY: the place is not free (yet). */
 int bdev_child_pool_attach(struct bdev_child_pool *pool, uint32_t base, struct bdev_desc *desc);
 
 #endif

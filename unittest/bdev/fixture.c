@@ -425,7 +425,7 @@ static int testdev_channel_create(struct bdev *b, void *channel)
 	struct testdev_channel *c = channel;
 
 	if (t->opens != NULL && !t->opens(t)) {
-		return -ENOMEM;
+		return t->open_error != 0 ? t->open_error : -ENOMEM;
 	}
 	STAILQ_INIT(&c->held);
 	c->random = thread_id(thread_current());

@@ -71,6 +71,7 @@ struct testdev {
 	uint32_t nomem_type;              /* this type never finds room */
 	uint16_t fail_status;             /* every I/O ends so */
 	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
+	int open_error;                   /* what a channel that cannot be made fails with; 0: -ENOMEM */
 	/* What happened. */
 	atomic_uint submitted, held, resets, max_depth;
 	struct nvme_sqe passed; /* the last NVME_IO or NVME_ADMIN; the opcode's direction moves data to or from: */

@@ -7,7 +7,6 @@
 #include <errno.h>
 
 #include "bdev/vbdev/vbdev.h"
-#include "bdev_modules/passthru/passthru.h"
 #include "util/iov.h"
 
 #define BASES  3u
@@ -409,11 +408,121 @@ static void test_a_channel_leaves_a_base_in_the_completion_of_a_child(void)
 	stop();
 }
 
+/* --- Bases that come and go --- */
+
+static void wait_detached(unsigned n)
+{
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&the->detached, n));
+}
+
+static atomic_uint openings;
+
+static bool second_does_not_open(struct testdev *t)
+{
+	return atomic_fetch_add(&openings, 1) != 1;
+}
+
+/* Whatever the error is: none of them means that the channel has the base already. */
+static void test_a_base_that_one_thread_cannot_use_does_not_come_in(void)
+{
+	static const int errors[] = {-ENOMEM, -EBUSY, -EAGAIN, -EALREADY};
+	struct user more[2];
+
+	start(4);
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT_EQUAL_FATAL(user_open(&more[i], "trio", true, fixture_thread(i + 1)), 0);
+	}
+	vbdev_bases_detach(&the->bases, 1);
+	wait_detached(1);
+	disk[1]->opens = second_does_not_open;
+	for (unsigned i = 0; i < 4; i++) {
+		atomic_store(&openings, 0);
+		disk[1]->open_error = errors[i];
+		CU_ASSERT_EQUAL(vbdev_bases_attach(&the->bases, 1, "t1", "trio", error), errors[i]);
+		wait_detached(i + 2);
+		CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("t1"), NULL), BDEV_CLAIM_NONE);
+		CU_ASSERT_EQUAL(user_io(&more[0], BDEV_IO_READ, data, 4, 4), NVME_SC_INTERNAL);
+	}
+	disk[1]->opens = NULL;
+	CU_ASSERT_EQUAL(vbdev_bases_attach(&the->bases, 1, "t1", "trio", error), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT_EQUAL(user_io(&more[i], BDEV_IO_READ, data, 4, 4), 0);
+		user_close(&more[i]);
+	}
+	stop();
+}
+
+static void deletion_done(void *flag, int rc)
+{
+	set_done(flag);
+}
+
+/* As a module may that reads what the bases say before it makes its bdev. */
+static void test_a_base_goes_before_the_bdev_is_registered(void)
+{
+	atomic_bool deleted = false;
+
+	disks_new();
+	the = trio_new(1);
+	CU_ASSERT_EQUAL_FATAL(trio_open_bases(), 0);
+	bdev_unregister(&disk[1]->bdev, deletion_done, &deleted);
+	CU_ASSERT_EQUAL(atomic_load(&the->removed), 1);
+	CU_ASSERT_PTR_NULL(vbdev_bases_desc(&the->bases, 1));
+	CU_ASSERT_EQUAL_FATAL(bdev_register(&the->bdev), 0); /* while it is being closed */
+	CU_ASSERT_EQUAL_FATAL(user_open(&top, "trio", true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(fixture_wait(&deleted));
+	disk[1] = NULL;
+	CU_ASSERT_EQUAL(atomic_load(&the->detached), 1);
+	CU_ASSERT_EQUAL(user_io(&top, BDEV_IO_READ, data, 0, 4), 0);
+	CU_ASSERT_EQUAL(user_io(&top, BDEV_IO_READ, data, 4, 4), NVME_SC_INTERNAL);
+	stop();
+}
+
+static void bases_are_closed(void *flag)
+{
+	set_done(flag);
+}
+
+static void test_bases_are_closed_while_one_is_being_detached(void)
+{
+	atomic_bool closed = false;
+
+	disks_new();
+	the = trio_new(1);
+	CU_ASSERT_EQUAL_FATAL(trio_open_bases(), 0);
+	vbdev_bases_detach(&the->bases, 1);
+	vbdev_bases_detach(&the->bases, 1); /* does nothing */
+	vbdev_bases_close(&the->bases, bases_are_closed, &closed);
+	CU_ASSERT_FALSE(atomic_load(&closed));
+	CU_ASSERT_TRUE(fixture_wait(&closed));
+	CU_ASSERT_EQUAL(atomic_load(&the->detached), 0);
+	free(the);
+	disks_delete();
+}
+
+static void test_a_base_named_twice_is_refused(void)
+{
+	static const char *const same[] = {"t0", "t1", "t0"};
+
+	disks_new();
+	the = trio_new(1);
+	CU_ASSERT_EQUAL(vbdev_bases_open(&the->bases, &trio_bases_ops, &the->bdev, same, 3, "trio", error), -EPERM);
+	for (unsigned i = 0; i < BASES; i++) {
+		CU_ASSERT_EQUAL(bdev_get_claim(&disk[i]->bdev, NULL), BDEV_CLAIM_NONE);
+	}
+	free(the);
+	disks_delete();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_group_without_children_ends),
 	UNIT(test_a_parent_that_was_reset_gets_no_more_children),
 	UNIT(test_reset_reaches_bases_whose_children_are_all_out),
 	UNIT(test_a_channel_leaves_a_base_in_the_completion_of_a_child),
+	UNIT(test_a_base_that_one_thread_cannot_use_does_not_come_in),
+	UNIT(test_a_base_goes_before_the_bdev_is_registered),
+	UNIT(test_bases_are_closed_while_one_is_being_detached),
+	UNIT(test_a_base_named_twice_is_refused),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_bases", tests, fixture_start, fixture_stop)
