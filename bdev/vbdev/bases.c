@@ -205,6 +205,32 @@ static void visit_base_attach(struct bdev *b, void *channel, void *arg)
 	}
 }
 
+static const struct bdev *base_desc_user(const struct bdev_desc *desc)
+{
+	return desc->event_cb == base_event_came ? ((const struct vbdev_base *)desc->event_arg)->bases->bdev
+						 : vbdev_desc_user(desc);
+}
+
+/* Whether `upper` is b, or stands on b, perhaps by way of others. This ends, because no bdev stands on itself. */
+static bool bdev_stands_on(const struct bdev *upper, const struct bdev *b)
+{
+	const struct bdev_desc *desc;
+
+	if (upper == b) {
+		return true;
+	}
+	if (b->core == NULL) { /* not registered: nobody has opened it */
+		return false;
+	}
+	TAILQ_FOREACH (desc, &b->core->descs, link) {
+		const struct bdev *user = base_desc_user(desc);
+		if (user != NULL && bdev_stands_on(upper, user)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int vbdev_bases_attach(struct vbdev_bases *bases, uint32_t index, const char *name, const char *claimer, char *error)
 {
 	struct base_attach a = {.base = &bases->base[index]};
@@ -212,6 +238,11 @@ int vbdev_bases_attach(struct vbdev_bases *bases, uint32_t index, const char *na
 	if (a.base->desc != NULL || a.base->leaving != NULL) {
 		return bdev_error(error, -EBUSY, "bdev '%.150s' cannot become base %u: the place is taken", name,
 				  index);
+	}
+	const struct bdev *b = bdev_find(name);
+	if (b != NULL && bdev_stands_on(b, bases->bdev)) {
+		return bdev_error(error, -EINVAL, "bdev '%.110s' stands on bdev '%.110s': it cannot be a base of it",
+				  name, bases->bdev->name);
 	}
 	int rc = base_open_at(a.base, name, claimer, error);
 	if (rc != 0 || bases->bdev->core == NULL) {

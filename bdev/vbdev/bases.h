@@ -14,7 +14,9 @@ struct vbdev_bases;
 
 struct vbdev_bases_ops {
 	/* Base number `base` is being removed, and waits until it is closed. The module calls vbdev_bases_detach(), and
-	 * goes on without this base; or it unregisters its own bdev, whose destruct calls vbdev_bases_close(). */
+	 * goes on without this base; or it unregisters its own bdev, whose destruct calls vbdev_bases_close(). This may
+	 * come as soon as vbdev_bases_open() has returned: a module that registers its bdev later unregisters it only
+	 * if it has. */
 	void (*removed)(struct vbdev_bases *bases, uint32_t base);
 	/* The size of the base has changed. NULL: the module does not care. */
 	void (*resized)(struct vbdev_bases *bases, uint32_t base);
@@ -61,8 +63,9 @@ struct bdev_child_pool *vbdev_bases_pool_create(const struct vbdev_bases *bases,
  * ends, neither does this; bdev_get_inflight of the base shows the I/O. */
 void vbdev_bases_detach(struct vbdev_bases *bases, uint32_t base);
 /* Opens and claims a base in a free place, and gives it to all channels. 0; or a negative errno and the reason in
- * error. -EBUSY: the place is not free. If a thread can have no channel of it, the base is detached again: ops.detached
- * follows. */
+ * error. -EBUSY: the place is not free. -EINVAL: name is that of the module's own bdev, or of a bdev that stands on it
+ * by vbdev_open() or vbdev_bases_open(). If a thread can have no channel of it, the base is detached again:
+ * ops.detached follows. */
 int vbdev_bases_attach(struct vbdev_bases *bases, uint32_t base, const char *name, const char *claimer, char *error);
 
 #endif

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "bdev/internal.h"
+
 static void base_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 {
 	struct vbdev *v = arg;
@@ -16,6 +18,11 @@ static void base_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 		bdev_resize(&v->bdev, bdev_num_blocks(bdev_desc_bdev(desc)));
 		break;
 	}
+}
+
+const struct bdev *vbdev_desc_user(const struct bdev_desc *desc)
+{
+	return desc->event_cb == base_event ? &((const struct vbdev *)desc->event_arg)->bdev : NULL;
 }
 
 int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,

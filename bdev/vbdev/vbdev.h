@@ -39,6 +39,8 @@ int vbdev_register(struct vbdev *v, char *error);
 void vbdev_destruct(struct bdev *b);
 /* The name of the base. Valid while v is. */
 const char *vbdev_base_name(const struct vbdev *v);
+/* The bdev that stands on desc's bdev by way of desc, if vbdev_open() has opened desc; otherwise NULL. */
+const struct bdev *vbdev_desc_user(const struct bdev_desc *desc);
 /* Fills in b what a bdev on top of base has in common with it: size, block sizes and metadata, hints, and the types of
  * I/O that the base can do, NVMe commands apart. vbdev_open() calls it; the module may change the result before it
  * registers b. */

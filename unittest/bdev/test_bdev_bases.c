@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/passthru/passthru.h"
 #include "util/iov.h"
 
 #define BASES  3u
@@ -452,6 +453,25 @@ static void test_a_base_that_one_thread_cannot_use_does_not_come_in(void)
 	stop();
 }
 
+static void test_a_bdev_does_not_come_to_stand_on_itself(void)
+{
+	start(1);
+	vbdev_bases_detach(&the->bases, 2);
+	wait_detached(1);
+	user_close(&top); /* which writes: nobody could claim it */
+	CU_ASSERT_EQUAL(vbdev_bases_attach(&the->bases, 2, "trio", "trio", error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "'trio'"));
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "trio", NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p1", "p0", NULL, error), 0);
+	CU_ASSERT_EQUAL(vbdev_bases_attach(&the->bases, 2, "p1", "trio", error), -EINVAL);
+	CU_ASSERT_EQUAL(vbdev_bases_attach(&the->bases, 2, "p0", "trio", error), -EINVAL);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	CU_ASSERT_EQUAL(vbdev_bases_attach(&the->bases, 2, "t2", "trio", error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&top, "trio", true, fixture_thread(0)), 0);
+	stop();
+}
+
 static void deletion_done(void *flag, int rc)
 {
 	set_done(flag);
@@ -520,6 +540,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_reset_reaches_bases_whose_children_are_all_out),
 	UNIT(test_a_channel_leaves_a_base_in_the_completion_of_a_child),
 	UNIT(test_a_base_that_one_thread_cannot_use_does_not_come_in),
+	UNIT(test_a_bdev_does_not_come_to_stand_on_itself),
 	UNIT(test_a_base_goes_before_the_bdev_is_registered),
 	UNIT(test_bases_are_closed_while_one_is_being_detached),
 	UNIT(test_a_base_named_twice_is_refused),
