@@ -218,13 +218,22 @@ static bool op_is_allowed(const struct vbdev_meta_op *op)
 	}
 }
 
+static bool op_is_out_of_range(const struct vbdev_meta *meta, const struct vbdev_meta_op *op)
+{
+	return op->num_blocks > bdev_num_blocks(bdev_desc_bdev(meta->desc)) || (op->num_blocks == 0 && op_has_data(op));
+}
+
 void vbdev_meta_start(struct vbdev_meta *meta, struct vbdev_meta_op *op)
 {
 	if (!op_is_allowed(op)) {
 		op_answer(op, -EINVAL, 0);
 		return;
 	}
-	if (op->num_blocks > bdev_num_blocks(bdev_desc_bdev(meta->desc))) { /* before memory is allocated for them */
+	if (meta->closed != NULL) {
+		op_answer(op, -ECANCELED, 0);
+		return;
+	}
+	if (op_is_out_of_range(meta, op)) { /* before memory is allocated for it */
 		op_answer(op, bdev_status_to_errno(STATUS_OUT_OF_RANGE), STATUS_OUT_OF_RANGE);
 		return;
 	}

@@ -22,7 +22,8 @@ struct vbdev_meta_op {
 	/* The answer; control thread; may free the operation, or start it again. Not used by vbdev_meta_run(). */
 	void (*done)(struct vbdev_meta_op *op);
 
-	/* The result: 0; or a negative errno (bdev_status_to_errno() of status, -ENOMEM, -EINVAL for another type).
+	/* The result: 0; or a negative errno (bdev_status_to_errno() of status, -ENOMEM, -EINVAL for another type,
+	 * -ECANCELED after vbdev_meta_close()).
 	 * -ETIMEDOUT: there was no answer in time. The I/O has been aborted, but may still be carried out: blocks that
 	 * were to be written have the old or the new data, now or later. */
 	int error;
@@ -38,8 +39,9 @@ struct vbdev_meta_op {
  * user: the module's bdev, for messages; copied. 0 and *meta; or -ENOMEM. Control thread. */
 int vbdev_meta_open(struct bdev_desc *desc, const char *user, struct vbdev_meta **meta);
 /* Ends metadata I/O: aborts what is in flight, and calls closed(arg) when nothing is any more: after
- * this has returned, and after all operations have been answered. No operation may be started after this call. While an
- * I/O does not end, a line in the log says every 10 seconds which one is waited for. Control thread. */
+ * this has returned, and after all operations have been answered. No operation may be started after this call; one that
+ * a worker thread had just passed to vbdev_meta_run() is answered with -ECANCELED. While an I/O does not end, a line in
+ * the log says every 10 seconds which one is waited for. Control thread. */
 void vbdev_meta_close(struct vbdev_meta *meta, void (*closed)(void *arg), void *arg);
 /* Starts an operation, and does not wait. op->done is called exactly once, and never before this has returned. Any
  * number of operations may be in flight; the base may carry them out in any order. Control thread. */

@@ -121,6 +121,35 @@ static void test_errors_are_told_as_errno_and_status(void)
 	stop();
 }
 
+static void test_no_blocks_are_an_error_of_data_alone(void)
+{
+	struct op o = op_of(BDEV_IO_READ, in, 0, 0);
+
+	start();
+	CU_ASSERT_EQUAL(run(&o), -EINVAL);
+	CU_ASSERT_EQUAL(o.op.status, NVME_SC_LBA_RANGE | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(run_new(BDEV_IO_WRITE, out, 0, 0), -EINVAL);
+	CU_ASSERT_EQUAL(run_new(BDEV_IO_UNMAP, NULL, 0, 0), -EINVAL);
+	CU_ASSERT_EQUAL(run_new(BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	CU_ASSERT_EQUAL(atomic_load(&disk->submitted), 1);
+	stop();
+}
+
+/* The types that the base does not have, and a descriptor that may not write. */
+static void test_what_the_base_cannot_do(void)
+{
+	start();
+	disk->bdev.io_types &= ~(1u << BDEV_IO_FLUSH);
+	CU_ASSERT_EQUAL(run_new(BDEV_IO_FLUSH, NULL, 0, 0), 0); /* it has no cache */
+	CU_ASSERT_EQUAL(atomic_load(&disk->submitted), 0);
+	close_meta();
+	CU_ASSERT_EQUAL_FATAL(bdev_open("t0", false, ignore_event, NULL, &desc), 0);
+	CU_ASSERT_EQUAL_FATAL(vbdev_meta_open(desc, "the_test", &meta), 0);
+	CU_ASSERT_EQUAL(run_new(BDEV_IO_WRITE, out, 0, 1), -EPERM);
+	CU_ASSERT_EQUAL(run_new(BDEV_IO_READ, in, 0, 1), 0);
+	stop();
+}
+
 static void test_the_data_of_a_write_is_copied_at_once(void)
 {
 	struct op o = op_of(BDEV_IO_WRITE, in, 7, 1);
@@ -205,6 +234,27 @@ static void test_closing_aborts_and_answers_all(void)
 		CU_ASSERT_TRUE(atomic_load(&o[i].done));
 		CU_ASSERT_EQUAL(o[i].op.error, -ECANCELED);
 	}
+	user_close(&below);
+	CU_ASSERT_TRUE(testdev_delete(disk));
+}
+
+/* It may have been under way from a worker thread. */
+static void test_an_operation_that_comes_after_closing_is_not_carried_out(void)
+{
+	struct op before = op_of(BDEV_IO_READ, in, 0, 1), after = op_of(BDEV_IO_WRITE, out, 1, 1);
+	atomic_bool closed = false;
+
+	start();
+	disk->hold = true;
+	vbdev_meta_start(meta, &before.op);
+	vbdev_meta_close(meta, meta_closed, &closed);
+	vbdev_meta_start(meta, &after.op);
+	CU_ASSERT_TRUE(fixture_wait(&closed));
+	CU_ASSERT_TRUE(fixture_wait(&after.done));
+	CU_ASSERT_EQUAL(before.op.error, -ECANCELED);
+	CU_ASSERT_EQUAL(after.op.error, -ECANCELED);
+	CU_ASSERT_EQUAL(atomic_load(&disk->submitted), 1);
+	bdev_close(desc);
 	user_close(&below);
 	CU_ASSERT_TRUE(testdev_delete(disk));
 }
@@ -356,11 +406,14 @@ static void test_blocks_with_metadata_take_and_give_data_alone(void)
 static const struct unit_test tests[] = {
 	UNIT(test_what_is_written_is_read),
 	UNIT(test_errors_are_told_as_errno_and_status),
+	UNIT(test_no_blocks_are_an_error_of_data_alone),
+	UNIT(test_what_the_base_cannot_do),
 	UNIT(test_the_data_of_a_write_is_copied_at_once),
 	UNIT(test_a_base_short_of_resources_is_tried_again),
 	UNIT(test_a_late_answer_is_an_error_and_the_io_is_aborted),
 	UNIT(test_an_io_that_cannot_be_aborted_is_waited_for_at_the_end_only),
 	UNIT(test_closing_aborts_and_answers_all),
+	UNIT(test_an_operation_that_comes_after_closing_is_not_carried_out),
 	UNIT(test_a_base_that_goes_meanwhile),
 	UNIT(test_worker_threads_wait_for_their_answers),
 	UNIT(test_a_worker_thread_has_a_deadline_too),
