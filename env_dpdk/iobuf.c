@@ -457,6 +457,7 @@ int iobuf_channel_create(struct iobuf_channel *ch, const struct iobuf_channel_op
 		LIST_INSERT_HEAD(&ch->module->channels, ch, link);
 	} else {
 		channel_close(ch);
+		*ch = (struct iobuf_channel){0};
 	}
 	pthread_mutex_unlock(&lock);
 	return rc;

@@ -106,8 +106,8 @@ struct iobuf_channel_opts {
 	} class[IOBUF_CLASSES];
 	uint32_t reserve; /* small buffers for iobuf_take_reserved() alone, at most IOBUF_RESERVE_MAX */
 };
-/* Makes a channel of the calling thread. 0; or -ENOMEM, and error (ENV_ERROR_MAX bytes) says which limit is too small.
- * Not on the I/O path. */
+/* Makes a channel of the calling thread. 0; or -ENOMEM, and error (ENV_ERROR_MAX bytes) says which limit is too small,
+ * and ch is zeroed. Not on the I/O path. */
 int iobuf_channel_create(struct iobuf_channel *ch, const struct iobuf_channel_opts *opts, char *error);
 /* Ends a channel, to which all buffers must have been given back; does nothing to a zeroed one. */
 void iobuf_channel_destroy(struct iobuf_channel *ch);

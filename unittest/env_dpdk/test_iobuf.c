@@ -222,6 +222,7 @@ static void test_a_pool_that_is_too_small_says_which_option(void)
 	CU_ASSERT_EQUAL(iobuf_channel_create(&b, &o, error), -ENOMEM);
 	CU_ASSERT_PTR_NOT_NULL(strstr(
 		error, "unit needs 40 data buffers of 8192 bytes for itself and got 24: small_pool_count of 64"));
+	iobuf_channel_destroy(&b); /* as an owner does that has no flag for it */
 	/* and what the failed one had got is back */
 	static void *taken[64];
 	unsigned n = take_all(&a, taken);
