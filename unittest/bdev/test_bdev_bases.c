@@ -534,6 +534,185 @@ static void test_a_base_named_twice_is_refused(void)
 	disks_delete();
 }
 
+/* --- No memory --- */
+
+static atomic_int allocations_left = INT32_MAX; /* until one fails */
+static atomic_bool allocation_failed;
+
+static bool allocation_fails(void)
+{
+	if (atomic_load(&allocations_left) == INT32_MAX || atomic_fetch_sub(&allocations_left, 1) != 0) {
+		return false;
+	}
+	atomic_store(&allocation_failed, true);
+	return true;
+}
+
+static void fail_allocation(int number)
+{
+	atomic_store(&allocation_failed, false);
+	atomic_store(&allocations_left, number);
+}
+
+/* Whether one has failed. */
+static bool allocations_succeed_again(void)
+{
+	atomic_store(&allocations_left, INT32_MAX);
+	return atomic_load(&allocation_failed);
+}
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+
+static void check_claims(enum bdev_claim_type type)
+{
+	for (unsigned i = 0; i < BASES; i++) {
+		CU_ASSERT_EQUAL(bdev_get_claim(&disk[i]->bdev, NULL), type);
+	}
+}
+
+/* Opens all there is, in one go; the first error. Nothing stays open if there is one. */
+static int open_all(void)
+{
+	int rc = trio_open_bases();
+
+	if (rc != 0) {
+		return rc;
+	}
+	rc = bdev_register(&the->bdev);
+	if (rc != 0) {
+		vbdev_bases_close(&the->bases, NULL, NULL);
+		return rc;
+	}
+	rc = user_open(&top, "trio", true, fixture_thread(0));
+	if (rc != 0) {
+		bdev_unregister(&the->bdev, NULL, NULL);
+		CU_ASSERT_TRUE(fixture_wait(&the->gone));
+	}
+	return rc;
+}
+
+static void test_each_allocation_of_opening_may_fail(void)
+{
+	int n = 0;
+
+	disks_new();
+	for (bool failed = true; failed; n++) {
+		the = trio_new(4);
+		fail_allocation(n);
+		int rc = open_all();
+		failed = allocations_succeed_again();
+		CU_ASSERT_EQUAL(rc, failed ? -ENOMEM : 0);
+		if (failed) {
+			check_claims(BDEV_CLAIM_NONE);
+			free(the);
+		}
+	}
+	CU_ASSERT_TRUE(n > 10);
+	CU_ASSERT_EQUAL(user_io(&top, BDEV_IO_READ, data, 0, 36), 0);
+	stop();
+}
+
+static void test_each_allocation_of_attaching_may_fail(void)
+{
+	struct user more;
+	unsigned detached = 1;
+	int n = 0;
+
+	start(4);
+	CU_ASSERT_EQUAL_FATAL(user_open(&more, "trio", true, fixture_thread(1)), 0);
+	vbdev_bases_detach(&the->bases, 1);
+	wait_detached(detached);
+	for (bool failed = true; failed; n++) {
+		fail_allocation(n);
+		int rc = vbdev_bases_attach(&the->bases, 1, "t1", "trio", error);
+		failed = allocations_succeed_again();
+		CU_ASSERT_EQUAL(rc, failed ? -ENOMEM : 0);
+		if (the->bases.base[1].leaving != NULL) {
+			wait_detached(++detached);
+		}
+		CU_ASSERT_EQUAL(bdev_get_claim(&disk[1]->bdev, NULL), failed ? BDEV_CLAIM_NONE : BDEV_CLAIM_EXCL_WRITE);
+	}
+	CU_ASSERT_TRUE(n > 4);
+	CU_ASSERT_EQUAL(user_io(&top, BDEV_IO_READ, data, 0, 36), 0);
+	CU_ASSERT_EQUAL(user_io(&more, BDEV_IO_READ, data, 0, 36), 0);
+	user_close(&more);
+	stop();
+}
+
+static void test_each_allocation_of_a_passthru_bdev_may_fail(void)
+{
+	int n = 0;
+
+	disks_new();
+	for (bool failed = true; failed; n++) {
+		fail_allocation(n);
+		int rc = bdev_passthru_create("p0", "t0", NULL, error);
+		failed = allocations_succeed_again();
+		CU_ASSERT_EQUAL(rc, failed ? -ENOMEM : 0);
+		CU_ASSERT_EQUAL(bdev_get_claim(&disk[0]->bdev, NULL), failed ? BDEV_CLAIM_NONE : BDEV_CLAIM_EXCL_WRITE);
+	}
+	CU_ASSERT_TRUE(n > 4);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	disks_delete();
+}
+
+static void answered(struct vbdev_meta_op *op)
+{
+	set_done(op->caller);
+}
+
+/* The error of reading a block, on a base that is opened and closed; 1 if there is no answer. */
+static int read_metadata(void)
+{
+	atomic_bool done = false, closed = false;
+	struct vbdev_meta_op op = {
+		.type = BDEV_IO_READ, .num_blocks = 1, .data = data, .done = answered, .caller = &done};
+	struct vbdev_meta *meta;
+	int rc = vbdev_meta_open(top.desc, "the_test", &meta);
+
+	if (rc != 0) {
+		return rc;
+	}
+	vbdev_meta_start(meta, &op);
+	rc = fixture_wait(&done) ? op.error : 1;
+	vbdev_meta_close(meta, bases_are_closed, &closed);
+	return fixture_wait(&closed) ? rc : 1;
+}
+
+static void test_each_allocation_of_metadata_io_may_fail(void)
+{
+	int n = 0;
+
+	start(4);
+	for (bool failed = true; failed; n++) {
+		fail_allocation(n);
+		int rc = read_metadata();
+		failed = allocations_succeed_again();
+		CU_ASSERT_EQUAL(rc, failed ? -ENOMEM : 0);
+	}
+	CU_ASSERT_TRUE(n > 4);
+	stop();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_group_without_children_ends),
 	UNIT(test_a_parent_that_was_reset_gets_no_more_children),
@@ -544,6 +723,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_base_goes_before_the_bdev_is_registered),
 	UNIT(test_bases_are_closed_while_one_is_being_detached),
 	UNIT(test_a_base_named_twice_is_refused),
+	UNIT(test_each_allocation_of_opening_may_fail),
+	UNIT(test_each_allocation_of_attaching_may_fail),
+	UNIT(test_each_allocation_of_a_passthru_bdev_may_fail),
+	UNIT(test_each_allocation_of_metadata_io_may_fail),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_bases", tests, fixture_start, fixture_stop)
