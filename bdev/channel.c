@@ -10,7 +10,7 @@ static struct iobuf_module iobuf_module = {.name = "bdev"};
 
 /* --- Per thread --- */
 
-static int thread_poll(void *ctx)
+static int bdev_thread_poll(void *ctx)
 {
 	struct bdev_thread *t = ctx;
 
@@ -32,7 +32,7 @@ void bdev_thread_kick(struct bdev_thread *t)
 	}
 }
 
-static int thread_create_ctx(struct io_device *dev, void *ctx)
+static int bdev_thread_create_ctx(struct io_device *dev, void *ctx)
 {
 	struct bdev_thread *t = ctx;
 
@@ -40,8 +40,8 @@ static int thread_create_ctx(struct io_device *dev, void *ctx)
 	STAILQ_INIT(&t->buffer_waiters[IOBUF_SMALL]);
 	STAILQ_INIT(&t->buffer_waiters[IOBUF_LARGE]);
 	t->thread = thread_current();
-	t->poller =
-		poller_register(&(struct poller_opts){.name = "bdev_thread", .fn = thread_poll, .ctx = t, .fd = -1});
+	t->poller = poller_register(
+		&(struct poller_opts){.name = "bdev_thread", .fn = bdev_thread_poll, .ctx = t, .fd = -1});
 	if (t->poller == NULL) {
 		return -ENOMEM;
 	}
@@ -49,7 +49,7 @@ static int thread_create_ctx(struct io_device *dev, void *ctx)
 	return 0;
 }
 
-static void thread_destroy_ctx(struct io_device *dev, void *ctx)
+static void bdev_thread_destroy_ctx(struct io_device *dev, void *ctx)
 {
 	struct bdev_thread *t = ctx;
 
@@ -60,8 +60,8 @@ static void thread_destroy_ctx(struct io_device *dev, void *ctx)
 static struct io_device thread_device = {
 	.name = "bdev_thread",
 	.channel_size = sizeof(struct bdev_thread),
-	.channel_create = thread_create_ctx,
-	.channel_destroy = thread_destroy_ctx,
+	.channel_create = bdev_thread_create_ctx,
+	.channel_destroy = bdev_thread_destroy_ctx,
 };
 
 void bdev_channels_init(void)

@@ -15,9 +15,10 @@ struct log_page {
 	bool discovery, io;
 };
 
-static uint64_t log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
+static uint64_t admin_log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+					struct nvmf_window *w);
 
-static uint64_t log_put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_error_log_page entry;
 
@@ -28,7 +29,7 @@ static uint64_t log_put_errors(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_l
 }
 
 /* 128-bit counters. */
-static void log_put_counter(uint8_t field[16], uint64_t value)
+static void admin_log_put_counter(uint8_t field[16], uint64_t value)
 {
 	uint64_t le = htole64(value);
 
@@ -36,7 +37,7 @@ static void log_put_counter(uint8_t field[16], uint64_t value)
 }
 
 /* One data unit is 1000 times 512 bytes; rounded up. */
-static uint64_t log_data_units(uint64_t blocks)
+static uint64_t admin_log_data_units(uint64_t blocks)
 {
 	return (blocks + 999) / 1000;
 }
@@ -44,7 +45,7 @@ static uint64_t log_data_units(uint64_t blocks)
 /* The composite temperature is 0 K, which means not reported: the devices under a subsystem have no common temperature,
  * and an invented one would look like a measurement. Identify has no thresholds for it either (WCTEMP, CCTEMP: 0h, Base
  * 5.17.2.1), so hosts do not expect it. */
-static uint64_t log_put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
 	struct nvme_smart_log smart = {.avail_spare = 100, .spare_thresh = 10};
@@ -54,17 +55,18 @@ static uint64_t log_put_smart(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_lo
 	if (s->views_open) {
 		nvmf_views_sum(s, &sum);
 	}
-	log_put_counter(smart.data_units_read, log_data_units(sum.read_blocks));
-	log_put_counter(smart.data_units_written, log_data_units(sum.written_blocks));
-	log_put_counter(smart.host_reads, sum.read_ops);
-	log_put_counter(smart.host_writes, sum.write_ops);
-	log_put_counter(smart.power_on_hours, hours);
-	log_put_counter(smart.num_err_log_entries, atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
+	admin_log_put_counter(smart.data_units_read, admin_log_data_units(sum.read_blocks));
+	admin_log_put_counter(smart.data_units_written, admin_log_data_units(sum.written_blocks));
+	admin_log_put_counter(smart.host_reads, sum.read_ops);
+	admin_log_put_counter(smart.host_writes, sum.write_ops);
+	admin_log_put_counter(smart.power_on_hours, hours);
+	admin_log_put_counter(smart.num_err_log_entries,
+			      atomic_load_explicit(&ctrlr->error_log.count, memory_order_relaxed));
 	nvmf_window_put(w, 0, &smart, sizeof(smart));
 	return sizeof(smart);
 }
 
-static uint64_t log_put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_firmware_slot slots = {.afi = 1};
 
@@ -74,7 +76,8 @@ static uint64_t log_put_firmware(struct nvmf_ctrlr *ctrlr, const struct nvmf_get
 	return sizeof(slots);
 }
 
-static uint64_t log_put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+					 struct nvmf_window *w)
 {
 	struct nvme_ns_list list = {0};
 
@@ -90,12 +93,12 @@ static uint64_t log_put_changed_ns(struct nvmf_ctrlr *ctrlr, const struct nvmf_g
 }
 
 /* Base 5.16.1.5 */
-static void log_consume_changed_ns(struct nvmf_ctrlr *ctrlr)
+static void admin_log_consume_changed_ns(struct nvmf_ctrlr *ctrlr)
 {
 	ctrlr->num_changed_ns = 0;
 }
 
-static uint64_t log_put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	struct nvme_cmd_effects_log log = {0};
 
@@ -104,7 +107,8 @@ static uint64_t log_put_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_
 	return sizeof(log);
 }
 
-static uint64_t log_put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+					      struct nvmf_window *w)
 {
 	uint32_t log[256];
 
@@ -115,35 +119,36 @@ static uint64_t log_put_feature_effects(struct nvmf_ctrlr *ctrlr, const struct n
 	return sizeof(log);
 }
 
-static uint64_t log_put_discovery(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_discovery(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	return nvmf_discovery_log(ctrlr, w);
 }
 
-static uint64_t log_put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_ana(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	return nvmf_ana_log(ctrlr, cmd, w);
 }
 
-static uint64_t log_put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	return nvmf_resv_log(ctrlr, w);
 }
 
 static const struct log_page pages[256] = {
-	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {log_put_supported, -1, NULL, true, true},
-	[NVME_LOG_LID_ERROR] = {log_put_errors, -1, NULL, true, true},
-	[NVME_LOG_LID_SMART] = {log_put_smart, -1, NULL, false, true},
-	[NVME_LOG_LID_FW_SLOT] = {log_put_firmware, -1, NULL, false, true},
-	[NVME_LOG_LID_CHANGED_NS] = {log_put_changed_ns, NVMF_EVENT_NS_CHANGED, log_consume_changed_ns, false, true},
-	[NVME_LOG_LID_CMD_EFFECTS] = {log_put_effects, -1, NULL, true, true},
-	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {log_put_feature_effects, -1, NULL, true, true},
-	[NVME_LOG_LID_ANA] = {log_put_ana, NVMF_EVENT_ANA_CHANGED, NULL, false, true},
-	[NVME_LOG_LID_RESERVATION] = {log_put_resv, NVMF_EVENT_RESERVATION, nvmf_resv_log_pop, false, true},
-	[NVME_LOG_LID_DISCOVER] = {log_put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, NULL, true, false},
+	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {admin_log_put_supported, -1, NULL, true, true},
+	[NVME_LOG_LID_ERROR] = {admin_log_put_errors, -1, NULL, true, true},
+	[NVME_LOG_LID_SMART] = {admin_log_put_smart, -1, NULL, false, true},
+	[NVME_LOG_LID_FW_SLOT] = {admin_log_put_firmware, -1, NULL, false, true},
+	[NVME_LOG_LID_CHANGED_NS] = {admin_log_put_changed_ns, NVMF_EVENT_NS_CHANGED, admin_log_consume_changed_ns,
+				     false, true},
+	[NVME_LOG_LID_CMD_EFFECTS] = {admin_log_put_effects, -1, NULL, true, true},
+	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {admin_log_put_feature_effects, -1, NULL, true, true},
+	[NVME_LOG_LID_ANA] = {admin_log_put_ana, NVMF_EVENT_ANA_CHANGED, NULL, false, true},
+	[NVME_LOG_LID_RESERVATION] = {admin_log_put_resv, NVMF_EVENT_RESERVATION, nvmf_resv_log_pop, false, true},
+	[NVME_LOG_LID_DISCOVER] = {admin_log_put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, NULL, true, false},
 };
 
-static const struct log_page *log_page_find(const struct nvmf_ctrlr *ctrlr, uint8_t lid)
+static const struct log_page *admin_log_page_find(const struct nvmf_ctrlr *ctrlr, uint8_t lid)
 {
 	const struct log_page *page = &pages[lid];
 	bool has = ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? page->discovery : page->io;
@@ -155,19 +160,19 @@ static const struct log_page *log_page_find(const struct nvmf_ctrlr *ctrlr, uint
 }
 
 /* Bit 0: supported. Bit 1 is 0: no page takes an index as its offset. */
-static uint64_t log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
+static uint64_t admin_log_put_supported(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w)
 {
 	uint32_t log[256] = {0};
 
 	for (unsigned lid = 0; lid < ARRAY_SIZE(log); lid++) {
-		log[lid] = htole32(log_page_find(ctrlr, (uint8_t)lid) != NULL);
+		log[lid] = htole32(admin_log_page_find(ctrlr, (uint8_t)lid) != NULL);
 	}
 	nvmf_window_put(w, 0, log, sizeof(log));
 	return sizeof(log);
 }
 
 /* SMART is a page of the controller (LPA bit 0), not of a namespace. The other pages ignore NSID. */
-static bool log_nsid_is_good(const struct nvmf_get_log *cmd)
+static bool admin_log_nsid_is_good(const struct nvmf_get_log *cmd)
 {
 	return cmd->lid != NVME_LOG_LID_SMART || cmd->nsid == 0 || cmd->nsid == NVME_NSID_ALL;
 }
@@ -178,12 +183,12 @@ void nvmf_get_log_run(struct nvmf_request *req)
 	struct nvmf_get_log cmd;
 	uint16_t where;
 	uint16_t status = nvmf_decode_get_log(req->sqe, &cmd, &where);
-	const struct log_page *page = log_page_find(ctrlr, cmd.lid);
+	const struct log_page *page = admin_log_page_find(ctrlr, cmd.lid);
 
 	if (status == NVME_ST_SUCCESS && page == NULL) {
 		status = NVME_ST_DNR(CMD_SPECIFIC, INVALID_LOG_PAGE);
 		where = WHERE_LID;
-	} else if (status == NVME_ST_SUCCESS && !log_nsid_is_good(&cmd)) {
+	} else if (status == NVME_ST_SUCCESS && !admin_log_nsid_is_good(&cmd)) {
 		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
 		where = NVMF_WHERE_NSID;
 	}

@@ -147,7 +147,7 @@ static void add_md(json_t *o, const struct bdev *b)
 	}
 }
 
-static json_t *bdev_json(const struct bdev *b)
+static json_t *rpc_bdev_json(const struct bdev *b)
 {
 	char uuid[BDEV_UUID_STRLEN];
 	json_t *o = json_object(), *driver_specific = json_object();
@@ -201,7 +201,7 @@ static void reply_with(struct rpc_request *req, const struct bdev *b)
 {
 	json_t *list = json_array();
 
-	json_array_append_new(list, bdev_json(b));
+	json_array_append_new(list, rpc_bdev_json(b));
 	rpc_reply(req, list);
 }
 
@@ -269,7 +269,7 @@ static void rpc_bdev_get_bdevs(struct rpc_request *req, void *params)
 	if (p->name == NULL) {
 		json_t *list = json_array();
 		for (b = NULL; (b = bdev_next(b)) != NULL;) {
-			json_array_append_new(list, bdev_json(b));
+			json_array_append_new(list, rpc_bdev_json(b));
 		}
 		rpc_reply(req, list);
 	} else if ((b = bdev_find(p->name)) != NULL) {
@@ -383,17 +383,17 @@ RPC_METHOD("bdev_set_options", rpc_bdev_set_options, struct rpc_bdev_options, op
 
 /* --- Events --- */
 
-static void bdev_added(void *ctx, struct bdev *b)
+static void rpc_bdev_added(void *ctx, struct bdev *b)
 {
 	notify_send("bdev_register", bdev_name(b));
 }
 
-static void bdev_removed(void *ctx, struct bdev *b)
+static void rpc_bdev_removed(void *ctx, struct bdev *b)
 {
 	notify_send("bdev_unregister", bdev_name(b));
 }
 
-static struct bdev_observer notifier = {.added = bdev_added, .removed = bdev_removed};
+static struct bdev_observer notifier = {.added = rpc_bdev_added, .removed = rpc_bdev_removed};
 
 __attribute__((constructor)) static void notify_of_bdevs(void)
 {

@@ -442,7 +442,7 @@ static json_t *one_json(const struct bdev_inflight *one)
 	return o;
 }
 
-static json_t *bdev_inflight_json(struct bdev *b, struct inflight_list *l)
+static json_t *rpc_bdev_inflight_json(struct bdev *b, struct inflight_list *l)
 {
 	json_t *o = json_object(), *list = json_array();
 
@@ -473,7 +473,7 @@ static void rpc_bdev_get_inflight(struct rpc_request *req, void *params)
 	json_t *list = json_array();
 	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
 		if (only == NULL || b == only) {
-			json_array_append_new(list, bdev_inflight_json(b, &l));
+			json_array_append_new(list, rpc_bdev_inflight_json(b, &l));
 		}
 	}
 	free(l.one);

@@ -15,7 +15,7 @@
 
 /* Writes everything about the memory into a file in a folder that other users can write to as well: into a new file,
  * never into an existing one or through a link, which another user may have made. */
-static int env_dump_memory(const char *path)
+static int rpc_env_dump_memory(const char *path)
 {
 	if (unlink(path) != 0 && errno != ENOENT) {
 		return -errno;
@@ -40,7 +40,7 @@ static void rpc_env_dpdk_get_mem_stats(struct rpc_request *req, void *params)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/tmp/varve_mem_dump.pid%d.txt", getpid());
-	int rc = env_dump_memory(path);
+	int rc = rpc_env_dump_memory(path);
 	if (rc != 0) {
 		rpc_error(req, rc, "cannot write %s: %s", path, strerror(-rc));
 		return;
@@ -66,7 +66,7 @@ RPC_METHOD("env_dpdk_get_mem_stats", rpc_env_dpdk_get_mem_stats, struct rpc_no_p
 		     "int, heap_free_bytes: int, heap_largest_free_bytes: int, heap_blocks: int, "
 		     "mapped_bytes: int, mapped_blocks: int, regions: int, ...}")
 
-static json_t *env_pci_json(const struct env_pci_device *d)
+static json_t *rpc_env_pci_json(const struct env_pci_device *d)
 {
 	json_t *o = json_object();
 
@@ -93,7 +93,7 @@ static void rpc_framework_get_pci_devices(struct rpc_request *req, void *params)
 	}
 	json_t *list = json_array();
 	for (int i = 0; i < n; i++) {
-		json_array_append_new(list, env_pci_json(&devices[i]));
+		json_array_append_new(list, rpc_env_pci_json(&devices[i]));
 	}
 	free(devices);
 	rpc_reply(req, list);

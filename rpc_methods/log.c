@@ -64,7 +64,7 @@ static const struct rpc_param flag_params[] = {
 	RPC_PARAM_END,
 };
 
-static void log_flag_switch(struct rpc_request *req, const char *flag, bool on)
+static void rpc_log_flag_switch(struct rpc_request *req, const char *flag, bool on)
 {
 	if (log_set_flag(flag, on) != 0) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
@@ -78,14 +78,14 @@ static void log_flag_switch(struct rpc_request *req, const char *flag, bool on)
 
 static void rpc_log_set_flag(struct rpc_request *req, void *params)
 {
-	log_flag_switch(req, ((struct flag_params *)params)->flag, true);
+	rpc_log_flag_switch(req, ((struct flag_params *)params)->flag, true);
 }
 RPC_METHOD("log_set_flag", rpc_log_set_flag, struct flag_params, flag_params, ALWAYS,
 	   "Let a component's INFO and DEBUG lines through, as far as the levels do", .result = "true")
 
 static void rpc_log_clear_flag(struct rpc_request *req, void *params)
 {
-	log_flag_switch(req, ((struct flag_params *)params)->flag, false);
+	rpc_log_flag_switch(req, ((struct flag_params *)params)->flag, false);
 }
 RPC_METHOD("log_clear_flag", rpc_log_clear_flag, struct flag_params, flag_params, ALWAYS,
 	   "Suppress a component's INFO and DEBUG lines", .result = "true")

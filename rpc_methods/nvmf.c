@@ -15,7 +15,7 @@
 
 /* ---- Notices ---- */
 
-__attribute__((constructor)) static void nvmf_register_notifications(void)
+__attribute__((constructor)) static void rpc_nvmf_register_notifications(void)
 {
 	for (unsigned i = 0; nvmf_notice_type(i) != NULL; i++) {
 		notify_type_register(nvmf_notice_type(i));

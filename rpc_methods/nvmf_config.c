@@ -183,7 +183,7 @@ static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 	config_write_referrals(methods, tgt);
 }
 
-static void nvmf_write_config(json_t *methods)
+static void rpc_nvmf_write_config(json_t *methods)
 {
 	config_write_startup(methods);
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
@@ -191,9 +191,9 @@ static void nvmf_write_config(json_t *methods)
 	}
 }
 
-static struct rpc_config nvmf_rpc_config = {.name = "nvmf", .after = "bdev", .write = nvmf_write_config};
+static struct rpc_config nvmf_rpc_config = {.name = "nvmf", .after = "bdev", .write = rpc_nvmf_write_config};
 
-__attribute__((constructor)) static void nvmf_register_config(void)
+__attribute__((constructor)) static void rpc_nvmf_register_config(void)
 {
 	rpc_config_register(&nvmf_rpc_config);
 }

@@ -153,7 +153,7 @@ static const struct rpc_param get_inflight_params[] = {
 	RPC_PARAM_END,
 };
 
-static json_t *nvmf_inflight_json(const struct nvmf_inflight *f)
+static json_t *rpc_nvmf_inflight_json(const struct nvmf_inflight *f)
 {
 	json_t *o = json_object();
 
@@ -210,7 +210,7 @@ static void rpc_get_inflight(struct rpc_request *req, void *params)
 	list = json_array();
 	for (ssize_t i = 0; i < n; i++) {
 		if (is_wanted(p, &found[i])) {
-			json_array_append_new(list, nvmf_inflight_json(&found[i]));
+			json_array_append_new(list, rpc_nvmf_inflight_json(&found[i]));
 		}
 	}
 	free(found);
@@ -224,7 +224,7 @@ RPC_METHOD("nvmf_get_inflight", rpc_get_inflight, struct get_inflight, get_infli
 
 /* ---- Statistics ---- */
 
-static json_t *nvmf_device_stats_json(const char *trtype, const struct nvmf_device_stats *d)
+static json_t *rpc_nvmf_device_stats_json(const char *trtype, const struct nvmf_device_stats *d)
 {
 	const struct nvmf_device_counter *c;
 	json_t *o = json_object();
@@ -236,12 +236,12 @@ static json_t *nvmf_device_stats_json(const char *trtype, const struct nvmf_devi
 	return o;
 }
 
-static json_t *nvmf_transport_stats_json(const struct nvmf_transport_stats *t)
+static json_t *rpc_nvmf_transport_stats_json(const struct nvmf_transport_stats *t)
 {
 	json_t *o = json_object(), *devices = json_array();
 
 	for (unsigned i = 0; i < t->num_devices; i++) {
-		json_array_append_new(devices, nvmf_device_stats_json(t->trtype, &t->devices[i]));
+		json_array_append_new(devices, rpc_nvmf_device_stats_json(t->trtype, &t->devices[i]));
 	}
 	json_object_set_new(o, "trtype", rpc_string(t->trtype));
 	json_object_set_new(o, "pending_data_buffer", rpc_uint(t->pending_data_buffer));
@@ -252,7 +252,7 @@ static json_t *nvmf_transport_stats_json(const struct nvmf_transport_stats *t)
 	return o;
 }
 
-static json_t *nvmf_group_stats_json(struct nvmf_poll_group *group)
+static json_t *rpc_nvmf_group_stats_json(struct nvmf_poll_group *group)
 {
 	static struct nvmf_poll_group_stats stats; /* of the control thread, which has no room on its stack for it */
 	struct nvmf_poll_group_stats *s = &stats;
@@ -268,7 +268,7 @@ static json_t *nvmf_group_stats_json(struct nvmf_poll_group *group)
 	json_object_set_new(o, "completed_nvme_io", rpc_uint(s->completed_nvme_io));
 	json_object_set_new(o, "failed_nvme_io", rpc_uint(s->failed_nvme_io));
 	for (unsigned i = 0; i < s->num_transports; i++) {
-		json_array_append_new(transports, nvmf_transport_stats_json(&s->transports[i]));
+		json_array_append_new(transports, rpc_nvmf_transport_stats_json(&s->transports[i]));
 	}
 	json_object_set_new(o, "transports", transports);
 	return o;
@@ -286,7 +286,7 @@ static void rpc_get_stats(struct rpc_request *req, void *params)
 	o = json_object();
 	groups = json_array();
 	for (struct nvmf_poll_group *g = nvmf_poll_group_next(tgt, NULL); g != NULL; g = nvmf_poll_group_next(tgt, g)) {
-		json_array_append_new(groups, nvmf_group_stats_json(g));
+		json_array_append_new(groups, rpc_nvmf_group_stats_json(g));
 	}
 	json_object_set_new(o, "tick_rate", rpc_uint(env_ticks_hz()));
 	json_object_set_new(o, "poll_groups", groups);

@@ -23,7 +23,7 @@ static const struct rpc_param detail_params[] = {
 	RPC_PARAM_END,
 };
 
-static json_t *thread_mask_json(const cpu_set_t *mask)
+static json_t *rpc_thread_mask_json(const cpu_set_t *mask)
 {
 	char text[ENV_CORES_MAX];
 
@@ -32,7 +32,7 @@ static json_t *thread_mask_json(const cpu_set_t *mask)
 }
 
 /* Begins an answer with the rate of the ticks in it, as all of these methods do. */
-static json_t *thread_answer_with_rate(void)
+static json_t *rpc_thread_answer_with_rate(void)
 {
 	json_t *o = json_object();
 
@@ -40,7 +40,7 @@ static json_t *thread_answer_with_rate(void)
 	return o;
 }
 
-static void thread_json_add_detail(json_t *o, const struct thread_stats *s)
+static void rpc_thread_json_add_detail(json_t *o, const struct thread_stats *s)
 {
 	json_object_set_new(o, "lcore", s->lcore == ENV_LCORE_NONE ? json_null() : json_integer(s->lcore));
 	json_object_set_new(o, "timers_count", json_integer(s->timers));
@@ -49,7 +49,7 @@ static void thread_json_add_detail(json_t *o, const struct thread_stats *s)
 	json_object_set_new(o, "pending_messages", json_integer(s->pending_messages));
 }
 
-static json_t *thread_json(struct thread *t, bool detail)
+static json_t *rpc_thread_json(struct thread *t, bool detail)
 {
 	struct thread_stats s;
 	json_t *o = json_object();
@@ -57,14 +57,14 @@ static json_t *thread_json(struct thread *t, bool detail)
 	thread_get_stats(t, &s);
 	json_object_set_new(o, "name", rpc_string(s.name));
 	json_object_set_new(o, "id", rpc_uint(s.id));
-	json_object_set_new(o, "cpumask", thread_mask_json(&s.cpumask));
+	json_object_set_new(o, "cpumask", rpc_thread_mask_json(&s.cpumask));
 	json_object_set_new(o, "busy", rpc_uint(s.busy_ticks));
 	json_object_set_new(o, "idle", rpc_uint(s.idle_ticks));
 	json_object_set_new(o, "active_pollers_count", json_integer(s.active_pollers));
 	json_object_set_new(o, "timed_pollers_count", json_integer(s.timed_pollers));
 	json_object_set_new(o, "paused_pollers_count", json_integer(s.paused_pollers));
 	if (detail) {
-		thread_json_add_detail(o, &s);
+		rpc_thread_json_add_detail(o, &s);
 	}
 	return o;
 }
@@ -72,10 +72,10 @@ static json_t *thread_json(struct thread *t, bool detail)
 static void rpc_thread_get_stats(struct rpc_request *req, void *params)
 {
 	const struct detail *p = params;
-	json_t *o = thread_answer_with_rate(), *list = json_array();
+	json_t *o = rpc_thread_answer_with_rate(), *list = json_array();
 
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
-		json_array_append_new(list, thread_json(t, p->detail));
+		json_array_append_new(list, rpc_thread_json(t, p->detail));
 	}
 	json_object_set_new(o, "threads", list);
 	rpc_reply(req, o);
@@ -108,7 +108,7 @@ static json_t *poller_json(const struct poller_stats *p, bool detail)
 	return o;
 }
 
-static json_t *thread_pollers_json(struct thread *t, bool detail)
+static json_t *rpc_thread_pollers_json(struct thread *t, bool detail)
 {
 	struct poller_stats *pollers;
 	int n = thread_get_pollers(t, &pollers);
@@ -133,10 +133,10 @@ static json_t *thread_pollers_json(struct thread *t, bool detail)
 static void rpc_thread_get_pollers(struct rpc_request *req, void *params)
 {
 	const struct detail *p = params;
-	json_t *o = thread_answer_with_rate(), *list = json_array();
+	json_t *o = rpc_thread_answer_with_rate(), *list = json_array();
 
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
-		json_array_append_new(list, thread_pollers_json(t, p->detail));
+		json_array_append_new(list, rpc_thread_pollers_json(t, p->detail));
 	}
 	json_object_set_new(o, "threads", list);
 	rpc_reply(req, o);
@@ -149,7 +149,7 @@ RPC_METHOD("thread_get_pollers", rpc_thread_get_pollers, struct detail, detail_p
 	   .result = "{tick_rate: int, threads: [{name: string, id: int, active_pollers: " POLLERS_SHAPE
 		     ", timed_pollers: " POLLERS_SHAPE ", paused_pollers: " POLLERS_SHAPE "}]}")
 
-static json_t *thread_channels_json(struct thread *t)
+static json_t *rpc_thread_channels_json(struct thread *t)
 {
 	struct io_channel_stats *channels;
 	int n = thread_get_io_channels(t, &channels);
@@ -174,10 +174,10 @@ static json_t *thread_channels_json(struct thread *t)
 
 static void rpc_thread_get_io_channels(struct rpc_request *req, void *params)
 {
-	json_t *o = thread_answer_with_rate(), *list = json_array();
+	json_t *o = rpc_thread_answer_with_rate(), *list = json_array();
 
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
-		json_array_append_new(list, thread_channels_json(t));
+		json_array_append_new(list, rpc_thread_channels_json(t));
 	}
 	json_object_set_new(o, "threads", list);
 	rpc_reply(req, o);
@@ -198,7 +198,7 @@ static const struct rpc_param set_cpumask_params[] = {
 	RPC_PARAM_END,
 };
 
-static void thread_available_cores(char *text)
+static void rpc_thread_available_cores(char *text)
 {
 	cpu_set_t cores;
 	unsigned lcore;
@@ -239,7 +239,7 @@ static void rpc_thread_set_cpumask(struct rpc_request *req, void *params)
 		rpc_reply_true(req);
 		return;
 	}
-	thread_available_cores(cores);
+	rpc_thread_available_cores(cores);
 	rpc_error(req, rc, "parameter \"cpumask\" is \"%s\": %s; the reactors are on %s", p->cpumask, strerror(-rc),
 		  cores);
 }
@@ -260,7 +260,7 @@ static json_t *reactor_threads_json(unsigned lcore)
 		json_t *o = json_object();
 		json_object_set_new(o, "name", rpc_string(s.name));
 		json_object_set_new(o, "id", rpc_uint(s.id));
-		json_object_set_new(o, "cpumask", thread_mask_json(&s.cpumask));
+		json_object_set_new(o, "cpumask", rpc_thread_mask_json(&s.cpumask));
 		json_object_set_new(o, "elapsed", rpc_uint(s.busy_ticks + s.idle_ticks));
 		json_array_append_new(list, o);
 	}
@@ -292,7 +292,7 @@ static json_t *reactor_json(unsigned lcore, bool detail)
 static void rpc_framework_get_reactors(struct rpc_request *req, void *params)
 {
 	const struct detail *p = params;
-	json_t *o = thread_answer_with_rate(), *list = json_array();
+	json_t *o = rpc_thread_answer_with_rate(), *list = json_array();
 	unsigned lcore;
 
 	json_object_set_new(o, "pid", json_integer(getpid()));

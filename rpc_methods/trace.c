@@ -7,13 +7,13 @@
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
 
-static json_t *trace_hex_json(uint64_t value)
+static json_t *rpc_trace_hex_json(uint64_t value)
 {
 	return json_sprintf("0x%llx", (unsigned long long)value);
 }
 
 /* Answers with rc, the result of a function that changes masks. */
-static void trace_reply_changed(struct rpc_request *req, int rc)
+static void rpc_trace_reply_changed(struct rpc_request *req, int rc)
 {
 	if (rc == -ENODEV) {
 		rpc_error(req, -ENODEV,
@@ -25,7 +25,7 @@ static void trace_reply_changed(struct rpc_request *req, int rc)
 }
 
 /* Decodes the same text as the option -e, without help. False: the request has been answered with what is wrong. */
-static bool trace_spec_decode(struct rpc_request *req, const char *spec, struct trace_masks *masks)
+static bool rpc_trace_spec_decode(struct rpc_request *req, const char *spec, struct trace_masks *masks)
 {
 	char error[TRACE_ERROR_MAX];
 	int rc = trace_spec_parse(spec, masks, error);
@@ -54,8 +54,8 @@ static void rpc_trace_enable_tpoint_group(struct rpc_request *req, void *params)
 {
 	struct trace_masks masks;
 
-	if (trace_spec_decode(req, ((struct group_params *)params)->name, &masks)) {
-		trace_reply_changed(req, trace_set_masks(&masks));
+	if (rpc_trace_spec_decode(req, ((struct group_params *)params)->name, &masks)) {
+		rpc_trace_reply_changed(req, trace_set_masks(&masks));
 	}
 }
 RPC_METHOD("trace_enable_tpoint_group", rpc_trace_enable_tpoint_group, struct group_params, group_params, ALWAYS,
@@ -65,8 +65,8 @@ static void rpc_trace_disable_tpoint_group(struct rpc_request *req, void *params
 {
 	struct trace_masks masks;
 
-	if (trace_spec_decode(req, ((struct group_params *)params)->name, &masks)) {
-		trace_reply_changed(req, trace_clear_masks(&masks));
+	if (rpc_trace_spec_decode(req, ((struct group_params *)params)->name, &masks)) {
+		rpc_trace_reply_changed(req, trace_clear_masks(&masks));
 	}
 }
 RPC_METHOD("trace_disable_tpoint_group", rpc_trace_disable_tpoint_group, struct group_params, group_params, ALWAYS,
@@ -84,7 +84,7 @@ static const struct rpc_param mask_params[] = {
 };
 
 /* The number of the group; -1: there is none, and the request has been answered with that error. */
-static int trace_group_decode(struct rpc_request *req, const char *name)
+static int rpc_trace_group_decode(struct rpc_request *req, const char *name)
 {
 	char names[TRACE_ERROR_MAX] = "";
 	size_t used = 0;
@@ -107,10 +107,10 @@ static int trace_group_decode(struct rpc_request *req, const char *name)
 static void rpc_trace_set_tpoint_mask(struct rpc_request *req, void *params)
 {
 	const struct mask_params *p = params;
-	int group = trace_group_decode(req, p->name);
+	int group = rpc_trace_group_decode(req, p->name);
 
 	if (group >= 0) {
-		trace_reply_changed(req, trace_set_tpoints((unsigned)group, p->tpoint_mask));
+		rpc_trace_reply_changed(req, trace_set_tpoints((unsigned)group, p->tpoint_mask));
 	}
 }
 RPC_METHOD("trace_set_tpoint_mask", rpc_trace_set_tpoint_mask, struct mask_params, mask_params, ALWAYS,
@@ -119,16 +119,16 @@ RPC_METHOD("trace_set_tpoint_mask", rpc_trace_set_tpoint_mask, struct mask_param
 static void rpc_trace_clear_tpoint_mask(struct rpc_request *req, void *params)
 {
 	const struct mask_params *p = params;
-	int group = trace_group_decode(req, p->name);
+	int group = rpc_trace_group_decode(req, p->name);
 
 	if (group >= 0) {
-		trace_reply_changed(req, trace_clear_tpoints((unsigned)group, p->tpoint_mask));
+		rpc_trace_reply_changed(req, trace_clear_tpoints((unsigned)group, p->tpoint_mask));
 	}
 }
 RPC_METHOD("trace_clear_tpoint_mask", rpc_trace_clear_tpoint_mask, struct mask_params, mask_params, ALWAYS,
 	   "Stop recording the tracepoints of a group that a mask names", .result = "true")
 
-static json_t *trace_group_tpoints_json(unsigned group, uint64_t mask)
+static json_t *rpc_trace_group_tpoints_json(unsigned group, uint64_t mask)
 {
 	json_t *list = json_array();
 
@@ -146,15 +146,15 @@ static void rpc_trace_get_tpoint_group_mask(struct rpc_request *req, void *param
 {
 	json_t *result = json_object();
 
-	json_object_set_new(result, "tpoint_group_mask", trace_hex_json(trace_get_group_mask()));
+	json_object_set_new(result, "tpoint_group_mask", rpc_trace_hex_json(trace_get_group_mask()));
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 		uint64_t mask = trace_get_tpoint_mask(g);
 		if (trace_group_info(g) != NULL) {
 			json_object_set_new(result, trace_group_info(g)->name,
 					    json_pack("{s:b, s:o, s:o, s:o}", "enabled", mask != 0, "mask",
-						      trace_hex_json(UINT64_C(1) << g), "tpoint_mask",
-						      trace_hex_json(mask), "tpoints",
-						      trace_group_tpoints_json(g, mask)));
+						      rpc_trace_hex_json(UINT64_C(1) << g), "tpoint_mask",
+						      rpc_trace_hex_json(mask), "tpoints",
+						      rpc_trace_group_tpoints_json(g, mask)));
 		}
 	}
 	rpc_reply(req, result);
@@ -169,12 +169,12 @@ static void rpc_trace_get_info(struct rpc_request *req, void *params)
 	json_t *result = json_object();
 
 	json_object_set_new(result, "tpoint_shm_path", json_string(trace_is_on() ? trace_file_path() : ""));
-	json_object_set_new(result, "tpoint_group_mask", trace_hex_json(trace_get_group_mask()));
+	json_object_set_new(result, "tpoint_group_mask", rpc_trace_hex_json(trace_get_group_mask()));
 	for (unsigned g = 0; g < TRACE_NUM_GROUPS; g++) {
 		if (trace_group_info(g) != NULL) {
 			json_object_set_new(result, trace_group_info(g)->name,
-					    json_pack("{s:o, s:o}", "mask", trace_hex_json(UINT64_C(1) << g),
-						      "tpoint_mask", trace_hex_json(trace_get_tpoint_mask(g))));
+					    json_pack("{s:o, s:o}", "mask", rpc_trace_hex_json(UINT64_C(1) << g),
+						      "tpoint_mask", rpc_trace_hex_json(trace_get_tpoint_mask(g))));
 		}
 	}
 	rpc_reply(req, result);
@@ -186,12 +186,12 @@ RPC_METHOD("trace_get_info", rpc_trace_get_info, struct rpc_no_params, NULL, ALW
 
 static void rpc_trace_clear(struct rpc_request *req, void *params)
 {
-	trace_reply_changed(req, trace_clear());
+	rpc_trace_reply_changed(req, trace_clear());
 }
 RPC_METHOD("trace_clear", rpc_trace_clear, struct rpc_no_params, NULL, ALWAYS,
 	   "Have readers ignore what was recorded before now", .result = "true")
 
-static json_t *trace_slot_json(unsigned slot)
+static json_t *rpc_trace_slot_json(unsigned slot)
 {
 	struct trace_slot_stats s;
 
@@ -209,7 +209,7 @@ static void rpc_trace_get_stats(struct rpc_request *req, void *params)
 	json_t *slots = json_array();
 
 	for (unsigned i = 0; i < trace_num_slots(); i++) {
-		json_t *slot = trace_slot_json(i);
+		json_t *slot = rpc_trace_slot_json(i);
 		if (slot != NULL) {
 			json_array_append_new(slots, slot);
 		}

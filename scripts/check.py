@@ -96,6 +96,21 @@ def functions():
         yield name, file, int(last[1]) - int(first[1]) - 1 if first and last else 0
 
 
+# Prefixes of doc/glossary.md, and the folders whose functions may begin with them. An RPC method is rpc_METHOD wherever it is.
+PREFIXES = {
+    "rdma_": "softverbs/", "ibv_": "softverbs/", "sv_": "softverbs/", "verbs_": "verbs/", "env_": "env_dpdk/", "thread_": "thread/", "log_": "util/",
+    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvmf_": "nvmf/ nvmf_rdma/", "nvmf_rdma_": "nvmf_rdma/",
+    "bdev_": "bdev/ bdev_modules/", "bdev_nvme_": "bdev_modules/nvme/", "trace_": "trace/ tools/varve-trace", "rpc_": "rpc/ rpc_methods/ bdev_modules/ appliance/ tools/",
+}
+
+
+def check_prefixes():
+    for name, file, _ in functions():
+        prefix = max((p for p in PREFIXES if name.startswith(p)), key=len, default=None)
+        if prefix and not file.startswith(tuple(PREFIXES[prefix].split())):
+            yield f"{file}: {name}(): the prefix {prefix} belongs to {PREFIXES[prefix]}"
+
+
 def check_function_names():
     where = {}
     for name, file, _ in functions():
@@ -210,8 +225,8 @@ def public_headers():
     return [f for f in sources() if f.endswith(".h") and not PRIVATE.search(f) and f.split("/")[0] not in ("tools", "softverbs")]
 
 
-CHECKS = [check_format, check_function_names, check_lengths, check_includes, check_words, check_spdx, check_paths, check_tracepoints, check_doxygen]
-PROGRAMS = {"check_format": "clang-format", "check_function_names": "ctags", "check_lengths": "ctags", "check_doxygen": "doxygen"}
+CHECKS = [check_format, check_function_names, check_prefixes, check_lengths, check_includes, check_words, check_spdx, check_paths, check_tracepoints, check_doxygen]
+PROGRAMS = {"check_format": "clang-format", "check_function_names": "ctags", "check_prefixes": "ctags", "check_lengths": "ctags", "check_doxygen": "doxygen"}
 
 
 def main():
