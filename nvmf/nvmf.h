@@ -119,7 +119,8 @@ int nvmf_tgt_start(struct nvmf_tgt *tgt);
 /* Disconnects all hosts and frees subsystems, poll groups and transports: STOPPED. From any state. -EALREADY: it is
  * being stopped. */
 void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg);
-/* Frees a target that is STOPPED. */
+/* Frees a target that is STOPPED, or one in state CREATE_TARGET, which was never started, with its subsystems and
+ * transports. */
 void nvmf_tgt_destroy(struct nvmf_tgt *tgt);
 
 /* The target of a name, or the first for NULL; NULL: there is none. */

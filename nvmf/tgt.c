@@ -173,9 +173,9 @@ static void tgt_stop_step(struct nvmf_tgt *tgt)
 	thread_post(thread_control(), &tgt->stop_msg, tgt_stop_finish);
 }
 
-static void tgt_stop_finish(struct thread_msg *msg)
+/* The target's subsystems are stopped and its queue pairs gone: frees all that it has. */
+static void tgt_free_parts(struct nvmf_tgt *tgt)
 {
-	struct nvmf_tgt *tgt = container_of(msg, struct nvmf_tgt, stop_msg);
 	struct nvmf_subsystem *s;
 	struct nvmf_poll_group *group;
 
@@ -192,6 +192,13 @@ static void tgt_stop_finish(struct thread_msg *msg)
 		nvmf_transport_destroy(TAILQ_FIRST(&tgt->transports));
 	}
 	tgt_set_state(tgt, NVMF_TGT_STOPPED);
+}
+
+static void tgt_stop_finish(struct thread_msg *msg)
+{
+	struct nvmf_tgt *tgt = container_of(msg, struct nvmf_tgt, stop_msg);
+
+	tgt_free_parts(tgt);
 	tgt->stop_done(tgt->stop_arg, 0);
 }
 
@@ -209,6 +216,20 @@ void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt)
 	tgt_stop_step(tgt);
 }
 
+/* Asks all subsystems to stop; tgt_subsystem_stopped() is called for each, and must be once more by the caller. */
+static void tgt_stop_subsystems(struct nvmf_tgt *tgt)
+{
+	tgt_set_state(tgt, NVMF_TGT_STOP_SUBSYSTEMS);
+	tgt->stopping_subsystems = 1; /* the caller's own, until all subsystems have been asked to stop */
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+		struct nvmf_op *op = s->stop_op;
+		s->stop_op = NULL;
+		*op = (struct nvmf_op){.kind = NVMF_OP_STOP, .done = tgt_subsystem_stopped, .arg = tgt};
+		tgt->stopping_subsystems++;
+		nvmf_subsystem_add_op(s, op);
+	}
+}
+
 void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 {
 	struct nvmf_poll_group *group;
@@ -219,23 +240,27 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	}
 	tgt->stop_done = done;
 	tgt->stop_arg = arg;
-	tgt_set_state(tgt, NVMF_TGT_STOP_SUBSYSTEMS);
-	tgt->stopping_subsystems = 1; /* this function's own, until all subsystems have been asked to stop */
-	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
-		struct nvmf_op *op = s->stop_op;
-		s->stop_op = NULL;
-		*op = (struct nvmf_op){.kind = NVMF_OP_STOP, .done = tgt_subsystem_stopped, .arg = tgt};
-		tgt->stopping_subsystems++;
-		nvmf_subsystem_add_op(s, op);
-	}
+	tgt_stop_subsystems(tgt);
 	TAILQ_FOREACH (group, &tgt->groups, link) {
 		nvmf_poll_group_disconnect_all(group);
 	}
 	tgt_subsystem_stopped(tgt, 0);
 }
 
+/* A target that was never started has no poll groups and no hosts: its subsystems stop at once. */
+static void tgt_stop_unstarted(struct nvmf_tgt *tgt)
+{
+	tgt_stop_subsystems(tgt);
+	assert(tgt->stopping_subsystems == 1 && tgt->num_qpairs == 0);
+	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);
+	tgt_free_parts(tgt);
+}
+
 void nvmf_tgt_destroy(struct nvmf_tgt *tgt)
 {
+	if (tgt->state == NVMF_TGT_CREATE_TARGET) {
+		tgt_stop_unstarted(tgt);
+	}
 	assert(tgt->state == NVMF_TGT_STOPPED);
 	TAILQ_REMOVE(&tgts, tgt, link);
 	tgt_free(tgt);

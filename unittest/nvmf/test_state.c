@@ -701,6 +701,40 @@ static void test_subsystem_that_was_paused_before_the_target_started_goes_on(voi
 	nvmf_tgt_destroy(tgt);
 }
 
+static void test_target_that_was_never_started_can_be_destroyed(void)
+{
+	struct nvmf_address address = loop_address;
+	struct nvmf_subsystem_opts sopts = {.allow_any_host = true};
+	struct loop_wait waits[3] = {LOOP_WAIT, LOOP_WAIT, LOOP_WAIT};
+	struct nvmf_transport_opts topts;
+	struct nvmf_subsystem *s, *idle;
+	struct nvmf_tgt *tgt;
+	uint32_t nsid;
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "never"}, &tgt), 0);
+	nvmf_tgt_destroy(tgt); /* nothing was added */
+	CU_ASSERT_PTR_NULL(nvmf_tgt_find("never"));
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "never"}, &tgt), 0);
+	nvmf_transport_opts_init("LOOP", &topts);
+	CU_ASSERT_EQUAL_FATAL(nvmf_transport_create(tgt, "LOOP", &topts), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:never", &sopts, &s), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:idle", &sopts, &idle), 0);
+	make_malloc("m", 512, 1024);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(s, "m", &(struct nvmf_ns_opts){0}, &nsid), 0);
+	strcpy(address.trsvcid, "4499");
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_listener(s, &address), 0);
+	nvmf_subsystem_start(s, loop_done, &waits[0]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[0]), 0);
+	nvmf_subsystem_pause(s, nsid + 1, loop_done, &waits[1]);
+	CU_ASSERT_EQUAL(loop_wait_for(&waits[1]), 0);
+	nvmf_subsystem_remove_ns(s, nsid, loop_done, &waits[2]); /* waits for the end of the pause */
+	nvmf_tgt_destroy(tgt);
+	CU_ASSERT_NOT_EQUAL(loop_wait_for(&waits[2]), LOOP_PENDING);
+	CU_ASSERT_PTR_NULL(nvmf_tgt_find("never"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m"), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_paused_commands_wait_and_go_on),
 	UNIT(test_pause_of_one_namespace_leaves_the_others),
@@ -719,6 +753,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_namespace_that_one_group_has_no_room_for_is_in_none),
 	UNIT(test_subsystem_that_cannot_be_started_can_be_later),
 	UNIT(test_subsystem_that_was_paused_before_the_target_started_goes_on),
+	UNIT(test_target_that_was_never_started_can_be_destroyed),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_state", tests, loop_start, loop_stop)
