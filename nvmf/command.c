@@ -8,6 +8,9 @@
 
 #define RANGE (NVMF_CMD_SLBA | NVMF_CMD_NLB)
 
+/* Of two rows for one opcode the compiler would silently take the second. */
+#pragma GCC diagnostic error "-Woverride-init"
+
 /* NVM figure "Opcodes for I/O Commands". Flush and Copy need write access (NVM 2.1.1), and so do vendor specific
  * commands, of which nothing is known. */
 const struct nvmf_command nvmf_io_commands[256] = {
