@@ -22,12 +22,13 @@
  * A command. The transport's request ends with struct nvmf_request. For each capsule, in the order of arrival, the
  * transport sets qpair, sqe, icd and icd_len of an idle request, and does what nvmf_request_start() returns:
  *
- *     NVMF_NEXT_BUFFER    find room for req->length bytes in req->iov: nvmf_request_zcopy_get(), if the option zcopy is
+ *     NVMF_NEXT_BUFFER    Find room for req->length bytes in req->iov: nvmf_request_zcopy_get(), if the option zcopy is
  *                         set, else nvmf_buffers_get(), else nvmf_buffers_wait() until nvmf_buffers_next() returns it.
  *                         If req->xfer is NVME_DATA_TFR_HOST_TO_CTRL, receive the host's data into it, as req->sgl
- * says. Then nvmf_request_exec(req) NVMF_NEXT_EXEC      nvmf_request_exec(req): there are no data, or they came in the
- * capsule NVMF_NEXT_COMPLETE  do what ops->request_complete() does: the response is ready NVMF_NEXT_WAIT      nothing:
- * ops->request_continue() is called later with one of the three above
+ *                         tells. Then nvmf_request_exec(req).
+ *     NVMF_NEXT_EXEC      nvmf_request_exec(req): there are no data, or they came in the capsule.
+ *     NVMF_NEXT_COMPLETE  Do what ops->request_complete() does: the response is ready.
+ *     NVMF_NEXT_WAIT      Nothing: ops->request_continue() is called later with one of the three above.
  *
  * The target calls ops->request_complete(req) when the command has been carried out. The transport sends req->iov to
  * the host if req->xfer is NVME_DATA_TFR_CTRL_TO_HOST, req->length is not 0 and nvmf_request_status(req) is 0, and then

@@ -4,11 +4,18 @@
  *
  * Some options hold for every transport (nvmf/transport_options.c); a transport declares the others itself:
  *
- *     struct nvmf_rdma_opts { int32_t num_cqe; bool no_srq; };
+ *     struct nvmf_rdma_opts {
+ *         int32_t num_cqe;
+ *         bool no_srq;
+ *     };
+ *     #define OPTION(field_, type_, initial_, help_) \
+ *         NVMF_TRANSPORT_OPTION(struct nvmf_rdma_opts, field_, NVMF_OPTION_##type_, initial_, help_)
  *     static const struct nvmf_transport_option options[] = {
- *         NVMF_TRANSPORT_OPTION(struct nvmf_rdma_opts, num_cqe, NVMF_OPTION_INT32, 4096, "entries of a completion
- * queue"), NVMF_TRANSPORT_OPTION(struct nvmf_rdma_opts, no_srq, NVMF_OPTION_BOOL, false, "..."), {0}}; static struct
- * nvmf_transport_ops nvmf_rdma_ops = {.options = options, ...};
+ *         OPTION(num_cqe, INT32, 4096, "entries of a completion queue"),
+ *         OPTION(no_srq, BOOL, false, "a receive queue for each connection"),
+ *         {0},
+ *     };
+ *     static struct nvmf_transport_ops nvmf_rdma_ops = {.options = options, ...};
  *
  * and finds the values at opts->own. Two transports may declare an option of the same name, of the same type. */
 #ifndef NVMF_TRANSPORT_OPTIONS_H

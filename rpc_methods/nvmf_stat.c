@@ -219,7 +219,7 @@ static void rpc_get_inflight(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_get_inflight", rpc_get_inflight, struct get_inflight, get_inflight_params, RPC_RUNTIME,
 	   "List every outstanding command, the oldest first: whose, what, since when, and what it waits for",
 	   .result = "[{hostnqn: string, subnqn: string, cntlid: int, qid: int, cid: int, opcode: int, "
-		     "command: string, nsid: int, lba: int, num_blocks: int, state: string, state_us: int, "
+		     "command: string|null, nsid: int, lba: int, num_blocks: int, state: string, state_us: int, "
 		     "waits_for: string|null, age_us: int, object: string, ...}]")
 
 /* ---- Statistics ---- */
