@@ -42,6 +42,8 @@ ROOMS = {
     "tools": "env_dpdk thread rpc dhchap keyring nvme bdev bdev_modules",
     "usdt/bt": "nvme bdev nvmf appliance",  # names of states for the scripts
 }
+# Rooms whose folders do not know each other, and which headers of the room they may use.
+SIBLINGS = {"bdev_modules": [], "nvme": ["nvme/transport.h", "nvme/nvme.h", "nvme/spec.h"]}
 # A header that no other room includes. `tools` and `usdt/bt` are no exception.
 PRIVATE = re.compile(r"(^|/)(internal|[a-z_]+_internal)\.h$")
 
@@ -79,9 +81,10 @@ def check_format():
     files = sources(product=False)
     parts = [files[i::os.cpu_count()] for i in range(os.cpu_count())]
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        texts = list(pool.map(lambda p: subprocess.run(["clang-format", "--dry-run", *p], cwd=TOP, text=True, capture_output=True).stderr, parts))
-    bad = sorted(set(re.findall(r"^([\w./-]+\.[ch]):", "".join(texts), re.M)))
+        ran = list(pool.map(lambda p: subprocess.run(["clang-format", "--dry-run", *p], cwd=TOP, text=True, capture_output=True), filter(None, parts)))
+    bad = sorted(set(re.findall(r"^([\w./-]+\.[ch]):", "".join(p.stderr for p in ran), re.M)))
     yield from (f"{f} is not as .clang-format has it (scripts/check.py --format mends it)" for f in bad)
+    yield from sorted({f"clang-format: {p.stderr.strip()[:300]}" for p in ran if p.returncode})
 
 
 def functions():
@@ -138,6 +141,15 @@ def room_of(file, rooms):
     return max((r for r in rooms if file.startswith(r + "/")), key=len, default=None)
 
 
+def folder_of(file):
+    return file.rpartition("/")[0]
+
+
+def not_for(file, header, public):
+    """Whether a header of the same room is another folder's, or the room's own and not for its folders."""
+    return folder_of(file) != folder_of(header) and header not in public
+
+
 def check_includes():
     rooms = {name.split()[0]: uses.split() for name, uses in ROOMS.items()}
     everybody = [name.split()[0] for name in ROOMS if name.endswith("*")]
@@ -151,9 +163,13 @@ def check_includes():
         if room is None:
             yield f"{file} is in no room of the table in scripts/check.py"
             continue
-        for header in re.findall(r'^\s*#\s*include "([^"]+)"', (TOP / file).read_text(), re.M):
+        for sign, header in re.findall(r'^\s*#\s*include\s*(["<])([^">]+)', (TOP / file).read_text(), re.M):
+            if (sign == '"') != ((TOP / header).is_file() and ".." not in header):
+                yield f'{file} includes {header}: headers of the tree are named from its top and in "", others in <>'
             other = room_of(header, rooms)
-            if other is None or other == room:
+            if other == room and room in SIBLINGS and not_for(file, header, SIBLINGS[room]):
+                yield f"{file} includes {header}: what a folder of {room}/ may use of the others is {' '.join(SIBLINGS[room]) or 'nothing'}"
+            if sign == "<" or other is None or other == room:
                 continue
             below = other in everybody and room != "softverbs" and (room not in everybody or order.index(other) < order.index(room))
             if not below and other not in rooms[room] and header not in rooms[room]:
@@ -182,6 +198,11 @@ def check_words():
             found = said and re.search(said, prose, re.I)
             if found:
                 yield f"{file}: '{' '.join(prose[max(0, found.start() - 30):found.end() + 20].split())}': doc/glossary.md has another word for '{word}'"
+    for file in tracked("*.md"):
+        text = (TOP / file).read_text()
+        for word, (_, said) in GIVEN_UP.items():
+            if said and file not in ("doc/glossary.md", "CHANGELOG.md") and re.search(said, text, re.I):
+                yield f"{file}: '{re.search(said, text, re.I)[0]}': doc/glossary.md has another word for '{word}'"
 
 
 def check_spdx():
@@ -193,12 +214,16 @@ def check_spdx():
 
 
 def check_paths():
-    """What documents and comments name in backticks as a file of the tree is there."""
+    """What documents name in backticks as a file of the tree is there, with NAME and ROOM for any name; and so is what they link to."""
     folders = {f.split("/")[0] for f in tracked()}
     for f in tracked("*.md"):
-        for path in re.findall(r"`([a-z_]+/[\w./*-]+)`", (TOP / f).read_text()):
-            if path.split("/")[0] in folders and not re.search(r"build|[A-Z]{2}", path) and not list(TOP.glob(path)):
+        text = (TOP / f).read_text()
+        for path in re.findall(r"`([a-z_]+/[\w./*-]+)`", text):
+            if path.split("/")[0] in folders and not list(TOP.glob(re.sub(r"NAME|ROOM", "*", path).rstrip("/"))):
                 yield f"{f} names {path}, which is not there"
+        for link in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
+            if not (TOP / f).parent.joinpath(link).exists():
+                yield f"{f} links to {link}, which is not there"
 
 
 def check_tracepoints():
@@ -215,6 +240,8 @@ def check_doxygen():
         text = (TOP / "doc/Doxyfile").read_text() + f"\nOUTPUT_DIRECTORY = {out}\nINPUT = {' '.join(public_headers())}\n"
         p = subprocess.run(["doxygen", "-"], input=text, cwd=TOP, text=True, capture_output=True)
         lines = set(line.replace(str(TOP) + "/", "") for line in p.stderr.splitlines() if "warning: " in line or "error: " in line)
+        if p.returncode or "Traceback" in p.stderr:     # of Doxygen, or of the filter, without which a header has no functions
+            yield f"doxygen ended with {p.returncode}: {p.stderr.strip()[-300:]}"
         # Members and types may speak for themselves, functions may not.
         for line in sorted(re.sub(r":\d+: ", ": ", line) for line in lines):       # the filter has other line numbers
             if not re.search(r"not documented\.$", line) or "(function)" in line:
