@@ -35,10 +35,10 @@ enum nvmf_command_flag {
 	NVMF_CMD_FUA = 1 << 3,            /* dword 12 bit 30: on the medium before it ends */
 	NVMF_CMD_SLBA = 1 << 4,           /* dwords 10 and 11 are an LBA */
 	NVMF_CMD_NLB = 1 << 5,            /* dword 12 bits 15:0 are a number of blocks, 0's based */
-	NVMF_CMD_FUSE_FIRST = 1 << 6,     /* may be the first of a fused pair */
-	NVMF_CMD_FUSE_SECOND = 1 << 7,    /* may be the second */
-	NVMF_CMD_ZERO_COPY = 1 << 8,      /* its data may be in memory of the bdev */
-	NVMF_CMD_IF_BDEV_CAN = 1 << 9,    /* announced only while the bdev of some namespace supports bdev_type */
+	NVMF_CMD_FUSE_FIRST = 1 << 6,  /* may be the first of a fused pair; io.c carries out only Compare and Write */
+	NVMF_CMD_FUSE_SECOND = 1 << 7, /* may be the second */
+	NVMF_CMD_ZERO_COPY = 1 << 8,   /* its data may be in memory of the bdev */
+	NVMF_CMD_IF_BDEV_CAN = 1 << 9, /* announced only while the bdev of some namespace supports bdev_type */
 	/* Admin and fabrics commands. */
 	NVMF_CMD_DISCOVERY = 1 << 10,       /* discovery controllers have it too */
 	NVMF_CMD_RESERVED_LANE = 1 << 11,   /* never waits for ordinary buffers */
@@ -51,9 +51,10 @@ enum nvmf_command_flag {
 
 /* A command. One cache line, so that arrival and execution of a Read touch one of them. */
 struct nvmf_command {
-	const char *name; /* as nvmf_get_inflight_requests tells it: "write_zeroes". NULL: there is no such command */
+	const char *name; /* as nvmf_get_inflight tells it: "write_zeroes". NULL: there is no such command */
 	/* Poll group: carries it out; ends in nvmf_request_finish(), perhaps before it returns. nsv: its namespace,
-	 * which exists and may be accessed; NULL for admin commands. NULL: run does. */
+	 * which exists and may be accessed; NULL for admin commands. NULL: run does. Commands of NVMF_DATA_BLOCKS have
+	 * nvmf_rw_exec(), which is called without a look at this pointer. */
 	void (*exec)(struct nvmf_request *req, struct nvmf_ns_view *nsv);
 	/* Control thread: carries it out; ends in nvmf_request_answer(). */
 	void (*run)(struct nvmf_request *req);

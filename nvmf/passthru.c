@@ -13,7 +13,9 @@
 
 bool nvmf_passthru_can_list(uint8_t opcode, bool admin)
 {
-	return opcode >= (admin ? NVMF_VENDOR_ADMIN : NVMF_VENDOR_IO) && (opcode & 3) != BOTH_WAYS;
+	const struct nvmf_command *cmd = admin ? &nvmf_admin_commands[opcode] : &nvmf_io_commands[opcode];
+
+	return cmd->data == NVMF_DATA_SGL && (opcode & 3) != BOTH_WAYS;
 }
 
 static bool passthru_is_listed(const struct nvmf_passthru *p, uint8_t opcode, bool admin)

@@ -62,6 +62,10 @@ static void check_io_row(const struct nvmf_command *cmd)
 	CU_ASSERT((cmd->flags & NVMF_CMD_NLB) == 0 || (cmd->flags & NVMF_CMD_SLBA) != 0);
 	CU_ASSERT(cmd->data != NVMF_DATA_BLOCKS || (cmd->flags & NVMF_CMD_NLB) != 0);
 	CU_ASSERT((cmd->flags & NVMF_CMD_ZERO_COPY) == 0 || cmd->data == NVMF_DATA_BLOCKS);
+	/* io.c carries these out by its own functions, whatever else the row says. */
+	CU_ASSERT((cmd->data == NVMF_DATA_BLOCKS) == (cmd->exec == nvmf_rw_exec));
+	CU_ASSERT((cmd->flags & NVMF_CMD_FUSE_FIRST) == 0 || cmd == &nvmf_io_commands[nvme_cmd_compare]);
+	CU_ASSERT((cmd->flags & NVMF_CMD_FUSE_SECOND) == 0 || cmd == &nvmf_io_commands[nvme_cmd_write]);
 	/* Carried out by the poll group: by a bdev. */
 	CU_ASSERT_EQUAL(cmd->exec != NULL, cmd->bdev_type != BDEV_IO_INVALID);
 }
@@ -78,6 +82,18 @@ static void test_each_row_is_whole(void)
 	}
 	CU_ASSERT_PTR_NULL(nvmf_io_commands[nvme_admin_fabrics].name);
 	CU_ASSERT_PTR_NULL(nvmf_admin_commands[nvme_admin_fabrics].name);
+}
+
+/* An opcode of which varve has a row of its own would never be passed on: it cannot be listed for that. */
+static void test_only_vendor_specific_rows_can_be_passed_on(void)
+{
+	for (unsigned i = 0; i < 256; i++) {
+		bool one_way = (i & 3) != 3;
+		CU_ASSERT_EQUAL(nvmf_io_commands[i].data == NVMF_DATA_SGL, i >= NVMF_VENDOR_IO);
+		CU_ASSERT_EQUAL(nvmf_admin_commands[i].data == NVMF_DATA_SGL, i >= NVMF_VENDOR_ADMIN);
+		CU_ASSERT_EQUAL(nvmf_passthru_can_list((uint8_t)i, false), i >= NVMF_VENDOR_IO && one_way);
+		CU_ASSERT_EQUAL(nvmf_passthru_can_list((uint8_t)i, true), i >= NVMF_VENDOR_ADMIN && one_way);
+	}
 }
 
 /* NVM 2.1.1 and Base 8.19: who may send what while a namespace is reserved. */
@@ -191,6 +207,7 @@ static void test_fabrics_commands_without_a_row_are_invalid_opcodes(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_each_row_is_whole),
+	UNIT(test_only_vendor_specific_rows_can_be_passed_on),
 	UNIT(test_reservations_distinguish_readers_and_writers),
 	UNIT(test_the_effects_log_tells_the_rows),
 	UNIT(test_oncs_tells_the_rows),
