@@ -256,6 +256,10 @@ struct create_target {
 	char *name, *discovery_filter;
 	json_t *discovery_filters;
 	uint32_t max_subsystems;
+	/* While a target that cannot be started is being taken away. */
+	struct rpc_request *req;
+	struct nvmf_tgt *tgt;
+	int start_rc;
 };
 
 static const struct rpc_param create_target_params[] = {
@@ -267,11 +271,23 @@ static const struct rpc_param create_target_params[] = {
 	RPC_PARAM_END,
 };
 
+static void target_answer_not_made(struct rpc_request *req, const char *name, int rc)
+{
+	rpc_error(req, rc, "target \"%s\" cannot be made: %s", name, strerror(-rc));
+}
+
+static void target_not_started(void *arg, int status)
+{
+	struct create_target *p = arg;
+
+	nvmf_tgt_destroy(p->tgt);
+	target_answer_not_made(p->req, p->name, p->start_rc);
+}
+
 static void rpc_create_target(struct rpc_request *req, void *params)
 {
-	const struct create_target *p = params;
+	struct create_target *p = params;
 	struct nvmf_tgt_opts opts = {.name = p->name, .max_subsystems = p->max_subsystems};
-	struct nvmf_tgt *tgt;
 
 	if (!discovery_filter_decode(req, p->discovery_filter, p->discovery_filters, &opts.discovery_filter)) {
 		return;
@@ -281,12 +297,15 @@ static void rpc_create_target(struct rpc_request *req, void *params)
 			  "parameter \"name\" is \"%s\": allowed are 1 to 32 printable characters", p->name);
 		return;
 	}
-	int rc = nvmf_tgt_create(&opts, &tgt);
-	if (rc == 0) {
-		rc = nvmf_tgt_start(tgt);
-	}
+	int rc = nvmf_tgt_create(&opts, &p->tgt);
 	if (rc != 0) {
-		rpc_error(req, rc, "target \"%s\" cannot be made: %s", p->name, strerror(-rc));
+		target_answer_not_made(req, p->name, rc);
+		return;
+	}
+	p->req = req;
+	p->start_rc = nvmf_tgt_start(p->tgt);
+	if (p->start_rc != 0) {
+		nvmf_tgt_stop(p->tgt, target_not_started, p);
 		return;
 	}
 	rpc_reply(req, rpc_string(p->name));

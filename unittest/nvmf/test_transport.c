@@ -9,6 +9,18 @@
 
 static uint8_t data[4096];
 
+/* ---- No memory for one array ---- */
+
+static size_t calloc_elements; /* of the array that there is room for once; 0: no limit */
+static unsigned calloc_arrays;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return n == calloc_elements && n != 0 && ++calloc_arrays > 1 ? NULL : __real_calloc(n, size);
+}
+
 /* ---- Calls ---- */
 
 struct call {
@@ -274,6 +286,21 @@ static void test_tables_of_transports_are_consistent(void)
 	}
 }
 
+/* The target has an array of its subsystems, and each poll group one of their views. */
+static void test_a_target_that_cannot_be_started_is_not_left_behind(void)
+{
+	char message[RPC_ERROR_TEXT_MAX];
+
+	calloc_elements = 12345;
+	CU_ASSERT_PTR_NULL(call_rpc("nvmf_create_target", "{\"name\":\"large\",\"max_subsystems\":12345}", message));
+	CU_ASSERT_EQUAL(calloc_arrays, 2);
+	calloc_elements = 0;
+	CU_ASSERT_PTR_NOT_NULL(strstr(message, "target \"large\" cannot be made: Cannot allocate memory"));
+	CU_ASSERT_PTR_NULL(nvmf_tgt_find("large"));
+	json_decref(must_call("nvmf_create_target", "{\"name\":\"large\",\"max_subsystems\":12345}"));
+	json_decref(must_call("nvmf_delete_target", "{\"name\":\"large\"}"));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_own_options_are_decoded_shown_and_have_their_defaults),
 	UNIT(test_options_of_another_transport_and_out_of_range_are_refused),
@@ -282,6 +309,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_states_show_in_what_is_outstanding_and_in_metrics),
 	UNIT(test_a_transport_tells_what_its_states_mean),
 	UNIT(test_tables_of_transports_are_consistent),
+	UNIT(test_a_target_that_cannot_be_started_is_not_left_behind),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf-transport", tests, loop_start, loop_stop)
