@@ -10,17 +10,35 @@ static struct iobuf_module iobuf_module = {.name = "bdev"};
 
 /* --- Per thread --- */
 
+/* Carries out the puts that came inside frames. t may be gone afterwards. */
+static void bdev_channels_put(struct bdev_thread *t)
+{
+	bool last;
+
+	do {
+		struct bdev_channel *ch = SLIST_FIRST(&t->puts);
+		if (--ch->puts == 0) {
+			SLIST_REMOVE_HEAD(&t->puts, put_link);
+		}
+		last = SLIST_EMPTY(&t->puts);
+		io_channel_put(ch->io_channel); /* the last one may take t with it */
+	} while (!last);
+}
+
 static int bdev_thread_poll(void *ctx)
 {
 	struct bdev_thread *t = ctx;
 
-	if (STAILQ_EMPTY(&t->done)) {
+	if (STAILQ_EMPTY(&t->done) && SLIST_EMPTY(&t->puts)) {
 		t->polling = false;
 		poller_pause(t->poller);
 		return POLLER_IDLE;
 	}
 	bdev_enter(t);
 	bdev_leave(t);
+	if (!SLIST_EMPTY(&t->puts)) {
+		bdev_channels_put(t);
+	}
 	return POLLER_BUSY;
 }
 
@@ -240,8 +258,9 @@ struct bdev_channel *bdev_channel_get(struct bdev_desc *desc)
 	return ch;
 }
 
-/* A completion frame still uses the channel and its thread's data: a put from inside, for example from an I/O's
- * callback, is carried out when the outermost frame is left. */
+/* A completion frame still uses the channel and its thread's data; so does the module whose poller has completed an
+ * I/O, and goes on with the next one. So a put from inside a frame, for example from an I/O's callback, is carried out
+ * by the thread's poller. */
 void bdev_channel_put(struct bdev_channel *ch)
 {
 	struct bdev_thread *t = ch->thread;
@@ -250,21 +269,8 @@ void bdev_channel_put(struct bdev_channel *ch)
 		io_channel_put(ch->io_channel);
 	} else if (ch->puts++ == 0) {
 		SLIST_INSERT_HEAD(&t->puts, ch, put_link);
+		bdev_thread_kick(t);
 	}
-}
-
-void bdev_put_channels(struct bdev_thread *t)
-{
-	bool last;
-
-	do {
-		struct bdev_channel *ch = SLIST_FIRST(&t->puts);
-		if (--ch->puts == 0) {
-			SLIST_REMOVE_HEAD(&t->puts, put_link);
-		}
-		last = SLIST_EMPTY(&t->puts);
-		io_channel_put(ch->io_channel); /* the last one may take t with it */
-	} while (!last);
 }
 
 /* --- The control thread's side --- */

@@ -102,8 +102,8 @@ struct bdev_thread {
 	uint32_t depth;
 	bool polling;
 	SLIST_HEAD(, bdev_channel) plugged; /* to be unplugged before the outermost frame is left */
-	SLIST_HEAD(, bdev_channel) puts;    /* to be put when the outermost frame is left */
-	struct poller *poller;              /* runs the completions that a frame's budget has left over */
+	SLIST_HEAD(, bdev_channel) puts;    /* to be put by the poller */
+	struct poller *poller; /* runs the completions, and puts the channels, that frames have left over */
 	struct thread *thread;
 	struct io_channel *io_channel; /* the one that holds this */
 	/* Data buffers; opened with the first channel that may need them. */
@@ -249,7 +249,6 @@ void bdev_core_free(struct bdev *b);
 void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg);
 /* Control thread: sets and clears SLOW_* bits of all channels, those to come included. */
 void bdev_set_slow(struct bdev *b, uint32_t set, uint32_t clear);
-void bdev_put_channels(struct bdev_thread *t);
 void bdev_thread_kick(struct bdev_thread *t); /* has its poller run */
 int bdev_thread_need_buffers(struct bdev_thread *t, const struct bdev *b);
 

@@ -359,9 +359,7 @@ void bdev_leave(struct bdev_thread *t)
 	if (likely(t->depth == 1) && !completions_settle(t)) {
 		bdev_thread_kick(t);
 	}
-	if (--t->depth == 0 && unlikely(!SLIST_EMPTY(&t->puts))) {
-		bdev_put_channels(t);
-	}
+	t->depth--;
 }
 
 void bdev_io_complete(struct bdev_io *io, uint16_t status)

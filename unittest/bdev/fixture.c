@@ -246,6 +246,7 @@ struct testdev_channel {
 	unsigned depth;
 	uint64_t random;
 	struct poller *poller;
+	bool polling;
 };
 
 struct testdev_ctx {
@@ -305,6 +306,10 @@ static uint16_t execute(struct testdev *t, struct bdev_io *io)
 
 	if (t->fail_status != 0) {
 		return t->fail_status;
+	}
+	static _Thread_local uint64_t random;
+	if (t->fail_one_in != 0 && fixture_random(&random) % t->fail_one_in == 0) {
+		return NVME_SC_DATA_XFER_ERROR;
 	}
 	if (io->type == BDEV_IO_NVME_IO || io->type == BDEV_IO_NVME_ADMIN) {
 		return pass(t, io);
@@ -408,6 +413,7 @@ static int shuffle_poll(void *arg)
 	if (t->hold) {
 		return POLLER_IDLE;
 	}
+	c->polling = true;
 	for (unsigned n = fixture_random(&c->random) % 4 + 1; n > 0 && !STAILQ_EMPTY(&c->held); n--) {
 		unsigned skip = (unsigned)(fixture_random(&c->random) % c->depth);
 		ctx = STAILQ_FIRST(&c->held);
@@ -416,6 +422,7 @@ static int shuffle_poll(void *arg)
 		}
 		end_one(t, c, ctx, 0);
 	}
+	c->polling = false;
 	return POLLER_BUSY;
 }
 
@@ -437,6 +444,8 @@ static int testdev_channel_create(struct bdev *b, void *channel)
 static void testdev_channel_destroy(struct bdev *b, void *channel)
 {
 	struct testdev_channel *c = channel;
+
+	((struct testdev *)b)->gone_in_poll |= c->polling;
 	poller_unregister(&c->poller);
 }
 

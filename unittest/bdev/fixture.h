@@ -70,12 +70,14 @@ struct testdev {
 	bool shuffle;                     /* completes later, in an order of its own */
 	uint32_t nomem_type;              /* this type never finds room */
 	uint16_t fail_status;             /* every I/O ends so */
+	unsigned fail_one_in;             /* > 0: about one I/O of so many ends with Data Transfer Error */
 	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
 	int open_error;                   /* what a channel that cannot be made fails with; 0: -ENOMEM */
 	/* What happened. */
 	atomic_uint submitted, held, resets, max_depth;
 	struct nvme_sqe passed; /* the last NVME_IO or NVME_ADMIN; the opcode's direction moves data to or from: */
 	uint8_t scratch[4096];
+	bool gone_in_poll;  /* a channel was destroyed while its poller ran */
 	bool limits_broken; /* an I/O came that the layer should have split or bounced */
 };
 /* Registers it; limits and io_types may have been set in t->bdev before. */
