@@ -308,6 +308,9 @@ static const struct part rows[] = {
 	/* When nvmf releases a protection domain whose memory is being registered, it waits without running the control
 	   loop. So the registrations of before are waited for here, where the loop runs. */
 	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
+	/* A worker thread registers the memory of a bdev that is being made. For that, too, nvmf would wait without
+	   running the control loop. */
+	{.name = "the making of bdevs", .when = APPLIANCE_CONFIG, .stop_slow = bdev_finish_creations},
 	/* Looks at the requests of nvmf and the errors of bdev. Triggers may be set before it is started. */
 	{.name = "the black box's triggers", .when = APPLIANCE_THREADS, .stop = blackbox_stop},
 	{.name = "the black box", .when = APPLIANCE_CONFIG, .start = rooms_start_blackbox},

@@ -664,8 +664,41 @@ static bool modules_are_idle(void)
 	return true;
 }
 
+static void (*creations_done)(void *arg);
+static void *creations_arg;
+
+static bool modules_are_creating(void)
+{
+	const struct bdev_module *m;
+
+	SLIST_FOREACH (m, &modules, link) {
+		if (m->is_creating != NULL && m->is_creating()) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void creations_step(void)
+{
+	void (*done)(void *arg) = creations_done;
+
+	if (done != NULL && !modules_are_creating()) {
+		creations_done = NULL;
+		done(creations_arg);
+	}
+}
+
+void bdev_finish_creations(void (*done)(void *arg), void *arg)
+{
+	creations_done = done;
+	creations_arg = arg;
+	creations_step();
+}
+
 void bdev_module_is_idle(void)
 {
+	creations_step();
 	fini_step();
 }
 

@@ -247,6 +247,9 @@ void bdev_zcopy_put(struct bdev_io *io);
 
 /* Starts the layer, after thread_lib_start(). 0 or a negative errno. */
 int bdev_init(void);
+/* Calls done(arg) when no bdev is being made on a worker thread: at once, or later. The caller sees to it that no other
+ * creation begins. */
+void bdev_finish_creations(void (*done)(void *arg), void *arg);
 /* Stops the layer: unregisters every bdev, and calls done(arg) when all are gone. Users that still have one open must
  * close it at BDEV_EVENT_REMOVE. */
 void bdev_fini(void (*done)(void *arg), void *arg);

@@ -35,6 +35,9 @@ struct bdev_module {
 	/* The layer is about to stop: the module makes no more bdevs, and closes the devices that its bdevs stand on.
 	 * Or NULL. Control thread. */
 	void (*stop)(void);
+	/* Whether a bdev of the module is being made on a worker thread, for a call that has not been answered. When
+	 * that has ended, the module calls bdev_module_is_idle(). NULL: never. Control thread. */
+	bool (*is_creating)(void);
 	/* Whether the module has closed them. The layer waits until it has; when that becomes true later, the module
 	 * calls bdev_module_is_idle(). NULL: nothing to wait for. Control thread. */
 	bool (*is_idle)(void);
@@ -52,7 +55,7 @@ struct bdev_module {
 void bdev_module_register(struct bdev_module *m);
 /* The modules that this program was built with, by name, one after the other. after NULL: the first; NULL: no more. */
 const struct bdev_module *bdev_module_next(const struct bdev_module *after);
-/* Tells the layer that a module's is_idle() has become true. Control thread. */
+/* Tells the layer that a module's is_idle() has become true, or is_creating() false. Control thread. */
 void bdev_module_is_idle(void);
 
 struct bdev_child_ops;

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 
-from appliance_lib import BUILD, DEADLINE, check, main, wait_for
-from nvmf_lib import Host, Target
+from appliance_lib import BUILD, DEADLINE, Daemon, check, main, wait_for
+from nvmf_lib import NQN, PORT, Host, Target, preload, wait_io
 
 HELD = 8        # I/Os that the delay device sits on
 SLOW_US = 3000000
@@ -77,6 +77,46 @@ def test_a_stop_that_takes_long_says_what_it_waits_for():
         wait_for(lambda: "still waiting for nvmf to stop" in t.log(), "the log to name what it waits for")
         t.process.kill()
         host.kill()
+
+
+class HeldTarget(Target):
+    """A target in which large registrations of memory do not return while the file `hold` is there (systest/hold_registration.c)."""
+
+    def __init__(self):
+        self.port = PORT
+        first, *rest = preload()["LD_PRELOAD"].rsplit(":", 1)   # what the sanitized build wants to be first stays so
+        libraries = [*([first] if rest else []), str(BUILD / "systest" / "libhold-registration.so"), *(rest or [first])]
+        Daemon.__init__(self, "-m", "[0]", "-s", "512", env={"LD_PRELOAD": ":".join(libraries), "VARVE_HOLD": "hold"})
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA")
+            self.add_subsystem(NQN)
+        except BaseException:
+            self.__exit__()
+            raise
+        self.hold, self.held = self.folder / "hold", self.folder / "hold.held"
+
+
+def test_signals_are_served_while_a_bdev_is_made_at_the_stop():
+    """Its memory is being registered on a worker thread: the control thread must not end protection domains, which waits for that thread."""
+    with HeldTarget() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0", nsid=1)
+        with Host(t, "-w", "randread", "-t", "3600", "-q", "1", nsid=1) as host:
+            wait_io(t, [host])
+            t.hold.touch()
+            client = t.client()
+            client.send({"jsonrpc": "2.0", "id": 1, "method": "bdev_malloc_create", "params": {"name": "M1", "block_size": 512, "num_blocks": 131072}})
+            wait_for(t.held.exists, "the registration of the bdev's memory")
+            t.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: "stopping: " in t.log(), "the stop to begin")
+            for _ in range(20):     # the first of them may be served before anything is stopped
+                lines = t.log().count("state STOPPING")
+                t.process.send_signal(signal.SIGUSR1)
+                wait_for(lambda: t.log().count("state STOPPING") > lines, "the answer to SIGUSR1", 20)
+            t.hold.unlink()
+            check(t.wait_exit() == 0, t.log())
+            check("*ERROR*" not in t.log() and "Sanitizer" not in t.log(), t.log())
+            host.kill()
 
 
 def test_the_same_signal_twice_at_once_is_one():

@@ -31,11 +31,13 @@ struct malloc_ctx {
 };
 
 static void malloc_stop(void);
+static bool malloc_is_creating(void);
 static bool malloc_is_idle(void);
 static void malloc_fini(void);
 static struct bdev_module bdev_malloc_module = {.name = "malloc",
 						.io_ctx_size = sizeof(struct malloc_ctx),
 						.stop = malloc_stop,
+						.is_creating = malloc_is_creating,
 						.is_idle = malloc_is_idle,
 						.fini = malloc_fini};
 BDEV_MODULE_REGISTER(bdev_malloc_module)
@@ -567,9 +569,14 @@ static void malloc_stop(void)
 	stopping = true;
 }
 
+static bool malloc_is_creating(void)
+{
+	return !STAILQ_EMPTY(&creations.jobs);
+}
+
 static bool malloc_is_idle(void)
 {
-	return STAILQ_EMPTY(&creations.jobs);
+	return !malloc_is_creating();
 }
 
 static void malloc_fini(void)

@@ -186,6 +186,22 @@ static void creation_ended(void *arg, int rc, const char *text)
 	*(int *)arg = rc;
 }
 
+static void test_the_end_of_creations_can_be_waited_for(void)
+{
+	const struct bdev_malloc_opts opts = {.name = "large", .block_size = BS, .num_blocks = 16384, .numa_id = -1};
+	atomic_bool done = false, again = false;
+	int rc = 1;
+
+	bdev_malloc_create_async(&opts, creation_ended, &rc);
+	bdev_finish_creations(set_done, &done);
+	CU_ASSERT_FALSE(done);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+	CU_ASSERT_EQUAL(rc, 0);
+	bdev_finish_creations(set_done, &again);
+	CU_ASSERT_TRUE(again); /* there is none */
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "large"), 0);
+}
+
 static void test_the_layer_stops_after_the_last_creation(void)
 {
 	const struct bdev_malloc_opts opts = {.name = "late", .block_size = BS, .num_blocks = 16384, .numa_id = -1};
@@ -209,6 +225,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_zeroes_written_in_steps_have_good_protection),
 	UNIT(test_long_commands_can_be_aborted),
 	UNIT(test_a_reset_ends_long_commands),
+	UNIT(test_the_end_of_creations_can_be_waited_for),
 	UNIT(test_the_layer_stops_after_the_last_creation),
 	UNIT_END,
 };
