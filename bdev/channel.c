@@ -151,7 +151,7 @@ static int channel_join(struct bdev_core *core, struct bdev_channel *ch)
 		}
 	}
 	bdev_lock_inherit(ch);
-	ch->visit = core->visits;
+	ch->number = ++core->last_channel;
 	TAILQ_INSERT_TAIL(&core->channels, ch, link);
 	return 0;
 }
@@ -340,17 +340,20 @@ static void visit_channel_here(void *arg)
 	}
 }
 
-static struct bdev_channel *channel_not_visited(const struct bdev_core *core, uint64_t visit)
+/* The first channel with a number above `after`, up to `last`. The list is in the order of the numbers. */
+static struct bdev_channel *channel_after(const struct bdev_core *core, uint64_t after, uint64_t last)
 {
 	struct bdev_channel *ch;
 
 	TAILQ_FOREACH (ch, &core->channels, link) {
-		if (ch->visit < visit) {
-			break;
+		if (ch->number > after) {
+			return ch->number <= last ? ch : NULL;
 		}
 	}
-	return ch;
+	return NULL;
 }
+
+/* A callback that runs in a visit to the control thread's channel may begin another visit. */
 
 void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg)
 {
@@ -359,12 +362,12 @@ void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, voi
 
 	assert(thread_current() == thread_control());
 	pthread_mutex_lock(&v.core->mutex);
-	uint64_t visit =
-		++v.core->visits; /* channels made from now on have the new state already, and are not visited */
-	while ((ch = channel_not_visited(v.core, visit)) != NULL) {
+	uint64_t last = v.core->last_channel; /* later channels have the new state already, and are not visited */
+	uint64_t at = 0;
+	while ((ch = channel_after(v.core, at, last)) != NULL) {
 		struct thread *thread = ch->thread->thread;
 
-		ch->visit = visit;
+		at = ch->number;
 		pthread_mutex_unlock(&v.core->mutex);
 		thread_call(thread, visit_channel_here, &v);
 		pthread_mutex_lock(&v.core->mutex);

@@ -174,7 +174,7 @@ struct bdev_channel {
 	TAILQ_ENTRY(bdev_channel) link;
 	SLIST_ENTRY(bdev_channel) put_link, plug_link;
 	uint32_t puts;
-	uint64_t visit; /* the last that it was part of; under the core's mutex */
+	uint64_t number; /* in the order in which the bdev's channels were made, from 1 */
 	uint8_t module[] __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct bdev_channel, stat) == 64, "the hot part is one cache line");
@@ -212,7 +212,7 @@ struct bdev_core {
 	 * thread sets flags for new channels and chooses the existing ones to visit, so that none is left out. */
 	pthread_mutex_t mutex;
 	TAILQ_HEAD(, bdev_channel) channels;
-	uint64_t visits;                              /* bdev_visit_channels() begun */
+	uint64_t last_channel;                        /* the number of the channel made last */
 	uint32_t new_channel_slow;                    /* SLOW_* that channels start with */
 	struct bdev_stat closed_stat;                 /* of channels that are gone */
 	struct bdev_histogram *histogram;             /* settings, and the sum of channels that are gone; NULL: off */

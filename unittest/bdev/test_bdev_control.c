@@ -628,6 +628,36 @@ static void test_channel_that_a_lock_waits_for_goes_without_memory_or_room_for_m
 	unmake(t, u, 1);
 }
 
+/* In the reset's last visit to the channels, whose first one is the control thread's. */
+static void visitor_done(struct bdev_io *io, void *arg)
+{
+	struct bdev_stat stat;
+
+	bdev_get_stat(bdev_channel_bdev(io->ch), &stat); /* visits them too */
+	set_done(arg);
+}
+
+static void test_a_visit_inside_a_visit_does_not_end_the_outer_one(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 100);
+	struct user visitor, other;
+	atomic_bool done = false;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&visitor, "t0", true, thread_control()), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&other, "t0", true, fixture_thread(1)), 0);
+	struct request *reset = request_new(&visitor);
+	bdev_io_init(reset->io, visitor.desc, visitor.ch, visitor_done, &done);
+	reset->io->type = BDEV_IO_RESET;
+	bdev_submit(reset->io);
+	CU_ASSERT_TRUE(fixture_wait(&done));
+	request_free(reset);
+	CU_ASSERT_EQUAL(user_io(&other, BDEV_IO_READ, buf, 0, 1), 0); /* it is not frozen any more */
+	user_close(&visitor);
+	user_close(&other);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_reset_ends_what_the_module_holds),
 	UNIT(test_resets_from_several_threads_run_one_after_the_other),
@@ -647,6 +677,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_lock_waits_for_writes_in_flight),
 	UNIT(test_channel_may_go_with_the_io_that_went_to_all_channels),
 	UNIT(test_channel_that_a_lock_waits_for_goes_without_memory_or_room_for_messages),
+	UNIT(test_a_visit_inside_a_visit_does_not_end_the_outer_one),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_control", tests, fixture_start, fixture_stop)
