@@ -205,7 +205,7 @@ def fuzz_jobs():
 def stages(quick):
     env = {"VARVE_BUILD": str(RELEASE)}
     asan_env = {"VARVE_BUILD": str(ASAN), "VARVE_SANITIZED": "1", **SANITIZER_ENV}
-    yield Stage("the tree itself", lambda: [Job("check", [TOP / "scripts" / "check.py"])])
+    yield Stage("the tree itself", lambda: [Job("check", [TOP / "scripts" / "check.py"], limit=600)])
     yield Stage("release build", lambda: unit_jobs(RELEASE, "unit/", env=env, preloaded=True), RELEASE)
     yield Stage("system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" not in flags))
     if quick:
