@@ -134,6 +134,47 @@ static void test_a_base_that_grows_or_goes_takes_it_along(void)
 	CU_ASSERT_PTR_NULL(bdev_find("p0"));
 }
 
+static void test_a_copy_takes_its_source_along(void)
+{
+	uint8_t out[512], in[512];
+	struct user u;
+
+	make_malloc("m0", 512, 100);
+	passthru_open(&u, "m0");
+	memset(out, 5, sizeof(out));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, out, 70, 1), 0);
+	struct request *copy = request_new(&u);
+	bdev_io_set_copy(copy->io, 70, 3, 1);
+	request_submit(copy);
+	CU_ASSERT_EQUAL(request_finish(copy), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, in, 3, 1), 0);
+	CU_ASSERT_EQUAL(memcmp(in, out, sizeof(in)), 0);
+	passthru_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
+static void ignore_deletion(void *arg, int rc)
+{
+}
+
+static void test_it_and_its_base_are_deleted_at_once(void)
+{
+	make_null("n0", 512, 100);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "n0", NULL, error), 0);
+	bdev_passthru_delete("p0", ignore_deletion, NULL);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("p0"));
+}
+
+static void test_a_uuid_that_is_taken_leaves_the_base_free(void)
+{
+	make_null("n0", 512, 100);
+	CU_ASSERT_EQUAL(bdev_passthru_create("p0", "n0", bdev_uuid(bdev_find("n0")), error), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "uuid"));
+	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("n0"), NULL), BDEV_CLAIM_NONE);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
 static void test_creation_says_what_is_wrong(void)
 {
 	make_null("n0", 512, 100);
@@ -155,6 +196,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_abort_and_reset_reach_the_base),
 	UNIT(test_reset_reaches_the_base_while_all_children_are_out),
 	UNIT(test_a_base_that_grows_or_goes_takes_it_along),
+	UNIT(test_a_copy_takes_its_source_along),
+	UNIT(test_it_and_its_base_are_deleted_at_once),
+	UNIT(test_a_uuid_that_is_taken_leaves_the_base_free),
 	UNIT(test_creation_says_what_is_wrong),
 	UNIT_END,
 };
