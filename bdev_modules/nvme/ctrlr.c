@@ -281,11 +281,12 @@ static void detach_ended(void *arg)
 	bdev_nvme_is_idle_now();
 }
 
-/* Bdevs with other paths stay. Their I/O that is outstanding on this controller may end by itself for up to DRAIN_TURNS
- * times DRAIN_TURN_US, two seconds; then the queue pairs are closed, and what is left takes other paths, as after any
- * loss of a queue pair. */
-#define DRAIN_TURN_US 2000
-#define DRAIN_TURNS   1000
+/* Bdevs with other paths stay. Their I/O that is outstanding on this controller may end by itself for up to
+ * DRAIN_LIMIT_US; then the queue pairs are closed, and what is left takes other paths, as after any loss of a queue
+ * pair. The limit is one of time, not of turns: a turn asks each thread, and on a busy machine a thousand turns took
+ * longer than the timeout of I/O, whose commands were then aborted and failed. */
+#define DRAIN_TURN_US  2000
+#define DRAIN_LIMIT_US 2000000
 
 static bool detach_awaits_bdevs(const struct bdev_nvme *c)
 {
@@ -304,13 +305,24 @@ static void drain_timer_fired(void *arg)
 	bdev_nvme_detach_step(arg);
 }
 
+/* Whether outstanding commands still have time to end by themselves. The time begins with the first call. */
+static bool drain_goes_on(struct bdev_nvme *c)
+{
+	uint64_t now = env_ticks();
+
+	if (c->drain_end_ticks == 0) {
+		c->drain_end_ticks = now + env_us_to_ticks(DRAIN_LIMIT_US);
+	}
+	return now < c->drain_end_ticks;
+}
+
 /* Removes the paths to bdevs that have other paths. False: not yet, commands are outstanding or queue pairs connected.
  */
 static bool detach_drop_paths(struct bdev_nvme *c)
 {
 	struct bdev_nvme_path *path;
 
-	if (!c->ending && bdev_nvme_qpairs_outstanding(c) != 0 && c->drain_turns++ < DRAIN_TURNS) {
+	if (!c->ending && drain_goes_on(c) && bdev_nvme_qpairs_outstanding(c) != 0) {
 		thread_timer_start(&c->drain_timer, DRAIN_TURN_US);
 		return false;
 	}

@@ -65,7 +65,8 @@ struct bdev_nvme {
 	bool io_fails; /* I/O without a queue pair fails instead of waiting: given up, or fast_io_fail_timeout_sec has
 			  passed */
 	bool ending;   /* being detached, and its queue pairs are closed: their commands take other paths */
-	uint32_t drain_turns;
+	uint64_t drain_end_ticks; /* when outstanding commands of a detached controller have had their time; 0: not
+				     begun */
 	char serial[21];          /* of the controller that was attached first */
 	bool syncing, sync_again; /* bdev_nvme_ns_sync() */
 	bool ctrlr_leaving;       /* nvme_ctrlr_destroy() was called */
