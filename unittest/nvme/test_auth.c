@@ -20,7 +20,7 @@
 	"IP2Hz21o80=:"
 #define HOSTNQN "nqn.2026-11.io.varve:here"
 #define SUBNQN  "nqn.2026-11.io.varve:there"
-#define WAIT_US UINT64_C(20000000)
+#define WAIT_US UINT64_C(120000000)
 #define SEQNUM  UINT32_C(0x12345678)
 #define ENTRIES 4
 

@@ -13,7 +13,7 @@
 #include "util/log.h"
 
 #define FAKE           ((enum nvme_trtype)7)
-#define WAIT_US        UINT64_C(20000000)
+#define WAIT_US        UINT64_C(120000000)
 #define TIMEOUT_MS     200u
 #define ENTRIES        31
 #define CAP_TO(half_s) ((uint64_t)(half_s) << 24)
