@@ -389,7 +389,9 @@ static void testdev_submit(void *channel, struct bdev_io *io)
 		bdev_io_complete(io, 0);
 		return;
 	}
-	t->limits_broken |= !keeps_limits(&t->bdev, io);
+	if (!keeps_limits(&t->bdev, io)) {
+		t->limits_broken = true;
+	}
 	if (c->depth + 1 > atomic_load(&t->max_depth)) {
 		atomic_store(&t->max_depth, c->depth + 1);
 	}
@@ -445,7 +447,9 @@ static void testdev_channel_destroy(struct bdev *b, void *channel)
 {
 	struct testdev_channel *c = channel;
 
-	((struct testdev *)b)->gone_in_poll |= c->polling;
+	if (c->polling) {
+		((struct testdev *)b)->gone_in_poll = true;
+	}
 	poller_unregister(&c->poller);
 }
 

@@ -63,12 +63,12 @@ uint16_t user_io(struct user *u, enum bdev_io_type type, void *buf, uint64_t off
 struct testdev {
 	struct bdev bdev;
 	uint8_t *memory;
-	/* Moods; set them while nothing is in flight. */
-	bool hold;                        /* keeps every I/O until testdev_release() */
+	/* Moods; those that are not atomic are set while nothing is in flight. */
+	atomic_bool hold;                 /* keeps every I/O until testdev_release() */
 	bool deaf;                        /* aborts nothing */
-	unsigned slots;                   /* > 0: a channel takes that many at a time, and more is NOMEM */
+	atomic_uint slots;                /* > 0: a channel takes that many at a time, and more is NOMEM */
 	bool shuffle;                     /* completes later, in an order of its own */
-	uint32_t nomem_type;              /* this type never finds room */
+	atomic_uint nomem_type;           /* this type never finds room */
 	uint16_t fail_status;             /* every I/O ends so */
 	unsigned fail_one_in;             /* > 0: about one I/O of so many ends with Data Transfer Error */
 	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
@@ -77,8 +77,8 @@ struct testdev {
 	atomic_uint submitted, held, resets, max_depth;
 	struct nvme_sqe passed; /* the last NVME_IO or NVME_ADMIN; the opcode's direction moves data to or from: */
 	uint8_t scratch[4096];
-	bool gone_in_poll;  /* a channel was destroyed while its poller ran */
-	bool limits_broken; /* an I/O came that the layer should have split or bounced */
+	atomic_bool gone_in_poll;  /* a channel was destroyed while its poller ran */
+	atomic_bool limits_broken; /* an I/O came that the layer should have split or bounced */
 };
 /* Registers it; limits and io_types may have been set in t->bdev before. */
 struct testdev *testdev_new(const char *name, uint32_t block_size, uint64_t num_blocks);

@@ -92,10 +92,30 @@ static void zcopy_put_here(void *arg)
 	bdev_zcopy_put(((struct zcopy *)arg)->r->io);
 }
 
+struct state_probe {
+	struct request *r;
+	uint8_t state;
+};
+
+static void read_state(void *arg)
+{
+	struct state_probe *probe = arg;
+
+	probe->state = probe->r->io->state;
+}
+
+/* The state of its I/O, read on the thread that changes it. */
+static uint8_t request_state(struct request *r)
+{
+	struct state_probe probe = {.r = r};
+
+	thread_call(r->user->thread, read_state, &probe);
+	return probe.state;
+}
+
 static bool is_frozen(void *arg)
 {
-	struct request *probe = arg;
-	return probe->io->state == BDEV_IO_WAIT_FREEZE;
+	return request_state(arg) == BDEV_IO_WAIT_FREEZE;
 }
 
 static void test_reset_without_module_support_waits_for_io_in_flight(void)
@@ -442,7 +462,7 @@ static void test_compare_and_write_is_atomic_on_a_ram_disk(void)
 
 static bool waits_for_lock(void *arg)
 {
-	return ((struct request *)arg)->io->state == BDEV_IO_WAIT_LOCK;
+	return request_state(arg) == BDEV_IO_WAIT_LOCK;
 }
 
 static void test_write_to_locked_blocks_waits_and_others_go_on(void)
@@ -465,13 +485,13 @@ static void test_write_to_locked_blocks_waits_and_others_go_on(void)
 	/* Blocks beside it and reads are none of the lock's business. */
 	struct request *beside = submit(&u[1], BDEV_IO_WRITE, 5), *reader = submit(&u[1], BDEV_IO_READ, 4);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 3));
-	t->hold = false;
-	testdev_release(t, &u[0], 0);
 	testdev_release(t, &u[1], 0);
-	CU_ASSERT_EQUAL(request_finish(caw), 0);
-	CU_ASSERT_EQUAL(request_finish(w), 0);
 	CU_ASSERT_EQUAL(request_finish(beside), 0);
 	CU_ASSERT_EQUAL(request_finish(reader), 0);
+	t->hold = false;
+	testdev_release(t, &u[0], 0);
+	CU_ASSERT_EQUAL(request_finish(caw), 0);
+	CU_ASSERT_EQUAL(request_finish(w), 0);
 	CU_ASSERT_EQUAL(t->memory[4 * 512], 2); /* the write came second */
 	unmake(t, u, 2);
 }
