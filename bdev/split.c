@@ -88,7 +88,7 @@ void bdev_split_pool_destroy(struct bdev_split_pool *p)
 
 /* --- Limits --- */
 
-static bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t iovcnt)
+static ALWAYS_INLINE bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t iovcnt)
 {
 	uintptr_t address_mask = b->buf_align != 0 ? b->buf_align - 1 : 0;
 	size_t length_mask = b->buf_align != 0 ? RTE_MIN(b->buf_align, b->block_size) - 1 : 0;

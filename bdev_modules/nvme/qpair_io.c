@@ -5,11 +5,11 @@
  * its retry. So no I/O is lost when the driver's queue pair is destroyed: the driver completes its commands as aborted,
  * and they are submitted to another queue pair or wait here. */
 #include <errno.h>
-#include <rte_branch_prediction.h>
 
 #include "bdev_modules/nvme/internal.h"
 #include "env_dpdk/env.h"
 #include "util/log.h"
+#include "util/compiler.h"
 
 #define PART_COMMAND 1
 #define PART_FUSED   2
@@ -129,7 +129,7 @@ static int bdev_nvme_qpair_submit_fused(struct bdev_nvme_qpair *qp, struct bdev_
 }
 
 /* 0: submitted; -EAGAIN, -ENXIO: it must wait; others: it cannot be submitted at all. */
-static int bdev_nvme_qpair_try_submit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
+static ALWAYS_INLINE int bdev_nvme_qpair_try_submit(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *n)
 {
 	int rc;
 
