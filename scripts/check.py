@@ -191,6 +191,8 @@ def check_words():
         text = (TOP / file).read_text()
         names = set(re.findall(r"\b[A-Za-z_]\w*\b", re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', " ", text, flags=re.S)))
         prose = comments_and_strings(text)
+        if "__builtin_expect" in text and file != "util/compiler.h":
+            yield f"{file}: __builtin_expect is spelled likely() or unlikely(): util/compiler.h"
         for word, (part, said) in GIVEN_UP.items():
             odd = part and sorted(n for n in names if re.search(rf"(^|_)({part})(_|$)", n, re.I))
             if odd:

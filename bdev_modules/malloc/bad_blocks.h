@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "util/compiler.h"
+
 struct bad_blocks {
 	_Atomic uint64_t count; /* of bits set */
 	/* The bitmap; NULL: none yet. */
@@ -23,7 +25,7 @@ int bad_blocks_mark(struct bad_blocks *b, uint64_t num_blocks, uint64_t first, u
 /* True if no block is marked: the one check that most I/Os make, before the functions below. */
 static inline bool bad_blocks_none(const struct bad_blocks *b)
 {
-	return __builtin_expect(atomic_load_explicit(&b->count, memory_order_relaxed) == 0, 1);
+	return likely(atomic_load_explicit(&b->count, memory_order_relaxed) == 0);
 }
 /* Whether any of the blocks [first, first + num) is marked. */
 bool bad_blocks_any(const struct bad_blocks *b, uint64_t first, uint64_t num);
