@@ -269,6 +269,8 @@ void bdev_io_run_stages(struct bdev_io *io);
 void bdev_io_dispatch(struct bdev_io *io);
 /* Empties q, and continues each of its I/Os at that I/O's stage. */
 void bdev_io_requeue(struct bdev_io_queue *q);
+/* Removes io from q. False: it is not in q. */
+bool bdev_io_queue_remove(struct bdev_io_queue *q, struct bdev_io *io);
 /* Completes all of q with status. */
 void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status);
 void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);
@@ -282,6 +284,8 @@ void bdev_split_start(struct bdev_io *io);
 void bdev_split_child_done(struct bdev_io *child);
 /* Issues no more children; inside a frame. False: all have been issued, and io goes on. */
 bool bdev_split_abort(struct bdev_io *io);
+/* Calls fn for each child of io that has not ended; inside a frame. */
+void bdev_split_visit_children(struct bdev_io *io, void (*fn)(struct bdev_io *child));
 int bdev_split_init(void);
 void bdev_split_fini(void);
 /* The second half of an emulated COMPARE_AND_WRITE, called with the lock held. */

@@ -198,6 +198,19 @@ void bdev_io_requeue(struct bdev_io_queue *q)
 	}
 }
 
+bool bdev_io_queue_remove(struct bdev_io_queue *q, struct bdev_io *io)
+{
+	struct bdev_io *i;
+
+	STAILQ_FOREACH (i, q, queue) {
+		if (i == io) {
+			STAILQ_REMOVE(q, io, bdev_io, queue);
+			return true;
+		}
+	}
+	return false;
+}
+
 void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status)
 {
 	struct bdev_io *io;

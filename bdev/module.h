@@ -76,6 +76,10 @@ struct bdev_ops {
 	 * itself holding back. NULL: it holds none back. Channel's thread. Afterwards the layer submits the RESET on
 	 * one channel, if io_types has it, or else waits until all I/O in flight has ended. */
 	void (*reset_channel)(struct bdev *b, void *channel);
+	/* Ends an I/O that the module holds, with Command Abort Requested, if it has not been handed to the device; a
+	 * module on other bdevs calls bdev_child_take_back() for it. It neither sends commands nor waits. NULL: every
+	 * I/O that the module has is with the device. Channel's thread. */
+	void (*take_back)(void *channel, struct bdev_io *io);
 	/* Takes the device down, when no channel and no descriptor is left. The module calls bdev_destruct_done(b), now
 	 * or later, and may free b after that. Control thread. */
 	void (*destruct)(struct bdev *b);

@@ -203,25 +203,12 @@ void bdev_reset_module_done(struct bdev_io *io)
 
 /* --- ABORT --- */
 
-static bool abort_queue_remove(struct bdev_io_queue *q, struct bdev_io *io)
-{
-	struct bdev_io *i;
-
-	STAILQ_FOREACH (i, q, queue) {
-		if (i == io) {
-			STAILQ_REMOVE(q, io, bdev_io, queue);
-			return true;
-		}
-	}
-	return false;
-}
-
 /* True if target waited in the layer and was ended. */
 static bool abort_if_waiting(struct bdev_channel *ch, struct bdev_io *target)
 {
-	if (abort_queue_remove(&ch->frozen, target) || abort_queue_remove(&ch->qos_wait[QOS_READS], target) ||
-	    abort_queue_remove(&ch->qos_wait[QOS_WRITES], target) || abort_queue_remove(&ch->lock_wait, target) ||
-	    abort_queue_remove(&ch->locks_wait, target) || abort_queue_remove(&ch->nomem, target)) {
+	if (bdev_io_queue_remove(&ch->frozen, target) || bdev_io_queue_remove(&ch->qos_wait[QOS_READS], target) ||
+	    bdev_io_queue_remove(&ch->qos_wait[QOS_WRITES], target) || bdev_io_queue_remove(&ch->lock_wait, target) ||
+	    bdev_io_queue_remove(&ch->locks_wait, target) || bdev_io_queue_remove(&ch->nomem, target)) {
 		bdev_io_complete(target, STATUS_ABORTED);
 		return true;
 	}

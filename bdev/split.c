@@ -29,7 +29,9 @@ struct bdev_split_child {
 struct bdev_split_pool {
 	STAILQ_HEAD(, bdev_split_child) free;
 	struct bdev_io_queue waiters; /* parents */
-	uint8_t *memory;
+	uint8_t *memory;              /* `count` children, `stride` bytes apart */
+	uint32_t count;
+	size_t stride;
 };
 
 /* What kind of children a parent has at the moment. */
@@ -71,6 +73,8 @@ struct bdev_split_pool *bdev_split_pool_create(struct bdev_channel *ch)
 	STAILQ_INIT(&p->free);
 	STAILQ_INIT(&p->waiters);
 	memset(p->memory, 0, count * stride);
+	p->count = count;
+	p->stride = stride;
 	for (uint32_t i = 0; i < count; i++) {
 		struct bdev_split_child *child = (struct bdev_split_child *)(p->memory + i * stride);
 		STAILQ_INSERT_TAIL(&p->free, child, link);
@@ -614,18 +618,6 @@ void bdev_split_child_done(struct bdev_io *io)
 	}
 }
 
-static bool split_queue_remove(struct bdev_io_queue *q, struct bdev_io *io)
-{
-	struct bdev_io *i;
-	STAILQ_FOREACH (i, q, queue) {
-		if (i == io) {
-			STAILQ_REMOVE(q, io, bdev_io, queue);
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Whether io has something left to do that can be omitted. Children of a copy that are reading have yet to write. */
 static bool split_can_be_stopped(const struct bdev_io *io)
 {
@@ -640,10 +632,22 @@ bool bdev_split_abort(struct bdev_io *io)
 	}
 	io->flags |= IO_ABORTED;
 	if (io->state == BDEV_IO_WAIT_CHILD) {
-		(void)(split_queue_remove(&io->ch->split_pool->waiters, io) ||
-		       split_queue_remove(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
-		       split_queue_remove(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
+		(void)(bdev_io_queue_remove(&io->ch->split_pool->waiters, io) ||
+		       bdev_io_queue_remove(&io->ch->thread->buffer_waiters[IOBUF_SMALL], io) ||
+		       bdev_io_queue_remove(&io->ch->thread->buffer_waiters[IOBUF_LARGE], io));
 		split_run(io, false);
 	}
 	return true;
+}
+
+void bdev_split_visit_children(struct bdev_io *io, void (*fn)(struct bdev_io *child))
+{
+	const struct bdev_split_pool *p = io->ch->split_pool;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct bdev_split_child *child = (struct bdev_split_child *)(p->memory + i * p->stride);
+		if (child->parent == io && child->io.state != BDEV_IO_IDLE) {
+			fn(&child->io);
+		}
+	}
 }

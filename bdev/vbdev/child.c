@@ -533,6 +533,24 @@ void bdev_child_abort(struct bdev_child_pool *pool, struct bdev_io *abort)
 	abort_go_on(pool, abort);
 }
 
+/* --- Taking back --- */
+
+void bdev_child_take_back(struct bdev_child_pool *pool, struct bdev_io *parent)
+{
+	if (parent->flags & IO_CHILDREN) {
+		parent->flags |= IO_ABORTED; /* what children it has yet to make, it does not get */
+	}
+	abort_waiting_parent(pool, parent);
+	for (uint32_t i = 0; i < pool->n_bases; i++) {
+		for (uint32_t n = 0; n < pool->count; n++) {
+			struct bdev_child *c = base_child(&pool->bases[i], n);
+			if (c->parent == parent) {
+				bdev_io_take_back(&c->io);
+			}
+		}
+	}
+}
+
 /* --- Bases that come and go --- */
 
 void bdev_child_pool_detach(struct bdev_child_pool *pool, uint32_t base_index, void (*detached)(void *arg), void *arg)

@@ -109,6 +109,9 @@ uint32_t bdev_child_base(const struct bdev_io *child);
 /* For the module's ABORT: ends abort->abort.target if it waits in the pool, has the base abort each child of it, makes
  * no more children, and completes abort when that has been done. Dword 0 tells whether anything was aborted. */
 void bdev_child_abort(struct bdev_child_pool *pool, struct bdev_io *abort);
+/* For ops.take_back: ends parent if it waits in the pool, has the bases take back each child of it that has not begun,
+ * and makes no more children. */
+void bdev_child_take_back(struct bdev_child_pool *pool, struct bdev_io *parent);
 /* For ops.reset_channel: ends the parents that wait in the pool, with status; those of a group when their children
  * have ended, and they get no more. */
 void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);

@@ -135,6 +135,14 @@ static void delay_reset_channel(struct bdev *b, void *channel)
 	}
 }
 
+/* What is held has been carried out by the base. */
+static void delay_take_back(void *channel, struct bdev_io *io)
+{
+	struct delay_channel *c = channel;
+
+	bdev_child_take_back(c->pool, io);
+}
+
 static int delay_channel_create(struct bdev *b, void *channel)
 {
 	struct delay_channel *c = channel;
@@ -182,6 +190,7 @@ static const struct bdev_ops delay_ops = {
 	.channel_destroy = delay_channel_destroy,
 	.channel_size = sizeof(struct delay_channel),
 	.reset_channel = delay_reset_channel,
+	.take_back = delay_take_back,
 	.destruct = vbdev_destruct,
 	.dump_info = delay_dump_info,
 };

@@ -115,19 +115,38 @@ static void injection_apply(struct error_channel *c, struct bdev_io *io, const s
 	}
 }
 
-static void error_abort(struct error_channel *c, struct bdev_io *io)
+/* Ends io if it is pending. False: it is not. */
+static bool error_end_pending(struct error_channel *c, struct bdev_io *io)
 {
-	struct error_ctx *target = bdev_io_ctx(io->abort.target), *ctx;
+	struct error_ctx *target = bdev_io_ctx(io), *ctx;
 
 	TAILQ_FOREACH (ctx, &c->pending, link) {
 		if (ctx == target) {
 			TAILQ_REMOVE(&c->pending, ctx, link);
-			bdev_io_complete(io->abort.target, NVME_SC_ABORT_REQ);
-			bdev_io_complete_cdw0(io, 0, 0);
-			return;
+			bdev_io_complete(io, NVME_SC_ABORT_REQ);
+			return true;
 		}
 	}
-	bdev_child_abort(c->pool, io);
+	return false;
+}
+
+static void error_abort(struct error_channel *c, struct bdev_io *io)
+{
+	if (error_end_pending(c, io->abort.target)) {
+		bdev_io_complete_cdw0(io, 0, 0);
+	} else {
+		bdev_child_abort(c->pool, io);
+	}
+}
+
+/* What is pending was never passed to the base. */
+static void error_take_back(void *channel, struct bdev_io *io)
+{
+	struct error_channel *c = channel;
+
+	if (!error_end_pending(c, io)) {
+		bdev_child_take_back(c->pool, io);
+	}
 }
 
 static void error_submit(void *channel, struct bdev_io *io)
@@ -185,6 +204,7 @@ static const struct bdev_ops error_ops = {
 	.channel_destroy = error_channel_destroy,
 	.channel_size = sizeof(struct error_channel),
 	.reset_channel = error_reset_channel,
+	.take_back = error_take_back,
 	.destruct = vbdev_destruct,
 	.dump_info = error_dump_info,
 };

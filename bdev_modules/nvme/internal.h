@@ -287,6 +287,8 @@ void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
 void bdev_nvme_io_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
 /* The bdev's submit function. */
 void bdev_nvme_io_submit(void *channel, struct bdev_io *io);
+/* The bdev's take_back function. */
+void bdev_nvme_io_take_back(void *channel, struct bdev_io *io);
 /* The status of an I/O that was lost and is not submitted again: a path error, after which a host may retry. */
 #define BDEV_NVME_IO_PATH_ERROR NVME_ST(PATH, CTRL_PATH_ERROR)
 

@@ -266,6 +266,7 @@ static const struct bdev_ops bdev_nvme_ops = {
 	.channel_destroy = ns_channel_destroy,
 	.channel_size = sizeof(struct bdev_nvme_channel),
 	.reset_channel = ns_channel_reset,
+	.take_back = bdev_nvme_io_take_back,
 	.destruct = ns_destruct,
 	.dump_info = ns_dump_info,
 };

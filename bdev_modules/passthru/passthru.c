@@ -41,6 +41,13 @@ static void passthru_reset_channel(struct bdev *b, void *channel)
 	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
 }
 
+static void passthru_take_back(void *channel, struct bdev_io *io)
+{
+	struct passthru_channel *c = channel;
+
+	bdev_child_take_back(c->pool, io);
+}
+
 static int passthru_channel_create(struct bdev *b, void *channel)
 {
 	struct passthru_channel *c = channel;
@@ -68,6 +75,7 @@ static const struct bdev_ops passthru_ops = {
 	.channel_destroy = passthru_channel_destroy,
 	.channel_size = sizeof(struct passthru_channel),
 	.reset_channel = passthru_reset_channel,
+	.take_back = passthru_take_back,
 	.destruct = vbdev_destruct,
 	.dump_info = passthru_dump_info,
 };
