@@ -133,6 +133,9 @@ int nvmf_listener_set_ana_state(struct nvmf_subsystem *s, const struct nvmf_addr
 	uint32_t first = anagrpid != 0 ? anagrpid : 1;
 	uint32_t last = anagrpid != 0 ? anagrpid : s->max_nsid;
 
+	if (nvmf_subsystem_refuse_change(s, "an ANA state") != 0) {
+		return -EBUSY;
+	}
 	if (l == NULL) {
 		return -ENOENT;
 	}
@@ -233,6 +236,9 @@ int nvmf_subsystem_set_ns_ana_group(struct nvmf_subsystem *s, uint32_t nsid, uin
 {
 	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
 
+	if (nvmf_subsystem_refuse_change(s, "an ANA group") != 0) {
+		return -EBUSY;
+	}
 	if (ns == NULL) {
 		return -ENOENT;
 	}

@@ -96,6 +96,9 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 {
 	struct nvmf_ctrlr_waiter *w = NULL;
 
+	if (nvmf_subsystem_refuse_change(s, "allow_any_host") != 0) {
+		return -EBUSY;
+	}
 	if (s->allow_any_host == allow) {
 		return 0;
 	}
@@ -182,8 +185,9 @@ int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const
 			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
 {
 	struct keys keys;
-	int rc = host_get_keys(key_name, ctrlr_key_name, &keys, why);
+	int rc = nvmf_subsystem_check_open(s, why);
 
+	rc = rc != 0 ? rc : host_get_keys(key_name, ctrlr_key_name, &keys, why);
 	if (rc != 0) {
 		return rc;
 	}
@@ -205,6 +209,9 @@ int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const
 	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
 	struct keys keys;
 
+	if (nvmf_subsystem_check_open(s, why) != 0) {
+		return -EBUSY;
+	}
 	if (host == NULL) {
 		snprintf(why, NVMF_ERROR_MAX, "parameter \"host\" is \"%.80s\": it is not among the subsystem's hosts",
 			 hostnqn);
@@ -233,7 +240,7 @@ static bool ctrlr_host_matches(const struct nvmf_ctrlr *ctrlr, const struct nvmf
 void nvmf_subsystem_remove_host(struct nvmf_subsystem *s, const char *hostnqn, nvmf_done_fn done, void *arg)
 {
 	struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
-	int rc = w == NULL ? -ENOMEM : 0;
+	int rc = w == NULL ? -ENOMEM : nvmf_subsystem_refuse_change(s, "the removal of a host");
 
 	if (rc == 0) {
 		snprintf(w->hostnqn, sizeof(w->hostnqn), "%s", hostnqn);

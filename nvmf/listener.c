@@ -58,6 +58,9 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 {
 	struct nvmf_transport *t = nvmf_transport_find(s->tgt, address->trtype);
 
+	if (nvmf_subsystem_refuse_change(s, "a listener") != 0) {
+		return -EBUSY;
+	}
 	if (t == NULL) {
 		log_error("listen_address: there is no transport %s; nvmf_create_transport makes one", address->trtype);
 		return -EINVAL;
@@ -121,9 +124,11 @@ void nvmf_subsystem_remove_listener(struct nvmf_subsystem *s, const struct nvmf_
 	struct nvmf_listener *l = nvmf_subsystem_find_listener(s, address);
 	struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
 
-	if (l == NULL || w == NULL) {
+	int rc = nvmf_subsystem_refuse_change(s, "the removal of a listener");
+
+	if (rc != 0 || l == NULL || w == NULL) {
 		free(w);
-		done(arg, l == NULL ? -ENOENT : -ENOMEM);
+		done(arg, rc != 0 ? rc : l == NULL ? -ENOENT : -ENOMEM);
 		return;
 	}
 	w->match = ctrlr_listener_matches;
@@ -169,7 +174,12 @@ static const char *referral_subnqn(const char *subnqn)
 int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *referral)
 {
 	const char *subnqn = referral_subnqn(referral->subnqn);
+	char why[NVMF_ERROR_MAX];
 
+	if (nvmf_tgt_check_open(tgt, why) != 0) {
+		log_error("a referral: %s", why);
+		return -EBUSY;
+	}
 	if (!nvmf_nqn_is_valid(subnqn)) {
 		log_error("subnqn \"%s\" is not an NQN", subnqn);
 		return -EINVAL;
@@ -196,7 +206,12 @@ int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *refe
 int nvmf_tgt_remove_referral(struct nvmf_tgt *tgt, const struct nvmf_address *address, const char *subnqn)
 {
 	struct nvmf_referral_node *node = referral_find(tgt, address, referral_subnqn(subnqn));
+	char why[NVMF_ERROR_MAX];
 
+	if (nvmf_tgt_check_open(tgt, why) != 0) {
+		log_error("the removal of a referral: %s", why);
+		return -EBUSY;
+	}
 	if (node == NULL) {
 		return -ENOENT;
 	}

@@ -175,7 +175,11 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 			  uint32_t *nsid)
 {
 	uint32_t picked;
-	int rc = s->subtype == NVMF_SUBTYPE_NVME ? ns_pick_nsid(s, opts->nsid, &picked) : -EINVAL;
+	int rc = nvmf_subsystem_refuse_change(s, "a namespace");
+
+	if (rc == 0) {
+		rc = s->subtype == NVMF_SUBTYPE_NVME ? ns_pick_nsid(s, opts->nsid, &picked) : -EINVAL;
+	}
 
 	if (rc == 0 && opts->anagrpid > s->max_nsid) {
 		log_error("subsystem %s: anagrpid %u is beyond max_namespaces %u", s->nqn, opts->anagrpid, s->max_nsid);
@@ -252,9 +256,10 @@ static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
 void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done_fn done, void *arg)
 {
 	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+	int rc = nvmf_subsystem_refuse_change(s, "the removal of a namespace");
 
-	if (ns == NULL || ns->removing) {
-		done(arg, -ENOENT);
+	if (rc != 0 || ns == NULL || ns->removing) {
+		done(arg, rc != 0 ? rc : -ENOENT);
 		return;
 	}
 	ns_remove(ns, done, arg);
@@ -286,6 +291,9 @@ int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnq
 {
 	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
 
+	if (nvmf_subsystem_refuse_change(s, "a host of a namespace") != 0) {
+		return -EBUSY;
+	}
 	if (ns == NULL) {
 		return -ENOENT;
 	}
@@ -304,6 +312,9 @@ int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hos
 	struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
 	char nqn[NVMF_NQN_MAX + 1];
 
+	if (nvmf_subsystem_refuse_change(s, "a host of a namespace") != 0) {
+		return -EBUSY;
+	}
 	if (ns == NULL) {
 		return -ENOENT;
 	}

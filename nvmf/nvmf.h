@@ -30,6 +30,7 @@ struct nvmf_poll_group;
 #define NVMF_SN_MAX        20
 #define NVMF_MN_MAX        40
 #define NVMF_TRNAME_MAX    16
+#define NVMF_ERROR_MAX     256
 
 /* Called when a change is complete. status: 0 or a negative errno. */
 typedef void (*nvmf_done_fn)(void *arg, int status);
@@ -117,12 +118,15 @@ int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgt);
  * started before serve hosts from now on. 0, -EINVAL (not in state CREATE_TARGET), -ENODEV (no lcore) or -ENOMEM. */
 int nvmf_tgt_start(struct nvmf_tgt *tgt);
 /* Disconnects all hosts and frees subsystems, poll groups and transports: STOPPED. From any state. -EALREADY: it is
- * being stopped. */
+ * being stopped. From now on, all changes of the target and of what belongs to it are refused with -EBUSY. */
 void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg);
 /* Frees a target that is STOPPED, or one in state CREATE_TARGET, which was never started, with its subsystems and
- * transports. */
+ * transports. No nvmf_subsystem_destroy() is under way. */
 void nvmf_tgt_destroy(struct nvmf_tgt *tgt);
 
+/* Whether a target and what belongs to it may be changed: 0, or -EBUSY: it is being stopped, or could not be started;
+ * why names it and its state. All functions of this header that change something check this. */
+int nvmf_tgt_check_open(const struct nvmf_tgt *tgt, char why[NVMF_ERROR_MAX]);
 /* The target of a name, or the first for NULL; NULL: there is none. */
 struct nvmf_tgt *nvmf_tgt_find(const char *name);
 /* The target after one, or the first for NULL; NULL: there are no more. */
@@ -176,7 +180,6 @@ struct nvmf_transport_opts {
 const char *nvmf_transport_type(unsigned index);
 /* Fills in the defaults of a transport type: -EINVAL if there is none of that name. */
 int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts);
-#define NVMF_ERROR_MAX 256
 /* Whether options are possible for a transport type: 0, or -EINVAL and why: the name, the value, what is allowed. */
 int nvmf_transport_opts_check(const char *trtype, const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
 /* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport
@@ -238,9 +241,13 @@ void nvmf_subsystem_resume(struct nvmf_subsystem *s, nvmf_done_fn done, void *ar
 /* Disconnects the subsystem's hosts and makes it INACTIVE. */
 void nvmf_subsystem_stop(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 /* Stops the subsystem if it is not INACTIVE, and frees it with its namespaces, hosts and listeners. -EALREADY: it is
- * being destroyed; -EPERM: the discovery subsystem; -ENOMEM: nothing has changed. */
+ * being destroyed; -EBUSY: its target is being stopped, and frees it; -EPERM: the discovery subsystem; -ENOMEM: nothing
+ * has changed. A subsystem that is INACTIVE and has no changes queued is freed without needing memory. */
 void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *arg);
 
+/* Whether a subsystem and what belongs to it may be changed: 0, or -EBUSY: it is being destroyed, or its target is
+ * being stopped; why names it and its state. All functions of this header that change something check this. */
+int nvmf_subsystem_check_open(const struct nvmf_subsystem *s, char why[NVMF_ERROR_MAX]);
 /* The subsystem of a name; NULL: there is none. */
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);
 /* The subsystem after one, or the first for NULL, which is the discovery subsystem; NULL: there are no more. */

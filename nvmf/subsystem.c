@@ -141,6 +141,10 @@ int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nv
 		log_error("subsystem: %s", why);
 		return rc;
 	}
+	if (nvmf_tgt_check_open(tgt, why) != 0) {
+		log_error("subsystem %s cannot be made: %s", nqn, why);
+		return -EBUSY;
+	}
 	if (nvmf_subsystem_find(tgt, nqn) != NULL) {
 		return -EEXIST;
 	}
@@ -149,6 +153,7 @@ int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nv
 
 void nvmf_subsystem_free(struct nvmf_subsystem *s)
 {
+	assert(s->state == NVMF_SUBSYSTEM_INACTIVE && s->op == NULL && STAILQ_EMPTY(&s->ops));
 	USDT(nvmf_subsystem_destroy, s->nqn);
 	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_DESTROY, NULL, "%s", s->nqn);
 	for (uint32_t i = 0; i < s->max_nsid; i++) {
@@ -173,9 +178,11 @@ static void subsystem_destroy_now(struct thread_msg *msg)
 	struct nvmf_subsystem *s = container_of(msg, struct nvmf_subsystem, destroy_msg);
 	nvmf_done_fn done = s->destroy_done;
 	void *arg = s->destroy_arg;
+	struct nvmf_tgt *tgt = s->tgt;
 
 	nvmf_subsystem_free(s);
 	done(arg, 0);
+	nvmf_tgt_subsystem_settled(tgt);
 }
 
 static void subsystem_destroy_stopped(void *arg, int status)
@@ -186,6 +193,7 @@ static void subsystem_destroy_stopped(void *arg, int status)
 	if (status != 0) { /* no memory to stop it: nothing has changed */
 		s->destroy_done = NULL;
 		done(s->destroy_arg, status);
+		nvmf_tgt_subsystem_settled(s->tgt);
 		return;
 	}
 	thread_post(thread_control(), &s->destroy_msg, subsystem_destroy_now);
@@ -197,9 +205,39 @@ void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *a
 		done(arg, s == s->tgt->discovery ? -EPERM : -EALREADY);
 		return;
 	}
+	if (nvmf_tgt_check_open(s->tgt, (char[NVMF_ERROR_MAX]){0}) != 0) {
+		done(arg, -EBUSY);
+		return;
+	}
+	s->tgt->destroying_subsystems++;
 	s->destroy_done = done;
 	s->destroy_arg = arg;
-	nvmf_subsystem_stop(s, subsystem_destroy_stopped, s);
+	if (s->state == NVMF_SUBSYSTEM_INACTIVE && s->op == NULL && STAILQ_EMPTY(&s->ops)) {
+		subsystem_destroy_stopped(s, 0);
+	} else {
+		nvmf_subsystem_stop(s, subsystem_destroy_stopped, s);
+	}
+}
+
+int nvmf_subsystem_check_open(const struct nvmf_subsystem *s, char why[NVMF_ERROR_MAX])
+{
+	if (s->destroy_done != NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "subsystem %.160s is in state %s: it is being deleted", s->nqn,
+			 nvmf_subsystem_state_name(s->state));
+		return -EBUSY;
+	}
+	return nvmf_tgt_check_open(s->tgt, why);
+}
+
+int nvmf_subsystem_refuse_change(const struct nvmf_subsystem *s, const char *change)
+{
+	char why[NVMF_ERROR_MAX];
+
+	if (nvmf_subsystem_check_open(s, why) == 0) {
+		return 0;
+	}
+	log_error("%s: %s", change, why);
+	return -EBUSY;
 }
 
 struct nvmf_subsystem *nvmf_subsystem_next(struct nvmf_tgt *tgt, const struct nvmf_subsystem *after)

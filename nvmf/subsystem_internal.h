@@ -139,6 +139,9 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 /* Frees a subsystem that is INACTIVE. */
 void nvmf_subsystem_free(struct nvmf_subsystem *s);
 
+/* Refuses a change of a subsystem that is being destroyed, or whose target is being stopped: 0, or -EBUSY and a line in
+ * the log. change: what was asked for. */
+int nvmf_subsystem_refuse_change(const struct nvmf_subsystem *s, const char *change);
 /* Queues a change. op: from malloc(); the queue frees it. */
 void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
 

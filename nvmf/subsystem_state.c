@@ -105,7 +105,10 @@ static void subsystem_close_views(struct nvmf_subsystem *s)
 
 static void op_start_begin(struct nvmf_subsystem *s)
 {
-	int rc = s->state != NVMF_SUBSYSTEM_INACTIVE || s->destroy_done != NULL ? -EINVAL : 0;
+	/* It was queued before the subsystem or its target began to go. */
+	int rc = nvmf_subsystem_refuse_change(s, "the start of a subsystem");
+
+	rc = rc == 0 && s->state != NVMF_SUBSYSTEM_INACTIVE ? -EINVAL : rc;
 
 	if (rc == 0 && !TAILQ_EMPTY(&s->tgt->groups)) {
 		rc = nvmf_subsystem_open_views(s);
@@ -226,7 +229,6 @@ static void op_stop_check(struct nvmf_subsystem *s)
 	}
 	subsystem_close_views(s);
 	subsystem_set_state(s, NVMF_SUBSYSTEM_INACTIVE);
-	nvmf_tgt_discovery_changed(s->tgt);
 	op_finish(s, 0);
 }
 
@@ -254,6 +256,7 @@ static void op_stop_begin(struct nvmf_subsystem *s)
 		return;
 	}
 	s->connectable = false;
+	nvmf_tgt_discovery_changed(s->tgt); /* hosts are shown it no more from now on */
 	subsystem_drop_host_ops(s);
 	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
 		next = TAILQ_NEXT(ctrlr, link);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a target. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
@@ -117,14 +118,9 @@ static int tgt_create_groups(struct nvmf_tgt *tgt)
 	return TAILQ_EMPTY(&tgt->groups) ? -ENODEV : 0;
 }
 
-/* If it fails, hosts cannot discover subsystems, but they can connect to those they know. */
 static void tgt_discovery_started(void *arg, int status)
 {
-	struct nvmf_tgt *tgt = arg;
-
-	if (status != 0) {
-		log_error("target %s: its discovery subsystem cannot be started: %s", tgt->name, strerror(-status));
-	}
+	*(int *)arg = status;
 }
 
 /* Makes the views of subsystems that were started before there were poll groups. */
@@ -136,8 +132,10 @@ static int tgt_start_subsystems(struct nvmf_tgt *tgt)
 			return rc;
 		}
 	}
-	nvmf_subsystem_start(tgt->discovery, tgt_discovery_started, tgt);
-	return 0;
+	/* Nothing else is queued in it, so it is started before this returns. */
+	int rc = -EINPROGRESS;
+	nvmf_subsystem_start(tgt->discovery, tgt_discovery_started, &rc);
+	return rc;
 }
 
 int nvmf_tgt_start(struct nvmf_tgt *tgt)
@@ -165,7 +163,8 @@ static void tgt_stop_finish(struct thread_msg *msg);
 /* Ends the stop when all subsystems are stopped and all queue pairs gone; the rest needs no waiting. */
 static void tgt_stop_step(struct nvmf_tgt *tgt)
 {
-	if (tgt->state != NVMF_TGT_STOP_SUBSYSTEMS || tgt->stopping_subsystems != 0 || tgt->num_qpairs != 0) {
+	if (tgt->state != NVMF_TGT_STOP_SUBSYSTEMS || tgt->stopping_subsystems != 0 ||
+	    tgt->destroying_subsystems != 0 || tgt->num_qpairs != 0) {
 		return;
 	}
 	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);
@@ -210,6 +209,12 @@ static void tgt_subsystem_stopped(void *arg, int status)
 	tgt_stop_step(tgt);
 }
 
+void nvmf_tgt_subsystem_settled(struct nvmf_tgt *tgt)
+{
+	tgt->destroying_subsystems--;
+	tgt_stop_step(tgt);
+}
+
 void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt)
 {
 	tgt->num_qpairs--;
@@ -251,7 +256,7 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 static void tgt_stop_unstarted(struct nvmf_tgt *tgt)
 {
 	tgt_stop_subsystems(tgt);
-	assert(tgt->stopping_subsystems == 1 && tgt->num_qpairs == 0);
+	assert(tgt->stopping_subsystems == 1 && tgt->destroying_subsystems == 0 && tgt->num_qpairs == 0);
 	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);
 	tgt_free_parts(tgt);
 }
@@ -268,6 +273,21 @@ void nvmf_tgt_destroy(struct nvmf_tgt *tgt)
 }
 
 /* ---- Looking ---- */
+
+/* The states in which a target, its transports and its subsystems may be changed. */
+#define TGT_OPEN_STATES                                                                                                \
+	(1u << NVMF_TGT_CREATE_TARGET | 1u << NVMF_TGT_CREATE_POLL_GROUPS | 1u << NVMF_TGT_START_SUBSYSTEMS |          \
+	 1u << NVMF_TGT_RUNNING)
+
+int nvmf_tgt_check_open(const struct nvmf_tgt *tgt, char why[NVMF_ERROR_MAX])
+{
+	if ((TGT_OPEN_STATES & 1u << tgt->state) != 0) {
+		return 0;
+	}
+	snprintf(why, NVMF_ERROR_MAX, "target %s is in state %s: it is being deleted, with all that belongs to it",
+		 tgt->name, nvmf_tgt_state_name(tgt->state));
+	return -EBUSY;
+}
 
 void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt)
 {

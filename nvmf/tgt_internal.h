@@ -50,6 +50,7 @@ struct nvmf_tgt {
 	nvmf_done_fn stop_done;
 	void *stop_arg;
 	uint32_t stopping_subsystems;
+	uint32_t destroying_subsystems; /* nvmf_subsystem_destroy() is under way; stopping waits for them */
 	struct thread_msg stop_msg;
 	TAILQ_ENTRY(nvmf_tgt) link;
 };
@@ -58,6 +59,8 @@ struct nvmf_tgt {
 void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt);
 /* A queue pair is gone from the control thread's lists; the target may have waited for it to stop. */
 void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt);
+/* A subsystem that was being destroyed is gone, or stays; the target may have waited for that to stop. */
+void nvmf_tgt_subsystem_settled(struct nvmf_tgt *tgt);
 /* A target has been freed; nvmf_fini() may have waited for that. In nvmf.c. */
 void nvmf_tgt_destroyed(void);
 

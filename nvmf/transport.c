@@ -181,11 +181,12 @@ int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct
 		log_error("trtype \"%s\" is no transport of this program", trtype);
 		return -EINVAL;
 	}
-	if (nvmf_transport_find(tgt, trtype) != NULL) {
+	char why[NVMF_ERROR_MAX];
+	int rc = nvmf_tgt_check_open(tgt, why);
+	if (rc == 0 && nvmf_transport_find(tgt, trtype) != NULL) {
 		return -EEXIST;
 	}
-	char why[NVMF_ERROR_MAX];
-	int rc = nvmf_transport_opts_check(trtype, opts, why);
+	rc = rc != 0 ? rc : nvmf_transport_opts_check(trtype, opts, why);
 	if (rc != 0) {
 		log_error("transport %s: %s", trtype, why);
 		return rc;

@@ -126,6 +126,30 @@ struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *t
 	return s;
 }
 
+struct nvmf_tgt *rpc_nvmf_tgt_to_change(struct rpc_request *req, const char *name)
+{
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, name);
+	char why[NVMF_ERROR_MAX];
+
+	if (tgt != NULL && nvmf_tgt_check_open(tgt, why) != 0) {
+		rpc_error(req, -EBUSY, "%s", why);
+		return NULL;
+	}
+	return tgt;
+}
+
+struct nvmf_subsystem *rpc_nvmf_subsystem_to_change(struct rpc_request *req, const char *tgt_name, const char *nqn)
+{
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, tgt_name, nqn);
+	char why[NVMF_ERROR_MAX];
+
+	if (s != NULL && nvmf_subsystem_check_open(s, why) != 0) {
+		rpc_error(req, -EBUSY, "%s", why);
+		return NULL;
+	}
+	return s;
+}
+
 void rpc_nvmf_answer(void *req, int status)
 {
 	if (status == 0) {
@@ -273,7 +297,14 @@ static const struct rpc_param create_target_params[] = {
 
 static void target_answer_not_made(struct rpc_request *req, const char *name, int rc)
 {
-	rpc_error(req, rc, "target \"%s\" cannot be made: %s", name, strerror(-rc));
+	const struct nvmf_tgt *other = rc == -EEXIST ? nvmf_tgt_find(name) : NULL;
+	char why[NVMF_ERROR_MAX];
+
+	if (other != NULL && nvmf_tgt_check_open(other, why) != 0) {
+		rpc_error(req, rc, "target \"%s\" cannot be made yet: %s", name, why);
+	} else {
+		rpc_error(req, rc, "target \"%s\" cannot be made: %s", name, strerror(-rc));
+	}
 }
 
 static void target_not_started(void *arg, int status)
@@ -337,11 +368,16 @@ static void target_answer_deleted(void *arg, int status)
 static void rpc_delete_target(struct rpc_request *req, void *params)
 {
 	struct delete_target *p = params;
+	char why[NVMF_ERROR_MAX];
 
 	p->req = req;
 	p->tgt = nvmf_tgt_find(p->name);
 	if (p->tgt == NULL) {
 		rpc_error(req, -ENODEV, "parameter \"name\" is \"%s\": there is no such target", p->name);
+		return;
+	}
+	if (nvmf_tgt_check_open(p->tgt, why) != 0) {
+		rpc_error(req, -EALREADY, "%s", why);
 		return;
 	}
 	nvmf_tgt_stop(p->tgt, target_answer_deleted, p);

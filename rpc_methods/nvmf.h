@@ -26,6 +26,11 @@ struct nvmf_tgt *rpc_nvmf_tgt(struct rpc_request *req, const char *name);
 /* The same for a subsystem of that target. */
 struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *tgt_name, const char *nqn);
 
+/* The same two for a method that changes something: a target or subsystem that is being deleted is refused with -EBUSY,
+ * and the error names it and its state. */
+struct nvmf_tgt *rpc_nvmf_tgt_to_change(struct rpc_request *req, const char *name);
+struct nvmf_subsystem *rpc_nvmf_subsystem_to_change(struct rpc_request *req, const char *tgt_name, const char *nqn);
+
 /* A method's parameters that name a subsystem and its target: the member `where` of the method's struct. */
 struct rpc_nvmf_where {
 	char *nqn, *tgt_name;

@@ -40,7 +40,7 @@ static void referral_answer(struct rpc_request *req, int rc, const struct nvmf_a
 static void rpc_add_referral(struct rpc_request *req, void *params)
 {
 	const struct referral_params *p = params;
-	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->tgt_name);
 	struct nvmf_referral r = {.secure_channel = p->secure_channel};
 
 	if (tgt == NULL || !rpc_nvmf_address_decode(req, "address", &p->address, &r.address)) {
@@ -70,7 +70,7 @@ RPC_METHOD("nvmf_discovery_add_referral", rpc_add_referral, struct referral_para
 static void rpc_remove_referral(struct rpc_request *req, void *params)
 {
 	const struct referral_params *p = params;
-	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->tgt_name);
 	struct nvmf_address address;
 
 	if (tgt == NULL || !rpc_nvmf_address_decode(req, "address", &p->address, &address)) {

@@ -58,7 +58,7 @@ static const struct rpc_param remove_listener_params[] = {
 static struct nvmf_subsystem *listener_decode(struct rpc_request *req, const struct listener_params *p,
 					      struct nvmf_address *address)
 {
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 
 	return s != NULL && rpc_nvmf_address_decode(req, "listen_address", &p->listen_address, address) ? s : NULL;
 }

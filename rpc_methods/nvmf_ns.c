@@ -155,7 +155,7 @@ static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsy
 static void rpc_add_ns(struct rpc_request *req, void *params)
 {
 	const struct add_ns *p = params;
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 	struct nvmf_ns_opts opts;
 	uint32_t nsid;
 
@@ -208,7 +208,7 @@ static const struct rpc_param ns_host_params[] = {
 /* Finds the subsystem that has the namespace. NULL: the request has been answered with what is wrong. */
 static struct nvmf_subsystem *ns_find_subsystem(struct rpc_request *req, const struct nsid_params *p)
 {
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL && nvmf_ns_find(s, p->nsid) == NULL) {
 		rpc_error(req, -ENOENT, "parameter \"nsid\" is %u: the subsystem has no such namespace", p->nsid);

@@ -15,6 +15,10 @@ struct create_subsystem {
 	uint32_t max_namespaces;
 	bool allow_any_host, ana_reporting;
 	uint16_t min_cntlid, max_cntlid;
+	/* While it is started, and taken away if that fails. */
+	struct rpc_request *req;
+	struct nvmf_subsystem *subsystem;
+	int start_rc;
 };
 
 static const struct rpc_param create_subsystem_params[] = {
@@ -26,9 +30,10 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_PARAM(struct create_subsystem, allow_any_host, RPC_BOOL, RPC_OPTIONAL, "let every host connect"),
 	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL,
 		  "tell hosts the state of each ANA group through each listener"),
-	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL, "lowest controller id; by default 1"),
+	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL, "lowest controller id; by default 1",
+		  .min = 1, .max = NVME_CNTLID_MAX),
 	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
-		  "highest controller id; by default 65519"),
+		  "highest controller id; by default 65519", .min = 1, .max = NVME_CNTLID_MAX),
 	RPC_ONLY(passthrough, RPC_BOOL, "false",
 		 "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
 	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
@@ -40,9 +45,30 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_PARAM_END,
 };
 
+static void subsystem_answer_not_started(void *arg, int status)
+{
+	const struct create_subsystem *p = arg;
+
+	rpc_error(p->req, p->start_rc, "subsystem %s cannot be started, so it has not been made: %s", p->where.nqn,
+		  strerror(-p->start_rc));
+}
+
+/* A subsystem that cannot be started is taken away again: a create that fails leaves nothing. */
+static void subsystem_answer_started(void *arg, int status)
+{
+	struct create_subsystem *p = arg;
+
+	if (status == 0) {
+		rpc_reply_true(p->req);
+		return;
+	}
+	p->start_rc = status;
+	nvmf_subsystem_destroy(p->subsystem, subsystem_answer_not_started, p);
+}
+
 static void rpc_create_subsystem(struct rpc_request *req, void *params)
 {
-	const struct create_subsystem *p = params;
+	struct create_subsystem *p = params;
 	const struct nvmf_subsystem_opts opts = {
 		.serial_number = p->serial_number,
 		.model_number = p->model_number,
@@ -52,7 +78,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 		.min_cntlid = p->min_cntlid,
 		.max_cntlid = p->max_cntlid,
 	};
-	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->where.tgt_name);
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->where.tgt_name);
 	struct nvmf_subsystem *s;
 	char why[NVMF_ERROR_MAX];
 
@@ -69,7 +95,9 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 			  rc == -EEXIST ? "there is one of that name" : strerror(-rc));
 		return;
 	}
-	nvmf_subsystem_start(s, rpc_nvmf_answer, req);
+	p->req = req;
+	p->subsystem = s;
+	nvmf_subsystem_start(s, subsystem_answer_started, p);
 }
 RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params, RPC_RUNTIME,
 	   "Make an NVM subsystem", .result = "true")
@@ -87,10 +115,13 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 {
 	const struct subsystem_only *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	char why[NVMF_ERROR_MAX];
 
 	if (s != NULL && nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
 		rpc_error(req, -EPERM, "parameter \"nqn\" is \"%s\": a target keeps its discovery subsystem",
 			  p->where.nqn);
+	} else if (s != NULL && nvmf_subsystem_check_open(s, why) != 0) {
+		rpc_error(req, -EALREADY, "%s", why);
 	} else if (s != NULL) {
 		nvmf_subsystem_destroy(s, rpc_nvmf_answer, req);
 	}
@@ -393,7 +424,7 @@ static bool subsystem_has_host(const struct nvmf_subsystem *s, const char *hostn
 static void rpc_add_host(struct rpc_request *req, void *params)
 {
 	const struct keyed_host_params *p = params;
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 	char why[NVMF_ERROR_MAX];
 
 	if (s == NULL) {
@@ -412,7 +443,7 @@ RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, ad
 static void rpc_set_keys(struct rpc_request *req, void *params)
 {
 	const struct keyed_host_params *p = params;
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 	char why[NVMF_ERROR_MAX];
 
 	if (s == NULL) {
@@ -431,7 +462,7 @@ RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, ke
 static void rpc_remove_host(struct rpc_request *req, void *params)
 {
 	const struct host_params *p = params;
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL && !subsystem_has_host(s, p->host)) {
 		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts",
@@ -457,7 +488,7 @@ static const struct rpc_param allow_any_host_params[] = {
 static void rpc_allow_any_host(struct rpc_request *req, void *params)
 {
 	const struct allow_any_host *p = params;
-	struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL) {
 		rpc_nvmf_answer(req, nvmf_subsystem_set_allow_any_host(s, p->allow_any_host));

@@ -226,7 +226,7 @@ static void answer_unknown_type(struct rpc_request *req, const char *trtype)
 static void rpc_create_transport(struct rpc_request *req, void *params)
 {
 	const struct create_transport *p = params;
-	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->tgt_name);
 	struct nvmf_transport_opts opts;
 	char why[NVMF_ERROR_MAX] = "";
 

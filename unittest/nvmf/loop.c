@@ -66,6 +66,7 @@ static void must(bool truth)
 	}
 }
 
+struct nvmf_tgt *loop_use_tgt;
 static struct nvmf_tgt *tgt;
 static struct nvmf_subsystem *subsystem;
 
@@ -586,7 +587,7 @@ struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
 
 	qp->conn = c;
 	make_requests(qp);
-	qp->q.transport = nvmf_transport_find(tgt, "LOOP");
+	qp->q.transport = nvmf_transport_find(loop_use_tgt != NULL ? loop_use_tgt : tgt, "LOOP");
 	qp->q.listen_address = *address;
 	qp->q.local_address = *address;
 	qp->q.peer_address = *address;

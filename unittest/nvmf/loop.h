@@ -80,6 +80,8 @@ bool loop_until(bool (*fn)(void *arg), void *arg);
 
 /* ---- Connections ---- */
 
+/* The target that loop_open() connects to; NULL: loop_tgt(). */
+extern struct nvmf_tgt *loop_use_tgt;
 /* A new connection; qid as RDMA's private data would tell. NULL: refused. */
 struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid);
 /* The host hangs up, if it has not been hung up on; waits until nothing is left, and frees it. */
