@@ -51,7 +51,7 @@ static void discovery_put_listener(struct log_writer *lw, const struct nvmf_subs
 static void discovery_put_referral(struct log_writer *lw, const struct nvmf_referral *r)
 {
 	struct nvmf_disc_log_entry e = {
-		.subtype = NVME_NQN_DISC,
+		.subtype = strcmp(r->subnqn, NVMF_DISCOVERY_NQN) == 0 ? NVME_NQN_DISC : NVME_NQN_NVME,
 		.treq = r->secure_channel ? NVMF_TREQ_REQUIRED : NVMF_TREQ_NOT_SPECIFIED,
 		.portid = htole16(PORTID_REFERRAL),
 		.cntlid = htole16(NVMF_CNTLID_DYNAMIC),

@@ -173,6 +173,21 @@ static int add_to_groups(struct nvmf_transport *t)
 	return 0;
 }
 
+/* Hosts send the descriptors of scattered data in the capsule, in the room for data there. Identify announces as many
+ * as the transport takes (MSDBD), and hosts rely on both numbers: with less room a stock host fails every command of
+ * several pieces. */
+static void raise_in_capsule_size(struct nvmf_transport *t)
+{
+	uint32_t least = t->sgl_rules.keyed ? t->sgl_rules.max_descs * (uint32_t)sizeof(union nvme_sgl_desc) : 0;
+
+	if (t->opts.in_capsule_data_size < least) {
+		log_notice("transport %s: in_capsule_data_size is %u; it becomes %u, the room for the %u descriptors "
+			   "that a command may have",
+			   t->ops->name, t->opts.in_capsule_data_size, least, t->sgl_rules.max_descs);
+		t->opts.in_capsule_data_size = least;
+	}
+}
+
 int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts)
 {
 	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
@@ -198,6 +213,7 @@ int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct
 	t->ops = ops;
 	t->tgt = tgt;
 	t->opts = *opts;
+	raise_in_capsule_size(t);
 	TAILQ_INIT(&t->listens);
 	TAILQ_INSERT_TAIL(&tgt->transports, t, link);
 	USDT(nvmf_tgt_add_transport, ops->name, tgt->name);

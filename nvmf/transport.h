@@ -127,7 +127,8 @@ struct nvmf_transport_ops {
 	 * is registered with the device. Maybe before it returns, at the latest in destroy(). NULL: listen() leaves
 	 * nothing to wait for. */
 	void (*settle)(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
-	/* Fills in treq and tsas of a discovery log entry (Base 5.16.1.23). The target has filled in the rest. */
+	/* Fills in tsas of a discovery log entry (Base 5.16.1.23) of a listener or a referral. The target has filled in
+	 * the rest. */
 	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
 			 struct nvmf_disc_log_entry *entry);
 

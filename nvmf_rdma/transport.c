@@ -104,7 +104,6 @@ static void destroy_transport(struct nvmf_transport *base)
 static void fill_discovery_entry(struct nvmf_transport *t, const struct nvmf_address *address,
 				 struct nvmf_disc_log_entry *entry)
 {
-	entry->treq = NVMF_TREQ_NOT_SPECIFIED;
 	entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
 	entry->tsas.rdma.prtype = NVMF_RDMA_PRTYPE_NOT_SPECIFIED;
 	entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;

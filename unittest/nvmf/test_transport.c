@@ -287,6 +287,19 @@ static void test_tables_of_transports_are_consistent(void)
 }
 
 /* The target has an array of its subsystems, and each poll group one of their views. */
+/* The target fills in the rest, and a transport that set TREQ would hide which referrals have a secure channel. */
+static void test_transports_change_nothing_of_a_discovery_entry_but_its_own_part(void)
+{
+	const char *type;
+
+	for (unsigned i = 0; (type = nvmf_transport_type(i)) != NULL; i++) {
+		struct nvmf_disc_log_entry e = {.treq = NVMF_TREQ_REQUIRED, .subtype = NVME_NQN_NVME}, given = e;
+
+		nvmf_transport_ops_find(type)->discover(nvmf_transport_find(loop_tgt(), type), &loop_address, &e);
+		CU_ASSERT_EQUAL(memcmp(&e, &given, offsetof(struct nvmf_disc_log_entry, tsas)), 0);
+	}
+}
+
 static void test_a_target_that_cannot_be_started_is_not_left_behind(void)
 {
 	char message[RPC_ERROR_TEXT_MAX];
@@ -309,6 +322,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_states_show_in_what_is_outstanding_and_in_metrics),
 	UNIT(test_a_transport_tells_what_its_states_mean),
 	UNIT(test_tables_of_transports_are_consistent),
+	UNIT(test_transports_change_nothing_of_a_discovery_entry_but_its_own_part),
 	UNIT(test_a_target_that_cannot_be_started_is_not_left_behind),
 	UNIT_END,
 };
