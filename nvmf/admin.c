@@ -154,14 +154,6 @@ void nvmf_put_padded(char *field, size_t size, const char *text)
 	memset(field + len, ' ', size - len);
 }
 
-void nvmf_window_zero(struct nvmf_window *w)
-{
-	struct nvmf_request *req = w->req;
-	struct iov_cursor c = iov_cursor_at(req->iov, 0);
-
-	iov_fill(&c, 0, req->length);
-}
-
 /* Copies into the request's buffers from offset `to` on. It fits. */
 static void window_copy_in(struct nvmf_request *req, size_t to, const uint8_t *from, size_t len)
 {

@@ -442,8 +442,6 @@ static uint32_t feature_capabilities(const struct nvmf_feature *f)
 static uint16_t feature_get_selected(struct nvmf_request *req, const struct feature *feature,
 				     const struct nvmf_feature *f, uint32_t *value, uint16_t *where)
 {
-	struct nvmf_window w = {.req = req};
-
 	switch (f->select) {
 	case NVME_GET_FEATURES_SEL_SUPPORTED:
 		*value = feature_capabilities(f);
@@ -451,7 +449,6 @@ static uint16_t feature_get_selected(struct nvmf_request *req, const struct feat
 	case NVME_GET_FEATURES_SEL_CURRENT:
 		return feature->get(req, f, value, where);
 	default:
-		nvmf_window_zero(&w);
 		*value = feature_default_value(nvmf_request_ctrlr(req), feature, f);
 		return NVME_ST_SUCCESS;
 	}

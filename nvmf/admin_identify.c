@@ -195,11 +195,9 @@ static void identify_ns(struct nvmf_request *req, const struct nvmf_identify *cm
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
+/* The buffer is zeroed before a command is carried out. */
 static void identify_answer_zeroes(struct nvmf_request *req)
 {
-	struct nvmf_window w = {.req = req};
-
-	nvmf_window_zero(&w);
 	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
@@ -255,7 +253,6 @@ static void identify_descriptors(struct nvmf_request *req, const struct nvmf_ide
 		identify_answer_invalid_ns(req);
 		return;
 	}
-	nvmf_window_zero(&w);
 	if (identify_any_byte(ns->opts.eui64, sizeof(ns->opts.eui64))) {
 		at = identify_put_descriptor(&w, at, NVME_NIDT_EUI64, ns->opts.eui64, NVME_NIDT_EUI64_LEN);
 	}

@@ -197,7 +197,6 @@ void nvmf_get_log_run(struct nvmf_request *req)
 		return;
 	}
 	struct nvmf_window w = {.req = req, .start = cmd.offset};
-	nvmf_window_zero(&w);
 	if (cmd.offset > page->put(ctrlr, &cmd, &w)) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), WHERE_LPO);
 		return;

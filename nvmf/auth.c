@@ -519,7 +519,6 @@ static void auth_put_data(struct nvmf_request *req, const void *message, size_t 
 {
 	struct nvmf_window w = {.req = req};
 
-	nvmf_window_zero(&w);
 	nvmf_window_put(&w, 0, message, len);
 }
 

@@ -84,6 +84,7 @@ void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 		nvmf_request_finish_at(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 		return;
 	}
+	nvmf_request_clear_buffer(req); /* the device may move less than the host has described */
 	nvmf_ns_view_enter(nsv, req);
 	bdev_io_init(&req->bdev_io, nsv->desc, nsv->ch, passthru_done, req);
 	bdev_io_set_rw(&req->bdev_io, passthru_is_admin(req) ? BDEV_IO_NVME_ADMIN : BDEV_IO_NVME_IO, req->iov,

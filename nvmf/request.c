@@ -129,6 +129,15 @@ enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_
 	return NVMF_NEXT_BUFFER;
 }
 
+void nvmf_request_clear_buffer(struct nvmf_request *req)
+{
+	if (req->xfer == NVME_DATA_TFR_CTRL_TO_HOST) {
+		struct iov_cursor c = iov_cursor_at(req->iov, 0);
+
+		iov_fill(&c, 0, req->length);
+	}
+}
+
 void nvmf_request_exec(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;

@@ -19,6 +19,11 @@ enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, ui
 /* On arrival: decodes the data pointer of a command that transfers `length` bytes. */
 enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_t length);
 
+/* Fills the buffers of a command that sends data to the host with zeroes. Buffers are shared by all hosts and keep what
+ * was in them last, and all of them is sent, so every command whose data are not blocks begins with this: what it does
+ * not write is zero. A Read needs none, because a bdev that reports success has written all blocks. Group. */
+void nvmf_request_clear_buffer(struct nvmf_request *req);
+
 /* Notes who has the request now. */
 static inline void nvmf_request_set_where(struct nvmf_request *req, enum nvmf_request_where where)
 {
@@ -86,13 +91,12 @@ struct nvmf_ctrlr *nvmf_request_ctrlr(const struct nvmf_request *req);
 /* Whether the controller carries out an admin command in its present state: a status. */
 uint16_t nvmf_admin_check(const struct nvmf_request *req, const struct nvmf_command *cmd);
 
-/* The request's data buffer as a window on something longer, such as a log page: bytes [start, start + req->length). */
+/* The request's data buffer as a window on something longer, such as a log page: bytes [start, start + req->length). It
+ * is zeroed before the command is carried out. */
 struct nvmf_window {
 	struct nvmf_request *req;
 	uint64_t start;
 };
-/* Fills the window with zeroes. */
-void nvmf_window_zero(struct nvmf_window *w);
 /* Copies that part of [at, at + len) that is in the window. */
 void nvmf_window_put(struct nvmf_window *w, uint64_t at, const void *data, size_t len);
 /* Copies the request's data out of its buffers, at most len bytes. Returns how many. Any thread that has the request.

@@ -497,7 +497,6 @@ static void resv_report_answer(struct nvmf_request *req, const struct nvmf_ns *n
 		.ptpls = r->ptpl,
 	};
 
-	nvmf_window_zero(&w);
 	nvmf_window_put(&w, 0, &head, sizeof(head));
 	for (unsigned i = 0; i < r->num_registrants; i++) {
 		struct nvme_registered_ctrl_ext entry = {

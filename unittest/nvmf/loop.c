@@ -321,6 +321,7 @@ static void get_buffer(struct loop_request *lr)
 	uint32_t left = lr->req.length;
 
 	lr->buffer = malloc(left);
+	memset(lr->buffer, LOOP_STALE, left);
 	lr->req.iovcnt = 0;
 	for (uint8_t *p = lr->buffer; left != 0; p += PIECE) {
 		uint32_t n = left < PIECE ? left : PIECE;

@@ -12,6 +12,7 @@
 #define LOOP_KEY         UINT32_C(0xfeedf00d)
 #define LOOP_ICD_MAX     8192
 #define LOOP_MAX_IO      131072
+#define LOOP_STALE       0xd7 /* what is in a data buffer before it is used: another host's data */
 #define LOOP_QUEUE       64
 #define LOOP_STATUS_GONE UINT16_C(0x7ffe) /* the connection ended before the command did */
 

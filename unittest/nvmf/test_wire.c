@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whatever goes to a host was written for it. The loop transport fills each data buffer with LOOP_STALE, which stands
+ * for another host's data: no byte of it may arrive. And what the discovery log and Identify announce holds. */
+#include "nvmf/command_internal.h"
+#include "unittest/nvmf/loop.h"
+
+#define BLOCK 4096
+
+static struct loop_conn *admin, *io;
+static uint32_t nsid, plain;
+static struct testdev *dev;
+static uint8_t data[LOOP_MAX_IO];
+static struct loop_cmd cmd;
+
+static void attach(void)
+{
+	struct nvmf_ns_opts opts = {0};
+
+	plain = loop_add_malloc_ns("m", BLOCK, 16);
+	dev = testdev_new("dev", BLOCK, 64);
+	dev->bdev.io_types |= 1u << BDEV_IO_NVME_IO | 1u << BDEV_IO_NVME_ADMIN;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(dev), 0);
+	nvmf_passthru_add(&opts.passthru, 0x82, false);
+	nvmf_passthru_add(&opts.passthru, 0xc2, true);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), "dev", &opts, &nsid), 0);
+	admin = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(admin);
+	io = loop_io_queue(admin, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
+}
+
+static void detach(void)
+{
+	loop_close(io);
+	loop_close(admin);
+	loop_remove_ns(nsid);
+	CU_ASSERT_TRUE(testdev_delete(dev));
+	loop_remove_malloc_ns(plain, "m");
+}
+
+static unsigned stale_bytes(uint32_t len)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < len; i++) {
+		n += data[i] == LOOP_STALE;
+	}
+	return n;
+}
+
+/* Sends a command that was prepared, and looks at all that has arrived, whatever its status. */
+static uint16_t run_and_look(uint32_t len)
+{
+	memset(data, 0, sizeof(data));
+	loop_cmd_data(&cmd, data, len);
+	uint16_t status = loop_run(&cmd);
+	CU_ASSERT_EQUAL(stale_bytes(sizeof(data)), 0);
+	return status;
+}
+
+/* ---- Data ---- */
+
+/* The device has 4096 bytes to give. */
+static void test_vendor_read_that_moves_less_than_described(void)
+{
+	attach();
+	for (unsigned admin_too = 0; admin_too < 2; admin_too++) {
+		loop_cmd_init(&cmd, admin_too ? admin : io, admin_too ? 0xc2 : 0x82, nsid);
+		cmd.sqe.cdw10 = htole32(8192 / 4);
+		CU_ASSERT_EQUAL(run_and_look(8192), 0);
+	}
+	detach();
+}
+
+static void read_fails(void)
+{
+	dev->fail_status = NVME_ST_DNR(MEDIA, READ_ERROR);
+	loop_cmd_init(&cmd, io, nvme_cmd_read, nsid);
+	cmd.sqe.cdw12 = htole32(7);
+	CU_ASSERT_EQUAL(run_and_look(8 * BLOCK), dev->fail_status);
+	loop_cmd_init(&cmd, io, 0x82, nsid);
+	CU_ASSERT_EQUAL(run_and_look(8192), dev->fail_status);
+	dev->fail_status = 0;
+}
+
+static void test_reads_that_fail_send_nothing(void)
+{
+	attach();
+	read_fails();
+	for (uint32_t i = 0; i < sizeof(data); i++) {
+		CU_ASSERT_EQUAL_FATAL(data[i], 0);
+	}
+	loop_cmd_init(&cmd, io, nvme_cmd_read, plain);
+	cmd.sqe.cdw10 = htole32(15);
+	cmd.sqe.cdw12 = htole32(1); /* one block too many */
+	CU_ASSERT_EQUAL(run_and_look(2 * BLOCK), NVME_ST_DNR(GENERIC, LBA_RANGE));
+	detach();
+}
+
+static void get_every_identify_structure(struct loop_conn *c)
+{
+	for (uint32_t cns = 0; cns <= 0x20; cns++) {
+		for (uint32_t n = 0; n <= nsid + 1; n++) {
+			loop_cmd_init(&cmd, c, nvme_admin_identify, n);
+			cmd.sqe.cdw10 = htole32(cns);
+			run_and_look(4096);
+		}
+	}
+}
+
+static void get_every_log(struct loop_conn *c)
+{
+	for (uint32_t lid = 0; lid <= UINT8_MAX; lid++) {
+		for (uint32_t offset = 0; offset <= 8192; offset += 1024) {
+			loop_cmd_init(&cmd, c, nvme_admin_get_log_page, 0);
+			cmd.sqe.cdw10 = htole32(lid | (16384 / 4 - 1) << 16);
+			cmd.sqe.cdw12 = htole32(offset);
+			run_and_look(16384);
+		}
+	}
+}
+
+static void get_every_feature(struct loop_conn *c)
+{
+	for (uint32_t fid = 0; fid <= UINT8_MAX; fid++) {
+		for (uint32_t select = 0; select < 8; select++) {
+			for (uint32_t n = 0; n <= nsid; n++) {
+				loop_cmd_init(&cmd, c, nvme_admin_get_features, n);
+				cmd.sqe.cdw10 = htole32(fid | select << 8);
+				cmd.sqe.cdw11 = htole32(1);
+				run_and_look(4096);
+			}
+		}
+	}
+}
+
+static void test_admin_commands_send_what_they_wrote(void)
+{
+	attach();
+	get_every_identify_structure(admin);
+	get_every_log(admin);
+	get_every_feature(admin);
+	detach();
+	struct loop_conn *d = loop_attach(NVMF_DISCOVERY_NQN, LOOP_HOSTNQN, 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	get_every_identify_structure(d);
+	get_every_log(d);
+	get_every_feature(d);
+	loop_close(d);
+}
+
+static void test_reservation_report_sends_what_it_wrote(void)
+{
+	attach();
+	for (uint32_t dwords = 1; dwords <= 8192 / 4; dwords += 61) {
+		loop_cmd_init(&cmd, io, nvme_cmd_resv_report, plain);
+		cmd.sqe.cdw10 = htole32(dwords - 1);
+		cmd.sqe.cdw11 = htole32(dwords & 1);
+		run_and_look(8192);
+	}
+	detach();
+}
+
+/* Every row that sends data is one of those above, or a Read, whose blocks the bdev has written. */
+static void test_no_other_command_sends_data(void)
+{
+	for (unsigned i = 0; i <= UINT8_MAX; i++) {
+		bool to_host = nvmf_io_commands[i].xfer == NVME_DATA_TFR_CTRL_TO_HOST;
+		CU_ASSERT(!to_host || i == nvme_cmd_read || i == nvme_cmd_resv_report);
+		to_host = nvmf_admin_commands[i].xfer == NVME_DATA_TFR_CTRL_TO_HOST;
+		CU_ASSERT(!to_host || i == nvme_admin_identify || i == nvme_admin_get_log_page ||
+			  i == nvme_admin_get_features);
+	}
+}
+
+/* ---- What is announced ---- */
+
+static const struct nvmf_disc_log_entry *read_entry(unsigned n)
+{
+	struct loop_conn *d = loop_attach(NVMF_DISCOVERY_NQN, LOOP_HOSTNQN, 0);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	CU_ASSERT_EQUAL(loop_get_log(d, NVME_LOG_LID_DISCOVER, false, 0, data, 16384), 0);
+	loop_close(d);
+	return (const void *)(data + (n + 1) * sizeof(struct nvmf_disc_log_entry));
+}
+
+static void test_listeners_tell_that_flow_control_can_be_disabled(void)
+{
+	CU_ASSERT_EQUAL(read_entry(0)->treq, NVMF_TREQ_NOT_SPECIFIED | NVMF_TREQ_DISABLE_SQFLOW);
+}
+
+static unsigned count_entries(void)
+{
+	const struct nvmf_discovery_log *log = (const void *)data;
+
+	read_entry(0);
+	return (unsigned)le64toh(log->numrec);
+}
+
+static void test_referrals_tell_their_subtype_and_whether_the_channel_is_secure(void)
+{
+	struct nvmf_referral r = {.address = {"LOOP", NVMF_ADDR_FAMILY_IP4, "10.0.0.1", "8009"},
+				  .secure_channel = true};
+	unsigned at = count_entries();
+
+	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(loop_tgt(), &r), 0);
+	const struct nvmf_disc_log_entry *e = read_entry(at);
+	CU_ASSERT_EQUAL(e->treq, NVMF_TREQ_REQUIRED);
+	CU_ASSERT_EQUAL(e->subtype, NVME_NQN_DISC);
+	CU_ASSERT_EQUAL(nvmf_tgt_remove_referral(loop_tgt(), &r.address, NULL), 0);
+	r.secure_channel = false;
+	strcpy(r.subnqn, "nqn.2024-01.io.varve:elsewhere");
+	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(loop_tgt(), &r), 0);
+	e = read_entry(at);
+	CU_ASSERT_EQUAL(e->treq, NVMF_TREQ_NOT_SPECIFIED);
+	CU_ASSERT_EQUAL(e->subtype, NVME_NQN_NVME);
+	CU_ASSERT_STRING_EQUAL(e->subnqn, r.subnqn);
+	CU_ASSERT_EQUAL(nvmf_tgt_remove_referral(loop_tgt(), &r.address, r.subnqn), 0);
+}
+
+/* Hosts send descriptors in the room for in-capsule data, so the two must fit. */
+static void test_there_is_room_in_the_capsule_for_the_descriptors_announced(void)
+{
+	struct nvmf_transport_opts opts;
+	struct nvmf_tgt *second;
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "second"}, &second), 0);
+	CU_ASSERT_EQUAL(nvmf_transport_opts_init("LOOP", &opts), 0);
+	opts.in_capsule_data_size = 0;
+	CU_ASSERT_EQUAL(nvmf_transport_create(second, "LOOP", &opts), 0);
+	const struct nvmf_transport *t = nvmf_transport_find(second, "LOOP");
+	CU_ASSERT_EQUAL(t->opts.in_capsule_data_size, t->sgl_rules.max_descs * sizeof(union nvme_sgl_desc));
+	nvmf_tgt_destroy(second);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_vendor_read_that_moves_less_than_described),
+	UNIT(test_reads_that_fail_send_nothing),
+	UNIT(test_admin_commands_send_what_they_wrote),
+	UNIT(test_reservation_report_sends_what_it_wrote),
+	UNIT(test_no_other_command_sends_data),
+	UNIT(test_listeners_tell_that_flow_control_can_be_disabled),
+	UNIT(test_referrals_tell_their_subtype_and_whether_the_channel_is_secure),
+	UNIT(test_there_is_room_in_the_capsule_for_the_descriptors_announced),
+	UNIT_END,
+};
+UNIT_MAIN("nvmf_wire", tests, loop_start, loop_stop)
