@@ -25,7 +25,7 @@ class Back(Target):
             self.add_subsystem(SHARED, **{"serial_number": serial, "ana_reporting": True, "max_namespaces": 8,
                                           "min_cntlid": 1 + 1000 * number, "max_cntlid": 1000 + 1000 * number, **params})
             if disk is not None:
-                self.add_file("F0", disk)
+                self.add_file("F0", disk, shared=True)
                 self.call("nvmf_subsystem_add_ns", nqn=SHARED, namespace={"bdev_name": "F0", "uuid": UUID, "nsid": 1, "anagrpid": 1})
         except BaseException:
             self.__exit__()

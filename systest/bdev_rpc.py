@@ -211,9 +211,31 @@ def test_files_are_bdevs_under_both_names():
         check(d.call("bdev_aio_rescan", name="a") is True, "rescan")
         check(d.call("bdev_get_bdevs", name="a")[0]["num_blocks"] == 512, "rescanned")
         fails(d, ["uring"], "bdev_uring_rescan", name="a")
-        d.call("bdev_uring_create", name="u", filename=str(path))
+        fails(d, [str(path), "in use by bdev 'a' of this process"], "bdev_uring_create", name="u", filename=str(path))
+        d.call("bdev_uring_create", name="u", filename=str(path), shared=True)
         check(d.call("bdev_get_bdevs", name="u")[0]["product_name"] == "URING bdev", "uring")
         check(d.call("bdev_uring_delete", name="u") is True and d.call("bdev_aio_delete", name="a") is True, "delete")
+
+
+def test_a_file_has_one_owner():
+    with Daemon() as d, Daemon() as e:
+        path, other = d.folder / "disk", d.folder / "other"
+        path.write_bytes(bytes(1 << 20))
+        other.hardlink_to(path)
+        create = {"name": "u", "filename": str(path), "block_size": 512}
+        d.call("bdev_uring_create", **create)
+        fails(e, [str(other), f"in use by process {d.pid} (varve", "bdev 'u'"], "bdev_uring_create", **{**create, "filename": str(other)})
+        fails(e, [str(path), f"process {d.pid}"], "bdev_aio_create", **create, readonly=True)
+        check(d.call("bdev_uring_delete", name="u") is True, "delete")
+        d.call("bdev_uring_create", **create, shared=True)
+        check(d.call("bdev_get_bdevs", name="u")[0]["driver_specific"]["uring"]["shared"], "shared is shown")
+        fails(e, [f"process {d.pid}", "shared there"], "bdev_uring_create", **create)
+        e.call("bdev_uring_create", **create, shared=True)
+        check(d.call("bdev_uring_delete", name="u") is True, "delete")
+        fails(d, [f"process {e.pid}"], "bdev_uring_create", **create)
+        relative = os.path.relpath(path.resolve(), os.readlink(f"/proc/{e.pid}/cwd"))
+        e.call("bdev_uring_create", name="r", filename=relative, block_size=512, shared=True)
+        check(e.call("bdev_get_bdevs", name="r")[0]["driver_specific"]["uring"]["filename"] == str(path.resolve()), "a relative name is made absolute")
 
 
 def test_everything_that_can_be_set_is_saved():
@@ -227,7 +249,7 @@ def test_everything_that_can_be_set_is_saved():
         d.call("bdev_delay_create", name="d", base_bdev_name="n", avg_read_latency=1, p99_read_latency=2,
                avg_write_latency=3, p99_write_latency=4)
         d.call("bdev_aio_create", name="a", filename=str(path), block_size=512, readonly=True)
-        d.call("bdev_uring_create", name="u", filename=str(path), fallocate=True)
+        d.call("bdev_uring_create", name="u", filename=str(path), fallocate=True, shared=True)
         d.call("bdev_set_qos_limit", name="m", rw_ios_per_sec=5000, r_mbytes_per_sec=7)
         d.call("bdev_set_qd_sampling_period", name="m", period=5000)
         d.call("bdev_set_timeout", name="m", timeout_us=30000000)

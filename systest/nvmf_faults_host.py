@@ -26,7 +26,7 @@ class Back(Target):
         try:
             self.call("nvmf_delete_subsystem", nqn=NQN)
             self.add_subsystem(SHARED, serial_number="SHARED", ana_reporting=True, min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
-            self.add_file("F", disk)
+            self.add_file("F", disk, shared=True)
             self.add_ns("F", SHARED, uuid=UUID, nsid=1, anagrpid=1)
         except BaseException:
             self.__exit__()

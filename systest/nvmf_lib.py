@@ -73,10 +73,10 @@ class Target(Daemon):
     def add_malloc(self, name, mb=16):
         return self.call("bdev_malloc_create", name=name, block_size=512, num_blocks=mb * 2048)
 
-    def add_file(self, name, path, mb=16):
+    def add_file(self, name, path, mb=16, **params):
         with open(path, "ab") as f:
             f.truncate(mb << 20)
-        return self.call("bdev_uring_create", name=name, filename=str(path), block_size=512)
+        return self.call("bdev_uring_create", name=name, filename=str(path), block_size=512, **params)
 
     def add_ns(self, bdev, nqn=NQN, **params):
         return self.call("nvmf_subsystem_add_ns", nqn=nqn, namespace={"bdev_name": bdev, **params})

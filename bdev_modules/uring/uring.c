@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <liburing.h>
 #include <linux/fs.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "bdev/module_util.h"
+#include "bdev_modules/uring/claim.h"
 #include "bdev_modules/uring/uring.h"
 #include "util/log.h"
 #include "util/iov.h"
@@ -27,8 +29,8 @@
 
 struct uring_bdev {
 	struct bdev bdev;
-	int fd;
-	bool aio, fallocate, nowait;
+	struct uring_claim claim; /* and the descriptor */
+	bool aio, fallocate, nowait, shared;
 	uint32_t block_size_override; /* as given in the options; 0: chosen by uring_choose_block_size() */
 	char name[256];
 	char filename[];
@@ -61,16 +63,16 @@ static void uring_prepare(const struct uring_bdev *u, struct io_uring_sqe *sqe, 
 
 	switch (io->type) {
 	case BDEV_IO_READ:
-		io_uring_prep_readv(sqe, u->fd, io->iovs, io->iovcnt, offset);
+		io_uring_prep_readv(sqe, u->claim.fd, io->iovs, io->iovcnt, offset);
 		break;
 	case BDEV_IO_WRITE:
-		io_uring_prep_writev(sqe, u->fd, io->iovs, io->iovcnt, offset);
+		io_uring_prep_writev(sqe, u->claim.fd, io->iovs, io->iovcnt, offset);
 		break;
 	case BDEV_IO_FLUSH:
-		io_uring_prep_fsync(sqe, u->fd, IORING_FSYNC_DATASYNC);
+		io_uring_prep_fsync(sqe, u->claim.fd, IORING_FSYNC_DATASYNC);
 		break;
 	default: /* UNMAP, WRITE_ZEROES: a hole reads as zeroes */
-		io_uring_prep_fallocate(sqe, u->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+		io_uring_prep_fallocate(sqe, u->claim.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 					(off_t)bytes);
 		break;
 	}
@@ -112,9 +114,9 @@ static void uring_prepare_rest(const struct uring_bdev *u, struct io_uring_sqe *
 	size_t bytes = SIZE_MAX;
 	void *at = iov_next(&c, &bytes);
 	if (io->type == BDEV_IO_READ) {
-		io_uring_prep_read(sqe, u->fd, at, (unsigned)bytes, offset);
+		io_uring_prep_read(sqe, u->claim.fd, at, (unsigned)bytes, offset);
 	} else {
-		io_uring_prep_write(sqe, u->fd, at, (unsigned)bytes, offset);
+		io_uring_prep_write(sqe, u->claim.fd, at, (unsigned)bytes, offset);
 	}
 	io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
 }
@@ -139,7 +141,7 @@ static void uring_write_zeroes(struct uring_channel *c, struct bdev_io *io)
 	struct io_uring_sqe *sqe = uring_take_sqe(c, io);
 
 	if (sqe != NULL) {
-		io_uring_prep_fallocate(sqe, u->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+		io_uring_prep_fallocate(sqe, u->claim.fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
 					(off_t)(io->offset_blocks * u->bdev.block_size),
 					(off_t)(io->num_blocks * u->bdev.block_size));
 		io_uring_sqe_set_data64(sqe, (uintptr_t)io | AGAIN);
@@ -279,9 +281,7 @@ static void uring_channel_destroy(struct bdev *b, void *channel)
 
 static void uring_free(struct uring_bdev *u)
 {
-	if (u->fd >= 0) {
-		close(u->fd);
-	}
+	uring_claim_close(&u->claim);
 	free(u);
 }
 
@@ -290,7 +290,7 @@ static void uring_destruct(struct bdev *b)
 {
 	struct uring_bdev *u = (struct uring_bdev *)b;
 
-	close(u->fd);
+	uring_claim_close(&u->claim);
 	bdev_destruct_done(b);
 	free(u);
 }
@@ -298,8 +298,8 @@ static void uring_destruct(struct bdev *b)
 static void uring_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
 	const struct uring_bdev *u = (const struct uring_bdev *)b;
-	json_t *info = json_pack("{s:s?, s:b, s:b}", "filename", u->filename, "readonly", b->read_only, "fallocate",
-				 u->fallocate);
+	json_t *info = json_pack("{s:s?, s:b, s:b, s:b}", "filename", u->filename, "readonly", b->read_only, "shared",
+				 u->shared, "fallocate", u->fallocate);
 
 	if (u->aio && info != NULL) {
 		json_object_set_new(info, "block_size_override", json_boolean(u->block_size_override != 0));
@@ -427,13 +427,13 @@ static int uring_choose_block_size(struct bdev *b, const struct bdev_uring_opts 
 /* Chooses direct I/O if the block size allows it; otherwise logs that the file goes through the page cache. */
 static void uring_choose_direct(struct uring_bdev *u, const struct geometry *g)
 {
-	int flags = fcntl(u->fd, F_GETFL);
+	int flags = fcntl(u->claim.fd, F_GETFL);
 
 	if (g->offset_align == 0 || u->bdev.block_size % g->offset_align != 0) {
 		log_notice("bdev %s: %s goes through the page cache: its file system %s", u->name, u->filename,
 			   g->offset_align == 0 ? "has no direct I/O" : "has direct I/O for larger blocks only");
 		u->bdev.buf_align = 1;
-	} else if (flags < 0 || fcntl(u->fd, F_SETFL, flags | O_DIRECT) != 0) {
+	} else if (flags < 0 || fcntl(u->claim.fd, F_SETFL, flags | O_DIRECT) != 0) {
 		log_notice("bdev %s: %s goes through the page cache: %s", u->name, u->filename, strerror(errno));
 		u->bdev.buf_align = 1;
 	} else {
@@ -494,9 +494,28 @@ static void uring_fill_in(struct uring_bdev *u, const struct bdev_uring_opts *op
 	uring_choose_direct(u, g);
 }
 
-static struct uring_bdev *uring_allocate(const struct bdev_uring_opts *opts)
+/* An absolute name stays as the client wrote it, with its links. A relative one is continued from the real path of its
+ * folder, so that it means the same file for a daemon that is started elsewhere with the saved configuration. */
+static int file_make_absolute(const char *filename, char absolute[PATH_MAX])
 {
-	size_t name_bytes = strlen(opts->name) + 1, file_bytes = strlen(opts->filename) + 1;
+	const char *slash = strrchr(filename, '/'), *base = slash != NULL ? slash + 1 : filename;
+	char folder[PATH_MAX], real[PATH_MAX];
+
+	if (filename[0] == '/') {
+		return snprintf(absolute, PATH_MAX, "%s", filename) < PATH_MAX ? 0 : -ENAMETOOLONG;
+	}
+	snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - filename) : 1,
+		 slash != NULL ? filename : ".");
+	if (realpath(folder, real) == NULL) {
+		return -errno;
+	}
+	int len = snprintf(absolute, PATH_MAX, "%s/%s", strcmp(real, "/") == 0 ? "" : real, base);
+	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static struct uring_bdev *uring_allocate(const struct bdev_uring_opts *opts, const char *filename)
+{
+	size_t name_bytes = strlen(opts->name) + 1, file_bytes = strlen(filename) + 1;
 	struct uring_bdev *u = aligned_alloc(64, (sizeof(*u) + file_bytes + 63) & ~(size_t)63);
 
 	if (u == NULL) {
@@ -504,9 +523,11 @@ static struct uring_bdev *uring_allocate(const struct bdev_uring_opts *opts)
 	}
 	memset(u, 0, sizeof(*u));
 	memcpy(u->name, opts->name, name_bytes);
-	memcpy(u->filename, opts->filename, file_bytes);
+	memcpy(u->filename, filename, file_bytes);
 	u->bdev.name = u->name;
+	u->claim.fd = -1;
 	u->aio = opts->aio;
+	u->shared = opts->shared;
 	u->fallocate = opts->fallocate;
 	u->nowait = opts->nowait;
 	u->block_size_override = opts->block_size;
@@ -516,6 +537,7 @@ static struct uring_bdev *uring_allocate(const struct bdev_uring_opts *opts)
 int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
 {
 	struct geometry g = {0};
+	char filename[PATH_MAX];
 	int rc = uring_check_opts(opts, error);
 
 	rc = rc != 0 ? rc : file_check_kind(opts->filename, error);
@@ -523,16 +545,20 @@ int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
 	if (rc != 0) {
 		return rc;
 	}
-	struct uring_bdev *u = uring_allocate(opts);
+	rc = file_make_absolute(opts->filename, filename);
+	if (rc != 0) {
+		return bdev_error(error, rc, "filename '%.150s': %s", opts->filename, strerror(-rc));
+	}
+	struct uring_bdev *u = uring_allocate(opts, filename);
 	if (u == NULL) {
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
-	u->fd = open(u->filename, (opts->readonly ? O_RDONLY : O_RDWR) | O_CLOEXEC);
-	if (u->fd < 0) {
-		rc = bdev_error(error, -errno, "filename '%.150s': %s", u->filename, strerror(errno));
-		goto fail;
-	}
-	rc = file_get_geometry(u->filename, u->fd, &g, error);
+	rc = uring_claim_open(
+		&u->claim,
+		&(struct uring_claim_opts){
+			.name = u->name, .filename = u->filename, .readonly = opts->readonly, .shared = opts->shared},
+		error);
+	rc = rc != 0 ? rc : file_get_geometry(u->filename, u->claim.fd, &g, error);
 	rc = rc != 0 ? rc : uring_choose_block_size(&u->bdev, opts, &g, error);
 	if (rc != 0) {
 		goto fail;
@@ -583,7 +609,7 @@ int bdev_uring_rescan(const char *name, bool aio, char *error)
 	if (u == NULL) {
 		return bdev_error(error, -ENODEV, "name: there is no %s bdev '%.200s'", aio ? "aio" : "uring", name);
 	}
-	int rc = fstat(u->fd, &st) != 0 ? -errno : file_get_size(u->fd, &st, &bytes);
+	int rc = fstat(u->claim.fd, &st) != 0 ? -errno : file_get_size(u->claim.fd, &st, &bytes);
 	if (rc != 0) {
 		return bdev_error(error, rc, "filename '%.150s': its size cannot be read: %s", u->filename,
 				  strerror(-rc));
@@ -606,6 +632,7 @@ bool bdev_uring_get(const struct bdev *b, struct bdev_uring_opts *opts)
 					 .uuid = b->uuid,
 					 .block_size = u->block_size_override,
 					 .readonly = b->read_only,
+					 .shared = u->shared,
 					 .fallocate = u->fallocate,
 					 .nowait = u->nowait,
 					 .aio = u->aio};

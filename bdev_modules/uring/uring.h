@@ -10,17 +10,19 @@
 
 struct bdev_uring_opts {
 	const char *name;     /* copied */
-	const char *filename; /* copied */
+	const char *filename; /* copied; a relative path is made absolute */
 	const uint8_t *uuid;  /* 16 bytes, copied; NULL: a random one */
 	uint32_t block_size;  /* bytes; 0: the device's, or the file system's unit of direct I/O */
-	bool readonly;
+	bool readonly;        /* shares the file with other bdevs that are read-only or shared */
+	bool shared;          /* shares it although it is written: for storage that several processes export, and whose
+			       * users agree with each other; otherwise the bdev is its only user */
 	bool fallocate; /* UNMAP and WRITE_ZEROES punch holes; otherwise UNMAP does nothing and WRITE_ZEROES writes */
 	bool nowait;    /* no effect, because io_uring never blocks its caller; kept for the configuration */
 	bool aio;       /* make an aio bdev */
 };
 
 /* Makes and registers one. 0; or a negative errno, and error (BDEV_ERROR_MAX bytes) names the field, its value, and the
- * values that are allowed. */
+ * values that are allowed. -EBUSY: another bdev, another process or the kernel uses the file or device (claim.h). */
 int bdev_uring_create(const struct bdev_uring_opts *opts, char *error);
 
 /* As bdev_unregister(); or cb(arg, -ENODEV) if no uring bdev has that name; those of aio do not count. */

@@ -6,7 +6,7 @@
 struct file_create {
 	char *name, *filename, *uuid;
 	uint32_t block_size;
-	bool readonly, fallocate, nowait;
+	bool readonly, shared, fallocate, nowait;
 };
 
 #define FILE_PARAM(field_, type_, required_, help_) RPC_PARAM(struct file_create, field_, type_, required_, help_)
@@ -16,7 +16,11 @@ struct file_create {
 		FILE_PARAM(block_size, RPC_UINT32, RPC_OPTIONAL,                                                       \
 			   "bytes, a power of two; default: the device's, or what direct I/O needs"),                  \
 		FILE_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),                                     \
-		FILE_PARAM(readonly, RPC_BOOL, RPC_OPTIONAL, "refuse what changes data"),                              \
+		FILE_PARAM(readonly, RPC_BOOL, RPC_OPTIONAL,                                                           \
+			   "refuse what changes data; others may use the file too, read-only or shared"),              \
+		FILE_PARAM(shared, RPC_BOOL, RPC_OPTIONAL,                                                             \
+			   "let other bdevs and processes that say so use the file too; default: it is this bdev's "   \
+			   "alone"),                                                                                   \
 		FILE_PARAM(fallocate, RPC_BOOL, RPC_OPTIONAL,                                                          \
 			   "unmap and write zeroes punch holes; default: unmap does nothing")
 static const struct rpc_param uring_create_params[] = {FILE_PARAMS, RPC_PARAM_END};
@@ -35,6 +39,7 @@ static void file_create(struct rpc_request *req, const struct file_create *p, bo
 		.uuid = rpc_bdev_uuid(p->uuid, uuid),
 		.block_size = p->block_size,
 		.readonly = p->readonly,
+		.shared = p->shared,
 		.fallocate = p->fallocate,
 		.nowait = p->nowait,
 		.aio = aio,
@@ -92,6 +97,7 @@ static void bdev_uring_write_config(json_t *methods, const struct bdev *b)
 	rpc_bdev_add_nonzero(params, "block_size", o.block_size);
 	rpc_bdev_add_uuid(params, o.uuid);
 	rpc_bdev_add_true(params, "readonly", o.readonly);
+	rpc_bdev_add_true(params, "shared", o.shared);
 	rpc_bdev_add_true(params, "fallocate", o.fallocate);
 	rpc_bdev_add_true(params, "nowait", o.nowait);
 	rpc_config_add(methods, o.aio ? "bdev_aio_create" : "bdev_uring_create", params);
