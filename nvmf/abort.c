@@ -70,7 +70,8 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 		nvmf_abort_in_bdev(abort, victim, abort_bdev_done, abort);
 		break;
 	case NVMF_REQUEST_TRANSPORT:
-		abort_send_result(abort, ops->request_abort(victim) ? ABORTED : NOT_ABORTED);
+		abort_send_result(abort,
+				  ops->request_abort(victim, NVME_ST(GENERIC, ABORT_REQ)) ? ABORTED : NOT_ABORTED);
 		break;
 	default: /* on the control thread: it ends before the control thread would receive a message */
 		abort_send_result(abort, NOT_ABORTED);

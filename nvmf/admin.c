@@ -74,8 +74,8 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 {
 	const struct nvmf_qpair *qpair = req->qpair;
 
-	if (qpair->state == NVMF_QPAIR_DISCONNECTING) {
-		return nvmf_request_reject(req, NVME_ST(GENERIC, ABORT_QUEUE), NVMF_WHERE_NOWHERE);
+	if (qpair->state == NVMF_QPAIR_DISCONNECTING || qpair->state == NVMF_QPAIR_QUIESCING) {
+		return nvmf_request_reject(req, nvmf_qpair_end_status(qpair), NVMF_WHERE_NOWHERE);
 	}
 	if (req->fuse != NVME_FUSE_NONE) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_FLAGS_FUSE);
@@ -135,6 +135,9 @@ uint16_t nvmf_admin_check(const struct nvmf_request *req, const struct nvmf_comm
 {
 	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
 
+	if (ctrlr->state == NVMF_CTRLR_DESTROYING) {
+		return NVME_ST(PATH, CTRL_PATH_ERROR);
+	}
 	if (!ctrlr_is_ready(ctrlr)) {
 		return NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
 	}

@@ -193,7 +193,7 @@ static void auth_end_qpair(struct nvmf_auth *auth)
 	if (auth->qpair->ctl_qid == 0) {
 		nvmf_ctrlr_destroy(auth->qpair->ctl_ctrlr, "authentication failed");
 	} else {
-		nvmf_ctrlr_disconnect_qpair(auth->qpair);
+		nvmf_ctrlr_quiesce_qpair(auth->qpair);
 	}
 }
 

@@ -124,14 +124,28 @@ uint64_t nvmf_ctrlr_cap(const struct nvmf_ctrlr *ctrlr)
 	       (uint64_t)NVME_CAP_CRWMS << NVME_CAP_CRMS_SHIFT;
 }
 
+static bool ctrlr_io_is_quiesced(const struct nvmf_ctrlr *ctrlr)
+{
+	const struct nvmf_qpair *qpair;
+
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		if (qpair->ctl_qid != 0 && !qpair->quiesced) {
+			return false;
+		}
+	}
+	return true;
+}
+
 uint32_t nvmf_ctrlr_csts(const struct nvmf_ctrlr *ctrlr)
 {
 	const uint32_t ready = 1u << NVME_CSTS_RDY_SHIFT;
 
 	switch (ctrlr->state) {
 	case NVMF_CTRLR_READY:
-	case NVMF_CTRLR_RESETTING: /* until its I/O queues are disconnected */
+	case NVMF_CTRLR_RESETTING: /* until its I/O queues are gone */
 		return ready;
+	case NVMF_CTRLR_DESTROYING: /* until no command of its I/O queues is carried out any more */
+		return ctrlr_io_is_quiesced(ctrlr) ? 0 : ready;
 	case NVMF_CTRLR_SHUTTING_DOWN:
 		return ready | NVME_CSTS_SHST_OCCUR << NVME_CSTS_SHST_SHIFT;
 	case NVMF_CTRLR_SHUT_DOWN:
@@ -143,13 +157,13 @@ uint32_t nvmf_ctrlr_csts(const struct nvmf_ctrlr *ctrlr)
 	}
 }
 
-static void ctrlr_disconnect_io_qpairs(struct nvmf_ctrlr *ctrlr)
+static void ctrlr_quiesce_io_qpairs(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_qpair *qpair;
 
 	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
 		if (qpair->ctl_qid != 0) {
-			nvmf_ctrlr_disconnect_qpair(qpair);
+			nvmf_ctrlr_quiesce_qpair(qpair);
 		}
 	}
 }
@@ -211,7 +225,7 @@ static void ctrlr_reset(struct nvmf_ctrlr *ctrlr)
 
 	if ((from & 1 << ctrlr->state) != 0) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_RESETTING);
-		ctrlr_disconnect_io_qpairs(ctrlr);
+		ctrlr_quiesce_io_qpairs(ctrlr);
 		ctrlr_check_io_qpairs_gone(ctrlr);
 	}
 }
@@ -220,7 +234,7 @@ static void ctrlr_shut_down(struct nvmf_ctrlr *ctrlr)
 {
 	if (ctrlr->state == NVMF_CTRLR_READY) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUTTING_DOWN);
-		ctrlr_disconnect_io_qpairs(ctrlr);
+		ctrlr_quiesce_io_qpairs(ctrlr);
 		ctrlr_check_io_qpairs_gone(ctrlr);
 	} else if (ctrlr->state == NVMF_CTRLR_DISABLED) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
@@ -255,18 +269,65 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc)
 
 /* ---- Going ---- */
 
-static void qpair_disconnect_on_group(struct thread_msg *msg)
+#define WHY_CTRLR_ENDS "its controller was reset, shut down or destroyed"
+
+static void qpair_quiesce_on_group(struct thread_msg *msg)
 {
-	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, disconnect_msg),
-			      "its controller was reset, shut down or destroyed");
+	nvmf_qpair_quiesce(container_of(msg, struct nvmf_qpair, disconnect_msg), WHY_CTRLR_ENDS);
 }
 
-void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair)
+void nvmf_ctrlr_quiesce_qpair(struct nvmf_qpair *qpair)
+{
+	if (!qpair->quiesce_posted) {
+		qpair->quiesce_posted = true;
+		thread_post(qpair->group->thread, &qpair->disconnect_msg, qpair_quiesce_on_group);
+	}
+}
+
+static void qpair_disconnect_on_group(struct thread_msg *msg)
+{
+	nvmf_qpair_disconnect(container_of(msg, struct nvmf_qpair, quiesced_msg), WHY_CTRLR_ENDS);
+}
+
+/* The message that said that it is quiesced goes back. */
+static void ctrlr_disconnect_qpair(struct nvmf_qpair *qpair)
 {
 	if (!qpair->disconnect_posted) {
 		qpair->disconnect_posted = true;
-		thread_post(qpair->group->thread, &qpair->disconnect_msg, qpair_disconnect_on_group);
+		thread_post(qpair->group->thread, &qpair->quiesced_msg, qpair_disconnect_on_group);
 	}
+}
+
+static bool ctrlr_ends_io(const struct nvmf_ctrlr *ctrlr)
+{
+	return ctrlr->state == NVMF_CTRLR_RESETTING || ctrlr->state == NVMF_CTRLR_SHUTTING_DOWN ||
+	       ctrlr->state == NVMF_CTRLR_DESTROYING;
+}
+
+/* Disconnects what is quiesced. A host that sees one connection of a controller end gives up all of them, so the first
+ * is disconnected when the last is quiesced. The admin queue serves the host until the I/O queues are. */
+static void ctrlr_check_quiesced(struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_qpair *qpair;
+
+	if (ctrlr_ends_io(ctrlr) && !ctrlr_io_is_quiesced(ctrlr)) {
+		return;
+	}
+	if (ctrlr->state == NVMF_CTRLR_DESTROYING && ctrlr->admin_qpair != NULL && !ctrlr->admin_qpair->quiesced) {
+		nvmf_ctrlr_quiesce_qpair(ctrlr->admin_qpair);
+		return;
+	}
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		if (qpair->quiesced) {
+			ctrlr_disconnect_qpair(qpair);
+		}
+	}
+}
+
+void nvmf_ctrlr_qpair_quiesced(struct nvmf_qpair *qpair)
+{
+	qpair->quiesced = true;
+	ctrlr_check_quiesced(qpair->ctl_ctrlr);
 }
 
 static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
@@ -285,8 +346,6 @@ static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
 
 void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
 {
-	struct nvmf_qpair *qpair;
-
 	if (ctrlr->state == NVMF_CTRLR_DESTROYING) {
 		return;
 	}
@@ -297,9 +356,8 @@ void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
 	thread_timer_stop(&ctrlr->idle_timer);
 	nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
 	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DESTROYING);
-	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
-		nvmf_ctrlr_disconnect_qpair(qpair);
-	}
+	ctrlr_quiesce_io_qpairs(ctrlr);
+	ctrlr_check_quiesced(ctrlr);
 }
 
 void nvmf_ctrlr_qpair_closing(struct nvmf_qpair *qpair)
@@ -327,6 +385,7 @@ void nvmf_ctrlr_qpair_gone(struct nvmf_qpair *qpair)
 	if (TAILQ_EMPTY(&ctrlr->qpairs)) {
 		ctrlr_free(ctrlr);
 	} else {
+		ctrlr_check_quiesced(ctrlr);
 		ctrlr_check_io_qpairs_gone(ctrlr);
 	}
 }

@@ -110,7 +110,9 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid);
 /* Adds a queue pair to a controller. */
 void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, uint16_t qid);
-/* Ends the association; the controller is freed when its last queue pair is gone. why: for the log. */
+/* Ends the association: what has not begun is taken back, what has begun ends, all is answered, and then the queue
+ * pairs are disconnected. The controller is freed when the last is gone: from then on no command of it is carried out.
+ * why: for the log. */
 void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why);
 /* Changes the state, with its trace event and probe. */
 void nvmf_ctrlr_set_state(struct nvmf_ctrlr *ctrlr, enum nvmf_ctrlr_state state);
@@ -127,8 +129,11 @@ void nvmf_ctrlr_set_cc(struct nvmf_ctrlr *ctrlr, uint32_t cc);
 void nvmf_ctrlr_set_visible(struct nvmf_ctrlr *ctrlr, uint32_t nsid, bool visible);
 /* The namespace with an id, if the subsystem has it and the controller's host sees it; otherwise NULL. */
 struct nvmf_ns *nvmf_ctrlr_visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t nsid);
-/* Makes the group disconnect a queue pair. */
-void nvmf_ctrlr_disconnect_qpair(struct nvmf_qpair *qpair);
+/* Ends a queue pair: its group takes back what has not begun and answers all, and then it is disconnected; if its
+ * controller ends, together with the others. */
+void nvmf_ctrlr_quiesce_qpair(struct nvmf_qpair *qpair);
+/* No command of a QUIESCING queue pair is left. */
+void nvmf_ctrlr_qpair_quiesced(struct nvmf_qpair *qpair);
 
 /* ---- Features and the keep-alive timer ---- */
 

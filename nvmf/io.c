@@ -290,6 +290,8 @@ static void fused_pair_done(struct bdev_io *io, void *arg)
 		}
 	} else if (second->flushing) { /* written, but the flush has failed */
 		fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, io->status);
+	} else if (io->status == NVME_ST(GENERIC, ABORT_REQ) && second->qpair->state == NVMF_QPAIR_QUIESCING) {
+		fused_pair_finish(second->fuse_peer, second, io->status, io->status); /* both were taken back */
 	} else {
 		fused_pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
 	}

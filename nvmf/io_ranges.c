@@ -56,15 +56,25 @@ static void dsm_submit_next(struct nvmf_request *req)
 	nvmf_request_finish(req, NVME_ST_SUCCESS);
 }
 
+static bool dsm_has_more(const struct nvmf_request *req)
+{
+	struct nvmf_dsm dsm;
+
+	nvmf_decode_dsm(req->sqe, &dsm);
+	return req->next_range < dsm.num_ranges;
+}
+
 static void dsm_range_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *req = arg;
 
 	if (io->status != NVME_ST_SUCCESS) {
 		nvmf_request_finish(req, io->status);
-		return;
+	} else if (req->qpair->state != NVMF_QPAIR_ENABLED && dsm_has_more(req)) { /* they have not begun */
+		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
+	} else {
+		dsm_submit_next(req);
 	}
-	dsm_submit_next(req);
 }
 
 /* The attributes for reading and writing are hints, which are not used. */
@@ -126,6 +136,11 @@ static void copy_range_done(struct bdev_io *io, void *arg)
 		return;
 	}
 	nvmf_decode_copy(req->sqe, &copy, &where);
+	if (req->next_range < copy.num_ranges && req->qpair->state != NVMF_QPAIR_ENABLED) { /* they have not begun */
+		req->cqe.dw0 = htole32(req->next_range);
+		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
+		return;
+	}
 	if (req->next_range < copy.num_ranges) {
 		copy_submit_next(req, io->offset_blocks + io->num_blocks);
 		return;

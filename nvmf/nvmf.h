@@ -435,9 +435,10 @@ enum nvmf_qpair_state {
 	NVMF_QPAIR_ENABLED,       /* belongs to a controller */
 	NVMF_QPAIR_DISCONNECTING, /* commands are ending */
 	NVMF_QPAIR_CLOSED,        /* no command is left; it is being freed */
-	/* Between CONNECTING and ENABLED: the host has to prove who it is. The last, so that the numbers in recorded
-	 * traces keep their meaning. */
-	NVMF_QPAIR_AUTHENTICATING,
+	/* Behind the others, so that the numbers in recorded traces keep their meaning. */
+	NVMF_QPAIR_AUTHENTICATING, /* between CONNECTING and ENABLED: the host has to prove who it is */
+	NVMF_QPAIR_QUIESCING, /* between ENABLED and DISCONNECTING: the target ends it, and answers all commands first
+			       */
 	NVMF_QPAIR_STATES,
 };
 /* "ENABLED". */

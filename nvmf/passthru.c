@@ -144,7 +144,7 @@ enum nvmf_next nvmf_passthru_admin_start(struct nvmf_request *req)
 static void passthru_admin_exec_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
-	uint16_t status = NVME_ST(GENERIC, ABORT_QUEUE);
+	uint16_t status = nvmf_qpair_end_status(req->qpair);
 	struct nvmf_ns_view *nsv = req->qpair->state == NVMF_QPAIR_ENABLED ? passthru_find_ns(req, &status) : NULL;
 
 	if (nsv == NULL) {

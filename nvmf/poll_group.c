@@ -95,7 +95,8 @@ void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf
 	thread_call(group->thread, group_remove_transport_on_group, &call);
 }
 
-static void group_disconnect_all_on_group(void *arg)
+/* Queue pairs with a controller end with it. */
+static void group_disconnect_unconnected_on_group(void *arg)
 {
 	struct nvmf_poll_group *group = arg;
 	struct nvmf_qpair *qpair, *next;
@@ -104,13 +105,15 @@ static void group_disconnect_all_on_group(void *arg)
 	group->stopping = true;
 	for (qpair = TAILQ_FIRST(&group->qpairs); qpair != NULL; qpair = next) {
 		next = TAILQ_NEXT(qpair, group_link);
-		nvmf_qpair_disconnect(qpair, "the target is being stopped");
+		if (qpair->ctrlr == NULL) {
+			nvmf_qpair_disconnect(qpair, "the target is being stopped");
+		}
 	}
 }
 
-void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group)
+void nvmf_poll_group_stop(struct nvmf_poll_group *group)
 {
-	thread_call(group->thread, group_disconnect_all_on_group, group);
+	thread_call(group->thread, group_disconnect_unconnected_on_group, group);
 }
 
 static void group_fini_on_group(void *arg)

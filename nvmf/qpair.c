@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a queue pair on its poll group. The control thread is told of its end in two steps: it is closing, then
  * it is gone. The queue pair is freed after the control thread has answered the second, so that neither thread holds a
- * pointer to freed memory:
+ * pointer to freed memory. A connection that is gone skips the quiescing: nvmf_qpair_disconnect() then sends the
+ * message that it is closing.
  *
  *     control thread                     poll group
  *     nvmf_qpair_accept             ->   qpair_add_on_group: ops->qpair_add
  *     (Connect)                     <->  CONNECTING to ENABLED, or to AUTHENTICATING
  *     (Authentication)              <->  AUTHENTICATING to ENABLED
- *     qpair_closing_on_control      <-   nvmf_qpair_disconnect: ops->qpair_close
+ *     nvmf_ctrlr_quiesce_qpair      ->   nvmf_qpair_quiesce: to QUIESCING
+ *     qpair_closing_on_control      <-
+ *     nvmf_ctrlr_qpair_quiesced     <-   its commands have ended
+ *                                   ->   nvmf_qpair_disconnect: ops->qpair_close
  *     qpair_gone_on_control         <-   nvmf_qpair_closed
  *                                   ->   qpair_destroy_on_group: ops->qpair_destroy
  */
@@ -20,8 +24,10 @@ static const uint32_t qpair_next_states[NVMF_QPAIR_STATES] = {
 	[NVMF_QPAIR_NEW] = 1 << NVMF_QPAIR_CONNECTING,
 	[NVMF_QPAIR_CONNECTING] =
 		1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_AUTHENTICATING | 1 << NVMF_QPAIR_DISCONNECTING,
-	[NVMF_QPAIR_AUTHENTICATING] = 1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_DISCONNECTING,
-	[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_DISCONNECTING,
+	[NVMF_QPAIR_AUTHENTICATING] =
+		1 << NVMF_QPAIR_ENABLED | 1 << NVMF_QPAIR_QUIESCING | 1 << NVMF_QPAIR_DISCONNECTING,
+	[NVMF_QPAIR_ENABLED] = 1 << NVMF_QPAIR_QUIESCING | 1 << NVMF_QPAIR_DISCONNECTING,
+	[NVMF_QPAIR_QUIESCING] = 1 << NVMF_QPAIR_DISCONNECTING,
 	[NVMF_QPAIR_DISCONNECTING] = 1 << NVMF_QPAIR_CLOSED,
 	[NVMF_QPAIR_CLOSED] = 0,
 };
@@ -172,41 +178,43 @@ static void qpair_closing_on_control(struct thread_msg *msg)
 	nvmf_ctrlr_qpair_closing(qpair);
 }
 
-/* Finishes the commands that wait for the other command of a fused pair, which will not come any more. The search
- * starts again after each, because finishing one may finish others. */
-static void qpair_drain_fused(struct nvmf_qpair *qpair)
+void nvmf_qpair_quiesce(struct nvmf_qpair *qpair, const char *why)
 {
-	struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);
-
-	while (req != NULL) {
-		if (req->where == NVMF_REQUEST_FUSED) {
-			nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
-			req = nvmf_qpair_next_request(qpair, NULL);
-		} else {
-			req = nvmf_qpair_next_request(qpair, req);
-		}
+	if (qpair_is_ending(qpair) || qpair->state == NVMF_QPAIR_QUIESCING) {
+		return;
 	}
+	if (qpair->state == NVMF_QPAIR_CONNECTING) { /* it has carried out nothing */
+		nvmf_qpair_disconnect(qpair, why);
+		return;
+	}
+	log_info(nvmf, "queue pair %u of %s: quiescing: %s", qpair->qid, qpair->hostnqn, why);
+	qpair->why = why;
+	nvmf_qpair_set_state(qpair, NVMF_QPAIR_QUIESCING);
+	thread_post(thread_control(), &qpair->closing_msg, qpair_closing_on_control);
+	nvmf_qpair_begin_end(qpair);
 }
 
 void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why)
 {
+	bool was_quiescing = qpair->state == NVMF_QPAIR_QUIESCING;
+
 	if (qpair_is_ending(qpair)) {
 		return;
 	}
 	USDT(nvmf_qpair_disconnect, qpair, qpair_group_thread_id(), why);
 	log_info(nvmf, "queue pair %u of %s: disconnecting: %s", qpair->qid,
 		 qpair->hostnqn[0] != 0 ? qpair->hostnqn : "an unknown host", why);
-	qpair->why = why;
 	thread_timer_stop(&qpair->connect_timer);
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_DISCONNECTING);
-	thread_post(thread_control(), &qpair->closing_msg, qpair_closing_on_control);
-	USDT(nvmf_poll_group_drain_qpair, qpair, qpair_group_thread_id());
-	if (qpair->view != NULL) {
-		nvmf_view_purge(qpair->view, qpair, NVME_ST(GENERIC, ABORT_QUEUE));
+	if (!was_quiescing) { /* the control thread knows, and reads `why` */
+		qpair->why = why;
+		thread_post(thread_control(), &qpair->closing_msg, qpair_closing_on_control);
 	}
-	qpair_drain_fused(qpair);
-	qpair->fused_first = NULL;
+	USDT(nvmf_poll_group_drain_qpair, qpair, qpair_group_thread_id());
 	qpair->transport->ops->qpair_close(qpair);
+	if (qpair->state != NVMF_QPAIR_CLOSED) {
+		nvmf_qpair_begin_end(qpair);
+	}
 }
 
 void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
@@ -244,6 +252,7 @@ void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 	bool was_connected = qpair->ctrlr != NULL;
 
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CLOSED);
+	thread_timer_stop(&qpair->end_timer);
 	TAILQ_REMOVE(&qpair->group->qpairs, qpair, group_link);
 	if (was_connected) {
 		*(qpair->qid == 0 ? &qpair->group->current_admin_qpairs : &qpair->group->current_io_qpairs) -= 1;

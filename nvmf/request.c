@@ -144,19 +144,20 @@ void nvmf_request_exec(struct nvmf_request *req)
 
 	if (likely(qpair->state == NVMF_QPAIR_ENABLED && qpair->qid != 0)) {
 		nvmf_io_exec(req);
-	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING) {
-		nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
+	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING || qpair->state == NVMF_QPAIR_QUIESCING) {
+		nvmf_request_finish(req, nvmf_qpair_end_status(qpair));
 	} else {
 		nvmf_admin_exec(req);
 	}
 }
 
-/* Commands that were aborted with their queue or by the host are not errors that the host has to look up. */
+/* Commands that were taken back with their queue or aborted by the host are not errors that the host has to look up. */
 static bool request_status_is_logged(uint16_t status)
 {
 	uint16_t code = status & ~NVME_SC_DNR;
 
-	return code != NVME_ST(GENERIC, ABORT_QUEUE) && code != NVME_ST(GENERIC, ABORT_REQ);
+	return code != NVME_ST(GENERIC, ABORT_QUEUE) && code != NVME_ST(GENERIC, ABORT_REQ) &&
+	       code != NVME_ST(PATH, CTRL_PATH_ERROR);
 }
 
 /* Does what the error of a command requires, and returns the status that the host gets. */
@@ -166,8 +167,9 @@ static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 
 	if (req->where == NVMF_REQUEST_PREEMPTED && status == NVME_ST(GENERIC, ABORT_REQ)) {
 		status = NVME_ST(GENERIC, CMD_ABORTED_PREMEPT);
+	} else if (qpair->state == NVMF_QPAIR_QUIESCING && status == NVME_ST(GENERIC, ABORT_REQ)) {
+		status = nvmf_qpair_end_status(qpair); /* the bdev has taken it back */
 	}
-
 	if (req->fuse == NVME_FUSE_FIRST && qpair->fused_first == req) {
 		qpair->fused_first = NULL;
 		qpair->fused_first_failed = true;

@@ -59,6 +59,15 @@ void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim,
 
 /* Changes the state of a queue pair, with its trace event and probe. */
 void nvmf_qpair_set_state(struct nvmf_qpair *qpair, enum nvmf_qpair_state state);
+/* The target ends the queue pair: QUIESCING. Commands that have not begun are taken back and answered with a path
+ * error, as are those that arrive; when those that have begun have been answered, nvmf_ctrlr_qpair_quiesced() is called
+ * on the control thread. why: as for nvmf_qpair_disconnect(). */
+void nvmf_qpair_quiesce(struct nvmf_qpair *qpair, const char *why);
+/* A queue pair has become QUIESCING or DISCONNECTING: takes commands back, now and repeatedly until it is CLOSED or
+ * quiesced. */
+void nvmf_qpair_begin_end(struct nvmf_qpair *qpair);
+/* The status of commands that are not carried out because their queue pair is not ENABLED any more. */
+uint16_t nvmf_qpair_end_status(const struct nvmf_qpair *qpair);
 /* Connect has succeeded; ctrlr, view and qid are set. */
 void nvmf_qpair_connected(struct nvmf_qpair *qpair);
 

@@ -52,9 +52,13 @@ const char *nvmf_ctrlr_state_name(enum nvmf_ctrlr_state state)
 const char *nvmf_qpair_state_name(enum nvmf_qpair_state state)
 {
 	static const char *const names[NVMF_QPAIR_STATES] = {
-		[NVMF_QPAIR_NEW] = "NEW",         [NVMF_QPAIR_CONNECTING] = "CONNECTING",
-		[NVMF_QPAIR_ENABLED] = "ENABLED", [NVMF_QPAIR_DISCONNECTING] = "DISCONNECTING",
-		[NVMF_QPAIR_CLOSED] = "CLOSED",   [NVMF_QPAIR_AUTHENTICATING] = "AUTHENTICATING",
+		[NVMF_QPAIR_NEW] = "NEW",
+		[NVMF_QPAIR_CONNECTING] = "CONNECTING",
+		[NVMF_QPAIR_ENABLED] = "ENABLED",
+		[NVMF_QPAIR_DISCONNECTING] = "DISCONNECTING",
+		[NVMF_QPAIR_CLOSED] = "CLOSED",
+		[NVMF_QPAIR_AUTHENTICATING] = "AUTHENTICATING",
+		[NVMF_QPAIR_QUIESCING] = "QUIESCING",
 	};
 
 	return NAME_OF(names, state);

@@ -221,6 +221,20 @@ void nvmf_tgt_qpair_gone(struct nvmf_tgt *tgt)
 	tgt_stop_step(tgt);
 }
 
+/* A subsystem may be waiting for something else before it stops; its hosts are not kept until then. */
+static void tgt_end_ctrlrs(struct nvmf_tgt *tgt)
+{
+	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+		struct nvmf_ctrlr *ctrlr, *next;
+
+		s->connectable = false;
+		for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
+			next = TAILQ_NEXT(ctrlr, link);
+			nvmf_ctrlr_destroy(ctrlr, "the target is being stopped");
+		}
+	}
+}
+
 /* Asks all subsystems to stop; tgt_subsystem_stopped() is called for each, and must be once more by the caller. */
 static void tgt_stop_subsystems(struct nvmf_tgt *tgt)
 {
@@ -245,9 +259,10 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	}
 	tgt->stop_done = done;
 	tgt->stop_arg = arg;
+	tgt_end_ctrlrs(tgt);
 	tgt_stop_subsystems(tgt);
 	TAILQ_FOREACH (group, &tgt->groups, link) {
-		nvmf_poll_group_disconnect_all(group);
+		nvmf_poll_group_stop(group);
 	}
 	tgt_subsystem_stopped(tgt, 0);
 }

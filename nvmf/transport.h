@@ -14,7 +14,8 @@
  *
  *     ops->qpair_add()         the transport begins to receive
  *     nvmf_request_start() ... for each capsule, see below
- *     nvmf_qpair_disconnect()  called by the transport when the connection ends, or by the target
+ *     nvmf_qpair_disconnect()  called by the transport when the connection ends; or by the target, which first takes
+ *                              back what has not begun, lets the rest end, and answers all (state QUIESCING)
  *     ops->qpair_close()       the transport ends the connection and all requests that it has
  *     nvmf_qpair_closed()      called by the transport when no request is left
  *     ops->qpair_destroy()     the transport frees the queue pair
@@ -148,6 +149,8 @@ struct nvmf_transport_ops {
 	/* Finishes making the connection, and receives from now on; it may go on on the control thread. A negative
 	 * errno: qpair_destroy() follows. */
 	int (*qpair_add)(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
+	/* Whether no request of the queue pair is outstanding: each response has been sent, and the host has it. */
+	bool (*qpair_is_idle)(const struct nvmf_qpair *qpair);
 	/* Ends the connection: takes no more capsules, ends every request that waits in the transport
 	 * (nvmf_request_fail() with ABORT_QUEUE), and sends no response for those that the target still completes. When
 	 * no request is left: nvmf_qpair_closed(), perhaps before it returns. Called once, also for a connection that
@@ -162,10 +165,10 @@ struct nvmf_transport_ops {
 	void (*request_complete)(struct nvmf_request *req);
 	/* A request for which nvmf_request_start() returned NVMF_NEXT_WAIT goes on. next: never NVMF_NEXT_WAIT. */
 	void (*request_continue)(struct nvmf_request *req, enum nvmf_next next);
-	/* The host aborts a request that the transport has, because it waits or its data are being transferred. True:
-	 * the transport does not run it any more, and has called or will call nvmf_request_fail(req, Command Abort
-	 * Requested). False: it is too late, and the request goes on. */
-	bool (*request_abort)(struct nvmf_request *req);
+	/* Ends a request that the transport has, because it waits or its data are being transferred: the host aborts
+	 * it, or its queue pair is QUIESCING. True: the transport does not run it any more, and has called or will call
+	 * nvmf_request_fail(req, status). False: it is too late, and the request goes on. */
+	bool (*request_abort)(struct nvmf_request *req, uint16_t status);
 
 	/* Private. */
 	SLIST_ENTRY(nvmf_transport_ops) link;
@@ -231,6 +234,8 @@ struct nvmf_qpair {
 	uint8_t state; /* enum nvmf_qpair_state; see nvmf_qpair_get_state() */
 	bool sq_flow_control;
 	bool fused_first_failed;    /* the last command was a first that has failed: its second fails too */
+	bool quiesce_posted;        /* control thread: told the group to quiesce it */
+	bool quiesced;              /* control thread: its commands have ended; it waits for its controller's others */
 	bool disconnect_posted;     /* control thread: told the group to disconnect it */
 	bool accepted_as_io;        /* control thread: how it was counted */
 	bool linked;                /* control thread: in its controller's list */
@@ -245,10 +250,14 @@ struct nvmf_qpair {
 	const struct nvmf_request_array *requests;
 	uint64_t state_ticks;
 	struct thread_timer connect_timer;
+	struct thread_timer end_timer; /* QUIESCING, DISCONNECTING: looks after what has begun */
+	uint64_t look_us;              /* until it looks again */
+	uint64_t answering_ticks;      /* QUIESCING: since when answers alone are under way; 0: they are not */
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
 	struct thread_msg disconnect_msg;   /* control thread to group */
 	struct thread_msg closing_msg;      /* group to control thread */
+	struct thread_msg quiesced_msg;     /* group to control thread, and back */
 	struct thread_msg lifecycle_msg;    /* accept; closed; gone */
 	const char *why;                    /* it is disconnected; the control thread reads it from closing_msg on */
 	struct nvmf_ctrlr *ctl_ctrlr;       /* control thread: its controller */
@@ -267,9 +276,9 @@ struct nvmf_qpair {
  * ops->qpair_add() follows, and at the end ops->qpair_destroy(), both on the group's thread. -ENODEV: there is no poll
  * group, because the target does not run; the transport keeps the queue pair. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
-/* Group's thread: ends the connection, or says that it has ended. May be called any number of times; the first reason
- * counts. ops->qpair_close() is called before it returns. why: for the log and notifications, a string that lasts:
- * "disconnected by host". */
+/* Group's thread: ends the connection, or says that it has ended. Commands that have not begun are taken back. May be
+ * called any number of times; the first reason counts. ops->qpair_close() is called before it returns. why: for the log
+ * and notifications, a string that lasts: "disconnected by host". */
 void nvmf_qpair_disconnect(struct nvmf_qpair *qpair, const char *why);
 /* The same for what is a fault: the connection or the device failed, or the host broke the rules. Faults are counted
  * and reported (nvmf_set_fault_fn()). */

@@ -88,7 +88,7 @@ static void view_run_waiting(struct nvmf_request *req)
 {
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 	if (req->qpair->state != NVMF_QPAIR_ENABLED) {
-		nvmf_request_finish(req, NVME_ST(GENERIC, ABORT_QUEUE));
+		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
 	} else if (req->before_data) {
 		req->before_data = false;
 		req->qpair->transport->ops->request_continue(req, nvmf_io_start(req));

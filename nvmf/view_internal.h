@@ -92,8 +92,8 @@ void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
 int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
 /* Frees a transport's part of a group, which has no queue pairs; does nothing if there is none. */
 void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
-/* Disconnects all queue pairs of a group, which accepts no more from now on. */
-void nvmf_poll_group_disconnect_all(struct nvmf_poll_group *group);
+/* Disconnects the queue pairs of a group that have no controller. It accepts no more from now on. */
+void nvmf_poll_group_stop(struct nvmf_poll_group *group);
 
 /* ---- A subsystem's views in all groups: control thread ---- */
 

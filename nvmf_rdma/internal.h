@@ -317,7 +317,7 @@ extern const struct nvmf_transport_state nvmf_rdma_request_states[RDMA_REQ_STATE
 /* The transport ops on requests. */
 void nvmf_rdma_op_request_complete(struct nvmf_request *req);
 void nvmf_rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
-bool nvmf_rdma_op_request_abort(struct nvmf_request *req);
+bool nvmf_rdma_op_request_abort(struct nvmf_request *req, uint16_t status);
 
 /* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not
  * registered. */
@@ -352,6 +352,7 @@ void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why);       
  * them. Control thread. */
 void nvmf_rdma_qpairs_device_ready(struct nvmf_rdma_device *d);
 int nvmf_rdma_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *qpair);
+bool nvmf_rdma_op_qpair_is_idle(const struct nvmf_qpair *qpair);
 void nvmf_rdma_op_qpair_close(struct nvmf_qpair *qpair);
 void nvmf_rdma_op_qpair_destroy(struct nvmf_qpair *qpair);
 void nvmf_rdma_qpair_describe(struct nvmf_rdma_qpair *qp); /* group: updates the description of its trace owner */

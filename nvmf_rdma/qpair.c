@@ -219,6 +219,11 @@ static void close_qpair(struct thread_msg *msg)
 	thread_post(qpair_thread(qp), &qp->error_msg, qpair_in_error_state);
 }
 
+bool nvmf_rdma_op_qpair_is_idle(const struct nvmf_qpair *base)
+{
+	return ((const struct nvmf_rdma_qpair *)base)->in_use == 0;
+}
+
 void nvmf_rdma_op_qpair_close(struct nvmf_qpair *base)
 {
 	struct nvmf_rdma_qpair *qp = nvmf_rdma_qpair_of(base);

@@ -485,7 +485,7 @@ static bool is_executed(const struct nvmf_rdma_request *r)
 	       (r->state == RDMA_REQ_NEED_DATA_WR && r->req.xfer == NVME_DATA_TFR_CTRL_TO_HOST);
 }
 
-bool nvmf_rdma_op_request_abort(struct nvmf_request *req)
+bool nvmf_rdma_op_request_abort(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
 
@@ -493,7 +493,7 @@ bool nvmf_rdma_op_request_abort(struct nvmf_request *req)
 		return false;
 	}
 	nvmf_rdma_data_release(r);
-	nvmf_request_fail(req, NVME_ST(GENERIC, ABORT_REQ));
+	nvmf_request_fail(req, status);
 	return true;
 }
 

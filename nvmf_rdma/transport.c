@@ -231,6 +231,7 @@ static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.group_destroy = destroy_group,
 	.group_stats = fill_group_stats,
 	.qpair_add = nvmf_rdma_op_qpair_add,
+	.qpair_is_idle = nvmf_rdma_op_qpair_is_idle,
 	.qpair_close = nvmf_rdma_op_qpair_close,
 	.qpair_destroy = nvmf_rdma_op_qpair_destroy,
 	.request_complete = nvmf_rdma_op_request_complete,

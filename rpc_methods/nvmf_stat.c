@@ -80,6 +80,8 @@ static const char *qpair_state(enum nvmf_qpair_state state)
 		return "authenticating";
 	case NVMF_QPAIR_ENABLED:
 		return "enabled";
+	case NVMF_QPAIR_QUIESCING:
+		return "quiescing";
 	default:
 		return "deactivating";
 	}

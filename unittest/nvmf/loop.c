@@ -219,6 +219,11 @@ static struct loop_request *request_at(const struct loop_qpair *qp, uint32_t i)
 	return to_loop((struct nvmf_request *)((char *)qp->requests.first + i * qp->requests.stride));
 }
 
+static bool qpair_is_idle(const struct nvmf_qpair *qpair)
+{
+	return ((const struct loop_qpair *)qpair)->in_use == 0;
+}
+
 static void qpair_close(struct nvmf_qpair *qpair)
 {
 	struct loop_qpair *qp = (struct loop_qpair *)qpair;
@@ -374,14 +379,14 @@ static void request_continue(struct nvmf_request *req, enum nvmf_next next)
 	}
 }
 
-static bool request_abort(struct nvmf_request *req)
+static bool request_abort(struct nvmf_request *req, uint16_t status)
 {
 	struct loop_request *lr = to_loop(req);
 
 	if (!lr->waits_for_data) {
 		return false;
 	}
-	nvmf_request_fail(req, NVME_ST(GENERIC, ABORT_REQ));
+	nvmf_request_fail(req, status);
 	return true;
 }
 
@@ -408,6 +413,7 @@ static struct nvmf_transport_ops loop_ops = {
 	.group_destroy = group_destroy,
 	.group_stats = group_stats,
 	.qpair_add = qpair_add,
+	.qpair_is_idle = qpair_is_idle,
 	.qpair_close = qpair_close,
 	.qpair_destroy = qpair_destroy,
 	.request_complete = request_complete,
@@ -682,7 +688,8 @@ uint16_t loop_run(struct loop_cmd *cmd)
 
 bool loop_given_up(uint16_t status)
 {
-	return status == LOOP_STATUS_GONE || status == NVME_ST(GENERIC, ABORT_QUEUE);
+	return status == LOOP_STATUS_GONE || status == NVME_ST(GENERIC, ABORT_QUEUE) ||
+	       status == NVME_ST(PATH, CTRL_PATH_ERROR);
 }
 
 void loop_connect_init(struct loop_cmd *cmd, struct loop_conn *c, struct nvmf_connect_data *data, uint16_t qid,

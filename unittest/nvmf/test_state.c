@@ -290,7 +290,7 @@ static void test_disconnect_with_commands_everywhere(void)
 	CU_ASSERT_FALSE(atomic_load(&io->closed)); /* not before the bdev is done */
 	release(t, io);
 	CU_ASSERT_TRUE(loop_wait_closed(io));
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), LOOP_STATUS_GONE);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0); /* it had begun, so it was carried out and answered */
 	atomic_store(&loop_hold_data, false);
 	resume();
 	CU_ASSERT_EQUAL(num_paused(), 0);

@@ -58,7 +58,7 @@ def check_qpairs(report):
     for name, q in nvmf.all_qpairs():
         n += 1
         state = nvmf.qpair_state(q)
-        if state in ("NEW", "CONNECTING", "DISCONNECTING", "CLOSED") and report.is_old(number(q["state_ticks"])):
+        if state in ("NEW", "CONNECTING", "QUIESCING", "DISCONNECTING", "CLOSED") and report.is_old(number(q["state_ticks"])):
             report.found(f"queue pair {number(q['qid'])} of {string(q['hostnqn']) or 'a new host'} on {name} has been {state} for "
                          f"{report.age(q['state_ticks'])}", "varve_qpairs")
         if " (no such state)" in state:
