@@ -357,6 +357,70 @@ enum nvmf_rdma_cm_status {
 	NVMF_RDMA_CM_INVALID_CNTLID = 0x09,
 };
 
+/* Fields of Identify Controller that struct nvme_id_ctrl of <nvme/types.h> does not name yet: bytes from its beginning.
+ * TP8028, TP4129; Base 2.3, Identify Controller. */
+enum nvme_id_ctrl_byte {
+	NVME_ID_CTRL_CIU = 135,   /* Controller Instance Uniquifier, 1 byte */
+	NVME_ID_CTRL_CIRN = 136,  /* Controller Instance Random Number, 8 bytes */
+	NVME_ID_CTRL_CQT = 386,   /* Command Quiesce Time, 2 bytes, milliseconds; 0: not reported */
+	NVME_ID_CTRL_CCRL = 1807, /* Cross-Controller Reset Limit, 1 byte; 0: the command is not supported */
+};
+
+/* ---- Cross-Controller Reset (TP8028; Base 2.3, 5.4.3) ---- */
+
+/* A host asks one controller to reset another one of the subsystem: the impacted controller, whose connections the host
+ * has lost. Dword 10: ICID in bits 15:0, CIU in bits 23:16. Dwords 12 and 13: CIRN. */
+#define NVME_ADMIN_CROSS_CTRL_RESET UINT8_C(0x38)
+/* Dword 0 of its completion: the impacted controller is reset. Otherwise the log page tells when it is. */
+#define NVME_CROSS_CTRL_RESET_IMMEDIATE UINT32_C(1)
+/* Its status codes, of NVME_SCT_CMD_SPECIFIC. */
+#define NVME_SC_CROSS_CTRL_RESET_IN_PROGRESS UINT8_C(0x3f) /* of the same impacted controller */
+#define NVME_SC_CROSS_CTRL_RESET_LOG_FULL    UINT8_C(0x40) /* no room for an entry: read the page with RMC */
+#define NVME_SC_CROSS_CTRL_RESET_LIMIT       UINT8_C(0x41) /* more than CCRL at a time */
+
+/* Log page Cross-Controller Reset. */
+#define NVME_LOG_LID_CROSS_CTRL_RESET UINT8_C(0x1e)
+/* Log Specific Parameter: reading the page removes the entries that it tells of as completed. */
+#define NVME_CROSS_CTRL_RESET_LSP_RMC UINT8_C(1)
+#define NVME_CROSS_CTRL_RESET_ENTRIES 511 /* most entries of the page */
+
+enum nvme_cross_ctrl_reset_ccrs {
+	NVME_CROSS_CTRL_RESET_CCRS_IN_PROGRESS = 0,
+	NVME_CROSS_CTRL_RESET_CCRS_SUCCESS = 1,
+	NVME_CROSS_CTRL_RESET_CCRS_FAILED = 2,
+};
+
+enum nvme_cross_ctrl_reset_ccrf {
+	NVME_CROSS_CTRL_RESET_CCRF_V = 1 << 0,    /* the request was validated */
+	NVME_CROSS_CTRL_RESET_CCRF_CLRI = 1 << 1, /* a Controller Level Reset was initiated */
+};
+
+/* No other controller is suggested for a new attempt. */
+#define NVME_CROSS_CTRL_RESET_ACID_NONE UINT16_C(0xffff)
+
+struct nvme_cross_ctrl_reset_entry {
+	__le16 icid;
+	uint8_t ciu;
+	uint8_t rsvd3;
+	__le16 acid;
+	uint8_t ccrs; /* enum nvme_cross_ctrl_reset_ccrs */
+	uint8_t ccrf; /* enum nvme_cross_ctrl_reset_ccrf */
+};
+_Static_assert(sizeof(struct nvme_cross_ctrl_reset_entry) == 8, "TP8028, log page 1Eh");
+
+struct nvme_cross_ctrl_reset_log {
+	__le16 ne;
+	uint8_t rsvd2[6];
+	struct nvme_cross_ctrl_reset_entry entries[NVME_CROSS_CTRL_RESET_ENTRIES];
+};
+_Static_assert(sizeof(struct nvme_cross_ctrl_reset_log) == 4096, "TP8028, log page 1Eh");
+
+/* Asynchronous event information of type notice: a reset has completed, with success or not. Its bit in OAES and in
+ * the feature Asynchronous Event Configuration. */
+#define NVME_AER_NOTICE_CROSS_CTRL_RESET    UINT8_C(0xf4)
+#define NVME_CTRL_OAES_CROSS_CTRL_RESET     (UINT32_C(1) << 20)
+#define NVME_AENCFG_NOTICE_CROSS_CTRL_RESET NVME_CTRL_OAES_CROSS_CTRL_RESET
+
 /* Data structures of libnvme whose size the code relies on. */
 _Static_assert(sizeof(struct nvme_id_ctrl) == 4096, "Base 5.17.2.1");
 _Static_assert(sizeof(struct nvme_id_ns) == 4096, "NVM 4.1.5.1");
