@@ -135,6 +135,7 @@ static void handle_async_event(struct nvmf_rdma_device *d, const struct ibv_asyn
 		qp = device_find_qpair(d->transport, event->element.qp);
 		if (qp != NULL) {
 			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
+			nvmf_rdma_qpair_reached_last_wqe(qp);
 		}
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
@@ -155,16 +156,22 @@ static void handle_async_event(struct nvmf_rdma_device *d, const struct ibv_asyn
 	TRACE(RDMA_IBV_ASYNC_EVENT, qp ? qp->owner : 0, 0, (uintptr_t)d, event->event_type);
 }
 
+/* Events of a device that are handled before the control thread's other work has its turn: hosts whose queue pairs
+ * break cause them. The descriptor stays readable. */
+#define EVENTS_PER_ROUND 64
+
 static void async_event_readable(void *arg, uint32_t events)
 {
 	struct nvmf_rdma_device *d = arg;
 	struct ibv_async_event event;
+	unsigned n = 0;
 
-	while (!d->removed && ibv_get_async_event(d->verbs, &event) == 0) {
+	while (!d->removed && n < EVENTS_PER_ROUND && ibv_get_async_event(d->verbs, &event) == 0) {
 		handle_async_event(d, &event);
 		ibv_ack_async_event(&event);
+		n++;
 	}
-	if (!d->removed && errno != EAGAIN && errno != EINTR) {
+	if (!d->removed && n < EVENTS_PER_ROUND && errno != EAGAIN && errno != EINTR) {
 		nvmf_rdma_device_lost(d, strerror(errno)); /* EIO: the kernel has taken it away */
 	}
 	nvmf_rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */

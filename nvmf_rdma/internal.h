@@ -112,6 +112,7 @@ struct nvmf_rdma_qpair {
 	struct nvmf_rdma_poller *poller;
 	enum nvmf_rdma_qpair_state state;
 	bool in_error;  /* the control thread has moved it to the error state */
+	bool last_wqe;  /* it holds no receive of a shared receive queue any more */
 	bool dirty;     /* in its poller's list of those that have work requests to post */
 	bool described; /* its trace owner names host and subsystem */
 	bool abandoned; /* the device did not flush its work in time: its completions are not waited for any more */
@@ -140,11 +141,14 @@ struct nvmf_rdma_qpair {
 	uint32_t completions;                   /* entries of the completion queue that are reserved for it */
 	bool broken;                            /* the connection is lost, or was never made */
 	bool leaving;                           /* the group has been told that it is broken */
+	bool accepted;                          /* it has been connected: it may take shared receives */
+	bool last_wqe_told;                     /* the group has been told of last_wqe */
 	bool waits;                             /* it waits for its device to be ready */
 	uint16_t qid;                           /* as its host says when it connects */
-	struct thread_timer flush_timer;        /* CLOSING: how long the device may take to flush its work */
+	struct thread_timer flush_timer;        /* CLOSING: how long the device may take to flush its work, and */
+	struct thread_timer last_wqe_timer;     /* to say that it holds no shared receive any more */
 	struct thread_msg setup_msg, close_msg, unmake_msg, describe_msg; /* group to control thread */
-	struct thread_msg leave_msg, error_msg, unmade_msg;               /* control thread to group */
+	struct thread_msg leave_msg, error_msg, last_wqe_msg, unmade_msg; /* control thread to group */
 	TAILQ_ENTRY(nvmf_rdma_qpair) link;
 };
 TAILQ_HEAD(nvmf_rdma_qpair_list, nvmf_rdma_qpair);
@@ -203,6 +207,7 @@ struct nvmf_rdma_device {
 	bool removed;                  /* the device is gone or dead: it is closed after its last connection */
 	bool ready;                    /* all memory is registered with it; until then connections wait */
 	struct verbs_pd_waiter waiter; /* for that */
+	bool no_last_wqe;              /* it did not say in time that a queue pair held no shared receive any more */
 	uint32_t qps;                  /* connections */
 	TAILQ_HEAD(, nvmf_rdma_poller) pollers;
 	TAILQ_ENTRY(nvmf_rdma_device) link;
@@ -341,6 +346,7 @@ void nvmf_rdma_poller_remove_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_
 /* Handles the completions that have come and posts what was queued. From then on the poller does not find the queue
  * pair by its number. */
 void nvmf_rdma_poller_forget_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp);
+/* Handles the completions that were in the completion queue when it was called, and perhaps some that came later. */
 void nvmf_rdma_poller_drain(struct nvmf_rdma_poller *p);
 void nvmf_rdma_qpair_queue_send(struct nvmf_rdma_qpair *qp, struct ibv_send_wr *first, struct ibv_send_wr *last);
 void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpair *qp, struct ibv_recv_wr *wr);
@@ -348,6 +354,10 @@ void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 /* qpair.c: connections. */
 void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event); /* control thread */
 void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why);                      /* control thread */
+/* The device has said that the queue pair, which is in the error state, holds no receive of the shared receive queue
+ * any more (IBV_EVENT_QP_LAST_WQE_REACHED): the completions of those that it had taken can be polled. Control thread.
+ */
+void nvmf_rdma_qpair_reached_last_wqe(struct nvmf_rdma_qpair *qp);
 /* The device is ready, or cannot be used (removed): passes the connections that wait for it to the target, or rejects
  * them. Control thread. */
 void nvmf_rdma_qpairs_device_ready(struct nvmf_rdma_device *d);

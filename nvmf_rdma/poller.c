@@ -386,9 +386,14 @@ static bool arm_poller(void *ctx)
 
 /* Queue pairs of the poller. */
 
+/* Other connections of the queue go on, and their hosts must not be able to keep it here: no more than fit are taken.
+ */
 void nvmf_rdma_poller_drain(struct nvmf_rdma_poller *p)
 {
-	while (poller_take_completions(p) != 0) {
+	uint32_t taken = 0, n;
+
+	while (taken < p->cq_size && (n = poller_take_completions(p)) != 0) {
+		taken += n;
 	}
 }
 
@@ -397,6 +402,7 @@ void nvmf_rdma_poller_add_qpair(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 	/* completions of an earlier queue pair of this number are handled first */
 	nvmf_rdma_poller_drain(p);
 	qp->poller = p;
+	qp->last_wqe = p->srq == NULL;
 	qp->base.requests = p->srq != NULL ? &p->requests.base : &qp->requests.base;
 	p->tgroup->connections++;
 	p->tgroup->connection_bytes += sizeof(*qp) + qp->requests.bytes;

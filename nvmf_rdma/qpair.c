@@ -15,12 +15,13 @@
  *         to the error state; posts error_msg
  *                                                       qpair_in_error_state(): its work flushes; CLOSING to CLOSED
  *                                                           when none is left; posts unmake_msg
- *     flush_timer_expired(): the device did not flush;      abandon_owed(), reclaim_owed(): what the device
- *         destroys the queue pair                           still had is taken back
- *     destroy_connection(): frees all that was made;
- *         posts unmade_msg
- *                                                       finish_close(): nvmf_qpair_closed(); no message is under
- *                                                           way any more, so that the memory can be freed
+ *     nvmf_rdma_qpair_reached_last_wqe(), or
+ *     last_wqe_timer_expired(): posts last_wqe_msg
+ *                                                       qpair_has_reached_last_wqe(): with a shared receive queue; what
+ * it had taken is polled and posted again; CLOSING to CLOSED flush_timer_expired(): the device did not flush;
+ * abandon_owed(), reclaim_owed(): what the device destroys the queue pair                           still had is taken
+ * back destroy_connection(): frees all that was made; posts unmade_msg finish_close(): nvmf_qpair_closed(); no message
+ * is under way any more, so that the memory can be freed
  *
  * clang-format on
  */
@@ -112,6 +113,67 @@ void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why)
 	}
 }
 
+/* ---- Shared receives that the queue pair has taken. A device may take receives of the shared queue in advance, and
+ * gives them back in the error state, as flushed completions. The event LAST_WQE_REACHED follows the last of them. Who
+ * destroys the queue pair before has lost them: the device forgets their completions. ---- */
+
+static void qpair_has_reached_last_wqe(struct thread_msg *msg)
+{
+	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, last_wqe_msg);
+
+	qp->last_wqe = true;
+	if (qp->state != NVMF_RDMA_QPAIR_CLOSED) {
+		nvmf_rdma_qpair_check_closed(qp);
+	}
+}
+
+void nvmf_rdma_qpair_reached_last_wqe(struct nvmf_rdma_qpair *qp)
+{
+	thread_timer_stop(&qp->last_wqe_timer);
+	if (!qp->last_wqe_told && qp->base.tgroup != NULL) {
+		qp->last_wqe_told = true;
+		thread_post(qpair_thread(qp), &qp->last_wqe_msg, qpair_has_reached_last_wqe);
+	}
+}
+
+/* How long a device may take to send the event. A working device needs milliseconds. One that failed to do so once may
+ * be of the kind that never does: then it is not worth keeping connections for. */
+#define LAST_WQE_WAIT_US    1000000
+#define NO_LAST_WQE_WAIT_US 20000
+
+static bool device_may_tell(const struct nvmf_rdma_qpair *qp)
+{
+	return !qp->device->removed && !qp->device_poller->failed;
+}
+
+static void last_wqe_timer_expired(void *arg)
+{
+	struct nvmf_rdma_qpair *qp = arg;
+
+	if (device_may_tell(qp) && !qp->device->no_last_wqe) {
+		log_warning(
+			"%s: the device did not say within %u ms that a queue pair holds no receive of the shared "
+			"receive queue any more (LAST_WQE_REACHED); receives that it held are lost; for this device "
+			"varve waits no longer than %u ms from now on (no_srq of nvmf_create_transport avoids the "
+			"shared queue)",
+			nvmf_rdma_device_name(qp->device), LAST_WQE_WAIT_US / 1000, NO_LAST_WQE_WAIT_US / 1000);
+		qp->device->no_last_wqe = true;
+	}
+	nvmf_rdma_qpair_reached_last_wqe(qp);
+}
+
+/* A queue pair that was never connected has taken nothing, and a device that is gone tells nothing any more. */
+static void await_last_wqe(struct nvmf_rdma_qpair *qp)
+{
+	if (!qp->accepted || qp->device_poller->srq == NULL || !device_may_tell(qp)) {
+		nvmf_rdma_qpair_reached_last_wqe(qp);
+	} else if (!qp->last_wqe_told) {
+		qp->last_wqe_timer = (struct thread_timer){.fn = last_wqe_timer_expired, .arg = qp};
+		thread_timer_start(&qp->last_wqe_timer,
+				   qp->device->no_last_wqe ? NO_LAST_WQE_WAIT_US : LAST_WQE_WAIT_US);
+	}
+}
+
 static void qpair_in_error_state(struct thread_msg *msg)
 {
 	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, error_msg);
@@ -199,6 +261,7 @@ static void flush_timer_expired(void *arg)
 		    "their buffers are taken back",
 		    nvmf_rdma_device_name(qp->device), f.owed, qp->base.peer_address.traddr);
 	rdma_destroy_qp(qp->id);
+	nvmf_rdma_qpair_reached_last_wqe(qp); /* it holds nothing any more */
 	thread_call(qpair_thread(qp), reclaim_owed, qp);
 }
 
@@ -216,6 +279,7 @@ static void close_qpair(struct thread_msg *msg)
 
 	disconnect_fabric(qp);
 	start_flush_timer(qp);
+	await_last_wqe(qp);
 	thread_post(qpair_thread(qp), &qp->error_msg, qpair_in_error_state);
 }
 
@@ -255,6 +319,7 @@ static void destroy_connection(struct thread_msg *msg)
 	struct nvmf_rdma_device *d = qp->device;
 
 	thread_timer_stop(&qp->flush_timer);
+	thread_timer_stop(&qp->last_wqe_timer);
 	if (qp->poller != NULL) {
 		thread_call(qpair_thread(qp), remove_qpair_from_poller, qp);
 	}
@@ -278,10 +343,10 @@ static void destroy_connection(struct thread_msg *msg)
 
 void nvmf_rdma_qpair_check_closed(struct nvmf_rdma_qpair *qp)
 {
-	/* posted receives are flushed in the error state; those of a shared receive queue do not belong to the queue
-	 * pair */
+	/* posted receives are flushed in the error state; those of a shared receive queue that the queue pair has taken
+	 * are flushed before last_wqe, and polled before it is destroyed (remove_qpair_from_poller()) */
 	if (qp->state == NVMF_RDMA_QPAIR_CLOSING && qp->in_error && qp->in_use == 0 && qp->receives == 0 &&
-	    !qp->dirty) {
+	    (qp->last_wqe || qp->poller == NULL) && !qp->dirty) {
 		qpair_set_state(qp, NVMF_RDMA_QPAIR_CLOSED);
 		thread_post(thread_control(), &qp->unmake_msg, destroy_connection);
 	}
@@ -378,7 +443,8 @@ static int accept_connection(struct nvmf_rdma_qpair *qp)
 	};
 
 	/* The parameters are within the device's limits, so an error means that the host has withdrawn. */
-	return rdma_accept(qp->id, &param) == 0 ? 0 : -ECONNABORTED;
+	qp->accepted = rdma_accept(qp->id, &param) == 0;
+	return qp->accepted ? 0 : -ECONNABORTED;
 }
 
 struct go_live_call {

@@ -428,6 +428,73 @@ static void test_a_host_that_acknowledges_nothing_is_disconnected(void)
 	CU_ASSERT(wait_left(2, 2, 2));
 }
 
+static bool all_disconnected(void *arg)
+{
+	const struct host *h = arg;
+
+	return __atomic_load_n(&h->io.disconnected, __ATOMIC_ACQUIRE) &&
+	       __atomic_load_n(&h->admin.disconnected, __ATOMIC_ACQUIRE);
+}
+
+/* Connects with queue pairs that take shared receives in advance, and ends both connections: their queue pairs are in
+ * the error state. */
+static void end_with_taken_receives(void)
+{
+	fake_take_receives = 4;
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(fake_taken(0), 8);
+	fake_last_wqe = FAKE_LAST_WQE_LATER;
+	disconnect(&near[0]);
+	CU_ASSERT(fixture_poll(all_disconnected, &near[0]));
+}
+
+static void test_shared_receives_that_a_queue_pair_has_taken_are_not_lost(void)
+{
+	uint64_t lost = fake_stats.lost_receives;
+
+	end_with_taken_receives();
+	for (unsigned i = 0; i < 20; i++) { /* both threads have had time to destroy the queue pairs */
+		CU_ASSERT_EQUAL(read_one(&far), 0);
+	}
+	CU_ASSERT_EQUAL(fake_live.qps, 4);
+	fake_finish_errors();
+	CU_ASSERT(wait_left(2, 2, 2));
+	fake_last_wqe = FAKE_LAST_WQE_AT_ONCE;
+	fake_take_receives = 0;
+	CU_ASSERT_EQUAL(fake_stats.lost_receives, lost);
+	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+static atomic_uint lines_of_last_wqe;
+
+static void count_last_wqe_line(enum log_level level, const char *file, int line, const char *text)
+{
+	atomic_fetch_add(&lines_of_last_wqe, strstr(text, "LAST_WQE_REACHED") != NULL);
+}
+
+/* Connections end nevertheless, and it is said once. */
+static void test_a_device_that_never_says_that_it_holds_no_receives_keeps_no_connection(void)
+{
+	pull();
+	put_back();
+	log_set_tap(count_last_wqe_line);
+	log_set_print_level(LOG_LEVEL_WARNING);
+	for (unsigned i = 0; i < 3; i++) {
+		end_with_taken_receives();
+		CU_ASSERT(wait_left(2, 2, 2));
+		fake_last_wqe = FAKE_LAST_WQE_AT_ONCE;
+		fake_take_receives = 0;
+	}
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	log_set_tap(NULL);
+	CU_ASSERT_EQUAL(atomic_load(&lines_of_last_wqe), 1);
+	pull();
+	put_back();
+}
+
 /* What siw, the kernel's software iWARP, stumbles over: see init_request() and disconnect(). */
 static void test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first(void)
 {
@@ -920,6 +987,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_block_device_that_is_slow_outlives_the_device),
 	UNIT(test_hosts_that_vanish_do_not_fill_the_log),
 	UNIT(test_queue_pairs_that_break_do_not_fill_the_log),
+	UNIT(test_shared_receives_that_a_queue_pair_has_taken_are_not_lost),
+	UNIT(test_a_device_that_never_says_that_it_holds_no_receives_keeps_no_connection),
 	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),
 	UNIT(test_a_device_that_lacks_the_memory_of_the_commands_serves_nobody),
 	UNIT(test_a_key_that_does_not_fit_is_told_as_the_reason),

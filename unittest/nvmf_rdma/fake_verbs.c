@@ -13,7 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define QUEUE 16384 /* entries of each ring below; a power of two */
+#define QUEUE          16384 /* entries of each ring below; a power of two */
+#define ASYNC_QUEUE    256
+#define FAKE_TAKEN_MAX 64
 
 struct fake_cq {
 	struct ibv_cq ibv;
@@ -44,6 +46,9 @@ struct fake_qp {
 	struct fake_rq *rq, own;
 	struct fake_conn *conn;
 	_Atomic bool error;
+	uint64_t taken[FAKE_TAKEN_MAX]; /* shared receives that it has taken in advance */
+	unsigned num_taken;
+	_Atomic bool gives_back; /* what it has taken is flushed at the next poll */
 	struct fake_qp *next;
 };
 
@@ -54,6 +59,8 @@ struct fake_event {
 };
 
 struct fake_stats fake_stats;
+unsigned fake_take_receives;
+enum fake_last_wqe fake_last_wqe;
 bool fake_has_srq = true;
 int fake_fail_post_send;
 unsigned fake_fail_behind;
@@ -66,7 +73,7 @@ struct fake_device {
 	struct ibv_context context; /* first */
 	struct ibv_device ibv;
 	_Atomic bool withholds, removed;
-	struct ibv_async_event async[16]; /* read by whoever reads async_fd */
+	struct ibv_async_event async[ASYNC_QUEUE]; /* under lock */
 	unsigned async_head, async_tail, async_acked;
 };
 
@@ -105,6 +112,16 @@ static void complete(struct fake_cq *cq, const struct ibv_wc *wc)
 
 static void flush_receives(struct fake_qp *qp);
 
+/* The event follows the last completion. */
+static void give_back_taken(struct fake_qp *qp)
+{
+	for (unsigned i = 0; i < qp->num_taken; i++) {
+		struct ibv_wc wc = {.wr_id = qp->taken[i], .status = IBV_WC_WR_FLUSH_ERR, .qp_num = qp->ibv.qp_num};
+		complete(qp->cq, &wc);
+	}
+	qp->num_taken = 0;
+}
+
 /* On the thread that polls, so that the ring is its alone. */
 static void flush_failed(struct fake_cq *cq)
 {
@@ -112,6 +129,9 @@ static void flush_failed(struct fake_cq *cq)
 	for (struct fake_qp *qp = qps; qp != NULL; qp = qp->next) {
 		if (qp->cq == cq && qp->error) {
 			flush_receives(qp);
+		}
+		if (qp->cq == cq && atomic_exchange(&qp->gives_back, false)) {
+			give_back_taken(qp);
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -456,15 +476,58 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	return 0;
 }
 
+static void async_event(struct ibv_context *c, struct ibv_async_event event);
+
+static void wake_poller(struct fake_qp *qp)
+{
+	atomic_store(&qp->cq->qp_failed, true);
+	if (qp->cq->ibv.channel != NULL) {
+		eventfd_write(qp->cq->ibv.channel->fd, 1);
+	}
+}
+
+/* The shared receives that it has taken complete at the next poll, and the device says so. */
+static void finish_error(struct fake_qp *qp)
+{
+	atomic_store(&qp->gives_back, true);
+	wake_poller(qp);
+	async_event(qp->ibv.context,
+		    (struct ibv_async_event){.event_type = IBV_EVENT_QP_LAST_WQE_REACHED, .element.qp = &qp->ibv});
+}
+
+void fake_finish_errors(void)
+{
+	pthread_mutex_lock(&lock);
+	struct fake_qp *first = qps;
+	pthread_mutex_unlock(&lock);
+	for (struct fake_qp *qp = first; qp != NULL; qp = qp->next) { /* the list changes on this thread only */
+		if (qp->rq != &qp->own && qp->error) {
+			finish_error(qp);
+		}
+	}
+}
+
+unsigned fake_taken(unsigned device)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (struct fake_qp *qp = qps; qp != NULL; qp = qp->next) {
+		n += qp->ibv.context == &devices[device]->context ? qp->num_taken : 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	struct fake_qp *qp = (struct fake_qp *)ibv;
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR && !qp->error) {
 		qp->error = true;
-		atomic_store(&qp->cq->qp_failed, true);
-		if (qp->cq->ibv.channel != NULL) {
-			eventfd_write(qp->cq->ibv.channel->fd, 1);
+		wake_poller(qp);
+		if (qp->rq != &qp->own && fake_last_wqe == FAKE_LAST_WQE_AT_ONCE) {
+			finish_error(qp);
 		}
 	}
 	return 0;
@@ -480,7 +543,9 @@ int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 		errno = atomic_load(&d->removed) ? EIO : EAGAIN;
 		return -1;
 	}
-	*event = d->async[d->async_head++ % 16];
+	pthread_mutex_lock(&lock);
+	*event = d->async[d->async_head++ % ASYNC_QUEUE];
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
@@ -631,6 +696,8 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *p, struct ibv_qp_init_a
 	return 0;
 }
 
+static void forget_events(const struct ibv_qp *qp);
+
 void rdma_destroy_qp(struct rdma_cm_id *id)
 {
 	struct fake_qp **link = &qps;
@@ -639,11 +706,21 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	while (&(*link)->ibv != id->qp) {
 		link = &(*link)->next;
 	}
+	fake_stats.lost_receives += (*link)->num_taken;
 	*link = (*link)->next;
+	forget_events(id->qp);
 	pthread_mutex_unlock(&lock);
 	atomic_fetch_sub(&fake_live.qps, 1);
 	free(id->qp);
 	id->qp = NULL;
+}
+
+/* On the control thread; a test that lets queue pairs do so lets its hosts send nothing meanwhile. */
+static void take_in_advance(struct fake_qp *qp)
+{
+	while (qp->rq != &qp->own && qp->num_taken < fake_take_receives && qp->rq->head != qp->rq->tail) {
+		qp->taken[qp->num_taken++] = qp->rq->ring[qp->rq->head++ % QUEUE].wr_id;
+	}
 }
 
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
@@ -652,6 +729,7 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 		errno = EINVAL;
 		return -1;
 	}
+	take_in_advance((struct fake_qp *)id->qp);
 	__atomic_store_n(&conn_of(id)->accepted, true, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -729,8 +807,25 @@ static void async_event(struct ibv_context *c, struct ibv_async_event event)
 {
 	struct fake_device *d = device_of(c);
 
-	d->async[d->async_tail++ % 16] = event;
+	pthread_mutex_lock(&lock);
+	d->async[d->async_tail++ % ASYNC_QUEUE] = event;
+	pthread_mutex_unlock(&lock);
 	eventfd_write(c->async_fd, 1);
+}
+
+/* A queue pair is destroyed: its events that nobody has read are not told any more. */
+static void forget_events(const struct ibv_qp *qp)
+{
+	struct fake_device *d = device_of(qp->context);
+	unsigned kept = d->async_head;
+
+	for (unsigned i = d->async_head; i != d->async_tail; i++) {
+		const struct ibv_async_event *e = &d->async[i % ASYNC_QUEUE];
+		if (e->event_type != IBV_EVENT_QP_LAST_WQE_REACHED || e->element.qp != qp) {
+			d->async[kept++ % ASYNC_QUEUE] = *e;
+		}
+	}
+	d->async_tail = kept;
 }
 
 void fake_port_event(unsigned device, enum ibv_event_type type)

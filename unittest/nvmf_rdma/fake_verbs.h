@@ -35,8 +35,9 @@ struct fake_conn {
 
 struct fake_stats {
 	uint64_t sends, writes, reads, post_send_calls, poll_calls, async_acked;
-	uint64_t short_sends; /* iWARP: messages of one piece of no more than 32 bytes */
-	uint64_t early_ends;  /* iWARP: connections ended while their queue pair was not in the error state */
+	uint64_t short_sends;   /* iWARP: messages of one piece of no more than 32 bytes */
+	uint64_t lost_receives; /* that a queue pair had taken from the shared queue when it was destroyed */
+	uint64_t early_ends;    /* iWARP: connections ended while their queue pair was not in the error state */
 };
 extern struct fake_stats fake_stats;
 extern bool fake_has_srq;           /* before the device is used; default true */
@@ -49,6 +50,18 @@ void fake_hold_memory(bool on);
 extern atomic_uint fake_held, fake_held_there; /* calls that wait; calls that did not */
 extern int fake_fail_post_send;                /* errno that the next ibv_post_send() gives, once; 0: none */
 extern unsigned fake_fail_behind;              /* so many of its work requests are posted before it does */
+
+/* How many receives of the shared queue a queue pair takes in advance when it is accepted, at most 64. In the error
+ * state they complete as flushed, and LAST_WQE_REACHED follows. */
+extern unsigned fake_take_receives;
+extern enum fake_last_wqe {
+	FAKE_LAST_WQE_AT_ONCE, /* that happens when it enters the error state */
+	FAKE_LAST_WQE_LATER,   /* at the next fake_finish_errors() */
+} fake_last_wqe;
+/* On the control thread. */
+void fake_finish_errors(void);
+/* Receives that the queue pairs of a device have taken and not given back. */
+unsigned fake_taken(unsigned device);
 
 #define FAKE_DEVICES 2
 /* What the target has made and not destroyed. */
