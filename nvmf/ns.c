@@ -239,6 +239,8 @@ static int ns_remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 	nvmf_ns_changed(s, ns);
 	nvmf_ana_leave(ns);
 	nvmf_ns_free(ns);
+	/* They were meant for this namespace, and not for the next one of that number. */
+	nvmf_subsystem_drop_host_ops(s, op->nsid, -ENOENT);
 	return 0;
 }
 

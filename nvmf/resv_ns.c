@@ -204,8 +204,13 @@ static void resv_ns_not_done(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
-	resv_ns_finish(rn, rn->drain_status == -ETIMEDOUT ? NVME_ST(GENERIC, INTERNAL) : NVME_ST(GENERIC, ABORT_QUEUE),
-		       NVMF_WHERE_NOWHERE);
+	if (rn->ns == NULL) {
+		resv_ns_finish(rn, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
+	} else {
+		resv_ns_finish(
+			rn, rn->drain_status == -ETIMEDOUT ? NVME_ST(GENERIC, INTERNAL) : NVME_ST(GENERIC, ABORT_QUEUE),
+			NVMF_WHERE_NOWHERE);
+	}
 }
 
 /* When the aborts are over and the change is made or has failed. If it has failed, the file has to be written once
@@ -244,6 +249,7 @@ static void resv_ns_draining(void *arg)
 {
 	struct nvmf_ns_resv *rn = arg;
 
+	assert(rn->ns != NULL); /* the removal of a namespace ends the changes of it that are queued */
 	rn->aborting = true;
 	rn->preempt = (struct nvmf_preempt){.req = rn->running,
 					    .subsystem = rn->ns->subsystem,

@@ -153,7 +153,7 @@ int nvmf_subsystem_create(struct nvmf_tgt *tgt, const char *nqn, const struct nv
 
 void nvmf_subsystem_free(struct nvmf_subsystem *s)
 {
-	assert(s->state == NVMF_SUBSYSTEM_INACTIVE && s->op == NULL && STAILQ_EMPTY(&s->ops));
+	assert(s->state == NVMF_SUBSYSTEM_INACTIVE && STAILQ_EMPTY(&s->ops));
 	USDT(nvmf_subsystem_destroy, s->nqn);
 	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_DESTROY, NULL, "%s", s->nqn);
 	for (uint32_t i = 0; i < s->max_nsid; i++) {
@@ -212,7 +212,7 @@ void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *a
 	s->tgt->destroying_subsystems++;
 	s->destroy_done = done;
 	s->destroy_arg = arg;
-	if (s->state == NVMF_SUBSYSTEM_INACTIVE && s->op == NULL && STAILQ_EMPTY(&s->ops)) {
+	if (s->state == NVMF_SUBSYSTEM_INACTIVE && STAILQ_EMPTY(&s->ops)) {
 		subsystem_destroy_stopped(s, 0);
 	} else {
 		nvmf_subsystem_stop(s, subsystem_destroy_stopped, s);

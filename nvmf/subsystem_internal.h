@@ -56,7 +56,7 @@ void nvmf_ns_free(struct nvmf_ns *ns);
 /* Bytes of data of a block. */
 uint32_t nvmf_ns_block_size(const struct nvmf_ns *ns);
 
-/* ---- The queue of changes: one is carried out at a time ---- */
+/* ---- The queue of changes ---- */
 
 enum nvmf_op_kind {
 	NVMF_OP_START,
@@ -66,16 +66,25 @@ enum nvmf_op_kind {
 	NVMF_OP_CHANGE, /* pause nsid, apply(), resume */
 };
 
-/* One change. */
+/* One change. The first part is the caller's, the second the queue's. */
 struct nvmf_op {
 	enum nvmf_op_kind kind;
-	enum nvmf_subsystem_state original;                         /* the subsystem's state when the change began */
+	const char *what;                                           /* "removal of namespace": for people */
 	uint32_t nsid;                                              /* PAUSE, CHANGE */
 	int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op); /* CHANGE */
 	nvmf_done_fn done;                                          /* may be NULL */
 	void *arg;
 	bool for_host;               /* a host's command waits for it: limited to NVMF_DRAIN_US */
 	void (*draining)(void *arg); /* for_host: commands are under way that have to end first */
+
+	struct nvmf_subsystem *subsystem;
+	uint64_t queued_ticks;
+	bool begun;                         /* otherwise it waits for an earlier one */
+	enum nvmf_subsystem_state original; /* the subsystem's state when the change began */
+	uint32_t pending_views;             /* poll groups' namespaces that still have commands under way */
+	bool given_up;                      /* for_host: the limit has passed, and the namespace goes on without the
+					       change; messages of views that had drained before still arrive */
+	struct thread_timer timer;          /* for_host: the limit; otherwise it is logged when it runs out */
 	STAILQ_ENTRY(nvmf_op) link;
 };
 
@@ -100,15 +109,11 @@ struct nvmf_subsystem {
 	enum nvmf_subsystem_state state;
 	uint64_t state_ticks;
 	uint64_t created_ticks;
-	bool connectable;       /* started, and not about to stop */
-	uint32_t pending_views; /* a pause waits for that many views to drain */
-	uint32_t paused_nsid;
-	struct thread_timer drain_timer; /* limits a pause for a host's command */
-	uint64_t drain_us;               /* its limit */
-	bool drain_given_up; /* the limit has passed and the views run again; messages of views that had drained before
-				that still arrive */
-	STAILQ_HEAD(, nvmf_op) ops;
-	struct nvmf_op *op;      /* being carried out; not in ops */
+	bool connectable;           /* started, and not about to stop */
+	uint32_t paused_nsid;       /* PAUSED: which namespace; 0: none; NVME_NSID_ALL: all */
+	uint64_t drain_us;          /* the limit of a change for a host's command */
+	STAILQ_HEAD(, nvmf_op) ops; /* begun or waiting, in the order of the calls */
+	bool running_ops;           /* operations are being begun */
 	struct nvmf_op *stop_op; /* allocated beforehand, so that stopping the target needs no memory; NULL once it is
 				    queued */
 	bool views_open;         /* every group has a view of it */
@@ -155,8 +160,13 @@ void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
 				    void (*draining)(void *arg), nvmf_done_fn done, void *arg);
-/* One of the views that nvmf_views_pause() counted has no commands under way any more. */
-void nvmf_subsystem_view_drained(struct nvmf_subsystem *s);
+/* A namespace that nvmf_views_pause() or nvmf_views_hold_ns() counted has no commands under way any more. */
+void nvmf_subsystem_ns_drained(struct nvmf_subsystem *s, uint32_t nsid);
+/* Ends the queued changes that hosts wait for and that have not begun, of one namespace or of all (NVME_NSID_ALL), with
+ * a status. */
+void nvmf_subsystem_drop_host_ops(struct nvmf_subsystem *s, uint32_t nsid, int status);
+/* The earlier operation that this one waits for; NULL: none. */
+const struct nvmf_op *nvmf_op_blocker(const struct nvmf_op *op);
 /* A controller has been freed: changes and waiters that need that go on. */
 void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s);
 /* Ends the associations that w->match() selects, and calls w->done when their controllers are gone. w: from malloc();

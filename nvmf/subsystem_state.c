@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Changes of a subsystem's state, and of its namespaces while hosts use it. Each is an operation in the subsystem's
- * queue; one is carried out at a time. Poll groups are changed by calls. Two things are waited for without blocking the
- * control thread: commands under way when a view is paused, and controllers that are being destroyed. */
+ * queue, and begins when no earlier one is left that it has to wait for (op_waits_for()). Poll groups are changed by
+ * calls. Two things are waited for without blocking the control thread: commands under way when a namespace is paused,
+ * and controllers that are being destroyed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +38,13 @@ static uint32_t op_target_state(const struct nvmf_op *op)
 	}
 }
 
-static void op_finish(struct nvmf_subsystem *s, int status)
+static void op_finish(struct nvmf_op *op, int status)
 {
-	struct nvmf_op *op = s->op;
+	struct nvmf_subsystem *s = op->subsystem;
 
 	USDT(nvmf_subsystem_change_state_done, s->nqn, op_target_state(op), op->original, status);
-	s->op = NULL;
+	thread_timer_stop(&op->timer);
+	STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
 	if (op->done != NULL) {
 		op->done(op->arg, status);
 	}
@@ -103,13 +105,13 @@ static void subsystem_close_views(struct nvmf_subsystem *s)
 
 /* ---- The operations ---- */
 
-static void op_start_begin(struct nvmf_subsystem *s)
+static void op_start_begin(struct nvmf_op *op)
 {
+	struct nvmf_subsystem *s = op->subsystem;
 	/* It was queued before the subsystem or its target began to go. */
 	int rc = nvmf_subsystem_refuse_change(s, "the start of a subsystem");
 
 	rc = rc == 0 && s->state != NVMF_SUBSYSTEM_INACTIVE ? -EINVAL : rc;
-
 	if (rc == 0 && !TAILQ_EMPTY(&s->tgt->groups)) {
 		rc = nvmf_subsystem_open_views(s);
 	}
@@ -118,189 +120,284 @@ static void op_start_begin(struct nvmf_subsystem *s)
 		s->connectable = true;
 		nvmf_tgt_discovery_changed(s->tgt);
 	}
-	op_finish(s, rc);
+	op_finish(op, rc);
 }
 
-static void op_paused(struct nvmf_subsystem *s);
-static void op_drain_timeout(void *arg);
-
-static void op_pause_begin(struct nvmf_subsystem *s)
+static void op_pause_drained(struct nvmf_op *op)
 {
+	subsystem_set_state(op->subsystem, NVMF_SUBSYSTEM_PAUSED);
+	op_finish(op, 0);
+}
+
+static void op_pause_begin(struct nvmf_op *op)
+{
+	struct nvmf_subsystem *s = op->subsystem;
+
 	if (s->state != NVMF_SUBSYSTEM_ACTIVE) {
-		op_finish(s, -EINVAL);
+		op_finish(op, -EINVAL);
 		return;
 	}
-	s->paused_nsid = s->op->nsid;
-	s->pending_views = s->views_open ? nvmf_views_pause(s, s->op->nsid) : 0;
-	if (s->pending_views == 0) {
-		op_paused(s);
-	} else if (s->op->for_host) {
-		s->drain_timer.fn = op_drain_timeout;
-		s->drain_timer.arg = s;
-		thread_timer_start(&s->drain_timer, s->drain_us);
-		s->op->draining(s->op->arg);
+	s->paused_nsid = op->nsid;
+	op->pending_views = s->views_open ? nvmf_views_pause(s, op->nsid) : 0;
+	if (op->pending_views == 0) {
+		op_pause_drained(op);
 	}
 }
 
-static void subsystem_resume_views(struct nvmf_subsystem *s)
+static void op_resume_begin(struct nvmf_op *op)
 {
+	struct nvmf_subsystem *s = op->subsystem;
+
+	if (s->state != NVMF_SUBSYSTEM_PAUSED) {
+		op_finish(op, -EINVAL);
+		return;
+	}
 	if (s->views_open) {
 		nvmf_views_resume(s);
 	}
 	s->paused_nsid = 0;
 	subsystem_set_state(s, NVMF_SUBSYSTEM_ACTIVE);
+	op_finish(op, 0);
 }
 
-static void op_resume_begin(struct nvmf_subsystem *s)
+/* No command of the namespace is under way, or the change has been given up and released the namespace. */
+static void op_change_drained(struct nvmf_op *op)
 {
-	if (s->state != NVMF_SUBSYSTEM_PAUSED) {
-		op_finish(s, -EINVAL);
-		return;
+	struct nvmf_subsystem *s = op->subsystem;
+	int rc = -ETIMEDOUT;
+
+	if (!op->given_up) {
+		rc = op->apply(s, op);
+		if (s->views_open) {
+			nvmf_views_release_ns(s, op->nsid);
+		}
 	}
-	subsystem_resume_views(s);
-	op_finish(s, 0);
+	op_finish(op, rc);
 }
 
-/* The subsystem is paused: carries out the change that asked for it, or stays paused until it is resumed. */
-static void op_paused(struct nvmf_subsystem *s)
-{
-	int rc = 0;
-
-	subsystem_set_state(s, NVMF_SUBSYSTEM_PAUSED);
-	if (s->op->kind == NVMF_OP_CHANGE) {
-		rc = s->op->apply(s, s->op);
-		subsystem_resume_views(s);
-	}
-	op_finish(s, rc);
-}
-
-static void op_drained(struct nvmf_subsystem *s)
-{
-	bool given_up = s->drain_given_up;
-
-	s->drain_given_up = false;
-	thread_timer_stop(&s->drain_timer);
-	if (given_up) {
-		op_finish(s, -ETIMEDOUT);
-	} else {
-		op_paused(s);
-	}
-}
-
-void nvmf_subsystem_view_drained(struct nvmf_subsystem *s)
-{
-	if (--s->pending_views == 0) {
-		op_drained(s);
-	}
-}
-
-/* The timeout of a pause for a host's command: a bdev that does not end an I/O must not stop the other hosts for ever.
- * Messages of views that have drained before this may still arrive; the other views will send none. */
+/* The timeout of a change for a host's command: a bdev that does not end an I/O must not keep the namespace from the
+ * other hosts for ever. Messages of views that have drained before this may still arrive; the other views will send
+ * none. */
 static void op_drain_timeout(void *arg)
 {
-	struct nvmf_subsystem *s = arg;
+	struct nvmf_op *op = arg;
+	struct nvmf_subsystem *s = op->subsystem;
 
 	log_limited(LOG_LEVEL_ERROR,
 		    "namespace %u of %s was paused for a host's command for %llu s, and commands are still under way: "
 		    "it goes on without "
 		    "the change",
-		    s->paused_nsid, s->nqn, (unsigned long long)(s->drain_us / 1000000));
-	s->drain_given_up = true;
-	s->pending_views -= nvmf_views_resume(s);
-	s->paused_nsid = 0;
-	if (s->pending_views == 0) {
-		op_drained(s);
+		    op->nsid, s->nqn, (unsigned long long)(s->drain_us / 1000000));
+	op->given_up = true;
+	op->pending_views -= nvmf_views_release_ns(s, op->nsid);
+	if (op->pending_views == 0) {
+		op_change_drained(op);
 	}
 }
 
-static void op_change_begin(struct nvmf_subsystem *s)
+static void op_change_begin(struct nvmf_op *op)
 {
-	if (s->state == NVMF_SUBSYSTEM_ACTIVE) {
-		op_pause_begin(s);
-	} else {
-		op_finish(s, s->op->apply(s, s->op));
+	struct nvmf_subsystem *s = op->subsystem;
+
+	op->pending_views = s->views_open ? nvmf_views_hold_ns(s, op->nsid) : 0;
+	if (op->pending_views == 0) {
+		op_change_drained(op);
+	} else if (op->for_host) {
+		op->timer.fn = op_drain_timeout;
+		thread_timer_start(&op->timer, s->drain_us);
+		op->draining(op->arg);
 	}
 }
 
-static void op_stop_check(struct nvmf_subsystem *s)
+static bool op_touches(const struct nvmf_op *op, uint32_t nsid)
 {
-	if (!TAILQ_EMPTY(&s->ctrlrs)) {
-		return;
-	}
-	subsystem_close_views(s);
-	subsystem_set_state(s, NVMF_SUBSYSTEM_INACTIVE);
-	op_finish(s, 0);
+	return op->nsid == NVME_NSID_ALL || op->nsid == nsid;
 }
 
-/* Drops the changes that hosts wait for: the commands that asked for them would keep their connections open. */
-static void subsystem_drop_host_ops(struct nvmf_subsystem *s)
+void nvmf_subsystem_ns_drained(struct nvmf_subsystem *s, uint32_t nsid)
 {
-	struct nvmf_op *op, *next;
+	struct nvmf_op *op;
 
-	for (op = STAILQ_FIRST(&s->ops); op != NULL; op = next) {
-		next = STAILQ_NEXT(op, link);
-		if (op->for_host) {
-			STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
-			op->done(op->arg, -ESHUTDOWN);
-			free(op);
+	STAILQ_FOREACH (op, &s->ops, link) {
+		if (op->begun && op->pending_views != 0 && op_touches(op, nsid)) {
+			break;
 		}
 	}
+	assert(op != NULL);
+	if (--op->pending_views == 0) {
+		op->kind == NVMF_OP_PAUSE ? op_pause_drained(op) : op_change_drained(op);
+	}
 }
 
-static void op_stop_begin(struct nvmf_subsystem *s)
+/* A stop has begun when all controllers are going. It ends when they are gone, and with them all commands, after all
+ * changes that were queued before it or are under way. */
+static bool op_stop_can_end(const struct nvmf_op *stop)
 {
+	const struct nvmf_op *op;
+	bool before = true;
+
+	STAILQ_FOREACH (op, &stop->subsystem->ops, link) {
+		before = before && op != stop;
+		if (op != stop && (before || op->begun)) {
+			return false;
+		}
+	}
+	return TAILQ_EMPTY(&stop->subsystem->ctrlrs);
+}
+
+static void op_stop_end(struct nvmf_op *op)
+{
+	struct nvmf_subsystem *s = op->subsystem;
+
+	subsystem_close_views(s);
+	subsystem_set_state(s, NVMF_SUBSYSTEM_INACTIVE);
+	op_finish(op, 0);
+}
+
+static struct nvmf_op *subsystem_find_stop(struct nvmf_subsystem *s)
+{
+	struct nvmf_op *op;
+
+	STAILQ_FOREACH (op, &s->ops, link) {
+		if (op->kind == NVMF_OP_STOP && op->begun) {
+			break;
+		}
+	}
+	return op;
+}
+
+/* Drops the queued changes that hosts wait for, of one namespace or of all (NVME_NSID_ALL). The list may change while
+ * a host is answered, so the search begins anew. */
+void nvmf_subsystem_drop_host_ops(struct nvmf_subsystem *s, uint32_t nsid, int status)
+{
+	struct nvmf_op *op = STAILQ_FIRST(&s->ops);
+
+	while (op != NULL) {
+		if (!op->for_host || op->begun || (nsid != NVME_NSID_ALL && op->nsid != nsid)) {
+			op = STAILQ_NEXT(op, link);
+			continue;
+		}
+		STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
+		op->done(op->arg, status);
+		free(op);
+		op = STAILQ_FIRST(&s->ops);
+	}
+}
+
+static void op_stop_begin(struct nvmf_op *op)
+{
+	struct nvmf_subsystem *s = op->subsystem;
 	struct nvmf_ctrlr *ctrlr, *next;
 
 	if (s->state == NVMF_SUBSYSTEM_INACTIVE) {
-		op_finish(s, 0);
+		op_finish(op, 0);
 		return;
 	}
 	s->connectable = false;
 	nvmf_tgt_discovery_changed(s->tgt); /* hosts are shown it no more from now on */
-	subsystem_drop_host_ops(s);
+	/* The commands that asked for these changes would keep their connections open. */
+	nvmf_subsystem_drop_host_ops(s, NVME_NSID_ALL, -ESHUTDOWN);
 	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
 		next = TAILQ_NEXT(ctrlr, link);
 		nvmf_ctrlr_destroy(ctrlr, "the subsystem is being stopped");
 	}
-	op_stop_check(s);
 }
 
-/* While another namespace is paused by a user, a change waits until the subsystem is resumed. */
-static bool op_can_run(const struct nvmf_subsystem *s, const struct nvmf_op *op)
+/* ---- The queue ---- */
+
+/* Whether an operation has to wait for an earlier one. Changes of state are carried out in their order. A change of a
+ * namespace waits only for what touches the same namespace. A stop begins beside changes of namespaces, whatever they
+ * wait for, because the end of the controllers ends their commands. */
+static bool op_waits_for(const struct nvmf_op *op, const struct nvmf_op *earlier)
 {
-	return op->kind != NVMF_OP_CHANGE || s->state != NVMF_SUBSYSTEM_PAUSED || op->nsid == 0 ||
-	       s->paused_nsid == NVME_NSID_ALL || s->paused_nsid == op->nsid;
+	bool change = op->kind == NVMF_OP_CHANGE, earlier_change = earlier->kind == NVMF_OP_CHANGE;
+
+	if (change && earlier_change) {
+		return op->nsid == earlier->nsid;
+	}
+	if (!change && !earlier_change) {
+		return true;
+	}
+	const struct nvmf_op *state = change ? earlier : op;
+	uint32_t nsid = change ? op->nsid : earlier->nsid;
+	switch (state->kind) {
+	case NVMF_OP_PAUSE:
+		return op_touches(state, nsid);
+	case NVMF_OP_STOP:
+		return false;
+	default: /* they are over as soon as they begin */
+		return change;
+	}
 }
 
-static void subsystem_run_ops(struct nvmf_subsystem *s)
+const struct nvmf_op *nvmf_op_blocker(const struct nvmf_op *op)
 {
-	static void (*const begin[])(struct nvmf_subsystem *) = {
+	const struct nvmf_op *earlier;
+
+	STAILQ_FOREACH (earlier, &op->subsystem->ops, link) {
+		if (earlier == op) {
+			return NULL;
+		}
+		if (op_waits_for(op, earlier)) {
+			return earlier;
+		}
+	}
+	return NULL;
+}
+
+static struct nvmf_op *subsystem_next_op(struct nvmf_subsystem *s)
+{
+	struct nvmf_op *op;
+
+	STAILQ_FOREACH (op, &s->ops, link) {
+		if (!op->begun && nvmf_op_blocker(op) == NULL) {
+			break;
+		}
+	}
+	return op;
+}
+
+static void op_begin(struct nvmf_op *op)
+{
+	static void (*const begin[])(struct nvmf_op *) = {
 		[NVMF_OP_START] = op_start_begin,   [NVMF_OP_PAUSE] = op_pause_begin,
 		[NVMF_OP_RESUME] = op_resume_begin, [NVMF_OP_STOP] = op_stop_begin,
 		[NVMF_OP_CHANGE] = op_change_begin,
 	};
+	struct nvmf_subsystem *s = op->subsystem;
+
+	op->begun = true;
+	op->original = s->state;
+	USDT(nvmf_subsystem_change_state, s->nqn, op_target_state(op), s->state);
+	begin[op->kind](op);
+}
+
+/* Begins what need not wait any more. An operation that ends at once calls this again: it then returns to this loop. */
+static void subsystem_run_ops(struct nvmf_subsystem *s)
+{
 	struct nvmf_op *op;
 
-	if (s->op != NULL) {
+	if (s->running_ops) {
 		return;
 	}
-	STAILQ_FOREACH (op, &s->ops, link) {
-		if (op_can_run(s, op)) {
+	s->running_ops = true;
+	for (;;) {
+		if ((op = subsystem_next_op(s)) != NULL) {
+			op_begin(op);
+		} else if ((op = subsystem_find_stop(s)) != NULL && op_stop_can_end(op)) {
+			op_stop_end(op);
+		} else {
 			break;
 		}
 	}
-	if (op == NULL) {
-		return;
-	}
-	STAILQ_REMOVE(&s->ops, op, nvmf_op, link);
-	s->op = op;
-	op->original = s->state;
-	USDT(nvmf_subsystem_change_state, s->nqn, op_target_state(op), s->state);
-	begin[op->kind](s);
+	s->running_ops = false;
 }
 
 void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
+	op->subsystem = s;
+	op->queued_ticks = env_ticks();
+	op->timer.arg = op;
 	STAILQ_INSERT_TAIL(&s->ops, op, link);
 	subsystem_run_ops(s);
 }
@@ -409,7 +506,5 @@ void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waite
 void nvmf_subsystem_ctrlr_gone(struct nvmf_subsystem *s)
 {
 	subsystem_check_waiters(s);
-	if (s->op != NULL && s->op->kind == NVMF_OP_STOP) {
-		op_stop_check(s);
-	}
+	subsystem_run_ops(s);
 }

@@ -21,8 +21,9 @@ static const char *view_state_name(enum nvmf_view_state state)
 static const uint32_t view_next_states[NVMF_VIEW_STATES] = {
 	[NVMF_VIEW_INACTIVE] = 1 << NVMF_VIEW_ACTIVE,
 	[NVMF_VIEW_ACTIVE] = 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_INACTIVE,
-	[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* ACTIVE: the pause was given up */
-	[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_INACTIVE,
+	[NVMF_VIEW_PAUSING] = 1 << NVMF_VIEW_PAUSED | 1 << NVMF_VIEW_ACTIVE, /* ACTIVE: a change was given up */
+	/* PAUSING: a namespace is held while another one is */
+	[NVMF_VIEW_PAUSED] = 1 << NVMF_VIEW_ACTIVE | 1 << NVMF_VIEW_PAUSING | 1 << NVMF_VIEW_INACTIVE,
 };
 STATE_MACHINE(view_machine, "nvmf poll group view", view_state_name, view_next_states);
 
@@ -37,9 +38,41 @@ static void view_set_state(struct nvmf_subsystem_view *view, enum nvmf_view_stat
 	}
 }
 
+/* Whether a user has paused the namespace. */
+static bool view_user_pauses(const struct nvmf_subsystem_view *view, uint32_t nsid)
+{
+	return view->user_paused && (view->paused_nsid == NVME_NSID_ALL || view->paused_nsid == nsid);
+}
+
+/* Whether new commands of the namespace, which need not exist, wait. */
 static bool view_pauses(const struct nvmf_subsystem_view *view, uint32_t nsid)
 {
-	return view->paused_nsid == NVME_NSID_ALL || view->paused_nsid == nsid;
+	const struct nvmf_ns_view *nsv = nsid != 0 && nsid <= view->max_nsid ? view->ns[nsid - 1] : NULL;
+
+	return nsv != NULL ? nsv->paused : view_user_pauses(view, nsid);
+}
+
+static bool view_is_drained(const struct nvmf_subsystem_view *view)
+{
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL && view->ns[i]->draining) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Sets the state that the pauses of its namespaces amount to. */
+static void view_update_state(struct nvmf_subsystem_view *view)
+{
+	enum nvmf_view_state state = NVMF_VIEW_ACTIVE;
+
+	if (view->user_paused || view->num_changing != 0) {
+		state = view_is_drained(view) ? NVMF_VIEW_PAUSED : NVMF_VIEW_PAUSING;
+	}
+	if (state != view->state) {
+		view_set_state(view, state);
+	}
 }
 
 /* ---- Commands that wait ---- */
@@ -47,7 +80,7 @@ static bool view_pauses(const struct nvmf_subsystem_view *view, uint32_t nsid)
 bool nvmf_view_wait_if_paused(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req,
 			      bool before_data)
 {
-	if ((view->state != NVMF_VIEW_PAUSING && view->state != NVMF_VIEW_PAUSED) || !view_pauses(view, nsid)) {
+	if (!view_pauses(view, nsid)) {
 		return false;
 	}
 	req->before_data = before_data;
@@ -97,31 +130,56 @@ static void view_run_waiting(struct nvmf_request *req)
 	}
 }
 
+/* Runs the commands that waited for namespaces which are not paused any more, in their order. */
+static void view_run_unpaused(struct nvmf_subsystem_view *view)
+{
+	struct nvmf_request_queue all = STAILQ_HEAD_INITIALIZER(all), unpaused = STAILQ_HEAD_INITIALIZER(unpaused);
+	struct nvmf_request *req;
+
+	STAILQ_CONCAT(&all, &view->paused);
+	while ((req = STAILQ_FIRST(&all)) != NULL) {
+		STAILQ_REMOVE_HEAD(&all, link);
+		bool waits = view_pauses(view, le32toh(req->sqe->nsid));
+		struct nvmf_request_queue *queue = waits ? &view->paused : &unpaused;
+		STAILQ_INSERT_TAIL(queue, req, link);
+		view->num_paused -= !waits;
+	}
+	while ((req = STAILQ_FIRST(&unpaused)) != NULL) {
+		STAILQ_REMOVE_HEAD(&unpaused, link);
+		view_run_waiting(req);
+	}
+}
+
 /* ---- Draining ---- */
 
-static bool view_is_drained(const struct nvmf_subsystem_view *view)
+static void ns_view_drained_on_control(struct thread_msg *msg)
 {
-	for (uint32_t i = 0; i < view->max_nsid; i++) {
-		if (view->ns[i] != NULL && view->ns[i]->paused && view->ns[i]->outstanding != 0) {
-			return false;
-		}
-	}
-	return true;
+	struct nvmf_ns_view *nsv = container_of(msg, struct nvmf_ns_view, drained_msg);
+
+	nvmf_subsystem_ns_drained(nsv->view->subsystem, nsv->nsid);
 }
 
-static void view_drained_on_control(struct thread_msg *msg)
+void nvmf_ns_view_drained(struct nvmf_ns_view *nsv)
 {
-	struct nvmf_subsystem_view *view = container_of(msg, struct nvmf_subsystem_view, drained_msg);
-
-	nvmf_subsystem_view_drained(view->subsystem);
+	if (nsv->draining) {
+		nsv->draining = false;
+		view_update_state(nsv->view);
+		thread_post(thread_control(), &nsv->drained_msg, ns_view_drained_on_control);
+	}
 }
 
-void nvmf_view_check_drained(struct nvmf_subsystem_view *view)
+/* Pauses a namespace; true: it has commands under way, whose end will be told. */
+static bool ns_view_pause(struct nvmf_ns_view *nsv)
 {
-	if (view->state == NVMF_VIEW_PAUSING && view_is_drained(view)) {
-		view_set_state(view, NVMF_VIEW_PAUSED);
-		thread_post(thread_control(), &view->drained_msg, view_drained_on_control);
-	}
+	nsv->paused = true;
+	nsv->draining = nsv->outstanding != 0;
+	return nsv->draining;
+}
+
+static void ns_view_unpause(struct nvmf_ns_view *nsv)
+{
+	nsv->paused = nsv->changing || view_user_pauses(nsv->view, nsv->nsid);
+	nsv->draining = nsv->draining && nsv->paused;
 }
 
 /* ---- On each group, called by the control thread ---- */
@@ -135,8 +193,9 @@ struct view_call {
 	struct nvmf_subsystem_view *new_view; /* set: the group's view from now on, or NULL */
 	struct nvmf_subsystem_view *old_view; /* set, returned: the view before */
 	int make_rc;                  /* make, returned: 0 or a negative errno; groups called later do nothing */
-	unsigned num_draining;        /* pause, returned: views with commands under way */
-	unsigned num_not_drained;     /* resume, returned: views that still had commands under way */
+	unsigned num_draining;        /* pause, hold, returned: namespaces' views with commands under way */
+	unsigned num_not_drained;     /* release, returned: views that still had commands under way */
+	uint32_t outstanding;         /* outstanding, returned: commands under way */
 	struct nvmf_io_counters *sum; /* sum, returned */
 };
 
@@ -206,8 +265,7 @@ static void view_add_ns_on_group(void *arg)
 
 	view->new_ns = NULL;
 	ns_view_fill(nsv, call->ns);
-	nsv->paused =
-		(view->state == NVMF_VIEW_PAUSING || view->state == NVMF_VIEW_PAUSED) && view_pauses(view, nsv->nsid);
+	nsv->paused = view_user_pauses(view, nsv->nsid);
 	view->ns[nsv->nsid - 1] = nsv;
 }
 
@@ -328,26 +386,20 @@ void nvmf_views_deactivate(struct nvmf_subsystem *s)
 	view_call_each_group(&call, view_deactivate_on_group);
 }
 
-static void view_set_ns_paused(struct nvmf_subsystem_view *view, bool paused)
-{
-	for (uint32_t i = 0; i < view->max_nsid; i++) {
-		if (view->ns[i] != NULL && view_pauses(view, i + 1)) {
-			view->ns[i]->paused = paused;
-		}
-	}
-}
-
 static void view_pause_on_group(void *arg)
 {
 	struct view_call *call = arg;
 	struct nvmf_subsystem_view *view = view_of_call(call);
 
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED, thread_id(view->group->thread));
+	view->user_paused = true;
 	view->paused_nsid = call->nsid;
-	view_set_ns_paused(view, true);
-	bool drained = view_is_drained(view);
-	call->num_draining += !drained;
-	view_set_state(view, drained ? NVMF_VIEW_PAUSED : NVMF_VIEW_PAUSING);
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL && view_user_pauses(view, i + 1)) {
+			call->num_draining += ns_view_pause(view->ns[i]);
+		}
+	}
+	view_update_state(view);
 }
 
 unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid)
@@ -360,29 +412,92 @@ unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid)
 
 static void view_resume_on_group(void *arg)
 {
-	struct view_call *call = arg;
-	struct nvmf_subsystem_view *view = view_of_call(call);
-	struct nvmf_request_queue waiting = STAILQ_HEAD_INITIALIZER(waiting);
+	struct nvmf_subsystem_view *view = view_of_call(arg);
 
 	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(view->group->thread));
-	call->num_not_drained += view->state == NVMF_VIEW_PAUSING;
-	view_set_ns_paused(view, false);
-	view_set_state(view, NVMF_VIEW_ACTIVE);
-	STAILQ_CONCAT(&waiting, &view->paused);
-	view->num_paused = 0;
-	while (!STAILQ_EMPTY(&waiting)) {
-		struct nvmf_request *req = STAILQ_FIRST(&waiting);
-		STAILQ_REMOVE_HEAD(&waiting, link);
-		view_run_waiting(req);
+	view->user_paused = false;
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL) {
+			ns_view_unpause(view->ns[i]);
+		}
 	}
+	view_update_state(view);
+	view_run_unpaused(view);
 }
 
-unsigned nvmf_views_resume(struct nvmf_subsystem *s)
+void nvmf_views_resume(struct nvmf_subsystem *s)
 {
 	struct view_call call = {.subsystem = s};
 
 	view_call_each_group(&call, view_resume_on_group);
+}
+
+static void view_hold_ns_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = view_of_call(call);
+	struct nvmf_ns_view *nsv = view->ns[call->nsid - 1];
+
+	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_PAUSED, thread_id(view->group->thread));
+	view->num_changing++;
+	if (nsv != NULL) {
+		nsv->changing = true;
+		call->num_draining += ns_view_pause(nsv);
+	}
+	view_update_state(view);
+}
+
+unsigned nvmf_views_hold_ns(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct view_call call = {.subsystem = s, .nsid = nsid};
+
+	view_call_each_group(&call, view_hold_ns_on_group);
+	return call.num_draining;
+}
+
+static void view_release_ns_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	struct nvmf_subsystem_view *view = view_of_call(call);
+	struct nvmf_ns_view *nsv = view->ns[call->nsid - 1];
+
+	USDT(nvmf_pg_change_state, view->subsystem->nqn, NVMF_SUBSYSTEM_ACTIVE, thread_id(view->group->thread));
+	view->num_changing--;
+	if (nsv != NULL) { /* otherwise the change was its removal */
+		call->num_not_drained += nsv->draining;
+		nsv->changing = nsv->draining = false;
+		ns_view_unpause(nsv);
+	}
+	view_update_state(view);
+	view_run_unpaused(view);
+}
+
+unsigned nvmf_views_release_ns(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct view_call call = {.subsystem = s, .nsid = nsid};
+
+	view_call_each_group(&call, view_release_ns_on_group);
 	return call.num_not_drained;
+}
+
+static void view_count_outstanding_on_group(void *arg)
+{
+	struct view_call *call = arg;
+	const struct nvmf_subsystem_view *view = view_of_call(call);
+
+	for (uint32_t i = 0; i < view->max_nsid; i++) {
+		if (view->ns[i] != NULL && (call->nsid == NVME_NSID_ALL || call->nsid == i + 1)) {
+			call->outstanding += view->ns[i]->outstanding;
+		}
+	}
+}
+
+uint32_t nvmf_views_outstanding(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct view_call call = {.subsystem = s, .nsid = nsid};
+
+	view_call_each_group(&call, view_count_outstanding_on_group);
+	return call.outstanding;
 }
 
 static void view_sum_on_group(void *arg)

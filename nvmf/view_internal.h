@@ -37,7 +37,7 @@ struct nvmf_ns_view {
 	uint32_t outstanding; /* commands that the bdev has, or that use a zero-copy buffer of it */
 	uint32_t nsid;
 	uint32_t anagrpid;
-	bool paused;      /* new commands wait */
+	bool paused;      /* new commands wait: a user has paused it, or it is changing */
 	uint8_t limits;   /* set of enum nvmf_ns_limit; mostly 0: no command has to be checked */
 	bool write_cache; /* the bdev has a volatile write cache: FUA needs a flush */
 	/* NVMF_NS_RESV: the reservation. Never changed; a new one replaces it. */
@@ -47,6 +47,9 @@ struct nvmf_ns_view {
 	uint64_t write_ops;
 	uint64_t read_blocks, written_blocks; /* units of 512 bytes */
 	struct nvmf_passthru passthru;
+	bool changing; /* nvmf_views_hold_ns() */
+	bool draining; /* nvmf_subsystem_ns_drained() has to be called when no command is outstanding */
+	struct thread_msg drained_msg;
 };
 
 struct nvmf_io_counters {
@@ -60,11 +63,12 @@ struct nvmf_subsystem_view {
 	struct nvmf_subsystem *subsystem;
 	struct nvmf_poll_group *group;
 	uint32_t max_nsid;
-	uint32_t paused_nsid;             /* PAUSING, PAUSED: which namespace: 0: none, an nsid, or NVME_NSID_ALL */
-	uint8_t state;                    /* enum nvmf_view_state */
+	bool user_paused;                 /* nvmf_views_pause() */
+	uint32_t paused_nsid;             /* which namespace it has paused: 0: none, an nsid, or NVME_NSID_ALL */
+	uint32_t num_changing;            /* namespaces that nvmf_views_hold_ns() holds */
+	uint8_t state;                    /* enum nvmf_view_state: of all namespaces together */
 	struct nvmf_request_queue paused; /* commands that wait until a namespace is resumed */
 	uint32_t num_paused;
-	struct thread_msg drained_msg;
 	struct nvmf_io_counters removed; /* counters of namespaces that were removed */
 	struct nvmf_ns_view *new_ns;     /* being added: made in every group before any group's commands can find it */
 	struct nvmf_ns_view *ns[];       /* by nsid - 1; NULL where there is none */
@@ -105,12 +109,19 @@ void nvmf_views_destroy(struct nvmf_subsystem *s);
 void nvmf_views_activate(struct nvmf_subsystem *s);
 /* The views become INACTIVE. No queue pair of the subsystem is left. */
 void nvmf_views_deactivate(struct nvmf_subsystem *s);
-/* Makes new commands to a namespace (0: none, NVME_NSID_ALL: all) wait. Returns how many views still have commands
- * under way; nvmf_subsystem_view_drained() is called once for each of those when they have ended. */
+/* A user's pause: makes new commands to a namespace (0: none, NVME_NSID_ALL: all) wait. Returns how many namespaces of
+ * how many views still have commands under way; nvmf_subsystem_ns_drained() is called once for each of those when they
+ * have ended. */
 unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid);
-/* Runs the commands that waited. Returns how many views still had commands under way, for which
- * nvmf_subsystem_view_drained() will not be called any more. */
-unsigned nvmf_views_resume(struct nvmf_subsystem *s);
+/* Ends it, and runs the commands that waited. */
+void nvmf_views_resume(struct nvmf_subsystem *s);
+/* The same for a change of one namespace; independent of a user's pause, and of changes of other namespaces. */
+unsigned nvmf_views_hold_ns(struct nvmf_subsystem *s, uint32_t nsid);
+/* Ends it. Returns how many views still had commands under way, for which nvmf_subsystem_ns_drained() will not be
+ * called any more. */
+unsigned nvmf_views_release_ns(struct nvmf_subsystem *s, uint32_t nsid);
+/* How many commands of a namespace, or of all (NVME_NSID_ALL), are under way in all views. */
+uint32_t nvmf_views_outstanding(struct nvmf_subsystem *s, uint32_t nsid);
 /* Adds a namespace to all views. 0 or a negative errno: no view has it. */
 int nvmf_views_add_ns(struct nvmf_subsystem *s, struct nvmf_ns *ns);
 /* Removes a namespace from all views. It is paused, or the subsystem has no queue pairs. */
@@ -133,8 +144,8 @@ static inline void nvmf_ns_view_enter(struct nvmf_ns_view *nsv, struct nvmf_requ
 	req->counted = true;
 }
 
-/* If the view is PAUSING and its last command has ended: it is PAUSED, and the control thread is told. */
-void nvmf_view_check_drained(struct nvmf_subsystem_view *view);
+/* The last command of a paused namespace has ended: tells the control thread, if it waits for that. */
+void nvmf_ns_view_drained(struct nvmf_ns_view *nsv);
 
 /* The command no longer counts. */
 static inline void nvmf_ns_view_leave(struct nvmf_request *req)
@@ -143,7 +154,7 @@ static inline void nvmf_ns_view_leave(struct nvmf_request *req)
 
 	req->counted = false;
 	if (--nsv->outstanding == 0 && unlikely(nsv->paused)) {
-		nvmf_view_check_drained(nsv->view);
+		nvmf_ns_view_drained(nsv);
 	}
 }
 

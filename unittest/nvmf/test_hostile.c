@@ -259,7 +259,7 @@ static void ignore(void *arg, int status)
 
 static bool nothing_pending(void *arg)
 {
-	return loop_subsystem()->op == NULL;
+	return STAILQ_EMPTY(&loop_subsystem()->ops);
 }
 
 /* What an operator does meanwhile. */

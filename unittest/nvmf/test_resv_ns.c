@@ -346,7 +346,7 @@ static void test_preempt_and_abort_leaves_nothing_under_way(void)
 
 	t->deaf = true;
 	preempt_begin(&preempt, keys);
-	while (loop_subsystem()->pending_views == 0) {
+	while (STAILQ_EMPTY(&loop_subsystem()->ops) || STAILQ_FIRST(&loop_subsystem()->ops)->pending_views == 0) {
 		CU_ASSERT_EQUAL(loop_identify(b.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
 	}
 	/* What comes now waits, and then it is too late for it. */
@@ -387,31 +387,70 @@ static void test_preempt_and_abort_that_cannot_changes_nothing(void)
 	detach_slow(t);
 }
 
-/* While one is under way, a Preempt and Abort waits in the subsystem's queue: it may not keep a subsystem from
- * stopping. */
+/* Behind the removal of its namespace, a Preempt and Abort waits in the subsystem's queue: it may not keep a subsystem
+ * from stopping. */
 static void test_subsystem_stops_with_a_preempt_and_abort_in_its_queue(void)
 {
-	struct loop_wait pause = LOOP_WAIT, stop = LOOP_WAIT, start = LOOP_WAIT;
-	struct loop_cmd preempt;
+	struct loop_wait gone = LOOP_WAIT, stop = LOOP_WAIT, start = LOOP_WAIT;
+	struct loop_cmd old, preempt;
 	uint64_t keys[2];
+	struct testdev *t = attach_slow(&old);
 
-	attach(false);
-	uint32_t other = loop_add_malloc_ns("other", 512, 1000);
-	CU_ASSERT_EQUAL(reg(&a, 0), 0);
-	CU_ASSERT_EQUAL(reg(&b, 0), 0);
-	nvmf_subsystem_pause(loop_subsystem(), other, loop_done, &pause);
-	CU_ASSERT_EQUAL(loop_wait_for(&pause), 0);
-	make_cmd(&preempt, &b, nvme_cmd_resv_acquire, 2 | EA << 8, 'b', 'a', keys);
-	loop_submit(&preempt);
+	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, loop_done, &gone);
+	preempt_begin(&preempt, keys);
 	CU_ASSERT_EQUAL(report(&b, 128, true), 0); /* which is behind it */
 	CU_ASSERT_FALSE(atomic_load(&preempt.done));
 	nvmf_subsystem_stop(loop_subsystem(), loop_done, &stop);
-	CU_ASSERT_EQUAL(loop_wait_for(&stop), 0);
 	CU_ASSERT_TRUE(loop_given_up(loop_wait(&preempt)));
+	CU_ASSERT_EQUAL(atomic_load(&stop.status), LOOP_PENDING);
+	release_slow(t);
+	CU_ASSERT_EQUAL(loop_wait_for(&stop), 0);
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	loop_wait(&old);
+	detach_host(&a);
+	detach_host(&b);
 	nvmf_subsystem_start(loop_subsystem(), loop_done, &start);
 	CU_ASSERT_EQUAL(loop_wait_for(&start), 0);
-	loop_remove_malloc_ns(other, "other");
-	detach();
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* Uses the number of a removed namespace for another one, with a read that is held, before anything else can happen. */
+static struct loop_cmd later_read;
+
+static void use_number_again(void *arg, int status)
+{
+	struct nvmf_ns_opts opts = {.nsid = nsid};
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "other", &opts, &nsid), 0);
+	loop_cmd_init(&later_read, a.io, nvme_cmd_read, nsid);
+	loop_cmd_data(&later_read, data, 512);
+	loop_submit(&later_read);
+	CU_ASSERT_TRUE(loop_until(is_held, arg));
+}
+
+static void test_preempt_and_abort_of_a_namespace_whose_number_is_used_again(void)
+{
+	struct loop_cmd old, preempt;
+	uint64_t keys[2];
+	struct testdev *t = attach_slow(&old), *other = testdev_new("other", 512, 1000);
+	struct user u;
+
+	other->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(other), 0);
+	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, use_number_again, other);
+	preempt_begin(&preempt, keys);
+	CU_ASSERT_EQUAL(report(&b, 128, true), 0); /* which is behind it */
+	CU_ASSERT_FALSE(atomic_load(&preempt.done));
+	release_slow(t);
+	CU_ASSERT_EQUAL(loop_wait(&preempt), NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(loop_wait(&old), 0);
+	CU_ASSERT_FALSE(atomic_load(&later_read.done));
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "other", false, a.io->thread), 0);
+	testdev_release(other, &u, 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(loop_wait(&later_read), 0);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	detach_slow(other);
 }
 
 /* Its commands are waited for, and then it is gone. */
@@ -548,6 +587,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_preempt_and_abort_leaves_nothing_under_way),
 	UNIT(test_preempt_and_abort_that_cannot_changes_nothing),
 	UNIT(test_subsystem_stops_with_a_preempt_and_abort_in_its_queue),
+	UNIT(test_preempt_and_abort_of_a_namespace_whose_number_is_used_again),
 	UNIT(test_namespace_goes_while_it_is_being_preempted),
 	UNIT(test_hosts_are_told_what_others_did),
 	UNIT(test_masked_notices_are_not_sent),

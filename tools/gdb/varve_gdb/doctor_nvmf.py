@@ -71,10 +71,10 @@ def check_subsystems(report):
     for s in nvmf.all_subsystems():
         n += 1
         nqn = string(s["nqn"])
-        op = follow(s["op"], "a change")
-        if op is not None and report.is_old(number(s["state_ticks"])):
-            report.found(f"a change of {nqn} is under way; {number(s['pending_views'])} poll groups still have commands",
-                         f"varve_subsystem {nqn}")
+        for op in nvmf.changes_begun(s):
+            if report.is_old(number(op["queued_ticks"])):
+                report.found(f"a change of {nqn} has been under way for {report.age(op['queued_ticks'])}; {number(op['pending_views'])} "
+                             "poll groups still have commands", f"varve_subsystem {nqn}")
         for c in nvmf.controllers(s):
             state = number(c["state"])
             if state >= 2 and report.is_old(number(c["state_ticks"])):

@@ -109,13 +109,17 @@ def print_views(s):
                       f"{', paused' if number(ns['paused']) else ''}")
 
 
+def changes_begun(s):
+    """The changes that are under way."""
+    return [op for op in walk(s["ops"], "link", "changes") if number(op["begun"])]
+
+
 def print_change(s):
-    """The change that is under way, and what it waits for."""
-    op = follow(s["op"], "the change under way")
-    waiting = sum(1 for _ in walk(s["ops"], "link", "changes that wait"))
-    if op is not None:
+    """The changes that are under way, and what they wait for."""
+    for op in changes_begun(s):
         kind = enum_name(op["kind"], "enum nvmf_op_kind", "NVMF_OP_").lower()
-        print(f"    change under way: {kind}, nsid {number(op['nsid'])}; views that have not drained: {number(s['pending_views'])}")
+        print(f"    change under way: {kind}, nsid {number(op['nsid'])}; views that have not drained: {number(op['pending_views'])}")
+    waiting = sum(1 for op in walk(s["ops"], "link", "changes") if not number(op["begun"]))
     if waiting:
         print(f"    changes that wait: {waiting}")
 
