@@ -52,6 +52,35 @@ def test_a_file_gets_what_was_written():
         check(r["read"]["ios"] == 2000 and r["write"]["ios"] == 0 and disk.read_bytes() == before, "reading changed it")
 
 
+def test_a_ledger_says_what_each_block_may_hold():
+    """Two hosts share a file; an old block that comes back is found later, by another process."""
+    with tempfile.TemporaryDirectory() as folder:
+        disk, ledgers = pathlib.Path(folder) / "disk", [pathlib.Path(folder) / x for x in "AB"]
+        with open(disk, "wb") as f:
+            f.truncate(8 << 20)
+        for i, ledger in enumerate(ledgers):
+            write = ["-b", f"file:{disk}", "-w", "randrw", "--verify", "--ios", "2000", "--region", "128k", "--region-start", f"{i}M",
+                     "--seed", "7", "--hostnqn", f"nqn.2026-11.io.varve:{i}", "-P", "2", "-q", "4", "--ledger", str(ledger)]
+            result(*write)
+            before = disk.read_bytes()
+            result(*write)      # the same host and run again: what it wrote before is like a write that comes late
+        for ledger in ledgers:
+            r = result("-b", f"file:{disk}", "--check-ledger", str(ledger))
+            check(r["miscompares"] == 0 and r["read"]["ios"] == 32 and r["write"]["ios"] == 0, r)
+        other = before[(1 << 20) + 4096:(1 << 20) + 4608]
+        for offset, block, words in (((1 << 20) + 512, before[(1 << 20) + 512:][:512], ["LBA 2049 ", "expected generation"]),
+                                     (4096, other, ["LBA 8 ", "of another writer"]), (8192, bytes(512), ["LBA 16 ", "offset"]),
+                                     ((1 << 20) + 512, other, ["LBA 2049 ", "another LBA's", "misplaced"])):
+            now = bytearray(disk.read_bytes())
+            if now[offset:offset + 512] == block:
+                continue        # by chance
+            (pathlib.Path(folder) / "bad").write_bytes(now[:offset] + block + now[offset + 512:])
+            p = perf("-j", "-b", f"file:{folder}/bad", "--check-ledger", str(ledgers[offset >= 1 << 20]), status=1)
+            check(json.loads(p.stdout)["miscompares"] == 1 and all(w in p.stderr for w in words), f"{p.stdout}{p.stderr} does not say {words}")
+        ledgers[0].write_bytes(ledgers[0].read_bytes()[:-8])
+        check("whole file" in perf("-b", f"file:{disk}", "--check-ledger", str(ledgers[0]), status=1).stderr, "a ledger that was cut")
+
+
 def test_several_devices_and_queue_pairs_share_the_work():
     r = result("-b", "malloc:8M", "-b", "null:1G", "-P", "2", "--ios", "4000", "--rate", "1000000")
     check(r["read"]["ios"] == 4000 and r["errors"] == 0, r)
@@ -70,7 +99,10 @@ def test_what_is_wrong_is_said_with_what_is_allowed():
                         (["-b", "null:1G", "--dhchap-key", "/nonexistent"], ["--dhchap-key '/nonexistent'", "No such file"]),
                         (["-b", "null:1G", "--dhchap-key", __file__], ["--dhchap-key", "mode"]),
                         (["-b", "null:1G", "--dhchap-ctrlr-key", "x"], ["--dhchap-ctrlr-key goes with --dhchap-key"]),
-                        (["-b", "malloc:1M", "-q", "1024"], ["too few"]), (["-b", "null:1G", "-t", "0"], ["--time '0'", "from 1"])):
+                        (["-b", "malloc:1M", "-q", "1024"], ["too few"]), (["-b", "null:1G", "-t", "0"], ["--time '0'", "from 1"]),
+                        (["-b", "malloc:1M", "--ledger", "/tmp/x"], ["--ledger goes with --verify"]),
+                        (["-b", "malloc:1M", "--check-ledger", "/nonexistent"], ["/nonexistent", "No such file"]),
+                        (["-b", "malloc:1M", "--check-ledger", "x", "--verify"], ["--check-ledger goes without"])):
         p = perf(*args, status=1)
         check(all(w in p.stderr for w in words), f"{args}: \"{p.stderr}\" does not say {words}")
 

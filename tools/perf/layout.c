@@ -3,11 +3,13 @@
 #include <stdio.h>
 
 #include "tools/perf/perf.h"
+#include "tools/perf/verify.h"
 
 static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct nvme_ns *ns)
 {
-	unsigned n = p->num_workers * p->opts.qpairs;
-	uint64_t bytes = ns->num_blocks * ns->block_size;
+	unsigned n = p->opts.check_ledger ? 1 : p->num_workers * p->opts.qpairs;
+	uint64_t start = p->opts.region_start, whole = ns->num_blocks * ns->block_size;
+	uint64_t bytes = whole > start ? whole - start : 0;
 	uint64_t region = p->opts.region_bytes && p->opts.region_bytes < bytes ? p->opts.region_bytes : bytes;
 	uint64_t units = region / p->opts.io_size / n;
 
@@ -16,6 +18,13 @@ static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct
 	if (p->opts.io_size % ns->block_size != 0 || p->opts.io_size > largest) {
 		fprintf(stderr, "varve-perf: --io-size %u: namespace %u wants a multiple of %u, at most %u\n",
 			p->opts.io_size, ns->nsid, ns->block_size, largest);
+		return false;
+	}
+	if (start % ns->block_size != 0 || (p->opts.check_ledger != NULL && region != p->opts.region_bytes)) {
+		fprintf(stderr,
+			"varve-perf: namespace %u: %llu bytes from byte %llu: it has %llu bytes, in blocks of %u\n",
+			ns->nsid, (unsigned long long)p->opts.region_bytes, (unsigned long long)start,
+			(unsigned long long)whole, ns->block_size);
 		return false;
 	}
 	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the data would include it */
@@ -33,12 +42,15 @@ static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct
 		return false;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t first = i * units * (p->opts.io_size / ns->block_size);
+		uint64_t first = start / ns->block_size + i * units * (p->opts.io_size / ns->block_size);
 		struct perf_stream *s =
 			perf_stream_create(&p->opts, t, &p->workers[i % p->num_workers], ns, first, units);
 
 		if (s == NULL) {
 			fprintf(stderr, "varve-perf: out of memory; --mem gives more\n");
+			return false;
+		}
+		if (p->opts.check_ledger != NULL && !perf_ledger_load(p, s)) {
 			return false;
 		}
 		s->wanted = true;

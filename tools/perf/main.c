@@ -8,6 +8,7 @@
 #include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
 #include "tools/perf/perf.h"
+#include "tools/perf/verify.h"
 #include "util/log.h"
 #include "util/output.h"
 
@@ -126,6 +127,7 @@ static int perf_measure(struct perf *p)
 		if (!perf_any_target_failed(p) && !perf_interrupted) {
 			perf_run(p);
 			status = perf_report(p);
+			status = perf_ledger_save(p) ? status : EXIT_FAILURE;
 		}
 	}
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
@@ -193,6 +195,9 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	case PERF_RUN:
 		break;
+	}
+	if (!perf_ledger_open(&p->opts)) {
+		return EXIT_FAILURE;
 	}
 	log_set_print_level(LOG_LEVEL_WARNING);
 	perf_make_room(&p->opts);

@@ -35,7 +35,16 @@ static const char help[] =
 	"  -P, --qpairs N         queue pairs per core and namespace (default 1)\n"
 	"      --rate N           at most N I/Os per second in all\n"
 	"      --region BYTES     use only the first BYTES of each namespace\n"
-	"      --verify           writes carry LBA and generation, every read is checked; writes the region first\n"
+	"      --region-start BYTES\n"
+	"                         begin at this byte of each namespace, so that several hosts share one\n"
+	"      --verify           every block that is written says by whom, when and for the how-manieth time; a read "
+	"may "
+	"return the\n"
+	"                         last acknowledged write, or a later one without an answer, nothing older; writes the "
+	"region first\n"
+	"      --ledger FILE      with --verify: write to FILE, at the end, what each block may hold\n"
+	"      --check-ledger FILE\n"
+	"                         instead of a workload: read all blocks that FILE is about once, and check them\n"
 	"      --seed N           of the random numbers (default: the clock)\n"
 	"      --hostnqn NQN      the name of this host\n"
 	"      --dhchap-key FILE  a secret DHHC-1:XX:BASE64: that proves to the targets who this host is\n"
@@ -57,7 +66,10 @@ enum {
 	OPT_IOS = 256,
 	OPT_RATE,
 	OPT_REGION,
+	OPT_REGION_START,
 	OPT_VERIFY,
+	OPT_LEDGER,
+	OPT_CHECK_LEDGER,
 	OPT_SEED,
 	OPT_HOSTNQN,
 	OPT_KATO,
@@ -84,7 +96,10 @@ static const struct option long_options[] = {
 	{"qpairs", required_argument, NULL, 'P'},
 	{"rate", required_argument, NULL, OPT_RATE},
 	{"region", required_argument, NULL, OPT_REGION},
+	{"region-start", required_argument, NULL, OPT_REGION_START},
 	{"verify", no_argument, NULL, OPT_VERIFY},
+	{"ledger", required_argument, NULL, OPT_LEDGER},
+	{"check-ledger", required_argument, NULL, OPT_CHECK_LEDGER},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"hostnqn", required_argument, NULL, OPT_HOSTNQN},
 	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY},
@@ -252,6 +267,14 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 		return perf_option_number("--rate", arg, 1, UINT32_MAX, &o->rate);
 	case OPT_REGION:
 		return perf_option_number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
+	case OPT_REGION_START:
+		return perf_option_number("--region-start", arg, 0, UINT64_MAX >> 1, &o->region_start);
+	case OPT_LEDGER:
+		o->ledger = arg;
+		return true;
+	case OPT_CHECK_LEDGER:
+		o->check_ledger = arg;
+		return true;
 	case OPT_VERIFY:
 		o->verify = true;
 		return true;
@@ -309,6 +332,17 @@ static bool perf_options_check(struct perf_options *o, const struct parse *p)
 	if (o->dhchap_ctrlr_key != NULL && o->dhchap_key == NULL) {
 		fprintf(stderr, "varve-perf: --dhchap-ctrlr-key goes with --dhchap-key: a controller proves who it is "
 				"only to a host that does the same\n");
+		return false;
+	}
+	if (o->ledger != NULL && !o->verify) {
+		fprintf(stderr, "varve-perf: --ledger goes with --verify: nothing is known of writes that are not "
+				"followed\n");
+		return false;
+	}
+	if (o->check_ledger != NULL &&
+	    (o->verify || o->ledger != NULL || o->region_bytes != 0 || o->region_start != 0)) {
+		fprintf(stderr, "varve-perf: --check-ledger goes without --verify, --ledger, --region and "
+				"--region-start: the file says what is read\n");
 		return false;
 	}
 	for (unsigned i = 0; i < o->num_bdevs; i++) {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "nvme/nvme.h"
+#include "tools/perf/verify.h"
 
 #define PERF_MAX_TARGETS 64
 #define PERF_MAX_BDEVS   16
@@ -24,18 +25,23 @@ struct perf_options {
 	unsigned num_targets;
 	struct perf_bdev bdevs[PERF_MAX_BDEVS]; /* -b */
 	unsigned num_bdevs;
-	uint32_t nsid;          /* -n; 0: every namespace */
-	uint32_t queue_depth;   /* -q: outstanding per queue pair */
-	uint32_t io_size;       /* -o: bytes */
-	bool random;            /* of -w */
-	uint32_t read_percent;  /* of -w and -M */
-	bool idle;              /* of -w: connects and sends nothing but keep-alives */
-	uint32_t seconds;       /* -t; 0: until --ios */
-	uint64_t ios;           /* --ios: in all; 0: until -t */
-	uint32_t qpairs;        /* -P: per core and namespace */
-	uint64_t rate;          /* --rate: I/O per second in all; 0: as fast as they complete */
-	uint64_t region_bytes;  /* --region: the first bytes of each namespace; 0: all of it */
-	bool verify;            /* --verify */
+	uint32_t nsid;            /* -n; 0: every namespace */
+	uint32_t queue_depth;     /* -q: outstanding per queue pair */
+	uint32_t io_size;         /* -o: bytes */
+	bool random;              /* of -w */
+	uint32_t read_percent;    /* of -w and -M */
+	bool idle;                /* of -w: connects and sends nothing but keep-alives */
+	uint32_t seconds;         /* -t; 0: until --ios */
+	uint64_t ios;             /* --ios: in all; 0: until -t */
+	uint32_t qpairs;          /* -P: per core and namespace */
+	uint64_t rate;            /* --rate: I/O per second in all; 0: as fast as they complete */
+	uint64_t region_bytes;    /* --region: so many bytes of each namespace; 0: all of it */
+	uint64_t region_start;    /* --region-start: from this byte on */
+	bool verify;              /* --verify */
+	const char *ledger;       /* --ledger: the file to write at the end; NULL: none */
+	const char *check_ledger; /* --check-ledger: the file to check against; NULL: none */
+	int checked_fd;           /* of that */
+	struct perf_ledger_header checked;
 	uint64_t seed;          /* --seed */
 	uint32_t keep_alive_ms; /* --kato */
 	int32_t loss_timeout_s; /* --loss-timeout */

@@ -10,7 +10,8 @@
  *     layout.c     how namespaces are shared among streams
  *     run.c        filling, running, stopping, progress
  *     stream.c     a stream as the control thread sees it; worker.c: as its worker's thread does
- *     local.c, discover.c, keys.c, report.c, options.c, pattern.c, histogram.c */
+ *     verify.c     --verify: which data may be read; the files of --ledger and --check-ledger
+ *     local.c, discover.c, keys.c, report.c, options.c, pattern.c, ledger.c, histogram.c */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
@@ -20,6 +21,7 @@
 #include "nvme/nvme.h"
 #include "thread/thread.h"
 #include "tools/perf/histogram.h"
+#include "tools/perf/ledger.h"
 #include "tools/perf/options.h"
 
 struct perf;
@@ -32,6 +34,7 @@ struct perf_io {
 	struct iovec iov;
 	uint64_t unit;
 	uint64_t start_ticks;
+	uint64_t write_number; /* --verify: of a write, in the ledger */
 	bool is_read;
 	STAILQ_ENTRY(perf_io) link;
 	union { /* the last member: memory of the transport or the bdev module follows */
@@ -71,6 +74,7 @@ struct perf_stream {
 	/* Of dword 12: the controller inserts and strips protection information; 0: blocks have none. */
 	uint32_t prinfo;
 	uint64_t first_lba, units;
+	uint64_t writer, created_ticks; /* --verify: who writes, and when its clock began */
 	/* the worker's thread */
 	struct nvme_qpair *qpair;     /* NULL: no connection */
 	struct bdev_channel *channel; /* instead */
@@ -81,7 +85,8 @@ struct perf_stream {
 				    worker, atomically */
 	uint64_t cursor, random;
 	uint64_t budget;      /* I/Os still to be submitted */
-	uint32_t *generation; /* --verify: by unit; 0: not written */
+	struct ledger ledger; /* --verify: of the units */
+	uint32_t *found;      /* --verify: generations of a unit's blocks that a read returned */
 	uint64_t *busy;       /* --verify: bitmap of units with I/O outstanding */
 	struct perf_stats stats;
 	uint64_t miscompares;

@@ -80,6 +80,9 @@ static void perf_stream_set_phase(struct perf_stream *s, void *arg)
 	struct phase *ph = arg;
 
 	ph->stream = s;
+	if (ph->phase == STREAM_RUN && s->opts->check_ledger != NULL) {
+		ph->budget = s->units;
+	}
 	thread_call(s->worker->thread, perf_phase_set, ph);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "env_dpdk/env.h"
+#include "tools/perf/pattern.h"
 #include "util/log.h"
 
 static size_t perf_io_size(void)
@@ -48,9 +49,11 @@ static bool perf_stream_create_verification(struct perf_stream *s)
 	if (!s->opts->verify) {
 		return true;
 	}
-	s->generation = calloc(s->units, sizeof(*s->generation));
+	s->writer = pattern_writer_id(s->opts->hostnqn, s->opts->seed, s->target->index, s->nsid);
+	s->created_ticks = env_ticks();
+	s->found = calloc(s->blocks_per_unit, sizeof(*s->found));
 	s->busy = calloc(s->units / 64 + 1, sizeof(*s->busy));
-	return s->generation != NULL && s->busy != NULL;
+	return ledger_init(&s->ledger, s->units, s->blocks_per_unit) && s->found != NULL && s->busy != NULL;
 }
 
 struct perf_stream *perf_stream_create(const struct perf_options *opts, struct perf_target *target,
@@ -92,7 +95,8 @@ void perf_stream_free(struct perf_stream *s)
 {
 	free(s->memory);
 	env_dma_free(s->buffers);
-	free(s->generation);
+	ledger_fini(&s->ledger);
+	free(s->found);
 	free(s->busy);
 	free(s);
 }

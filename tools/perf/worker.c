@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "env_dpdk/env.h"
-#include "tools/perf/pattern.h"
+#include "tools/perf/verify.h"
 #include "util/log.h"
 
 #define RATE_POLL_US 100
@@ -118,9 +118,7 @@ static void perf_io_prepare(struct perf_stream *s, struct perf_io *io, uint64_t 
 	io->start_ticks = env_ticks();
 	perf_unit_set_busy(s, unit, true);
 	if (s->opts->verify && !io->is_read) {
-		s->generation[unit]++;
-		pattern_fill(io->iov.iov_base, s->block_size, s->blocks_per_unit,
-			     s->first_lba + unit * s->blocks_per_unit, s->generation[unit], s->opts->seed);
+		perf_verify_issue(s, io);
 	}
 }
 
@@ -162,24 +160,6 @@ static void perf_stream_refill(struct perf_stream *s)
 	}
 }
 
-static void perf_io_check_data(struct perf_stream *s, struct perf_io *io)
-{
-	for (uint32_t b = 0; b < s->blocks_per_unit; b++) {
-		uint64_t lba = s->first_lba + io->unit * s->blocks_per_unit + b;
-		struct pattern_fault f;
-
-		if (!pattern_check((uint8_t *)io->iov.iov_base + (size_t)b * s->block_size, s->block_size, lba,
-				   s->generation[io->unit], s->opts->seed, &f)) {
-			s->miscompares++;
-			log_limited(LOG_LEVEL_ERROR,
-				    "miscompare: namespace %u LBA %lu offset %u: expected generation %u, found LBA %lu "
-				    "generation %u",
-				    s->nsid, lba, f.offset, s->generation[io->unit], f.found_lba, f.found_generation);
-			return;
-		}
-	}
-}
-
 static void perf_io_count(struct perf_stream *s, const struct perf_io *io)
 {
 	uint64_t ticks = env_ticks() - io->start_ticks;
@@ -197,6 +177,9 @@ static void perf_io_finish(struct perf_stream *s, struct perf_io *io, uint16_t s
 {
 	perf_unit_set_busy(s, io->unit, false);
 	STAILQ_INSERT_HEAD(&s->idle, io, link); /* the most recently used buffer is the warmest */
+	if (s->opts->verify && !io->is_read) {
+		perf_verify_answer(s, io, status == 0);
+	}
 	if (status != 0) {
 		s->stats.errors++;
 		log_limited(LOG_LEVEL_ERROR, "%s of namespace %u failed: %s", io->is_read ? "read" : "write", s->nsid,
@@ -207,7 +190,7 @@ static void perf_io_finish(struct perf_stream *s, struct perf_io *io, uint16_t s
 		perf_io_count(s, io);
 	}
 	if (io->is_read && s->opts->verify) {
-		perf_io_check_data(s, io);
+		perf_verify_read(s, io);
 	}
 }
 

@@ -52,32 +52,64 @@ static void test_merging_keeps_the_extremes(void)
 	CU_ASSERT_EQUAL(a.max, 7000);
 }
 
-static void test_a_pattern_is_found_where_and_as_it_was_written_only(void)
+static void test_a_block_says_where_when_and_by_whom_it_was_written(void)
 {
 	uint8_t buf[4 * 512];
-	struct pattern_fault f;
+	struct pattern_write w = {.writer = 42, .generation = 7, .issued_ms = 1234};
+	struct pattern_found f;
 
-	pattern_fill(buf, 512, 4, 1000, 7, 42);
+	pattern_fill(buf, 512, 4, 1000, &w);
 	for (unsigned b = 0; b < 4; b++) {
-		CU_ASSERT(pattern_check(buf + b * 512, 512, 1000 + b, 7, 42, &f));
+		CU_ASSERT(pattern_read(buf + b * 512, 512, &f));
+		CU_ASSERT_EQUAL(f.lba, 1000 + b);
+		CU_ASSERT_EQUAL(f.write.writer, 42);
+		CU_ASSERT_EQUAL(f.write.generation, 7);
+		CU_ASSERT_EQUAL(f.write.issued_ms, 1234);
 	}
-	CU_ASSERT(!pattern_check(buf, 512, 1001, 7, 42, &f));
-	CU_ASSERT_EQUAL(f.found_lba, 1000);
-	CU_ASSERT(!pattern_check(buf, 512, 1000, 8, 42, &f));
-	CU_ASSERT_EQUAL(f.found_generation, 7);
-	CU_ASSERT(!pattern_check(buf, 512, 1000, 7, 43, &f));
+	memset(buf, 0, 512); /* never written */
+	CU_ASSERT(!pattern_read(buf, 512, &f));
+	CU_ASSERT_EQUAL(f.bad_offset, 0);
+}
+
+static void test_writers_differ_by_host_run_target_and_namespace(void)
+{
+	uint64_t a = pattern_writer_id("nqn.2026-11.io.varve:a", 1, 0, 1);
+
+	CU_ASSERT_EQUAL(a, pattern_writer_id("nqn.2026-11.io.varve:a", 1, 0, 1));
+	CU_ASSERT_NOT_EQUAL(a, pattern_writer_id("nqn.2026-11.io.varve:b", 1, 0, 1));
+	CU_ASSERT_NOT_EQUAL(a, pattern_writer_id("nqn.2026-11.io.varve:a", 2, 0, 1));
+	CU_ASSERT_NOT_EQUAL(a, pattern_writer_id("nqn.2026-11.io.varve:a", 1, 1, 1));
+	CU_ASSERT_NOT_EQUAL(a, pattern_writer_id("nqn.2026-11.io.varve:a", 1, 0, 2));
 }
 
 static void test_one_wrong_byte_is_found_with_its_place(void)
 {
 	uint8_t buf[512];
-	struct pattern_fault f;
+	struct pattern_write w = {.writer = 42, .generation = 1};
+	struct pattern_found f;
 
 	for (unsigned i = 0; i < sizeof(buf); i++) {
-		pattern_fill(buf, 512, 1, 5, 1, 0);
+		pattern_fill(buf, 512, 1, 5, &w);
 		buf[i] ^= 0x10;
-		CU_ASSERT(!pattern_check(buf, 512, 5, 1, 0, &f));
-		CU_ASSERT_EQUAL(f.offset, i / 16 * 16);
+		CU_ASSERT(!pattern_read(buf, 512, &f));
+		if (i >= 16 && i < sizeof(buf) - 16) { /* else the numbers of the write, on which all marks depend */
+			CU_ASSERT_EQUAL(f.bad_offset, i / 16 * 16);
+		}
+	}
+}
+
+static void test_a_block_that_is_mixed_from_two_writes_is_found(void)
+{
+	uint8_t buf[512], other[512];
+	struct pattern_write w = {.writer = 42, .generation = 1}, newer = {.writer = 42, .generation = 2};
+	struct pattern_found f;
+
+	for (unsigned cut = 16; cut < sizeof(buf); cut += 16) {
+		pattern_fill(buf, 512, 1, 5, &w);
+		pattern_fill(other, 512, 1, 5, &newer);
+		memcpy(buf + cut, other + cut, sizeof(buf) - cut);
+		CU_ASSERT(!pattern_read(buf, 512, &f));
+		CU_ASSERT(f.bad_offset <= cut);
 	}
 }
 
@@ -216,7 +248,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_every_value_falls_into_a_bucket_that_is_exact_to_one_percent),
 	UNIT(test_percentiles_of_known_values),
 	UNIT(test_merging_keeps_the_extremes),
-	UNIT(test_a_pattern_is_found_where_and_as_it_was_written_only),
+	UNIT(test_a_block_says_where_when_and_by_whom_it_was_written),
+	UNIT(test_writers_differ_by_host_run_target_and_namespace),
+	UNIT(test_a_block_that_is_mixed_from_two_writes_is_found),
 	UNIT(test_one_wrong_byte_is_found_with_its_place),
 	UNIT(test_a_whole_transport_id_is_read),
 	UNIT(test_bad_transport_ids_are_refused_with_their_key_and_value),
