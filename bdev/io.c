@@ -499,6 +499,7 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 	uint32_t failures = 0;
 	struct bdev_io *io;
 
+	thread_absence_check();
 	while (failures < failures_allowed && (io = STAILQ_FIRST(&ch->nomem)) != NULL) {
 		STAILQ_REMOVE_HEAD(&ch->nomem, queue);
 		if (thread_now() - io->nomem_ticks > limit) {

@@ -184,6 +184,7 @@ void bdev_qos_timer(void *channel)
 {
 	struct bdev_channel *ch = channel;
 
+	thread_absence_check();
 	bdev_enter(ch->thread);
 	qos_run_waiting(ch);
 	bdev_leave(ch->thread);

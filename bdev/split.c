@@ -522,6 +522,15 @@ static struct bdev_io *split_queue_pop(struct bdev_io_queue *q)
  * to the end of the queue. */
 static void split_wake_waiting(struct bdev_thread *t, struct bdev_split_pool *pool)
 {
+	bool waits = !STAILQ_EMPTY(&pool->waiters);
+
+	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
+		waits |= !STAILQ_EMPTY(&t->buffer_waiters[class]);
+	}
+	if (likely(!waits)) {
+		return;
+	}
+	thread_absence_check();
 	for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
 		while (!STAILQ_EMPTY(&t->buffer_waiters[class]) && iobuf_has(&t->buffers, class, 1)) {
 			split_run(split_queue_pop(&t->buffer_waiters[class]), true);

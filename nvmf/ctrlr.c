@@ -362,7 +362,7 @@ void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
 
 void nvmf_ctrlr_qpair_closing(struct nvmf_qpair *qpair)
 {
-	if (qpair->linked && qpair->ctl_qid == 0) {
+	if (qpair->linked && (qpair->ctl_qid == 0 || qpair->ends_ctrlr)) {
 		nvmf_ctrlr_destroy(qpair->ctl_ctrlr, qpair->why);
 	}
 }

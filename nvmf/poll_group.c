@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Poll groups: each is a thread on one lcore that serves a share of the queue pairs of every transport. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "nvmf/internal.h"
@@ -36,6 +37,7 @@ int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_pol
 	group->tgt = tgt;
 	TAILQ_INIT(&group->tgroups);
 	TAILQ_INIT(&group->qpairs);
+	group->absence = (struct thread_absence){.fn = nvmf_poll_group_was_absent, .arg = group};
 	group->views = calloc(tgt->max_subsystems, sizeof(group->views[0]));
 	snprintf(name, sizeof(name), "%s_poll_group_%03u", tgt->name, lcore);
 	CPU_ZERO(&mask);
@@ -48,6 +50,36 @@ int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_pol
 	thread_call(group->thread, group_init_on_group, NULL);
 	*groupp = group;
 	return 0;
+}
+
+static bool qpair_host_has_given_up(const struct nvmf_qpair *qpair, uint64_t absent_us)
+{
+	uint32_t kato = qpair->ctrlr != NULL ? atomic_load_explicit(&qpair->ctrlr->kato_ms, memory_order_relaxed) : 0;
+
+	return kato != 0 && absent_us >= kato * UINT64_C(1000);
+}
+
+void nvmf_poll_group_was_absent(void *arg, uint64_t absent_us)
+{
+	struct nvmf_poll_group *group = arg;
+	struct nvmf_qpair *qpair, *next;
+	unsigned n = 0;
+
+	for (qpair = TAILQ_FIRST(&group->qpairs); qpair != NULL; qpair = next) {
+		next = TAILQ_NEXT(qpair, group_link);
+		if (qpair_host_has_given_up(qpair, absent_us)) {
+			qpair->ends_ctrlr = true;
+			nvmf_qpair_quiesce(qpair, "this process did not run for the keep-alive timeout");
+			n++;
+		}
+	}
+	if (n != 0) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s did not run for %" PRIu64
+			    " ms: %u queue pairs of hosts with a shorter keep-alive timeout "
+			    "are ended, and nothing that they have sent and that has not begun is carried out",
+			    thread_name(group->thread), absent_us / 1000, n);
+	}
 }
 
 static void group_add_transport_on_group(void *arg)

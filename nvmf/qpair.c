@@ -98,6 +98,9 @@ static void qpair_add_on_group(struct thread_msg *msg)
 
 	USDT(nvmf_poll_group_add_qpair, qpair, qpair_group_thread_id());
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CONNECTING);
+	if (TAILQ_EMPTY(&group->qpairs)) {
+		thread_absence_watch(&group->absence);
+	}
 	TAILQ_INSERT_TAIL(&group->qpairs, qpair, group_link);
 	qpair->tgroup = group_find_tgroup(group, qpair->transport);
 	int rc = qpair->tgroup != NULL && !group->stopping ? qpair->transport->ops->qpair_add(qpair->tgroup, qpair)
@@ -254,6 +257,9 @@ void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CLOSED);
 	thread_timer_stop(&qpair->end_timer);
 	TAILQ_REMOVE(&qpair->group->qpairs, qpair, group_link);
+	if (TAILQ_EMPTY(&qpair->group->qpairs)) {
+		thread_absence_unwatch(&qpair->group->absence);
+	}
 	if (was_connected) {
 		*(qpair->qid == 0 ? &qpair->group->current_admin_qpairs : &qpair->group->current_io_qpairs) -= 1;
 	}

@@ -234,6 +234,7 @@ struct nvmf_qpair {
 	uint8_t state; /* enum nvmf_qpair_state; see nvmf_qpair_get_state() */
 	bool sq_flow_control;
 	bool fused_first_failed;    /* the last command was a first that has failed: its second fails too */
+	bool ends_ctrlr;            /* its end is that of its controller; set by the group before closing_msg */
 	bool quiesce_posted;        /* control thread: told the group to quiesce it */
 	bool quiesced;              /* control thread: its commands have ended; it waits for its controller's others */
 	bool disconnect_posted;     /* control thread: told the group to disconnect it */

@@ -80,6 +80,7 @@ struct nvmf_poll_group {
 	struct nvmf_subsystem_view **views;               /* by subsystem index; group */
 	TAILQ_HEAD(, nvmf_transport_group) tgroups;       /* group */
 	TAILQ_HEAD(, nvmf_qpair) qpairs;                  /* group */
+	struct thread_absence absence;                    /* group: watched while there are queue pairs */
 	bool stopping;                                    /* group: accepts no more queue pairs */
 	uint64_t completed, failed;                       /* group: I/O commands */
 	uint64_t admin_qpairs, io_qpairs;                 /* group: connected so far */
@@ -96,6 +97,10 @@ void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
 int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
 /* Frees a transport's part of a group, which has no queue pairs; does nothing if there is none. */
 void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
+/* Group: the thread did not run for absent_us. Ends the queue pairs of controllers with a shorter keep-alive timeout:
+ * their hosts have given them up, and may have submitted elsewhere what has not been answered. Nothing that was
+ * received, or that waits, is carried out. */
+void nvmf_poll_group_was_absent(void *group, uint64_t absent_us);
 /* Disconnects the queue pairs of a group that have no controller. It accepts no more from now on. */
 void nvmf_poll_group_stop(struct nvmf_poll_group *group);
 

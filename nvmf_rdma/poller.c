@@ -306,6 +306,9 @@ static unsigned poller_take_completions(struct nvmf_rdma_poller *p)
 				    "a completion queue of RDMA could not be read: ibv_poll_cq returned %d", n);
 			break;
 		}
+		if (n > 0) { /* after an absence, what was received meanwhile is not carried out */
+			thread_absence_check();
+		}
 		for (int i = 0; i < n; i++) {
 			handle_completion(p, &wc[i]);
 		}

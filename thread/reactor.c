@@ -116,6 +116,9 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 		t->idle_ticks += elapsed;
 		r->idle_ticks += elapsed;
 	}
+	if (unlikely(elapsed > absence_min_ticks)) {
+		reactor_tell_absence(r, elapsed);
+	}
 	return work;
 }
 
@@ -209,6 +212,7 @@ static int reactor_loop(void *arg)
 			work = reactor_sleep(r, UINT64_MAX);
 		} else if (env_oversubscribed()) {
 			reactor_yield_cpu();
+			thread_absence_check();
 		}
 	}
 	rte_rcu_qsbr_thread_offline(reactor_quiescence, r->index);
@@ -367,6 +371,7 @@ int reactors_start(const struct thread_lib_opts *opts)
 {
 	int rc = reactors_alloc();
 
+	absence_init();
 	busy_mode = opts->poll_mode == POLL_MODE_BUSY;
 	reactor_started = opts->reactor_started;
 	idle_spell_ticks = env_us_to_ticks(opts->idle_spell_us != 0 ? opts->idle_spell_us : IDLE_SPELL_DEFAULT_US);

@@ -95,6 +95,9 @@ static uint64_t reactor_deadline(const struct reactor *r)
 		uint64_t next = timers_next(t);
 		deadline = next < deadline ? next : deadline;
 	}
+	if (deadline > r->now + absence_min_ticks && reactor_watches_absence(r)) {
+		deadline = r->now + absence_min_ticks;
+	}
 	return deadline;
 }
 
@@ -130,6 +133,10 @@ static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 	__atomic_store_n(&r->sleeping, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->now, env_ticks(), __ATOMIC_RELAXED);
 	reactor_count_sleep(r, r->now - before);
+	uint64_t absent = absence_of_sleep(now, deadline, r->now);
+	if (unlikely(absent != 0)) {
+		reactor_tell_absence(r, absent);
+	}
 	r->in_round = true;
 	unsigned served = fd_sources_serve(r, events, n);
 	r->in_round = false;

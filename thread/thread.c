@@ -35,6 +35,7 @@ static struct thread *thread_alloc(const char *name, const cpu_set_t *mask)
 	TAILQ_INIT(&t->paused);
 	TAILQ_INIT(&t->channels);
 	TAILQ_INIT(&t->sources);
+	SLIST_INIT(&t->absences);
 	snprintf(t->name, sizeof(t->name), "%s", name);
 	t->mask = *mask;
 	t->ring = message_ring_create();
@@ -140,6 +141,9 @@ static const char *thread_leak(const struct thread *t, const char **name)
 		return "descriptor";
 	}
 	*name = "";
+	if (!SLIST_EMPTY(&t->absences)) {
+		return "watch for absence";
+	}
 	return t->timer_count > 0 ? "running timer" : NULL;
 }
 

@@ -159,6 +159,28 @@ static inline bool thread_was_absent(uint64_t late_us, uint64_t timeout_us)
 	return late_us > THREAD_ABSENT_MIN_US && late_us > timeout_us / THREAD_ABSENT_PART;
 }
 
+/* Absence: the process was stopped, or its virtual machine paused, or its memory swapped out. Timers that run out tell
+ * their owners (thread_timer_was_absent()); this is for what must be done before anything else, because the peers may
+ * have given this process up: before messages, timers and pollers of any thread on this reactor run. It costs nothing
+ * on the way of an I/O, because a reactor reads the clock in every round. A reactor that sleeps until there is work is
+ * not absent. */
+struct thread_absence {
+	/* absent_us: for how many microseconds at most, more than THREAD_ABSENCE_MIN_US. May unwatch this watch. */
+	void (*fn)(void *arg, uint64_t absent_us);
+	void *arg;
+	SLIST_ENTRY(thread_absence) link; /* private */
+};
+#define THREAD_ABSENCE_MIN_US UINT64_C(200000)
+/* Has w->fn called on the current thread after each absence. w: the caller's until thread_absence_unwatch(). Its
+ * reactor wakes every THREAD_ABSENCE_MIN_US meanwhile. */
+void thread_absence_watch(struct thread_absence *w);
+/* Ends that. On the same thread. */
+void thread_absence_unwatch(struct thread_absence *w);
+/* Reads the clock, and calls those who watch if this reactor was absent since it read it last. For pollers, between
+ * reading a queue and working on what was in it, and before I/O is submitted that has waited. On the thread of a
+ * reactor, where its caller may find its own objects changed by those calls. */
+void thread_absence_check(void);
+
 /* ---- Descriptors ---- */
 
 /* A descriptor that a thread watches. Level-triggered. Reactors look at descriptors when they sleep, and every

@@ -5,6 +5,7 @@
 
 #include "env_dpdk/env.h"
 #include "thread/thread.h"
+#include "util/compiler.h"
 
 #include <rte_common.h>
 #include <rte_ring_elem.h>
@@ -86,6 +87,7 @@ struct thread {
 	struct poller_list timed __rte_cache_aligned, paused;
 	struct io_channel_list channels;
 	struct fd_source_list sources;
+	SLIST_HEAD(, thread_absence) absences;
 	uint64_t last_poller_id;
 	uint64_t messages;
 	uint64_t load_busy_ticks, load_idle_ticks; /* of load.c: busy_ticks and idle_ticks when it looked last */
@@ -156,6 +158,17 @@ enum {
 	WORK_AWAKE = 2, /* more work may follow soon, so it stays awake; timers do not set this */
 };
 extern struct rte_rcu_qsbr *reactor_quiescence;
+
+/* absence.c */
+extern uint64_t absence_min_ticks; /* THREAD_ABSENCE_MIN_US */
+void absence_init(void);
+/* The reactor did not run for so many ticks, up to r->now: tells those who watch. */
+COLD void reactor_tell_absence(struct reactor *r, uint64_t ticks);
+/* Whether a thread of the reactor watches. */
+bool reactor_watches_absence(const struct reactor *r);
+/* How long a reactor that was asleep was absent at most, if it woke late; otherwise 0. Times in ticks; deadline: when
+ * it was to wake at the latest, or UINT64_MAX. */
+uint64_t absence_of_sleep(uint64_t fell_asleep, uint64_t deadline, uint64_t woke);
 
 /* sleep.c */
 /* Wakes r if it sleeps; to be called after work for it was stored. Any thread, also a signal handler. */

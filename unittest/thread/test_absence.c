@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A reactor that did not run for a time tells it before it does anything else. An absence is made by setting back the
+ * time at which the reactor last read the clock. */
+#include "unittest/unit.h"
+#include "unittest/thread/fixture.h"
+#include "thread/thread_internal.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#define ABSENT_US UINT64_C(5000000)
+
+static struct thread *workers[2]; /* on one reactor */
+static struct thread_absence watches[2];
+static unsigned told[2], told_when_next_ran[2];
+static uint64_t told_us;
+static struct thread *told_on;
+
+static int setup(void)
+{
+	int rc = fixture_start();
+
+	if (rc == 0) {
+		workers[0] = fixture_thread("worker 0", 1);
+		workers[1] = fixture_thread("worker 1", 1);
+	}
+	return rc;
+}
+
+static int teardown(void)
+{
+	int rc = thread_destroy(workers[0]) | thread_destroy(workers[1]);
+
+	fixture_stop();
+	return rc;
+}
+
+static void note_absence(void *arg, uint64_t us)
+{
+	unsigned i = (unsigned)(uintptr_t)arg;
+
+	told[i]++;
+	told_us = us;
+	told_on = thread_current();
+	CU_ASSERT_PTR_EQUAL(told_on, workers[i]);
+}
+
+static void watch_here(void *arg)
+{
+	unsigned i = (unsigned)(uintptr_t)arg;
+
+	watches[i] = (struct thread_absence){.fn = note_absence, .arg = arg};
+	thread_absence_watch(&watches[i]);
+}
+
+static void unwatch_here(void *arg)
+{
+	thread_absence_unwatch(&watches[(uintptr_t)arg]);
+}
+
+static void watch_both(void)
+{
+	for (uintptr_t i = 0; i < 2; i++) {
+		told[i] = told_when_next_ran[i] = 0;
+		thread_call(workers[i], watch_here, (void *)i);
+	}
+}
+
+static void unwatch_both(void)
+{
+	for (uintptr_t i = 0; i < 2; i++) {
+		thread_call(workers[i], unwatch_here, (void *)i);
+	}
+}
+
+static void be_absent(void)
+{
+	reactor_self->now -= env_us_to_ticks(ABSENT_US);
+}
+
+static void note_what_was_told(void *arg)
+{
+	memcpy(told_when_next_ran, told, sizeof(told));
+}
+
+/* What runs next is in the other thread's part of the round, or in the next round. */
+static void be_absent_and_go_on(void *arg)
+{
+	be_absent();
+	thread_send(workers[1], note_what_was_told, NULL);
+}
+
+static void test_those_who_watch_are_told_before_anything_else(void)
+{
+	watch_both();
+	thread_call(workers[0], be_absent_and_go_on, NULL);
+	thread_call(workers[1], note_what_was_told, NULL);
+	CU_ASSERT_EQUAL(told_when_next_ran[0], 1);
+	CU_ASSERT_EQUAL(told_when_next_ran[1], 1);
+	CU_ASSERT(told_us >= ABSENT_US);
+	unwatch_both();
+}
+
+static void check_in_the_middle(void *arg)
+{
+	be_absent();
+	thread_absence_check();
+	CU_ASSERT_EQUAL(told[0], 1);
+	CU_ASSERT_EQUAL(told[1], 1);
+	CU_ASSERT_PTR_EQUAL(thread_current(), workers[0]);
+	thread_absence_check(); /* once for each absence */
+	CU_ASSERT_EQUAL(told[0], 1);
+}
+
+static void test_who_asks_in_the_middle_of_a_round_has_them_told(void)
+{
+	watch_both();
+	thread_call(workers[0], check_in_the_middle, NULL);
+	thread_call(workers[1], note_what_was_told, NULL);
+	CU_ASSERT_EQUAL(told_when_next_ran[0], 1);
+	unwatch_both();
+}
+
+static void test_a_thread_that_does_not_watch_is_not_told(void)
+{
+	told[0] = 0;
+	thread_call(workers[0], be_absent_and_go_on, NULL);
+	thread_call(workers[1], note_what_was_told, NULL);
+	CU_ASSERT_EQUAL(told[0], 0);
+}
+
+/* Sleeping until there is work is no absence; coming late is. */
+static void test_sleep_is_an_absence_if_the_reactor_wakes_late(void)
+{
+	uint64_t late = absence_min_ticks + 1;
+
+	CU_ASSERT_EQUAL(absence_of_sleep(1000, UINT64_MAX, 1000 + 100 * late), 0);
+	CU_ASSERT_EQUAL(absence_of_sleep(1000, 1000 + 100 * late, 2000), 0);
+	CU_ASSERT_EQUAL(absence_of_sleep(1000, 5000, 5000 + absence_min_ticks), 0);
+	CU_ASSERT_EQUAL(absence_of_sleep(1000, 5000, 5000 + late), 4000 + late);
+}
+
+static struct poller *idle;
+static int idle_fd;
+static _Atomic unsigned times_asleep;
+
+static int find_nothing(void *ctx)
+{
+	return POLLER_IDLE;
+}
+
+static bool count_falling_asleep(void *ctx)
+{
+	atomic_fetch_add(&times_asleep, 1);
+	return false;
+}
+
+static void add_idle_poller(void *arg)
+{
+	idle = poller_register(
+		&(struct poller_opts){.name = "idle", .fn = find_nothing, .arm = count_falling_asleep, .fd = idle_fd});
+}
+
+static void remove_idle_poller(void *arg)
+{
+	poller_unregister(&idle);
+}
+
+static bool never(void *arg)
+{
+	return false;
+}
+
+/* Its sleep is short, so that it knows within what time it should have woken. Nobody wakes it here. */
+static void test_reactor_of_who_watches_wakes_by_itself(void)
+{
+	idle_fd = eventfd(0, EFD_NONBLOCK);
+	watch_both();
+	thread_call(workers[0], add_idle_poller, NULL);
+	unsigned before = atomic_load(&times_asleep);
+	for (unsigned i = 0; i < 1000 && atomic_load(&times_asleep) < before + 4; i++) {
+		thread_control_wait(never, NULL, 10000);
+	}
+	CU_ASSERT(atomic_load(&times_asleep) >= before + 4);
+	CU_ASSERT_EQUAL(told[0], 0);
+	thread_call(workers[0], remove_idle_poller, NULL);
+	unwatch_both();
+	close(idle_fd);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_those_who_watch_are_told_before_anything_else),
+	UNIT(test_who_asks_in_the_middle_of_a_round_has_them_told),
+	UNIT(test_a_thread_that_does_not_watch_is_not_told),
+	UNIT(test_sleep_is_an_absence_if_the_reactor_wakes_late),
+	UNIT(test_reactor_of_who_watches_wakes_by_itself),
+	UNIT_END,
+};
+UNIT_MAIN("absence", tests, setup, teardown)
