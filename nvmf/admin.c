@@ -9,9 +9,8 @@
 
 /* ---- Group: arrival ---- */
 
-enum nvmf_next nvmf_fabrics_start(struct nvmf_request *req)
+static enum nvmf_next fabrics_check_and_start(struct nvmf_request *req, const struct nvmf_command *cmd)
 {
-	const struct nvmf_command *cmd = nvmf_command_of(req);
 	bool authenticating = req->qpair->state == NVMF_QPAIR_AUTHENTICATING;
 	bool connected = req->qpair->state == NVMF_QPAIR_ENABLED || authenticating;
 
@@ -28,6 +27,17 @@ enum nvmf_next nvmf_fabrics_start(struct nvmf_request *req)
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_FCTYPE);
 	}
 	return nvmf_command_start(req, cmd);
+}
+
+enum nvmf_next nvmf_fabrics_start(struct nvmf_request *req)
+{
+	const struct nvmf_command *cmd = nvmf_command_of(req);
+	enum nvmf_next next = fabrics_check_and_start(req, cmd);
+
+	if (next == NVMF_NEXT_COMPLETE && (cmd->flags & NVMF_CMD_UNCONNECTED) != 0) {
+		nvmf_connect_rejected(req);
+	}
+	return next;
 }
 
 uint16_t nvmf_get_log_length(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where)

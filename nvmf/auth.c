@@ -257,9 +257,12 @@ static void auth_fail(struct nvmf_auth *auth, uint8_t why)
 
 static void auth_complete(struct nvmf_auth *auth)
 {
-	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+	struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
 	thread_timer_stop(&auth->timer);
+	if (auth->qpair->ctl_qid == 0) {
+		nvmf_ctrlr_announce(ctrlr);
+	}
 	auth_set_state(auth, NVMF_AUTH_COMPLETED);
 	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s", ctrlr->hostnqn,
 		 ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid, dhchap_hash_name(auth->hash),

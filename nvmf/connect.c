@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connect (Base 6.3): decides which hosts may connect. decode_fabrics.c decodes the command; this file checks its
  * parameters against the target. Control thread, except for the last step. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/command_internal.h"
@@ -16,10 +18,28 @@ enum { IN_COMMAND = 0, IN_DATA = 1 };
 #define IPO_SUBNQN  offsetof(struct nvmf_connect_data, subsysnqn)
 #define IPO_HOSTNQN offsetof(struct nvmf_connect_data, hostnqn)
 
-static uint16_t connect_invalid(struct nvmf_connect_fault *fault, uint8_t iattr, size_t ipo)
+/* Why a Connect is refused: for the host, and in words for the log and the notification. */
+struct connect_refusal {
+	struct nvmf_connect_fault fault;
+	char why[NVMF_REFUSAL_MAX];
+};
+
+static uint16_t __attribute__((format(printf, 3, 4)))
+connect_refuse(struct connect_refusal *r, uint16_t status, const char *fmt, ...)
 {
-	fault->iattr = iattr;
-	fault->ipo = (uint16_t)ipo;
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(r->why, sizeof(r->why), fmt, args);
+	va_end(args);
+	return status;
+}
+
+/* To be followed by connect_refuse(), which says what is allowed. */
+static uint16_t connect_invalid(struct connect_refusal *r, uint8_t iattr, size_t ipo)
+{
+	r->fault.iattr = iattr;
+	r->fault.ipo = (uint16_t)ipo;
 	return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_PARAM);
 }
 
@@ -41,56 +61,73 @@ static uint16_t connect_next_free_cntlid(struct nvmf_subsystem *s)
 	return 0;
 }
 
+static uint16_t connect_pick_free_cntlid(struct nvmf_subsystem *s, uint16_t *cntlid, struct connect_refusal *r)
+{
+	*cntlid = connect_next_free_cntlid(s);
+	return *cntlid != 0 ? NVME_ST_SUCCESS
+			    : connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),
+					     "the subsystem has all its controllers, %u to %u", s->min_cntlid,
+					     s->max_cntlid);
+}
+
 static uint16_t connect_pick_static_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
-					   struct nvmf_connect_fault *fault)
+					   struct connect_refusal *r)
 {
 	if (wanted == NVMF_CNTLID_STATIC_ANY) {
-		*cntlid = connect_next_free_cntlid(s);
-		return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+		return connect_pick_free_cntlid(s, cntlid, r);
 	}
 	if (wanted < s->min_cntlid || wanted > s->max_cntlid) {
-		return connect_invalid(fault, IN_DATA, IPO_CNTLID);
+		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_CNTLID),
+				      "CNTLID is 0x%04x: allowed are %u to %u", wanted, s->min_cntlid, s->max_cntlid);
 	}
 	*cntlid = wanted;
-	return nvmf_ctrlr_find(s, wanted) == NULL ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	return nvmf_ctrlr_find(s, wanted) == NULL
+		       ? NVME_ST_SUCCESS
+		       : connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),
+					"CNTLID is %u: that controller exists already", wanted);
 }
 
 static uint16_t connect_pick_cntlid(struct nvmf_subsystem *s, uint16_t wanted, uint16_t *cntlid,
-				    struct nvmf_connect_fault *fault)
+				    struct connect_refusal *r)
 {
 	if (s->static_ctrlrs) {
-		return connect_pick_static_cntlid(s, wanted, cntlid, fault);
+		return connect_pick_static_cntlid(s, wanted, cntlid, r);
 	}
 	if (wanted != NVMF_CNTLID_DYNAMIC) {
-		return connect_invalid(fault, IN_DATA, IPO_CNTLID);
+		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_CNTLID),
+				      "CNTLID is 0x%04x: allowed is 0xffff (dynamic controllers)", wanted);
 	}
-	*cntlid = connect_next_free_cntlid(s);
-	return *cntlid != 0 ? NVME_ST_SUCCESS : NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+	return connect_pick_free_cntlid(s, cntlid, r);
 }
 
 /* ---- Admin queues and I/O queues ---- */
 
+/* c->sqsize counts from 1. */
+static uint16_t connect_refuse_sqsize(struct connect_refusal *r, uint32_t entries, uint32_t most)
+{
+	return connect_refuse(r, connect_invalid(r, IN_COMMAND, IPO_SQSIZE),
+			      "SQSIZE is %u, for %u entries: allowed are 2 to %u entries", entries - 1, entries, most);
+}
+
 static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, const struct nvmf_connect *c,
-			      struct nvmf_connect_fault *fault)
+			      struct connect_refusal *r)
 {
 	uint16_t cntlid;
 
 	if (c->sqsize > qpair->transport->opts.max_aq_depth) {
-		return connect_invalid(fault, IN_COMMAND, IPO_SQSIZE);
+		return connect_refuse_sqsize(r, c->sqsize, qpair->transport->opts.max_aq_depth);
 	}
-	uint16_t status = connect_pick_cntlid(s, c->cntlid, &cntlid, fault);
+	uint16_t status = connect_pick_cntlid(s, c->cntlid, &cntlid, r);
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}
 	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_create(s, qpair, c, cntlid);
 	if (ctrlr == NULL) {
-		log_limited(LOG_LEVEL_WARNING, "%s from %s cannot connect to %s: no memory for a controller",
-			    c->hostnqn, qpair->peer_address.traddr, s->nqn);
-		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY), "no memory for a controller");
 	}
-	nvmf_notice(NVMF_NOTICE_HOST_CONNECT, NULL, "%s %s %u", s->nqn, c->hostnqn, cntlid);
-	log_limited(LOG_LEVEL_NOTICE, "%s from %s connects to %s: controller %u", c->hostnqn,
-		    qpair->peer_address.traddr, s->nqn, cntlid);
+	if (qpair->auth == NULL) {
+		nvmf_ctrlr_announce(ctrlr);
+	}
 	return NVME_ST_SUCCESS;
 }
 
@@ -106,54 +143,76 @@ static bool connect_qid_in_use(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
 	return false;
 }
 
+/* An I/O queue belongs to the host of its controller. */
+static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const struct nvmf_connect *c,
+				      struct connect_refusal *r)
+{
+	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
+		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTNQN),
+				      "HOSTNQN is not that of controller %u's host", c->cntlid);
+	}
+	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
+		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTID),
+				      "HOSTID is not that of controller %u's host", c->cntlid);
+	}
+	return NVME_ST_SUCCESS;
+}
+
 static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, const struct nvmf_connect *c,
-			   struct nvmf_connect_fault *fault)
+			   struct connect_refusal *r)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_find(s, c->cntlid);
 
 	if (ctrlr == NULL || ctrlr->transport != qpair->transport || ctrlr->state == NVMF_CTRLR_DESTROYING) {
-		return connect_invalid(fault, IN_DATA, IPO_CNTLID);
+		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_CNTLID),
+				      "CNTLID is %u: the subsystem has no such controller on this transport",
+				      c->cntlid);
 	}
-	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
-		return connect_invalid(fault, IN_DATA, IPO_HOSTNQN);
-	}
-	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
-		return connect_invalid(fault, IN_DATA, IPO_HOSTID);
+	uint16_t status = connect_check_io_host(ctrlr, c, r);
+	if (status != NVME_ST_SUCCESS) {
+		return status;
 	}
 	if (c->qid > ctrlr->max_io_qpairs) {
-		return connect_invalid(fault, IN_COMMAND, IPO_QID);
+		return connect_refuse(r, connect_invalid(r, IN_COMMAND, IPO_QID), "QID is %u: allowed are up to %u",
+				      c->qid, ctrlr->max_io_qpairs);
 	}
 	if (c->sqsize > qpair->transport->opts.max_queue_depth) {
-		return connect_invalid(fault, IN_COMMAND, IPO_SQSIZE);
+		return connect_refuse_sqsize(r, c->sqsize, qpair->transport->opts.max_queue_depth);
 	}
-	if (ctrlr->state != NVMF_CTRLR_READY || connect_qid_in_use(ctrlr, c->qid)) {
-		return NVME_ST(GENERIC, CMD_SEQ_ERROR);
+	if (ctrlr->state != NVMF_CTRLR_READY) {
+		return connect_refuse(r, NVME_ST(GENERIC, CMD_SEQ_ERROR), "controller %u is %s, not READY", c->cntlid,
+				      nvmf_ctrlr_state_name(ctrlr->state));
+	}
+	if (connect_qid_in_use(ctrlr, c->qid)) {
+		return connect_refuse(r, NVME_ST(GENERIC, CMD_SEQ_ERROR),
+				      "QID is %u: controller %u has that queue already", c->qid, c->cntlid);
 	}
 	nvmf_ctrlr_link_qpair(ctrlr, qpair, c->qid);
 	return NVME_ST_SUCCESS;
 }
 
 /* To a host, a subsystem that does not listen on the host's address does not exist. */
-static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct nvmf_connect_fault *fault)
+static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct connect_refusal *r)
 {
 	struct nvmf_subsystem *s = nvmf_subsystem_find(qpair->transport->tgt, c->subnqn);
 
 	if (s == NULL || !nvmf_subsystem_reachable(s, &qpair->listen_address)) {
-		return connect_invalid(fault, IN_DATA, IPO_SUBNQN);
+		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_SUBNQN),
+				      "SUBNQN is that of no subsystem that listens at %s port %s",
+				      qpair->listen_address.traddr, qpair->listen_address.trsvcid);
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
-		log_limited(LOG_LEVEL_WARNING, "%s is not allowed to connect to %s", c->hostnqn, s->nqn);
-		nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, s->nqn, c->hostnqn,
-				    "it is not among the subsystem's hosts");
-		return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST);
+		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+				      "it is not among the subsystem's hosts");
 	}
 	if (!s->connectable) {
-		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),
+				      "the subsystem is being started or stopped");
 	}
 	if (nvmf_auth_required(s, c->hostnqn) && nvmf_auth_create(qpair) != 0) {
-		return NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY);
+		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY), "no memory for its authentication");
 	}
-	return c->qid == 0 ? connect_admin(s, qpair, c, fault) : connect_io(s, qpair, c, fault);
+	return c->qid == 0 ? connect_admin(s, qpair, c, r) : connect_io(s, qpair, c, r);
 }
 
 /* ---- */
@@ -199,30 +258,119 @@ static void connect_set_fault(struct nvmf_request *req, const struct nvmf_connec
 	req->error_location = fault->iattr == IN_COMMAND ? fault->ipo : NVMF_WHERE_NOWHERE;
 }
 
+static const char *connect_printable(const char *nqn, size_t size)
+{
+	return nvmf_nqn_is_printable(nqn, size) ? nqn : "(no name)";
+}
+
+/* What nvmf_decode_connect() has found, in words. */
+static void connect_explain_decoding(const struct nvmf_connect_sqe *sqe, uint16_t status, struct connect_refusal *r)
+{
+	static const struct {
+		size_t ipo;
+		uint8_t iattr;
+		const char *name;
+	} names[] = {{IPO_SUBNQN, IN_DATA, "SUBNQN"}, {IPO_HOSTNQN, IN_DATA, "HOSTNQN"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (r->fault.ipo == names[i].ipo && r->fault.iattr == names[i].iattr) {
+			connect_refuse(r, status,
+				       "%s is not a name: allowed are up to %d bytes of UTF-8 without control "
+				       "characters",
+				       names[i].name, NVMF_NQN_MAX);
+			return;
+		}
+	}
+	if (r->fault.iattr == IN_COMMAND && r->fault.ipo == IPO_SQSIZE) {
+		connect_refuse(r, status, "SQSIZE is 0: allowed are 2 entries (1) or more");
+	} else if (sqe->recfmt != 0) {
+		connect_refuse(r, status, "RECFMT is %u: allowed is 0", le16toh(sqe->recfmt));
+	} else {
+		connect_refuse(r, status, "its data are shorter than %zu bytes", sizeof(struct nvmf_connect_data));
+	}
+}
+
+/* In the log and as a notification, both limited in number. */
+static void connect_tell_refusal(const struct nvmf_qpair *qpair, const struct nvmf_connect_sqe *sqe,
+				 const struct nvmf_connect_data *data, uint16_t status, const struct connect_refusal *r)
+{
+	const char *hostnqn = connect_printable(data->hostnqn, sizeof(data->hostnqn));
+	const char *subnqn = connect_printable(data->subsysnqn, sizeof(data->subsysnqn));
+
+	log_limited(LOG_LEVEL_WARNING, "%s from %s is not allowed to connect to %s, queue %u: %s (status 0x%04x)",
+		    hostnqn, qpair->peer_address.traddr, subnqn, le16toh(sqe->qid), r->why, status);
+	nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, subnqn, hostnqn, r->why);
+}
+
+static uint16_t connect_decide(struct nvmf_qpair *qpair, const struct nvmf_connect_sqe *sqe,
+			       const struct nvmf_connect_data *data, size_t len, struct connect_refusal *r)
+{
+	struct nvmf_connect c;
+
+	if (qpair->linked) { /* a host may send a second Connect before the first is answered */
+		return connect_refuse(r, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR), "the queue is connected already");
+	}
+	uint16_t status = nvmf_decode_connect(sqe, data, len, &c, &r->fault);
+	if (status != NVME_ST_SUCCESS) {
+		connect_explain_decoding(sqe, status, r);
+		return status;
+	}
+	status = connect_admit(qpair, &c, r);
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_auth_destroy(qpair);
+	}
+	return status;
+}
+
 void nvmf_connect_run(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
-	struct nvmf_connect_fault fault = {0};
-	struct nvmf_connect_data data;
-	struct nvmf_connect c;
+	const struct nvmf_connect_sqe *sqe = (const void *)req->sqe;
+	struct connect_refusal r = {.why = ""};
+	struct nvmf_connect_data data = {.cntlid = 0};
 	size_t len = nvmf_request_copy_data(req, &data, sizeof(data));
-	uint16_t status = NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR);
+	uint16_t status = connect_decide(qpair, sqe, &data, len, &r);
 
-	/* A host may send a second Connect before the first is answered. */
-	if (!qpair->linked) {
-		status = nvmf_decode_connect((const void *)req->sqe, &data, len, &c, &fault);
-		if (status == NVME_ST_SUCCESS) {
-			status = connect_admit(qpair, &c, &fault);
-			if (status != NVME_ST_SUCCESS) {
-				nvmf_auth_destroy(qpair);
-			}
-		}
-	}
 	if (status == NVME_ST_SUCCESS) {
 		connect_accept(req);
-	} else if (fault.ipo != 0 || fault.iattr != 0) {
-		connect_set_fault(req, &fault);
+	} else {
+		connect_tell_refusal(qpair, sqe, &data, status, &r);
+		if (r.fault.ipo != 0 || r.fault.iattr != 0) {
+			connect_set_fault(req, &r.fault);
+		}
 	}
 	req->answer_status = status;
 	thread_post(qpair->group->thread, &req->msg, connect_finish_on_group);
+}
+
+/* ---- A Connect that the poll group refuses: its data were not read, so nobody knows who sent it ---- */
+
+static void connect_refused_on_control(struct thread_msg *msg)
+{
+	struct nvmf_qpair *qpair = container_of(msg, struct nvmf_qpair, refused_msg);
+	char why[NVMF_REFUSAL_MAX];
+
+	snprintf(why, sizeof(why), "its Connect is malformed or out of order: status 0x%04x, byte %u of the command",
+		 qpair->refused_status, qpair->refused_where);
+	nvmf_connection_refused(qpair->peer_address.traddr, why);
+	atomic_store_explicit(&qpair->refused_posted, false, memory_order_release);
+}
+
+void nvmf_connect_rejected(const struct nvmf_request *req)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+
+	if (atomic_load_explicit(&qpair->refused_posted, memory_order_acquire)) {
+		return; /* another one is being told */
+	}
+	atomic_store_explicit(&qpair->refused_posted, true, memory_order_relaxed);
+	qpair->refused_status = nvmf_request_status(req);
+	qpair->refused_where = req->error_location;
+	thread_post(thread_control(), &qpair->refused_msg, connect_refused_on_control);
+}
+
+void nvmf_connection_refused(const char *traddr, const char *why)
+{
+	log_limited(LOG_LEVEL_WARNING, "a connection from %s is refused: %s", traddr, why);
+	nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, "(unknown)", traddr, why);
 }

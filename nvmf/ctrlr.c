@@ -87,6 +87,28 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	return ctrlr;
 }
 
+void nvmf_ctrlr_announce(struct nvmf_ctrlr *ctrlr)
+{
+	const struct nvmf_subsystem *s = ctrlr->subsystem;
+	const char *from = ctrlr->admin_qpair != NULL ? ctrlr->admin_qpair->peer_address.traddr : "";
+	uint32_t left_out = 0;
+
+	if (ctrlr->announced) {
+		return;
+	}
+	if (s->subtype == NVMF_SUBTYPE_DISCOVERY) { /* lines of its own, so that they do not displace others */
+		log_limited(LOG_LEVEL_NOTICE, "%s from %s connects to %s: controller %u", ctrlr->hostnqn, from, s->nqn,
+			    ctrlr->cntlid);
+	} else {
+		log_limited(LOG_LEVEL_NOTICE, "%s from %s connects to %s: controller %u", ctrlr->hostnqn, from, s->nqn,
+			    ctrlr->cntlid);
+	}
+	if (s->subtype != NVMF_SUBTYPE_DISCOVERY || nvmf_notice_budget(NVMF_NOTICE_HOST_CONNECT, &left_out)) {
+		ctrlr->announced = true;
+		nvmf_notice(NVMF_NOTICE_HOST_CONNECT, NULL, "%s %s %u", s->nqn, ctrlr->hostnqn, ctrlr->cntlid);
+	}
+}
+
 void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, uint16_t qid)
 {
 	qpair->ctl_ctrlr = ctrlr;
@@ -351,7 +373,10 @@ void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
 	}
 	log_limited(LOG_LEVEL_NOTICE, "%s leaves controller %u of %s: %s", ctrlr->hostnqn, ctrlr->cntlid,
 		    ctrlr->subsystem->nqn, why);
-	nvmf_notice(NVMF_NOTICE_HOST_DISCONNECT, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->cntlid);
+	if (ctrlr->announced) {
+		nvmf_notice(NVMF_NOTICE_HOST_DISCONNECT, why, "%s %s %u", ctrlr->subsystem->nqn, ctrlr->hostnqn,
+			    ctrlr->cntlid);
+	}
 	nvmf_keepalive_stop(ctrlr);
 	thread_timer_stop(&ctrlr->idle_timer);
 	nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));

@@ -68,6 +68,7 @@ struct nvmf_ctrlr {
 	enum nvmf_ctrlr_state state;
 	uint64_t state_ticks;
 	uint32_t cc;
+	bool announced;    /* operators have been told that its host has connected */
 	bool shutdown_due; /* CC.SHN was set while the controller was RESETTING */
 	uint16_t trace_owner;
 	_Atomic uint32_t kato_ms; /* groups read it too */
@@ -106,6 +107,9 @@ static inline bool nvmf_ctrlr_sees(const struct nvmf_ctrlr *ctrlr, uint32_t nsid
 /* Makes a controller for an admin queue pair whose Connect has been accepted; it is DISABLED. NULL: no memory. */
 struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin, const struct nvmf_connect *c,
 				     uint16_t cntlid);
+/* Tells operators that the host has connected: after Connect, or once it has proved who it is. Of discovery
+ * controllers, which anybody may have, only a limited number is told. Only the first call does something. */
+void nvmf_ctrlr_announce(struct nvmf_ctrlr *ctrlr);
 /* The controller with an id; NULL: there is none. */
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid);
 /* Adds a queue pair to a controller. */

@@ -52,8 +52,11 @@ enum nvmf_notice {
 void nvmf_tell_fault(const struct nvmf_fault *fault);
 /* Passes a notice on to the listener of nvmf_set_notice_fn(). why: NULL if there is no reason to tell. */
 void nvmf_notice(enum nvmf_notice notice, const char *why, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* A host was refused: NVMF_NOTICE_HOST_REFUSED or NVMF_NOTICE_AUTH_FAILED. At most a few of these are passed on in a
- * time, because anybody on the fabric can cause them and they must not displace other notices. */
+/* Whether a notice that anybody on the fabric can cause may be passed on: some at once, and then one in a while, so
+ * that they do not displace those that operators wait for. *left_out: how many of its kind were not since the last one.
+ */
+bool nvmf_notice_budget(enum nvmf_notice notice, uint32_t *left_out);
+/* A host was refused: NVMF_NOTICE_HOST_REFUSED or NVMF_NOTICE_AUTH_FAILED. Passed on within the budget. */
 void nvmf_notice_refused(enum nvmf_notice notice, const char *subnqn, const char *hostnqn, const char *why);
 
 #endif

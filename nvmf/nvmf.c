@@ -128,13 +128,44 @@ void nvmf_notice(enum nvmf_notice notice, const char *why, const char *fmt, ...)
 	notice_fn(notice_types[notice], text, why);
 }
 
+/* The ring of notifications keeps the last 1024 (rpc/notify.c). A flood of strangers displaces all of them in no less
+ * than half a day. */
+#define NOTICES_AT_ONCE  32
+#define NOTICE_REFILL_US (60 * UINT64_C(1000000))
+
+bool nvmf_notice_budget(enum nvmf_notice notice, uint32_t *left_out)
+{
+	static struct {
+		uint64_t refilled; /* ticks; 0: never */
+		unsigned used;
+		uint32_t left_out;
+	} budgets[NVMF_NOTICES];
+	uint64_t now = env_ticks(), unit = env_us_to_ticks(NOTICE_REFILL_US);
+	uint64_t units = (now - budgets[notice].refilled) / unit;
+
+	if (budgets[notice].refilled == 0 || units >= budgets[notice].used) {
+		budgets[notice].used = 0;
+		budgets[notice].refilled = now;
+	} else {
+		budgets[notice].used -= (unsigned)units;
+		budgets[notice].refilled += units * unit;
+	}
+	if (budgets[notice].used == NOTICES_AT_ONCE) {
+		budgets[notice].left_out++;
+		return false;
+	}
+	budgets[notice].used++;
+	*left_out = budgets[notice].left_out;
+	budgets[notice].left_out = 0;
+	return true;
+}
+
 void nvmf_notice_refused(enum nvmf_notice notice, const char *subnqn, const char *hostnqn, const char *why)
 {
-	static struct log_limit limits[NVMF_NOTICES];
 	uint32_t left_out;
-	char text[256];
+	char text[NVMF_REFUSAL_MAX + 64];
 
-	if (!log_limit_pass(&limits[notice], &left_out)) {
+	if (!nvmf_notice_budget(notice, &left_out)) {
 		return;
 	}
 	if (left_out != 0) {

@@ -261,6 +261,10 @@ struct nvmf_qpair {
 	struct thread_msg quiesced_msg;     /* group to control thread, and back */
 	struct thread_msg lifecycle_msg;    /* accept; closed; gone */
 	const char *why;                    /* it is disconnected; the control thread reads it from closing_msg on */
+	struct thread_msg
+		refused_msg; /* group to control thread: a Connect was refused on arrival; with the next two */
+	uint16_t refused_status, refused_where;
+	_Atomic bool refused_posted;
 	struct nvmf_ctrlr *ctl_ctrlr;       /* control thread: its controller */
 	struct nvmf_auth *auth;             /* control thread: NULL: it need not, and did not, authenticate */
 	uint16_t ctl_qid;                   /* control thread */
@@ -277,6 +281,10 @@ struct nvmf_qpair {
  * ops->qpair_add() follows, and at the end ops->qpair_destroy(), both on the group's thread. -ENODEV: there is no poll
  * group, because the target does not run; the transport keeps the queue pair. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
+/* Control thread: the transport refuses a connection before there is a queue pair. Tells operators, in the log and as a
+ * notification, both limited in number. traddr: the host's address. why: the field, its value and what is allowed. */
+void nvmf_connection_refused(const char *traddr, const char *why);
+#define NVMF_REFUSAL_MAX 192 /* bytes of why that are told */
 /* Group's thread: ends the connection, or says that it has ended. Commands that have not begun are taken back. May be
  * called any number of times; the first reason counts. ops->qpair_close() is called before it returns. why: for the log
  * and notifications, a string that lasts: "disconnected by host". */

@@ -293,6 +293,10 @@ struct nvmf_rdma_cm_params {
 	uint16_t host_send_queue;    /* entries: capsules the host may have under way */
 	uint16_t host_receive_queue; /* entries */
 };
+#define NVMF_RDMA_CM_WHY_MAX 128
+/* Says in words what is wrong with the private data that nvmf_rdma_cm_decode() has refused with a status. Pure. */
+void nvmf_rdma_cm_explain(const void *data, size_t len, uint32_t max_admin_entries, uint32_t max_io_entries,
+			  enum nvmf_rdma_cm_status status, char why[NVMF_RDMA_CM_WHY_MAX]);
 enum nvmf_rdma_cm_status nvmf_rdma_cm_decode(const void *data, size_t len, uint32_t max_admin_entries,
 					     uint32_t max_io_entries, struct nvmf_rdma_cm_params *out);
 

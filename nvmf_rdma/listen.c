@@ -189,12 +189,16 @@ static void handle_cm_event(struct nvmf_rdma_transport *t, const struct rdma_cm_
 	}
 }
 
+/* Events that are handled before the control thread's other work has its turn: anybody on the fabric can cause them.
+ * The channel stays readable. */
+#define EVENTS_PER_ROUND 32
+
 void nvmf_rdma_cm_readable(void *arg, uint32_t events)
 {
 	struct nvmf_rdma_transport *t = arg;
 	struct rdma_cm_event *event;
 
-	while (rdma_get_cm_event(t->channel, &event) == 0) {
+	for (unsigned n = 0; n < EVENTS_PER_ROUND && rdma_get_cm_event(t->channel, &event) == 0; n++) {
 		/* The event is copied and acknowledged before it is handled: handling may destroy the id, which waits
 		 * until all its events are acknowledged. */
 		struct rdma_cm_event copy = *event;

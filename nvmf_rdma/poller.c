@@ -373,6 +373,7 @@ static bool arm_poller(void *ctx)
 	struct ibv_cq *cq;
 	void *cq_context;
 
+	/* one event at most: a completion queue tells one, and no other before it is asked for the next */
 	while (ibv_get_cq_event(p->comp, &cq, &cq_context) == 0) {
 		ibv_ack_cq_events(cq, 1);
 	}

@@ -501,8 +501,10 @@ static void setup_connection(struct thread_msg *msg)
 			    qp->base.peer_address.traddr);
 		nvmf_rdma_qpair_broken(qp, strerror(-rc));
 	} else if (rc != 0) {
-		log_limited(LOG_LEVEL_ERROR, "a connection from %s could not be made: %s", qp->base.peer_address.traddr,
-			    strerror(-rc));
+		char why[NVMF_RDMA_CM_WHY_MAX];
+
+		snprintf(why, sizeof(why), "its queue %u could not be made: %s", qp->qid, strerror(-rc));
+		nvmf_connection_refused(qp->base.peer_address.traddr, why);
 		reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
 		nvmf_rdma_qpair_broken(qp, strerror(-rc));
 	} else if (qp->broken) { /* the connection was lost while it was made, when the group could not be told yet */
@@ -583,9 +585,13 @@ static struct nvmf_rdma_qpair *make_qpair(struct nvmf_rdma_transport *t, struct 
 static void pass_to_target(struct nvmf_rdma_qpair *qp)
 {
 	qp->waits = false;
-	if (!qp->device->removed && nvmf_qpair_accept(&qp->base, qp->qid) == 0) {
+	int rc = qp->device->removed ? -ENODEV : nvmf_qpair_accept(&qp->base, qp->qid);
+
+	if (rc == 0) {
 		return;
 	}
+	nvmf_connection_refused(qp->base.peer_address.traddr,
+				qp->device->removed ? "its device is gone" : "the target is being started or stopped");
 	reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
 	TAILQ_REMOVE(&qpair_transport(qp)->qps, qp, link);
 	qp->device->qps--;
@@ -614,6 +620,26 @@ static bool device_takes_connections(const struct nvmf_rdma_device *d)
 	return d != NULL && !d->removed && (d->ready || d->qps < WAITING_MOST);
 }
 
+static void tell_rejected_request(const struct rdma_cm_event *event, const struct nvmf_transport_opts *o,
+				  const struct nvmf_rdma_device *d, enum nvmf_rdma_cm_status status)
+{
+	const struct rdma_conn_param *conn = &event->param.conn;
+	char why[NVMF_RDMA_CM_WHY_MAX];
+	struct nvmf_address peer = {.traddr = "an unknown address"};
+
+	name_address(&peer, rdma_get_peer_addr(event->id));
+	if (status != NVMF_RDMA_CM_NO_RSC) {
+		nvmf_rdma_cm_explain(conn->private_data, conn->private_data_len, o->max_aq_depth, o->max_queue_depth,
+				     status, why);
+	} else if (d == NULL || d->removed) {
+		snprintf(why, sizeof(why), "its device cannot be used");
+	} else {
+		snprintf(why, sizeof(why), "%u connections wait for the device %s already", d->qps,
+			 nvmf_rdma_device_name(d));
+	}
+	nvmf_connection_refused(peer.traddr, why);
+}
+
 void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event)
 {
 	const struct rdma_conn_param *conn = &event->param.conn;
@@ -625,9 +651,9 @@ void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_
 	struct nvmf_rdma_qpair *qp = device_takes_connections(d) ? make_qpair(t, d, event, &req) : NULL;
 
 	if (qp == NULL) {
-		reject_connection(event->id, status ? status : NVMF_RDMA_CM_NO_RSC);
-		log_limited(LOG_LEVEL_WARNING, "a connection request was rejected with status %d",
-			    status ? (int)status : NVMF_RDMA_CM_NO_RSC);
+		status = status ? status : NVMF_RDMA_CM_NO_RSC;
+		reject_connection(event->id, status);
+		tell_rejected_request(event, o, d, status);
 		rdma_destroy_id(event->id);
 		return;
 	}

@@ -18,11 +18,13 @@ static struct loop_cmd cmd;
 static struct nvmf_connect_data data;
 static uint8_t buf[DHCHAP_MESSAGE_MAX] __attribute__((aligned(8)));
 static char folder[] = "/tmp/varve-nvmf-auth-XXXXXX";
-static unsigned told; /* failed authentications */
+static unsigned told;      /* failed authentications */
+static unsigned connected; /* hosts that were said to be connected */
 
 static void on_notice(const char *type, const char *text, const char *why)
 {
 	told += strcmp(type, "nvmf_auth_failed") == 0;
+	connected += strcmp(type, "nvmf_host_connect") == 0;
 }
 
 /* ---- Keys ---- */
@@ -358,7 +360,7 @@ static void test_a_wrong_key_is_told_and_ends_the_connection(void)
 {
 	for (unsigned group = 0; group < 2; group++) {
 		struct host h = new_host("other", NULL);
-		unsigned before = told;
+		unsigned before = told, before_connected = connected;
 
 		set_keys("host", NULL);
 		h.groups = 1u << group;
@@ -369,7 +371,23 @@ static void test_a_wrong_key_is_told_and_ends_the_connection(void)
 		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
 		expect_end(&h);
 		CU_ASSERT_PTR_NULL(nvmf_ctrlr_next(loop_subsystem(), NULL));
+		CU_ASSERT_EQUAL(connected, before_connected);
 	}
+}
+
+static void test_a_host_is_said_to_be_connected_once_it_has_proved_who_it_is(void)
+{
+	struct host h = new_host("host", NULL);
+	unsigned before = connected;
+
+	set_keys("host", NULL);
+	CU_ASSERT_TRUE(connect_admin(&h));
+	CU_ASSERT_EQUAL(connected, before);
+	CU_ASSERT_EQUAL(authenticate(&h), 0);
+	CU_ASSERT_EQUAL(connected, before + 1);
+	CU_ASSERT_EQUAL(authenticate(&h), 0); /* again: it is connected already */
+	CU_ASSERT_EQUAL(connected, before + 1);
+	host_close(&h);
 }
 
 static void test_a_controller_without_a_key_cannot_prove_anything(void)
@@ -932,6 +950,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_every_hash_and_group_one_way_and_both),
 	UNIT(test_the_strongest_that_both_have_is_taken),
 	UNIT(test_what_the_target_does_not_allow_is_unusable),
+	UNIT(test_a_host_is_said_to_be_connected_once_it_has_proved_who_it_is),
 	UNIT(test_a_wrong_key_is_told_and_ends_the_connection),
 	UNIT(test_a_controller_without_a_key_cannot_prove_anything),
 	UNIT(test_a_host_that_does_not_believe_the_controller_ends_it),

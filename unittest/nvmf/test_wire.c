@@ -234,6 +234,137 @@ static void test_there_is_room_in_the_capsule_for_the_descriptors_announced(void
 	nvmf_tgt_destroy(second);
 }
 
+/* ---- Who is refused, and what operators are told ---- */
+
+static struct {
+	unsigned refused, connected, disconnected;
+	char text[2048], why[512];
+} told;
+
+static void on_notice(const char *type, const char *text, const char *why)
+{
+	told.refused += strcmp(type, "nvmf_host_refused") == 0;
+	told.connected += strcmp(type, "nvmf_host_connect") == 0;
+	told.disconnected += strcmp(type, "nvmf_host_disconnect") == 0;
+	snprintf(told.text, sizeof(told.text), "%s", text);
+	snprintf(told.why, sizeof(told.why), "%s", why != NULL ? why : "");
+}
+
+static bool is_told(void *arg)
+{
+	return told.refused == *(unsigned *)arg;
+}
+
+/* Sends a Connect that change() has spoilt: it is refused, and the notification has these words. */
+static void expect_refusal(void (*change)(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d), const char *words)
+{
+	static struct nvmf_connect_data d;
+	struct loop_conn *c = loop_open(&loop_address, 0);
+	unsigned wanted = told.refused + 1;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+	loop_connect_init(&cmd, c, &d, 0, NVMF_CNTLID_DYNAMIC);
+	change((struct nvmf_connect_sqe *)&cmd.sqe, &d);
+	CU_ASSERT_NOT_EQUAL(loop_run(&cmd), 0);
+	CU_ASSERT_TRUE(loop_until(is_told, &wanted));
+	CU_ASSERT_PTR_NOT_NULL(strstr(told.why, words));
+	loop_close(c);
+}
+
+static void unknown_subsystem(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	strcpy(d->subsysnqn, "nqn.2024-01.io.varve:none");
+}
+
+static void bad_name(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	strcpy(d->hostnqn, "nqn.\n");
+}
+
+static void large_queue(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	sqe->sqsize = htole16(32);
+}
+
+static void no_queue(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	sqe->sqsize = 0;
+}
+
+static void other_format(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	sqe->recfmt = htole16(7);
+}
+
+static void own_cntlid(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	d->cntlid = htole16(9);
+}
+
+static void unknown_cntlid(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	sqe->qid = htole16(1);
+	d->cntlid = htole16(77);
+}
+
+static void short_data(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	loop_cmd_data(&cmd, d, sizeof(*d) - 1);
+}
+
+static void stranger(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	strcpy(d->hostnqn, "nqn.2024-01.io.varve:stranger");
+}
+
+static void test_each_refused_connect_is_told_with_the_field(void)
+{
+	nvmf_set_notice_fn(on_notice);
+	expect_refusal(unknown_subsystem, "SUBNQN is that of no subsystem that listens at");
+	expect_refusal(bad_name, "HOSTNQN is not a name");
+	expect_refusal(large_queue, "SQSIZE is 32, for 33 entries: allowed are 2 to 32 entries");
+	expect_refusal(no_queue, "SQSIZE is 0");
+	expect_refusal(other_format, "RECFMT is 7: allowed is 0");
+	expect_refusal(own_cntlid, "CNTLID is 0x0009: allowed is 0xffff");
+	expect_refusal(unknown_cntlid, "CNTLID is 77: the subsystem has no such controller");
+	expect_refusal(short_data, "byte 32 of the command");
+	CU_ASSERT_PTR_EQUAL(strstr(told.text, "(unknown) "), told.text);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), false), 0);
+	expect_refusal(stranger, "it is not among the subsystem's hosts");
+	CU_ASSERT_STRING_EQUAL(told.text, LOOP_SUBNQN " nqn.2024-01.io.varve:stranger");
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), true), 0);
+	nvmf_set_notice_fn(NULL);
+}
+
+/* Anybody may read the discovery log, over and over; the notifications that operators wait for are not displaced. */
+static void test_strangers_do_not_flush_the_notifications(void)
+{
+	static struct nvmf_connect_data d;
+
+	told.refused = told.connected = told.disconnected = 0;
+	nvmf_set_notice_fn(on_notice);
+	for (unsigned i = 0; i < 100; i++) {
+		struct loop_conn *c = loop_attach(NVMF_DISCOVERY_NQN, LOOP_HOSTNQN, 0);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+		loop_close(c);
+		c = loop_open(&loop_address, 0);
+		loop_connect_init(&cmd, c, &d, 0, NVMF_CNTLID_DYNAMIC);
+		unknown_subsystem(NULL, &d);
+		loop_run(&cmd);
+		loop_close(c);
+	}
+	CU_ASSERT(told.connected > 0 && told.connected <= 40);
+	CU_ASSERT_EQUAL(told.disconnected, told.connected);
+	CU_ASSERT(told.refused > 0 && told.refused <= 40);
+	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0); /* those of a subsystem's hosts are all told */
+	unsigned before = told.connected;
+	loop_close(c);
+	c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	CU_ASSERT_EQUAL(told.connected, before + 1);
+	loop_close(c);
+	nvmf_set_notice_fn(NULL);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_vendor_read_that_moves_less_than_described),
 	UNIT(test_reads_that_fail_send_nothing),
@@ -243,6 +374,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_listeners_tell_that_flow_control_can_be_disabled),
 	UNIT(test_referrals_tell_their_subtype_and_whether_the_channel_is_secure),
 	UNIT(test_there_is_room_in_the_capsule_for_the_descriptors_announced),
+	UNIT(test_each_refused_connect_is_told_with_the_field),
+	UNIT(test_strangers_do_not_flush_the_notifications),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_wire", tests, loop_start, loop_stop)

@@ -91,6 +91,32 @@ static void test_a_host_without_receives_is_rejected(void)
 	CU_ASSERT_EQUAL(decode(&r, sizeof(r), &out), NVMF_RDMA_CM_INVALID_HRQSIZE);
 }
 
+static const char *explain(const struct nvmf_rdma_cm_req *r, size_t len)
+{
+	static char why[NVMF_RDMA_CM_WHY_MAX];
+	struct nvmf_rdma_cm_params out;
+
+	nvmf_rdma_cm_explain(r, len, ADMIN_MAX, IO_MAX, decode(r, len, &out), why);
+	return why;
+}
+
+static void test_what_is_wrong_is_said_in_words(void)
+{
+	struct nvmf_rdma_cm_req r = good(0, 32);
+
+	CU_ASSERT_STRING_EQUAL(explain(&r, sizeof(r)), "HSQSIZE of queue 0 is 32: allowed are 1 to 31");
+	r = good(4, 128);
+	CU_ASSERT_STRING_EQUAL(explain(&r, sizeof(r)), "HSQSIZE of queue 4 is 128: allowed are 1 to 127");
+	r = good(1, 31);
+	CU_ASSERT_STRING_EQUAL(explain(&r, 31), "its private data have 31 bytes: 32 or more are needed");
+	CU_ASSERT_STRING_EQUAL(explain(NULL, 0), "its private data have 0 bytes: 32 or more are needed");
+	r.recfmt = htole16(2);
+	CU_ASSERT_STRING_EQUAL(explain(&r, sizeof(r)), "RECFMT is 2: allowed is 0");
+	r = good(1, 31);
+	r.hrqsize = 0;
+	CU_ASSERT_STRING_EQUAL(explain(&r, sizeof(r)), "HRQSIZE of queue 1 is 0: allowed are 1 or more");
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_good_request_gives_its_queue_sizes),
 	UNIT(test_padding_behind_the_data_is_accepted),
@@ -98,6 +124,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_unknown_format_is_rejected),
 	UNIT(test_send_queues_of_impossible_size_are_rejected),
 	UNIT(test_a_host_without_receives_is_rejected),
+	UNIT(test_what_is_wrong_is_said_in_words),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_rdma_cm", tests, NULL, NULL)

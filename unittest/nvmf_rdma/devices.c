@@ -8,141 +8,17 @@
 #include "nvmf/transport.h"
 #include "verbs/pd.h"
 #include "unittest/bdev/fixture.h"
-#include "unittest/nvmf_rdma/fake_verbs.h"
+#include "unittest/nvmf_rdma/hosts.h"
 #include "util/log.h"
 
-#define NQN     "nqn.2026-11.io.varve:devices"
-#define ENTRIES 32
 #define LBAS    64
 #define BUFFERS 64 /* of the transport; what is lost of them is soon missed */
 #define EACH    4  /* writes and reads under way when something happens */
 
-struct host {
-	struct fake_conn admin, io;
-	atomic_uint answers;
-	struct nvme_cqe cqe;
-};
-
 static struct nvmf_tgt *tgt;
 static struct nvmf_subsystem *subsystem;
-static struct thread *group_thread;
 static struct testdev *disk;
-static unsigned hosts_made;
 static struct host near[2], far; /* on device 0; on device 1 */
-
-/* ---- The host's side ---- */
-
-struct command {
-	struct fake_conn *conn;
-	const void *sqe, *data;
-	uint32_t data_len;
-	bool sent;
-};
-
-static void on_answer(struct fake_conn *conn, const struct nvme_cqe *cqe)
-{
-	struct host *h = conn->arg;
-
-	h->cqe = *cqe;
-	atomic_fetch_add(&h->answers, 1);
-	fixture_wake();
-}
-
-static void send_command(void *arg)
-{
-	struct command *c = arg;
-
-	c->sent = fake_send(c->conn, c->sqe, c->data, c->data_len);
-}
-
-/* Its status, or 0xffff if no answer came. */
-static uint16_t do_command(struct host *h, struct fake_conn *conn, const void *sqe, const void *data, uint32_t data_len)
-{
-	struct command c = {.conn = conn, .sqe = sqe, .data = data, .data_len = data_len};
-	unsigned before = atomic_load(&h->answers);
-
-	thread_call(group_thread, send_command, &c);
-	if (!c.sent || !fixture_wait_count(&h->answers, before + 1)) {
-		return 0xffff;
-	}
-	return nvme_cqe_status(&h->cqe);
-}
-
-static bool is_accepted(void *arg)
-{
-	return __atomic_load_n(&((struct fake_conn *)arg)->accepted, __ATOMIC_ACQUIRE);
-}
-
-static bool is_rejected(void *arg)
-{
-	return __atomic_load_n(&((struct fake_conn *)arg)->rejected, __ATOMIC_ACQUIRE);
-}
-
-static uint16_t connect_queue(struct host *h, struct fake_conn *conn, uint16_t qid, uint16_t cntlid)
-{
-	struct nvmf_connect_data data = {.cntlid = htole16(cntlid), .hostid = {1}};
-	struct nvmf_connect_sqe sqe = {
-		.opcode = nvme_admin_fabrics,
-		.flags = NVME_CMD_FLAGS_PSDT_SGL,
-		.fctype = nvme_fabrics_type_connect,
-		.qid = htole16(qid),
-		.sqsize = htole16(ENTRIES - 1u),
-		.sgl1 = nvme_sgl_make_plain(NVME_SGL_TYPE_DATA_BLOCK, NVME_SGL_SUBTYPE_OFFSET, 0, sizeof(data))};
-
-	conn->arg = h;
-	conn->on_response = on_answer;
-	conn->cntlid = cntlid;
-	memcpy(data.hostid + 8, &hosts_made, sizeof(hosts_made));
-	strcpy(data.subsysnqn, NQN);
-	snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-11.io.varve:host%u", hosts_made);
-	fake_connect(conn, qid, ENTRIES);
-	return fixture_poll(is_accepted, conn) ? do_command(h, conn, &sqe, &data, sizeof(data)) : 0xffff;
-}
-
-static uint16_t enable(struct host *h)
-{
-	struct nvmf_property_set_sqe sqe = {.opcode = nvme_admin_fabrics,
-					    .flags = NVME_CMD_FLAGS_PSDT_SGL,
-					    .fctype = nvme_fabrics_type_property_set,
-					    .ofst = htole32(NVME_REG_CC),
-					    .value = htole64(1 | 6 << 16 | 4 << 20)};
-
-	return do_command(h, &h->admin, &sqe, NULL, 0);
-}
-
-static bool try_connect_host(struct host *h, unsigned device)
-{
-	hosts_made++;
-	h->admin.device = h->io.device = device;
-	if (connect_queue(h, &h->admin, 0, NVMF_CNTLID_DYNAMIC) != 0) {
-		return false;
-	}
-	uint16_t cntlid = (uint16_t)le32toh(h->cqe.dw0);
-
-	return enable(h) == 0 && connect_queue(h, &h->io, 1, cntlid) == 0;
-}
-
-static void connect_host(struct host *h, unsigned device)
-{
-	CU_ASSERT_FATAL(try_connect_host(h, device));
-}
-
-static struct nvme_sqe rw(uint8_t opcode, unsigned lba)
-{
-	return (struct nvme_sqe){.opcode = opcode,
-				 .flags = NVME_CMD_FLAGS_PSDT_SGL,
-				 .cid = htole16((uint16_t)lba),
-				 .nsid = htole32(1),
-				 .cdw10 = htole32(lba),
-				 .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
-}
-
-static uint16_t read_one(struct host *h)
-{
-	struct nvme_sqe sqe = rw(nvme_cmd_read, 1);
-
-	return do_command(h, &h->io, &sqe, NULL, 0);
-}
 
 /* Writes and reads arrive, and from then on the device completes nothing: the target's READs and responses stay with
  * it. */
@@ -152,7 +28,7 @@ static void send_and_withhold(void *arg)
 	bool sent = true;
 
 	for (unsigned i = 0; i < EACH; i++) {
-		struct nvme_sqe write = rw(nvme_cmd_write, i), read = rw(nvme_cmd_read, EACH + i);
+		struct nvme_sqe write = host_rw(nvme_cmd_write, i), read = host_rw(nvme_cmd_read, EACH + i);
 
 		sent = fake_send(&h->io, &write, NULL, 0) && sent;
 		sent = fake_send(&h->io, &read, NULL, 0) && sent;
@@ -165,7 +41,7 @@ static void strand(struct host *h)
 {
 	unsigned before = atomic_load(&disk->submitted);
 
-	thread_call(group_thread, send_and_withhold, h);
+	thread_call(host_group_thread, send_and_withhold, h);
 	CU_ASSERT(fixture_wait_count(&disk->submitted, before + EACH)); /* the reads; no write gets its data */
 }
 
@@ -217,7 +93,7 @@ static void pull(void)
 	CU_ASSERT_EQUAL(fake_live.srqs, 1);
 	CU_ASSERT_EQUAL(fake_live.ids, 3); /* the other's listener and two connections */
 	CU_ASSERT_EQUAL(stats().num_devices, 1);
-	CU_ASSERT_EQUAL(read_one(&far), 0);
+	CU_ASSERT_EQUAL(host_read_one(&far), 0);
 }
 
 static void put_back(void)
@@ -284,9 +160,9 @@ static void test_memory_that_devices_did_not_take_is_offered_again(void)
 static void test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_again(void)
 {
 	for (unsigned i = 0; i <= BUFFERS / (2 * EACH); i++) { /* more than there are buffers for */
-		connect_host(&near[0], 0);
-		connect_host(&near[1], 0);
-		CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+		host_connect(&near[0], 0);
+		host_connect(&near[1], 0);
+		CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 		strand(&near[0]);
 		pull();
 		put_back();
@@ -295,11 +171,11 @@ static void test_a_removed_device_with_work_under_way_is_let_go_and_listened_on_
 
 static void test_a_fatal_event_ends_the_devices_connections_and_only_those(void)
 {
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	strand(&near[0]);
 	fake_port_event(0, IBV_EVENT_DEVICE_FATAL);
 	CU_ASSERT_FATAL(wait_left(2, 1, 1));
-	CU_ASSERT_EQUAL(read_one(&far), 0);
+	CU_ASSERT_EQUAL(host_read_one(&far), 0);
 	pull(); /* what the kernel tells after it */
 	put_back();
 }
@@ -309,13 +185,13 @@ static void test_a_device_without_shared_receive_queues_is_let_go(void)
 	pull();
 	fake_has_srq = false;
 	put_back();
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	strand(&near[0]);
 	pull();
 	put_back();
 	/* and an ordinary end, where receives are flushed */
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 	pull();
@@ -327,8 +203,8 @@ static void test_a_removed_device_without_connections_is_let_go(void)
 {
 	pull();
 	put_back();
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 	pull();
@@ -338,16 +214,16 @@ static void test_a_removed_device_without_connections_is_let_go(void)
 /* A queue that breaks takes its connections with it; the next one gets a queue that works. */
 static void queue_breaks(enum ibv_event_type type)
 {
-	connect_host(&near[0], 0);
-	connect_host(&near[1], 0);
+	host_connect(&near[0], 0);
+	host_connect(&near[1], 0);
 	strand(&near[0]);
 	fake_conn_event(&near[1].io, type);
 	CU_ASSERT_FATAL(wait_left(2, 1, 2)); /* the device is as good as before */
 	CU_ASSERT_EQUAL(fake_live.srqs, 1);
-	CU_ASSERT_EQUAL(read_one(&far), 0);
+	CU_ASSERT_EQUAL(host_read_one(&far), 0);
 	fake_withhold(0, false);
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 }
@@ -368,10 +244,10 @@ static void test_a_broken_queue_pair_ends_alone(void)
 						    IBV_EVENT_QP_LAST_WQE_REACHED};
 
 	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		connect_host(&near[0], 0);
+		host_connect(&near[0], 0);
 		fake_conn_event(&near[0].io, types[i]);
 		CU_ASSERT(wait_left(3, 2, 2));
-		CU_ASSERT_EQUAL(enable(&near[0]), 0); /* that it is already */
+		CU_ASSERT_EQUAL(host_enable(&near[0]), 0); /* that it is already */
 		fake_disconnect(&near[0].admin);
 		CU_ASSERT(wait_left(2, 2, 2));
 	}
@@ -389,13 +265,13 @@ static void test_events_of_ports_and_addresses_end_nothing(void)
 		IBV_EVENT_SM_CHANGE, IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_PORT_ACTIVE};
 	uint64_t acked = fake_stats.async_acked + sizeof(types) / sizeof(types[0]);
 
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		fake_port_event(0, types[i]);
 	}
 	fake_addr_change(&near[0].io);
 	CU_ASSERT(fixture_poll(all_acked, &acked));
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	CU_ASSERT_EQUAL(stats().connections, 4);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
@@ -404,13 +280,13 @@ static void test_events_of_ports_and_addresses_end_nothing(void)
 /* Nothing says that the device is broken; it just never gives the work back. */
 static void test_work_that_is_never_flushed_does_not_keep_a_connection(void)
 {
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	strand(&near[0]);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 	fake_withhold(0, false);
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	pull();
 	put_back();
 }
@@ -418,12 +294,12 @@ static void test_work_that_is_never_flushed_does_not_keep_a_connection(void)
 /* Its connection stands, but nothing of what it is sent arrives. Who waits for nothing is left alone. */
 static void test_a_host_that_acknowledges_nothing_is_disconnected(void)
 {
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	strand(&near[0]);
 	CU_ASSERT(wait_left(3, 2, 2));
 	fake_withhold(0, false);
-	CU_ASSERT_EQUAL(enable(&near[0]), 0); /* that it is already */
-	CU_ASSERT_EQUAL(read_one(&far), 0);
+	CU_ASSERT_EQUAL(host_enable(&near[0]), 0); /* that it is already */
+	CU_ASSERT_EQUAL(host_read_one(&far), 0);
 	fake_disconnect(&near[0].admin);
 	CU_ASSERT(wait_left(2, 2, 2));
 }
@@ -441,7 +317,7 @@ static bool all_disconnected(void *arg)
 static void end_with_taken_receives(void)
 {
 	fake_take_receives = 4;
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	CU_ASSERT_EQUAL(fake_taken(0), 8);
 	fake_last_wqe = FAKE_LAST_WQE_LATER;
 	disconnect(&near[0]);
@@ -454,7 +330,7 @@ static void test_shared_receives_that_a_queue_pair_has_taken_are_not_lost(void)
 
 	end_with_taken_receives();
 	for (unsigned i = 0; i < 20; i++) { /* both threads have had time to destroy the queue pairs */
-		CU_ASSERT_EQUAL(read_one(&far), 0);
+		CU_ASSERT_EQUAL(host_read_one(&far), 0);
 	}
 	CU_ASSERT_EQUAL(fake_live.qps, 4);
 	fake_finish_errors();
@@ -462,8 +338,8 @@ static void test_shared_receives_that_a_queue_pair_has_taken_are_not_lost(void)
 	fake_last_wqe = FAKE_LAST_WQE_AT_ONCE;
 	fake_take_receives = 0;
 	CU_ASSERT_EQUAL(fake_stats.lost_receives, lost);
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 }
@@ -501,8 +377,8 @@ static void test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_firs
 	pull();
 	fake_iwarp = true;
 	put_back();
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 	CU_ASSERT_EQUAL(fake_stats.short_sends, 0);
@@ -522,8 +398,8 @@ static void test_a_block_device_that_is_slow_outlives_the_device(void)
 {
 	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "T0", false, group_thread), 0);
-	connect_host(&near[0], 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "T0", false, host_group_thread), 0);
+	host_connect(&near[0], 0);
 	disk->hold = true;
 	strand(&near[0]);
 	fake_remove(0);
@@ -591,11 +467,39 @@ static void test_hosts_that_vanish_do_not_fill_the_log(void)
 
 	watch_log();
 	for (unsigned i = 0; i < 50; i++) {
-		fake_connect(&conn, 0, ENTRIES);
+		fake_connect(&conn, 0, HOST_ENTRIES);
 		CU_ASSERT_FATAL(fixture_poll(is_gone, &ids));
 	}
 	CU_ASSERT(log_was_limited());
 	CU_ASSERT(wait_left(2, 2, 2));
+}
+
+static struct thread_msg turn_msg;
+static unsigned turns_beside_events;
+
+/* Has one turn in each round of the control thread. */
+static void count_turn(struct thread_msg *msg)
+{
+	if (fake_events_waiting() != 0) {
+		turns_beside_events++;
+		thread_post(thread_control(), msg, count_turn);
+	}
+}
+
+static bool events_are_read(void *arg)
+{
+	return fake_events_waiting() == 0;
+}
+
+/* A flood of connection events does not keep the control thread. */
+static void test_the_control_thread_does_other_work_between_connection_events(void)
+{
+	for (unsigned i = 0; i < 1000; i++) {
+		fake_addr_change(&far.io);
+	}
+	thread_post(thread_control(), &turn_msg, count_turn);
+	CU_ASSERT(fixture_poll(events_are_read, NULL));
+	CU_ASSERT(turns_beside_events >= 10);
 }
 
 /* So do those of which the device says that they did what they may not. */
@@ -603,9 +507,9 @@ static void test_queue_pairs_that_break_do_not_fill_the_log(void)
 {
 	watch_log();
 	for (unsigned i = 0; i < 50; i++) {
-		struct fake_conn conn = {.arg = &near[0], .on_response = on_answer};
-		fake_connect(&conn, 0, ENTRIES);
-		CU_ASSERT_FATAL(fixture_poll(is_accepted, &conn));
+		struct fake_conn conn = {.arg = &near[0], .on_response = host_on_answer};
+		fake_connect(&conn, 0, HOST_ENTRIES);
+		CU_ASSERT_FATAL(fixture_poll(host_is_accepted, &conn));
 		fake_conn_event(&conn, IBV_EVENT_QP_ACCESS_ERR);
 		CU_ASSERT_FATAL(wait_left(2, 2, 2));
 	}
@@ -622,20 +526,20 @@ static bool have_same_regions(void *arg)
 /* Requests, commands and in-capsule data may lie in different regions, of which the device may lack any. */
 static void test_a_device_that_lacks_the_memory_of_the_commands_serves_nobody(void)
 {
-	struct fake_conn conn = {.arg = &near[0], .on_response = on_answer};
+	struct fake_conn conn = {.arg = &near[0], .on_response = host_on_answer};
 	void *neighbour = env_dma_malloc(4096, 64, -1); /* small, as are all commands */
 
 	pull();
 	fake_refuses_at = neighbour;
 	put_back();
-	fake_connect(&conn, 0, ENTRIES);
-	CU_ASSERT(fixture_poll(is_rejected, &conn));
+	fake_connect(&conn, 0, HOST_ENTRIES);
+	CU_ASSERT(fixture_poll(host_is_rejected, &conn));
 	CU_ASSERT(wait_left(2, 1, 2));
 	CU_ASSERT_FALSE(have_same_regions(NULL));
 	fake_refuses_at = NULL;
 	CU_ASSERT(fixture_poll(have_same_regions, NULL));
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 	env_dma_free(neighbour);
@@ -650,7 +554,7 @@ static void keep_fault(const struct nvmf_fault *f)
 
 static void send_with_other_key(void *arg)
 {
-	struct nvme_sqe sqe = rw(*(uint8_t *)arg, 1);
+	struct nvme_sqe sqe = host_rw(*(uint8_t *)arg, 1);
 
 	sqe.sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY + 1, NVME_SGL_SUBTYPE_ADDRESS);
 	CU_ASSERT(fake_send(&near[0].io, &sqe, NULL, 0));
@@ -663,9 +567,9 @@ static void test_a_key_that_does_not_fit_is_told_as_the_reason(void)
 
 	nvmf_set_fault_fn(keep_fault);
 	for (unsigned i = 0; i < sizeof(opcodes); i++) {
-		connect_host(&near[0], 0);
+		host_connect(&near[0], 0);
 		fault[0] = '\0';
-		thread_call(group_thread, send_with_other_key, &opcodes[i]);
+		thread_call(host_group_thread, send_with_other_key, &opcodes[i]);
 		CU_ASSERT(wait_left(3, 2, 2));
 		CU_ASSERT_STRING_EQUAL(fault, "no such key");
 		fake_disconnect(&near[0].admin);
@@ -691,7 +595,7 @@ static bool is_fault_told(void *arg)
 
 static void read_with_half_posted(void *arg)
 {
-	struct nvme_sqe sqe = rw(nvme_cmd_read, 1);
+	struct nvme_sqe sqe = host_rw(nvme_cmd_read, 1);
 
 	fake_fail_behind = 1; /* the WRITE of the data; the response is not posted any more */
 	fake_fail_post_send = ENOMEM;
@@ -704,9 +608,9 @@ static void test_what_is_posted_in_part_keeps_its_buffers_until_the_queue_pair_i
 	struct nvmf_inflight late[2];
 
 	nvmf_set_fault_fn(keep_fault);
-	connect_host(&near[0], 0);
+	host_connect(&near[0], 0);
 	fault[0] = '\0';
-	thread_call(group_thread, read_with_half_posted, NULL);
+	thread_call(host_group_thread, read_with_half_posted, NULL);
 	CU_ASSERT(fixture_poll(is_fault_told, NULL));
 	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_get_late(tgt, 0, 2, late), 1);
 	CU_ASSERT_STRING_EQUAL(late[0].state, "completing with data");
@@ -729,8 +633,8 @@ static void test_a_listener_at_any_address_or_of_another_spelling_is_connected_t
 		strcpy(at.traddr, addresses[i]);
 		CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_listener(subsystem, &at), 0);
 		near[0].admin.port = near[0].io.port = 4422;
-		connect_host(&near[0], 0);
-		CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+		host_connect(&near[0], 0);
+		CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 		nvmf_subsystem_remove_listener(subsystem, &at, count, &removed);
 		CU_ASSERT(fixture_poll(is_counted, &removed));
 		CU_ASSERT(wait_left(2, 2, 2));
@@ -764,21 +668,21 @@ static void put_back_slowly(void)
 
 static void test_others_are_served_while_memory_is_registered_and_who_connects_waits(void)
 {
-	struct fake_conn early = {.arg = &near[0], .on_response = on_answer};
+	struct fake_conn early = {.arg = &near[0], .on_response = host_on_answer};
 	unsigned settled = 0;
 
 	pull();
 	put_back_slowly();
 	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
-	fake_connect(&early, 0, ENTRIES);
-	connect_host(&near[1], 1); /* commands of this the control thread answers */
-	CU_ASSERT_EQUAL(read_one(&near[1]), 0);
+	fake_connect(&early, 0, HOST_ENTRIES);
+	host_connect(&near[1], 1); /* commands of this the control thread answers */
+	CU_ASSERT_EQUAL(host_read_one(&near[1]), 0);
 	CU_ASSERT_FALSE(early.accepted);
 	CU_ASSERT_FALSE(early.rejected);
 	CU_ASSERT_EQUAL(settled, 0);
 	CU_ASSERT_EQUAL(atomic_load(&fake_held), 1);
 	fake_hold_memory(false);
-	CU_ASSERT_FATAL(fixture_poll(is_accepted, &early));
+	CU_ASSERT_FATAL(fixture_poll(host_is_accepted, &early));
 	CU_ASSERT_EQUAL(settled, 1);
 	fake_disconnect(&early);
 	disconnect(&near[1]);
@@ -815,25 +719,25 @@ static void test_listeners_come_and_go_while_memory_is_registered(void)
 
 static void test_a_device_that_goes_while_its_memory_is_registered_is_let_go(void)
 {
-	struct fake_conn early = {.arg = &near[0], .on_response = on_answer};
+	struct fake_conn early = {.arg = &near[0], .on_response = host_on_answer};
 	unsigned settled = 0;
 
 	pull();
 	put_back_slowly();
 	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
-	fake_connect(&early, 0, ENTRIES);
+	fake_connect(&early, 0, HOST_ENTRIES);
 	pull();
 	CU_ASSERT_EQUAL(settled, 1);
 	put_back();
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 }
 
 static void test_a_device_that_takes_no_memory_serves_nobody_until_it_does(void)
 {
-	struct fake_conn conn = {.arg = &near[0], .on_response = on_answer};
+	struct fake_conn conn = {.arg = &near[0], .on_response = host_on_answer};
 	unsigned settled = 0;
 
 	pull();
@@ -841,13 +745,13 @@ static void test_a_device_that_takes_no_memory_serves_nobody_until_it_does(void)
 	put_back();
 	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
 	CU_ASSERT(fixture_poll(is_counted, &settled));
-	fake_connect(&conn, 0, ENTRIES);
-	CU_ASSERT(fixture_poll(is_rejected, &conn));
+	fake_connect(&conn, 0, HOST_ENTRIES);
+	CU_ASSERT(fixture_poll(host_is_rejected, &conn));
 	CU_ASSERT(wait_left(2, 1, 2));
 	fake_refuses_memory = false;
 	CU_ASSERT(fixture_poll(have_same_regions, NULL));
-	connect_host(&near[0], 0);
-	CU_ASSERT_EQUAL(read_one(&near[0]), 0);
+	host_connect(&near[0], 0);
+	CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
 	disconnect(&near[0]);
 	CU_ASSERT(wait_left(2, 2, 2));
 }
@@ -914,7 +818,7 @@ static int setup(void)
 	rc = nvmf_tgt_create(&opts, &tgt);
 	rc = rc != 0 ? rc : nvmf_transport_create(tgt, "RDMA", &topts);
 	rc = rc != 0 ? rc : nvmf_tgt_start(tgt);
-	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, NQN, &sopts, &subsystem);
+	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, HOST_SUBNQN, &sopts, &subsystem);
 	rc = rc != 0 ? rc : nvmf_subsystem_add_ns(subsystem, "T0", &(struct nvmf_ns_opts){0}, &nsid);
 	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(subsystem, &addresses[0]);
 	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(subsystem, &addresses[1]);
@@ -925,12 +829,12 @@ static int setup(void)
 	nvmf_subsystem_start(subsystem, set_state, NULL);
 	rc = wait_state();
 	for (struct thread *t = thread_next(NULL); t != NULL; t = thread_next(t)) {
-		group_thread = strstr(thread_name(t), nvmf_poll_group_name(nvmf_poll_group_next(tgt, NULL)))
-				       ? t
-				       : group_thread;
+		host_group_thread = strstr(thread_name(t), nvmf_poll_group_name(nvmf_poll_group_next(tgt, NULL)))
+					    ? t
+					    : host_group_thread;
 	}
-	if (rc == 0 && group_thread != NULL) {
-		return try_connect_host(&far, 1) ? 0 : -1;
+	if (rc == 0 && host_group_thread != NULL) {
+		return host_try_connect(&far, 1) ? 0 : -1;
 	}
 	return -1;
 }
@@ -947,7 +851,7 @@ static int teardown(void)
 	fake_return(0);
 	int rc = fixture_poll(is_held, NULL) ? 0 : -1;
 	nvmf_subsystem_settle_listeners(subsystem, "RDMA", count, &settled);
-	fake_connect(&early, 0, ENTRIES);
+	fake_connect(&early, 0, HOST_ENTRIES);
 	nvmf_tgt_stop(tgt, set_state, NULL);
 	rc |= wait_state();
 
@@ -987,6 +891,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_block_device_that_is_slow_outlives_the_device),
 	UNIT(test_hosts_that_vanish_do_not_fill_the_log),
 	UNIT(test_queue_pairs_that_break_do_not_fill_the_log),
+	UNIT(test_the_control_thread_does_other_work_between_connection_events),
 	UNIT(test_shared_receives_that_a_queue_pair_has_taken_are_not_lost),
 	UNIT(test_a_device_that_never_says_that_it_holds_no_receives_keeps_no_connection),
 	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),

@@ -659,6 +659,18 @@ int rdma_get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **event
 	return e ? 0 : -1;
 }
 
+unsigned fake_events_waiting(void)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (const struct fake_event *e = events; e != NULL; e = e->next) {
+		n++;
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
 	free(event); /* the first member of a struct fake_event */

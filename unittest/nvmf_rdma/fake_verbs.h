@@ -83,6 +83,8 @@ bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *d
 void fake_port_event(unsigned device, enum ibv_event_type type);
 void fake_conn_event(struct fake_conn *conn, enum ibv_event_type type);
 void fake_addr_change(struct fake_conn *conn);
+/* Events of the connection manager that the target has not read. */
+unsigned fake_events_waiting(void);
 /* From now on no completion comes: not of what is posted, and of nothing that is flushed. */
 void fake_withhold(unsigned device, bool on);
 /* The device is pulled: all its ids are told, and nobody can listen there until it returns, as another device of the
