@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reservations as hosts use them: commands, what others may do meanwhile, and notices. */
+#include <sched.h>
+
 #include "unittest/nvmf/resv_fixture.h"
 
 /* ---- What is reported ---- */
@@ -387,6 +389,22 @@ static void test_preempt_and_abort_that_cannot_changes_nothing(void)
 	detach_slow(t);
 }
 
+static void do_nothing(void *arg)
+{
+}
+
+/* The command is on its way to the control thread when the removal of its namespace begins: it is behind the removal in
+ * the subsystem's queue. */
+static void preempt_behind_removal(struct loop_cmd *cmd, uint64_t keys[2], nvmf_done_fn removed, void *arg)
+{
+	preempt_begin(cmd, keys);
+	thread_call(b.io->thread, do_nothing, NULL);
+	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, removed, arg);
+	CU_ASSERT_EQUAL(loop_identify(b.admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
+	CU_ASSERT_FALSE(atomic_load(&cmd->done));
+	CU_ASSERT_TRUE_FATAL(STAILQ_NEXT(STAILQ_FIRST(&loop_subsystem()->ops), link)->for_host);
+}
+
 /* Behind the removal of its namespace, a Preempt and Abort waits in the subsystem's queue: it may not keep a subsystem
  * from stopping. */
 static void test_subsystem_stops_with_a_preempt_and_abort_in_its_queue(void)
@@ -396,10 +414,7 @@ static void test_subsystem_stops_with_a_preempt_and_abort_in_its_queue(void)
 	uint64_t keys[2];
 	struct testdev *t = attach_slow(&old);
 
-	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, loop_done, &gone);
-	preempt_begin(&preempt, keys);
-	CU_ASSERT_EQUAL(report(&b, 128, true), 0); /* which is behind it */
-	CU_ASSERT_FALSE(atomic_load(&preempt.done));
+	preempt_behind_removal(&preempt, keys, loop_done, &gone);
 	nvmf_subsystem_stop(loop_subsystem(), loop_done, &stop);
 	CU_ASSERT_TRUE(loop_given_up(loop_wait(&preempt)));
 	CU_ASSERT_EQUAL(atomic_load(&stop.status), LOOP_PENDING);
@@ -425,7 +440,9 @@ static void use_number_again(void *arg, int status)
 	loop_cmd_init(&later_read, a.io, nvme_cmd_read, nsid);
 	loop_cmd_data(&later_read, data, 512);
 	loop_submit(&later_read);
-	CU_ASSERT_TRUE(loop_until(is_held, arg));
+	while (!is_held(arg)) {
+		sched_yield();
+	}
 }
 
 static void test_preempt_and_abort_of_a_namespace_whose_number_is_used_again(void)
@@ -437,10 +454,7 @@ static void test_preempt_and_abort_of_a_namespace_whose_number_is_used_again(voi
 
 	other->hold = true;
 	CU_ASSERT_EQUAL_FATAL(testdev_register(other), 0);
-	nvmf_subsystem_remove_ns(loop_subsystem(), nsid, use_number_again, other);
-	preempt_begin(&preempt, keys);
-	CU_ASSERT_EQUAL(report(&b, 128, true), 0); /* which is behind it */
-	CU_ASSERT_FALSE(atomic_load(&preempt.done));
+	preempt_behind_removal(&preempt, keys, use_number_again, other);
 	release_slow(t);
 	CU_ASSERT_EQUAL(loop_wait(&preempt), NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(loop_wait(&old), 0);
