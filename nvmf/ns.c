@@ -248,8 +248,12 @@ static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
 {
 	struct nvmf_op *op = ns->remove_op;
 
-	*op = (struct nvmf_op){
-		.kind = NVMF_OP_CHANGE, .nsid = ns->nsid, .apply = ns_remove_apply, .done = done, .arg = arg};
+	*op = (struct nvmf_op){.kind = NVMF_OP_CHANGE,
+			       .what = "removal of namespace",
+			       .nsid = ns->nsid,
+			       .apply = ns_remove_apply,
+			       .done = done,
+			       .arg = arg};
 	ns->remove_op = NULL;
 	ns->removing = true;
 	nvmf_subsystem_add_op(ns->subsystem, op);

@@ -248,6 +248,21 @@ void nvmf_subsystem_destroy(struct nvmf_subsystem *s, nvmf_done_fn done, void *a
 /* Whether a subsystem and what belongs to it may be changed: 0, or -EBUSY: it is being destroyed, or its target is
  * being stopped; why names it and its state. All functions of this header that change something check this. */
 int nvmf_subsystem_check_open(const struct nvmf_subsystem *s, char why[NVMF_ERROR_MAX]);
+/* A change of a subsystem that has not ended. */
+#define NVMF_CHANGE_MAX 96
+struct nvmf_change_info {
+	char what[NVMF_CHANGE_MAX];     /* "removal of namespace 2" */
+	uint32_t nsid;                  /* the namespace; 0: it is not a change of one */
+	bool begun;                     /* false: it is queued behind another one */
+	uint64_t queued_ticks;          /* when it was asked for */
+	char waits_for[NVMF_ERROR_MAX]; /* "the end of 2 commands of namespace 2 (bdev Disk0)" */
+};
+/* The n-th change of a subsystem that has not ended, from 0. False: there are fewer. */
+bool nvmf_subsystem_get_change(const struct nvmf_subsystem *s, unsigned n, struct nvmf_change_info *info);
+/* Writes what the oldest of these changes waits for, of all or (nsid not 0) of one namespace. False: there are none. */
+bool nvmf_subsystem_waits_for(const struct nvmf_subsystem *s, uint32_t nsid, char *text, size_t size);
+/* The same for a target, with all its subsystems and connections. False: it waits for nothing. */
+bool nvmf_tgt_waits_for(struct nvmf_tgt *tgt, char *text, size_t size);
 /* The subsystem of a name; NULL: there is none. */
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);
 /* The subsystem after one, or the first for NULL, which is the discovery subsystem; NULL: there are no more. */

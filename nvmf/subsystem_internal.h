@@ -97,6 +97,8 @@ struct nvmf_ctrlr_waiter {
 	};
 	nvmf_done_fn done; /* may be NULL */
 	void *arg;
+	const char *why; /* of the controllers' end; with the next one, set by nvmf_subsystem_end_ctrlrs() */
+	uint64_t queued_ticks;
 	TAILQ_ENTRY(nvmf_ctrlr_waiter) link;
 };
 
@@ -165,6 +167,10 @@ void nvmf_subsystem_ns_drained(struct nvmf_subsystem *s, uint32_t nsid);
 /* Ends the queued changes that hosts wait for and that have not begun, of one namespace or of all (NVME_NSID_ALL), with
  * a status. */
 void nvmf_subsystem_drop_host_ops(struct nvmf_subsystem *s, uint32_t nsid, int status);
+/* Writes what an operation that has not ended waits for. */
+void nvmf_op_waits_for(const struct nvmf_op *op, char *text, size_t size);
+/* Logs that an operation takes long, and what it waits for. */
+void nvmf_op_log_slow(const struct nvmf_op *op);
 /* The earlier operation that this one waits for; NULL: none. */
 const struct nvmf_op *nvmf_op_blocker(const struct nvmf_op *op);
 /* A controller has been freed: changes and waiters that need that go on. */

@@ -203,6 +203,7 @@ static void op_change_begin(struct nvmf_op *op)
 	if (op->pending_views == 0) {
 		op_change_drained(op);
 	} else if (op->for_host) {
+		thread_timer_stop(&op->timer);
 		op->timer.fn = op_drain_timeout;
 		thread_timer_start(&op->timer, s->drain_us);
 		op->draining(op->arg);
@@ -357,6 +358,18 @@ static struct nvmf_op *subsystem_next_op(struct nvmf_subsystem *s)
 	return op;
 }
 
+/* An operation that takes longer is logged, and again from time to time. */
+#define OP_SLOW_US       UINT64_C(10000000)
+#define OP_SLOW_AGAIN_US UINT64_C(60000000)
+
+static void op_slow_timeout(void *arg)
+{
+	struct nvmf_op *op = arg;
+
+	nvmf_op_log_slow(op);
+	thread_timer_start(&op->timer, OP_SLOW_AGAIN_US);
+}
+
 static void op_begin(struct nvmf_op *op)
 {
 	static void (*const begin[])(struct nvmf_op *) = {
@@ -368,6 +381,10 @@ static void op_begin(struct nvmf_op *op)
 
 	op->begun = true;
 	op->original = s->state;
+	if (op->timer.fn == NULL) {
+		op->timer.fn = op_slow_timeout;
+		thread_timer_start(&op->timer, OP_SLOW_US);
+	}
 	USDT(nvmf_subsystem_change_state, s->nqn, op_target_state(op), s->state);
 	begin[op->kind](op);
 }
@@ -445,6 +462,7 @@ void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 		return;
 	}
 	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_CHANGE,
+						.what = "reservation change of namespace",
 						.nsid = nsid,
 						.apply = apply,
 						.draining = draining,
@@ -493,6 +511,8 @@ void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waite
 {
 	struct nvmf_ctrlr *ctrlr, *next;
 
+	w->why = why;
+	w->queued_ticks = env_ticks();
 	TAILQ_INSERT_TAIL(&s->waiters, w, link);
 	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {
 		next = TAILQ_NEXT(ctrlr, link);

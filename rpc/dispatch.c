@@ -76,10 +76,21 @@ size_t rpc_outstanding(void)
 	return n_outstanding;
 }
 
+/* What a call waits for, as its method tells; NULL: it does not. */
+static const char *rpc_request_waits_for(const struct rpc_request *req, char text[RPC_ERROR_TEXT_MAX])
+{
+	text[0] = 0;
+	if (req->method->waits_for != NULL) {
+		req->method->waits_for(req->params, text, RPC_ERROR_TEXT_MAX);
+	}
+	return text[0] != 0 ? text : NULL;
+}
+
 void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), void *arg)
 {
 	struct rpc_request *req;
 	uint64_t now = dispatch_now_ns();
+	char text[RPC_ERROR_TEXT_MAX];
 
 	TAILQ_FOREACH (req, &outstanding, link) {
 		fn(arg, &(struct rpc_call_info){
@@ -87,6 +98,7 @@ void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), 
 				.client = req->client,
 				.age_us = (now - req->begin_ns) / 1000,
 				.timed_out = req->timed_out,
+				.waits_for = rpc_request_waits_for(req, text),
 			});
 	}
 }
@@ -143,12 +155,14 @@ static void rpc_request_end(struct rpc_request *req, struct rpc_answer *answer)
  * until it ends the call. */
 static void rpc_request_time_out(struct rpc_request *req, uint64_t took_ns)
 {
-	char message[RPC_ERROR_TEXT_MAX];
+	char message[2 * RPC_ERROR_TEXT_MAX], text[RPC_ERROR_TEXT_MAX];
 	struct rpc_answer answer = {.code = -ETIMEDOUT, .message = message};
+	const char *waits_for = rpc_request_waits_for(req, text);
 
 	snprintf(message, sizeof(message),
-		 "%s has not ended within %llu s; it goes on, and rpc_get_calls lists it until it has ended",
-		 req->method->name, (unsigned long long)(req->deadline_ns / 1000000000));
+		 "%s has not ended within %llu s%s%s; it goes on, and rpc_get_calls lists it until it has ended",
+		 req->method->name, (unsigned long long)(req->deadline_ns / 1000000000),
+		 waits_for != NULL ? ": it waits for " : "", waits_for != NULL ? waits_for : "");
 	log_limited(LOG_LEVEL_WARNING, "RPC %s", message);
 	req->timed_out = true;
 	n_timed_out++;

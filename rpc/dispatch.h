@@ -20,7 +20,8 @@ struct rpc_call_info {
 	const char *method;
 	uint32_t client; /* as in struct rpc_origin */
 	uint64_t age_us;
-	bool timed_out; /* past its deadline: the client has been answered with -ETIMEDOUT */
+	bool timed_out;        /* past its deadline: the client has been answered with -ETIMEDOUT */
+	const char *waits_for; /* NULL: its method does not tell; valid during the call of fn */
 };
 /* Calls fn(arg, info) for each of those calls, the oldest first. */
 void rpc_for_each_call(void (*fn)(void *arg, const struct rpc_call_info *info), void *arg);

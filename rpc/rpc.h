@@ -96,6 +96,9 @@ struct rpc_method {
 	/* True: rpc_set_deadline() does not apply, because these params say how long the call may take, or because the
 	 * purpose of the call is to wait. NULL: the deadline always applies. */
 	bool (*has_own_time)(const void *params);
+	/* Writes what a call with these params, which has not ended, waits for; "" if it does not know. For the error
+	 * at the deadline, and rpc_get_calls. NULL: nothing is told. */
+	void (*waits_for)(const void *params, char *text, size_t size);
 	const char *module; /* the bdev module that the method belongs to, or NULL; RPC_METHOD has it from the build */
 	bool in_turn;       /* the client's next calls wait until this one is answered: they may use what it creates */
 	SLIST_ENTRY(rpc_method) link;

@@ -159,6 +159,17 @@ void rpc_nvmf_answer(void *req, int status)
 	}
 }
 
+void rpc_nvmf_subsystem_waits_for(const void *params, char *text, size_t size)
+{
+	const struct rpc_nvmf_where *where = params;
+	struct nvmf_tgt *tgt = nvmf_tgt_find(where->tgt_name != NULL ? where->tgt_name : NVMF_DEFAULT_TGT);
+	const struct nvmf_subsystem *s = tgt != NULL ? nvmf_subsystem_find(tgt, where->nqn) : NULL;
+
+	if (s != NULL) {
+		nvmf_subsystem_waits_for(s, 0, text, size);
+	}
+}
+
 json_t *rpc_nvmf_since_us(uint64_t ticks)
 {
 	uint64_t now = env_ticks();
@@ -365,6 +376,15 @@ static void target_answer_deleted(void *arg, int status)
 	rpc_nvmf_answer(p->req, status);
 }
 
+static void target_waits_for(const void *params, char *text, size_t size)
+{
+	struct nvmf_tgt *tgt = nvmf_tgt_find(((const struct delete_target *)params)->name);
+
+	if (tgt != NULL) {
+		nvmf_tgt_waits_for(tgt, text, size);
+	}
+}
+
 static void rpc_delete_target(struct rpc_request *req, void *params)
 {
 	struct delete_target *p = params;
@@ -383,7 +403,8 @@ static void rpc_delete_target(struct rpc_request *req, void *params)
 	nvmf_tgt_stop(p->tgt, target_answer_deleted, p);
 }
 RPC_METHOD("nvmf_delete_target", rpc_delete_target, struct delete_target, delete_target_params, RPC_RUNTIME,
-	   "Disconnect the hosts of a target and remove it with all that belongs to it", .result = "true")
+	   "Disconnect the hosts of a target and remove it with all that belongs to it", .result = "true",
+	   .waits_for = target_waits_for)
 
 static void rpc_get_targets(struct rpc_request *req, void *params)
 {

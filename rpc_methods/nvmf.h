@@ -51,6 +51,10 @@ struct rpc_nvmf_where {
 /* An nvmf_done_fn that answers a request: true, or the error. */
 void rpc_nvmf_answer(void *req, int status);
 
+/* For RPC_METHOD's .waits_for, of methods whose params begin with struct rpc_nvmf_where: what the subsystem's changes
+ * wait for. */
+void rpc_nvmf_subsystem_waits_for(const void *params, char *text, size_t size);
+
 /* The microseconds that have passed since the time `ticks`. */
 json_t *rpc_nvmf_since_us(uint64_t ticks);
 /* A string in lower case. */

@@ -144,7 +144,7 @@ static void rpc_remove_listener(struct rpc_request *req, void *params)
 }
 RPC_METHOD("nvmf_subsystem_remove_listener", rpc_remove_listener, struct listener_params, remove_listener_params,
 	   RPC_RUNTIME, "Disconnect the hosts that came through an address, and let no more of them in",
-	   .result = "true")
+	   .result = "true", .waits_for = rpc_nvmf_subsystem_waits_for)
 
 struct get_listeners {
 	struct rpc_nvmf_where where;

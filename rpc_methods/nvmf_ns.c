@@ -217,6 +217,17 @@ static struct nvmf_subsystem *ns_find_subsystem(struct rpc_request *req, const s
 	return s;
 }
 
+static void ns_waits_for(const void *params, char *text, size_t size)
+{
+	const struct nsid_params *p = params;
+	struct nvmf_tgt *tgt = nvmf_tgt_find(p->where.tgt_name != NULL ? p->where.tgt_name : NVMF_DEFAULT_TGT);
+	const struct nvmf_subsystem *s = tgt != NULL ? nvmf_subsystem_find(tgt, p->where.nqn) : NULL;
+
+	if (s != NULL) {
+		nvmf_subsystem_waits_for(s, p->nsid, text, size);
+	}
+}
+
 static void rpc_remove_ns(struct rpc_request *req, void *params)
 {
 	const struct nsid_params *p = params;
@@ -227,7 +238,7 @@ static void rpc_remove_ns(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_remove_ns", rpc_remove_ns, struct nsid_params, remove_ns_params, RPC_RUNTIME,
-	   "Remove a namespace; answers when its commands have ended", .result = "true")
+	   "Remove a namespace; answers when its commands have ended", .result = "true", .waits_for = ns_waits_for)
 
 static void rpc_set_ns_ana_group(struct rpc_request *req, void *params)
 {

@@ -127,7 +127,7 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
-	   "Disconnect a subsystem's hosts and remove it", .result = "true")
+	   "Disconnect a subsystem's hosts and remove it", .result = "true", .waits_for = rpc_nvmf_subsystem_waits_for)
 
 /* ---- Listing ---- */
 
@@ -315,6 +315,26 @@ static void subsystem_add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 	json_object_set_new(o, "namespaces", namespaces);
 }
 
+/* Adds the changes that have not ended, if there are any. */
+static void subsystem_add_changes(json_t *o, const struct nvmf_subsystem *s)
+{
+	json_t *list = json_array();
+	struct nvmf_change_info info;
+
+	for (unsigned n = 0; nvmf_subsystem_get_change(s, n, &info); n++) {
+		json_t *change = json_object();
+		json_object_set_new(change, "change", rpc_string(info.what));
+		json_object_set_new(change, "begun", json_boolean(info.begun));
+		json_object_set_new(change, "age_us", rpc_nvmf_since_us(info.queued_ticks));
+		json_object_set_new(change, "waits_for", rpc_string(info.waits_for));
+		json_array_append_new(list, change);
+	}
+	if (json_array_size(list) != 0) {
+		json_object_set(o, "changes", list);
+	}
+	json_decref(list);
+}
+
 static json_t *subsystem_json(const struct nvmf_subsystem *s)
 {
 	bool discovery = nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY;
@@ -330,6 +350,7 @@ static json_t *subsystem_json(const struct nvmf_subsystem *s)
 	if (!discovery) {
 		subsystem_add_nvme_fields(o, s);
 	}
+	subsystem_add_changes(o, s);
 	return o;
 }
 
@@ -372,7 +393,8 @@ RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get
 		     "], allow_any_host: bool, hosts: [{nqn: string, ...}], state: string, state_us: int, "
 		     "serial_number?: string, model_number?: string, max_namespaces?: int, min_cntlid?: int, "
 		     "max_cntlid?: int, ana_reporting?: bool, namespaces?: [{nsid: int, bdev_name: string, "
-		     "name: string, nguid: string, eui64?: string, uuid: string, anagrpid: int, ...}], ...}]")
+		     "name: string, nguid: string, eui64?: string, uuid: string, anagrpid: int, ...}], "
+		     "changes?: [{change: string, begun: bool, age_us: int, waits_for: string}], ...}]")
 
 /* ---- Hosts ---- */
 
@@ -472,7 +494,8 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, remove_host_params, RPC_RUNTIME,
-	   "Disconnect a host and let it connect no more; answers when its connections have ended", .result = "true")
+	   "Disconnect a host and let it connect no more; answers when its connections have ended", .result = "true",
+	   .waits_for = rpc_nvmf_subsystem_waits_for)
 
 struct allow_any_host {
 	struct rpc_nvmf_where where;

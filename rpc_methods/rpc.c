@@ -93,6 +93,9 @@ static void calls_add(void *arg, const struct rpc_call_info *info)
 	json_object_set_new(o, "client", json_integer(info->client));
 	json_object_set_new(o, "age_us", rpc_uint(info->age_us));
 	json_object_set_new(o, "timed_out", json_boolean(info->timed_out));
+	if (info->waits_for != NULL) {
+		json_object_set_new(o, "waits_for", rpc_string(info->waits_for));
+	}
 	json_array_append_new(calls->list, o);
 }
 
@@ -104,8 +107,8 @@ static void rpc_get_calls(struct rpc_request *req, void *params)
 	rpc_reply(req, calls.list);
 }
 RPC_METHOD("rpc_get_calls", rpc_get_calls, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
-	   "List the calls that have not ended, with their age",
-	   .result = "[{method: string, client: int, age_us: int, timed_out: bool, ...}]")
+	   "List the calls that have not ended, with their age and, where known, what they wait for",
+	   .result = "[{method: string, client: int, age_us: int, timed_out: bool, waits_for?: string, ...}]")
 
 static void rpc_get_version(struct rpc_request *req, void *params)
 {

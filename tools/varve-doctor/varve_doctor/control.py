@@ -86,7 +86,8 @@ def check_calls(report, client, old_us):
         if rpc.member(c, "age_us", int) > old_us and rpc.member(c, "method", str) != "framework_wait_init":
             old.append(c)
     for c in old[:5]:
-        report.found("RPC calls", f"{c['method']} has not been answered for {seconds(c['age_us'])}, while others are",
+        waits = f"; it waits for {c['waits_for']}" if c.get("waits_for") else ""
+        report.found("RPC calls", f"{c['method']} has not been answered for {seconds(c['age_us'])}, while others are{waits}",
                      "varve-trace -l group=rpc,group=nvmf (with -e rpc,nvmf): what happened after its RPC_BEGIN; varve-rpc nvmf_get_inflight")
     if not old:
         report.ok("RPC calls", f"{len(calls)} outstanding, none for long")

@@ -21,6 +21,7 @@ def check_work(report, process, client, options):
               ("states", lambda r: control.check_states(r, client)),
               ("reactors", lambda r: work.check_reactors(r, process, client, 1.0)),
               ("I/O", lambda r: inflight.extend(work.check_commands(r, process, client, old_us))),
+              ("changes", lambda r: work.check_changes(r, client, old_us)),
               ("buffers", lambda r: work.check_buffers(r, client, inflight)),
               ("bdev I/O", lambda r: work.check_bdev_io(r, process, client, old_us, {x.get("object") for x in inflight})),
               ("controllers", lambda r: work.check_controllers(r, client)),

@@ -99,6 +99,22 @@ def check_commands(report, process, client, old_us):
     return inflight
 
 
+def check_changes(report, client, old_us):
+    """Finds changes of subsystems that do not end."""
+    n, old = 0, []
+    for name in client.call("nvmf_get_targets"):
+        for s in rpc.objects(client.call("nvmf_get_subsystems", tgt_name=name), "nvmf_get_subsystems"):
+            for c in rpc.objects(s.get("changes", []), "changes"):
+                n += 1
+                if rpc.member(c, "age_us", int) > old_us:
+                    old.append((s.get("nqn"), c))
+    for nqn, c in sorted(old, key=lambda x: -x[1]["age_us"])[:SHOWN]:
+        report.found("changes", f"{c.get('change')} of {nqn} has not ended for {seconds(c['age_us'])}: it waits for {c.get('waits_for')}",
+                     "varve-rpc nvmf_get_inflight shows the commands; varve-rpc nvmf_get_subsystems all changes")
+    if not old:
+        report.ok("changes", f"{n} changes of subsystems under way, none for long")
+
+
 def check_buffers(report, client, inflight):
     waiting = [r for r in inflight if r.get("waits_for") == "data buffer"]  # of whichever transport
     stats = rpc.objects(rpc.member(client.call("nvmf_get_stats"), "poll_groups", list), "poll_groups")
