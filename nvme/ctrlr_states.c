@@ -205,7 +205,14 @@ static void reg_written(struct nvme_ctrlr *ctrlr, int error, uint64_t value)
 
 static void csts_read(struct nvme_ctrlr *ctrlr, int error, uint64_t csts)
 {
+	ctrlr->csts_reading = false;
 	if (ctrlr->in_failure) {
+		return;
+	}
+	if (ctrlr->csts_state != ctrlr->state) { /* the answer says nothing about this state */
+		if (step_polls_csts(ctrlr)) {
+			enter_wait_csts(ctrlr);
+		}
 		return;
 	}
 	if (error != 0 || csts == UINT32_MAX) { /* all ones: a removed PCIe device */
@@ -241,13 +248,18 @@ static void enter_wait_disabled(struct nvme_ctrlr *ctrlr)
 	thread_timer_start(&ctrlr->step_timer, CSTS_LOOK_US);
 }
 
-/* Over fabrics CSTS is read by a command, which may have no answer: step_timer is also its time limit. */
+/* Over fabrics CSTS is read by a command, which may have no answer: step_timer is also its time limit. At most one read
+ * is under way, so that each answer is matched to the state that asked. */
 static void enter_wait_csts(struct nvme_ctrlr *ctrlr)
 {
 	uint64_t now = env_ticks(), left = ctrlr->step_deadline > now ? ctrlr->step_deadline - now : 0;
 
 	thread_timer_start(&ctrlr->step_timer, env_ticks_to_ns(left) / 1000 + 1);
-	nvme_reg_read(ctrlr, NVME_REG_CSTS, 4, csts_read);
+	if (!ctrlr->csts_reading) {
+		ctrlr->csts_reading = true;
+		ctrlr->csts_state = (uint8_t)ctrlr->state;
+		nvme_reg_read(ctrlr, NVME_REG_CSTS, 4, csts_read);
+	}
 }
 
 /* An answer may have come while this thread was absent. */

@@ -228,6 +228,8 @@ struct nvme_ctrlr {
 	struct thread_timer step_timer;  /* the deadline of a state, or the next look at CSTS */
 	struct thread_timer defer_timer; /* ends the connection, outside of callbacks of objects that it frees */
 	uint64_t step_deadline;          /* ticks; 0: none */
+	bool csts_reading;               /* CSTS is being read */
+	uint8_t csts_state;              /* the state that reads it */
 	struct thread_timer watch_timer; /* health, and admin commands without an answer */
 	struct nvme_faults *faults;      /* injected errors; NULL: never any */
 	uint8_t aborts;                  /* Abort commands outstanding */

@@ -16,6 +16,7 @@
 #define WAIT_US        UINT64_C(120000000)
 #define TIMEOUT_MS     200u
 #define ENTRIES        31
+#define READY_LIMIT_MS 500u /* CAP.TO of 0 */
 #define CAP_TO(half_s) ((uint64_t)(half_s) << 24)
 #define MUTE           UINT32_MAX
 #define UUID_0         0x5a
@@ -466,9 +467,14 @@ static bool be_away(void *ms)
 	return true;
 }
 
+static void away_ms(uint32_t ms)
+{
+	thread_control_wait(be_away, (void *)(uintptr_t)ms, 1);
+}
+
 static void away(void)
 {
-	thread_control_wait(be_away, (void *)(uintptr_t)(2 * TIMEOUT_MS), 1);
+	away_ms(2 * TIMEOUT_MS);
 }
 
 /* --- Tests --- */
@@ -567,6 +573,32 @@ static void test_an_answer_that_came_while_we_were_away_is_not_late(void)
 	CU_ASSERT_EQUAL(fx.qpair_error, 0);
 	drop_qpair();
 	end();
+}
+
+/* The absence outlasts the time limit of CSTS.RDY. */
+static void test_an_answer_about_readiness_that_was_missed_changes_no_later_state(void)
+{
+	uint32_t n = commands_to_ready();
+
+	for (uint32_t i = 0; i < n; i++) {
+		begin();
+		fx.slow_at = (int)i;
+		attach();
+		CU_ASSERT_FATAL(wait(is_held_up));
+		away_ms(READY_LIMIT_MS + 2 * TIMEOUT_MS);
+		CU_ASSERT_FATAL(wait(attempt_ended));
+		CU_ASSERT_EQUAL(fx.retry, 0);
+		/* nothing reads registers of a controller that is ready: what follows are the commands of this queue */
+		uint32_t commands = fx.commands;
+		create_qpair();
+		CU_ASSERT_FATAL(wait(qpair_answered));
+		CU_ASSERT_EQUAL(fx.qpair_error, 0);
+		CU_ASSERT_FALSE(fx.ctrlr->step_timer.running);
+		CU_ASSERT_EQUAL(fx.commands, commands + 1);
+		CU_ASSERT_EQUAL(fx.down, 0);
+		drop_qpair();
+		end();
+	}
 }
 
 static void test_an_answer_to_connect_wakes_who_sleeps(void)
@@ -900,6 +932,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_later_look_without_an_answer_ends_the_attempt),
 	UNIT(test_each_command_without_an_answer_ends_the_attempt),
 	UNIT(test_an_answer_that_came_while_we_were_away_is_not_late),
+	UNIT(test_an_answer_about_readiness_that_was_missed_changes_no_later_state),
 	UNIT(test_an_answer_to_connect_wakes_who_sleeps),
 	UNIT(test_a_queue_that_breaks_while_it_connects_is_reported_at_once),
 	UNIT(test_a_controller_without_room_in_its_queues_is_refused),
