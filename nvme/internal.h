@@ -83,6 +83,7 @@ struct nvme_qpair_alarm {
 	struct nvme_qpair *qpair; /* NULL: destroyed meanwhile. Control thread */
 	bool posted; /* atomic; the other fields are the sender's while it is false, the control thread's while true */
 	bool broken; /* the queue pair has failed, for the reason `why`; else command `cid` had no answer in time */
+	bool not_aborted; /* no Abort could be sent for command `cid`: the sender is to ask again */
 	uint16_t cid;
 	uint8_t opcode;
 	const char *why;

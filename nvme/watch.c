@@ -56,6 +56,20 @@ void nvme_qpair_report(struct nvme_qpair *qpair)
 	alarm_post(qpair->alarm);
 }
 
+/* The controller had as many Aborts as it takes (Identify Controller ACL): the command whose Abort was not sent is as
+ * late as before it was reported. */
+static void alarm_take_back(struct nvme_qpair *qpair)
+{
+	if (alarm_is_free(qpair) && qpair->alarm->not_aborted) {
+		struct nvme_request *req = nvme_qpair_request(qpair, qpair->alarm->cid);
+
+		if (req != NULL && req->late == LATE_ABORTED) {
+			req->late = LATE_SEEN;
+		}
+		qpair->alarm->not_aborted = false;
+	}
+}
+
 static void abort_request(struct nvme_qpair *qpair, struct nvme_request *req, uint64_t now)
 {
 	if (alarm_is_free(qpair)) { /* else it is aborted at the next look */
@@ -101,6 +115,7 @@ static void qpair_watch_due(void *arg)
 		qpair->watched = qpair->failed; /* the next submission starts the timer again */
 		return;
 	}
+	alarm_take_back(qpair);
 	for (uint16_t slot = 0; slot < qpair->entries && !qpair->failed; slot++) {
 		struct nvme_request *req = qpair->by_slot[slot];
 
@@ -161,37 +176,38 @@ static void late_abort_done(void *arg, const struct nvme_cqe *cqe)
 			  */
 }
 
-static void late_command_abort(struct nvme_ctrlr *ctrlr, uint16_t qid, uint16_t cid, uint8_t opcode)
+/* False: it could not be sent, because of the Abort limit or for want of a free command. */
+static bool late_command_abort(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_alarm *a)
 {
-	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32(qid | (uint32_t)cid << 16)};
+	struct nvme_sqe cmd = {.opcode = nvme_admin_abort_cmd, .cdw10 = htole32(a->qpair->id | (uint32_t)a->cid << 16)};
 
-	log_warning("%s: queue pair %u: command %u (opcode 0x%02x) has had no answer for %u ms: it is aborted",
-		    ctrlr->trid.traddr, qid, cid, opcode, ctrlr->opts.io_timeout_ms);
-	if (ctrlr->aborts <= ctrlr->id.acl &&
-	    nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, late_abort_done, ctrlr) == 0) {
-		ctrlr->aborts++;
+	if (ctrlr->aborts > ctrlr->id.acl ||
+	    nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, late_abort_done, ctrlr) != 0) {
+		return false;
 	}
+	ctrlr->aborts++;
+	log_warning("%s: queue pair %u: command %u (opcode 0x%02x) has had no answer for %u ms: it is aborted",
+		    ctrlr->trid.traddr, a->qpair->id, a->cid, a->opcode, ctrlr->opts.io_timeout_ms);
+	return true;
 }
 
 static void alarm_received(struct thread_msg *msg)
 {
 	struct nvme_qpair_alarm *a = container_of(msg, struct nvme_qpair_alarm, msg);
-	struct nvme_qpair_alarm copy = *a;
 
 	if (a->qpair == NULL) {
 		free(a);
 		return;
 	}
+	struct nvme_ctrlr *ctrlr = a->qpair->ctrlr;
+	/* otherwise the controller or the queue pair is being ended already */
+	bool in_use = ctrlr->state == NVME_CTRLR_READY && !ctrlr->in_failure && !a->qpair->stopping;
+	if (in_use && a->broken) {
+		nvme_ctrlr_lost(ctrlr, "queue pair %u: %s", a->qpair->id, a->why);
+	} else if (in_use) {
+		a->not_aborted = !late_command_abort(ctrlr, a);
+	}
 	__atomic_store_n(&a->posted, false, __ATOMIC_RELEASE); /* pairs with alarm_is_free() */
-	struct nvme_ctrlr *ctrlr = copy.qpair->ctrlr;
-	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure || copy.qpair->stopping) {
-		return; /* the controller or the queue pair is being ended already */
-	}
-	if (copy.broken) {
-		nvme_ctrlr_lost(ctrlr, "queue pair %u: %s", copy.qpair->id, copy.why);
-	} else {
-		late_command_abort(ctrlr, copy.qpair->id, copy.cid, copy.opcode);
-	}
 }
 
 static bool admin_command_has_no_limit(const struct nvme_request *req)

@@ -310,6 +310,30 @@ static void test_command_without_answer_is_aborted(void)
 	fx_end();
 }
 
+/* Longer than a command has until the controller is reset. */
+static bool limits_are_over(void)
+{
+	return env_ticks() - fx.io[0].req->submitted_ticks > env_us_to_ticks(4000 * fx.ctrlr->opts.io_timeout_ms);
+}
+
+static void test_command_beyond_the_abort_limit_waits_for_its_abort(void)
+{
+	begin_quick();
+	fx.ctrlr->aborts = fx.ctrlr->id.acl + 1u; /* those of other queue pairs */
+	set_fault(MODEL_FAULT_NO_ANSWER, nvme_cmd_read, 0, 1, 0);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.down != 0 || limits_are_over()));
+	CU_ASSERT_EQUAL(fx.down, 0);
+	CU_ASSERT_EQUAL(fx.io[0].completions, 0);
+	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_abort_cmd], 0);
+	fx.ctrlr->aborts = 0;
+	CU_ASSERT(FX_WAIT(fx.io[0].completions == 1));
+	CU_ASSERT_EQUAL(fx.io[0].status, NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_abort_cmd], 1);
+	CU_ASSERT_EQUAL(fx.down, 0);
+	fx_end();
+}
+
 static void test_command_that_even_abort_does_not_end_resets_the_controller(void)
 {
 	begin_quick();
@@ -565,6 +589,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_interrupt_wakes_who_has_armed),
 	UNIT(test_interrupts_go_off_while_there_is_work),
 	UNIT(test_command_without_answer_is_aborted),
+	UNIT(test_command_beyond_the_abort_limit_waits_for_its_abort),
 	UNIT(test_command_that_even_abort_does_not_end_resets_the_controller),
 	UNIT(test_late_answer_is_an_answer),
 	UNIT(test_bad_phase_is_no_completion),
