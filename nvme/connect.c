@@ -165,7 +165,7 @@ void nvme_qpair_transport_connected(struct nvme_qpair *qpair, int error)
 void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *opts,
 		       void (*ready)(void *arg, struct nvme_qpair *qpair, int error), void *arg)
 {
-	uint32_t most = (uint32_t)NVME_CAP_MQES(ctrlr->cap); /* 0's based; one entry stays free */
+	uint32_t most = (uint32_t)NVME_CAP_MQES(ctrlr->cap); /* as in nvme_ctrlr_io_queue_entries() */
 	uint32_t entries = opts->entries ? opts->entries : ctrlr->opts.io_queue_entries;
 	uint16_t qid;
 

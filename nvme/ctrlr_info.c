@@ -46,6 +46,13 @@ uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr)
 	return (uint32_t)(mdts < transport ? mdts : transport);
 }
 
+uint16_t nvme_ctrlr_io_queue_entries(const struct nvme_ctrlr *ctrlr)
+{
+	uint16_t most = (uint16_t)NVME_CAP_MQES(ctrlr->cap); /* 0's based; one entry stays free */
+
+	return ctrlr->opts.io_queue_entries < most ? ctrlr->opts.io_queue_entries : most;
+}
+
 uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr)
 {
 	return ctrlr->ops->max_segments ? ctrlr->ops->max_segments(ctrlr) : 1;

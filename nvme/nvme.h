@@ -220,6 +220,8 @@ uint32_t nvme_ctrlr_vs(const struct nvme_ctrlr *ctrlr);
 uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr);
 /* Bytes that one command can transfer: the lower of MDTS and the transport's limit. */
 uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr);
+/* The number of commands that an I/O queue pair of the size in the options can have outstanding: at least 1. */
+uint16_t nvme_ctrlr_io_queue_entries(const struct nvme_ctrlr *ctrlr);
 /* The number of iovs that one I/O command can have. */
 uint16_t nvme_ctrlr_max_segments(const struct nvme_ctrlr *ctrlr);
 /* Bytes: the addresses and lengths of iovs must be multiples of this. */

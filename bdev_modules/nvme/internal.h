@@ -169,6 +169,12 @@ struct bdev_nvme_ns {
 	char name[BDEV_NVME_NAME_MAX + 12];
 	TAILQ_ENTRY(bdev_nvme_ns) link;
 };
+/* The types of I/O that a namespace's bdev passes on, from Identify Controller and the namespace; queue_entries: the
+ * number of commands in one of the controller's queues. Pure. */
+uint32_t bdev_nvme_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns, uint16_t queue_entries);
+/* Makes the limits of b those that both b and `one`, the limits of another controller, have. Pure. */
+void bdev_nvme_limits_narrow(struct bdev *b, const struct bdev *one);
+
 /* Registers, removes and updates bdevs until they agree with the namespaces of c. */
 void bdev_nvme_ns_sync(struct bdev_nvme *c);
 /* c is being detached: removes the bdevs that have no other path; its paths to the other bdevs take no new I/O. */

@@ -286,7 +286,7 @@ static uint32_t ns_max_copy_blocks(const struct nvme_id_ctrl *id, const struct n
  * one value (NVM 3.2.2). */
 #define UNPROTECTED (NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_COPY)
 
-static uint32_t ns_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns)
+uint32_t bdev_nvme_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns, uint16_t queue_entries)
 {
 	uint16_t oncs = le16toh(id->oncs) & (uint16_t) ~(ns->pi_type != 0 ? UNPROTECTED : 0);
 	uint32_t types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT |
@@ -299,7 +299,9 @@ static uint32_t ns_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns 
 	types |= oncs & NVME_CTRL_ONCS_VERIFY ? 1u << BDEV_IO_VERIFY : 0;
 	types |= oncs & NVME_CTRL_ONCS_WRITE_UNCORRECTABLE ? 1u << BDEV_IO_WRITE_UNCORRECTABLE : 0;
 	types |= (oncs & NVME_CTRL_ONCS_COPY) && ns_max_copy_blocks(id, ns) != 0 ? 1u << BDEV_IO_COPY : 0;
-	if ((oncs & NVME_CTRL_ONCS_COMPARE) && (le16toh(id->fuses) & NVME_CTRL_FUSES_COMPARE_AND_WRITE)) {
+	/* Both commands of a fused pair are in the queue at once. */
+	if ((oncs & NVME_CTRL_ONCS_COMPARE) && (le16toh(id->fuses) & NVME_CTRL_FUSES_COMPARE_AND_WRITE) &&
+	    queue_entries >= 2) {
 		types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
 	}
 	return types;
@@ -316,7 +318,7 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 {
 	uint32_t blocks = nvme_ctrlr_max_transfer(ctrlr) / ns_transfer_size(ns);
 
-	b->io_types = ns_io_types(nvme_ctrlr_identify(ctrlr), ns);
+	b->io_types = bdev_nvme_io_types(nvme_ctrlr_identify(ctrlr), ns, nvme_ctrlr_io_queue_entries(ctrlr));
 	b->write_cache = (b->io_types & 1u << BDEV_IO_FLUSH) != 0;
 	b->read_only = (ns->id.nsattr & 1) != 0; /* NVM 4.1.5.1: currently write protected */
 	/* NLB has 16 bits. Not 0, which would mean no limit: ns_why_unusable() refuses a controller that cannot
@@ -451,9 +453,12 @@ static bool ns_is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
-static void limits_narrow(struct bdev *b, const struct bdev *one)
+void bdev_nvme_limits_narrow(struct bdev *b, const struct bdev *one)
 {
-	b->io_types &= one->io_types;
+	/* A Flush is needed if one of them has a cache, and those without one carry it out as well (NVM 3.2.2). */
+	uint32_t flush = (b->io_types | one->io_types) & 1u << BDEV_IO_FLUSH;
+
+	b->io_types = (b->io_types & one->io_types) | flush;
 	b->write_cache |= one->write_cache;
 	b->max_rw_blocks = one->max_rw_blocks < b->max_rw_blocks ? one->max_rw_blocks : b->max_rw_blocks;
 	b->max_copy_blocks = one->max_copy_blocks < b->max_copy_blocks ? one->max_copy_blocks : b->max_copy_blocks;
@@ -493,10 +498,15 @@ static void limits_set_common(struct bdev_nvme_ns *d)
 			continue;
 		}
 		limits_set(&one, &d->ns, path->c->ctrlr);
+		if (!first && one.write_cache != all.write_cache) {
+			log_warning("%s: its controllers differ in whether they have a write cache: a Flush reaches "
+				    "only the controller of the path that it takes",
+				    d->name);
+		}
 		if (first) {
 			limits_store(&all, &one);
 		} else {
-			limits_narrow(&all, &one);
+			bdev_nvme_limits_narrow(&all, &one);
 		}
 		first = false;
 	}

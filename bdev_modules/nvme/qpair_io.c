@@ -96,6 +96,9 @@ static int bdev_nvme_qpair_submit_fused(struct bdev_nvme_qpair *qp, struct bdev_
 {
 	const struct bdev_io *io = bdev_io_from_ctx(n);
 
+	if (unlikely(nvme_qpair_entries(qp->driver_qpair) < 2)) {
+		return -ENOBUFS; /* submitted before the controller came back with smaller queues */
+	}
 	if (qp->fused_io != NULL ||
 	    nvme_qpair_outstanding(qp->driver_qpair) + 2u > nvme_qpair_entries(qp->driver_qpair)) {
 		return -EAGAIN;

@@ -429,6 +429,26 @@ static void test_compare_and_write_is_fused(void)
 	drive_end();
 }
 
+/* Both commands of a fused pair must be in the queue at once: without room the bdev layer does it. */
+static void test_compare_and_write_needs_no_queue_of_two(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct user u;
+
+	drive_begin();
+	model.regs[NVME_REG_CAP] = 1; /* MQES, 0's based; one entry stays free */
+	model.regs[NVME_REG_CAP + 1] = 0;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	fill(buffer, 512, 3);
+	memset(other, 0, 512);
+	CU_ASSERT_EQUAL(compare_and_write(&u, other, buffer), 0);
+	CU_ASSERT_EQUAL(memcmp(model.ns[0].data + 7 * 512, buffer, 512), 0);
+	CU_ASSERT_EQUAL(compare_and_write(&u, other, other) & 0x7ff, NVME_ST(MEDIA, COMPARE_FAILED));
+	user_close(&u);
+	drive_end();
+}
+
 static void test_more_io_than_a_queue_holds_waits(void)
 {
 	enum { N = 400 };
@@ -830,6 +850,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_verify_and_uncorrectable_blocks_are_the_controllers),
 	UNIT(test_verify_reads_where_the_controller_has_none),
 	UNIT(test_compare_and_write_is_fused),
+	UNIT(test_compare_and_write_needs_no_queue_of_two),
 	UNIT(test_more_io_than_a_queue_holds_waits),
 	UNIT(test_resets_lose_and_spoil_nothing),
 	UNIT(test_faults_of_the_controller_lose_nothing),
