@@ -295,7 +295,8 @@ static void conn_take_message(struct rpc_conn *c, const char *text, size_t len)
 	conn_run_message(c);
 }
 
-/* The rest of the stream cannot be decoded: answers so, and closes when that has been sent. */
+/* The rest of the stream cannot be decoded: answers so, and closes when that, and the answers to earlier calls, have
+ * been sent. */
 static void conn_give_up(struct rpc_conn *c, int code, const char *message)
 {
 	c->closing = true;
@@ -390,7 +391,8 @@ static bool conn_is_finished(const struct rpc_conn *c)
 	if (c->broken) {
 		return true;
 	}
-	return rpc_outq_bytes(&c->out) == 0 && (c->closing || (c->eof && c->n_calls == 0 && !c->more));
+	/* The calls that came before the end, or before something that cannot be decoded, are answered first. */
+	return rpc_outq_bytes(&c->out) == 0 && c->n_calls == 0 && (c->closing || (c->eof && !c->more));
 }
 
 /* To be called after each event of a connection: continues with input that waits, sets the events to wait for, or

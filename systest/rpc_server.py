@@ -91,6 +91,16 @@ def test_what_cannot_be_understood_is_answered_and_ends_the_connection():
             check(c.receive() is None, "the connection is still open")
 
 
+def test_junk_does_not_lose_the_answer_to_a_call_before_it():
+    with Daemon("--wait-for-rpc", ready=False) as d:
+        c = wait_for(d.connect, "the RPC socket")
+        c.send(request("framework_wait_init", "late") + b"}")
+        check(c.receive()["error"]["code"] == -32700, "the junk")
+        check(d.client().call("framework_start_init") is True, "start_init")
+        check(c.receive() == {"jsonrpc": "2.0", "id": "late", "result": True}, "the deferred answer")
+        check(c.receive() is None, "the connection is still open")
+
+
 def test_a_message_that_is_no_json_is_answered_and_the_next_one_is_served():
     with Daemon() as d:
         c = d.client()
