@@ -140,7 +140,7 @@ struct bdev_io {
 	uint8_t dif_flags; /* enum bdev_dif_flag */
 	uint32_t dif_ref;
 	void *lock;           /* COMPARE_AND_WRITE: its range lock */
-	uint64_t nomem_ticks; /* when the module first had no room */
+	uint64_t nomem_ticks; /* the time spent in WAIT_NOMEM; in that state: the present minus that time */
 	uint16_t dif_app, dif_app_mask;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");

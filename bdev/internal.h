@@ -58,7 +58,7 @@ enum {
 	IO_RESET = 2,     /* a RESET whose module part ends in bdev_reset_module_done() */
 	IO_ZCOPY = 4,     /* in flight since bdev_zcopy_get() */
 	IO_ABORTED = 8,   /* split: issue no more children */
-	IO_NOMEM = 16,    /* has waited for the module's resources: nomem_ticks is valid */
+	IO_NOMEM = 16,    /* waits or has waited for the module's resources: nomem_ticks is valid */
 	IO_DIF = 32,      /* what it reads is to be checked */
 	IO_CHILDREN = 64, /* with a module that has made children for it (vbdev/child.c) */
 };

@@ -478,12 +478,16 @@ void bdev_io_nomem(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
 
-	if (!(io->flags & IO_NOMEM)) {
+	uint64_t waited = 0; /* before the module took it and gave it back */
+
+	if (io->flags & IO_NOMEM) {
+		waited = io->nomem_ticks;
+	} else {
 		io->flags |= IO_NOMEM;
-		io->nomem_ticks = thread_now();
 		ch->stat.nomem_waits++;
 		USDT(nomem_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
 	}
+	io->nomem_ticks = thread_now() - waited;
 	io_wait_in(&ch->nomem, io, BDEV_IO_WAIT_NOMEM);
 	if (!(ch->slow & SLOW_NOMEM)) {
 		ch->slow |= SLOW_NOMEM;
@@ -502,7 +506,8 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 	thread_absence_check();
 	while (failures < failures_allowed && (io = STAILQ_FIRST(&ch->nomem)) != NULL) {
 		STAILQ_REMOVE_HEAD(&ch->nomem, queue);
-		if (thread_now() - io->nomem_ticks > limit) {
+		io->nomem_ticks = thread_now() - io->nomem_ticks;
+		if (io->nomem_ticks > limit) {
 			bdev_io_complete(io, STATUS_NO_RESOURCES);
 			continue;
 		}

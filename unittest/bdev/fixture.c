@@ -389,7 +389,7 @@ static void testdev_submit(void *channel, struct bdev_io *io)
 		bdev_io_complete(io, 0);
 		return;
 	}
-	if (!keeps_limits(&t->bdev, io)) {
+	if (!t->limits_change && !keeps_limits(&t->bdev, io)) {
 		t->limits_broken = true;
 	}
 	if (c->depth + 1 > atomic_load(&t->max_depth)) {
@@ -523,6 +523,26 @@ void testdev_release(struct testdev *t, struct user *u, uint16_t status)
 {
 	struct release r = {.t = t, .user = u, .status = status};
 	thread_call(u->thread, release_here, &r);
+}
+
+static void give_back_here(void *arg)
+{
+	const struct release *r = arg;
+	struct testdev_channel *c = bdev_channel_ctx(r->user->ch);
+
+	while (!STAILQ_EMPTY(&c->held)) {
+		struct bdev_io *io = bdev_io_from_ctx(STAILQ_FIRST(&c->held));
+		STAILQ_REMOVE_HEAD(&c->held, link);
+		c->depth--;
+		atomic_fetch_sub(&r->t->held, 1);
+		bdev_io_nomem(io);
+	}
+}
+
+void testdev_give_back(struct testdev *t, struct user *u)
+{
+	struct release r = {.t = t, .user = u};
+	thread_call(u->thread, give_back_here, &r);
 }
 
 static void unregistered(void *flag, int rc)

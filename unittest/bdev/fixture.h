@@ -67,6 +67,7 @@ struct testdev {
 	atomic_bool hold;                 /* keeps every I/O until testdev_release() */
 	bool deaf;                        /* aborts nothing */
 	atomic_uint slots;                /* > 0: a channel takes that many at a time, and more is NOMEM */
+	bool limits_change;               /* meanwhile: they are not checked */
 	bool shuffle;                     /* completes later, in an order of its own */
 	atomic_uint nomem_type;           /* this type never finds room */
 	uint16_t fail_status;             /* every I/O ends so */
@@ -85,6 +86,8 @@ struct testdev *testdev_new(const char *name, uint32_t block_size, uint64_t num_
 int testdev_register(struct testdev *t);
 /* Completes what is held on u's channel: with status, or if that is 0, by doing it. */
 void testdev_release(struct testdev *t, struct user *u, uint16_t status);
+/* Gives back what is held on u's channel, for want of room that the device has noticed late. */
+void testdev_give_back(struct testdev *t, struct user *u);
 /* Unregisters and waits; the memory of t is gone. */
 bool testdev_delete(struct testdev *t);
 

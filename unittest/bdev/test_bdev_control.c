@@ -333,6 +333,40 @@ static void test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ev
 	unmake(t, &u, 1);
 }
 
+static bool is_past(void *ticks)
+{
+	return env_ticks() > *(const uint64_t *)ticks;
+}
+
+/* Only the time that an I/O has waited counts, not the time that the device had it. */
+static void test_io_may_wait_for_room_again_after_the_device_had_it(void)
+{
+	struct bdev_opts opts, before;
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+
+	bdev_get_opts(&before);
+	opts = before;
+	opts.nomem_timeout_ms = 500;
+	CU_ASSERT_EQUAL(bdev_set_opts(&opts), 0);
+	t->nomem_type = BDEV_IO_WRITE;
+	t->hold = true;
+	struct request *r = submit(&u, BDEV_IO_WRITE, 3);
+	struct bdev_stat s = {0};
+	while (s.nomem_waits == 0) {
+		bdev_get_stat(&t->bdev, &s);
+	}
+	t->nomem_type = 0;
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	uint64_t end = env_ticks() + env_us_to_ticks(600 * 1000);
+	CU_ASSERT_TRUE(fixture_poll(is_past, &end));
+	t->hold = false;
+	testdev_give_back(t, &u);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	CU_ASSERT_EQUAL(bdev_set_opts(&before), 0);
+	unmake(t, &u, 1);
+}
+
 /* --- Compare-and-write --- */
 
 static void test_compare_and_write_writes_only_when_equal(void)
@@ -689,6 +723,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_abort_of_split_io_that_goes_on_says_so),
 	UNIT(test_io_of_a_bdev_that_goes_can_be_aborted),
 	UNIT(test_io_waits_while_the_module_has_no_room),
+	UNIT(test_io_may_wait_for_room_again_after_the_device_had_it),
 	UNIT(test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ever),
 	UNIT(test_compare_and_write_writes_only_when_equal),
 	UNIT(test_compare_and_write_is_atomic_across_threads),
