@@ -110,18 +110,27 @@ static ALWAYS_INLINE bool iovs_fit(const struct bdev *b, const struct iovec *iov
 	return true;
 }
 
-/* Blocks between the last boundary and offset. Divides only for the drives whose boundary is no power of two; crossing
- * the boundary would cost them far more. */
-static uint64_t blocks_behind_boundary(const struct bdev *b, uint64_t offset)
+/* The boundary that I/O must not cross, in blocks; 0: none. A rescan may change it at any time, so each decision loads
+ * it once. */
+static ALWAYS_INLINE uint32_t boundary_load(const struct bdev *b)
 {
-	uint32_t boundary = b->optimal_io_boundary, mask = boundary - 1;
+	return b->split_on_boundary ? __atomic_load_n(&b->optimal_io_boundary, __ATOMIC_RELAXED) : 0;
+}
+
+/* Blocks between the last boundary and offset: less than `boundary`, which is not 0. Divides only for the drives whose
+ * boundary is no power of two; crossing the boundary would cost them far more. */
+static ALWAYS_INLINE uint64_t blocks_behind_boundary(uint32_t boundary, uint64_t offset)
+{
+	uint32_t mask = boundary - 1;
 
 	return (boundary & mask) == 0 ? offset & mask : offset % boundary;
 }
 
-static bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blocks)
+static ALWAYS_INLINE bool crosses_boundary(const struct bdev *b, uint64_t offset, uint64_t blocks)
 {
-	return b->split_on_boundary && blocks_behind_boundary(b, offset) + blocks > b->optimal_io_boundary;
+	uint32_t boundary = boundary_load(b);
+
+	return boundary != 0 && blocks_behind_boundary(boundary, offset) + blocks > boundary;
 }
 
 /* The limit on an I/O of a type without data, in blocks; 0: none. */
@@ -155,7 +164,9 @@ bool bdev_io_fits(const struct bdev *b, const struct bdev_io *io)
 
 static uint64_t blocks_up_to_boundary(const struct bdev *b, uint64_t offset, uint64_t n)
 {
-	return crosses_boundary(b, offset, n) ? b->optimal_io_boundary - blocks_behind_boundary(b, offset) : n;
+	uint32_t boundary = boundary_load(b);
+
+	return boundary != 0 ? RTE_MIN(n, boundary - blocks_behind_boundary(boundary, offset)) : n;
 }
 
 /* Blocks that the next child of io may have, by all limits but those on memory. */
@@ -167,8 +178,9 @@ static uint64_t child_max_blocks(const struct bdev *b, const struct bdev_io *io,
 		uint64_t max = type_max_blocks(b, type);
 		return max != 0 ? RTE_MIN(n, max) : n;
 	}
-	if (b->max_rw_blocks != 0) {
-		n = RTE_MIN(n, b->max_rw_blocks);
+	uint64_t max = __atomic_load_n(&b->max_rw_blocks, __ATOMIC_RELAXED); /* once, as the boundary */
+	if (max != 0) {
+		n = RTE_MIN(n, max);
 	}
 	n = blocks_up_to_boundary(b, io->offset_blocks + io->children_blocks, n);
 	return io->phase == PHASE_COPY ? blocks_up_to_boundary(b, io->copy.src_offset_blocks + io->children_blocks, n)

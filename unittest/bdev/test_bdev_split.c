@@ -152,6 +152,9 @@ static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
 	return ok;
 }
 
+static atomic_bool flips; /* boundary_flip() goes on, on: */
+static pthread_t flipper;
+
 /* Many of them on t, registered with the limits it has. */
 static void hammer(struct testdev *t, unsigned ios, bool misaligned, uint64_t seed)
 {
@@ -171,6 +174,10 @@ static void hammer(struct testdev *t, unsigned ios, bool misaligned, uint64_t se
 	}
 	CU_ASSERT_EQUAL(memcmp(shadow, t->memory, bytes), 0);
 	CU_ASSERT_FALSE(t->limits_broken);
+	if (t->limits_change) {
+		atomic_store(&flips, false);
+		CU_ASSERT_EQUAL(pthread_join(flipper, NULL), 0);
+	}
 	free(shadow);
 	user_close(&u);
 	CU_ASSERT_TRUE(testdev_delete(t));
@@ -197,6 +204,29 @@ static void test_data_survives_splitting_on_boundaries_that_are_no_power_of_two(
 	t->bdev.split_on_boundary = true;
 	t->shuffle = true;
 	hammer(t, 200, true, 10);
+}
+
+/* As rescans do that find another boundary. */
+static void *boundary_flip(void *arg)
+{
+	struct testdev *t = arg;
+
+	for (unsigned i = 0; atomic_load(&flips); i++) {
+		__atomic_store_n(&t->bdev.optimal_io_boundary, i % 2 ? 3 : 64, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void test_data_survives_a_boundary_that_changes(void)
+{
+	struct testdev *t = testdev_new("t0", 512, BLOCKS);
+
+	t->bdev.optimal_io_boundary = 64;
+	t->bdev.split_on_boundary = true;
+	t->limits_change = true;
+	atomic_store(&flips, true);
+	CU_ASSERT_EQUAL_FATAL(pthread_create(&flipper, NULL, boundary_flip, t), 0);
+	hammer(t, 1000, false, 11);
 }
 
 static void test_data_survives_a_maximal_transfer_size(void)
@@ -438,6 +468,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_data_survives_a_bdev_without_limits),
 	UNIT(test_data_survives_splitting_on_boundaries),
 	UNIT(test_data_survives_splitting_on_boundaries_that_are_no_power_of_two),
+	UNIT(test_data_survives_a_boundary_that_changes),
 	UNIT(test_data_survives_a_maximal_transfer_size),
 	UNIT(test_data_survives_few_short_segments),
 	UNIT(test_data_survives_bouncing_of_misaligned_memory),
