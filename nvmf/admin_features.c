@@ -15,6 +15,7 @@
 /* The asynchronous events that the target raises: hosts can set these bits. */
 #define ASYNC_EVENTS_NS        ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_NAMESPACE_ATTRIBUTES)
 #define ASYNC_EVENTS_ANA       ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_ANA_CHANGE)
+#define ASYNC_EVENTS_CROSS     NVME_AENCFG_NOTICE_CROSS_CTRL_RESET
 #define ASYNC_EVENTS_DISCOVERY ((uint32_t)NVME_FEATURE_AENCFG_NOTICE_DISCOVERY_CHANGE)
 /* Health warnings, which are never raised; every controller lets hosts configure them. */
 #define ASYNC_EVENTS_SMART 0x3f
@@ -25,7 +26,7 @@ static uint32_t feature_default_async_events(const struct nvmf_ctrlr *ctrlr)
 	if (ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY) {
 		return 0;
 	}
-	return ASYNC_EVENTS_NS | (ctrlr->ana != NULL ? ASYNC_EVENTS_ANA : 0);
+	return ASYNC_EVENTS_NS | ASYNC_EVENTS_CROSS | (ctrlr->ana != NULL ? ASYNC_EVENTS_ANA : 0);
 }
 
 void nvmf_features_reset(struct nvmf_ctrlr *ctrlr)

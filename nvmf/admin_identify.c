@@ -57,6 +57,7 @@ static void identify_fill_fabrics(const struct nvmf_ctrlr *ctrlr, struct nvme_id
 	id->ioccsz = htole32((uint32_t)(sizeof(struct nvme_sqe) + t->opts.in_capsule_data_size) / 16);
 	id->iorcsz = htole32(sizeof(struct nvme_cqe) / 16);
 	id->icdoff = 0;
+	((uint8_t *)id)[NVME_ID_CTRL_CCRL] = NVMF_CROSS_RESETS_MAX;
 	id->fcatt = ctrlr->subsystem->static_ctrlrs ? NVME_CTRL_FCATT_DYNAMIC : 0; /* the bit means static */
 	id->msdbd = (uint8_t)(t->sgl_rules.max_descs < UINT8_MAX ? t->sgl_rules.max_descs : UINT8_MAX);
 }
@@ -74,6 +75,15 @@ static void identify_fill_ana(const struct nvmf_subsystem *s, struct nvme_id_ctr
 	id->nanagrpid = htole32(s->max_nsid);
 }
 
+/* With the controller's id, what hosts name it by in Cross-Controller Reset. */
+static void identify_fill_instance(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
+{
+	uint64_t cirn = htole64(ctrlr->cirn);
+
+	((uint8_t *)id)[NVME_ID_CTRL_CIU] = ctrlr->ciu;
+	memcpy((uint8_t *)id + NVME_ID_CTRL_CIRN, &cirn, sizeof(cirn));
+}
+
 static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -83,7 +93,8 @@ static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl
 	nvmf_put_padded(id->mn, sizeof(id->mn), s->model_number);
 	id->rab = 6;
 	id->cmic = NVME_CTRL_CMIC_MULTI_PORT | NVME_CTRL_CMIC_MULTI_CTRL;
-	id->oaes = htole32(NVME_CTRL_OAES_NA | (s->ana_reporting ? NVME_CTRL_OAES_ANA : 0));
+	id->oaes = htole32(NVME_CTRL_OAES_NA | NVME_CTRL_OAES_CROSS_CTRL_RESET |
+			   (s->ana_reporting ? NVME_CTRL_OAES_ANA : 0));
 	id->crdt1 = htole16(s->tgt->crdt[0]);
 	id->crdt2 = htole16(s->tgt->crdt[1]);
 	id->crdt3 = htole16(s->tgt->crdt[2]);
@@ -100,6 +111,7 @@ static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl
 	if (ctrlr->ana != NULL) {
 		identify_fill_ana(s, id);
 	}
+	identify_fill_instance(ctrlr, id);
 	identify_fill_fabrics(ctrlr, id);
 }
 

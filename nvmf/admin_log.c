@@ -134,6 +134,12 @@ static uint64_t admin_log_put_resv(struct nvmf_ctrlr *ctrlr, const struct nvmf_g
 	return nvmf_resv_log(ctrlr, w);
 }
 
+static uint64_t admin_log_put_cross_resets(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd,
+					   struct nvmf_window *w)
+{
+	return nvmf_cross_reset_log(ctrlr, cmd, w);
+}
+
 static const struct log_page pages[256] = {
 	[NVME_LOG_LID_SUPPORTED_LOG_PAGES] = {admin_log_put_supported, -1, NULL, true, true},
 	[NVME_LOG_LID_ERROR] = {admin_log_put_errors, -1, NULL, true, true},
@@ -145,6 +151,7 @@ static const struct log_page pages[256] = {
 	[NVME_LOG_LID_FID_SUPPORTED_EFFECTS] = {admin_log_put_feature_effects, -1, NULL, true, true},
 	[NVME_LOG_LID_ANA] = {admin_log_put_ana, NVMF_EVENT_ANA_CHANGED, NULL, false, true},
 	[NVME_LOG_LID_RESERVATION] = {admin_log_put_resv, NVMF_EVENT_RESERVATION, nvmf_resv_log_pop, false, true},
+	[NVME_LOG_LID_CROSS_CTRL_RESET] = {admin_log_put_cross_resets, NVMF_EVENT_CROSS_RESET, NULL, false, true},
 	[NVME_LOG_LID_DISCOVER] = {admin_log_put_discovery, NVMF_EVENT_DISCOVERY_CHANGED, NULL, true, false},
 };
 

@@ -116,7 +116,8 @@ void nvmf_copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv);
 void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv);
 void nvmf_keep_alive_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv);
 
-/* Control thread: resv_ns.c, admin_*.c, connect.c, property.c, auth.c, abort.c, aer.c, passthru.c. */
+/* Control thread: resv_ns.c, admin_*.c, connect.c, property.c, auth.c, abort.c, aer.c, cross_reset.c,
+ * passthru.c. */
 void nvmf_resv_register_run(struct nvmf_request *req);
 void nvmf_resv_acquire_run(struct nvmf_request *req);
 void nvmf_resv_release_run(struct nvmf_request *req);
@@ -127,6 +128,7 @@ void nvmf_get_features_run(struct nvmf_request *req);
 void nvmf_set_features_run(struct nvmf_request *req);
 void nvmf_abort_run(struct nvmf_request *req);
 void nvmf_aer_run(struct nvmf_request *req);
+void nvmf_cross_reset_run(struct nvmf_request *req);
 void nvmf_passthru_admin_run(struct nvmf_request *req);
 void nvmf_connect_run(struct nvmf_request *req);
 void nvmf_property_get_run(struct nvmf_request *req);

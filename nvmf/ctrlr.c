@@ -63,6 +63,10 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	ctrlr->listen_address = admin->listen_address;
 	ctrlr->local_address = admin->local_address;
 	ctrlr->cntlid = cntlid;
+	if (nvmf_cross_reset_init(ctrlr) != 0) {
+		free(ctrlr);
+		return NULL;
+	}
 	ctrlr->state_ticks = env_ticks();
 	ctrlr->max_io_qpairs = s->subtype == NVMF_SUBTYPE_NVME ? admin->transport->opts.max_io_qpairs_per_ctrlr : 0;
 	memcpy(ctrlr->hostid, c->hostid, sizeof(ctrlr->hostid));
@@ -224,6 +228,7 @@ static void ctrlr_check_io_qpairs_gone(struct nvmf_ctrlr *ctrlr)
 	if (ctrlr->state == NVMF_CTRLR_RESETTING) {
 		nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
 		nvmf_features_reset(ctrlr);
+		nvmf_cross_reset_forget(ctrlr);
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DISABLED);
 	} else if (ctrlr->state == NVMF_CTRLR_SHUTTING_DOWN) {
 		nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_SHUT_DOWN);
@@ -380,6 +385,7 @@ void nvmf_ctrlr_destroy(struct nvmf_ctrlr *ctrlr, const char *why)
 	nvmf_keepalive_stop(ctrlr);
 	thread_timer_stop(&ctrlr->idle_timer);
 	nvmf_event_abort_all(ctrlr, NVME_ST(GENERIC, ABORT_QUEUE));
+	nvmf_cross_reset_forget(ctrlr);
 	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_DESTROYING);
 	ctrlr_quiesce_io_qpairs(ctrlr);
 	ctrlr_check_quiesced(ctrlr);
@@ -445,6 +451,8 @@ void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info 
 {
 	*info = (struct nvmf_ctrlr_info){
 		.cntlid = ctrlr->cntlid,
+		.ciu = ctrlr->ciu,
+		.cirn = ctrlr->cirn,
 		.state = ctrlr->state,
 		.state_ticks = ctrlr->state_ticks,
 		.num_io_qpairs = ctrlr->num_io_qpairs,

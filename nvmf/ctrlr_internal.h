@@ -4,6 +4,7 @@
 #ifndef NVMF_CTRLR_INTERNAL_H
 #define NVMF_CTRLR_INTERNAL_H
 
+#include "nvmf/cross_reset_internal.h"
 #include "nvmf/transport.h"
 
 struct nvmf_ana;
@@ -35,6 +36,7 @@ enum nvmf_event {
 	NVMF_EVENT_ANA_CHANGED,
 	NVMF_EVENT_DISCOVERY_CHANGED,
 	NVMF_EVENT_RESERVATION,
+	NVMF_EVENT_CROSS_RESET,
 	NVMF_EVENTS,
 };
 
@@ -65,6 +67,9 @@ struct nvmf_ctrlr {
 	struct nvmf_transport *transport;
 	struct nvmf_address listen_address, local_address;
 	uint16_t cntlid;
+	uint8_t ciu; /* with cntlid and cirn the controller's struct nvmf_ctrlr_name; 0 in discovery subsystems */
+	uint64_t cirn;
+	struct nvmf_cross_resets cross_resets; /* the Cross-Controller Resets that its host has asked it for */
 	enum nvmf_ctrlr_state state;
 	uint64_t state_ticks;
 	uint32_t cc;

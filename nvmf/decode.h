@@ -194,6 +194,16 @@ struct nvmf_abort {
 /* Abort; every value is good. */
 void nvmf_decode_abort(const struct nvme_sqe *sqe, struct nvmf_abort *out);
 
+/* Names one controller of all that a subsystem has ever had (TP8028): ids are used again, the other two tell apart who
+ * had the id. */
+struct nvmf_ctrlr_name {
+	uint16_t cntlid;
+	uint8_t ciu;   /* Controller Instance Uniquifier, 1 to 255: another one each time the id is used again */
+	uint64_t cirn; /* Controller Instance Random Number, not 0 */
+};
+/* Cross-Controller Reset: the controller that is to be reset. CIU and CIRN must not be 0, as no controller's are. */
+uint16_t nvmf_decode_cross_reset(const struct nvme_sqe *sqe, struct nvmf_ctrlr_name *out, uint16_t *where);
+
 /* ---- I/O commands ---- */
 
 /* What the fields of I/O commands are checked against: a namespace's size and format. */

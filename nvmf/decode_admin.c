@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Identify, Get Log Page, Get and Set Features, Abort: Base 5.17, 5.16, 5.15, 5.27, 5.1. */
+/* Identify, Get Log Page, Get and Set Features, Abort: Base 5.17, 5.16, 5.15, 5.27, 5.1. Cross-Controller Reset:
+ * TP8028. */
 #include "nvmf/decode.h"
 
 /* There is no UUID list (CTRATT bit 9 is 0), so a command may not select a UUID (Base 8.25). */
@@ -94,4 +95,19 @@ void nvmf_decode_abort(const struct nvme_sqe *sqe, struct nvmf_abort *out)
 
 	out->sqid = (uint16_t)cdw10;
 	out->cid = (uint16_t)(cdw10 >> 16);
+}
+
+uint16_t nvmf_decode_cross_reset(const struct nvme_sqe *sqe, struct nvmf_ctrlr_name *out, uint16_t *where)
+{
+	uint32_t cdw10 = le32toh(sqe->cdw10);
+
+	*out = (struct nvmf_ctrlr_name){
+		.cntlid = (uint16_t)cdw10,
+		.ciu = (uint8_t)(cdw10 >> 16),
+		.cirn = le32toh(sqe->cdw12) | (uint64_t)le32toh(sqe->cdw13) << 32,
+	};
+	if (out->ciu == 0) {
+		return nvmf_bad_field(where, NVMF_WHERE(42, 0));
+	}
+	return out->cirn != 0 ? NVME_ST_SUCCESS : nvmf_bad_field(where, NVMF_WHERE_CDW12);
 }

@@ -88,6 +88,9 @@ static const char *const notice_types[NVMF_NOTICES] = {
 	[NVMF_NOTICE_KEEP_ALIVE_EXPIRED] = "nvmf_keep_alive_expired",
 	[NVMF_NOTICE_LISTENER_ADD] = "nvmf_listener_add",
 	[NVMF_NOTICE_LISTENER_REMOVE] = "nvmf_listener_remove",
+	[NVMF_NOTICE_CROSS_RESET] = "nvmf_cross_reset",
+	[NVMF_NOTICE_CROSS_RESET_DONE] = "nvmf_cross_reset_done",
+	[NVMF_NOTICE_CROSS_RESET_FAILED] = "nvmf_cross_reset_failed",
 };
 
 void nvmf_set_notice_fn(nvmf_notice_fn fn)

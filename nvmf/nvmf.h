@@ -480,6 +480,8 @@ struct nvmf_auth_info {
 
 struct nvmf_ctrlr_info {
 	uint16_t cntlid;
+	uint8_t ciu;   /* Controller Instance Uniquifier; 0 in discovery subsystems */
+	uint64_t cirn; /* Controller Instance Random Number; 0 in discovery subsystems */
 	char hostnqn[NVMF_NQN_MAX + 1];
 	uint8_t hostid[16];
 	enum nvmf_ctrlr_state state;
@@ -493,6 +495,73 @@ struct nvmf_ctrlr_info {
 struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after);
 /* Fills in what there is to know of a controller. */
 void nvmf_ctrlr_get_info(const struct nvmf_ctrlr *ctrlr, struct nvmf_ctrlr_info *info);
+
+/* A Cross-Controller Reset that a controller was asked for (TP8028). */
+struct nvmf_cross_reset_info {
+	struct nvmf_ctrlr_name name; /* the controller that is to be reset */
+	enum nvme_cross_ctrl_reset_ccrs status;
+	uint64_t begun_ticks;
+	bool peers_asked; /* it is another process's, and the peers have not answered yet */
+};
+/* Fills in the index-th entry, the oldest is 0, of the controller's log page Cross-Controller Reset. False: there are
+ * not so many. */
+bool nvmf_ctrlr_cross_reset_info(const struct nvmf_ctrlr *ctrlr, unsigned index, struct nvmf_cross_reset_info *info);
+/* Ends a controller because a peer asks for it: its host has lost it and has told the peer so. Calls done(arg, 0), now
+ * or later, when the controller is gone and none of its commands is carried out any more; at once if it is gone
+ * already. 0; or done is not called: -ENOENT (it never was a controller of this process, or of a subsystem that was
+ * made again since), -EACCES (it belongs to another host), -EINVAL (its CIRN is another one), -ENOMEM. */
+int nvmf_subsystem_reset_ctrlr(struct nvmf_subsystem *s, const struct nvmf_ctrlr_name *name, const char *hostnqn,
+			       const uint8_t hostid[16], nvmf_done_fn done, void *arg);
+
+/* ---- Peers: other processes that export the same subsystem over shared storage ---- */
+
+struct nvmf_peer;
+#define NVMF_PEER_PATH_MAX   107 /* bytes of the path of a Unix socket */
+#define NVMF_PEER_TIMEOUT_MS 10000
+
+/* What a peer says to the request to reset a controller. */
+enum nvmf_peer_answer {
+	NVMF_PEER_ENDED,   /* the controller is gone */
+	NVMF_PEER_UNKNOWN, /* it never was a controller of that process */
+	NVMF_PEER_FAILED,  /* anything else: refused, no answer in time, no connection, an answer that makes no sense */
+	NVMF_PEER_ANSWERS,
+};
+struct nvmf_peer_counts {
+	uint64_t answers[NVMF_PEER_ANSWERS];
+};
+/* Adds a peer. path: absolute, of its RPC socket; timeout_ms: how long it may take to answer, 0: NVMF_PEER_TIMEOUT_MS.
+ * 0, -EEXIST, -EINVAL (the path), -EOPNOTSUPP (a discovery subsystem) or -ENOMEM. */
+int nvmf_subsystem_add_peer(struct nvmf_subsystem *s, const char *path, uint32_t timeout_ms);
+/* Removes a peer; requests that it has not answered count as failed. 0 or -ENOENT. */
+int nvmf_subsystem_remove_peer(struct nvmf_subsystem *s, const char *path);
+/* The peer after one, or the first for NULL; NULL: there are no more. */
+const struct nvmf_peer *nvmf_peer_next(const struct nvmf_subsystem *s, const struct nvmf_peer *after);
+/* The path of its RPC socket. */
+const char *nvmf_peer_path(const struct nvmf_peer *peer);
+/* How long it may take to answer. */
+uint32_t nvmf_peer_timeout_ms(const struct nvmf_peer *peer);
+/* Its answers so far. */
+const struct nvmf_peer_counts *nvmf_peer_get_counts(const struct nvmf_peer *peer);
+
+/* A request to a peer. What it points to is valid during the call that gets it. */
+struct nvmf_peer_question {
+	const char *path;
+	uint32_t timeout_ms;
+	const char *nqn, *hostnqn;
+	const uint8_t *hostid; /* 16 bytes */
+	struct nvmf_ctrlr_name name;
+};
+/* How peers are reached. */
+struct nvmf_peer_ops {
+	/* Asks a peer, and calls done(arg, answer, why) later, never before it returns. why: what went wrong. NULL: no
+	 * memory. Must not block. */
+	void *(*ask)(const struct nvmf_peer_question *question,
+		     void (*done)(void *arg, enum nvmf_peer_answer answer, const char *why), void *arg);
+	/* Ends what ask() returned: done is not called any more. Not after done was called. */
+	void (*cancel)(void *handle);
+};
+/* Sets how peers are reached. NULL: not at all. */
+void nvmf_set_peer_ops(const struct nvmf_peer_ops *ops);
 
 struct nvmf_qpair_info {
 	uint16_t cntlid;

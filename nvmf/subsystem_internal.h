@@ -5,6 +5,7 @@
 #define NVMF_SUBSYSTEM_INTERNAL_H
 
 #include "nvmf/ana_internal.h"
+#include "nvmf/peer_internal.h"
 #include "nvmf/transport.h"
 
 struct keyring_key;
@@ -92,6 +93,7 @@ struct nvmf_op {
 struct nvmf_ctrlr_waiter {
 	bool (*match)(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w); /* which controllers */
 	union { /* what match() compares with */
+		uint64_t cirn;
 		char hostnqn[NVMF_NQN_MAX + 1];
 		struct nvmf_address address;
 	};
@@ -128,6 +130,11 @@ struct nvmf_subsystem {
 	bool ana_reporting;
 	bool static_ctrlrs;
 	uint16_t min_cntlid, max_cntlid, next_cntlid;
+	uint32_t instance_tag; /* random: the upper half of the CIRN of all its controllers */
+	uint8_t *cius; /* by cntlid - min_cntlid: the CIU of the last controller with that id; NULL: there was none yet
+			*/
+	struct nvmf_peers peers;
+	unsigned peer_requests; /* requests to the peers that are under way */
 	uint32_t max_nsid;
 	struct nvmf_ns **ns;                  /* by nsid - 1; NULL where there is none */
 	struct nvmf_ana_members *ana_members; /* by group id - 1; NULL: it does not report ANA states */

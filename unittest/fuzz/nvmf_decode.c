@@ -93,6 +93,7 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	struct nvmf_get_log log;
 	struct nvmf_feature feature;
 	struct nvmf_abort abort_cmd;
+	struct nvmf_ctrlr_name name;
 	struct nvmf_lba_range range;
 	struct nvmf_resv_report report;
 	struct nvmf_dsm dsm;
@@ -117,6 +118,9 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	nvmf_decode_get_features(sqe, &feature, &where);
 	nvmf_decode_set_features(sqe, &feature, &where);
 	nvmf_decode_abort(sqe, &abort_cmd);
+	if (nvmf_decode_cross_reset(sqe, &name, &where) == 0) {
+		expect(name.ciu != 0 && name.cirn != 0);
+	}
 	if (nvmf_decode_rw(sqe, &geo, &range, &where) == 0) {
 		expect(range.num_blocks >= 1 && range.slba + range.num_blocks <= geo.num_blocks);
 		expect((uint64_t)range.num_blocks << geo.block_shift <= geo.max_transfer_bytes);

@@ -48,18 +48,18 @@ static void test_identify_controller(void)
 	CU_ASSERT_EQUAL(data[76] & 0x3, 3); /* CMIC: several ports, several controllers */
 	CU_ASSERT_EQUAL(data[77], 5);       /* MDTS: 128 KiB */
 	CU_ASSERT_EQUAL(le(78, 2), c->cntlid);
-	CU_ASSERT_EQUAL(le(80, 4), 0x20000);     /* VER */
-	CU_ASSERT_EQUAL(le(92, 4), 1u << 8);     /* OAES: namespace attribute notices */
-	CU_ASSERT_EQUAL(le(96, 4) & 0x41, 0x41); /* CTRATT: 128-bit host id, TBKAS */
-	CU_ASSERT_EQUAL(data[111], 1);           /* CNTRLTYPE: I/O */
-	CU_ASSERT_EQUAL(data[258], 3);           /* ACL */
-	CU_ASSERT_EQUAL(data[259], 3);           /* AERL */
-	CU_ASSERT_EQUAL(data[261], 0x6);         /* LPA: effects, extended */
-	CU_ASSERT_EQUAL(data[262], 63);          /* ELPE */
-	CU_ASSERT_EQUAL(data[512], 0x66);        /* SQES */
-	CU_ASSERT_EQUAL(data[513], 0x44);        /* CQES */
-	CU_ASSERT_EQUAL(le(514, 2), LOOP_QUEUE); /* MAXCMD */
-	CU_ASSERT_EQUAL(le(516, 4), 32);         /* NN */
+	CU_ASSERT_EQUAL(le(80, 4), 0x20000);            /* VER */
+	CU_ASSERT_EQUAL(le(92, 4), 1u << 8 | 1u << 20); /* OAES: namespace attributes, Cross-Controller Reset */
+	CU_ASSERT_EQUAL(le(96, 4) & 0x41, 0x41);        /* CTRATT: 128-bit host id, TBKAS */
+	CU_ASSERT_EQUAL(data[111], 1);                  /* CNTRLTYPE: I/O */
+	CU_ASSERT_EQUAL(data[258], 3);                  /* ACL */
+	CU_ASSERT_EQUAL(data[259], 3);                  /* AERL */
+	CU_ASSERT_EQUAL(data[261], 0x6);                /* LPA: effects, extended */
+	CU_ASSERT_EQUAL(data[262], 63);                 /* ELPE */
+	CU_ASSERT_EQUAL(data[512], 0x66);               /* SQES */
+	CU_ASSERT_EQUAL(data[513], 0x44);               /* CQES */
+	CU_ASSERT_EQUAL(le(514, 2), LOOP_QUEUE);        /* MAXCMD */
+	CU_ASSERT_EQUAL(le(516, 4), 32);                /* NN */
 	/* ONCS: Compare, Write Uncorrectable (malloc can), DSM, Write Zeroes, reservations, Verify, Copy */
 	CU_ASSERT_EQUAL(le(520, 2), 1 | 2 | 4 | 8 | 32 | 128 | 256);
 	CU_ASSERT_EQUAL(le(534, 2), 1);                              /* OCFS: format 0 */
@@ -301,7 +301,7 @@ static void test_supported_logs_and_effects(void)
 	attach();
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_SUPPORTED_LOG_PAGES, true, 0, data, 1024), 0);
 	for (unsigned lid = 0; lid < 256; lid++) {
-		bool want = lid <= 5 || lid == 0x12 || lid == 0x80;
+		bool want = lid <= 5 || lid == 0x12 || lid == 0x1e || lid == 0x80;
 		CU_ASSERT_EQUAL(le(lid * 4, 4), want);
 	}
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_CMD_EFFECTS, true, 0, data, 4096), 0);
@@ -377,7 +377,7 @@ static void test_features_are_kept(void)
 		{NVME_FEAT_FID_ERR_RECOVERY, 10, 10},
 		{NVME_FEAT_FID_VOLATILE_WC, 0, 0},
 		{NVME_FEAT_FID_WRITE_ATOMIC, 1, 1},
-		{NVME_FEAT_FID_ASYNC_EVENT, 0xffffffff, 0x13f},
+		{NVME_FEAT_FID_ASYNC_EVENT, 0xffffffff, 0x10013f},
 		{NVME_FEAT_FID_KATO, 60000, 60000},
 	};
 	uint32_t value;

@@ -838,6 +838,28 @@ static void test_described_length_is_what_the_host_says(void)
 		     NVMF_WHERE(32, 0));
 }
 
+static void test_cross_controller_reset_is_decoded(void)
+{
+	struct nvme_sqe sqe = {.opcode = NVME_ADMIN_CROSS_CTRL_RESET,
+			       .cdw10 = htole32(0xff071234),
+			       .cdw12 = htole32(0x89abcdef),
+			       .cdw13 = htole32(0x01234567)};
+	struct nvmf_ctrlr_name name;
+	uint16_t where = 0;
+
+	CU_ASSERT_EQUAL(nvmf_decode_cross_reset(&sqe, &name, &where), 0);
+	CU_ASSERT_EQUAL(name.cntlid, 0x1234);
+	CU_ASSERT_EQUAL(name.ciu, 7);
+	CU_ASSERT_EQUAL(name.cirn, UINT64_C(0x0123456789abcdef));
+	sqe.cdw10 = htole32(0x1234);
+	EXPECT_FAULT(nvmf_decode_cross_reset(&sqe, &name, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(42, 0));
+	sqe.cdw10 = htole32(0x071234);
+	sqe.cdw12 = sqe.cdw13 = 0;
+	EXPECT_FAULT(nvmf_decode_cross_reset(&sqe, &name, &where), GENERIC, INVALID_FIELD, NVMF_WHERE_CDW12);
+	sqe.cdw13 = htole32(1);
+	CU_ASSERT_EQUAL(nvmf_decode_cross_reset(&sqe, &name, &where), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_header_of_a_good_command_is_accepted),
 	UNIT(test_short_capsule_is_rejected),
@@ -878,6 +900,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_get_log_is_decoded),
 	UNIT(test_get_log_with_bad_offset_is_rejected),
 	UNIT(test_features_are_decoded),
+	UNIT(test_cross_controller_reset_is_decoded),
 	UNIT(test_rw_inside_the_namespace_is_accepted),
 	UNIT(test_rw_beyond_the_end_is_rejected),
 	UNIT(test_rw_longer_than_mdts_is_rejected),
