@@ -65,6 +65,9 @@ json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t);
 /* A namespace, as a parameter of nvmf_subsystem_add_ns. */
 json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns);
 
+/* The peers of a subsystem, with their answers so far. */
+json_t *rpc_nvmf_peers_json(const struct nvmf_subsystem *s);
+
 /* Adds the names of an allowed host's keys to o, as parameters of nvmf_subsystem_add_host; nothing if it has none. */
 void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn);
 /* Adds "auth" to o, the state of a queue pair's authentication; nothing if it needs none. */

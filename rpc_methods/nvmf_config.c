@@ -119,6 +119,16 @@ static void config_write_namespaces(json_t *methods, struct nvmf_tgt *tgt, const
 	}
 }
 
+static void config_write_peers(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+{
+	for (const struct nvmf_peer *p = nvmf_peer_next(s, NULL); p != NULL; p = nvmf_peer_next(s, p)) {
+		json_t *params = config_subsystem_params(tgt, s);
+		json_object_set_new(params, "path", rpc_string(nvmf_peer_path(p)));
+		json_object_set_new(params, "timeout_ms", json_integer(nvmf_peer_timeout_ms(p)));
+		rpc_config_add(methods, "nvmf_subsystem_add_peer", params);
+	}
+}
+
 static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	json_t *params = config_subsystem_params(tgt, s);
@@ -133,6 +143,7 @@ static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const 
 	rpc_config_add(methods, "nvmf_create_subsystem", params);
 	config_write_hosts(methods, tgt, s);
 	config_write_namespaces(methods, tgt, s);
+	config_write_peers(methods, tgt, s); /* before hosts can connect */
 	config_write_listeners(methods, tgt, s);
 }
 

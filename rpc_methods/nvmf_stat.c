@@ -27,6 +27,36 @@ void rpc_nvmf_add_auth(json_t *o, const struct nvmf_auth_info *auth)
 	}
 }
 
+/* Adds the names by which hosts know a controller in Cross-Controller Reset, and the resets that it was asked for. */
+static void ctrlr_add_cross_resets(json_t *o, const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_info *info)
+{
+	static const char *const states[] = {
+		[NVME_CROSS_CTRL_RESET_CCRS_IN_PROGRESS] = "in_progress",
+		[NVME_CROSS_CTRL_RESET_CCRS_SUCCESS] = "success",
+		[NVME_CROSS_CTRL_RESET_CCRS_FAILED] = "failed",
+	};
+	struct nvmf_cross_reset_info reset;
+	json_t *list = json_array();
+
+	for (unsigned i = 0; nvmf_ctrlr_cross_reset_info(ctrlr, i, &reset); i++) {
+		json_t *entry = json_object();
+		json_object_set_new(entry, "cntlid", json_integer(reset.name.cntlid));
+		json_object_set_new(entry, "ciu", json_integer(reset.name.ciu));
+		json_object_set_new(entry, "state", json_string(states[reset.status]));
+		json_object_set_new(entry, "begun_us", rpc_nvmf_since_us(reset.begun_ticks));
+		json_object_set_new(entry, "peers_asked", json_boolean(reset.peers_asked));
+		json_array_append_new(list, entry);
+	}
+	if (info->ciu != 0) {
+		json_object_set_new(o, "ciu", json_integer(info->ciu));
+		json_object_set_new(o, "cirn", rpc_hex(info->cirn));
+	}
+	if (json_array_size(list) != 0) {
+		json_object_set(o, "cross_resets", list);
+	}
+	json_decref(list);
+}
+
 static json_t *ctrlr_json(const struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_ctrlr_info info;
@@ -43,6 +73,7 @@ static json_t *ctrlr_json(const struct nvmf_ctrlr *ctrlr)
 	json_object_set_new(o, "state_us", rpc_nvmf_since_us(info.state_ticks));
 	json_object_set_new(o, "kato_ms", json_integer(info.kato_ms));
 	json_object_set_new(o, "errors", rpc_uint(info.errors));
+	ctrlr_add_cross_resets(o, ctrlr, &info);
 	rpc_nvmf_add_auth(o, &info.auth);
 	return o;
 }
@@ -62,11 +93,13 @@ static void rpc_get_controllers(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("nvmf_subsystem_get_controllers", rpc_get_controllers, struct subsystem_only, subsystem_only_params,
-	   RPC_RUNTIME, "List a subsystem's controllers: the hosts that are connected",
-	   .result = "[{cntlid: int, hostnqn: string, hostid: string, num_io_qpairs: int, state: string, "
-		     "state_us: int, kato_ms: int, errors: int, auth?: {state: string, digest: string, "
-		     "dhgroup: string}, ...}]")
+RPC_METHOD(
+	"nvmf_subsystem_get_controllers", rpc_get_controllers, struct subsystem_only, subsystem_only_params,
+	RPC_RUNTIME, "List a subsystem's controllers: the hosts that are connected",
+	.result = "[{cntlid: int, hostnqn: string, hostid: string, num_io_qpairs: int, state: string, "
+		  "state_us: int, kato_ms: int, errors: int, ciu?: int, cirn?: string, cross_resets?: [{cntlid: int, "
+		  "ciu: int, state: string, begun_us: int, peers_asked: bool}], auth?: {state: string, digest: string, "
+		  "dhgroup: string}, ...}]")
 
 /* The words that clients know. */
 static const char *qpair_state(enum nvmf_qpair_state state)

@@ -313,6 +313,9 @@ static void subsystem_add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 		json_array_append_new(namespaces, subsystem_ns_json(ns));
 	}
 	json_object_set_new(o, "namespaces", namespaces);
+	if (nvmf_peer_next(s, NULL) != NULL) {
+		json_object_set_new(o, "peers", rpc_nvmf_peers_json(s));
+	}
 }
 
 /* Adds the changes that have not ended, if there are any. */
@@ -394,7 +397,8 @@ RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get
 		     "serial_number?: string, model_number?: string, max_namespaces?: int, min_cntlid?: int, "
 		     "max_cntlid?: int, ana_reporting?: bool, namespaces?: [{nsid: int, bdev_name: string, "
 		     "name: string, nguid: string, eui64?: string, uuid: string, anagrpid: int, ...}], "
-		     "changes?: [{change: string, begun: bool, age_us: int, waits_for: string}], ...}]")
+		     "changes?: [{change: string, begun: bool, age_us: int, waits_for: string}], "
+		     "peers?: [{path: string, timeout_ms: int, ended: int, unknown: int, failed: int}], ...}]")
 
 /* ---- Hosts ---- */
 
