@@ -90,6 +90,7 @@ static void ctrlr_free_memory(struct nvme_ctrlr *ctrlr)
 	thread_timer_stop(&ctrlr->step_timer);
 	thread_timer_stop(&ctrlr->defer_timer);
 	thread_timer_stop(&ctrlr->watch_timer);
+	thread_timer_stop(&ctrlr->disable_timer);
 	trace_owner_release(ctrlr->owner);
 	env_dma_free(ctrlr->buf);
 	free(ctrlr->ns);
@@ -124,12 +125,26 @@ static void attempt_end(struct nvme_ctrlr *ctrlr)
 	if (ctrlr->removed) {
 		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_REMOVED);
 		nvme_ctrlr_emit(ctrlr, NVME_EVENT_REMOVED, 0);
-	} else if (loss_timeout_is_over(ctrlr)) {
+	} else if (ctrlr->stop_asked || loss_timeout_is_over(ctrlr)) {
 		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_FAILED);
 		nvme_ctrlr_emit(ctrlr, NVME_EVENT_FAILED, 0);
 	} else {
 		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_BACK_OFF);
 		nvme_ctrlr_emit(ctrlr, was_ready || ctrlr->attempt_due ? NVME_EVENT_DOWN : NVME_EVENT_RETRY, 0);
+	}
+}
+
+/* Has what the controller carries out end, as far as possible. The outcome is in ctrlr->has_ended. */
+static void ctrlr_quiesce(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->quiescing = true;
+	nvme_ctrlr_stop_admin(ctrlr);
+	if (ctrlr->ops->quiesce != NULL) {
+		ctrlr->has_ended = true;
+		ctrlr->ops->quiesce(ctrlr);
+	} else {
+		nvme_ctrlr_emit(ctrlr, NVME_EVENT_ENDING, 0);
+		nvme_ctrlr_disable(ctrlr);
 	}
 }
 
@@ -139,13 +154,13 @@ static void ctrlr_release_connection(void *arg)
 	struct nvme_ctrlr *ctrlr = arg;
 
 	ctrlr->in_failure = true;
-	if (ctrlr->ops->quiesce != NULL && ctrlr->admin != NULL && !ctrlr->quiesced) {
-		if (!ctrlr->quiescing) {
-			ctrlr->quiescing = true;
-			nvme_ctrlr_stop_admin(ctrlr);
-			ctrlr->ops->quiesce(ctrlr);
-		}
+	if (ctrlr->quiescing) {
 		return; /* nvme_ctrlr_quiesced() calls this function again, or has done so */
+	}
+	if (ctrlr->admin != NULL && !ctrlr->quiesced &&
+	    (ctrlr->ops->quiesce != NULL || nvme_ctrlr_disable_is_due(ctrlr))) {
+		ctrlr_quiesce(ctrlr);
+		return;
 	}
 	ctrlr->quiesced = false;
 	connection_drop(ctrlr);
@@ -344,12 +359,23 @@ int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr)
 	if (ctrlr->state == NVME_CTRLR_FAILED) {
 		ctrlr->down_since = env_ticks();
 		ctrlr->in_failure = false;
+		ctrlr->stop_asked = false;
 	} else if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure) {
 		return -EBUSY;
 	}
 	ctrlr->attempts = 0;
 	ctrlr->attempt_due = true;
 	nvme_ctrlr_fail(ctrlr, "reset on request");
+	return 0;
+}
+
+int nvme_ctrlr_stop(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->state != NVME_CTRLR_READY || ctrlr->in_failure) {
+		return -EBUSY;
+	}
+	ctrlr->stop_asked = true;
+	nvme_ctrlr_fail(ctrlr, "its connection was ended on request");
 	return 0;
 }
 

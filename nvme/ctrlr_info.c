@@ -68,6 +68,16 @@ uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr)
 	return ctrlr->cntlid;
 }
 
+bool nvme_ctrlr_has_ended(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->has_ended;
+}
+
+bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->in_failure;
+}
+
 const char *nvme_ctrlr_last_error(const struct nvme_ctrlr *ctrlr)
 {
 	return ctrlr->last_error;

@@ -623,6 +623,7 @@ static void enter_ready(struct nvme_ctrlr *ctrlr)
 	ctrlr->last_error[0] = '\0';
 	ctrlr->last_qid = 0;
 	ctrlr->refused = false;
+	ctrlr->has_ended = false;
 	nvme_ctrlr_start_keep_alive(ctrlr);
 	nvme_ctrlr_start_watch(ctrlr);
 	nvme_ctrlr_emit(ctrlr, NVME_EVENT_READY, 0);

@@ -35,6 +35,12 @@ void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_step_timer_fired(void *arg);
 /* The attempt or the connection has failed; the first reason is kept. ctrlr.c */
 void nvme_ctrlr_fail(struct nvme_ctrlr *ctrlr, const char *why);
+/* Whether the connection that has failed is to be ended by nvme_ctrlr_disable(): its I/O queue pairs may have commands
+ * outstanding, and its admin queue has not failed. disable.c */
+bool nvme_ctrlr_disable_is_due(const struct nvme_ctrlr *ctrlr);
+/* Clears CC.EN and waits for CSTS.RDY to be cleared, for a limited time. Ends in nvme_ctrlr_quiesced(), later;
+ * ctrlr->has_ended is the outcome. disable.c */
+void nvme_ctrlr_disable(struct nvme_ctrlr *ctrlr);
 /* Makes an attempt to connect, or looks again soon if users still have queue pairs of the last connection. */
 void nvme_ctrlr_start_attempt(struct nvme_ctrlr *ctrlr);
 /* Enters BACK_OFF: starts the delay before the next attempt. */

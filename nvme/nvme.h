@@ -135,6 +135,9 @@ enum nvme_event {
 				  nvme_ctrlr_event_log() */
 	NVME_EVENT_DISCOVERY_CHANGED, /* the discovery log has changed */
 	NVME_EVENT_ANA_CHANGED,       /* nvme_ctrlr_ana_state() may have other answers */
+	NVME_EVENT_ENDING, /* over fabrics: the connection has failed, or is to be reset, and its admin queue may still
+			      answer, so the controller is disabled next. The owner submits no command on its I/O queue
+			      pairs any more, but goes on polling them. DOWN or FAILED follows */
 };
 typedef void (*nvme_event_fn)(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer, void *arg);
 
@@ -185,9 +188,19 @@ void nvme_ctrlr_destroy(struct nvme_ctrlr *ctrlr, void (*done)(void *arg), void 
 void nvme_ctrlr_refuse(struct nvme_ctrlr *ctrlr, const char *why);
 /* Resets the controller: NVME_EVENT_DOWN soon, then a new attempt. 0, or -EBUSY: an attempt is under way. */
 int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr);
+/* Disables the controller and ends its connection, without another attempt: NVME_EVENT_FAILED soon. 0, or -EBUSY: it is
+ * not READY, or its connection is ending already. */
+int nvme_ctrlr_stop(struct nvme_ctrlr *ctrlr);
 /* The same by an NVM Subsystem Reset (Base 3.7.1), which resets every controller of the subsystem, other hosts' too. 0,
  * -EBUSY, or -ENOTSUP: the controller has no such reset (CAP.NSSRS). */
 int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr);
+
+/* In NVME_EVENT_DOWN, FAILED or REMOVED, and until the next READY: whether no command of the I/O queue pairs of the
+ * connection that has ended is carried out any more, because the controller was seen to be disabled (CSTS.RDY 0), or is
+ * a local drive, which is disabled or cut off from memory. False: it may still carry them out, at any time. */
+bool nvme_ctrlr_has_ended(const struct nvme_ctrlr *ctrlr);
+/* Whether the connection has failed or is being ended: commands that were lost since have no answer to come. */
+bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr);
 
 /* Adds another address of the same controller; the addresses are tried in turn when the controller does not answer. 0
  * or -ENOMEM. */
@@ -410,6 +423,11 @@ bool nvme_qpair_arm(struct nvme_qpair *qpair);
  * or uio_pci_generic: for those that are bound already before it returns, then for each that is bound later. arrived:
  * NULL ends that. 0 or a negative errno. */
 int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *arg);
+
+/* For a request that ends with NVME_SC_ABORT_QUEUE, in its callback: true if the driver ended it because its queue pair
+ * had failed or was ended, so that the controller may yet carry it out; false if the controller answered. The using
+ * thread. */
+bool nvme_request_was_lost(const struct nvme_request *req);
 
 /* Its id; 0: the admin queue. Any thread. */
 uint16_t nvme_qpair_id(const struct nvme_qpair *qpair);

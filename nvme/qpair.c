@@ -234,6 +234,11 @@ bool nvme_qpair_arm(struct nvme_qpair *qpair)
 	return qpair->failed || qpair->ops->arm(qpair);
 }
 
+bool nvme_request_was_lost(const struct nvme_request *req)
+{
+	return req->qpair->failed;
+}
+
 uint16_t nvme_qpair_id(const struct nvme_qpair *qpair)
 {
 	return qpair->id;

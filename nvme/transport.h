@@ -256,7 +256,12 @@ struct nvme_ctrlr {
 	bool removed;     /* the device is gone */
 	bool attempt_due; /* a lost connection, or a reset: one attempt is made whatever the loss timeout */
 	bool quiescing, quiesced; /* quiesce() was called; it has ended */
-	uint64_t down_since;      /* ticks; 0: it is up */
+	uint8_t disable_step;     /* disable.c */
+	struct thread_timer disable_timer;
+	uint64_t disable_deadline; /* ticks */
+	bool has_ended;            /* nvme_ctrlr_has_ended() */
+	bool stop_asked;           /* nvme_ctrlr_stop() */
+	uint64_t down_since;       /* ticks; 0: it is up */
 	uint32_t attempts;
 	struct nvme_rekey *rekey; /* the nvme_ctrlr_set_keys() under way, or NULL */
 	bool destroying;
