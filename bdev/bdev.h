@@ -494,6 +494,7 @@ int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits);
 /* The limits in force. */
 void bdev_get_qos_limits(const struct bdev *b, struct bdev_qos_limits *limits);
 
+#define BDEV_INFLIGHT_TEXT 120
 /* One I/O in flight, as bdev_for_each_inflight() shows it. */
 struct bdev_inflight {
 	const struct bdev_io *io; /* an identity, the trace's object id; not to be read */
@@ -505,6 +506,7 @@ struct bdev_inflight {
 	enum bdev_io_state state;
 	uint32_t children; /* of a split or emulated one: child I/Os with the module; of one that the module carries out
 			      by child I/Os: what the I/O waits for */
+	char waits_for[BDEV_INFLIGHT_TEXT]; /* with the module: what it waits for other than the device; "": nothing */
 };
 /* Calls fn(arg, one) for each I/O in flight, the oldest first in each channel, on the channel's thread; returns after
  * the last. fn returning false ends the walk of a channel. */

@@ -88,6 +88,9 @@ struct bdev_ops {
 	void *(*zcopy_addr)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
 	/* Of modules that make several child I/Os for one I/O: bdev/vbdev/child.h. NULL otherwise. */
 	const struct bdev_child_ops *child_ops;
+	/* Writes what an I/O that the module has not ended waits for, other than the device, to text, which is ""
+	 * before; or NULL. The I/O's thread. */
+	void (*describe_io)(struct bdev_io *io, char *text, size_t size);
 	/* Adds the module's description of b to driver_specific of bdev_get_bdevs; or NULL. Control thread. */
 	void (*dump_info)(const struct bdev *b, struct json_t *driver_specific);
 };

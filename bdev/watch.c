@@ -195,6 +195,9 @@ static void visit_inflight(struct bdev_channel *ch, void *arg)
 			.state = io->state,
 			.children = has_children ? io->children : 0,
 		};
+		if (io->state == BDEV_IO_MODULE && ch->bdev->ops->describe_io != NULL) {
+			ch->bdev->ops->describe_io((struct bdev_io *)io, one.waits_for, sizeof(one.waits_for));
+		}
 		if (!w->fn(w->arg, &one)) {
 			return;
 		}

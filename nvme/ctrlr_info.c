@@ -2,6 +2,9 @@
 /* What users can read of a controller (nvme.h). Control thread. */
 #include "nvme/internal.h"
 
+#define ID_CTRL_CQT  386 /* byte of Identify Controller (TP4129) */
+#define CTRATT_TBKAS (UINT32_C(1) << 6)
+
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr)
 {
 	return ctrlr->state;
@@ -71,6 +74,20 @@ uint16_t nvme_ctrlr_cntlid(const struct nvme_ctrlr *ctrlr)
 bool nvme_ctrlr_has_ended(const struct nvme_ctrlr *ctrlr)
 {
 	return ctrlr->has_ended;
+}
+
+void nvme_ctrlr_quiesce_info(const struct nvme_ctrlr *ctrlr, struct nvme_ctrlr_quiesce_info *info)
+{
+	const uint8_t *id = (const uint8_t *)&ctrlr->id;
+	uint32_t unit_ms = le16toh(ctrlr->id.kas) * 100u; /* Base 5.17.2.1: KATO is rounded up to a multiple */
+	uint64_t ms = ctrlr->opts.keep_alive_ms;
+
+	if (unit_ms != 0) {
+		ms = (ms + unit_ms - 1) / unit_ms * unit_ms;
+	}
+	*info = (struct nvme_ctrlr_quiesce_info){.keep_alive_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX,
+						 .quiesce_ms = (uint16_t)(id[ID_CTRL_CQT] | id[ID_CTRL_CQT + 1] << 8),
+						 .traffic_based = (le32toh(ctrlr->id.ctratt) & CTRATT_TBKAS) != 0};
 }
 
 bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr)

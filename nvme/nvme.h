@@ -199,6 +199,14 @@ int nvme_ctrlr_reset_subsystem(struct nvme_ctrlr *ctrlr);
  * connection that has ended is carried out any more, because the controller was seen to be disabled (CSTS.RDY 0), or is
  * a local drive, which is disabled or cut off from memory. False: it may still carry them out, at any time. */
 bool nvme_ctrlr_has_ended(const struct nvme_ctrlr *ctrlr);
+/* What says how soon a controller that the host has lost contact with ends its commands by itself. */
+struct nvme_ctrlr_quiesce_info {
+	uint32_t keep_alive_ms; /* the Keep Alive Timeout, in the controller's granularity; 0: none */
+	uint16_t quiesce_ms;    /* Command Quiesce Time (CQT, TP4129); 0: not reported */
+	bool traffic_based;     /* any command restarts the controller's keep-alive timer (CTRATT.TBKAS) */
+};
+/* Of the last NVME_EVENT_READY. */
+void nvme_ctrlr_quiesce_info(const struct nvme_ctrlr *ctrlr, struct nvme_ctrlr_quiesce_info *info);
 /* Whether the connection has failed or is being ended: commands that were lost since have no answer to come. */
 bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr);
 

@@ -439,6 +439,9 @@ static json_t *one_json(const struct bdev_inflight *one)
 	json_object_set_new(o, "num_blocks", rpc_uint(one->num_blocks));
 	json_object_set_new(o, "pieces", rpc_uint(one->children));
 	json_object_set_new(o, "age_us", rpc_uint(env_ticks_to_ns(one->age_ticks) / 1000));
+	if (one->waits_for[0] != '\0') {
+		json_object_set_new(o, "waits_for", rpc_string(one->waits_for));
+	}
 	return o;
 }
 

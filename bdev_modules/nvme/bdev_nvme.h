@@ -52,9 +52,11 @@ struct bdev_nvme_options {
 				       connected again, as long as both have the same access */
 	/* Arbitration feature (Base 5.27.1.1), in its own units; all 0: the controller's setting stays. */
 	uint8_t arbitration_burst, low_priority_weight, medium_priority_weight, high_priority_weight;
-	uint64_t adminq_poll_period_us; /* 0: the driver's default */
-	uint32_t io_queue_requests;     /* no effect; kept for clients that read it back: there is no such pool */
-	bool enable_flush;              /* no effect, likewise: flushes are never left out */
+	uint64_t adminq_poll_period_us;   /* 0: the driver's default */
+	uint32_t io_queue_requests;       /* no effect; kept for clients that read it back: there is no such pool */
+	bool enable_flush;                /* no effect, likewise: flushes are never left out */
+	int32_t fence_timeout_ms;         /* struct bdev_nvme_attach */
+	uint32_t default_quiesce_time_ms; /* likewise */
 	/* nvme_ctrlr_opts.rdma_*. */
 	uint8_t rdma_retry_count, rdma_ack_timeout, rdma_tos;
 	uint16_t rdma_cm_timeout_ms;
@@ -92,13 +94,21 @@ struct bdev_nvme_attach {
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec;
 	uint32_t fast_io_fail_timeout_sec;
-	bool prchk_guard, prchk_reftag; /* the controller checks this of blocks with protection information, unless an
-					   I/O says what to check */
-	uint32_t max_bdevs;             /* a controller with more namespaces is refused; 0: no limit */
+	/* How long commands that change data and were lost with a controller over fabrics wait for the proof that it
+	 * has ended, before they are submitted elsewhere or fail, in ms. -1: as long as the standard says it takes at
+	 * most (bdev_nvme_fence_time_ms()). 0: not at all: then a command of a lost controller may land behind newer
+	 * ones. */
+	int32_t fence_timeout_ms; /* at most BDEV_NVME_FENCE_MAX_MS */
+	/* The Command Quiesce Time to assume of a controller that reports none, in ms. */
+	uint32_t default_quiesce_time_ms; /* at most BDEV_NVME_FENCE_MAX_MS */
+	bool prchk_guard, prchk_reftag;   /* the controller checks this of blocks with protection information, unless an
+					     I/O says what to check */
+	uint32_t max_bdevs;               /* a controller with more namespaces is refused; 0: no limit */
 	/* Names of keys in the keyring: the host proves to the controller that it has the first, the controller to the
 	 * host that it has the second. "": no authentication. */
 	char dhchap_key[BDEV_NVME_KEY_MAX], dhchap_ctrlr_key[BDEV_NVME_KEY_MAX];
 };
+#define BDEV_NVME_FENCE_MAX_MS  3600000
 #define BDEV_NVME_IO_QUEUES     128 /* the default, and most targets' limit */
 #define BDEV_NVME_IO_QUEUES_MAX 1024
 /* Defaults, by the options in force. */
@@ -270,6 +280,26 @@ enum bdev_nvme_news {
 /* path: the address, with BDEV_NVME_PATH_*; otherwise NULL. why: the reason; NULL if the news explains itself. */
 typedef void (*bdev_nvme_news_fn)(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path,
 				  const char *why);
+/* A fence that has begun and is not done: a lost controller may still carry out commands, and some are held for it. */
+struct bdev_nvme_fence_info {
+	const void *position; /* private */
+	const char *name;     /* the controller's, which may have been detached meanwhile */
+	const struct nvme_trid *trid;
+	uint16_t cntlid;
+	const char *state;
+	uint32_t held;            /* commands */
+	uint64_t age_ms, left_ms; /* left: until time is over; 0: not known yet */
+};
+/* The fences one by one: fills in *info and returns it; after NULL: the first. NULL: no more. */
+const struct bdev_nvme_fence_info *bdev_nvme_fence_next(const struct bdev_nvme_fence_info *after,
+							struct bdev_nvme_fence_info *info);
+/* "none", "disabling", "cross_reset", "waiting", "done"; "unknown" for other numbers. Any thread. */
+const char *bdev_nvme_fence_state_name(unsigned state);
+/* The beginning or the end of a fence, for notifications: what says which, why, and how long it took. */
+typedef void (*bdev_nvme_fence_news_fn)(const char *name, const struct nvme_trid *trid, uint16_t cntlid,
+					const char *what);
+/* Sets the one observer that is told of fences; NULL: none. */
+void bdev_nvme_observe_fences(bdev_nvme_fence_news_fn fn);
 /* Sets the one observer that is told of events; NULL: none. */
 void bdev_nvme_observe(bdev_nvme_news_fn fn);
 

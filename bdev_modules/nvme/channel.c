@@ -235,6 +235,46 @@ void bdev_nvme_channel_mark_stale(struct bdev_nvme_channel *ch, const struct bde
 	bdev_nvme_channel_choose(ch);
 }
 
+/* --- Held until a fence is done --- */
+
+void bdev_nvme_channel_hold(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n, struct bdev_nvme_fence *f)
+{
+	n->status = ch->resetting                   ? NVME_ST(GENERIC, ABORT_REQ)
+		    : n->aborting || !n->repeatable ? BDEV_NVME_IO_PATH_ERROR
+						    : 0;
+	n->place = BDEV_NVME_IO_HELD;
+	n->fence = f;
+	n->qpair = NULL; /* it may be freed before n is submitted again */
+	STAILQ_INSERT_TAIL(&ch->held, n, link);
+}
+
+/* When the last I/O of ch ends, the submitter may close ch: it is not touched after that. */
+void bdev_nvme_channel_release_held(struct bdev_nvme_channel *ch, struct bdev_nvme_fence *f)
+{
+	struct bdev_nvme_io_list all = STAILQ_HEAD_INITIALIZER(all), due = STAILQ_HEAD_INITIALIZER(due);
+	struct bdev_nvme_io *n;
+
+	STAILQ_CONCAT(&all, &ch->held);
+	while ((n = STAILQ_FIRST(&all)) != NULL) {
+		STAILQ_REMOVE_HEAD(&all, link);
+		if (n->fence == f) {
+			STAILQ_INSERT_TAIL(&due, n, link);
+		} else {
+			STAILQ_INSERT_TAIL(&ch->held, n, link);
+		}
+	}
+	while ((n = STAILQ_FIRST(&due)) != NULL) {
+		STAILQ_REMOVE_HEAD(&due, link);
+		__atomic_fetch_sub(&f->held, 1, __ATOMIC_RELAXED);
+		n->place = BDEV_NVME_IO_NOWHERE;
+		if (n->status != 0) {
+			bdev_nvme_io_complete(n, n->status, 0);
+		} else {
+			bdev_nvme_io_submit_lost(n, f->name);
+		}
+	}
+}
+
 /* --- Taking back what waits --- */
 
 bool bdev_nvme_channel_take_back(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n)
@@ -258,6 +298,9 @@ void bdev_nvme_channel_fail_waiting(struct bdev_nvme_channel *ch, uint16_t statu
 	struct bdev_nvme_io_list taken = STAILQ_HEAD_INITIALIZER(taken);
 	struct bdev_nvme_io *n;
 
+	STAILQ_FOREACH (n, &ch->held, link) {
+		n->status = status;
+	}
 	for (unsigned i = 0; i < ch->num_paths; i++) {
 		if (ch->paths[i].path != NULL) {
 			bdev_nvme_qpair_fail_channel(ch->paths[i].qpair, ch, status);

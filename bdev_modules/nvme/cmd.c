@@ -269,6 +269,9 @@ struct admin {
 	const struct iovec *iovs;
 	uint32_t iovcnt;
 	struct iovec iov; /* raw */
+	uint8_t opcode;
+	struct nvme_cqe cqe; /* the answer, while it is held until a fence is done */
+	struct bdev_nvme_fence_wait wait;
 };
 
 static void cmd_admin_copy_iovs(struct admin *a, bool to_bounce)
@@ -288,6 +291,28 @@ static void cmd_admin_free(struct admin *a)
 
 	env_dma_free(a->bounce);
 	free(a);
+	if (c != NULL) {
+		bdev_nvme_release(c);
+	}
+}
+
+static void cmd_admin_done(void *arg, const struct nvme_cqe *cqe);
+
+static void cmd_admin_fence_done(void *admin)
+{
+	struct admin *a = admin;
+
+	cmd_admin_done(a, &a->cqe);
+}
+
+/* Keeps the answer to a command that was lost and may still be carried out. The controller need not stay meanwhile. */
+static void cmd_admin_hold(struct admin *a, const struct nvme_cqe *cqe)
+{
+	struct bdev_nvme *c = a->c;
+
+	a->cqe = *cqe;
+	a->c = NULL;
+	bdev_nvme_fence_wait(c->fence, &a->wait, cmd_admin_fence_done, a);
 	bdev_nvme_release(c);
 }
 
@@ -295,6 +320,12 @@ static void cmd_admin_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct admin *a = arg;
 	uint16_t status = nvme_cqe_status(cqe);
+
+	if (a->c != NULL && (status & BDEV_STATUS_MASK) == NVME_ST(GENERIC, ABORT_QUEUE) &&
+	    bdev_nvme_fence_holds_admin(a->c, a->opcode)) {
+		cmd_admin_hold(a, cqe);
+		return;
+	}
 
 	if (status == 0 && !a->to_device && a->len != 0) {
 		cmd_admin_copy_iovs(a, false);
@@ -315,6 +346,7 @@ static int cmd_admin_send(struct admin *a, const struct nvme_sqe *cmd)
 {
 	int rc = 0;
 
+	a->opcode = cmd->opcode;
 	bdev_nvme_hold(a->c);
 	if (a->len != 0) {
 		a->bounce = env_dma_zmalloc(a->len, 4096, -1);
@@ -477,6 +509,9 @@ void bdev_nvme_cmd_abort(struct bdev_nvme_io *n, struct bdev_nvme_io *target)
 		n->target.cid = le16toh(target->req.cmd.cid);
 		cmd_post_control(n, cmd_abort_message);
 	} else {
+		if (target->place == BDEV_NVME_IO_HELD && target->status == 0) {
+			target->status = NVME_ST(GENERIC, ABORT_REQ); /* when its fence is done, not before */
+		}
 		bdev_nvme_io_complete(n, 0, 1);
 	}
 }
@@ -489,7 +524,23 @@ struct resets {
 	struct bdev_nvme_io *n;
 	unsigned left;
 	bool worked;
+	struct bdev_nvme_fence_wait wait;
 };
+
+/* A reset has not ended while commands from before it may still be carried out. */
+static void cmd_reset_finish(void *resets)
+{
+	struct resets *r = resets;
+	const struct bdev_nvme_ns *d = (const struct bdev_nvme_ns *)bdev_channel_bdev(bdev_io_from_ctx(r->n)->ch);
+	struct bdev_nvme_fence *f = bdev_nvme_fence_find(d->subsystem);
+
+	if (f != NULL) {
+		bdev_nvme_fence_wait(f, &r->wait, cmd_reset_finish, r);
+		return;
+	}
+	cmd_post_end(r->n, r->worked ? 0 : BDEV_NVME_IO_PATH_ERROR, 0);
+	free(r);
+}
 
 static void cmd_reset_done(void *arg, int rc, const char *error)
 {
@@ -497,8 +548,7 @@ static void cmd_reset_done(void *arg, int rc, const char *error)
 
 	r->worked |= rc == 0;
 	if (--r->left == 0) {
-		cmd_post_end(r->n, r->worked ? 0 : BDEV_NVME_IO_PATH_ERROR, 0);
-		free(r);
+		cmd_reset_finish(r);
 	}
 }
 
@@ -542,6 +592,7 @@ struct raw_io {
 	bdev_nvme_raw_cb cb;
 	void *cb_arg;
 	void *data, *bounce, *md;
+	struct bdev_nvme_fence_wait wait;
 	struct bdev_nvme_io n __attribute__((aligned(64))); /* last: the transport's part of the request follows */
 };
 
@@ -571,6 +622,21 @@ void bdev_nvme_cmd_raw_complete(struct bdev_nvme_io *n, uint16_t status, uint32_
 	}
 	r->cb(r->cb_arg, 0, &cqe);
 	raw_io_free(r);
+}
+
+static void raw_io_fence_done(void *raw_io)
+{
+	struct raw_io *r = raw_io;
+
+	bdev_nvme_cmd_raw_complete(&r->n, BDEV_NVME_IO_PATH_ERROR, 0);
+}
+
+void bdev_nvme_cmd_raw_hold(struct bdev_nvme_io *n, struct bdev_nvme_fence *f)
+{
+	struct raw_io *r = (struct raw_io *)((uint8_t *)n - offsetof(struct raw_io, n));
+
+	n->place = BDEV_NVME_IO_CONTROL; /* raw commands are the control thread's */
+	bdev_nvme_fence_wait(f, &r->wait, raw_io_fence_done, r);
 }
 
 static int raw_io_prepare(struct raw_io *r, const struct bdev_nvme_raw *raw)
@@ -659,7 +725,7 @@ static const struct nvme_ns *raw_ns_format(const struct bdev_nvme *c, const stru
 
 void bdev_nvme_send(struct bdev_nvme *c, const struct bdev_nvme_raw *raw, bdev_nvme_raw_cb cb, void *arg)
 {
-	int rc = c->state == BDEV_NVME_UP ? 0 : -ENXIO;
+	int rc = c->state == BDEV_NVME_UP && !nvme_ctrlr_is_ending(c->ctrlr) ? 0 : -ENXIO;
 	uint16_t status = 0;
 
 	if (rc == 0 && (raw->data_len > BDEV_NVME_RAW_MAX || raw->md_len > BDEV_NVME_RAW_MAX)) {

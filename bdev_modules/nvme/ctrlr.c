@@ -27,7 +27,7 @@ static bdev_nvme_news_fn observer;
 	{                                                                                                              \
 		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,           \
 		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},                     \
-		.rdma_retry_count = 7, .enable_flush = true,                                                           \
+		.fence_timeout_ms = -1, .default_quiesce_time_ms = 5000, .rdma_retry_count = 7, .enable_flush = true,  \
 	}
 struct bdev_nvme_options bdev_nvme_options = DEFAULT_OPTIONS;
 
@@ -102,6 +102,9 @@ int bdev_nvme_set_options(const struct bdev_nvme_options *o, char error[BDEV_ERR
 	if (rc == 0) {
 		rc = bdev_nvme_check_timeouts(o->ctrlr_loss_timeout_sec, o->reconnect_delay_sec,
 					      o->fast_io_fail_timeout_sec, error);
+	}
+	if (rc == 0) {
+		rc = bdev_nvme_check_fence(o->fence_timeout_ms, o->default_quiesce_time_ms, error);
 	}
 	if (rc == 0) {
 		bdev_nvme_options = *o;
@@ -266,6 +269,7 @@ static void detach_ended(void *arg)
 	USDT(bdev_nvme_ctrlr_release, c->name, c->holds);
 	io_device_unregister(&c->device);
 	TAILQ_REMOVE(&controllers, c, link);
+	bdev_nvme_fence_detached(c);
 	bdev_nvme_subsystem_leave(c);
 	if (c->attached == NULL) {
 		bdev_nvme_tell(c, BDEV_NVME_DETACHED, NULL, NULL);
@@ -316,6 +320,18 @@ static bool drain_goes_on(struct bdev_nvme *c)
 	return now < c->drain_end_ticks;
 }
 
+/* Commands that are outstanding are not to be carried out after they have been submitted elsewhere: has the driver
+ * disable a controller over fabrics before its queue pairs are closed. True: its end follows (driver_gave_up(),
+ * driver_down()). */
+static bool detach_disables(struct bdev_nvme *c)
+{
+	if (!c->stop_tried && nvme_trtype_is_fabrics(c->opts.trid.trtype) && bdev_nvme_qpairs_outstanding(c) != 0) {
+		c->stop_tried = true;
+		(void)nvme_ctrlr_stop(c->ctrlr); /* -EBUSY: it is ending already, or has ended */
+	}
+	return nvme_ctrlr_state(c->ctrlr) == NVME_CTRLR_READY && nvme_ctrlr_is_ending(c->ctrlr);
+}
+
 /* Removes the paths to bdevs that have other paths. False: not yet, commands are outstanding or queue pairs connected.
  */
 static bool detach_drop_paths(struct bdev_nvme *c)
@@ -324,6 +340,9 @@ static bool detach_drop_paths(struct bdev_nvme *c)
 
 	if (!c->ending && drain_goes_on(c) && bdev_nvme_qpairs_outstanding(c) != 0) {
 		thread_timer_start(&c->drain_timer, DRAIN_TURN_US);
+		return false;
+	}
+	if (!c->ending && detach_disables(c)) {
 		return false;
 	}
 	c->ending = true;
@@ -523,6 +542,10 @@ static void driver_ready(struct bdev_nvme *c)
 		refuse_other_subsystem(c);
 		return;
 	}
+	if (!bdev_nvme_fence_open(c)) {
+		nvme_ctrlr_refuse(c->ctrlr, "out of memory");
+		return;
+	}
 	c->crdt[0] = le16toh(id->crdt1);
 	c->crdt[1] = le16toh(id->crdt2);
 	c->crdt[2] = le16toh(id->crdt3);
@@ -557,6 +580,26 @@ static void driver_ready(struct bdev_nvme *c)
 	bdev_nvme_release(c);
 }
 
+/* The connection has ended: ends its queue pairs. Commands that were outstanding are completed as lost: they are
+ * submitted elsewhere, or held until the controller has ended. */
+static void ctrlr_end_qpairs(struct bdev_nvme *c)
+{
+	if (nvme_ctrlr_has_ended(c->ctrlr)) {
+		bdev_nvme_fence_begin(c); /* first: nothing need be held */
+	}
+	bdev_nvme_qpairs_step(c);
+	bdev_nvme_fence_begin(c);
+}
+
+/* The driver is about to disable the controller: a command that arrived there from now on would be refused. */
+static void driver_ending(struct bdev_nvme *c)
+{
+	bdev_nvme_hold(c);
+	bdev_nvme_fence_disabling(c);
+	bdev_nvme_qpairs_suspend(c);
+	bdev_nvme_release(c);
+}
+
 /* The queue pairs have to be closed before the driver connects again. */
 static void driver_down(struct bdev_nvme *c)
 {
@@ -579,7 +622,7 @@ static void driver_down(struct bdev_nvme *c)
 	} else if (c->state == BDEV_NVME_DETACHING) {
 		bdev_nvme_qpairs_set_fails(c, true);
 	}
-	bdev_nvme_qpairs_step(c);
+	ctrlr_end_qpairs(c);
 	bdev_nvme_release(c);
 }
 
@@ -603,14 +646,16 @@ static void driver_gave_up(struct bdev_nvme *c, bool removed)
 		attach_fail(c, why);
 		return;
 	}
-	log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
+	if (c->state != BDEV_NVME_DETACHING) {
+		log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
+	}
 	thread_timer_stop(&c->fast_fail_timer);
 	bdev_nvme_hold(c);
 	if (c->state != BDEV_NVME_DETACHING) {
 		bdev_nvme_set_state(c, BDEV_NVME_GIVEN_UP);
 		bdev_nvme_tell(c, BDEV_NVME_FAILED, NULL, why);
 	}
-	bdev_nvme_qpairs_step(c);
+	ctrlr_end_qpairs(c);
 	bdev_nvme_qpairs_set_fails(c, true);
 	waiters_end(&c->reset_waiters, -EIO, why);
 	if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
@@ -647,6 +692,9 @@ static void driver_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32
 		if (c->state == BDEV_NVME_UP) {
 			bdev_nvme_paths_update_ana(c);
 		}
+		break;
+	case NVME_EVENT_ENDING:
+		driver_ending(c);
 		break;
 	case NVME_EVENT_LOG:
 		bdev_nvme_health_event(c, aer);
@@ -700,6 +748,8 @@ void bdev_nvme_attach_default(struct bdev_nvme_attach *a)
 		.ctrlr_loss_timeout_sec = bdev_nvme_options.ctrlr_loss_timeout_sec,
 		.reconnect_delay_sec = bdev_nvme_options.reconnect_delay_sec,
 		.fast_io_fail_timeout_sec = bdev_nvme_options.fast_io_fail_timeout_sec,
+		.fence_timeout_ms = bdev_nvme_options.fence_timeout_ms,
+		.default_quiesce_time_ms = bdev_nvme_options.default_quiesce_time_ms,
 	};
 }
 
@@ -768,8 +818,10 @@ static int attach_check(const struct bdev_nvme_attach *a, char *error)
 		return bdev_error(error, -EINVAL, "num_io_queues %u: must be 1 to %d", a->num_io_queues,
 				  BDEV_NVME_IO_QUEUES_MAX);
 	}
-	return bdev_nvme_check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec, a->fast_io_fail_timeout_sec,
-					error);
+	int rc = bdev_nvme_check_fence(a->fence_timeout_ms, a->default_quiesce_time_ms, error);
+	return rc != 0 ? rc
+		       : bdev_nvme_check_timeouts(a->ctrlr_loss_timeout_sec, a->reconnect_delay_sec,
+						  a->fast_io_fail_timeout_sec, error);
 }
 
 static struct bdev_nvme *attach_alloc(const struct bdev_nvme_attach *a)

@@ -48,6 +48,28 @@ static void qpair_info_add(void *arg, const struct bdev_nvme_qpair_stat *s)
 	json_array_append_new(arg, o);
 }
 
+/* The fences of the controllers of a name, those included that have been detached. */
+static json_t *fences_json(const char *name)
+{
+	json_t *list = json_array();
+	struct bdev_nvme_fence_info info;
+	const struct bdev_nvme_fence_info *f = NULL;
+
+	while ((f = bdev_nvme_fence_next(f, &info)) != NULL) {
+		if (strcmp(f->name, name) == 0) {
+			json_t *o = json_object();
+			json_object_set_new(o, "cntlid", json_integer(f->cntlid));
+			json_object_set_new(o, "trid", bdev_nvme_rpc_trid_json(f->trid));
+			json_object_set_new(o, "state", json_string(f->state));
+			json_object_set_new(o, "held", json_integer(f->held));
+			json_object_set_new(o, "age_ms", rpc_uint(f->age_ms));
+			json_object_set_new(o, "left_ms", rpc_uint(f->left_ms));
+			json_array_append_new(list, o);
+		}
+	}
+	return list;
+}
+
 static json_t *ctrlr_info_json(struct bdev_nvme *c)
 {
 	const struct nvme_ctrlr *n = bdev_nvme_ctrlr(c);
@@ -86,6 +108,7 @@ static json_t *name_info_json(struct bdev_nvme *c)
 		json_array_append_new(ctrlrs, ctrlr_info_json(c));
 	}
 	json_object_set_new(o, "ctrlrs", ctrlrs);
+	json_object_set_new(o, "fences", fences_json(json_string_value(json_object_get(o, "name"))));
 	return o;
 }
 
@@ -111,7 +134,8 @@ RPC_METHOD("bdev_nvme_get_controllers", rpc_bdev_nvme_get_controllers, struct by
 		     "string, ...}, cntlid: int, host: {nqn: string, addr: string, svcid: string}, "
 		     "driver_state: string, driver_state_us: int, last_error: string, resets: int, io_queues: "
 		     "int, bdevs: [string], queue_pairs: [{thread: string, qid: int, outstanding: int, "
-		     "waiting: int, ...}], ...}], ...}]")
+		     "waiting: int, ...}], ...}], fences: [{cntlid: int, trid: {...}, state: string, held: int, "
+		     "age_ms: int, left_ms: int}], ...}]")
 
 /* --- bdev_nvme_get_transport_statistics --- */
 

@@ -4,6 +4,7 @@
  *     ctrlr.c		options, the list of controllers, attach, detach, reset, the driver's events
  *     discovery.c	attaches what discovery services list, and detaches what they do not list any more
  *     health.c		logs the errors and warnings that controllers report
+ *     fence.c		what keeps commands that were lost with a controller from landing behind newer ones
  *     hotplug.c	attaches drives that are plugged in
  *     auth.c		keys for in-band authentication
  *     multipath.c	controllers of one name, paths to a namespace, asymmetric access, policies: the control thread
@@ -21,6 +22,7 @@
 
 #include "bdev/module.h"
 #include "bdev_modules/nvme/bdev_nvme.h"
+#include "bdev_modules/nvme/fence.h"
 
 /* --- Controllers. Control thread. --- */
 
@@ -62,9 +64,10 @@ struct bdev_nvme {
 	enum bdev_nvme_state state;
 	uint64_t state_ticks;
 	struct bdev_nvme_subsystem *subsystem;
-	bool io_fails; /* I/O without a queue pair fails instead of waiting: given up, or fast_io_fail_timeout_sec has
-			  passed */
-	bool ending;   /* being detached, and its queue pairs are closed: their commands take other paths */
+	bool io_fails;   /* I/O without a queue pair fails instead of waiting: given up, or fast_io_fail_timeout_sec has
+			    passed */
+	bool stop_tried; /* being detached, and the driver was told to disable it, because commands are outstanding */
+	bool ending;     /* being detached, and its queue pairs are closed: their commands take other paths */
 	uint64_t drain_end_ticks; /* when outstanding commands of a detached controller have had their time; 0: not
 				     begun */
 	char serial[21];          /* of the controller that was attached first */
@@ -81,6 +84,8 @@ struct bdev_nvme {
 				 none */
 	uint32_t aborts;      /* Abort commands outstanding */
 	uint32_t holds;       /* bdev_nvme_hold() */
+	struct bdev_nvme_fence *fence; /* of the connection there is, or of the last one; NULL: a local drive, or never
+					  connected */
 	char error[NVME_ERROR_MAX];
 	struct thread_timer fast_fail_timer, drain_timer;
 	TAILQ_HEAD(, bdev_nvme_path) paths; /* to the namespaces that it has */
@@ -116,6 +121,8 @@ void bdev_nvme_is_idle_now(void);
 bool bdev_nvme_is_stopping(void);
 /* Checks the three timeouts, in seconds, which depend on each other. 0, or -EINVAL and an error that names them. */
 int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error);
+/* Checks the options of fences: 0, or -EINVAL and an error that names the option. */
+int bdev_nvme_check_fence(int32_t timeout_ms, uint32_t default_quiesce_time_ms, char *error);
 /* Logs what an asynchronous event says (NVME_EVENT_LOG; aer: dword 0 of its completion). */
 void bdev_nvme_health_event(struct bdev_nvme *c, uint32_t aer);
 /* Stops every discovery service. */
@@ -242,6 +249,7 @@ struct bdev_nvme_channel {
 	uint32_t turns;    /* how many more I/Os in a row it gets */
 	struct bdev_nvme_policy policy;
 	struct bdev_nvme_io_list waiting; /* until a path is usable */
+	struct bdev_nvme_io_list held;    /* until the fence of the controller that they were lost with is done */
 	struct thread *thread;
 	struct bdev_nvme_channel_path paths[BDEV_NVME_PATHS_MAX];
 	TAILQ_ENTRY(bdev_nvme_channel) link;
@@ -256,6 +264,7 @@ enum bdev_nvme_io_place {
 	BDEV_NVME_IO_DELAYED,   /* until due_ticks */
 	BDEV_NVME_IO_SUBMITTED, /* to the driver */
 	BDEV_NVME_IO_CONTROL,   /* with the control thread */
+	BDEV_NVME_IO_HELD,      /* until `fence` is done: it may still be carried out by a controller that was lost */
 };
 
 /* The module's part of a bdev I/O; its address is the trace object BDEV_NVME_IO. */
@@ -270,14 +279,16 @@ struct bdev_nvme_io {
 		uint32_t cdw0; /* ABORT, ADMIN: the answer, on its way back */
 	};
 	union {
-		struct thread_msg msg; /* BDEV_NVME_IO_CONTROL */
-		uint64_t due_ticks;    /* BDEV_NVME_IO_DELAYED */
+		struct thread_msg msg;         /* BDEV_NVME_IO_CONTROL */
+		uint64_t due_ticks;            /* BDEV_NVME_IO_DELAYED */
+		struct bdev_nvme_fence *fence; /* BDEV_NVME_IO_HELD */
 	};
 	uint8_t place; /* enum bdev_nvme_io_place */
 	uint8_t lost;  /* how often it was lost with its queue pair, or found no access */
 	uint8_t retries;
 	uint8_t parts;   /* commands of a fused pair that are outstanding */
-	uint16_t status; /* of a fused pair, of an admin command */
+	uint16_t status; /* of a fused pair, of an admin command; of a held one: what it is to end with, 0: it is to be
+			    submitted again */
 	bool raw;        /* part of struct raw_io (cmd.c), not of a bdev I/O */
 	bool fused : 1;
 	bool wants_range : 1;
@@ -291,6 +302,9 @@ _Static_assert(offsetof(struct bdev_nvme_io, req) == 64, "one cache line before 
 void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
 /* Completes the I/O. n is not to be touched afterwards. */
 void bdev_nvme_io_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
+/* An I/O was lost with its queue pair, and may be submitted again: does that, or completes it. name: the controller's,
+ * for the log. */
+void bdev_nvme_io_submit_lost(struct bdev_nvme_io *n, const char *name);
 /* The bdev's submit function. */
 void bdev_nvme_io_submit(void *channel, struct bdev_io *io);
 /* The bdev's take_back function. */
@@ -347,6 +361,8 @@ uint16_t bdev_nvme_cmd_check_io(const struct nvme_sqe *cmd, uint64_t data_len, u
 uint16_t bdev_nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_len, bool fabrics, bool has_size);
 #define BDEV_NVME_CMD_VENDOR_IO    0x80 /* opcodes from here on (NVM 3.2, Base 5) */
 #define BDEV_NVME_CMD_VENDOR_ADMIN 0xc0
+/* A raw I/O command was lost with its queue pair: it ends with a path error when f is done. */
+void bdev_nvme_cmd_raw_hold(struct bdev_nvme_io *n, struct bdev_nvme_fence *f);
 /* The end of a raw I/O command: calls its owner and frees n. */
 void bdev_nvme_cmd_raw_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
 
@@ -382,6 +398,8 @@ struct bdev_nvme_qpair {
 	uint8_t in_use; /* our functions on the stack that use it after calling others */
 	bool closing;   /* the channel is gone; leave when in_use is 0 */
 	uint64_t polls, idle_polls, completions, queued, retries;
+	struct bdev_nvme_fence *fence; /* of the connection that its commands were submitted to; NULL: none are
+					  outstanding, or they are not held */
 	struct bdev_nvme_io_list delayed;
 	struct thread_timer delay_timer;
 	union bdev_nvme_range *ranges; /* DMA memory, allocated with the queue pair, freed by the control thread */
@@ -421,6 +439,8 @@ void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp);
 void bdev_nvme_qpair_ask_ana(struct bdev_nvme_qpair *qp);
 /* Connects or stops every queue pair of c as c's state demands. Control thread. */
 void bdev_nvme_qpairs_step(struct bdev_nvme *c);
+/* Has all threads submit no more commands to c, whose driver is about to disable it. Control thread. */
+void bdev_nvme_qpairs_suspend(struct bdev_nvme *c);
 /* How many commands of c are outstanding, on all threads. Control thread. */
 uint32_t bdev_nvme_qpairs_outstanding(struct bdev_nvme *c);
 /* Whether none of c's queue pairs is connected, connecting or stopping. Control thread. */
@@ -452,7 +472,11 @@ void bdev_nvme_channel_paths_changed(struct bdev_nvme_channel *ch);
 bool bdev_nvme_channel_path_is_usable(const struct bdev_nvme_channel_path *cp);
 /* Takes n off the list on which it waits; false if it is not waiting. */
 bool bdev_nvme_channel_take_back(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n);
-/* Ends with status every I/O of ch that waits. */
+/* Holds n, which was lost with its queue pair, until f is done. */
+void bdev_nvme_channel_hold(struct bdev_nvme_channel *ch, struct bdev_nvme_io *n, struct bdev_nvme_fence *f);
+/* f is done: submits or completes what it has held. */
+void bdev_nvme_channel_release_held(struct bdev_nvme_channel *ch, struct bdev_nvme_fence *f);
+/* Ends with status every I/O of ch that waits. What is held ends with it when its fence is done. */
 void bdev_nvme_channel_fail_waiting(struct bdev_nvme_channel *ch, uint16_t status);
 /* Adds a path to the channel, with a reference to the thread's queue pair: 0, -ENOMEM or -ENOSPC. */
 int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_path *path);
@@ -480,6 +504,8 @@ void bdev_nvme_qpair_fail_channel(struct bdev_nvme_qpair *qp, const struct bdev_
 void bdev_nvme_qpair_attach(void *qpair);
 void bdev_nvme_qpair_detach(void *qpair);
 void bdev_nvme_qpair_abort_all(void *qpair);
+/* The driver's queue pair takes no new commands from now on; it is still polled. */
+void bdev_nvme_qpair_suspend(void *qpair);
 void bdev_nvme_qpair_set_fails(void *qpair);
 /* Sets up the using thread's part. */
 void bdev_nvme_qpair_init(struct bdev_nvme_qpair *qp);

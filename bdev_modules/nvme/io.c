@@ -11,6 +11,10 @@
 
 #define LOST_MAX       16 /* after so many lost queue pairs the I/O is suspected of causing the losses */
 #define RETRY_DELAY_MS 10 /* for a controller that asks for no delay of its own */
+/* Path-related errors: a target that ends its connections refuses commands so until they have ended. All retries
+ * together take 13 s, as the delay doubles up to PATH_DELAY_SHIFT times. */
+#define PATH_RETRIES     16
+#define PATH_DELAY_SHIFT 7
 
 /* --- What a completion means --- */
 
@@ -37,6 +41,23 @@ static bool status_is_no_access(uint16_t code)
 	       code == NVME_ST(PATH, ANA_PERSISTENT_LOSS);
 }
 
+/* The command was not carried out, and another path may take it; so may this one, or its successor, a while later. */
+static enum bdev_nvme_verdict verdict_of_path_error(const struct bdev_nvme_verdict_facts *f, unsigned crd,
+						    uint32_t *delay_ms)
+{
+	bool used_up = f->retry_limit >= 0 && f->retries >= f->retry_limit;
+	unsigned shift = f->retries < PATH_DELAY_SHIFT ? f->retries : PATH_DELAY_SHIFT;
+
+	if (f->retry_limit == 0 || (used_up && f->retries >= PATH_RETRIES)) {
+		return BDEV_NVME_VERDICT_DONE;
+	}
+	if (f->others && !used_up) {
+		return BDEV_NVME_VERDICT_ELSEWHERE;
+	}
+	*delay_ms = crd != 0 ? f->crdt[crd - 1] * 100u : RETRY_DELAY_MS << shift;
+	return BDEV_NVME_VERDICT_RETRY;
+}
+
 enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_nvme_verdict_facts *f,
 					    uint32_t *delay_ms)
 {
@@ -54,14 +75,14 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 	if (code == NVME_ST(GENERIC, ABORT_QUEUE)) {
 		return f->aborting ? BDEV_NVME_VERDICT_DONE : BDEV_NVME_VERDICT_LOST;
 	}
+	if (code >> NVME_SCT_SHIFT == NVME_SCT_PATH) {
+		return verdict_of_path_error(f, crd, delay_ms);
+	}
 	if (f->retry_limit >= 0 && f->retries >= f->retry_limit) {
 		return BDEV_NVME_VERDICT_DONE;
 	}
 	if (!status_is_transient(code)) {
 		return BDEV_NVME_VERDICT_DONE;
-	}
-	if (f->others && code >> NVME_SCT_SHIFT == NVME_SCT_PATH) {
-		return BDEV_NVME_VERDICT_ELSEWHERE;
 	}
 	*delay_ms = crd != 0 ? f->crdt[crd - 1] * 100u : RETRY_DELAY_MS;
 	return BDEV_NVME_VERDICT_RETRY;
@@ -138,17 +159,34 @@ static void command_retry(struct bdev_nvme_io *n, enum bdev_nvme_verdict verdict
 		command_retry_elsewhere(ch, n, status);
 		return;
 	}
-	if (ch != NULL && ch->resetting) {
+	if (ch != NULL) {
+		bdev_nvme_io_submit_lost(n, qp->c->name);
+	} else {
+		bdev_nvme_qpair_submit(qp, n);
+	}
+}
+
+void bdev_nvme_io_submit_lost(struct bdev_nvme_io *n, const char *name)
+{
+	struct bdev_nvme_channel *ch = bdev_nvme_io_channel(n);
+
+	if (ch->resetting) {
 		bdev_nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
 	} else if (++n->lost > LOST_MAX) {
-		log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x was lost with its queue pair %u times: it fails",
-			    qp->c->name, n->req.cmd.opcode, LOST_MAX);
+		log_limited(LOG_LEVEL_ERROR, "%s: command 0x%02x was lost with its queue pair %u times: it fails", name,
+			    n->req.cmd.opcode, LOST_MAX);
 		bdev_nvme_io_complete(n, BDEV_NVME_IO_PATH_ERROR, 0);
-	} else if (ch == NULL) {
-		bdev_nvme_qpair_submit(qp, n);
 	} else {
 		bdev_nvme_channel_submit(ch, n);
 	}
+}
+
+/* A controller that is being disabled refuses or aborts what arrives, or has arrived, by statuses that would be final
+ * otherwise; it has not carried the command out, or has ended it. */
+static bool status_is_of_disabling(const struct bdev_nvme_io *n, uint16_t code)
+{
+	return n->qpair->broken && !n->aborting && n->repeatable &&
+	       (code == NVME_ST(GENERIC, CMD_SEQ_ERROR) || code == NVME_ST(GENERIC, ABORT_REQ));
 }
 
 void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
@@ -158,6 +196,13 @@ void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 	if (likely(status == 0)) {
 		bdev_nvme_io_complete(n, 0, cdw0);
 		return;
+	}
+	uint16_t code = status & BDEV_STATUS_MASK;
+	if (code == NVME_ST(GENERIC, ABORT_QUEUE) && nvme_request_was_lost(&n->req) && bdev_nvme_fence_hold(n)) {
+		return;
+	}
+	if (!n->raw && status_is_of_disabling(n, code)) {
+		status = NVME_ST(GENERIC, ABORT_QUEUE);
 	}
 	struct bdev_nvme_verdict_facts f = {.aborting = n->aborting,
 					    .repeatable = n->repeatable,

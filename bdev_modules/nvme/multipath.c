@@ -49,6 +49,7 @@ void bdev_nvme_subsystem_leave(struct bdev_nvme *c)
 	TAILQ_REMOVE(&m->ctrlrs, c, subsystem_link);
 	c->subsystem = NULL;
 	if (TAILQ_EMPTY(&m->ctrlrs)) {
+		bdev_nvme_fence_subsystem_gone(m);
 		free(m); /* it has no bdevs: a bdev has a path, and a controller with a path is not detached */
 	}
 }

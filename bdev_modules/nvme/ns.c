@@ -73,6 +73,7 @@ static int ns_channel_create(struct bdev *b, void *channel)
 	ch->nsid = d->ns.nsid;
 	ch->thread = thread_current();
 	STAILQ_INIT(&ch->waiting);
+	STAILQ_INIT(&ch->held);
 	int rc = channel_open_paths(d, ch);
 	if (rc != 0) {
 		return rc;
@@ -260,7 +261,17 @@ static void ns_destruct(struct bdev *b)
 	}
 }
 
+static void ns_describe_io(struct bdev_io *io, char *text, size_t size)
+{
+	const struct bdev_nvme_io *n = bdev_io_ctx(io);
+
+	if (n->place == BDEV_NVME_IO_HELD) {
+		bdev_nvme_fence_describe(n, text, size);
+	}
+}
+
 static const struct bdev_ops bdev_nvme_ops = {
+	.describe_io = ns_describe_io,
 	.submit = bdev_nvme_io_submit,
 	.channel_create = ns_channel_create,
 	.channel_destroy = ns_channel_destroy,

@@ -44,6 +44,8 @@ struct attach {
 	uint32_t num_io_queues;
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec, max_bdevs;
+	int32_t fence_timeout_ms;
+	uint32_t default_quiesce_time_ms;
 	bool prchk_reftag, prchk_guard;
 	char *dhchap_key, *dhchap_ctrlr_key;
 };
@@ -80,6 +82,14 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "time between attempts to reconnect"),
 	ATTACH(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL,
 	       "how long I/O waits for a lost controller before it fails; 0: no limit"),
+	ATTACH(fence_timeout_ms, RPC_INT32, RPC_OPTIONAL,
+	       "fabrics: how long writes that were lost with a controller wait for the proof that it has ended, before "
+	       "they are submitted elsewhere; -1: as long as the standard says, by keep-alive and quiesce times; 0: "
+	       "not "
+	       "at all, so that old writes may land behind newer ones"),
+	ATTACH(default_quiesce_time_ms, RPC_UINT32, RPC_OPTIONAL,
+	       "fabrics: the Command Quiesce Time to assume of a controller that reports none, for fence_timeout_ms -1",
+	       .max = BDEV_NVME_FENCE_MAX_MS),
 	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL,
 	       "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
 	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL,
@@ -110,6 +120,8 @@ static void attach_defaults(void *params)
 	p->ctrlr_loss_timeout_sec = a.ctrlr_loss_timeout_sec;
 	p->reconnect_delay_sec = a.reconnect_delay_sec;
 	p->fast_io_fail_timeout_sec = a.fast_io_fail_timeout_sec;
+	p->fence_timeout_ms = a.fence_timeout_ms;
+	p->default_quiesce_time_ms = a.default_quiesce_time_ms;
 	p->max_bdevs = 128;
 	bdev_nvme_rpc_multipath_opts_default(&p->multipath_opts, &a.policy);
 }
@@ -245,6 +257,8 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.ctrlr_loss_timeout_sec = p->ctrlr_loss_timeout_sec;
 	a.reconnect_delay_sec = p->reconnect_delay_sec;
 	a.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec;
+	a.fence_timeout_ms = p->fence_timeout_ms;
+	a.default_quiesce_time_ms = p->default_quiesce_time_ms;
 	a.max_bdevs = p->max_bdevs;
 	a.multipath = (enum bdev_nvme_multipath)p->multipath;
 	a.policy_given = bdev_nvme_rpc_multipath_opts_decode(&p->multipath_opts, &a.policy);
@@ -569,6 +583,8 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(a->ctrlr_loss_timeout_sec));
 	json_object_set_new(params, "reconnect_delay_sec", rpc_uint(a->reconnect_delay_sec));
 	json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(a->fast_io_fail_timeout_sec));
+	json_object_set_new(params, "fence_timeout_ms", json_integer(a->fence_timeout_ms));
+	json_object_set_new(params, "default_quiesce_time_ms", rpc_uint(a->default_quiesce_time_ms));
 	json_object_set_new(params, "max_bdevs", rpc_uint(a->max_bdevs));
 	if (a->prchk_reftag) {
 		json_object_set_new(params, "prchk_reftag", json_true());
@@ -632,8 +648,19 @@ static void news_notify(const struct bdev_nvme *c, enum bdev_nvme_news news, con
 	notify_send_reason(news_types[news], text, why);
 }
 
+static void fence_notify(const char *name, const struct nvme_trid *trid, uint16_t cntlid, const char *what)
+{
+	char text[768];
+
+	snprintf(text, sizeof(text), "%s %s %s%s%s %u", name, nvme_trtype_name(trid->trtype), trid->traddr,
+		 trid->trsvcid[0] != '\0' ? " " : "", trid->trsvcid, cntlid);
+	notify_send_reason("bdev_nvme_fence", text, what);
+}
+
 __attribute__((constructor)) static void notify_of_controllers(void)
 {
+	notify_type_register("bdev_nvme_fence");
+	bdev_nvme_observe_fences(fence_notify);
 	for (size_t i = 0; i < sizeof(news_types) / sizeof(news_types[0]); i++) {
 		notify_type_register(news_types[i]);
 	}

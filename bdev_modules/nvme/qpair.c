@@ -227,6 +227,15 @@ uint32_t bdev_nvme_qpairs_outstanding(struct bdev_nvme *c)
 	return o.n;
 }
 
+void bdev_nvme_qpairs_suspend(struct bdev_nvme *c)
+{
+	struct bdev_nvme_qpair *qp;
+
+	TAILQ_FOREACH (qp, &c->qpairs, link) {
+		bdev_nvme_qpair_call(qp, bdev_nvme_qpair_suspend);
+	}
+}
+
 void bdev_nvme_qpairs_set_fails(struct bdev_nvme *c, bool fails)
 {
 	struct bdev_nvme_qpair *qp;

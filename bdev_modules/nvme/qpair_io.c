@@ -251,7 +251,7 @@ static int bdev_nvme_qpair_poll(void *ctx)
 	int n = nvme_qpair_poll(qp->driver_qpair, 0);
 	qp->polls++;
 	/* A queue pair that has failed is polled until the control thread, which the driver tells, detaches it. */
-	if (unlikely(!STAILQ_EMPTY(&qp->waiting)) && n >= 0) {
+	if (unlikely(!STAILQ_EMPTY(&qp->waiting)) && n >= 0 && !qp->broken) {
 		bdev_nvme_qpair_submit_waiting(qp);
 	}
 	if (unlikely(n < 0)) {
@@ -459,6 +459,7 @@ void bdev_nvme_qpair_attach(void *qpair)
 	qp->pausable = fd < 0;
 	qp->driver_qpair = qp->created;
 	qp->broken = false;
+	qp->fence = qp->c->fence; /* the control thread waits meanwhile */
 	bdev_nvme_qpair_enter(qp);
 	bdev_nvme_qpair_submit_waiting(qp);
 	bdev_nvme_channels_qpair_changed(qp);
@@ -485,6 +486,18 @@ void bdev_nvme_qpair_abort_all(void *qpair)
 
 	bdev_nvme_qpair_enter(qp);
 	nvme_qpair_abort_all(qp->created);
+	qp->fence = NULL;
+	bdev_nvme_qpair_exit(qp);
+}
+
+void bdev_nvme_qpair_suspend(void *qpair)
+{
+	struct bdev_nvme_qpair *qp = qpair;
+
+	bdev_nvme_qpair_enter(qp);
+	if (qp->driver_qpair != NULL) {
+		bdev_nvme_qpair_break_off(qp);
+	}
 	bdev_nvme_qpair_exit(qp);
 }
 

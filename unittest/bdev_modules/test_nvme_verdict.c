@@ -48,7 +48,7 @@ static void test_passing_errors_are_tried_again_so_often(void)
 	for (unsigned i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
 		f.retries = 2;
 		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), BDEV_NVME_VERDICT_RETRY);
-		f.retries = 3;
+		f.retries = passing[i] >> NVME_SCT_SHIFT == NVME_SCT_PATH ? 16 : 3;
 		CU_ASSERT_EQUAL(verdict(passing[i], f, NULL), BDEV_NVME_VERDICT_DONE);
 	}
 	f.retry_limit = -1;
@@ -88,9 +88,22 @@ static void test_path_errors_go_elsewhere_at_once_so_often(void)
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL),
 			BDEV_NVME_VERDICT_RETRY); /* another path has the same drive */
 	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
-	f.retries = 3;
+	f.retries = 3; /* then after delays: targets that end their connections refuse for a while */
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), BDEV_NVME_VERDICT_RETRY);
+	CU_ASSERT_EQUAL(delay_ms, 80);
+	f.retries = 15;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), BDEV_NVME_VERDICT_RETRY);
+	CU_ASSERT_EQUAL(delay_ms, 1280);
+	f.retries = 16;
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
 	f.retries = 0;
+	f.others = false;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), BDEV_NVME_VERDICT_RETRY);
+	CU_ASSERT_EQUAL(delay_ms, 10);
+	f.retry_limit = 0;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.retry_limit = 3;
+	f.others = true;
 	f.repeatable = false;
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
 }

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Writes that were lost with a controller, which may still carry them out: what holds them, and for how long. Paths to
+ * namespace 1 lead through targets 0, 1 and 2 of a fabric. A target that keeps writes carries them out when the test
+ * says so. The blocks must never have an old write's data after a newer one was answered. */
+#include "bdev_modules/nvme/fence.h"
+#include "unittest/bdev_modules/fabric.h"
+#include "unittest/bdev_modules/nvme_fixture.h"
+
+#define LONG_MS  3600000 /* longer than any test */
+#define SHORT_MS 300
+
+static struct fabric_target *const t0 = &fabric_targets[0], *const t1 = &fabric_targets[1];
+static uint8_t *old_data, *new_data;
+
+/* What was seen when a fence began or ended. */
+static struct {
+	unsigned begun, ended;
+	bool lands; /* what target 0 has kept lands as the last thing before the end */
+	uint32_t writes_before_end;
+	char last[256];
+} seen;
+
+static void fence_seen(const char *name, const struct nvme_trid *trid, uint16_t cntlid, const char *what)
+{
+	snprintf(seen.last, sizeof(seen.last), "%s", what);
+	if (strncmp(what, "begun", 5) == 0) {
+		seen.begun++;
+		return;
+	}
+	seen.ended++;
+	seen.writes_before_end = t1->writes + fabric_targets[2].writes;
+	if (seen.lands) {
+		fabric_land(t0);
+	}
+}
+
+static struct bdev_nvme_attach target_opts(unsigned i)
+{
+	struct bdev_nvme_attach a;
+
+	bdev_nvme_attach_default(&a);
+	a.name = "Nvme0";
+	a.trid = (struct nvme_trid){.trtype = FABRIC, .subnqn = "nqn.2026-11.io.varve:shared"};
+	a.trid.traddr[0] = (char)('0' + i);
+	a.num_io_queues = 8;
+	a.ctrlr_loss_timeout_sec = -1;
+	a.reconnect_delay_sec = 1;
+	a.fence_timeout_ms = LONG_MS;
+	return a;
+}
+
+static void fence_begin(void)
+{
+	struct bdev_nvme_options o;
+
+	memset(&seen, 0, sizeof(seen));
+	fabric_init();
+	bdev_nvme_default_options(&o);
+	o.keep_alive_timeout_ms = 0;
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
+	bdev_nvme_observe_fences(fence_seen);
+	old_data = buffer;
+	new_data = buffer + 512;
+	fill(old_data, 512, 1);
+	fill(new_data, 512, 99);
+}
+
+static void attach_target(unsigned i, struct bdev_nvme_attach a)
+{
+	a.trid.traddr[0] = (char)('0' + i);
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+}
+
+struct ways {
+	unsigned wanted, found;
+};
+
+static void count_way(void *arg, const struct bdev_nvme_io_path *path)
+{
+	((struct ways *)arg)->found += path->connected && path->accessible;
+}
+
+static bool are_usable(void *arg)
+{
+	struct ways *w = arg;
+
+	w->found = 0;
+	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), count_way, w);
+	return w->found == w->wanted;
+}
+
+static void wait_usable(unsigned n)
+{
+	CU_ASSERT_FATAL(fixture_poll(are_usable, &(struct ways){.wanted = n}));
+}
+
+/* n paths, and a user. */
+static void begin_paths(unsigned n, struct bdev_nvme_attach a, struct user *u)
+{
+	fence_begin();
+	for (unsigned i = 0; i < n; i++) {
+		attach_target(i, a);
+	}
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(n);
+}
+
+static void end_paths(struct user *u)
+{
+	if (u != NULL) {
+		user_close(u);
+	}
+	while ((nvme = bdev_nvme_next(NULL)) != NULL) {
+		CU_ASSERT_EQUAL(drive_detach(), 0);
+	}
+	CU_ASSERT(thread_control_wait(all_detached, NULL, WAIT_US));
+	bdev_nvme_observe_fences(NULL);
+}
+
+static struct request *submit(struct user *u, enum bdev_io_type type, uint8_t *data, uint64_t lba)
+{
+	static struct iovec iovs[8];
+	static unsigned next;
+	struct request *r = request_new(u);
+	struct iovec *iov = &iovs[next++ % 8];
+
+	*iov = (struct iovec){data, 512};
+	bdev_io_set_rw(r->io, type, iov, 1, lba, 1);
+	request_submit(r);
+	return r;
+}
+
+static bool are_kept(void *target)
+{
+	bool kept;
+
+	fabric_lock();
+	kept = ((struct fabric_target *)target)->num_kept != 0;
+	fabric_unlock();
+	return kept;
+}
+
+static struct request *kept_write(struct user *u, struct fabric_target *t, uint64_t lba)
+{
+	t->keeps = true;
+	struct request *r = submit(u, BDEV_IO_WRITE, old_data, lba);
+	CU_ASSERT_FATAL(fixture_poll(are_kept, t));
+	t->keeps = false;
+	return r;
+}
+
+static bool is_begun(void *n)
+{
+	return seen.begun >= *(unsigned *)n;
+}
+
+static void wait_begun(unsigned n)
+{
+	CU_ASSERT_FATAL(fixture_poll(is_begun, &n));
+}
+
+static void cut(struct fabric_target *t)
+{
+	fabric_lock();
+	t->broken = t->refuses = true;
+	fabric_unlock();
+}
+
+static bool is_done_now(struct request *r)
+{
+	return atomic_load(&r->done);
+}
+
+/* The write has been answered with success: what was written after it stays, whatever lands now. */
+static void expect_no_old_write_lands(struct user *u, struct request *old)
+{
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(old->status, 0);
+	request_free(old);
+	CU_ASSERT_EQUAL(memcmp(fabric_store[5], old_data, 512), 0);
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_WRITE, new_data, 5, 1), 0);
+	for (unsigned i = 0; i < FABRIC_TARGETS; i++) {
+		fabric_land(&fabric_targets[i]);
+	}
+	CU_ASSERT_EQUAL(memcmp(fabric_store[5], new_data, 512), 0);
+}
+
+/* --- Tests: time --- */
+
+static void test_a_write_waits_until_time_has_passed_and_reads_do_not(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = SHORT_MS;
+	begin_paths(2, a, &u);
+	seen.lands = true;
+	struct request *w = kept_write(&u, t0, 5);
+	t0->keeps = true;
+	struct request *r = submit(&u, BDEV_IO_READ, other, 7);
+	cut(t0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	wait_begun(1);
+	expect_no_old_write_lands(&u, w);
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(seen.last, "fence_timeout_ms has passed"));
+	end_paths(&u);
+}
+
+static void test_without_a_fence_old_writes_land_behind_new_ones(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 0;
+	begin_paths(2, a, &u);
+	struct request *w = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_EQUAL(request_finish(w), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, new_data, 5, 1), 0);
+	fabric_land(t0);
+	CU_ASSERT_EQUAL(memcmp(fabric_store[5], old_data, 512), 0); /* what the option trades */
+	CU_ASSERT_EQUAL(seen.begun, 0);
+	end_paths(&u);
+}
+
+static void test_the_time_is_the_standards(void)
+{
+	struct nvme_ctrlr_quiesce_info i = {.keep_alive_ms = 10000, .quiesce_ms = 700};
+
+	CU_ASSERT_EQUAL(bdev_nvme_fence_time_ms(-1, 5000, &i), 20700);
+	i.traffic_based = true;
+	CU_ASSERT_EQUAL(bdev_nvme_fence_time_ms(-1, 5000, &i), 30700);
+	i.quiesce_ms = 0;
+	CU_ASSERT_EQUAL(bdev_nvme_fence_time_ms(-1, 5000, &i), 35000);
+	i.keep_alive_ms = 0;
+	CU_ASSERT_EQUAL(bdev_nvme_fence_time_ms(-1, 5000, &i), 5000);
+	CU_ASSERT_EQUAL(bdev_nvme_fence_time_ms(0, 5000, &i), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_fence_time_ms(42, 5000, &i), 42);
+}
+
+static void test_options_that_make_no_sense_are_refused(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+
+	fence_begin();
+	a.fence_timeout_ms = -2;
+	CU_ASSERT_EQUAL(attach_with(&a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "fence_timeout_ms -2"));
+	a.fence_timeout_ms = -1;
+	a.default_quiesce_time_ms = BDEV_NVME_FENCE_MAX_MS + 1;
+	CU_ASSERT_EQUAL(attach_with(&a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(last_error, "default_quiesce_time_ms 3600001"));
+	end_paths(NULL);
+}
+
+/* --- Tests: disabling --- */
+
+static void reset_first(struct wait *w)
+{
+	*w = (struct wait){0};
+	bdev_nvme_reset(bdev_nvme_next(NULL), ended, w);
+}
+
+static void test_a_reset_disables_first(void)
+{
+	struct user u;
+	struct wait w;
+
+	begin_paths(2, target_opts(0), &u);
+	struct request *old = kept_write(&u, t0, 5);
+	reset_first(&w);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(w.rc, 0);
+	CU_ASSERT_EQUAL(t0->disabled, 1);
+	CU_ASSERT_EQUAL(seen.begun, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(seen.last, "disabled"));
+	end_paths(&u);
+}
+
+static void test_a_reset_with_one_path_disables_first(void)
+{
+	struct user u;
+	struct wait w;
+
+	begin_paths(1, target_opts(0), &u);
+	struct request *old = kept_write(&u, t0, 5);
+	reset_first(&w);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(t0->connects, 2);
+	end_paths(&u);
+}
+
+static void test_a_controller_that_does_not_become_disabled_is_outwaited(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+	struct wait w;
+
+	a.fence_timeout_ms = SHORT_MS;
+	begin_paths(2, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	t0->busy = true;
+	reset_first(&w);
+	wait_begun(1);
+	t0->busy = false;
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	end_paths(&u);
+}
+
+static void test_a_controller_that_does_not_answer_is_outwaited(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+	struct wait w;
+
+	a.fence_timeout_ms = SHORT_MS;
+	begin_paths(2, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	t0->mute = true;
+	reset_first(&w);
+	wait_begun(1);
+	t0->mute = false;
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	end_paths(&u);
+}
+
+static void test_a_detach_disables_what_has_commands(void)
+{
+	struct user u;
+	struct wait w = {0};
+
+	begin_paths(2, target_opts(0), &u);
+	struct request *old = kept_write(&u, t0, 5);
+	bdev_nvme_detach(bdev_nvme_next(NULL), ended, &w);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(t0->disabled, 1);
+	CU_ASSERT_EQUAL(t0->connects, 1);
+	end_paths(&u);
+}
+
+/* --- Tests: what happens meanwhile --- */
+
+static void inflight_text(struct user *u, char *text);
+
+static void test_a_fence_outlives_its_controller(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct bdev_nvme_fence_info info;
+	struct user u;
+	char text[BDEV_INFLIGHT_TEXT] = "";
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	inflight_text(&u, text);
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "fence of controller 1 of Nvme0 (waiting"));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_nvme_fence_next(NULL, &info));
+	CU_ASSERT_EQUAL(info.held, 1);
+	CU_ASSERT_STRING_EQUAL(info.state, "waiting");
+	nvme = bdev_nvme_next(NULL);
+	CU_ASSERT_EQUAL(drive_detach(), 0);
+	CU_ASSERT(!is_done_now(old));
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_PTR_NULL(bdev_nvme_fence_next(NULL, &info));
+	end_paths(&u);
+}
+
+static bool copy_text(void *arg, const struct bdev_inflight *one)
+{
+	if (one->waits_for[0] != '\0') {
+		snprintf(arg, BDEV_INFLIGHT_TEXT, "%s", one->waits_for);
+	}
+	return true;
+}
+
+static void inflight_text(struct user *u, char *text)
+{
+	bdev_for_each_inflight(bdev_find("Nvme0n1"), copy_text, text);
+}
+
+static void test_an_error_is_not_reported_before_the_fence(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 3000;
+	a.ctrlr_loss_timeout_sec = 0; /* given up after one attempt */
+	a.reconnect_delay_sec = 0;
+	begin_paths(1, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_EQUAL(old->status, NVME_ST(PATH, CTRL_PATH_ERROR));
+	request_free(old);
+	CU_ASSERT_EQUAL(t0->num_kept, 0); /* it has landed before */
+	end_paths(&u);
+}
+
+static void test_a_bdev_that_is_removed_waits_for_what_is_held(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+	struct wait w = {0};
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(1, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	bdev_nvme_detach(bdev_nvme_next(NULL), ended, &w);
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_NOT_EQUAL(old->status, 0);
+	request_free(old);
+	user_close(&u);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	end_paths(NULL);
+}
+
+static void test_an_abort_does_not_end_what_is_held(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	struct request *abort = request_new(&u);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = old->io;
+	request_submit(abort);
+	CU_ASSERT(request_wait(abort));
+	CU_ASSERT_EQUAL(abort->cdw0, 1); /* not aborted */
+	request_free(abort);
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_EQUAL(old->status, NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(t1->writes, 0);
+	request_free(old);
+	end_paths(&u);
+}
+
+static void test_a_bdev_reset_ends_after_the_fence(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	struct request *reset = request_new(&u);
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	CU_ASSERT(request_wait(reset));
+	CU_ASSERT_EQUAL(seen.ended >= 1, true);
+	CU_ASSERT_EQUAL(reset->status, 0);
+	request_free(reset);
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(old->status, NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(t1->writes, 0);
+	request_free(old);
+	end_paths(&u);
+}
+
+static void restore(struct fabric_target *t)
+{
+	fabric_lock();
+	t->broken = t->refuses = false;
+	fabric_unlock();
+}
+
+static void test_two_fences_of_one_controller_hold_their_own(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 4000;
+	begin_paths(1, a, &u);
+	seen.lands = true;
+	struct request *first = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	restore(t0);
+	wait_usable(1);
+	t0->keeps = true;
+	struct request *again = submit(&u, BDEV_IO_WRITE, old_data, 6);
+	cut(t0);
+	wait_begun(2);
+	t0->keeps = false;
+	restore(t0);
+	CU_ASSERT(request_wait(first));
+	CU_ASSERT_EQUAL(first->status, 0);
+	CU_ASSERT(request_wait(again));
+	CU_ASSERT_EQUAL(again->status, 0);
+	CU_ASSERT_EQUAL(seen.ended, 2);
+	request_free(first);
+	request_free(again);
+	end_paths(&u);
+}
+
+static int setup(void)
+{
+	int rc = drive_setup();
+
+	fabric_register();
+	return rc;
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_write_waits_until_time_has_passed_and_reads_do_not),
+	UNIT(test_without_a_fence_old_writes_land_behind_new_ones),
+	UNIT(test_the_time_is_the_standards),
+	UNIT(test_options_that_make_no_sense_are_refused),
+	UNIT(test_a_reset_disables_first),
+	UNIT(test_a_reset_with_one_path_disables_first),
+	UNIT(test_a_controller_that_does_not_become_disabled_is_outwaited),
+	UNIT(test_a_controller_that_does_not_answer_is_outwaited),
+	UNIT(test_a_detach_disables_what_has_commands),
+	UNIT(test_a_fence_outlives_its_controller),
+	UNIT(test_an_error_is_not_reported_before_the_fence),
+	UNIT(test_a_bdev_that_is_removed_waits_for_what_is_held),
+	UNIT(test_an_abort_does_not_end_what_is_held),
+	UNIT(test_a_bdev_reset_ends_after_the_fence),
+	UNIT(test_two_fences_of_one_controller_hold_their_own),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_nvme_fence", tests, setup, drive_teardown)
