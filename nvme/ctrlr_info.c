@@ -2,7 +2,6 @@
 /* What users can read of a controller (nvme.h). Control thread. */
 #include "nvme/internal.h"
 
-#define ID_CTRL_CQT  386 /* byte of Identify Controller (TP4129) */
 #define CTRATT_TBKAS (UINT32_C(1) << 6)
 
 enum nvme_ctrlr_state nvme_ctrlr_state(const struct nvme_ctrlr *ctrlr)
@@ -85,9 +84,10 @@ void nvme_ctrlr_quiesce_info(const struct nvme_ctrlr *ctrlr, struct nvme_ctrlr_q
 	if (unit_ms != 0) {
 		ms = (ms + unit_ms - 1) / unit_ms * unit_ms;
 	}
-	*info = (struct nvme_ctrlr_quiesce_info){.keep_alive_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX,
-						 .quiesce_ms = (uint16_t)(id[ID_CTRL_CQT] | id[ID_CTRL_CQT + 1] << 8),
-						 .traffic_based = (le32toh(ctrlr->id.ctratt) & CTRATT_TBKAS) != 0};
+	*info = (struct nvme_ctrlr_quiesce_info){
+		.keep_alive_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX,
+		.quiesce_ms = (uint16_t)(id[NVME_ID_CTRL_CQT] | id[NVME_ID_CTRL_CQT + 1] << 8),
+		.traffic_based = (le32toh(ctrlr->id.ctratt) & CTRATT_TBKAS) != 0};
 }
 
 bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr)

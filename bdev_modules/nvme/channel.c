@@ -267,6 +267,7 @@ void bdev_nvme_channel_release_held(struct bdev_nvme_channel *ch, struct bdev_nv
 		STAILQ_REMOVE_HEAD(&due, link);
 		__atomic_fetch_sub(&f->held, 1, __ATOMIC_RELAXED);
 		n->place = BDEV_NVME_IO_NOWHERE;
+		n->unfenced = f->timeout_ms == 0;
 		if (n->status != 0) {
 			bdev_nvme_io_complete(n, n->status, 0);
 		} else {

@@ -362,9 +362,12 @@ bool bdev_nvme_fence_hold(struct bdev_nvme_io *n)
 {
 	struct bdev_nvme_fence *f = n->qpair->fence;
 
+	if (f == NULL || !(n->fused || bdev_nvme_opcode_changes(n->req.cmd.opcode, false))) {
+		return false;
+	}
 	/* pairs with fence_end(), which visits this thread after the store */
-	if (f == NULL || __atomic_load_n(&f->done, __ATOMIC_ACQUIRE) ||
-	    !(n->fused || bdev_nvme_opcode_changes(n->req.cmd.opcode, false))) {
+	if (__atomic_load_n(&f->done, __ATOMIC_ACQUIRE)) {
+		n->unfenced = f->timeout_ms == 0;
 		return false;
 	}
 	if (n->raw) {

@@ -294,6 +294,7 @@ struct bdev_nvme_io {
 	bool wants_range : 1;
 	bool repeatable : 1; /* carrying it out twice has the same effect as once */
 	bool aborting : 1;   /* its submitter has asked to abort it */
+	bool unfenced : 1;   /* it was lost with a controller that was not waited for: it may still be carried out */
 	struct nvme_request req __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct bdev_nvme_io, req) == 64, "one cache line before the request");

@@ -353,13 +353,15 @@ static bool command_build_other(struct bdev_nvme_io *n, struct bdev_io *io, stru
 	}
 }
 
-/* A command that changes data and was lost with its queue pair may still be carried out by the controller: it has
- * begun. */
+/* A command that is held has begun: the controller that it was lost with may still carry it out. It ends with its
+ * fence, and is not submitted again. */
 void bdev_nvme_io_take_back(void *channel, struct bdev_io *io)
 {
 	struct bdev_nvme_io *n = bdev_io_ctx(io);
 
-	if ((n->lost == 0 || io->type == BDEV_IO_READ) && bdev_nvme_channel_take_back(channel, n)) {
+	if (n->place == BDEV_NVME_IO_HELD && n->status == 0) {
+		n->status = NVME_ST(GENERIC, ABORT_REQ); /* when its fence is done, not before */
+	} else if (!n->unfenced && bdev_nvme_channel_take_back(channel, n)) {
 		bdev_nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
 	}
 }

@@ -9,15 +9,7 @@
 #include "env_dpdk/env.h"
 #include "nvme/transport.h"
 
-#define ENTRIES        31
-#define CCR_OPCODE     0x38
-#define CCR_LOG        0x1e
-#define CCR_NOTICE     0xf4
-#define ID_CQT         386
-#define ID_CIU         135
-#define ID_CIRN        136
-#define ID_CCRL        1807
-#define CCR_NOTICE_BIT (UINT32_C(1) << 22)
+#define ENTRIES 31
 
 struct fabric_target fabric_targets[FABRIC_TARGETS];
 uint8_t fabric_store[FABRIC_BLOCKS][512];
@@ -106,15 +98,15 @@ static void identify_ctrlr(struct fabric_target *t, uint8_t *data)
 	id->kas = htole16(1);
 	id->acl = 3;
 	id->aerl = 3;
-	id->oaes = htole32(t->has_ccr ? CCR_NOTICE_BIT : 0);
+	id->oaes = htole32(t->has_ccr ? NVME_CTRL_OAES_CROSS_CTRL_RESET : 0);
 	memcpy(id->sn, "FABRIC0             ", sizeof(id->sn));
-	data[ID_CQT] = (uint8_t)t->cqt;
-	data[ID_CQT + 1] = (uint8_t)(t->cqt >> 8);
+	data[NVME_ID_CTRL_CQT] = (uint8_t)t->cqt;
+	data[NVME_ID_CTRL_CQT + 1] = (uint8_t)(t->cqt >> 8);
 	if (t->has_ccr) {
 		uint64_t cirn = htole64(t->cirn);
-		data[ID_CIU] = 1;
-		memcpy(data + ID_CIRN, &cirn, sizeof(cirn));
-		data[ID_CCRL] = 4;
+		data[NVME_ID_CTRL_CIU] = 1;
+		memcpy(data + NVME_ID_CTRL_CIRN, &cirn, sizeof(cirn));
+		data[NVME_ID_CTRL_CCRL] = 4;
 	}
 }
 
@@ -200,7 +192,8 @@ void fabric_ccr_end(struct fabric_target *t, bool success, bool notice)
 	if (notice && q != NULL && t->aer_cid >= 0 && t->notices_asked) {
 		q->answers[q->num++] =
 			(struct nvme_cqe){.cid = htole16((uint16_t)t->aer_cid),
-					  .dw0 = htole32(NVME_AER_NOTICE | CCR_NOTICE << 8 | CCR_LOG << 16)};
+					  .dw0 = htole32(NVME_AER_NOTICE | NVME_AER_NOTICE_CROSS_CTRL_RESET << 8 |
+							 NVME_LOG_LID_CROSS_CTRL_RESET << 16)};
 		t->aer_cid = -1;
 	}
 	fabric_unlock();
@@ -246,16 +239,16 @@ static bool admin_execute(struct fabric_qpair *q, const struct nvme_request *req
 		break;
 	case nvme_admin_set_features:
 		if (le32toh(cmd->cdw10) == NVME_FEAT_FID_ASYNC_EVENT) {
-			t->notices_asked = (le32toh(cmd->cdw11) & CCR_NOTICE_BIT) != 0;
+			t->notices_asked = (le32toh(cmd->cdw11) & NVME_CTRL_OAES_CROSS_CTRL_RESET) != 0;
 		}
 		cqe->dw0 = htole32(le32toh(cmd->cdw10) == NVME_FEAT_FID_NUM_QUEUES ? 15 | 15 << 16 : 0);
 		break;
 	case nvme_admin_get_log_page:
-		if ((le32toh(cmd->cdw10) & 0xff) == CCR_LOG) {
+		if ((le32toh(cmd->cdw10) & 0xff) == NVME_LOG_LID_CROSS_CTRL_RESET) {
 			ccr_log(t, req);
 		}
 		break;
-	case CCR_OPCODE:
+	case NVME_ADMIN_CROSS_CTRL_RESET:
 		ccr(t, cmd, cqe);
 		break;
 	default:
